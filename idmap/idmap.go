@@ -1,0 +1,79 @@
+// Package idmap is the memory of who asked: it gives each call that goes out an
+// id of its own, and hands back, once, what was put in with it.
+//
+// A row leaves the table exactly once, with [Table.Take] or [Table.Drain];
+// whoever takes it ends the call it stands for, and nobody else can. That is
+// how a gateway keeps its promise that every call ends once, whether an answer, a
+// cancellation, a deadline or the death of the other side comes first.
+//
+// The package knows neither JSON nor MCP. It refuses rows once it was drained.
+package idmap
+
+import "sync"
+
+// A Table maps ids to values. The zero Table is empty and ready to use. All
+// methods may be called concurrently and none blocks.
+type Table[V any] struct {
+	mu     sync.Mutex
+	rows   map[int64]V // id → whatever brings the answer home
+	last   int64
+	closed bool
+}
+
+// Add puts in what row returns for the new id, which is greater than every one
+// before it; the first is 1. Row is called with the table locked, so that nobody
+// meets a row that is not finished; it must not use the table. After Drain
+// nothing is put in, row is not called, and Add answers false.
+func (t *Table[V]) Add(row func(id int64) V) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return false
+	}
+	if t.rows == nil {
+		t.rows = make(map[int64]V)
+	}
+	t.last++
+	t.rows[t.last] = row(t.last)
+	return true
+}
+
+// Look returns the value under id and leaves it there.
+func (t *Table[V]) Look(id int64) (v V, ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	v, ok = t.rows[id]
+	return v, ok
+}
+
+// Take removes the row under id and returns its value. Of any number of calls
+// for one id, one gets it.
+func (t *Table[V]) Take(id int64) (v V, ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if v, ok = t.rows[id]; ok {
+		delete(t.rows, id)
+	}
+	return v, ok
+}
+
+// Len returns the number of rows.
+func (t *Table[V]) Len() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.rows)
+}
+
+// Drain removes all rows, returns their values in no order, and closes the
+// table for good.
+func (t *Table[V]) Drain() []V {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.closed = true
+	all := make([]V, 0, len(t.rows))
+	for _, v := range t.rows {
+		all = append(all, v)
+	}
+	t.rows = nil
+	return all
+}

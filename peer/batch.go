@@ -1,0 +1,76 @@
+package peer
+
+import (
+	"sync"
+
+	"mcpgateway/wire"
+)
+
+// A batch gathers the answers to the requests that came in one array: they go
+// back in one array, in the order of the requests (JSON-RPC 2.0 §6).
+type batch struct {
+	peer *Peer
+
+	mu      sync.Mutex
+	answers []wire.Message // a message without text where none is due
+	open    int
+}
+
+// unpack handles a batch, or refuses it.
+func (p *Peer) unpack(m wire.Message) {
+	elements := m.Elements()
+	switch {
+	case p.opts.Batches == nil || !p.opts.Batches():
+		p.write(wire.NewFailure("", wire.Errorf(wire.CodeInvalidRequest, "Batch requests not supported")), "")
+		return
+	case len(elements) == 0:
+		p.write(wire.NewFailure("", wire.Errorf(wire.CodeInvalidRequest, "Invalid request: the batch is empty")), "")
+		return
+	}
+	// One more is open than there are elements, so that answers that come at
+	// once do not end the batch before all of it is read.
+	b := &batch{peer: p, answers: make([]wire.Message, len(elements)), open: len(elements) + 1}
+	for i, text := range elements {
+		m, err := wire.Parse(text)
+		switch {
+		case err != nil:
+			b.answer(i, wire.NewFailure(m.ID(), err.(*wire.Error)))
+		case m.Kind() == wire.Batch:
+			b.answer(i, wire.NewFailure("", wire.Errorf(wire.CodeInvalidRequest, "Invalid request: a batch in a batch")))
+		case m.Kind() == wire.Request:
+			p.receive(m, b, i)
+		default:
+			b.leave()
+			p.receive(m, nil, 0)
+		}
+	}
+	b.leave()
+}
+
+// answer puts the answer to element i in its place; leave is for an element that
+// gets none. The last one to be closed sends them all.
+func (b *batch) answer(i int, m wire.Message) {
+	b.mu.Lock()
+	b.answers[i] = m
+	b.mu.Unlock()
+	b.leave()
+}
+
+func (b *batch) leave() {
+	b.mu.Lock()
+	b.open--
+	last := b.open == 0
+	b.mu.Unlock()
+	if !last {
+		return
+	}
+	var due []wire.Message
+	for _, m := range b.answers {
+		if m.Raw() != nil {
+			due = append(due, m)
+		}
+	}
+	if len(due) > 0 {
+		b.peer.write(wire.NewBatch(due), "")
+	}
+}

@@ -1,0 +1,173 @@
+package peer
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"time"
+
+	"mcpgateway/transport"
+	"mcpgateway/wire"
+)
+
+// An Asker gets what comes back for a call. Its methods must not wait: they run
+// on the goroutine that reads from the far side, or on a timer's.
+type Asker interface {
+	// Progressed is called with each progress notification, its token
+	// replaced by the caller's. Only calls with a Token have any.
+	Progressed(wire.Message)
+	// Done is called exactly once: with the response, be it a result or an
+	// error, as the far side sent it, under our id; or with the reason why there
+	// is none.
+	Done(wire.Message, error)
+}
+
+// A Pending is a call in flight: the row that waits for its answer. The fields
+// are the caller's to set before Send and must not be changed afterwards.
+type Pending struct {
+	To      Asker
+	Token   wire.ID       // the caller's own progress token, "" = wants none
+	Timeout time.Duration // since the start or the last progress; 0 = none
+
+	id    int64
+	timer *time.Timer
+}
+
+// ID returns the id under which the call was sent, "" before that.
+func (c *Pending) ID() wire.ID {
+	if c.id == 0 {
+		return ""
+	}
+	return wire.ID(strconv.FormatInt(c.id, 10))
+}
+
+// ErrTimeout is what a call ends with that was not answered in time.
+var ErrTimeout = errors.New("no answer in time")
+
+// ErrCancelled is what a call ends with that its caller took back.
+var ErrCancelled = errors.New("cancelled")
+
+// Send sends the request m under an id of ours, which takes the place of the one
+// it has; so does a progress token that only c.Token knows. It returns at once.
+// c.To.Done is called once, perhaps before Send returns.
+func (p *Peer) Send(m wire.Message, c *Pending) {
+	row := func(id int64) *Pending {
+		c.id = id
+		if c.Timeout > 0 {
+			c.timer = time.AfterFunc(c.Timeout, func() { p.giveUp(c, ErrTimeout, nil) })
+		}
+		return c
+	}
+	if !p.calls.Add(row) {
+		c.To.Done(wire.Message{}, ErrLost)
+		return
+	}
+	ours := []byte(c.ID())
+	out := m.Splice(wire.Edit{Part: wire.PartID, Text: ours}, wire.Edit{Part: wire.PartToken, Text: ours})
+	if err := p.conn.Write(out, ""); err != nil {
+		if c, ok := p.calls.Take(c.id); ok {
+			c.end(wire.Message{}, notSent(err))
+		}
+	}
+}
+
+// notSent says of a write that failed that the far side has seen none of it.
+func notSent(err error) error { return &transport.Lost{Err: err} }
+
+// Cancel takes a call back: the far side is told, and the call ends with
+// ErrCancelled, unless it has ended already. Params are those of the caller's own
+// cancellation, nil if there are none; its requestId is replaced.
+func (p *Peer) Cancel(c *Pending, params []byte) { p.giveUp(c, ErrCancelled, params) }
+
+func (p *Peer) giveUp(c *Pending, why error, params []byte) {
+	if _, ok := p.calls.Take(c.id); !ok {
+		return
+	}
+	if params == nil {
+		params = wire.Encode(map[string]any{"requestId": c.id, "reason": why.Error()})
+	}
+	note := wire.NewNotification("notifications/cancelled", params).
+		Splice(wire.Edit{Part: wire.PartRequestID, Text: []byte(c.ID())})
+	_ = p.conn.Write(note, c.ID()) // a lost far side needs no telling
+	c.end(wire.Message{}, why)
+}
+
+// end is called by whoever took the call's row, so once.
+func (c *Pending) end(m wire.Message, err error) {
+	if c.timer != nil {
+		c.timer.Stop()
+	}
+	c.To.Done(m, err)
+}
+
+func (p *Peer) answered(m wire.Message) {
+	n, err := p.ours(m.ID())
+	if err != nil {
+		p.warnOnce("dropped an answer to no call", "id", string(m.ID()))
+		return
+	}
+	c, ok := p.calls.Take(n)
+	if !ok {
+		// Late, after a cancel or a timeout; or made up.
+		p.log.Debug("dropped an answer to no call in flight", "id", string(m.ID()))
+		return
+	}
+	c.end(m, nil)
+}
+
+// progressed passes progress on, if the call is in flight and wants any.
+func (p *Peer) progressed(m wire.Message) {
+	n, err := p.ours(m.Token())
+	if err != nil {
+		return
+	}
+	c, ok := p.calls.Look(n)
+	if !ok {
+		return
+	}
+	if c.timer != nil && c.timer.Stop() {
+		c.timer.Reset(c.Timeout)
+	}
+	if c.Token != "" {
+		c.To.Progressed(m.Splice(wire.Edit{Part: wire.PartToken, Text: []byte(c.Token)}))
+	}
+}
+
+// Call sends a request made of method and params and waits for its result. An
+// error object of the far side is returned as a *wire.Error. When ctx ends
+// first the far side is told that the call is cancelled.
+func (p *Peer) Call(ctx context.Context, method string, params []byte) ([]byte, error) {
+	m, err := p.Ask(ctx, wire.NewRequest("0", method, params))
+	switch {
+	case err != nil:
+		return nil, err
+	case m.Part(wire.PartError) != nil:
+		return nil, wire.ReadError(m.Part(wire.PartError))
+	}
+	return m.Part(wire.PartResult), nil
+}
+
+// Ask is Call for a request at hand; it returns the response as it came.
+func (p *Peer) Ask(ctx context.Context, request wire.Message) (wire.Message, error) {
+	w := waiter{answer: make(chan answer, 1)}
+	c := &Pending{To: w}
+	p.Send(request, c)
+	select {
+	case a := <-w.answer:
+		return a.m, a.err
+	case <-ctx.Done():
+		p.giveUp(c, ctx.Err(), nil)
+		a := <-w.answer
+		return a.m, a.err
+	}
+}
+
+type answer struct {
+	m   wire.Message
+	err error
+}
+
+type waiter struct{ answer chan answer } // 1 slot: Done comes once
+
+func (w waiter) Progressed(wire.Message)        {}
+func (w waiter) Done(m wire.Message, err error) { w.answer <- answer{m, err} }

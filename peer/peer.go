@@ -1,0 +1,267 @@
+// Package peer holds one conversation, both ways: it matches answers to the
+// calls it sent, keeps the requests it was sent until they are answered, and sees
+// to progress, cancellation and deadlines.
+//
+// MCP is symmetric: a [Peer] is all there is, and what it was sent decides
+// whether its owner is a session or a backend. Whatever the owner of a Peer
+// does, each call ends once and each request is answered at most once.
+//
+// It refuses to decode what it passes on, and to wait: apart from Run, Call,
+// Drain and Close nothing here blocks.
+package peer
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"strconv"
+	"sync"
+
+	"mcpgateway/idmap"
+	"mcpgateway/transport"
+	"mcpgateway/wire"
+)
+
+// A Handler is what a Peer's owner does with what the far side asks. Its
+// methods are called on the goroutine that reads, one after the other, in order
+// of arrival: they must not wait.
+type Handler interface {
+	// Asked is called with a request. It owes one answer, now or later.
+	Asked(*Request)
+	// Told is called with a notification other than those that concern a call
+	// or a request at hand, which the Peer sees to itself.
+	Told(wire.Message)
+}
+
+// Options of a Peer. The zero value works.
+type Options struct {
+	Log *slog.Logger // nil = none
+	// InFlight bounds the requests of the far side that are open at one time;
+	// beyond it they are refused. 0 = no bound.
+	InFlight int
+	// Batches, asked about each batch, says whether the conversation may have
+	// any. nil = never.
+	Batches func() bool
+	// Noise is called with what is no message. nil = answer it with an error,
+	// as JSON-RPC 2.0 §5.1 has it.
+	Noise func(*transport.Noise)
+	// Refused is called with a request that the Peer itself answers with an
+	// error, before it does; may be nil.
+	Refused func(wire.Message, *wire.Error)
+}
+
+// A Peer is this side of a conversation over a Conn.
+type Peer struct {
+	conn transport.Conn
+	h    Handler
+	opts Options
+	log  *slog.Logger
+
+	calls idmap.Table[*Pending] // what we asked
+
+	mu       sync.Mutex
+	requests map[wire.ID]*Request // what they asked, under their ids
+	idle     []chan struct{}      // closed when requests has run empty
+	warned   map[string]bool      // kinds of oddities that were logged
+	hangUp   context.CancelFunc   // ends Run
+}
+
+// New returns a Peer. It starts nothing; the conversation begins with Run.
+func New(conn transport.Conn, h Handler, opts Options) *Peer {
+	log := opts.Log
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return &Peer{conn: conn, h: h, opts: opts, log: log, requests: make(map[wire.ID]*Request)}
+}
+
+// ErrLost is what a pending call ends with when the conversation ends first.
+// Whether the far side acted upon it is unknown. It wraps the reason, if any.
+var ErrLost = errors.New("connection lost")
+
+// Run reads until the far side ends the conversation (nil), the Conn fails, or
+// ctx is done (both an error); only then are all calls sent over it ended. What
+// the far side asked before remains to be answered: see Drain and Close.
+func (p *Peer) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	p.mu.Lock()
+	p.hangUp = cancel
+	p.mu.Unlock()
+	closed := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(closed)
+		p.conn.Close()
+	})
+	err := p.read()
+	if !stop() {
+		<-closed
+	}
+	if ctx.Err() != nil {
+		err = ctx.Err()
+	}
+	lost := ErrLost
+	if err != nil {
+		lost = errors.Join(ErrLost, err)
+	}
+	for _, c := range p.calls.Drain() {
+		c.end(wire.Message{}, lost)
+	}
+	return err
+}
+
+func (p *Peer) read() error {
+	for {
+		m, err := p.conn.Read()
+		var noise *transport.Noise
+		var lost *transport.Lost
+		switch {
+		case err == nil:
+			p.receive(m, nil, 0)
+		case errors.As(err, &noise):
+			p.noise(noise)
+		case errors.As(err, &lost):
+			p.lost(lost)
+		case errors.Is(err, io.EOF):
+			return nil
+		default:
+			return err
+		}
+	}
+}
+
+// receive handles one message, in slot i of a batch unless batch is nil.
+func (p *Peer) receive(m wire.Message, b *batch, i int) {
+	switch m.Kind() {
+	case wire.Response:
+		p.answered(m)
+	case wire.Request:
+		p.asked(m, b, i)
+	case wire.Notification:
+		p.told(m)
+	case wire.Batch:
+		p.unpack(m)
+	}
+}
+
+func (p *Peer) told(m wire.Message) {
+	switch m.Method() {
+	case "notifications/progress":
+		p.progressed(m)
+	case "notifications/cancelled":
+		p.cancelled(m)
+	default:
+		p.h.Told(m)
+	}
+}
+
+// noise answers what is no message, unless the owner sees to it. It may also be
+// the answer to a call, be it an unusable one.
+func (p *Peer) noise(n *transport.Noise) {
+	if c, ok := p.takeByID(n.ID); ok {
+		c.end(wire.Message{}, &BadAnswer{n.Err})
+	} else if p.opts.Noise != nil {
+		p.opts.Noise(n)
+	} else {
+		p.write(wire.NewFailure(n.ID, n.Err), "")
+	}
+}
+
+// BadAnswer is what a call ends with whose answer came but is no message.
+type BadAnswer struct{ Err error }
+
+func (b *BadAnswer) Error() string { return "its answer is unusable: " + b.Err.Error() }
+func (b *BadAnswer) Unwrap() error { return b.Err }
+
+func (p *Peer) lost(l *transport.Lost) {
+	if c, ok := p.takeByID(l.ID); ok {
+		c.end(wire.Message{}, l)
+	}
+}
+
+// Notify sends a notification; params may be nil.
+func (p *Peer) Notify(method string, params []byte) error {
+	return p.conn.Write(wire.NewNotification(method, params), "")
+}
+
+// write sends what is owed to the far side. If too much waits for it already,
+// or it is gone, the conversation is over: a far side that does not read is
+// hung up on, it must not stall others.
+func (p *Peer) write(m wire.Message, about wire.ID) {
+	err := p.conn.Write(m, about)
+	if !errors.Is(err, transport.ErrFull) {
+		return
+	}
+	p.log.Warn("hung up: the other side does not read", "err", err)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.hangUp != nil {
+		p.hangUp()
+	}
+}
+
+// Drain waits until every request of the far side is answered or cancelled, or
+// ctx is done.
+func (p *Peer) Drain(ctx context.Context) {
+	p.mu.Lock()
+	if len(p.requests) == 0 {
+		p.mu.Unlock()
+		return
+	}
+	done := make(chan struct{})
+	p.idle = append(p.idle, done)
+	p.mu.Unlock()
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+}
+
+// Close ends the conversation: what the far side still waits for is cancelled,
+// and the Conn closed.
+func (p *Peer) Close() error {
+	p.mu.Lock()
+	open := make([]*Request, 0, len(p.requests))
+	for _, r := range p.requests {
+		open = append(open, r)
+	}
+	p.mu.Unlock()
+	for _, r := range open {
+		r.cancel(nil)
+	}
+	return p.conn.Close()
+}
+
+// warnOnce logs the first of a kind of oddity, so that a stream of them does
+// not drown the log.
+func (p *Peer) warnOnce(kind string, args ...any) {
+	p.mu.Lock()
+	seen := p.warned[kind]
+	if p.warned == nil {
+		p.warned = make(map[string]bool)
+	}
+	p.warned[kind] = true
+	p.mu.Unlock()
+	if !seen {
+		p.log.Warn(kind, args...)
+	}
+}
+
+func (p *Peer) takeByID(id wire.ID) (*Pending, bool) {
+	n, err := p.ours(id)
+	if err != nil {
+		return nil, false
+	}
+	return p.calls.Take(n)
+}
+
+// ours reads an id that we gave. A sloppy server may give it back as a string.
+func (p *Peer) ours(id wire.ID) (int64, error) {
+	text := string(id)
+	if len(text) > 2 && text[0] == '"' {
+		text = text[1 : len(text)-1]
+		p.warnOnce("answers with a string where a number was asked", "id", string(id))
+	}
+	return strconv.ParseInt(text, 10, 64)
+}

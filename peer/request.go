@@ -1,0 +1,146 @@
+package peer
+
+import (
+	"mcpgateway/wire"
+)
+
+// A Request is something the far side asked, until it is answered.
+type Request struct {
+	wire.Message
+	peer  *Peer
+	id    wire.ID
+	batch *batch // nil unless it came in one
+	slot  int
+	owner Owner
+}
+
+// An Owner is told when the far side takes a request back. Params are those of
+// the cancellation, nil if the far side is gone.
+type Owner interface{ Cancelled(params []byte) }
+
+// asked enters a request under its id and hands it on.
+func (p *Peer) asked(m wire.Message, b *batch, slot int) {
+	r := &Request{Message: m, peer: p, id: m.ID(), batch: b, slot: slot}
+	if err := p.enter(r); err != nil {
+		if p.opts.Refused != nil {
+			p.opts.Refused(m, err)
+		}
+		r.send(wire.NewFailure(r.id, err))
+		return
+	}
+	if m.Method() == "ping" {
+		r.Reply([]byte("{}"))
+		return
+	}
+	p.h.Asked(r)
+}
+
+func (p *Peer) enter(r *Request) *wire.Error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, dup := p.requests[r.id]; dup {
+		return wire.Errorf(wire.CodeInvalidRequest, "Invalid request: a request with this id is in flight")
+	}
+	if n := p.opts.InFlight; n > 0 && len(p.requests) >= n {
+		return wire.Errorf(wire.CodeInternalError, "Too many requests in flight: limits.in_flight is %d; wait for answers", n)
+	}
+	p.requests[r.id] = r
+	return nil
+}
+
+// ClientID returns the id that the far side gave the request.
+func (r *Request) ClientID() wire.ID { return r.id }
+
+// Own makes o the one who is told of a cancellation. It reports whether the
+// request is still open; if not, o will not be told.
+func (r *Request) Own(o Owner) bool {
+	r.peer.mu.Lock()
+	defer r.peer.mu.Unlock()
+	if r.peer.requests[r.id] != r {
+		return false
+	}
+	r.owner = o
+	return true
+}
+
+// take ends the request for whoever gets true.
+func (r *Request) take() bool {
+	p := r.peer
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.requests[r.id] != r {
+		return false
+	}
+	delete(p.requests, r.id)
+	if len(p.requests) == 0 {
+		for _, done := range p.idle {
+			close(done)
+		}
+		p.idle = nil
+	}
+	return true
+}
+
+// Reply answers with a result of ours. Like Fail and Forward it reports whether
+// the request was still open; if it was answered or cancelled before, nothing
+// is sent.
+func (r *Request) Reply(result []byte) bool {
+	return r.take() && r.send(wire.NewResult(r.id, result))
+}
+
+// Fail answers with an error of ours.
+func (r *Request) Fail(err *wire.Error) bool {
+	return r.take() && r.send(wire.NewFailure(r.id, err))
+}
+
+// Forward answers with somebody else's response, under the request's own id.
+func (r *Request) Forward(m wire.Message) bool {
+	return r.take() && r.send(m.Splice(wire.Edit{Part: wire.PartID, Text: []byte(r.id)}))
+}
+
+// Progress passes on a progress notification that belongs to the request, if it
+// is still open.
+func (r *Request) Progress(m wire.Message) {
+	r.peer.mu.Lock()
+	open := r.peer.requests[r.id] == r
+	r.peer.mu.Unlock()
+	if open {
+		r.peer.write(m, r.id)
+	}
+}
+
+func (r *Request) send(m wire.Message) bool {
+	if r.batch != nil {
+		r.batch.answer(r.slot, m)
+	} else {
+		r.peer.write(m, r.id)
+	}
+	return true
+}
+
+// cancelled ends a request that the far side takes back. Nothing is sent for it
+// any more ("SHOULD NOT send a response for the cancelled request"). An id that
+// is unknown, or answered already, is ignored.
+func (p *Peer) cancelled(m wire.Message) {
+	p.mu.Lock()
+	r := p.requests[m.RequestID()]
+	p.mu.Unlock()
+	if r != nil {
+		r.cancel(m.Part(wire.PartParams))
+	}
+}
+
+func (r *Request) cancel(params []byte) {
+	r.peer.mu.Lock()
+	owner := r.owner
+	r.peer.mu.Unlock()
+	if !r.take() {
+		return
+	}
+	if r.batch != nil {
+		r.batch.leave()
+	}
+	if owner != nil {
+		owner.Cancelled(params)
+	}
+}

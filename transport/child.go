@@ -1,0 +1,186 @@
+package transport
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"mcpgateway/wire"
+)
+
+// Command says how to start a child process that speaks MCP on its stdio.
+type Command struct {
+	Path  string   // a file, or a name that is looked up in the PATH of Env
+	Args  []string // without the name itself
+	Env   []string // all of its environment, as KEY=value
+	Dir   string   // "" = ours
+	Limit int      // bytes of one message, and of what may wait to be written
+	// Stderr is called with each line that the child writes there, in order,
+	// from a goroutine of its own. Lines over 8 KiB are cut.
+	Stderr func(line string)
+	// Grace is how long Close waits after closing stdin, and again after
+	// SIGTERM; 0 = 1 s.
+	Grace time.Duration
+	// Guard ends the child if this process dies without doing so; may be nil.
+	Guard *Guard
+}
+
+// A Child is the Conn to a child process. When the process ends, for whatever
+// reason, Read returns an [*ExitError] once everything it wrote has been read,
+// and what is left of its process group is killed.
+type Child struct {
+	cmd    *exec.Cmd
+	group  group
+	grace  time.Duration
+	lines  lineReader
+	stdin  *os.File
+	stdout *os.File
+	stderr *os.File
+	outbox *outbox
+	last   lastWords
+
+	exited chan struct{} // closed when the process is reaped
+	drops  sync.WaitGroup
+	closed atomic.Bool
+	once   sync.Once
+}
+
+// Spawn starts the child in a process group of its own. Its stderr is drained
+// from the start, so that it cannot block there.
+func Spawn(c Command) (*Child, error) {
+	path, err := lookPath(c.Path, c.Env)
+	if err != nil {
+		return nil, err
+	}
+	p := &Child{grace: c.Grace, exited: make(chan struct{})}
+	if p.grace == 0 {
+		p.grace = time.Second
+	}
+	p.cmd = &exec.Cmd{Path: path, Args: append([]string{c.Path}, c.Args...), Env: c.Env, Dir: c.Dir}
+	if err := p.start(c.Guard); err != nil {
+		return nil, err
+	}
+	p.lines = lineReader{r: p.stdout, limit: c.Limit}
+	p.outbox = newOutbox(p.stdin, tryWriter(p.stdin), c.Limit)
+	p.drops.Go(func() { drainLines(p.stderr, p.last.add, c.Stderr) })
+	p.drops.Go(p.wait)
+	return p, nil
+}
+
+// start makes the three pipes and starts the process at their far ends.
+func (p *Child) start(guard *Guard) (err error) {
+	var ours, theirs [3]*os.File
+	closeAll := func(files [3]*os.File) {
+		for _, f := range files {
+			if f != nil {
+				f.Close()
+			}
+		}
+	}
+	for i := range ours {
+		r, w, err := os.Pipe()
+		if err != nil {
+			closeAll(ours)
+			closeAll(theirs)
+			return fmt.Errorf("pipe: %w", err)
+		}
+		if ours[i], theirs[i] = r, w; i == 0 {
+			ours[i], theirs[i] = w, r
+		}
+	}
+	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = theirs[0], theirs[1], theirs[2]
+	p.group, err = startGroup(p.cmd, guard)
+	closeAll(theirs)
+	if err != nil {
+		closeAll(ours)
+		return err
+	}
+	p.stdin, p.stdout, p.stderr = ours[0], ours[1], ours[2]
+	return nil
+}
+
+// stragglers is how long the pipes of a dead child are still read: what it
+// wrote is in them already, but a process that left its group may hold them open.
+const stragglers = 500 * time.Millisecond
+
+// wait reaps the child and sees to it that nothing of it stays behind.
+func (p *Child) wait() {
+	_ = p.cmd.Wait() // the state is read from cmd.ProcessState
+	p.group.kill()
+	deadline := time.Now().Add(stragglers)
+	_ = p.stdout.SetReadDeadline(deadline)
+	_ = p.stderr.SetReadDeadline(deadline)
+	close(p.exited)
+}
+
+// Pid returns the process id.
+func (p *Child) Pid() int { return p.cmd.Process.Pid }
+
+func (p *Child) Read() (wire.Message, error) {
+	m, err := p.lines.readMessage()
+	switch err.(type) {
+	case nil, *Noise:
+		return m, err
+	}
+	if p.closed.Load() {
+		return m, ErrClosed
+	}
+	return m, p.ended(err)
+}
+
+// ended tells why nothing more will come from a child whose stdout has ended.
+func (p *Child) ended(err error) error {
+	select {
+	case <-p.exited:
+		return &ExitError{Status: status(p.cmd.ProcessState), Stderr: p.last.String()}
+	case <-time.After(stragglers):
+	}
+	if err == io.EOF {
+		return &ExitError{Status: "it closed its stdout but runs on", Stderr: p.last.String()}
+	}
+	return err
+}
+
+func status(s *os.ProcessState) string {
+	if s.Exited() {
+		return fmt.Sprintf("exit %d", s.ExitCode())
+	}
+	return s.String()
+}
+
+func (p *Child) Write(m wire.Message, _ wire.ID) error { return p.outbox.send(m) }
+
+// Close ends the child as MCP's stdio transport asks a client to ("closing the
+// input stream to the child process", then SIGTERM, then SIGKILL), each step
+// given its grace, and waits until it is gone.
+func (p *Child) Close() error {
+	p.once.Do(func() {
+		p.closed.Store(true)
+		p.stdin.Close()
+		p.outbox.close()
+		for _, step := range []func(){p.group.terminate, p.group.kill} {
+			if !p.gone(p.grace) {
+				step()
+			}
+		}
+		<-p.exited
+		p.stdout.Close()
+		p.drops.Wait()
+		p.stderr.Close()
+	})
+	return nil
+}
+
+// gone waits for the process to end, for a while.
+func (p *Child) gone(grace time.Duration) bool {
+	select {
+	case <-p.exited:
+		return true
+	case <-time.After(grace):
+		return false
+	}
+}

@@ -1,0 +1,130 @@
+package transport
+
+import (
+	"bytes"
+	"errors"
+	"io"
+
+	"mcpgateway/wire"
+)
+
+// chunk is how much a lineReader asks for at a time: what a pipe holds.
+const chunk = 64 << 10
+
+// A lineReader cuts a stream into lines. Each line is a slice of its own: what
+// a lineReader has handed out it never touches again, so that a message may be
+// kept without a copy. Short lines share a chunk.
+type lineReader struct {
+	r     io.Reader
+	limit int
+	buf   []byte // read and not yet handed out
+	bom   bool   // the place where a byte order mark may stand is passed
+	err   error
+}
+
+// next returns the next line without its end, CR LF or LF; the stream's last
+// line needs none. A line that is longer than the limit is skipped and reported
+// as an *overlong. At the end of the stream it returns io.EOF.
+func (l *lineReader) next() ([]byte, error) {
+	scanned := 0
+	for {
+		if i := bytes.IndexByte(l.buf[scanned:], '\n'); i >= 0 {
+			line := l.buf[: scanned+i : scanned+i]
+			l.buf = l.buf[scanned+i+1:]
+			if len(line) > l.limit {
+				return nil, newOverlong(line)
+			}
+			return l.trim(line), nil
+		}
+		if scanned = len(l.buf); scanned > l.limit {
+			return nil, l.skip()
+		}
+		if l.err != nil {
+			if scanned > 0 {
+				line := l.buf
+				l.buf = nil
+				return l.trim(line), nil
+			}
+			return nil, l.err
+		}
+		l.fill()
+	}
+}
+
+// fill reads once. When the chunk is used up it starts a new one, twice as
+// large as what it has to carry over.
+func (l *lineReader) fill() {
+	if cap(l.buf)-len(l.buf) < 512 {
+		grown := make([]byte, len(l.buf), max(chunk, 2*len(l.buf)))
+		copy(grown, l.buf)
+		l.buf = grown
+	}
+	n, err := l.r.Read(l.buf[len(l.buf):cap(l.buf)])
+	l.buf = l.buf[:len(l.buf)+n]
+	l.err = err
+}
+
+func (l *lineReader) trim(line []byte) []byte {
+	if !l.bom {
+		l.bom = true
+		line = bytes.TrimPrefix(line, []byte("\xEF\xBB\xBF"))
+	}
+	return bytes.TrimSuffix(line, []byte("\r"))
+}
+
+// An overlong is a line that was too long to keep.
+type overlong struct {
+	head []byte
+	id   wire.ID // the id of the message in it, if there is one
+}
+
+func (o *overlong) Error() string { return "line too long" }
+
+func newOverlong(line []byte) *overlong {
+	var skim wire.Skimmer
+	skim.Write(line)
+	return &overlong{head: bytes.Clone(line[:min(len(line), maxNoise)]), id: skim.ID()}
+}
+
+// skip reads on to the end of an overlong line and keeps of it what tells whose
+// it is.
+func (l *lineReader) skip() error {
+	over := &overlong{head: bytes.Clone(l.buf[:min(len(l.buf), maxNoise)])}
+	var skim wire.Skimmer
+	skim.Write(l.buf)
+	l.buf = make([]byte, 0, chunk)
+	for l.err == nil {
+		l.fill()
+		if i := bytes.IndexByte(l.buf, '\n'); i >= 0 {
+			skim.Write(l.buf[:i])
+			l.buf = l.buf[i+1:]
+			break
+		}
+		skim.Write(l.buf)
+		l.buf = l.buf[:0]
+	}
+	over.id = skim.ID()
+	return over
+}
+
+// readMessage returns the next message of a stream of lines; blank lines are
+// skipped. It is the Read of every Conn over pipes.
+func (l *lineReader) readMessage() (wire.Message, error) {
+	for {
+		line, err := l.next()
+		var over *overlong
+		switch {
+		case errors.As(err, &over):
+			return wire.Message{}, newNoise(over.head, over.id, tooLong(l.limit))
+		case err != nil:
+			return wire.Message{}, err
+		case len(bytes.TrimSpace(line)) == 0:
+			continue
+		}
+		m, err := wire.Parse(line)
+		if err != nil {
+			return m, newNoise(line, m.ID(), err)
+		}
+		return m, nil
+	}
+}

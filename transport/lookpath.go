@@ -1,0 +1,45 @@
+package transport
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// lookPath finds the file of a command. A bare name is looked up in the PATH
+// that the child will have, not in ours: that is the one its configuration set.
+func lookPath(name string, env []string) (string, error) {
+	if strings.ContainsAny(name, `/\`) {
+		return checked(exec.LookPath(name))
+	}
+	for _, kv := range env {
+		path, ok := strings.CutPrefix(kv, "PATH=")
+		if !ok {
+			continue
+		}
+		for _, dir := range filepath.SplitList(path) {
+			if found, err := exec.LookPath(filepath.Join(dir, name)); err == nil && filepath.IsAbs(dir) {
+				return found, nil
+			}
+		}
+		return "", fmt.Errorf("command %q is in no directory of its PATH", name)
+	}
+	return checked(exec.LookPath(name))
+}
+
+func checked(path string, err error) (string, error) {
+	var e *exec.Error
+	if errors.As(err, &e) {
+		switch {
+		case errors.Is(err, fs.ErrNotExist), errors.Is(err, exec.ErrNotFound):
+			return "", fmt.Errorf("command %q does not exist", e.Name)
+		case errors.Is(err, os.ErrPermission):
+			return "", fmt.Errorf("command %q may not be executed", e.Name)
+		}
+	}
+	return path, err
+}

@@ -1,0 +1,62 @@
+package transport
+
+import (
+	"bufio"
+	"io"
+	"strings"
+	"sync"
+)
+
+// maxStderrLine is where a line on a child's stderr is cut, in bytes.
+const maxStderrLine = 8 << 10
+
+// drainLines reads r to its end and hands each line to all of to. It never
+// stops before the end, whatever stands there: a child whose stderr is not
+// read blocks.
+func drainLines(r io.Reader, to ...func(string)) {
+	br := bufio.NewReaderSize(r, maxStderrLine)
+	for {
+		line, err := br.ReadSlice('\n')
+		if text := strings.TrimRight(strings.ToValidUTF8(string(line), "\uFFFD"), "\r\n"); text != "" {
+			for _, f := range to {
+				if f != nil {
+					f(text)
+				}
+			}
+		}
+		for err == bufio.ErrBufferFull {
+			_, err = br.ReadSlice('\n')
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// lastWords keeps the last lines that a child wrote on its stderr.
+type lastWords struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+const (
+	keptLines = 5
+	keptWidth = 300 // bytes of each line
+)
+
+func (l *lastWords) add(line string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(line) > keptWidth {
+		line = strings.ToValidUTF8(line[:keptWidth], "") + "…"
+	}
+	if l.lines = append(l.lines, line); len(l.lines) > keptLines {
+		l.lines = append(l.lines[:0], l.lines[1:]...)
+	}
+}
+
+func (l *lastWords) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Join(l.lines, " | ")
+}

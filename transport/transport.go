@@ -1,0 +1,96 @@
+// Package transport moves whole messages: over this process's stdin and stdout,
+// over those of a child process, over streamable HTTP, or through memory.
+//
+// A [Conn] reads and writes messages and nothing more. It does not match
+// answers to questions, knows no session and keeps no state of the protocol
+// but what the transport itself needs: package peer does the rest, once, for
+// all of them.
+//
+// It refuses to wait for a far side that does not read: see [Conn.Write].
+package transport
+
+import (
+	"errors"
+	"fmt"
+
+	"mcpgateway/wire"
+)
+
+// A Conn is one stream of messages in each direction. One goroutine may read
+// while any number write; Close may be called at any time, and by anyone.
+type Conn interface {
+	// Read blocks until a message arrives. An error of type [*Noise] or [*Lost]
+	// concerns what it names; the conversation goes on and Read may be called
+	// again. Every other error ends it: io.EOF if the far side closed it in an
+	// orderly way, [ErrClosed] after Close.
+	Read() (wire.Message, error)
+
+	// Write sends m and returns at once: what the far side does not take right
+	// away waits in the Conn, up to a bound, beyond which Write fails with
+	// [ErrFull]. About names the request that m belongs to, for transports that
+	// have a stream for each: the one m cancels or answers; "" if there is none.
+	// That Write returned nil does not mean that m has arrived.
+	Write(m wire.Message, about wire.ID) error
+
+	// Close ends the conversation in the way that the transport has for it,
+	// waits until everything the Conn started is gone, and unblocks Read.
+	// Calling it again does nothing.
+	Close() error
+}
+
+// ErrClosed is returned by a Conn that was closed from this side.
+var ErrClosed = errors.New("connection closed")
+
+// ErrFull is returned by Write when the far side has left so much unread that
+// the bound for it is reached. The message was not sent, not even in part.
+var ErrFull = errors.New("the other side does not read: too much is waiting for it")
+
+// Noise is what Read returns for a piece of input that is no message. It was
+// skipped.
+type Noise struct {
+	Text []byte      // how it begins
+	ID   wire.ID     // the id that could be read in it, if any
+	Err  *wire.Error // what is wrong with it, fit to be sent back
+}
+
+func (n *Noise) Error() string { return n.Err.Message }
+
+// Lost is what Read returns when it is certain that a request written before
+// will get no answer, though the conversation goes on.
+type Lost struct {
+	ID  wire.ID // the request's
+	Err error
+	// Ran says that the far side may have acted upon the request.
+	Ran bool
+}
+
+func (l *Lost) Error() string { return l.Err.Error() }
+func (l *Lost) Unwrap() error { return l.Err }
+
+// maxNoise is how much of a piece of noise is kept for the log, in bytes.
+const maxNoise = 200
+
+func newNoise(text []byte, id wire.ID, err error) *Noise {
+	var reason *wire.Error
+	if !errors.As(err, &reason) {
+		reason = wire.Errorf(wire.CodeParseError, "%v", err)
+	}
+	return &Noise{Text: text[:min(len(text), maxNoise)], ID: id, Err: reason}
+}
+
+func tooLong(limit int) *wire.Error {
+	return wire.Errorf(wire.CodeInvalidRequest, "Invalid request: the message is longer than limits.message, %d bytes", limit)
+}
+
+// An ExitError tells how a child process ended.
+type ExitError struct {
+	Status string // "exit 127", "signal: killed"
+	Stderr string // the last lines it wrote there
+}
+
+func (e *ExitError) Error() string {
+	if e.Stderr == "" {
+		return e.Status
+	}
+	return fmt.Sprintf("%s; its last words: %s", e.Status, e.Stderr)
+}
