@@ -18,7 +18,8 @@ type Asker interface {
 	Progressed(wire.Message)
 	// Done is called exactly once: with the response, be it a result or an
 	// error, as the far side sent it, under our id; or with the reason why there
-	// is none.
+	// is none: ErrTimeout, ErrCancelled, a *BadAnswer, or a *transport.Lost, which
+	// says whether the far side may have acted upon the call.
 	Done(wire.Message, error)
 }
 
@@ -27,8 +28,10 @@ type Asker interface {
 type Pending struct {
 	To      Asker
 	Token   wire.ID       // the caller's own progress token, "" = wants none
+	Name    []byte        // takes the place of params.name, as JSON; nil = none does
 	Timeout time.Duration // since the start or the last progress; 0 = none
 
+	peer  *Peer // the one it was sent over
 	id    int64
 	timer *time.Timer
 }
@@ -48,36 +51,44 @@ var ErrTimeout = errors.New("no answer in time")
 var ErrCancelled = errors.New("cancelled")
 
 // Send sends the request m under an id of ours, which takes the place of the one
-// it has; so does a progress token that only c.Token knows. It returns at once.
-// c.To.Done is called once, perhaps before Send returns.
+// it has, as it does that of a progress token. It returns at once. c.To.Done is called once, perhaps before Send returns.
 func (p *Peer) Send(m wire.Message, c *Pending) {
 	row := func(id int64) *Pending {
-		c.id = id
+		c.peer, c.id = p, id
 		if c.Timeout > 0 {
 			c.timer = time.AfterFunc(c.Timeout, func() { p.giveUp(c, ErrTimeout, nil) })
 		}
 		return c
 	}
 	if !p.calls.Add(row) {
-		c.To.Done(wire.Message{}, ErrLost)
+		c.To.Done(wire.Message{}, &transport.Lost{Err: transport.ErrClosed})
 		return
 	}
 	ours := []byte(c.ID())
-	out := m.Splice(wire.Edit{Part: wire.PartID, Text: ours}, wire.Edit{Part: wire.PartToken, Text: ours})
+	edits := [3]wire.Edit{{Part: wire.PartID, Text: ours}, {Part: wire.PartToken, Text: ours}}
+	n := 2
+	if c.Name != nil {
+		edits[n] = wire.Edit{Part: wire.PartName, Text: c.Name}
+		n++
+	}
+	out := m.Splice(edits[:n]...)
 	if err := p.conn.Write(out, ""); err != nil {
 		if c, ok := p.calls.Take(c.id); ok {
-			c.end(wire.Message{}, notSent(err))
+			// A write that failed has not reached the far side, not in part either.
+			c.end(wire.Message{}, &transport.Lost{ID: c.ID(), Err: err})
 		}
 	}
 }
 
-// notSent says of a write that failed that the far side has seen none of it.
-func notSent(err error) error { return &transport.Lost{Err: err} }
-
 // Cancel takes a call back: the far side is told, and the call ends with
-// ErrCancelled, unless it has ended already. Params are those of the caller's own
-// cancellation, nil if there are none; its requestId is replaced.
-func (p *Peer) Cancel(c *Pending, params []byte) { p.giveUp(c, ErrCancelled, params) }
+// ErrCancelled, unless it has ended already or was never sent. Params are those
+// of the caller's own cancellation, nil if there are none; its requestId is
+// replaced.
+func (c *Pending) Cancel(params []byte) {
+	if c.peer != nil {
+		c.peer.giveUp(c, ErrCancelled, params)
+	}
+}
 
 func (p *Peer) giveUp(c *Pending, why error, params []byte) {
 	if _, ok := p.calls.Take(c.id); !ok {

@@ -76,10 +76,6 @@ func New(conn transport.Conn, h Handler, opts Options) *Peer {
 	return &Peer{conn: conn, h: h, opts: opts, log: log, requests: make(map[wire.ID]*Request)}
 }
 
-// ErrLost is what a pending call ends with when the conversation ends first.
-// Whether the far side acted upon it is unknown. It wraps the reason, if any.
-var ErrLost = errors.New("connection lost")
-
 // Run reads until the far side ends the conversation (nil), the Conn fails, or
 // ctx is done (both an error); only then are all calls sent over it ended. What
 // the far side asked before remains to be answered: see Drain and Close.
@@ -101,12 +97,15 @@ func (p *Peer) Run(ctx context.Context) error {
 	if ctx.Err() != nil {
 		err = ctx.Err()
 	}
-	lost := ErrLost
-	if err != nil {
-		lost = errors.Join(ErrLost, err)
-	}
 	for _, c := range p.calls.Drain() {
-		c.end(wire.Message{}, lost)
+		c.end(wire.Message{}, &transport.Lost{ID: c.ID(), Err: why(err), Ran: true})
+	}
+	return err
+}
+
+func why(err error) error {
+	if err == nil {
+		return errors.New("it closed the connection")
 	}
 	return err
 }

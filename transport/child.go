@@ -25,6 +25,8 @@ type Command struct {
 	// Grace is how long Close waits after closing stdin, and again after
 	// SIGTERM; 0 = 1 s.
 	Grace time.Duration
+	// Mended is called when a message was no UTF-8 and was mended; may be nil.
+	Mended func()
 	// Guard ends the child if this process dies without doing so; may be nil.
 	Guard *Guard
 }
@@ -64,7 +66,7 @@ func Spawn(c Command) (*Child, error) {
 	if err := p.start(c.Guard); err != nil {
 		return nil, err
 	}
-	p.lines = lineReader{r: p.stdout, limit: c.Limit}
+	p.lines = lineReader{r: p.stdout, limit: c.Limit, mend: true, mended: c.Mended}
 	p.outbox = newOutbox(p.stdin, tryWriter(p.stdin), c.Limit)
 	p.drops.Go(func() { drainLines(p.stderr, p.last.add, c.Stderr) })
 	p.drops.Go(p.wait)

@@ -20,6 +20,11 @@ type lineReader struct {
 	buf   []byte // read and not yet handed out
 	bom   bool   // the place where a byte order mark may stand is passed
 	err   error
+
+	// What is no UTF-8 is noise, unless mend is set: then each bad byte becomes
+	// U+FFFD, and mended, if there is one, is called.
+	mend   bool
+	mended func()
 }
 
 // next returns the next line without its end, CR LF or LF; the stream's last
@@ -122,6 +127,11 @@ func (l *lineReader) readMessage() (wire.Message, error) {
 			continue
 		}
 		m, err := wire.Parse(line)
+		if l.mend && errors.Is(err, wire.ErrUTF8) {
+			if m, err = wire.Parse(wire.Mend(line)); err == nil && l.mended != nil {
+				l.mended()
+			}
+		}
 		if err != nil {
 			return m, newNoise(line, m.ID(), err)
 		}

@@ -42,14 +42,13 @@ func (e *Error) Unwrap() error { return e.cause }
 func ReadError(object []byte) *Error {
 	e := &Error{}
 	if json.Unmarshal(object, e) != nil {
-		Members(object, func(key string, value []byte) bool {
+		Members(object, func(key string, value []byte, _ int) {
 			switch key {
 			case "code":
 				_ = json.Unmarshal(value, &e.Code)
 			case "message":
 				e.Message = Unquote(value)
 			}
-			return true
 		})
 	}
 	return e

@@ -123,15 +123,15 @@ func Elements(array []byte) [][]byte {
 	return all
 }
 
-// Members calls visit with each member of a JSON object, in order, until visit
-// answers false. It reports whether object is a JSON object. A member's place
-// is given by its value alone, which is a slice of object.
-func Members(object []byte, visit func(key string, value []byte) bool) bool {
+// Members calls visit with each member of a JSON object, in order: its key, its
+// value and the offset at which the value stands. It reports whether object is a
+// JSON object.
+func Members(object []byte, visit func(key string, value []byte, at int)) bool {
 	s := scanner{b: object}
 	for key, ok := s.enter(); ok; key, ok = s.next() {
 		at := s.value()
-		if s.err == nil && !visit(string(key), object[at.lo:at.hi:at.hi]) {
-			return true
+		if s.err == nil {
+			visit(string(key), object[at.lo:at.hi:at.hi], int(at.lo))
 		}
 	}
 	return s.err == nil

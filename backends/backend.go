@@ -1,0 +1,198 @@
+package backends
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"mcpgateway/catalog"
+	"mcpgateway/config"
+	"mcpgateway/peer"
+	"mcpgateway/transport"
+	"mcpgateway/wire"
+)
+
+// A State is where a backend stands.
+type State string
+
+const (
+	Stopped  State = "stopped"  // not started yet, or ended
+	Starting State = "starting" // from the dial to the end of the handshake
+	Ready    State = "ready"    // calls go to it
+	Failed   State = "failed"   // waiting for the next try
+)
+
+// A Status is what can be said of a backend at one moment.
+type Status struct {
+	Name     string
+	State    State
+	Err      error  // why it is not ready, or why its tools could not be listed
+	Server   string // name/version of its serverInfo
+	Revision string
+	Tools    int           // that it lists and that are allowed
+	Answered bool          // since it was started: its tools are listed, or it failed
+	Took     time.Duration // from the start to that
+}
+
+// A Backend is one MCP server and what is known of it.
+type Backend struct {
+	set    *Set
+	cfg    config.Backend
+	log    *slog.Logger
+	relist chan struct{} // 1 slot: its tools have changed
+
+	mu       sync.Mutex
+	status   Status
+	began    time.Time  // of the last start
+	peer     *peer.Peer // nil unless it is ready
+	waiting  []waiting  // for it to become so
+	listing  catalog.Listing
+	raw      []byte // the listing as it was read, all of it
+	answered bool   // at some time: listing is its own, or it failed
+}
+
+// waiting is a call that waits for the backend to start.
+type waiting struct {
+	m wire.Message
+	c *peer.Pending
+}
+
+func newBackend(s *Set, c config.Backend) *Backend {
+	return &Backend{
+		set:     s,
+		cfg:     c,
+		log:     s.Log.With("backend", c.Name),
+		relist:  make(chan struct{}, 1),
+		status:  Status{Name: c.Name, State: Stopped},
+		listing: catalog.Listing{Backend: c.Name},
+	}
+}
+
+// Status tells how the backend is.
+func (b *Backend) Status() Status {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.status
+}
+
+// offer returns what the backend offers as far as is known, and whether that
+// can be relied on.
+func (b *Backend) offer() (catalog.Listing, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.listing, b.answered
+}
+
+func notSent(format string, args ...any) error {
+	return &transport.Lost{Err: fmt.Errorf(format, args...)}
+}
+
+// send sends a call, or has it wait while the backend starts. A backend whose
+// last start failed is not waited for: the caller learns why.
+func (b *Backend) send(m wire.Message, c *peer.Pending) {
+	c.Timeout = b.cfg.CallTimeout
+	b.mu.Lock()
+	p, err := b.peer, b.status.Err
+	wait := p == nil && (b.status.State == Starting || b.status.State == Failed && err == nil || !b.status.Answered && b.status.State == Stopped)
+	if wait {
+		b.waiting = append(b.waiting, waiting{m, c})
+	}
+	b.mu.Unlock()
+	switch {
+	case wait:
+	case p != nil:
+		p.Send(m, c)
+	case err != nil:
+		c.To.Done(wire.Message{}, notSent("it is not running: %w", err))
+	default:
+		c.To.Done(wire.Message{}, notSent("it was stopped"))
+	}
+}
+
+func (b *Backend) cancel(c *peer.Pending, params []byte) {
+	b.mu.Lock()
+	for i, w := range b.waiting {
+		if w.c == c {
+			b.waiting = append(b.waiting[:i:i], b.waiting[i+1:]...)
+			b.mu.Unlock()
+			c.To.Done(wire.Message{}, peer.ErrCancelled)
+			return
+		}
+	}
+	b.mu.Unlock()
+	c.Cancel(params)
+}
+
+// starting notes that a start begins.
+func (b *Backend) starting() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.began = time.Now()
+	b.status.State = Starting
+	b.status.Answered = false
+}
+
+// up lets calls through. Those that waited go first: b.mu is held so that none
+// overtakes them, and that each can be cancelled at any moment.
+func (b *Backend) up(p *peer.Peer) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.peer = p
+	b.status.State, b.status.Err = Ready, nil
+	for _, w := range b.waiting {
+		p.Send(w.m, w.c)
+	}
+	b.waiting = nil
+}
+
+// down notes that the backend is not running, and why if that is a failure.
+// Calls that wait for it end if it failed to start; if it had been running they
+// wait for the next start.
+func (b *Backend) down(s State, err error) {
+	b.mu.Lock()
+	started := b.peer != nil
+	b.peer = nil
+	b.status.State = s
+	b.status.Answered = true
+	b.status.Took = time.Since(b.began)
+	first := !b.answered
+	b.answered = true
+	var dropped []waiting
+	if started && s == Failed {
+		b.status.Err = nil
+	} else {
+		b.status.Err = err
+		dropped, b.waiting = b.waiting, nil
+	}
+	b.mu.Unlock()
+	for _, w := range dropped {
+		w.c.To.Done(wire.Message{}, notSent("it did not start: %w", err))
+	}
+	if first {
+		b.set.publish()
+	}
+}
+
+// listed takes a listing of the backend's own, or why there is none.
+func (b *Backend) listed(l catalog.Listing, raw []byte, err error) {
+	b.mu.Lock()
+	b.status.Answered = true
+	b.status.Took = time.Since(b.began)
+	b.status.Err = err
+	news := !b.answered
+	b.answered = true
+	if err == nil {
+		news = news || string(raw) != string(b.raw) || l.Instructions != b.listing.Instructions
+		b.listing, b.raw = l, raw
+		b.status.Tools = len(l.Tools)
+	}
+	b.mu.Unlock()
+	if news {
+		b.set.publish()
+	}
+}
+
+// errStopped is why a backend's calls end when the gateway does.
+var errStopped = errors.New("the gateway is ending")

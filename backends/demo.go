@@ -1,0 +1,125 @@
+package backends
+
+import (
+	"context"
+	"encoding/json"
+	"strconv"
+	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"mcpgateway/peer"
+	"mcpgateway/revision"
+	"mcpgateway/transport"
+	"mcpgateway/wire"
+)
+
+// demo is the embedded backend: a small MCP server inside the process, spoken to
+// over the protocol like any other.
+func demo(name string) transport.Conn {
+	ours, theirs := transport.Pipe()
+	c := &embedded{Conn: ours, done: make(chan struct{})}
+	go func() {
+		defer close(c.done)
+		server := &demoServer{name: name}
+		p := peer.New(theirs, server, peer.Options{})
+		_ = p.Run(context.Background()) // ends when ours is closed
+		p.Close()
+	}()
+	return c
+}
+
+type embedded struct {
+	transport.Conn
+	done chan struct{} // closed when the server has ended
+}
+
+func (e *embedded) Close() error {
+	err := e.Conn.Close()
+	<-e.done
+	return err
+}
+
+type demoServer struct{ name string }
+
+const (
+	demoTools = `{"tools":[` +
+		`{"name":"echo","description":"Returns the text it is given.","inputSchema":{"type":"object","properties":{"text":{"type":"string","description":"what to return"}},"required":["text"]},"annotations":{"readOnlyHint":true}},` +
+		`{"name":"add","description":"Adds two numbers.","inputSchema":{"type":"object","properties":{"a":{"type":"number"},"b":{"type":"number"}},"required":["a","b"]},"outputSchema":{"type":"object","properties":{"sum":{"type":"number"}},"required":["sum"]},"annotations":{"readOnlyHint":true}},` +
+		`{"name":"now","description":"Tells the time.","inputSchema":{"type":"object","properties":{}},"annotations":{"readOnlyHint":true}}]}`
+	demoPrompts   = `{"prompts":[{"name":"hello","description":"Asks the model to try the demo tools."}]}`
+	demoPrompt    = `{"messages":[{"role":"user","content":{"type":"text","text":"Call the tools echo, add and now, and tell me what they answer."}}]}`
+	demoResources = `{"resources":[{"uri":"demo://readme","name":"readme","mimeType":"text/plain"}]}`
+	demoResource  = `{"contents":[{"uri":"demo://readme","mimeType":"text/plain","text":"This is the gateway's embedded demo backend. Configure servers of your own to replace it."}]}`
+)
+
+// Told implements peer.Handler.
+func (d *demoServer) Told(wire.Message) {}
+
+// Asked implements peer.Handler.
+func (d *demoServer) Asked(r *peer.Request) {
+	switch mcp.MCPMethod(r.Method()) {
+	case mcp.MethodInitialize:
+		var hello server
+		_ = json.Unmarshal(r.Part(wire.PartParams), &hello) // Negotiate bears anything
+		r.Reply(wire.Encode(map[string]any{
+			"protocolVersion": revision.Negotiate(hello.ProtocolVersion).Date,
+			"capabilities":    map[string]any{"tools": struct{}{}, "prompts": struct{}{}, "resources": struct{}{}},
+			"serverInfo":      mcp.Implementation{Name: d.name, Version: "1"},
+		}))
+	case mcp.MethodToolsList:
+		r.Reply([]byte(demoTools))
+	case mcp.MethodToolsCall:
+		d.call(r)
+	case mcp.MethodPromptsList:
+		r.Reply([]byte(demoPrompts))
+	case mcp.MethodPromptsGet:
+		r.Reply([]byte(demoPrompt))
+	case mcp.MethodResourcesList:
+		r.Reply([]byte(demoResources))
+	case mcp.MethodResourcesRead:
+		r.Reply([]byte(demoResource))
+	default:
+		r.Fail(wire.Errorf(wire.CodeMethodNotFound, "Method not found: %s", r.Method()))
+	}
+}
+
+func (d *demoServer) call(r *peer.Request) {
+	var args struct {
+		Text string `json:"text"`
+		A, B *float64
+	}
+	if raw := r.Part(wire.PartArguments); raw != nil {
+		if err := json.Unmarshal(raw, &args); err != nil {
+			r.Reply(text("the arguments are not as the tool's schema has them: "+err.Error(), true, nil))
+			return
+		}
+	}
+	switch r.Name() {
+	case "echo":
+		r.Reply(text(args.Text, false, nil))
+	case "add":
+		if args.A == nil || args.B == nil {
+			r.Reply(text("add needs the numbers a and b", true, nil))
+			return
+		}
+		sum := *args.A + *args.B
+		r.Reply(text(strconv.FormatFloat(sum, 'f', -1, 64), false, map[string]any{"sum": sum}))
+	case "now":
+		r.Reply(text(time.Now().Format(time.RFC3339), false, nil))
+	default:
+		r.Fail(wire.Errorf(wire.CodeInvalidParams, "Unknown tool: %s", r.Name()))
+	}
+}
+
+// text makes a tool's result.
+func text(s string, isError bool, structured any) []byte {
+	result := map[string]any{"content": []any{map[string]string{"type": "text", "text": s}}}
+	if isError {
+		result["isError"] = true
+	}
+	if structured != nil {
+		result["structuredContent"] = structured
+	}
+	return wire.Encode(result)
+}

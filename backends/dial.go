@@ -1,0 +1,77 @@
+package backends
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+
+	"mcpgateway/transport"
+)
+
+// dial opens the Conn that the configuration asks for.
+func (b *Backend) dial() (transport.Conn, error) {
+	c := b.cfg
+	switch {
+	case c.Embedded != "":
+		return demo(c.Name), nil
+	case c.URL != "":
+		return transport.DialHTTP(transport.HTTPOptions{
+			URL: c.URL, Headers: c.Headers, Limit: b.set.Limit, Log: b.log,
+		}), nil
+	}
+	if c.Cwd != "" {
+		if info, err := os.Stat(c.Cwd); err != nil || !info.IsDir() {
+			return nil, fmt.Errorf("its cwd %s is no directory", c.Cwd)
+		}
+	}
+	child, err := transport.Spawn(transport.Command{
+		Path: c.Command, Args: c.Args, Dir: c.Cwd, Limit: b.set.Limit, Guard: b.set.Guard,
+		Env:    environ(c.InheritEnv, c.Env),
+		Stderr: func(line string) { b.log.Info("stderr: " + line) },
+		Mended: func() { b.log.Warn("the backend sent what is no UTF-8; it was mended") },
+	})
+	if err != nil {
+		return nil, fmt.Errorf("start: %w", err)
+	}
+	return child, nil
+}
+
+// minimal names the variables that every child gets. Ours may hold secrets that
+// are none of its business; these do not.
+var minimal = map[string][]string{
+	"windows": {
+		"PATH", "PATHEXT", "SYSTEMROOT", "SYSTEMDRIVE", "COMSPEC", "TEMP", "TMP", "USERNAME", "USERPROFILE",
+		"HOMEDRIVE", "HOMEPATH", "APPDATA", "LOCALAPPDATA", "PROGRAMDATA", "PROGRAMFILES", "PROCESSOR_ARCHITECTURE",
+	},
+	"unix": {
+		"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "TERM",
+		"XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR",
+		"SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS",
+	},
+}
+
+// environ returns a child's whole environment: the minimal one, what the
+// configuration takes over from ours, and what it sets, the later winning.
+func environ(inherit []string, set map[string]string) []string {
+	names := minimal["unix"]
+	if runtime.GOOS == "windows" {
+		names = minimal["windows"]
+	}
+	env := make(map[string]string)
+	for _, name := range slices.Concat(names, inherit) {
+		if value, ok := os.LookupEnv(name); ok {
+			env[name] = value
+		}
+	}
+	maps.Copy(env, set)
+	all := make([]string, 0, len(env))
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		if !strings.Contains(name, "\x00") {
+			all = append(all, name+"="+env[name])
+		}
+	}
+	return all
+}

@@ -1,0 +1,95 @@
+package backends
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"mcpgateway/peer"
+	"mcpgateway/revision"
+	"mcpgateway/transport"
+	"mcpgateway/wire"
+)
+
+// A server is what a backend said of itself in the handshake.
+type server struct {
+	ProtocolVersion string             `json:"protocolVersion"`
+	ServerInfo      mcp.Implementation `json:"serverInfo"`
+	Instructions    string             `json:"instructions"`
+}
+
+// greet initializes the conversation: our newest revision is offered, any that
+// we know is taken. No capabilities are declared, for nothing is relayed yet that a
+// server could ask a client for.
+func (b *Backend) greet(ctx context.Context, p *peer.Peer) (server, error) {
+	result, err := p.Call(ctx, string(mcp.MethodInitialize), wire.Encode(map[string]any{
+		"protocolVersion": revision.Newest().Date,
+		"capabilities":    struct{}{},
+		"clientInfo":      b.set.Info,
+	}))
+	if err != nil {
+		return server{}, fmt.Errorf("initialize: %w", err)
+	}
+	var s server
+	if err := json.Unmarshal(result, &s); err != nil {
+		return server{}, errors.New("initialize: its answer is no InitializeResult")
+	}
+	if _, known := revision.Find(s.ProtocolVersion); !known {
+		b.log.Warn("backend speaks a revision that is not known; going on as if it were the oldest",
+			"revision", s.ProtocolVersion)
+	}
+	if err := p.Notify(string(mcp.MethodNotificationInitialized), nil); err != nil {
+		return server{}, fmt.Errorf("initialized: %w", err)
+	}
+	b.mu.Lock()
+	b.status.Server = s.ServerInfo.Name + "/" + s.ServerInfo.Version
+	b.status.Revision = s.ProtocolVersion
+	b.mu.Unlock()
+	b.log.Info("backend ready", "server", s.ServerInfo.Name+"/"+s.ServerInfo.Version, "revision", s.ProtocolVersion)
+	return s, nil
+}
+
+// maxQuestions bounds what a backend may ask of us at one time.
+const maxQuestions = 256
+
+// A handler hears what a backend says unasked.
+type handler struct {
+	b     *Backend
+	noisy bool
+}
+
+// Asked implements peer.Handler. A backend was told that we can do nothing, so
+// that there is nothing it should ask.
+func (h *handler) Asked(r *peer.Request) {
+	h.b.log.Debug("refused a question of the backend", "method", r.Method())
+	r.Fail(wire.Errorf(wire.CodeMethodNotFound, "Method not found: %s", r.Method()))
+}
+
+// Told implements peer.Handler. What is not known is dropped.
+func (h *handler) Told(m wire.Message) {
+	switch m.Method() {
+	case mcp.MethodNotificationToolsListChanged:
+		select {
+		case h.b.relist <- struct{}{}:
+		default: // one look at the list serves any number of changes
+		}
+	case string(mcp.MethodNotificationMessage):
+		h.b.log.Debug("backend says", "params", string(m.Part(wire.PartParams)))
+	default:
+		h.b.log.Debug("dropped a notification", "method", m.Method())
+	}
+}
+
+// noise says, once, that there is something on the backend's stdout that should
+// not be there.
+func (h *handler) noise(n *transport.Noise) {
+	level := h.b.log.Debug
+	if !h.noisy {
+		level = h.b.log.Warn
+	}
+	h.noisy = true
+	level("skipped output that is no message", "text", string(n.Text), "err", n.Err)
+}

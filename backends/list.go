@@ -1,0 +1,97 @@
+package backends
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"mcpgateway/catalog"
+	"mcpgateway/peer"
+	"mcpgateway/wire"
+)
+
+// What one backend may list. What is beyond is left out, and logged.
+const (
+	maxPages = 1000
+	maxTools = 10000
+)
+
+// list reads the backend's tools and makes them known. A failure is logged,
+// leaves the last listing as it was, and is tried again later.
+func (b *Backend) list(ctx context.Context, p *peer.Peer, s server) {
+	tools, err := b.drain(ctx, p)
+	if ctx.Err() == context.Canceled {
+		return // the conversation is over
+	}
+	if err != nil {
+		err = fmt.Errorf("tools/list: %w", because(ctx, err))
+		b.log.Warn("the backend's tools could not be listed; it will be asked again", "err", err)
+		b.listed(catalog.Listing{}, nil, err)
+		return
+	}
+	raw := catalog.Marshal(tools)
+	b.remember(raw, s.Instructions)
+	b.listed(b.allowed(tools, s.Instructions), raw, nil)
+}
+
+// allowed makes the listing of the tools that the configuration permits.
+func (b *Backend) allowed(tools []catalog.Tool, instructions string) catalog.Listing {
+	l := catalog.Listing{Backend: b.cfg.Name, Instructions: instructions}
+	for _, t := range tools {
+		if b.cfg.Tools.Permits(t.Own) {
+			l.Tools = append(l.Tools, t)
+		}
+	}
+	return l
+}
+
+// drain reads all pages. A cursor that comes twice ends the list: following it
+// would never end.
+func (b *Backend) drain(ctx context.Context, p *peer.Peer) ([]catalog.Tool, error) {
+	var all []catalog.Tool
+	seen := make(map[string]bool)
+	var params []byte
+	for range maxPages {
+		m, err := p.Ask(ctx, wire.NewRequest("0", string(mcp.MethodToolsList), params))
+		if err != nil {
+			return nil, err
+		}
+		if failure := m.Part(wire.PartError); failure != nil {
+			if e := wire.ReadError(failure); e.Code != wire.CodeMethodNotFound {
+				return nil, e
+			}
+			return nil, nil // a server without tools
+		}
+		page, err := catalog.ParsePage(m.OneLine().Part(wire.PartResult))
+		if err != nil {
+			return nil, err
+		}
+		b.logFlaws(page.Flaws)
+		all = append(all, page.Tools...)
+		switch {
+		case len(all) > maxTools:
+			b.log.Warn("the backend lists too many tools; the rest is left out", "max", maxTools)
+			return all[:maxTools], nil
+		case page.Next == nil:
+			return all, nil
+		case seen[string(page.Next)]:
+			b.log.Warn("the backend's pages run in a circle; the list ends there")
+			return all, nil
+		}
+		seen[string(page.Next)] = true
+		params = append(append([]byte(`{"cursor":`), page.Next...), '}')
+	}
+	b.log.Warn("the backend lists too many pages; the rest is left out", "max", maxPages)
+	return all, nil
+}
+
+func (b *Backend) logFlaws(flaws []catalog.Flaw) {
+	for _, f := range flaws {
+		if f.Mended {
+			b.log.Info("mended a tool", "tool", f.Tool, "err", f.What)
+		} else {
+			b.log.Warn("left out a tool that no client could bear", "tool", f.Tool, "err", f.What)
+		}
+	}
+}

@@ -1,0 +1,126 @@
+package backends
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"mcpgateway/catalog"
+	"mcpgateway/wire"
+)
+
+// A memory is the file that keeps a backend's last known catalog. Several
+// gateways may share it: it is written whole, under another name, and then put
+// in its place.
+type memory struct {
+	Version      int             `json:"version"` // of this format
+	Instructions string          `json:"instructions,omitempty"`
+	List         json.RawMessage `json:"list"` // as the result of a tools/list
+}
+
+const memoryVersion = 1
+
+// path names the file after the backend and what it runs, so that another
+// backend of the same name does not find it. It is "" if nothing is kept.
+func (b *Backend) path() string {
+	if b.set.State == "" {
+		return ""
+	}
+	what := fmt.Sprintf("%q %q %q %q %q", b.cfg.Command, b.cfg.Args, b.cfg.Cwd, b.cfg.URL, b.cfg.Embedded)
+	sum := sha256.Sum256([]byte(what))
+	return filepath.Join(b.set.State, b.cfg.Name+"-"+hex.EncodeToString(sum[:6])+".json")
+}
+
+// recall reads what the backend offered last. A file that cannot be used is as
+// good as none.
+func (b *Backend) recall() {
+	path := b.path()
+	if path == "" {
+		return
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return // the usual case of it: there is none yet
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, int64(b.set.Limit)))
+	if err != nil {
+		b.log.Warn("the last known catalog cannot be read", "err", err)
+		return
+	}
+	m, page, err := readMemory(text)
+	if err != nil {
+		b.log.Warn("the last known catalog is damaged; it will be written anew", "file", path, "err", err)
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.listing, b.raw = b.allowed(page.Tools, m.Instructions), m.List
+	b.status.Tools = len(b.listing.Tools)
+	b.answered = true
+}
+
+func readMemory(text []byte) (m memory, page catalog.Page, err error) {
+	version := ""
+	if !wire.Members(text, func(key string, value []byte, _ int) {
+		switch key {
+		case "version":
+			version = string(value)
+		case "instructions":
+			m.Instructions = wire.Unquote(value)
+		case "list":
+			m.List = value
+		}
+	}) {
+		return m, page, fmt.Errorf("it is no JSON object")
+	}
+	if version != fmt.Sprint(memoryVersion) {
+		return m, page, fmt.Errorf("it is of version %q", version)
+	}
+	page, err = catalog.ParsePage(m.List)
+	return m, page, err
+}
+
+// remember writes what the backend offers now, if that is news.
+func (b *Backend) remember(list []byte, instructions string) {
+	path := b.path()
+	b.mu.Lock()
+	known := string(b.raw) == string(list) && b.listing.Instructions == instructions
+	b.mu.Unlock()
+	if path == "" || known {
+		return
+	}
+	text := append([]byte(`{"version":`+fmt.Sprint(memoryVersion)+`,"instructions":`), wire.Quote(instructions)...)
+	text = append(append(append(text, `,"list":`...), list...), "}\n"...)
+	if err := replace(path, text); err != nil {
+		b.log.Warn("the catalog could not be kept for the next start", "err", err)
+	}
+}
+
+// replace writes a file so that whoever reads it finds the old text or the new.
+func replace(path string, text []byte) error {
+	dir := filepath.Dir(path)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(dir, strings.TrimSuffix(filepath.Base(path), ".json")+".*.tmp") // mode 0600
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	if e := f.Close(); err == nil {
+		err = e
+	}
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		os.Remove(f.Name())
+	}
+	return err
+}

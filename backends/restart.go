@@ -1,0 +1,112 @@
+package backends
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"mcpgateway/peer"
+)
+
+// The pause before a backend is started again doubles with each failure.
+const (
+	firstPause = 200 * time.Millisecond
+	lastPause  = 30 * time.Second
+	// settledAfter is how long a backend must have run for the pauses to begin
+	// anew.
+	settledAfter = 30 * time.Second
+)
+
+// run keeps the backend running until ctx is done.
+func (b *Backend) run(ctx context.Context) {
+	pause := firstPause
+	for {
+		b.starting()
+		err := b.converse(ctx)
+		if ctx.Err() != nil {
+			break
+		}
+		if time.Since(b.began) > settledAfter {
+			pause = firstPause
+		}
+		b.down(Failed, err)
+		b.log.Warn("backend ended; it will be started again", "err", err, "in", pause)
+		select {
+		case <-time.After(pause + rand.N(pause/4)):
+		case <-ctx.Done():
+		}
+		pause = min(2*pause, lastPause)
+	}
+	b.down(Stopped, errStopped)
+}
+
+// converse holds one conversation with the backend, from the dial to its end,
+// and returns why it ended. Nothing of it is left then.
+func (b *Backend) converse(ctx context.Context) error {
+	conn, err := b.dial()
+	if err != nil {
+		return err
+	}
+	h := &handler{b: b}
+	p := peer.New(conn, h, peer.Options{Log: b.log, InFlight: maxQuestions, Noise: h.noise})
+	talk, hangUp := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- p.Run(talk) }()
+	defer p.Close()
+
+	err = b.begin(talk, p, ended)
+	hangUp()
+	if why := <-ended; err == nil || errors.Is(err, errEnded) {
+		err = why
+	}
+	if err == nil {
+		err = errors.New("it closed the connection")
+	}
+	return err
+}
+
+// errEnded says that the conversation is over; why is what Run returned.
+var errEnded = errors.New("ended")
+
+// begin shakes hands, and then keeps the listing up to date until the
+// conversation ends.
+func (b *Backend) begin(ctx context.Context, p *peer.Peer, ended chan error) error {
+	start, cancel := context.WithTimeoutCause(ctx, b.cfg.StartTimeout,
+		fmt.Errorf("it was not ready within %v (start_timeout)", b.cfg.StartTimeout))
+	defer cancel()
+	server, err := b.greet(start, p)
+	if err != nil {
+		return because(start, err)
+	}
+	b.up(p)
+	b.list(start, p, server)
+	for retry := firstPause; ; {
+		var again <-chan time.Time
+		if b.Status().Err != nil {
+			again = time.After(retry)
+			retry = min(2*retry, lastPause)
+		} else {
+			retry = firstPause
+		}
+		select {
+		case err := <-ended:
+			ended <- err // for converse
+			return errEnded
+		case <-b.relist:
+		case <-again:
+		}
+		ctx, cancel := context.WithTimeoutCause(ctx, b.cfg.StartTimeout, errors.New("no answer in time"))
+		b.list(ctx, p, server)
+		cancel()
+	}
+}
+
+// because names the time limit, where it is what ended a call.
+func because(ctx context.Context, err error) error {
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		return context.Cause(ctx)
+	}
+	return err
+}

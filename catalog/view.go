@@ -1,0 +1,16 @@
+package catalog
+
+// A View is what can be said of the catalog at one moment. It is immutable, and
+// followed by another when anything in it changes.
+type View struct {
+	*Snapshot
+	// Settled says that there is no more point in making a client wait for its
+	// first list: every backend has answered, now or at an earlier time, or has
+	// failed, or has had its time.
+	Settled bool
+	// Complete says that every backend has answered, now or at an earlier time,
+	// or has failed: a name that is not in the catalog means nothing.
+	Complete bool
+	// Changed is closed when there is a newer View.
+	Changed <-chan struct{}
+}

@@ -1,0 +1,177 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"mcpgateway/audit"
+	"mcpgateway/backends"
+	"mcpgateway/catalog"
+	"mcpgateway/config"
+	"mcpgateway/gateway"
+	"mcpgateway/logs"
+	"mcpgateway/transport"
+)
+
+// flags are those that all verbs have.
+type flags struct {
+	stdio
+	config, logLevel, logFormat, state string
+}
+
+// load reads the configuration, with the flags laid over it.
+func (f *flags) load() (*config.Loaded, error) {
+	set := make(map[string]string)
+	for key, value := range map[string]string{
+		"log.level": f.logLevel, "log.format": f.logFormat, "state": f.state,
+	} {
+		if value != "" {
+			set[key] = value
+		}
+	}
+	return config.Load(config.Options{Path: f.config, Flags: set})
+}
+
+// An app is the gateway put together: everyone who works in it, introduced to
+// everyone they need.
+type app struct {
+	*config.Loaded
+	log     *slog.Logger
+	mask    *logs.Mask
+	guard   *transport.Guard
+	set     *backends.Set
+	gateway *gateway.Gateway
+	journal *audit.Journal
+
+	closers []func()
+}
+
+// tune changes a configuration for the needs of a verb.
+type tune func(*config.Config)
+
+// quiet is for the verbs that people read: only what went wrong is logged,
+// unless they asked for more, and calls are on record only where there is a
+// file for it.
+func (f *flags) quiet(c *config.Config) {
+	if f.logLevel == "" && os.Getenv("GATEWAY_LOG_LEVEL") == "" {
+		c.Log.Level = "error"
+		c.Audit.File = cmp.Or(c.Audit.File, os.DevNull)
+	}
+}
+
+// forgetful keeps a verb from answering with what was known earlier.
+func forgetful(c *config.Config) { c.StateDir = "" }
+
+func (f *flags) open(tunes ...tune) (*app, error) {
+	loaded, err := f.load()
+	if err != nil {
+		return nil, err
+	}
+	c := loaded.Config
+	for _, t := range tunes {
+		t(c)
+	}
+	a := &app{Loaded: loaded, mask: logs.NewMask(config.Secrets(c)...), guard: &transport.Guard{}}
+	a.openLog(f.err)
+	info := mcp.Implementation{Name: "mcp-gateway", Version: version}
+	a.set = backends.New(backends.Options{
+		Backends: c.Backends,
+		Catalog: catalog.Options{
+			Prefix:    catalog.Prefix(c.Catalog.Prefix),
+			Separator: c.Catalog.Separator,
+			NameLimit: c.Catalog.NameLimit,
+		},
+		Wait:  c.Catalog.Wait,
+		Limit: int(c.Limits.Message),
+		State: c.StateDir,
+		Info:  info,
+		Guard: a.guard,
+		Log:   a.log,
+	})
+	if err := a.openJournal(); err != nil {
+		a.close()
+		return nil, err
+	}
+	a.gateway = gateway.New(gateway.Options{
+		Backends:  a.set,
+		Observers: []gateway.Observer{gateway.Journal(a.journal)},
+		Info:      info,
+		InFlight:  c.Limits.InFlight,
+		Log:       a.log,
+		Mask:      a.mask.String,
+	})
+	return a, nil
+}
+
+// flushLogs is how long the end waits for stderr to be read.
+const flushLogs = time.Second
+
+func (a *app) openLog(w io.Writer) {
+	level, _ := logs.ParseLevel(a.Config.Log.Level) // validated
+	sink := logs.OpenSink(w, logs.SinkOptions{Lost: logs.LostLine(a.Config.Log.Format)})
+	a.log = logs.New(sink, logs.Options{Level: level, Format: a.Config.Log.Format, Mask: a.mask})
+	a.closers = append(a.closers, func() { _ = sink.Close(flushLogs) })
+	for _, w := range a.Warnings {
+		a.log.Warn(w)
+	}
+}
+
+// openJournal has the audit records written to their file, or into the log.
+func (a *app) openJournal() error {
+	log := a.log
+	if path := a.Config.Audit.File; path != "" {
+		file, err := logs.OpenFile(path, logs.FileOptions{})
+		if err != nil {
+			return hinted{fmt.Errorf("audit.file: %w", err), "make the directory writable, or set audit.file to another path"}
+		}
+		a.closers = append(a.closers, func() { file.Close() })
+		log = logs.New(file, logs.Options{Format: "json", Mask: a.mask})
+	}
+	a.journal = audit.New(log, audit.Options{
+		Payloads: audit.Payloads(a.Config.Audit.Payloads),
+		Mask:     a.mask.String,
+	})
+	return nil
+}
+
+// run runs everything around work, which it gets a context for, and ends all of
+// it when work is done: first the backends, then the journal, then the log.
+func (a *app) run(ctx context.Context, work func(context.Context) error) error {
+	defer a.close()
+	journal, endJournal := context.WithCancel(context.Background())
+	backends, endBackends := context.WithCancel(context.Background())
+	var written, running sync.WaitGroup
+	written.Go(func() { _ = a.journal.Run(journal) })
+	running.Go(func() { _ = a.set.Run(backends) })
+	running.Go(func() { _ = a.gateway.Run(backends) })
+
+	err := work(ctx)
+	endBackends()
+	running.Wait()
+	_ = a.guard.Close()
+	endJournal()
+	written.Wait()
+	if n := a.journal.Lost(); n > 0 {
+		a.log.Error("audit records were lost", "records", n)
+	}
+	if errors.Is(err, context.Canceled) {
+		return nil // told to end
+	}
+	return err
+}
+
+// close closes what open opened, the last first.
+func (a *app) close() {
+	for i := len(a.closers) - 1; i >= 0; i-- {
+		a.closers[i]()
+	}
+}

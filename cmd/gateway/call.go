@@ -1,0 +1,273 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/mark3labs/mcp-go/mcp"
+	"github.com/spf13/cobra"
+
+	"mcpgateway/catalog"
+	"mcpgateway/peer"
+	"mcpgateway/revision"
+	"mcpgateway/transport"
+	"mcpgateway/wire"
+)
+
+func callCommand(f *flags) *cobra.Command {
+	asJSON := false
+	cmd := &cobra.Command{
+		Use:   "call TOOL [JSON | KEY=VALUE...]",
+		Short: "Call a tool",
+		Long: `call calls a tool as a client of the gateway would, and prints the text of its result.
+
+    gateway call search '{"q":"go"}'
+    gateway call search q=go limit=3
+
+A VALUE that is JSON is sent as that, unless the tool's schema says that it is a string;
+any other is sent as a string. The exit code is 1 if the tool says that it failed.`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			a, err := f.open(f.quiet)
+			if err != nil {
+				return err
+			}
+			return a.run(cmd.Context(), func(ctx context.Context) error {
+				return f.call(ctx, a, args[0], args[1:], asJSON)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the raw result")
+	return cmd
+}
+
+// call is a client of the gateway for one call, over a pipe in memory.
+func (f *flags) call(ctx context.Context, a *app, tool string, args []string, asJSON bool) error {
+	ours, theirs := transport.Pipe()
+	served := make(chan error, 1)
+	go func() { served <- a.gateway.Serve(ctx, theirs) }()
+	p := peer.New(ours, deaf{}, peer.Options{})
+	talked := make(chan error, 1)
+	go func() { talked <- p.Run(context.Background()) }()
+	defer func() {
+		p.Close()
+		<-talked
+		<-served
+	}()
+
+	hello := wire.Encode(map[string]any{
+		"protocolVersion": revision.Newest().Date,
+		"capabilities":    struct{}{},
+		"clientInfo":      mcp.Implementation{Name: "gateway call", Version: version},
+	})
+	if _, err := p.Call(ctx, string(mcp.MethodInitialize), hello); err != nil {
+		return err
+	}
+	if err := p.Notify(string(mcp.MethodNotificationInitialized), nil); err != nil {
+		return err
+	}
+	arguments, err := f.arguments(ctx, a, tool, args)
+	if err != nil {
+		return err
+	}
+	answer, err := f.ask(ctx, p, tool, arguments)
+	switch {
+	case err != nil:
+		return err
+	case answer.Part(wire.PartError) != nil:
+		return f.failed(answer, asJSON)
+	}
+	return f.print(answer, asJSON)
+}
+
+// deaf is a client that nobody asks anything.
+type deaf struct{}
+
+func (deaf) Asked(r *peer.Request) {
+	r.Fail(wire.Errorf(wire.CodeMethodNotFound, "Method not found: %s", r.Method()))
+}
+func (deaf) Told(wire.Message) {}
+
+// ask calls the tool and waits; progress goes to stderr.
+func (f *flags) ask(ctx context.Context, p *peer.Peer, tool string, arguments []byte) (wire.Message, error) {
+	params := append([]byte(`{"name":`), wire.Quote(tool)...)
+	if arguments != nil {
+		params = append(append(params, `,"arguments":`...), arguments...)
+	}
+	params = append(params, `,"_meta":{"progressToken":0}}`...)
+	w := &watcher{w: f.err, done: make(chan struct{})}
+	pending := &peer.Pending{To: w, Token: "0"}
+	p.Send(wire.NewRequest("0", string(mcp.MethodToolsCall), params), pending)
+	select {
+	case <-w.done:
+	case <-ctx.Done():
+		pending.Cancel(nil)
+		<-w.done
+	}
+	return w.answer, w.err
+}
+
+// A watcher waits for one answer.
+type watcher struct {
+	w      io.Writer
+	answer wire.Message
+	err    error
+	done   chan struct{}
+}
+
+// Progressed implements peer.Asker.
+func (w *watcher) Progressed(m wire.Message) {
+	var p struct {
+		Progress float64  `json:"progress"`
+		Total    *float64 `json:"total"`
+		Message  string   `json:"message"`
+	}
+	if json.Unmarshal(m.Part(wire.PartParams), &p) != nil {
+		return
+	}
+	text := fmt.Sprint(p.Progress)
+	if p.Total != nil {
+		text += fmt.Sprintf(" of %v", *p.Total)
+	}
+	fmt.Fprintln(w.w, strings.TrimSpace(text+" "+p.Message))
+}
+
+// Done implements peer.Asker.
+func (w *watcher) Done(m wire.Message, err error) {
+	w.answer, w.err = m, err
+	close(w.done)
+}
+
+// failed reports a JSON-RPC error.
+func (f *flags) failed(answer wire.Message, asJSON bool) error {
+	e := wire.ReadError(answer.Part(wire.PartError))
+	if asJSON {
+		fmt.Fprintf(f.out, "%s\n", answer.Part(wire.PartError))
+	}
+	err := fmt.Errorf("%s (code %d)", e.Message, e.Code)
+	if e.Code == wire.CodeInvalidParams && strings.HasPrefix(e.Message, "Unknown tool") {
+		return hinted{err, "gateway tools lists them"}
+	}
+	return err
+}
+
+// print prints a result: its bytes, or the text in it.
+func (f *flags) print(answer wire.Message, asJSON bool) error {
+	result := answer.Part(wire.PartResult)
+	failure := error(nil)
+	if answer.IsToolError() {
+		failure = errSilent
+	}
+	if asJSON {
+		fmt.Fprintf(f.out, "%s\n", result)
+		return failure
+	}
+	var r struct {
+		Content []struct {
+			Type, Text, MimeType, URI string
+		} `json:"content"`
+		StructuredContent json.RawMessage `json:"structuredContent"`
+	}
+	if err := json.Unmarshal(result, &r); err != nil {
+		fmt.Fprintf(f.out, "%s\n", result)
+		return failure
+	}
+	to := f.out
+	if failure != nil {
+		to = f.err
+	}
+	for _, c := range r.Content {
+		if c.Type == "text" {
+			fmt.Fprintln(to, c.Text)
+		} else {
+			fmt.Fprintf(to, "[%s %s]\n", c.Type, c.MimeType+c.URI)
+		}
+	}
+	if len(r.Content) == 0 && r.StructuredContent != nil {
+		fmt.Fprintf(to, "%s\n", r.StructuredContent)
+	}
+	return failure
+}
+
+// arguments makes the arguments' JSON of what stands on the command line.
+func (f *flags) arguments(ctx context.Context, a *app, tool string, args []string) ([]byte, error) {
+	switch {
+	case len(args) == 0:
+		return nil, nil
+	case len(args) == 1 && wire.IsObject([]byte(args[0])):
+		if !json.Valid([]byte(args[0])) {
+			return nil, usageError{fmt.Errorf("the arguments are not valid JSON: %s", args[0])}
+		}
+		return []byte(args[0]), nil
+	}
+	strings := schemaStrings(ctx, a, tool)
+	var b bytes.Buffer
+	b.WriteByte('{')
+	for i, arg := range args {
+		key, value, ok := cut(arg)
+		if !ok {
+			return nil, usageError{fmt.Errorf("argument %q is neither a JSON object nor KEY=VALUE", arg)}
+		}
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.Write(wire.Quote(key))
+		b.WriteByte(':')
+		if json.Valid([]byte(value)) && !strings[key] {
+			b.WriteString(value)
+		} else {
+			b.Write(wire.Quote(value))
+		}
+	}
+	b.WriteByte('}')
+	return b.Bytes(), nil
+}
+
+func cut(arg string) (key, value string, ok bool) {
+	key, value, ok = strings.Cut(arg, "=")
+	return key, value, ok && key != ""
+}
+
+// schemaStrings returns the arguments that a tool's schema says are strings.
+func schemaStrings(ctx context.Context, a *app, tool string) map[string]bool {
+	var found *catalog.Entry
+	for found == nil {
+		v := a.set.View()
+		if route, ok := v.Tool(tool); ok {
+			for _, e := range v.Entries() {
+				if e.Backend == route.Backend && e.Tool.Own == route.Own {
+					found = &e
+				}
+			}
+		}
+		if v.Complete || found != nil {
+			break
+		}
+		select {
+		case <-v.Changed:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+	all := make(map[string]bool)
+	if found == nil {
+		return all
+	}
+	var t struct {
+		InputSchema struct {
+			Properties map[string]struct {
+				Type json.RawMessage `json:"type"`
+			} `json:"properties"`
+		} `json:"inputSchema"`
+	}
+	if json.Unmarshal(found.Tool.Raw(), &t) == nil {
+		for key, p := range t.InputSchema.Properties {
+			all[key] = string(p.Type) == `"string"`
+		}
+	}
+	return all
+}

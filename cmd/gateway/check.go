@@ -1,0 +1,101 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"mcpgateway/backends"
+)
+
+func checkCommand(f *flags) *cobra.Command {
+	return &cobra.Command{
+		Use:   "check",
+		Short: "Start every backend once and say how each is",
+		Long: `check loads and validates the configuration, starts every backend, lists its tools, and
+prints one row for each. It exits with 0 only if all are well.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			a, err := f.open(f.quiet, forgetful)
+			if err != nil {
+				return err
+			}
+			return a.run(cmd.Context(), func(ctx context.Context) error {
+				if err := f.startAll(ctx, a); err != nil {
+					return err
+				}
+				return f.printStatus(a)
+			})
+		},
+	}
+}
+
+// startAll starts the backends and waits until each has answered or failed;
+// meanwhile stderr says for whom it waits.
+func (f *flags) startAll(ctx context.Context, a *app) error {
+	a.set.Start()
+	p := progress{w: f.err, terminal: isTerminal(f.err), began: time.Now()}
+	defer p.clear()
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		v := a.set.View()
+		if v.Complete {
+			return nil
+		}
+		select {
+		case <-v.Changed:
+		case <-tick.C:
+			p.show(a.set.Status())
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func well(s backends.Status) bool { return s.State == backends.Ready && s.Err == nil }
+
+// printStatus prints the rows; the error says that not all are well.
+func (f *flags) printStatus(a *app) error {
+	w := tabwriter.NewWriter(f.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "BACKEND\tSTATE\tTOOLS\tSERVER\tREVISION\tTIME\tPROBLEM")
+	sick := 0
+	byName := make(map[string]backends.Status)
+	for _, s := range a.set.Status() {
+		byName[s.Name] = s
+	}
+	for _, c := range a.Config.Backends {
+		if !c.Enabled {
+			fmt.Fprintf(w, "%s\tdisabled\t-\t-\t-\t-\t\n", c.Name)
+			continue
+		}
+		s := byName[c.Name]
+		state, tools, problem := "ok", fmt.Sprint(s.Tools), ""
+		if !well(s) {
+			sick++
+			state, tools, problem = "failed", "-", "stopped"
+			if s.Err != nil {
+				problem = a.mask.String(oneLine(s.Err.Error()))
+			}
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", c.Name, state, tools, dash(s.Server), dash(s.Revision),
+			s.Took.Round(time.Millisecond), problem)
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	if sick > 0 {
+		return hinted{fmt.Errorf("%d of %d backends failed", sick, len(byName)), "gateway check --log-level debug shows all that they say"}
+	}
+	return nil
+}
+
+func dash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}

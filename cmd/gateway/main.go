@@ -1,0 +1,168 @@
+// Command gateway is the one MCP server that a client configures, in front of
+// all the others. See the README, and gateway --help.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"mcpgateway/config"
+)
+
+// version is what the gateway calls itself; a release sets it with -ldflags.
+var version = "0.1.0-dev"
+
+func main() {
+	// A client that closes our stdout or stderr early must not kill us before the
+	// backends are ended.
+	signal.Ignore(syscall.SIGPIPE)
+	ctx, stop := orderly()
+	code := run(ctx, os.Args[1:], stdio{os.Stdin, os.Stdout, os.Stderr})
+	stop()
+	os.Exit(code)
+}
+
+// orderly returns a context that the first signal to end ends. A second SIGINT,
+// from somebody who does not want to wait, ends the process; the guard sees to the
+// children.
+func orderly() (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(context.Background())
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	go func() {
+		for range signals {
+			if ctx.Err() != nil {
+				signal.Reset(os.Interrupt)
+			}
+			cancel()
+		}
+	}()
+	return ctx, func() {
+		signal.Stop(signals)
+		close(signals)
+	}
+}
+
+// stdio is where a verb reads and writes.
+type stdio struct {
+	in, out, err *os.File
+}
+
+// run carries out a command line and returns the exit code.
+func run(ctx context.Context, args []string, io stdio) int {
+	root := command(io)
+	root.SetArgs(args)
+	root.SetIn(io.in)
+	root.SetOut(io.out)
+	root.SetErr(io.err)
+	return report(io.err, root.ExecuteContext(ctx))
+}
+
+// The exit codes, as promised to users.
+const (
+	exitOK     = 0
+	exitFailed = 1 // it ran and failed
+	exitUsage  = 2 // the command line or the configuration is wrong
+)
+
+// A usageError is a mistake in the command line.
+type usageError struct{ error }
+
+// A hinted error says what to try.
+type hinted struct {
+	error
+	hint string
+}
+
+func (h hinted) Unwrap() error { return h.error }
+
+// errSilent is a failure that the verb has told of itself.
+var errSilent = errors.New("")
+
+// report tells the user what went wrong, and what to try.
+func report(w io.Writer, err error) int {
+	var usage usageError
+	var bad config.Errors
+	var one *config.Error
+	var h hinted
+	hint := ""
+	code := exitFailed
+	switch {
+	case err == nil:
+		return exitOK
+	case err == errSilent:
+		return exitFailed
+	case errors.As(err, &bad):
+		code, hint = exitUsage, bad.Hint()
+	case errors.As(err, &one):
+		code, hint = exitUsage, one.Hint
+	case errors.As(err, &usage):
+		code, hint = exitUsage, "gateway --help"
+	}
+	if errors.As(err, &h) {
+		hint = h.hint
+	}
+	for _, line := range strings.Split(err.Error(), "\n") {
+		fmt.Fprintf(w, "gateway: %s\n", line)
+	}
+	if hint != "" {
+		fmt.Fprintf(w, "hint: %s\n", hint)
+	}
+	return code
+}
+
+// command builds the tree of verbs.
+func command(io stdio) *cobra.Command {
+	f := &flags{stdio: io}
+	root := &cobra.Command{
+		Use:   "gateway",
+		Short: "One MCP server in front of all your others",
+		Long: `gateway is the one MCP server that you configure in Claude Code, Cursor, VS Code or
+any other client. Behind it stand all your other servers, listed in one file.
+
+Without a verb it serves: it speaks MCP on stdin and stdout, as clients expect.
+
+    claude mcp add gateway -- gateway         let Claude Code use it
+    gateway import > gateway.yaml             take over the servers you have
+    gateway check                             see whether they all start`,
+		Args:          cobra.NoArgs,
+		RunE:          f.serve,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Version:       version,
+	}
+	p := root.PersistentFlags()
+	p.StringVarP(&f.config, "config", "c", "", "the configuration `FILE` (default ./gateway.yaml, then the user's)")
+	p.StringVar(&f.logLevel, "log-level", "", "debug, info, warn or error (default info)")
+	p.StringVar(&f.logFormat, "log-format", "", "text or json (default text)")
+	p.StringVar(&f.state, "state", "", "the `DIR` that keeps the last known catalogs, or none")
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.AddCommand(
+		serveCommand(f), checkCommand(f), toolsCommand(f), callCommand(f), importCommand(f), versionCommand(f),
+	)
+	for _, c := range append(root.Commands(), root) {
+		c.Args = usageArgs(c.Args)
+	}
+	return root
+}
+
+// usageArgs makes what is wrong with the arguments a usage error.
+func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		if check == nil {
+			check = cobra.ArbitraryArgs
+		}
+		if err := check(c, args); err != nil {
+			return usageError{err}
+		}
+		return nil
+	}
+}

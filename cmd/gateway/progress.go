@@ -1,0 +1,64 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"mcpgateway/backends"
+)
+
+// progress says on stderr for which backends a verb is waiting: on a terminal
+// in one line that is written over, elsewhere in a line now and then.
+type progress struct {
+	w        io.Writer
+	terminal bool
+	began    time.Time
+	last     time.Time
+	shown    bool
+}
+
+func (p *progress) show(all []backends.Status) {
+	if !p.terminal && time.Since(p.began) < 2*time.Second || !p.last.IsZero() && !p.terminal && time.Since(p.last) < 5*time.Second {
+		return
+	}
+	var names []string
+	for _, s := range all {
+		if !s.Answered {
+			names = append(names, s.Name)
+		}
+	}
+	p.last = time.Now()
+	text := fmt.Sprintf("waiting for %s (%d of %d have answered, %.0f s)",
+		clip(strings.Join(names, ", "), 60), len(all)-len(names), len(all), time.Since(p.began).Seconds())
+	if p.terminal {
+		fmt.Fprintf(p.w, "\r\033[K%s", text)
+		p.shown = true
+	} else {
+		fmt.Fprintln(p.w, text)
+	}
+}
+
+func (p *progress) clear() {
+	if p.shown {
+		fmt.Fprint(p.w, "\r\033[K")
+	}
+}
+
+func isTerminal(f *os.File) bool {
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0 && f.Name() != os.DevNull
+}
+
+// oneLine returns the first words of a text, on one line.
+func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
+
+// clip shortens a text to n characters.
+func clip(s string, n int) string {
+	if r := []rune(s); len(r) > n {
+		return string(r[:n-1]) + "…"
+	}
+	return s
+}

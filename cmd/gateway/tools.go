@@ -1,0 +1,81 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+)
+
+func toolsCommand(f *flags) *cobra.Command {
+	asJSON := false
+	cmd := &cobra.Command{
+		Use:   "tools",
+		Short: "Print the merged catalog: each tool's name, whose it is, and its own name",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			a, err := f.open(f.quiet, forgetful)
+			if err != nil {
+				return err
+			}
+			return a.run(cmd.Context(), func(ctx context.Context) error {
+				if err := f.startAll(ctx, a); err != nil {
+					return err
+				}
+				if err := f.printTools(a, asJSON); err != nil {
+					return err
+				}
+				return f.tellFailed(a)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON: name, backend, backend_tool, and the tool as it is listed")
+	return cmd
+}
+
+// A row is a tool as tools --json prints it.
+type row struct {
+	Name        string          `json:"name"` // "" = not listed
+	Backend     string          `json:"backend"`
+	BackendTool string          `json:"backend_tool"`
+	Tool        json.RawMessage `json:"tool"` // the backend's own bytes
+}
+
+func (f *flags) printTools(a *app, asJSON bool) error {
+	entries := a.set.View().Entries()
+	if asJSON {
+		rows := make([]row, 0, len(entries))
+		for _, e := range entries {
+			rows = append(rows, row{e.Exposed, e.Backend, e.Tool.Own, e.Tool.Raw()})
+		}
+		enc := json.NewEncoder(f.out)
+		enc.SetEscapeHTML(false)
+		enc.SetIndent("", "  ")
+		return enc.Encode(rows)
+	}
+	w := tabwriter.NewWriter(f.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "TOOL\tBACKEND\tOWN NAME\tDESCRIPTION")
+	for _, e := range entries {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", dash(e.Exposed), e.Backend, e.Tool.Own, clip(oneLine(e.Tool.Description()), 60))
+	}
+	return w.Flush()
+}
+
+// tellFailed names the backends whose tools are missing. It is an error if all
+// of them are.
+func (f *flags) tellFailed(a *app) error {
+	all := a.set.Status()
+	sick := 0
+	for _, s := range all {
+		if !well(s) {
+			sick++
+			fmt.Fprintf(f.err, "gateway: backend %s: %s\n", s.Name, a.mask.String(oneLine(fmt.Sprint(s.Err))))
+		}
+	}
+	if sick > 0 && sick == len(all) {
+		return hinted{fmt.Errorf("no backend could be asked"), "gateway check says more"}
+	}
+	return nil
+}

@@ -1,0 +1,224 @@
+package transport
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"strconv"
+	"time"
+
+	"mcpgateway/wire"
+)
+
+// An eventReader reads server-sent events as the WHATWG's HTML standard has
+// them (§9.2.6), and keeps from one stream to its continuation what resuming
+// needs. It departs from the standard in one thing: an event that the stream's
+// orderly end cuts off before its blank line is still delivered, for JSON tells
+// by itself whether it is whole.
+//
+// What it hands out are slices that it never touches again; only data of
+// several lines is copied.
+type eventReader struct {
+	limit  int           // bytes of one event's data
+	lastID string        // the id of the last complete event
+	retry  time.Duration // how long the server asked to wait before resuming; below 0 if it did not
+
+	r     io.Reader
+	buf   []byte // read and not yet consumed
+	err   error  // what ended the stream, once buf is used up
+	begun bool   // the place where a byte order mark may stand is passed
+	cr    bool   // the last line ended with CR: an LF that follows belongs to it
+}
+
+func newEventReader(limit int) *eventReader {
+	return &eventReader{limit: limit, retry: -1}
+}
+
+// open begins a stream, or the continuation of one.
+func (r *eventReader) open(body io.Reader) {
+	r.r, r.buf, r.err, r.begun, r.cr = body, nil, nil, false, false
+}
+
+// An event is one server-sent event that has data.
+type event struct {
+	name string // "" and "message" are the same
+	data []byte
+}
+
+// draft is an event of which the blank line at its end is still to come.
+type draft struct {
+	event
+	id    string
+	lines int       // of data
+	large *overlong // the data was too large and is gone
+}
+
+// next returns the next event that has data. An error of type *overlong stands
+// for an event that was too large, and reading may go on; every other ends the
+// stream, io.EOF if it ended in an orderly way.
+func (r *eventReader) next() (event, error) {
+	d := draft{id: r.lastID}
+	for {
+		line, err := r.line()
+		var large *overlong
+		switch {
+		case errors.As(err, &large):
+			d.dataTooLarge(large)
+			continue
+		case err == io.EOF && (len(d.data) > 0 || d.large != nil):
+		case err != nil:
+			return event{}, err
+		case len(line) > 0:
+			r.field(&d, line)
+			continue
+		}
+		r.lastID = d.id
+		switch {
+		case d.large != nil:
+			return event{}, d.large
+		case len(d.data) > 0:
+			return d.event, nil
+		}
+		d = draft{id: r.lastID}
+	}
+}
+
+var colon, space, dataField = []byte(":"), []byte(" "), []byte("data")
+
+// field takes one line of an event. A line that begins with a colon is a
+// comment: a field without a name, and passed over like every unknown one.
+func (r *eventReader) field(d *draft, line []byte) {
+	name, value, _ := bytes.Cut(line, colon)
+	value = bytes.TrimPrefix(value, space)
+	switch string(name) {
+	case "data":
+		d.add(value, r.limit)
+	case "event":
+		d.name = string(value)
+	case "id":
+		if bytes.IndexByte(value, 0) < 0 {
+			d.id = string(value)
+		}
+	case "retry":
+		if ms, err := strconv.ParseUint(string(value), 10, 31); err == nil {
+			r.retry = time.Duration(ms) * time.Millisecond
+		}
+	}
+}
+
+// add takes one line of data; the lines are joined by LF. A line's slice has no
+// room behind it, so that append copies.
+func (d *draft) add(value []byte, limit int) {
+	if d.large != nil {
+		return
+	}
+	if d.lines++; d.lines == 1 {
+		d.data = value
+	} else {
+		d.data = append(append(d.data, '\n'), value...)
+	}
+	if len(d.data) > limit {
+		d.large, d.data = newOverlong(d.data), nil
+	}
+}
+
+// dataTooLarge gives the event up if the line that was too long was data.
+func (d *draft) dataTooLarge(line *overlong) {
+	name, value, _ := bytes.Cut(line.head, colon)
+	if d.large == nil && bytes.Equal(name, dataField) {
+		line.head = bytes.TrimPrefix(value, space)
+		d.large, d.data = line, nil
+	}
+}
+
+// fieldRoom is more than a data line has beside its data.
+const fieldRoom = 16
+
+// line returns the next line without its end, CR LF, LF or CR. It does not wait
+// for what follows a CR. A line too long to keep is passed over and reported as
+// an *overlong.
+func (r *eventReader) line() ([]byte, error) {
+	scanned := 0
+	for {
+		if r.cr && len(r.buf) > 0 {
+			r.buf, r.cr = bytes.TrimPrefix(r.buf, newline), false
+		}
+		if n := lineEnd(r.buf[scanned:]); n >= 0 {
+			line := r.buf[: scanned+n : scanned+n]
+			r.consume(scanned + n)
+			return r.withoutBOM(line), nil
+		}
+		if scanned = len(r.buf); scanned > r.limit+fieldRoom {
+			return nil, r.skipLine()
+		}
+		switch {
+		case r.err == io.EOF && scanned > 0:
+			line := r.buf[:scanned:scanned]
+			r.buf = nil
+			return r.withoutBOM(line), nil
+		case r.err != nil:
+			return nil, r.err
+		}
+		r.fill()
+	}
+}
+
+// consume drops a line of n bytes and the end it has.
+func (r *eventReader) consume(n int) {
+	r.cr = r.buf[n] == '\r'
+	r.buf = r.buf[n+1:]
+}
+
+// lineEnd returns where the first line in b ends, −1 if it does not.
+func lineEnd(b []byte) int {
+	lf := bytes.IndexByte(b, '\n')
+	if lf >= 0 {
+		b = b[:lf]
+	}
+	if cr := bytes.IndexByte(b, '\r'); cr >= 0 {
+		return cr
+	}
+	return lf
+}
+
+func (r *eventReader) withoutBOM(line []byte) []byte {
+	if r.begun {
+		return line
+	}
+	r.begun = true
+	return bytes.TrimPrefix(line, []byte("\xEF\xBB\xBF"))
+}
+
+// skipLine reads on to the end of the line and keeps of it what tells whose it is.
+func (r *eventReader) skipLine() *overlong {
+	head := r.withoutBOM(r.buf)
+	head = bytes.Clone(head[:min(len(head), maxNoise)])
+	var skim wire.Skimmer
+	for {
+		n := lineEnd(r.buf)
+		if n >= 0 || r.err != nil {
+			if n >= 0 {
+				skim.Write(r.buf[:n])
+				r.consume(n)
+			}
+			return &overlong{head: head, id: skim.ID()}
+		}
+		skim.Write(r.buf)
+		r.buf = make([]byte, 0, chunk)
+		r.fill()
+	}
+}
+
+// minRead is the least that a buffer holds. It is small, for most answers are
+// short and each has a stream of its own.
+const minRead = 4 << 10
+
+// fill reads once. When there is no room left it begins a new buffer, twice as
+// large as what it has to carry over: what was handed out stays as it is.
+func (r *eventReader) fill() {
+	if cap(r.buf)-len(r.buf) < minRead/8 {
+		r.buf = append(make([]byte, 0, max(minRead, 2*len(r.buf))), r.buf...)
+	}
+	n, err := r.r.Read(r.buf[len(r.buf):cap(r.buf)])
+	r.buf, r.err = r.buf[:len(r.buf)+n], err
+}
