@@ -1,0 +1,50 @@
+package gateway
+
+import (
+	"errors"
+	"fmt"
+
+	"mcpgateway/peer"
+	"mcpgateway/transport"
+	"mcpgateway/wire"
+)
+
+var notInitialized = wire.Errorf(wire.CodeNotInitialized,
+	"Server not initialized: send initialize, then notifications/initialized")
+
+func methodNotFound(method string) *wire.Error {
+	return wire.Errorf(wire.CodeMethodNotFound, "Method not found: %s", method)
+}
+
+// failure says to the client why its call has no answer, naming the backend. A
+// call that may have run says so: the client must not take it for one that did
+// not.
+func (c *call) failure(err error) (Kind, *wire.Error) {
+	kind, reason, ran := c.reason(err)
+	text := fmt.Sprintf("backend %s: %s", c.Route.Backend, reason)
+	if ran {
+		text += "; outcome unknown: the call may have run"
+	}
+	e := wire.Errorf(wire.CodeInternalError, "%s", text)
+	e.Data = wire.Encode(map[string]string{"backend": c.Route.Backend, "reason": reason})
+	return kind, e
+}
+
+// reason is the one door from Go errors to what a client may read: what is
+// not known here goes to the log alone.
+func (c *call) reason(err error) (kind Kind, reason string, ran bool) {
+	var lost *transport.Lost
+	var bad *peer.BadAnswer
+	switch {
+	case errors.Is(err, peer.ErrTimeout):
+		return Timeout, fmt.Sprintf("no answer within %v (call_timeout)", c.pending.Timeout), true
+	case errors.As(err, &lost):
+		return BackendLost, c.s.g.Mask(lost.Error()), lost.Ran
+	case errors.As(err, &bad):
+		return BackendLost, c.s.g.Mask(bad.Error()), true
+	case errors.Is(err, peer.ErrCancelled):
+		return Cancelled, "cancelled", true
+	}
+	c.s.log.Error("call failed", "backend", c.Route.Backend, "tool", c.Tool, "err", err)
+	return BackendLost, "internal error", true
+}

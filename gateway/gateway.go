@@ -1,0 +1,123 @@
+// Package gateway is the side that faces the clients: it holds a session with
+// each of them, offers them one catalog and sends their calls to the backend they
+// are for.
+//
+//	Serve ─ peer reads ─ Session.Asked ─ admit (lifecycle.go, a pure table)
+//	                       └ serve (session.go, the switch over methods)
+//	                            ├ initialize   handshake.go
+//	                            ├ tools/list   list.go
+//	                            └ tools/call   call.go ─ Backends.Send … call.Done
+//
+// It refuses to know what a backend is: it needs the few methods of [Backends].
+// Only what [wireError] makes is shown to a client as an error of ours.
+package gateway
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"mcpgateway/catalog"
+	"mcpgateway/peer"
+	"mcpgateway/transport"
+	"mcpgateway/wire"
+)
+
+// Backends is what the gateway needs of whoever runs them. Its methods may be
+// called concurrently and do not wait.
+type Backends interface {
+	// Start starts the backends, the first time it is called.
+	Start()
+	// View returns what is known of the catalog now.
+	View() *catalog.View
+	// Send sends a request to a backend; see [peer.Peer.Send]. A backend that is
+	// still starting gets it later. The backend's own time limit is applied.
+	Send(backend string, m wire.Message, c *peer.Pending)
+	// Cancel takes back what was sent; see [peer.Pending.Cancel].
+	Cancel(backend string, c *peer.Pending, params []byte)
+}
+
+// Options of a Gateway.
+type Options struct {
+	Backends  Backends
+	Observers []Observer // in this order; each sees every call begin and end
+	Info      mcp.Implementation
+	InFlight  int           // requests of one session at a time
+	Grace     time.Duration // for calls in flight when a client has sent its last; 0 = 5 s
+	Log       *slog.Logger
+	// Mask takes secrets out of a text that a client will see; may be nil.
+	Mask func(string) string
+}
+
+// A Gateway serves any number of clients. Create it with New.
+type Gateway struct {
+	Options
+
+	mu       sync.Mutex
+	sessions map[*Session]bool
+}
+
+// New returns a Gateway. It starts nothing.
+func New(o Options) *Gateway {
+	if o.Grace == 0 {
+		o.Grace = 5 * time.Second
+	}
+	if o.Mask == nil {
+		o.Mask = func(s string) string { return s }
+	}
+	return &Gateway{Options: o, sessions: make(map[*Session]bool)}
+}
+
+// Serve holds a session over conn until the client ends it, or ctx is done. Either
+// way no more requests are taken, those in flight get a grace, the rest is
+// cancelled, and conn is closed. The error is nil unless conn failed.
+func (g *Gateway) Serve(ctx context.Context, conn transport.Conn) error {
+	s := newSession(g, conn)
+	g.mu.Lock()
+	g.sessions[s] = true
+	g.mu.Unlock()
+	defer func() {
+		g.mu.Lock()
+		delete(g.sessions, s)
+		g.mu.Unlock()
+	}()
+	return s.run(ctx)
+}
+
+// coalesce is how long the gateway waits for further changes of the catalog
+// before it tells its clients of one.
+const coalesce = 50 * time.Millisecond
+
+// Run tells the sessions when the catalog has changed, until ctx is done.
+func (g *Gateway) Run(ctx context.Context) error {
+	v := g.Backends.View()
+	for {
+		select {
+		case <-v.Changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		select {
+		case <-time.After(coalesce):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		v = g.Backends.View()
+		for _, s := range g.all() {
+			s.catalogChanged(v.Snapshot)
+		}
+	}
+}
+
+func (g *Gateway) all() []*Session {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	all := make([]*Session, 0, len(g.sessions))
+	for s := range g.sessions {
+		all = append(all, s)
+	}
+	return all
+}

@@ -1,0 +1,49 @@
+package gateway
+
+import "github.com/mark3labs/mcp-go/mcp"
+
+// A state is where a session stands (MCP lifecycle, revisions up to 2025-11-25):
+//
+//	fresh ─ initialize answered → greeted ─ notifications/initialized → ready → closing
+type state uint8
+
+const (
+	fresh   state = iota // nothing but initialize and ping
+	greeted              // initialize was answered; initialized has not come yet
+	ready
+	closing // the client has sent its last, or we are ending
+)
+
+// A verdict says what is done with a request.
+type verdict uint8
+
+const (
+	serve   verdict = iota
+	hold            // until initialized comes, for a while
+	refuse          // -32002: not initialized
+	again           // -32600: a second initialize
+	unknown         // -32601, whatever the state
+	goodbye         // -32603: the gateway is ending
+)
+
+// admit is the lifecycle: a pure function of the state and the method. Ping is
+// not asked about; package peer answers it in every state.
+func admit(s state, method string) verdict {
+	switch {
+	case method == string(mcp.MethodServerDiscover):
+		// A client of a later revision asks this first, to learn whether it has
+		// to do with one of today's servers. That is answered at once.
+		return unknown
+	case s == closing:
+		return goodbye
+	case method == string(mcp.MethodInitialize) && s == fresh:
+		return serve
+	case method == string(mcp.MethodInitialize):
+		return again
+	case s == fresh:
+		return refuse
+	case s == greeted:
+		return hold
+	}
+	return serve
+}

@@ -1,0 +1,79 @@
+package gateway
+
+import (
+	"time"
+
+	"mcpgateway/audit"
+	"mcpgateway/wire"
+)
+
+// An Observer sees each call begin and end, once each. Its methods run on the
+// call's path: they must be quick.
+type Observer interface {
+	Begin(*Call)
+	End(*Call, Outcome)
+}
+
+// Kind is how a call ended, in the words of the audit log.
+type Kind = audit.Outcome
+
+const (
+	OK          = audit.OK
+	ToolError   = audit.ToolError
+	RPCError    = audit.RPCError
+	Cancelled   = audit.Cancelled
+	Timeout     = audit.Timeout
+	BackendLost = audit.BackendLost
+	Rejected    = audit.Rejected
+)
+
+// An Outcome is what became of a call.
+type Outcome struct {
+	Kind   Kind
+	Code   int    // of the error, if there is one
+	Result []byte // the result or the error object as the backend sent it, nil if it sent none
+	Dur    time.Duration
+}
+
+// outcome classifies a backend's answer.
+func outcome(m wire.Message) Outcome {
+	if failure := m.Part(wire.PartError); failure != nil {
+		return Outcome{Kind: RPCError, Code: wire.ReadError(failure).Code, Result: failure}
+	}
+	o := Outcome{Kind: OK, Result: m.Part(wire.PartResult)}
+	if m.IsToolError() {
+		o.Kind = ToolError
+	}
+	return o
+}
+
+func (g *Gateway) begin(c *Call) {
+	for _, o := range g.Observers {
+		o.Begin(c)
+	}
+}
+
+func (g *Gateway) finish(c *Call, out Outcome) {
+	out.Dur = time.Since(c.Started)
+	for _, o := range g.Observers {
+		o.End(c, out)
+	}
+}
+
+// Journal returns the observer that keeps the audit log.
+func Journal(j *audit.Journal) Observer { return journal{j} }
+
+type journal struct{ *audit.Journal }
+
+func (journal) Begin(*Call) {}
+
+func (j journal) End(c *Call, o Outcome) {
+	j.Write(audit.Record{
+		Time: c.Started, Session: c.Session, Client: c.Client,
+		ID: string(c.ID), BackendID: string(c.BackendID),
+		Tool: c.Tool, Backend: c.Route.Backend, BackendTool: c.Route.Own,
+		Outcome: o.Kind, Code: o.Code, Dur: o.Dur,
+		BytesIn: len(c.Arguments), BytesOut: len(o.Result),
+		Arguments: c.Arguments, Result: o.Result,
+	})
+}
