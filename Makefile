@@ -1,0 +1,24 @@
+# make check is what a change must pass; .ci/run runs the same on a clean checkout.
+
+.PHONY: check test bench fuzz build
+
+build:
+	go build -o bin/gateway ./cmd/gateway
+
+check:
+	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); exit 1; }
+	go vet ./...
+	go tool staticcheck ./...
+	go test -race ./...
+
+test:
+	go test ./...
+
+# Ratios against a relay that only copies bytes, in the same run.
+bench:
+	go run ./bench
+
+# Five minutes for each reader of outside bytes that the clients reach.
+fuzz:
+	go test ./wire -run '^$$' -fuzz '^FuzzParse$$' -fuzztime 5m
+	go test ./transport -run '^$$' -fuzz '^FuzzLines$$' -fuzztime 5m

@@ -1,0 +1,157 @@
+// Package house_test holds the rules of the house that a compiler does not know.
+package house_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// may says which of our packages each may import; what is not in it may be
+// imported by nobody. It is the table of docs/decisions/001-rooms.md.
+var may = map[string][]string{
+	"wire":             {},
+	"idmap":            {},
+	"revision":         {"wire"},
+	"config":           {},
+	"audit":            {},
+	"logs":             {},
+	"catalog":          {"wire"},
+	"transport":        {"wire"},
+	"peer":             {"transport", "idmap", "wire"},
+	"backends":         {"peer", "catalog", "revision", "config", "transport", "wire"},
+	"gateway":          {"peer", "catalog", "revision", "audit", "transport", "wire"},
+	"cmd/gateway":      {"*"},
+	"bench":            {"*"},
+	"internal/mcptest": {"*"},
+	"integration":      {"*"},
+}
+
+// guests says where alone a library may be used.
+var guests = map[string][]string{
+	"github.com/knadh/koanf":                 {"config"},
+	"github.com/hashicorp/go-retryablehttp":  {"transport"},
+	"github.com/spf13/cobra":                 {"cmd/gateway"},
+	"github.com/mark3labs/mcp-go":            {"backends", "gateway", "revision", "cmd/gateway"},
+	"github.com/modelcontextprotocol/go-sdk": {},
+	"github.com/pelletier/go-toml":           {"config"},
+	"github.com/go-viper/mapstructure":       {"config"},
+	"github.com/google/go-cmp":               {},
+	"github.com/rogpeppe/go-internal":        {},
+}
+
+func TestNobodyImportsUpwards(t *testing.T) {
+	eachFile(t, func(room string, path string, file *ast.File) {
+		if strings.HasSuffix(path, "_test.go") {
+			return
+		}
+		allowed, known := may[room]
+		if !known && room != "." {
+			t.Errorf("%s: the room %s is not in the table", path, room)
+		}
+		for _, spec := range file.Imports {
+			target, _ := strconv.Unquote(spec.Path.Value)
+			if ours, ok := strings.CutPrefix(target, "mcpgateway/"); ok && !slices.Contains(allowed, ours) && !slices.Contains(allowed, "*") {
+				t.Errorf("%s: %s may not import %s", path, room, ours)
+			}
+			for guest, rooms := range guests {
+				if strings.HasPrefix(target, guest) && !slices.Contains(rooms, room) && allowed != nil && !slices.Contains(allowed, "*") {
+					t.Errorf("%s: %s is no guest in %s", path, guest, room)
+				}
+			}
+		}
+	})
+}
+
+// Stdout is the protocol's: whoever else writes to it breaks a client.
+func TestNobodyPrintsOnStdout(t *testing.T) {
+	eachFile(t, func(room string, path string, file *ast.File) {
+		if room == "cmd/gateway" || room == "bench" || strings.HasSuffix(path, "_test.go") || strings.HasPrefix(room, "internal/") {
+			return
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.SelectorExpr:
+				pkg, _ := n.X.(*ast.Ident)
+				if pkg == nil {
+					return true
+				}
+				if pkg.Name == "fmt" && strings.HasPrefix(n.Sel.Name, "Print") || pkg.Name == "os" && n.Sel.Name == "Stdout" {
+					t.Errorf("%s uses %s.%s", path, pkg.Name, n.Sel.Name)
+				}
+			case *ast.CallExpr:
+				if f, ok := n.Fun.(*ast.Ident); ok && (f.Name == "println" || f.Name == "print") && f.Obj == nil {
+					t.Errorf("%s calls %s", path, f.Name)
+				}
+			}
+			return true
+		})
+	})
+}
+
+// Every package opens with what it is for.
+func TestEveryPackageSaysWhatItIsFor(t *testing.T) {
+	documented := make(map[string]bool)
+	eachFile(t, func(room string, path string, file *ast.File) {
+		if !strings.HasSuffix(path, "_test.go") {
+			documented[room] = documented[room] || file.Doc != nil
+		}
+	})
+	for room, ok := range documented {
+		if !ok {
+			t.Errorf("%s has no package comment", room)
+		}
+	}
+}
+
+func TestNoInitAndNoSleepInTests(t *testing.T) {
+	eachFile(t, func(_ string, path string, file *ast.File) {
+		for _, d := range file.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok && f.Recv == nil && f.Name.Name == "init" {
+				t.Errorf("%s has an init function", path)
+			}
+		}
+		if !strings.HasSuffix(path, "_test.go") {
+			return
+		}
+		usesSynctest := slices.ContainsFunc(file.Imports, func(s *ast.ImportSpec) bool { return s.Path.Value == `"testing/synctest"` })
+		ast.Inspect(file, func(n ast.Node) bool {
+			if sel, ok := n.(*ast.SelectorExpr); ok && !usesSynctest && sel.Sel.Name == "Sleep" {
+				if pkg, ok := sel.X.(*ast.Ident); ok && pkg.Name == "time" {
+					t.Errorf("%s sleeps, outside of a synctest bubble", path)
+				}
+			}
+			return true
+		})
+	})
+}
+
+func eachFile(t *testing.T, visit func(room, path string, file *ast.File)) {
+	t.Helper()
+	set := token.NewFileSet()
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (d.Name() == "node_modules" || d.Name() == "testdata" || d.Name() == ".git"):
+			return filepath.SkipDir
+		case d.IsDir() || !strings.HasSuffix(path, ".go"):
+			return nil
+		}
+		file, err := parser.ParseFile(set, path, nil, parser.ParseComments)
+		if err != nil {
+			return err
+		}
+		visit(filepath.ToSlash(filepath.Dir(path)), path, file)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,210 @@
+package transport
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"mcpgateway/wire"
+)
+
+// lines reads a stream to its end and says of each piece what it was.
+func lines(l *lineReader) []string {
+	var all []string
+	for {
+		m, err := l.readMessage()
+		var noise *Noise
+		switch {
+		case err == nil:
+			all = append(all, string(m.Raw()))
+		case errors.As(err, &noise):
+			all = append(all, fmt.Sprintf("noise %d id=%s %.20s", noise.Err.Code, noise.ID, noise.Text))
+		case err == io.EOF:
+			return all
+		default:
+			return append(all, err.Error())
+		}
+	}
+}
+
+const (
+	note  = `{"jsonrpc":"2.0","method":"a"}`
+	quest = `{"jsonrpc":"2.0","id":7,"method":"b"}`
+)
+
+func TestLinesAreMessages(t *testing.T) {
+	for name, tt := range map[string]struct {
+		in   string
+		want []string
+	}{
+		"one":                       {note + "\n", []string{note}},
+		"the last without its end":  {note + "\n" + quest, []string{note, quest}},
+		"CRLF":                      {note + "\r\n" + quest + "\r\n", []string{note, quest}},
+		"blank lines":               {"\n\r\n  \t\n" + note + "\n\n\n", []string{note}},
+		"a byte order mark":         {"\uFEFF" + note + "\n" + quest + "\n", []string{note, quest}},
+		"no mark but at the start":  {note + "\n\uFEFF" + quest + "\n", []string{note, "noise -32700 id= \uFEFF" + quest[:19]}},
+		"FRAME01 a banner":          {"✓ server ready\n\n" + note + "\n", []string{"noise -32700 id= ✓ server ready", note}},
+		"JSON that is no message":   {`{"id":"x","method":1}` + "\n" + note + "\n", []string{`noise -32600 id="x" {"id":"x","method":1`, note}},
+		"a batch":                   {"[" + note + "]\n", []string{"[" + note + "]"}},
+		"nothing":                   {"", nil},
+		"an end in mid-message":     {`{"jsonrpc":`, []string{`noise -32700 id= {"jsonrpc":`}},
+		"a string with a line mark": {`{"jsonrpc":"2.0","method":"a\n"}` + "\n", []string{`{"jsonrpc":"2.0","method":"a\n"}`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for how, r := range map[string]io.Reader{
+				"at once":     strings.NewReader(tt.in),
+				"in bytes":    iotest.OneByteReader(strings.NewReader(tt.in)),
+				"in halves":   iotest.HalfReader(strings.NewReader(tt.in)),
+				"end at once": iotest.DataErrReader(strings.NewReader(tt.in)),
+			} {
+				got := lines(&lineReader{r: r, limit: 1 << 20})
+				if fmt.Sprint(got) != fmt.Sprint(tt.want) {
+					t.Errorf("%s:\ngot  %q\nwant %q", how, got, tt.want)
+				}
+			}
+		})
+	}
+}
+
+// FRAME-04: lines of every length up to the limit arrive whole.
+func TestFRAME04LinesOfAnyLengthUpToTheLimit(t *testing.T) {
+	for _, size := range []int{4096, 64<<10 - 1, 64 << 10, 64<<10 + 1, 1 << 20, 10 << 20} {
+		m := wire.NewResult("1", wire.Quote(strings.Repeat("x", size)))
+		text := append(bytes.Clone(m.Raw()), '\n')
+		l := &lineReader{r: bytes.NewReader(append(text, note+"\n"...)), limit: len(m.Raw())}
+		got, err := l.readMessage()
+		if err != nil || !bytes.Equal(got.Raw(), m.Raw()) {
+			t.Errorf("size %d: %v, %d bytes", size, err, len(got.Raw()))
+		}
+		if got := lines(l); fmt.Sprint(got) != fmt.Sprint([]string{note}) {
+			t.Errorf("size %d: then %q", size, got)
+		}
+	}
+}
+
+// A line over the limit costs only itself, and whoever waits for it is found.
+func TestALineOverTheLimitIsSkippedAndNamesItsID(t *testing.T) {
+	const limit = 100
+	for _, size := range []int{limit, 200, 100 << 10, 1 << 20} {
+		for _, form := range []string{
+			`{"jsonrpc":"2.0","id":42,"result":{"text":"%s"}}`,
+			`{"result":{"id":1,"text":"\"id\":2,%s"},"jsonrpc":"2.0","id":42}`,
+		} {
+			in := fmt.Sprintf(form, strings.Repeat("x", size)) + "\n" + note + "\n"
+			l := &lineReader{r: strings.NewReader(in), limit: limit}
+			_, err := l.readMessage()
+			var noise *Noise
+			if !errors.As(err, &noise) || noise.ID != "42" || noise.Err.Code != wire.CodeInvalidRequest || len(noise.Text) > maxNoise {
+				t.Errorf("size %d: got %#v", size, err)
+			}
+			if got := lines(l); fmt.Sprint(got) != fmt.Sprint([]string{note}) {
+				t.Errorf("size %d: then %q", size, got)
+			}
+		}
+	}
+}
+
+// What was handed out stays as it is, whatever comes after.
+func TestAMessageMayBeKept(t *testing.T) {
+	var in bytes.Buffer
+	var want []string
+	for i := range 5000 {
+		text := fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"%s"}`, i, strings.Repeat("m", i%300))
+		want = append(want, text)
+		in.WriteString(text + "\n")
+	}
+	l := &lineReader{r: &in, limit: 1 << 20}
+	var kept []wire.Message
+	for {
+		m, err := l.readMessage()
+		if err != nil {
+			break
+		}
+		kept = append(kept, m)
+	}
+	for i, m := range kept {
+		if string(m.Raw()) != want[i] {
+			t.Fatalf("message %d became %s", i, m.Raw())
+		}
+	}
+	if len(kept) != len(want) {
+		t.Errorf("%d messages, want %d", len(kept), len(want))
+	}
+}
+
+// FRAME-11: a backend's invalid UTF-8 is mended, a client's refused.
+func TestFRAME11InvalidUTF8(t *testing.T) {
+	in := "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":\"\xb0\xa1\"}\n"
+	mended := 0
+	backend := &lineReader{r: strings.NewReader(in), limit: 1000, mend: true, mended: func() { mended++ }}
+	if got, want := lines(backend), `{"jsonrpc":"2.0","id":1,"result":"`+"\uFFFD"+`"}`; len(got) != 1 || got[0] != want || mended != 1 {
+		t.Errorf("from a backend: %q, mended %d times", got, mended)
+	}
+	client := &lineReader{r: strings.NewReader(in), limit: 1000}
+	if got := lines(client); len(got) != 1 || !strings.HasPrefix(got[0], "noise -32700") {
+		t.Errorf("from a client: %q", got)
+	}
+}
+
+// FuzzLines holds the reader of the clients' bytes against a plain splitting of
+// the same text, however the bytes arrive.
+func FuzzLines(f *testing.F) {
+	f.Add([]byte(note+"\r\n\n"+quest), uint16(100), true)
+	f.Add([]byte("\xEF\xBB\xBF[1]\nx\n"), uint16(3), false)
+	f.Add([]byte(`{"id":1,"result":"`+strings.Repeat("x", 300)+"\"}\n"+note), uint16(64), true)
+	f.Add([]byte("{\"jsonrpc\":\"2.0\",\"method\":\"\xff\"}\n\n"), uint16(64), false)
+	f.Fuzz(func(t *testing.T, in []byte, limit uint16, slow bool) {
+		var r io.Reader = bytes.NewReader(in)
+		if slow {
+			r = iotest.OneByteReader(r)
+		}
+		got := lines(&lineReader{r: r, limit: int(limit)})
+		if want := plainLines(in, int(limit)); fmt.Sprintf("%q", got) != fmt.Sprintf("%q", want) {
+			t.Errorf("limit %d\nin   %q\ngot  %q\nwant %q", limit, in, got, want)
+		}
+	})
+}
+
+func plainLines(in []byte, limit int) []string {
+	var all []string
+	split := bytes.Split(in, []byte("\n"))
+	for i, line := range split {
+		if len(line) == 0 && i == len(split)-1 {
+			break
+		}
+		if len(line) > limit {
+			var skim wire.Skimmer
+			skim.Write(line)
+			all = append(all, fmt.Sprintf("noise %d id=%s %.20s", wire.CodeInvalidRequest, skim.ID(), line[:min(len(line), maxNoise)]))
+			continue
+		}
+		if len(all) == 0 && !passedShort(split[:i], limit) {
+			line = bytes.TrimPrefix(line, []byte("\uFEFF"))
+		}
+		line = bytes.TrimSuffix(line, []byte("\r"))
+		if len(bytes.TrimSpace(line)) == 0 {
+			continue
+		}
+		m, err := wire.Parse(line)
+		if err != nil {
+			all = append(all, fmt.Sprintf("noise %d id=%s %.20s", err.(*wire.Error).Code, m.ID(), line[:min(len(line), maxNoise)]))
+			continue
+		}
+		all = append(all, string(line))
+	}
+	return all
+}
+
+// passedShort says whether a line that was not skipped has gone before.
+func passedShort(before [][]byte, limit int) bool {
+	for _, line := range before {
+		if len(line) <= limit {
+			return true
+		}
+	}
+	return false
+}
