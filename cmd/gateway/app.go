@@ -127,18 +127,20 @@ func (a *app) openLog(w io.Writer) {
 
 // openJournal has the audit records written to their file, or into the log.
 func (a *app) openJournal() error {
-	log := a.log
+	log, flush := a.log, func() error { return nil }
 	if path := a.Config.Audit.File; path != "" {
 		file, err := logs.OpenFile(path, logs.FileOptions{})
 		if err != nil {
 			return hinted{fmt.Errorf("audit.file: %w", err), "make the directory writable, or set audit.file to another path"}
 		}
 		a.closers = append(a.closers, func() { file.Close() })
-		log = logs.New(file, logs.Options{Format: "json", Mask: a.mask})
+		lines := logs.NewLines(file)
+		log, flush = logs.New(lines, logs.Options{Format: "json", Mask: a.mask}), lines.Flush
 	}
 	a.journal = audit.New(log, audit.Options{
 		Payloads: audit.Payloads(a.Config.Audit.Payloads),
 		Mask:     a.mask.String,
+		Flush:    flush,
 	})
 	return nil
 }

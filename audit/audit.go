@@ -1,0 +1,86 @@
+// Package audit is the journal of calls: every call the gateway was asked for leaves exactly one record, whatever its
+// end, written off the call path.
+//
+// It knows neither sessions nor backends, and reads nothing but what it is handed. It writes through a slog handler and
+// leaves to it where the lines go.
+package audit
+
+import (
+	"log/slog"
+	"time"
+)
+
+// Outcome is how a call ended.
+type Outcome string
+
+// The outcomes there are.
+const (
+	OK          Outcome = "ok"
+	ToolError   Outcome = "tool_error"   // a result with isError
+	RPCError    Outcome = "rpc_error"    // a JSON-RPC error; Record.Code says which
+	Cancelled   Outcome = "cancelled"    // by the client
+	Timeout     Outcome = "timeout"      // call_timeout ran out
+	BackendLost Outcome = "backend_lost" // it died or hung up in mid-call, or was not to be reached
+	Rejected    Outcome = "rejected"     // by us, before any backend was asked
+)
+
+// Record is one call. Its byte slices must not be changed once it was written.
+type Record struct {
+	Time    time.Time // zero = when Write was called
+	Session string    // ours
+	Client  string    // name/version of its clientInfo
+
+	// ID is the raw JSON text of the client's id, logged as a string, so that the types stay apart: the number 1 is
+	// logged as "1", the string "1" as "\"1\"".
+	ID        string
+	BackendID string // the id sent to the backend; "" if none was sent
+
+	Tool        string // as exposed
+	Backend     string // "" if it was never routed
+	BackendTool string // the backend's own name for it; "" likewise
+
+	Outcome Outcome
+	Code    int // JSON-RPC error code; logged only with RPCError
+	Dur     time.Duration
+
+	BytesIn, BytesOut int // size of the arguments, of the result
+
+	Arguments, Result []byte // raw JSON, or nil; looked at only as far as Options.Payloads says
+}
+
+// entry is a record on its way, with the full sizes of payloads that may have been cut.
+type entry struct {
+	Record
+	arguments, result int
+}
+
+// attrs lists the keys that docs promise, in their order. Where a call was never routed, no backend is named.
+func (e entry) attrs(mask func(string) string) []slog.Attr {
+	a := make([]slog.Attr, 0, 16)
+	a = append(a, slog.String("session", e.Session), slog.String("client", e.Client), slog.String("id", e.ID))
+	a = appendKnown(a, "backend_id", e.BackendID)
+	a = append(a, slog.String("tool", e.Tool))
+	a = appendKnown(a, "backend", e.Backend)
+	a = appendKnown(a, "backend_tool", e.BackendTool)
+	a = append(a, slog.String("outcome", string(e.Outcome)))
+	if e.Outcome == RPCError {
+		a = append(a, slog.Int("code", e.Code))
+	}
+	a = append(a,
+		slog.Float64("dur_ms", float64(e.Dur.Microseconds())/1e3),
+		slog.Int("bytes_in", e.BytesIn), slog.Int("bytes_out", e.BytesOut))
+	if e.Arguments != nil {
+		a = append(a, slog.Attr{Key: "arguments", Value: payload(e.Arguments, e.arguments, mask)})
+	}
+	if e.Result != nil {
+		a = append(a, slog.Attr{Key: "result", Value: payload(e.Result, e.result, mask)})
+	}
+	return a
+}
+
+func appendKnown(a []slog.Attr, key, value string) []slog.Attr {
+	if value == "" {
+		return a
+	}
+	return append(a, slog.String(key, value))
+}

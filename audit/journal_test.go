@@ -1,0 +1,351 @@
+package audit_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mcpgateway/audit"
+	"mcpgateway/logs"
+)
+
+var call = audit.Record{
+	Time: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Session: "s1", Client: "claude/2.0", ID: `"1"`, BackendID: "4211",
+	Tool: "gh__search", Backend: "gh", BackendTool: "search", Outcome: audit.OK, Dur: 1234567 * time.Nanosecond,
+	BytesIn: 10, BytesOut: 20, Arguments: []byte(`{"q": "go", "token": 1}`), Result: []byte(`{"content":[]}`),
+}
+
+// written runs a journal over records and returns what it wrote, time and level left out.
+func written(t *testing.T, format string, o audit.Options, records ...audit.Record) string {
+	var out bytes.Buffer
+	h := &slog.HandlerOptions{Level: slog.LevelError, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.LevelKey {
+			return slog.Attr{}
+		}
+		return a
+	}}
+	handler := slog.Handler(slog.NewTextHandler(&out, h))
+	if format == "json" {
+		handler = slog.NewJSONHandler(&out, h)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		j := audit.New(slog.New(handler), o)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel() // Run writes what was written before
+		for _, r := range records {
+			j.Write(r)
+		}
+		if err := j.Run(ctx); err != nil || j.Lost() != 0 {
+			t.Errorf("Run: %v, %d lost", err, j.Lost())
+		}
+	})
+	return out.String()
+}
+
+func TestKeys(t *testing.T) {
+	failed, refused := call, call
+	failed.Outcome, failed.Code, failed.ID = audit.RPCError, -32602, "1"
+	refused.Outcome, refused.Code, refused.Backend, refused.BackendTool, refused.BackendID = audit.Rejected, -1, "", "", ""
+	for _, c := range []struct {
+		name, format string
+		o            audit.Options
+		r            audit.Record
+		want         string
+	}{
+		{"json", "json", audit.Options{}, call,
+			`{"time":"2026-01-02T03:04:05Z","msg":"call","session":"s1","client":"claude/2.0","id":"\"1\"","backend_id":"4211","tool":"gh__search","backend":"gh","backend_tool":"search","outcome":"ok","dur_ms":1.234,"bytes_in":10,"bytes_out":20}`},
+		{"text", "text", audit.Options{Payloads: audit.None}, call,
+			`time=2026-01-02T03:04:05.000Z msg=call session=s1 client=claude/2.0 id="\"1\"" backend_id=4211 tool=gh__search backend=gh backend_tool=search outcome=ok dur_ms=1.234 bytes_in=10 bytes_out=20`},
+		{"code only with rpc_error", "json", audit.Options{}, failed,
+			`{"time":"2026-01-02T03:04:05Z","msg":"call","session":"s1","client":"claude/2.0","id":"1","backend_id":"4211","tool":"gh__search","backend":"gh","backend_tool":"search","outcome":"rpc_error","code":-32602,"dur_ms":1.234,"bytes_in":10,"bytes_out":20}`},
+		{"never routed", "json", audit.Options{}, refused,
+			`{"time":"2026-01-02T03:04:05Z","msg":"call","session":"s1","client":"claude/2.0","id":"\"1\"","tool":"gh__search","outcome":"rejected","dur_ms":1.234,"bytes_in":10,"bytes_out":20}`},
+		{"arguments", "json", audit.Options{Payloads: audit.Arguments}, call,
+			`{"time":"2026-01-02T03:04:05Z","msg":"call","session":"s1","client":"claude/2.0","id":"\"1\"","backend_id":"4211","tool":"gh__search","backend":"gh","backend_tool":"search","outcome":"ok","dur_ms":1.234,"bytes_in":10,"bytes_out":20,"arguments":{"q":"go","token":"***"}}`},
+		{"all, text", "text", audit.Options{Payloads: audit.All}, call,
+			`time=2026-01-02T03:04:05.000Z msg=call session=s1 client=claude/2.0 id="\"1\"" backend_id=4211 tool=gh__search backend=gh backend_tool=search outcome=ok dur_ms=1.234 bytes_in=10 bytes_out=20 arguments="{\"q\": \"go\", \"token\": \"***\"}" result="{\"content\":[]}"`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got := written(t, c.format, c.o, c.r); got != c.want+"\n" {
+				t.Errorf("got  %swant %s", got, c.want)
+			}
+		})
+	}
+}
+
+func TestPayloadsOfAllKinds(t *testing.T) {
+	long := `{"password":"` + strings.Repeat("p", 1000) + `","text":"` + strings.Repeat("s3cret ", 20_000) + `"}`
+	mask := func(s string) string { return strings.ReplaceAll(s, "s3cret", "***") }
+	for _, c := range []struct{ name, in, want string }{
+		{"JSON", "{\"a\":\n\"s3cret\"}", `{"a":"***"}`},
+		{"no JSON", `{"a":s3cret`, `"{\"a\":***"`},
+		{"no UTF-8", "\"\xff\"", "\"\ufffd\""},
+		{"null", "null", "null"},
+		{"empty", "", `""`},
+	} {
+		r := call
+		r.Arguments = []byte(c.in)
+		got := written(t, "json", audit.Options{Payloads: audit.Arguments, Mask: mask}, r)
+		if !strings.HasSuffix(got, `,"arguments":`+c.want+"}\n") {
+			t.Errorf("%s: %s", c.name, got)
+		}
+	}
+	for cut := range 8 { // wherever the cut falls in a secret
+		r := call
+		r.Result = []byte(strings.Repeat(" ", cut) + long)
+		var got struct{ Result string }
+		if err := json.Unmarshal([]byte(written(t, "json", audit.Options{Payloads: audit.All, Mask: mask}, r)), &got); err != nil {
+			t.Fatal(err)
+		}
+		text, ok := strings.CutSuffix(got.Result, fmt.Sprintf("… [cut: %d bytes in all]", len(r.Result)))
+		if !ok || len(text) > 64<<10 || len(text) < 30_000 || strings.ContainsAny(text, "3c") || strings.Contains(text, "pp") {
+			t.Errorf("%d bytes, ending %q", len(text), got.Result[max(0, len(got.Result)-50):])
+		}
+	}
+}
+
+// SEC-03, with the gateway's own handler at log.level error: records come all the same, payloads are JSON still, and no
+// secret is in any of it.
+func TestThroughTheGatewaysLogger(t *testing.T) {
+	mask := logs.NewMask("s3cret-\"value\"")
+	var out bytes.Buffer
+	j := audit.New(logs.New(&out, logs.Options{Format: "json", Level: slog.LevelError, Mask: mask}),
+		audit.Options{Payloads: audit.All, Mask: mask.String})
+	r := call
+	r.Tool = `s3cret-"value"`
+	r.Arguments = []byte(`{"a":"s3cret-\"v\u0061lue\"", "Authorization": ["x1x"], "url":"https:\/\/me:x1x@host/?k=x1x#f"}`)
+	r.Result = []byte(`{"content":[{"type":"text","text":"{\"api_key\":\"x1x\",\"n\":1} "}, {"text":"Authorization: Bearer x1x\nAccept: *"}]}`)
+	j.Write(r)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	j.Run(ctx)
+	if got := out.String(); strings.Contains(got, "s3cret") || strings.Contains(got, "x1x") {
+		t.Errorf("leaked: %s", got)
+	}
+	want := `"arguments":{"a":"***","Authorization":"***","url":"https://***@host/?***"},` +
+		`"result":{"content":[{"type":"text","text":"{\"api_key\":\"***\",\"n\":1} "},{"text":"Authorization: Bearer ***\nAccept: *"}]}}`
+	if !strings.HasSuffix(out.String(), want+"\n") {
+		t.Errorf("got  %s\nwant …%s", &out, want)
+	}
+}
+
+// OBS-05: each of 1,000 calls at once leaves one line, whole.
+func TestManyAtOnce(t *testing.T) {
+	var out bytes.Buffer
+	j := audit.New(slog.New(slog.NewJSONHandler(&out, nil)), audit.Options{Queue: 16, Payloads: audit.All})
+	ctx, cancel := context.WithCancel(t.Context())
+	var run, calls sync.WaitGroup
+	run.Go(func() { j.Run(ctx) })
+	const n = 1000
+	for i := range n {
+		calls.Go(func() {
+			r := call
+			r.ID, r.BackendID = fmt.Sprint(i), fmt.Sprint(n+i)
+			j.Write(r)
+		})
+	}
+	calls.Wait()
+	cancel()
+	run.Wait()
+
+	seen := map[string]bool{}
+	for line := range strings.Lines(out.String()) {
+		var got struct {
+			Msg, ID, Outcome string
+			BackendID        string `json:"backend_id"`
+			Arguments        map[string]any
+		}
+		if err := json.Unmarshal([]byte(line), &got); err != nil || got.Msg != "call" || got.Arguments["q"] != "go" {
+			t.Fatalf("%v: %s", err, line)
+		}
+		seen[got.ID+" "+got.BackendID] = true
+	}
+	for i := range n {
+		if !seen[fmt.Sprint(i, n+i)] {
+			t.Errorf("call %d is missing", i)
+		}
+	}
+	if lines := strings.Count(out.String(), "\n"); lines != n || j.Lost() != 0 {
+		t.Errorf("%d lines, %d lost", lines, j.Lost())
+	}
+}
+
+// gated is a writer that waits for a go-ahead before each line.
+type gated struct {
+	next  chan struct{}
+	lines int
+}
+
+func (g *gated) Write(p []byte) (int, error) {
+	<-g.next
+	g.lines++
+	return len(p), nil
+}
+
+func TestWriteWaitsForRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		out := &gated{next: make(chan struct{})}
+		j := audit.New(slog.New(slog.NewJSONHandler(out, nil)), audit.Options{Queue: 2})
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		wg.Go(func() { j.Run(ctx) })
+		for range 3 { // one in the writer's hands, two in the queue
+			j.Write(call)
+			synctest.Wait()
+		}
+		through := make(chan struct{})
+		wg.Go(func() { j.Write(call); close(through) })
+		synctest.Wait()
+		select {
+		case <-through:
+			t.Error("a fourth record went through")
+		default:
+		}
+		cancel() // what waits was handed over before: it is written, too
+		close(out.next)
+		wg.Wait()
+		if out.lines != 4 || j.Lost() != 0 {
+			t.Errorf("%d lines, %d lost", out.lines, j.Lost())
+		}
+	})
+}
+
+func TestAfterRunWritesAreLostAndCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		j := audit.New(slog.New(slog.NewJSONHandler(&out, nil)), audit.Options{Queue: 1})
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		j.Run(ctx)
+		for range 5 {
+			j.Write(call)
+		}
+		if out.Len() != 0 || j.Lost() != 5 {
+			t.Errorf("%d lost, wrote %s", j.Lost(), &out)
+		}
+	})
+}
+
+// Whenever Run ends amid many Writes, each record is either written or counted as lost.
+func TestEndAmidWrites(t *testing.T) {
+	for range 50 {
+		var out bytes.Buffer
+		j := audit.New(slog.New(slog.NewJSONHandler(&out, nil)), audit.Options{Queue: 4})
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		const n = 100
+		for range n {
+			wg.Go(func() { j.Write(call) })
+		}
+		wg.Go(cancel)
+		j.Run(ctx)
+		wg.Wait()
+		if lines := bytes.Count(out.Bytes(), []byte("\n")); int64(lines)+j.Lost() != n {
+			t.Fatalf("%d lines and %d lost of %d", lines, j.Lost(), n)
+		}
+	}
+}
+
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, errors.New("disk full") }
+
+func TestRefusedRecordsCountAsLost(t *testing.T) {
+	j := audit.New(slog.New(slog.NewJSONHandler(full{}, nil)), audit.Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	j.Write(call)
+	if j.Run(ctx); j.Lost() != 1 {
+		t.Errorf("%d lost", j.Lost())
+	}
+}
+
+func TestTimeIsFilledIn(t *testing.T) {
+	r := call
+	r.Time = time.Time{}
+	if got := written(t, "json", audit.Options{}, r); !strings.HasPrefix(got, `{"time":"2000-01-01T`) { // synctest's day one
+		t.Errorf("got %s", got)
+	}
+}
+
+func ExampleJournal() {
+	j := audit.New(slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey {
+			return slog.Attr{}
+		}
+		return a
+	}})), audit.Options{})
+	ctx, stop := context.WithCancel(context.Background())
+	stop()
+	j.Write(audit.Record{Session: "s1", Client: "demo/1", ID: "7", Tool: "nosuch", Outcome: audit.Rejected})
+	j.Run(ctx)
+	// Output: level=INFO msg=call session=s1 client=demo/1 id=7 tool=nosuch outcome=rejected dur_ms=0 bytes_in=0 bytes_out=0
+}
+
+// BenchmarkWrite is what a call pays: nobody takes the records out.
+func BenchmarkWrite(b *testing.B) {
+	for _, payloads := range []audit.Payloads{audit.None, audit.All} {
+		b.Run(string(payloads), func(b *testing.B) {
+			b.ReportAllocs()
+			var j *audit.Journal
+			const queue = 4096
+			for i := range b.N {
+				if i%queue == 0 {
+					b.StopTimer()
+					j = audit.New(slog.New(slog.DiscardHandler), audit.Options{Payloads: payloads, Queue: queue})
+					b.StartTimer()
+				}
+				j.Write(call)
+			}
+		})
+	}
+}
+
+// BenchmarkSustained is what a record costs in all, with calls that come faster than they can be encoded.
+func BenchmarkSustained(b *testing.B) {
+	j := audit.New(slog.New(slog.NewJSONHandler(io.Discard, nil)), audit.Options{})
+	ctx, cancel := context.WithCancel(b.Context())
+	var run sync.WaitGroup
+	run.Go(func() { j.Run(ctx) })
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			j.Write(call)
+		}
+	})
+	cancel()
+	run.Wait()
+}
+
+func BenchmarkEncode(b *testing.B) {
+	for _, payloads := range []audit.Payloads{audit.None, audit.All} {
+		b.Run(string(payloads), func(b *testing.B) {
+			j := audit.New(slog.New(slog.NewJSONHandler(io.Discard, nil)), audit.Options{Payloads: payloads, Queue: b.N + 1})
+			ctx, cancel := context.WithCancel(context.Background())
+			cancel()
+			for range b.N {
+				j.Write(call)
+			}
+			b.ReportAllocs()
+			b.ResetTimer()
+			j.Run(ctx)
+		})
+	}
+}
+
+func TestWriteAllocatesNothing(t *testing.T) {
+	j := audit.New(slog.New(slog.DiscardHandler), audit.Options{Payloads: audit.All})
+	if n := testing.AllocsPerRun(500, func() { j.Write(call) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}

@@ -1,0 +1,141 @@
+package audit
+
+import (
+	"bytes"
+	"encoding/json"
+	"log/slog"
+	"reflect"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+func known(secret string) func(string) string {
+	return func(s string) string { return strings.ReplaceAll(s, secret, "***") }
+}
+
+func TestRedact(t *testing.T) {
+	mask := known("s3cret")
+	for _, c := range []struct{ in, want string }{
+		{`{"a": 1.50, "b":[true, null ,"x\/y\u0041"] }`, `{"a": 1.50, "b":[true, null ,"x\/y\u0041"] }`},
+		{`{"password":"x"}`, `{"password":"***"}`},
+		{`{"Api-Key" : 12 , "x":1}`, `{"Api-Key" : "***" , "x":1}`},
+		{`{"x-api-key":-1e5}`, `{"x-api-key":"***"}`},
+		{`{"db_PassWd":null,"COOKIE":true}`, `{"db_PassWd":"***","COOKIE":"***"}`},
+		{`{"credentials":{"a":[1,{"b":"}"}]},"c":2}`, `{"credentials":"***","c":2}`},
+		{`[{"private_key":["a","]"]},3]`, `[{"private_key":"***"},3]`},
+		{`{"pass\u0077ord":"x"}`, `{"pass\u0077ord":"***"}`},
+		{`{"access_token":"x","max_tokens":5,"tokenizer":"bpe"}`, `{"access_token":"***","max_tokens":5,"tokenizer":"bpe"}`},
+		{`["password","x"]`, `["password","x"]`}, // no key
+		{`{"a":"the s3cret <b>"}`, `{"a":"the *** <b>"}`},
+		{`{"a":"the s\u0033cret\n"}`, `{"a":"the ***\n"}`},
+		{`{"s3cret":"a"}`, `{"***":"a"}`},
+		{`{"text":"{\"password\":\"x\", \"n\":1}"}`, `{"text":"{\"password\":\"***\", \"n\":1}"}`}, // JSON in a string
+		{`{"text":"[info] \"all\" is well"}`, `{"text":"[info] \"all\" is well"}`},
+		{`"s3cret"`, `"***"`},
+		{``, ``},
+
+		// cut short, or broken
+		{`{"password":"x`, `{"password":"***"`},
+		{`{"password":{"a":[`, `{"password":"***"`},
+		{`{"password":}`, `{"password":"***"}`},
+		{`{"password":`, `{"password":"***"`},
+		{`{"a":"the s3cret`, `{"a":"the ***"`},
+		{`{"a":"b\`, `{"a":"b\`},
+		{`{"text":"{\"password\":\"x`, `{"text":"{\"password\":\"***\""`},
+		{`{"text":"{\"password\":\"x\u00`, `{"text":"{\"password\":\"***\""`},
+		{`}]s3cret`, `}]s3cret`}, // the text around is masked by payload
+	} {
+		in := []byte(c.in)
+		if got := string(redact(in, mask)); got != c.want {
+			t.Errorf("redact(%s)\n got %s\nwant %s", c.in, got, c.want)
+		}
+		if string(in) != c.in {
+			t.Errorf("changed its argument %s to %s", c.in, in)
+		}
+		if got := string(redact([]byte(c.want), mask)); got != c.want {
+			t.Errorf("a second pass makes %s of %s", got, c.want)
+		}
+	}
+	if got := redact([]byte(`{"n":12345678,"m":13450}`), known("345")); string(got) != `{"n":"***","m":"***"}` {
+		t.Errorf("numbers: %s", got)
+	}
+	if got := redact([]byte("100"), known("0")); string(got) != hidden {
+		t.Errorf("a number alone: %s", got)
+	}
+}
+
+func FuzzPayload(f *testing.F) {
+	f.Add([]byte(`{"password":"x","a":[1,"s3cret",{"b":"s\u0033cret"}]}`), "s3cret")
+	f.Add([]byte(`{"text":"{\"token\":[\"s3cret\"]}", "12":12}`), "12")
+	f.Add([]byte(`{"password":{"a":`), "a")
+	f.Add([]byte("\"\xff\\ud800\""), "x")
+	f.Fuzz(func(t *testing.T, raw []byte, secret string) {
+		if secret == "" || strings.ContainsAny(secret, "*\ufffd") || !utf8.ValidString(secret) || strings.Contains("true false null", secret) {
+			return
+		}
+		before := bytes.Clone(raw)
+		v := payload(raw, len(raw), known(secret))
+		if !bytes.Equal(raw, before) {
+			t.Fatal("changed its argument")
+		}
+		out, isJSON := v.Any().(json.RawMessage)
+		if valid := json.Valid(raw); isJSON != valid && len(raw) <= longest {
+			t.Fatalf("valid %v, logged as JSON %v", valid, isJSON)
+		}
+		if !isJSON {
+			if v.Kind() != slog.KindString || strings.Contains(v.String(), secret) {
+				t.Errorf("%q is in %v", secret, v)
+			}
+			return
+		}
+		if !json.Valid(out) {
+			t.Fatalf("%s became %s", raw, out)
+		}
+		if hasSecret(out, secret) {
+			t.Errorf("%q is in %s", secret, out)
+		}
+		if got := redact(raw, known("\x00")); !bytes.Contains(got, []byte("***")) && !bytes.Equal(got, raw) {
+			t.Errorf("nothing to hide, but %s became %s", raw, got)
+		}
+	})
+}
+
+// hasSecret looks at every token as a JSON reader would see it.
+func hasSecret(raw []byte, secret string) bool {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	for {
+		token, err := d.Token()
+		if err != nil {
+			return false
+		}
+		if v := reflect.ValueOf(token); v.Kind() == reflect.String && strings.Contains(v.String(), secret) {
+			return true
+		}
+	}
+}
+
+func BenchmarkRedact(b *testing.B) {
+	item := `{"id":12345,"name":"read_file","text":"a line with \"quotes\" and more words","ok":true},`
+	raw := []byte("[" + strings.Repeat(item, 64<<10/len(item)) + "0]")
+	b.SetBytes(int64(len(raw)))
+	b.ReportAllocs()
+	for b.Loop() {
+		redact(raw, known("s3cret"))
+	}
+}
+
+// A string that cannot be read must not be searched for JSON within JSON within JSON: 64 KiB of it took 12 s.
+func TestRedactOfBottomlessNest(t *testing.T) {
+	for _, turn := range []string{`[\"`, `[\q\"`, `[\\\"`} {
+		text := []byte(`["` + strings.Repeat(turn, longest/len(turn)))
+		for _, raw := range [][]byte{text, quote(string(text)), text[:len(text)-1]} {
+			work := 0
+			redact(raw, func(s string) string { work += len(s); return s })
+			if work > 10*len(raw) {
+				t.Errorf("%.20s…: %d bytes were masked for %d", raw, work, len(raw))
+			}
+		}
+	}
+}

@@ -1,0 +1,114 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"net/url"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+var (
+	backendName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]*$`)
+	headerName  = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
+)
+
+// backend checks the i-th backend. Of one that is disabled only the name
+// counts: the rest may need variables that are not set.
+func (c *checker) backend(b *Backend, i int, named map[string]int) {
+	at := fmt.Sprintf("backends[%d]", i)
+	c.name(b.Name, at, named)
+	if !b.Enabled {
+		return
+	}
+	c.target(b, at)
+	if b.URL != "" {
+		c.url(b.URL, at+".url")
+	}
+	c.environment(b, at)
+	c.headers(b.Headers, at+".headers.")
+	c.globs(b.Tools.Allow, at+".tools.allow")
+	c.globs(b.Tools.Deny, at+".tools.deny")
+}
+
+func (c *checker) name(name, at string, named map[string]int) {
+	first, taken := named[name]
+	switch {
+	case name == "" && c.broken[at]:
+	case name == "":
+		c.fail(at, "has no name", "")
+	case !backendName.MatchString(name):
+		c.fail(at+".name", "must be lowercase letters, digits, _ and -, a letter or digit first"+c.not(at+".name"), "")
+	case taken:
+		c.fail(at+".name", fmt.Sprintf("%q is taken by the backend on line %d", c.places[at+".name"].text, first), "")
+	default:
+		named[name] = c.places[at+".name"].line
+	}
+}
+
+// target checks that b says exactly one thing to talk to, and how.
+func (c *checker) target(b *Backend, at string) {
+	var says []string
+	for _, t := range []struct{ key, value string }{{"command", b.Command}, {"url", b.URL}, {"embedded", b.Embedded}} {
+		if t.value != "" {
+			says = append(says, t.key)
+		}
+	}
+	switch {
+	case len(says) == 0 && !c.broken[at]:
+		c.fail(at, "needs one of command, url and embedded", "")
+	case len(says) > 1:
+		c.fail(at, "has "+strings.Join(says, " and ")+", and may have only one of them", "")
+	}
+	if b.Embedded != "" && b.Embedded != "demo" {
+		c.fail(at+".embedded", "must be demo"+c.not(at+".embedded"), "")
+	}
+}
+
+// url says what is wrong with a URL without showing it: it may hold a secret.
+func (c *checker) url(raw, at string) {
+	u, err := url.Parse(raw)
+	switch {
+	case err != nil:
+		c.fail(at, "is not a valid URL", "")
+	case u.Scheme != "http" && u.Scheme != "https":
+		c.fail(at, "must begin with http:// or https://", "")
+	case u.Hostname() == "":
+		c.fail(at, "names no host", "")
+	}
+}
+
+func (c *checker) environment(b *Backend, at string) {
+	for _, name := range slices.Sorted(maps.Keys(b.Env)) {
+		if name == "" || strings.ContainsAny(name, "=\x00") {
+			c.fail(at+".env."+name, "is no name for a variable", "")
+		}
+	}
+	for i, name := range b.InheritEnv {
+		if name == "" || strings.ContainsAny(name, "=\x00") {
+			c.fail(fmt.Sprintf("%s.inherit_env[%d]", at, i), "is no name for a variable", "write names here, and values under env")
+		}
+	}
+}
+
+func (c *checker) headers(headers map[string]string, at string) {
+	for _, name := range slices.Sorted(maps.Keys(headers)) {
+		switch {
+		case !headerName.MatchString(name):
+			c.fail(at+name, "is no name for a header", "")
+		case strings.ContainsAny(headers[name], "\r\n"):
+			c.fail(at+name, "must be one line", "")
+		}
+	}
+}
+
+func (c *checker) globs(globs []string, at string) {
+	for i, glob := range globs {
+		if _, err := path.Match(flat(glob), ""); err != nil || glob == "" {
+			here := fmt.Sprintf("%s[%d]", at, i)
+			c.fail(here, "is not a valid glob", `* and ? stand for anything, [a-z] for one of a range, \ takes the next character as it is`)
+		}
+	}
+}

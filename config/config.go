@@ -1,0 +1,104 @@
+// Package config turns what the user wrote into plain structs: it finds the
+// file, reads it, lays environment variables and flags over it, fills in the
+// defaults and checks all of it. It also turns what other MCP clients have
+// configured into a file of ours (Import).
+//
+// It refuses to guess. An unknown key, a duplicate key, a number in quotes, an
+// unset variable: each is an error with file, line and key, and all of them
+// are reported at once. It runs nothing, dials nothing and looks at no path
+// but the files it reads. It never puts the value of a secret into an error, a
+// warning or a note.
+//
+//	Load ─ find ─ parse (bytes → yaml.Node, YAML or JSON)
+//	     ├ reader     walks the nodes along the types below: keys, kinds, ${VAR}
+//	     ├ overrides  GATEWAY_* and flags, converted by the same types
+//	     ├ koanf      merges the layers and decodes strictly
+//	     └ checker    finds what types cannot say
+package config
+
+import "time"
+
+// Config is a loaded configuration. Whoever gets one may read it, from any
+// number of goroutines, and must not change it.
+type Config struct {
+	// State says where the last known catalogs are kept, as the user wrote it:
+	// "" for the default place, "none" for nowhere. Use StateDir.
+	State string `koanf:"state"`
+	// StateDir is the directory State stands for; "" = keep nothing.
+	StateDir string `koanf:"-"`
+
+	Catalog Catalog `koanf:"catalog"`
+	Log     Log     `koanf:"log"`
+	Audit   Audit   `koanf:"audit"`
+	Limits  Limits  `koanf:"limits"`
+
+	// Backends stand in the order of the file. It decides who keeps a bare name.
+	Backends []Backend `koanf:"backends"`
+
+	// Expanded holds the values that ${VAR} brought into Backends, for Secrets.
+	Expanded []string `koanf:"-"`
+}
+
+// Catalog says how the tools of all backends become one list.
+type Catalog struct {
+	Prefix    string `koanf:"prefix"`     // collision, always or never
+	Separator string `koanf:"separator"`  // between backend and tool; letters, digits, _ and -
+	NameLimit int    `koanf:"name_limit"` // characters of the longest exposed name, 8 to 128
+	// Wait is how long a first tools/list may wait for backends that are still
+	// starting; 0 = not at all.
+	Wait time.Duration `koanf:"wait"`
+}
+
+// Log says what goes to stderr, and how.
+type Log struct {
+	Level  string `koanf:"level"`  // debug, info, warn or error
+	Format string `koanf:"format"` // text or json
+}
+
+// Audit says where the record of each call goes, and how much it tells.
+type Audit struct {
+	File     string `koanf:"file"`     // "" = into the log; otherwise a path, ~ already expanded
+	Payloads string `koanf:"payloads"` // none, arguments or all
+}
+
+// Limits bounds what clients and backends may ask of us.
+type Limits struct {
+	Message  int64 `koanf:"message"`   // bytes of one message, either way; at least 1024
+	InFlight int   `koanf:"in_flight"` // calls of one session at a time; at least 1
+}
+
+// Backend is one MCP server behind the gateway. If it is Enabled, exactly one
+// of Command, URL and Embedded is set.
+type Backend struct {
+	Name string `koanf:"name"` // [a-z0-9][a-z0-9_-]*, unique
+
+	Command    string            `koanf:"command"` // program to run, looked up in PATH
+	Args       []string          `koanf:"args"`
+	Env        map[string]string `koanf:"env"`         // added to a minimal environment, not to ours
+	InheritEnv []string          `koanf:"inherit_env"` // names of variables taken over from ours
+	// Cwd is where Command runs: ~ already expanded, perhaps relative to where
+	// the gateway was started, "" = there. It may not exist.
+	Cwd string `koanf:"cwd"`
+
+	URL     string            `koanf:"url"` // http or https, with a host
+	Headers map[string]string `koanf:"headers"`
+
+	Embedded string `koanf:"embedded"` // a server inside this process: demo
+
+	StartTimeout time.Duration `koanf:"start_timeout"` // for start and handshake; 0 = none
+	CallTimeout  time.Duration `koanf:"call_timeout"`  // for one call, anew with each progress; 0 = none
+
+	Tools   Tools `koanf:"tools"`
+	Enabled bool  `koanf:"enabled"` // false = never started; variables it needs may be unset, their fields empty
+}
+
+// Default returns the configuration of a gateway that was told nothing. It has
+// no backends.
+func Default() Config {
+	return Config{
+		Catalog: Catalog{Prefix: "collision", Separator: "__", NameLimit: 50, Wait: 3 * time.Second},
+		Log:     Log{Level: "info", Format: "text"},
+		Audit:   Audit{Payloads: "none"},
+		Limits:  Limits{Message: 64 << 20, InFlight: 1024},
+	}
+}

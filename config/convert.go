@@ -1,0 +1,99 @@
+package config
+
+import (
+	"errors"
+	"math"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// convert reads text as the value of a key of type t. Its errors say what the
+// text should have been and leave the text itself out.
+func convert(text string, t reflect.Type) (any, error) {
+	switch t {
+	case durationType:
+		return parseDuration(text)
+	case sizeType:
+		return parseSize(text)
+	}
+	switch t.Kind() {
+	case reflect.Int:
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			return nil, errors.New("must be " + wanted(t))
+		}
+		return n, nil
+	case reflect.Bool:
+		switch {
+		case strings.EqualFold(text, "true"):
+			return true, nil
+		case strings.EqualFold(text, "false"):
+			return false, nil
+		}
+		return nil, errors.New("must be " + wanted(t))
+	}
+	return text, nil
+}
+
+// wanted names what a value of type t is written as.
+func wanted(t reflect.Type) string {
+	switch t {
+	case durationType:
+		return "a duration like 3s or 2m"
+	case sizeType:
+		return "a size like 64MiB"
+	}
+	switch t.Kind() {
+	case reflect.Int:
+		return "a whole number"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Slice:
+		return "a list"
+	case reflect.Struct, reflect.Map:
+		return "a mapping"
+	}
+	return "a string"
+}
+
+func parseDuration(text string) (time.Duration, error) {
+	d, err := time.ParseDuration(text)
+	switch {
+	case err != nil:
+		return 0, errors.New("must be " + wanted(durationType))
+	case d < 0:
+		return 0, errors.New("must be zero or more")
+	}
+	return d, nil
+}
+
+// units of a size; the longer suffix stands first.
+var units = []struct {
+	suffix string
+	bytes  int64
+}{
+	{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30},
+	{"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"B", 1},
+}
+
+func parseSize(text string) (int64, error) {
+	number, unit := text, int64(1)
+	for _, u := range units {
+		if before, ok := strings.CutSuffix(text, u.suffix); ok {
+			number, unit = strings.TrimSpace(before), u.bytes
+			break
+		}
+	}
+	n, err := strconv.ParseInt(number, 10, 64)
+	switch {
+	case err != nil:
+		return 0, errors.New("must be " + wanted(sizeType))
+	case n < 0:
+		return 0, errors.New("must be zero or more")
+	case n > math.MaxInt64/unit:
+		return 0, errors.New("must be a smaller size")
+	}
+	return n * unit, nil
+}

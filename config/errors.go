@@ -1,0 +1,71 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Error is one thing that is wrong with a configuration. It never holds the
+// value of a secret.
+type Error struct {
+	File    string // as the user named it; "" = not in a file
+	Line    int    // from 1; 0 = the file as a whole
+	Key     string // backends[1].command, GATEWAY_LOG_LEVEL, --log-level; "" = no key
+	Problem string // what is wrong
+	Hint    string // what to try; often ""
+
+	cause error // what the system said, if it was that
+}
+
+// Error is file:line: key: problem, less what is not known. The hint is left
+// to the caller.
+func (e *Error) Error() string {
+	var b strings.Builder
+	switch {
+	case e.File != "" && e.Line > 0:
+		fmt.Fprintf(&b, "%s:%d: ", e.File, e.Line)
+	case e.File != "":
+		b.WriteString(e.File + ": ")
+	}
+	if e.Key != "" {
+		b.WriteString(e.Key + ": ")
+	}
+	return b.String() + e.Problem
+}
+
+// Unwrap returns what the system said of a file that could not be read.
+func (e *Error) Unwrap() error { return e.cause }
+
+// Errors is all that is wrong with a configuration: what Load returns if it
+// could read the file. It is never empty.
+type Errors []*Error
+
+// Error has one line for each.
+func (e Errors) Error() string {
+	lines := make([]string, len(e))
+	for i, one := range e {
+		lines[i] = one.Error()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Unwrap lets errors.Is and errors.As see each of them.
+func (e Errors) Unwrap() []error {
+	all := make([]error, len(e))
+	for i, one := range e {
+		all[i] = one
+	}
+	return all
+}
+
+// Hint joins what to try, each hint once; "" if there is none.
+func (e Errors) Hint() string {
+	var hints []string
+	for _, one := range e {
+		if one.Hint != "" && !slices.Contains(hints, one.Hint) {
+			hints = append(hints, one.Hint)
+		}
+	}
+	return strings.Join(hints, "; ")
+}

@@ -1,0 +1,98 @@
+package config
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+)
+
+// source is a file that was found, and what it holds.
+type source struct {
+	path string // "" = there is none
+	data []byte
+}
+
+// find reads the first file there is. One that was asked for by name must be
+// there.
+func find(opts Options) (source, error) {
+	if opts.Path != "" {
+		return read(opts.Path, "")
+	}
+	if path, _ := opts.Env("GATEWAY_CONFIG"); path != "" {
+		expanded, _ := expandHome(path, opts.Env)
+		return read(expanded, "GATEWAY_CONFIG")
+	}
+	places := []string{filepath.Join(opts.Dir, "gateway.yaml")}
+	if dir := baseDir(opts.Env, "XDG_CONFIG_HOME", ".config"); dir != "" {
+		places = append(places, filepath.Join(dir, "mcp-gateway", "config.yaml"))
+	}
+	for _, path := range places {
+		found, err := read(path, "")
+		if !errors.Is(err, fs.ErrNotExist) {
+			return found, err
+		}
+	}
+	return source{}, nil
+}
+
+// read reads one file. key says who named it.
+func read(path, key string) (source, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return source{}, &Error{File: path, Key: key, Problem: reason(err), cause: err}
+	}
+	return source{path, data}, nil
+}
+
+// reason is what the system said, less the path and the name of the call.
+func reason(err error) string {
+	if pathErr := (*fs.PathError)(nil); errors.As(err, &pathErr) {
+		err = pathErr.Err
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return "no such file"
+	}
+	return err.Error()
+}
+
+// home is the user's home directory; "" if nothing tells.
+func home(env func(string) (string, bool)) string {
+	if dir, _ := env("HOME"); dir != "" {
+		return dir
+	}
+	if runtime.GOOS == "windows" {
+		dir, _ := env("USERPROFILE")
+		return dir
+	}
+	return ""
+}
+
+// baseDir is one of the XDG base directories: what the variable says, if it is
+// absolute as the specification demands, or the fallback below the home
+// directory; "" if nothing tells.
+func baseDir(env func(string) (string, bool), variable string, fallback ...string) string {
+	if dir, _ := env(variable); filepath.IsAbs(dir) {
+		return dir
+	}
+	if dir := home(env); dir != "" {
+		return filepath.Join(dir, filepath.Join(fallback...))
+	}
+	return ""
+}
+
+// expandHome replaces a leading ~ by the home directory. ok is false if there
+// is a ~ and no home.
+func expandHome(path string, env func(string) (string, bool)) (expanded string, ok bool) {
+	rest, tilde := strings.CutPrefix(path, "~")
+	if !tilde || rest != "" && !os.IsPathSeparator(rest[0]) {
+		return path, true
+	}
+	dir := home(env)
+	if dir == "" {
+		return path, false
+	}
+	return filepath.Join(dir, rest), true
+}

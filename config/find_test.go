@@ -1,0 +1,147 @@
+package config
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+)
+
+// write puts files, by slashed path, below dir.
+func write(t *testing.T, dir string, files map[string]string) {
+	t.Helper()
+	for name, data := range files {
+		path := filepath.Join(dir, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(data), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestLookup tells which of several files is loaded: each names itself in log.level.
+func TestLookup(t *testing.T) {
+	const (
+		cwd   = "cwd/gateway.yaml"
+		xdg   = "xdg/mcp-gateway/config.yaml"
+		user  = "home/.config/mcp-gateway/config.yaml"
+		other = "home/else.yaml"
+	)
+	for _, tc := range []struct {
+		name  string
+		files []string
+		path  string            // --config, below the root
+		env   map[string]string // values below the root
+		want  string            // "" = none
+	}{
+		{name: "nothing at all"},
+		{name: "flag first", files: []string{other, cwd, xdg}, path: other, env: map[string]string{"GATEWAY_CONFIG": "/" + cwd, "XDG_CONFIG_HOME": "/xdg"}, want: other},
+		{name: "then GATEWAY_CONFIG", files: []string{other, cwd}, env: map[string]string{"GATEWAY_CONFIG": "/" + other}, want: other},
+		{name: "GATEWAY_CONFIG with ~", files: []string{other, cwd}, env: map[string]string{"GATEWAY_CONFIG": "~/else.yaml", "HOME": "/home"}, want: other},
+		{name: "GATEWAY_CONFIG empty", files: []string{cwd}, env: map[string]string{"GATEWAY_CONFIG": ""}, want: cwd},
+		{name: "then the directory", files: []string{cwd, xdg}, env: map[string]string{"XDG_CONFIG_HOME": "/xdg"}, want: cwd},
+		{name: "then XDG", files: []string{xdg, user}, env: map[string]string{"XDG_CONFIG_HOME": "/xdg", "HOME": "/home"}, want: xdg},
+		{name: "XDG instead of ~/.config", files: []string{user}, env: map[string]string{"XDG_CONFIG_HOME": "/xdg", "HOME": "/home"}},
+		{name: "~/.config without XDG", files: []string{user}, env: map[string]string{"HOME": "/home"}, want: user},
+		{name: "relative XDG does not count", files: []string{user}, env: map[string]string{"XDG_CONFIG_HOME": "xdg", "HOME": "/home"}, want: user},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			root := t.TempDir()
+			for _, file := range tc.files {
+				write(t, root, map[string]string{file: "state: from-" + filepath.Base(filepath.Dir(file)) + "\n"})
+			}
+			vars := map[string]string{}
+			for name, value := range tc.env {
+				if filepath.IsAbs(value) || len(value) > 0 && value[0] == '/' {
+					value = filepath.Join(root, value)
+				}
+				vars[name] = value
+			}
+			opts := Options{Env: lookup(vars), Dir: filepath.Join(root, "cwd")}
+			if tc.path != "" {
+				opts.Path = filepath.Join(root, tc.path)
+			}
+			loaded, err := Load(opts)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if tc.want == "" {
+				if b := loaded.Config.Backends; loaded.Source != "" || len(b) != 1 || b[0].Name != "demo" || b[0].Embedded != "demo" || !b[0].Enabled {
+					t.Fatalf("got %q with %+v, want the demo", loaded.Source, b)
+				}
+				return
+			}
+			if want := filepath.Join(root, tc.want); loaded.Source != want {
+				t.Errorf("Source is %q, want %q", loaded.Source, want)
+			}
+			if want := "from-" + filepath.Base(filepath.Dir(tc.want)); loaded.Config.State != want {
+				t.Errorf("State is %q, want %q", loaded.Config.State, want)
+			}
+		})
+	}
+}
+
+func TestUnreadable(t *testing.T) {
+	dir := t.TempDir()
+	missing := filepath.Join(dir, "no.yaml")
+	for _, tc := range []struct {
+		name string
+		opts Options
+		want string
+		is   error
+	}{
+		{"flag", Options{Path: missing, Env: lookup(nil)}, missing + ": no such file", fs.ErrNotExist},
+		{"variable", Options{Env: lookup(map[string]string{"GATEWAY_CONFIG": missing})}, missing + ": GATEWAY_CONFIG: no such file", fs.ErrNotExist},
+		{"directory", Options{Path: dir, Env: lookup(nil)}, dir + ": is a directory", nil},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if runtime.GOOS == "windows" && tc.is == nil {
+				t.Skip("says it in other words")
+			}
+			_, err := Load(tc.opts)
+			if err == nil || err.Error() != tc.want || tc.is != nil && !errors.Is(err, tc.is) {
+				t.Errorf("got %v, want %s", err, tc.want)
+			}
+			if one := (*Error)(nil); !errors.As(err, &one) {
+				t.Errorf("%T is no *Error", err)
+			}
+		})
+	}
+}
+
+func TestStateDir(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("the paths are of another system")
+	}
+	for _, tc := range []struct {
+		state string
+		env   map[string]string
+		want  string
+	}{
+		{`""`, map[string]string{"XDG_STATE_HOME": "/s", "HOME": "/h"}, "/s/mcp-gateway"},
+		{`""`, map[string]string{"HOME": "/h"}, "/h/.local/state/mcp-gateway"},
+		{`""`, map[string]string{"XDG_STATE_HOME": "relative", "HOME": "/h"}, "/h/.local/state/mcp-gateway"},
+		{`""`, nil, ""},
+		{`none`, map[string]string{"HOME": "/h"}, ""},
+		{`~`, map[string]string{"HOME": "/h"}, "/h"},
+		{`~/x`, map[string]string{"HOME": "/h"}, "/h/x"},
+		{`~x`, map[string]string{"HOME": "/h"}, "~x"},
+		{`rel/x`, nil, "rel/x"},
+	} {
+		loaded, err := load(source{"g.yaml", []byte("state: " + tc.state)}, Options{Env: lookup(tc.env)})
+		if err != nil {
+			t.Errorf("%s: %v", tc.state, err)
+		} else if got := loaded.Config.StateDir; got != tc.want {
+			t.Errorf("%s with %v: got %q, want %q", tc.state, tc.env, got, tc.want)
+		}
+	}
+	_, err := load(source{"g.yaml", []byte("state: ~/x\nbackends:\n- name: a\n  command: x\n  cwd: ~\n")}, Options{Env: lookup(nil)})
+	want := "g.yaml:1: state: ~ is not known: HOME is not set\ng.yaml:5: backends[0].cwd: ~ is not known: HOME is not set"
+	if err == nil || err.Error() != want {
+		t.Errorf("without HOME: got %v, want %s", err, want)
+	}
+}

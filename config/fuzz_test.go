@@ -1,0 +1,106 @@
+package config
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// FuzzLoad feeds files to the loader. None may break it; a configuration it
+// accepts is valid; an error is one of ours, with the file in it.
+func FuzzLoad(f *testing.F) {
+	for _, pattern := range []string{"testdata/*.yml", "testdata/import/*.txtar"} {
+		files, _ := filepath.Glob(pattern)
+		for _, file := range files {
+			data, err := os.ReadFile(file)
+			if err != nil {
+				f.Fatal(err)
+			}
+			f.Add(data)
+		}
+	}
+	f.Add([]byte("backends: &a [*a]\n"))
+	f.Add([]byte("a: &a\n  <<: *a\n"))
+	f.Add([]byte("{\"mcpServers\":{\"\":{\"command\":\"x\"}}}"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		loaded, err := load(source{"fuzz.yaml", data}, Options{Env: env})
+		if err != nil {
+			var errs Errors
+			if !errors.As(err, &errs) || len(errs) == 0 {
+				t.Fatalf("%T %v", err, err)
+			}
+			for _, one := range errs {
+				if one.File != "fuzz.yaml" || one.Problem == "" || one.Line == 0 {
+					t.Errorf("incomplete: %#v", one)
+				}
+			}
+			return
+		}
+		c := &checker{}
+		if c.check(loaded.Config); len(c.errs) > 0 {
+			t.Errorf("accepted, but %v", c.errs)
+		}
+		Secrets(loaded.Config)
+	})
+}
+
+// FuzzImport feeds files of other clients to the importer, under every name it
+// knows. Whatever YAML comes out must load once its variables are set.
+func FuzzImport(f *testing.F) {
+	for i := range clients {
+		f.Add(uint8(i), []byte(`{"mcpServers":{"a b":{"command":"x","args":["--api-key=abc","$x"],"env":{"A_TOKEN":"v"}}}}`))
+		f.Add(uint8(i), []byte(`{"servers":{"a":{"url":"https://u:p@h/?key=v","headers":{"Authorization":"Bearer x"}}}}`))
+		f.Add(uint8(i), []byte("[mcp_servers.a]\ncommand = \"x\"\nargs = [\"a\"]\n"))
+		f.Add(uint8(i), []byte(`{"mcp":{"a":{"type":"local","command":["x","y"]}}}`))
+	}
+	f.Fuzz(func(t *testing.T, which uint8, data []byte) {
+		path := "/nowhere/x.json"
+		if ends := clients[int(which)%len(clients)].ends; len(ends) > 0 {
+			path = "/nowhere" + ends[0]
+		}
+		im := newImporter(ImportOptions{Home: "/home/u", Cwd: "/work", Env: lookup(nil)})
+		if err := im.file(path, data); err != nil && err.Problem == "" {
+			t.Errorf("incomplete: %#v", err)
+		}
+		im.hideSecrets()
+		out := im.out.YAML()
+		set := func(name string) (string, bool) {
+			if value := im.vars[name]; value != "" && value != unknown {
+				return value, true
+			}
+			if strings.HasPrefix(name, "GATEWAY_") {
+				return "", true
+			}
+			return "https://1", true
+		}
+		loaded, err := load(source{"imported.yaml", out}, Options{Env: set})
+		if err != nil {
+			var errs Errors
+			if errors.As(err, &errs) && onlyURLs(errs) {
+				return
+			}
+			t.Fatalf("%v\n%s", err, out)
+		}
+		if got, want := len(loaded.Config.Backends), len(im.out.servers); got != want {
+			t.Fatalf("%d backends of %d servers\n%s", got, want, out)
+		}
+		for i, s := range im.out.servers {
+			if b := loaded.Config.Backends[i]; b.Name != s.name || len(b.Args) != len(s.args) || len(b.Env) != len(s.env) || len(b.Headers) != len(s.headers) {
+				t.Errorf("%+v became %+v\n%s", s, b, out)
+			}
+		}
+	})
+}
+
+// onlyURLs tells whether all that is wrong are URLs made of variables, which no
+// value fits always.
+func onlyURLs(errs Errors) bool {
+	for _, one := range errs {
+		if filepath.Ext(one.Key) != ".url" {
+			return false
+		}
+	}
+	return true
+}

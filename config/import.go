@@ -1,0 +1,197 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// ImportOptions says whose files Import looks at.
+type ImportOptions struct {
+	Home string                           // the user's home; "" = what Env says
+	Cwd  string                           // the project; "" = the working directory
+	Env  func(name string) (string, bool) // nil = os.LookupEnv
+}
+
+// Imported is what other clients have configured, in our terms.
+type Imported struct {
+	Notes []string // for stderr, one line each, free of secrets
+
+	servers []server
+}
+
+// Import reads the files of other MCP clients; none given, those it finds at
+// their usual places, the project's before the user's. What such an entry
+// holds of secrets stays behind: a ${VAR} takes its place, and a note says so.
+//
+// The result is never nil. An error names the files that could not be read;
+// what the others hold is in the result all the same.
+func Import(files []string, opts ImportOptions) (*Imported, error) {
+	im := newImporter(opts)
+	if len(files) == 0 {
+		files = im.usualFiles()
+		if len(files) == 0 {
+			im.note("found no file of another MCP client")
+		}
+	}
+	var errs Errors
+	for _, file := range files {
+		if err := im.read(file); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	im.hideSecrets()
+	if len(files) > 0 && len(im.out.servers) == 0 {
+		im.note("found no server to import")
+	}
+	if len(errs) > 0 {
+		return &im.out, errs
+	}
+	return &im.out, nil
+}
+
+func (o ImportOptions) filled() ImportOptions {
+	if o.Env == nil {
+		o.Env = os.LookupEnv
+	}
+	if o.Home == "" {
+		o.Home = home(o.Env)
+	}
+	if o.Cwd == "" {
+		o.Cwd, _ = os.Getwd()
+	}
+	return o
+}
+
+type importer struct {
+	opts  ImportOptions
+	out   Imported
+	names map[string]bool   // taken
+	vars  map[string]string // variables the YAML refers to, and what they stand for; unset = not known
+}
+
+func newImporter(opts ImportOptions) *importer {
+	return &importer{opts: opts.filled(), names: map[string]bool{}, vars: map[string]string{}}
+}
+
+func (im *importer) note(format string, args ...any) {
+	im.out.Notes = append(im.out.Notes, oneLine(fmt.Sprintf(format, args...)))
+}
+
+func (im *importer) read(path string) *Error {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return &Error{File: im.shown(path), Problem: reason(err), cause: err}
+	}
+	return im.file(path, data)
+}
+
+// file adds the servers of one file.
+func (im *importer) file(path string, data []byte) *Error {
+	root, bad := parseForeign(im.shown(path), data)
+	if bad != nil {
+		return bad
+	}
+	if root == nil {
+		return nil
+	}
+	client := recognise(path, root)
+	if client == nil {
+		return &Error{
+			File: im.shown(path), Problem: "holds no MCP servers that are known here",
+			Hint: "they stand under mcpServers, servers, mcp or mcp_servers",
+		}
+	}
+	f := &foreignFile{client: client, path: path, shown: im.shown(path), opts: im.opts}
+	for _, s := range f.servers(root) {
+		im.add(s)
+	}
+	im.out.Notes = append(im.out.Notes, f.notes...)
+	return nil
+}
+
+// add takes one server in, or notes why not.
+func (im *importer) add(s server) {
+	if s.unfit == "" {
+		s.unfit = s.whyNot()
+	}
+	if s.unfit != "" {
+		im.note("%s: %q left out: %s", s.file, s.theirName, s.unfit)
+		return
+	}
+	if twin := im.twin(s); twin != nil {
+		im.note("%s: %q left out: it is %s from %s", s.file, s.theirName, twin.name, twin.file)
+		return
+	}
+	s.name = "tried"
+	if err := s.tryLoad(); err != nil {
+		im.note("%s: %q left out: %s", s.file, s.theirName, err)
+		return
+	}
+	im.nameIt(&s)
+	im.out.servers = append(im.out.servers, s)
+}
+
+// twin finds the same server as s among those of other files: the same command
+// line or URL. Under another name and with another environment it is no twin,
+// but a second account.
+func (im *importer) twin(s server) *server {
+	for i := range im.out.servers {
+		other := &im.out.servers[i]
+		same := s.target == other.target
+		alike := s.theirName == other.theirName || s.details == other.details
+		if same && alike && s.file != other.file {
+			return other
+		}
+	}
+	return nil
+}
+
+// nameIt gives s a name that fits and is not taken.
+func (im *importer) nameIt(s *server) {
+	fit := fitName(s.theirName, map[string]bool{})
+	if im.names[fit] {
+		fit += "-" + s.client.id
+	}
+	s.name = fitName(fit, im.names)
+	if s.name != s.theirName {
+		im.note("%s: %q is called %s here", s.file, s.theirName, s.name)
+	}
+}
+
+// tryLoad tells what Load will not accept about s. What an URL comes to once
+// its variables are set nobody can tell yet.
+func (s *server) tryLoad() error {
+	set := func(name string) (string, bool) {
+		if strings.HasPrefix(name, "GATEWAY_") {
+			return "", true // or it would override what is not tried here
+		}
+		return "1", true
+	}
+	_, err := load(source{"imported", document([]server{*s})}, Options{Env: set})
+	var errs Errors
+	if !errors.As(err, &errs) {
+		return err
+	}
+	errs = slices.DeleteFunc(errs, func(e *Error) bool {
+		return strings.HasSuffix(e.Key, ".url") && refersTo(s.url) != nil
+	})
+	if len(errs) == 0 {
+		return nil
+	}
+	key := strings.TrimPrefix(strings.TrimPrefix(errs[0].Key, "backends[0]"), ".")
+	return &Error{Key: key, Problem: errs[0].Problem}
+}
+
+// shown is path as people write it.
+func (im *importer) shown(path string) string {
+	if im.opts.Home != "" {
+		if rest, err := filepath.Rel(im.opts.Home, path); err == nil && filepath.IsLocal(rest) && rest != "." {
+			return "~/" + filepath.ToSlash(rest)
+		}
+	}
+	return path
+}

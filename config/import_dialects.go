@@ -1,0 +1,67 @@
+package config
+
+import "strings"
+
+// What the entries of the clients look like. Keys that are not read here say
+// nothing about the server itself: what is approved, collapsed, hidden.
+
+// readCommon reads what most clients agree on.
+func readCommon(e entry) server {
+	s := server{
+		command:  e.text("command"),
+		args:     e.list("args"),
+		env:      e.table("env"),
+		cwd:      e.text("cwd"),
+		url:      e.text("url", "serverUrl", "httpUrl"),
+		headers:  e.table("headers"),
+		disabled: e.is("disabled", "true") || e.is("enabled", "false"),
+	}
+	if problem := unsupported(e.text("type", "transport")); problem != "" {
+		s.unfit = problem
+	}
+	return s
+}
+
+// readGemini differs in one point: url is an SSE endpoint, httpUrl is not.
+func readGemini(e entry) server {
+	s := readCommon(e)
+	if s.url = e.text("httpUrl"); s.url == "" && e.text("url") != "" && !e.is("type", "http") {
+		s.unfit = unsupported("sse")
+	} else if s.url == "" {
+		s.url = e.text("url")
+	}
+	return s
+}
+
+// readCodex reads TOML, where headers may come from variables.
+func readCodex(e entry) server {
+	s := readCommon(e)
+	s.headers = e.table("http_headers")
+	s.inherit = e.list("env_vars")
+	s.start, s.call = e.seconds("startup_timeout_sec"), e.seconds("tool_timeout_sec")
+	for _, h := range e.table("env_http_headers") {
+		s.headers = append(s.headers, named{h.name, "${" + h.value + "}"})
+	}
+	if name := e.text("bearer_token_env_var"); name != "" {
+		s.headers = append(s.headers, named{"Authorization", "Bearer ${" + name + "}"})
+	}
+	return s
+}
+
+// readOpencode has the program and its arguments in one list.
+func readOpencode(e entry) server {
+	s := server{
+		env:      e.table("environment"),
+		cwd:      e.text("cwd"),
+		url:      e.text("url"),
+		headers:  e.table("headers"),
+		disabled: e.is("enabled", "false"),
+	}
+	if line := e.list("command"); len(line) > 0 {
+		s.command, s.args = line[0], line[1:]
+	}
+	if kind := e.text("type"); kind != "" && kind != "local" && kind != "remote" {
+		s.unfit = "type must be local or remote" + not(strings.TrimSpace(kind))
+	}
+	return s
+}

@@ -1,0 +1,213 @@
+package config
+
+import (
+	"errors"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/txtar"
+)
+
+// TestImport runs every testdata/import/*.txtar: the comment names files to
+// import, none for those that are found; home/ and work/ are what is there;
+// want.yml and want.notes what comes out. $ROOT stands for the directory above
+// home/ and work/.
+func TestImport(t *testing.T) {
+	for _, file := range glob(t, "testdata/import/*.txtar") {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
+			archive, err := txtar.ParseFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			root := filepath.ToSlash(t.TempDir())
+			want := map[string]string{}
+			for _, f := range archive.Files {
+				if strings.HasPrefix(f.Name, "want.") {
+					want[f.Name] = string(f.Data)
+				} else {
+					write(t, root, map[string]string{f.Name: strings.ReplaceAll(string(f.Data), "$ROOT", root)})
+				}
+			}
+			im := newImporter(ImportOptions{Home: root + "/home", Cwd: root + "/work", Env: lookup(nil)})
+			files := im.usualFiles()
+			if named := importLine(archive.Comment); named != nil {
+				files = nil
+				for _, name := range named {
+					files = append(files, filepath.Join(root, filepath.FromSlash(name)))
+				}
+			}
+			var errs Errors
+			for _, file := range files {
+				if err := im.read(file); err != nil {
+					errs = append(errs, err)
+				}
+			}
+			im.hideSecrets()
+			notes := strings.Join(im.out.Notes, "\n") + "\n"
+			if len(errs) > 0 {
+				notes += "error: " + strings.ReplaceAll(errs.Error(), "\n", "\nerror: ") + "\n"
+			}
+			got := map[string]string{
+				"want.yml":   strings.ReplaceAll(string(im.out.YAML()), root, "$ROOT"),
+				"want.notes": strings.ReplaceAll(notes, root, "$ROOT"),
+			}
+			if *update {
+				rewrite(t, file, archive, got)
+			} else if !maps.Equal(got, want) {
+				t.Errorf("got\n%s\n%s\nwant\n%s\n%s", got["want.yml"], got["want.notes"], want["want.yml"], want["want.notes"])
+			}
+			for name, secret := range im.vars {
+				if secret != unknown && strings.Contains(got["want.yml"]+got["want.notes"], secret) {
+					t.Errorf("the secret in %s shows", name)
+				}
+			}
+			loads(t, im)
+		})
+	}
+}
+
+// importLine finds the line "import: a b" in the comment of an archive.
+func importLine(comment []byte) []string {
+	for line := range strings.Lines(string(comment)) {
+		if names, ok := strings.CutPrefix(line, "import: "); ok {
+			return strings.Fields(names)
+		}
+	}
+	return nil
+}
+
+func rewrite(t *testing.T, file string, archive *txtar.Archive, got map[string]string) {
+	t.Helper()
+	archive.Files = slices.DeleteFunc(archive.Files, func(f txtar.File) bool { return strings.HasPrefix(f.Name, "want.") })
+	for _, name := range slices.Sorted(maps.Keys(got)) {
+		archive.Files = append(archive.Files, txtar.File{Name: name, Data: []byte(got[name])})
+	}
+	if err := os.WriteFile(file, txtar.Format(archive), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// loads checks that what was imported is accepted once the variables are set.
+func loads(t *testing.T, im *importer) *Config {
+	t.Helper()
+	set := func(name string) (string, bool) {
+		value, known := im.vars[name]
+		if value == unknown {
+			value = "set"
+		}
+		return value, known
+	}
+	loaded, err := load(source{"imported.yaml", im.out.YAML()}, Options{Env: set})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return loaded.Config
+}
+
+// TestImportMeansTheSame loads a file of Claude Code as it is, and by way of
+// import: the backends must be equal in all but the order of Expanded.
+func TestImportMeansTheSame(t *testing.T) {
+	const file = `{ "mcpServers": {
+	"plain": { "command": "npx", "args": ["-y", "@scope/server", "costs 5$ or $5", "a: b", "- c", "# d", "", "tab\there", "two\nlines", "~", "null", "8080", "*x"] },
+	"secrets": {
+		"command": "docker",
+		"args": ["run", "-e", "GITHUB_TOKEN=ghp_0123456789abcdefghij", "--api-key=hunter2", "--token", "t0ken$", "--header", "Authorization: Bearer abcdef",
+			"postgres://user:pa$w@db:5432/x?sslmode=off", "sk-proj-0123456789abcdef"],
+		"env": { "API_KEY": "k1", "DATABASE_URL": "postgres://u:p@h/db", "LOG": "debug", "lower.token": "t1", "MULTI_SECRET": "a\nb: c" }
+	},
+	"also": { "command": "other", "env": { "API_KEY": "k2", "SAME_TOKEN": "k1" } },
+	"web": { "url": "https://u:p%20w@h/s/Zm9vYmFyYmF6cXV4MTIzNDU2Nzg5MA/mcp?api_key=q%26&mode=x", "headers": { "Authorization": "Bearer tok", "X-Api-Key": "xk", "Accept": "text/plain" } }
+} }`
+	direct, err := load(source{"direct.json", []byte(file)}, Options{Env: lookup(nil)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	im := newImporter(ImportOptions{Home: "/nowhere", Cwd: "/nowhere", Env: lookup(nil)})
+	if err := im.file("/nowhere/.mcp.json", []byte(file)); err != nil {
+		t.Fatal(err)
+	}
+	im.hideSecrets()
+	imported := loads(t, im)
+	if want, got := direct.Config.Backends, imported.Backends; !equal(want, got) {
+		t.Errorf("want %+v\ngot  %+v\n%s", want, got, im.out.YAML())
+	}
+	for _, secret := range []string{"ghp_", "hunter2", "t0ken", "abcdef", "pa$", "sk-", "k1", "k2", "u:p", "a\nb", "tok\"", "xk", "q%26", "Zm9v"} {
+		if all := string(im.out.YAML()) + strings.Join(im.out.Notes, "\n"); strings.Contains(all, secret) {
+			t.Errorf("%q shows in\n%s", secret, all)
+		}
+	}
+}
+
+func equal(a, b []Backend) bool {
+	return slices.EqualFunc(a, b, func(a, b Backend) bool {
+		return a.Name == b.Name && a.Command == b.Command && a.URL == b.URL &&
+			slices.Equal(a.Args, b.Args) && maps.Equal(a.Env, b.Env) && maps.Equal(a.Headers, b.Headers)
+	})
+}
+
+func TestImportNothing(t *testing.T) {
+	dir := t.TempDir()
+	im, err := Import(nil, ImportOptions{Home: dir, Cwd: dir, Env: lookup(nil)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(im.Notes) != 1 || !strings.Contains(string(im.YAML()), "backends: []") {
+		t.Errorf("got %q\n%s", im.Notes, im.YAML())
+	}
+	im, err = Import([]string{filepath.Join(dir, "no.json")}, ImportOptions{Home: dir, Cwd: dir, Env: lookup(nil)})
+	if !errors.Is(err, os.ErrNotExist) || im == nil {
+		t.Errorf("got %v, %v", im, err)
+	}
+}
+
+func TestLooksSecret(t *testing.T) {
+	for _, tc := range []struct {
+		name, value string
+		want        bool
+	}{
+		{"API_KEY", "x", true},
+		{"apiKey", "x", true},
+		{"--auth-token", "x", true},
+		{"X-Api-Key", "x", true},
+		{"Authorization", "x", true},
+		{"PASSWORD", "1234", true},
+		{"DB_PASS", "x", true},
+		{"API_KEY", "", false},
+		{"API_KEY", "${API_KEY}", false},
+		{"USE_AUTH", "true", false},
+		{"MAX_TOKENS", "1000", false},
+		{"TOKEN_LIMIT", "1000", false},
+		{"AUTH_URL", "https://h/auth", false},
+		{"AUTH", "https://h/auth", false},
+		{"SSH_KEY", "/home/u/.ssh/id_ed25519", false},
+		{"GOOGLE_APPLICATION_CREDENTIALS", "~/cred.json", false},
+		{"PWD", "/work", false},
+		{"AUTHOR", "Ann", false},
+		{"KEYBOARD", "us", false},
+		{"X", "ghp_0123456789abcdefghij", true},
+		{"X", "sk-ant-api03-0123456789", true},
+		{"X", "xoxb-0123456789-abc", true},
+		{"X", "AKIAIOSFODNN7EXAMPLE", true},
+		{"X", "Bearer abc", true},
+		{"X", "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2ln", true},
+		{"X", "postgres://u:p@h/db", true},
+		{"X", "postgres://h/db", false},
+		{"X", "0f1e2d3c4b5a69788796a5b4c3d2e1f0", true},
+		{"X", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY0", true},
+		{"X", "@modelcontextprotocol/server-filesystem", false},
+		{"X", "mcp-server-postgres-2024-extended-edition", false},
+		{"X", "/home/u/projects/a1b2c3d4e5f6a7b8c9d0e1f2/x", false},
+		{"X", "123e4567-e89b-12d3-a456-426614174000", false},
+		{"X", "ghcr.io/github/github-mcp-server:v1.2.3", false},
+		{"X", "--some-very-long-flag-name-with-2-digits", false},
+		{"X", "en_US.UTF-8", false},
+	} {
+		if got := isSecret(tc.name, tc.value); got != tc.want {
+			t.Errorf("%s=%s: got %v", tc.name, tc.value, got)
+		}
+	}
+}

@@ -1,0 +1,72 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+
+	"github.com/pelletier/go-toml/v2"
+	"go.yaml.in/yaml/v3"
+)
+
+// parseTOML reads TOML into the nodes that YAML would have given.
+func parseTOML(file string, data []byte) (*yaml.Node, *Error) {
+	var all map[string]any
+	if err := toml.Unmarshal(data, &all); err != nil {
+		e := &Error{File: file, Problem: "not valid TOML"}
+		if at := (*toml.DecodeError)(nil); errors.As(err, &at) {
+			e.Line, _ = at.Position()
+		}
+		return nil, e
+	}
+	root := node(all)
+	if servers := child(root, "mcp_servers"); servers != nil {
+		inFileOrder(servers, string(data))
+	}
+	return root, nil
+}
+
+// node turns decoded TOML into nodes, keys sorted.
+func node(v any) *yaml.Node {
+	switch v := v.(type) {
+	case map[string]any:
+		n := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			n.Content = append(n.Content, text(key), node(v[key]))
+		}
+		return n
+	case []any:
+		n := &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq"}
+		for _, item := range v {
+			n.Content = append(n.Content, node(item))
+		}
+		return n
+	}
+	return text(fmt.Sprint(v))
+}
+
+// inFileOrder sorts tables by where their headers stand, those without one
+// last: order decides who keeps a bare name.
+func inFileOrder(servers *yaml.Node, data string) {
+	type table struct {
+		at         int
+		key, value *yaml.Node
+	}
+	var tables []table
+	for i := 0; i+1 < len(servers.Content); i += 2 {
+		key := servers.Content[i]
+		header := regexp.MustCompile(`(?m)^\s*\[mcp_servers\.["']?` + regexp.QuoteMeta(key.Value) + `["'\].]`)
+		at := len(data)
+		if found := header.FindStringIndex(data); found != nil {
+			at = found[0]
+		}
+		tables = append(tables, table{at, key, servers.Content[i+1]})
+	}
+	slices.SortStableFunc(tables, func(a, b table) int { return a.at - b.at })
+	servers.Content = nil
+	for _, t := range tables {
+		servers.Content = append(servers.Content, t.key, t.value)
+	}
+}

@@ -1,0 +1,161 @@
+package config
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"regexp"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// YAML reads most JSON, but not what is found in the field: tabs, surrogate
+// pairs (\ud83d\ude00), the comments and trailing commas of VS Code. So what
+// begins like JSON is read as JSON, into the nodes YAML would have given.
+
+// deepest is how many levels a JSON file may nest: far more than any client
+// writes, few enough for the stack.
+const deepest = 200
+
+var jsonStart = regexp.MustCompile(`^\s*\{\s*["}]`)
+
+func looksLikeJSON(data []byte) bool { return jsonStart.Match(plainJSON(data)) }
+
+// parseJSON returns the root of the document with the lines of all its nodes.
+// If there is an error, line tells where.
+func parseJSON(data []byte) (root *yaml.Node, line int, err error) {
+	data = plainJSON(data)
+	p := &jsonParser{data: data, dec: json.NewDecoder(bytes.NewReader(data)), line: 1}
+	p.dec.UseNumber()
+	root, err = p.value(0)
+	if err == nil {
+		if _, more := p.dec.Token(); more != io.EOF {
+			err = errors.New("something follows the closing brace")
+		}
+	}
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		err = errors.New("the file ends too early")
+	}
+	return root, p.here(), err
+}
+
+type jsonParser struct {
+	data []byte
+	dec  *json.Decoder
+
+	line, seen int // data[:seen] has been counted
+}
+
+// here is the line of the token read last. No token of JSON spans lines.
+func (p *jsonParser) here() int {
+	offset := min(int(p.dec.InputOffset()), len(p.data))
+	p.line += bytes.Count(p.data[p.seen:offset], []byte("\n"))
+	p.seen = offset
+	return p.line
+}
+
+func (p *jsonParser) value(depth int) (*yaml.Node, error) {
+	token, err := p.dec.Token()
+	if err != nil {
+		return nil, err
+	}
+	delim, compound := token.(json.Delim)
+	if !compound {
+		return p.scalar(token), nil
+	}
+	if depth == deepest {
+		return nil, errors.New("nested too deeply")
+	}
+	n := &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq", Line: p.here()}
+	if delim == '{' {
+		n.Kind, n.Tag = yaml.MappingNode, "!!map"
+	}
+	for p.dec.More() { // in an object, keys and values alternate
+		child, err := p.value(depth + 1)
+		if err != nil {
+			return nil, err
+		}
+		n.Content = append(n.Content, child)
+	}
+	_, err = p.dec.Token()
+	return n, err
+}
+
+func (p *jsonParser) scalar(token json.Token) *yaml.Node {
+	n := &yaml.Node{Kind: yaml.ScalarNode, Line: p.here()}
+	switch v := token.(type) {
+	case string:
+		n.Tag, n.Value, n.Style = "!!str", v, yaml.DoubleQuotedStyle
+	case json.Number:
+		n.Tag, n.Value = "!!float", v.String()
+	case bool:
+		n.Tag, n.Value = "!!bool", map[bool]string{true: "true", false: "false"}[v]
+	default:
+		n.Tag, n.Value = "!!null", "null"
+	}
+	return n
+}
+
+// plainJSON blanks out a byte order mark, comments and trailing commas; every
+// other byte stays where it is, so lines and offsets hold.
+func plainJSON(data []byte) []byte {
+	out := bytes.Clone(data)
+	copy(out, bytes.Repeat([]byte(" "), len(data)-len(bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")))))
+	comma := -1 // a comma after which nothing has come yet
+	for i := 0; i < len(out); i++ {
+		switch c := out[i]; {
+		case c == '"':
+			i, comma = stringEnd(out, i), -1
+		case c == '/' && commentEnd(out, i) > 0:
+			end := commentEnd(out, i)
+			blank(out[i:end])
+			i = end - 1
+		case c == ',':
+			comma = i
+		case (c == '}' || c == ']') && comma >= 0:
+			out[comma], comma = ' ', -1
+		case c != ' ' && c != '\t' && c != '\r' && c != '\n':
+			comma = -1
+		}
+	}
+	return out
+}
+
+// stringEnd finds the quote that closes the string starting at i.
+func stringEnd(b []byte, i int) int {
+	for i++; i < len(b) && b[i] != '"' && b[i] != '\n'; i++ {
+		if b[i] == '\\' {
+			i++
+		}
+	}
+	return i
+}
+
+// commentEnd tells where the comment that starts at i is over; 0 = none does.
+func commentEnd(b []byte, i int) int {
+	open, close := b[i:min(i+2, len(b))], "\n"
+	switch string(open) {
+	case "/*":
+		close = "*/"
+	case "//":
+	default:
+		return 0
+	}
+	n := bytes.Index(b[i+2:], []byte(close))
+	switch {
+	case n < 0:
+		return len(b)
+	case close == "\n":
+		return i + 2 + n
+	}
+	return i + 2 + n + 2
+}
+
+func blank(b []byte) {
+	for i, c := range b {
+		if c != '\n' {
+			b[i] = ' '
+		}
+	}
+}

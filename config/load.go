@@ -1,0 +1,150 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/go-viper/mapstructure/v2"
+	"github.com/knadh/koanf/providers/confmap"
+	"github.com/knadh/koanf/providers/rawbytes"
+	"github.com/knadh/koanf/v2"
+)
+
+// Options says where to look. The zero value looks where the command line
+// does without flags.
+type Options struct {
+	// Path is the file to load; "" = $GATEWAY_CONFIG, ./gateway.yaml,
+	// $XDG_CONFIG_HOME/mcp-gateway/config.yaml, the first there is.
+	Path string
+	// Flags are what the command line said, by key: "log.level" → "debug".
+	// An error names the flag: --log-level.
+	Flags map[string]string
+	// Env looks a variable up; nil = os.LookupEnv.
+	Env func(name string) (string, bool)
+	// Dir is where ./gateway.yaml is looked for; "" = the working directory.
+	Dir string
+}
+
+// Loaded is what Load found.
+type Loaded struct {
+	Config   *Config
+	Source   string   // path of the file; "" = none, and the only backend is the demo
+	Warnings []string // for the log, one line each, free of secrets
+}
+
+// Load finds the configuration, reads it and checks it. A flag wins over the
+// environment (GATEWAY_LOG_LEVEL for log.level), that over the file, that over
+// Default. What is wrong with the configuration comes as Errors, all of it; a
+// file that cannot be read comes as an *Error.
+func Load(opts Options) (*Loaded, error) {
+	if opts.Env == nil {
+		opts.Env = os.LookupEnv
+	}
+	src, err := find(opts)
+	if err != nil {
+		return nil, err
+	}
+	return load(src, opts)
+}
+
+func load(src source, opts Options) (*Loaded, error) {
+	r := newReader(src.path, opts.Env)
+	over := &overrides{places: r.places}
+	out := settings{Config: Default(), Defaults: defaults{StartTimeout: 60 * time.Second}}
+
+	k := koanf.New(".")
+	if err := k.Load(rawbytes.Provider(src.data), r); err != nil {
+		return nil, err
+	}
+	k.Load(confmap.Provider(over.fromEnv(opts.Env), "."), nil)     // fails only without a provider
+	k.Load(confmap.Provider(over.fromFlags(opts.Flags), "."), nil) // likewise
+	if err := decode(k, &out); err != nil {
+		return nil, Errors{{File: src.path, Problem: err.Error()}} // the reader has missed something
+	}
+
+	cfg := &out.Config
+	if src.path == "" {
+		cfg.Backends = []Backend{{Name: "demo", Embedded: "demo"}}
+	}
+	inherit(cfg, out.Defaults, r.places)
+	c := &checker{file: src.path, places: r.places, broken: r.broken}
+	c.paths(cfg, opts.Env)
+	c.check(cfg)
+	cfg.Expanded = r.expanded
+
+	if all := slices.Concat(r.errs, over.errs, c.errs); len(all) > 0 {
+		return nil, inOrder(all)
+	}
+	return &Loaded{cfg, src.path, append(r.warnings, remarks(cfg, src.path)...)}, nil
+}
+
+// decode is strict: no key without a field, no value of another type.
+func decode(k *koanf.Koanf, out *settings) error {
+	return k.UnmarshalWithConf("", out, koanf.UnmarshalConf{DecoderConfig: &mapstructure.DecoderConfig{
+		ErrorUnused: true,
+		MatchName:   func(key, field string) bool { return key == field },
+	}})
+}
+
+// inherit gives each backend what it does not say itself.
+func inherit(cfg *Config, d defaults, given map[string]place) {
+	for i := range cfg.Backends {
+		b, at := &cfg.Backends[i], fmt.Sprintf("backends[%d].", i)
+		if _, ok := given[at+"enabled"]; !ok {
+			b.Enabled = true
+		}
+		if _, ok := given[at+"start_timeout"]; !ok {
+			b.StartTimeout = d.StartTimeout
+		}
+		if _, ok := given[at+"call_timeout"]; !ok {
+			b.CallTimeout = d.CallTimeout
+		}
+	}
+}
+
+// remarks are warnings about a configuration that is valid.
+func remarks(cfg *Config, file string) []string {
+	var all []string
+	idle := true
+	for _, b := range cfg.Backends {
+		if b.Enabled {
+			idle = false
+		}
+		for _, key := range b.unused() {
+			all = append(all, fmt.Sprintf("%s: backend %s: %s", file, b.Name, key))
+		}
+	}
+	if idle {
+		all = append(all, file+": no backend is enabled: there is nothing to serve")
+	}
+	return all
+}
+
+// unused names the keys of b that mean nothing beside what it talks to.
+func (b *Backend) unused() []string {
+	var all []string
+	child := len(b.Args) > 0 || len(b.Env) > 0 || len(b.InheritEnv) > 0 || b.Cwd != ""
+	if child && b.Command == "" && b.Enabled {
+		all = append(all, "args, env, inherit_env and cwd have no effect without command")
+	}
+	if len(b.Headers) > 0 && b.URL == "" && b.Enabled {
+		all = append(all, "headers have no effect without url")
+	}
+	return all
+}
+
+// inOrder sorts by line; what is in no file comes last.
+func inOrder(all Errors) Errors {
+	line := func(e *Error) int {
+		if e.Line == 0 && e.File == "" {
+			return math.MaxInt
+		}
+		return e.Line
+	}
+	slices.SortStableFunc(all, func(a, b *Error) int { return cmp.Compare(line(a), line(b)) })
+	return all
+}

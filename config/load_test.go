@@ -1,0 +1,162 @@
+package config
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "rewrite what the tests want")
+
+// env is the environment of all test data.
+var env = lookup(map[string]string{
+	"HOME": "/home/u", "TOKEN": "s3cr3t-t0ken", "EMPTY": "", "NUMBER": "16",
+	"MULTI": "a: b\nc: [d", "DOLLARS": "${TOKEN} $$ ${NO}",
+})
+
+func lookup(vars map[string]string) func(string) (string, bool) {
+	return func(name string) (string, bool) {
+		value, ok := vars[name]
+		return value, ok
+	}
+}
+
+// TestBad loads every *.bad.yml: its *.bad.txt holds the exact message and the
+// hint.
+func TestBad(t *testing.T) {
+	for _, file := range glob(t, "testdata/*.bad.yml") {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			_, err := loadTestFile(t, file)
+			var errs Errors
+			if !errors.As(err, &errs) {
+				t.Fatalf("want Errors, got %v", err)
+			}
+			got := errs.Error() + "\n"
+			if hint := errs.Hint(); hint != "" {
+				got += "hint: " + hint + "\n"
+			}
+			compare(t, strings.TrimSuffix(file, "yml")+"txt", got)
+			for _, secret := range []string{"hunter", "s3cr3t", "secretsecret"} {
+				if strings.Contains(got, secret) {
+					t.Errorf("the message holds a secret: %s", got)
+				}
+			}
+		})
+	}
+}
+
+// TestGood loads every *.good.yml: its *.good.json holds what comes of it, less
+// what is empty or as Default has it.
+func TestGood(t *testing.T) {
+	for _, file := range glob(t, "testdata/*.good.yml") {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			loaded, err := loadTestFile(t, file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			compare(t, strings.TrimSuffix(file, "yml")+"json", brief(t, loaded))
+		})
+	}
+}
+
+func brief(t *testing.T, loaded *Loaded) string {
+	t.Helper()
+	got, usual := fromJSON(t, loaded), fromJSON(t, Default())
+	config := got["Config"].(map[string]any)
+	for key, value := range config {
+		if cmp.Equal(value, usual[key]) {
+			delete(config, key)
+		}
+	}
+	delete(got, "Source")
+	var out bytes.Buffer
+	enc := json.NewEncoder(&out)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	if err := enc.Encode(lean(got)); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
+
+func fromJSON(t *testing.T, v any) map[string]any {
+	t.Helper()
+	data, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out map[string]any
+	if err := json.Unmarshal(data, &out); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// lean drops what is empty from mappings and shows long numbers, which are
+// durations, as such.
+func lean(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		maps.DeleteFunc(v, func(_ string, inner any) bool {
+			zero := inner == nil || inner == "" || inner == 0.0
+			mapping, ok := lean(inner).(map[string]any)
+			return zero || ok && len(mapping) == 0
+		})
+		for key, inner := range v {
+			v[key] = lean(inner)
+		}
+	case []any:
+		for i := range v {
+			v[i] = lean(v[i])
+		}
+	case float64:
+		if v >= 1e9 {
+			return time.Duration(v).String()
+		}
+	}
+	return v
+}
+
+// loadTestFile loads a file under its base name.
+func loadTestFile(t *testing.T, file string) (*Loaded, error) {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return load(source{filepath.Base(file), data}, Options{Env: env})
+}
+
+func glob(t *testing.T, pattern string) []string {
+	t.Helper()
+	files, err := filepath.Glob(pattern)
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%s: %d files, %v", pattern, len(files), err)
+	}
+	return files
+}
+
+func compare(t *testing.T, file, got string) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", file, diff)
+	}
+}

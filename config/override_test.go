@@ -1,0 +1,102 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestPrecedence sets one key in ever more places: flag over environment over
+// file over default.
+func TestPrecedence(t *testing.T) {
+	file := "log: { level: warn }\ncatalog: { wait: 1s }\n"
+	for _, tc := range []struct {
+		file  string
+		env   string
+		flag  string
+		level string
+	}{
+		{"", "", "", "info"},
+		{file, "", "", "warn"},
+		{file, "error", "", "error"},
+		{"", "error", "", "error"},
+		{file, "error", "debug", "debug"},
+		{file, "", "debug", "debug"},
+	} {
+		opts := Options{Env: lookup(map[string]string{"GATEWAY_LOG_LEVEL": tc.env, "GATEWAY_NONSENSE": "x"})}
+		if tc.flag != "" {
+			opts.Flags = map[string]string{"log.level": tc.flag}
+		}
+		loaded, err := load(source{"g.yaml", []byte(tc.file)}, opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := loaded.Config.Log.Level; got != tc.level {
+			t.Errorf("%+v: got %s", tc, got)
+		}
+		if got := loaded.Config.Catalog.Wait; tc.file != "" && got != time.Second {
+			t.Errorf("%+v: the rest of the file is gone: wait is %s", tc, got)
+		}
+	}
+}
+
+// TestEveryKeyHasAVariable names the variables that are promised.
+func TestEveryKeyHasAVariable(t *testing.T) {
+	values := map[string]string{
+		"GATEWAY_STATE":                  "none",
+		"GATEWAY_CATALOG_PREFIX":         "never",
+		"GATEWAY_CATALOG_SEPARATOR":      "-",
+		"GATEWAY_CATALOG_NAME_LIMIT":     "60",
+		"GATEWAY_CATALOG_WAIT":           "5s",
+		"GATEWAY_LOG_LEVEL":              "debug",
+		"GATEWAY_LOG_FORMAT":             "json",
+		"GATEWAY_AUDIT_FILE":             "a.jsonl",
+		"GATEWAY_AUDIT_PAYLOADS":         "all",
+		"GATEWAY_LIMITS_MESSAGE":         "1MiB",
+		"GATEWAY_LIMITS_IN_FLIGHT":       "7",
+		"GATEWAY_DEFAULTS_START_TIMEOUT": "9s",
+		"GATEWAY_DEFAULTS_CALL_TIMEOUT":  "8s",
+	}
+	if got := len(scalars(settingsType)); got != len(values) {
+		t.Errorf("%d keys, %d variables", got, len(values))
+	}
+	loaded, err := load(source{"g.yaml", []byte("backends: [{name: a, command: x}]")}, Options{Env: lookup(values)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := loaded.Config
+	got := fmt.Sprintln(c.State, c.Catalog, c.Log, c.Audit, c.Limits, c.Backends[0].StartTimeout, c.Backends[0].CallTimeout)
+	if want := "none {never - 60 5s} {debug json} {a.jsonl all} {1048576 7} 9s 8s"; strings.TrimSpace(got) != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+func TestBadOverrides(t *testing.T) {
+	_, err := load(source{"g.yaml", []byte("log:\n  level: loud\n  format: xml\n")}, Options{
+		Env: lookup(map[string]string{
+			"GATEWAY_LOG_LEVEL": "silent", "GATEWAY_LIMITS_IN_FLIGHT": "many", "GATEWAY_CATALOG_NAME_LIMIT": "1",
+		}),
+		Flags: map[string]string{"log.level": "shrill", "catalog.wait": "3", "catalog.name_limit": "2", "backends": "x"},
+	})
+	want := `g.yaml:3: log.format: must be text or json, not "xml"
+GATEWAY_LIMITS_IN_FLIGHT: must be a whole number, not "many"
+--backends: sets no key there is
+--catalog-wait: must be a duration like 3s or 2m, not "3"
+--log-level: must be debug, info, warn or error, not "shrill"
+--catalog-name-limit: must be 8 to 128, not 2`
+	if err == nil || err.Error() != want {
+		t.Errorf("got\n%v\nwant\n%s", err, want)
+	}
+}
+
+// TestDemoTakesOverrides: without a file, flags and environment still count.
+func TestDemoTakesOverrides(t *testing.T) {
+	loaded, err := load(source{}, Options{Env: lookup(map[string]string{"GATEWAY_DEFAULTS_CALL_TIMEOUT": "2s"}), Flags: map[string]string{"state": "none"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b := loaded.Config.Backends[0]; b.Embedded != "demo" || b.CallTimeout != 2*time.Second || loaded.Config.StateDir != "" || len(loaded.Warnings) > 0 {
+		t.Errorf("got %+v", loaded)
+	}
+}

@@ -1,0 +1,114 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// parse reads a file into nodes. A nil root means that nothing is written in
+// it. If there is an error, it has file and line.
+func parse(file string, data []byte) (*yaml.Node, *Error) {
+	if looksLikeJSON(data) {
+		root, line, err := parseJSON(data)
+		if err == nil {
+			return root, nil
+		}
+		// It may be a YAML flow mapping, {"a": b}; if not, JSON was meant.
+		if root, bad := parseYAML(file, data); bad == nil {
+			return root, nil
+		}
+		return nil, &Error{File: file, Line: line, Problem: "not valid JSON: " + err.Error()}
+	}
+	return parseYAML(file, data)
+}
+
+func parseYAML(file string, data []byte) (*yaml.Node, *Error) {
+	if bad := unreadable(data); bad >= 0 {
+		return nil, &Error{File: file, Line: lineAt(data, bad), Problem: "not valid YAML: not UTF-8 text, or a control character in it"}
+	}
+	var document, second yaml.Node
+	dec := yaml.NewDecoder(bytes.NewReader(data))
+	err := dec.Decode(&document)
+	if errors.Is(err, io.EOF) {
+		return nil, nil
+	}
+	if err == nil {
+		if err = dec.Decode(&second); err == nil {
+			return nil, &Error{File: file, Line: second.Line, Problem: "a second YAML document starts here", Hint: "keep one, or give each a file"}
+		}
+	}
+	if !errors.Is(err, io.EOF) {
+		return nil, syntaxError(file, data, err)
+	}
+	root := document.Content[0]
+	if isAbsent(root) {
+		return nil, nil
+	}
+	return root, nil
+}
+
+var (
+	yamlError = regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)`)
+	anchor    = regexp.MustCompile(`^unknown anchor '(.*)' referenced`)
+	// The library counts the lines of these from 0, of all others from 1.
+	fromZero = regexp.MustCompile(`^did not find expected (?:',' or|node content|key|'-' indicator|<)`)
+)
+
+// syntaxError says what the YAML library says, with a line wherever one can be
+// had, and without the one piece of text it would quote: what looks like an
+// anchor may be a password that begins with a star.
+func syntaxError(file string, data []byte, err error) *Error {
+	m := yamlError.FindStringSubmatch(err.Error())
+	if m == nil {
+		return &Error{File: file, Problem: "not valid YAML"}
+	}
+	e := &Error{File: file, Problem: "not valid YAML: " + m[2]}
+	e.Line, _ = strconv.Atoi(m[1])
+	if e.Line == 0 || fromZero.MatchString(m[2]) {
+		e.Line++
+	}
+	if name := anchor.FindStringSubmatch(m[2]); name != nil {
+		e.Line = lineAt(data, max(0, bytes.Index(data, []byte("*"+name[1]))))
+		e.Problem = "not valid YAML: a value that begins with * refers to an anchor, and there is none of that name"
+		e.Hint = "put quotes around the value"
+	}
+	if strings.Contains(m[2], "found character that cannot start any token") {
+		e.Hint = "YAML is indented with spaces, not tabs; a value that begins with %, @ or ` needs quotes"
+	}
+	return e
+}
+
+// unreadable finds the first byte that is no UTF-8 or that YAML does not allow;
+// -1 = all is well. UTF-16 with its mark is left to the YAML library.
+func unreadable(data []byte) int {
+	if bytes.HasPrefix(data, []byte("\xff\xfe")) || bytes.HasPrefix(data, []byte("\xfe\xff")) {
+		return -1
+	}
+	for i := 0; i < len(data); {
+		r, size := utf8.DecodeRune(data[i:])
+		control := r < ' ' && r != '\t' && r != '\n' && r != '\r' || 0x7f <= r && r < 0xa0 && r != 0x85
+		if r == utf8.RuneError && size == 1 || control {
+			return i
+		}
+		i += size
+	}
+	return -1
+}
+
+func lineAt(data []byte, offset int) int {
+	return 1 + bytes.Count(data[:offset], []byte("\n"))
+}
+
+// isAbsent tells whether n is a value that was left out, as in "catalog:" with
+// all below it commented out. A lone ~ is not: where a string may stand it
+// means the home directory.
+func isAbsent(n *yaml.Node) bool {
+	return n.Kind == yaml.ScalarNode && n.Tag == "!!null" && n.Value != "~"
+}

@@ -1,0 +1,189 @@
+package config
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// reader turns one file into the map that koanf merges. It is a koanf.Parser
+// of its own, because koanf's forgets lines, order and duplicates. It goes on
+// after an error, so that all come to light.
+type reader struct {
+	file string
+	env  func(string) (string, bool)
+
+	places   map[string]place // by path: where each value was written
+	broken   map[string]bool  // by path: backends that an error is reported for
+	errs     Errors
+	warnings []string
+	expanded []string // what variables brought into backends
+
+	backend, off, foreign bool // where it is: in a backend, a disabled one, another client's entry
+}
+
+func newReader(file string, env func(string) (string, bool)) *reader {
+	return &reader{file: file, env: env, places: map[string]place{}, broken: map[string]bool{}}
+}
+
+// place is where a value is written.
+type place struct {
+	path string // ours: backends[0].url
+	key  string // the user's: mcpServers.docs.serverUrl
+	line int
+	text string // of a scalar, before ${VAR}: this may be shown
+}
+
+func (p place) child(key, shown string, line int) place {
+	return place{path: join(p.path, key), key: join(p.key, shown), line: line}
+}
+
+func (p place) item(i, line int) place {
+	index := fmt.Sprintf("[%d]", i)
+	return place{path: p.path + index, key: p.key + index, line: line}
+}
+
+func join(path, key string) string {
+	if path == "" {
+		return key
+	}
+	return path + "." + key
+}
+
+// Unmarshal reads the file. Its error is an Errors.
+func (r *reader) Unmarshal(data []byte) (map[string]any, error) {
+	root, bad := parse(r.file, data)
+	if bad != nil {
+		return nil, Errors{bad}
+	}
+	if root == nil {
+		return map[string]any{}, nil
+	}
+	top := place{line: root.Line}
+	pairs := r.pairs(root, top)
+	for i, p := range pairs {
+		if p.key == "mcpServers" {
+			return r.withServers(pairs, i, top), nil
+		}
+	}
+	return r.record(pairs, settingsType, top), nil
+}
+
+// Marshal is there for koanf.Parser only.
+func (r *reader) Marshal(map[string]any) ([]byte, error) {
+	return nil, fmt.Errorf("%s: not to be written", r.file)
+}
+
+func (r *reader) fail(at place, problem, hint string) {
+	r.errs = append(r.errs, &Error{File: r.file, Line: at.line, Key: at.key, Problem: problem, Hint: hint})
+}
+
+// value reads n as a value of type t. ok is false if it was left out, or wrong
+// and reported.
+func (r *reader) value(n *yaml.Node, t reflect.Type, at place) (v any, ok bool) {
+	if n = deref(n); isAbsent(n) {
+		return nil, false
+	}
+	kind, isList := t.Kind(), n.Kind == yaml.SequenceNode
+	switch {
+	case kind == reflect.Slice && isList:
+		return r.list(n, t.Elem(), at), true
+	case t == backendType && n.Kind == yaml.MappingNode:
+		return r.oneBackend(r.pairs(n, at), at), true
+	case kind == reflect.Struct && n.Kind == yaml.MappingNode:
+		return r.record(r.pairs(n, at), t, at), true
+	case kind == reflect.Map && n.Kind == yaml.MappingNode:
+		return r.dictionary(n, at), true
+	case n.Kind == yaml.ScalarNode && kind != reflect.Slice && kind != reflect.Struct && kind != reflect.Map:
+		return r.scalar(n, t, at)
+	}
+	r.fail(at, "must be "+wanted(t), "")
+	return nil, false
+}
+
+func (r *reader) list(n *yaml.Node, elem reflect.Type, at place) []any {
+	out := []any{}
+	for i, child := range n.Content {
+		here := at.item(i, child.Line)
+		r.places[here.path] = here
+		if isAbsent(deref(child)) {
+			r.fail(here, "is empty", "")
+		}
+		v, ok := r.value(child, elem, here)
+		if !ok && elem == backendType { // those after it keep their numbers
+			r.broken[here.path] = true
+			v, ok = map[string]any{}, true
+		}
+		if ok {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+// record reads a mapping whose keys are those of t.
+func (r *reader) record(pairs []pair, t reflect.Type, at place) map[string]any {
+	out := map[string]any{}
+	for _, p := range pairs {
+		here := at.child(p.key, p.shown, p.line)
+		f, known := fieldOf(t, p.key)
+		if !known {
+			r.fail(here, "unknown key"+didYouMean(p.key, t), elsewhere(p.key, at))
+			continue
+		}
+		if v, ok := r.value(p.value, f.typ, here); ok {
+			out[p.key] = v
+			here.text = deref(p.value).Value
+			r.places[here.path] = here
+		}
+	}
+	return out
+}
+
+// elsewhere is the hint for keys that other clients' files begin with.
+func elsewhere(key string, at place) string {
+	if at.path == "" && (key == "servers" || key == "mcp" || key == "mcp_servers") {
+		return "a file of another MCP client? gateway import FILE makes one of ours of it"
+	}
+	return ""
+}
+
+// dictionary reads a mapping whose keys are the user's: env, headers.
+func (r *reader) dictionary(n *yaml.Node, at place) map[string]any {
+	out := map[string]any{}
+	for _, p := range r.pairs(n, at) {
+		here := at.child(p.key, p.shown, p.line)
+		r.places[here.path] = here
+		if isAbsent(deref(p.value)) {
+			r.fail(here, "has no value", `write "" for an empty one`)
+			continue
+		}
+		if v, ok := r.value(p.value, reflect.TypeFor[string](), here); ok {
+			out[p.key] = v
+		}
+	}
+	return out
+}
+
+// oneBackend reads the pairs of one backend, in our keys.
+func (r *reader) oneBackend(pairs []pair, at place) map[string]any {
+	before := len(r.errs)
+	r.backend, r.off = true, r.isOff(pairs)
+	out := r.record(pairs, backendType, at)
+	r.backend, r.off = false, false
+	r.broken[at.path] = len(r.errs) > before
+	return out
+}
+
+// isOff tells whether a backend is disabled, before the rest of it is read.
+func (r *reader) isOff(pairs []pair) bool {
+	for _, p := range pairs {
+		if p.key == "enabled" {
+			x := expander{env: r.env, foreign: r.foreign}
+			return strings.EqualFold(x.expand(deref(p.value).Value), "false")
+		}
+	}
+	return false
+}

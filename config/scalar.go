@@ -1,0 +1,65 @@
+package config
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// scalar reads one value. A string is taken as it is written, be it 8080 or
+// true; nothing else is ever read from a string, save one that ${VAR} is in.
+func (r *reader) scalar(n *yaml.Node, t reflect.Type, at place) (any, bool) {
+	if n.Style&yaml.TaggedStyle != 0 && n.Tag != "!!str" {
+		r.fail(at, "YAML tags are not supported", "")
+		return nil, false
+	}
+	x := expander{env: r.env, foreign: r.foreign}
+	text := x.expand(n.Value)
+	if !r.arrived(&x, at) {
+		return nil, false
+	}
+	if strings.ContainsRune(text, 0) {
+		r.fail(at, "contains a NUL character", "")
+		return nil, false
+	}
+	quoted := n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) != 0
+	if kind := t.Kind(); quoted && !x.used && (kind == reflect.Bool || kind == reflect.Int) {
+		r.fail(at, "must be "+wanted(t)+", without quotes", "")
+		return nil, false
+	}
+	v, err := convert(text, t)
+	if err != nil {
+		r.fail(at, err.Error()+not(n.Value), "")
+		return nil, false
+	}
+	return v, true
+}
+
+// arrived notes what x brought in and reports what it could not find. A
+// disabled backend needs no variables: its value is just left out.
+func (r *reader) arrived(x *expander, at place) bool {
+	if r.backend {
+		for _, a := range x.came {
+			if !isPlain(a.name) {
+				r.expanded = append(r.expanded, a.value)
+			}
+		}
+	}
+	if !r.off {
+		for _, t := range x.wrong {
+			r.fail(at, t.problem, t.hint)
+		}
+	}
+	return len(x.wrong) == 0
+}
+
+// not ends a sentence on what a value must be with what it is: text that stands
+// in the file, if it is short enough to help.
+func not(text string) string {
+	if text == "" || len(text) > 40 {
+		return ""
+	}
+	return fmt.Sprintf(", not %q", text)
+}

@@ -1,0 +1,132 @@
+package config
+
+import (
+	"reflect"
+	"strings"
+	"time"
+)
+
+// settings is the file as it may be written: Config, and what every backend
+// inherits. Its koanf tags are the one list of keys; the reader, the
+// environment and the flags all go by it.
+type settings struct {
+	Config   `koanf:",squash"`
+	Defaults defaults `koanf:"defaults"`
+}
+
+type defaults struct {
+	StartTimeout time.Duration `koanf:"start_timeout"`
+	CallTimeout  time.Duration `koanf:"call_timeout"`
+}
+
+var (
+	settingsType = reflect.TypeFor[settings]()
+	backendType  = reflect.TypeFor[Backend]()
+	durationType = reflect.TypeFor[time.Duration]()
+	sizeType     = reflect.TypeFor[int64]() // a bare int64 counts bytes, an int anything else
+)
+
+// field is one key of a mapping and the type its value decodes to.
+type field struct {
+	key string
+	typ reflect.Type
+}
+
+// fields lists the keys that t, a struct, may be written with.
+func fields(t reflect.Type) []field {
+	var all []field
+	for f := range t.Fields() {
+		switch key := f.Tag.Get("koanf"); key {
+		case "-":
+		case ",squash":
+			all = append(all, fields(f.Type)...)
+		default:
+			all = append(all, field{key, f.Type})
+		}
+	}
+	return all
+}
+
+func fieldOf(t reflect.Type, key string) (field, bool) {
+	for _, f := range fields(t) {
+		if f.key == key {
+			return f, true
+		}
+	}
+	return field{}, false
+}
+
+// scalars lists the keys that environment and flags may set: all that hold one
+// value, by their whole path, as in "log.level".
+func scalars(t reflect.Type) []field {
+	var all []field
+	for _, f := range fields(t) {
+		switch f.typ.Kind() {
+		case reflect.Slice, reflect.Map:
+		case reflect.Struct:
+			for _, inner := range scalars(f.typ) {
+				all = append(all, field{f.key + "." + inner.key, inner.typ})
+			}
+		default:
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
+// didYouMean returns the key of t that key was probably meant to be, as a
+// remark to append; "" if none is near.
+func didYouMean(key string, t reflect.Type) string {
+	key = strings.ToLower(key)
+	best, nearest := "", 1+max(1, len(key)/3)
+	for _, f := range fields(t) {
+		if d := distance(key, f.key); d < nearest {
+			best, nearest = f.key, d
+		} else if best == "" && abbreviates(key, f.key) {
+			best = f.key
+		}
+	}
+	if best == "" {
+		return ""
+	}
+	return ` (did you mean "` + best + `"?)`
+}
+
+// distance counts the edits that turn a into b: a character more, less or
+// other, or two changing places (optimal string alignment).
+func distance(a, b string) int {
+	before, above := make([]int, len(b)+1), make([]int, len(b)+1)
+	for j := range above {
+		above[j] = j
+	}
+	for i := range len(a) {
+		row := make([]int, len(b)+1)
+		row[0] = i + 1
+		for j := range len(b) {
+			row[j+1] = min(above[j+1], row[j]) + 1
+			switch {
+			case a[i] == b[j]:
+				row[j+1] = min(row[j+1], above[j])
+			case i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j]:
+				row[j+1] = min(row[j+1], before[j-1]+1)
+			default:
+				row[j+1] = min(row[j+1], above[j]+1)
+			}
+		}
+		before, above = above, row
+	}
+	return above[len(b)]
+}
+
+// abbreviates tells whether short is long with letters left out: cmd, lvl.
+func abbreviates(short, long string) bool {
+	if len(short) < 3 || short[0] != long[0] {
+		return false
+	}
+	for i := range len(long) {
+		if short != "" && long[i] == short[0] {
+			short = short[1:]
+		}
+	}
+	return short == ""
+}

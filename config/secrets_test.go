@@ -1,0 +1,86 @@
+package config
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestSecrets(t *testing.T) {
+	file := `backends:
+  - name: a
+    command: ${HOME}/bin/x
+    args: ["--key=${KEY}", "${SHORT}", --port, "${PORT}", literal-argument]
+    env: { TOKEN: env-value, DEBUG: "true", PORT: "8080", LONG: "80808", LEVEL: debug, N: "" }
+  - name: b
+    url: https://user-name:p%40ssword@h/mcp?key=q%20uery&flag=1&=bare&plain
+    headers: { Authorization: "Bearer bearer-value", X-Key: "basic  not a scheme", Proxy: "basic dXNlcg==" }
+  - name: c
+    url: https://only-user@h/
+    enabled: false
+    env: { OFF: off-value }
+`
+	vars := lookup(map[string]string{"HOME": "/home/u", "KEY": "key-value", "SHORT": "abc", "PORT": "8080"})
+	loaded, err := load(source{"g.yaml", []byte(file)}, Options{Env: vars})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"basic  not a scheme", "basic dXNlcg==", "Bearer bearer-value",
+		"not a scheme", "bearer-value", "dXNlcg==", "env-value", "key-value", "off-value", "p%40ssword", "p@ssword",
+		"only-user", "user-name", "q%20uery", "80808", "q uery", "bare",
+	}
+	got := Secrets(loaded.Config)
+	for i := 1; i < len(got); i++ {
+		if len(got[i]) > len(got[i-1]) {
+			t.Errorf("%q stands after the shorter %q", got[i], got[i-1])
+		}
+	}
+	sorted := cmp.Transformer("set", func(all []string) map[string]bool {
+		set := map[string]bool{}
+		for _, one := range all {
+			set[one] = true
+		}
+		return set
+	})
+	if diff := cmp.Diff(want, got, sorted); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestRedactURL(t *testing.T) {
+	for raw, want := range map[string]string{
+		"https://h/mcp":                         "https://h/mcp",
+		"https://u:p@h:8443/a/b?token=x&y#frag": "https://h:8443/a/b",
+		"http://u@h?":                           "http://h",
+		"":                                      "",
+		"mailto:u@h":                            "(not a URL)",
+		"http://u:p@exa mple/":                  "(not a URL)",
+	} {
+		if got := RedactURL(raw); got != want {
+			t.Errorf("%q: got %q, want %q", raw, got, want)
+		}
+	}
+}
+
+func TestToolsPermits(t *testing.T) {
+	for _, tc := range []struct {
+		tools Tools
+		name  string
+		want  bool
+	}{
+		{Tools{}, "anything", true},
+		{Tools{Allow: []string{"search*", "fetch"}}, "search_all", true},
+		{Tools{Allow: []string{"search*", "fetch"}}, "fetch", true},
+		{Tools{Allow: []string{"search*", "fetch"}}, "fetch2", false},
+		{Tools{Deny: []string{"delete_*"}}, "delete_all", false},
+		{Tools{Deny: []string{"delete_*"}}, "read", true},
+		{Tools{Allow: []string{"*"}, Deny: []string{"delete_*"}}, "delete_all", false},
+		{Tools{Allow: []string{"user*"}}, "user/update", true},
+		{Tools{Allow: []string{"user/?pdate"}}, "user/update", true},
+	} {
+		if got := tc.tools.Permits(tc.name); got != tc.want {
+			t.Errorf("%+v permits %q: got %v", tc.tools, tc.name, got)
+		}
+	}
+}

@@ -1,0 +1,105 @@
+package logs
+
+import "strings"
+
+// credentials finds what looks like a secret, whoever wrote it. By hand and not by regexp: a case-insensitive pattern
+// costs more than the rest of the log line.
+func credentials(s string) []span {
+	return authorizations(bearers(urls(nil, s), s), s)
+}
+
+// urls finds what stands before the @ of an authority, and the query.
+func urls(spans []span, s string) []span {
+	for at := 0; ; {
+		i := strings.Index(s[at:], "://")
+		if i < 0 {
+			return spans
+		}
+		at += i + len("://")
+		end := at + word(s[at:])
+		host := at + upTo(s[at:end], "/?#")
+		if i := strings.LastIndexByte(s[at:host], '@'); i >= 0 {
+			spans = appendSpan(spans, s, at, at+i)
+		}
+		if i := strings.IndexByte(s[host:end], '?'); i >= 0 {
+			spans = appendSpan(spans, s, host+i+1, end)
+		}
+		at = end
+	}
+}
+
+// bearers finds the token after "Bearer". In lower case it may be prose ("bearer of news"), so there it has to be long.
+func bearers(spans []span, s string) []span {
+	for _, scheme := range [...]string{"Bearer ", "BEARER ", "bearer "} {
+		for at := 0; ; {
+			i := strings.Index(s[at:], scheme)
+			if i < 0 {
+				break
+			}
+			at += i + len(scheme)
+			end := at + token(s[at:])
+			if (end-at >= 16 || scheme[0] == 'B') && !challenge(s[at:], end-at) {
+				spans = appendSpan(spans, s, at, end)
+			}
+		}
+	}
+	return spans
+}
+
+// challenge tells a WWW-Authenticate header, `Bearer realm="mcp"`, from a token: it is worth reading and no secret.
+func challenge(s string, n int) bool {
+	name := strings.TrimRight(s[:n], "=")
+	return strings.Contains(name, "=") || len(name) < n && n < len(s) && (s[n] == '"' || s[n] == '\\')
+}
+
+// authorizations finds what follows "Authorization" and a colon or equals sign, in a header, a Go map or JSON.
+func authorizations(spans []span, s string) []span {
+	for _, name := range [...]string{"uthorization", "UTHORIZATION"} {
+		for at := 0; ; {
+			i := strings.Index(s[at:], name)
+			if i < 0 {
+				break
+			}
+			at += i + len(name)
+			value := strings.TrimLeft(s[at:], " :=[\"'\\")
+			from := len(s) - len(value)
+			if !strings.ContainsAny(s[at:from], ":=") {
+				continue
+			}
+			from += len(value) - len(afterScheme(value))
+			at = from + token(s[from:])
+			spans = appendSpan(spans, s, from, at)
+		}
+	}
+	return spans
+}
+
+// afterScheme returns the credentials of an Authorization header's value.
+func afterScheme(s string) string {
+	for _, scheme := range [...]string{"Bearer ", "Basic ", "Token ", "ApiKey "} {
+		if n := len(scheme); len(s) > n && strings.EqualFold(s[:n], scheme) {
+			return s[n:]
+		}
+	}
+	return s
+}
+
+// appendSpan adds s[from:to], unless there is nothing left to hide.
+func appendSpan(spans []span, s string, from, to int) []span {
+	if from == to || s[from:to] == blot {
+		return spans
+	}
+	return append(spans, span{from, to})
+}
+
+// word is the length of a URL at the head of s: quotes, brackets and backslashes, which a URL cannot hold, end it, so
+// that a mask never splits an escape sequence. token is the same for credentials, where punctuation ends it, too.
+func word(s string) int  { return upTo(s, " \t\r\n\"<>\\`") }
+func token(s string) int { return upTo(s, " \t\r\n\"<>\\`',;()[]{}") }
+
+func upTo(s, ends string) int {
+	if i := strings.IndexAny(s, ends); i >= 0 {
+		return i
+	}
+	return len(s)
+}

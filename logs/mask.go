@@ -1,0 +1,148 @@
+package logs
+
+import (
+	"cmp"
+	"encoding/json"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+)
+
+// blot stands where a secret stood.
+const blot = "***"
+
+// shortest is the length below which a value is not taken for a secret: env values such as 0, 1 or on are no secrets,
+// and to blot out every 1 would make the log unreadable without hiding anything.
+const shortest = 4
+
+// Mask blots secrets out of text. It knows values, given to NewMask and Add, in the forms in which they turn up: as they
+// are, escaped for JSON, for Go's %q and for URLs; not in base64. It also knows by their looks user:pass@ and the query
+// of URLs, "Bearer xxx" and "Authorization: xxx".
+//
+// A nil Mask and the zero Mask change nothing; the zero Mask begins to work with the first Add. All methods may be
+// called at any time from any goroutine, also while Add runs; masking takes no lock.
+type Mask struct {
+	secrets atomic.Pointer[[]string] // every form of every value; replaced, never changed
+}
+
+// NewMask returns a Mask that knows values.
+func NewMask(values ...string) *Mask {
+	m := new(Mask)
+	m.Add(values...)
+	return m
+}
+
+// Add makes more values known; what is masked after it returned is masked with them. Values shorter than 4 bytes are
+// passed over, and so is the space around a value. Each line of a value counts as a value of its own, and so does what
+// follows the scheme of an Authorization header.
+func (m *Mask) Add(values ...string) {
+	for {
+		old := m.secrets.Load()
+		var next []string
+		if old != nil {
+			next = slices.Clone(*old)
+		}
+		for _, v := range values {
+			next = appendSecret(next, v)
+		}
+		slices.Sort(next)
+		next = slices.Compact(next)
+		if m.secrets.CompareAndSwap(old, &next) {
+			return
+		}
+	}
+}
+
+// appendSecret adds every form of value, of its lines (a log shows a private key line by line), and of its credentials.
+func appendSecret(forms []string, value string) []string {
+	value = strings.TrimSpace(value)
+	if len(value) < shortest || strings.Trim(value, "*") == "" {
+		return forms
+	}
+	forms = append(forms, value, jsonEscape(value), url.QueryEscape(value), url.PathEscape(value), inner(strconv.Quote(value)))
+	if html, err := json.Marshal(value); err == nil {
+		forms = append(forms, inner(string(html)))
+	}
+	if strings.Contains(value, "\n") {
+		for line := range strings.Lines(value) {
+			forms = appendSecret(forms, line)
+		}
+	} else if rest := afterScheme(value); rest != value {
+		forms = appendSecret(forms, rest)
+	}
+	return forms
+}
+
+func jsonEscape(s string) string {
+	quoted, _ := encode(s) // strings always encode
+	return inner(string(quoted))
+}
+
+// inner is what stands between the quotes.
+func inner(quoted string) string { return quoted[1 : len(quoted)-1] }
+
+// String returns s with every secret replaced by ***; s itself, without allocating, if there is none. Where secrets
+// overlap or one holds another, the whole stretch becomes one ***, so that no remainder of either is left.
+func (m *Mask) String(s string) string {
+	if m == nil {
+		return s
+	}
+	secrets := m.secrets.Load()
+	if secrets == nil {
+		return s
+	}
+	spans := credentials(s)
+	for _, secret := range *secrets {
+		spans = appendAll(spans, s, secret)
+	}
+	return blotOut(s, spans)
+}
+
+// Bytes is String for bytes: b itself if it holds no secret, else a new slice; b is never changed. It takes b for text:
+// a secret that sits astride the structure of a JSON document takes the structure with it.
+func (m *Mask) Bytes(b []byte) []byte {
+	s := string(b)
+	if masked := m.String(s); masked != s {
+		return []byte(masked)
+	}
+	return b
+}
+
+// span is the stretch s[from:to].
+type span struct{ from, to int }
+
+// appendAll adds every occurrence of secret, also those that overlap one another.
+func appendAll(spans []span, s, secret string) []span {
+	for at := 0; ; at++ {
+		i := strings.Index(s[at:], secret)
+		if i < 0 {
+			return spans
+		}
+		at += i
+		spans = append(spans, span{at, at + len(secret)})
+	}
+}
+
+// blotOut replaces spans, overlapping ones together. A Replacer that takes the longest secret first would leave the tail
+// of a secret whose head another one has taken.
+func blotOut(s string, spans []span) string {
+	if len(spans) == 0 {
+		return s
+	}
+	slices.SortFunc(spans, func(a, b span) int { return cmp.Compare(a.from, b.from) })
+	var b strings.Builder
+	copied := 0
+	for i := 0; i < len(spans); {
+		from, to := spans[i].from, spans[i].to
+		for i++; i < len(spans) && spans[i].from < to; i++ {
+			to = max(to, spans[i].to)
+		}
+		b.WriteString(s[copied:from])
+		b.WriteString(blot)
+		copied = to
+	}
+	b.WriteString(s[copied:])
+	return b.String()
+}

@@ -1,0 +1,135 @@
+package logs_test
+
+import (
+	"encoding/json"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"mcpgateway/logs"
+)
+
+func TestMask(t *testing.T) {
+	mask := logs.NewMask("s3cret", "s3cret-and-more", "more-to-come", "  padded\n", "a\"b\\c\nd€&", "Bearer tok/en+1", "Basic dXNlcg==",
+		"", "0", "on", "****", "first line\nsecond line")
+	for _, c := range []struct{ in, want string }{
+		{"nothing to see", "nothing to see"},
+		{"", ""},
+		{"a s3cret b", "a *** b"},
+		{"s3crets3cret", "******"},
+		{"a s3cret-and-more b", "a *** b"},      // the longer one whole
+		{"a s3cret-and-more-to-come", "a ***"},  // overlapping: no tail of either
+		{"x=padded.", "x=***."},                 // without the space around it
+		{`{"k":"a\"b\\c\nd€&"}`, `{"k":"***"}`}, // JSON
+		{`{"k":"a\"b\\c\nd€\u0026"}`, `{"k":"***"}`},
+		{"k=" + url.QueryEscape("a\"b\\c\nd€&"), "k=***"},
+		{"k/" + url.PathEscape("a\"b\\c\nd€&"), "k/***"},
+		{"token tok/en+1 alone", "token *** alone"}, // what a header value holds
+		{"user dXNlcg==", "user ***"},
+		{"only the second line here", "only the *** here"},
+		{"0 on 10 ****", "0 on 10 ****"},
+
+		{"https://me:pw@host:8/p", "https://***@host:8/p"},
+		{"https://token@host/p and http://h/p@q", "https://***@host/p and http://h/p@q"},
+		{"postgres://u:p@ss@host", "postgres://***@host"},
+		{`Get "https://h/mcp?key=v&x=1": EOF`, `Get "https://h/mcp?***": EOF`},
+		{"see https://h/p? and https://h/#a?b", "see https://h/p? and https://h/#a?***"},
+		{"https://***@host/?***", "https://***@host/?***"},
+		{`{"u":"https://h/?a=b\"c"}`, `{"u":"https://h/?***\"c"}`},
+
+		{"Authorization: Bearer abc.def-_~+/=", "Authorization: Bearer ***"},
+		{"authorization: basic Zm9v, x", "authorization: basic ***, x"},
+		{"proxy-Authorization=abc", "proxy-Authorization=***"},
+		{`{"Authorization":"abc","b":1}`, `{"Authorization":"***","b":1}`},
+		{`{\"Authorization\": \"Token abc\"}`, `{\"Authorization\": \"Token ***\"}`},
+		{"map[Authorization:[Bearer abc] Accept:[*/*]]", "map[Authorization:[Bearer ***] Accept:[*/*]]"},
+		{"Authorization failed", "Authorization failed"},
+		{"Authorization: ", "Authorization: "},
+		{"got Bearer xxx here", "got Bearer *** here"},
+		{"bearer of news, bearer 0123456789abcdef", "bearer of news, bearer ***"},
+		{`WWW-Authenticate: Bearer realm="mcp", error="x"`, `WWW-Authenticate: Bearer realm="mcp", error="x"`},
+		{`Bearer realm=\"mcp\"`, `Bearer realm=\"mcp\"`},
+		{"Bearer ***", "Bearer ***"},
+	} {
+		if got := mask.String(c.in); got != c.want {
+			t.Errorf("String(%q)\n got %q\nwant %q", c.in, got, c.want)
+		}
+		if got := string(mask.Bytes([]byte(c.in))); got != c.want {
+			t.Errorf("Bytes(%q) = %q, want %q", c.in, got, c.want)
+		}
+		if got := mask.String(c.want); got != c.want {
+			t.Errorf("a second pass makes %q of %q", got, c.want)
+		}
+	}
+}
+
+func TestMaskOfNothing(t *testing.T) {
+	const s = "https://me:pw@host Bearer abc"
+	var zero logs.Mask
+	if got := zero.String(s); got != s {
+		t.Errorf("zero: %q", got)
+	}
+	if got := (*logs.Mask)(nil).Bytes([]byte(s)); string(got) != s {
+		t.Errorf("nil: %q", got)
+	}
+	zero.Add("host")
+	if got, want := zero.String(s), "https://***@*** Bearer ***"; got != want {
+		t.Errorf("after Add: %q", got)
+	}
+}
+
+func TestMaskBytesLeavesItsArgument(t *testing.T) {
+	b := []byte("a s3cret")
+	logs.NewMask("s3cret").Bytes(b)
+	if string(b) != "a s3cret" {
+		t.Errorf("b = %q", b)
+	}
+}
+
+func TestMaskWhileAdding(t *testing.T) {
+	mask := logs.NewMask()
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			for j := range 20 {
+				secret := "secret-" + strconv.Itoa(i) + "-" + strconv.Itoa(j) + "."
+				mask.Add(secret)
+				if got := mask.String(secret); got != "***" {
+					t.Errorf("after Add: %q", got)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if got := mask.String("secret-0-0. secret-7-19."); got != "*** ***" {
+		t.Errorf("an Add was lost: %q", got)
+	}
+}
+
+func TestMaskAllocatesNothing(t *testing.T) {
+	mask := logs.NewMask(manySecrets(20)...)
+	line := "https://host/mcp/path: a line without any secret, of usual length"
+	if n := testing.AllocsPerRun(100, func() { mask.String(line) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func FuzzMask(f *testing.F) {
+	f.Add("s3cret", "other", "a s3cret https://u:p@h/?q Bearer other")
+	f.Add("aaaa", "aaab", "aaaaaaab")
+	f.Fuzz(func(t *testing.T, one, two, text string) {
+		mask := logs.NewMask(one, two)
+		quoted, _ := json.Marshal(text)
+		for _, in := range []string{text, text + one + text, two[len(two)/2:] + one + two, url.QueryEscape(text + one), string(quoted)} {
+			out := mask.String(in)
+			for _, s := range []string{one, two} {
+				s = strings.TrimSpace(s)
+				if len(s) >= 4 && !strings.Contains(s, "*") && strings.Contains(out, s) {
+					t.Errorf("%q is in %q", s, out)
+				}
+			}
+		}
+	})
+}
