@@ -91,7 +91,7 @@ func (d *demoServer) call(r *peer.Request) {
 	}
 	if raw := r.Part(wire.PartArguments); raw != nil {
 		if err := json.Unmarshal(raw, &args); err != nil {
-			r.Reply(text("the arguments are not as the tool's schema has them: "+err.Error(), true, nil))
+			r.Reply(text("the arguments are not as the schema of "+r.Name()+" has them", true, nil))
 			return
 		}
 	}

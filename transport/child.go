@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -48,7 +49,8 @@ type Child struct {
 	exited chan struct{} // closed when the process is reaped
 	drops  sync.WaitGroup
 	closed atomic.Bool
-	once   sync.Once
+	once   sync.Once // Close
+	broken sync.Once // its stdin
 }
 
 // Spawn starts the child in a process group of its own. Its stderr is drained
@@ -154,7 +156,22 @@ func status(s *os.ProcessState) string {
 	return s.String()
 }
 
-func (p *Child) Write(m wire.Message, _ wire.ID) error { return p.outbox.send(m) }
+// Write sends m. That the child has closed its stdin is no error here: it is dead
+// or dying, and Read will say of what.
+func (p *Child) Write(m wire.Message, _ wire.ID) error {
+	err := p.outbox.send(m)
+	if err == nil || errors.Is(err, ErrFull) || p.closed.Load() {
+		return err
+	}
+	p.broken.Do(func() {
+		time.AfterFunc(stragglers, func() {
+			if !p.gone(0) {
+				p.group.terminate()
+			}
+		})
+	})
+	return nil
+}
 
 // Close ends the child as MCP's stdio transport asks a client to ("closing the
 // input stream to the child process", then SIGTERM, then SIGKILL), each step
@@ -179,6 +196,11 @@ func (p *Child) Close() error {
 
 // gone waits for the process to end, for a while.
 func (p *Child) gone(grace time.Duration) bool {
+	select {
+	case <-p.exited:
+		return true
+	default:
+	}
 	select {
 	case <-p.exited:
 		return true

@@ -114,6 +114,30 @@ func TestLastMessagesOfADeadChildArrive(t *testing.T) {
 	}
 }
 
+// Whoever writes to a dead child learns how it died, not that a pipe broke.
+func TestWritingToADeadChild(t *testing.T) {
+	p := spawn(t, shell("exit 3"))
+	eventually(t, "exit", func() bool { return p.gone(0) })
+	if err := p.Write(numbered(1, 0), ""); err != nil {
+		t.Errorf("Write: %v", err)
+	}
+	if _, err := p.Read(); err == nil || err.Error() != "exit 3" {
+		t.Errorf("Read: %v", err)
+	}
+}
+
+// A child that closes its stdin and lives on is of no use: it is ended.
+func TestAChildThatClosesItsStdinIsEnded(t *testing.T) {
+	p := spawn(t, shell("exec <&-; "+say+"say 0; while :; do sleep 0.01; done"))
+	number(t, p)
+	if err := p.Write(numbered(1, 0), ""); err != nil {
+		t.Errorf("Write: %v", err)
+	}
+	if _, err := p.Read(); err == nil || err.Error() != "signal: terminated" {
+		t.Errorf("Read: %v", err)
+	}
+}
+
 // FRAME-07: a child that floods its stderr is not held up by it.
 func TestFRAME07StderrIsDrainedFromTheStart(t *testing.T) {
 	var mu sync.Mutex
