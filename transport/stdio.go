@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"io"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -16,17 +17,32 @@ const flushTime = time.Second
 // line, as MCP's stdio transport has it. Limit bounds one message that is
 // read, and what may wait to be written, in bytes.
 //
-// Close gives what waits a second to be taken. It unblocks Read only if in is a
-// pipe or a socket; a terminal is read to the end of the process.
+// Close gives what waits a second to be taken.
 func Stdio(in, out *os.File, limit int) Conn {
 	r, restoreIn := pollable(in)
 	w, restoreOut := pollable(out)
 	return &stdio{
-		lines: lineReader{r: r, limit: limit},
+		lines: lineReader{r: unblockable(r, in), limit: limit},
 		in:    r, out: w,
 		outbox:  newOutbox(w, tryWriter(w), limit),
 		restore: func() { restoreIn(); restoreOut() },
 	}
+}
+
+// unblockable returns r as it is if Close unblocks its reads. A terminal's it
+// does not: there a goroutine reads on, to the end of the process, and what it
+// reads after Close is lost.
+func unblockable(r, was *os.File) io.Reader {
+	info, err := r.Stat()
+	if r != was || err != nil || info.Mode()&os.ModeCharDevice == 0 {
+		return r
+	}
+	pr, pw := io.Pipe()
+	go func() {
+		_, err := io.Copy(pw, r)
+		pw.CloseWithError(err)
+	}()
+	return pr
 }
 
 type stdio struct {
@@ -62,6 +78,9 @@ func (s *stdio) Close() error {
 
 func (s *stdio) closeOut() {
 	s.closed.Store(true)
+	if piped, ok := s.lines.r.(*io.PipeReader); ok {
+		piped.Close()
+	}
 	s.in.Close()
 	s.out.Close()
 }
