@@ -318,7 +318,7 @@ func TestPROC04ChildrenDoNotOutliveAKilledParent(t *testing.T) {
 
 // The guard lets go of a group that has ended, and kills those that have not.
 func TestGuardKillsWhatItStillWatches(t *testing.T) {
-	var pids []int
+	var all []*exec.Cmd
 	g := &Guard{}
 	for range 3 {
 		cmd := exec.Command("sleep", "30")
@@ -326,21 +326,22 @@ func TestGuardKillsWhatItStillWatches(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		defer cmd.Wait()
-		defer cmd.Process.Kill()
-		pids = append(pids, cmd.Process.Pid)
+		all = append(all, cmd)
 		g.watch(cmd.Process.Pid)
 	}
-	g.forget(pids[1])
-	g.forget(pids[1]) // twice does no harm
+	g.forget(all[1].Process.Pid)
+	g.forget(all[1].Process.Pid) // twice does no harm
 	if err := g.Close(); err != nil {
 		t.Error(err)
 	}
-	for i, pid := range pids {
-		var status syscall.WaitStatus
-		reaped, _ := syscall.Wait4(pid, &status, syscall.WNOHANG, nil)
-		if killed := reaped == pid && status.Signal() == syscall.SIGKILL; killed != (i != 1) {
-			t.Errorf("process %d: killed %v", i, killed)
+	if !alive(all[1].Process.Pid) {
+		t.Error("it killed a group that it was told to forget")
+	}
+	_ = all[1].Process.Signal(syscall.SIGTERM)
+	for i, want := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM, syscall.SIGKILL} {
+		_ = all[i].Wait()
+		if status := all[i].ProcessState.Sys().(syscall.WaitStatus); status.Signal() != want {
+			t.Errorf("process %d ended with %v, want %v", i, status.Signal(), want)
 		}
 	}
 }

@@ -60,9 +60,9 @@ func (r *eventReader) next() (event, error) {
 	d := draft{id: r.lastID}
 	for {
 		line, err := r.line()
-		var large *overlong
+		large, isLarge := errors.AsType[*overlong](err)
 		switch {
-		case errors.As(err, &large):
+		case isLarge:
 			d.dataTooLarge(large)
 			continue
 		case err == io.EOF && (len(d.data) > 0 || d.large != nil):
@@ -169,16 +169,25 @@ func (r *eventReader) consume(n int) {
 	r.buf = r.buf[n+1:]
 }
 
-// lineEnd returns where the first line in b ends, −1 if it does not.
+// lineEnd returns where the first line in b ends, −1 if it does not. It looks
+// for both ends window by window, so as not to search all of b for the one while
+// each line has the other.
 func lineEnd(b []byte) int {
-	lf := bytes.IndexByte(b, '\n')
-	if lf >= 0 {
-		b = b[:lf]
+	const window = 1 << 10
+	for lo := 0; lo < len(b); lo += window {
+		part := b[lo:min(lo+window, len(b))]
+		lf := bytes.IndexByte(part, '\n')
+		if lf >= 0 {
+			part = part[:lf]
+		}
+		if cr := bytes.IndexByte(part, '\r'); cr >= 0 {
+			return lo + cr
+		}
+		if lf >= 0 {
+			return lo + lf
+		}
 	}
-	if cr := bytes.IndexByte(b, '\r'); cr >= 0 {
-		return cr
-	}
-	return lf
+	return -1
 }
 
 func (r *eventReader) withoutBOM(line []byte) []byte {
@@ -195,16 +204,16 @@ func (r *eventReader) skipLine() *overlong {
 	head = bytes.Clone(head[:min(len(head), maxNoise)])
 	var skim wire.Skimmer
 	for {
-		n := lineEnd(r.buf)
-		if n >= 0 || r.err != nil {
-			if n >= 0 {
-				skim.Write(r.buf[:n])
-				r.consume(n)
-			}
+		if n := lineEnd(r.buf); n >= 0 {
+			skim.Write(r.buf[:n])
+			r.consume(n)
 			return &overlong{head: head, id: skim.ID()}
 		}
 		skim.Write(r.buf)
-		r.buf = make([]byte, 0, chunk)
+		r.buf = nil
+		if r.err != nil {
+			return &overlong{head: head, id: skim.ID()}
+		}
 		r.fill()
 	}
 }

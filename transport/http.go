@@ -1,0 +1,259 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"sync"
+
+	"mcpgateway/wire"
+)
+
+// HTTPOptions say how a backend is reached over HTTP. The zero value of all but
+// URL works.
+type HTTPOptions struct {
+	URL     string            // http or https
+	Headers map[string]string // sent with each request, to URL's origin and to no other
+	Limit   int               // bytes of one message that is read; 0 stands for 64 MiB
+	Log     *slog.Logger      // nil is silent
+
+	// RoundTripper takes the place of the Conn's own pool of connections. Close
+	// closes those of its connections that are idle.
+	RoundTripper http.RoundTripper
+}
+
+// ErrSessionLost is what the Conn of [DialHTTP] ends with when the server does
+// not know its session any more (streamable HTTP, "Session Management" 3 and 4).
+// A new Conn has to begin with initialize.
+var ErrSessionLost = errors.New("the server has forgotten the session")
+
+// DialHTTP returns the Conn to a server of MCP's streamable HTTP transport as
+// the revisions with an initialize handshake have it, 2024-11-05 to 2025-11-25.
+// It only looks at the URL; a server that cannot be reached shows when a request
+// is written, as that request's [*Lost].
+//
+// Each message is a POST of its own. A notification has been taken by the server
+// before what is written after it is sent, with two exceptions: one that the
+// server leaves hanging for half a minute holds nothing up any longer, and
+// notifications/cancelled goes at once. The request that it is about is given up
+// after that: Read tells nothing of it any more.
+//
+// The session id and the revision are picked up from the answer to initialize
+// and sent from then on. Once notifications/initialized was accepted the Conn
+// listens on a GET stream for what the server says of itself, if it has one. A
+// stream that breaks is resumed where the server numbers its events.
+//
+// A request whose answer does not come is Lost, with Ran unless it is sure that
+// the server did not act on it. A request is sent again, a few times, only if it
+// was surely not executed (no connection, or 429 or 503 with a Retry-After of at
+// most 30 s), or if executing it twice does no harm, such as tools/list, and the
+// connection broke or a gateway gave 502 to 504. When the server has forgotten
+// the session every open request is Lost, and Read ends with [ErrSessionLost].
+//
+// Errors show the status and how a body begins, but neither header values nor
+// more of the URL than its host.
+//
+// Close ends the session with a DELETE that is given a second.
+func DialHTTP(o HTTPOptions) Conn {
+	ctx, abort := context.WithCancelCause(context.Background())
+	c := &httpConn{
+		limit: o.Limit,
+		log:   o.Log,
+		ctx:   ctx, abort: abort,
+		in:     make(chan item),
+		closed: make(chan struct{}), drained: make(chan struct{}),
+		open: make(map[wire.ID]*post),
+	}
+	if c.limit <= 0 {
+		c.limit = 64 << 20
+	}
+	if c.log == nil {
+		c.log = slog.New(slog.DiscardHandler)
+	}
+	var err error
+	if c.site, err = newSite(o); err != nil {
+		c.end(err)
+	}
+	return c
+}
+
+const (
+	maxOpen    = 1024     // messages under way
+	maxWaiting = 64 << 20 // bytes of the messages under way; one more is taken until they are reached
+)
+
+// An httpConn runs a goroutine for each message under way (post.run) and one for
+// the GET stream (listen).
+type httpConn struct {
+	*site
+	limit int
+	log   *slog.Logger
+
+	ctx     context.Context // ends with the conversation; the cause says why
+	abort   context.CancelCauseFunc
+	in      chan item     // what Read returns; written to by push only
+	closed  chan struct{} // Close was called: nobody reads
+	drained chan struct{} // the conversation is over and every goroutine gone
+	closing sync.Once
+	mending sync.Once // the warning about UTF-8
+
+	mu       sync.Mutex
+	ended    error // why no more can be written
+	running  int   // goroutines
+	waiting  int   // bytes of the messages under way
+	open     map[wire.ID]*post
+	notice   <-chan struct{} // closed when the notification written last was taken
+	session  string
+	revision string
+	listens  bool
+}
+
+// An item is what one call of Read returns.
+type item struct {
+	m   wire.Message
+	err error
+}
+
+func (c *httpConn) Read() (wire.Message, error) {
+	select {
+	case <-c.closed:
+		return wire.Message{}, ErrClosed
+	default:
+	}
+	select {
+	case it := <-c.in:
+		return it.m, it.err
+	case <-c.drained:
+		return wire.Message{}, context.Cause(c.ctx)
+	case <-c.closed:
+		return wire.Message{}, ErrClosed
+	}
+}
+
+// push hands one thing to Read and waits until it is taken.
+func (c *httpConn) push(it item) {
+	select {
+	case c.in <- it:
+	case <-c.closed:
+	}
+}
+
+func (c *httpConn) Write(m wire.Message, about wire.ID) error {
+	p := &post{c: c, m: m}
+	switch m.Kind() {
+	case wire.Request:
+		p.id = m.ID()
+	case wire.Notification, wire.Response:
+	default:
+		return errors.New("only single messages can be written")
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.ended != nil:
+		return c.ended
+	case m.Method() == "notifications/cancelled":
+		return c.cancelLocked(p, about)
+	case c.fullLocked():
+		return ErrFull
+	}
+	p.after = c.notice
+	if m.Kind() == wire.Notification {
+		p.taken = make(chan struct{})
+		c.notice = p.taken
+	}
+	c.postLocked(p)
+	return nil
+}
+
+func (c *httpConn) fullLocked() bool {
+	return c.running >= maxOpen || c.waiting >= maxWaiting
+}
+
+// cancelLocked sends p, the cancellation of the request about, and then gives
+// that request up. In these revisions a stream that is cut is no cancellation
+// ("Sending Messages to the Server" 6), so p goes out unless the request itself
+// never did. The bounds do not apply to it: it is what brings relief.
+func (c *httpConn) cancelLocked(p *post, about wire.ID) error {
+	target := c.open[about]
+	if target == nil {
+		if c.fullLocked() {
+			return ErrFull
+		}
+		c.postLocked(p)
+		return nil
+	}
+	delete(c.open, about)
+	if !target.sent {
+		target.cancel()
+		return nil
+	}
+	p.then = target.cancel
+	c.postLocked(p)
+	return nil
+}
+
+func (c *httpConn) postLocked(p *post) {
+	p.ctx, p.cancel = context.WithCancel(c.ctx)
+	if p.id != "" {
+		c.open[p.id] = p
+	}
+	size := len(p.m.Raw())
+	c.waiting += size
+	c.goLocked(func() {
+		p.run()
+		c.mu.Lock()
+		c.waiting -= size
+		c.mu.Unlock()
+	})
+}
+
+// goLocked runs f in a goroutine that Close waits for. The conversation must
+// not have ended.
+func (c *httpConn) goLocked(f func()) {
+	c.running++
+	go func() {
+		f()
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.running--
+		c.drainedLocked()
+	}()
+}
+
+func (c *httpConn) drainedLocked() {
+	if c.ended != nil && c.running == 0 {
+		close(c.drained)
+	}
+}
+
+// end ends the conversation: nothing more can be written, and everything under
+// way is aborted. It reports whether the conversation went on until then.
+func (c *httpConn) end(why error) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ended != nil {
+		return false
+	}
+	c.ended = why
+	c.abort(why)
+	c.drainedLocked()
+	return true
+}
+
+func (c *httpConn) Close() error {
+	c.closing.Do(func() {
+		alive := c.end(ErrClosed)
+		close(c.closed)
+		<-c.drained
+		if c.site == nil {
+			return
+		}
+		if alive && c.session != "" {
+			c.deleteSession()
+		}
+		c.pool.CloseIdleConnections()
+	})
+	return nil
+}

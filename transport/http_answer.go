@@ -1,0 +1,93 @@
+package transport
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+
+	"mcpgateway/wire"
+)
+
+var byteOrderMark = []byte("\xEF\xBB\xBF")
+
+// messages calls handle for each message in text, a batch's one by one, and for
+// what is none with an error. Bytes that are not UTF-8 are replaced.
+func (c *httpConn) messages(text []byte, handle func(wire.Message, *Noise)) {
+	m, noise := c.parse(bytes.TrimPrefix(text, byteOrderMark))
+	if m.Kind() != wire.Batch {
+		handle(m, noise)
+		return
+	}
+	for _, element := range m.Elements() {
+		m, noise := c.parse(element)
+		if m.Kind() == wire.Batch {
+			noise = newNoise(element, "", wire.Errorf(wire.CodeInvalidRequest, "Invalid request: a batch in a batch"))
+		}
+		handle(m, noise)
+	}
+}
+
+func (c *httpConn) parse(text []byte) (wire.Message, *Noise) {
+	m, err := wire.Parse(text)
+	if errors.Is(err, wire.ErrUTF8) {
+		c.mending.Do(func() { c.log.Warn("the server sends text that is not UTF-8; it is mended", "err", err) })
+		text = wire.Mend(text)
+		m, err = wire.Parse(text)
+	}
+	if err != nil {
+		return m, newNoise(text, m.ID(), err)
+	}
+	return m, nil
+}
+
+// handle takes one message of those that came as the response to p.
+func (p *post) handle(m wire.Message, noise *Noise) {
+	switch failure := nameless(m); {
+	case failure != nil:
+		p.answer(wire.NewFailure(p.id, failure))
+	case noise != nil:
+		p.noise = noise
+		if p.streams {
+			p.c.push(item{err: noise})
+		}
+		if noise.ID == p.id && p.id != "" {
+			p.unanswered(fmt.Errorf("the answer is no message: %w", noise), true)
+		}
+	case m.Kind() == wire.Response && (m.ID() == p.id || p.id == ""):
+		p.answer(m)
+	default:
+		p.c.push(item{m: m})
+	}
+}
+
+// nameless returns the error of an error response that does not say what it
+// answers, nil if m is anything else. Servers write such before they have looked
+// into the body of the request, and do not all write the id's null.
+func nameless(m wire.Message) *wire.Error {
+	failure := m.Part(wire.PartError)
+	if failure == nil || m.Part(wire.PartMethod) != nil || !wire.IsNull(m.Part(wire.PartID)) {
+		return nil
+	}
+	return wire.ReadError(failure)
+}
+
+// answer takes the response to p.
+func (p *post) answer(m wire.Message) {
+	failure := m.Part(wire.PartError)
+	if failure != nil && p.session {
+		if e := wire.ReadError(failure); isSessionLost(p.status, e) {
+			p.forgotten(fmt.Errorf("HTTP %d, %d %s", p.status, e.Code, e.Message))
+			return
+		}
+	}
+	switch {
+	case p.id == "" && failure != nil:
+		p.unanswered(wire.ReadError(failure), false)
+		return
+	case failure == nil && p.m.Method() == "initialize":
+		p.c.negotiated(m)
+	}
+	if p.settle() {
+		p.c.push(item{m: m})
+	}
+}

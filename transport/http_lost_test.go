@@ -1,0 +1,366 @@
+package transport
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mcpgateway/wire"
+)
+
+func TestHTTPLost(t *testing.T) {
+	status := func(code int, text string) func(http.ResponseWriter, *http.Request, wire.Message) {
+		return func(w http.ResponseWriter, _ *http.Request, _ wire.Message) { http.Error(w, text, code) }
+	}
+	tests := []struct {
+		name  string
+		serve func(http.ResponseWriter, *http.Request, wire.Message)
+		want  string
+		ran   bool
+	}{
+		{"400", status(400, "bad\n\n request"), "HTTP 400 Bad Request: bad request", true},
+		{"401", status(401, "who are you"), "HTTP 401 Unauthorized: who are you", false},
+		{"403", status(403, ""), "HTTP 403 Forbidden", false},
+		{"405", status(405, ""), "HTTP 405 Method Not Allowed", false},
+		{"413", status(413, ""), "HTTP 413 Request Entity Too Large", false},
+		{"429", status(429, "slow down"), "HTTP 429 Too Many Requests: slow down", false},
+		{"500", status(500, strings.Repeat("é", 150)), "HTTP 500 Internal Server Error: " + strings.Repeat("é", 100) + "…", true},
+		{"501", status(501, ""), "HTTP 501 Not Implemented", false},
+		{"502", status(502, "<h1>Bad\tGateway</h1>"), "HTTP 502 Bad Gateway: <h1>Bad Gateway</h1>", true},
+		{"503", status(503, "upstream connect error"), "HTTP 503 Service Unavailable: upstream connect error", true},
+		{"599", status(599, ""), "HTTP 599", true},
+		{"no text", func(w http.ResponseWriter, _ *http.Request, _ wire.Message) {
+			w.Header().Set("Content-Type", "image/png")
+			w.WriteHeader(500)
+			fmt.Fprint(w, "\x89PNG")
+		}, "HTTP 500 Internal Server Error", true},
+		{"202 for a request", status(202, ""), "HTTP 202 Accepted", true},
+		{"a page", func(w http.ResponseWriter, _ *http.Request, _ wire.Message) {
+			fmt.Fprint(w, "<html>log in</html>")
+		}, "<html>log in</html>", true},
+		{"truncated JSON", func(w http.ResponseWriter, _ *http.Request, m wire.Message) {
+			fmt.Fprint(w, result(m, `{}`)[:20])
+		}, "the answer is no message: Parse error", true},
+		{"both result and error", func(w http.ResponseWriter, _ *http.Request, m wire.Message) {
+			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":1,"error":{"code":1,"message":"m"}}`, m.ID())
+		}, "the answer is no message: Invalid request", true},
+		{"too long", func(w http.ResponseWriter, _ *http.Request, m wire.Message) {
+			answer(w, m, string(wire.Quote(strings.Repeat("x", 1<<20))))
+		}, "the answer is longer than limits.message, 1048576 bytes", true},
+		{"too long, length unknown", func(w http.ResponseWriter, _ *http.Request, m wire.Message) {
+			w.(http.Flusher).Flush()
+			answer(w, m, string(wire.Quote(strings.Repeat("x", 1<<20))))
+		}, "the answer is longer than limits.message, 1048576 bytes", true},
+		{"too long an event", func(w http.ResponseWriter, r *http.Request, m wire.Message) {
+			stream(w, sse(result(m, string(wire.Quote(strings.Repeat("x", 1<<20))))))
+			hang(r)
+		}, "the answer is longer than limits.message, 1048576 bytes", true},
+		{"connection broken", func(http.ResponseWriter, *http.Request, wire.Message) { hangUp() },
+			"the connection broke before the answer: EOF", true},
+		{"broken in a body", func(w http.ResponseWriter, _ *http.Request, m wire.Message) {
+			w.Header().Set("Content-Length", "1000")
+			fmt.Fprint(w, result(m, `{}`))
+			w.(http.Flusher).Flush()
+			hangUp()
+		}, "the connection broke before the answer was complete: unexpected EOF", true},
+		{"stream ended", func(w http.ResponseWriter, _ *http.Request, _ wire.Message) {
+			stream(w, ": hello\n\n")
+		}, "the stream ended without the answer: EOF", true},
+		{"stream broken", func(w http.ResponseWriter, _ *http.Request, m wire.Message) {
+			stream(w, "data: "+result(m, `{}`)+"\n")
+			hangUp()
+		}, "the stream ended without the answer: unexpected EOF", true},
+		{"stream on a refusal", func(w http.ResponseWriter, _ *http.Request, m wire.Message) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			w.WriteHeader(403)
+		}, "HTTP 403 Forbidden", false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStub(t)
+				s.post = tt.serve
+				c := ready(t, s, nil)
+				wantText(t, c.lost(c.call("tools/call"), tt.ran), tt.want)
+				s.post = nil // the conversation goes on
+				id := c.call("tools/call")
+				if m := c.read(); m.ID() != id {
+					t.Errorf("then got %s", m.Raw())
+				}
+			})
+		})
+	}
+}
+
+// What is no message in a stream is noise; it is said what the stream had when
+// it ends without the answer.
+func TestHTTPNoiseInAStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStub(t)
+		s.post = func(w http.ResponseWriter, _ *http.Request, m wire.Message) {
+			stream(w, sse("nonsense"), sse(`{"jsonrpc":"2.0","id":`+string(m.ID())+`}`), sse(result(m, `{}`)))
+		}
+		c := ready(t, s, nil)
+		id := c.call("tools/call")
+		for _, text := range []string{"nonsense", `{"jsonrpc":`} {
+			_, err := c.Read()
+			var noise *Noise
+			if !errors.As(err, &noise) || !strings.HasPrefix(string(noise.Text), text) {
+				t.Fatalf("got %v", err)
+			}
+		}
+		wantText(t, c.lost(id, true), "the answer is no message")
+	})
+}
+
+func TestHTTPDialErrors(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStub(t)
+		c := ready(t, s, nil)
+		synctest.Wait()
+		time.Sleep(10 * time.Second) // the pool is empty now
+		s.dialled, s.refusing = 0, 1000
+		wantText(t, c.lost(c.call("tools/call"), false), "no connection: dial tcp: connection refused")
+		if s.dialled != 1+maxTries {
+			t.Errorf("dialled %d times", s.dialled)
+		}
+		s.refusing = maxTries
+		id := c.call("tools/call")
+		if m := c.read(); m.ID() != id || s.count("tools/call") != 1 {
+			t.Errorf("got %s after %d calls", m.Raw(), s.count("tools/call"))
+		}
+		if !strings.Contains(s.log.String(), "sending a message again") {
+			t.Error("the log tells nothing of it")
+		}
+	})
+}
+
+// Whatever goes wrong, a call that may have run is not sent again.
+func TestCONC04CallIsNeverReplayed(t *testing.T) {
+	failures := map[string]func(http.ResponseWriter, *http.Request){
+		"connection broken": func(http.ResponseWriter, *http.Request) { hangUp() },
+		"broken in a body": func(w http.ResponseWriter, _ *http.Request) {
+			w.(http.Flusher).Flush()
+			hangUp()
+		},
+		"stream broken": func(w http.ResponseWriter, _ *http.Request) { stream(w, "id: 1\ndata:\n\n"); hangUp() },
+		"500":           func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) },
+		"502":           func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(502) },
+		"503":           func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503) },
+		"504":           func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(504) },
+	}
+	for name, fail := range failures {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStub(t)
+				s.post = func(w http.ResponseWriter, r *http.Request, _ wire.Message) { fail(w, r) }
+				c := ready(t, s, nil)
+				c.call("ping") // leaves a connection in the pool, so that the call goes out on an old one
+				c.lost("101", true)
+				c.lost(c.call("tools/call"), true)
+				time.Sleep(time.Hour)
+				synctest.Wait()
+				if n := s.count("tools/call"); n != 1 {
+					t.Errorf("the server got %d calls", n)
+				}
+			})
+		})
+	}
+}
+
+func TestHTTPSendsAgain(t *testing.T) {
+	putOff := func(status int, after string) func(http.ResponseWriter) {
+		return func(w http.ResponseWriter) {
+			w.Header().Set("Retry-After", after)
+			w.WriteHeader(status)
+		}
+	}
+	status := func(code int) func(http.ResponseWriter) {
+		return func(w http.ResponseWriter) { w.WriteHeader(code) }
+	}
+	tests := []struct {
+		name, method string
+		fail         func(http.ResponseWriter)
+		again        bool
+		after        time.Duration
+	}{
+		{"a call on 429 with Retry-After", "tools/call", putOff(429, "20"), true, 20 * time.Second},
+		{"a call on 503 with Retry-After", "tools/call", putOff(503, "30"), true, 30 * time.Second},
+		{"a call on 429 with a date", "tools/call", putOff(429, "Sat, 01 Jan 2000 00:00:07 GMT"), true, 7 * time.Second},
+		{"not if that is too long", "tools/call", putOff(429, "31"), false, 0},
+		{"not a call on 500 with Retry-After", "tools/call", putOff(500, "1"), false, 0},
+		{"a list on 502", "tools/list", status(502), true, 250 * time.Millisecond},
+		{"a list on 503", "resources/templates/list", status(503), true, 250 * time.Millisecond},
+		{"a resource on 504", "resources/read", status(504), true, 250 * time.Millisecond},
+		{"a prompt when the connection breaks", "prompts/get", func(http.ResponseWriter) { hangUp() }, true, 250 * time.Millisecond},
+		{"not a list on 500", "tools/list", status(500), false, 0},
+		{"not an unknown method", "x/y", status(502), false, 0},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStub(t)
+				c := ready(t, s, nil)
+				synctest.Wait()
+				failed := false
+				s.post = func(w http.ResponseWriter, _ *http.Request, m wire.Message) {
+					if !failed {
+						failed = true
+						tt.fail(w)
+						return
+					}
+					answer(w, m, "{}")
+				}
+				began := time.Now()
+				id := c.call(tt.method)
+				m, err := c.Read()
+				if again := err == nil && m.ID() == id; again != tt.again {
+					t.Errorf("got %s, %v", m.Raw(), err)
+				}
+				if took := time.Since(began).Truncate(10 * time.Millisecond); took != tt.after {
+					t.Errorf("took %v, want %v", took, tt.after)
+				}
+			})
+		})
+	}
+}
+
+// Ways in which servers say that they do not know the session.
+var forgotten = map[string]func(http.ResponseWriter){
+	"404":           func(w http.ResponseWriter) { http.Error(w, "Invalid session ID", 404) },
+	"404 with JSON": func(w http.ResponseWriter) { rpcError(w, 404, "null", -32001, "Session not found") },
+	"400 of the TypeScript examples": func(w http.ResponseWriter) {
+		rpcError(w, 400, "101", -32000, "Bad Request: No valid session ID provided")
+	},
+	"400 of a server started anew": func(w http.ResponseWriter) { rpcError(w, 400, "null", -32000, "Bad Request: Server not initialized") },
+	"400 with text":                func(w http.ResponseWriter) { http.Error(w, "Invalid session ID", 400) },
+	"200 with -32600":              func(w http.ResponseWriter) { rpcError(w, 200, "101", -32600, "Session not found") },
+	"200 with -32001":              func(w http.ResponseWriter) { rpcError(w, 200, "null", -32001, "session not found") },
+}
+
+func rpcError(w http.ResponseWriter, status int, id string, code int, message string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":%q}}`, id, code, message)
+}
+
+func TestHTTP02SessionIsLost(t *testing.T) {
+	for name, reply := range forgotten {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStub(t)
+				s.post = func(w http.ResponseWriter, r *http.Request, m wire.Message) {
+					if m.Method() == "slow" {
+						hang(r)
+					}
+					reply(w)
+				}
+				c := ready(t, s, nil)
+				c.call("tools/call")
+				err := c.lost("101", false)
+				if !errors.Is(err, ErrSessionLost) {
+					t.Errorf("got %v", err)
+				}
+				_, err = c.Read()
+				if lost := new(Lost); errors.As(err, &lost) || !errors.Is(err, ErrSessionLost) {
+					t.Errorf("Read ends with %v", err)
+				}
+				if err := c.Write(wire.NewRequest("9", "ping", nil), ""); !errors.Is(err, ErrSessionLost) {
+					t.Errorf("Write: %v", err)
+				}
+			})
+		})
+	}
+}
+
+func TestHTTP02OpenRequestsAreLostWithTheSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStub(t)
+		s.get = func(w http.ResponseWriter, r *http.Request) { stream(w); hang(r) }
+		s.post = func(w http.ResponseWriter, r *http.Request, m wire.Message) {
+			if m.Method() == "slow" {
+				hang(r)
+			}
+			w.WriteHeader(404)
+		}
+		c := ready(t, s, nil)
+		c.call("slow")
+		c.call("slow")
+		synctest.Wait()
+		c.call("tools/call")
+		ran := map[wire.ID]bool{}
+		for {
+			_, err := c.Read()
+			var lost *Lost
+			if !errors.As(err, &lost) {
+				if !errors.Is(err, ErrSessionLost) {
+					t.Errorf("Read ends with %v", err)
+				}
+				break
+			}
+			ran[lost.ID] = lost.Ran
+		}
+		if len(ran) != 3 || !ran["101"] || !ran["102"] || ran["103"] {
+			t.Errorf("which ran: %v", ran)
+		}
+		c.Close()
+		if s.count("DELETE") != 0 {
+			t.Error("DELETE for a session that was lost")
+		}
+	})
+}
+
+// These only look as if.
+func TestHTTP02SessionIsNotLost(t *testing.T) {
+	replies := map[string]func(http.ResponseWriter){
+		"unknown method with 404": func(w http.ResponseWriter) { rpcError(w, 404, "101", -32601, "Method not found") },
+		"a tool's own session":    func(w http.ResponseWriter) { rpcError(w, 200, "101", -32000, "browser session not found") },
+		"invalid params":          func(w http.ResponseWriter) { rpcError(w, 400, "101", -32602, "invalid params: session_id") },
+	}
+	for name, reply := range replies {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStub(t)
+				s.post = func(w http.ResponseWriter, _ *http.Request, _ wire.Message) { reply(w) }
+				c := ready(t, s, nil)
+				c.call("tools/call")
+				if m := c.read(); m.ID() != "101" {
+					t.Errorf("got %s", m.Raw())
+				}
+			})
+		})
+	}
+}
+
+func TestHTTP404WithoutASession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStub(t)
+		s.session = ""
+		s.post = func(w http.ResponseWriter, _ *http.Request, _ wire.Message) { http.NotFound(w, nil) }
+		c := ready(t, s, nil)
+		for range 2 {
+			err := c.lost(c.call("tools/call"), false)
+			wantText(t, err, "HTTP 404 Not Found: 404 page not found")
+		}
+		c.Close()
+		if s.count("DELETE") != 0 {
+			t.Error("DELETE without a session")
+		}
+	})
+}
+
+// A notification tells, too.
+func TestHTTPSessionIsLostWithANotification(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStub(t)
+		s.note = func(w http.ResponseWriter, _ *http.Request, _ wire.Message) { w.WriteHeader(404) }
+		c := ready(t, s, nil)
+		if _, err := c.Read(); !errors.Is(err, ErrSessionLost) {
+			t.Errorf("got %v", err)
+		}
+	})
+}

@@ -1,0 +1,232 @@
+package transport
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	"mcpgateway/wire"
+)
+
+// noticeTime is how long a server may take to accept a notification or a
+// response, and how long what was written after a notification waits for that.
+const noticeTime = maxRetryAfter
+
+// A post is one message on its way to the server, and the way back of its
+// answer.
+type post struct {
+	c  *httpConn
+	m  wire.Message
+	id wire.ID // of a request; "" for other messages
+
+	ctx    context.Context
+	cancel context.CancelFunc
+	after  <-chan struct{} // closed when p may be sent; may be nil
+	taken  chan struct{}   // closed when p, a notification, was taken; may be nil
+	then   func()          // is called after that; may be nil
+	take   sync.Once
+
+	sent    bool  // guarded by c.mu
+	session bool  // it was sent with a session id
+	status  int   // of the response
+	streams bool  // the response is a stream
+	done    bool  // nothing more is expected of it
+	noise   error // why a part of the response was no message
+}
+
+// run is the goroutine of p.
+func (p *post) run() {
+	defer p.cancel()
+	defer p.letOn()
+	p.turn()
+	header, ok := p.depart()
+	if !ok {
+		p.lose(context.Cause(p.ctx), false)
+		return
+	}
+	ctx := p.ctx
+	if p.id == "" {
+		limited, cancel := context.WithTimeout(ctx, noticeTime)
+		defer cancel()
+		ctx = limited
+	}
+	e := &errand{tries: maxTries, harmless: harmless(p.m.Method()), log: p.c.log, method: p.m.Method()}
+	resp, err := p.c.send(ctx, http.MethodPost, header, p.m.Raw(), e)
+	switch {
+	case err == nil:
+	case e.unsent(err):
+		p.unanswered(fmt.Errorf("no connection: %w", err), false)
+		return
+	default:
+		p.unanswered(fmt.Errorf("the connection broke before the answer: %w", err), true)
+		return
+	}
+	defer resp.Body.Close()
+	p.accepted(resp)
+	p.letOn()
+	p.read(resp)
+}
+
+// turn waits until it is p's turn to be sent.
+func (p *post) turn() {
+	if p.after == nil {
+		return
+	}
+	enough := time.NewTimer(noticeTime)
+	defer enough.Stop()
+	select {
+	case <-p.after:
+	case <-enough.C:
+	case <-p.ctx.Done():
+	}
+}
+
+// letOn lets what waits for p go on.
+func (p *post) letOn() {
+	p.take.Do(func() {
+		if p.taken != nil {
+			close(p.taken)
+		}
+		if p.then != nil {
+			p.then()
+		}
+	})
+}
+
+// depart notes that p is being sent and returns its header; not ok if p is not
+// wanted any more.
+func (p *post) depart() (header http.Header, ok bool) {
+	p.c.mu.Lock()
+	defer p.c.mu.Unlock()
+	if p.ctx.Err() != nil {
+		return nil, false
+	}
+	p.sent = true
+	p.session = p.c.session != ""
+	header = p.c.headerLocked()
+	header.Set("Accept", "application/json, text/event-stream")
+	header.Set("Content-Type", "application/json")
+	return header, true
+}
+
+// accepted takes from a response what concerns the conversation.
+func (p *post) accepted(resp *http.Response) {
+	p.status = resp.StatusCode
+	if resp.StatusCode >= 300 {
+		return
+	}
+	switch p.m.Method() {
+	case "initialize":
+		p.c.begin(resp.Header.Get("Mcp-Session-Id"))
+	case "notifications/initialized":
+		p.c.startListening()
+	}
+}
+
+// read reads the response's body, which may hold other messages beside the
+// answer, and reports what came of p.
+func (p *post) read(resp *http.Response) {
+	if mediaType(resp) == eventStream {
+		p.readStream(resp)
+		return
+	}
+	body, err := readBody(resp, p.c.limit)
+	switch {
+	case errors.Is(err, errTooLong):
+		p.unanswered(tooLongAnswer(p.c.limit), !isRefusal(resp))
+	case err != nil:
+		p.unanswered(fmt.Errorf("the connection broke before the answer was complete: %w", p.c.clean(err)), !isRefusal(resp))
+	default:
+		if len(body) > 0 {
+			p.c.messages(body, p.handle)
+		}
+		p.conclude(resp, body)
+	}
+}
+
+// conclude reports that body held no answer, if it did not.
+func (p *post) conclude(resp *http.Response, body []byte) {
+	if p.done || p.id == "" && resp.StatusCode < 300 {
+		return
+	}
+	err := &StatusError{Code: resp.StatusCode, Text: p.c.excerpt(resp, body)}
+	switch {
+	case p.session && isSessionLost(resp.StatusCode, &wire.Error{Message: err.Text}):
+		p.forgotten(err)
+	case p.noise != nil && resp.StatusCode < 300:
+		p.unanswered(fmt.Errorf("the answer is no message: %w (%w)", p.noise, err), true)
+	default:
+		p.unanswered(err, !isRefusal(resp))
+	}
+}
+
+var errTooLong = errors.New("too long")
+
+// readBody reads a body that has at most limit bytes. What the server says of
+// the length is believed up to a point only.
+func readBody(resp *http.Response, limit int) ([]byte, error) {
+	if resp.ContentLength > int64(limit) {
+		return nil, errTooLong
+	}
+	room := min(max(resp.ContentLength, 0), 1<<20) + bytes.MinRead
+	buf := bytes.NewBuffer(make([]byte, 0, room))
+	if _, err := buf.ReadFrom(io.LimitReader(resp.Body, int64(limit)+1)); err != nil {
+		return nil, err
+	}
+	if buf.Len() > limit {
+		return nil, errTooLong
+	}
+	return buf.Bytes(), nil
+}
+
+func tooLongAnswer(limit int) error {
+	return fmt.Errorf("the answer is longer than limits.message, %d bytes", limit)
+}
+
+// unanswered reports that p will get no answer: to Read if p is a request, to
+// the log if not.
+func (p *post) unanswered(err error, ran bool) {
+	if cause := context.Cause(p.c.ctx); cause != nil {
+		err = cause
+	}
+	if p.id == "" && p.ctx.Err() == nil {
+		p.c.log.Warn("the server did not accept a message", "method", p.m.Method(), "err", err)
+	}
+	p.lose(err, ran)
+}
+
+// lose hands p to Read as Lost, unless it came to another end before.
+func (p *post) lose(err error, ran bool) {
+	if p.settle() && err != ErrClosed {
+		p.c.push(item{err: &Lost{ID: p.id, Err: err, Ran: ran}})
+	}
+}
+
+// settle reports whether Read is to be told what became of the request p: it is
+// told once, and not of a request that was cancelled.
+func (p *post) settle() bool {
+	p.done = true
+	if p.id == "" {
+		return false
+	}
+	p.c.mu.Lock()
+	defer p.c.mu.Unlock()
+	wanted := p.c.open[p.id] == p
+	if wanted {
+		delete(p.c.open, p.id)
+	}
+	return wanted
+}
+
+// forgotten ends the conversation because the server does not know the session
+// that p was sent with. It did not act on p, then.
+func (p *post) forgotten(err error) {
+	err = fmt.Errorf("%w: %w", ErrSessionLost, err)
+	p.c.end(err)
+	p.lose(err, false)
+}

@@ -1,0 +1,159 @@
+package transport
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"net/url"
+	"strings"
+	"time"
+
+	retryable "github.com/hashicorp/go-retryablehttp"
+)
+
+// A site is where requests go and what each of them carries.
+type site struct {
+	url     string
+	always  http.Header // the configured headers
+	pool    *http.Client
+	secrets *strings.Replacer // blots out of a text what must not be shown
+}
+
+// errNoURL has no more in it than that, for a URL may hold secrets.
+var errNoURL = errors.New("the url is not that of an HTTP server")
+
+func newSite(o HTTPOptions) (*site, error) {
+	u, err := url.Parse(o.URL)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return nil, errNoURL
+	}
+	s := &site{url: o.URL, always: http.Header{"User-Agent": {"mcp-gateway"}}, secrets: secretsOf(u, o.Headers)}
+	for name, value := range o.Headers {
+		s.always.Set(name, value)
+	}
+	if o.RoundTripper == nil {
+		o.RoundTripper = newPool()
+	}
+	s.pool = &http.Client{Transport: o.RoundTripper, CheckRedirect: sameOrigin}
+	return s, nil
+}
+
+// newPool returns a pool of connections for one Conn. It bounds the time that
+// connecting takes, and no other: a call may take an hour.
+func newPool() *http.Transport {
+	dialer := net.Dialer{Timeout: 10 * time.Second}
+	return &http.Transport{
+		Proxy:               http.ProxyFromEnvironment,
+		DialContext:         dialer.DialContext,
+		TLSHandshakeTimeout: 10 * time.Second,
+		MaxIdleConns:        256,
+		MaxIdleConnsPerHost: 256,
+		// Node closes a connection after 5 s without a request. A call that is
+		// written at that very moment is lost, and must not be sent again.
+		IdleConnTimeout:        4 * time.Second,
+		MaxResponseHeaderBytes: 256 << 10,
+		// A stream of events that some hop compresses is held back in its buffers.
+		DisableCompression: true,
+		ForceAttemptHTTP2:  true,
+		// The far side of a silent stream may be long gone.
+		HTTP2: &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second},
+	}
+}
+
+// sameOrigin follows a redirect if the headers may go there, too, and if the
+// request stays what it was: of a POST, 301 to 303 would make a GET.
+func sameOrigin(next *http.Request, via []*http.Request) error {
+	first := via[0]
+	if next.URL.Scheme != first.URL.Scheme || next.URL.Host != first.URL.Host ||
+		next.Method != first.Method || len(via) > 3 {
+		return http.ErrUseLastResponse
+	}
+	return nil
+}
+
+// send sends one HTTP request, and again where e allows it. The body of the
+// response is the caller's to close. An error does not show the URL.
+func (s *site) send(ctx context.Context, method string, header http.Header, body []byte, e *errand) (*http.Response, error) {
+	trace := &httptrace.ClientTrace{
+		GetConn: func(string) { e.asked.Store(true); e.connected.Store(false) },
+		GotConn: func(httptrace.GotConnInfo) { e.connected.Store(true) },
+	}
+	var payload any // a nil []byte would be a body, too
+	if body != nil {
+		payload = body
+	}
+	req, err := retryable.NewRequestWithContext(httptrace.WithClientTrace(ctx, trace), method, s.url, payload)
+	if err != nil {
+		return nil, s.clean(err)
+	}
+	req.Header = header
+	client := &retryable.Client{
+		HTTPClient:   s.pool,
+		RetryMax:     e.tries,
+		RetryWaitMin: 250 * time.Millisecond,
+		RetryWaitMax: 4 * time.Second,
+		CheckRetry:   e.again,
+		PrepareRetry: e.note,
+		Backoff:      retryable.DefaultBackoff,
+		ErrorHandler: retryable.PassthroughErrorHandler, // or the last response is lost
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return nil, s.clean(err)
+	}
+	return resp, nil
+}
+
+// secretsOf returns what blots out the parts of the configuration that must not
+// be shown, should a server repeat them: header values, and all of the URL but
+// host and path.
+func secretsOf(u *url.URL, headers map[string]string) *strings.Replacer {
+	var pairs []string
+	hide := func(secret string) {
+		if len(secret) >= 4 { // less would blot out words at random
+			pairs = append(pairs, secret, "***")
+		}
+	}
+	if password, is := u.User.Password(); is {
+		hide(base64.StdEncoding.EncodeToString([]byte(u.User.Username() + ":" + password)))
+		hide(password)
+	}
+	hide(u.User.Username())
+	hide(u.RawQuery)
+	for _, values := range u.Query() {
+		for _, value := range values {
+			hide(value)
+		}
+	}
+	for _, value := range headers {
+		hide(value)
+		if words := strings.Fields(value); len(words) > 1 { // "Bearer TOKEN"
+			hide(words[len(words)-1])
+		}
+	}
+	return strings.NewReplacer(pairs...)
+}
+
+// clean returns err without the URL that package net/http adds to it, and
+// without secrets.
+func (s *site) clean(err error) error {
+	if u, ok := errors.AsType[*url.Error](err); ok {
+		err = u.Err
+	}
+	if text := s.secrets.Replace(err.Error()); text != err.Error() {
+		return &redacted{text, err}
+	}
+	return err
+}
+
+// A redacted error is another one whose text would show a secret.
+type redacted struct {
+	text  string
+	cause error
+}
+
+func (r *redacted) Error() string { return r.text }
+func (r *redacted) Unwrap() error { return r.cause }

@@ -1,0 +1,219 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"mcpgateway/wire"
+)
+
+const eventStream = "text/event-stream"
+
+const (
+	minWait   = 100 * time.Millisecond // between two GETs, whatever the server asks for
+	maxWait   = 30 * time.Second       // without being asked to
+	maxResume = 5                      // GETs in a row that bring nothing before a request is given up
+)
+
+// follow reads a stream of events and calls take with each that may be a message,
+// or with the error of one that is too large. It reports whether anything has
+// come, and why the stream ended.
+func (c *httpConn) follow(events *eventReader, resp *http.Response, take func([]byte, *overlong)) (news bool, err error) {
+	defer resp.Body.Close()
+	before := events.lastID
+	events.open(resp.Body)
+	for {
+		e, err := events.next()
+		large, isLarge := errors.AsType[*overlong](err)
+		switch {
+		case isLarge:
+			take(nil, large)
+		case err != nil:
+			return news || events.lastID != before, err
+		case e.name == "" || e.name == "message":
+			take(e.data, nil)
+		}
+		news = true
+	}
+}
+
+// lingerTime is how long a stream may go on after the answer, so that its
+// connection can be used again.
+const lingerTime = time.Second
+
+// readStream reads the stream that answers p. If it breaks before the answer it
+// is resumed, provided that its events had ids ("Resumability and Redelivery").
+func (p *post) readStream(resp *http.Response) {
+	p.streams = true
+	events := newEventReader(p.c.limit)
+	linger := time.AfterFunc(time.Hour, p.cancel)
+	linger.Stop()
+	defer linger.Stop()
+	hear := func(text []byte, large *overlong) {
+		before := p.done
+		if p.hear(text, large); p.done != before {
+			linger.Reset(lingerTime)
+		}
+	}
+	_, err := p.c.follow(events, resp, hear)
+	for failures := 0; p.id != "" && !p.done && events.lastID != "" && failures < maxResume && !isFinal(err); failures++ {
+		if !pause(p.ctx, resumeWait(events, failures)) {
+			break
+		}
+		var again *http.Response
+		if again, err = p.c.get(p.ctx, events.lastID); err != nil {
+			continue
+		}
+		var news bool
+		if news, err = p.c.follow(events, again, hear); news {
+			failures = -1
+		}
+	}
+	if !p.done {
+		p.cutOff(resp, err)
+	}
+}
+
+// cutOff reports that the stream ended, with err, before the answer to p.
+func (p *post) cutOff(resp *http.Response, err error) {
+	switch {
+	case resp.StatusCode >= 300:
+		p.unanswered(&StatusError{Code: resp.StatusCode}, !isRefusal(resp))
+	case p.id == "": // accepted all the same
+	case p.noise != nil:
+		p.unanswered(fmt.Errorf("the stream ended without the answer, but with what is no message: %w", p.noise), true)
+	default:
+		p.unanswered(fmt.Errorf("the stream ended without the answer: %w", p.c.clean(err)), true)
+	}
+}
+
+// hear takes an event of the stream of p.
+func (p *post) hear(text []byte, large *overlong) {
+	if large == nil {
+		p.c.messages(text, p.handle)
+		return
+	}
+	if large.id == p.id && p.id != "" {
+		p.unanswered(tooLongAnswer(p.c.limit), true)
+		return
+	}
+	p.c.push(item{err: newNoise(large.head, large.id, tooLong(p.c.limit))})
+}
+
+// startListening starts the GET stream, once.
+func (c *httpConn) startListening() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ended == nil && !c.listens {
+		c.listens = true
+		c.goLocked(c.listen)
+	}
+}
+
+// listen reads what the server says of itself, for as long as the conversation
+// lasts or until the server shows that it has no stream for that.
+func (c *httpConn) listen() {
+	events := newEventReader(c.limit)
+	opened := false
+	for failures := 0; ; failures++ {
+		began := time.Now()
+		resp, err := c.get(c.ctx, events.lastID)
+		if err == nil {
+			opened = true
+			if news, _ := c.follow(events, resp, c.hear); news || time.Since(began) > maxWait {
+				failures = 0
+			}
+		}
+		status, refused := errors.AsType[*StatusError](err)
+		switch {
+		case c.ctx.Err() != nil:
+			return
+		case !refused:
+		case opened && status.Code == http.StatusNotFound && c.hasSession():
+			c.end(fmt.Errorf("%w: GET: %w", ErrSessionLost, err))
+			return
+		case events.lastID != "": // it may be the place to resume that is refused
+			events.lastID = ""
+		case isFinal(err) && !(opened && status.Code == http.StatusConflict):
+			c.log.Debug("the server has no stream for messages of its own", "err", err)
+			return
+		}
+		if !pause(c.ctx, resumeWait(events, failures)) {
+			return
+		}
+	}
+}
+
+// hear takes an event of the GET stream.
+func (c *httpConn) hear(text []byte, large *overlong) {
+	if large != nil {
+		c.push(item{err: newNoise(large.head, large.id, tooLong(c.limit))})
+		return
+	}
+	c.messages(text, func(m wire.Message, noise *Noise) {
+		if noise != nil {
+			c.push(item{err: noise})
+		} else {
+			c.push(item{m: m})
+		}
+	})
+}
+
+// get opens a stream of events. The error is a *[StatusError] if the server
+// answers with anything else.
+func (c *httpConn) get(ctx context.Context, lastID string) (*http.Response, error) {
+	header := c.header()
+	header.Set("Accept", eventStream)
+	if lastID != "" {
+		header.Set("Last-Event-ID", lastID)
+	}
+	resp, err := c.send(ctx, http.MethodGet, header, nil, &errand{})
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode != http.StatusOK || mediaType(resp) != eventStream {
+		defer resp.Body.Close()
+		head, _ := io.ReadAll(io.LimitReader(resp.Body, maxHead))
+		return nil, &StatusError{Code: resp.StatusCode, Text: c.excerpt(resp, head)}
+	}
+	return resp, nil
+}
+
+// isFinal reports whether a GET was answered so that asking again is pointless.
+func isFinal(err error) bool {
+	status, ok := errors.AsType[*StatusError](err)
+	if !ok {
+		return false
+	}
+	switch code := status.Code; code {
+	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
+		return false
+	default:
+		return code < 500 || code == http.StatusNotImplemented
+	}
+}
+
+// resumeWait returns how long to wait before the stream of events is asked for again,
+// after so many failures in a row.
+func resumeWait(events *eventReader, failures int) time.Duration {
+	if failures == 0 && events.retry >= 0 {
+		return max(events.retry, minWait)
+	}
+	return max(events.retry, min(time.Second<<min(failures, 5), maxWait))
+}
+
+// pause waits for d; it reports false if ctx ended first.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
