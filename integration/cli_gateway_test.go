@@ -1,0 +1,97 @@
+//go:build unix
+
+package integration
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// TestCLI runs testdata/script/*.txtar. Beside testscript's own commands they have
+//
+//	exits CODE PROGRAM ARGS…   run it and want this exit code
+//	jsonrpc FILE               each line of FILE (or stdout) is a JSON-RPC message
+//	output PATTERN             stdout or stderr matches
+//
+// and the environment's ACTOR: the test binary, which plays the part that INTEGRATION_PART names (play-mirror).
+func TestCLI(t *testing.T) {
+	t.Parallel()
+	bin := filepath.Dir(gateway(t))
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := newSetup(t, nil).mark
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata/script",
+		Setup: func(env *testscript.Env) error {
+			home := filepath.Join(env.WorkDir, "home")
+			if err := os.MkdirAll(home, 0o755); err != nil {
+				return err
+			}
+			env.Setenv("PATH", bin+string(os.PathListSeparator)+env.Getenv("PATH"))
+			env.Setenv("HOME", home)
+			env.Setenv("ACTOR", exe)
+			env.Setenv(markEnv, string(m))
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"exits":   exits,
+			"jsonrpc": jsonrpc,
+			"output":  output,
+		},
+		ContinueOnError:     true,
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+	})
+}
+
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits code program args...")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	err = ts.Exec(args[1], args[2:]...)
+	got := 0
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		got = exit.ExitCode()
+	} else {
+		ts.Check(err)
+	}
+	if got != want {
+		ts.Fatalf("exit code %d, want %d", got, want)
+	}
+}
+
+func jsonrpc(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: jsonrpc file")
+	}
+	lines := bytes.Split(bytes.TrimSuffix([]byte(ts.ReadFile(args[0])), []byte("\n")), []byte("\n"))
+	for _, line := range lines {
+		if err := checkJSONRPC(line); err != nil {
+			ts.Fatalf("%v: %q", err, line)
+		}
+	}
+}
+
+func output(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: output pattern")
+	}
+	re, err := regexp.Compile("(?m)" + args[0])
+	ts.Check(err)
+	if !re.MatchString(ts.ReadFile("stdout")) && !re.MatchString(ts.ReadFile("stderr")) {
+		ts.Fatalf("neither stdout nor stderr matches %q", args[0])
+	}
+}

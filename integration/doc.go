@@ -1,0 +1,14 @@
+// Package integration tests the built gateway from outside: the binary of cmd/gateway, run against MCP servers and
+// clients that other people wrote. It knows the gateway only by its promised face (command line, YAML, stdio, audit
+// file) and refuses to import any of its rooms.
+//
+// The real peers come from npm, pinned in package.json; the tests install them themselves, once. What nobody ships -
+// a backend that never answers, one that dies, a model for Claude Code to talk to - is played by the test binary.
+//
+//	npm_test.go, gateway_test.go      what has to be there: node_modules, a Node new enough, the built binary
+//	setup_test.go, proc_test.go       one gateway with its config, audit file and child processes
+//	raw_test.go, rawhttp_test.go      clients that keep every byte they were sent
+//	servers_test.go, actors_test.go   backends: the real ones, and parts the test binary plays
+//	claude_test.go, fakemodel_test.go Claude Code and the model it thinks it talks to
+//	*_gateway_test.go                 the tests of the gateway; the others prove the harness without it
+package integration

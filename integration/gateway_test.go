@@ -1,0 +1,40 @@
+//go:build unix
+
+package integration
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+)
+
+// gateway is the path of the binary under test: INTEGRATION_GATEWAY if set (a binary built with -race, say), else
+// cmd/gateway, built once.
+func gateway(t testing.TB) string {
+	t.Helper()
+	path, err := buildGateway()
+	if err != nil {
+		t.Fatalf("integration: %v", err)
+	}
+	return path
+}
+
+var buildGateway = sync.OnceValues(func() (string, error) {
+	if path := os.Getenv("INTEGRATION_GATEWAY"); path != "" {
+		return filepath.Abs(path)
+	}
+	root := filepath.Dir(packageDir)
+	if _, err := os.Stat(filepath.Join(root, "cmd", "gateway")); err != nil {
+		return "", fmt.Errorf("there is no gateway to test yet: %w", err)
+	}
+	path := filepath.Join(workDir, "bin", "gateway")
+	cmd := exec.Command("go", "build", "-o", path, "./cmd/gateway")
+	cmd.Dir = root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("go build ./cmd/gateway: %w\n%s", err, out)
+	}
+	return path, nil
+})

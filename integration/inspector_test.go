@@ -1,0 +1,66 @@
+//go:build unix
+
+package integration
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// inspect runs the MCP Inspector's CLI with argv as the server, and returns the result it prints and how long all of
+// it took. The Inspector hands on little of its environment, so m is passed to the server by option.
+func inspect(t testing.TB, m mark, argv []string, options ...string) (json.RawMessage, time.Duration) {
+	t.Helper()
+	args := []string{module(t, "@modelcontextprotocol", "inspector", "clients", "launcher", "build", "index.js"), "--cli",
+		"--format", "json", "--connect-timeout", "60000", "-e", markEnv + "=" + string(m)}
+	args = append(append(append(args, options...), "--"), argv...)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, node(t), args...)
+	cmd.Dir = t.TempDir()
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + cmd.Dir, markEnv + "=" + string(m)}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = 5 * time.Second
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	began := time.Now()
+	err := cmd.Run()
+	took := time.Since(began)
+	var envelope struct{ Result json.RawMessage }
+	if err == nil {
+		err = json.Unmarshal(stdout.Bytes(), &envelope)
+	}
+	if err != nil || envelope.Result == nil {
+		t.Fatalf("inspector %q: %v after %v\nstdout: %s\nstderr: %s", options, err, took, &stdout, &stderr)
+	}
+	return envelope.Result, took
+}
+
+// inspectCall calls a tool through the Inspector and returns the result's bytes as the Inspector prints them.
+func inspectCall(t testing.TB, m mark, argv []string, tool, arguments string) string {
+	t.Helper()
+	result, _ := inspect(t, m, argv, "--method", "tools/call", "--tool-name", tool, "--tool-args-json", arguments)
+	return string(result)
+}
+
+// inspectTools are the names that the Inspector lists, in its order.
+func inspectTools(t testing.TB, m mark, argv []string) ([]string, time.Duration) {
+	t.Helper()
+	result, took := inspect(t, m, argv, "--method", "tools/list")
+	var list struct{ Tools []struct{ Name string } }
+	if err := json.Unmarshal(result, &list); err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, tool := range list.Tools {
+		names = append(names, tool.Name)
+	}
+	return names, took
+}

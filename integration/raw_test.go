@@ -1,0 +1,374 @@
+//go:build unix
+
+package integration
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// A message is one JSON-RPC message with the bytes it came in. Its parts are slices of those bytes, not re-encoded.
+type message struct {
+	Raw     []byte          `json:"-"`
+	JSONRPC string          `json:"jsonrpc"`
+	ID      json.RawMessage `json:"id"`
+	Method  string          `json:"method"`
+	Params  json.RawMessage `json:"params"`
+	Result  json.RawMessage `json:"result"`
+	Error   json.RawMessage `json:"error"`
+}
+
+func parseMessage(raw []byte) (message, error) {
+	m := message{Raw: raw}
+	if err := json.Unmarshal(raw, &m); err != nil {
+		return m, err
+	}
+	if m.JSONRPC != "2.0" {
+		return m, fmt.Errorf("jsonrpc is %q", m.JSONRPC)
+	}
+	return m, nil
+}
+
+// code is the code of the error, 0 without one.
+func (m message) code() int {
+	var e struct{ Code int }
+	json.Unmarshal(m.Error, &e)
+	return e.Code
+}
+
+// A caller asks one question and waits for the answer. params is JSON.
+type caller interface {
+	call(method, params string) message
+}
+
+// A rawClient is a client over stdio that knows JSON-RPC's lines and nothing of MCP. It keeps all it was sent.
+type rawClient struct {
+	t       testing.TB
+	cmd     *exec.Cmd
+	stdin   io.WriteCloser
+	stderr  string // path
+	nextID  atomic.Int64
+	exited  chan struct{}
+	drained chan struct{} // stdout is at its end
+	waitErr error
+
+	mu      sync.Mutex
+	lines   [][]byte
+	arrived chan struct{} // closed and replaced with each line
+}
+
+// startRaw starts cmd and reads its stdout until its end. When the test ends the command must have come to an end, or
+// do so once its stdin is closed.
+func startRaw(t testing.TB, cmd *exec.Cmd) *rawClient {
+	t.Helper()
+	c := &rawClient{
+		t: t, cmd: cmd, stderr: filepath.Join(t.TempDir(), "stderr"),
+		exited: make(chan struct{}), drained: make(chan struct{}), arrived: make(chan struct{}),
+	}
+	// Files, not io.Writers: Wait must tell when the process ended, even if somebody else still holds its pipes.
+	errFile, err := os.Create(c.stderr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer errFile.Close()
+	out, outW, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer outW.Close()
+	cmd.Stdout, cmd.Stderr = outW, errFile
+	if c.stdin, err = cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() { c.waitErr = cmd.Wait(); close(c.exited) }()
+	go c.read(out)
+	t.Cleanup(c.end)
+	return c
+}
+
+func (c *rawClient) read(out *os.File) {
+	defer close(c.drained)
+	defer out.Close()
+	r := bufio.NewReaderSize(out, 64<<10)
+	for {
+		line, err := r.ReadBytes('\n')
+		if len(line) > 0 {
+			c.mu.Lock()
+			c.lines = append(c.lines, bytes.TrimRight(line, "\n"))
+			close(c.arrived)
+			c.arrived = make(chan struct{})
+			c.mu.Unlock()
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// end is the last thing that happens to a client.
+func (c *rawClient) end() {
+	c.stdin.Close()
+	select {
+	case <-c.exited:
+	case <-time.After(20 * time.Second):
+		c.t.Errorf("%s did not end within 20 s of end of file on its stdin", filepath.Base(c.cmd.Path))
+	}
+	syscall.Kill(-c.cmd.Process.Pid, syscall.SIGKILL) // ours or a group that is gone
+	<-c.exited
+	select {
+	case <-c.drained:
+	case <-time.After(2 * time.Second):
+		c.t.Errorf("%s has ended, but somebody still holds its stdout", filepath.Base(c.cmd.Path))
+	}
+	if c.t.Failed() {
+		c.t.Logf("stderr of %s:\n%s", filepath.Base(c.cmd.Path), c.logs())
+	}
+}
+
+// logs is what came on stderr so far, cut to its last part.
+func (c *rawClient) logs() string {
+	text, _ := os.ReadFile(c.stderr)
+	if n := len(text) - 16<<10; n > 0 {
+		text = text[n:]
+	}
+	return string(text)
+}
+
+// received are all lines so far.
+func (c *rawClient) received() [][]byte {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.lines)
+}
+
+// send writes one line.
+func (c *rawClient) send(line string) {
+	c.t.Helper()
+	if _, err := io.WriteString(c.stdin, line+"\n"); err != nil {
+		c.t.Fatalf("write %.80s: %v", line, err)
+	}
+}
+
+// notify sends a notification. params is JSON, or empty for none.
+func (c *rawClient) notify(method, params string) {
+	c.t.Helper()
+	if params != "" {
+		params = `,"params":` + params
+	}
+	c.send(`{"jsonrpc":"2.0","method":"` + method + `"` + params + `}`)
+}
+
+// ask sends a request under this raw id.
+func (c *rawClient) ask(id, method, params string) {
+	c.t.Helper()
+	if params != "" {
+		params = `,"params":` + params
+	}
+	c.send(`{"jsonrpc":"2.0","id":` + id + `,"method":"` + method + `"` + params + `}`)
+}
+
+var errGone = errors.New("the other side closed its stdout")
+
+// find waits for the first line that match accepts.
+func (c *rawClient) find(within time.Duration, match func([]byte) bool) ([]byte, error) {
+	timer := time.NewTimer(within)
+	defer timer.Stop()
+	for seen := 0; ; {
+		c.mu.Lock()
+		lines, arrived := c.lines, c.arrived
+		c.mu.Unlock()
+		for ; seen < len(lines); seen++ {
+			if match(lines[seen]) {
+				return lines[seen], nil
+			}
+		}
+		select {
+		case <-arrived:
+		case <-timer.C:
+			return nil, fmt.Errorf("nothing within %v", within)
+		case <-c.drained:
+			c.mu.Lock()
+			more := len(c.lines) > seen
+			c.mu.Unlock()
+			if !more {
+				return nil, errGone
+			}
+		}
+	}
+}
+
+// await waits for the first message that match accepts, among those that came already, too.
+func (c *rawClient) await(what string, within time.Duration, match func(message) bool) message {
+	c.t.Helper()
+	line, err := c.find(within, func(line []byte) bool {
+		m, err := parseMessage(line)
+		return err == nil && match(m)
+	})
+	if err != nil {
+		c.t.Fatalf("waiting for %s: %v; last line: %.300s", what, err, last(c.received()))
+	}
+	m, _ := parseMessage(line)
+	return m
+}
+
+// answer waits for the response to this raw id.
+func (c *rawClient) answer(id string, within time.Duration) message {
+	c.t.Helper()
+	return c.await("the answer to "+id, within, func(m message) bool { return m.Method == "" && string(m.ID) == id })
+}
+
+// call is ask and answer under an id of its own.
+func (c *rawClient) call(method, params string) message {
+	c.t.Helper()
+	id := itoa(c.nextID.Add(1) + 1000)
+	c.ask(id, method, params)
+	return c.answer(id, patience)
+}
+
+// greet does the handshake and returns the answer to initialize.
+func (c *rawClient) greet(revision string) message {
+	c.t.Helper()
+	m := c.call("initialize", initializeParams(revision))
+	if m.Result == nil {
+		c.t.Fatalf("initialize: %s", m.Raw)
+	}
+	c.notify("notifications/initialized", "")
+	return m
+}
+
+// finish closes stdin and returns the exit code, which must come in time.
+func (c *rawClient) finish(within time.Duration) int {
+	c.t.Helper()
+	c.stdin.Close()
+	return c.exitCode(within)
+}
+
+// exitCode waits for the end; -1 is a signal's.
+func (c *rawClient) exitCode(within time.Duration) int {
+	c.t.Helper()
+	select {
+	case <-c.exited:
+	case <-time.After(within):
+		c.t.Fatalf("%s did not end within %v", filepath.Base(c.cmd.Path), within)
+	}
+	return c.cmd.ProcessState.ExitCode()
+}
+
+// checkPure fails the test for each line on stdout that is not one JSON-RPC message.
+func (c *rawClient) checkPure() {
+	c.t.Helper()
+	for _, line := range c.received() {
+		if err := checkJSONRPC(line); err != nil {
+			c.t.Errorf("stdout: %v: %.200q", err, line)
+		}
+	}
+}
+
+// checkJSONRPC says what keeps a line from being a JSON-RPC message, or a batch of them.
+func checkJSONRPC(line []byte) error {
+	if len(line) > 0 && line[0] == '[' {
+		var batch []json.RawMessage
+		if err := json.Unmarshal(line, &batch); err != nil {
+			return err
+		}
+		for _, m := range batch {
+			if err := checkJSONRPC(m); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	m, err := parseMessage(line)
+	switch {
+	case err != nil:
+		return err
+	case m.Method == "" && (m.Result == nil) == (m.Error == nil):
+		return errors.New("neither request nor response")
+	case m.Method == "" && m.ID == nil:
+		return errors.New("response without id")
+	}
+	return nil
+}
+
+func initializeParams(revision string) string {
+	return `{"protocolVersion":"` + revision + `","capabilities":{},"clientInfo":{"name":"integration","version":"1.0"}}`
+}
+
+func last(lines [][]byte) []byte {
+	if len(lines) == 0 {
+		return nil
+	}
+	return lines[len(lines)-1]
+}
+
+// A tool is one entry of tools/list, with its bytes.
+type tool struct {
+	name string
+	raw  json.RawMessage
+}
+
+// listTools asks for all pages.
+func listTools(t testing.TB, c caller) []tool {
+	t.Helper()
+	var tools []tool
+	params := `{}`
+	for page := 0; page < 100; page++ {
+		m := c.call("tools/list", params)
+		var list struct {
+			Tools      []json.RawMessage
+			NextCursor *string
+		}
+		if err := json.Unmarshal(m.Result, &list); err != nil || m.Result == nil {
+			t.Fatalf("tools/list: %v: %.300s", err, m.Raw)
+		}
+		for _, raw := range list.Tools {
+			var entry struct{ Name string }
+			if err := json.Unmarshal(raw, &entry); err != nil {
+				t.Fatalf("tools/list: %v in %s", err, raw)
+			}
+			tools = append(tools, tool{entry.Name, raw})
+		}
+		if list.NextCursor == nil {
+			return tools
+		}
+		cursor, _ := json.Marshal(*list.NextCursor)
+		params = `{"cursor":` + string(cursor) + `}`
+	}
+	t.Fatal("tools/list: a hundred pages and no end")
+	return nil
+}
+
+// names are the names of tools, in order.
+func names(tools []tool) []string {
+	var list []string
+	for _, tool := range tools {
+		list = append(list, tool.name)
+	}
+	return list
+}
+
+// callTool calls a tool; arguments is JSON, or empty for none.
+func callTool(c caller, name, arguments string) message {
+	quoted, _ := json.Marshal(name)
+	if arguments != "" {
+		arguments = `,"arguments":` + arguments
+	}
+	return c.call("tools/call", `{"name":`+string(quoted)+arguments+`}`)
+}

@@ -1,0 +1,120 @@
+//go:build unix
+
+package integration
+
+import (
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// npmServer is the command line of one of @modelcontextprotocol's servers over stdio.
+func npmServer(t testing.TB, name string, args ...string) []string {
+	t.Helper()
+	main := module(t, "@modelcontextprotocol", "server-"+name, "dist", "index.js")
+	return append([]string{node(t), main}, args...)
+}
+
+// stdioBackend is that server as a backend of the gateway.
+func stdioBackend(t testing.TB, name, server string, env map[string]string, args ...string) backend {
+	t.Helper()
+	argv := npmServer(t, server, args...)
+	return backend{Name: name, Command: argv[0], Args: argv[1:], Env: env}
+}
+
+// An httpServer is server-everything over streamable HTTP.
+type httpServer struct {
+	t         testing.TB
+	url, port string
+	kill      func() // returns when it is gone
+}
+
+// everythingHTTP runs one until the test ends.
+func everythingHTTP(t testing.TB) *httpServer {
+	t.Helper()
+	// The port may be taken between the moment we let go of it and the server's start. Then the server exits: try again.
+	for range 5 {
+		port := freePort(t)
+		s := &httpServer{t: t, url: "http://127.0.0.1:" + port + "/mcp", port: port}
+		if s.start() {
+			return s
+		}
+	}
+	t.Fatal("server-everything does not come up over HTTP")
+	return nil
+}
+
+// start waits until the server listens, and says whether it does.
+func (s *httpServer) start() bool {
+	s.t.Helper()
+	exited, kill := startServer(s.t, npmServer(s.t, "everything", "streamableHttp"), "PORT="+s.port)
+	s.kill = kill
+	up := false
+	poll(patience, func() bool {
+		select {
+		case <-exited:
+			return true
+		default:
+		}
+		conn, err := net.DialTimeout("tcp", "127.0.0.1:"+s.port, time.Second)
+		if err == nil {
+			conn.Close()
+		}
+		up = err == nil
+		return up
+	})
+	select {
+	case <-exited:
+		return false
+	default:
+		return up
+	}
+}
+
+// startServer runs argv in a process group of its own, which is killed when the test ends, if not before. Its output
+// goes to a file that is shown if the test fails.
+func startServer(t testing.TB, argv []string, env ...string) (exited <-chan struct{}, kill func()) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "output")
+	out, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir()}, env...)
+	cmd.Stdout, cmd.Stderr = out, out
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() { cmd.Wait(); close(ended) }()
+	kill = func() {
+		syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+		<-ended
+	}
+	t.Cleanup(func() {
+		kill()
+		if t.Failed() {
+			text, _ := os.ReadFile(path)
+			t.Logf("output of %s:\n%.8000s", argv[1], text)
+		}
+	})
+	return ended, kill
+}
+
+func freePort(t testing.TB) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
+}

@@ -1,0 +1,184 @@
+//go:build unix
+
+package integration
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// patience bounds what should come soon but is promised no time: processes that start on a busy machine.
+const patience = 30 * time.Second
+
+// A backend is one entry of the config's list.
+type backend struct {
+	Name       string            `yaml:"name"`
+	Command    string            `yaml:"command,omitempty"`
+	Args       []string          `yaml:"args,omitempty"`
+	Env        map[string]string `yaml:"env,omitempty"`
+	URL        string            `yaml:"url,omitempty"`
+	Embedded   string            `yaml:"embedded,omitempty"`
+	Tools      map[string]any    `yaml:"tools,omitempty"`
+	InheritEnv []string          `yaml:"inherit_env,omitempty"`
+}
+
+// A setup is one gateway to be: its directory, config, audit file and state, and the mark of its processes.
+type setup struct {
+	t      testing.TB
+	dir    string
+	config string
+	audit  string
+	mark   mark
+}
+
+var marks atomic.Int64
+
+// newSetup writes a config for these backends. At the end of the test none of the gateway's processes may be left.
+// more holds further top-level keys, e.g. catalog; it may be nil.
+func newSetup(t testing.TB, more map[string]any, backends ...backend) *setup {
+	t.Helper()
+	dir := t.TempDir()
+	s := &setup{
+		t:      t,
+		dir:    dir,
+		config: filepath.Join(dir, "gateway.yaml"),
+		audit:  filepath.Join(dir, "audit.jsonl"),
+		mark:   mark(filepath.Base(workDir) + "-" + itoa(marks.Add(1))),
+	}
+	for i := range backends {
+		if backends[i].Command == "" {
+			continue
+		}
+		env := map[string]string{markEnv: string(s.mark)}
+		for k, v := range backends[i].Env {
+			env[k] = v
+		}
+		backends[i].Env = env
+	}
+	doc := map[string]any{
+		"state":    filepath.Join(dir, "state"),
+		"audit":    map[string]any{"file": s.audit},
+		"log":      map[string]any{"level": "debug"},
+		"backends": backends,
+	}
+	for k, v := range more {
+		doc[k] = v
+	}
+	text, err := yaml.Marshal(doc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(s.config, text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.mark.mustBeGone(t, 2*time.Second) })
+	return s
+}
+
+// env is all that the gateway and the clients see of our environment. SECRET_X is there to be found where it should
+// not be.
+func (s *setup) env(more ...string) []string {
+	home := filepath.Join(s.dir, "home")
+	if err := os.MkdirAll(home, 0o755); err != nil {
+		s.t.Fatal(err)
+	}
+	return append([]string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + home, "LANG=C.UTF-8", "TMPDIR=" + s.dir,
+		"SECRET_X=must-not-be-inherited", markEnv + "=" + string(s.mark),
+	}, more...)
+}
+
+// start runs the gateway on the config, with a raw client at its stdin and stdout.
+func (s *setup) start(args ...string) *rawClient {
+	s.t.Helper()
+	cmd := exec.Command(gateway(s.t), append([]string{"-c", s.config}, args...)...)
+	cmd.Env = s.env()
+	cmd.Dir = s.dir
+	return startRaw(s.t, cmd)
+}
+
+// An auditRecord is one line of audit.file with msg=call.
+type auditRecord struct {
+	Session, Client, Tool, Backend string
+	Outcome                        string
+	ID                             json.RawMessage
+	Code                           json.RawMessage
+	BackendID                      json.RawMessage `json:"backend_id"`
+	BackendTool                    string          `json:"backend_tool"`
+	DurMS                          *float64        `json:"dur_ms"`
+	BytesIn                        *int64          `json:"bytes_in"`
+	BytesOut                       *int64          `json:"bytes_out"`
+	line                           string
+}
+
+// records reads the audit file. Each of its lines must be JSON, and each call's record complete.
+func (s *setup) records() []auditRecord {
+	s.t.Helper()
+	text, err := os.ReadFile(s.audit)
+	if err != nil {
+		s.t.Errorf("audit: %v", err)
+		return nil
+	}
+	var calls []auditRecord
+	lines := bufio.NewScanner(bytes.NewReader(text))
+	lines.Buffer(nil, 64<<20)
+	for lines.Scan() {
+		line := lines.Text()
+		var msg struct{ Msg string }
+		if err := json.Unmarshal([]byte(line), &msg); err != nil {
+			s.t.Errorf("audit: %v in line %q", err, line)
+			continue
+		}
+		if msg.Msg != "call" {
+			continue
+		}
+		r := auditRecord{line: line}
+		if err := json.Unmarshal([]byte(line), &r); err != nil {
+			s.t.Errorf("audit: %v in line %q", err, line)
+		}
+		calls = append(calls, r)
+	}
+	return calls
+}
+
+// checkComplete fails the test if a key that every forwarded call has is missing.
+func (r auditRecord) checkComplete(t testing.TB) {
+	t.Helper()
+	missing := map[string]bool{
+		"session": r.Session == "", "client": r.Client == "", "id": len(r.ID) == 0, "backend_id": empty(r.BackendID),
+		"tool": r.Tool == "", "backend": r.Backend == "", "backend_tool": r.BackendTool == "", "outcome": r.Outcome == "",
+		"dur_ms": r.DurMS == nil, "bytes_in": r.BytesIn == nil, "bytes_out": r.BytesOut == nil,
+	}
+	for key, yes := range missing {
+		if yes {
+			t.Errorf("audit record without %s: %s", key, r.line)
+		}
+	}
+}
+
+func empty(raw json.RawMessage) bool {
+	return len(raw) == 0 || string(raw) == `""` || string(raw) == "null"
+}
+
+// sameID says whether a record's id is this raw id: as it is, or, since an id may be any JSON, as a string of it.
+func sameID(recorded, raw json.RawMessage) bool {
+	if bytes.Equal(recorded, raw) {
+		return true
+	}
+	var text string
+	return json.Unmarshal(recorded, &text) == nil && text == string(raw)
+}
+
+func itoa(n int64) string {
+	b, _ := json.Marshal(n)
+	return string(b)
+}

@@ -1,0 +1,681 @@
+//go:build unix
+
+package integration
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// notesFile is a place for an actor's notes.
+func notesFile(t testing.TB) string { return filepath.Join(t.TempDir(), "notes") }
+
+// Not parallel: it is about time.
+func TestProbedCopySpawnsNothingAndExits(t *testing.T) {
+	const copies = 3 // Claude Desktop starts as many
+	notes := notesFile(t)
+	s := newSetup(t, nil, actor("mirror", "mirror", notes))
+	gateway(t) // built before the clock runs
+	began := time.Now()
+	var clients [copies]*rawClient
+	for i := range clients {
+		clients[i] = s.start()
+		clients[i].ask(`"server-discover-probe-1"`, "server/discover", `{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",`+
+			`"io.modelcontextprotocol/clientInfo":{"name":"claude-code","version":"2.1.332"},"io.modelcontextprotocol/clientCapabilities":{}}}`)
+	}
+	for _, c := range clients {
+		if m := c.answer(`"server-discover-probe-1"`, patience); m.Result == nil && m.code() != -32601 {
+			t.Errorf("server/discover: %s", m.Raw)
+		}
+		if code := c.finish(patience); code != 0 {
+			t.Errorf("exit code %d", code)
+		}
+		c.checkPure()
+	}
+	if took := time.Since(began); took > time.Second {
+		t.Errorf("%d copies took %v, want less than 1 s", copies, took)
+	}
+	if text, err := os.ReadFile(notes); err == nil {
+		t.Errorf("a backend was started:\n%s", text)
+	}
+}
+
+func TestProbeThenInitialize(t *testing.T) {
+	t.Parallel()
+	s := newSetup(t, nil, actor("mirror", "mirror", ""))
+	gw := s.start()
+	gw.ask(`"server-discover-probe-1"`, "server/discover", `{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",`+
+		`"io.modelcontextprotocol/clientInfo":{"name":"claude-code","version":"2.1.332"},"io.modelcontextprotocol/clientCapabilities":{}}}`)
+	if m := gw.answer(`"server-discover-probe-1"`, time.Second); m.Result == nil && m.code() != -32601 {
+		t.Errorf("server/discover: %s", m.Raw)
+	}
+	gw.greet("2025-11-25")
+	if tools := names(listTools(t, gw)); len(tools) != 3 {
+		t.Errorf("tools: %q", tools)
+	}
+}
+
+func TestStdoutCarriesOnlyTheProtocol(t *testing.T) {
+	t.Parallel()
+	s := newSetup(t, map[string]any{"catalog": map[string]any{"wait": "1s"}},
+		actor("banner", "banner", ""), actor("mute", "mute", ""), actor("mirror", "mirror", ""), backend{Name: "demo", Embedded: "demo"})
+	gw := s.start("--log-level", "debug")
+	gw.greet("2025-06-18")
+	listTools(t, gw)
+	gw.send("this is not JSON")
+	gw.send("")
+	gw.send(`{"jsonrpc":"2.0","id":"x"`)
+	gw.send(`{"id":1,"method":"ping"}`)
+	callTool(gw, "request", `{}`)
+	callTool(gw, "die", `{}`)
+	callTool(gw, "echo", `{"text":"x"}`)
+	gw.call("nonsense", `{}`)
+	if code := gw.finish(patience); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	if n := len(gw.received()); n < 9 {
+		t.Errorf("only %d lines on stdout", n)
+	}
+	gw.checkPure()
+}
+
+func TestEndOfInputEndsBackendsAndExitsWith0(t *testing.T) {
+	t.Parallel()
+	notes := notesFile(t)
+	s := newSetup(t, nil, actor("mirror", "mirror", notes), actor("stubborn", "stubborn", ""), stdioBackend(t, "everything", "everything", nil))
+	gw := s.start()
+	gw.greet("2025-11-25")
+	listTools(t, gw)
+	gw.ask("1", "tools/call", `{"name":"hold"}`)
+	lastCallID(t, notes, "hold") // it is in flight
+	if code := gw.finish(20 * time.Second); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	// "Backends end, exit 0": in this order.
+	if left := s.mark.processes(); len(left) > 0 {
+		t.Errorf("left when the gateway exited: %v", left)
+	}
+	gw.checkPure()
+}
+
+func TestSignalsEndBackendsAndExitWith0(t *testing.T) {
+	t.Parallel()
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
+		t.Run(sig.String(), func(t *testing.T) {
+			t.Parallel()
+			s := newSetup(t, nil, actor("mirror", "mirror", ""), stdioBackend(t, "everything", "everything", nil))
+			gw := s.start()
+			gw.greet("2025-11-25")
+			listTools(t, gw)
+			gw.cmd.Process.Signal(sig)
+			if code := gw.exitCode(20 * time.Second); code != 0 {
+				t.Errorf("exit code %d", code)
+			}
+			if left := s.mark.processes(); len(left) > 0 {
+				t.Errorf("left when the gateway exited: %v", left)
+			}
+			gw.checkPure()
+		})
+	}
+}
+
+// mcp-go's client closes our stderr before it waits for our end, and a client that crashes closes all at once: writing
+// there must not kill the gateway in the midst of ending its backends.
+func TestClosedPipesAreAnOrderlyEnd(t *testing.T) {
+	t.Parallel()
+	notes := notesFile(t)
+	s := newSetup(t, nil, actor("mirror", "mirror", notes), actor("stubborn", "stubborn", ""))
+	cmd := exec.Command(gateway(t), "-c", s.config, "--log-level", "debug")
+	cmd.Env, cmd.Dir = s.env(), s.dir
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Process.Kill()
+	io.WriteString(stdin, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+initializeParams("2025-11-25")+"}\n"+
+		`{"jsonrpc":"2.0","method":"notifications/initialized"}`+"\n"+`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"hold"}}`+"\n")
+	lastCallID(t, notes, "hold")
+	stdout.Close()
+	stderr.Close()
+	io.WriteString(stdin, `{"jsonrpc":"2.0","id":3,"method":"ping"}`+"\n") // its answer finds nobody
+	stdin.Close()
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	select {
+	case <-ended:
+		if cmd.ProcessState.ExitCode() < 0 {
+			t.Errorf("ended by %v", cmd.ProcessState)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("still there after 20 s")
+	}
+	if left := s.mark.processes(); len(left) > 0 {
+		t.Errorf("left when the gateway exited: %v", left)
+	}
+}
+
+func TestKilledGatewayTakesItsChildrenAlong(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS != "linux" {
+		t.Skip("parent death signals exist on Linux only")
+	}
+	s := newSetup(t, nil, actor("mirror", "mirror", ""), actor("stubborn", "stubborn", ""), stdioBackend(t, "everything", "everything", nil))
+	gw := s.start()
+	gw.greet("2025-11-25")
+	listTools(t, gw)
+	if n := len(s.mark.processes()); n < 4 {
+		t.Errorf("%d processes, want at least the gateway and three children: %v", n, s.mark.processes())
+	}
+	gw.cmd.Process.Kill()
+	gw.exitCode(patience)
+	s.mark.mustBeGone(t, 3*time.Second)
+}
+
+func TestRevisionIsNegotiatedAndBatchesFollowIt(t *testing.T) {
+	t.Parallel()
+	for _, revision := range append(slices.Clone(revisions), "1999-01-01", "2026-07-28") {
+		t.Run(revision, func(t *testing.T) {
+			t.Parallel()
+			gw := newSetup(t, nil, actor("mirror", "mirror", "")).start()
+			want := revision
+			if !slices.Contains(revisions, revision) {
+				want = "2025-11-25"
+			}
+			var result struct {
+				ProtocolVersion string
+				Capabilities    struct{ Tools struct{ ListChanged bool } }
+				ServerInfo      struct{ Name, Version string }
+			}
+			m := gw.greet(revision)
+			if err := json.Unmarshal(m.Result, &result); err != nil || result.ProtocolVersion != want || !result.Capabilities.Tools.ListChanged ||
+				result.ServerInfo.Name == "" || result.ServerInfo.Version == "" {
+				t.Errorf("initialize: %v: %s", err, m.Raw)
+			}
+			gw.send(`[{"jsonrpc":"2.0","id":"a","method":"ping"},{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":99}},` +
+				`{"jsonrpc":"2.0","id":"b","method":"tools/call","params":{"name":"request"}},{"jsonrpc":"2.0","id":"c","method":"nonsense"}]`)
+			if want > "2025-03-26" {
+				if m := gw.answer("null", patience); m.code() != -32600 {
+					t.Errorf("batch: %s", m.Raw)
+				}
+				return
+			}
+			line, err := gw.find(patience, func(line []byte) bool { return len(line) > 0 && line[0] == '[' })
+			if err != nil {
+				t.Fatalf("batch: %v", err)
+			}
+			var answers []message
+			if err := json.Unmarshal(line, &answers); err != nil || len(answers) != 3 {
+				t.Fatalf("batch: %v: %s", err, line)
+			}
+			if string(answers[0].ID) != `"a"` || string(answers[1].ID) != `"b"` || string(answers[2].ID) != `"c"` || answers[1].Result == nil || answers[2].code() != -32601 {
+				t.Errorf("batch: %s", line)
+			}
+		})
+	}
+}
+
+func TestIDsKeepTypeAndText(t *testing.T) {
+	t.Parallel()
+	s := newSetup(t, nil, actor("mirror", "mirror", ""))
+	gw := s.start()
+	gw.greet("2025-11-25")
+	listTools(t, gw)
+	ids := []string{`0`, `-1`, `""`, `"1"`, `1`, `9007199254740993`, `"ünï 🙂"`, `"\u00fc"`, `null`, `"9007199254740993"`}
+	for _, id := range ids { // all in flight at once
+		quoted, _ := json.Marshal(id)
+		gw.ask(id, "tools/call", `{"name":"request","arguments":{"under":`+string(quoted)+`}}`)
+	}
+	for _, id := range ids {
+		m := gw.answer(id, patience)
+		quoted, _ := json.Marshal(id)
+		if seen := seenByMirror(t, m); string(seen.Params.Arguments) != `{"under":`+string(quoted)+`}` {
+			t.Errorf("id %s has the answer to %s", id, seen.Params.Arguments)
+		}
+	}
+	if code := gw.finish(patience); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	var audited []string
+	for _, r := range s.records() {
+		r.checkComplete(t)
+		i := slices.IndexFunc(ids, func(id string) bool { return sameID(r.ID, json.RawMessage(id)) })
+		if i < 0 {
+			t.Errorf("audit: id %s was never sent", r.ID)
+			continue
+		}
+		audited = append(audited, ids[i])
+	}
+	slices.Sort(audited)
+	slices.Sort(ids)
+	if len(audited) != len(ids) {
+		t.Errorf("audited ids %s, want %s", audited, ids)
+	}
+}
+
+// seen is a request as the mirror saw it.
+type seen struct {
+	ID     json.RawMessage
+	Params struct {
+		Name      string
+		Arguments json.RawMessage
+		Meta      json.RawMessage `json:"_meta"`
+		Extra     json.RawMessage `json:"x-extra"`
+	}
+}
+
+func seenByMirror(t testing.TB, m message) seen {
+	t.Helper()
+	var result struct{ Content []struct{ Text string } }
+	var s seen
+	if err := json.Unmarshal(m.Result, &result); err != nil || len(result.Content) != 1 {
+		t.Fatalf("not the mirror's answer: %v: %s", err, m.Raw)
+	}
+	if err := json.Unmarshal([]byte(result.Content[0].Text), &s); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestArgumentsAndMetaArriveUntouchedAndAuditJoinsTheIDs(t *testing.T) {
+	t.Parallel()
+	s := newSetup(t, nil, backend{Name: "demo", Embedded: "demo"}, actor("mirror", "mirror", ""))
+	gw := s.start()
+	gw.greet("2025-11-25")
+	listTools(t, gw)
+	const arguments = `{"id":9223372036854775807, "f":1.10,"e":1e400,"s":"<a>&</a> \u003c ü \u00fc \/", "dup":{"b":1,"a":2}}`
+	gw.ask(`"join-me"`, "tools/call", `{"x-extra":[1, 2],"name":"request","arguments":`+arguments+`,"_meta":{"progressToken":"mine","custom":{"k":1.0}}}`)
+	m := gw.answer(`"join-me"`, patience)
+	got := seenByMirror(t, m)
+	if string(got.Params.Arguments) != arguments {
+		t.Errorf("arguments: %s\nwant: %s", got.Params.Arguments, arguments)
+	}
+	if string(got.Params.Extra) != `[1, 2]` {
+		t.Errorf("x-extra: %s", got.Params.Extra)
+	}
+	var meta map[string]json.RawMessage
+	if err := json.Unmarshal(got.Params.Meta, &meta); err != nil || string(meta["custom"]) != `{"k":1.0}` {
+		t.Errorf("_meta: %s", got.Params.Meta)
+	}
+	if token := string(meta["progressToken"]); token == `"mine"` || token == "" {
+		t.Errorf("the backend sees progress token %s", token)
+	}
+	if !strings.HasSuffix(string(m.Result), `"x-future": 1.10}`) {
+		t.Errorf("result: %s", m.Result)
+	}
+	gw.finish(patience)
+	records := s.records()
+	if len(records) != 1 {
+		t.Fatalf("%d audit records", len(records))
+	}
+	r := records[0]
+	r.checkComplete(t)
+	if !sameID(r.ID, json.RawMessage(`"join-me"`)) || !sameID(r.BackendID, got.ID) {
+		t.Errorf("audit: id %s, backend_id %s; sent \"join-me\", the backend saw %s", r.ID, r.BackendID, got.ID)
+	}
+	if r.Tool != "request" || r.Backend != "mirror" || r.BackendTool != "request" || r.Outcome != "ok" || r.Client != "integration/1.0" {
+		t.Errorf("audit: %s", r.line)
+	}
+	if r.BytesIn == nil || *r.BytesIn != int64(len(arguments)) || r.BytesOut == nil || *r.BytesOut != int64(len(m.Result)) {
+		t.Errorf("audit: want bytes_in %d and bytes_out %d: %s", len(arguments), len(m.Result), r.line)
+	}
+}
+
+func TestMirrorsOddToolsAreListedAsTheyAre(t *testing.T) {
+	t.Parallel()
+	gw := newSetup(t, nil, actor("mirror", "mirror", "")).start()
+	gw.greet("2025-11-25")
+	var raw []string
+	for _, tool := range listTools(t, gw) {
+		raw = append(raw, string(tool.raw))
+	}
+	if got := strings.Join(raw, ","); got != mirrorTools {
+		t.Errorf("tools: %s\nwant: %s", got, mirrorTools)
+	}
+}
+
+// lastCallID waits for the mirror to note a call of tool, and returns the id it saw.
+func lastCallID(t testing.TB, notes, tool string) string {
+	t.Helper()
+	var id string
+	if !poll(patience, func() bool {
+		for _, n := range notesOf(notes) {
+			var s seen
+			line, ok := strings.CutPrefix(n, "got ")
+			if ok && json.Unmarshal([]byte(line), &s) == nil && s.Params.Name == tool {
+				id = string(s.ID)
+			}
+		}
+		return id != ""
+	}) {
+		t.Fatalf("the mirror saw no call of %s:\n%s", tool, strings.Join(notesOf(notes), "\n"))
+	}
+	return id
+}
+
+func TestCancelReachesItsOwnerWithItsIDAndLateAnswersAreDropped(t *testing.T) {
+	t.Parallel()
+	notes, others := notesFile(t), notesFile(t)
+	s := newSetup(t, nil, actor("other", "mirror", others), actor("mirror", "mirror", notes))
+	gw := s.start()
+	gw.greet("2025-11-25")
+	listTools(t, gw)
+	gw.ask("101", "tools/call", `{"name":"mirror__hold"}`)
+	id := lastCallID(t, notes, "hold")
+	gw.notify("notifications/cancelled", `{"requestId":101,"reason":"enough"}`)
+	gw.notify("notifications/cancelled", `{"requestId":"never used"}`)
+	note := awaitNote(t, notes, `got {"jsonrpc":"2.0","method":"notifications/cancelled"`)
+	var cancel struct {
+		Params struct{ RequestID json.RawMessage }
+	}
+	if err := json.Unmarshal([]byte(strings.TrimPrefix(note, "got ")), &cancel); err != nil || string(cancel.Params.RequestID) != id {
+		t.Errorf("the backend was told %s, its id is %s", note, id)
+	}
+	// The mirror answers what was cancelled. This call's answer comes behind that one on the same pipe.
+	callTool(gw, "mirror__request", `{}`)
+	if m := gw.call("ping", `{}`); string(m.Result) != `{}` {
+		t.Errorf("ping: %s", m.Raw)
+	}
+	gw.finish(patience)
+	for _, line := range gw.received() {
+		if m, err := parseMessage(line); err == nil && string(m.ID) == "101" {
+			t.Errorf("answered in spite of the cancel: %s", line)
+		}
+	}
+	for _, n := range notesOf(others) {
+		if strings.Contains(n, "notifications/cancelled") {
+			t.Errorf("the other backend was told: %s", n)
+		}
+	}
+	records := s.records()
+	if len(records) != 2 {
+		t.Fatalf("%d audit records", len(records))
+	}
+	i := slices.IndexFunc(records, func(r auditRecord) bool { return r.BackendTool == "hold" })
+	if i < 0 || records[i].Outcome != "cancelled" || !sameID(records[i].BackendID, json.RawMessage(id)) {
+		t.Errorf("audit: %+v", records)
+	}
+}
+
+// After a list the client knows what there is: a name it was not shown is unknown, whatever is still starting.
+func TestUnknownToolIsRefusedAtOnceBesideABackendThatNeverComesUp(t *testing.T) {
+	t.Parallel()
+	s := newSetup(t, map[string]any{"catalog": map[string]any{"wait": "500ms"}}, actor("mirror", "mirror", ""), actor("silent", "mute", ""))
+	gw := s.start()
+	gw.greet("2025-11-25")
+	listTools(t, gw)
+	gw.ask("1", "tools/call", `{"name":"nonsense","arguments":{}}`)
+	if m := gw.answer("1", 2*time.Second); m.code() != -32602 {
+		t.Errorf("nonsense: %s", m.Raw)
+	}
+}
+
+// The first thing that fails is as often the write to the dead child as the read from it. Neither may hide why it died.
+func TestDeathNoticeAlwaysHasExitCodeAndLastWords(t *testing.T) {
+	t.Parallel()
+	const runs = 10
+	var dying []backend
+	for _, name := range []string{"one", "two", "three", "four"} {
+		dying = append(dying, backend{Name: name, Command: "sh", Args: []string{"-c", "echo boom >&2; exit 127"}})
+	}
+	s := newSetup(t, nil, dying...)
+	for range runs {
+		cmd := exec.Command(gateway(t), "check", "-c", s.config)
+		cmd.Env, cmd.Dir = s.env(), s.dir
+		out, err := cmd.Output()
+		if cmd.ProcessState.ExitCode() != 1 {
+			t.Fatalf("check: %v\n%s", err, out)
+		}
+		rows := 0
+		for row := range strings.Lines(string(out)) {
+			if !strings.Contains(row, "failed") {
+				continue
+			}
+			rows++
+			if !strings.Contains(row, "exit 127") || !strings.Contains(row, "boom") {
+				t.Errorf("neither exit code nor last words: %s", row)
+			}
+		}
+		if rows != len(dying) {
+			t.Errorf("%d rows, want %d:\n%s", rows, len(dying), out)
+		}
+	}
+}
+
+// Secrets are masked by value. A value that happens to be a name, as in NODE_ENV=production, must not take the names
+// out of the log and the audit file with it.
+func TestMaskingSecretsLeavesNamesAlone(t *testing.T) {
+	t.Parallel()
+	b := actor("production", "mirror", "")
+	b.Env["NODE_ENV"], b.Env["TOOL"], b.Env["TOKEN"] = "production", "request", "s3cr3t-t0ken-value"
+	s := newSetup(t, map[string]any{"audit": map[string]any{"payloads": "all"}}, b)
+	s.audit = ""
+	gw := s.start()
+	gw.greet("2025-11-25")
+	listTools(t, gw)
+	callTool(gw, "request", `{"token":"s3cr3t-t0ken-value"}`)
+	callTool(gw, "die", `{}`)
+	gw.finish(patience)
+	logs := gw.logs()
+	for _, part := range []string{"backend=production", "tool=request", "backend_tool=request"} {
+		if !strings.Contains(logs, part) {
+			t.Errorf("the log has no %s:\n%s", part, logs)
+		}
+	}
+	if strings.Contains(logs, "s3cr3t") {
+		t.Errorf("the log has the secret:\n%s", logs)
+	}
+}
+
+func TestDeadBackendFailsItsCallsAtOnceAndComesBack(t *testing.T) {
+	t.Parallel()
+	notes := notesFile(t)
+	s := newSetup(t, nil, actor("mirror", "mirror", notes), backend{Name: "demo", Embedded: "demo"})
+	gw := s.start()
+	gw.greet("2025-11-25")
+	before := names(listTools(t, gw))
+	gw.ask("1", "tools/call", `{"name":"hold"}`)
+	lastCallID(t, notes, "hold")
+	began := time.Now()
+	gw.ask("2", "tools/call", `{"name":"die"}`)
+	for _, id := range []string{"1", "2"} {
+		m := gw.answer(id, patience)
+		if m.code() != -32603 || !strings.Contains(string(m.Error), "mirror") || !strings.Contains(string(m.Error), "outcome unknown") {
+			t.Errorf("%s: %s", id, m.Raw)
+		}
+		var e struct {
+			Data struct{ Backend, Reason string }
+		}
+		if err := json.Unmarshal(m.Error, &e); err != nil || e.Data.Backend != "mirror" || e.Data.Reason == "" {
+			t.Errorf("%s: data: %s", id, m.Error)
+		}
+	}
+	if took := time.Since(began); took > 2*time.Second {
+		t.Errorf("the calls failed after %v", took)
+	}
+	if m := callTool(gw, "echo", `{"text":"still here"}`); m.Result == nil {
+		t.Errorf("the other backend: %s", m.Raw)
+	}
+	// It is started again: by itself, or by this call, which may wait for it.
+	if m := callTool(gw, "request", `{}`); m.Result == nil {
+		t.Errorf("after the restart: %s", m.Raw)
+	}
+	if after := names(listTools(t, gw)); !slices.Equal(before, after) {
+		t.Errorf("tools: %q, before: %q", after, before)
+	}
+	gw.finish(patience)
+	outcomes := map[string]int{}
+	for _, r := range s.records() {
+		outcomes[r.BackendTool+" "+r.Outcome]++
+	}
+	if outcomes["hold backend_lost"] != 1 || outcomes["die backend_lost"] != 1 || outcomes["request ok"] != 1 || outcomes["echo ok"] != 1 {
+		t.Errorf("audit: %v", outcomes)
+	}
+}
+
+func TestTwoGatewaysShareConfigAndAuditFile(t *testing.T) {
+	t.Parallel()
+	const calls = 200
+	s := newSetup(t, nil, actor("mirror", "mirror", ""))
+	gws := []*rawClient{s.start(), s.start()}
+	for _, gw := range gws {
+		gw.greet("2025-11-25")
+		listTools(t, gw)
+	}
+	for id := range calls {
+		for _, gw := range gws {
+			gw.ask(fmt.Sprint(id), "tools/call", `{"name":"request","arguments":{}}`)
+		}
+	}
+	for _, gw := range gws {
+		for id := range calls {
+			gw.answer(fmt.Sprint(id), patience)
+		}
+		if code := gw.finish(patience); code != 0 {
+			t.Errorf("exit code %d", code)
+		}
+	}
+	sessions := map[string]int{}
+	for _, r := range s.records() {
+		r.checkComplete(t)
+		sessions[r.Session]++
+	}
+	if len(sessions) != 2 {
+		t.Errorf("%d sessions", len(sessions))
+	}
+	for session, n := range sessions {
+		if n != calls {
+			t.Errorf("session %s: %d records, want %d", session, n, calls)
+		}
+	}
+}
+
+func TestKnownCatalogIsListedAtOnce(t *testing.T) {
+	s := newSetup(t, map[string]any{"catalog": map[string]any{"wait": "20s"}}, stdioBackend(t, "everything", "everything", nil))
+	gw := s.start()
+	gw.greet("2025-11-25")
+	first := names(listTools(t, gw))
+	if code := gw.finish(20 * time.Second); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+
+	gw = s.start()
+	gw.call("ping", `{}`)
+	began := time.Now()
+	gw.greet("2025-11-25")
+	second := names(listTools(t, gw))
+	took := time.Since(began)
+	t.Logf("second start: listed after %v", took)
+	if took > 100*time.Millisecond { // Node alone needs twice as long to start
+		t.Errorf("listed after %v", took)
+	}
+	if len(first) != 13 || !slices.Equal(first, second) {
+		t.Errorf("first %q, then %q", first, second)
+	}
+	if m := callTool(gw, "echo", `{"message":"hi"}`); !strings.Contains(string(m.Result), "Echo: hi") {
+		t.Errorf("echo while the backend starts: %s", m.Raw)
+	}
+}
+
+func TestUnknownToolsAndUnreadyCallsAreRefused(t *testing.T) {
+	t.Parallel()
+	deny := actor("mirror", "mirror", "")
+	deny.Tools = map[string]any{"deny": []string{"die"}}
+	s := newSetup(t, nil, deny)
+	gw := s.start()
+	if m := gw.call("tools/list", `{}`); m.code() != -32002 {
+		t.Errorf("before initialize: %s", m.Raw)
+	}
+	gw.greet("2025-11-25")
+	if got, want := names(listTools(t, gw)), []string{"request", "hold"}; !slices.Equal(got, want) {
+		t.Errorf("tools: %q, want %q", got, want)
+	}
+	for _, name := range []string{"nothing", "die", "mirror__die", "mirror__nothing"} {
+		if m := callTool(gw, name, `{}`); m.code() != -32602 {
+			t.Errorf("%s: %s", name, m.Raw)
+		}
+	}
+	if m := callTool(gw, "mirror__request", `{}`); m.Result == nil {
+		t.Errorf("a prefixed name that is not listed: %s", m.Raw)
+	}
+	gw.finish(patience)
+	records := s.records()
+	if len(records) != 5 {
+		t.Errorf("%d audit records of 5 calls", len(records))
+	}
+	for _, r := range records {
+		if r.BackendTool == "request" {
+			continue
+		}
+		if r.Outcome != "rejected" && r.Outcome != "rpc_error" {
+			t.Errorf("audit: %s", r.line)
+		}
+	}
+}
+
+func TestFramingIsForgivingAndUnlimited(t *testing.T) {
+	t.Parallel()
+	s := newSetup(t, nil, actor("mirror", "mirror", ""))
+	gw := s.start()
+	gw.send("\ufeff" + `{"jsonrpc":"2.0","id":"init","method":"initialize","params":` + initializeParams("2025-11-25") + "}\r")
+	if m := gw.answer(`"init"`, patience); m.Result == nil {
+		t.Fatalf("initialize: %s", m.Raw)
+	}
+	gw.send("\r\n\n  ")
+	gw.send("  " + `{"jsonrpc":"2.0","method":"notifications/initialized"}` + "  \r")
+	listTools(t, gw)
+	for _, size := range []int{64<<10 - 1, 64 << 10, 64<<10 + 1, 1 << 20, 10 << 20} {
+		arguments := `{"x":"` + strings.Repeat("ü", (size-8)/2) + `"}`
+		m := callTool(gw, "request", arguments)
+		if m.Result == nil {
+			t.Fatalf("%d bytes: %.300s", size, m.Raw)
+		}
+		if got := seenByMirror(t, m); string(got.Params.Arguments) != arguments {
+			t.Errorf("%d bytes of arguments: %d arrived", len(arguments), len(got.Params.Arguments))
+		}
+	}
+	if code := gw.finish(patience); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	gw.checkPure()
+}
+
+func TestDuplicateIDInFlightIsRefused(t *testing.T) {
+	t.Parallel()
+	notes := notesFile(t)
+	s := newSetup(t, nil, actor("mirror", "mirror", notes))
+	gw := s.start()
+	gw.greet("2025-11-25")
+	listTools(t, gw)
+	gw.ask("77", "tools/call", `{"name":"hold"}`)
+	lastCallID(t, notes, "hold")
+	gw.ask("77", "tools/call", `{"name":"request"}`)
+	if m := gw.answer("77", patience); m.code() != -32600 {
+		t.Errorf("%s", m.Raw)
+	}
+	gw.ask(`"77"`, "tools/call", `{"name":"request"}`) // another id
+	if m := gw.answer(`"77"`, patience); m.Result == nil {
+		t.Errorf("%s", m.Raw)
+	}
+	gw.notify("notifications/cancelled", `{"requestId":77}`)
+}
