@@ -8,7 +8,7 @@
 package catalog
 
 import (
-	"bytes"
+	"maps"
 	"strings"
 )
 
@@ -24,11 +24,26 @@ const (
 	Never Prefix = "never"
 )
 
-// Options say how names are made.
+// Options say how names are made. The zero value works: it prefixes on
+// collision.
 type Options struct {
 	Prefix    Prefix
-	Separator string // between backend and tool
-	NameLimit int    // longest exposed name, in bytes
+	Separator string // between backend and tool; "" = __
+	NameLimit int    // longest exposed name, in bytes, at least 8; 0 = 50
+}
+
+func (o Options) withDefaults() Options {
+	if o.Prefix == "" {
+		o.Prefix = Collision
+	}
+	if o.Separator == "" {
+		o.Separator = "__"
+	}
+	if o.NameLimit == 0 {
+		o.NameLimit = 50
+	}
+	o.NameLimit = max(o.NameLimit, 8) // a letter, _ and enough of a hash
+	return o
 }
 
 // A Listing is what one backend offers.
@@ -49,33 +64,28 @@ type Entry struct {
 // configuration: that order alone decides who keeps a bare name, so that the
 // names are the same however the backends start.
 func Merge(o Options, listings []Listing) *Snapshot {
-	n := namer{Options: o, taken: make(map[string]bool)}
-	s := &Snapshot{routes: make(map[string]Route)}
+	o = o.withDefaults()
+	n := namer{Options: o, taken: make(map[string]bool), owned: make(map[string]bool)}
+	s := &Snapshot{Instructions: instructions(listings)}
 	for _, l := range listings {
-		s.entries = append(s.entries, n.entries(l)...)
+		all := entries(l)
+		n.name(all)
+		s.entries = append(s.entries, all...)
 	}
 	s.list()
 	s.alias(o)
-	s.Instructions = instructions(listings)
 	return s
 }
 
-// entries names the tools of one backend. Those whose own names will do come
-// first, so that none of them loses its name to one that had to be mended.
-func (n *namer) entries(l Listing) []Entry {
+// entries returns a backend's tools in its own order. Of two with one name the
+// first stays: it is the one that the backend would call.
+func entries(l Listing) []Entry {
 	all := make([]Entry, 0, len(l.Tools))
 	seen := make(map[string]bool, len(l.Tools))
 	for _, t := range l.Tools {
-		if !seen[t.Own] { // the first of a name is the one a backend would call
+		if !seen[t.Own] {
 			seen[t.Own] = true
 			all = append(all, Entry{Backend: l.Backend, Tool: t})
-		}
-	}
-	for _, mended := range []bool{false, true} {
-		for i, e := range all {
-			if own := e.Tool.Own; (fit(own, "", n.NameLimit) != own) == mended {
-				all[i].Exposed = n.name(l.Backend, own)
-			}
 		}
 	}
 	return all
@@ -105,41 +115,42 @@ func instructions(listings []Listing) string {
 
 // list writes the merged list out.
 func (s *Snapshot) list() {
-	var b bytes.Buffer
-	b.WriteString(`{"tools":[`)
+	s.routes = make(map[string]Route, len(s.entries))
+	size := len(`{"tools":[]}`)
+	for _, e := range s.entries {
+		size += len(e.Tool.raw) + len(e.Exposed) + len(`"",`)
+	}
+	b := append(make([]byte, 0, size), `{"tools":[`...)
 	for _, e := range s.entries {
 		if e.Exposed == "" {
 			continue
 		}
 		if len(s.routes) > 0 {
-			b.WriteByte(',')
+			b = append(b, ',')
 		}
-		b.Write(e.Tool.as(b.AvailableBuffer(), e.Exposed))
+		b = e.Tool.as(b, e.Exposed)
 		s.routes[e.Exposed] = e.route()
 	}
-	b.WriteString(`]}`)
-	s.result = b.Bytes()
+	s.result = append(b, `]}`...)
 }
 
 // alias adds the names that are not listed and yet mean one tool alone: its
 // own spelling, and backend__tool in either spelling. A name that could mean two
 // tools is none.
 func (s *Snapshot) alias(o Options) {
-	s.aliases = make(map[string]Route)
-	owner := make(map[string]int, 3*len(s.entries)) // alias → entry, -1 = several
-	for i, e := range s.entries {
-		own, prefixed := e.Tool.Own, e.Backend+o.Separator+e.Tool.Own
-		for _, name := range []string{own, prefixed, fit(prefixed, e.Backend+"\x00"+own, o.NameLimit)} {
-			if was, dup := owner[name]; dup && was != i {
-				owner[name] = -1
-			} else {
-				owner[name] = i
+	s.aliases = make(map[string]Route, len(s.entries))
+	for i := range s.entries {
+		e := &s.entries[i]
+		for _, name := range []string{e.Tool.Own, e.Backend + o.Separator + e.Tool.Own, o.prefixed(e)} {
+			if _, listed := s.routes[name]; listed {
+				continue
+			}
+			if was, dup := s.aliases[name]; !dup {
+				s.aliases[name] = e.route()
+			} else if was.Backend != e.Backend || was.Own != e.Tool.Own {
+				s.aliases[name] = Route{} // several
 			}
 		}
 	}
-	for name, i := range owner {
-		if _, listed := s.routes[name]; !listed && i >= 0 {
-			s.aliases[name] = s.entries[i].route()
-		}
-	}
+	maps.DeleteFunc(s.aliases, func(_ string, r Route) bool { return r.Own == "" })
 }

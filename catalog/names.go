@@ -3,6 +3,7 @@ package catalog
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"slices"
 	"strings"
 )
 
@@ -11,14 +12,17 @@ import (
 // stays as it is. What is cut off is made up for by a hash of tag, so that the
 // result depends on nothing else and is the same at every start.
 func fit(name, tag string, limit int) string {
+	if fits(name, limit) {
+		return name
+	}
 	var b strings.Builder
 	for _, r := range name {
 		switch {
-		case 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z', '0' <= r && r <= '9':
-			b.WriteRune(r)
+		case r < 0x80 && isAlnum(byte(r)):
+			b.WriteByte(byte(r))
 		case b.Len() == 0: // not at the start
 		case r == '-':
-			b.WriteRune(r)
+			b.WriteByte('-')
 		default:
 			b.WriteByte('_')
 		}
@@ -33,50 +37,133 @@ func fit(name, tag string, limit int) string {
 	}
 }
 
-// hashed returns name, shortened as need be, with a hash of tag behind it.
+func fits(name string, limit int) bool {
+	if name == "" || len(name) > limit || !isAlnum(name[0]) {
+		return false
+	}
+	for i := range len(name) {
+		if c := name[i]; !isAlnum(c) && c != '_' && c != '-' {
+			return false
+		}
+	}
+	return true
+}
+
+func isAlnum(c byte) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
+}
+
+// hashed returns name, shortened as need be, with a hash of tag behind it. At
+// least one byte of the name stays, for a name begins with a letter or digit.
 func hashed(name, tag string, limit int) string {
 	sum := sha256.Sum256([]byte(tag))
 	tail := "_" + hex.EncodeToString(sum[:4])
-	return name[:max(min(len(name), limit-len(tail)), 0)] + tail
+	head := name[:min(len(name), max(limit-len(tail), 1))]
+	return head + tail[:min(len(tail), limit-len(head))]
 }
 
 // A namer gives out exposed names, each once.
 type namer struct {
 	Options
 	taken map[string]bool
+	owned map[string]bool // own names that earlier backends have
 }
 
-// name returns the name under which a backend's tool appears, "" if under none.
-func (n *namer) name(backend, own string) string {
-	tag := backend + "\x00" + own
-	bare := fit(own, tag, n.NameLimit)
-	prefixed := fit(backend+n.Separator+own, tag, n.NameLimit)
-	wanted := []string{bare, prefixed}
-	switch n.Prefix {
-	case Always:
-		wanted = wanted[1:]
-	case Never:
-		wanted = wanted[:1]
+// name gives each of a backend's tools its exposed name. What a tool gets does
+// not depend on the order of the list: those whose own names will do come first,
+// so that none of them loses its name to one that had to be mended, and bare
+// names are given before prefixed ones, so that b__x keeps its name though x
+// wants it, too.
+func (n *namer) name(tools []Entry) {
+	order := make([]*Entry, len(tools))
+	for i := range tools {
+		order[i] = &tools[i]
 	}
-	for _, name := range wanted {
-		if n.take(name) {
-			return name
+	slices.SortFunc(order, func(a, b *Entry) int {
+		if a, b := fits(a.Tool.Own, n.NameLimit), fits(b.Tool.Own, n.NameLimit); a != b {
+			if a {
+				return -1
+			}
+			return 1
+		}
+		return strings.Compare(a.Tool.Own, b.Tool.Own)
+	})
+	if n.Prefix != Always {
+		n.give(order, n.bareOfNew)
+	}
+	if n.Prefix != Never {
+		n.give(order, n.prefixed)
+	}
+	n.giveHashed(order)
+	for _, e := range order {
+		n.owned[e.Tool.Own] = true
+	}
+}
+
+// give gives the name of a form, if there is one and nobody has it, to each tool
+// that has none yet.
+func (n *namer) give(tools []*Entry, form func(*Entry) string) {
+	for _, e := range tools {
+		if e.Exposed != "" {
+			continue
+		}
+		if name := form(e); name != "" {
+			n.take(e, name)
 		}
 	}
-	if n.Prefix == Never {
+}
+
+// bareOfNew is bare, unless an earlier backend has the tool's own name: cut
+// names do not collide of themselves, for their hashes differ.
+func (n *namer) bareOfNew(e *Entry) string {
+	if n.owned[e.Tool.Own] {
 		return ""
 	}
-	for name := prefixed; ; tag += "\x00" {
-		if name = hashed(prefixed, tag, n.NameLimit); n.take(name) {
-			return name
+	return n.bare(e)
+}
+
+// giveHashed gives each tool that has none yet a name that nobody wants. Never
+// leaves out those whose own name an earlier backend has.
+func (n *namer) giveHashed(tools []*Entry) {
+	form := n.prefixed
+	if n.Prefix == Never {
+		form = n.bare
+	}
+	for _, e := range tools {
+		if e.Exposed != "" || n.Prefix == Never && n.owned[e.Tool.Own] {
+			continue
+		}
+		for tag := e.tag(); !n.take(e, hashed(form(e), tag, n.NameLimit)); {
+			tag += "\x00"
 		}
 	}
 }
 
-func (n *namer) take(name string) bool {
+func (n *namer) take(e *Entry, name string) bool {
 	if n.taken[name] {
 		return false
 	}
 	n.taken[name] = true
+	e.Exposed = name
 	return true
+}
+
+// tag tells a tool from all others.
+func (e *Entry) tag() string { return e.Backend + "\x00" + e.Tool.Own }
+
+func (o Options) bare(e *Entry) string {
+	return fit(e.Tool.Own, e.tag(), o.NameLimit)
+}
+
+func (o Options) prefixed(e *Entry) string {
+	name := e.Backend + o.Separator + e.Tool.Own
+	if fits(name, o.NameLimit) {
+		return name
+	}
+	if strings.IndexFunc(e.Tool.Own, func(r rune) bool { return r < 0x80 && isAlnum(byte(r)) }) < 0 {
+		// Not even a letter to tell it by.
+		tool := fit(e.Backend+o.Separator+"tool", e.tag(), o.NameLimit)
+		return hashed(tool, e.tag(), o.NameLimit)
+	}
+	return fit(name, e.tag(), o.NameLimit)
 }

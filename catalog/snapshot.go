@@ -23,7 +23,7 @@ type Route struct {
 	OwnJSON []byte // that name as the backend writes it, ready to be spliced in
 }
 
-func (e Entry) route() Route {
+func (e *Entry) route() Route {
 	return Route{Backend: e.Backend, Own: e.Tool.Own, OwnJSON: e.Tool.name}
 }
 

@@ -1,7 +1,9 @@
 package catalog
 
 import (
+	"errors"
 	"fmt"
+	"strings"
 
 	"mcpgateway/wire"
 )
@@ -52,6 +54,14 @@ type Page struct {
 	Next  []byte // the cursor of the page that follows, as JSON; nil on the last one
 }
 
+const (
+	// maxListed bounds the entries of one page that are read. A tool costs some
+	// hundred bytes of memory, however short its text.
+	maxListed = 10_000
+	// maxOwn bounds a tool's own name, in bytes; MCP has 128 for it.
+	maxOwn = 1024
+)
+
 // ParsePage reads the result of a tools/list. A tool that no client could bear
 // is mended where the mend is certain, and otherwise left out; either is told in
 // Flaws. An error means that the result is no list of tools at all.
@@ -61,56 +71,87 @@ func ParsePage(result []byte) (Page, error) {
 	var page Page
 	var list []byte
 	ok := wire.Members(result, func(key string, value []byte, _ int) {
-		switch {
-		case key == "tools":
+		switch key {
+		case "tools":
 			list = value
-		case key == "nextCursor" && !wire.IsNull(value):
-			page.Next = value
+		case "nextCursor":
+			page.Next = cursor(value)
 		}
 	})
 	if !ok || len(list) == 0 || list[0] != '[' {
-		return Page{}, fmt.Errorf(`the result of tools/list has no array "tools"`)
+		return Page{}, errors.New(`the result of tools/list has no array "tools"`)
 	}
-	for i, raw := range wire.Elements(list) {
+	n := 0
+	wire.EachElement(list, func(raw []byte) bool {
 		t, flaw := parseTool(raw)
+		if n == maxListed {
+			t, flaw = Tool{}, Flaw{What: "it and what follows are too many for one page"}
+		}
 		if flaw.What == "" || flaw.Mended {
 			page.Tools = append(page.Tools, t)
 		}
 		if flaw.What != "" {
 			if flaw.Tool = t.Own; t.Own == "" {
-				flaw.Tool = fmt.Sprintf("tools[%d]", i)
+				flaw.Tool = fmt.Sprintf("tools[%d]", n)
 			}
 			page.Flaws = append(page.Flaws, flaw)
 		}
-	}
+		n++
+		return n <= maxListed
+	})
 	return page, nil
 }
 
+// cursor returns value if a next page can be asked for with it. Many servers
+// say "" or null on the last page, as most clients read it.
+func cursor(value []byte) []byte {
+	switch c := value[0]; {
+	case c == '"' && len(value) > 2, c == '-', '0' <= c && c <= '9':
+		return value
+	}
+	return nil
+}
+
+// The members of a tool that are looked at.
+const (
+	toolName = iota
+	toolInput
+	toolOutput
+	numLooked
+)
+
+var looked = [numLooked]string{"name", "inputSchema", "outputSchema"}
+
 func parseTool(raw []byte) (Tool, Flaw) {
-	t := Tool{raw: raw}
-	var input, output []byte
-	names, inputAt := 0, 0
-	isObject := wire.Members(raw, func(key string, value []byte, at int) {
-		switch key {
-		case "name":
-			t.name, t.nameAt = value, at
-			names++
-		case "inputSchema":
-			input, inputAt = value, at
-		case "outputSchema":
-			output = value
+	var value [numLooked][]byte
+	var at [numLooked]int
+	twice := ""
+	isObject := wire.Members(raw, func(key string, v []byte, offset int) {
+		for i, name := range looked {
+			switch {
+			case !strings.EqualFold(key, name): // some clients take Name for name
+			case value[i] != nil || key != name:
+				twice = name
+			default:
+				value[i], at[i] = v, offset
+			}
 		}
 	})
-	t.Own = wire.Unquote(t.name)
+	t := Tool{Own: wire.Unquote(value[toolName]), raw: raw, name: value[toolName], nameAt: at[toolName]}
+	output := value[toolOutput]
 	switch {
 	case !isObject:
 		return Tool{}, Flaw{What: "it is no object"}
-	case t.Own == "" || names > 1:
-		return Tool{}, Flaw{What: "it has no name, or no single one"}
+	case t.Own == "":
+		return Tool{}, Flaw{What: "it has no name"}
+	case len(t.Own) > maxOwn:
+		return Tool{}, Flaw{What: fmt.Sprintf("its name has more than %d bytes", maxOwn)}
+	case twice != "":
+		return t, Flaw{What: "its " + twice + " stands twice, or in another case"}
 	case output != nil && !wire.IsObject(output):
 		return t, Flaw{What: "its outputSchema is no object"}
 	}
-	return t.mendInput(input, inputAt)
+	return t.mendInput(value[toolInput], at[toolInput])
 }
 
 const object = `"type":"object"`
@@ -127,31 +168,35 @@ func (t Tool) mendInput(schema []byte, at int) (Tool, Flaw) {
 	case !wire.IsObject(schema):
 		return t, Flaw{What: "its inputSchema is no object"}
 	}
-	var kind []byte
-	empty := true
+	var kinds []string
+	members := 0
 	wire.Members(schema, func(key string, value []byte, _ int) {
-		empty = false
-		if key == "type" {
-			kind = value
+		if members++; key == "type" {
+			kinds = append(kinds, wire.Unquote(value))
 		}
 	})
 	switch {
-	case wire.Unquote(kind) == "object":
+	case len(kinds) == 1 && kinds[0] == "object":
 		return t, Flaw{}
-	case kind != nil:
-		return t, Flaw{What: "its inputSchema has the type " + string(kind[:min(len(kind), 40)])}
+	case len(kinds) > 0:
+		return t, Flaw{What: `its inputSchema is not of type "object" alone`}
 	}
-	text := object + ","
-	if empty {
-		text = object
+	text := object
+	if members > 0 {
+		text += ","
 	}
 	return t.replaced(at+1, at+1, text), Flaw{What: "its inputSchema had no type", Mended: true}
 }
 
-// replaced returns the tool with raw[lo:hi] exchanged.
+// replaced returns the tool with raw[lo:hi], which does not hold the name,
+// exchanged.
 func (t Tool) replaced(lo, hi int, text string) Tool {
 	raw := make([]byte, 0, len(t.raw)+len(text))
 	raw = append(append(append(raw, t.raw[:lo]...), text...), t.raw[hi:]...)
-	mended, _ := parseTool(raw)
-	return mended
+	if t.nameAt >= hi {
+		t.nameAt += len(text) - (hi - lo)
+	}
+	t.raw = raw
+	t.name = raw[t.nameAt : t.nameAt+len(t.name) : t.nameAt+len(t.name)]
+	return t
 }

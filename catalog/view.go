@@ -1,5 +1,7 @@
 package catalog
 
+import "strings"
+
 // A View is what can be said of the catalog at one moment. It is immutable, and
 // followed by another when anything in it changes.
 type View struct {
@@ -11,6 +13,20 @@ type View struct {
 	// Complete says that every backend has answered, now or at an earlier time,
 	// or has failed: a name that is not in the catalog means nothing.
 	Complete bool
+	// Missing are the backends of which that cannot be said, each with the
+	// separator behind it.
+	Missing []string
 	// Changed is closed when there is a newer View.
 	Changed <-chan struct{}
+}
+
+// MayCome reports whether name, which is not in the catalog, is one by which a
+// tool of a missing backend could be called.
+func (v *View) MayCome(name string) bool {
+	for _, prefix := range v.Missing {
+		if strings.HasPrefix(name, prefix) {
+			return true
+		}
+	}
+	return false
 }

@@ -10,5 +10,8 @@
 //
 // The package refuses what two readers could read in two ways: a member it looks
 // at that stands twice, or in another case ("Method"), and invalid UTF-8. It
-// does no I/O and knows no MCP beyond the names of the members it looks for.
+// refuses what is too much: values nested deeper than 1000, batches of more than
+// 4096 messages, ids and progress tokens of more than 4 KiB, texts of more than
+// 1 GiB. It does no I/O and knows no MCP beyond the names of the members it looks
+// for.
 package wire

@@ -3,6 +3,7 @@ package wire
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
 )
 
 // The codes of JSON-RPC 2.0 §5.1, and the one of ours that MCP gateways and
@@ -37,19 +38,22 @@ func (e *Error) Error() string { return e.Message }
 // Unwrap returns what caused the error, nil if that is not known.
 func (e *Error) Unwrap() error { return e.cause }
 
-// ReadError decodes the error object of a response; what cannot be read of it
-// is left at its zero value, for a stranger's error may be anything.
+// ReadError decodes the error object of a response, which the Error keeps; what
+// cannot be read of it is left at its zero value, for a stranger's error may be
+// anything.
 func ReadError(object []byte) *Error {
 	e := &Error{}
-	if json.Unmarshal(object, e) != nil {
-		Members(object, func(key string, value []byte, _ int) {
-			switch key {
-			case "code":
-				_ = json.Unmarshal(value, &e.Code)
-			case "message":
-				e.Message = Unquote(value)
+	Members(object, func(key string, value []byte, _ int) {
+		switch key {
+		case "code":
+			if n, err := strconv.Atoi(string(value)); err == nil {
+				e.Code = n
 			}
-		})
-	}
+		case "message":
+			e.Message = Unquote(value)
+		case "data":
+			e.Data = value
+		}
+	})
 	return e
 }

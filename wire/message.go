@@ -1,9 +1,6 @@
 package wire
 
-import (
-	"bytes"
-	"encoding/json"
-)
+import "bytes"
 
 // An ID is the JSON text of a request id, as it was sent: `7`, `"7"`, `null`.
 // It is never read as a number, so none is ever rounded. "" is no id at all.
@@ -35,11 +32,15 @@ const (
 	PartName      // params.name
 	PartArguments // params.arguments
 	PartMeta      // params._meta
-	PartToken     // params._meta.progressToken, or params.progressToken of a notification
+	PartToken     // params._meta.progressToken, or params.progressToken of a notification; never null
 	PartRequestID // params.requestId of a cancellation
 	PartCursor    // params.cursor
 	PartResult
 	PartError
+
+	partVersion  // "jsonrpc"
+	partProgress // params.progressToken, until Parse knows what the message is
+	partIsError  // result.isError
 	numParts
 )
 
@@ -53,12 +54,11 @@ type Message struct {
 	raw       []byte
 	parts     [numParts]span
 	kind      Kind
-	isError   bool
-	multiline bool
+	multiline bool // a line break stands between tokens
 }
 
 // Raw returns the message's text. It must not be changed.
-func (m Message) Raw() []byte { return m.raw }
+func (m Message) Raw() []byte { return m.raw[:len(m.raw):len(m.raw)] }
 
 // Kind says what the message is for.
 func (m Message) Kind() Kind { return m.kind }
@@ -88,20 +88,23 @@ func (m Message) Method() string { return Unquote(m.Part(PartMethod)) }
 func (m Message) Name() string { return Unquote(m.Part(PartName)) }
 
 // IsToolError reports whether the message is a result with "isError": true.
-func (m Message) IsToolError() bool { return m.isError }
+func (m Message) IsToolError() bool { return string(m.Part(partIsError)) == "true" }
 
 // OneLine returns the message with no line break in it, for a transport that
-// ends a message at one. Only a message that holds any is copied.
+// ends a message at one. Only a message that holds any is copied. Line breaks
+// stand between tokens alone, so that a space in the place of each is enough, and
+// everything else stays where it is.
 func (m Message) OneLine() Message {
 	if !m.multiline {
 		return m
 	}
-	var buf bytes.Buffer
-	if json.Compact(&buf, m.raw) != nil {
-		return m // cannot be: Parse has validated it
+	m.raw, m.multiline = bytes.Clone(m.raw), false
+	for i, c := range m.raw {
+		if c == '\n' || c == '\r' {
+			m.raw[i] = ' '
+		}
 	}
-	flat, _ := Parse(buf.Bytes())
-	return flat
+	return m
 }
 
 // Elements returns the texts of a batch's elements.
@@ -112,29 +115,44 @@ func (m Message) Elements() [][]byte {
 // Elements returns the texts of a JSON array's elements, nil if array is none.
 func Elements(array []byte) [][]byte {
 	var all [][]byte
-	s := scanner{b: array}
-	for ok := s.open(); ok; ok = s.more() {
-		at := s.value()
-		all = append(all, array[at.lo:at.hi:at.hi])
-	}
-	if s.err != nil {
+	if !EachElement(array, func(element []byte) bool {
+		all = append(all, element)
+		return true
+	}) {
 		return nil
 	}
 	return all
 }
 
-// Members calls visit with each member of a JSON object, in order: its key, its
-// value and the offset at which the value stands. It reports whether object is a
-// JSON object.
-func Members(object []byte, visit func(key string, value []byte, at int)) bool {
-	s := scanner{b: object}
-	for key, ok := s.enter(); ok; key, ok = s.next() {
+// EachElement calls visit with the text of each element of a JSON array, in
+// order, until it answers false. EachElement answers whether array is a JSON
+// array, as far as it was read.
+func EachElement(array []byte, visit func(element []byte) bool) bool {
+	s := scan(array)
+	for ok := s.open(); ok; ok = s.more() {
 		at := s.value()
-		if s.err == nil {
-			visit(string(key), object[at.lo:at.hi:at.hi], int(at.lo))
+		if s.err == nil && !visit(array[at.lo:at.hi:at.hi]) {
+			return !s.badUTF8
 		}
 	}
-	return s.err == nil
+	s.end()
+	return s.err == nil && !s.badUTF8
+}
+
+// Members calls visit with each member of a JSON object, in order: its key, its
+// value and the offset at which the value stands. It reports whether object is a
+// JSON object; visit may have been called when it turns out to be none.
+func Members(object []byte, visit func(key string, value []byte, at int)) bool {
+	s := scan(object)
+	for ok := s.enter(); ok; ok = s.next() {
+		key := string(s.key())
+		at := s.value()
+		if s.err == nil {
+			visit(key, object[at.lo:at.hi:at.hi], int(at.lo))
+		}
+	}
+	s.end()
+	return s.err == nil && !s.badUTF8
 }
 
 // IsObject reports whether a value's text is an object's.
@@ -146,15 +164,4 @@ func IsObject(value []byte) bool {
 // IsNull reports whether a value is absent or null.
 func IsNull(value []byte) bool {
 	return len(value) == 0 || string(value) == "null"
-}
-
-// foldedTo reports whether key is one of names but for its case, as
-// encoding/json would match it.
-func foldedTo(key []byte, names ...string) bool {
-	for _, name := range names {
-		if bytes.EqualFold(key, []byte(name)) {
-			return true
-		}
-	}
-	return false
 }

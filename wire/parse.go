@@ -14,6 +14,10 @@ func Mend(text []byte) []byte {
 	return bytes.ToValidUTF8(text, []byte("\uFFFD"))
 }
 
+// maxBatch bounds the messages of a batch: each costs much more memory than the
+// two bytes that it may be long.
+const maxBatch = 4096
+
 // Parse reads text as one JSON-RPC message, or as a batch. The message keeps
 // text, which must not be changed afterwards.
 //
@@ -23,20 +27,17 @@ func Mend(text []byte) []byte {
 //
 // A batch is checked to be JSON; its elements are not looked at.
 func Parse(text []byte) (Message, error) {
-	s := scanner{b: text}
+	s := scan(text)
 	m := Message{raw: text}
-	version := ""
-	problem := ""
 	switch s.peek() {
 	case '[':
-		s.value()
 		m.kind = Batch
+		s.batch()
 	case '{':
-		version, problem = s.envelope(&m)
+		s.members(&m, inEnvelope)
 	default:
-		if s.value(); s.err == nil {
-			problem = "a message is an object"
-		}
+		s.value()
+		s.problem = "a message is an object"
 	}
 	s.end()
 	switch {
@@ -46,14 +47,15 @@ func Parse(text []byte) (Message, error) {
 		return Message{}, &Error{Code: CodeParseError, Message: "Parse error: " + ErrUTF8.Error(), cause: ErrUTF8}
 	}
 	m.multiline = s.multiline
-	if m.kind == Batch {
-		return m, nil
+	if s.manyIDs {
+		m.parts[PartID] = span{}
 	}
-	if problem == "" {
-		problem = m.classify(version)
+	problem := s.problem
+	if problem == "" && m.kind != Batch {
+		problem = m.classify()
 	}
 	if problem == bothParts {
-		if mended := m.withoutNulls(); mended.kind == Response {
+		if mended, ok := m.withoutNulls(); ok {
 			return mended, nil
 		}
 	}
@@ -64,57 +66,154 @@ func Parse(text []byte) (Message, error) {
 	return m, nil
 }
 
-// withoutNulls mends a response in the manner of JSON-RPC 1.0, which has both
-// a result and an error, one of them null. What it means is plain, but a strict
-// client refuses it, so the gateway says it anew.
-func (m Message) withoutNulls() Message {
-	id, result, failure := m.ID(), m.Part(PartResult), m.Part(PartError)
-	switch {
-	case m.parts[PartMethod] != (span{}) || result == nil || failure == nil:
-		return m
-	case IsNull(failure):
-		return own(response(id, "result", result))
-	case IsNull(result):
-		return own(response(id, "error", failure))
+// batch walks over an array of messages.
+func (s *scanner) batch() {
+	n := 0
+	for ok := s.open(); ok; ok = s.more() {
+		s.value()
+		n++
 	}
-	return m
+	if n > maxBatch {
+		s.problem = "a batch has at most 4096 messages"
+	}
+}
+
+// An object tells which members of one of a message's objects are looked at.
+type object struct {
+	within  string // which object it is, for messages: " in params"
+	members []member
+	// Of a lenient object a member may stand twice, the last one counts, and
+	// in any case: the gateway only watches it pass by.
+	lenient bool
+}
+
+type member struct {
+	name   string
+	part   Part
+	inside *object // what is looked at in it, if it is an object; may be nil
+}
+
+var (
+	inEnvelope = &object{members: []member{
+		{name: "jsonrpc", part: partVersion},
+		{name: "id", part: PartID},
+		{name: "method", part: PartMethod},
+		{name: "params", part: PartParams, inside: inParams},
+		{name: "result", part: PartResult, inside: inResult},
+		{name: "error", part: PartError},
+	}}
+	inParams = &object{within: " in params", members: []member{
+		{name: "name", part: PartName},
+		{name: "arguments", part: PartArguments},
+		{name: "_meta", part: PartMeta, inside: inMeta},
+		{name: "requestId", part: PartRequestID},
+		{name: "progressToken", part: partProgress},
+		{name: "cursor", part: PartCursor},
+	}}
+	inMeta = &object{within: " in _meta", members: []member{
+		{name: "progressToken", part: PartToken},
+	}}
+	inResult = &object{lenient: true, members: []member{
+		{name: "isError", part: partIsError},
+	}}
+)
+
+// find returns the member that key names, nil if it is none of o's. A key that
+// encoding/json would take for it, because only its case is another, is not
+// exact.
+func (o *object) find(key []byte) (found *member, exact bool) {
+	for i := range o.members {
+		if string(key) == o.members[i].name {
+			return &o.members[i], true
+		}
+	}
+	for i := range o.members {
+		if bytes.EqualFold(key, []byte(o.members[i].name)) {
+			return &o.members[i], false
+		}
+	}
+	return nil, false
+}
+
+// members walks over the object at hand and notes where the members lie that o
+// tells of, and what is wrong with them.
+func (s *scanner) members(m *Message, o *object) {
+	for ok := s.enter(); ok; ok = s.next() {
+		key := s.key()
+		found, exact := o.find(key)
+		if !exact {
+			if found != nil && !o.lenient && s.problem == "" {
+				s.problem = string(Quote(string(key))) + o.within + " differs from a known member only in case"
+			}
+			s.value()
+			continue
+		}
+		at := &m.parts[found.part]
+		if *at != (span{}) && !o.lenient {
+			s.manyIDs = s.manyIDs || found.part == PartID
+			if s.problem == "" {
+				s.problem = `"` + found.name + `" stands twice` + o.within
+			}
+		}
+		if found.inside != nil && s.peek() == '{' {
+			lo := s.i
+			s.members(m, found.inside)
+			*at = span{int32(lo), int32(s.i)}
+		} else {
+			*at = s.value()
+		}
+	}
 }
 
 const bothParts = "a response has a result or an error, not both"
 
 // classify decides what the message is for, and what is wrong with it.
-func (m *Message) classify(version string) (problem string) {
+func (m *Message) classify() (problem string) {
 	id, method := m.Part(PartID), m.Part(PartMethod)
 	result, failure := m.Part(PartResult), m.Part(PartError)
-	if len(id) > 0 && (!isScalarID(id) || len(id) > maxID) {
+	if id != nil && (!isScalarID(id) || len(id) > maxID) {
 		m.parts[PartID] = span{}
 		return "an id is a string, a number or null, of at most 4096 bytes"
 	}
-	if version != `"2.0"` {
+	if v := m.Part(partVersion); string(v) != `"2.0"` && Unquote(v) != "2.0" {
 		return `"jsonrpc" must be "2.0"`
 	}
-	if method != nil {
-		switch {
-		case method[0] != '"':
-			return "the method must be a string"
-		case result != nil || failure != nil:
-			return "a message with a method has no result and no error"
-		case len(m.Part(PartToken)) > maxID:
-			return "a progress token has at most 4096 bytes"
-		case id != nil:
-			m.kind = Request
-		default:
-			m.kind = Notification
-		}
-		return ""
-	}
 	switch {
+	case method != nil && method[0] != '"':
+		return "the method must be a string"
+	case method != nil && (result != nil || failure != nil):
+		return "a message with a method has no result and no error"
+	case method != nil && id != nil:
+		m.kind = Request
+		return m.placeToken()
+	case method != nil:
+		m.kind = Notification
+		return m.placeToken()
 	case id == nil || result == nil && failure == nil:
 		return "a message needs a method, or an id with a result or an error"
 	case result != nil && failure != nil:
 		return bothParts
+	case failure != nil && failure[0] != '{':
+		return "the error of a response is an object"
 	}
 	m.kind = Response
+	return ""
+}
+
+// placeToken settles which of two places the progress token stands in. One that
+// is null asks for nothing.
+func (m *Message) placeToken() (problem string) {
+	if own := m.parts[partProgress]; m.kind == Notification && own != (span{}) {
+		m.parts[PartToken] = own
+	}
+	m.parts[partProgress] = span{}
+	token := m.Part(PartToken)
+	switch {
+	case IsNull(token):
+		m.parts[PartToken] = span{}
+	case len(token) > maxID:
+		return "a progress token has at most 4096 bytes"
+	}
 	return ""
 }
 
@@ -123,121 +222,16 @@ func isScalarID(id []byte) bool {
 	return c == '"' || c == 'n' || c == '-' || '0' <= c && c <= '9'
 }
 
-// envelope walks over the message's own object.
-func (s *scanner) envelope(m *Message) (version, problem string) {
-	for key, ok := s.enter(); ok; key, ok = s.next() {
-		part := numParts
-		switch string(key) {
-		case "jsonrpc":
-			at := s.value()
-			if version != "" {
-				problem = `"jsonrpc" stands twice`
-			}
-			version = string(s.b[at.lo:at.hi])
-			continue
-		case "id":
-			part = PartID
-		case "method":
-			part = PartMethod
-		case "params":
-			part = PartParams
-		case "result":
-			part = PartResult
-		case "error":
-			part = PartError
-		default:
-			if foldedTo(key, "jsonrpc", "id", "method", "params", "result", "error") {
-				problem = "the member " + string(Quote(string(key))) + " differs from a known one only in case"
-			}
-			s.value()
-			continue
-		}
-		if m.parts[part] != (span{}) {
-			problem = string(Quote(string(key))) + " stands twice"
-		}
-		lo := s.i
-		c := s.peek()
-		switch {
-		case part == PartParams && c == '{':
-			lo = s.i
-			if p := s.params(m); p != "" {
-				problem = p
-			}
-			m.parts[part] = span{int32(lo), int32(s.i)}
-		case part == PartResult && c == '{':
-			lo = s.i
-			s.result(m)
-			m.parts[part] = span{int32(lo), int32(s.i)}
-		default:
-			m.parts[part] = s.value()
-		}
+// withoutNulls mends a response in the manner of JSON-RPC 1.0, which has both
+// a result and an error, one of them null. What it means is plain, but a strict
+// client refuses it, so the gateway says it anew.
+func (m Message) withoutNulls() (mended Message, ok bool) {
+	result, failure := m.Part(PartResult), m.Part(PartError)
+	switch {
+	case IsNull(failure):
+		return own(response(m.ID(), "result", result)), true
+	case IsNull(result) && failure[0] == '{':
+		return own(response(m.ID(), "error", failure)), true
 	}
-	return version, problem
-}
-
-// params walks over the params and, in them, over _meta.
-func (s *scanner) params(m *Message) (problem string) {
-	for key, ok := s.enter(); ok; key, ok = s.next() {
-		part := numParts
-		switch string(key) {
-		case "name":
-			part = PartName
-		case "arguments":
-			part = PartArguments
-		case "_meta":
-			part = PartMeta
-		case "requestId":
-			part = PartRequestID
-		case "progressToken":
-			part = PartToken
-		case "cursor":
-			part = PartCursor
-		default:
-			if foldedTo(key, "name", "arguments", "_meta", "requestId", "progressToken", "cursor") {
-				problem = "params has " + string(Quote(string(key))) + ", which differs from a known member only in case"
-			}
-			s.value()
-			continue
-		}
-		if m.parts[part] != (span{}) {
-			problem = "params has " + string(Quote(string(key))) + " twice"
-		}
-		if part == PartMeta && s.peek() == '{' {
-			lo := s.i
-			if p := s.meta(m); p != "" {
-				problem = p
-			}
-			m.parts[part] = span{int32(lo), int32(s.i)}
-			continue
-		}
-		m.parts[part] = s.value()
-	}
-	return problem
-}
-
-func (s *scanner) meta(m *Message) (problem string) {
-	for key, ok := s.enter(); ok; key, ok = s.next() {
-		at := s.value()
-		switch {
-		case string(key) == "progressToken":
-			if m.parts[PartToken] != (span{}) {
-				problem = `a message has two of "progressToken"`
-			}
-			m.parts[PartToken] = at
-		case foldedTo(key, "progressToken"):
-			problem = "_meta has " + string(Quote(string(key))) + `, which differs from "progressToken" only in case`
-		}
-	}
-	return problem
-}
-
-// result walks over a result that is an object and notes whether a tool says
-// that it failed.
-func (s *scanner) result(m *Message) {
-	for key, ok := s.enter(); ok; key, ok = s.next() {
-		at := s.value()
-		if string(key) == "isError" {
-			m.isError = bytes.Equal(s.b[at.lo:at.hi], []byte("true"))
-		}
-	}
+	return m, false
 }

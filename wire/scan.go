@@ -2,13 +2,16 @@ package wire
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
-	"unicode/utf8"
 )
 
-// maxDepth bounds how deep arrays and objects may nest: the scanner recurses.
-const maxDepth = 1000
+const (
+	// maxDepth bounds how deep arrays and objects may nest: the scanner recurses.
+	maxDepth = 1000
+	// maxText bounds a text, in bytes, so that a place in it, and in what Splice
+	// makes of it, fits into an int32.
+	maxText = 1 << 30
+)
 
 // A scanner walks JSON text (RFC 8259) once. The first error sticks: after it
 // every step is a no-op, so that callers test err once, at the end.
@@ -16,9 +19,22 @@ type scanner struct {
 	b         []byte
 	i         int
 	depth     int
+	keyAt     span // the key of the member at hand, in its quotes
+	escaped   bool // that key has escapes
 	multiline bool // a line break stands between tokens
 	badUTF8   bool // the text is JSON but for a string that is not UTF-8
+	manyIDs   bool // a message has more than one id
+	problem   string
+	buf       []byte // the last key that was unescaped
 	err       error
+}
+
+func scan(text []byte) scanner {
+	s := scanner{b: text}
+	if len(text) > maxText {
+		s.fail("the text is longer than %d bytes", maxText)
+	}
+	return s
 }
 
 func (s *scanner) fail(format string, args ...any) {
@@ -29,15 +45,15 @@ func (s *scanner) fail(format string, args ...any) {
 
 // peek skips white space and returns the next byte, or 0 at the end.
 func (s *scanner) peek() byte {
-	for s.i < len(s.b) {
-		switch c := s.b[s.i]; c {
-		case ' ', '\t':
-		case '\n', '\r':
+	for ; s.i < len(s.b); s.i++ {
+		switch c := s.b[s.i]; {
+		case c > ' ':
+			return c
+		case c == '\n' || c == '\r':
 			s.multiline = true
-		default:
+		case c != ' ' && c != '\t':
 			return c
 		}
-		s.i++
 	}
 	return 0
 }
@@ -53,7 +69,7 @@ func (s *scanner) value() span {
 	case c == '"':
 		s.str()
 	case c == '{':
-		for _, ok := s.enter(); ok; _, ok = s.next() {
+		for ok := s.enter(); ok; ok = s.next() {
 			s.value()
 		}
 	case c == '[':
@@ -76,37 +92,43 @@ func (s *scanner) value() span {
 	return span{int32(lo), int32(s.i)}
 }
 
-// enter steps into the object at hand, to the value of its first member, and
-// returns that member's key; next goes on to the following one. Both answer
+// enter steps into the object at hand, to the value of its first member; next
+// goes on to the following one, and key returns that member's key. Both answer
 // false behind the closing brace, and after an error.
-func (s *scanner) enter() (key []byte, ok bool) {
+func (s *scanner) enter() bool {
 	if !s.down('{') {
-		return nil, false
+		return false
 	}
 	if s.peek() == '}' {
-		return nil, s.up()
+		return s.up()
 	}
-	return s.key()
+	return s.colon()
 }
 
-func (s *scanner) next() (key []byte, ok bool) {
+func (s *scanner) next() bool {
 	switch c := s.peek(); {
 	case s.err != nil:
 	case c == ',':
 		s.i++
 		s.peek()
-		return s.key()
+		return s.colon()
 	case c == '}':
-		s.up()
+		return s.up()
 	default:
 		s.fail("a comma or } should stand here")
 	}
-	return nil, false
+	return false
 }
 
 // open and more are enter and next for arrays.
 func (s *scanner) open() bool {
-	return s.down('[') && (s.peek() != ']' || s.up())
+	if !s.down('[') {
+		return false
+	}
+	if s.peek() == ']' {
+		return s.up()
+	}
+	return true
 }
 
 func (s *scanner) more() bool {
@@ -116,7 +138,7 @@ func (s *scanner) more() bool {
 		s.i++
 		return true
 	case c == ']':
-		s.up()
+		return s.up()
 	default:
 		s.fail("a comma or ] should stand here")
 	}
@@ -136,90 +158,38 @@ func (s *scanner) down(bracket byte) bool {
 	return true
 }
 
+// up returns false: there is no member, no element any more.
 func (s *scanner) up() bool {
 	s.i++
 	s.depth--
 	return false
 }
 
-// key reads a member's key and its colon. The key is unescaped only if it has
-// escapes, so that "m\u0065thod" is not a way around a check for "method".
-func (s *scanner) key() ([]byte, bool) {
+// colon walks over a member's key and its colon.
+func (s *scanner) colon() bool {
 	if s.i >= len(s.b) || s.b[s.i] != '"' {
 		s.fail("a member's key should stand here")
-		return nil, false
+		return false
 	}
 	lo := s.i
-	escaped := s.str()
-	key := s.b[lo:s.i]
+	s.escaped = s.str()
+	s.keyAt = span{int32(lo), int32(s.i)}
 	if s.peek() != ':' {
 		s.fail("a colon should stand here")
 	}
 	s.i++
-	if s.err != nil {
-		return nil, false
-	}
-	if escaped {
-		return []byte(Unquote(key)), true
-	}
-	return key[1 : len(key)-1], true
+	return s.err == nil
 }
 
-// str walks over the string at hand and tells whether it holds escapes.
-func (s *scanner) str() (escaped bool) {
-	lo := s.i
-	high := byte(0)
-	for i := s.i + 1; i < len(s.b); i++ {
-		c := s.b[i]
-		switch {
-		case c == '"':
-			if high >= utf8.RuneSelf && !utf8.Valid(s.b[lo:i]) {
-				s.badUTF8 = true
-			}
-			s.i = i + 1
-			return escaped
-		case c == '\\':
-			escaped = true
-			n := s.escape(i)
-			if n == 0 {
-				s.i = i
-				s.fail("not an escape of JSON")
-				return
-			}
-			i += n
-		case c < ' ':
-			s.i = i
-			s.fail("a control character in a string")
-			return
-		default:
-			high |= c
-		}
+// key returns the key of the member at hand, until the next call. Escapes are
+// resolved, so that "m\u0065thod" is not a way around a check for "method".
+func (s *scanner) key() []byte {
+	key := s.b[s.keyAt.lo+1 : s.keyAt.hi-1]
+	if s.escaped {
+		s.buf = unescape(s.buf[:0], key)
+		return s.buf
 	}
-	s.i = len(s.b)
-	s.fail("the text ends in a string")
-	return
-}
-
-// escape returns how many bytes follow the backslash at i, 0 if none rightly do.
-func (s *scanner) escape(i int) int {
-	if i+1 >= len(s.b) {
-		return 0
-	}
-	switch s.b[i+1] {
-	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
-		return 1
-	case 'u':
-		if i+5 >= len(s.b) {
-			return 0
-		}
-		for _, c := range s.b[i+2 : i+6] {
-			if !('0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'f') {
-				return 0
-			}
-		}
-		return 5
-	}
-	return 0
+	return key
 }
 
 func (s *scanner) number() {
@@ -267,36 +237,4 @@ func (s *scanner) end() {
 	if s.peek(); s.i < len(s.b) {
 		s.fail("text after the end of the message")
 	}
-}
-
-// Unquote returns the string that a JSON string literal stands for, "" if it is
-// none.
-func Unquote(quoted []byte) string {
-	if n := len(quoted); n >= 2 && quoted[0] == '"' && bytes.IndexByte(quoted, '\\') < 0 {
-		return string(quoted[1 : n-1])
-	}
-	var v string
-	if json.Unmarshal(quoted, &v) != nil {
-		return ""
-	}
-	return v
-}
-
-// Quote returns s as a JSON string literal, without the escapes for HTML that
-// encoding/json would add.
-func Quote(s string) []byte {
-	return Encode(s)
-}
-
-// Encode returns v as JSON on one line, without escapes for HTML. It is for
-// what the gateway itself says; a v that JSON cannot hold is a mistake in the
-// program, and Encode panics.
-func Encode(v any) []byte {
-	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		panic(fmt.Sprintf("wire: %T has no JSON: %v", v, err))
-	}
-	return bytes.TrimSuffix(buf.Bytes(), []byte("\n"))
 }

@@ -2,34 +2,44 @@ package wire
 
 // A Skimmer finds the id of a message that is too large to keep: its text is
 // written to it piece by piece, and it remembers nothing but the id. It does
-// not check that the text is JSON.
+// not check that the text is JSON, but what it returns as the id always is.
 type Skimmer struct {
 	depth  int
 	string bool // in a string
 	escape bool // behind a backslash in a string
+	space  bool // white space stands before what comes next
+	behind bool // the colon of a member
+	done   bool // nothing that follows matters
 	key    []byte
 	value  []byte
-	place  place
+	ids    int
 	id     ID
 }
 
-// place says where in the outermost object the Skimmer is.
-type place uint8
-
-const (
-	inKey   place = iota // before or in a member's key
-	inValue              // behind its colon
-)
-
 // Write takes the next piece of the text.
 func (s *Skimmer) Write(piece []byte) {
-	for _, c := range piece {
-		s.step(c)
+	for len(piece) > 0 && !s.done {
+		n := 1
+		if s.string && !s.escape {
+			n, _ = plain(piece)
+			n = max(n, 1)
+		}
+		if n > 1 {
+			s.keep(piece[:n]...)
+		} else {
+			s.step(piece[0])
+		}
+		piece = piece[n:]
 	}
 }
 
-// ID returns the id, "" if none was found.
-func (s *Skimmer) ID() ID { return s.id }
+// ID returns the id, "" if there is none, or none that could be told from others.
+func (s *Skimmer) ID() ID {
+	if s.ids != 1 {
+		return ""
+	}
+	return s.id
+}
 
 func (s *Skimmer) step(c byte) {
 	if s.string {
@@ -46,23 +56,26 @@ func (s *Skimmer) step(c byte) {
 	}
 	switch c {
 	case ' ', '\t', '\r', '\n':
+		s.space = true
 	case '"':
 		s.string = true
 		s.keep(c)
 	case '{', '[':
+		s.done = s.depth == 0 && c == '[' // a batch has no id
+		s.keep(c)
 		s.depth++
-		if s.depth > 1 {
-			s.value = append(s.value[:0], c) // no id begins like this
-		}
 	case '}', ']':
-		if s.depth == 1 {
+		if s.depth <= 1 {
 			s.member()
+			s.done = true
 		}
 		s.depth--
 	case ':':
-		if s.depth == 1 {
-			s.place = inValue
+		if s.depth == 1 && !s.behind {
+			s.behind, s.space = true, false
+			return
 		}
+		s.keep(c)
 	case ',':
 		if s.depth == 1 {
 			s.member()
@@ -72,25 +85,35 @@ func (s *Skimmer) step(c byte) {
 	}
 }
 
-// keep adds c to the key or the value at hand, unless that is longer than an id
+// keep adds to the key or the value at hand, unless that is longer than an id
 // may be or lies deeper than the message's own members.
-func (s *Skimmer) keep(c byte) {
+func (s *Skimmer) keep(text ...byte) {
 	if s.depth != 1 {
 		return
 	}
 	at := &s.key
-	if s.place == inValue {
+	if s.behind {
 		at = &s.value
 	}
-	if len(*at) <= maxID {
-		*at = append(*at, c)
+	if s.space && len(*at) > 0 && len(*at) <= maxID {
+		*at = append(*at, ' ')
 	}
+	s.space = false
+	room := max(maxID+1-len(*at), 0)
+	*at = append(*at, text[:min(len(text), room)]...)
 }
 
 // member ends the member at hand.
 func (s *Skimmer) member() {
-	if string(s.key) == `"id"` && len(s.value) > 0 && len(s.value) <= maxID && isScalarID(s.value) {
-		s.id = ID(s.value)
+	if Unquote(s.key) == "id" {
+		s.ids++
+		s.id = ""
+		v := scan(s.value)
+		v.value()
+		v.end()
+		if v.err == nil && !v.badUTF8 && isScalarID(s.value) && len(s.value) <= maxID {
+			s.id = ID(s.value)
+		}
 	}
-	s.key, s.value, s.place = s.key[:0], s.value[:0], inKey
+	s.key, s.value, s.space, s.behind = s.key[:0], s.value[:0], false, false
 }

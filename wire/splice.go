@@ -1,5 +1,7 @@
 package wire
 
+import "bytes"
+
 // An Edit puts JSON text in the place of one part of a message.
 type Edit struct {
 	Part Part
@@ -7,33 +9,44 @@ type Edit struct {
 }
 
 // Splice returns the message with some parts exchanged, and everything else
-// byte for byte as it was. A part that the message does not have is left out.
-// The receiver stays as it is; the new message has a text of its own.
+// byte for byte as it was. A part that the message does not have is left out; of
+// edits that overlap the outer one counts. The receiver stays as it is; the new
+// message has a text of its own.
 func (m Message) Splice(edits ...Edit) Message {
 	size := len(m.raw)
 	for _, e := range edits {
 		size += len(e.Text)
 	}
-	// In the order in which they stand; there are three at most.
-	for i := 1; i < len(edits); i++ {
-		for j := i; j > 0 && m.parts[edits[j].Part].lo < m.parts[edits[j-1].Part].lo; j-- {
-			edits[j], edits[j-1] = edits[j-1], edits[j]
-		}
-	}
 	to := m
 	to.raw = make([]byte, 0, size)
+	deep := false
 	done := int32(0)
-	for _, e := range edits {
+	for e := m.first(edits, done); e != nil; e = m.first(edits, done) {
 		at := m.parts[e.Part]
-		if at.hi == at.lo {
-			continue
-		}
 		to.raw = append(append(to.raw, m.raw[done:at.lo]...), e.Text...)
-		done = at.hi
 		to.shift(at, int32(len(e.Text))-(at.hi-at.lo), m.parts)
+		to.multiline = to.multiline || bytes.ContainsAny(e.Text, "\r\n")
+		deep = deep || e.Part == PartParams || e.Part == PartMeta || e.Part == PartResult
+		done = at.hi
 	}
 	to.raw = append(to.raw, m.raw[done:]...)
+	if deep { // the new text has parts of its own
+		return own(to.raw)
+	}
 	return to
+}
+
+// first returns the edit whose part stands first at or behind the offset done,
+// nil if there is none.
+func (m Message) first(edits []Edit, done int32) *Edit {
+	var found *Edit
+	for i := range edits {
+		at := m.parts[edits[i].Part]
+		if at.hi > at.lo && at.lo >= done && (found == nil || at.lo < m.parts[found.Part].lo) {
+			found = &edits[i]
+		}
+	}
+	return found
 }
 
 // shift moves the parts that stand behind the span at, or hold it, by delta.
@@ -96,14 +109,21 @@ func response(id ID, member string, value []byte) []byte {
 
 // NewBatch returns the array of the messages given.
 func NewBatch(all []Message) Message {
-	b := []byte{'['}
+	size := 2
+	for _, m := range all {
+		size += len(m.raw) + 1
+	}
+	// Not read again: one level deeper, a message may be deeper than Parse allows.
+	batch := Message{raw: append(make([]byte, 0, size), '['), kind: Batch}
 	for i, m := range all {
 		if i > 0 {
-			b = append(b, ',')
+			batch.raw = append(batch.raw, ',')
 		}
-		b = append(b, m.raw...)
+		batch.raw = append(batch.raw, m.raw...)
+		batch.multiline = batch.multiline || m.multiline
 	}
-	return own(append(b, ']'))
+	batch.raw = append(batch.raw, ']')
+	return batch
 }
 
 // own parses what the gateway itself has written.

@@ -1,0 +1,76 @@
+package catalog
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// manyListings are those of 200 backends with 25 tools each, of which the fifth
+// part collides with another backend's and some have to be mended.
+func manyListings(tb testing.TB) []Listing {
+	var all []Listing
+	for backend := range 200 {
+		var b strings.Builder
+		for tool := range 25 {
+			name := fmt.Sprintf("tool_%d_of_%d", tool, backend)
+			switch tool % 5 {
+			case 0:
+				name = fmt.Sprintf("common_%d", tool)
+			case 1:
+				name = fmt.Sprintf("admin.tool.%d/of %d", tool, backend)
+			}
+			fmt.Fprintf(&b, `{"name":%q,"description":%q,"inputSchema":{"type":"object","properties":{"q":{"type":"string","description":%q}},"required":["q"]}}`+"\n",
+				name, strings.Repeat("what it does ", 20), strings.Repeat("what it is ", 5))
+		}
+		all = append(all, listing(tb, fmt.Sprintf("backend%d", backend), b.String()))
+	}
+	return all
+}
+
+func BenchmarkMerge(b *testing.B) {
+	all := manyListings(b)
+	for _, n := range []int{1, 20, 200} {
+		b.Run(fmt.Sprintf("%d backends of 25 tools", n), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				Merge(Options{}, all[:n])
+			}
+		})
+	}
+}
+
+func BenchmarkParsePage(b *testing.B) {
+	page := Marshal(manyListings(b)[0].Tools)
+	b.SetBytes(int64(len(page)))
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := ParsePage(page); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkTool(b *testing.B) {
+	s := Merge(Options{}, manyListings(b))
+	for _, name := range []string{"tool_3_of_100", "backend100__common_5", "backend0__common_5", "no_such_tool"} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				s.Tool(name)
+			}
+		})
+	}
+}
+
+func TestRoutesCostNoMemory(t *testing.T) {
+	s := Merge(Options{}, manyListings(t))
+	for _, name := range []string{"tool_3_of_100", "backend100__common_5", "backend0__common_5", "admin.tool.1/of 7", "no_such_tool"} {
+		if _, ok := s.Tool(name); ok == (name == "no_such_tool") {
+			t.Errorf("%s: found is %v", name, ok)
+		}
+		if n := testing.AllocsPerRun(100, func() { s.Tool(name) }); n > 0 {
+			t.Errorf("%s: %v allocations", name, n)
+		}
+	}
+}

@@ -1,0 +1,195 @@
+package catalog
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"mcpgateway/wire"
+)
+
+// exposed returns backend and own name of each listed tool, by the exposed name.
+func exposed(s *Snapshot) map[string]string {
+	all := make(map[string]string)
+	for _, e := range s.Entries() {
+		if e.Exposed != "" {
+			all[e.Exposed] = e.Backend + " " + e.Tool.Own
+		}
+	}
+	return all
+}
+
+// TestNAME01SeparatorInNames: tools that have the separator in their own name
+// are found again, whichever it is.
+func TestNAME01SeparatorInNames(t *testing.T) {
+	for _, separator := range []string{"__", "-", "_", "___"} {
+		for _, prefix := range []Prefix{Collision, Always, Never} {
+			o := Options{Prefix: prefix, Separator: separator, NameLimit: 50}
+			listings := []Listing{
+				named(t, "a", "x"+separator+"y", "x", "y", "a"+separator+"x", separator+"x"),
+				named(t, "b", "x"+separator+"y", "x", "y", "a"+separator+"x", "x"+separator),
+				named(t, "a"+separator+"x", "y", "x"),
+			}
+			check(t, o, listings, Merge(o, listings))
+		}
+	}
+}
+
+// TestNAME03BackendNames: a backend's name may look like a prefix of its own, or
+// not be fit to begin a name.
+func TestNAME03BackendNames(t *testing.T) {
+	for _, prefix := range []Prefix{Collision, Always, Never} {
+		o := Options{Prefix: prefix}
+		var listings []Listing
+		for _, backend := range []string{"Demo__Everything", "a_", "_a", "A", "a", "a__", "__", "é", "Demo"} {
+			listings = append(listings, named(t, backend, "x", "_x", "Everything__x", "a__x", "搜索"))
+		}
+		check(t, o, listings, Merge(o, listings))
+	}
+}
+
+func TestNAME05UnfitCharacters(t *testing.T) {
+	s := Merge(Options{}, []Listing{named(t, "b", "admin.tools.list", "user/update", "Query all x", "búsqueda")})
+	for exposed, own := range map[string]string{
+		"admin_tools_list": "admin.tools.list", "user_update": "user/update", "Query_all_x": "Query all x", "b_squeda": "búsqueda",
+	} {
+		for _, name := range []string{exposed, own, "b__" + exposed, "b__" + own} {
+			if r, ok := s.Tool(name); !ok || r.Own != own || string(r.OwnJSON) != string(wire.Quote(own)) {
+				t.Errorf("a call of %q arrives as %s", name, r.OwnJSON)
+			}
+		}
+		if !strings.Contains(string(s.Result()), `"name":"`+exposed+`"`) {
+			t.Errorf("%s is not listed", exposed)
+		}
+	}
+}
+
+func TestNAME06LongNames(t *testing.T) {
+	long := []string{strings.Repeat("a", 60), strings.Repeat("a", 128), strings.Repeat("a", 127) + "b", strings.Repeat("b", 50), strings.Repeat("b", 51)}
+	for _, limit := range []int{8, 9, 10, 40, 50, 64, 128} {
+		o := Options{NameLimit: limit}
+		alone, late := []Listing{named(t, "b", long...)}, []Listing{named(t, "a", "aa"), named(t, "b", long...)}
+		check(t, o, alone, Merge(o, alone))
+		names := exposed(Merge(o, alone))
+		for name, tool := range exposed(Merge(o, late)) {
+			if tool != "a aa" && names[name] != tool {
+				t.Errorf("limit %d: %s was another tool's name before", limit, name)
+			}
+		}
+	}
+	s := Merge(Options{}, []Listing{named(t, "b", long...)})
+	if _, ok := exposed(s)[strings.Repeat("b", 50)]; !ok {
+		t.Error("a name at the limit is not left alone")
+	}
+}
+
+func TestNAME11NamesThatStartWithUnderscores(t *testing.T) {
+	s := Merge(Options{}, []Listing{named(t, "b", "__IMPORTANT")})
+	for _, name := range []string{"IMPORTANT", "__IMPORTANT", "b____IMPORTANT"} {
+		if r, ok := s.Tool(name); !ok || string(r.OwnJSON) != `"__IMPORTANT"` {
+			t.Errorf("a call of %s arrives as %s", name, r.OwnJSON)
+		}
+	}
+	if got := exposed(s)["IMPORTANT"]; got != "b __IMPORTANT" {
+		t.Errorf("listed: %v", exposed(s))
+	}
+}
+
+// TestNamesDependOnListingsAlone: the same listings, in the order of the
+// configuration, make the same catalog, and the order in which a backend lists
+// its tools changes no name.
+func TestNamesDependOnListingsAlone(t *testing.T) {
+	names := []string{"x", "y", "b__x", "a__x", "b__b__x", "c__y", "a.b", "a b", "a/b", "a_b", "_x", "__x", "b__a_b", "搜索", "検索", "", "é",
+		strings.Repeat("long", 20), strings.Repeat("long", 20) + "er", strings.Repeat("long.", 20)}
+	names = slices.DeleteFunc(names, func(s string) bool { return s == "" })
+	random := rand.New(rand.NewPCG(1, 2))
+	for round := range 200 {
+		o := Options{Prefix: []Prefix{Collision, Always, Never}[round%3], NameLimit: []int{8, 20, 50}[round/3%3]}
+		var listings, permuted []Listing
+		for _, backend := range []string{"a", "b", "c"} {
+			some := slices.Clone(names)
+			random.Shuffle(len(some), func(i, j int) { some[i], some[j] = some[j], some[i] })
+			some = some[:random.IntN(len(some))]
+			listings = append(listings, named(t, backend, some...))
+			random.Shuffle(len(some), func(i, j int) { some[i], some[j] = some[j], some[i] })
+			permuted = append(permuted, named(t, backend, some...))
+		}
+		s := Merge(o, listings)
+		check(t, o, listings, s)
+		if again := Merge(o, listings); picture(again) != picture(s) || !s.SameList(again) {
+			t.Fatalf("merged twice:\n%s\n%s", picture(s), picture(again))
+		}
+		if got, want := fmt.Sprint(exposed(Merge(o, permuted))), fmt.Sprint(exposed(s)); got != want {
+			t.Fatalf("the order of the tools has changed names:\n%s\n%s", got, want)
+		}
+	}
+}
+
+// TestEarlierBackendsKeepTheirNames: what later backends bring changes no name
+// of an earlier one.
+func TestEarlierBackendsKeepTheirNames(t *testing.T) {
+	listings := []Listing{
+		named(t, "a", "x", "a.b", "b__x"), named(t, "b", "x", "a_b", "a__x"), named(t, "c", "x", "a.b", "b__x", "a__x"),
+	}
+	for _, prefix := range []Prefix{Collision, Always, Never} {
+		var before *Snapshot
+		for n := range listings {
+			s := Merge(Options{Prefix: prefix}, listings[:n+1])
+			if before != nil {
+				for i, e := range before.Entries() {
+					if got := s.Entries()[i].Exposed; got != e.Exposed {
+						t.Errorf("%s: %s of %s was %s and became %s", prefix, e.Tool.Own, e.Backend, e.Exposed, got)
+					}
+				}
+			}
+			before = s
+		}
+	}
+}
+
+func TestTheFirstOfTwoToolsWithOneNameStays(t *testing.T) {
+	l := listing(t, "a", `{"name":"x","inputSchema":{"type":"object"},"n":1}
+		{"name":"\u0078","inputSchema":{"type":"object"},"n":2}`)
+	s := Merge(Options{}, []Listing{l})
+	if got := string(s.Result()); got != `{"tools":[{"name":"x","inputSchema":{"type":"object"},"n":1}]}` {
+		t.Errorf("listed: %s", got)
+	}
+}
+
+// TestHashesThatAreTaken: a tool may be named like another one's hash.
+func TestHashesThatAreTaken(t *testing.T) {
+	o := Options{NameLimit: 20}
+	first := Merge(o, []Listing{named(t, "a", strings.Repeat("n", 30))}).Entries()[0].Exposed
+	listings := []Listing{named(t, "a", strings.Repeat("n", 30), first, "a__"+first)}
+	s := Merge(o, listings)
+	check(t, o, listings, s)
+	if s.Entries()[1].Exposed != first {
+		t.Errorf("%s lost its own name", first)
+	}
+}
+
+func TestInstructions(t *testing.T) {
+	s := Merge(Options{}, []Listing{
+		{Backend: "a", Instructions: " Use a.\n"}, {Backend: "b", Instructions: "\n"}, {Backend: "c", Instructions: "Use c."},
+	})
+	if want := "## a\n\nUse a.\n\n## c\n\nUse c."; s.Instructions != want {
+		t.Errorf("got %q, want %q", s.Instructions, want)
+	}
+	if s := Merge(Options{}, nil); s.Instructions != "" || string(s.Result()) != `{"tools":[]}` {
+		t.Errorf("of nothing came %q, %s", s.Instructions, s.Result())
+	}
+}
+
+func TestInstructionsAreBounded(t *testing.T) {
+	for n := maxInstructions - 20; n < maxInstructions+20; n++ {
+		text := Merge(Options{}, []Listing{{Backend: "a", Instructions: strings.Repeat("é", n/2) + strings.Repeat("x", n%2)}}).Instructions
+		if len(text) > maxInstructions+len("…") || strings.ToValidUTF8(text, "") != text {
+			t.Fatalf("%d bytes became %d", n, len(text))
+		}
+		if cut := n+len("## a\n\n") > maxInstructions; cut != strings.HasSuffix(text, "…") {
+			t.Fatalf("%d bytes: cut is %v", n, !cut)
+		}
+	}
+}

@@ -1,0 +1,207 @@
+package catalog
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// told writes a page down: its tools, its flaws, its cursor.
+func told(page Page, err error) string {
+	if err != nil {
+		return "error"
+	}
+	var b strings.Builder
+	for _, tool := range page.Tools {
+		fmt.Fprintf(&b, "%s\n", tool.Raw())
+	}
+	for _, f := range page.Flaws {
+		fate := "left out"
+		if f.Mended {
+			fate = "mended"
+		}
+		fmt.Fprintf(&b, "%s %s: %s\n", fate, f.Tool, f.What)
+	}
+	if page.Next != nil {
+		fmt.Fprintf(&b, "next %s\n", page.Next)
+	}
+	return b.String()
+}
+
+// TestSCHEMA05 lists one odd tool between two good ones: it is mended or left
+// out, and its neighbours stay as they are.
+func TestSCHEMA05(t *testing.T) {
+	tests := []struct{ name, tool, want, flaw string }{
+		{"absent", `{"name":"t"}`, `{"name":"t","inputSchema":{"type":"object"}}`, "mended t: it had no inputSchema"},
+		{"absent, space before the end", `{"name":"t" }`, `{"name":"t" ,"inputSchema":{"type":"object"}}`, "mended t: it had no inputSchema"},
+		{"null", `{"inputSchema": null,"name":"t"}`, `{"inputSchema": {"type":"object"},"name":"t"}`, "mended t: its inputSchema was null"},
+		{"empty", `{"name":"t","inputSchema":{}}`, `{"name":"t","inputSchema":{"type":"object"}}`, "mended t: its inputSchema had no type"},
+		{"empty, with space", `{"inputSchema":{ },"name":"t"}`, `{"inputSchema":{"type":"object" },"name":"t"}`, "mended t: its inputSchema had no type"},
+		{"no type", `{"name":"t","inputSchema":{"properties":{"type":{"type":"string"}}}}`,
+			`{"name":"t","inputSchema":{"type":"object","properties":{"type":{"type":"string"}}}}`, "mended t: its inputSchema had no type"},
+		{"good", `{"name":"t","inputSchema":{"x":1,"type":"object"}}`, `{"name":"t","inputSchema":{"x":1,"type":"object"}}`, ""},
+		{"good, in escapes", `{"name":"t","input\u0053chema":{"typ\u0065":"\u006fbject"}}`, `{"name":"t","input\u0053chema":{"typ\u0065":"\u006fbject"}}`, ""},
+		{"of type string", `{"name":"t","inputSchema":{"type":"string"}}`, ``, `left out t: its inputSchema is not of type "object" alone`},
+		{"of two types", `{"name":"t","inputSchema":{"type":["object","null"]}}`, ``, `left out t: its inputSchema is not of type "object" alone`},
+		{"with two types", `{"name":"t","inputSchema":{"type":"object","type":"string"}}`, ``, `left out t: its inputSchema is not of type "object" alone`},
+		{"of type null", `{"name":"t","inputSchema":{"type":null}}`, ``, `left out t: its inputSchema is not of type "object" alone`},
+		{"true", `{"name":"t","inputSchema":true}`, ``, "left out t: its inputSchema is no object"},
+		{"a string", `{"name":"t","inputSchema":"{}"}`, ``, "left out t: its inputSchema is no object"},
+		{"an array", `{"name":"t","inputSchema":[{"type":"object"}]}`, ``, "left out t: its inputSchema is no object"},
+		{"two", `{"name":"t","inputSchema":{"type":"object"},"inputSchema":null}`, ``, "left out t: its inputSchema stands twice, or in another case"},
+		{"re-cased", `{"name":"t","inputSchema":{"type":"object"},"InputSchema":1}`, ``, "left out t: its inputSchema stands twice, or in another case"},
+		{"output: good", `{"name":"t","inputSchema":{"type":"object"},"outputSchema":{}}`, `{"name":"t","inputSchema":{"type":"object"},"outputSchema":{}}`, ""},
+		{"output: null", `{"name":"t","inputSchema":{"type":"object"},"outputSchema":null}`, ``, "left out t: its outputSchema is no object"},
+		{"output: true", `{"name":"t","outputSchema":true}`, ``, "left out t: its outputSchema is no object"},
+	}
+	const before, behind = `{"name":"a","inputSchema":{"type":"object"}}`, `{"name":"z","inputSchema":{"type":"object"}}`
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			page, err := ParsePage([]byte(`{"tools":[` + before + ` , ` + tt.tool + ",\t" + behind + `]}`))
+			want := before + "\n"
+			if tt.want != "" {
+				want += tt.want + "\n"
+			}
+			if want += behind + "\n"; tt.flaw != "" {
+				want += tt.flaw + "\n"
+			}
+			if got := told(page, err); got != want {
+				t.Errorf("got\n%swant\n%s", got, want)
+			}
+			listings := []Listing{{Backend: "b", Tools: page.Tools}, {Backend: "c", Tools: page.Tools}}
+			check(t, Options{}, listings, Merge(Options{}, listings))
+		})
+	}
+}
+
+func TestNamelessToolsAreLeftOut(t *testing.T) {
+	long := strings.Repeat("n", maxOwn)
+	for tool, want := range map[string]string{
+		`{}`:                           "it has no name",
+		`{"title":"x"}`:                "it has no name",
+		`{"name":null}`:                "it has no name",
+		`{"name":""}`:                  "it has no name",
+		`{"name":5}`:                   "it has no name",
+		`{"name":["x"]}`:               "it has no name",
+		`{"Name":"x"}`:                 "it has no name",
+		`"x"`:                          "it is no object",
+		`null`:                         "it is no object",
+		`[{"name":"x"}]`:               "it is no object",
+		`{"name":"` + long + `n"}`:     "its name has more than 1024 bytes",
+		`{"name":"x","name":"y"}`:      "its name stands twice, or in another case",
+		`{"name":"x","n\u0061me":"x"}`: "its name stands twice, or in another case",
+		`{"name":"x","NAME":"y"}`:      "its name stands twice, or in another case",
+	} {
+		page, err := ParsePage([]byte(`{"tools":[` + tool + `]}`))
+		if err != nil || len(page.Tools) != 0 || len(page.Flaws) != 1 || page.Flaws[0].What != want || page.Flaws[0].Mended {
+			t.Errorf("%.40s: got %q, %v; want %s", tool, told(page, err), err, want)
+		} else if f := page.Flaws[0].Tool; f != "tools[0]" && f != "x" {
+			t.Errorf("%.40s: the flaw is said of %q", tool, f)
+		}
+	}
+	page, err := ParsePage([]byte(`{"tools":[{"name":"` + long + `"}]}`))
+	if err != nil || len(page.Tools) != 1 {
+		t.Errorf("a name at the bound is refused: %v", page.Flaws)
+	}
+}
+
+// TestPAGECursors: what asks for another page and what does not, absent, null,
+// and the "" that many servers send on the last one (case PAGE-03).
+func TestPAGECursors(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"tools":[]}`:                                   ``,
+		`{"tools":[],"nextCursor":null}`:                 ``,
+		`{"tools":[],"nextCursor":""}`:                   ``,
+		`{"tools":[],"nextCursor":false}`:                ``,
+		`{"tools":[],"nextCursor":{}}`:                   ``,
+		`{"tools":[],"nextCursor":[]}`:                   ``,
+		`{"nextCursor":"c","tools":[]}`:                  `"c"`,
+		`{"tools":[],"nextCursor": "\u0063\"\\ ä=" }`:    `"\u0063\"\\ ä="`,
+		`{"tools":[],"nextCursor":" "}`:                  `" "`,
+		`{"tools":[],"nextCursor":50}`:                   `50`,
+		`{"tools":[],"nextCursor":0}`:                    `0`,
+		`{"tools":[],"nextcursor":"c","x":{"next":"d"}`:  `error`,
+		`{"tools":[],"nextcursor":"c","x":{"next":"d"}}`: ``,
+	} {
+		page, err := ParsePage([]byte(text))
+		if got := string(page.Next); (err != nil) != (want == "error") || err == nil && got != want {
+			t.Errorf("%s: next is %s, %v", text, got, err)
+		}
+	}
+}
+
+func TestNonsensePages(t *testing.T) {
+	for _, text := range []string{
+		``, ` `, `null`, `[]`, `"tools"`, `{}`, `{"tools":null}`, `{"tools":{}}`, `{"tools":"[]"}`, `{"Tools":[]}`, `{"tools":[}`,
+		`{"tools":[]`, `{"tools":[]}}`, `{"tools":[{"name":"a"},]}`, "{\"tools\":[\"\xff\"]}", `{"tools":[` + strings.Repeat("[", 2000),
+	} {
+		if page, err := ParsePage([]byte(text)); err == nil || page.Tools != nil || page.Flaws != nil || page.Next != nil {
+			t.Errorf("ParsePage(%.60s): %s", text, told(page, err))
+		}
+	}
+}
+
+// TestFIDELITY05: nothing of a tool is lost or changed, known to us or not,
+// neither in the list nor in what is kept for the next start.
+func TestFIDELITY05(t *testing.T) {
+	const rest = `"title":"<b> & \u003c","description":"é\n","inputSchema":{"type":"object","properties":{"n":{"default":1e400}},"$defs":{}},` +
+		`"outputSchema":{"type":"array","x":[ 1 , 2 ]},"annotations":{"readOnlyHint":true,"name":"inner"},"icons":[{"src":"data:,"}],` +
+		`"execution":{"taskSupport":"optional"},"_meta":{"a/b":9007199254740993},"x-unknown":{"f":1.10}`
+	raw := `{"name":"t",` + rest + `}`
+	page, err := ParsePage([]byte(`{"tools":[` + raw + `],"_meta":{}}`))
+	if err != nil || len(page.Flaws) != 0 {
+		t.Fatal(told(page, err))
+	}
+	s := Merge(Options{}, []Listing{{Backend: "a", Tools: page.Tools}, {Backend: "b", Tools: page.Tools}})
+	if got, want := string(s.Result()), `{"tools":[`+raw+`,{"name":"b__t",`+rest+`}]}`; got != want {
+		t.Errorf("listed\n%s\nwant\n%s", got, want)
+	}
+	again, err := ParsePage(Marshal(page.Tools))
+	if told(again, err) != told(page, nil) {
+		t.Errorf("kept\n%s", told(again, err))
+	}
+	if got := page.Tools[0].Description(); got != "é\n" {
+		t.Errorf("described as %q", got)
+	}
+}
+
+// TestPagesAreBounded: a page may hold very many entries in few bytes.
+func TestPagesAreBounded(t *testing.T) {
+	for _, entry := range []string{`{"name":"a"}`, `1`} {
+		list := func(n int) []byte {
+			return []byte(`{"tools":[` + strings.Repeat(entry+",", n-1) + entry + `],"nextCursor":"c"}`)
+		}
+		page, err := ParsePage(list(maxListed))
+		if n := len(page.Flaws); err != nil || n != maxListed || strings.Contains(page.Flaws[n-1].What, "too many") {
+			t.Errorf("%s: at the bound: %d flaws, %v", entry, n, err)
+		}
+		most := len(page.Tools)
+		page, err = ParsePage(list(maxListed * 10))
+		if n := len(page.Flaws); err != nil || n != maxListed+1 || len(page.Tools) != most || page.Flaws[n-1].Tool != "tools[10000]" || page.Flaws[n-1].Mended {
+			t.Errorf("%s: beyond the bound: %d tools, %d flaws, %v", entry, len(page.Tools), n, err)
+		}
+	}
+}
+
+// TestMergeOfManyAndLarge: what a hostile backend may list costs time in
+// proportion to its bytes.
+func TestMergeOfManyAndLarge(t *testing.T) {
+	var many, alike []string
+	for i := range maxListed {
+		many = append(many, fmt.Sprintf("tool.%d", i))
+		alike = append(alike, strings.Repeat(".", i%500)+fmt.Sprint(i%20)+strings.Repeat("/", i/20))
+	}
+	deep := strings.Repeat(`{"x":`, 900) + `1` + strings.Repeat(`}`, 900)
+	large := listing(t, "c", `{"name":"deep","inputSchema":{"type":"object","x":`+deep+`}}
+		{"name":"wide","inputSchema":{`+strings.Repeat(`"type2":0,`, 100_000)+`"type":"object"},"description":"`+strings.Repeat(`\n`, 1<<20)+`"}`)
+	start := time.Now()
+	o := Options{NameLimit: 8}
+	listings := []Listing{named(t, "a", many...), named(t, "b", many...), named(t, "c", alike...), large}
+	s := Merge(o, listings)
+	took := time.Since(start)
+	check(t, o, listings, s)
+	if took > 20*time.Second { // some 0.1 s, without -race and alone
+		t.Errorf("it took %v", took)
+	}
+}

@@ -1,0 +1,271 @@
+package idmap
+
+import (
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"weak"
+)
+
+// add puts v in and returns its id, 0 if the table is closed.
+func add[V any](t *Table[V], v V) (id int64) {
+	t.Add(func(n int64) V { id = n; return v })
+	return id
+}
+
+func TestIDsAscendFromOneAndNeverComeAgain(t *testing.T) {
+	var table Table[string]
+	for want := int64(1); want <= 100; want++ {
+		if id := add(&table, "v"); id != want {
+			t.Fatalf("got id %d, want %d", id, want)
+		}
+		if want%3 == 0 {
+			table.Take(want)
+		}
+	}
+	if table.Len() != 67 {
+		t.Errorf("Len: %d", table.Len())
+	}
+}
+
+func TestLookLeavesAndTakeRemoves(t *testing.T) {
+	var table Table[string]
+	if _, ok := table.Look(1); ok {
+		t.Error("an empty table has a row")
+	}
+	if _, ok := table.Take(1); ok {
+		t.Error("an empty table gave a row")
+	}
+	id := add(&table, "a")
+	add(&table, "b")
+	for range 2 {
+		if v, ok := table.Look(id); v != "a" || !ok {
+			t.Errorf("Look: %q, %v", v, ok)
+		}
+	}
+	if v, ok := table.Take(id); v != "a" || !ok {
+		t.Errorf("Take: %q, %v", v, ok)
+	}
+	for name, get := range map[string]func(int64) (string, bool){"Look": table.Look, "Take": table.Take} {
+		for _, gone := range []int64{id, 0, -1, 3, 1 << 62} {
+			if v, ok := get(gone); v != "" || ok {
+				t.Errorf("%s(%d): %q, %v", name, gone, v, ok)
+			}
+		}
+	}
+	if v, ok := table.Look(id + 1); v != "b" || !ok {
+		t.Errorf("the other row: %q, %v", v, ok)
+	}
+}
+
+func TestDrainReturnsAllAndCloses(t *testing.T) {
+	var table Table[int]
+	for v := range 10 {
+		add(&table, v)
+	}
+	table.Take(4)
+	got := table.Drain()
+	slices.Sort(got)
+	if want := []int{0, 1, 2, 4, 5, 6, 7, 8, 9}; !slices.Equal(got, want) {
+		t.Errorf("Drain: %v, want %v", got, want)
+	}
+	called := false
+	if table.Add(func(int64) int { called = true; return 0 }) || called {
+		t.Error("a row was put in after Drain")
+	}
+	if again := table.Drain(); len(again) != 0 || table.Len() != 0 {
+		t.Errorf("drained twice: %v", again)
+	}
+	if _, ok := table.Take(1); ok {
+		t.Error("a drained row was taken")
+	}
+	var empty Table[int]
+	if got := empty.Drain(); len(got) != 0 || add(&empty, 1) != 0 {
+		t.Error("a table that was never used does not close")
+	}
+}
+
+// TestAddSurvivesAPanic: a row that cannot be made leaves no lock behind, and no
+// half of itself.
+func TestAddSurvivesAPanic(t *testing.T) {
+	var table Table[int]
+	func() {
+		defer func() { recover() }()
+		table.Add(func(int64) int { panic("no row") })
+	}()
+	if table.Len() != 0 || add(&table, 7) != 2 {
+		t.Error("the table is not what it was")
+	}
+}
+
+// TestEachRowIsTakenOnce: of many that want a row, and one that drains, one
+// gets it.
+func TestEachRowIsTakenOnce(t *testing.T) {
+	const rows, takers = 2000, 8
+	var table Table[int]
+	var taken [rows]atomic.Int32
+	ids := make(chan int64, rows)
+	var all, added sync.WaitGroup
+	for part := range 4 {
+		added.Go(func() {
+			for v := part; v < rows; v += 4 {
+				if id := add(&table, v); id > 0 {
+					ids <- id
+				} else {
+					taken[v].Add(1) // refused: whoever wanted it put in knows
+				}
+			}
+		})
+	}
+	for range takers {
+		all.Go(func() {
+			for id := range ids {
+				var race sync.WaitGroup
+				for range 2 {
+					race.Go(func() {
+						table.Look(id)
+						if v, ok := table.Take(id); ok {
+							taken[v].Add(1)
+						}
+					})
+				}
+				race.Wait()
+				if id == rows/2 {
+					for _, v := range table.Drain() {
+						taken[v].Add(1)
+					}
+				}
+			}
+		})
+	}
+	added.Wait()
+	close(ids)
+	all.Wait()
+	for v := range taken {
+		if n := taken[v].Load(); n != 1 {
+			t.Fatalf("row %d was taken %d times", v, n)
+		}
+	}
+	if table.Len() != 0 {
+		t.Errorf("%d rows are left", table.Len())
+	}
+}
+
+// TestIDsAreUniqueAmongMany: ids given at the same time differ, and each of
+// those who add sees them ascend.
+func TestIDsAreUniqueAmongMany(t *testing.T) {
+	const adders, each = 8, 500
+	var table Table[int64]
+	var seen sync.Map
+	var all sync.WaitGroup
+	for range adders {
+		all.Go(func() {
+			last := int64(0)
+			for range each {
+				id := add(&table, 0)
+				if _, dup := seen.LoadOrStore(id, true); dup || id <= last {
+					t.Errorf("id %d after %d, given before: %v", id, last, dup)
+				}
+				last = id
+			}
+		})
+	}
+	all.Wait()
+	if table.Len() != adders*each {
+		t.Errorf("Len: %d", table.Len())
+	}
+}
+
+// TestRowIsFinishedBeforeItIsMet: what row makes of its id is there for whoever
+// looks, however early.
+func TestRowIsFinishedBeforeItIsMet(t *testing.T) {
+	type row struct{ id int64 }
+	var table Table[*row]
+	var all sync.WaitGroup
+	all.Go(func() {
+		for range 1000 {
+			table.Add(func(id int64) *row {
+				r := &row{}
+				runtime.Gosched()
+				r.id = id
+				return r
+			})
+		}
+	})
+	all.Go(func() {
+		for id := int64(1); id <= 1000; {
+			if r, ok := table.Take(id); ok {
+				if r.id != id {
+					t.Errorf("row %d knows itself as %d", id, r.id)
+				}
+				id++
+			} else {
+				runtime.Gosched()
+			}
+		}
+	})
+	all.Wait()
+}
+
+// TestTakenRowsAreForgotten: a table holds on to nothing that has left it.
+func TestTakenRowsAreForgotten(t *testing.T) {
+	var table Table[*[64]byte]
+	put := func() (int64, weak.Pointer[[64]byte]) {
+		v := new([64]byte)
+		return add(&table, v), weak.Make(v)
+	}
+	add(&table, nil)
+	id, taken := put()
+	table.Take(id)
+	runtime.GC()
+	if taken.Value() != nil {
+		t.Error("a taken row is still held")
+	}
+	_, drained := put()
+	table.Drain()
+	runtime.GC()
+	if drained.Value() != nil {
+		t.Error("a drained row is still held")
+	}
+	runtime.KeepAlive(&table)
+}
+
+func TestAllocations(t *testing.T) {
+	var table Table[int]
+	id := int64(0)
+	row := func(n int64) int { id = n; return 1 }
+	for range 1000 {
+		table.Add(row)
+	}
+	if n := testing.AllocsPerRun(1000, func() { table.Add(row); table.Look(id); table.Take(id) }); n > 0 {
+		t.Errorf("a row costs %v allocations", n)
+	}
+}
+
+func BenchmarkTable(b *testing.B) {
+	var table Table[int]
+	id := int64(0)
+	row := func(n int64) int { id = n; return 1 }
+	for range 100 {
+		table.Add(row)
+	}
+	for b.Loop() {
+		table.Add(row)
+		table.Take(id)
+	}
+}
+
+func BenchmarkTableInParallel(b *testing.B) {
+	var table Table[int]
+	b.RunParallel(func(pb *testing.PB) {
+		id := int64(0)
+		row := func(n int64) int { id = n; return 1 }
+		for pb.Next() {
+			table.Add(row)
+			table.Look(id)
+			table.Take(id)
+		}
+	})
+}

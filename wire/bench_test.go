@@ -1,0 +1,140 @@
+package wire
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// texts are messages as gateways see them: a small call, one with a page of
+// text, and results that are big for their strings or for their structure.
+var texts = []struct{ name, text string }{
+	{"call 32B", `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"gh__search","arguments":{"query":"thirty-two bytes"},"_meta":{"progressToken":7}}}`},
+	{"call 4KiB", `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"gh__search","arguments":{"text":"` + lines(4<<10) + `"}}}`},
+	{"strings 1MiB", `{"jsonrpc":"2.0","id":7,"result":{"content":[{"type":"text","text":"` + lines(1<<20) + `"}],"isError":false}}`},
+	{"structure 64KiB", `{"jsonrpc":"2.0","id":7,"result":{"content":[],"structuredContent":[` + rows(64<<10) + `]}}`},
+	{"pretty 64KiB", pretty(`{"jsonrpc":"2.0","id":7,"result":{"content":[],"structuredContent":[` + rows(32<<10) + `]}}`)},
+	{"umlauts 64KiB", `{"jsonrpc":"2.0","id":7,"result":{"content":[{"type":"text","text":"` + strings.Repeat("Größe ☃ und Maß, ", 64<<10/22) + `"}]}}`},
+}
+
+// lines is text of n bytes as tools give it, with an escape in each line.
+func lines(n int) string {
+	return strings.Repeat(`The quick brown fox jumps over the lazy dog, as it is written in line 17.\n`, n/75)
+}
+
+func rows(n int) string {
+	const row = `{"id":12345,"ok":true,"path":"src/a.go","score":0.25,"tags":["a","bc"],"next":null}`
+	return strings.Repeat(row+",", n/len(row)) + row
+}
+
+func pretty(text string) string {
+	b, err := json.MarshalIndent(json.RawMessage(text), "", "  ")
+	if err != nil {
+		panic(err)
+	}
+	return string(b)
+}
+
+// BenchmarkParse stands beside json.Valid, which only says whether a text is
+// JSON, and the way that was rejected: to decode the envelope.
+func BenchmarkParse(b *testing.B) {
+	for _, bb := range texts {
+		text := []byte(bb.text)
+		b.Run(bb.name+"/Parse", func(b *testing.B) {
+			b.SetBytes(int64(len(text)))
+			for b.Loop() {
+				if _, err := Parse(text); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+		b.Run(bb.name+"/json.Valid", func(b *testing.B) {
+			b.SetBytes(int64(len(text)))
+			for b.Loop() {
+				if !json.Valid(text) {
+					b.Fatal("no JSON")
+				}
+			}
+		})
+		b.Run(bb.name+"/json.Unmarshal", func(b *testing.B) {
+			b.SetBytes(int64(len(text)))
+			for b.Loop() {
+				var m struct{ ID, Params, Result json.RawMessage }
+				if json.Unmarshal(text, &m) != nil {
+					b.Fatal("no JSON")
+				}
+			}
+		})
+	}
+}
+
+func BenchmarkSplice(b *testing.B) {
+	for _, bb := range texts {
+		m := mustParse(b, bb.text)
+		ours := []byte(`4211`)
+		b.Run(bb.name, func(b *testing.B) {
+			b.SetBytes(int64(len(bb.text)))
+			for b.Loop() {
+				m.Splice(Edit{PartID, ours}, Edit{PartToken, ours}, Edit{PartName, []byte(`"search"`)})
+			}
+		})
+	}
+}
+
+func BenchmarkSkimmer(b *testing.B) {
+	for _, bb := range texts {
+		text := []byte(bb.text)
+		b.Run(bb.name, func(b *testing.B) {
+			b.SetBytes(int64(len(text)))
+			for b.Loop() {
+				var s Skimmer
+				s.Write(text)
+				if s.ID() != "7" {
+					b.Fatal("no id")
+				}
+			}
+		})
+	}
+}
+
+func BenchmarkOneLine(b *testing.B) {
+	for _, bb := range texts {
+		m := mustParse(b, bb.text)
+		b.Run(bb.name, func(b *testing.B) {
+			b.SetBytes(int64(len(bb.text)))
+			for b.Loop() {
+				m.OneLine()
+			}
+		})
+	}
+}
+
+// TestAllocations: to look into a message costs no memory, to pass it on under
+// another id costs its new text.
+func TestAllocations(t *testing.T) {
+	ours, name := []byte(`4211`), []byte(`"search"`)
+	for _, tt := range texts {
+		text := []byte(tt.text)
+		m := mustParse(t, tt.text)
+		for _, c := range []struct {
+			what string
+			max  float64
+			do   func()
+		}{
+			{"Parse", 0, func() { Parse(text) }},
+			{"Splice", 1, func() { m.Splice(Edit{PartID, ours}, Edit{PartToken, ours}, Edit{PartName, name}) }},
+			{"OneLine", 1, func() { m.OneLine() }},
+			{"Part, IsToolError", 0, func() { m.Part(PartParams); m.Part(PartToken); m.IsToolError() }},
+		} {
+			if n := testing.AllocsPerRun(20, c.do); n > c.max {
+				t.Errorf("%s of %s: %v allocations, not %v", c.what, tt.name, n, c.max)
+			}
+		}
+	}
+	// Escapes in a key cost one small buffer.
+	escaped := fmt.Appendf(nil, `{"jsonrpc":"2.0","\u0069d":1,"meth\u006fd":"m","x":[{"\u0069d":2}]}`)
+	if n := testing.AllocsPerRun(20, func() { Parse(escaped) }); n > 2 {
+		t.Errorf("Parse with escaped keys: %v allocations", n)
+	}
+}

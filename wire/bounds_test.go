@@ -1,0 +1,55 @@
+package wire
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+func nested(depth int) string {
+	return strings.Repeat("[", depth) + strings.Repeat("]", depth)
+}
+
+func TestParseBoundsTheDepth(t *testing.T) {
+	for _, form := range []string{`{"jsonrpc":"2.0","id":1,"result":%s}`, `[%s]`} {
+		if _, err := Parse(fmt.Appendf(nil, form, nested(maxDepth-1))); err != nil {
+			t.Errorf(form+": at the bound: %v", "…", err)
+		}
+		if _, err := Parse(fmt.Appendf(nil, form, nested(maxDepth))); err == nil {
+			t.Errorf(form+": no error beyond the bound", "…")
+		}
+	}
+	objects := strings.Repeat(`{"a":`, maxDepth) + "1" + strings.Repeat("}", maxDepth)
+	if !Members([]byte(objects), func(string, []byte, int) {}) {
+		t.Error("objects at the bound are refused")
+	}
+	if got := outcome(t, strings.Repeat(`[{"a":`, 1<<20)); got != "-32700" {
+		t.Errorf("deep and without an end: %s", got)
+	}
+}
+
+func TestParseBoundsABatch(t *testing.T) {
+	batch := func(n int) string { return "[1" + strings.Repeat(",1", n-1) + "]" }
+	if got := outcome(t, batch(maxBatch)); got != "batch" {
+		t.Errorf("at the bound: %s", got)
+	}
+	if got := outcome(t, batch(maxBatch+1)); got != "-32600" {
+		t.Errorf("beyond the bound: %s", got)
+	}
+}
+
+// TestParseCostIsLinear: no member, however odd, makes Parse build anything that
+// grows with the message.
+func TestParseCostIsLinear(t *testing.T) {
+	for name, member := range map[string]string{
+		"unknown":  `"x":0,`,
+		"escaped":  `"\n":0,`,
+		"re-cased": `"ID":0,`,
+		"twice":    `"method":0,`,
+	} {
+		text := []byte("{" + strings.Repeat(member, 10_000) + `"id":1}`)
+		if n := testing.AllocsPerRun(10, func() { Parse(text) }); n > 20 {
+			t.Errorf("%s: %v allocations for 10,000 members", name, n)
+		}
+	}
+}

@@ -1,0 +1,192 @@
+package wire
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+func mustParse(t testing.TB, text string) Message {
+	t.Helper()
+	m, err := Parse([]byte(text))
+	if err != nil {
+		t.Fatalf("Parse(%s): %v", text, err)
+	}
+	return m
+}
+
+// same fails if a message is not what Parse makes of its text.
+func same(t testing.TB, m Message) {
+	t.Helper()
+	again, err := Parse(m.Raw())
+	if err != nil {
+		t.Fatalf("%s cannot be read again: %v", m.Raw(), err)
+	}
+	if got, want := tell(m), tell(again); got != want {
+		t.Errorf("the parts of %s\n got %s\nwant %s", m.Raw(), got, want)
+	}
+	if m.multiline != again.multiline {
+		t.Errorf("%q: multiline is %v", m.Raw(), m.multiline)
+	}
+}
+
+// members of a call, which may stand in any order.
+var members = []string{
+	`"jsonrpc" :"2.0"`, `"id":7 `, `"method":"tools/call"`,
+	"\"params\":{ \"name\":\"gh__search\", \"x\":1e400,\n\"_meta\":{\"progressToken\":\"p\",\"y\":\"\\u003c\"},\"arguments\":{\"id\":7} }",
+}
+
+func permute(all []string, visit func([]string)) {
+	var from func(int)
+	from = func(n int) {
+		if n == len(all) {
+			visit(all)
+			return
+		}
+		for i := n; i < len(all); i++ {
+			all[n], all[i] = all[i], all[n]
+			from(n + 1)
+			all[n], all[i] = all[i], all[n]
+		}
+	}
+	from(0)
+}
+
+// TestSpliceEveryOrder exchanges id, token and name of a call, whatever the
+// order in which they stand and in which the edits are given: the text differs in
+// them alone, and the parts of what comes out are those that Parse finds in it.
+func TestSpliceEveryOrder(t *testing.T) {
+	old := map[string]string{"id": `7`, "token": `"p"`, "name": `"gh__search"`}
+	parts := map[string]Part{"id": PartID, "token": PartToken, "name": PartName}
+	for _, with := range []map[string]string{
+		{"id": `4211`, "token": `4211`, "name": `"search"`},
+		{"id": `""`, "token": `0`, "name": `"a name that is longer than the one before"`},
+	} {
+		permute(members, func(members []string) {
+			text := "{" + strings.Join(members, ",") + "}"
+			want := strings.NewReplacer(
+				`"id":`+old["id"]+` `, `"id":`+with["id"]+` `, `:`+old["token"], `:`+with["token"], old["name"], with["name"]).Replace(text)
+			m := mustParse(t, text)
+			permute([]string{"id", "token", "name"}, func(order []string) {
+				var edits []Edit
+				for _, name := range order {
+					edits = append(edits, Edit{parts[name], []byte(with[name])})
+				}
+				got := m.Splice(edits...)
+				if string(got.Raw()) != want {
+					t.Errorf("Splice(%v) of %s\n got %s\nwant %s", order, text, got.Raw(), want)
+				}
+				same(t, got)
+				if edits[0].Part != parts[order[0]] {
+					t.Error("Splice has changed its arguments")
+				}
+				if back := got.Splice(Edit{PartName, []byte(old["name"])}, Edit{PartID, []byte(old["id"])}, Edit{PartToken, []byte(old["token"])}); string(back.Raw()) != text {
+					t.Errorf("there and back\n got %s\nwant %s", back.Raw(), text)
+				}
+			})
+			if string(m.Raw()) != text {
+				t.Error("Splice has changed the message it was called on")
+			}
+		})
+	}
+}
+
+func TestSplice(t *testing.T) {
+	call := `{"jsonrpc":"2.0","id":1,"method":"m","params":{"name":"a","_meta":{"progressToken":2}}}`
+	tests := []struct {
+		name, text string
+		edits      []Edit
+		want       string
+	}{
+		{"nothing", call, nil, call},
+		{"an absent part is left out", call, []Edit{{PartCursor, []byte(`"c"`)}, {PartID, []byte(`9`)}}, strings.Replace(call, `"id":1`, `"id":9`, 1)},
+		{"the id of a result", `{"jsonrpc":"2.0","id":4211,"result":{"isError":true,"id":4211}}`, []Edit{{PartID, []byte(`"x"`)}},
+			`{"jsonrpc":"2.0","id":"x","result":{"isError":true,"id":4211}}`},
+		{"the id behind a result", `{"result":{"isError":true},"id":4211,"jsonrpc":"2.0"}`, []Edit{{PartID, []byte(`1`)}},
+			`{"result":{"isError":true},"id":1,"jsonrpc":"2.0"}`},
+		{"the id of a cancellation", `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"ä","reason":"é"}}`,
+			[]Edit{{PartRequestID, []byte(`4211`)}}, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":4211,"reason":"é"}}`},
+		{"the token of progress", `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":1,"progressToken":4211}}`,
+			[]Edit{{PartToken, []byte(`"p"`)}}, `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":1,"progressToken":"p"}}`},
+		{"params whole", call, []Edit{{PartParams, []byte(`{"cursor":"c","_meta":{}}`)}}, `{"jsonrpc":"2.0","id":1,"method":"m","params":{"cursor":"c","_meta":{}}}`},
+		{"_meta whole", call, []Edit{{PartMeta, []byte(`{"a":1,"progressToken":3}`)}, {PartID, []byte(`22`)}},
+			`{"jsonrpc":"2.0","id":22,"method":"m","params":{"name":"a","_meta":{"a":1,"progressToken":3}}}`},
+		{"a result whole", `{"jsonrpc":"2.0","id":1,"result":{"isError":true}}`, []Edit{{PartResult, []byte(`{}`)}}, `{"jsonrpc":"2.0","id":1,"result":{}}`},
+		{"of two that overlap the outer one counts", call, []Edit{{PartName, []byte(`"b"`)}, {PartParams, []byte(`{}`)}, {PartToken, []byte(`5`)}},
+			`{"jsonrpc":"2.0","id":1,"method":"m","params":{}}`},
+		{"of two for one place the first counts", call, []Edit{{PartID, []byte(`8`)}, {PartID, []byte(`9`)}}, strings.Replace(call, `"id":1`, `"id":8`, 1)},
+		{"a text with line breaks", call, []Edit{{PartArguments, nil}, {PartName, []byte("[\n]")}}, strings.Replace(call, `"a"`, "[\n]", 1)},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got := mustParse(t, tt.text).Splice(tt.edits...)
+			if string(got.Raw()) != tt.want {
+				t.Errorf("\n got %s\nwant %s", got.Raw(), tt.want)
+			}
+			same(t, got)
+		})
+	}
+}
+
+func TestRawCannotBeAppendedTo(t *testing.T) {
+	m := mustParse(t, `{"jsonrpc":"2.0","id":1,"method":"m"}`).Splice(Edit{PartCursor, []byte("room")})
+	a, b := append(m.Raw(), 'a'), append(m.Raw(), 'b')
+	if a[len(a)-1] != 'a' || b[len(b)-1] != 'b' {
+		t.Error("two who appended to one text share it")
+	}
+}
+
+func TestNewMessages(t *testing.T) {
+	tests := []struct {
+		got  Message
+		want string
+	}{
+		{NewRequest("1", "m", nil), `{"jsonrpc":"2.0","id":1,"method":"m"}`},
+		{NewRequest(`"a"`, "quo\"te<", []byte(`{}`)), `{"jsonrpc":"2.0","id":"a","method":"quo\"te<","params":{}}`},
+		{NewNotification("n/m", []byte(`{"name":1}`)), `{"jsonrpc":"2.0","method":"n/m","params":{"name":1}}`},
+		{NewResult("null", []byte(`{"isError":true}`)), `{"jsonrpc":"2.0","id":null,"result":{"isError":true}}`},
+		{NewFailure("", Errorf(-1, "%d<", 5)), `{"jsonrpc":"2.0","id":null,"error":{"code":-1,"message":"5<"}}`},
+		{NewFailure("0", &Error{Code: 2, Data: []byte(`{"a": 1}`)}), `{"jsonrpc":"2.0","id":0,"error":{"code":2,"message":"","data":{"a":1}}}`},
+	}
+	for _, tt := range tests {
+		if string(tt.got.Raw()) != tt.want {
+			t.Errorf("got %s, want %s", tt.got.Raw(), tt.want)
+		}
+		same(t, tt.got)
+	}
+}
+
+// TestNewBatchOfTheDeepest: in a batch a message lies one level deeper, which
+// must not be its undoing.
+func TestNewBatchOfTheDeepest(t *testing.T) {
+	deep := mustParse(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"result":%s}`, nested(maxDepth-1)))
+	lines := mustParse(t, "{\"jsonrpc\":\"2.0\",\n\"method\":\"m\"}")
+	b := NewBatch([]Message{deep, lines})
+	if want := "[" + string(deep.Raw()) + "," + string(lines.Raw()) + "]"; string(b.Raw()) != want || b.Kind() != Batch {
+		t.Errorf("got %s", b.Raw())
+	}
+	if strings.Contains(string(b.OneLine().Raw()), "\n") {
+		t.Error("OneLine has left a line break")
+	}
+	same(t, NewBatch([]Message{lines, lines}))
+	same(t, NewBatch(nil))
+}
+
+func TestReadError(t *testing.T) {
+	tests := []struct {
+		text string
+		want Error
+	}{
+		{`{"code":-32042,"message":"no\n","data":{"x": 1e400}}`, Error{Code: -32042, Message: "no\n", Data: []byte(`{"x": 1e400}`)}},
+		{`{"code":"E1","message":"m","Code":7,"data":null}`, Error{Message: "m", Data: []byte(`null`)}},
+		{`{"code":1.5,"message":["m"]}`, Error{}},
+		{`{"code":99999999999999999999}`, Error{}},
+		{`"boom"`, Error{}}, {`null`, Error{}}, {``, Error{}},
+	}
+	for _, tt := range tests {
+		e := ReadError([]byte(tt.text))
+		if e.Code != tt.want.Code || e.Message != tt.want.Message || string(e.Data) != string(tt.want.Data) {
+			t.Errorf("ReadError(%s): %+v", tt.text, *e)
+		}
+	}
+}
