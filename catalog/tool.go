@@ -102,11 +102,10 @@ func ParsePage(result []byte) (Page, error) {
 	return page, nil
 }
 
-// cursor returns value if a next page can be asked for with it. Many servers
-// say "" or null on the last page, as most clients read it.
+// cursor returns value if a next page can be asked for with it. An empty string
+// can be, too: what a cursor is made of is the server's business.
 func cursor(value []byte) []byte {
-	switch c := value[0]; {
-	case c == '"' && len(value) > 2, c == '-', '0' <= c && c <= '9':
+	if c := value[0]; c == '"' || c == '-' || '0' <= c && c <= '9' {
 		return value
 	}
 	return nil

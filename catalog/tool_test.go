@@ -112,7 +112,7 @@ func TestPAGECursors(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"tools":[]}`:                                   ``,
 		`{"tools":[],"nextCursor":null}`:                 ``,
-		`{"tools":[],"nextCursor":""}`:                   ``,
+		`{"tools":[],"nextCursor":""}`:                   `""`,
 		`{"tools":[],"nextCursor":false}`:                ``,
 		`{"tools":[],"nextCursor":{}}`:                   ``,
 		`{"tools":[],"nextCursor":[]}`:                   ``,
