@@ -47,6 +47,8 @@ type Backend struct {
 	status   Status
 	began    time.Time  // of the last start
 	peer     *peer.Peer // nil unless it is ready
+	ran      bool       // it was ready since it was started
+	gone     *peer.Peer // the last one whose conversation ended
 	waiting  []waiting  // for it to become so
 	listing  catalog.Listing
 	raw      []byte // the listing as it was read, all of it
@@ -93,6 +95,13 @@ func notSent(format string, args ...any) error {
 // last start failed is not waited for: the caller learns why.
 func (b *Backend) send(m wire.Message, c *peer.Pending) {
 	c.Timeout = b.cfg.CallTimeout
+	for !b.sent(m, c) {
+		// The conversation ended at this moment: the call waits for the next.
+	}
+}
+
+// sent is send, but for a call that meets the end of the conversation.
+func (b *Backend) sent(m wire.Message, c *peer.Pending) bool {
 	b.mu.Lock()
 	p, err := b.peer, b.status.Err
 	wait := p == nil && (b.status.State == Starting || b.status.State == Failed && err == nil || !b.status.Answered && b.status.State == Stopped)
@@ -103,12 +112,20 @@ func (b *Backend) send(m wire.Message, c *peer.Pending) {
 	switch {
 	case wait:
 	case p != nil:
-		p.Send(m, c)
+		err := p.Offer(m, c)
+		if errors.Is(err, transport.ErrClosed) {
+			b.lost(p)
+			return false
+		}
+		if err != nil {
+			c.To.Done(wire.Message{}, &transport.Lost{Err: err})
+		}
 	case err != nil:
 		c.To.Done(wire.Message{}, notSent("it is not running: %w", err))
 	default:
 		c.To.Done(wire.Message{}, notSent("it was stopped"))
 	}
+	return true
 }
 
 func (b *Backend) cancel(c *peer.Pending, params []byte) {
@@ -132,6 +149,7 @@ func (b *Backend) starting() {
 	b.began = time.Now()
 	b.status.State = Starting
 	b.status.Answered = false
+	b.ran = false
 }
 
 // up lets calls through. Those that waited go first: b.mu is held so that none
@@ -139,12 +157,48 @@ func (b *Backend) starting() {
 func (b *Backend) up(p *peer.Peer) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.peer = p
+	if b.gone == p {
+		return
+	}
+	b.peer, b.ran = p, true
 	b.status.State, b.status.Err = Ready, nil
-	for _, w := range b.waiting {
-		p.Send(w.m, w.c)
+	for len(b.waiting) > 0 {
+		w := b.waiting[0]
+		err := p.Offer(w.m, w.c)
+		if errors.Is(err, transport.ErrClosed) {
+			b.lostLocked(p) // it has ended already: they wait for the next
+			return
+		}
+		b.waiting = b.waiting[1:]
+		if err != nil {
+			w.c.To.Done(wire.Message{}, &transport.Lost{Err: err})
+		}
 	}
 	b.waiting = nil
+}
+
+// lost notes that the conversation over p has ended. Nothing is sent any more, what
+// is asked from now on waits for the next one; down follows when everything of
+// this one is gone.
+func (b *Backend) lost(p *peer.Peer) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.lostLocked(p)
+}
+
+func (b *Backend) lostLocked(p *peer.Peer) {
+	b.gone = p
+	if b.peer == p {
+		b.peer = nil
+		b.status.State, b.status.Err = Failed, nil
+	}
+}
+
+// talksOver reports whether calls go out over p.
+func (b *Backend) talksOver(p *peer.Peer) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.peer == p
 }
 
 // down notes that the backend is not running, and why if that is a failure.
@@ -152,15 +206,13 @@ func (b *Backend) up(p *peer.Peer) {
 // wait for the next start.
 func (b *Backend) down(s State, err error) {
 	b.mu.Lock()
-	started := b.peer != nil
-	b.peer = nil
 	b.status.State = s
 	b.status.Answered = true
 	b.status.Took = time.Since(b.began)
 	first := !b.answered
 	b.answered = true
 	var dropped []waiting
-	if started && s == Failed {
+	if b.ran && s == Failed {
 		b.status.Err = nil
 	} else {
 		b.status.Err = err

@@ -3,6 +3,7 @@ package backends
 import (
 	"context"
 	"encoding/json"
+	"math"
 	"strconv"
 	"time"
 
@@ -104,6 +105,10 @@ func (d *demoServer) call(r *peer.Request) {
 			return
 		}
 		sum := *args.A + *args.B
+		if math.IsInf(sum, 0) { // JSON has no such number
+			r.Reply(text("the sum is beyond what a number can hold", true, nil))
+			return
+		}
 		r.Reply(text(strconv.FormatFloat(sum, 'f', -1, 64), false, map[string]any{"sum": sum}))
 	case "now":
 		r.Reply(text(time.Now().Format(time.RFC3339), false, nil))

@@ -15,6 +15,8 @@ import (
 func (b *Backend) dial() (transport.Conn, error) {
 	c := b.cfg
 	switch {
+	case b.set.Dial != nil:
+		return b.set.Dial(c)
 	case c.Embedded != "":
 		return demo(c.Name), nil
 	case c.URL != "":

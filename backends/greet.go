@@ -16,9 +16,9 @@ import (
 
 // A server is what a backend said of itself in the handshake.
 type server struct {
-	ProtocolVersion string             `json:"protocolVersion"`
-	ServerInfo      mcp.Implementation `json:"serverInfo"`
-	Instructions    string             `json:"instructions"`
+	ProtocolVersion string                         `json:"protocolVersion"`
+	ServerInfo      struct{ Name, Version string } `json:"serverInfo"` // what else it says is nobody's business
+	Instructions    string                         `json:"instructions"`
 }
 
 // greet initializes the conversation: our newest revision is offered, any that

@@ -21,8 +21,8 @@ const (
 // leaves the last listing as it was, and is tried again later.
 func (b *Backend) list(ctx context.Context, p *peer.Peer, s server) {
 	tools, err := b.drain(ctx, p)
-	if ctx.Err() == context.Canceled {
-		return // the conversation is over
+	if ctx.Err() == context.Canceled || err != nil && !b.talksOver(p) {
+		return // the conversation is over, and why is told elsewhere
 	}
 	if err != nil {
 		err = fmt.Errorf("tools/list: %w", because(ctx, err))
@@ -76,7 +76,9 @@ func (b *Backend) drain(ctx context.Context, p *peer.Peer) ([]catalog.Tool, erro
 		case page.Next == nil:
 			return all, nil
 		case seen[string(page.Next)]:
-			b.log.Warn("the backend's pages run in a circle; the list ends there")
+			if string(page.Next) != `""` { // which many servers mean as the end
+				b.log.Warn("the backend's pages run in a circle; the list ends there")
+			}
 			return all, nil
 		}
 		seen[string(page.Next)] = true

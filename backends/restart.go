@@ -50,7 +50,10 @@ func (b *Backend) converse(ctx context.Context) error {
 		return err
 	}
 	h := &handler{b: b}
-	p := peer.New(conn, h, peer.Options{Log: b.log, InFlight: maxQuestions, Noise: h.noise})
+	var p *peer.Peer
+	p = peer.New(conn, h, peer.Options{
+		Log: b.log, InFlight: maxQuestions, Noise: h.noise, Over: func() { b.lost(p) },
+	})
 	talk, hangUp := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	go func() { ended <- p.Run(talk) }()
@@ -73,8 +76,7 @@ var errEnded = errors.New("ended")
 // begin shakes hands, and then keeps the listing up to date until the
 // conversation ends.
 func (b *Backend) begin(ctx context.Context, p *peer.Peer, ended chan error) error {
-	start, cancel := context.WithTimeoutCause(ctx, b.cfg.StartTimeout,
-		fmt.Errorf("it was not ready within %v (start_timeout)", b.cfg.StartTimeout))
+	start, cancel := b.within(ctx, fmt.Errorf("it was not ready within %v (start_timeout)", b.cfg.StartTimeout))
 	defer cancel()
 	server, err := b.greet(start, p)
 	if err != nil {
@@ -97,10 +99,18 @@ func (b *Backend) begin(ctx context.Context, p *peer.Peer, ended chan error) err
 		case <-b.relist:
 		case <-again:
 		}
-		ctx, cancel := context.WithTimeoutCause(ctx, b.cfg.StartTimeout, errors.New("no answer in time"))
+		ctx, cancel := b.within(ctx, peer.ErrTimeout)
 		b.list(ctx, p, server)
 		cancel()
 	}
+}
+
+// within bounds ctx by the time that a start may take, if there is such a bound.
+func (b *Backend) within(ctx context.Context, why error) (context.Context, context.CancelFunc) {
+	if b.cfg.StartTimeout == 0 {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeoutCause(ctx, b.cfg.StartTimeout, why)
 }
 
 // because names the time limit, where it is what ended a call.

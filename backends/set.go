@@ -35,7 +35,10 @@ type Options struct {
 	State    string             // directory of the last known catalogs, "" = none are kept
 	Info     mcp.Implementation // who we say we are
 	Guard    *transport.Guard
-	Log      *slog.Logger
+	// Dial opens the Conn to a backend; nil = as its configuration says. It is
+	// where tests put a backend that lives in memory.
+	Dial func(config.Backend) (transport.Conn, error)
+	Log  *slog.Logger
 }
 
 // A Set is the backends of a gateway. Create it with New.
@@ -44,9 +47,10 @@ type Set struct {
 	all    []*Backend
 	byName map[string]*Backend
 
-	view    atomic.Pointer[catalog.View]
-	once    sync.Once
-	started chan struct{} // closed by Start
+	view     atomic.Pointer[catalog.View]
+	recalled sync.Once
+	once     sync.Once
+	started  chan struct{} // closed by Start
 
 	mu      sync.Mutex
 	waited  bool            // Options.Wait is over
@@ -76,15 +80,22 @@ func New(o Options) *Set {
 // Run runs the backends from the moment that Start is called until ctx is done,
 // and returns when nothing of them is left.
 func (s *Set) Run(ctx context.Context) error {
-	select {
-	case <-s.started:
-	case <-ctx.Done():
+	s.recall()
+	if !s.awaitStart(ctx) {
+		for _, b := range s.all {
+			b.down(Stopped, errStopped)
+		}
 		return ctx.Err()
 	}
 	wait := time.AfterFunc(s.Wait, func() {
 		s.mu.Lock()
 		s.waited = true
 		s.mu.Unlock()
+		for _, b := range s.all {
+			if _, answered := b.offer(); !answered {
+				b.log.Warn("backend is not ready yet; lists go out without it", "wait", s.Wait)
+			}
+		}
 		s.publish()
 	})
 	defer wait.Stop()
@@ -96,16 +107,45 @@ func (s *Set) Run(ctx context.Context) error {
 	return ctx.Err()
 }
 
+// headStart is how long the backends are held back when all their catalogs are
+// known: a client asks for its list right after the handshake, and gets it sooner
+// if twenty processes are not being started at that moment.
+const headStart = 30 * time.Millisecond
+
+// awaitStart waits for Start; it reports false if ctx is done first.
+func (s *Set) awaitStart(ctx context.Context) bool {
+	select {
+	case <-s.started:
+	case <-ctx.Done():
+		return false
+	}
+	if !s.View().Complete {
+		return true
+	}
+	select {
+	case <-time.After(headStart):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
 // Start lets Run begin, the first time it is called. When it returns, the
 // catalogs that are known from earlier times are in the View; no backend has
 // been waited for.
 func (s *Set) Start() {
-	s.once.Do(func() {
+	s.recall()
+	s.once.Do(func() { close(s.started) })
+}
+
+// recall reads the catalogs that are known from earlier times, once. Run does so
+// before there is a client, so that the first one need not wait for it.
+func (s *Set) recall() {
+	s.recalled.Do(func() {
 		for _, b := range s.all {
 			b.recall()
 		}
 		s.publish()
-		close(s.started)
 	})
 }
 
@@ -143,19 +183,22 @@ func (s *Set) Status() []Status {
 func (s *Set) publish() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	complete := true
+	var missing []string
 	listings := make([]catalog.Listing, 0, len(s.all))
 	for _, b := range s.all {
 		l, answered := b.offer()
 		listings = append(listings, l)
-		complete = complete && answered
+		if !answered {
+			missing = append(missing, b.cfg.Name+s.Catalog.Separator)
+		}
 	}
 	was := s.changed
 	s.changed = make(chan struct{})
 	v := &catalog.View{
 		Snapshot: catalog.Merge(s.Catalog, listings),
-		Settled:  complete || s.waited,
-		Complete: complete,
+		Settled:  len(missing) == 0 || s.waited,
+		Complete: len(missing) == 0,
+		Missing:  missing,
 		Changed:  s.changed,
 	}
 	s.logNames(v.Snapshot)

@@ -57,7 +57,7 @@ func measure(gateway string, quick bool) error {
 	if err != nil {
 		return err
 	}
-	p := plan{dir: dir, self: self, gateway: gateway, rounds: 15, calls: 2000, starts: 20}
+	p := plan{dir: dir, self: self, gateway: gateway, rounds: 100, calls: 300, starts: 20}
 	if quick {
 		p.rounds, p.calls, p.starts = 2, 100, 2
 	}

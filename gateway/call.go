@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"context"
 	"sync"
 	"time"
 
@@ -35,6 +36,7 @@ type call struct {
 	mu        sync.Mutex
 	sent      bool
 	cancelled bool
+	giveUp    context.CancelFunc // ends the wait for the route; nil unless there is one
 }
 
 func (s *Session) newCall(m wire.Message) *Call {
@@ -66,26 +68,37 @@ func (s *Session) callTool(r *peer.Request) {
 	switch {
 	case ok:
 		c.send(route)
-	case v.Complete:
-		c.unknownTool()
+	case s.mayCome(c.Tool, v):
+		c.awaitRoute()
 	default:
-		s.work.Go(c.awaitRoute)
+		c.unknownTool()
 	}
 }
 
-// awaitRoute waits until the tool is known, or all backends are.
+// awaitRoute sees to it that the call goes on once the tool is known, or all
+// backends are.
 func (c *call) awaitRoute() {
-	var route catalog.Route
-	found := false
-	_, ok := c.s.await(func(v *catalog.View) bool {
-		route, found = c.s.route(c.Tool, v)
-		return found || v.Complete
-	})
-	if ok && found {
-		c.send(route)
-	} else {
-		c.unknownTool()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.cancelled {
+		return
 	}
+	ctx, cancel := context.WithCancel(c.s.ctx)
+	c.giveUp = cancel
+	c.s.work.Go(func() {
+		defer cancel()
+		var route catalog.Route
+		found := false
+		_, ok := c.s.await(ctx, func(v *catalog.View) bool {
+			route, found = c.s.route(c.Tool, v)
+			return found || !c.s.mayCome(c.Tool, v)
+		})
+		if ok && found {
+			c.send(route)
+		} else {
+			c.unknownTool()
+		}
+	})
 }
 
 func (c *call) unknownTool() {
@@ -133,6 +146,9 @@ func (c *call) Cancelled(params []byte) {
 	c.mu.Lock()
 	c.cancelled = true
 	sent := c.sent
+	if c.giveUp != nil {
+		c.giveUp()
+	}
 	c.mu.Unlock()
 	if sent {
 		c.s.g.Backends.Cancel(c.Route.Backend, &c.pending, params)

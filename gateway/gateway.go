@@ -46,7 +46,7 @@ type Options struct {
 	Observers []Observer // in this order; each sees every call begin and end
 	Info      mcp.Implementation
 	InFlight  int           // requests of one session at a time
-	Grace     time.Duration // for calls in flight when a client has sent its last; 0 = 5 s
+	Grace     time.Duration // for calls in flight when a client has sent its last; 0 = 4 s
 	Log       *slog.Logger
 	// Mask takes secrets out of a text that a client will see; may be nil.
 	Mask func(string) string
@@ -63,7 +63,7 @@ type Gateway struct {
 // New returns a Gateway. It starts nothing.
 func New(o Options) *Gateway {
 	if o.Grace == 0 {
-		o.Grace = 5 * time.Second
+		o.Grace = 4 * time.Second
 	}
 	if o.Mask == nil {
 		o.Mask = func(s string) string { return s }

@@ -14,9 +14,9 @@ import (
 // moment: it waits for no backend, but has them started.
 func (s *Session) initialize(r *peer.Request) {
 	var hello struct {
-		ProtocolVersion *string            `json:"protocolVersion"`
-		Capabilities    json.RawMessage    `json:"capabilities"`
-		ClientInfo      mcp.Implementation `json:"clientInfo"`
+		ProtocolVersion *string                        `json:"protocolVersion"`
+		Capabilities    json.RawMessage                `json:"capabilities"`
+		ClientInfo      struct{ Name, Version string } `json:"clientInfo"` // what else it says is nobody's business
 	}
 	params := r.Part(wire.PartParams)
 	if err := json.Unmarshal(params, &hello); err != nil || hello.ProtocolVersion == nil {

@@ -1,6 +1,8 @@
 package gateway
 
 import (
+	"context"
+
 	"mcpgateway/catalog"
 	"mcpgateway/peer"
 	"mcpgateway/wire"
@@ -19,7 +21,7 @@ func (s *Session) listTools(r *peer.Request) {
 		return
 	}
 	s.work.Go(func() {
-		v, ok := s.await(func(v *catalog.View) bool { return v.Settled })
+		v, ok := s.await(s.ctx, func(v *catalog.View) bool { return v.Settled })
 		if !ok {
 			s.fail(r, wire.Errorf(wire.CodeInternalError, "The gateway is ending"))
 			return
@@ -28,9 +30,8 @@ func (s *Session) listTools(r *peer.Request) {
 	})
 }
 
-// await waits until the catalog is as wanted; false means that the session
-// ended first.
-func (s *Session) await(wanted func(*catalog.View) bool) (*catalog.View, bool) {
+// await waits until the catalog is as wanted; false means that ctx ended first.
+func (s *Session) await(ctx context.Context, wanted func(*catalog.View) bool) (*catalog.View, bool) {
 	for {
 		v := s.g.Backends.View()
 		if wanted(v) {
@@ -38,7 +39,7 @@ func (s *Session) await(wanted func(*catalog.View) bool) (*catalog.View, bool) {
 		}
 		select {
 		case <-v.Changed:
-		case <-s.ctx.Done():
+		case <-ctx.Done():
 			return v, false
 		}
 	}
@@ -82,4 +83,14 @@ func (s *Session) route(name string, v *catalog.View) (catalog.Route, bool) {
 		return catalog.Route{}, false // an earlier backend may yet claim the name
 	}
 	return v.Tool(name)
+}
+
+// mayCome reports whether a name that nobody has may yet be somebody's: to a
+// client that has seen a list only backend__tool of a backend that is starting,
+// for any other name would have been in it; to one that has not, any name.
+func (s *Session) mayCome(name string, v *catalog.View) bool {
+	s.mu.Lock()
+	shown := s.shown
+	s.mu.Unlock()
+	return shown == nil && !v.Complete || v.MayCome(name)
 }

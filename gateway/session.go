@@ -60,7 +60,7 @@ func newSession(g *Gateway, conn transport.Conn) *Session {
 
 // hurried is the grace for calls in flight when the gateway itself is told to
 // end, by a signal.
-const hurried = time.Second
+const hurried = 500 * time.Millisecond
 
 func (s *Session) run(ctx context.Context) error {
 	stopped := make(chan struct{})
@@ -180,19 +180,25 @@ func (s *Session) release() {
 }
 
 // fail answers a request with an error of ours, and notes a call that was
-// refused.
+// refused, or that was cancelled before it could be.
 func (s *Session) fail(r *peer.Request, err *wire.Error) {
 	if r.Fail(err) {
 		s.refused(r.Message, err)
+	} else {
+		s.note(r.Message, Outcome{Kind: Cancelled})
 	}
 }
 
 // refused notes a call that came to nothing before it began.
 func (s *Session) refused(m wire.Message, err *wire.Error) {
+	s.note(m, Outcome{Kind: Rejected, Code: err.Code})
+}
+
+func (s *Session) note(m wire.Message, o Outcome) {
 	if m.Method() == string(mcp.MethodToolsCall) {
 		c := s.newCall(m)
 		s.g.begin(c)
-		s.g.finish(c, Outcome{Kind: Rejected, Code: err.Code})
+		s.g.finish(c, o)
 	}
 }
 

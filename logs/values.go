@@ -16,6 +16,9 @@ type values struct {
 // replace is a slog ReplaceAttr: slog calls it for the message and for every leaf of every group, with LogValuers
 // resolved. A wrapping handler would have to walk groups and With itself, and would gain nothing.
 func (v values) replace(_ []string, a slog.Attr) slog.Attr {
+	if names[a.Key] {
+		return a
+	}
 	switch a.Value.Kind() {
 	case slog.KindString:
 		if s := a.Value.String(); s != "" {
@@ -25,6 +28,13 @@ func (v values) replace(_ []string, a slog.Attr) slog.Attr {
 		a.Value = v.any(a.Value.Any())
 	}
 	return a
+}
+
+// names are the keys whose values are names that users or servers have given. They are not masked: a server whose
+// environment holds a common word must not make its tools unreadable.
+var names = map[string]bool{
+	"backend": true, "tool": true, "backend_tool": true, "as": true,
+	"session": true, "method": true, "revision": true, "outcome": true,
 }
 
 // any turns everything that has a text into that text. Bytes count as text: base64 would carry a secret past the mask.

@@ -31,6 +31,7 @@ type Pending struct {
 	Name    []byte        // takes the place of params.name, as JSON; nil = none does
 	Timeout time.Duration // since the start or the last progress; 0 = none
 
+	quiet bool  // the far side is not told when it is taken back
 	peer  *Peer // the one it was sent over
 	id    int64
 	timer *time.Timer
@@ -53,17 +54,38 @@ var ErrCancelled = errors.New("cancelled")
 // Send sends the request m under an id of ours, which takes the place of the one
 // it has, as it does that of a progress token. It returns at once. c.To.Done is called once, perhaps before Send returns.
 func (p *Peer) Send(m wire.Message, c *Pending) {
+	if err := p.Offer(m, c); err != nil {
+		c.To.Done(wire.Message{}, &transport.Lost{Err: p.because(err)})
+	}
+}
+
+// because returns why the conversation is over, if that is what err says.
+func (p *Peer) because(err error) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if errors.Is(err, transport.ErrClosed) && p.ended != nil {
+		return p.ended
+	}
+	return err
+}
+
+// Offer is Send for who knows what else to do with a call that cannot be sent: the
+// error says why not, nothing has reached the far side, c.To is not told, and c
+// may be sent again. A [transport.ErrClosed] means that the conversation is over.
+func (p *Peer) Offer(m wire.Message, c *Pending) error {
 	row := func(id int64) *Pending {
 		c.peer, c.id = p, id
 		if c.Timeout > 0 {
-			c.timer = time.AfterFunc(c.Timeout, func() { p.giveUp(c, ErrTimeout, nil) })
+			c.timer = time.AfterFunc(c.Timeout, func() { p.giveUp(id, ErrTimeout, nil) })
 		}
 		return c
 	}
 	if !p.calls.Add(row) {
-		c.To.Done(wire.Message{}, &transport.Lost{Err: transport.ErrClosed})
-		return
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return p.end
 	}
+	id := c.id
 	ours := []byte(c.ID())
 	edits := [3]wire.Edit{{Part: wire.PartID, Text: ours}, {Part: wire.PartToken, Text: ours}}
 	n := 2
@@ -73,11 +95,15 @@ func (p *Peer) Send(m wire.Message, c *Pending) {
 	}
 	out := m.Splice(edits[:n]...)
 	if err := p.conn.Write(out, ""); err != nil {
-		if c, ok := p.calls.Take(c.id); ok {
-			// A write that failed has not reached the far side, not in part either.
-			c.end(wire.Message{}, &transport.Lost{ID: c.ID(), Err: err})
+		if _, ok := p.calls.Take(id); ok {
+			if c.timer != nil {
+				c.timer.Stop()
+			}
+			c.peer, c.id, c.timer = nil, 0, nil
+			return err // a write that failed has not reached the far side, not in part either
 		}
 	}
+	return nil
 }
 
 // Cancel takes a call back: the far side is told, and the call ends with
@@ -86,16 +112,21 @@ func (p *Peer) Send(m wire.Message, c *Pending) {
 // replaced.
 func (c *Pending) Cancel(params []byte) {
 	if c.peer != nil {
-		c.peer.giveUp(c, ErrCancelled, params)
+		c.peer.giveUp(c.id, ErrCancelled, params)
 	}
 }
 
-func (p *Peer) giveUp(c *Pending, why error, params []byte) {
-	if _, ok := p.calls.Take(c.id); !ok {
+func (p *Peer) giveUp(id int64, why error, params []byte) {
+	c, ok := p.calls.Take(id)
+	if !ok {
+		return
+	}
+	if c.quiet {
+		c.end(wire.Message{}, why)
 		return
 	}
 	if params == nil {
-		params = wire.Encode(map[string]any{"requestId": c.id, "reason": why.Error()})
+		params = wire.Encode(map[string]any{"requestId": id, "reason": why.Error()})
 	}
 	note := wire.NewNotification("notifications/cancelled", params).
 		Splice(wire.Edit{Part: wire.PartRequestID, Text: []byte(c.ID())})
@@ -161,13 +192,14 @@ func (p *Peer) Call(ctx context.Context, method string, params []byte) ([]byte, 
 // Ask is Call for a request at hand; it returns the response as it came.
 func (p *Peer) Ask(ctx context.Context, request wire.Message) (wire.Message, error) {
 	w := waiter{answer: make(chan answer, 1)}
-	c := &Pending{To: w}
+	// "The initialize request MUST NOT be cancelled by clients" (cancellation).
+	c := &Pending{To: w, quiet: request.Method() == "initialize"}
 	p.Send(request, c)
 	select {
 	case a := <-w.answer:
 		return a.m, a.err
 	case <-ctx.Done():
-		p.giveUp(c, ctx.Err(), nil)
+		p.giveUp(c.id, ctx.Err(), nil)
 		a := <-w.answer
 		return a.m, a.err
 	}

@@ -49,6 +49,10 @@ type Options struct {
 	// Refused is called with a request that the Peer itself answers with an
 	// error, before it does; may be nil.
 	Refused func(wire.Message, *wire.Error)
+	// Over is called once Run has read its last, before the calls in flight
+	// end: whoever hears of such an end finds that the owner knows of it, too. May
+	// be nil.
+	Over func()
 }
 
 // A Peer is this side of a conversation over a Conn.
@@ -61,10 +65,12 @@ type Peer struct {
 	calls idmap.Table[*Pending] // what we asked
 
 	mu       sync.Mutex
-	requests map[wire.ID]*Request // what they asked, under their ids
-	idle     []chan struct{}      // closed when requests has run empty
-	warned   map[string]bool      // kinds of oddities that were logged
-	hangUp   context.CancelFunc   // ends Run
+	requests map[wire.ID]*Request    // what they asked, under their ids
+	idle     []chan struct{}         // closed when requests has run empty
+	warned   map[string]bool         // kinds of oddities that were logged
+	hangUp   context.CancelCauseFunc // ends Run
+	end      error                   // why nothing can be sent any more, once Run has read its last
+	ended    error                   // why it did
 }
 
 // New returns a Peer. It starts nothing; the conversation begins with Run.
@@ -80,8 +86,8 @@ func New(conn transport.Conn, h Handler, opts Options) *Peer {
 // ctx is done (both an error); only then are all calls sent over it ended. What
 // the far side asked before remains to be answered: see Drain and Close.
 func (p *Peer) Run(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	p.mu.Lock()
 	p.hangUp = cancel
 	p.mu.Unlock()
@@ -95,13 +101,29 @@ func (p *Peer) Run(ctx context.Context) error {
 		<-closed
 	}
 	if ctx.Err() != nil {
-		err = ctx.Err()
+		err = context.Cause(ctx)
 	}
+	p.mu.Lock()
+	p.end = ended{why(err)}
+	p.mu.Unlock()
+	if p.opts.Over != nil {
+		p.opts.Over()
+	}
+	p.mu.Lock()
+	p.ended = why(err)
+	p.mu.Unlock()
 	for _, c := range p.calls.Drain() {
 		c.end(wire.Message{}, &transport.Lost{ID: c.ID(), Err: why(err), Ran: true})
 	}
 	return err
 }
+
+// ended is why a call cannot be sent: it says how the conversation ended, and is
+// a [transport.ErrClosed].
+type ended struct{ why error }
+
+func (e ended) Error() string   { return e.why.Error() }
+func (e ended) Unwrap() []error { return []error{e.why, transport.ErrClosed} }
 
 func why(err error) error {
 	if err == nil {
@@ -196,7 +218,7 @@ func (p *Peer) write(m wire.Message, about wire.ID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.hangUp != nil {
-		p.hangUp()
+		p.hangUp(err)
 	}
 }
 
@@ -258,9 +280,13 @@ func (p *Peer) takeByID(id wire.ID) (*Pending, bool) {
 // ours reads an id that we gave. A sloppy server may give it back as a string.
 func (p *Peer) ours(id wire.ID) (int64, error) {
 	text := string(id)
-	if len(text) > 2 && text[0] == '"' {
+	quoted := len(text) > 2 && text[0] == '"'
+	if quoted {
 		text = text[1 : len(text)-1]
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if quoted && err == nil {
 		p.warnOnce("answers with a string where a number was asked", "id", string(id))
 	}
-	return strconv.ParseInt(text, 10, 64)
+	return n, err
 }

@@ -41,7 +41,8 @@ func (p *Peer) enter(r *Request) *wire.Error {
 	if _, dup := p.requests[r.id]; dup {
 		return wire.Errorf(wire.CodeInvalidRequest, "Invalid request: a request with this id is in flight")
 	}
-	if n := p.opts.InFlight; n > 0 && len(p.requests) >= n {
+	// A ping never stays, so it is answered even then.
+	if n := p.opts.InFlight; n > 0 && len(p.requests) >= n && r.Method() != "ping" {
 		return wire.Errorf(wire.CodeInternalError, "Too many requests in flight: limits.in_flight is %d; wait for answers", n)
 	}
 	p.requests[r.id] = r
@@ -65,11 +66,18 @@ func (r *Request) Own(o Owner) bool {
 
 // take ends the request for whoever gets true.
 func (r *Request) take() bool {
+	_, ok := r.takeFrom()
+	return ok
+}
+
+// takeFrom is take that tells whose the request was. An Owner that comes later
+// is refused, so that none goes untold.
+func (r *Request) takeFrom() (Owner, bool) {
 	p := r.peer
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.requests[r.id] != r {
-		return false
+		return nil, false
 	}
 	delete(p.requests, r.id)
 	if len(p.requests) == 0 {
@@ -78,7 +86,7 @@ func (r *Request) take() bool {
 		}
 		p.idle = nil
 	}
-	return true
+	return r.owner, true
 }
 
 // Reply answers with a result of ours. Like Fail and Forward it reports whether
@@ -131,10 +139,8 @@ func (p *Peer) cancelled(m wire.Message) {
 }
 
 func (r *Request) cancel(params []byte) {
-	r.peer.mu.Lock()
-	owner := r.owner
-	r.peer.mu.Unlock()
-	if !r.take() {
+	owner, ok := r.takeFrom()
+	if !ok {
 		return
 	}
 	if r.batch != nil {

@@ -24,7 +24,7 @@ type Command struct {
 	// from a goroutine of its own. Lines over 8 KiB are cut.
 	Stderr func(line string)
 	// Grace is how long Close waits after closing stdin, and again after
-	// SIGTERM; 0 = 1 s.
+	// SIGTERM; 0 = 750 ms. Clients give a gateway 4 s or so to end.
 	Grace time.Duration
 	// Mended is called when a message was no UTF-8 and was mended; may be nil.
 	Mended func()
@@ -47,6 +47,7 @@ type Child struct {
 	last   lastWords
 
 	exited chan struct{} // closed when the process is reaped
+	silent chan struct{} // closed when its stderr has been read to the end
 	drops  sync.WaitGroup
 	closed atomic.Bool
 	once   sync.Once // Close
@@ -60,9 +61,9 @@ func Spawn(c Command) (*Child, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Child{grace: c.Grace, exited: make(chan struct{})}
+	p := &Child{grace: c.Grace, exited: make(chan struct{}), silent: make(chan struct{})}
 	if p.grace == 0 {
-		p.grace = time.Second
+		p.grace = 750 * time.Millisecond
 	}
 	p.cmd = &exec.Cmd{Path: path, Args: append([]string{c.Path}, c.Args...), Env: c.Env, Dir: c.Dir}
 	if err := p.start(c.Guard); err != nil {
@@ -70,7 +71,10 @@ func Spawn(c Command) (*Child, error) {
 	}
 	p.lines = lineReader{r: p.stdout, limit: c.Limit, mend: true, mended: c.Mended}
 	p.outbox = newOutbox(p.stdin, tryWriter(p.stdin), c.Limit)
-	p.drops.Go(func() { drainLines(p.stderr, p.last.add, c.Stderr) })
+	p.drops.Go(func() {
+		defer close(p.silent)
+		drainLines(p.stderr, p.last.add, c.Stderr)
+	})
 	p.drops.Go(p.wait)
 	return p, nil
 }
@@ -140,6 +144,7 @@ func (p *Child) Read() (wire.Message, error) {
 func (p *Child) ended(err error) error {
 	select {
 	case <-p.exited:
+		<-p.silent // soon: wait has set a deadline
 		return &ExitError{Status: status(p.cmd.ProcessState), Stderr: p.last.String()}
 	case <-time.After(stragglers):
 	}

@@ -68,6 +68,10 @@ func (f *flags) quiet(c *config.Config) {
 	}
 }
 
+// noFile is what a user is told who has no configuration.
+const noFile = "no configuration found: serving the embedded demo backend; to serve your own, write gateway.yaml " +
+	"(gateway import > gateway.yaml takes over what other clients have) or name a file with --config"
+
 // forgetful keeps a verb from answering with what was known earlier.
 func forgetful(c *config.Config) { c.StateDir = "" }
 
@@ -79,6 +83,9 @@ func (f *flags) open(tunes ...tune) (*app, error) {
 	c := loaded.Config
 	for _, t := range tunes {
 		t(c)
+	}
+	if loaded.Source == "" && len(tunes) > 0 {
+		fmt.Fprintf(f.err, "gateway: %s\n", noFile)
 	}
 	a := &app{Loaded: loaded, mask: logs.NewMask(config.Secrets(c)...), guard: &transport.Guard{}}
 	a.openLog(f.err)

@@ -35,8 +35,7 @@ func (f *flags) serve(cmd *cobra.Command, _ []string) error {
 // greet tells a person what to expect.
 func (a *app) greet(in *os.File) {
 	if a.Source == "" {
-		a.log.Info("no configuration found: serving the embedded demo backend; to serve your own, write gateway.yaml " +
-			"(gateway import > gateway.yaml takes over what other clients have) or name a file with --config")
+		a.log.Info(noFile)
 	} else {
 		a.log.Info("serving on stdin and stdout", "file", a.Source, "version", version)
 	}

@@ -1,0 +1,62 @@
+package backends_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"mcpgateway/backends"
+	"mcpgateway/catalog"
+	"mcpgateway/config"
+	"mcpgateway/internal/mcptest"
+	"mcpgateway/peer"
+	"mcpgateway/wire"
+)
+
+// The embedded backend is a server like any other, and ends with the Set.
+func TestTheDemoBackend(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, logger := mcptest.NewLog()
+		set := backends.New(backends.Options{
+			Backends: []config.Backend{{Name: "demo", Embedded: "demo", Enabled: true}},
+			Catalog:  catalog.Options{Prefix: catalog.Collision, Separator: "__", NameLimit: 50},
+			Log:      logger,
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			_ = set.Run(ctx)
+		}()
+		set.Start()
+		synctest.Wait()
+		var names []string
+		for _, e := range set.View().Entries() {
+			names = append(names, e.Exposed)
+		}
+		if want := []string{"echo", "add", "now"}; !slices.Equal(names, want) {
+			t.Errorf("listed %q, want %q", names, want)
+		}
+		for params, want := range map[string]string{
+			`{"name":"echo","arguments":{"text":"<&> é"}}`:       `"result":{"content":[{"text":"<&> é","type":"text"}]}`,
+			`{"name":"add","arguments":{"a":1.5,"b":2}}`:         `"structuredContent":{"sum":3.5}`,
+			`{"name":"add","arguments":{"a":1.5}}`:               `"isError":true`,
+			`{"name":"add","arguments":{"a":"1"}}`:               `"isError":true`,
+			`{"name":"now"}`:                                     `"text":"2000-01-01T`,
+			`{"name":"no such"}`:                                 `"error":{"code":-32602,`,
+			`{"name":"add","arguments":{"a":1e308,"b":1e308}}`:   `"isError":true`,
+			`{"name":"add","arguments":{"a":-1e308,"b":-1e308}}`: `"isError":true`,
+		} {
+			c := &caller{}
+			set.Send("demo", wire.NewRequest("0", "tools/call", []byte(params)), &peer.Pending{To: c})
+			synctest.Wait()
+			if len(c.ends) != 1 || !strings.Contains(c.ends[0], want) {
+				t.Errorf("%s: %q, want %s", params, c.ends, want)
+			}
+		}
+		cancel()
+		<-done
+	})
+}

@@ -1,0 +1,40 @@
+package backends
+
+import (
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// SEC-06: a child gets of our environment what it needs to run, and what the
+// configuration says.
+func TestSEC06_AChildGetsNoSecretOfOurs(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("the names are those of Unix")
+	}
+	for name, value := range map[string]string{
+		"SECRET_X": "hunter2", "AWS_SECRET_ACCESS_KEY": "hunter2", "ANTHROPIC_API_KEY": "hunter2", "GITHUB_TOKEN": "hunter2",
+		"SSH_AUTH_SOCK": "/tmp/agent", "PATH": "/bin:/usr/bin", "HOME": "/home/u", "LANG": "C.UTF-8", "GATEWAY_CONFIG": "hunter2",
+		"EMPTY": "", "NODE_OPTIONS": "--require=hunter2", "TZ": "Europe/Paris",
+	} {
+		t.Setenv(name, value)
+	}
+	got := environ([]string{"SSH_AUTH_SOCK", "EMPTY", "NOT_SET_ANYWHERE", "TZ"}, map[string]string{"DEBUG": "0", "TZ": "UTC", "ODD": "a=b\nc"})
+	for _, want := range []string{"SSH_AUTH_SOCK=/tmp/agent", "EMPTY=", "PATH=/bin:/usr/bin", "HOME=/home/u", "LANG=C.UTF-8", "DEBUG=0", "TZ=UTC", "ODD=a=b\nc"} {
+		if !slices.Contains(got, want) {
+			t.Errorf("%q is missing in %q", want, got)
+		}
+	}
+	names := make(map[string]bool)
+	for _, entry := range got {
+		name, _, _ := strings.Cut(entry, "=")
+		if names[name] {
+			t.Errorf("%s stands twice", name)
+		}
+		names[name] = true
+		if strings.Contains(entry, "hunter2") || name == "NOT_SET_ANYWHERE" || name == "GATEWAY_CONFIG" {
+			t.Errorf("the child gets %s", entry)
+		}
+	}
+}

@@ -1,0 +1,244 @@
+package backends_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mcpgateway/backends"
+	"mcpgateway/config"
+)
+
+// kept returns the one file in a state directory.
+func kept(t *testing.T, dir string) string {
+	t.Helper()
+	files, err := os.ReadDir(dir)
+	if err != nil || len(files) != 1 {
+		t.Fatalf("%d files in %s, want one: %v", len(files), dir, err)
+	}
+	return filepath.Join(dir, files[0].Name())
+}
+
+func TestWhatIsKnownIsRemembered(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "state", "mcp-gateway") // made when there is something to keep
+	const tools = `{"tools":[{"name":"búsqueda", "x-unknown":1.10,"inputSchema":{"type":"object"},"description":"<\u003c>"},{"name":"hidden","inputSchema":{"type":"object"}}]}`
+	o := backends.Options{Backends: plain("a", "b"), State: dir}
+	o.Backends[0].Tools = config.Tools{Deny: []string{"hidden"}}
+	inHouse(t, o, func(t *testing.T, h *house) {
+		if _, err := os.Stat(dir); err == nil {
+			t.Error("the directory is made before there is anything to keep")
+		}
+		a := h.next("a")
+		a.Greet(`{"protocolVersion":"2025-11-25","instructions":"<Search> \"all\""}`)
+		a.List(tools)
+		h.wantNames("b_squeda")
+		path := kept(t, dir)
+		if info, err := os.Stat(path); runtime.GOOS != "windows" && (err != nil || info.Mode().Perm() != 0o600) {
+			t.Errorf("mode %v, %v", info.Mode(), err)
+		}
+	})
+	text, err := os.ReadFile(kept(t, dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := `{"version":1,"instructions":"<Search> \"all\"","list":` + tools + "}\n"; string(text) != want {
+		t.Errorf("kept %s\nwant %s", text, want)
+	}
+
+	o.Backends[0].Tools = config.Tools{} // what is allowed is decided anew
+	inHouse(t, o, func(t *testing.T, h *house) {
+		h.wantNames("b_squeda", "hidden")
+		v := h.View()
+		if v.Complete || v.Instructions != "## a\n\n<Search> \"all\"" || !strings.Contains(string(v.Result()), `"x-unknown":1.10`) {
+			t.Errorf("complete: %v, instructions %q, list %s", v.Complete, v.Instructions, v.Result())
+		}
+		if s := h.status("a"); s.Tools != 2 || s.Answered {
+			t.Errorf("status: %+v", s)
+		}
+		h.next("b").Ready()
+		synctest.Wait()
+		if !h.View().Complete {
+			t.Error("all that is known or has answered is not complete")
+		}
+		// It has fewer now, and says so.
+		h.next("a").Ready("only")
+		h.wantNames("only")
+	})
+	if text, _ := os.ReadFile(keptFor(t, dir, "a-")); !strings.Contains(string(text), `"only"`) {
+		t.Errorf("kept %s", text)
+	}
+}
+
+// keptFor returns the file whose name begins with prefix.
+func keptFor(t *testing.T, dir, prefix string) string {
+	t.Helper()
+	files, _ := filepath.Glob(filepath.Join(dir, prefix+"*"))
+	if len(files) != 1 {
+		t.Fatalf("files: %q", files)
+	}
+	return files[0]
+}
+
+// The list that has not changed is not written again.
+func TestTheSameListIsNotWrittenAgain(t *testing.T) {
+	o := backends.Options{Backends: plain("a"), State: t.TempDir()}
+	for round := range 2 {
+		inHouse(t, o, func(t *testing.T, h *house) {
+			if round > 0 {
+				h.wantNames("t")
+				if err := os.Remove(kept(t, o.State)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			h.next("a").Ready("t")
+			h.wantNames("t")
+		})
+	}
+	if files, _ := os.ReadDir(o.State); len(files) != 0 {
+		t.Error("it was written though it had not changed")
+	}
+}
+
+// Another program under the same name is another backend.
+func TestAMemoryBelongsToWhatWasRun(t *testing.T) {
+	dir := t.TempDir()
+	inHouse(t, backends.Options{Backends: plain("a"), State: dir}, func(t *testing.T, h *house) {
+		h.next("a").Ready("t")
+		h.wantNames("t")
+	})
+	for _, change := range []func(*config.Backend){
+		func(b *config.Backend) { b.Command = "other" },
+		func(b *config.Backend) { b.Args = []string{"x"} },
+		func(b *config.Backend) { b.Cwd = "/" },
+		func(b *config.Backend) { b.Command, b.URL = "", "http://127.0.0.1:1/mcp" },
+		func(b *config.Backend) { b.Name = "b" },
+	} {
+		o := backends.Options{Backends: plain("a"), State: dir}
+		change(&o.Backends[0])
+		inHouse(t, o, func(t *testing.T, h *house) { h.wantNames() })
+	}
+	inHouse(t, backends.Options{Backends: plain("a"), State: dir}, func(t *testing.T, h *house) { h.wantNames("t") })
+}
+
+func TestADamagedMemoryIsNoMemory(t *testing.T) {
+	o := backends.Options{Backends: plain("a"), State: t.TempDir()}
+	inHouse(t, o, func(t *testing.T, h *house) {
+		h.next("a").Ready("t")
+		h.wantNames("t")
+	})
+	path := kept(t, o.State)
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	good := string(whole)
+	for name, text := range map[string]string{
+		"empty":       "",
+		"cut":         good[:len(good)/2],
+		"no object":   "[" + good + "]",
+		"no JSON":     strings.Replace(good, ":", "=", 1),
+		"next format": strings.Replace(good, `"version":1`, `"version":2`, 1),
+		"no version":  strings.Replace(good, `"version":1,`, ``, 1),
+		"as text":     strings.Replace(good, `"version":1`, `"version":"1"`, 1),
+		"no list":     `{"version":1}`,
+		"no tools":    `{"version":1,"list":{"tools":{}}}`,
+		"UTF-8":       strings.Replace(good, `"t"`, "\"t\xff\"", 1),
+		"too large":   strings.Replace(good, `"list":`, `"list": `+strings.Repeat(" ", 2<<20), 1),
+		"too deep":    `{"version":1,"list":{"tools":[` + strings.Repeat("[", 2000) + strings.Repeat("]", 2000) + `]}}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			inHouse(t, o, func(t *testing.T, h *house) {
+				if loud := h.log.Loud(); len(loud) != 1 || !strings.Contains(loud[0], "damaged") {
+					t.Errorf("logged %q", loud)
+				}
+				h.wantNames()
+				h.next("a").Ready("t")
+				h.wantNames("t")
+			})
+			if now, _ := os.ReadFile(path); string(now) != good {
+				t.Errorf("kept %s, want it written anew", now)
+			}
+		})
+	}
+}
+
+// Two gateways share a state directory: whoever reads finds one whole list.
+func TestCONC11_ManyWritersOneMemory(t *testing.T) {
+	dir := t.TempDir()
+	var all sync.WaitGroup
+	for i := range 4 {
+		all.Go(func() {
+			for j := range 10 {
+				o := backends.Options{Backends: plain("a"), State: dir}
+				inHouse(t, o, func(t *testing.T, h *house) {
+					if loud := h.log.Loud(); len(loud) != 0 {
+						t.Errorf("logged %q", loud)
+					}
+					h.next("a").Ready(fmt.Sprintf("t%d_%d", i, j))
+					h.wantNames(fmt.Sprintf("t%d_%d", i, j))
+				})
+			}
+		})
+	}
+	all.Wait()
+	kept(t, dir) // nothing half written beside it
+}
+
+// A directory that cannot be written to costs the memory and nothing else.
+func TestAMemoryThatCannotBeKept(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	inHouse(t, backends.Options{Backends: plain("a"), State: filepath.Join(file, "state")}, func(t *testing.T, h *house) {
+		h.next("a").Ready("t")
+		h.wantNames("t")
+		if loud := h.log.Loud(); len(loud) != 1 || !strings.Contains(loud[0], "could not be kept") {
+			t.Errorf("logged %q", loud)
+		}
+	})
+}
+
+// The first list is there at once if all is known, and what is late is news.
+func TestARecalledCatalogIsSettled(t *testing.T) {
+	o := backends.Options{Backends: plain("a", "b"), State: t.TempDir()}
+	inHouse(t, o, func(t *testing.T, h *house) {
+		h.next("a").Ready("t")
+		h.next("b").Ready("t")
+		h.wantNames("t", "b__t")
+	})
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, o)
+		if h.View().Settled {
+			t.Error("settled before Start")
+		}
+		h.Start()
+		v := h.View() // with no wait at all
+		if !v.Settled || !v.Complete || len(v.Entries()) != 2 {
+			t.Errorf("settled %v, complete %v, %d tools", v.Settled, v.Complete, len(v.Entries()))
+		}
+		b := h.next("b") // started first, and yet not first in line
+		b.Ready("t")
+		synctest.Wait()
+		if h.View().Result() == nil || h.View() != v {
+			t.Error("a list that has not changed made a new View")
+		}
+		a := h.next("a")
+		a.Ready("t", "more")
+		select {
+		case <-v.Changed:
+		case <-time.After(time.Second):
+			t.Error("no word of the change")
+		}
+		h.wantNames("t", "more", "b__t")
+	})
+}

@@ -1,0 +1,182 @@
+package gateway_test
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"mcpgateway/audit"
+	"mcpgateway/backends"
+	"mcpgateway/catalog"
+	"mcpgateway/config"
+	"mcpgateway/gateway"
+	"mcpgateway/internal/mcptest"
+	"mcpgateway/transport"
+)
+
+// settings says how a test's gateway differs from the default one.
+type settings struct {
+	prefix       catalog.Prefix
+	separator    string
+	nameLimit    int
+	wait         time.Duration // for a first list; 0 = 3 s
+	startTimeout time.Duration // 0 = 60 s
+	callTimeout  map[string]time.Duration
+	tools        map[string]config.Tools
+	inFlight     int
+	grace        time.Duration
+	state        string
+	mask         func(string) string
+	observer     gateway.Observer // one more
+}
+
+// open puts a gateway together as main does, over backends that dial reaches,
+// and runs it until the test ends.
+func open(t *testing.T, o settings, names []string, dial func(string) (transport.Conn, error), log, journal *slog.Logger) *gateway.Gateway {
+	var all []config.Backend
+	for _, name := range names {
+		all = append(all, config.Backend{
+			Name: name, Command: name, Enabled: true,
+			StartTimeout: cmp.Or(o.startTimeout, time.Minute), CallTimeout: o.callTimeout[name], Tools: o.tools[name],
+		})
+	}
+	info := mcp.Implementation{Name: "mcp-gateway", Version: "test"}
+	set := backends.New(backends.Options{
+		Backends: all,
+		Catalog: catalog.Options{
+			Prefix:    cmp.Or(o.prefix, catalog.Collision),
+			Separator: cmp.Or(o.separator, "__"),
+			NameLimit: cmp.Or(o.nameLimit, 50),
+		},
+		Wait: cmp.Or(o.wait, 3*time.Second), Limit: 1 << 20, State: o.state, Info: info, Log: log,
+		Dial: func(c config.Backend) (transport.Conn, error) { return dial(c.Name) },
+	})
+	j := audit.New(journal, audit.Options{})
+	observers := []gateway.Observer{gateway.Journal(j)}
+	if o.observer != nil {
+		observers = append(observers, o.observer)
+	}
+	g := gateway.New(gateway.Options{
+		Backends: set, Observers: observers, Info: info,
+		InFlight: o.inFlight, Grace: o.grace, Log: log, Mask: o.mask,
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { _ = set.Run(ctx) })
+	running.Go(func() { _ = g.Run(ctx) })
+	running.Go(func() { _ = j.Run(ctx) })
+	t.Cleanup(func() {
+		cancel()
+		running.Wait()
+	})
+	return g
+}
+
+// TestConversations holds those in testdata, with the real package backends
+// behind the gateway.
+func TestConversations(t *testing.T) {
+	mcptest.Converse(t, "testdata", func(t *testing.T, s mcptest.Setup) func(context.Context, transport.Conn) error {
+		return open(t, read(t, s.Config), s.Backends, s.Dial, s.Log, s.Audit).Serve
+	})
+}
+
+// read reads a conversation's config section.
+func read(t *testing.T, c map[string]string) settings {
+	o := settings{callTimeout: make(map[string]time.Duration), tools: make(map[string]config.Tools)}
+	for key, value := range c {
+		backend, ofBackend, _ := strings.Cut(key, ".")
+		number, _ := strconv.Atoi(value)
+		duration, _ := time.ParseDuration(value)
+		tools := o.tools[backend]
+		switch cmp.Or(ofBackend, key) {
+		case "prefix":
+			o.prefix = catalog.Prefix(value)
+		case "separator":
+			o.separator = value
+		case "name_limit":
+			o.nameLimit = number
+		case "in_flight":
+			o.inFlight = number
+		case "wait":
+			o.wait = duration
+		case "grace":
+			o.grace = duration
+		case "start_timeout":
+			o.startTimeout = duration
+		case "call_timeout":
+			o.callTimeout[backend] = duration
+		case "allow":
+			tools.Allow = strings.Fields(value)
+		case "deny":
+			tools.Deny = strings.Fields(value)
+		default:
+			t.Fatalf("config: no such key: %s", key)
+		}
+		if ofBackend != "" {
+			o.tools[backend] = tools
+		}
+	}
+	return o
+}
+
+// A house is a gateway whose backends a test plays itself.
+type house struct {
+	t       *testing.T
+	log     *mcptest.Log
+	journal *mcptest.Log
+	gateway *gateway.Gateway
+
+	mu     sync.Mutex
+	queues map[string]chan *mcptest.Peer
+}
+
+// newHouse opens a gateway with backends of these names, in a bubble.
+func newHouse(t *testing.T, o settings, names ...string) *house {
+	h := &house{t: t, queues: make(map[string]chan *mcptest.Peer)}
+	var log, journal *slog.Logger
+	h.log, log = mcptest.NewLog()
+	h.journal, journal = mcptest.NewLog()
+	for _, name := range names {
+		h.queues[name] = make(chan *mcptest.Peer, 100)
+	}
+	dial := func(name string) (transport.Conn, error) {
+		conn, p := mcptest.Open(t, name)
+		h.queues[name] <- p
+		return conn, nil
+	}
+	h.gateway = open(t, o, names, dial, log, journal)
+	return h
+}
+
+// backend returns the next process of a backend, once it is started.
+func (h *house) backend(name string) *mcptest.Peer {
+	h.t.Helper()
+	select {
+	case p := <-h.queues[name]:
+		return p
+	case <-time.After(time.Minute):
+		h.t.Fatalf("backend %s was not started", name)
+		return nil
+	}
+}
+
+// client connects a client; served is what Serve returns.
+func (h *house) client() (p *mcptest.Peer, served chan error) {
+	conn, p := mcptest.Open(h.t, "client")
+	served = make(chan error, 1)
+	go func() { served <- h.gateway.Serve(context.Background(), conn) }()
+	return p, served
+}
+
+// audit returns the records.
+func (h *house) audit() []string {
+	time.Sleep(mcptest.Gather)
+	return h.journal.Lines("msg=call")
+}

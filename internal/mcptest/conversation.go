@@ -1,0 +1,400 @@
+package mcptest
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/tools/txtar"
+
+	"mcpgateway/transport"
+	"mcpgateway/wire"
+)
+
+// A conversation is a txtar file: prose, then who says what.
+//
+//	What this one shows, and why.
+//	-- config --
+//	prefix: always
+//	gh.call_timeout: 2s
+//	-- client --
+//	hello 2025-06-18
+//	→ {"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"search"}}
+//	← {"jsonrpc":"2.0","id":7,"result":{}}
+//	-- backend gh --
+//	listing {"tools":[{"name":"search","inputSchema":{"type":"object"}}]}
+//	→ {"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"search"}}
+//	← {"jsonrpc":"2.0","id":3,"result":{}}
+//	-- audit --
+//	id=7 …
+//	-- log --
+//	level=WARN …
+//
+// → goes towards the backends and ← towards the client, whoever of the two
+// the section is about.
+//
+// The client's script sets the pace. After each of its steps, those being →,
+// "wait 2s", "hello REVISION" and "end" (of what it sends), everything comes to rest;
+// what it has received by then must be the ← lines that follow, byte for
+// byte, and nothing else. Time is virtual: it goes on only in a wait. Ended or
+// not, a script ends with end.
+//
+// A backend's script runs beside it: → is what the backend must be asked next, ←
+// what it says then, wait lets time pass. "hello RESULT" is a handshake that
+// is answered with RESULT (or [Hello]), "listing RESULT" that and the answer to the
+// tools/list behind it. "exit STATUS" is its death; what follows it is the next
+// process. "refuse REASON" in place of a process is a dial that fails. A backend
+// that dies once more than the script says hangs from then on.
+//
+// The sections audit and log, if there are any, hold the audit records, and the
+// warnings and errors in the log. With -update what was expected is replaced
+// by what happened.
+type conversation struct {
+	path     string
+	archive  *txtar.Archive
+	config   map[string]string
+	client   []line
+	backends []*backend
+}
+
+var update = flag.Bool("update", false, "rewrite what conversations expect")
+
+// A Setup is what a conversation needs of a gateway.
+type Setup struct {
+	Config     map[string]string
+	Backends   []string // their names, in order
+	Dial       func(backend string) (transport.Conn, error)
+	Log, Audit *slog.Logger
+}
+
+// An Opener puts a gateway together, starts what it needs, and returns its Serve. What it
+// started ends with the test.
+type Opener func(*testing.T, Setup) func(context.Context, transport.Conn) error
+
+// Converse holds each of the conversations in a directory, as a test named for
+// its file, in a bubble of its own.
+func Converse(t *testing.T, dir string, open Opener) {
+	paths, err := filepath.Glob(filepath.Join(dir, "*.txtar"))
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("no conversations in %s: %v", dir, errors.Join(err, fs.ErrNotExist))
+	}
+	for _, path := range paths {
+		t.Run(strings.TrimSuffix(filepath.Base(path), ".txtar"), func(t *testing.T) {
+			c, err := load(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			synctest.Test(t, func(t *testing.T) { c.hold(t, open) })
+			if *update && !t.Failed() {
+				if err := c.save(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}
+
+func load(path string) (*conversation, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	c := &conversation{path: path, archive: txtar.Parse(text)}
+	for _, f := range c.archive.Files {
+		name, isBackend := strings.CutPrefix(f.Name, "backend ")
+		switch {
+		case f.Name == "config":
+			c.config, err = parseConfig(string(f.Data))
+		case f.Name == "client":
+			c.client, err = parseScript(string(f.Data), forth, back, pause, end, hello)
+		case isBackend:
+			b := &backend{name: name}
+			b.script, err = parseScript(string(f.Data), forth, back, pause, hello, listing, exit, refuse)
+			c.backends = append(c.backends, b)
+		case f.Name != "audit" && f.Name != "log":
+			err = errors.New("no such section")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %s: %w", path, f.Name, err)
+		}
+	}
+	return c, nil
+}
+
+// hold runs in a bubble.
+func (c *conversation) hold(t *testing.T, open Opener) {
+	log, logger := NewLog()
+	journal, auditor := NewLog()
+	s := Setup{Config: c.config, Log: logger, Audit: auditor}
+	byName := make(map[string]*backend)
+	for _, b := range c.backends {
+		b.t = t
+		s.Backends = append(s.Backends, b.name)
+		byName[b.name] = b
+	}
+	s.Dial = func(name string) (transport.Conn, error) { return byName[name].dial() }
+	serve := open(t, s)
+
+	conn, client := Open(t, "client")
+	served := make(chan error, 1)
+	go func() { served <- serve(t.Context(), conn) }()
+	c.play(t, client)
+	if err := <-served; err != nil {
+		t.Errorf("Serve: %v", err)
+	}
+	for _, b := range c.backends {
+		b.check()
+	}
+	time.Sleep(Gather)
+	c.expect(t, "audit", journal.Lines("msg=call"))
+	c.expect(t, "log", log.Loud())
+}
+
+// play plays the client's script and notes what really came.
+func (c *conversation) play(t *testing.T, client *Peer) {
+	script := c.client
+	if n := len(script); n == 0 || script[n-1].kind != end {
+		ended := false
+		for _, l := range script {
+			ended = ended || l.kind == end
+		}
+		if !ended {
+			script = append(script, line{kind: end})
+		}
+	}
+	var real []line
+	for i := 0; i < len(script); {
+		step := script[i]
+		i++
+		real = append(real, step)
+		if step.kind == remark {
+			continue
+		}
+		switch step.kind {
+		case forth:
+			client.Send(step.text)
+		case pause:
+			time.Sleep(step.time)
+		case end:
+			client.End()
+		case hello:
+			client.Initialize(step.text)
+		}
+		var want []string
+		var quiet []line
+		for ; i < len(script) && (script[i].kind == back || script[i].kind == remark); i++ {
+			if script[i].kind == remark {
+				quiet = append(quiet, script[i])
+				continue
+			}
+			want = append(want, script[i].text)
+		}
+		got := client.Taken()
+		compare(t, fmt.Sprintf("client, after %s", step), got, want)
+		for _, text := range got {
+			real = append(real, line{kind: back, text: text})
+		}
+		real = append(real, quiet...)
+	}
+	if n := len(real); n > 0 && real[n-1].kind == end && len(script) != len(c.client) {
+		real = real[:n-1] // it was not written down, and brought nothing
+	}
+	c.client = real
+}
+
+// compare reports the difference between what came and what should have.
+func compare(t *testing.T, where string, got, want []string) {
+	t.Helper()
+	if *update {
+		return
+	}
+	for i := range max(len(got), len(want)) {
+		switch {
+		case i >= len(got):
+			t.Errorf("%s:\nmissing %s", where, want[i])
+		case i >= len(want):
+			t.Errorf("%s:\nunexpected %s", where, got[i])
+		case got[i] != want[i]:
+			t.Errorf("%s:\n got %s\nwant %s", where, got[i], want[i])
+		}
+	}
+}
+
+func (c *conversation) expect(t *testing.T, section string, got []string) {
+	t.Helper()
+	text := ""
+	if len(got) > 0 {
+		text = strings.Join(got, "\n") + "\n"
+	}
+	for i, f := range c.archive.Files {
+		if f.Name == section {
+			want := strings.Split(strings.TrimSuffix(string(f.Data), "\n"), "\n")
+			if len(f.Data) == 0 {
+				want = nil
+			}
+			compare(t, section, got, want)
+			c.archive.Files[i].Data = []byte(text)
+		}
+	}
+}
+
+func (c *conversation) save() error {
+	n := 0
+	for i, f := range c.archive.Files {
+		switch {
+		case f.Name == "client":
+			c.archive.Files[i].Data = []byte(formatScript(c.client))
+		case strings.HasPrefix(f.Name, "backend "):
+			c.archive.Files[i].Data = []byte(formatScript(c.backends[n].script))
+			n++
+		}
+	}
+	return os.WriteFile(c.path, txtar.Format(c.archive), 0o644)
+}
+
+// A backend plays its script, one process after the other.
+type backend struct {
+	t    *testing.T
+	name string
+
+	mu     sync.Mutex
+	script []line
+	at     int     // the next line
+	peers  []*Peer // of all processes
+}
+
+func (b *backend) dial() (transport.Conn, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for b.at < len(b.script) && b.script[b.at].kind == remark {
+		b.at++
+	}
+	if b.at < len(b.script) && b.script[b.at].kind == refuse {
+		b.at++
+		return nil, errors.New(b.script[b.at-1].text)
+	}
+	conn, p := Open(b.t, "backend "+b.name)
+	if b.at == len(b.script) && len(b.peers) > 0 {
+		return conn, nil // it hangs, and what it is asked is of no interest
+	}
+	b.peers = append(b.peers, p)
+	gone := make(chan struct{})
+	b.t.Cleanup(func() {
+		p.Close()
+		<-gone
+	})
+	go func() {
+		defer close(gone)
+		for b.step(p) {
+		}
+	}()
+	return conn, nil
+}
+
+// step plays the next line; false means that this process has said its last.
+func (b *backend) step(p *Peer) bool {
+	b.mu.Lock()
+	if b.at == len(b.script) {
+		b.mu.Unlock()
+		return false
+	}
+	at := b.at
+	b.at++
+	l := b.script[at]
+	b.mu.Unlock()
+	switch l.kind {
+	case forth:
+		got, ok := p.await()
+		if !ok {
+			b.unread(at)
+			return false
+		}
+		b.mu.Lock()
+		b.script[at].text = got
+		b.mu.Unlock()
+		compare(b.t, "backend "+b.name, []string{got}, []string{l.text})
+	case back:
+		p.Send(l.text)
+	case pause:
+		time.Sleep(l.time)
+	case exit:
+		p.Exit(l.text, "")
+		return false
+	case hello, listing:
+		return b.greet(p, l)
+	}
+	return true
+}
+
+func (b *backend) greet(p *Peer, l line) bool {
+	result, list := l.text, ""
+	if l.kind == listing {
+		result, list = "", l.text
+	}
+	if result == "" {
+		result = Hello
+	}
+	if !b.answer(p, result) {
+		return false
+	}
+	if _, ok := p.await(); !ok { // initialized
+		return false
+	}
+	return list == "" || b.answer(p, list)
+}
+
+func (b *backend) answer(p *Peer, result string) bool {
+	asked, ok := p.await()
+	if ok {
+		m, _ := wire.Parse([]byte(asked))
+		p.Reply(m.ID(), result)
+	}
+	return ok
+}
+
+// unread puts a line back that was not come to.
+func (b *backend) unread(at int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.at = at
+}
+
+// check reports what of the script was not played, and what was asked beyond it.
+func (b *backend) check() {
+	b.t.Helper()
+	var extra []string
+	for _, p := range b.peers {
+		extra = append(extra, p.Taken()...)
+	}
+	compare(b.t, "backend "+b.name+", beyond its script", extra, nil)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.at < len(b.script) {
+		b.t.Errorf("backend %s: it did not come to %s", b.name, b.script[b.at])
+	}
+	for _, text := range extra {
+		b.script = append(b.script, line{kind: forth, text: text})
+	}
+}
+
+// await is Next for goroutines other than the test's: it waits for as long as
+// the conversation lasts.
+func (p *Peer) await() (string, bool) {
+	for {
+		line, over, ok := p.take()
+		if ok || over {
+			return line, ok
+		}
+		<-p.arrived
+	}
+}

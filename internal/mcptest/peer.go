@@ -1,0 +1,247 @@
+// Package mcptest plays the far sides of the gateway in tests: clients and
+// backends that say, byte for byte, what a test has them say, and whole
+// conversations written down as txtar files.
+//
+// A [Peer] speaks over a [transport.Pipe], so that what it talks to is the real
+// thing, and works inside and outside of a synctest bubble. Nothing here is for
+// use outside of tests.
+package mcptest
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mcpgateway/transport"
+	"mcpgateway/wire"
+)
+
+// patience is how long a Peer waits for what must come. In a bubble that time is
+// virtual.
+const patience = time.Minute
+
+// A Peer is the far side of a Conn. Its methods may be called from any goroutine.
+// One that misses what it waits for fails the test and ends the goroutine it is
+// called on, which should be the test's.
+type Peer struct {
+	t    testing.TB
+	name string
+	conn transport.Conn // our end of the pipe
+	near *near
+
+	mu      sync.Mutex
+	lines   []string // received and not yet taken
+	over    bool     // the other side has closed the conversation
+	arrived chan struct{}
+	done    chan struct{} // closed when the reader is gone
+}
+
+// Open returns a Conn for whom the test is about, and the Peer at its other end,
+// called name in what it reports. The Peer ends with the test.
+func Open(t testing.TB, name string) (transport.Conn, *Peer) {
+	conn, p := OpenDeaf(t, name)
+	p.Listen()
+	return conn, p
+}
+
+// OpenDeaf is Open for a Peer that reads nothing before Listen.
+func OpenDeaf(t testing.TB, name string) (transport.Conn, *Peer) {
+	a, b := transport.Pipe()
+	p := &Peer{
+		t: t, name: name, conn: b, near: &near{Conn: a},
+		arrived: make(chan struct{}, 1), done: make(chan struct{}),
+	}
+	return p.near, p
+}
+
+// Listen has the Peer read what it is sent.
+func (p *Peer) Listen() {
+	p.t.Cleanup(func() {
+		p.conn.Close()
+		<-p.done
+	})
+	go p.read()
+}
+
+func (p *Peer) read() {
+	defer close(p.done)
+	for {
+		m, err := p.conn.Read()
+		p.mu.Lock()
+		if err == nil {
+			p.lines = append(p.lines, string(m.Raw()))
+		} else {
+			p.over = true
+		}
+		p.mu.Unlock()
+		select {
+		case p.arrived <- struct{}{}:
+		default:
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// near is the end of the pipe that the other side holds. Its Read makes of some
+// notifications what cannot pass through a Pipe: lines that are no message, and
+// ends of several kinds.
+type near struct {
+	transport.Conn
+
+	mu   sync.Mutex
+	odd  []error
+	last error
+}
+
+const oddity = "mcptest/oddity"
+
+func (n *near) Read() (wire.Message, error) {
+	if n.last != nil {
+		return wire.Message{}, n.last
+	}
+	m, err := n.Conn.Read()
+	if err != nil || m.Method() != oddity {
+		return m, err
+	}
+	n.mu.Lock()
+	err = n.odd[0]
+	n.odd = n.odd[1:]
+	n.mu.Unlock()
+	var noise *transport.Noise
+	var lost *transport.Lost
+	if !errors.As(err, &noise) && !errors.As(err, &lost) {
+		n.last = err
+	}
+	return wire.Message{}, err
+}
+
+// Break has the other side's Read return err, after what was sent before.
+func (p *Peer) Break(err error) {
+	p.near.mu.Lock()
+	defer p.near.mu.Unlock()
+	p.near.odd = append(p.near.odd, err)
+	_ = p.conn.Write(wire.NewNotification(oddity, nil), "") // who is gone reads nothing
+}
+
+// End is the end of what the Peer sends; it goes on to listen.
+func (p *Peer) End() { p.Break(io.EOF) }
+
+// Exit is how a child process dies.
+func (p *Peer) Exit(status, stderr string) {
+	p.Break(&transport.ExitError{Status: status, Stderr: stderr})
+}
+
+// Close ends the conversation both ways.
+func (p *Peer) Close() { p.conn.Close() }
+
+// Send sends a line as it is, be it a message or not.
+func (p *Peer) Send(line string) {
+	m, err := wire.Parse([]byte(line))
+	if err != nil {
+		reason, _ := errors.AsType[*wire.Error](err)
+		p.Break(&transport.Noise{Text: []byte(line), ID: m.ID(), Err: reason})
+		return
+	}
+	_ = p.conn.Write(m, "") // who is gone reads nothing
+}
+
+// Sendf formats a line and sends it.
+func (p *Peer) Sendf(format string, args ...any) { p.Send(fmt.Sprintf(format, args...)) }
+
+// Next returns the next line that was received, and waits for it.
+func (p *Peer) Next() string {
+	p.t.Helper()
+	limit := time.NewTimer(patience)
+	defer limit.Stop()
+	for {
+		line, over, ok := p.take()
+		switch {
+		case ok:
+			return line
+		case over:
+			p.t.Fatalf("%s: the conversation is over, and there is no next line", p.name)
+		}
+		select {
+		case <-p.arrived:
+		case <-limit.C:
+			p.t.Fatalf("%s: no line came within %v", p.name, patience)
+		}
+	}
+}
+
+func (p *Peer) take() (line string, over, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.lines) == 0 {
+		return "", p.over, false
+	}
+	line, p.lines = p.lines[0], p.lines[1:]
+	return line, p.over, true
+}
+
+// Message is Next for a line that is a message.
+func (p *Peer) Message() wire.Message {
+	p.t.Helper()
+	line := p.Next()
+	m, err := wire.Parse([]byte(line))
+	if err != nil {
+		p.t.Fatalf("%s: got what is no message: %s", p.name, line)
+	}
+	return m
+}
+
+// Want takes the next line, which must be this one, byte for byte.
+func (p *Peer) Want(line string) {
+	p.t.Helper()
+	if got := p.Next(); got != line {
+		p.t.Fatalf("%s:\n got %s\nwant %s", p.name, got, line)
+	}
+}
+
+// WantJSON takes the next line, which must be equal to this one as JSON.
+func (p *Peer) WantJSON(line string) {
+	p.t.Helper()
+	if got := p.Next(); !sameJSON(got, line) {
+		p.t.Fatalf("%s:\n got %s\nwant %s", p.name, got, line)
+	}
+}
+
+func sameJSON(a, b string) bool {
+	var x, y any
+	return json.Unmarshal([]byte(a), &x) == nil && json.Unmarshal([]byte(b), &y) == nil && reflect.DeepEqual(x, y)
+}
+
+// Taken returns all lines that were received and not taken yet, once everything
+// in the bubble has come to rest.
+func (p *Peer) Taken() []string {
+	synctest.Wait()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	lines := p.lines
+	p.lines = nil
+	return lines
+}
+
+// WantNothing reports what was received and not taken, if anything was, once
+// everything in the bubble has come to rest.
+func (p *Peer) WantNothing() {
+	p.t.Helper()
+	for _, line := range p.Taken() {
+		p.t.Errorf("%s: got %s\nwant nothing", p.name, line)
+	}
+}
+
+// Over reports whether the other side has closed the conversation.
+func (p *Peer) Over() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.over
+}
