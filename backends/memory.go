@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"unicode/utf8"
 
 	"mcpgateway/catalog"
 	"mcpgateway/wire"
@@ -68,9 +67,6 @@ func (b *Backend) recall() {
 
 func readMemory(text []byte) (m memory, page catalog.Page, err error) {
 	version := ""
-	if !utf8.Valid(text) {
-		return m, page, fmt.Errorf("it is no UTF-8")
-	}
 	if !wire.Members(text, func(key string, value []byte, _ int) {
 		switch key {
 		case "version":

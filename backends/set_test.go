@@ -479,6 +479,25 @@ func TestDeathWhileListing(t *testing.T) {
 	})
 }
 
+// So is a death right behind the handshake, whatever of it is noticed first.
+func TestDeathRightAfterTheHandshake(t *testing.T) {
+	for range 100 {
+		inHouse(t, backends.Options{Backends: plain("a")}, func(t *testing.T, h *house) {
+			a := h.next("a")
+			m := a.Asked("initialize")
+			a.Reply(m.ID(), mcptest.Hello)
+			a.Exit("exit 1", "")
+			synctest.Wait()
+			if loud := h.log.Loud(); len(loud) != 1 || !strings.Contains(loud[0], `msg="backend ended; it will be started again" backend=a err="exit 1"`) &&
+				!strings.Contains(loud[0], `err="initialize: exit 1"`) {
+				t.Fatalf("logged %q", loud)
+			}
+			h.next("a").Ready("t")
+			h.wantNames("t")
+		})
+	}
+}
+
 func TestToolMendsAreLogged(t *testing.T) {
 	inHouse(t, backends.Options{Backends: plain("a")}, func(t *testing.T, h *house) {
 		a := h.next("a")

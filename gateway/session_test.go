@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -475,6 +476,130 @@ func TestNobodyWaitsForBackendsBeyondTheEnd(t *testing.T) {
 	})
 }
 
+// A call that is taken back while it waits for its backend leaves nothing behind.
+func TestACallTakenBackWaitsNoLonger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, settings{wait: time.Hour, startTimeout: time.Hour}, "gh")
+		client, _ := h.client()
+		client.Initialize("2025-06-18")
+		synctest.Wait()
+		before := runtime.NumGoroutine()
+		for range 100 {
+			client.Send(call("1", "search"))
+			client.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
+		}
+		client.WantNothing()
+		if more := runtime.NumGoroutine() - before; more > 5 {
+			t.Errorf("%d goroutines are left", more)
+		}
+	})
+}
+
+// A call is taken back at the moment at which its backend is ready: it is not sent,
+// or the backend is told.
+func TestACancelMeetsABackendThatHasJustStarted(t *testing.T) {
+	sent, not := 0, 0
+	for round := range 60 {
+		synctest.Test(t, func(t *testing.T) {
+			h := newHouse(t, settings{}, "gh")
+			client, _ := h.client()
+			client.Initialize("2025-06-18")
+			const n = 6
+			for i := range n {
+				client.Send(call(fmt.Sprint(i), "search"))
+			}
+			gh := h.backend("gh")
+			gh.Greet("")
+			m := gh.Asked("tools/list")
+			go func() {
+				time.Sleep(time.Second)
+				for i := range n {
+					client.Sendf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, (i+round)%n)
+				}
+			}()
+			time.Sleep(time.Second)
+			gh.Reply(m.ID(), mcptest.Tools("search"))
+			running := make(map[wire.ID]bool)
+			for _, line := range gh.Taken() {
+				switch m, _ := wire.Parse([]byte(line)); m.Method() {
+				case "tools/call":
+					running[m.ID()] = true
+					sent++
+				case "notifications/cancelled":
+					delete(running, m.RequestID())
+				}
+			}
+			if len(running) != 0 {
+				t.Errorf("%d calls run on that nobody waits for", len(running))
+			}
+			not += n
+			client.WantNothing()
+			if records := h.audit(); len(records) != n {
+				t.Errorf("%d records, want %d", len(records), n)
+			}
+		})
+	}
+	t.Logf("%d of %d were sent", sent, not)
+}
+
+// What waits for initialized is let go when the client has sent its last.
+func TestTheEndLetsGoOfWhatWaitsForInitialized(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, settings{})
+		client, served := h.client()
+		client.Send(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`)
+		client.Next()
+		client.Send(call("2", "search"))
+		began := time.Now()
+		client.End()
+		client.Want(`{"jsonrpc":"2.0","id":2,"error":{"code":-32603,"message":"The gateway is ending"}}`)
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(began); took != 0 {
+			t.Errorf("the end took %v", took)
+		}
+		if records := h.audit(); len(records) != 1 || !strings.Contains(records[0], "outcome=rejected") {
+			t.Errorf("recorded %q", records)
+		}
+	})
+}
+
+// Each change that a client does not know of is told once: not again when
+// something else has changed, and again when it had been gone in between.
+func TestNOTIF07_AChangeIsToldOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, settings{}, "gh")
+		client, _ := h.client()
+		client.Initialize("2025-06-18")
+		gh := h.backend("gh")
+		gh.Ready("a")
+		list(t, client)
+		change := func(name string) {
+			t.Helper()
+			gh.Send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+			gh.List(mcptest.Tools(name))
+			synctest.Wait()
+		}
+		change("b")
+		time.Sleep(time.Second)
+		client.Told("notifications/tools/list_changed")
+		change("c") // and back within the time in which changes are gathered
+		change("b")
+		time.Sleep(time.Second)
+		client.WantNothing()
+		list(t, client) // b
+		change("c")
+		list(t, client) // before it is told of
+		time.Sleep(time.Second)
+		client.WantNothing()
+		change("b")
+		time.Sleep(time.Second)
+		client.Told("notifications/tools/list_changed")
+		client.WantNothing()
+	})
+}
+
 func TestServeReportsAConnThatFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t, settings{})
@@ -501,13 +626,13 @@ func TestPAGE03_AllPagesAreListedAndCallable(t *testing.T) {
 		}
 		for page := range 3 {
 			m := gh.Asked("tools/list")
-			want := []string{"", `"c\u0031"`, `7`}[page]
+			want := []string{"", `"c\u0031"`, `""`}[page]
 			if got := string(m.Part(wire.PartCursor)); got != want {
 				t.Errorf("page %d was asked for with the cursor %s, want %s", page, got, want)
 			}
 			result := mcptest.Tools(names[page*50 : min(page*50+50, 101)]...)
 			if page < 2 {
-				result = strings.TrimSuffix(result, "}") + `,"nextCursor":` + []string{`"c\u0031"`, `7`}[page] + "}"
+				result = strings.TrimSuffix(result, "}") + `,"nextCursor":` + []string{`"c\u0031"`, `""`}[page] + "}"
 			}
 			gh.Reply(m.ID(), result)
 		}
