@@ -32,7 +32,9 @@ func (s *Session) initialize(r *peer.Request) {
 	}
 	s.mu.Lock()
 	s.caller = caller
-	s.state = greeted
+	if s.state == fresh { // it may be closing already
+		s.state = greeted
+	}
 	s.mu.Unlock()
 	s.log.Info("client", "client", caller.Name, "revision", caller.Revision.Date, "asked", asked)
 

@@ -48,10 +48,11 @@ func (s *Session) await(ctx context.Context, wanted func(*catalog.View) bool) (*
 // show answers with a snapshot's list. From now on it is the one by which the
 // session's calls are routed, so that a name means what the client has read.
 func (s *Session) show(r *peer.Request, snapshot *catalog.Snapshot) {
-	s.mu.Lock()
-	s.shown, s.told = snapshot, nil
-	s.mu.Unlock()
-	r.Reply(snapshot.Result())
+	r.ReplyAfter(func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.shown, s.told = snapshot, nil
+	}, snapshot.Result())
 }
 
 // catalogChanged tells the client, if the list is not the one it has seen and

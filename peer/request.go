@@ -96,6 +96,16 @@ func (r *Request) Reply(result []byte) bool {
 	return r.take() && r.send(wire.NewResult(r.id, result))
 }
 
+// ReplyAfter is Reply for an answer that changes something: do is called before
+// the answer is sent, and not at all if it will not be.
+func (r *Request) ReplyAfter(do func(), result []byte) bool {
+	if !r.take() {
+		return false
+	}
+	do()
+	return r.send(wire.NewResult(r.id, result))
+}
+
 // Fail answers with an error of ours.
 func (r *Request) Fail(err *wire.Error) bool {
 	return r.take() && r.send(wire.NewFailure(r.id, err))
