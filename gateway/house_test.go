@@ -133,7 +133,6 @@ type house struct {
 	journal *mcptest.Log
 	gateway *gateway.Gateway
 
-	mu     sync.Mutex
 	queues map[string]chan *mcptest.Peer
 }
 

@@ -1,0 +1,214 @@
+package backends_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mcpgateway/backends"
+	"mcpgateway/catalog"
+	"mcpgateway/internal/mcptest"
+	"mcpgateway/wire"
+)
+
+// PARTIAL-05: no tools and no answer are two things.
+func TestPARTIAL05_NoToolsIsNoFailure(t *testing.T) {
+	inHouse(t, backends.Options{Backends: plain("empty", "without", "failing")}, func(t *testing.T, h *house) {
+		empty, without, failing := h.next("empty"), h.next("without"), h.next("failing")
+		empty.Ready()
+		without.Greet(`{"protocolVersion":"2024-11-05","capabilities":{}}`)
+		without.Fail(without.Asked("tools/list").ID(), `{"code":-32601,"message":"Method not found"}`)
+		failing.Greet("")
+		failing.Fail(failing.Asked("tools/list").ID(), `{"code":-32603,"message":"database is locked"}`)
+		for name, want := range map[string]string{"empty": "<nil>", "without": "<nil>", "failing": "tools/list: database is locked"} {
+			if s := h.status(name); s.State != backends.Ready || s.Tools != 0 || !s.Answered || fmt.Sprint(s.Err) != want {
+				t.Errorf("%s: %+v, want %s", name, s, want)
+			}
+		}
+		if !h.View().Complete {
+			t.Error("the catalog is not complete")
+		}
+	})
+}
+
+func TestPARTIAL08_AFailedListIsAskedForAgain(t *testing.T) {
+	inHouse(t, backends.Options{Backends: plain("a")}, func(t *testing.T, h *house) {
+		a := h.next("a")
+		a.Greet("")
+		began := time.Now()
+		for i := range 3 {
+			a.Fail(a.Asked("tools/list").ID(), `{"code":-32603,"message":"not yet"}`)
+			if took := time.Since(began); i > 0 && took > time.Second {
+				t.Errorf("asked again after %v", took)
+			}
+		}
+		a.List(mcptest.Tools("t"))
+		h.wantNames("t")
+		if s := h.status("a"); s.Err != nil || s.Tools != 1 {
+			t.Errorf("status: %+v", s)
+		}
+		time.Sleep(time.Hour)
+		a.WantNothing()
+		// A list that fails later leaves the last one as it was.
+		a.Send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+		a.Reply(a.Asked("tools/list").ID(), `"nonsense"`)
+		h.wantNames("t")
+		c, _ := h.call("a")
+		m := a.Asked("tools/call")
+		a.Reply(m.ID(), "{}")
+		c.want(t, result(string(m.ID()), "{}"))
+	})
+}
+
+func TestAListThatIsNeverAnsweredIsGivenUp(t *testing.T) {
+	o := backends.Options{Backends: plain("a")}
+	o.Backends[0].StartTimeout = 10 * time.Second
+	inHouse(t, o, func(t *testing.T, h *house) {
+		a := h.next("a")
+		a.Greet("")
+		began := time.Now()
+		m := a.Asked("tools/list")
+		if note := a.Told("notifications/cancelled"); note.RequestID() != m.ID() {
+			t.Errorf("cancelled %s", note.RequestID())
+		}
+		if took := time.Since(began); took != 10*time.Second {
+			t.Errorf("given up after %v", took)
+		}
+		if s := h.status("a"); s.State != backends.Ready || !s.Answered || s.Err == nil || !h.View().Complete {
+			t.Errorf("status: %+v, complete: %v", s, h.View().Complete)
+		}
+		a.List(mcptest.Tools("t")) // asked again
+		h.wantNames("t")
+	})
+}
+
+func TestListChangesAreReadAndBurstsCoalesced(t *testing.T) {
+	inHouse(t, backends.Options{Backends: plain("a")}, func(t *testing.T, h *house) {
+		a := h.next("a")
+		a.Greet("")
+		for range 10 { // before the first list is answered
+			a.Send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+		}
+		m := a.Asked("tools/list")
+		a.WantNothing()
+		a.Reply(m.ID(), mcptest.Tools("one"))
+		a.List(mcptest.Tools("two"))
+		a.WantNothing()
+		h.wantNames("two")
+		view := h.View()
+		for range 10 {
+			a.Send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+		}
+		m = a.Asked("tools/list")
+		a.Reply(m.ID(), mcptest.Tools("two")) // the same: no news
+		if extra := a.Taken(); len(extra) > 1 {
+			t.Errorf("asked %d times more", len(extra))
+		} else if len(extra) == 1 {
+			last, _ := wire.Parse([]byte(extra[0]))
+			a.Reply(last.ID(), mcptest.Tools("two"))
+		}
+		synctest.Wait()
+		if h.View() != view {
+			t.Error("a list that is the same made a new View")
+		}
+	})
+}
+
+func TestPagesThatRunInACircleEnd(t *testing.T) {
+	inHouse(t, backends.Options{Backends: plain("a")}, func(t *testing.T, h *house) {
+		a := h.next("a")
+		a.Greet("")
+		for i := range 3 {
+			a.Reply(a.Asked("tools/list").ID(), fmt.Sprintf(`{"tools":[{"name":"t%d","inputSchema":{"type":"object"}}],"nextCursor":"c%d"}`, i, i%2))
+		}
+		a.WantNothing()
+		h.wantNames("t0", "t1", "t2")
+		if lines := h.log.Lines("level=WARN", "circle"); len(lines) != 1 {
+			t.Errorf("logged %q", h.log.Loud())
+		}
+	})
+}
+
+func TestPagesAndToolsHaveBounds(t *testing.T) {
+	t.Run("pages", func(t *testing.T) {
+		inHouse(t, backends.Options{Backends: plain("a")}, func(t *testing.T, h *house) {
+			a := h.next("a")
+			a.Greet("")
+			for i := range 1000 {
+				a.Reply(a.Asked("tools/list").ID(), fmt.Sprintf(`{"tools":[],"nextCursor":"c%d"}`, i))
+			}
+			a.WantNothing()
+			if lines := h.log.Lines("level=WARN", "too many pages"); len(lines) != 1 || !h.View().Complete {
+				t.Errorf("logged %q", h.log.Loud())
+			}
+		})
+	})
+	t.Run("tools", func(t *testing.T) {
+		inHouse(t, backends.Options{Backends: plain("a")}, func(t *testing.T, h *house) {
+			a := h.next("a")
+			a.Greet("")
+			for page := range 11 {
+				names := make([]string, 1000)
+				for i := range names {
+					names[i] = fmt.Sprintf("t%d_%d", page, i)
+				}
+				list := strings.TrimSuffix(mcptest.Tools(names...), "}") + fmt.Sprintf(`,"nextCursor":"c%d"}`, page)
+				a.Reply(a.Asked("tools/list").ID(), list)
+			}
+			a.WantNothing()
+			if n := len(h.names()); n != 10000 {
+				t.Errorf("%d tools are listed", n)
+			}
+			if lines := h.log.Lines("level=WARN", "too many tools"); len(lines) != 1 {
+				t.Errorf("logged %q", h.log.Loud())
+			}
+		})
+	})
+}
+
+func TestToolMendsAreLogged(t *testing.T) {
+	inHouse(t, backends.Options{Backends: plain("a")}, func(t *testing.T, h *house) {
+		a := h.next("a")
+		a.Greet("")
+		a.List(`{"tools":[{"name":"mended"},{"name":"bad","inputSchema":[]},{"name":"good","inputSchema":{"type":"object"}}]}`)
+		h.wantNames("mended", "good")
+		if mended := h.log.Lines("level=INFO", "mended a tool", "backend=a", "tool=mended"); len(mended) != 1 {
+			t.Errorf("logged %q", h.log.Lines())
+		}
+		if out := h.log.Lines("level=WARN", "left out a tool", "backend=a", "tool=bad"); len(out) != 1 {
+			t.Errorf("logged %q", h.log.Lines())
+		}
+	})
+}
+
+func TestNewNamesAreLoggedOnce(t *testing.T) {
+	for _, c := range []struct {
+		prefix catalog.Prefix
+		want   string
+	}{
+		{catalog.Collision, `msg="tool appears under another name" backend=b tool=t as=b__t`},
+		{catalog.Never, `msg="tool not listed: another backend has its name" backend=b tool=t`},
+		{catalog.Always, ""},
+	} {
+		t.Run(string(c.prefix), func(t *testing.T) {
+			o := backends.Options{Backends: plain("a", "b"), Catalog: catalog.Options{Prefix: c.prefix}}
+			inHouse(t, o, func(t *testing.T, h *house) {
+				h.next("a").Ready("t")
+				b := h.next("b")
+				b.Ready("t")
+				for i := range 3 {
+					b.Send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+					b.List(mcptest.Tools("t", fmt.Sprint("more", i)))
+				}
+				synctest.Wait()
+				lines := slices.Concat(h.log.Lines("another name"), h.log.Lines("not listed"))
+				if c.want == "" && len(lines) != 0 || c.want != "" && (len(lines) != 1 || !strings.Contains(lines[0], c.want)) {
+					t.Errorf("logged %q, want %s once", lines, c.want)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,227 @@
+package backends_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mcpgateway/backends"
+	"mcpgateway/internal/mcptest"
+	"mcpgateway/wire"
+)
+
+func TestStartTimeout(t *testing.T) {
+	o := backends.Options{Backends: plain("a", "unbound")}
+	o.Backends[0].StartTimeout = 10 * time.Second
+	o.Backends[1].StartTimeout = 0
+	inHouse(t, o, func(t *testing.T, h *house) {
+		c, _ := h.call("a")
+		unbound, _ := h.call("unbound")
+		first, slow := h.next("a"), h.next("unbound")
+		time.Sleep(9999 * time.Millisecond)
+		c.want(t, "")
+		time.Sleep(time.Millisecond)
+		c.want(t, "it did not start: it was not ready within 10s (start_timeout)")
+		if !first.Over() {
+			t.Error("it was not ended")
+		}
+		first.Asked("initialize")
+		first.WantNothing() // "The initialize request MUST NOT be cancelled by clients"
+		c, _ = h.call("a")
+		c.want(t, "it is not running: it was not ready within 10s (start_timeout)")
+		h.next("a").Ready("t")
+		h.wantNames("t")
+
+		time.Sleep(time.Hour) // start_timeout: 0 is none
+		unbound.want(t, "")
+		slow.Greet("")
+		slow.Asked("tools/call")
+	})
+}
+
+func TestABackendIsStartedAgainWithGrowingPauses(t *testing.T) {
+	inHouse(t, backends.Options{Backends: plain("a")}, func(t *testing.T, h *house) {
+		h.next("a").Exit("exit 1", "")
+		h.breakDial("a", errors.New("no such file"))
+		time.Sleep(10 * time.Minute)
+		at := h.dials("a")
+		for i := 1; i < len(at); i++ {
+			pause := at[i] - at[i-1]
+			least := min(200*time.Millisecond<<(i-1), 30*time.Second)
+			if pause < least || pause > least*5/4 {
+				t.Errorf("pause %d was %v, want %v and up to a quarter more", i, pause, least)
+			}
+		}
+		if len(at) < 15 || len(at) > 30 {
+			t.Errorf("dialled %d times in 10 minutes", len(at))
+		}
+	})
+}
+
+// Who has run for long begins with the short pause again.
+func TestThePausesBeginAnew(t *testing.T) {
+	inHouse(t, backends.Options{Backends: plain("a")}, func(t *testing.T, h *house) {
+		for range 5 {
+			h.next("a").Exit("exit 1", "")
+		}
+		a := h.next("a")
+		a.Ready("t")
+		time.Sleep(31 * time.Second)
+		a.Exit("exit 1", "")
+		died := time.Now()
+		h.next("a")
+		if pause := time.Since(died); pause > 250*time.Millisecond {
+			t.Errorf("the pause was %v", pause)
+		}
+	})
+}
+
+func TestPROC06_DeathFailsCallsInFlightAndOthersWait(t *testing.T) {
+	inHouse(t, backends.Options{Backends: plain("a", "b")}, func(t *testing.T, h *house) {
+		a, b := h.next("a"), h.next("b")
+		a.Ready("t")
+		b.Ready("u")
+		one, _ := h.call("a")
+		two, _ := h.call("a")
+		other, _ := h.call("b")
+		a.Exit("signal: killed", "boom")
+		one.want(t, "signal: killed; its last words: boom")
+		two.want(t, "signal: killed; its last words: boom")
+		other.want(t, "")
+		waits, _ := h.call("a")
+		back, pending := h.call("a")
+		waits.want(t, "")
+		h.Cancel("a", pending, nil)
+		back.want(t, "cancelled")
+		if s := h.status("a"); s.State != backends.Failed || s.Tools != 1 {
+			t.Errorf("status: %+v", s)
+		}
+		h.wantNames("t", "u") // PROC-08: tools stay listed
+		again := h.next("a")
+		again.Greet("")
+		m := again.Asked("tools/call")
+		again.Reply(m.ID(), "{}")
+		waits.want(t, result("2", "{}"))
+		again.List(mcptest.Tools("t"))
+		again.WantNothing() // the call that was taken back is not sent, and none is sent twice
+	})
+}
+
+func TestCallsAfterAFailedStartFailAtOnceWithTheReason(t *testing.T) {
+	inHouse(t, backends.Options{Backends: plain("a")}, func(t *testing.T, h *house) {
+		waits, _ := h.call("a")
+		h.next("a").Exit("exit 127", "sh: npx: not found")
+		waits.want(t, "it did not start: initialize: exit 127; its last words: sh: npx: not found")
+		h.breakDial("a", errors.New("no such file"))
+		c, _ := h.call("a")
+		c.want(t, "it is not running: initialize: exit 127; its last words: sh: npx: not found")
+		if lines := h.log.Lines("level=WARN", "exit 127; its last words: sh: npx: not found"); len(lines) != 1 {
+			t.Errorf("logged %q", h.log.Loud())
+		}
+		if !h.View().Complete || !h.View().Settled {
+			t.Error("who has failed is still waited for")
+		}
+	})
+}
+
+// FRAME-08: what a backend does not take fails, and only that.
+func TestFRAME08_ABackendThatReadsNothing(t *testing.T) {
+	o := backends.Options{Backends: plain("a")}
+	o.Backends[0].CallTimeout = time.Second
+	inHouse(t, o, func(t *testing.T, h *house) {
+		a := h.next("a")
+		a.Ready("t")
+		began := time.Now()
+		c, _ := h.call("a")
+		time.Sleep(time.Second)
+		c.want(t, "no answer in time")
+		if took := time.Since(began); took != time.Second {
+			t.Errorf("it took %v", took)
+		}
+	})
+}
+
+// The death of a backend that has just been asked for its tools is told as a
+// death, not as a list that failed.
+func TestDeathWhileListing(t *testing.T) {
+	inHouse(t, backends.Options{Backends: plain("a")}, func(t *testing.T, h *house) {
+		a := h.next("a")
+		a.Greet("")
+		a.Asked("tools/list")
+		a.Exit("exit 1", "")
+		synctest.Wait()
+		c, _ := h.call("a")
+		c.want(t, "")
+		if loud := h.log.Loud(); len(loud) != 1 || !strings.Contains(loud[0], "backend ended") {
+			t.Errorf("logged %q", loud)
+		}
+		if !h.View().Complete {
+			t.Error("it is still waited for")
+		}
+		h.next("a").Greet("")
+	})
+}
+
+// So is a death right behind the handshake, whatever of it is noticed first.
+func TestDeathRightAfterTheHandshake(t *testing.T) {
+	for range 100 {
+		inHouse(t, backends.Options{Backends: plain("a")}, func(t *testing.T, h *house) {
+			a := h.next("a")
+			m := a.Asked("initialize")
+			a.Reply(m.ID(), mcptest.Hello)
+			a.Exit("exit 1", "")
+			synctest.Wait()
+			if loud := h.log.Loud(); len(loud) != 1 || !strings.Contains(loud[0], `msg="backend ended; it will be started again" backend=a err="exit 1"`) &&
+				!strings.Contains(loud[0], `err="initialize: exit 1"`) {
+				t.Fatalf("logged %q", loud)
+			}
+			h.next("a").Ready("t")
+			h.wantNames("t")
+		})
+	}
+}
+
+// A restarting backend, calls and cancellations at the same moments: every call
+// ends once, and nothing of it is left.
+func TestCallsRestartsAndCancellationsRace(t *testing.T) {
+	for round := range 60 {
+		inHouse(t, backends.Options{Backends: plain("a")}, func(t *testing.T, h *house) {
+			var all [24]*caller
+			for i := range all {
+				go func() {
+					time.Sleep(time.Duration(i%3) * 100 * time.Millisecond)
+					c, p := h.call("a")
+					all[i] = c
+					if i%2 == 0 {
+						time.Sleep(time.Duration(i%5) * 50 * time.Millisecond)
+						h.Cancel("a", p, nil)
+					}
+				}()
+			}
+			a := h.next("a")
+			if round%3 == 0 {
+				a.Exit("exit 1", "") // it does not start
+				a = h.next("a")
+			}
+			a.Greet("")
+			time.Sleep(time.Duration(round%4) * 50 * time.Millisecond)
+			a.Exit("exit 2", "")
+			a = h.next("a")
+			a.Greet("")
+			time.Sleep(time.Second)
+			for _, line := range a.Taken() {
+				if m, _ := wire.Parse([]byte(line)); m.Kind() == wire.Request {
+					a.Reply(m.ID(), `{"tools":[]}`)
+				}
+			}
+			synctest.Wait()
+			for i, c := range all {
+				if len(c.ends) != 1 {
+					t.Errorf("round %d: call %d ended %d times", round, i, len(c.ends))
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,186 @@
+package gateway_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mcpgateway/internal/mcptest"
+	"mcpgateway/transport"
+	"mcpgateway/wire"
+)
+
+// A client that stops reading is hung up on, and its backend serves on.
+func TestMission_C_AClientThatDoesNotReadIsHungUpOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, settings{}, "gh")
+		good, _ := h.client()
+		good.Initialize("2025-06-18")
+		gh := h.backend("gh")
+		gh.Ready("big")
+		list(t, good)
+
+		conn, deaf := mcptest.OpenDeaf(t, "deaf client")
+		served := make(chan error, 1)
+		go func() { served <- h.gateway.Serve(context.Background(), conn) }()
+		deaf.Send(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"deaf","version":"1"}}}`)
+		deaf.Send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+		large := string(wire.Quote(strings.Repeat("x", 1<<20)))
+		n := 0
+		for ; len(served) == 0 && n < 100; n++ {
+			deaf.Send(call(fmt.Sprint(n), "big"))
+			gh.Reply(gh.Asked("tools/call").ID(), large)
+			synctest.Wait()
+		}
+		if err := <-served; !errors.Is(err, transport.ErrFull) {
+			t.Errorf("Serve: %v", err)
+		}
+		if n > 66 {
+			t.Errorf("hung up after %d MiB", n)
+		}
+		deaf.Listen()
+		good.Send(call("1", "big"))
+		gh.Reply(gh.Asked("tools/call").ID(), "{}")
+		good.Want(`{"jsonrpc":"2.0","id":1,"result":{}}`)
+	})
+}
+
+func TestPingIsAnsweredWhileTheSessionEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, settings{}, "gh")
+		conn, client := mcptest.Open(t, "client")
+		ctx, stop := context.WithCancel(t.Context())
+		served := make(chan error, 1)
+		go func() { served <- h.gateway.Serve(ctx, conn) }()
+		client.Initialize("2025-06-18")
+		gh := h.backend("gh")
+		gh.Ready("slow")
+		list(t, client)
+		client.Send(call("1", "slow"))
+		m := gh.Asked("tools/call")
+		stop() // a signal
+		synctest.Wait()
+		client.Send(`{"jsonrpc":"2.0","id":2,"method":"ping"}`)
+		client.Want(`{"jsonrpc":"2.0","id":2,"result":{}}`)
+		for i, request := range []string{call("3", "slow"), listRequest, `{"jsonrpc":"2.0","id":5,"method":"initialize"}`} {
+			client.Send(request)
+			if got := client.Next(); !strings.Contains(got, `"error":{"code":-32603,"message":"The gateway is ending"}`) {
+				t.Errorf("request %d: got %s", i, got)
+			}
+		}
+		began := time.Now()
+		time.Sleep(400 * time.Millisecond)
+		gh.Reply(m.ID(), "{}")
+		client.Want(`{"jsonrpc":"2.0","id":1,"result":{}}`)
+		if err := <-served; err != nil {
+			t.Errorf("Serve: %v", err)
+		}
+		if took := time.Since(began); took != 400*time.Millisecond {
+			t.Errorf("it went on for %v", took-400*time.Millisecond)
+		}
+		if !client.Over() {
+			t.Error("the client was not hung up on")
+		}
+		if records := h.audit(); len(records) != 2 {
+			t.Errorf("recorded %q", records)
+		}
+	})
+}
+
+// Told to end, the gateway gives what is in flight half a second.
+func TestASignalHurriesTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, settings{}, "gh")
+		conn, client := mcptest.Open(t, "client")
+		ctx, stop := context.WithCancel(t.Context())
+		served := make(chan error, 1)
+		go func() { served <- h.gateway.Serve(ctx, conn) }()
+		client.Initialize("2025-06-18")
+		gh := h.backend("gh")
+		gh.Ready("slow")
+		list(t, client)
+		client.Send(call("1", "slow"))
+		gh.Asked("tools/call")
+		client.End() // grace: 4 s
+		synctest.Wait()
+		began := time.Now()
+		stop()
+		if err := <-served; err != nil {
+			t.Errorf("Serve: %v", err)
+		}
+		if took := time.Since(began); took != 500*time.Millisecond {
+			t.Errorf("the end took %v", took)
+		}
+		gh.Told("notifications/cancelled")
+		if records := h.audit(); len(records) != 1 || !strings.Contains(records[0], "outcome=cancelled") {
+			t.Errorf("recorded %q", records)
+		}
+	})
+}
+
+// What waits for backends is let go at the end of the session, and a call that
+// was taken back waits for none.
+func TestNobodyWaitsForBackendsBeyondTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, settings{wait: time.Hour, startTimeout: time.Hour, grace: time.Second}, "gh")
+		client, served := h.client()
+		client.Initialize("2025-06-18")
+		client.Send(listRequest)
+		client.Send(call("1", "search"))
+		client.Send(call("2", "search"))
+		client.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`)
+		began := time.Now()
+		client.End()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(began); took != time.Second {
+			t.Errorf("the end took %v", took)
+		}
+		client.WantNothing()
+		records := h.audit()
+		if len(records) != 2 || slices.ContainsFunc(records, func(r string) bool { return !strings.Contains(r, "outcome=cancelled") }) {
+			t.Errorf("recorded %q", records)
+		}
+	})
+}
+
+// What waits for initialized is let go when the client has sent its last.
+func TestTheEndLetsGoOfWhatWaitsForInitialized(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, settings{})
+		client, served := h.client()
+		client.Send(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`)
+		client.Next()
+		client.Send(call("2", "search"))
+		began := time.Now()
+		client.End()
+		client.Want(`{"jsonrpc":"2.0","id":2,"error":{"code":-32603,"message":"The gateway is ending"}}`)
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(began); took != 0 {
+			t.Errorf("the end took %v", took)
+		}
+		if records := h.audit(); len(records) != 1 || !strings.Contains(records[0], "outcome=rejected") {
+			t.Errorf("recorded %q", records)
+		}
+	})
+}
+
+func TestServeReportsAConnThatFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, settings{})
+		client, served := h.client()
+		failure := errors.New("read |0: input/output error")
+		client.Break(failure)
+		if err := <-served; !errors.Is(err, failure) {
+			t.Errorf("Serve: %v", err)
+		}
+	})
+}

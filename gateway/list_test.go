@@ -1,0 +1,243 @@
+package gateway_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mcpgateway/internal/mcptest"
+	"mcpgateway/wire"
+)
+
+// What the gateway says of itself, and what its backends say to a client: of
+// those that are known at that moment.
+func TestMission_C_InitializeAnswersWithWhatIsKnown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := settings{state: t.TempDir()}
+		for range 2 {
+			h := newHouse(t, o, "gh")
+			client, served := h.client()
+			got := client.Initialize("2025-06-18")
+			p := h.backend("gh")
+			p.Greet(`{"protocolVersion":"2024-11-05","instructions":"Use <search>."}`)
+			p.List(mcptest.Tools("search"))
+			list(t, client)
+			want := `{"protocolVersion":"2025-06-18","capabilities":{"tools":{"listChanged":true}},"serverInfo":{"name":"mcp-gateway","version":"test"}`
+			if o.grace != 0 {
+				want += `,"instructions":"## gh\n\nUse <search>."`
+			}
+			if got != want+"}" {
+				t.Errorf("got %s\nwant %s}", got, want)
+			}
+			client.End()
+			<-served
+			o.grace = time.Second // the second time round
+		}
+	})
+}
+
+func TestMission_C_ACollisionIsLoggedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, settings{}, "gh", "docs")
+		client, _ := h.client()
+		client.Initialize("2025-06-18")
+		h.backend("gh").Ready("search", "own")
+		docs := h.backend("docs")
+		docs.Ready("search")
+		if got := list(t, client); got != `{"tools":[{"name":"search","inputSchema":{"type":"object"}},{"name":"own","inputSchema":{"type":"object"}},{"name":"docs__search","inputSchema":{"type":"object"}}]}` {
+			t.Errorf("got %s", got)
+		}
+		docs.Send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+		docs.List(mcptest.Tools("search", "more"))
+		synctest.Wait()
+		if lines := h.log.Lines("another name"); len(lines) != 1 || !strings.Contains(lines[0], "backend=docs tool=search as=docs__search") {
+			t.Errorf("logged %q", lines)
+		}
+	})
+}
+
+func TestSTART01_START07_InitializeWaitsForNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		names := []string{"b0", "b1", "b2", "b3", "b4", "b5", "b6", "b7", "b8", "b9"} // none ever answers
+		h := newHouse(t, settings{}, names...)
+		client, _ := h.client()
+		began := time.Now()
+		client.Initialize("2025-06-18")
+		if took := time.Since(began); took != 0 {
+			t.Errorf("initialize took %v", took)
+		}
+		if got := list(t, client); got != `{"tools":[]}` {
+			t.Errorf("got %s", got)
+		}
+		if took := time.Since(began); took != 3*time.Second {
+			t.Errorf("the first list took %v, want catalog.wait", took)
+		}
+		list(t, client)
+		if took := time.Since(began); took != 3*time.Second {
+			t.Errorf("the second list took %v more", took-3*time.Second)
+		}
+	})
+}
+
+func TestSTART08_AProbedCopyStartsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, settings{}, "gh")
+		client, served := h.client()
+		client.Send(`{"jsonrpc":"2.0","id":1,"method":"server/discover"}`)
+		client.Next()
+		client.Send(`{"jsonrpc":"2.0","id":2,"method":"ping"}`)
+		client.Next()
+		began := time.Now()
+		client.End()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(began); took != 0 {
+			t.Errorf("the end took %v", took)
+		}
+		if len(h.queues["gh"]) != 0 {
+			t.Error("a backend was started")
+		}
+	})
+}
+
+// With the tools on disk the first list is there at once, though no backend is; a
+// backend that has not changed is no news, one that has is.
+func TestKnownCatalogsAreListedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := settings{state: t.TempDir()}
+		first := newHouse(t, o, "gh", "docs")
+		client, _ := first.client()
+		client.Initialize("2025-06-18")
+		first.backend("gh").Ready("search")
+		first.backend("docs").Ready("search")
+		want := list(t, client)
+
+		h := newHouse(t, o, "gh", "docs")
+		client, _ = h.client()
+		client.Initialize("2025-06-18")
+		began := time.Now()
+		if got := list(t, client); got != want || time.Since(began) != 0 {
+			t.Errorf("after %v: %s\nwant %s", time.Since(began), got, want)
+		}
+		client.Send(call("1", "docs__search")) // waits for its backend
+		client.WantNothing()
+		gh, docs := h.backend("gh"), h.backend("docs")
+		docs.Greet("")
+		m := docs.Asked("tools/call")
+		docs.Reply(m.ID(), `{"docs":1}`)
+		client.Want(`{"jsonrpc":"2.0","id":1,"result":{"docs":1}}`)
+		docs.List(mcptest.Tools("search"))
+		time.Sleep(time.Second)
+		client.WantNothing()
+		gh.Ready("search", "more")
+		client.Told("notifications/tools/list_changed")
+		time.Sleep(time.Second)
+		client.WantNothing()
+	})
+}
+
+// Each change that a client does not know of is told once: not again when
+// something else has changed, and again when it had been gone in between.
+func TestNOTIF07_AChangeIsToldOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, settings{}, "gh")
+		client, _ := h.client()
+		client.Initialize("2025-06-18")
+		gh := h.backend("gh")
+		gh.Ready("a")
+		list(t, client)
+		change := func(name string) {
+			t.Helper()
+			gh.Send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+			gh.List(mcptest.Tools(name))
+			synctest.Wait()
+		}
+		change("b")
+		time.Sleep(time.Second)
+		client.Told("notifications/tools/list_changed")
+		change("c") // and back within the time in which changes are gathered
+		change("b")
+		time.Sleep(time.Second)
+		client.WantNothing()
+		list(t, client) // b
+		change("c")
+		list(t, client) // before it is told of
+		time.Sleep(time.Second)
+		client.WantNothing()
+		change("b")
+		time.Sleep(time.Second)
+		client.Told("notifications/tools/list_changed")
+		client.WantNothing()
+	})
+}
+
+// PAGE-03, and a page that a client cannot ask for.
+func TestPAGE03_AllPagesAreListedAndCallable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, settings{}, "gh")
+		client, _ := h.client()
+		client.Initialize("2025-06-18")
+		gh := h.backend("gh")
+		gh.Greet("")
+		var names []string
+		for i := range 101 {
+			names = append(names, fmt.Sprintf("t%03d", i))
+		}
+		for page := range 3 {
+			m := gh.Asked("tools/list")
+			want := []string{"", `"c\u0031"`, `""`}[page]
+			if got := string(m.Part(wire.PartCursor)); got != want {
+				t.Errorf("page %d was asked for with the cursor %s, want %s", page, got, want)
+			}
+			result := mcptest.Tools(names[page*50 : min(page*50+50, 101)]...)
+			if page < 2 {
+				result = strings.TrimSuffix(result, "}") + `,"nextCursor":` + []string{`"c\u0031"`, `""`}[page] + "}"
+			}
+			gh.Reply(m.ID(), result)
+		}
+		if got := list(t, client); got != mcptest.Tools(names...) {
+			t.Errorf("got %s", got)
+		}
+		client.Send(call("1", "t100"))
+		gh.Reply(gh.Asked("tools/call").ID(), "{}")
+		client.Want(`{"jsonrpc":"2.0","id":1,"result":{}}`)
+	})
+}
+
+func TestADamagedMemoryIsAsGoodAsNone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := settings{state: t.TempDir()}
+		h := newHouse(t, o, "gh")
+		client, _ := h.client()
+		client.Initialize("2025-06-18")
+		h.backend("gh").Ready("search")
+		want := list(t, client)
+		files, _ := filepath.Glob(filepath.Join(o.state, "*"))
+		if len(files) != 1 {
+			t.Fatalf("files: %q", files)
+		}
+		text, err := os.ReadFile(files[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		// JSON all right, but for one byte that no client could be sent.
+		if err := os.WriteFile(files[0], []byte(strings.Replace(string(text), "search", "sear\xff", 1)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		h = newHouse(t, o, "gh")
+		client, _ = h.client()
+		client.Initialize("2025-06-18")
+		client.Send(listRequest)
+		client.WantNothing()
+		h.backend("gh").Ready("search")
+		client.Want(`{"jsonrpc":"2.0","id":"list","result":` + want + `}`)
+		if loud := h.log.Loud(); len(loud) != 1 || !strings.Contains(loud[0], "damaged") {
+			t.Errorf("logged %q", loud)
+		}
+	})
+}

@@ -1,0 +1,85 @@
+package mcptest
+
+import (
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"mcpgateway/transport"
+	"mcpgateway/wire"
+)
+
+func TestAScriptIsWrittenAsItWasRead(t *testing.T) {
+	const text = `# prose
+
+hello 2025-06-18
+→ {"a":  1}
+←  { "b":2 }
+wait 1.5s
+→
+end
+`
+	script, err := parseScript(text, forth, back, pause, hello, end)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := formatScript(script); got != text {
+		t.Errorf("got %s\nwant %s", got, text)
+	}
+}
+
+func TestAScriptIsRefused(t *testing.T) {
+	for _, text := range []string{"-> {}", "→{}", "wait", "wait long", "exit 1", " → {}", "End"} {
+		if _, err := parseScript(text+"\n", forth, back, pause, end); err == nil {
+			t.Errorf("%q was taken", text)
+		}
+	}
+}
+
+// What a Peer sends comes out of the Conn in its order, be it a message or not.
+func TestAConnReadsWhatItsPeerSends(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conn, p := Open(t, "peer")
+		p.Send(`{"jsonrpc":"2.0","id":1,"method":"m"}`)
+		p.Send("noise")
+		p.Send(`{"jsonrpc":"1.0","id":7,"method":"m"}`)
+		p.Break(&transport.Lost{ID: "3", Err: errors.New("503")})
+		p.Send(`{"jsonrpc":"2.0","method":"n"}`)
+		p.End()
+		p.Send(`{"jsonrpc":"2.0","method":"beyond the end"}`)
+		var got []string
+		for range 7 {
+			m, err := conn.Read()
+			noise, _ := errors.AsType[*transport.Noise](err)
+			switch {
+			case noise != nil:
+				got = append(got, "noise "+string(noise.ID))
+			case err != nil:
+				got = append(got, err.Error())
+			default:
+				got = append(got, m.Method())
+			}
+		}
+		if want := "m, noise , noise 7, 503, n, EOF, EOF"; strings.Join(got, ", ") != want {
+			t.Errorf("read %q, want %s", got, want)
+		}
+		if err := conn.Write(wire.NewNotification("answer", nil), ""); err != nil {
+			t.Error(err) // only what the peer sends has ended
+		}
+		p.Want(`{"jsonrpc":"2.0","method":"answer"}`)
+		p.WantNothing()
+		if p.Over() {
+			t.Error("over before it was closed")
+		}
+		conn.Close()
+		synctest.Wait()
+		if !p.Over() {
+			t.Error("not over though it was closed")
+		}
+		if _, err := conn.Read(); !errors.Is(err, io.EOF) {
+			t.Errorf("Read: %v", err)
+		}
+	})
+}
