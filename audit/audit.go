@@ -59,7 +59,11 @@ func (e entry) attrs(mask func(string) string) []slog.Attr {
 	a := make([]slog.Attr, 0, 16)
 	a = append(a, slog.String("session", e.Session), slog.String("client", e.Client), slog.String("id", e.ID))
 	a = appendKnown(a, "backend_id", e.BackendID)
-	a = append(a, slog.String("tool", e.Tool))
+	tool := e.Tool
+	if e.Backend == "" {
+		tool = mask(tool) // no name that anybody has, but a client's word
+	}
+	a = append(a, slog.String("tool", tool))
 	a = appendKnown(a, "backend", e.Backend)
 	a = appendKnown(a, "backend_tool", e.BackendTool)
 	a = append(a, slog.String("outcome", string(e.Outcome)))

@@ -122,7 +122,7 @@ func TestThroughTheGatewaysLogger(t *testing.T) {
 	j := audit.New(logs.New(&out, logs.Options{Format: "json", Level: slog.LevelError, Mask: mask}),
 		audit.Options{Payloads: audit.All, Mask: mask.String})
 	r := call
-	r.Tool = `s3cret-"value"`
+	r.Tool, r.Backend = `s3cret-"value"`, "" // what a client calls that is nobody's may be anything
 	r.Arguments = []byte(`{"a":"s3cret-\"v\u0061lue\"", "Authorization": ["x1x"], "url":"https:\/\/me:x1x@host/?k=x1x#f"}`)
 	r.Result = []byte(`{"content":[{"type":"text","text":"{\"api_key\":\"x1x\",\"n\":1} "}, {"text":"Authorization: Bearer x1x\nAccept: *"}]}`)
 	j.Write(r)

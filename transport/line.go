@@ -37,7 +37,7 @@ func (l *lineReader) next() ([]byte, error) {
 			line := l.buf[: scanned+i : scanned+i]
 			l.buf = l.buf[scanned+i+1:]
 			if len(line) > l.limit {
-				return nil, newOverlong(line)
+				return nil, newOverlong(line, l.limit)
 			}
 			return l.trim(line), nil
 		}
@@ -85,16 +85,22 @@ type overlong struct {
 
 func (o *overlong) Error() string { return "line too long" }
 
-func newOverlong(line []byte) *overlong {
+func newOverlong(text []byte, limit int) *overlong {
 	var skim wire.Skimmer
-	skim.Write(line)
-	return &overlong{head: bytes.Clone(line[:min(len(line), maxNoise)]), id: skim.ID()}
+	skim.Write(text)
+	return &overlong{head: head(text, limit), id: skim.ID()}
+}
+
+// head returns a copy of how an overlong text begins. That it is overlong may be
+// known before more of it is.
+func head(text []byte, limit int) []byte {
+	return bytes.Clone(text[:min(len(text), maxNoise, limit+1)])
 }
 
 // skip reads on to the end of an overlong line and keeps of it what tells whose
 // it is.
 func (l *lineReader) skip() error {
-	over := &overlong{head: bytes.Clone(l.buf[:min(len(l.buf), maxNoise)])}
+	over := &overlong{head: head(l.buf, l.limit)}
 	var skim wire.Skimmer
 	skim.Write(l.buf)
 	l.buf = make([]byte, 0, chunk)

@@ -179,7 +179,7 @@ func plainLines(in []byte, limit int) []string {
 		if len(line) > limit {
 			var skim wire.Skimmer
 			skim.Write(line)
-			all = append(all, fmt.Sprintf("noise %d id=%s %.20s", wire.CodeInvalidRequest, skim.ID(), line[:min(len(line), maxNoise)]))
+			all = append(all, fmt.Sprintf("noise %d id=%s %.20s", wire.CodeInvalidRequest, skim.ID(), line[:min(len(line), maxNoise, limit+1)]))
 			continue
 		}
 		if len(all) == 0 && !passedShort(split[:i], limit) {

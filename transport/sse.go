@@ -118,7 +118,7 @@ func (d *draft) add(value []byte, limit int) {
 		d.data = append(append(d.data, '\n'), value...)
 	}
 	if len(d.data) > limit {
-		d.large, d.data = newOverlong(d.data), nil
+		d.large, d.data = newOverlong(d.data, limit), nil
 	}
 }
 

@@ -105,7 +105,8 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		flat := m.OneLine()
-		if tell(flat) != tell(m) || bytes.ContainsAny(flat.Raw(), "\r\n") || !json.Valid(flat.Raw()) {
+		breaks := strings.NewReplacer("\n", " ", "\r", " ") // they stand between tokens alone
+		if tell(flat) != breaks.Replace(tell(m)) || bytes.ContainsAny(flat.Raw(), "\r\n") || !json.Valid(flat.Raw()) {
 			t.Fatalf("OneLine: %q", flat.Raw())
 		}
 		if m.Kind() == Batch {
