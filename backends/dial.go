@@ -1,7 +1,9 @@
 package backends
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 	"maps"
 	"os"
 	"runtime"
@@ -29,10 +31,14 @@ func (b *Backend) dial() (transport.Conn, error) {
 			return nil, fmt.Errorf("its cwd %s is no directory", c.Cwd)
 		}
 	}
+	says := slog.LevelInfo
+	if b.Status().Err != nil {
+		says = slog.LevelDebug // it failed before, and will say the same again
+	}
 	child, err := transport.Spawn(transport.Command{
 		Path: c.Command, Args: c.Args, Dir: c.Cwd, Limit: b.set.Limit, Guard: b.set.Guard,
 		Env:    environ(c.InheritEnv, c.Env),
-		Stderr: func(line string) { b.log.Info("stderr: " + line) },
+		Stderr: func(line string) { b.log.Log(context.Background(), says, "stderr: "+line) },
 		Mended: func() { b.log.Warn("the backend sent what is no UTF-8; it was mended") },
 	})
 	if err != nil {

@@ -58,7 +58,7 @@ const maxQuestions = 256
 // A handler hears what a backend says unasked.
 type handler struct {
 	b     *Backend
-	noisy bool
+	noise string // how the first output began that was no message; the reader's own
 }
 
 // Asked implements peer.Handler. A backend was told that we can do nothing, so
@@ -83,13 +83,13 @@ func (h *handler) Told(m wire.Message) {
 	}
 }
 
-// noise says, once, that there is something on the backend's stdout that should
+// heard says, once, that there is something on the backend's stdout that should
 // not be there.
-func (h *handler) noise(n *transport.Noise) {
+func (h *handler) heard(n *transport.Noise) {
 	level := h.b.log.Debug
-	if !h.noisy {
+	if h.noise == "" {
 		level = h.b.log.Warn
+		h.noise = string(n.Text[:min(len(n.Text), 80)])
 	}
-	h.noisy = true
 	level("skipped output that is no message", "text", string(n.Text), "err", n.Err)
 }

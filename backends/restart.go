@@ -22,22 +22,27 @@ const (
 // run keeps the backend running until ctx is done.
 func (b *Backend) run(ctx context.Context) {
 	pause := firstPause
-	for {
+	for ctx.Err() == nil {
 		b.starting()
 		err := b.converse(ctx)
-		if ctx.Err() != nil {
-			break
+		switch {
+		case ctx.Err() != nil:
+		case b.set.Once:
+			b.down(Stopped, err)
+			<-ctx.Done()
+			return
+		default:
+			if time.Since(b.began) > settledAfter {
+				pause = firstPause
+			}
+			b.down(Failed, err)
+			b.log.Warn("backend ended; it will be started again", "err", err, "in", pause)
+			select {
+			case <-time.After(pause + rand.N(pause/4)):
+			case <-ctx.Done():
+			}
+			pause = min(2*pause, lastPause)
 		}
-		if time.Since(b.began) > settledAfter {
-			pause = firstPause
-		}
-		b.down(Failed, err)
-		b.log.Warn("backend ended; it will be started again", "err", err, "in", pause)
-		select {
-		case <-time.After(pause + rand.N(pause/4)):
-		case <-ctx.Done():
-		}
-		pause = min(2*pause, lastPause)
 	}
 	b.down(Stopped, errStopped)
 }
@@ -52,7 +57,7 @@ func (b *Backend) converse(ctx context.Context) error {
 	h := &handler{b: b}
 	var p *peer.Peer
 	p = peer.New(conn, h, peer.Options{
-		Log: b.log, InFlight: maxQuestions, Noise: h.noise, Over: func() { b.lost(p) },
+		Log: b.log, InFlight: maxQuestions, Noise: h.heard, Over: func() { b.lost(p) },
 	})
 	talk, hangUp := context.WithCancel(ctx)
 	ended := make(chan error, 1)
@@ -66,6 +71,9 @@ func (b *Backend) converse(ctx context.Context) error {
 	}
 	if err == nil {
 		err = errors.New("it closed the connection")
+	}
+	if h.noise != "" {
+		err = fmt.Errorf("%w; it also wrote what is no MCP: %q", err, h.noise)
 	}
 	return err
 }

@@ -35,6 +35,7 @@ type Options struct {
 	State    string             // directory of the last known catalogs, "" = none are kept
 	Info     mcp.Implementation // who we say we are
 	Guard    *transport.Guard
+	Once     bool // a backend that ends is not started again
 	// Dial opens the Conn to a backend; nil = as its configuration says. It is
 	// where tests put a backend that lives in memory.
 	Dial func(config.Backend) (transport.Conn, error)

@@ -69,7 +69,7 @@ func (journal) Begin(*Call) {}
 
 func (j journal) End(c *Call, o Outcome) {
 	j.Write(audit.Record{
-		Time: c.Started, Session: c.Session, Client: c.Client,
+		Session: c.Session, Client: c.Client,
 		ID: string(c.ID), BackendID: string(c.BackendID),
 		Tool: c.Tool, Backend: c.Route.Backend, BackendTool: c.Route.Own,
 		Outcome: o.Kind, Code: o.Code, Dur: o.Dur,

@@ -95,6 +95,17 @@ func TestSTART04TheEndNamesExitCodeAndLastWords(t *testing.T) {
 	}
 }
 
+// The cause of an end stands above the trace that follows it.
+func TestLastWordsBeginWithTheCause(t *testing.T) {
+	var l lastWords
+	for _, line := range strings.Split("node:internal/modules:1368|  throw err;|  ^|Error: Cannot find module '/no/such.js'|at a|at b|at c|at d|Node.js v20", "|") {
+		l.add(line)
+	}
+	if got, want := l.String(), "Error: Cannot find module '/no/such.js' … at a | at b | at c | at d | Node.js v20"; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
 func TestTheEndNamesTheSignal(t *testing.T) {
 	p := spawn(t, shell("kill -9 $$"))
 	if _, err := p.Read(); err == nil || err.Error() != "signal: killed" {

@@ -33,9 +33,12 @@ func drainLines(r io.Reader, to ...func(string)) {
 	}
 }
 
-// lastWords keeps the last lines that a child wrote on its stderr.
+// lastWords keeps what a child wrote on its stderr last, and of what went before
+// the first line that speaks of an error: the cause often stands above a long
+// trace.
 type lastWords struct {
 	mu    sync.Mutex
+	cause string
 	lines []string
 }
 
@@ -50,13 +53,21 @@ func (l *lastWords) add(line string) {
 	if len(line) > keptWidth {
 		line = strings.ToValidUTF8(line[:keptWidth], "") + "…"
 	}
-	if l.lines = append(l.lines, line); len(l.lines) > keptLines {
-		l.lines = append(l.lines[:0], l.lines[1:]...)
+	l.lines = append(l.lines, line)
+	if len(l.lines) <= keptLines {
+		return
 	}
+	if first := l.lines[0]; l.cause == "" && strings.Contains(strings.ToLower(first), "error") {
+		l.cause = first
+	}
+	l.lines = append(l.lines[:0], l.lines[1:]...)
 }
 
 func (l *lastWords) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.cause != "" {
+		return l.cause + " … " + strings.Join(l.lines, " | ")
+	}
 	return strings.Join(l.lines, " | ")
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -64,6 +63,8 @@ type tune func(*config.Config)
 func (f *flags) quiet(c *config.Config) {
 	if f.logLevel == "" && os.Getenv("GATEWAY_LOG_LEVEL") == "" {
 		c.Log.Level = "error"
+	}
+	if c.Log.Level == "error" || c.Log.Level == "warn" {
 		c.Audit.File = cmp.Or(c.Audit.File, os.DevNull)
 	}
 }
@@ -75,7 +76,9 @@ const noFile = "no configuration found: serving the embedded demo backend; to se
 // forgetful keeps a verb from answering with what was known earlier.
 func forgetful(c *config.Config) { c.StateDir = "" }
 
-func (f *flags) open(tunes ...tune) (*app, error) {
+// open puts the gateway together. With once set, a backend that ends is not
+// started again.
+func (f *flags) open(once bool, tunes ...tune) (*app, error) {
 	loaded, err := f.load()
 	if err != nil {
 		return nil, err
@@ -102,6 +105,7 @@ func (f *flags) open(tunes ...tune) (*app, error) {
 		State: c.StateDir,
 		Info:  info,
 		Guard: a.guard,
+		Once:  once,
 		Log:   a.log,
 	})
 	if err := a.openJournal(); err != nil {
@@ -171,9 +175,6 @@ func (a *app) run(ctx context.Context, work func(context.Context) error) error {
 	written.Wait()
 	if n := a.journal.Lost(); n > 0 {
 		a.log.Error("audit records were lost", "records", n)
-	}
-	if errors.Is(err, context.Canceled) {
-		return nil // told to end
 	}
 	return err
 }

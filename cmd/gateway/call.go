@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -18,6 +19,14 @@ import (
 	"mcpgateway/wire"
 )
 
+// atLeastTool is what call needs to know.
+func atLeastTool(_ *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return errors.New("call needs the name of a TOOL; gateway tools lists them")
+	}
+	return nil
+}
+
 func callCommand(f *flags) *cobra.Command {
 	asJSON := false
 	cmd := &cobra.Command{
@@ -30,9 +39,9 @@ func callCommand(f *flags) *cobra.Command {
 
 A VALUE that is JSON is sent as that, unless the tool's schema says that it is a string;
 any other is sent as a string. The exit code is 1 if the tool says that it failed.`,
-		Args: cobra.MinimumNArgs(1),
+		Args: atLeastTool,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			a, err := f.open(f.quiet)
+			a, err := f.open(true, f.quiet)
 			if err != nil {
 				return err
 			}
@@ -79,7 +88,7 @@ func (f *flags) call(ctx context.Context, a *app, tool string, args []string, as
 	case err != nil:
 		return err
 	case answer.Part(wire.PartError) != nil:
-		return f.failed(answer, asJSON)
+		return f.failed(a, answer, asJSON)
 	}
 	return f.print(answer, asJSON)
 }
@@ -143,13 +152,14 @@ func (w *watcher) Done(m wire.Message, err error) {
 }
 
 // failed reports a JSON-RPC error.
-func (f *flags) failed(answer wire.Message, asJSON bool) error {
+func (f *flags) failed(a *app, answer wire.Message, asJSON bool) error {
 	e := wire.ReadError(answer.Part(wire.PartError))
 	if asJSON {
 		fmt.Fprintf(f.out, "%s\n", answer.Part(wire.PartError))
 	}
 	err := fmt.Errorf("%s (code %d)", e.Message, e.Code)
 	if e.Code == wire.CodeInvalidParams && strings.HasPrefix(e.Message, "Unknown tool") {
+		_ = f.tellFailed(a) // it may be one of theirs
 		return hinted{err, "gateway tools lists them"}
 	}
 	return err
@@ -184,7 +194,7 @@ func (f *flags) print(answer wire.Message, asJSON bool) error {
 		if c.Type == "text" {
 			fmt.Fprintln(to, c.Text)
 		} else {
-			fmt.Fprintf(to, "[%s %s]\n", c.Type, c.MimeType+c.URI)
+			fmt.Fprintf(to, "[%s]\n", strings.Join(strings.Fields(c.Type+" "+c.MimeType+" "+c.URI), " "))
 		}
 	}
 	if len(r.Content) == 0 && r.StructuredContent != nil {
@@ -205,13 +215,18 @@ func (f *flags) arguments(ctx context.Context, a *app, tool string, args []strin
 		return []byte(args[0]), nil
 	}
 	strings := schemaStrings(ctx, a, tool)
+	seen := make(map[string]bool)
 	var b bytes.Buffer
 	b.WriteByte('{')
 	for i, arg := range args {
 		key, value, ok := cut(arg)
 		if !ok {
-			return nil, usageError{fmt.Errorf("argument %q is neither a JSON object nor KEY=VALUE", arg)}
+			return nil, usageError{fmt.Errorf("argument %q is not KEY=VALUE; a JSON object would have to stand alone", arg)}
 		}
+		if seen[key] {
+			return nil, usageError{fmt.Errorf("argument %q stands twice", key)}
+		}
+		seen[key] = true
 		if i > 0 {
 			b.WriteByte(',')
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"text/tabwriter"
@@ -19,7 +20,7 @@ func checkCommand(f *flags) *cobra.Command {
 prints one row for each. It exits with 0 only if all are well.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			a, err := f.open(f.quiet, forgetful)
+			a, err := f.open(true, f.quiet, forgetful)
 			if err != nil {
 				return err
 			}
@@ -51,7 +52,7 @@ func (f *flags) startAll(ctx context.Context, a *app) error {
 		case <-tick.C:
 			p.show(a.set.Status())
 		case <-ctx.Done():
-			return ctx.Err()
+			return errInterrupted
 		}
 	}
 }
@@ -86,6 +87,9 @@ func (f *flags) printStatus(a *app) error {
 	}
 	if err := w.Flush(); err != nil {
 		return err
+	}
+	if len(byName) == 0 {
+		return hinted{fmt.Errorf("no backend is configured, or none is enabled"), "list servers under backends: in " + cmp.Or(a.Source, "gateway.yaml")}
 	}
 	if sick > 0 {
 		return hinted{fmt.Errorf("%d of %d backends failed", sick, len(byName)), "gateway check --log-level debug shows all that they say"}

@@ -87,6 +87,9 @@ func (h hinted) Unwrap() error { return h.error }
 // errSilent is a failure that the verb has told of itself.
 var errSilent = errors.New("")
 
+// errInterrupted is the end of a verb that a signal stopped before it was done.
+var errInterrupted = errors.New("interrupted")
+
 // report tells the user what went wrong, and what to try.
 func report(w io.Writer, err error) int {
 	var usage usageError
@@ -130,7 +133,7 @@ any other client. Behind it stand all your other servers, listed in one file.
 
 Without a verb it serves: it speaks MCP on stdin and stdout, as clients expect.
 
-    claude mcp add gateway -- gateway         let Claude Code use it
+    claude mcp add -s user gateway -- gateway let Claude Code use it
     gateway import > gateway.yaml             take over the servers you have
     gateway check                             see whether they all start`,
 		Args:          cobra.NoArgs,

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/term"
+
 	"mcpgateway/backends"
 )
 
@@ -47,10 +49,7 @@ func (p *progress) clear() {
 	}
 }
 
-func isTerminal(f *os.File) bool {
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0 && f.Name() != os.DevNull
-}
+func isTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
 
 // oneLine returns the first words of a text, on one line.
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }

@@ -22,7 +22,7 @@ with the gateway.`,
 }
 
 func (f *flags) serve(cmd *cobra.Command, _ []string) error {
-	a, err := f.open()
+	a, err := f.open(false)
 	if err != nil {
 		return err
 	}
@@ -39,7 +39,7 @@ func (a *app) greet(in *os.File) {
 	} else {
 		a.log.Info("serving on stdin and stdout", "file", a.Source, "version", version)
 	}
-	if info, err := in.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 && info.Mode()&os.ModeDevice != 0 && in.Name() != os.DevNull {
-		a.log.Info("stdin is a terminal, but it is a client that should be there: claude mcp add gateway -- gateway")
+	if isTerminal(in) {
+		a.log.Info("stdin is a terminal, but it is a client that should be there: claude mcp add -s user gateway -- gateway")
 	}
 }

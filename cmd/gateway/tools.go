@@ -16,7 +16,7 @@ func toolsCommand(f *flags) *cobra.Command {
 		Short: "Print the merged catalog: each tool's name, whose it is, and its own name",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			a, err := f.open(f.quiet, forgetful)
+			a, err := f.open(true, f.quiet, forgetful)
 			if err != nil {
 				return err
 			}
