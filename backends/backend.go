@@ -41,13 +41,15 @@ type Backend struct {
 	set    *Set
 	cfg    config.Backend
 	log    *slog.Logger
-	relist chan struct{} // 1 slot: its tools have changed
+	relist chan struct{}         // 1 slot: its tools have changed
+	flaws  map[catalog.Flaw]bool // of its tools, that were logged; run's own
 
 	mu       sync.Mutex
 	status   Status
 	began    time.Time  // of the last start
 	peer     *peer.Peer // nil unless it is ready
 	ran      bool       // it was ready since it was started
+	upAt     time.Time  // when it became so
 	gone     *peer.Peer // the last one whose conversation ended
 	waiting  []waiting  // for it to become so
 	listing  catalog.Listing
@@ -160,7 +162,7 @@ func (b *Backend) up(p *peer.Peer) {
 	if b.gone == p {
 		return
 	}
-	b.peer, b.ran = p, true
+	b.peer, b.ran, b.upAt = p, true, time.Now()
 	b.status.State, b.status.Err = Ready, nil
 	for len(b.waiting) > 0 {
 		w := b.waiting[0]

@@ -16,10 +16,20 @@ import (
 
 // A server is what a backend said of itself in the handshake.
 type server struct {
-	ProtocolVersion string                         `json:"protocolVersion"`
-	ServerInfo      struct{ Name, Version string } `json:"serverInfo"` // what else it says is nobody's business
-	Instructions    string                         `json:"instructions"`
+	ProtocolVersion string          `json:"protocolVersion"`
+	ServerInfo      json.RawMessage `json:"serverInfo"`
+	Instructions    json.RawMessage `json:"instructions"`
 }
+
+// name returns the server's name/version, as far as it has told them: only the
+// revision has to be right.
+func (s server) name() string {
+	var info struct{ Name, Version json.RawMessage }
+	_ = json.Unmarshal(s.ServerInfo, &info)
+	return wire.Unquote(info.Name) + "/" + wire.Unquote(info.Version)
+}
+
+func (s server) instructions() string { return wire.Unquote(s.Instructions) }
 
 // greet initializes the conversation: our newest revision is offered, any that
 // we know is taken. No capabilities are declared, for nothing is relayed yet that a
@@ -38,17 +48,17 @@ func (b *Backend) greet(ctx context.Context, p *peer.Peer) (server, error) {
 		return server{}, errors.New("initialize: its answer is no InitializeResult")
 	}
 	if _, known := revision.Find(s.ProtocolVersion); !known {
-		b.log.Warn("backend speaks a revision that is not known; going on as if it were the oldest",
+		b.log.Warn("backend speaks a revision that is not known; going on all the same",
 			"revision", s.ProtocolVersion)
 	}
 	if err := p.Notify(string(mcp.MethodNotificationInitialized), nil); err != nil {
 		return server{}, fmt.Errorf("initialized: %w", err)
 	}
 	b.mu.Lock()
-	b.status.Server = s.ServerInfo.Name + "/" + s.ServerInfo.Version
+	b.status.Server = s.name()
 	b.status.Revision = s.ProtocolVersion
 	b.mu.Unlock()
-	b.log.Info("backend ready", "server", s.ServerInfo.Name+"/"+s.ServerInfo.Version, "revision", s.ProtocolVersion)
+	b.log.Info("backend ready", "server", s.name(), "revision", s.ProtocolVersion)
 	return s, nil
 }
 
@@ -86,10 +96,10 @@ func (h *handler) Told(m wire.Message) {
 // heard says, once, that there is something on the backend's stdout that should
 // not be there.
 func (h *handler) heard(n *transport.Noise) {
-	level := h.b.log.Debug
+	say := h.b.log.Debug
 	if h.noise == "" {
-		level = h.b.log.Warn
+		say = h.b.log.Warn
 		h.noise = string(n.Text[:min(len(n.Text), 80)])
 	}
-	level("skipped output that is no message", "text", string(n.Text), "err", n.Err)
+	say("skipped output that is no message", "text", string(n.Text), "err", n.Err)
 }

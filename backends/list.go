@@ -11,7 +11,8 @@ import (
 	"mcpgateway/wire"
 )
 
-// What one backend may list. What is beyond is left out, and logged.
+// What one backend may list; in bytes it is what a message may have. What is beyond
+// is left out, and logged.
 const (
 	maxPages = 1000
 	maxTools = 10000
@@ -31,8 +32,8 @@ func (b *Backend) list(ctx context.Context, p *peer.Peer, s server) {
 		return
 	}
 	raw := catalog.Marshal(tools)
-	b.remember(raw, s.Instructions)
-	b.listed(b.allowed(tools, s.Instructions), raw, nil)
+	b.remember(raw, s.instructions())
+	b.listed(b.allowed(tools, s.instructions()), raw, nil)
 }
 
 // allowed makes the listing of the tools that the configuration permits.
@@ -52,6 +53,7 @@ func (b *Backend) drain(ctx context.Context, p *peer.Peer) ([]catalog.Tool, erro
 	var all []catalog.Tool
 	seen := make(map[string]bool)
 	var params []byte
+	size := 0
 	for range maxPages {
 		m, err := p.Ask(ctx, wire.NewRequest("0", string(mcp.MethodToolsList), params))
 		if err != nil {
@@ -69,7 +71,11 @@ func (b *Backend) drain(ctx context.Context, p *peer.Peer) ([]catalog.Tool, erro
 		}
 		b.logFlaws(page.Flaws)
 		all = append(all, page.Tools...)
+		size += len(m.Raw())
 		switch {
+		case size > b.set.Limit && page.Next != nil:
+			b.log.Warn("the backend's list is longer than limits.message; the rest is left out")
+			return all, nil
 		case len(all) > maxTools:
 			b.log.Warn("the backend lists too many tools; the rest is left out", "max", maxTools)
 			return all[:maxTools], nil
@@ -88,8 +94,19 @@ func (b *Backend) drain(ctx context.Context, p *peer.Peer) ([]catalog.Tool, erro
 	return all, nil
 }
 
+// logFlaws says, once, what is wrong with the backend's tools.
 func (b *Backend) logFlaws(flaws []catalog.Flaw) {
+	if len(b.flaws) > maxTools {
+		b.flaws = nil
+	}
 	for _, f := range flaws {
+		if b.flaws[f] {
+			continue
+		}
+		if b.flaws == nil {
+			b.flaws = make(map[catalog.Flaw]bool)
+		}
+		b.flaws[f] = true
 		if f.Mended {
 			b.log.Info("mended a tool", "tool", f.Tool, "err", f.What)
 		} else {

@@ -14,8 +14,8 @@ import (
 const (
 	firstPause = 200 * time.Millisecond
 	lastPause  = 30 * time.Second
-	// settledAfter is how long a backend must have run for the pauses to begin
-	// anew.
+	// settledAfter is how long a backend must have been ready for the pauses to
+	// begin anew.
 	settledAfter = 30 * time.Second
 )
 
@@ -32,7 +32,7 @@ func (b *Backend) run(ctx context.Context) {
 			<-ctx.Done()
 			return
 		default:
-			if time.Since(b.began) > settledAfter {
+			if b.hasSettled() {
 				pause = firstPause
 			}
 			b.down(Failed, err)
@@ -47,6 +47,14 @@ func (b *Backend) run(ctx context.Context) {
 	b.down(Stopped, errStopped)
 }
 
+// hasSettled reports whether the backend was ready for long enough before it
+// ended.
+func (b *Backend) hasSettled() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.ran && time.Since(b.upAt) > settledAfter
+}
+
 // converse holds one conversation with the backend, from the dial to its end,
 // and returns why it ended. Nothing of it is left then.
 func (b *Backend) converse(ctx context.Context) error {
@@ -57,7 +65,7 @@ func (b *Backend) converse(ctx context.Context) error {
 	h := &handler{b: b}
 	var p *peer.Peer
 	p = peer.New(conn, h, peer.Options{
-		Log: b.log, InFlight: maxQuestions, Noise: h.heard, Over: func() { b.lost(p) },
+		Log: b.log, InFlight: maxQuestions, Noise: h.heard, Batches: always, Over: func() { b.lost(p) },
 	})
 	talk, hangUp := context.WithCancel(ctx)
 	ended := make(chan error, 1)
@@ -77,6 +85,10 @@ func (b *Backend) converse(ctx context.Context) error {
 	}
 	return err
 }
+
+// always: a backend of a revision that has batches may answer in one, and those of
+// others do not.
+func always() bool { return true }
 
 // errEnded says that the conversation is over; why is what Run returned.
 var errEnded = errors.New("ended")

@@ -3,7 +3,7 @@
 //
 //	Set.Run ─ Backend.run (one goroutine each; restart.go)
 //	            └ converse: dial → greet → list → until it ends
-//	Set.Send ─ Backend.send ─ peer.Send, or a place among those that wait
+//	Set.Send ─ Backend.send ─ peer.Offer, or a place among those that wait
 //
 // A [Set] is all of them, in the order of the configuration. It refuses to let one
 // backend cost another anything: none waits for any other, and none that fails,
@@ -209,8 +209,14 @@ func (s *Set) publish() {
 	}
 }
 
+// maxRenamed bounds what is remembered of what was logged.
+const maxRenamed = 100_000
+
 // logNames says, once, which tools appear under another name than their own.
 func (s *Set) logNames(v *catalog.Snapshot) {
+	if len(s.renamed) > maxRenamed {
+		clear(s.renamed)
+	}
 	for _, e := range v.Entries() {
 		if e.Exposed == e.Tool.Own || s.Catalog.Prefix == catalog.Always && e.Exposed != "" {
 			continue

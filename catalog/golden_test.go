@@ -132,8 +132,8 @@ func picture(s *Snapshot) string {
 		}
 	}
 	b.WriteString("also callable\n")
-	for _, name := range slices.Sorted(maps.Keys(s.aliases)) {
-		show(name, s.aliases[name])
+	for _, name := range slices.Sorted(maps.Keys(s.aliases())) {
+		show(name, s.aliases()[name])
 	}
 	for _, e := range s.Entries() {
 		if e.Exposed == "" {

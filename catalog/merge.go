@@ -10,6 +10,7 @@ package catalog
 import (
 	"maps"
 	"strings"
+	"sync"
 )
 
 // Prefix says when a tool appears as backend__tool.
@@ -65,7 +66,11 @@ type Entry struct {
 // names are the same however the backends start.
 func Merge(o Options, listings []Listing) *Snapshot {
 	o = o.withDefaults()
-	n := namer{Options: o, taken: make(map[string]bool), owned: make(map[string]bool)}
+	tools := 0
+	for _, l := range listings {
+		tools += len(l.Tools)
+	}
+	n := namer{Options: o, taken: make(map[string]bool, tools), owned: make(map[string]bool, tools)}
 	s := &Snapshot{Instructions: instructions(listings)}
 	for _, l := range listings {
 		all := entries(l)
@@ -73,7 +78,7 @@ func Merge(o Options, listings []Listing) *Snapshot {
 		s.entries = append(s.entries, all...)
 	}
 	s.list()
-	s.alias(o)
+	s.aliases = sync.OnceValue(func() map[string]Route { return s.alias(o) })
 	return s
 }
 
@@ -134,23 +139,24 @@ func (s *Snapshot) list() {
 	s.result = append(b, `]}`...)
 }
 
-// alias adds the names that are not listed and yet mean one tool alone: its
+// alias returns the names that are not listed and yet mean one tool alone: its
 // own spelling, and backend__tool in either spelling. A name that could mean two
 // tools is none.
-func (s *Snapshot) alias(o Options) {
-	s.aliases = make(map[string]Route, len(s.entries))
+func (s *Snapshot) alias(o Options) map[string]Route {
+	aliases := make(map[string]Route, len(s.entries))
 	for i := range s.entries {
 		e := &s.entries[i]
 		for _, name := range []string{e.Tool.Own, e.Backend + o.Separator + e.Tool.Own, o.prefixed(e)} {
 			if _, listed := s.routes[name]; listed {
 				continue
 			}
-			if was, dup := s.aliases[name]; !dup {
-				s.aliases[name] = e.route()
+			if was, dup := aliases[name]; !dup {
+				aliases[name] = e.route()
 			} else if was.Backend != e.Backend || was.Own != e.Tool.Own {
-				s.aliases[name] = Route{} // several
+				aliases[name] = Route{} // several
 			}
 		}
 	}
-	maps.DeleteFunc(s.aliases, func(_ string, r Route) bool { return r.Own == "" })
+	maps.DeleteFunc(aliases, func(_ string, r Route) bool { return r.Own == "" })
+	return aliases
 }

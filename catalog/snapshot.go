@@ -11,8 +11,8 @@ type Snapshot struct {
 	Instructions string
 
 	entries []Entry
-	routes  map[string]Route // exposed name → where it leads
-	aliases map[string]Route // callable, not listed
+	routes  map[string]Route        // exposed name → where it leads
+	aliases func() map[string]Route // callable, not listed; made when first asked for
 	result  []byte
 }
 
@@ -32,7 +32,7 @@ func (e *Entry) route() Route {
 func (s *Snapshot) Tool(name string) (Route, bool) {
 	r, ok := s.routes[name]
 	if !ok {
-		r, ok = s.aliases[name]
+		r, ok = s.aliases()[name]
 	}
 	return r, ok
 }

@@ -62,8 +62,31 @@ func (c *checker) target(b *Backend, at string) {
 	case len(says) > 1:
 		c.fail(at, "has "+strings.Join(says, " and ")+", and may have only one of them", "")
 	}
+	if len(says) == 1 {
+		c.misplaced(b, at, says[0])
+	}
 	if b.Embedded != "" && b.Embedded != "demo" {
 		c.fail(at+".embedded", "must be demo"+c.not(at+".embedded"), "")
+	}
+}
+
+// misplaced reports what means nothing beside what b talks to. A warning would
+// not do: it may be a secret or a restriction that somebody relies on.
+func (c *checker) misplaced(b *Backend, at, target string) {
+	for _, k := range []struct {
+		key   string
+		given bool
+		of    string
+	}{
+		{"args", len(b.Args) > 0, "command"},
+		{"env", len(b.Env) > 0, "command"},
+		{"inherit_env", len(b.InheritEnv) > 0, "command"},
+		{"cwd", b.Cwd != "", "command"},
+		{"headers", len(b.Headers) > 0, "url"},
+	} {
+		if k.given && k.of != target {
+			c.fail(at+"."+k.key, "belongs to a backend with "+k.of+", and this one has "+target, "")
+		}
 	}
 }
 

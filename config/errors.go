@@ -2,7 +2,7 @@ package config
 
 import (
 	"fmt"
-	"slices"
+	"iter"
 	"strings"
 )
 
@@ -59,13 +59,18 @@ func (e Errors) Unwrap() []error {
 	return all
 }
 
-// Hint joins what to try, each hint once; "" if there is none.
-func (e Errors) Hint() string {
-	var hints []string
-	for _, one := range e {
-		if one.Hint != "" && !slices.Contains(hints, one.Hint) {
-			hints = append(hints, one.Hint)
+// Hinted yields the line of each error with what to try about it, "" if there is
+// nothing. A hint that several in a row share comes with the last of them.
+func (e Errors) Hinted() iter.Seq2[string, string] {
+	return func(yield func(line, hint string) bool) {
+		for i, one := range e {
+			hint := one.Hint
+			if i+1 < len(e) && e[i+1].Hint == hint {
+				hint = ""
+			}
+			if !yield(one.Error(), hint) {
+				return
+			}
 		}
 	}
-	return strings.Join(hints, "; ")
 }

@@ -1,12 +1,17 @@
 package config
 
-import "strings"
+import (
+	"path/filepath"
+	"strings"
+)
 
 // expander replaces ${VAR}, ${VAR:-default} and $$ in one string of the file.
-// Any other $ stays as it is. What comes in is never looked at again.
+// A $ before anything but { or $ stays as it is; what begins like a reference
+// and is none is wrong. What comes in is never looked at again.
 type expander struct {
-	env     func(string) (string, bool)
-	foreign bool // a file of another client: ${env:VAR} is ${VAR}, ${input:x} an error
+	env       func(string) (string, bool)
+	foreign   bool   // a file of another client: ${env:VAR} is ${VAR}, ${workspaceFolder} known, ${input:x} not to be had
+	workspace string // what ${workspaceFolder} is
 
 	used  bool      // a reference was found
 	came  []arrival // what the variables brought in
@@ -15,83 +20,128 @@ type expander struct {
 
 type arrival struct{ name, value string }
 
-type trouble struct{ problem, hint string }
+type trouble struct {
+	problem, hint string
+	unset         string // the variable that is not set; "" = it is something else
+	theirs        bool   // means something to another client, and nothing here
+}
 
 func (x *expander) expand(s string) string {
 	var out strings.Builder
 	for {
 		before, rest, found := strings.Cut(s, "$")
 		out.WriteString(before)
-		if !found {
-			return out.String()
-		}
-		ref, length := parseRef(rest, x.foreign)
 		switch {
+		case !found:
+			return out.String()
 		case strings.HasPrefix(rest, "$"):
 			out.WriteByte('$')
 			s = rest[1:]
-		case length == 0:
+		case strings.HasPrefix(rest, "{"):
+			x.used = true
+			text, length := x.reference(rest[1:])
+			out.WriteString(text)
+			s = rest[1+length:]
+		default:
 			out.WriteByte('$')
 			s = rest
-		default:
-			x.used = true
-			out.WriteString(x.value(ref))
-			s = rest[length:]
 		}
 	}
 }
 
-func (x *expander) value(r ref) string {
-	if r.input {
-		x.wrong = append(x.wrong, trouble{
-			"${input:" + r.name + "} asks a person, which a gateway cannot",
-			"write ${" + variable(r.name) + "} and set that variable",
-		})
-		return ""
+// reference returns what stands for the reference that s, which follows ${,
+// begins with, and how long it is.
+func (x *expander) reference(s string) (text string, length int) {
+	prefix := ""
+	if x.foreign {
+		word, _, closed := strings.Cut(s, "}")
+		if text, ok := x.theirWord(word); closed && ok {
+			return text, len(word) + 1
+		}
+		s, prefix = strings.TrimPrefix(s, "env:"), s[:len(s)-len(strings.TrimPrefix(s, "env:"))]
 	}
+	r, length := parseRef(s)
+	if length == 0 {
+		x.wrong = append(x.wrong, malformed(s))
+		return "", len(prefix) + nameLength(s)
+	}
+	return x.value(r), len(prefix) + length
+}
+
+// theirWord knows what other clients have in ${} that is no variable.
+func (x *expander) theirWord(word string) (text string, ok bool) {
+	if word == "userHome" {
+		return x.value(ref{name: "HOME"}), true
+	}
+	if text, ok := folder(word, x.workspace); ok {
+		return text, true
+	}
+	kind, name, _ := strings.Cut(word, ":")
+	switch kind + ":" {
+	case "input:":
+		x.wrong = append(x.wrong, trouble{
+			problem: "${input:" + oneLine(name) + "} asks a person, which a gateway cannot",
+			hint:    "write ${" + variable(name) + "} and set that variable", theirs: true,
+		})
+	case "command:", "config:":
+		x.wrong = append(x.wrong, trouble{
+			problem: "${" + oneLine(word) + "} means something to VS Code only",
+			hint:    "write a variable, and set it", theirs: true,
+		})
+	default:
+		return "", false
+	}
+	return "", true
+}
+
+// folder returns what Cursor and VS Code put in the place of ${word}.
+func folder(word, workspace string) (text string, ok bool) {
+	switch word {
+	case "workspaceFolder":
+		return workspace, true
+	case "workspaceFolderBasename":
+		return filepath.Base(workspace), true
+	case "pathSeparator", "/":
+		return string(filepath.Separator), true
+	}
+	return "", false
+}
+
+func (x *expander) value(r ref) string {
 	value, set := x.env(r.name)
 	switch {
 	case r.hasDefault && value == "":
 		return x.expand(r.fallback)
 	case !set:
 		x.wrong = append(x.wrong, trouble{
-			"variable " + r.name + " is not set",
-			"set the variable, or give a default: ${VAR:-default}",
+			problem: "variable " + r.name + " is not set",
+			hint:    "set the variable, or give a default: ${VAR:-default}", unset: r.name,
 		})
 		return ""
+	case r.hasDefault: // a mistake in it must not wait for the day it is needed
+		unused := expander{env: anything, foreign: x.foreign}
+		unused.expand(r.fallback)
+		x.wrong = append(x.wrong, unused.wrong...)
 	}
 	x.came = append(x.came, arrival{r.name, value})
 	return value
 }
 
-// ref is a reference to a variable, or to a VS Code input.
+// anything is an environment in which every variable is set.
+func anything(string) (string, bool) { return "1", true }
+
+// ref is a reference to a variable.
 type ref struct {
 	name       string
-	input      bool
 	hasDefault bool
 	fallback   string // what follows :-, not yet expanded
 }
 
-// parseRef reads the reference that s, which follows a dollar, begins with and
-// tells how long it is; 0 = there is none.
-func parseRef(s string, foreign bool) (r ref, length int) {
-	body, ok := strings.CutPrefix(s, "{")
-	if !ok {
-		return ref{}, 0
-	}
-	if foreign {
-		body, _ = strings.CutPrefix(body, "env:")
-		if body, r.input = strings.CutPrefix(body, "input:"); r.input {
-			name, rest, closed := strings.Cut(body, "}")
-			if !closed {
-				return ref{}, 0
-			}
-			r.name = name
-			return r, len(s) - len(rest)
-		}
-	}
-	r.name = body[:nameLength(body)]
-	rest := body[len(r.name):]
+// parseRef reads the reference that s, which follows ${, begins with and tells
+// how long it is; 0 = it is none.
+func parseRef(s string) (r ref, length int) {
+	r.name = s[:nameLength(s)]
+	rest := s[len(r.name):]
 	if r.name == "" {
 		return ref{}, 0
 	}
@@ -106,6 +156,25 @@ func parseRef(s string, foreign bool) (r ref, length int) {
 		return ref{}, 0
 	}
 	return r, len(s) - len(rest) + 1
+}
+
+// malformed says what is wrong with s, which follows ${. It does not show it:
+// it may be a piece of a password.
+func malformed(s string) trouble {
+	t := trouble{hint: "write ${VAR} or ${VAR:-default}; $${ stands for a plain ${"}
+	switch {
+	case closing(s) < 0:
+		t.problem = "a ${ is not closed by }"
+	case strings.HasPrefix(s, "}"):
+		t.problem = "${} names no variable"
+	case strings.HasPrefix(s, "env:"):
+		t.problem, t.hint = "${env:VAR} is other clients' way to write ${VAR}", "write ${VAR}; $${ stands for a plain ${"
+	case nameLength(s) == 0:
+		t.problem = "what follows ${ is no name of a variable: letters, digits and _, no digit first"
+	default:
+		t.problem = "the name of a variable in ${} must be followed by } or :-"
+	}
+	return t
 }
 
 // closing finds the } that ends a default, past the references inside it.

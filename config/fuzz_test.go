@@ -64,7 +64,7 @@ func FuzzImport(f *testing.F) {
 		if err := im.file(path, data); err != nil && err.Problem == "" {
 			t.Errorf("incomplete: %#v", err)
 		}
-		im.hideSecrets()
+		im.finish()
 		out := im.out.YAML()
 		set := func(name string) (string, bool) {
 			if value := im.vars[name]; value != "" && value != unknown {

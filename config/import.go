@@ -21,6 +21,24 @@ type Imported struct {
 	Notes []string // for stderr, one line each, free of secrets
 
 	servers []server
+	looked  []string // files that were read, shown; none = no client's file is at its usual place
+}
+
+// Empty tells whether there was nothing to import.
+func (im *Imported) Empty() bool { return len(im.servers) == 0 }
+
+// Hint is what to try if there was nothing to import.
+func (im *Imported) Hint() string {
+	if len(im.looked) > 0 {
+		return "looked at " + strings.Join(im.looked, ", ") + "; name the file that has them: gateway import FILE"
+	}
+	var titles []string
+	for _, c := range clients {
+		if c.ends != nil {
+			titles = append(titles, c.title)
+		}
+	}
+	return "looked where " + strings.Join(titles, ", ") + " keep theirs, here and in your home directory; name another file: gateway import FILE"
 }
 
 // Import reads the files of other MCP clients; none given, those it finds at
@@ -33,9 +51,6 @@ func Import(files []string, opts ImportOptions) (*Imported, error) {
 	im := newImporter(opts)
 	if len(files) == 0 {
 		files = im.usualFiles()
-		if len(files) == 0 {
-			im.note("found no file of another MCP client")
-		}
 	}
 	var errs Errors
 	for _, file := range files {
@@ -43,10 +58,7 @@ func Import(files []string, opts ImportOptions) (*Imported, error) {
 			errs = append(errs, err)
 		}
 	}
-	im.hideSecrets()
-	if len(files) > 0 && len(im.out.servers) == 0 {
-		im.note("found no server to import")
-	}
+	im.finish()
 	if len(errs) > 0 {
 		return &im.out, errs
 	}
@@ -71,6 +83,13 @@ type importer struct {
 	out   Imported
 	names map[string]bool   // taken
 	vars  map[string]string // variables the YAML refers to, and what they stand for; unset = not known
+	from  []origin          // of all that was taken in, in order
+}
+
+// origin is a file that still has what was imported from it.
+type origin struct {
+	client *client
+	file   string
 }
 
 func newImporter(opts ImportOptions) *importer {
@@ -91,6 +110,7 @@ func (im *importer) read(path string) *Error {
 
 // file adds the servers of one file.
 func (im *importer) file(path string, data []byte) *Error {
+	im.out.looked = append(im.out.looked, im.shown(path))
 	root, bad := parseForeign(im.shown(path), data)
 	if bad != nil {
 		return bad
@@ -122,8 +142,10 @@ func (im *importer) add(s server) {
 		im.note("%s: %q left out: %s", s.file, s.theirName, s.unfit)
 		return
 	}
-	if twin := im.twin(s); twin != nil {
-		im.note("%s: %q left out: it is %s from %s", s.file, s.theirName, twin.name, twin.file)
+	twin, other := im.kin(s)
+	if twin != nil {
+		im.note("%s: %q left out: it is %s from %s%s", s.file, s.theirName, twin.name, twin.file, s.lost(twin))
+		im.origin(s)
 		return
 	}
 	s.name = "tried"
@@ -131,35 +153,12 @@ func (im *importer) add(s server) {
 		im.note("%s: %q left out: %s", s.file, s.theirName, err)
 		return
 	}
-	im.nameIt(&s)
+	im.nameIt(&s, other)
+	if len(s.left) > 0 {
+		im.note("%s: %q: left out: %s", s.file, s.theirName, strings.Join(s.left, ", "))
+	}
+	im.origin(s)
 	im.out.servers = append(im.out.servers, s)
-}
-
-// twin finds the same server as s among those of other files: the same command
-// line or URL. Under another name and with another environment it is no twin,
-// but a second account.
-func (im *importer) twin(s server) *server {
-	for i := range im.out.servers {
-		other := &im.out.servers[i]
-		same := s.target == other.target
-		alike := s.theirName == other.theirName || s.details == other.details
-		if same && alike && s.file != other.file {
-			return other
-		}
-	}
-	return nil
-}
-
-// nameIt gives s a name that fits and is not taken.
-func (im *importer) nameIt(s *server) {
-	fit := fitName(s.theirName, map[string]bool{})
-	if im.names[fit] {
-		fit += "-" + s.client.id
-	}
-	s.name = fitName(fit, im.names)
-	if s.name != s.theirName {
-		im.note("%s: %q is called %s here", s.file, s.theirName, s.name)
-	}
 }
 
 // tryLoad tells what Load will not accept about s. What an URL comes to once

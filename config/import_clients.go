@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -13,9 +14,11 @@ import (
 type client struct {
 	id    string // suffix for a name that is taken
 	title string
-	key   string   // under which its servers stand
-	ends  []string // how the paths of its files end
-	refs  refs     // what it reads as a reference to a variable
+	key   string        // under which its servers stand
+	ends  []string      // how the paths of its files end
+	refs  refs          // what it reads as a reference to a variable
+	limit time.Duration // what timeout counts in, if it limits a call; 0 = it does not, or nobody knows
+	drop  string        // the command that removes a server there; "" = none
 	read  func(entry) server
 }
 
@@ -23,20 +26,20 @@ type client struct {
 type refs struct {
 	braces bool // ${VAR}, ${VAR:-default}
 	bare   bool // $VAR
-	prefix bool // ${env:VAR}, ${input:id}, ${workspaceFolder}, ${userHome}
+	prefix bool // ${env:VAR}, ${input:id}, ${workspaceFolder}, ${userHome} and the like
 	plain  bool // {env:VAR}
 }
 
 // clients lists those that are known. Two that share a way of writing differ in
 // what they expand.
 var clients = []client{
-	{id: "claude-code", title: "Claude Code", key: "mcpServers", ends: []string{"/.mcp.json", "/.claude.json"}, refs: refs{braces: true}, read: readCommon},
+	{id: "claude-code", title: "Claude Code", key: "mcpServers", ends: []string{"/.mcp.json", "/.claude.json"}, refs: refs{braces: true}, limit: time.Millisecond, drop: "claude mcp remove NAME", read: readCommon},
 	{id: "claude-desktop", title: "Claude Desktop", key: "mcpServers", ends: []string{"/claude_desktop_config.json"}, read: readCommon},
 	{id: "cursor", title: "Cursor", key: "mcpServers", ends: []string{"/.cursor/mcp.json"}, refs: refs{prefix: true}, read: readCommon},
 	{id: "vscode", title: "VS Code", key: "servers", ends: []string{"/.vscode/mcp.json", "/Code/User/mcp.json"}, refs: refs{prefix: true}, read: readCommon},
 	{id: "windsurf", title: "Windsurf", key: "mcpServers", ends: []string{"/mcp_config.json"}, refs: refs{prefix: true}, read: readCommon},
-	{id: "gemini", title: "Gemini CLI", key: "mcpServers", ends: []string{"/.gemini/settings.json"}, refs: refs{braces: true, bare: true}, read: readGemini},
-	{id: "codex", title: "Codex", key: "mcp_servers", ends: []string{"/.codex/config.toml"}, read: readCodex},
+	{id: "gemini", title: "Gemini CLI", key: "mcpServers", ends: []string{"/.gemini/settings.json"}, refs: refs{braces: true, bare: true}, limit: time.Millisecond, drop: "gemini mcp remove NAME", read: readGemini},
+	{id: "codex", title: "Codex", key: "mcp_servers", ends: []string{"/.codex/config.toml"}, drop: "codex mcp remove NAME", read: readCodex},
 	{id: "opencode", title: "opencode", key: "mcp", ends: []string{"/opencode.json", "/opencode.jsonc"}, refs: refs{plain: true}, read: readOpencode},
 	// Last, for files of other names: what holds mcpServers is some client's.
 	{id: "other", title: "MCP client", key: "mcpServers", refs: refs{braces: true, prefix: true}, read: readCommon},
@@ -45,14 +48,8 @@ var clients = []client{
 // recognise tells whose file this is, by its name or else by the key its
 // servers stand under; nil = nobody's.
 func recognise(path string, root *yaml.Node) *client {
-	absolute, err := filepath.Abs(path)
-	if err != nil {
-		absolute = path
-	}
-	slashed := filepath.ToSlash(absolute)
 	for i, c := range clients {
-		named := slices.ContainsFunc(c.ends, func(end string) bool { return strings.HasSuffix(slashed, end) })
-		if named && (child(root, c.key) != nil || c.id == "claude-code") {
+		if c.owns(path) && (child(root, c.key) != nil || c.id == "claude-code") {
 			return &clients[i]
 		}
 	}
@@ -62,6 +59,41 @@ func recognise(path string, root *yaml.Node) *client {
 		}
 	}
 	return nil
+}
+
+// owns tells whether path ends like that of a file of c.
+func (c *client) owns(path string) bool {
+	absolute, err := filepath.Abs(path)
+	if err != nil {
+		absolute = path
+	}
+	slashed := filepath.ToSlash(absolute)
+	return slices.ContainsFunc(c.ends, func(end string) bool { return strings.HasSuffix(slashed, end) })
+}
+
+// callUnit tells what timeout counts in, in the file at path.
+func callUnit(path string) time.Duration {
+	for _, c := range clients {
+		if c.owns(path) {
+			return c.limit
+		}
+	}
+	return 0
+}
+
+// workspace is the folder that the file at path is about: the one above .vscode
+// or .cursor, unless that is the user's home and the file about all, or else cwd.
+func workspace(path, cwd, home string) string {
+	if absolute, err := filepath.Abs(filepath.Dir(path)); err == nil {
+		parent := filepath.Dir(absolute)
+		if base := filepath.Base(absolute); (base == ".vscode" || base == ".cursor") && parent != filepath.Clean(home) {
+			return parent
+		}
+	}
+	if cwd == "" {
+		cwd, _ = os.Getwd()
+	}
+	return cwd
 }
 
 // usualFiles returns the files of all clients that are there, the project's

@@ -2,8 +2,8 @@ package config
 
 import "strings"
 
-// What the entries of the clients look like. Keys that are not read here say
-// nothing about the server itself: what is approved, collapsed, hidden.
+// What the entries of the clients look like. A note names the keys that are not
+// read here: what is approved, collapsed, kept in other files.
 
 // readCommon reads what most clients agree on.
 func readCommon(e entry) server {
@@ -14,8 +14,11 @@ func readCommon(e entry) server {
 		cwd:      e.text("cwd"),
 		url:      e.text("url", "serverUrl", "httpUrl"),
 		headers:  e.table("headers"),
-		disabled: e.is("disabled", "true") || e.is("enabled", "false"),
+		call:     e.limit("timeout", e.file.client.limit),
+		tools:    e.tools(),
+		disabled: e.is("disabled", "true"),
 	}
+	s.disabled = e.is("enabled", "false") || s.disabled
 	if problem := unsupported(e.text("type", "transport")); problem != "" {
 		s.unfit = problem
 	}
@@ -39,6 +42,7 @@ func readCodex(e entry) server {
 	s.headers = e.table("http_headers")
 	s.inherit = e.list("env_vars")
 	s.start, s.call = e.seconds("startup_timeout_sec"), e.seconds("tool_timeout_sec")
+	e.leave("headers")
 	for _, h := range e.table("env_http_headers") {
 		s.headers = append(s.headers, named{h.name, "${" + h.value + "}"})
 	}

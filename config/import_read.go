@@ -1,9 +1,7 @@
 package config
 
 import (
-	"fmt"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
@@ -15,7 +13,7 @@ import (
 type server struct {
 	theirName, name string
 	client          *client
-	file            string // shown
+	path, file      string // of the file; as shown, with the part of it
 
 	command      string
 	args         []string
@@ -23,11 +21,13 @@ type server struct {
 	inherit      []string
 	cwd, url     string
 	start, call  time.Duration
+	tools        Tools
 	disabled     bool
 
-	unfit   string // why it cannot be imported
-	target  string // what makes two servers the same: the command line or the URL
-	details string // what may differ between them all the same: env, headers
+	unfit   string   // why it cannot be imported
+	target  string   // the command line or the URL
+	envFile string   // where more of the environment is, which is left out
+	left    []string // the keys that are
 }
 
 type named struct{ name, value string }
@@ -90,82 +90,19 @@ func (f *foreignFile) servers(root *yaml.Node) []server {
 func (f *foreignFile) group(n *yaml.Node, shown string) []server {
 	var all []server
 	for name, value := range children(n) {
-		e := entry{file: f, node: value, wrong: new(string)}
+		e := entry{file: f, node: value, wrong: new(string), used: map[string]bool{}}
 		s := f.client.read(e)
-		s.theirName, s.client, s.file = name, f.client, shown
+		s.theirName, s.client, s.path, s.file = name, f.client, f.path, shown
 		switch {
 		case value.Kind != yaml.MappingNode:
 			s.unfit = "it is not a mapping"
 		case *e.wrong != "":
 			s.unfit = *e.wrong
 		}
+		e.dropMisfits(&s)
 		s.target = strings.Join(append([]string{s.url, s.command}, s.args...), "\x00")
-		s.details = fmt.Sprint(s.env, s.headers)
+		s.envFile, s.left = e.peek("envFile"), e.unused()
 		all = append(all, s)
 	}
 	return all
-}
-
-// entry reads the values of one server, translated, and remembers what was
-// wrong with any of them.
-type entry struct {
-	file  *foreignFile
-	node  *yaml.Node
-	wrong *string
-}
-
-func (e entry) scalar(n *yaml.Node, key string) string {
-	if n = deref(n); n.Kind != yaml.ScalarNode {
-		*e.wrong = key + " is not a string"
-		return ""
-	}
-	return e.file.translate(n.Value)
-}
-
-// text returns the first of the keys that is there.
-func (e entry) text(keys ...string) string {
-	for _, key := range keys {
-		if n := child(e.node, key); n != nil {
-			return e.scalar(n, key)
-		}
-	}
-	return ""
-}
-
-func (e entry) list(key string) []string {
-	n := child(e.node, key)
-	if n != nil && n.Kind != yaml.SequenceNode {
-		*e.wrong = key + " is not a list"
-	}
-	var all []string
-	for _, item := range items(n) {
-		all = append(all, e.scalar(item, key))
-	}
-	return all
-}
-
-func (e entry) table(key string) []named {
-	n := child(e.node, key)
-	if n != nil && n.Kind != yaml.MappingNode {
-		*e.wrong = key + " is not a mapping"
-	}
-	var all []named
-	for name, value := range children(n) {
-		all = append(all, named{name, e.scalar(value, key)})
-	}
-	return all
-}
-
-func (e entry) is(key, value string) bool {
-	n := child(e.node, key)
-	return n != nil && n.Value == value
-}
-
-// seconds reads a number of seconds, perhaps with a fraction.
-func (e entry) seconds(key string) time.Duration {
-	n, err := strconv.ParseFloat(e.text(key), 64)
-	if err != nil || n <= 0 || n > 1e6 {
-		return 0
-	}
-	return time.Duration(n * float64(time.Second)).Round(time.Millisecond)
 }

@@ -3,7 +3,6 @@ package config
 import (
 	"fmt"
 	"iter"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -16,7 +15,7 @@ import (
 var reference = regexp.MustCompile(`` +
 	`\$\{env:(?P<prefixed>[A-Za-z_]\w*)\}` +
 	`|\$\{input:(?P<input>[^}]*)\}` +
-	`|\$\{(?P<special>workspaceFolder|userHome)\}` +
+	`|\$\{(?P<special>userHome|workspaceFolder|workspaceFolderBasename|pathSeparator|/)\}` +
 	`|\$\{(?P<braced>[A-Za-z_]\w*(?::-[^}]*)?)\}` +
 	`|\$(?P<bare>[A-Za-z_]\w*)` +
 	`|\{env:(?P<plain>[A-Za-z_]\w*)\}` +
@@ -50,11 +49,12 @@ func (f *foreignFile) ours(whole string, group func(string) string) string {
 		return "${" + group("prefixed") + "}"
 	case group("input") != "" && knows.prefix:
 		return f.input(group("input"))
-	case group("special") == "workspaceFolder" && knows.prefix:
-		return strings.ReplaceAll(f.workspace(), "$", "$$")
 	case group("special") == "userHome" && knows.prefix:
 		return "${HOME}"
-	case group("special") != "" && knows.braces, group("braced") != "" && knows.braces:
+	case group("special") != "" && knows.prefix:
+		text, _ := folder(group("special"), workspace(f.path, f.opts.Cwd, f.opts.Home))
+		return strings.ReplaceAll(text, "$", "$$")
+	case nameLength(group("special")) > 0 && knows.braces, group("braced") != "" && knows.braces:
 		return whole
 	case group("bare") != "" && knows.bare:
 		return "${" + group("bare") + "}"
@@ -77,17 +77,6 @@ func (f *foreignFile) input(id string) string {
 	return "${" + name + "}"
 }
 
-// workspace is the folder a project's file belongs to.
-func (f *foreignFile) workspace() string {
-	switch dir := filepath.Dir(f.path); filepath.Base(dir) {
-	case ".vscode", ".cursor":
-		if absolute, err := filepath.Abs(filepath.Dir(dir)); err == nil {
-			return absolute
-		}
-	}
-	return f.opts.Cwd
-}
-
 // refersTo lists the variables that a string of ours refers to.
 func refersTo(s string) []string {
 	var names []string
@@ -96,6 +85,17 @@ func refersTo(s string) []string {
 		return "", true
 	}}
 	x.expand(s)
+	return names
+}
+
+// needs lists the variables without which a string of ours cannot be read.
+func needs(s string) []string {
+	var names []string
+	x := expander{env: func(string) (string, bool) { return "", false }}
+	x.expand(s)
+	for _, t := range x.wrong {
+		names = append(names, t.unset)
+	}
 	return names
 }
 

@@ -20,17 +20,22 @@ func (im *importer) hideSecrets() {
 // claim notes the variables that s refers to by itself: none of ours may take
 // their names.
 func (im *importer) claim(s *server) {
-	all := slices.Concat([]string{s.command, s.cwd, s.url}, s.args)
-	for _, n := range slices.Concat(s.env, s.headers) {
-		all = append(all, n.value)
-	}
-	for _, one := range all {
+	for _, one := range s.all() {
 		for _, name := range refersTo(one) {
 			if _, known := im.vars[name]; !known {
 				im.vars[name] = unknown
 			}
 		}
 	}
+}
+
+// all lists the strings of s that may refer to variables.
+func (s *server) all() []string {
+	all := slices.Concat([]string{s.command, s.cwd, s.url}, s.args)
+	for _, n := range slices.Concat(s.env, s.headers) {
+		all = append(all, n.value)
+	}
+	return slices.Concat(all, s.inherit, s.tools.Allow, s.tools.Deny)
 }
 
 // unknown stands for the value of a variable that the user has set already.

@@ -14,13 +14,16 @@ func isSecret(name, value string) bool {
 	if value == "" || refersTo(value) != nil {
 		return false
 	}
+	if name == "PWD" && strings.ContainsAny(value, `/\`) { // where the shell is, as it says itself
+		return false
+	}
 	return secretName(name) && !harmless(value) || secretLooks(value)
 }
 
 var (
 	wordEnd     = regexp.MustCompile(`([a-z0-9])([A-Z])`)
-	secretWords = []string{"KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "CREDENTIALS", "AUTHORIZATION", "COOKIE"}
-	wholeWords  = []string{"AUTH", "PASS", "PWD", "PAT", "BEARER", "DSN"}
+	secretWords = []string{"KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "CREDENTIALS", "AUTHORIZATION", "COOKIE", "PASSCODE", "PWD"}
+	wholeWords  = []string{"AUTH", "PASS", "PIN", "PAT", "BEARER", "DSN", "CRED", "CREDS", "DBPASS"}
 	// what a secret's name does not end with: TOKEN_URL, KEY_FILE, AUTH_TYPE
 	otherWords = []string{"FILE", "PATH", "DIR", "URL", "URI", "TYPE", "METHOD", "MODE", "LIMIT", "COUNT", "NAME", "ENABLED", "TIMEOUT", "HOST", "PORT", "VAR", "TTL"}
 )
@@ -29,7 +32,7 @@ func secretName(name string) bool {
 	words := strings.FieldsFunc(strings.ToUpper(wordEnd.ReplaceAllString(name, "${1}_$2")), func(c rune) bool {
 		return (c < 'A' || c > 'Z') && (c < '0' || c > '9')
 	})
-	if len(words) == 0 || name == "PWD" || slices.Contains(otherWords, words[len(words)-1]) {
+	if len(words) == 0 || slices.Contains(otherWords, words[len(words)-1]) {
 		return false
 	}
 	return slices.ContainsFunc(words, func(word string) bool {

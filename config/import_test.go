@@ -46,7 +46,7 @@ func TestImport(t *testing.T) {
 					errs = append(errs, err)
 				}
 			}
-			im.hideSecrets()
+			im.finish()
 			notes := strings.Join(im.out.Notes, "\n") + "\n"
 			if len(errs) > 0 {
 				notes += "error: " + strings.ReplaceAll(errs.Error(), "\n", "\nerror: ") + "\n"
@@ -130,7 +130,7 @@ func TestImportMeansTheSame(t *testing.T) {
 	if err := im.file("/nowhere/.mcp.json", []byte(file)); err != nil {
 		t.Fatal(err)
 	}
-	im.hideSecrets()
+	im.finish()
 	imported := loads(t, im)
 	if want, got := direct.Config.Backends, imported.Backends; !equal(want, got) {
 		t.Errorf("want %+v\ngot  %+v\n%s", want, got, im.out.YAML())
@@ -155,12 +155,40 @@ func TestImportNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(im.Notes) != 1 || !strings.Contains(string(im.YAML()), "backends: []") {
-		t.Errorf("got %q\n%s", im.Notes, im.YAML())
+	if len(im.Notes) != 0 || !im.Empty() || im.YAML() != nil || !strings.Contains(im.Hint(), "Claude Code, Claude Desktop, Cursor") {
+		t.Errorf("got %q\n%s%s", im.Notes, im.YAML(), im.Hint())
 	}
 	im, err = Import([]string{filepath.Join(dir, "no.json")}, ImportOptions{Home: dir, Cwd: dir, Env: lookup(nil)})
 	if !errors.Is(err, os.ErrNotExist) || im == nil {
 		t.Errorf("got %v, %v", im, err)
+	}
+}
+
+// TestImportEmptyFile: what was looked at in vain is in the hint.
+func TestImportEmptyFile(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, map[string]string{"a.json": `{ "mcpServers": { "s": { "type": "sse", "url": "https://h" } } }`})
+	im, err := Import([]string{filepath.Join(dir, "a.json")}, ImportOptions{Home: dir, Cwd: dir, Env: lookup(nil)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !im.Empty() || im.YAML() != nil || len(im.Notes) != 1 || im.Hint() != "looked at ~/a.json; name the file that has them: gateway import FILE" {
+		t.Errorf("got %q\n%s%s", im.Notes, im.YAML(), im.Hint())
+	}
+}
+
+// TestImportSet: what the user has set already need not be set, save where it
+// takes the place of a secret.
+func TestImportSet(t *testing.T) {
+	im := newImporter(ImportOptions{Home: "/h", Cwd: "/w", Env: lookup(map[string]string{"HOME": "/h", "A_KEY": "other"})})
+	file := `{ "mcpServers": { "a": { "command": "${HOME}/x", "args": ["${B}", "${C:-c}", "${D:-${E}}"], "env": { "A_KEY": "v" } } } }`
+	if err := im.file("/w/.mcp.json", []byte(file)); err != nil {
+		t.Fatal(err)
+	}
+	im.finish()
+	want := "set before you start the gateway: B, E, A_KEY"
+	if !slices.Contains(im.out.Notes, want) {
+		t.Errorf("got %q, want %s", im.out.Notes, want)
 	}
 }
 
@@ -186,6 +214,17 @@ func TestLooksSecret(t *testing.T) {
 		{"SSH_KEY", "/home/u/.ssh/id_ed25519", false},
 		{"GOOGLE_APPLICATION_CREDENTIALS", "~/cred.json", false},
 		{"PWD", "/work", false},
+		{"PWD", "1234", true},
+		{"PIN", "1234", true},
+		{"userPin", "1234", true},
+		{"--pin", "1234", true},
+		{"DB_PWD", "1234", true},
+		{"MYSQL_PWD", "x", true},
+		{"USERPWD", "x", true},
+		{"PASS", "0000", true},
+		{"CREDENTIAL", "1234", true},
+		{"SPIN", "1234", false},
+		{"PING", "1234", false},
 		{"AUTHOR", "Ann", false},
 		{"KEYBOARD", "us", false},
 		{"X", "ghp_0123456789abcdefghij", true},

@@ -11,16 +11,18 @@ import (
 )
 
 // YAML returns a configuration that Load takes, once the variables named in
-// Notes are set. Each backend says where it came from.
-func (im *Imported) YAML() []byte { return document(im.servers) }
+// Notes are set. Each backend says where it came from. If there is none, it is
+// nil.
+func (im *Imported) YAML() []byte {
+	if im.Empty() {
+		return nil
+	}
+	return document(im.servers)
+}
 
 func document(servers []server) []byte {
 	var out bytes.Buffer
 	out.WriteString("# Written by gateway import. Variables in ${} are taken from the environment.\n")
-	if len(servers) == 0 {
-		out.WriteString("backends: []\n")
-		return out.Bytes()
-	}
 	out.WriteString("backends:\n")
 	for i, s := range servers {
 		if i > 0 {
@@ -45,6 +47,9 @@ func (s *server) item() []byte {
 	m.table("headers", s.headers)
 	m.duration("start_timeout", s.start)
 	m.duration("call_timeout", s.call)
+	if n := s.tools.node(0); n != nil {
+		m.add("tools", n)
+	}
 	if s.disabled {
 		m.add("enabled", falsehood())
 	}

@@ -25,7 +25,8 @@ type Options struct {
 	Flags map[string]string
 	// Env looks a variable up; nil = os.LookupEnv.
 	Env func(name string) (string, bool)
-	// Dir is where ./gateway.yaml is looked for; "" = the working directory.
+	// Dir is where ./gateway.yaml is looked for, and what other clients' files mean
+	// by their workspace; "" = the working directory.
 	Dir string
 }
 
@@ -53,6 +54,8 @@ func Load(opts Options) (*Loaded, error) {
 
 func load(src source, opts Options) (*Loaded, error) {
 	r := newReader(src.path, opts.Env)
+	r.workspace = workspace(src.path, opts.Dir, home(opts.Env))
+	r.callUnit = callUnit(src.path)
 	over := &overrides{places: r.places}
 	out := settings{Config: Default(), Defaults: defaults{StartTimeout: 60 * time.Second}}
 
@@ -108,33 +111,10 @@ func inherit(cfg *Config, d defaults, given map[string]place) {
 
 // remarks are warnings about a configuration that is valid.
 func remarks(cfg *Config, file string) []string {
-	var all []string
-	idle := true
-	for _, b := range cfg.Backends {
-		if b.Enabled {
-			idle = false
-		}
-		for _, key := range b.unused() {
-			all = append(all, fmt.Sprintf("%s: backend %s: %s", file, b.Name, key))
-		}
+	if slices.ContainsFunc(cfg.Backends, func(b Backend) bool { return b.Enabled }) {
+		return nil
 	}
-	if idle {
-		all = append(all, file+": no backend is enabled: there is nothing to serve")
-	}
-	return all
-}
-
-// unused names the keys of b that mean nothing beside what it talks to.
-func (b *Backend) unused() []string {
-	var all []string
-	child := len(b.Args) > 0 || len(b.Env) > 0 || len(b.InheritEnv) > 0 || b.Cwd != ""
-	if child && b.Command == "" && b.Enabled {
-		all = append(all, "args, env, inherit_env and cwd have no effect without command")
-	}
-	if len(b.Headers) > 0 && b.URL == "" && b.Enabled {
-		all = append(all, "headers have no effect without url")
-	}
-	return all
+	return []string{file + ": no backend is enabled: there is nothing to serve"}
 }
 
 // inOrder sorts by line; what is in no file comes last.

@@ -30,8 +30,8 @@ func lookup(vars map[string]string) func(string) (string, bool) {
 	}
 }
 
-// TestBad loads every *.bad.yml: its *.bad.txt holds the exact message and the
-// hint.
+// TestBad loads every *.bad.yml: its *.bad.txt holds the exact messages, each with
+// its hint.
 func TestBad(t *testing.T) {
 	for _, file := range glob(t, "testdata/*.bad.yml") {
 		t.Run(filepath.Base(file), func(t *testing.T) {
@@ -40,9 +40,12 @@ func TestBad(t *testing.T) {
 			if !errors.As(err, &errs) {
 				t.Fatalf("want Errors, got %v", err)
 			}
-			got := errs.Error() + "\n"
-			if hint := errs.Hint(); hint != "" {
-				got += "hint: " + hint + "\n"
+			got := ""
+			for line, hint := range errs.Hinted() {
+				got += line + "\n"
+				if hint != "" {
+					got += "hint: " + hint + "\n"
+				}
 			}
 			compare(t, strings.TrimSuffix(file, "yml")+"txt", got)
 			for _, secret := range []string{"hunter", "s3cr3t", "secretsecret"} {
@@ -65,6 +68,54 @@ func TestGood(t *testing.T) {
 			}
 			compare(t, strings.TrimSuffix(file, "yml")+"json", brief(t, loaded))
 		})
+	}
+}
+
+// TestServersFile loads files that other clients own, by the names they have:
+// whose a file is tells what its timeout counts in, where it lies what it calls
+// its workspace.
+func TestServersFile(t *testing.T) {
+	for _, tc := range []struct {
+		path, entry string
+		want        Backend
+		warnings    string
+	}{
+		{"/p/.mcp.json", `"timeout": 90000`, Backend{Command: "/work", CallTimeout: 90 * time.Second}, ""},
+		{"/p/.mcp.json", `"timeout": 90`, Backend{Command: "/work"}, "/p/.mcp.json:1: mcpServers.a: left out: timeout"},
+		{"/p/.mcp.json", `"timeout": "soon"`, Backend{Command: "/work"}, "/p/.mcp.json:1: mcpServers.a: left out: timeout"},
+		{"/p/.gemini/settings.json", `"timeout": 1500`, Backend{Command: "/work", CallTimeout: 1500 * time.Millisecond}, ""},
+		{"/p/.cursor/mcp.json", `"timeout": 90000`, Backend{Command: "/p"}, "/p/.cursor/mcp.json:1: mcpServers.a: left out: timeout"},
+		{"/home/u/.cursor/mcp.json", `"args": []`, Backend{Command: "/work"}, ""},
+	} {
+		file := `{ "mcpServers": { "a": { "command": "${workspaceFolder}", ` + tc.entry + ` } } }`
+		loaded, err := load(source{tc.path, []byte(file)}, Options{Env: env, Dir: "/work"})
+		if err != nil {
+			t.Errorf("%s: %v", tc.path, err)
+			continue
+		}
+		got := loaded.Config.Backends[0]
+		if got.Command != tc.want.Command || got.CallTimeout != tc.want.CallTimeout {
+			t.Errorf("%s: %s: got %s, %s", tc.path, tc.entry, got.Command, got.CallTimeout)
+		}
+		if warnings := strings.Join(loaded.Warnings, "\n"); warnings != tc.warnings {
+			t.Errorf("%s: %s: warns %q, want %q", tc.path, tc.entry, warnings, tc.warnings)
+		}
+	}
+}
+
+// TestHinted: each hint comes right after its error, or the last of several in a
+// row that share it.
+func TestHinted(t *testing.T) {
+	errs := Errors{
+		{Problem: "1"}, {Problem: "2", Hint: "a"}, {Problem: "3", Hint: "a"},
+		{Problem: "4", Hint: "b"}, {Problem: "5"}, {Problem: "6", Hint: "a"},
+	}
+	var got []string
+	for line, hint := range errs.Hinted() {
+		got = append(got, line+hint)
+	}
+	if want := "1 2 3a 4b 5 6a"; strings.Join(got, " ") != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 
@@ -133,7 +184,7 @@ func loadTestFile(t *testing.T, file string) (*Loaded, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return load(source{filepath.Base(file), data}, Options{Env: env})
+	return load(source{filepath.Base(file), data}, Options{Env: env, Dir: "/work"})
 }
 
 func glob(t *testing.T, pattern string) []string {

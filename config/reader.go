@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -14,6 +15,9 @@ import (
 type reader struct {
 	file string
 	env  func(string) (string, bool)
+
+	workspace string        // ${workspaceFolder} of other clients
+	callUnit  time.Duration // what timeout counts in, in entries of the client whose file this is; 0 = not known
 
 	places   map[string]place // by path: where each value was written
 	broken   map[string]bool  // by path: backends that an error is reported for
@@ -177,11 +181,15 @@ func (r *reader) oneBackend(pairs []pair, at place) map[string]any {
 	return out
 }
 
+func (r *reader) expander() expander {
+	return expander{env: r.env, foreign: r.foreign, workspace: r.workspace}
+}
+
 // isOff tells whether a backend is disabled, before the rest of it is read.
 func (r *reader) isOff(pairs []pair) bool {
 	for _, p := range pairs {
 		if p.key == "enabled" {
-			x := expander{env: r.env, foreign: r.foreign}
+			x := r.expander()
 			return strings.EqualFold(x.expand(deref(p.value).Value), "false")
 		}
 	}

@@ -15,7 +15,7 @@ func (r *reader) scalar(n *yaml.Node, t reflect.Type, at place) (any, bool) {
 		r.fail(at, "YAML tags are not supported", "")
 		return nil, false
 	}
-	x := expander{env: r.env, foreign: r.foreign}
+	x := r.expander()
 	text := x.expand(n.Value)
 	if !r.arrived(&x, at) {
 		return nil, false

@@ -3,8 +3,6 @@ package config
 import (
 	"cmp"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -37,7 +35,7 @@ func (r *reader) withServers(pairs []pair, at int, top place) map[string]any {
 // servers reads mcpServers as a list of backends, in the order of the file.
 func (r *reader) servers(n *yaml.Node, at place) []any {
 	out := []any{}
-	taken, ignored := map[string]bool{}, map[string]bool{}
+	taken := map[string]bool{}
 	pairs := r.pairs(n, at)
 	for _, p := range pairs {
 		taken[p.key] = backendName.MatchString(p.key)
@@ -52,82 +50,13 @@ func (r *reader) servers(n *yaml.Node, at place) []any {
 			r.warn(here, fmt.Sprintf("the name is not usable as a prefix; it is %q here", name))
 		}
 		before := len(r.errs)
-		ours := r.translate(r.pairs(p.value, here), here, ignored)
+		ours := r.translate(r.pairs(p.value, here), here)
 		ours = append(ours, pair{"name", "name", p.line, text(name)})
 		out = append(out, r.oneBackend(ours, here))
 		r.broken[here.path] = len(r.errs) > before
 	}
 	r.foreign = false
-	if len(ignored) > 0 {
-		keys := slices.Sorted(maps.Keys(ignored))
-		r.warn(at, "ignored, as keys of other clients: "+strings.Join(keys, ", "))
-	}
 	return out
-}
-
-// translate turns the pairs of another client's entry into ours. Keys it does
-// not know go into ignored.
-func (r *reader) translate(pairs []pair, at place, ignored map[string]bool) (ours []pair) {
-	url, off := "", false
-	for _, p := range pairs {
-		off = off || p.key == "disabled" && deref(p.value).Value == "true"
-		if p.key == "command" && isGateway(deref(p.value).Value) {
-			r.warn(at, "is disabled: a gateway that starts itself would not stop doing so")
-			return []pair{p, {"enabled", "enabled", p.line, falsehood()}}
-		}
-	}
-	for _, p := range pairs {
-		here := at.child(p.key, p.shown, p.line)
-		switch p.key {
-		case "command", "args", "env", "cwd", "headers":
-		case "url", "serverUrl", "httpUrl":
-			if url != "" {
-				r.fail(here, "the URL is already there as "+url, "keep one of url, serverUrl and httpUrl")
-				continue
-			}
-			url, p.key = p.shown, "url"
-		case "type", "transport":
-			if problem := unsupported(deref(p.value).Value); problem != "" && !off {
-				r.fail(here, problem, "")
-			}
-			continue
-		case "disabled":
-			p.key, p.value = "enabled", r.inverted(p.value, here)
-		default:
-			ignored[p.shown] = true
-			continue
-		}
-		ours = append(ours, p)
-	}
-	return ours
-}
-
-// unsupported says why a transport, by the name a client gave it, is not
-// served; "" = it is.
-func unsupported(transport string) string {
-	switch strings.ToLower(strings.NewReplacer("-", "", "_", "").Replace(transport)) {
-	case "", "stdio", "local", "http", "streamablehttp":
-		return ""
-	case "sse":
-		return "HTTP+SSE is not supported yet"
-	}
-	return "must be stdio or http" + not(transport)
-}
-
-// inverted turns the node of disabled into that of enabled.
-func (r *reader) inverted(n *yaml.Node, at place) *yaml.Node {
-	n = deref(n)
-	enabled := *n
-	switch {
-	case n.Value == "true":
-		enabled.Value = "false"
-	case n.Value == "false":
-		enabled.Value = "true"
-	case !isAbsent(n):
-		r.fail(at, "must be true or false", "")
-		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null"}
-	}
-	return &enabled
 }
 
 func (r *reader) warn(at place, text string) {

@@ -102,7 +102,7 @@ func (c *call) awaitRoute() {
 }
 
 func (c *call) unknownTool() {
-	err := wire.Errorf(wire.CodeInvalidParams, "Unknown tool: %s", c.Tool)
+	err := wire.Errorf(wire.CodeInvalidParams, "Unknown tool: %s", brief(c.Tool))
 	if c.r.Fail(err) {
 		c.s.g.finish(&c.Call, Outcome{Kind: Rejected, Code: err.Code})
 	}
@@ -119,6 +119,8 @@ func (c *call) send(route catalog.Route) {
 	if c.Tool != route.Own {
 		c.pending.Name = route.OwnJSON
 	}
+	// Under the lock, so that a cancellation comes before the call was sent or
+	// finds it; Send does not wait.
 	c.s.g.Backends.Send(route.Backend, c.r.Message, &c.pending)
 }
 

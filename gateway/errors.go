@@ -3,6 +3,7 @@ package gateway
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"mcpgateway/peer"
 	"mcpgateway/transport"
@@ -14,6 +15,15 @@ var notInitialized = wire.Errorf(wire.CodeNotInitialized,
 
 func methodNotFound(method string) *wire.Error {
 	return wire.Errorf(wire.CodeMethodNotFound, "Method not found: %s", method)
+}
+
+// brief returns what a client has said, cut to what a log or an error can bear.
+func brief(s string) string {
+	const longest = 256
+	if len(s) <= longest {
+		return s
+	}
+	return strings.ToValidUTF8(s[:longest], "") + "…"
 }
 
 // failure says to the client why its call has no answer, naming the backend. A

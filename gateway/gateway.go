@@ -9,7 +9,7 @@
 //	                            └ tools/call   call.go ─ Backends.Send … call.Done
 //
 // It refuses to know what a backend is: it needs the few methods of [Backends].
-// Only what [wireError] makes is shown to a client as an error of ours.
+// What a client reads of a failure of ours goes through one door, call.reason.
 package gateway
 
 import (

@@ -28,7 +28,7 @@ func (s *Session) initialize(r *peer.Request) {
 	caller := Caller{
 		Revision:     revision.Negotiate(asked),
 		Capabilities: hello.Capabilities,
-		Name:         hello.ClientInfo.Name + "/" + hello.ClientInfo.Version,
+		Name:         brief(hello.ClientInfo.Name + "/" + hello.ClientInfo.Version),
 	}
 	s.mu.Lock()
 	s.caller = caller

@@ -71,7 +71,7 @@ func (j journal) End(c *Call, o Outcome) {
 	j.Write(audit.Record{
 		Session: c.Session, Client: c.Client,
 		ID: string(c.ID), BackendID: string(c.BackendID),
-		Tool: c.Tool, Backend: c.Route.Backend, BackendTool: c.Route.Own,
+		Tool: brief(c.Tool), Backend: c.Route.Backend, BackendTool: c.Route.Own,
 		Outcome: o.Kind, Code: o.Code, Dur: o.Dur,
 		BytesIn: len(c.Arguments), BytesOut: len(o.Result),
 		Arguments: c.Arguments, Result: o.Result,

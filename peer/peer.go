@@ -7,7 +7,7 @@
 // does, each call ends once and each request is answered at most once.
 //
 // It refuses to decode what it passes on, and to wait: apart from Run, Call,
-// Drain and Close nothing here blocks.
+// Ask, Drain and Close nothing here blocks.
 package peer
 
 import (
@@ -180,13 +180,17 @@ func (p *Peer) told(m wire.Message) {
 // noise answers what is no message, unless the owner sees to it. It may also be
 // the answer to a call, be it an unusable one.
 func (p *Peer) noise(n *transport.Noise) {
-	if c, ok := p.takeByID(n.ID); ok {
-		c.end(wire.Message{}, &BadAnswer{n.Err})
-	} else if p.opts.Noise != nil {
-		p.opts.Noise(n)
-	} else {
-		p.write(wire.NewFailure(n.ID, n.Err), "")
+	if n.Answer {
+		if c, ok := p.takeByID(n.ID); ok {
+			c.end(wire.Message{}, &BadAnswer{n.Err})
+			return
+		}
 	}
+	if p.opts.Noise != nil {
+		p.opts.Noise(n)
+		return
+	}
+	p.write(wire.NewFailure(n.ID, n.Err), "")
 }
 
 // BadAnswer is what a call ends with whose answer came but is no message.
@@ -206,9 +210,9 @@ func (p *Peer) Notify(method string, params []byte) error {
 	return p.conn.Write(wire.NewNotification(method, params), "")
 }
 
-// write sends what is owed to the far side. If too much waits for it already,
-// or it is gone, the conversation is over: a far side that does not read is
-// hung up on, it must not stall others.
+// write sends what is owed to the far side. If too much waits for it already the
+// conversation is over: a far side that does not read is hung up on, it must not
+// stall others. That it is gone shows when it is read from.
 func (p *Peer) write(m wire.Message, about wire.ID) {
 	err := p.conn.Write(m, about)
 	if !errors.Is(err, transport.ErrFull) {

@@ -15,7 +15,7 @@ import (
 
 // Command says how to start a child process that speaks MCP on its stdio.
 type Command struct {
-	Path  string   // a file, or a name that is looked up in the PATH of Env
+	Path  string   // a file, seen from Dir, or a name that is looked up in the PATH of Env
 	Args  []string // without the name itself
 	Env   []string // all of its environment, as KEY=value
 	Dir   string   // "" = ours
@@ -57,7 +57,7 @@ type Child struct {
 // Spawn starts the child in a process group of its own. Its stderr is drained
 // from the start, so that it cannot block there.
 func Spawn(c Command) (*Child, error) {
-	path, err := lookPath(c.Path, c.Env)
+	path, err := lookPath(c.Path, c.Dir, c.Env)
 	if err != nil {
 		return nil, err
 	}
@@ -169,11 +169,13 @@ func (p *Child) Write(m wire.Message, _ wire.ID) error {
 		return err
 	}
 	p.broken.Do(func() {
-		time.AfterFunc(stragglers, func() {
-			if !p.gone(0) {
-				p.group.terminate()
-			}
-		})
+		for i, step := range []func(){p.group.terminate, p.group.kill} {
+			time.AfterFunc(time.Duration(i+1)*stragglers, func() {
+				if !p.gone(0) {
+					step()
+				}
+			})
+		}
 	})
 	return nil
 }
@@ -195,6 +197,7 @@ func (p *Child) Close() error {
 		p.stdout.Close()
 		p.drops.Wait()
 		p.stderr.Close()
+		p.group.release()
 	})
 	return nil
 }

@@ -33,3 +33,5 @@ func (g group) kill() {
 	_ = syscall.Kill(-g.pgid, syscall.SIGKILL)
 	g.guard.forget(g.pgid)
 }
+
+func (g group) release() {}

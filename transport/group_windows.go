@@ -53,3 +53,6 @@ func (g group) adopt(pid int) error {
 func (g group) terminate() { _ = windows.TerminateJobObject(g.job, 1) }
 
 func (g group) kill() { _ = windows.TerminateJobObject(g.job, 1) }
+
+// release gives the job back once its processes are gone.
+func (g group) release() { windows.CloseHandle(g.job) }

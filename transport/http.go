@@ -3,6 +3,7 @@ package transport
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"sync"
@@ -79,7 +80,7 @@ func DialHTTP(o HTTPOptions) Conn {
 }
 
 const (
-	maxOpen    = 1024     // messages under way
+	maxOpen    = 4096     // messages under way: more than one client may have in flight
 	maxWaiting = 64 << 20 // bytes of the messages under way; one more is taken until they are reached
 )
 
@@ -152,11 +153,11 @@ func (c *httpConn) Write(m wire.Message, about wire.ID) error {
 	defer c.mu.Unlock()
 	switch {
 	case c.ended != nil:
-		return c.ended
+		return over(c.ended)
 	case m.Method() == "notifications/cancelled":
 		return c.cancelLocked(p, about)
-	case c.fullLocked():
-		return ErrFull
+	case c.fullLocked(m.Kind()):
+		return errBusy
 	}
 	p.after = c.notice
 	if m.Kind() == wire.Notification {
@@ -167,8 +168,25 @@ func (c *httpConn) Write(m wire.Message, about wire.ID) error {
 	return nil
 }
 
-func (c *httpConn) fullLocked() bool {
-	return c.running >= maxOpen || c.waiting >= maxWaiting
+// over returns why nothing can be written any more, as an ErrClosed.
+func over(why error) error {
+	if errors.Is(why, ErrClosed) {
+		return why
+	}
+	return fmt.Errorf("%w: %w", ErrClosed, why)
+}
+
+// errBusy is ErrFull in the words of this transport, where nobody fails to read.
+var errBusy = fmt.Errorf("too many messages are under way to the server: %w", ErrFull)
+
+// fullLocked reports whether a message of that kind is one too many. What is not
+// a request is short and soon over; its bound is wider, so that an answer to the
+// server's ping is not refused because of the calls that are open.
+func (c *httpConn) fullLocked(kind wire.Kind) bool {
+	if kind == wire.Request {
+		return c.running >= maxOpen || c.waiting >= maxWaiting
+	}
+	return c.running >= 2*maxOpen || c.waiting >= 2*maxWaiting
 }
 
 // cancelLocked sends p, the cancellation of the request about, and then gives
@@ -178,8 +196,8 @@ func (c *httpConn) fullLocked() bool {
 func (c *httpConn) cancelLocked(p *post, about wire.ID) error {
 	target := c.open[about]
 	if target == nil {
-		if c.fullLocked() {
-			return ErrFull
+		if c.fullLocked(p.m.Kind()) {
+			return errBusy
 		}
 		c.postLocked(p)
 		return nil

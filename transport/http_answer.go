@@ -21,7 +21,7 @@ func (c *httpConn) messages(text []byte, handle func(wire.Message, *Noise)) {
 	for _, element := range m.Elements() {
 		m, noise := c.parse(element)
 		if m.Kind() == wire.Batch {
-			noise = newNoise(element, "", wire.Errorf(wire.CodeInvalidRequest, "Invalid request: a batch in a batch"))
+			noise = NewNoise(element, wire.Message{}, wire.Errorf(wire.CodeInvalidRequest, "Invalid request: a batch in a batch"))
 		}
 		handle(m, noise)
 	}
@@ -35,7 +35,7 @@ func (c *httpConn) parse(text []byte) (wire.Message, *Noise) {
 		m, err = wire.Parse(text)
 	}
 	if err != nil {
-		return m, newNoise(text, m.ID(), err)
+		return m, NewNoise(text, m, err)
 	}
 	return m, nil
 }
@@ -50,7 +50,7 @@ func (p *post) handle(m wire.Message, noise *Noise) {
 		if p.streams {
 			p.c.push(item{err: noise})
 		}
-		if noise.ID == p.id && p.id != "" {
+		if noise.Answer && noise.ID == p.id && p.id != "" {
 			p.unanswered(fmt.Errorf("the answer is no message: %w", noise), true)
 		}
 	case m.Kind() == wire.Response && (m.ID() == p.id || p.id == ""):

@@ -101,7 +101,7 @@ func (p *post) hear(text []byte, large *overlong) {
 		p.unanswered(tooLongAnswer(p.c.limit), true)
 		return
 	}
-	p.c.push(item{err: newNoise(large.head, large.id, tooLong(p.c.limit))})
+	p.c.push(item{err: large.noise(p.c.limit)})
 }
 
 // startListening starts the GET stream, once.
@@ -151,7 +151,7 @@ func (c *httpConn) listen() {
 // hear takes an event of the GET stream.
 func (c *httpConn) hear(text []byte, large *overlong) {
 	if large != nil {
-		c.push(item{err: newNoise(large.head, large.id, tooLong(c.limit))})
+		c.push(item{err: large.noise(c.limit)})
 		return
 	}
 	c.messages(text, func(m wire.Message, noise *Noise) {

@@ -221,7 +221,7 @@ func TestHTTPWriteIsBounded(t *testing.T) {
 		for ; err == nil && n <= maxOpen; n++ {
 			err = c.Write(wire.NewRequest(wire.ID(fmt.Sprint(n+1000)), "tools/call", nil), "")
 		}
-		if err != ErrFull || n != maxOpen+1 {
+		if !errors.Is(err, ErrFull) || n != maxOpen+1 {
 			t.Errorf("after %d requests: %v", n, err)
 		}
 		synctest.Wait()
@@ -241,12 +241,15 @@ func TestHTTPWriteBoundsBytes(t *testing.T) {
 		c := dialStub(t, s, nil)
 		few := wire.NewNotification("x", nil)
 		conn := c.Conn.(*httpConn)
-		conn.waiting = maxWaiting - 1 // as if that much were under way
+		conn.waiting = 2*maxWaiting - 1 // as if that much were under way
 		if err := c.Write(few, ""); err != nil {
 			t.Error(err)
 		}
-		if err := c.Write(few, ""); err != ErrFull {
+		if err := c.Write(few, ""); !errors.Is(err, ErrFull) {
 			t.Errorf("got %v", err)
+		}
+		if err := c.Write(wire.NewRequest("9", "tools/call", nil), ""); !errors.Is(err, ErrFull) {
+			t.Errorf("a request: %v", err)
 		}
 		time.Sleep(noticeTime) // the first is given up
 		synctest.Wait()

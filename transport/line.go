@@ -126,7 +126,7 @@ func (l *lineReader) readMessage() (wire.Message, error) {
 		var over *overlong
 		switch {
 		case errors.As(err, &over):
-			return wire.Message{}, newNoise(over.head, over.id, tooLong(l.limit))
+			return wire.Message{}, over.noise(l.limit)
 		case err != nil:
 			return wire.Message{}, err
 		case len(bytes.TrimSpace(line)) == 0:
@@ -139,7 +139,7 @@ func (l *lineReader) readMessage() (wire.Message, error) {
 			}
 		}
 		if err != nil {
-			return m, newNoise(line, m.ID(), err)
+			return m, NewNoise(line, m, err)
 		}
 		return m, nil
 	}

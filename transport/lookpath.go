@@ -12,8 +12,17 @@ import (
 
 // lookPath finds the file of a command. A bare name is looked up in the PATH
 // that the child will have, not in ours: that is the one its configuration set.
-func lookPath(name string, env []string) (string, error) {
+// A path that is relative is so to the directory that the child runs in.
+func lookPath(name, dir string, env []string) (string, error) {
 	if strings.ContainsAny(name, `/\`) {
+		if !filepath.IsAbs(name) {
+			// exec.Cmd, too, takes it from there, so that it has to be absolute.
+			abs, err := filepath.Abs(filepath.Join(dir, name))
+			if err != nil {
+				return "", err
+			}
+			name = abs
+		}
 		return checked(exec.LookPath(name))
 	}
 	for _, kv := range env {

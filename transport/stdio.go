@@ -17,24 +17,26 @@ const flushTime = time.Second
 // line, as MCP's stdio transport has it. Limit bounds one message that is
 // read, and what may wait to be written, in bytes.
 //
-// Close gives what waits a second to be taken.
+// Close gives what waits a second to be taken. Where out cannot be polled, such as
+// a terminal that is stopped, a write that blocks stays behind.
 func Stdio(in, out *os.File, limit int) Conn {
 	r, restoreIn := pollable(in)
 	w, restoreOut := pollable(out)
 	return &stdio{
 		lines: lineReader{r: unblockable(r, in), limit: limit},
 		in:    r, out: w,
+		ours:    w != out,
 		outbox:  newOutbox(w, tryWriter(w), limit),
 		restore: func() { restoreIn(); restoreOut() },
 	}
 }
 
-// unblockable returns r as it is if Close unblocks its reads. A terminal's it
-// does not: there a goroutine reads on, to the end of the process, and what it
-// reads after Close is lost.
+// unblockable returns r as it is if Close unblocks its reads, or if they do not
+// block. Those of a terminal, say, it does not: there a goroutine reads on, to the
+// end of the process, and what it reads after Close is lost.
 func unblockable(r, was *os.File) io.Reader {
 	info, err := r.Stat()
-	if r != was || err != nil || info.Mode()&os.ModeCharDevice == 0 {
+	if r != was || err != nil || info.Mode().IsRegular() {
 		return r
 	}
 	pr, pw := io.Pipe()
@@ -48,6 +50,7 @@ func unblockable(r, was *os.File) io.Reader {
 type stdio struct {
 	lines   lineReader
 	in, out *os.File
+	ours    bool // out is, so that closing it unblocks a write
 	outbox  *outbox
 	restore func()
 	closed  atomic.Bool
@@ -66,11 +69,23 @@ func (s *stdio) Write(m wire.Message, _ wire.ID) error { return s.outbox.send(m)
 
 func (s *stdio) Close() error {
 	s.once.Do(func() {
-		giveUp := time.AfterFunc(flushTime, s.closeOut)
-		s.outbox.drain()
-		giveUp.Stop()
-		s.closeOut()
-		s.outbox.close()
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			s.outbox.drain()
+			s.closeOut()
+			s.outbox.close()
+		}()
+		giveUp := time.NewTimer(flushTime)
+		defer giveUp.Stop()
+		select {
+		case <-done:
+		case <-giveUp.C:
+			s.closeOut() // unblocks the write, if anything does
+			if s.ours {
+				<-done
+			}
+		}
 		s.restore()
 	})
 	return nil

@@ -10,6 +10,7 @@
 package transport
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 
@@ -27,7 +28,8 @@ type Conn interface {
 
 	// Write sends m and returns at once: what the far side does not take right
 	// away waits in the Conn, up to a bound, beyond which Write fails with
-	// [ErrFull]. About names the request that m belongs to, for transports that
+	// [ErrFull]. Once the conversation is over it fails with [ErrClosed], which
+	// may wrap the reason. About names the request that m belongs to, for transports that
 	// have a stream for each: the one m cancels or answers; "" if there is none.
 	// That Write returned nil does not mean that m has arrived.
 	Write(m wire.Message, about wire.ID) error
@@ -48,9 +50,12 @@ var ErrFull = errors.New("the other side does not read: too much is waiting for 
 // Noise is what Read returns for a piece of input that is no message. It was
 // skipped.
 type Noise struct {
-	Text []byte      // how it begins
-	ID   wire.ID     // the id that could be read in it, if any
-	Err  *wire.Error // what is wrong with it, fit to be sent back
+	Text []byte  // how it begins
+	ID   wire.ID // the id that could be read in it, if any
+	// Answer says that it seems to be meant as the answer to the request ID, and
+	// not, say, a line of a log that has an id, too.
+	Answer bool
+	Err    *wire.Error // what is wrong with it, fit to be sent back
 }
 
 func (n *Noise) Error() string { return n.Err.Message }
@@ -70,12 +75,21 @@ func (l *Lost) Unwrap() error { return l.Err }
 // maxNoise is how much of a piece of noise is kept for the log, in bytes.
 const maxNoise = 200
 
-func newNoise(text []byte, id wire.ID, err error) *Noise {
+// NewNoise returns the Noise that text is, of which wire.Parse has made m and
+// err.
+func NewNoise(text []byte, m wire.Message, err error) *Noise {
 	var reason *wire.Error
 	if !errors.As(err, &reason) {
 		reason = wire.Errorf(wire.CodeParseError, "%v", err)
 	}
-	return &Noise{Text: text[:min(len(text), maxNoise)], ID: id, Err: reason}
+	answer := m.Part(wire.PartMethod) == nil &&
+		(m.Part(wire.PartResult) != nil || m.Part(wire.PartError) != nil || bytes.Contains(text, []byte(`"jsonrpc"`)))
+	return &Noise{Text: text[:min(len(text), maxNoise)], ID: m.ID(), Answer: answer, Err: reason}
+}
+
+// noise returns the Noise that an overlong message is.
+func (o *overlong) noise(limit int) *Noise {
+	return &Noise{Text: o.head, ID: o.id, Answer: true, Err: tooLong(limit)}
 }
 
 func tooLong(limit int) *wire.Error {

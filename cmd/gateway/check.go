@@ -25,6 +25,7 @@ prints one row for each. It exits with 0 only if all are well.`,
 				return err
 			}
 			return a.run(cmd.Context(), func(ctx context.Context) error {
+				f.warn(a)
 				if err := f.startAll(ctx, a); err != nil {
 					return err
 				}
@@ -57,6 +58,21 @@ func (f *flags) startAll(ctx context.Context, a *app) error {
 	}
 }
 
+// warn says what is odd about the configuration.
+func (f *flags) warn(a *app) {
+	for _, w := range a.Warnings {
+		fmt.Fprintf(f.err, "gateway: %s\n", w)
+	}
+}
+
+// problem says what is wrong with a backend that is not well.
+func (a *app) problem(s backends.Status) string {
+	if s.Err == nil {
+		return string(s.State)
+	}
+	return a.mask.String(oneLine(s.Err.Error()))
+}
+
 func well(s backends.Status) bool { return s.State == backends.Ready && s.Err == nil }
 
 // printStatus prints the rows; the error says that not all are well.
@@ -77,10 +93,7 @@ func (f *flags) printStatus(a *app) error {
 		state, tools, problem := "ok", fmt.Sprint(s.Tools), ""
 		if !well(s) {
 			sick++
-			state, tools, problem = "failed", "-", "stopped"
-			if s.Err != nil {
-				problem = a.mask.String(oneLine(s.Err.Error()))
-			}
+			state, tools, problem = "failed", "-", a.problem(s)
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", c.Name, state, tools, dash(s.Server), dash(s.Revision),
 			s.Took.Round(time.Millisecond), problem)

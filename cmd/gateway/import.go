@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -25,6 +26,9 @@ says which variables to set.
 			}
 			if _, werr := f.out.Write(im.YAML()); werr != nil {
 				return werr
+			}
+			if err == nil && im.Empty() {
+				return hinted{errors.New("found no servers to import"), im.Hint()}
 			}
 			return err
 		},

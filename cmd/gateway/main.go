@@ -30,19 +30,17 @@ func main() {
 	os.Exit(code)
 }
 
-// orderly returns a context that the first signal to end ends. A second SIGINT,
-// from somebody who does not want to wait, ends the process; the guard sees to the
-// children.
+// orderly returns a context that the first signal to end ends. A SIGINT after
+// that, from somebody who does not want to wait, ends the process; the guard sees
+// to the children.
 func orderly() (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(context.Background())
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	go func() {
 		for range signals {
-			if ctx.Err() != nil {
-				signal.Reset(os.Interrupt)
-			}
 			cancel()
+			signal.Reset(os.Interrupt)
 		}
 	}()
 	return ctx, func() {
@@ -104,7 +102,10 @@ func report(w io.Writer, err error) int {
 	case err == errSilent:
 		return exitFailed
 	case errors.As(err, &bad):
-		code, hint = exitUsage, bad.Hint()
+		for line, hint := range bad.Hinted() {
+			tell(w, line, hint)
+		}
+		return exitUsage
 	case errors.As(err, &one):
 		code, hint = exitUsage, one.Hint
 	case errors.As(err, &usage):
@@ -113,13 +114,18 @@ func report(w io.Writer, err error) int {
 	if errors.As(err, &h) {
 		hint = h.hint
 	}
-	for _, line := range strings.Split(err.Error(), "\n") {
+	tell(w, err.Error(), hint)
+	return code
+}
+
+// tell prints what went wrong, and what to try if that is known.
+func tell(w io.Writer, problem, hint string) {
+	for _, line := range strings.Split(problem, "\n") {
 		fmt.Fprintf(w, "gateway: %s\n", line)
 	}
 	if hint != "" {
 		fmt.Fprintf(w, "hint: %s\n", hint)
 	}
-	return code
 }
 
 // command builds the tree of verbs.
@@ -144,7 +150,7 @@ Without a verb it serves: it speaks MCP on stdin and stdout, as clients expect.
 	}
 	p := root.PersistentFlags()
 	p.StringVarP(&f.config, "config", "c", "", "the configuration `FILE` (default ./gateway.yaml, then the user's)")
-	p.StringVar(&f.logLevel, "log-level", "", "debug, info, warn or error (default info)")
+	p.StringVar(&f.logLevel, "log-level", "", "debug, info, warn or error (default info; error for the verbs that print)")
 	p.StringVar(&f.logFormat, "log-format", "", "text or json (default text)")
 	p.StringVar(&f.state, "state", "", "the `DIR` that keeps the last known catalogs, or none")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })

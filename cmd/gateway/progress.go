@@ -23,7 +23,7 @@ type progress struct {
 }
 
 func (p *progress) show(all []backends.Status) {
-	if !p.terminal && time.Since(p.began) < 2*time.Second || !p.last.IsZero() && !p.terminal && time.Since(p.last) < 5*time.Second {
+	if !p.terminal && (time.Since(p.began) < 2*time.Second || time.Since(p.last) < 5*time.Second) {
 		return
 	}
 	var names []string
@@ -51,7 +51,7 @@ func (p *progress) clear() {
 
 func isTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
 
-// oneLine returns the first words of a text, on one line.
+// oneLine returns a text on one line.
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
 // clip shortens a text to n characters.

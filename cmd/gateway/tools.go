@@ -21,6 +21,7 @@ func toolsCommand(f *flags) *cobra.Command {
 				return err
 			}
 			return a.run(cmd.Context(), func(ctx context.Context) error {
+				f.warn(a)
 				if err := f.startAll(ctx, a); err != nil {
 					return err
 				}
@@ -31,7 +32,7 @@ func toolsCommand(f *flags) *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON: name, backend, backend_tool, and the tool as it is listed")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON: name, backend, backend_tool, and the tool as the backend lists it")
 	return cmd
 }
 
@@ -40,7 +41,7 @@ type row struct {
 	Name        string          `json:"name"` // "" = not listed
 	Backend     string          `json:"backend"`
 	BackendTool string          `json:"backend_tool"`
-	Tool        json.RawMessage `json:"tool"` // the backend's own bytes
+	Tool        json.RawMessage `json:"tool"` // as the backend lists it, indented
 }
 
 func (f *flags) printTools(a *app, asJSON bool) error {
@@ -69,9 +70,9 @@ func (f *flags) tellFailed(a *app) error {
 	all := a.set.Status()
 	sick := 0
 	for _, s := range all {
-		if !well(s) {
+		if s.Answered && !well(s) {
 			sick++
-			fmt.Fprintf(f.err, "gateway: backend %s: %s\n", s.Name, a.mask.String(oneLine(fmt.Sprint(s.Err))))
+			fmt.Fprintf(f.err, "gateway: backend %s: %s\n", s.Name, a.problem(s))
 		}
 	}
 	if sick > 0 && sick == len(all) {

@@ -147,7 +147,7 @@ func (p *Peer) Send(line string) {
 	m, err := wire.Parse([]byte(line))
 	if err != nil {
 		reason, _ := errors.AsType[*wire.Error](err)
-		p.Break(&transport.Noise{Text: []byte(line), ID: m.ID(), Err: reason})
+		p.Break(transport.NewNoise([]byte(line), m, reason))
 		return
 	}
 	_ = p.conn.Write(m, "") // who is gone reads nothing

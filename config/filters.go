@@ -1,0 +1,140 @@
+package config
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// What the entries of other clients say beside what to run: which tools may be
+// called, how long a call may take. A restriction is translated or named as left
+// out; it never gets lost in silence.
+
+var (
+	allowKeys = []string{"includeTools", "enabled_tools", "tools"}          // Gemini; Codex; Copilot
+	denyKeys  = []string{"excludeTools", "disabledTools", "disabled_tools"} // Gemini; Windsurf, Cline, Roo; Codex
+)
+
+// filters reads the tool filters of an entry into ours. read lists the keys that
+// say them. wrong says what is wrong with one, "" = nothing.
+func filters(value func(key string) *yaml.Node) (t Tools, read []string, wrong string) {
+	for _, key := range allowKeys {
+		n := value(key)
+		names, ok := toolNames(n)
+		switch {
+		case n == nil, len(read) > 0: // a second list stays behind, and is named
+		case !ok && key == "tools": // approvals, in Claude Code and Codex
+		case !ok:
+			wrong = key + " is not a list of names"
+		case len(names) == 0: // to them nothing is allowed; to us all would be
+			t.Deny = append(t.Deny, "*")
+			read = append(read, key)
+		default:
+			if !slices.Contains(names, "*") {
+				t.Allow = globs(names)
+			}
+			read = append(read, key)
+		}
+	}
+	for _, key := range denyKeys {
+		n := value(key)
+		names, ok := toolNames(n)
+		switch {
+		case n == nil:
+		case !ok:
+			wrong = key + " is not a list of names"
+		default:
+			t.Deny = append(t.Deny, globs(names)...)
+			read = append(read, key)
+		}
+	}
+	return t, read, wrong
+}
+
+// node is t as it would stand in a file of ours; nil if it says nothing.
+func (t Tools) node(line int) *yaml.Node {
+	list := func(globs []string) *yaml.Node {
+		n := &yaml.Node{Kind: yaml.SequenceNode, Style: yaml.FlowStyle}
+		for _, glob := range globs {
+			item := literal(glob)
+			item.Line = line
+			n.Content = append(n.Content, item)
+		}
+		return n
+	}
+	var m mapping
+	if len(t.Allow) > 0 {
+		m.add("allow", list(t.Allow))
+	}
+	if len(t.Deny) > 0 {
+		m.add("deny", list(t.Deny))
+	}
+	if m == nil {
+		return nil
+	}
+	for _, n := range m {
+		n.Line = line
+	}
+	return &yaml.Node{Kind: yaml.MappingNode, Content: m, Line: line}
+}
+
+// toolNames reads a list of tools. Gemini may have arguments behind a name.
+func toolNames(n *yaml.Node) (names []string, ok bool) {
+	if n == nil || n.Kind != yaml.SequenceNode {
+		return nil, false
+	}
+	for _, item := range n.Content {
+		if item = deref(item); item.Kind != yaml.ScalarNode {
+			return nil, false
+		}
+		name, _, _ := strings.Cut(item.Value, "(")
+		names = append(names, name)
+	}
+	return names, true
+}
+
+// globs makes globs that match the names and nothing else. A lone * stays what
+// it is: all.
+func globs(names []string) []string {
+	var all []string
+	for _, name := range names {
+		if name != "*" {
+			name = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(name)
+		}
+		if name != "" && !slices.Contains(all, name) {
+			all = append(all, name)
+		}
+	}
+	return all
+}
+
+// callTimeout reads a client's time limit for a call, given as a number of
+// units; 0 = it is none. One below a second is taken for a mistake, as Claude
+// Code does.
+func callTimeout(text string, unit time.Duration) time.Duration {
+	n, err := strconv.ParseFloat(text, 64)
+	if d := n * float64(unit); err == nil && float64(time.Second) <= d && d <= 1e6*float64(time.Second) {
+		return time.Duration(d).Round(time.Millisecond)
+	}
+	return 0
+}
+
+// misfits names the keys, of any client, that mean nothing beside a command or
+// beside a URL.
+func misfits(command, url bool) []string {
+	switch {
+	case command && !url:
+		return []string{"headers", "http_headers", "env_http_headers", "bearer_token_env_var"}
+	case url && !command:
+		return []string{"args", "env", "environment", "env_vars", "cwd"}
+	}
+	return nil
+}
+
+// saysNothing tells whether leaving a value out loses nothing: autoApprove: [].
+func saysNothing(n *yaml.Node) bool {
+	return isAbsent(n) || n.Kind != yaml.ScalarNode && len(n.Content) == 0
+}

@@ -1,0 +1,145 @@
+package config
+
+import (
+	"strconv"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// entry reads the values of one server, translated, and remembers what was
+// wrong with any of them.
+type entry struct {
+	file  *foreignFile
+	node  *yaml.Node
+	wrong *string
+	used  map[string]bool // keys that were read
+}
+
+// get returns the value of a key, nil if there is none, and marks it as read.
+func (e entry) get(key string) *yaml.Node {
+	e.used[key] = true
+	return child(e.node, key)
+}
+
+// leave marks a key as not read after all.
+func (e entry) leave(key string) { delete(e.used, key) }
+
+// unused lists the keys that were not read and say something.
+func (e entry) unused() []string {
+	var all []string
+	for key, value := range children(e.node) {
+		if !e.used[key] && !saysNothing(value) {
+			all = append(all, showKey(key))
+		}
+	}
+	return all
+}
+
+// dropMisfits leaves out of s what means nothing beside its command or its URL.
+func (e entry) dropMisfits(s *server) {
+	all := misfits(s.command != "", s.url != "")
+	for _, key := range all {
+		e.leave(key)
+	}
+	switch {
+	case all == nil:
+	case s.url == "":
+		s.headers = nil
+	default:
+		s.args, s.env, s.inherit, s.cwd = nil, nil, nil, ""
+	}
+}
+
+// peek returns the text of a key that is not going to be read.
+func (e entry) peek(key string) string {
+	if n := child(e.node, key); n != nil {
+		return n.Value
+	}
+	return ""
+}
+
+// tools reads the filters.
+func (e entry) tools() Tools {
+	t, read, wrong := filters(func(key string) *yaml.Node { return child(e.node, key) })
+	if wrong != "" {
+		*e.wrong = wrong
+	}
+	for _, key := range read {
+		e.used[key] = true
+	}
+	for _, globs := range [][]string{t.Allow, t.Deny} {
+		for i := range globs {
+			globs[i] = e.file.translate(globs[i])
+		}
+	}
+	return t
+}
+
+// limit reads a time limit, given as a number of units.
+func (e entry) limit(key string, unit time.Duration) time.Duration {
+	n := child(e.node, key)
+	if n == nil || n.Kind != yaml.ScalarNode {
+		return 0
+	}
+	d := callTimeout(n.Value, unit)
+	e.used[key] = d > 0
+	return d
+}
+
+func (e entry) scalar(n *yaml.Node, key string) string {
+	if n = deref(n); n.Kind != yaml.ScalarNode {
+		*e.wrong = key + " is not a string"
+		return ""
+	}
+	return e.file.translate(n.Value)
+}
+
+// text returns the first of the keys that is there.
+func (e entry) text(keys ...string) string {
+	for _, key := range keys {
+		if child(e.node, key) != nil {
+			return e.scalar(e.get(key), key)
+		}
+	}
+	return ""
+}
+
+func (e entry) list(key string) []string {
+	n := e.get(key)
+	if n != nil && n.Kind != yaml.SequenceNode {
+		*e.wrong = key + " is not a list"
+	}
+	var all []string
+	for _, item := range items(n) {
+		all = append(all, e.scalar(item, key))
+	}
+	return all
+}
+
+func (e entry) table(key string) []named {
+	n := e.get(key)
+	if n != nil && n.Kind != yaml.MappingNode {
+		*e.wrong = key + " is not a mapping"
+	}
+	var all []named
+	for name, value := range children(n) {
+		all = append(all, named{name, e.scalar(value, key)})
+	}
+	return all
+}
+
+func (e entry) is(key, value string) bool {
+	n := e.get(key)
+	return n != nil && n.Value == value
+}
+
+// seconds reads a number of seconds, perhaps with a fraction.
+func (e entry) seconds(key string) time.Duration {
+	n, err := strconv.ParseFloat(e.text(key), 64)
+	if err != nil || !(n > 0 && n <= 1e6) {
+		e.leave(key)
+		return 0
+	}
+	return time.Duration(n * float64(time.Second)).Round(time.Millisecond)
+}
