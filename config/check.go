@@ -8,6 +8,9 @@ import (
 	"strings"
 )
 
+// maxMessage is the longest message that can be dealt with, in bytes.
+const maxMessage = 1 << 30
+
 // checker finds what types cannot say. It names each place as the user wrote it.
 type checker struct {
 	file   string
@@ -52,6 +55,9 @@ func (c *checker) check(cfg *Config) {
 	}
 	if cfg.Limits.Message < 1024 {
 		c.fail("limits.message", "must be at least 1KiB"+c.not("limits.message"), "")
+	}
+	if cfg.Limits.Message > maxMessage {
+		c.fail("limits.message", "must be at most 1GiB"+c.not("limits.message"), "")
 	}
 	if cfg.Limits.InFlight < 1 {
 		c.fail("limits.in_flight", "must be at least 1", "")

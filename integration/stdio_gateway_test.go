@@ -129,6 +129,30 @@ func TestSignalsEndBackendsAndExitWith0(t *testing.T) {
 	}
 }
 
+// A second SIGINT ends the gateway at once, whatever its backends do; the guard sees to them.
+func TestSecondInterruptEndsAtOnce(t *testing.T) {
+	t.Parallel()
+	s := newSetup(t, nil, actor("stubborn", "stubborn", ""))
+	gw := s.start()
+	gw.greet("2025-11-25")
+	listTools(t, gw)
+	gw.cmd.Process.Signal(syscall.SIGINT)
+	go func() { // two that come at the same moment are one
+		tick := time.NewTicker(50 * time.Millisecond)
+		defer tick.Stop()
+		for range tick.C {
+			if gw.cmd.Process.Signal(syscall.SIGINT) != nil {
+				return
+			}
+		}
+	}()
+	if code := gw.exitCode(20 * time.Second); code == 0 {
+		// The stubborn backend would have taken 1.5 s of an orderly end.
+		t.Error("it ended in an orderly way")
+	}
+	s.mark.mustBeGone(t, 3*time.Second)
+}
+
 // mcp-go's client closes our stderr before it waits for our end, and a client that crashes closes all at once: writing
 // there must not kill the gateway in the midst of ending its backends.
 func TestClosedPipesAreAnOrderlyEnd(t *testing.T) {

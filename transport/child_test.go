@@ -255,6 +255,30 @@ func TestFRAME08AChildThatNeverReads(t *testing.T) {
 	}
 }
 
+// A relative path is seen from the directory that the child runs in.
+func TestRelativeCommandIsSeenFromItsDirectory(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "run.sh"), []byte("#!/bin/sh\nexit 8\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	p := spawn(t, Command{Path: "./run.sh", Dir: dir, Limit: 1000})
+	if _, err := p.Read(); err == nil || err.Error() != "exit 8" {
+		t.Errorf("got %v", err)
+	}
+}
+
+// A child that has closed its stdin is ended even if it ignores SIGTERM.
+func TestAChildThatClosesItsStdinIsKilledInTheEnd(t *testing.T) {
+	p := spawn(t, shell("trap '' TERM; exec <&-; "+say+"say 0; while :; do sleep 0.01; done"))
+	number(t, p)
+	if err := p.Write(numbered(1, 0), ""); err != nil {
+		t.Errorf("Write: %v", err)
+	}
+	if _, err := p.Read(); err == nil || err.Error() != "signal: killed" {
+		t.Errorf("Read: %v", err)
+	}
+}
+
 func TestSpawnSaysWhatIsWrong(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "plain")

@@ -113,6 +113,25 @@ func TestStdioCloseWhenNobodyReads(t *testing.T) {
 	}
 }
 
+// Where stdout shares its pipe with stderr it stays in the blocking mode, for
+// whoever else writes there. Close ends all the same.
+func TestStdioCloseOfABlockingPipe(t *testing.T) {
+	inR, _ := pipe(t)
+	_, outW := pipe(t)
+	stderr := os.Stderr
+	os.Stderr = blocking(t, outW)
+	defer func() { os.Stderr = stderr }()
+	c := Stdio(blocking(t, inR), blocking(t, outW), 64<<20)
+	if err := c.Write(numbered(1, 1<<20), ""); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	c.Close()
+	if took := time.Since(began); took > 3*flushTime {
+		t.Errorf("Close took %v", took)
+	}
+}
+
 // What cannot be polled is read all the same, and Close ends it: a terminal.
 func TestStdioCloseUnblocksATerminal(t *testing.T) {
 	tty, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)

@@ -38,9 +38,11 @@ func orderly() (context.Context, context.CancelFunc) {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	go func() {
-		for range signals {
+		for sig := range signals {
+			if ctx.Err() != nil && sig == os.Interrupt {
+				os.Exit(exitFailed)
+			}
 			cancel()
-			signal.Reset(os.Interrupt)
 		}
 	}()
 	return ctx, func() {
