@@ -110,6 +110,49 @@ func TestEveryPackageSaysWhatItIsFor(t *testing.T) {
 	}
 }
 
+// keys are those that a log record may have: the short list that users were
+// promised, and what docs/decisions/006-words.md adds to it.
+var keys = map[string]bool{
+	"backend": true, "session": true, "client": true, "method": true, "tool": true, "id": true, "revision": true,
+	"dur": true, "err": true,
+	"as": true, "asked": true, "file": true, "max": true, "params": true, "records": true, "server": true,
+	"text": true, "version": true, "lost": true,
+}
+
+func TestLogKeysAreOfTheShortList(t *testing.T) {
+	eachFile(t, func(room string, path string, file *ast.File) {
+		if strings.HasSuffix(path, "_test.go") || room == "audit" || strings.HasPrefix(room, "internal/") {
+			return
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			if !ok {
+				return true
+			}
+			name := ""
+			switch f := call.Fun.(type) {
+			case *ast.SelectorExpr:
+				name = f.Sel.Name
+			case *ast.Ident:
+				name = f.Name
+			}
+			first := map[string]int{"Debug": 1, "Info": 1, "Warn": 1, "Error": 1, "With": 0, "warnOnce": 1, "say": 1}
+			from, logs := first[name]
+			if !logs {
+				return true
+			}
+			for i := from; i+1 < len(call.Args); i += 2 {
+				if lit, ok := call.Args[i].(*ast.BasicLit); ok && lit.Kind == token.STRING {
+					if key, _ := strconv.Unquote(lit.Value); !keys[key] {
+						t.Errorf("%s: a record has the key %q", path, key)
+					}
+				}
+			}
+			return true
+		})
+	})
+}
+
 func TestNoInitFunctions(t *testing.T) {
 	eachFile(t, func(_ string, path string, file *ast.File) {
 		for _, d := range file.Decls {

@@ -36,7 +36,7 @@ func (b *Backend) run(ctx context.Context) {
 				pause = firstPause
 			}
 			b.down(Failed, err)
-			b.log.Warn("backend ended; it will be started again", "err", err, "in", pause)
+			b.log.Warn("backend ended; it will be started again", "err", err, "dur", pause)
 			select {
 			case <-time.After(pause + rand.N(pause/4)):
 			case <-ctx.Done():

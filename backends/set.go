@@ -94,7 +94,7 @@ func (s *Set) Run(ctx context.Context) error {
 		s.mu.Unlock()
 		for _, b := range s.all {
 			if _, answered := b.offer(); !answered {
-				b.log.Warn("backend is not ready yet; lists go out without it", "wait", s.Wait)
+				b.log.Warn("backend is not ready yet; lists go out without it", "dur", s.Wait)
 			}
 		}
 		s.publish()
