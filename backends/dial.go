@@ -38,6 +38,7 @@ func (b *Backend) dial() (transport.Conn, error) {
 	child, err := transport.Spawn(transport.Command{
 		Path: c.Command, Args: c.Args, Dir: c.Cwd, Limit: b.set.Limit, Guard: b.set.Guard,
 		Env:    environ(c.InheritEnv, c.Env),
+		Mask:   b.set.Mask,
 		Stderr: func(line string) { b.log.Log(context.Background(), says, "stderr: "+line) },
 		Mended: func() { b.log.Warn("the backend sent what is no UTF-8; it was mended") },
 	})

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
@@ -93,13 +94,19 @@ func (h *handler) Told(m wire.Message) {
 	}
 }
 
+// cut returns the first n bytes of a text, or somewhat less.
+func cut(text string, n int) string {
+	return strings.ToValidUTF8(text[:min(len(text), n)], "")
+}
+
 // heard says, once, that there is something on the backend's stdout that should
 // not be there.
 func (h *handler) heard(n *transport.Noise) {
+	text := h.b.set.Mask(string(n.Text))
 	say := h.b.log.Debug
 	if h.noise == "" {
 		say = h.b.log.Warn
-		h.noise = string(n.Text[:min(len(n.Text), 80)])
+		h.noise = cut(text, 80)
 	}
-	say("skipped output that is no message", "text", string(n.Text), "err", n.Err)
+	say("skipped output that is no message", "text", cut(text, 200), "err", n.Err)
 }

@@ -43,9 +43,13 @@ func (b *Backend) recall() {
 	if path == "" {
 		return
 	}
+	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
+		return // the usual case of it: there is none yet
+	}
 	f, err := os.Open(path)
 	if err != nil {
-		return // the usual case of it: there is none yet
+		b.log.Warn("the last known catalog cannot be read", "err", err)
+		return
 	}
 	defer f.Close()
 	text, err := io.ReadAll(io.LimitReader(f, int64(b.set.Limit)))

@@ -35,7 +35,8 @@ type Options struct {
 	State    string             // directory of the last known catalogs, "" = none are kept
 	Info     mcp.Implementation // who we say we are
 	Guard    *transport.Guard
-	Once     bool // a backend that ends is not started again
+	Mask     func(string) string // takes secrets out of what backends write; nil = there are none
+	Once     bool                // a backend that ends is not started again
 	// Dial opens the Conn to a backend; nil = as its configuration says. It is
 	// where tests put a backend that lives in memory.
 	Dial func(config.Backend) (transport.Conn, error)
@@ -61,6 +62,9 @@ type Set struct {
 
 // New returns a Set. It starts nothing.
 func New(o Options) *Set {
+	if o.Mask == nil {
+		o.Mask = func(text string) string { return text }
+	}
 	s := &Set{
 		Options: o,
 		byName:  make(map[string]*Backend),

@@ -14,7 +14,7 @@ var notInitialized = wire.Errorf(wire.CodeNotInitialized,
 	"Server not initialized: send initialize, then notifications/initialized")
 
 func methodNotFound(method string) *wire.Error {
-	return wire.Errorf(wire.CodeMethodNotFound, "Method not found: %s", method)
+	return wire.Errorf(wire.CodeMethodNotFound, "Method not found: %s", brief(method))
 }
 
 // brief returns what a client has said, cut to what a log or an error can bear.

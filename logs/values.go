@@ -34,7 +34,7 @@ func (v values) replace(_ []string, a slog.Attr) slog.Attr {
 // environment holds a common word must not make its tools unreadable.
 var names = map[string]bool{
 	"backend": true, "tool": true, "backend_tool": true, "as": true,
-	"session": true, "method": true, "revision": true, "outcome": true,
+	"session": true, "outcome": true,
 }
 
 // any turns everything that has a text into that text. Bytes count as text: base64 would carry a secret past the mask.

@@ -71,7 +71,8 @@ func (p *Peer) because(err error) error {
 
 // Offer is Send for who knows what else to do with a call that cannot be sent: the
 // error says why not, nothing has reached the far side, c.To is not told, and c
-// may be sent again. A [transport.ErrClosed] means that the conversation is over.
+// may be sent again. A [transport.ErrClosed] means that the conversation is over,
+// and a [transport.ErrFull] ends it: a far side that does not read is of no use.
 func (p *Peer) Offer(m wire.Message, c *Pending) error {
 	row := func(id int64) *Pending {
 		c.peer, c.id = p, id
@@ -100,6 +101,9 @@ func (p *Peer) Offer(m wire.Message, c *Pending) error {
 				c.timer.Stop()
 			}
 			c.peer, c.id, c.timer = nil, 0, nil
+			if errors.Is(err, transport.ErrFull) {
+				p.hang(err)
+			}
 			return err // a write that failed has not reached the far side, not in part either
 		}
 	}

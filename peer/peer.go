@@ -140,10 +140,10 @@ func (p *Peer) read() error {
 		switch {
 		case err == nil:
 			p.receive(m, nil, 0)
+		case errors.As(err, &lost): // first: it may wrap the noise that there was instead
+			p.lost(lost)
 		case errors.As(err, &noise):
 			p.noise(noise)
-		case errors.As(err, &lost):
-			p.lost(lost)
 		case errors.Is(err, io.EOF):
 			return nil
 		default:
@@ -190,7 +190,14 @@ func (p *Peer) noise(n *transport.Noise) {
 		p.opts.Noise(n)
 		return
 	}
-	p.write(wire.NewFailure(n.ID, n.Err), "")
+	if p.opts.Refused != nil {
+		p.opts.Refused(n.Message, n.Err)
+	}
+	id := n.ID
+	if n.Err.Code == wire.CodeParseError {
+		id = "" // what is no JSON has no id that could be relied on
+	}
+	p.write(wire.NewFailure(id, n.Err), "")
 }
 
 // BadAnswer is what a call ends with whose answer came but is no message.
@@ -215,14 +222,19 @@ func (p *Peer) Notify(method string, params []byte) error {
 // stall others. That it is gone shows when it is read from.
 func (p *Peer) write(m wire.Message, about wire.ID) {
 	err := p.conn.Write(m, about)
-	if !errors.Is(err, transport.ErrFull) {
-		return
+	if errors.Is(err, transport.ErrFull) {
+		p.hang(err)
 	}
-	p.log.Warn("hung up: the other side does not read", "err", err)
+}
+
+// hang ends the conversation with a far side that does not read.
+func (p *Peer) hang(err error) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.hangUp != nil {
-		p.hangUp(err)
+	hangUp := p.hangUp
+	p.mu.Unlock()
+	if hangUp != nil {
+		p.log.Warn("hung up: the other side does not read", "err", err)
+		hangUp(err)
 	}
 }
 

@@ -26,6 +26,9 @@ type Command struct {
 	// Grace is how long Close waits after closing stdin, and again after
 	// SIGTERM; 0 = 750 ms. Clients give a gateway 4 s or so to end.
 	Grace time.Duration
+	// Mask takes secrets out of what it writes on stderr, before anything is cut;
+	// may be nil.
+	Mask func(string) string
 	// Mended is called when a message was no UTF-8 and was mended; may be nil.
 	Mended func()
 	// Guard ends the child if this process dies without doing so; may be nil.
@@ -73,7 +76,7 @@ func Spawn(c Command) (*Child, error) {
 	p.outbox = newOutbox(p.stdin, tryWriter(p.stdin), c.Limit)
 	p.drops.Go(func() {
 		defer close(p.silent)
-		drainLines(p.stderr, p.last.add, c.Stderr)
+		drainLines(p.stderr, c.Mask, p.last.add, c.Stderr)
 	})
 	p.drops.Go(p.wait)
 	return p, nil

@@ -170,7 +170,7 @@ func TestFRAME07StderrIsDrainedFromTheStart(t *testing.T) {
 
 func TestStderrLinesAreCutNotSplit(t *testing.T) {
 	var got []string
-	drainLines(strings.NewReader(strings.Repeat("x", 3*maxStderrLine)+"\nshort\r\n\nlast"), func(s string) { got = append(got, s) })
+	drainLines(strings.NewReader(strings.Repeat("x", 3*maxStderrLine)+"\nshort\r\n\nlast"), nil, func(s string) { got = append(got, s) })
 	if len(got) != 3 || len(got[0]) != maxStderrLine || got[1] != "short" || got[2] != "last" {
 		t.Errorf("%d lines, the first of %d bytes", len(got), len(got[0]))
 	}
@@ -355,6 +355,7 @@ func TestPROC04ChildrenDoNotOutliveAKilledParent(t *testing.T) {
 func TestGuardKillsWhatItStillWatches(t *testing.T) {
 	var all []*exec.Cmd
 	g := &Guard{}
+	g.start()
 	for range 3 {
 		cmd := exec.Command("sleep", "30")
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

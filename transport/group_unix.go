@@ -17,6 +17,7 @@ type group struct {
 func startGroup(cmd *exec.Cmd, guard *Guard) (group, error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	dieWithParent(cmd.SysProcAttr)
+	guard.start() // before there is anything to watch
 	if err := cmd.Start(); err != nil {
 		return group{}, err
 	}

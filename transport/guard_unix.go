@@ -47,16 +47,22 @@ func (g *Guard) tell(op string, pgid int) {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !g.tried {
-		g.tried = true
-		g.start()
-	}
 	if g.to != nil {
 		fmt.Fprintf(g.to, "%s %d\n", op, pgid) // a pipe: a line this short is never split
 	}
 }
 
+// start starts the process, the first time it is called.
 func (g *Guard) start() {
+	if g == nil {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.tried {
+		return
+	}
+	g.tried = true
 	cmd := exec.Command("/bin/sh", "-c", guardScript)
 	cmd.Args[0] = "mcp-gateway-guard"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}

@@ -176,8 +176,8 @@ func over(why error) error {
 	return fmt.Errorf("%w: %w", ErrClosed, why)
 }
 
-// errBusy is ErrFull in the words of this transport, where nobody fails to read.
-var errBusy = fmt.Errorf("too many messages are under way to the server: %w", ErrFull)
+// errBusy is not ErrFull: nobody fails to read, there is just too much.
+var errBusy = errors.New("too many messages are under way to the server")
 
 // fullLocked reports whether a message of that kind is one too many. What is not
 // a request is short and soon over; its bound is wider, so that an answer to the

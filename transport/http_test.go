@@ -221,7 +221,7 @@ func TestHTTPWriteIsBounded(t *testing.T) {
 		for ; err == nil && n <= maxOpen; n++ {
 			err = c.Write(wire.NewRequest(wire.ID(fmt.Sprint(n+1000)), "tools/call", nil), "")
 		}
-		if !errors.Is(err, ErrFull) || n != maxOpen+1 {
+		if !errors.Is(err, errBusy) || n != maxOpen+1 {
 			t.Errorf("after %d requests: %v", n, err)
 		}
 		synctest.Wait()
@@ -245,10 +245,10 @@ func TestHTTPWriteBoundsBytes(t *testing.T) {
 		if err := c.Write(few, ""); err != nil {
 			t.Error(err)
 		}
-		if err := c.Write(few, ""); !errors.Is(err, ErrFull) {
+		if err := c.Write(few, ""); !errors.Is(err, errBusy) {
 			t.Errorf("got %v", err)
 		}
-		if err := c.Write(wire.NewRequest("9", "tools/call", nil), ""); !errors.Is(err, ErrFull) {
+		if err := c.Write(wire.NewRequest("9", "tools/call", nil), ""); !errors.Is(err, errBusy) {
 			t.Errorf("a request: %v", err)
 		}
 		time.Sleep(noticeTime) // the first is given up

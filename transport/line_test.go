@@ -46,7 +46,7 @@ func TestLinesAreMessages(t *testing.T) {
 		"CRLF":                      {note + "\r\n" + quest + "\r\n", []string{note, quest}},
 		"blank lines":               {"\n\r\n  \t\n" + note + "\n\n\n", []string{note}},
 		"a byte order mark":         {"\uFEFF" + note + "\n" + quest + "\n", []string{note, quest}},
-		"no mark but at the start":  {note + "\n\uFEFF" + quest + "\n", []string{note, "noise -32700 id= \uFEFF" + quest[:19]}},
+		"no mark but at the start":  {note + "\n\uFEFF" + quest + "\n", []string{note, "noise -32700 id=7 \uFEFF" + quest[:19]}},
 		"FRAME01 a banner":          {"✓ server ready\n\n" + note + "\n", []string{"noise -32700 id= ✓ server ready", note}},
 		"JSON that is no message":   {`{"id":"x","method":1}` + "\n" + note + "\n", []string{`noise -32600 id="x" {"id":"x","method":1`, note}},
 		"a batch":                   {"[" + note + "]\n", []string{"[" + note + "]"}},
@@ -150,6 +150,25 @@ func TestFRAME11InvalidUTF8(t *testing.T) {
 	}
 }
 
+// What is no JSON may be the answer to a call all the same: the NaN that Python
+// writes must not leave a caller waiting.
+func TestABrokenAnswerNamesItsID(t *testing.T) {
+	for in, answer := range map[string]bool{
+		`{"jsonrpc":"2.0","id":5,"result":{"x":NaN}}`:                                                     true,
+		`{"result":"a` + "\t" + `b","jsonrpc":"2.0","id":5}`:                                              true,
+		`{"jsonrpc":"2.0","id":5,"error":{"code":1,}}`:                                                    true,
+		`{"jsonrpc":"2.0","id":5,"method":"ping","params":{NaN}}`:                                         false,
+		`{"level":30,"id":5,"msg":NaN}`:                                                                   false,
+		`{"jsonrpc":"2.0","id":5,"result":` + strings.Repeat("[", 2000) + strings.Repeat("]", 2000) + "}": true,
+	} {
+		_, err := (&lineReader{r: strings.NewReader(in + "\n"), limit: 1 << 20}).readMessage()
+		var noise *Noise
+		if !errors.As(err, &noise) || noise.Answer != answer || answer && noise.ID != "5" {
+			t.Errorf("%.60s: %+v", in, noise)
+		}
+	}
+}
+
 // FuzzLines holds the reader of the clients' bytes against a plain splitting of
 // the same text, however the bytes arrive.
 func FuzzLines(f *testing.F) {
@@ -191,7 +210,13 @@ func plainLines(in []byte, limit int) []string {
 		}
 		m, err := wire.Parse(line)
 		if err != nil {
-			all = append(all, fmt.Sprintf("noise %d id=%s %.20s", err.(*wire.Error).Code, m.ID(), line[:min(len(line), maxNoise)]))
+			id := m.ID()
+			if err.(*wire.Error).Code == wire.CodeParseError {
+				var skim wire.Skimmer
+				skim.Write(line)
+				id = skim.ID()
+			}
+			all = append(all, fmt.Sprintf("noise %d id=%s %.20s", err.(*wire.Error).Code, id, line[:min(len(line), maxNoise)]))
 			continue
 		}
 		all = append(all, string(line))

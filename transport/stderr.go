@@ -7,17 +7,29 @@ import (
 	"sync"
 )
 
-// maxStderrLine is where a line on a child's stderr is cut, in bytes.
-const maxStderrLine = 8 << 10
+const (
+	// maxStderrLine is where a line on a child's stderr is cut, in bytes.
+	maxStderrLine = 8 << 10
+	// maxSecret is how much more of it is looked at, so that a secret that stands
+	// where it is cut is still known for one.
+	maxSecret = 4 << 10
+)
 
-// drainLines reads r to its end and hands each line to all of to. It never
+// drainLines reads r to its end and hands each line, masked, to all of to. It never
 // stops before the end, whatever stands there: a child whose stderr is not
 // read blocks.
-func drainLines(r io.Reader, to ...func(string)) {
-	br := bufio.NewReaderSize(r, maxStderrLine)
+func drainLines(r io.Reader, mask func(string) string, to ...func(string)) {
+	br := bufio.NewReaderSize(r, maxStderrLine+maxSecret)
 	for {
 		line, err := br.ReadSlice('\n')
-		if text := strings.TrimRight(strings.ToValidUTF8(string(line), "\uFFFD"), "\r\n"); text != "" {
+		text := strings.TrimRight(strings.ToValidUTF8(string(line), "\uFFFD"), "\r\n")
+		if mask != nil {
+			text = mask(text)
+		}
+		if len(text) > maxStderrLine {
+			text = strings.ToValidUTF8(text[:maxStderrLine], "")
+		}
+		if text != "" {
 			for _, f := range to {
 				if f != nil {
 					f(text)

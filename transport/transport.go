@@ -56,6 +56,8 @@ type Noise struct {
 	// not, say, a line of a log that has an id, too.
 	Answer bool
 	Err    *wire.Error // what is wrong with it, fit to be sent back
+	// Message is what could be read of it, of no kind.
+	Message wire.Message
 }
 
 func (n *Noise) Error() string { return n.Err.Message }
@@ -72,8 +74,9 @@ type Lost struct {
 func (l *Lost) Error() string { return l.Err.Error() }
 func (l *Lost) Unwrap() error { return l.Err }
 
-// maxNoise is how much of a piece of noise is kept for the log, in bytes.
-const maxNoise = 200
+// maxNoise is how much of a piece of noise is kept, in bytes. Whoever shows it
+// has to take the secrets out first, and to cut it then.
+const maxNoise = 4 << 10
 
 // NewNoise returns the Noise that text is, of which wire.Parse has made m and
 // err.
@@ -82,9 +85,17 @@ func NewNoise(text []byte, m wire.Message, err error) *Noise {
 	if !errors.As(err, &reason) {
 		reason = wire.Errorf(wire.CodeParseError, "%v", err)
 	}
-	answer := m.Part(wire.PartMethod) == nil &&
-		(m.Part(wire.PartResult) != nil || m.Part(wire.PartError) != nil || bytes.Contains(text, []byte(`"jsonrpc"`)))
-	return &Noise{Text: text[:min(len(text), maxNoise)], ID: m.ID(), Answer: answer, Err: reason}
+	n := &Noise{Text: text[:min(len(text), maxNoise)], ID: m.ID(), Err: reason, Message: m}
+	if reason.Code == wire.CodeParseError {
+		// No JSON, such as the NaN that some write; yet a call may wait for it.
+		var skim wire.Skimmer
+		skim.Write(text)
+		n.ID = skim.ID()
+	}
+	has := func(key string) bool { return bytes.Contains(text, []byte(key)) }
+	n.Answer = n.ID != "" && m.Part(wire.PartMethod) == nil && (has(`"jsonrpc"`) || has(`"result"`) || has(`"error"`)) &&
+		(reason.Code != wire.CodeParseError || !has(`"method"`))
+	return n
 }
 
 // noise returns the Noise that an overlong message is.

@@ -105,6 +105,7 @@ func (f *flags) open(once bool, tunes ...tune) (*app, error) {
 		State: c.StateDir,
 		Info:  info,
 		Guard: a.guard,
+		Mask:  a.mask.String,
 		Once:  once,
 		Log:   a.log,
 	})
@@ -140,6 +141,9 @@ func (a *app) openLog(w io.Writer) {
 func (a *app) openJournal() error {
 	log, flush := a.log, func() error { return nil }
 	if path := a.Config.Audit.File; path != "" {
+		if info, err := os.Stat(path); err == nil && info.Mode()&os.ModeNamedPipe != 0 {
+			return hinted{fmt.Errorf("audit.file: %s is a pipe, and would wait for a reader", path), "name a file"}
+		}
 		file, err := logs.OpenFile(path, logs.FileOptions{})
 		if err != nil {
 			return hinted{fmt.Errorf("audit.file: %w", err), "make the directory writable, or set audit.file to another path"}

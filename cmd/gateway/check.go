@@ -95,7 +95,7 @@ func (f *flags) printStatus(a *app) error {
 			sick++
 			state, tools, problem = "failed", "-", a.problem(s)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", c.Name, state, tools, dash(s.Server), dash(s.Revision),
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", c.Name, state, tools, dash(plain(a.mask.String(s.Server))), dash(s.Revision),
 			s.Took.Round(time.Millisecond), problem)
 	}
 	if err := w.Flush(); err != nil {

@@ -22,8 +22,9 @@ var version = "0.1.0-dev"
 
 func main() {
 	// A client that closes our stdout or stderr early must not kill us before the
-	// backends are ended.
-	signal.Ignore(syscall.SIGPIPE)
+	// backends are ended. The signal is caught, not ignored: children inherit the
+	// latter.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	ctx, stop := orderly()
 	code := run(ctx, os.Args[1:], stdio{os.Stdin, os.Stdout, os.Stderr})
 	stop()

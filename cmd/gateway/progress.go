@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 	"time"
+	"unicode"
 
 	"golang.org/x/term"
 
@@ -52,7 +53,17 @@ func (p *progress) clear() {
 func isTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
 
 // oneLine returns a text on one line.
-func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
+func oneLine(s string) string { return plain(strings.Join(strings.Fields(s), " ")) }
+
+// plain returns a text without what would move a terminal's cursor, or a column.
+func plain(s string) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return '\uFFFD'
+		}
+		return r
+	}, s)
+}
 
 // clip shortens a text to n characters.
 func clip(s string, n int) string {

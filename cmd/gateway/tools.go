@@ -59,7 +59,7 @@ func (f *flags) printTools(a *app, asJSON bool) error {
 	w := tabwriter.NewWriter(f.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "TOOL\tBACKEND\tOWN NAME\tDESCRIPTION")
 	for _, e := range entries {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", dash(e.Exposed), e.Backend, e.Tool.Own, clip(oneLine(e.Tool.Description()), 60))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", dash(e.Exposed), e.Backend, plain(e.Tool.Own), clip(oneLine(e.Tool.Description()), 60))
 	}
 	return w.Flush()
 }
