@@ -89,6 +89,16 @@ func (b *Backend) offer() (catalog.Listing, bool) {
 	return b.listing, b.answered
 }
 
+// excuse returns why the backend has never listed its tools, nil if it has.
+func (b *Backend) excuse() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.raw != nil {
+		return nil
+	}
+	return b.status.Err
+}
+
 func notSent(format string, args ...any) error {
 	return &transport.Lost{Err: fmt.Errorf(format, args...)}
 }

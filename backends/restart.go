@@ -73,6 +73,9 @@ func (b *Backend) converse(ctx context.Context) error {
 	defer p.Close()
 
 	err = b.begin(talk, p, ended)
+	if err != nil && !errors.Is(err, errEnded) && ctx.Err() == nil {
+		b.down(Failed, err) // at once, for to end a child may take a while
+	}
 	hangUp()
 	if why := <-ended; err == nil || errors.Is(err, errEnded) {
 		err = why
@@ -104,7 +107,35 @@ func (b *Backend) begin(ctx context.Context, p *peer.Peer, ended chan error) err
 	}
 	b.up(p)
 	b.list(start, p, server)
-	for retry := firstPause; ; {
+	return b.follow(ctx, p, server, ended)
+}
+
+// A backend that says its tools have changed whenever it is asked for them is soon
+// asked only now and then: after some lists in a row there is a pause before each,
+// and it doubles while that goes on.
+const (
+	freeLists = 5
+	lastGap   = 10 * time.Second
+)
+
+func gap(inARow int) time.Duration {
+	if inARow < freeLists {
+		return 0
+	}
+	return min(100*time.Millisecond<<min(inARow-freeLists, 10), lastGap)
+}
+
+// follow lists the backend's tools anew when they have changed, or when that
+// failed, until the conversation ends.
+func (b *Backend) follow(ctx context.Context, p *peer.Peer, s server, ended chan error) error {
+	retry, inARow, listed := firstPause, 0, time.Now()
+	for {
+		select {
+		case err := <-ended:
+			ended <- err // for converse
+			return errEnded
+		case <-time.After(gap(inARow)):
+		}
 		var again <-chan time.Time
 		if b.Status().Err != nil {
 			again = time.After(retry)
@@ -117,10 +148,14 @@ func (b *Backend) begin(ctx context.Context, p *peer.Peer, ended chan error) err
 			ended <- err // for converse
 			return errEnded
 		case <-b.relist:
+			if inARow++; time.Since(listed) > gap(inARow)+time.Second {
+				inARow = 0
+			}
 		case <-again:
 		}
 		ctx, cancel := b.within(ctx, peer.ErrTimeout)
-		b.list(ctx, p, server)
+		b.list(ctx, p, s)
+		listed = time.Now()
 		cancel()
 	}
 }

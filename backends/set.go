@@ -13,6 +13,7 @@ package backends
 import (
 	"context"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -166,6 +167,20 @@ func (s *Set) Send(backend string, m wire.Message, c *peer.Pending) {
 		return
 	}
 	c.To.Done(wire.Message{}, notSent("is not configured"))
+}
+
+// Excuse returns the backend whose tool a name that nobody has would be by its
+// prefix, and why that backend has never listed any; err is nil if there is no
+// such backend.
+func (s *Set) Excuse(name string) (backend string, err error) {
+	for _, b := range s.all {
+		if strings.HasPrefix(name, b.cfg.Name+s.Catalog.Separator) {
+			if err := b.excuse(); err != nil {
+				return b.cfg.Name, err
+			}
+		}
+	}
+	return "", nil
 }
 
 // Cancel takes back what was sent to a backend, or waits to be.

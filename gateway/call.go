@@ -7,6 +7,7 @@ import (
 
 	"mcpgateway/catalog"
 	"mcpgateway/peer"
+	"mcpgateway/transport"
 	"mcpgateway/wire"
 )
 
@@ -102,6 +103,13 @@ func (c *call) awaitRoute() {
 }
 
 func (c *call) unknownTool() {
+	if backend, err := c.s.g.Backends.Excuse(c.Tool); err != nil {
+		c.mu.Lock()
+		c.Route.Backend = backend
+		c.mu.Unlock()
+		c.Done(wire.Message{}, &transport.Lost{Err: err})
+		return
+	}
 	err := wire.Errorf(wire.CodeInvalidParams, "Unknown tool: %s", brief(c.Tool))
 	if c.r.Fail(err) {
 		c.s.g.finish(&c.Call, Outcome{Kind: Rejected, Code: err.Code})

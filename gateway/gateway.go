@@ -36,6 +36,9 @@ type Backends interface {
 	// Send sends a request to a backend; see [peer.Peer.Send]. A backend that is
 	// still starting gets it later. The backend's own time limit is applied.
 	Send(backend string, m wire.Message, c *peer.Pending)
+	// Excuse says why a name that is in no catalog may yet be a tool's: the backend
+	// that its prefix names has never listed any. err is nil if that is not so.
+	Excuse(name string) (backend string, err error)
 	// Cancel takes back what was sent; see [peer.Pending.Cancel].
 	Cancel(backend string, c *peer.Pending, params []byte)
 }

@@ -34,6 +34,9 @@ func (p *Peer) unpack(m wire.Message) {
 		m, err := wire.Parse(text)
 		switch {
 		case err != nil:
+			if p.opts.Refused != nil {
+				p.opts.Refused(m, err.(*wire.Error))
+			}
 			b.answer(i, wire.NewFailure(m.ID(), err.(*wire.Error)))
 		case m.Kind() == wire.Batch:
 			b.answer(i, wire.NewFailure("", wire.Errorf(wire.CodeInvalidRequest, "Invalid request: a batch in a batch")))

@@ -254,6 +254,18 @@ func TestLostEndsThatCallAlone(t *testing.T) {
 	})
 }
 
+// A Lost may wrap the noise that came in place of the answer; it is a Lost.
+func TestLostForNoiseEndsItsCall(t *testing.T) {
+	inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
+		c, _ := k.send(request("1", ""), peer.Pending{})
+		noise := transport.NewNoise([]byte("<html>"), wire.Message{}, errors.New("no JSON"))
+		k.far.Break(&transport.Lost{ID: "1", Err: fmt.Errorf("the answer is no message: %w", noise), Ran: true})
+		if _, err := c.end(t); err == nil || err.Error() != "the answer is no message: no JSON" {
+			t.Errorf("it ended with %v", err)
+		}
+	})
+}
+
 func TestPROC06DeathEndsAllCallsAndSaysWhy(t *testing.T) {
 	for _, c := range []struct {
 		name string

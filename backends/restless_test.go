@@ -1,0 +1,67 @@
+package backends
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mcpgateway/config"
+	"mcpgateway/peer"
+	"mcpgateway/transport"
+	"mcpgateway/wire"
+)
+
+// restless is a server that says its tools have changed whenever it is asked for
+// them.
+type restless struct {
+	peer  *peer.Peer
+	lists *atomic.Int64
+}
+
+func (r *restless) Told(wire.Message) {}
+
+func (r *restless) Asked(q *peer.Request) {
+	if q.Method() == "initialize" {
+		q.Reply([]byte(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"r","version":"1"}}`))
+		return
+	}
+	r.lists.Add(1)
+	q.Reply([]byte(`{"tools":[]}`))
+	_ = r.peer.Notify("notifications/tools/list_changed", nil)
+}
+
+func TestPARTIAL06_AListThatNeverSettlesIsAskedForNowAndThen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var lists atomic.Int64
+		s := New(Options{
+			Backends: []config.Backend{{Name: "r", Embedded: "demo", Enabled: true}},
+			Limit:    1 << 20,
+			Log:      slog.New(slog.DiscardHandler),
+			Dial: func(config.Backend) (transport.Conn, error) {
+				ours, theirs := transport.Pipe()
+				r := &restless{lists: &lists}
+				r.peer = peer.New(theirs, r, peer.Options{})
+				go r.peer.Run(context.Background()) // ends with ours; the bubble waits for it
+				return ours, nil
+			},
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- s.Run(ctx) }()
+		s.Start()
+		time.Sleep(time.Second)
+		if n := lists.Load(); n < freeLists {
+			t.Errorf("%d lists in the first second", n)
+		}
+		before := lists.Load()
+		time.Sleep(10 * time.Minute)
+		if n := lists.Load() - before; n > 80 || n < 50 {
+			t.Errorf("%d lists in ten minutes", n)
+		}
+		cancel()
+		<-done
+	})
+}
