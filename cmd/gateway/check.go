@@ -20,19 +20,24 @@ func checkCommand(f *flags) *cobra.Command {
 prints one row for each. It exits with 0 only if all are well.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			a, err := f.open(true, f.quiet, forgetful)
-			if err != nil {
-				return err
-			}
-			return a.run(cmd.Context(), func(ctx context.Context) error {
-				f.warn(a)
-				if err := f.startAll(ctx, a); err != nil {
-					return err
-				}
-				return f.printStatus(a)
-			})
+			return f.withAll(cmd.Context(), f.printStatus)
 		},
 	}
+}
+
+// withAll starts every backend once, and does something when each has answered.
+func (f *flags) withAll(ctx context.Context, do func(*app) error) error {
+	a, err := f.open(true, f.quiet, forgetful)
+	if err != nil {
+		return err
+	}
+	return a.run(ctx, func(ctx context.Context) error {
+		f.warn(a)
+		if err := f.startAll(ctx, a); err != nil {
+			return err
+		}
+		return do(a)
+	})
 }
 
 // startAll starts the backends and waits until each has answered or failed;

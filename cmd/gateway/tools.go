@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"text/tabwriter"
@@ -16,15 +15,7 @@ func toolsCommand(f *flags) *cobra.Command {
 		Short: "Print the merged catalog: each tool's name, whose it is, and its own name",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			a, err := f.open(true, f.quiet, forgetful)
-			if err != nil {
-				return err
-			}
-			return a.run(cmd.Context(), func(ctx context.Context) error {
-				f.warn(a)
-				if err := f.startAll(ctx, a); err != nil {
-					return err
-				}
+			return f.withAll(cmd.Context(), func(a *app) error {
 				if err := f.printTools(a, asJSON); err != nil {
 					return err
 				}
