@@ -1,0 +1,128 @@
+//go:build unix
+
+package backends
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"mcpgateway/config"
+	"mcpgateway/transport"
+)
+
+// script returns a backend that is a script for sh: it answers the handshake, and
+// the list that follows with what list prints.
+func script(list string) config.Backend {
+	return config.Backend{
+		Name: "s", Command: "sh", Enabled: true, StartTimeout: time.Minute,
+		Args: []string{"-c", `read -r l; printf '{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}}\n'
+			read -r l; read -r l; ` + list + `; cat >/dev/null`},
+	}
+}
+
+// started runs backends until every one has answered or failed.
+func started(t *testing.T, all ...config.Backend) *Set {
+	t.Helper()
+	s := New(Options{Backends: all, Limit: 8 << 20, Guard: &transport.Guard{}, Log: slog.New(slog.DiscardHandler)})
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error)
+	go func() { done <- s.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+		s.Guard.Close()
+	})
+	s.Start()
+	late := time.After(20 * time.Second)
+	for v := s.View(); !v.Complete; v = s.View() {
+		select {
+		case <-v.Changed:
+		case <-late:
+			t.Fatal("not all backends have answered")
+		}
+	}
+	return s
+}
+
+// FRAME-05: a list far larger than a pipe comes through, however it is cut.
+func TestFRAME05_ALargeListArrivesInPieces(t *testing.T) {
+	var tools []string
+	for i := range 300 {
+		tools = append(tools, fmt.Sprintf(`{"name":"t%d","description":"%s","inputSchema":{"type":"object"}}`, i, strings.Repeat("x", 5000)))
+	}
+	file := filepath.Join(t.TempDir(), "list")
+	text := `{"jsonrpc":"2.0","id":2,"result":{"tools":[` + strings.Join(tools, ",") + "]}}\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := started(t, script("dd if='"+file+"' bs=4096 2>/dev/null"))
+	if n := len(s.View().Entries()); n != 300 {
+		t.Errorf("%d tools, %v", n, s.Status())
+	}
+}
+
+// FRAME-05: nothing is left of a child that did not start in time.
+func TestFRAME05_AStartThatTakesTooLongLeavesNoChild(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "pid")
+	b := config.Backend{
+		Name: "s", Command: "sh", Enabled: true, StartTimeout: 200 * time.Millisecond,
+		Args: []string{"-c", "trap '' TERM; echo $$ > '" + file + "'; while :; do sleep 0.05; done"},
+	}
+	s := New(Options{Backends: []config.Backend{b}, Limit: 1 << 20, Once: true, Log: slog.New(slog.DiscardHandler)})
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error)
+	go func() { done <- s.Run(ctx) }()
+	s.Start()
+	for v := s.View(); !v.Complete; v = s.View() {
+		<-v.Changed
+	}
+	if err := s.Status()[0].Err; err == nil || !strings.Contains(err.Error(), "start_timeout") {
+		t.Errorf("it failed for %v", err)
+	}
+	cancel()
+	<-done // when it has returned nothing is left
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil || syscall.Kill(pid, 0) == nil {
+		t.Errorf("process %d lives on, %v", pid, err)
+	}
+}
+
+// CONFIG-04, CONFIG-05: a child runs in its cwd, or else where the gateway was
+// started; a directory that does not exist costs that backend alone.
+func TestCONFIG04_CONFIG05_ChildrenRunWhereTheyShould(t *testing.T) {
+	const list = `printf '{"jsonrpc":"2.0","id":2,"result":{"tools":[{"name":"pwd","description":"%s","inputSchema":{"type":"object"}}]}}\n' "$(pwd -P)"`
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	here, there, nowhere := script(list), script(list), script(list)
+	here.Name, there.Name, nowhere.Name = "here", "there", "nowhere"
+	there.Cwd, nowhere.Cwd = dir, filepath.Join(dir, "missing")
+	s := started(t, here, there, nowhere)
+	places := make(map[string]string)
+	for _, e := range s.View().Entries() {
+		places[e.Backend] = e.Tool.Description()
+	}
+	if len(places) != 2 || places["here"] != ours || places["there"] != dir {
+		t.Errorf("they run in %v", places)
+	}
+	if err := s.Status()[2].Err; err == nil || !strings.Contains(err.Error(), "is no directory") {
+		t.Errorf("nowhere failed for %v", err)
+	}
+}
