@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -43,16 +42,15 @@ func (b *Backend) recall() {
 	if path == "" {
 		return
 	}
-	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
+	info, err := os.Stat(path)
+	if err != nil || !info.Mode().IsRegular() {
 		return // the usual case of it: there is none yet
 	}
-	f, err := os.Open(path)
-	if err != nil {
-		b.log.Warn("the last known catalog cannot be read", "err", err)
+	if info.Size() > int64(b.set.Limit) {
+		b.log.Warn("the last known catalog is damaged; it will be written anew", "file", path, "err", "it is too large")
 		return
 	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, int64(b.set.Limit)))
+	text, err := os.ReadFile(path)
 	if err != nil {
 		b.log.Warn("the last known catalog cannot be read", "err", err)
 		return

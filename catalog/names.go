@@ -75,19 +75,19 @@ type namer struct {
 // names are given before prefixed ones, so that b__x keeps its name though x
 // wants it, too.
 func (n *namer) name(tools []Entry) {
-	order := make([]*Entry, len(tools))
+	order := make([]*Entry, 0, len(tools))
+	var mended []*Entry
 	for i := range tools {
-		order[i] = &tools[i]
-	}
-	slices.SortFunc(order, func(a, b *Entry) int {
-		if a, b := fits(a.Tool.Own, n.NameLimit), fits(b.Tool.Own, n.NameLimit); a != b {
-			if a {
-				return -1
-			}
-			return 1
+		if e := &tools[i]; fits(e.Tool.Own, n.NameLimit) {
+			order = append(order, e)
+		} else {
+			mended = append(mended, e)
 		}
-		return strings.Compare(a.Tool.Own, b.Tool.Own)
-	})
+	}
+	byName := func(a, b *Entry) int { return strings.Compare(a.Tool.Own, b.Tool.Own) }
+	slices.SortFunc(order, byName)
+	slices.SortFunc(mended, byName)
+	order = append(order, mended...)
 	if n.Prefix != Always {
 		n.give(order, n.bareOfNew)
 	}
