@@ -355,15 +355,13 @@ func TestPROC04ChildrenDoNotOutliveAKilledParent(t *testing.T) {
 func TestGuardKillsWhatItStillWatches(t *testing.T) {
 	var all []*exec.Cmd
 	g := &Guard{}
-	g.start()
 	for range 3 {
 		cmd := exec.Command("sleep", "30")
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-		if err := cmd.Start(); err != nil {
+		if err := g.startWatched(cmd); err != nil {
 			t.Fatal(err)
 		}
 		all = append(all, cmd)
-		g.watch(cmd.Process.Pid)
 	}
 	g.forget(all[1].Process.Pid)
 	g.forget(all[1].Process.Pid) // twice does no harm

@@ -17,11 +17,9 @@ type group struct {
 func startGroup(cmd *exec.Cmd, guard *Guard) (group, error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	dieWithParent(cmd.SysProcAttr)
-	guard.start() // before there is anything to watch
-	if err := cmd.Start(); err != nil {
+	if err := guard.startWatched(cmd); err != nil {
 		return group{}, err
 	}
-	guard.watch(cmd.Process.Pid)
 	return group{pgid: cmd.Process.Pid, guard: guard}, nil
 }
 

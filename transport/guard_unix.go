@@ -38,27 +38,41 @@ while read -r op g; do
 done
 for g in $groups; do kill -s KILL -- "-$g"; done 2>/dev/null`
 
-func (g *Guard) watch(pgid int)  { g.tell("+", pgid) }
-func (g *Guard) forget(pgid int) { g.tell("-", pgid) }
+// startWatched starts cmd as the leader of a process group and has the guard watch
+// it. Nothing comes between the two but one write, so that a child is watched
+// almost as soon as it runs.
+func (g *Guard) startWatched(cmd *exec.Cmd) error {
+	if g == nil {
+		return cmd.Start()
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.startLocked()
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	g.tellLocked("+", cmd.Process.Pid)
+	return nil
+}
 
-func (g *Guard) tell(op string, pgid int) {
+// forget tells the guard that a group has ended.
+func (g *Guard) forget(pgid int) {
 	if g == nil {
 		return
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.tellLocked("-", pgid)
+}
+
+func (g *Guard) tellLocked(op string, pgid int) {
 	if g.to != nil {
 		fmt.Fprintf(g.to, "%s %d\n", op, pgid) // a pipe: a line this short is never split
 	}
 }
 
-// start starts the process, the first time it is called.
-func (g *Guard) start() {
-	if g == nil {
-		return
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
+// startLocked starts the guard's process, the first time it is called.
+func (g *Guard) startLocked() {
 	if g.tried {
 		return
 	}
