@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"mcpgateway/config"
-	"mcpgateway/transport"
 )
 
 // script returns a backend that is a script for sh: it answers the handshake, and
@@ -31,14 +30,13 @@ func script(list string) config.Backend {
 // started runs backends until every one has answered or failed.
 func started(t *testing.T, all ...config.Backend) *Set {
 	t.Helper()
-	s := New(Options{Backends: all, Limit: 8 << 20, Guard: &transport.Guard{}, Log: slog.New(slog.DiscardHandler)})
+	s := New(Options{Backends: all, Limit: 8 << 20, Log: slog.New(slog.DiscardHandler)})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error)
 	go func() { done <- s.Run(ctx) }()
 	t.Cleanup(func() {
 		cancel()
 		<-done
-		s.Guard.Close()
 	})
 	s.Start()
 	late := time.After(20 * time.Second)

@@ -36,7 +36,7 @@ func (b *Backend) dial() (transport.Conn, error) {
 		says = slog.LevelDebug // it failed before, and will say the same again
 	}
 	child, err := transport.Spawn(transport.Command{
-		Path: c.Command, Args: c.Args, Dir: c.Cwd, Limit: b.set.Limit, Guard: b.set.Guard,
+		Path: c.Command, Args: c.Args, Dir: c.Cwd, Limit: b.set.Limit,
 		Env:    environ(c.InheritEnv, c.Env),
 		Mask:   b.set.Mask,
 		Stderr: func(line string) { b.log.Log(context.Background(), says, "stderr: "+line) },

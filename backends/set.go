@@ -31,11 +31,10 @@ import (
 type Options struct {
 	Backends []config.Backend // in their order; those that are not enabled are left out
 	Catalog  catalog.Options
-	Wait     time.Duration      // for backends that are starting, before a first list is given without them
-	Limit    int                // bytes of one message
-	State    string             // directory of the last known catalogs, "" = none are kept
-	Info     mcp.Implementation // who we say we are
-	Guard    *transport.Guard
+	Wait     time.Duration       // for backends that are starting, before a first list is given without them
+	Limit    int                 // bytes of one message
+	State    string              // directory of the last known catalogs, "" = none are kept
+	Info     mcp.Implementation  // who we say we are
 	Mask     func(string) string // takes secrets out of what backends write; nil = there are none
 	Once     bool                // a backend that ends is not started again
 	// Dial opens the Conn to a backend; nil = as its configuration says. It is

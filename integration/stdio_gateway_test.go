@@ -129,7 +129,7 @@ func TestSignalsEndBackendsAndExitWith0(t *testing.T) {
 	}
 }
 
-// A second SIGINT ends the gateway at once, whatever its backends do; the guard sees to them.
+// A second SIGINT ends the gateway at once, whatever its backends do; the holders of their groups see to them.
 func TestSecondInterruptEndsAtOnce(t *testing.T) {
 	t.Parallel()
 	s := newSetup(t, nil, actor("stubborn", "stubborn", ""))

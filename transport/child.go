@@ -31,8 +31,6 @@ type Command struct {
 	Mask func(string) string
 	// Mended is called when a message was no UTF-8 and was mended; may be nil.
 	Mended func()
-	// Guard ends the child if this process dies without doing so; may be nil.
-	Guard *Guard
 }
 
 // A Child is the Conn to a child process. When the process ends, for whatever
@@ -69,7 +67,7 @@ func Spawn(c Command) (*Child, error) {
 		p.grace = 750 * time.Millisecond
 	}
 	p.cmd = &exec.Cmd{Path: path, Args: append([]string{c.Path}, c.Args...), Env: c.Env, Dir: c.Dir}
-	if err := p.start(c.Guard); err != nil {
+	if err := p.start(); err != nil {
 		return nil, err
 	}
 	p.lines = lineReader{r: p.stdout, limit: c.Limit, mend: true, mended: c.Mended}
@@ -83,7 +81,7 @@ func Spawn(c Command) (*Child, error) {
 }
 
 // start makes the three pipes and starts the process at their far ends.
-func (p *Child) start(guard *Guard) (err error) {
+func (p *Child) start() (err error) {
 	var ours, theirs [3]*os.File
 	closeAll := func(files [3]*os.File) {
 		for _, f := range files {
@@ -104,7 +102,7 @@ func (p *Child) start(guard *Guard) (err error) {
 		}
 	}
 	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = theirs[0], theirs[1], theirs[2]
-	p.group, err = startGroup(p.cmd, guard)
+	p.group, err = startGroup(p.cmd)
 	closeAll(theirs)
 	if err != nil {
 		closeAll(ours)

@@ -321,7 +321,6 @@ func TestPROC04ChildrenDoNotOutliveAKilledParent(t *testing.T) {
 	if os.Getenv("BE_THE_PARENT") != "" {
 		p, err := Spawn(func() Command {
 			c := shell(say + "trap '' TERM HUP INT; sh -c 'trap \"\" TERM HUP INT; while :; do sleep 0.05; done' & say $$; say $!; while :; do sleep 0.05; done")
-			c.Guard = &Guard{}
 			return c
 		}())
 		if err != nil {
@@ -349,33 +348,4 @@ func TestPROC04ChildrenDoNotOutliveAKilledParent(t *testing.T) {
 	_ = parent.Process.Kill()
 	_ = parent.Wait()
 	eventually(t, "their end", func() bool { return !alive(child) && !alive(grandchild) })
-}
-
-// The guard lets go of a group that has ended, and kills those that have not.
-func TestGuardKillsWhatItStillWatches(t *testing.T) {
-	var all []*exec.Cmd
-	g := &Guard{}
-	for range 3 {
-		cmd := exec.Command("sleep", "30")
-		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-		if err := g.startWatched(cmd); err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, cmd)
-	}
-	g.forget(all[1].Process.Pid)
-	g.forget(all[1].Process.Pid) // twice does no harm
-	if err := g.Close(); err != nil {
-		t.Error(err)
-	}
-	if !alive(all[1].Process.Pid) {
-		t.Error("it killed a group that it was told to forget")
-	}
-	_ = all[1].Process.Signal(syscall.SIGTERM)
-	for i, want := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM, syscall.SIGKILL} {
-		_ = all[i].Wait()
-		if status := all[i].ProcessState.Sys().(syscall.WaitStatus); status.Signal() != want {
-			t.Errorf("process %d ended with %v, want %v", i, status.Signal(), want)
-		}
-	}
 }

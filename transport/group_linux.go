@@ -3,6 +3,6 @@ package transport
 import "syscall"
 
 // dieWithParent has the kernel kill the child when this process dies. It is the
-// second net below [Guard], which also catches grandchildren. The kernel goes
+// second net below the holder of its group, which also catches grandchildren. The kernel goes
 // by the thread that forked; the Go runtime keeps its threads.
 func dieWithParent(attr *syscall.SysProcAttr) { attr.Pdeathsig = syscall.SIGKILL }

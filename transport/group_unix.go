@@ -3,34 +3,74 @@
 package transport
 
 import (
+	"io"
 	"os/exec"
 	"syscall"
 )
 
-// A group is the process group of a child, which it leads. Everything that the
-// child starts is in it, unless it takes pains not to be.
+// A group is the process group that a child is started in. Everything that the
+// child starts is in it, too, unless it takes pains not to be.
+//
+// The group is led by a holder, a small shell that was there before the child and
+// does nothing but wait for the end of a pipe that this process holds. When this
+// process dies, in whatever way, the pipe ends and the holder kills the group. It
+// is needed beside Linux's PDEATHSIG because that reaches only the child itself,
+// not the server that npx or a shell started, and because other systems have
+// nothing like it. Where there is no /bin/sh, the child leads its own group.
 type group struct {
-	pgid  int
-	guard *Guard
+	pgid   int
+	holder *exec.Cmd // nil if there is none
+	pipe   io.Closer
 }
 
-func startGroup(cmd *exec.Cmd, guard *Guard) (group, error) {
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+// The holder ignores the signals that are sent to the whole group, or by a
+// terminal to everyone.
+const holderScript = `trap '' HUP INT TERM; read -r never; kill -s KILL 0`
+
+func startGroup(cmd *exec.Cmd) (group, error) {
+	g := newGroup()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pgid: g.pgid}
 	dieWithParent(cmd.SysProcAttr)
-	if err := guard.startWatched(cmd); err != nil {
+	if err := cmd.Start(); err != nil {
+		g.kill()
+		g.release()
 		return group{}, err
 	}
-	return group{pgid: cmd.Process.Pid, guard: guard}, nil
+	if g.holder == nil {
+		g.pgid = cmd.Process.Pid
+	}
+	return g, nil
 }
 
-func (g group) terminate() { _ = syscall.Kill(-g.pgid, syscall.SIGTERM) }
-
-// kill ends what is left of the group; that nothing is, is no error. The id
-// cannot have been given to others: it is taken for as long as the group has
-// a member, and kill is called right after the leader was reaped.
-func (g group) kill() {
-	_ = syscall.Kill(-g.pgid, syscall.SIGKILL)
-	g.guard.forget(g.pgid)
+// newGroup starts a holder, if that can be done.
+func newGroup() group {
+	holder := exec.Command("/bin/sh", "-c", holderScript)
+	holder.Args[0] = "mcp-gateway-holder"
+	holder.Env = []string{}
+	holder.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	pipe, err := holder.StdinPipe()
+	if err != nil || holder.Start() != nil {
+		return group{}
+	}
+	return group{pgid: holder.Process.Pid, holder: holder, pipe: pipe}
 }
 
-func (g group) release() {}
+func (g group) terminate() { g.signal(syscall.SIGTERM) }
+
+// kill ends what is left of the group; that nothing is, is no error.
+func (g group) kill() { g.signal(syscall.SIGKILL) }
+
+func (g group) signal(sig syscall.Signal) {
+	if g.pgid != 0 {
+		_ = syscall.Kill(-g.pgid, sig)
+	}
+}
+
+// release reaps the holder, once the group was killed. Until then the group's id
+// cannot be given to others.
+func (g group) release() {
+	if g.holder != nil {
+		g.pipe.Close()
+		_ = g.holder.Wait()
+	}
+}

@@ -14,7 +14,7 @@ type group struct {
 	cmd *exec.Cmd
 }
 
-func startGroup(cmd *exec.Cmd, _ *Guard) (group, error) {
+func startGroup(cmd *exec.Cmd) (group, error) {
 	job, err := windows.CreateJobObject(nil, nil)
 	if err != nil {
 		return group{}, err

@@ -18,7 +18,6 @@ import (
 	"mcpgateway/config"
 	"mcpgateway/gateway"
 	"mcpgateway/logs"
-	"mcpgateway/transport"
 )
 
 // flags are those that all verbs have.
@@ -46,7 +45,6 @@ type app struct {
 	*config.Loaded
 	log     *slog.Logger
 	mask    *logs.Mask
-	guard   *transport.Guard
 	set     *backends.Set
 	gateway *gateway.Gateway
 	journal *audit.Journal
@@ -90,7 +88,7 @@ func (f *flags) open(once bool, tunes ...tune) (*app, error) {
 	if loaded.Source == "" && len(tunes) > 0 {
 		fmt.Fprintf(f.err, "gateway: %s\n", noFile)
 	}
-	a := &app{Loaded: loaded, mask: logs.NewMask(config.Secrets(c)...), guard: &transport.Guard{}}
+	a := &app{Loaded: loaded, mask: logs.NewMask(config.Secrets(c)...)}
 	a.openLog(f.err)
 	info := mcp.Implementation{Name: "mcp-gateway", Version: version}
 	a.set = backends.New(backends.Options{
@@ -104,7 +102,6 @@ func (f *flags) open(once bool, tunes ...tune) (*app, error) {
 		Limit: int(c.Limits.Message),
 		State: c.StateDir,
 		Info:  info,
-		Guard: a.guard,
 		Mask:  a.mask.String,
 		Once:  once,
 		Log:   a.log,
@@ -174,7 +171,6 @@ func (a *app) run(ctx context.Context, work func(context.Context) error) error {
 	err := work(ctx)
 	endBackends()
 	running.Wait()
-	_ = a.guard.Close()
 	endJournal()
 	written.Wait()
 	if n := a.journal.Lost(); n > 0 {

@@ -32,7 +32,7 @@ func main() {
 }
 
 // orderly returns a context that the first signal to end ends. A SIGINT after
-// that, from somebody who does not want to wait, ends the process; the guard sees
+// that, from somebody who does not want to wait, ends the process; the holders of their groups see
 // to the children.
 func orderly() (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(context.Background())
