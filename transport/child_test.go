@@ -349,3 +349,29 @@ func TestPROC04ChildrenDoNotOutliveAKilledParent(t *testing.T) {
 	_ = parent.Wait()
 	eventually(t, "their end", func() bool { return !alive(child) && !alive(grandchild) })
 }
+
+// PROC-04: a child is held from before it runs: the pipe's end is all it takes
+// to end the group, with those in it that ignore every polite signal.
+func TestPROC04TheHolderEndsItsGroupWithThePipe(t *testing.T) {
+	cmd := exec.Command("sh", "-c", "trap '' HUP INT TERM; while :; do sleep 0.05; done")
+	g, err := startGroup(cmd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if g.holder == nil || g.pgid != g.holder.Process.Pid {
+		t.Error("the group has no holder to lead it")
+	}
+	if pgid, err := syscall.Getpgid(cmd.Process.Pid); err != nil || pgid != g.pgid {
+		t.Errorf("the child is in group %d, not %d (%v)", pgid, g.pgid, err)
+	}
+	g.terminate() // the holder does not mind
+	g.pipe.Close()
+	_ = cmd.Wait()
+	if status := cmd.ProcessState.Sys().(syscall.WaitStatus); status.Signal() != syscall.SIGKILL {
+		t.Errorf("the child ended with %v", status.Signal())
+	}
+	g.release()
+	if status := g.holder.ProcessState.Sys().(syscall.WaitStatus); status.Signal() != syscall.SIGKILL {
+		t.Errorf("the holder ended with %v", status.Signal())
+	}
+}
