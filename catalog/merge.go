@@ -77,7 +77,13 @@ func Merge(o Options, listings []Listing) *Snapshot {
 		n.name(all)
 		s.entries = append(s.entries, all...)
 	}
-	s.list()
+	s.routes = make(map[string]Route, len(s.entries))
+	for _, e := range s.entries {
+		if e.Exposed != "" {
+			s.routes[e.Exposed] = e.route()
+		}
+	}
+	s.result = sync.OnceValue(s.list)
 	s.aliases = sync.OnceValue(func() map[string]Route { return s.alias(o) })
 	return s
 }
@@ -118,9 +124,8 @@ func instructions(listings []Listing) string {
 	return b.String()
 }
 
-// list writes the merged list out.
-func (s *Snapshot) list() {
-	s.routes = make(map[string]Route, len(s.entries))
+// list returns the merged list, written out.
+func (s *Snapshot) list() []byte {
 	size := len(`{"tools":[]}`)
 	for _, e := range s.entries {
 		size += len(e.Tool.raw) + len(e.Exposed) + len(`"",`)
@@ -130,13 +135,12 @@ func (s *Snapshot) list() {
 		if e.Exposed == "" {
 			continue
 		}
-		if len(s.routes) > 0 {
+		if b[len(b)-1] != '[' {
 			b = append(b, ',')
 		}
 		b = e.Tool.as(b, e.Exposed)
-		s.routes[e.Exposed] = e.route()
 	}
-	s.result = append(b, `]}`...)
+	return append(b, `]}`...)
 }
 
 // alias returns the names that are not listed and yet mean one tool alone: its

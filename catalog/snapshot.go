@@ -13,7 +13,7 @@ type Snapshot struct {
 	entries []Entry
 	routes  map[string]Route        // exposed name → where it leads
 	aliases func() map[string]Route // callable, not listed; made when first asked for
-	result  []byte
+	result  func() []byte           // the list, written out when first asked for
 }
 
 // A Route says where a call goes.
@@ -42,11 +42,11 @@ func (s *Snapshot) Tool(name string) (Route, bool) {
 func (s *Snapshot) Entries() []Entry { return s.entries }
 
 // Result returns the result of tools/list, which must not be changed.
-func (s *Snapshot) Result() []byte { return s.result }
+func (s *Snapshot) Result() []byte { return s.result() }
 
 // SameList reports whether a client would see the same list in both.
 func (s *Snapshot) SameList(other *Snapshot) bool {
-	return s == other || bytes.Equal(s.result, other.result)
+	return s == other || bytes.Equal(s.result(), other.result())
 }
 
 // Marshal returns the tools of a listing as the result of a tools/list, for
