@@ -3,7 +3,6 @@ package backends
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -17,11 +16,11 @@ import (
 // gateways may share it: it is written whole, under another name, and then put
 // in its place.
 type memory struct {
-	Version      int             `json:"version"` // of this format
-	Instructions string          `json:"instructions,omitempty"`
-	List         json.RawMessage `json:"list"` // as the result of a tools/list
+	Instructions string
+	List         []byte // as the result of a tools/list
 }
 
+// memoryVersion is that of the file's format.
 const memoryVersion = 1
 
 // path names the file after the backend and what it runs, so that another

@@ -40,7 +40,7 @@ func credentials(header string) string {
 	return header
 }
 
-// urlSecrets returns what RedactURL removes, as written and as decoded.
+// urlSecrets returns what a URL holds of secrets, as written and as decoded.
 func urlSecrets(raw string) []string {
 	u, err := url.Parse(raw)
 	if raw == "" || err != nil {
@@ -58,17 +58,6 @@ func urlSecrets(raw string) []string {
 		all = append(all, value, plain)
 	}
 	return all
-}
-
-// RedactURL returns raw for display, without userinfo, query and fragment.
-// What is no URL becomes "(not a URL)".
-func RedactURL(raw string) string {
-	u, err := url.Parse(raw)
-	if err != nil || u.Opaque != "" {
-		return "(not a URL)"
-	}
-	u.User, u.RawQuery, u.ForceQuery, u.Fragment, u.RawFragment = nil, "", false, "", ""
-	return u.String()
 }
 
 // isTrivial tells whether a value is too short or too common to be a secret.

@@ -48,21 +48,6 @@ func TestSecrets(t *testing.T) {
 	}
 }
 
-func TestRedactURL(t *testing.T) {
-	for raw, want := range map[string]string{
-		"https://h/mcp":                         "https://h/mcp",
-		"https://u:p@h:8443/a/b?token=x&y#frag": "https://h:8443/a/b",
-		"http://u@h?":                           "http://h",
-		"":                                      "",
-		"mailto:u@h":                            "(not a URL)",
-		"http://u:p@exa mple/":                  "(not a URL)",
-	} {
-		if got := RedactURL(raw); got != want {
-			t.Errorf("%q: got %q, want %q", raw, got, want)
-		}
-	}
-}
-
 func TestToolsPermits(t *testing.T) {
 	for _, tc := range []struct {
 		tools Tools

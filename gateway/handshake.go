@@ -15,7 +15,6 @@ import (
 func (s *Session) initialize(r *peer.Request) {
 	var hello struct {
 		ProtocolVersion *string                        `json:"protocolVersion"`
-		Capabilities    json.RawMessage                `json:"capabilities"`
 		ClientInfo      struct{ Name, Version string } `json:"clientInfo"` // what else it says is nobody's business
 	}
 	params := r.Part(wire.PartParams)
@@ -26,9 +25,8 @@ func (s *Session) initialize(r *peer.Request) {
 	}
 	asked := *hello.ProtocolVersion
 	caller := Caller{
-		Revision:     revision.Negotiate(asked),
-		Capabilities: hello.Capabilities,
-		Name:         brief(hello.ClientInfo.Name + "/" + hello.ClientInfo.Version),
+		Revision: revision.Negotiate(asked),
+		Name:     brief(hello.ClientInfo.Name + "/" + hello.ClientInfo.Version),
 	}
 	s.mu.Lock()
 	s.caller = caller

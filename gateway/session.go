@@ -19,9 +19,8 @@ import (
 
 // A Caller is who a session is with: plain facts, gathered at the handshake.
 type Caller struct {
-	Revision     revision.Traits
-	Capabilities []byte // as the client sent them
-	Name         string // name/version
+	Revision revision.Traits
+	Name     string // name/version
 }
 
 // A Session is one client's conversation.

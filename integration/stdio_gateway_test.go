@@ -202,7 +202,7 @@ func TestClosedPipesAreAnOrderlyEnd(t *testing.T) {
 func TestKilledGatewayTakesItsChildrenAlong(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" {
-		t.Skip("parent death signals exist on Linux only")
+		t.Skip("the processes are found by way of /proc")
 	}
 	s := newSetup(t, nil, actor("mirror", "mirror", ""), actor("stubborn", "stubborn", ""), stdioBackend(t, "everything", "everything", nil))
 	gw := s.start()
