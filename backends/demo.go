@@ -55,7 +55,7 @@ const (
 )
 
 // Told implements peer.Handler.
-func (d *demoServer) Told(wire.Message) {}
+func (d *demoServer) Told(wire.Message, *peer.Pending) {}
 
 // Asked implements peer.Handler.
 func (d *demoServer) Asked(r *peer.Request) {

@@ -80,7 +80,7 @@ func (h *handler) Asked(r *peer.Request) {
 }
 
 // Told implements peer.Handler. What is not known is dropped.
-func (h *handler) Told(m wire.Message) {
+func (h *handler) Told(m wire.Message, _ *peer.Pending) {
 	switch m.Method() {
 	case mcp.MethodNotificationToolsListChanged:
 		select {

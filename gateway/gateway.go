@@ -27,20 +27,42 @@ import (
 )
 
 // Backends is what the gateway needs of whoever runs them. Its methods may be
-// called concurrently and do not wait.
+// called concurrently and do not wait. A session is named by its id.
 type Backends interface {
 	// Start starts the backends, the first time it is called.
 	Start()
 	// View returns what is known of the catalog now.
 	View() *catalog.View
-	// Send sends a request to a backend; see [peer.Peer.Send]. A backend that is
-	// still starting gets it later. The backend's own time limit is applied.
-	Send(backend string, m wire.Message, c *peer.Pending)
 	// Excuse says why a name that is in no catalog may yet be a tool's: the backend
 	// that its prefix names has never listed any. err is nil if that is not so.
 	Excuse(name string) (backend string, err error)
+
+	// Open makes a session known before anything is sent for it. Capabilities are
+	// those that its client declared, as JSON: backends that speak to it alone are
+	// told just these.
+	Open(session string, capabilities []byte)
+	// Close forgets a session, and ends the connections that were its own. It is
+	// called when all that was sent for the session has come to its end.
+	Close(session string)
+
+	// Send sends a request to a backend, on behalf of the session c.Owner; see
+	// [peer.Peer.Send]. A backend that is still starting gets it later. The
+	// backend's own time limit is applied.
+	Send(backend string, m wire.Message, c *peer.Pending)
 	// Cancel takes back what was sent; see [peer.Pending.Cancel].
 	Cancel(backend string, c *peer.Pending, params []byte)
+	// Subscribe is Send for resources/subscribe, and for resources/unsubscribe if
+	// on is false. What is subscribed to is kept up when a connection has to be
+	// made anew; a backend that others are still subscribed to over the same
+	// connection is not told to stop, and the call answered with {}.
+	Subscribe(backend, uri string, on bool, m wire.Message, c *peer.Pending)
+	// SetLevel has the backends that log do so from a level on, as far as the
+	// session is concerned, now and whenever a connection is made. It calls done
+	// once, when those that can be reached have answered or had their time.
+	SetLevel(session, level string, done func())
+	// Tell passes a client's notification on to each backend that has a connection
+	// for this session alone.
+	Tell(session string, m wire.Message)
 }
 
 // Options of a Gateway.

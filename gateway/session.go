@@ -134,7 +134,7 @@ func (s *Session) serve(r *peer.Request, method string) {
 
 // Told implements peer.Handler. Notifications that mean nothing here are
 // dropped: they are never answered, not with an error either.
-func (s *Session) Told(m wire.Message) {
+func (s *Session) Told(m wire.Message, _ *peer.Pending) {
 	if m.Method() == string(mcp.MethodNotificationInitialized) {
 		s.mu.Lock()
 		if s.state == greeted {

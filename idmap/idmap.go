@@ -57,6 +57,16 @@ func (t *Table[V]) Take(id int64) (v V, ok bool) {
 	return v, ok
 }
 
+// Each calls visit with every value, in no order. The table is locked meanwhile:
+// visit must not use it.
+func (t *Table[V]) Each(visit func(V)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, v := range t.rows {
+		visit(v)
+	}
+}
+
 // Len returns the number of rows.
 func (t *Table[V]) Len() int {
 	t.mu.Lock()

@@ -9,7 +9,8 @@ import (
 // A batch gathers the answers to the requests that came in one array: they go
 // back in one array, in the order of the requests (JSON-RPC 2.0 §6).
 type batch struct {
-	peer *Peer
+	peer  *Peer
+	about wire.ID // the first request in it
 
 	mu      sync.Mutex
 	answers []wire.Message // a message without text where none is due
@@ -17,7 +18,7 @@ type batch struct {
 }
 
 // unpack handles a batch, or refuses it.
-func (p *Peer) unpack(m wire.Message) {
+func (p *Peer) unpack(m wire.Message, about *Pending) {
 	elements := m.Elements()
 	switch {
 	case p.opts.Batches == nil || !p.opts.Batches():
@@ -41,10 +42,13 @@ func (p *Peer) unpack(m wire.Message) {
 		case m.Kind() == wire.Batch:
 			b.answer(i, wire.NewFailure("", wire.Errorf(wire.CodeInvalidRequest, "Invalid request: a batch in a batch")))
 		case m.Kind() == wire.Request:
-			p.receive(m, b, i)
+			if b.about == "" {
+				b.about = m.ID()
+			}
+			p.receive(m, about, b, i)
 		default:
 			b.leave()
-			p.receive(m, nil, 0)
+			p.receive(m, about, nil, 0)
 		}
 	}
 	b.leave()
@@ -74,6 +78,6 @@ func (b *batch) leave() {
 		}
 	}
 	if len(due) > 0 {
-		b.peer.write(wire.NewBatch(due), "")
+		b.peer.write(wire.NewBatch(due), b.about)
 	}
 }

@@ -29,12 +29,15 @@ type Pending struct {
 	To      Asker
 	Token   wire.ID       // the caller's own progress token, "" = wants none
 	Name    []byte        // takes the place of params.name, as JSON; nil = none does
+	Owner   string        // on whose behalf; see [Peer.SoleOwner]
+	About   wire.ID       // the request of the far side that the call belongs to, "" = none
 	Timeout time.Duration // since the start or the last progress; 0 = none
 
 	quiet bool  // the far side is not told when it is taken back
 	peer  *Peer // the one it was sent over
 	id    int64
 	timer *time.Timer
+	holds int // guarded by peer.mu
 }
 
 // ID returns the id under which the call was sent, "" before that.
@@ -95,7 +98,7 @@ func (p *Peer) Offer(m wire.Message, c *Pending) error {
 		n++
 	}
 	out := m.Splice(edits[:n]...)
-	if err := p.conn.Write(out, ""); err != nil {
+	if err := p.conn.Write(out, c.About); err != nil {
 		if _, ok := p.calls.Take(id); ok {
 			if c.timer != nil {
 				c.timer.Stop()
@@ -120,8 +123,36 @@ func (c *Pending) Cancel(params []byte) {
 	}
 }
 
+// Hold stops the clock of a call while somebody is asked on its behalf, a person
+// perhaps. Each Hold needs a Release, which starts it anew.
+func (c *Pending) Hold() { c.wind(1) }
+
+// Release takes a Hold back.
+func (c *Pending) Release() { c.wind(-1) }
+
+// wind starts the clock anew, unless the call is on hold.
+func (c *Pending) wind(hold int) {
+	if c.timer == nil {
+		return
+	}
+	c.peer.mu.Lock()
+	defer c.peer.mu.Unlock()
+	c.holds += hold
+	running := c.timer.Stop()
+	if c.holds == 0 && (running || hold < 0) { // a row that is gone is not given up again
+		c.timer.Reset(c.Timeout)
+	}
+}
+
 func (p *Peer) giveUp(id int64, why error, params []byte) {
-	c, ok := p.calls.Take(id)
+	// The call becomes a stray before it stops being a call, so that there is no
+	// moment at which nobody knows of it.
+	if c, ok := p.calls.Look(id); ok && c.Owner != "" {
+		p.mu.Lock()
+		p.strays.add(id, c.Owner)
+		p.mu.Unlock()
+	}
+	c, ok := p.take(id)
 	if !ok {
 		return
 	}
@@ -152,7 +183,7 @@ func (p *Peer) answered(m wire.Message) {
 		p.warnOnce("dropped an answer to no call", "id", string(m.ID()))
 		return
 	}
-	c, ok := p.calls.Take(n)
+	c, ok := p.take(n)
 	if !ok {
 		// Late, after a cancel or a timeout; or made up.
 		p.log.Debug("dropped an answer to no call in flight", "id", string(m.ID()))
@@ -171,9 +202,7 @@ func (p *Peer) progressed(m wire.Message) {
 	if !ok {
 		return
 	}
-	if c.timer != nil && c.timer.Stop() {
-		c.timer.Reset(c.Timeout)
-	}
+	c.wind(0)
 	if c.Token != "" {
 		c.To.Progressed(m.Splice(wire.Edit{Part: wire.PartToken, Text: []byte(c.Token)}))
 	}

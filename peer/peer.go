@@ -30,8 +30,9 @@ type Handler interface {
 	// Asked is called with a request. It owes one answer, now or later.
 	Asked(*Request)
 	// Told is called with a notification other than those that concern a call
-	// or a request at hand, which the Peer sees to itself.
-	Told(wire.Message)
+	// or a request at hand, which the Peer sees to itself. About is the call of
+	// ours on whose stream it came, nil if that is not known.
+	Told(m wire.Message, about *Pending)
 }
 
 // Options of a Peer. The zero value works.
@@ -66,6 +67,7 @@ type Peer struct {
 
 	mu       sync.Mutex
 	requests map[wire.ID]*Request    // what they asked, under their ids
+	strays   strays                  // calls given up that the far side may still be at
 	idle     []chan struct{}         // closed when requests has run empty
 	warned   map[string]bool         // kinds of oddities that were logged
 	hangUp   context.CancelCauseFunc // ends Run
@@ -134,12 +136,12 @@ func why(err error) error {
 
 func (p *Peer) read() error {
 	for {
-		m, err := p.conn.Read()
+		m, about, err := p.conn.Read()
 		var noise *transport.Noise
 		var lost *transport.Lost
 		switch {
 		case err == nil:
-			p.receive(m, nil, 0)
+			p.receive(m, p.onStream(about), nil, 0)
 		case errors.As(err, &lost): // first: it may wrap the noise that there was instead
 			p.lost(lost)
 		case errors.As(err, &noise):
@@ -152,28 +154,41 @@ func (p *Peer) read() error {
 	}
 }
 
+// onStream returns the call in flight that id stands for, nil if there is none.
+func (p *Peer) onStream(id wire.ID) *Pending {
+	if id == "" {
+		return nil
+	}
+	n, err := p.ours(id)
+	if err != nil {
+		return nil
+	}
+	c, _ := p.calls.Look(n)
+	return c
+}
+
 // receive handles one message, in slot i of a batch unless batch is nil.
-func (p *Peer) receive(m wire.Message, b *batch, i int) {
+func (p *Peer) receive(m wire.Message, about *Pending, b *batch, i int) {
 	switch m.Kind() {
 	case wire.Response:
 		p.answered(m)
 	case wire.Request:
-		p.asked(m, b, i)
+		p.asked(m, about, b, i)
 	case wire.Notification:
-		p.told(m)
+		p.told(m, about)
 	case wire.Batch:
-		p.unpack(m)
+		p.unpack(m, about)
 	}
 }
 
-func (p *Peer) told(m wire.Message) {
+func (p *Peer) told(m wire.Message, about *Pending) {
 	switch m.Method() {
 	case "notifications/progress":
 		p.progressed(m)
 	case "notifications/cancelled":
 		p.cancelled(m)
 	default:
-		p.h.Told(m)
+		p.h.Told(m, about)
 	}
 }
 
@@ -214,17 +229,25 @@ func (p *Peer) lost(l *transport.Lost) {
 
 // Notify sends a notification; params may be nil.
 func (p *Peer) Notify(method string, params []byte) error {
-	return p.conn.Write(wire.NewNotification(method, params), "")
+	return p.Tell(wire.NewNotification(method, params), "")
+}
+
+// Tell sends the notification m. About names the request of the far side that it
+// belongs to, "" if there is none. Like everything that is sent it ends the
+// conversation with a far side that does not read.
+func (p *Peer) Tell(m wire.Message, about wire.ID) error {
+	err := p.conn.Write(m, about)
+	if errors.Is(err, transport.ErrFull) {
+		p.hang(err)
+	}
+	return err
 }
 
 // write sends what is owed to the far side. If too much waits for it already the
 // conversation is over: a far side that does not read is hung up on, it must not
 // stall others. That it is gone shows when it is read from.
 func (p *Peer) write(m wire.Message, about wire.ID) {
-	err := p.conn.Write(m, about)
-	if errors.Is(err, transport.ErrFull) {
-		p.hang(err)
-	}
+	_ = p.Tell(m, about)
 }
 
 // hang ends the conversation with a far side that does not read.
@@ -290,7 +313,18 @@ func (p *Peer) takeByID(id wire.ID) (*Pending, bool) {
 	if err != nil {
 		return nil, false
 	}
-	return p.calls.Take(n)
+	return p.take(n)
+}
+
+// take removes the row of a call that has come to an end on the far side, too.
+func (p *Peer) take(id int64) (*Pending, bool) {
+	c, ok := p.calls.Take(id)
+	if !ok {
+		p.mu.Lock()
+		p.strays.ended(id)
+		p.mu.Unlock()
+	}
+	return c, ok
 }
 
 // ours reads an id that we gave. A sloppy server may give it back as a string.

@@ -129,16 +129,16 @@ func (p *Child) wait() {
 // Pid returns the process id.
 func (p *Child) Pid() int { return p.cmd.Process.Pid }
 
-func (p *Child) Read() (wire.Message, error) {
+func (p *Child) Read() (wire.Message, wire.ID, error) {
 	m, err := p.lines.readMessage()
 	switch err.(type) {
 	case nil, *Noise:
-		return m, err
+		return m, "", err
 	}
 	if p.closed.Load() {
-		return m, ErrClosed
+		return m, "", ErrClosed
 	}
-	return m, p.ended(err)
+	return m, "", p.ended(err)
 }
 
 // ended tells why nothing more will come from a child whose stdout has ended.

@@ -52,7 +52,7 @@ func alive(pid int) bool { return syscall.Kill(pid, 0) == nil }
 // number reads a notification {"n":N} from the child, such as a pid.
 func number(t *testing.T, p *Child) int {
 	t.Helper()
-	m, err := p.Read()
+	m, _, err := p.Read()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,14 +73,14 @@ func TestChildEchoesLineByLine(t *testing.T) {
 		}
 	}
 	for i := range 50 {
-		if m, err := p.Read(); err != nil || string(m.Raw()) != string(numbered(i, i*300).Raw()) {
+		if m, _, err := p.Read(); err != nil || string(m.Raw()) != string(numbered(i, i*300).Raw()) {
 			t.Fatalf("message %d: %v", i, err)
 		}
 	}
 	if err := p.Close(); err != nil {
 		t.Error(err)
 	}
-	if _, err := p.Read(); !errors.Is(err, ErrClosed) {
+	if _, _, err := p.Read(); !errors.Is(err, ErrClosed) {
 		t.Errorf("after Close: %v", err)
 	}
 }
@@ -88,7 +88,7 @@ func TestChildEchoesLineByLine(t *testing.T) {
 // START-04: the end of a child is told with its exit code and its last words.
 func TestSTART04TheEndNamesExitCodeAndLastWords(t *testing.T) {
 	p := spawn(t, shell("i=0; while [ $i -lt 20 ]; do echo line $i >&2; i=$((i+1)); done; echo boom >&2; exit 127"))
-	_, err := p.Read()
+	_, _, err := p.Read()
 	var exit *ExitError
 	if !errors.As(err, &exit) || exit.Status != "exit 127" || !strings.HasSuffix(exit.Stderr, "line 19 | boom") || strings.Contains(exit.Stderr, "line 15 ") {
 		t.Errorf("got %v", err)
@@ -108,7 +108,7 @@ func TestLastWordsBeginWithTheCause(t *testing.T) {
 
 func TestTheEndNamesTheSignal(t *testing.T) {
 	p := spawn(t, shell("kill -9 $$"))
-	if _, err := p.Read(); err == nil || err.Error() != "signal: killed" {
+	if _, _, err := p.Read(); err == nil || err.Error() != "signal: killed" {
 		t.Errorf("got %v", err)
 	}
 }
@@ -120,7 +120,7 @@ func TestLastMessagesOfADeadChildArrive(t *testing.T) {
 	if number(t, p) != 1 || number(t, p) != 2 {
 		t.Error("out of order")
 	}
-	if _, err := p.Read(); err == nil || err.Error() != "exit 3" {
+	if _, _, err := p.Read(); err == nil || err.Error() != "exit 3" {
 		t.Errorf("got %v", err)
 	}
 }
@@ -132,7 +132,7 @@ func TestWritingToADeadChild(t *testing.T) {
 	if err := p.Write(numbered(1, 0), ""); err != nil {
 		t.Errorf("Write: %v", err)
 	}
-	if _, err := p.Read(); err == nil || err.Error() != "exit 3" {
+	if _, _, err := p.Read(); err == nil || err.Error() != "exit 3" {
 		t.Errorf("Read: %v", err)
 	}
 }
@@ -144,7 +144,7 @@ func TestAChildThatClosesItsStdinIsEnded(t *testing.T) {
 	if err := p.Write(numbered(1, 0), ""); err != nil {
 		t.Errorf("Write: %v", err)
 	}
-	if _, err := p.Read(); err == nil || err.Error() != "signal: terminated" {
+	if _, _, err := p.Read(); err == nil || err.Error() != "signal: terminated" {
 		t.Errorf("Read: %v", err)
 	}
 }
@@ -159,7 +159,7 @@ func TestFRAME07StderrIsDrainedFromTheStart(t *testing.T) {
 	if err := p.Write(numbered(1, 0), ""); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.Read(); err != nil {
+	if _, _, err := p.Read(); err != nil {
 		t.Error(err)
 	}
 	p.Close()
@@ -233,7 +233,7 @@ func TestADeadChildIsNoticedBehindAnOpenStdout(t *testing.T) {
 	p := spawn(t, shell(say+"setsid sleep 30 & say $!; exit 5"))
 	straggler := number(t, p)
 	defer syscall.Kill(straggler, syscall.SIGKILL)
-	if _, err := p.Read(); err == nil || !strings.Contains(err.Error(), "exit 5") {
+	if _, _, err := p.Read(); err == nil || !strings.Contains(err.Error(), "exit 5") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -262,7 +262,7 @@ func TestRelativeCommandIsSeenFromItsDirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := spawn(t, Command{Path: "./run.sh", Dir: dir, Limit: 1000})
-	if _, err := p.Read(); err == nil || err.Error() != "exit 8" {
+	if _, _, err := p.Read(); err == nil || err.Error() != "exit 8" {
 		t.Errorf("got %v", err)
 	}
 }
@@ -274,7 +274,7 @@ func TestAChildThatClosesItsStdinIsKilledInTheEnd(t *testing.T) {
 	if err := p.Write(numbered(1, 0), ""); err != nil {
 		t.Errorf("Write: %v", err)
 	}
-	if _, err := p.Read(); err == nil || err.Error() != "signal: killed" {
+	if _, _, err := p.Read(); err == nil || err.Error() != "signal: killed" {
 		t.Errorf("Read: %v", err)
 	}
 }
@@ -310,7 +310,7 @@ func TestCommandIsLookedUpInItsOwnPATH(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := spawn(t, Command{Path: "mine", Env: []string{"PATH=/nowhere:" + dir}, Limit: 1000})
-	if _, err := p.Read(); err == nil || err.Error() != "exit 9" {
+	if _, _, err := p.Read(); err == nil || err.Error() != "exit 9" {
 		t.Errorf("got %v", err)
 	}
 }

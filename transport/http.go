@@ -112,23 +112,24 @@ type httpConn struct {
 
 // An item is what one call of Read returns.
 type item struct {
-	m   wire.Message
-	err error
+	m     wire.Message
+	about wire.ID // the request on whose stream it came
+	err   error
 }
 
-func (c *httpConn) Read() (wire.Message, error) {
+func (c *httpConn) Read() (wire.Message, wire.ID, error) {
 	select {
 	case <-c.closed:
-		return wire.Message{}, ErrClosed
+		return wire.Message{}, "", ErrClosed
 	default:
 	}
 	select {
 	case it := <-c.in:
-		return it.m, it.err
+		return it.m, it.about, it.err
 	case <-c.drained:
-		return wire.Message{}, context.Cause(c.ctx)
+		return wire.Message{}, "", context.Cause(c.ctx)
 	case <-c.closed:
-		return wire.Message{}, ErrClosed
+		return wire.Message{}, "", ErrClosed
 	}
 }
 

@@ -56,7 +56,7 @@ func (p *post) handle(m wire.Message, noise *Noise) {
 	case m.Kind() == wire.Response && (m.ID() == p.id || p.id == ""):
 		p.answer(m)
 	default:
-		p.c.push(item{m: m})
+		p.c.push(item{m: m, about: p.id})
 	}
 }
 

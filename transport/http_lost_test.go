@@ -107,7 +107,7 @@ func TestHTTPNoiseInAStream(t *testing.T) {
 		c := ready(t, s, nil)
 		id := c.call("tools/call")
 		for _, text := range []string{"nonsense", `{"jsonrpc":`} {
-			_, err := c.Read()
+			_, _, err := c.Read()
 			var noise *Noise
 			if !errors.As(err, &noise) || !strings.HasPrefix(string(noise.Text), text) {
 				t.Fatalf("got %v", err)
@@ -217,7 +217,7 @@ func TestHTTPSendsAgain(t *testing.T) {
 				}
 				began := time.Now()
 				id := c.call(tt.method)
-				m, err := c.Read()
+				m, _, err := c.Read()
 				if again := err == nil && m.ID() == id; again != tt.again {
 					t.Errorf("got %s, %v", m.Raw(), err)
 				}
@@ -265,7 +265,7 @@ func TestHTTP02SessionIsLost(t *testing.T) {
 				if !errors.Is(err, ErrSessionLost) {
 					t.Errorf("got %v", err)
 				}
-				_, err = c.Read()
+				_, _, err = c.Read()
 				if lost := new(Lost); errors.As(err, &lost) || !errors.Is(err, ErrSessionLost) {
 					t.Errorf("Read ends with %v", err)
 				}
@@ -294,7 +294,7 @@ func TestHTTP02OpenRequestsAreLostWithTheSession(t *testing.T) {
 		c.call("tools/call")
 		ran := map[wire.ID]bool{}
 		for {
-			_, err := c.Read()
+			_, _, err := c.Read()
 			var lost *Lost
 			if !errors.As(err, &lost) {
 				if !errors.Is(err, ErrSessionLost) {
@@ -359,7 +359,7 @@ func TestHTTPSessionIsLostWithANotification(t *testing.T) {
 		s := newStub(t)
 		s.note = func(w http.ResponseWriter, _ *http.Request, _ wire.Message) { w.WriteHeader(404) }
 		c := ready(t, s, nil)
-		if _, err := c.Read(); !errors.Is(err, ErrSessionLost) {
+		if _, _, err := c.Read(); !errors.Is(err, ErrSessionLost) {
 			t.Errorf("got %v", err)
 		}
 	})

@@ -201,7 +201,7 @@ func TestHTTPRealServerForgets(t *testing.T) {
 			if err := c.lost("3", false); !errors.Is(err, ErrSessionLost) {
 				t.Errorf("got %v", err)
 			}
-			if _, err := c.Read(); !errors.Is(err, ErrSessionLost) {
+			if _, _, err := c.Read(); !errors.Is(err, ErrSessionLost) {
 				t.Errorf("Read ends with %v", err)
 			}
 		})

@@ -48,7 +48,7 @@ func TestHTTPRedirects(t *testing.T) {
 					if m := c.read(); m.ID() != id {
 						t.Errorf("got %s", m.Raw())
 					}
-				} else if _, err := c.Read(); err == nil {
+				} else if _, _, err := c.Read(); err == nil {
 					t.Error("it was followed")
 				}
 				for _, a := range s.those("tools/call") {
@@ -97,7 +97,7 @@ func TestHTTPShowsNoSecrets(t *testing.T) {
 				})
 				c.write(`{"jsonrpc":"2.0","method":"a"}`)
 				c.call("tools/call")
-				_, err := c.Read()
+				_, _, err := c.Read()
 				if err == nil {
 					t.Fatal("no error")
 				}

@@ -30,7 +30,7 @@ func TestHTTPListens(t *testing.T) {
 		}
 		c.shake()
 		c.want(serverSays(1))
-		_, err := c.Read()
+		_, _, err := c.Read()
 		if noise := new(Noise); !errors.As(err, &noise) {
 			t.Errorf("got %v, want Noise", err)
 		}
@@ -47,7 +47,7 @@ func TestHTTPPassesOverTooLongAnEvent(t *testing.T) {
 			hang(r)
 		}
 		c := ready(t, s, func(o *HTTPOptions) { o.Limit = 1000 })
-		_, err := c.Read()
+		_, _, err := c.Read()
 		var noise *Noise
 		if !errors.As(err, &noise) || noise.ID != `"q"` {
 			t.Errorf("got %v", err)
@@ -160,7 +160,7 @@ func TestHTTPSessionIsLostOnTheStream(t *testing.T) {
 			http.Error(w, "session not found", 404)
 		}
 		c := ready(t, s, nil)
-		if _, err := c.Read(); !errors.Is(err, ErrSessionLost) {
+		if _, _, err := c.Read(); !errors.Is(err, ErrSessionLost) {
 			t.Errorf("got %v", err)
 		}
 	})

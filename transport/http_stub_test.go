@@ -285,7 +285,7 @@ func (c *client) cancel(id wire.ID) {
 
 func (c *client) read() wire.Message {
 	c.Helper()
-	m, err := c.Read()
+	m, _, err := c.Read()
 	if err != nil {
 		c.Fatalf("read: %v", err)
 	}
@@ -303,7 +303,7 @@ func (c *client) want(text string) {
 // lost reads the Lost of a request.
 func (c *client) lost(id wire.ID, ran bool) error {
 	c.Helper()
-	m, err := c.Read()
+	m, _, err := c.Read()
 	var lost *Lost
 	if !errors.As(err, &lost) {
 		c.Fatalf("got %s, %v; want Lost", m.Raw(), err)

@@ -276,7 +276,7 @@ func TestHTTPCloseEndsTheSession(t *testing.T) {
 		synctest.Wait()
 		read := make(chan error)
 		go func() {
-			_, err := c.Read()
+			_, _, err := c.Read()
 			read <- err
 		}()
 		synctest.Wait()
@@ -344,7 +344,7 @@ func TestHTTPCloseBeforeAnything(t *testing.T) {
 	for _, url := range []string{"http://stub.test/mcp", "", "ftp://user:hunter2@h/", "http://[::1/?key=hunter2", "x\x00"} {
 		c := DialHTTP(HTTPOptions{URL: url})
 		if url != "http://stub.test/mcp" {
-			if _, err := c.Read(); err == nil || strings.Contains(err.Error(), "hunter2") {
+			if _, _, err := c.Read(); err == nil || strings.Contains(err.Error(), "hunter2") {
 				t.Errorf("%q: Read: %v", url, err)
 			}
 			if err := c.Write(wire.NewRequest("1", "ping", nil), ""); err == nil {
@@ -352,7 +352,7 @@ func TestHTTPCloseBeforeAnything(t *testing.T) {
 			}
 		}
 		c.Close()
-		if _, err := c.Read(); err != ErrClosed {
+		if _, _, err := c.Read(); err != ErrClosed {
 			t.Errorf("%q: Read after Close: %v", url, err)
 		}
 	}
@@ -369,7 +369,7 @@ func TestLEAK02NothingIsLeftOfAConn(t *testing.T) {
 		for range 500 {
 			c := ready(t, s, nil)
 			c.lost(c.call("tools/call"), false)
-			if _, err := c.Read(); !errors.Is(err, ErrSessionLost) {
+			if _, _, err := c.Read(); !errors.Is(err, ErrSessionLost) {
 				t.Fatal(err)
 			}
 			c.Close()

@@ -103,17 +103,17 @@ func TestPipeEndsAfterWhatWasWritten(t *testing.T) {
 			a.Close()
 		}()
 		for i := range 3 {
-			if m, err := b.Read(); err != nil || string(m.Raw()) != string(numbered(i, 0).Raw()) {
+			if m, _, err := b.Read(); err != nil || string(m.Raw()) != string(numbered(i, 0).Raw()) {
 				t.Errorf("%s, %v", m.Raw(), err)
 			}
 		}
-		if _, err := b.Read(); err != io.EOF {
+		if _, _, err := b.Read(); err != io.EOF {
 			t.Errorf("at the end: %v", err)
 		}
 		if err := b.Write(numbered(9, 0), ""); !errors.Is(err, ErrClosed) {
 			t.Errorf("write after the end: %v", err)
 		}
-		if _, err := a.Read(); !errors.Is(err, ErrClosed) {
+		if _, _, err := a.Read(); !errors.Is(err, ErrClosed) {
 			t.Errorf("read after Close: %v", err)
 		}
 	})

@@ -20,8 +20,12 @@ func Pipe() (a, b Conn) {
 
 type pipeEnd struct{ in, out *half }
 
-func (p *pipeEnd) Read() (wire.Message, error)           { return p.in.read() }
 func (p *pipeEnd) Write(m wire.Message, _ wire.ID) error { return p.out.write(m) }
+
+func (p *pipeEnd) Read() (wire.Message, wire.ID, error) {
+	m, err := p.in.read()
+	return m, "", err
+}
 
 func (p *pipeEnd) Close() error {
 	p.out.close(io.EOF)

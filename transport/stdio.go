@@ -57,12 +57,12 @@ type stdio struct {
 	once    sync.Once
 }
 
-func (s *stdio) Read() (wire.Message, error) {
+func (s *stdio) Read() (wire.Message, wire.ID, error) {
 	m, err := s.lines.readMessage()
 	if err != nil && s.closed.Load() {
-		return m, ErrClosed
+		return m, "", ErrClosed
 	}
-	return m, err
+	return m, "", err
 }
 
 func (s *stdio) Write(m wire.Message, _ wire.ID) error { return s.outbox.send(m) }

@@ -44,7 +44,7 @@ func TestStdioMovesMessagesAndEndsWithItsInput(t *testing.T) {
 	if _, err := io.WriteString(inW, note+"\n"); err != nil {
 		t.Fatal(err)
 	}
-	m, err := c.Read()
+	m, _, err := c.Read()
 	if err != nil || string(m.Raw()) != note {
 		t.Fatalf("%s, %v", m.Raw(), err)
 	}
@@ -55,7 +55,7 @@ func TestStdioMovesMessagesAndEndsWithItsInput(t *testing.T) {
 		t.Errorf("%q, %v", line, err)
 	}
 	inW.Close()
-	if _, err := c.Read(); err != io.EOF {
+	if _, _, err := c.Read(); err != io.EOF {
 		t.Errorf("at the end: %v", err)
 	}
 	if err := c.Close(); err != nil {
@@ -72,7 +72,7 @@ func TestStdioClose(t *testing.T) {
 	c := Stdio(in, out, 64<<20)
 	read := make(chan error, 1)
 	go func() {
-		_, err := c.Read()
+		_, _, err := c.Read()
 		read <- err
 	}()
 	big := strings.Repeat("x", 1<<20)
@@ -143,7 +143,7 @@ func TestStdioCloseUnblocksATerminal(t *testing.T) {
 	c := Stdio(blocking(t, tty), outW, 1<<20)
 	read := make(chan error, 1)
 	go func() {
-		_, err := c.Read()
+		_, _, err := c.Read()
 		read <- err
 	}()
 	c.Close()

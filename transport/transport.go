@@ -23,8 +23,11 @@ type Conn interface {
 	// Read blocks until a message arrives. An error of type [*Noise] or [*Lost]
 	// concerns what it names; the conversation goes on and Read may be called
 	// again. Every other error ends it: io.EOF if the far side closed it in an
-	// orderly way, [ErrClosed] after Close.
-	Read() (wire.Message, error)
+	// orderly way, [ErrClosed] after Close, or if nothing can be delivered any more.
+	//
+	// About is the id of the request of ours that m belongs to, on transports that
+	// have a stream for each; "" if that is not known.
+	Read() (m wire.Message, about wire.ID, err error)
 
 	// Write sends m and returns at once: what the far side does not take right
 	// away waits in the Conn, up to a bound, beyond which Write fails with

@@ -51,7 +51,7 @@ func TestAConnReadsWhatItsPeerSends(t *testing.T) {
 		p.Send(`{"jsonrpc":"2.0","method":"beyond the end"}`)
 		var got []string
 		for range 7 {
-			m, err := conn.Read()
+			m, _, err := conn.Read()
 			noise, _ := errors.AsType[*transport.Noise](err)
 			switch {
 			case noise != nil:
@@ -78,7 +78,7 @@ func TestAConnReadsWhatItsPeerSends(t *testing.T) {
 		if !p.Over() {
 			t.Error("not over though it was closed")
 		}
-		if _, err := conn.Read(); !errors.Is(err, io.EOF) {
+		if _, _, err := conn.Read(); !errors.Is(err, io.EOF) {
 			t.Errorf("Read: %v", err)
 		}
 	})

@@ -72,7 +72,7 @@ func (p *Peer) Listen() {
 func (p *Peer) read() {
 	defer close(p.done)
 	for {
-		m, err := p.conn.Read()
+		m, _, err := p.conn.Read()
 		p.mu.Lock()
 		if err == nil {
 			p.lines = append(p.lines, string(m.Raw()))
@@ -103,13 +103,13 @@ type near struct {
 
 const oddity = "mcptest/oddity"
 
-func (n *near) Read() (wire.Message, error) {
+func (n *near) Read() (wire.Message, wire.ID, error) {
 	if n.last != nil {
-		return wire.Message{}, n.last
+		return wire.Message{}, "", n.last
 	}
-	m, err := n.Conn.Read()
+	m, about, err := n.Conn.Read()
 	if err != nil || m.Method() != oddity {
-		return m, err
+		return m, about, err
 	}
 	n.mu.Lock()
 	err = n.odd[0]
@@ -120,7 +120,7 @@ func (n *near) Read() (wire.Message, error) {
 	if !errors.As(err, &noise) && !errors.As(err, &lost) {
 		n.last = err
 	}
-	return wire.Message{}, err
+	return wire.Message{}, "", err
 }
 
 // Break has the other side's Read return err, after what was sent before.
