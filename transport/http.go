@@ -24,44 +24,59 @@ type HTTPOptions struct {
 	RoundTripper http.RoundTripper
 }
 
-// ErrSessionLost is what the Conn of [DialHTTP] ends with when the server does
-// not know its session any more (streamable HTTP, "Session Management" 3 and 4).
-// A new Conn has to begin with initialize.
-var ErrSessionLost = errors.New("the server has forgotten the session")
+const (
+	maxOpen    = 4096     // messages under way: more than one client may have in flight
+	maxWaiting = 64 << 20 // bytes of the messages under way; one more is taken until they are reached
+)
 
-// DialHTTP returns the Conn to a server of MCP's streamable HTTP transport as
-// the revisions with an initialize handshake have it, 2024-11-05 to 2025-11-25.
-// It only looks at the URL; a server that cannot be reached shows when a request
-// is written, as that request's [*Lost].
-//
-// Each message is a POST of its own. A notification has been taken by the server
-// before what is written after it is sent, with two exceptions: one that the
-// server leaves hanging for half a minute holds nothing up any longer, and
-// notifications/cancelled goes at once. The request that it is about is given up
-// after that: Read tells nothing of it any more.
-//
-// The session id and the revision are picked up from the answer to initialize
-// and sent from then on. Once notifications/initialized was accepted the Conn
-// listens on a GET stream for what the server says of itself, if it has one. A
-// stream that breaks is resumed where the server numbers its events.
-//
-// A request whose answer does not come is Lost, with Ran unless it is sure that
-// the server did not act on it. A request is sent again, a few times, only if it
-// was surely not executed (no connection, or 429 or 503 with a Retry-After of at
-// most 30 s), or if executing it twice does no harm, such as tools/list, and the
-// connection broke or a gateway gave 502 to 504. When the server has forgotten
-// the session every open request is Lost, and Read ends with [ErrSessionLost].
-//
-// Errors show the status and how a body begins, but neither header values nor
-// more of the URL than its host.
-//
-// Close ends the session with a DELETE that is given a second.
-func DialHTTP(o HTTPOptions) Conn {
+// An httpConn is what the Conns over HTTP have in common: messages that are each
+// a POST of its own. It runs a goroutine for each that is under way (post.run).
+type httpConn struct {
+	*site
+	kind  dialect
+	limit int
+	log   *slog.Logger
+
+	ctx     context.Context // ends with the conversation; the cause says why
+	abort   context.CancelCauseFunc
+	ready   chan struct{} // closed once messages can be sent
+	in      chan item     // what Read returns; written to by push only
+	closed  chan struct{} // Close was called: nobody reads
+	drained chan struct{} // the conversation is over and every goroutine gone
+	closing sync.Once
+	mending sync.Once // the warning about UTF-8
+
+	mu      sync.Mutex
+	ended   error // why no more can be written
+	running int   // goroutines
+	waiting int   // bytes of the messages under way
+	open    map[wire.ID]*post
+	notice  <-chan struct{} // closed when the notification written last was taken
+}
+
+// A dialect is what one of the Conns over HTTP has of its own.
+type dialect interface {
+	// departLocked returns where p goes, and with which header. The caller holds
+	// httpConn.mu.
+	departLocked(p *post) (*site, http.Header)
+	// take takes the response to p: it calls p.letOn as soon as p was accepted,
+	// and reports what came of p.
+	take(p *post, resp *http.Response)
+	// answered is told of a result for p that came as the response to it.
+	answered(p *post, m wire.Message)
+	// goodbye takes leave of a server with which the conversation still went on.
+	goodbye()
+}
+
+// newHTTPConn returns what has to be given its dialect. The conversation is over
+// already if o is of no use.
+func newHTTPConn(o HTTPOptions) *httpConn {
 	ctx, abort := context.WithCancelCause(context.Background())
 	c := &httpConn{
 		limit: o.Limit,
 		log:   o.Log,
 		ctx:   ctx, abort: abort,
+		ready:  make(chan struct{}),
 		in:     make(chan item),
 		closed: make(chan struct{}), drained: make(chan struct{}),
 		open: make(map[wire.ID]*post),
@@ -77,37 +92,6 @@ func DialHTTP(o HTTPOptions) Conn {
 		c.end(err)
 	}
 	return c
-}
-
-const (
-	maxOpen    = 4096     // messages under way: more than one client may have in flight
-	maxWaiting = 64 << 20 // bytes of the messages under way; one more is taken until they are reached
-)
-
-// An httpConn runs a goroutine for each message under way (post.run) and one for
-// the GET stream (listen).
-type httpConn struct {
-	*site
-	limit int
-	log   *slog.Logger
-
-	ctx     context.Context // ends with the conversation; the cause says why
-	abort   context.CancelCauseFunc
-	in      chan item     // what Read returns; written to by push only
-	closed  chan struct{} // Close was called: nobody reads
-	drained chan struct{} // the conversation is over and every goroutine gone
-	closing sync.Once
-	mending sync.Once // the warning about UTF-8
-
-	mu       sync.Mutex
-	ended    error // why no more can be written
-	running  int   // goroutines
-	waiting  int   // bytes of the messages under way
-	open     map[wire.ID]*post
-	notice   <-chan struct{} // closed when the notification written last was taken
-	session  string
-	revision string
-	listens  bool
 }
 
 // An item is what one call of Read returns.
@@ -269,8 +253,8 @@ func (c *httpConn) Close() error {
 		if c.site == nil {
 			return
 		}
-		if alive && c.session != "" {
-			c.deleteSession()
+		if alive {
+			c.kind.goodbye()
 		}
 		c.pool.CloseIdleConnections()
 	})

@@ -43,6 +43,7 @@ func (c *httpConn) parse(text []byte) (wire.Message, *Noise) {
 // handle takes one message of those that came as the response to p.
 func (p *post) handle(m wire.Message, noise *Noise) {
 	switch failure := nameless(m); {
+	case failure != nil && p.isForeign(): // conclude shows it
 	case failure != nil:
 		p.answer(wire.NewFailure(p.id, failure))
 	case noise != nil:
@@ -84,8 +85,8 @@ func (p *post) answer(m wire.Message) {
 	case p.id == "" && failure != nil:
 		p.unanswered(wire.ReadError(failure), false)
 		return
-	case failure == nil && p.m.Method() == "initialize":
-		p.c.negotiated(m)
+	case failure == nil:
+		p.c.kind.answered(p, m)
 	}
 	if p.settle() {
 		p.c.push(item{m: m})

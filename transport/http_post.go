@@ -29,10 +29,12 @@ type post struct {
 	after  <-chan struct{} // closed when p may be sent; may be nil
 	taken  chan struct{}   // closed when p, a notification, was taken; may be nil
 	then   func()          // is called after that; may be nil
-	take   sync.Once
+	gone   sync.Once       // letOn was called
 
 	sent    bool  // guarded by c.mu
-	session bool  // it was sent with a session id
+	to      *site // where it was sent
+	session bool  // it was sent within a session
+	opens   bool  // it is the initialize that shows whether the server has streamable HTTP
 	status  int   // of the response
 	streams bool  // the response is a stream
 	done    bool  // nothing more is expected of it
@@ -56,7 +58,7 @@ func (p *post) run() {
 		ctx = limited
 	}
 	e := &errand{tries: maxTries, harmless: harmless(p.m.Method()), log: p.c.log, method: p.m.Method()}
-	resp, err := p.c.send(ctx, http.MethodPost, header, p.m.Raw(), e)
+	resp, err := p.to.send(ctx, http.MethodPost, header, p.m.Raw(), e)
 	switch {
 	case err == nil:
 	case e.unsent(err):
@@ -67,13 +69,17 @@ func (p *post) run() {
 		return
 	}
 	defer resp.Body.Close()
-	p.accepted(resp)
-	p.letOn()
-	p.read(resp)
+	p.status = resp.StatusCode
+	p.c.kind.take(p, resp)
 }
 
-// turn waits until it is p's turn to be sent.
+// turn waits until messages can be sent, and then until it is p's turn.
 func (p *post) turn() {
+	select {
+	case <-p.c.ready:
+	case <-p.ctx.Done():
+		return
+	}
 	if p.after == nil {
 		return
 	}
@@ -88,7 +94,7 @@ func (p *post) turn() {
 
 // letOn lets what waits for p go on.
 func (p *post) letOn() {
-	p.take.Do(func() {
+	p.gone.Do(func() {
 		if p.taken != nil {
 			close(p.taken)
 		}
@@ -107,62 +113,61 @@ func (p *post) depart() (header http.Header, ok bool) {
 		return nil, false
 	}
 	p.sent = true
-	p.session = p.c.session != ""
-	header = p.c.headerLocked()
+	p.to, header = p.c.kind.departLocked(p)
 	header.Set("Accept", "application/json, text/event-stream")
 	header.Set("Content-Type", "application/json")
 	return header, true
 }
 
-// accepted takes from a response what concerns the conversation.
-func (p *post) accepted(resp *http.Response) {
-	p.status = resp.StatusCode
-	if resp.StatusCode >= 300 {
-		return
-	}
-	switch p.m.Method() {
-	case "initialize":
-		p.c.begin(resp.Header.Get("Mcp-Session-Id"))
-	case "notifications/initialized":
-		p.c.startListening()
-	}
-}
-
-// read reads the response's body, which may hold other messages beside the
-// answer, and reports what came of p.
-func (p *post) read(resp *http.Response) {
-	if mediaType(resp) == eventStream {
-		p.readStream(resp)
-		return
-	}
+// readBody reads the response's body, which may hold other messages beside the
+// answer, and hands them out. Not ok if it is settled what came of p.
+func (p *post) readBody(resp *http.Response) (body []byte, ok bool) {
 	body, err := readBody(resp, p.c.limit)
 	switch {
 	case errors.Is(err, errTooLong):
 		p.unanswered(tooLongAnswer(p.c.limit), !isRefusal(resp))
 	case err != nil:
-		p.unanswered(fmt.Errorf("the connection broke before the answer was complete: %w", p.c.clean(err)), !isRefusal(resp))
-	default:
-		if len(body) > 0 {
-			p.c.messages(body, p.handle)
-		}
-		p.conclude(resp, body)
+		p.unanswered(fmt.Errorf("the connection broke before the answer was complete: %w", p.to.clean(err)), !isRefusal(resp))
+	case len(body) > 0:
+		p.c.messages(body, p.handle)
 	}
+	return body, err == nil && !p.done
 }
 
-// conclude reports that body held no answer, if it did not.
+// conclude reports that body held no answer.
 func (p *post) conclude(resp *http.Response, body []byte) {
-	if p.done || p.id == "" && resp.StatusCode < 300 {
+	if p.id == "" && resp.StatusCode < 300 {
 		return
 	}
-	err := &StatusError{Code: resp.StatusCode, Text: p.c.excerpt(resp, body)}
+	text := p.to.excerpt(resp, body)
+	err := p.refusal(text)
 	switch {
-	case p.session && isSessionLost(resp.StatusCode, &wire.Error{Message: err.Text}):
+	case p.session && isSessionLost(resp.StatusCode, &wire.Error{Message: text}):
 		p.forgotten(err)
 	case p.noise != nil && resp.StatusCode < 300:
 		p.unanswered(fmt.Errorf("the answer is no message: %w (%w)", p.noise, err), true)
 	default:
 		p.unanswered(err, !isRefusal(resp))
 	}
+}
+
+// refusal returns the error of a response to p that has no message for it.
+func (p *post) refusal(text string) error {
+	err := &StatusError{Code: p.status, Text: text}
+	if p.isForeign() {
+		return fmt.Errorf("%w: %w", ErrNotStreamable, err)
+	}
+	return err
+}
+
+// isForeign reports whether p had the response that it has from a server without
+// streamable HTTP.
+func (p *post) isForeign() bool {
+	switch p.status {
+	case http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed:
+		return p.opens
+	}
+	return false
 }
 
 var errTooLong = errors.New("too long")

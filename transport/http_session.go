@@ -9,14 +9,14 @@ import (
 )
 
 // begin notes the session that the server has opened, "" for none.
-func (c *httpConn) begin(session string) {
+func (c *streamable) begin(session string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.session = session
 }
 
 // negotiated notes the revision that the server has chosen.
-func (c *httpConn) negotiated(initialized wire.Message) {
+func (c *streamable) negotiated(initialized wire.Message) {
 	revision := ""
 	wire.Members(initialized.Part(wire.PartResult), func(key string, value []byte, _ int) {
 		if key == "protocolVersion" {
@@ -40,20 +40,20 @@ func isToken(s string) bool {
 	return true
 }
 
-func (c *httpConn) hasSession() bool {
+func (c *streamable) hasSession() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.session != ""
 }
 
 // header returns what every request carries.
-func (c *httpConn) header() http.Header {
+func (c *streamable) header() http.Header {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.headerLocked()
 }
 
-func (c *httpConn) headerLocked() http.Header {
+func (c *streamable) headerLocked() http.Header {
 	h := c.always.Clone()
 	if c.session != "" {
 		h.Set("Mcp-Session-Id", c.session)
@@ -69,7 +69,7 @@ const deleteTime = time.Second
 
 // deleteSession ends the session ("Session Management" 5). A server need not
 // support it, and nothing depends on the outcome.
-func (c *httpConn) deleteSession() {
+func (c *streamable) deleteSession() {
 	ctx, cancel := context.WithTimeout(context.Background(), deleteTime)
 	defer cancel()
 	if resp, err := c.send(ctx, http.MethodDelete, c.header(), nil, &errand{}); err == nil {

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,10 +17,11 @@ import (
 
 // A site is where requests go and what each of them carries.
 type site struct {
-	url     string
+	url     *url.URL
 	always  http.Header // the configured headers
 	pool    *http.Client
-	secrets *strings.Replacer // blots out of a text what must not be shown
+	hidden  []string          // what must not be shown
+	secrets *strings.Replacer // blots that out of a text
 }
 
 // errNoURL has no more in it than that, for a URL may hold secrets.
@@ -30,7 +32,8 @@ func newSite(o HTTPOptions) (*site, error) {
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return nil, errNoURL
 	}
-	s := &site{url: o.URL, always: http.Header{"User-Agent": {"mcp-gateway"}}, secrets: secretsOf(u, o.Headers)}
+	s := &site{url: u, always: http.Header{"User-Agent": {"mcp-gateway"}}}
+	s.hide(secretsOf(u, o.Headers))
 	for name, value := range o.Headers {
 		s.always.Set(name, value)
 	}
@@ -39,6 +42,15 @@ func newSite(o HTTPOptions) (*site, error) {
 	}
 	s.pool = &http.Client{Transport: o.RoundTripper, CheckRedirect: sameOrigin}
 	return s, nil
+}
+
+// at returns the site that takes requests at u, which must be of the same origin.
+// The query of u is a secret, too.
+func (s *site) at(u *url.URL) *site {
+	there := *s
+	there.url = u
+	there.hide(secretsOf(u, nil))
+	return &there
 }
 
 // newPool returns a pool of connections for one Conn. It bounds the time that
@@ -67,11 +79,23 @@ func newPool() *http.Transport {
 // request stays what it was: of a POST, 301 to 303 would make a GET.
 func sameOrigin(next *http.Request, via []*http.Request) error {
 	first := via[0]
-	if next.URL.Scheme != first.URL.Scheme || next.URL.Host != first.URL.Host ||
-		next.Method != first.Method || len(via) > 3 {
+	if origin(next.URL) != origin(first.URL) || next.Method != first.Method || len(via) > 3 {
 		return http.ErrUseLastResponse
 	}
 	return nil
+}
+
+// origin returns a URL's scheme, host and port, each origin in one spelling.
+func origin(u *url.URL) string {
+	port := u.Port()
+	switch {
+	case port != "":
+	case u.Scheme == "https":
+		port = "443"
+	default:
+		port = "80"
+	}
+	return u.Scheme + "://" + strings.ToLower(net.JoinHostPort(u.Hostname(), port))
 }
 
 // send sends one HTTP request, and again where e allows it. The body of the
@@ -85,7 +109,7 @@ func (s *site) send(ctx context.Context, method string, header http.Header, body
 	if body != nil {
 		payload = body
 	}
-	req, err := retryable.NewRequestWithContext(httptrace.WithClientTrace(ctx, trace), method, s.url, payload)
+	req, err := retryable.NewRequestWithContext(httptrace.WithClientTrace(ctx, trace), method, s.url.String(), payload)
 	if err != nil {
 		return nil, s.clean(err)
 	}
@@ -107,14 +131,12 @@ func (s *site) send(ctx context.Context, method string, header http.Header, body
 	return resp, nil
 }
 
-// secretsOf returns what blots out the parts of the configuration that must not
-// be shown, should a server repeat them: header values, and all of the URL but
-// host and path.
-func secretsOf(u *url.URL, headers map[string]string) *strings.Replacer {
-	var pairs []string
+// secretsOf returns the parts of the configuration that must not be shown, should
+// a server repeat them: header values, and all of the URL but host and path.
+func secretsOf(u *url.URL, headers map[string]string) (secrets []string) {
 	hide := func(secret string) {
 		if len(secret) >= 4 { // less would blot out words at random
-			pairs = append(pairs, secret, "***")
+			secrets = append(secrets, secret)
 		}
 	}
 	if password, is := u.User.Password(); is {
@@ -134,7 +156,19 @@ func secretsOf(u *url.URL, headers map[string]string) *strings.Replacer {
 			hide(words[len(words)-1])
 		}
 	}
-	return strings.NewReplacer(pairs...)
+	return secrets
+}
+
+// hide adds to what must not be shown.
+func (s *site) hide(secrets []string) {
+	s.hidden = slices.Concat(s.hidden, secrets)
+	longest := func(a, b string) int { return len(b) - len(a) } // first, or one within it would leave the rest
+	slices.SortFunc(s.hidden, longest)
+	var pairs []string
+	for _, secret := range s.hidden {
+		pairs = append(pairs, secret, "***")
+	}
+	s.secrets = strings.NewReplacer(pairs...)
 }
 
 // clean returns err without the URL that package net/http adds to it, and

@@ -19,26 +19,11 @@ const (
 	maxResume = 5                      // GETs in a row that bring nothing before a request is given up
 )
 
-// follow reads a stream of events and calls take with each that may be a message,
-// or with the error of one that is too large. It reports whether anything has
-// come, and why the stream ended.
-func (c *httpConn) follow(events *eventReader, resp *http.Response, take func([]byte, *overlong)) (news bool, err error) {
+// follow reads the stream of events that a response is; see [eventReader.each].
+func follow(events *eventReader, resp *http.Response, take func([]byte, *overlong)) (news bool, err error) {
 	defer resp.Body.Close()
-	before := events.lastID
 	events.open(resp.Body)
-	for {
-		e, err := events.next()
-		large, isLarge := errors.AsType[*overlong](err)
-		switch {
-		case isLarge:
-			take(nil, large)
-		case err != nil:
-			return news || events.lastID != before, err
-		case e.name == "" || e.name == "message":
-			take(e.data, nil)
-		}
-		news = true
-	}
+	return events.each(take)
 }
 
 // lingerTime is how long a stream may go on after the answer, so that its
@@ -47,9 +32,9 @@ const lingerTime = time.Second
 
 // readStream reads the stream that answers p. If it breaks before the answer it
 // is resumed, provided that its events had ids ("Resumability and Redelivery").
-func (p *post) readStream(resp *http.Response) {
+func (c *streamable) readStream(p *post, resp *http.Response) {
 	p.streams = true
-	events := newEventReader(p.c.limit)
+	events := newEventReader(c.limit)
 	linger := time.AfterFunc(time.Hour, p.cancel)
 	linger.Stop()
 	defer linger.Stop()
@@ -59,17 +44,17 @@ func (p *post) readStream(resp *http.Response) {
 			linger.Reset(lingerTime)
 		}
 	}
-	_, err := p.c.follow(events, resp, hear)
+	_, err := follow(events, resp, hear)
 	for failures := 0; p.id != "" && !p.done && events.lastID != "" && failures < maxResume && !isFinal(err); failures++ {
 		if !pause(p.ctx, resumeWait(events, failures)) {
 			break
 		}
 		var again *http.Response
-		if again, err = p.c.get(p.ctx, events.lastID); err != nil {
+		if again, err = c.get(p.ctx, events.lastID); err != nil {
 			continue
 		}
 		var news bool
-		if news, err = p.c.follow(events, again, hear); news {
+		if news, err = follow(events, again, hear); news {
 			failures = -1
 		}
 	}
@@ -82,12 +67,12 @@ func (p *post) readStream(resp *http.Response) {
 func (p *post) cutOff(resp *http.Response, err error) {
 	switch {
 	case resp.StatusCode >= 300:
-		p.unanswered(&StatusError{Code: resp.StatusCode}, !isRefusal(resp))
+		p.unanswered(p.refusal(""), !isRefusal(resp))
 	case p.id == "": // accepted all the same
 	case p.noise != nil:
 		p.unanswered(fmt.Errorf("the stream ended without the answer, but with what is no message: %w", p.noise), true)
 	default:
-		p.unanswered(fmt.Errorf("the stream ended without the answer: %w", p.c.clean(err)), true)
+		p.unanswered(fmt.Errorf("the stream ended without the answer: %w", p.to.clean(err)), true)
 	}
 }
 
@@ -105,7 +90,7 @@ func (p *post) hear(text []byte, large *overlong) {
 }
 
 // startListening starts the GET stream, once.
-func (c *httpConn) startListening() {
+func (c *streamable) startListening() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ended == nil && !c.listens {
@@ -116,7 +101,7 @@ func (c *httpConn) startListening() {
 
 // listen reads what the server says of itself, for as long as the conversation
 // lasts or until the server shows that it has no stream for that.
-func (c *httpConn) listen() {
+func (c *streamable) listen() {
 	events := newEventReader(c.limit)
 	opened := false
 	for failures := 0; ; failures++ {
@@ -124,7 +109,7 @@ func (c *httpConn) listen() {
 		resp, err := c.get(c.ctx, events.lastID)
 		if err == nil {
 			opened = true
-			if news, _ := c.follow(events, resp, c.hear); news || time.Since(began) > maxWait {
+			if news, _ := follow(events, resp, c.hear); news || time.Since(began) > maxWait {
 				failures = 0
 			}
 		}
@@ -148,7 +133,7 @@ func (c *httpConn) listen() {
 	}
 }
 
-// hear takes an event of the GET stream.
+// hear takes an event of a stream that belongs to no request.
 func (c *httpConn) hear(text []byte, large *overlong) {
 	if large != nil {
 		c.push(item{err: large.noise(c.limit)})
@@ -157,28 +142,49 @@ func (c *httpConn) hear(text []byte, large *overlong) {
 	c.messages(text, func(m wire.Message, noise *Noise) {
 		if noise != nil {
 			c.push(item{err: noise})
-		} else {
-			c.push(item{m: m})
+			return
 		}
+		if m.Kind() == wire.Response {
+			c.answeredElsewhere(m.ID())
+		}
+		c.push(item{m: m})
 	})
 }
 
-// get opens a stream of events. The error is a *[StatusError] if the server
-// answers with anything else.
-func (c *httpConn) get(ctx context.Context, lastID string) (*http.Response, error) {
+// answeredElsewhere gives the request id up, if it is still under way: its answer
+// did not come as the response to it.
+func (c *httpConn) answeredElsewhere(id wire.ID) {
+	c.mu.Lock()
+	p := c.open[id]
+	delete(c.open, id)
+	c.mu.Unlock()
+	if p != nil {
+		time.AfterFunc(lingerTime, p.cancel)
+	}
+}
+
+// get opens the stream of events that goes on after the event lastID, or a new
+// one if that is "".
+func (c *streamable) get(ctx context.Context, lastID string) (*http.Response, error) {
 	header := c.header()
-	header.Set("Accept", eventStream)
 	if lastID != "" {
 		header.Set("Last-Event-ID", lastID)
 	}
-	resp, err := c.send(ctx, http.MethodGet, header, nil, &errand{})
+	return c.openStream(ctx, header, &errand{})
+}
+
+// openStream opens a stream of events. The error is a *[StatusError] if the
+// server answers with anything else.
+func (s *site) openStream(ctx context.Context, header http.Header, e *errand) (*http.Response, error) {
+	header.Set("Accept", eventStream)
+	resp, err := s.send(ctx, http.MethodGet, header, nil, e)
 	if err != nil {
 		return nil, err
 	}
 	if resp.StatusCode != http.StatusOK || mediaType(resp) != eventStream {
 		defer resp.Body.Close()
 		head, _ := io.ReadAll(io.LimitReader(resp.Body, maxHead))
-		return nil, &StatusError{Code: resp.StatusCode, Text: c.excerpt(resp, head)}
+		return nil, &StatusError{Code: resp.StatusCode, Text: s.excerpt(resp, head)}
 	}
 	return resp, nil
 }

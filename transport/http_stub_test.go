@@ -23,6 +23,7 @@ type stub struct {
 	note func(w http.ResponseWriter, r *http.Request, m wire.Message) // of notifications and responses; nil accepts
 	get  http.HandlerFunc                                             // nil refuses with 405
 	end  http.HandlerFunc                                             // of DELETE; nil answers 204
+	init func(w http.ResponseWriter, r *http.Request, m wire.Message) // of initialize; nil accepts
 
 	mu       sync.Mutex
 	asked    []asked
@@ -39,7 +40,8 @@ type stub struct {
 type asked struct {
 	verb, method string // of HTTP and of JSON-RPC
 	header       http.Header
-	host, body   string
+	host, uri    string
+	body         string
 }
 
 // A logBuffer is a log that may be read while it is written to.
@@ -134,7 +136,7 @@ func (s *stub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	m, _ := wire.Parse(body)
 	s.mu.Lock()
-	s.asked = append(s.asked, asked{r.Method, m.Method(), r.Header.Clone(), r.Host, string(body)})
+	s.asked = append(s.asked, asked{r.Method, m.Method(), r.Header.Clone(), r.Host, r.RequestURI, string(body)})
 	s.mu.Unlock()
 	switch {
 	case r.Method == "DELETE" && s.end != nil:
@@ -145,6 +147,8 @@ func (s *stub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.get(w, r)
 	case r.Method == "GET":
 		http.Error(w, "no stream here", http.StatusMethodNotAllowed)
+	case m.Method() == "initialize" && s.init != nil:
+		s.init(w, r, m)
 	case m.Method() == "initialize":
 		w.Header().Set("Mcp-Session-Id", s.session)
 		answer(w, m, `{"protocolVersion":"2025-06-18","capabilities":{},"serverInfo":{"name":"stub","version":"1"}}`)
@@ -229,6 +233,10 @@ type client struct {
 
 // dialStub returns a Conn that the test closes; change may be nil.
 func dialStub(t *testing.T, s *stub, change func(*HTTPOptions)) *client {
+	return dialStubBy(DialHTTP, t, s, change)
+}
+
+func dialStubBy(dial func(HTTPOptions) Conn, t *testing.T, s *stub, change func(*HTTPOptions)) *client {
 	pool := newPool()
 	pool.Proxy, pool.DialContext = nil, s.dial
 	o := HTTPOptions{
@@ -238,7 +246,7 @@ func dialStub(t *testing.T, s *stub, change func(*HTTPOptions)) *client {
 	if change != nil {
 		change(&o)
 	}
-	c := &client{T: t, Conn: DialHTTP(o), next: 100}
+	c := &client{T: t, Conn: dial(o), next: 100}
 	t.Cleanup(func() { c.Close() })
 	return c
 }

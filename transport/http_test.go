@@ -240,7 +240,7 @@ func TestHTTPWriteBoundsBytes(t *testing.T) {
 		s.note = func(_ http.ResponseWriter, r *http.Request, _ wire.Message) { hang(r) }
 		c := dialStub(t, s, nil)
 		few := wire.NewNotification("x", nil)
-		conn := c.Conn.(*httpConn)
+		conn := c.Conn.(*streamable)
 		conn.waiting = 2*maxWaiting - 1 // as if that much were under way
 		if err := c.Write(few, ""); err != nil {
 			t.Error(err)

@@ -83,6 +83,26 @@ func (r *eventReader) next() (event, error) {
 	}
 }
 
+// each reads on to the end of the stream and calls take with each event that may
+// be a message, or with the error of one that is too large. It reports whether
+// anything has come, and why the stream ended.
+func (r *eventReader) each(take func([]byte, *overlong)) (news bool, err error) {
+	before := r.lastID
+	for {
+		e, err := r.next()
+		large, isLarge := errors.AsType[*overlong](err)
+		switch {
+		case isLarge:
+			take(nil, large)
+		case err != nil:
+			return news || r.lastID != before, err
+		case e.name == "" || e.name == "message":
+			take(e.data, nil)
+		}
+		news = true
+	}
+}
+
 var colon, space, dataField = []byte(":"), []byte(" "), []byte("data")
 
 // field takes one line of an event. A line that begins with a colon is a
