@@ -364,3 +364,68 @@ func TestHTTPSessionIsLostWithANotification(t *testing.T) {
 		}
 	})
 }
+
+// What a server answers to initialize tells whether the older transport is worth
+// a try.
+func TestHTTPNotStreamable(t *testing.T) {
+	status := func(code int, body string) func(http.ResponseWriter, wire.Message) {
+		return func(w http.ResponseWriter, _ wire.Message) { http.Error(w, body, code) }
+	}
+	failure := func(code int, id string) func(http.ResponseWriter, wire.Message) {
+		return func(w http.ResponseWriter, m wire.Message) {
+			rpcError(w, code, strings.ReplaceAll(id, "ID", string(m.ID())), -32000, "no")
+		}
+	}
+	tests := []struct {
+		name  string
+		reply func(http.ResponseWriter, wire.Message)
+		older bool
+		want  string // of the error; "" if there is an answer
+	}{
+		{"400", status(400, "sessionid must be provided"), true, "HTTP 400 Bad Request: sessionid must be provided"},
+		{"404", status(404, "<pre>Cannot POST /sse</pre>"), true, "HTTP 404 Not Found: <pre>Cannot POST /sse</pre>"},
+		{"405", status(405, ""), true, "HTTP 405 Method Not Allowed"},
+		{"404 with other JSON", status(404, `{"detail":"Not Found"}`), true, `HTTP 404 Not Found: {"detail":"Not Found"}`},
+		{"405 with a stream", func(w http.ResponseWriter, _ wire.Message) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			w.WriteHeader(405)
+		}, true, "HTTP 405 Method Not Allowed"},
+		{"400 with an error that names nothing", failure(400, "null"), true, `HTTP 400 Bad Request: {"jsonrpc":"2.0","id":null,"error"`},
+		{"400 with the request's error", failure(400, "ID"), false, ""},
+		{"404 with the request's error", failure(404, "ID"), false, ""},
+		{"405 with the request's error", failure(405, "ID"), false, ""},
+		{"401", status(401, "who are you"), false, "HTTP 401 Unauthorized: who are you"},
+		{"403", status(403, ""), false, "HTTP 403 Forbidden"},
+		{"406", status(406, ""), false, "HTTP 406 Not Acceptable"},
+		{"500", status(500, "oh"), false, "HTTP 500 Internal Server Error: oh"},
+		{"502", status(502, "oh"), false, "HTTP 502 Bad Gateway: oh"},
+		{"a page", status(200, "<html>"), false, "HTTP 200 OK: <html>"},
+		{"403 with an error that names nothing", failure(403, "null"), false, ""},
+		{"connection broken", func(http.ResponseWriter, wire.Message) { hangUp() }, false, "the connection broke"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStub(t)
+				s.init = func(w http.ResponseWriter, _ *http.Request, m wire.Message) { tt.reply(w, m) }
+				s.session = ""
+				c := dialStub(t, s, nil)
+				id := c.call("initialize")
+				m, _, err := c.Read()
+				if errors.Is(err, ErrNotStreamable) != tt.older {
+					t.Errorf("got %v", err)
+				}
+				if tt.want != "" {
+					wantText(t, err, tt.want)
+				} else if m.ID() != id || m.Part(wire.PartError) == nil {
+					t.Errorf("got %s, %v", m.Raw(), err)
+				}
+				s.post = func(w http.ResponseWriter, _ *http.Request, m wire.Message) { tt.reply(w, m) }
+				c.call("tools/call") // is no sign of anything
+				if _, _, err := c.Read(); errors.Is(err, ErrNotStreamable) {
+					t.Errorf("for another request: %v", err)
+				}
+			})
+		})
+	}
+}

@@ -160,8 +160,8 @@ func (p *post) refusal(text string) error {
 	return err
 }
 
-// isForeign reports whether p had the response that it has from a server without
-// streamable HTTP.
+// isForeign reports whether the status is one that a server without streamable
+// HTTP gives to initialize.
 func (p *post) isForeign() bool {
 	switch p.status {
 	case http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed:

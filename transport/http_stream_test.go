@@ -230,6 +230,39 @@ func TestHTTPResumesInVain(t *testing.T) {
 	}
 }
 
+// An answer is one, whatever stream it comes on.
+func TestHTTPAnswerOnAnotherStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStub(t)
+		says := make(chan string)
+		s.get = func(w http.ResponseWriter, r *http.Request) {
+			stream(w, <-says)
+			hang(r)
+		}
+		left := make(chan time.Time, 1)
+		s.post = func(w http.ResponseWriter, r *http.Request, _ wire.Message) {
+			stream(w)
+			hang(r)
+			left <- time.Now()
+		}
+		c := ready(t, s, nil)
+		id := c.call("tools/call")
+		synctest.Wait()
+		began := time.Now()
+		answer := fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{}}`, id)
+		says <- sse(answer)
+		c.want(answer)
+		if d := (<-left).Sub(began); d != lingerTime {
+			t.Errorf("left after %v", d)
+		}
+		s.post = nil
+		next := c.call("tools/call")
+		if m := c.read(); m.ID() != next {
+			t.Errorf("got %s", m.Raw())
+		}
+	})
+}
+
 // A server that leaves the stream open after the answer does not hold on to us.
 func TestHTTPStreamIsGivenUpAfterTheAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
