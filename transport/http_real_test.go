@@ -22,7 +22,7 @@ import (
 // server says tools/list_changed of itself.
 type realServer func() http.Handler
 
-func goSDK(o gosdk.StreamableHTTPOptions) realServer {
+func goSDK(handler func(*gosdk.Server) http.Handler) realServer {
 	return func() http.Handler {
 		server := gosdk.NewServer(&gosdk.Implementation{Name: "go-sdk", Version: "1"}, nil)
 		type text struct {
@@ -50,11 +50,23 @@ func goSDK(o gosdk.StreamableHTTPOptions) realServer {
 			}
 			return echo(ctx, r, in)
 		})
-		return gosdk.NewStreamableHTTPHandler(func(*http.Request) *gosdk.Server { return server }, &o)
+		return handler(server)
 	}
 }
 
-func mcpGo(o ...mcpgo.StreamableHTTPOption) realServer {
+func goSDKStreamable(o gosdk.StreamableHTTPOptions) realServer {
+	return goSDK(func(server *gosdk.Server) http.Handler {
+		return gosdk.NewStreamableHTTPHandler(func(*http.Request) *gosdk.Server { return server }, &o)
+	})
+}
+
+func goSDKSSE() realServer {
+	return goSDK(func(server *gosdk.Server) http.Handler {
+		return gosdk.NewSSEHandler(func(*http.Request) *gosdk.Server { return server }, nil)
+	})
+}
+
+func mcpGo(handler func(*mcpgo.MCPServer) http.Handler) realServer {
 	return func() http.Handler {
 		server := mcpgo.NewMCPServer("mcp-go", "1", mcpgo.WithToolCapabilities(true))
 		echo := func(_ context.Context, r mark3labs.CallToolRequest) (*mark3labs.CallToolResult, error) {
@@ -65,17 +77,32 @@ func mcpGo(o ...mcpgo.StreamableHTTPOption) realServer {
 			server.AddTool(mark3labs.NewTool("new"), echo)
 			return echo(ctx, r)
 		})
-		return mcpgo.NewStreamableHTTPServer(server, o...)
+		return handler(server)
 	}
 }
 
+func mcpGoStreamable(o ...mcpgo.StreamableHTTPOption) realServer {
+	return mcpGo(func(server *mcpgo.MCPServer) http.Handler { return mcpgo.NewStreamableHTTPServer(server, o...) })
+}
+
+func mcpGoSSE(o ...mcpgo.SSEOption) realServer {
+	return mcpGo(func(server *mcpgo.MCPServer) http.Handler { return mcpgo.NewSSEServer(server, o...) })
+}
+
 var realServers = map[string]realServer{
-	"go-sdk, streams":          goSDK(gosdk.StreamableHTTPOptions{}),
-	"go-sdk, JSON":             goSDK(gosdk.StreamableHTTPOptions{JSONResponse: true}),
-	"go-sdk, resumable":        goSDK(gosdk.StreamableHTTPOptions{EventStore: gosdk.NewMemoryEventStore(nil)}),
-	"go-sdk, without sessions": goSDK(gosdk.StreamableHTTPOptions{Stateless: true}),
-	"mcp-go":                   mcpGo(mcpgo.WithStateful(true)),
-	"mcp-go, without sessions": mcpGo(mcpgo.WithStateLess(true)),
+	"go-sdk, streams":          goSDKStreamable(gosdk.StreamableHTTPOptions{}),
+	"go-sdk, JSON":             goSDKStreamable(gosdk.StreamableHTTPOptions{JSONResponse: true}),
+	"go-sdk, resumable":        goSDKStreamable(gosdk.StreamableHTTPOptions{EventStore: gosdk.NewMemoryEventStore(nil)}),
+	"go-sdk, without sessions": goSDKStreamable(gosdk.StreamableHTTPOptions{Stateless: true}),
+	"mcp-go":                   mcpGoStreamable(mcpgo.WithStateful(true)),
+	"mcp-go, without sessions": mcpGoStreamable(mcpgo.WithStateLess(true)),
+}
+
+// Those that speak HTTP+SSE.
+var realSSEServers = map[string]realServer{
+	"go-sdk":                  goSDKSSE(),
+	"mcp-go":                  mcpGoSSE(mcpgo.WithSSEEndpoint("/")),
+	"mcp-go, with keep-alive": mcpGoSSE(mcpgo.WithSSEEndpoint("/"), mcpgo.WithKeepAliveInterval(time.Millisecond)),
 }
 
 // dialReal starts a real server and shakes hands with it in a revision.
@@ -84,13 +111,33 @@ func dialReal(t *testing.T, handler http.Handler, revision string) (*client, *ht
 	t.Cleanup(server.Close)
 	c := &client{T: t, Conn: DialHTTP(HTTPOptions{URL: server.URL})}
 	t.Cleanup(func() { c.Close() })
-	c.write(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"` + revision +
-		`","capabilities":{"roots":{}},"clientInfo":{"name":"t","version":"1"}}}`)
-	if m := c.read(); !strings.Contains(string(m.Part(wire.PartResult)), revision) {
-		t.Fatalf("initialize was answered with %s", m.Raw())
+	c.greetReal(revision)
+	return c, server
+}
+
+// dialRealSSE starts a real server of HTTP+SSE.
+func dialRealSSE(t *testing.T, handler http.Handler) (*client, *httptest.Server) {
+	server := httptest.NewServer(handler)
+	t.Cleanup(server.Close)
+	c := &client{T: t, Conn: DialSSE(HTTPOptions{URL: server.URL})}
+	t.Cleanup(func() { c.Close() }) // first: the server waits for its stream to end
+	return c, server
+}
+
+// greetReal shakes hands in a revision.
+func (c *client) greetReal(revision string) {
+	c.Helper()
+	c.initialize(revision)
+	if m := c.until("1"); !strings.Contains(string(m.Part(wire.PartResult)), revision) {
+		c.Fatalf("initialize was answered with %s", m.Raw())
 	}
 	c.write(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
-	return c, server
+}
+
+func (c *client) initialize(revision string) {
+	c.Helper()
+	c.write(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"` + revision +
+		`","capabilities":{"roots":{}},"clientInfo":{"name":"t","version":"1"}}}`)
 }
 
 func (c *client) tool(id, name, text string) {
@@ -121,19 +168,66 @@ func TestHTTPRealServers(t *testing.T) {
 			t.Run(name+" "+revision, func(t *testing.T) {
 				t.Parallel()
 				c, _ := dialReal(t, start(), revision)
-				c.write(`{"jsonrpc":"2.0","id":2,"method":"tools/list"}`)
-				c.wantResult("2", `"name":"echo"`)
-				c.tool("3", "echo", "hello")
-				c.wantResult("3", `"text":"hello"`)
-				c.tool("4", "grow", "more")
-				c.wantResult("4", `"text":"more"`)
-				c.tool("5", "no-such-tool", "")
-				if m := c.until("5"); m.Part(wire.PartError) == nil {
-					t.Errorf("got %s", m.Raw())
-				}
+				c.converse()
 			})
 		}
 	}
+}
+
+// converse does what can be done with each of the real servers.
+func (c *client) converse() {
+	c.Helper()
+	c.write(`{"jsonrpc":"2.0","id":2,"method":"tools/list"}`)
+	c.wantResult("2", `"name":"echo"`)
+	c.tool("3", "echo", "hello")
+	c.wantResult("3", `"text":"hello"`)
+	c.tool("4", "grow", "more")
+	c.wantResult("4", `"text":"more"`)
+	c.tool("5", "no-such-tool", "")
+	if m := c.until("5"); m.Part(wire.PartError) == nil {
+		c.Errorf("got %s", m.Raw())
+	}
+}
+
+// A server of HTTP+SSE is found out, and then spoken with.
+func TestSSERealServers(t *testing.T) {
+	for name, start := range realSSEServers {
+		for _, revision := range []string{"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"} {
+			t.Run(name+" "+revision, func(t *testing.T) {
+				t.Parallel()
+				c, server := dialRealSSE(t, start())
+				first := &client{T: t, Conn: DialHTTP(HTTPOptions{URL: server.URL})}
+				defer first.Close()
+				first.initialize(revision)
+				if _, _, err := first.Read(); !errors.Is(err, ErrNotStreamable) {
+					t.Errorf("over streamable HTTP: %v", err)
+				}
+				c.greetReal(revision)
+				c.converse()
+			})
+		}
+	}
+}
+
+func TestSSERealServersSpeakUnasked(t *testing.T) {
+	for name, start := range realSSEServers {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c, _ := dialRealSSE(t, start())
+			c.greetReal("2025-06-18")
+			c.tool("2", "grow", "more")
+			c.until("notifications/tools/list_changed")
+		})
+	}
+}
+
+func TestSSERealServerAsksBack(t *testing.T) {
+	c, _ := dialRealSSE(t, goSDKSSE()())
+	c.greetReal("2025-11-25")
+	c.tool("2", "roots", "")
+	question := c.until("roots/list")
+	c.write(`{"jsonrpc":"2.0","id":` + string(question.ID()) + `,"result":{"roots":[{"uri":"file:///here"}]}}`)
+	c.wantResult("2", "file:///here")
 }
 
 // What the server says of itself comes on the GET stream.

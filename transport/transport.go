@@ -1,5 +1,6 @@
 // Package transport moves whole messages: over this process's stdin and stdout,
-// over those of a child process, over streamable HTTP, or through memory.
+// over those of a child process, over streamable HTTP or the HTTP+SSE that was
+// before it, or through memory.
 //
 // A [Conn] reads and writes messages and nothing more. It does not match
 // answers to questions, knows no session and keeps no state of the protocol
