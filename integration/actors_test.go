@@ -27,7 +27,7 @@ const (
 	notesEnv = "INTEGRATION_NOTES" // a file that the part writes down in what happens to it
 )
 
-// parts are the backends that the test binary plays. Each returns its exit code.
+// parts are what the test binary plays, backends and one client. Each returns its exit code.
 var parts = map[string]func() int{
 	"mute":     playMute,
 	"banner":   playBanner,
@@ -35,6 +35,8 @@ var parts = map[string]func() int{
 	"mirror":   playMirror,
 	"gosdk":    playGoSDK,
 	"mcpgo":    playMCPGo,
+
+	"conformance-client": playConformanceClient,
 }
 
 func play(part string) int {

@@ -10,5 +10,6 @@
 //	raw_test.go, rawhttp_test.go      clients that keep every byte they were sent
 //	servers_test.go, actors_test.go   backends: the real ones, and parts the test binary plays
 //	claude_test.go, fakemodel_test.go Claude Code and the model it thinks it talks to
+//	conformance_test.go, _peers_test  the official conformance suites, and what they are let loose on
 //	*_gateway_test.go                 the tests of the gateway; the others prove the harness without it
 package integration

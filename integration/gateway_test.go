@@ -11,8 +11,10 @@ import (
 	"testing"
 )
 
-// gateway is the path of the binary under test: INTEGRATION_GATEWAY if set (a binary built with -race, say), else
-// cmd/gateway, built once.
+// gatewayEnv may name the binary under test (one built with -race, say).
+const gatewayEnv = "INTEGRATION_GATEWAY"
+
+// gateway is the path of the binary under test: what gatewayEnv names, else cmd/gateway, built once.
 func gateway(t testing.TB) string {
 	t.Helper()
 	path, err := buildGateway()
@@ -23,7 +25,7 @@ func gateway(t testing.TB) string {
 }
 
 var buildGateway = sync.OnceValues(func() (string, error) {
-	if path := os.Getenv("INTEGRATION_GATEWAY"); path != "" {
+	if path := os.Getenv(gatewayEnv); path != "" {
 		return filepath.Abs(path)
 	}
 	root := filepath.Dir(packageDir)

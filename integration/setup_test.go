@@ -29,6 +29,7 @@ type backend struct {
 	Embedded   string            `yaml:"embedded,omitempty"`
 	Tools      map[string]any    `yaml:"tools,omitempty"`
 	InheritEnv []string          `yaml:"inherit_env,omitempty"`
+	Sharing    string            `yaml:"sharing,omitempty"`
 }
 
 // A setup is one gateway to be: its directory, config, audit file and state, and the mark of its processes.
