@@ -10,6 +10,7 @@
 //	raw_test.go, rawhttp_test.go      clients that keep every byte they were sent
 //	servers_test.go, actors_test.go   backends: the real ones, and parts the test binary plays
 //	claude_test.go, fakemodel_test.go Claude Code and the model it thinks it talks to
-//	conformance_test.go, _peers_test  the official conformance suites, and what they are let loose on
+//	conformance_test.go               the official conformance suites, and what they say
+//	conformance_peers_test.go         what they are let loose on: a server, the gateway's door, a client
 //	*_gateway_test.go                 the tests of the gateway; the others prove the harness without it
 package integration
