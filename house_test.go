@@ -25,6 +25,7 @@ var may = map[string][]string{
 	"catalog":          {"wire"},
 	"transport":        {"wire"},
 	"peer":             {"transport", "idmap", "wire"},
+	"door":             {"transport", "revision", "wire"},
 	"backends":         {"peer", "catalog", "revision", "config", "transport", "wire"},
 	"gateway":          {"peer", "catalog", "revision", "audit", "transport", "wire"},
 	"cmd/gateway":      {"*"},

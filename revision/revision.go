@@ -8,6 +8,7 @@ package revision
 // Traits are what a revision has. The zero value is no revision.
 type Traits struct {
 	Date    string // its name, as it stands in protocolVersion
+	Primes  bool   // a stream of events begins with an empty one, so that it can be resumed from its start
 	Batches bool   // arrays of messages; an implementation MUST take them in 2025-03-26
 }
 
@@ -16,7 +17,7 @@ var table = []Traits{
 	{Date: "2024-11-05", Batches: true},
 	{Date: "2025-03-26", Batches: true},
 	{Date: "2025-06-18"},
-	{Date: "2025-11-25"},
+	{Date: "2025-11-25", Primes: true},
 }
 
 // Newest returns the newest revision.
@@ -24,6 +25,15 @@ func Newest() Traits { return table[len(table)-1] }
 
 // Oldest returns the oldest one.
 func Oldest() Traits { return table[0] }
+
+// Dates returns the names of all of them, the newest first.
+func Dates() []string {
+	var all []string
+	for i := range table {
+		all = append(all, table[len(table)-1-i].Date)
+	}
+	return all
+}
 
 // Find returns the revision of a date, and whether it is known.
 func Find(date string) (Traits, bool) {

@@ -1,0 +1,259 @@
+// Package door is the HTTP side, through which clients of the revisions with an
+// initialize handshake come in: streamable HTTP at /mcp, and the HTTP+SSE of
+// 2024-11-05 at /sse. It makes of each session a [transport.Conn], which somebody
+// else holds.
+//
+//	ServeHTTP ─ admit (guard.go: Host, Origin, token)
+//	  ├ POST /mcp    post.go ─ session.enter ─ session.deliver ─► Conn.Read
+//	  │                └ session.answer ◄─ stream ◄─ session.route ◄─ Conn.Write
+//	  ├ GET /mcp     listen.go ─ session.pump (sse.go), one stream or the rest of one
+//	  ├ DELETE /mcp  session.end
+//	  └ /sse, /message  legacy.go
+//
+// It refuses to know MCP beyond what the transport needs: which request is the
+// one that opens a session, which revision was agreed on, which request the
+// client takes back. A message is put on one stream and on no other.
+package door
+
+import (
+	"container/list"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/tls"
+	"encoding/hex"
+	"log/slog"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"mcpgateway/transport"
+)
+
+// Options of a Door. The zero value of all but Serve works.
+type Options struct {
+	// Serve holds a session until it is over. It is called on a goroutine of its
+	// own, which the Door waits for; ctx is done when the Door closes. Session is
+	// the name of the session in logs: the first half of its Mcp-Session-Id, and
+	// not a key to it.
+	Serve func(ctx context.Context, session string, c transport.Conn)
+	Ready func() bool // for /readyz; nil = always
+
+	Limit    int           // bytes of one message, and of what may wait for a client that does not read; 0 = 64 MiB
+	Sessions int           // at one time; beyond it initialize gets 503; 0 = 10000
+	Idle     time.Duration // a session with no request in flight and no open stream ends after it; 0 = 1 h
+	// Events bounds what a session keeps so that a broken stream can be resumed, in
+	// bytes; 0 = 1 MiB. All sessions together keep at most 64 times as much. What
+	// goes first is told at [session.evictLocked] and [Door.relieve].
+	Events int
+
+	Tokens   []string    // bearer tokens; none = no authentication
+	Origins  []string    // origins of browser pages that may come, beside loopback ones if Loopback, and our own
+	Hosts    []string    // names that we are reached by; with Loopback, beside loopback's
+	Loopback bool        // we listen on loopback: the Host header is checked, too (DNS rebinding)
+	TLS      *tls.Config // of Run; nil = plain
+	Log      *slog.Logger
+}
+
+// A Door lets sessions in. Create it with New.
+type Door struct {
+	o      Options
+	log    *slog.Logger
+	tokens [][sha256.Size]byte
+	ctx    context.Context // of all sessions
+	cancel context.CancelFunc
+
+	kept    atomic.Int64   // bytes that all sessions keep for resumption
+	serving sync.WaitGroup // goroutines in Serve; added to under mu, while not closing
+
+	mu       sync.Mutex
+	sessions map[string]*session // under their keys
+	keepers  list.List           // sessions that keep anything, the one that began first in front
+	closing  bool
+	full     bool // there was no room for a session; said once
+}
+
+// New returns a Door. It starts nothing; the goroutines of sessions end when Run
+// does.
+func New(o Options) *Door {
+	if o.Limit <= 0 {
+		o.Limit = 64 << 20
+	}
+	if o.Sessions <= 0 {
+		o.Sessions = 10000
+	}
+	if o.Idle <= 0 {
+		o.Idle = time.Hour
+	}
+	if o.Events <= 0 {
+		o.Events = 1 << 20
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	d := &Door{o: o, log: o.Log, sessions: make(map[string]*session)}
+	for _, t := range o.Tokens {
+		d.tokens = append(d.tokens, sha256.Sum256([]byte(t)))
+	}
+	d.ctx, d.cancel = context.WithCancel(context.Background())
+	return d
+}
+
+// ServeHTTP implements http.Handler.
+func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch r.URL.Path {
+	case "/healthz":
+		health(w, r, true)
+		return
+	case "/readyz":
+		health(w, r, d.ready())
+		return
+	}
+	who, ok := d.admit(w, r)
+	if !ok {
+		return
+	}
+	switch r.URL.Path {
+	case "/mcp":
+		d.mcp(w, r, who)
+	case "/sse":
+		d.legacyStream(w, r, who)
+	case "/message", "/messages":
+		d.legacyPost(w, r, who)
+	default:
+		refuse(http.StatusNotFound, "Not found: MCP is spoken at /mcp").send(w)
+	}
+}
+
+func (d *Door) mcp(w http.ResponseWriter, r *http.Request, who principal) {
+	switch r.Method {
+	case http.MethodPost:
+		d.post(w, r, who)
+	case http.MethodGet:
+		d.listen(w, r, who)
+	case http.MethodDelete:
+		d.delete(w, r, who)
+	default:
+		wrongVerb(w, "GET, POST, DELETE, OPTIONS")
+	}
+}
+
+// ready reports whether a client that comes now would be served.
+func (d *Door) ready() bool {
+	d.mu.Lock()
+	closing := d.closing
+	d.mu.Unlock()
+	return !closing && (d.o.Ready == nil || d.o.Ready())
+}
+
+// health answers a probe. It is asked by whoever can reach us, and says so
+// little that everybody may know it.
+func health(w http.ResponseWriter, r *http.Request, ok bool) {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		wrongVerb(w, "GET, HEAD")
+		return
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	text := "ok\n"
+	if !ok {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		text = "not ready\n"
+	}
+	_, _ = w.Write([]byte(text))
+}
+
+// open has a new session served, if there is room for it.
+func (d *Door) open(s *session) *refusal {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch {
+	case d.closing:
+		return d.ending()
+	case len(d.sessions) >= d.o.Sessions:
+		if !d.full {
+			d.full = true
+			d.log.Warn("no room for a further session", "max", d.o.Sessions)
+		}
+		return refuse(http.StatusServiceUnavailable, "Too many sessions are open").retry(30)
+	}
+	d.full = false
+	d.sessions[s.key] = s
+	d.serving.Go(func() {
+		d.o.Serve(d.ctx, s.name, s)
+		s.end()
+	})
+	return nil
+}
+
+func (d *Door) ending() *refusal {
+	return refuse(http.StatusServiceUnavailable, "The gateway is ending").retry(2)
+}
+
+// find returns the session of that key, nil if there is none, or none that was
+// opened by that principal in that way.
+func (d *Door) find(key string, who principal, legacy bool) *session {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if s := d.sessions[key]; s != nil && s.who == who && s.legacy == legacy {
+		return s
+	}
+	return nil
+}
+
+// forget takes an ended session out of the tables.
+func (d *Door) forget(s *session) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.sessions, s.key)
+	if s.keeper != nil {
+		d.keepers.Remove(s.keeper)
+		s.keeper = nil
+	}
+}
+
+// account notes that s keeps delta bytes more than before, and takes from those
+// who have kept longest what is too much.
+func (d *Door) account(s *session, delta int) {
+	total := d.kept.Add(int64(delta))
+	if delta <= 0 {
+		return
+	}
+	d.mu.Lock()
+	if s.keeper == nil && d.sessions[s.key] == s {
+		s.keeper = d.keepers.PushBack(s)
+	}
+	d.mu.Unlock()
+	if total > d.maxKept() {
+		d.relieve()
+	}
+}
+
+// maxKept bounds what all sessions keep together.
+func (d *Door) maxKept() int64 { return 64 * int64(d.o.Events) }
+
+// relieve makes room: the session that began first to keep anything forgets all
+// of it, delivered or not, and so on until the rest is within the bound.
+func (d *Door) relieve() {
+	for d.kept.Load() > d.maxKept() {
+		d.mu.Lock()
+		front := d.keepers.Front()
+		if front == nil {
+			d.mu.Unlock()
+			return
+		}
+		s := d.keepers.Remove(front).(*session)
+		s.keeper = nil
+		d.mu.Unlock()
+		s.forgetEvents()
+	}
+}
+
+// newKey returns a session's key, <name>-<secret>. The name is for logs.
+func newKey() (key, name string) {
+	var b [32]byte
+	_, _ = rand.Read(b[:]) // never fails
+	name = hex.EncodeToString(b[:16])
+	return name + "-" + hex.EncodeToString(b[16:]), name
+}

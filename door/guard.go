@@ -1,0 +1,123 @@
+package door
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// A principal is whoever has one of the tokens; everyone is the same one where
+// there are none. Sessions are bound to theirs.
+type principal int
+
+// admit looks at who comes and from where, before anything is read. If it
+// answers false the request is answered.
+func (d *Door) admit(w http.ResponseWriter, r *http.Request) (who principal, ok bool) {
+	if d.o.Loopback && !d.isOurName(r.Host) {
+		refuse(http.StatusForbidden, "Forbidden: the Host header names another machine").send(w)
+		return 0, false
+	}
+	if !d.admitOrigin(w, r) {
+		return 0, false
+	}
+	if r.Method == http.MethodOptions { // a preflight carries no token
+		w.WriteHeader(http.StatusNoContent)
+		return 0, false
+	}
+	who, ok = d.authenticate(r)
+	if !ok {
+		w.Header().Set("WWW-Authenticate", "Bearer")
+		refuse(http.StatusUnauthorized, "Unauthorized: a bearer token is required").send(w)
+	}
+	return who, ok
+}
+
+// authenticate compares with every token, so that the time tells nothing.
+func (d *Door) authenticate(r *http.Request) (principal, bool) {
+	if len(d.tokens) == 0 {
+		return 0, true
+	}
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	sum := sha256.Sum256([]byte(strings.TrimSpace(token)))
+	who, ok := 0, 0
+	for i := range d.tokens {
+		same := subtle.ConstantTimeCompare(sum[:], d.tokens[i][:])
+		who = subtle.ConstantTimeSelect(same, i+1, who)
+		ok |= same
+	}
+	return principal(who), ok == 1 && strings.EqualFold(scheme, "Bearer")
+}
+
+// admitOrigin refuses pages of other sites, and tells a browser what those that
+// are accepted may do. What is no browser sends no Origin.
+func (d *Door) admitOrigin(w http.ResponseWriter, r *http.Request) bool {
+	h := w.Header()
+	if r.Method == http.MethodOptions {
+		h.Set("Allow", "GET, POST, DELETE, OPTIONS")
+	}
+	origins := r.Header["Origin"]
+	if len(origins) == 0 {
+		return true
+	}
+	h.Add("Vary", "Origin")
+	if len(origins) > 1 || !d.accepts(origins[0], r.Host) {
+		refuse(http.StatusForbidden, "Forbidden: pages of this Origin may not come").send(w)
+		return false
+	}
+	h.Set("Access-Control-Allow-Origin", origins[0])
+	h.Set("Access-Control-Expose-Headers", "Mcp-Session-Id, Retry-After, WWW-Authenticate")
+	if r.Method == http.MethodOptions {
+		h.Set("Access-Control-Allow-Methods", "GET, POST, DELETE, OPTIONS")
+		h.Set("Access-Control-Allow-Headers", "Accept, Authorization, Content-Type, Last-Event-ID, Mcp-Protocol-Version, Mcp-Session-Id")
+		h.Set("Access-Control-Max-Age", "7200")
+	}
+	return true
+}
+
+// accepts reports whether a page of that origin may come to us, whom it calls
+// host. That the origin is our own proves something only if the name is known to
+// be ours: of a name that was rebound to our address both are equal, too.
+func (d *Door) accepts(origin, host string) bool {
+	if slices.ContainsFunc(d.o.Origins, func(o string) bool { return strings.EqualFold(strings.TrimSuffix(o, "/"), origin) }) {
+		return true
+	}
+	u, err := url.Parse(origin)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return false
+	}
+	if d.o.Loopback && isLoopback(hostname(u.Host)) {
+		return true
+	}
+	return strings.EqualFold(u.Host, host) && (d.isOurName(host) || isAddress(hostname(host)))
+}
+
+// isOurName reports whether a Host header names us for sure.
+func (d *Door) isOurName(host string) bool {
+	name := hostname(host)
+	return isLoopback(name) || slices.ContainsFunc(d.o.Hosts, func(ours string) bool {
+		return strings.EqualFold(ours, host) || strings.EqualFold(ours, name)
+	})
+}
+
+// hostname returns the host without its port and brackets.
+func hostname(host string) string {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		return name
+	}
+	return strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
+}
+
+func isLoopback(name string) bool {
+	a, err := netip.ParseAddr(name)
+	return strings.EqualFold(name, "localhost") || err == nil && a.Unmap().IsLoopback()
+}
+
+func isAddress(name string) bool {
+	_, err := netip.ParseAddr(name)
+	return err == nil
+}

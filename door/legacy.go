@@ -1,0 +1,68 @@
+package door
+
+import (
+	"net/http"
+
+	"mcpgateway/transport"
+)
+
+// legacyStream answers a GET to /sse, the HTTP+SSE transport of 2024-11-05: the
+// stream is the session. Its first event says where the client has to post.
+func (d *Door) legacyStream(w http.ResponseWriter, r *http.Request, who principal) {
+	switch {
+	case r.Method != http.MethodGet:
+		wrongVerb(w, "GET, OPTIONS") // a client that tries streamable HTTP first falls back
+		return
+	case !acceptsType(r, "text", "event-stream"):
+		refuse(http.StatusNotAcceptable, "Not acceptable: the client must accept text/event-stream").send(w)
+		return
+	}
+	s, x := d.newSession(who), newReader(w)
+	s.legacy, s.alone.reader, s.busy = true, x, 1
+	if no := d.open(s); no != nil {
+		no.send(w)
+		return
+	}
+	defer s.end()
+	beginEvents(w)
+	if x.send([]byte("event: endpoint\ndata: /message?session="+s.key+"\n\n")) != nil {
+		s.leave(s.alone, x)
+		return
+	}
+	s.pump(r.Context(), s.alone, x, "")
+}
+
+// legacyPost answers a POST to /message: what is answered to it comes on the
+// session's stream.
+func (d *Door) legacyPost(w http.ResponseWriter, r *http.Request, who principal) {
+	if r.Method != http.MethodPost {
+		wrongVerb(w, "POST, OPTIONS")
+		return
+	}
+	if no := checkContent(r); no != nil {
+		no.send(w)
+		return
+	}
+	s := d.find(r.URL.Query().Get("session"), who, true)
+	p, no := d.read(w, r, s != nil)
+	switch {
+	case no != nil:
+		no.send(w)
+		return
+	case s == nil:
+		noSession().of(p).send(w)
+		return
+	}
+	if _, _, no := s.enter(w, p); no != nil {
+		no.of(p).send(w)
+		return
+	}
+	err := s.deliver(r.Context(), p.m)
+	s.leave(nil, nil)
+	switch err {
+	case nil:
+		w.WriteHeader(http.StatusAccepted)
+	case transport.ErrClosed:
+		s.gone(w, p)
+	}
+}

@@ -1,0 +1,73 @@
+package door
+
+import (
+	"mime"
+	"net/http"
+	"strconv"
+	"strings"
+)
+
+// checkMedia refuses a POST that is no JSON, or whose client does not take both
+// kinds of answers.
+func checkMedia(r *http.Request) *refusal {
+	if no := checkContent(r); no != nil {
+		return no
+	}
+	if !acceptsType(r, "application", "json") || !acceptsType(r, "text", "event-stream") {
+		return refuse(http.StatusNotAcceptable, "Not acceptable: the client must accept application/json and text/event-stream")
+	}
+	return nil
+}
+
+func checkContent(r *http.Request) *refusal {
+	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if coding := r.Header.Get("Content-Encoding"); err != nil || kind != "application/json" || coding != "" && coding != "identity" {
+		return refuse(http.StatusUnsupportedMediaType, "Unsupported media type: Content-Type must be application/json")
+	}
+	return nil
+}
+
+// acceptsType reports whether a media type is among those that the client takes.
+// Of the ranges that it is in the narrowest counts (RFC 9110 §12.5.1).
+func acceptsType(r *http.Request, kind, subtype string) bool {
+	lines := r.Header["Accept"]
+	if len(lines) == 0 {
+		return true
+	}
+	taken, best := false, 0
+	for _, line := range lines {
+		for part := range strings.SplitSeq(line, ",") {
+			name, parameters, _ := strings.Cut(part, ";")
+			if fit := fits(strings.TrimSpace(name), kind, subtype); fit > best {
+				taken, best = isWanted(parameters), fit
+			}
+		}
+	}
+	return taken
+}
+
+// fits tells how narrowly a media range holds a type, 0 if it does not.
+func fits(name, kind, subtype string) int {
+	a, b, _ := strings.Cut(name, "/")
+	switch {
+	case strings.EqualFold(a, kind) && strings.EqualFold(b, subtype):
+		return 3
+	case strings.EqualFold(a, kind) && b == "*":
+		return 2
+	case a == "*" && b == "*":
+		return 1
+	}
+	return 0
+}
+
+// isWanted reports whether the parameters of a media range do not say q=0.
+func isWanted(parameters string) bool {
+	for part := range strings.SplitSeq(parameters, ";") {
+		name, value, _ := strings.Cut(strings.TrimSpace(part), "=")
+		if strings.EqualFold(name, "q") {
+			q, err := strconv.ParseFloat(value, 64)
+			return err != nil || q > 0
+		}
+	}
+	return true
+}

@@ -1,0 +1,222 @@
+package door
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"mcpgateway/transport"
+	"mcpgateway/wire"
+)
+
+// post answers a POST to /mcp.
+func (d *Door) post(w http.ResponseWriter, r *http.Request, who principal) {
+	if no := checkMedia(r); no != nil {
+		no.send(w)
+		return
+	}
+	key := r.Header.Get(sessionHeader)
+	s := d.find(key, who, false)
+	p, no := d.read(w, r, s != nil)
+	switch {
+	case no != nil:
+	case p.hello && key == "":
+		d.hello(w, r, p, who)
+		return
+	case p.m.Method() == "server/discover" && key == "":
+		// How newer clients find out whom they talk to: they fall back.
+		no = refuse(http.StatusNotFound, "Method not found: server/discover").code(wire.CodeMethodNotFound).of(p)
+	case key == "":
+		no = needsSession().of(p)
+	case s == nil:
+		no = noSession().of(p)
+	default:
+		if no = checkVersion(r); no == nil {
+			s.post(w, r, p)
+			return
+		}
+		no.of(p)
+	}
+	no.send(w)
+}
+
+const sessionHeader = "Mcp-Session-Id"
+
+// hello answers the initialize that opens a session. If the answer is an error,
+// or does not arrive, there is no session.
+func (d *Door) hello(w http.ResponseWriter, r *http.Request, p *posted, who principal) {
+	s := d.newSession(who)
+	if no := d.open(s); no != nil {
+		no.of(p).send(w)
+		return
+	}
+	w.Header().Set(sessionHeader, s.key)
+	if !s.exchange(w, r, p, keepAlive) || !s.agreed() {
+		s.end()
+	}
+}
+
+func (s *session) agreed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.revision != ""
+}
+
+// quick is how long an answer may take before a stream of events is opened for
+// it.
+const quick = 200 * time.Millisecond
+
+func (s *session) post(w http.ResponseWriter, r *http.Request, p *posted) {
+	s.exchange(w, r, p, quick)
+}
+
+// exchange takes what was posted to where it is read, and the answer back. It
+// reports whether anything was sent to the client.
+func (s *session) exchange(w http.ResponseWriter, r *http.Request, p *posted, patience time.Duration) bool {
+	st, x, no := s.enter(w, p)
+	if no != nil {
+		no.of(p).send(w)
+		return true
+	}
+	if err := s.deliver(r.Context(), p.m); err != nil {
+		s.takenBack(p.ids)
+		s.leave(st, x)
+		if err == transport.ErrClosed {
+			s.gone(w, p)
+		}
+		return false
+	}
+	s.takenBack(p.cancels)
+	if st == nil {
+		s.leave(nil, nil)
+		w.WriteHeader(http.StatusAccepted)
+		return true
+	}
+	return s.answer(w, r, p, st, x, patience)
+}
+
+// enter registers what was posted under its requests' ids.
+func (s *session) enter(w http.ResponseWriter, p *posted) (*stream, *reader, *refusal) {
+	s.mu.Lock()
+	defer s.unlock()
+	if s.door.ctx.Err() != nil && len(p.ids) > 0 {
+		return nil, nil, s.door.ending()
+	}
+	if p.m.Kind() == wire.Batch && !s.traitsLocked().Batches {
+		return nil, nil, refuse(http.StatusBadRequest, "Batch requests not supported")
+	}
+	for _, id := range p.ids {
+		if s.open[id] != nil {
+			return nil, nil, refuse(http.StatusBadRequest, "Invalid request: a request with this id is in flight")
+		}
+	}
+	if len(p.ids) > 0 && len(s.open)+len(p.ids) > maxOpen {
+		return nil, nil, refuse(http.StatusTooManyRequests, "Too many requests of this session are open").retry(1)
+	}
+	if no := s.arriveLocked(); no != nil {
+		return nil, nil, no
+	}
+	if p.hello && s.revision == "" {
+		s.hello = p.m.ID()
+	}
+	if len(p.ids) == 0 || s.legacy {
+		return nil, nil, nil
+	}
+	st, x := newStream(), newReader(w)
+	st.owed = p.ids
+	st.reader = x
+	for _, id := range p.ids {
+		s.open[id] = st
+	}
+	return st, x, nil
+}
+
+// leave ends an exchange, which may have had a stream.
+func (s *session) leave(st *stream, x *reader) {
+	s.mu.Lock()
+	defer s.unlock()
+	s.busy--
+	s.since = time.Now()
+	if st != nil {
+		s.detachLocked(st, x)
+	}
+}
+
+// gone answers a request whose session has ended.
+func (s *session) gone(w http.ResponseWriter, p *posted) {
+	no := noSession()
+	if s.door.ctx.Err() != nil {
+		no = s.door.ending()
+	}
+	w.Header().Del(sessionHeader)
+	no.of(p).send(w)
+}
+
+// answer waits for what the client gets. The headers are held back until it is
+// known what kind of answer it is: one response alone is sent as JSON.
+func (s *session) answer(w http.ResponseWriter, r *http.Request, p *posted, st *stream, x *reader, patience time.Duration) bool {
+	if !x.wait(r.Context(), patience) {
+		s.leave(st, x)
+		return false
+	}
+	text, prime, form := s.first(st)
+	switch form {
+	case asNothing:
+		s.gone(w, p)
+		s.leave(st, x)
+	case asJSON:
+		if p.hello && !s.agreed() {
+			w.Header().Del(sessionHeader)
+		}
+		sendJSON(w, http.StatusOK, text)
+		s.leave(st, x)
+	case asEvents:
+		beginEvents(w)
+		s.pump(r.Context(), st, x, prime)
+	}
+	return true
+}
+
+// wait waits until the stream has to be looked at, or until patience is over. It
+// reports whether the client is still there.
+func (x *reader) wait(ctx context.Context, patience time.Duration) bool {
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case <-x.wake:
+	case <-timer.C:
+	case <-ctx.Done():
+		return false
+	}
+	return true
+}
+
+type form int
+
+const (
+	asNothing form = iota // the session ended before there was an answer
+	asJSON
+	asEvents
+)
+
+// first decides how a POST is answered. A stream of events has a number from
+// here on; prime says from which event it can be resumed, "" if that is not said.
+func (s *session) first(st *stream) (text []byte, prime string, how form) {
+	s.mu.Lock()
+	defer s.unlock()
+	switch {
+	case len(st.events) == 1 && st.done && st.answered:
+		return st.events[0], "", asJSON
+	case len(st.events) == 0 && s.over:
+		return nil, "", asNothing
+	}
+	if s.over { // it was not given a number in time, and cannot be resumed
+		return nil, "", asEvents
+	}
+	s.numberLocked(st)
+	if s.traitsLocked().Primes && !st.done {
+		st.known = true
+		prime = eventID(st.number, 0)
+	}
+	return nil, prime, asEvents
+}

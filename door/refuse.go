@@ -1,0 +1,91 @@
+package door
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+
+	"mcpgateway/revision"
+	"mcpgateway/wire"
+)
+
+// The codes that servers of these revisions commonly give, and the one that the
+// specification has for a revision that is not spoken. Clients of the time go by
+// the status; one that is newer reads the code, and falls back.
+const (
+	codeSessionNotFound    = -32001
+	codeUnsupportedVersion = -32022
+)
+
+// A refusal is what a request is answered with that does not come through.
+type refusal struct {
+	status int
+	id     wire.ID // of the request, "" if that is not known
+	err    *wire.Error
+	wait   int // seconds after which it may be tried again; 0 = nothing is said
+}
+
+// refuse returns a refusal that the request's status says enough about.
+func refuse(status int, format string, args ...any) *refusal {
+	return &refusal{status: status, err: wire.Errorf(wire.CodeInvalidRequest, format, args...)}
+}
+
+func (no *refusal) code(code int) *refusal {
+	no.err.Code = code
+	return no
+}
+
+func (no *refusal) retry(seconds int) *refusal {
+	no.wait = seconds
+	return no
+}
+
+// of returns the refusal with the id of what was posted.
+func (no *refusal) of(p *posted) *refusal {
+	no.id = p.id()
+	return no
+}
+
+func (no *refusal) send(w http.ResponseWriter) {
+	if no.wait > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(no.wait))
+	}
+	if no.status == http.StatusRequestEntityTooLarge || no.status == http.StatusRequestTimeout {
+		w.Header().Set("Connection", "close") // the rest of the body is not waited for
+	}
+	sendJSON(w, no.status, wire.NewFailure(no.id, no.err).Raw())
+}
+
+func sendJSON(w http.ResponseWriter, status int, text []byte) {
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("Content-Length", strconv.Itoa(len(text)))
+	w.WriteHeader(status)
+	_, _ = w.Write(text) // if it fails the client is gone
+}
+
+func wrongVerb(w http.ResponseWriter, allow string) {
+	w.Header().Set("Allow", allow)
+	refuse(http.StatusMethodNotAllowed, "Method not allowed: use %s", allow).send(w)
+}
+
+func noSession() *refusal {
+	return refuse(http.StatusNotFound, "Session not found: begin again with initialize").code(codeSessionNotFound)
+}
+
+func needsSession() *refusal {
+	return refuse(http.StatusBadRequest, "Server not initialized: the header Mcp-Session-Id is required").code(wire.CodeNotInitialized)
+}
+
+// checkVersion refuses a revision that is not spoken here. A request that names
+// none is of the session's.
+func checkVersion(r *http.Request) *refusal {
+	asked := r.Header.Get("Mcp-Protocol-Version")
+	if _, known := revision.Find(asked); known || asked == "" {
+		return nil
+	}
+	all := revision.Dates()
+	no := refuse(http.StatusBadRequest, "Unsupported protocol version: supported are %s", strings.Join(all, ", "))
+	no.err.Data = wire.Encode(map[string]any{"supported": all, "requested": strings.ToValidUTF8(asked, "\uFFFD")})
+	return no.code(codeUnsupportedVersion)
+}

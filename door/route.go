@@ -1,0 +1,129 @@
+package door
+
+import (
+	"slices"
+
+	"mcpgateway/revision"
+	"mcpgateway/transport"
+	"mcpgateway/wire"
+)
+
+// Write implements transport.Conn. A response goes to the POST that has its
+// request, and so does what is about a request that is not answered; everything
+// else goes to the session's own stream, where it waits until the client opens
+// that. It never waits for the client: what a client that is connected leaves
+// unread is bounded by Options.Limit, and what nobody is there to read by
+// Options.Events.
+//
+// A response that nobody waits for, since the client has taken the request back
+// or cannot be reached any more, is dropped.
+func (s *session) Write(m wire.Message, about wire.ID) error {
+	s.mu.Lock()
+	defer s.unlock()
+	if s.over {
+		return transport.ErrClosed
+	}
+	st := s.routeLocked(m, about)
+	switch {
+	case st == nil:
+		return nil
+	case st.reader != nil && s.live >= s.door.o.Limit:
+		return transport.ErrFull
+	}
+	s.answeredLocked(st, m)
+	s.addLocked(st, m.Raw())
+	return nil
+}
+
+// routeLocked returns the one stream for a message, nil if there is none.
+func (s *session) routeLocked(m wire.Message, about wire.ID) *stream {
+	if s.legacy {
+		return s.alone
+	}
+	switch m.Kind() {
+	case wire.Response:
+		return s.open[m.ID()]
+	case wire.Batch:
+		if st := s.open[about]; st != nil {
+			return st
+		}
+		for _, text := range m.Elements() {
+			if answer, err := wire.Parse(text); err == nil && s.open[answer.ID()] != nil {
+				return s.open[answer.ID()]
+			}
+		}
+		return nil
+	}
+	if st := s.open[about]; st != nil {
+		return st
+	}
+	return s.alone
+}
+
+// answeredLocked notes what a message answers.
+func (s *session) answeredLocked(st *stream, m wire.Message) {
+	switch m.Kind() {
+	case wire.Response:
+		st.answered = true
+		if m.ID() == s.hello {
+			s.agreeLocked(m)
+		}
+		s.settleLocked(st, m.ID())
+	case wire.Batch:
+		st.answered = true
+		for _, id := range slices.Clone(st.owed) {
+			s.settleLocked(st, id)
+		}
+	}
+}
+
+// settleLocked strikes a request from what a stream owes. When nothing is left
+// the stream ends.
+func (s *session) settleLocked(st *stream, id wire.ID) {
+	i := slices.Index(st.owed, id)
+	if i < 0 {
+		return
+	}
+	st.owed = slices.Delete(st.owed, i, i+1)
+	delete(s.open, id)
+	st.done = len(st.owed) == 0
+}
+
+// takenBack ends the streams of requests that will not be answered, for the
+// client has cancelled them or they were never read.
+func (s *session) takenBack(ids []wire.ID) {
+	if len(ids) == 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.unlock()
+	for _, id := range ids {
+		st := s.open[id]
+		if st == nil || id == s.hello {
+			continue
+		}
+		s.settleLocked(st, id)
+		if st.done && st.reader != nil {
+			st.reader.call()
+		}
+	}
+}
+
+// agreeLocked reads the revision from the answer to initialize.
+func (s *session) agreeLocked(m wire.Message) {
+	s.hello = ""
+	wire.Members(m.Part(wire.PartResult), func(key string, value []byte, _ int) {
+		if t, ok := revision.Find(wire.Unquote(value)); ok && key == "protocolVersion" {
+			s.revision = t.Date
+		}
+	})
+	if s.revision != "" {
+		s.door.log.Debug("session begins", "session", s.name, "revision", s.revision)
+	}
+}
+
+// traits returns those of the revision that was agreed on.
+func (s *session) traitsLocked() revision.Traits {
+	t, _ := revision.Find(s.revision)
+	return t
+}

@@ -1,0 +1,118 @@
+package door
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+)
+
+const (
+	headerTime = 10 * time.Second
+	idleTime   = 2 * time.Minute
+	maxHeader  = 32 << 10
+)
+
+// Run serves what comes to ln until ctx is done, or ln fails. Then nothing new
+// is begun: a request is refused with 503, while answers to our own questions
+// are still let in. The sessions are told, have what grace Serve gives them, and
+// what they answer goes out; clients that do not take it are cut off. Everything
+// is gone when Run returns, and the Door cannot be used any more.
+func (d *Door) Run(ctx context.Context, ln net.Listener) error {
+	guests := &guests{states: make(map[net.Conn]http.ConnState)}
+	guests.changed.L = &guests.mu
+	server := &http.Server{
+		Handler:           d,
+		ReadHeaderTimeout: headerTime,
+		IdleTimeout:       idleTime,
+		MaxHeaderBytes:    maxHeader,
+		ErrorLog:          slog.NewLogLogger(d.log.Handler(), slog.LevelDebug),
+		ConnState:         guests.note,
+	}
+	failed := make(chan error, 1)
+	go func() {
+		if d.o.TLS != nil {
+			server.TLSConfig = d.o.TLS.Clone()
+			failed <- server.ServeTLS(ln, "", "")
+			return
+		}
+		failed <- server.Serve(ln)
+	}()
+	var err error
+	select {
+	case <-ctx.Done():
+	case err = <-failed:
+		failed <- nil
+	}
+	d.close(server)
+	guests.wait(lastWords)
+	_ = server.Close()
+	<-failed
+	guests.wait(0)
+	if errors.Is(err, http.ErrServerClosed) {
+		err = nil
+	}
+	return err
+}
+
+// close ends all sessions, in the way that Serve has for it, and waits for that.
+func (d *Door) close(server *http.Server) {
+	d.mu.Lock()
+	d.closing = true
+	d.mu.Unlock()
+	server.SetKeepAlivesEnabled(false)
+	d.cancel()
+	d.serving.Wait()
+}
+
+// guests are the connections of a server.
+type guests struct {
+	mu      sync.Mutex
+	states  map[net.Conn]http.ConnState
+	changed sync.Cond
+}
+
+// note is the server's ConnState.
+func (g *guests) note(c net.Conn, state http.ConnState) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch state {
+	case http.StateClosed, http.StateHijacked:
+		delete(g.states, c)
+	default:
+		g.states[c] = state
+	}
+	g.changed.Broadcast()
+}
+
+// wait waits until no connection has a request under way, but no longer than
+// patience; with none, until there is no connection.
+func (g *guests) wait(patience time.Duration) {
+	late := false
+	if patience > 0 {
+		timer := time.AfterFunc(patience, func() {
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			late = true
+			g.changed.Broadcast()
+		})
+		defer timer.Stop()
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for !late && g.busyLocked(patience == 0) {
+		g.changed.Wait()
+	}
+}
+
+func (g *guests) busyLocked(all bool) bool {
+	for _, state := range g.states {
+		if all || state == http.StateActive {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,180 @@
+package door
+
+import (
+	"container/list"
+	"context"
+	"net/http"
+	"sync"
+	"time"
+
+	"mcpgateway/transport"
+	"mcpgateway/wire"
+)
+
+// A session is one client's. It is the [transport.Conn] that Serve holds: what
+// the client posts is read from it, and what is written to it goes to the client
+// on one of its streams.
+type session struct {
+	door   *Door
+	key    string
+	name   string // in logs
+	who    principal
+	legacy bool // HTTP+SSE: all messages go on one stream, which lasts as long as the session
+
+	in     chan wire.Message // from the POST that has it to Read; unbuffered
+	closed chan struct{}
+	idle   *time.Timer   // of the goroutine that reads
+	keeper *list.Element // guarded by door.mu
+
+	mu       sync.Mutex
+	over     bool
+	hello    wire.ID             // of the request that opens the session
+	revision string              // that was agreed on; "" before
+	open     map[wire.ID]*stream // requests that are not answered, and where their answers go
+	alone    *stream             // for what belongs to no request
+	resume   []*stream           // other streams of events that can be resumed or are open, by number
+	last     int                 // the number of the newest
+	busy     int                 // HTTP exchanges
+	since    time.Time           // when the last of them ended
+	live     int                 // bytes that wait for clients that are connected
+	kept     int                 // bytes that are kept in case a client comes back
+	told     int                 // what the door knows of kept
+}
+
+func (d *Door) newSession(who principal) *session {
+	s := &session{
+		door: d, who: who,
+		in: make(chan wire.Message), closed: make(chan struct{}),
+		open: make(map[wire.ID]*stream), alone: newStream(),
+		since: time.Now(),
+	}
+	s.key, s.name = newKey()
+	return s
+}
+
+// Read implements transport.Conn. It is also where an idle session ends, for a
+// session that is idle is being read from.
+func (s *session) Read() (wire.Message, error) {
+	if s.idle == nil {
+		s.idle = time.NewTimer(s.door.o.Idle)
+	}
+	for {
+		select {
+		case <-s.closed:
+			s.idle.Stop()
+			return wire.Message{}, transport.ErrClosed
+		default:
+		}
+		select {
+		case m := <-s.in:
+			return m, nil
+		case <-s.closed:
+		case <-s.idle.C:
+			if left := s.idleFor(); left > 0 {
+				s.idle.Reset(left)
+			} else {
+				s.door.log.Debug("session ends: idle", "session", s.name)
+				s.end()
+			}
+		}
+	}
+}
+
+// idleFor returns how long the session may at least go on.
+func (s *session) idleFor() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.busy > 0 || len(s.open) > 0 {
+		return s.door.o.Idle
+	}
+	return s.door.o.Idle - time.Since(s.since)
+}
+
+// Close implements transport.Conn: the session is over. What waits for clients
+// that are connected still goes out, which Close does not wait for; clients that
+// do not take it within lastWords are cut off.
+func (s *session) Close() error {
+	s.end()
+	return nil
+}
+
+// lastWords is how long a client has to take what waits for it when its session
+// is over.
+const lastWords = 5 * time.Second
+
+// end ends the session, whoever wants it. From now on nobody finds it.
+func (s *session) end() {
+	s.door.forget(s)
+	s.mu.Lock()
+	defer s.unlock()
+	if s.over {
+		return
+	}
+	s.over = true
+	close(s.closed)
+	for id, st := range s.open {
+		if st.number > 0 || len(st.events) > 0 { // the others get a status, see answer
+			s.addLocked(st, wire.NewFailure(id, sessionEnded).Raw())
+		}
+		s.finishLocked(st)
+	}
+	for _, st := range append(s.resume, s.alone) {
+		s.finishLocked(st)
+	}
+	s.open, s.resume = nil, nil
+}
+
+var sessionEnded = wire.Errorf(wire.CodeInternalError, "The session has ended; outcome unknown: the call may have run")
+
+// finishLocked ends a stream of a session that is over.
+func (s *session) finishLocked(st *stream) {
+	st.done = true
+	if st.reader != nil {
+		st.reader.hurry(lastWords)
+		st.reader.call()
+	}
+}
+
+// unlock releases mu, with what is kept brought down to its bound.
+func (s *session) unlock() {
+	for s.kept > s.door.o.Events && s.evictLocked() {
+	}
+	if s.over {
+		s.kept = 0
+	}
+	delta := s.kept - s.told
+	s.told = s.kept
+	s.mu.Unlock()
+	if delta != 0 {
+		s.door.account(s, delta)
+	}
+}
+
+// arriveLocked begins an HTTP exchange, unless the session is over.
+func (s *session) arriveLocked() *refusal {
+	switch {
+	case s.over:
+		return noSession()
+	case s.busy >= maxOpen:
+		return refuse(http.StatusTooManyRequests, "Too many requests of this session are open").retry(1)
+	}
+	s.busy++
+	return nil
+}
+
+// maxOpen bounds the HTTP exchanges of a session, and its requests that are not
+// answered.
+const maxOpen = 4096
+
+// deliver hands a message to Read. It waits until it is taken: then, and only
+// then, is what the client sends next behind it.
+func (s *session) deliver(ctx context.Context, m wire.Message) error {
+	select {
+	case s.in <- m:
+		return nil
+	case <-s.closed:
+		return transport.ErrClosed
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
