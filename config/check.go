@@ -6,34 +6,42 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 )
 
-// maxMessage is the longest message that can be dealt with, in bytes.
-const maxMessage = 1 << 30
+const (
+	maxMessage = 1 << 30 // bytes of the longest message that can be dealt with
+	maxEvents  = 1 << 30 // bytes that a session may keep of its events
+)
 
 // checker finds what types cannot say. It names each place as the user wrote it.
 type checker struct {
 	file   string
 	places map[string]place
-	broken map[string]bool // backends for which there is an error already
+	broken map[string]bool // by path: what there is an error for already
 	errs   Errors
 }
 
 // fail reports a problem with the value at path, or where that would stand.
 func (c *checker) fail(path, problem, hint string) {
+	e := c.at(path)
+	e.Problem, e.Hint = problem, hint
+	c.errs = append(c.errs, e)
+}
+
+// at is an error that has yet to say what is wrong at path.
+func (c *checker) at(path string) *Error {
 	for at := path; ; {
 		if p, ok := c.places[at]; ok {
-			e := &Error{File: c.file, Line: p.line, Key: p.key, Problem: problem, Hint: hint}
+			e := &Error{File: c.file, Line: p.line, Key: p.key}
 			if p.line == 0 { // a variable or a flag
 				e.File = ""
 			}
-			c.errs = append(c.errs, e)
-			return
+			return e
 		}
 		i := strings.LastIndexAny(at, ".[")
 		if i < 0 {
-			c.errs = append(c.errs, &Error{File: c.file, Key: path, Problem: problem, Hint: hint})
-			return
+			return &Error{File: c.file, Key: path}
 		}
 		at = at[:i]
 	}
@@ -53,19 +61,48 @@ func (c *checker) check(cfg *Config) {
 	if n := cfg.Catalog.NameLimit; n < 8 || n > 128 {
 		c.fail("catalog.name_limit", fmt.Sprintf("must be 8 to 128, not %d", n), "")
 	}
-	if cfg.Limits.Message < 1024 {
-		c.fail("limits.message", "must be at least 1KiB"+c.not("limits.message"), "")
-	}
-	if cfg.Limits.Message > maxMessage {
-		c.fail("limits.message", "must be at most 1GiB"+c.not("limits.message"), "")
-	}
-	if cfg.Limits.InFlight < 1 {
-		c.fail("limits.in_flight", "must be at least 1", "")
-	}
+	c.http(cfg)
+	c.limits(cfg.Limits)
 	named := map[string]int{}
 	for i := range cfg.Backends {
 		c.backend(&cfg.Backends[i], i, named)
 	}
+}
+
+// limits says nothing about a page that a wrong limits.message is to blame for.
+func (c *checker) limits(l Limits) {
+	messageWrong := c.broken["limits.message"] || l.Message < 1024
+	for _, b := range []struct {
+		key  string
+		kept bool
+		must string
+	}{
+		{"message", l.Message >= 1024, "at least 1KiB"},
+		{"message", l.Message <= maxMessage, "at most 1GiB"},
+		{"in_flight", l.InFlight >= 1, "at least 1"},
+		{"page", l.Page >= 1024 || messageWrong, "at least 1KiB"},
+		{"page", l.Page <= l.Message || messageWrong, "at most limits.message"},
+		{"sessions", l.Sessions >= 1, "at least 1"},
+		{"session_idle", l.SessionIdle >= time.Second, "at least 1s"},
+		{"events", l.Events <= maxEvents, "at most 1GiB"},
+	} {
+		if path := "limits." + b.key; !b.kept {
+			c.fail(path, "must be "+b.must+c.not(path), "")
+		}
+	}
+}
+
+// remarks are warnings about a configuration that is valid.
+func (c *checker) remarks(cfg *Config) (all []string) {
+	if cfg.Listen != "" && !cfg.Loopback() && cfg.TLS == (TLS{}) {
+		e := c.at("listen")
+		e.Problem = "there is no tls: tokens and all else travel in clear, unless a proxy before the gateway encrypts them"
+		all = append(all, e.Error())
+	}
+	if !slices.ContainsFunc(cfg.Backends, func(b Backend) bool { return b.Enabled }) {
+		all = append(all, c.file+": no backend is enabled: there is nothing to serve")
+	}
+	return all
 }
 
 var separator = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
@@ -87,6 +124,8 @@ func (c *checker) paths(cfg *Config, env func(string) (string, bool)) {
 		return expanded
 	}
 	cfg.Audit.File = expand(cfg.Audit.File, "audit.file")
+	cfg.TLS.Cert = expand(cfg.TLS.Cert, "tls.cert")
+	cfg.TLS.Key = expand(cfg.TLS.Key, "tls.key")
 	for i := range cfg.Backends {
 		b, at := &cfg.Backends[i], fmt.Sprintf("backends[%d]", i)
 		b.Command = expand(b.Command, at+".command")

@@ -26,7 +26,9 @@ func (c *checker) backend(b *Backend, i int, named map[string]int) {
 	c.target(b, at)
 	if b.URL != "" {
 		c.url(b.URL, at+".url")
+		c.oneOf(at+".transport", b.Transport, "auto", "http", "sse")
 	}
+	c.oneOf(at+".sharing", b.Sharing, "auto", "shared", "session")
 	c.environment(b, at)
 	c.headers(b.Headers, at+".headers.")
 	c.globs(b.Tools.Allow, at+".tools.allow")
@@ -83,6 +85,7 @@ func (c *checker) misplaced(b *Backend, at, target string) {
 		{"inherit_env", len(b.InheritEnv) > 0, "command"},
 		{"cwd", b.Cwd != "", "command"},
 		{"headers", len(b.Headers) > 0, "url"},
+		{"transport", b.Transport != "auto", "url"},
 	} {
 		if k.given && k.of != target {
 			c.fail(at+"."+k.key, "belongs to a backend with "+k.of+", and this one has "+target, "")
@@ -110,8 +113,9 @@ func (c *checker) environment(b *Backend, at string) {
 		}
 	}
 	for i, name := range b.InheritEnv {
-		if name == "" || strings.ContainsAny(name, "=\x00") {
-			c.fail(fmt.Sprintf("%s.inherit_env[%d]", at, i), "is no name for a variable", "write names here, and values under env")
+		here := fmt.Sprintf("%s.inherit_env[%d]", at, i)
+		if !c.broken[here] && (name == "" || strings.ContainsAny(name, "=\x00")) {
+			c.fail(here, "is no name for a variable", "write names here, and values under env")
 		}
 	}
 }
@@ -129,8 +133,8 @@ func (c *checker) headers(headers map[string]string, at string) {
 
 func (c *checker) globs(globs []string, at string) {
 	for i, glob := range globs {
-		if _, err := path.Match(flat(glob), ""); err != nil || glob == "" {
-			here := fmt.Sprintf("%s[%d]", at, i)
+		here := fmt.Sprintf("%s[%d]", at, i)
+		if _, err := path.Match(flat(glob), ""); !c.broken[here] && (err != nil || glob == "") {
 			c.fail(here, "is not a valid glob", `* and ? stand for anything, [a-z] for one of a range, \ takes the next character as it is`)
 		}
 	}

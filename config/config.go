@@ -27,6 +27,18 @@ type Config struct {
 	// StateDir is the directory State stands for; "" = keep nothing.
 	StateDir string `koanf:"-"`
 
+	// Listen is where HTTP is served, host:port with a port of digits, 0 = any
+	// that is free; "" = nowhere. Unless it is Loopback there are Auth.Tokens.
+	Listen string `koanf:"listen"`
+	Auth   Auth   `koanf:"auth"`
+	TLS    TLS    `koanf:"tls"`
+	// Origins are those of browsers that are let in beside loopback's and our
+	// own, just as they are sent: https://host or https://host:8443.
+	Origins []string `koanf:"origins"`
+	// Hosts are the names that a Host header may have beside localhost's while
+	// Listen is Loopback: in lowercase, without port or brackets.
+	Hosts []string `koanf:"hosts"`
+
 	Catalog Catalog `koanf:"catalog"`
 	Log     Log     `koanf:"log"`
 	Audit   Audit   `koanf:"audit"`
@@ -35,7 +47,8 @@ type Config struct {
 	// Backends stand in the order of the file. It decides who keeps a bare name.
 	Backends []Backend `koanf:"backends"`
 
-	// Expanded holds the values that ${VAR} brought into Backends, for Secrets.
+	// Expanded holds the values that ${VAR} brought into Backends and Auth, for
+	// Secrets.
 	Expanded []string `koanf:"-"`
 }
 
@@ -65,6 +78,11 @@ type Audit struct {
 type Limits struct {
 	Message  int64 `koanf:"message"`   // bytes of one message, either way; at least 1024
 	InFlight int   `koanf:"in_flight"` // calls of one session at a time; at least 1
+	Page     int64 `koanf:"page"`      // bytes of one page of a list; 1024 to Message
+
+	Sessions    int           `koanf:"sessions"`     // of clients at one time; at least 1
+	SessionIdle time.Duration `koanf:"session_idle"` // an HTTP session without request or stream ends after it; at least 1s
+	Events      int64         `koanf:"events"`       // bytes kept per session so that a broken stream can be resumed; 0 = none
 }
 
 // Backend is one MCP server behind the gateway. If it is Enabled, exactly one
@@ -80,13 +98,16 @@ type Backend struct {
 	// the gateway was started, "" = there. It may not exist.
 	Cwd string `koanf:"cwd"`
 
-	URL     string            `koanf:"url"` // http or https, with a host
-	Headers map[string]string `koanf:"headers"`
+	URL       string            `koanf:"url"`       // http or https, with a host
+	Transport string            `koanf:"transport"` // how to speak to URL: auto, http or sse; without one auto
+	Headers   map[string]string `koanf:"headers"`
 
 	Embedded string `koanf:"embedded"` // a server inside this process: demo
 
 	StartTimeout time.Duration `koanf:"start_timeout"` // for start and handshake; 0 = none
 	CallTimeout  time.Duration `koanf:"call_timeout"`  // for one call, anew with each progress; 0 = none
+
+	Sharing string `koanf:"sharing"` // auto, shared (one connection for all clients) or session (one for each)
 
 	Tools   Tools `koanf:"tools"`
 	Enabled bool  `koanf:"enabled"` // false = never started; variables it needs may be unset, their fields empty
@@ -99,6 +120,9 @@ func Default() Config {
 		Catalog: Catalog{Prefix: "collision", Separator: "__", NameLimit: 50, Wait: 3 * time.Second},
 		Log:     Log{Level: "info", Format: "text"},
 		Audit:   Audit{Payloads: "none"},
-		Limits:  Limits{Message: 64 << 20, InFlight: 1024},
+		Limits: Limits{
+			Message: 64 << 20, InFlight: 1024, Page: 4 << 20,
+			Sessions: 10_000, SessionIdle: time.Hour, Events: 1 << 20,
+		},
 	}
 }

@@ -24,6 +24,7 @@ func FuzzLoad(f *testing.F) {
 	f.Add([]byte("backends: &a [*a]\n"))
 	f.Add([]byte("a: &a\n  <<: *a\n"))
 	f.Add([]byte("{\"mcpServers\":{\"\":{\"command\":\"x\"}}}"))
+	f.Add([]byte("{\"mcpServers\":{\"a\":{\"url\":\"http://h\",\"type\":\"sse\",\"transport\":\"x\"}},\"listen\":\":1\"}"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		loaded, err := load(source{"fuzz.yaml", data}, Options{Env: env})
 		if err != nil {
@@ -53,6 +54,7 @@ func FuzzImport(f *testing.F) {
 		f.Add(uint8(i), []byte(`{"mcpServers":{"a b":{"command":"x","args":["--api-key=abc","$x"],"env":{"A_TOKEN":"v"}}}}`))
 		f.Add(uint8(i), []byte(`{"servers":{"a":{"url":"https://u:p@h/?key=v","headers":{"Authorization":"Bearer x"}}}}`))
 		f.Add(uint8(i), []byte("[mcp_servers.a]\ncommand = \"x\"\nargs = [\"a\"]\n"))
+		f.Add(uint8(i), []byte(`{"mcpServers":{"a":{"type":"sse","url":"https://h/sse"},"b":{"transport":"sse","command":"x"},"c":{"httpUrl":"https://h","url":"https://h/sse"}}}`))
 		f.Add(uint8(i), []byte(`{"mcp":{"a":{"type":"local","command":["x","y"]}}}`))
 	}
 	f.Fuzz(func(t *testing.T, which uint8, data []byte) {
@@ -87,7 +89,7 @@ func FuzzImport(f *testing.F) {
 			t.Fatalf("%d backends of %d servers\n%s", got, want, out)
 		}
 		for i, s := range im.out.servers {
-			if b := loaded.Config.Backends[i]; b.Name != s.name || len(b.Args) != len(s.args) || len(b.Env) != len(s.env) || len(b.Headers) != len(s.headers) {
+			if b := loaded.Config.Backends[i]; b.Name != s.name || s.transport != "" && b.Transport != s.transport || len(b.Args) != len(s.args) || len(b.Env) != len(s.env) || len(b.Headers) != len(s.headers) {
 				t.Errorf("%+v became %+v\n%s", s, b, out)
 			}
 		}

@@ -12,26 +12,28 @@ func readCommon(e entry) server {
 		args:     e.list("args"),
 		env:      e.table("env"),
 		cwd:      e.text("cwd"),
-		url:      e.text("url", "serverUrl", "httpUrl"),
+		url:      e.text(urlKeys...),
 		headers:  e.table("headers"),
 		call:     e.limit("timeout", e.file.client.limit),
 		tools:    e.tools(),
 		disabled: e.is("disabled", "true"),
 	}
 	s.disabled = e.is("enabled", "false") || s.disabled
-	if problem := unsupported(e.text("type", "transport")); problem != "" {
-		s.unfit = problem
+	kind := e.text(transportKeys...)
+	s.unfit = unsupported(kind)
+	if isSSE(kind) {
+		s.transport = "sse"
 	}
 	return s
 }
 
-// readGemini differs in one point: url is an SSE endpoint, httpUrl is not.
+// readGemini differs in one point: httpUrl wins over url and is never SSE. An url
+// of no type was SSE once; now Gemini tries HTTP first, as auto does.
 func readGemini(e entry) server {
 	s := readCommon(e)
-	if s.url = e.text("httpUrl"); s.url == "" && e.text("url") != "" && !e.is("type", "http") {
-		s.unfit = unsupported("sse")
-	} else if s.url == "" {
-		s.url = e.text("url")
+	if url := e.text("httpUrl"); url != "" {
+		s.url, s.transport = url, ""
+		e.leave("url")
 	}
 	return s
 }

@@ -45,7 +45,11 @@ func (e entry) dropMisfits(s *server) {
 	switch {
 	case all == nil:
 	case s.url == "":
-		s.headers = nil
+		if s.transport != "" {
+			e.leave("type")
+			e.leave("transport")
+		}
+		s.headers, s.transport = nil, ""
 	default:
 		s.args, s.env, s.inherit, s.cwd = nil, nil, nil, ""
 	}

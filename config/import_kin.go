@@ -35,6 +35,7 @@ func (s *server) differs(o *server) string {
 	}{
 		{"env", sameTable(s.env, o.env) && s.envFile == o.envFile},
 		{"inherit_env", slices.Equal(s.inherit, o.inherit)},
+		{"transport", s.transport == o.transport},
 		{"headers", sameTable(s.headers, o.headers)},
 		{"cwd", s.cwd == o.cwd},
 		{"tools", slices.Equal(s.tools.Allow, o.tools.Allow) && slices.Equal(s.tools.Deny, o.tools.Deny)},

@@ -20,6 +20,7 @@ type server struct {
 	env, headers []named
 	inherit      []string
 	cwd, url     string
+	transport    string // sse; "" = auto
 	start, call  time.Duration
 	tools        Tools
 	disabled     bool

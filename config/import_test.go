@@ -120,6 +120,8 @@ func TestImportMeansTheSame(t *testing.T) {
 		"env": { "API_KEY": "k1", "DATABASE_URL": "postgres://u:p@h/db", "LOG": "debug", "lower.token": "t1", "MULTI_SECRET": "a\nb: c" }
 	},
 	"also": { "command": "other", "env": { "API_KEY": "k2", "SAME_TOKEN": "k1" } },
+	"old": { "type": "sse", "url": "https://old.example/sse" },
+	"new": { "type": "http", "url": "https://new.example/mcp" },
 	"web": { "url": "https://u:p%20w@h/s/Zm9vYmFyYmF6cXV4MTIzNDU2Nzg5MA/mcp?api_key=q%26&mode=x", "headers": { "Authorization": "Bearer tok", "X-Api-Key": "xk", "Accept": "text/plain" } }
 } }`
 	direct, err := load(source{"direct.json", []byte(file)}, Options{Env: lookup(nil)})
@@ -145,6 +147,7 @@ func TestImportMeansTheSame(t *testing.T) {
 func equal(a, b []Backend) bool {
 	return slices.EqualFunc(a, b, func(a, b Backend) bool {
 		return a.Name == b.Name && a.Command == b.Command && a.URL == b.URL &&
+			a.Transport == b.Transport &&
 			slices.Equal(a.Args, b.Args) && maps.Equal(a.Env, b.Env) && maps.Equal(a.Headers, b.Headers)
 	})
 }
@@ -167,7 +170,7 @@ func TestImportNothing(t *testing.T) {
 // TestImportEmptyFile: what was looked at in vain is in the hint.
 func TestImportEmptyFile(t *testing.T) {
 	dir := t.TempDir()
-	write(t, dir, map[string]string{"a.json": `{ "mcpServers": { "s": { "type": "sse", "url": "https://h" } } }`})
+	write(t, dir, map[string]string{"a.json": `{ "mcpServers": { "s": { "type": "ws", "url": "wss://h" } } }`})
 	im, err := Import([]string{filepath.Join(dir, "a.json")}, ImportOptions{Home: dir, Cwd: dir, Env: lookup(nil)})
 	if err != nil {
 		t.Fatal(err)

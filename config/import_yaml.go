@@ -44,6 +44,7 @@ func (s *server) item() []byte {
 	m.texts("inherit_env", s.inherit)
 	m.text("cwd", s.cwd)
 	m.text("url", s.url)
+	m.text("transport", s.transport)
 	m.table("headers", s.headers)
 	m.duration("start_timeout", s.start)
 	m.duration("call_timeout", s.call)

@@ -82,7 +82,7 @@ func load(src source, opts Options) (*Loaded, error) {
 	if all := slices.Concat(r.errs, over.errs, c.errs); len(all) > 0 {
 		return nil, inOrder(all)
 	}
-	return &Loaded{cfg, src.path, append(r.warnings, remarks(cfg, src.path)...)}, nil
+	return &Loaded{cfg, src.path, append(r.warnings, c.remarks(cfg)...)}, nil
 }
 
 // decode is strict: no key without a field, no value of another type.
@@ -93,8 +93,12 @@ func decode(k *koanf.Koanf, out *settings) error {
 	}})
 }
 
-// inherit gives each backend what it does not say itself.
+// inherit gives each backend what it does not say itself. A page that nobody
+// spoke of follows messages that are shorter.
 func inherit(cfg *Config, d defaults, given map[string]place) {
+	if _, ok := given["limits.page"]; !ok {
+		cfg.Limits.Page = min(cfg.Limits.Page, cfg.Limits.Message)
+	}
 	for i := range cfg.Backends {
 		b, at := &cfg.Backends[i], fmt.Sprintf("backends[%d].", i)
 		if _, ok := given[at+"enabled"]; !ok {
@@ -106,15 +110,13 @@ func inherit(cfg *Config, d defaults, given map[string]place) {
 		if _, ok := given[at+"call_timeout"]; !ok {
 			b.CallTimeout = d.CallTimeout
 		}
+		if _, ok := given[at+"transport"]; !ok {
+			b.Transport = "auto"
+		}
+		if _, ok := given[at+"sharing"]; !ok {
+			b.Sharing = "auto"
+		}
 	}
-}
-
-// remarks are warnings about a configuration that is valid.
-func remarks(cfg *Config, file string) []string {
-	if slices.ContainsFunc(cfg.Backends, func(b Backend) bool { return b.Enabled }) {
-		return nil
-	}
-	return []string{file + ": no backend is enabled: there is nothing to serve"}
 }
 
 // inOrder sorts by line; what is in no file comes last.

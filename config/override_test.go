@@ -45,6 +45,9 @@ func TestPrecedence(t *testing.T) {
 func TestEveryKeyHasAVariable(t *testing.T) {
 	values := map[string]string{
 		"GATEWAY_STATE":                  "none",
+		"GATEWAY_LISTEN":                 "[::1]:0",
+		"GATEWAY_TLS_CERT":               "c.pem",
+		"GATEWAY_TLS_KEY":                "k.pem",
 		"GATEWAY_CATALOG_PREFIX":         "never",
 		"GATEWAY_CATALOG_SEPARATOR":      "-",
 		"GATEWAY_CATALOG_NAME_LIMIT":     "60",
@@ -55,6 +58,10 @@ func TestEveryKeyHasAVariable(t *testing.T) {
 		"GATEWAY_AUDIT_PAYLOADS":         "all",
 		"GATEWAY_LIMITS_MESSAGE":         "1MiB",
 		"GATEWAY_LIMITS_IN_FLIGHT":       "7",
+		"GATEWAY_LIMITS_PAGE":            "64KiB",
+		"GATEWAY_LIMITS_SESSIONS":        "6",
+		"GATEWAY_LIMITS_SESSION_IDLE":    "5m",
+		"GATEWAY_LIMITS_EVENTS":          "2KiB",
 		"GATEWAY_DEFAULTS_START_TIMEOUT": "9s",
 		"GATEWAY_DEFAULTS_CALL_TIMEOUT":  "8s",
 	}
@@ -66,8 +73,8 @@ func TestEveryKeyHasAVariable(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := loaded.Config
-	got := fmt.Sprintln(c.State, c.Catalog, c.Log, c.Audit, c.Limits, c.Backends[0].StartTimeout, c.Backends[0].CallTimeout)
-	if want := "none {never - 60 5s} {debug json} {a.jsonl all} {1048576 7} 9s 8s"; strings.TrimSpace(got) != want {
+	got := fmt.Sprintln(c.State, c.Listen, c.TLS, c.Catalog, c.Log, c.Audit, c.Limits, c.Backends[0].StartTimeout, c.Backends[0].CallTimeout)
+	if want := "none [::1]:0 {c.pem k.pem} {never - 60 5s} {debug json} {a.jsonl all} {1048576 7 65536 6 5m0s 2048} 9s 8s"; strings.TrimSpace(got) != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }
@@ -87,6 +94,58 @@ GATEWAY_LIMITS_IN_FLIGHT: must be a whole number, not "many"
 --catalog-name-limit: must be 8 to 128, not 2`
 	if err == nil || err.Error() != want {
 		t.Errorf("got\n%v\nwant\n%s", err, want)
+	}
+}
+
+// TestListenOverrides: who names an address by variable or flag is told so in
+// those words, and the file is where tokens come from.
+func TestListenOverrides(t *testing.T) {
+	for _, tc := range []struct {
+		file, env, flag string
+		err, warning    string
+	}{
+		{"", "", "127.0.0.1:7420", "", ""},
+		{"", "", ":7420", "--listen: other machines reach this address, and there are no auth.tokens to keep strangers out", ""},
+		{"", "0.0.0.0:7420", "", "GATEWAY_LISTEN: other machines reach this address, and there are no auth.tokens to keep strangers out", ""},
+		{"", "7420", "", `GATEWAY_LISTEN: must be host:port, not "7420"`, ""},
+		{"listen: :7420", "localhost:7420", "", "", ""},
+		{"", "", "[0:0::1]:7420", "", ""},
+		{"", "", "[FD00::1]:7420", "--listen: other machines reach this address, and there are no auth.tokens to keep strangers out", ""},
+		{"", "", "Gateway.Example:7420", "--listen: other machines reach this address, and there are no auth.tokens to keep strangers out", ""},
+		{"listen: localhost:7420", "localhost:7420", ":7420", "--listen: other machines reach this address, and there are no auth.tokens to keep strangers out", ""},
+		{"auth: { tokens: [0123456789abcdef] }", "", "[::]:7420", "", "--listen: there is no tls: tokens and all else travel in clear, unless a proxy before the gateway encrypts them"},
+		{"auth: { tokens: [0123456789abcdef] }\ntls: { cert: c, key: k }", "", "[::]:7420", "", ""},
+		{"auth: { tokens: [short] }", "", "[::]:7420", "g.yaml:1: auth.tokens[0]: must have at least 16 characters, or it can be guessed", ""},
+	} {
+		opts := Options{Env: lookup(map[string]string{"GATEWAY_LISTEN": tc.env}), Flags: map[string]string{}}
+		if tc.flag != "" {
+			opts.Flags["listen"] = tc.flag
+		}
+		loaded, err := load(source{"g.yaml", []byte(tc.file + "\nbackends: [{ name: a, embedded: demo }]")}, opts)
+		switch {
+		case err != nil:
+			if err.Error() != tc.err {
+				t.Errorf("%+v: %v", tc, err)
+			}
+		case tc.err != "":
+			t.Errorf("%+v: no error", tc)
+		case strings.Join(loaded.Warnings, "\n") != tc.warning:
+			t.Errorf("%+v: warns %q", tc, loaded.Warnings)
+		}
+	}
+}
+
+// TestTLSOverrides: half of a pair is reported where it was given.
+func TestTLSOverrides(t *testing.T) {
+	opts := Options{Env: lookup(map[string]string{"GATEWAY_TLS_KEY": "~/k.pem", "HOME": "/h"})}
+	_, err := load(source{"g.yaml", nil}, opts)
+	if want := "GATEWAY_TLS_KEY: is of no use without tls.cert"; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+	opts.Flags = map[string]string{"tls.cert": "c.pem"}
+	loaded, err := load(source{"g.yaml", nil}, opts)
+	if err != nil || loaded.Config.TLS != (TLS{"c.pem", "/h/k.pem"}) {
+		t.Errorf("got %+v, %v", loaded, err)
 	}
 }
 

@@ -20,10 +20,10 @@ type reader struct {
 	callUnit  time.Duration // what timeout counts in, in entries of the client whose file this is; 0 = not known
 
 	places   map[string]place // by path: where each value was written
-	broken   map[string]bool  // by path: backends that an error is reported for
+	broken   map[string]bool  // by path: what an error is reported for
 	errs     Errors
 	warnings []string
-	expanded []string // what variables brought into backends
+	expanded []string // what variables brought into backends and tokens
 
 	backend, off, foreign bool // where it is: in a backend, a disabled one, another client's entry
 }
@@ -82,6 +82,7 @@ func (r *reader) Marshal(map[string]any) ([]byte, error) {
 
 func (r *reader) fail(at place, problem, hint string) {
 	r.errs = append(r.errs, &Error{File: r.file, Line: at.line, Key: at.key, Problem: problem, Hint: hint})
+	r.broken[at.path] = true
 }
 
 // value reads n as a value of type t. ok is false if it was left out, or wrong
@@ -116,12 +117,14 @@ func (r *reader) list(n *yaml.Node, elem reflect.Type, at place) []any {
 			r.fail(here, "is empty", "")
 		}
 		v, ok := r.value(child, elem, here)
-		if !ok && elem == backendType { // those after it keep their numbers
-			r.broken[here.path] = true
-			v, ok = map[string]any{}, true
-		}
-		if ok {
+		switch {
+		case ok:
 			out = append(out, v)
+		case !r.broken[here.path]: // an unset variable of a disabled backend
+		case elem == backendType:
+			out = append(out, map[string]any{}) // those after it keep their numbers
+		default:
+			out = append(out, "") // likewise
 		}
 	}
 	return out

@@ -40,7 +40,7 @@ func (r *reader) scalar(n *yaml.Node, t reflect.Type, at place) (any, bool) {
 // arrived notes what x brought in and reports what it could not find. A
 // disabled backend needs no variables: its value is just left out.
 func (r *reader) arrived(x *expander, at place) bool {
-	if r.backend {
+	if r.backend || strings.HasPrefix(at.path, "auth.") {
 		for _, a := range x.came {
 			if !isPlain(a.name) {
 				r.expanded = append(r.expanded, a.value)

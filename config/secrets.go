@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// Secrets returns the values that must never appear in a log: those of env and
-// headers, user, password and query values of URLs, and what ${VAR} brought
-// into any backend. The longest comes first, so that masking in this order
-// leaves no remainder. Values too short or too common to be secrets are left
-// out: masking "true" would only make logs unreadable.
+// Secrets returns the values that must never appear in a log: tokens, the values
+// of env and headers, user, password and query values of URLs, and what ${VAR}
+// brought into a token or anywhere into a backend. The longest comes first, so
+// that masking in this order leaves no remainder. Values too short or too common
+// to be secrets are left out: masking "true" would only make logs unreadable.
 func Secrets(c *Config) []string {
-	all := slices.Clone(c.Expanded)
+	all := slices.Concat(c.Expanded, c.Auth.Tokens)
 	for _, b := range c.Backends {
 		for _, value := range b.Env {
 			all = append(all, value)

@@ -7,7 +7,8 @@ import (
 )
 
 func TestSecrets(t *testing.T) {
-	file := `backends:
+	file := `auth: { tokens: [literal-token-1234, "${TOKEN_START}-token-1234"] }
+backends:
   - name: a
     command: ${HOME}/bin/x
     args: ["--key=${KEY}", "${SHORT}", --port, "${PORT}", literal-argument]
@@ -20,12 +21,13 @@ func TestSecrets(t *testing.T) {
     enabled: false
     env: { OFF: off-value }
 `
-	vars := lookup(map[string]string{"HOME": "/home/u", "KEY": "key-value", "SHORT": "abc", "PORT": "8080"})
+	vars := lookup(map[string]string{"HOME": "/home/u", "KEY": "key-value", "TOKEN_START": "start", "SHORT": "abc", "PORT": "8080"})
 	loaded, err := load(source{"g.yaml", []byte(file)}, Options{Env: vars})
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := []string{
+		"literal-token-1234", "start-token-1234", "start",
 		"basic  not a scheme", "basic dXNlcg==", "Bearer bearer-value",
 		"not a scheme", "bearer-value", "dXNlcg==", "env-value", "key-value", "off-value", "p%40ssword", "p@ssword",
 		"only-user", "user-name", "q%20uery", "80808", "q uery", "bare",

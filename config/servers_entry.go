@@ -1,7 +1,6 @@
 package config
 
 import (
-	"cmp"
 	"iter"
 	"slices"
 	"strings"
@@ -32,6 +31,11 @@ func (r *reader) translate(pairs []pair, at place) (ours []pair) {
 	}
 	url := slices.ContainsFunc(urlKeys, func(key string) bool { return e.values[key] != nil })
 	e.misfit = misfits(e.values["command"] != nil, url)
+	for _, key := range transportKeys {
+		if n := e.values[key]; n != nil && isSSE(n.Value) && !url {
+			e.misfit = append(e.misfit, key)
+		}
+	}
 	if e.off = r.isDisabled(pairs, at); !e.off {
 		if why := e.unusable(); why != "" {
 			r.warn(at, "is disabled: "+why)
@@ -60,7 +64,10 @@ func (r *reader) translate(pairs []pair, at place) (ours []pair) {
 	return ours
 }
 
-var urlKeys = []string{"url", "serverUrl", "httpUrl"}
+var (
+	urlKeys       = []string{"url", "serverUrl", "httpUrl"}
+	transportKeys = []string{"type", "transport"}
+)
 
 // oneKey translates one pair of e; ok is false if nothing of it remains.
 func (r *reader) oneKey(p pair, e *theirs, at place) (_ pair, ok bool) {
@@ -77,7 +84,9 @@ func (r *reader) oneKey(p pair, e *theirs, at place) (_ pair, ok bool) {
 	case slices.Contains(urlKeys, p.key):
 		e.urlKey, p.key = p.shown, "url"
 		return p, true
-	case p.key == "type" || p.key == "transport":
+	case slices.Contains(transportKeys, p.key) && isSSE(value.Value):
+		return pair{"transport", p.shown, p.line, text("sse")}, true
+	case slices.Contains(transportKeys, p.key):
 		if problem := unsupported(value.Value); problem != "" && !e.off {
 			r.fail(here, problem, "")
 		}
@@ -113,9 +122,9 @@ func (e *theirs) unusable() string {
 	if command := e.values["command"]; command != nil && isGateway(command.Value) {
 		return "a gateway that starts itself would not stop doing so"
 	}
-	for _, key := range []string{"type", "transport"} {
-		if n := e.values[key]; n != nil && notYet(n.Value) != "" {
-			return notYet(n.Value)
+	for _, key := range transportKeys {
+		if n := e.values[key]; n != nil && isWebSocket(n.Value) {
+			return unsupported(n.Value)
 		}
 	}
 	for _, key := range []string{"command", "args", "env", "cwd", "url", "serverUrl", "httpUrl", "headers"} {
@@ -160,22 +169,23 @@ func texts(n *yaml.Node) iter.Seq[string] {
 // served; "" = it is.
 func unsupported(transport string) string {
 	switch plainName(transport) {
-	case "", "stdio", "local", "http", "streamablehttp":
+	case "", "stdio", "local", "http", "streamablehttp", "sse":
 		return ""
 	}
-	return cmp.Or(notYet(transport), "must be stdio or http"+not(transport))
-}
-
-// notYet is unsupported for what is a transport all the same.
-func notYet(transport string) string {
-	switch plainName(transport) {
-	case "sse":
-		return "HTTP+SSE is not supported yet"
-	case "ws", "websocket":
+	if isWebSocket(transport) {
 		return "WebSocket is not supported"
 	}
-	return ""
+	return "must be stdio, http or sse" + not(transport)
 }
+
+func isWebSocket(transport string) bool {
+	name := plainName(transport)
+	return name == "ws" || name == "websocket"
+}
+
+// isSSE tells whether a transport is the one that must be kept. What clients call
+// HTTP is left to auto: in their files it is said of servers of either kind.
+func isSSE(transport string) bool { return plainName(transport) == "sse" }
 
 func plainName(transport string) string {
 	return strings.ToLower(strings.NewReplacer("-", "", "_", "").Replace(transport))

@@ -1,0 +1,119 @@
+package config
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// shortest is how many characters a token must have. With fewer it can be
+// guessed, or is a password that somebody thought up.
+const shortest = 16
+
+// http checks what stands at the door: where it is, and who is let in.
+func (c *checker) http(cfg *Config) {
+	c.listen(cfg)
+	c.tokens(cfg.Auth.Tokens)
+	c.tls(cfg.TLS)
+	for i, origin := range cfg.Origins {
+		c.origin(origin, fmt.Sprintf("origins[%d]", i))
+	}
+	for i, host := range cfg.Hosts {
+		c.host(host, fmt.Sprintf("hosts[%d]", i))
+	}
+}
+
+// listen does not accept ports by name: what they stand for differs from one
+// machine to the next.
+func (c *checker) listen(cfg *Config) {
+	if cfg.Listen == "" {
+		return
+	}
+	host, port, err := net.SplitHostPort(cfg.Listen)
+	_, noAddress := netip.ParseAddr(host)
+	switch {
+	case err != nil, host != "" && noAddress != nil && !hostName.MatchString(strings.ToLower(host)):
+		c.fail("listen", "must be host:port"+c.not("listen"), "write 127.0.0.1:7420, or another port")
+	case !isPort(port):
+		c.fail("listen", "must end in a port from 0 to 65535"+c.not("listen"), "write 127.0.0.1:7420, or another port")
+	case !cfg.Loopback() && len(cfg.Auth.Tokens) == 0 && !c.broken["auth"] && !c.broken["auth.tokens"]:
+		c.fail("listen", "other machines reach this address, and there are no auth.tokens to keep strangers out",
+			"set auth.tokens in the file, or listen on 127.0.0.1")
+	}
+}
+
+var visible = regexp.MustCompile(`^[!-~]+$`)
+
+// tokens says what is wrong with a token without showing it.
+func (c *checker) tokens(tokens []string) {
+	const hint = "openssl rand -hex 32 makes a good one"
+	for i, token := range tokens {
+		at := fmt.Sprintf("auth.tokens[%d]", i)
+		switch first := slices.Index(tokens, token); {
+		case c.broken[at]:
+		case token == "":
+			c.fail(at, "is empty", hint)
+		case !visible.MatchString(token):
+			c.fail(at, "may only have visible ASCII characters, and no spaces", hint)
+		case len(token) < shortest:
+			c.fail(at, fmt.Sprintf("must have at least %d characters, or it can be guessed", shortest), hint)
+		case first < i:
+			c.fail(at, fmt.Sprintf("is the same as auth.tokens[%d]", first), "give each client its own, or leave one out")
+		}
+	}
+}
+
+func (c *checker) tls(t TLS) {
+	const hint = "name both files, or none"
+	switch {
+	case t.Cert != "" && t.Key == "" && !c.broken["tls.key"]:
+		c.fail("tls.cert", "is of no use without tls.key", hint)
+	case t.Key != "" && t.Cert == "" && !c.broken["tls.cert"]:
+		c.fail("tls.key", "is of no use without tls.cert", hint)
+	}
+}
+
+var originParts = regexp.MustCompile(`^([a-z][a-z0-9+.-]*)://(\[[0-9a-f.]*:[0-9a-f:.]*\]|[^:/?#@\[\]]+)(?::([0-9]+))?$`)
+
+// origin accepts only the very text that a browser sends: another would never
+// be met, and nobody would know why.
+func (c *checker) origin(origin, at string) {
+	m := originParts.FindStringSubmatch(origin)
+	switch {
+	case c.broken[at]:
+	case strings.Contains(origin, "*"):
+		c.fail(at, "may hold no *: any page in a browser could act as its user", "name each origin")
+	case m == nil, !isHost(strings.Trim(m[2], "[]")), m[3] != "" && !isPort(m[3]):
+		c.fail(at, "must be scheme://host or scheme://host:port, as browsers send it", "write it like https://inspector.example, in lowercase and without a path")
+	case m[1] == "http" && m[3] == "80", m[1] == "https" && m[3] == "443":
+		c.fail(at, "must leave out port "+m[3]+", as browsers do where it is the usual one", "")
+	}
+}
+
+func (c *checker) host(host, at string) {
+	switch {
+	case c.broken[at]:
+	case strings.Contains(host, "*"):
+		c.fail(at, "may hold no *: any page in a browser could reach the gateway under a name of its own", "name each host")
+	case !isHost(host):
+		c.fail(at, "must be the name of a host or its IP address, and nothing else", "write it like gateway.example, in lowercase, without scheme, port or path")
+	}
+}
+
+var hostName = regexp.MustCompile(`^[a-z0-9]([a-z0-9._-]*[a-z0-9])?$`)
+
+// isHost tells whether host is a name in lowercase, or an IP address as it is
+// usually written: there are others, and texts are compared.
+func isHost(host string) bool {
+	addr, err := netip.ParseAddr(host)
+	return err == nil && addr.String() == host || hostName.MatchString(host)
+}
+
+func isPort(port string) bool {
+	_, err := strconv.ParseUint(port, 10, 16)
+	return err == nil
+}

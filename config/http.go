@@ -1,0 +1,33 @@
+package config
+
+import (
+	"net"
+	"net/netip"
+	"strings"
+)
+
+// Auth says who is let in over HTTP.
+type Auth struct {
+	// Tokens are bearer tokens, any of which lets a client in; none = everybody is
+	// let in. Each has at least 16 characters, all of them visible ASCII.
+	Tokens []string `koanf:"tokens"`
+}
+
+// TLS names the files with which HTTP is served encrypted, ~ already expanded:
+// both or none. They may not exist.
+type TLS struct {
+	Cert string `koanf:"cert"`
+	Key  string `koanf:"key"`
+}
+
+// Loopback tells whether Listen is an address that only this machine reaches:
+// localhost, 127.0.0.0/8 or ::1. It looks no name up. A Listen without a host
+// is every address of the machine, and none at all is no loopback either.
+func (c *Config) Loopback() bool {
+	host, _, err := net.SplitHostPort(c.Listen)
+	if err != nil {
+		return false
+	}
+	addr, err := netip.ParseAddr(host)
+	return strings.EqualFold(host, "localhost") || err == nil && addr.IsLoopback()
+}
