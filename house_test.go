@@ -45,6 +45,7 @@ var guests = map[string][]string{
 	"github.com/go-viper/mapstructure":       {"config"},
 	"github.com/google/go-cmp":               {},
 	"github.com/rogpeppe/go-internal":        {},
+	"github.com/yosida95/uritemplate":        {"catalog"},
 }
 
 func TestNobodyImportsUpwards(t *testing.T) {

@@ -41,11 +41,11 @@ func BenchmarkMerge(b *testing.B) {
 }
 
 func BenchmarkParsePage(b *testing.B) {
-	page := Marshal(manyListings(b)[0].Tools)
+	page := Marshal(Tools, manyListings(b)[0].Items[Tools])
 	b.SetBytes(int64(len(page)))
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := ParsePage(page); err != nil {
+		if _, err := ParsePage(Tools, page); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -57,7 +57,7 @@ func BenchmarkTool(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				s.Tool(name)
+				s.Lookup(Tools, name)
 			}
 		})
 	}
@@ -66,10 +66,10 @@ func BenchmarkTool(b *testing.B) {
 func TestRoutesCostNoMemory(t *testing.T) {
 	s := Merge(Options{}, manyListings(t))
 	for _, name := range []string{"tool_3_of_100", "backend100__common_5", "backend0__common_5", "admin.tool.1/of 7", "no_such_tool"} {
-		if _, ok := s.Tool(name); ok == (name == "no_such_tool") {
+		if _, ok := s.Lookup(Tools, name); ok == (name == "no_such_tool") {
 			t.Errorf("%s: found is %v", name, ok)
 		}
-		if n := testing.AllocsPerRun(100, func() { s.Tool(name) }); n > 0 {
+		if n := testing.AllocsPerRun(100, func() { s.Lookup(Tools, name) }); n > 0 {
 			t.Errorf("%s: %v allocations", name, n)
 		}
 	}

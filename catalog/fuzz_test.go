@@ -44,7 +44,7 @@ func FuzzMerge(f *testing.F) {
 		o := Options{Prefix: []Prefix{Collision, Always, Never}[prefix%3], Separator: separator, NameLimit: limit % 129}
 		var listings []Listing
 		for backend, text := range map[string][]byte{a: one, b: two} {
-			page, err := ParsePage(text)
+			page, err := ParsePage(Tools, text)
 			if err != nil {
 				return
 			}
@@ -52,7 +52,7 @@ func FuzzMerge(f *testing.F) {
 				t.Fatalf("a page was read that is no JSON: %q", text)
 			}
 			checkPage(t, page)
-			listings = append(listings, Listing{Backend: backend, Tools: page.Tools})
+			listings = append(listings, Listing{Backend: backend, Items: [NumKinds][]Item{Tools: page.Items}})
 		}
 		check(t, o, listings, Merge(o, listings))
 	})
@@ -65,20 +65,20 @@ func checkPage(t *testing.T, page Page) {
 	if n := page.Next; n != nil && (!json.Valid(n) || n[0] != '"' && n[0] != '-' && (n[0] < '0' || n[0] > '9')) {
 		t.Errorf("the cursor is %s", n)
 	}
-	for _, tool := range page.Tools {
+	for _, tool := range page.Items {
 		var fields, schema map[string]json.RawMessage
 		if err := json.Unmarshal(tool.Raw(), &fields); err != nil {
 			t.Fatalf("%s: %v", tool.Raw(), err)
 		}
-		if wire.Unquote(fields["name"]) != tool.Own || string(fields["name"]) != string(tool.name) || tool.Own == "" || len(tool.Own) > maxOwn {
+		if wire.Unquote(fields["name"]) != tool.Own || string(fields["name"]) != string(tool.literal()) || tool.Own == "" || len(tool.Own) > maxName {
 			t.Errorf("%q is named %s", tool.Own, fields["name"])
 		}
 		if json.Unmarshal(fields["inputSchema"], &schema) != nil || wire.Unquote(schema["type"]) != "object" {
 			t.Errorf("its schema is %s", fields["inputSchema"])
 		}
 	}
-	again, err := ParsePage(Marshal(page.Tools))
-	if err != nil || len(again.Flaws) != 0 || len(again.Tools) != len(page.Tools) {
+	again, err := ParsePage(Tools, Marshal(Tools, page.Items))
+	if err != nil || len(again.Flaws) != 0 || len(again.Items) != len(page.Items) {
 		t.Errorf("read again: %v %v", again.Flaws, err)
 	}
 }

@@ -49,7 +49,7 @@ func TestMergeGolden(t *testing.T) {
 			s := Merge(o, listings)
 			check(t, o, listings, s)
 			for i, f := range archive.Files {
-				got := map[string]string{"want": picture(s), "want.json": string(s.Result()) + "\n"}[f.Name]
+				got := map[string]string{"want": picture(s), "want.json": string(result(s)) + "\n"}[f.Name]
 				if got == "" || got == string(f.Data) {
 					continue
 				}
@@ -87,11 +87,11 @@ func options(t *testing.T, text string) (o Options) {
 // listing makes a backend's listing by way of ParsePage, as a backend does.
 func listing(t testing.TB, backend, lines string) Listing {
 	t.Helper()
-	page, err := ParsePage(pageOf(lines))
+	page, err := ParsePage(Tools, pageOf(lines))
 	if err != nil || len(page.Flaws) != 0 {
 		t.Fatalf("backend %s: %v %v", backend, page.Flaws, err)
 	}
-	return Listing{Backend: backend, Tools: page.Tools}
+	return Listing{Backend: backend, Items: [NumKinds][]Item{Tools: page.Items}}
 }
 
 // pageOf makes a result of tools/list of a file's lines.
@@ -126,18 +126,18 @@ func picture(s *Snapshot) string {
 		fmt.Fprintf(&b, "  %-24s %s %s\n", name, r.Backend, wire.Quote(r.Own))
 	}
 	b.WriteString("listed\n")
-	for _, e := range s.Entries() {
+	for _, e := range s.Entries(Tools) {
 		if e.Exposed != "" {
-			show(e.Exposed, s.routes[e.Exposed])
+			show(e.Exposed, s.lists[Tools].routes[e.Exposed])
 		}
 	}
 	b.WriteString("also callable\n")
-	for _, name := range slices.Sorted(maps.Keys(s.aliases())) {
-		show(name, s.aliases()[name])
+	for _, name := range slices.Sorted(maps.Keys(s.lists[Tools].aliases())) {
+		show(name, s.lists[Tools].aliases()[name])
 	}
-	for _, e := range s.Entries() {
+	for _, e := range s.Entries(Tools) {
 		if e.Exposed == "" {
-			fmt.Fprintf(&b, "not listed: %s of %s\n", wire.Quote(e.Tool.Own), e.Backend)
+			fmt.Fprintf(&b, "not listed: %s of %s\n", wire.Quote(e.Item.Own), e.Backend)
 		}
 	}
 	return b.String()
@@ -146,15 +146,12 @@ func picture(s *Snapshot) string {
 // check proves of a catalog what must be true of every one.
 func check(t testing.TB, o Options, listings []Listing, s *Snapshot) {
 	t.Helper()
-	var list struct{ Tools []json.RawMessage }
-	if err := json.Unmarshal(s.Result(), &list); err != nil {
-		t.Fatalf("the list is no JSON: %v", err)
-	}
+	written := written(t, s, Tools)
 	o = o.withDefaults()
 	exposed := make(map[string]bool)
-	listed := slices.DeleteFunc(slices.Clone(s.Entries()), func(e Entry) bool { return e.Exposed == "" })
-	if len(listed) != len(list.Tools) {
-		t.Fatalf("%d tools are listed, not %d", len(list.Tools), len(listed))
+	listed := slices.DeleteFunc(slices.Clone(s.Entries(Tools)), func(e Entry) bool { return e.Exposed == "" })
+	if len(listed) != len(written) {
+		t.Fatalf("%d tools are listed, not %d", len(written), len(listed))
 	}
 	for i, e := range listed {
 		if exposed[e.Exposed] {
@@ -164,11 +161,11 @@ func check(t testing.TB, o Options, listings []Listing, s *Snapshot) {
 		if len(e.Exposed) > o.NameLimit || !fitting.MatchString(e.Exposed) {
 			t.Errorf("no client takes the name %q", e.Exposed)
 		}
-		if r, ok := s.Tool(e.Exposed); !ok || r.Backend != e.Backend || r.Own != e.Tool.Own || wire.Unquote(r.OwnJSON) != e.Tool.Own {
-			t.Errorf("%s leads to %s %q, not to %s %q", e.Exposed, r.Backend, r.Own, e.Backend, e.Tool.Own)
+		if r, ok := s.Lookup(Tools, e.Exposed); !ok || r.Backend != e.Backend || r.Own != e.Item.Own || wire.Unquote(r.OwnJSON) != e.Item.Own {
+			t.Errorf("%s leads to %s %q, not to %s %q", e.Exposed, r.Backend, r.Own, e.Backend, e.Item.Own)
 		}
-		if got := rename(list.Tools[i], e.Tool.name); string(got) != string(e.Tool.Raw()) {
-			t.Errorf("more of %s has changed than its name: %s", e.Tool.Raw(), list.Tools[i])
+		if got := rename(written[i], e.Item.literal()); string(got) != string(e.Item.Raw()) {
+			t.Errorf("more of %s has changed than its name: %s", e.Item.Raw(), written[i])
 		}
 	}
 	checkCalls(t, o, listings, s)
@@ -181,8 +178,8 @@ func checkCalls(t testing.TB, o Options, listings []Listing, s *Snapshot) {
 	meanings := make(map[string]map[string]bool)
 	all := func(visit func(name string, e *Entry)) {
 		for _, l := range listings {
-			for _, tool := range l.Tools {
-				e := &Entry{Backend: l.Backend, Tool: tool}
+			for _, tool := range l.Items[Tools] {
+				e := &Entry{Backend: l.Backend, Item: tool}
 				visit(tool.Own, e)
 				visit(l.Backend+o.Separator+tool.Own, e)
 				visit(o.prefixed(e), e)
@@ -196,14 +193,14 @@ func checkCalls(t testing.TB, o Options, listings []Listing, s *Snapshot) {
 		meanings[name][e.tag()] = true
 	})
 	all(func(name string, e *Entry) {
-		if _, listed := s.routes[name]; listed {
+		if _, listed := s.lists[Tools].routes[name]; listed {
 			return
 		}
-		r, ok := s.Tool(name)
+		r, ok := s.Lookup(Tools, name)
 		if alone := len(meanings[name]) == 1; ok != alone {
 			t.Errorf("%q has %d meanings, and callable is %v", name, len(meanings[name]), ok)
-		} else if ok && (r.Backend != e.Backend || r.Own != e.Tool.Own) {
-			t.Errorf("%q leads to %s %q, not to %s %q", name, r.Backend, r.Own, e.Backend, e.Tool.Own)
+		} else if ok && (r.Backend != e.Backend || r.Own != e.Item.Own) {
+			t.Errorf("%q leads to %s %q, not to %s %q", name, r.Backend, r.Own, e.Backend, e.Item.Own)
 		}
 	})
 }
@@ -217,4 +214,31 @@ func rename(raw, literal []byte) []byte {
 		}
 	})
 	return out
+}
+
+// written follows the pages of a list and returns the entries on them.
+func written(t testing.TB, s *Snapshot, k Kind) []json.RawMessage {
+	t.Helper()
+	var all []json.RawMessage
+	for cursor := []byte(nil); ; {
+		page, ok := s.Page(k, cursor)
+		var members map[string]json.RawMessage
+		if err := json.Unmarshal(page, &members); !ok || err != nil {
+			t.Fatalf("the page of %s is no JSON: %v", cursor, err)
+		}
+		var some []json.RawMessage
+		if err := json.Unmarshal(members[k.Member()], &some); err != nil || some == nil {
+			t.Fatalf("the page of %s has no list: %.100s", cursor, page)
+		}
+		all = append(all, some...)
+		if cursor = members["nextCursor"]; cursor == nil {
+			return all
+		}
+	}
+}
+
+// result returns the one page of a snapshot's tools.
+func result(s *Snapshot) []byte {
+	page, _ := s.Page(Tools, nil)
+	return page
 }

@@ -31,6 +31,7 @@ type Options struct {
 	Prefix    Prefix
 	Separator string // between backend and tool; "" = __
 	NameLimit int    // longest exposed name, in bytes, at least 8; 0 = 50
+	PageSize  int    // bytes of one page of a list; 0 = 4 MiB
 }
 
 func (o Options) withDefaults() Options {
@@ -43,6 +44,9 @@ func (o Options) withDefaults() Options {
 	if o.NameLimit == 0 {
 		o.NameLimit = 50
 	}
+	if o.PageSize == 0 {
+		o.PageSize = 4 << 20
+	}
 	o.NameLimit = max(o.NameLimit, 8) // a letter, _ and enough of a hash
 	return o
 }
@@ -50,53 +54,68 @@ func (o Options) withDefaults() Options {
 // A Listing is what one backend offers.
 type Listing struct {
 	Backend      string
-	Tools        []Tool
+	Items        [NumKinds][]Item
+	Capabilities []byte // as the result of its initialize has them; nil = not known
 	Instructions string
 }
 
-// An Entry is a tool as it appears in the merged list.
+// An Entry is an item as it appears in the merged list.
 type Entry struct {
 	Exposed string // "" = it is not listed
 	Backend string
-	Tool    Tool
+	Item    Item
 }
 
 // Merge makes one catalog of the listings, which must be in the order of the
-// configuration: that order alone decides who keeps a bare name, so that the
-// names are the same however the backends start.
+// configuration: that order alone decides who keeps a bare name or a URI, so that
+// they are the same however the backends start.
 func Merge(o Options, listings []Listing) *Snapshot {
 	o = o.withDefaults()
-	tools := 0
-	for _, l := range listings {
-		tools += len(l.Tools)
+	s := &Snapshot{Instructions: instructions(listings), listings: listings}
+	for k := range Kind(NumKinds) {
+		s.lists[k].merge(k, o, listings)
 	}
-	n := namer{Options: o, taken: make(map[string]bool, tools), owned: make(map[string]bool, tools)}
-	s := &Snapshot{Instructions: instructions(listings)}
-	for _, l := range listings {
-		all := entries(l)
-		n.name(all)
-		s.entries = append(s.entries, all...)
+	for i, complete := range []bool{false, true} {
+		s.capabilities[i] = sync.OnceValue(func() []byte { return s.union(complete) })
 	}
-	s.routes = make(map[string]Route, len(s.entries))
-	for _, e := range s.entries {
-		if e.Exposed != "" {
-			s.routes[e.Exposed] = e.route()
-		}
-	}
-	s.result = sync.OnceValue(s.list)
-	s.aliases = sync.OnceValue(func() map[string]Route { return s.alias(o) })
 	return s
 }
 
-// entries returns a backend's tools in its own order. Of two with one name the
-// first stays: it is the one that the backend would call.
-func entries(l Listing) []Entry {
-	all := make([]Entry, 0, len(l.Tools))
-	seen := make(map[string]bool, len(l.Tools))
-	for _, t := range l.Tools {
-		if !seen[t.Own] {
-			seen[t.Own] = true
-			all = append(all, Entry{Backend: l.Backend, Tool: t})
+func (l *list) merge(k Kind, o Options, listings []Listing) {
+	l.kind = k
+	all := 0
+	for i := range listings {
+		all += len(listings[i].Items[k])
+	}
+	l.entries = make([]Entry, 0, all)
+	l.routes = make(map[string]Route, all)
+	n := namer{Options: o, taken: make(map[string]bool, all), owned: make(map[string]bool, all)}
+	for i := range listings {
+		lo := len(l.entries)
+		l.entries = appendEntries(l.entries, k, &listings[i])
+		if k.named() {
+			n.name(l.entries[lo:])
+		} else {
+			n.claim(l.entries[lo:])
+		}
+	}
+	for i := range l.entries {
+		if e := &l.entries[i]; e.Exposed != "" {
+			l.routes[e.Exposed] = e.route()
+		}
+	}
+	l.pages = sync.OnceValue(func() pages { return l.write(o.PageSize) })
+	l.aliases = sync.OnceValue(func() map[string]Route { return l.alias(o) })
+}
+
+// appendEntries appends a backend's items in its own order. Of two with one name
+// the first stays: it is the one that the backend would call.
+func appendEntries(all []Entry, k Kind, l *Listing) []Entry {
+	seen := make(map[string]bool, len(l.Items[k]))
+	for _, item := range l.Items[k] {
+		if !seen[item.Own] {
+			seen[item.Own] = true
+			all = append(all, Entry{Backend: l.Backend, Item: item})
 		}
 	}
 	return all
@@ -124,39 +143,20 @@ func instructions(listings []Listing) string {
 	return b.String()
 }
 
-// list returns the merged list, written out.
-func (s *Snapshot) list() []byte {
-	size := len(`{"tools":[]}`)
-	for _, e := range s.entries {
-		size += len(e.Tool.raw) + len(e.Exposed) + len(`"",`)
-	}
-	b := append(make([]byte, 0, size), `{"tools":[`...)
-	for _, e := range s.entries {
-		if e.Exposed == "" {
-			continue
-		}
-		if b[len(b)-1] != '[' {
-			b = append(b, ',')
-		}
-		b = e.Tool.as(b, e.Exposed)
-	}
-	return append(b, `]}`...)
-}
-
 // alias returns the names that are not listed and yet mean one tool alone: its
 // own spelling, and backend__tool in either spelling. A name that could mean two
 // tools is none.
-func (s *Snapshot) alias(o Options) map[string]Route {
-	aliases := make(map[string]Route, len(s.entries))
-	for i := range s.entries {
-		e := &s.entries[i]
-		for _, name := range []string{e.Tool.Own, e.Backend + o.Separator + e.Tool.Own, o.prefixed(e)} {
-			if _, listed := s.routes[name]; listed {
+func (l *list) alias(o Options) map[string]Route {
+	aliases := make(map[string]Route, len(l.entries))
+	for i := range l.entries {
+		e := &l.entries[i]
+		for _, name := range []string{e.Item.Own, e.Backend + o.Separator + e.Item.Own, o.prefixed(e)} {
+			if _, listed := l.routes[name]; listed {
 				continue
 			}
 			if was, dup := aliases[name]; !dup {
 				aliases[name] = e.route()
-			} else if was.Backend != e.Backend || was.Own != e.Tool.Own {
+			} else if was.Backend != e.Backend || was.Own != e.Item.Own {
 				aliases[name] = Route{} // several
 			}
 		}

@@ -78,13 +78,13 @@ func (n *namer) name(tools []Entry) {
 	order := make([]*Entry, 0, len(tools))
 	var mended []*Entry
 	for i := range tools {
-		if e := &tools[i]; fits(e.Tool.Own, n.NameLimit) {
+		if e := &tools[i]; fits(e.Item.Own, n.NameLimit) {
 			order = append(order, e)
 		} else {
 			mended = append(mended, e)
 		}
 	}
-	byName := func(a, b *Entry) int { return strings.Compare(a.Tool.Own, b.Tool.Own) }
+	byName := func(a, b *Entry) int { return strings.Compare(a.Item.Own, b.Item.Own) }
 	slices.SortFunc(order, byName)
 	slices.SortFunc(mended, byName)
 	order = append(order, mended...)
@@ -96,7 +96,7 @@ func (n *namer) name(tools []Entry) {
 	}
 	n.giveHashed(order)
 	for _, e := range order {
-		n.owned[e.Tool.Own] = true
+		n.owned[e.Item.Own] = true
 	}
 }
 
@@ -116,7 +116,7 @@ func (n *namer) give(tools []*Entry, form func(*Entry) string) {
 // bareOfNew is bare, unless an earlier backend has the tool's own name: cut
 // names do not collide of themselves, for their hashes differ.
 func (n *namer) bareOfNew(e *Entry) string {
-	if n.owned[e.Tool.Own] {
+	if n.owned[e.Item.Own] {
 		return ""
 	}
 	return n.bare(e)
@@ -130,7 +130,7 @@ func (n *namer) giveHashed(tools []*Entry) {
 		form = n.bare
 	}
 	for _, e := range tools {
-		if e.Exposed != "" || n.Prefix == Never && n.owned[e.Tool.Own] {
+		if e.Exposed != "" || n.Prefix == Never && n.owned[e.Item.Own] {
 			continue
 		}
 		for tag := e.tag(); !n.take(e, hashed(form(e), tag, n.NameLimit)); {
@@ -149,18 +149,18 @@ func (n *namer) take(e *Entry, name string) bool {
 }
 
 // tag tells a tool from all others.
-func (e *Entry) tag() string { return e.Backend + "\x00" + e.Tool.Own }
+func (e *Entry) tag() string { return e.Backend + "\x00" + e.Item.Own }
 
 func (o Options) bare(e *Entry) string {
-	return fit(e.Tool.Own, e.tag(), o.NameLimit)
+	return fit(e.Item.Own, e.tag(), o.NameLimit)
 }
 
 func (o Options) prefixed(e *Entry) string {
-	name := e.Backend + o.Separator + e.Tool.Own
+	name := e.Backend + o.Separator + e.Item.Own
 	if fits(name, o.NameLimit) {
 		return name
 	}
-	if strings.IndexFunc(e.Tool.Own, func(r rune) bool { return r < 0x80 && isAlnum(byte(r)) }) < 0 {
+	if strings.IndexFunc(e.Item.Own, func(r rune) bool { return r < 0x80 && isAlnum(byte(r)) }) < 0 {
 		// Not even a letter to tell it by.
 		tool := fit(e.Backend+o.Separator+"tool", e.tag(), o.NameLimit)
 		return hashed(tool, e.tag(), o.NameLimit)

@@ -13,9 +13,9 @@ import (
 // exposed returns backend and own name of each listed tool, by the exposed name.
 func exposed(s *Snapshot) map[string]string {
 	all := make(map[string]string)
-	for _, e := range s.Entries() {
+	for _, e := range s.Entries(Tools) {
 		if e.Exposed != "" {
-			all[e.Exposed] = e.Backend + " " + e.Tool.Own
+			all[e.Exposed] = e.Backend + " " + e.Item.Own
 		}
 	}
 	return all
@@ -56,11 +56,11 @@ func TestNAME05UnfitCharacters(t *testing.T) {
 		"admin_tools_list": "admin.tools.list", "user_update": "user/update", "Query_all_x": "Query all x", "b_squeda": "búsqueda",
 	} {
 		for _, name := range []string{exposed, own, "b__" + exposed, "b__" + own} {
-			if r, ok := s.Tool(name); !ok || r.Own != own || string(r.OwnJSON) != string(wire.Quote(own)) {
+			if r, ok := s.Lookup(Tools, name); !ok || r.Own != own || string(r.OwnJSON) != string(wire.Quote(own)) {
 				t.Errorf("a call of %q arrives as %s", name, r.OwnJSON)
 			}
 		}
-		if !strings.Contains(string(s.Result()), `"name":"`+exposed+`"`) {
+		if !strings.Contains(string(result(s)), `"name":"`+exposed+`"`) {
 			t.Errorf("%s is not listed", exposed)
 		}
 	}
@@ -88,7 +88,7 @@ func TestNAME06LongNames(t *testing.T) {
 func TestNAME11NamesThatStartWithUnderscores(t *testing.T) {
 	s := Merge(Options{}, []Listing{named(t, "b", "__IMPORTANT")})
 	for _, name := range []string{"IMPORTANT", "__IMPORTANT", "b____IMPORTANT"} {
-		if r, ok := s.Tool(name); !ok || string(r.OwnJSON) != `"__IMPORTANT"` {
+		if r, ok := s.Lookup(Tools, name); !ok || string(r.OwnJSON) != `"__IMPORTANT"` {
 			t.Errorf("a call of %s arrives as %s", name, r.OwnJSON)
 		}
 	}
@@ -118,7 +118,7 @@ func TestNamesDependOnListingsAlone(t *testing.T) {
 		}
 		s := Merge(o, listings)
 		check(t, o, listings, s)
-		if again := Merge(o, listings); picture(again) != picture(s) || !s.SameList(again) {
+		if again := Merge(o, listings); picture(again) != picture(s) || !s.SameList(Tools, again) {
 			t.Fatalf("merged twice:\n%s\n%s", picture(s), picture(again))
 		}
 		if got, want := fmt.Sprint(exposed(Merge(o, permuted))), fmt.Sprint(exposed(s)); got != want {
@@ -138,9 +138,9 @@ func TestEarlierBackendsKeepTheirNames(t *testing.T) {
 		for n := range listings {
 			s := Merge(Options{Prefix: prefix}, listings[:n+1])
 			if before != nil {
-				for i, e := range before.Entries() {
-					if got := s.Entries()[i].Exposed; got != e.Exposed {
-						t.Errorf("%s: %s of %s was %s and became %s", prefix, e.Tool.Own, e.Backend, e.Exposed, got)
+				for i, e := range before.Entries(Tools) {
+					if got := s.Entries(Tools)[i].Exposed; got != e.Exposed {
+						t.Errorf("%s: %s of %s was %s and became %s", prefix, e.Item.Own, e.Backend, e.Exposed, got)
 					}
 				}
 			}
@@ -153,7 +153,7 @@ func TestTheFirstOfTwoToolsWithOneNameStays(t *testing.T) {
 	l := listing(t, "a", `{"name":"x","inputSchema":{"type":"object"},"n":1}
 		{"name":"\u0078","inputSchema":{"type":"object"},"n":2}`)
 	s := Merge(Options{}, []Listing{l})
-	if got := string(s.Result()); got != `{"tools":[{"name":"x","inputSchema":{"type":"object"},"n":1}]}` {
+	if got := string(result(s)); got != `{"tools":[{"name":"x","inputSchema":{"type":"object"},"n":1}]}` {
 		t.Errorf("listed: %s", got)
 	}
 }
@@ -161,11 +161,11 @@ func TestTheFirstOfTwoToolsWithOneNameStays(t *testing.T) {
 // TestHashesThatAreTaken: a tool may be named like another one's hash.
 func TestHashesThatAreTaken(t *testing.T) {
 	o := Options{NameLimit: 20}
-	first := Merge(o, []Listing{named(t, "a", strings.Repeat("n", 30))}).Entries()[0].Exposed
+	first := Merge(o, []Listing{named(t, "a", strings.Repeat("n", 30))}).Entries(Tools)[0].Exposed
 	listings := []Listing{named(t, "a", strings.Repeat("n", 30), first, "a__"+first)}
 	s := Merge(o, listings)
 	check(t, o, listings, s)
-	if s.Entries()[1].Exposed != first {
+	if s.Entries(Tools)[1].Exposed != first {
 		t.Errorf("%s lost its own name", first)
 	}
 }
@@ -177,8 +177,8 @@ func TestInstructions(t *testing.T) {
 	if want := "## a\n\nUse a.\n\n## c\n\nUse c."; s.Instructions != want {
 		t.Errorf("got %q, want %q", s.Instructions, want)
 	}
-	if s := Merge(Options{}, nil); s.Instructions != "" || string(s.Result()) != `{"tools":[]}` {
-		t.Errorf("of nothing came %q, %s", s.Instructions, s.Result())
+	if s := Merge(Options{}, nil); s.Instructions != "" || string(result(s)) != `{"tools":[]}` {
+		t.Errorf("of nothing came %q, %s", s.Instructions, result(s))
 	}
 }
 

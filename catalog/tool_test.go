@@ -13,7 +13,7 @@ func told(page Page, err error) string {
 		return "error"
 	}
 	var b strings.Builder
-	for _, tool := range page.Tools {
+	for _, tool := range page.Items {
 		fmt.Fprintf(&b, "%s\n", tool.Raw())
 	}
 	for _, f := range page.Flaws {
@@ -21,7 +21,7 @@ func told(page Page, err error) string {
 		if f.Mended {
 			fate = "mended"
 		}
-		fmt.Fprintf(&b, "%s %s: %s\n", fate, f.Tool, f.What)
+		fmt.Fprintf(&b, "%s %s: %s\n", fate, f.Item, f.What)
 	}
 	if page.Next != nil {
 		fmt.Fprintf(&b, "next %s\n", page.Next)
@@ -58,7 +58,7 @@ func TestSCHEMA05(t *testing.T) {
 	const before, behind = `{"name":"a","inputSchema":{"type":"object"}}`, `{"name":"z","inputSchema":{"type":"object"}}`
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			page, err := ParsePage([]byte(`{"tools":[` + before + ` , ` + tt.tool + ",\t" + behind + `]}`))
+			page, err := ParsePage(Tools, []byte(`{"tools":[` + before + ` , ` + tt.tool + ",\t" + behind + `]}`))
 			want := before + "\n"
 			if tt.want != "" {
 				want += tt.want + "\n"
@@ -69,14 +69,14 @@ func TestSCHEMA05(t *testing.T) {
 			if got := told(page, err); got != want {
 				t.Errorf("got\n%swant\n%s", got, want)
 			}
-			listings := []Listing{{Backend: "b", Tools: page.Tools}, {Backend: "c", Tools: page.Tools}}
+			listings := []Listing{{Backend: "b", Items: [NumKinds][]Item{Tools: page.Items}}, {Backend: "c", Items: [NumKinds][]Item{Tools: page.Items}}}
 			check(t, Options{}, listings, Merge(Options{}, listings))
 		})
 	}
 }
 
 func TestNamelessToolsAreLeftOut(t *testing.T) {
-	long := strings.Repeat("n", maxOwn)
+	long := strings.Repeat("n", maxName)
 	for tool, want := range map[string]string{
 		`{}`:                           "it has no name",
 		`{"title":"x"}`:                "it has no name",
@@ -93,15 +93,15 @@ func TestNamelessToolsAreLeftOut(t *testing.T) {
 		`{"name":"x","n\u0061me":"x"}`: "its name stands twice, or in another case",
 		`{"name":"x","NAME":"y"}`:      "its name stands twice, or in another case",
 	} {
-		page, err := ParsePage([]byte(`{"tools":[` + tool + `]}`))
-		if err != nil || len(page.Tools) != 0 || len(page.Flaws) != 1 || page.Flaws[0].What != want || page.Flaws[0].Mended {
+		page, err := ParsePage(Tools, []byte(`{"tools":[` + tool + `]}`))
+		if err != nil || len(page.Items) != 0 || len(page.Flaws) != 1 || page.Flaws[0].What != want || page.Flaws[0].Mended {
 			t.Errorf("%.40s: got %q, %v; want %s", tool, told(page, err), err, want)
-		} else if f := page.Flaws[0].Tool; f != "tools[0]" && f != "x" {
+		} else if f := page.Flaws[0].Item; f != "tools[0]" && f != "x" {
 			t.Errorf("%.40s: the flaw is said of %q", tool, f)
 		}
 	}
-	page, err := ParsePage([]byte(`{"tools":[{"name":"` + long + `"}]}`))
-	if err != nil || len(page.Tools) != 1 {
+	page, err := ParsePage(Tools, []byte(`{"tools":[{"name":"` + long + `"}]}`))
+	if err != nil || len(page.Items) != 1 {
 		t.Errorf("a name at the bound is refused: %v", page.Flaws)
 	}
 }
@@ -124,7 +124,7 @@ func TestPAGECursors(t *testing.T) {
 		`{"tools":[],"nextcursor":"c","x":{"next":"d"}`:  `error`,
 		`{"tools":[],"nextcursor":"c","x":{"next":"d"}}`: ``,
 	} {
-		page, err := ParsePage([]byte(text))
+		page, err := ParsePage(Tools, []byte(text))
 		if got := string(page.Next); (err != nil) != (want == "error") || err == nil && got != want {
 			t.Errorf("%s: next is %s, %v", text, got, err)
 		}
@@ -136,7 +136,7 @@ func TestNonsensePages(t *testing.T) {
 		``, ` `, `null`, `[]`, `"tools"`, `{}`, `{"tools":null}`, `{"tools":{}}`, `{"tools":"[]"}`, `{"Tools":[]}`, `{"tools":[}`,
 		`{"tools":[]`, `{"tools":[]}}`, `{"tools":[{"name":"a"},]}`, "{\"tools\":[\"\xff\"]}", `{"tools":[` + strings.Repeat("[", 2000),
 	} {
-		if page, err := ParsePage([]byte(text)); err == nil || page.Tools != nil || page.Flaws != nil || page.Next != nil {
+		if page, err := ParsePage(Tools, []byte(text)); err == nil || page.Items != nil || page.Flaws != nil || page.Next != nil {
 			t.Errorf("ParsePage(%.60s): %s", text, told(page, err))
 		}
 	}
@@ -149,19 +149,19 @@ func TestFIDELITY05(t *testing.T) {
 		`"outputSchema":{"type":"array","x":[ 1 , 2 ]},"annotations":{"readOnlyHint":true,"name":"inner"},"icons":[{"src":"data:,"}],` +
 		`"execution":{"taskSupport":"optional"},"_meta":{"a/b":9007199254740993},"x-unknown":{"f":1.10}`
 	raw := `{"name":"t",` + rest + `}`
-	page, err := ParsePage([]byte(`{"tools":[` + raw + `],"_meta":{}}`))
+	page, err := ParsePage(Tools, []byte(`{"tools":[` + raw + `],"_meta":{}}`))
 	if err != nil || len(page.Flaws) != 0 {
 		t.Fatal(told(page, err))
 	}
-	s := Merge(Options{}, []Listing{{Backend: "a", Tools: page.Tools}, {Backend: "b", Tools: page.Tools}})
-	if got, want := string(s.Result()), `{"tools":[`+raw+`,{"name":"b__t",`+rest+`}]}`; got != want {
+	s := Merge(Options{}, []Listing{{Backend: "a", Items: [NumKinds][]Item{Tools: page.Items}}, {Backend: "b", Items: [NumKinds][]Item{Tools: page.Items}}})
+	if got, want := string(result(s)), `{"tools":[`+raw+`,{"name":"b__t",`+rest+`}]}`; got != want {
 		t.Errorf("listed\n%s\nwant\n%s", got, want)
 	}
-	again, err := ParsePage(Marshal(page.Tools))
+	again, err := ParsePage(Tools, Marshal(Tools, page.Items))
 	if told(again, err) != told(page, nil) {
 		t.Errorf("kept\n%s", told(again, err))
 	}
-	if got := page.Tools[0].Description(); got != "é\n" {
+	if got := page.Items[0].Description(); got != "é\n" {
 		t.Errorf("described as %q", got)
 	}
 }
@@ -172,14 +172,14 @@ func TestPagesAreBounded(t *testing.T) {
 		list := func(n int) []byte {
 			return []byte(`{"tools":[` + strings.Repeat(entry+",", n-1) + entry + `],"nextCursor":"c"}`)
 		}
-		page, err := ParsePage(list(maxListed))
+		page, err := ParsePage(Tools, list(maxListed))
 		if n := len(page.Flaws); err != nil || n != maxListed || strings.Contains(page.Flaws[n-1].What, "too many") {
 			t.Errorf("%s: at the bound: %d flaws, %v", entry, n, err)
 		}
-		most := len(page.Tools)
-		page, err = ParsePage(list(maxListed * 10))
-		if n := len(page.Flaws); err != nil || n != maxListed+1 || len(page.Tools) != most || page.Flaws[n-1].Tool != "tools[10000]" || page.Flaws[n-1].Mended {
-			t.Errorf("%s: beyond the bound: %d tools, %d flaws, %v", entry, len(page.Tools), n, err)
+		most := len(page.Items)
+		page, err = ParsePage(Tools, list(maxListed * 10))
+		if n := len(page.Flaws); err != nil || n != maxListed+1 || len(page.Items) != most || page.Flaws[n-1].Item != "tools[10000]" || page.Flaws[n-1].Mended {
+			t.Errorf("%s: beyond the bound: %d tools, %d flaws, %v", entry, len(page.Items), n, err)
 		}
 	}
 }

@@ -1,0 +1,148 @@
+package catalog
+
+import (
+	"bytes"
+
+	"mcpgateway/wire"
+)
+
+const (
+	// maxCapabilities bounds the capabilities of one backend, in bytes. Longer
+	// ones count as none.
+	maxCapabilities = 64 << 10
+	// maxMerged bounds how deep they are merged. Below, the first counts.
+	maxMerged = 8
+)
+
+// What the gateway itself can do, whatever its backends can: a session cannot
+// negotiate again when one of them comes. certain is all of that if the
+// capabilities of all backends are known, possible is what else may come if not.
+const (
+	certain  = `{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"listChanged":true}}`
+	possible = `{"resources":{"subscribe":true},"logging":{},"completions":{}}`
+)
+
+// Capabilities returns the capabilities to tell a client: the union of the
+// backends'. Unless complete, some backend's are not known yet, and what it may
+// turn out to have is in it, too.
+//
+// Objects are merged member by member; true counts for more than false, anything
+// for more than null, and otherwise the first counts. What one backend alone
+// has is as it was sent.
+func (s *Snapshot) Capabilities(complete bool) []byte {
+	if complete {
+		return s.capabilities[1]()
+	}
+	return s.capabilities[0]()
+}
+
+func (s *Snapshot) union(complete bool) []byte {
+	all := [][]byte{[]byte(certain)}
+	if !complete {
+		all = append(all, []byte(possible))
+	}
+	for i := range s.listings {
+		if c := s.listings[i].capabilities(); c != nil {
+			all = append(all, c)
+		}
+	}
+	return union(all, 0)
+}
+
+// Backends returns the backends that have a capability, in the order of the
+// configuration: Backends("tasks", "list") are those with tasks.list.
+func (s *Snapshot) Backends(capability ...string) []string {
+	var all []string
+	for i := range s.listings {
+		if s.listings[i].has(capability...) {
+			all = append(all, s.listings[i].Backend)
+		}
+	}
+	return all
+}
+
+// Has reports whether a backend has a capability, which counts as absent if it
+// is false or null.
+func (s *Snapshot) Has(backend string, capability ...string) bool {
+	for i := range s.listings {
+		if s.listings[i].Backend == backend {
+			return s.listings[i].has(capability...)
+		}
+	}
+	return false
+}
+
+// capabilities returns those that can be read, nil if there are none.
+func (l *Listing) capabilities() []byte {
+	if len(l.Capabilities) > maxCapabilities || !wire.Members(l.Capabilities, func(string, []byte, int) {}) {
+		return nil
+	}
+	return l.Capabilities
+}
+
+func (l *Listing) has(path ...string) bool {
+	at := l.capabilities()
+	for _, name := range path {
+		var next []byte
+		wire.Members(at, func(key string, value []byte, _ int) {
+			if key == name && next == nil {
+				next = value
+			}
+		})
+		at = next
+	}
+	return !wire.IsNull(at) && string(at) != "false"
+}
+
+// union merges values, of which there is at least one.
+func union(values [][]byte, depth int) []byte {
+	first := values[0]
+	for _, v := range values[1:] {
+		if wire.IsNull(first) || string(first) == "false" && string(v) == "true" {
+			first = v
+		}
+	}
+	if !wire.IsObject(first) || depth > maxMerged {
+		return first
+	}
+	var objects [][]byte
+	for _, v := range values {
+		if wire.IsObject(v) {
+			objects = append(objects, v)
+		}
+	}
+	if len(objects) == 1 {
+		return first
+	}
+	return unionOfObjects(objects, depth)
+}
+
+func unionOfObjects(objects [][]byte, depth int) []byte {
+	var keys []string
+	values := make(map[string][][]byte)
+	for _, o := range objects {
+		seen := make(map[string]bool)
+		wire.Members(o, func(key string, value []byte, _ int) {
+			if seen[key] {
+				return
+			}
+			seen[key] = true
+			if values[key] == nil {
+				keys = append(keys, key)
+			}
+			values[key] = append(values[key], value)
+		})
+	}
+	var b bytes.Buffer
+	b.WriteByte('{')
+	for i, key := range keys {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.Write(wire.Quote(key))
+		b.WriteByte(':')
+		b.Write(union(values[key], depth+1))
+	}
+	b.WriteByte('}')
+	return b.Bytes()
+}

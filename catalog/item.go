@@ -1,0 +1,187 @@
+package catalog
+
+import (
+	"fmt"
+	"strings"
+
+	"mcpgateway/wire"
+)
+
+// An Item is one entry of a backend's list, in the backend's own bytes.
+type Item struct {
+	Own string // what the backend knows it by: its name, uri or uriTemplate
+
+	raw      []byte   // the object
+	at, end  int32    // where Own's literal stands in it
+	template *pattern // nil = no URI is found by it
+}
+
+// Raw returns the entry's bytes, which must not be changed.
+func (i Item) Raw() []byte { return i.raw }
+
+// Description returns the entry's description, for people.
+func (i Item) Description() string {
+	text := ""
+	wire.Members(i.raw, func(key string, value []byte, _ int) {
+		if key == "description" {
+			text = wire.Unquote(value)
+		}
+	})
+	return text
+}
+
+// literal is Own as the backend writes it.
+func (i *Item) literal() []byte { return i.raw[i.at:i.end:i.end] }
+
+// as appends the entry to b under another name.
+func (i *Item) as(b []byte, exposed string) []byte {
+	if exposed == i.Own {
+		return append(b, i.raw...)
+	}
+	b = append(append(b, i.raw[:i.at]...), wire.Quote(exposed)...)
+	return append(b, i.raw[i.end:]...)
+}
+
+// A Flaw is something wrong with an entry that a backend lists.
+type Flaw struct {
+	Item   string // its Own, or its place in the list if it has none
+	What   string
+	Mended bool // else the entry was left out
+}
+
+// Page is one answer to a request for a list.
+type Page struct {
+	Items []Item
+	Flaws []Flaw
+	Next  []byte // the cursor of the page that follows, as JSON; nil on the last one
+}
+
+// maxListed bounds the entries of one page that are read. An entry costs some
+// hundred bytes of memory, however short its text.
+const maxListed = 10_000
+
+// ParsePage reads the result of the request for a list. An entry that no client
+// could bear is mended where the mend is certain, and otherwise left out; either
+// is told in Flaws. An error means that the result is no such list at all.
+//
+// The items keep result, which must not be changed afterwards.
+func ParsePage(k Kind, result []byte) (Page, error) {
+	var page Page
+	var list []byte
+	ok := wire.Members(result, func(key string, value []byte, _ int) {
+		switch key {
+		case k.Member():
+			list = value
+		case "nextCursor":
+			page.Next = cursor(value)
+		}
+	})
+	if !ok || len(list) == 0 || list[0] != '[' {
+		return Page{}, fmt.Errorf("the result of %s has no array %q", k.Method(), k.Member())
+	}
+	n := 0
+	wire.EachElement(list, func(raw []byte) bool {
+		item, flaw := parseItem(k, raw)
+		if n == maxListed {
+			item, flaw = Item{}, Flaw{What: "it and what follows are too many for one page"}
+		}
+		if flaw.What == "" || flaw.Mended {
+			page.Items = append(page.Items, item)
+		}
+		if flaw.What != "" {
+			if flaw.Item = item.Own; item.Own == "" {
+				flaw.Item = fmt.Sprintf("%s[%d]", k.Member(), n)
+			}
+			page.Flaws = append(page.Flaws, flaw)
+		}
+		n++
+		return n <= maxListed
+	})
+	return page, nil
+}
+
+// cursor returns value if a next page can be asked for with it. An empty string
+// can be, too: what a cursor is made of is the server's business.
+func cursor(value []byte) []byte {
+	if c := value[0]; c == '"' || c == '-' || '0' <= c && c <= '9' {
+		return value
+	}
+	return nil
+}
+
+// Marshal returns the items of a listing as the result of the request for it,
+// for [ParsePage] to read again.
+func Marshal(k Kind, items []Item) []byte {
+	size := len(`{"":[]}`) + len(k.Member())
+	for i := range items {
+		size += len(items[i].raw) + 1
+	}
+	b := open(make([]byte, 0, size), k)
+	for i := range items {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(b, items[i].raw...)
+	}
+	return append(b, `]}`...)
+}
+
+// open appends the start of a result that is a list.
+func open(b []byte, k Kind) []byte {
+	return append(append(append(b, `{"`...), k.Member()...), `":[`...)
+}
+
+// A field is a member of an entry that is looked at.
+type field struct {
+	value []byte
+	at    int32
+}
+
+// maxFields is how many members are looked at, at most.
+const maxFields = 3
+
+// look finds the members of an entry that have these names. twice is one that
+// stands there more than once, or in another case, so that clients may differ
+// on what it says.
+func look(raw []byte, names ...string) (found [maxFields]field, twice string, isObject bool) {
+	isObject = wire.Members(raw, func(key string, value []byte, at int) {
+		for i, name := range names {
+			switch {
+			case !strings.EqualFold(key, name): // some clients take Name for name
+			case found[i].value != nil || key != name:
+				twice = name
+			default:
+				found[i] = field{value, int32(at)}
+			}
+		}
+	})
+	return found, twice, isObject
+}
+
+// parseItem reads one entry. What tells it from the others must be plain; of the
+// rest only what breaks clients is looked at.
+func parseItem(k Kind, raw []byte) (Item, Flaw) {
+	key := kinds[k].key
+	names := []string{key, "inputSchema", "outputSchema"}
+	if k != Tools {
+		names = names[:1]
+	}
+	found, twice, isObject := look(raw, names...)
+	own := found[0]
+	i := Item{Own: wire.Unquote(own.value), raw: raw, at: own.at, end: own.at + int32(len(own.value))}
+	switch longest := kinds[k].longest; {
+	case !isObject:
+		return Item{}, Flaw{What: "it is no object"}
+	case i.Own == "":
+		return Item{}, Flaw{What: "it has no " + key}
+	case len(i.Own) > longest:
+		return Item{}, Flaw{What: fmt.Sprintf("its %s has more than %d bytes", key, longest)}
+	case twice != "":
+		return i, Flaw{What: "its " + twice + " stands twice, or in another case"}
+	case k == Tools:
+		return i.mendSchemas(found[1], found[2])
+	case k == Templates:
+		return i.withPattern()
+	}
+	return i, Flaw{}
+}

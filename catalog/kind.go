@@ -1,0 +1,46 @@
+package catalog
+
+// A Kind is one of the lists that a server has.
+type Kind uint8
+
+const (
+	Tools Kind = iota
+	Prompts
+	Resources
+	Templates // of resources' URIs
+)
+
+// NumKinds is how many there are.
+const NumKinds = 4
+
+var kinds = [NumKinds]struct {
+	method, member, noun string
+	key                  string // the member of an entry that tells it from the others
+	longest              int    // bytes of that
+}{
+	Tools:     {"tools/list", "tools", "tool", "name", maxName},
+	Prompts:   {"prompts/list", "prompts", "prompt", "name", maxName},
+	Resources: {"resources/list", "resources", "resource", "uri", maxURI},
+	Templates: {"resources/templates/list", "resourceTemplates", "resource template", "uriTemplate", maxURI},
+}
+
+const (
+	// maxName bounds the own name of a tool or a prompt, in bytes; MCP has 128
+	// for tools.
+	maxName = 1 << 10
+	// maxURI bounds a URI and a template of URIs, in bytes.
+	maxURI = 8 << 10
+)
+
+// Method is the request by which a client asks for the list.
+func (k Kind) Method() string { return kinds[k].method }
+
+// Member is where the result of that request has the list.
+func (k Kind) Member() string { return kinds[k].member }
+
+// String is what people call an entry of the list.
+func (k Kind) String() string { return kinds[k].noun }
+
+// named reports whether the entries go by names, of which the gateway may give
+// others. The rest go by URIs, which pass unchanged.
+func (k Kind) named() bool { return k == Tools || k == Prompts }
