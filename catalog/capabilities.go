@@ -1,7 +1,7 @@
 package catalog
 
 import (
-	"bytes"
+	"slices"
 
 	"mcpgateway/wire"
 )
@@ -10,7 +10,7 @@ const (
 	// maxCapabilities bounds the capabilities of one backend, in bytes. Longer
 	// ones count as none.
 	maxCapabilities = 64 << 10
-	// maxMerged bounds how deep they are merged. Below, the first counts.
+	// maxMerged bounds how deep they are merged: below it the first counts.
 	maxMerged = 8
 )
 
@@ -28,7 +28,8 @@ const (
 //
 // Objects are merged member by member; true counts for more than false, anything
 // for more than null, and otherwise the first counts. What one backend alone
-// has is as it was sent.
+// has is as it was sent. A capability that is no object, as MCP has them, is left
+// out: there are clients that would refuse the whole answer.
 func (s *Snapshot) Capabilities(complete bool) []byte {
 	if complete {
 		return s.capabilities[1]()
@@ -46,7 +47,7 @@ func (s *Snapshot) union(complete bool) []byte {
 			all = append(all, c)
 		}
 	}
-	return union(all, 0)
+	return unionOfObjects(all, 0)
 }
 
 // Backends returns the backends that have a capability, in the order of the
@@ -102,24 +103,39 @@ func union(values [][]byte, depth int) []byte {
 			first = v
 		}
 	}
-	if !wire.IsObject(first) || depth > maxMerged {
-		return first
-	}
-	var objects [][]byte
-	for _, v := range values {
-		if wire.IsObject(v) {
-			objects = append(objects, v)
-		}
-	}
-	if len(objects) == 1 {
+	objects := slices.DeleteFunc(values, notObject)
+	if notObject(first) || len(objects) == 1 || depth == maxMerged {
 		return first
 	}
 	return unionOfObjects(objects, depth)
 }
 
+func notObject(value []byte) bool { return !wire.IsObject(value) }
+
 func unionOfObjects(objects [][]byte, depth int) []byte {
-	var keys []string
-	values := make(map[string][][]byte)
+	keys, values := gather(objects)
+	b := []byte{'{'}
+	for _, key := range keys {
+		all := values[key]
+		if depth == 0 {
+			all = slices.DeleteFunc(all, notObject)
+		}
+		if len(all) == 0 {
+			continue
+		}
+		if len(b) > 1 {
+			b = append(b, ',')
+		}
+		b = append(append(b, wire.Quote(key)...), ':')
+		b = append(b, union(all, depth+1)...)
+	}
+	return append(b, '}')
+}
+
+// gather returns the members' keys in order of appearance, and what each object
+// has under them. If it has one twice, the first counts.
+func gather(objects [][]byte) (keys []string, values map[string][][]byte) {
+	values = make(map[string][][]byte)
 	for _, o := range objects {
 		seen := make(map[string]bool)
 		wire.Members(o, func(key string, value []byte, _ int) {
@@ -133,16 +149,5 @@ func unionOfObjects(objects [][]byte, depth int) []byte {
 			values[key] = append(values[key], value)
 		})
 	}
-	var b bytes.Buffer
-	b.WriteByte('{')
-	for i, key := range keys {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		b.Write(wire.Quote(key))
-		b.WriteByte(':')
-		b.Write(union(values[key], depth+1))
-	}
-	b.WriteByte('}')
-	return b.Bytes()
+	return keys, values
 }

@@ -91,14 +91,14 @@ func FuzzNames(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, name string, limit int) {
 		limit = max(limit%129, 8)
-		got := fit(name, name, limit)
+		got := fit(name, "tool", name, limit)
 		if len(got) > limit || !fitting.MatchString(got) {
 			t.Errorf("fit(%q, %d) is %q", name, limit, got)
 		}
 		if fits := len(name) <= limit && fitting.MatchString(name); fits != (got == name) {
 			t.Errorf("%q became %q", name, got)
 		}
-		if again := fit(got, "another tag", limit); again != got {
+		if again := fit(got, "stem", "another tag", limit); again != got {
 			t.Errorf("%q became %q, and that %q", name, got, again)
 		}
 	})

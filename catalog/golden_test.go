@@ -182,7 +182,7 @@ func checkCalls(t testing.TB, o Options, listings []Listing, s *Snapshot) {
 				e := &Entry{Backend: l.Backend, Item: tool}
 				visit(tool.Own, e)
 				visit(l.Backend+o.Separator+tool.Own, e)
-				visit(o.prefixed(e), e)
+				visit(o.prefixed(Tools, e), e)
 			}
 		}
 	}

@@ -42,6 +42,11 @@ func (i *Item) as(b []byte, exposed string) []byte {
 	return append(b, i.raw[i.end:]...)
 }
 
+// size is how much as appends, at most.
+func (i *Item) size(exposed string) int {
+	return len(i.raw) + len(exposed) + len(`""`)
+}
+
 // A Flaw is something wrong with an entry that a backend lists.
 type Flaw struct {
 	Item   string // its Own, or its place in the list if it has none

@@ -1,19 +1,26 @@
-// Package catalog makes one list of tools out of those of many backends, and
-// knows which backend each name stands for.
+// Package catalog makes one list out of those of many backends, for each
+// [Kind]: tools, prompts, resources and templates of them. It knows which backend
+// each name and each URI stands for, and what all of them together are capable of.
+//
+//	Merge ─┬ names.go      tools and prompts: who gets which name
+//	       └ resource.go   URIs: the first has it; else a template, else the only one
+//	Snapshot.Page          pages.go, written out when first asked for
+//	Snapshot.Capabilities  capabilities.go, the same
 //
 // It is pure: [Merge] is given listings and returns a [Snapshot], which never
-// changes. A tool's bytes are the backend's own but for the name, and for a
+// changes. An entry's bytes are the backend's own but for the name, and for a
 // schema that no client could bear. The package refuses to take a name apart: the
 // way back from an exposed name to a backend is a table.
 package catalog
 
 import (
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 )
 
-// Prefix says when a tool appears as backend__tool.
+// Prefix says when a tool or a prompt appears as backend__name.
 type Prefix string
 
 const (
@@ -21,7 +28,7 @@ const (
 	Collision Prefix = "collision"
 	// Always: all of them.
 	Always Prefix = "always"
-	// Never: of tools with one name the first is listed, the others are not.
+	// Never: of those with one name the first is listed, the others are not.
 	Never Prefix = "never"
 )
 
@@ -29,7 +36,7 @@ const (
 // collision.
 type Options struct {
 	Prefix    Prefix
-	Separator string // between backend and tool; "" = __
+	Separator string // between backend and name; "" = __
 	NameLimit int    // longest exposed name, in bytes, at least 8; 0 = 50
 	PageSize  int    // bytes of one page of a list; 0 = 4 MiB
 }
@@ -71,7 +78,7 @@ type Entry struct {
 // they are the same however the backends start.
 func Merge(o Options, listings []Listing) *Snapshot {
 	o = o.withDefaults()
-	s := &Snapshot{Instructions: instructions(listings), listings: listings}
+	s := &Snapshot{Instructions: instructions(listings), listings: slices.Clone(listings)}
 	for k := range Kind(NumKinds) {
 		s.lists[k].merge(k, o, listings)
 	}
@@ -83,13 +90,18 @@ func Merge(o Options, listings []Listing) *Snapshot {
 
 func (l *list) merge(k Kind, o Options, listings []Listing) {
 	l.kind = k
+	l.pages = sync.OnceValue(func() pages { return l.write(o.PageSize) })
+	l.aliases = sync.OnceValue(func() map[string]Route { return l.alias(o) })
 	all := 0
 	for i := range listings {
 		all += len(listings[i].Items[k])
 	}
+	if all == 0 {
+		return
+	}
 	l.entries = make([]Entry, 0, all)
 	l.routes = make(map[string]Route, all)
-	n := namer{Options: o, taken: make(map[string]bool, all), owned: make(map[string]bool, all)}
+	n := namer{Options: o, kind: k, taken: make(map[string]bool, all), owned: make(map[string]bool, all)}
 	for i := range listings {
 		lo := len(l.entries)
 		l.entries = appendEntries(l.entries, k, &listings[i])
@@ -104,8 +116,6 @@ func (l *list) merge(k Kind, o Options, listings []Listing) {
 			l.routes[e.Exposed] = e.route()
 		}
 	}
-	l.pages = sync.OnceValue(func() pages { return l.write(o.PageSize) })
-	l.aliases = sync.OnceValue(func() map[string]Route { return l.alias(o) })
 }
 
 // appendEntries appends a backend's items in its own order. Of two with one name
@@ -144,13 +154,13 @@ func instructions(listings []Listing) string {
 }
 
 // alias returns the names that are not listed and yet mean one tool alone: its
-// own spelling, and backend__tool in either spelling. A name that could mean two
-// tools is none.
+// own spelling, and backend__name in either spelling. A name that could mean two
+// is none.
 func (l *list) alias(o Options) map[string]Route {
 	aliases := make(map[string]Route, len(l.entries))
 	for i := range l.entries {
 		e := &l.entries[i]
-		for _, name := range []string{e.Item.Own, e.Backend + o.Separator + e.Item.Own, o.prefixed(e)} {
+		for _, name := range []string{e.Item.Own, e.Backend + o.Separator + e.Item.Own, o.prefixed(l.kind, e)} {
 			if _, listed := l.routes[name]; listed {
 				continue
 			}

@@ -10,8 +10,9 @@ import (
 // fit makes name one that every client takes: letters, digits, _ and -, a
 // letter or digit first, of limit bytes at most. A name that is one already
 // stays as it is. What is cut off is made up for by a hash of tag, so that the
-// result depends on nothing else and is the same at every start.
-func fit(name, tag string, limit int) string {
+// result depends on nothing else and is the same at every start. stem stands in
+// for a name of which nothing is left.
+func fit(name, stem, tag string, limit int) string {
 	if fits(name, limit) {
 		return name
 	}
@@ -29,7 +30,7 @@ func fit(name, tag string, limit int) string {
 	}
 	switch s := b.String(); {
 	case s == "":
-		return hashed("tool", tag, limit)
+		return hashed(stem, tag, limit)
 	case len(s) > limit:
 		return hashed(s, tag, limit)
 	default:
@@ -65,20 +66,21 @@ func hashed(name, tag string, limit int) string {
 // A namer gives out exposed names, each once.
 type namer struct {
 	Options
+	kind  Kind
 	taken map[string]bool
 	owned map[string]bool // own names that earlier backends have
 }
 
-// name gives each of a backend's tools its exposed name. What a tool gets does
-// not depend on the order of the list: those whose own names will do come first,
-// so that none of them loses its name to one that had to be mended, and bare
-// names are given before prefixed ones, so that b__x keeps its name though x
+// name gives each of a backend's entries its exposed name. What an entry gets
+// does not depend on the order of the list: those whose own names will do come
+// first, so that none of them loses its name to one that had to be mended, and
+// bare names are given before prefixed ones, so that b__x keeps its name though x
 // wants it, too.
-func (n *namer) name(tools []Entry) {
-	order := make([]*Entry, 0, len(tools))
+func (n *namer) name(entries []Entry) {
+	order := make([]*Entry, 0, len(entries))
 	var mended []*Entry
-	for i := range tools {
-		if e := &tools[i]; fits(e.Item.Own, n.NameLimit) {
+	for i := range entries {
+		if e := &entries[i]; fits(e.Item.Own, n.NameLimit) {
 			order = append(order, e)
 		} else {
 			mended = append(mended, e)
@@ -92,7 +94,7 @@ func (n *namer) name(tools []Entry) {
 		n.give(order, n.bareOfNew)
 	}
 	if n.Prefix != Never {
-		n.give(order, n.prefixed)
+		n.give(order, n.prefixedName)
 	}
 	n.giveHashed(order)
 	for _, e := range order {
@@ -100,10 +102,10 @@ func (n *namer) name(tools []Entry) {
 	}
 }
 
-// give gives the name of a form, if there is one and nobody has it, to each tool
+// give gives the name of a form, if there is one and nobody has it, to each entry
 // that has none yet.
-func (n *namer) give(tools []*Entry, form func(*Entry) string) {
-	for _, e := range tools {
+func (n *namer) give(entries []*Entry, form func(*Entry) string) {
+	for _, e := range entries {
 		if e.Exposed != "" {
 			continue
 		}
@@ -113,27 +115,29 @@ func (n *namer) give(tools []*Entry, form func(*Entry) string) {
 	}
 }
 
-// bareOfNew is bare, unless an earlier backend has the tool's own name: cut
+// bareOfNew is bare, unless an earlier backend has the entry's own name: cut
 // names do not collide of themselves, for their hashes differ.
 func (n *namer) bareOfNew(e *Entry) string {
 	if n.owned[e.Item.Own] {
 		return ""
 	}
-	return n.bare(e)
+	return n.bare(n.kind, e)
 }
 
-// giveHashed gives each tool that has none yet a name that nobody wants. Never
+func (n *namer) prefixedName(e *Entry) string { return n.prefixed(n.kind, e) }
+
+// giveHashed gives each entry that has none yet a name that nobody wants. Never
 // leaves out those whose own name an earlier backend has.
-func (n *namer) giveHashed(tools []*Entry) {
+func (n *namer) giveHashed(entries []*Entry) {
 	form := n.prefixed
 	if n.Prefix == Never {
 		form = n.bare
 	}
-	for _, e := range tools {
+	for _, e := range entries {
 		if e.Exposed != "" || n.Prefix == Never && n.owned[e.Item.Own] {
 			continue
 		}
-		for tag := e.tag(); !n.take(e, hashed(form(e), tag, n.NameLimit)); {
+		for tag := e.tag(); !n.take(e, hashed(form(n.kind, e), tag, n.NameLimit)); {
 			tag += "\x00"
 		}
 	}
@@ -148,22 +152,22 @@ func (n *namer) take(e *Entry, name string) bool {
 	return true
 }
 
-// tag tells a tool from all others.
+// tag tells an entry from all others of its kind.
 func (e *Entry) tag() string { return e.Backend + "\x00" + e.Item.Own }
 
-func (o Options) bare(e *Entry) string {
-	return fit(e.Item.Own, e.tag(), o.NameLimit)
+func (o Options) bare(k Kind, e *Entry) string {
+	return fit(e.Item.Own, k.String(), e.tag(), o.NameLimit)
 }
 
-func (o Options) prefixed(e *Entry) string {
+func (o Options) prefixed(k Kind, e *Entry) string {
 	name := e.Backend + o.Separator + e.Item.Own
 	if fits(name, o.NameLimit) {
 		return name
 	}
 	if strings.IndexFunc(e.Item.Own, func(r rune) bool { return r < 0x80 && isAlnum(byte(r)) }) < 0 {
 		// Not even a letter to tell it by.
-		tool := fit(e.Backend+o.Separator+"tool", e.tag(), o.NameLimit)
-		return hashed(tool, e.tag(), o.NameLimit)
+		stem := fit(e.Backend+o.Separator+k.String(), k.String(), e.tag(), o.NameLimit)
+		return hashed(stem, e.tag(), o.NameLimit)
 	}
-	return fit(name, e.tag(), o.NameLimit)
+	return fit(name, k.String(), e.tag(), o.NameLimit)
 }

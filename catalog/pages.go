@@ -67,7 +67,7 @@ func (l *list) page(entries []Entry, size int) (text []byte, rest []Entry) {
 		if e.Exposed == "" {
 			continue
 		}
-		more := len(e.Item.raw) + len(`,""`) + len(e.Exposed) - int(e.Item.end-e.Item.at)
+		more := len(",") + e.Item.size(e.Exposed)
 		if !empty && length+more+margin > size {
 			break
 		}

@@ -10,10 +10,16 @@ func (n *namer) claim(entries []Entry) {
 	}
 }
 
+// maxTried bounds the effort of one backend's templates for one URI: how often
+// it is looked at, in bytes. A template that the URI does not begin like is free.
+const maxTried = 128 << 10
+
 // Resource returns the route by which a resource is read: to the backend that
 // lists it, else to the first that has a template for it, else to the only one
-// that has resources at all. Nothing is guessed: with several such backends there
-// is no route.
+// that has resources at all. Nothing is guessed: if several have, there is none.
+//
+// The URI goes to the backend unchanged. One of more than 8 KiB is found by no
+// template.
 func (s *Snapshot) Resource(uri string) (Route, bool) {
 	if r, ok := s.lists[Resources].routes[uri]; ok {
 		return r, true
@@ -34,17 +40,29 @@ func (s *Snapshot) matching(uri string) string {
 	if len(uri) > maxURI {
 		return ""
 	}
-	for i := range s.lists[Templates].entries {
-		e := &s.lists[Templates].entries[i]
-		if e.Item.template != nil && e.Item.template.match(uri) {
-			return e.Backend
+	backend, tried := "", 0
+	entries := s.lists[Templates].entries
+	for i := range entries {
+		e := &entries[i]
+		if e.Backend != backend {
+			backend, tried = e.Backend, 0
+		}
+		p := e.Item.template
+		if p == nil || !p.fits(uri) {
+			continue
+		}
+		if tried += len(uri); tried > maxTried {
+			continue
+		}
+		if p.match(uri) {
+			return backend
 		}
 	}
 	return ""
 }
 
-// onlyReader returns the only backend that has resources, "" if there are
-// several or none.
+// onlyReader returns the only backend that has resources, because it says so or
+// lists some; "" if there are several or none.
 func (s *Snapshot) onlyReader() string {
 	only := ""
 	for i := range s.listings {

@@ -58,7 +58,7 @@ func TestSCHEMA05(t *testing.T) {
 	const before, behind = `{"name":"a","inputSchema":{"type":"object"}}`, `{"name":"z","inputSchema":{"type":"object"}}`
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			page, err := ParsePage(Tools, []byte(`{"tools":[` + before + ` , ` + tt.tool + ",\t" + behind + `]}`))
+			page, err := ParsePage(Tools, []byte(`{"tools":[`+before+` , `+tt.tool+",\t"+behind+`]}`))
 			want := before + "\n"
 			if tt.want != "" {
 				want += tt.want + "\n"
@@ -93,14 +93,14 @@ func TestNamelessToolsAreLeftOut(t *testing.T) {
 		`{"name":"x","n\u0061me":"x"}`: "its name stands twice, or in another case",
 		`{"name":"x","NAME":"y"}`:      "its name stands twice, or in another case",
 	} {
-		page, err := ParsePage(Tools, []byte(`{"tools":[` + tool + `]}`))
+		page, err := ParsePage(Tools, []byte(`{"tools":[`+tool+`]}`))
 		if err != nil || len(page.Items) != 0 || len(page.Flaws) != 1 || page.Flaws[0].What != want || page.Flaws[0].Mended {
 			t.Errorf("%.40s: got %q, %v; want %s", tool, told(page, err), err, want)
 		} else if f := page.Flaws[0].Item; f != "tools[0]" && f != "x" {
 			t.Errorf("%.40s: the flaw is said of %q", tool, f)
 		}
 	}
-	page, err := ParsePage(Tools, []byte(`{"tools":[{"name":"` + long + `"}]}`))
+	page, err := ParsePage(Tools, []byte(`{"tools":[{"name":"`+long+`"}]}`))
 	if err != nil || len(page.Items) != 1 {
 		t.Errorf("a name at the bound is refused: %v", page.Flaws)
 	}
@@ -149,7 +149,7 @@ func TestFIDELITY05(t *testing.T) {
 		`"outputSchema":{"type":"array","x":[ 1 , 2 ]},"annotations":{"readOnlyHint":true,"name":"inner"},"icons":[{"src":"data:,"}],` +
 		`"execution":{"taskSupport":"optional"},"_meta":{"a/b":9007199254740993},"x-unknown":{"f":1.10}`
 	raw := `{"name":"t",` + rest + `}`
-	page, err := ParsePage(Tools, []byte(`{"tools":[` + raw + `],"_meta":{}}`))
+	page, err := ParsePage(Tools, []byte(`{"tools":[`+raw+`],"_meta":{}}`))
 	if err != nil || len(page.Flaws) != 0 {
 		t.Fatal(told(page, err))
 	}
@@ -177,7 +177,7 @@ func TestPagesAreBounded(t *testing.T) {
 			t.Errorf("%s: at the bound: %d flaws, %v", entry, n, err)
 		}
 		most := len(page.Items)
-		page, err = ParsePage(Tools, list(maxListed * 10))
+		page, err = ParsePage(Tools, list(maxListed*10))
 		if n := len(page.Flaws); err != nil || n != maxListed+1 || len(page.Items) != most || page.Flaws[n-1].Item != "tools[10000]" || page.Flaws[n-1].Mended {
 			t.Errorf("%s: beyond the bound: %d tools, %d flaws, %v", entry, len(page.Items), n, err)
 		}
