@@ -5,19 +5,20 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
+	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"mcpgateway/catalog"
 	"mcpgateway/peer"
 	"mcpgateway/revision"
-	"mcpgateway/transport"
 	"mcpgateway/wire"
 )
 
 // A server is what a backend said of itself in the handshake.
 type server struct {
 	ProtocolVersion string          `json:"protocolVersion"`
+	Capabilities    json.RawMessage `json:"capabilities"`
 	ServerInfo      json.RawMessage `json:"serverInfo"`
 	Instructions    json.RawMessage `json:"instructions"`
 }
@@ -32,14 +33,31 @@ func (s server) name() string {
 
 func (s server) instructions() string { return wire.Unquote(s.Instructions) }
 
+// has reports whether the server has declared a capability.
+func (s server) has(capability ...string) bool {
+	value, _ := wire.Lookup(s.Capabilities, capability...)
+	return !wire.IsNull(value) && string(value) != "false"
+}
+
+// lists reports whether it makes sense to ask the server for a list. For tools it
+// does always: they are what servers are for.
+func (s server) lists(k catalog.Kind) bool {
+	switch k {
+	case catalog.Prompts:
+		return s.has("prompts")
+	case catalog.Resources, catalog.Templates:
+		return s.has("resources")
+	}
+	return true
+}
+
 // greet initializes the conversation: our newest revision is offered, any that
-// we know is taken. No capabilities are declared, for nothing is relayed yet that a
-// server could ask a client for.
-func (b *Backend) greet(ctx context.Context, p *peer.Peer) (server, error) {
+// we know is taken.
+func (l *line) greet(ctx context.Context, p *peer.Peer) (server, error) {
 	result, err := p.Call(ctx, string(mcp.MethodInitialize), wire.Encode(map[string]any{
 		"protocolVersion": revision.Newest().Date,
-		"capabilities":    struct{}{},
-		"clientInfo":      b.set.Info,
+		"capabilities":    json.RawMessage(l.declares()),
+		"clientInfo":      l.b.set.Info,
 	}))
 	if err != nil {
 		return server{}, fmt.Errorf("initialize: %w", err)
@@ -49,64 +67,72 @@ func (b *Backend) greet(ctx context.Context, p *peer.Peer) (server, error) {
 		return server{}, errors.New("initialize: its answer is no InitializeResult")
 	}
 	if _, known := revision.Find(s.ProtocolVersion); !known {
-		b.log.Warn("backend speaks a revision that is not known; going on all the same",
+		l.log.Warn("backend speaks a revision that is not known; going on all the same",
 			"revision", s.ProtocolVersion)
 	}
 	if err := p.Notify(string(mcp.MethodNotificationInitialized), nil); err != nil {
 		return server{}, fmt.Errorf("initialized: %w", err)
 	}
+	l.mu.Lock()
+	l.server, l.level = s, ""
+	l.mu.Unlock()
+	l.b.met(l, s)
+	return s, nil
+}
+
+// declares returns the capabilities that the backend is told: those of the client
+// in question, as it has declared them. Where several clients share the line there
+// are none, for nobody knows whom the backend would be asking.
+func (l *line) declares() []byte {
+	session := l.session
+	if session == "" && l.b.set.Solo {
+		session = l.b.set.soleSession()
+	}
+	return l.b.set.capabilities(session)
+}
+
+// met notes with whom the shared line is.
+func (b *Backend) met(l *line, s server) {
+	if l.own() {
+		l.log.Debug("backend ready for a session", "server", s.name(), "revision", s.ProtocolVersion)
+		return
+	}
 	b.mu.Lock()
 	b.status.Server = s.name()
 	b.status.Revision = s.ProtocolVersion
 	b.mu.Unlock()
-	b.log.Info("backend ready", "server", s.name(), "revision", s.ProtocolVersion)
-	return s, nil
+	l.log.Info("backend ready", "server", s.name(), "revision", s.ProtocolVersion)
 }
 
-// maxQuestions bounds what a backend may ask of us at one time.
-const maxQuestions = 256
+// restoring is how long a backend may take to answer what it is told again. It is
+// not waited for any longer: it may be of those that never answer such.
+const restoring = 5 * time.Second
 
-// A handler hears what a backend says unasked.
-type handler struct {
-	b     *Backend
-	noise string // how the first output began that was no message; the reader's own
-}
-
-// Asked implements peer.Handler. A backend was told that we can do nothing, so
-// that there is nothing it should ask.
-func (h *handler) Asked(r *peer.Request) {
-	h.b.log.Debug("refused a question of the backend", "method", r.Method())
-	r.Fail(wire.Errorf(wire.CodeMethodNotFound, "Method not found: %s", r.Method()))
-}
-
-// Told implements peer.Handler. What is not known is dropped.
-func (h *handler) Told(m wire.Message, _ *peer.Pending) {
-	switch m.Method() {
-	case mcp.MethodNotificationToolsListChanged:
-		select {
-		case h.b.relist <- struct{}{}:
-		default: // one look at the list serves any number of changes
+// restore tells a backend what the one before knew: the log level and the
+// subscriptions. It returns the URIs of which an update may have been missed.
+func (l *line) restore(ctx context.Context, p *peer.Peer, s server) (missed []string) {
+	ctx, cancel := context.WithTimeout(ctx, restoring)
+	defer cancel()
+	var requests []wire.Message
+	if level := l.wanted(); level != "" && s.has("logging") {
+		requests = append(requests, setLevel(level))
+		l.mu.Lock()
+		l.level = level
+		l.mu.Unlock()
+	}
+	l.mu.Lock()
+	missed = l.subs.uris()
+	l.mu.Unlock()
+	for _, uri := range missed {
+		requests = append(requests, subscribe(uri, true))
+	}
+	for i, a := range p.AskAll(ctx, requests...) {
+		if failure := a.Part(wire.PartError); a.Err == nil && failure != nil {
+			a.Err = wire.ReadError(failure)
 		}
-	case string(mcp.MethodNotificationMessage):
-		h.b.log.Debug("backend says", "params", string(m.Part(wire.PartParams)))
-	default:
-		h.b.log.Debug("dropped a notification", "method", m.Method())
+		if a.Err != nil {
+			l.log.Warn("backend could not be told again what it was told before", "method", requests[i].Method(), "err", a.Err)
+		}
 	}
-}
-
-// cut returns the first n bytes of a text, or somewhat less.
-func cut(text string, n int) string {
-	return strings.ToValidUTF8(text[:min(len(text), n)], "")
-}
-
-// heard says, once, that there is something on the backend's stdout that should
-// not be there.
-func (h *handler) heard(n *transport.Noise) {
-	text := h.b.set.Mask(string(n.Text))
-	say := h.b.log.Debug
-	if h.noise == "" {
-		say = h.b.log.Warn
-		h.noise = cut(text, 80)
-	}
-	say("skipped output that is no message", "text", cut(text, 200), "err", n.Err)
+	return missed
 }

@@ -4,99 +4,172 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/mark3labs/mcp-go/mcp"
-
 	"mcpgateway/catalog"
 	"mcpgateway/peer"
 	"mcpgateway/wire"
 )
 
-// What one backend may list; in bytes it is what a message may have. What is beyond
-// is left out, and logged.
+// What one backend may list of each kind; in bytes it is what a message may have.
+// What is beyond is left out, and logged.
 const (
-	maxPages = 1000
-	maxTools = 10000
+	maxPages  = 1000
+	maxListed = 10000
 )
 
-// list reads the backend's tools and makes them known. A failure is logged,
-// leaves the last listing as it was, and is tried again later.
-func (b *Backend) list(ctx context.Context, p *peer.Peer, s server) {
-	tools, err := b.drain(ctx, p)
-	if ctx.Err() == context.Canceled || err != nil && !b.talksOver(p) {
+// all is every kind of list.
+var all = [catalog.NumKinds]bool{true, true, true, true}
+
+// A reading is one list of a backend's as it is being read, page by page.
+type reading struct {
+	kind   catalog.Kind
+	items  []catalog.Item
+	err    error
+	params []byte // of the request for the next page
+	pages  int
+	size   int
+	seen   map[string]bool // cursors
+	done   bool
+}
+
+// list reads lists of the backend's, side by side, and makes them known. A failure
+// is logged, leaves the last listing as it was, and is tried again later.
+func (b *Backend) list(ctx context.Context, p *peer.Peer, s server, which [catalog.NumKinds]bool) {
+	var read []*reading
+	for k := range catalog.Kind(catalog.NumKinds) {
+		if which[k] {
+			read = append(read, &reading{kind: k, done: !s.lists(k), seen: make(map[string]bool)})
+		}
+	}
+	b.drain(ctx, p, read)
+	if now, _ := b.shared.talk(); ctx.Err() == context.Canceled || now != p {
 		return // the conversation is over, and why is told elsewhere
 	}
+	for _, r := range read {
+		if r.err != nil {
+			r.err = fmt.Errorf("%s: %w", r.kind.Method(), because(ctx, r.err))
+			b.log.Warn("the backend could not be listed what it has; it will be asked again", "err", r.err)
+		}
+	}
+	b.listed(read, s)
+}
+
+// drain reads all pages of the lists. The requests for the next page of each go
+// out together.
+func (b *Backend) drain(ctx context.Context, p *peer.Peer, read []*reading) {
+	for {
+		var open []*reading
+		var requests []wire.Message
+		for _, r := range read {
+			if !r.done {
+				open = append(open, r)
+				requests = append(requests, wire.NewRequest("0", r.kind.Method(), r.params))
+			}
+		}
+		if len(open) == 0 {
+			return
+		}
+		for i, a := range p.AskAll(ctx, requests...) {
+			next, err := b.page(open[i], a)
+			open[i].err = err
+			open[i].done = err != nil || next == nil
+			open[i].params = append(append([]byte(`{"cursor":`), next...), '}')
+		}
+	}
+}
+
+// page takes one page and returns the cursor of the next one, nil if there is none.
+// A cursor that comes twice ends the list: following it would never end.
+func (b *Backend) page(r *reading, a peer.Answer) (next []byte, err error) {
+	if a.Err != nil {
+		return nil, a.Err
+	}
+	if failure := a.Part(wire.PartError); failure != nil {
+		if e := wire.ReadError(failure); e.Code != wire.CodeMethodNotFound {
+			return nil, e
+		}
+		return nil, nil // a server that has none
+	}
+	page, err := catalog.ParsePage(r.kind, a.OneLine().Part(wire.PartResult))
 	if err != nil {
-		err = fmt.Errorf("tools/list: %w", because(ctx, err))
-		b.log.Warn("the backend's tools could not be listed; it will be asked again", "err", err)
-		b.listed(catalog.Listing{}, nil, err)
-		return
+		return nil, err
 	}
-	raw := catalog.Marshal(tools)
-	b.remember(raw, s.instructions())
-	b.listed(b.allowed(tools, s.instructions()), raw, nil)
+	b.logFlaws(r.kind, page.Flaws)
+	r.items = append(r.items, page.Items...)
+	r.size += len(a.Raw())
+	r.pages++
+	list := r.kind.Method()
+	switch {
+	case page.Next == nil:
+		return nil, nil
+	case r.seen[string(page.Next)]:
+		if string(page.Next) != `""` { // which many servers mean as the end
+			b.log.Warn("the backend's pages run in a circle; the list ends there", "method", list)
+		}
+		return nil, nil
+	case r.size > b.set.Limit:
+		b.log.Warn("the backend's list is longer than limits.message; the rest is left out", "method", list)
+		return nil, nil
+	case len(r.items) > maxListed:
+		b.log.Warn("the backend lists too much; the rest is left out", "method", list, "max", maxListed)
+		r.items = r.items[:maxListed]
+		return nil, nil
+	case r.pages == maxPages:
+		b.log.Warn("the backend lists too many pages; the rest is left out", "method", list, "max", maxPages)
+		return nil, nil
+	}
+	r.seen[string(page.Next)] = true
+	return page.Next, nil
 }
 
-// allowed makes the listing of the tools that the configuration permits.
-func (b *Backend) allowed(tools []catalog.Tool, instructions string) catalog.Listing {
-	l := catalog.Listing{Backend: b.cfg.Name, Instructions: instructions}
-	for _, t := range tools {
-		if b.cfg.Tools.Permits(t.Own) {
-			l.Tools = append(l.Tools, t)
+// listed takes what was read, or why it could not be.
+func (b *Backend) listed(read []*reading, s server) {
+	b.mu.Lock()
+	raw := b.raw
+	b.mu.Unlock()
+	failed := false
+	for _, r := range read {
+		if r.err == nil {
+			raw[r.kind] = catalog.Marshal(r.kind, r.items)
 		}
+		failed = failed || r.err != nil
 	}
-	return l
-}
-
-// drain reads all pages. A cursor that comes twice ends the list: following it
-// would never end.
-func (b *Backend) drain(ctx context.Context, p *peer.Peer) ([]catalog.Tool, error) {
-	var all []catalog.Tool
-	seen := make(map[string]bool)
-	var params []byte
-	size := 0
-	for range maxPages {
-		m, err := p.Ask(ctx, wire.NewRequest("0", string(mcp.MethodToolsList), params))
-		if err != nil {
-			return nil, err
-		}
-		if failure := m.Part(wire.PartError); failure != nil {
-			if e := wire.ReadError(failure); e.Code != wire.CodeMethodNotFound {
-				return nil, e
+	if !failed {
+		b.remember(raw, s)
+	}
+	b.answer(func() (news bool) {
+		for _, r := range read {
+			b.listErrs[r.kind] = r.err
+			if r.err == nil && string(raw[r.kind]) != string(b.raw[r.kind]) {
+				b.setItems(r.kind, r.items)
+				news = true
 			}
-			return nil, nil // a server without tools
 		}
-		page, err := catalog.ParsePage(m.OneLine().Part(wire.PartResult))
-		if err != nil {
-			return nil, err
-		}
-		b.logFlaws(page.Flaws)
-		all = append(all, page.Tools...)
-		size += len(m.Raw())
-		switch {
-		case size > b.set.Limit && page.Next != nil:
-			b.log.Warn("the backend's list is longer than limits.message; the rest is left out")
-			return all, nil
-		case len(all) > maxTools:
-			b.log.Warn("the backend lists too many tools; the rest is left out", "max", maxTools)
-			return all[:maxTools], nil
-		case page.Next == nil:
-			return all, nil
-		case seen[string(page.Next)]:
-			if string(page.Next) != `""` { // which many servers mean as the end
-				b.log.Warn("the backend's pages run in a circle; the list ends there")
-			}
-			return all, nil
-		}
-		seen[string(page.Next)] = true
-		params = append(append([]byte(`{"cursor":`), page.Next...), '}')
-	}
-	b.log.Warn("the backend lists too many pages; the rest is left out", "max", maxPages)
-	return all, nil
+		news = news || s.instructions() != b.listing.Instructions || string(s.Capabilities) != string(b.listing.Capabilities)
+		b.raw = raw
+		b.listing.Instructions, b.listing.Capabilities = s.instructions(), s.Capabilities
+		return news
+	})
 }
 
-// logFlaws says, once, what is wrong with the backend's tools.
-func (b *Backend) logFlaws(flaws []catalog.Flaw) {
-	if len(b.flaws) > maxTools {
+// setItems takes the entries of a kind that the configuration permits. It is called
+// with b.mu held.
+func (b *Backend) setItems(k catalog.Kind, items []catalog.Item) {
+	permitted := items
+	if k == catalog.Tools {
+		permitted = nil
+		for _, item := range items {
+			if b.cfg.Tools.Permits(item.Own) {
+				permitted = append(permitted, item)
+			}
+		}
+	}
+	b.listing.Items[k] = permitted
+	b.status.Counts[k] = len(permitted)
+}
+
+// logFlaws says, once, what is wrong with what the backend lists.
+func (b *Backend) logFlaws(k catalog.Kind, flaws []catalog.Flaw) {
+	if len(b.flaws) > maxListed {
 		b.flaws = nil
 	}
 	for _, f := range flaws {
@@ -108,9 +181,9 @@ func (b *Backend) logFlaws(flaws []catalog.Flaw) {
 		}
 		b.flaws[f] = true
 		if f.Mended {
-			b.log.Info("mended a tool", "tool", f.Tool, "err", f.What)
+			b.log.Info("mended a "+k.String(), "tool", f.Item, "err", f.What)
 		} else {
-			b.log.Warn("left out a tool that no client could bear", "tool", f.Tool, "err", f.What)
+			b.log.Warn("left out a "+k.String()+" that no client could bear", "tool", f.Item, "err", f.What)
 		}
 	}
 }

@@ -19,62 +19,147 @@ const (
 	settledAfter = 30 * time.Second
 )
 
-// run keeps the backend running until ctx is done.
-func (b *Backend) run(ctx context.Context) {
-	pause := firstPause
+// run keeps the shared line up until ctx is done.
+func (l *line) run(ctx context.Context) {
 	for ctx.Err() == nil {
-		b.starting()
-		err := b.converse(ctx)
+		l.starting()
+		err := l.converse(ctx)
 		switch {
 		case ctx.Err() != nil:
-		case b.set.Once:
-			b.down(Stopped, err)
+		case l.b.set.Once:
+			l.down(Stopped, err)
 			<-ctx.Done()
 			return
 		default:
-			if b.hasSettled() {
-				pause = firstPause
-			}
-			b.down(Failed, err)
-			b.log.Warn("backend ended; it will be started again", "err", err, "dur", pause)
-			select {
-			case <-time.After(pause + rand.N(pause/4)):
-			case <-ctx.Done():
-			}
-			pause = min(2*pause, lastPause)
+			l.ended(err)
+			l.rest(ctx)
 		}
 	}
-	b.down(Stopped, errStopped)
+	l.down(Stopped, errStopped)
 }
 
-// hasSettled reports whether the backend was ready for long enough before it
-// ended.
-func (b *Backend) hasSettled() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.ran && time.Since(b.upAt) > settledAfter
+// runOwn keeps a session's own line up for as long as something is wanted of it:
+// a call waits for it, or there are subscriptions.
+func (l *line) runOwn(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	l.mu.Lock()
+	l.hangUp = cancel
+	over := l.closed
+	l.mu.Unlock()
+	for !over && ctx.Err() == nil {
+		l.starting()
+		err := l.converse(ctx)
+		if ctx.Err() != nil {
+			break
+		}
+		l.ended(err)
+		if l.idle() {
+			return
+		}
+		l.rest(ctx)
+	}
+	l.down(Stopped, errSessionOver)
+}
+
+// idle reports whether nothing is wanted of the line; its goroutine then ends, and
+// the next call starts another.
+func (l *line) idle() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.waiting) > 0 || !l.subs.empty() {
+		return false
+	}
+	l.runs, l.rested = false, time.Now()
+	if l.err != nil {
+		l.rested = l.rested.Add(l.pause)
+		l.pause = min(2*l.pause, lastPause)
+	}
+	return true
+}
+
+// close ends a session's own line.
+func (l *line) close() {
+	l.mu.Lock()
+	l.closed = true
+	hangUp := l.hangUp
+	l.mu.Unlock()
+	if hangUp != nil {
+		hangUp()
+	}
+}
+
+// ended notes that a conversation has ended, or could not be begun.
+func (l *line) ended(err error) {
+	l.mu.Lock()
+	if l.ran && time.Since(l.upAt) > settledAfter {
+		l.pause = firstPause
+	}
+	pause := l.pause
+	l.mu.Unlock()
+	l.down(Failed, err)
+	l.log.Warn("backend ended; it will be started again", "err", err, "dur", pause)
+}
+
+// rest waits before the next start.
+func (l *line) rest(ctx context.Context) {
+	l.mu.Lock()
+	pause := l.pause
+	l.pause = min(2*pause, lastPause)
+	l.mu.Unlock()
+	select {
+	case <-time.After(pause + rand.N(pause/4)):
+	case <-ctx.Done():
+	}
 }
 
 // converse holds one conversation with the backend, from the dial to its end,
-// and returns why it ended. Nothing of it is left then.
-func (b *Backend) converse(ctx context.Context) error {
-	conn, err := b.dial()
+// and returns why it ended. Nothing of it is left then. A server that has no
+// streamable HTTP is tried over HTTP+SSE, and known for that until it fails so.
+func (l *line) converse(ctx context.Context) error {
+	err := l.talkOver(ctx)
+	if !l.b.fallsBack(err) {
+		if !l.hasRun() {
+			l.b.speakOlder(false)
+		}
+		return err
+	}
+	l.log.Info("backend has no streamable HTTP; trying HTTP+SSE", "err", err)
+	l.b.speakOlder(true)
+	older := l.talkOver(ctx)
+	if l.hasRun() {
+		return older
+	}
+	l.b.speakOlder(false)
+	return fmt.Errorf("%w; nor does it speak HTTP+SSE: %w", err, older)
+}
+
+func (l *line) hasRun() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.ran
+}
+
+// talkOver is converse over one connection.
+func (l *line) talkOver(ctx context.Context) error {
+	conn, err := l.b.dial()
 	if err != nil {
 		return err
 	}
-	h := &handler{b: b}
+	h := &handler{l: l}
 	var p *peer.Peer
 	p = peer.New(conn, h, peer.Options{
-		Log: b.log, InFlight: maxQuestions, Noise: h.heard, Batches: always, Over: func() { b.lost(p) },
+		Log: l.log, InFlight: maxQuestions, Noise: h.heard, Batches: always, Over: func() { l.lost(p) },
 	})
+	h.peer = p
 	talk, hangUp := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	go func() { ended <- p.Run(talk) }()
 	defer p.Close()
 
-	err = b.begin(talk, p, ended)
-	if err != nil && !errors.Is(err, errEnded) && ctx.Err() == nil {
-		b.down(Failed, err) // at once, for to end a child may take a while
+	err = l.begin(talk, p, ended)
+	if err != nil && !errors.Is(err, errEnded) && ctx.Err() == nil && !l.b.fallsBack(err) {
+		l.down(Failed, err) // at once, for to end a child may take a while
 	}
 	hangUp()
 	if why := <-ended; err == nil || errors.Is(err, errEnded) {
@@ -96,21 +181,31 @@ func always() bool { return true }
 // errEnded says that the conversation is over; why is what Run returned.
 var errEnded = errors.New("ended")
 
-// begin shakes hands, and then keeps the listing up to date until the
-// conversation ends.
-func (b *Backend) begin(ctx context.Context, p *peer.Peer, ended chan error) error {
-	start, cancel := b.within(ctx, fmt.Errorf("it was not ready within %v (start_timeout)", b.cfg.StartTimeout))
+// begin shakes hands and lets the calls through. The shared line then keeps the
+// listing up to date until the conversation ends.
+func (l *line) begin(ctx context.Context, p *peer.Peer, ended chan error) error {
+	start, cancel := l.b.within(ctx, fmt.Errorf("it was not ready within %v (start_timeout)", l.b.cfg.StartTimeout))
 	defer cancel()
-	server, err := b.greet(start, p)
+	server, err := l.greet(start, p)
 	if err != nil {
 		return because(start, err)
 	}
-	b.up(p)
-	b.list(start, p, server)
-	return b.follow(ctx, p, server, ended)
+	missed := l.restore(start, p, server)
+	l.up(p)
+	l.levelled(nil) // it may have been changed meanwhile
+	for _, uri := range missed {
+		l.updated(updated(uri), nil)
+	}
+	if l.own() {
+		err := <-ended
+		ended <- err // for converse
+		return errEnded
+	}
+	l.b.list(start, p, server, all)
+	return l.b.follow(ctx, p, server, ended)
 }
 
-// A backend that says its tools have changed whenever it is asked for them is soon
+// A backend that says its lists have changed whenever it is asked for them is soon
 // asked only now and then: after some lists in a row there is a pause before each,
 // and it doubles while that goes on.
 const (
@@ -125,7 +220,7 @@ func gap(inARow int) time.Duration {
 	return min(100*time.Millisecond<<min(inARow-freeLists, 10), lastGap)
 }
 
-// follow lists the backend's tools anew when they have changed, or when that
+// follow reads the backend's lists anew when they have changed, or when that
 // failed, until the conversation ends.
 func (b *Backend) follow(ctx context.Context, p *peer.Peer, s server, ended chan error) error {
 	retry, inARow, listed := firstPause, 0, time.Now()
@@ -143,6 +238,7 @@ func (b *Backend) follow(ctx context.Context, p *peer.Peer, s server, ended chan
 		} else {
 			retry = firstPause
 		}
+		which := all
 		select {
 		case err := <-ended:
 			ended <- err // for converse
@@ -151,10 +247,11 @@ func (b *Backend) follow(ctx context.Context, p *peer.Peer, s server, ended chan
 			if inARow++; time.Since(listed) > gap(inARow)+time.Second {
 				inARow = 0
 			}
+			which = b.takeStale()
 		case <-again:
 		}
 		ctx, cancel := b.within(ctx, peer.ErrTimeout)
-		b.list(ctx, p, s)
+		b.list(ctx, p, s, which)
 		listed = time.Now()
 		cancel()
 	}

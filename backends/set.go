@@ -1,11 +1,13 @@
 // Package backends runs the MCP servers behind the gateway: it starts them,
 // shakes hands, reads what they offer, and starts them again when they end.
 //
-//	Set.Run ─ Backend.run (one goroutine each; restart.go)
-//	            └ converse: dial → greet → list → until it ends
-//	Set.Send ─ Backend.send ─ peer.Offer, or a place among those that wait
+//	Set.Run ─ line.run (one goroutine each; restart.go)
+//	            └ converse: dial → greet → restore → list → until it ends
+//	Set.Send ─ Backend.line ─ line.send ─ peer.Offer, or a place among those that wait
+//	handler (hear.go) ─ Clients, who know the sessions
 //
-// A [Set] is all of them, in the order of the configuration. It refuses to let one
+// A [Set] is all of them, in the order of the configuration. To each backend there
+// is one line that all share, and perhaps one for each session (line.go). It refuses to let one
 // backend cost another anything: none waits for any other, and none that fails,
 // hangs or talks nonsense is missed by more than its own tools.
 package backends
@@ -37,6 +39,7 @@ type Options struct {
 	Info     mcp.Implementation  // who we say we are
 	Mask     func(string) string // takes secrets out of what backends write; nil = there are none
 	Once     bool                // a backend that ends is not started again
+	Solo     bool                // there is one client at most; see Backend.private
 	// Dial opens the Conn to a backend; nil = as its configuration says. It is
 	// where tests put a backend that lives in memory.
 	Dial func(config.Backend) (transport.Conn, error)
@@ -53,8 +56,14 @@ type Set struct {
 	recalled sync.Once
 	once     sync.Once
 	started  chan struct{} // closed by Start
+	sessions sessions
+	hearing  Clients // set by Run before anything can be heard
 
 	mu      sync.Mutex
+	ctx     context.Context             // Run's, nil before it
+	early   []func(ctx context.Context) // what is to run as soon as Run does
+	over    bool                        // Run is ending
+	running sync.WaitGroup
 	waited  bool            // Options.Wait is over
 	changed chan struct{}   // of the view at hand
 	renamed map[string]bool // new names that were logged
@@ -83,12 +92,15 @@ func New(o Options) *Set {
 }
 
 // Run runs the backends from the moment that Start is called until ctx is done,
-// and returns when nothing of them is left.
-func (s *Set) Run(ctx context.Context) error {
+// and returns when nothing of them is left. What they say unasked goes to clients;
+// nil = nobody hears it.
+func (s *Set) Run(ctx context.Context, clients Clients) error {
 	s.recall()
+	s.begin(ctx, clients)
+	defer s.end()
 	if !s.awaitStart(ctx) {
 		for _, b := range s.all {
-			b.down(Stopped, errStopped)
+			b.shared.down(Stopped, errStopped)
 		}
 		return ctx.Err()
 	}
@@ -106,11 +118,60 @@ func (s *Set) Run(ctx context.Context) error {
 	defer wait.Stop()
 	var running sync.WaitGroup
 	for _, b := range s.all {
-		running.Go(func() { b.run(ctx) })
+		running.Go(func() { b.shared.run(ctx) })
 	}
 	running.Wait()
 	return ctx.Err()
 }
+
+func (s *Set) begin(ctx context.Context, clients Clients) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ctx, s.hearing = ctx, clients
+	for _, f := range s.early {
+		s.running.Go(func() { f(ctx) })
+	}
+	s.early = nil
+}
+
+// end waits for what was spawned; nothing is any more.
+func (s *Set) end() {
+	s.mu.Lock()
+	s.over = true
+	s.mu.Unlock()
+	s.running.Wait()
+}
+
+// spawn has f run for as long as Run does; it reports false if that has ended.
+func (s *Set) spawn(f func(ctx context.Context)) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.over:
+		return false
+	case s.ctx == nil:
+		s.early = append(s.early, f)
+	default:
+		s.running.Go(func() { f(s.ctx) })
+	}
+	return true
+}
+
+func (s *Set) clients() Clients {
+	if s.hearing == nil {
+		return noClients{}
+	}
+	return s.hearing
+}
+
+// noClients are what a Set has that was run without any.
+type noClients struct{}
+
+func (noClients) Asked(_, _ string, r *peer.Request) {
+	r.Fail(wire.Errorf(wire.CodeMethodNotFound, "Method not found: %s", r.Method()))
+}
+
+func (noClients) Told(_, _ string, _ wire.Message, _ *peer.Pending) {}
 
 // headStart is how long the backends are held back when all their catalogs are
 // known: a client asks for its list right after the handshake, and gets it sooner
@@ -157,15 +218,31 @@ func (s *Set) recall() {
 // View returns what is known of the catalog now.
 func (s *Set) View() *catalog.View { return s.view.Load() }
 
-// Send sends a request to a backend, or ends it at once if it cannot be sent. A
-// backend that is starting gets it when it has started; if it fails to, the call
-// ends with the reason.
+// Send sends a request to a backend, over the connection that the session c.Owner
+// has to it, or ends it at once if it cannot be sent. A backend that is starting
+// gets it when it has started; if it fails to, the call ends with the reason.
 func (s *Set) Send(backend string, m wire.Message, c *peer.Pending) {
 	if b, ok := s.byName[backend]; ok {
-		b.send(m, c)
+		b.line(c.Owner, false).send(m, c)
 		return
 	}
 	c.To.Done(wire.Message{}, notSent("is not configured"))
+}
+
+// Subscribe is Send for resources/subscribe, and for resources/unsubscribe if on
+// is false. What a session is subscribed to is restored when the connection has
+// to be made anew. A backend that others are subscribed to over the same connection
+// is not told to stop, and the call answered with {}.
+func (s *Set) Subscribe(backend, uri string, on bool, m wire.Message, c *peer.Pending) {
+	b, ok := s.byName[backend]
+	switch {
+	case !ok:
+		c.To.Done(wire.Message{}, notSent("is not configured"))
+	case on:
+		b.line(c.Owner, false).subscribe(uri, m, c)
+	default:
+		b.line(c.Owner, false).unsubscribe(uri, m, c)
+	}
 }
 
 // Excuse returns the backend whose tool a name that nobody has would be by its
@@ -184,8 +261,14 @@ func (s *Set) Excuse(name string) (backend string, err error) {
 
 // Cancel takes back what was sent to a backend, or waits to be.
 func (s *Set) Cancel(backend string, c *peer.Pending, params []byte) {
-	if b, ok := s.byName[backend]; ok {
-		b.cancel(c, params)
+	b, ok := s.byName[backend]
+	if !ok {
+		return
+	}
+	if l := b.line(c.Owner, true); l != nil {
+		l.cancel(c, params)
+	} else {
+		c.Cancel(params) // its line is closing
 	}
 }
 
@@ -230,24 +313,29 @@ func (s *Set) publish() {
 // maxRenamed bounds what is remembered of what was logged.
 const maxRenamed = 100_000
 
-// logNames says, once, which tools appear under another name than their own.
+// logNames says, once, what appears under another name than its own.
 func (s *Set) logNames(v *catalog.Snapshot) {
 	if len(s.renamed) > maxRenamed {
 		clear(s.renamed)
 	}
-	for _, e := range v.Entries() {
-		if e.Exposed == e.Tool.Own || s.Catalog.Prefix == catalog.Always && e.Exposed != "" {
-			continue
+	for k := range catalog.Kind(catalog.NumKinds) {
+		for _, e := range v.Entries(k) {
+			if e.Exposed != e.Item.Own && (e.Exposed == "" || s.Catalog.Prefix != catalog.Always) {
+				s.logName(k, e)
+			}
 		}
-		key := e.Backend + "\x00" + e.Tool.Own + "\x00" + e.Exposed
-		if s.renamed[key] {
-			continue
-		}
-		s.renamed[key] = true
-		if e.Exposed == "" {
-			s.Log.Warn("tool not listed: another backend has its name", "backend", e.Backend, "tool", e.Tool.Own)
-		} else {
-			s.Log.Info("tool appears under another name", "backend", e.Backend, "tool", e.Tool.Own, "as", e.Exposed)
-		}
+	}
+}
+
+func (s *Set) logName(k catalog.Kind, e catalog.Entry) {
+	key := k.String() + "\x00" + e.Backend + "\x00" + e.Item.Own + "\x00" + e.Exposed
+	if s.renamed[key] {
+		return
+	}
+	s.renamed[key] = true
+	if e.Exposed == "" {
+		s.Log.Warn(k.String()+" not listed: an earlier backend has it", "backend", e.Backend, "tool", e.Item.Own)
+	} else {
+		s.Log.Info(k.String()+" appears under another name", "backend", e.Backend, "tool", e.Item.Own, "as", e.Exposed)
 	}
 }

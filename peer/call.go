@@ -224,26 +224,40 @@ func (p *Peer) Call(ctx context.Context, method string, params []byte) ([]byte, 
 
 // Ask is Call for a request at hand; it returns the response as it came.
 func (p *Peer) Ask(ctx context.Context, request wire.Message) (wire.Message, error) {
-	w := waiter{answer: make(chan answer, 1)}
-	// "The initialize request MUST NOT be cancelled by clients" (cancellation).
-	c := &Pending{To: w, quiet: request.Method() == "initialize"}
-	p.Send(request, c)
-	select {
-	case a := <-w.answer:
-		return a.m, a.err
-	case <-ctx.Done():
-		p.giveUp(c.id, ctx.Err(), nil)
-		a := <-w.answer
-		return a.m, a.err
+	a := p.AskAll(ctx, request)[0]
+	return a.Message, a.Err
+}
+
+// An Answer is what came of one of several requests.
+type Answer struct {
+	wire.Message // the response
+	Err          error
+}
+
+// AskAll is Ask for several requests, which are sent one behind the other before
+// the first answer is waited for.
+func (p *Peer) AskAll(ctx context.Context, requests ...wire.Message) []Answer {
+	calls := make([]*Pending, len(requests))
+	waiters := make([]waiter, len(requests))
+	for i, r := range requests {
+		waiters[i] = make(waiter, 1)
+		// "The initialize request MUST NOT be cancelled by clients" (cancellation).
+		calls[i] = &Pending{To: waiters[i], quiet: r.Method() == "initialize"}
+		p.Send(r, calls[i])
 	}
+	answers := make([]Answer, len(requests))
+	for i, w := range waiters {
+		select {
+		case answers[i] = <-w:
+		case <-ctx.Done():
+			p.giveUp(calls[i].id, ctx.Err(), nil)
+			answers[i] = <-w
+		}
+	}
+	return answers
 }
 
-type answer struct {
-	m   wire.Message
-	err error
-}
-
-type waiter struct{ answer chan answer } // 1 slot: Done comes once
+type waiter chan Answer // 1 slot: Done comes once
 
 func (w waiter) Progressed(wire.Message)        {}
-func (w waiter) Done(m wire.Message, err error) { w.answer <- answer{m, err} }
+func (w waiter) Done(m wire.Message, err error) { w <- Answer{m, err} }

@@ -1,0 +1,115 @@
+package backends
+
+import (
+	"strings"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"mcpgateway/catalog"
+	"mcpgateway/peer"
+	"mcpgateway/transport"
+	"mcpgateway/wire"
+)
+
+// Clients is whoever knows the sessions. Its methods must not wait.
+type Clients interface {
+	// Asked hands on what a backend asks of a client: of that whose session is
+	// named. "" means that it is not certain which one is concerned.
+	Asked(session, backend string, r *peer.Request)
+	// Told hands on what a backend says unasked, likewise. About is the call on
+	// whose stream it came, nil if that is not known.
+	Told(session, backend string, m wire.Message, about *peer.Pending)
+}
+
+// maxQuestions bounds what a backend may ask of us at one time, over one line.
+const maxQuestions = 256
+
+// A handler hears what a backend says unasked over one connection.
+type handler struct {
+	l     *line
+	peer  *peer.Peer
+	noise string // how the first output began that was no message; the reader's own
+}
+
+// Asked implements peer.Handler.
+func (h *handler) Asked(r *peer.Request) {
+	h.l.b.set.clients().Asked(h.owner(r.About()), h.l.b.cfg.Name, r)
+}
+
+// owner returns the session that something concerns which the backend says
+// unasked, "" if that is not certain: the line's own; or the only client there is;
+// or that of the call on whose stream it came; or that of all calls in flight.
+func (h *handler) owner(about *peer.Pending) string {
+	switch {
+	case h.l.own():
+		return h.l.session
+	case h.l.b.set.Solo:
+		return h.l.b.set.soleSession()
+	case about != nil:
+		return about.Owner
+	}
+	owner, _ := h.peer.SoleOwner()
+	return owner
+}
+
+// changes are the notifications that a list has changed, and which.
+var changes = map[string][]catalog.Kind{
+	mcp.MethodNotificationToolsListChanged:     {catalog.Tools},
+	mcp.MethodNotificationPromptsListChanged:   {catalog.Prompts},
+	mcp.MethodNotificationResourcesListChanged: {catalog.Resources, catalog.Templates},
+}
+
+// Told implements peer.Handler.
+func (h *handler) Told(m wire.Message, about *peer.Pending) {
+	method := m.Method()
+	if kinds, ok := changes[method]; ok {
+		h.l.b.changed(kinds)
+		return
+	}
+	switch method {
+	case mcp.MethodNotificationResourceUpdated:
+		h.l.updated(m, about)
+		return
+	case string(mcp.MethodNotificationMessage):
+		h.l.log.Debug("backend says", "params", string(m.Part(wire.PartParams)))
+	}
+	h.l.b.set.clients().Told(h.owner(about), h.l.b.cfg.Name, m, about)
+}
+
+// changed has lists read anew. One look serves any number of changes.
+func (b *Backend) changed(kinds []catalog.Kind) {
+	b.mu.Lock()
+	for _, k := range kinds {
+		b.stale[k] = true
+	}
+	b.mu.Unlock()
+	select {
+	case b.relist <- struct{}{}:
+	default:
+	}
+}
+
+// takeStale returns the lists that have changed since it was called last.
+func (b *Backend) takeStale() (which [catalog.NumKinds]bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	which, b.stale = b.stale, which
+	return which
+}
+
+// cut returns the first n bytes of a text, or somewhat less.
+func cut(text string, n int) string {
+	return strings.ToValidUTF8(text[:min(len(text), n)], "")
+}
+
+// heard says, once, that there is something on the backend's stdout that should
+// not be there.
+func (h *handler) heard(n *transport.Noise) {
+	text := h.l.b.set.Mask(string(n.Text))
+	say := h.l.log.Debug
+	if h.noise == "" {
+		say = h.l.log.Warn
+		h.noise = cut(text, 80)
+	}
+	say("skipped output that is no message", "text", cut(text, 200), "err", n.Err)
+}

@@ -1,0 +1,171 @@
+package backends
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"mcpgateway/peer"
+	"mcpgateway/wire"
+)
+
+// subscriptions are the resources that sessions want to hear of over one line. The
+// zero value is none.
+type subscriptions struct {
+	byURI map[string]map[string]bool // URI → sessions
+	count int
+}
+
+// maxSubscriptions bounds those of one line. What is beyond works all the same, but
+// is not restored when the connection has to be made anew, and over a shared
+// connection brings no updates.
+const maxSubscriptions = 10_000
+
+func (s *subscriptions) empty() bool { return s.count == 0 }
+
+func (s *subscriptions) add(uri, session string) bool {
+	switch {
+	case s.byURI[uri][session]:
+		return true
+	case s.count >= maxSubscriptions:
+		return false
+	case s.byURI == nil:
+		s.byURI = make(map[string]map[string]bool)
+	}
+	if s.byURI[uri] == nil {
+		s.byURI[uri] = make(map[string]bool)
+	}
+	s.byURI[uri][session] = true
+	s.count++
+	return true
+}
+
+// remove reports whether nobody is subscribed to the URI any more.
+func (s *subscriptions) remove(uri, session string) (last bool) {
+	if s.byURI[uri][session] {
+		delete(s.byURI[uri], session)
+		s.count--
+	}
+	if len(s.byURI[uri]) > 0 {
+		return false
+	}
+	delete(s.byURI, uri)
+	return true
+}
+
+// removeAll removes those of a session and returns the URIs to which nobody is
+// subscribed any more.
+func (s *subscriptions) removeAll(session string) (last []string) {
+	for _, uri := range s.uris() {
+		if s.byURI[uri][session] && s.remove(uri, session) {
+			last = append(last, uri)
+		}
+	}
+	return last
+}
+
+func (s *subscriptions) uris() []string { return slices.Sorted(maps.Keys(s.byURI)) }
+
+// of returns the sessions that want to hear of a resource, be it a part of what
+// they are subscribed to ("the resource, or a sub-resource of it").
+func (s *subscriptions) of(uri string) []string {
+	all := make(map[string]bool)
+	for subscribed, sessions := range s.byURI {
+		if strings.HasPrefix(uri, subscribed) {
+			maps.Copy(all, sessions)
+		}
+	}
+	return slices.Sorted(maps.Keys(all))
+}
+
+func subscribe(uri string, on bool) wire.Message {
+	method := "resources/unsubscribe"
+	if on {
+		method = "resources/subscribe"
+	}
+	return wire.NewRequest("0", method, wire.Encode(map[string]string{"uri": uri}))
+}
+
+func updated(uri string) wire.Message {
+	return wire.NewNotification("notifications/resources/updated", wire.Encode(map[string]string{"uri": uri}))
+}
+
+// subscribe sends a subscription, which counts once the backend has agreed.
+func (l *line) subscribe(uri string, m wire.Message, c *peer.Pending) {
+	c.To = &subscribing{Asker: c.To, l: l, uri: uri, session: c.Owner}
+	l.send(m, c)
+}
+
+type subscribing struct {
+	peer.Asker
+	l            *line
+	uri, session string
+}
+
+// Done implements peer.Asker.
+func (s *subscribing) Done(m wire.Message, err error) {
+	if err == nil && m.Part(wire.PartError) == nil {
+		s.l.mu.Lock()
+		kept := s.l.subs.add(s.uri, s.session)
+		s.l.mu.Unlock()
+		if !kept {
+			s.l.log.Warn("too many subscriptions; this one is not kept", "max", maxSubscriptions)
+		}
+	}
+	s.Asker.Done(m, err)
+}
+
+// unsubscribe takes a subscription back; the backend is told if it was the last
+// one to the URI.
+func (l *line) unsubscribe(uri string, m wire.Message, c *peer.Pending) {
+	l.mu.Lock()
+	last := l.subs.remove(uri, c.Owner)
+	l.mu.Unlock()
+	if last {
+		l.send(m, c)
+		return
+	}
+	c.To.Done(wire.NewResult("0", []byte("{}")), nil)
+}
+
+// unsubscribeAll takes back what a session that is over has subscribed to over the
+// line.
+func (l *line) unsubscribeAll(session string) {
+	l.mu.Lock()
+	last := l.subs.removeAll(session)
+	p := l.peer
+	l.mu.Unlock()
+	if p == nil {
+		return
+	}
+	for _, uri := range last {
+		p.Send(subscribe(uri, false), &peer.Pending{To: nobody{}, Timeout: restoring})
+	}
+}
+
+// nobody waits for an answer.
+type nobody struct{}
+
+func (nobody) Progressed(wire.Message)  {}
+func (nobody) Done(wire.Message, error) {}
+
+// updated passes on that a resource has changed: to the sessions that have
+// subscribed to it, if several share the line.
+func (l *line) updated(m wire.Message, about *peer.Pending) {
+	set, backend := l.b.set, l.b.cfg.Name
+	switch {
+	case l.own():
+		set.clients().Told(l.session, backend, m, about)
+		return
+	case set.Solo:
+		set.clients().Told(set.soleSession(), backend, m, about)
+		return
+	}
+	value, _ := wire.Lookup(m.Part(wire.PartParams), "uri")
+	l.mu.Lock()
+	sessions := l.subs.of(wire.Unquote(value))
+	l.mu.Unlock()
+	for _, session := range sessions {
+		set.clients().Told(session, backend, m, nil)
+	}
+}
