@@ -2,6 +2,7 @@ package backends
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -22,9 +23,11 @@ func (b *Backend) dial() (transport.Conn, error) {
 	case c.Embedded != "":
 		return demo(c.Name), nil
 	case c.URL != "":
-		return transport.DialHTTP(transport.HTTPOptions{
-			URL: c.URL, Headers: c.Headers, Limit: b.set.Limit, Log: b.log,
-		}), nil
+		o := transport.HTTPOptions{URL: c.URL, Headers: c.Headers, Limit: b.set.Limit, Log: b.log}
+		if b.speaksOlder() {
+			return transport.DialSSE(o), nil
+		}
+		return transport.DialHTTP(o), nil
 	}
 	if c.Cwd != "" {
 		if info, err := os.Stat(c.Cwd); err != nil || !info.IsDir() {
@@ -46,6 +49,25 @@ func (b *Backend) dial() (transport.Conn, error) {
 		return nil, fmt.Errorf("start: %w", err)
 	}
 	return child, nil
+}
+
+// fallsBack reports whether the backend is to be tried over the older transport,
+// because that is what its answer to initialize looks like.
+func (b *Backend) fallsBack(err error) bool {
+	return errors.Is(err, transport.ErrNotStreamable) && !b.speaksOlder() && b.cfg.Transport != "http"
+}
+
+// speaksOlder reports whether the backend is spoken to over HTTP+SSE.
+func (b *Backend) speaksOlder() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.older || b.cfg.Transport == "sse"
+}
+
+func (b *Backend) speakOlder(older bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.older = older
 }
 
 // minimal names the variables that every child gets. Ours may hold secrets that

@@ -1,6 +1,7 @@
 package backends
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -12,16 +13,19 @@ import (
 	"mcpgateway/wire"
 )
 
-// A memory is the file that keeps a backend's last known catalog. Several
+// A memory is the file that keeps a backend's last known catalog: a JSON object
+// with a member for each list, as the result of the request for it. Several
 // gateways may share it: it is written whole, under another name, and then put
 // in its place.
 type memory struct {
-	Instructions string
-	List         []byte // as the result of a tools/list
+	instructions string
+	capabilities []byte
+	raw          [catalog.NumKinds][]byte
+	items        [catalog.NumKinds][]catalog.Item
 }
 
 // memoryVersion is that of the file's format.
-const memoryVersion = 1
+const memoryVersion = 2
 
 // path names the file after the backend and what it runs, so that another
 // backend of the same name does not find it. It is "" if nothing is kept.
@@ -54,51 +58,71 @@ func (b *Backend) recall() {
 		b.log.Warn("the last known catalog cannot be read", "err", err)
 		return
 	}
-	m, page, err := readMemory(text)
+	m, err := readMemory(text)
 	if err != nil {
 		b.log.Warn("the last known catalog is damaged; it will be written anew", "file", path, "err", err)
 		return
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.listing, b.raw = b.allowed(page.Tools, m.Instructions), m.List
-	b.status.Tools = len(b.listing.Tools)
+	b.raw = m.raw
+	b.listing.Instructions, b.listing.Capabilities = m.instructions, m.capabilities
+	for k := range catalog.Kind(catalog.NumKinds) {
+		b.setItems(k, m.items[k])
+	}
 	b.answered = true
 }
 
-func readMemory(text []byte) (m memory, page catalog.Page, err error) {
+func readMemory(text []byte) (m memory, err error) {
 	version := ""
 	if !wire.Members(text, func(key string, value []byte, _ int) {
 		switch key {
 		case "version":
 			version = string(value)
 		case "instructions":
-			m.Instructions = wire.Unquote(value)
-		case "list":
-			m.List = value
+			m.instructions = wire.Unquote(value)
+		case "capabilities":
+			m.capabilities = value
+		}
+		for k := range catalog.Kind(catalog.NumKinds) {
+			if key == k.Member() {
+				m.raw[k] = value
+			}
 		}
 	}) {
-		return m, page, fmt.Errorf("it is no JSON object")
+		return m, fmt.Errorf("it is no JSON object")
 	}
 	if version != fmt.Sprint(memoryVersion) {
-		return m, page, fmt.Errorf("it is of version %q", version)
+		return m, fmt.Errorf("it is of version %q", version)
 	}
-	page, err = catalog.ParsePage(m.List)
-	return m, page, err
+	for k := range catalog.Kind(catalog.NumKinds) {
+		page, err := catalog.ParsePage(k, m.raw[k])
+		if err != nil {
+			return m, err
+		}
+		m.items[k] = page.Items
+	}
+	return m, nil
 }
 
 // remember writes what the backend offers now, if that is news.
-func (b *Backend) remember(list []byte, instructions string) {
+func (b *Backend) remember(raw [catalog.NumKinds][]byte, s server) {
 	path := b.path()
 	b.mu.Lock()
-	known := string(b.raw) == string(list) && b.listing.Instructions == instructions
+	known := b.listing.Instructions == s.instructions() && string(b.listing.Capabilities) == string(s.Capabilities)
+	for k := range raw {
+		known = known && string(raw[k]) == string(b.raw[k])
+	}
 	b.mu.Unlock()
 	if path == "" || known {
 		return
 	}
-	text := append([]byte(`{"version":`+fmt.Sprint(memoryVersion)+`,"instructions":`), wire.Quote(instructions)...)
-	text = append(append(append(text, `,"list":`...), list...), "}\n"...)
-	if err := replace(path, text); err != nil {
+	text := fmt.Appendf(nil, `{"version":%d,"instructions":%s,"capabilities":%s`,
+		memoryVersion, wire.Quote(s.instructions()), cmp.Or(string(s.Capabilities), "{}"))
+	for k := range catalog.Kind(catalog.NumKinds) {
+		text = fmt.Appendf(text, ",%q:%s", k.Member(), raw[k])
+	}
+	if err := replace(path, append(text, "}\n"...)); err != nil {
 		b.log.Warn("the catalog could not be kept for the next start", "err", err)
 	}
 }
