@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"mcpgateway/catalog"
 	"mcpgateway/config"
 )
 
@@ -33,7 +34,7 @@ func started(t *testing.T, all ...config.Backend) *Set {
 	s := New(Options{Backends: all, Limit: 8 << 20, Log: slog.New(slog.DiscardHandler)})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error)
-	go func() { done <- s.Run(ctx) }()
+	go func() { done <- s.Run(ctx, nil) }()
 	t.Cleanup(func() {
 		cancel()
 		<-done
@@ -62,7 +63,7 @@ func TestFRAME05_ALargeListArrivesInPieces(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := started(t, script("dd if='"+file+"' bs=4096 2>/dev/null"))
-	if n := len(s.View().Entries()); n != 300 {
+	if n := len(s.View().Entries(catalog.Tools)); n != 300 {
 		t.Errorf("%d tools, %v", n, s.Status())
 	}
 }
@@ -77,7 +78,7 @@ func TestFRAME05_AStartThatTakesTooLongLeavesNoChild(t *testing.T) {
 	s := New(Options{Backends: []config.Backend{b}, Limit: 1 << 20, Once: true, Log: slog.New(slog.DiscardHandler)})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error)
-	go func() { done <- s.Run(ctx) }()
+	go func() { done <- s.Run(ctx, nil) }()
 	s.Start()
 	for v := s.View(); !v.Complete; v = s.View() {
 		<-v.Changed
@@ -114,8 +115,8 @@ func TestCONFIG04_CONFIG05_ChildrenRunWhereTheyShould(t *testing.T) {
 	there.Cwd, nowhere.Cwd = dir, filepath.Join(dir, "missing")
 	s := started(t, here, there, nowhere)
 	places := make(map[string]string)
-	for _, e := range s.View().Entries() {
-		places[e.Backend] = e.Tool.Description()
+	for _, e := range s.View().Entries(catalog.Tools) {
+		places[e.Backend] = e.Item.Description()
 	}
 	if len(places) != 2 || places["here"] != ours || places["there"] != dir {
 		t.Errorf("they run in %v", places)

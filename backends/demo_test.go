@@ -28,12 +28,12 @@ func TestTheDemoBackend(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			_ = set.Run(ctx)
+			_ = set.Run(ctx, nil)
 		}()
 		set.Start()
 		synctest.Wait()
 		var names []string
-		for _, e := range set.View().Entries() {
+		for _, e := range set.View().Entries(catalog.Tools) {
 			names = append(names, e.Exposed)
 		}
 		if want := []string{"echo", "add", "now"}; !slices.Equal(names, want) {

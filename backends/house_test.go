@@ -80,7 +80,7 @@ func newHouse(t *testing.T, o backends.Options) *house {
 	h.stop = cancel
 	go func() {
 		defer close(h.done)
-		_ = h.Run(ctx)
+		_ = h.Run(ctx, nil)
 	}()
 	t.Cleanup(func() {
 		cancel()
@@ -131,7 +131,7 @@ func (h *house) next(name string) *mcptest.Peer {
 func (h *house) names() []string {
 	synctest.Wait()
 	var all []string
-	for _, e := range h.View().Entries() {
+	for _, e := range h.View().Entries(catalog.Tools) {
 		if e.Exposed != "" {
 			all = append(all, e.Exposed)
 		}

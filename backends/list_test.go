@@ -24,7 +24,7 @@ func TestPARTIAL05_NoToolsIsNoFailure(t *testing.T) {
 		failing.Greet("")
 		failing.Fail(failing.Asked("tools/list").ID(), `{"code":-32603,"message":"database is locked"}`)
 		for name, want := range map[string]string{"empty": "<nil>", "without": "<nil>", "failing": "tools/list: database is locked"} {
-			if s := h.status(name); s.State != backends.Ready || s.Tools != 0 || !s.Answered || fmt.Sprint(s.Err) != want {
+			if s := h.status(name); s.State != backends.Ready || s.Counts[catalog.Tools] != 0 || !s.Answered || fmt.Sprint(s.Err) != want {
 				t.Errorf("%s: %+v, want %s", name, s, want)
 			}
 		}
@@ -47,7 +47,7 @@ func TestPARTIAL08_AFailedListIsAskedForAgain(t *testing.T) {
 		}
 		a.List(mcptest.Tools("t"))
 		h.wantNames("t")
-		if s := h.status("a"); s.Err != nil || s.Tools != 1 {
+		if s := h.status("a"); s.Err != nil || s.Counts[catalog.Tools] != 1 {
 			t.Errorf("status: %+v", s)
 		}
 		time.Sleep(time.Hour)
@@ -162,7 +162,7 @@ func TestPagesAndToolsHaveBounds(t *testing.T) {
 			if n := len(h.names()); n != 10000 {
 				t.Errorf("%d tools are listed", n)
 			}
-			if lines := h.log.Lines("level=WARN", "too many tools"); len(lines) != 1 {
+			if lines := h.log.Lines("level=WARN", "lists too much"); len(lines) != 1 {
 				t.Errorf("logged %q", h.log.Loud())
 			}
 		})
@@ -190,7 +190,7 @@ func TestNewNamesAreLoggedOnce(t *testing.T) {
 		want   string
 	}{
 		{catalog.Collision, `msg="tool appears under another name" backend=b tool=t as=b__t`},
-		{catalog.Never, `msg="tool not listed: another backend has its name" backend=b tool=t`},
+		{catalog.Never, `msg="tool not listed: an earlier backend has it" backend=b tool=t`},
 		{catalog.Always, ""},
 	} {
 		t.Run(string(c.prefix), func(t *testing.T) {

@@ -49,7 +49,7 @@ func (b *Backend) recall() {
 	if err != nil || !info.Mode().IsRegular() {
 		return // the usual case of it: there is none yet
 	}
-	if info.Size() > int64(b.set.Limit) {
+	if info.Size() > catalog.NumKinds*int64(b.set.Limit) {
 		b.log.Warn("the last known catalog is damaged; it will be written anew", "file", path, "err", "it is too large")
 		return
 	}

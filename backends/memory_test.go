@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"mcpgateway/backends"
+	"mcpgateway/catalog"
 	"mcpgateway/config"
 )
 
@@ -47,7 +48,8 @@ func TestWhatIsKnownIsRemembered(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := `{"version":1,"instructions":"<Search> \"all\"","list":` + tools + "}\n"; string(text) != want {
+	if want := `{"version":2,"instructions":"<Search> \"all\"","capabilities":{},"tools":` + tools +
+		`,"prompts":{"prompts":[]},"resources":{"resources":[]},"resourceTemplates":{"resourceTemplates":[]}}` + "\n"; string(text) != want {
 		t.Errorf("kept %s\nwant %s", text, want)
 	}
 
@@ -55,10 +57,12 @@ func TestWhatIsKnownIsRemembered(t *testing.T) {
 	inHouse(t, o, func(t *testing.T, h *house) {
 		h.wantNames("b_squeda", "hidden")
 		v := h.View()
-		if v.Complete || v.Instructions != "## a\n\n<Search> \"all\"" || !strings.Contains(string(v.Result()), `"x-unknown":1.10`) {
-			t.Errorf("complete: %v, instructions %q, list %s", v.Complete, v.Instructions, v.Result())
+		page, _ := v.Page(catalog.Tools, nil)
+		list := string(page)
+		if v.Complete || v.Instructions != "## a\n\n<Search> \"all\"" || !strings.Contains(list, `"x-unknown":1.10`) {
+			t.Errorf("complete: %v, instructions %q, list %s", v.Complete, v.Instructions, list)
 		}
-		if s := h.status("a"); s.Tools != 2 || s.Answered {
+		if s := h.status("a"); s.Counts[catalog.Tools] != 2 || s.Answered {
 			t.Errorf("status: %+v", s)
 		}
 		h.next("b").Ready()
@@ -143,14 +147,14 @@ func TestADamagedMemoryIsNoMemory(t *testing.T) {
 		"cut":         good[:len(good)/2],
 		"no object":   "[" + good + "]",
 		"no JSON":     strings.Replace(good, ":", "=", 1),
-		"next format": strings.Replace(good, `"version":1`, `"version":2`, 1),
-		"no version":  strings.Replace(good, `"version":1,`, ``, 1),
-		"as text":     strings.Replace(good, `"version":1`, `"version":"1"`, 1),
-		"no list":     `{"version":1}`,
-		"no tools":    `{"version":1,"list":{"tools":{}}}`,
+		"next format": strings.Replace(good, `"version":2`, `"version":3`, 1),
+		"no version":  strings.Replace(good, `"version":2,`, ``, 1),
+		"as text":     strings.Replace(good, `"version":2`, `"version":"2"`, 1),
+		"no list":     `{"version":2}`,
+		"no tools":    strings.Replace(good, `"tools":[`, `"tools":{},"x":[`, 1),
 		"UTF-8":       strings.Replace(good, `"t"`, "\"t\xff\"", 1),
-		"too large":   strings.Replace(good, `"list":`, `"list": `+strings.Repeat(" ", 2<<20), 1),
-		"too deep":    `{"version":1,"list":{"tools":[` + strings.Repeat("[", 2000) + strings.Repeat("]", 2000) + `]}}`,
+		"too large":   strings.Replace(good, `"tools":`, `"tools": `+strings.Repeat(" ", 5<<20), 1),
+		"too deep":    strings.Replace(good, `"prompts":[`, `"prompts":[`+strings.Repeat("[", 2000)+strings.Repeat("]", 2000), 1),
 	} {
 		t.Run(name, func(t *testing.T) {
 			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -223,13 +227,13 @@ func TestARecalledCatalogIsSettled(t *testing.T) {
 		}
 		h.Start()
 		v := h.View() // with no wait at all
-		if !v.Settled || !v.Complete || len(v.Entries()) != 2 {
-			t.Errorf("settled %v, complete %v, %d tools", v.Settled, v.Complete, len(v.Entries()))
+		if !v.Settled || !v.Complete || len(v.Entries(catalog.Tools)) != 2 {
+			t.Errorf("settled %v, complete %v, %d tools", v.Settled, v.Complete, len(v.Entries(catalog.Tools)))
 		}
 		b := h.next("b") // started first, and yet not first in line
 		b.Ready("t")
 		synctest.Wait()
-		if h.View().Result() == nil || h.View() != v {
+		if h.View() != v {
 			t.Error("a list that has not changed made a new View")
 		}
 		a := h.next("a")

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"mcpgateway/backends"
+	"mcpgateway/catalog"
 	"mcpgateway/internal/mcptest"
 	"mcpgateway/wire"
 )
@@ -95,7 +96,7 @@ func TestPROC06_DeathFailsCallsInFlightAndOthersWait(t *testing.T) {
 		waits.want(t, "")
 		h.Cancel("a", pending, nil)
 		back.want(t, "cancelled")
-		if s := h.status("a"); s.State != backends.Failed || s.Tools != 1 {
+		if s := h.status("a"); s.State != backends.Failed || s.Counts[catalog.Tools] != 1 {
 			t.Errorf("status: %+v", s)
 		}
 		h.wantNames("t", "u") // PROC-08: tools stay listed

@@ -50,7 +50,7 @@ func TestPARTIAL06_AListThatNeverSettlesIsAskedForNowAndThen(t *testing.T) {
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
-		go func() { done <- s.Run(ctx) }()
+		go func() { done <- s.Run(ctx, nil) }()
 		s.Start()
 		time.Sleep(time.Second)
 		if n := lists.Load(); n < freeLists {

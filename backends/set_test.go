@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"mcpgateway/backends"
+	"mcpgateway/catalog"
 	"mcpgateway/config"
 	"mcpgateway/internal/mcptest"
 )
@@ -117,7 +118,7 @@ func TestBackendsStartSideBySideAndCostEachOtherNothing(t *testing.T) {
 		if len(h.Status()) != 5 {
 			t.Errorf("%d backends, want those that are enabled", len(h.Status()))
 		}
-		if s := h.status("good"); s.State != backends.Ready || s.Tools != 2 || s.Server != "scripted/1" || s.Revision != "2025-11-25" || !s.Answered {
+		if s := h.status("good"); s.State != backends.Ready || s.Counts[catalog.Tools] != 2 || s.Server != "scripted/1" || s.Revision != "2025-11-25" || !s.Answered {
 			t.Errorf("status: %+v", s)
 		}
 	})
