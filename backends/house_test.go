@@ -26,6 +26,7 @@ type house struct {
 	*backends.Set
 	t    *testing.T
 	log  *mcptest.Log
+	ear  *ear
 	stop context.CancelFunc
 	done chan struct{} // closed when Run has returned
 
@@ -58,6 +59,7 @@ func inHouse(t *testing.T, o backends.Options, test func(t *testing.T, h *house)
 func newHouse(t *testing.T, o backends.Options) *house {
 	h := &house{
 		t:      t,
+		ear:    &ear{},
 		dialed: make(map[string][]time.Duration),
 		queues: make(map[string]chan *mcptest.Peer),
 		broken: make(map[string]error),
@@ -80,7 +82,7 @@ func newHouse(t *testing.T, o backends.Options) *house {
 	h.stop = cancel
 	go func() {
 		defer close(h.done)
-		_ = h.Run(ctx, nil)
+		_ = h.Run(ctx, h.ear)
 	}()
 	t.Cleanup(func() {
 		cancel()

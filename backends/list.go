@@ -3,6 +3,7 @@ package backends
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"mcpgateway/catalog"
 	"mcpgateway/peer"
@@ -41,8 +42,11 @@ func (b *Backend) list(ctx context.Context, p *peer.Peer, s server, which [catal
 		}
 	}
 	b.drain(ctx, p, read)
-	if now, _ := b.shared.talk(); ctx.Err() == context.Canceled || now != p {
+	if ctx.Err() == context.Canceled {
 		return // the conversation is over, and why is told elsewhere
+	}
+	if now, _ := b.shared.talk(); now != p { // likewise, but what was read counts
+		read = slices.DeleteFunc(read, func(r *reading) bool { return r.err != nil })
 	}
 	for _, r := range read {
 		if r.err != nil {

@@ -1,0 +1,503 @@
+package backends_test
+
+import (
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mcpgateway/backends"
+	"mcpgateway/config"
+	"mcpgateway/internal/mcptest"
+	"mcpgateway/peer"
+	"mcpgateway/wire"
+)
+
+// An ear is the clients' side: it notes what backends say, and to whom.
+type ear struct {
+	mu    sync.Mutex
+	heard []string // session method
+	asked []*peer.Request
+}
+
+func (e *ear) Asked(session, backend string, r *peer.Request) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.heard = append(e.heard, session+" asked by "+backend+": "+r.Method())
+	e.asked = append(e.asked, r)
+}
+
+func (e *ear) Told(session, backend string, m wire.Message, _ *peer.Pending) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.heard = append(e.heard, session+" told by "+backend+": "+m.Method())
+}
+
+// want wants these to have been heard since the last want, in this order.
+func (e *ear) want(t *testing.T, lines ...string) {
+	t.Helper()
+	synctest.Wait()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if strings.Join(e.heard, "\n") != strings.Join(lines, "\n") {
+		t.Errorf("heard %q\nwant  %q", e.heard, lines)
+	}
+	e.heard = nil
+}
+
+// remote returns the configuration of a backend of which each session has a
+// connection of its own.
+func remote(name string) config.Backend {
+	return config.Backend{Name: name, URL: "http://" + name, Enabled: true, StartTimeout: time.Minute}
+}
+
+// callFor sends a tools/call of a session.
+func (h *house) callFor(session, backend string) *caller {
+	a := &caller{}
+	h.Send(backend, wire.NewRequest("7", "tools/call", []byte(`{"name":"t"}`)), &peer.Pending{To: a, Owner: session})
+	return a
+}
+
+// ok checks that the call has been answered.
+func (c *caller) ok(t *testing.T) {
+	t.Helper()
+	synctest.Wait()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.ends) != 1 || !strings.HasPrefix(c.ends[0], `{"jsonrpc":"2.0","id":`) {
+		t.Errorf("the call ended with %q, want an answer", c.ends)
+	}
+}
+
+const logger = `{"protocolVersion":"2025-11-25","capabilities":{"logging":{},"resources":{"subscribe":true}},"serverInfo":{"name":"s","version":"1"}}`
+
+func (h *house) lists(p *mcptest.Peer) {
+	h.t.Helper()
+	p.Reply(p.Asked("tools/list").ID(), `{"tools":[]}`)
+	p.Reply(p.Asked("resources/list").ID(), `{"resources":[]}`)
+	p.Reply(p.Asked("resources/templates/list").ID(), `{"resourceTemplates":[]}`)
+}
+
+func capabilitiesIn(m wire.Message) string {
+	value, _ := wire.Lookup(m.Part(wire.PartParams), "capabilities")
+	return string(value)
+}
+
+// S2C-02: a backend is told exactly what the client can do with which it speaks
+// alone, and nothing where nobody knows whom it would be asking.
+func TestS2C02_BackendsAreToldWhatTheClientCanDo(t *testing.T) {
+	const mine = `{"roots":{"listChanged":true},"x-unknown":1.10,"sampling":{}}`
+	t.Run("solo", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			h := newHouse(t, backends.Options{Solo: true, Backends: []config.Backend{remote("a"), plain("b")[0]}})
+			h.Open("one", []byte(mine))
+			h.Start()
+			for _, name := range []string{"a", "b"} {
+				if m := h.next(name).Asked("initialize"); capabilitiesIn(m) != mine {
+					t.Errorf("%s was told %s", name, m.Raw())
+				}
+			}
+		})
+	})
+	t.Run("many", func(t *testing.T) {
+		shared := remote("shared")
+		shared.Sharing = "shared"
+		each := plain("each")[0]
+		each.Sharing = "session"
+		inHouse(t, backends.Options{Backends: []config.Backend{remote("a"), plain("b")[0], shared, each}}, func(t *testing.T, h *house) {
+			h.Open("one", []byte(mine))
+			h.Open("two", nil)
+			for _, name := range []string{"a", "b", "shared", "each"} {
+				if m := h.next(name).Asked("initialize"); capabilitiesIn(m) != "{}" {
+					t.Errorf("%s, shared: %s", name, m.Raw())
+				}
+			}
+			for session, want := range map[string]string{"one": mine, "two": "{}"} {
+				for _, name := range []string{"a", "b", "shared", "each"} {
+					h.callFor(session, name)
+				}
+				for _, name := range []string{"a", "each"} {
+					if m := h.next(name).Asked("initialize"); capabilitiesIn(m) != want {
+						t.Errorf("%s, of session %s: %s", name, session, m.Raw())
+					}
+				}
+			}
+			for _, name := range []string{"b", "shared"} {
+				if n := len(h.dials(name)); n != 1 {
+					t.Errorf("%s was dialled %d times", name, n)
+				}
+			}
+		})
+	})
+}
+
+// CONC-09: what one session does to a backend's state is its own.
+func TestCONC09_ASessionHasAConnectionOfItsOwn(t *testing.T) {
+	inHouse(t, backends.Options{Backends: []config.Backend{remote("a")}}, func(t *testing.T, h *house) {
+		h.next("a").Ready("t")
+		h.Open("one", nil)
+		h.Open("two", nil)
+		one, again := h.callFor("one", "a"), h.callFor("one", "a")
+		p := h.next("a")
+		two := h.callFor("two", "a")
+		q := h.next("a")
+		p.Greet("")
+		q.Greet("")
+		p.Reply(p.Asked("tools/call").ID(), `{"content":[]}`)
+		p.Reply(p.Asked("tools/call").ID(), `{"content":[]}`)
+		one.ok(t)
+		again.ok(t)
+		h.Close("one")
+		synctest.Wait()
+		if !p.Over() || q.Over() {
+			t.Error("the wrong connection ended")
+		}
+		q.Reply(q.Asked("tools/call").ID(), `{"content":[]}`)
+		two.ok(t)
+		h.callFor("one", "a").want(t, "it is not running: the session is over")
+		h.Close("one") // does nothing
+		h.Close("two")
+		synctest.Wait()
+		if n := len(h.dials("a")); n != 3 {
+			t.Errorf("dialled %d times", n)
+		}
+	})
+}
+
+func TestAnOwnConnectionIsMadeAnewWhenItIsNeeded(t *testing.T) {
+	inHouse(t, backends.Options{Backends: []config.Backend{remote("a")}}, func(t *testing.T, h *house) {
+		h.next("a").Ready("t")
+		h.Open("one", nil)
+		call := h.callFor("one", "a")
+		p := h.next("a")
+		p.Greet("")
+		p.Asked("tools/call")
+		p.Close()
+		call.want(t, "it closed the connection")
+		time.Sleep(time.Hour)
+		if n := len(h.dials("a")); n != 2 {
+			t.Errorf("dialled %d times, though nobody wanted anything", n)
+		}
+		call = h.callFor("one", "a")
+		p = h.next("a")
+		p.Greet("")
+		p.Reply(p.Asked("tools/call").ID(), `{"content":[]}`)
+		call.ok(t)
+	})
+}
+
+// A backend that cannot be reached is not tried for every call.
+func TestAnOwnConnectionThatFailsIsLeftAloneForAWhile(t *testing.T) {
+	inHouse(t, backends.Options{Backends: []config.Backend{remote("a")}}, func(t *testing.T, h *house) {
+		h.next("a").Ready("t")
+		h.Open("one", nil)
+		for range 5 {
+			call := h.callFor("one", "a")
+			p := h.next("a")
+			p.Fail(p.Asked("initialize").ID(), `{"code":-32603,"message":"no"}`)
+			call.want(t, "it did not start: initialize: no")
+			n := len(h.dials("a"))
+			h.callFor("one", "a").want(t, "it is not running: initialize: no")
+			if len(h.dials("a")) != n {
+				t.Error("tried again at once")
+			}
+			time.Sleep(time.Minute)
+		}
+	})
+}
+
+func TestWhoseItIsWhatABackendSays(t *testing.T) {
+	say := func(p *mcptest.Peer) {
+		p.Send(`{"jsonrpc":"2.0","id":"q","method":"roots/list"}`)
+		p.Send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}`)
+	}
+	t.Run("of an own connection", func(t *testing.T) {
+		inHouse(t, backends.Options{Backends: []config.Backend{remote("a")}}, func(t *testing.T, h *house) {
+			shared := h.next("a")
+			shared.Ready("t")
+			h.Open("one", nil)
+			h.callFor("one", "a")
+			p := h.next("a")
+			p.Greet("")
+			p.Asked("tools/call")
+			say(p)
+			h.ear.want(t, "one asked by a: roots/list", "one told by a: notifications/message")
+			say(shared)
+			h.ear.want(t, " asked by a: roots/list", " told by a: notifications/message")
+		})
+	})
+	t.Run("of a shared one", func(t *testing.T) {
+		inHouse(t, backends.Options{Backends: plain("a")}, func(t *testing.T, h *house) {
+			p := h.next("a")
+			p.Ready("t")
+			h.Open("one", nil)
+			h.Open("two", nil)
+			h.callFor("one", "a")
+			h.callFor("one", "a")
+			first, second := p.Asked("tools/call"), p.Asked("tools/call")
+			p.Reply(first.ID(), `{}`)
+			p.Send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}`)
+			h.ear.want(t, "one told by a: notifications/message")
+			two := h.callFor("two", "a")
+			third := p.Asked("tools/call")
+			say(p)
+			h.ear.want(t, " asked by a: roots/list", " told by a: notifications/message")
+			p.Reply(second.ID(), `{}`)
+			p.Reply(third.ID(), `{}`)
+			two.ok(t)
+			p.Send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}`)
+			h.ear.want(t, " told by a: notifications/message")
+		})
+	})
+	// What was taken back may still be running: nobody can tell whom the backend
+	// means until it has answered all the same, or a while has passed.
+	t.Run("after a cancel", func(t *testing.T) {
+		inHouse(t, backends.Options{Backends: plain("a")}, func(t *testing.T, h *house) {
+			p := h.next("a")
+			p.Ready("t")
+			h.Open("one", nil)
+			h.Open("two", nil)
+			cancelled := &peer.Pending{To: &caller{}, Owner: "one"}
+			h.Send("a", wire.NewRequest("7", "tools/call", []byte(`{"name":"t"}`)), cancelled)
+			taken := p.Asked("tools/call")
+			h.Cancel("a", cancelled, nil)
+			p.Told("notifications/cancelled")
+			h.callFor("two", "a")
+			p.Asked("tools/call")
+			note := `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}`
+			p.Send(note)
+			h.ear.want(t, " told by a: notifications/message")
+			p.Reply(taken.ID(), `{}`)
+			p.Send(note)
+			h.ear.want(t, "two told by a: notifications/message")
+
+			cancelled = &peer.Pending{To: &caller{}, Owner: "one"}
+			h.Send("a", wire.NewRequest("7", "tools/call", []byte(`{"name":"t"}`)), cancelled)
+			p.Asked("tools/call")
+			h.Cancel("a", cancelled, nil)
+			p.Told("notifications/cancelled")
+			p.Send(note)
+			h.ear.want(t, " told by a: notifications/message")
+			time.Sleep(31 * time.Second)
+			p.Send(note)
+			h.ear.want(t, "two told by a: notifications/message")
+		})
+	})
+}
+
+func (h *house) subscribe(session, backend, uri string, on bool) *caller {
+	method := "resources/unsubscribe"
+	if on {
+		method = "resources/subscribe"
+	}
+	a := &caller{}
+	m := wire.NewRequest("7", method, wire.Encode(map[string]string{"uri": uri}))
+	h.Subscribe(backend, uri, on, m, &peer.Pending{To: a, Owner: session})
+	return a
+}
+
+func TestSubscriptionsOverASharedConnection(t *testing.T) {
+	inHouse(t, backends.Options{Backends: plain("a")}, func(t *testing.T, h *house) {
+		p := h.next("a")
+		p.Greet(logger)
+		h.lists(p)
+		for _, session := range []string{"one", "two", "three"} {
+			h.Open(session, nil)
+		}
+		for _, session := range []string{"one", "two"} {
+			a := h.subscribe(session, "a", "file:///dir", true)
+			p.Reply(p.Asked("resources/subscribe").ID(), "{}")
+			a.ok(t)
+		}
+		refused := h.subscribe("three", "a", "file:///dir", true)
+		p.Fail(p.Asked("resources/subscribe").ID(), `{"code":-32603,"message":"no"}`)
+		refused.ok(t)
+		note := `{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"file:///dir/part"}}`
+		p.Send(note)
+		h.ear.want(t, "one told by a: notifications/resources/updated", "two told by a: notifications/resources/updated")
+
+		h.subscribe("one", "a", "file:///dir", false).ok(t) // two still wants it
+		p.WantNothing()
+		p.Send(note)
+		h.ear.want(t, "two told by a: notifications/resources/updated")
+
+		// The next process is told, and an update may have been missed.
+		p.Close()
+		p = h.next("a")
+		p.Greet(logger)
+		p.Reply(p.Asked("resources/subscribe").ID(), "{}")
+		h.lists(p)
+		h.ear.want(t, "two told by a: notifications/resources/updated")
+
+		h.Close("two")
+		if m := p.Asked("resources/unsubscribe"); !strings.Contains(string(m.Raw()), "file:///dir") {
+			t.Errorf("got %s", m.Raw())
+		}
+		p.Send(note)
+		h.ear.want(t)
+	})
+}
+
+func TestSubscriptionsKeepAnOwnConnectionUp(t *testing.T) {
+	inHouse(t, backends.Options{Backends: []config.Backend{remote("a")}}, func(t *testing.T, h *house) {
+		shared := h.next("a")
+		shared.Greet(logger)
+		h.lists(shared)
+		h.Open("one", nil)
+		a := h.subscribe("one", "a", "x:y", true)
+		p := h.next("a")
+		p.Greet(logger)
+		p.Reply(p.Asked("resources/subscribe").ID(), "{}")
+		a.ok(t)
+		p.Close()
+		p = h.next("a")
+		p.Greet(logger)
+		p.Reply(p.Asked("resources/subscribe").ID(), "{}")
+		h.ear.want(t, "one told by a: notifications/resources/updated")
+		p.Send(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"x:other"}}`)
+		h.ear.want(t, "one told by a: notifications/resources/updated")
+		off := h.subscribe("one", "a", "x:y", false)
+		p.Reply(p.Asked("resources/unsubscribe").ID(), "{}")
+		off.ok(t)
+		p.Close()
+		time.Sleep(time.Hour)
+		if n := len(h.dials("a")); n != 3 {
+			t.Errorf("dialled %d times", n)
+		}
+	})
+}
+
+// NOTIF-11: the level goes to the backends that log, and to those that come later.
+func TestNOTIF11_LogLevels(t *testing.T) {
+	level := func(t *testing.T, p *mcptest.Peer, want string) {
+		t.Helper()
+		m := p.Asked("logging/setLevel")
+		if value, _ := wire.Lookup(m.Part(wire.PartParams), "level"); wire.Unquote(value) != want {
+			t.Errorf("level %s, want %s", value, want)
+		}
+		p.Reply(m.ID(), "{}")
+	}
+	inHouse(t, backends.Options{Backends: append(plain("a", "mute"), remote("own"))}, func(t *testing.T, h *house) {
+		a, mute, lists := h.next("a"), h.next("mute"), h.next("own")
+		a.Greet(logger)
+		h.lists(a)
+		mute.Ready("t")
+		lists.Greet(logger)
+		h.lists(lists)
+		h.Open("one", nil)
+		h.Open("two", nil)
+		set := func(session, to string) chan struct{} {
+			done := make(chan struct{})
+			h.SetLevel(session, to, func() { close(done) })
+			return done
+		}
+		done := set("one", "error")
+		synctest.Wait()
+		select {
+		case <-done:
+			t.Error("done before the backend has answered")
+		default:
+		}
+		level(t, a, "error")
+		<-done
+		done = set("two", "debug")
+		level(t, a, "debug")
+		<-done
+		<-set("one", "warning") // two wants more
+		a.WantNothing()
+		mute.WantNothing()
+		lists.WantNothing()
+
+		h.callFor("one", "own")
+		own := h.next("own")
+		own.Greet(logger)
+		level(t, own, "warning")
+		own.Asked("tools/call")
+
+		a.Close()
+		a = h.next("a")
+		a.Greet(logger)
+		level(t, a, "debug")
+		h.lists(a)
+		h.Close("two")
+		level(t, a, "warning")
+
+		began := time.Now()
+		<-set("one", "alert") // nobody answers
+		if d := time.Since(began); d != 2*time.Second {
+			t.Errorf("waited %v", d)
+		}
+	})
+}
+
+func TestNotificationsOfAClientGoWhereItIsAlone(t *testing.T) {
+	inHouse(t, backends.Options{Backends: append(plain("a"), remote("own"), remote("unused"))}, func(t *testing.T, h *house) {
+		a, lists := h.next("a"), h.next("own")
+		a.Ready("t")
+		lists.Ready("t")
+		h.next("unused").Ready("t")
+		h.Open("one", nil)
+		h.Open("two", nil)
+		h.callFor("one", "own")
+		p := h.next("own")
+		h.callFor("two", "own")
+		q := h.next("own")
+		p.Greet("")
+		q.Greet("")
+		p.Asked("tools/call")
+		q.Asked("tools/call")
+		h.Tell("one", wire.NewNotification("notifications/roots/list_changed", nil))
+		p.Told("notifications/roots/list_changed")
+		for _, other := range []*mcptest.Peer{a, lists, q} {
+			other.WantNothing()
+		}
+	})
+}
+
+// RES-06: a backend that advertises prompts and does not know prompts/list has
+// none.
+func TestRES06_AListThatIsUnknownIsEmpty(t *testing.T) {
+	inHouse(t, backends.Options{Backends: plain("a")}, func(t *testing.T, h *house) {
+		a := h.next("a")
+		a.Greet(`{"protocolVersion":"2025-11-25","capabilities":{"prompts":{},"resources":{}},"serverInfo":{"name":"s","version":"1"}}`)
+		tools, prompts := a.Asked("tools/list"), a.Asked("prompts/list")
+		resources, templates := a.Asked("resources/list"), a.Asked("resources/templates/list")
+		a.Fail(prompts.ID(), `{"code":-32601,"message":"Method not found"}`)
+		a.Reply(resources.ID(), `{"resources":[{"uri":"x:y","name":"y"}]}`)
+		a.Fail(templates.ID(), `{"code":-32603,"message":"oh"}`)
+		a.Reply(tools.ID(), mcptest.Tools("t"))
+		h.wantNames("t")
+		s := h.status("a")
+		if s.Counts != [4]int{1, 0, 1, 0} || s.Err == nil || s.Err.Error() != "resources/templates/list: oh" {
+			t.Errorf("status: %+v", s)
+		}
+		// It is asked again for all of them, for one was not to be had.
+		for _, method := range []string{"tools/list", "prompts/list", "resources/list", "resources/templates/list"} {
+			a.Asked(method)
+		}
+	})
+}
+
+// Only what has changed is read again.
+func TestAListIsReadAgainWhenItHasChanged(t *testing.T) {
+	inHouse(t, backends.Options{Backends: plain("a")}, func(t *testing.T, h *house) {
+		a := h.next("a")
+		a.Greet(`{"protocolVersion":"2025-11-25","capabilities":{"prompts":{},"resources":{}},"serverInfo":{"name":"s","version":"1"}}`)
+		a.Reply(a.Asked("tools/list").ID(), mcptest.Tools("t"))
+		a.Reply(a.Asked("prompts/list").ID(), `{"prompts":[]}`)
+		a.Reply(a.Asked("resources/list").ID(), `{"resources":[]}`)
+		a.Reply(a.Asked("resources/templates/list").ID(), `{"resourceTemplates":[]}`)
+		synctest.Wait()
+		a.Send(`{"jsonrpc":"2.0","method":"notifications/prompts/list_changed"}`)
+		a.Reply(a.Asked("prompts/list").ID(), `{"prompts":[{"name":"p"}]}`)
+		synctest.Wait()
+		if s := h.status("a"); s.Counts != [4]int{1, 1, 0, 0} {
+			t.Errorf("status: %+v", s)
+		}
+		a.Send(`{"jsonrpc":"2.0","method":"notifications/resources/list_changed"}`)
+		a.Asked("resources/list")
+		a.Asked("resources/templates/list")
+		a.WantNothing()
+	})
+}
