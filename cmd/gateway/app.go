@@ -24,13 +24,15 @@ import (
 type flags struct {
 	stdio
 	config, logLevel, logFormat, state string
+	listen                             string // of serve
+	onStdio                            bool   // likewise: be it that it listens, too
 }
 
 // load reads the configuration, with the flags laid over it.
 func (f *flags) load() (*config.Loaded, error) {
 	set := make(map[string]string)
 	for key, value := range map[string]string{
-		"log.level": f.logLevel, "log.format": f.logFormat, "state": f.state,
+		"log.level": f.logLevel, "log.format": f.logFormat, "state": f.state, "listen": f.listen,
 	} {
 		if value != "" {
 			set[key] = value
@@ -54,6 +56,9 @@ type app struct {
 
 // tune changes a configuration for the needs of a verb.
 type tune func(*config.Config)
+
+// indoors is for the verbs that are their own only client.
+func indoors(c *config.Config) { c.Listen = "" }
 
 // quiet is for the verbs that people read: only what went wrong is logged,
 // unless they asked for more, and calls are on record only where there is a
@@ -97,6 +102,7 @@ func (f *flags) open(once bool, tunes ...tune) (*app, error) {
 			Prefix:    catalog.Prefix(c.Catalog.Prefix),
 			Separator: c.Catalog.Separator,
 			NameLimit: c.Catalog.NameLimit,
+			PageSize:  int(c.Limits.Page),
 		},
 		Wait:  c.Catalog.Wait,
 		Limit: int(c.Limits.Message),
@@ -104,6 +110,7 @@ func (f *flags) open(once bool, tunes ...tune) (*app, error) {
 		Info:  info,
 		Mask:  a.mask.String,
 		Once:  once,
+		Solo:  c.Listen == "",
 		Log:   a.log,
 	})
 	if err := a.openJournal(); err != nil {
@@ -165,7 +172,7 @@ func (a *app) run(ctx context.Context, work func(context.Context) error) error {
 	backends, endBackends := context.WithCancel(context.Background())
 	var written, running sync.WaitGroup
 	written.Go(func() { _ = a.journal.Run(journal) })
-	running.Go(func() { _ = a.set.Run(backends) })
+	running.Go(func() { _ = a.set.Run(backends, a.gateway) })
 	running.Go(func() { _ = a.gateway.Run(backends) })
 
 	err := work(ctx)

@@ -41,7 +41,7 @@ A VALUE that is JSON is sent as that, unless the tool's schema says that it is a
 any other is sent as a string. The exit code is 1 if the tool says that it failed.`,
 		Args: atLeastTool,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			a, err := f.open(true, f.quiet)
+			a, err := f.open(true, f.quiet, indoors)
 			if err != nil {
 				return err
 			}
@@ -58,7 +58,7 @@ any other is sent as a string. The exit code is 1 if the tool says that it faile
 func (f *flags) call(ctx context.Context, a *app, tool string, args []string, asJSON bool) error {
 	ours, theirs := transport.Pipe()
 	served := make(chan error, 1)
-	go func() { served <- a.gateway.Serve(ctx, theirs) }()
+	go func() { served <- a.gateway.Serve(ctx, "", theirs) }()
 	p := peer.New(ours, deaf{}, peer.Options{})
 	talked := make(chan error, 1)
 	go func() { talked <- p.Run(context.Background()) }()
@@ -252,9 +252,9 @@ func schemaStrings(ctx context.Context, a *app, tool string) map[string]bool {
 	var found *catalog.Entry
 	for found == nil {
 		v := a.set.View()
-		if route, ok := v.Tool(tool); ok {
-			for _, e := range v.Entries() {
-				if e.Backend == route.Backend && e.Tool.Own == route.Own {
+		if route, ok := v.Lookup(catalog.Tools, tool); ok {
+			for _, e := range v.Entries(catalog.Tools) {
+				if e.Backend == route.Backend && e.Item.Own == route.Own {
 					found = &e
 				}
 			}
@@ -279,7 +279,7 @@ func schemaStrings(ctx context.Context, a *app, tool string) map[string]bool {
 			} `json:"properties"`
 		} `json:"inputSchema"`
 	}
-	if json.Unmarshal(found.Tool.Raw(), &t) == nil {
+	if json.Unmarshal(found.Item.Raw(), &t) == nil {
 		for key, p := range t.InputSchema.Properties {
 			all[key] = string(p.Type) == `"string"`
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"mcpgateway/backends"
+	"mcpgateway/catalog"
 )
 
 func checkCommand(f *flags) *cobra.Command {
@@ -27,7 +28,7 @@ prints one row for each. It exits with 0 only if all are well.`,
 
 // withAll starts every backend once, and does something when each has answered.
 func (f *flags) withAll(ctx context.Context, do func(*app) error) error {
-	a, err := f.open(true, f.quiet, forgetful)
+	a, err := f.open(true, f.quiet, indoors, forgetful)
 	if err != nil {
 		return err
 	}
@@ -83,7 +84,7 @@ func well(s backends.Status) bool { return s.State == backends.Ready && s.Err ==
 // printStatus prints the rows; the error says that not all are well.
 func (f *flags) printStatus(a *app) error {
 	w := tabwriter.NewWriter(f.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "BACKEND\tSTATE\tTOOLS\tSERVER\tREVISION\tTIME\tPROBLEM")
+	fmt.Fprintln(w, "BACKEND\tSTATE\tTOOLS\tPROMPTS\tRESOURCES\tSERVER\tREVISION\tTIME\tPROBLEM")
 	sick := 0
 	byName := make(map[string]backends.Status)
 	for _, s := range a.set.Status() {
@@ -91,16 +92,16 @@ func (f *flags) printStatus(a *app) error {
 	}
 	for _, c := range a.Config.Backends {
 		if !c.Enabled {
-			fmt.Fprintf(w, "%s\tdisabled\t-\t-\t-\t-\t\n", c.Name)
+			fmt.Fprintf(w, "%s\tdisabled\t-\t-\t-\t-\t-\t-\t\n", c.Name)
 			continue
 		}
 		s := byName[c.Name]
-		state, tools, problem := "ok", fmt.Sprint(s.Tools), ""
+		state, counts, problem := "ok", countsOf(s), ""
 		if !well(s) {
 			sick++
-			state, tools, problem = "failed", "-", a.problem(s)
+			state, counts, problem = "failed", "-\t-\t-", a.problem(s)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", c.Name, state, tools, dash(plain(a.mask.String(s.Server))), dash(s.Revision),
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", c.Name, state, counts, dash(plain(a.mask.String(s.Server))), dash(s.Revision),
 			s.Took.Round(time.Millisecond), problem)
 	}
 	if err := w.Flush(); err != nil {
@@ -113,6 +114,13 @@ func (f *flags) printStatus(a *app) error {
 		return hinted{fmt.Errorf("%d of %d backends failed", sick, len(byName)), "gateway check --log-level debug shows all that they say"}
 	}
 	return nil
+}
+
+// countsOf returns how much a backend lists, in three columns. Templates of
+// resources count as resources.
+func countsOf(s backends.Status) string {
+	return fmt.Sprintf("%d\t%d\t%d", s.Counts[catalog.Tools], s.Counts[catalog.Prompts],
+		s.Counts[catalog.Resources]+s.Counts[catalog.Templates])
 }
 
 func dash(s string) string {

@@ -156,6 +156,7 @@ Without a verb it serves: it speaks MCP on stdin and stdout, as clients expect.
 	p.StringVar(&f.logLevel, "log-level", "", "debug, info, warn or error (default info; error for the verbs that print)")
 	p.StringVar(&f.logFormat, "log-format", "", "text or json (default text)")
 	p.StringVar(&f.state, "state", "", "the `DIR` that keeps the last known catalogs, or none")
+	f.serveFlags(root)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.AddCommand(
 		serveCommand(f), checkCommand(f), toolsCommand(f), callCommand(f), importCommand(f), versionCommand(f),

@@ -6,6 +6,8 @@ import (
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
+
+	"mcpgateway/catalog"
 )
 
 func toolsCommand(f *flags) *cobra.Command {
@@ -36,11 +38,11 @@ type row struct {
 }
 
 func (f *flags) printTools(a *app, asJSON bool) error {
-	entries := a.set.View().Entries()
+	entries := a.set.View().Entries(catalog.Tools)
 	if asJSON {
 		rows := make([]row, 0, len(entries))
 		for _, e := range entries {
-			rows = append(rows, row{e.Exposed, e.Backend, e.Tool.Own, e.Tool.Raw()})
+			rows = append(rows, row{e.Exposed, e.Backend, e.Item.Own, e.Item.Raw()})
 		}
 		enc := json.NewEncoder(f.out)
 		enc.SetEscapeHTML(false)
@@ -50,7 +52,7 @@ func (f *flags) printTools(a *app, asJSON bool) error {
 	w := tabwriter.NewWriter(f.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "TOOL\tBACKEND\tOWN NAME\tDESCRIPTION")
 	for _, e := range entries {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", dash(e.Exposed), e.Backend, plain(e.Tool.Own), clip(oneLine(e.Tool.Description()), 60))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", dash(e.Exposed), e.Backend, plain(e.Item.Own), clip(oneLine(e.Item.Description()), 60))
 	}
 	return w.Flush()
 }
