@@ -54,7 +54,7 @@ func (d *Door) newSession(who principal) *session {
 
 // Read implements transport.Conn. It is also where an idle session ends, for a
 // session that is idle is being read from.
-func (s *session) Read() (wire.Message, error) {
+func (s *session) Read() (wire.Message, wire.ID, error) {
 	if s.idle == nil {
 		s.idle = time.NewTimer(s.door.o.Idle)
 	}
@@ -62,12 +62,12 @@ func (s *session) Read() (wire.Message, error) {
 		select {
 		case <-s.closed:
 			s.idle.Stop()
-			return wire.Message{}, transport.ErrClosed
+			return wire.Message{}, "", transport.ErrClosed
 		default:
 		}
 		select {
 		case m := <-s.in:
-			return m, nil
+			return m, "", nil
 		case <-s.closed:
 		case <-s.idle.C:
 			if left := s.idleFor(); left > 0 {
