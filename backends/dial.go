@@ -25,7 +25,7 @@ func (b *Backend) dial() (transport.Conn, error) {
 	case c.URL != "":
 		o := transport.HTTPOptions{URL: c.URL, Headers: c.Headers, Limit: b.set.Limit, Log: b.log}
 		if b.speaksOlder() {
-			return nil, errors.New("x")
+			return transport.DialSSE(o), nil
 		}
 		return transport.DialHTTP(o), nil
 	}

@@ -233,3 +233,45 @@ func TestHTTPRefusesABatch(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// A server puts the questions that belong to no request on the GET stream, or
+// nowhere if there is none: it has to be open before the first call. One that
+// keeps its headers back is not waited for.
+func TestHTTPCallsWaitForTheGETStream(t *testing.T) {
+	for name, c := range map[string]struct {
+		takes time.Duration
+		want  time.Duration // until the call arrives
+	}{
+		"open":     {300 * time.Millisecond, 300 * time.Millisecond},
+		"hesitant": {time.Minute, time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStub(t)
+				began := time.Now()
+				s.get = func(w http.ResponseWriter, r *http.Request) {
+					select {
+					case <-time.After(c.takes):
+					case <-r.Context().Done():
+						return
+					}
+					w.Header().Set("Content-Type", "text/event-stream")
+					w.WriteHeader(200)
+					w.(http.Flusher).Flush()
+					hang(r)
+				}
+				var arrived time.Duration
+				s.post = func(w http.ResponseWriter, _ *http.Request, m wire.Message) {
+					arrived = time.Since(began)
+					answer(w, m, "{}")
+				}
+				conn := ready(t, s, nil)
+				conn.call("tools/call")
+				conn.read()
+				if arrived != c.want {
+					t.Errorf("the call arrived after %v, want %v", arrived, c.want)
+				}
+			})
+		})
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"sync"
 	"time"
 
 	"mcpgateway/wire"
@@ -104,9 +105,12 @@ func (c *streamable) startListening() {
 func (c *streamable) listen() {
 	events := newEventReader(c.limit)
 	opened := false
+	var first sync.Once
+	defer first.Do(func() { close(c.hears) })
 	for failures := 0; ; failures++ {
 		began := time.Now()
 		resp, err := c.get(c.ctx, events.lastID)
+		first.Do(func() { close(c.hears) })
 		if err == nil {
 			opened = true
 			if news, _ := follow(events, resp, c.hear); news || time.Since(began) > maxWait {

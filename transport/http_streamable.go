@@ -3,6 +3,7 @@ package transport
 import (
 	"errors"
 	"net/http"
+	"time"
 
 	"mcpgateway/wire"
 )
@@ -31,8 +32,9 @@ var ErrNotStreamable = errors.New("this may be no server of streamable HTTP")
 //
 // The session id and the revision are picked up from the answer to initialize
 // and sent from then on. Once notifications/initialized was accepted the Conn
-// listens on a GET stream for what the server says of itself, if it has one. A
-// stream that breaks is resumed where the server numbers its events.
+// listens on a GET stream for what the server says of itself, if it has one; what
+// is written next waits until that stream is open or refused, for a second at
+// most, so that the server has where to put its questions. A stream that breaks is resumed where the server numbers its events.
 //
 // A request whose answer does not come is Lost, with Ran unless it is sure that
 // the server did not act on it. A request is sent again, a few times, only if it
@@ -46,7 +48,7 @@ var ErrNotStreamable = errors.New("this may be no server of streamable HTTP")
 //
 // Close ends the session with a DELETE that is given a second.
 func DialHTTP(o HTTPOptions) Conn {
-	c := &streamable{httpConn: newHTTPConn(o)}
+	c := &streamable{httpConn: newHTTPConn(o), hears: make(chan struct{})}
 	c.kind = c
 	close(c.ready)
 	return c
@@ -56,6 +58,7 @@ func DialHTTP(o HTTPOptions) Conn {
 // under way it runs a goroutine for the GET stream (listen).
 type streamable struct {
 	*httpConn
+	hears chan struct{} // closed when the GET stream is open, or refused
 
 	// Guarded by httpConn.mu.
 	session  string
@@ -88,8 +91,18 @@ func (c *streamable) accepted(p *post, resp *http.Response) {
 		c.begin(resp.Header.Get("Mcp-Session-Id"))
 	case "notifications/initialized":
 		c.startListening()
+		enough := time.NewTimer(openTime)
+		defer enough.Stop()
+		select {
+		case <-c.hears:
+		case <-enough.C: // some servers send no headers before there is an event
+		case <-c.ctx.Done():
+		}
 	}
 }
+
+// openTime is how long the GET stream is waited for.
+const openTime = time.Second
 
 func (c *streamable) answered(p *post, m wire.Message) {
 	if p.m.Method() == "initialize" {
