@@ -1,5 +1,5 @@
 // Package audit is the journal of calls: every call the gateway was asked for leaves exactly one record, whatever its
-// end, written off the call path.
+// end, written off the call path. So do the requests for prompts and resources.
 //
 // It knows neither sessions nor backends, and reads nothing but what it is handed. It writes through a slog handler and
 // leaves to it where the lines go.
@@ -7,6 +7,7 @@ package audit
 
 import (
 	"log/slog"
+	"strings"
 	"time"
 )
 
@@ -35,6 +36,11 @@ type Record struct {
 	ID        string
 	BackendID string // the id sent to the backend; "" if none was sent
 
+	// Method is that of a request other than tools/call, which leaves a record of its own kind, msg=request; "" = a call
+	// of a tool. What Tool and BackendTool say is then the name of what was asked for: of a prompt, or the URI of a
+	// resource.
+	Method string
+
 	Tool        string // as exposed
 	Backend     string // "" if it was never routed
 	BackendTool string // the backend's own name for it; "" likewise
@@ -59,13 +65,7 @@ func (e entry) attrs(mask func(string) string) []slog.Attr {
 	a := make([]slog.Attr, 0, 16)
 	a = append(a, slog.String("session", e.Session), slog.String("client", e.Client), slog.String("id", e.ID))
 	a = appendKnown(a, "backend_id", e.BackendID)
-	tool := e.Tool
-	if e.Backend == "" {
-		tool = mask(tool) // no name that anybody has, but a client's word
-	}
-	a = append(a, slog.String("tool", tool))
-	a = appendKnown(a, "backend", e.Backend)
-	a = appendKnown(a, "backend_tool", e.BackendTool)
+	a = e.named(a, mask)
 	a = append(a, slog.String("outcome", string(e.Outcome)))
 	if e.Outcome == RPCError {
 		a = append(a, slog.Int("code", e.Code))
@@ -80,6 +80,54 @@ func (e entry) attrs(mask func(string) string) []slog.Attr {
 		a = append(a, slog.Attr{Key: "result", Value: payload(e.Result, e.result, mask)})
 	}
 	return a
+}
+
+// named appends what was asked for, and of whom.
+func (e entry) named(a []slog.Attr, mask func(string) string) []slog.Attr {
+	if e.Method != "" {
+		a = append(a, slog.String("method", e.Method), slog.String("name", mask(bareURI(e.Tool))))
+		a = appendKnown(a, "backend", e.Backend)
+		if e.BackendTool != e.Tool {
+			a = appendKnown(a, "backend_name", e.BackendTool)
+		}
+		return a
+	}
+	tool := e.Tool
+	if e.Backend == "" {
+		tool = mask(tool) // no name that anybody has, but a client's word
+	}
+	a = append(a, slog.String("tool", tool))
+	a = appendKnown(a, "backend", e.Backend)
+	return appendKnown(a, "backend_tool", e.BackendTool)
+}
+
+// kind is the record's msg.
+func (e entry) kind() string {
+	if e.Method != "" {
+		return "request"
+	}
+	return "call"
+}
+
+// bareURI returns a URI without what may be secret in it: its query, and what stands before the @ of its authority. A
+// name that is no URI has neither.
+func bareURI(uri string) string {
+	uri, query, ok := strings.Cut(uri, "?")
+	if ok && query != "" {
+		uri += "?***"
+	}
+	scheme, rest, ok := strings.Cut(uri, "://")
+	if !ok {
+		return uri
+	}
+	authority := rest
+	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
+		authority = rest[:i]
+	}
+	if i := strings.LastIndexByte(authority, '@'); i >= 0 {
+		rest = "***" + rest[i:]
+	}
+	return scheme + "://" + rest
 }
 
 func appendKnown(a []slog.Attr, key, value string) []slog.Attr {

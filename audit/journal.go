@@ -160,7 +160,7 @@ func (j *Journal) drain() {
 func (j *Journal) Lost() int64 { return j.lost.Load() }
 
 func (j *Journal) log(e entry) {
-	record := slog.NewRecord(e.Time, slog.LevelInfo, "call", 0)
+	record := slog.NewRecord(e.Time, slog.LevelInfo, e.kind(), 0)
 	record.AddAttrs(e.attrs(j.options.Mask)...)
 	if j.handler.Handle(context.Background(), record) != nil {
 		j.lost.Add(1)

@@ -5,19 +5,22 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mark3labs/mcp-go/mcp"
+
 	"mcpgateway/catalog"
 	"mcpgateway/peer"
 	"mcpgateway/transport"
 	"mcpgateway/wire"
 )
 
-// A Call is a tools/call on its way: who asked, for what, and where it goes. An
-// Observer may read it, and must not keep it.
+// A Call is a request on its way to a backend: who asked, for what, and where it
+// goes. An Observer may read it, and must not keep it.
 type Call struct {
 	Session   string
 	Client    string // name/version
 	ID        wire.ID
-	Tool      string // as the client named it
+	Method    string
+	Name      string // of the tool or the prompt, as the client named it; the URI; the task's id
 	Arguments []byte // as the client sent them, nil if it did not
 
 	Route     catalog.Route // zero while it is not known
@@ -28,11 +31,17 @@ type Call struct {
 // call is a Call in flight: the row that brings the answer home. Two may end
 // it, the client, who takes back its request, and the backend; the one that
 // takes the request from the client's table does, and tells the observers.
+//
+// [question] is the same in the other direction.
 type call struct {
 	Call
+	road    *road
 	pending peer.Pending
 	s       *Session
 	r       *peer.Request
+	task    bool // it asks for a task, for which there is room
+
+	older, newer *call // in the session's list of flights
 
 	mu        sync.Mutex
 	sent      bool
@@ -40,43 +49,38 @@ type call struct {
 	giveUp    context.CancelFunc // ends the wait for the route; nil unless there is one
 }
 
-func (s *Session) newCall(m wire.Message) *Call {
+func (s *Session) newCall(m wire.Message, name string) *Call {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return &Call{
-		Session: s.id, Client: s.caller.Name, ID: m.ID(),
-		Tool: m.Name(), Arguments: m.Part(wire.PartArguments), Started: time.Now(),
+		Session: s.id, Client: s.caller.Name, ID: m.ID(), Method: m.Method(),
+		Name: name, Arguments: m.Part(wire.PartArguments), Started: time.Now(),
 	}
 }
 
-// callTool sends a call on its way. What it names may be a tool of a backend
-// that is not known yet; then the call waits for the catalog.
-func (s *Session) callTool(r *peer.Request) {
-	name := r.Part(wire.PartName)
-	if len(name) == 0 || name[0] != '"' {
-		s.fail(r, wire.Errorf(wire.CodeInvalidParams, "Invalid params: tools/call needs a name"))
-		return
-	}
-	c := &call{Call: *s.newCall(r.Message), s: s, r: r}
-	c.pending.To, c.pending.Token = c, r.Token()
+// call sends a request on its way. What it names may be of a backend that is not
+// known yet; then the call waits for the catalog.
+func (s *Session) call(r *peer.Request, to *road, name string) {
+	c := &call{Call: *s.newCall(r.Message, name), road: to, s: s, r: r}
+	c.pending.To, c.pending.Token, c.pending.Owner = c, r.Token(), s.id
 	s.g.begin(&c.Call)
 	if !r.Own(c) { // the session is ending and has cancelled it
 		s.g.finish(&c.Call, Outcome{Kind: Cancelled})
 		return
 	}
 	v := s.g.Backends.View()
-	route, ok := s.route(c.Tool, v)
+	route, ok := to.find(s, name, v)
 	switch {
 	case ok:
 		c.send(route)
-	case s.mayCome(c.Tool, v):
+	case to.mayCome(s, name, v):
 		c.awaitRoute()
 	default:
-		c.unknownTool()
+		c.unknown()
 	}
 }
 
-// awaitRoute sees to it that the call goes on once the tool is known, or all
+// awaitRoute sees to it that the call goes on once it is known where to, or all
 // backends are.
 func (c *call) awaitRoute() {
 	c.mu.Lock()
@@ -91,26 +95,34 @@ func (c *call) awaitRoute() {
 		var route catalog.Route
 		found := false
 		_, ok := c.s.await(ctx, func(v *catalog.View) bool {
-			route, found = c.s.route(c.Tool, v)
-			return found || !c.s.mayCome(c.Tool, v)
+			route, found = c.road.find(c.s, c.Name, v)
+			return found || !c.road.mayCome(c.s, c.Name, v)
 		})
 		if ok && found {
 			c.send(route)
 		} else {
-			c.unknownTool()
+			c.unknown()
 		}
 	})
 }
 
-func (c *call) unknownTool() {
-	if backend, err := c.s.g.Backends.Excuse(c.Tool); err != nil {
-		c.mu.Lock()
-		c.Route.Backend = backend
-		c.mu.Unlock()
-		c.Done(wire.Message{}, &transport.Lost{Err: err})
-		return
+// unknown ends a call for something that nobody has. That of a tool may be due
+// to a backend that has never listed any.
+func (c *call) unknown() {
+	if c.is(mcp.MethodToolsCall) {
+		if backend, err := c.s.g.Backends.Excuse(c.Name); err != nil {
+			c.mu.Lock()
+			c.Route.Backend = backend
+			c.mu.Unlock()
+			c.Done(wire.Message{}, &transport.Lost{Err: err})
+			return
+		}
 	}
-	err := wire.Errorf(wire.CodeInvalidParams, "Unknown tool: %s", brief(c.Tool))
+	c.reject(c.road.unknown(c.Name))
+}
+
+// reject ends a call that no backend is asked.
+func (c *call) reject(err *wire.Error) {
 	if c.r.Fail(err) {
 		c.s.g.finish(&c.Call, Outcome{Kind: Rejected, Code: err.Code})
 	}
@@ -122,18 +134,20 @@ func (c *call) send(route catalog.Route) {
 	if c.cancelled {
 		return
 	}
-	c.sent = true
 	c.Route = route
-	if c.Tool != route.Own {
-		c.pending.Name = route.OwnJSON
+	if !c.bookTask() {
+		c.reject(tooManyTasks)
+		return
 	}
+	c.sent = true
+	c.s.depart(c)
 	// Under the lock, so that a cancellation comes before the call was sent or
-	// finds it; Send does not wait.
-	c.s.g.Backends.Send(route.Backend, c.r.Message, &c.pending)
+	// finds it; to send does not wait.
+	c.road.send(c)
 }
 
 // Progressed implements peer.Asker.
-func (c *call) Progressed(m wire.Message) { c.r.Progress(m) }
+func (c *call) Progressed(m wire.Message) { c.r.Progress(c.s.exposeTasks(c.Route.Backend, m)) }
 
 // Done implements peer.Asker: the answer goes home as it is, or the reason why
 // there is none.
@@ -145,8 +159,16 @@ func (c *call) Done(m wire.Message, err error) {
 		}
 		return
 	}
+	m = c.learn(m)
 	if c.r.Forward(m) {
 		c.ended(outcome(m))
+	}
+}
+
+// answer ends a call with a result of ours.
+func (c *call) answer(result []byte) {
+	if c.r.Reply(result) {
+		c.ended(Outcome{Kind: OK, Result: result})
 	}
 }
 
@@ -166,7 +188,10 @@ func (c *call) Cancelled(params []byte) {
 	c.ended(Outcome{Kind: Cancelled})
 }
 
+func (c *call) is(method mcp.MCPMethod) bool { return c.Method == string(method) }
+
 func (c *call) ended(o Outcome) {
+	c.s.arrive(c)
 	c.BackendID = c.pending.ID()
 	c.s.g.finish(&c.Call, o)
 }

@@ -13,6 +13,12 @@ import (
 var notInitialized = wire.Errorf(wire.CodeNotInitialized,
 	"Server not initialized: send initialize, then notifications/initialized")
 
+// Codes of MCP up to 2025-11-25, beside those that package wire has.
+const (
+	codeNoResource = -32002
+	codeElicitURL  = -32042 // comes from backends alone
+)
+
 func methodNotFound(method string) *wire.Error {
 	return wire.Errorf(wire.CodeMethodNotFound, "Method not found: %s", brief(method))
 }
@@ -55,6 +61,6 @@ func (c *call) reason(err error) (kind Kind, reason string, ran bool) {
 	case errors.Is(err, peer.ErrCancelled):
 		return Cancelled, "cancelled", true
 	}
-	c.s.log.Error("call failed", "backend", c.Route.Backend, "tool", c.Tool, "err", err)
+	c.s.log.Error("call failed", "backend", c.Route.Backend, "method", c.Method, "tool", brief(c.Name), "err", err)
 	return BackendLost, "internal error", true
 }

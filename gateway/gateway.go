@@ -4,17 +4,30 @@
 //
 //	Serve ─ peer reads ─ Session.Asked ─ admit (lifecycle.go, a pure table)
 //	                       └ serve (session.go, the switch over methods)
-//	                            ├ initialize   handshake.go
-//	                            ├ tools/list   list.go
-//	                            └ tools/call   call.go ─ Backends.Send … call.Done
+//	                            ├ initialize          handshake.go
+//	                            ├ the four lists      list.go
+//	                            ├ logging/setLevel    level.go
+//	                            ├ tasks/list          task_list.go
+//	                            └ what a backend serves, by its road (road.go):
+//	                              tools, prompts, resources, completion, tasks
+//	                                 call.go ─ Backends.Send … call.Done
+//
+// The other direction is the same mirrored:
+//
+//	Gateway.Asked ─ question (ask.go) ─ peer.Send … question.Done
+//	Gateway.Told ─ tell.go ─ the one session that it is meant for, or none
 //
 // It refuses to know what a backend is: it needs the few methods of [Backends].
-// What a client reads of a failure of ours goes through one door, call.reason.
+// What a client reads of a failure of ours goes through one door, call.reason. And
+// it refuses to guess: what cannot be said to be a session's reaches no session.
 package gateway
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -82,7 +95,7 @@ type Gateway struct {
 	Options
 
 	mu       sync.Mutex
-	sessions map[*Session]bool
+	sessions map[string]*Session // by their ids
 }
 
 // New returns a Gateway. It starts nothing.
@@ -93,20 +106,31 @@ func New(o Options) *Gateway {
 	if o.Mask == nil {
 		o.Mask = func(s string) string { return s }
 	}
-	return &Gateway{Options: o, sessions: make(map[*Session]bool)}
+	return &Gateway{Options: o, sessions: make(map[string]*Session)}
 }
 
 // Serve holds a session over conn until the client ends it, or ctx is done. Either
 // way no more requests are taken, those in flight get a grace, the rest is
-// cancelled, and conn is closed. The error is nil unless conn failed.
-func (g *Gateway) Serve(ctx context.Context, conn transport.Conn) error {
-	s := newSession(g, conn)
+// cancelled, and conn is closed. There is no grace if nothing can be delivered any
+// more, which is what a [transport.ErrClosed] of conn's means. The error is nil
+// unless conn failed.
+//
+// The session goes by id, which no other may have; "" stands for a new one.
+func (g *Gateway) Serve(ctx context.Context, id string, conn transport.Conn) error {
+	s := newSession(g, id, conn)
 	g.mu.Lock()
-	g.sessions[s] = true
+	_, taken := g.sessions[s.id]
+	if !taken {
+		g.sessions[s.id] = s
+	}
 	g.mu.Unlock()
+	if taken {
+		conn.Close()
+		return fmt.Errorf("session %s: the id is taken", s.id)
+	}
 	defer func() {
 		g.mu.Lock()
-		delete(g.sessions, s)
+		delete(g.sessions, s.id)
 		g.mu.Unlock()
 	}()
 	return s.run(ctx)
@@ -137,12 +161,30 @@ func (g *Gateway) Run(ctx context.Context) error {
 	}
 }
 
+// session returns the session that goes by an id, nil if there is none.
+func (g *Gateway) session(id string) *Session {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.sessions[id]
+}
+
 func (g *Gateway) all() []*Session {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	all := make([]*Session, 0, len(g.sessions))
-	for s := range g.sessions {
-		all = append(all, s)
+	return slices.Collect(maps.Values(g.sessions))
+}
+
+// only returns the session of which is is true, nil if there are several or none.
+func (g *Gateway) only(is func(*Session) bool) *Session {
+	var found *Session
+	for _, s := range g.all() {
+		if !is(s) {
+			continue
+		}
+		if found != nil {
+			return nil
+		}
+		found = s
 	}
-	return all
+	return found
 }

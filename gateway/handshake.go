@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bytes"
 	"encoding/json"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -10,6 +11,21 @@ import (
 	"mcpgateway/wire"
 )
 
+// A Caller is who a session is with, and what the two may ask of each other:
+// plain facts, gathered at the handshake. The zero Caller may be asked nothing.
+type Caller struct {
+	Revision revision.Traits
+	Name     string // name/version
+
+	can     []byte // the client's capabilities, as it declared them
+	offered []byte // ours, as it was told
+	tasks   bool   // among them
+}
+
+// maxCapabilities bounds what a client may declare, in bytes: it is kept, and told
+// to backends.
+const maxCapabilities = 64 << 10
+
 // initialize answers a client's first request, from what is known at this
 // moment: it waits for no backend, but has them started.
 func (s *Session) initialize(r *peer.Request) {
@@ -18,16 +34,21 @@ func (s *Session) initialize(r *peer.Request) {
 		ClientInfo      struct{ Name, Version string } `json:"clientInfo"` // what else it says is nobody's business
 	}
 	params := r.Part(wire.PartParams)
-	if err := json.Unmarshal(params, &hello); err != nil || hello.ProtocolVersion == nil {
+	can, ok := capabilities(params)
+	if err := json.Unmarshal(params, &hello); err != nil || hello.ProtocolVersion == nil || !ok {
 		s.fail(r, wire.Errorf(wire.CodeInvalidParams,
 			"Invalid params: initialize needs protocolVersion, capabilities and clientInfo"))
 		return
 	}
 	asked := *hello.ProtocolVersion
+	view := s.g.Backends.View()
 	caller := Caller{
 		Revision: revision.Negotiate(asked),
 		Name:     brief(hello.ClientInfo.Name + "/" + hello.ClientInfo.Version),
+		can:      can,
+		offered:  view.Capabilities(view.Complete),
 	}
+	caller.tasks = declares(caller.offered, "tasks")
 	s.mu.Lock()
 	s.caller = caller
 	if s.state == fresh { // it may be closing already
@@ -36,13 +57,50 @@ func (s *Session) initialize(r *peer.Request) {
 	s.mu.Unlock()
 	s.log.Info("client", "client", caller.Name, "revision", caller.Revision.Date, "asked", asked)
 
+	s.g.Backends.Open(s.id, can)
+	s.opened = true
 	s.g.Backends.Start()
-	r.Reply(wire.Encode(mcp.InitializeResult{
-		ProtocolVersion: caller.Revision.Date,
-		ServerInfo:      s.g.Info,
-		Instructions:    s.g.Backends.View().Instructions,
-		Capabilities: mcp.ServerCapabilities{Tools: &struct {
-			ListChanged bool `json:"listChanged,omitempty"`
-		}{ListChanged: true}},
-	}))
+	r.Reply(wire.Encode(struct {
+		ProtocolVersion string             `json:"protocolVersion"`
+		Capabilities    json.RawMessage    `json:"capabilities"`
+		ServerInfo      mcp.Implementation `json:"serverInfo"`
+		Instructions    string             `json:"instructions,omitempty"`
+	}{caller.Revision.Date, caller.offered, s.g.Info, view.Instructions}))
+}
+
+// capabilities returns those that a client declares, {} if it is silent about
+// them.
+func capabilities(params []byte) (can []byte, ok bool) {
+	can, _ = wire.Lookup(params, "capabilities")
+	if wire.IsNull(can) {
+		return []byte("{}"), true
+	}
+	return bytes.Clone(can), wire.IsObject(can) && len(can) <= maxCapabilities
+}
+
+// declares reports whether capabilities have the one to which a path leads. One
+// that is false or null is none.
+func declares(capabilities []byte, path ...string) bool {
+	value, _ := wire.Lookup(capabilities, path...)
+	return !wire.IsNull(value) && string(value) != "false"
+}
+
+// can reports whether the client has declared a capability.
+func (s *Session) can(path ...string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return declares(s.caller.can, path...)
+}
+
+func (s *Session) offersTasks() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.caller.tasks
+}
+
+// offers reports whether the client was told that the gateway has a capability.
+func (s *Session) offers(path ...string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return declares(s.caller.offered, path...)
 }

@@ -3,21 +3,28 @@ package gateway
 import (
 	"context"
 
+	"github.com/mark3labs/mcp-go/mcp"
+
 	"mcpgateway/catalog"
 	"mcpgateway/peer"
 	"mcpgateway/wire"
 )
 
-// listTools answers with the merged list, at once if it is settled. Only a list
-// that is asked for while backends are starting for the first time waits.
-func (s *Session) listTools(r *peer.Request) {
+// seen is what a client knows of one of the lists.
+type seen struct {
+	shown *catalog.Snapshot // whose list it was given last
+	told  *catalog.Snapshot // the change that it was last told of
+}
+
+// list answers with a merged list, at once if it is settled. Only a list that is
+// asked for while backends are starting for the first time waits.
+func (s *Session) list(r *peer.Request, kind catalog.Kind) {
 	if cursor := r.Part(wire.PartCursor); !wire.IsNull(cursor) {
-		// The list is one page, so that no cursor was ever given out.
-		s.fail(r, wire.Errorf(wire.CodeInvalidParams, "Invalid params: unknown cursor"))
+		s.turn(r, kind, cursor)
 		return
 	}
 	if v := s.g.Backends.View(); v.Settled {
-		s.show(r, v.Snapshot)
+		s.show(r, kind, v.Snapshot)
 		return
 	}
 	s.work.Go(func() {
@@ -26,7 +33,7 @@ func (s *Session) listTools(r *peer.Request) {
 			s.fail(r, wire.Errorf(wire.CodeInternalError, "The gateway is ending"))
 			return
 		}
-		s.show(r, v.Snapshot)
+		s.show(r, kind, v.Snapshot)
 	})
 }
 
@@ -45,53 +52,66 @@ func (s *Session) await(ctx context.Context, wanted func(*catalog.View) bool) (*
 	}
 }
 
-// show answers with a snapshot's list. From now on it is the one by which the
-// session's calls are routed, so that a name means what the client has read.
-func (s *Session) show(r *peer.Request, snapshot *catalog.Snapshot) {
+// show answers with the first page of a snapshot's list. From now on it is the
+// one by which the session's requests are routed, so that a name means what the
+// client has read.
+func (s *Session) show(r *peer.Request, kind catalog.Kind, snapshot *catalog.Snapshot) {
+	page, _ := snapshot.Page(kind, nil)
 	r.ReplyAfter(func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.shown, s.told = snapshot, nil
-	}, snapshot.Result())
+		s.seen[kind] = seen{shown: snapshot}
+	}, page)
 }
 
-// catalogChanged tells the client, if the list is not the one it has seen and
-// it was not told so before.
+// turn answers with a page to which a cursor leads. The pages of one listing are
+// of one snapshot, the one whose first page was shown; a cursor of an older
+// listing is unknown if its list is not the same.
+func (s *Session) turn(r *peer.Request, kind catalog.Kind, cursor []byte) {
+	s.mu.Lock()
+	snapshot := s.seen[kind].shown
+	s.mu.Unlock()
+	if snapshot == nil {
+		snapshot = s.g.Backends.View().Snapshot
+	}
+	page, ok := snapshot.Page(kind, cursor)
+	if !ok {
+		s.fail(r, wire.Errorf(wire.CodeInvalidParams, "Invalid params: unknown cursor"))
+		return
+	}
+	r.Reply(page)
+}
+
+// changes are the notifications that say that a list is another one. Resources
+// and templates share theirs.
+var changes = [catalog.NumKinds]string{
+	catalog.Tools:     mcp.MethodNotificationToolsListChanged,
+	catalog.Prompts:   mcp.MethodNotificationPromptsListChanged,
+	catalog.Resources: mcp.MethodNotificationResourcesListChanged,
+	catalog.Templates: mcp.MethodNotificationResourcesListChanged,
+}
+
+// catalogChanged tells the client of each list that is not the one it has seen,
+// unless it was told so before.
 func (s *Session) catalogChanged(now *catalog.Snapshot) {
-	s.mu.Lock()
-	news := s.state == ready && s.shown != nil && !now.SameList(s.shown) &&
-		(s.told == nil || !now.SameList(s.told))
-	if news {
-		s.told = now
-	}
-	s.mu.Unlock()
-	if news {
-		_ = s.peer.Notify("notifications/tools/list_changed", nil) // a client that is gone needs no news
-	}
-}
-
-// route finds the tool that a name means to this client: what it was last
-// shown decides, then what has come since.
-func (s *Session) route(name string, v *catalog.View) (catalog.Route, bool) {
-	s.mu.Lock()
-	shown := s.shown
-	s.mu.Unlock()
-	if shown != nil {
-		if route, ok := shown.Tool(name); ok {
-			return route, true
+	said := ""
+	for kind := range catalog.Kind(catalog.NumKinds) {
+		if s.isNews(kind, now) && said != changes[kind] {
+			said = changes[kind]
+			_ = s.peer.Notify(said, nil) // a client that is gone needs no news
 		}
-	} else if !v.Settled {
-		return catalog.Route{}, false // an earlier backend may yet claim the name
 	}
-	return v.Tool(name)
 }
 
-// mayCome reports whether a name that nobody has may yet be somebody's: to a
-// client that has seen a list only backend__tool of a backend that is starting,
-// for any other name would have been in it; to one that has not, any name.
-func (s *Session) mayCome(name string, v *catalog.View) bool {
+// isNews reports whether the client has to be told of a list, and takes it that it
+// will be. A list that it never asked for is none of its concerns.
+func (s *Session) isNews(kind catalog.Kind, now *catalog.Snapshot) bool {
 	s.mu.Lock()
-	shown := s.shown
-	s.mu.Unlock()
-	return shown == nil && !v.Complete || v.MayCome(name)
+	defer s.mu.Unlock()
+	l := &s.seen[kind]
+	if s.state != ready || l.shown == nil || now.SameList(kind, l.shown) || l.told != nil && now.SameList(kind, l.told) {
+		return false
+	}
+	l.told = now
+	return true
 }

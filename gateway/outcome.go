@@ -3,12 +3,15 @@ package gateway
 import (
 	"time"
 
+	"github.com/mark3labs/mcp-go/mcp"
+
 	"mcpgateway/audit"
 	"mcpgateway/wire"
 )
 
-// An Observer sees each call begin and end, once each. Its methods run on the
-// call's path: they must be quick.
+// An Observer sees each call of a tool begin and end, once each, and likewise
+// what else brings a client something of a backend's: prompts/get and
+// resources/read. Its methods run on the call's path: they must be quick.
 type Observer interface {
 	Begin(*Call)
 	End(*Call, Outcome)
@@ -48,16 +51,30 @@ func outcome(m wire.Message) Outcome {
 }
 
 func (g *Gateway) begin(c *Call) {
+	if !observed(c.Method) {
+		return
+	}
 	for _, o := range g.Observers {
 		o.Begin(c)
 	}
 }
 
 func (g *Gateway) finish(c *Call, out Outcome) {
+	if !observed(c.Method) {
+		return
+	}
 	out.Dur = time.Since(c.Started)
 	for _, o := range g.Observers {
 		o.End(c, out)
 	}
+}
+
+func observed(method string) bool {
+	switch mcp.MCPMethod(method) {
+	case mcp.MethodToolsCall, mcp.MethodPromptsGet, mcp.MethodResourcesRead:
+		return true
+	}
+	return false
 }
 
 // Journal returns the observer that keeps the audit log.
@@ -68,12 +85,16 @@ type journal struct{ *audit.Journal }
 func (journal) Begin(*Call) {}
 
 func (j journal) End(c *Call, o Outcome) {
-	j.Write(audit.Record{
+	r := audit.Record{
 		Session: c.Session, Client: c.Client,
 		ID: string(c.ID), BackendID: string(c.BackendID),
-		Tool: brief(c.Tool), Backend: c.Route.Backend, BackendTool: c.Route.Own,
+		Tool: brief(c.Name), Backend: c.Route.Backend, BackendTool: c.Route.Own,
 		Outcome: o.Kind, Code: o.Code, Dur: o.Dur,
 		BytesIn: len(c.Arguments), BytesOut: len(o.Result),
 		Arguments: c.Arguments, Result: o.Result,
-	})
+	}
+	if c.Method != string(mcp.MethodToolsCall) {
+		r.Method = c.Method
+	}
+	j.Write(r)
 }

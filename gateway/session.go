@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -12,16 +13,9 @@ import (
 
 	"mcpgateway/catalog"
 	"mcpgateway/peer"
-	"mcpgateway/revision"
 	"mcpgateway/transport"
 	"mcpgateway/wire"
 )
-
-// A Caller is who a session is with: plain facts, gathered at the handshake.
-type Caller struct {
-	Revision revision.Traits
-	Name     string // name/version
-}
 
 // A Session is one client's conversation.
 type Session struct {
@@ -33,19 +27,31 @@ type Session struct {
 	end  context.CancelFunc
 	work sync.WaitGroup // what waits on behalf of requests
 
-	mu     sync.Mutex
-	state  state
-	caller Caller
-	held   []*peer.Request   // waiting for initialized
-	timer  *time.Timer       // gives up on it
-	shown  *catalog.Snapshot // the list that the client has seen last
-	told   *catalog.Snapshot // the change that it was last told of
+	opened bool // the backends know of it; the reader's own
+
+	tasks    tasks  // of the client, at backends
+	hosted   recent // tasks of backends, at the client
+	elicited recent // what backends ask of the client by way of an URL
+
+	mu        sync.Mutex
+	state     state
+	caller    Caller
+	held      []*peer.Request // waiting for initialized
+	hushed    []*question     // likewise, of backends
+	timer     *time.Timer     // gives up on it
+	seen      [catalog.NumKinds]seen
+	level     int // from which on it wants log messages; 0 = all
+	flights   flights
+	questions int // that the client has to answer
 }
 
-func newSession(g *Gateway, conn transport.Conn) *Session {
-	id := make([]byte, 16)
-	_, _ = rand.Read(id) // never fails
-	s := &Session{g: g, id: hex.EncodeToString(id)}
+func newSession(g *Gateway, id string, conn transport.Conn) *Session {
+	if id == "" {
+		random := make([]byte, 16)
+		_, _ = rand.Read(random) // never fails
+		id = hex.EncodeToString(random)
+	}
+	s := &Session{g: g, id: id}
 	s.log = g.Log.With("session", s.id)
 	s.ctx, s.end = context.WithCancel(context.Background())
 	s.peer = peer.New(conn, s, peer.Options{
@@ -68,12 +74,19 @@ func (s *Session) run(ctx context.Context) error {
 		s.finish(hurried)
 	})
 	err := s.peer.Run(s.ctx)
-	s.finish(s.g.Grace)
+	grace := s.g.Grace
+	if errors.Is(err, transport.ErrClosed) {
+		grace, err = 0, nil // there is nobody for whom an answer could be
+	}
+	s.finish(grace)
 	if !stop() {
 		<-stopped
 		err = nil
 	}
 	s.work.Wait()
+	if s.opened {
+		s.g.Backends.Close(s.id)
+	}
 	return err
 }
 
@@ -120,29 +133,84 @@ func (s *Session) serve(r *peer.Request, method string) {
 		s.fail(r, wire.Errorf(wire.CodeInvalidParams, "Invalid params: they must be an object"))
 		return
 	}
+	if needs, ok := needed[mcp.MCPMethod(method)]; ok && !s.offers(needs...) {
+		s.fail(r, methodNotFound(method))
+		return
+	}
 	switch mcp.MCPMethod(method) {
 	case mcp.MethodInitialize:
 		s.initialize(r)
 	case mcp.MethodToolsList:
-		s.listTools(r)
+		s.list(r, catalog.Tools)
+	case mcp.MethodPromptsList:
+		s.list(r, catalog.Prompts)
+	case mcp.MethodResourcesList:
+		s.list(r, catalog.Resources)
+	case mcp.MethodResourcesTemplatesList:
+		s.list(r, catalog.Templates)
 	case mcp.MethodToolsCall:
-		s.callTool(r)
+		s.byName(r, toTool)
+	case mcp.MethodPromptsGet:
+		s.byName(r, toPrompt)
+	case mcp.MethodResourcesRead:
+		s.byParam(r, toResource, "uri")
+	case mcp.MethodResourcesSubscribe:
+		s.byParam(r, toSubscribe, "uri")
+	case mcp.MethodResourcesUnsubscribe:
+		s.byParam(r, toUnsubscribe, "uri")
+	case mcp.MethodCompletionComplete:
+		s.complete(r)
+	case mcp.MethodSetLogLevel:
+		s.setLevel(r)
+	case mcp.MethodTasksGet, mcp.MethodTasksResult, mcp.MethodTasksCancel:
+		s.byParam(r, toTask, "taskId")
+	case mcp.MethodTasksList:
+		s.listTasks(r)
 	default:
 		s.fail(r, methodNotFound(method))
 	}
 }
 
+// needed are the capabilities without which a method does not exist for a client:
+// it may ask for nothing that it was not offered. Lists and what is in them are
+// always there.
+var needed = map[mcp.MCPMethod][]string{
+	mcp.MethodResourcesSubscribe:   {"resources", "subscribe"},
+	mcp.MethodResourcesUnsubscribe: {"resources", "subscribe"},
+	mcp.MethodCompletionComplete:   {"completions"},
+	mcp.MethodSetLogLevel:          {"logging"},
+	mcp.MethodTasksGet:             {"tasks"},
+	mcp.MethodTasksResult:          {"tasks"},
+	mcp.MethodTasksList:            {"tasks", "list"},
+	mcp.MethodTasksCancel:          {"tasks", "cancel"},
+}
+
 // Told implements peer.Handler. Notifications that mean nothing here are
 // dropped: they are never answered, not with an error either.
 func (s *Session) Told(m wire.Message, _ *peer.Pending) {
-	if m.Method() == string(mcp.MethodNotificationInitialized) {
+	switch m.Method() {
+	case string(mcp.MethodNotificationInitialized):
 		s.mu.Lock()
 		if s.state == greeted {
 			s.state = ready
 		}
 		s.mu.Unlock()
 		s.release()
+	case mcp.MethodNotificationRootsListChanged:
+		if s.isReady() && s.can("roots") {
+			s.g.Backends.Tell(s.id, m)
+		}
+	case mcp.MethodNotificationTasksStatus:
+		if s.isReady() && s.hosted.hasID(stringAt(m, "params", "taskId")) {
+			s.g.Backends.Tell(s.id, m)
+		}
 	}
+}
+
+func (s *Session) isReady() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state == ready
 }
 
 // patience is how long a request may wait for initialized: over some transports
@@ -152,18 +220,28 @@ const patience = 2 * time.Second
 // holdLocked keeps a request until initialized has come. There are no more of
 // them than requests may be in flight.
 func (s *Session) holdLocked(r *peer.Request) {
-	if len(s.held) == 0 {
-		s.timer = time.AfterFunc(patience, s.release)
-	}
+	s.waitLocked()
 	s.held = append(s.held, r)
 }
 
-// release lets go of the requests that were held: they are served, or refused
-// if it is not the handshake's end that they are let go for.
+// hushLocked is holdLocked for what a backend asks.
+func (s *Session) hushLocked(q *question) {
+	s.waitLocked()
+	s.hushed = append(s.hushed, q)
+}
+
+func (s *Session) waitLocked() {
+	if len(s.held)+len(s.hushed) == 0 {
+		s.timer = time.AfterFunc(patience, s.release)
+	}
+}
+
+// release lets go of what was held: it is seen to, or refused if it is not the
+// handshake's end that it is let go for.
 func (s *Session) release() {
 	s.mu.Lock()
-	held := s.held
-	s.held = nil
+	held, hushed := s.held, s.hushed
+	s.held, s.hushed = nil, nil
 	if s.timer != nil {
 		s.timer.Stop()
 	}
@@ -175,6 +253,9 @@ func (s *Session) release() {
 		} else {
 			s.Asked(r)
 		}
+	}
+	for _, q := range hushed {
+		q.send()
 	}
 }
 
@@ -194,11 +275,16 @@ func (s *Session) refused(m wire.Message, err *wire.Error) {
 }
 
 func (s *Session) note(m wire.Message, o Outcome) {
-	if m.Method() == string(mcp.MethodToolsCall) {
-		c := s.newCall(m)
-		s.g.begin(c)
-		s.g.finish(c, o)
+	if !observed(m.Method()) {
+		return
 	}
+	name := m.Name()
+	if m.Method() == string(mcp.MethodResourcesRead) {
+		name = stringAt(m, "params", "uri")
+	}
+	c := s.newCall(m, name)
+	s.g.begin(c)
+	s.g.finish(c, o)
 }
 
 func (s *Session) batches() bool {

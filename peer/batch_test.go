@@ -107,8 +107,8 @@ func TestABatchThatIsCancelledWholeGetsNothing(t *testing.T) {
 
 func TestResponsesInABatchFindTheirCalls(t *testing.T) {
 	inBubble(t, batches, func(t *testing.T, k *talk) {
-		one, _ := k.send(request("1", ""), peer.Pending{})
-		two, _ := k.send(request("2", ""), peer.Pending{})
+		one, _ := k.send(request("1", ""), &peer.Pending{})
+		two, _ := k.send(request("2", ""), &peer.Pending{})
 		k.far.Taken()
 		k.far.Send(`[{"jsonrpc":"2.0","id":2,"result":2},{"jsonrpc":"2.0","id":1,"result":1}]`)
 		for i, c := range []*caller{one, two} {

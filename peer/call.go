@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"sync"
 	"time"
 
 	"mcpgateway/transport"
@@ -36,8 +37,10 @@ type Pending struct {
 	quiet bool  // the far side is not told when it is taken back
 	peer  *Peer // the one it was sent over
 	id    int64
-	timer *time.Timer
-	holds int // guarded by peer.mu
+
+	mu    sync.Mutex
+	timer *time.Timer // nil before it was sent, after its end, and without a Timeout
+	holds int
 }
 
 // ID returns the id under which the call was sent, "" before that.
@@ -79,9 +82,7 @@ func (p *Peer) because(err error) error {
 func (p *Peer) Offer(m wire.Message, c *Pending) error {
 	row := func(id int64) *Pending {
 		c.peer, c.id = p, id
-		if c.Timeout > 0 {
-			c.timer = time.AfterFunc(c.Timeout, func() { p.giveUp(id, ErrTimeout, nil) })
-		}
+		c.start(func() { p.giveUp(id, ErrTimeout, nil) })
 		return c
 	}
 	if !p.calls.Add(row) {
@@ -100,10 +101,8 @@ func (p *Peer) Offer(m wire.Message, c *Pending) error {
 	out := m.Splice(edits[:n]...)
 	if err := p.conn.Write(out, c.About); err != nil {
 		if _, ok := p.calls.Take(id); ok {
-			if c.timer != nil {
-				c.timer.Stop()
-			}
-			c.peer, c.id, c.timer = nil, 0, nil
+			c.stop()
+			c.peer, c.id = nil, 0
 			if errors.Is(err, transport.ErrFull) {
 				p.hang(err)
 			}
@@ -124,23 +123,46 @@ func (c *Pending) Cancel(params []byte) {
 }
 
 // Hold stops the clock of a call while somebody is asked on its behalf, a person
-// perhaps. Each Hold needs a Release, which starts it anew.
+// perhaps. Each Hold needs a Release, which starts it anew. Both may be called at
+// any time, also before Send and after the end.
 func (c *Pending) Hold() { c.wind(1) }
 
 // Release takes a Hold back.
 func (c *Pending) Release() { c.wind(-1) }
 
+// start starts the clock, unless the call is on hold already.
+func (c *Pending) start(giveUp func()) {
+	if c.Timeout <= 0 {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.timer = time.AfterFunc(c.Timeout, giveUp)
+	if c.holds > 0 {
+		c.timer.Stop()
+	}
+}
+
 // wind starts the clock anew, unless the call is on hold.
 func (c *Pending) wind(hold int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.holds += hold
 	if c.timer == nil {
 		return
 	}
-	c.peer.mu.Lock()
-	defer c.peer.mu.Unlock()
-	c.holds += hold
 	running := c.timer.Stop()
-	if c.holds == 0 && (running || hold < 0) { // a row that is gone is not given up again
+	if c.holds == 0 && (running || hold < 0) { // one that has run out is not wound by progress
 		c.timer.Reset(c.Timeout)
+	}
+}
+
+func (c *Pending) stop() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.timer != nil {
+		c.timer.Stop()
+		c.timer = nil
 	}
 }
 
@@ -165,15 +187,22 @@ func (p *Peer) giveUp(id int64, why error, params []byte) {
 	}
 	note := wire.NewNotification("notifications/cancelled", params).
 		Splice(wire.Edit{Part: wire.PartRequestID, Text: []byte(c.ID())})
-	_ = p.conn.Write(note, c.ID()) // a lost far side needs no telling
+	_ = p.conn.Write(note, c.stream()) // a lost far side needs no telling
 	c.end(wire.Message{}, why)
+}
+
+// stream names the request on whose stream the far side is told of c: the one of
+// its own that c is about, or c itself where the streams are of our making.
+func (c *Pending) stream() wire.ID {
+	if c.About != "" {
+		return c.About
+	}
+	return c.ID()
 }
 
 // end is called by whoever took the call's row, so once.
 func (c *Pending) end(m wire.Message, err error) {
-	if c.timer != nil {
-		c.timer.Stop()
-	}
+	c.stop()
 	c.To.Done(m, err)
 }
 

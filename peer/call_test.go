@@ -20,7 +20,7 @@ func TestAnswersFindTheirCalls(t *testing.T) {
 	inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
 		var all []*caller
 		for i := range 5 {
-			c, _ := k.send(request(`"same"`, fmt.Sprintf(`,"n":%d`, i)), peer.Pending{})
+			c, _ := k.send(request(`"same"`, fmt.Sprintf(`,"n":%d`, i)), &peer.Pending{})
 			all = append(all, c)
 		}
 		for i := range 5 {
@@ -42,7 +42,7 @@ func TestOnlyIDTokenAndNameOfACallAreExchanged(t *testing.T) {
 	inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
 		m := message(`{ "x":1, "params":{"arguments":{"id":5,"name":"t","id":5,"progressToken":1e400},"_meta":{"vendor":"\u003c","progressToken":"p"},` +
 			`"name":"gh__t"} ,"method":"tools/call","id":"c" ,"jsonrpc":"2.0"}`)
-		k.send(m, peer.Pending{Name: []byte(`"own/t"`), Token: `"p"`})
+		k.send(m, &peer.Pending{Name: []byte(`"own/t"`), Token: `"p"`})
 		k.far.Want(`{ "x":1, "params":{"arguments":{"id":5,"name":"t","id":5,"progressToken":1e400},"_meta":{"vendor":"\u003c","progressToken":1},` +
 			`"name":"own/t"} ,"method":"tools/call","id":1 ,"jsonrpc":"2.0"}`)
 	})
@@ -50,7 +50,7 @@ func TestOnlyIDTokenAndNameOfACallAreExchanged(t *testing.T) {
 
 func TestErrorsOfTheFarSideComeAsTheyAre(t *testing.T) {
 	inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
-		c, _ := k.send(request("1", ""), peer.Pending{})
+		c, _ := k.send(request("1", ""), &peer.Pending{})
 		k.far.Send(`{"error": {"code":-32042,"message":"\u00e9","data":{"x":1.0},"odd":[]}, "id":1,"jsonrpc":"2.0"}`)
 		m, err := c.end(t)
 		if want := `{"error": {"code":-32042,"message":"\u00e9","data":{"x":1.0},"odd":[]}, "id":1,"jsonrpc":"2.0"}`; err != nil || string(m.Raw()) != want {
@@ -63,7 +63,7 @@ func TestID02AStringifiedEchoIsAcceptedWithOneWarning(t *testing.T) {
 	log, logger := mcptest.NewLog()
 	inBubble(t, peer.Options{Log: logger}, func(t *testing.T, k *talk) {
 		for i := 1; i <= 3; i++ {
-			c, _ := k.send(request("1", ""), peer.Pending{})
+			c, _ := k.send(request("1", ""), &peer.Pending{})
 			k.far.Reply(wire.ID(fmt.Sprintf(`"%d"`, i)), "{}")
 			if m, err := c.end(t); err != nil || m.Part(wire.PartResult) == nil {
 				t.Errorf("call %d: %s, %v", i, m.Raw(), err)
@@ -90,7 +90,7 @@ func TestOtherStringsAreNotTakenForAnEcho(t *testing.T) {
 func TestNOTIF15OrphansAreDropped(t *testing.T) {
 	log, logger := mcptest.NewLog()
 	inBubble(t, peer.Options{Log: logger}, func(t *testing.T, k *talk) {
-		c, _ := k.send(request("1", ""), peer.Pending{})
+		c, _ := k.send(request("1", ""), &peer.Pending{})
 		k.far.Next()
 		for _, id := range []wire.ID{"999999", "null", "0", "-1", "2", `""`, `"x"`, "1.0", "1e0", "99999999999999999999"} {
 			k.far.Reply(id, "{}")
@@ -110,7 +110,7 @@ func TestNOTIF15OrphansAreDropped(t *testing.T) {
 
 func TestNOTIF04ProgressComesInOrderBeforeTheResult(t *testing.T) {
 	inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
-		c, _ := k.send(request("1", `,"_meta":{"progressToken":"p"}`), peer.Pending{Token: `"p"`})
+		c, _ := k.send(request("1", `,"_meta":{"progressToken":"p"}`), &peer.Pending{Token: `"p"`})
 		k.far.Next()
 		for i := range 3 {
 			k.far.Sendf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":%d,"progressToken":1}}`, i)
@@ -130,8 +130,8 @@ func TestNOTIF04ProgressComesInOrderBeforeTheResult(t *testing.T) {
 
 func TestProgressIsForCallsThatAskedAlone(t *testing.T) {
 	inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
-		quiet, _ := k.send(request("1", ""), peer.Pending{})
-		loud, _ := k.send(request("2", `,"_meta":{"progressToken":0}`), peer.Pending{Token: "0"})
+		quiet, _ := k.send(request("1", ""), &peer.Pending{})
+		loud, _ := k.send(request("2", `,"_meta":{"progressToken":0}`), &peer.Pending{Token: "0"})
 		for _, token := range []string{"1", "2", "0", `"p"`, "null", "{}", "77"} {
 			k.far.Sendf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":1,"progressToken":%s}}`, token)
 		}
@@ -153,7 +153,7 @@ func TestProgressIsForCallsThatAskedAlone(t *testing.T) {
 func TestTimeoutEndsACallAndTellsTheFarSide(t *testing.T) {
 	inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
 		began := time.Now()
-		c, _ := k.send(request(`"c"`, ""), peer.Pending{Timeout: 2 * time.Second})
+		c, _ := k.send(request(`"c"`, ""), &peer.Pending{Timeout: 2 * time.Second})
 		k.far.Next()
 		k.far.Want(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"reason":"no answer in time","requestId":1}}`)
 		if took := time.Since(began); took != 2*time.Second {
@@ -172,7 +172,7 @@ func TestCONC07ProgressRenewsTheTimeout(t *testing.T) {
 	for _, token := range []wire.ID{`"p"`, ""} {
 		t.Run("token "+string(token), func(t *testing.T) {
 			inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
-				c, _ := k.send(request("1", ""), peer.Pending{Timeout: 3 * time.Second, Token: token})
+				c, _ := k.send(request("1", ""), &peer.Pending{Timeout: 3 * time.Second, Token: token})
 				k.far.Next()
 				for range 10 {
 					time.Sleep(2900 * time.Millisecond)
@@ -188,10 +188,49 @@ func TestCONC07ProgressRenewsTheTimeout(t *testing.T) {
 	}
 }
 
+// A call on hold has all the time there is, from whenever it is put there; the
+// last to let go of it starts its clock.
+func TestACallOnHoldHasNoTimeLimit(t *testing.T) {
+	for _, early := range []bool{true, false} {
+		t.Run(fmt.Sprint("before Send ", early), func(t *testing.T) {
+			inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
+				p := &peer.Pending{Timeout: 3 * time.Second}
+				if early {
+					p.Hold()
+				}
+				c, _ := k.send(request("1", ""), p)
+				k.far.Next()
+				time.Sleep(2 * time.Second)
+				if !early {
+					p.Hold()
+				}
+				p.Hold()
+				time.Sleep(time.Hour)
+				k.far.Send(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":1,"progressToken":1}}`)
+				time.Sleep(time.Hour)
+				p.Release()
+				time.Sleep(time.Hour)
+				c.isOpen(t)
+				p.Release()
+				time.Sleep(3*time.Second - 1)
+				c.isOpen(t)
+				time.Sleep(1)
+				if _, err := c.end(t); !errors.Is(err, peer.ErrTimeout) {
+					t.Errorf("it ended with %v", err)
+				}
+				p.Hold()
+				p.Release() // of a call that has ended
+				time.Sleep(time.Hour)
+				c.end(t)
+			})
+		})
+	}
+}
+
 func TestCancelTellsTheFarSideOnceUnderOurID(t *testing.T) {
 	inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
-		k.send(request("1", ""), peer.Pending{})
-		c, pending := k.send(request(`"c"`, ""), peer.Pending{})
+		k.send(request("1", ""), &peer.Pending{})
+		c, pending := k.send(request(`"c"`, ""), &peer.Pending{})
 		k.far.Next()
 		k.far.Next()
 		pending.Cancel([]byte(`{"reason":"\u003cuser>", "requestId":"c","_meta":{"x":1}}`))
@@ -214,7 +253,7 @@ func TestCancelOfWhatIsNotInFlightDoesNothing(t *testing.T) {
 		if never.ID() != "" {
 			t.Errorf("a call that was not sent has the id %s", never.ID())
 		}
-		c, pending := k.send(request("1", ""), peer.Pending{})
+		c, pending := k.send(request("1", ""), &peer.Pending{})
 		k.far.Next()
 		k.far.Reply("1", "{}")
 		c.end(t)
@@ -226,8 +265,8 @@ func TestCancelOfWhatIsNotInFlightDoesNothing(t *testing.T) {
 
 func TestNoiseWithAnIDEndsThatCall(t *testing.T) {
 	inBubble(t, peer.Options{Noise: func(*transport.Noise) {}}, func(t *testing.T, k *talk) {
-		other, _ := k.send(request("1", ""), peer.Pending{})
-		c, _ := k.send(request("2", ""), peer.Pending{})
+		other, _ := k.send(request("1", ""), &peer.Pending{})
+		c, _ := k.send(request("2", ""), &peer.Pending{})
 		k.far.Taken()
 		k.far.Send(`{"jsonrpc":"2.0","id":2}`)
 		_, err := c.end(t)
@@ -242,8 +281,8 @@ func TestNoiseWithAnIDEndsThatCall(t *testing.T) {
 
 func TestLostEndsThatCallAlone(t *testing.T) {
 	inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
-		other, _ := k.send(request("1", ""), peer.Pending{})
-		c, _ := k.send(request("2", ""), peer.Pending{})
+		other, _ := k.send(request("1", ""), &peer.Pending{})
+		c, _ := k.send(request("2", ""), &peer.Pending{})
 		k.far.Break(&transport.Lost{ID: "2", Err: errors.New("503"), Ran: true})
 		k.far.Break(&transport.Lost{ID: "9", Err: errors.New("nobody's"), Ran: true})
 		_, err := c.end(t)
@@ -257,7 +296,7 @@ func TestLostEndsThatCallAlone(t *testing.T) {
 // A Lost may wrap the noise that came in place of the answer; it is a Lost.
 func TestLostForNoiseEndsItsCall(t *testing.T) {
 	inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
-		c, _ := k.send(request("1", ""), peer.Pending{})
+		c, _ := k.send(request("1", ""), &peer.Pending{})
 		noise := transport.NewNoise([]byte("<html>"), wire.Message{}, errors.New("no JSON"))
 		k.far.Break(&transport.Lost{ID: "1", Err: fmt.Errorf("the answer is no message: %w", noise), Ran: true})
 		if _, err := c.end(t); err == nil || err.Error() != "the answer is no message: no JSON" {
@@ -279,8 +318,8 @@ func TestPROC06DeathEndsAllCallsAndSaysWhy(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
-				one, _ := k.send(request("1", ""), peer.Pending{Timeout: time.Hour})
-				two, _ := k.send(request("2", ""), peer.Pending{})
+				one, _ := k.send(request("1", ""), &peer.Pending{Timeout: time.Hour})
+				two, _ := k.send(request("2", ""), &peer.Pending{})
 				c.die(k.far)
 				for _, caller := range []*caller{one, two} {
 					_, err := caller.end(t)
@@ -292,7 +331,7 @@ func TestPROC06DeathEndsAllCallsAndSaysWhy(t *testing.T) {
 				if fmt.Sprint(err) != fmt.Sprint(c.run) {
 					t.Errorf("Run: %v, want %v", err, c.run)
 				}
-				late, _ := k.send(request("3", ""), peer.Pending{Timeout: time.Second})
+				late, _ := k.send(request("3", ""), &peer.Pending{Timeout: time.Second})
 				_, err = late.end(t)
 				if lost, ok := errors.AsType[*transport.Lost](err); !ok || lost.Ran || err.Error() != c.want {
 					t.Errorf("a call after the end ended with %v, want %s", err, c.want)
@@ -377,7 +416,7 @@ func TestEachCallEndsOnceWhateverComesFirst(t *testing.T) {
 			var all []*caller
 			var pending []*peer.Pending
 			for i := range n {
-				o := peer.Pending{Token: "0"}
+				o := &peer.Pending{Token: "0"}
 				if (i+round)%3 != 0 {
 					o.Timeout = time.Second
 				}

@@ -157,7 +157,7 @@ func TestMoreThanMayBeInFlightIsRefusedButAPing(t *testing.T) {
 
 func TestMission_A_PingIsAnsweredWhateverElseGoesOn(t *testing.T) {
 	inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
-		k.send(request("1", ""), peer.Pending{}) // they have a call of ours
+		k.send(request("1", ""), &peer.Pending{}) // they have a call of ours
 		k.far.Next()
 		k.far.Send(`{"jsonrpc":"2.0","id":1,"method":"m"}`) // we have one of theirs
 		r := <-k.asked
@@ -449,7 +449,7 @@ func TestCloseCancelsWhatIsOpen(t *testing.T) {
 
 func TestRunEndsWithItsContext(t *testing.T) {
 	inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
-		c, _ := k.send(request("1", ""), peer.Pending{})
+		c, _ := k.send(request("1", ""), &peer.Pending{})
 		k.hang()
 		if err := <-k.ended; !errors.Is(err, context.Canceled) {
 			t.Errorf("Run: %v", err)

@@ -116,9 +116,9 @@ func (c *caller) isOpen(t *testing.T) {
 }
 
 // send sends a call and returns who waits for it.
-func (k *talk) send(m wire.Message, p peer.Pending) (*caller, *peer.Pending) {
+func (k *talk) send(m wire.Message, p *peer.Pending) (*caller, *peer.Pending) {
 	c := &caller{}
 	p.To = c
-	k.Send(m, &p)
-	return c, &p
+	k.Send(m, p)
+	return c, p
 }

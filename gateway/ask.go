@@ -1,0 +1,231 @@
+package gateway
+
+import (
+	"sync"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"mcpgateway/peer"
+	"mcpgateway/wire"
+)
+
+// maxQuestions bounds the questions of backends that a client has not answered
+// yet. Beyond it they are refused.
+const maxQuestions = 256
+
+// question is something that a backend asks of a client, in flight: the row that
+// brings the answer home. Two may end it, the backend, which takes back its
+// request, and the client; the one that takes the request from the backend's
+// table does.
+//
+// [call] is the same in the other direction.
+type question struct {
+	pending peer.Pending
+	s       *Session
+	r       *peer.Request
+	backend string
+	cause   *call // on hold until the question ends; nil if there is none
+	task    bool  // the client may answer with a task of its own
+
+	mu        sync.Mutex
+	sent      bool
+	cancelled bool
+}
+
+// Asked hands on what a backend asks of the client that a session is with, ""
+// if it is not certain which. It does not wait.
+func (g *Gateway) Asked(session, backend string, r *peer.Request) {
+	s := g.session(session)
+	if s == nil && session == "" {
+		s = g.host(backend, r.Message)
+	}
+	if s == nil {
+		r.Fail(wire.Errorf(wire.CodeMethodNotFound,
+			"Method not found: %s: no client is certain to be the one that is asked", brief(r.Method())))
+		return
+	}
+	s.ask(backend, r)
+}
+
+// ask puts a question to the client, once it is ready for any.
+func (s *Session) ask(backend string, r *peer.Request) {
+	if err := s.mayAsk(backend, r.Message); err != nil {
+		r.Fail(err)
+		return
+	}
+	q := &question{s: s, r: r, backend: backend, task: asksForTask(r.Message)}
+	s.mu.Lock()
+	full := s.questions >= maxQuestions
+	if !full {
+		s.questions++
+	}
+	s.mu.Unlock()
+	if full {
+		r.Fail(wire.Errorf(wire.CodeInternalError, "The client has %d questions to answer; wait for that", maxQuestions))
+		return
+	}
+	if !r.Own(q) {
+		q.over()
+		return
+	}
+	s.mu.Lock()
+	state := s.state
+	if state == greeted { // its initialized is on its way
+		s.hushLocked(q)
+	}
+	s.mu.Unlock()
+	if state != greeted {
+		q.send()
+	}
+}
+
+// mayAsk says why a client is not asked something, nil if it is: what it has not
+// declared to be able to do, it would refuse itself.
+func (s *Session) mayAsk(backend string, m wire.Message) *wire.Error {
+	params := m.Part(wire.PartParams)
+	has := func(member string) bool { v, _ := wire.Lookup(params, member); return v != nil }
+	ok := false
+	switch mcp.MCPMethod(m.Method()) {
+	case mcp.MethodListRoots:
+		ok = s.can("roots")
+	case mcp.MethodSamplingCreateMessage:
+		// "The client MUST return an error if this field is provided but
+		// ClientCapabilities.sampling.tools is not declared" (schema, tools and
+		// toolChoice).
+		if ok = s.can("sampling"); ok && (has("tools") || has("toolChoice")) && !s.can("sampling", "tools") {
+			return wire.Errorf(wire.CodeInvalidParams, "Invalid params: the client has not declared sampling.tools")
+		}
+	case mcp.MethodElicitationCreate:
+		ok = s.can("elicitation")
+		if mode := elicitationMode(params); ok && !s.canElicit(mode) {
+			return wire.Errorf(wire.CodeInvalidParams, "Invalid params: the client has not declared elicitation.%s", brief(mode))
+		}
+	case mcp.MethodTasksGet, mcp.MethodTasksResult:
+		ok = s.can("tasks")
+	case mcp.MethodTasksList:
+		ok = s.can("tasks", "list")
+	case mcp.MethodTasksCancel:
+		ok = s.can("tasks", "cancel")
+	}
+	if !ok {
+		return wire.Errorf(wire.CodeMethodNotFound, "Method not found: %s: the client has not declared it", brief(m.Method()))
+	}
+	if id := taskID(m); id != "" && !s.hosted.has(backend, id) {
+		return wire.Errorf(wire.CodeInvalidParams, "Unknown task: %s", brief(id))
+	}
+	return nil
+}
+
+// elicitationMode returns the way in which the client is to find out; "form" is
+// the one that there always was.
+func elicitationMode(params []byte) string {
+	if mode, _ := wire.Lookup(params, "mode"); mode != nil {
+		return wire.Unquote(mode)
+	}
+	return "form"
+}
+
+// canElicit knows that "an empty object is equivalent to declaring support for
+// form mode only" (elicitation, capabilities).
+func (s *Session) canElicit(mode string) bool {
+	if mode == "form" && !s.can("elicitation", "url") {
+		return true
+	}
+	return (mode == "form" || mode == "url") && s.can("elicitation", mode)
+}
+
+// send puts the question to the client, on the stream of the call that is the
+// cause of it, whose time does not run until it is answered.
+func (q *question) send() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.cancelled {
+		return
+	}
+	if !q.s.isReady() {
+		q.drop(wire.Errorf(wire.CodeInternalError, "The client's session is not initialized, or is ending"))
+		return
+	}
+	q.sent = true
+	if q.cause = q.s.cause(q.backend, q.r.Message, q.r.About()); q.cause != nil {
+		q.cause.pending.Hold()
+	}
+	q.pending.To, q.pending.Token, q.pending.About = q, q.r.Token(), q.cause.on()
+	// Under the lock, as in call.send.
+	q.s.peer.Send(q.s.exposeTasks(q.backend, q.signed()), &q.pending)
+}
+
+// drop ends a question that was not put to the client.
+func (q *question) drop(err *wire.Error) {
+	if q.r.Fail(err) {
+		q.over()
+	}
+}
+
+// signed returns the question as the client gets it. Of an elicitation it is told
+// whose it is, for its answer goes there: "Clients MUST provide UI that makes it
+// clear which server is requesting information" (elicitation, security).
+func (q *question) signed() wire.Message {
+	m := q.r.Message
+	if m.Method() != string(mcp.MethodElicitationCreate) {
+		return m
+	}
+	if text, _ := wire.Lookup(m.Raw(), "params", "message"); len(text) > 0 && text[0] == '"' {
+		m, _ = m.Set(prefixed("["+q.backend+"] ", text), "params", "message")
+	}
+	if elicitationMode(m.Part(wire.PartParams)) == "url" {
+		q.s.elicited.add(q.backend, stringAt(m, "params", "elicitationId"))
+	}
+	return m
+}
+
+// prefixed puts text in front of a string literal, which is not read.
+func prefixed(text string, literal []byte) []byte {
+	front := wire.Quote(text)
+	return append(front[:len(front)-1:len(front)-1], literal[1:]...)
+}
+
+// stringAt returns the string to which a path leads in a message, "" if there is
+// none.
+func stringAt(m wire.Message, path ...string) string {
+	value, _ := wire.Lookup(m.Raw(), path...)
+	return wire.Unquote(value)
+}
+
+// Progressed implements peer.Asker.
+func (q *question) Progressed(m wire.Message) { q.r.Progress(q.s.ownTasks(q.backend, m)) }
+
+// Done implements peer.Asker: the answer goes home as it is, or the reason why
+// there is none.
+func (q *question) Done(m wire.Message, err error) {
+	defer q.over()
+	if err != nil {
+		q.r.Fail(wire.Errorf(wire.CodeInternalError, "The client is gone, or its answer could not be read"))
+		return
+	}
+	q.r.Forward(q.learn(m))
+}
+
+// Cancelled implements peer.Owner: the backend has taken the question back, or is
+// gone.
+func (q *question) Cancelled(params []byte) {
+	q.mu.Lock()
+	q.cancelled = true
+	sent := q.sent
+	q.mu.Unlock()
+	if sent {
+		q.pending.Cancel(params)
+	} else {
+		q.over()
+	}
+}
+
+// over is called once, when the question has come to its end.
+func (q *question) over() {
+	q.s.mu.Lock()
+	q.s.questions--
+	q.s.mu.Unlock()
+	if q.cause != nil {
+		q.cause.pending.Release()
+	}
+}

@@ -1,0 +1,81 @@
+package gateway
+
+import (
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"mcpgateway/peer"
+	"mcpgateway/wire"
+)
+
+// flights are a session's calls that were sent and have not ended, the oldest
+// first. There are no more of them than requests may be in flight.
+type flights struct{ oldest, newest *call }
+
+// depart enters a call.
+func (s *Session) depart(c *call) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c.older = s.flights.newest
+	if c.older == nil {
+		s.flights.oldest = c
+	} else {
+		c.older.newer = c
+	}
+	s.flights.newest = c
+}
+
+// arrive takes a call out, if it was ever entered.
+func (s *Session) arrive(c *call) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case c.older != nil:
+		c.older.newer = c.newer
+	case s.flights.oldest == c:
+		s.flights.oldest = c.newer
+	default:
+		return
+	}
+	if c.newer != nil {
+		c.newer.older = c.older
+	} else {
+		s.flights.newest = c.older
+	}
+	c.older, c.newer = nil, nil
+}
+
+// cause returns the call to which something belongs that a backend says to the
+// session: the one on whose stream it came, else the one that waits for the task
+// it is about, else the oldest that the backend is at, else nil. Which call it is
+// decides on what stream the client hears of it; that it is this client's is
+// certain already.
+func (s *Session) cause(backend string, m wire.Message, about *peer.Pending) *call {
+	if about != nil {
+		if c, ok := about.To.(*call); ok && c.s == s {
+			return c
+		}
+	}
+	task := relatedTask(m)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var oldest *call
+	for c := s.flights.oldest; c != nil; c = c.newer {
+		switch {
+		case c.Route.Backend != backend:
+		case task != "" && c.is(mcp.MethodTasksResult) && c.Route.Own == task:
+			return c
+		case oldest == nil:
+			oldest = c
+		}
+	}
+	return oldest
+}
+
+// on returns the client's id of the call that is the cause of something, "" if
+// there is none.
+func (c *call) on() wire.ID {
+	if c == nil {
+		return ""
+	}
+	return c.ID
+}

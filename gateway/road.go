@@ -1,0 +1,127 @@
+package gateway
+
+import (
+	"mcpgateway/catalog"
+	"mcpgateway/peer"
+	"mcpgateway/wire"
+)
+
+// A road is how the requests of a method come to the backend that they are for. A
+// road is a value without state: all sessions share it.
+type road struct {
+	// find returns where that is which a request names.
+	find func(s *Session, name string, v *catalog.View) (catalog.Route, bool)
+	// mayCome reports whether a name that nobody has may yet be somebody's, so that
+	// it is worth waiting for backends that are starting.
+	mayCome func(s *Session, name string, v *catalog.View) bool
+	// unknown answers for a name that nobody has.
+	unknown func(name string) *wire.Error
+	// send sends the request. The backend has its own word for the name.
+	send func(c *call)
+}
+
+var (
+	toTool = &road{
+		find: findNamed(catalog.Tools), mayCome: mayComeNamed(catalog.Tools),
+		unknown: nobodyHas("tool"), send: (*call).sendNamed,
+	}
+	toPrompt = &road{
+		find: findNamed(catalog.Prompts), mayCome: mayComeNamed(catalog.Prompts),
+		unknown: nobodyHas("prompt"), send: (*call).sendNamed,
+	}
+	toResource    = &road{find: findResource, mayCome: mayComeResource, unknown: noResource, send: (*call).sendAsIs}
+	toSubscribe   = &road{find: findResource, mayCome: mayComeResource, unknown: noResource, send: subscribe(true)}
+	toUnsubscribe = &road{find: findResource, mayCome: mayComeResource, unknown: noResource, send: subscribe(false)}
+)
+
+// findNamed finds the tool or the prompt that a name means to this client: what
+// it was last shown decides, then what has come since.
+func findNamed(kind catalog.Kind) func(*Session, string, *catalog.View) (catalog.Route, bool) {
+	return func(s *Session, name string, v *catalog.View) (catalog.Route, bool) {
+		if shown := s.shown(kind); shown != nil {
+			if route, ok := shown.Lookup(kind, name); ok {
+				return route, true
+			}
+		} else if !v.Settled {
+			return catalog.Route{}, false // an earlier backend may yet claim the name
+		}
+		return v.Lookup(kind, name)
+	}
+}
+
+// mayComeNamed says, to a client that has seen a list: only backend__tool of a
+// backend that is starting, for any other name would have been in it; to one that
+// has not: any name.
+func mayComeNamed(kind catalog.Kind) func(*Session, string, *catalog.View) bool {
+	return func(s *Session, name string, v *catalog.View) bool {
+		return s.shown(kind) == nil && !v.Complete || v.MayCome(name)
+	}
+}
+
+func (s *Session) shown(kind catalog.Kind) *catalog.Snapshot {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.seen[kind].shown
+}
+
+// findResource finds the backend that has a resource. Its URI is the same for
+// all clients, whatever they have seen.
+func findResource(s *Session, uri string, v *catalog.View) (catalog.Route, bool) {
+	if !v.Settled && s.shown(catalog.Resources) == nil {
+		return catalog.Route{}, false // an earlier backend may yet claim it
+	}
+	return v.Resource(uri)
+}
+
+// mayComeResource says yes while any backend is unknown: it may have templates.
+func mayComeResource(_ *Session, _ string, v *catalog.View) bool { return !v.Complete }
+
+func nobodyHas(noun string) func(string) *wire.Error {
+	return func(name string) *wire.Error {
+		return wire.Errorf(wire.CodeInvalidParams, "Unknown %s: %s", noun, brief(name))
+	}
+}
+
+// maxURI bounds an URI that is told back to a client, in bytes.
+const maxURI = 8 << 10
+
+func noResource(uri string) *wire.Error {
+	e := wire.Errorf(codeNoResource, "Resource not found")
+	if len(uri) > maxURI {
+		uri = brief(uri)
+	}
+	e.Data = wire.Encode(map[string]string{"uri": uri})
+	return e
+}
+
+func (c *call) sendNamed() {
+	if c.Name != c.Route.Own {
+		c.pending.Name = c.Route.OwnJSON
+	}
+	c.sendAsIs()
+}
+
+func (c *call) sendAsIs() { c.s.g.Backends.Send(c.Route.Backend, c.message(), &c.pending) }
+
+func subscribe(on bool) func(*call) {
+	return func(c *call) {
+		c.s.g.Backends.Subscribe(c.Route.Backend, c.Name, on, c.message(), &c.pending)
+	}
+}
+
+// byName sends a request on its way that says in params.name what it is for.
+func (s *Session) byName(r *peer.Request, to *road) { s.by(r, to, "name", r.Part(wire.PartName)) }
+
+// byParam is byName for another member of params.
+func (s *Session) byParam(r *peer.Request, to *road, member string) {
+	value, _ := wire.Lookup(r.Part(wire.PartParams), member)
+	s.by(r, to, member, value)
+}
+
+func (s *Session) by(r *peer.Request, to *road, member string, value []byte) {
+	if len(value) == 0 || value[0] != '"' {
+		s.fail(r, wire.Errorf(wire.CodeInvalidParams, "Invalid params: %s needs a %s", r.Method(), member))
+		return
+	}
+	s.call(r, to, wire.Unquote(value))
+}

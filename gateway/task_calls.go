@@ -1,0 +1,145 @@
+package gateway
+
+import (
+	"slices"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"mcpgateway/catalog"
+	"mcpgateway/wire"
+)
+
+// related is the member of _meta by which a message says to which task it
+// belongs.
+const related = "io.modelcontextprotocol/related-task"
+
+var toTask = &road{find: findTask, mayCome: never, unknown: nobodyHas("task"), send: (*call).sendOfTask}
+
+// findTask finds the tasks of the session alone: those of others are unknown to
+// it.
+func findTask(s *Session, id string, _ *catalog.View) (catalog.Route, bool) {
+	at, ok := s.tasks.find(id)
+	if !ok {
+		return catalog.Route{}, false
+	}
+	return catalog.Route{Backend: at.backend, Own: at.id, OwnJSON: wire.Quote(at.id)}, true
+}
+
+func never(*Session, string, *catalog.View) bool { return false }
+
+// sendOfTask sends a request about a task. The one for its result is answered
+// when the task has ended, so that no limit of time is for it.
+func (c *call) sendOfTask() {
+	m := c.message()
+	if c.Name != c.Route.Own {
+		m, _ = m.Set(c.Route.OwnJSON, "params", "taskId")
+	}
+	if c.is(mcp.MethodTasksResult) {
+		c.pending.Hold()
+	}
+	c.s.g.Backends.Send(c.Route.Backend, m, &c.pending)
+}
+
+// bookTask keeps a place for the task that a tool call asks for, if it does.
+func (c *call) bookTask() bool {
+	if !c.is(mcp.MethodToolsCall) || !c.s.offersTasks() || !asksForTask(c.r.Message) {
+		return true
+	}
+	c.task = c.s.tasks.book()
+	return c.task
+}
+
+// asksForTask reports whether a request may be answered with a task.
+func asksForTask(m wire.Message) bool {
+	value, _ := wire.Lookup(m.Part(wire.PartParams), "task")
+	return !wire.IsNull(value)
+}
+
+// message returns the request as the backend gets it, but for what it names.
+func (c *call) message() wire.Message { return c.s.ownTasks(c.Route.Backend, c.r.Message) }
+
+// learn takes what an answer says of tasks, and of what the client will be asked
+// elsewhere, and returns it as the client gets it.
+func (c *call) learn(m wire.Message) wire.Message {
+	backend := c.Route.Backend
+	if failure := m.Part(wire.PartError); failure != nil {
+		c.s.elicitedBy(backend, failure)
+	}
+	switch {
+	case c.task:
+		id := stringAt(m, "result", "task", "taskId")
+		if id == "" || len(id) > maxRef {
+			c.s.tasks.unbook() // it was not made a task
+			break
+		}
+		m = exchange(m, id, c.s.tasks.add(backend, id), "result", "task", "taskId")
+		c.s.taskIs(backend, id, stringAt(m, "result", "task", "status"))
+	case c.is(mcp.MethodTasksGet), c.is(mcp.MethodTasksCancel):
+		m = exchange(m, c.Route.Own, c.Name, "result", "taskId")
+		c.s.taskIs(backend, c.Route.Own, stringAt(m, "result", "status"))
+	case c.is(mcp.MethodTasksResult):
+		c.s.tasks.end(backend, c.Route.Own)
+	}
+	return c.s.exposeTasks(backend, m)
+}
+
+// taskIs notes the status that a backend reports of a task.
+func (s *Session) taskIs(backend, id, status string) {
+	if slices.Contains([]string{"completed", "failed", "cancelled"}, status) {
+		s.tasks.end(backend, id)
+	}
+}
+
+// exchange puts another id in the place of the one to which path leads.
+func exchange(m wire.Message, was, is string, path ...string) wire.Message {
+	if was == is {
+		return m
+	}
+	if value, _ := wire.Lookup(m.Raw(), path...); wire.Unquote(value) == was {
+		m, _ = m.Set(wire.Quote(is), path...)
+	}
+	return m
+}
+
+// exposeTasks returns a backend's message with the id of the task that it
+// belongs to as the client knows it.
+func (s *Session) exposeTasks(backend string, m wire.Message) wire.Message {
+	return s.relate(m, func(id string) (string, bool) { return s.tasks.expose(backend, id) })
+}
+
+// ownTasks is exposeTasks for a client's message to a backend.
+func (s *Session) ownTasks(backend string, m wire.Message) wire.Message {
+	return s.relate(m, func(id string) (string, bool) {
+		at, ok := s.tasks.find(id)
+		return at.id, ok && at.backend == backend
+	})
+}
+
+func (s *Session) relate(m wire.Message, other func(string) (string, bool)) wire.Message {
+	if s.tasks.renamed.Load() == 0 {
+		return m
+	}
+	for _, part := range []string{"params", "result"} {
+		if is, ok := other(stringAt(m, part, "_meta", related, "taskId")); ok {
+			return exchange(m, stringAt(m, part, "_meta", related, "taskId"), is, part, "_meta", related, "taskId")
+		}
+	}
+	return m
+}
+
+// relatedTask returns the id of the task that a message belongs to, "" if it
+// does not say.
+func relatedTask(m wire.Message) string {
+	id, _ := wire.Lookup(m.Part(wire.PartMeta), related, "taskId")
+	return wire.Unquote(id)
+}
+
+// taskID returns the id of the task that a request is about, "" if it is about
+// none.
+func taskID(m wire.Message) string {
+	switch mcp.MCPMethod(m.Method()) {
+	case mcp.MethodTasksGet, mcp.MethodTasksResult, mcp.MethodTasksCancel:
+		return stringAt(m, "params", "taskId")
+	}
+	return ""
+}

@@ -1,0 +1,137 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"mcpgateway/peer"
+	"mcpgateway/wire"
+)
+
+const (
+	// listing is how long the backends have for their lists of tasks.
+	listing = 10 * time.Second
+	// maxTaskPages bounds the pages of one backend's list.
+	maxTaskPages = 1000
+)
+
+// listTasks answers with the tasks of this session, in one page: as each backend
+// tells of them, in the order of the configuration. What a backend lists beyond
+// them is somebody else's, perhaps, and left out.
+func (s *Session) listTasks(r *peer.Request) {
+	if !wire.IsNull(r.Part(wire.PartCursor)) {
+		s.fail(r, wire.Errorf(wire.CodeInvalidParams, "Invalid params: unknown cursor"))
+		return
+	}
+	at := s.tasks.at()
+	var asked []string
+	for _, backend := range s.g.Backends.View().Backends("tasks", "list") {
+		if at[backend] {
+			asked = append(asked, backend)
+		}
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, listing)
+	if !r.Own(cancelled(cancel)) {
+		cancel()
+		return
+	}
+	s.work.Go(func() {
+		defer cancel()
+		lists := make([][][]byte, len(asked))
+		var all sync.WaitGroup
+		for i, backend := range asked {
+			all.Go(func() { lists[i] = s.tasksAt(ctx, backend) })
+		}
+		all.Wait()
+		var merged [][]byte
+		for _, list := range lists {
+			merged = append(merged, list...)
+		}
+		r.Reply(append(append([]byte(`{"tasks":`), array(merged)...), '}'))
+	})
+}
+
+// cancelled is the Owner of a request that a context stands for.
+type cancelled context.CancelFunc
+
+// Cancelled implements peer.Owner.
+func (cancel cancelled) Cancelled([]byte) { cancel() }
+
+// tasksAt returns the session's tasks as a backend lists them.
+func (s *Session) tasksAt(ctx context.Context, backend string) [][]byte {
+	var all [][]byte
+	params := []byte("{}")
+	for range maxTaskPages {
+		m, err := s.inquire(ctx, backend, wire.NewRequest("0", "tasks/list", params))
+		if failure := m.Part(wire.PartError); err == nil && failure != nil {
+			err = wire.ReadError(failure)
+		}
+		if errors.Is(ctx.Err(), context.Canceled) {
+			return nil // the client, or the session, is gone
+		}
+		if err != nil {
+			s.log.Warn("the tasks of a backend are not listed", "backend", backend, "err", err)
+			return nil
+		}
+		result := m.Part(wire.PartResult)
+		list, _ := wire.Lookup(result, "tasks")
+		wire.EachElement(list, func(one []byte) bool {
+			if own, ok := s.exposeListed(backend, one); ok {
+				all = append(all, own)
+			}
+			return true
+		})
+		next, _ := wire.Lookup(result, "nextCursor")
+		if len(next) == 0 || next[0] != '"' {
+			break
+		}
+		params = append(append([]byte(`{"cursor":`), next...), '}')
+	}
+	return all
+}
+
+// exposeListed returns a task of a backend's list as the client knows it, if it
+// is the session's.
+func (s *Session) exposeListed(backend string, one []byte) ([]byte, bool) {
+	literal, at := wire.Lookup(one, "taskId")
+	id := wire.Unquote(literal)
+	exposed, ok := s.tasks.expose(backend, id)
+	if !ok {
+		return nil, false
+	}
+	status, _ := wire.Lookup(one, "status")
+	s.taskIs(backend, id, wire.Unquote(status))
+	if exposed == id {
+		return one, true
+	}
+	text := append(append([]byte(nil), one[:at]...), wire.Quote(exposed)...)
+	return append(text, one[at+len(literal):]...), true
+}
+
+// inquire asks a backend something on the session's own behalf, and waits.
+func (s *Session) inquire(ctx context.Context, backend string, m wire.Message) (wire.Message, error) {
+	w := waiter{answer: make(chan answer, 1)}
+	c := &peer.Pending{To: w, Owner: s.id}
+	s.g.Backends.Send(backend, m, c)
+	select {
+	case a := <-w.answer:
+		return a.m, a.err
+	case <-ctx.Done():
+		s.g.Backends.Cancel(backend, c, nil)
+		a := <-w.answer
+		return a.m, a.err
+	}
+}
+
+type answer struct {
+	m   wire.Message
+	err error
+}
+
+// waiter is the Asker of a call that somebody waits for.
+type waiter struct{ answer chan answer } // 1 slot: Done comes once
+
+func (w waiter) Progressed(wire.Message)        {}
+func (w waiter) Done(m wire.Message, err error) { w.answer <- answer{m, err} }

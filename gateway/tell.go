@@ -1,0 +1,111 @@
+package gateway
+
+import (
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"mcpgateway/peer"
+	"mcpgateway/wire"
+)
+
+// Told hands on a notification of a backend's to the client that a session is
+// with, "" if it is not certain whose it is. About is the call on whose stream it
+// came, if that is known. It does not wait. What nobody knows here is dropped, and
+// so is what may be meant for another client.
+func (g *Gateway) Told(session, backend string, m wire.Message, about *peer.Pending) {
+	method := m.Method()
+	switch method {
+	case string(mcp.MethodNotificationMessage):
+		if s := g.session(session); s != nil {
+			s.pass(backend, m, about)
+		}
+	case mcp.MethodNotificationResourceUpdated:
+		if s := g.session(session); s != nil && s.offers("resources", "subscribe") {
+			s.tell(m, "")
+		}
+	case string(mcp.MethodNotificationElicitationComplete):
+		id := stringAt(m, "params", "elicitationId")
+		if s := g.whose(session, func(s *Session) bool { return s.elicited.has(backend, id) }); s != nil {
+			s.tell(m, "")
+		}
+	case mcp.MethodNotificationTasksStatus:
+		g.taskStatus(session, backend, m)
+	default:
+		g.Log.Debug("dropped a notification", "backend", backend, "method", brief(method))
+	}
+}
+
+// whose returns the session to which something is known: the one given, or else
+// the only one.
+func (g *Gateway) whose(session string, known func(*Session) bool) *Session {
+	if session == "" {
+		return g.only(known)
+	}
+	if s := g.session(session); s != nil && known(s) {
+		return s
+	}
+	return nil
+}
+
+func (g *Gateway) taskStatus(session, backend string, m wire.Message) {
+	id := stringAt(m, "params", "taskId")
+	s := g.whose(session, func(s *Session) bool {
+		_, ok := s.tasks.expose(backend, id)
+		return ok
+	})
+	if s == nil {
+		return
+	}
+	s.taskIs(backend, id, stringAt(m, "params", "status"))
+	if exposed, ok := s.tasks.expose(backend, id); ok {
+		s.tell(exchange(m, id, exposed, "params", "taskId"), "")
+	}
+}
+
+// pass passes a log message on, if the client wants any of its level. Its logger
+// is the backend, or one of its own.
+func (s *Session) pass(backend string, m wire.Message, about *peer.Pending) {
+	if !s.offers("logging") || !s.wants(stringAt(m, "params", "level")) {
+		return
+	}
+	on := s.cause(backend, m, about).on()
+	switch logger, _ := wire.Lookup(m.Part(wire.PartParams), "logger"); {
+	case wire.IsNull(logger):
+		m, _ = m.Set(wire.Quote(backend), "params", "logger")
+	case logger[0] == '"':
+		m, _ = m.Set(prefixed(backend+"/", logger), "params", "logger")
+	}
+	s.mu.Lock()
+	early := s.state == greeted // then "server SHOULD NOT send requests … other than pings and logging" (lifecycle)
+	s.mu.Unlock()
+	if m = s.exposeTasks(backend, m); early {
+		_ = s.peer.Tell(m, on)
+		return
+	}
+	s.tell(m, on)
+}
+
+// tell sends the client a notification that belongs to a request of its, "" if
+// to none. Before the handshake is over and after the client's last there is no
+// one to tell.
+func (s *Session) tell(m wire.Message, on wire.ID) {
+	if s.isReady() {
+		_ = s.peer.Tell(m, on) // a client that is gone needs no news
+	}
+}
+
+// elicitedBy remembers what a client will be asked by way of an URL that an error
+// tells it of.
+func (s *Session) elicitedBy(backend string, failure []byte) {
+	e := wire.ReadError(failure)
+	if e.Code != codeElicitURL {
+		return
+	}
+	list, _ := wire.Lookup(e.Data, "elicitations")
+	n := 0
+	wire.EachElement(list, func(one []byte) bool {
+		id, _ := wire.Lookup(one, "elicitationId")
+		s.elicited.add(backend, wire.Unquote(id))
+		n++
+		return n < maxRecent
+	})
+}
