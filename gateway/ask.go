@@ -69,12 +69,12 @@ func (s *Session) ask(backend string, r *peer.Request) {
 		return
 	}
 	s.mu.Lock()
-	state := s.state
-	if state == greeted { // its initialized is on its way
+	early := s.state == fresh || s.state == greeted // its initialized is on its way
+	if early {
 		s.hushLocked(q)
 	}
 	s.mu.Unlock()
-	if state != greeted {
+	if !early {
 		q.send()
 	}
 }

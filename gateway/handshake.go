@@ -41,31 +41,36 @@ func (s *Session) initialize(r *peer.Request) {
 		return
 	}
 	asked := *hello.ProtocolVersion
-	view := s.g.Backends.View()
 	caller := Caller{
 		Revision: revision.Negotiate(asked),
 		Name:     brief(hello.ClientInfo.Name + "/" + hello.ClientInfo.Version),
 		can:      can,
-		offered:  view.Capabilities(view.Complete),
 	}
-	caller.tasks = declares(caller.offered, "tasks")
 	s.mu.Lock()
-	s.caller = caller
-	if s.state == fresh { // it may be closing already
-		s.state = greeted
-	}
+	s.caller = caller // backends that are there already may ask for it at once
 	s.mu.Unlock()
 	s.log.Info("client", "client", caller.Name, "revision", caller.Revision.Date, "asked", asked)
 
 	s.g.Backends.Open(s.id, can)
 	s.opened = true
 	s.g.Backends.Start()
+	view := s.g.Backends.View()
+	offered := view.Capabilities(view.Complete)
 	r.Reply(wire.Encode(struct {
 		ProtocolVersion string             `json:"protocolVersion"`
 		Capabilities    json.RawMessage    `json:"capabilities"`
 		ServerInfo      mcp.Implementation `json:"serverInfo"`
 		Instructions    string             `json:"instructions,omitempty"`
-	}{caller.Revision.Date, caller.offered, s.g.Info, view.Instructions}))
+	}{caller.Revision.Date, offered, s.g.Info, view.Instructions}))
+
+	// Not before, so that nothing of a backend's comes ahead of the answer; the
+	// client's next message is not read before this one is done with.
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.caller.offered, s.caller.tasks = offered, declares(offered, "tasks")
+	if s.state == fresh { // it may be closing already
+		s.state = greeted
+	}
 }
 
 // capabilities returns those that a client declares, {} if it is silent about

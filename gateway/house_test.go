@@ -34,7 +34,9 @@ type settings struct {
 	grace        time.Duration
 	state        string
 	mask         func(string) string
-	observer     gateway.Observer // one more
+	observer     gateway.Observer  // one more
+	solo         bool              // there is one client
+	sharing      map[string]string // "" = shared
 }
 
 // open puts a gateway together as main does, over backends that dial reaches,
@@ -45,6 +47,7 @@ func open(t *testing.T, o settings, names []string, dial func(string) (transport
 		all = append(all, config.Backend{
 			Name: name, Command: name, Enabled: true,
 			StartTimeout: cmp.Or(o.startTimeout, time.Minute), CallTimeout: o.callTimeout[name], Tools: o.tools[name],
+			Sharing: o.sharing[name],
 		})
 	}
 	info := mcp.Implementation{Name: "mcp-gateway", Version: "test"}
@@ -55,7 +58,7 @@ func open(t *testing.T, o settings, names []string, dial func(string) (transport
 			Separator: cmp.Or(o.separator, "__"),
 			NameLimit: cmp.Or(o.nameLimit, 50),
 		},
-		Wait: cmp.Or(o.wait, 3*time.Second), Limit: 1 << 20, State: o.state, Info: info, Log: log,
+		Wait: cmp.Or(o.wait, 3*time.Second), Limit: 1 << 20, State: o.state, Info: info, Log: log, Solo: o.solo,
 		Dial: func(c config.Backend) (transport.Conn, error) { return dial(c.Name) },
 	})
 	j := audit.New(journal, audit.Options{})
@@ -69,7 +72,7 @@ func open(t *testing.T, o settings, names []string, dial func(string) (transport
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
-	running.Go(func() { _ = set.Run(ctx) })
+	running.Go(func() { _ = set.Run(ctx, g) })
 	running.Go(func() { _ = g.Run(ctx) })
 	running.Go(func() { _ = j.Run(ctx) })
 	t.Cleanup(func() {
@@ -83,13 +86,17 @@ func open(t *testing.T, o settings, names []string, dial func(string) (transport
 // behind the gateway.
 func TestConversations(t *testing.T) {
 	mcptest.Converse(t, "testdata", func(t *testing.T, s mcptest.Setup) func(context.Context, transport.Conn) error {
-		return open(t, read(t, s.Config), s.Backends, s.Dial, s.Log, s.Audit).Serve
+		g := open(t, read(t, s.Config), s.Backends, s.Dial, s.Log, s.Audit)
+		return func(ctx context.Context, conn transport.Conn) error { return g.Serve(ctx, "", conn) }
 	})
 }
 
 // read reads a conversation's config section.
 func read(t *testing.T, c map[string]string) settings {
-	o := settings{callTimeout: make(map[string]time.Duration), tools: make(map[string]config.Tools)}
+	o := settings{
+		solo: true, callTimeout: make(map[string]time.Duration), tools: make(map[string]config.Tools),
+		sharing: make(map[string]string),
+	}
 	for key, value := range c {
 		backend, ofBackend, _ := strings.Cut(key, ".")
 		number, _ := strconv.Atoi(value)
@@ -112,6 +119,8 @@ func read(t *testing.T, c map[string]string) settings {
 			o.startTimeout = duration
 		case "call_timeout":
 			o.callTimeout[backend] = duration
+		case "sharing":
+			o.sharing[backend] = value
 		case "allow":
 			tools.Allow = strings.Fields(value)
 		case "deny":
@@ -170,7 +179,7 @@ func (h *house) backend(name string) *mcptest.Peer {
 func (h *house) client() (p *mcptest.Peer, served chan error) {
 	conn, p := mcptest.Open(h.t, "client")
 	served = make(chan error, 1)
-	go func() { served <- h.gateway.Serve(context.Background(), conn) }()
+	go func() { served <- h.gateway.Serve(context.Background(), "", conn) }()
 	return p, served
 }
 

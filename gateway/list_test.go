@@ -23,10 +23,15 @@ func TestMission_C_InitializeAnswersWithWhatIsKnown(t *testing.T) {
 			client, served := h.client()
 			got := client.Initialize("2025-06-18")
 			p := h.backend("gh")
-			p.Greet(`{"protocolVersion":"2024-11-05","instructions":"Use <search>."}`)
+			p.Greet(`{"protocolVersion":"2024-11-05","capabilities":{"tools":{},"logging":{"x":1}},"instructions":"Use <search>."}`)
 			p.List(mcptest.Tools("search"))
 			list(t, client)
-			want := `{"protocolVersion":"2025-06-18","capabilities":{"tools":{"listChanged":true}},"serverInfo":{"name":"mcp-gateway","version":"test"}`
+			can := `"resources":{"listChanged":true,"subscribe":true},"logging":{},"completions":{}`
+			if o.grace != 0 {
+				can = `"resources":{"listChanged":true},"logging":{"x":1}`
+			}
+			want := `{"protocolVersion":"2025-06-18","capabilities":{"tools":{"listChanged":true},"prompts":{"listChanged":true},` + can +
+				`},"serverInfo":{"name":"mcp-gateway","version":"test"}`
 			if o.grace != 0 {
 				want += `,"instructions":"## gh\n\nUse <search>."`
 			}
