@@ -7,16 +7,18 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 	"time"
 
 	"mcpgateway/wire"
 )
 
 // DialSSE returns the Conn to a server of the transport HTTP+SSE, which the
-// revision 2024-11-05 had before there was streamable HTTP. It opens the server's
-// stream of events at once. All that the server says comes on it; first the
-// endpoint, to which messages are then posted. What is written before waits for
-// that, and is Lost if it does not come within a minute.
+// revision 2024-11-05 had before there was streamable HTTP. It only looks at the
+// URL; with the first message that is written it opens the server's stream of
+// events. All that the server says comes on it, first of all the endpoint to which
+// messages are then posted. What is written waits for that. If there is no stream,
+// or no endpoint within a minute, it is Lost and the conversation is over.
 //
 // An endpoint on another origin than that of the stream is refused, for the
 // headers and the messages are not for others. One that the server names later is
@@ -39,11 +41,6 @@ import (
 func DialSSE(o HTTPOptions) Conn {
 	c := &sseConn{httpConn: newHTTPConn(o)}
 	c.kind = c
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.ended == nil {
-		c.goLocked(func() { c.end(c.listen()) })
-	}
 	return c
 }
 
@@ -54,8 +51,26 @@ const endpointTime = time.Minute
 // runs a goroutine for the stream of events (listen).
 type sseConn struct {
 	*httpConn
+	opening  sync.Once
 	endpoint *site // set before ready is closed
 	inUse    bool  // a POST was taken; guarded by httpConn.mu
+}
+
+// Write opens the stream once there is a message that can be Lost if it fails.
+func (c *sseConn) Write(m wire.Message, about wire.ID) error {
+	err := c.httpConn.Write(m, about)
+	if err == nil {
+		c.opening.Do(c.openUp)
+	}
+	return err
+}
+
+func (c *sseConn) openUp() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ended == nil {
+		c.goLocked(func() { c.end(c.listen()) })
+	}
 }
 
 func (c *sseConn) departLocked(p *post) (*site, http.Header) {

@@ -82,6 +82,17 @@ func (c *client) answered() {
 	}
 }
 
+// fails begins a conversation that fails at once, and returns why.
+func (c *client) fails() error {
+	c.Helper()
+	lost := c.lost(c.call("initialize"), false)
+	err := c.over()
+	if err.Error() != lost.Error() {
+		c.Errorf("Lost says %q, Read then %q", lost, err)
+	}
+	return err
+}
+
 // over reads the error that ends the conversation.
 func (c *client) over() error {
 	c.Helper()
@@ -168,7 +179,7 @@ func TestSSEEndpoint(t *testing.T) {
 				if tt.refusal == "" {
 					c.answered()
 				} else {
-					wantText(t, c.over(), tt.refusal)
+					wantText(t, c.fails(), tt.refusal)
 				}
 				for _, a := range s.those("POST") {
 					user, _, _ := (&http.Request{Header: a.header}).BasicAuth()
@@ -221,7 +232,7 @@ func TestSSERedirect(t *testing.T) {
 				}
 				c := s.dialSSE(t, nil)
 				if tt.want == "" {
-					wantText(t, c.over(), "no stream of events: HTTP 302 Found")
+					wantText(t, c.fails(), "no stream of events: HTTP 302 Found")
 					return
 				}
 				c.answered()
@@ -318,9 +329,7 @@ func TestSSEWithoutAStream(t *testing.T) {
 				s := newSSEStub(t)
 				s.get = tt.get
 				c := s.dialSSE(t, func(o *HTTPOptions) { o.URL += "?key=hunter4" })
-				c.write(`{"jsonrpc":"2.0","method":"a"}`)
-				wantText(t, c.lost(c.call("initialize"), false), tt.want)
-				err := c.over()
+				err := c.fails()
 				wantText(t, err, tt.want)
 				if errors.Is(err, io.EOF) {
 					t.Error("that was no orderly end")
@@ -340,7 +349,7 @@ func TestSSENoConnection(t *testing.T) {
 		s.ready(t)
 		s.refusing = 1000
 		c := s.dialSSE(t, nil)
-		wantText(t, c.over(), "no stream of events: dial tcp: connection refused")
+		wantText(t, c.fails(), "no stream of events: dial tcp: connection refused")
 	})
 }
 
@@ -708,7 +717,10 @@ func TestSSECloseBeforeAnything(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSSEStub(t)
 		c := s.dialSSE(t, nil)
-		c.call("initialize")
+		synctest.Wait()
+		if s.dialled != 0 {
+			t.Error("dialled before there was anything to say")
+		}
 		c.Close()
 		if _, _, err := c.Read(); err != ErrClosed {
 			t.Errorf("Read: %v", err)
