@@ -51,7 +51,7 @@ func BenchmarkParsePage(b *testing.B) {
 	}
 }
 
-func BenchmarkTool(b *testing.B) {
+func BenchmarkLookup(b *testing.B) {
 	s := Merge(Options{}, manyListings(b))
 	for _, name := range []string{"tool_3_of_100", "backend100__common_5", "backend0__common_5", "no_such_tool"} {
 		b.Run(name, func(b *testing.B) {
@@ -72,5 +72,30 @@ func TestRoutesCostNoMemory(t *testing.T) {
 		if n := testing.AllocsPerRun(100, func() { s.Lookup(Tools, name) }); n > 0 {
 			t.Errorf("%s: %v allocations", name, n)
 		}
+	}
+}
+
+func TestResourcesCostNoMemory(t *testing.T) {
+	s := Merge(Options{}, []Listing{readable(t, "a", []string{"file:///a"}, nil), readable(t, "b", []string{"file:///b"}, []string{"x:{y}"})})
+	for uri, want := range map[string]float64{"file:///b": 0, "x:1": 1, "none:": 0} { // to quote it is the 1
+		if n := testing.AllocsPerRun(100, func() { s.Resource(uri) }); n > want {
+			t.Errorf("%s: %v allocations", uri, n)
+		}
+	}
+}
+
+func BenchmarkResource(b *testing.B) {
+	var listings []Listing
+	for i := range 200 {
+		listings = append(listings, readable(b, fmt.Sprint("b", i), []string{fmt.Sprintf("file:///%d", i)}, []string{fmt.Sprintf("%d://{x}/{y}", i), fmt.Sprintf("http://%d/{+path}", i)}))
+	}
+	s := Merge(Options{}, listings)
+	for _, uri := range []string{"file:///150", "150://x/y", "none:"} {
+		b.Run(uri, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				s.Resource(uri)
+			}
+		})
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/rogpeppe/go-internal/txtar"
+	"github.com/yosida95/uritemplate/v3"
 
 	"mcpgateway/wire"
 )
@@ -51,36 +52,96 @@ func FuzzMerge(f *testing.F) {
 			if !json.Valid(text) || !utf8.Valid(text) {
 				t.Fatalf("a page was read that is no JSON: %q", text)
 			}
-			checkPage(t, page)
+			checkPage(t, Tools, page)
 			listings = append(listings, Listing{Backend: backend, Items: [NumKinds][]Item{Tools: page.Items}})
 		}
 		check(t, o, listings, Merge(o, listings))
 	})
 }
 
-// checkPage proves that each tool of a page has one name and an input schema
+// FuzzParsePage reads any text as a page of any kind, and merges what it holds
+// with itself.
+func FuzzParsePage(f *testing.F) {
+	for k := range Kind(NumKinds) {
+		key := kinds[k].key
+		for _, entry := range []string{
+			`{"` + key + `":"x","inputSchema":{}}`, `{"` + key + `":"x:\u0061{/b,c*}","x":[1.10]},{"` + key + `":"x:a{/b,c*}"}`,
+			`{"name":"n"},{"` + key + `":null},1,{"` + key + `":"","` + key + `":"x"},{"` + strings.ToUpper(key) + `":"x"}`, `{"` + key + `":"{"}`,
+		} {
+			f.Add(byte(k), []byte(`{"`+k.Member()+`":[`+entry+`],"nextCursor":"c"}`), "x:a/1/2", 100)
+		}
+	}
+	f.Fuzz(func(t *testing.T, kind byte, text []byte, uri string, size int) {
+		k := Kind(kind % NumKinds)
+		page, err := ParsePage(k, text)
+		if err != nil {
+			return
+		}
+		checkPage(t, k, page)
+		o := Options{PageSize: size}
+		listings := []Listing{{Backend: "a", Capabilities: text}, {Backend: "b", Capabilities: []byte(`{"resources":{}}`)}}
+		listings[0].Items[k], listings[1].Items[k] = page.Items, page.Items
+		s := Merge(o, listings)
+		check(t, o, listings, s)
+		if r, ok := s.Resource(uri); ok && (r.Own != uri || utf8.ValidString(uri) && wire.Unquote(r.OwnJSON) != uri) {
+			t.Errorf("%q is read as %q, %s", uri, r.Own, r.OwnJSON)
+		}
+	})
+}
+
+// checkPage proves that each entry of a page has one name, and a tool a schema
 // that clients take, and that what is kept of it is read as the same again.
-func checkPage(t *testing.T, page Page) {
+func checkPage(t *testing.T, k Kind, page Page) {
 	t.Helper()
 	if n := page.Next; n != nil && (!json.Valid(n) || n[0] != '"' && n[0] != '-' && (n[0] < '0' || n[0] > '9')) {
 		t.Errorf("the cursor is %s", n)
 	}
-	for _, tool := range page.Items {
+	for _, item := range page.Items {
 		var fields, schema map[string]json.RawMessage
-		if err := json.Unmarshal(tool.Raw(), &fields); err != nil {
-			t.Fatalf("%s: %v", tool.Raw(), err)
+		if err := json.Unmarshal(item.Raw(), &fields); err != nil {
+			t.Fatalf("%s: %v", item.Raw(), err)
 		}
-		if wire.Unquote(fields["name"]) != tool.Own || string(fields["name"]) != string(tool.literal()) || tool.Own == "" || len(tool.Own) > maxName {
-			t.Errorf("%q is named %s", tool.Own, fields["name"])
+		own := fields[kinds[k].key]
+		if wire.Unquote(own) != item.Own || string(own) != string(item.literal()) || item.Own == "" || len(item.Own) > kinds[k].longest {
+			t.Errorf("%q is named %s", item.Own, own)
 		}
-		if json.Unmarshal(fields["inputSchema"], &schema) != nil || wire.Unquote(schema["type"]) != "object" {
+		if k == Tools && (json.Unmarshal(fields["inputSchema"], &schema) != nil || wire.Unquote(schema["type"]) != "object") {
 			t.Errorf("its schema is %s", fields["inputSchema"])
 		}
 	}
-	again, err := ParsePage(Tools, Marshal(Tools, page.Items))
-	if err != nil || len(again.Flaws) != 0 || len(again.Items) != len(page.Items) {
+	again, err := ParsePage(k, Marshal(k, page.Items))
+	if err != nil || len(again.Items) != len(page.Items) || k != Templates && len(again.Flaws) != 0 {
 		t.Errorf("read again: %v %v", again.Flaws, err)
 	}
+}
+
+// FuzzTemplates has the library expand any template with any values: the result
+// is matched.
+func FuzzTemplates(f *testing.F) {
+	for _, text := range []string{"{a}", "x{+a,b}/é", "{/a*,b:3}", "{?a,b*}", "{;a.b}{&%41}", "a%20{#a}{.b*}"} {
+		f.Add(text, "1", "b/ü", byte(3))
+	}
+	f.Fuzz(func(t *testing.T, text, a, b string, shape byte) {
+		tmpl, err := uritemplate.New(text)
+		if err != nil || text == "" {
+			return
+		}
+		values := make(uritemplate.Values)
+		for i, name := range tmpl.Varnames() {
+			switch shape >> (i % 4 * 2) & 3 {
+			case 0:
+				values.Set(name, uritemplate.String(a))
+			case 1:
+				values.Set(name, uritemplate.List(a, b))
+			case 2:
+				values.Set(name, uritemplate.KV("k", a, "l", b)) // the library does not encode keys
+			}
+		}
+		uri, err := tmpl.Expand(values)
+		if p := template(t, text).template; err == nil && p != nil && !p.match(uri) {
+			t.Errorf("%q does not match %q", text, uri)
+		}
+	})
 }
 
 // FuzzNames makes names of any text, at any limit.

@@ -1,7 +1,6 @@
 package catalog
 
 import (
-	"encoding/json"
 	"flag"
 	"fmt"
 	"maps"
@@ -49,7 +48,7 @@ func TestMergeGolden(t *testing.T) {
 			s := Merge(o, listings)
 			check(t, o, listings, s)
 			for i, f := range archive.Files {
-				got := map[string]string{"want": picture(s), "want.json": string(result(s)) + "\n"}[f.Name]
+				got := map[string]string{"want": picture(s, Tools), "want.json": string(result(s)) + "\n"}[f.Name]
 				if got == "" || got == string(f.Data) {
 					continue
 				}
@@ -111,134 +110,66 @@ func pageOf(lines string) []byte {
 // named makes a listing of tools with these names.
 func named(t testing.TB, backend string, names ...string) Listing {
 	t.Helper()
-	var lines strings.Builder
-	for _, name := range names {
-		lines.Write(append(wire.Quote(name), '\n'))
-	}
-	return listing(t, backend, lines.String())
+	return having(t, backend, Tools, names...)
 }
 
-// picture shows what a snapshot lists, what else can be called, and what is
+// having makes a listing of one kind, of entries with these names or URIs.
+func having(t testing.TB, backend string, k Kind, own ...string) Listing {
+	t.Helper()
+	l := Listing{Backend: backend}
+	l.Items[k] = items(t, k, own...)
+	return l
+}
+
+// page reads a page that is one.
+func page(t testing.TB, k Kind, text string) Page {
+	t.Helper()
+	p, err := ParsePage(k, []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func items(t testing.TB, k Kind, own ...string) []Item {
+	t.Helper()
+	var entries []string
+	for _, name := range own {
+		entry := `{"` + kinds[k].key + `":` + string(wire.Quote(name))
+		if k == Tools {
+			entry += `,"inputSchema":{"type":"object"}`
+		}
+		entries = append(entries, entry+`}`)
+	}
+	p := page(t, k, `{"`+k.Member()+`":[`+strings.Join(entries, ",")+`]}`)
+	if len(p.Items) != len(own) {
+		t.Fatal(p.Flaws)
+	}
+	return p.Items
+}
+
+// picture shows what a snapshot lists of a kind, what else can be called, and what is
 // neither.
-func picture(s *Snapshot) string {
+func picture(s *Snapshot, k Kind) string {
+	l := &s.lists[k]
 	var b strings.Builder
 	show := func(name string, r Route) {
 		fmt.Fprintf(&b, "  %-24s %s %s\n", name, r.Backend, wire.Quote(r.Own))
 	}
 	b.WriteString("listed\n")
-	for _, e := range s.Entries(Tools) {
+	for _, e := range l.entries {
 		if e.Exposed != "" {
-			show(e.Exposed, s.lists[Tools].routes[e.Exposed])
+			show(e.Exposed, l.routes[e.Exposed])
 		}
 	}
 	b.WriteString("also callable\n")
-	for _, name := range slices.Sorted(maps.Keys(s.lists[Tools].aliases())) {
-		show(name, s.lists[Tools].aliases()[name])
+	for _, name := range slices.Sorted(maps.Keys(l.aliases())) {
+		show(name, l.aliases()[name])
 	}
-	for _, e := range s.Entries(Tools) {
+	for _, e := range l.entries {
 		if e.Exposed == "" {
 			fmt.Fprintf(&b, "not listed: %s of %s\n", wire.Quote(e.Item.Own), e.Backend)
 		}
 	}
 	return b.String()
-}
-
-// check proves of a catalog what must be true of every one.
-func check(t testing.TB, o Options, listings []Listing, s *Snapshot) {
-	t.Helper()
-	written := written(t, s, Tools)
-	o = o.withDefaults()
-	exposed := make(map[string]bool)
-	listed := slices.DeleteFunc(slices.Clone(s.Entries(Tools)), func(e Entry) bool { return e.Exposed == "" })
-	if len(listed) != len(written) {
-		t.Fatalf("%d tools are listed, not %d", len(written), len(listed))
-	}
-	for i, e := range listed {
-		if exposed[e.Exposed] {
-			t.Errorf("two tools are named %s", e.Exposed)
-		}
-		exposed[e.Exposed] = true
-		if len(e.Exposed) > o.NameLimit || !fitting.MatchString(e.Exposed) {
-			t.Errorf("no client takes the name %q", e.Exposed)
-		}
-		if r, ok := s.Lookup(Tools, e.Exposed); !ok || r.Backend != e.Backend || r.Own != e.Item.Own || wire.Unquote(r.OwnJSON) != e.Item.Own {
-			t.Errorf("%s leads to %s %q, not to %s %q", e.Exposed, r.Backend, r.Own, e.Backend, e.Item.Own)
-		}
-		if got := rename(written[i], e.Item.literal()); string(got) != string(e.Item.Raw()) {
-			t.Errorf("more of %s has changed than its name: %s", e.Item.Raw(), written[i])
-		}
-	}
-	checkCalls(t, o, listings, s)
-}
-
-// checkCalls proves that each tool can be called as backend__tool, and by its
-// own name if no other backend has it, unless that means a listed tool, or two.
-func checkCalls(t testing.TB, o Options, listings []Listing, s *Snapshot) {
-	t.Helper()
-	meanings := make(map[string]map[string]bool)
-	all := func(visit func(name string, e *Entry)) {
-		for _, l := range listings {
-			for _, tool := range l.Items[Tools] {
-				e := &Entry{Backend: l.Backend, Item: tool}
-				visit(tool.Own, e)
-				visit(l.Backend+o.Separator+tool.Own, e)
-				visit(o.prefixed(Tools, e), e)
-			}
-		}
-	}
-	all(func(name string, e *Entry) {
-		if meanings[name] == nil {
-			meanings[name] = make(map[string]bool)
-		}
-		meanings[name][e.tag()] = true
-	})
-	all(func(name string, e *Entry) {
-		if _, listed := s.lists[Tools].routes[name]; listed {
-			return
-		}
-		r, ok := s.Lookup(Tools, name)
-		if alone := len(meanings[name]) == 1; ok != alone {
-			t.Errorf("%q has %d meanings, and callable is %v", name, len(meanings[name]), ok)
-		} else if ok && (r.Backend != e.Backend || r.Own != e.Item.Own) {
-			t.Errorf("%q leads to %s %q, not to %s %q", name, r.Backend, r.Own, e.Backend, e.Item.Own)
-		}
-	})
-}
-
-// rename puts the name's literal in the place of a tool's name.
-func rename(raw, literal []byte) []byte {
-	var out []byte
-	wire.Members(raw, func(key string, value []byte, at int) {
-		if key == "name" {
-			out = append(append(append(out, raw[:at]...), literal...), raw[at+len(value):]...)
-		}
-	})
-	return out
-}
-
-// written follows the pages of a list and returns the entries on them.
-func written(t testing.TB, s *Snapshot, k Kind) []json.RawMessage {
-	t.Helper()
-	var all []json.RawMessage
-	for cursor := []byte(nil); ; {
-		page, ok := s.Page(k, cursor)
-		var members map[string]json.RawMessage
-		if err := json.Unmarshal(page, &members); !ok || err != nil {
-			t.Fatalf("the page of %s is no JSON: %v", cursor, err)
-		}
-		var some []json.RawMessage
-		if err := json.Unmarshal(members[k.Member()], &some); err != nil || some == nil {
-			t.Fatalf("the page of %s has no list: %.100s", cursor, page)
-		}
-		all = append(all, some...)
-		if cursor = members["nextCursor"]; cursor == nil {
-			return all
-		}
-	}
-}
-
-// result returns the one page of a snapshot's tools.
-func result(s *Snapshot) []byte {
-	page, _ := s.Page(Tools, nil)
-	return page
 }

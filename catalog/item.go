@@ -42,9 +42,12 @@ func (i *Item) as(b []byte, exposed string) []byte {
 	return append(b, i.raw[i.end:]...)
 }
 
-// size is how much as appends, at most.
+// size is how many bytes as appends. A name that is not Own needs no escapes.
 func (i *Item) size(exposed string) int {
-	return len(i.raw) + len(exposed) + len(`""`)
+	if exposed == i.Own {
+		return len(i.raw)
+	}
+	return len(i.raw) - len(i.literal()) + len(exposed) + len(`""`)
 }
 
 // A Flaw is something wrong with an entry that a backend lists.

@@ -82,6 +82,7 @@ func Merge(o Options, listings []Listing) *Snapshot {
 	for k := range Kind(NumKinds) {
 		s.lists[k].merge(k, o, listings)
 	}
+	s.reader = sync.OnceValue(func() string { return onlyReader(s.listings) })
 	for i, complete := range []bool{false, true} {
 		s.capabilities[i] = sync.OnceValue(func() []byte { return s.union(complete) })
 	}

@@ -10,10 +10,11 @@ import (
 	"mcpgateway/wire"
 )
 
-// exposed returns backend and own name of each listed tool, by the exposed name.
-func exposed(s *Snapshot) map[string]string {
+// exposed returns backend and own name of each entry of a list, by the exposed
+// name.
+func exposed(s *Snapshot, k Kind) map[string]string {
 	all := make(map[string]string)
-	for _, e := range s.Entries(Tools) {
+	for _, e := range s.Entries(k) {
 		if e.Exposed != "" {
 			all[e.Exposed] = e.Backend + " " + e.Item.Own
 		}
@@ -72,15 +73,15 @@ func TestNAME06LongNames(t *testing.T) {
 		o := Options{NameLimit: limit}
 		alone, late := []Listing{named(t, "b", long...)}, []Listing{named(t, "a", "aa"), named(t, "b", long...)}
 		check(t, o, alone, Merge(o, alone))
-		names := exposed(Merge(o, alone))
-		for name, tool := range exposed(Merge(o, late)) {
+		names := exposed(Merge(o, alone), Tools)
+		for name, tool := range exposed(Merge(o, late), Tools) {
 			if tool != "a aa" && names[name] != tool {
 				t.Errorf("limit %d: %s was another tool's name before", limit, name)
 			}
 		}
 	}
 	s := Merge(Options{}, []Listing{named(t, "b", long...)})
-	if _, ok := exposed(s)[strings.Repeat("b", 50)]; !ok {
+	if _, ok := exposed(s, Tools)[strings.Repeat("b", 50)]; !ok {
 		t.Error("a name at the limit is not left alone")
 	}
 }
@@ -92,37 +93,38 @@ func TestNAME11NamesThatStartWithUnderscores(t *testing.T) {
 			t.Errorf("a call of %s arrives as %s", name, r.OwnJSON)
 		}
 	}
-	if got := exposed(s)["IMPORTANT"]; got != "b __IMPORTANT" {
-		t.Errorf("listed: %v", exposed(s))
+	if got := exposed(s, Tools)["IMPORTANT"]; got != "b __IMPORTANT" {
+		t.Errorf("listed: %v", exposed(s, Tools))
 	}
 }
 
 // TestNamesDependOnListingsAlone: the same listings, in the order of the
 // configuration, make the same catalog, and the order in which a backend lists
-// its tools changes no name.
+// its own changes no name.
 func TestNamesDependOnListingsAlone(t *testing.T) {
 	names := []string{"x", "y", "b__x", "a__x", "b__b__x", "c__y", "a.b", "a b", "a/b", "a_b", "_x", "__x", "b__a_b", "搜索", "検索", "", "é",
 		strings.Repeat("long", 20), strings.Repeat("long", 20) + "er", strings.Repeat("long.", 20)}
 	names = slices.DeleteFunc(names, func(s string) bool { return s == "" })
 	random := rand.New(rand.NewPCG(1, 2))
-	for round := range 200 {
+	for round := range 400 {
 		o := Options{Prefix: []Prefix{Collision, Always, Never}[round%3], NameLimit: []int{8, 20, 50}[round/3%3]}
+		k := Kind(round % NumKinds)
 		var listings, permuted []Listing
 		for _, backend := range []string{"a", "b", "c"} {
 			some := slices.Clone(names)
 			random.Shuffle(len(some), func(i, j int) { some[i], some[j] = some[j], some[i] })
 			some = some[:random.IntN(len(some))]
-			listings = append(listings, named(t, backend, some...))
+			listings = append(listings, having(t, backend, k, some...))
 			random.Shuffle(len(some), func(i, j int) { some[i], some[j] = some[j], some[i] })
-			permuted = append(permuted, named(t, backend, some...))
+			permuted = append(permuted, having(t, backend, k, some...))
 		}
 		s := Merge(o, listings)
 		check(t, o, listings, s)
-		if again := Merge(o, listings); picture(again) != picture(s) || !s.SameList(Tools, again) {
-			t.Fatalf("merged twice:\n%s\n%s", picture(s), picture(again))
+		if again := Merge(o, listings); picture(again, k) != picture(s, k) || !s.SameList(k, again) {
+			t.Fatalf("merged twice:\n%s\n%s", picture(s, k), picture(again, k))
 		}
-		if got, want := fmt.Sprint(exposed(Merge(o, permuted))), fmt.Sprint(exposed(s)); got != want {
-			t.Fatalf("the order of the tools has changed names:\n%s\n%s", got, want)
+		if got, want := fmt.Sprint(exposed(Merge(o, permuted), k)), fmt.Sprint(exposed(s, k)); got != want {
+			t.Fatalf("the order of the entries has changed names:\n%s\n%s", got, want)
 		}
 	}
 }

@@ -10,8 +10,9 @@ func (n *namer) claim(entries []Entry) {
 	}
 }
 
-// maxTried bounds the effort of one backend's templates for one URI: how often
-// it is looked at, in bytes. A template that the URI does not begin like is free.
+// maxTried bounds the effort that one backend's templates make for one URI: the
+// bytes of both, summed up over those that it begins like. What is beyond is not
+// tried.
 const maxTried = 128 << 10
 
 // Resource returns the route by which a resource is read: to the backend that
@@ -26,7 +27,7 @@ func (s *Snapshot) Resource(uri string) (Route, bool) {
 	}
 	backend := s.matching(uri)
 	if backend == "" {
-		backend = s.onlyReader()
+		backend = s.reader()
 	}
 	if backend == "" {
 		return Route{}, false
@@ -51,7 +52,7 @@ func (s *Snapshot) matching(uri string) string {
 		if p == nil || !p.fits(uri) {
 			continue
 		}
-		if tried += len(uri); tried > maxTried {
+		if tried += len(uri) + len(p.template); tried > maxTried {
 			continue
 		}
 		if p.match(uri) {
@@ -63,10 +64,10 @@ func (s *Snapshot) matching(uri string) string {
 
 // onlyReader returns the only backend that has resources, because it says so or
 // lists some; "" if there are several or none.
-func (s *Snapshot) onlyReader() string {
+func onlyReader(listings []Listing) string {
 	only := ""
-	for i := range s.listings {
-		l := &s.listings[i]
+	for i := range listings {
+		l := &listings[i]
 		if !l.has("resources") && len(l.Items[Resources])+len(l.Items[Templates]) == 0 {
 			continue
 		}

@@ -7,6 +7,7 @@ type Snapshot struct {
 	Instructions string
 
 	lists        [NumKinds]list
+	reader       func() string    // the only backend that has resources, if there is one
 	listings     []Listing        // whose capabilities are looked up
 	capabilities [2]func() []byte // complete and not; made when first asked for
 }

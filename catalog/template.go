@@ -136,7 +136,7 @@ var operators = map[byte]operator{
 // What a value may be made of, as the inside of a character class. A list has
 // commas; the pairs of a map that is exploded have equals signs.
 const (
-	unreserved = `\pL\pN\x{80}-\x{10ffff}\-._~%,`
+	unreserved = `A-Za-z0-9\x{80}-\x{10ffff}\-._~%,`
 	reserved   = unreserved + `:/?#\[\]@!$&'()*+;=`
 )
 

@@ -21,7 +21,7 @@ type View struct {
 }
 
 // MayCome reports whether name, which is not in the catalog, is one by which a
-// tool of a missing backend could be called.
+// tool or a prompt of a missing backend could be called.
 func (v *View) MayCome(name string) bool {
 	for _, prefix := range v.Missing {
 		if strings.HasPrefix(name, prefix) {

@@ -1,0 +1,131 @@
+package catalog
+
+import (
+	"encoding/json"
+	"slices"
+	"testing"
+
+	"mcpgateway/wire"
+)
+
+// check proves of a catalog what must be true of every one.
+func check(t testing.TB, o Options, listings []Listing, s *Snapshot) {
+	t.Helper()
+	o = o.withDefaults()
+	for k := range Kind(NumKinds) {
+		checkList(t, o, s, k)
+		if k.named() {
+			checkCalls(t, o, listings, s, k)
+		}
+	}
+	for _, complete := range []bool{false, true} {
+		if c := s.Capabilities(complete); !json.Valid(c) {
+			t.Errorf("the capabilities are %s", c)
+		}
+	}
+}
+
+// checkList proves that each entry of a list is told from the others, leads back
+// to its backend, and is written as the backend wrote it, but for its name.
+func checkList(t testing.TB, o Options, s *Snapshot, k Kind) {
+	t.Helper()
+	written := written(t, s, k)
+	exposed := make(map[string]bool)
+	listed := slices.DeleteFunc(slices.Clone(s.Entries(k)), func(e Entry) bool { return e.Exposed == "" })
+	if len(listed) != len(written) {
+		t.Fatalf("%d of kind %v are listed, not %d", len(written), k, len(listed))
+	}
+	for i, e := range listed {
+		if exposed[e.Exposed] {
+			t.Errorf("two of kind %v are %s", k, e.Exposed)
+		}
+		exposed[e.Exposed] = true
+		if k.named() && (len(e.Exposed) > o.NameLimit || !fitting.MatchString(e.Exposed)) {
+			t.Errorf("no client takes the name %q", e.Exposed)
+		} else if !k.named() && e.Exposed != e.Item.Own {
+			t.Errorf("%q has become %q", e.Item.Own, e.Exposed)
+		}
+		if r, ok := s.Lookup(k, e.Exposed); !ok || r.Backend != e.Backend || r.Own != e.Item.Own || wire.Unquote(r.OwnJSON) != e.Item.Own {
+			t.Errorf("%s leads to %s %q, not to %s %q", e.Exposed, r.Backend, r.Own, e.Backend, e.Item.Own)
+		}
+		got := []byte(written[i])
+		if k.named() {
+			got = rename(got, e.Item.literal())
+		}
+		if string(got) != string(e.Item.Raw()) {
+			t.Errorf("more of %s has changed than its name: %s", e.Item.Raw(), written[i])
+		}
+	}
+}
+
+// checkCalls proves that each can be called as backend__name, and by its
+// own name if no other backend has it, unless that means a listed one, or two.
+func checkCalls(t testing.TB, o Options, listings []Listing, s *Snapshot, k Kind) {
+	t.Helper()
+	meanings := make(map[string]map[string]bool)
+	all := func(visit func(name string, e *Entry)) {
+		for _, l := range listings {
+			for _, item := range l.Items[k] {
+				e := &Entry{Backend: l.Backend, Item: item}
+				visit(item.Own, e)
+				visit(l.Backend+o.Separator+item.Own, e)
+				visit(o.prefixed(k, e), e)
+			}
+		}
+	}
+	all(func(name string, e *Entry) {
+		if meanings[name] == nil {
+			meanings[name] = make(map[string]bool)
+		}
+		meanings[name][e.tag()] = true
+	})
+	all(func(name string, e *Entry) {
+		if _, listed := s.lists[k].routes[name]; listed {
+			return
+		}
+		r, ok := s.Lookup(k, name)
+		if alone := len(meanings[name]) == 1; ok != alone {
+			t.Errorf("%q has %d meanings, and callable is %v", name, len(meanings[name]), ok)
+		} else if ok && (r.Backend != e.Backend || r.Own != e.Item.Own) {
+			t.Errorf("%q leads to %s %q, not to %s %q", name, r.Backend, r.Own, e.Backend, e.Item.Own)
+		}
+	})
+}
+
+// rename puts the name's literal in the place of a tool's name.
+func rename(raw, literal []byte) []byte {
+	var out []byte
+	wire.Members(raw, func(key string, value []byte, at int) {
+		if key == "name" {
+			out = append(append(append(out, raw[:at]...), literal...), raw[at+len(value):]...)
+		}
+	})
+	return out
+}
+
+// written follows the pages of a list and returns the entries on them.
+func written(t testing.TB, s *Snapshot, k Kind) []json.RawMessage {
+	t.Helper()
+	var all []json.RawMessage
+	for cursor := []byte(nil); ; {
+		page, ok := s.Page(k, cursor)
+		var members map[string]json.RawMessage
+		if err := json.Unmarshal(page, &members); !ok || err != nil {
+			t.Fatalf("the page of %s is no JSON: %v", cursor, err)
+		}
+		var some []json.RawMessage
+		if err := json.Unmarshal(members[k.Member()], &some); err != nil || some == nil {
+			t.Fatalf("the page of %s has no list: %.100s", cursor, page)
+		}
+		all = append(all, some...)
+		if cursor = members["nextCursor"]; cursor == nil {
+			return all
+		}
+	}
+}
+
+// result returns the one page of a snapshot's tools.
+func result(s *Snapshot) []byte {
+	page, _ := s.Page(Tools, nil)
+	return page
+}

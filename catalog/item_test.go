@@ -1,0 +1,93 @@
+package catalog
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestKinds: what each kind is called on the wire.
+func TestKinds(t *testing.T) {
+	for k, want := range map[Kind]string{
+		Tools:     "tools/list tools name tool",
+		Prompts:   "prompts/list prompts name prompt",
+		Resources: "resources/list resources uri resource",
+		Templates: "resources/templates/list resourceTemplates uriTemplate resource template",
+	} {
+		if got := strings.Join([]string{k.Method(), k.Member(), kinds[k].key, k.String()}, " "); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+		for _, text := range []string{`{}`, `[]`, `{"` + k.Member() + `":{}}`, `{"` + strings.ToUpper(k.Member()) + `":[]}`} {
+			_, err := ParsePage(k, []byte(text))
+			if want := "the result of " + k.Method() + ` has no array "` + k.Member() + `"`; err == nil || err.Error() != want {
+				t.Errorf("%s: %v, want %s", text, err, want)
+			}
+		}
+	}
+}
+
+// TestFlawsOfOtherKinds: without a name or a URI that is plain, an entry is left
+// out; nothing else about it is looked at.
+func TestFlawsOfOtherKinds(t *testing.T) {
+	for _, k := range []Kind{Prompts, Resources, Templates} {
+		key, upper := kinds[k].key, strings.ToUpper(kinds[k].key)
+		longest := strings.Repeat("u", kinds[k].longest)
+		for _, tt := range []struct{ entry, of, flaw string }{
+			{`{}`, "", "it has no " + key},
+			{`{"title":"x"}`, "", "it has no " + key},
+			{`{"KEY":null}`, "", "it has no " + key},
+			{`{"KEY":""}`, "", "it has no " + key},
+			{`{"KEY":5}`, "", "it has no " + key},
+			{`{"KEY":["x"]}`, "", "it has no " + key},
+			{`{"` + upper + `":"x"}`, "", "it has no " + key},
+			{`"x"`, "", "it is no object"},
+			{`null`, "", "it is no object"},
+			{`[{"KEY":"x"}]`, "", "it is no object"},
+			{`{"KEY":"x","KEY":"y"}`, "x", "its " + key + " stands twice, or in another case"},
+			{`{"KEY":"x","` + upper + `":"y"}`, "x", "its " + key + " stands twice, or in another case"},
+			{`{"KEY":"` + longest + `u"}`, "", "bytes"},
+			{`{"KEY":"x"}`, "x", ""},
+			{`{"KEY":"x","description":null,"arguments":7,"mimeType":[],"inputSchema":1,"inputSchema":2,"title":1,"title":2}`, "x", ""},
+		} {
+			entry := strings.ReplaceAll(tt.entry, "KEY", key)
+			got, err := ParsePage(k, []byte(`{"`+k.Member()+`":[{"`+key+`":"a"}, `+entry+` ,{"`+key+`":"z"}]}`))
+			switch {
+			case err != nil || len(got.Items) < 2 || got.Items[0].Own != "a" || got.Items[len(got.Items)-1].Own != "z":
+				t.Errorf("%.60s: its neighbours are lost: %.200s, %v", entry, told(got, err), err)
+			case tt.flaw == "" && (len(got.Items) != 3 || len(got.Flaws) != 0 || string(got.Items[1].Raw()) != entry || got.Items[1].Own != tt.of):
+				t.Errorf("%.60s: %s", entry, told(got, err))
+			case tt.flaw != "" && (len(got.Items) != 2 || len(got.Flaws) != 1 || got.Flaws[0].Mended || !strings.HasSuffix(got.Flaws[0].What, tt.flaw)):
+				t.Errorf("%.60s: %.200s", entry, told(got, err))
+			case tt.flaw != "" && tt.of == "" && got.Flaws[0].Item != k.Member()+"[1]", tt.flaw != "" && tt.of != "" && got.Flaws[0].Item != tt.of:
+				t.Errorf("%.60s: the flaw is said of %q", entry, got.Flaws[0].Item)
+			}
+		}
+		if got := page(t, k, `{"`+k.Member()+`":[{"`+key+`":"`+longest+`"}]}`); len(got.Items) != 1 {
+			t.Errorf("%v: refused at the bound: %v", k, got.Flaws)
+		}
+	}
+}
+
+// TestFIDELITY05OfOtherKinds: nothing is lost or changed, known to us or not.
+func TestFIDELITY05OfOtherKinds(t *testing.T) {
+	const rest = `"title":"<b> & \u003c","description":"é\n","arguments":[{"name":"inner","required":true}],"size":9007199254740993,` +
+		`"annotations":{"priority":1.10,"uri":"inner"},"icons":[{"src":"data:,"}],"_meta":{"a/b":1e400},"x-unknown": [ 1 , 2 ]}`
+	for _, k := range []Kind{Prompts, Resources, Templates} {
+		raw := `{"` + kinds[k].key + `":"\u0078:\/t",` + rest
+		got := page(t, k, `{"`+k.Member()+`":[`+raw+`],"_meta":{}}`)
+		l := Listing{Backend: "a"}
+		l.Items[k] = got.Items
+		o := Options{Prefix: Never}
+		if k == Prompts {
+			raw = strings.Replace(raw, `"\u0078:\/t"`, `"x__t"`, 1)
+		}
+		if list, _ := Merge(o, []Listing{l}).Page(k, nil); string(list) != `{"`+k.Member()+`":[`+raw+`]}` {
+			t.Errorf("listed\n%s\nwant\n%s", list, raw)
+		}
+		if again := page(t, k, string(Marshal(k, got.Items))); told(again, nil) != told(got, nil) {
+			t.Errorf("kept\n%s", told(again, nil))
+		}
+		if text := got.Items[0].Description(); text != "é\n" {
+			t.Errorf("described as %q", text)
+		}
+	}
+}
