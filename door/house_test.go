@@ -123,7 +123,7 @@ type server struct {
 	g *guest
 }
 
-func (s *server) Told(m wire.Message) { s.h.told <- m.Method() }
+func (s *server) Told(m wire.Message, _ *peer.Pending) { s.h.told <- m.Method() }
 
 func (s *server) Asked(r *peer.Request) {
 	switch r.Method() {
