@@ -171,6 +171,14 @@ func (b *Backend) setItems(k catalog.Kind, items []catalog.Item) {
 	b.status.Counts[k] = len(permitted)
 }
 
+// key is the key in a log record of what names an entry of a list.
+func key(k catalog.Kind) string {
+	if k == catalog.Tools {
+		return "tool"
+	}
+	return "name"
+}
+
 // logFlaws says, once, what is wrong with what the backend lists.
 func (b *Backend) logFlaws(k catalog.Kind, flaws []catalog.Flaw) {
 	if len(b.flaws) > maxListed {
@@ -184,10 +192,13 @@ func (b *Backend) logFlaws(k catalog.Kind, flaws []catalog.Flaw) {
 			b.flaws = make(map[catalog.Flaw]bool)
 		}
 		b.flaws[f] = true
-		if f.Mended {
-			b.log.Info("mended a "+k.String(), "tool", f.Item, "err", f.What)
-		} else {
-			b.log.Warn("left out a "+k.String()+" that no client could bear", "tool", f.Item, "err", f.What)
+		switch {
+		case !f.Mended:
+			b.log.Warn("left out a "+k.String()+" that no client could bear", key(k), f.Item, "err", f.What)
+		case k == catalog.Tools:
+			b.log.Info("mended a tool", "tool", f.Item, "err", f.What)
+		default:
+			b.log.Info("a "+k.String()+" is listed as it is, though something is wrong with it", key(k), f.Item, "err", f.What)
 		}
 	}
 }

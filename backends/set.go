@@ -328,14 +328,14 @@ func (s *Set) logNames(v *catalog.Snapshot) {
 }
 
 func (s *Set) logName(k catalog.Kind, e catalog.Entry) {
-	key := k.String() + "\x00" + e.Backend + "\x00" + e.Item.Own + "\x00" + e.Exposed
-	if s.renamed[key] {
+	said := k.String() + "\x00" + e.Backend + "\x00" + e.Item.Own + "\x00" + e.Exposed
+	if s.renamed[said] {
 		return
 	}
-	s.renamed[key] = true
+	s.renamed[said] = true
 	if e.Exposed == "" {
-		s.Log.Warn(k.String()+" not listed: an earlier backend has it", "backend", e.Backend, "tool", e.Item.Own)
+		s.Log.Warn(k.String()+" not listed: an earlier backend has it", "backend", e.Backend, key(k), e.Item.Own)
 	} else {
-		s.Log.Info(k.String()+" appears under another name", "backend", e.Backend, "tool", e.Item.Own, "as", e.Exposed)
+		s.Log.Info(k.String()+" appears under another name", "backend", e.Backend, key(k), e.Item.Own, "as", e.Exposed)
 	}
 }
