@@ -44,7 +44,7 @@ import (
 // the section is about.
 //
 // The client's script sets the pace. After each of its steps, those being →,
-// "wait 2s", "hello REVISION" and "end" (of what it sends), everything comes to rest;
+// "wait 2s", "hello REVISION [CAPABILITIES]" and "end" (of what it sends), everything comes to rest;
 // what it has received by then must be the ← lines that follow, byte for
 // byte, and nothing else. Time is virtual: it goes on only in a wait. Ended or
 // not, a script ends with end.
@@ -156,7 +156,7 @@ func (c *conversation) hold(t *testing.T, open Opener) {
 		b.check()
 	}
 	time.Sleep(Gather)
-	c.expect(t, "audit", journal.Lines("msg=call"))
+	c.expect(t, "audit", journal.Lines())
 	c.expect(t, "log", log.Loud())
 }
 
@@ -188,7 +188,8 @@ func (c *conversation) play(t *testing.T, client *Peer) {
 		case end:
 			client.End()
 		case hello:
-			client.Initialize(step.text)
+			revision, can, _ := strings.Cut(step.text, " ")
+			client.Initialize(revision, can)
 		}
 		var want []string
 		var quiet []line

@@ -71,10 +71,15 @@ func Tools(names ...string) string {
 	return `{"tools":[` + strings.Join(all, ",") + `]}`
 }
 
-// Initialize plays a client's part of the handshake and returns the result.
-func (p *Peer) Initialize(revision string) string {
+// Initialize plays a client's part of the handshake and returns the result. The
+// capabilities that it declares are {} unless they are given.
+func (p *Peer) Initialize(revision string, capabilities ...string) string {
 	p.t.Helper()
-	p.Sendf(`{"jsonrpc":"2.0","id":"init","method":"initialize","params":{"protocolVersion":%q,"capabilities":{},"clientInfo":{"name":"tester","version":"1"}}}`, revision)
+	can := strings.Join(capabilities, "")
+	if can == "" {
+		can = "{}"
+	}
+	p.Sendf(`{"jsonrpc":"2.0","id":"init","method":"initialize","params":{"protocolVersion":%q,"capabilities":%s,"clientInfo":{"name":"tester","version":"1"}}}`, revision, can)
 	m := p.Message()
 	if m.ID() != `"init"` || m.Part(wire.PartResult) == nil {
 		p.t.Fatalf("%s: initialize was answered with %s", p.name, m.Raw())
