@@ -56,7 +56,7 @@ func said(t *testing.T) []string {
 func TestMission_D_EveryMessageSaysJSONRPC2(t *testing.T) {
 	for _, line := range said(t) {
 		m, err := wire.Parse([]byte(line)) // which refuses another version, or none
-		if err != nil || m.Kind() == wire.Request {
+		if err != nil || m.Kind() == wire.Invalid {
 			t.Errorf("a client got %s: %v", line, err)
 		}
 	}
