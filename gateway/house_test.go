@@ -26,6 +26,7 @@ type settings struct {
 	prefix       catalog.Prefix
 	separator    string
 	nameLimit    int
+	pageSize     int
 	wait         time.Duration // for a first list; 0 = 3 s
 	startTimeout time.Duration // 0 = 60 s
 	callTimeout  map[string]time.Duration
@@ -57,6 +58,7 @@ func open(t *testing.T, o settings, names []string, dial func(string) (transport
 			Prefix:    cmp.Or(o.prefix, catalog.Collision),
 			Separator: cmp.Or(o.separator, "__"),
 			NameLimit: cmp.Or(o.nameLimit, 50),
+			PageSize:  o.pageSize,
 		},
 		Wait: cmp.Or(o.wait, 3*time.Second), Limit: 1 << 20, State: o.state, Info: info, Log: log, Solo: o.solo,
 		Dial: func(c config.Backend) (transport.Conn, error) { return dial(c.Name) },

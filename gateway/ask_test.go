@@ -1,0 +1,298 @@
+package gateway_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mcpgateway/internal/mcptest"
+	"mcpgateway/transport"
+	"mcpgateway/wire"
+)
+
+const everything = `{"roots":{},"sampling":{"tools":{}},"elicitation":{"form":{},"url":{}},"tasks":{"list":{},"cancel":{},"requests":{"sampling":{"createMessage":{}}}}}`
+
+// asking opens a session with a client that can do a thing, over one backend whose
+// tool "ask" is being called, and returns the call as the backend has it.
+func asking(t *testing.T, o settings, can string) (h *house, client, gh *mcptest.Peer, served chan error, ofCall wire.Message) {
+	t.Helper()
+	o.solo = true
+	h = newHouse(t, o, "gh")
+	client, served = h.client()
+	client.Initialize("2025-11-25", can)
+	gh = h.backend("gh")
+	gh.Ready("ask")
+	list(t, client)
+	client.Send(call("1", "ask"))
+	return h, client, gh, served, gh.Asked("tools/call")
+}
+
+// A backend is told what the client can do, and asks it for that alone: what it was
+// not told of is refused as the client itself would.
+func TestS2C02_WhatAClientCannotDoItIsNotAsked(t *testing.T) {
+	const sampling, roots, form, url, tools = `"sampling/createMessage"`, `"roots/list"`,
+		`"elicitation/create"`, `"elicitation/create","params":{"mode":"url","elicitationId":"e"}`,
+		`"sampling/createMessage","params":{"tools":[]}`
+	for _, c := range []struct {
+		can, question string
+		code          int
+	}{
+		{`{}`, sampling, -32601},
+		{`{}`, roots, -32601},
+		{`{}`, form, -32601},
+		{`{}`, url, -32601},
+		{`{"sampling":null,"roots":false}`, sampling, -32601},
+		{`{"sampling":null,"roots":false}`, roots, -32601},
+		{`{"sampling":{}}`, sampling, 0},
+		{`{"sampling":{}}`, tools, -32602},
+		{`{"sampling":{}}`, `"sampling/createMessage","params":{"toolChoice":{}}`, -32602},
+		{`{"sampling":{"tools":{}}}`, tools, 0},
+		{`{"elicitation":{}}`, form, 0},
+		{`{"elicitation":{}}`, url, -32602},
+		{`{"elicitation":{"url":{}}}`, url, 0},
+		{`{"elicitation":{"url":{}}}`, form, -32602},
+		{`{"elicitation":{"form":{},"url":{}}}`, form, 0},
+		{`{"elicitation":{"form":{}}}`, `"elicitation/create","params":{"mode":"telepathy"}`, -32602},
+		{`{"roots":{}}`, roots, 0},
+		{`{"tasks":{}}`, `"tasks/list"`, -32601},
+		{`{"tasks":{"list":{}}}`, `"tasks/list"`, 0},
+		{`{"tasks":{}}`, `"tasks/cancel","params":{"taskId":"t"}`, -32601},
+		{`{"tasks":{}}`, `"tasks/get","params":{"taskId":"never made"}`, -32602},
+		{everything, `"tools/list"`, -32601},
+		{everything, `"initialize"`, -32601},
+	} {
+		t.Run(c.question+" of "+c.can, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				_, client, gh, _, _ := asking(t, settings{}, c.can)
+				gh.Send(`{"jsonrpc":"2.0","id":"q","method":` + c.question + `}`)
+				if c.code == 0 {
+					client.Reply(client.Message().ID(), `{"ok":1.0}`)
+					gh.Want(`{"jsonrpc":"2.0","id":"q","result":{"ok":1.0}}`)
+					return
+				}
+				client.WantNothing()
+				if failure := wire.ReadError(gh.Message().Part(wire.PartError)); failure.Code != c.code {
+					t.Errorf("refused with %+v, want %d", failure, c.code)
+				}
+			})
+		})
+	}
+}
+
+// While somebody thinks, the time limit of the call does not run; when they are
+// done it has all of it again.
+func TestACallDoesNotTimeOutWhileAPersonIsAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := settings{callTimeout: map[string]time.Duration{"gh": time.Minute}}
+		_, client, gh, _, ofCall := asking(t, o, everything)
+		for i, end := range []func(wire.ID){
+			func(id wire.ID) { client.Reply(id, `{"action":"accept"}`) },
+			func(id wire.ID) { client.Fail(id, `{"code":-1,"message":"no"}`) },
+			func(wire.ID) {
+				gh.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`)
+			},
+		} {
+			gh.Sendf(`{"jsonrpc":"2.0","id":%d,"method":"elicitation/create","params":{"message":"m"}}`, i)
+			id := client.Asked("elicitation/create").ID()
+			time.Sleep(time.Hour)
+			client.WantNothing()
+			end(id)
+			client.Taken()
+			gh.Taken()
+			time.Sleep(59 * time.Second)
+			client.WantNothing()
+		}
+		gh.Reply(ofCall.ID(), "{}")
+		client.Want(`{"jsonrpc":"2.0","id":1,"result":{}}`)
+		client.Send(call("2", "ask"))
+		gh.Asked("tools/call")
+		time.Sleep(time.Minute)
+		if got := client.Next(); !strings.Contains(got, "no answer within 1m0s") {
+			t.Errorf("got %s", got)
+		}
+	})
+}
+
+// A client is asked so much at a time and no more; there is room again when
+// something was answered.
+func TestMoreQuestionsThanAClientCanAnswerAreRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client, gh, _, _ := asking(t, settings{}, everything)
+		const bound = 256
+		for i := range bound {
+			gh.Sendf(`{"jsonrpc":"2.0","id":"q%d","method":"roots/list"}`, i)
+		}
+		questions := client.Taken()
+		if len(questions) != bound {
+			t.Fatalf("%d were asked, want %d", len(questions), bound)
+		}
+		gh.Send(`{"jsonrpc":"2.0","id":"over","method":"roots/list"}`)
+		client.WantNothing()
+		if got := gh.Next(); !strings.Contains(got, `"id":"over","error":{"code":-32603`) {
+			t.Errorf("got %s", got)
+		}
+		m, _ := wire.Parse([]byte(questions[7]))
+		client.Reply(m.ID(), `{"roots":[]}`)
+		gh.Want(`{"jsonrpc":"2.0","id":"q7","result":{"roots":[]}}`)
+		gh.Send(`{"jsonrpc":"2.0","id":"again","method":"roots/list"}`)
+		client.Asked("roots/list")
+	})
+}
+
+// When a session ends each question ends, once, whatever of it is left.
+func TestQuestionsEndWithTheSession(t *testing.T) {
+	for name, end := range map[string]func(*mcptest.Peer){
+		"end of input": (*mcptest.Peer).End,
+		"closed":       (*mcptest.Peer).Close,
+		"idled out":    func(p *mcptest.Peer) { p.Break(transport.ErrClosed) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				_, client, gh, served, ofCall := asking(t, settings{}, everything)
+				const n = 5
+				for i := range n {
+					gh.Sendf(`{"jsonrpc":"2.0","id":%d,"method":"sampling/createMessage"}`, i)
+				}
+				client.Taken()
+				end(client)
+				synctest.Wait()
+				ends := 0
+				for _, line := range gh.Taken() {
+					switch m, _ := wire.Parse([]byte(line)); {
+					case m.Part(wire.PartError) != nil:
+						ends++
+					case m.Method() != "notifications/cancelled" || m.RequestID() != ofCall.ID():
+						t.Errorf("got %s", line)
+					}
+				}
+				if ends != n {
+					t.Errorf("%d questions have ended, want %d", ends, n)
+				}
+				gh.Reply(ofCall.ID(), "{}")
+				if err := <-served; err != nil {
+					t.Error(err)
+				}
+				gh.Send(`{"jsonrpc":"2.0","id":"late","method":"roots/list"}`)
+				if got := gh.Next(); !strings.Contains(got, "no client is certain") {
+					t.Errorf("got %s", got)
+				}
+				gh.WantNothing()
+			})
+		})
+	}
+}
+
+// A backend may be quicker than the client's initialized; it waits for that as
+// the client's own requests do, and no longer.
+func TestAQuestionWaitsForInitialized(t *testing.T) {
+	for _, comes := range []bool{true, false} {
+		t.Run(fmt.Sprint(comes), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := newHouse(t, settings{solo: true}, "gh")
+				client, _ := h.client()
+				client.Send(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"roots":{}},"clientInfo":{"name":"x","version":"1"}}}`)
+				client.Next()
+				gh := h.backend("gh")
+				gh.Greet("")
+				gh.Asked("tools/list")
+				gh.Send(`{"jsonrpc":"2.0","id":"a","method":"roots/list"}`)
+				gh.Send(`{"jsonrpc":"2.0","id":"b","method":"roots/list"}`)
+				gh.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"b"}}`)
+				gh.Send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info"}}`)
+				client.Told("notifications/message") // is allowed before
+				client.WantNothing()
+				if comes {
+					client.Send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+					client.Reply(client.Asked("roots/list").ID(), "{}")
+					gh.Want(`{"jsonrpc":"2.0","id":"a","result":{}}`)
+				} else {
+					time.Sleep(2 * time.Second)
+					if got := gh.Next(); !strings.Contains(got, `"id":"a","error":{"code":-32603`) {
+						t.Errorf("got %s", got)
+					}
+				}
+				client.WantNothing()
+				gh.WantNothing()
+			})
+		})
+	}
+}
+
+// What a shared backend asks while two clients wait for it, or none, is put to
+// nobody.
+func TestNobodyIsAskedByGuess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, settings{}, "gh")
+		a, _ := h.client()
+		b, _ := h.client()
+		for _, client := range []*mcptest.Peer{a, b} {
+			client.Initialize("2025-11-25", everything)
+		}
+		gh := h.backend("gh")
+		gh.Ready("ask")
+		refused := func() {
+			t.Helper()
+			gh.Send(`{"jsonrpc":"2.0","id":"q","method":"sampling/createMessage"}`)
+			if got := gh.Next(); !strings.Contains(got, `"id":"q","error":{"code":-32601,"message":"Method not found: sampling/createMessage: no client is certain`) {
+				t.Errorf("got %s", got)
+			}
+			gh.Send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info"}}`)
+		}
+		refused()
+		list(t, a)
+		list(t, b)
+		a.Send(call("1", "ask"))
+		ofA := gh.Asked("tools/call")
+		b.Send(call("1", "ask"))
+		gh.Asked("tools/call")
+		refused()
+		b.WantNothing()
+		gh.Reply(ofA.ID(), "{}")
+		a.Want(`{"jsonrpc":"2.0","id":1,"result":{}}`)
+		gh.Send(`{"jsonrpc":"2.0","id":"q","method":"sampling/createMessage"}`)
+		b.Asked("sampling/createMessage")
+		a.WantNothing()
+	})
+}
+
+// S2C: tasks of a backend at a client. What one backend has there no other can see
+// or ask for.
+func TestABackendAsksAboutTasksOfItsOwnAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, settings{solo: true}, "gh", "docs")
+		client, _ := h.client()
+		client.Initialize("2025-11-25", everything)
+		gh, docs := h.backend("gh"), h.backend("docs")
+		gh.Ready("a")
+		docs.Ready("b")
+		create := func(p *mcptest.Peer, id string) {
+			t.Helper()
+			p.Send(`{"jsonrpc":"2.0","id":"make","method":"sampling/createMessage","params":{"task":{"ttl":1}}}`)
+			m := client.Asked("sampling/createMessage")
+			if got := string(m.Part(wire.PartParams)); got != `{"task":{"ttl":1}}` {
+				t.Errorf("asked with %s", got)
+			}
+			client.Reply(m.ID(), `{"task":{"taskId":"`+id+`","status":"working","n":1.0}}`)
+			p.Want(`{"jsonrpc":"2.0","id":"make","result":{"task":{"taskId":"` + id + `","status":"working","n":1.0}}}`)
+		}
+		create(gh, "g")
+		create(docs, "d")
+		gh.Send(`{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"taskId":"g"}}`)
+		client.Reply(client.Asked("tasks/get").ID(), `{"taskId":"g"}`)
+		gh.Want(`{"jsonrpc":"2.0","id":1,"result":{"taskId":"g"}}`)
+		for _, method := range []string{"tasks/get", "tasks/result", "tasks/cancel"} {
+			gh.Send(`{"jsonrpc":"2.0","id":2,"method":"` + method + `","params":{"taskId":"d"}}`)
+			gh.Want(`{"jsonrpc":"2.0","id":2,"error":{"code":-32602,"message":"Unknown task: d"}}`)
+		}
+		docs.Send(`{"jsonrpc":"2.0","id":3,"method":"tasks/list"}`)
+		client.Reply(client.Asked("tasks/list").ID(), `{"tasks":[{"taskId":"g"},{"taskId":"d","n":1.0},{"taskId":"mine"}],"x":1}`)
+		docs.Want(`{"jsonrpc":"2.0","id":3,"result":{"tasks":[{"taskId":"d","n":1.0}],"x":1}}`)
+		client.Send(`{"jsonrpc":"2.0","method":"notifications/tasks/status","params":{"taskId":"mine","status":"failed"}}`)
+		client.Send(`{"jsonrpc":"2.0","method":"notifications/future","params":{}}`)
+		gh.WantNothing()
+		client.Send(`{"jsonrpc":"2.0","method":"notifications/tasks/status","params":{"taskId":"g","status":"completed"}}`)
+		gh.Want(`{"jsonrpc":"2.0","method":"notifications/tasks/status","params":{"taskId":"g","status":"completed"}}`)
+	})
+}

@@ -1,0 +1,239 @@
+package gateway_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mcpgateway/catalog"
+	"mcpgateway/internal/mcptest"
+	"mcpgateway/transport"
+	"mcpgateway/wire"
+)
+
+// page asks for a page and returns its result and where the next one is.
+func page(t *testing.T, client *mcptest.Peer, kind catalog.Kind, cursor string) (result, next string) {
+	t.Helper()
+	params := "{}"
+	if cursor != "" {
+		params = `{"cursor":` + cursor + `}`
+	}
+	client.Sendf(`{"jsonrpc":"2.0","id":"page","method":%q,"params":%s}`, kind.Method(), params)
+	m := client.Message()
+	if failure := m.Part(wire.PartError); failure != nil {
+		return wire.ReadError(failure).Message, ""
+	}
+	value, _ := wire.Lookup(m.Part(wire.PartResult), "nextCursor")
+	return string(m.Part(wire.PartResult)), string(value)
+}
+
+// PAGE-03: all there is comes page by page. The pages of one listing belong
+// together: a list that has changed meanwhile does not mix with it, and a cursor
+// of a list that is gone leads nowhere.
+func TestPAGE03_PagesOfOneListing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, settings{pageSize: 500}, "gh")
+		client, _ := h.client()
+		client.Initialize("2025-11-25")
+		gh := h.backend("gh")
+		names := func(prefix string) (all []string) {
+			for i := range 101 {
+				all = append(all, fmt.Sprintf("%s%03d", prefix, i))
+			}
+			return all
+		}
+		gh.Ready(names("a")...)
+		collect := func(prefix string, change func()) {
+			t.Helper()
+			var got []string
+			pages := 0
+			for cursor := ""; pages == 0 || cursor != ""; pages++ {
+				var result string
+				result, cursor = page(t, client, catalog.Tools, cursor)
+				list, _ := wire.Lookup([]byte(result), "tools")
+				for _, one := range wire.Elements(list) {
+					name, _ := wire.Lookup(one, "name")
+					got = append(got, wire.Unquote(name))
+				}
+				if pages == 3 {
+					change()
+				}
+			}
+			if strings.Join(got, " ") != strings.Join(names(prefix), " ") || pages < 5 {
+				t.Errorf("%d pages, of %q", pages, got)
+			}
+		}
+		collect("a", func() {
+			gh.Send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+			gh.List(mcptest.Tools(names("b")...))
+			time.Sleep(time.Second)
+			client.Told("notifications/tools/list_changed")
+		})
+		_, old := page(t, client, catalog.Tools, "") // of b
+		collect("b", func() {
+			gh.Send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+			gh.List(mcptest.Tools(names("a")...))
+			time.Sleep(time.Second)
+			client.Told("notifications/tools/list_changed")
+		})
+		_, cursor := page(t, client, catalog.Tools, "") // of a
+		if got, _ := page(t, client, catalog.Tools, old); got != "Invalid params: unknown cursor" {
+			t.Errorf("an old cursor led to %s", got)
+		}
+		if got, _ := page(t, client, catalog.Prompts, cursor); got != "Invalid params: unknown cursor" {
+			t.Errorf("a cursor of tools led to %s", got)
+		}
+		another, _ := h.client() // which has seen nothing, and knows the cursor of the same list
+		another.Initialize("2025-11-25")
+		one, _ := page(t, client, catalog.Tools, cursor)
+		if got, _ := page(t, another, catalog.Tools, cursor); got != one {
+			t.Errorf("got %s\nwant %s", got, one)
+		}
+	})
+}
+
+// A change is told of to those who have asked for the list: that of resources
+// once, whichever of its two lists has changed.
+func TestNOTIF07_ChangesOfPromptsAndResourcesAreToldToThoseWhoAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, a, b, backends := two(t, settings{}, "gh")
+		gh := backends["gh"]
+		list(t, b)
+		change := func(n int) {
+			t.Helper()
+			gh.Send(`{"jsonrpc":"2.0","method":"notifications/prompts/list_changed"}`)
+			gh.Reply(gh.Asked("prompts/list").ID(), fmt.Sprintf(`{"prompts":[{"name":"p%d"}]}`, n))
+			gh.Send(`{"jsonrpc":"2.0","method":"notifications/resources/list_changed"}`)
+			gh.Reply(gh.Asked("resources/list").ID(), fmt.Sprintf(`{"resources":[{"uri":"r%d://"}]}`, n))
+			gh.Reply(gh.Asked("resources/templates/list").ID(), fmt.Sprintf(`{"resourceTemplates":[{"uriTemplate":"t%d://{x}"}]}`, n))
+			time.Sleep(time.Second)
+		}
+		change(1)
+		a.WantNothing() // it has asked for nothing
+		page(t, a, catalog.Templates, "")
+		change(2)
+		a.Told("notifications/resources/list_changed")
+		a.WantNothing()
+		page(t, a, catalog.Prompts, "")
+		page(t, a, catalog.Resources, "")
+		page(t, a, catalog.Templates, "")
+		change(3)
+		a.Told("notifications/prompts/list_changed")
+		a.Told("notifications/resources/list_changed")
+		a.WantNothing()
+		b.WantNothing()
+		// A prompt means what the client has read.
+		a.Send(`{"jsonrpc":"2.0","id":1,"method":"prompts/get","params":{"name":"p2"}}`)
+		gh.Asked("prompts/get")
+	})
+}
+
+// What comes before any list waits for backends that are starting: a prompt may
+// come yet, and so may a resource, or a template for it.
+func TestRequestsWaitForWhatMayCome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, settings{startTimeout: 10 * time.Second}, "gh", "docs")
+		client, _ := h.client()
+		client.Initialize("2025-11-25")
+		client.Send(`{"jsonrpc":"2.0","id":1,"method":"prompts/get","params":{"name":"docs"}}`)
+		client.Send(`{"jsonrpc":"2.0","id":2,"method":"resources/read","params":{"uri":"docs://"}}`)
+		client.Send(`{"jsonrpc":"2.0","id":3,"method":"resources/read","params":{"uri":"nobody://"}}`)
+		client.Send(`{"jsonrpc":"2.0","id":4,"method":"completion/complete","params":{"ref":{"type":"ref/resource","uri":"docs://"}}}`)
+		client.Send(`{"jsonrpc":"2.0","id":5,"method":"resources/read","params":{"uri":"taken://back"}}`)
+		client.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":5}}`)
+		gh, docs := h.backend("gh"), h.backend("docs")
+		ready(docs, "docs")
+		docs.WantNothing()
+		ready(gh, "gh") // the first backend has had its say
+		for _, line := range docs.Taken() {
+			m, _ := wire.Parse([]byte(line))
+			docs.Reply(m.ID(), string(wire.Quote(m.Method())))
+		}
+		got := client.Taken()
+		slices.Sort(got)
+		if want := []string{
+			`{"jsonrpc":"2.0","id":1,"result":"prompts/get"}`,
+			`{"jsonrpc":"2.0","id":2,"result":"resources/read"}`,
+			`{"jsonrpc":"2.0","id":3,"error":{"code":-32002,"message":"Resource not found","data":{"uri":"nobody://"}}}`,
+			`{"jsonrpc":"2.0","id":4,"result":{"completion":{"values":[],"hasMore":false}}}`,
+		}; !slices.Equal(got, want) {
+			t.Errorf("got %q\nwant %q", got, want)
+		}
+		if records := h.journal.Lines(`outcome=cancelled`); len(records) != 1 {
+			t.Errorf("recorded %q", h.journal.Lines())
+		}
+	})
+}
+
+// A session that nothing can be delivered to any more has no grace, and no
+// failure either.
+func TestASessionThatIsGoneEndsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client, gh, served, ofCall := asking(t, settings{grace: time.Hour}, everything)
+		client.Break(fmt.Errorf("idle: %w", transport.ErrClosed))
+		began := time.Now()
+		if err := <-served; err != nil || time.Since(began) != 0 {
+			t.Errorf("Serve: %v, after %v", err, time.Since(began))
+		}
+		if m := gh.Told("notifications/cancelled"); m.RequestID() != ofCall.ID() {
+			t.Errorf("got %s", m.Raw())
+		}
+	})
+}
+
+// Two sessions never go by one id, and an id is free again when its session has
+// ended.
+func TestAnIDIsOneSessions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, settings{})
+		serve := func() (*mcptest.Peer, chan error) {
+			conn, p := mcptest.Open(t, "client")
+			served := make(chan error, 1)
+			go func() { served <- h.gateway.Serve(context.Background(), "mine", conn) }()
+			synctest.Wait()
+			return p, served
+		}
+		first, served := serve()
+		second, refused := serve()
+		if err := <-refused; err == nil || errors.Is(err, transport.ErrClosed) || !second.Over() {
+			t.Errorf("Serve: %v", err)
+		}
+		first.Initialize("2025-11-25")
+		first.End()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+		third, _ := serve()
+		third.Initialize("2025-11-25")
+	})
+}
+
+// CONC-01: what waits, for a task or for a backend that says nothing, is in
+// nobody's way.
+func TestCONC01_WhatWaitsHoldsNothingUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, a, _, backends := two(t, settings{}, "slow", "quick")
+		slow, quick := backends["slow"], backends["quick"]
+		makeTask(t, a, slow, "slow", "t")
+		ask(a, "tasks/result", "t")
+		a.Send(`{"jsonrpc":"2.0","id":1,"method":"tasks/list"}`)
+		a.Send(`{"jsonrpc":"2.0","id":2,"method":"resources/read","params":{"uri":"slow://"}}`)
+		a.Send(`{"jsonrpc":"2.0","id":3,"method":"logging/setLevel","params":{"level":"info"}}`)
+		quick.Reply(quick.Asked("logging/setLevel").ID(), "{}")
+		began := time.Now()
+		a.Send(`{"jsonrpc":"2.0","id":4,"method":"ping"}`)
+		a.Want(`{"jsonrpc":"2.0","id":4,"result":{}}`)
+		page(t, a, catalog.Prompts, "")
+		a.Send(`{"jsonrpc":"2.0","id":5,"method":"resources/read","params":{"uri":"quick://"}}`)
+		quick.Reply(quick.Asked("resources/read").ID(), "{}")
+		a.Want(`{"jsonrpc":"2.0","id":5,"result":{}}`)
+		if took := time.Since(began); took != 0 {
+			t.Errorf("it took %v", took)
+		}
+	})
+}
