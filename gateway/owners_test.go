@@ -271,6 +271,8 @@ func owners(t *testing.T, seed uint64) {
 	if records := journal.Lines("msg=call"); len(records) != calls {
 		t.Errorf("%d calls are on record, want %d", len(records), calls)
 	}
+	y.mu.Lock()
+	defer y.mu.Unlock()
 	t.Log(y.counts)
 	for _, what := range []string{
 		"to a client: response", "to a client: notifications/progress", "to a client: notifications/message",
