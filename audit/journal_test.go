@@ -349,3 +349,31 @@ func TestWriteAllocatesNothing(t *testing.T) {
 		t.Errorf("%v allocations", n)
 	}
 }
+
+// What is no call of a tool has records of its own kind, in which nothing of a URI
+// stands that may be secret.
+func TestRequestsAreRecordsOfTheirOwnKind(t *testing.T) {
+	r := call
+	r.Method, r.Tool, r.BackendTool = "prompts/get", "gh__plan", "plan"
+	want := `{"time":"2026-01-02T03:04:05Z","msg":"request","session":"s1","client":"claude/2.0","id":"\"1\"","backend_id":"4211","method":"prompts/get","name":"gh__plan","backend":"gh","backend_name":"plan","outcome":"ok","dur_ms":1.234,"bytes_in":10,"bytes_out":20}`
+	if got := strings.TrimSpace(written(t, "json", audit.Options{}, r)); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	for uri, want := range map[string]string{
+		"file:///a/b":                          "file:///a/b",
+		"https://host/a?key=hunter2":           "https://host/a?***",
+		"https://u:hunter2@host/a@b":           "https://***@host/a@b",
+		"https://u:hun@ter2@host:1?q=hunter2#": "https://***@host:1?***",
+		"db:table?token=hunter2":               "db:table?***",
+		"https://host/a@b?":                    "https://host/a@b",
+		"a://hunter2@":                         "a://***@",
+		"known secret":                         "known ***",
+	} {
+		r.Method, r.Tool, r.BackendTool = "resources/read", uri, uri
+		mask := func(s string) string { return strings.ReplaceAll(s, "secret", "***") }
+		got := written(t, "json", audit.Options{Mask: mask}, r)
+		if !strings.Contains(got, `"name":"`+want+`","backend":"gh","outcome"`) || strings.Contains(got, "hunter2") {
+			t.Errorf("%s was written as %s", uri, got)
+		}
+	}
+}

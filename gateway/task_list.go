@@ -33,7 +33,7 @@ func (s *Session) listTasks(r *peer.Request) {
 		}
 	}
 	ctx, cancel := context.WithTimeout(s.ctx, listing)
-	if !r.Own(cancelled(cancel)) {
+	if !r.Own(withdrawal(cancel)) {
 		cancel()
 		return
 	}
@@ -53,11 +53,11 @@ func (s *Session) listTasks(r *peer.Request) {
 	})
 }
 
-// cancelled is the Owner of a request that a context stands for.
-type cancelled context.CancelFunc
+// withdrawal is the Owner of a request for which a context stands: it ends that.
+type withdrawal context.CancelFunc
 
 // Cancelled implements peer.Owner.
-func (cancel cancelled) Cancelled([]byte) { cancel() }
+func (end withdrawal) Cancelled([]byte) { end() }
 
 // tasksAt returns the session's tasks as a backend lists them.
 func (s *Session) tasksAt(ctx context.Context, backend string) [][]byte {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -486,4 +487,37 @@ func TestSendRacesTheEnd(t *testing.T) {
 			}
 		})
 	}
+}
+
+// abouts notes on whose stream each message went.
+type abouts struct {
+	transport.Conn
+	mu  sync.Mutex
+	all []string
+}
+
+func (a *abouts) Write(m wire.Message, about wire.ID) error {
+	a.mu.Lock()
+	a.all = append(a.all, m.Method()+" "+string(about))
+	a.mu.Unlock()
+	return a.Conn.Write(m, about)
+}
+
+// What is said of a call goes where the call went: on the stream of the request
+// that it is about, or on its own if there is none.
+func TestACallIsTakenBackOnItsStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conn, _ := mcptest.Open(t, "far side")
+		noted := &abouts{Conn: conn}
+		p := peer.New(noted, &talk{}, peer.Options{})
+		for _, about := range []wire.ID{"", `"theirs"`} {
+			c := &peer.Pending{To: &caller{}, About: about}
+			p.Send(request("1", ""), c)
+			c.Cancel(nil)
+		}
+		want := []string{"tools/call ", "notifications/cancelled 1", `tools/call "theirs"`, `notifications/cancelled "theirs"`}
+		if !slices.Equal(noted.all, want) {
+			t.Errorf("wrote %q, want %q", noted.all, want)
+		}
+	})
 }
