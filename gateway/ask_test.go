@@ -296,3 +296,88 @@ func TestABackendAsksAboutTasksOfItsOwnAlone(t *testing.T) {
 		gh.Want(`{"jsonrpc":"2.0","method":"notifications/tasks/status","params":{"taskId":"g","status":"completed"}}`)
 	})
 }
+
+// Answers, cancellations of either side, and the end of either, all at the same
+// moments: each question has one end at the backend, or none if it took it back,
+// and none is counted as open for ever.
+func TestEachQuestionHasOneEnd(t *testing.T) {
+	ends := make(map[string]int)
+	for round := range 40 {
+		synctest.Test(t, func(t *testing.T) {
+			_, client, gh, _, ofCall := asking(t, settings{callTimeout: map[string]time.Duration{"gh": time.Minute}}, everything)
+			const n = 24
+			for i := range n {
+				gh.Sendf(`{"jsonrpc":"2.0","id":%d,"method":"sampling/createMessage","params":{"n":%d}}`, i, i)
+			}
+			asked := make(map[int]wire.ID)
+			for i, line := range client.Taken() {
+				m, _ := wire.Parse([]byte(line))
+				asked[i] = m.ID()
+			}
+			go func() {
+				time.Sleep(time.Second)
+				for i := range n {
+					switch k := (i*5 + round) % n; {
+					case k%3 == 0:
+						client.Reply(asked[k], `{"n":1}`)
+					case k%3 == 1:
+						client.Fail(asked[k], `{"code":-1,"message":"no"}`)
+					case k == 2 && round%4 == 0:
+						client.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
+					case k == 2 && round%4 == 1:
+						client.Close()
+					}
+				}
+			}()
+			cancelled := make(map[wire.ID]bool)
+			go func() {
+				time.Sleep(time.Second)
+				for i := range n {
+					if k := (i*7 + round) % n; k%4 != 0 {
+						cancelled[wire.ID(fmt.Sprint(k))] = true
+						gh.Sendf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, k)
+					}
+				}
+				if round%4 == 2 {
+					gh.Reply(ofCall.ID(), "{}")
+				}
+			}()
+			time.Sleep(1500 * time.Millisecond)
+			answers := make(map[wire.ID]int)
+			for _, line := range gh.Taken() {
+				if m, _ := wire.Parse([]byte(line)); m.Kind() == wire.Response {
+					answers[m.ID()]++
+				}
+			}
+			gone := round%4 == 1
+			for i := range n {
+				id := wire.ID(fmt.Sprint(i))
+				switch got := answers[id]; {
+				case got > 1, got == 0 && !cancelled[id] && (gone || i%3 != 2):
+					t.Errorf("round %d: question %s was answered %d times", round, id, got)
+				case got == 1:
+					ends["answered"]++
+				case cancelled[id]:
+					ends["taken back"]++
+				}
+			}
+			if gone {
+				return
+			}
+			open := 0
+			for i := range n {
+				if id := wire.ID(fmt.Sprint(i)); answers[id] == 0 && !cancelled[id] {
+					open++
+				}
+			}
+			client.Taken()
+			for i := range 256 {
+				gh.Sendf(`{"jsonrpc":"2.0","id":"again%d","method":"roots/list"}`, i)
+			}
+			if got := len(client.Taken()); got != 256-open {
+				t.Errorf("round %d: %d more could be asked, want %d", round, got, 256-open)
+			}
+		})
+	}
+	t.Log(ends)
+}
