@@ -237,3 +237,19 @@ func TestCONC01_WhatWaitsHoldsNothingUp(t *testing.T) {
 		}
 	})
 }
+
+// What a client declares is kept for as long as it stays, so that there is an end
+// to it.
+func TestCapabilitiesHaveABound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, settings{})
+		client, _ := h.client()
+		for _, can := range []string{`{"x":"` + strings.Repeat("x", 64<<10) + `"}`, "7", "[]"} {
+			client.Send(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":` + can + `,"clientInfo":{"name":"x","version":"1"}}}`)
+			if got := client.Next(); !strings.Contains(got, `"error":{"code":-32602`) {
+				t.Errorf("got %s", got)
+			}
+		}
+		client.Initialize("2025-11-25", "null")
+	})
+}

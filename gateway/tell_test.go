@@ -141,8 +141,8 @@ func TestTheEndOfAnElicitationIsToldToWhomItConcerns(t *testing.T) {
 	})
 }
 
-// A client that speaks to its backend alone is the only one to hear of it.
-func TestAnOwnConnectionIsForOneClient(t *testing.T) {
+// CONC-09: a client that speaks to its backend alone is the only one to hear of it.
+func TestCONC09_AnOwnConnectionIsForOneClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, a, b, _ := two(t, settings{sharing: map[string]string{"gh": "session"}}, "gh")
 		a.Send(call("1", "gh"))
