@@ -84,6 +84,7 @@ func (s *Session) run(ctx context.Context) error {
 		err = nil
 	}
 	s.work.Wait()
+	s.tasks.endAll()
 	if s.opened {
 		s.g.Backends.Close(s.id)
 	}

@@ -6,6 +6,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"mcpgateway/catalog"
+	"mcpgateway/peer"
 	"mcpgateway/wire"
 )
 
@@ -72,7 +73,7 @@ func (c *call) learn(m wire.Message) wire.Message {
 			c.s.tasks.unbook() // it was not made a task
 			break
 		}
-		m = exchange(m, id, c.s.tasks.add(backend, id), "result", "task", "taskId")
+		m = exchange(m, id, c.s.tasks.add(backend, id, c.trail()), "result", "task", "taskId")
 		c.s.taskIs(backend, id, stringAt(m, "result", "task", "status"))
 	case c.is(mcp.MethodTasksGet), c.is(mcp.MethodTasksCancel):
 		m = exchange(m, c.Route.Own, c.Name, "result", "taskId")
@@ -81,6 +82,16 @@ func (c *call) learn(m wire.Message) wire.Message {
 		c.s.tasks.end(backend, c.Route.Own)
 	}
 	return c.s.exposeTasks(backend, m)
+}
+
+// trail sees to it that the client hears of the progress of what has become a task.
+// It comes on the stream on which the client waits for the result, if it does.
+func (c *call) trail() *peer.Trail {
+	s, backend := c.s, c.Route.Backend
+	return c.pending.Trail(func(m wire.Message) {
+		on := s.cause(backend, m, nil).on()
+		s.tell(s.exposeTasks(backend, m), on)
+	})
 }
 
 // taskIs notes the status that a backend reports of a task.

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"mcpgateway/peer"
 	"mcpgateway/wire"
 )
 
@@ -22,6 +23,7 @@ type task struct {
 	ref
 	exposed string
 	ended   bool
+	trail   *peer.Trail // brings the progress that it makes
 }
 
 // tasks are those that a session has made. That a task is in no other session's
@@ -63,6 +65,7 @@ func (t *tasks) forgetLocked() bool {
 	}
 	old := t.all[i]
 	t.all = slices.Delete(t.all, i, i+1)
+	old.trail.End()
 	delete(t.exposed, old.exposed)
 	delete(t.own, old.ref)
 	if old.exposed != old.id {
@@ -73,15 +76,16 @@ func (t *tasks) forgetLocked() bool {
 
 // add enters a task in the place that was kept for it, and returns the id by
 // which the client is to know it.
-func (t *tasks) add(backend, id string) string {
+func (t *tasks) add(backend, id string, trail *peer.Trail) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.booked--
 	if known, ok := t.own[ref{backend, id}]; ok { // made anew, by a backend that was started anew
-		known.ended = false
+		known.trail.End()
+		known.ended, known.trail = false, trail
 		return known.exposed
 	}
-	fresh := &task{ref: ref{backend, id}, exposed: id}
+	fresh := &task{ref: ref{backend, id}, exposed: id, trail: trail}
 	for n := 1; t.exposed[fresh.exposed] != nil; n++ {
 		fresh.exposed = backend + ":" + id
 		if n > 1 {
@@ -99,12 +103,22 @@ func (t *tasks) add(backend, id string) string {
 	return fresh.exposed
 }
 
-// ended notes that a task is over, and may be forgotten if there is need.
+// end notes that a task is over, and may be forgotten if there is need.
 func (t *tasks) end(backend, id string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if known, ok := t.own[ref{backend, id}]; ok {
 		known.ended = true
+		known.trail.End()
+	}
+}
+
+// endAll is end for all of them, when the session is over.
+func (t *tasks) endAll() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, known := range t.all {
+		known.trail.End()
 	}
 }
 

@@ -77,6 +77,41 @@ func TestTasksWithOneIDAreKeptApart(t *testing.T) {
 	})
 }
 
+// A task makes progress under the token of the call that made it, though that was
+// answered long ago, until it has ended.
+func TestNOTIF04_ATaskMakesProgressAfterItsCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, a, b, backends := two(t, settings{}, "gh")
+		gh := backends["gh"]
+		a.Send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"gh","task":{},"_meta":{"progressToken":"p"}}}`)
+		m := gh.Asked("tools/call")
+		progress := func() {
+			gh.Sendf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":1.0}}`, m.Token())
+		}
+		const got = `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"p","progress":1.0}}`
+		progress()
+		a.Want(got)
+		gh.Reply(m.ID(), `{"task":{"taskId":"t","status":"working"}}`)
+		a.Next()
+		progress()
+		progress()
+		a.Want(got)
+		a.Want(got)
+		ask(a, "tasks/get", "t")
+		gh.Reply(gh.Asked("tasks/get").ID(), `{"taskId":"t","status":"completed"}`)
+		a.Next()
+		progress()
+		a.WantNothing()
+		b.WantNothing()
+		a.Send(call("2", "gh")) // one that did not become a task makes none
+		m = gh.Asked("tools/call")
+		gh.Reply(m.ID(), "{}")
+		a.Next()
+		gh.Sendf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s}}`, m.ID())
+		a.WantNothing()
+	})
+}
+
 // Nobody has a task but the session that made it, whatever its id.
 func TestTasksOfOthersAreUnknown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

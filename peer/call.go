@@ -229,6 +229,7 @@ func (p *Peer) progressed(m wire.Message) {
 	}
 	c, ok := p.calls.Look(n)
 	if !ok {
+		p.trailed(n, m)
 		return
 	}
 	c.wind(0)

@@ -68,6 +68,7 @@ type Peer struct {
 	mu       sync.Mutex
 	requests map[wire.ID]*Request    // what they asked, under their ids
 	strays   strays                  // calls given up that the far side may still be at
+	trails   map[int64]*Trail        // calls answered that the far side goes on with
 	idle     []chan struct{}         // closed when requests has run empty
 	warned   map[string]bool         // kinds of oddities that were logged
 	hangUp   context.CancelCauseFunc // ends Run
@@ -112,7 +113,7 @@ func (p *Peer) Run(ctx context.Context) error {
 		p.opts.Over()
 	}
 	p.mu.Lock()
-	p.ended = why(err)
+	p.ended, p.trails = why(err), nil
 	p.mu.Unlock()
 	for _, c := range p.calls.Drain() {
 		c.end(wire.Message{}, &transport.Lost{ID: c.ID(), Err: why(err), Ran: true})
