@@ -39,11 +39,33 @@ func acceptsType(r *http.Request, kind, subtype string) bool {
 		for part := range strings.SplitSeq(line, ",") {
 			name, parameters, _ := strings.Cut(part, ";")
 			if fit := fits(strings.TrimSpace(name), kind, subtype); fit > best {
-				taken, best = isWanted(parameters), fit
+				taken, best = weight(parameters) > 0, fit
 			}
 		}
 	}
 	return taken
+}
+
+// prefersEvents reports whether a client would rather have its answers as events
+// than as JSON: it gives them more weight, or the same and names them first.
+func prefersEvents(r *http.Request) bool {
+	weights := map[string]float64{}
+	first := ""
+	for _, line := range r.Header["Accept"] {
+		for part := range strings.SplitSeq(line, ",") {
+			name, parameters, _ := strings.Cut(part, ";")
+			name = strings.ToLower(strings.TrimSpace(name))
+			if name != "text/event-stream" && name != "application/json" {
+				continue
+			}
+			if first == "" {
+				first = name
+			}
+			weights[name] = weight(parameters)
+		}
+	}
+	events, json := weights["text/event-stream"], weights["application/json"]
+	return events > json || events == json && first == "text/event-stream"
 }
 
 // fits tells how narrowly a media range holds a type, 0 if it does not.
@@ -60,14 +82,15 @@ func fits(name, kind, subtype string) int {
 	return 0
 }
 
-// isWanted reports whether the parameters of a media range do not say q=0.
-func isWanted(parameters string) bool {
+// weight returns that of a media range with these parameters; 0 = not wanted.
+func weight(parameters string) float64 {
 	for part := range strings.SplitSeq(parameters, ";") {
 		name, value, _ := strings.Cut(strings.TrimSpace(part), "=")
 		if strings.EqualFold(name, "q") {
-			q, err := strconv.ParseFloat(value, 64)
-			return err != nil || q > 0
+			if q, err := strconv.ParseFloat(value, 64); err == nil {
+				return q
+			}
 		}
 	}
-	return true
+	return 1
 }

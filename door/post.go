@@ -18,6 +18,9 @@ func (d *Door) post(w http.ResponseWriter, r *http.Request, who principal) {
 	key := r.Header.Get(sessionHeader)
 	s := d.find(key, who, false)
 	p, no := d.read(w, r, s != nil)
+	if p != nil {
+		p.events = prefersEvents(r)
+	}
 	switch {
 	case no != nil:
 	case p.hello && key == "":
@@ -153,13 +156,14 @@ func (s *session) gone(w http.ResponseWriter, p *posted) {
 }
 
 // answer waits for what the client gets. The headers are held back until it is
-// known what kind of answer it is: one response alone is sent as JSON.
+// known what kind of answer it is: one response alone is sent as JSON, unless the
+// client would rather have events.
 func (s *session) answer(w http.ResponseWriter, r *http.Request, p *posted, st *stream, x *reader, patience time.Duration) bool {
 	if !x.wait(r.Context(), patience) {
 		s.leave(st, x)
 		return false
 	}
-	text, prime, form := s.first(st)
+	text, prime, form := s.first(st, p.events)
 	switch form {
 	case asNothing:
 		s.gone(w, p)
@@ -201,11 +205,11 @@ const (
 
 // first decides how a POST is answered. A stream of events has a number from
 // here on; prime says from which event it can be resumed, "" if that is not said.
-func (s *session) first(st *stream) (text []byte, prime string, how form) {
+func (s *session) first(st *stream, events bool) (text []byte, prime string, how form) {
 	s.mu.Lock()
 	defer s.unlock()
 	switch {
-	case len(st.events) == 1 && st.done && st.answered:
+	case len(st.events) == 1 && st.done && st.answered && !events:
 		return st.events[0], "", asJSON
 	case len(st.events) == 0 && s.over:
 		return nil, "", asNothing
@@ -214,7 +218,7 @@ func (s *session) first(st *stream) (text []byte, prime string, how form) {
 		return nil, "", asEvents
 	}
 	s.numberLocked(st)
-	if s.traitsLocked().Primes && !st.done {
+	if s.traitsLocked().Primes {
 		st.known = true
 		prime = eventID(st.number, 0)
 	}

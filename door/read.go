@@ -17,6 +17,7 @@ type posted struct {
 	ids     []wire.ID // of the requests in it
 	cancels []wire.ID // of the requests that it takes back
 	hello   bool      // it is an initialize
+	events  bool      // the answer is rather wanted as events
 }
 
 // id returns the id to answer with if nothing comes of it.

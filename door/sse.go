@@ -13,6 +13,10 @@ import (
 // more.
 const keepAlive = 15 * time.Second
 
+// comeBack is after how many milliseconds a client should ask for the rest of a
+// stream that has broken.
+const comeBack = "1000"
+
 func beginEvents(w http.ResponseWriter) {
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
@@ -43,7 +47,7 @@ func (s *session) pump(ctx context.Context, st *stream, x *reader, prime string)
 	defer timer.Stop()
 	head := []byte{}
 	if prime != "" {
-		head = append(append(append(head, "id: "...), prime...), "\ndata: \n\n"...)
+		head = append(append(append(head, "id: "...), prime...), "\nretry: "+comeBack+"\ndata: \n\n"...)
 	}
 	if x.send(head) != nil { // flushed even if it is nothing: the headers go out
 		return
