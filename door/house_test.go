@@ -34,7 +34,7 @@ type house struct {
 
 	accept chan net.Conn
 	done   chan struct{}
-	once   sync.Once
+	shut   func() // closes done, once
 }
 
 // A guest is a session as Serve sees it.
@@ -42,6 +42,14 @@ type guest struct {
 	*peer.Peer
 	transport.Conn
 	name string
+}
+
+// keeps tells how many bytes the session keeps for resumption.
+func (g *guest) keeps() int {
+	s := g.Conn.(*session)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.kept
 }
 
 // newHouse opens a house for the length of the test; change may be nil.
@@ -53,6 +61,7 @@ func newHouse(t *testing.T, change func(*Options)) *house {
 		change(&o)
 	}
 	h.door = New(o)
+	h.shut = sync.OnceFunc(func() { close(h.done) })
 	h.pool = &http.Transport{DialContext: h.dial, DisableCompression: true, MaxIdleConnsPerHost: 100}
 	h.client = &http.Client{Transport: h.pool}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -91,7 +100,7 @@ func (h *house) Accept() (net.Conn, error) {
 }
 
 func (h *house) Close() error {
-	h.once.Do(func() { close(h.done) })
+	h.shut()
 	return nil
 }
 
@@ -309,6 +318,8 @@ func (e *events) next() (ev event, err error) {
 			ev.id = value
 		case "data":
 			ev.data += value
+		case "retry":
+			ev.retry = value
 		case "":
 			ev.comment = value
 		default:
@@ -326,7 +337,7 @@ func (e *events) want(id, data string) {
 		name = ""
 	}
 	if err != nil || got.id != id || got.data != data || got.name != name || got.comment != "" {
-		e.Fatalf("got %+v, %v\nwant %s %s", got, err, id, data)
+		e.Fatalf("got %+.200v, %v\nwant %s %.200s", got, err, id, data)
 	}
 }
 

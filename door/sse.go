@@ -17,6 +17,10 @@ const keepAlive = 15 * time.Second
 // stream that has broken.
 const comeBack = "1000"
 
+// maxBatch is how much is sent before it counts as sent, in bytes; one event may
+// be more.
+const maxBatch = 64 << 10
+
 func beginEvents(w http.ResponseWriter) {
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
@@ -105,7 +109,12 @@ func (s *session) next(st *stream, x *reader, before [][]byte) (batch [][]byte, 
 		}
 	}
 	clear(before)
-	batch = append(before[:0], st.events[st.sent:]...)
+	batch, size := before[:0], 0
+	for _, text := range st.events[st.sent:] {
+		if batch, size = append(batch, text), size+cost(text); size >= maxBatch {
+			break
+		}
+	}
 	return batch, st.first + st.sent, !st.done
 }
 

@@ -1,0 +1,235 @@
+package door
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"mcpgateway/transport"
+)
+
+func TestOPEN_SEC01_OtherHostsAndOriginsAreRefused(t *testing.T) {
+	h := newHouse(t, func(o *Options) {
+		o.Loopback = true
+		o.Hosts = []string{"gw.example"}
+		o.Origins = []string{"https://app.example"}
+	})
+	for _, row := range []struct {
+		host, origin string
+		ok           bool
+	}{
+		{"localhost:7420", "-", true},
+		{"LOCALHOST", "-", true},
+		{"127.0.0.1:7420", "-", true},
+		{"[::1]:7420", "-", true},
+		{"[::1]", "-", true},
+		{"gw.example", "-", true},
+		{"gw.example:7420", "-", true},
+		{"evil.com", "-", false},
+		{"evil.com:7420", "-", false},
+		{"localhost.evil.com", "-", false},
+		{"127.0.0.1.evil.com", "-", false},
+		{"10.0.0.1", "-", false},
+		{"localhost", "http://localhost:3000", true},
+		{"localhost", "https://127.0.0.1", true},
+		{"localhost", "http://[::1]:5173", true},
+		{"localhost", "https://app.example", true},
+		{"gw.example:7420", "http://gw.example:7420", true},
+		{"localhost", "http://evil.com", false},
+		{"evil.com", "http://evil.com", false},
+		{"localhost", "https://app.example.evil.com", false},
+		{"localhost", "http://app.example", false},
+		{"localhost", "http://gw.example", false},
+		{"localhost", "http://localhost.evil.com", false},
+		{"localhost", "http://evil.com@localhost:1", true}, // no browser sends that; its host is localhost
+		{"localhost", "null", false},
+		{"localhost", "", false},
+		{"localhost", "file://localhost", false},
+		{"localhost", "chrome-extension://abc", false},
+	} {
+		for _, v := range []visit{
+			{body: initialize("2025-11-25")},
+			{verb: "OPTIONS", header: map[string]string{"Access-Control-Request-Method": "POST"}},
+			{verb: "GET", path: "/sse"},
+		} {
+			if v.header == nil {
+				v.header = map[string]string{}
+			}
+			v.host, v.header["Origin"] = row.host, row.origin
+			res := h.send(v)
+			res.Body.Close()
+			if (res.StatusCode < 300) != row.ok || !row.ok && res.StatusCode != 403 {
+				t.Errorf("%s %s from %q: %s", v.verb, row.host, row.origin, res.Status)
+			}
+			if cors := res.Header.Get("Access-Control-Allow-Origin"); row.ok && row.origin != "-" && cors != row.origin || !row.ok && cors != "" {
+				t.Errorf("%s %s from %q may read: %q", v.verb, row.host, row.origin, cors)
+			}
+		}
+	}
+}
+
+// Where the Host header is not checked, an origin that is equal to it proves
+// nothing unless the name is surely ours.
+func TestOriginsBeyondLoopback(t *testing.T) {
+	h := newHouse(t, func(o *Options) { o.Hosts = []string{"gw.example"} })
+	for _, row := range []struct {
+		host, origin string
+		ok           bool
+	}{
+		{"gw.lan", "-", true},
+		{"gw.example", "https://gw.example", true},
+		{"192.0.2.7:7420", "http://192.0.2.7:7420", true},
+		{"192.0.2.7:7420", "http://192.0.2.7", false},
+		{"rebound.example", "http://rebound.example", false},
+		{"gw.example", "http://localhost:3000", false},
+	} {
+		res := h.send(visit{body: initialize("2025-11-25"), host: row.host, header: map[string]string{"Origin": row.origin}})
+		res.Body.Close()
+		if (res.StatusCode == 200) != row.ok {
+			t.Errorf("%s from %s: %s", row.host, row.origin, res.Status)
+		}
+	}
+}
+
+func TestCORS(t *testing.T) {
+	h := newHouse(t, func(o *Options) { o.Loopback, o.Tokens = true, []string{"secret"} })
+	origin := map[string]string{"Origin": "http://localhost:6274", "Access-Control-Request-Method": "POST", "Authorization": "-"}
+	res := h.want(visit{verb: "OPTIONS", header: origin}, 204, "")
+	for name, want := range map[string]string{
+		"Access-Control-Allow-Origin":  "http://localhost:6274",
+		"Access-Control-Allow-Methods": "GET, POST, DELETE, OPTIONS",
+		"Vary":                         "Origin",
+	} {
+		if got := res.Header.Get(name); got != want {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+	for _, name := range []string{"Authorization", "Content-Type", "Last-Event-ID", "Mcp-Protocol-Version", "Mcp-Session-Id"} {
+		if !strings.Contains(res.Header.Get("Access-Control-Allow-Headers"), name) {
+			t.Errorf("%s may not be sent", name)
+		}
+	}
+	res = h.wantError(visit{body: initialize("2025-11-25"), header: origin}, 401, "null", -32600)
+	if !strings.Contains(res.Header.Get("Access-Control-Expose-Headers"), "WWW-Authenticate") {
+		t.Errorf("401: %v", res.Header)
+	}
+	origin["Authorization"] = "Bearer secret"
+	res = h.want(visit{body: initialize("2025-11-25"), header: origin}, 200, "*")
+	if !strings.Contains(res.Header.Get("Access-Control-Expose-Headers"), "Mcp-Session-Id") {
+		t.Errorf("the page cannot read its session: %v", res.Header)
+	}
+	if res := h.want(visit{verb: "OPTIONS"}, 204, ""); res.Header.Get("Allow") == "" || res.Header.Get("Access-Control-Allow-Origin") != "" {
+		t.Errorf("OPTIONS of no browser: %v", res.Header)
+	}
+}
+
+func TestTokens(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log lines
+		h := newHouse(t, func(o *Options) {
+			o.Tokens = []string{"alpha-token", "beta-token"}
+			o.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		})
+		bearer := func(s string) map[string]string { return map[string]string{"Authorization": s} }
+		for _, a := range []string{"-", "", "Bearer", "Bearer ", "Bearer x", "Bearer alpha-toke", "Bearer alpha-token2", "Basic alpha-token", "alpha-token", "Bearer alpha-token beta-token"} {
+			for _, v := range []visit{{body: initialize("2025-11-25")}, {verb: "GET"}, {verb: "DELETE"}, {verb: "GET", path: "/sse"}, {path: "/message?session=x", body: "{}"}} {
+				v.header = bearer(a)
+				if res := h.wantError(v, 401, "null", -32600); res.Header.Get("WWW-Authenticate") != "Bearer" {
+					t.Errorf("%q: %v", a, res.Header)
+				}
+			}
+		}
+		h.enter("2025-11-25", bearer("bearer  beta-token"))
+		key, _ := h.enter("2025-11-25", bearer("Bearer alpha-token"))
+		for _, v := range []visit{{session: key, body: call("1", "echo", "{}")}, {verb: "GET", session: key}, {verb: "DELETE", session: key}} {
+			v.header = bearer("Bearer beta-token") // a session is its owner's
+			if res, body := h.ask(v); res.StatusCode != 404 {
+				t.Errorf("%s: %s %s", v.verb, res.Status, body)
+			}
+		}
+		h.want(visit{session: key, body: call("1", "echo", "{}"), header: bearer("Bearer alpha-token")}, 200, result("1", "{}"))
+
+		sse := h.stream(visit{verb: "GET", path: "/sse", header: bearer("Bearer alpha-token")})
+		first, _ := sse.next()
+		h.wantError(visit{path: first.data, body: call("1", "echo", "{}"), header: bearer("Bearer beta-token")}, 404, "1", codeSessionNotFound)
+		sse.cut()
+		_, secret, _ := strings.Cut(key, "-")
+		for _, s := range []string{"alpha-token", "beta-token", secret} {
+			if strings.Contains(log.String(), s) {
+				t.Errorf("%s is in the log:\n%s", s, log.String())
+			}
+		}
+		if !strings.Contains(log.String(), key[:32]) {
+			t.Errorf("the session is not in the log:\n%s", log.String())
+		}
+	})
+}
+
+func TestTooManySessions(t *testing.T) {
+	h := newHouse(t, func(o *Options) { o.Sessions = 3 })
+	first, _ := h.enter("2025-11-25", nil)
+	h.enter("2025-11-25", nil)
+	sse := h.stream(visit{verb: "GET", path: "/sse"})
+	if _, err := sse.next(); err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range []visit{{body: initialize("2025-11-25")}, {verb: "GET", path: "/sse"}} {
+		res, body := h.ask(v)
+		if res.StatusCode != 503 || res.Header.Get("Retry-After") == "" || res.Header.Get("Mcp-Session-Id") != "" || !strings.Contains(body, "Too many sessions") {
+			t.Errorf("%d %v %s", res.StatusCode, res.Header, body)
+		}
+	}
+	h.want(visit{verb: "DELETE", session: first}, 204, "")
+	h.enter("2025-11-25", nil)
+	sse.cut()
+}
+
+// An initialize that is refused, or that nobody waits for, leaves no session.
+func TestNoSessionWithoutAgreement(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, nil)
+		if res := h.want(visit{body: call("1", "initialize", "{}")}, 200, "*"); res.Header.Get("Mcp-Session-Id") != "" {
+			t.Errorf("%v", res.Header)
+		}
+		synctest.Wait()
+		if len(h.door.sessions) != 0 {
+			t.Error("there is a session")
+		}
+
+		silent := newHouse(t, func(o *Options) {
+			o.Serve = func(_ context.Context, _ string, c transport.Conn) {
+				for _, err := c.Read(); err == nil; _, err = c.Read() {
+				}
+			}
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan bool)
+		go func() {
+			if res, err := silent.client.Do(silent.request(visit{body: initialize("2025-11-25")}).WithContext(ctx)); err == nil {
+				t.Errorf("%s", res.Status)
+			}
+			close(done)
+		}()
+		synctest.Wait()
+		if len(silent.door.sessions) != 1 {
+			t.Error("there is no session")
+		}
+		cancel()
+		<-done
+		synctest.Wait()
+		if len(silent.door.sessions) != 0 {
+			t.Error("there is a session")
+		}
+	})
+}
+
+func TestServeThatReturnsEndsTheSession(t *testing.T) {
+	h := newHouse(t, func(o *Options) { o.Serve = func(context.Context, string, transport.Conn) {} })
+	res, body := h.ask(visit{body: initialize("2025-11-25")})
+	if res.StatusCode != 404 || !bytes.Contains([]byte(body), []byte(`"id":"init"`)) || res.Header.Get("Mcp-Session-Id") != "" {
+		t.Errorf("%d %v %s", res.StatusCode, res.Header, body)
+	}
+}

@@ -1,0 +1,88 @@
+package door
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mcpgateway/wire"
+)
+
+// HTTP+SSE of 2024-11-05: one stream for everything, which is the session.
+func TestLegacySSE(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, func(o *Options) { o.Idle = time.Minute })
+		s := h.stream(visit{verb: "GET", path: "/sse", header: map[string]string{"Accept": "text/event-stream"}})
+		first, err := s.next()
+		if err != nil || first.name != "endpoint" || !strings.HasPrefix(first.data, "/message?session=") || len(first.data) < 80 {
+			t.Fatalf("%+v %v", first, err)
+		}
+		g := <-h.conns
+		post := func(body string) visit {
+			return visit{path: first.data, body: body, header: map[string]string{"Accept": "-"}}
+		}
+		want := func(data string) {
+			t.Helper()
+			if ev, err := s.next(); err != nil || ev != (event{name: "message", data: data}) {
+				t.Errorf("got %+v %v, want %s", ev, err, data)
+			}
+		}
+		h.want(post(initialize("2024-11-05")), 202, "")
+		want(result(`"init"`, `{"protocolVersion":"2024-11-05","capabilities":{}}`))
+		h.want(post(`{"jsonrpc":"2.0","method":"notifications/initialized"}`), 202, "")
+		h.want(post(call("1", "hold", "{}")), 202, "")
+		h.want(post(call("2", "echo", `{"a":1}`)), 202, "")
+		want(result("2", `{"a":1}`))
+		r := <-h.held
+		r.Progress(progress(1))
+		want(string(progress(1).Raw()))
+		h.write(g, note(1), "")
+		want(string(note(1).Raw()))
+		r.Reply([]byte("{}"))
+		want(result("1", "{}"))
+		h.want(post("["+call("3", "echo", `{}`)+"]"), 202, "")
+		want("[" + result("3", `{}`) + "]")
+
+		h.wantError(post("{"), 400, "null", wire.CodeParseError)
+		h.wantError(post(`{"jsonrpc":"2.0","id":4}`), 400, "4", wire.CodeInvalidRequest)
+		h.wantError(post(call("4", "echo", `"`+strings.Repeat("x", 2<<20)+`"`)), 413, "null", wire.CodeInvalidRequest)
+		h.wantError(visit{path: "/message?session=x", body: call("4", "ping", "{}")}, 404, "4", codeSessionNotFound)
+		h.wantError(visit{path: "/message", body: call("4", "ping", "{}")}, 404, "4", codeSessionNotFound)
+		h.wantError(visit{session: strings.TrimPrefix(first.data, "/message?session="), body: call("4", "ping", "{}")}, 404, "4", codeSessionNotFound)
+		if kept := g.keeps(); kept != 0 {
+			t.Errorf("%d bytes are kept of what cannot be resumed", kept)
+		}
+
+		for range 20 { // far longer than Idle
+			if ev, err := s.next(); err != nil || ev.comment == "" {
+				t.Errorf("%+v %v", ev, err)
+			}
+		}
+		h.want(post(call("5", "ping", "{}")), 202, "")
+		want(result("5", "{}"))
+		s.cut()
+		synctest.Wait()
+		h.wantError(post(call("6", "ping", "{}")), 404, "6", codeSessionNotFound)
+		if err := g.Write(note(1), ""); err == nil {
+			t.Error("the session goes on")
+		}
+	})
+}
+
+func TestLegacySSEWhoseSessionEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, nil)
+		s := h.stream(visit{verb: "GET", path: "/sse"})
+		if _, err := s.next(); err != nil {
+			t.Fatal(err)
+		}
+		g := <-h.conns
+		h.write(g, note(1), "")
+		g.Conn.Close()
+		if ev, err := s.next(); err != nil || ev.data != string(note(1).Raw()) {
+			t.Errorf("%+v %v", ev, err)
+		}
+		s.end()
+	})
+}
