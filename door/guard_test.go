@@ -201,7 +201,7 @@ func TestNoSessionWithoutAgreement(t *testing.T) {
 
 		silent := newHouse(t, func(o *Options) {
 			o.Serve = func(_ context.Context, _ string, c transport.Conn) {
-				for _, err := c.Read(); err == nil; _, err = c.Read() {
+				for _, _, err := c.Read(); err == nil; _, _, err = c.Read() {
 				}
 			}
 		})

@@ -282,7 +282,7 @@ type events struct {
 }
 
 // event is what one event has, comments included as such.
-type event struct{ name, id, data, comment string }
+type event struct{ name, id, data, retry, comment string }
 
 func (h *house) events(res *http.Response) *events {
 	h.Helper()

@@ -195,7 +195,7 @@ func TestIdleSessionsEnd(t *testing.T) {
 		ping(pinged, 200)
 		time.Sleep(21 * time.Second)
 		ping(idle, 404)
-		if _, err := g.Conn.Read(); err == nil {
+		if _, _, err := g.Conn.Read(); err == nil {
 			t.Error("the session goes on")
 		}
 		time.Sleep(30 * time.Second)

@@ -218,7 +218,7 @@ func (s *session) first(st *stream, events bool) (text []byte, prime string, how
 		return nil, "", asEvents
 	}
 	s.numberLocked(st)
-	if s.traitsLocked().Primes {
+	if s.traitsLocked().Primes && (!st.done || len(st.events) > 0) {
 		st.known = true
 		prime = eventID(st.number, 0)
 	}

@@ -54,3 +54,34 @@ func TestAnswersComeAsEvents(t *testing.T) {
 		}
 	})
 }
+
+// A client that would rather have events gets them, be there one answer and be
+// it at once, and is told how to come back for what it misses.
+func TestWhoNamesEventsFirstGetsThem(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for accept, wants := range map[string]bool{
+			"application/json, text/event-stream":           false,
+			"text/event-stream, application/json":           true,
+			"Text/Event-Stream,application/json;q=1.0":      true,
+			"text/event-stream;q=0.5, application/json":     false,
+			"application/json;q=0.5, text/event-stream;q=1": true,
+			"*/*": false,
+		} {
+			h := newHouse(t, nil)
+			key, _ := h.enter("2025-11-25", nil)
+			v := visit{session: key, body: call("1", "ping", `{}`), header: map[string]string{"Accept": accept}}
+			if !wants {
+				h.want(v, 200, result("1", "{}"))
+				h.stop()
+				continue
+			}
+			s := h.stream(v)
+			if first, err := s.next(); err != nil || first.id != "1-0" || first.retry != comeBack || first.data != "" {
+				t.Errorf("%s: the first event is %+v, %v", accept, first, err)
+			}
+			s.want("1-1", result("1", "{}"))
+			s.end()
+			h.stop()
+		}
+	})
+}

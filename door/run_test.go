@@ -202,7 +202,7 @@ func TestIdleSessionsCostLittle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t, func(o *Options) {
 			o.Serve = func(_ context.Context, _ string, c transport.Conn) {
-				for m, err := c.Read(); err == nil; m, err = c.Read() {
+				for m, _, err := c.Read(); err == nil; m, _, err = c.Read() {
 					_ = c.Write(wire.NewResult(m.ID(), []byte(`{"protocolVersion":"2025-11-25"}`)), m.ID())
 				}
 			}

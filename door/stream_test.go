@@ -55,7 +55,7 @@ func TestOwnStream(t *testing.T) {
 		s.want("0-4", string(note(4).Raw()))
 		h.want(visit{verb: "DELETE", session: key}, 204, "")
 		s.end()
-		if _, err := g.Conn.Read(); !errors.Is(err, transport.ErrClosed) {
+		if _, _, err := g.Conn.Read(); !errors.Is(err, transport.ErrClosed) {
 			t.Errorf("read: %v", err)
 		}
 		if err := g.Write(note(5), ""); !errors.Is(err, transport.ErrClosed) {
