@@ -79,10 +79,13 @@ func (s *Set) capabilities(id string) []byte {
 	return nothing
 }
 
-// Tell passes a client's notification on to each backend that has a connection
-// for this session alone.
-func (s *Set) Tell(id string, m wire.Message) {
+// Tell passes a client's notification on to a backend, "" = to each, provided that
+// it has a connection for this session alone.
+func (s *Set) Tell(id, backend string, m wire.Message) {
 	for _, b := range s.all {
+		if backend != "" && b.cfg.Name != backend {
+			continue
+		}
 		l := b.line(id, true)
 		if l == nil || !l.own() && !s.Solo {
 			continue

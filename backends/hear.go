@@ -36,6 +36,13 @@ func (h *handler) Asked(r *peer.Request) {
 	h.l.b.set.clients().Asked(h.owner(r.About()), h.l.b.cfg.Name, r)
 }
 
+// byID are the notifications whose ids tell best whose they are: they come when the
+// call that was their cause is over.
+var byID = map[string]bool{
+	string(mcp.MethodNotificationElicitationComplete): true,
+	mcp.MethodNotificationTasksStatus:                 true,
+}
+
 // owner returns the session that something concerns which the backend says
 // unasked, "" if that is not certain: the line's own; or the only client there is;
 // or that of the call on whose stream it came; or that of all calls in flight.
@@ -73,7 +80,11 @@ func (h *handler) Told(m wire.Message, about *peer.Pending) {
 	case string(mcp.MethodNotificationMessage):
 		h.l.log.Debug("backend says", "params", string(m.Part(wire.PartParams)))
 	}
-	h.l.b.set.clients().Told(h.owner(about), h.l.b.cfg.Name, m, about)
+	owner := ""
+	if !byID[method] || h.l.own() || h.l.b.set.Solo || about != nil {
+		owner = h.owner(about)
+	}
+	h.l.b.set.clients().Told(owner, h.l.b.cfg.Name, m, about)
 }
 
 // changed has lists read anew. One look serves any number of changes.

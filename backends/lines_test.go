@@ -447,8 +447,12 @@ func TestNotificationsOfAClientGoWhereItIsAlone(t *testing.T) {
 		q.Greet("")
 		p.Asked("tools/call")
 		q.Asked("tools/call")
-		h.Tell("one", wire.NewNotification("notifications/roots/list_changed", nil))
+		h.Tell("one", "", wire.NewNotification("notifications/roots/list_changed", nil))
 		p.Told("notifications/roots/list_changed")
+		h.Tell("one", "a", wire.NewNotification("notifications/tasks/status", nil))
+		h.Tell("one", "own", wire.NewNotification("notifications/tasks/status", nil))
+		p.Told("notifications/tasks/status")
+		p.WantNothing()
 		for _, other := range []*mcptest.Peer{a, lists, q} {
 			other.WantNothing()
 		}

@@ -19,7 +19,7 @@ const (
 // capabilities of all backends are known, possible is what else may come if not.
 const (
 	certain  = `{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"listChanged":true}}`
-	possible = `{"resources":{"subscribe":true},"logging":{},"completions":{}}`
+	possible = `{"resources":{"subscribe":true},"logging":{},"completions":{},"tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}}`
 )
 
 // Capabilities returns the capabilities to tell a client: the union of the

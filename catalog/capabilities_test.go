@@ -63,9 +63,9 @@ func TestCapabilities(t *testing.T) {
 func TestCapabilitiesThatMayCome(t *testing.T) {
 	const first = `{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"listChanged":true,"subscribe":true`
 	for of, want := range map[string]string{
-		``:                                  first + `},"logging":{},"completions":{}}`,
-		`{"resources":{"subscribe":false}}`: first + `},"logging":{},"completions":{}}`,
-		`{"x":{},"logging":{"y":1}}`:        first + `},"logging":{"y":1},"completions":{},"x":{}}`,
+		``:                                  first + `},"logging":{},"completions":{},"tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}}`,
+		`{"resources":{"subscribe":false}}`: first + `},"logging":{},"completions":{},"tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}}`,
+		`{"x":{},"logging":{"y":1}}`:        first + `},"logging":{"y":1},"completions":{},"tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}},"x":{}}`,
 	} {
 		if got := string(capable(of, "").Capabilities(false)); got != want {
 			t.Errorf("%s: got\n%s\nwant\n%s", of, got, want)

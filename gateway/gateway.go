@@ -73,9 +73,9 @@ type Backends interface {
 	// session is concerned, now and whenever a connection is made. It calls done
 	// once, when those that can be reached have answered or had their time.
 	SetLevel(session, level string, done func())
-	// Tell passes a client's notification on to each backend that has a connection
-	// for this session alone.
-	Tell(session string, m wire.Message)
+	// Tell passes a client's notification on to a backend, "" = to each, provided
+	// that it has a connection for this session alone.
+	Tell(session, backend string, m wire.Message)
 }
 
 // Options of a Gateway.

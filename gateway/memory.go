@@ -44,9 +44,14 @@ func (r *recent) has(backend, id string) bool {
 	return slices.Contains(r.refs, ref{backend, id})
 }
 
-// hasID is has for an id of whichever backend.
-func (r *recent) hasID(id string) bool {
+// of returns the backends for which an id is known.
+func (r *recent) of(id string) (backends []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.ContainsFunc(r.refs, func(known ref) bool { return known.id == id })
+	for _, known := range r.refs {
+		if known.id == id {
+			backends = append(backends, known.backend)
+		}
+	}
+	return backends
 }

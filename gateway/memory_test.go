@@ -19,7 +19,7 @@ func TestOnlyTheLatestIsRemembered(t *testing.T) {
 	if len(r.refs) != maxRecent || r.has("gh", "0") || !r.has("gh", "1") || !r.has("gh", fmt.Sprint(maxRecent)) {
 		t.Errorf("it remembers %d, from %v on", len(r.refs), r.refs[0])
 	}
-	if r.has("docs", "1") || !r.hasID("1") || r.hasID("0") {
+	if r.has("docs", "1") || len(r.of("1")) != 1 || r.of("0") != nil {
 		t.Error("it does not know whose an id is")
 	}
 }

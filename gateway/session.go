@@ -199,11 +199,13 @@ func (s *Session) Told(m wire.Message, _ *peer.Pending) {
 		s.release()
 	case mcp.MethodNotificationRootsListChanged:
 		if s.isReady() && s.can("roots") {
-			s.g.Backends.Tell(s.id, m)
+			s.g.Backends.Tell(s.id, "", m)
 		}
 	case mcp.MethodNotificationTasksStatus:
-		if s.isReady() && s.hosted.hasID(stringAt(m, "params", "taskId")) {
-			s.g.Backends.Tell(s.id, m)
+		if s.isReady() {
+			for _, backend := range s.hosted.of(stringAt(m, "params", "taskId")) {
+				s.g.Backends.Tell(s.id, backend, m)
+			}
 		}
 	}
 }
