@@ -51,6 +51,10 @@ func (b *Backend) dial() (transport.Conn, error) {
 	return child, nil
 }
 
+// hasStreams reports whether there is a stream for each call over the backend's
+// connections.
+func (b *Backend) hasStreams() bool { return b.cfg.URL != "" && !b.speaksOlder() }
+
 // fallsBack reports whether the backend is to be tried over the older transport,
 // because that is what its answer to initialize looks like.
 func (b *Backend) fallsBack(err error) bool {

@@ -250,6 +250,21 @@ func TestWhoseItIsWhatABackendSays(t *testing.T) {
 			h.ear.want(t, " told by a: notifications/message")
 		})
 	})
+	// Over streamable HTTP what comes on no call's stream can be older than an answer
+	// that has come already, on another connection.
+	t.Run("of a shared one with streams", func(t *testing.T) {
+		o := backends.Options{Backends: []config.Backend{remote("a")}}
+		o.Backends[0].Sharing = "shared"
+		inHouse(t, o, func(t *testing.T, h *house) {
+			p := h.next("a")
+			p.Ready("t")
+			h.Open("one", nil)
+			h.callFor("one", "a")
+			p.Asked("tools/call")
+			say(p)
+			h.ear.want(t, " asked by a: roots/list", " told by a: notifications/message")
+		})
+	})
 	// What was taken back may still be running: nobody can tell whom the backend
 	// means until it has answered all the same, or a while has passed.
 	t.Run("after a cancel", func(t *testing.T) {

@@ -26,7 +26,7 @@ func TestMission_C_InitializeAnswersWithWhatIsKnown(t *testing.T) {
 			p.Greet(`{"protocolVersion":"2024-11-05","capabilities":{"tools":{},"logging":{"x":1}},"instructions":"Use <search>."}`)
 			p.List(mcptest.Tools("search"))
 			list(t, client)
-			can := `"resources":{"listChanged":true,"subscribe":true},"logging":{},"completions":{}`
+			can := `"resources":{"listChanged":true,"subscribe":true},"logging":{},"completions":{},"tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}`
 			if o.grace != 0 {
 				can = `"resources":{"listChanged":true},"logging":{"x":1}`
 			}
