@@ -51,9 +51,10 @@ func (b *Backend) dial() (transport.Conn, error) {
 	return child, nil
 }
 
-// hasStreams reports whether there is a stream for each call over the backend's
-// connections.
-func (b *Backend) hasStreams() bool { return b.cfg.URL != "" && !b.speaksOlder() }
+// hasStreams reports whether what the backend says may come on several streams, of
+// which none is in order with another. With HTTP+SSE too there are servers that
+// answer a POST in its response.
+func (b *Backend) hasStreams() bool { return b.cfg.URL != "" }
 
 // fallsBack reports whether the backend is to be tried over the older transport,
 // because that is what its answer to initialize looks like.

@@ -46,8 +46,8 @@ var byID = map[string]bool{
 // owner returns the session that something concerns which the backend says
 // unasked, "" if that is not certain: the line's own; or the only client there is;
 // or that of the call on whose stream it came; or that of all calls in flight, if
-// there is one stream for everything. Where each call has its own (streamable
-// HTTP), what comes on none of them may be older than an answer that is here
+// there is one stream for everything. Where there are several (HTTP), what comes
+// on no call's may be older than an answer that is here
 // already: nobody knows whose it is.
 func (h *handler) owner(about *peer.Pending) string {
 	switch {
