@@ -22,3 +22,4 @@ bench:
 fuzz:
 	go test ./wire -run '^$$' -fuzz '^FuzzParse$$' -fuzztime 5m
 	go test ./transport -run '^$$' -fuzz '^FuzzLines$$' -fuzztime 5m
+	go test ./door -run '^$$' -fuzz '^FuzzPost$$' -fuzztime 5m

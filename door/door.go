@@ -34,7 +34,8 @@ import (
 // Options of a Door. The zero value of all but Serve works.
 type Options struct {
 	// Serve holds a session until it is over. It is called on a goroutine of its
-	// own, which the Door waits for; ctx is done when the Door closes. Session is
+	// own, which the Door waits for; ctx is done when the Door closes, and Serve has to
+	// return then, after what grace it likes. Session is
 	// the name of the session in logs: the first half of its Mcp-Session-Id, and
 	// not a key to it.
 	Serve func(ctx context.Context, session string, c transport.Conn)

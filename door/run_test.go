@@ -25,8 +25,7 @@ import (
 // gives, nothing new is let in, and then everything is gone.
 func TestClosing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var h *house
-		h = newHouse(t, func(o *Options) {
+		h := newHouse(t, func(o *Options) {
 			serve := o.Serve
 			o.Serve = func(ctx context.Context, name string, c transport.Conn) {
 				own, cancel := context.WithCancel(context.Background())
@@ -109,13 +108,14 @@ func TestClosingWithAClientThatDoesNotRead(t *testing.T) {
 }
 
 // failing is a listener that fails.
-type failing struct{ net.Listener }
+type failing struct{}
 
 func (failing) Accept() (net.Conn, error) { return nil, io.ErrUnexpectedEOF }
+func (failing) Close() error              { return nil }
+func (failing) Addr() net.Addr            { return &net.UnixAddr{} }
 
 func TestRunTellsThatTheListenerFailed(t *testing.T) {
-	h := newHouse(t, nil)
-	if err := New(Options{}).Run(t.Context(), failing{h}); err != io.ErrUnexpectedEOF {
+	if err := New(Options{}).Run(t.Context(), failing{}); err != io.ErrUnexpectedEOF {
 		t.Errorf("Run: %v", err)
 	}
 }

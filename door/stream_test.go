@@ -185,7 +185,7 @@ func TestCancelledRequestsGetNoAnswer(t *testing.T) {
 
 		got := make(chan *events)
 		go func() { got <- h.stream(visit{session: key, body: call("2", "hold", `{}`)}) }()
-		r = <-h.held
+		<-h.held
 		cancel("2") // before there are headers
 		(<-got).end()
 		cancel("3") // which nobody knows

@@ -1,0 +1,107 @@
+package door
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"mcpgateway/transport"
+	"mcpgateway/wire"
+)
+
+// answerAll answers every request at once, and one more time.
+func answerAll(ctx context.Context, _ string, c transport.Conn) {
+	defer context.AfterFunc(ctx, func() { c.Close() })()
+	for m, _, err := c.Read(); err == nil; m, _, err = c.Read() {
+		requests := []wire.Message{m}
+		if m.Kind() == wire.Batch {
+			requests = nil
+			for _, text := range m.Elements() {
+				if e, err := wire.Parse(text); err == nil {
+					requests = append(requests, e)
+				}
+			}
+		}
+		for _, r := range requests {
+			if r.Kind() == wire.Request {
+				answer := wire.NewResult(r.ID(), []byte(`{"protocolVersion":"2025-03-26"}`))
+				_ = c.Write(answer, r.ID())
+				_ = c.Write(answer, r.ID())
+			}
+		}
+	}
+}
+
+// Whatever is posted, with whatever headers: no panic, no status that blames the
+// server, no answer that is none.
+func FuzzPost(f *testing.F) {
+	d := New(Options{Serve: answerAll, Limit: 64 << 10, Sessions: 1 << 30, Idle: time.Second, Loopback: true})
+	open := func() string {
+		r := httptest.NewRequest("POST", "/mcp", strings.NewReader(initialize("2025-03-26")))
+		r.Header, r.Host = http.Header{"Content-Type": {"application/json"}}, "localhost"
+		w := httptest.NewRecorder()
+		d.ServeHTTP(w, r)
+		return w.Header().Get(sessionHeader)
+	}
+	if open() == "" {
+		f.Fatal("no session")
+	}
+	const mcp, accept = "/mcp", "application/json, text/event-stream"
+	for _, body := range []string{
+		call("1", "echo", "{}"), initialize("2025-03-26"), "[]", "[" + call("1", "a", "{}") + "," + call(`"1"`, "b", "{}") + "]",
+		`[{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}]`, result("1", "{}"), "", "{", "7", `{"jsonrpc":"2.0","id":null,"method":""}`,
+	} {
+		f.Add([]byte(body), "POST", mcp, true, "application/json", accept, "2025-03-26", "", "http://localhost", "localhost")
+		f.Add([]byte(body), "POST", mcp, false, "application/json; x=y", "*/*;q=0.1, text/*", "", "0-1", "", "[::1]:80")
+		f.Add([]byte(body), "POST", "/message?session=x", false, "application/json", accept, "", "", "null", "evil.com")
+	}
+	f.Fuzz(func(t *testing.T, body []byte, verb, path string, session bool, content, accept, version, seen, origin, host string) {
+		if verb == "GET" {
+			t.Skip() // it would hold a stream
+		}
+		target := mcp
+		if strings.HasPrefix(path, "/") && !strings.ContainsAny(path, " %#") && !strings.HasPrefix(path, "//") && printable(path) {
+			target = path
+		}
+		if verb != "POST" && verb != "DELETE" && verb != "PUT" {
+			verb = "POST"
+		}
+		r := httptest.NewRequest(verb, target, strings.NewReader(string(body)))
+		r.Host = host
+		for name, value := range map[string]string{"Content-Type": content, "Accept": accept, "Mcp-Protocol-Version": version, "Last-Event-ID": seen, "Origin": origin} {
+			if value != "" {
+				r.Header.Set(name, value)
+			}
+		}
+		if session {
+			r.Header.Set(sessionHeader, open())
+		}
+		w := httptest.NewRecorder()
+		d.ServeHTTP(w, r)
+		if w.Code >= 500 && r.URL.Path != "/readyz" {
+			t.Errorf("%d %s", w.Code, w.Body)
+		}
+		if strings.HasPrefix(w.Header().Get("Content-Type"), "application/json") && !json.Valid(w.Body.Bytes()) {
+			t.Errorf("no JSON: %s", w.Body)
+		}
+		if key := w.Header().Get(sessionHeader); key != "" {
+			end := httptest.NewRequest("DELETE", "/mcp", nil)
+			end.Host = "localhost"
+			end.Header.Set(sessionHeader, key)
+			d.ServeHTTP(httptest.NewRecorder(), end)
+		}
+	})
+}
+
+func printable(s string) bool {
+	for _, c := range []byte(s) {
+		if c <= ' ' || c > '~' {
+			return false
+		}
+	}
+	return true
+}
