@@ -43,14 +43,15 @@ func (d *Door) authenticate(r *http.Request) (principal, bool) {
 		return 0, true
 	}
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	sum := sha256.Sum256([]byte(strings.TrimSpace(token)))
+	token = strings.TrimSpace(token)
+	sum := sha256.Sum256([]byte(token))
 	who, ok := 0, 0
 	for i := range d.tokens {
 		same := subtle.ConstantTimeCompare(sum[:], d.tokens[i][:])
 		who = subtle.ConstantTimeSelect(same, i+1, who)
 		ok |= same
 	}
-	return principal(who), ok == 1 && strings.EqualFold(scheme, "Bearer")
+	return principal(who), ok == 1 && token != "" && strings.EqualFold(scheme, "Bearer")
 }
 
 // admitOrigin refuses pages of other sites, and tells a browser what those that
