@@ -196,12 +196,14 @@ func (s *Set) awaitStart(ctx context.Context) bool {
 	}
 }
 
-// Start lets Run begin, the first time it is called. When it returns, the
-// catalogs that are known from earlier times are in the View; no backend has
-// been waited for.
-func (s *Set) Start() {
+// Start lets Run begin, the first time it is called, and waits for no backend. It
+// returns the View of this moment, which has the catalogs that are known from
+// earlier times.
+func (s *Set) Start() *catalog.View {
 	s.recall()
+	v := s.View()
 	s.once.Do(func() { close(s.started) })
+	return v
 }
 
 // recall reads the catalogs that are known from earlier times, once. Run does so

@@ -42,8 +42,9 @@ import (
 // Backends is what the gateway needs of whoever runs them. Its methods may be
 // called concurrently and do not wait. A session is named by its id.
 type Backends interface {
-	// Start starts the backends, the first time it is called.
-	Start()
+	// Start starts the backends, the first time it is called. It returns what was
+	// known of the catalog when it was called.
+	Start() *catalog.View
 	// View returns what is known of the catalog now.
 	View() *catalog.View
 	// Excuse says why a name that is in no catalog may yet be a tool's: the backend

@@ -53,8 +53,7 @@ func (s *Session) initialize(r *peer.Request) {
 
 	s.g.Backends.Open(s.id, can)
 	s.opened = true
-	s.g.Backends.Start()
-	view := s.g.Backends.View()
+	view := s.g.Backends.Start()
 	offered := view.Capabilities(view.Complete)
 	r.Reply(wire.Encode(struct {
 		ProtocolVersion string             `json:"protocolVersion"`
