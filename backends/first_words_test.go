@@ -18,19 +18,16 @@ func TestVERSION02_VERSION03_InitializeComesFirst(t *testing.T) {
 			o.Backends[0].Sharing = sharing
 			inHouse(t, o, func(t *testing.T, h *house) {
 				h.Open("one", nil)
-				call := h.callFor("one", "a")
 				p := h.next("a")
 				time.Sleep(time.Second)
-				p.Greet("") // whose first line must be initialize, and the next initialized
-				if sharing == "shared" {
-					p.Reply(p.Asked("tools/call").ID(), "{}")
-					p.List(mcptest.Tools("t"))
-				} else {
-					p.List(mcptest.Tools("t"))
-					own := h.next("a")
-					own.Greet("")
-					own.Reply(own.Asked("tools/call").ID(), "{}")
+				p.Ready("t") // its first line must be initialize, and the next initialized
+				call := h.callFor("one", "a")
+				if sharing == "session" {
+					p = h.next("a")
+					time.Sleep(time.Second)
+					p.Greet("")
 				}
+				p.Reply(p.Asked("tools/call").ID(), "{}")
 				call.ok(t)
 			})
 		})

@@ -198,7 +198,7 @@ func (q *question) Progressed(m wire.Message) { q.r.Progress(q.s.ownTasks(q.back
 // Done implements peer.Asker: the answer goes home as it is, or the reason why
 // there is none.
 func (q *question) Done(m wire.Message, err error) {
-	defer q.over()
+	q.over() // before the answer: who hears it may ask again
 	if err != nil {
 		q.r.Fail(wire.Errorf(wire.CodeInternalError, "The client is gone, or its answer could not be read"))
 		return
