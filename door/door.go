@@ -103,6 +103,11 @@ func New(o Options) *Door {
 
 // ServeHTTP implements http.Handler.
 func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	// A body has to come in time even if it is not looked at: net/http waits for it
+	// before it answers. Only who reads it to its end takes the deadline back.
+	if r.ContentLength != 0 {
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTime))
+	}
 	switch r.URL.Path {
 	case "/healthz":
 		health(w, r, true)

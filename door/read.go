@@ -93,11 +93,16 @@ func (p *posted) unpack() *refusal {
 	return nil
 }
 
-// A body has to come within bodyTime, and a second more for each bodyRate bytes.
+// A body has to come within bodyTime, and a second more for each bodyRate bytes;
+// likewise has an answer to be taken that is no stream.
 const (
 	bodyTime = 30 * time.Second
 	bodyRate = 256 << 10
 )
+
+func timeFor(size int64) time.Duration {
+	return bodyTime + time.Duration(size/bodyRate)*time.Second
+}
 
 // readBody reads a body of at most limit bytes.
 func readBody(w http.ResponseWriter, r *http.Request, limit int) ([]byte, *refusal) {
@@ -109,13 +114,12 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int) ([]byte, *refus
 		size = int64(limit)
 	}
 	control := http.NewResponseController(w)
-	_ = control.SetReadDeadline(time.Now().Add(bodyTime + time.Duration(size/bodyRate)*time.Second))
+	_ = control.SetReadDeadline(time.Now().Add(timeFor(size)))
 	var body bytes.Buffer
 	if r.ContentLength > 0 {
 		body.Grow(int(min(r.ContentLength, maxHello)) + bytes.MinRead)
 	}
 	_, err := body.ReadFrom(io.LimitReader(r.Body, int64(limit)+1))
-	_ = control.SetReadDeadline(time.Time{}) // it holds for what comes next on the connection, too
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return nil, refuse(http.StatusRequestTimeout, "The request takes too long to arrive")
@@ -128,6 +132,7 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int) ([]byte, *refus
 		no.id = skim.ID()
 		return nil, no
 	}
+	_ = control.SetReadDeadline(time.Time{}) // or what comes next on the connection would be too late
 	return body.Bytes(), nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
 	"mcpgateway/revision"
 	"mcpgateway/wire"
@@ -60,8 +61,12 @@ func sendJSON(w http.ResponseWriter, status int, text []byte) {
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
 	h.Set("Content-Length", strconv.Itoa(len(text)))
+	control := http.NewResponseController(w)
+	_ = control.SetWriteDeadline(time.Now().Add(timeFor(int64(len(text)))))
 	w.WriteHeader(status)
-	_, _ = w.Write(text) // if it fails the client is gone
+	if _, err := w.Write(text); err == nil && control.Flush() == nil {
+		_ = control.SetWriteDeadline(time.Time{})
+	} // else the client is gone, or does not read
 }
 
 func wrongVerb(w http.ResponseWriter, allow string) {
