@@ -29,7 +29,7 @@ type house struct {
 	pool   *http.Transport
 	held   chan *peer.Request // those with the method "hold"
 	told   chan string        // the methods of notifications
-	conns  chan *guest
+	conns  chan *visitor
 	stop   func() // ends Run and waits for it
 
 	accept chan net.Conn
@@ -37,15 +37,15 @@ type house struct {
 	shut   func() // closes done, once
 }
 
-// A guest is a session as Serve sees it.
-type guest struct {
+// A visitor is a session as Serve sees it.
+type visitor struct {
 	*peer.Peer
 	transport.Conn
 	name string
 }
 
 // keeps tells how many bytes the session keeps for resumption.
-func (g *guest) keeps() int {
+func (g *visitor) keeps() int {
 	s := g.Conn.(*session)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -54,7 +54,7 @@ func (g *guest) keeps() int {
 
 // newHouse opens a house for the length of the test; change may be nil.
 func newHouse(t *testing.T, change func(*Options)) *house {
-	h := &house{T: t, held: make(chan *peer.Request, 5000), told: make(chan string, 5000), conns: make(chan *guest, 20000),
+	h := &house{T: t, held: make(chan *peer.Request, 5000), told: make(chan string, 5000), conns: make(chan *visitor, 20000),
 		accept: make(chan net.Conn), done: make(chan struct{})}
 	o := Options{Serve: h.serve, Limit: 1 << 20, Log: slog.New(slog.DiscardHandler)}
 	if change != nil {
@@ -121,7 +121,7 @@ func (h *house) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 // serve is the server: it answers "echo" with its params, "hold" when the test
 // does, and whatever else with an error.
 func (h *house) serve(ctx context.Context, name string, c transport.Conn) {
-	g := &guest{Conn: c, name: name}
+	g := &visitor{Conn: c, name: name}
 	g.Peer = peer.New(c, &server{h, g}, peer.Options{Batches: func() bool { return true }})
 	h.conns <- g
 	_ = g.Run(ctx)
@@ -129,7 +129,7 @@ func (h *house) serve(ctx context.Context, name string, c transport.Conn) {
 
 type server struct {
 	h *house
-	g *guest
+	g *visitor
 }
 
 func (s *server) Told(m wire.Message, _ *peer.Pending) { s.h.told <- m.Method() }
@@ -247,7 +247,7 @@ func initialize(date string) string {
 }
 
 // enter opens a session and returns its key, and what Serve sees of it.
-func (h *house) enter(date string, header map[string]string) (key string, g *guest) {
+func (h *house) enter(date string, header map[string]string) (key string, g *visitor) {
 	h.Helper()
 	res := h.want(visit{body: initialize(date), header: header}, 200,
 		`{"jsonrpc":"2.0","id":"init","result":{"protocolVersion":"`+date+`","capabilities":{}}}`)

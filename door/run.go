@@ -2,6 +2,7 @@ package door
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"log/slog"
 	"net"
@@ -22,7 +23,7 @@ const (
 // what they answer goes out; clients that do not take it are cut off. Everything
 // is gone when Run returns, and the Door cannot be used any more.
 func (d *Door) Run(ctx context.Context, ln net.Listener) error {
-	guests := &guests{states: make(map[net.Conn]http.ConnState)}
+	guests := &guests{all: make(map[net.Conn]guest)}
 	guests.changed.L = &guests.mu
 	server := &http.Server{
 		Handler:           d,
@@ -71,24 +72,34 @@ func (d *Door) close(server *http.Server) {
 // guests are the connections of a server.
 type guests struct {
 	mu      sync.Mutex
-	states  map[net.Conn]http.ConnState
+	all     map[net.Conn]guest
 	changed sync.Cond
+}
+
+// A guest is a connection. HTTP/2 calls one idle whose last frame is not yet
+// written, and closes it by itself once keep-alives are disabled.
+type guest struct {
+	state http.ConnState
+	http2 bool
 }
 
 // note is the server's ConnState.
 func (g *guests) note(c net.Conn, state http.ConnState) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	switch state {
-	case http.StateClosed, http.StateHijacked:
-		delete(g.states, c)
-	default:
-		g.states[c] = state
+	one := g.all[c]
+	if secure, ok := c.(*tls.Conn); ok && one.state == http.StateNew && state != http.StateNew {
+		one.http2 = secure.ConnectionState().NegotiatedProtocol == "h2"
+	}
+	one.state = state
+	g.all[c] = one
+	if state == http.StateClosed || state == http.StateHijacked {
+		delete(g.all, c)
 	}
 	g.changed.Broadcast()
 }
 
-// wait waits until no connection has a request under way, but no longer than
+// wait waits until no connection has anything under way, but no longer than
 // patience; with none, until there is no connection.
 func (g *guests) wait(patience time.Duration) {
 	late := false
@@ -109,8 +120,8 @@ func (g *guests) wait(patience time.Duration) {
 }
 
 func (g *guests) busyLocked(all bool) bool {
-	for _, state := range g.states {
-		if all || state == http.StateActive {
+	for _, one := range g.all {
+		if all || one.http2 || one.state == http.StateActive {
 			return true
 		}
 	}

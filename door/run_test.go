@@ -169,7 +169,8 @@ func TestOPEN_LEAK01_SessionsThatAreNotDeleted(t *testing.T) {
 				<-h.conns
 			}
 			synctest.Wait()
-			if n := runtime.NumGoroutine() - goroutines; n < 10000 || n > 10100 {
+			// Those of other tests, which end late, are counted, too.
+			if n := runtime.NumGoroutine() - goroutines; n < 9990 || n > 10100 {
 				t.Errorf("%d goroutines for 10000 sessions", n)
 			}
 			if res, _ := h.ask(visit{body: initialize("2025-11-25")}); res.StatusCode != 503 {

@@ -21,7 +21,7 @@ func note(n int) wire.Message {
 	return wire.NewNotification("notifications/message", fmt.Appendf(nil, `{"n":%d}`, n))
 }
 
-func (h *house) write(g *guest, m wire.Message, about wire.ID) {
+func (h *house) write(g *visitor, m wire.Message, about wire.ID) {
 	h.Helper()
 	if err := g.Write(m, about); err != nil {
 		h.Errorf("write %s: %v", m.Raw(), err)
