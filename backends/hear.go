@@ -33,23 +33,29 @@ type handler struct {
 
 // Asked implements peer.Handler.
 func (h *handler) Asked(r *peer.Request) {
-	h.l.b.set.clients().Asked(h.owner(r.About()), h.l.b.cfg.Name, r)
+	h.l.b.set.clients().Asked(h.owner(r.Message, r.About()), h.l.b.cfg.Name, r)
 }
 
-// byID are the notifications whose ids tell best whose they are: they come when the
-// call that was their cause is over.
-var byID = map[string]bool{
-	string(mcp.MethodNotificationElicitationComplete): true,
-	mcp.MethodNotificationTasksStatus:                 true,
+// namesCause reports whether a message names something, a task or an elicitation,
+// by which the clients' side knows whose it is: it may come when the call that was
+// its cause is over.
+func namesCause(m wire.Message) bool {
+	switch m.Method() {
+	case string(mcp.MethodNotificationElicitationComplete), mcp.MethodNotificationTasksStatus,
+		string(mcp.MethodTasksGet), string(mcp.MethodTasksResult), string(mcp.MethodTasksCancel):
+		return true
+	}
+	task, _ := wire.Lookup(m.Part(wire.PartMeta), "io.modelcontextprotocol/related-task")
+	return task != nil
 }
 
 // owner returns the session that something concerns which the backend says
 // unasked, "" if that is not certain: the line's own; or the only client there is;
-// or that of the call on whose stream it came; or that of all calls in flight, if
-// there is one stream for everything. Where there are several (HTTP), what comes
-// on no call's may be older than an answer that is here
-// already: nobody knows whose it is.
-func (h *handler) owner(about *peer.Pending) string {
+// or that of the call on whose stream it came. On a shared line with one stream for
+// everything it may also be that of all calls in flight, unless the message says
+// itself whose it is. Where there are several streams (HTTP), what comes on no
+// call's may be older than an answer that is here already, and is nobody's.
+func (h *handler) owner(m wire.Message, about *peer.Pending) string {
 	switch {
 	case h.l.own():
 		return h.l.session
@@ -57,7 +63,7 @@ func (h *handler) owner(about *peer.Pending) string {
 		return h.l.b.set.soleSession()
 	case about != nil:
 		return about.Owner
-	case h.l.b.hasStreams():
+	case h.l.b.hasStreams(), namesCause(m):
 		return ""
 	}
 	owner, _ := h.peer.SoleOwner()
@@ -85,11 +91,7 @@ func (h *handler) Told(m wire.Message, about *peer.Pending) {
 	case string(mcp.MethodNotificationMessage):
 		h.l.log.Debug("backend says", "params", string(m.Part(wire.PartParams)))
 	}
-	owner := ""
-	if !byID[method] || h.l.own() || h.l.b.set.Solo || about != nil {
-		owner = h.owner(about)
-	}
-	h.l.b.set.clients().Told(owner, h.l.b.cfg.Name, m, about)
+	h.l.b.set.clients().Told(h.owner(m, about), h.l.b.cfg.Name, m, about)
 }
 
 // changed has lists read anew. One look serves any number of changes.

@@ -37,7 +37,7 @@ type question struct {
 func (g *Gateway) Asked(session, backend string, r *peer.Request) {
 	s := g.session(session)
 	if s == nil && session == "" {
-		s = g.host(backend, r.Message)
+		s = g.named(backend, r.Message)
 	}
 	if s == nil {
 		r.Fail(wire.Errorf(wire.CodeMethodNotFound,

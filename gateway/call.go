@@ -153,6 +153,9 @@ func (c *call) Progressed(m wire.Message) { c.r.Progress(c.s.exposeTasks(c.Route
 // there is none.
 func (c *call) Done(m wire.Message, err error) {
 	if err != nil {
+		if c.task {
+			c.s.tasks.unbook()
+		}
 		kind, failure := c.failure(err)
 		if c.r.Fail(failure) {
 			c.ended(Outcome{Kind: kind, Code: failure.Code})

@@ -12,14 +12,20 @@ import (
 // about which the backend asks again. They keep the client's ids, which are
 // unique there. A backend has to do with those alone that were made for it.
 
-// host returns the session whose client has the task that a question is about,
-// nil if that is not certain.
-func (g *Gateway) host(backend string, m wire.Message) *Session {
-	id := taskID(m)
-	if id == "" {
-		return nil
+// named returns the session to which a task belongs that a backend's message names:
+// one that its client has, which is asked about, or one of its own that the message
+// belongs to. It is nil if there is none.
+func (g *Gateway) named(backend string, m wire.Message) *Session {
+	if id := taskID(m); id != "" {
+		return g.only(func(s *Session) bool { return s.hosted.has(backend, id) })
 	}
-	return g.only(func(s *Session) bool { return s.hosted.has(backend, id) })
+	if id := relatedTask(m); id != "" {
+		return g.only(func(s *Session) bool {
+			_, ok := s.tasks.expose(backend, id)
+			return ok
+		})
+	}
+	return nil
 }
 
 // learn takes what a client's answer says of tasks, and returns it as the backend

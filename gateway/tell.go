@@ -15,7 +15,11 @@ func (g *Gateway) Told(session, backend string, m wire.Message, about *peer.Pend
 	method := m.Method()
 	switch method {
 	case string(mcp.MethodNotificationMessage):
-		if s := g.session(session); s != nil {
+		s := g.session(session)
+		if session == "" {
+			s = g.named(backend, m)
+		}
+		if s != nil {
 			s.pass(backend, m, about)
 		}
 	case mcp.MethodNotificationResourceUpdated:

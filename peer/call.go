@@ -169,9 +169,9 @@ func (c *Pending) stop() {
 func (p *Peer) giveUp(id int64, why error, params []byte) {
 	// The call becomes a stray before it stops being a call, so that there is no
 	// moment at which nobody knows of it.
-	if c, ok := p.calls.Look(id); ok && c.Owner != "" {
+	if c, ok := p.calls.Look(id); ok {
 		p.mu.Lock()
-		p.strays.add(id, c.Owner)
+		p.strays.giveUp(id, c.Owner)
 		p.mu.Unlock()
 	}
 	c, ok := p.take(id)
@@ -218,6 +218,7 @@ func (p *Peer) answered(m wire.Message) {
 		p.log.Debug("dropped an answer to no call in flight", "id", string(m.ID()))
 		return
 	}
+	p.echo(c)
 	c.end(m, nil)
 }
 

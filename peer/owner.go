@@ -2,18 +2,24 @@ package peer
 
 import "time"
 
-// lingering is how long the far side of a stdio connection may still be at a call
-// that was given up: "SHOULD NOT send a response" leaves nothing to tell by.
-const lingering = 30 * time.Second
+const (
+	// lingering is how long the far side may still be at a call that was given up:
+	// "SHOULD NOT send a response" leaves nothing to tell by.
+	lingering = 30 * time.Second
+	// echoing is how long after its answer the far side may still say what
+	// belongs to a call, such as that it has ended.
+	echoing = 2 * time.Second
+	// maxStrays bounds the calls, and the owners, that are remembered so. With more
+	// of them nobody can be told from the others, for as long.
+	maxStrays = 1024
+)
 
-// maxStrays bounds the calls that are remembered so.
-const maxStrays = 1024
-
-// strays are the calls that were given up and not answered since, as far as the
-// far side may still be at them. The zero value is none.
+// strays are the calls that are not in flight any more, as far as the far side may
+// still be at them. The zero value is none.
 type strays struct {
-	rows  map[int64]stray
-	crowd time.Time // until then there were too many to tell them apart
+	givenUp map[int64]stray
+	echoes  map[string]time.Time // owner → until when
+	crowd   time.Time            // until then there were too many to tell them apart
 }
 
 type stray struct {
@@ -21,27 +27,61 @@ type stray struct {
 	until time.Time
 }
 
-func (s *strays) add(id int64, owner string) {
-	now := time.Now()
-	if s.rows == nil {
-		s.rows = make(map[int64]stray)
-	}
-	if len(s.rows) >= maxStrays {
-		s.expire(now)
-	}
-	if len(s.rows) >= maxStrays {
-		s.crowd = now.Add(lingering)
+// giveUp notes that a call was given up. One that nobody owns is nobody's concern.
+func (s *strays) giveUp(id int64, owner string) {
+	if owner == "" {
 		return
 	}
-	s.rows[id] = stray{owner, now.Add(lingering)}
+	now := time.Now()
+	if len(s.givenUp) >= maxStrays {
+		s.expire(now)
+	}
+	switch {
+	case len(s.givenUp) >= maxStrays:
+		s.crowd = now.Add(lingering)
+		return
+	case s.givenUp == nil:
+		s.givenUp = make(map[int64]stray)
+	}
+	s.givenUp[id] = stray{owner, now.Add(lingering)}
 }
 
-func (s *strays) ended(id int64) { delete(s.rows, id) }
+// answered notes that a call of that owner was answered.
+func (s *strays) answered(owner string) {
+	if owner == "" {
+		return
+	}
+	now := time.Now()
+	if len(s.echoes) >= maxStrays {
+		s.expire(now)
+	}
+	switch {
+	case len(s.echoes) >= maxStrays:
+		s.crowd = now.Add(echoing)
+		return
+	case s.echoes == nil:
+		s.echoes = make(map[string]time.Time)
+	}
+	s.echoes[owner] = now.Add(echoing)
+}
+
+// answeredLate is answered for a call that may have been given up.
+func (s *strays) answeredLate(id int64) {
+	if one, ok := s.givenUp[id]; ok {
+		delete(s.givenUp, id)
+		s.answered(one.owner)
+	}
+}
 
 func (s *strays) expire(now time.Time) {
-	for id, one := range s.rows {
+	for id, one := range s.givenUp {
 		if now.After(one.until) {
-			delete(s.rows, id)
+			delete(s.givenUp, id)
+		}
+	}
+	for owner, until := range s.echoes {
+		if now.After(until) {
+			delete(s.echoes, owner)
 		}
 	}
 }
@@ -53,8 +93,13 @@ func (s *strays) veto(owner string) bool {
 	if now.Before(s.crowd) {
 		return true
 	}
-	for _, one := range s.rows {
+	for _, one := range s.givenUp {
 		if one.owner != owner {
+			return true
+		}
+	}
+	for other := range s.echoes {
+		if other != owner {
 			return true
 		}
 	}
@@ -62,9 +107,11 @@ func (s *strays) veto(owner string) bool {
 }
 
 // SoleOwner returns the [Pending.Owner] of all calls in flight, if it is one and
-// the same. What the far side says unasked can then concern nobody else: calls
-// that were given up lately and not answered yet count, too. On a connection
-// that is shared and has one stream for everything there is no better way to know.
+// the same, and if what the far side says unasked can concern nobody else: there is
+// no [Trail] of another's, no call of another's that was given up and not answered
+// within the last half minute, and none that was answered within the last two
+// seconds. On a connection that is shared and has one stream for everything there
+// is no better way to know.
 func (p *Peer) SoleOwner() (owner string, ok bool) {
 	several := false
 	p.calls.Each(func(c *Pending) {
@@ -81,7 +128,10 @@ func (p *Peer) SoleOwner() (owner string, ok bool) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.strays.veto(owner) {
+	for _, t := range p.trails {
+		several = several || t.owner != owner
+	}
+	if several || p.strays.veto(owner) {
 		return "", false
 	}
 	return owner, true

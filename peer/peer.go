@@ -67,7 +67,7 @@ type Peer struct {
 
 	mu       sync.Mutex
 	requests map[wire.ID]*Request    // what they asked, under their ids
-	strays   strays                  // calls given up that the far side may still be at
+	strays   strays                  // calls at an end that the far side may still be at
 	trails   map[int64]*Trail        // calls answered that the far side goes on with
 	idle     []chan struct{}         // closed when requests has run empty
 	warned   map[string]bool         // kinds of oddities that were logged
@@ -314,7 +314,22 @@ func (p *Peer) takeByID(id wire.ID) (*Pending, bool) {
 	if err != nil {
 		return nil, false
 	}
-	return p.take(n)
+	c, ok := p.take(n)
+	if ok {
+		p.echo(c)
+	}
+	return c, ok
+}
+
+// echo notes that a call is answered, so that what is still said of it is not taken
+// for another's.
+func (p *Peer) echo(c *Pending) {
+	if c.Owner == "" {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.strays.answered(c.Owner)
 }
 
 // take removes the row of a call that has come to an end on the far side, too.
@@ -322,7 +337,7 @@ func (p *Peer) take(id int64) (*Pending, bool) {
 	c, ok := p.calls.Take(id)
 	if !ok {
 		p.mu.Lock()
-		p.strays.ended(id)
+		p.strays.answeredLate(id)
 		p.mu.Unlock()
 	}
 	return c, ok

@@ -8,24 +8,29 @@ import "mcpgateway/wire"
 type Trail struct {
 	peer  *Peer
 	id    int64
-	token wire.ID
+	token wire.ID // "" = nobody wants progress
+	owner string
 	to    func(wire.Message)
 }
 
 // maxTrails bounds those of one conversation. Progress of what is beyond is dropped.
 const maxTrails = 4096
 
-// Trail has what progress still comes go to to, until [Trail.End]. It is for Done to
-// call, of a call that has a Token. The call itself is not held on to.
+// Trail has what progress still comes go to to, until [Trail.End], and counts for
+// [Peer.SoleOwner] until then. It is for Done to call. The call itself is not held
+// on to.
 func (c *Pending) Trail(to func(wire.Message)) *Trail {
-	t := &Trail{peer: c.peer, id: c.id, token: c.Token, to: to}
-	if c.peer == nil || c.Token == "" {
+	t := &Trail{peer: c.peer, id: c.id, token: c.Token, owner: c.Owner, to: to}
+	if c.peer == nil {
 		return t
 	}
 	c.peer.mu.Lock()
 	defer c.peer.mu.Unlock()
 	switch {
-	case c.peer.end != nil || len(c.peer.trails) >= maxTrails:
+	case c.peer.end != nil:
+		return t
+	case len(c.peer.trails) >= maxTrails:
+		c.peer.strays.giveUp(c.id, c.Owner) // better than nothing
 		return t
 	case c.peer.trails == nil:
 		c.peer.trails = make(map[int64]*Trail)
@@ -41,7 +46,10 @@ func (t *Trail) End() {
 	}
 	t.peer.mu.Lock()
 	defer t.peer.mu.Unlock()
-	delete(t.peer.trails, t.id)
+	if t.peer.trails[t.id] == t {
+		delete(t.peer.trails, t.id)
+		t.peer.strays.giveUp(t.id, t.owner) // what has ended for us may go on there
+	}
 }
 
 // trailed passes on the progress of a call that was answered.
@@ -49,7 +57,7 @@ func (p *Peer) trailed(id int64, m wire.Message) {
 	p.mu.Lock()
 	t := p.trails[id]
 	p.mu.Unlock()
-	if t != nil {
+	if t != nil && t.token != "" {
 		t.to(m.Splice(wire.Edit{Part: wire.PartToken, Text: []byte(t.token)}))
 	}
 }
