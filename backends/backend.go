@@ -150,9 +150,10 @@ func (b *Backend) excuse() error {
 // answer notes that the backend has listed what it has, or cannot. Set, which is
 // called with b.mu held, takes the news, if there is any.
 func (b *Backend) answer(set func() (news bool)) {
+	took := time.Since(b.shared.beginning())
 	b.mu.Lock()
 	b.status.Answered = true
-	b.status.Took = time.Since(b.shared.beginning())
+	b.status.Took = took
 	news := !b.answered
 	b.answered = true
 	if set != nil && set() {

@@ -153,21 +153,27 @@ func setLevel(level string) wire.Message {
 // levelled tells the backend the level, if it is another one than before, for a
 // gathering that may be nil.
 func (l *line) levelled(g *gathering) {
-	level := l.wanted()
 	l.mu.Lock()
-	p := l.peer
-	if p == nil || level == "" || level == l.level || !l.server.has("logging") {
-		l.mu.Unlock()
+	defer l.mu.Unlock()
+	l.levelLocked(g)
+}
+
+// levelLocked is levelled. What is wanted is found out, and sent, under l.mu, so
+// that of two who change it the later one counts, and that no call overtakes it.
+func (l *line) levelLocked(g *gathering) {
+	level := l.wanted()
+	if l.peer == nil || level == "" || level == l.level || !l.server.has("logging") {
 		return
 	}
 	l.level = level
-	l.mu.Unlock()
 	c := &peer.Pending{To: nobody{}, Timeout: restoring}
 	if g != nil {
 		g.join()
 		c.To = g
 	}
-	p.Send(setLevel(level), c)
+	if l.peer.Offer(setLevel(level), c) != nil && g != nil {
+		g.leave() // the next conversation begins with it
+	}
 }
 
 // A gathering waits for several answers, in whose contents nobody is interested.

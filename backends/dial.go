@@ -14,8 +14,8 @@ import (
 	"mcpgateway/transport"
 )
 
-// dial opens the Conn that the configuration asks for.
-func (b *Backend) dial() (transport.Conn, error) {
+// dial opens the Conn that the configuration asks for; older means HTTP+SSE.
+func (b *Backend) dial(older bool) (transport.Conn, error) {
 	c := b.cfg
 	switch {
 	case b.set.Dial != nil:
@@ -24,7 +24,7 @@ func (b *Backend) dial() (transport.Conn, error) {
 		return demo(c.Name), nil
 	case c.URL != "":
 		o := transport.HTTPOptions{URL: c.URL, Headers: c.Headers, Limit: b.set.Limit, Log: b.log}
-		if b.speaksOlder() {
+		if older {
 			return transport.DialSSE(o), nil
 		}
 		return transport.DialHTTP(o), nil
@@ -59,7 +59,7 @@ func (b *Backend) hasStreams() bool { return b.cfg.URL != "" }
 // fallsBack reports whether the backend is to be tried over the older transport,
 // because that is what its answer to initialize looks like.
 func (b *Backend) fallsBack(err error) bool {
-	return errors.Is(err, transport.ErrNotStreamable) && !b.speaksOlder() && b.cfg.Transport != "http"
+	return errors.Is(err, transport.ErrNotStreamable) && b.cfg.Transport != "http"
 }
 
 // speaksOlder reports whether the backend is spoken to over HTTP+SSE.

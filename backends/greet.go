@@ -121,7 +121,7 @@ func (l *line) restore(ctx context.Context, p *peer.Peer, s server) (missed []st
 		l.mu.Unlock()
 	}
 	l.mu.Lock()
-	missed = l.subs.uris()
+	missed = l.subs.agreedTo()
 	l.mu.Unlock()
 	for _, uri := range missed {
 		requests = append(requests, subscribe(uri, true))

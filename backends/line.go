@@ -144,29 +144,39 @@ func (l *line) starting() {
 	l.ran = false
 }
 
-// up lets calls through. Those that waited go first: l.mu is held so that none
-// overtakes them, and that each can be cancelled at any moment.
+// up lets calls through. Those that waited go first.
 func (l *line) up(p *peer.Peer) {
+	for _, tell := range l.letThrough(p) {
+		tell()
+	}
+}
+
+// letThrough is up; it returns what ends the calls that could not be sent. It holds
+// l.mu so that no call overtakes those that waited, and that each of them can be
+// cancelled at any moment.
+func (l *line) letThrough(p *peer.Peer) (refused []func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.gone == p {
-		return
+		return nil
 	}
 	l.peer, l.ran, l.upAt = p, true, time.Now()
 	l.state, l.err = Ready, nil
+	l.levelLocked(nil) // it may have been changed since it was restored
 	for len(l.waiting) > 0 {
 		w := l.waiting[0]
 		err := p.Offer(w.m, w.c)
 		if errors.Is(err, transport.ErrClosed) {
 			l.lostLocked(p) // it has ended already: they wait for the next
-			return
+			return refused
 		}
 		l.waiting = l.waiting[1:]
 		if err != nil {
-			w.c.To.Done(wire.Message{}, &transport.Lost{Err: err})
+			refused = append(refused, func() { w.c.To.Done(wire.Message{}, &transport.Lost{Err: err}) })
 		}
 	}
 	l.waiting = nil
+	return refused
 }
 
 // lost notes that the conversation over p has ended. Nothing is sent any more, what

@@ -11,6 +11,7 @@ import (
 	"mcpgateway/config"
 	"mcpgateway/internal/mcptest"
 	"mcpgateway/peer"
+	"mcpgateway/transport"
 	"mcpgateway/wire"
 )
 
@@ -521,5 +522,76 @@ func TestAListIsReadAgainWhenItHasChanged(t *testing.T) {
 		a.Asked("resources/list")
 		a.Asked("resources/templates/list")
 		a.WantNothing()
+	})
+}
+
+// A session that leaves does not take along what another has just subscribed to.
+func TestASubscriptionUnderWayCounts(t *testing.T) {
+	inHouse(t, backends.Options{Backends: plain("a")}, func(t *testing.T, h *house) {
+		p := h.next("a")
+		p.Greet(logger)
+		h.lists(p)
+		h.Open("one", nil)
+		h.Open("two", nil)
+		h.subscribe("one", "a", "x:y", true)
+		p.Reply(p.Asked("resources/subscribe").ID(), "{}")
+		two := h.subscribe("two", "a", "x:y", true)
+		under := p.Asked("resources/subscribe")
+		h.Close("one")
+		p.Reply(under.ID(), "{}")
+		two.ok(t)
+		p.WantNothing()
+
+		// The other way round: the request to stop is under way when somebody subscribes.
+		off := h.subscribe("two", "a", "x:y", false)
+		stop := p.Asked("resources/unsubscribe")
+		h.Open("three", nil)
+		three := h.subscribe("three", "a", "x:y", true)
+		p.Reply(p.Asked("resources/subscribe").ID(), "{}")
+		p.Reply(stop.ID(), "{}")
+		off.ok(t)
+		three.ok(t)
+		p.Asked("resources/subscribe") // once more, for it may have come first
+	})
+}
+
+// Two lines of a server that speaks HTTP+SSE alone find that out each for itself.
+func TestLinesFallBackSideBySide(t *testing.T) {
+	inHouse(t, backends.Options{Backends: []config.Backend{remote("a")}}, func(t *testing.T, h *house) {
+		shared := h.next("a")
+		h.Open("one", nil)
+		call := h.callFor("one", "a")
+		own := h.next("a")
+		of, and := shared.Asked("initialize"), own.Asked("initialize")
+		shared.Break(&transport.Lost{ID: of.ID(), Err: transport.ErrNotStreamable})
+		h.next("a").Ready("t")
+		own.Break(&transport.Lost{ID: and.ID(), Err: transport.ErrNotStreamable})
+		again := h.next("a")
+		again.Greet("")
+		again.Reply(again.Asked("tools/call").ID(), "{}")
+		call.ok(t)
+	})
+}
+
+// A level that is set while a connection is made comes before the calls that wait.
+func TestNoCallOvertakesALevel(t *testing.T) {
+	inHouse(t, backends.Options{Backends: []config.Backend{remote("a")}}, func(t *testing.T, h *house) {
+		shared := h.next("a")
+		shared.Greet(logger)
+		h.lists(shared)
+		h.Open("one", nil)
+		h.SetLevel("one", "error", func() {})
+		h.callFor("one", "a")
+		p := h.next("a")
+		p.Greet(logger)
+		first := p.Asked("logging/setLevel")
+		h.SetLevel("one", "debug", func() {})
+		h.callFor("one", "a")
+		p.Reply(first.ID(), "{}")
+		if m := p.Asked("logging/setLevel"); !strings.Contains(string(m.Raw()), `"debug"`) {
+			t.Errorf("got %s", m.Raw())
+		}
+		p.Asked("tools/call")
+		p.Asked("tools/call")
 	})
 }

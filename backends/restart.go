@@ -117,21 +117,20 @@ func (l *line) rest(ctx context.Context) {
 // and returns why it ended. Nothing of it is left then. A server that has no
 // streamable HTTP is tried over HTTP+SSE, and known for that until it fails so.
 func (l *line) converse(ctx context.Context) error {
-	err := l.talkOver(ctx)
+	older := l.b.speaksOlder()
+	err := l.talkOver(ctx, older)
 	if !l.b.fallsBack(err) {
-		if !l.hasRun() {
+		if older && !l.hasRun() {
 			l.b.speakOlder(false)
 		}
 		return err
 	}
 	l.log.Info("backend has no streamable HTTP; trying HTTP+SSE", "err", err)
-	l.b.speakOlder(true)
-	older := l.talkOver(ctx)
-	if l.hasRun() {
-		return older
+	if then := l.talkOver(ctx, true); l.hasRun() {
+		return then
+	} else {
+		return fmt.Errorf("%w; nor does it speak HTTP+SSE: %w", err, then)
 	}
-	l.b.speakOlder(false)
-	return fmt.Errorf("%w; nor does it speak HTTP+SSE: %w", err, older)
 }
 
 func (l *line) hasRun() bool {
@@ -140,9 +139,9 @@ func (l *line) hasRun() bool {
 	return l.ran
 }
 
-// talkOver is converse over one connection.
-func (l *line) talkOver(ctx context.Context) error {
-	conn, err := l.b.dial()
+// talkOver is converse over one connection, of the older transport or not.
+func (l *line) talkOver(ctx context.Context, older bool) error {
+	conn, err := l.b.dial(older)
 	if err != nil {
 		return err
 	}
@@ -158,6 +157,9 @@ func (l *line) talkOver(ctx context.Context) error {
 	defer p.Close()
 
 	err = l.begin(talk, p, ended)
+	if older && l.hasRun() {
+		l.b.speakOlder(true)
+	}
 	if err != nil && !errors.Is(err, errEnded) && ctx.Err() == nil && !l.b.fallsBack(err) {
 		l.down(Failed, err) // at once, for to end a child may take a while
 	}
@@ -192,7 +194,6 @@ func (l *line) begin(ctx context.Context, p *peer.Peer, ended chan error) error 
 	}
 	missed := l.restore(start, p, server)
 	l.up(p)
-	l.levelled(nil) // it may have been changed meanwhile
 	for _, uri := range missed {
 		l.updated(updated(uri), nil)
 	}

@@ -59,11 +59,9 @@ type Set struct {
 	sessions sessions
 	hearing  Clients // set by Run before anything can be heard
 
+	runs runs
+
 	mu      sync.Mutex
-	ctx     context.Context             // Run's, nil before it
-	early   []func(ctx context.Context) // what is to run as soon as Run does
-	over    bool                        // Run is ending
-	running sync.WaitGroup
 	waited  bool            // Options.Wait is over
 	changed chan struct{}   // of the view at hand
 	renamed map[string]bool // new names that were logged
@@ -124,35 +122,47 @@ func (s *Set) Run(ctx context.Context, clients Clients) error {
 	return ctx.Err()
 }
 
+// runs is what runs while Run does.
+type runs struct {
+	mu      sync.Mutex
+	ctx     context.Context             // Run's, nil before it
+	early   []func(ctx context.Context) // what is to run as soon as Run does
+	over    bool                        // Run is ending
+	running sync.WaitGroup
+}
+
 func (s *Set) begin(ctx context.Context, clients Clients) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.ctx, s.hearing = ctx, clients
-	for _, f := range s.early {
-		s.running.Go(func() { f(ctx) })
+	s.hearing = clients
+	r := &s.runs
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ctx = ctx
+	for _, f := range r.early {
+		r.running.Go(func() { f(ctx) })
 	}
-	s.early = nil
+	r.early = nil
 }
 
 // end waits for what was spawned; nothing is any more.
 func (s *Set) end() {
-	s.mu.Lock()
-	s.over = true
-	s.mu.Unlock()
-	s.running.Wait()
+	s.runs.mu.Lock()
+	s.runs.over = true
+	s.runs.mu.Unlock()
+	s.runs.running.Wait()
 }
 
 // spawn has f run for as long as Run does; it reports false if that has ended.
 func (s *Set) spawn(f func(ctx context.Context)) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	r := &s.runs
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	switch {
-	case s.over:
+	case r.over:
 		return false
-	case s.ctx == nil:
-		s.early = append(s.early, f)
+	case r.ctx == nil:
+		r.early = append(r.early, f)
 	default:
-		s.running.Go(func() { f(s.ctx) })
+		r.running.Go(func() { f(r.ctx) })
 	}
 	return true
 }

@@ -12,7 +12,7 @@ import (
 // subscriptions are the resources that sessions want to hear of over one line. The
 // zero value is none.
 type subscriptions struct {
-	byURI map[string]map[string]bool // URI → sessions
+	byURI map[string]map[string]bool // URI → sessions, and whether the backend has agreed
 	count int
 }
 
@@ -24,8 +24,9 @@ const maxSubscriptions = 10_000
 func (s *subscriptions) empty() bool { return s.count == 0 }
 
 func (s *subscriptions) add(uri, session string) bool {
+	_, known := s.byURI[uri][session]
 	switch {
-	case s.byURI[uri][session]:
+	case known:
 		return true
 	case s.count >= maxSubscriptions:
 		return false
@@ -35,14 +36,14 @@ func (s *subscriptions) add(uri, session string) bool {
 	if s.byURI[uri] == nil {
 		s.byURI[uri] = make(map[string]bool)
 	}
-	s.byURI[uri][session] = true
+	s.byURI[uri][session] = false
 	s.count++
 	return true
 }
 
 // remove reports whether nobody is subscribed to the URI any more.
 func (s *subscriptions) remove(uri, session string) (last bool) {
-	if s.byURI[uri][session] {
+	if _, known := s.byURI[uri][session]; known {
 		delete(s.byURI[uri], session)
 		s.count--
 	}
@@ -57,11 +58,28 @@ func (s *subscriptions) remove(uri, session string) (last bool) {
 // subscribed any more.
 func (s *subscriptions) removeAll(session string) (last []string) {
 	for _, uri := range s.uris() {
-		if s.byURI[uri][session] && s.remove(uri, session) {
+		if _, known := s.byURI[uri][session]; known && s.remove(uri, session) {
 			last = append(last, uri)
 		}
 	}
 	return last
+}
+
+// agreed notes that the backend has agreed.
+func (s *subscriptions) agreed(uri, session string) {
+	if _, known := s.byURI[uri][session]; known {
+		s.byURI[uri][session] = true
+	}
+}
+
+// agreedTo returns the URIs to which the backend has agreed.
+func (s *subscriptions) agreedTo() (uris []string) {
+	for _, uri := range s.uris() {
+		if slices.Contains(slices.Collect(maps.Values(s.byURI[uri])), true) {
+			uris = append(uris, uri)
+		}
+	}
+	return uris
 }
 
 func (s *subscriptions) uris() []string { return slices.Sorted(maps.Keys(s.byURI)) }
@@ -90,8 +108,15 @@ func updated(uri string) wire.Message {
 	return wire.NewNotification("notifications/resources/updated", wire.Encode(map[string]string{"uri": uri}))
 }
 
-// subscribe sends a subscription, which counts once the backend has agreed.
+// subscribe sends a subscription. It counts from now on, so that nobody else who
+// leaves takes it along, and no more if the backend refuses it.
 func (l *line) subscribe(uri string, m wire.Message, c *peer.Pending) {
+	l.mu.Lock()
+	kept := l.subs.add(uri, c.Owner)
+	l.mu.Unlock()
+	if !kept {
+		l.log.Warn("too many subscriptions; this one is not kept", "max", maxSubscriptions)
+	}
 	c.To = &subscribing{Asker: c.To, l: l, uri: uri, session: c.Owner}
 	l.send(m, c)
 }
@@ -104,14 +129,13 @@ type subscribing struct {
 
 // Done implements peer.Asker.
 func (s *subscribing) Done(m wire.Message, err error) {
+	s.l.mu.Lock()
 	if err == nil && m.Part(wire.PartError) == nil {
-		s.l.mu.Lock()
-		kept := s.l.subs.add(s.uri, s.session)
-		s.l.mu.Unlock()
-		if !kept {
-			s.l.log.Warn("too many subscriptions; this one is not kept", "max", maxSubscriptions)
-		}
+		s.l.subs.agreed(s.uri, s.session)
+	} else {
+		s.l.subs.remove(s.uri, s.session)
 	}
+	s.l.mu.Unlock()
 	s.Asker.Done(m, err)
 }
 
@@ -122,10 +146,31 @@ func (l *line) unsubscribe(uri string, m wire.Message, c *peer.Pending) {
 	last := l.subs.remove(uri, c.Owner)
 	l.mu.Unlock()
 	if last {
+		c.To = &unsubscribing{Asker: c.To, l: l, uri: uri}
 		l.send(m, c)
 		return
 	}
 	c.To.Done(wire.NewResult("0", []byte("{}")), nil)
+}
+
+// unsubscribing is the Asker of what tells a backend to stop. If somebody has
+// subscribed meanwhile, whose request may have arrived before, the backend is asked
+// once more.
+type unsubscribing struct {
+	peer.Asker
+	l   *line
+	uri string
+}
+
+// Done implements peer.Asker.
+func (u *unsubscribing) Done(m wire.Message, err error) {
+	u.l.mu.Lock()
+	wanted, p := len(u.l.subs.byURI[u.uri]) > 0, u.l.peer
+	u.l.mu.Unlock()
+	if wanted && p != nil {
+		p.Send(subscribe(u.uri, true), &peer.Pending{To: nobody{}, Timeout: restoring})
+	}
+	u.Asker.Done(m, err)
 }
 
 // unsubscribeAll takes back what a session that is over has subscribed to over the
@@ -139,7 +184,8 @@ func (l *line) unsubscribeAll(session string) {
 		return
 	}
 	for _, uri := range last {
-		p.Send(subscribe(uri, false), &peer.Pending{To: nobody{}, Timeout: restoring})
+		to := &unsubscribing{Asker: nobody{}, l: l, uri: uri}
+		p.Send(subscribe(uri, false), &peer.Pending{To: to, Timeout: restoring})
 	}
 }
 
