@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"mcpgateway/wire"
 )
 
 // A body that nobody wants to read has to come in time all the same: net/http
@@ -60,5 +62,59 @@ func TestAnAnswerThatIsNotTakenIsGivenUp(t *testing.T) {
 		if n, err := io.Copy(io.Discard, c); err != nil || n > 1<<20 {
 			t.Errorf("%d bytes were still to be had, %v", n, err)
 		}
+	})
+}
+
+// A question about a call whose POST has broken goes where it is heard.
+func TestAQuestionAboutALostStreamIsHeard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, nil)
+		key, g := h.enter("2025-03-26", nil)
+		alone := h.stream(visit{verb: "GET", session: key})
+		res := h.send(visit{session: key, body: call("1", "hold", "{}")})
+		r := <-h.held
+		res.Body.Close() // before there was an event, so that nobody can come back for it
+		synctest.Wait()
+		question := wire.NewRequest("9", "elicitation/create", []byte("{}"))
+		if err := g.Conn.Write(question, r.ClientID()); err != nil {
+			t.Fatal(err)
+		}
+		alone.want("0-1", string(question.Raw()))
+		alone.cut()
+		r.Reply([]byte("{}"))
+	})
+}
+
+// What arrives at one moment has a bound, from however many clients it comes.
+func TestBodiesThatArriveHaveABound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, func(o *Options) { o.Limit = 1 << 20 })
+		key, _ := h.enter("2025-11-25", nil)
+		var held []io.WriteCloser
+		for range 4 {
+			r, w := io.Pipe()
+			req := h.request(visit{session: key})
+			req.Body, req.ContentLength = r, -1
+			go func() {
+				if res, err := h.client.Do(req); err == nil {
+					res.Body.Close()
+				}
+			}()
+			_, _ = w.Write(make([]byte, 1<<20-1024))
+			held = append(held, w)
+		}
+		synctest.Wait()
+		one := call("1", "echo", `"`+strings.Repeat("x", 10<<10)+`"`)
+		if res := h.want(visit{session: key, body: one}, 503, "*"); res.Header.Get("Retry-After") != "1" {
+			t.Errorf("headers: %v", res.Header)
+		}
+		for _, w := range held {
+			w.Close()
+		}
+		synctest.Wait()
+		if n := h.door.arriving.Load(); n != 0 {
+			t.Errorf("%d bytes are still counted", n)
+		}
+		h.want(visit{session: key, body: call("1", "echo", `{}`)}, 200, result("1", "{}"))
 	})
 }

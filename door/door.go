@@ -43,7 +43,7 @@ type Options struct {
 
 	Limit    int           // bytes of one message, and of what may wait for a client that does not read; 0 = 64 MiB
 	Sessions int           // at one time; beyond it initialize gets 503; 0 = 10000
-	Idle     time.Duration // a session with no request in flight and no open stream ends after it; 0 = 1 h
+	Idle     time.Duration // a session to which its client has no connection ends after it; 0 = 1 h
 	// Events bounds what a session keeps so that a broken stream can be resumed, in
 	// bytes; 0 = 1 MiB. All sessions together keep at most 64 times as much. What
 	// goes first is told at [session.evictLocked] and [Door.relieve].
@@ -65,8 +65,9 @@ type Door struct {
 	ctx    context.Context // of all sessions
 	cancel context.CancelFunc
 
-	kept    atomic.Int64   // bytes that all sessions keep for resumption
-	serving sync.WaitGroup // goroutines in Serve; added to under mu, while not closing
+	kept     atomic.Int64   // bytes that all sessions keep for resumption
+	arriving atomic.Int64   // bytes of bodies that are being read
+	serving  sync.WaitGroup // goroutines in Serve; added to under mu, while not closing
 
 	mu       sync.Mutex
 	sessions map[string]*session // under their keys

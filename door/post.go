@@ -78,6 +78,9 @@ func (s *session) post(w http.ResponseWriter, r *http.Request, p *posted) {
 func (s *session) exchange(w http.ResponseWriter, r *http.Request, p *posted, patience time.Duration) bool {
 	st, x, no := s.enter(w, p)
 	if no != nil {
+		if p.hello {
+			w.Header().Del(sessionHeader)
+		}
 		no.of(p).send(w)
 		return true
 	}

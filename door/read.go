@@ -35,7 +35,7 @@ func (d *Door) read(w http.ResponseWriter, r *http.Request, known bool) (*posted
 	if !known {
 		limit = min(limit, maxHello)
 	}
-	text, no := readBody(w, r, limit)
+	text, no := d.readBody(w, r, limit)
 	if no != nil {
 		return nil, no
 	}
@@ -104,8 +104,30 @@ func timeFor(size int64) time.Duration {
 	return bodyTime + time.Duration(size/bodyRate)*time.Second
 }
 
+// maxArriving bounds what bodies hold together while they arrive. More than that is
+// refused with 503, whosesoever it is.
+func (d *Door) maxArriving() int64 { return 4 * int64(d.o.Limit) }
+
+// An arriving body counts for the bound.
+type arriving struct {
+	d    *Door
+	body io.Reader
+	size int64
+}
+
+var errCrowded = errors.New("too much is arriving")
+
+func (a *arriving) Read(b []byte) (int, error) {
+	n, err := a.body.Read(b)
+	a.size += int64(n)
+	if a.d.arriving.Add(int64(n)) > a.d.maxArriving() {
+		return n, errCrowded
+	}
+	return n, err
+}
+
 // readBody reads a body of at most limit bytes.
-func readBody(w http.ResponseWriter, r *http.Request, limit int) ([]byte, *refusal) {
+func (d *Door) readBody(w http.ResponseWriter, r *http.Request, limit int) ([]byte, *refusal) {
 	size := r.ContentLength
 	if size > int64(limit) {
 		return nil, tooLong(limit)
@@ -119,8 +141,12 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int) ([]byte, *refus
 	if r.ContentLength > 0 {
 		body.Grow(int(min(r.ContentLength, maxHello)) + bytes.MinRead)
 	}
-	_, err := body.ReadFrom(io.LimitReader(r.Body, int64(limit)+1))
+	text := &arriving{d: d, body: r.Body}
+	_, err := body.ReadFrom(io.LimitReader(text, int64(limit)+1))
+	d.arriving.Add(-text.size)
 	switch {
+	case errors.Is(err, errCrowded):
+		return nil, refuse(http.StatusServiceUnavailable, "Too much is arriving at this moment").retry(1)
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return nil, refuse(http.StatusRequestTimeout, "The request takes too long to arrive")
 	case err != nil:

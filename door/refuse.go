@@ -51,7 +51,8 @@ func (no *refusal) send(w http.ResponseWriter) {
 	if no.wait > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(no.wait))
 	}
-	if no.status == http.StatusRequestEntityTooLarge || no.status == http.StatusRequestTimeout {
+	switch no.status {
+	case http.StatusRequestEntityTooLarge, http.StatusRequestTimeout, http.StatusServiceUnavailable:
 		w.Header().Set("Connection", "close") // the rest of the body is not waited for
 	}
 	sendJSON(w, no.status, wire.NewFailure(no.id, no.err).Raw())

@@ -54,10 +54,10 @@ func (s *session) routeLocked(m wire.Message, about wire.ID) *stream {
 		}
 		return nil
 	}
-	if st := s.open[about]; st != nil {
+	if st := s.open[about]; st != nil && !st.lost {
 		return st
 	}
-	return s.alone
+	return s.alone // a question has to be heard, be it that the POST's connection has broken
 }
 
 // answeredLocked notes what a message answers.
@@ -122,7 +122,7 @@ func (s *session) agreeLocked(m wire.Message) {
 	}
 }
 
-// traits returns those of the revision that was agreed on.
+// traitsLocked returns those of the revision that was agreed on.
 func (s *session) traitsLocked() revision.Traits {
 	t, _ := revision.Find(s.revision)
 	return t

@@ -80,11 +80,12 @@ func (s *session) Read() (wire.Message, wire.ID, error) {
 	}
 }
 
-// idleFor returns how long the session may at least go on.
+// idleFor returns how long the session may at least go on. A request that is not
+// answered does not keep it if its client is not connected any more.
 func (s *session) idleFor() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.busy > 0 || len(s.open) > 0 {
+	if s.busy > 0 {
 		return s.door.o.Idle
 	}
 	return s.door.o.Idle - time.Since(s.since)
