@@ -84,7 +84,7 @@ func (c *checker) limits(l Limits) {
 		{"page", l.Page <= l.Message || messageWrong, "at most limits.message"},
 		{"sessions", l.Sessions >= 1, "at least 1"},
 		{"session_idle", l.SessionIdle >= time.Second, "at least 1s"},
-		{"events", l.Events <= maxEvents, "at most 1GiB"},
+		{"events", l.Events >= 1024 && l.Events <= maxEvents, "from 1KiB to 1GiB"},
 	} {
 		if path := "limits." + b.key; !b.kept {
 			c.fail(path, "must be "+b.must+c.not(path), "")

@@ -44,7 +44,8 @@ func TestOPEN_SEC01_OtherHostsAndOriginsAreRefused(t *testing.T) {
 		{"localhost", "http://app.example", false},
 		{"localhost", "http://gw.example", false},
 		{"localhost", "http://localhost.evil.com", false},
-		{"localhost", "http://evil.com@localhost:1", true}, // no browser sends that; its host is localhost
+		{"localhost", "http://evil.com@localhost:1", false}, // no browser sends such
+		{"localhost", "http://localhost/evil", false},
 		{"localhost", "null", false},
 		{"localhost", "", false},
 		{"localhost", "file://localhost", false},

@@ -142,7 +142,15 @@ func TestNobodyWaitsForBackendsBeyondTheEnd(t *testing.T) {
 		if took := time.Since(began); took != time.Second {
 			t.Errorf("the end took %v", took)
 		}
-		client.WantNothing()
+		told := client.Taken()
+		slices.Sort(told)
+		want := []string{
+			`{"jsonrpc":"2.0","id":"list","error":{"code":-32603,"message":"The session is ending; outcome unknown: the call may have run"}}`,
+			`{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"The session is ending; outcome unknown: the call may have run"}}`,
+		}
+		if !slices.Equal(told, want) {
+			t.Errorf("told %q\nwant %q", told, want)
+		}
 		records := h.audit()
 		if len(records) != 2 || slices.ContainsFunc(records, func(r string) bool { return !strings.Contains(r, "outcome=cancelled") }) {
 			t.Errorf("recorded %q", records)

@@ -19,6 +19,10 @@ const (
 	codeElicitURL  = -32042 // comes from backends alone
 )
 
+// ending is what a client is told whose call the end of the session has ended.
+var ending = wire.Errorf(wire.CodeInternalError,
+	"The session is ending; outcome unknown: the call may have run")
+
 func methodNotFound(method string) *wire.Error {
 	return wire.Errorf(wire.CodeMethodNotFound, "Method not found: %s", brief(method))
 }

@@ -62,6 +62,9 @@ func (s *Session) show(r *peer.Request, kind catalog.Kind, snapshot *catalog.Sna
 		defer s.mu.Unlock()
 		s.seen[kind] = seen{shown: snapshot}
 	}, page)
+	if now := s.g.Backends.View().Snapshot; now != snapshot {
+		s.catalogChanged(now) // it may have been told of while this was not yet shown
+	}
 }
 
 // turn answers with a page to which a cursor leads. The pages of one listing are

@@ -59,6 +59,7 @@ func newSession(g *Gateway, id string, conn transport.Conn) *Session {
 		InFlight: g.InFlight,
 		Batches:  s.batches,
 		Refused:  s.refused,
+		Farewell: ending,
 	})
 	return s
 }
@@ -235,12 +236,12 @@ func (s *Session) hushLocked(q *question) {
 
 func (s *Session) waitLocked() {
 	if len(s.held)+len(s.hushed) == 0 {
-		s.timer = time.AfterFunc(patience, s.release)
+		s.timer = time.AfterFunc(patience, s.tooLate)
 	}
 }
 
-// release lets go of what was held: it is seen to, or refused if it is not the
-// handshake's end that it is let go for.
+// release lets go of what was held, when the handshake or the session has ended: it
+// is seen to.
 func (s *Session) release() {
 	s.mu.Lock()
 	held, hushed := s.held, s.hushed
@@ -248,14 +249,27 @@ func (s *Session) release() {
 	if s.timer != nil {
 		s.timer.Stop()
 	}
-	refused := s.state == greeted
 	s.mu.Unlock()
 	for _, r := range held {
-		if refused {
-			s.fail(r, notInitialized)
-		} else {
-			s.Asked(r)
-		}
+		s.Asked(r)
+	}
+	for _, q := range hushed {
+		q.send()
+	}
+}
+
+// tooLate refuses what was held for too long.
+func (s *Session) tooLate() {
+	s.mu.Lock()
+	var held []*peer.Request
+	var hushed []*question
+	if s.state == greeted {
+		held, hushed = s.held, s.hushed
+		s.held, s.hushed = nil, nil
+	}
+	s.mu.Unlock()
+	for _, r := range held {
+		s.fail(r, notInitialized)
 	}
 	for _, q := range hushed {
 		q.send()

@@ -50,6 +50,9 @@ type Options struct {
 	// Refused is called with a request that the Peer itself answers with an
 	// error, before it does; may be nil.
 	Refused func(wire.Message, *wire.Error)
+	// Farewell is what Close answers to the requests that are still open; nil =
+	// nothing.
+	Farewell *wire.Error
 	// Over is called once Run has read its last, before the calls in flight
 	// end: whoever hears of such an end finds that the owner knows of it, too. May
 	// be nil.
@@ -289,7 +292,7 @@ func (p *Peer) Close() error {
 	}
 	p.mu.Unlock()
 	for _, r := range open {
-		r.cancel(nil)
+		r.part(p.opts.Farewell)
 	}
 	return p.conn.Close()
 }

@@ -44,7 +44,7 @@ func (p *Peer) enter(r *Request) *wire.Error {
 	}
 	// A ping never stays, so it is answered even then.
 	if n := p.opts.InFlight; n > 0 && len(p.requests) >= n && r.Method() != "ping" {
-		return wire.Errorf(wire.CodeInternalError, "Too many requests in flight: limits.in_flight is %d; wait for answers", n)
+		return wire.Errorf(wire.CodeInternalError, "Too many requests in flight: there may be %d; wait for answers", n)
 	}
 	p.requests[r.id] = r
 	return nil
@@ -163,5 +163,22 @@ func (r *Request) cancel(params []byte) {
 	}
 	if owner != nil {
 		owner.Cancelled(params)
+	}
+}
+
+// part ends a request because the conversation does: the far side may still read,
+// and is told so unless farewell is nil.
+func (r *Request) part(farewell *wire.Error) {
+	if farewell == nil {
+		r.cancel(nil)
+		return
+	}
+	owner, ok := r.takeFrom()
+	if !ok {
+		return
+	}
+	r.send(wire.NewFailure(r.id, farewell))
+	if owner != nil {
+		owner.Cancelled(nil)
 	}
 }

@@ -141,7 +141,7 @@ func TestMoreThanMayBeInFlightIsRefusedButAPing(t *testing.T) {
 		for i := range 3 {
 			k.far.Sendf(`{"jsonrpc":"2.0","id":%d,"method":"m"}`, i)
 		}
-		k.far.Want(`{"jsonrpc":"2.0","id":2,"error":{"code":-32603,"message":"Too many requests in flight: limits.in_flight is 2; wait for answers"}}`)
+		k.far.Want(`{"jsonrpc":"2.0","id":2,"error":{"code":-32603,"message":"Too many requests in flight: there may be 2; wait for answers"}}`)
 		k.far.Send(`{"jsonrpc":"2.0","id":3,"method":"ping"}`)
 		k.far.Want(`{"jsonrpc":"2.0","id":3,"result":{}}`)
 		(<-k.asked).Reply([]byte("{}"))
