@@ -23,7 +23,7 @@ func (b *Backend) dial(older bool) (transport.Conn, error) {
 	case c.Embedded != "":
 		return demo(c.Name), nil
 	case c.URL != "":
-		o := transport.HTTPOptions{URL: c.URL, Headers: c.Headers, Limit: b.set.Limit, Log: b.log}
+		o := transport.HTTPOptions{URL: c.URL, Headers: c.Headers, Via: b.set.Via, Limit: b.set.Limit, Log: b.log}
 		if older {
 			return transport.DialSSE(o), nil
 		}

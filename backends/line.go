@@ -33,6 +33,7 @@ type line struct {
 	ran      bool       // it was ready since it was started
 	upAt     time.Time  // when it became so
 	gone     *peer.Peer // the last one whose conversation ended
+	said     string     // why it ended last, as it was logged
 	waiting  []waiting  // for it to become ready
 	level    string     // the log level that the backend was told
 	subs     subscriptions

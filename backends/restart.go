@@ -95,10 +95,19 @@ func (l *line) ended(err error) {
 	if l.ran && time.Since(l.upAt) > settledAfter {
 		l.pause = firstPause
 	}
-	pause := l.pause
+	pause, ran := l.pause, l.ran
+	again := !ran && l.said == err.Error()
+	l.said = err.Error()
 	l.mu.Unlock()
 	l.down(Failed, err)
-	l.log.Warn("backend ended; it will be started again", "err", err, "dur", pause)
+	switch {
+	case ran:
+		l.log.Warn("backend ended; it will be started again", "err", err, "dur", pause)
+	case again:
+		l.log.Debug("backend failed to start, as before", "err", err, "dur", pause)
+	default:
+		l.log.Warn("backend failed to start; it will be tried again", "err", err, "dur", pause)
+	}
 }
 
 // rest waits before the next start.

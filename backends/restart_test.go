@@ -174,8 +174,7 @@ func TestDeathRightAfterTheHandshake(t *testing.T) {
 			a.Reply(m.ID(), mcptest.Hello)
 			a.Exit("exit 1", "")
 			synctest.Wait()
-			if loud := h.log.Loud(); len(loud) != 1 || !strings.Contains(loud[0], `msg="backend ended; it will be started again" backend=a err="exit 1"`) &&
-				!strings.Contains(loud[0], `err="initialize: exit 1"`) {
+			if loud := h.log.Loud(); len(loud) != 1 || !strings.Contains(loud[0], `backend=a err="exit 1"`) && !strings.Contains(loud[0], `err="initialize: exit 1"`) {
 				t.Fatalf("logged %q", loud)
 			}
 			h.next("a").Ready("t")
@@ -225,4 +224,18 @@ func TestCallsRestartsAndCancellationsRace(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A backend that never starts is logged once, and again when the reason is another.
+func TestAFailureIsLoggedOnce(t *testing.T) {
+	inHouse(t, backends.Options{Backends: plain("a")}, func(t *testing.T, h *house) {
+		h.next("a").Exit("exit 1", "")
+		for range 5 {
+			h.next("a").Exit("exit 2", "")
+		}
+		time.Sleep(time.Second)
+		if loud := h.log.Loud(); len(loud) != 2 || !strings.Contains(loud[0], "exit 1") || !strings.Contains(loud[1], "exit 2") {
+			t.Errorf("logged %q", loud)
+		}
+	})
 }

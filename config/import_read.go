@@ -36,7 +36,7 @@ type named struct{ name, value string }
 // whyNot tells what keeps s from being one of our backends; "" = nothing.
 func (s *server) whyNot() string {
 	switch {
-	case isGateway(s.command):
+	case isGateway(s.command), isOurDoor(s.url):
 		return "it is this gateway itself"
 	case s.command == "" && s.url == "":
 		return "it has neither a command nor a URL"

@@ -3,6 +3,8 @@ package config
 import (
 	"cmp"
 	"fmt"
+	"net"
+	"net/url"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -68,6 +70,16 @@ func isGateway(command string) bool {
 	base := strings.ToLower(command[strings.LastIndexAny(command, `/\`)+1:])
 	base = strings.TrimSuffix(base, ".exe")
 	return base == "gateway" || base == "mcp-gateway"
+}
+
+// isOurDoor tells whether a URL is where a gateway on this machine usually listens.
+func isOurDoor(text string) bool {
+	u, err := url.Parse(text)
+	if err != nil || u.Port() != "7420" {
+		return false
+	}
+	ip := net.ParseIP(u.Hostname())
+	return u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // text is the node of a string, falsehood that of false.

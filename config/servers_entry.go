@@ -122,6 +122,11 @@ func (e *theirs) unusable() string {
 	if command := e.values["command"]; command != nil && isGateway(command.Value) {
 		return "a gateway that starts itself would not stop doing so"
 	}
+	for _, key := range []string{"url", "serverUrl", "httpUrl"} {
+		if n := e.values[key]; n != nil && isOurDoor(n.Value) {
+			return "a gateway that asks itself would not stop doing so"
+		}
+	}
 	for _, key := range transportKeys {
 		if n := e.values[key]; n != nil && isWebSocket(n.Value) {
 			return unsupported(n.Value)

@@ -22,6 +22,7 @@ import (
 	"crypto/sha256"
 	"crypto/tls"
 	"encoding/hex"
+	"errors"
 	"log/slog"
 	"net/http"
 	"sync"
@@ -39,7 +40,7 @@ type Options struct {
 	// the name of the session in logs: the first half of its Mcp-Session-Id, and
 	// not a key to it.
 	Serve func(ctx context.Context, session string, c transport.Conn)
-	Ready func() bool // for /readyz; nil = always
+	Ready func() error // for /readyz: what it still waits for; nil = always ready
 
 	Limit    int           // bytes of one message, and of what may wait for a client that does not read; 0 = 64 MiB
 	Sessions int           // at one time; beyond it initialize gets 503; 0 = 10000
@@ -52,6 +53,7 @@ type Options struct {
 	Tokens   []string    // bearer tokens; none = no authentication
 	Origins  []string    // origins of browser pages that may come, beside loopback ones if Loopback, and our own
 	Hosts    []string    // names that we are reached by; with Loopback, beside loopback's
+	Via      string      // how we name ourselves in the Via header of what we send: who comes with it is us; "" = not looked at
 	Loopback bool        // we listen on loopback: the Host header is checked, too (DNS rebinding)
 	TLS      *tls.Config // of Run; nil = plain
 	Log      *slog.Logger
@@ -74,6 +76,7 @@ type Door struct {
 	keepers  list.List           // sessions that keep anything, the one that began first in front
 	closing  bool
 	full     bool // there was no room for a session; said once
+	warned   time.Time
 }
 
 // New returns a Door. It starts nothing; the goroutines of sessions end when Run
@@ -111,7 +114,7 @@ func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	switch r.URL.Path {
 	case "/healthz":
-		health(w, r, true)
+		health(w, r, nil)
 		return
 	case "/readyz":
 		health(w, r, d.ready())
@@ -147,16 +150,22 @@ func (d *Door) mcp(w http.ResponseWriter, r *http.Request, who principal) {
 }
 
 // ready reports whether a client that comes now would be served.
-func (d *Door) ready() bool {
+func (d *Door) ready() error {
 	d.mu.Lock()
 	closing := d.closing
 	d.mu.Unlock()
-	return !closing && (d.o.Ready == nil || d.o.Ready())
+	switch {
+	case closing:
+		return errors.New("the gateway is ending")
+	case d.o.Ready == nil:
+		return nil
+	}
+	return d.o.Ready()
 }
 
 // health answers a probe. It is asked by whoever can reach us, and says so
 // little that everybody may know it.
-func health(w http.ResponseWriter, r *http.Request, ok bool) {
+func health(w http.ResponseWriter, r *http.Request, missing error) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		wrongVerb(w, "GET, HEAD")
 		return
@@ -164,9 +173,9 @@ func health(w http.ResponseWriter, r *http.Request, ok bool) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
 	text := "ok\n"
-	if !ok {
+	if missing != nil {
 		w.WriteHeader(http.StatusServiceUnavailable)
-		text = "not ready\n"
+		text = "not ready: " + missing.Error() + "\n"
 	}
 	_, _ = w.Write([]byte(text))
 }

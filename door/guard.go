@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 )
 
 // A principal is whoever has one of the tokens; everyone is the same one where
@@ -19,7 +20,9 @@ type principal int
 // answers false the request is answered.
 func (d *Door) admit(w http.ResponseWriter, r *http.Request) (who principal, ok bool) {
 	if d.o.Loopback && !d.isOurName(r.Host) {
-		refuse(http.StatusForbidden, "Forbidden: the Host header names another machine").send(w)
+		const text = "Forbidden: the Host header names another machine; what a proxy calls us stands in hosts"
+		d.refused(r, text)
+		refuse(http.StatusForbidden, text).send(w)
 		return 0, false
 	}
 	if !d.admitOrigin(w, r) {
@@ -29,12 +32,37 @@ func (d *Door) admit(w http.ResponseWriter, r *http.Request) (who principal, ok 
 		w.WriteHeader(http.StatusNoContent)
 		return 0, false
 	}
+	if d.o.Via != "" && strings.Contains(strings.Join(r.Header["Via"], ","), d.o.Via) {
+		refuse(http.StatusLoopDetected, "Loop detected: this backend is the gateway itself; take it out of the configuration").send(w)
+		return 0, false
+	}
 	who, ok = d.authenticate(r)
 	if !ok {
 		w.Header().Set("WWW-Authenticate", "Bearer")
-		refuse(http.StatusUnauthorized, "Unauthorized: a bearer token is required").send(w)
+		text := "Unauthorized: send the header Authorization: Bearer TOKEN"
+		if r.Header.Get("Authorization") != "" {
+			text = "Unauthorized: what stands in the header Authorization is none of the tokens in auth.tokens, as Bearer TOKEN"
+		}
+		d.refused(r, text)
+		refuse(http.StatusUnauthorized, "%s", text).send(w)
 	}
 	return who, ok
+}
+
+// quiet is how long after one refusal of a client others are not logged at Warn.
+const quiet = 10 * time.Second
+
+// refused logs that a client was refused, so that an operator sees a token that is
+// wrong, or somebody who guesses.
+func (d *Door) refused(r *http.Request, why string) {
+	now := time.Now()
+	d.mu.Lock()
+	say := d.log.Debug
+	if now.Sub(d.warned) > quiet {
+		d.warned, say = now, d.log.Warn
+	}
+	d.mu.Unlock()
+	say("refused a client", "client", r.RemoteAddr, "err", why)
 }
 
 // authenticate compares with every token, so that the time tells nothing.
@@ -67,7 +95,9 @@ func (d *Door) admitOrigin(w http.ResponseWriter, r *http.Request) bool {
 	}
 	h.Add("Vary", "Origin")
 	if len(origins) > 1 || !d.accepts(origins[0], r.Host) {
-		refuse(http.StatusForbidden, "Forbidden: pages of this Origin may not come").send(w)
+		const text = "Forbidden: pages of this Origin may not come, unless it stands in origins"
+		d.refused(r, text)
+		refuse(http.StatusForbidden, text).send(w)
 		return false
 	}
 	h.Set("Access-Control-Allow-Origin", origins[0])

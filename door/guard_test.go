@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"context"
 	"log/slog"
+	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
 
 	"mcpgateway/transport"
+	"mcpgateway/wire"
 )
 
 func TestOPEN_SEC01_OtherHostsAndOriginsAreRefused(t *testing.T) {
@@ -233,4 +235,15 @@ func TestServeThatReturnsEndsTheSession(t *testing.T) {
 	if res.StatusCode != 404 || !bytes.Contains([]byte(body), []byte(`"id":"init"`)) || res.Header.Get("Mcp-Session-Id") != "" {
 		t.Errorf("%d %v %s", res.StatusCode, res.Header, body)
 	}
+}
+
+// A gateway that is its own backend would ask itself without end.
+func TestWhoComesFromOurselvesIsRefused(t *testing.T) {
+	h := newHouse(t, func(o *Options) { o.Via = "mcp-gateway-1" })
+	with := func(via string) visit {
+		return visit{body: initialize("2025-11-25"), header: map[string]string{"Via": via}}
+	}
+	h.wantError(with("1.1 mcp-gateway-1"), http.StatusLoopDetected, "null", wire.CodeInvalidRequest)
+	h.wantError(with("1.1 proxy, 1.1 mcp-gateway-1 (x)"), http.StatusLoopDetected, "null", wire.CodeInvalidRequest)
+	h.enter("2025-11-25", map[string]string{"Via": "1.1 mcp-gateway-2"})
 }

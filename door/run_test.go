@@ -64,7 +64,7 @@ func TestClosing(t *testing.T) {
 		synctest.Wait()
 		r3.Reply([]byte("{}"))
 		<-fast
-		h.want(visit{verb: "GET", path: "/readyz"}, 503, "not ready\n")
+		h.want(visit{verb: "GET", path: "/readyz"}, 503, "not ready: the gateway is ending\n")
 		h.want(visit{verb: "GET", path: "/healthz"}, 200, "ok\n")
 		for _, v := range []visit{{body: initialize("2025-11-25")}, {session: key, body: call("4", "echo", "{}")}} {
 			if res, body := h.ask(v); res.StatusCode != 503 || res.Header.Get("Retry-After") == "" || !strings.Contains(body, "ending") {

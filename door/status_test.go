@@ -3,6 +3,7 @@ package door
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"strings"
 	"testing"
@@ -180,15 +181,15 @@ func TestMissionA_SessionIDs(t *testing.T) {
 }
 
 func TestHealth(t *testing.T) {
-	ready := false
+	missing := errors.New("waiting for docs")
 	h := newHouse(t, func(o *Options) {
-		o.Ready = func() bool { return ready }
+		o.Ready = func() error { return missing }
 		o.Tokens = []string{"secret"}
 		o.Loopback = true
 	})
 	probe := visit{verb: "GET", path: "/readyz", host: "10.0.0.7:80"}
-	h.want(probe, 503, "not ready\n")
-	ready = true
+	h.want(probe, 503, "not ready: waiting for docs\n")
+	missing = nil
 	h.want(probe, 200, "ok\n")
 	probe.path = "/healthz"
 	h.want(probe, 200, "ok\n")

@@ -16,6 +16,7 @@ import (
 type HTTPOptions struct {
 	URL     string            // http or https
 	Headers map[string]string // sent with each request, to URL's origin and to no other
+	Via     string            // how we name ourselves in the header Via, so that a loop can be told; "" = not at all
 	Limit   int               // bytes of one message that is read; 0 stands for 64 MiB
 	Log     *slog.Logger      // nil is silent
 

@@ -34,6 +34,9 @@ func newSite(o HTTPOptions) (*site, error) {
 	}
 	s := &site{url: u, always: http.Header{"User-Agent": {"mcp-gateway"}}}
 	s.hide(secretsOf(u, o.Headers))
+	if o.Via != "" {
+		s.always.Set("Via", "1.1 "+o.Via)
+	}
 	for name, value := range o.Headers {
 		s.always.Set(name, value)
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"fmt"
 	"io"
 	"log/slog"
@@ -51,6 +52,8 @@ type app struct {
 	gateway *gateway.Gateway
 	journal *audit.Journal
 
+	via string // how this process names itself to HTTP servers, which may be itself
+
 	closers []func()
 }
 
@@ -93,7 +96,7 @@ func (f *flags) open(once bool, tunes ...tune) (*app, error) {
 	if loaded.Source == "" && len(tunes) > 0 {
 		fmt.Fprintf(f.err, "gateway: %s\n", noFile)
 	}
-	a := &app{Loaded: loaded, mask: logs.NewMask(config.Secrets(c)...)}
+	a := &app{Loaded: loaded, mask: logs.NewMask(config.Secrets(c)...), via: "mcp-gateway-" + rand.Text()}
 	a.openLog(f.err)
 	info := mcp.Implementation{Name: "mcp-gateway", Version: version}
 	a.set = backends.New(backends.Options{
@@ -108,6 +111,7 @@ func (f *flags) open(once bool, tunes ...tune) (*app, error) {
 		Limit: int(c.Limits.Message),
 		State: c.StateDir,
 		Info:  info,
+		Via:   a.via,
 		Mask:  a.mask.String,
 		Once:  once,
 		Solo:  c.Listen == "",

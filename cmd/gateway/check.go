@@ -32,6 +32,10 @@ func (f *flags) withAll(ctx context.Context, do func(*app) error) error {
 	if err != nil {
 		return err
 	}
+	if _, err := a.tls(); err != nil {
+		a.close()
+		return err
+	}
 	return a.run(ctx, func(ctx context.Context) error {
 		f.warn(a)
 		if err := f.startAll(ctx, a); err != nil {

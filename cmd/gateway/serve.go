@@ -7,13 +7,18 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 
 	"github.com/spf13/cobra"
 
+	"mcpgateway/config"
 	"mcpgateway/door"
+	"mcpgateway/peer"
 	"mcpgateway/transport"
+	"mcpgateway/wire"
 )
 
 func serveCommand(f *flags) *cobra.Command {
@@ -26,10 +31,11 @@ with the gateway.
 
 With --listen (or listen: in the file) it serves any number of clients over HTTP instead, at
 http://ADDR/mcp, and at http://ADDR/sse those that know the older transport only; the
-backends are started at once. --stdio asks for both: then the end of stdin ends all.
+backends are started at once. --stdio asks for both: then all ends when the client on stdin
+and stdout is gone.
 
     gateway serve --listen 127.0.0.1:7420
-    claude mcp add --transport http gateway http://127.0.0.1:7420/mcp`,
+    claude mcp add -s user --transport http gateway http://127.0.0.1:7420/mcp`,
 		Args: cobra.NoArgs,
 		RunE: f.serve,
 	}
@@ -40,7 +46,7 @@ backends are started at once. --stdio asks for both: then the end of stdin ends 
 // serveFlags gives a command the flags of serve.
 func (f *flags) serveFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.listen, "listen", "", "serve HTTP at `ADDR`, e.g. 127.0.0.1:7420, instead of stdin and stdout")
-	cmd.Flags().BoolVar(&f.onStdio, "stdio", false, "serve stdin and stdout, be it that it listens, too")
+	cmd.Flags().BoolVar(&f.onStdio, "stdio", false, "serve stdin and stdout as well, when it listens")
 }
 
 func (f *flags) serve(cmd *cobra.Command, _ []string) error {
@@ -57,9 +63,13 @@ func (f *flags) serve(cmd *cobra.Command, _ []string) error {
 		a.close()
 		return err
 	}
-	a.greetHTTP(ln.Addr())
+	url := a.url(ln.Addr())
+	a.greetHTTP(url)
 	return a.run(cmd.Context(), func(ctx context.Context) error {
 		a.set.Start()
+		if !f.onStdio {
+			defer f.turnAway(a, url)()
+		}
 		both, end := context.WithCancel(ctx)
 		defer end()
 		var stdio sync.WaitGroup
@@ -88,7 +98,8 @@ func (a *app) listen() (net.Listener, *door.Door, error) {
 		Serve: func(ctx context.Context, session string, conn transport.Conn) {
 			_ = a.gateway.Serve(ctx, session, conn) // how it ended is in the log
 		},
-		Ready:    func() bool { return a.set.View().Settled },
+		Ready:    a.ready,
+		Via:      a.via,
 		Limit:    int(c.Limits.Message),
 		Sessions: c.Limits.Sessions,
 		Idle:     c.Limits.SessionIdle,
@@ -99,13 +110,11 @@ func (a *app) listen() (net.Listener, *door.Door, error) {
 		Loopback: c.Loopback(),
 		Log:      a.log,
 	}
-	if c.TLS.Cert != "" {
-		pair, err := tls.LoadX509KeyPair(c.TLS.Cert, c.TLS.Key)
-		if err != nil {
-			return nil, nil, hinted{fmt.Errorf("tls: %w", err), "name a certificate and its key in PEM files under tls.cert and tls.key"}
-		}
-		o.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
+	pair, err := a.tls()
+	if err != nil {
+		return nil, nil, err
 	}
+	o.TLS = pair
 	ln, err := net.Listen("tcp", c.Listen)
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return nil, nil, hinted{fmt.Errorf("listen: %s is in use", c.Listen),
@@ -115,6 +124,37 @@ func (a *app) listen() (net.Listener, *door.Door, error) {
 		return nil, nil, fmt.Errorf("listen: %w", err)
 	}
 	return ln, door.New(o), nil
+}
+
+// tls reads the certificate, if there is to be one. What is wrong with it is wrong
+// with the configuration.
+func (a *app) tls() (*tls.Config, error) {
+	c := a.Config.TLS
+	if c.Cert == "" {
+		return nil, nil
+	}
+	pair, err := tls.LoadX509KeyPair(c.Cert, c.Key)
+	if err != nil {
+		return nil, &config.Error{
+			File: a.Source, Key: "tls", Problem: strings.TrimPrefix(err.Error(), "tls: "),
+			Hint: "tls.cert and tls.key name PEM files: a certificate, and the key that belongs to it",
+		}
+	}
+	return &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}, nil
+}
+
+// ready says which backends have not answered yet, and may still.
+func (a *app) ready() error {
+	if a.set.View().Settled {
+		return nil
+	}
+	var missing []string
+	for _, s := range a.set.Status() {
+		if !s.Answered {
+			missing = append(missing, s.Name)
+		}
+	}
+	return fmt.Errorf("waiting for %s", strings.Join(missing, ", "))
 }
 
 // greet tells a person what to expect.
@@ -130,15 +170,59 @@ func (a *app) greet(in *os.File) {
 }
 
 // greetHTTP is greet for who listens.
-func (a *app) greetHTTP(addr net.Addr) {
-	scheme := "http"
-	if a.Config.TLS.Cert != "" {
-		scheme = "https"
-	}
+func (a *app) greetHTTP(url string) {
 	if a.Source == "" {
 		a.log.Info(noFile)
 	}
-	url := fmt.Sprintf("%s://%s/mcp", scheme, addr)
 	a.log.Info("serving at "+url, "file", a.Source, "version", version)
-	a.log.Info("to use it: claude mcp add --transport http gateway " + url)
+	token := ""
+	if len(a.Config.Auth.Tokens) > 0 {
+		token = ` -H "Authorization: Bearer TOKEN"`
+	}
+	a.log.Info("to use it: claude mcp add -s user --transport http gateway " + url + token)
 }
+
+// url is where clients find us: by our name, if we listen at all of our addresses.
+func (a *app) url(addr net.Addr) string {
+	scheme, host := "http", addr.String()
+	if a.Config.TLS.Cert != "" {
+		scheme = "https"
+	}
+	if ip, ok := addr.(*net.TCPAddr); ok && ip.IP.IsUnspecified() {
+		name, err := os.Hostname()
+		if err != nil {
+			name = "localhost"
+		}
+		host = net.JoinHostPort(name, strconv.Itoa(ip.Port))
+	}
+	return scheme + "://" + host + "/mcp"
+}
+
+// turnAway answers a client that has started us on its pipes though we were told to
+// listen: it would wait for its answer in vain. A terminal, or nothing, is not read.
+func (f *flags) turnAway(a *app, url string) (end func()) {
+	if info, err := f.in.Stat(); err != nil || info.Mode()&(os.ModeNamedPipe|os.ModeSocket) == 0 {
+		return func() {}
+	}
+	hint := "This gateway serves at " + url + " alone: configure that, or start it with --stdio"
+	p := peer.New(transport.Stdio(f.in, f.out, int(a.Config.Limits.Message)), stranger{a, hint}, peer.Options{})
+	var talk sync.WaitGroup
+	talk.Go(func() { _ = p.Run(context.Background()) })
+	return func() {
+		p.Close()
+		talk.Wait()
+	}
+}
+
+// A stranger is a client that has come to the wrong door.
+type stranger struct {
+	a    *app
+	hint string
+}
+
+func (s stranger) Asked(r *peer.Request) {
+	s.a.log.Warn("a client speaks on stdin, where nobody serves; start the gateway with --stdio for it", "method", r.Method())
+	r.Fail(wire.Errorf(wire.CodeInvalidRequest, "%s", s.hint))
+}
+
+func (stranger) Told(wire.Message, *peer.Pending) {}
