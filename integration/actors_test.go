@@ -35,6 +35,7 @@ var parts = map[string]func() int{
 	"mirror":   playMirror,
 	"gosdk":    playGoSDK,
 	"mcpgo":    playMCPGo,
+	"talker":   playTalker,
 
 	"conformance-client": playConformanceClient,
 }
