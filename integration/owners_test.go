@@ -158,6 +158,7 @@ type guest struct {
 type guestCall struct {
 	talk
 	number    int
+	think     time.Duration // before it is made
 	pause     time.Duration // before it is cancelled, 0 = it is not
 	cancelled bool
 	answers   int
@@ -224,6 +225,7 @@ func (h *hall) phase(name string, p phase, guests ...*guest) {
 		for range p.atOnce {
 			all.Go(func() {
 				for c := range plans {
+					<-time.After(c.think)
 					g.make(c)
 				}
 			})
@@ -254,6 +256,9 @@ func (g *guest) invent(p phase) *guestCall {
 		c.Steps = append(c.Steps, step)
 	}
 	r.Shuffle(len(c.Steps), func(i, j int) { c.Steps[i], c.Steps[j] = c.Steps[j], c.Steps[i] })
+	if p.atOnce == 1 {
+		c.think = time.Duration(r.IntN(8000)) * time.Microsecond
+	}
 	if p.asides { // the answer will be close behind it, on another stream
 		c.Steps = append(c.Steps, talkStep{Kind: "log", Aside: true})
 	}

@@ -405,6 +405,9 @@ func (one *talkerSession) stream(w http.ResponseWriter, r *http.Request, stream 
 	for {
 		select {
 		case text := <-stream:
+			if id == "" { // the two streams are two connections, of which one may be slower
+				<-time.After(time.Millisecond)
+			}
 			fmt.Fprintf(w, "data: %s\n\n", text)
 			flush()
 			if m, _ := parseMessage([]byte(text)); id != "" && m.Method == "" && string(m.ID) == id {
