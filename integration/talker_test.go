@@ -22,6 +22,7 @@ import (
 type talker struct {
 	write    func(text string, about string) // about is the raw id of a call, "" = none
 	complain func(format string, args ...any)
+	news     string // the URI of its resource
 
 	mu      sync.Mutex // also keeps what is decided and what is written in one order
 	running map[string]*talk
@@ -55,14 +56,12 @@ type talkStep struct {
 // A talkCount is part of a talk's result.
 type talkCount struct{ Answered, Refused int }
 
-func newTalker(write func(text, about string), complain func(string, ...any)) *talker {
-	return &talker{write: write, complain: complain, running: map[string]*talk{}, asked: map[string]chan message{}, early: map[string]bool{}}
+func newTalker(news string, write func(text, about string), complain func(string, ...any)) *talker {
+	return &talker{news: news, write: write, complain: complain, running: map[string]*talk{}, asked: map[string]chan message{}, early: map[string]bool{}}
 }
 
 const talkerTools = `{"tools":[{"name":"talk","inputSchema":{"type":"object"}},{"name":"settle","inputSchema":{"type":"object"}},` +
 	`{"name":"echo","inputSchema":{"type":"object"}}]}`
-
-const newsURI = "talker://news"
 
 // receive takes one message of the client.
 func (s *talker) receive(line []byte) {
@@ -89,12 +88,12 @@ func (s *talker) receive(line []byte) {
 	case "tools/list":
 		reply(talkerTools)
 	case "resources/list":
-		reply(`{"resources":[{"name":"news","uri":"` + newsURI + `"}]}`)
+		reply(`{"resources":[{"name":"news","uri":"` + s.news + `"}]}`)
 	case "resources/templates/list":
 		reply(`{"resourceTemplates":[]}`)
 	case "resources/subscribe":
 		reply(`{}`)
-		s.write(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"`+newsURI+`"}}`, "")
+		s.write(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"`+s.news+`"}}`, "")
 	case "ping", "resources/unsubscribe", "logging/setLevel":
 		reply(`{}`)
 	case "notifications/cancelled":
@@ -266,9 +265,15 @@ func (s *talker) check(t *talk, tag string, m message) {
 	}
 }
 
+// What the talkers have to read.
+const (
+	stdioNews = "talker://news"
+	siteNews  = "talker-site://news"
+)
+
 // playTalker is a talker over stdio. What it complains of stands in the notes.
 func playTalker() int {
-	s := newTalker(func(text, _ string) { fmt.Println(text) }, func(format string, args ...any) { note("WRONG: "+format, args...) })
+	s := newTalker(stdioNews, func(text, _ string) { fmt.Println(text) }, func(format string, args ...any) { note("WRONG: "+format, args...) })
 	in := bufio.NewReader(os.Stdin)
 	for {
 		line, err := in.ReadBytes('\n')
@@ -305,7 +310,7 @@ func newTalkerSite(t testing.TB) *talkerSite {
 
 func (s *talkerSite) open() (id string, _ *talkerSession) {
 	one := &talkerSession{closed: make(chan struct{}), alone: make(chan string, 4096), streams: map[string]chan string{}}
-	one.talker = newTalker(one.put, s.t.Errorf)
+	one.talker = newTalker(siteNews, one.put, s.t.Errorf)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.opened++
