@@ -36,6 +36,7 @@ var parts = map[string]func() int{
 	"gosdk":    playGoSDK,
 	"mcpgo":    playMCPGo,
 	"talker":   playTalker,
+	"asker":    playAsker,
 
 	"conformance-client": playConformanceClient,
 }
@@ -167,8 +168,17 @@ func mirror(line []byte) (answer string) {
 // release to be called (mcp-go's server sends notifications on their own way, else they may come behind the result);
 // hold, which tells its progress once and then waits to be cancelled; grow, which adds a tool named grown.
 
-func playGoSDK() int {
-	server := gosdk.NewServer(&gosdk.Implementation{Name: "gosdk", Version: "1"}, nil)
+func playGoSDK() int { return runGoSDK(newGoSDKServer(nil)) }
+
+func runGoSDK(server *gosdk.Server) int {
+	if err := server.Run(context.Background(), &gosdk.StdioTransport{}); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+	return 0
+}
+
+func newGoSDKServer(o *gosdk.ServerOptions) *gosdk.Server {
+	server := gosdk.NewServer(&gosdk.Implementation{Name: "gosdk", Version: "1"}, o)
 	released := make(chan struct{})
 	text := func(s string) *gosdk.CallToolResult {
 		return &gosdk.CallToolResult{Content: []gosdk.Content{&gosdk.TextContent{Text: s}}}
@@ -208,10 +218,7 @@ func playGoSDK() int {
 		})
 		return text("ok"), nil
 	})
-	if err := server.Run(context.Background(), &gosdk.StdioTransport{}); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-	}
-	return 0
+	return server
 }
 
 func playMCPGo() int {
