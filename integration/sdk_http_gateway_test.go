@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -21,8 +20,8 @@ import (
 	gosdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// An asker is the go-sdk's server with the tools of newGoSDKServer, and with all that a session can have besides: the
-// tool ask asks the client for a name and then its model for a word; log logs; touch changes the resource asker://news; there is
+// newAsker is the go-sdk's server with the tools of newGoSDKServer, and with all that a session can have besides: the
+// tool ask asks the client for a name and then its model for a word; elicit asks less; log logs; touch changes the resource asker://news; there is
 // a prompt, greet, whose argument can be completed.
 func newAsker() *gosdk.Server {
 	nothing := func(context.Context, *gosdk.SubscribeRequest) error { return nil }
@@ -54,6 +53,14 @@ func newAsker() *gosdk.Server {
 			return nil, err
 		}
 		return text(fmt.Sprint(who.Action, " ", who.Content["name"], " ", word.Content.(*gosdk.TextContent).Text)), nil
+	})
+	add("elicit", func(ctx context.Context, req *gosdk.CallToolRequest) (*gosdk.CallToolResult, error) {
+		note("elicits")
+		who, err := req.Session.Elicit(ctx, &gosdk.ElicitParams{Message: "well?"})
+		if err != nil {
+			return nil, err
+		}
+		return text(who.Action), nil
 	})
 	add("log", func(ctx context.Context, req *gosdk.CallToolRequest) (*gosdk.CallToolResult, error) {
 		for _, level := range []gosdk.LoggingLevel{"info", "error"} {
@@ -290,11 +297,12 @@ func TestSDKClientsOverHTTP(t *testing.T) {
 		web.CloseClientConnections()
 		web.Close()
 	})
-	notes := filepath.Join(t.TempDir(), "notes")
+	notes := notesFile(t)
 	own := actor("own", "asker", notes)
 	own.Sharing = "session"
 	s := newSetup(t, map[string]any{"catalog": map[string]any{"wait": "30s"}}, own, backend{Name: "web", URL: web.URL})
 	url := s.listen()
+	awaitReady(t, url)
 	older := strings.TrimSuffix(url, "/mcp") + "/sse"
 	for _, c := range []struct {
 		name      string
@@ -308,12 +316,29 @@ func TestSDKClientsOverHTTP(t *testing.T) {
 		{"mcpgo-sse", visitMCPGo(true), older, []string{"2024-11-05", ""}},
 	} {
 		for _, revision := range c.revisions {
-			t.Run(c.name+"/"+revision, func(t *testing.T) { testSessionClient(t, c.visit, c.url, revision) })
+			t.Run(c.name+"/"+revision, func(t *testing.T) {
+				testSessionClient(t, c.visit, c.url, revision, notes)
+			})
 		}
 	}
 }
 
-func testSessionClient(t *testing.T, visit visiting, url, revision string) {
+// awaitReady waits until the gateway knows what its backends have.
+func awaitReady(t testing.TB, url string) {
+	t.Helper()
+	if !poll(patience, func() bool {
+		res, err := http.Get(strings.TrimSuffix(url, "/mcp") + "/readyz")
+		if err != nil {
+			return false
+		}
+		res.Body.Close()
+		return res.StatusCode == http.StatusOK
+	}) {
+		t.Fatal("the gateway does not become ready")
+	}
+}
+
+func testSessionClient(t *testing.T, visit visiting, url, revision, notes string) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	defer cancel()
 	h := newHears()
@@ -331,7 +356,7 @@ func testSessionClient(t *testing.T, visit visiting, url, revision string) {
 				t.Errorf("no %s%s among %q", server.prefix, tool, tools)
 			}
 		}
-		token := "token of " + server.name
+		token := t.Name() + " " + server.name
 		ended := begin(ctx, c, server.prefix+"steps", token)
 		for n := 1; n <= 3; n++ {
 			if got, want := next(t, "progress", h.progress), fmt.Sprintf("%s %d/3", token, n); got != want {
@@ -348,6 +373,9 @@ func testSessionClient(t *testing.T, visit visiting, url, revision string) {
 		cancelCall()
 		if err := next(t, "end of the cancelled call", ended).err; !errors.Is(err, context.Canceled) {
 			t.Errorf("cancelled call: %v", err)
+		}
+		if server.name == "own" { // over HTTP the question knows its call
+			awaitNote(t, notes, "cancelled "+token)
 		}
 
 		if text, err := c.call(ctx, server.prefix+"ask", ""); err != nil || text != "accept Ada engine" {
