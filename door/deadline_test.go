@@ -118,3 +118,25 @@ func TestBodiesThatArriveHaveABound(t *testing.T) {
 		h.want(visit{session: key, body: call("1", "echo", `{}`)}, 200, result("1", "{}"))
 	})
 }
+
+// So does one that waits already when the client takes the call back.
+func TestAQuestionSurvivesTheEndOfAnotherCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, nil)
+		key, g := h.enter("2025-11-25", nil)
+		s := h.stream(visit{session: key, body: call("1", "hold", "{}")})
+		s.want("1-0", "")
+		r := <-h.held
+		s.cut()
+		synctest.Wait()
+		question := wire.NewRequest("9", "elicitation/create", []byte("{}"))
+		if err := g.Conn.Write(question, r.ClientID()); err != nil {
+			t.Fatal(err)
+		}
+		h.want(visit{session: key, body: `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`}, 202, "")
+		alone := h.stream(visit{verb: "GET", session: key})
+		alone.want("0-0", "")
+		alone.want("0-1", string(question.Raw()))
+		alone.cut()
+	})
+}

@@ -54,10 +54,11 @@ func (s *session) routeLocked(m wire.Message, about wire.ID) *stream {
 		}
 		return nil
 	}
-	if st := s.open[about]; st != nil && !st.lost {
-		return st
+	st := s.open[about]
+	if st == nil || st.lost || m.Kind() == wire.Request && st.reader == nil && s.alone.reader != nil {
+		return s.alone // a question has to be heard: on the stream that somebody reads
 	}
-	return s.alone // a question has to be heard, be it that the POST's connection has broken
+	return st
 }
 
 // answeredLocked notes what a message answers.
@@ -103,10 +104,25 @@ func (s *session) takenBack(ids []wire.ID) {
 			continue
 		}
 		s.settleLocked(st, id)
-		if st.done && st.reader != nil {
+		switch {
+		case st.done && st.reader != nil:
 			st.reader.call()
+		case st.done:
+			s.rescueLocked(st)
 		}
 	}
+}
+
+// rescueLocked moves the questions that wait on a stream which nobody reads, and
+// nobody will come back for, to the session's own: it may be another call of the
+// client's that they are about, for not every backend says.
+func (s *session) rescueLocked(st *stream) {
+	for _, text := range st.events[st.sent:] {
+		if m, err := wire.Parse(text); err == nil && m.Kind() == wire.Request {
+			s.addLocked(s.alone, text)
+		}
+	}
+	s.loseLocked(st)
 }
 
 // agreeLocked reads the revision from the answer to initialize.
