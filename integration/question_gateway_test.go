@@ -35,7 +35,7 @@ func TestQuestionSurvivesTheEndOfAnotherCall(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer v.vanish()
-	held := *v // the same session, over a connection of its own
+	held := &visitor{url: v.url, session: v.session, client: v.client, hear: v.hear} // the same session, on a stream that ends alone
 	held.ctx, held.cancel = context.WithCancel(ctx)
 	hungUp := make(chan error, 1)
 	go func() {
