@@ -209,7 +209,7 @@ func newGoSDKServer(o *gosdk.ServerOptions) *gosdk.Server {
 	add("hold", func(ctx context.Context, req *gosdk.CallToolRequest) (*gosdk.CallToolResult, error) {
 		progress(ctx, req, 1)
 		<-ctx.Done()
-		note("cancelled %v", strings.TrimPrefix(fmt.Sprint(req.Params.GetProgressToken()), "hold "))
+		note("cancelled")
 		return nil, ctx.Err()
 	})
 	add("grow", func(ctx context.Context, req *gosdk.CallToolRequest) (*gosdk.CallToolResult, error) {
