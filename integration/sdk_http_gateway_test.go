@@ -378,7 +378,7 @@ func testSessionClient(t *testing.T, visit visiting, url, revision, notes string
 		if err := next(t, "end of the cancelled call", ended).err; !errors.Is(err, context.Canceled) {
 			t.Errorf("cancelled call: %v", err)
 		}
-		if server.name == "own" { // over HTTP the question knows its call
+		if _, cancels := c.(gosdkSession); cancels && server.name == "own" { // mcp-go hangs up, and says nothing
 			if !poll(patience, func() bool { return cancelled() > before }) {
 				t.Fatal("the backend was not told of the cancellation")
 			}
