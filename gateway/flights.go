@@ -46,9 +46,10 @@ func (s *Session) arrive(c *call) {
 
 // cause returns the call to which something belongs that a backend says to the
 // session: the one on whose stream it came, else the one that waits for the task
-// it is about, else the oldest that the backend is at, else nil. Which call it is
+// it is about, else the newest that the backend is at, else nil. Which call it is
 // decides on what stream the client hears of it; that it is this client's is
-// certain already.
+// certain already. The newest, for on older ones the client may have hung up: some
+// do when they give a call up, and say nothing.
 func (s *Session) cause(backend string, m wire.Message, about *peer.Pending) *call {
 	if about != nil {
 		if c, ok := about.To.(*call); ok && c.s == s {
@@ -58,17 +59,17 @@ func (s *Session) cause(backend string, m wire.Message, about *peer.Pending) *ca
 	task := relatedTask(m)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var oldest *call
-	for c := s.flights.oldest; c != nil; c = c.newer {
+	var newest *call
+	for c := s.flights.newest; c != nil; c = c.older {
 		switch {
 		case c.Route.Backend != backend:
 		case task != "" && c.is(mcp.MethodTasksResult) && c.Route.Own == task:
 			return c
-		case oldest == nil:
-			oldest = c
+		case newest == nil:
+			newest = c
 		}
 	}
-	return oldest
+	return newest
 }
 
 // on returns the client's id of the call that is the cause of something, "" if
