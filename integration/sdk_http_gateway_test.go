@@ -351,6 +351,20 @@ func awaitReady(t testing.TB, url string) {
 	}
 }
 
+// giveUp begins a call that would not end, and gives it up once it has made progress.
+func giveUp(ctx context.Context, t *testing.T, c sessionClient, h hears, tool, token string) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(ctx)
+	ended := begin(ctx, c, tool, token)
+	if got, want := next(t, "progress", h.progress), token+" 1/3"; got != want {
+		t.Errorf("progress %q, want %q", got, want)
+	}
+	cancel()
+	if err := next(t, "end of the cancelled call", ended).err; !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled call: %v", err)
+	}
+}
+
 func testSessionClient(t *testing.T, visit visiting, url, revision, notes string) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	defer cancel()
@@ -362,6 +376,10 @@ func testSessionClient(t *testing.T, visit visiting, url, revision, notes string
 	if revision != "" && c.revision() != revision {
 		t.Errorf("revision %s, asked for %s", c.revision(), revision)
 	}
+	cancelled := func() int {
+		return len(slices.DeleteFunc(notesOf(notes), func(n string) bool { return n != "cancelled" }))
+	}
+	before := cancelled()
 	tools := mustList(ctx, t, c)
 	for _, server := range []struct{ name, prefix string }{{"own", ""}, {"web", "web__"}} {
 		for _, tool := range []string{"ask", "echo", "grow", "hold", "log", "release", "steps", "touch"} {
@@ -378,21 +396,9 @@ func testSessionClient(t *testing.T, visit visiting, url, revision, notes string
 		}
 		release(ctx, t, c, server.prefix, ended)
 
-		cancelled := func() int {
-			return len(slices.DeleteFunc(notesOf(notes), func(n string) bool { return n != "cancelled" }))
-		}
-		before := cancelled()
-		callCtx, cancelCall := context.WithCancel(ctx)
-		ended = begin(callCtx, c, server.prefix+"hold", "hold "+token)
-		if got, want := next(t, "progress", h.progress), "hold "+token+" 1/3"; got != want {
-			t.Errorf("progress %q, want %q", got, want)
-		}
-		cancelCall()
-		if err := next(t, "end of the cancelled call", ended).err; !errors.Is(err, context.Canceled) {
-			t.Errorf("cancelled call: %v", err)
-		}
-		if c.cancels() && server.name == "own" {
-			if !poll(patience, func() bool { return cancelled() > before }) {
+		if c.cancels() || server.name == "own" { // the go-sdk's server over HTTP does not let go of a call that is not cancelled
+			giveUp(ctx, t, c, h, server.prefix+"hold", "hold "+token)
+			if c.cancels() && server.name == "own" && !poll(patience, func() bool { return cancelled() > before }) {
 				t.Fatal("the backend was not told of the cancellation")
 			}
 		}
