@@ -79,7 +79,13 @@ func (c *claude) mcpLogs() string {
 // script writes an MCP config with one server, gw, and returns the arguments for a run of these calls.
 func (c *claude) script(argv []string, calls ...string) []string {
 	c.t.Helper()
-	config, _ := json.Marshal(map[string]any{"mcpServers": map[string]any{"gw": map[string]any{"command": argv[0], "args": argv[1:]}}})
+	return c.scriptFor(map[string]any{"command": argv[0], "args": argv[1:]}, calls...)
+}
+
+// scriptFor is script for a server as Claude Code's own configuration has it.
+func (c *claude) scriptFor(server map[string]any, calls ...string) []string {
+	c.t.Helper()
+	config, _ := json.Marshal(map[string]any{"mcpServers": map[string]any{"gw": server}})
 	path := filepath.Join(c.dir, "mcp.json")
 	if err := os.WriteFile(path, config, 0o644); err != nil {
 		c.t.Fatal(err)

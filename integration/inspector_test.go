@@ -17,9 +17,21 @@ import (
 // it took. The Inspector hands on little of its environment, so m is passed to the server by option.
 func inspect(t testing.TB, m mark, argv []string, options ...string) (json.RawMessage, time.Duration) {
 	t.Helper()
+	return inspectAny(t, m, append([]string{"-e", markEnv + "=" + string(m)}, options...), append([]string{"--"}, argv...)...)
+}
+
+// inspectURL is inspect for a server at a URL.
+func inspectURL(t testing.TB, m mark, url string, options ...string) json.RawMessage {
+	t.Helper()
+	result, _ := inspectAny(t, m, append([]string{"--transport", "http", "--server-url", url}, options...))
+	return result
+}
+
+func inspectAny(t testing.TB, m mark, options []string, server ...string) (json.RawMessage, time.Duration) {
+	t.Helper()
 	args := []string{module(t, "@modelcontextprotocol", "inspector", "clients", "launcher", "build", "index.js"), "--cli",
-		"--format", "json", "--connect-timeout", "60000", "-e", markEnv + "=" + string(m)}
-	args = append(append(append(args, options...), "--"), argv...)
+		"--format", "json", "--connect-timeout", "60000"}
+	args = append(append(args, options...), server...)
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, node(t), args...)

@@ -27,32 +27,35 @@ func stdioBackend(t testing.TB, name, server string, env map[string]string, args
 	return backend{Name: name, Command: argv[0], Args: argv[1:], Env: env}
 }
 
-// An httpServer is server-everything over streamable HTTP.
+// An httpServer is server-everything over streamable HTTP, or over HTTP+SSE.
 type httpServer struct {
 	t         testing.TB
+	mode      string // the server's argument
 	url, port string
 	kill      func() // returns when it is gone
 }
 
 // everythingHTTP runs one until the test ends.
-func everythingHTTP(t testing.TB) *httpServer {
+func everythingHTTP(t testing.TB) *httpServer { return everythingOver(t, "streamableHttp", "/mcp") }
+
+func everythingOver(t testing.TB, mode, path string) *httpServer {
 	t.Helper()
 	// The port may be taken between the moment we let go of it and the server's start. Then the server exits: try again.
 	for range 5 {
 		port := freePort(t)
-		s := &httpServer{t: t, url: "http://127.0.0.1:" + port + "/mcp", port: port}
+		s := &httpServer{t: t, mode: mode, url: "http://127.0.0.1:" + port + path, port: port}
 		if s.start() {
 			return s
 		}
 	}
-	t.Fatal("server-everything does not come up over HTTP")
+	t.Fatalf("server-everything does not come up as %s", mode)
 	return nil
 }
 
 // start waits until the server listens, and says whether it does.
 func (s *httpServer) start() bool {
 	s.t.Helper()
-	exited, kill := startServer(s.t, npmServer(s.t, "everything", "streamableHttp"), "PORT="+s.port)
+	exited, kill := startServer(s.t, npmServer(s.t, "everything", s.mode), "PORT="+s.port)
 	s.kill = kill
 	up := false
 	poll(patience, func() bool {

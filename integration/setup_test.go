@@ -30,6 +30,7 @@ type backend struct {
 	Tools      map[string]any    `yaml:"tools,omitempty"`
 	InheritEnv []string          `yaml:"inherit_env,omitempty"`
 	Sharing    string            `yaml:"sharing,omitempty"`
+	Transport  string            `yaml:"transport,omitempty"`
 }
 
 // A setup is one gateway to be: its directory, config, audit file and state, and the mark of its processes.
