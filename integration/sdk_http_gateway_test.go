@@ -1,5 +1,7 @@
 //go:build unix
 
+//lint:file-ignore SA1019 sampling, roots and logging are what the session era has, and this tests it
+
 package integration
 
 import (
@@ -254,14 +256,12 @@ func visitMCPGo(older bool) visiting {
 	}
 }
 
-//lint:ignore SA1019 the revisions that are tested here have levels
 func (c mcpgoSession) setLevel(ctx context.Context, level string) error {
 	req := mcpgo.SetLevelRequest{}
 	req.Params.Level = mcpgo.LoggingLevel(level)
 	return c.SetLevel(ctx, req)
 }
 
-//lint:ignore SA1019 likewise
 func (c mcpgoSession) subscribe(ctx context.Context, uri string) error {
 	req := mcpgo.SubscribeRequest{}
 	req.Params.URI = uri
