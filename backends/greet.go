@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -35,8 +36,7 @@ func (s server) instructions() string { return wire.Unquote(s.Instructions) }
 
 // has reports whether the server has declared a capability.
 func (s server) has(capability ...string) bool {
-	value, _ := wire.Lookup(s.Capabilities, capability...)
-	return !wire.IsNull(value) && string(value) != "false"
+	return catalog.Declares(s.Capabilities, capability...)
 }
 
 // lists reports whether it makes sense to ask the server for a list. For tools it
@@ -126,12 +126,16 @@ func (l *line) restore(ctx context.Context, p *peer.Peer, s server) (missed []st
 	for _, uri := range missed {
 		requests = append(requests, subscribe(uri, true))
 	}
-	for i, a := range p.AskAll(ctx, requests...) {
-		if failure := a.Part(wire.PartError); a.Err == nil && failure != nil {
-			a.Err = wire.ReadError(failure)
-		}
-		if a.Err != nil {
-			l.log.Warn("backend could not be told again what it was told before", "method", requests[i].Method(), "err", a.Err)
+	warned := false
+	for some := range slices.Chunk(requests, 64) { // more than a few at once are refused by some
+		for i, a := range p.AskAll(ctx, some...) {
+			if failure := a.Part(wire.PartError); a.Err == nil && failure != nil {
+				a.Err = wire.ReadError(failure)
+			}
+			if a.Err != nil && !warned {
+				warned = true
+				l.log.Warn("backend could not be told again what it was told before", "method", some[i].Method(), "err", a.Err)
+			}
 		}
 	}
 	return missed

@@ -70,18 +70,10 @@ func (h *handler) owner(m wire.Message, about *peer.Pending) string {
 	return owner
 }
 
-// changes are the notifications that a list has changed, and which.
-var changes = map[string][]catalog.Kind{
-	mcp.MethodNotificationToolsListChanged:     {catalog.Tools},
-	mcp.MethodNotificationPromptsListChanged:   {catalog.Prompts},
-	mcp.MethodNotificationResourcesListChanged: {catalog.Resources, catalog.Templates},
-}
-
 // Told implements peer.Handler.
 func (h *handler) Told(m wire.Message, about *peer.Pending) {
 	method := m.Method()
-	if kinds, ok := changes[method]; ok {
-		h.l.b.changed(kinds)
+	if h.l.b.changed(method) {
 		return
 	}
 	switch method {
@@ -94,17 +86,24 @@ func (h *handler) Told(m wire.Message, about *peer.Pending) {
 	h.l.b.set.clients().Told(h.owner(m, about), h.l.b.cfg.Name, m, about)
 }
 
-// changed has lists read anew. One look serves any number of changes.
-func (b *Backend) changed(kinds []catalog.Kind) {
+// changed has those lists read anew that a notification says have changed. One look
+// serves any number of changes. It answers false if it is no such notification.
+func (b *Backend) changed(notification string) bool {
+	some := false
 	b.mu.Lock()
-	for _, k := range kinds {
-		b.stale[k] = true
+	for k := range catalog.Kind(catalog.NumKinds) {
+		if k.Changed() == notification {
+			b.stale[k], some = true, true
+		}
 	}
 	b.mu.Unlock()
-	select {
-	case b.relist <- struct{}{}:
-	default:
+	if some {
+		select {
+		case b.relist <- struct{}{}:
+		default:
+		}
 	}
+	return some
 }
 
 // takeStale returns the lists that have changed since it was called last.

@@ -60,7 +60,7 @@ func (b *Backend) recall() {
 	}
 	m, err := readMemory(text)
 	if err != nil {
-		b.log.Warn("the last known catalog is damaged; it will be written anew", "file", path, "err", err)
+		b.log.Warn("the last known catalog is damaged, or of another version; it will be written anew", "file", path, "err", err)
 		return
 	}
 	b.mu.Lock()
@@ -93,7 +93,7 @@ func readMemory(text []byte) (m memory, err error) {
 		return m, fmt.Errorf("it is no JSON object")
 	}
 	if version != fmt.Sprint(memoryVersion) {
-		return m, fmt.Errorf("it is of version %q", version)
+		return m, fmt.Errorf("it is of version %s, not %d", cmp.Or(version, "none"), memoryVersion)
 	}
 	for k := range catalog.Kind(catalog.NumKinds) {
 		page, err := catalog.ParsePage(k, m.raw[k])

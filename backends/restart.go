@@ -40,8 +40,8 @@ func (l *line) run(ctx context.Context) {
 
 // runOwn keeps a session's own line up for as long as something is wanted of it:
 // a call waits for it, or there are subscriptions.
-func (l *line) runOwn(ctx context.Context) {
-	ctx, cancel := context.WithCancel(ctx)
+func (l *line) runOwn(all context.Context) {
+	ctx, cancel := context.WithCancel(all)
 	defer cancel()
 	l.mu.Lock()
 	l.hangUp = cancel
@@ -59,7 +59,11 @@ func (l *line) runOwn(ctx context.Context) {
 		}
 		l.rest(ctx)
 	}
-	l.down(Stopped, errSessionOver)
+	if all.Err() != nil {
+		l.down(Stopped, errStopped)
+	} else {
+		l.down(Stopped, errSessionOver)
+	}
 }
 
 // idle reports whether nothing is wanted of the line; its goroutine then ends, and

@@ -81,18 +81,13 @@ func (l *Listing) capabilities() []byte {
 	return l.Capabilities
 }
 
-func (l *Listing) has(path ...string) bool {
-	at := l.capabilities()
-	for _, name := range path {
-		var next []byte
-		wire.Members(at, func(key string, value []byte, _ int) {
-			if key == name && next == nil {
-				next = value
-			}
-		})
-		at = next
-	}
-	return !wire.IsNull(at) && string(at) != "false"
+func (l *Listing) has(path ...string) bool { return Declares(l.capabilities(), path...) }
+
+// Declares reports whether a capabilities object has the one to which a path leads.
+// One that is false or null is none, nor is one that stands twice.
+func Declares(capabilities []byte, path ...string) bool {
+	value, _ := wire.Lookup(capabilities, path...)
+	return !wire.IsNull(value) && string(value) != "false"
 }
 
 // union merges values, of which there is at least one.

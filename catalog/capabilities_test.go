@@ -113,7 +113,7 @@ func TestBackendsWithACapability(t *testing.T) {
 		`{"logging":{}`,
 	)
 	for _, tt := range []struct{ path, want string }{
-		{"logging", "a c e"}, {"tasks", "a c d"}, {"tasks list", "a"}, {"tasks requests tools call", "a"}, {"tasks requests tools call x", ""},
+		{"logging", "a e"}, {"tasks", "a c d"}, {"tasks list", "a"}, {"tasks requests tools call", "a"}, {"tasks requests tools call x", ""},
 		{"resources", "a c d"}, {"resources subscribe", "a"}, {"x", ""}, {"", "a c d e"},
 	} {
 		path := strings.Fields(tt.path)

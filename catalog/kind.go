@@ -17,11 +17,12 @@ var kinds = [NumKinds]struct {
 	method, member, noun string
 	key                  string // the member of an entry that tells it from the others
 	longest              int    // bytes of that
+	changed              string // the notification that the list is another one
 }{
-	Tools:     {"tools/list", "tools", "tool", "name", maxName},
-	Prompts:   {"prompts/list", "prompts", "prompt", "name", maxName},
-	Resources: {"resources/list", "resources", "resource", "uri", maxURI},
-	Templates: {"resources/templates/list", "resourceTemplates", "resource template", "uriTemplate", maxURI},
+	Tools:     {"tools/list", "tools", "tool", "name", maxName, "notifications/tools/list_changed"},
+	Prompts:   {"prompts/list", "prompts", "prompt", "name", maxName, "notifications/prompts/list_changed"},
+	Resources: {"resources/list", "resources", "resource", "uri", maxURI, "notifications/resources/list_changed"},
+	Templates: {"resources/templates/list", "resourceTemplates", "resource template", "uriTemplate", maxURI, "notifications/resources/list_changed"},
 }
 
 const (
@@ -37,6 +38,10 @@ func (k Kind) Method() string { return kinds[k].method }
 
 // Member is where the result of that request has the list.
 func (k Kind) Member() string { return kinds[k].member }
+
+// Changed is the notification that the list is another one. Resources and their
+// templates share theirs.
+func (k Kind) Changed() string { return kinds[k].changed }
 
 // String is what people call an entry of the list.
 func (k Kind) String() string { return kinds[k].noun }

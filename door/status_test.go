@@ -167,7 +167,7 @@ func TestOPEN_HTTP09_GarbageIsRefused(t *testing.T) {
 	h.enter("2025-11-25", nil)
 }
 
-func TestMissionA_SessionIDs(t *testing.T) {
+func TestMission_A_SessionIDs(t *testing.T) {
 	h := newHouse(t, nil)
 	seen := make(map[string]bool)
 	for range 100 {

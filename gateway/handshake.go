@@ -6,6 +6,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"mcpgateway/catalog"
 	"mcpgateway/peer"
 	"mcpgateway/revision"
 	"mcpgateway/wire"
@@ -66,7 +67,7 @@ func (s *Session) initialize(r *peer.Request) {
 	// client's next message is not read before this one is done with.
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.caller.offered, s.caller.tasks = offered, declares(offered, "tasks")
+	s.caller.offered, s.caller.tasks = offered, catalog.Declares(offered, "tasks")
 	if s.state == fresh { // it may be closing already
 		s.state = greeted
 	}
@@ -82,18 +83,11 @@ func capabilities(params []byte) (can []byte, ok bool) {
 	return bytes.Clone(can), wire.IsObject(can) && len(can) <= maxCapabilities
 }
 
-// declares reports whether capabilities have the one to which a path leads. One
-// that is false or null is none.
-func declares(capabilities []byte, path ...string) bool {
-	value, _ := wire.Lookup(capabilities, path...)
-	return !wire.IsNull(value) && string(value) != "false"
-}
-
 // can reports whether the client has declared a capability.
 func (s *Session) can(path ...string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return declares(s.caller.can, path...)
+	return catalog.Declares(s.caller.can, path...)
 }
 
 func (s *Session) offersTasks() bool {
@@ -106,5 +100,5 @@ func (s *Session) offersTasks() bool {
 func (s *Session) offers(path ...string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return declares(s.caller.offered, path...)
+	return catalog.Declares(s.caller.offered, path...)
 }

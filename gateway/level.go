@@ -1,23 +1,21 @@
 package gateway
 
 import (
-	"slices"
+	"strings"
 
 	"mcpgateway/peer"
+	"mcpgateway/revision"
 	"mcpgateway/wire"
 )
-
-// levels are those of log messages, the least severe first (RFC 5424).
-var levels = []string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
 
 // setLevel remembers from which level on the client wants log messages, and has
 // the backends told.
 func (s *Session) setLevel(r *peer.Request) {
 	value, _ := wire.Lookup(r.Part(wire.PartParams), "level")
 	level := wire.Unquote(value)
-	n := slices.Index(levels, level)
+	n := revision.Severity(level)
 	if n < 0 {
-		s.fail(r, wire.Errorf(wire.CodeInvalidParams, "Invalid params: logging/setLevel needs one of the levels debug, info, notice, warning, error, critical, alert, emergency"))
+		s.fail(r, wire.Errorf(wire.CodeInvalidParams, "Invalid params: logging/setLevel needs one of the levels %s", strings.Join(revision.Levels, ", ")))
 		return
 	}
 	s.mu.Lock()
@@ -31,5 +29,5 @@ func (s *Session) setLevel(r *peer.Request) {
 func (s *Session) wants(level string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.level == 0 || slices.Index(levels, level) >= s.level
+	return s.level == 0 || revision.Severity(level) >= s.level
 }

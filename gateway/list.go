@@ -3,8 +3,6 @@ package gateway
 import (
 	"context"
 
-	"github.com/mark3labs/mcp-go/mcp"
-
 	"mcpgateway/catalog"
 	"mcpgateway/peer"
 	"mcpgateway/wire"
@@ -85,22 +83,13 @@ func (s *Session) turn(r *peer.Request, kind catalog.Kind, cursor []byte) {
 	r.Reply(page)
 }
 
-// changes are the notifications that say that a list is another one. Resources
-// and templates share theirs.
-var changes = [catalog.NumKinds]string{
-	catalog.Tools:     mcp.MethodNotificationToolsListChanged,
-	catalog.Prompts:   mcp.MethodNotificationPromptsListChanged,
-	catalog.Resources: mcp.MethodNotificationResourcesListChanged,
-	catalog.Templates: mcp.MethodNotificationResourcesListChanged,
-}
-
 // catalogChanged tells the client of each list that is not the one it has seen,
 // unless it was told so before.
 func (s *Session) catalogChanged(now *catalog.Snapshot) {
 	said := ""
 	for kind := range catalog.Kind(catalog.NumKinds) {
-		if s.isNews(kind, now) && said != changes[kind] {
-			said = changes[kind]
+		if s.isNews(kind, now) && said != kind.Changed() {
+			said = kind.Changed()
 			_ = s.peer.Notify(said, nil) // a client that is gone needs no news
 		}
 	}

@@ -64,7 +64,8 @@ func (s *Session) tasksAt(ctx context.Context, backend string) [][]byte {
 	var all [][]byte
 	params := []byte("{}")
 	for range maxTaskPages {
-		m, err := s.inquire(ctx, backend, wire.NewRequest("0", "tasks/list", params))
+		m := s.inquire(ctx, backend, wire.NewRequest("0", "tasks/list", params))
+		err := m.Err
 		if failure := m.Part(wire.PartError); err == nil && failure != nil {
 			err = wire.ReadError(failure)
 		}
@@ -111,27 +112,15 @@ func (s *Session) exposeListed(backend string, one []byte) ([]byte, bool) {
 }
 
 // inquire asks a backend something on the session's own behalf, and waits.
-func (s *Session) inquire(ctx context.Context, backend string, m wire.Message) (wire.Message, error) {
-	w := waiter{answer: make(chan answer, 1)}
+func (s *Session) inquire(ctx context.Context, backend string, m wire.Message) peer.Answer {
+	w := make(peer.Waiter, 1)
 	c := &peer.Pending{To: w, Owner: s.id}
 	s.g.Backends.Send(backend, m, c)
 	select {
-	case a := <-w.answer:
-		return a.m, a.err
+	case a := <-w:
+		return a
 	case <-ctx.Done():
 		s.g.Backends.Cancel(backend, c, nil)
-		a := <-w.answer
-		return a.m, a.err
+		return <-w
 	}
 }
-
-type answer struct {
-	m   wire.Message
-	err error
-}
-
-// waiter is the Asker of a call that somebody waits for.
-type waiter struct{ answer chan answer } // 1 slot: Done comes once
-
-func (w waiter) Progressed(wire.Message)        {}
-func (w waiter) Done(m wire.Message, err error) { w.answer <- answer{m, err} }

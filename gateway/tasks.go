@@ -37,6 +37,7 @@ type tasks struct {
 	own     map[ref]*task
 	all     []*task // the oldest first
 	booked  int     // places for calls that may become tasks
+	over    bool    // the session is
 }
 
 // book keeps a place for a task that may come, if there is one.
@@ -80,6 +81,10 @@ func (t *tasks) add(backend, id string, trail *peer.Trail) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.booked--
+	if t.over {
+		trail.End()
+		return id
+	}
 	if known, ok := t.own[ref{backend, id}]; ok { // made anew, by a backend that was started anew
 		known.trail.End()
 		known.ended, known.trail = false, trail
@@ -117,6 +122,7 @@ func (t *tasks) end(backend, id string) {
 func (t *tasks) endAll() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.over = true
 	for _, known := range t.all {
 		known.trail.End()
 	}

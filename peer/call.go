@@ -269,9 +269,9 @@ type Answer struct {
 // the first answer is waited for.
 func (p *Peer) AskAll(ctx context.Context, requests ...wire.Message) []Answer {
 	calls := make([]*Pending, len(requests))
-	waiters := make([]waiter, len(requests))
+	waiters := make([]Waiter, len(requests))
 	for i, r := range requests {
-		waiters[i] = make(waiter, 1)
+		waiters[i] = make(Waiter, 1)
 		// "The initialize request MUST NOT be cancelled by clients" (cancellation).
 		calls[i] = &Pending{To: waiters[i], quiet: r.Method() == "initialize"}
 		p.Send(r, calls[i])
@@ -288,7 +288,12 @@ func (p *Peer) AskAll(ctx context.Context, requests ...wire.Message) []Answer {
 	return answers
 }
 
-type waiter chan Answer // 1 slot: Done comes once
+// A Waiter is the Asker of a call that somebody waits for. It needs one slot: Done
+// comes once.
+type Waiter chan Answer
 
-func (w waiter) Progressed(wire.Message)        {}
-func (w waiter) Done(m wire.Message, err error) { w <- Answer{m, err} }
+// Progressed implements Asker.
+func (w Waiter) Progressed(wire.Message) {}
+
+// Done implements Asker.
+func (w Waiter) Done(m wire.Message, err error) { w <- Answer{m, err} }
