@@ -1,6 +1,7 @@
 // Package integration tests the built gateway from outside: the binary of cmd/gateway, run against MCP servers and
-// clients that other people wrote. It knows the gateway only by its promised face (command line, YAML, stdio, audit
-// file) and refuses to import any of its rooms.
+// clients that other people wrote. It knows the gateway only by its promised face (command line, YAML, stdio, HTTP,
+// audit file). Two kinds of tests have it in their own process instead (inside_test.go), where the race detector sees it and
+// what it leaves behind can be counted.
 //
 // The real peers come from npm, pinned in package.json; the tests install them themselves, once. What nobody ships -
 // a backend that never answers, one that dies, a model for Claude Code to talk to - is played by the test binary.
@@ -10,6 +11,9 @@
 //	raw_test.go, rawhttp_test.go      clients that keep every byte they were sent
 //	servers_test.go, actors_test.go   backends: the real ones, and parts the test binary plays
 //	claude_test.go, fakemodel_test.go Claude Code and the model it thinks it talks to
+//	inside_test.go, visitor_test.go   the gateway in this process; a raw client that hears all of its streams
+//	talker_test.go, owners_test.go    whose everything is, if a backend is shared
+//	leak_test.go                      what a great many sessions leave behind
 //	conformance_test.go               the official conformance suites, and what they say
 //	conformance_peers_test.go         what they are let loose on: a server, the gateway's door, a client
 //	*_gateway_test.go                 the tests of the gateway; the others prove the harness without it

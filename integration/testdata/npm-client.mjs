@@ -98,3 +98,4 @@ if (kind === "http") {
 }
 await client.close();
 console.log("all well");
+process.exit(0); // the SDK has timers that would hold it for some seconds
