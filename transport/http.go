@@ -127,7 +127,7 @@ func (c *httpConn) push(it item) {
 }
 
 func (c *httpConn) Write(m wire.Message, about wire.ID) error {
-	p := &post{c: c, m: m}
+	p := &post{c: c, m: m, wrote: make(chan struct{})}
 	switch m.Kind() {
 	case wire.Request:
 		p.id = m.ID()
@@ -193,6 +193,7 @@ func (c *httpConn) cancelLocked(p *post, about wire.ID) error {
 		target.cancel()
 		return nil
 	}
+	p.after = target.wrote // or it might arrive before what it cancels
 	p.then = target.cancel
 	c.postLocked(p)
 	return nil

@@ -31,6 +31,7 @@ type errand struct {
 	harmless bool
 	method   string
 	log      *slog.Logger
+	wrote    func() // is called when the request has been written; may be nil
 
 	// Of the attempt at hand; written from package net/http.
 	asked     atomic.Bool // a connection was asked for; false if the RoundTripper does not say

@@ -1,8 +1,10 @@
 package transport
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"testing"
 	"testing/synctest"
@@ -274,4 +276,40 @@ func TestHTTPCallsWaitForTheGETStream(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A slow is a network on which a request to call a tool takes its time.
+type slow struct{ http.RoundTripper }
+
+func (s slow) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Body != nil {
+		text, _ := io.ReadAll(r.Body)
+		r.Body = io.NopCloser(bytes.NewReader(text))
+		if bytes.Contains(text, []byte("tools/call")) {
+			time.Sleep(300 * time.Millisecond)
+		}
+	}
+	return s.RoundTripper.RoundTrip(r)
+}
+
+// A cancellation does not overtake the request that it is about: the server would
+// not know what to make of it, and go on.
+func TestHTTPCancelDoesNotOvertakeItsRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStub(t)
+		s.post = func(w http.ResponseWriter, r *http.Request, m wire.Message) {
+			stream(w, ": hello\n\n")
+			hang(r)
+		}
+		c := ready(t, s, func(o *HTTPOptions) { o.RoundTripper = slow{o.RoundTripper} })
+		synctest.Wait()
+		id := c.call("tools/call")
+		synctest.Wait() // it is being sent
+		c.cancel(id)
+		c.call("ping")
+		time.Sleep(time.Minute)
+		if got := s.order(); got != "initialize notifications/initialized ping tools/call notifications/cancelled" {
+			t.Errorf("arrived: %s", got)
+		}
+	})
 }

@@ -30,6 +30,8 @@ type post struct {
 	taken  chan struct{}   // closed when p, a notification, was taken; may be nil
 	then   func()          // is called after that; may be nil
 	gone   sync.Once       // letOn was called
+	wrote  chan struct{}   // closed when p has been written, or will not be
+	write  sync.Once       // wrote was closed
 
 	sent    bool  // guarded by c.mu
 	to      *site // where it was sent
@@ -45,6 +47,7 @@ type post struct {
 func (p *post) run() {
 	defer p.cancel()
 	defer p.letOn()
+	defer p.written()
 	p.turn()
 	header, ok := p.depart()
 	if !ok {
@@ -57,7 +60,7 @@ func (p *post) run() {
 		defer cancel()
 		ctx = limited
 	}
-	e := &errand{tries: maxTries, harmless: harmless(p.m.Method()), log: p.c.log, method: p.m.Method()}
+	e := &errand{tries: maxTries, harmless: harmless(p.m.Method()), log: p.c.log, method: p.m.Method(), wrote: p.written}
 	resp, err := p.to.send(ctx, http.MethodPost, header, p.m.Raw(), e)
 	switch {
 	case err == nil:
@@ -72,6 +75,8 @@ func (p *post) run() {
 	p.status = resp.StatusCode
 	p.c.kind.take(p, resp)
 }
+
+func (p *post) written() { p.write.Do(func() { close(p.wrote) }) }
 
 // turn waits until messages can be sent, and then until it is p's turn.
 func (p *post) turn() {

@@ -107,6 +107,11 @@ func (s *site) send(ctx context.Context, method string, header http.Header, body
 	trace := &httptrace.ClientTrace{
 		GetConn: func(string) { e.asked.Store(true); e.connected.Store(false) },
 		GotConn: func(httptrace.GotConnInfo) { e.connected.Store(true) },
+		WroteRequest: func(httptrace.WroteRequestInfo) {
+			if e.wrote != nil {
+				e.wrote()
+			}
+		},
 	}
 	var payload any // a nil []byte would be a body, too
 	if body != nil {

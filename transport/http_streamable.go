@@ -27,8 +27,8 @@ var ErrNotStreamable = errors.New("this may be no server of streamable HTTP")
 // Each message is a POST of its own. A notification has been taken by the server
 // before what is written after it is sent, with two exceptions: one that the
 // server leaves hanging for half a minute holds nothing up any longer, and
-// notifications/cancelled goes at once. The request that it is about is given up
-// after that: Read tells nothing of it any more.
+// notifications/cancelled goes as soon as the request that it is about has been
+// written. That request is given up after that: Read tells nothing of it any more.
 //
 // The session id and the revision are picked up from the answer to initialize
 // and sent from then on. Once notifications/initialized was accepted the Conn
