@@ -60,14 +60,11 @@ func FuzzPost(f *testing.F) {
 		f.Add([]byte(body), "POST", "/message?session=x", false, "application/json", accept, "", "", "null", "evil.com")
 	}
 	f.Fuzz(func(t *testing.T, body []byte, verb, path string, session bool, content, accept, version, seen, origin, host string) {
-		if verb == "GET" {
-			t.Skip() // it would hold a stream
-		}
 		target := mcp
 		if strings.HasPrefix(path, "/") && !strings.ContainsAny(path, " %#") && !strings.HasPrefix(path, "//") && printable(path) {
 			target = path
 		}
-		if verb != "POST" && verb != "DELETE" && verb != "PUT" {
+		if verb != "POST" && verb != "DELETE" && verb != "PUT" { // a GET would hold a stream
 			verb = "POST"
 		}
 		r := httptest.NewRequest(verb, target, strings.NewReader(string(body)))
