@@ -81,8 +81,11 @@ func (l *line) levelLocked(g *gathering) {
 		g.join()
 		c.To = g
 	}
-	if l.peer.Offer(setLevel(level), c) != nil && g != nil {
-		g.leave() // the next conversation begins with it
+	if l.peer.Offer(setLevel(level), c) != nil {
+		l.level = "" // it was not told; the next who asks, or the next conversation, tells it
+		if g != nil {
+			g.leave()
+		}
 	}
 }
 

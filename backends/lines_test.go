@@ -595,3 +595,19 @@ func TestNoCallOvertakesALevel(t *testing.T) {
 		p.Asked("tools/call")
 	})
 }
+
+// A session that subscribes once more and is refused keeps what it has.
+func TestARefusedSubscriptionTakesNoneAway(t *testing.T) {
+	inHouse(t, backends.Options{Backends: plain("a")}, func(t *testing.T, h *house) {
+		p := h.next("a")
+		p.Greet(logger)
+		h.lists(p)
+		h.Open("one", nil)
+		h.subscribe("one", "a", "x:y", true)
+		p.Reply(p.Asked("resources/subscribe").ID(), "{}")
+		h.subscribe("one", "a", "x:y", true)
+		p.Fail(p.Asked("resources/subscribe").ID(), `{"code":-32603,"message":"twice"}`)
+		p.Send(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"x:y"}}`)
+		h.ear.want(t, "one told by a: notifications/resources/updated")
+	})
+}

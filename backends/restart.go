@@ -139,11 +139,11 @@ func (l *line) converse(ctx context.Context) error {
 		return err
 	}
 	l.log.Info("backend has no streamable HTTP; trying HTTP+SSE", "err", err)
-	if then := l.talkOver(ctx, true); l.hasRun() {
+	then := l.talkOver(ctx, true)
+	if l.hasRun() {
 		return then
-	} else {
-		return fmt.Errorf("%w; nor does it speak HTTP+SSE: %w", err, then)
 	}
+	return fmt.Errorf("%w; nor does it speak HTTP+SSE: %w", err, then)
 }
 
 func (l *line) hasRun() bool {

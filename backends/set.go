@@ -7,9 +7,10 @@
 //	handler (hear.go) ─ Clients, who know the sessions
 //
 // A [Set] is all of them, in the order of the configuration. To each backend there
-// is one line that all share, and perhaps one for each session (line.go). It refuses to let one
-// backend cost another anything: none waits for any other, and none that fails,
-// hangs or talks nonsense is missed by more than its own tools.
+// is one line that all share, and perhaps one for each session (line.go). It refuses
+// to let one backend cost another anything: none waits for any other, and none that
+// fails, hangs or talks nonsense is missed by more than its own tools. It refuses,
+// too, to guess for which client something is that a backend says: see handler.owner.
 package backends
 
 import (

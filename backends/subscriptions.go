@@ -72,6 +72,14 @@ func (s *subscriptions) agreed(uri, session string) {
 	}
 }
 
+// refused removes a subscription to which the backend has not agreed, neither now
+// nor before.
+func (s *subscriptions) refused(uri, session string) {
+	if agreed, known := s.byURI[uri][session]; known && !agreed {
+		s.remove(uri, session)
+	}
+}
+
 // agreedTo returns the URIs to which the backend has agreed.
 func (s *subscriptions) agreedTo() (uris []string) {
 	for _, uri := range s.uris() {
@@ -133,7 +141,7 @@ func (s *subscribing) Done(m wire.Message, err error) {
 	if err == nil && m.Part(wire.PartError) == nil {
 		s.l.subs.agreed(s.uri, s.session)
 	} else {
-		s.l.subs.remove(s.uri, s.session)
+		s.l.subs.refused(s.uri, s.session)
 	}
 	s.l.mu.Unlock()
 	s.Asker.Done(m, err)
