@@ -55,7 +55,7 @@ func (s server) lists(k catalog.Kind) bool {
 // we know is taken.
 func (l *line) greet(ctx context.Context, p *peer.Peer) (server, error) {
 	result, err := p.Call(ctx, string(mcp.MethodInitialize), wire.Encode(map[string]any{
-		"protocolVersion": revision.Newest().Date,
+		"protocolVersion": revision.NewestWithSessions().Date,
 		"capabilities":    json.RawMessage(l.declares()),
 		"clientInfo":      l.b.set.Info,
 	}))

@@ -1,27 +1,48 @@
-// Package revision holds the revisions of MCP as data: what each of them has is
-// a trait, asked by name, so that nobody compares dates in passing.
+// Package revision holds the revisions of MCP as data, and what is between them:
+// what each of them has is a trait, asked by name, so that nobody compares dates in
+// passing, and what has to be rewritten from one to another is a pure function.
 //
-// It refuses to know the revisions after 2025-11-25, which have no initialize
-// and so cannot be negotiated here.
+// There are two eras. In the one of sessions a conversation begins with initialize
+// (2024-11-05 to 2025-11-25); in the stateless one each request says itself who
+// asks (from 2026-07-28 on; [Stamp]).
+//
+// It refuses to decode what it need not change: results, questions and answers stay
+// bytes, of which members are put in and taken out. And it refuses to know whose
+// message it is: who asks whom is package gateway's and package backends'.
 package revision
+
+import "slices"
 
 // Traits are what a revision has. The zero value is no revision.
 type Traits struct {
-	Date    string // its name, as it stands in protocolVersion
-	Primes  bool   // a stream of events begins with an empty one, so that it can be resumed from its start
-	Batches bool   // arrays of messages; an implementation MUST take them in 2025-03-26
+	Date      string // its name, as it stands in protocolVersion
+	Primes    bool   // a stream of events begins with an empty one, so that it can be resumed from its start
+	Batches   bool   // arrays of messages; an implementation MUST take them in 2025-03-26
+	Stateless bool   // no handshake, no sessions, nothing that servers ask: each request stands alone
 }
 
-// The revisions with the initialize handshake, oldest first.
+// All revisions, oldest first.
 var table = []Traits{
 	{Date: "2024-11-05", Batches: true},
 	{Date: "2025-03-26", Batches: true},
 	{Date: "2025-06-18"},
 	{Date: "2025-11-25", Primes: true},
+	{Date: "2026-07-28", Stateless: true},
 }
 
 // Newest returns the newest revision.
 func Newest() Traits { return table[len(table)-1] }
+
+// NewestWithSessions returns the newest revision that initialize can agree on.
+func NewestWithSessions() Traits {
+	newest := Oldest()
+	for _, t := range table {
+		if !t.Stateless {
+			newest = t
+		}
+	}
+	return newest
+}
 
 // Oldest returns the oldest one.
 func Oldest() Traits { return table[0] }
@@ -46,11 +67,24 @@ func Find(date string) (Traits, bool) {
 }
 
 // Negotiate returns the revision with which a server answers a client that asks
-// for a date: that one if it is known, else the newest ("Otherwise, the server
-// MUST respond with another protocol version it supports", lifecycle).
+// for a date in initialize: that one if it is known, else the newest ("Otherwise,
+// the server MUST respond with another protocol version it supports", lifecycle). It
+// is never one that is stateless, for those have no initialize.
 func Negotiate(date string) Traits {
-	if t, ok := Find(date); ok {
+	if t, ok := Find(date); ok && !t.Stateless {
 		return t
 	}
-	return Newest()
+	return NewestWithSessions()
+}
+
+// Common returns the newest stateless revision of a list of dates that is known, and
+// whether there is any.
+func Common(dates []string) (Traits, bool) {
+	for i := range table {
+		t := table[len(table)-1-i]
+		if t.Stateless && slices.Contains(dates, t.Date) {
+			return t, true
+		}
+	}
+	return Traits{}, false
 }

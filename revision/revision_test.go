@@ -7,12 +7,12 @@ import (
 )
 
 func TestMission_B_D_WhichRevisionsHaveBatches(t *testing.T) {
-	for date, want := range map[string]bool{"2024-11-05": true, "2025-03-26": true, "2025-06-18": false, "2025-11-25": false} {
+	for date, want := range map[string]bool{"2024-11-05": true, "2025-03-26": true, "2025-06-18": false, "2025-11-25": false, "2026-07-28": false} {
 		if got, ok := revision.Find(date); !ok || got.Date != date || got.Batches != want {
 			t.Errorf("Find(%s) = %+v, %v", date, got, ok)
 		}
 	}
-	for _, date := range []string{"", "2024-10-07", "2026-07-28", "2025-06-18 ", "2025-6-18", "latest"} {
+	for _, date := range []string{"", "2024-10-07", "2025-06-18 ", "2025-6-18", "latest"} {
 		if got, ok := revision.Find(date); ok || got.Batches {
 			t.Errorf("Find(%q) = %+v, %v", date, got, ok)
 		}
@@ -28,7 +28,7 @@ func TestNegotiate(t *testing.T) {
 			t.Errorf("Negotiate(%q) = %s, want %s", asked, got, want)
 		}
 	}
-	if revision.Newest().Date != "2025-11-25" || revision.Oldest().Date != "2024-11-05" {
+	if revision.Newest().Date != "2026-07-28" || revision.NewestWithSessions().Date != "2025-11-25" || revision.Oldest().Date != "2024-11-05" {
 		t.Errorf("from %s to %s", revision.Oldest().Date, revision.Newest().Date)
 	}
 }

@@ -69,7 +69,7 @@ func (f *flags) call(ctx context.Context, a *app, tool string, args []string, as
 	}()
 
 	hello := wire.Encode(map[string]any{
-		"protocolVersion": revision.Newest().Date,
+		"protocolVersion": revision.NewestWithSessions().Date,
 		"capabilities":    struct{}{},
 		"clientInfo":      mcp.Implementation{Name: "gateway call", Version: version},
 	})

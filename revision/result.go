@@ -1,0 +1,111 @@
+package revision
+
+import (
+	"bytes"
+
+	"mcpgateway/wire"
+)
+
+// The values of resultType. Extensions have others.
+const (
+	Complete      = "complete"
+	InputRequired = "input_required"
+	Task          = "task"
+)
+
+// TypeOf returns the resultType of a result. One that does not say is complete, as
+// those of the session era are; "" stands for what is no string.
+func TypeOf(result []byte) string {
+	if !bytes.Contains(result, []byte("resultType")) {
+		return Complete
+	}
+	value, at := wire.Lookup(result, "resultType")
+	if value == nil && at == 0 {
+		return Complete
+	}
+	return wire.Unquote(value)
+}
+
+// cacheable are the requests whose complete results say how long they are good for.
+var cacheable = map[string]bool{
+	"server/discover": true, "tools/list": true, "prompts/list": true, "resources/list": true,
+	"resources/templates/list": true, "resources/read": true,
+}
+
+// Modern returns the answer to a request of that method as clients of the stateless era
+// read it: a result says that it is complete, who the server is (an Implementation,
+// in the place of any other), and, where it must, that it is good for no time and for
+// nobody else. What it says itself of that stays. Errors are put into the era's words.
+func Modern(m wire.Message, method string, server []byte) wire.Message {
+	result := m.Part(wire.PartResult)
+	switch {
+	case m.Part(wire.PartError) != nil:
+		return modernError(m)
+	case !wire.IsObject(result):
+		return m
+	}
+	var put []wire.Member
+	missing := func(key string) bool { value, _ := wire.Lookup(result, key); return wire.IsNull(value) }
+	if missing("resultType") {
+		put = append(put, wire.Member{Key: "resultType", Text: []byte(`"complete"`)})
+	}
+	if cacheable[method] && TypeOf(result) == Complete {
+		if missing("ttlMs") {
+			put = append(put, wire.Member{Key: "ttlMs", Text: []byte("0")})
+		}
+		if missing("cacheScope") {
+			put = append(put, wire.Member{Key: "cacheScope", Text: []byte(`"private"`)})
+		}
+	}
+	meta, _ := wire.Lookup(result, "_meta")
+	put = append(put, wire.Member{Key: "_meta", Text: wire.Revise(meta, nil, wire.Member{Key: metaServer, Text: server})})
+	return setResult(m, wire.Revise(result, nil, put...))
+}
+
+// Classic returns the answer to a request as clients of the session era read it:
+// without what only the stateless one has. One that has none of that is returned as
+// it is.
+func Classic(m wire.Message) wire.Message {
+	result := m.Part(wire.PartResult)
+	if m.Part(wire.PartError) != nil || !wire.IsObject(result) {
+		return m
+	}
+	meta, _ := wire.Lookup(result, "_meta")
+	var put []wire.Member
+	drop := func(key string) bool { return key == "resultType" || key == "ttlMs" || key == "cacheScope" }
+	if wire.IsObject(meta) {
+		rest := wire.Revise(meta, isStamp)
+		if string(rest) == "{}" {
+			drop = func(key string) bool {
+				return key == "resultType" || key == "ttlMs" || key == "cacheScope" || key == "_meta"
+			}
+		} else {
+			put = []wire.Member{{Key: "_meta", Text: rest}}
+		}
+	}
+	return setResult(m, wire.Revise(result, drop, put...))
+}
+
+func setResult(m wire.Message, result []byte) wire.Message {
+	return m.Splice(wire.Edit{Part: wire.PartResult, Text: result})
+}
+
+// modernError puts an error into the words of the stateless era: a resource that is not
+// found has the code of any other param that is unknown.
+func modernError(m wire.Message) wire.Message {
+	e := wire.ReadError(m.Part(wire.PartError))
+	if uri, _ := wire.Lookup(e.Data, "uri"); e.Code == CodeNoResource && uri != nil {
+		m, _ = m.Set([]byte("-32602"), "error", "code")
+	}
+	return m
+}
+
+// ClassicError puts an error of the stateless era into the words of the session era,
+// the answer to a request for the resource uri, "" if it was for none.
+func ClassicError(m wire.Message, uri string) wire.Message {
+	e := wire.ReadError(m.Part(wire.PartError))
+	if about, _ := wire.Lookup(e.Data, "uri"); e.Code == wire.CodeInvalidParams && uri != "" && wire.Unquote(about) == uri {
+		m, _ = m.Set([]byte("-32002"), "error", "code")
+	}
+	return m
+}
