@@ -23,6 +23,8 @@ const (
 	Timeout     Outcome = "timeout"      // call_timeout ran out
 	BackendLost Outcome = "backend_lost" // it died or hung up in mid-call, or was not to be reached
 	Rejected    Outcome = "rejected"     // by us, before any backend was asked
+
+	InputRequired Outcome = "input_required" // the client has to answer something first, and comes back with that
 )
 
 // Record is one call. Its byte slices must not be changed once it was written.

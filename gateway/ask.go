@@ -5,6 +5,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"mcpgateway/catalog"
 	"mcpgateway/peer"
 	"mcpgateway/wire"
 )
@@ -35,6 +36,10 @@ type question struct {
 // Asked hands on what a backend asks of the client that a session is with, ""
 // if it is not certain which. It does not wait.
 func (g *Gateway) Asked(session, backend string, r *peer.Request) {
+	if guest := g.guests.named(session); guest != nil {
+		guest.asked(backend, r)
+		return
+	}
 	s := g.session(session)
 	if s == nil && session == "" {
 		s = g.named(backend, r.Message)
@@ -79,41 +84,82 @@ func (s *Session) ask(backend string, r *peer.Request) {
 	}
 }
 
-// mayAsk says why a client is not asked something, nil if it is: what it has not
-// declared to be able to do, it would refuse itself.
+// mayAsk says why the client is not asked something, nil if it is.
 func (s *Session) mayAsk(backend string, m wire.Message) *wire.Error {
-	params := m.Part(wire.PartParams)
-	has := func(member string) bool { v, _ := wire.Lookup(params, member); return v != nil }
 	ok := false
 	switch mcp.MCPMethod(m.Method()) {
-	case mcp.MethodListRoots:
-		ok = s.can("roots")
-	case mcp.MethodSamplingCreateMessage:
-		// "The client MUST return an error if this field is provided but
-		// ClientCapabilities.sampling.tools is not declared" (schema, tools and
-		// toolChoice).
-		if ok = s.can("sampling"); ok && (has("tools") || has("toolChoice")) && !s.can("sampling", "tools") {
-			return wire.Errorf(wire.CodeInvalidParams, "Invalid params: the client has not declared sampling.tools")
-		}
-	case mcp.MethodElicitationCreate:
-		ok = s.can("elicitation")
-		if mode := elicitationMode(params); ok && !s.canElicit(mode) {
-			return wire.Errorf(wire.CodeInvalidParams, "Invalid params: the client has not declared elicitation.%s", brief(mode))
-		}
 	case mcp.MethodTasksGet, mcp.MethodTasksResult:
 		ok = s.can("tasks")
 	case mcp.MethodTasksList:
 		ok = s.can("tasks", "list")
 	case mcp.MethodTasksCancel:
 		ok = s.can("tasks", "cancel")
+	default:
+		s.mu.Lock()
+		can := s.caller.can
+		s.mu.Unlock()
+		return mayAsk(can, m)
 	}
 	if !ok {
-		return wire.Errorf(wire.CodeMethodNotFound, "Method not found: %s: the client has not declared it", brief(m.Method()))
+		return notDeclared(m)
 	}
 	if id := taskID(m); id != "" && !s.hosted.has(backend, id) {
 		return wire.Errorf(wire.CodeInvalidParams, "Unknown task: %s", brief(id))
 	}
 	return nil
+}
+
+// mayAsk says why a client of these capabilities is not asked something, nil if it is:
+// what it has not declared to be able to do, it would refuse itself.
+func mayAsk(can []byte, m wire.Message) *wire.Error {
+	params := m.Part(wire.PartParams)
+	has := func(member string) bool { v, _ := wire.Lookup(params, member); return v != nil }
+	ok := false
+	switch mcp.MCPMethod(m.Method()) {
+	case mcp.MethodListRoots:
+		ok = catalog.Declares(can, "roots")
+	case mcp.MethodSamplingCreateMessage:
+		// "The client MUST return an error if this field is provided but
+		// ClientCapabilities.sampling.tools is not declared" (schema, tools and
+		// toolChoice).
+		if ok = catalog.Declares(can, "sampling"); ok && (has("tools") || has("toolChoice")) && !catalog.Declares(can, "sampling", "tools") {
+			return wire.Errorf(wire.CodeInvalidParams, "Invalid params: the client has not declared sampling.tools")
+		}
+	case mcp.MethodElicitationCreate:
+		ok = catalog.Declares(can, "elicitation")
+		if mode := elicitationMode(params); ok && !canElicit(can, mode) {
+			return wire.Errorf(wire.CodeInvalidParams, "Invalid params: the client has not declared elicitation.%s", brief(mode))
+		}
+	}
+	if !ok {
+		return notDeclared(m)
+	}
+	return nil
+}
+
+func notDeclared(m wire.Message) *wire.Error {
+	return wire.Errorf(wire.CodeMethodNotFound, "Method not found: %s: the client has not declared it", brief(m.Method()))
+}
+
+// requiredBy returns the capabilities that a client needs for what it is asked, nil if
+// there is nothing that it could declare for that.
+func requiredBy(m wire.Message) (required []byte) {
+	params := m.Part(wire.PartParams)
+	switch mcp.MCPMethod(m.Method()) {
+	case mcp.MethodListRoots:
+		required = []byte(`{"roots":{}}`)
+	case mcp.MethodSamplingCreateMessage:
+		required = []byte(`{"sampling":{}}`)
+		if tools, _ := wire.Lookup(params, "tools"); tools != nil {
+			required = []byte(`{"sampling":{"tools":{}}}`)
+		}
+	case mcp.MethodElicitationCreate:
+		required = []byte(`{"elicitation":{"form":{}}}`)
+		if elicitationMode(params) == "url" {
+			required = []byte(`{"elicitation":{"url":{}}}`)
+		}
+	}
+	return required
 }
 
 // elicitationMode returns the way in which the client is to find out; "form" is
@@ -127,11 +173,11 @@ func elicitationMode(params []byte) string {
 
 // canElicit knows that "an empty object is equivalent to declaring support for
 // form mode only" (elicitation, capabilities).
-func (s *Session) canElicit(mode string) bool {
-	if mode == "form" && !s.can("elicitation", "url") {
-		return true
+func canElicit(can []byte, mode string) bool {
+	if mode == "form" && !catalog.Declares(can, "elicitation", "url") {
+		return catalog.Declares(can, "elicitation")
 	}
-	return (mode == "form" || mode == "url") && s.can("elicitation", mode)
+	return (mode == "form" || mode == "url") && catalog.Declares(can, "elicitation", mode)
 }
 
 // send puts the question to the client, on the stream of the call that is the
@@ -166,15 +212,21 @@ func (q *question) drop(err *wire.Error) {
 // whose it is, for its answer goes there: "Clients MUST provide UI that makes it
 // clear which server is requesting information" (elicitation, security).
 func (q *question) signed() wire.Message {
-	m := q.r.Message
+	m := tagged(q.backend, q.r.Message)
+	if m.Method() == string(mcp.MethodElicitationCreate) && elicitationMode(m.Part(wire.PartParams)) == "url" {
+		q.s.elicited.add(q.backend, stringAt(m, "params", "elicitationId"))
+	}
+	return m
+}
+
+// tagged returns what a backend asks with its name in front, if it is a person who is
+// asked.
+func tagged(backend string, m wire.Message) wire.Message {
 	if m.Method() != string(mcp.MethodElicitationCreate) {
 		return m
 	}
 	if text, _ := wire.Lookup(m.Raw(), "params", "message"); len(text) > 0 && text[0] == '"' {
-		m, _ = m.Set(prefixed("["+q.backend+"] ", text), "params", "message")
-	}
-	if elicitationMode(m.Part(wire.PartParams)) == "url" {
-		q.s.elicited.add(q.backend, stringAt(m, "params", "elicitationId"))
+		m, _ = m.Set(prefixed("["+backend+"] ", text), "params", "message")
 	}
 	return m
 }

@@ -9,6 +9,7 @@ import (
 
 	"mcpgateway/catalog"
 	"mcpgateway/peer"
+	"mcpgateway/revision"
 	"mcpgateway/transport"
 	"mcpgateway/wire"
 )
@@ -36,10 +37,13 @@ type Call struct {
 type call struct {
 	Call
 	road    *road
-	pending peer.Pending
+	pending *peer.Pending // the row at the backend; the errand's if there is one
 	s       *Session
 	r       *peer.Request
-	task    bool // it asks for a task, for which there is room
+	guest   *guest  // whose it is, if that has no session
+	round   *round  // of several, likewise; nil = it is the first
+	errand  *errand // what the backend is doing for it, likewise
+	task    bool    // it asks for a task, for which there is room
 
 	older, newer *call // in the session's list of flights
 
@@ -52,28 +56,38 @@ type call struct {
 func (s *Session) newCall(m wire.Message, name string) *Call {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	client := s.caller.Name
+	if revision.IsStateless(m) {
+		client = clientName(m)
+	}
 	return &Call{
-		Session: s.id, Client: s.caller.Name, ID: m.ID(), Method: m.Method(),
+		Session: s.id, Client: client, ID: m.ID(), Method: m.Method(),
 		Name: name, Arguments: m.Part(wire.PartArguments), Started: time.Now(),
 	}
 }
 
 // call sends a request on its way. What it names may be of a backend that is not
 // known yet; then the call waits for the catalog.
-func (s *Session) call(r *peer.Request, to *road, name string) {
-	c := &call{Call: *s.newCall(r.Message, name), road: to, s: s, r: r}
-	c.pending.To, c.pending.Token, c.pending.Owner = c, r.Token(), s.id
+func (s *Session) call(guest *guest, r *peer.Request, to *road, name string) {
+	c := &call{Call: *s.newCall(r.Message, name), road: to, s: s, r: r, guest: guest}
+	c.pending = &peer.Pending{To: c, Token: r.Token(), Owner: s.id}
+	if guest != nil {
+		c.pending.Owner = guest.id
+	}
 	s.g.begin(&c.Call)
 	if !r.Own(c) { // the session is ending and has cancelled it
 		s.g.finish(&c.Call, Outcome{Kind: Cancelled})
 		return
 	}
+	if guest != nil && c.isRound() && !c.goOn() {
+		return
+	}
 	v := s.g.Backends.View()
-	route, ok := to.find(s, name, v)
+	route, ok := to.find(c, v)
 	switch {
 	case ok:
 		c.send(route)
-	case to.mayCome(s, name, v):
+	case to.mayCome(c, v):
 		c.awaitRoute()
 	default:
 		c.unknown()
@@ -95,8 +109,8 @@ func (c *call) awaitRoute() {
 		var route catalog.Route
 		found := false
 		_, ok := c.s.await(ctx, func(v *catalog.View) bool {
-			route, found = c.road.find(c.s, c.Name, v)
-			return found || !c.road.mayCome(c.s, c.Name, v)
+			route, found = c.road.find(c, v)
+			return found || !c.road.mayCome(c, v)
 		})
 		if ok && found {
 			c.send(route)
@@ -118,7 +132,11 @@ func (c *call) unknown() {
 			return
 		}
 	}
-	c.reject(c.road.unknown(c.Name))
+	err := c.road.unknown(c.Name)
+	if c.guest != nil && err.Code == revision.CodeNoResource {
+		err.Code = wire.CodeInvalidParams
+	}
+	c.reject(err)
 }
 
 // reject ends a call that no backend is asked.
@@ -135,12 +153,20 @@ func (c *call) send(route catalog.Route) {
 		return
 	}
 	c.Route = route
+	if c.round != nil && c.round.backend != route.Backend {
+		c.refuse(errForeign)
+		return
+	}
 	if !c.bookTask() {
 		c.reject(tooManyTasks)
 		return
 	}
+	if c.guest != nil {
+		c.depart()
+	} else {
+		c.s.depart(c)
+	}
 	c.sent = true
-	c.s.depart(c)
 	// Under the lock, so that a cancellation comes before the call was sent or
 	// finds it; to send does not wait.
 	c.road.send(c)
@@ -150,7 +176,8 @@ func (c *call) send(route catalog.Route) {
 func (c *call) Progressed(m wire.Message) { c.r.Progress(c.s.exposeTasks(c.Route.Backend, m)) }
 
 // Done implements peer.Asker: the answer goes home as it is, or the reason why
-// there is none.
+// there is none. Where the backend is of another era than the client it goes home in
+// the client's words, or not yet: see rounds.go and errand.go.
 func (c *call) Done(m wire.Message, err error) {
 	if err != nil {
 		if c.task {
@@ -162,7 +189,23 @@ func (c *call) Done(m wire.Message, err error) {
 		}
 		return
 	}
-	m = c.learn(m)
+	switch stateless := c.pending.Stateless; {
+	case c.guest != nil:
+		c.answerGuest(m, stateless)
+		return
+	case stateless && c.asksFor(m):
+		return // the answer comes when the client has given its own
+	case stateless:
+		m = c.classic(m)
+	default:
+		m = c.learn(m)
+	}
+	c.forward(m)
+}
+
+// forward ends a call with a backend's answer, in the words of the client's revision.
+func (c *call) forward(m wire.Message) {
+	m = revision.Adapt(m, c.Method, c.s.traits())
 	if c.r.Forward(m) {
 		c.ended(outcome(m))
 	}
@@ -180,13 +223,16 @@ func (c *call) answer(result []byte) {
 func (c *call) Cancelled(params []byte) {
 	c.mu.Lock()
 	c.cancelled = true
-	sent := c.sent
+	sent, e := c.sent, c.errand
 	if c.giveUp != nil {
 		c.giveUp()
 	}
 	c.mu.Unlock()
-	if sent {
-		c.s.g.Backends.Cancel(c.Route.Backend, &c.pending, params)
+	switch {
+	case e != nil:
+		e.leave(c, params)
+	case sent:
+		c.s.g.Backends.Cancel(c.Route.Backend, c.pending, params)
 	}
 	c.ended(Outcome{Kind: Cancelled})
 }
@@ -196,5 +242,8 @@ func (c *call) is(method mcp.MCPMethod) bool { return c.Method == string(method)
 func (c *call) ended(o Outcome) {
 	c.s.arrive(c)
 	c.BackendID = c.pending.ID()
+	if c.guest != nil {
+		c.guest.leave()
+	}
 	c.s.g.finish(&c.Call, o)
 }

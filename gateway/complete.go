@@ -19,30 +19,30 @@ var (
 
 // complete asks the backend that has what is to be completed: a prompt, or a
 // resource by its URI or its template.
-func (s *Session) complete(r *peer.Request) {
+func (s *Session) complete(guest *guest, r *peer.Request) {
 	ref, _ := wire.Lookup(r.Part(wire.PartParams), "ref")
 	kind, _ := wire.Lookup(ref, "type")
 	name, _ := wire.Lookup(ref, "name")
 	uri, _ := wire.Lookup(ref, "uri")
 	switch wire.Unquote(kind) {
 	case "ref/prompt":
-		s.by(r, toPromptRef, "ref with a name", name)
+		s.by(guest, r, toPromptRef, "ref with a name", name)
 	case "ref/resource":
-		s.by(r, toResourceRef, "ref with a uri", uri)
+		s.by(guest, r, toResourceRef, "ref with a uri", uri)
 	default:
 		s.fail(r, wire.Errorf(wire.CodeInvalidParams, "Invalid params: completion/complete needs a ref to a prompt or a resource"))
 	}
 }
 
 // findTemplate finds the backend that has a template, or a resource.
-func findTemplate(s *Session, uri string, v *catalog.View) (catalog.Route, bool) {
-	if !v.Settled && s.shown(catalog.Templates) == nil {
+func findTemplate(c *call, v *catalog.View) (catalog.Route, bool) {
+	if !v.Settled && c.shown(catalog.Templates) == nil {
 		return catalog.Route{}, false
 	}
-	if route, ok := v.Lookup(catalog.Templates, uri); ok {
+	if route, ok := v.Lookup(catalog.Templates, c.Name); ok {
 		return route, true
 	}
-	return v.Resource(uri)
+	return v.Resource(c.Name)
 }
 
 func (c *call) completePrompt() {
@@ -62,5 +62,5 @@ func (c *call) sendCompletion(m wire.Message) {
 		c.answer([]byte(`{"completion":{"values":[],"hasMore":false}}`))
 		return
 	}
-	c.s.g.Backends.Send(c.Route.Backend, m, &c.pending)
+	c.s.g.Backends.Send(c.Route.Backend, m, c.pending)
 }

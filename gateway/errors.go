@@ -13,12 +13,6 @@ import (
 var notInitialized = wire.Errorf(wire.CodeNotInitialized,
 	"Server not initialized: send initialize, then notifications/initialized")
 
-// Codes of MCP up to 2025-11-25, beside those that package wire has.
-const (
-	codeNoResource = -32002
-	codeElicitURL  = -32042 // comes from backends alone
-)
-
 // ending is what a client is told whose call the end of the session has ended.
 var ending = wire.Errorf(wire.CodeInternalError,
 	"The session is ending; outcome unknown: the call may have run")

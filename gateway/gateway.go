@@ -3,6 +3,9 @@
 // are for.
 //
 //	Serve ─ peer reads ─ Session.Asked ─ admit (lifecycle.go, a pure table)
+//	                       ├ askedStateless (stateless.go), what needs no session: it is of a
+//	                       │    guest (guest.go), goes as an errand (errand.go, parked.go), and
+//	                       │    may go on in a later request (retry.go); listen.go
 //	                       └ serve (session.go, the switch over methods)
 //	                            ├ initialize          handshake.go
 //	                            ├ the four lists      list.go
@@ -16,6 +19,10 @@
 //
 //	Gateway.Asked ─ question (ask.go) ─ peer.Send … question.Done
 //	Gateway.Told ─ tell.go ─ the one session that it is meant for, or none
+//
+// Where client and backend are of different eras the gateway is the bridge: what a
+// backend asks of a client without a session is parked (parked.go), and what one asks
+// that asks nothing by itself is put to a client that has a session (rounds.go).
 //
 // It refuses to know what a backend is: it needs the few methods of [Backends].
 // What a client reads of a failure of ours goes through one door, call.reason. And
@@ -95,6 +102,12 @@ type Options struct {
 type Gateway struct {
 	Options
 
+	info    []byte // Info, as JSON
+	sealer  *sealer
+	guests  guests
+	parked  parked
+	listens listens
+
 	mu       sync.Mutex
 	sessions map[string]*Session // by their ids
 }
@@ -107,7 +120,7 @@ func New(o Options) *Gateway {
 	if o.Mask == nil {
 		o.Mask = func(s string) string { return s }
 	}
-	return &Gateway{Options: o, sessions: make(map[string]*Session)}
+	return &Gateway{Options: o, info: wire.Encode(o.Info), sealer: newSealer(), sessions: make(map[string]*Session)}
 }
 
 // Serve holds a session over conn until the client ends it, or ctx is done. Either
@@ -116,9 +129,12 @@ func New(o Options) *Gateway {
 // more, which is what a [transport.ErrClosed] of conn's means. The error is nil
 // unless conn failed.
 //
-// The session goes by id, which no other may have; "" stands for a new one.
-func (g *Gateway) Serve(ctx context.Context, id string, conn transport.Conn) error {
-	s := newSession(g, id, conn)
+// The session goes by id, which no other may have; "" stands for a new one. Principal
+// says who is at the far side, as far as somebody has checked that: what is given to
+// one of them, such as the state of a call, is good for no other. A session may last
+// for one request, of a client that has none.
+func (g *Gateway) Serve(ctx context.Context, id, principal string, conn transport.Conn) error {
+	s := newSession(g, id, principal, conn)
 	g.mu.Lock()
 	_, taken := g.sessions[s.id]
 	if !taken {
@@ -141,8 +157,10 @@ func (g *Gateway) Serve(ctx context.Context, id string, conn transport.Conn) err
 // before it tells its clients of one.
 const coalesce = 50 * time.Millisecond
 
-// Run tells the sessions when the catalog has changed, until ctx is done.
+// Run tells the clients when the catalog has changed, until ctx is done. Then what
+// backends are still doing for clients that have no session is taken back.
 func (g *Gateway) Run(ctx context.Context) error {
+	defer g.endGuests()
 	v := g.Backends.View()
 	for {
 		select {
@@ -158,6 +176,9 @@ func (g *Gateway) Run(ctx context.Context) error {
 		v = g.Backends.View()
 		for _, s := range g.all() {
 			s.catalogChanged(v.Snapshot)
+		}
+		for _, l := range g.listens.list() {
+			l.changed(v.Snapshot)
 		}
 	}
 }

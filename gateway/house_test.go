@@ -89,7 +89,7 @@ func open(t *testing.T, o settings, names []string, dial func(string) (transport
 func TestConversations(t *testing.T) {
 	mcptest.Converse(t, "testdata", func(t *testing.T, s mcptest.Setup) func(context.Context, transport.Conn) error {
 		g := open(t, read(t, s.Config), s.Backends, s.Dial, s.Log, s.Audit)
-		return func(ctx context.Context, conn transport.Conn) error { return g.Serve(ctx, "", conn) }
+		return func(ctx context.Context, conn transport.Conn) error { return g.Serve(ctx, "", "", conn) }
 	})
 }
 
@@ -181,7 +181,7 @@ func (h *house) backend(name string) *mcptest.Peer {
 func (h *house) client() (p *mcptest.Peer, served chan error) {
 	conn, p := mcptest.Open(h.t, "client")
 	served = make(chan error, 1)
-	go func() { served <- h.gateway.Serve(context.Background(), "", conn) }()
+	go func() { served <- h.gateway.Serve(context.Background(), "", "", conn) }()
 	return p, served
 }
 

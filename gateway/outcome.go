@@ -28,6 +28,8 @@ const (
 	Timeout     = audit.Timeout
 	BackendLost = audit.BackendLost
 	Rejected    = audit.Rejected
+
+	InputRequired = audit.InputRequired
 )
 
 // An Outcome is what became of a call.

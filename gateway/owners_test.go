@@ -243,7 +243,7 @@ func owners(t *testing.T, seed uint64) {
 	for _, who := range marks {
 		near, far := transport.Pipe()
 		p := player(string(who))
-		go func() { _ = g.Serve(context.Background(), string(who)+"-session", near) }()
+		go func() { _ = g.Serve(context.Background(), string(who)+"-session", "", near) }()
 		p.start(tap{far, p}, peer.Options{})
 		if _, err := p.Call(t.Context(), "initialize", []byte(`{"protocolVersion":"2025-11-25","capabilities":{"sampling":{},"elicitation":{}},"clientInfo":{"name":"c","version":"1"}}`)); err != nil {
 			t.Fatal(err)

@@ -194,7 +194,7 @@ func TestAnIDIsOneSessions(t *testing.T) {
 		serve := func() (*mcptest.Peer, chan error) {
 			conn, p := mcptest.Open(t, "client")
 			served := make(chan error, 1)
-			go func() { served <- h.gateway.Serve(context.Background(), "mine", conn) }()
+			go func() { served <- h.gateway.Serve(context.Background(), "mine", "", conn) }()
 			synctest.Wait()
 			return p, served
 		}

@@ -13,6 +13,7 @@ import (
 
 	"mcpgateway/catalog"
 	"mcpgateway/peer"
+	"mcpgateway/revision"
 	"mcpgateway/transport"
 	"mcpgateway/wire"
 )
@@ -27,7 +28,9 @@ type Session struct {
 	end  context.CancelFunc
 	work sync.WaitGroup // what waits on behalf of requests
 
-	opened bool // the backends know of it; the reader's own
+	principal string          // who is at the far side, as far as somebody has checked
+	guests    map[*guest]bool // those that it has brought; the reader's own
+	opened    bool            // the backends know of it; the reader's own
 
 	tasks    tasks  // of the client, at backends
 	hosted   recent // tasks of backends, at the client
@@ -43,15 +46,14 @@ type Session struct {
 	level     int // from which on it wants log messages; 0 = all
 	flights   flights
 	questions int // that the client has to answer
+	listens   map[*listen]bool
 }
 
-func newSession(g *Gateway, id string, conn transport.Conn) *Session {
+func newSession(g *Gateway, id, principal string, conn transport.Conn) *Session {
 	if id == "" {
-		random := make([]byte, 16)
-		_, _ = rand.Read(random) // never fails
-		id = hex.EncodeToString(random)
+		id = newID()
 	}
-	s := &Session{g: g, id: id}
+	s := &Session{g: g, id: id, principal: principal}
 	s.log = g.Log.With("session", s.id)
 	s.ctx, s.end = context.WithCancel(context.Background())
 	s.peer = peer.New(conn, s, peer.Options{
@@ -62,6 +64,13 @@ func newSession(g *Gateway, id string, conn transport.Conn) *Session {
 		Farewell: ending,
 	})
 	return s
+}
+
+// newID returns what no other session goes by.
+func newID() string {
+	random := make([]byte, 16)
+	_, _ = rand.Read(random) // never fails
+	return hex.EncodeToString(random)
 }
 
 // hurried is the grace for calls in flight when the gateway itself is told to
@@ -86,6 +95,9 @@ func (s *Session) run(ctx context.Context) error {
 	}
 	s.work.Wait()
 	s.tasks.endAll()
+	for guest := range s.guests {
+		guest.leave()
+	}
 	if s.opened {
 		s.g.Backends.Close(s.id)
 	}
@@ -99,6 +111,7 @@ func (s *Session) finish(grace time.Duration) {
 	s.state = closing
 	s.mu.Unlock()
 	s.release()
+	s.endListens()
 	ctx, cancel := context.WithTimeout(s.ctx, grace)
 	defer cancel()
 	s.peer.Drain(ctx)
@@ -108,6 +121,10 @@ func (s *Session) finish(grace time.Duration) {
 
 // Asked implements peer.Handler.
 func (s *Session) Asked(r *peer.Request) {
+	if revision.IsStateless(r.Message) {
+		s.askedStateless(r)
+		return
+	}
 	method := r.Method()
 	s.mu.Lock()
 	verdict := admit(s.state, method)
@@ -151,21 +168,21 @@ func (s *Session) serve(r *peer.Request, method string) {
 	case mcp.MethodResourcesTemplatesList:
 		s.list(r, catalog.Templates)
 	case mcp.MethodToolsCall:
-		s.byName(r, toTool)
+		s.byName(nil, r, toTool)
 	case mcp.MethodPromptsGet:
-		s.byName(r, toPrompt)
+		s.byName(nil, r, toPrompt)
 	case mcp.MethodResourcesRead:
-		s.byParam(r, toResource, "uri")
+		s.byParam(nil, r, toResource, "uri")
 	case mcp.MethodResourcesSubscribe:
-		s.byParam(r, toSubscribe, "uri")
+		s.byParam(nil, r, toSubscribe, "uri")
 	case mcp.MethodResourcesUnsubscribe:
-		s.byParam(r, toUnsubscribe, "uri")
+		s.byParam(nil, r, toUnsubscribe, "uri")
 	case mcp.MethodCompletionComplete:
-		s.complete(r)
+		s.complete(nil, r)
 	case mcp.MethodSetLogLevel:
 		s.setLevel(r)
 	case mcp.MethodTasksGet, mcp.MethodTasksResult, mcp.MethodTasksCancel:
-		s.byParam(r, toTask, "taskId")
+		s.byParam(nil, r, toTask, "taskId")
 	case mcp.MethodTasksList:
 		s.listTasks(r)
 	default:

@@ -98,7 +98,7 @@ func TestACallToABackendThatDidNotStart(t *testing.T) {
 		fails := func(string) (transport.Conn, error) { return nil, errors.New("exit 127; its last words: boom") }
 		g := open(t, settings{state: state}, []string{"gh"}, fails, logger, auditor)
 		conn, client := mcptest.Open(t, "client")
-		go g.Serve(t.Context(), "", conn)
+		go g.Serve(t.Context(), "", "", conn)
 		client.Initialize("2025-06-18")
 		list(t, client)
 		time.Sleep(100 * time.Millisecond) // the backend has failed to start

@@ -18,15 +18,15 @@ var toTask = &road{find: findTask, mayCome: never, unknown: nobodyHas("task"), s
 
 // findTask finds the tasks of the session alone: those of others are unknown to
 // it.
-func findTask(s *Session, id string, _ *catalog.View) (catalog.Route, bool) {
-	at, ok := s.tasks.find(id)
+func findTask(c *call, _ *catalog.View) (catalog.Route, bool) {
+	at, ok := c.s.tasks.find(c.Name)
 	if !ok {
 		return catalog.Route{}, false
 	}
 	return catalog.Route{Backend: at.backend, Own: at.id, OwnJSON: wire.Quote(at.id)}, true
 }
 
-func never(*Session, string, *catalog.View) bool { return false }
+func never(*call, *catalog.View) bool { return false }
 
 // sendOfTask sends a request about a task. The one for its result is answered
 // when the task has ended, so that no limit of time is for it.
@@ -38,12 +38,12 @@ func (c *call) sendOfTask() {
 	if c.is(mcp.MethodTasksResult) {
 		c.pending.Hold()
 	}
-	c.s.g.Backends.Send(c.Route.Backend, m, &c.pending)
+	c.s.g.Backends.Send(c.Route.Backend, m, c.pending)
 }
 
 // bookTask keeps a place for the task that a tool call asks for, if it does.
 func (c *call) bookTask() bool {
-	if !c.is(mcp.MethodToolsCall) || !c.s.offersTasks() || !asksForTask(c.r.Message) {
+	if c.guest != nil || !c.is(mcp.MethodToolsCall) || !c.s.offersTasks() || !asksForTask(c.r.Message) {
 		return true
 	}
 	c.task = c.s.tasks.book()
@@ -57,7 +57,12 @@ func asksForTask(m wire.Message) bool {
 }
 
 // message returns the request as the backend gets it, but for what it names.
-func (c *call) message() wire.Message { return c.s.ownTasks(c.Route.Backend, c.r.Message) }
+func (c *call) message() wire.Message {
+	if c.guest != nil {
+		return c.unstamped()
+	}
+	return c.s.ownTasks(c.Route.Backend, c.r.Message)
+}
 
 // learn takes what an answer says of tasks, and of what the client will be asked
 // elsewhere, and returns it as the client gets it.

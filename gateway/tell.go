@@ -4,6 +4,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"mcpgateway/peer"
+	"mcpgateway/revision"
 	"mcpgateway/wire"
 )
 
@@ -12,6 +13,14 @@ import (
 // came, if that is known. It does not wait. What nobody knows here is dropped, and
 // so is what may be meant for another client.
 func (g *Gateway) Told(session, backend string, m wire.Message, about *peer.Pending) {
+	if guest := g.guests.named(session); guest != nil {
+		guest.told(backend, m, about)
+		return
+	}
+	if l := g.listens.named(session); l != nil {
+		l.told(m)
+		return
+	}
 	method := m.Method()
 	switch method {
 	case string(mcp.MethodNotificationMessage):
@@ -72,12 +81,7 @@ func (s *Session) pass(backend string, m wire.Message, about *peer.Pending) {
 		return
 	}
 	on := s.cause(backend, m, about).on()
-	switch logger, _ := wire.Lookup(m.Part(wire.PartParams), "logger"); {
-	case wire.IsNull(logger):
-		m, _ = m.Set(wire.Quote(backend), "params", "logger")
-	case logger[0] == '"':
-		m, _ = m.Set(prefixed(backend+"/", logger), "params", "logger")
-	}
+	m = logged(backend, m)
 	s.mu.Lock()
 	early := s.state == greeted // then "server SHOULD NOT send requests … other than pings and logging" (lifecycle)
 	s.mu.Unlock()
@@ -86,6 +90,17 @@ func (s *Session) pass(backend string, m wire.Message, about *peer.Pending) {
 		return
 	}
 	s.tell(m, on)
+}
+
+// logged returns a log message with its backend in front of its logger.
+func logged(backend string, m wire.Message) wire.Message {
+	switch logger, _ := wire.Lookup(m.Part(wire.PartParams), "logger"); {
+	case wire.IsNull(logger):
+		m, _ = m.Set(wire.Quote(backend), "params", "logger")
+	case logger[0] == '"':
+		m, _ = m.Set(prefixed(backend+"/", logger), "params", "logger")
+	}
+	return m
 }
 
 // tell sends the client a notification that belongs to a request of its, "" if
@@ -101,7 +116,7 @@ func (s *Session) tell(m wire.Message, on wire.ID) {
 // tells it of.
 func (s *Session) elicitedBy(backend string, failure []byte) {
 	e := wire.ReadError(failure)
-	if e.Code != codeElicitURL {
+	if e.Code != revision.CodeElicitURL {
 		return
 	}
 	list, _ := wire.Lookup(e.Data, "elicitations")

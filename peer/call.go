@@ -33,6 +33,9 @@ type Pending struct {
 	Owner   string        // on whose behalf; see [Peer.SoleOwner]
 	About   wire.ID       // the request of the far side that the call belongs to, "" = none
 	Timeout time.Duration // since the start or the last progress; 0 = none
+	// Stateless says that the conversation is of the stateless era, and so is the answer.
+	// It is set by whoever sends the call, before Offer.
+	Stateless bool
 
 	quiet bool  // the far side is not told when it is taken back
 	peer  *Peer // the one it was sent over

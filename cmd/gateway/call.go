@@ -58,7 +58,7 @@ any other is sent as a string. The exit code is 1 if the tool says that it faile
 func (f *flags) call(ctx context.Context, a *app, tool string, args []string, asJSON bool) error {
 	ours, theirs := transport.Pipe()
 	served := make(chan error, 1)
-	go func() { served <- a.gateway.Serve(ctx, "", theirs) }()
+	go func() { served <- a.gateway.Serve(ctx, "", "", theirs) }()
 	p := peer.New(ours, deaf{}, peer.Options{})
 	talked := make(chan error, 1)
 	go func() { talked <- p.Run(context.Background()) }()

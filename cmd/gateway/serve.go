@@ -88,7 +88,7 @@ func (f *flags) serve(cmd *cobra.Command, _ []string) error {
 }
 
 func (f *flags) serveStdio(ctx context.Context, a *app) error {
-	return a.gateway.Serve(ctx, "", transport.Stdio(f.in, f.out, int(a.Config.Limits.Message)))
+	return a.gateway.Serve(ctx, "", "", transport.Stdio(f.in, f.out, int(a.Config.Limits.Message)))
 }
 
 // listen opens the HTTP door.
@@ -96,7 +96,7 @@ func (a *app) listen() (net.Listener, *door.Door, error) {
 	c := a.Config
 	o := door.Options{
 		Serve: func(ctx context.Context, session string, conn transport.Conn) {
-			_ = a.gateway.Serve(ctx, session, conn) // how it ended is in the log
+			_ = a.gateway.Serve(ctx, session, "", conn) // how it ended is in the log
 		},
 		Ready:    a.ready,
 		Via:      a.via,

@@ -1,0 +1,249 @@
+package gateway
+
+import (
+	"crypto/sha256"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"mcpgateway/peer"
+	"mcpgateway/revision"
+	"mcpgateway/wire"
+)
+
+// A guest stands for the clients that have no session and say the same of
+// themselves: who they are, what they can do, which log messages they want. For a
+// backend it is what a session is, for it is told these things, and asks. Guests of
+// different principals are different ones.
+type guest struct {
+	g         *Gateway
+	id        string // as a session's
+	principal string
+	stamp     revision.Stamp
+	name      string // name/version
+	key       [sha256.Size]byte
+
+	// Guarded by guests.mu.
+	uses  int         // sessions, calls and errands that have to do with it
+	timer *time.Timer // ends it; nil while there are uses
+
+	mu      sync.Mutex
+	errands []*errand // that have not ended, the oldest first
+}
+
+const (
+	// maxGuests bounds the guests. Beyond it those go that nobody uses, and if there
+	// are none no more come.
+	maxGuests = 10_000
+	// stay is how long a guest stays when nobody uses it: what backends have opened
+	// for it serves the next call.
+	stay = 5 * time.Minute
+	// maxStamp bounds what a client says of itself in each request, in bytes: it is
+	// kept, and told to backends.
+	maxStamp = maxCapabilities
+)
+
+// guests are those there are. The zero value is none.
+type guests struct {
+	mu   sync.Mutex
+	all  map[[sha256.Size]byte]*guest
+	byID map[string]*guest
+}
+
+var errCrowd = errors.New("too many different clients at one time; wait until some have gone")
+
+// guest returns the guest that a request is from, whom it uses until it is left.
+func (g *Gateway) guest(principal string, stamp revision.Stamp) (*guest, error) {
+	key := fingerprint(principal, stamp)
+	all := &g.guests
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	if known := all.all[key]; known != nil {
+		known.uses++
+		if known.timer != nil {
+			known.timer.Stop()
+			known.timer = nil
+		}
+		return known, nil
+	}
+	if len(all.all) >= maxGuests && !all.makeRoomLocked() {
+		return nil, errCrowd
+	}
+	stamp.Capabilities, stamp.Client = slices.Clone(stamp.Capabilities), slices.Clone(stamp.Client)
+	fresh := &guest{g: g, id: newID(), principal: principal, stamp: stamp, name: nameOf(stamp.Client), key: key, uses: 1}
+	if all.all == nil {
+		all.all, all.byID = make(map[[sha256.Size]byte]*guest), make(map[string]*guest)
+	}
+	all.all[key], all.byID[fresh.id] = fresh, fresh
+	g.Backends.Open(fresh.id, stamp.Capabilities)
+	if stamp.Level != "" {
+		g.Backends.SetLevel(fresh.id, stamp.Level, func() {})
+	}
+	return fresh, nil
+}
+
+func fingerprint(principal string, stamp revision.Stamp) [sha256.Size]byte {
+	return sha256.Sum256(wire.Encode([]string{
+		principal, stamp.Revision, string(stamp.Capabilities), string(stamp.Client), stamp.Level,
+	}))
+}
+
+// makeRoomLocked ends a guest whom nobody uses.
+func (all *guests) makeRoomLocked() bool {
+	for _, one := range all.all {
+		if one.uses == 0 {
+			all.endLocked(one)
+			return true
+		}
+	}
+	return false
+}
+
+func (all *guests) endLocked(one *guest) {
+	if one.timer != nil {
+		one.timer.Stop()
+	}
+	delete(all.all, one.key)
+	delete(all.byID, one.id)
+	one.g.Backends.Close(one.id)
+}
+
+// named returns the guest of that id, nil if there is none.
+func (all *guests) named(id string) *guest {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	return all.byID[id]
+}
+
+// stayOn is one more use of a guest that is in use.
+func (v *guest) stayOn() {
+	v.g.guests.mu.Lock()
+	defer v.g.guests.mu.Unlock()
+	v.uses++
+}
+
+// leave ends a use. The guest stays for a while after the last.
+func (v *guest) leave() {
+	all := &v.g.guests
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	v.uses--
+	if v.uses > 0 {
+		return
+	}
+	v.timer = time.AfterFunc(stay, func() {
+		all.mu.Lock()
+		defer all.mu.Unlock()
+		if v.uses == 0 && all.all[v.key] == v {
+			all.endLocked(v)
+		}
+	})
+}
+
+// endGuests ends all guests, and what backends are doing for them, when the gateway
+// ends.
+func (g *Gateway) endGuests() {
+	all := &g.guests
+	all.mu.Lock()
+	var left []*guest
+	for _, one := range all.all {
+		left = append(left, one)
+	}
+	all.mu.Unlock()
+	for _, one := range left {
+		one.mu.Lock()
+		errands := slices.Clone(one.errands)
+		one.mu.Unlock()
+		for _, e := range errands {
+			e.abandon("the gateway is ending")
+		}
+	}
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	for _, one := range all.all {
+		all.endLocked(one)
+	}
+}
+
+// enter and exit keep the list of errands.
+func (v *guest) enter(e *errand) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.errands = append(v.errands, e)
+}
+
+func (v *guest) exit(e *errand) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if i := slices.Index(v.errands, e); i >= 0 {
+		v.errands = slices.Delete(v.errands, i, i+1)
+	}
+}
+
+// cause returns the errand to which something belongs that a backend says to the
+// guest: the one on whose stream it came; else the newest at that backend for which
+// a request waits; else the newest at all. That it is this guest's is certain
+// already.
+func (v *guest) cause(backend string, about *peer.Pending) *errand {
+	if about != nil {
+		if e, ok := about.To.(*errand); ok && e.guest == v {
+			return e
+		}
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	var parked *errand
+	for _, e := range slices.Backward(v.errands) {
+		switch {
+		case e.route.Backend != backend:
+		case e.waiting() != nil:
+			return e
+		case parked == nil:
+			parked = e
+		}
+	}
+	return parked
+}
+
+// asked hands on what a backend asks of the guest.
+func (v *guest) asked(backend string, r *peer.Request) {
+	if e := v.cause(backend, r.About()); e != nil {
+		e.ask(r)
+		return
+	}
+	r.Fail(wire.Errorf(wire.CodeMethodNotFound,
+		"Method not found: %s: the client can be asked while a call of its is in flight, and none is", brief(r.Method())))
+}
+
+// told hands on what a backend says to the guest: log messages, to the request on
+// whose behalf they are, if it wants any of that level.
+func (v *guest) told(backend string, m wire.Message, about *peer.Pending) {
+	if m.Method() != "notifications/message" || v.stamp.Level == "" {
+		return
+	}
+	if revision.Severity(stringAt(m, "params", "level")) < revision.Severity(v.stamp.Level) {
+		return
+	}
+	if e := v.cause(backend, about); e != nil {
+		if c := e.waiting(); c != nil {
+			c.r.Progress(logged(backend, revision.Unstamp(m)))
+		}
+	}
+}
+
+// clientName returns the name/version of the client that has sent a request of the
+// stateless era.
+func clientName(m wire.Message) string {
+	stamp, _ := revision.ReadStamp(m)
+	return nameOf(stamp.Client)
+}
+
+func nameOf(client []byte) string {
+	name, _ := wire.Lookup(client, "name")
+	version, _ := wire.Lookup(client, "version")
+	if name == nil && version == nil {
+		return ""
+	}
+	return brief(wire.Unquote(name) + "/" + wire.Unquote(version))
+}

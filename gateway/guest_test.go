@@ -1,0 +1,313 @@
+package gateway_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mcpgateway/internal/mcptest"
+	"mcpgateway/wire"
+)
+
+// meta is the _meta of a request of the stateless era; more is further members of it.
+func meta(can, more string) string {
+	return `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":` + can +
+		`,"io.modelcontextprotocol/clientInfo":{"name":"guest","version":"9"}` + more + `}`
+}
+
+// request is one of the stateless era. Params are members, each with a comma behind it.
+func request(id, method, params, can string) string {
+	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":%q,"params":{%s%s}}`, id, method, params, meta(can, ""))
+}
+
+const info = `{"name":"mcp-gateway","version":"test"}`
+
+// complete is what a result of a session-era backend becomes.
+func complete(id, result string) string {
+	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":%s},%s}`, id, info, result)
+}
+
+// visiting opens a gateway whose only backend is of the session era and has the tool ask.
+func visiting(t *testing.T) (h *house, client, gh *mcptest.Peer) {
+	t.Helper()
+	h = newHouse(t, settings{solo: true}, "gh")
+	client, _ = h.client()
+	client.Send(request("0", "tools/list", "", `{"elicitation":{},"sampling":{},"roots":{}}`))
+	gh = h.backend("gh")
+	gh.Ready("ask")
+	client.Message()
+	return h, client, gh
+}
+
+// state takes an answer that asks for input, and returns its requestState as it stands
+// there.
+func state(t *testing.T, client *mcptest.Peer, keys ...string) string {
+	t.Helper()
+	m := client.Message()
+	result := m.Part(wire.PartResult)
+	if kind, _ := wire.Lookup(result, "resultType"); string(kind) != `"input_required"` {
+		t.Fatalf("not asked for input: %s", m.Raw())
+	}
+	for _, key := range keys {
+		if one, _ := wire.Lookup(result, "inputRequests", key); one == nil {
+			t.Fatalf("no question %s in %s", key, m.Raw())
+		}
+	}
+	text, _ := wire.Lookup(result, "requestState")
+	if len(text) < 3 {
+		t.Fatalf("no requestState in %s", m.Raw())
+	}
+	return string(text)
+}
+
+const able = `{"elicitation":{},"sampling":{},"roots":{}}`
+
+func retry(id, responses, state string) string {
+	return request(id, "tools/call", `"name":"ask","arguments":{"n":9007199254740993},"inputResponses":`+responses+`,"requestState":`+state+`,`, able)
+}
+
+func first(id string) string {
+	return request(id, "tools/call", `"name":"ask","arguments":{"n":9007199254740993},`, able)
+}
+
+// What a backend of the session era asks in mid-call a client without a session hears in
+// the answer, and answers in its next request. The call runs once.
+func TestParked_AskedAndAnswered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, client, gh := visiting(t)
+		client.Send(first("1"))
+		asked := gh.Asked("tools/call")
+		if want := `{"name":"ask","arguments":{"n":9007199254740993},"_meta":{}}`; string(asked.Part(wire.PartParams)) != want {
+			t.Errorf("the backend was asked with %s", asked.Part(wire.PartParams))
+		}
+		gh.Send(`{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"Who?","requestedSchema":{"type":"object"},"elicitationId":"x","_meta":{"progressToken":1,"vendor/a":1.0}}}`)
+		gh.Send(`{"jsonrpc":"2.0","id":"r","method":"roots/list"}`)
+		m := client.Message()
+		wantPrefix := `{"jsonrpc":"2.0","id":1,"result":{"resultType":"input_required",`
+		if !strings.HasPrefix(string(m.Raw()), wantPrefix) && !strings.Contains(string(m.Raw()), `"resultType":"input_required"`) {
+			t.Fatalf("answered with %s", m.Raw())
+		}
+		requests, _ := wire.Lookup(m.Part(wire.PartResult), "inputRequests")
+		if want := `{"q1":{"method":"elicitation/create","params":{"_meta":{"vendor/a":1.0},"message":"[gh] Who?","requestedSchema":{"type":"object"}}},"q2":{"method":"roots/list"}}`; string(requests) != want {
+			t.Errorf("asked %s", requests)
+		}
+		ticket, _ := wire.Lookup(m.Part(wire.PartResult), "requestState")
+		gh.WantNothing()
+
+		// One answer alone: the other is asked for again.
+		client.Send(retry("2", `{"q1":{"action":"accept","content":{"name":"<é>","n":1.0}},"other":{}}`, string(ticket)))
+		gh.Want(`{"jsonrpc":"2.0","id":"e","result":{"action":"accept","content":{"name":"<é>","n":1.0}}}`)
+		again := state(t, client, "q2")
+		client.Send(retry("3", `{"q2":{"roots":[]}}`, again))
+		gh.Want(`{"jsonrpc":"2.0","id":"r","result":{"roots":[]}}`)
+		gh.Reply(asked.ID(), `{"content":[],"x":9007199254740993}`)
+		client.Want(complete("3", `"content":[],"x":9007199254740993}`))
+		gh.WantNothing()
+
+		// It is over: the ticket is good for nothing any more, and nothing runs again.
+		client.Send(retry("4", `{"q2":{"roots":[]}}`, again))
+		if failure := wire.ReadError(client.Message().Part(wire.PartError)); failure.Code != -32602 {
+			t.Errorf("a call that is over goes on: %+v", failure)
+		}
+		gh.WantNothing()
+		if n := h.gateway.Parked(); n != 0 {
+			t.Errorf("%d calls are parked", n)
+		}
+		records := h.audit()
+		if len(records) != 4 || !strings.Contains(records[0], "outcome=input_required") || !strings.Contains(records[1], "outcome=input_required") ||
+			!strings.Contains(records[2], "outcome=ok") || !strings.Contains(records[3], "outcome=rejected") {
+			t.Errorf("the audit log has\n%s", strings.Join(records, "\n"))
+		}
+	})
+}
+
+// A client that does not come back: the backend is told, once, and a retry that comes too
+// late runs nothing.
+func TestParked_ExpiresAndIsNeverRunAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, client, gh := visiting(t)
+		client.Send(first("1"))
+		asked := gh.Asked("tools/call")
+		gh.Send(`{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"Who?"}}`)
+		ticket := state(t, client, "q1")
+		gh.Send(`{"jsonrpc":"2.0","id":"s","method":"sampling/createMessage","params":{}}`) // while it is parked
+		time.Sleep(11 * time.Minute)
+		synctest.Wait()
+		gh.Want(`{"jsonrpc":"2.0","id":"e","result":{"action":"cancel"}}`)
+		if failure := gh.Message(); failure.ID() != `"s"` || failure.Part(wire.PartError) == nil {
+			t.Errorf("sampling was answered with %s", failure.Raw())
+		}
+		if note := gh.Told("notifications/cancelled"); note.RequestID() != asked.ID() {
+			t.Errorf("cancelled %s", note.Raw())
+		}
+		client.Send(retry("2", `{"q1":{"action":"accept"}}`, ticket))
+		if failure := wire.ReadError(client.Message().Part(wire.PartError)); failure.Code != -32602 || !strings.Contains(failure.Message, "expired") {
+			t.Errorf("%+v", failure)
+		}
+		gh.WantNothing()
+		if n := h.gateway.Parked(); n != 0 {
+			t.Errorf("%d calls are parked", n)
+		}
+	})
+}
+
+// The backend may answer while nobody waits: the client finds it when it comes back.
+func TestParked_AnsweredMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client, gh := visiting(t)
+		client.Send(first("1"))
+		asked := gh.Asked("tools/call")
+		gh.Send(`{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"Who?"}}`)
+		ticket := state(t, client, "q1")
+		gh.Reply(asked.ID(), `{"content":[]}`)
+		gh.Message() // the question is answered all the same
+		client.Send(retry("2", `{"q1":{"action":"accept"}}`, ticket))
+		client.Want(complete("2", `"content":[]}`))
+	})
+}
+
+// A ticket is good for the call for which it was given out, and as it was given out.
+func TestParked_TicketsAreBound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client, gh := visiting(t)
+		client.Send(first("1"))
+		gh.Asked("tools/call")
+		gh.Send(`{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"Who?"}}`)
+		ticket := state(t, client, "q1")
+		inner := strings.Trim(ticket, `"`)
+		const answers = `"inputResponses":{"q1":{"action":"accept"}},"requestState":`
+		for what, text := range map[string]string{
+			"other arguments": request("2", "tools/call", `"name":"ask","arguments":{"n":1},`+answers+ticket+`,`, able),
+			"another tool":    request("2", "tools/call", `"name":"gh__ask","arguments":{"n":9007199254740993},`+answers+ticket+`,`, able),
+			"another method":  request("2", "resources/read", `"uri":"ask","arguments":{"n":9007199254740993},`+answers+ticket+`,`, able),
+			"a longer one":    retry("2", `{"q1":{"action":"accept"}}`, `"`+inner+`-TAMPERED"`),
+			"a changed one":   retry("2", `{"q1":{"action":"accept"}}`, `"`+inner[:20]+flip(inner[20])+inner[21:]+`"`),
+			"an empty one":    retry("2", `{"q1":{"action":"accept"}}`, `""`),
+			"no string":       retry("2", `{"q1":{"action":"accept"}}`, `17`),
+		} {
+			client.Send(text)
+			if failure := wire.ReadError(client.Message().Part(wire.PartError)); failure.Code != -32602 {
+				t.Errorf("%s: %+v", what, failure)
+			}
+		}
+		gh.WantNothing()
+		client.Send(retry("3", `{"q1":{"action":"decline"}}`, ticket)) // and is good still
+		gh.Want(`{"jsonrpc":"2.0","id":"e","result":{"action":"decline"}}`)
+	})
+}
+
+func flip(c byte) string {
+	if c == 'A' {
+		return "B"
+	}
+	return "A"
+}
+
+// Of two requests that go on with the same call one does.
+func TestParked_OneGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client, gh := visiting(t)
+		client.Send(first("1"))
+		asked := gh.Asked("tools/call")
+		gh.Send(`{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"Who?"}}`)
+		ticket := state(t, client, "q1")
+		client.Send(retry("2", `{"q1":{"action":"accept"}}`, ticket))
+		client.Send(retry("3", `{"q1":{"action":"accept"}}`, ticket))
+		gh.Want(`{"jsonrpc":"2.0","id":"e","result":{"action":"accept"}}`)
+		if m := client.Message(); m.ID() != "3" || wire.ReadError(m.Part(wire.PartError)).Code != -32602 {
+			t.Errorf("the second got %s", m.Raw())
+		}
+		gh.Reply(asked.ID(), `{"content":[]}`)
+		client.Want(complete("2", `"content":[]}`))
+	})
+}
+
+// The client takes back the request that goes on with a call, or its connection ends: the
+// call ends at the backend.
+func TestParked_TakenBack(t *testing.T) {
+	for what, take := range map[string]func(*mcptest.Peer){
+		"cancelled": func(client *mcptest.Peer) {
+			client.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`)
+		},
+		"gone": func(client *mcptest.Peer) { client.Close() },
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h, client, gh := visiting(t)
+				client.Send(first("1"))
+				asked := gh.Asked("tools/call")
+				gh.Send(`{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"Who?"}}`)
+				ticket := state(t, client, "q1")
+				client.Send(retry("2", `{"q1":{"action":"accept"}}`, ticket))
+				gh.Want(`{"jsonrpc":"2.0","id":"e","result":{"action":"accept"}}`)
+				take(client)
+				if note := gh.Told("notifications/cancelled"); note.RequestID() != asked.ID() {
+					t.Errorf("told %s", note.Raw())
+				}
+				if n := h.gateway.Parked(); n != 0 {
+					t.Errorf("%d calls are parked", n)
+				}
+			})
+		})
+	}
+}
+
+// A client that cannot be asked is told what it lacks, and the call is taken back.
+func TestGuest_MissingCapability(t *testing.T) {
+	for question, required := range map[string]string{
+		`"sampling/createMessage","params":{}`:                     `{"sampling":{}}`,
+		`"sampling/createMessage","params":{"tools":[]}`:           `{"sampling":{"tools":{}}}`,
+		`"elicitation/create","params":{"mode":"url","url":"x:y"}`: `{"elicitation":{"url":{}}}`,
+		`"elicitation/create","params":{"message":"m"}`:            `{"elicitation":{"form":{}}}`,
+		`"roots/list"`: `{"roots":{}}`,
+	} {
+		t.Run(question, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				_, client, gh := visiting(t)
+				client.Send(request("1", "tools/call", `"name":"ask",`, `{}`))
+				gh.Asked("tools/call")
+				gh.Send(`{"jsonrpc":"2.0","id":"q","method":` + question + `}`)
+				failure := wire.ReadError(client.Message().Part(wire.PartError))
+				if failure.Code != -32021 {
+					t.Errorf("%+v", failure)
+				}
+				if got, _ := wire.Lookup(failure.Data, "requiredCapabilities"); string(got) != required {
+					t.Errorf("it lacks %s, want %s", got, required)
+				}
+				gh.Message() // the question is answered
+				gh.Told("notifications/cancelled")
+			})
+		})
+	}
+}
+
+// -32042 of 2025-11-25: the user is sent elsewhere, and the call sent anew after that.
+func TestGuest_SentElsewhere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client, gh := visiting(t)
+		const can = `{"elicitation":{"url":{}}}`
+		first := request("1", "tools/call", `"name":"ask",`, can)
+		client.Send(first)
+		gh.Fail(gh.Asked("tools/call").ID(), `{"code":-32042,"message":"go","data":{"elicitations":[{"mode":"url","elicitationId":"e","url":"https://a.example/x","message":"Sign in"}]}}`)
+		m := client.Message()
+		requests, _ := wire.Lookup(m.Part(wire.PartResult), "inputRequests")
+		if want := `{"q1":{"method":"elicitation/create","params":{"mode":"url","message":"[gh] Sign in","url":"https://a.example/x"}}}`; string(requests) != want {
+			t.Errorf("asked %s", requests)
+		}
+		ticket, _ := wire.Lookup(m.Part(wire.PartResult), "requestState")
+		client.Send(request("2", "tools/call", `"name":"ask","inputResponses":{"q1":{"action":"accept"}},"requestState":`+string(ticket)+`,`, can))
+		again := gh.Asked("tools/call")
+		if want := `{"name":"ask","_meta":{}}`; string(again.Part(wire.PartParams)) != want {
+			t.Errorf("sent anew with %s", again.Part(wire.PartParams))
+		}
+		gh.Reply(again.ID(), `{"content":[]}`)
+		client.Want(complete("2", `"content":[]}`))
+		client.Send(request("3", "tools/call", `"name":"ask","inputResponses":{"q1":{"action":"decline"}},"requestState":`+string(ticket)+`,`, can))
+		if m := client.Message(); !m.IsToolError() {
+			t.Errorf("declined: %s", m.Raw())
+		}
+		gh.WantNothing()
+	})
+}

@@ -1,0 +1,287 @@
+package gateway
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"mcpgateway/catalog"
+	"mcpgateway/peer"
+	"mcpgateway/revision"
+	"mcpgateway/wire"
+)
+
+// A listen is a request subscriptions/listen: as long as it is open the client hears of
+// what it has asked for, and of nothing else. For backends it is a session of its own,
+// whose subscriptions end with it.
+type listen struct {
+	g  *Gateway
+	s  *Session
+	r  *peer.Request
+	id string
+
+	mu    sync.Mutex
+	lists map[string]*catalog.Snapshot // notification → of which the client knows
+	acked bool
+	over  bool
+	held  []wire.Message // until then: "MUST be the first message on the stream"
+}
+
+const (
+	// maxListens bounds those that are open.
+	maxListens = 10_000
+	// maxListened bounds the resources of one of them, and what is kept back before it is
+	// acknowledged.
+	maxListened = 1024
+	// arming is how long backends have to agree to its subscriptions. Those that did not
+	// are not among what is acknowledged.
+	arming = 5 * time.Second
+)
+
+// listens are those that are open, by their ids. The zero value is none.
+type listens struct {
+	mu  sync.Mutex
+	all map[string]*listen
+}
+
+func (l *listens) named(id string) *listen {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.all[id]
+}
+
+func (l *listens) add(one *listen) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.all) >= maxListens {
+		return false
+	}
+	if l.all == nil {
+		l.all = make(map[string]*listen)
+	}
+	l.all[one.id] = one
+	return true
+}
+
+func (l *listens) remove(one *listen) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.all, one.id)
+}
+
+func (l *listens) list() []*listen {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Collect(maps.Values(l.all))
+}
+
+// flags are the members of a filter that ask for changes of lists.
+var flags = []struct {
+	name, notification, capability string
+}{
+	{"toolsListChanged", catalog.Tools.Changed(), "tools"},
+	{"promptsListChanged", catalog.Prompts.Changed(), "prompts"},
+	{"resourcesListChanged", catalog.Resources.Changed(), "resources"},
+}
+
+// listen opens a subscription. It is acknowledged when the backends have agreed to what
+// it needs of them, and answered when it ends: because the client takes it back, or
+// because the gateway ends.
+func (s *Session) listen(guest *guest, r *peer.Request) {
+	filter, _ := wire.Lookup(r.Part(wire.PartParams), "notifications")
+	uris, err := listened(filter)
+	if err != nil {
+		s.fail(r, err)
+		return
+	}
+	l := &listen{g: s.g, s: s, r: r, id: newID(), lists: make(map[string]*catalog.Snapshot)}
+	if !s.g.listens.add(l) {
+		s.fail(r, wire.Errorf(wire.CodeInternalError, "Too many subscriptions are open"))
+		return
+	}
+	s.g.Backends.Open(l.id, guest.stamp.Capabilities)
+	s.mu.Lock()
+	if s.listens == nil {
+		s.listens = make(map[*listen]bool)
+	}
+	s.listens[l] = true
+	s.mu.Unlock()
+	if !r.Own(l) {
+		l.end()
+		return
+	}
+	s.work.Go(func() { l.arm(filter, uris) })
+}
+
+// listened returns the resources that a filter names.
+func listened(filter []byte) ([]string, *wire.Error) {
+	if !wire.IsObject(filter) {
+		return nil, wire.Errorf(wire.CodeInvalidParams, "Invalid params: %s needs notifications, an object", methodListen)
+	}
+	list, _ := wire.Lookup(filter, "resourceSubscriptions")
+	if wire.IsNull(list) {
+		return nil, nil
+	}
+	var uris []string
+	ok := true
+	if !wire.EachElement(list, func(one []byte) bool {
+		uri := wire.Unquote(one)
+		ok = ok && uri != ""
+		if !slices.Contains(uris, uri) {
+			uris = append(uris, uri)
+		}
+		return len(uris) <= maxListened
+	}) || !ok {
+		return nil, wire.Errorf(wire.CodeInvalidParams, "Invalid params: resourceSubscriptions is an array of URIs")
+	}
+	if len(uris) > maxListened {
+		return nil, wire.Errorf(wire.CodeInvalidParams, "Invalid params: a subscription has at most %d resources", maxListened)
+	}
+	return uris, nil
+}
+
+// arm has the backends tell of what the client wants to hear of, and acknowledges what
+// they have agreed to.
+func (l *listen) arm(filter []byte, uris []string) {
+	ctx, cancel := context.WithTimeout(l.s.ctx, arming)
+	defer cancel()
+	v, _ := l.s.await(ctx, func(v *catalog.View) bool { return v.Settled })
+	offered := v.Capabilities(v.Complete)
+	var honoured []wire.Member
+	for _, f := range flags {
+		if wanted, _ := wire.Lookup(filter, f.name); string(wanted) == "true" && catalog.Declares(offered, f.capability, "listChanged") {
+			honoured = append(honoured, wire.Member{Key: f.name, Text: []byte("true")})
+			l.mu.Lock()
+			l.lists[f.notification] = v.Snapshot
+			l.mu.Unlock()
+		}
+	}
+	if agreed := l.subscribe(ctx, v, uris); len(agreed) > 0 {
+		honoured = append(honoured, wire.Member{Key: "resourceSubscriptions", Text: wire.Encode(agreed)})
+	}
+	ack := wire.NewNotification("notifications/subscriptions/acknowledged",
+		wire.Revise(nil, nil, wire.Member{Key: "notifications", Text: wire.Revise(nil, nil, honoured...)}))
+	l.mu.Lock()
+	l.acked = true
+	l.sayLocked(ack)
+	for _, m := range l.held {
+		l.sayLocked(m)
+	}
+	l.held = nil
+	l.mu.Unlock()
+	l.changed(l.g.Backends.View().Snapshot)
+	if len(honoured) == 0 {
+		l.finish() // nothing will ever be said
+	}
+}
+
+// subscribe subscribes to resources at the backends that have them and returns those
+// to which these have agreed.
+func (l *listen) subscribe(ctx context.Context, v *catalog.View, uris []string) (agreed []string) {
+	waiting := make(map[string]peer.Waiter)
+	for _, uri := range uris {
+		route, ok := v.Resource(uri)
+		if !ok || !v.Has(route.Backend, "resources", "subscribe") {
+			continue
+		}
+		w := make(peer.Waiter, 1)
+		waiting[uri] = w
+		m := wire.NewRequest("0", "resources/subscribe", wire.Encode(map[string]string{"uri": uri}))
+		l.g.Backends.Subscribe(route.Backend, uri, true, m, &peer.Pending{To: w, Owner: l.id})
+	}
+	for _, uri := range uris {
+		if w := waiting[uri]; w != nil {
+			select {
+			case a := <-w:
+				if a.Err == nil && a.Part(wire.PartError) == nil {
+					agreed = append(agreed, uri)
+				}
+			case <-ctx.Done():
+			}
+		}
+	}
+	return agreed
+}
+
+// told hands on what a backend says to the subscription.
+func (l *listen) told(m wire.Message) {
+	if m.Method() != "notifications/resources/updated" {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.acked {
+		l.sayLocked(m)
+	} else if len(l.held) < maxListened {
+		l.held = append(l.held, m)
+	}
+}
+
+// changed tells of each list that is not the one that the client knows of, if it wants
+// to hear of that.
+func (l *listen) changed(now *catalog.Snapshot) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.acked {
+		return
+	}
+	for kind := range catalog.Kind(catalog.NumKinds) {
+		known := l.lists[kind.Changed()]
+		if known == nil || now.SameList(kind, known) {
+			continue
+		}
+		l.sayLocked(wire.NewNotification(kind.Changed(), nil))
+		if kind == catalog.Resources { // which share theirs with the templates
+			break
+		}
+	}
+	for notification := range l.lists {
+		l.lists[notification] = now
+	}
+}
+
+// sayLocked sends a notification of the subscription. It is in order with the others.
+func (l *listen) sayLocked(m wire.Message) {
+	l.r.Progress(revision.Subscribed(revision.Unstamp(m), l.r.ClientID()))
+}
+
+// Cancelled implements peer.Owner: the client has taken the subscription back, or is
+// gone.
+func (l *listen) Cancelled([]byte) { l.end() }
+
+// finish ends the subscription in the orderly way: its request is answered.
+func (l *listen) finish() {
+	id := []byte(l.r.ClientID())
+	m := revision.Modern(wire.NewResult("0", []byte("{}")), methodListen, l.g.info)
+	m = revision.SubscribedResult(m, wire.ID(id))
+	if l.r.Forward(m) {
+		l.end()
+	}
+}
+
+func (l *listen) end() {
+	l.mu.Lock()
+	over := l.over
+	l.over = true
+	l.mu.Unlock()
+	if over {
+		return
+	}
+	l.s.mu.Lock()
+	delete(l.s.listens, l)
+	l.s.mu.Unlock()
+	l.g.listens.remove(l)
+	l.g.Backends.Close(l.id)
+}
+
+// endListens ends the subscriptions of a session that is ending.
+func (s *Session) endListens() {
+	s.mu.Lock()
+	open := slices.Collect(maps.Keys(s.listens))
+	s.mu.Unlock()
+	for _, l := range open {
+		l.finish()
+	}
+}

@@ -1,0 +1,109 @@
+package gateway
+
+import (
+	"fmt"
+
+	"mcpgateway/revision"
+	"mcpgateway/wire"
+)
+
+// A round is what a request has with which a guest goes on with a call.
+type round struct {
+	backend string // where the call is; "" = it does not say
+	state   []byte // the backend's own requestState, as JSON text; nil = none
+	anew    bool   // the call is sent anew, without what was answered
+}
+
+// isRound reports whether the request goes on with a call, or says so.
+func (c *call) isRound() bool {
+	_, _, retry := revision.Responses(c.r.Message)
+	return c.road.rounds && retry
+}
+
+// goOn takes a request with which a guest goes on with a call. It reports whether it is
+// yet to be sent to the backend.
+func (c *call) goOn() bool {
+	responses, state, _ := revision.Responses(c.r.Message)
+	literal, _ := wire.Lookup(c.r.Part(wire.PartParams), "requestState")
+	if wire.IsNull(literal) {
+		return true // the backend keeps no state: it may make of the answers what it likes
+	}
+	t, err := c.redeem(state)
+	if err != nil {
+		return c.refuse(err)
+	}
+	switch t.Kind {
+	case forState:
+		c.round = &round{backend: t.Backend, state: []byte(t.Text)}
+		return true
+	case forRerun:
+		c.round = &round{backend: t.Backend, anew: true}
+		return c.hasBeen(responses)
+	}
+	e := c.s.g.parked.find(t.Text)
+	if e == nil {
+		return c.refuse(errExpired)
+	}
+	c.mu.Lock()
+	over := c.cancelled
+	c.Route, c.pending, c.errand, c.sent = e.route, &e.pending, e, true
+	c.mu.Unlock()
+	if over {
+		return false
+	}
+	if failure := e.resume(c, responses); failure != nil {
+		c.reject(failure)
+	}
+	return false
+}
+
+func (c *call) refuse(err error) bool {
+	c.reject(wire.Errorf(wire.CodeInvalidParams, "Invalid params: requestState: %v", err))
+	return false
+}
+
+// sendElsewhere asks the client to send its user to where a backend of 2025-11-25 has
+// it that the call needs it (-32042), and to come back then: the call is sent anew. It
+// reports false if the error says nothing of the kind, or the client cannot.
+func (c *call) sendElsewhere(e *wire.Error) bool {
+	list, _ := wire.Lookup(e.Data, "elicitations")
+	var inputs []revision.Input
+	wire.EachElement(list, func(one []byte) bool {
+		if url, _ := wire.Lookup(one, "url"); len(url) == 0 || url[0] != '"' {
+			return true
+		}
+		put := []wire.Member{{Key: "mode", Text: []byte(`"url"`)}}
+		if text, _ := wire.Lookup(one, "message"); len(text) > 0 && text[0] == '"' {
+			put = append(put, wire.Member{Key: "message", Text: prefixed("["+c.Route.Backend+"] ", text)})
+		}
+		params := wire.Revise(one, func(key string) bool { return key == "elicitationId" }, put...)
+		inputs = append(inputs, revision.Input{Key: fmt.Sprint("q", len(inputs)+1), Method: "elicitation/create", Params: params})
+		return len(inputs) < maxQueries
+	})
+	if len(inputs) == 0 || !canElicit(c.guest.stamp.Capabilities, "url") {
+		return false
+	}
+	c.askFor(revision.WriteInputs(inputs, c.ticket(forRerun, fmt.Sprint(len(inputs)), parkedLife)))
+	return true
+}
+
+// hasBeen reports whether the client's user has agreed to everything that a call waits
+// for that is to be sent anew. If not the call ends.
+func (c *call) hasBeen(responses []byte) bool {
+	agreed, others := 0, 0
+	wire.Members(responses, func(_ string, value []byte, _ int) {
+		if action, _ := wire.Lookup(value, "action"); wire.Unquote(action) == "accept" {
+			agreed++
+		} else {
+			others++
+		}
+	})
+	if agreed > 0 && others == 0 {
+		return true
+	}
+	const result = `{"content":[{"type":"text","text":"The user did not agree to what the tool needs first."}],"isError":true}`
+	if c.s.g.reply(c.r, []byte(result)) {
+		c.ended(Outcome{Kind: ToolError, Result: []byte(result)})
+	}
+	return false
+}

@@ -1,0 +1,248 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"mcpgateway/peer"
+	"mcpgateway/revision"
+	"mcpgateway/transport"
+	"mcpgateway/wire"
+)
+
+// A backend of the stateless era asks nothing: it answers that it needs input, and the
+// call is sent again with that. A client that has a session is asked in the meantime,
+// with requests of ours, on the stream of its call.
+
+const (
+	// maxRounds bounds how often one call is sent again with the client's answers.
+	maxRounds = 10
+	// maxIdle bounds how often in a row it is sent again though nothing was asked.
+	maxIdle = 8
+	// humanTime is how long a client has for the answers of one round.
+	humanTime = 10 * time.Minute
+)
+
+var errRounds = errors.New("it goes on asking")
+
+// asksFor has the client asked for what a result says that the backend needs. It reports
+// false if it says nothing of the kind.
+func (c *call) asksFor(m wire.Message) bool {
+	if m.Part(wire.PartResult) == nil || revision.TypeOf(m.Part(wire.PartResult)) != revision.InputRequired {
+		return false
+	}
+	ctx, cancel := context.WithCancel(c.s.ctx)
+	c.s.work.Go(func() {
+		defer cancel()
+		c.mu.Lock()
+		over := c.cancelled
+		c.giveUp = cancel
+		c.mu.Unlock()
+		if !over {
+			c.rounds(ctx, m)
+		}
+	})
+	return true
+}
+
+// rounds asks the client and sends the call again, until there is an answer that is
+// one. Nothing is left to do when ctx has ended: the call has, too.
+func (c *call) rounds(ctx context.Context, m wire.Message) {
+	idle := 0
+	for n := 0; revision.TypeOf(m.Part(wire.PartResult)) == revision.InputRequired; n++ {
+		inputs, state, err := revision.ReadInputs(m.Part(wire.PartResult))
+		switch {
+		case err != nil:
+			c.giveIn(&peer.BadAnswer{Err: err})
+			return
+		case n == maxRounds+idle || idle == maxIdle:
+			c.giveIn(&transport.Lost{Err: errRounds, Ran: true})
+			return
+		}
+		var responses []byte
+		if len(inputs) == 0 { // "retry me": it is at work, or has too much of it
+			idle++
+			if !pause(ctx, 250*time.Millisecond+rand.N(250*time.Millisecond)<<min(idle, 3)) {
+				return
+			}
+		} else {
+			var answer *wire.Message
+			if responses, answer = c.put(ctx, inputs); ctx.Err() != nil {
+				return
+			}
+			if answer != nil {
+				c.forward(*answer)
+				return
+			}
+		}
+		a := c.sendAgain(ctx, responses, state)
+		if ctx.Err() != nil {
+			return
+		}
+		if a.Err != nil {
+			c.giveIn(a.Err)
+			return
+		}
+		m = a.Message
+	}
+	c.forward(c.classic(m))
+}
+
+// giveIn ends the call without an answer.
+func (c *call) giveIn(err error) {
+	kind, failure := c.failure(err)
+	if c.r.Fail(failure) {
+		c.ended(Outcome{Kind: kind, Code: failure.Code})
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// put asks the client all of a round's questions at once, and returns the responses; or
+// the answer with which the call ends, since one of them cannot be had.
+func (c *call) put(ctx context.Context, inputs []revision.Input) (responses []byte, answer *wire.Message) {
+	got := make([]wire.Member, len(inputs))
+	failed := make([]*wire.Error, len(inputs))
+	var all sync.WaitGroup
+	for i, in := range inputs {
+		all.Go(func() {
+			got[i].Key = in.Key
+			got[i].Text, failed[i] = c.putOne(ctx, in)
+		})
+	}
+	all.Wait()
+	for i, failure := range failed {
+		switch {
+		case failure == nil:
+		case inputs[i].Method == string(mcp.MethodElicitationCreate):
+			got[i].Text = []byte(`{"action":"cancel"}`)
+		default:
+			m := c.sorry(failure)
+			return nil, &m
+		}
+	}
+	return wire.Revise(nil, nil, got...), nil
+}
+
+// putOne asks the client one question and returns its result.
+func (c *call) putOne(ctx context.Context, in revision.Input) ([]byte, *wire.Error) {
+	s := c.s
+	s.mu.Lock()
+	can, full := s.caller.can, s.questions >= maxQuestions
+	if !full {
+		s.questions++
+	}
+	s.mu.Unlock()
+	if full {
+		return nil, wire.Errorf(wire.CodeInternalError, "The client has %d questions to answer", maxQuestions)
+	}
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.questions--
+	}()
+	params, err := revision.AdaptQuestion(in.Method, in.Params, s.traits(), can)
+	if err != nil {
+		return nil, wire.Errorf(wire.CodeInvalidParams, "%v", err)
+	}
+	m := tagged(c.Route.Backend, wire.NewRequest("0", in.Method, params))
+	if failure := mayAsk(can, m); failure != nil {
+		return nil, failure
+	}
+	if in.Method == string(mcp.MethodElicitationCreate) && elicitationMode(m.Part(wire.PartParams)) == "url" {
+		m, _ = m.Set(wire.Quote(newID()), "params", "elicitationId") // 2025-11-25 has one; nothing will be said of it
+	}
+	w := make(peer.Waiter, 1)
+	p := &peer.Pending{To: w, About: c.ID, Timeout: humanTime}
+	s.peer.Send(m, p)
+	var a peer.Answer
+	select {
+	case a = <-w:
+	case <-ctx.Done():
+		p.Cancel(nil)
+		a = <-w
+	}
+	switch failure := a.Part(wire.PartError); {
+	case a.Err != nil:
+		return nil, wire.Errorf(wire.CodeInternalError, "The client has not answered")
+	case failure != nil:
+		return nil, wire.ReadError(failure)
+	}
+	return a.Part(wire.PartResult), nil
+}
+
+// sorry is what a call ends with whose backend needs something that the client does not
+// give: of a tool the model is told, so that it can do something else.
+func (c *call) sorry(why *wire.Error) wire.Message {
+	if !c.is(mcp.MethodToolsCall) {
+		return wire.NewFailure("0", wire.Errorf(wire.CodeInternalError, "backend %s needs input that the client does not give: %s", c.Route.Backend, why.Message))
+	}
+	return wire.NewResult("0", wire.Encode(map[string]any{
+		"isError": true,
+		"content": []any{map[string]string{"type": "text", "text": "The tool needs input that the client does not give: " + why.Message}},
+	}))
+}
+
+// A resending is the Asker of a call that is sent again: its progress is the call's.
+type resending struct {
+	peer.Waiter
+	c *call
+}
+
+// Progressed implements peer.Asker.
+func (r resending) Progressed(m wire.Message) { r.c.Progressed(m) }
+
+// sendAgain sends the call with the client's answers, and the state that the backend
+// gave, and waits for what it says now.
+func (c *call) sendAgain(ctx context.Context, responses, state []byte) peer.Answer {
+	again := resending{make(peer.Waiter, 1), c}
+	p := &peer.Pending{To: again, Token: c.pending.Token, Name: c.pending.Name, Owner: c.pending.Owner}
+	c.s.g.Backends.Send(c.Route.Backend, revision.Retry(c.message(), responses, state), p)
+	select {
+	case a := <-again.Waiter:
+		return a
+	case <-ctx.Done():
+		c.s.g.Backends.Cancel(c.Route.Backend, p, nil)
+		return <-again.Waiter
+	}
+}
+
+// classic returns a stateless backend's answer as a client that has a session gets it.
+func (c *call) classic(m wire.Message) wire.Message {
+	failure := m.Part(wire.PartError)
+	if failure == nil {
+		return revision.Classic(m)
+	}
+	uri := ""
+	if c.is(mcp.MethodResourcesRead) {
+		uri = c.Name
+	}
+	switch e := wire.ReadError(failure); e.Code {
+	case revision.CodeMissingCapability:
+		return c.sorry(e)
+	case revision.CodeHeaderMismatch, revision.CodeUnsupportedVersion:
+		m, _ = m.Set([]byte("-32603"), "error", "code") // that is between the gateway and the backend
+	}
+	return revision.ClassicError(m, uri)
+}
+
+// traits returns those of the revision that was agreed on with the client.
+func (s *Session) traits() revision.Traits {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.caller.Revision
+}

@@ -1,0 +1,284 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"strconv"
+	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"mcpgateway/catalog"
+	"mcpgateway/peer"
+	"mcpgateway/revision"
+	"mcpgateway/wire"
+)
+
+// Requests of the stateless era. Each says itself who asks, and is answered by what is
+// there at that moment: nothing of it depends on what was said before on the same
+// connection, which may carry requests of both eras.
+
+const (
+	methodDiscover = "server/discover"
+	methodListen   = "subscriptions/listen"
+)
+
+// statelessMethods are those that there are, and the capabilities without which each
+// does not exist; see [needed].
+var statelessMethods = map[string][]string{
+	methodDiscover:                           nil,
+	methodListen:                             nil,
+	string(mcp.MethodToolsList):              nil,
+	string(mcp.MethodToolsCall):              nil,
+	string(mcp.MethodPromptsList):            nil,
+	string(mcp.MethodPromptsGet):             nil,
+	string(mcp.MethodResourcesList):          nil,
+	string(mcp.MethodResourcesTemplatesList): nil,
+	string(mcp.MethodResourcesRead):          nil,
+	string(mcp.MethodCompletionComplete):     {"completions"},
+}
+
+// Examine checks a request of the stateless era against the headers that came with it:
+// that there is such a method at all, and that they say the same (streamable HTTP,
+// "Standard Request Headers"). Get returns the values of a header. The error is nil
+// if there is nothing wrong.
+func (g *Gateway) Examine(m wire.Message, get func(header string) []string) *wire.Error {
+	if err := g.missing(m.Method()); err != nil {
+		return err
+	}
+	var schema []byte
+	if m.Method() == string(mcp.MethodToolsCall) {
+		schema = g.Backends.View().Schema(m.Name())
+	}
+	return revision.CheckHeaders(m, get, schema)
+}
+
+// missing says that there is no such method in the stateless era, nil if there is.
+func (g *Gateway) missing(method string) *wire.Error {
+	needs, known := statelessMethods[method]
+	if !known {
+		return methodNotFound(method)
+	}
+	v := g.Backends.View()
+	if len(needs) > 0 && !catalog.Declares(v.Capabilities(v.Complete), needs...) {
+		return methodNotFound(method)
+	}
+	return nil
+}
+
+// askedStateless serves a request of the stateless era.
+func (s *Session) askedStateless(r *peer.Request) {
+	method := r.Method()
+	stamp, err := revision.ReadStamp(r.Message)
+	if err == nil {
+		err = s.g.missing(method)
+	}
+	if err == nil && len(stamp.Capabilities)+len(stamp.Client) > maxStamp {
+		err = wire.Errorf(wire.CodeInvalidParams, "Invalid params: what _meta says of the client is longer than %d bytes", maxStamp)
+	}
+	s.mu.Lock()
+	over := s.state == closing
+	s.mu.Unlock()
+	if err == nil && over {
+		err = wire.Errorf(wire.CodeInternalError, "The gateway is ending")
+	}
+	if err != nil {
+		s.fail(r, err)
+		return
+	}
+	for kind := range catalog.Kind(catalog.NumKinds) {
+		if kind.Method() == method {
+			s.listNow(r, kind)
+			return
+		}
+	}
+	guest, full := s.guest(stamp)
+	if full != nil {
+		s.fail(r, wire.Errorf(wire.CodeInternalError, "%v", full))
+		return
+	}
+	s.g.Backends.Start() // the first request of all may be any
+	s.serveGuest(guest, r, method)
+}
+
+// guest returns the guest that a request on this connection is from. It stays for as
+// long as the connection does.
+func (s *Session) guest(stamp revision.Stamp) (*guest, error) {
+	one, err := s.g.guest(s.principal, stamp)
+	switch {
+	case err != nil:
+		return nil, err
+	case s.guests[one]:
+		one.leave()
+		return one, nil
+	case s.guests == nil:
+		s.guests = make(map[*guest]bool)
+	}
+	s.guests[one] = true
+	return one, nil
+}
+
+func (s *Session) serveGuest(guest *guest, r *peer.Request, method string) {
+	switch method {
+	case methodDiscover:
+		s.discover(r)
+	case methodListen:
+		s.listen(guest, r)
+	case string(mcp.MethodToolsCall):
+		s.byName(guest, r, toTool)
+	case string(mcp.MethodPromptsGet):
+		s.byName(guest, r, toPrompt)
+	case string(mcp.MethodResourcesRead):
+		s.byParam(guest, r, toResource, "uri")
+	case string(mcp.MethodCompletionComplete):
+		s.complete(guest, r)
+	default:
+		s.fail(r, methodNotFound(method))
+	}
+}
+
+// discover tells a client what it can have here, from what is known at this moment: it
+// waits for no backend, but has them started.
+func (s *Session) discover(r *peer.Request) {
+	view := s.g.Backends.Start()
+	offered := view.Capabilities(view.Complete)
+	ttl := time.Minute
+	if !view.Complete {
+		ttl = 0 // what is offered may yet turn out to be less
+	}
+	s.g.reply(r, wire.Encode(struct {
+		Versions     []string        `json:"supportedVersions"`
+		Capabilities json.RawMessage `json:"capabilities"`
+		Instructions string          `json:"instructions,omitempty"`
+		TTL          int64           `json:"ttlMs"`
+		Scope        string          `json:"cacheScope"`
+	}{revision.Dates(), revision.ModernServerCapabilities(offered, false), view.Instructions, ttl.Milliseconds(), "public"}))
+}
+
+// reply answers a request of the stateless era with a result of ours. It reports
+// whether the request was still open.
+func (g *Gateway) reply(r *peer.Request, result []byte) bool {
+	return r.Forward(revision.Modern(wire.NewResult("0", result), r.Method(), g.info))
+}
+
+// listNow answers with a page of the merged list, which is the same for everybody: "lists
+// MUST NOT vary by connection". Only while backends are starting for the first time
+// does it wait.
+func (s *Session) listNow(r *peer.Request, kind catalog.Kind) {
+	v := s.g.Backends.Start()
+	if v.Settled {
+		s.page(r, kind, v.Snapshot)
+		return
+	}
+	ctx, cancel := context.WithCancel(s.ctx)
+	if !r.Own(withdrawal(cancel)) {
+		cancel()
+		return
+	}
+	s.work.Go(func() {
+		defer cancel()
+		if v, ok := s.await(ctx, func(v *catalog.View) bool { return v.Settled }); ok {
+			s.page(r, kind, v.Snapshot)
+		} else {
+			s.fail(r, wire.Errorf(wire.CodeInternalError, "The gateway is ending"))
+		}
+	})
+}
+
+func (s *Session) page(r *peer.Request, kind catalog.Kind, snapshot *catalog.Snapshot) {
+	page, ok := snapshot.Page(kind, r.Part(wire.PartCursor))
+	if !ok {
+		s.fail(r, wire.Errorf(wire.CodeInvalidParams, "Invalid params: unknown cursor"))
+		return
+	}
+	ttl, private := snapshot.Freshness(kind)
+	scope := `"public"`
+	if private {
+		scope = `"private"`
+	}
+	s.g.reply(r, wire.Revise(page, nil,
+		wire.Member{Key: "ttlMs", Text: strconv.AppendInt(nil, ttl.Milliseconds(), 10)},
+		wire.Member{Key: "cacheScope", Text: []byte(scope)}))
+}
+
+// unstamped returns the request of a guest's as a backend gets it, which is told of the
+// client by whoever sends it: without what is of the stateless era alone, and with the
+// backend's own words in the place of ours.
+func (c *call) unstamped() wire.Message {
+	m := revision.Unstamp(c.r.Message)
+	switch round := c.round; {
+	case round == nil:
+	case round.anew:
+		m = revision.Retry(m, nil, nil)
+	case round.state != nil:
+		m, _ = m.Set(round.state, "params", "requestState")
+	}
+	return m
+}
+
+// answerGuest gives a backend's answer to a client that has no session.
+func (c *call) answerGuest(m wire.Message, stateless bool) {
+	out := outcome(m)
+	switch failure := m.Part(wire.PartError); {
+	case failure != nil:
+		if m = c.guestError(m, wire.ReadError(failure), stateless); m.Kind() == wire.Invalid {
+			return
+		}
+		out = outcome(m)
+	case stateless && revision.TypeOf(m.Part(wire.PartResult)) == revision.InputRequired:
+		var ok bool
+		if m, ok = c.sealed(m); !ok {
+			return
+		}
+		out.Kind = InputRequired
+	}
+	if c.r.Forward(revision.Modern(m, c.Method, c.s.g.info)) {
+		c.ended(out)
+	}
+}
+
+// guestError returns a backend's error as a client of the stateless era gets it; a
+// message of no kind if it got another answer.
+func (c *call) guestError(m wire.Message, e *wire.Error, stateless bool) wire.Message {
+	switch {
+	case !stateless && e.Code == revision.CodeElicitURL:
+		if c.sendElsewhere(e) {
+			return wire.Message{}
+		}
+	case e.Code == revision.CodeHeaderMismatch, e.Code == revision.CodeUnsupportedVersion:
+		m, _ = m.Set([]byte("-32603"), "error", "code") // that is between the gateway and the backend
+	}
+	return m
+}
+
+// sealed returns a result that is input_required as the client gets it: the backend's
+// own state in a ticket, and its name in front of what it asks a person.
+func (c *call) sealed(m wire.Message) (wire.Message, bool) {
+	inputs, state, err := revision.ReadInputs(m.Part(wire.PartResult))
+	if err != nil {
+		_, failure := c.failure(&peer.BadAnswer{Err: err})
+		if c.r.Fail(failure) {
+			c.ended(Outcome{Kind: BackendLost, Code: failure.Code})
+		}
+		return m, false
+	}
+	for _, in := range inputs {
+		if text, _ := wire.Lookup(in.Params, "message"); in.Method == string(mcp.MethodElicitationCreate) && len(text) > 0 && text[0] == '"' {
+			m, _ = m.Set(prefixed("["+c.Route.Backend+"] ", text), "result", "inputRequests", in.Key, "params", "message")
+		}
+	}
+	if state != nil {
+		m = revision.SetState(m, c.ticket(forState, string(state), ticketLife))
+	}
+	return m, true
+}
+
+// askFor answers a call of a guest's with what is asked of it. It reports whether the
+// request was still open.
+func (c *call) askFor(result []byte) bool {
+	if !c.s.g.reply(c.r, result) {
+		return false
+	}
+	c.ended(Outcome{Kind: InputRequired, Result: result})
+	return true
+}
