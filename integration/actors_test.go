@@ -37,6 +37,7 @@ var parts = map[string]func() int{
 	"mcpgo":    playMCPGo,
 	"talker":   playTalker,
 	"asker":    playAsker,
+	"tasks":    playTasks,
 
 	"conformance-client": playConformanceClient,
 }

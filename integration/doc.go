@@ -12,6 +12,7 @@
 //	servers_test.go, actors_test.go   backends: the real ones, and parts the test binary plays
 //	claude_test.go, fakemodel_test.go Claude Code and the model it thinks it talks to
 //	inside_test.go, visitor_test.go   the gateway in this process; a raw client that hears all of its streams
+//	tasks_test.go                     a server of 2026-07-28 with tasks, and what the suite says of it
 //	talker_test.go, owners_test.go    whose everything is, if a backend is shared
 //	leak_test.go                      what a great many sessions leave behind
 //	conformance_test.go               the official conformance suites, and what they say

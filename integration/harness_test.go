@@ -15,6 +15,13 @@ import (
 // direct starts a stdio server and greets it.
 func direct(t testing.TB, b backend) *rawClient {
 	t.Helper()
+	c := ungreeted(t, b)
+	c.greet("2025-11-25")
+	return c
+}
+
+func ungreeted(t testing.TB, b backend) *rawClient {
+	t.Helper()
 	s := newSetup(t, nil)
 	cmd := exec.Command(b.Command, b.Args...)
 	cmd.Env = s.env()
@@ -22,7 +29,6 @@ func direct(t testing.TB, b backend) *rawClient {
 		cmd.Env = append(cmd.Env, k+"="+v)
 	}
 	c := startRaw(t, cmd)
-	c.greet("2025-11-25")
 	t.Cleanup(func() { c.cmd.Process.Kill() }) // half of the servers ignore end of file
 	return c
 }

@@ -1,0 +1,226 @@
+package mcptest
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mcpgateway/wire"
+)
+
+// taskClient is a client of a TaskServer over a Conn, in a bubble.
+type taskClient struct {
+	*Peer
+	t *testing.T
+}
+
+func withTaskServer(t *testing.T, test func(s *TaskServer, c taskClient)) {
+	synctest.Test(t, func(t *testing.T) {
+		conn, p := Open(t, "client")
+		s := NewTaskServer()
+		done := make(chan struct{})
+		go func() { s.Serve(conn); close(done) }()
+		test(s, taskClient{p, t})
+		p.Close()
+		<-done
+		if len(s.listens) > 0 {
+			t.Errorf("%d listens are left", len(s.listens))
+		}
+	})
+}
+
+const (
+	declares = `{"elicitation":{},"extensions":{"io.modelcontextprotocol/tasks":{}}}`
+	silent   = `{}`
+)
+
+// send sends a request with members of params, if there are any.
+func (c taskClient) send(id, method, params, capabilities string) {
+	if params != "" {
+		params += ","
+	}
+	c.Sendf(`{"jsonrpc":"2.0","id":%s,"method":%q,"params":{%s"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":%s}}}`,
+		id, method, params, capabilities)
+}
+
+// ask sends a request and returns a value of the answer, as JSON.
+func (c taskClient) ask(method, params, capabilities string, path ...string) string {
+	c.t.Helper()
+	c.send("1", method, params, capabilities)
+	value, _ := wire.Lookup(c.Message().Raw(), path...)
+	return string(value)
+}
+
+// make has a tool make a task, and returns a param that names it.
+func (c taskClient) make(tool string) (taskID string) {
+	c.t.Helper()
+	return `"taskId":` + c.ask("tools/call", `"name":"`+tool+`","arguments":{"seconds":60,"filename":"f"}`, declares, "result", "taskId")
+}
+
+func (c taskClient) want(what, got, want string) {
+	c.t.Helper()
+	if !strings.HasPrefix(got, want) || want == "" && got != "" {
+		c.t.Errorf("%s: got %s, want %s", what, got, want)
+	}
+}
+
+// pass lets time pass, and what was to happen by then.
+func pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+func TestATaskServerWorksInVirtualTime(t *testing.T) {
+	withTaskServer(t, func(s *TaskServer, c taskClient) {
+		slow, lost, wrong, broken := c.make("slow_compute"), c.make("slow_compute"), c.make("failing_job"), c.make("protocol_error_job")
+		get := func(id string, path ...string) string {
+			return c.ask("tasks/get", id, declares, append([]string{"result"}, path...)...)
+		}
+		c.want("working", get(slow, "status"), `"working"`)
+		c.want("ack", c.ask("tasks/cancel", lost, declares, "result"), `{"resultType":"complete"}`)
+		pass(time.Minute)
+		c.want("done", get(slow, "result", "content"), `[{"text":"computed for 60 s"`)
+		c.want("cancelled", get(lost, "status"), `"cancelled"`)
+		c.want("isError", get(wrong, "result", "isError"), `true`)
+		c.want("completed", get(wrong, "status"), `"completed"`)
+		c.want("failed", get(broken, "error", "code"), `-32603`)
+		c.want("failed", get(broken, "status"), `"failed"`)
+		pass(TaskLife)
+		c.want("forgotten", c.ask("tasks/get", slow, declares, "error", "code"), `-32602`)
+		if s.Calls() != 4 {
+			t.Errorf("%d calls", s.Calls())
+		}
+	})
+}
+
+func TestATaskServerAsks(t *testing.T) {
+	withTaskServer(t, func(s *TaskServer, c taskClient) {
+		id := c.make("multi_input")
+		pass(TaskStep)
+		c.want("asks", c.ask("tasks/get", id, declares, "result", "inputRequests", "first", "method"), `"elicitation/create"`)
+		c.want("ack", c.ask("tasks/update", id+`,"inputResponses":{"first":{"action":"accept","content":{"name":"A"}},"no":{}}`, declares, "result"), `{"resultType":"complete"}`)
+		c.want("answered", c.ask("tasks/get", id, declares, "result", "inputRequests", "first"), ``)
+		c.want("open", c.ask("tasks/get", id, declares, "result", "status"), `"input_required"`)
+		c.ask("tasks/update", id+`,"inputResponses":{"second":{"action":"accept","content":{"name":"B"}}}`, declares)
+		c.want("working", c.ask("tasks/get", id, declares, "result", "status"), `"working"`)
+		pass(TaskStep)
+		c.want("done", c.ask("tasks/get", id, declares, "result", "result", "content"), `[{"text":"A and B"`)
+
+		const call = `"name":"test_tool_with_task"`
+		c.want("first", c.ask("tools/call", call, declares, "result", "requestState"), `"asked for user_name"`)
+		c.want("not ours", c.ask("tools/call", call+`,"requestState":"no"`, declares, "error", "code"), `-32602`)
+		c.want("then", c.ask("tools/call", call+`,"requestState":"asked for user_name","inputResponses":{"user_name":{"action":"decline"}}`, declares, "result", "resultType"), `"task"`)
+	})
+}
+
+// Who has not declared what a call needs, is told so; slow_compute does without.
+func TestATaskServerNeedsCapabilities(t *testing.T) {
+	withTaskServer(t, func(s *TaskServer, c taskClient) {
+		id := c.make("slow_compute")
+		for method, params := range map[string]string{
+			"tasks/get": id, "tasks/cancel": id, "tasks/update": id, "tools/call": `"name":"failing_job"`, "subscriptions/listen": `"notifications":{"taskIds":["t"]}`,
+		} {
+			c.want(method, c.ask(method, params, silent, "error", "code"), `-32021`)
+		}
+		c.want("elicitation", c.ask("tools/call", `"name":"confirm_delete"`, `{"extensions":{"io.modelcontextprotocol/tasks":{}}}`, "error", "data"), `{"requiredCapabilities":{"elicitation":{}}}`)
+		start := time.Now()
+		c.want("at once", c.ask("tools/call", `"name":"slow_compute","arguments":{"seconds":5}`, silent, "result", "resultType"), `"complete"`)
+		if took := time.Since(start); took != 5*time.Second {
+			t.Errorf("took %v", took)
+		}
+		c.Send(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}`)
+		c.Want(`{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"Invalid params: _meta needs protocolVersion and clientCapabilities"}}`)
+	})
+}
+
+func TestATaskServerTellsWhoListens(t *testing.T) {
+	withTaskServer(t, func(s *TaskServer, c taskClient) {
+		id := c.make("confirm_delete")
+		ids := strings.Replace(id, `"taskId":`, `"taskIds":["unknown",`, 1) + `]`
+		c.send(`"l"`, "subscriptions/listen", `"notifications":{`+ids+`}`, declares)
+		const meta = `"_meta":{"io.modelcontextprotocol/subscriptionId":"l"}`
+		c.Want(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{` + meta + `,"notifications":{` + strings.Replace(ids, `"unknown",`, "", 1) + `}}}`)
+		told := func() string {
+			params := c.Told("notifications/tasks").Part(wire.PartParams)
+			got := c.ask("tasks/get", id, declares, "result")
+			if !sameJSON(string(wire.Revise(params, nil, wire.Member{Key: "resultType", Text: []byte(`"complete"`)}, wire.Member{Key: "_meta", Text: []byte("1")})),
+				string(wire.Revise([]byte(got), nil, wire.Member{Key: "_meta", Text: []byte("1")}))) {
+				t.Errorf("told %s\nand answered %s", params, got)
+			}
+			status, _ := wire.Lookup(params, "status")
+			return string(status)
+		}
+		c.want("told", told(), `"input_required"`)
+		c.send("2", "tasks/update", id+`,"inputResponses":{"confirm":{"action":"accept"}}`, declares)
+		c.want("told", c.Next(), `{"jsonrpc":"2.0","method":"notifications/tasks"`)
+		c.want("ack", c.Next(), `{"jsonrpc":"2.0","id":2`)
+		c.want("told", told(), `"completed"`)
+
+		// A listen that the client ends is told nothing, one that the server ends has a result.
+		c.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"l"}}`)
+		c.send("3", "subscriptions/listen", `"notifications":{}`, silent)
+		c.Want(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":3},"notifications":{}}}`)
+		s.Close()
+		c.Want(`{"jsonrpc":"2.0","id":3,"result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/subscriptionId":3}}}`)
+		c.WantNothing()
+	})
+}
+
+// A client that does not read its listen is hung up on.
+func TestATaskServerForgetsWhoDoesNotRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := NewTaskServer()
+		defer s.Close()
+		body := func(method, params string) wire.Message {
+			return wire.NewRequest("1", method, []byte(`{`+params+`,"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":`+declares+`}}`))
+		}
+		var id string
+		s.ask(body("tools/call", `"name":"failing_job"`), nil, func(m wire.Message) bool {
+			literal, _ := wire.Lookup(m.Part(wire.PartResult), "taskId")
+			id = string(literal)
+			return true
+		})
+		heard := 0
+		s.ask(body("subscriptions/listen", `"notifications":{"taskIds":[`+id+`]}`), nil, func(wire.Message) bool {
+			heard++
+			return heard == 1
+		})
+		pass(time.Second)
+		if s.mu.Lock(); heard != 2 || len(s.listens) != 0 {
+			t.Errorf("told %d times, %d listens", heard, len(s.listens))
+		}
+		s.mu.Unlock()
+	})
+}
+
+func TestATaskServerOverHTTP(t *testing.T) {
+	server := NewTaskServer()
+	defer server.Close()
+	for _, c := range []struct {
+		method, header, body string
+		status               int
+		want                 string
+	}{
+		{"GET", "", ``, 405, ``},
+		{"POST", "", `[]`, 400, `-32600`},
+		{"POST", "", `{"jsonrpc":"2.0","method":"notifications/cancelled"}`, 202, ``},
+		{"POST", "", `{"jsonrpc":"2.0","id":1,"method":"initialize"}`, 400, `-32602`},
+		{"POST", "", `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2027-01-01","io.modelcontextprotocol/clientCapabilities":{}}}}`, 400, `-32022`},
+		{"POST", "tasks/list", `{"jsonrpc":"2.0","id":1,"method":"tasks/list","params":META}`, 404, `-32601`},
+		{"POST", "tools/call", `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":META}`, 400, `-32020`},
+		{"POST", "tasks/get", `{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":META}`, 400, `-32021`},
+		{"POST", "tools/list", `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":META}`, 200, `"tools"`},
+	} {
+		body := strings.Replace(c.body, "META", `{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}`, 1)
+		r := httptest.NewRequest(c.method, "/mcp", strings.NewReader(body))
+		r.Header = http.Header{"Mcp-Protocol-Version": {"2026-07-28"}, "Mcp-Method": {c.header}}
+		w := httptest.NewRecorder()
+		server.ServeHTTP(w, r)
+		if w.Code != c.status || !strings.Contains(w.Body.String(), c.want) {
+			t.Errorf("%s %s: %d %s, want %d %s", c.method, body, w.Code, w.Body, c.status, c.want)
+		}
+	}
+}
