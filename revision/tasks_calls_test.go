@@ -10,7 +10,7 @@ import (
 	"mcpgateway/wire"
 )
 
-func parse(t *testing.T, text string) wire.Message {
+func parseText(t *testing.T, text string) wire.Message {
 	t.Helper()
 	m, err := wire.Parse([]byte(text))
 	if err != nil {
@@ -34,14 +34,14 @@ func TestIDsOfTasks(t *testing.T) {
 			t.Errorf("got %s\nwant %s", got, want)
 		}
 		for _, around := range []string{`{"id":1,"jsonrpc":"2.0", "result":%s}`, `{"id":1,"jsonrpc":"2.0","method":"m", "params":%s}`, `{"jsonrpc":"2.0","method":"m", "params":%s}`} {
-			m := revision.SetTask(parse(t, fmt.Sprintf(around, object)), `other " é`)
+			m := revision.SetTask(parseText(t, fmt.Sprintf(around, object)), `other " é`)
 			if got, want := string(m.Raw()), fmt.Sprintf(around, want); got != want {
 				t.Errorf("got %s\nwant %s", got, want)
 			}
 		}
 	}
 	for _, object := range []string{`{}`, `{"task":{"ttl":1}}`, `{"taskId":7}`, `[]`} {
-		m := parse(t, `{"jsonrpc":"2.0","id":1,"result":`+object+`}`)
+		m := parseText(t, `{"jsonrpc":"2.0","id":1,"result":`+object+`}`)
 		if revision.TaskNamed([]byte(object)) != "" || string(revision.SetTask(m, "t").Raw()) != string(m.Raw()) {
 			t.Errorf("%s names a task", object)
 		}
@@ -124,7 +124,7 @@ func TestToolsThatAreTasks(t *testing.T) {
 			t.Errorf("got %s\nwant %s", got, bare)
 		}
 	}
-	call := parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","arguments": {"task":1.0},"task":{"ttl":1}}}`)
+	call := parseText(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","arguments": {"task":1.0},"task":{"ttl":1}}}`)
 	const asks, silent = `{"task":{},"name":"a","arguments": {"task":1.0}}`, `{"name":"a","arguments": {"task":1.0}}`
 	if got := string(revision.AskForTask(call).Part(wire.PartParams)); got != asks {
 		t.Errorf("got %s\nwant %s", got, asks)
