@@ -1,6 +1,10 @@
 package revision
 
-import "mcpgateway/wire"
+import (
+	"bytes"
+
+	"mcpgateway/wire"
+)
 
 // mapMembers returns a JSON object with other values: change is asked for each and
 // returns it as it is where it stays. Every other byte stays, and if nothing changes
@@ -23,28 +27,23 @@ func mapMembers(object []byte, change func(key string, value []byte) []byte) []b
 // its place, and returns what stands there then, which may be none or several. If each
 // is as it was, it is the same slice that is returned; if not, each element keeps its
 // bytes, but not the white space between them. What is no array stays as it is.
-func mapElements(array []byte, change func(i int, element []byte) [][]byte) []byte {
-	out := []byte{'['}
-	changed, i := false, 0
-	if !wire.EachElement(array, func(element []byte) bool {
+func mapElements(text []byte, change func(i int, element []byte) [][]byte) []byte {
+	var out [][]byte
+	changed := false
+	for i, element := range wire.Elements(text) {
 		to := change(i, element)
 		changed = changed || len(to) != 1 || !same(to[0], element)
-		for _, text := range to {
-			out = append(separate(out), text...)
-		}
-		i++
-		return true
-	}) || !changed {
-		return array
+		out = append(out, to...)
 	}
-	return append(out, ']')
+	if !changed {
+		return text
+	}
+	return array(out)
 }
 
-func separate(b []byte) []byte {
-	if len(b) > 1 {
-		return append(b, ',')
-	}
-	return b
+// array returns the JSON array of some elements.
+func array(elements [][]byte) []byte {
+	return append(append([]byte{'['}, bytes.Join(elements, []byte(","))...), ']')
 }
 
 // same reports whether two texts are one and the same slice.
