@@ -49,7 +49,7 @@ func WithoutHeaders(schema []byte) []byte {
 	if !isAnnotated(schema) {
 		return schema
 	}
-	return mapSchemas(schema, func(schema []byte) []byte { return without(schema, annotation) })
+	return mapSchemas(schema, func(schema []byte) ([]byte, bool) { return without(schema, annotation), true })
 }
 
 // eachHeader calls visit for each argument that a header repeats: the path to it, which

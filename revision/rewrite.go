@@ -1,6 +1,30 @@
 package revision
 
-import "mcpgateway/wire"
+import (
+	"bytes"
+
+	"mcpgateway/wire"
+)
+
+// lookup is [wire.Lookup] that tells, too, how often a member of the path stands there:
+// what could be read in two ways is no value, but not absent.
+func lookup(object []byte, path ...string) (value []byte, times int) {
+	value, times = object, 1
+	for _, name := range path {
+		object := value
+		value, times = nil, 0
+		wire.Members(object, func(key string, v []byte, _ int) {
+			if key == name {
+				value = v
+				times++
+			}
+		})
+		if times != 1 {
+			return nil, times
+		}
+	}
+	return value, times
+}
 
 // mapMembers returns a JSON object with other values: change is asked for each and
 // returns it as it is where it stays. Every other byte stays, and if nothing changes
@@ -19,32 +43,56 @@ func mapMembers(object []byte, change func(key string, value []byte) []byte) []b
 	return append(out, object[done:]...)
 }
 
+// mapMember is mapMembers for one of them.
+func mapMember(object []byte, name string, change func(value []byte) []byte) []byte {
+	return mapMembers(object, func(key string, value []byte) []byte {
+		if key == name {
+			return change(value)
+		}
+		return value
+	})
+}
+
 // mapElements returns a JSON array with other elements: change is asked for each, by
 // its place, and returns what stands there then, which may be none or several. If each
 // is as it was, it is the same slice that is returned; if not, each element keeps its
 // bytes, but not the white space between them. What is no array stays as it is.
-func mapElements(array []byte, change func(i int, element []byte) [][]byte) []byte {
-	out := []byte{'['}
-	changed, i := false, 0
-	if !wire.EachElement(array, func(element []byte) bool {
+func mapElements(text []byte, change func(i int, element []byte) [][]byte) []byte {
+	var out [][]byte
+	changed := false
+	for i, element := range wire.Elements(text) {
 		to := change(i, element)
 		changed = changed || len(to) != 1 || !same(to[0], element)
-		for _, text := range to {
-			out = append(separate(out), text...)
-		}
-		i++
-		return true
-	}) || !changed {
-		return array
+		out = append(out, to...)
 	}
-	return append(out, ']')
+	if !changed {
+		return text
+	}
+	return array(out)
 }
 
-func separate(b []byte) []byte {
-	if len(b) > 1 {
-		return append(b, ',')
+// array returns the JSON array of some elements.
+func array(elements [][]byte) []byte {
+	return append(append([]byte{'['}, bytes.Join(elements, []byte(","))...), ']')
+}
+
+// without returns an object without one of its members, and the same slice if it has no
+// such member or is no object.
+func without(object []byte, name string) []byte {
+	return strip(object, func(key string) bool { return key == name })
+}
+
+// strip does the same with all members of which drop says so.
+func strip(object []byte, drop func(key string) bool) []byte {
+	found := false
+	if !wire.IsObject(object) {
+		return object
 	}
-	return b
+	wire.Members(object, func(key string, _ []byte, _ int) { found = found || drop(key) })
+	if !found {
+		return object
+	}
+	return wire.Revise(object, drop)
 }
 
 // same reports whether two texts are one and the same slice.

@@ -37,18 +37,23 @@ func eachSchema(schema []byte, visit func(keyword, name string, inner []byte)) {
 	})
 }
 
-// mapSchemas returns a schema in which each one, itself too, is what change makes of
-// it, the innermost first. If change returns all as they are, it is the same slice.
-func mapSchemas(schema []byte, change func(schema []byte) []byte) []byte {
+// mapSchemas returns a schema in which each one, itself first, is what change makes of
+// it; inside says whether those in it are looked at, too. If change returns all as they
+// are, it is the same slice.
+func mapSchemas(schema []byte, change func(schema []byte) (to []byte, inside bool)) []byte {
 	return mapSchemasTo(maxSchemas, schema, change)
 }
 
-func mapSchemasTo(levels int, schema []byte, change func(schema []byte) []byte) []byte {
+func mapSchemasTo(levels int, schema []byte, change func(schema []byte) (to []byte, inside bool)) []byte {
 	if levels == 0 || !wire.IsObject(schema) {
 		return schema
 	}
+	to, inside := change(schema)
+	if !inside {
+		return to
+	}
 	inner := func(schema []byte) []byte { return mapSchemasTo(levels-1, schema, change) }
-	return change(mapMembers(schema, func(keyword string, value []byte) []byte {
+	return mapMembers(to, func(keyword string, value []byte) []byte {
 		switch {
 		case namesSchemas[keyword]:
 			return mapMembers(value, func(_ string, schema []byte) []byte { return inner(schema) })
@@ -58,5 +63,5 @@ func mapSchemasTo(levels int, schema []byte, change func(schema []byte) []byte) 
 			return inner(value)
 		}
 		return value
-	}))
+	})
 }

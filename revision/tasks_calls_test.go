@@ -10,6 +10,7 @@ import (
 	"mcpgateway/wire"
 )
 
+<<<<<<< HEAD
 func parseText(t *testing.T, text string) wire.Message {
 	t.Helper()
 	m, err := wire.Parse([]byte(text))
@@ -19,6 +20,8 @@ func parseText(t *testing.T, text string) wire.Message {
 	return m
 }
 
+=======
+>>>>>>> f777f4bb2c5aeaae965df81b75f9399ebaeaa483
 // In whatever a task stands, its id alone is exchanged.
 func TestIDsOfTasks(t *testing.T) {
 	for _, object := range []string{
