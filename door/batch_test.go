@@ -12,8 +12,8 @@ func TestBatches(t *testing.T) {
 	h := newHouse(t, nil)
 	for date, allowed := range map[string]bool{"2024-11-05": true, "2025-03-26": true, "2025-06-18": false, "2025-11-25": false} {
 		key, _ := h.enter(date, nil)
-		batch := func(elements ...string) visit {
-			return visit{session: key, body: "[" + strings.Join(elements, ",") + "]"}
+		batch := func(elements ...string) knock {
+			return knock{session: key, body: "[" + strings.Join(elements, ",") + "]"}
 		}
 		note := `{"jsonrpc":"2.0","method":"notifications/x"}`
 		one, two := call("1", "echo", `{"a":1}`), call(`"1"`, "echo", `{"b":2}`)
@@ -48,28 +48,28 @@ func TestBatchAsEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t, nil)
 		key, _ := h.enter("2025-03-26", nil)
-		s := h.stream(visit{session: key, body: "[" + call("1", "hold", "{}") + "," + call("2", "hold", "{}") + "," + call("3", "hold", "{}") + "]"})
+		s := h.stream(knock{session: key, body: "[" + call("1", "hold", "{}") + "," + call("2", "hold", "{}") + "," + call("3", "hold", "{}") + "]"})
 		r1, r2, _ := <-h.held, <-h.held, <-h.held
 		r2.Progress(progress(2))
 		r1.Progress(progress(1))
 		s.want("1-1", string(progress(2).Raw()))
 		s.want("1-2", string(progress(1).Raw()))
 		r2.Reply([]byte(`{"n":2}`))
-		h.wantError(visit{session: key, body: call("2", "echo", "{}")}, 400, "2", wire.CodeInvalidRequest)
-		h.want(visit{session: key, body: `[{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":3}}]`}, 202, "")
+		h.wantError(knock{session: key, body: call("2", "echo", "{}")}, 400, "2", wire.CodeInvalidRequest)
+		h.want(knock{session: key, body: `[{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":3}}]`}, 202, "")
 		r1.Reply([]byte(`{"n":1}`))
 		s.want("1-3", "["+result("1", `{"n":1}`)+","+result("2", `{"n":2}`)+"]")
 		s.end()
-		h.want(visit{session: key, body: call("2", "echo", "{}")}, 200, result("2", "{}"))
+		h.want(knock{session: key, body: call("2", "echo", "{}")}, 200, result("2", "{}"))
 
 		got := make(chan *events)
 		go func() {
-			got <- h.stream(visit{session: key, body: "[" + call("1", "hold", "{}") + "," + call("2", "hold", "{}") + "]"})
+			got <- h.stream(knock{session: key, body: "[" + call("1", "hold", "{}") + "," + call("2", "hold", "{}") + "]"})
 		}()
 		<-h.held
 		<-h.held
 		for _, id := range []string{"1", "2"} {
-			h.want(visit{session: key, body: `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + id + `}}`}, 202, "")
+			h.want(knock{session: key, body: `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + id + `}}`}, 202, "")
 		}
 		(<-got).end()
 	})
@@ -82,10 +82,10 @@ func TestID07_DuplicateIDsDoNotDisturbTheFirst(t *testing.T) {
 		h := newHouse(t, nil)
 		key, _ := h.enter("2025-11-25", nil)
 		for _, id := range []string{"1", `"1"`, "null"} {
-			first := h.stream(visit{session: key, body: call(id, "hold", `{}`)})
+			first := h.stream(knock{session: key, body: call(id, "hold", `{}`)})
 			r := <-h.held
-			h.wantError(visit{session: key, body: call(id, "echo", `{}`)}, 400, id, wire.CodeInvalidRequest)
-			h.wantError(visit{session: key, body: call(id, "ping", `{}`)}, 400, id, wire.CodeInvalidRequest)
+			h.wantError(knock{session: key, body: call(id, "echo", `{}`)}, 400, id, wire.CodeInvalidRequest)
+			h.wantError(knock{session: key, body: call(id, "ping", `{}`)}, 400, id, wire.CodeInvalidRequest)
 			if first, err := first.next(); err != nil || first.data != "" {
 				t.Errorf("%+v %v", first, err)
 			}
@@ -94,11 +94,11 @@ func TestID07_DuplicateIDsDoNotDisturbTheFirst(t *testing.T) {
 				t.Errorf("%+v %v", answer, err)
 			}
 			first.end()
-			h.want(visit{session: key, body: call(id, "echo", `{}`)}, 200, result(id, "{}"))
+			h.want(knock{session: key, body: call(id, "echo", `{}`)}, 200, result(id, "{}"))
 		}
 		other, _ := h.enter("2025-11-25", nil)
-		a := h.stream(visit{session: key, body: call("1", "hold", `{}`)})
-		b := h.stream(visit{session: other, body: call("1", "hold", `{}`)}) // another client's is another
+		a := h.stream(knock{session: key, body: call("1", "hold", `{}`)})
+		b := h.stream(knock{session: other, body: call("1", "hold", `{}`)}) // another client's is another
 		(<-h.held).Reply([]byte(`"a"`))
 		(<-h.held).Reply([]byte(`"b"`))
 		a.want("4-0", "")

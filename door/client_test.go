@@ -34,7 +34,7 @@ func (tool) Asked(r *peer.Request) {
 
 // A client that others wrote, over a real network, by either transport.
 func TestRealClients(t *testing.T) {
-	d := New(Options{Loopback: true, Serve: func(ctx context.Context, _ string, c transport.Conn) {
+	d := New(Options{Loopback: true, Serve: func(ctx context.Context, _ Visit, c transport.Conn) {
 		_ = peer.New(c, tool{}, peer.Options{}).Run(ctx)
 	}})
 	ln, err := net.Listen("tcp", "127.0.0.1:0")

@@ -56,7 +56,7 @@ func TestAnAnswerThatIsNotTakenIsGivenUp(t *testing.T) {
 		fmt.Fprintf(c, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n"+
 			"Mcp-Session-Id: %s\r\nContent-Length: %d\r\n\r\n%s", key, len(body), body)
 		synctest.Wait()
-		h.want(visit{session: key, verb: "DELETE"}, 204, "")
+		h.want(knock{session: key, verb: "DELETE"}, 204, "")
 		time.Sleep(timeFor(2 << 20))
 		synctest.Wait()
 		if n, err := io.Copy(io.Discard, c); err != nil || n > 1<<20 {
@@ -70,8 +70,8 @@ func TestAQuestionAboutALostStreamIsHeard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t, nil)
 		key, g := h.enter("2025-03-26", nil)
-		alone := h.stream(visit{verb: "GET", session: key})
-		res := h.send(visit{session: key, body: call("1", "hold", "{}")})
+		alone := h.stream(knock{verb: "GET", session: key})
+		res := h.send(knock{session: key, body: call("1", "hold", "{}")})
 		r := <-h.held
 		res.Body.Close() // before there was an event, so that nobody can come back for it
 		synctest.Wait()
@@ -93,7 +93,7 @@ func TestBodiesThatArriveHaveABound(t *testing.T) {
 		var held []io.WriteCloser
 		for range 4 {
 			r, w := io.Pipe()
-			req := h.request(visit{session: key})
+			req := h.request(knock{session: key})
 			req.Body, req.ContentLength = r, -1
 			go func() {
 				if res, err := h.client.Do(req); err == nil {
@@ -105,7 +105,7 @@ func TestBodiesThatArriveHaveABound(t *testing.T) {
 		}
 		synctest.Wait()
 		one := call("1", "echo", `"`+strings.Repeat("x", 10<<10)+`"`)
-		if res := h.want(visit{session: key, body: one}, 503, "*"); res.Header.Get("Retry-After") != "1" {
+		if res := h.want(knock{session: key, body: one}, 503, "*"); res.Header.Get("Retry-After") != "1" {
 			t.Errorf("headers: %v", res.Header)
 		}
 		for _, w := range held {
@@ -115,7 +115,7 @@ func TestBodiesThatArriveHaveABound(t *testing.T) {
 		if n := h.door.arriving.Load(); n != 0 {
 			t.Errorf("%d bytes are still counted", n)
 		}
-		h.want(visit{session: key, body: call("1", "echo", `{}`)}, 200, result("1", "{}"))
+		h.want(knock{session: key, body: call("1", "echo", `{}`)}, 200, result("1", "{}"))
 	})
 }
 
@@ -124,7 +124,7 @@ func TestAQuestionSurvivesTheEndOfAnotherCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t, nil)
 		key, g := h.enter("2025-11-25", nil)
-		s := h.stream(visit{session: key, body: call("1", "hold", "{}")})
+		s := h.stream(knock{session: key, body: call("1", "hold", "{}")})
 		s.want("1-0", "")
 		r := <-h.held
 		s.cut()
@@ -133,8 +133,8 @@ func TestAQuestionSurvivesTheEndOfAnotherCall(t *testing.T) {
 		if err := g.Conn.Write(question, r.ClientID()); err != nil {
 			t.Fatal(err)
 		}
-		h.want(visit{session: key, body: `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`}, 202, "")
-		alone := h.stream(visit{verb: "GET", session: key})
+		h.want(knock{session: key, body: `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`}, 202, "")
+		alone := h.stream(knock{verb: "GET", session: key})
 		alone.want("0-0", "")
 		alone.want("0-1", string(question.Raw()))
 		alone.cut()

@@ -1,11 +1,12 @@
-// Package door is the HTTP side, through which clients of the revisions with an
-// initialize handshake come in: streamable HTTP at /mcp, and the HTTP+SSE of
-// 2024-11-05 at /sse. It makes of each session a [transport.Conn], which somebody
-// else holds.
+// Package door is the HTTP side, through which clients come in: streamable HTTP at
+// /mcp, in all its revisions, and the HTTP+SSE of 2024-11-05 at /sse. It makes of each
+// session a [transport.Conn], which somebody else holds; and of each request that
+// needs no session one that lasts for that request.
 //
 //	ServeHTTP ─ admit (guard.go: Host, Origin, token)
 //	  ├ POST /mcp    post.go ─ session.enter ─ session.deliver ─► Conn.Read
-//	  │                └ session.answer ◄─ stream ◄─ session.route ◄─ Conn.Write
+//	  │                │ └ session.answer ◄─ stream ◄─ session.route ◄─ Conn.Write
+//	  │                └ visit.go, for a request of the stateless era
 //	  ├ GET /mcp     listen.go ─ session.pump (sse.go), one stream or the rest of one
 //	  ├ DELETE /mcp  session.end
 //	  └ /sse, /message  legacy.go
@@ -29,21 +30,26 @@ import (
 	"sync/atomic"
 	"time"
 
+	"mcpgateway/revision"
 	"mcpgateway/transport"
+	"mcpgateway/wire"
 )
 
 // Options of a Door. The zero value of all but Serve works.
 type Options struct {
-	// Serve holds a session until it is over. It is called on a goroutine of its
-	// own, which the Door waits for; ctx is done when the Door closes, and Serve has to
-	// return then, after what grace it likes. Session is
-	// the name of the session in logs: the first half of its Mcp-Session-Id, and
-	// not a key to it.
-	Serve func(ctx context.Context, session string, c transport.Conn)
-	Ready func() error // for /readyz: what it still waits for; nil = always ready
+	// Serve holds a session until it is over, or serves a single request. It is called on
+	// a goroutine of its own, which the Door waits for; ctx is done when the Door closes,
+	// and Serve has to return then, after what grace it likes.
+	Serve func(ctx context.Context, v Visit, c transport.Conn)
+	// Examine is asked about each request of the stateless era, once it is clear that its
+	// _meta is complete and says the same as the header MCP-Protocol-Version. What it
+	// returns is what the client gets, with the status that belongs to the code. Get
+	// returns the values of a header. nil = nothing is looked at.
+	Examine func(m wire.Message, get func(header string) []string) *wire.Error
+	Ready   func() error // for /readyz: what it still waits for; nil = always ready
 
 	Limit    int           // bytes of one message, and of what may wait for a client that does not read; 0 = 64 MiB
-	Sessions int           // at one time; beyond it initialize gets 503; 0 = 10000
+	Sessions int           // at one time, and requests without one, each; beyond it there is 503; 0 = 10000
 	Idle     time.Duration // a session to which its client has no connection ends after it; 0 = 1 h
 	// Events bounds what a session keeps so that a broken stream can be resumed, in
 	// bytes; 0 = 1 MiB. All sessions together keep at most 64 times as much. What
@@ -57,6 +63,17 @@ type Options struct {
 	Loopback bool        // we listen on loopback: the Host header is checked, too (DNS rebinding)
 	TLS      *tls.Config // of Run; nil = plain
 	Log      *slog.Logger
+}
+
+// A Visit says who comes in.
+type Visit struct {
+	// Session is its name in logs: of a session the first half of its Mcp-Session-Id, and
+	// not a key to it.
+	Session string
+	// Principal is whoever has one of the tokens: its number. "" where there are none.
+	Principal string
+	// Stateless says that there is no session: the Conn is for one request.
+	Stateless bool
 }
 
 // A Door lets sessions in. Create it with New.
@@ -73,6 +90,7 @@ type Door struct {
 
 	mu       sync.Mutex
 	sessions map[string]*session // under their keys
+	visits   int                 // requests that have none
 	keepers  list.List           // sessions that keep anything, the one that began first in front
 	closing  bool
 	full     bool // there was no room for a session; said once
@@ -137,6 +155,10 @@ func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (d *Door) mcp(w http.ResponseWriter, r *http.Request, who principal) {
+	if r.Method != http.MethodPost && revision.IsLater(r.Header.Get(versionHeader)) {
+		wrongVerb(w, "POST") // there is nothing that belongs to no request
+		return
+	}
 	switch r.Method {
 	case http.MethodPost:
 		d.post(w, r, who)
@@ -197,7 +219,7 @@ func (d *Door) open(s *session) *refusal {
 	d.full = false
 	d.sessions[s.key] = s
 	d.serving.Go(func() {
-		d.o.Serve(d.ctx, s.name, s)
+		d.o.Serve(d.ctx, Visit{Session: s.name, Principal: s.who.String()}, s)
 		s.end()
 	})
 	return nil

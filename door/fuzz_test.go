@@ -14,7 +14,7 @@ import (
 )
 
 // answerAll answers every request at once, and one more time.
-func answerAll(ctx context.Context, _ string, c transport.Conn) {
+func answerAll(ctx context.Context, _ Visit, c transport.Conn) {
 	defer context.AfterFunc(ctx, func() { c.Close() })()
 	for m, _, err := c.Read(); err == nil; m, _, err = c.Read() {
 		requests := []wire.Message{m}

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -15,6 +16,13 @@ import (
 // A principal is whoever has one of the tokens; everyone is the same one where
 // there are none. Sessions are bound to theirs.
 type principal int
+
+func (p principal) String() string {
+	if p == 0 {
+		return ""
+	}
+	return strconv.Itoa(int(p))
+}
 
 // admit looks at who comes and from where, before anything is read. If it
 // answers false the request is answered.
@@ -104,11 +112,30 @@ func (d *Door) admitOrigin(w http.ResponseWriter, r *http.Request) bool {
 	h.Set("Access-Control-Expose-Headers", "Mcp-Session-Id, Retry-After, WWW-Authenticate")
 	if r.Method == http.MethodOptions {
 		h.Set("Access-Control-Allow-Methods", "GET, POST, DELETE, OPTIONS")
-		h.Set("Access-Control-Allow-Headers", "Accept, Authorization, Content-Type, Last-Event-ID, Mcp-Protocol-Version, Mcp-Session-Id")
+		h.Set("Access-Control-Allow-Headers", "Accept, Authorization, Content-Type, Last-Event-ID, Mcp-Method, Mcp-Name, Mcp-Protocol-Version, Mcp-Session-Id"+params(r))
 		h.Set("Access-Control-Max-Age", "7200")
 	}
 	return true
 }
+
+// maxParams bounds the headers of that kind that a preflight may name.
+const maxParams = 64
+
+// params returns those headers that a preflight asks for which repeat an argument of a
+// tool: their names are the tools'.
+func params(r *http.Request) (list string) {
+	n := 0
+	for name := range strings.SplitSeq(strings.Join(r.Header["Access-Control-Request-Headers"], ","), ",") {
+		name = strings.TrimSpace(name)
+		if n < maxParams && len(name) > len(paramHeader) && strings.EqualFold(name[:len(paramHeader)], paramHeader) {
+			list += ", " + name
+			n++
+		}
+	}
+	return list
+}
+
+const paramHeader = "Mcp-Param-"
 
 // accepts reports whether a page of that origin may come to us, whom it calls
 // host. That the origin is our own proves something only if the name is known to

@@ -53,7 +53,7 @@ func TestOPEN_SEC01_OtherHostsAndOriginsAreRefused(t *testing.T) {
 		{"localhost", "file://localhost", false},
 		{"localhost", "chrome-extension://abc", false},
 	} {
-		for _, v := range []visit{
+		for _, v := range []knock{
 			{body: initialize("2025-11-25")},
 			{verb: "OPTIONS", header: map[string]string{"Access-Control-Request-Method": "POST"}},
 			{verb: "GET", path: "/sse"},
@@ -89,7 +89,7 @@ func TestOriginsBeyondLoopback(t *testing.T) {
 		{"rebound.example", "http://rebound.example", false},
 		{"gw.example", "http://localhost:3000", false},
 	} {
-		res := h.send(visit{body: initialize("2025-11-25"), host: row.host, header: map[string]string{"Origin": row.origin}})
+		res := h.send(knock{body: initialize("2025-11-25"), host: row.host, header: map[string]string{"Origin": row.origin}})
 		res.Body.Close()
 		if (res.StatusCode == 200) != row.ok {
 			t.Errorf("%s from %s: %s", row.host, row.origin, res.Status)
@@ -100,7 +100,7 @@ func TestOriginsBeyondLoopback(t *testing.T) {
 func TestCORS(t *testing.T) {
 	h := newHouse(t, func(o *Options) { o.Loopback, o.Tokens = true, []string{"secret"} })
 	origin := map[string]string{"Origin": "http://localhost:6274", "Access-Control-Request-Method": "POST", "Authorization": "-"}
-	res := h.want(visit{verb: "OPTIONS", header: origin}, 204, "")
+	res := h.want(knock{verb: "OPTIONS", header: origin}, 204, "")
 	for name, want := range map[string]string{
 		"Access-Control-Allow-Origin":  "http://localhost:6274",
 		"Access-Control-Allow-Methods": "GET, POST, DELETE, OPTIONS",
@@ -115,16 +115,16 @@ func TestCORS(t *testing.T) {
 			t.Errorf("%s may not be sent", name)
 		}
 	}
-	res = h.wantError(visit{body: initialize("2025-11-25"), header: origin}, 401, "null", -32600)
+	res = h.wantError(knock{body: initialize("2025-11-25"), header: origin}, 401, "null", -32600)
 	if !strings.Contains(res.Header.Get("Access-Control-Expose-Headers"), "WWW-Authenticate") {
 		t.Errorf("401: %v", res.Header)
 	}
 	origin["Authorization"] = "Bearer secret"
-	res = h.want(visit{body: initialize("2025-11-25"), header: origin}, 200, "*")
+	res = h.want(knock{body: initialize("2025-11-25"), header: origin}, 200, "*")
 	if !strings.Contains(res.Header.Get("Access-Control-Expose-Headers"), "Mcp-Session-Id") {
 		t.Errorf("the page cannot read its session: %v", res.Header)
 	}
-	if res := h.want(visit{verb: "OPTIONS"}, 204, ""); res.Header.Get("Allow") == "" || res.Header.Get("Access-Control-Allow-Origin") != "" {
+	if res := h.want(knock{verb: "OPTIONS"}, 204, ""); res.Header.Get("Allow") == "" || res.Header.Get("Access-Control-Allow-Origin") != "" {
 		t.Errorf("OPTIONS of no browser: %v", res.Header)
 	}
 }
@@ -138,7 +138,7 @@ func TestTokens(t *testing.T) {
 		})
 		bearer := func(s string) map[string]string { return map[string]string{"Authorization": s} }
 		for _, a := range []string{"-", "", "Bearer", "Bearer ", "Bearer x", "Bearer alpha-toke", "Bearer alpha-token2", "Basic alpha-token", "alpha-token", "Bearer alpha-token beta-token"} {
-			for _, v := range []visit{{body: initialize("2025-11-25")}, {verb: "GET"}, {verb: "DELETE"}, {verb: "GET", path: "/sse"}, {path: "/message?session=x", body: "{}"}} {
+			for _, v := range []knock{{body: initialize("2025-11-25")}, {verb: "GET"}, {verb: "DELETE"}, {verb: "GET", path: "/sse"}, {path: "/message?session=x", body: "{}"}} {
 				v.header = bearer(a)
 				if res := h.wantError(v, 401, "null", -32600); res.Header.Get("WWW-Authenticate") != "Bearer" {
 					t.Errorf("%q: %v", a, res.Header)
@@ -147,17 +147,17 @@ func TestTokens(t *testing.T) {
 		}
 		h.enter("2025-11-25", bearer("bearer  beta-token"))
 		key, _ := h.enter("2025-11-25", bearer("Bearer alpha-token"))
-		for _, v := range []visit{{session: key, body: call("1", "echo", "{}")}, {verb: "GET", session: key}, {verb: "DELETE", session: key}} {
+		for _, v := range []knock{{session: key, body: call("1", "echo", "{}")}, {verb: "GET", session: key}, {verb: "DELETE", session: key}} {
 			v.header = bearer("Bearer beta-token") // a session is its owner's
 			if res, body := h.ask(v); res.StatusCode != 404 {
 				t.Errorf("%s: %s %s", v.verb, res.Status, body)
 			}
 		}
-		h.want(visit{session: key, body: call("1", "echo", "{}"), header: bearer("Bearer alpha-token")}, 200, result("1", "{}"))
+		h.want(knock{session: key, body: call("1", "echo", "{}"), header: bearer("Bearer alpha-token")}, 200, result("1", "{}"))
 
-		sse := h.stream(visit{verb: "GET", path: "/sse", header: bearer("Bearer alpha-token")})
+		sse := h.stream(knock{verb: "GET", path: "/sse", header: bearer("Bearer alpha-token")})
 		first, _ := sse.next()
-		h.wantError(visit{path: first.data, body: call("1", "echo", "{}"), header: bearer("Bearer beta-token")}, 404, "1", codeSessionNotFound)
+		h.wantError(knock{path: first.data, body: call("1", "echo", "{}"), header: bearer("Bearer beta-token")}, 404, "1", codeSessionNotFound)
 		sse.cut()
 		_, secret, _ := strings.Cut(key, "-")
 		for _, s := range []string{"alpha-token", "beta-token", secret} {
@@ -175,17 +175,17 @@ func TestTooManySessions(t *testing.T) {
 	h := newHouse(t, func(o *Options) { o.Sessions = 3 })
 	first, _ := h.enter("2025-11-25", nil)
 	h.enter("2025-11-25", nil)
-	sse := h.stream(visit{verb: "GET", path: "/sse"})
+	sse := h.stream(knock{verb: "GET", path: "/sse"})
 	if _, err := sse.next(); err != nil {
 		t.Fatal(err)
 	}
-	for _, v := range []visit{{body: initialize("2025-11-25")}, {verb: "GET", path: "/sse"}} {
+	for _, v := range []knock{{body: initialize("2025-11-25")}, {verb: "GET", path: "/sse"}} {
 		res, body := h.ask(v)
 		if res.StatusCode != 503 || res.Header.Get("Retry-After") == "" || res.Header.Get("Mcp-Session-Id") != "" || !strings.Contains(body, "Too many sessions") {
 			t.Errorf("%d %v %s", res.StatusCode, res.Header, body)
 		}
 	}
-	h.want(visit{verb: "DELETE", session: first}, 204, "")
+	h.want(knock{verb: "DELETE", session: first}, 204, "")
 	h.enter("2025-11-25", nil)
 	sse.cut()
 }
@@ -194,7 +194,7 @@ func TestTooManySessions(t *testing.T) {
 func TestNoSessionWithoutAgreement(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t, nil)
-		if res := h.want(visit{body: call("1", "initialize", "{}")}, 200, "*"); res.Header.Get("Mcp-Session-Id") != "" {
+		if res := h.want(knock{body: call("1", "initialize", "{}")}, 200, "*"); res.Header.Get("Mcp-Session-Id") != "" {
 			t.Errorf("%v", res.Header)
 		}
 		synctest.Wait()
@@ -203,7 +203,7 @@ func TestNoSessionWithoutAgreement(t *testing.T) {
 		}
 
 		silent := newHouse(t, func(o *Options) {
-			o.Serve = func(_ context.Context, _ string, c transport.Conn) {
+			o.Serve = func(_ context.Context, _ Visit, c transport.Conn) {
 				for _, _, err := c.Read(); err == nil; _, _, err = c.Read() {
 				}
 			}
@@ -211,7 +211,7 @@ func TestNoSessionWithoutAgreement(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan bool)
 		go func() {
-			if res, err := silent.client.Do(silent.request(visit{body: initialize("2025-11-25")}).WithContext(ctx)); err == nil {
+			if res, err := silent.client.Do(silent.request(knock{body: initialize("2025-11-25")}).WithContext(ctx)); err == nil {
 				t.Errorf("%s", res.Status)
 			}
 			close(done)
@@ -230,8 +230,8 @@ func TestNoSessionWithoutAgreement(t *testing.T) {
 }
 
 func TestServeThatReturnsEndsTheSession(t *testing.T) {
-	h := newHouse(t, func(o *Options) { o.Serve = func(context.Context, string, transport.Conn) {} })
-	res, body := h.ask(visit{body: initialize("2025-11-25")})
+	h := newHouse(t, func(o *Options) { o.Serve = func(context.Context, Visit, transport.Conn) {} })
+	res, body := h.ask(knock{body: initialize("2025-11-25")})
 	if res.StatusCode != 404 || !bytes.Contains([]byte(body), []byte(`"id":"init"`)) || res.Header.Get("Mcp-Session-Id") != "" {
 		t.Errorf("%d %v %s", res.StatusCode, res.Header, body)
 	}
@@ -240,8 +240,8 @@ func TestServeThatReturnsEndsTheSession(t *testing.T) {
 // A gateway that is its own backend would ask itself without end.
 func TestWhoComesFromOurselvesIsRefused(t *testing.T) {
 	h := newHouse(t, func(o *Options) { o.Via = "mcp-gateway-1" })
-	with := func(via string) visit {
-		return visit{body: initialize("2025-11-25"), header: map[string]string{"Via": via}}
+	with := func(via string) knock {
+		return knock{body: initialize("2025-11-25"), header: map[string]string{"Via": via}}
 	}
 	h.wantError(with("1.1 mcp-gateway-1"), http.StatusLoopDetected, "null", wire.CodeInvalidRequest)
 	h.wantError(with("1.1 proxy, 1.1 mcp-gateway-1 (x)"), http.StatusLoopDetected, "null", wire.CodeInvalidRequest)

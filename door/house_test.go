@@ -120,8 +120,8 @@ func (h *house) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 
 // serve is the server: it answers "echo" with its params, "hold" when the test
 // does, and whatever else with an error.
-func (h *house) serve(ctx context.Context, name string, c transport.Conn) {
-	g := &visitor{Conn: c, name: name}
+func (h *house) serve(ctx context.Context, v Visit, c transport.Conn) {
+	g := &visitor{Conn: c, name: v.Session}
 	g.Peer = peer.New(c, &server{h, g}, peer.Options{Batches: func() bool { return true }})
 	h.conns <- g
 	_ = g.Run(ctx)
@@ -152,16 +152,16 @@ func (s *server) Asked(r *peer.Request) {
 	}
 }
 
-// A visit is one HTTP request that a test makes. The zero value of all but body
+// A knock is one HTTP request that a test makes. The zero value of all but body
 // stands for what a good client would send.
-type visit struct {
+type knock struct {
 	verb, path, body string
 	session          string
 	header           map[string]string // "-" takes one away
 	host             string
 }
 
-func (h *house) request(v visit) *http.Request {
+func (h *house) request(v knock) *http.Request {
 	h.Helper()
 	if v.path == "" {
 		v.path = "/mcp"
@@ -192,7 +192,7 @@ func (h *house) request(v visit) *http.Request {
 }
 
 // send returns the response with its body unread.
-func (h *house) send(v visit) *http.Response {
+func (h *house) send(v knock) *http.Response {
 	h.Helper()
 	res, err := h.client.Do(h.request(v))
 	if err != nil {
@@ -202,7 +202,7 @@ func (h *house) send(v visit) *http.Response {
 }
 
 // ask returns the status and the body.
-func (h *house) ask(v visit) (*http.Response, string) {
+func (h *house) ask(v knock) (*http.Response, string) {
 	h.Helper()
 	res := h.send(v)
 	defer res.Body.Close()
@@ -214,7 +214,7 @@ func (h *house) ask(v visit) (*http.Response, string) {
 }
 
 // want makes a request and compares the answer.
-func (h *house) want(v visit, status int, body string) *http.Response {
+func (h *house) want(v knock, status int, body string) *http.Response {
 	h.Helper()
 	res, got := h.ask(v)
 	if res.StatusCode != status || body != "*" && got != body {
@@ -224,7 +224,7 @@ func (h *house) want(v visit, status int, body string) *http.Response {
 }
 
 // wantError makes a request that is refused with that status, id and code.
-func (h *house) wantError(v visit, status int, id string, code int) *http.Response {
+func (h *house) wantError(v knock, status int, id string, code int) *http.Response {
 	h.Helper()
 	res, got := h.ask(v)
 	var e struct {
@@ -249,13 +249,13 @@ func initialize(date string) string {
 // enter opens a session and returns its key, and what Serve sees of it.
 func (h *house) enter(date string, header map[string]string) (key string, g *visitor) {
 	h.Helper()
-	res := h.want(visit{body: initialize(date), header: header}, 200,
+	res := h.want(knock{body: initialize(date), header: header}, 200,
 		`{"jsonrpc":"2.0","id":"init","result":{"protocolVersion":"`+date+`","capabilities":{}}}`)
 	key = res.Header.Get("Mcp-Session-Id")
 	if key == "" {
 		h.Fatal("no session")
 	}
-	h.want(visit{session: key, header: header, body: `{"jsonrpc":"2.0","method":"notifications/initialized"}`}, 202, "")
+	h.want(knock{session: key, header: header, body: `{"jsonrpc":"2.0","method":"notifications/initialized"}`}, 202, "")
 	if m := <-h.told; m != "notifications/initialized" {
 		h.Errorf("told %s", m)
 	}
@@ -294,7 +294,7 @@ func (h *house) events(res *http.Response) *events {
 }
 
 // stream opens a stream of events.
-func (h *house) stream(v visit) *events {
+func (h *house) stream(v knock) *events {
 	h.Helper()
 	return h.events(h.send(v))
 }

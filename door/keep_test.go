@@ -22,7 +22,7 @@ func TestEviction(t *testing.T) {
 		h := newHouse(t, func(o *Options) { o.Events = 20000 })
 		key, g := h.enter("2025-11-25", nil)
 		open := func(id string) *events {
-			s := h.stream(visit{session: key, body: call(id, "hold", "{}")})
+			s := h.stream(knock{session: key, body: call(id, "hold", "{}")})
 			if _, err := s.next(); err != nil {
 				t.Fatal(err)
 			}
@@ -64,7 +64,7 @@ func TestEviction(t *testing.T) {
 		if n := kept(); n < 12000 {
 			t.Errorf("%d bytes are kept", n)
 		}
-		own := h.stream(visit{verb: "GET", session: key})
+		own := h.stream(knock{verb: "GET", session: key})
 		own.want("0-0", "")
 
 		h.write(g, large(0, 3000), "") // first 2 goes
@@ -107,7 +107,7 @@ func TestNobodyFetches(t *testing.T) {
 		for i := range 100 {
 			h.write(g, large(i, 1000), "")
 		}
-		s := h.stream(visit{verb: "GET", session: key})
+		s := h.stream(knock{verb: "GET", session: key})
 		s.want("0-92", "")
 		for i := 92; i < 100; i++ {
 			s.want(fmt.Sprint("0-", i+1), string(large(i, 1000).Raw()))
@@ -117,7 +117,7 @@ func TestNobodyFetches(t *testing.T) {
 
 		var answers []*events
 		for i := range 4 { // answers that are larger than the bound, for clients that are gone
-			s := h.stream(visit{session: key, body: call(fmt.Sprint(i), "hold", "{}")})
+			s := h.stream(knock{session: key, body: call(fmt.Sprint(i), "hold", "{}")})
 			s.want(fmt.Sprint(i+1, "-0"), "")
 			answers = append(answers, s)
 		}
@@ -159,7 +159,7 @@ func TestWhatAllSessionsKeepIsBounded(t *testing.T) {
 			t.Errorf("only %d bytes are kept", n)
 		}
 		for i, key := range keys {
-			s := h.stream(visit{verb: "GET", session: key})
+			s := h.stream(knock{verb: "GET", session: key})
 			ev, err := s.next()
 			if nothing := ev.id == "0-20"; err != nil || nothing != (i < 29) {
 				t.Errorf("session %d: %+.30v, %v", i, ev, err)
@@ -174,14 +174,14 @@ func TestIdleSessionsEnd(t *testing.T) {
 		h := newHouse(t, func(o *Options) { o.Idle = time.Minute })
 		ping := func(key string, status int) {
 			t.Helper()
-			h.want(visit{session: key, body: call("9", "ping", "{}")}, status, "*")
+			h.want(knock{session: key, body: call("9", "ping", "{}")}, status, "*")
 		}
 		idle, g := h.enter("2025-11-25", nil)
 		pinged, _ := h.enter("2025-11-25", nil)
 		asking, _ := h.enter("2025-11-25", nil)
 		listening, _ := h.enter("2025-11-25", nil)
-		s := h.stream(visit{verb: "GET", session: listening})
-		call := h.stream(visit{session: asking, body: call("1", "hold", "{}")})
+		s := h.stream(knock{verb: "GET", session: listening})
+		call := h.stream(knock{session: asking, body: call("1", "hold", "{}")})
 		call.want("1-0", "")
 		call.cut() // its request goes on, for as long as its client may come back
 		go func() {

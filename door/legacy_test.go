@@ -13,14 +13,14 @@ import (
 func TestLegacySSE(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t, func(o *Options) { o.Idle = time.Minute })
-		s := h.stream(visit{verb: "GET", path: "/sse", header: map[string]string{"Accept": "text/event-stream"}})
+		s := h.stream(knock{verb: "GET", path: "/sse", header: map[string]string{"Accept": "text/event-stream"}})
 		first, err := s.next()
 		if err != nil || first.name != "endpoint" || !strings.HasPrefix(first.data, "/message?session=") || len(first.data) < 80 {
 			t.Fatalf("%+v %v", first, err)
 		}
 		g := <-h.conns
-		post := func(body string) visit {
-			return visit{path: first.data, body: body, header: map[string]string{"Accept": "-"}}
+		post := func(body string) knock {
+			return knock{path: first.data, body: body, header: map[string]string{"Accept": "-"}}
 		}
 		want := func(data string) {
 			t.Helper()
@@ -47,9 +47,9 @@ func TestLegacySSE(t *testing.T) {
 		h.wantError(post("{"), 400, "null", wire.CodeParseError)
 		h.wantError(post(`{"jsonrpc":"2.0","id":4}`), 400, "4", wire.CodeInvalidRequest)
 		h.wantError(post(call("4", "echo", `"`+strings.Repeat("x", 2<<20)+`"`)), 413, "null", wire.CodeInvalidRequest)
-		h.wantError(visit{path: "/message?session=x", body: call("4", "ping", "{}")}, 404, "4", codeSessionNotFound)
-		h.wantError(visit{path: "/message", body: call("4", "ping", "{}")}, 404, "4", codeSessionNotFound)
-		h.wantError(visit{session: strings.TrimPrefix(first.data, "/message?session="), body: call("4", "ping", "{}")}, 404, "4", codeSessionNotFound)
+		h.wantError(knock{path: "/message?session=x", body: call("4", "ping", "{}")}, 404, "4", codeSessionNotFound)
+		h.wantError(knock{path: "/message", body: call("4", "ping", "{}")}, 404, "4", codeSessionNotFound)
+		h.wantError(knock{session: strings.TrimPrefix(first.data, "/message?session="), body: call("4", "ping", "{}")}, 404, "4", codeSessionNotFound)
 		if kept := g.keeps(); kept != 0 {
 			t.Errorf("%d bytes are kept of what cannot be resumed", kept)
 		}
@@ -73,7 +73,7 @@ func TestLegacySSE(t *testing.T) {
 func TestLegacySSEWhoseSessionEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t, nil)
-		s := h.stream(visit{verb: "GET", path: "/sse"})
+		s := h.stream(knock{verb: "GET", path: "/sse"})
 		if _, err := s.next(); err != nil {
 			t.Fatal(err)
 		}

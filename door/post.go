@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"mcpgateway/revision"
 	"mcpgateway/transport"
 	"mcpgateway/wire"
 )
@@ -17,17 +18,20 @@ func (d *Door) post(w http.ResponseWriter, r *http.Request, who principal) {
 	}
 	key := r.Header.Get(sessionHeader)
 	s := d.find(key, who, false)
-	p, no := d.read(w, r, s != nil)
+	p, no := d.read(w, r, s != nil || revision.IsLater(r.Header.Get(versionHeader)))
 	if p != nil {
 		p.events = prefersEvents(r)
 	}
 	switch {
 	case no != nil:
+	case isStateless(r, p, s != nil):
+		d.visit(w, r, p, who)
+		return
 	case p.hello && key == "":
 		d.hello(w, r, p, who)
 		return
 	case p.m.Method() == "server/discover" && key == "":
-		// How newer clients find out whom they talk to: they fall back.
+		// It does not say who asks; of the session era there is no such method.
 		no = refuse(http.StatusNotFound, "Method not found: server/discover").code(wire.CodeMethodNotFound).of(p)
 	case key == "":
 		no = needsSession().of(p)
@@ -43,7 +47,10 @@ func (d *Door) post(w http.ResponseWriter, r *http.Request, who principal) {
 	no.send(w)
 }
 
-const sessionHeader = "Mcp-Session-Id"
+const (
+	sessionHeader = "Mcp-Session-Id"
+	versionHeader = "Mcp-Protocol-Version"
+)
 
 // hello answers the initialize that opens a session. If the answer is an error,
 // or does not arrive, there is no session.

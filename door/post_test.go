@@ -8,16 +8,16 @@ import (
 func TestAnswersComeAsJSON(t *testing.T) {
 	h := newHouse(t, nil)
 	key, _ := h.enter("2025-11-25", nil)
-	h.want(visit{session: key, body: call("7", "echo", `{ "a":1.0,"b":"<\u00e9>"}`)}, 200, result("7", `{ "a":1.0,"b":"<\u00e9>"}`))
-	h.want(visit{session: key, body: call("null", "echo", `{}`)}, 200, result("null", `{}`))
-	h.want(visit{session: key, body: call("1", "ping", `{}`)}, 200, result("1", `{}`))
-	res := h.want(visit{session: key, body: `{"jsonrpc":"2.0","id":9,"method":"what"}`}, 200, "*")
+	h.want(knock{session: key, body: call("7", "echo", `{ "a":1.0,"b":"<\u00e9>"}`)}, 200, result("7", `{ "a":1.0,"b":"<\u00e9>"}`))
+	h.want(knock{session: key, body: call("null", "echo", `{}`)}, 200, result("null", `{}`))
+	h.want(knock{session: key, body: call("1", "ping", `{}`)}, 200, result("1", `{}`))
+	res := h.want(knock{session: key, body: `{"jsonrpc":"2.0","id":9,"method":"what"}`}, 200, "*")
 	if kind := res.Header.Get("Content-Type"); kind != "application/json" || res.Header.Get("Mcp-Session-Id") != "" {
 		t.Errorf("headers: %v", res.Header)
 	}
-	h.want(visit{session: key, body: `{"jsonrpc":"2.0","id":9,"result":{}}`}, 202, "")
-	h.want(visit{session: key, verb: "DELETE"}, 204, "")
-	h.wantError(visit{session: key, body: call("3", "ping", `{}`)}, 404, "3", codeSessionNotFound)
+	h.want(knock{session: key, body: `{"jsonrpc":"2.0","id":9,"result":{}}`}, 202, "")
+	h.want(knock{session: key, verb: "DELETE"}, 204, "")
+	h.wantError(knock{session: key, body: call("3", "ping", `{}`)}, 404, "3", codeSessionNotFound)
 }
 
 // What comes before the answer, or an answer that takes its time, makes a stream
@@ -32,7 +32,7 @@ func TestAnswersComeAsEvents(t *testing.T) {
 				r.Progress(progress(1))
 				r.Reply([]byte(`{}`))
 			}()
-			s := h.stream(visit{session: key, body: call("1", "hold", `{}`)})
+			s := h.stream(knock{session: key, body: call("1", "hold", `{}`)})
 			if got := s.res.Header; got.Get("Cache-Control") != "no-cache" || got.Get("X-Accel-Buffering") != "no" {
 				t.Errorf("headers: %v", got)
 			}
@@ -43,7 +43,7 @@ func TestAnswersComeAsEvents(t *testing.T) {
 			s.want("1-2", result("1", "{}"))
 			s.end()
 
-			s = h.stream(visit{session: key, body: call("1", "hold", `{}`)}) // after 200 ms
+			s = h.stream(knock{session: key, body: call("1", "hold", `{}`)}) // after 200 ms
 			if primes {
 				s.want("2-0", "")
 			}
@@ -69,7 +69,7 @@ func TestWhoNamesEventsFirstGetsThem(t *testing.T) {
 		} {
 			h := newHouse(t, nil)
 			key, _ := h.enter("2025-11-25", nil)
-			v := visit{session: key, body: call("1", "ping", `{}`), header: map[string]string{"Accept": accept}}
+			v := knock{session: key, body: call("1", "ping", `{}`), header: map[string]string{"Accept": accept}}
 			if !wants {
 				h.want(v, 200, result("1", "{}"))
 				h.stop()

@@ -3,20 +3,15 @@ package door
 import (
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
 	"mcpgateway/revision"
 	"mcpgateway/wire"
 )
 
-// The codes that servers of these revisions commonly give, and the one that the
-// specification has for a revision that is not spoken. Clients of the time go by
-// the status; one that is newer reads the code, and falls back.
-const (
-	codeSessionNotFound    = -32001
-	codeUnsupportedVersion = -32022
-)
+// codeSessionNotFound is what servers of the session era commonly give. Clients of the
+// time go by the status.
+const codeSessionNotFound = -32001
 
 // A refusal is what a request is answered with that does not come through.
 type refusal struct {
@@ -83,15 +78,12 @@ func needsSession() *refusal {
 	return refuse(http.StatusBadRequest, "Server not initialized: the header Mcp-Session-Id is required").code(wire.CodeNotInitialized)
 }
 
-// checkVersion refuses a revision that is not spoken here. A request that names
-// none is of the session's.
+// checkVersion refuses a revision that is not spoken in sessions here. A request that
+// names none is of the session's.
 func checkVersion(r *http.Request) *refusal {
-	asked := r.Header.Get("Mcp-Protocol-Version")
-	if _, known := revision.Find(asked); known || asked == "" {
+	asked := r.Header.Get(versionHeader)
+	if t, known := revision.Find(asked); known && !t.Stateless || asked == "" {
 		return nil
 	}
-	all := revision.Dates()
-	no := refuse(http.StatusBadRequest, "Unsupported protocol version: supported are %s", strings.Join(all, ", "))
-	no.err.Data = wire.Encode(map[string]any{"supported": all, "requested": strings.ToValidUTF8(asked, "\uFFFD")})
-	return no.code(codeUnsupportedVersion)
+	return &refusal{status: http.StatusBadRequest, err: revision.Unsupported(asked)}
 }

@@ -27,7 +27,7 @@ func TestClosing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t, func(o *Options) {
 			serve := o.Serve
-			o.Serve = func(ctx context.Context, name string, c transport.Conn) {
+			o.Serve = func(ctx context.Context, v Visit, c transport.Conn) {
 				own, cancel := context.WithCancel(context.Background())
 				defer cancel()
 				stop := context.AfterFunc(ctx, func() {
@@ -35,19 +35,19 @@ func TestClosing(t *testing.T) {
 					cancel()
 				})
 				defer stop()
-				serve(own, name, c)
+				serve(own, v, c)
 			}
 		})
 		key, g := h.enter("2025-11-25", nil)
-		slow := h.stream(visit{session: key, body: call("1", "hold", "{}")})
+		slow := h.stream(knock{session: key, body: call("1", "hold", "{}")})
 		slow.want("1-0", "")
-		never := h.stream(visit{session: key, body: call("2", "hold", "{}")})
+		never := h.stream(knock{session: key, body: call("2", "hold", "{}")})
 		never.want("2-0", "")
-		own := h.stream(visit{verb: "GET", session: key})
+		own := h.stream(knock{verb: "GET", session: key})
 		own.want("0-0", "")
 		fast := make(chan bool)
 		go func() {
-			h.want(visit{session: key, body: call("3", "hold", "{}")}, 200, result("3", "{}"))
+			h.want(knock{session: key, body: call("3", "hold", "{}")}, 200, result("3", "{}"))
 			close(fast)
 		}()
 		r1, _, r3 := <-h.held, <-h.held, <-h.held
@@ -64,14 +64,14 @@ func TestClosing(t *testing.T) {
 		synctest.Wait()
 		r3.Reply([]byte("{}"))
 		<-fast
-		h.want(visit{verb: "GET", path: "/readyz"}, 503, "not ready: the gateway is ending\n")
-		h.want(visit{verb: "GET", path: "/healthz"}, 200, "ok\n")
-		for _, v := range []visit{{body: initialize("2025-11-25")}, {session: key, body: call("4", "echo", "{}")}} {
+		h.want(knock{verb: "GET", path: "/readyz"}, 503, "not ready: the gateway is ending\n")
+		h.want(knock{verb: "GET", path: "/healthz"}, 200, "ok\n")
+		for _, v := range []knock{{body: initialize("2025-11-25")}, {session: key, body: call("4", "echo", "{}")}} {
 			if res, body := h.ask(v); res.StatusCode != 503 || res.Header.Get("Retry-After") == "" || !strings.Contains(body, "ending") {
 				t.Errorf("%d %s", res.StatusCode, body)
 			}
 		}
-		h.want(visit{session: key, body: result("9", "{}")}, 202, "") // what a call in flight may wait for
+		h.want(knock{session: key, body: result("9", "{}")}, 202, "") // what a call in flight may wait for
 		r1.Reply([]byte("{}"))
 		slow.want("1-1", result("1", "{}"))
 		slow.end()
@@ -95,7 +95,7 @@ func TestClosingWithAClientThatDoesNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t, nil)
 		key, g := h.enter("2025-11-25", nil)
-		s := h.stream(visit{verb: "GET", session: key})
+		s := h.stream(knock{verb: "GET", session: key})
 		h.write(g, wire.NewNotification("x", []byte(`"`+strings.Repeat("x", 100000)+`"`)), "")
 		synctest.Wait()
 		began := time.Now()
@@ -127,7 +127,7 @@ func TestTricklingBody(t *testing.T) {
 		h := newHouse(t, func(o *Options) { o.Idle = 10 * time.Second })
 		key, _ := h.enter("2025-11-25", nil)
 		r, w := io.Pipe()
-		req := h.request(visit{session: key})
+		req := h.request(knock{session: key})
 		req.Body, req.ContentLength = r, 1000
 		over := make(chan bool)
 		go func() {
@@ -152,20 +152,20 @@ func TestTricklingBody(t *testing.T) {
 		if took := time.Since(began).Truncate(2 * time.Second); took < bodyTime || took > bodyTime+time.Second {
 			t.Errorf("it took %v", took)
 		}
-		h.wantError(visit{session: key, body: call("1", "ping", "{}")}, 404, "1", codeSessionNotFound)
+		h.wantError(knock{session: key, body: call("1", "ping", "{}")}, 404, "1", codeSessionNotFound)
 	})
 }
 
 func TestOPEN_LEAK01_SessionsThatAreNotDeleted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t, func(o *Options) { o.Idle = 30 * time.Minute })
-		h.want(visit{verb: "GET", path: "/healthz"}, 200, "ok\n")
+		h.want(knock{verb: "GET", path: "/healthz"}, 200, "ok\n")
 		synctest.Wait()
 		goroutines := runtime.NumGoroutine()
 		var heap [3]int64
 		for round := range heap { // the first grows what the runtime does not give back
 			for range 10000 {
-				h.want(visit{body: initialize("2025-11-25")}, 200, "*")
+				h.want(knock{body: initialize("2025-11-25")}, 200, "*")
 				<-h.conns
 			}
 			synctest.Wait()
@@ -173,7 +173,7 @@ func TestOPEN_LEAK01_SessionsThatAreNotDeleted(t *testing.T) {
 			if n := runtime.NumGoroutine() - goroutines; n < 9990 || n > 10100 {
 				t.Errorf("%d goroutines for 10000 sessions", n)
 			}
-			if res, _ := h.ask(visit{body: initialize("2025-11-25")}); res.StatusCode != 503 {
+			if res, _ := h.ask(knock{body: initialize("2025-11-25")}); res.StatusCode != 503 {
 				t.Errorf("the 10001st: %s", res.Status)
 			}
 			time.Sleep(31 * time.Minute)
@@ -202,17 +202,17 @@ func heapInUse() int64 {
 func TestIdleSessionsCostLittle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t, func(o *Options) {
-			o.Serve = func(_ context.Context, _ string, c transport.Conn) {
+			o.Serve = func(_ context.Context, _ Visit, c transport.Conn) {
 				for m, _, err := c.Read(); err == nil; m, _, err = c.Read() {
 					_ = c.Write(wire.NewResult(m.ID(), []byte(`{"protocolVersion":"2025-11-25"}`)), m.ID())
 				}
 			}
 		})
-		h.want(visit{body: initialize("2025-11-25")}, 200, "*")
+		h.want(knock{body: initialize("2025-11-25")}, 200, "*")
 		heap := heapInUse()
 		const n = 2000
 		for range n {
-			h.want(visit{body: initialize("2025-11-25")}, 200, "*")
+			h.want(knock{body: initialize("2025-11-25")}, 200, "*")
 		}
 		synctest.Wait()
 		each := (heapInUse() - heap) / n
@@ -243,7 +243,7 @@ func TestTLS(t *testing.T) {
 			})
 			h.pool.TLSClientConfig = &tls.Config{RootCAs: roots, ServerName: "localhost"}
 			h.pool.ForceAttemptHTTP2 = proto == "HTTP/2.0"
-			send := func(v visit) *http.Response {
+			send := func(v knock) *http.Response {
 				req := h.request(v)
 				req.URL.Scheme = "https"
 				res, err := h.client.Do(req)
@@ -255,10 +255,10 @@ func TestTLS(t *testing.T) {
 				}
 				return res
 			}
-			res := send(visit{body: initialize("2025-11-25")})
+			res := send(knock{body: initialize("2025-11-25")})
 			res.Body.Close()
 			session := res.Header.Get("Mcp-Session-Id")
-			s := h.events(send(visit{session: session, body: call("1", "hold", "{}")}))
+			s := h.events(send(knock{session: session, body: call("1", "hold", "{}")}))
 			s.want("1-0", "")
 			r := <-h.held
 			r.Progress(progress(1))
@@ -269,7 +269,7 @@ func TestTLS(t *testing.T) {
 			again.want("1-2", result("1", "{}"))
 			again.end()
 			s.cut()
-			own := h.events(send(visit{verb: "GET", session: session}))
+			own := h.events(send(knock{verb: "GET", session: session}))
 			own.want("0-0", "")
 			stopped := make(chan bool)
 			go func() {

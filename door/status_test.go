@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"mcpgateway/revision"
 	"mcpgateway/wire"
 )
 
@@ -17,7 +18,7 @@ func TestStatuses(t *testing.T) {
 	h := newHouse(t, nil)
 	key, _ := h.enter("2025-11-25", nil)
 	ended, _ := h.enter("2025-11-25", nil)
-	h.want(visit{session: ended, verb: "DELETE"}, 204, "")
+	h.want(knock{session: ended, verb: "DELETE"}, 204, "")
 	ping := call("5", "ping", `{}`)
 	note := `{"jsonrpc":"2.0","method":"notifications/x"}`
 	with := func(header ...string) map[string]string {
@@ -28,75 +29,75 @@ func TestStatuses(t *testing.T) {
 		return m
 	}
 	for name, row := range map[string]struct {
-		visit
+		knock
 		status int
 		id     string
 		code   int // 0: no error
 	}{
-		"request":                         {visit{session: key, body: ping}, 200, "", 0},
-		"notification":                    {visit{session: key, body: note}, 202, "", 0},
-		"response":                        {visit{session: key, body: result("1", "{}")}, 202, "", 0},
-		"no session":                      {visit{body: ping}, 400, "5", wire.CodeNotInitialized},
-		"no session, call":                {visit{body: call("5", "tools/call", `{"name":"x"}`)}, 400, "5", wire.CodeNotInitialized},
-		"no session, notification":        {visit{body: note}, 400, "null", wire.CodeNotInitialized},
-		"no session, batch":               {visit{body: "[" + initialize("2025-03-26") + "]"}, 400, "null", wire.CodeNotInitialized},
-		"no session, probe":               {visit{body: call("5", "server/discover", `{}`), header: with("Mcp-Protocol-Version", "2026-07-28")}, 404, "5", wire.CodeMethodNotFound},
-		"unknown session":                 {visit{session: key[:len(key)-1] + "x", body: ping}, 404, "5", codeSessionNotFound},
-		"name of a session":               {visit{session: key[:32], body: ping}, 404, "5", codeSessionNotFound},
-		"unknown session, initialize":     {visit{session: "x", body: initialize("2025-11-25")}, 404, `"init"`, codeSessionNotFound},
-		"ended session":                   {visit{session: ended, body: ping}, 404, "5", codeSessionNotFound},
-		"second initialize":               {visit{session: key, body: initialize("2025-11-25")}, 200, "", 0},
-		"version known":                   {visit{session: key, body: ping, header: with("Mcp-Protocol-Version", "2025-06-18")}, 200, "", 0},
-		"version unknown":                 {visit{session: key, body: ping, header: with("Mcp-Protocol-Version", "2024-10-07")}, 400, "5", codeUnsupportedVersion},
-		"version unknown, GET":            {visit{session: key, verb: "GET", header: with("Mcp-Protocol-Version", "v9")}, 400, "null", codeUnsupportedVersion},
-		"version unknown, DELETE":         {visit{session: key, verb: "DELETE", header: with("Mcp-Protocol-Version", "v9")}, 400, "null", codeUnsupportedVersion},
-		"accept all":                      {visit{session: key, body: ping, header: with("Accept", "*/*")}, 200, "", 0},
-		"accept nothing said":             {visit{session: key, body: ping, header: with("Accept", "-")}, 200, "", 0},
-		"accept ranges":                   {visit{session: key, body: ping, header: with("Accept", "application/*; q=0.8 , TEXT/*;q=0.1")}, 200, "", 0},
-		"accept parameters":               {visit{session: key, body: ping, header: with("Accept", "application/json;charset=utf-8, text/event-stream")}, 200, "", 0},
-		"accept json alone":               {visit{session: key, body: ping, header: with("Accept", "application/json")}, 406, "null", wire.CodeInvalidRequest},
-		"accept events alone":             {visit{session: key, body: ping, header: with("Accept", "text/event-stream")}, 406, "null", wire.CodeInvalidRequest},
-		"accept all but events":           {visit{session: key, body: ping, header: with("Accept", "*/*, text/event-stream;q=0")}, 406, "null", wire.CodeInvalidRequest},
-		"accept nonsense":                 {visit{session: key, body: ping, header: with("Accept", ",;/=")}, 406, "null", wire.CodeInvalidRequest},
-		"content text":                    {visit{session: key, body: ping, header: with("Content-Type", "text/plain")}, 415, "null", wire.CodeInvalidRequest},
-		"content not said":                {visit{session: key, body: ping, header: with("Content-Type", "-")}, 415, "null", wire.CodeInvalidRequest},
-		"content with charset":            {visit{session: key, body: ping, header: with("Content-Type", "application/json; charset=utf-8")}, 200, "", 0},
-		"content coded":                   {visit{session: key, body: ping, header: with("Content-Encoding", "gzip")}, 415, "null", wire.CodeInvalidRequest},
-		"too large":                       {visit{session: key, body: call("5", "echo", `"`+strings.Repeat("x", 1<<20)+`"`)}, 413, "null", wire.CodeInvalidRequest},
-		"no JSON":                         {visit{session: key, body: `{"jsonrpc":"2.0","id":5,`}, 400, "null", wire.CodeParseError},
-		"no UTF-8":                        {visit{session: key, body: call("5", "echo", "\"\xff\"")}, 400, "null", wire.CodeParseError},
-		"nothing":                         {visit{session: key}, 400, "null", wire.CodeParseError},
-		"JSON, no message":                {visit{session: key, body: `{"jsonrpc":"2.0","id":5}`}, 400, "5", wire.CodeInvalidRequest},
-		"JSON, no object":                 {visit{session: key, body: `7`}, 400, "null", wire.CodeInvalidRequest},
-		"two ids":                         {visit{session: key, body: `{"jsonrpc":"2.0","id":5,"id":6,"method":"x"}`}, 400, "null", wire.CodeInvalidRequest},
-		"batch in a revision without":     {visit{session: key, body: "[" + ping + "]"}, 400, "null", wire.CodeInvalidRequest},
-		"verb PUT":                        {visit{session: key, verb: "PUT", body: ping}, 405, "null", wire.CodeInvalidRequest},
-		"verb HEAD":                       {visit{session: key, verb: "PATCH"}, 405, "null", wire.CodeInvalidRequest},
-		"GET, no session":                 {visit{verb: "GET"}, 400, "null", wire.CodeNotInitialized},
-		"GET, unknown session":            {visit{verb: "GET", session: "x"}, 404, "null", codeSessionNotFound},
-		"GET, accept json":                {visit{verb: "GET", session: key, header: with("Accept", "application/json")}, 406, "null", wire.CodeInvalidRequest},
-		"GET, event never sent":           {visit{verb: "GET", session: key, header: with("Last-Event-ID", "0-1")}, 400, "null", wire.CodeInvalidRequest},
-		"GET, stream never there":         {visit{verb: "GET", session: key, header: with("Last-Event-ID", "9-1")}, 400, "null", wire.CodeInvalidRequest},
-		"GET, no event id":                {visit{verb: "GET", session: key, header: with("Last-Event-ID", "0-00")}, 400, "null", wire.CodeInvalidRequest},
-		"GET, negative event id":          {visit{verb: "GET", session: key, header: with("Last-Event-ID", "0--1")}, 400, "null", wire.CodeInvalidRequest},
-		"DELETE, no session":              {visit{verb: "DELETE"}, 400, "null", wire.CodeNotInitialized},
-		"DELETE, unknown session":         {visit{verb: "DELETE", session: "x"}, 404, "null", codeSessionNotFound},
-		"DELETE, ended session":           {visit{verb: "DELETE", session: ended}, 404, "null", codeSessionNotFound},
-		"another path":                    {visit{path: "/x", body: ping}, 404, "null", wire.CodeInvalidRequest},
-		"streamable HTTP at /sse":         {visit{path: "/sse", body: initialize("2025-11-25")}, 405, "null", wire.CodeInvalidRequest},
-		"initialize without a version":    {visit{body: call("5", "initialize", `{}`)}, 200, "", 0},
-		"initialize as a notification":    {visit{body: `{"jsonrpc":"2.0","method":"initialize"}`}, 400, "null", wire.CodeNotInitialized},
-		"initialize in a newer revision":  {visit{body: initialize("2025-11-25"), header: with("Mcp-Protocol-Version", "2026-07-28")}, 200, "", 0},
-		"session of streamable HTTP, SSE": {visit{path: "/message?session=" + key, body: ping}, 404, "5", codeSessionNotFound},
+		"request":                         {knock{session: key, body: ping}, 200, "", 0},
+		"notification":                    {knock{session: key, body: note}, 202, "", 0},
+		"response":                        {knock{session: key, body: result("1", "{}")}, 202, "", 0},
+		"no session":                      {knock{body: ping}, 400, "5", wire.CodeNotInitialized},
+		"no session, call":                {knock{body: call("5", "tools/call", `{"name":"x"}`)}, 400, "5", wire.CodeNotInitialized},
+		"no session, notification":        {knock{body: note}, 400, "null", wire.CodeNotInitialized},
+		"no session, batch":               {knock{body: "[" + initialize("2025-03-26") + "]"}, 400, "null", wire.CodeNotInitialized},
+		"no session, probe":               {knock{body: call("5", "server/discover", `{}`), header: with("Mcp-Protocol-Version", "-")}, 404, "5", wire.CodeMethodNotFound},
+		"unknown session":                 {knock{session: key[:len(key)-1] + "x", body: ping}, 404, "5", codeSessionNotFound},
+		"name of a session":               {knock{session: key[:32], body: ping}, 404, "5", codeSessionNotFound},
+		"unknown session, initialize":     {knock{session: "x", body: initialize("2025-11-25")}, 404, `"init"`, codeSessionNotFound},
+		"ended session":                   {knock{session: ended, body: ping}, 404, "5", codeSessionNotFound},
+		"second initialize":               {knock{session: key, body: initialize("2025-11-25")}, 200, "", 0},
+		"version known":                   {knock{session: key, body: ping, header: with("Mcp-Protocol-Version", "2025-06-18")}, 200, "", 0},
+		"version unknown":                 {knock{session: key, body: ping, header: with("Mcp-Protocol-Version", "2024-10-07")}, 400, "5", revision.CodeUnsupportedVersion},
+		"version unknown, GET":            {knock{session: key, verb: "GET", header: with("Mcp-Protocol-Version", "2024-10-07")}, 400, "null", revision.CodeUnsupportedVersion},
+		"version unknown, DELETE":         {knock{session: key, verb: "DELETE", header: with("Mcp-Protocol-Version", "2024-10-07")}, 400, "null", revision.CodeUnsupportedVersion},
+		"accept all":                      {knock{session: key, body: ping, header: with("Accept", "*/*")}, 200, "", 0},
+		"accept nothing said":             {knock{session: key, body: ping, header: with("Accept", "-")}, 200, "", 0},
+		"accept ranges":                   {knock{session: key, body: ping, header: with("Accept", "application/*; q=0.8 , TEXT/*;q=0.1")}, 200, "", 0},
+		"accept parameters":               {knock{session: key, body: ping, header: with("Accept", "application/json;charset=utf-8, text/event-stream")}, 200, "", 0},
+		"accept json alone":               {knock{session: key, body: ping, header: with("Accept", "application/json")}, 406, "null", wire.CodeInvalidRequest},
+		"accept events alone":             {knock{session: key, body: ping, header: with("Accept", "text/event-stream")}, 406, "null", wire.CodeInvalidRequest},
+		"accept all but events":           {knock{session: key, body: ping, header: with("Accept", "*/*, text/event-stream;q=0")}, 406, "null", wire.CodeInvalidRequest},
+		"accept nonsense":                 {knock{session: key, body: ping, header: with("Accept", ",;/=")}, 406, "null", wire.CodeInvalidRequest},
+		"content text":                    {knock{session: key, body: ping, header: with("Content-Type", "text/plain")}, 415, "null", wire.CodeInvalidRequest},
+		"content not said":                {knock{session: key, body: ping, header: with("Content-Type", "-")}, 415, "null", wire.CodeInvalidRequest},
+		"content with charset":            {knock{session: key, body: ping, header: with("Content-Type", "application/json; charset=utf-8")}, 200, "", 0},
+		"content coded":                   {knock{session: key, body: ping, header: with("Content-Encoding", "gzip")}, 415, "null", wire.CodeInvalidRequest},
+		"too large":                       {knock{session: key, body: call("5", "echo", `"`+strings.Repeat("x", 1<<20)+`"`)}, 413, "null", wire.CodeInvalidRequest},
+		"no JSON":                         {knock{session: key, body: `{"jsonrpc":"2.0","id":5,`}, 400, "null", wire.CodeParseError},
+		"no UTF-8":                        {knock{session: key, body: call("5", "echo", "\"\xff\"")}, 400, "null", wire.CodeParseError},
+		"nothing":                         {knock{session: key}, 400, "null", wire.CodeParseError},
+		"JSON, no message":                {knock{session: key, body: `{"jsonrpc":"2.0","id":5}`}, 400, "5", wire.CodeInvalidRequest},
+		"JSON, no object":                 {knock{session: key, body: `7`}, 400, "null", wire.CodeInvalidRequest},
+		"two ids":                         {knock{session: key, body: `{"jsonrpc":"2.0","id":5,"id":6,"method":"x"}`}, 400, "null", wire.CodeInvalidRequest},
+		"batch in a revision without":     {knock{session: key, body: "[" + ping + "]"}, 400, "null", wire.CodeInvalidRequest},
+		"verb PUT":                        {knock{session: key, verb: "PUT", body: ping}, 405, "null", wire.CodeInvalidRequest},
+		"verb HEAD":                       {knock{session: key, verb: "PATCH"}, 405, "null", wire.CodeInvalidRequest},
+		"GET, no session":                 {knock{verb: "GET"}, 400, "null", wire.CodeNotInitialized},
+		"GET, unknown session":            {knock{verb: "GET", session: "x"}, 404, "null", codeSessionNotFound},
+		"GET, accept json":                {knock{verb: "GET", session: key, header: with("Accept", "application/json")}, 406, "null", wire.CodeInvalidRequest},
+		"GET, event never sent":           {knock{verb: "GET", session: key, header: with("Last-Event-ID", "0-1")}, 400, "null", wire.CodeInvalidRequest},
+		"GET, stream never there":         {knock{verb: "GET", session: key, header: with("Last-Event-ID", "9-1")}, 400, "null", wire.CodeInvalidRequest},
+		"GET, no event id":                {knock{verb: "GET", session: key, header: with("Last-Event-ID", "0-00")}, 400, "null", wire.CodeInvalidRequest},
+		"GET, negative event id":          {knock{verb: "GET", session: key, header: with("Last-Event-ID", "0--1")}, 400, "null", wire.CodeInvalidRequest},
+		"DELETE, no session":              {knock{verb: "DELETE"}, 400, "null", wire.CodeNotInitialized},
+		"DELETE, unknown session":         {knock{verb: "DELETE", session: "x"}, 404, "null", codeSessionNotFound},
+		"DELETE, ended session":           {knock{verb: "DELETE", session: ended}, 404, "null", codeSessionNotFound},
+		"another path":                    {knock{path: "/x", body: ping}, 404, "null", wire.CodeInvalidRequest},
+		"streamable HTTP at /sse":         {knock{path: "/sse", body: initialize("2025-11-25")}, 405, "null", wire.CodeInvalidRequest},
+		"initialize without a version":    {knock{body: call("5", "initialize", `{}`)}, 200, "", 0},
+		"initialize as a notification":    {knock{body: `{"jsonrpc":"2.0","method":"initialize"}`}, 400, "null", wire.CodeNotInitialized},
+		"initialize in a newer revision":  {knock{body: initialize("2025-11-25"), header: with("Mcp-Protocol-Version", "2026-07-28")}, 400, "\"init\"", revision.CodeHeaderMismatch},
+		"session of streamable HTTP, SSE": {knock{path: "/message?session=" + key, body: ping}, 404, "5", codeSessionNotFound},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := *h
 			h.T = t
 			var res *http.Response
 			if row.code == 0 {
-				res = h.want(row.visit, row.status, "*")
+				res = h.want(row.knock, row.status, "*")
 			} else {
-				res = h.wantError(row.visit, row.status, row.id, row.code)
+				res = h.wantError(row.knock, row.status, row.id, row.code)
 			}
 			if allow := res.Header.Get("Allow"); (row.status == 405) != (allow != "") {
 				t.Errorf("Allow: %s", allow)
@@ -108,7 +109,7 @@ func TestStatuses(t *testing.T) {
 func TestVersionsThatAreSpokenAreListed(t *testing.T) {
 	h := newHouse(t, nil)
 	key, _ := h.enter("2025-11-25", nil)
-	_, body := h.ask(visit{session: key, body: call("1", "ping", "{}"), header: map[string]string{"Mcp-Protocol-Version": "2026-07-28"}})
+	_, body := h.ask(knock{session: key, body: call("1", "ping", "{}"), header: map[string]string{"Mcp-Protocol-Version": "2024-10-07"}})
 	var e struct {
 		Error struct {
 			Message string
@@ -118,8 +119,8 @@ func TestVersionsThatAreSpokenAreListed(t *testing.T) {
 			}
 		}
 	}
-	if err := json.Unmarshal([]byte(body), &e); err != nil || strings.Join(e.Error.Data.Supported, " ") != "2025-11-25 2025-06-18 2025-03-26 2024-11-05" ||
-		e.Error.Data.Requested != "2026-07-28" || !strings.Contains(e.Error.Message, "2025-06-18, 2025-03-26") {
+	if err := json.Unmarshal([]byte(body), &e); err != nil || strings.Join(e.Error.Data.Supported, " ") != "2026-07-28 2025-11-25 2025-06-18 2025-03-26 2024-11-05" ||
+		e.Error.Data.Requested != "2024-10-07" || !strings.Contains(e.Error.Message, "2025-06-18, 2025-03-26") {
 		t.Errorf("%s %v", body, err)
 	}
 }
@@ -129,7 +130,7 @@ func TestVersionsThatAreSpokenAreListed(t *testing.T) {
 func TestTooLargeTellsItsID(t *testing.T) {
 	h := newHouse(t, nil)
 	key, _ := h.enter("2025-11-25", nil)
-	req := h.request(visit{session: key, body: call("5", "echo", `"`+strings.Repeat("x", 1<<20)+`"`)})
+	req := h.request(knock{session: key, body: call("5", "echo", `"`+strings.Repeat("x", 1<<20)+`"`)})
 	req.ContentLength = -1
 	res, err := h.client.Do(req)
 	if err != nil {
@@ -140,19 +141,19 @@ func TestTooLargeTellsItsID(t *testing.T) {
 	if _, err := body.ReadFrom(res.Body); err != nil || res.StatusCode != 413 || !strings.HasPrefix(body.String(), `{"jsonrpc":"2.0","id":5,"error":`) {
 		t.Errorf("%d %s %v", res.StatusCode, body.String(), err)
 	}
-	h.want(visit{session: key, body: call("1", "echo", `"`+strings.Repeat("x", 1<<20-60)+`"`)}, 200, "*")
+	h.want(knock{session: key, body: call("1", "echo", `"`+strings.Repeat("x", 1<<20-60)+`"`)}, 200, "*")
 }
 
 func TestOPEN_HTTP04_UnknownSessionsAre404AndMissingOnes400(t *testing.T) {
 	h := newHouse(t, nil)
-	h.wantError(visit{session: "bogus", body: call("1", "tools/list", "{}")}, 404, "1", codeSessionNotFound)
-	h.wantError(visit{body: call("1", "tools/list", "{}")}, 400, "1", wire.CodeNotInitialized)
+	h.wantError(knock{session: "bogus", body: call("1", "tools/list", "{}")}, 404, "1", codeSessionNotFound)
+	h.wantError(knock{body: call("1", "tools/list", "{}")}, 400, "1", wire.CodeNotInitialized)
 	h.enter("2025-11-25", nil) // the client begins again
 }
 
 func TestOPEN_HTTP09_GarbageIsRefused(t *testing.T) {
 	h := newHouse(t, nil)
-	for _, v := range []visit{
+	for _, v := range []knock{
 		{}, {header: map[string]string{"Content-Type": "text/html"}, body: "<p>"}, {verb: "GET", path: "/"}, {path: "/"},
 		{body: strings.Repeat("\x00junk", 2<<20)}, {body: call("1", "ping", "{}")}, {verb: "GET", path: "/favicon.ico"},
 		{verb: "GET"}, {verb: "GET", path: "/message"}, {path: "/message", body: "{}"}, {verb: "PROPFIND"}, {verb: "HEAD"},
@@ -163,7 +164,7 @@ func TestOPEN_HTTP09_GarbageIsRefused(t *testing.T) {
 			t.Errorf("%+.80v: %d %s", v, res.StatusCode, body)
 		}
 	}
-	h.want(visit{verb: "GET", path: "/healthz"}, 200, "ok\n")
+	h.want(knock{verb: "GET", path: "/healthz"}, 200, "ok\n")
 	h.enter("2025-11-25", nil)
 }
 
@@ -187,7 +188,7 @@ func TestHealth(t *testing.T) {
 		o.Tokens = []string{"secret"}
 		o.Loopback = true
 	})
-	probe := visit{verb: "GET", path: "/readyz", host: "10.0.0.7:80"}
+	probe := knock{verb: "GET", path: "/readyz", host: "10.0.0.7:80"}
 	h.want(probe, 503, "not ready: waiting for docs\n")
 	missing = nil
 	h.want(probe, 200, "ok\n")

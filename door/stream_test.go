@@ -13,8 +13,8 @@ import (
 	"mcpgateway/wire"
 )
 
-func lastSeen(key, id string) visit {
-	return visit{verb: "GET", session: key, header: map[string]string{"Last-Event-ID": id}}
+func lastSeen(key, id string) knock {
+	return knock{verb: "GET", session: key, header: map[string]string{"Last-Event-ID": id}}
 }
 
 func note(n int) wire.Message {
@@ -35,17 +35,17 @@ func TestOwnStream(t *testing.T) {
 		key, g := h.enter("2025-11-25", nil)
 		h.write(g, note(1), "")
 		h.write(g, note(2), "77") // of a request that there is not
-		s := h.stream(visit{verb: "GET", session: key})
+		s := h.stream(knock{verb: "GET", session: key})
 		s.want("0-0", "")
 		s.want("0-1", string(note(1).Raw()))
 		s.want("0-2", string(note(2).Raw()))
-		h.wantError(visit{verb: "GET", session: key}, 409, "null", wire.CodeInvalidRequest)
+		h.wantError(knock{verb: "GET", session: key}, 409, "null", wire.CodeInvalidRequest)
 		h.write(g, note(3), "")
 		s.want("0-3", string(note(3).Raw()))
 		s.cut()
 		synctest.Wait()
 		h.write(g, note(4), "")
-		s = h.stream(visit{verb: "GET", session: key})
+		s = h.stream(knock{verb: "GET", session: key})
 		s.want("0-3", "")
 		s.want("0-4", string(note(4).Raw()))
 		s.cut()
@@ -53,7 +53,7 @@ func TestOwnStream(t *testing.T) {
 		s = h.stream(lastSeen(key, "0-2"))
 		s.want("0-3", string(note(3).Raw()))
 		s.want("0-4", string(note(4).Raw()))
-		h.want(visit{verb: "DELETE", session: key}, 204, "")
+		h.want(knock{verb: "DELETE", session: key}, 204, "")
 		s.end()
 		if _, _, err := g.Conn.Read(); !errors.Is(err, transport.ErrClosed) {
 			t.Errorf("read: %v", err)
@@ -70,8 +70,8 @@ func TestResume(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t, nil)
 		key, g := h.enter("2025-11-25", nil)
-		s := h.stream(visit{session: key, body: call("1", "hold", `{}`)})
-		other := h.stream(visit{session: key, body: call("2", "hold", `{}`)})
+		s := h.stream(knock{session: key, body: call("1", "hold", `{}`)})
+		other := h.stream(knock{session: key, body: call("2", "hold", `{}`)})
 		r, r2 := <-h.held, <-h.held
 		s.want("1-0", "")
 		other.want("2-0", "")
@@ -115,7 +115,7 @@ func TestResumingTakesTheStreamOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t, nil)
 		key, g := h.enter("2025-11-25", nil)
-		s := h.stream(visit{session: key, body: call("1", "hold", `{}`)})
+		s := h.stream(knock{session: key, body: call("1", "hold", `{}`)})
 		r := <-h.held
 		s.want("1-0", "")
 		r.Progress(progress(1))
@@ -133,7 +133,7 @@ func TestResumingTakesTheStreamOver(t *testing.T) {
 		third.end()
 		again.cut()
 
-		own := h.stream(visit{verb: "GET", session: key})
+		own := h.stream(knock{verb: "GET", session: key})
 		own.want("0-0", "")
 		h.write(g, note(1), "")
 		own.want("0-1", string(note(1).Raw()))
@@ -150,17 +150,17 @@ func TestAnswerThatNobodyCanAskForIsDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t, nil)
 		key, g := h.enter("2025-06-18", nil)
-		s := h.stream(visit{session: key, body: call("1", "hold", `{}`)})
+		s := h.stream(knock{session: key, body: call("1", "hold", `{}`)})
 		s.cut()
 		synctest.Wait()
 		r := <-h.held
-		h.wantError(visit{session: key, body: call("1", "echo", "{}")}, 400, "1", wire.CodeInvalidRequest) // it still runs
+		h.wantError(knock{session: key, body: call("1", "echo", "{}")}, 400, "1", wire.CodeInvalidRequest) // it still runs
 		r.Reply([]byte(`"` + strings.Repeat("x", 1000) + `"`))
 		if kept := g.keeps(); kept != 0 {
 			t.Errorf("%d bytes are kept", kept)
 		}
 		h.wantError(lastSeen(key, "1-0"), 410, "null", wire.CodeInvalidRequest)
-		h.want(visit{session: key, body: call("1", "echo", "{}")}, 200, result("1", "{}"))
+		h.want(knock{session: key, body: call("1", "echo", "{}")}, 200, result("1", "{}"))
 	})
 }
 
@@ -169,9 +169,9 @@ func TestCancelledRequestsGetNoAnswer(t *testing.T) {
 		h := newHouse(t, nil)
 		key, _ := h.enter("2025-11-25", nil)
 		cancel := func(id string) {
-			h.want(visit{session: key, body: `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + id + `}}`}, 202, "")
+			h.want(knock{session: key, body: `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + id + `}}`}, 202, "")
 		}
-		s := h.stream(visit{session: key, body: call("1", "hold", `{}`)})
+		s := h.stream(knock{session: key, body: call("1", "hold", `{}`)})
 		s.want("1-0", "")
 		r := <-h.held
 		r.Progress(progress(1))
@@ -184,7 +184,7 @@ func TestCancelledRequestsGetNoAnswer(t *testing.T) {
 		s.end()
 
 		got := make(chan *events)
-		go func() { got <- h.stream(visit{session: key, body: call("2", "hold", `{}`)}) }()
+		go func() { got <- h.stream(knock{session: key, body: call("2", "hold", `{}`)}) }()
 		<-h.held
 		cancel("2") // before there are headers
 		(<-got).end()
@@ -214,13 +214,13 @@ func TestEachMessageIsOnOneStream(t *testing.T) {
 			}
 		}
 	}
-	own := h.stream(visit{verb: "GET", session: key})
+	own := h.stream(knock{verb: "GET", session: key})
 	var all, posts sync.WaitGroup
 	all.Go(func() { read(own, "own") })
 	for i := range calls {
 		posts.Go(func() {
 			id := fmt.Sprint(i)
-			res := h.send(visit{session: key, body: call(id, "hold", `{}`)})
+			res := h.send(knock{session: key, body: call(id, "hold", `{}`)})
 			defer res.Body.Close()
 			if res.Header.Get("Content-Type") == "application/json" {
 				t.Errorf("%s: %s", id, res.Status)
@@ -240,7 +240,7 @@ func TestEachMessageIsOnOneStream(t *testing.T) {
 		})
 	}
 	posts.Wait()
-	h.want(visit{verb: "DELETE", session: key}, 204, "")
+	h.want(knock{verb: "DELETE", session: key}, 204, "")
 	all.Wait()
 	if len(seen) != calls*(2*each+1) {
 		t.Errorf("%d messages arrived", len(seen))
@@ -258,7 +258,7 @@ func TestFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t, func(o *Options) { o.Limit = 10000 })
 		key, g := h.enter("2025-11-25", nil)
-		s := h.stream(visit{verb: "GET", session: key})
+		s := h.stream(knock{verb: "GET", session: key})
 		s.want("0-0", "")
 		n := 0
 		var err error
@@ -285,7 +285,7 @@ func TestEndOfASessionWhoseClientDoesNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t, nil)
 		key, g := h.enter("2025-11-25", nil)
-		s := h.stream(visit{session: key, body: call("1", "hold", "{}")})
+		s := h.stream(knock{session: key, body: call("1", "hold", "{}")})
 		s.want("1-0", "")
 		(<-h.held).Progress(wire.NewNotification("x", []byte(`"`+strings.Repeat("x", 100000)+`"`)))
 		synctest.Wait()
@@ -298,7 +298,7 @@ func TestEndOfASessionWhoseClientDoesNotRead(t *testing.T) {
 		if _, err := s.next(); err == nil {
 			t.Error("the whole event came")
 		}
-		h.want(visit{verb: "GET", path: "/healthz"}, 200, "ok\n")
+		h.want(knock{verb: "GET", path: "/healthz"}, 200, "ok\n")
 	})
 }
 
@@ -308,11 +308,11 @@ func TestRequestsOfASessionThatEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t, nil)
 		key, g := h.enter("2025-11-25", nil)
-		s := h.stream(visit{session: key, body: call("1", "hold", "{}")})
+		s := h.stream(knock{session: key, body: call("1", "hold", "{}")})
 		s.want("1-0", "")
 		done := make(chan bool)
 		go func() {
-			h.wantError(visit{session: key, body: call("2", "hold", "{}")}, 404, "2", codeSessionNotFound)
+			h.wantError(knock{session: key, body: call("2", "hold", "{}")}, 404, "2", codeSessionNotFound)
 			close(done)
 		}()
 		<-h.held
@@ -329,8 +329,8 @@ func TestOPEN_HTTP05_And_HTTP06_SilentStreamsAreKeptAlive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t, nil)
 		key, g := h.enter("2025-11-25", nil)
-		own := h.stream(visit{verb: "GET", session: key})
-		posted := h.stream(visit{session: key, body: call("1", "hold", "{}")})
+		own := h.stream(knock{verb: "GET", session: key})
+		posted := h.stream(knock{session: key, body: call("1", "hold", "{}")})
 		r := <-h.held
 		var all sync.WaitGroup
 		var data [2]string

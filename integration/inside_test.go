@@ -63,7 +63,10 @@ func newInside(t testing.TB, o insideOptions, list ...config.Backend) *inside {
 		Backends: in.set, Observers: o.observers, Info: info, InFlight: c.Limits.InFlight, Log: log,
 	})
 	d := door.New(door.Options{
-		Serve: func(ctx context.Context, session string, conn transport.Conn) { _ = gw.Serve(ctx, session, "", conn) },
+		Serve: func(ctx context.Context, v door.Visit, conn transport.Conn) {
+			_ = gw.Serve(ctx, v.Session, v.Principal, conn)
+		},
+		Examine: gw.Examine,
 		Limit: int(c.Limits.Message), Sessions: c.Limits.Sessions, Idle: o.idle, Events: int(c.Limits.Events),
 		Loopback: true, Log: log,
 	})

@@ -10,18 +10,6 @@ import (
 	"mcpgateway/wire"
 )
 
-<<<<<<< HEAD
-func parseText(t *testing.T, text string) wire.Message {
-	t.Helper()
-	m, err := wire.Parse([]byte(text))
-	if err != nil {
-		t.Fatalf("%s: %v", text, err)
-	}
-	return m
-}
-
-=======
->>>>>>> f777f4bb2c5aeaae965df81b75f9399ebaeaa483
 // In whatever a task stands, its id alone is exchanged.
 func TestIDsOfTasks(t *testing.T) {
 	for _, object := range []string{
@@ -37,14 +25,14 @@ func TestIDsOfTasks(t *testing.T) {
 			t.Errorf("got %s\nwant %s", got, want)
 		}
 		for _, around := range []string{`{"id":1,"jsonrpc":"2.0", "result":%s}`, `{"id":1,"jsonrpc":"2.0","method":"m", "params":%s}`, `{"jsonrpc":"2.0","method":"m", "params":%s}`} {
-			m := revision.SetTask(parseText(t, fmt.Sprintf(around, object)), `other " é`)
+			m := revision.SetTask(parse(t, fmt.Sprintf(around, object)), `other " é`)
 			if got, want := string(m.Raw()), fmt.Sprintf(around, want); got != want {
 				t.Errorf("got %s\nwant %s", got, want)
 			}
 		}
 	}
 	for _, object := range []string{`{}`, `{"task":{"ttl":1}}`, `{"taskId":7}`, `[]`} {
-		m := parseText(t, `{"jsonrpc":"2.0","id":1,"result":`+object+`}`)
+		m := parse(t, `{"jsonrpc":"2.0","id":1,"result":`+object+`}`)
 		if revision.TaskNamed([]byte(object)) != "" || string(revision.SetTask(m, "t").Raw()) != string(m.Raw()) {
 			t.Errorf("%s names a task", object)
 		}
@@ -127,7 +115,7 @@ func TestToolsThatAreTasks(t *testing.T) {
 			t.Errorf("got %s\nwant %s", got, bare)
 		}
 	}
-	call := parseText(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","arguments": {"task":1.0},"task":{"ttl":1}}}`)
+	call := parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","arguments": {"task":1.0},"task":{"ttl":1}}}`)
 	const asks, silent = `{"task":{},"name":"a","arguments": {"task":1.0}}`, `{"name":"a","arguments": {"task":1.0}}`
 	if got := string(revision.AskForTask(call).Part(wire.PartParams)); got != asks {
 		t.Errorf("got %s\nwant %s", got, asks)

@@ -95,9 +95,10 @@ func (f *flags) serveStdio(ctx context.Context, a *app) error {
 func (a *app) listen() (net.Listener, *door.Door, error) {
 	c := a.Config
 	o := door.Options{
-		Serve: func(ctx context.Context, session string, conn transport.Conn) {
-			_ = a.gateway.Serve(ctx, session, "", conn) // how it ended is in the log
+		Serve: func(ctx context.Context, v door.Visit, conn transport.Conn) {
+			_ = a.gateway.Serve(ctx, v.Session, v.Principal, conn) // how it ended is in the log
 		},
+		Examine:  a.gateway.Examine,
 		Ready:    a.ready,
 		Via:      a.via,
 		Limit:    int(c.Limits.Message),
