@@ -20,6 +20,12 @@ type HTTPOptions struct {
 	Limit   int               // bytes of one message that is read; 0 stands for 64 MiB
 	Log     *slog.Logger      // nil is silent
 
+	// Describe returns the headers that repeat what stands in a message, names and
+	// values being fit for a header; nil stands for none. [DialStateless] asks for
+	// them once for each message as it is sent, maybe for several at once and never
+	// under a lock; the other Conns have no such headers.
+	Describe func(wire.Message) map[string]string
+
 	// RoundTripper takes the place of the Conn's own pool of connections. Close
 	// closes those of its connections that are idle.
 	RoundTripper http.RoundTripper
@@ -57,14 +63,18 @@ type httpConn struct {
 
 // A dialect is what one of the Conns over HTTP has of its own.
 type dialect interface {
-	// departLocked returns where p goes, and with which header. The caller holds
-	// httpConn.mu.
-	departLocked(p *post) (*site, http.Header)
+	// cancelLocked takes p, the notification that cancels the request about. The one
+	// of httpConn is that of the revisions with sessions. The caller holds httpConn.mu.
+	cancelLocked(p *post, about wire.ID) error
+	// depart returns where p goes, and with which header.
+	depart(p *post) (*site, http.Header)
 	// take takes the response to p: it calls p.letOn as soon as p was accepted,
 	// and reports what came of p.
 	take(p *post, resp *http.Response)
 	// answered is told of a result for p that came as the response to it.
 	answered(p *post, m wire.Message)
+	// refused returns what is told of a response to p that has no message for it.
+	refused(p *post, why *StatusError) error
 	// goodbye takes leave of a server with which the conversation still went on.
 	goodbye()
 }
@@ -141,7 +151,7 @@ func (c *httpConn) Write(m wire.Message, about wire.ID) error {
 	case c.ended != nil:
 		return over(c.ended)
 	case m.Method() == "notifications/cancelled":
-		return c.cancelLocked(p, about)
+		return c.kind.cancelLocked(p, about)
 	case c.fullLocked(m.Kind()):
 		return errBusy
 	}
@@ -176,7 +186,7 @@ func (c *httpConn) fullLocked(kind wire.Kind) bool {
 }
 
 // cancelLocked sends p, the cancellation of the request about, and then gives
-// that request up. In these revisions a stream that is cut is no cancellation
+// that request up. In the revisions with sessions a stream that is cut is no cancellation
 // ("Sending Messages to the Server" 6), so p goes out unless the request itself
 // never did. The bounds do not apply to it: it is what brings relief.
 func (c *httpConn) cancelLocked(p *post, about wire.ID) error {

@@ -43,7 +43,7 @@ func (c *httpConn) parse(text []byte) (wire.Message, *Noise) {
 // handle takes one message of those that came as the response to p.
 func (p *post) handle(m wire.Message, noise *Noise) {
 	switch failure := nameless(m); {
-	case failure != nil && p.isForeign(): // conclude shows it
+	case failure != nil && p.opens && isForeign(p.status): // conclude shows it
 	case failure != nil:
 		p.answer(wire.NewFailure(p.id, failure))
 	case noise != nil:

@@ -42,7 +42,7 @@ type errand struct {
 // had been executed once.
 func harmless(method string) bool {
 	switch method {
-	case "initialize", "ping", "completion/complete", "logging/setLevel", "prompts/get",
+	case "initialize", "server/discover", "ping", "completion/complete", "logging/setLevel", "prompts/get",
 		"resources/read", "resources/subscribe", "resources/unsubscribe", "tasks/get", "tasks/result":
 		return true
 	}

@@ -112,16 +112,22 @@ func (p *post) letOn() {
 // depart notes that p is being sent and returns its header; not ok if p is not
 // wanted any more.
 func (p *post) depart() (header http.Header, ok bool) {
-	p.c.mu.Lock()
-	defer p.c.mu.Unlock()
-	if p.ctx.Err() != nil {
+	if !p.leave() {
 		return nil, false
 	}
-	p.sent = true
-	p.to, header = p.c.kind.departLocked(p)
+	p.to, header = p.c.kind.depart(p)
 	header.Set("Accept", "application/json, text/event-stream")
 	header.Set("Content-Type", "application/json")
 	return header, true
+}
+
+// leave notes that p is being sent, and reports whether it is: it may not be
+// wanted any more.
+func (p *post) leave() bool {
+	p.c.mu.Lock()
+	defer p.c.mu.Unlock()
+	p.sent = p.ctx.Err() == nil
+	return p.sent
 }
 
 // readBody reads the response's body, which may hold other messages beside the
@@ -145,7 +151,7 @@ func (p *post) conclude(resp *http.Response, body []byte) {
 		return
 	}
 	text := p.to.excerpt(resp, body)
-	err := p.refusal(text)
+	err := p.c.kind.refused(p, &StatusError{Code: p.status, Text: text})
 	switch {
 	case p.session && isSessionLost(resp.StatusCode, &wire.Error{Message: text}):
 		p.forgotten(err)
@@ -154,25 +160,6 @@ func (p *post) conclude(resp *http.Response, body []byte) {
 	default:
 		p.unanswered(err, !isRefusal(resp))
 	}
-}
-
-// refusal returns the error of a response to p that has no message for it.
-func (p *post) refusal(text string) error {
-	err := &StatusError{Code: p.status, Text: text}
-	if p.isForeign() {
-		return fmt.Errorf("%w: %w", ErrNotStreamable, err)
-	}
-	return err
-}
-
-// isForeign reports whether the status is one that a server without streamable
-// HTTP gives to initialize.
-func (p *post) isForeign() bool {
-	switch p.status {
-	case http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed:
-		return p.opens
-	}
-	return false
 }
 
 var errTooLong = errors.New("too long")

@@ -73,7 +73,9 @@ func (c *sseConn) openUp() {
 	}
 }
 
-func (c *sseConn) departLocked(p *post) (*site, http.Header) {
+func (c *sseConn) depart(p *post) (*site, http.Header) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	p.session = c.inUse
 	return c.endpoint, c.always.Clone()
 }
@@ -97,6 +99,8 @@ func (c *sseConn) take(p *post, resp *http.Response) {
 }
 
 func (c *sseConn) answered(*post, wire.Message) {}
+
+func (c *sseConn) refused(_ *post, why *StatusError) error { return why }
 
 func (c *sseConn) goodbye() {}
 

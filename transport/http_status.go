@@ -59,6 +59,16 @@ func mediaType(resp *http.Response) string {
 	return strings.ToLower(strings.TrimSpace(kind))
 }
 
+// isForeign reports whether a status is one that a server gives to the first
+// request of a transport that it does not have.
+func isForeign(status int) bool {
+	switch status {
+	case http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed:
+		return true
+	}
+	return false
+}
+
 // What the TypeScript SDK answers for a session that it does not know, and what
 // the servers written after its examples do.
 const (

@@ -34,17 +34,9 @@ const lingerTime = time.Second
 // readStream reads the stream that answers p. If it breaks before the answer it
 // is resumed, provided that its events had ids ("Resumability and Redelivery").
 func (c *streamable) readStream(p *post, resp *http.Response) {
-	p.streams = true
 	events := newEventReader(c.limit)
-	linger := time.AfterFunc(time.Hour, p.cancel)
-	linger.Stop()
-	defer linger.Stop()
-	hear := func(text []byte, large *overlong) {
-		before := p.done
-		if p.hear(text, large); p.done != before {
-			linger.Reset(lingerTime)
-		}
-	}
+	hear, stop := p.listen()
+	defer stop()
 	_, err := follow(events, resp, hear)
 	for failures := 0; p.id != "" && !p.done && events.lastID != "" && failures < maxResume && !isFinal(err); failures++ {
 		if !pause(p.ctx, resumeWait(events, failures)) {
@@ -64,11 +56,26 @@ func (c *streamable) readStream(p *post, resp *http.Response) {
 	}
 }
 
+// listen returns what takes the events of the stream that answers p. It gives the
+// stream up some time after the answer, unless it is stopped.
+func (p *post) listen() (hear func([]byte, *overlong), stop func() bool) {
+	p.streams = true
+	linger := time.AfterFunc(time.Hour, p.cancel)
+	linger.Stop()
+	hear = func(text []byte, large *overlong) {
+		before := p.done
+		if p.hear(text, large); p.done != before {
+			linger.Reset(lingerTime)
+		}
+	}
+	return hear, linger.Stop
+}
+
 // cutOff reports that the stream ended, with err, before the answer to p.
 func (p *post) cutOff(resp *http.Response, err error) {
 	switch {
 	case resp.StatusCode >= 300:
-		p.unanswered(p.refusal(""), !isRefusal(resp))
+		p.unanswered(p.c.kind.refused(p, &StatusError{Code: p.status}), !isRefusal(resp))
 	case p.id == "": // accepted all the same
 	case p.noise != nil:
 		p.unanswered(fmt.Errorf("the stream ended without the answer, but with what is no message: %w", p.noise), true)

@@ -2,6 +2,7 @@ package transport
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -66,7 +67,9 @@ type streamable struct {
 	listens  bool
 }
 
-func (c *streamable) departLocked(p *post) (*site, http.Header) {
+func (c *streamable) depart(p *post) (*site, http.Header) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	p.session = c.session != ""
 	p.opens = p.m.Method() == "initialize"
 	return c.site, c.headerLocked()
@@ -108,6 +111,13 @@ func (c *streamable) answered(p *post, m wire.Message) {
 	if p.m.Method() == "initialize" {
 		c.negotiated(m)
 	}
+}
+
+func (c *streamable) refused(p *post, why *StatusError) error {
+	if p.opens && isForeign(why.Code) {
+		return fmt.Errorf("%w: %w", ErrNotStreamable, why)
+	}
+	return why
 }
 
 func (c *streamable) goodbye() {

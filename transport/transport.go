@@ -1,5 +1,6 @@
 // Package transport moves whole messages: over this process's stdin and stdout,
-// over those of a child process, over streamable HTTP or the HTTP+SSE that was
+// over those of a child process, over streamable HTTP (with sessions, as it was
+// until 2025-11-25, or without, as it is since 2026-07-28) or the HTTP+SSE that was
 // before it, or through memory.
 //
 // A [Conn] reads and writes messages and nothing more. It does not match
