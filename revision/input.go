@@ -60,20 +60,25 @@ func ReadInputs(result []byte) (inputs []Input, state []byte, err error) {
 func WriteInputs(inputs []Input, state string) []byte {
 	put := []wire.Member{{Key: "resultType", Text: []byte(`"input_required"`)}}
 	if len(inputs) > 0 {
-		requests := make([]wire.Member, 0, len(inputs))
-		for _, in := range inputs {
-			one := []wire.Member{{Key: "method", Text: wire.Quote(in.Method)}}
-			if in.Params != nil {
-				one = append(one, wire.Member{Key: "params", Text: in.Params})
-			}
-			requests = append(requests, wire.Member{Key: in.Key, Text: wire.Revise(nil, nil, one...)})
-		}
-		put = append(put, wire.Member{Key: "inputRequests", Text: wire.Revise(nil, nil, requests...)})
+		put = append(put, wire.Member{Key: "inputRequests", Text: writeRequests(inputs)})
 	}
 	if state != "" {
 		put = append(put, wire.Member{Key: "requestState", Text: wire.Quote(state)})
 	}
 	return wire.Revise(nil, nil, put...)
+}
+
+// writeRequests returns inputs as they stand in inputRequests.
+func writeRequests(inputs []Input) []byte {
+	requests := make([]wire.Member, 0, len(inputs))
+	for _, in := range inputs {
+		one := []wire.Member{{Key: "method", Text: wire.Quote(in.Method)}}
+		if in.Params != nil {
+			one = append(one, wire.Member{Key: "params", Text: in.Params})
+		}
+		requests = append(requests, wire.Member{Key: in.Key, Text: wire.Revise(nil, nil, one...)})
+	}
+	return wire.Revise(nil, nil, requests...)
 }
 
 // SetState returns a result that is input_required with another requestState; what
