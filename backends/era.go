@@ -158,6 +158,13 @@ func readDiscovery(result []byte) (server, error) {
 // it is greeted as one of the session era, too.
 const patience = 5 * time.Second
 
+// Its answer may come as late as this after the one to initialize, and if that was a
+// refusal, so that it all depends on it, as late as that.
+const (
+	lateWait    = 20 * time.Millisecond
+	refusedWait = time.Second
+)
+
 func (b *Backend) patience() time.Duration {
 	if t := b.cfg.StartTimeout / 3; t > 0 {
 		return min(t, patience)
@@ -187,20 +194,22 @@ func (l *line) probe(ctx context.Context, p *peer.Peer) (server, error) {
 	s, err := l.initialize(ctx, p)
 	var late discovery
 	known := false
-	wait := time.Duration(0)
-	if err != nil && isA[*wire.Error](err) {
-		wait = time.Second // it talks: it may answer the question, too
+	wait := lateWait
+	if isA[*wire.Error](err) {
+		wait = refusedWait
 	}
 	select {
 	case late = <-found:
-		known = true
+		known = late.err == nil || isA[classic](late.err)
 	case <-time.After(wait):
 	}
 	switch {
 	case err == nil && !known:
 		l.log.Info("backend does not answer server/discover; it will not be asked again")
 		l.b.judge(verdict{ofSessions, true})
-	case err == nil:
+	case err == nil && late.err != nil:
+		l.b.judge(verdict{era: ofSessions})
+	case err == nil: // of both: it is asked again
 	case known && late.err == nil:
 		return late.server, nil
 	case isA[*wire.Error](err):

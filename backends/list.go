@@ -3,7 +3,6 @@ package backends
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -11,7 +10,6 @@ import (
 	"mcpgateway/catalog"
 	"mcpgateway/peer"
 	"mcpgateway/revision"
-	"mcpgateway/transport"
 	"mcpgateway/wire"
 )
 
@@ -56,7 +54,7 @@ func (b *Backend) list(ctx context.Context, p *peer.Peer, s server, which [catal
 		read = slices.DeleteFunc(read, func(r *reading) bool { return r.err != nil })
 	}
 	for _, r := range read {
-		if errors.Is(r.err, transport.ErrNotStateless) {
+		if foreign(r.err) {
 			b.shared.doubtful()
 		}
 		if r.err != nil {

@@ -10,7 +10,6 @@ import (
 	"mcpgateway/catalog"
 	"mcpgateway/peer"
 	"mcpgateway/revision"
-	"mcpgateway/transport"
 	"mcpgateway/wire"
 )
 
@@ -191,7 +190,7 @@ func (g *listening) rest(ctx context.Context, err error) bool {
 // failed says, loudly the first time, that nothing is heard of changes.
 func (g *listening) failed(err error) {
 	e, _ := errors.AsType[*wire.Error](err)
-	if errors.Is(err, transport.ErrNotStateless) || e != nil && e.Code == revision.CodeUnsupportedVersion {
+	if foreign(err) || e != nil && e.Code == revision.CodeUnsupportedVersion {
 		g.l.doubtful()
 		g.l.b.refresh()
 	}

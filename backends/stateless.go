@@ -38,7 +38,7 @@ func (l *line) offer(p *peer.Peer, s server, w waiting) error {
 // the caller learns of it in words that are not for the backend's own clients alone.
 func (l *line) spared(p *peer.Peer, w waiting, a wire.Message, err error) bool {
 	e := wire.ReadError(a.Part(wire.PartError))
-	doubt := e.Code == revision.CodeUnsupportedVersion || errors.Is(err, transport.ErrNotStateless)
+	doubt := e.Code == revision.CodeUnsupportedVersion || foreign(err)
 	switch {
 	case !doubt && e.Code != revision.CodeHeaderMismatch:
 		return false
@@ -60,6 +60,14 @@ func (l *line) spared(p *peer.Peer, w waiting, a wire.Message, err error) bool {
 	l.mu.Unlock()
 	l.b.refresh()
 	return true
+}
+
+// foreign reports whether a request was refused as by an HTTP server that knows only the
+// session era, before anything was done.
+func foreign(err error) bool {
+	lost, ok := errors.AsType[*transport.Lost](err)
+	status, _ := errors.AsType[*transport.StatusError](err)
+	return ok && !lost.Ran && status != nil && (status.Code == 400 || status.Code == 404 || status.Code == 405)
 }
 
 // doubtful has the server discovered anew when its lists are read next.
