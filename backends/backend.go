@@ -45,13 +45,17 @@ type Backend struct {
 
 	mu       sync.Mutex
 	own      map[string]*line // session → its line
+	found    verdict          // of its era
 	older    bool             // it was found to speak HTTP+SSE alone
 	stale    [catalog.NumKinds]bool
 	status   Status
 	listErrs [catalog.NumKinds]error // why the last listing failed
 	listing  catalog.Listing
-	raw      [catalog.NumKinds][]byte // the lists as they were read, all of them
-	answered bool                     // at some time: listing is its own, or it failed
+	raw      [catalog.NumKinds][]byte    // the lists as they were read, all of them
+	answered bool                        // at some time: listing is its own, or it failed
+	kept     bool                        // the file says that the verdict was costly
+	headers  map[string][]byte           // own name of a tool → its schema, if it names headers
+	due      [catalog.NumKinds]time.Time // when a list is good no longer; zero = there is no such time
 }
 
 func newBackend(s *Set, c config.Backend) *Backend {
@@ -61,14 +65,14 @@ func newBackend(s *Set, c config.Backend) *Backend {
 		log:     s.Log.With("backend", c.Name),
 		relist:  make(chan struct{}, 1),
 		status:  Status{Name: c.Name},
-		listing: catalog.Listing{Backend: c.Name},
+		listing: catalog.Listing{Backend: c.Name, Private: all},
 	}
 	b.shared = newLine(b, "")
 	return b
 }
 
 // private reports whether each session has a connection of its own to the
-// backend. With a single client there is no need for one: what is shared is its
+// backend, as long as that is of the session era. With a single client there is no need for one: what is shared is its
 // own.
 func (b *Backend) private() bool {
 	if b.set.Solo {
@@ -78,16 +82,23 @@ func (b *Backend) private() bool {
 }
 
 // line returns the line over which a session's messages go. One of its own is made
-// if there is none, unless the session is over, or find is set.
+// if there is none, unless the session is over, or find is set, or the backend is known
+// to be of the stateless era.
 func (b *Backend) line(session string, find bool) *line {
 	if session == "" || !b.private() {
 		return b.shared
 	}
+	v, _ := b.verdict()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	l := b.own[session]
-	if l != nil || find {
+	switch {
+	case l != nil:
 		return l
+	case v.era == stateless:
+		return b.shared
+	case find:
+		return nil
 	}
 	l = newLine(b, session)
 	if b.set.isOpen(session) {
@@ -109,7 +120,6 @@ func (b *Backend) leave(session string) {
 	b.mu.Unlock()
 	if l != nil {
 		l.close()
-		return
 	}
 	b.shared.unsubscribeAll(session)
 }

@@ -22,7 +22,7 @@ import (
 // the list that follows with what list prints.
 func script(list string) config.Backend {
 	return config.Backend{
-		Name: "s", Command: "sh", Enabled: true, StartTimeout: time.Minute,
+		Name: "s", Command: "sh", Enabled: true, StartTimeout: time.Minute, Era: "legacy",
 		Args: []string{"-c", `read -r l; printf '{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}}\n'
 			read -r l; read -r l; ` + list + `; cat >/dev/null`},
 	}

@@ -3,6 +3,7 @@ package backends
 import (
 	"sync"
 
+	"mcpgateway/revision"
 	"mcpgateway/wire"
 )
 
@@ -10,12 +11,14 @@ import (
 type sessions struct {
 	mu   sync.Mutex
 	open map[string]*session
-	sole string // the one that was opened last; with Options.Solo there are no others
+	last int // how many there have been
 }
 
 type session struct {
 	capabilities []byte
+	modern       []byte // capabilities, as a request of the stateless era has them
 	level        string // from which it wants log messages, "" = it has not said
+	number       int    // in the order in which they were opened
 }
 
 var nothing = []byte("{}")
@@ -30,8 +33,10 @@ func (s *Set) Open(id string, capabilities []byte) {
 	if s.sessions.open == nil {
 		s.sessions.open = make(map[string]*session)
 	}
-	s.sessions.open[id] = &session{capabilities: capabilities}
-	s.sessions.sole = id
+	s.sessions.last++
+	s.sessions.open[id] = &session{
+		capabilities: capabilities, modern: revision.ModernCapabilities(capabilities), number: s.sessions.last,
+	}
 }
 
 // Close forgets a session: the connections that are its own end, and its
@@ -40,9 +45,6 @@ func (s *Set) Close(id string) {
 	s.sessions.mu.Lock()
 	closing := s.sessions.open[id]
 	delete(s.sessions.open, id)
-	if s.sessions.sole == id {
-		s.sessions.sole = ""
-	}
 	s.sessions.mu.Unlock()
 	if closing == nil {
 		return
@@ -61,10 +63,30 @@ func (s *Set) isOpen(id string) bool {
 	return s.sessions.open[id] != nil
 }
 
+// soleSession returns the session of the only client that there is with Options.Solo,
+// "" if it has none. If it has several, because it also asks without one, it is the
+// one that was opened last.
 func (s *Set) soleSession() string {
 	s.sessions.mu.Lock()
 	defer s.sessions.mu.Unlock()
-	return s.sessions.sole
+	sole, last := "", 0
+	for id, one := range s.sessions.open {
+		if one.number > last {
+			sole, last = id, one.number
+		}
+	}
+	return sole
+}
+
+// says returns what a request of the stateless era says of the session that asks: what
+// its client can do, and from which level on it wants log messages.
+func (s *Set) says(id string) (capabilities []byte, level string) {
+	s.sessions.mu.Lock()
+	defer s.sessions.mu.Unlock()
+	if one := s.sessions.open[id]; one != nil {
+		return one.modern, one.level
+	}
+	return nothing, ""
 }
 
 func (s *Set) capabilities(id string) []byte {
@@ -77,7 +99,7 @@ func (s *Set) capabilities(id string) []byte {
 }
 
 // Tell passes a client's notification on to a backend, "" = to each, provided that
-// it has a connection for this session alone.
+// it has a connection for this session alone. In the stateless era there is none.
 func (s *Set) Tell(id, backend string, m wire.Message) {
 	for _, b := range s.all {
 		if backend != "" && b.cfg.Name != backend {
@@ -87,7 +109,7 @@ func (s *Set) Tell(id, backend string, m wire.Message) {
 		if l == nil || !l.own() && !s.Solo {
 			continue
 		}
-		if p, _ := l.talk(); p != nil {
+		if p, server := l.talk(); p != nil && !server.stateless {
 			_ = p.Tell(m, "") // one that is gone needs no news
 		}
 	}

@@ -11,11 +11,25 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"mcpgateway/revision"
 	"mcpgateway/transport"
+	"mcpgateway/wire"
 )
 
-// dial opens the Conn that the configuration asks for; older means HTTP+SSE.
-func (b *Backend) dial(older bool) (transport.Conn, error) {
+// A way is one to dial a backend.
+type way uint8
+
+const (
+	byPipe   way = iota // a child, or what is embedded
+	byItself            // HTTP of the stateless era: each request stands by itself
+	byHTTP              // streamable HTTP with sessions
+	bySSE               // HTTP+SSE
+)
+
+// dial opens the Conn that the configuration asks for.
+func (b *Backend) dial(by way) (transport.Conn, error) {
 	c := b.cfg
 	switch {
 	case b.set.Dial != nil:
@@ -24,7 +38,11 @@ func (b *Backend) dial(older bool) (transport.Conn, error) {
 		return demo(c.Name), nil
 	case c.URL != "":
 		o := transport.HTTPOptions{URL: c.URL, Headers: c.Headers, Via: b.set.Via, Limit: b.set.Limit, Log: b.log}
-		if older {
+		switch by {
+		case byItself:
+			o.Describe = b.describe
+			return transport.DialStateless(o), nil
+		case bySSE:
 			return transport.DialSSE(o), nil
 		}
 		return transport.DialHTTP(o), nil
@@ -49,6 +67,17 @@ func (b *Backend) dial(older bool) (transport.Conn, error) {
 		return nil, fmt.Errorf("start: %w", err)
 	}
 	return child, nil
+}
+
+// describe returns the headers of a message of the stateless era.
+func (b *Backend) describe(m wire.Message) map[string]string {
+	var schema []byte
+	if m.Method() == string(mcp.MethodToolsCall) {
+		b.mu.Lock()
+		schema = b.headers[m.Name()]
+		b.mu.Unlock()
+	}
+	return revision.Describe(m, schema)
 }
 
 // hasStreams reports whether what the backend says may come on several streams, of

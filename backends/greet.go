@@ -22,6 +22,8 @@ type server struct {
 	Capabilities    json.RawMessage `json:"capabilities"`
 	ServerInfo      json.RawMessage `json:"serverInfo"`
 	Instructions    json.RawMessage `json:"instructions"`
+
+	stateless bool // it was a DiscoverResult: ProtocolVersion is the revision to speak
 }
 
 // name returns the server's name/version, as far as it has told them: only the
@@ -42,18 +44,44 @@ func (s server) has(capability ...string) bool {
 // lists reports whether it makes sense to ask the server for a list. For tools it
 // does always: they are what servers are for.
 func (s server) lists(k catalog.Kind) bool {
-	switch k {
-	case catalog.Prompts:
-		return s.has("prompts")
-	case catalog.Resources, catalog.Templates:
-		return s.has("resources")
-	}
-	return true
+	return k == catalog.Tools || s.has(k.Capability())
 }
 
-// greet initializes the conversation: our newest revision is offered, any that
-// we know is taken.
-func (l *line) greet(ctx context.Context, p *peer.Peer) (server, error) {
+// greet finds out with whom the conversation is, in the way of the backend's era. If that
+// is not known the far end of a pipe is asked for it; over HTTP the way by which it
+// was dialled says which one is tried.
+func (l *line) greet(ctx context.Context, p *peer.Peer, by way) (server, error) {
+	v, pinned := l.b.verdict()
+	var s server
+	var err error
+	switch {
+	case by == byItself, by == byPipe && pinned && v.era == stateless:
+		s, err = l.discover(ctx, p)
+	case by == byPipe && v.era != ofSessions:
+		s, err = l.probe(ctx, p)
+	default:
+		s, err = l.initialize(ctx, p)
+		if !pinned && contradicts(err) {
+			l.b.judge(verdict{})
+			err = otherEra{err}
+		}
+	}
+	if err != nil {
+		return server{}, err
+	}
+	if s.stateless {
+		l.b.judge(verdict{era: stateless})
+	}
+	l.mu.Lock()
+	l.server, l.level = s, ""
+	l.mu.Unlock()
+	l.b.met(l, s)
+	return s, nil
+}
+
+// initialize begins a conversation of the session era: our newest revision of it is
+// offered, any that we know is taken.
+func (l *line) initialize(ctx context.Context, p *peer.Peer) (server, error) {
 	result, err := p.Call(ctx, string(mcp.MethodInitialize), wire.Encode(map[string]any{
 		"protocolVersion": revision.NewestWithSessions().Date,
 		"capabilities":    json.RawMessage(l.declares()),
@@ -73,10 +101,6 @@ func (l *line) greet(ctx context.Context, p *peer.Peer) (server, error) {
 	if err := p.Notify(string(mcp.MethodNotificationInitialized), nil); err != nil {
 		return server{}, fmt.Errorf("initialized: %w", err)
 	}
-	l.mu.Lock()
-	l.server, l.level = s, ""
-	l.mu.Unlock()
-	l.b.met(l, s)
 	return s, nil
 }
 
@@ -109,8 +133,12 @@ func (b *Backend) met(l *line, s server) {
 const restoring = 5 * time.Second
 
 // restore tells a backend what the one before knew: the log level and the
-// subscriptions. It returns the URIs of which an update may have been missed.
+// subscriptions. It returns the URIs of which an update may have been missed. One of
+// the stateless era is told the level with each request, and the URIs by listen.
 func (l *line) restore(ctx context.Context, p *peer.Peer, s server) (missed []string) {
+	if s.stateless {
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, restoring)
 	defer cancel()
 	var requests []wire.Message

@@ -7,6 +7,7 @@ import (
 
 	"mcpgateway/catalog"
 	"mcpgateway/peer"
+	"mcpgateway/revision"
 	"mcpgateway/transport"
 	"mcpgateway/wire"
 )
@@ -33,6 +34,10 @@ type handler struct {
 
 // Asked implements peer.Handler.
 func (h *handler) Asked(r *peer.Request) {
+	if _, server := h.l.talk(); server.stateless { // where servers ask nothing
+		r.Fail(wire.Errorf(wire.CodeMethodNotFound, "Method not found: %s", r.Method()))
+		return
+	}
 	h.l.b.set.clients().Asked(h.owner(r.Message, r.About()), h.l.b.cfg.Name, r)
 }
 
@@ -50,19 +55,22 @@ func namesCause(m wire.Message) bool {
 }
 
 // owner returns the session that something concerns which the backend says
-// unasked, "" if that is not certain: the line's own; or the only client there is;
-// or that of the call on whose stream it came. On a shared line with one stream for
-// everything it may also be that of all calls in flight, unless the message says
-// itself whose it is. Where there are several streams (HTTP), what comes on no
+// unasked, "" if that is not certain: the line's own; or that of the call on whose
+// stream it came. On a shared line with one stream for everything it may also be that
+// of all calls in flight, unless the message says itself whose it is. If there is only
+// one client it is in any case one of its sessions, see soleSession. Where there are several streams (HTTP), what comes on no
 // call's may be older than an answer that is here already, and is nobody's.
 func (h *handler) owner(m wire.Message, about *peer.Pending) string {
 	switch {
 	case h.l.own():
 		return h.l.session
-	case h.l.b.set.Solo:
-		return h.l.b.set.soleSession()
-	case about != nil:
+	case about != nil && (about.Owner != "" || !h.l.b.set.Solo):
 		return about.Owner
+	case h.l.b.set.Solo:
+		if owner, ok := h.peer.SoleOwner(); ok && !namesCause(m) {
+			return owner
+		}
+		return h.l.b.set.soleSession()
 	case h.l.b.hasStreams(), namesCause(m):
 		return ""
 	}
@@ -75,6 +83,13 @@ func (h *handler) Told(m wire.Message, about *peer.Pending) {
 	method := m.Method()
 	if h.l.b.changed(method) {
 		return
+	}
+	if _, server := h.l.talk(); server.stateless {
+		if method == acknowledged {
+			h.l.acknowledged(m, about)
+			return
+		}
+		m = revision.Unstamp(m)
 	}
 	switch method {
 	case mcp.MethodNotificationResourceUpdated:
@@ -104,6 +119,13 @@ func (b *Backend) changed(notification string) bool {
 		}
 	}
 	return some
+}
+
+// changedAll has all lists read anew.
+func (b *Backend) changedAll() {
+	for k := range catalog.Kind(catalog.NumKinds) {
+		b.changed(k.Changed())
+	}
 }
 
 // takeStale returns the lists that have changed since it was called last.

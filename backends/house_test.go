@@ -37,11 +37,12 @@ type house struct {
 	began  time.Time
 }
 
-// plain returns the configuration of backends with these names.
+// plain returns the configuration of backends with these names, of the session era:
+// who tests another one, or how it is found out, says so.
 func plain(names ...string) []config.Backend {
 	var all []config.Backend
 	for _, name := range names {
-		all = append(all, config.Backend{Name: name, Command: name, Enabled: true, StartTimeout: time.Minute})
+		all = append(all, config.Backend{Name: name, Command: name, Enabled: true, StartTimeout: time.Minute, Era: "legacy"})
 	}
 	return all
 }

@@ -39,7 +39,8 @@ const levelWait = 2 * time.Second
 
 // SetLevel has the backends log from a level on, as far as the session is
 // concerned, now and whenever a connection is made. It calls done once, when those
-// that can be reached have answered or have had two seconds.
+// that can be reached have answered or have had two seconds. Those of the stateless
+// era are told with each request.
 func (s *Set) SetLevel(id, level string, done func()) {
 	s.sessions.mu.Lock()
 	if one := s.sessions.open[id]; one != nil {
@@ -72,7 +73,7 @@ func (l *line) levelled(g *gathering) {
 // that of two who change it the later one counts, and that no call overtakes it.
 func (l *line) levelLocked(g *gathering) {
 	level := l.wanted()
-	if l.peer == nil || level == "" || level == l.level || !l.server.has("logging") {
+	if l.peer == nil || l.server.stateless || level == "" || level == l.level || !l.server.has("logging") {
 		return
 	}
 	l.level = level

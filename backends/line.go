@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -17,7 +18,8 @@ import (
 // wait for it. Each backend has one that all share, which is kept up and by which
 // its lists are read. Where the sharing asks for it (see Backend.private), a client's
 // session has one of its own, opened when it is first used, in which the backend is
-// told what that client can do.
+// told what that client can do. A backend of the stateless era is told so with each
+// request: all share the one line.
 type line struct {
 	b       *Backend
 	session string // whose own it is; "" = it is shared
@@ -38,22 +40,32 @@ type line struct {
 	level    string     // the log level that the backend was told
 	subs     subscriptions
 
+	// Of a conversation of the stateless era:
+	again    []waiting     // calls that are to be sent once more
+	doubt    bool          // whether the server is still what it said
+	arming   []waiting     // subscriptions that wait for what is listened to
+	listened *hearing      // the subscriptions/listen at hand, nil if there is none
+	opening  *hearing      // the one that the server has not acknowledged yet
+	rearm    chan struct{} // 1 slot: something else is to be listened to
+
 	// Of an own line:
 	runs   bool // a goroutine keeps it up
 	pause  time.Duration
 	rested time.Time // when it may be tried again
 	hangUp context.CancelFunc
 	closed bool // its session is over
+	handed bool // the shared line goes on with what it was for
 }
 
-// waiting is a call that waits for the backend to start.
+// waiting is a call that waits, for the backend to start or for another try.
 type waiting struct {
-	m wire.Message
-	c *peer.Pending
+	m     wire.Message
+	c     *peer.Pending
+	again bool // it is sent a second time
 }
 
 func newLine(b *Backend, session string) *line {
-	l := &line{b: b, session: session, log: b.log, state: Stopped, pause: firstPause}
+	l := &line{b: b, session: session, log: b.log, state: Stopped, pause: firstPause, rearm: make(chan struct{}, 1)}
 	if session != "" {
 		l.log = b.log.With("session", session)
 	}
@@ -77,8 +89,20 @@ func (l *line) send(m wire.Message, c *peer.Pending) {
 
 // sent is send, but for a call that meets the end of the conversation.
 func (l *line) sent(m wire.Message, c *peer.Pending) bool {
+	w := waiting{m: m, c: c}
 	l.mu.Lock()
-	p := l.peer
+	if l.handed {
+		l.mu.Unlock()
+		l.b.shared.send(m, c)
+		return true
+	}
+	p, server := l.peer, l.server
+	if p != nil && server.stateless && isSubscription(m) {
+		tell := l.subscribeLocked(w)
+		l.mu.Unlock()
+		tell()
+		return true
+	}
 	if p == nil {
 		l.wakeLocked()
 	}
@@ -86,19 +110,19 @@ func (l *line) sent(m wire.Message, c *peer.Pending) bool {
 	wait := p == nil && !l.closed &&
 		(l.state == Starting || l.state == Failed && err == nil || !l.answered && l.state == Stopped)
 	if wait {
-		l.waiting = append(l.waiting, waiting{m, c})
+		l.waiting = append(l.waiting, w)
 	}
 	l.mu.Unlock()
 	switch {
 	case wait:
 	case p != nil:
-		err := p.Offer(m, c)
+		err := l.offer(p, server, w)
 		if errors.Is(err, transport.ErrClosed) {
 			l.lost(p)
 			return false
 		}
 		if err != nil {
-			c.To.Done(wire.Message{}, &transport.Lost{Err: err})
+			c.To.Done(wire.Message{}, notOffered(err))
 		}
 	case err != nil:
 		c.To.Done(wire.Message{}, notSent("it is not running: %w", err))
@@ -106,6 +130,14 @@ func (l *line) sent(m wire.Message, c *peer.Pending) bool {
 		c.To.Done(wire.Message{}, notSent("it was stopped"))
 	}
 	return true
+}
+
+// notOffered returns what a call ends with that could not be offered.
+func notOffered(err error) error {
+	if errors.Is(err, peer.ErrCancelled) {
+		return err
+	}
+	return &transport.Lost{Err: err}
 }
 
 // wakeLocked has an own line kept up from now on, unless it is, or has failed
@@ -121,18 +153,19 @@ func (l *line) wakeLocked() {
 	}
 }
 
-func (l *line) cancel(c *peer.Pending, params []byte) {
+// takeBack takes a call out that waits, and reports whether it did.
+func (l *line) takeBack(c *peer.Pending) bool {
 	l.mu.Lock()
-	for i, w := range l.waiting {
-		if w.c == c {
-			l.waiting = append(l.waiting[:i:i], l.waiting[i+1:]...)
-			l.mu.Unlock()
-			c.To.Done(wire.Message{}, peer.ErrCancelled)
-			return
+	defer l.mu.Unlock()
+	for _, list := range []*[]waiting{&l.waiting, &l.again, &l.arming} {
+		for i, w := range *list {
+			if w.c == c {
+				*list = append((*list)[:i:i], (*list)[i+1:]...)
+				return true
+			}
 		}
 	}
-	l.mu.Unlock()
-	c.Cancel(params)
+	return false
 }
 
 // starting notes that a start begins.
@@ -141,6 +174,8 @@ func (l *line) starting() {
 	defer l.mu.Unlock()
 	l.began = time.Now()
 	l.state = Starting
+	l.server = server{}
+	l.doubt = false
 	l.answered = false
 	l.ran = false
 }
@@ -164,19 +199,34 @@ func (l *line) letThrough(p *peer.Peer) (refused []func()) {
 	l.peer, l.ran, l.upAt = p, true, time.Now()
 	l.state, l.err = Ready, nil
 	l.levelLocked(nil) // it may have been changed since it was restored
-	for len(l.waiting) > 0 {
-		w := l.waiting[0]
-		err := p.Offer(w.m, w.c)
+	some := l.waiting
+	l.waiting = nil
+	return l.offerLocked(p, some)
+}
+
+// offerLocked sends calls, and returns what ends those that could not be sent. A backend
+// that was of the stateless era when they began to wait, and is no more, may have to be
+// asked over other lines.
+func (l *line) offerLocked(p *peer.Peer, some []waiting) (refused []func()) {
+	for i, w := range some {
+		switch {
+		case l.server.stateless && isSubscription(w.m):
+			refused = append(refused, l.subscribeLocked(w))
+			continue
+		case !l.server.stateless && !l.own() && w.c.Owner != "" && l.b.private():
+			refused = append(refused, func() { l.b.line(w.c.Owner, false).send(w.m, w.c) })
+			continue
+		}
+		err := l.offer(p, l.server, w)
 		if errors.Is(err, transport.ErrClosed) {
+			l.waiting = append(some[i:len(some):len(some)], l.waiting...)
 			l.lostLocked(p) // it has ended already: they wait for the next
 			return refused
 		}
-		l.waiting = l.waiting[1:]
 		if err != nil {
-			refused = append(refused, func() { w.c.To.Done(wire.Message{}, &transport.Lost{Err: err}) })
+			refused = append(refused, func() { w.c.To.Done(wire.Message{}, notOffered(err)) })
 		}
 	}
-	l.waiting = nil
 	return refused
 }
 
@@ -191,6 +241,10 @@ func (l *line) lost(p *peer.Peer) {
 
 func (l *line) lostLocked(p *peer.Peer) {
 	l.gone = p
+	if len(l.again)+len(l.arming) > 0 {
+		l.waiting = slices.Concat(l.again, l.arming, l.waiting)
+		l.again, l.arming = nil, nil
+	}
 	if l.peer == p {
 		l.peer = nil
 		l.state, l.err = Failed, nil

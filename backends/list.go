@@ -1,12 +1,15 @@
 package backends
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"mcpgateway/catalog"
 	"mcpgateway/peer"
+	"mcpgateway/revision"
 	"mcpgateway/wire"
 )
 
@@ -24,6 +27,8 @@ var all = [catalog.NumKinds]bool{true, true, true, true}
 type reading struct {
 	kind   catalog.Kind
 	items  []catalog.Item
+	ttl    time.Duration // the shortest that a page says
+	shared bool          // all pages say that they are for everybody
 	err    error
 	params []byte // of the request for the next page
 	pages  int
@@ -38,10 +43,10 @@ func (b *Backend) list(ctx context.Context, p *peer.Peer, s server, which [catal
 	var read []*reading
 	for k := range catalog.Kind(catalog.NumKinds) {
 		if which[k] {
-			read = append(read, &reading{kind: k, done: !s.lists(k), seen: make(map[string]bool)})
+			read = append(read, &reading{kind: k, done: !s.lists(k), seen: make(map[string]bool), shared: s.stateless})
 		}
 	}
-	b.drain(ctx, p, read)
+	b.drain(ctx, p, s, read)
 	if ctx.Err() == context.Canceled {
 		return // the conversation is over, and why is told elsewhere
 	}
@@ -49,6 +54,9 @@ func (b *Backend) list(ctx context.Context, p *peer.Peer, s server, which [catal
 		read = slices.DeleteFunc(read, func(r *reading) bool { return r.err != nil })
 	}
 	for _, r := range read {
+		if foreign(r.err) {
+			b.shared.doubtful()
+		}
 		if r.err != nil {
 			r.err = fmt.Errorf("%s: %w", r.kind.Method(), because(ctx, r.err))
 			b.log.Warn("the backend could not be listed what it has; it will be asked again", "err", r.err)
@@ -59,21 +67,21 @@ func (b *Backend) list(ctx context.Context, p *peer.Peer, s server, which [catal
 
 // drain reads all pages of the lists. The requests for the next page of each go
 // out together.
-func (b *Backend) drain(ctx context.Context, p *peer.Peer, read []*reading) {
+func (b *Backend) drain(ctx context.Context, p *peer.Peer, s server, read []*reading) {
 	for {
 		var open []*reading
 		var requests []wire.Message
 		for _, r := range read {
 			if !r.done {
 				open = append(open, r)
-				requests = append(requests, wire.NewRequest("0", r.kind.Method(), r.params))
+				requests = append(requests, b.stamped(wire.NewRequest("0", r.kind.Method(), r.params), s, ""))
 			}
 		}
 		if len(open) == 0 {
 			return
 		}
 		for i, a := range p.AskAll(ctx, requests...) {
-			next, err := b.page(open[i], a)
+			next, err := b.page(open[i], s, a)
 			open[i].err = err
 			open[i].done = err != nil || next == nil
 			open[i].params = append(append([]byte(`{"cursor":`), next...), '}')
@@ -83,7 +91,7 @@ func (b *Backend) drain(ctx context.Context, p *peer.Peer, read []*reading) {
 
 // page takes one page and returns the cursor of the next one, nil if there is none.
 // A cursor that comes twice ends the list: following it would never end.
-func (b *Backend) page(r *reading, a peer.Answer) (next []byte, err error) {
+func (b *Backend) page(r *reading, s server, a peer.Answer) (next []byte, err error) {
 	if a.Err != nil {
 		return nil, a.Err
 	}
@@ -93,11 +101,22 @@ func (b *Backend) page(r *reading, a peer.Answer) (next []byte, err error) {
 		}
 		return nil, nil // a server that has none
 	}
-	page, err := catalog.ParsePage(r.kind, a.OneLine().Part(wire.PartResult))
+	result := a.OneLine().Part(wire.PartResult)
+	if t := revision.TypeOf(result); s.stateless && t != revision.Complete {
+		return nil, fmt.Errorf("its result is %s", cmp.Or(t, "of no type that is known"))
+	}
+	page, err := catalog.ParsePage(r.kind, result)
 	if err != nil {
 		return nil, err
 	}
+	if r.kind == catalog.Tools {
+		b.mendHeaders(&page, s)
+	}
 	b.logFlaws(r.kind, page.Flaws)
+	if r.pages == 0 || page.TTL < r.ttl {
+		r.ttl = page.TTL
+	}
+	r.shared = r.shared && page.Public
 	r.items = append(r.items, page.Items...)
 	r.size += len(a.Raw())
 	r.pages++
@@ -142,6 +161,7 @@ func (b *Backend) listed(read []*reading, s server) {
 	}
 	b.answer(func() (news bool) {
 		for _, r := range read {
+			news = b.freshen(r, s) || news
 			b.listErrs[r.kind] = r.err
 			if r.err == nil && string(raw[r.kind]) != string(b.raw[r.kind]) {
 				b.setItems(r.kind, r.items)
@@ -160,7 +180,7 @@ func (b *Backend) listed(read []*reading, s server) {
 func (b *Backend) setItems(k catalog.Kind, items []catalog.Item) {
 	permitted := items
 	if k == catalog.Tools {
-		permitted = nil
+		permitted, b.headers = nil, headersIn(items)
 		for _, item := range items {
 			if b.cfg.Tools.Permits(item.Own) {
 				permitted = append(permitted, item)

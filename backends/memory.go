@@ -13,19 +13,24 @@ import (
 	"mcpgateway/wire"
 )
 
+// legacy is the era of a backend that is not asked for it, as the file has it.
+const legacy = "legacy"
+
 // A memory is the file that keeps a backend's last known catalog: a JSON object
-// with a member for each list, as the result of the request for it. Several
+// with a member for each list, as the result of the request for it, and its era, if
+// it is costly to ask for it. Several
 // gateways may share it: it is written whole, under another name, and then put
 // in its place.
 type memory struct {
 	instructions string
 	capabilities []byte
+	costly       bool // it does not bear to be asked for its era; see verdict
 	raw          [catalog.NumKinds][]byte
 	items        [catalog.NumKinds][]catalog.Item
 }
 
-// memoryVersion is that of the file's format.
-const memoryVersion = 2
+// memoryVersion is that of the file's format. The one before has no era.
+const memoryVersion = 3
 
 // path names the file after the backend and what it runs, so that another
 // backend of the same name does not find it. It is "" if nothing is kept.
@@ -67,6 +72,9 @@ func (b *Backend) recall() {
 	defer b.mu.Unlock()
 	b.raw = m.raw
 	b.listing.Instructions, b.listing.Capabilities = m.instructions, m.capabilities
+	if m.costly {
+		b.found, b.kept = verdict{ofSessions, true}, true
+	}
 	for k := range catalog.Kind(catalog.NumKinds) {
 		b.setItems(k, m.items[k])
 	}
@@ -83,6 +91,8 @@ func readMemory(text []byte) (m memory, err error) {
 			m.instructions = wire.Unquote(value)
 		case "capabilities":
 			m.capabilities = value
+		case "era":
+			m.costly = wire.Unquote(value) == legacy
 		}
 		for k := range catalog.Kind(catalog.NumKinds) {
 			if key == k.Member() {
@@ -92,7 +102,7 @@ func readMemory(text []byte) (m memory, err error) {
 	}) {
 		return m, fmt.Errorf("it is no JSON object")
 	}
-	if version != fmt.Sprint(memoryVersion) {
+	if version != fmt.Sprint(memoryVersion) && version != fmt.Sprint(memoryVersion-1) {
 		return m, fmt.Errorf("it is of version %s, not %d", cmp.Or(version, "none"), memoryVersion)
 	}
 	for k := range catalog.Kind(catalog.NumKinds) {
@@ -108,8 +118,10 @@ func readMemory(text []byte) (m memory, err error) {
 // remember writes what the backend offers now, if that is news.
 func (b *Backend) remember(raw [catalog.NumKinds][]byte, s server) {
 	path := b.path()
+	v, pinned := b.verdict()
+	costly := v.costly && !pinned
 	b.mu.Lock()
-	known := b.listing.Instructions == s.instructions() && string(b.listing.Capabilities) == string(s.Capabilities)
+	known := b.kept == costly && b.listing.Instructions == s.instructions() && string(b.listing.Capabilities) == string(s.Capabilities)
 	for k := range raw {
 		known = known && string(raw[k]) == string(b.raw[k])
 	}
@@ -119,12 +131,19 @@ func (b *Backend) remember(raw [catalog.NumKinds][]byte, s server) {
 	}
 	text := fmt.Appendf(nil, `{"version":%d,"instructions":%s,"capabilities":%s`,
 		memoryVersion, wire.Quote(s.instructions()), cmp.Or(string(s.Capabilities), "{}"))
+	if costly {
+		text = fmt.Appendf(text, `,"era":%q`, legacy)
+	}
 	for k := range catalog.Kind(catalog.NumKinds) {
 		text = fmt.Appendf(text, ",%q:%s", k.Member(), raw[k])
 	}
 	if err := replace(path, append(text, "}\n"...)); err != nil {
 		b.log.Warn("the catalog could not be kept for the next start", "err", err)
+		return
 	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.kept = costly
 }
 
 // replace writes a file so that whoever reads it finds the old text or the new.

@@ -48,7 +48,7 @@ func TestWhatIsKnownIsRemembered(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := `{"version":2,"instructions":"<Search> \"all\"","capabilities":{},"tools":` + tools +
+	if want := `{"version":3,"instructions":"<Search> \"all\"","capabilities":{},"tools":` + tools +
 		`,"prompts":{"prompts":[]},"resources":{"resources":[]},"resourceTemplates":{"resourceTemplates":[]}}` + "\n"; string(text) != want {
 		t.Errorf("kept %s\nwant %s", text, want)
 	}
@@ -147,10 +147,10 @@ func TestADamagedMemoryIsNoMemory(t *testing.T) {
 		"cut":         good[:len(good)/2],
 		"no object":   "[" + good + "]",
 		"no JSON":     strings.Replace(good, ":", "=", 1),
-		"next format": strings.Replace(good, `"version":2`, `"version":3`, 1),
-		"no version":  strings.Replace(good, `"version":2,`, ``, 1),
-		"as text":     strings.Replace(good, `"version":2`, `"version":"2"`, 1),
-		"no list":     `{"version":2}`,
+		"next format": strings.Replace(good, `"version":3`, `"version":4`, 1),
+		"no version":  strings.Replace(good, `"version":3,`, ``, 1),
+		"as text":     strings.Replace(good, `"version":3`, `"version":"3"`, 1),
+		"no list":     `{"version":3}`,
 		"no tools":    strings.Replace(good, `"tools":[`, `"tools":{},"x":[`, 1),
 		"UTF-8":       strings.Replace(good, `"t"`, "\"t\xff\"", 1),
 		"too large":   strings.Replace(good, `"tools":`, `"tools": `+strings.Repeat(" ", 5<<20), 1),

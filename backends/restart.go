@@ -53,6 +53,9 @@ func (l *line) runOwn(all context.Context) {
 		if ctx.Err() != nil {
 			break
 		}
+		if errors.Is(err, errHandedOver) {
+			return
+		}
 		l.ended(err)
 		if l.idle() {
 			return
@@ -127,19 +130,53 @@ func (l *line) rest(ctx context.Context) {
 }
 
 // converse holds one conversation with the backend, from the dial to its end,
-// and returns why it ended. Nothing of it is left then. A server that has no
-// streamable HTTP is tried over HTTP+SSE, and known for that until it fails so.
+// and returns why it ended. Nothing of it is left then. If the way in which it failed
+// tells of which era the backend is, there is another one at once.
 func (l *line) converse(ctx context.Context) error {
-	older := l.b.speaksOlder()
-	err := l.talkOver(ctx, older)
+	err := l.tryEra(ctx)
+	if isA[otherEra](err) && ctx.Err() == nil {
+		err = l.tryEra(ctx)
+	}
+	if !l.hasRun() {
+		l.b.unsettle()
+	}
+	return err
+}
+
+// tryEra is converse as what is known of the backend's era asks for. A server behind a
+// URL is first taken for one of the stateless era, unless it is known for another.
+func (l *line) tryEra(ctx context.Context) error {
+	if l.b.cfg.URL == "" {
+		return l.talkOver(ctx, byPipe)
+	}
+	v, pinned := l.b.verdict()
+	if v.era != ofSessions {
+		err := l.talkOver(ctx, byItself)
+		if pinned || !isA[classic](err) || l.hasRun() {
+			return err
+		}
+		l.log.Debug("backend is of the session era", "err", err)
+		l.b.judge(verdict{era: ofSessions})
+	}
+	return l.tryHTTP(ctx)
+}
+
+// tryHTTP is converse with a server of the session era behind a URL. One that has no
+// streamable HTTP is tried over HTTP+SSE, and known for that until it fails so.
+func (l *line) tryHTTP(ctx context.Context) error {
+	by := byHTTP
+	if l.b.speaksOlder() {
+		by = bySSE
+	}
+	err := l.talkOver(ctx, by)
 	if !l.b.fallsBack(err) {
-		if older && !l.hasRun() {
+		if by == bySSE && !l.hasRun() {
 			l.b.speakOlder(false)
 		}
 		return err
 	}
 	l.log.Info("backend has no streamable HTTP; trying HTTP+SSE", "err", err)
-	then := l.talkOver(ctx, true)
+	then := l.talkOver(ctx, bySSE)
 	if l.hasRun() {
 		return then
 	}
@@ -152,9 +189,15 @@ func (l *line) hasRun() bool {
 	return l.ran
 }
 
-// talkOver is converse over one connection, of the older transport or not.
-func (l *line) talkOver(ctx context.Context, older bool) error {
-	conn, err := l.b.dial(older)
+// goesOn reports whether another conversation follows at once on one that failed so.
+func (l *line) goesOn(err error) bool {
+	_, pinned := l.b.verdict()
+	return l.b.fallsBack(err) || isA[otherEra](err) || !pinned && isA[classic](err) || errors.Is(err, errHandedOver)
+}
+
+// talkOver is converse over one connection.
+func (l *line) talkOver(ctx context.Context, by way) error {
+	conn, err := l.b.dial(by)
 	if err != nil {
 		return err
 	}
@@ -169,11 +212,11 @@ func (l *line) talkOver(ctx context.Context, older bool) error {
 	go func() { ended <- p.Run(talk) }()
 	defer p.Close()
 
-	err = l.begin(talk, p, ended)
-	if older && l.hasRun() {
+	err = l.begin(talk, p, by, ended)
+	if by == bySSE && l.hasRun() {
 		l.b.speakOlder(true)
 	}
-	if err != nil && !errors.Is(err, errEnded) && ctx.Err() == nil && !l.b.fallsBack(err) {
+	if err != nil && !errors.Is(err, errEnded) && ctx.Err() == nil && !l.goesOn(err) {
 		l.down(Failed, err) // at once, for to end a child may take a while
 	}
 	hangUp()
@@ -198,14 +241,20 @@ var errEnded = errors.New("ended")
 
 // begin shakes hands and lets the calls through. The shared line then keeps the
 // listing up to date until the conversation ends.
-func (l *line) begin(ctx context.Context, p *peer.Peer, ended chan error) error {
+func (l *line) begin(ctx context.Context, p *peer.Peer, by way, ended chan error) error {
 	start, cancel := l.b.within(ctx, fmt.Errorf("it was not ready within %v (start_timeout)", l.b.cfg.StartTimeout))
 	defer cancel()
-	server, err := l.greet(start, p)
+	server, err := l.greet(start, p, by)
 	if err != nil {
 		return because(start, err)
 	}
+	if server.stateless && l.own() {
+		l.handOver()
+		return errHandedOver
+	}
 	missed := l.restore(start, p, server)
+	listens := l.listening(ctx, p, server)
+	defer listens.end()
 	l.up(p)
 	for _, uri := range missed {
 		l.updated(updated(uri), nil)
@@ -215,8 +264,9 @@ func (l *line) begin(ctx context.Context, p *peer.Peer, ended chan error) error 
 		ended <- err // for converse
 		return errEnded
 	}
+	listens.await(start)
 	l.b.list(start, p, server, all)
-	return l.b.follow(ctx, p, server, ended)
+	return l.follow(ctx, p, server, ended)
 }
 
 // A backend that says its lists have changed whenever it is asked for them is soon
@@ -236,7 +286,11 @@ func gap(inARow int) time.Duration {
 
 // follow reads the backend's lists anew when they have changed, or when that
 // failed, until the conversation ends.
-func (b *Backend) follow(ctx context.Context, p *peer.Peer, s server, ended chan error) error {
+//
+// It also settles doubts about a server of the stateless era (line.again): it is
+// discovered anew, and what waits for that is sent once more.
+func (l *line) follow(ctx context.Context, p *peer.Peer, s server, ended chan error) error {
+	b := l.b
 	retry, inARow, listed := firstPause, 0, time.Now()
 	for {
 		select {
@@ -263,11 +317,21 @@ func (b *Backend) follow(ctx context.Context, p *peer.Peer, s server, ended chan
 			}
 			which = b.takeStale()
 		case <-again:
+		case <-b.stales():
+			b.expire()
+			which = b.takeStale()
 		}
 		ctx, cancel := b.within(ctx, peer.ErrTimeout)
-		b.list(ctx, p, s, which)
-		listed = time.Now()
+		err := l.reassure(ctx, p, &s)
+		if err == nil {
+			b.list(ctx, p, s, which)
+		}
 		cancel()
+		if err != nil {
+			return err
+		}
+		l.sendAgain(p)
+		listed = time.Now()
 	}
 }
 

@@ -59,6 +59,7 @@ type Set struct {
 	once     sync.Once
 	started  chan struct{} // closed by Start
 	sessions sessions
+	client   []byte  // Info
 	hearing  Clients // set by Run before anything can be heard
 
 	runs runs
@@ -79,6 +80,7 @@ func New(o Options) *Set {
 		byName:  make(map[string]*Backend),
 		started: make(chan struct{}),
 		renamed: make(map[string]bool),
+		client:  wire.Encode(o.Info),
 	}
 	for _, c := range o.Backends {
 		if c.Enabled {
@@ -279,11 +281,15 @@ func (s *Set) Cancel(backend string, c *peer.Pending, params []byte) {
 	if !ok {
 		return
 	}
-	if l := b.line(c.Owner, true); l != nil {
-		l.cancel(c, params)
-	} else {
-		c.Cancel(params) // its line is closing
+	// It waits where it was sent, or for the line that all share, if that has turned out
+	// to do for everybody, or does so no more.
+	for _, l := range []*line{b.line(c.Owner, true), b.shared} {
+		if l != nil && l.takeBack(c) {
+			c.To.Done(wire.Message{}, peer.ErrCancelled)
+			return
+		}
 	}
+	c.Cancel(params)
 }
 
 // Status tells how each backend is, in their order.

@@ -173,9 +173,9 @@ type unsubscribing struct {
 // Done implements peer.Asker.
 func (u *unsubscribing) Done(m wire.Message, err error) {
 	u.l.mu.Lock()
-	wanted, p := len(u.l.subs.byURI[u.uri]) > 0, u.l.peer
+	wanted, p, server := len(u.l.subs.byURI[u.uri]) > 0, u.l.peer, u.l.server
 	u.l.mu.Unlock()
-	if wanted && p != nil {
+	if wanted && p != nil && !server.stateless {
 		p.Send(subscribe(u.uri, true), &peer.Pending{To: nobody{}, Timeout: restoring})
 	}
 	u.Asker.Done(m, err)
@@ -186,9 +186,12 @@ func (u *unsubscribing) Done(m wire.Message, err error) {
 func (l *line) unsubscribeAll(session string) {
 	l.mu.Lock()
 	last := l.subs.removeAll(session)
-	p := l.peer
+	p, server := l.peer, l.server
+	if len(last) > 0 {
+		l.pokeListening()
+	}
 	l.mu.Unlock()
-	if p == nil {
+	if p == nil || server.stateless {
 		return
 	}
 	for _, uri := range last {
@@ -207,19 +210,21 @@ func (nobody) Done(wire.Message, error) {}
 // subscribed to it, if several share the line.
 func (l *line) updated(m wire.Message, about *peer.Pending) {
 	set, backend := l.b.set, l.b.cfg.Name
-	switch {
-	case l.own():
+	if l.own() {
 		set.clients().Told(l.session, backend, m, about)
-		return
-	case set.Solo:
-		set.clients().Told(set.soleSession(), backend, m, about)
 		return
 	}
 	value, _ := wire.Lookup(m.Part(wire.PartParams), "uri")
 	l.mu.Lock()
 	sessions := l.subs.of(wire.Unquote(value))
 	l.mu.Unlock()
+	switch {
+	case !set.Solo:
+		about = nil
+	case len(sessions) == 0:
+		sessions = []string{set.soleSession()}
+	}
 	for _, session := range sessions {
-		set.clients().Told(session, backend, m, nil)
+		set.clients().Told(session, backend, m, about)
 	}
 }

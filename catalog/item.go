@@ -1,8 +1,11 @@
 package catalog
 
 import (
+	"errors"
 	"fmt"
+	"strconv"
 	"strings"
+	"time"
 
 	"mcpgateway/wire"
 )
@@ -61,7 +64,23 @@ type Flaw struct {
 type Page struct {
 	Items []Item
 	Flaws []Flaw
-	Next  []byte // the cursor of the page that follows, as JSON; nil on the last one
+	Next  []byte        // the cursor of the page that follows, as JSON; nil on the last one
+	TTL   time.Duration // for how long it says that it is good; 0 = it does not
+	// Public says that it may be shown to whoever asks, as the page itself says
+	// ("cacheScope").
+	Public bool
+}
+
+// maxTTL bounds what a page may say of how long it is good.
+const maxTTL = 24 * time.Hour
+
+// ttl reads ttlMs. What is no whole number of milliseconds says nothing.
+func ttl(value []byte) time.Duration {
+	ms, err := strconv.ParseUint(string(value), 10, 64)
+	if errors.Is(err, strconv.ErrRange) || err == nil && ms > uint64(maxTTL/time.Millisecond) {
+		return maxTTL
+	}
+	return time.Duration(ms) * time.Millisecond
 }
 
 // maxListed bounds the entries of one page that are read. An entry costs some
@@ -82,6 +101,10 @@ func ParsePage(k Kind, result []byte) (Page, error) {
 			list = value
 		case "nextCursor":
 			page.Next = cursor(value)
+		case "ttlMs":
+			page.TTL = ttl(value)
+		case "cacheScope":
+			page.Public = wire.Unquote(value) == "public"
 		}
 	})
 	if !ok || len(list) == 0 || list[0] != '[' {

@@ -18,11 +18,12 @@ var kinds = [NumKinds]struct {
 	key                  string // the member of an entry that tells it from the others
 	longest              int    // bytes of that
 	changed              string // the notification that the list is another one
+	capability           string // of servers that have such
 }{
-	Tools:     {"tools/list", "tools", "tool", "name", maxName, "notifications/tools/list_changed"},
-	Prompts:   {"prompts/list", "prompts", "prompt", "name", maxName, "notifications/prompts/list_changed"},
-	Resources: {"resources/list", "resources", "resource", "uri", maxURI, "notifications/resources/list_changed"},
-	Templates: {"resources/templates/list", "resourceTemplates", "resource template", "uriTemplate", maxURI, "notifications/resources/list_changed"},
+	Tools:     {"tools/list", "tools", "tool", "name", maxName, "notifications/tools/list_changed", "tools"},
+	Prompts:   {"prompts/list", "prompts", "prompt", "name", maxName, "notifications/prompts/list_changed", "prompts"},
+	Resources: {"resources/list", "resources", "resource", "uri", maxURI, "notifications/resources/list_changed", "resources"},
+	Templates: {"resources/templates/list", "resourceTemplates", "resource template", "uriTemplate", maxURI, "notifications/resources/list_changed", "resources"},
 }
 
 const (
@@ -42,6 +43,9 @@ func (k Kind) Member() string { return kinds[k].member }
 // Changed is the notification that the list is another one. Resources and their
 // templates share theirs.
 func (k Kind) Changed() string { return kinds[k].changed }
+
+// Capability is what servers declare that have such lists.
+func (k Kind) Capability() string { return kinds[k].capability }
 
 // String is what people call an entry of the list.
 func (k Kind) String() string { return kinds[k].noun }

@@ -18,6 +18,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 )
 
 // Prefix says when a tool or a prompt appears as backend__name.
@@ -62,8 +63,13 @@ func (o Options) withDefaults() Options {
 type Listing struct {
 	Backend      string
 	Items        [NumKinds][]Item
-	Capabilities []byte // as the result of its initialize has them; nil = not known
+	Capabilities []byte // as it has told them in the handshake; nil = not known
 	Instructions string
+	// TTL is for how long a list is good, as the backend has said; 0 = it has not.
+	TTL [NumKinds]time.Duration
+	// Private says that a list may not be shown to whoever asks: the backend has
+	// said so, or has not said otherwise, or not all of it is shown.
+	Private [NumKinds]bool
 }
 
 // An Entry is an item as it appears in the merged list.
@@ -83,6 +89,7 @@ func Merge(o Options, listings []Listing) *Snapshot {
 		s.lists[k].merge(k, o, listings)
 	}
 	s.reader = sync.OnceValue(func() string { return onlyReader(s.listings) })
+	s.tools = sync.OnceValue(s.indexTools)
 	for i, complete := range []bool{false, true} {
 		s.capabilities[i] = sync.OnceValue(func() []byte { return s.union(complete) })
 	}

@@ -2,6 +2,51 @@ package catalog
 
 import "mcpgateway/wire"
 
+// Schema returns the inputSchema of a tool, nil if it has none.
+func (i Item) Schema() []byte {
+	schema, _ := i.schema()
+	return schema
+}
+
+func (i Item) schema() (schema []byte, at int32) {
+	wire.Members(i.raw, func(key string, value []byte, where int) {
+		if key == "inputSchema" {
+			schema, at = value, int32(where)
+		}
+	})
+	return schema, at
+}
+
+// WithSchema returns a tool with another inputSchema in the place of the one that it
+// has.
+func (i Item) WithSchema(schema []byte) Item {
+	was, at := i.schema()
+	if was == nil {
+		return i
+	}
+	return i.replaced(at, at+int32(len(was)), string(schema))
+}
+
+// Schema returns the inputSchema of the tool that a name stands for, as [Snapshot.Lookup]
+// finds it; nil if there is no such tool. It must not be changed.
+func (s *Snapshot) Schema(name string) []byte {
+	r, ok := s.Lookup(Tools, name)
+	if !ok {
+		return nil
+	}
+	e := Entry{Backend: r.Backend, Item: Item{Own: r.Own}}
+	return s.tools()[e.tag()].Schema()
+}
+
+func (s *Snapshot) indexTools() map[string]*Item {
+	entries := s.lists[Tools].entries
+	all := make(map[string]*Item, len(entries))
+	for i := range entries {
+		all[entries[i].tag()] = &entries[i].Item
+	}
+	return all
+}
+
 const object = `"type":"object"`
 
 // mendSchemas sees to it that inputSchema is an object with "type": "object", as

@@ -29,6 +29,10 @@ func (c *checker) backend(b *Backend, i int, named map[string]int) {
 		c.oneOf(at+".transport", b.Transport, "auto", "http", "sse")
 	}
 	c.oneOf(at+".sharing", b.Sharing, "auto", "shared", "session")
+	c.oneOf(at+".era", b.Era, "auto", "legacy", "modern")
+	if b.Era == "modern" && b.Transport == "sse" {
+		c.fail(at+".era", "modern does not go with transport: sse, which is of the legacy era", "")
+	}
 	c.environment(b, at)
 	c.headers(b.Headers, at+".headers.")
 	c.globs(b.Tools.Allow, at+".tools.allow")

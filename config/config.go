@@ -108,6 +108,10 @@ type Backend struct {
 	CallTimeout  time.Duration `koanf:"call_timeout"`  // for one call, anew with each progress; 0 = none
 
 	Sharing string `koanf:"sharing"` // auto, shared (one connection for all clients) or session (one for each)
+	// Era says which revisions are spoken with it: auto (it is asked), legacy
+	// (those that begin with initialize) or modern (2026-07-28 and later). A
+	// modern one has no Transport sse.
+	Era string `koanf:"era"`
 
 	Tools   Tools `koanf:"tools"`
 	Enabled bool  `koanf:"enabled"` // false = never started; variables it needs may be unset, their fields empty

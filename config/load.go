@@ -116,6 +116,9 @@ func inherit(cfg *Config, d defaults, given map[string]place) {
 		if _, ok := given[at+"sharing"]; !ok {
 			b.Sharing = "auto"
 		}
+		if _, ok := given[at+"era"]; !ok {
+			b.Era = "auto"
+		}
 	}
 }
 

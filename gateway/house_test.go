@@ -38,6 +38,7 @@ type settings struct {
 	observer     gateway.Observer  // one more
 	solo         bool              // there is one client
 	sharing      map[string]string // "" = shared
+	era          map[string]string // "" = legacy
 }
 
 // open puts a gateway together as main does, over backends that dial reaches,
@@ -48,7 +49,7 @@ func open(t *testing.T, o settings, names []string, dial func(string) (transport
 		all = append(all, config.Backend{
 			Name: name, Command: name, Enabled: true,
 			StartTimeout: cmp.Or(o.startTimeout, time.Minute), CallTimeout: o.callTimeout[name], Tools: o.tools[name],
-			Sharing: o.sharing[name],
+			Sharing: o.sharing[name], Era: cmp.Or(o.era[name], "legacy"),
 		})
 	}
 	info := mcp.Implementation{Name: "mcp-gateway", Version: "test"}
@@ -97,7 +98,7 @@ func TestConversations(t *testing.T) {
 func read(t *testing.T, c map[string]string) settings {
 	o := settings{
 		solo: true, callTimeout: make(map[string]time.Duration), tools: make(map[string]config.Tools),
-		sharing: make(map[string]string),
+		sharing: make(map[string]string), era: make(map[string]string),
 	}
 	for key, value := range c {
 		backend, ofBackend, _ := strings.Cut(key, ".")
@@ -123,6 +124,8 @@ func read(t *testing.T, c map[string]string) settings {
 			o.callTimeout[backend] = duration
 		case "sharing":
 			o.sharing[backend] = value
+		case "era":
+			o.era[backend] = value
 		case "allow":
 			tools.Allow = strings.Fields(value)
 		case "deny":

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"mcpgateway/transport"
@@ -37,21 +38,43 @@ type Pending struct {
 	// It is set by whoever sends the call, before Offer.
 	Stateless bool
 
-	quiet bool  // the far side is not told when it is taken back
-	peer  *Peer // the one it was sent over
-	id    int64
+	// Stateless is set by whoever sends the call over a conversation of the
+	// stateless era (2026-07-28), before it does: it says in which era the answer is.
+	Stateless bool
+	// Again, if it is set, is shown the answer, or the reason why there is none,
+	// before To is; not so if the call was taken back, or has met its deadline or
+	// the end of the conversation. If it returns true the call has not ended: who has
+	// set it offers the call once more, or tells To of its end. Like To it must not wait.
+	Again func(wire.Message, error) bool
+
+	quiet   bool // the far side is not told when it is taken back
+	sent    atomic.Pointer[departure]
+	revoked atomic.Bool // it was taken back
 
 	mu    sync.Mutex
 	timer *time.Timer // nil before it was sent, after its end, and without a Timeout
 	holds int
 }
 
-// ID returns the id under which the call was sent, "" before that.
+// A departure is over which Peer a call was sent last, and under which id.
+type departure struct {
+	peer *Peer
+	id   int64
+}
+
+// ID returns the id under which the call was sent last, "" before that.
 func (c *Pending) ID() wire.ID {
-	if c.id == 0 {
-		return ""
+	if n := c.number(); n != 0 {
+		return wire.ID(strconv.FormatInt(n, 10))
 	}
-	return wire.ID(strconv.FormatInt(c.id, 10))
+	return ""
+}
+
+func (c *Pending) number() int64 {
+	if d := c.sent.Load(); d != nil {
+		return d.id
+	}
+	return 0
 }
 
 // ErrTimeout is what a call ends with that was not answered in time.
@@ -63,7 +86,10 @@ var ErrCancelled = errors.New("cancelled")
 // Send sends the request m under an id of ours, which takes the place of the one
 // it has, as it does that of a progress token. It returns at once. c.To.Done is called once, perhaps before Send returns.
 func (p *Peer) Send(m wire.Message, c *Pending) {
-	if err := p.Offer(m, c); err != nil {
+	switch err := p.Offer(m, c); {
+	case errors.Is(err, ErrCancelled):
+		c.To.Done(wire.Message{}, err)
+	case err != nil:
 		c.To.Done(wire.Message{}, &transport.Lost{Err: p.because(err)})
 	}
 }
@@ -81,10 +107,13 @@ func (p *Peer) because(err error) error {
 // Offer is Send for who knows what else to do with a call that cannot be sent: the
 // error says why not, nothing has reached the far side, c.To is not told, and c
 // may be sent again. A [transport.ErrClosed] means that the conversation is over,
-// and a [transport.ErrFull] ends it: a far side that does not read is of no use.
+// and a [transport.ErrFull] ends it: a far side that does not read is of no use. An
+// [ErrCancelled] means that c was cancelled before.
 func (p *Peer) Offer(m wire.Message, c *Pending) error {
-	row := func(id int64) *Pending {
-		c.peer, c.id = p, id
+	var id int64
+	row := func(next int64) *Pending {
+		id = next
+		c.sent.Store(&departure{p, id})
 		c.start(func() { p.giveUp(id, ErrTimeout, nil) })
 		return c
 	}
@@ -93,8 +122,16 @@ func (p *Peer) Offer(m wire.Message, c *Pending) error {
 		defer p.mu.Unlock()
 		return p.end
 	}
-	id := c.id
-	ours := []byte(c.ID())
+	// Whoever cancels c first says so, and then looks where it is: one of the two is
+	// seen in time.
+	if c.revoked.Load() {
+		if _, ok := p.calls.Take(id); ok {
+			c.stop()
+			return ErrCancelled
+		}
+		return nil // it was found, and has ended
+	}
+	ours := []byte(wire.ID(strconv.FormatInt(id, 10)))
 	edits := [3]wire.Edit{{Part: wire.PartID, Text: ours}, {Part: wire.PartToken, Text: ours}}
 	n := 2
 	if c.Name != nil {
@@ -105,7 +142,7 @@ func (p *Peer) Offer(m wire.Message, c *Pending) error {
 	if err := p.conn.Write(out, c.About); err != nil {
 		if _, ok := p.calls.Take(id); ok {
 			c.stop()
-			c.peer, c.id = nil, 0
+			c.sent.Store(nil)
 			if errors.Is(err, transport.ErrFull) {
 				p.hang(err)
 			}
@@ -116,14 +153,18 @@ func (p *Peer) Offer(m wire.Message, c *Pending) error {
 }
 
 // Cancel takes a call back: the far side is told, and the call ends with
-// ErrCancelled, unless it has ended already or was never sent. Params are those
-// of the caller's own cancellation, nil if there are none; its requestId is
-// replaced.
+// ErrCancelled, unless it has ended already or was never sent. It is not sent
+// any more then. Params are those of the caller's own cancellation, nil if there
+// are none; its requestId is replaced.
 func (c *Pending) Cancel(params []byte) {
-	if c.peer != nil {
-		c.peer.giveUp(c.id, ErrCancelled, params)
+	c.revoked.Store(true)
+	if d := c.sent.Load(); d != nil {
+		d.peer.giveUp(d.id, ErrCancelled, params)
 	}
 }
+
+// Revoked reports whether the call was cancelled.
+func (c *Pending) Revoked() bool { return c.revoked.Load() }
 
 // Hold stops the clock of a call while somebody is asked on its behalf, a person
 // perhaps. Each Hold needs a Release, which starts it anew. Both may be called at
@@ -209,6 +250,14 @@ func (c *Pending) end(m wire.Message, err error) {
 	c.To.Done(m, err)
 }
 
+// endUnless is end for what Again may know something else to do with.
+func (c *Pending) endUnless(m wire.Message, err error) {
+	c.stop()
+	if c.Again == nil || !c.Again(m, err) {
+		c.To.Done(m, err)
+	}
+}
+
 func (p *Peer) answered(m wire.Message) {
 	n, err := p.ours(m.ID())
 	if err != nil {
@@ -222,7 +271,7 @@ func (p *Peer) answered(m wire.Message) {
 		return
 	}
 	p.echo(c)
-	c.end(m, nil)
+	c.endUnless(m, nil)
 }
 
 // progressed passes progress on, if the call is in flight and wants any.
@@ -275,8 +324,10 @@ func (p *Peer) AskAll(ctx context.Context, requests ...wire.Message) []Answer {
 	waiters := make([]Waiter, len(requests))
 	for i, r := range requests {
 		waiters[i] = make(Waiter, 1)
-		// "The initialize request MUST NOT be cancelled by clients" (cancellation).
-		calls[i] = &Pending{To: waiters[i], quiet: r.Method() == "initialize"}
+		// "The initialize request MUST NOT be cancelled by clients" (cancellation). And
+		// who has not answered server/discover may not bear to hear more of it.
+		quiet := r.Method() == "initialize" || r.Method() == "server/discover"
+		calls[i] = &Pending{To: waiters[i], quiet: quiet}
 		p.Send(r, calls[i])
 	}
 	answers := make([]Answer, len(requests))
@@ -284,7 +335,7 @@ func (p *Peer) AskAll(ctx context.Context, requests ...wire.Message) []Answer {
 		select {
 		case answers[i] = <-w:
 		case <-ctx.Done():
-			p.giveUp(calls[i].id, ctx.Err(), nil)
+			p.giveUp(calls[i].number(), ctx.Err(), nil)
 			answers[i] = <-w
 		}
 	}

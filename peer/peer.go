@@ -227,7 +227,7 @@ func (b *BadAnswer) Unwrap() error { return b.Err }
 
 func (p *Peer) lost(l *transport.Lost) {
 	if c, ok := p.takeByID(l.ID); ok {
-		c.end(wire.Message{}, l)
+		c.endUnless(wire.Message{}, l)
 	}
 }
 

@@ -20,22 +20,25 @@ const maxTrails = 4096
 // [Peer.SoleOwner] until then. It is for Done to call. The call itself is not held
 // on to.
 func (c *Pending) Trail(to func(wire.Message)) *Trail {
-	t := &Trail{peer: c.peer, id: c.id, token: c.Token, owner: c.Owner, to: to}
-	if c.peer == nil {
+	t := &Trail{token: c.Token, owner: c.Owner, to: to}
+	d := c.sent.Load()
+	if d == nil {
 		return t
 	}
-	c.peer.mu.Lock()
-	defer c.peer.mu.Unlock()
+	p := d.peer
+	t.peer, t.id = p, d.id
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	switch {
-	case c.peer.end != nil:
+	case p.end != nil:
 		return t
-	case len(c.peer.trails) >= maxTrails:
-		c.peer.strays.giveUp(c.id, c.Owner) // better than nothing
+	case len(p.trails) >= maxTrails:
+		p.strays.giveUp(t.id, c.Owner) // better than nothing
 		return t
-	case c.peer.trails == nil:
-		c.peer.trails = make(map[int64]*Trail)
+	case p.trails == nil:
+		p.trails = make(map[int64]*Trail)
 	}
-	c.peer.trails[c.id] = t
+	p.trails[t.id] = t
 	return t
 }
 

@@ -49,6 +49,18 @@ func (p *Peer) Greet(result string) {
 	p.Told("notifications/initialized")
 }
 
+// Discovered is a result of server/discover: of a backend with tools.
+const Discovered = `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"public","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"scripted","version":"1"}}}`
+
+// Discover answers the server/discover that must come next; result "" is Discovered.
+func (p *Peer) Discover(result string) {
+	p.t.Helper()
+	if result == "" {
+		result = Discovered
+	}
+	p.Reply(p.Asked("server/discover").ID(), result)
+}
+
 // List answers the tools/list that must come next.
 func (p *Peer) List(result string) {
 	p.t.Helper()

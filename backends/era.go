@@ -1,0 +1,257 @@
+package backends
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"mcpgateway/peer"
+	"mcpgateway/revision"
+	"mcpgateway/transport"
+	"mcpgateway/wire"
+)
+
+// An era is how a backend is spoken to. See docs/decisions/012-probe.md.
+type era uint8
+
+const (
+	unknown    era = iota
+	ofSessions     // a conversation begins with initialize
+	stateless      // each request says itself who asks
+)
+
+// A verdict is what is known of a backend's era. Costly is one that was not told but
+// found out: the backend ended, or fell silent, when it was asked. It is kept for the
+// next start of the gateway, and forgotten only when the backend itself contradicts it.
+type verdict struct {
+	era    era
+	costly bool
+}
+
+// verdict returns what is known of the backend's era, and whether that is because the
+// configuration says so.
+func (b *Backend) verdict() (v verdict, pinned bool) {
+	switch {
+	case b.cfg.Era == "legacy" || b.cfg.Transport == "sse":
+		return verdict{era: ofSessions}, true
+	case b.cfg.Era == "modern":
+		return verdict{era: stateless}, true
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.found, false
+}
+
+func (b *Backend) judge(v verdict) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.found = v
+}
+
+// unsettle forgets a verdict with which the backend could not be started, unless it
+// was costly: the reason may be any other.
+func (b *Backend) unsettle() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.found.era == ofSessions && !b.found.costly {
+		b.found = verdict{}
+	}
+}
+
+// otherEra is why a conversation failed when that has told how another one may do
+// better, at once.
+type otherEra struct{ error }
+
+func (e otherEra) Unwrap() error { return e.error }
+
+// classic is how a server of the session era answers the question of its era.
+type classic struct{ error }
+
+func (e classic) Unwrap() error { return e.error }
+
+func isA[E error](err error) bool {
+	_, ok := errors.AsType[E](err)
+	return ok
+}
+
+// A discovery is what came of the question.
+type discovery struct {
+	server server
+	err    error // classic, or why there is no answer
+}
+
+// discover asks a server what it is, in the words of the stateless era: what it
+// says if it is of that, else a classic error, else why it did not answer. One that
+// names another revision, or finds fault with the request, is asked twice. It is
+// never asked to do anything.
+func (l *line) discover(ctx context.Context, p *peer.Peer) (server, error) {
+	speaks, _ := revision.Common(revision.Dates())
+	for again := false; ; again = true {
+		stamp := revision.Stamp{Revision: speaks.Date, Capabilities: revision.ModernCapabilities(l.declares()), Client: l.b.set.client}
+		m, err := p.Ask(ctx, stamp.On(wire.NewRequest("0", "server/discover", nil)))
+		_, unusable := errors.AsType[*peer.BadAnswer](err)
+		switch {
+		case unusable, errors.Is(err, transport.ErrNotStateless):
+			return server{}, classic{fmt.Errorf("server/discover: %w", err)}
+		case err != nil:
+			return server{}, fmt.Errorf("server/discover: %w", err)
+		}
+		failure := m.Part(wire.PartError)
+		if failure == nil {
+			return readDiscovery(m.OneLine().Part(wire.PartResult))
+		}
+		e := wire.ReadError(failure)
+		switch e.Code {
+		case revision.CodeUnsupportedVersion:
+			common, ok := revision.Common(supported(e.Data))
+			if !ok {
+				return server{}, classic{e}
+			}
+			speaks = common // be it the same: there are servers that first refuse it
+		case revision.CodeHeaderMismatch, revision.CodeMissingCapability:
+		default:
+			return server{}, classic{e}
+		}
+		if again {
+			return server{}, classic{e}
+		}
+	}
+}
+
+// supported reads the revisions that the data of an error names.
+func supported(data []byte) []string {
+	value, _ := wire.Lookup(data, "supported")
+	return texts(value)
+}
+
+// texts returns the strings of a JSON array.
+func texts(array []byte) (all []string) {
+	wire.EachElement(array, func(value []byte) bool {
+		all = append(all, wire.Unquote(value))
+		return len(all) < maxListed
+	})
+	return all
+}
+
+// readDiscovery reads the result of server/discover. There are servers that answer
+// anything with {}.
+func readDiscovery(result []byte) (server, error) {
+	get := func(path ...string) []byte { value, _ := wire.Lookup(result, path...); return value }
+	common, ok := revision.Common(texts(get("supportedVersions")))
+	if !ok || revision.TypeOf(result) != revision.Complete {
+		return server{}, classic{errors.New("server/discover: its answer is no DiscoverResult with a revision that is known")}
+	}
+	s := server{
+		ProtocolVersion: common.Date, stateless: true, Capabilities: get("capabilities"),
+		Instructions: get("instructions"), ServerInfo: get("_meta", "io.modelcontextprotocol/serverInfo"),
+	}
+	if !wire.IsObject(s.Capabilities) {
+		s.Capabilities = nothing
+	}
+	return s, nil
+}
+
+// patience is how long a backend may be silent when it is asked for its era, before
+// it is greeted as one of the session era, too.
+const patience = 5 * time.Second
+
+// Its answer may come as late as this after the one to initialize, and if that was a
+// refusal, so that it all depends on it, as late as that.
+const (
+	lateWait    = 20 * time.Millisecond
+	refusedWait = time.Second
+)
+
+func (b *Backend) patience() time.Duration {
+	if t := b.cfg.StartTimeout / 3; t > 0 {
+		return min(t, patience)
+	}
+	return patience
+}
+
+// probe finds out over a pipe of which era the backend is, and shakes hands
+// accordingly. One that ends because of the question is known for it: otherEra. One
+// that is silent may only be slow to start, so it is not ended but greeted as well,
+// and the answer that comes counts.
+func (l *line) probe(ctx context.Context, p *peer.Peer) (server, error) {
+	asking, stop := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer stop()
+	found := make(chan discovery, 1)
+	running.Go(func() {
+		s, err := l.discover(asking, p)
+		found <- discovery{s, err}
+	})
+	select {
+	case d := <-found:
+		return l.conclude(ctx, p, d)
+	case <-time.After(l.b.patience()):
+	}
+	s, err := l.initialize(ctx, p)
+	var late discovery
+	known := false
+	wait := lateWait
+	if isA[*wire.Error](err) {
+		wait = refusedWait
+	}
+	select {
+	case late = <-found:
+		known = late.err == nil || isA[classic](late.err)
+	case <-time.After(wait):
+	}
+	switch {
+	case err == nil && !known:
+		l.log.Info("backend does not answer server/discover; it will not be asked again")
+		l.b.judge(verdict{ofSessions, true})
+	case err == nil && late.err != nil:
+		l.b.judge(verdict{era: ofSessions})
+	case err == nil: // of both: it is asked again
+	case known && late.err == nil:
+		return late.server, nil
+	case isA[*wire.Error](err):
+	case !known && ctx.Err() != nil:
+		l.b.judge(verdict{ofSessions, true})
+	case ctx.Err() == nil:
+		l.b.judge(verdict{ofSessions, true})
+		err = otherEra{err}
+	}
+	return s, err
+}
+
+// conclude goes on with what a backend at a pipe has answered.
+func (l *line) conclude(ctx context.Context, p *peer.Peer, d discovery) (server, error) {
+	switch {
+	case d.err == nil:
+		return d.server, nil
+	case isA[classic](d.err):
+		l.b.judge(verdict{era: ofSessions})
+		return l.initialize(ctx, p)
+	case ctx.Err() != nil:
+		return server{}, d.err
+	}
+	l.log.Info("backend ended when it was asked server/discover; starting it again without", "err", d.err)
+	l.b.judge(verdict{ofSessions, true})
+	return server{}, otherEra{d.err}
+}
+
+// contradicts reports whether a server refuses initialize because it is of the
+// stateless era.
+func contradicts(err error) bool {
+	e, ok := errors.AsType[*wire.Error](err)
+	if !ok {
+		return false
+	}
+	if e.Code == revision.CodeUnsupportedVersion || e.Code == wire.CodeMethodNotFound {
+		return true
+	}
+	for _, date := range revision.Dates() {
+		if t, _ := revision.Find(date); t.Stateless && strings.Contains(e.Message+string(e.Data), date) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,107 @@
+package backends
+
+import (
+	"bytes"
+	"time"
+
+	"mcpgateway/catalog"
+	"mcpgateway/revision"
+)
+
+// leastTTL is how long a list is kept, at least, that says that it is good for a while
+// only.
+const leastTTL = 10 * time.Second
+
+// freshen takes what a list says of how long, and for whom, it is good, and reports
+// whether that is news. It is called with b.mu held. One of the session era says
+// neither, and one of which something is hidden is not for everybody.
+func (b *Backend) freshen(r *reading, s server) (news bool) {
+	b.due[r.kind] = time.Time{}
+	if r.err != nil {
+		return false
+	}
+	ttl, private := r.ttl, !r.shared
+	if !s.stateless {
+		ttl, private = 0, true
+	}
+	if r.kind == catalog.Tools && len(b.cfg.Tools.Allow)+len(b.cfg.Tools.Deny) > 0 {
+		private = true
+	}
+	if ttl > 0 {
+		b.due[r.kind] = time.Now().Add(max(ttl, leastTTL))
+	}
+	l := &b.listing
+	news = l.TTL[r.kind] != ttl || l.Private[r.kind] != private
+	l.TTL[r.kind], l.Private[r.kind] = ttl, private
+	return news
+}
+
+// stales returns what tells when the next list is good no longer, nil if none will be.
+func (b *Backend) stales() <-chan time.Time {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var first time.Time
+	for _, t := range b.due {
+		if !t.IsZero() && (first.IsZero() || t.Before(first)) {
+			first = t
+		}
+	}
+	if first.IsZero() {
+		return nil
+	}
+	return time.After(time.Until(first))
+}
+
+// expire counts those lists as changed that are good no longer.
+func (b *Backend) expire() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for k, t := range b.due {
+		if !t.IsZero() && !time.Now().Before(t) {
+			b.stale[k] = true
+		}
+	}
+}
+
+var annotation = []byte("x-mcp-header")
+
+// mendHeaders sees to tools that say, wrongly, which arguments go into headers. Over
+// HTTP of the stateless era such a tool MUST be left out ("tools"); elsewhere headers
+// mean nothing, and what is said of them is taken out, so that no client leaves out a tool
+// that works.
+func (b *Backend) mendHeaders(page *catalog.Page, s server) {
+	kept := page.Items[:0]
+	for _, item := range page.Items {
+		schema := item.Schema()
+		flaw := ""
+		if bytes.Contains(schema, annotation) {
+			flaw = revision.HeaderFlaw(schema)
+		}
+		switch {
+		case flaw == "":
+		case s.stateless && b.cfg.URL != "":
+			page.Flaws = append(page.Flaws, catalog.Flaw{Item: item.Own, What: flaw})
+			continue
+		default:
+			page.Flaws = append(page.Flaws, catalog.Flaw{Item: item.Own, What: flaw, Mended: true})
+			item = item.WithSchema(revision.WithoutHeaders(schema))
+		}
+		kept = append(kept, item)
+	}
+	page.Items = kept
+}
+
+// headersIn returns the schemas of those tools of which arguments go into headers.
+func headersIn(tools []catalog.Item) map[string][]byte {
+	var all map[string][]byte
+	for _, t := range tools {
+		if !bytes.Contains(t.Raw(), annotation) {
+			continue
+		}
+		if all == nil {
+			all = make(map[string][]byte)
+		}
+		all[t.Own] = t.Schema()
+	}
+	return all
+}

@@ -1,0 +1,448 @@
+package backends
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"mcpgateway/catalog"
+	"mcpgateway/peer"
+	"mcpgateway/revision"
+	"mcpgateway/wire"
+)
+
+// A backend of the stateless era says what has changed on a subscriptions/listen of
+// ours and nowhere else. There is one for all sessions: it asks for the changes of every
+// list that the server tells of, and for the updates of every URI to which somebody is
+// subscribed. It cannot be amended; when the URIs are others it is made anew.
+//
+//	line.listening ─ run (one goroutine) ─ arm: Offer, the acknowledgement ─ settle: who waits is answered
+//	                   └ until something else is wanted (rearm), it drops, or the conversation ends
+
+const acknowledged = "notifications/subscriptions/acknowledged"
+
+const (
+	// ackWait is how long a server may take to acknowledge a listen. Then it is taken to
+	// have agreed to all of it.
+	ackWait = 5 * time.Second
+	// listWait is how long the first list waits for the first listen, so that no change
+	// in between is missed. If it comes later the lists are read once more.
+	listWait = time.Second
+	// quitWait is how long a server at a pipe may take to end a listen. There are those
+	// that have one for each pipe, and would take the end of the old for that of the new.
+	quitWait = time.Second
+)
+
+// A listening keeps a conversation's listen up. A nil one does nothing.
+type listening struct {
+	l       *line
+	p       *peer.Peer
+	s       server
+	stop    context.CancelFunc
+	running sync.WaitGroup
+	armed   chan struct{} // closed when it is up for the first time, or nothing is to be listened to
+
+	missed bool // what is said while it is not up
+	pause  time.Duration
+}
+
+// is reports whether a notification says that it comes by this listen.
+func (h *hearing) is(m wire.Message) bool {
+	id := revision.Subscription(m)
+	return id == "" || string(id) == string(h.c.ID()) || wire.Unquote([]byte(id)) == string(h.c.ID())
+}
+
+// A hearing is one subscriptions/listen.
+type hearing struct {
+	c     *peer.Pending
+	uris  []string
+	acked chan []byte // 1 slot: what the server has agreed to
+	over  peer.Waiter
+	began time.Time
+	all   bool     // it has not said what it has agreed to
+	some  []string // the URIs that it has agreed to
+}
+
+func (h *hearing) hears(uri string) bool { return h.all || slices.Contains(h.some, uri) }
+
+// listening listens to a server of the stateless era until ctx is done, or end is
+// called.
+func (l *line) listening(ctx context.Context, p *peer.Peer, s server) *listening {
+	if !s.stateless || l.own() {
+		return nil
+	}
+	ctx, stop := context.WithCancel(ctx)
+	g := &listening{l: l, p: p, s: s, stop: stop, armed: make(chan struct{}), pause: firstPause}
+	g.running.Go(func() { g.run(ctx) })
+	return g
+}
+
+func (g *listening) end() {
+	if g != nil {
+		g.stop()
+		g.running.Wait()
+	}
+}
+
+// await waits for the first listen, though not for long.
+func (g *listening) await(ctx context.Context) {
+	if g == nil {
+		return
+	}
+	select {
+	case <-g.armed:
+	case <-time.After(listWait):
+	case <-ctx.Done():
+	}
+}
+
+// run keeps the listen up. Each round begins without one that would do.
+func (g *listening) run(ctx context.Context) {
+	l, began := g.l, time.Now()
+	var now *hearing
+	defer func() { g.quit(ctx, now) }()
+	l.mu.Lock()
+	g.missed = len(l.subs.agreedTo()) > 0
+	l.mu.Unlock()
+	for ctx.Err() == nil {
+		filter, uris := g.wanted()
+		if !l.b.hasStreams() || filter == nil {
+			g.missed = g.missed || now != nil
+			g.quit(ctx, now)
+			now = nil
+		}
+		var next *hearing
+		var err error
+		if filter != nil {
+			next, err = g.arm(ctx, filter, uris)
+		}
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil && g.refused(uris, err):
+			continue // without those
+		case err != nil:
+			g.missed = true
+			g.failed(err)
+			if !g.rest(ctx, err) {
+				return
+			}
+			continue
+		}
+		g.quit(ctx, now)
+		now = next
+		g.settle(now)
+		select {
+		case <-g.armed:
+		default:
+			g.missed = g.missed || time.Since(began) >= listWait
+			close(g.armed)
+		}
+		g.catchUp()
+		if !g.hear(ctx, &now) {
+			return
+		}
+	}
+}
+
+// hear waits until something else is to be listened to, or nothing is said any more. It
+// reports false if that is because ctx is done.
+func (g *listening) hear(ctx context.Context, now **hearing) bool {
+	var over peer.Waiter // nil: never
+	if *now != nil {
+		over = (*now).over
+	}
+	select {
+	case <-g.l.rearm:
+		return true
+	case <-ctx.Done():
+		return false
+	case a := <-over:
+		g.l.log.Debug("backend has ended what it was listened to", "err", a.Err)
+	}
+	if time.Since((*now).began) > settledAfter {
+		g.pause = firstPause
+	}
+	*now, g.missed = nil, true
+	g.l.hearing(nil)
+	return g.rest(ctx, nil)
+}
+
+// rest waits before the next try, which is the longer the more have failed, and without
+// end if the server does not know what is asked; something new to ask for ends it.
+func (g *listening) rest(ctx context.Context, err error) bool {
+	later := time.After(g.pause)
+	g.pause = min(2*g.pause, lastPause)
+	if e, ok := errors.AsType[*wire.Error](err); ok && e.Code == wire.CodeMethodNotFound {
+		later = nil
+	}
+	select {
+	case <-later:
+	case <-g.l.rearm:
+	case <-ctx.Done():
+		return false
+	}
+	return true
+}
+
+// failed says, loudly the first time, that nothing is heard of changes.
+func (g *listening) failed(err error) {
+	e, _ := errors.AsType[*wire.Error](err)
+	if foreign(err) || e != nil && e.Code == revision.CodeUnsupportedVersion {
+		g.l.doubtful()
+		g.l.b.refresh()
+	}
+	say := g.l.log.Debug
+	if g.pause == firstPause {
+		say = g.l.log.Warn
+	}
+	say("backend cannot be listened to; its changes may be noticed late", "err", err)
+}
+
+// wanted returns what is to be listened to, as the params of the request, nil if nothing
+// is; and the URIs in it.
+func (g *listening) wanted() (params []byte, uris []string) {
+	filter := make(map[string]any)
+	for k, flag := range map[catalog.Kind]string{
+		catalog.Tools: "toolsListChanged", catalog.Prompts: "promptsListChanged", catalog.Resources: "resourcesListChanged",
+	} {
+		if g.s.has(k.Capability(), "listChanged") {
+			filter[flag] = true
+		}
+	}
+	if g.s.has("resources", "subscribe") {
+		g.l.mu.Lock()
+		uris = g.l.subs.uris()
+		g.l.mu.Unlock()
+	}
+	if len(uris) > 0 {
+		filter["resourceSubscriptions"] = uris
+	}
+	if len(filter) == 0 {
+		return nil, nil
+	}
+	return wire.Encode(map[string]any{"notifications": filter}), uris
+}
+
+// arm opens a listen and waits until the server has acknowledged it.
+func (g *listening) arm(ctx context.Context, params []byte, uris []string) (*hearing, error) {
+	l := g.l
+	h := &hearing{uris: uris, acked: make(chan []byte, 1), over: make(peer.Waiter, 1), began: time.Now()}
+	h.c = &peer.Pending{To: h.over, Stateless: true}
+	l.mu.Lock()
+	l.opening = h
+	l.mu.Unlock()
+	defer func() {
+		l.mu.Lock()
+		l.opening = nil
+		l.mu.Unlock()
+	}()
+	m := wire.NewRequest("0", "subscriptions/listen", params)
+	if err := g.p.Offer(l.b.stamped(m, g.s, ""), h.c); err != nil {
+		return nil, err
+	}
+	select {
+	case agreed := <-h.acked:
+		h.agree(agreed)
+	case a := <-h.over:
+		return nil, ending(a)
+	case <-time.After(ackWait):
+		l.log.Warn("backend does not acknowledge what it is listened to; it is taken to have agreed")
+		h.all = true
+	case <-ctx.Done():
+		h.c.Cancel(nil)
+		return nil, ctx.Err()
+	}
+	return h, nil
+}
+
+// ending returns why a listen ended that was not acknowledged.
+func ending(a peer.Answer) error {
+	if failure := a.Part(wire.PartError); a.Err == nil && failure != nil {
+		return wire.ReadError(failure)
+	}
+	if a.Err == nil {
+		return errors.New("it ended at once")
+	}
+	return a.Err
+}
+
+// acknowledged notes what the server has agreed to.
+func (l *line) acknowledged(m wire.Message, about *peer.Pending) {
+	l.mu.Lock()
+	h := l.opening
+	l.mu.Unlock()
+	if h == nil || about != nil && about != h.c || about == nil && !h.is(m) {
+		return
+	}
+	select {
+	case h.acked <- m.Part(wire.PartParams):
+	default: // it was said before
+	}
+}
+
+// agree reads what the server has agreed to.
+func (h *hearing) agree(params []byte) {
+	list, _ := wire.Lookup(params, "notifications")
+	if !wire.IsObject(list) {
+		h.all = true
+		return
+	}
+	uris, _ := wire.Lookup(list, "resourceSubscriptions")
+	h.some = texts(uris)
+}
+
+// quit ends a listen, if there is one. At a pipe it also waits for the end of it.
+func (g *listening) quit(ctx context.Context, h *hearing) {
+	if h == nil {
+		return
+	}
+	if !g.l.b.hasStreams() && ctx.Err() == nil {
+		_ = g.p.Notify("notifications/cancelled", []byte(`{"requestId":`+string(h.c.ID())+`}`))
+		select {
+		case <-h.over:
+			return
+		case <-time.After(quitWait):
+		case <-ctx.Done():
+		}
+	}
+	h.c.Cancel(nil)
+}
+
+// catchUp takes everything for changed if something may have been missed.
+func (g *listening) catchUp() {
+	if !g.missed {
+		return
+	}
+	g.missed = false
+	g.l.b.changedAll()
+	g.l.mu.Lock()
+	uris := g.l.subs.agreedTo()
+	g.l.mu.Unlock()
+	for _, uri := range uris {
+		g.l.updated(updated(uri), nil)
+	}
+}
+
+// settle answers those who wait for what is listened to now.
+func (g *listening) settle(h *hearing) {
+	l := g.l
+	l.mu.Lock()
+	l.listened = h
+	tell := l.settleLocked(func(uri string) (known bool, err *wire.Error) {
+		switch {
+		case h == nil:
+			return false, nil
+		case h.hears(uri):
+			return slices.Contains(h.uris, uri), nil
+		}
+		return slices.Contains(h.uris, uri), wire.Errorf(wire.CodeInvalidParams, "Invalid params: the backend sends no updates of this resource")
+	})
+	l.mu.Unlock()
+	for _, f := range tell {
+		f()
+	}
+}
+
+// refused answers those who wait for one of the URIs with the error for which none of
+// them is listened to, and reports whether there were any.
+func (g *listening) refused(uris []string, err error) bool {
+	e, ok := errors.AsType[*wire.Error](err)
+	if !ok {
+		return false
+	}
+	l := g.l
+	l.mu.Lock()
+	tell := l.settleLocked(func(uri string) (bool, *wire.Error) {
+		return slices.Contains(uris, uri), wire.Errorf(wire.CodeInvalidParams, "Invalid params: the backend refuses the subscription: %s", e.Message)
+	})
+	l.mu.Unlock()
+	for _, f := range tell {
+		f()
+	}
+	return len(tell) > 0
+}
+
+// settleLocked takes those out that wait for a URI of which it is known whether it is
+// listened to, and returns what tells them.
+func (l *line) settleLocked(state func(uri string) (known bool, err *wire.Error)) (tell []func()) {
+	var rest []waiting
+	for _, w := range l.arming {
+		uri := subject(w.m)
+		known, err := state(uri)
+		if !known {
+			rest = append(rest, w)
+			continue
+		}
+		tell = append(tell, l.agreeLocked(w, uri, err))
+	}
+	l.arming = rest
+	return tell
+}
+
+func (l *line) agreeLocked(w waiting, uri string, err *wire.Error) func() {
+	if err != nil {
+		l.subs.refused(uri, w.c.Owner)
+		return func() { w.c.To.Done(wire.NewFailure("0", err), nil) }
+	}
+	l.subs.agreed(uri, w.c.Owner)
+	return func() { w.c.To.Done(wire.NewResult("0", nothing), nil) }
+}
+
+// hearing notes what is listened to, nil if nothing is.
+func (l *line) hearing(h *hearing) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.listened = h
+}
+
+func (l *line) pokeListening() {
+	select {
+	case l.rearm <- struct{}{}:
+	default:
+	}
+}
+
+// isSubscription reports whether a request is one that the stateless era has not, for
+// there is the listen.
+func isSubscription(m wire.Message) bool {
+	method := m.Method()
+	return method == "resources/subscribe" || method == "resources/unsubscribe"
+}
+
+func subject(m wire.Message) string {
+	uri, _ := wire.Lookup(m.Part(wire.PartParams), "uri")
+	return wire.Unquote(uri)
+}
+
+// subscribeLocked sees to a request to subscribe, or to end that, at a backend of the
+// stateless era: it is answered when the URI is listened to, at once if it is already;
+// its end at once. It returns what tells the caller so, to be called without l.mu.
+func (l *line) subscribeLocked(w waiting) (tell func()) {
+	uri := subject(w.m)
+	w.c.Stateless, w.c.Again = false, nil // it is answered by the gateway
+	if w.m.Method() == "resources/unsubscribe" {
+		if l.subs.remove(uri, w.c.Owner) {
+			l.pokeListening()
+		}
+		return func() { w.c.To.Done(wire.NewResult("0", nothing), nil) }
+	}
+	switch {
+	case !l.server.has("resources", "subscribe"):
+		l.subs.refused(uri, w.c.Owner)
+		return func() {
+			w.c.To.Done(wire.NewFailure("0", wire.Errorf(wire.CodeMethodNotFound, "Method not found: the backend has no subscriptions")), nil)
+		}
+	case !l.subs.add(uri, w.c.Owner):
+		return func() {
+			w.c.To.Done(wire.NewFailure("0", wire.Errorf(wire.CodeInternalError, "Too many subscriptions: there may be %d", maxSubscriptions)), nil)
+		}
+	case l.listened != nil && slices.Contains(l.listened.uris, uri) && l.listened.hears(uri):
+		return l.agreeLocked(w, uri, nil)
+	}
+	l.arming = append(l.arming, w)
+	l.pokeListening()
+	return func() {}
+}

@@ -1,0 +1,394 @@
+package backends_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mcpgateway/backends"
+	"mcpgateway/config"
+	"mcpgateway/internal/mcptest"
+	"mcpgateway/transport"
+	"mcpgateway/wire"
+)
+
+// unasked returns backends of which nobody has said of which era they are.
+func unasked(all ...config.Backend) []config.Backend {
+	for i := range all {
+		all[i].Era = "auto"
+	}
+	return all
+}
+
+// refusal is an error object that names supported revisions.
+func refusal(dates string) string {
+	return `{"code":-32022,"message":"Unsupported protocol version","data":{"supported":[` + dates + `],"requested":"x"}}`
+}
+
+// speaksModern plays the rest of a start in the stateless era, and checks that a call is
+// stamped.
+func (h *house) speaksModern(p *mcptest.Peer) {
+	h.t.Helper()
+	p.List(mcptest.Tools("t"))
+	call, _ := h.call("a")
+	m := p.Asked("tools/call")
+	if named, _ := wire.Lookup(m.Part(wire.PartMeta), "io.modelcontextprotocol/protocolVersion"); string(named) != `"2026-07-28"` {
+		h.t.Errorf("the call is not stamped: %s", m.Raw())
+	}
+	p.Reply(m.ID(), `{"resultType":"complete","content":[]}`)
+	call.ok(h.t)
+	p.WantNothing()
+	if s := h.status("a"); s.State != backends.Ready || s.Revision != "2026-07-28" || s.Server != "scripted/1" {
+		h.t.Errorf("status %+v", s)
+	}
+}
+
+// speaksClassic is the same in the session era.
+func (h *house) speaksClassic(p *mcptest.Peer) {
+	h.t.Helper()
+	p.Ready("t")
+	call, _ := h.call("a")
+	m := p.Asked("tools/call")
+	if m.Part(wire.PartMeta) != nil {
+		h.t.Errorf("the call is stamped: %s", m.Raw())
+	}
+	p.Reply(m.ID(), `{"content":[]}`)
+	call.ok(h.t)
+	p.WantNothing()
+	if s := h.status("a"); s.State != backends.Ready || s.Revision != "2025-11-25" {
+		h.t.Errorf("status %+v", s)
+	}
+}
+
+// The rows of PROTOCOL.md §3.4 that are answers.
+func TestTheQuestionOfTheEraIsAnswered(t *testing.T) {
+	asked := func(p *mcptest.Peer) wire.ID { return p.Asked("server/discover").ID() }
+	fails := func(objects ...string) func(p *mcptest.Peer) {
+		return func(p *mcptest.Peer) {
+			for _, o := range objects {
+				p.Fail(asked(p), o)
+			}
+		}
+	}
+	answers := func(result string) func(p *mcptest.Peer) {
+		return func(p *mcptest.Peer) { p.Reply(asked(p), result) }
+	}
+	then := func(some ...func(p *mcptest.Peer)) func(p *mcptest.Peer) {
+		return func(p *mcptest.Peer) {
+			for _, f := range some {
+				f(p)
+			}
+		}
+	}
+	code := func(n int) string { return fmt.Sprintf(`{"code":%d,"message":"no"}`, n) }
+	valid := answers(mcptest.Discovered)
+	type row struct {
+		name   string
+		play   func(p *mcptest.Peer)
+		modern bool
+	}
+	rows := []row{
+		{"valid DiscoverResult with a common revision", valid, true},
+		{"valid one that does not say its type", answers(`{"supportedVersions":["2099-01-01","2026-07-28","2025-11-25"],"capabilities":{"tools":{}},"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"scripted","version":"1"}}}`), true},
+		{"DiscoverResult without a common revision", answers(`{"resultType":"complete","supportedVersions":["2025-11-25","2099-01-01"],"capabilities":{}}`), false},
+		{"empty result", answers(`{}`), false},
+		{"shapeless result", answers(`{"supportedVersions":"2026-07-28","capabilities":{}}`), false},
+		{"result that is none", answers(`[]`), false},
+		{"result of an unknown type", answers(`{"resultType":"task","supportedVersions":["2026-07-28"],"capabilities":{}}`), false},
+		{"-32022 that lists the same revision", then(fails(refusal(`"2026-07-28"`)), valid), true},
+		{"-32022 again and again", fails(refusal(`"2026-07-28"`), refusal(`"2026-07-28"`)), false},
+		{"-32022 that lists only revisions with sessions", fails(refusal(`"2025-11-25","2025-06-18"`)), false},
+		{"-32022 without a list", fails(code(-32022)), false},
+		{"-32020, and then not", then(fails(code(-32020)), valid), true},
+		{"-32021, and then not", then(fails(code(-32021)), valid), true},
+		{"-32020 again and again", fails(code(-32020), code(-32020)), false},
+	}
+	for _, n := range []int{-32601, -32602, -32600, -32603, -32000, -32001, 0} {
+		rows = append(rows, row{fmt.Sprint(n), fails(code(n)), false})
+	}
+	for _, r := range rows {
+		t.Run("pipe: "+r.name, func(t *testing.T) {
+			inHouse(t, backends.Options{Backends: unasked(plain("a")...)}, func(t *testing.T, h *house) {
+				p := h.next("a")
+				r.play(p)
+				if r.modern {
+					h.speaksModern(p)
+				} else {
+					h.speaksClassic(p)
+				}
+				if n := len(h.dials("a")); n != 1 {
+					t.Errorf("dialled %d times", n)
+				}
+			})
+		})
+		t.Run("HTTP: "+r.name, func(t *testing.T) {
+			inHouse(t, backends.Options{Backends: unasked(remote("a"))}, func(t *testing.T, h *house) {
+				p := h.next("a")
+				r.play(p)
+				if r.modern {
+					h.speaksModern(p)
+					return
+				}
+				p = h.next("a")
+				h.speaksClassic(p)
+				if n := h.dials("a"); len(n) != 2 || n[1] != n[0] {
+					t.Errorf("dialled at %v", n)
+				}
+			})
+		})
+	}
+}
+
+// The rows of §3.4 that are none, over HTTP: an outage is no era.
+func TestTheQuestionOfTheEraIsNotAnsweredOverHTTP(t *testing.T) {
+	inHouse(t, backends.Options{Backends: unasked(remote("a"))}, func(t *testing.T, h *house) {
+		lose := func(err error) {
+			p := h.next("a")
+			p.Break(&transport.Lost{ID: p.Asked("server/discover").ID(), Err: err})
+			synctest.Wait()
+			p.WantNothing()
+		}
+		for _, code := range []int{401, 403, 500, 503} {
+			lose(&transport.StatusError{Code: code})
+		}
+		lose(errors.New("connection refused"))
+		p := h.next("a")
+		p.Asked("server/discover")
+		time.Sleep(time.Minute) // start_timeout
+		p.WantNothing()
+		if err := h.status("a").Err; err == nil || !strings.Contains(err.Error(), "start_timeout") {
+			t.Errorf("it failed for %v", err)
+		}
+		at := h.dials("a")
+		for i := 1; i < len(at); i++ {
+			if at[i]-at[i-1] < 200*time.Millisecond {
+				t.Errorf("dialled at %v", at)
+			}
+		}
+		// 400, 404, 405 without an answer of the era: session era, at once.
+		lose(fmt.Errorf("%w: 404", transport.ErrNotStateless))
+		h.speaksClassic(h.next("a"))
+	})
+}
+
+// VERSION-02: a server that exits when it is asked anything before initialize is started
+// again at once, without the question; so it is from then on, also by the next gateway.
+func TestVERSION02_AServerThatEndsAtTheQuestion(t *testing.T) {
+	o := backends.Options{Backends: unasked(plain("a")...), State: t.TempDir()}
+	inHouse(t, o, func(t *testing.T, h *house) {
+		waits, _ := h.call("a")
+		p := h.next("a")
+		p.Asked("server/discover")
+		p.Exit("exit 1", "")
+		p = h.next("a")
+		p.Greet("")
+		p.Reply(p.Asked("tools/call").ID(), "{}")
+		waits.ok(t)
+		p.List(mcptest.Tools("t"))
+		if at := h.dials("a"); len(at) != 2 || at[1] != at[0] {
+			t.Errorf("dialled at %v", at)
+		}
+		if loud := h.log.Loud(); len(loud) > 0 {
+			t.Errorf("logged %q", loud)
+		}
+		p.Exit("exit 2", "")
+		h.speaksClassic(h.next("a"))
+	})
+	inHouse(t, o, func(t *testing.T, h *house) {
+		p := h.next("a")
+		h.speaksClassic(p)
+		// It is another one now, and says so.
+		p.Exit("exit 3", "")
+		p = h.next("a")
+		p.Fail(p.Asked("initialize").ID(), `{"code":-32022,"message":"no","data":{"supported":["2026-07-28"]}}`)
+		p = h.next("a")
+		p.Discover("")
+		h.speaksModern(p)
+	})
+	if text, _ := os.ReadFile(kept(t, o.State)); strings.Contains(string(text), "era") {
+		t.Errorf("kept %s", text)
+	}
+}
+
+// A program that does not start does not start, whatever it is asked: its end is no
+// reason to believe anything.
+func TestAProgramThatCannotStart(t *testing.T) {
+	inHouse(t, backends.Options{Backends: unasked(plain("a")...), State: t.TempDir()}, func(t *testing.T, h *house) {
+		waits, _ := h.call("a")
+		h.next("a").Exit("exit 127", "sh: npx: not found")
+		h.next("a").Exit("exit 127", "sh: npx: not found")
+		waits.want(t, "it did not start: initialize: exit 127; its last words: sh: npx: not found")
+		p := h.next("a") // it is there now, and modern
+		p.Fail(p.Asked("initialize").ID(), `{"code":-32601,"message":"Method not found"}`)
+		p = h.next("a")
+		p.Discover("")
+		h.speaksModern(p)
+	})
+}
+
+// VERSION-03: a server that is silent when it is asked is greeted after 5 s, in the same
+// process, for it may only be slow; and it is not asked again.
+func TestVERSION03_AServerThatIsSilent(t *testing.T) {
+	o := backends.Options{Backends: unasked(plain("a")...), State: t.TempDir()}
+	inHouse(t, o, func(t *testing.T, h *house) {
+		p := h.next("a")
+		p.Asked("server/discover")
+		began := time.Now()
+		h.speaksClassic(p)
+		if took := time.Since(began); took < 5*time.Second || took > 5100*time.Millisecond {
+			t.Errorf("ready after %v", took)
+		}
+		if n := len(h.dials("a")); n != 1 {
+			t.Errorf("dialled %d times", n)
+		}
+	})
+	inHouse(t, o, func(t *testing.T, h *house) { h.speaksClassic(h.next("a")) })
+}
+
+func TestAServerThatIsSlow(t *testing.T) {
+	slow := func(t *testing.T, test func(h *house, p *mcptest.Peer, discover wire.ID)) {
+		t.Helper()
+		o := backends.Options{Backends: unasked(plain("a")...), State: t.TempDir()}
+		o.Backends[0].StartTimeout = 12 * time.Second
+		inHouse(t, o, func(t *testing.T, h *house) {
+			p := h.next("a")
+			id := p.Asked("server/discover").ID()
+			time.Sleep(4 * time.Second) // a third of start_timeout
+			test(h, p, id)
+		})
+	}
+	t.Run("and of the session era", func(t *testing.T) {
+		slow(t, func(h *house, p *mcptest.Peer, discover wire.ID) {
+			p.Fail(discover, `{"code":-32601,"message":"no"}`)
+			h.speaksClassic(p)
+			p.Exit("exit 1", "")
+			h.speaksClassic(h.next("a"))
+		})
+	})
+	t.Run("and of both", func(t *testing.T) {
+		slow(t, func(h *house, p *mcptest.Peer, discover wire.ID) {
+			p.Reply(discover, mcptest.Discovered)
+			h.speaksClassic(p)
+			p.Exit("exit 1", "")
+			p = h.next("a") // it is worth asking
+			p.Discover("")
+			h.speaksModern(p)
+		})
+	})
+	t.Run("and of the stateless era", func(t *testing.T) {
+		slow(t, func(h *house, p *mcptest.Peer, discover wire.ID) {
+			p.Reply(discover, mcptest.Discovered)
+			p.Fail(p.Asked("initialize").ID(), `{"code":-32601,"message":"no"}`)
+			h.speaksModern(p)
+		})
+	})
+	t.Run("and answers in the other order", func(t *testing.T) {
+		slow(t, func(h *house, p *mcptest.Peer, discover wire.ID) {
+			p.Fail(p.Asked("initialize").ID(), `{"code":-32601,"message":"no"}`)
+			p.Reply(discover, mcptest.Discovered)
+			h.speaksModern(p)
+		})
+	})
+	t.Run("too slow", func(t *testing.T) {
+		slow(t, func(h *house, p *mcptest.Peer, _ wire.ID) {
+			p.Asked("initialize")
+			time.Sleep(8 * time.Second)
+			if err := h.status("a").Err; err == nil || err.Error() != "it was not ready within 12s (start_timeout)" {
+				t.Errorf("it failed for %v", err)
+			}
+			h.speaksClassic(h.next("a"))
+		})
+	})
+	t.Run("and ends", func(t *testing.T) {
+		slow(t, func(h *house, p *mcptest.Peer, _ wire.ID) {
+			p.Asked("initialize")
+			p.Exit("exit 1", "")
+			began := time.Now()
+			h.speaksClassic(h.next("a"))
+			if took := time.Since(began); took != 0 {
+				t.Errorf("it took %v", took)
+			}
+		})
+	})
+}
+
+// The era is what the process at hand is of, be it another than the one before.
+func TestTheEraChangesWithTheProcess(t *testing.T) {
+	for name, one := range map[string]config.Backend{"pipe": plain("a")[0], "HTTP": remote("a")} {
+		t.Run(name, func(t *testing.T) {
+			inHouse(t, backends.Options{Backends: unasked(one)}, func(t *testing.T, h *house) {
+				h.Open("one", []byte(`{"sampling":{}}`))
+				p := h.next("a")
+				p.Discover("")
+				h.speaksModern(p)
+				p.Exit("exit 1", "")
+				synctest.Wait()
+				waits := h.callFor("one", "a") // over the line that all share
+
+				p = h.next("a")
+				p.Fail(p.Asked("server/discover").ID(), `{"code":-32601,"message":"no"}`)
+				if one.URL == "" {
+					p.Greet("")
+					p.Reply(p.Asked("tools/call").ID(), `{}`)
+					p.List(mcptest.Tools("t"))
+				} else {
+					shared := h.next("a")
+					shared.Ready("t")
+					own := h.next("a") // which a session needs now
+					if m := own.Asked("initialize"); capabilitiesIn(m) != `{"sampling":{}}` {
+						t.Errorf("told %s", m.Raw())
+					} else {
+						own.Reply(m.ID(), mcptest.Hello)
+					}
+					own.Told("notifications/initialized")
+					own.Reply(own.Asked("tools/call").ID(), `{}`)
+					p = shared
+				}
+				waits.ok(t)
+
+				p.Exit("exit 1", "")
+				p = h.next("a") // it is taken for what it was
+				p.Fail(p.Asked("initialize").ID(), `{"code":-32601,"message":"no"}`)
+				p = h.next("a")
+				p.Discover("")
+				h.speaksModern(p)
+			})
+		})
+	}
+}
+
+func TestThePinnedEra(t *testing.T) {
+	for name, one := range map[string]config.Backend{"pipe": plain("a")[0], "HTTP": remote("a")} {
+		t.Run("legacy, "+name, func(t *testing.T) {
+			inHouse(t, backends.Options{Backends: []config.Backend{one}}, func(t *testing.T, h *house) {
+				p := h.next("a")
+				p.Fail(p.Asked("initialize").ID(), `{"code":-32601,"message":"no"}`)
+				h.speaksClassic(h.next("a")) // what it says does not change it
+			})
+		})
+		t.Run("modern, "+name, func(t *testing.T) {
+			one.Era = "modern"
+			inHouse(t, backends.Options{Backends: []config.Backend{one}}, func(t *testing.T, h *house) {
+				p := h.next("a")
+				p.Fail(p.Asked("server/discover").ID(), `{"code":-32601,"message":"no"}`)
+				if err := h.status("a").Err; err == nil || !strings.Contains(err.Error(), "no") {
+					t.Errorf("it failed for %v", err)
+				}
+				p = h.next("a")
+				p.Discover("")
+				h.speaksModern(p)
+			})
+		})
+	}
+	t.Run("sse is legacy", func(t *testing.T) {
+		old := remote("a")
+		old.Era, old.Transport = "auto", "sse"
+		inHouse(t, backends.Options{Backends: []config.Backend{old}}, func(t *testing.T, h *house) {
+			h.speaksClassic(h.next("a"))
+		})
+	})
+}

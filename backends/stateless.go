@@ -1,0 +1,158 @@
+package backends
+
+import (
+	"context"
+	"errors"
+
+	"mcpgateway/peer"
+	"mcpgateway/revision"
+	"mcpgateway/transport"
+	"mcpgateway/wire"
+)
+
+// stamped returns a request as a server reads it that is of the stateless era, on
+// behalf of a session; "" = of nobody, who can do nothing and wants no log. One of the
+// session era reads it as it is.
+func (b *Backend) stamped(m wire.Message, s server, session string) wire.Message {
+	if !s.stateless {
+		return m
+	}
+	stamp := revision.Stamp{Revision: s.ProtocolVersion, Client: b.set.client}
+	stamp.Capabilities, stamp.Level = b.set.says(session)
+	return stamp.On(m)
+}
+
+// offer sends a call over the conversation with s, in the words of its era.
+func (l *line) offer(p *peer.Peer, s server, w waiting) error {
+	w.c.Stateless, w.c.Again = s.stateless, nil
+	if s.stateless {
+		w.c.Again = func(a wire.Message, err error) bool { return l.spared(p, w, a, err) }
+	}
+	return p.Offer(l.b.stamped(w.m, s, w.c.Owner), w.c)
+}
+
+// spared reports whether what came of a call is the gateway's own affair: the server
+// of the stateless era has refused how it was asked, and so not acted upon it. Then
+// its tools are listed anew, for their schemas say which headers a call needs, or it
+// is discovered anew (follow), and the call is sent once more. If that does not help
+// the caller learns of it in words that are not for the backend's own clients alone.
+func (l *line) spared(p *peer.Peer, w waiting, a wire.Message, err error) bool {
+	e := wire.ReadError(a.Part(wire.PartError))
+	doubt := e.Code == revision.CodeUnsupportedVersion || foreign(err)
+	switch {
+	case !doubt && e.Code != revision.CodeHeaderMismatch:
+		return false
+	case w.again && err != nil:
+		return false
+	case w.again:
+		w.c.To.Done(wire.NewFailure(a.ID(), wire.Errorf(wire.CodeInternalError,
+			"backend %s refuses how the gateway asks it: %s", l.b.cfg.Name, e.Message)), nil)
+		return true
+	}
+	w.again = true
+	l.mu.Lock()
+	if l.gone == p {
+		l.waiting = append(l.waiting, w)
+	} else {
+		l.again = append(l.again, w)
+	}
+	l.doubt = l.doubt || doubt
+	l.mu.Unlock()
+	l.b.refresh()
+	return true
+}
+
+// foreign reports whether a request was refused as by an HTTP server that knows only the
+// session era, before anything was done.
+func foreign(err error) bool {
+	lost, ok := errors.AsType[*transport.Lost](err)
+	status, _ := errors.AsType[*transport.StatusError](err)
+	return ok && !lost.Ran && status != nil && (status.Code == 400 || status.Code == 404 || status.Code == 405)
+}
+
+// doubtful has the server discovered anew when its lists are read next.
+func (l *line) doubtful() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.doubt = true
+}
+
+// refresh has the tools listed anew.
+func (b *Backend) refresh() { b.changed("notifications/tools/list_changed") }
+
+// reassure discovers a server of the stateless era anew if there is doubt about it. It
+// fails if the server is of that era no more.
+func (l *line) reassure(ctx context.Context, p *peer.Peer, s *server) error {
+	l.mu.Lock()
+	doubt := l.doubt
+	l.doubt = false
+	l.mu.Unlock()
+	if !doubt || !s.stateless {
+		return nil
+	}
+	found, err := l.discover(ctx, p)
+	switch {
+	case isA[classic](err):
+		return err
+	case err != nil:
+		l.log.Debug("backend could not be asked anew what it is", "err", err)
+		return nil
+	}
+	*s = found
+	l.mu.Lock()
+	l.server = found
+	l.mu.Unlock()
+	return nil
+}
+
+// sendAgain sends what was spared.
+func (l *line) sendAgain(p *peer.Peer) {
+	l.mu.Lock()
+	var refused []func()
+	if l.peer == p {
+		some := l.again
+		l.again = nil
+		refused = l.offerLocked(p, some)
+	}
+	l.mu.Unlock()
+	for _, tell := range refused {
+		tell()
+	}
+}
+
+// errHandedOver is why a session's own line ends that has found the backend to be of
+// the stateless era.
+var errHandedOver = errors.New("it needs no connection for each session")
+
+// handOver ends a session's own line: what waits for it goes over the one that all
+// share, as does what is sent from now on.
+func (l *line) handOver() {
+	l.b.mu.Lock()
+	if l.b.own[l.session] == l {
+		delete(l.b.own, l.session)
+	}
+	l.b.mu.Unlock()
+	l.mu.Lock()
+	l.handed = true
+	waiting, uris := l.waiting, l.subs.agreedTo()
+	l.waiting, l.subs = nil, subscriptions{}
+	l.mu.Unlock()
+	l.b.shared.inherit(l.session, uris)
+	for _, w := range waiting {
+		l.b.shared.send(w.m, w.c)
+	}
+}
+
+// inherit takes over a session's subscriptions, unless it is over.
+func (l *line) inherit(session string, uris []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, uri := range uris {
+		l.subs.add(uri, session)
+		l.subs.agreed(uri, session)
+	}
+	if !l.b.set.isOpen(session) {
+		l.subs.removeAll(session)
+	}
+	l.pokeListening()
+}
