@@ -34,10 +34,6 @@ type Pending struct {
 	Owner   string        // on whose behalf; see [Peer.SoleOwner]
 	About   wire.ID       // the request of the far side that the call belongs to, "" = none
 	Timeout time.Duration // since the start or the last progress; 0 = none
-	// Stateless says that the conversation is of the stateless era, and so is the answer.
-	// It is set by whoever sends the call, before Offer.
-	Stateless bool
-
 	// Stateless is set by whoever sends the call over a conversation of the
 	// stateless era (2026-07-28), before it does: it says in which era the answer is.
 	Stateless bool
