@@ -42,7 +42,7 @@ type listening struct {
 	s       server
 	stop    context.CancelFunc
 	running sync.WaitGroup
-	armed   chan struct{} // closed when it is up for the first time, or nothing is to be listened to
+	armed   chan struct{} // closed when the first is up, or has failed, or there is nothing to listen to
 
 	missed bool // what is said while it is not up
 	pause  time.Duration
@@ -108,6 +108,13 @@ func (g *listening) run(ctx context.Context) {
 	l.mu.Unlock()
 	for ctx.Err() == nil {
 		filter, uris := g.wanted()
+		if now != nil && slices.Equal(uris, now.uris) {
+			g.settle(now)
+			if !g.hear(ctx, &now) {
+				return
+			}
+			continue
+		}
 		if !l.b.hasStreams() || filter == nil {
 			g.missed = g.missed || now != nil
 			g.quit(ctx, now)
@@ -125,6 +132,7 @@ func (g *listening) run(ctx context.Context) {
 			continue // without those
 		case err != nil:
 			g.missed = true
+			g.arrive()
 			g.failed(err)
 			if !g.rest(ctx, err) {
 				return
@@ -134,16 +142,28 @@ func (g *listening) run(ctx context.Context) {
 		g.quit(ctx, now)
 		now = next
 		g.settle(now)
-		select {
-		case <-g.armed:
-		default:
-			g.missed = g.missed || time.Since(began) >= listWait
-			close(g.armed)
-		}
+		g.missed = g.missed || time.Since(began) >= listWait && !g.arrived()
+		g.arrive()
 		g.catchUp()
 		if !g.hear(ctx, &now) {
 			return
 		}
+	}
+}
+
+// arrive lets the first lists be read, which wait for the first listen.
+func (g *listening) arrive() {
+	if !g.arrived() {
+		close(g.armed)
+	}
+}
+
+func (g *listening) arrived() bool {
+	select {
+	case <-g.armed:
+		return true
+	default:
+		return false
 	}
 }
 
@@ -340,6 +360,9 @@ func (g *listening) settle(h *hearing) {
 		}
 		return slices.Contains(h.uris, uri), wire.Errorf(wire.CodeInvalidParams, "Invalid params: the backend sends no updates of this resource")
 	})
+	if h != nil {
+		h.uris = slices.DeleteFunc(h.uris, func(uri string) bool { return !h.hears(uri) }) // who asks again asks it again
+	}
 	l.mu.Unlock()
 	for _, f := range tell {
 		f()
