@@ -86,7 +86,8 @@ type discovery struct {
 // discover asks a server what it is, in the words of the stateless era: what it
 // says if it is of that, else a classic error, else why it did not answer. One that
 // names another revision, or finds fault with the request, is asked twice. It is
-// never asked to do anything.
+// never asked to do anything. For how long the answer is good is not looked at: it
+// is for the conversation.
 func (l *line) discover(ctx context.Context, p *peer.Peer) (server, error) {
 	speaks, _ := revision.Common(revision.Dates())
 	for again := false; ; again = true {
