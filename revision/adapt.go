@@ -132,13 +132,3 @@ func member(object []byte, name string) string {
 	value, _ := wire.Lookup(object, name)
 	return wire.Unquote(value)
 }
-
-// mapMember is [mapMembers] for one of them.
-func mapMember(object []byte, name string, change func(value []byte) []byte) []byte {
-	return mapMembers(object, func(key string, value []byte) []byte {
-		if key == name {
-			return change(value)
-		}
-		return value
-	})
-}

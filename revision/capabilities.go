@@ -2,9 +2,6 @@ package revision
 
 import "mcpgateway/wire"
 
-// extensionTasks is the extension that tasks of the session era became.
-const extensionTasks = reserved + "tasks"
-
 // ModernCapabilities returns the capabilities of a client of the session era as a
 // stateless request declares them: without tasks, and without those of being told of
 // other roots, which the era has not. What is no object is taken for an empty one.
@@ -12,12 +9,7 @@ func ModernCapabilities(caps []byte) []byte {
 	if !wire.IsObject(caps) {
 		return []byte("{}")
 	}
-	caps = mapMembers(caps, func(key string, value []byte) []byte {
-		if key == "roots" {
-			return without(value, "listChanged")
-		}
-		return value
-	})
+	caps = mapMember(caps, "roots", func(roots []byte) []byte { return without(roots, "listChanged") })
 	return without(caps, "tasks")
 }
 
@@ -25,17 +17,12 @@ func ModernCapabilities(caps []byte) []byte {
 // session era are told of them: without the extension that tasks are in the other one.
 func ClassicServerCapabilities(caps []byte) []byte {
 	extensions, _ := wire.Lookup(caps, "extensions")
-	if rest := without(extensions, extensionTasks); same(rest, extensions) {
+	if rest := without(extensions, TasksExtension); same(rest, extensions) {
 		return caps
 	} else if string(rest) == "{}" {
 		return without(caps, "extensions")
 	}
-	return mapMembers(caps, func(key string, value []byte) []byte {
-		if key == "extensions" {
-			return without(value, extensionTasks)
-		}
-		return value
-	})
+	return mapMember(caps, "extensions", func(extensions []byte) []byte { return without(extensions, TasksExtension) })
 }
 
 // ModernServerCapabilities returns the capabilities of a server as clients of the
@@ -47,20 +34,6 @@ func ModernServerCapabilities(caps []byte, tasks bool) []byte {
 		return caps
 	}
 	extensions, _ := wire.Lookup(caps, "extensions")
-	extensions = wire.Revise(extensions, nil, wire.Member{Key: extensionTasks, Text: []byte("{}")})
+	extensions = wire.Revise(extensions, nil, wire.Member{Key: TasksExtension, Text: []byte("{}")})
 	return wire.Revise(caps, nil, wire.Member{Key: "extensions", Text: extensions})
-}
-
-// without returns an object without one of its members, and the same slice if it has no
-// such member or is no object.
-func without(object []byte, name string) []byte {
-	found := false
-	if !wire.IsObject(object) {
-		return object
-	}
-	wire.Members(object, func(key string, _ []byte, _ int) { found = found || key == name })
-	if !found {
-		return object
-	}
-	return wire.Revise(object, func(key string) bool { return key == name })
 }

@@ -90,24 +90,3 @@ func integer(text string) (n int64, ok bool) {
 	}
 	return int64(f), true
 }
-
-// argument returns the argument to which a path of members leads, nil if there is
-// none, and how often a member of the path stands there: an argument that could be
-// read in two ways is none, but not absent.
-func argument(arguments []byte, path []string) (value []byte, times int) {
-	value = arguments
-	for _, name := range path {
-		object := value
-		value, times = nil, 0
-		wire.Members(object, func(key string, v []byte, _ int) {
-			if key == name {
-				value = v
-				times++
-			}
-		})
-		if times != 1 {
-			return nil, times
-		}
-	}
-	return value, times
-}

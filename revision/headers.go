@@ -35,7 +35,7 @@ func Describe(m wire.Message, schema []byte) map[string]string {
 	if method == "tools/call" {
 		arguments := m.Part(wire.PartArguments)
 		eachHeader(schema, func(path []string, name string) {
-			value, _ := argument(arguments, path)
+			value, _ := lookup(arguments, path...)
 			if text, ok := headerText(value); ok {
 				headers[headerParam+name] = encodeHeader(text)
 			}
@@ -96,7 +96,7 @@ func checkName(m wire.Message, method string, values []string) *wire.Error {
 }
 
 func checkParam(arguments []byte, path []string, header string, values []string) *wire.Error {
-	value, times := argument(arguments, path)
+	value, times := lookup(arguments, path...)
 	given, ok := only(values)
 	if times > 1 {
 		return mismatch(header, "has an argument that stands twice")

@@ -11,16 +11,6 @@ import (
 	"mcpgateway/wire"
 )
 
-// parse reads a message of a test.
-func parse(t testing.TB, text string) wire.Message {
-	t.Helper()
-	m, err := wire.Parse([]byte(text))
-	if err != nil {
-		t.Fatalf("%s: %v", text, err)
-	}
-	return m
-}
-
 func request(t testing.TB, method, params string) wire.Message {
 	t.Helper()
 	return parse(t, `{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":`+params+`}`)

@@ -3,6 +3,7 @@ package revision
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"mcpgateway/wire"
 )
@@ -22,13 +23,16 @@ const maxInputs = 256
 // the JSON text of its requestState, nil if it has none. One that has neither is an
 // error, and so is one whose questions cannot be read.
 func ReadInputs(result []byte) (inputs []Input, state []byte, err error) {
-	state, _ = wire.Lookup(result, "requestState")
+	state, states := lookup(result, "requestState")
+	requests, lists := lookup(result, "inputRequests")
+	if states > 1 || lists > 1 {
+		return nil, nil, errors.New("its requestState or its inputRequests stand there twice")
+	}
 	if wire.IsNull(state) {
 		state = nil
 	} else if state[0] != '"' {
 		return nil, nil, errors.New("its requestState is no string")
 	}
-	requests, _ := wire.Lookup(result, "inputRequests")
 	if wire.IsNull(requests) {
 		requests = []byte("{}")
 	}
@@ -36,11 +40,16 @@ func ReadInputs(result []byte) (inputs []Input, state []byte, err error) {
 		method, _ := wire.Lookup(value, "method")
 		params, _ := wire.Lookup(value, "params")
 		in := Input{Key: key, Method: wire.Unquote(method), Params: params}
+		if wire.IsNull(params) {
+			in.Params = nil
+		}
 		switch {
 		case in.Method == "":
-			err = fmt.Errorf("its inputRequests have one without a method")
-		case !wire.IsNull(params) && !wire.IsObject(params):
-			err = fmt.Errorf("its inputRequests have one whose params are no object")
+			err = errors.New("its inputRequests have one without a method")
+		case in.Params != nil && !wire.IsObject(params):
+			err = errors.New("its inputRequests have one whose params are no object")
+		case slices.ContainsFunc(inputs, func(other Input) bool { return other.Key == key }):
+			err = errors.New("its inputRequests have two of one name")
 		case len(inputs) == maxInputs:
 			err = fmt.Errorf("it has more than %d inputRequests", maxInputs)
 		default:
@@ -95,9 +104,7 @@ func SetState(m wire.Message, state string) wire.Message {
 // object, and its requestState, "" if it has none; retry says whether it has either,
 // be it one that is unusable: then it is no first try.
 func Responses(m wire.Message) (responses []byte, state string, retry bool) {
-	params := m.Part(wire.PartParams)
-	given, _ := wire.Lookup(params, "inputResponses")
-	literal, _ := wire.Lookup(params, "requestState")
+	given, literal := m.Part(wire.PartResponses), m.Part(wire.PartState)
 	if wire.IsObject(given) {
 		responses = given
 	}

@@ -14,13 +14,13 @@ const (
 )
 
 // TypeOf returns the resultType of a result. One that does not say is complete, as
-// those of the session era are; "" stands for what is no string.
+// those of the session era are; "" stands for what is no string, or stands there twice.
 func TypeOf(result []byte) string {
 	if !bytes.Contains(result, []byte("resultType")) {
 		return Complete
 	}
-	value, at := wire.Lookup(result, "resultType")
-	if value == nil && at == 0 {
+	value, times := lookup(result, "resultType")
+	if times == 0 || string(value) == "null" {
 		return Complete
 	}
 	return wire.Unquote(value)
@@ -40,7 +40,7 @@ func Modern(m wire.Message, method string, server []byte) wire.Message {
 	result := m.Part(wire.PartResult)
 	switch {
 	case m.Part(wire.PartError) != nil:
-		return modernError(m)
+		return modernError(m, method)
 	case !wire.IsObject(result):
 		return m
 	}
@@ -70,20 +70,19 @@ func Classic(m wire.Message) wire.Message {
 	if m.Part(wire.PartError) != nil || !wire.IsObject(result) {
 		return m
 	}
-	meta, _ := wire.Lookup(result, "_meta")
-	var put []wire.Member
-	drop := func(key string) bool { return key == "resultType" || key == "ttlMs" || key == "cacheScope" }
-	if wire.IsObject(meta) {
-		rest := wire.Revise(meta, isStamp)
-		if string(rest) == "{}" {
-			drop = func(key string) bool {
-				return key == "resultType" || key == "ttlMs" || key == "cacheScope" || key == "_meta"
-			}
-		} else {
-			put = []wire.Member{{Key: "_meta", Text: rest}}
-		}
+	bare := false // nothing is left of its _meta
+	rest := mapMember(result, "_meta", func(meta []byte) []byte {
+		kept := strip(meta, isStamp)
+		bare = !same(kept, meta) && string(kept) == "{}"
+		return kept
+	})
+	rest = strip(rest, func(key string) bool {
+		return key == "resultType" || key == "ttlMs" || key == "cacheScope" || key == "_meta" && bare
+	})
+	if same(rest, result) {
+		return m
 	}
-	return setResult(m, wire.Revise(result, drop, put...))
+	return setResult(m, rest)
 }
 
 func setResult(m wire.Message, result []byte) wire.Message {
@@ -92,9 +91,9 @@ func setResult(m wire.Message, result []byte) wire.Message {
 
 // modernError puts an error into the words of the stateless era: a resource that is not
 // found has the code of any other param that is unknown.
-func modernError(m wire.Message) wire.Message {
+func modernError(m wire.Message, method string) wire.Message {
 	e := wire.ReadError(m.Part(wire.PartError))
-	if uri, _ := wire.Lookup(e.Data, "uri"); e.Code == CodeNoResource && uri != nil {
+	if uri, _ := wire.Lookup(e.Data, "uri"); e.Code == CodeNoResource && (uri != nil || method == "resources/read") {
 		m, _ = m.Set([]byte("-32602"), "error", "code")
 	}
 	return m

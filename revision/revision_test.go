@@ -4,7 +4,18 @@ import (
 	"testing"
 
 	"mcpgateway/revision"
+	"mcpgateway/wire"
 )
+
+// parse reads a message of a test.
+func parse(t testing.TB, text string) wire.Message {
+	t.Helper()
+	m, err := wire.Parse([]byte(text))
+	if err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	return m
+}
 
 func TestMission_B_D_WhichRevisionsHaveBatches(t *testing.T) {
 	for date, want := range map[string]bool{"2024-11-05": true, "2025-03-26": true, "2025-06-18": false, "2025-11-25": false, "2026-07-28": false} {

@@ -6,6 +6,26 @@ import (
 	"mcpgateway/wire"
 )
 
+// lookup is [wire.Lookup] that tells, too, how often a member of the path stands there:
+// what could be read in two ways is no value, but not absent.
+func lookup(object []byte, path ...string) (value []byte, times int) {
+	value, times = object, 1
+	for _, name := range path {
+		object := value
+		value, times = nil, 0
+		wire.Members(object, func(key string, v []byte, _ int) {
+			if key == name {
+				value = v
+				times++
+			}
+		})
+		if times != 1 {
+			return nil, times
+		}
+	}
+	return value, times
+}
+
 // mapMembers returns a JSON object with other values: change is asked for each and
 // returns it as it is where it stays. Every other byte stays, and if nothing changes
 // it is the same slice that is returned. So it is with what is no object.
@@ -21,6 +41,16 @@ func mapMembers(object []byte, change func(key string, value []byte) []byte) []b
 		return object
 	}
 	return append(out, object[done:]...)
+}
+
+// mapMember is mapMembers for one of them.
+func mapMember(object []byte, name string, change func(value []byte) []byte) []byte {
+	return mapMembers(object, func(key string, value []byte) []byte {
+		if key == name {
+			return change(value)
+		}
+		return value
+	})
 }
 
 // mapElements returns a JSON array with other elements: change is asked for each, by
@@ -44,6 +74,25 @@ func mapElements(text []byte, change func(i int, element []byte) [][]byte) []byt
 // array returns the JSON array of some elements.
 func array(elements [][]byte) []byte {
 	return append(append([]byte{'['}, bytes.Join(elements, []byte(","))...), ']')
+}
+
+// without returns an object without one of its members, and the same slice if it has no
+// such member or is no object.
+func without(object []byte, name string) []byte {
+	return strip(object, func(key string) bool { return key == name })
+}
+
+// strip does the same with all members of which drop says so.
+func strip(object []byte, drop func(key string) bool) []byte {
+	found := false
+	if !wire.IsObject(object) {
+		return object
+	}
+	wire.Members(object, func(key string, _ []byte, _ int) { found = found || drop(key) })
+	if !found {
+		return object
+	}
+	return wire.Revise(object, drop)
 }
 
 // same reports whether two texts are one and the same slice.

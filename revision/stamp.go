@@ -24,7 +24,7 @@ const (
 // A Stamp is what a request of the stateless era says of who asks.
 type Stamp struct {
 	Revision     string // its date
-	Capabilities []byte // of the client, a JSON object
+	Capabilities []byte // of the client, a JSON object; nil = it has none
 	Client       []byte // its Implementation; nil = it does not say
 	Level        string // from which it wants log messages, "" = it wants none
 }
@@ -78,9 +78,13 @@ func ReadStamp(m wire.Message) (Stamp, *wire.Error) {
 	return s, nil
 }
 
+// maxNamed bounds what is told of a revision that is not spoken here, in bytes.
+const maxNamed = 100
+
 // Unsupported returns the error for a revision that is not spoken here.
 func Unsupported(date string) *wire.Error {
 	all := Dates()
+	date = date[:min(len(date), maxNamed)] // whatever stands there, an answer is short
 	e := wire.Errorf(CodeUnsupportedVersion, "Unsupported protocol version: supported are %s", strings.Join(all, ", "))
 	e.Data = wire.Encode(map[string]any{"supported": all, "requested": strings.ToValidUTF8(date, "\uFFFD")})
 	return e
@@ -89,6 +93,9 @@ func Unsupported(date string) *wire.Error {
 // On returns the request m with the stamp on it, in the place of any that it has. What
 // else its _meta says stays as it is.
 func (s Stamp) On(m wire.Message) wire.Message {
+	if s.Capabilities == nil {
+		s.Capabilities = []byte("{}")
+	}
 	put := []wire.Member{
 		{Key: metaRevision, Text: wire.Quote(s.Revision)},
 		{Key: metaCapabilities, Text: s.Capabilities},

@@ -10,15 +10,6 @@ import (
 	"mcpgateway/wire"
 )
 
-func parse(t *testing.T, text string) wire.Message {
-	t.Helper()
-	m, err := wire.Parse([]byte(text))
-	if err != nil {
-		t.Fatalf("%s: %v", text, err)
-	}
-	return m
-}
-
 // In whatever a task stands, its id alone is exchanged.
 func TestIDsOfTasks(t *testing.T) {
 	for _, object := range []string{

@@ -152,6 +152,8 @@ func check(t *testing.T, m Message, top []pair) {
 	part(params, "arguments", PartArguments)
 	part(params, "requestId", PartRequestID)
 	part(params, "cursor", PartCursor)
+	part(params, "inputResponses", PartResponses)
+	part(params, "requestState", PartState)
 	result, failure := part(top, "result", PartResult), part(top, "error", PartError)
 
 	kind := Response

@@ -35,6 +35,8 @@ const (
 	PartToken     // params._meta.progressToken, or params.progressToken of a notification; never null
 	PartRequestID // params.requestId of a cancellation
 	PartCursor    // params.cursor
+	PartResponses // params.inputResponses of a request that goes on
+	PartState     // params.requestState of one
 	PartResult
 	PartError
 

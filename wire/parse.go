@@ -109,6 +109,8 @@ var (
 		{name: "requestId", part: PartRequestID},
 		{name: "progressToken", part: partProgress},
 		{name: "cursor", part: PartCursor},
+		{name: "inputResponses", part: PartResponses},
+		{name: "requestState", part: PartState},
 	}}
 	inMeta = &object{within: " in _meta", members: []member{
 		{name: "progressToken", part: PartToken},

@@ -12,6 +12,7 @@ var kinds = map[Kind]string{Invalid: "invalid", Request: "request", Notification
 var partNames = [...]string{
 	PartID: "id", PartMethod: "method", PartParams: "params", PartName: "name", PartArguments: "arguments",
 	PartMeta: "meta", PartToken: "token", PartRequestID: "requestId", PartCursor: "cursor",
+	PartResponses: "inputResponses", PartState: "requestState",
 	PartResult: "result", PartError: "error",
 }
 

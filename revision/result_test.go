@@ -1,0 +1,109 @@
+package revision_test
+
+import (
+	"testing"
+
+	"mcpgateway/revision"
+	"mcpgateway/wire"
+)
+
+func TestTypeOf(t *testing.T) {
+	for result, want := range map[string]string{
+		``: "complete", `null`: "complete", `{}`: "complete", `{"a":"resultType"}`: "complete", `{"resultType":null}`: "complete",
+		`{"resultType":"complete"}`: "complete", `{"resultType":"input_\u0072equired"}`: "input_required", `{"resultType":"task"}`: "task",
+		`{"resultType":7}`: "", `{"resultType":"complete","resultType":"task"}`: "", `{"_meta":{"resultType":"task"}}`: "complete",
+	} {
+		if got := revision.TypeOf([]byte(result)); got != want {
+			t.Errorf("%s: %q, want %q", result, got, want)
+		}
+	}
+}
+
+// answer is a response with that member.
+func answer(t testing.TB, member string) wire.Message {
+	t.Helper()
+	return parse(t, full(`{"jsonrpc":"2.0", "id":"\u0069",`+member+`}`))
+}
+
+func TestModernAnswers(t *testing.T) {
+	const me = `"_meta":{"io/serverInfo":{"name":"g"}`
+	for _, tt := range []struct{ method, was, is string }{
+		{"tools/call", `"result":{}`, `"result":{"resultType":"complete",` + me + `}}`},
+		{"tools/call", `"result":{ "content" : [1.0] }`, `"result":{"resultType":"complete",` + me + `},"content" : [1.0]}`},
+		{"tools/call", `"result":{"resultType":"task","taskId":"t"}`, `"result":{` + me + `},"resultType":"task","taskId":"t"}`},
+		{"tools/call", `"result":{"resultType":null}`, `"result":{"resultType":"complete",` + me + `}}`},
+		{"tools/list", `"result":{"tools":[]}`, `"result":{"resultType":"complete","ttlMs":0,"cacheScope":"private",` + me + `},"tools":[]}`},
+		{"resources/read", `"result":{"ttlMs":5000,"resultType":"complete"}`, `"result":{"cacheScope":"private",` + me + `},"ttlMs":5000,"resultType":"complete"}`},
+		{"resources/read", `"result":{"ttlMs":null,"cacheScope":"public"}`, `"result":{"resultType":"complete","ttlMs":0,` + me + `},"cacheScope":"public"}`},
+		{"resources/read", `"result":{"resultType":"input_required","requestState":"s"}`, `"result":{` + me + `},"resultType":"input_required","requestState":"s"}`},
+		{"prompts/get", `"result":{"_meta":{"a":1e1,"io/serverInfo":{"name":"b"},"io/related-task":{}}}`,
+			`"result":{"resultType":"complete",` + me + `,"a":1e1,"io/related-task":{}}}`},
+		{"prompts/get", `"result":{"_meta":7}`, `"result":{"resultType":"complete",` + me + `}}`},
+		{"tools/call", `"result":7`, `"result":7`},
+		{"tools/call", `"result":null`, `"result":null`},
+		{"resources/read", `"error":{"code":-32002,"message":"\u00e9", "data":{"uri":"u:1"}}`, `"error":{"code":-32602,"message":"\u00e9", "data":{"uri":"u:1"}}`},
+		{"resources/read", `"error":{"code":-32002,"message":"no"}`, `"error":{"code":-32602,"message":"no"}`},
+		{"tools/call", `"error":{"code":-32002,"message":"no","data":{"uri":"u:1"}}`, `"error":{"code":-32602,"message":"no","data":{"uri":"u:1"}}`},
+		{"tools/call", `"error":{"code":-32002,"message":"not initialized"}`, `"error":{"code":-32002,"message":"not initialized"}`},
+		{"resources/read", `"error":{"code":7,"data":{"uri":"u:1"}}`, `"error":{"code":7,"data":{"uri":"u:1"}}`},
+	} {
+		got := revision.Modern(answer(t, tt.was), tt.method, []byte(`{"name":"g"}`))
+		if want := answer(t, tt.is); string(got.Raw()) != string(want.Raw()) {
+			t.Errorf("%s %s\nbecame %s\nnot    %s", tt.method, tt.was, got.Raw(), want.Raw())
+		}
+	}
+}
+
+func TestClassicAnswers(t *testing.T) {
+	for was, is := range map[string]string{ // "" = the very same message
+		`"result":{}`: "",
+		`"result":{ "content":[], "_meta":{"a":1} }`:          "",
+		`"result":{"_meta":{}}`:                               "",
+		`"result":{"_meta":7}`:                                "",
+		`"result":7`:                                          "",
+		`"error":{"code":1,"data":{"resultType":"complete"}}`: "",
+		`"result":{"resultType":"complete"}`:                  `"result":{}`,
+		`"result":{"a":1.0, "resultType":"complete","ttlMs":1,"cacheScope":"public","b":"\u003c"}`:   `"result":{"a":1.0,"b":"\u003c"}`,
+		`"result":{"a":{"ttlMs":1},"_meta":{"io/serverInfo":{}}}`:                                    `"result":{"a":{"ttlMs":1}}`,
+		`"result":{"a": 1, "_meta":{"io/serverInfo":{},"b":2,"io/subscriptionId":3}}`:                `"result":{"a": 1, "_meta":{"b":2}}`,
+		`"result":{"_meta":{"io/serverInfo":{}, "io/related-task":{"taskId":"t"}},"resultType":"x"}`: `"result":{"_meta":{"io/related-task":{"taskId":"t"}}}`,
+		`"result":{"resultType":"complete","_meta":{}}`:                                              `"result":{"_meta":{}}`,
+	} {
+		m := answer(t, was)
+		got := revision.Classic(m)
+		if is == "" {
+			if &got.Raw()[0] != &m.Raw()[0] {
+				t.Errorf("%s became %s", was, got.Raw())
+			}
+		} else if want := answer(t, is); string(got.Raw()) != string(want.Raw()) {
+			t.Errorf("%s\nbecame %s\nnot    %s", was, got.Raw(), want.Raw())
+		}
+	}
+}
+
+func TestClassicErrors(t *testing.T) {
+	for _, tt := range []struct{ uri, was, is string }{
+		{"u:1", `"error":{"code":-32602, "message":"\u00e9","data":{"uri":"u:1"}}`, `"error":{"code":-32002, "message":"\u00e9","data":{"uri":"u:1"}}`},
+		{"u:2", `"error":{"code":-32602,"data":{"uri":"u:1"}}`, `"error":{"code":-32602,"data":{"uri":"u:1"}}`},
+		{"", `"error":{"code":-32602,"data":{"uri":""}}`, `"error":{"code":-32602,"data":{"uri":""}}`},
+		{"u:1", `"error":{"code":-32602,"data":7}`, `"error":{"code":-32602,"data":7}`},
+		{"u:1", `"error":{"code":-32603,"data":{"uri":"u:1"}}`, `"error":{"code":-32603,"data":{"uri":"u:1"}}`},
+		{"u:1", `"result":{}`, `"result":{}`},
+	} {
+		got := revision.ClassicError(answer(t, tt.was), tt.uri)
+		if want := answer(t, tt.is); string(got.Raw()) != string(want.Raw()) {
+			t.Errorf("%s: %s, want %s", tt.was, got.Raw(), want.Raw())
+		}
+	}
+}
+
+// What is told to a client of the other era and back is what it was, but for what was
+// put in front.
+func TestAnswersThereAndBack(t *testing.T) {
+	for _, result := range []string{`{}`, `{"tools":[{"n":1e400}],"nextCursor":"c"}`, `{"_meta":{"a":1},"content":[]}`} {
+		m := revision.Classic(revision.Modern(wire.NewResult("1", []byte(result)), "tools/list", []byte(`{}`)))
+		if got := string(m.Part(wire.PartResult)); got != result {
+			t.Errorf("%s came back as %s", result, got)
+		}
+	}
+}
