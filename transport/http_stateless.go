@@ -25,12 +25,12 @@ var errNoQuestion = errors.New("a response cannot be sent: in this revision the 
 // request's [*Lost].
 //
 // Each request and notification is a POST of its own, with the headers that
-// [HTTPOptions].Describe has for it, and there is nothing else: no session, no GET, no DELETE.
-// A response cannot be written. What comes on the stream of a request, Read returns
-// with its id as about, the answer last. A stream may live for as long as both
-// sides wish, and the server may be as late with its headers as with its answer: a
-// subscriptions/listen is a request like any other, and one of those that may be
-// under way at once.
+// [HTTPOptions].Describe has for it, and there is nothing else: no session, no GET,
+// no DELETE. A response cannot be written. What comes on the stream of a request
+// Read returns with its id as about, the answer last and without. A stream may live
+// for as long as both sides wish, and the server may be as late with its headers as
+// with its answer: a subscriptions/listen is a request like any other, and one of
+// those that may be under way at once.
 //
 // Closing its stream is what cancels a request ("Cancellation"). So it is what Write
 // does with a notifications/cancelled about it, which itself is not sent; what was
