@@ -86,7 +86,8 @@ type discovery struct {
 // discover asks a server what it is, in the words of the stateless era: what it
 // says if it is of that, else a classic error, else why it did not answer. One that
 // names another revision, or finds fault with the request, is asked twice. It is
-// never asked to do anything.
+// never asked to do anything. For how long the answer is good is not looked at: it
+// is for the conversation.
 func (l *line) discover(ctx context.Context, p *peer.Peer) (server, error) {
 	speaks, _ := revision.Common(revision.Dates())
 	for again := false; ; again = true {
@@ -191,33 +192,40 @@ func (l *line) probe(ctx context.Context, p *peer.Peer) (server, error) {
 		return l.conclude(ctx, p, d)
 	case <-time.After(l.b.patience()):
 	}
+	return l.greetSilent(ctx, p, found)
+}
+
+// greetSilent greets a backend that has not answered the question of its era, and sees
+// what comes first.
+func (l *line) greetSilent(ctx context.Context, p *peer.Peer, found <-chan discovery) (server, error) {
 	s, err := l.initialize(ctx, p)
-	var late discovery
-	known := false
+	refused := isA[*wire.Error](err)
 	wait := lateWait
-	if isA[*wire.Error](err) {
+	if refused {
 		wait = refusedWait
 	}
+	var late discovery
+	silent := true
 	select {
 	case late = <-found:
-		known = late.err == nil || isA[classic](late.err)
+		silent = late.err != nil && !isA[classic](late.err)
 	case <-time.After(wait):
 	}
 	switch {
-	case err == nil && !known:
+	case err != nil && !silent && late.err == nil:
+		return late.server, nil
+	case !silent && late.err == nil: // it is of both: the next process is asked, too
+	case !silent:
+		l.b.judge(verdict{era: ofSessions})
+	case err == nil:
 		l.log.Info("backend does not answer server/discover; it will not be asked again")
 		l.b.judge(verdict{ofSessions, true})
-	case err == nil && late.err != nil:
-		l.b.judge(verdict{era: ofSessions})
-	case err == nil: // of both: it is asked again
-	case known && late.err == nil:
-		return late.server, nil
-	case isA[*wire.Error](err):
-	case !known && ctx.Err() != nil:
+	case refused, ctx.Err() == context.Canceled:
+	default: // it did not start in time, or has ended
 		l.b.judge(verdict{ofSessions, true})
-	case ctx.Err() == nil:
-		l.b.judge(verdict{ofSessions, true})
-		err = otherEra{err}
+		if ctx.Err() == nil {
+			err = otherEra{err}
+		}
 	}
 	return s, err
 }

@@ -10,7 +10,9 @@ import (
 )
 
 // VERSION-02, VERSION-03: some servers exit, or fall silent, when they are asked
-// anything before initialize. So that is the first word that a backend hears.
+// anything before initialize. With era: legacy that is the first word that a backend
+// hears; without it see TestVERSION02_AServerThatEndsAtTheQuestion and
+// TestVERSION03_AServerThatIsSilent.
 func TestVERSION02_VERSION03_InitializeComesFirst(t *testing.T) {
 	for _, sharing := range []string{"shared", "session"} {
 		t.Run(sharing, func(t *testing.T) {

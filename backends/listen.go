@@ -42,7 +42,7 @@ type listening struct {
 	s       server
 	stop    context.CancelFunc
 	running sync.WaitGroup
-	armed   chan struct{} // closed when it is up for the first time, or nothing is to be listened to
+	armed   chan struct{} // closed when the first is up, or has failed, or there is nothing to listen to
 
 	missed bool // what is said while it is not up
 	pause  time.Duration
@@ -108,6 +108,13 @@ func (g *listening) run(ctx context.Context) {
 	l.mu.Unlock()
 	for ctx.Err() == nil {
 		filter, uris := g.wanted()
+		if now != nil && slices.Equal(uris, now.uris) {
+			g.settle(now)
+			if !g.hear(ctx, &now) {
+				return
+			}
+			continue
+		}
 		if !l.b.hasStreams() || filter == nil {
 			g.missed = g.missed || now != nil
 			g.quit(ctx, now)
@@ -125,6 +132,7 @@ func (g *listening) run(ctx context.Context) {
 			continue // without those
 		case err != nil:
 			g.missed = true
+			g.arrive()
 			g.failed(err)
 			if !g.rest(ctx, err) {
 				return
@@ -134,16 +142,28 @@ func (g *listening) run(ctx context.Context) {
 		g.quit(ctx, now)
 		now = next
 		g.settle(now)
-		select {
-		case <-g.armed:
-		default:
-			g.missed = g.missed || time.Since(began) >= listWait
-			close(g.armed)
-		}
+		g.missed = g.missed || time.Since(began) >= listWait && !g.arrived()
+		g.arrive()
 		g.catchUp()
 		if !g.hear(ctx, &now) {
 			return
 		}
+	}
+}
+
+// arrive lets the first lists be read, which wait for the first listen.
+func (g *listening) arrive() {
+	if !g.arrived() {
+		close(g.armed)
+	}
+}
+
+func (g *listening) arrived() bool {
+	select {
+	case <-g.armed:
+		return true
+	default:
+		return false
 	}
 }
 
@@ -340,6 +360,9 @@ func (g *listening) settle(h *hearing) {
 		}
 		return slices.Contains(h.uris, uri), wire.Errorf(wire.CodeInvalidParams, "Invalid params: the backend sends no updates of this resource")
 	})
+	if h != nil {
+		h.uris = slices.DeleteFunc(h.uris, func(uri string) bool { return !h.hears(uri) }) // who asks again asks it again
+	}
 	l.mu.Unlock()
 	for _, f := range tell {
 		f()
@@ -365,32 +388,6 @@ func (g *listening) refused(uris []string, err error) bool {
 	return len(tell) > 0
 }
 
-// settleLocked takes those out that wait for a URI of which it is known whether it is
-// listened to, and returns what tells them.
-func (l *line) settleLocked(state func(uri string) (known bool, err *wire.Error)) (tell []func()) {
-	var rest []waiting
-	for _, w := range l.arming {
-		uri := subject(w.m)
-		known, err := state(uri)
-		if !known {
-			rest = append(rest, w)
-			continue
-		}
-		tell = append(tell, l.agreeLocked(w, uri, err))
-	}
-	l.arming = rest
-	return tell
-}
-
-func (l *line) agreeLocked(w waiting, uri string, err *wire.Error) func() {
-	if err != nil {
-		l.subs.refused(uri, w.c.Owner)
-		return func() { w.c.To.Done(wire.NewFailure("0", err), nil) }
-	}
-	l.subs.agreed(uri, w.c.Owner)
-	return func() { w.c.To.Done(wire.NewResult("0", nothing), nil) }
-}
-
 // hearing notes what is listened to, nil if nothing is.
 func (l *line) hearing(h *hearing) {
 	l.mu.Lock()
@@ -403,46 +400,4 @@ func (l *line) pokeListening() {
 	case l.rearm <- struct{}{}:
 	default:
 	}
-}
-
-// isSubscription reports whether a request is one that the stateless era has not, for
-// there is the listen.
-func isSubscription(m wire.Message) bool {
-	method := m.Method()
-	return method == "resources/subscribe" || method == "resources/unsubscribe"
-}
-
-func subject(m wire.Message) string {
-	uri, _ := wire.Lookup(m.Part(wire.PartParams), "uri")
-	return wire.Unquote(uri)
-}
-
-// subscribeLocked sees to a request to subscribe, or to end that, at a backend of the
-// stateless era: it is answered when the URI is listened to, at once if it is already;
-// its end at once. It returns what tells the caller so, to be called without l.mu.
-func (l *line) subscribeLocked(w waiting) (tell func()) {
-	uri := subject(w.m)
-	w.c.Stateless, w.c.Again = false, nil // it is answered by the gateway
-	if w.m.Method() == "resources/unsubscribe" {
-		if l.subs.remove(uri, w.c.Owner) {
-			l.pokeListening()
-		}
-		return func() { w.c.To.Done(wire.NewResult("0", nothing), nil) }
-	}
-	switch {
-	case !l.server.has("resources", "subscribe"):
-		l.subs.refused(uri, w.c.Owner)
-		return func() {
-			w.c.To.Done(wire.NewFailure("0", wire.Errorf(wire.CodeMethodNotFound, "Method not found: the backend has no subscriptions")), nil)
-		}
-	case !l.subs.add(uri, w.c.Owner):
-		return func() {
-			w.c.To.Done(wire.NewFailure("0", wire.Errorf(wire.CodeInternalError, "Too many subscriptions: there may be %d", maxSubscriptions)), nil)
-		}
-	case l.listened != nil && slices.Contains(l.listened.uris, uri) && l.listened.hears(uri):
-		return l.agreeLocked(w, uri, nil)
-	}
-	l.arming = append(l.arming, w)
-	l.pokeListening()
-	return func() {}
 }

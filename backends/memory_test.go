@@ -130,6 +130,26 @@ func TestAMemoryBelongsToWhatWasRun(t *testing.T) {
 	inHouse(t, backends.Options{Backends: plain("a"), State: dir}, func(t *testing.T, h *house) { h.wantNames("t") })
 }
 
+// A file of the version before, which knows nothing of eras, is as good as any.
+func TestTheMemoryOfAnOlderGateway(t *testing.T) {
+	o := backends.Options{Backends: plain("a"), State: t.TempDir()}
+	inHouse(t, o, func(t *testing.T, h *house) {
+		h.next("a").Ready("t")
+		h.wantNames("t")
+	})
+	path := kept(t, o.State)
+	text, _ := os.ReadFile(path)
+	if err := os.WriteFile(path, []byte(strings.Replace(string(text), `"version":3`, `"version":2`, 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	inHouse(t, o, func(t *testing.T, h *house) {
+		h.wantNames("t")
+		if loud := h.log.Loud(); len(loud) > 0 {
+			t.Errorf("logged %q", loud)
+		}
+	})
+}
+
 func TestADamagedMemoryIsNoMemory(t *testing.T) {
 	o := backends.Options{Backends: plain("a"), State: t.TempDir()}
 	inHouse(t, o, func(t *testing.T, h *house) {

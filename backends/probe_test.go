@@ -361,6 +361,25 @@ func TestTheEraChangesWithTheProcess(t *testing.T) {
 	}
 }
 
+// A server behind a URL that wants neither is not asked the same again at once.
+func TestAServerOfNoEra(t *testing.T) {
+	inHouse(t, backends.Options{Backends: unasked(remote("a"))}, func(t *testing.T, h *house) {
+		p := h.next("a")
+		p.Fail(p.Asked("server/discover").ID(), `{"code":-32601,"message":"no"}`)
+		p = h.next("a")
+		p.Fail(p.Asked("initialize").ID(), `{"code":-32601,"message":"no"}`)
+		if at := h.dials("a"); len(at) != 2 {
+			t.Errorf("dialled at %v", at)
+		}
+		if err := h.status("a").Err; err == nil || err.Error() != "initialize: no" {
+			t.Errorf("it failed for %v", err)
+		}
+		p = h.next("a")
+		p.Discover("") // it is asked again, for it is another one perhaps
+		h.speaksModern(p)
+	})
+}
+
 func TestThePinnedEra(t *testing.T) {
 	for name, one := range map[string]config.Backend{"pipe": plain("a")[0], "HTTP": remote("a")} {
 		t.Run("legacy, "+name, func(t *testing.T) {

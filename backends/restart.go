@@ -157,6 +157,11 @@ func (l *line) tryEra(ctx context.Context) error {
 		}
 		l.log.Debug("backend is of the session era", "err", err)
 		l.b.judge(verdict{era: ofSessions})
+		then := l.tryHTTP(ctx)
+		if other, ok := errors.AsType[otherEra](then); ok {
+			return other.error // it was asked a moment ago
+		}
+		return then
 	}
 	return l.tryHTTP(ctx)
 }

@@ -2,12 +2,14 @@
 // shakes hands, reads what they offer, and starts them again when they end.
 //
 //	Set.Run ─ line.run (one goroutine each; restart.go)
-//	            └ converse: dial → greet → restore → list → until it ends
+//	            └ converse: of which era (era.go) → dial → greet → restore, listen (listen.go) → list → until it ends
 //	Set.Send ─ Backend.line ─ line.send ─ peer.Offer, or a place among those that wait
 //	handler (hear.go) ─ Clients, who know the sessions
 //
 // A [Set] is all of them, in the order of the configuration. To each backend there
-// is one line that all share, and perhaps one for each session (line.go). It refuses
+// is one line that all share, and perhaps one for each session (line.go). Which era of
+// MCP a backend is of is known here alone: calls come without the words of either
+// (stateless.go), and answers say of which they are ([peer.Pending].Stateless). It refuses
 // to let one backend cost another anything: none waits for any other, and none that
 // fails, hangs or talks nonsense is missed by more than its own tools. It refuses,
 // too, to guess for which client something is that a backend says: see handler.owner.
@@ -236,7 +238,10 @@ func (s *Set) View() *catalog.View { return s.view.Load() }
 
 // Send sends a request to a backend, over the connection that the session c.Owner
 // has to it, or ends it at once if it cannot be sent. A backend that is starting
-// gets it when it has started; if it fails to, the call ends with the reason.
+// gets it when it has started; if it fails to, the call ends with the reason. M has
+// none of what the stateless era has in _meta: it is put there for a backend that is of
+// it, and c.Stateless set. The errors -32020 and -32022 of such a backend are seen to
+// here, and never come of a call; c.Again is not the caller's to set.
 func (s *Set) Send(backend string, m wire.Message, c *peer.Pending) {
 	if b, ok := s.byName[backend]; ok {
 		b.line(c.Owner, false).send(m, c)
@@ -248,7 +253,9 @@ func (s *Set) Send(backend string, m wire.Message, c *peer.Pending) {
 // Subscribe is Send for resources/subscribe, and for resources/unsubscribe if on
 // is false. What a session is subscribed to is restored when the connection has
 // to be made anew. A backend that others are subscribed to over the same connection
-// is not told to stop, and the call answered with {}.
+// is not told to stop, and the call answered with {}. A backend of the stateless era is
+// listened to instead, and the call answered when it has agreed to that; then the answer is
+// of the gateway's own making.
 func (s *Set) Subscribe(backend, uri string, on bool, m wire.Message, c *peer.Pending) {
 	b, ok := s.byName[backend]
 	switch {

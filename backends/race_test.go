@@ -1,0 +1,115 @@
+package backends_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mcpgateway/backends"
+	"mcpgateway/internal/mcptest"
+	"mcpgateway/peer"
+	"mcpgateway/wire"
+)
+
+// A server behind a URL that is of one era now and of the other then, calls that it
+// refuses for their headers, and cancellations, all at the same moments: every call ends
+// once, and nothing of it is left.
+func TestErasCallsAndCancellationsRace(t *testing.T) {
+	for round := range 40 {
+		inHouse(t, backends.Options{Backends: unasked(remote("a"))}, func(t *testing.T, h *house) {
+			h.Open("one", nil)
+			h.Open("two", nil)
+			var all [30]*caller
+			for i := range all {
+				c := &caller{}
+				all[i] = c
+				go func() {
+					time.Sleep(time.Duration(i%5) * 100 * time.Millisecond)
+					p := &peer.Pending{To: c, Owner: []string{"one", "two", ""}[i%3]}
+					if i%6 == 5 {
+						h.Subscribe("a", "x:y", true, wire.NewRequest("7", "resources/subscribe", []byte(`{"uri":"x:y"}`)), p)
+					} else {
+						h.Send("a", wire.NewRequest("7", "tools/call", []byte(`{"name":"t"}`)), p)
+					}
+					if i%2 == 0 {
+						time.Sleep(time.Duration(i%7) * 50 * time.Millisecond)
+						h.Cancel("a", p, nil)
+					}
+				}()
+			}
+			stop := make(chan struct{})
+			played := make(chan struct{})
+			go func() {
+				defer close(played)
+				h.play(stop, round)
+			}()
+			time.Sleep(10 * time.Second)
+			close(stop)
+			<-played
+			h.stop()
+			<-h.done
+			synctest.Wait()
+			for i, c := range all {
+				if len(c.ends) != 1 {
+					t.Errorf("round %d: call %d ended %d times: %q", round, i, len(c.ends), c.ends)
+				}
+			}
+		})
+	}
+}
+
+// play plays the server until stop is closed: of the stateless era in every other half
+// second.
+func (h *house) play(stop chan struct{}, round int) {
+	var peers []*mcptest.Peer
+	modern, refused := round%2 == 0, 0
+	for tick := 0; ; tick++ {
+		select {
+		case <-stop:
+			return
+		case p := <-h.queues["a"]:
+			peers = append(peers, p)
+		case <-time.After(time.Duration(1+round%3) * 10 * time.Millisecond):
+		}
+		if tick%20 == 19 && tick < 100 {
+			modern = !modern
+			for _, p := range peers {
+				p.Exit("exit 1", "")
+			}
+			peers = nil
+		}
+		for _, p := range peers {
+			for _, line := range p.Taken() {
+				m, _ := wire.Parse([]byte(line))
+				if m.Kind() != wire.Request {
+					continue
+				}
+				switch m.Method() {
+				case "server/discover", "initialize":
+					switch {
+					case modern != (m.Method() == "server/discover"):
+						p.Fail(m.ID(), `{"code":-32601,"message":"no"}`)
+					case modern:
+						p.Reply(m.ID(), discovered(tells))
+					default:
+						p.Reply(m.ID(), logger)
+					}
+				case "subscriptions/listen":
+					if refused++; refused%2 == 0 {
+						p.Fail(m.ID(), `{"code":-32603,"message":"no"}`)
+					} else {
+						p.Sendf(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{}}`)
+					}
+				case "tools/call":
+					if refused++; modern && refused%2 == 0 {
+						p.Fail(m.ID(), `{"code":-32020,"message":"no"}`)
+					} else {
+						p.Reply(m.ID(), "{}")
+					}
+				default:
+					p.Reply(m.ID(), `{"tools":[],"resources":[],"resourceTemplates":[]}`)
+				}
+			}
+		}
+	}
+}

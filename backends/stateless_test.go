@@ -1,0 +1,398 @@
+package backends_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mcpgateway/backends"
+	"mcpgateway/catalog"
+	"mcpgateway/config"
+	"mcpgateway/internal/mcptest"
+	"mcpgateway/peer"
+	"mcpgateway/transport"
+	"mcpgateway/wire"
+)
+
+// modern returns backends that are of the stateless era.
+func modern(all ...config.Backend) []config.Backend {
+	for i := range all {
+		all[i].Era = "modern"
+	}
+	return all
+}
+
+// meta returns a member of a request's _meta that MCP keeps for itself.
+func meta(m wire.Message, key string) string {
+	value, _ := wire.Lookup(m.Part(wire.PartMeta), "io.modelcontextprotocol/"+key)
+	return string(value)
+}
+
+// discovered returns a result of server/discover with these capabilities.
+func discovered(capabilities string) string {
+	return `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":` + capabilities + `}`
+}
+
+// Of a backend of the stateless era each request says who asks, and all go over one
+// connection.
+func TestRequestsOfTheStatelessEraSayWhoAsks(t *testing.T) {
+	each := plain("each")[0]
+	each.Sharing = "session"
+	inHouse(t, backends.Options{Backends: modern(remote("a"), plain("b")[0], each)}, func(t *testing.T, h *house) {
+		h.Open("one", []byte(`{"roots":{"listChanged":true},"elicitation":{},"x":1.10}`))
+		h.Open("two", []byte(`{"sampling":{}}`))
+		h.SetLevel("one", "debug", func() {})
+		for _, name := range []string{"a", "b", "each"} {
+			p := h.next(name)
+			if m := p.Asked("server/discover"); meta(m, "clientCapabilities") != "{}" || meta(m, "clientInfo") != `{"name":"mcp-gateway","version":"test"}` {
+				t.Errorf("asked with %s", m.Raw())
+			} else {
+				p.Reply(m.ID(), discovered(`{"tools":{},"logging":{}}`))
+			}
+			if m := p.Asked("tools/list"); meta(m, "protocolVersion") != `"2026-07-28"` || meta(m, "clientCapabilities") != "{}" || meta(m, "logLevel") != "" {
+				t.Errorf("listed with %s", m.Raw())
+			} else {
+				p.Reply(m.ID(), mcptest.Tools("t"))
+			}
+			synctest.Wait()
+			for session, want := range map[string][2]string{
+				"one": {`{"roots":{},"elicitation":{},"x":1.10}`, `"debug"`}, "two": {`{"sampling":{}}`, ""}, "": {"{}", ""},
+			} {
+				c := &caller{}
+				pending := &peer.Pending{To: c, Owner: session, Token: `"mine"`}
+				h.Send(name, wire.NewRequest("7", "tools/call", []byte(`{"name":"t","_meta":{"progressToken":"mine","trace":1.0}}`)), pending)
+				m := p.Asked("tools/call")
+				if meta(m, "clientCapabilities") != want[0] || meta(m, "logLevel") != want[1] ||
+					meta(m, "clientInfo") != `{"name":"mcp-gateway","version":"test"}` || meta(m, "protocolVersion") != `"2026-07-28"` {
+					t.Errorf("%s, session %q: called with %s", name, session, m.Raw())
+				}
+				if !pending.Stateless || string(m.Token()) != string(m.ID()) || !strings.Contains(string(m.Raw()), `"trace":1.0`) {
+					t.Errorf("%s: called with %s", name, m.Raw())
+				}
+				p.Reply(m.ID(), `{"resultType":"complete"}`)
+				c.ok(t)
+			}
+			h.SetLevel("two", "info", func() {})
+			h.Tell("one", "", wire.NewNotification("notifications/roots/list_changed", nil))
+			p.WantNothing()
+			if n := len(h.dials(name)); n != 1 {
+				t.Errorf("dialled %d times", n)
+			}
+			h.SetLevel("two", "", func() {})
+		}
+	})
+}
+
+// What comes on the stream of a call is its session's; a server of this era asks nothing.
+func TestWhatABackendOfTheStatelessEraSays(t *testing.T) {
+	inHouse(t, backends.Options{Backends: modern(plain("a")...)}, func(t *testing.T, h *house) {
+		p := h.next("a")
+		p.Discover("")
+		p.List(mcptest.Tools("t"))
+		h.Open("one", nil)
+		h.callFor("one", "a")
+		p.Asked("tools/call")
+		p.Send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}`)
+		h.ear.want(t, "one told by a: notifications/message")
+		p.Send(`{"jsonrpc":"2.0","id":"q","method":"roots/list"}`)
+		if m := p.Message(); m.ID() != `"q"` || m.Part(wire.PartError) == nil {
+			t.Errorf("answered %s", m.Raw())
+		}
+		h.ear.want(t)
+	})
+}
+
+// With one client that asks within a session and without, what is said is that one's
+// whose call it belongs to.
+func TestTheOnlyClientHasSeveralSessions(t *testing.T) {
+	inHouse(t, backends.Options{Backends: plain("a"), Solo: true}, func(t *testing.T, h *house) {
+		h.Open("real", nil)
+		p := h.next("a")
+		p.Ready("t")
+		h.Open("guest", nil)
+		say := func() {
+			p.Send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}`)
+		}
+		h.callFor("real", "a")
+		say()
+		h.ear.want(t, "real told by a: notifications/message")
+		p.Reply(p.Asked("tools/call").ID(), "{}")
+		time.Sleep(5 * time.Second)
+		say()
+		h.ear.want(t, "guest told by a: notifications/message")
+		h.Close("guest")
+		say()
+		h.ear.want(t, "real told by a: notifications/message")
+		h.Close("real")
+		say()
+		h.ear.want(t, " told by a: notifications/message")
+	})
+}
+
+// A session's call that comes before it is known that all share one connection goes
+// over that, and can be taken back wherever it is.
+func TestACallThatWaitsForTheEra(t *testing.T) {
+	wait := func(t *testing.T, test func(h *house, shared, own *mcptest.Peer, call *caller, pending *peer.Pending)) {
+		inHouse(t, backends.Options{Backends: unasked(remote("a"))}, func(t *testing.T, h *house) {
+			h.Open("one", []byte(`{"sampling":{}}`))
+			shared := h.next("a")
+			call := &caller{}
+			pending := &peer.Pending{To: call, Owner: "one"}
+			h.Send("a", wire.NewRequest("7", "tools/call", []byte(`{"name":"t"}`)), pending)
+			test(h, shared, h.next("a"), call, pending)
+		})
+	}
+	t.Run("the session's line knows first", func(t *testing.T) {
+		wait(t, func(h *house, shared, own *mcptest.Peer, call *caller, _ *peer.Pending) {
+			own.Discover("")
+			synctest.Wait()
+			shared.Discover("")
+			m := shared.Asked("tools/call")
+			if meta(m, "clientCapabilities") != `{"sampling":{}}` {
+				t.Errorf("called with %s", m.Raw())
+			}
+			shared.Reply(m.ID(), "{}")
+			call.ok(t)
+			own.WantNothing()
+			if !own.Over() {
+				t.Error("the session's connection goes on")
+			}
+			h.callFor("one", "a")
+			shared.List(mcptest.Tools("t"))
+			shared.Asked("tools/call")
+			time.Sleep(time.Hour)
+			if n := len(h.dials("a")); n != 2 {
+				t.Errorf("dialled %d times", n)
+			}
+		})
+	})
+	t.Run("the session's line knows last", func(t *testing.T) {
+		wait(t, func(h *house, shared, own *mcptest.Peer, call *caller, _ *peer.Pending) {
+			shared.Discover("")
+			shared.List(mcptest.Tools("t"))
+			own.Discover("")
+			shared.Reply(shared.Asked("tools/call").ID(), "{}")
+			call.ok(t)
+		})
+	})
+	t.Run("taken back at the session's line", func(t *testing.T) {
+		wait(t, func(h *house, shared, own *mcptest.Peer, call *caller, pending *peer.Pending) {
+			h.Cancel("a", pending, nil)
+			call.want(t, "cancelled")
+			own.Discover("")
+			synctest.Wait()
+			shared.Discover("")
+			shared.List(mcptest.Tools("t"))
+			shared.WantNothing()
+		})
+	})
+	t.Run("taken back at the shared line", func(t *testing.T) {
+		wait(t, func(h *house, shared, own *mcptest.Peer, call *caller, pending *peer.Pending) {
+			own.Discover("")
+			synctest.Wait()
+			h.Cancel("a", pending, nil)
+			call.want(t, "cancelled")
+			shared.Discover("")
+			shared.List(mcptest.Tools("t"))
+			shared.WantNothing()
+		})
+	})
+	t.Run("taken back in flight", func(t *testing.T) {
+		wait(t, func(h *house, shared, own *mcptest.Peer, call *caller, pending *peer.Pending) {
+			own.Discover("")
+			synctest.Wait()
+			shared.Discover("")
+			shared.Asked("tools/call")
+			shared.List(mcptest.Tools("t"))
+			h.Cancel("a", pending, nil)
+			call.want(t, "cancelled")
+			shared.Told("notifications/cancelled")
+		})
+	})
+}
+
+// -32020 and -32022 are about how the gateway asks: it sees to it, asks once more, and
+// never shows them.
+func TestTheGatewaysOwnErrorsAreAbsorbed(t *testing.T) {
+	start := func(t *testing.T, test func(h *house, p *mcptest.Peer, call *caller, pending *peer.Pending, id wire.ID)) {
+		inHouse(t, backends.Options{Backends: modern(remote("a"))}, func(t *testing.T, h *house) {
+			p := h.next("a")
+			p.Discover("")
+			p.List(mcptest.Tools("t"))
+			call, pending := h.call("a")
+			test(h, p, call, pending, p.Asked("tools/call").ID())
+		})
+	}
+	mismatch := `{"code":-32020,"message":"Mcp-Param-X is missing"}`
+	t.Run("headers", func(t *testing.T) {
+		start(t, func(h *house, p *mcptest.Peer, call *caller, _ *peer.Pending, id wire.ID) {
+			p.Fail(id, mismatch)
+			p.List(mcptest.Tools("t"))
+			p.Reply(p.Asked("tools/call").ID(), "{}")
+			call.ok(t)
+			p.WantNothing()
+		})
+	})
+	t.Run("headers, for good", func(t *testing.T) {
+		start(t, func(h *house, p *mcptest.Peer, call *caller, _ *peer.Pending, id wire.ID) {
+			p.Fail(id, mismatch)
+			p.List(mcptest.Tools("t"))
+			m := p.Asked("tools/call")
+			p.Fail(m.ID(), mismatch)
+			call.want(t, `{"jsonrpc":"2.0","id":`+string(m.ID())+`,"error":{"code":-32603,"message":"backend a refuses how the gateway asks it: Mcp-Param-X is missing"}}`)
+			p.WantNothing()
+		})
+	})
+	t.Run("revision", func(t *testing.T) {
+		start(t, func(h *house, p *mcptest.Peer, call *caller, _ *peer.Pending, id wire.ID) {
+			p.Fail(id, refusal(`"2026-07-28"`))
+			p.Discover("")
+			p.List(mcptest.Tools("t"))
+			p.Reply(p.Asked("tools/call").ID(), "{}")
+			call.ok(t)
+		})
+	})
+	t.Run("taken back meanwhile", func(t *testing.T) {
+		start(t, func(h *house, p *mcptest.Peer, call *caller, pending *peer.Pending, id wire.ID) {
+			p.Fail(id, mismatch)
+			m := p.Asked("tools/list")
+			h.Cancel("a", pending, nil)
+			call.want(t, "cancelled")
+			p.Reply(m.ID(), mcptest.Tools("t"))
+			p.WantNothing()
+		})
+	})
+	t.Run("the backend ends meanwhile", func(t *testing.T) {
+		start(t, func(h *house, p *mcptest.Peer, call *caller, _ *peer.Pending, id wire.ID) {
+			p.Fail(id, mismatch)
+			p.Asked("tools/list")
+			p.Exit("exit 1", "")
+			p = h.next("a")
+			p.Discover("")
+			p.Reply(p.Asked("tools/call").ID(), "{}")
+			call.ok(t)
+		})
+	})
+	t.Run("what a client lacks", func(t *testing.T) {
+		start(t, func(h *house, p *mcptest.Peer, call *caller, _ *peer.Pending, id wire.ID) {
+			const lacks = `{"code":-32021,"message":"no","data":{"requiredCapabilities":{"sampling":{}}}}`
+			p.Fail(id, lacks)
+			call.want(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":%s}`, id, lacks))
+			p.WantNothing()
+		})
+	})
+	t.Run("the era", func(t *testing.T) {
+		inHouse(t, backends.Options{Backends: unasked(remote("a"))}, func(t *testing.T, h *house) {
+			h.Open("one", nil)
+			p := h.next("a")
+			p.Discover("")
+			p.List(mcptest.Tools("t"))
+			call := h.callFor("one", "a")
+			// The server behind the URL is another one now.
+			p.Break(&transport.Lost{ID: p.Asked("tools/call").ID(), Err: &transport.StatusError{Code: 400}})
+			p.Break(&transport.Lost{ID: p.Asked("server/discover").ID(), Err: transport.ErrNotStateless})
+			p = h.next("a")
+			p.Fail(p.Asked("server/discover").ID(), `{"code":-32601,"message":"no"}`)
+			h.next("a").Ready("t")
+			own := h.next("a")
+			own.Greet("")
+			own.Reply(own.Asked("tools/call").ID(), "{}")
+			call.ok(t)
+		})
+	})
+}
+
+// A tool that says wrongly which arguments go into headers is left out where headers
+// matter, and mended where they do not.
+func TestAnnotationsOfHeaders(t *testing.T) {
+	const list = `{"tools":[` +
+		`{"name":"good","inputSchema":{"type":"object","properties":{"a":{"type":"string","x-mcp-header":"A"}}}},` +
+		`{"name":"bad","inputSchema":{"type":"object","properties":{"a":{"type":"array","x-mcp-header":"A"}, "b":{}}}}]}`
+	for name, era := range map[string][]config.Backend{
+		"stateless HTTP": modern(remote("a")), "stateless pipe": modern(plain("a")...), "sessions": {remote("a")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inHouse(t, backends.Options{Backends: era}, func(t *testing.T, h *house) {
+				p := h.next("a")
+				if era[0].Era == "modern" {
+					p.Discover("")
+				} else {
+					p.Greet("")
+				}
+				p.List(list)
+				want := []string{"good", "bad"}
+				synctest.Wait()
+				if name == "stateless HTTP" {
+					want = want[:1]
+					if lines := h.log.Lines("level=WARN", "left out a tool", "tool=bad"); len(lines) != 1 {
+						t.Errorf("logged %q", h.log.Lines())
+					}
+				}
+				h.wantNames(want...)
+				if schema := string(h.View().Schema("good")); !strings.Contains(schema, `"x-mcp-header":"A"`) {
+					t.Errorf("the schema is %s", schema)
+				}
+				if schema := string(h.View().Schema("bad")); len(want) == 2 && (strings.Contains(schema, "x-mcp-header") || !strings.Contains(schema, `{"type":"array"}, "b":{}`)) {
+					t.Errorf("the schema is %s", schema)
+				}
+			})
+		})
+	}
+}
+
+// A list is read anew when it is good no longer.
+func TestListsAreReadAnewWhenTheyAreOld(t *testing.T) {
+	o := backends.Options{Backends: modern(plain("a", "b")...)}
+	o.Backends[1].Tools.Deny = []string{"u"}
+	inHouse(t, o, func(t *testing.T, h *house) {
+		list := func(p *mcptest.Peer, ttl int, scope, tool string) {
+			p.List(fmt.Sprintf(`{"resultType":"complete","ttlMs":%d,"cacheScope":%q,"tools":[{"name":%q,"inputSchema":{"type":"object"}}]}`, ttl, scope, tool))
+		}
+		fresh := func(want time.Duration, private bool) {
+			t.Helper()
+			synctest.Wait()
+			if ttl, is := h.View().Freshness(catalog.Tools); ttl != want || is != private {
+				t.Errorf("good for %v, private: %v", ttl, is)
+			}
+		}
+		a, b := h.next("a"), h.next("b")
+		a.Discover("")
+		b.Discover("")
+		fresh(0, true)
+		list(a, 60_000, "public", "t")
+		list(b, 90_000, "public", "u")
+		fresh(60*time.Second, true) // something of b's is hidden
+		if ttl, private := h.View().Freshness(catalog.Prompts); ttl != 0 || private {
+			t.Errorf("prompts, which nobody has, are good for %v, private: %v", ttl, private)
+		}
+		time.Sleep(60 * time.Second)
+		list(a, 1, "public", "v")
+		h.wantNames("v")
+		time.Sleep(9 * time.Second)
+		a.WantNothing() // it says that it is old at once
+		time.Sleep(time.Second)
+		list(a, 0, "public", "v")
+		fresh(0, true)
+		time.Sleep(20 * time.Second)
+		list(b, 0, "private", "u")
+		time.Sleep(time.Hour)
+		a.WantNothing()
+		b.WantNothing()
+	})
+}
+
+// A list that is no complete result is none.
+func TestAListThatIsNotComplete(t *testing.T) {
+	inHouse(t, backends.Options{Backends: modern(plain("a")...)}, func(t *testing.T, h *house) {
+		p := h.next("a")
+		p.Discover("")
+		p.List(`{"resultType":"input_required","requestState":"x","tools":[]}`)
+		if err := h.status("a").Err; err == nil || err.Error() != "tools/list: its result is input_required" {
+			t.Errorf("status: %v", err)
+		}
+		p.List(mcptest.Tools("t"))
+		h.wantNames("t")
+	})
+}

@@ -1,0 +1,81 @@
+package catalog
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestPagesSayHowLongTheyAreGood(t *testing.T) {
+	for text, want := range map[string]Page{
+		`{"tools":[]}`: {},
+		`{"tools":[],"ttlMs":1500,"cacheScope":"public"}`:                  {TTL: 1500 * time.Millisecond, Public: true},
+		`{"tools":[],"ttlMs":0,"cacheScope":"private"}`:                    {},
+		`{"tools":[],"ttlMs":-1,"cacheScope":"PUBLIC"}`:                    {},
+		`{"tools":[],"ttlMs":"7","cacheScope":true}`:                       {},
+		`{"tools":[],"ttlMs":1.5}`:                                         {},
+		`{"tools":[],"ttlMs":null,"cacheScope":null}`:                      {},
+		`{"tools":[],"ttlMs":90000000}`:                                    {TTL: maxTTL},
+		`{"tools":[],"ttlMs":99999999999999999999999,"cacheScope":"else"}`: {TTL: maxTTL},
+	} {
+		page, err := ParsePage(Tools, []byte(text))
+		if err != nil || page.TTL != want.TTL || page.Public != want.Public {
+			t.Errorf("%s: good for %v, public: %v, %v", text, page.TTL, page.Public, err)
+		}
+	}
+}
+
+func TestFreshness(t *testing.T) {
+	tools := func(ttl time.Duration, private bool, capabilities string) Listing {
+		l := named(t, "x", "t")
+		l.TTL[Tools], l.Private[Tools] = ttl, private
+		if capabilities != "" {
+			l.Capabilities = []byte(capabilities)
+		}
+		return l
+	}
+	none := Listing{Backend: "none", Capabilities: []byte(`{"prompts":{}}`)}
+	unknown := Listing{Backend: "unknown"}
+	unknown.Private[Tools] = true
+	for name, c := range map[string]struct {
+		listings []Listing
+		ttl      time.Duration
+		private  bool
+	}{
+		"nobody":                         {nil, 0, false},
+		"one":                            {[]Listing{tools(time.Minute, false, `{}`)}, time.Minute, false},
+		"the shortest counts":            {[]Listing{tools(time.Minute, false, `{}`), tools(time.Second, false, `{}`)}, time.Second, false},
+		"none is the shortest":           {[]Listing{tools(time.Minute, false, `{}`), tools(0, false, `{}`)}, 0, false},
+		"one is private":                 {[]Listing{tools(time.Minute, true, `{}`), tools(time.Minute, false, `{}`)}, time.Minute, true},
+		"who has none does not count":    {[]Listing{tools(time.Minute, false, `{}`), none}, time.Minute, false},
+		"who may have some does":         {[]Listing{tools(time.Minute, false, `{}`), unknown}, 0, true},
+		"an empty list that is declared": {[]Listing{{Backend: "x", Capabilities: []byte(`{"tools":{}}`)}}, 0, false},
+	} {
+		ttl, private := Merge(Options{}, c.listings).Freshness(Tools)
+		if ttl != c.ttl || private != c.private {
+			t.Errorf("%s: good for %v, private: %v", name, ttl, private)
+		}
+	}
+}
+
+func TestSchemas(t *testing.T) {
+	a := listing(t, "a", `{"name":"x","inputSchema":{"type":"object","title":"a"}}`)
+	b := listing(t, "b", `{"inputSchema":{"type":"object", "title":"b"},"name":"x"}`)
+	s := Merge(Options{}, []Listing{a, b})
+	for name, want := range map[string]string{
+		"x": `{"type":"object","title":"a"}`, "b__x": `{"type":"object", "title":"b"}`,
+		"a__x": `{"type":"object","title":"a"}`, "y": "", "": "",
+	} {
+		if got := string(s.Schema(name)); got != want {
+			t.Errorf("%q: %s, want %s", name, got, want)
+		}
+	}
+	item := b.Items[Tools][0]
+	other := item.WithSchema([]byte(`{"type":"object"}`))
+	if got := string(other.Raw()); got != `{"inputSchema":{"type":"object"},"name":"x"}` || string(other.literal()) != `"x"` {
+		t.Errorf("with another schema: %s, called %s", got, other.literal())
+	}
+	if !strings.Contains(string(item.Raw()), `"title":"b"`) {
+		t.Error("the item itself has changed")
+	}
+}
