@@ -67,7 +67,7 @@ func newInside(t testing.TB, o insideOptions, list ...config.Backend) *inside {
 			_ = gw.Serve(ctx, v.Session, v.Principal, conn)
 		},
 		Examine: gw.Examine,
-		Limit: int(c.Limits.Message), Sessions: c.Limits.Sessions, Idle: o.idle, Events: int(c.Limits.Events),
+		Limit:   int(c.Limits.Message), Sessions: c.Limits.Sessions, Idle: o.idle, Events: int(c.Limits.Events),
 		Loopback: true, Log: log,
 	})
 	ln, err := net.Listen("tcp", "127.0.0.1:0")

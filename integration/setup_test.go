@@ -31,6 +31,7 @@ type backend struct {
 	InheritEnv []string          `yaml:"inherit_env,omitempty"`
 	Sharing    string            `yaml:"sharing,omitempty"`
 	Transport  string            `yaml:"transport,omitempty"`
+	Era        string            `yaml:"era,omitempty"`
 }
 
 // A setup is one gateway to be: its directory, config, audit file and state, and the mark of its processes.
