@@ -48,6 +48,7 @@ type Backend struct {
 	found    verdict          // of its era
 	older    bool             // it was found to speak HTTP+SSE alone
 	stale    [catalog.NumKinds]bool
+	rumours  [catalog.NumKinds]bool // it has said that they have changed
 	status   Status
 	listErrs [catalog.NumKinds]error // why the last listing failed
 	listing  catalog.Listing

@@ -108,7 +108,7 @@ func (b *Backend) changed(notification string) bool {
 	b.mu.Lock()
 	for k := range catalog.Kind(catalog.NumKinds) {
 		if k.Changed() == notification {
-			b.stale[k], some = true, true
+			b.stale[k], b.rumours[k], some = true, true, true
 		}
 	}
 	b.mu.Unlock()

@@ -167,6 +167,11 @@ func (b *Backend) listed(read []*reading, s server) {
 				b.setItems(r.kind, r.items)
 				news = true
 			}
+			if r.err == nil && b.rumours[r.kind] {
+				b.rumours[r.kind] = false
+				b.listing.Announced[r.kind]++
+				news = true
+			}
 		}
 		news = news || s.instructions() != b.listing.Instructions || string(s.Capabilities) != string(b.listing.Capabilities)
 		b.raw = raw

@@ -27,3 +27,12 @@ func (s *Snapshot) Freshness(k Kind) (ttl time.Duration, private bool) {
 func (l *Listing) mayHave(k Kind) bool {
 	return l.Capabilities == nil || len(l.Items[k]) > 0 || l.has(kinds[k].capability)
 }
+
+// Announced counts how often any backend has said that its list of a kind has changed. A
+// snapshot of which that is another number follows one of which it is not.
+func (s *Snapshot) Announced(k Kind) (n int) {
+	for i := range s.listings {
+		n += s.listings[i].Announced[k]
+	}
+	return n
+}

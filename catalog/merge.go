@@ -65,6 +65,9 @@ type Listing struct {
 	Items        [NumKinds][]Item
 	Capabilities []byte // as it has told them in the handshake; nil = not known
 	Instructions string
+	// Announced counts how often the backend has said that a list has changed. It need not
+	// have: who caches what is in it is told all the same.
+	Announced [NumKinds]int
 	// TTL is for how long a list is good, as the backend has said; 0 = it has not.
 	TTL [NumKinds]time.Duration
 	// Private says that a list may not be shown to whoever asks: the backend has

@@ -220,7 +220,8 @@ func (l *listen) told(m wire.Message) {
 }
 
 // changed tells of each list that is not the one that the client knows of, if it wants
-// to hear of that.
+// to hear of that; and of each of which a backend says that it has changed, for the
+// client may keep what goes with it.
 func (l *listen) changed(now *catalog.Snapshot) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -229,7 +230,7 @@ func (l *listen) changed(now *catalog.Snapshot) {
 	}
 	for kind := range catalog.Kind(catalog.NumKinds) {
 		known := l.lists[kind.Changed()]
-		if known == nil || now.SameList(kind, known) {
+		if known == nil || now.Announced(kind) == known.Announced(kind) && now.SameList(kind, known) {
 			continue
 		}
 		l.sayLocked(wire.NewNotification(kind.Changed(), nil))
