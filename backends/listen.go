@@ -215,7 +215,10 @@ func (g *listening) failed(err error) {
 		g.l.b.refresh()
 	}
 	say := g.l.log.Debug
-	if g.pause == firstPause {
+	g.l.mu.Lock()
+	over := g.l.gone == g.p // which is told elsewhere
+	g.l.mu.Unlock()
+	if g.pause == firstPause && !over {
 		say = g.l.log.Warn
 	}
 	say("backend cannot be listened to; its changes may be noticed late", "err", err)
