@@ -31,6 +31,9 @@ type server struct {
 func (s server) name() string {
 	var info struct{ Name, Version json.RawMessage }
 	_ = json.Unmarshal(s.ServerInfo, &info)
+	if info.Name == nil && info.Version == nil {
+		return ""
+	}
 	return wire.Unquote(info.Name) + "/" + wire.Unquote(info.Version)
 }
 

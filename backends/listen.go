@@ -44,7 +44,9 @@ type listening struct {
 	running sync.WaitGroup
 	armed   chan struct{} // closed when the first is up, or has failed, or there is nothing to listen to
 
-	missed bool // what is said while it is not up
+	// The goroutine's own:
+	now    *hearing // nil if there is none
+	missed bool     // something may have been said while there was none
 	pause  time.Duration
 }
 
@@ -98,57 +100,55 @@ func (g *listening) await(ctx context.Context) {
 	}
 }
 
-// run keeps the listen up. Each round begins without one that would do.
+// run keeps the listen up.
 func (g *listening) run(ctx context.Context) {
-	l, began := g.l, time.Now()
-	var now *hearing
-	defer func() { g.quit(ctx, now) }()
-	l.mu.Lock()
-	g.missed = len(l.subs.agreedTo()) > 0
-	l.mu.Unlock()
+	began := time.Now()
+	defer func() {
+		g.quit(ctx)
+		g.l.hearing(nil)
+	}()
+	g.l.mu.Lock()
+	g.missed = len(g.l.subs.agreedTo()) > 0
+	g.l.mu.Unlock()
 	for ctx.Err() == nil {
 		filter, uris := g.wanted()
-		if now != nil && slices.Equal(uris, now.uris) {
-			g.settle(now)
-			if !g.hear(ctx, &now) {
-				return
+		if g.now == nil || !slices.Equal(uris, g.now.uris) {
+			if !g.renew(ctx, filter, uris) {
+				continue
 			}
-			continue
 		}
-		if !l.b.hasStreams() || filter == nil {
-			g.missed = g.missed || now != nil
-			g.quit(ctx, now)
-			now = nil
-		}
-		var next *hearing
-		var err error
-		if filter != nil {
-			next, err = g.arm(ctx, filter, uris)
-		}
-		switch {
-		case ctx.Err() != nil:
-			return
-		case err != nil && g.refused(uris, err):
-			continue // without those
-		case err != nil:
-			g.missed = true
-			g.arrive()
-			g.failed(err)
-			if !g.rest(ctx, err) {
-				return
-			}
-			continue
-		}
-		g.quit(ctx, now)
-		now = next
-		g.settle(now)
+		g.settle()
 		g.missed = g.missed || time.Since(began) >= listWait && !g.arrived()
 		g.arrive()
 		g.catchUp()
-		if !g.hear(ctx, &now) {
-			return
-		}
+		g.hear(ctx)
 	}
+}
+
+// renew puts another listen in the place of the one at hand; none if filter is nil. It
+// reports false if that has failed, and it is to be tried again.
+func (g *listening) renew(ctx context.Context, filter []byte, uris []string) bool {
+	if !g.l.b.hasStreams() || filter == nil {
+		g.missed = g.missed || g.now != nil
+		g.quit(ctx)
+	}
+	if filter == nil {
+		return true
+	}
+	next, err := g.arm(ctx, filter, uris)
+	switch {
+	case err == nil:
+		g.quit(ctx)
+		g.now = next
+		return true
+	case ctx.Err() != nil, g.refused(uris, err): // at once, without those
+		return false
+	}
+	g.missed = true
+	g.arrive()
+	g.failed(err)
+	g.rest(ctx, err)
+	return false
 }
 
 // arrive lets the first lists be read, which wait for the first listen.
@@ -167,32 +167,31 @@ func (g *listening) arrived() bool {
 	}
 }
 
-// hear waits until something else is to be listened to, or nothing is said any more. It
-// reports false if that is because ctx is done.
-func (g *listening) hear(ctx context.Context, now **hearing) bool {
+// hear waits until something else is to be listened to, or nothing is said any more.
+func (g *listening) hear(ctx context.Context) {
 	var over peer.Waiter // nil: never
-	if *now != nil {
-		over = (*now).over
+	if g.now != nil {
+		over = g.now.over
 	}
 	select {
 	case <-g.l.rearm:
-		return true
+		return
 	case <-ctx.Done():
-		return false
+		return
 	case a := <-over:
 		g.l.log.Debug("backend has ended what it was listened to", "err", a.Err)
 	}
-	if time.Since((*now).began) > settledAfter {
+	if time.Since(g.now.began) > settledAfter {
 		g.pause = firstPause
 	}
-	*now, g.missed = nil, true
+	g.now, g.missed = nil, true
 	g.l.hearing(nil)
-	return g.rest(ctx, nil)
+	g.rest(ctx, nil)
 }
 
 // rest waits before the next try, which is the longer the more have failed, and without
 // end if the server does not know what is asked; something new to ask for ends it.
-func (g *listening) rest(ctx context.Context, err error) bool {
+func (g *listening) rest(ctx context.Context, err error) {
 	later := time.After(g.pause)
 	g.pause = min(2*g.pause, lastPause)
 	if e, ok := errors.AsType[*wire.Error](err); ok && e.Code == wire.CodeMethodNotFound {
@@ -202,9 +201,7 @@ func (g *listening) rest(ctx context.Context, err error) bool {
 	case <-later:
 	case <-g.l.rearm:
 	case <-ctx.Done():
-		return false
 	}
-	return true
 }
 
 // failed says, loudly the first time, that nothing is heard of changes.
@@ -215,7 +212,10 @@ func (g *listening) failed(err error) {
 		g.l.b.refresh()
 	}
 	say := g.l.log.Debug
-	if g.pause == firstPause {
+	g.l.mu.Lock()
+	over := g.l.gone == g.p // which is told elsewhere
+	g.l.mu.Unlock()
+	if g.pause == firstPause && !over {
 		say = g.l.log.Warn
 	}
 	say("backend cannot be listened to; its changes may be noticed late", "err", err)
@@ -314,11 +314,13 @@ func (h *hearing) agree(params []byte) {
 	h.some = texts(uris)
 }
 
-// quit ends a listen, if there is one. At a pipe it also waits for the end of it.
-func (g *listening) quit(ctx context.Context, h *hearing) {
+// quit ends the listen at hand, if there is one. At a pipe it also waits for the end of it.
+func (g *listening) quit(ctx context.Context) {
+	h := g.now
 	if h == nil {
 		return
 	}
+	g.now = nil
 	if !g.l.b.hasStreams() && ctx.Err() == nil {
 		_ = g.p.Notify("notifications/cancelled", []byte(`{"requestId":`+string(h.c.ID())+`}`))
 		select {
@@ -347,8 +349,8 @@ func (g *listening) catchUp() {
 }
 
 // settle answers those who wait for what is listened to now.
-func (g *listening) settle(h *hearing) {
-	l := g.l
+func (g *listening) settle() {
+	l, h := g.l, g.now
 	l.mu.Lock()
 	l.listened = h
 	tell := l.settleLocked(func(uri string) (known bool, err *wire.Error) {

@@ -388,3 +388,49 @@ func TestNothingToListenTo(t *testing.T) {
 		})
 	}
 }
+
+// With one client that has several sessions an update goes to those that want it.
+func TestUpdatesForTheOnlyClient(t *testing.T) {
+	inHouse(t, backends.Options{Backends: modern(plain("a")...), Solo: true}, func(t *testing.T, h *house) {
+		h.Open("real", nil)
+		b := h.listens(t)
+		first := b.heard(nil)
+		b.lists("t")
+		b.says(first, "notifications/resources/updated", `"uri":"x:y",`)
+		h.ear.want(t, "real told by a: notifications/resources/updated")
+		h.Open("listens", nil)
+		on := h.subscribe("listens", "a", "x:y", true)
+		b.Told("notifications/cancelled")
+		b.Reply(first, `{"resultType":"complete"}`)
+		id := b.heard([]string{"x:y"})
+		b.lists("t")
+		on.want(t, result("0", "{}"))
+		h.ear.want(t, "listens told by a: notifications/resources/updated") // one may have been missed
+		b.says(id, "notifications/resources/updated", `"uri":"x:y",`)
+		h.ear.want(t, "listens told by a: notifications/resources/updated")
+	})
+}
+
+// What is beyond the bound is refused, and leaves the rest as it is.
+func TestTooManySubscriptions(t *testing.T) {
+	inHouse(t, backends.Options{Backends: modern(remote("a"))}, func(t *testing.T, h *house) {
+		h.Open("one", nil)
+		const most = 10_000
+		var uris []string
+		var all []*caller
+		for i := range most {
+			uri := fmt.Sprintf("x:%05d", i)
+			uris = append(uris, uri)
+			all = append(all, h.subscribe("one", "a", uri, true))
+		}
+		more := h.subscribe("one", "a", "x:more", true)
+		b := h.listens(t)
+		b.heard(uris)
+		b.lists("t")
+		more.want(t, `{"jsonrpc":"2.0","id":0,"error":{"code":-32603,"message":"Too many subscriptions: there may be 10000"}}`)
+		for _, c := range all[most-10:] {
+			c.want(t, result("0", "{}"))
+		}
+		b.WantNothing()
+	})
+}

@@ -32,11 +32,11 @@ func TestACallIsSentOnceMore(t *testing.T) {
 		k.far.Fail("1", `{"code":-32020,"message":"no"}`)
 		time.Sleep(time.Minute) // the clock begins anew
 		k.far.Break(&transport.Lost{ID: "2", Err: errors.New("503")})
-		time.Sleep(50 * time.Second)
+		time.Sleep(51 * time.Second)
+		c.isOpen(t)
 		if call.ID() != "3" {
 			t.Errorf("its id is %s", call.ID())
 		}
-		c.isOpen(t)
 		k.far.Reply("3", "{}")
 		if m, err := c.end(t); err != nil || m.Part(wire.PartResult) == nil {
 			t.Errorf("it ended with %s, %v", m.Raw(), err)
