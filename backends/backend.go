@@ -84,7 +84,8 @@ func (b *Backend) private() bool {
 
 // line returns the line over which a session's messages go. One of its own is made
 // if there is none, unless the session is over, or find is set, or the backend is known
-// to be of the stateless era.
+// to be of the stateless era: then all share one, but for clients of the session era whose
+// own one it also speaks, and who are to have a connection each.
 func (b *Backend) line(session string, find bool) *line {
 	if session == "" || !b.private() {
 		return b.shared
@@ -96,7 +97,7 @@ func (b *Backend) line(session string, find bool) *line {
 	switch {
 	case l != nil:
 		return l
-	case v.era == stateless:
+	case v.era == stateless && !(v.both && b.isMirrored(session)):
 		return b.shared
 	case find:
 		return nil
@@ -111,6 +112,12 @@ func (b *Backend) line(session string, find bool) *line {
 		l.closed, l.err = true, errSessionOver
 	}
 	return l
+}
+
+// isMirrored reports whether a session's client is spoken for in its own era, if the
+// backend has a choice.
+func (b *Backend) isMirrored(session string) bool {
+	return b.cfg.Sharing == "session" && b.set.hasSession(session)
 }
 
 // leave ends what the backend has for a session.

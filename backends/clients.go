@@ -17,6 +17,7 @@ type sessions struct {
 type session struct {
 	capabilities []byte
 	modern       []byte // capabilities, as a request of the stateless era has them
+	stateless    bool   // there is none, in fact: it stands for clients of that era
 	level        string // from which it wants log messages, "" = it has not said
 	number       int    // in the order in which they were opened
 }
@@ -24,7 +25,8 @@ type session struct {
 var nothing = []byte("{}")
 
 // Open makes a session known, with the capabilities that its client has declared.
-func (s *Set) Open(id string, capabilities []byte) {
+// Stateless says that it stands for clients that have none.
+func (s *Set) Open(id string, capabilities []byte, stateless bool) {
 	if !wire.IsObject(capabilities) {
 		capabilities = nothing
 	}
@@ -35,7 +37,7 @@ func (s *Set) Open(id string, capabilities []byte) {
 	}
 	s.sessions.last++
 	s.sessions.open[id] = &session{
-		capabilities: capabilities, modern: revision.ModernCapabilities(capabilities), number: s.sessions.last,
+		capabilities: capabilities, modern: revision.ModernCapabilities(capabilities), stateless: stateless, number: s.sessions.last,
 	}
 }
 
@@ -55,6 +57,14 @@ func (s *Set) Close(id string) {
 			b.shared.levelled(nil)
 		}
 	}
+}
+
+// hasSession reports whether a client is known by that session, and so is of that era.
+func (s *Set) hasSession(id string) bool {
+	s.sessions.mu.Lock()
+	defer s.sessions.mu.Unlock()
+	one := s.sessions.open[id]
+	return one != nil && !one.stateless
 }
 
 func (s *Set) isOpen(id string) bool {

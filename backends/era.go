@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -29,6 +30,22 @@ const (
 type verdict struct {
 	era    era
 	costly bool
+	both   bool // it is stateless, and says that it speaks the other era, too
+}
+
+// mirrors reports whether the line is for a single client, which is of the session era,
+// and the backend may be of both: then it is spoken to as that client would do it
+// itself. There are servers of both that can ask something in one of them alone.
+func (l *line) mirrors() bool {
+	v, pinned := l.b.verdict()
+	set := l.b.set
+	switch {
+	case pinned, v.era == stateless && !v.both:
+		return false
+	case l.own():
+		return v.both && l.b.isMirrored(l.session)
+	}
+	return set.Solo && l.b.cfg.URL == "" && set.hasSession(set.soleSession())
 }
 
 // verdict returns what is known of the backend's era, and whether that is because the
@@ -146,13 +163,22 @@ func readDiscovery(result []byte) (server, error) {
 		return server{}, classic{errors.New("server/discover: its answer is no DiscoverResult with a revision that is known")}
 	}
 	s := server{
-		ProtocolVersion: common.Date, stateless: true, Capabilities: get("capabilities"),
+		ProtocolVersion: common.Date, stateless: true, both: haveSessions(texts(get("supportedVersions"))),
+		Capabilities: get("capabilities"),
 		Instructions: get("instructions"), ServerInfo: get("_meta", "io.modelcontextprotocol/serverInfo"),
 	}
 	if !wire.IsObject(s.Capabilities) {
 		s.Capabilities = nothing
 	}
 	return s, nil
+}
+
+// haveSessions reports whether there is a revision of the session era among some.
+func haveSessions(dates []string) bool {
+	return slices.ContainsFunc(dates, func(date string) bool {
+		t, known := revision.Find(date)
+		return known && !t.Stateless
+	})
 }
 
 // patience is how long a backend may be silent when it is asked for its era, before
@@ -219,10 +245,10 @@ func (l *line) greetSilent(ctx context.Context, p *peer.Peer, found <-chan disco
 		l.b.judge(verdict{era: ofSessions})
 	case err == nil:
 		l.log.Info("backend does not answer server/discover; it will not be asked again")
-		l.b.judge(verdict{ofSessions, true})
+		l.b.judge(verdict{era: ofSessions, costly: true})
 	case refused, ctx.Err() == context.Canceled:
 	default: // it did not start in time, or has ended
-		l.b.judge(verdict{ofSessions, true})
+		l.b.judge(verdict{era: ofSessions, costly: true})
 		if ctx.Err() == nil {
 			err = otherEra{err}
 		}
@@ -242,7 +268,7 @@ func (l *line) conclude(ctx context.Context, p *peer.Peer, d discovery) (server,
 		return server{}, d.err
 	}
 	l.log.Info("backend ended when it was asked server/discover; starting it again without", "err", d.err)
-	l.b.judge(verdict{ofSessions, true})
+	l.b.judge(verdict{era: ofSessions, costly: true})
 	return server{}, otherEra{d.err}
 }
 

@@ -19,7 +19,7 @@ func TestVERSION02_VERSION03_InitializeComesFirst(t *testing.T) {
 			o := backends.Options{Backends: plain("a")}
 			o.Backends[0].Sharing = sharing
 			inHouse(t, o, func(t *testing.T, h *house) {
-				h.Open("one", nil)
+				h.Open("one", nil, false)
 				p := h.next("a")
 				time.Sleep(time.Second)
 				p.Ready("t") // its first line must be initialize, and the next initialized

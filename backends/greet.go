@@ -24,6 +24,7 @@ type server struct {
 	Instructions    json.RawMessage `json:"instructions"`
 
 	stateless bool // it was a DiscoverResult: ProtocolVersion is the revision to speak
+	both      bool // likewise, and there are revisions of the session era in it
 }
 
 // name returns the server's name/version, as far as it has told them: only the
@@ -55,17 +56,21 @@ func (s server) lists(k catalog.Kind) bool {
 // was dialled says which one is tried.
 func (l *line) greet(ctx context.Context, p *peer.Peer, by way) (server, error) {
 	v, pinned := l.b.verdict()
+	mirrors := l.mirrors()
 	var s server
 	var err error
 	switch {
 	case by == byItself, by == byPipe && pinned && v.era == stateless:
 		s, err = l.discover(ctx, p)
-	case by == byPipe && v.era != ofSessions:
+	case by == byPipe && v.era != ofSessions && !mirrors:
 		s, err = l.probe(ctx, p)
 	default:
 		s, err = l.initialize(ctx, p)
 		if !pinned && contradicts(err) {
 			l.b.judge(verdict{})
+			if mirrors {
+				l.b.judge(verdict{era: stateless}) // so that it is asked what it is
+			}
 			err = otherEra{err}
 		}
 	}
@@ -73,7 +78,7 @@ func (l *line) greet(ctx context.Context, p *peer.Peer, by way) (server, error) 
 		return server{}, err
 	}
 	if s.stateless {
-		l.b.judge(verdict{era: stateless})
+		l.b.judge(verdict{era: stateless, both: s.both})
 	}
 	l.mu.Lock()
 	l.server, l.level = s, ""

@@ -92,7 +92,7 @@ func TestS2C02_BackendsAreToldWhatTheClientCanDo(t *testing.T) {
 	t.Run("solo", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			h := newHouse(t, backends.Options{Solo: true, Backends: []config.Backend{remote("a"), plain("b")[0]}})
-			h.Open("one", []byte(mine))
+			h.Open("one", []byte(mine), false)
 			h.Start()
 			for _, name := range []string{"a", "b"} {
 				if m := h.next(name).Asked("initialize"); capabilitiesIn(m) != mine {
@@ -107,8 +107,8 @@ func TestS2C02_BackendsAreToldWhatTheClientCanDo(t *testing.T) {
 		each := plain("each")[0]
 		each.Sharing = "session"
 		inHouse(t, backends.Options{Backends: []config.Backend{remote("a"), plain("b")[0], shared, each}}, func(t *testing.T, h *house) {
-			h.Open("one", []byte(mine))
-			h.Open("two", nil)
+			h.Open("one", []byte(mine), false)
+			h.Open("two", nil, false)
 			for _, name := range []string{"a", "b", "shared", "each"} {
 				if m := h.next(name).Asked("initialize"); capabilitiesIn(m) != "{}" {
 					t.Errorf("%s, shared: %s", name, m.Raw())
@@ -137,8 +137,8 @@ func TestS2C02_BackendsAreToldWhatTheClientCanDo(t *testing.T) {
 func TestCONC09_ASessionHasAConnectionOfItsOwn(t *testing.T) {
 	inHouse(t, backends.Options{Backends: []config.Backend{remote("a")}}, func(t *testing.T, h *house) {
 		h.next("a").Ready("t")
-		h.Open("one", nil)
-		h.Open("two", nil)
+		h.Open("one", nil, false)
+		h.Open("two", nil, false)
 		one, again := h.callFor("one", "a"), h.callFor("one", "a")
 		p := h.next("a")
 		two := h.callFor("two", "a")
@@ -169,7 +169,7 @@ func TestCONC09_ASessionHasAConnectionOfItsOwn(t *testing.T) {
 func TestAnOwnConnectionIsMadeAnewWhenItIsNeeded(t *testing.T) {
 	inHouse(t, backends.Options{Backends: []config.Backend{remote("a")}}, func(t *testing.T, h *house) {
 		h.next("a").Ready("t")
-		h.Open("one", nil)
+		h.Open("one", nil, false)
 		call := h.callFor("one", "a")
 		p := h.next("a")
 		p.Greet("")
@@ -192,7 +192,7 @@ func TestAnOwnConnectionIsMadeAnewWhenItIsNeeded(t *testing.T) {
 func TestAnOwnConnectionThatFailsIsLeftAloneForAWhile(t *testing.T) {
 	inHouse(t, backends.Options{Backends: []config.Backend{remote("a")}}, func(t *testing.T, h *house) {
 		h.next("a").Ready("t")
-		h.Open("one", nil)
+		h.Open("one", nil, false)
 		for range 5 {
 			call := h.callFor("one", "a")
 			p := h.next("a")
@@ -217,7 +217,7 @@ func TestWhoseItIsWhatABackendSays(t *testing.T) {
 		inHouse(t, backends.Options{Backends: []config.Backend{remote("a")}}, func(t *testing.T, h *house) {
 			shared := h.next("a")
 			shared.Ready("t")
-			h.Open("one", nil)
+			h.Open("one", nil, false)
 			h.callFor("one", "a")
 			p := h.next("a")
 			p.Greet("")
@@ -232,8 +232,8 @@ func TestWhoseItIsWhatABackendSays(t *testing.T) {
 		inHouse(t, backends.Options{Backends: plain("a")}, func(t *testing.T, h *house) {
 			p := h.next("a")
 			p.Ready("t")
-			h.Open("one", nil)
-			h.Open("two", nil)
+			h.Open("one", nil, false)
+			h.Open("two", nil, false)
 			h.callFor("one", "a")
 			h.callFor("one", "a")
 			first, second := p.Asked("tools/call"), p.Asked("tools/call")
@@ -259,7 +259,7 @@ func TestWhoseItIsWhatABackendSays(t *testing.T) {
 		inHouse(t, o, func(t *testing.T, h *house) {
 			p := h.next("a")
 			p.Ready("t")
-			h.Open("one", nil)
+			h.Open("one", nil, false)
 			h.callFor("one", "a")
 			p.Asked("tools/call")
 			say(p)
@@ -272,8 +272,8 @@ func TestWhoseItIsWhatABackendSays(t *testing.T) {
 		inHouse(t, backends.Options{Backends: plain("a")}, func(t *testing.T, h *house) {
 			p := h.next("a")
 			p.Ready("t")
-			h.Open("one", nil)
-			h.Open("two", nil)
+			h.Open("one", nil, false)
+			h.Open("two", nil, false)
 			cancelled := &peer.Pending{To: &caller{}, Owner: "one"}
 			h.Send("a", wire.NewRequest("7", "tools/call", []byte(`{"name":"t"}`)), cancelled)
 			taken := p.Asked("tools/call")
@@ -322,7 +322,7 @@ func TestSubscriptionsOverASharedConnection(t *testing.T) {
 		p.Greet(logger)
 		h.lists(p)
 		for _, session := range []string{"one", "two", "three"} {
-			h.Open(session, nil)
+			h.Open(session, nil, false)
 		}
 		for _, session := range []string{"one", "two"} {
 			a := h.subscribe(session, "a", "file:///dir", true)
@@ -363,7 +363,7 @@ func TestSubscriptionsKeepAnOwnConnectionUp(t *testing.T) {
 		shared := h.next("a")
 		shared.Greet(logger)
 		h.lists(shared)
-		h.Open("one", nil)
+		h.Open("one", nil, false)
 		a := h.subscribe("one", "a", "x:y", true)
 		p := h.next("a")
 		p.Greet(logger)
@@ -404,8 +404,8 @@ func TestNOTIF11_LogLevels(t *testing.T) {
 		mute.Ready("t")
 		lists.Greet(logger)
 		h.lists(lists)
-		h.Open("one", nil)
-		h.Open("two", nil)
+		h.Open("one", nil, false)
+		h.Open("two", nil, false)
 		set := func(session, to string) chan struct{} {
 			done := make(chan struct{})
 			h.SetLevel(session, to, func() { close(done) })
@@ -456,8 +456,8 @@ func TestNotificationsOfAClientGoWhereItIsAlone(t *testing.T) {
 		a.Ready("t")
 		lists.Ready("t")
 		h.next("unused").Ready("t")
-		h.Open("one", nil)
-		h.Open("two", nil)
+		h.Open("one", nil, false)
+		h.Open("two", nil, false)
 		h.callFor("one", "own")
 		p := h.next("own")
 		h.callFor("two", "own")
@@ -531,8 +531,8 @@ func TestASubscriptionUnderWayCounts(t *testing.T) {
 		p := h.next("a")
 		p.Greet(logger)
 		h.lists(p)
-		h.Open("one", nil)
-		h.Open("two", nil)
+		h.Open("one", nil, false)
+		h.Open("two", nil, false)
 		h.subscribe("one", "a", "x:y", true)
 		p.Reply(p.Asked("resources/subscribe").ID(), "{}")
 		two := h.subscribe("two", "a", "x:y", true)
@@ -545,7 +545,7 @@ func TestASubscriptionUnderWayCounts(t *testing.T) {
 		// The other way round: the request to stop is under way when somebody subscribes.
 		off := h.subscribe("two", "a", "x:y", false)
 		stop := p.Asked("resources/unsubscribe")
-		h.Open("three", nil)
+		h.Open("three", nil, false)
 		three := h.subscribe("three", "a", "x:y", true)
 		p.Reply(p.Asked("resources/subscribe").ID(), "{}")
 		p.Reply(stop.ID(), "{}")
@@ -559,7 +559,7 @@ func TestASubscriptionUnderWayCounts(t *testing.T) {
 func TestLinesFallBackSideBySide(t *testing.T) {
 	inHouse(t, backends.Options{Backends: []config.Backend{remote("a")}}, func(t *testing.T, h *house) {
 		shared := h.next("a")
-		h.Open("one", nil)
+		h.Open("one", nil, false)
 		call := h.callFor("one", "a")
 		own := h.next("a")
 		of, and := shared.Asked("initialize"), own.Asked("initialize")
@@ -579,7 +579,7 @@ func TestNoCallOvertakesALevel(t *testing.T) {
 		shared := h.next("a")
 		shared.Greet(logger)
 		h.lists(shared)
-		h.Open("one", nil)
+		h.Open("one", nil, false)
 		h.SetLevel("one", "error", func() {})
 		h.callFor("one", "a")
 		p := h.next("a")
@@ -602,7 +602,7 @@ func TestARefusedSubscriptionTakesNoneAway(t *testing.T) {
 		p := h.next("a")
 		p.Greet(logger)
 		h.lists(p)
-		h.Open("one", nil)
+		h.Open("one", nil, false)
 		h.subscribe("one", "a", "x:y", true)
 		p.Reply(p.Asked("resources/subscribe").ID(), "{}")
 		h.subscribe("one", "a", "x:y", true)

@@ -166,7 +166,7 @@ func TestAListenThatFails(t *testing.T) {
 // long, and are read again.
 func TestAListenThatIsNotAcknowledged(t *testing.T) {
 	inHouse(t, backends.Options{Backends: modern(plain("a")...)}, func(t *testing.T, h *house) {
-		h.Open("one", nil)
+		h.Open("one", nil, false)
 		b := h.listens(t)
 		id := b.listened(nil)
 		began := time.Now()
@@ -187,8 +187,8 @@ func TestAListenThatIsNotAcknowledged(t *testing.T) {
 // Over HTTP the new listen is there before the old one ends, so nothing is missed.
 func TestSubscriptionsAreListenedToOverHTTP(t *testing.T) {
 	inHouse(t, backends.Options{Backends: modern(remote("a"))}, func(t *testing.T, h *house) {
-		h.Open("one", nil)
-		h.Open("two", nil)
+		h.Open("one", nil, false)
+		h.Open("two", nil, false)
 		b := h.listens(t)
 		first := b.heard(nil)
 		b.lists("t")
@@ -222,7 +222,7 @@ func TestSubscriptionsAreListenedToOverHTTP(t *testing.T) {
 // been missed counts as changed. Many changes are one.
 func TestSubscriptionsAreListenedToOverAPipe(t *testing.T) {
 	inHouse(t, backends.Options{Backends: modern(plain("a")...)}, func(t *testing.T, h *house) {
-		h.Open("one", nil)
+		h.Open("one", nil, false)
 		b := h.listens(t)
 		first := b.heard(nil)
 		b.lists("t")
@@ -275,7 +275,7 @@ func TestSubscriptionsAreListenedToOverAPipe(t *testing.T) {
 // A server that does not end its listen when it is told to does not keep anybody waiting.
 func TestAListenThatDoesNotEnd(t *testing.T) {
 	inHouse(t, backends.Options{Backends: modern(plain("a")...)}, func(t *testing.T, h *house) {
-		h.Open("one", nil)
+		h.Open("one", nil, false)
 		b := h.listens(t)
 		b.heard(nil)
 		b.lists("t")
@@ -297,8 +297,8 @@ func TestAListenThatDoesNotEnd(t *testing.T) {
 func TestAURIThatIsRefused(t *testing.T) {
 	start := func(t *testing.T, test func(h *house, b *listener)) {
 		inHouse(t, backends.Options{Backends: modern(remote("a"))}, func(t *testing.T, h *house) {
-			h.Open("one", nil)
-			h.Open("two", nil)
+			h.Open("one", nil, false)
+			h.Open("two", nil, false)
 			b := h.listens(t)
 			b.heard(nil)
 			b.lists("t")
@@ -333,7 +333,7 @@ func TestAURIThatIsRefused(t *testing.T) {
 	})
 	t.Run("because there are none", func(t *testing.T) {
 		inHouse(t, backends.Options{Backends: modern(remote("a"))}, func(t *testing.T, h *house) {
-			h.Open("one", nil)
+			h.Open("one", nil, false)
 			b := &listener{h.next("a"), h, t}
 			b.Discover(discovered(`{"resources":{}}`))
 			b.lists()
@@ -346,7 +346,7 @@ func TestAURIThatIsRefused(t *testing.T) {
 // A subscription that waits can be taken back, and outlives the process.
 func TestASubscriptionThatWaits(t *testing.T) {
 	inHouse(t, backends.Options{Backends: modern(remote("a"))}, func(t *testing.T, h *house) {
-		h.Open("one", nil)
+		h.Open("one", nil, false)
 		early := h.subscribe("one", "a", "x:early", true) // the backend is not up
 		b := h.listens(t)
 		b.heard([]string{"x:early"})
@@ -392,13 +392,13 @@ func TestNothingToListenTo(t *testing.T) {
 // With one client that has several sessions an update goes to those that want it.
 func TestUpdatesForTheOnlyClient(t *testing.T) {
 	inHouse(t, backends.Options{Backends: modern(plain("a")...), Solo: true}, func(t *testing.T, h *house) {
-		h.Open("real", nil)
+		h.Open("real", nil, false)
 		b := h.listens(t)
 		first := b.heard(nil)
 		b.lists("t")
 		b.says(first, "notifications/resources/updated", `"uri":"x:y",`)
 		h.ear.want(t, "real told by a: notifications/resources/updated")
-		h.Open("listens", nil)
+		h.Open("listens", nil, false)
 		on := h.subscribe("listens", "a", "x:y", true)
 		b.Told("notifications/cancelled")
 		b.Reply(first, `{"resultType":"complete"}`)
@@ -414,7 +414,7 @@ func TestUpdatesForTheOnlyClient(t *testing.T) {
 // What is beyond the bound is refused, and leaves the rest as it is.
 func TestTooManySubscriptions(t *testing.T) {
 	inHouse(t, backends.Options{Backends: modern(remote("a"))}, func(t *testing.T, h *house) {
-		h.Open("one", nil)
+		h.Open("one", nil, false)
 		const most = 10_000
 		var uris []string
 		var all []*caller

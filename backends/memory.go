@@ -73,7 +73,7 @@ func (b *Backend) recall() {
 	b.raw = m.raw
 	b.listing.Instructions, b.listing.Capabilities = m.instructions, m.capabilities
 	if m.costly {
-		b.found, b.kept = verdict{ofSessions, true}, true
+		b.found, b.kept = verdict{era: ofSessions, costly: true}, true
 	}
 	for k := range catalog.Kind(catalog.NumKinds) {
 		b.setItems(k, m.items[k])

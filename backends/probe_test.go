@@ -321,7 +321,7 @@ func TestTheEraChangesWithTheProcess(t *testing.T) {
 	for name, one := range map[string]config.Backend{"pipe": plain("a")[0], "HTTP": remote("a")} {
 		t.Run(name, func(t *testing.T) {
 			inHouse(t, backends.Options{Backends: unasked(one)}, func(t *testing.T, h *house) {
-				h.Open("one", []byte(`{"sampling":{}}`))
+				h.Open("one", []byte(`{"sampling":{}}`), false)
 				p := h.next("a")
 				p.Discover("")
 				h.speaksModern(p)

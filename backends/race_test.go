@@ -17,8 +17,8 @@ import (
 func TestErasCallsAndCancellationsRace(t *testing.T) {
 	for round := range 40 {
 		inHouse(t, backends.Options{Backends: unasked(remote("a"))}, func(t *testing.T, h *house) {
-			h.Open("one", nil)
-			h.Open("two", nil)
+			h.Open("one", nil, false)
+			h.Open("two", nil, false)
 			var all [30]*caller
 			for i := range all {
 				c := &caller{}

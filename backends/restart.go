@@ -150,7 +150,7 @@ func (l *line) tryEra(ctx context.Context) error {
 		return l.talkOver(ctx, byPipe)
 	}
 	v, pinned := l.b.verdict()
-	if v.era != ofSessions {
+	if v.era != ofSessions && !l.mirrors() {
 		err := l.talkOver(ctx, byItself)
 		if pinned || !isA[classic](err) || l.hasRun() {
 			return err
@@ -253,7 +253,10 @@ func (l *line) begin(ctx context.Context, p *peer.Peer, by way, ended chan error
 	if err != nil {
 		return because(start, err)
 	}
-	if server.stateless && l.own() {
+	switch {
+	case server.stateless && l.mirrors():
+		return otherEra{errors.New("it speaks the era of the client, too")}
+	case server.stateless && l.own():
 		l.handOver()
 		return errHandedOver
 	}

@@ -41,8 +41,8 @@ func TestRequestsOfTheStatelessEraSayWhoAsks(t *testing.T) {
 	each := plain("each")[0]
 	each.Sharing = "session"
 	inHouse(t, backends.Options{Backends: modern(remote("a"), plain("b")[0], each)}, func(t *testing.T, h *house) {
-		h.Open("one", []byte(`{"roots":{"listChanged":true},"elicitation":{},"x":1.10}`))
-		h.Open("two", []byte(`{"sampling":{}}`))
+		h.Open("one", []byte(`{"roots":{"listChanged":true},"elicitation":{},"x":1.10}`), false)
+		h.Open("two", []byte(`{"sampling":{}}`), false)
 		h.SetLevel("one", "debug", func() {})
 		for _, name := range []string{"a", "b", "each"} {
 			p := h.next(name)
@@ -91,7 +91,7 @@ func TestWhatABackendOfTheStatelessEraSays(t *testing.T) {
 		p := h.next("a")
 		p.Discover("")
 		p.List(mcptest.Tools("t"))
-		h.Open("one", nil)
+		h.Open("one", nil, false)
 		h.callFor("one", "a")
 		p.Asked("tools/call")
 		p.Send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}`)
@@ -108,10 +108,10 @@ func TestWhatABackendOfTheStatelessEraSays(t *testing.T) {
 // whose call it belongs to.
 func TestTheOnlyClientHasSeveralSessions(t *testing.T) {
 	inHouse(t, backends.Options{Backends: plain("a"), Solo: true}, func(t *testing.T, h *house) {
-		h.Open("real", nil)
+		h.Open("real", nil, false)
 		p := h.next("a")
 		p.Ready("t")
-		h.Open("guest", nil)
+		h.Open("guest", nil, false)
 		say := func() {
 			p.Send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}`)
 		}
@@ -136,7 +136,7 @@ func TestTheOnlyClientHasSeveralSessions(t *testing.T) {
 func TestACallThatWaitsForTheEra(t *testing.T) {
 	wait := func(t *testing.T, test func(h *house, shared, own *mcptest.Peer, call *caller, pending *peer.Pending)) {
 		inHouse(t, backends.Options{Backends: unasked(remote("a"))}, func(t *testing.T, h *house) {
-			h.Open("one", []byte(`{"sampling":{}}`))
+			h.Open("one", []byte(`{"sampling":{}}`), false)
 			shared := h.next("a")
 			call := &caller{}
 			pending := &peer.Pending{To: call, Owner: "one"}
@@ -285,7 +285,7 @@ func TestTheGatewaysOwnErrorsAreAbsorbed(t *testing.T) {
 	})
 	t.Run("the era", func(t *testing.T) {
 		inHouse(t, backends.Options{Backends: unasked(remote("a"))}, func(t *testing.T, h *house) {
-			h.Open("one", nil)
+			h.Open("one", nil, false)
 			p := h.next("a")
 			p.Discover("")
 			p.List(mcptest.Tools("t"))

@@ -60,8 +60,8 @@ type Backends interface {
 
 	// Open makes a session known before anything is sent for it. Capabilities are
 	// those that its client declared, as JSON: backends that speak to it alone are
-	// told just these.
-	Open(session string, capabilities []byte)
+	// told just these. Stateless says that it stands for clients that have no session.
+	Open(session string, capabilities []byte, stateless bool)
 	// Close forgets a session, and ends the connections that were its own. It is
 	// called when all that was sent for the session has come to its end.
 	Close(session string)

@@ -76,7 +76,7 @@ func (g *Gateway) guest(principal string, stamp revision.Stamp) (*guest, error) 
 		all.all, all.byID = make(map[[sha256.Size]byte]*guest), make(map[string]*guest)
 	}
 	all.all[key], all.byID[fresh.id] = fresh, fresh
-	g.Backends.Open(fresh.id, stamp.Capabilities)
+	g.Backends.Open(fresh.id, stamp.Capabilities, true)
 	if stamp.Level != "" {
 		g.Backends.SetLevel(fresh.id, stamp.Level, func() {})
 	}

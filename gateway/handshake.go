@@ -52,7 +52,7 @@ func (s *Session) initialize(r *peer.Request) {
 	s.mu.Unlock()
 	s.log.Info("client", "client", caller.Name, "revision", caller.Revision.Date, "asked", asked)
 
-	s.g.Backends.Open(s.id, can)
+	s.g.Backends.Open(s.id, can, false)
 	s.opened = true
 	view := s.g.Backends.Start()
 	offered := view.Capabilities(view.Complete)

@@ -101,7 +101,7 @@ func (s *Session) listen(guest *guest, r *peer.Request) {
 		s.fail(r, wire.Errorf(wire.CodeInternalError, "Too many subscriptions are open"))
 		return
 	}
-	s.g.Backends.Open(l.id, guest.stamp.Capabilities)
+	s.g.Backends.Open(l.id, guest.stamp.Capabilities, true)
 	s.mu.Lock()
 	if s.listens == nil {
 		s.listens = make(map[*listen]bool)
