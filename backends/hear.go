@@ -58,8 +58,9 @@ func namesCause(m wire.Message) bool {
 // unasked, "" if that is not certain: the line's own; or that of the call on whose
 // stream it came. On a shared line with one stream for everything it may also be that
 // of all calls in flight, unless the message says itself whose it is. If there is only
-// one client it is in any case one of its sessions, see soleSession. Where there are several streams (HTTP), what comes on no
-// call's may be older than an answer that is here already, and is nobody's.
+// one client it is in any case one of its sessions, see soleSession. Where there are
+// several streams (HTTP), what comes on no call's may be older than an answer that is
+// here already, and is nobody's.
 func (h *handler) owner(m wire.Message, about *peer.Pending) string {
 	switch {
 	case h.l.own():
@@ -73,6 +74,13 @@ func (h *handler) owner(m wire.Message, about *peer.Pending) string {
 		return h.l.b.set.soleSession()
 	case h.l.b.hasStreams(), namesCause(m):
 		return ""
+	}
+	if _, server := h.l.talk(); server.stateless { // there a log is of a call that asked for it, and has not been answered
+		owner, _ := h.peer.SoleOwnerOf(func(owner string) bool {
+			_, level := h.l.b.set.says(owner)
+			return level != ""
+		})
+		return owner
 	}
 	owner, _ := h.peer.SoleOwner()
 	return owner

@@ -92,6 +92,12 @@ func TestWhatABackendOfTheStatelessEraSays(t *testing.T) {
 		p.Discover("")
 		p.List(mcptest.Tools("t"))
 		h.Open("one", nil, false)
+		h.Open("two", nil, false)
+		h.SetLevel("one", "info", func() {})
+		h.callFor("two", "a")
+		p.Reply(p.Asked("tools/call").ID(), `{"resultType":"complete"}`) // of which nothing more is said
+		h.callFor("two", "a")
+		p.Asked("tools/call") // and this one has not asked for logs
 		h.callFor("one", "a")
 		p.Asked("tools/call")
 		p.Send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}`)

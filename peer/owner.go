@@ -136,3 +136,27 @@ func (p *Peer) SoleOwner() (owner string, ok bool) {
 	}
 	return owner, true
 }
+
+// SoleOwnerOf is SoleOwner for what can concern none but the calls in flight of certain
+// owners, because the far side says nothing of a call that it has answered: there is
+// only one of them, and none that has given a call up within the last half minute.
+func (p *Peer) SoleOwnerOf(is func(owner string) bool) (owner string, ok bool) {
+	several := false
+	p.calls.Each(func(c *Pending) {
+		switch {
+		case c.Owner == "" || c.Owner == owner || !is(c.Owner):
+		case owner == "":
+			owner = c.Owner
+		default:
+			several = true
+		}
+	})
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	p.strays.expire(now)
+	for _, one := range p.strays.givenUp {
+		several = several || one.owner != owner && is(one.owner)
+	}
+	return owner, owner != "" && !several && !now.Before(p.strays.crowd)
+}
