@@ -22,8 +22,10 @@ type Clients interface {
 	Told(session, backend string, m wire.Message, about *peer.Pending)
 }
 
-// maxQuestions bounds what a backend may ask of us at one time, over one line.
-const maxQuestions = 256
+// maxQuestions bounds what a backend may ask of us at one time, over one line. Clients
+// have bounds of their own; those that have no session come back for each question, and
+// it is open until then.
+const maxQuestions = 16_384
 
 // A handler hears what a backend says unasked over one connection.
 type handler struct {

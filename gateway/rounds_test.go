@@ -1,0 +1,252 @@
+package gateway_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mcpgateway/internal/mcptest"
+	"mcpgateway/wire"
+)
+
+// between opens a session with a client that can do a thing, in front of a backend of the
+// stateless era whose tool "ask" is being called; it returns the call as the backend has it.
+func between(t *testing.T, date, can string) (h *house, client, gh *mcptest.Peer, ofCall wire.Message) {
+	t.Helper()
+	h = newHouse(t, settings{solo: true, era: map[string]string{"gh": "modern"}}, "gh")
+	client, _ = h.client()
+	client.Initialize(date, can)
+	gh = h.backend("gh")
+	gh.Discover("")
+	gh.List(mcptest.Tools("ask"))
+	list(t, client)
+	client.Send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"ask","arguments":{"n":9007199254740993},"_meta":{"progressToken":"p"}}}`)
+	return h, client, gh, gh.Asked("tools/call")
+}
+
+func param(t *testing.T, m wire.Message, path ...string) string {
+	t.Helper()
+	value, _ := wire.Lookup(m.Part(wire.PartParams), path...)
+	return string(value)
+}
+
+// What a backend of the stateless era needs a client with a session is asked, in requests
+// of ours; then the call is sent again, with its answers and the backend's state, as it is.
+func TestRounds_TheClientIsAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, client, gh, first := between(t, "2025-11-25", `{"elicitation":{},"sampling":{}}`)
+		gh.Reply(first.ID(), `{"resultType":"input_required","inputRequests":{"user":{"method":"elicitation/create","params":{"message":"Who?","requestedSchema":{"type":"object","properties":{}}}},`+
+			`"model":{"method":"sampling/createMessage","params":{"messages":[],"maxTokens":1}}},"requestState":"S\u0031<é>"}`)
+		for range 2 {
+			m := client.Message()
+			switch m.Method() {
+			case "elicitation/create":
+				if got := param(t, m, "message"); got != `"[gh] Who?"` {
+					t.Errorf("asked %s", got)
+				}
+				client.Reply(m.ID(), `{"action":"accept","content":{"name":"x","n":1.0}}`)
+			case "sampling/createMessage":
+				client.Reply(m.ID(), `{"role":"assistant","model":"m","content":{"type":"text","text":"<hi>"}}`)
+			default:
+				t.Fatalf("asked %s", m.Raw())
+			}
+		}
+		again := gh.Asked("tools/call")
+		if again.ID() == first.ID() {
+			t.Error("the call was sent again under the same id")
+		}
+		if got := param(t, again, "inputResponses"); got != `{"user":{"action":"accept","content":{"name":"x","n":1.0}},"model":{"role":"assistant","model":"m","content":{"type":"text","text":"<hi>"}}}` {
+			t.Errorf("the responses are %s", got)
+		}
+		if got := param(t, again, "requestState"); got != `"S\u0031<é>"` {
+			t.Errorf("the state is %s", got)
+		}
+		if got := param(t, again, "arguments"); got != `{"n":9007199254740993}` {
+			t.Errorf("the arguments are %s", got)
+		}
+		gh.Sendf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":1}}`, again.ID())
+		client.Want(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"p","progress":1}}`)
+
+		// No question, a state: it is to come again later.
+		gh.Reply(again.ID(), `{"resultType":"input_required","requestState":"T"}`)
+		third := gh.Asked("tools/call")
+		if param(t, third, "inputResponses") != "" || param(t, third, "requestState") != `"T"` {
+			t.Errorf("sent again as %s", third.Raw())
+		}
+		// Without a state none is made up.
+		gh.Reply(third.ID(), `{"resultType":"input_required","inputRequests":{"u":{"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object"}}}}}`)
+		client.Reply(client.Message().ID(), `{"action":"decline"}`)
+		fourth := gh.Asked("tools/call")
+		if param(t, fourth, "requestState") != "" || param(t, fourth, "inputResponses") != `{"u":{"action":"decline"}}` {
+			t.Errorf("sent again as %s", fourth.Raw())
+		}
+		gh.Reply(fourth.ID(), `{"resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"s"}},"content":[],"x":1.0}`)
+		client.Want(`{"jsonrpc":"2.0","id":1,"result":{"content":[],"x":1.0}}`)
+		client.WantNothing()
+		gh.WantNothing()
+		if records := h.audit(); len(records) != 1 || !strings.Contains(records[0], "outcome=ok") {
+			t.Errorf("the audit log has\n%s", strings.Join(records, "\n"))
+		}
+	})
+}
+
+// What the client does not give: an elicitation is cancelled, and the rest is the end of the
+// call, of which the model is told.
+func TestRounds_WhatTheClientDoesNotGive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client, gh, first := between(t, "2025-11-25", `{"elicitation":{}}`)
+		gh.Reply(first.ID(), `{"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object"}}},`+
+			`"b":{"method":"elicitation/create","params":{"mode":"url","url":"x:y","message":"m"}}}}`)
+		client.Fail(client.Message().ID(), `{"code":-1,"message":"no"}`)
+		again := gh.Asked("tools/call")
+		if got := param(t, again, "inputResponses"); got != `{"a":{"action":"cancel"},"b":{"action":"cancel"}}` {
+			t.Errorf("the responses are %s", got)
+		}
+		gh.Reply(again.ID(), `{"resultType":"input_required","inputRequests":{"c":{"method":"sampling/createMessage","params":{"messages":[]}}}}`)
+		if m := client.Message(); m.ID() != "1" || !m.IsToolError() {
+			t.Errorf("answered %s", m.Raw())
+		}
+		client.WantNothing()
+		gh.WantNothing()
+	})
+}
+
+// A backend that goes on asking is given up after ten rounds, and so is one that goes on
+// putting off.
+func TestRounds_AreBounded(t *testing.T) {
+	for what, answer := range map[string]string{
+		"asks":     `{"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object"}}}}}`,
+		"puts off": `{"resultType":"input_required","requestState":"later"}`,
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				_, client, gh, m := between(t, "2025-11-25", `{"elicitation":{}}`)
+				sent := 0
+				for {
+					sent++
+					gh.Reply(m.ID(), answer)
+					if what == "asks" {
+						question := client.Message()
+						if question.Kind() == wire.Response {
+							break
+						}
+						client.Reply(question.ID(), `{"action":"accept"}`)
+					} else {
+						time.Sleep(5 * time.Second)
+						synctest.Wait()
+						if lines := gh.Taken(); len(lines) == 0 {
+							client.Message()
+							break
+						} else if m, _ = wire.Parse([]byte(lines[0])); true {
+							continue
+						}
+					}
+					m = gh.Asked("tools/call")
+				}
+				if sent < 5 || sent > 12 {
+					t.Errorf("the call was sent %d times", sent)
+				}
+				gh.WantNothing()
+			})
+		})
+	}
+}
+
+// The client takes the call back while it is being asked, or while the call is put off.
+func TestRounds_TakenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client, gh, first := between(t, "2025-11-25", `{"elicitation":{}}`)
+		gh.Reply(first.ID(), `{"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object"}}}}}`)
+		question := client.Message()
+		client.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
+		if note := client.Told("notifications/cancelled"); note.RequestID() != question.ID() {
+			t.Errorf("told %s", note.Raw())
+		}
+		client.Reply(question.ID(), `{"action":"accept"}`)
+		client.WantNothing()
+		gh.WantNothing()
+
+		client.Send(call("2", "ask"))
+		gh.Reply(gh.Asked("tools/call").ID(), `{"resultType":"input_required","requestState":"later"}`)
+		again := gh.Asked("tools/call")
+		client.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`)
+		if note := gh.Told("notifications/cancelled"); note.RequestID() != again.ID() {
+			t.Errorf("told %s", note.Raw())
+		}
+		client.WantNothing()
+	})
+}
+
+// Errors of the stateless era in the words of the session era.
+func TestRounds_Errors(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client, gh, first := between(t, "2025-11-25", `{}`)
+		gh.Fail(first.ID(), `{"code":-32021,"message":"needs sampling","data":{"requiredCapabilities":{"sampling":{}}}}`)
+		if m := client.Message(); m.ID() != "1" || !m.IsToolError() {
+			t.Errorf("answered %s", m.Raw())
+		}
+		client.Send(call("2", "ask"))
+		gh.Fail(gh.Asked("tools/call").ID(), `{"code":-32050,"message":"m"}`)
+		client.Want(`{"jsonrpc":"2.0","id":2,"error":{"code":-32050,"message":"m"}}`)
+		client.Send(call("3", "ask"))
+		gh.Reply(gh.Asked("tools/call").ID(), `{"resultType":"input_required"}`)
+		if m := client.Message(); m.Part(wire.PartError) == nil {
+			t.Errorf("answered %s", m.Raw())
+		}
+	})
+}
+
+// Both of the stateless era: the questions pass with their keys, the state in a ticket, and
+// comes back to the backend as it was.
+func TestSealed_BothStateless(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, settings{era: map[string]string{"gh": "modern"}}, "gh")
+		client, _ := h.client()
+		client.Send(request("0", "tools/list", "", able))
+		gh := h.backend("gh")
+		gh.Discover("")
+		gh.List(mcptest.Tools("ask"))
+		client.Message()
+
+		client.Send(first("1"))
+		asked := gh.Asked("tools/call")
+		if got := param(t, asked, "_meta", "io.modelcontextprotocol/clientCapabilities"); got != able {
+			t.Errorf("the backend is told %s", got)
+		}
+		if got := param(t, asked, "_meta", "io.modelcontextprotocol/clientInfo"); got != info {
+			t.Errorf("the backend is asked by %s", got)
+		}
+		gh.Reply(asked.ID(), `{"resultType":"input_required","inputRequests":{"user_name":{"method":"elicitation/create","params":{"message":"Who?"}}},"requestState":"S\u0031","x":1.0}`)
+		m := client.Message()
+		if requests, _ := wire.Lookup(m.Part(wire.PartResult), "inputRequests"); string(requests) != `{"user_name":{"method":"elicitation/create","params":{"message":"[gh] Who?"}}}` {
+			t.Errorf("asked %s", requests)
+		}
+		ticket, _ := wire.Lookup(m.Part(wire.PartResult), "requestState")
+		client.Send(retry("2", `{"user_name":{"action":"accept"}}`, string(ticket)))
+		again := gh.Asked("tools/call")
+		if param(t, again, "requestState") != `"S\u0031"` || param(t, again, "inputResponses") != `{"user_name":{"action":"accept"}}` {
+			t.Errorf("sent again as %s", again.Raw())
+		}
+		gh.Reply(again.ID(), `{"resultType":"complete","content":[],"ttlMs":5}`)
+		m = client.Message()
+		if got := string(m.Part(wire.PartResult)); got != `{"_meta":{"io.modelcontextprotocol/serverInfo":`+info+`},"resultType":"complete","content":[],"ttlMs":5}` {
+			t.Errorf("answered %s", got)
+		}
+		client.Send(retry("3", `{}`, `"`+strings.Trim(string(ticket), `"`)+`x"`))
+		if failure := wire.ReadError(client.Message().Part(wire.PartError)); failure.Code != -32602 {
+			t.Errorf("a forged ticket: %+v", failure)
+		}
+		// A state that the client has made up does not reach the backend either.
+		client.Send(retry("4", `{}`, `"S1"`))
+		if failure := wire.ReadError(client.Message().Part(wire.PartError)); failure.Code != -32602 {
+			t.Errorf("a made-up state: %+v", failure)
+		}
+		gh.WantNothing()
+		// No state, answers: the backend makes of them what it likes.
+		client.Send(request("5", "tools/call", `"name":"ask","inputResponses":{"user_name":{"action":"accept"}},`, able))
+		if m := gh.Asked("tools/call"); param(t, m, "inputResponses") != `{"user_name":{"action":"accept"}}` || param(t, m, "requestState") != "" {
+			t.Errorf("sent as %s", m.Raw())
+		}
+	})
+}
