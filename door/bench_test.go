@@ -34,7 +34,7 @@ func serveBench(b *testing.B, h http.Handler) string {
 	return "http://" + ln.Addr().String() + "/mcp"
 }
 
-func benchPost(b *testing.B, client *http.Client, url, key, body string) *http.Response {
+func benchPost(b *testing.B, client *http.Client, url, key, body string, header ...string) *http.Response {
 	req, err := http.NewRequest("POST", url, strings.NewReader(body))
 	if err != nil {
 		b.Fatal(err)
@@ -42,6 +42,9 @@ func benchPost(b *testing.B, client *http.Client, url, key, body string) *http.R
 	req.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}}
 	if key != "" {
 		req.Header[sessionHeader] = []string{key}
+	}
+	for i := 0; i < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
 	}
 	res, err := client.Do(req)
 	if err != nil {
@@ -66,6 +69,19 @@ func BenchmarkCall(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		benchPost(b, client, url, key, benchCall)
+	}
+}
+
+// BenchmarkLoneCall is BenchmarkCall in the stateless era.
+func BenchmarkLoneCall(b *testing.B) {
+	d := New(Options{Serve: answerAll})
+	url := serveBench(b, d)
+	client := &http.Client{Transport: &http.Transport{}}
+	defer client.CloseIdleConnections()
+	v := lone("1", "tools/call", `"name":"x","arguments":{"a":1}`)
+	b.ReportAllocs()
+	for b.Loop() {
+		benchPost(b, client, url, "", v.body, "Mcp-Protocol-Version", modern)
 	}
 }
 

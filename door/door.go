@@ -1,19 +1,22 @@
-// Package door is the HTTP side, through which clients come in: streamable HTTP at
-// /mcp, in all its revisions, and the HTTP+SSE of 2024-11-05 at /sse. It makes of each
-// session a [transport.Conn], which somebody else holds; and of each request that
-// needs no session one that lasts for that request.
+// Package door is the HTTP side, through which clients come in: streamable HTTP of
+// both eras at /mcp, and the HTTP+SSE of 2024-11-05 at /sse. It makes a
+// [transport.Conn] of each session, and one of each request of the revisions that
+// have no sessions, and has somebody else hold it. Which era a message is of it says
+// itself, so that both go on side by side.
 //
 //	ServeHTTP ─ admit (guard.go: Host, Origin, token)
-//	  ├ POST /mcp    post.go ─ session.enter ─ session.deliver ─► Conn.Read
-//	  │                │ └ session.answer ◄─ stream ◄─ session.route ◄─ Conn.Write
-//	  │                └ visit.go, for a request of the stateless era
+//	  ├ POST /mcp    post.go
+//	  │   ├ in a session    session.enter ─ session.deliver ─► Conn.Read
+//	  │   │                   └ session.answer ◄─ stream ◄─ session.route ◄─ Conn.Write
+//	  │   └ stateless.go    examine ─ receive ─► Conn.Read
+//	  │                       └ visit.exchange ◄─ Conn.Write
 //	  ├ GET /mcp     listen.go ─ session.pump (sse.go), one stream or the rest of one
 //	  ├ DELETE /mcp  session.end
 //	  └ /sse, /message  legacy.go
 //
 // It refuses to know MCP beyond what the transport needs: which request is the
-// one that opens a session, which revision was agreed on, which request the
-// client takes back. A message is put on one stream and on no other.
+// one that opens a session, which revision was agreed on or is named, which request
+// the client takes back. A message is put on one stream and on no other.
 package door
 
 import (
@@ -30,26 +33,29 @@ import (
 	"sync/atomic"
 	"time"
 
-	"mcpgateway/revision"
 	"mcpgateway/transport"
 	"mcpgateway/wire"
 )
 
 // Options of a Door. The zero value of all but Serve works.
 type Options struct {
-	// Serve holds a session until it is over, or serves a single request. It is called on
-	// a goroutine of its own, which the Door waits for; ctx is done when the Door closes,
-	// and Serve has to return then, after what grace it likes.
+	// Serve holds a session until it is over, be it one that lives for one request. It
+	// is called on a goroutine of its own, which the Door waits for; ctx is done when the
+	// Door closes, and Serve has to return then, after what grace it likes: what it
+	// answers meanwhile still goes out.
 	Serve func(ctx context.Context, v Visit, c transport.Conn)
-	// Examine is asked about each request of the stateless era, once it is clear that its
-	// _meta is complete and says the same as the header MCP-Protocol-Version. What it
-	// returns is what the client gets, with the status that belongs to the code. Get
-	// returns the values of a header. nil = nothing is looked at.
+	// Examine is asked about each request of the stateless era whose _meta and
+	// header MCP-Protocol-Version agree on a revision that is spoken. What it returns is
+	// the answer; get returns the values of a header. It is called by many at once and
+	// before anything is counted, and must not wait; nil = nothing is looked at.
 	Examine func(m wire.Message, get func(header string) []string) *wire.Error
 	Ready   func() error // for /readyz: what it still waits for; nil = always ready
 
-	Limit    int           // bytes of one message, and of what may wait for a client that does not read; 0 = 64 MiB
-	Sessions int           // at one time, and requests without one, each; beyond it there is 503; 0 = 10000
+	Limit int // bytes of one message, and of what may wait for a client that does not read; 0 = 64 MiB
+	// Sessions bounds those that are open at one time; beyond it initialize gets 503.
+	// As many requests of the stateless era may be open beside them, subscriptions
+	// among them; beyond that they get 503, too. 0 = 10000.
+	Sessions int
 	Idle     time.Duration // a session to which its client has no connection ends after it; 0 = 1 h
 	// Events bounds what a session keeps so that a broken stream can be resumed, in
 	// bytes; 0 = 1 MiB. All sessions together keep at most 64 times as much. What
@@ -65,14 +71,18 @@ type Options struct {
 	Log      *slog.Logger
 }
 
-// A Visit says who comes in.
+// A Visit is what is known of whom a Conn leads to.
 type Visit struct {
-	// Session is its name in logs: of a session the first half of its Mcp-Session-Id, and
-	// not a key to it.
+	// Session is the name of the session in logs: the first half of its Mcp-Session-Id,
+	// and not a key to it. No two have the same.
 	Session string
-	// Principal is whoever has one of the tokens: its number. "" where there are none.
+	// Principal tells those apart who have different tokens, without being the token;
+	// "" where there are none.
 	Principal string
-	// Stateless says that there is no session: the Conn is for one request.
+	// Stateless says that this is one request of the stateless era: Read returns it,
+	// and then only that the visit is over. It is when the response is written, and
+	// when the client hangs up, which takes the request back. What is written is either
+	// that response or a notification; requests are refused.
 	Stateless bool
 }
 
@@ -90,10 +100,11 @@ type Door struct {
 
 	mu       sync.Mutex
 	sessions map[string]*session // under their keys
-	visits   int                 // requests that have none
 	keepers  list.List           // sessions that keep anything, the one that began first in front
+	visits   int
 	closing  bool
 	full     bool // there was no room for a session; said once
+	crowded  bool // nor for a visit
 	warned   time.Time
 }
 
@@ -155,8 +166,8 @@ func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (d *Door) mcp(w http.ResponseWriter, r *http.Request, who principal) {
-	if r.Method != http.MethodPost && revision.IsLater(r.Header.Get(versionHeader)) {
-		wrongVerb(w, "POST") // there is nothing that belongs to no request
+	if r.Method != http.MethodPost && asStateless(r, d.find(r.Header.Get(sessionHeader), who, false) != nil) {
+		wrongVerb(w, http.MethodPost)
 		return
 	}
 	switch r.Method {
@@ -294,4 +305,11 @@ func newKey() (key, name string) {
 	_, _ = rand.Read(b[:]) // never fails
 	name = hex.EncodeToString(b[:16])
 	return name + "-" + hex.EncodeToString(b[16:]), name
+}
+
+// newName returns a name alone, for what nobody has to find.
+func newName() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return hex.EncodeToString(b[:])
 }

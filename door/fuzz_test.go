@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"mcpgateway/revision"
 	"mcpgateway/transport"
 	"mcpgateway/wire"
 )
@@ -37,7 +38,8 @@ func answerAll(ctx context.Context, _ Visit, c transport.Conn) {
 }
 
 // Whatever is posted, with whatever headers: no panic, no status that blames the
-// server, no answer that is none.
+// server, no answer that is none. What is of the stateless era neither needs a session
+// nor gets one, and is answered under its own id.
 func FuzzPost(f *testing.F) {
 	d := New(Options{Serve: answerAll, Limit: 64 << 10, Sessions: 1 << 30, Idle: time.Second, Loopback: true})
 	open := func() string {
@@ -58,6 +60,18 @@ func FuzzPost(f *testing.F) {
 		f.Add([]byte(body), "POST", mcp, true, "application/json", accept, "2025-03-26", "", "http://localhost", "localhost")
 		f.Add([]byte(body), "POST", mcp, false, "application/json; x=y", "*/*;q=0.1, text/*", "", "0-1", "", "[::1]:80")
 		f.Add([]byte(body), "POST", "/message?session=x", false, "application/json", accept, "", "", "null", "evil.com")
+	}
+	const id, capabilities = `{"jsonrpc":"2.0","id":"i","method":`, prefix + `clientCapabilities":{}`
+	for date, body := range map[string]string{
+		modern: lone("7", "tools/call", `"name":"x"`).body, "2027-01-01": call("7", "echo", "{"+meta("v9")+"}"), "2025-11-25": lone("1", "initialize", "").body,
+		" " + modern: id + `"server/discover"}`, "v9": id + `"x","params":{"_meta":{"` + capabilities + `}}}`, "": call("null", "x", "{"+meta("2025-03-26")+"}"),
+		"2026-07-2": `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7,` + meta(modern) + `}}`,
+	} {
+		for _, named := range []string{date, modern, "2025-11-25"} {
+			f.Add([]byte(body), "POST", mcp, false, "application/json", accept, named, "", "", "localhost")
+			f.Add([]byte(body), "POST", mcp, true, "application/json", "text/event-stream, application/json", named, "1-1", "", "localhost")
+		}
+		f.Add([]byte(body), "DELETE", mcp, true, "", "", date, "", "", "localhost")
 	}
 	f.Fuzz(func(t *testing.T, body []byte, verb, path string, session bool, content, accept, version, seen, origin, host string) {
 		target := mcp
@@ -84,6 +98,14 @@ func FuzzPost(f *testing.F) {
 		}
 		if strings.HasPrefix(w.Header().Get("Content-Type"), "application/json") && !json.Valid(w.Body.Bytes()) {
 			t.Errorf("no JSON: %s", w.Body)
+		}
+		if m, err := wire.Parse(body); err == nil && m.Kind() == wire.Request && revision.IsStateless(m) && target == mcp && verb == "POST" {
+			// What is refused before it is read has no id.
+			answer, err := wire.Parse(w.Body.Bytes())
+			if read := w.Code != 401 && w.Code != 403 && w.Code != 406 && w.Code != 413 && w.Code != 415; read && err == nil && answer.ID() != m.ID() ||
+				w.Header().Get(sessionHeader) != "" || w.Code == 200 && strings.TrimSpace(version) != revision.Named(m) {
+				t.Errorf("%d %s %s", w.Code, w.Header(), w.Body)
+			}
 		}
 		if key := w.Header().Get(sessionHeader); key != "" {
 			end := httptest.NewRequest("DELETE", "/mcp", nil)

@@ -17,6 +17,7 @@ import (
 // there are none. Sessions are bound to theirs.
 type principal int
 
+// String returns the number of the token, "" where there are no tokens.
 func (p principal) String() string {
 	if p == 0 {
 		return ""
@@ -112,30 +113,32 @@ func (d *Door) admitOrigin(w http.ResponseWriter, r *http.Request) bool {
 	h.Set("Access-Control-Expose-Headers", "Mcp-Session-Id, Retry-After, WWW-Authenticate")
 	if r.Method == http.MethodOptions {
 		h.Set("Access-Control-Allow-Methods", "GET, POST, DELETE, OPTIONS")
-		h.Set("Access-Control-Allow-Headers", "Accept, Authorization, Content-Type, Last-Event-ID, Mcp-Method, Mcp-Name, Mcp-Protocol-Version, Mcp-Session-Id"+params(r))
+		h.Set("Access-Control-Allow-Headers", "Accept, Authorization, Content-Type, Last-Event-ID, Mcp-Method, Mcp-Name, Mcp-Protocol-Version, Mcp-Session-Id"+paramHeaders(r))
 		h.Set("Access-Control-Max-Age", "7200")
 	}
 	return true
 }
 
-// maxParams bounds the headers of that kind that a preflight may name.
+// maxParams bounds the headers Mcp-Param-* that a page may ask for.
 const maxParams = 64
 
-// params returns those headers that a preflight asks for which repeat an argument of a
-// tool: their names are the tools'.
-func params(r *http.Request) (list string) {
+// paramHeaders returns those of the headers which a preflight asks for that repeat a
+// tool's argument, for a list: their names are the tools', so that they cannot be listed
+// in advance, and "*" stands for all of them only in requests without credentials.
+func paramHeaders(r *http.Request) string {
+	var list strings.Builder
 	n := 0
-	for name := range strings.SplitSeq(strings.Join(r.Header["Access-Control-Request-Headers"], ","), ",") {
-		name = strings.TrimSpace(name)
-		if n < maxParams && len(name) > len(paramHeader) && strings.EqualFold(name[:len(paramHeader)], paramHeader) {
-			list += ", " + name
-			n++
+	for _, line := range r.Header["Access-Control-Request-Headers"] {
+		for name := range strings.SplitSeq(line, ",") {
+			name = http.CanonicalHeaderKey(strings.TrimSpace(name))
+			if strings.HasPrefix(name, "Mcp-Param-") && n < maxParams {
+				list.WriteString(", " + name)
+				n++
+			}
 		}
 	}
-	return list
+	return list.String()
 }
-
-const paramHeader = "Mcp-Param-"
 
 // accepts reports whether a page of that origin may come to us, whom it calls
 // host. That the origin is our own proves something only if the name is known to

@@ -41,7 +41,7 @@ type house struct {
 type visitor struct {
 	*peer.Peer
 	transport.Conn
-	name string
+	Visit
 }
 
 // keeps tells how many bytes the session keeps for resumption.
@@ -85,6 +85,9 @@ func newHouse(t *testing.T, change func(*Options)) *house {
 		if len(h.door.sessions) > 0 || h.door.keepers.Len() > 0 {
 			t.Errorf("sessions are left: %d, %d", len(h.door.sessions), h.door.keepers.Len())
 		}
+		if n := h.door.visits; n != 0 {
+			t.Errorf("%d visits are left", n)
+		}
 	})
 	return h
 }
@@ -121,7 +124,7 @@ func (h *house) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 // serve is the server: it answers "echo" with its params, "hold" when the test
 // does, and whatever else with an error.
 func (h *house) serve(ctx context.Context, v Visit, c transport.Conn) {
-	g := &visitor{Conn: c, name: v.Session}
+	g := &visitor{Conn: c, Visit: v}
 	g.Peer = peer.New(c, &server{h, g}, peer.Options{Batches: func() bool { return true }})
 	h.conns <- g
 	_ = g.Run(ctx)

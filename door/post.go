@@ -10,7 +10,7 @@ import (
 	"mcpgateway/wire"
 )
 
-// post answers a POST to /mcp.
+// post answers a POST to /mcp, each in the era that it is of itself.
 func (d *Door) post(w http.ResponseWriter, r *http.Request, who principal) {
 	if no := checkMedia(r); no != nil {
 		no.send(w)
@@ -18,20 +18,21 @@ func (d *Door) post(w http.ResponseWriter, r *http.Request, who principal) {
 	}
 	key := r.Header.Get(sessionHeader)
 	s := d.find(key, who, false)
-	p, no := d.read(w, r, s != nil || revision.IsLater(r.Header.Get(versionHeader)))
+	modern := asStateless(r, s != nil)
+	p, no := d.read(w, r, s != nil || modern)
 	if p != nil {
 		p.events = prefersEvents(r)
 	}
 	switch {
 	case no != nil:
-	case isStateless(r, p, s != nil):
-		d.visit(w, r, p, who)
+	case modern || revision.IsStateless(p.m):
+		d.stateless(w, r, p, who)
 		return
 	case p.hello && key == "":
 		d.hello(w, r, p, who)
 		return
 	case p.m.Method() == "server/discover" && key == "":
-		// It does not say who asks; of the session era there is no such method.
+		// A client that has lost its header: it falls back.
 		no = refuse(http.StatusNotFound, "Method not found: server/discover").code(wire.CodeMethodNotFound).of(p)
 	case key == "":
 		no = needsSession().of(p)
@@ -47,10 +48,7 @@ func (d *Door) post(w http.ResponseWriter, r *http.Request, who principal) {
 	no.send(w)
 }
 
-const (
-	sessionHeader = "Mcp-Session-Id"
-	versionHeader = "Mcp-Protocol-Version"
-)
+const sessionHeader = "Mcp-Session-Id"
 
 // hello answers the initialize that opens a session. If the answer is an error,
 // or does not arrive, there is no session.

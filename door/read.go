@@ -8,6 +8,7 @@ import (
 	"os"
 	"time"
 
+	"mcpgateway/revision"
 	"mcpgateway/wire"
 )
 
@@ -28,11 +29,11 @@ func (p *posted) id() wire.ID {
 	return ""
 }
 
-// read reads the message that was posted. What comes without a session may be an
+// read reads the message that was posted. If it belongs to nothing it may be an
 // initialize, and no longer than such a one is.
-func (d *Door) read(w http.ResponseWriter, r *http.Request, known bool) (*posted, *refusal) {
+func (d *Door) read(w http.ResponseWriter, r *http.Request, belongs bool) (*posted, *refusal) {
 	limit := d.o.Limit
-	if !known {
+	if !belongs {
 		limit = min(limit, maxHello)
 	}
 	text, no := d.readBody(w, r, limit)
@@ -69,11 +70,12 @@ func (p *posted) note(m wire.Message) {
 // unpack looks at the messages of a batch. What is no message has its error in
 // the answer, provided that there is a request, and so an answer.
 func (p *posted) unpack() *refusal {
-	bad := false
+	bad, modern := false, false
 	seen := make(map[wire.ID]bool)
 	wire.EachElement(p.m.Raw(), func(text []byte) bool {
 		m, err := wire.Parse(text)
 		bad = bad || err != nil || m.Kind() == wire.Batch
+		modern = modern || revision.IsStateless(m)
 		if err == nil {
 			p.note(m)
 			if m.Kind() == wire.Request {
@@ -83,6 +85,8 @@ func (p *posted) unpack() *refusal {
 		return true
 	})
 	switch {
+	case modern:
+		return refuse(http.StatusBadRequest, "Invalid request: the batch has a request of a revision that has no batches")
 	case len(seen) < len(p.ids):
 		return refuse(http.StatusBadRequest, "Invalid request: an id stands twice in the batch")
 	case len(p.ids) == 0 && bad:

@@ -9,8 +9,8 @@ import (
 	"mcpgateway/wire"
 )
 
-// codeSessionNotFound is what servers of the session era commonly give. Clients of the
-// time go by the status.
+// codeSessionNotFound is what servers of the revisions with sessions commonly give.
+// Clients of the time go by the status.
 const codeSessionNotFound = -32001
 
 // A refusal is what a request is answered with that does not come through.
@@ -78,10 +78,10 @@ func needsSession() *refusal {
 	return refuse(http.StatusBadRequest, "Server not initialized: the header Mcp-Session-Id is required").code(wire.CodeNotInitialized)
 }
 
-// checkVersion refuses a revision that is not spoken in sessions here. A request that
-// names none is of the session's.
+// checkVersion refuses a revision that is not spoken in sessions. A request that names
+// none is of the session's. One that is newer reads the code, and falls back.
 func checkVersion(r *http.Request) *refusal {
-	asked := r.Header.Get(versionHeader)
+	asked := version(r)
 	if t, known := revision.Find(asked); known && !t.Stateless || asked == "" {
 		return nil
 	}

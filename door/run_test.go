@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"io"
 	"math/big"
 	"net"
@@ -269,6 +270,15 @@ func TestTLS(t *testing.T) {
 			again.want("1-2", result("1", "{}"))
 			again.end()
 			s.cut()
+			go func() { (<-h.held).Progress(progress(1)) }()
+			alone := h.events(send(lone("1", "hold", "")))
+			alone.want("", string(progress(1).Raw()))
+			<-h.conns // the session
+			g := <-h.conns
+			alone.cut()
+			if _, _, err := g.Conn.Read(); !errors.Is(err, transport.ErrClosed) {
+				t.Errorf("read: %v", err)
+			}
 			own := h.events(send(knock{verb: "GET", session: session}))
 			own.want("0-0", "")
 			stopped := make(chan bool)

@@ -41,7 +41,7 @@ func TestStatuses(t *testing.T) {
 		"no session, call":                {knock{body: call("5", "tools/call", `{"name":"x"}`)}, 400, "5", wire.CodeNotInitialized},
 		"no session, notification":        {knock{body: note}, 400, "null", wire.CodeNotInitialized},
 		"no session, batch":               {knock{body: "[" + initialize("2025-03-26") + "]"}, 400, "null", wire.CodeNotInitialized},
-		"no session, probe":               {knock{body: call("5", "server/discover", `{}`), header: with("Mcp-Protocol-Version", "-")}, 404, "5", wire.CodeMethodNotFound},
+		"no session, probe":               {knock{body: call("5", "server/discover", `{}`)}, 404, "5", wire.CodeMethodNotFound},
 		"unknown session":                 {knock{session: key[:len(key)-1] + "x", body: ping}, 404, "5", codeSessionNotFound},
 		"name of a session":               {knock{session: key[:32], body: ping}, 404, "5", codeSessionNotFound},
 		"unknown session, initialize":     {knock{session: "x", body: initialize("2025-11-25")}, 404, `"init"`, codeSessionNotFound},
@@ -49,8 +49,8 @@ func TestStatuses(t *testing.T) {
 		"second initialize":               {knock{session: key, body: initialize("2025-11-25")}, 200, "", 0},
 		"version known":                   {knock{session: key, body: ping, header: with("Mcp-Protocol-Version", "2025-06-18")}, 200, "", 0},
 		"version unknown":                 {knock{session: key, body: ping, header: with("Mcp-Protocol-Version", "2024-10-07")}, 400, "5", revision.CodeUnsupportedVersion},
-		"version unknown, GET":            {knock{session: key, verb: "GET", header: with("Mcp-Protocol-Version", "2024-10-07")}, 400, "null", revision.CodeUnsupportedVersion},
-		"version unknown, DELETE":         {knock{session: key, verb: "DELETE", header: with("Mcp-Protocol-Version", "2024-10-07")}, 400, "null", revision.CodeUnsupportedVersion},
+		"version unknown, GET":            {knock{session: key, verb: "GET", header: with("Mcp-Protocol-Version", "v9")}, 400, "null", revision.CodeUnsupportedVersion},
+		"version unknown, DELETE":         {knock{session: key, verb: "DELETE", header: with("Mcp-Protocol-Version", "v9")}, 400, "null", revision.CodeUnsupportedVersion},
 		"accept all":                      {knock{session: key, body: ping, header: with("Accept", "*/*")}, 200, "", 0},
 		"accept nothing said":             {knock{session: key, body: ping, header: with("Accept", "-")}, 200, "", 0},
 		"accept ranges":                   {knock{session: key, body: ping, header: with("Accept", "application/*; q=0.8 , TEXT/*;q=0.1")}, 200, "", 0},
@@ -87,7 +87,10 @@ func TestStatuses(t *testing.T) {
 		"streamable HTTP at /sse":         {knock{path: "/sse", body: initialize("2025-11-25")}, 405, "null", wire.CodeInvalidRequest},
 		"initialize without a version":    {knock{body: call("5", "initialize", `{}`)}, 200, "", 0},
 		"initialize as a notification":    {knock{body: `{"jsonrpc":"2.0","method":"initialize"}`}, 400, "null", wire.CodeNotInitialized},
-		"initialize in a newer revision":  {knock{body: initialize("2025-11-25"), header: with("Mcp-Protocol-Version", "2026-07-28")}, 400, "\"init\"", revision.CodeHeaderMismatch},
+		"initialize in a newer revision":  {knock{body: initialize("2025-11-25"), header: with("Mcp-Protocol-Version", "2026-07-28")}, 400, `"init"`, revision.CodeHeaderMismatch},
+		"version that has no sessions":    {knock{session: key, body: ping, header: with("Mcp-Protocol-Version", "2026-07-28")}, 400, "5", wire.CodeInvalidParams},
+		"version of none, session":        {knock{session: key, body: ping, header: with("Mcp-Protocol-Version", "v9")}, 400, "5", revision.CodeUnsupportedVersion},
+		"version of an older one":         {knock{body: ping, header: with("Mcp-Protocol-Version", "2024-10-07")}, 400, "5", wire.CodeNotInitialized},
 		"session of streamable HTTP, SSE": {knock{path: "/message?session=" + key, body: ping}, 404, "5", codeSessionNotFound},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -109,7 +112,7 @@ func TestStatuses(t *testing.T) {
 func TestVersionsThatAreSpokenAreListed(t *testing.T) {
 	h := newHouse(t, nil)
 	key, _ := h.enter("2025-11-25", nil)
-	_, body := h.ask(knock{session: key, body: call("1", "ping", "{}"), header: map[string]string{"Mcp-Protocol-Version": "2024-10-07"}})
+	_, body := h.ask(knock{session: key, body: call("1", "ping", "{}"), header: map[string]string{"Mcp-Protocol-Version": "2026-01-01"}})
 	var e struct {
 		Error struct {
 			Message string
@@ -120,7 +123,7 @@ func TestVersionsThatAreSpokenAreListed(t *testing.T) {
 		}
 	}
 	if err := json.Unmarshal([]byte(body), &e); err != nil || strings.Join(e.Error.Data.Supported, " ") != "2026-07-28 2025-11-25 2025-06-18 2025-03-26 2024-11-05" ||
-		e.Error.Data.Requested != "2024-10-07" || !strings.Contains(e.Error.Message, "2025-06-18, 2025-03-26") {
+		e.Error.Data.Requested != "2026-01-01" || !strings.Contains(e.Error.Message, "2025-06-18, 2025-03-26") {
 		t.Errorf("%s %v", body, err)
 	}
 }
@@ -174,8 +177,8 @@ func TestMission_A_SessionIDs(t *testing.T) {
 	for range 100 {
 		key, g := h.enter("2025-11-25", nil)
 		name, secret, _ := strings.Cut(key, "-")
-		if len(name) != 32 || len(secret) != 32 || strings.Trim(name+secret, "0123456789abcdef") != "" || g.name != name || seen[name] || seen[secret] {
-			t.Errorf("key %s of %s", key, g.name)
+		if len(name) != 32 || len(secret) != 32 || strings.Trim(name+secret, "0123456789abcdef") != "" || g.Session != name || seen[name] || seen[secret] {
+			t.Errorf("key %s of %s", key, g.Session)
 		}
 		seen[name], seen[secret] = true, true
 	}

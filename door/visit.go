@@ -2,259 +2,208 @@ package door
 
 import (
 	"context"
+	"errors"
 	"net/http"
-	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
-	"mcpgateway/revision"
 	"mcpgateway/transport"
 	"mcpgateway/wire"
 )
 
-// isStateless reports whether what was posted is of the stateless era, well made or
-// not: it says so itself, or the header does. A request of a session that is there, and
-// names a revision that nobody knows, is the session's.
-func isStateless(r *http.Request, p *posted, inSession bool) bool {
-	if p.m.Kind() == wire.Request && revision.IsStateless(p.m) {
-		return true
-	}
-	asked := r.Header.Get(versionHeader)
-	_, known := revision.Find(asked)
-	return revision.IsLater(asked) && (known || !inSession)
+// A visit is one request of the stateless era, and a session that lives for it. It
+// is the [transport.Conn] that Serve holds: the request is read from it, and what is
+// written to it goes to the client as the answer to its POST. It is over once the
+// response is written, Close is called or the client is gone, which takes the request
+// back: then Read says so, if only by [transport.ErrClosed].
+type visit struct {
+	door   *Door
+	m      wire.Message
+	asked  bool            // it has been read; of the goroutine that reads
+	gone   <-chan struct{} // closed when the client hangs up
+	closed chan struct{}   // closed when it is over
+	held   atomic.Int32    // by how many it is still held: Serve, the HTTP exchange
+
+	mu       sync.Mutex
+	over     bool
+	answered bool
+	status   int      // of the answer, if nothing was sent before it
+	x        *reader  // the exchange; nil when that has ended
+	events   [][]byte // that are still to be sent
+	waiting  int      // bytes of those, and of the ones that are being sent
+	sending  int      // bytes of the latter
 }
 
-// checkStateless returns what is wrong with a request of the stateless era, in the order
-// in which it has to be looked for: what its _meta lacks, what the headers say
-// otherwise, a revision that is not spoken, and what Examine finds.
-func (d *Door) checkStateless(r *http.Request, m wire.Message) *wire.Error {
-	_, err := revision.ReadStamp(m)
-	if !revision.IsStateless(m) && m.Method() == "initialize" {
-		return wire.Errorf(revision.CodeHeaderMismatch, "Header mismatch: initialize is of the revisions before that which the header MCP-Protocol-Version names")
-	}
-	if err != nil && err.Code != revision.CodeUnsupportedVersion {
-		return err
-	}
-	if named := r.Header[versionHeader]; len(named) != 1 || strings.Trim(named[0], " \t") != revision.Named(m) {
-		return wire.Errorf(revision.CodeHeaderMismatch, "Header mismatch: the header MCP-Protocol-Version must say the same as _meta")
-	}
-	if err == nil && d.o.Examine != nil {
-		err = d.o.Examine(m, r.Header.Values)
-		if err != nil && err.Code == wire.CodeInvalidParams {
-			return err
-		}
-	}
-	return err
+func (d *Door) newVisit(w http.ResponseWriter, r *http.Request, m wire.Message) *visit {
+	e := &visit{door: d, m: m, gone: r.Context().Done(), closed: make(chan struct{}), status: http.StatusOK, x: newReader(w)}
+	e.held.Store(2)
+	return e
 }
 
-// statusOf is the status of an answer that is an error and nothing else.
-func statusOf(code int) int {
-	switch code {
-	case revision.CodeHeaderMismatch, revision.CodeMissingCapability, revision.CodeUnsupportedVersion:
-		return http.StatusBadRequest
-	case wire.CodeMethodNotFound:
-		return http.StatusNotFound // "… so that it can be told from a server that has no such URL by its body"
-	}
-	return http.StatusOK
-}
-
-// visit serves a request of the stateless era: to its answer, or until the client hangs
-// up, which takes it back.
-func (d *Door) visit(w http.ResponseWriter, r *http.Request, p *posted, who principal) {
-	switch p.m.Kind() {
-	case wire.Request:
-	case wire.Notification:
-		w.WriteHeader(http.StatusAccepted) // there is none that means anything here
-		return
-	default:
-		refuse(http.StatusBadRequest, "Invalid request: one request, or one notification, is posted at a time").of(p).send(w)
-		return
-	}
-	if err := d.checkStateless(r, p.m); err != nil {
-		status := statusOf(err.Code)
-		if err.Code == wire.CodeInvalidParams {
-			status = http.StatusBadRequest
-		}
-		(&refusal{status: status, err: err}).of(p).send(w)
-		return
-	}
-	v := &visit{door: d, m: p.m, wake: make(chan struct{}, 1), closed: make(chan struct{}), reader: newReader(w)}
-	if no := d.admitVisit(v, who); no != nil {
-		no.of(p).send(w)
-		return
-	}
-	v.answer(r.Context(), w, p)
-}
-
-// admitVisit has a request served, if there is room for it.
-func (d *Door) admitVisit(v *visit, who principal) *refusal {
+// receive has a visit served, if there is room for it.
+func (d *Door) receive(e *visit, who principal) *refusal {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch {
 	case d.closing:
 		return d.ending()
 	case d.visits >= d.o.Sessions:
-		return refuse(http.StatusServiceUnavailable, "Too many requests are being served").retry(1)
+		if !d.crowded {
+			d.crowded = true
+			d.log.Warn("no room for a further request without a session", "max", d.o.Sessions)
+		}
+		return refuse(http.StatusServiceUnavailable, "Too many requests are open").retry(1)
 	}
+	d.crowded = false
 	d.visits++
-	_, name := newKey()
 	d.serving.Go(func() {
-		d.o.Serve(d.ctx, Visit{Session: name, Principal: who.String(), Stateless: true}, v)
-		v.end()
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		d.visits--
+		d.o.Serve(d.ctx, Visit{Session: newName(), Principal: who.String(), Stateless: true}, e)
+		_ = e.Close()
+		e.release()
 	})
 	return nil
 }
 
-// A visit is the Conn of one request of the stateless era: what belongs to it is all that
-// there is. It is over when the answer is written, when the client hangs up, or when it
-// is closed.
-type visit struct {
-	door   *Door
-	m      wire.Message
-	wake   chan struct{} // 1 slot: there is something to be sent, or it is over
-	closed chan struct{}
-
-	read bool // m was; the reading goroutine's own
-
-	mu       sync.Mutex
-	events   []wire.Message // that are to be sent
-	size     int            // bytes of those
-	answered bool           // the last of them is the answer
-	over     bool
-	reader   *reader // nil once the exchange has ended
+// release lets go of a visit. When both who hold it have, there is room for another.
+func (e *visit) release() {
+	if e.held.Add(-1) == 0 {
+		e.door.mu.Lock()
+		e.door.visits--
+		e.door.mu.Unlock()
+	}
 }
 
-// Read implements transport.Conn.
-func (v *visit) Read() (wire.Message, wire.ID, error) {
-	if !v.read {
-		v.read = true
-		return v.m, "", nil
+// Read implements transport.Conn. It returns the request, and then nothing until the
+// visit is over.
+func (e *visit) Read() (wire.Message, wire.ID, error) {
+	if !e.asked {
+		e.asked = true
+		select {
+		case <-e.closed:
+		case <-e.gone:
+		default:
+			return e.m, "", nil
+		}
 	}
-	<-v.closed
+	select {
+	case <-e.closed:
+	case <-e.gone:
+		_ = e.Close()
+	}
 	return wire.Message{}, "", transport.ErrClosed
 }
 
-// Write implements transport.Conn. What comes after the answer is dropped, and so is a
-// request: nothing is asked of a client in this era.
-func (v *visit) Write(m wire.Message, _ wire.ID) error {
-	v.mu.Lock()
-	defer v.mu.Unlock()
+// errNoQuestions is what comes of a request to a client that answers none.
+var errNoQuestions = errors.New("a client of a revision without sessions cannot be asked")
+
+// Write implements transport.Conn. Notifications go on the stream of the one request
+// there is, whatever they are about, and its response ends it; the response to any
+// other is dropped. It never waits for the client: what that leaves unread is bounded
+// by Options.Limit.
+func (e *visit) Write(m wire.Message, _ wire.ID) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	switch {
-	case v.over:
+	case e.over:
 		return transport.ErrClosed
-	case v.answered || m.Kind() == wire.Request:
+	case m.Kind() == wire.Request || m.Kind() == wire.Batch:
+		return errNoQuestions
+	case m.Kind() == wire.Response && m.ID() != e.m.ID():
 		return nil
-	case v.size >= v.door.o.Limit:
+	case e.waiting >= e.door.o.Limit:
 		return transport.ErrFull
 	}
-	v.events = append(v.events, m)
-	v.size += cost(m.Raw())
-	v.answered = m.Kind() == wire.Response
-	v.call()
+	e.addLocked(m.Raw())
+	if m.Kind() == wire.Response {
+		e.answered, e.status = true, statusOf(m)
+		e.endLocked(timeFor(int64(e.waiting)))
+	}
+	e.x.call()
 	return nil
 }
 
-// Close implements transport.Conn: what was written still goes out, which Close does not
-// wait for. A client that does not take it within lastWords is cut off.
-func (v *visit) Close() error {
-	v.end()
+// Close implements transport.Conn. A client that is still there is told that there is
+// no answer, for which Close does not wait; it has lastWords to take that.
+func (e *visit) Close() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.endLocked(lastWords)
 	return nil
 }
 
-func (v *visit) end() {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.over {
+var unanswered = wire.Errorf(wire.CodeInternalError, "The request has ended without an answer; outcome unknown: the call may have run")
+
+// endLocked ends the visit; what waits for its client has to be taken within
+// patience.
+func (e *visit) endLocked(patience time.Duration) {
+	if e.over {
 		return
 	}
-	v.over = true
-	close(v.closed)
-	if v.reader != nil {
-		v.reader.hurry(lastWords)
+	e.over = true
+	close(e.closed)
+	if !e.answered {
+		e.addLocked(wire.NewFailure(e.m.ID(), unanswered).Raw())
 	}
-	v.call()
+	e.x.hurry(patience)
+	e.x.call()
 }
 
-func (v *visit) call() {
-	select {
-	case v.wake <- struct{}{}:
-	default:
+func (e *visit) addLocked(text []byte) {
+	e.events = append(e.events, text)
+	e.waiting += cost(text)
+}
+
+// exchange sends what is written, until the visit is over or the client is gone. The
+// headers are held back until it is known what comes first, for an answer alone can
+// be an error that has a status of its own. A result alone is sent as JSON, unless the
+// client would rather have events; all else, and what takes its time, is a stream.
+func (e *visit) exchange(ctx context.Context, events bool) {
+	x := e.x
+	defer e.leave()
+	if !x.wait(ctx, keepAlive) {
+		return
 	}
+	if answer, status := e.alone(); answer != nil && (status != http.StatusOK || !events) {
+		sendJSON(x.w, status, answer)
+		return
+	}
+	beginEvents(x.w)
+	e.pump(ctx, x)
 }
 
-// take returns what is to be sent now; more says whether anything may follow.
-func (v *visit) take() (events []wire.Message, more bool) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	events, v.events, v.size = v.events, nil, 0
-	return events, !v.answered && !v.over
+// alone returns the answer and its status, nil if that is not all there is.
+func (e *visit) alone() ([]byte, int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.over || len(e.events) > 1 {
+		return nil, 0
+	}
+	return e.events[0], e.status
 }
 
-// answer sends the client what is written, until there is no more to come. The headers
-// are held back until it is known what kind of answer it is: an error alone has a
-// status of its own.
-func (v *visit) answer(ctx context.Context, w http.ResponseWriter, p *posted) {
-	defer func() {
-		v.mu.Lock()
-		if v.reader.hurried {
-			_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
-		}
-		v.reader = nil
-		v.mu.Unlock()
-		v.end()
-	}()
+// pump sends events until there will be no more, or the client is gone.
+func (e *visit) pump(ctx context.Context, x *reader) {
 	timer := time.NewTimer(keepAlive)
 	defer timer.Stop()
-	events, more := []wire.Message(nil), true
-	select {
-	case <-v.wake:
-		events, more = v.take()
-	case <-timer.C:
-	case <-ctx.Done():
+	if x.send(nil) != nil { // the headers go out
 		return
 	}
-	if !more && len(events) == 0 {
-		v.door.ending().of(p).send(w)
-		return
-	}
-	if len(events) == 1 && !more {
-		failure := events[0].Part(wire.PartError)
-		status := http.StatusOK
-		if failure != nil {
-			status = statusOf(wire.ReadError(failure).Code)
-		}
-		if status != http.StatusOK || !p.events {
-			sendJSON(w, status, events[0].Raw())
-			return
-		}
-	}
-	beginEvents(w)
-	x := &reader{w: w}
-	if x.send(nil) != nil {
-		return
-	}
-	for {
-		if len(events) > 0 {
-			batch := make([][]byte, len(events))
-			for i, m := range events {
-				batch[i] = m.Raw()
-			}
+	var batch [][]byte
+	for more := true; ; timer.Reset(keepAlive) {
+		batch, more = e.next(batch)
+		switch {
+		case len(batch) > 0:
 			if x.sendEvents(batch, "", 0) != nil {
 				return
 			}
-		}
-		if !more {
+			continue
+		case !more:
 			return
 		}
-		timer.Reset(keepAlive)
 		select {
-		case <-v.wake:
-			events, more = v.take()
+		case <-x.wake:
 		case <-timer.C:
-			events = nil
 			if x.send([]byte(": keep-alive\n\n")) != nil {
 				return
 			}
@@ -262,4 +211,30 @@ func (v *visit) answer(ctx context.Context, w http.ResponseWriter, p *posted) {
 			return
 		}
 	}
+}
+
+// next notes that the batch before was sent, and returns what is to be sent now; more
+// says whether there will be any later.
+func (e *visit) next(before [][]byte) (batch [][]byte, more bool) {
+	clear(before)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.waiting -= e.sending
+	e.sending = 0
+	n := 0
+	for ; n < len(e.events) && e.sending < maxBatch; n++ {
+		e.sending += cost(e.events[n])
+	}
+	batch, e.events = e.events[:n:n], e.events[n:]
+	return batch, !e.over
+}
+
+// leave ends the exchange, and with it the visit.
+func (e *visit) leave() {
+	e.mu.Lock()
+	e.endLocked(0)
+	_ = http.NewResponseController(e.x.w).SetWriteDeadline(time.Time{}) // which endLocked has set
+	e.x, e.events = nil, nil
+	e.mu.Unlock()
+	e.release()
 }

@@ -79,13 +79,6 @@ func Find(date string) (Traits, bool) {
 	return Traits{}, false
 }
 
-// IsLater reports whether a date is that of a stateless revision, or of one that is newer
-// than all that are known, which will be, too.
-func IsLater(date string) bool {
-	t, known := Find(date)
-	return t.Stateless || !known && date > Newest().Date
-}
-
 // Negotiate returns the revision with which a server answers a client that asks
 // for a date in initialize: that one if it is known, else the newest ("Otherwise,
 // the server MUST respond with another protocol version it supports", lifecycle). It
