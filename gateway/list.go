@@ -1,10 +1,12 @@
 package gateway
 
 import (
+	"bytes"
 	"context"
 
 	"mcpgateway/catalog"
 	"mcpgateway/peer"
+	"mcpgateway/revision"
 	"mcpgateway/wire"
 )
 
@@ -55,6 +57,7 @@ func (s *Session) await(ctx context.Context, wanted func(*catalog.View) bool) (*
 // client has read.
 func (s *Session) show(r *peer.Request, kind catalog.Kind, snapshot *catalog.Snapshot) {
 	page, _ := snapshot.Page(kind, nil)
+	page = s.adapted(kind, page)
 	r.ReplyAfter(func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -80,7 +83,16 @@ func (s *Session) turn(r *peer.Request, kind catalog.Kind, cursor []byte) {
 		s.fail(r, wire.Errorf(wire.CodeInvalidParams, "Invalid params: unknown cursor"))
 		return
 	}
-	r.Reply(page)
+	r.Reply(s.adapted(kind, page))
+}
+
+// adapted returns a page of a list in the words of the client's revision: a tool of the
+// stateless era may return what is no object.
+func (s *Session) adapted(kind catalog.Kind, page []byte) []byte {
+	if kind != catalog.Tools || !bytes.Contains(page, []byte(`"outputSchema"`)) {
+		return page
+	}
+	return revision.Adapt(wire.NewResult("0", page), kind.Method(), s.traits()).Part(wire.PartResult)
 }
 
 // catalogChanged tells the client of each list that is not the one it has seen,

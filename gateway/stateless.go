@@ -247,6 +247,8 @@ func (c *call) guestError(m wire.Message, e *wire.Error, stateless bool) wire.Me
 		}
 	case e.Code == revision.CodeHeaderMismatch, e.Code == revision.CodeUnsupportedVersion:
 		m, _ = m.Set([]byte("-32603"), "error", "code") // that is between the gateway and the backend
+	case e.Code == revision.CodeNoResource && c.is(mcp.MethodResourcesRead) && e.Data == nil:
+		m, _ = m.Set(wire.Encode(map[string]string{"uri": c.Name}), "error", "data")
 	}
 	return m
 }

@@ -1,0 +1,148 @@
+package gateway_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mcpgateway/internal/mcptest"
+	"mcpgateway/wire"
+)
+
+func listenFor(id, filter string) string {
+	return request(id, "subscriptions/listen", `"notifications":`+filter+`,`, `{}`)
+}
+
+// acknowledged takes what a subscription begins with.
+func acknowledged(t *testing.T, client *mcptest.Peer, id, filter string) {
+	t.Helper()
+	client.Want(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":%s},"notifications":%s}}`, id, filter))
+}
+
+func updatedFor(id, uri string) string {
+	return fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":%s},"uri":%q}}`, id, uri)
+}
+
+// shelf is a backend of the session era that has the tool t and the resource x:a.
+func shelf(t *testing.T, h *house, name string) *mcptest.Peer {
+	t.Helper()
+	p := h.backend(name)
+	p.Greet(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true},"resources":{"subscribe":true}},"serverInfo":{"name":"s","version":"1"}}`)
+	for range 3 {
+		m := p.Message()
+		switch m.Method() {
+		case "tools/list":
+			p.Reply(m.ID(), mcptest.Tools("t"))
+		case "resources/list":
+			p.Reply(m.ID(), `{"resources":[{"uri":"x:a","name":"a"}]}`)
+		case "resources/templates/list":
+			p.Reply(m.ID(), `{"resourceTemplates":[]}`)
+		}
+	}
+	return p
+}
+
+// A subscription is armed before it is acknowledged, tells what was asked for and nothing
+// else, each with its id, and ends what it has at the backend.
+func TestListen_FilterAndIDs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, settings{}, "gh")
+		client, _ := h.client()
+		client.Send(request("0", "server/discover", "", `{}`))
+		client.Message()
+		gh := shelf(t, h, "gh")
+		synctest.Wait()
+
+		client.Send(listenFor(`"L"`, `{"resourceSubscriptions":["x:a","y:nobody has it","x:a"],"promptsListChanged":true,"unknown":true}`))
+		armed := gh.Asked("resources/subscribe")
+		client.WantNothing() // not before the backend has agreed
+		gh.Reply(armed.ID(), `{}`)
+		gh.Fail(gh.Asked("resources/subscribe").ID(), `{"code":-32002,"message":"I do not have it either"}`)
+		acknowledged(t, client, `"L"`, `{"promptsListChanged":true,"resourceSubscriptions":["x:a"]}`)
+
+		client.Send(listenFor(`7`, `{"toolsListChanged":true}`))
+		acknowledged(t, client, `7`, `{"toolsListChanged":true}`)
+
+		gh.Send(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"x:a"}}`)
+		client.Want(updatedFor(`"L"`, "x:a"))
+		gh.Send(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"z:other"}}`)
+		client.WantNothing()
+		gh.Send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+		gh.List(mcptest.Tools("t", "u"))
+		client.WantJSON(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":7}}}`)
+		// The list is the same, but who caches what goes with it is told all the same.
+		gh.Send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+		gh.List(mcptest.Tools("t", "u"))
+		client.WantJSON(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":7}}}`)
+		client.WantNothing()
+
+		client.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"L"}}`)
+		if m := gh.Asked("resources/unsubscribe"); !strings.Contains(string(m.Raw()), `"x:a"`) {
+			t.Errorf("asked %s", m.Raw())
+		} else {
+			gh.Reply(m.ID(), `{}`)
+		}
+		gh.Send(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"x:a"}}`)
+		client.WantNothing()
+	})
+}
+
+// What cannot be honoured is not acknowledged; a subscription to nothing ends at once.
+func TestListen_WhatIsNotHonoured(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, settings{}, "gh")
+		client, _ := h.client()
+		client.Send(request("0", "server/discover", "", `{}`))
+		client.Message()
+		gh := shelf(t, h, "gh")
+		synctest.Wait()
+		client.Send(listenFor(`1`, `{"resourceSubscriptions":["x:a"]}`))
+		gh.Fail(gh.Asked("resources/subscribe").ID(), `{"code":-32602,"message":"no"}`)
+		acknowledged(t, client, `1`, `{}`)
+		client.WantJSON(`{"jsonrpc":"2.0","id":1,"result":{"_meta":{"io.modelcontextprotocol/subscriptionId":1,"io.modelcontextprotocol/serverInfo":` + info + `},"resultType":"complete"}}`)
+		for _, filter := range []string{`[]`, `null`, `{"resourceSubscriptions":"x:a"}`, `{"resourceSubscriptions":[1]}`, `{"resourceSubscriptions":[""]}`,
+			`{"resourceSubscriptions":[` + many(1025) + `]}`} {
+			client.Send(listenFor(`2`, filter))
+			if failure := wire.ReadError(client.Message().Part(wire.PartError)); failure.Code != -32602 {
+				t.Errorf("%.40s: %+v", filter, failure)
+			}
+		}
+		gh.WantNothing()
+	})
+}
+
+func many(n int) string {
+	all := make([]string, n)
+	for i := range all {
+		all[i] = fmt.Sprintf(`"x:%d"`, i)
+	}
+	return strings.Join(all, ",")
+}
+
+// A backend that does not answer keeps nobody: what it has not agreed to in time is left
+// out. When the gateway ends, each subscription is told so, in its own answer.
+func TestListen_SilentBackendAndGracefulEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, settings{}, "gh")
+		conn, client := mcptest.Open(t, "client")
+		ctx, cancel := context.WithCancel(t.Context())
+		served := make(chan error, 1)
+		go func() { served <- h.gateway.Serve(ctx, "", "", conn) }()
+		client.Send(request("0", "server/discover", "", `{}`))
+		client.Message()
+		gh := shelf(t, h, "gh")
+		synctest.Wait()
+		client.Send(listenFor(`1`, `{"resourceSubscriptions":["x:a"],"toolsListChanged":true}`))
+		gh.Asked("resources/subscribe")
+		time.Sleep(6 * time.Second)
+		acknowledged(t, client, `1`, `{"toolsListChanged":true}`)
+		cancel()
+		client.WantJSON(`{"jsonrpc":"2.0","id":1,"result":{"_meta":{"io.modelcontextprotocol/subscriptionId":1,"io.modelcontextprotocol/serverInfo":` + info + `},"resultType":"complete"}}`)
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
+}
