@@ -43,7 +43,8 @@ type call struct {
 	guest   *guest  // whose it is, if that has no session
 	round   *round  // of several, likewise; nil = it is the first
 	errand  *errand // what the backend is doing for it, likewise
-	task    bool    // it asks for a task, for which there is room
+	task    bool    // it may become a task, for which there is room
+	asTask  bool    // a guest's is sent with the wish for one
 
 	older, newer *call // in the session's list of flights
 
@@ -157,8 +158,8 @@ func (c *call) send(route catalog.Route) {
 		c.refuse(errForeign)
 		return
 	}
-	if !c.bookTask() {
-		c.reject(tooManyTasks)
+	if err := c.bookTask(); err != nil {
+		c.reject(err)
 		return
 	}
 	if c.guest != nil {
@@ -180,7 +181,7 @@ func (c *call) Progressed(m wire.Message) { c.r.Progress(c.s.exposeTasks(c.Route
 // the client's words, or not yet: see rounds.go and errand.go.
 func (c *call) Done(m wire.Message, err error) {
 	if err != nil {
-		if c.task {
+		if c.task && c.guest == nil {
 			c.s.tasks.unbook()
 		}
 		kind, failure := c.failure(err)
@@ -242,8 +243,5 @@ func (c *call) is(method mcp.MCPMethod) bool { return c.Method == string(method)
 func (c *call) ended(o Outcome) {
 	c.s.arrive(c)
 	c.BackendID = c.pending.ID()
-	if c.guest != nil {
-		c.guest.leave()
-	}
 	c.s.g.finish(&c.Call, o)
 }

@@ -36,6 +36,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -107,6 +108,10 @@ type Gateway struct {
 	guests  guests
 	parked  parked
 	listens listens
+
+	jobs     jobs
+	stored   store        // how tasks ended
+	watching atomic.Int64 // tasks to which is listened
 
 	mu       sync.Mutex
 	sessions map[string]*Session // by their ids

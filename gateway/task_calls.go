@@ -42,12 +42,17 @@ func (c *call) sendOfTask() {
 }
 
 // bookTask keeps a place for the task that a tool call asks for, if it does.
-func (c *call) bookTask() bool {
-	if c.guest != nil || !c.is(mcp.MethodToolsCall) || !c.s.offersTasks() || !asksForTask(c.r.Message) {
-		return true
+func (c *call) bookTask() *wire.Error {
+	if c.guest != nil {
+		return c.bookJob()
 	}
-	c.task = c.s.tasks.book()
-	return c.task
+	if !c.is(mcp.MethodToolsCall) || !c.s.offersTasks() || !asksForTask(c.r.Message) {
+		return nil
+	}
+	if c.task = c.s.tasks.book(); !c.task {
+		return tooManyTasks
+	}
+	return nil
 }
 
 // asksForTask reports whether a request may be answered with a task.

@@ -113,14 +113,5 @@ func (s *Session) exposeListed(backend string, one []byte) ([]byte, bool) {
 
 // inquire asks a backend something on the session's own behalf, and waits.
 func (s *Session) inquire(ctx context.Context, backend string, m wire.Message) peer.Answer {
-	w := make(peer.Waiter, 1)
-	c := &peer.Pending{To: w, Owner: s.id}
-	s.g.Backends.Send(backend, m, c)
-	select {
-	case a := <-w:
-		return a
-	case <-ctx.Done():
-		s.g.Backends.Cancel(backend, c, nil)
-		return <-w
-	}
+	return s.g.inquire(ctx, backend, m, &peer.Pending{Owner: s.id})
 }
