@@ -125,9 +125,7 @@ func (e *errand) endLocked() {
 }
 
 func (e *errand) gone() {
-	if e.task {
-		e.g.jobs.unbook(e.guest.principal)
-	}
+	e.unbook()
 	e.g.parked.remove(e)
 	e.guest.exit(e)
 	e.guest.leave()

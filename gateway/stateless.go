@@ -249,6 +249,9 @@ func (c *call) answerGuest(m wire.Message, stateless bool) {
 		}
 		out.Kind = InputRequired
 	}
+	if c.errand != nil {
+		c.errand.unbook()
+	}
 	if c.r.Forward(revision.Modern(m, c.Method, c.s.g.info)) {
 		c.ended(out)
 	}

@@ -113,7 +113,17 @@ func (c *call) begun(m wire.Message, stateless bool) (wire.Message, bool) {
 	if !stateless {
 		m = wire.NewResult("0", revision.ModernCreated(m.Part(wire.PartResult)))
 	}
+	c.errand.task = false
 	return revision.SetTask(m, c.s.g.jobs.add(c, own, stateless, m.Part(wire.PartResult)).id), true
+}
+
+// unbook gives back the place that was kept for a task, if it still is. It is called by
+// whoever has ended the errand, before the client hears of that.
+func (e *errand) unbook() {
+	if e.task {
+		e.task = false
+		e.g.jobs.unbook(e.guest.principal)
+	}
 }
 
 // ofTask takes a request about a task of a guest's.

@@ -95,8 +95,7 @@ func (t *jobs) oldestLocked(is func(*job) bool) *job {
 	return nil
 }
 
-// unbook gives back a place that book has kept, when the call has come to its end. What
-// it became has one of its own.
+// unbook gives back a place that book has kept.
 func (t *jobs) unbook(principal string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -111,7 +110,7 @@ func (t *jobs) leaveLocked(principal string) {
 }
 
 // add enters the task that a call of a guest's has become; made is what the backend said
-// of it. Its place is not asked for: the call's is free presently.
+// of it. It takes the place that was kept for the call.
 func (t *jobs) add(c *call, own string, stateless bool, made []byte) *job {
 	j := &job{
 		ref: ref{c.Route.Backend, own}, g: c.s.g, id: newID(), principal: c.guest.principal,
@@ -131,7 +130,7 @@ func (t *jobs) add(c *call, own string, stateless bool, made []byte) *job {
 	t.byID[j.id] = j
 	t.own[j.ref] = append(t.own[j.ref], j)
 	t.all = append(t.all, j)
-	t.per[j.principal]++
+	t.kept--
 	j.timer = time.AfterFunc(idleJob, func() { t.forget(j) })
 	t.renewLocked(j, made)
 	return j
