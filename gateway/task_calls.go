@@ -31,6 +31,10 @@ func never(*call, *catalog.View) bool { return false }
 // sendOfTask sends a request about a task. The one for its result is answered
 // when the task has ended, so that no limit of time is for it.
 func (c *call) sendOfTask() {
+	if p := c.s.tasks.pursuit(ref{c.Route.Backend, c.Route.Own}); p != nil {
+		c.pursue(p)
+		return
+	}
 	m := c.message()
 	if c.Name != c.Route.Own {
 		m, _ = m.Set(c.Route.OwnJSON, "params", "taskId")
