@@ -15,6 +15,9 @@
 //	                              tools, prompts, resources, completion, tasks
 //	                                 call.go ─ Backends.Send … call.Done
 //
+// What has become a task is in a table of the session's (tasks.go), or of the principal's
+// (task_jobs.go), and is asked about from there.
+//
 // The other direction is the same mirrored:
 //
 //	Gateway.Asked ─ question (ask.go) ─ peer.Send … question.Done

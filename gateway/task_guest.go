@@ -194,7 +194,11 @@ func acknowledged() peer.Answer {
 func (j *job) relay(ctx context.Context, m wire.Message, owner string) peer.Answer {
 	a := j.g.inquire(ctx, j.backend, revision.SetTask(m, j.ref.id), &peer.Pending{Owner: owner})
 	task := a.Part(wire.PartResult)
-	if a.Err != nil || m.Method() != string(mcp.MethodTasksGet) || task == nil {
+	if m.Method() != string(mcp.MethodTasksGet) {
+		return a
+	}
+	if a.Err != nil || task == nil {
+		j.lost(a)
 		return a
 	}
 	j.g.jobs.renew(j, task)

@@ -50,7 +50,12 @@ func begin(t *testing.T, client, gh *mcptest.Peer, more string) string {
 
 func made(t *testing.T, client *mcptest.Peer) string {
 	t.Helper()
-	m := client.Message()
+	return taskIn(t, client.Message())
+}
+
+// taskIn returns the id of the task that an answer says was made.
+func taskIn(t *testing.T, m wire.Message) string {
+	t.Helper()
 	id, _ := wire.Lookup(m.Part(wire.PartResult), "taskId")
 	kind, _ := wire.Lookup(m.Part(wire.PartResult), "resultType")
 	if string(kind) != `"task"` || len(id) < 30 {

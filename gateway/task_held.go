@@ -35,7 +35,7 @@ type fetch struct {
 	pending peer.Pending
 	done    chan struct{}
 	answer  peer.Answer // once it is done
-	stored  int         // bytes
+	stored  int         // bytes of it for which there was room
 }
 
 // A need is a question of a task's, until it is answered.
@@ -57,6 +57,7 @@ func (h *held) get(ctx context.Context) peer.Answer {
 	a := h.inquire(ctx, mcp.MethodTasksGet)
 	task := a.Part(wire.PartResult)
 	if a.Err != nil || task == nil {
+		h.j.lost(a)
 		return a
 	}
 	h.j.g.jobs.renew(h.j, task)
@@ -68,9 +69,9 @@ func (h *held) get(ctx context.Context) peer.Answer {
 			return peer.Answer{Err: err}
 		}
 		o = f.outcome()
-		h.keep(task, f)
+		h.keep(task)
 	case revision.TaskCancelled:
-		h.keep(task, nil)
+		h.keep(task)
 	case revision.TaskInputRequired:
 		h.gather(ctx)
 		o.Inputs = h.inputs()
@@ -100,31 +101,20 @@ func aboutTask(id string) []byte { return wire.Encode(map[string]string{"taskId"
 func (h *held) kept() (task []byte, o revision.Outcome, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.final != nil && h.fetch != nil {
+	if h.final != nil && revision.TaskStatus(h.final) != revision.TaskCancelled {
 		o = h.fetch.outcome()
 	}
 	return h.final, o, h.final != nil
 }
 
-// keep keeps a task that has ended, and the answer that says how, nil if nothing does; as
-// far as there is room for it.
-func (h *held) keep(task []byte, f *fetch) {
+// keep keeps a task that has ended, if it was cancelled, or if it is kept how it ended.
+func (h *held) keep(task []byte) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.over || h.final != nil {
-		return
+	cancelled := revision.TaskStatus(task) == revision.TaskCancelled
+	if h.final == nil && (cancelled || h.fetch != nil && h.fetch.stored > 0) {
+		h.final = slices.Clone(task)
 	}
-	if f != nil {
-		size := len(f.answer.Raw()) + len(task)
-		if !h.j.g.stored.keep(size) {
-			if h.fetch == f {
-				h.fetch = nil
-			}
-			return
-		}
-		f.stored = size
-	}
-	h.fetch, h.final = f, slices.Clone(task)
 }
 
 // await returns the answer to tasks/result, for which it asks if nobody has.
@@ -170,17 +160,21 @@ func (f *fetch) outcome() revision.Outcome {
 // Progressed implements peer.Asker.
 func (f *fetch) Progressed(wire.Message) {}
 
-// Done implements peer.Asker. After a failure the next who needs it asks anew.
+// Done implements peer.Asker. After a failure, and if there is no room for the answer, the
+// next who needs it asks anew.
 func (f *fetch) Done(m wire.Message, err error) {
 	f.answer = peer.Answer{Message: m, Err: err}
 	h := f.h
 	h.mu.Lock()
-	if err != nil && h.fetch == f {
-		h.fetch = nil
-	}
 	var asked []*need
 	if err == nil {
 		asked, h.asked = h.asked, nil
+		if size := len(m.Raw()); !h.over && h.j.g.stored.keep(size) {
+			f.stored = size
+		}
+	}
+	if f.stored == 0 {
+		h.fetch = nil
 	}
 	h.stirLocked()
 	close(f.done)
@@ -319,7 +313,7 @@ func (h *held) cancel(ctx context.Context) peer.Answer {
 		return a
 	case failure == nil && revision.TaskStatus(task) == revision.TaskCancelled:
 		h.j.g.jobs.renew(h.j, task)
-		h.keep(task, nil)
+		h.keep(task)
 	}
 	h.stir()
 	return acknowledged()

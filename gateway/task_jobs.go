@@ -32,7 +32,6 @@ type job struct {
 
 	// Guarded by jobs.mu.
 	timer *time.Timer // forgets it
-	life  time.Duration
 	ended bool
 	gone  bool
 }
@@ -142,6 +141,15 @@ func (t *jobs) renew(j *job, task []byte) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.renewLocked(j, task)
+}
+
+// lost notes that a backend does not know a task any more: then it may make room.
+func (j *job) lost(a peer.Answer) {
+	if a.Err == nil && wire.ReadError(a.Part(wire.PartError)).Code == wire.CodeInvalidParams {
+		j.g.jobs.mu.Lock()
+		defer j.g.jobs.mu.Unlock()
+		j.ended = true
+	}
 }
 
 func (t *jobs) renewLocked(j *job, task []byte) {

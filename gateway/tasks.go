@@ -15,7 +15,7 @@ import (
 const maxTasks = 4096
 
 var tooManyTasks = wire.Errorf(wire.CodeInternalError,
-	"Too many tasks: the session has %d that have not ended; wait for them, or cancel some", maxTasks)
+	"Too many tasks: there are %d that have not ended; wait for them, or cancel some", maxTasks)
 
 // A task runs at a backend, which gave it an id. The client knows it by the same,
 // unless a task of another backend has that already.
