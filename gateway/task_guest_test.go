@@ -132,35 +132,39 @@ func TestGuestTasks_OfASessionEraBackend(t *testing.T) {
 // What a task asks comes while tasks/result is open; the client reads it in tasks/get, and
 // answers it by tasks/update, each question once.
 func TestGuestTasks_Questions(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		_, client, gh := working(t, settings{solo: true})
-		task := begin(t, client, gh, "")
-		waits := `{"taskId":"t1","status":"input_required","ttl":60000}`
-		get(client, gh, task, waits)
-		result := gh.Asked("tasks/result")
-		const related = `"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t1"}}`
-		gh.Send(`{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"Who?",` + related + `}}`)
-		gh.Send(`{"jsonrpc":"2.0","id":"s","method":"sampling/createMessage","params":{"x":1.0,` + related + `}}`)
-		want(t, "asked", told(client), `{"resultType":"complete","inputRequests":{"q1":{"method":"elicitation/create","params":{"message":"[gh] Who?"}},`+
-			`"q2":{"method":"sampling/createMessage","params":{"x":1.0}}},"status":"input_required","ttlMs":60000,"taskId":`+task+`}`)
+	for _, solo := range []bool{true, false} { // then the backend may ask on anybody's behalf
+		synctest.Test(t, func(t *testing.T) { testQuestionsOfATask(t, solo) })
+	}
+}
 
-		client.Send(about("1", "tasks/update", task, `"inputResponses":{"q1":{"action":"accept","content":{"n":1.0}},"q2":{"no":"sampling"},"other":{}},`))
-		want(t, "update", told(client), `{"resultType":"complete"}`)
-		gh.Want(`{"jsonrpc":"2.0","id":"e","result":{"action":"accept","content":{"n":1.0}}}`)
-		client.Send(about("1", "tasks/update", task, `"inputResponses":{"q1":{"action":"decline"}},`))
-		want(t, "again", told(client), `{"resultType":"complete"}`)
-		gh.WantNothing()
+func testQuestionsOfATask(t *testing.T, solo bool) {
+	_, client, gh := working(t, settings{solo: solo})
+	task := begin(t, client, gh, "")
+	waits := `{"taskId":"t1","status":"input_required","ttl":60000}`
+	get(client, gh, task, waits)
+	result := gh.Asked("tasks/result")
+	const related = `"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t1"}}`
+	gh.Send(`{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"Who?",` + related + `}}`)
+	gh.Send(`{"jsonrpc":"2.0","id":"s","method":"sampling/createMessage","params":{"x":1.0,` + related + `}}`)
+	want(t, "asked", told(client), `{"resultType":"complete","inputRequests":{"q1":{"method":"elicitation/create","params":{"message":"[gh] Who?"}},`+
+		`"q2":{"method":"sampling/createMessage","params":{"x":1.0}}},"status":"input_required","ttlMs":60000,"taskId":`+task+`}`)
 
-		get(client, gh, task, waits) // no second tasks/result
-		want(t, "asked", told(client), `{"resultType":"complete","inputRequests":{"q2":{"method":"sampling/createMessage","params":{"x":1.0}}},"status":"input_required","ttlMs":60000,"taskId":`+task+`}`)
-		client.Send(about("1", "tasks/update", task, `"inputResponses":{"q2":{"role":"assistant","content":{"type":"text","text":"?"}}},`))
-		told(client)
-		gh.Want(`{"jsonrpc":"2.0","id":"s","result":{"role":"assistant","content":{"type":"text","text":"?"}}}`)
-		gh.Reply(result.ID(), `{"content":[]}`)
-		get(client, gh, task, `{"taskId":"t1","status":"completed","ttl":60000}`)
-		want(t, "ended", told(client), `{"resultType":"complete","result":{"content":[]},"status":"completed","ttlMs":60000,"taskId":`+task+`}`)
-		gh.WantNothing()
-	})
+	client.Send(about("1", "tasks/update", task, `"inputResponses":{"q1":{"action":"accept","content":{"n":1.0}},"q2":{"no":"sampling"},"other":{}},`))
+	want(t, "update", told(client), `{"resultType":"complete"}`)
+	gh.Want(`{"jsonrpc":"2.0","id":"e","result":{"action":"accept","content":{"n":1.0}}}`)
+	client.Send(about("1", "tasks/update", task, `"inputResponses":{"q1":{"action":"decline"}},`))
+	want(t, "again", told(client), `{"resultType":"complete"}`)
+	gh.WantNothing()
+
+	get(client, gh, task, waits) // no second tasks/result
+	want(t, "asked", told(client), `{"resultType":"complete","inputRequests":{"q2":{"method":"sampling/createMessage","params":{"x":1.0}}},"status":"input_required","ttlMs":60000,"taskId":`+task+`}`)
+	client.Send(about("1", "tasks/update", task, `"inputResponses":{"q2":{"role":"assistant","content":{"type":"text","text":"?"}}},`))
+	told(client)
+	gh.Want(`{"jsonrpc":"2.0","id":"s","result":{"role":"assistant","content":{"type":"text","text":"?"}}}`)
+	gh.Reply(result.ID(), `{"content":[]}`)
+	get(client, gh, task, `{"taskId":"t1","status":"completed","ttl":60000}`)
+	want(t, "ended", told(client), `{"resultType":"complete","result":{"content":[]},"status":"completed","ttlMs":60000,"taskId":`+task+`}`)
+	gh.WantNothing()
 }
 
 // Who is not asked anything though the task waits is told that it works: it could answer

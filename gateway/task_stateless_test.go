@@ -387,3 +387,55 @@ func TestPursuit_WhoWaitsMayLeave(t *testing.T) {
 		}
 	})
 }
+
+// Many calls at once, of clients that have sessions, some of which are taken back: each of
+// the others is answered once, and no task is left.
+func TestPursuit_Storm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, server, _ := session(t, settings{}, "{}")
+		const clients, each = 10, 100
+		var players sync.WaitGroup
+		for range clients {
+			client, _ := h.client()
+			players.Go(func() {
+				client.Initialize("2025-06-18", `{"elicitation":{}}`)
+				answered := make(map[wire.ID]int)
+				for i := range each {
+					tool := []string{"confirm_delete", "slow_compute", "greet", "multi_input"}[i%4]
+					client.Send(use(fmt.Sprint(i), tool, `{"seconds":9}`, ""))
+					if i%8 == 1 {
+						time.Sleep(time.Duration(i) * 20 * time.Millisecond)
+						client.Sendf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, i)
+						answered[wire.ID(fmt.Sprint(i))]++
+					}
+				}
+				for len(answered) < each {
+					switch m := client.Message(); m.Kind() {
+					case wire.Request:
+						client.Reply(m.ID(), `{"action":"accept","content":{}}`)
+					case wire.Response:
+						if answered[m.ID()]++; m.Part(wire.PartError) != nil {
+							t.Errorf("got %s", m.Raw())
+						}
+					}
+				}
+				for id, n := range answered {
+					if n > 2 || n > 1 && id[len(id)-1]%2 == 0 {
+						t.Errorf("%s was answered %d times", id, n)
+					}
+				}
+			})
+		}
+		players.Wait()
+		time.Sleep(time.Minute)
+		if n := server.Running(); n != 0 {
+			t.Errorf("%d tasks go on", n)
+		}
+		if n := server.Calls(); n != clients*each {
+			t.Errorf("%d calls", n)
+		}
+		if n := len(h.audit()); n != clients*each {
+			t.Errorf("%d records", n)
+		}
+	})
+}
