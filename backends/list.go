@@ -74,7 +74,7 @@ func (b *Backend) drain(ctx context.Context, p *peer.Peer, s server, read []*rea
 		for _, r := range read {
 			if !r.done {
 				open = append(open, r)
-				requests = append(requests, b.stamped(wire.NewRequest("0", r.kind.Method(), r.params), s, ""))
+				requests = append(requests, b.stamped(wire.NewRequest("0", r.kind.Method(), r.params), s, "", false))
 			}
 		}
 		if len(open) == 0 {

@@ -260,7 +260,7 @@ func (g *listening) arm(ctx context.Context, params []byte, uris []string) (*hea
 		l.mu.Unlock()
 	}()
 	m := wire.NewRequest("0", "subscriptions/listen", params)
-	if err := g.p.Offer(l.b.stamped(m, g.s, ""), h.c); err != nil {
+	if err := g.p.Offer(l.b.stamped(m, g.s, "", false), h.c); err != nil {
 		return nil, err
 	}
 	select {

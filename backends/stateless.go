@@ -11,14 +11,18 @@ import (
 )
 
 // stamped returns a request as a server reads it that is of the stateless era, on
-// behalf of a session; "" = of nobody, who can do nothing and wants no log. One of the
+// behalf of a session; "" = of nobody, who can do nothing and wants no log. With tasks it
+// may be answered with a task, whatever the session's client has declared. One of the
 // session era reads it as it is.
-func (b *Backend) stamped(m wire.Message, s server, session string) wire.Message {
+func (b *Backend) stamped(m wire.Message, s server, session string, tasks bool) wire.Message {
 	if !s.stateless {
 		return m
 	}
 	stamp := revision.Stamp{Revision: s.ProtocolVersion, Client: b.set.client}
 	stamp.Capabilities, stamp.Level = b.set.says(session)
+	if tasks {
+		stamp.Capabilities = revision.DeclareTasks(stamp.Capabilities)
+	}
 	return stamp.On(m)
 }
 
@@ -28,7 +32,7 @@ func (l *line) offer(p *peer.Peer, s server, w waiting) error {
 	if s.stateless {
 		w.c.Again = func(a wire.Message, err error) bool { return l.spared(p, w, a, err) }
 	}
-	return p.Offer(l.b.stamped(w.m, s, w.c.Owner), w.c)
+	return p.Offer(l.b.stamped(w.m, s, w.c.Owner, w.c.Tasks), w.c)
 }
 
 // spared reports whether what came of a call is the gateway's own affair: the server

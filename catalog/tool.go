@@ -30,12 +30,28 @@ func (i Item) WithSchema(schema []byte) Item {
 // Schema returns the inputSchema of the tool that a name stands for, as [Snapshot.Lookup]
 // finds it; nil if there is no such tool. It must not be changed.
 func (s *Snapshot) Schema(name string) []byte {
+	if i := s.tool(name); i != nil {
+		return i.Schema()
+	}
+	return nil
+}
+
+// Tool returns the tool that a name stands for, as [Snapshot.Lookup] finds it, in its
+// backend's own bytes; nil if there is none. It must not be changed.
+func (s *Snapshot) Tool(name string) []byte {
+	if i := s.tool(name); i != nil {
+		return i.Raw()
+	}
+	return nil
+}
+
+func (s *Snapshot) tool(name string) *Item {
 	r, ok := s.Lookup(Tools, name)
 	if !ok {
 		return nil
 	}
 	e := Entry{Backend: r.Backend, Item: Item{Own: r.Own}}
-	return s.tools()[e.tag()].Schema()
+	return s.tools()[e.tag()]
 }
 
 func (s *Snapshot) indexTools() map[string]*Item {

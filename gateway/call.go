@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -43,7 +44,11 @@ type call struct {
 	guest   *guest  // whose it is, if that has no session
 	round   *round  // of several, likewise; nil = it is the first
 	errand  *errand // what the backend is doing for it, likewise
-	task    bool    // it asks for a task, for which there is room
+	task    bool    // it may become a task, for which there is room
+	asTask  bool    // a guest's is sent with the wish for one
+	related string  // the task to which what is asked on its behalf belongs; "" = none
+
+	progressed atomic.Bool // the backend has told of progress
 
 	older, newer *call // in the session's list of flights
 
@@ -70,7 +75,7 @@ func (s *Session) newCall(m wire.Message, name string) *Call {
 // known yet; then the call waits for the catalog.
 func (s *Session) call(guest *guest, r *peer.Request, to *road, name string) {
 	c := &call{Call: *s.newCall(r.Message, name), road: to, s: s, r: r, guest: guest}
-	c.pending = &peer.Pending{To: c, Token: r.Token(), Owner: s.id}
+	c.pending = &peer.Pending{To: c, Token: r.Token(), Owner: s.id, Tasks: to == toTool && guest == nil}
 	if guest != nil {
 		c.pending.Owner = guest.id
 	}
@@ -157,8 +162,8 @@ func (c *call) send(route catalog.Route) {
 		c.refuse(errForeign)
 		return
 	}
-	if !c.bookTask() {
-		c.reject(tooManyTasks)
+	if err := c.bookTask(); err != nil {
+		c.reject(err)
 		return
 	}
 	if c.guest != nil {
@@ -173,14 +178,17 @@ func (c *call) send(route catalog.Route) {
 }
 
 // Progressed implements peer.Asker.
-func (c *call) Progressed(m wire.Message) { c.r.Progress(c.s.exposeTasks(c.Route.Backend, m)) }
+func (c *call) Progressed(m wire.Message) {
+	c.progressed.Store(true)
+	c.r.Progress(c.s.exposeTasks(c.Route.Backend, m))
+}
 
 // Done implements peer.Asker: the answer goes home as it is, or the reason why
 // there is none. Where the backend is of another era than the client it goes home in
 // the client's words, or not yet: see rounds.go and errand.go.
 func (c *call) Done(m wire.Message, err error) {
 	if err != nil {
-		if c.task {
+		if c.task && c.guest == nil {
 			c.s.tasks.unbook()
 		}
 		kind, failure := c.failure(err)
@@ -196,7 +204,7 @@ func (c *call) Done(m wire.Message, err error) {
 	case stateless && c.asksFor(m):
 		return // the answer comes when the client has given its own
 	case stateless:
-		m = c.classic(m)
+		m = c.settled(m)
 	default:
 		m = c.learn(m)
 	}
@@ -242,8 +250,5 @@ func (c *call) is(method mcp.MCPMethod) bool { return c.Method == string(method)
 func (c *call) ended(o Outcome) {
 	c.s.arrive(c)
 	c.BackendID = c.pending.ID()
-	if c.guest != nil {
-		c.guest.leave()
-	}
 	c.s.g.finish(&c.Call, o)
 }

@@ -28,6 +28,8 @@ type errand struct {
 	g       *Gateway
 	guest   *guest
 	id      string
+	task    bool // a place for a task is kept for it
+	asTask  bool // it was asked for one
 	route   catalog.Route
 	pending peer.Pending
 
@@ -65,7 +67,7 @@ func (c *call) depart() {
 	if !c.road.rounds {
 		return
 	}
-	e := &errand{g: c.s.g, guest: c.guest, id: newID(), route: c.Route, call: c}
+	e := &errand{g: c.s.g, guest: c.guest, id: newID(), route: c.Route, call: c, task: c.task, asTask: c.asTask}
 	e.pending.To, e.pending.Token, e.pending.Owner = e, c.pending.Token, c.pending.Owner
 	c.pending, c.errand = &e.pending, e
 	c.guest.stayOn()
@@ -123,6 +125,7 @@ func (e *errand) endLocked() {
 }
 
 func (e *errand) gone() {
+	e.unbook()
 	e.g.parked.remove(e)
 	e.guest.exit(e)
 	e.guest.leave()

@@ -47,9 +47,12 @@ func (c *call) failure(err error) (Kind, *wire.Error) {
 // reason is the one door from Go errors to what a client may read: what is
 // not known here goes to the log alone.
 func (c *call) reason(err error) (kind Kind, reason string, ran bool) {
+	var late overdue
 	var lost *transport.Lost
 	var bad *peer.BadAnswer
 	switch {
+	case errors.As(err, &late):
+		return Timeout, late.Error() + " (call_timeout)", true
 	case errors.Is(err, peer.ErrTimeout):
 		return Timeout, fmt.Sprintf("no answer within %v (call_timeout)", c.pending.Timeout), true
 	case errors.As(err, &lost):

@@ -15,6 +15,9 @@
 //	                              tools, prompts, resources, completion, tasks
 //	                                 call.go ─ Backends.Send … call.Done
 //
+// What has become a task is in a table of the session's (tasks.go), or of the principal's
+// (task_jobs.go), and is asked about from there.
+//
 // The other direction is the same mirrored:
 //
 //	Gateway.Asked ─ question (ask.go) ─ peer.Send … question.Done
@@ -36,6 +39,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -107,6 +111,10 @@ type Gateway struct {
 	guests  guests
 	parked  parked
 	listens listens
+
+	jobs     jobs
+	stored   store        // how tasks ended
+	watching atomic.Int64 // tasks to which is listened
 
 	mu       sync.Mutex
 	sessions map[string]*Session // by their ids

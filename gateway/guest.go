@@ -144,6 +144,7 @@ func (v *guest) leave() {
 // endGuests ends all guests, and what backends are doing for them, when the gateway
 // ends.
 func (g *Gateway) endGuests() {
+	g.jobs.endAll()
 	all := &g.guests
 	all.mu.Lock()
 	var left []*guest
@@ -208,8 +209,16 @@ func (v *guest) cause(backend string, about *peer.Pending) *errand {
 
 // asked hands on what a backend asks of the guest.
 func (v *guest) asked(backend string, r *peer.Request) {
-	if e := v.cause(backend, r.About()); e != nil {
-		e.ask(r)
+	j := v.jobOf(backend, r.Message, r.About())
+	if j == nil {
+		if e := v.cause(backend, r.About()); e != nil {
+			e.ask(r)
+			return
+		}
+		j = v.jobAt(backend)
+	}
+	if j != nil {
+		j.held.ask(r)
 		return
 	}
 	r.Fail(wire.Errorf(wire.CodeMethodNotFound,
@@ -224,6 +233,9 @@ func (v *guest) told(backend string, m wire.Message, about *peer.Pending) {
 	}
 	if revision.Severity(stringAt(m, "params", "level")) < revision.Severity(v.stamp.Level) {
 		return
+	}
+	if v.jobOf(backend, m, about) != nil {
+		return // no request waits for it
 	}
 	if e := v.cause(backend, about); e != nil {
 		if c := e.waiting(); c != nil {

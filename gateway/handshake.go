@@ -55,7 +55,7 @@ func (s *Session) initialize(r *peer.Request) {
 	s.g.Backends.Open(s.id, can, false)
 	s.opened = true
 	view := s.g.Backends.Start()
-	offered := view.Capabilities(view.Complete)
+	offered := classicOffer(view)
 	r.Reply(wire.Encode(struct {
 		ProtocolVersion string             `json:"protocolVersion"`
 		Capabilities    json.RawMessage    `json:"capabilities"`

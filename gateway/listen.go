@@ -22,6 +22,9 @@ type listen struct {
 	r  *peer.Request
 	id string
 
+	ctx  context.Context // of what follows its tasks
+	stop context.CancelFunc
+
 	mu    sync.Mutex
 	lists map[string]*catalog.Snapshot // notification → of which the client knows
 	acked bool
@@ -96,8 +99,15 @@ func (s *Session) listen(guest *guest, r *peer.Request) {
 		s.fail(r, err)
 		return
 	}
+	tasks, err := s.watched(guest, r)
+	if err != nil {
+		s.fail(r, err)
+		return
+	}
 	l := &listen{g: s.g, s: s, r: r, id: newID(), lists: make(map[string]*catalog.Snapshot)}
+	l.ctx, l.stop = context.WithCancel(s.ctx)
 	if !s.g.listens.add(l) {
+		l.stop()
 		s.fail(r, wire.Errorf(wire.CodeInternalError, "Too many subscriptions are open"))
 		return
 	}
@@ -112,7 +122,7 @@ func (s *Session) listen(guest *guest, r *peer.Request) {
 		l.end()
 		return
 	}
-	s.work.Go(func() { l.arm(filter, uris) })
+	s.work.Go(func() { l.arm(filter, uris, tasks) })
 }
 
 // listened returns the resources that a filter names.
@@ -144,7 +154,7 @@ func listened(filter []byte) ([]string, *wire.Error) {
 
 // arm has the backends tell of what the client wants to hear of, and acknowledges what
 // they have agreed to.
-func (l *listen) arm(filter []byte, uris []string) {
+func (l *listen) arm(filter []byte, uris []string, tasks []*job) {
 	ctx, cancel := context.WithTimeout(l.s.ctx, arming)
 	defer cancel()
 	v, _ := l.s.await(ctx, func(v *catalog.View) bool { return v.Settled })
@@ -160,6 +170,9 @@ func (l *listen) arm(filter []byte, uris []string) {
 	}
 	if agreed := l.subscribe(ctx, v, uris); len(agreed) > 0 {
 		honoured = append(honoured, wire.Member{Key: "resourceSubscriptions", Text: wire.Encode(agreed)})
+	}
+	if ids := l.watch(l.ctx, tasks); len(ids) > 0 {
+		honoured = append(honoured, wire.Member{Key: "taskIds", Text: wire.Encode(ids)})
 	}
 	ack := wire.NewNotification("notifications/subscriptions/acknowledged",
 		wire.Revise(nil, nil, wire.Member{Key: "notifications", Text: wire.Revise(nil, nil, honoured...)}))
@@ -210,13 +223,7 @@ func (l *listen) told(m wire.Message) {
 	if m.Method() != "notifications/resources/updated" {
 		return
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.acked {
-		l.sayLocked(m)
-	} else if len(l.held) < maxListened {
-		l.held = append(l.held, m)
-	}
+	l.say(m)
 }
 
 // changed tells of each list that is not the one that the client knows of, if it wants
@@ -270,6 +277,7 @@ func (l *listen) end() {
 	if over {
 		return
 	}
+	l.stop()
 	l.s.mu.Lock()
 	delete(l.s.listens, l)
 	l.s.mu.Unlock()

@@ -95,7 +95,7 @@ func (e *errand) park() {
 	}
 	inputs := make([]revision.Input, 0, len(e.asked))
 	for _, q := range e.asked {
-		inputs = append(inputs, q.input())
+		inputs = append(inputs, input(q.key, e.route.Backend, q.r.Message))
 	}
 	e.call = nil
 	e.timer = time.AfterFunc(parkedLife, e.expire)
@@ -186,9 +186,9 @@ func fitsQuestion(question wire.Message, answer []byte) bool {
 	return true
 }
 
-// input returns the question as a client of the stateless era gets it.
-func (q *query) input() revision.Input {
-	m := tagged(q.e.route.Backend, q.r.Message)
+// input returns a backend's question as a client of the stateless era gets it.
+func input(key, backend string, m wire.Message) revision.Input {
+	m = tagged(backend, m)
 	params := m.Part(wire.PartParams)
 	if wire.IsObject(params) {
 		meta := wire.Revise(m.Part(wire.PartMeta), func(key string) bool { return key == "progressToken" || key == related })
@@ -200,7 +200,7 @@ func (q *query) input() revision.Input {
 	} else {
 		params = nil
 	}
-	return revision.Input{Key: q.key, Method: m.Method(), Params: params}
+	return revision.Input{Key: key, Method: m.Method(), Params: params}
 }
 
 var _ peer.Asker = (*errand)(nil)

@@ -30,15 +30,21 @@ const (
 
 var errRounds = errors.New("it goes on asking")
 
-// asksFor has the client asked for what a result says that the backend needs. It reports
-// false if it says nothing of the kind.
+// asksFor has the client asked for what a result says that the backend needs, and what has
+// become a task pursued. It reports false if it says nothing of the kind.
 func (c *call) asksFor(m wire.Message) bool {
-	if m.Part(wire.PartResult) == nil || revision.TypeOf(m.Part(wire.PartResult)) != revision.InputRequired {
+	result := m.Part(wire.PartResult)
+	if kind := revision.TypeOf(result); result == nil || kind != revision.InputRequired && kind != revision.Task {
 		return false
 	}
 	ctx, cancel := context.WithCancel(c.s.ctx)
 	c.s.work.Go(func() {
 		defer cancel()
+		defer func() {
+			if c.task {
+				c.s.tasks.unbook() // it was not made a task
+			}
+		}()
 		c.mu.Lock()
 		over := c.cancelled
 		c.giveUp = cancel
@@ -90,7 +96,7 @@ func (c *call) rounds(ctx context.Context, m wire.Message) {
 		}
 		m = a.Message
 	}
-	c.forward(c.classic(m))
+	c.settle(ctx, m)
 }
 
 // giveIn ends the call without an answer.
@@ -159,6 +165,9 @@ func (c *call) putOne(ctx context.Context, in revision.Input) ([]byte, *wire.Err
 	if err != nil {
 		return nil, wire.Errorf(wire.CodeInvalidParams, "%v", err)
 	}
+	if c.related != "" {
+		params = revision.Related(params, c.related)
+	}
 	m := tagged(c.Route.Backend, wire.NewRequest("0", in.Method, params))
 	if failure := mayAsk(can, m); failure != nil {
 		return nil, failure
@@ -210,7 +219,7 @@ func (r resending) Progressed(m wire.Message) { r.c.Progressed(m) }
 // gave, and waits for what it says now.
 func (c *call) sendAgain(ctx context.Context, responses, state []byte) peer.Answer {
 	again := resending{make(peer.Waiter, 1), c}
-	p := &peer.Pending{To: again, Token: c.pending.Token, Name: c.pending.Name, Owner: c.pending.Owner}
+	p := &peer.Pending{To: again, Token: c.pending.Token, Name: c.pending.Name, Owner: c.pending.Owner, Tasks: c.pending.Tasks}
 	c.s.g.Backends.Send(c.Route.Backend, revision.Retry(c.message(), responses, state), p)
 	select {
 	case a := <-again.Waiter:

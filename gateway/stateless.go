@@ -36,6 +36,9 @@ var statelessMethods = map[string][]string{
 	string(mcp.MethodResourcesTemplatesList): nil,
 	string(mcp.MethodResourcesRead):          nil,
 	string(mcp.MethodCompletionComplete):     {"completions"},
+	string(mcp.MethodTasksGet):               {"extensions", revision.TasksExtension},
+	methodUpdate:                             {"extensions", revision.TasksExtension},
+	string(mcp.MethodTasksCancel):            {"extensions", revision.TasksExtension},
 }
 
 // Examine checks a request of the stateless era against the headers that came with it:
@@ -59,8 +62,7 @@ func (g *Gateway) missing(method string) *wire.Error {
 	if !known {
 		return methodNotFound(method)
 	}
-	v := g.Backends.View()
-	if len(needs) > 0 && !catalog.Declares(v.Capabilities(v.Complete), needs...) {
+	if len(needs) > 0 && !catalog.Declares(offer(g.Backends.View()), needs...) {
 		return methodNotFound(method)
 	}
 	return nil
@@ -132,6 +134,8 @@ func (s *Session) serveGuest(guest *guest, r *peer.Request, method string) {
 		s.byParam(guest, r, toResource, "uri")
 	case string(mcp.MethodCompletionComplete):
 		s.complete(guest, r)
+	case string(mcp.MethodTasksGet), methodUpdate, string(mcp.MethodTasksCancel):
+		s.ofTask(guest, r)
 	default:
 		s.fail(r, methodNotFound(method))
 	}
@@ -141,7 +145,6 @@ func (s *Session) serveGuest(guest *guest, r *peer.Request, method string) {
 // waits for no backend, but has them started.
 func (s *Session) discover(r *peer.Request) {
 	view := s.g.Backends.Start()
-	offered := view.Capabilities(view.Complete)
 	ttl := time.Minute
 	if !view.Complete {
 		ttl = 0 // what is offered may yet turn out to be less
@@ -152,7 +155,7 @@ func (s *Session) discover(r *peer.Request) {
 		Instructions string          `json:"instructions,omitempty"`
 		TTL          int64           `json:"ttlMs"`
 		Scope        string          `json:"cacheScope"`
-	}{revision.Dates(), revision.ModernServerCapabilities(offered, false), view.Instructions, ttl.Milliseconds(), "public"}))
+	}{revision.Dates(), offer(view), view.Instructions, ttl.Milliseconds(), "public"}))
 }
 
 // reply answers a request of the stateless era with a result of ours. It reports
@@ -191,6 +194,9 @@ func (s *Session) page(r *peer.Request, kind catalog.Kind, snapshot *catalog.Sna
 		s.fail(r, wire.Errorf(wire.CodeInvalidParams, "Invalid params: unknown cursor"))
 		return
 	}
+	if kind == catalog.Tools {
+		page = withoutExecution(page)
+	}
 	ttl, private := snapshot.Freshness(kind)
 	scope := `"public"`
 	if private {
@@ -206,6 +212,12 @@ func (s *Session) page(r *peer.Request, kind catalog.Kind, snapshot *catalog.Sna
 // backend's own words in the place of ours.
 func (c *call) unstamped() wire.Message {
 	m := revision.Unstamp(c.r.Message)
+	if c.is(mcp.MethodToolsCall) {
+		m = revision.WithoutTask(m)
+	}
+	if c.asTask {
+		m = revision.AskForTask(m)
+	}
 	switch round := c.round; {
 	case round == nil:
 	case round.anew:
@@ -225,12 +237,20 @@ func (c *call) answerGuest(m wire.Message, stateless bool) {
 			return
 		}
 		out = outcome(m)
+	case c.begins(m, stateless):
+		var ok bool
+		if m, ok = c.begun(m, stateless); !ok {
+			return
+		}
 	case stateless && revision.TypeOf(m.Part(wire.PartResult)) == revision.InputRequired:
 		var ok bool
 		if m, ok = c.sealed(m); !ok {
 			return
 		}
 		out.Kind = InputRequired
+	}
+	if c.errand != nil {
+		c.errand.unbook()
 	}
 	if c.r.Forward(revision.Modern(m, c.Method, c.s.g.info)) {
 		c.ended(out)
@@ -256,7 +276,7 @@ func (c *call) guestError(m wire.Message, e *wire.Error, stateless bool) wire.Me
 // sealed returns a result that is input_required as the client gets it: the backend's
 // own state in a ticket, and its name in front of what it asks a person.
 func (c *call) sealed(m wire.Message) (wire.Message, bool) {
-	inputs, state, err := revision.ReadInputs(m.Part(wire.PartResult))
+	_, state, err := revision.ReadInputs(m.Part(wire.PartResult))
 	if err != nil {
 		_, failure := c.failure(&peer.BadAnswer{Err: err})
 		if c.r.Fail(failure) {
@@ -264,11 +284,7 @@ func (c *call) sealed(m wire.Message) (wire.Message, bool) {
 		}
 		return m, false
 	}
-	for _, in := range inputs {
-		if text, _ := wire.Lookup(in.Params, "message"); in.Method == string(mcp.MethodElicitationCreate) && len(text) > 0 && text[0] == '"' {
-			m, _ = m.Set(prefixed("["+c.Route.Backend+"] ", text), "result", "inputRequests", in.Key, "params", "message")
-		}
-	}
+	m = c.s.g.signed(c.Route.Backend, m)
 	if state != nil {
 		m = revision.SetState(m, c.ticket(forState, string(state), ticketLife))
 	}

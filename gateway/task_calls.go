@@ -31,6 +31,10 @@ func never(*call, *catalog.View) bool { return false }
 // sendOfTask sends a request about a task. The one for its result is answered
 // when the task has ended, so that no limit of time is for it.
 func (c *call) sendOfTask() {
+	if p := c.s.tasks.pursuit(ref{c.Route.Backend, c.Route.Own}); p != nil {
+		c.pursue(p)
+		return
+	}
 	m := c.message()
 	if c.Name != c.Route.Own {
 		m, _ = m.Set(c.Route.OwnJSON, "params", "taskId")
@@ -42,12 +46,17 @@ func (c *call) sendOfTask() {
 }
 
 // bookTask keeps a place for the task that a tool call asks for, if it does.
-func (c *call) bookTask() bool {
-	if c.guest != nil || !c.is(mcp.MethodToolsCall) || !c.s.offersTasks() || !asksForTask(c.r.Message) {
-		return true
+func (c *call) bookTask() *wire.Error {
+	if c.guest != nil {
+		return c.bookJob()
 	}
-	c.task = c.s.tasks.book()
-	return c.task
+	if !c.is(mcp.MethodToolsCall) || !c.s.offersTasks() || !asksForTask(c.r.Message) {
+		return nil
+	}
+	if c.task = c.s.tasks.book(); !c.task {
+		return tooManyTasks
+	}
+	return nil
 }
 
 // asksForTask reports whether a request may be answered with a task.

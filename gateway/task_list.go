@@ -3,10 +3,12 @@ package gateway
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
 	"mcpgateway/peer"
+	"mcpgateway/revision"
 	"mcpgateway/wire"
 )
 
@@ -18,7 +20,8 @@ const (
 )
 
 // listTasks answers with the tasks of this session, in one page: as each backend
-// tells of them, in the order of the configuration. What a backend lists beyond
+// tells of them, in the order of the configuration; then those at backends of the stateless
+// era, which list none. What a backend lists beyond
 // them is somebody else's, perhaps, and left out.
 func (s *Session) listTasks(r *peer.Request) {
 	if !wire.IsNull(r.Part(wire.PartCursor)) {
@@ -41,12 +44,14 @@ func (s *Session) listTasks(r *peer.Request) {
 		defer cancel()
 		lists := make([][][]byte, len(asked))
 		var all sync.WaitGroup
+		var pursued [][]byte
+		all.Go(func() { pursued = s.tasksPursued(ctx) })
 		for i, backend := range asked {
 			all.Go(func() { lists[i] = s.tasksAt(ctx, backend) })
 		}
 		all.Wait()
 		var merged [][]byte
-		for _, list := range lists {
+		for _, list := range append(lists, pursued) {
 			merged = append(merged, list...)
 		}
 		r.Reply(append(append([]byte(`{"tasks":`), array(merged)...), '}'))
@@ -93,6 +98,37 @@ func (s *Session) tasksAt(ctx context.Context, backend string) [][]byte {
 	return all
 }
 
+// tasksPursued returns the session's tasks at backends of the stateless era. Those that have
+// not ended are asked about, some at a time; those of which nothing is heard in time are as
+// they were.
+func (s *Session) tasksPursued(ctx context.Context) (all [][]byte) {
+	pursued := s.tasks.pursuits()
+	for some := range slices.Chunk(pursued, 16) {
+		var asking sync.WaitGroup
+		for _, p := range some {
+			if task, final := p.last(); !final && !revision.TaskEnded(revision.TaskStatus(task)) {
+				asking.Go(func() { s.lookAt(ctx, p) })
+			}
+		}
+		asking.Wait()
+	}
+	for _, p := range pursued {
+		if task, _ := p.last(); task != nil {
+			all = append(all, revision.NameTask(task, p.exposed))
+		}
+	}
+	return all
+}
+
+func (s *Session) lookAt(ctx context.Context, p *pursuit) {
+	m := wire.NewRequest("0", "tasks/get", aboutTask(p.id))
+	a := s.g.inquire(ctx, p.backend, m, &peer.Pending{Owner: s.id, Tasks: true})
+	if task := a.Part(wire.PartResult); a.Err == nil && task != nil {
+		p.heard(revision.ClassicTask(task))
+		s.taskIs(p.backend, p.id, revision.TaskStatus(task))
+	}
+}
+
 // exposeListed returns a task of a backend's list as the client knows it, if it
 // is the session's.
 func (s *Session) exposeListed(backend string, one []byte) ([]byte, bool) {
@@ -113,14 +149,5 @@ func (s *Session) exposeListed(backend string, one []byte) ([]byte, bool) {
 
 // inquire asks a backend something on the session's own behalf, and waits.
 func (s *Session) inquire(ctx context.Context, backend string, m wire.Message) peer.Answer {
-	w := make(peer.Waiter, 1)
-	c := &peer.Pending{To: w, Owner: s.id}
-	s.g.Backends.Send(backend, m, c)
-	select {
-	case a := <-w:
-		return a
-	case <-ctx.Done():
-		s.g.Backends.Cancel(backend, c, nil)
-		return <-w
-	}
+	return s.g.inquire(ctx, backend, m, &peer.Pending{Owner: s.id})
 }

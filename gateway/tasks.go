@@ -15,7 +15,7 @@ import (
 const maxTasks = 4096
 
 var tooManyTasks = wire.Errorf(wire.CodeInternalError,
-	"Too many tasks: the session has %d that have not ended; wait for them, or cancel some", maxTasks)
+	"Too many tasks: there are %d that have not ended; wait for them, or cancel some", maxTasks)
 
 // A task runs at a backend, which gave it an id. The client knows it by the same,
 // unless a task of another backend has that already.
@@ -24,6 +24,7 @@ type task struct {
 	exposed string
 	ended   bool
 	trail   *peer.Trail // brings the progress that it makes
+	pursuit *pursuit    // of one at a backend of the stateless era; nil = it is none
 }
 
 // tasks are those that a session has made. That a task is in no other session's
@@ -67,6 +68,7 @@ func (t *tasks) forgetLocked() bool {
 	old := t.all[i]
 	t.all = slices.Delete(t.all, i, i+1)
 	old.trail.End()
+	old.pursuit.release()
 	delete(t.exposed, old.exposed)
 	delete(t.own, old.ref)
 	if old.exposed != old.id {
@@ -80,15 +82,59 @@ func (t *tasks) forgetLocked() bool {
 func (t *tasks) add(backend, id string, trail *peer.Trail) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if made := t.addLocked(backend, id, trail); made != nil {
+		return made.exposed
+	}
+	trail.End()
+	return id
+}
+
+// pursue is add for a task at a backend of the stateless era, which says nothing unasked.
+func (t *tasks) pursue(p *pursuit) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	made := t.addLocked(p.backend, p.id, &peer.Trail{})
+	if made == nil {
+		p.exposed = p.id
+		p.release()
+		return
+	}
+	made.pursuit.release()
+	made.pursuit, p.exposed = p, made.exposed
+}
+
+// pursuits returns those of the tasks that are at a backend of the stateless era; pursuit
+// the one that a ref stands for, nil if it is none of them.
+func (t *tasks) pursuits() (all []*pursuit) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, known := range t.all {
+		if known.pursuit != nil {
+			all = append(all, known.pursuit)
+		}
+	}
+	return all
+}
+
+func (t *tasks) pursuit(of ref) *pursuit {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if known := t.own[of]; known != nil {
+		return known.pursuit
+	}
+	return nil
+}
+
+// addLocked returns the task that was entered, nil if the session is over.
+func (t *tasks) addLocked(backend, id string, trail *peer.Trail) *task {
 	t.booked--
 	if t.over {
-		trail.End()
-		return id
+		return nil
 	}
 	if known, ok := t.own[ref{backend, id}]; ok { // made anew, by a backend that was started anew
 		known.trail.End()
 		known.ended, known.trail = false, trail
-		return known.exposed
+		return known
 	}
 	fresh := &task{ref: ref{backend, id}, exposed: id, trail: trail}
 	for n := 1; t.exposed[fresh.exposed] != nil; n++ {
@@ -105,7 +151,7 @@ func (t *tasks) add(backend, id string, trail *peer.Trail) string {
 	}
 	t.exposed[fresh.exposed], t.own[fresh.ref] = fresh, fresh
 	t.all = append(t.all, fresh)
-	return fresh.exposed
+	return fresh
 }
 
 // end notes that a task is over, and may be forgotten if there is need.
@@ -125,6 +171,8 @@ func (t *tasks) endAll() {
 	t.over = true
 	for _, known := range t.all {
 		known.trail.End()
+		known.pursuit.release()
+		known.pursuit = nil
 	}
 }
 

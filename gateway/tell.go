@@ -13,6 +13,10 @@ import (
 // came, if that is known. It does not wait. What nobody knows here is dropped, and
 // so is what may be meant for another client.
 func (g *Gateway) Told(session, backend string, m wire.Message, about *peer.Pending) {
+	switch m.Method() {
+	case mcp.MethodNotificationTasksStatus, revision.TaskState:
+		g.taskChanged(backend, m)
+	}
 	if guest := g.guests.named(session); guest != nil {
 		guest.told(backend, m, about)
 		return

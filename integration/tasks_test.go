@@ -67,8 +67,15 @@ var tasksScenarios = map[string]int{ // how many checks there are, one of them b
 }
 
 // The suite judges the TaskServer, before that judges the gateway: every check is SUCCESS.
-func TestConformanceTasksFixture(t *testing.T) {
-	url := serveTasks(t)
+func TestConformanceTasksFixture(t *testing.T) { judgeTasks(t, serveTasks(t)) }
+
+// What passes directly passes through the gateway.
+func TestConformanceTasks(t *testing.T) {
+	judgeTasks(t, newSetup(t, map[string]any{"catalog": map[string]any{"wait": "30s"}}, backend{Name: "jobs", URL: serveTasks(t)}).listen())
+}
+
+// judgeTasks runs the suite's scenarios at a server.
+func judgeTasks(t *testing.T, url string) {
 	for name, checks := range tasksScenarios {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

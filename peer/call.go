@@ -37,6 +37,9 @@ type Pending struct {
 	// Stateless is set by whoever sends the call over a conversation of the
 	// stateless era (2026-07-28), before it does: it says in which era the answer is.
 	Stateless bool
+	// Tasks says that a server of the stateless era may answer with a task, whatever
+	// the client has declared: whoever has sent the call sees to that.
+	Tasks bool
 	// Again, if it is set, is shown the answer, or the reason why there is none,
 	// before To is; not so if the call was taken back, or has met its deadline or
 	// the end of the conversation. If it returns true the call has not ended: who has

@@ -36,7 +36,7 @@ const (
 // Notifications of a task's status.
 const (
 	taskStatus = "notifications/tasks/status" // classic
-	taskState  = "notifications/tasks"        // modern
+	TaskState  = "notifications/tasks"        // modern
 )
 
 // An Outcome is what a modern task says beyond its status: how it ended, or what it
@@ -73,7 +73,13 @@ func ModernTask(task []byte, o Outcome) []byte {
 // ModernNotice returns the notification that a task has changed, for a listen of the
 // stateless era; task is the classic one that a notifications/tasks/status tells of.
 func ModernNotice(task []byte, o Outcome) wire.Message {
-	return wire.NewNotification(taskState, modernTask(task, o))
+	return wire.NewNotification(TaskState, modernTask(task, o))
+}
+
+// TaskNotice is ModernNotice for a task of the stateless era, as tasks/get has answered
+// with it.
+func TaskNotice(task []byte) wire.Message {
+	return wire.NewNotification(TaskState, wire.Revise(task, func(key string) bool { return key == "resultType" || key == "_meta" }))
 }
 
 // ModernCreated returns the classic result that says that a task was made as clients of

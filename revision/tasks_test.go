@@ -202,3 +202,12 @@ func TestOutcomesThatAreNone(t *testing.T) {
 		}
 	}
 }
+
+// A task as tasks/get has told of it is what is told of it unasked, but for what only a
+// result has.
+func TestTaskNotice(t *testing.T) {
+	m := revision.TaskNotice([]byte(`{"resultType":"complete","taskId":"t","status":"working","x":1.0,"_meta":{"io.modelcontextprotocol/serverInfo":{}}}`))
+	if got, want := string(m.Raw()), `{"jsonrpc":"2.0","method":"notifications/tasks","params":{"taskId":"t","status":"working","x":1.0}}`; got != want {
+		t.Errorf("got %s\nwant %s", got, want)
+	}
+}

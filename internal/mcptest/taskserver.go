@@ -120,6 +120,18 @@ func (s *TaskServer) Calls() int {
 	return s.calls
 }
 
+// Running returns how many tasks have not ended.
+func (s *TaskServer) Running() (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, j := range s.jobs {
+		if j.Status == "working" || j.Status == "input_required" {
+			n++
+		}
+	}
+	return n
+}
+
 // after does what has to be done at a later time, under the lock.
 func (s *TaskServer) after(wait time.Duration, do func()) {
 	time.AfterFunc(wait, func() {

@@ -1,0 +1,248 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"mcpgateway/catalog"
+	"mcpgateway/peer"
+	"mcpgateway/revision"
+	"mcpgateway/wire"
+)
+
+// Tasks as clients without sessions have them: the extension, which they declare in each
+// request that may be answered with one, or is about one.
+
+const methodUpdate = "tasks/update"
+
+var toJob = &road{find: findJob, mayCome: never, unknown: nobodyHas("task"), send: (*call).sendOfJob}
+
+// offer returns the capabilities that clients without sessions are told of, and
+// classicOffer those that the others are: who has tasks of the one kind is given those of
+// the other, too.
+func offer(v *catalog.View) []byte {
+	all := v.Capabilities(v.Complete)
+	return revision.ModernServerCapabilities(all, hasTasks(all))
+}
+
+func classicOffer(v *catalog.View) []byte {
+	all := v.Capabilities(v.Complete)
+	if !revision.DeclaresTasks(all) {
+		return all
+	}
+	return wire.Revise(revision.ClassicServerCapabilities(all), nil,
+		wire.Member{Key: "tasks", Text: []byte(`{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}`)})
+}
+
+func hasTasks(capabilities []byte) bool {
+	return revision.DeclaresTasks(capabilities) || catalog.Declares(capabilities, "tasks", "requests", "tools", "call")
+}
+
+// withoutExecution returns a page of tools as clients of the stateless era read it.
+func withoutExecution(page []byte) []byte {
+	if !bytes.Contains(page, []byte(`"execution"`)) {
+		return page
+	}
+	list, _ := wire.Lookup(page, "tools")
+	tools := wire.Elements(list)
+	for i, tool := range tools {
+		tools[i] = revision.WithoutExecution(tool)
+	}
+	return wire.Revise(page, nil, wire.Member{Key: "tools", Text: array(tools)})
+}
+
+// bookJob decides whether a call of a guest's may become a task, and keeps a place for
+// that. A call that cannot be had otherwise fails if it may not.
+func (c *call) bookJob() *wire.Error {
+	if !c.is(mcp.MethodToolsCall) {
+		return nil
+	}
+	v := c.s.g.Backends.View()
+	declared := revision.DeclaresTasks(c.guest.stamp.Capabilities)
+	may := declared
+	if !v.Has(c.Route.Backend, "extensions", revision.TasksExtension) {
+		support := revision.TaskForbidden
+		if v.Has(c.Route.Backend, "tasks", "requests", "tools", "call") {
+			support = revision.TaskSupport(v.Tool(c.Name))
+		}
+		if support == revision.TaskRequired && !declared {
+			return revision.NeedsTasks()
+		}
+		may = declared && support != revision.TaskForbidden
+		c.asTask = may
+	}
+	if may {
+		if !c.s.g.jobs.book(c.guest.principal) {
+			return tooManyTasks
+		}
+		c.task = true
+	}
+	return nil
+}
+
+// begins reports whether a backend's answer to a call of a guest's says that it has
+// become a task.
+func (c *call) begins(m wire.Message, stateless bool) bool {
+	if stateless {
+		return revision.TypeOf(m.Part(wire.PartResult)) == revision.Task
+	}
+	task, _ := wire.Lookup(m.Part(wire.PartResult), "task")
+	return c.errand != nil && c.errand.asTask && wire.IsObject(task)
+}
+
+var (
+	errUndeclared = errors.New("it has made a task of the call, and the client knows none")
+	errNameless   = errors.New("it has made a task of the call, and the task's id is missing or too long")
+)
+
+// begun returns the answer that says that a call has become a task as the client gets it.
+func (c *call) begun(m wire.Message, stateless bool) (wire.Message, bool) {
+	own := revision.TaskNamed(m.Part(wire.PartResult))
+	switch {
+	case c.errand == nil || !c.errand.task:
+		c.giveIn(&peer.BadAnswer{Err: errUndeclared})
+		return m, false
+	case own == "" || len(own) > maxRef:
+		c.giveIn(&peer.BadAnswer{Err: errNameless})
+		return m, false
+	}
+	if !stateless {
+		m = wire.NewResult("0", revision.ModernCreated(m.Part(wire.PartResult)))
+	}
+	c.errand.task = false
+	return revision.SetTask(m, c.s.g.jobs.add(c, own, stateless, m.Part(wire.PartResult)).id), true
+}
+
+// unbook gives back the place that was kept for a task, if it still is. It is called by
+// whoever has ended the errand, before the client hears of that.
+func (e *errand) unbook() {
+	if e.task {
+		e.task = false
+		e.g.jobs.unbook(e.guest.principal)
+	}
+}
+
+// ofTask takes a request about a task of a guest's.
+func (s *Session) ofTask(guest *guest, r *peer.Request) {
+	if !revision.DeclaresTasks(guest.stamp.Capabilities) {
+		s.fail(r, revision.NeedsTasks())
+		return
+	}
+	s.byParam(guest, r, toJob, "taskId")
+}
+
+func findJob(c *call, _ *catalog.View) (catalog.Route, bool) {
+	j := c.s.g.jobs.find(c.s.principal, c.Name)
+	if j == nil {
+		return catalog.Route{}, false
+	}
+	return catalog.Route{Backend: j.backend, Own: j.ref.id}, true
+}
+
+// sendOfJob does what a request about a task is for. It is called under c.mu.
+func (c *call) sendOfJob() {
+	j := c.s.g.jobs.find(c.s.principal, c.Name)
+	ctx, cancel := context.WithCancel(c.s.ctx)
+	c.giveUp = cancel
+	c.s.work.Go(func() {
+		defer cancel()
+		if j == nil {
+			c.reject(c.road.unknown(c.Name)) // its time was over just now
+			return
+		}
+		switch a := j.do(ctx, c.message(), c.guest.id); {
+		case a.Err != nil:
+			c.giveIn(a.Err)
+		case c.r.Forward(revision.Modern(a.Message, c.Method, c.s.g.info)):
+			c.ended(outcome(a.Message))
+		}
+	})
+}
+
+// do returns what a request about the task is answered with: in the words of the stateless
+// era, by the id that the client knows. Owner asks.
+func (j *job) do(ctx context.Context, m wire.Message, owner string) peer.Answer {
+	var responses []revision.Response
+	if m.Method() == methodUpdate {
+		var err *wire.Error
+		if _, responses, err = revision.ReadUpdate(m); err != nil {
+			return peer.Answer{Message: wire.NewFailure("0", err)}
+		}
+	}
+	switch {
+	case j.stateless:
+		return j.relay(ctx, m, owner)
+	case m.Method() == methodUpdate:
+		j.held.update(responses)
+		return acknowledged()
+	case m.Method() == string(mcp.MethodTasksCancel):
+		return j.held.cancel(ctx)
+	}
+	return j.held.get(ctx)
+}
+
+func acknowledged() peer.Answer {
+	return peer.Answer{Message: wire.NewResult("0", []byte(revision.Acknowledged))}
+}
+
+// relay asks a backend of the stateless era, whose words are the client's but for the id,
+// and for its own name in front of what it asks a person.
+func (j *job) relay(ctx context.Context, m wire.Message, owner string) peer.Answer {
+	a := j.g.inquire(ctx, j.backend, revision.SetTask(m, j.ref.id), &peer.Pending{Owner: owner})
+	task := a.Part(wire.PartResult)
+	if m.Method() != string(mcp.MethodTasksGet) {
+		return a
+	}
+	if a.Err != nil || task == nil {
+		j.lost(a)
+		return a
+	}
+	j.g.jobs.renew(j, task)
+	a.Message = j.g.signed(j.backend, a.Message)
+	if revision.TaskNamed(task) != "" {
+		a.Message = revision.SetTask(a.Message, j.id)
+	}
+	return a
+}
+
+// signed returns a result that may have inputRequests with the backend's name in front of
+// what a person is asked.
+func (g *Gateway) signed(backend string, m wire.Message) wire.Message {
+	requests, _ := wire.Lookup(m.Part(wire.PartResult), "inputRequests")
+	wire.Members(requests, func(key string, one []byte, _ int) {
+		method, _ := wire.Lookup(one, "method")
+		text, _ := wire.Lookup(one, "params", "message")
+		if wire.Unquote(method) == string(mcp.MethodElicitationCreate) && len(text) > 0 && text[0] == '"' {
+			m, _ = m.Set(prefixed("["+backend+"] ", text), "result", "inputRequests", key, "params", "message")
+		}
+	})
+	return m
+}
+
+// inquire sends a request to a backend, and waits.
+func (g *Gateway) inquire(ctx context.Context, backend string, m wire.Message, c *peer.Pending) peer.Answer {
+	w := make(peer.Waiter, 1)
+	c.To = w
+	g.Backends.Send(backend, m, c)
+	var a peer.Answer
+	select {
+	case a = <-w:
+	case <-ctx.Done():
+		g.Backends.Cancel(backend, c, nil)
+		a = <-w
+	}
+	if errors.Is(a.Err, peer.ErrTimeout) {
+		a.Err = overdue(c.Timeout)
+	}
+	return a
+}
+
+// overdue is a peer.ErrTimeout that says after what time.
+type overdue time.Duration
+
+func (o overdue) Error() string { return "no answer within " + time.Duration(o).String() }
+func (o overdue) Unwrap() error { return peer.ErrTimeout }
