@@ -39,6 +39,9 @@ var parts = map[string]func() int{
 	"asker":    playAsker,
 	"tasks":    playTasks,
 
+	"matrix-gosdk": playMatrixGoSDK,
+	"matrix-mcpgo": playMatrixMCPGo,
+
 	"conformance-client": playConformanceClient,
 }
 

@@ -1,0 +1,153 @@
+// The npm SDK's clients for the matrix: matrix-client.mjs v1|v2 REVISION. Its stdin is one line of JSON for each server,
+// {"cell", "url", "deeds", "n", "notes"}; it visits them all at once, and prints a line {"cell", "deed", "error"} for each deed, where
+// error is empty if all is well.
+import { readFileSync } from "node:fs";
+import { createInterface } from "node:readline";
+import { setTimeout as after } from "node:timers/promises";
+
+const [version, revision] = process.argv.slice(2);
+const modern = revision === "2026-07-28";
+const patience = 15_000;
+const news = "matrix://news";
+const capabilities = { elicitation: {}, sampling: {} };
+
+const within = (promise, what) => Promise.race([promise, new Promise((_, reject) => {
+  setTimeout(() => reject(new Error(what + ": it takes too long")), patience).unref();
+})]);
+
+// An Ear hears notifications: heard(f) is the first that f accepts, among those that came already, too.
+class Ear {
+  #all = [];
+  #waits = [];
+  hear(what) {
+    this.#all.push(what);
+    this.#waits = this.#waits.filter(({ f, resolve }) => !f(what) || resolve(what));
+  }
+  heard(f, what) {
+    const known = this.#all.find(f);
+    if (known !== undefined) return known;
+    return within(new Promise((resolve) => this.#waits.push({ f, resolve: (w) => { resolve(w); return false; } })), what);
+  }
+  forget() { this.#all = []; }
+}
+
+const elicited = async () => ({ action: "accept", content: { name: "Ada" } });
+const sampled = async () => ({ role: "assistant", model: "m", content: { type: "text", text: "engine" } });
+
+async function dialV1(url, ear) {
+  const { Client } = await import("@modelcontextprotocol/sdk/client/index.js");
+  const { StreamableHTTPClientTransport } = await import("@modelcontextprotocol/sdk/client/streamableHttp.js");
+  const types = await import("@modelcontextprotocol/sdk/types.js");
+  const client = new Client({ name: "npm-v1", version: "1" }, { capabilities });
+  client.setRequestHandler(types.ElicitRequestSchema, elicited);
+  client.setRequestHandler(types.CreateMessageRequestSchema, sampled);
+  client.setNotificationHandler(types.ResourceUpdatedNotificationSchema, (n) => ear.hear("updated " + n.params.uri));
+  client.setNotificationHandler(types.ToolListChangedNotificationSchema, () => ear.hear("changed"));
+  const transport = new StreamableHTTPClientTransport(new URL(url));
+  await client.connect(transport);
+  return {
+    client,
+    call: (name, n, options) => client.callTool({ name, arguments: { n } }, undefined, options),
+    subscribe: () => client.subscribeResource({ uri: news }),
+    close: async () => { await transport.terminateSession(); await client.close(); },
+  };
+}
+
+async function dialV2(url, ear) {
+  const { Client, StreamableHTTPClientTransport } = await import("@modelcontextprotocol/client");
+  const client = new Client({ name: "npm-v2", version: "1" }, {
+    capabilities, versionNegotiation: { mode: modern ? { pin: revision } : "legacy" },
+  });
+  client.setRequestHandler("elicitation/create", elicited);
+  client.setRequestHandler("sampling/createMessage", sampled);
+  client.setNotificationHandler("notifications/resources/updated", (n) => ear.hear("updated " + n.params.uri));
+  client.setNotificationHandler("notifications/tools/list_changed", () => ear.hear("changed"));
+  const transport = new StreamableHTTPClientTransport(new URL(url));
+  await client.connect(transport);
+  let listening = modern && await client.listen({ toolsListChanged: true });
+  return {
+    client,
+    call: (name, n, options) => client.callTool({ name, arguments: { n } }, options),
+    subscribe: async () => {
+      if (!modern) return client.subscribeResource({ uri: news });
+      await listening.close();
+      listening = await client.listen({ toolsListChanged: true, resourceSubscriptions: [news] });
+    },
+    close: async () => {
+      if (modern) await listening.close();
+      else await transport.terminateSession();
+      await client.close();
+    },
+  };
+}
+
+const noted = (path) => { try { return readFileSync(path, "utf8").split("\n"); } catch { return []; } };
+const text = (result) => result.content[0].text;
+const want = (got, expected) => { if (got !== expected) throw new Error(`${got}, not ${expected}`); };
+
+const deeds = {
+  async list({ client }) {
+    const names = (await client.listTools()).tools.map((t) => t.name);
+    if (!names.includes("progress")) throw new Error("tools: " + names);
+  },
+  async progress({ call }, n) {
+    const seen = [];
+    const three = new Promise((resolve) => { seen.full = resolve; });
+    const result = call("progress", n, { onprogress: (p) => { if (seen.push(`${p.progress}/${p.total}`) === 3) seen.full(); } });
+    result.catch(() => {});
+    await Promise.race([result, within(three, "progress " + seen)]);
+    want(seen.join(" "), "1/3 2/3 3/3");
+    await call("release", n);
+    want(text(await result), "done " + n);
+  },
+  async cancel({ call, notes }, n) {
+    const giveUp = new AbortController();
+    const result = call("hang", n, { signal: giveUp.signal, onprogress: () => giveUp.abort("enough") });
+    let error;
+    await within(result.catch((e) => { error = e; }), "the end of hang");
+    if (!giveUp.signal.aborted) throw error ?? new Error("hang is answered");
+    for (let waited = 0; !noted(notes).includes("cancelled " + n); waited += 20) {
+      if (waited > 5_000) throw new Error("the server was not told of the cancellation");
+      await after(20);
+    }
+  },
+  async elicitation({ call }, n) { want(text(await call("ask", n)), "accept Ada"); },
+  async sampling({ call }, n) { want(text(await call("sample", n)), "engine"); },
+  async update({ call, subscribe, ear }, n) {
+    await subscribe();
+    await call("touch", n);
+    await ear.heard((w) => w === "updated " + news, "update");
+  },
+  async list_changed({ call, ear }, n) {
+    ear.forget();
+    await call("grow", n);
+    await ear.heard((w) => w === "changed", "list_changed");
+  },
+};
+
+async function visit({ cell, url, deeds: names, n, notes }) {
+  const tell = (deed, error) => console.log(JSON.stringify({ cell, deed, error }));
+  const why = (e) => (e?.message ?? String(e)) || "an error without words";
+  const ear = new Ear();
+  let guest;
+  try {
+    guest = await within((version === "v1" ? dialV1 : dialV2)(url, ear), "connect");
+  } catch (e) {
+    for (const deed of names) tell(deed, "connect: " + why(e));
+    return;
+  }
+  for (const deed of names) {
+    try {
+      await within(deeds[deed]({ ...guest, ear, notes }, `${n}-${deed}`), deed);
+      tell(deed, "");
+    } catch (e) {
+      tell(deed, why(e));
+    }
+  }
+  await within(guest.close(), "close").catch((e) => tell("close", why(e)));
+}
+
+const visits = [];
+for await (const line of createInterface({ input: process.stdin })) if (line) visits.push(visit(JSON.parse(line)));
+await Promise.all(visits);
+process.exit(0); // the SDKs have timers that would hold it for some seconds

@@ -1,0 +1,168 @@
+// The npm SDK's servers for the matrix: matrix-server.mjs v1|v2 http|stdio REVISION [PORT]. What they have is said in
+// matrix_servers_test.go; each speaks the era of REVISION alone.
+import { randomUUID } from "node:crypto";
+import { appendFileSync } from "node:fs";
+import { createServer } from "node:http";
+
+const [version, kind, revision, port] = process.argv.slice(2);
+const modern = revision === "2026-07-28";
+const news = "matrix://news";
+const note = (line) => appendFileSync(process.env.INTEGRATION_NOTES, line + "\n");
+const schema = { type: "object", properties: { n: { type: "string" } } };
+const question = { message: "who?", requestedSchema: { type: "object", properties: { name: { type: "string" } } } };
+const prompt = { maxTokens: 10, messages: [{ role: "user", content: { type: "text", text: "a word" } }] };
+
+const tools = ["progress", "release", "hang", "ask", "sample", "touch", "grow"];
+const waiting = new Map();
+const wait = (n) => {
+  if (!waiting.has(n)) {
+    const w = {};
+    w.released = new Promise((resolve) => { w.release = resolve; });
+    waiting.set(n, w);
+  }
+  return waiting.get(n);
+};
+const text = (s) => ({ content: [{ type: "text", text: s }] });
+
+// perform is a call of a tool, with all that the SDKs have different ways for: how to tell progress and changes, and
+// how to ask. ask and sample return the question to hand to the client or the answer.
+async function perform(name, n, { signal, progress, ask, sample, changed, updated }) {
+  switch (name) {
+    case "progress":
+      for (let step = 1; step <= 3; step++) await progress(step);
+      await wait(n).released;
+      return text("done " + n);
+    case "release":
+      wait(n).release();
+      return text("ok");
+    case "hang":
+      await new Promise((resolve) => {
+        signal.addEventListener("abort", resolve);
+        progress(1);
+      });
+      note("cancelled " + n);
+      throw new Error("cancelled");
+    case "ask": {
+      const { question, answer } = await ask();
+      return question ?? text(answer.action + " " + answer.content.name);
+    }
+    case "sample": {
+      const { question, answer } = await sample();
+      return question ?? text((Array.isArray(answer.content) ? answer.content[0] : answer.content).text);
+    }
+    case "touch":
+      await updated();
+      return text("ok");
+    case "grow":
+      tools.push("grown-" + n);
+      await changed();
+      return text("ok");
+    default:
+      return text("grown");
+  }
+}
+
+const info = { name: "matrix-npm-" + version, version: "1" };
+const capabilities = { tools: { listChanged: true }, resources: { subscribe: true } };
+const listed = () => ({ tools: tools.map((name) => ({ name, inputSchema: schema })) });
+const resources = () => ({ resources: [{ uri: news, name: "news" }] });
+const told = new Set(); // the servers that tell of changes, where it is not the handler that does
+
+async function makeV1() {
+  const { Server } = await import("@modelcontextprotocol/sdk/server/index.js");
+  const types = await import("@modelcontextprotocol/sdk/types.js");
+  return () => {
+    const server = new Server(info, { capabilities });
+    server.setRequestHandler(types.ListToolsRequestSchema, listed);
+    server.setRequestHandler(types.ListResourcesRequestSchema, resources);
+    server.setRequestHandler(types.ListResourceTemplatesRequestSchema, () => ({ resourceTemplates: [] }));
+    server.setRequestHandler(types.SubscribeRequestSchema, () => ({}));
+    server.setRequestHandler(types.UnsubscribeRequestSchema, () => ({}));
+    server.setRequestHandler(types.CallToolRequestSchema, ({ params }, extra) => perform(params.name, params.arguments?.n, {
+      signal: extra.signal,
+      progress: (step) => extra.sendNotification({
+        method: "notifications/progress", params: { progressToken: params._meta.progressToken, progress: step, total: 3 },
+      }),
+      ask: async () => ({ answer: await extra.sendRequest({ method: "elicitation/create", params: question }, types.ElicitResultSchema) }),
+      sample: async () => ({ answer: await extra.sendRequest({ method: "sampling/createMessage", params: prompt }, types.CreateMessageResultSchema) }),
+      changed: () => tell((s) => s.sendToolListChanged()),
+      updated: () => tell((s) => s.sendResourceUpdated({ uri: news })),
+    }));
+    return server;
+  };
+}
+
+const tell = (f) => Promise.allSettled([...told].map(f));
+let notify; // of the handler of 2026-07-28 over HTTP
+
+async function makeV2() {
+  const { Server, inputRequired } = await import("@modelcontextprotocol/server");
+  return () => {
+    const server = new Server(info, { capabilities });
+    server.setRequestHandler("tools/list", listed);
+    server.setRequestHandler("resources/list", resources);
+    server.setRequestHandler("resources/templates/list", () => ({ resourceTemplates: [] }));
+    if (!modern) {
+      server.setRequestHandler("resources/subscribe", () => ({}));
+      server.setRequestHandler("resources/unsubscribe", () => ({}));
+    }
+    server.setRequestHandler("tools/call", ({ params }, ctx) => {
+      const asks = (key, request) => () => {
+        const answer = ctx.mcpReq.inputResponses?.[key];
+        return answer ? { answer } : { question: inputRequired({ inputRequests: { [key]: request } }) };
+      };
+      return perform(params.name, params.arguments?.n, {
+        signal: ctx.mcpReq.signal,
+        progress: (step) => ctx.mcpReq.notify({
+          method: "notifications/progress", params: { progressToken: ctx.mcpReq._meta?.progressToken, progress: step, total: 3 },
+        }),
+        ask: asks("who", inputRequired.elicit(question)),
+        sample: asks("word", inputRequired.createMessage(prompt)),
+        changed: () => notify ? notify.toolsChanged() : tell((s) => s.sendToolListChanged()),
+        updated: () => notify ? notify.resourceUpdated(news) : tell((s) => s.sendResourceUpdated({ uri: news })),
+      });
+    });
+    return server;
+  };
+}
+
+const make = await (version === "v1" ? makeV1 : makeV2)();
+
+if (kind === "stdio") {
+  if (modern) {
+    const { serveStdio } = await import("@modelcontextprotocol/server/stdio");
+    serveStdio(() => { const server = make(); told.add(server); return server; }, { legacy: "reject" });
+  } else {
+    const from = version === "v1" ? "@modelcontextprotocol/sdk/server/stdio.js" : "@modelcontextprotocol/server/stdio";
+    const { StdioServerTransport } = await import(from);
+    const server = make();
+    told.add(server);
+    await server.connect(new StdioServerTransport());
+    process.stdin.on("end", () => process.exit(0));
+  }
+} else if (modern) {
+  const { createMcpHandler } = await import("@modelcontextprotocol/server");
+  const { toNodeHandler } = await import("@modelcontextprotocol/node");
+  const handler = createMcpHandler(make, { legacy: "reject" });
+  notify = handler.notify;
+  createServer(toNodeHandler(handler)).listen(Number(port), "127.0.0.1");
+} else {
+  const Transport = version === "v1"
+    ? (await import("@modelcontextprotocol/sdk/server/streamableHttp.js")).StreamableHTTPServerTransport
+    : (await import("@modelcontextprotocol/node")).NodeStreamableHTTPServerTransport;
+  const sessions = new Map();
+  createServer(async (req, res) => {
+    let transport = sessions.get(req.headers["mcp-session-id"]);
+    if (!transport) {
+      if (req.headers["mcp-session-id"]) return res.writeHead(404).end();
+      const server = make();
+      transport = new Transport({
+        sessionIdGenerator: randomUUID,
+        onsessioninitialized: (id) => { sessions.set(id, transport); told.add(server); },
+      });
+      transport.onclose = () => { sessions.delete(transport.sessionId); told.delete(server); };
+      await server.connect(transport);
+    }
+    await transport.handleRequest(req, res);
+  }).listen(Number(port), "127.0.0.1");
+}
