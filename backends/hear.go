@@ -91,7 +91,13 @@ func (h *handler) owner(m wire.Message, about *peer.Pending) string {
 // Told implements peer.Handler.
 func (h *handler) Told(m wire.Message, about *peer.Pending) {
 	method := m.Method()
-	if h.l.b.changed(method) {
+	switch {
+	case h.l.own() && h.l.b.read(method, false):
+		// What is listed is what the shared connection is told; but it is this client's own
+		// server that says so, and the client may know what for.
+		h.l.b.set.clients().Told(h.l.session, h.l.b.cfg.Name, m, about)
+		return
+	case !h.l.own() && h.l.b.changed(method):
 		return
 	}
 	if _, server := h.l.talk(); server.stateless {
@@ -113,12 +119,17 @@ func (h *handler) Told(m wire.Message, about *peer.Pending) {
 
 // changed has those lists read anew that a notification says have changed. One look
 // serves any number of changes. It answers false if it is no such notification.
-func (b *Backend) changed(notification string) bool {
+func (b *Backend) changed(notification string) bool { return b.read(notification, true) }
+
+// read is changed, of which clients are told, even if it turns out that nothing has, only
+// if it was announced to all.
+func (b *Backend) read(notification string, announced bool) bool {
 	some := false
 	b.mu.Lock()
 	for k := range catalog.Kind(catalog.NumKinds) {
 		if k.Changed() == notification {
-			b.stale[k], b.rumours[k], some = true, true, true
+			b.stale[k], some = true, true
+			b.rumours[k] = b.rumours[k] || announced
 		}
 	}
 	b.mu.Unlock()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"mcpgateway/catalog"
 	"mcpgateway/peer"
 	"mcpgateway/revision"
 	"mcpgateway/transport"
@@ -82,7 +83,7 @@ func (l *line) doubtful() {
 }
 
 // refresh has the tools listed anew.
-func (b *Backend) refresh() { b.changed("notifications/tools/list_changed") }
+func (b *Backend) refresh() { b.read(catalog.Tools.Changed(), false) }
 
 // reassure discovers a server of the stateless era anew if there is doubt about it. It
 // fails if the server is of that era no more.

@@ -40,9 +40,6 @@ func (g *Gateway) Asked(session, backend string, r *peer.Request) {
 		guest.asked(backend, r)
 		return
 	}
-	if g.listens.named(session) != nil {
-		session = "" // nobody asks on behalf of one
-	}
 	s := g.session(session)
 	if s == nil && session == "" {
 		if j := g.jobs.asksOf(backend, r.Message); j != nil {

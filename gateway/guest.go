@@ -3,9 +3,12 @@ package gateway
 import (
 	"crypto/sha256"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
 
 	"mcpgateway/peer"
 	"mcpgateway/revision"
@@ -30,6 +33,7 @@ type guest struct {
 
 	mu      sync.Mutex
 	errands []*errand // that have not ended, the oldest first
+	listens map[*listen]bool
 }
 
 const (
@@ -225,10 +229,61 @@ func (v *guest) asked(backend string, r *peer.Request) {
 		"Method not found: %s: the client can be asked while a call of its is in flight, and none is", brief(r.Method())))
 }
 
-// told hands on what a backend says to the guest: log messages, to the request on
-// whose behalf they are, if it wants any of that level.
+// hear and unhear keep the list of subscriptions.
+func (v *guest) hear(l *listen) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.listens == nil {
+		v.listens = make(map[*listen]bool)
+	}
+	v.listens[l] = true
+}
+
+func (v *guest) unhear(l *listen) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	delete(v.listens, l)
+}
+
+func (v *guest) listening() []*listen {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return slices.Collect(maps.Keys(v.listens))
+}
+
+// subscribe has a backend tell of a resource, or stop to.
+func (v *guest) subscribe(backend, uri string, on bool, to peer.Waiter) {
+	method := mcp.MethodResourcesSubscribe
+	if !on {
+		method = mcp.MethodResourcesUnsubscribe
+	}
+	m := wire.NewRequest("0", string(method), wire.Encode(map[string]string{"uri": uri}))
+	v.g.Backends.Subscribe(backend, uri, on, m, &peer.Pending{To: to, Owner: v.id})
+}
+
+// unwanted has a backend stop to tell of a resource, if no other subscription is to it.
+func (v *guest) unwanted(backend, uri string) {
+	for _, l := range v.listening() {
+		l.mu.Lock()
+		_, wanted := l.uris[uri]
+		l.mu.Unlock()
+		if wanted {
+			return
+		}
+	}
+	v.subscribe(backend, uri, false, make(peer.Waiter, 1))
+}
+
+// told hands on what a backend says to the guest: changes, to its subscriptions; log
+// messages, to the request on whose behalf they are, if it wants any of that level.
 func (v *guest) told(backend string, m wire.Message, about *peer.Pending) {
-	if m.Method() != "notifications/message" || v.stamp.Level == "" {
+	if m.Method() != string(mcp.MethodNotificationMessage) {
+		for _, l := range v.listening() {
+			l.told(m)
+		}
+		return
+	}
+	if v.stamp.Level == "" {
 		return
 	}
 	if revision.Severity(stringAt(m, "params", "level")) < revision.Severity(v.stamp.Level) {

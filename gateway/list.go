@@ -107,6 +107,18 @@ func (s *Session) catalogChanged(now *catalog.Snapshot) {
 	}
 }
 
+// knows reports whether the client has asked for a list of which a notification tells.
+func (s *Session) knows(notification string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for kind := range catalog.Kind(catalog.NumKinds) {
+		if kind.Changed() == notification && s.seen[kind].shown != nil {
+			return true
+		}
+	}
+	return false
+}
+
 // isNews reports whether the client has to be told of a list, and takes it that it
 // will be. A list that it never asked for is none of its concerns.
 func (s *Session) isNews(kind catalog.Kind, now *catalog.Snapshot) bool {

@@ -4,8 +4,11 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
 
 	"mcpgateway/catalog"
 	"mcpgateway/peer"
@@ -14,19 +17,21 @@ import (
 )
 
 // A listen is a request subscriptions/listen: as long as it is open the client hears of
-// what it has asked for, and of nothing else. For backends it is a session of its own,
-// whose subscriptions end with it.
+// what it has asked for, and of nothing else. For backends it is its guest who is
+// subscribed: where that has a connection of its own, what its calls change is said
+// there.
 type listen struct {
-	g  *Gateway
-	s  *Session
-	r  *peer.Request
-	id string
+	g     *Gateway
+	s     *Session
+	guest *guest
+	r     *peer.Request
 
 	ctx  context.Context // of what follows its tasks
 	stop context.CancelFunc
 
 	mu    sync.Mutex
 	lists map[string]*catalog.Snapshot // notification → of which the client knows
+	uris  map[string]string            // that backends have agreed to tell of, and which did
 	acked bool
 	over  bool
 	held  []wire.Message // until then: "MUST be the first message on the stream"
@@ -43,16 +48,10 @@ const (
 	arming = 5 * time.Second
 )
 
-// listens are those that are open, by their ids. The zero value is none.
+// listens are those that are open. The zero value is none.
 type listens struct {
 	mu  sync.Mutex
-	all map[string]*listen
-}
-
-func (l *listens) named(id string) *listen {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.all[id]
+	all map[*listen]bool
 }
 
 func (l *listens) add(one *listen) bool {
@@ -62,22 +61,22 @@ func (l *listens) add(one *listen) bool {
 		return false
 	}
 	if l.all == nil {
-		l.all = make(map[string]*listen)
+		l.all = make(map[*listen]bool)
 	}
-	l.all[one.id] = one
+	l.all[one] = true
 	return true
 }
 
 func (l *listens) remove(one *listen) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.all, one.id)
+	delete(l.all, one)
 }
 
 func (l *listens) list() []*listen {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return slices.Collect(maps.Values(l.all))
+	return slices.Collect(maps.Keys(l.all))
 }
 
 // flags are the members of a filter that ask for changes of lists.
@@ -104,14 +103,17 @@ func (s *Session) listen(guest *guest, r *peer.Request) {
 		s.fail(r, err)
 		return
 	}
-	l := &listen{g: s.g, s: s, r: r, id: newID(), lists: make(map[string]*catalog.Snapshot)}
+	l := &listen{
+		g: s.g, s: s, guest: guest, r: r,
+		lists: make(map[string]*catalog.Snapshot), uris: make(map[string]string),
+	}
 	l.ctx, l.stop = context.WithCancel(s.ctx)
 	if !s.g.listens.add(l) {
 		l.stop()
 		s.fail(r, wire.Errorf(wire.CodeInternalError, "Too many subscriptions are open"))
 		return
 	}
-	s.g.Backends.Open(l.id, guest.stamp.Capabilities, true)
+	guest.hear(l)
 	s.mu.Lock()
 	if s.listens == nil {
 		s.listens = make(map[*listen]bool)
@@ -194,36 +196,79 @@ func (l *listen) arm(filter []byte, uris []string, tasks []*job) {
 // to which these have agreed.
 func (l *listen) subscribe(ctx context.Context, v *catalog.View, uris []string) (agreed []string) {
 	waiting := make(map[string]peer.Waiter)
+	backends := make(map[string]string)
 	for _, uri := range uris {
 		route, ok := v.Resource(uri)
 		if !ok || !v.Has(route.Backend, "resources", "subscribe") {
 			continue
 		}
 		w := make(peer.Waiter, 1)
-		waiting[uri] = w
-		m := wire.NewRequest("0", "resources/subscribe", wire.Encode(map[string]string{"uri": uri}))
-		l.g.Backends.Subscribe(route.Backend, uri, true, m, &peer.Pending{To: w, Owner: l.id})
+		waiting[uri], backends[uri] = w, route.Backend
+		l.guest.subscribe(route.Backend, uri, true, w)
 	}
 	for _, uri := range uris {
-		if w := waiting[uri]; w != nil {
-			select {
-			case a := <-w:
-				if a.Err == nil && a.Part(wire.PartError) == nil {
-					agreed = append(agreed, uri)
-				}
-			case <-ctx.Done():
+		w := waiting[uri]
+		if w == nil {
+			continue
+		}
+		select {
+		case a := <-w:
+			if a.Err != nil || a.Part(wire.PartError) != nil {
+				continue
 			}
+		case <-ctx.Done():
+			l.guest.unwanted(backends[uri], uri) // it may agree yet
+			continue
+		}
+		if l.agreed(uri, backends[uri]) {
+			agreed = append(agreed, uri)
 		}
 	}
 	return agreed
 }
 
-// told hands on what a backend says to the subscription.
+// agreed notes that a backend tells of a resource from now on; false means that nobody
+// wants to hear of it any more.
+func (l *listen) agreed(uri, backend string) bool {
+	l.mu.Lock()
+	over := l.over
+	if !over {
+		l.uris[uri] = backend
+	}
+	l.mu.Unlock()
+	if over {
+		l.guest.unwanted(backend, uri)
+	}
+	return !over
+}
+
+// wants reports whether the subscription is to a resource, or to what it is a part of.
+func (l *listen) wants(uri string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for subscribed := range l.uris {
+		if strings.HasPrefix(uri, subscribed) {
+			return true
+		}
+	}
+	return false
+}
+
+// told hands on what a backend says to the guest, if it is of what the client wants to
+// hear.
 func (l *listen) told(m wire.Message) {
-	if m.Method() != "notifications/resources/updated" {
+	method := m.Method()
+	if method == mcp.MethodNotificationResourceUpdated {
+		if l.wants(stringAt(m, "params", "uri")) {
+			l.say(m)
+		}
 		return
 	}
-	l.say(m)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.acked && l.lists[method] != nil {
+		l.sayLocked(wire.NewNotification(method, nil))
+	}
 }
 
 // changed tells of each list that is not the one that the client knows of, if it wants
@@ -282,7 +327,10 @@ func (l *listen) end() {
 	delete(l.s.listens, l)
 	l.s.mu.Unlock()
 	l.g.listens.remove(l)
-	l.g.Backends.Close(l.id)
+	l.guest.unhear(l)
+	for uri, backend := range l.uris { // nobody else does anything with them any more
+		l.guest.unwanted(backend, uri)
+	}
 }
 
 // endListens ends the subscriptions of a session that is ending.

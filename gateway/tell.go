@@ -21,10 +21,6 @@ func (g *Gateway) Told(session, backend string, m wire.Message, about *peer.Pend
 		guest.told(backend, m, about)
 		return
 	}
-	if l := g.listens.named(session); l != nil {
-		l.told(m)
-		return
-	}
 	method := m.Method()
 	switch method {
 	case string(mcp.MethodNotificationMessage):
@@ -34,6 +30,10 @@ func (g *Gateway) Told(session, backend string, m wire.Message, about *peer.Pend
 		}
 		if s != nil {
 			s.pass(backend, m, about)
+		}
+	case mcp.MethodNotificationToolsListChanged, mcp.MethodNotificationPromptsListChanged, mcp.MethodNotificationResourcesListChanged:
+		if s := g.session(session); s != nil && s.knows(method) {
+			s.tell(wire.NewNotification(method, nil), "")
 		}
 	case mcp.MethodNotificationResourceUpdated:
 		if s := g.session(session); s != nil && s.offers("resources", "subscribe") {
