@@ -70,6 +70,9 @@ func TestSchemas(t *testing.T) {
 			t.Errorf("%q: %s, want %s", name, got, want)
 		}
 	}
+	if got := string(s.Tool("b__x")); got != string(b.Items[Tools][0].Raw()) || s.Tool("y") != nil {
+		t.Errorf("the tool is %s, and another %s", got, s.Tool("y"))
+	}
 	item := b.Items[Tools][0]
 	other := item.WithSchema([]byte(`{"type":"object"}`))
 	if got := string(other.Raw()); got != `{"inputSchema":{"type":"object"},"name":"x"}` || string(other.literal()) != `"x"` {

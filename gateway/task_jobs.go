@@ -16,7 +16,7 @@ import (
 //
 //	call.begun ─ jobs.add                              task_guest.go
 //	tasks/get, update, cancel ─ toJob ─ call.ofJob     task_guest.go
-//	   of a backend of the session era ─ held          task_held.go
+//	   of a backend of the session era ─ held          task_held.go, task_needs.go
 //	subscriptions/listen with taskIds ─ listen.watch   task_watch.go
 type job struct {
 	ref       // the backend, and the id that it gave

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -24,8 +22,8 @@ import (
 // end, for as long as that takes.
 //
 //	call.asksFor ─ rounds ─ settle ─┬ the client has asked for it: tasks.add
-//	                                └ else: chase ─ tasks/get … the result
-//	tasks/get, result, cancel, list ─ call.pursue
+//	                                └ else: chase ─ tasks/get … the result; supply (task_supply.go)
+//	tasks/get, result, cancel ─ call.pursue (task_pursued.go); tasks/list ─ task_list.go
 type pursuit struct {
 	ref
 	exposed string // by which the client knows it; "" = it does not
@@ -176,74 +174,6 @@ func failed(object []byte) wire.Message {
 	return m.Splice(wire.Edit{Part: wire.PartError, Text: object})
 }
 
-// supply puts to the client what a task asks, as far as that has not been done, and tells
-// the task the answers. It reports false if the call has ended, or is to end with answer,
-// if that is a message.
-func (c *call) supply(ctx context.Context, p *pursuit, inputs []revision.Input) (answer wire.Message, ok bool) {
-	fresh, full := p.take(inputs)
-	switch {
-	case full:
-		c.giveIn(&transport.Lost{Err: errRounds, Ran: true})
-		return wire.Message{}, false
-	case len(fresh) == 0:
-		return wire.Message{}, true
-	}
-	responses, sorry := c.put(ctx, fresh)
-	switch {
-	case ctx.Err() != nil:
-		p.giveBack(fresh) // who asks next is asked
-		return wire.Message{}, false
-	case sorry != nil:
-		c.drop(p)
-		return *sorry, false
-	}
-	params := wire.Revise(aboutTask(p.id), nil, wire.Member{Key: "inputResponses", Text: responses})
-	a := c.inquire(ctx, p, methodUpdate, params)
-	switch {
-	case ctx.Err() != nil:
-		return wire.Message{}, false
-	case a.Err != nil:
-		if lost, ok := errors.AsType[*transport.Lost](a.Err); ok && !lost.Ran {
-			p.giveBack(fresh)
-		}
-		c.giveIn(a.Err) // it may have been told: an answer is given once
-		return wire.Message{}, false
-	case a.Part(wire.PartError) != nil:
-		return c.classic(a.Message), false
-	}
-	return wire.Message{}, true
-}
-
-// take returns the questions that are to be put to the client, which nobody else does
-// then; full says that there have been too many.
-func (p *pursuit) take(inputs []revision.Input) (fresh []revision.Input, full bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, in := range inputs {
-		if p.asked[in.Key] {
-			continue
-		}
-		if len(p.asked) >= maxAsked {
-			return nil, true
-		}
-		if p.asked == nil {
-			p.asked = make(map[string]bool)
-		}
-		in.Key = strings.Clone(in.Key)
-		p.asked[in.Key] = true
-		fresh = append(fresh, in)
-	}
-	return fresh, false
-}
-
-func (p *pursuit) giveBack(inputs []revision.Input) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, in := range inputs {
-		delete(p.asked, in.Key)
-	}
-}
-
 // heard notes how a task is, and reports whether that is another status than before. One
 // that stays as it is is not heard of any more.
 func (p *pursuit) heard(task []byte) (changed bool) {
@@ -287,123 +217,4 @@ func (c *call) noticeOf(p *pursuit) {
 	if task, _ := p.last(); p.exposed != "" {
 		c.s.tell(wire.NewNotification(mcp.MethodNotificationTasksStatus, revision.NameTask(task, p.exposed)), "")
 	}
-}
-
-// A ticker tells a client that wants progress of its call what the task says of itself, or
-// that it goes on; unless the backend has told it of progress itself, which would not
-// agree.
-type ticker struct {
-	c    *call
-	n    int
-	last time.Time
-	said string
-}
-
-func (t *ticker) tick(task []byte) {
-	token := t.c.r.Token()
-	literal, _ := wire.Lookup(task, "statusMessage")
-	message := string(literal)
-	if token == "" || t.c.progressed.Load() || message == t.said && time.Since(t.last) < ticking {
-		return
-	}
-	t.n++
-	t.last, t.said = time.Now(), message
-	put := []wire.Member{{Key: "progressToken", Text: []byte(token)}, {Key: "progress", Text: strconv.AppendInt(nil, int64(t.n), 10)}}
-	if wire.Unquote(literal) != "" {
-		put = append(put, wire.Member{Key: "message", Text: literal})
-	}
-	t.c.r.Progress(wire.NewNotification("notifications/progress", wire.Revise(nil, nil, put...)))
-}
-
-// pursue answers a request about a task at a stateless backend that the client knows. It
-// is called under c.mu.
-func (c *call) pursue(p *pursuit) {
-	ctx, cancel := context.WithCancel(c.s.ctx)
-	c.giveUp = cancel
-	c.s.work.Go(func() {
-		defer cancel()
-		answer, ok := wire.Message{}, false
-		switch mcp.MCPMethod(c.Method) {
-		case mcp.MethodTasksGet:
-			answer, ok = c.pursued(ctx, p)
-		case mcp.MethodTasksResult:
-			answer, ok = c.resultOf(ctx, p)
-		case mcp.MethodTasksCancel:
-			answer, ok = c.cancelTask(ctx, p)
-		}
-		if ok {
-			c.forward(answer)
-		}
-	})
-}
-
-// pursued returns the task as it is now, as the answer to a request.
-func (c *call) pursued(ctx context.Context, p *pursuit) (wire.Message, bool) {
-	task, final := p.last()
-	if !final {
-		a := c.inquire(ctx, p, string(mcp.MethodTasksGet), aboutTask(p.id))
-		switch {
-		case ctx.Err() != nil:
-			return wire.Message{}, false
-		case a.Err != nil:
-			c.giveIn(a.Err)
-			return wire.Message{}, false
-		case a.Part(wire.PartError) != nil:
-			return c.classic(a.Message), true
-		}
-		p.heard(revision.ClassicTask(a.Part(wire.PartResult)))
-		task, _ = p.last()
-	}
-	c.s.taskIs(p.backend, p.id, revision.TaskStatus(task))
-	return wire.NewResult("0", revision.NameTask(task, p.exposed)), true
-}
-
-// resultOf returns the answer to the call that has become a task, once it has ended.
-func (c *call) resultOf(ctx context.Context, p *pursuit) (answer wire.Message, ok bool) {
-	_, final := p.last()
-	switch {
-	case p.done != nil:
-		answer, ok = wire.NewResult("0", p.done), true
-	case final:
-		return p.cancelled(), true
-	default:
-		c.related = p.exposed
-		if answer, ok = c.chase(ctx, p, nil); !ok {
-			return answer, false
-		}
-		c.s.tasks.end(p.backend, p.id)
-	}
-	if result := answer.Part(wire.PartResult); result != nil {
-		answer = wire.NewResult("0", revision.Related(result, p.exposed))
-	}
-	return answer, ok
-}
-
-// cancelTask has a task cancelled, which is so from now on whatever its backend says: a
-// task "MUST remain in cancelled status" (tasks, 2025-11-25).
-func (c *call) cancelTask(ctx context.Context, p *pursuit) (wire.Message, bool) {
-	answer, ok := c.pursued(ctx, p)
-	task := answer.Part(wire.PartResult)
-	if !ok || task == nil {
-		return answer, ok
-	}
-	if revision.TaskEnded(revision.TaskStatus(task)) {
-		return wire.NewFailure("0", errTaskEnded), true
-	}
-	a := c.inquire(ctx, p, string(mcp.MethodTasksCancel), aboutTask(p.id))
-	switch {
-	case ctx.Err() != nil:
-		return wire.Message{}, false
-	case a.Err != nil:
-		c.giveIn(a.Err)
-		return wire.Message{}, false
-	case a.Part(wire.PartError) != nil:
-		return c.classic(a.Message), true
-	}
-	p.mu.Lock()
-	p.task, p.final = revision.CancelledTask(p.task), true
-	task = p.task
-	p.mu.Unlock()
-	c.s.tasks.end(p.backend, p.id)
-	return wire.NewResult("0", revision.NameTask(task, p.exposed)), true
 }
