@@ -39,6 +39,7 @@ var parts = map[string]func() int{
 	"asker":    playAsker,
 	"tasks":    playTasks,
 
+	"twin":         playTwin,
 	"matrix-gosdk": playMatrixGoSDK,
 	"matrix-mcpgo": playMatrixMCPGo,
 
