@@ -87,16 +87,19 @@ func (b *Backend) private() bool {
 // to be of the stateless era: then all share one, but for clients of the session era whose
 // own one it also speaks, and who are to have a connection each.
 func (b *Backend) line(session string, find bool) *line {
-	if session == "" || !b.private() {
+	if session == "" {
 		return b.shared
 	}
 	v, _ := b.verdict()
+	apart := b.private() || b.set.Solo && b.shared.wasToldOther(session)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	l := b.own[session]
 	switch {
 	case l != nil:
 		return l
+	case !apart:
+		return b.shared
 	case v.era == stateless && !(v.both && b.isMirrored(session)):
 		return b.shared
 	case find:

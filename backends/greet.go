@@ -1,6 +1,7 @@
 package backends
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -66,11 +67,12 @@ func (l *line) greet(ctx context.Context, p *peer.Peer, by way) (server, error) 
 		s, err = l.probe(ctx, p)
 	default:
 		s, err = l.initialize(ctx, p)
-		if !pinned && contradicts(err) {
+		switch {
+		case mirrors && isA[*wire.Error](err): // whatever it says: it has not been asked what it is yet
+			l.b.judge(verdict{era: stateless})
+			err = otherEra{err}
+		case !pinned && contradicts(err):
 			l.b.judge(verdict{})
-			if mirrors {
-				l.b.judge(verdict{era: stateless}) // so that it is asked what it is
-			}
 			err = otherEra{err}
 		}
 	}
@@ -90,9 +92,13 @@ func (l *line) greet(ctx context.Context, p *peer.Peer, by way) (server, error) 
 // initialize begins a conversation of the session era: our newest revision of it is
 // offered, any that we know is taken.
 func (l *line) initialize(ctx context.Context, p *peer.Peer) (server, error) {
+	declared := l.declares()
+	l.mu.Lock()
+	l.declared = declared
+	l.mu.Unlock()
 	result, err := p.Call(ctx, string(mcp.MethodInitialize), wire.Encode(map[string]any{
 		"protocolVersion": revision.NewestWithSessions().Date,
-		"capabilities":    json.RawMessage(l.declares()),
+		"capabilities":    json.RawMessage(declared),
 		"clientInfo":      l.b.set.Info,
 	}))
 	if err != nil {
@@ -121,6 +127,24 @@ func (l *line) declares() []byte {
 		session = l.b.set.soleSession()
 	}
 	return l.b.set.capabilities(session)
+}
+
+// wasToldOther reports whether the backend is of the session era, and was told of other
+// capabilities than those of a session: a client may find out what is there before it
+// says what it can do, and one that has no session says it with each request.
+func (l *line) wasToldOther(session string) bool {
+	l.mu.Lock()
+	declared, relevant := l.declared, l.peer != nil && !l.server.stateless
+	l.mu.Unlock()
+	return relevant && l.b.set.isOpen(session) && !sameJSON(declared, l.b.set.capabilities(session))
+}
+
+func sameJSON(a, b []byte) bool {
+	if bytes.Equal(a, b) {
+		return true
+	}
+	var x, y bytes.Buffer
+	return json.Compact(&x, a) == nil && json.Compact(&y, b) == nil && bytes.Equal(x.Bytes(), y.Bytes())
 }
 
 // met notes with whom the shared line is.

@@ -32,6 +32,7 @@ type line struct {
 	began    time.Time
 	peer     *peer.Peer // nil unless it is ready
 	server   server     // of the conversation
+	declared []byte     // the capabilities that it was told in the handshake, if it is of the session era
 	ran      bool       // it was ready since it was started
 	upAt     time.Time  // when it became so
 	gone     *peer.Peer // the last one whose conversation ended

@@ -33,6 +33,11 @@ const (
 	// quitWait is how long a server at a pipe may take to end a listen. There are those
 	// that have one for each pipe, and would take the end of the old for that of the new.
 	quitWait = time.Second
+	// manyWait is for how long it is waited for further URIs before the listen is made anew.
+	manyWait = 50 * time.Millisecond
+	// trimWait is for how long URIs are listened to that nobody wants to hear of any more,
+	// if nothing else is the reason to make the listen anew.
+	trimWait = time.Minute
 )
 
 // A listening keeps a conversation's listen up. A nil one does nothing.
@@ -47,6 +52,7 @@ type listening struct {
 	// The goroutine's own:
 	now    *hearing // nil if there is none
 	missed bool     // something may have been said while there was none
+	trim   bool     // there is too much in it
 	pause  time.Duration
 }
 
@@ -112,7 +118,7 @@ func (g *listening) run(ctx context.Context) {
 	g.l.mu.Unlock()
 	for ctx.Err() == nil {
 		filter, uris := g.wanted()
-		if g.now == nil || !slices.Equal(uris, g.now.uris) {
+		if g.outdated(uris) {
 			if !g.renew(ctx, filter, uris) {
 				continue
 			}
@@ -121,13 +127,31 @@ func (g *listening) run(ctx context.Context) {
 		g.missed = g.missed || time.Since(began) >= listWait && !g.arrived()
 		g.arrive()
 		g.catchUp()
-		g.hear(ctx)
+		g.hear(ctx, len(uris) < g.heard())
 	}
+}
+
+// outdated reports whether another listen is needed. It is not at once if there are only
+// fewer URIs: to make one anew is not for nothing, least of all at a pipe.
+func (g *listening) outdated(uris []string) bool {
+	if g.now == nil || g.trim {
+		return true
+	}
+	return slices.ContainsFunc(uris, func(uri string) bool { return !slices.Contains(g.now.uris, uri) })
+}
+
+// heard returns how many URIs are listened to.
+func (g *listening) heard() int {
+	if g.now == nil {
+		return 0
+	}
+	return len(g.now.uris)
 }
 
 // renew puts another listen in the place of the one at hand; none if filter is nil. It
 // reports false if that has failed, and it is to be tried again.
 func (g *listening) renew(ctx context.Context, filter []byte, uris []string) bool {
+	g.trim = false
 	if !g.l.b.hasStreams() || filter == nil {
 		g.missed = g.missed || g.now != nil
 		g.quit(ctx)
@@ -168,13 +192,24 @@ func (g *listening) arrived() bool {
 }
 
 // hear waits until something else is to be listened to, or nothing is said any more.
-func (g *listening) hear(ctx context.Context) {
+func (g *listening) hear(ctx context.Context, much bool) {
 	var over peer.Waiter // nil: never
 	if g.now != nil {
 		over = g.now.over
 	}
+	var later <-chan time.Time
+	if much {
+		later = time.After(trimWait)
+	}
 	select {
 	case <-g.l.rearm:
+		select {
+		case <-time.After(manyWait):
+		case <-ctx.Done():
+		}
+		return
+	case <-later:
+		g.trim = true
 		return
 	case <-ctx.Done():
 		return

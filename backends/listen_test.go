@@ -184,6 +184,10 @@ func TestAListenThatIsNotAcknowledged(t *testing.T) {
 	})
 }
 
+// trimming is how long it takes, at most, until nothing is listened to any more that nobody
+// wants to hear.
+const trimming = 2 * time.Minute
+
 // Over HTTP the new listen is there before the old one ends, so nothing is missed.
 func TestSubscriptionsAreListenedToOverHTTP(t *testing.T) {
 	inHouse(t, backends.Options{Backends: modern(remote("a"))}, func(t *testing.T, h *house) {
@@ -212,6 +216,8 @@ func TestSubscriptionsAreListenedToOverHTTP(t *testing.T) {
 		b.says(id, "notifications/resources/updated", `"uri":"x:y",`)
 		h.ear.want(t, "two told by a: notifications/resources/updated")
 		h.Close("two")
+		b.WantNothing() // there is no hurry
+		time.Sleep(trimming)
 		b.heard(nil)
 		b.Told("notifications/cancelled")
 		b.WantNothing()

@@ -3,8 +3,8 @@ package backends
 import (
 	"maps"
 	"slices"
-	"strings"
 
+	"mcpgateway/catalog"
 	"mcpgateway/peer"
 	"mcpgateway/wire"
 )
@@ -97,7 +97,7 @@ func (s *subscriptions) uris() []string { return slices.Sorted(maps.Keys(s.byURI
 func (s *subscriptions) of(uri string) []string {
 	all := make(map[string]bool)
 	for subscribed, sessions := range s.byURI {
-		if strings.HasPrefix(uri, subscribed) {
+		if catalog.Covers(subscribed, uri) {
 			maps.Copy(all, sessions)
 		}
 	}

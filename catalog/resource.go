@@ -1,6 +1,10 @@
 package catalog
 
-import "mcpgateway/wire"
+import (
+	"strings"
+
+	"mcpgateway/wire"
+)
 
 // claim lists each of a backend's entries under its own URI, unless an earlier
 // backend has it.
@@ -77,4 +81,13 @@ func onlyReader(listings []Listing) string {
 		only = l.Backend
 	}
 	return only
+}
+
+// Covers reports whether who is subscribed to a resource is to hear of an update of uri:
+// it is that resource, or "a sub-resource of the one that the client actually subscribed
+// to" (resources, notifications/resources/updated), which begins with its URI and goes on
+// where a part of it ends.
+func Covers(subscribed, uri string) bool {
+	rest, ok := strings.CutPrefix(uri, subscribed)
+	return ok && (rest == "" || strings.HasSuffix(subscribed, "/") || strings.ContainsRune("/?#", rune(rest[0])))
 }

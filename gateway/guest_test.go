@@ -29,12 +29,13 @@ func complete(id, result string) string {
 	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":%s},%s}`, id, info, result)
 }
 
-// visiting opens a gateway whose only backend is of the session era and has the tool ask.
-func visiting(t *testing.T) (h *house, client, gh *mcptest.Peer) {
+// visiting opens a gateway whose only backend is of the session era and has the tool ask, and
+// the client of which can do a thing.
+func visiting(t *testing.T, can string) (h *house, client, gh *mcptest.Peer) {
 	t.Helper()
 	h = newHouse(t, settings{solo: true}, "gh")
 	client, _ = h.client()
-	client.Send(request("0", "tools/list", "", `{"elicitation":{},"sampling":{},"roots":{}}`))
+	client.Send(request("0", "tools/list", "", can))
 	gh = h.backend("gh")
 	gh.Ready("ask")
 	client.Message()
@@ -76,7 +77,7 @@ func first(id string) string {
 // the answer, and answers in its next request. The call runs once.
 func TestParked_AskedAndAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, client, gh := visiting(t)
+		h, client, gh := visiting(t, able)
 		client.Send(first("1"))
 		asked := gh.Asked("tools/call")
 		if want := `{"name":"ask","arguments":{"n":9007199254740993},"_meta":{}}`; string(asked.Part(wire.PartParams)) != want {
@@ -127,7 +128,7 @@ func TestParked_AskedAndAnswered(t *testing.T) {
 // late runs nothing.
 func TestParked_ExpiresAndIsNeverRunAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, client, gh := visiting(t)
+		h, client, gh := visiting(t, able)
 		client.Send(first("1"))
 		asked := gh.Asked("tools/call")
 		gh.Send(`{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"Who?"}}`)
@@ -156,7 +157,7 @@ func TestParked_ExpiresAndIsNeverRunAgain(t *testing.T) {
 // The backend may answer while nobody waits: the client finds it when it comes back.
 func TestParked_AnsweredMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, client, gh := visiting(t)
+		_, client, gh := visiting(t, able)
 		client.Send(first("1"))
 		asked := gh.Asked("tools/call")
 		gh.Send(`{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"Who?"}}`)
@@ -171,7 +172,7 @@ func TestParked_AnsweredMeanwhile(t *testing.T) {
 // A ticket is good for the call for which it was given out, and as it was given out.
 func TestParked_TicketsAreBound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, client, gh := visiting(t)
+		_, client, gh := visiting(t, able)
 		client.Send(first("1"))
 		gh.Asked("tools/call")
 		gh.Send(`{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"Who?"}}`)
@@ -208,7 +209,7 @@ func flip(c byte) string {
 // Of two requests that go on with the same call one does.
 func TestParked_OneGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, client, gh := visiting(t)
+		_, client, gh := visiting(t, able)
 		client.Send(first("1"))
 		asked := gh.Asked("tools/call")
 		gh.Send(`{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"Who?"}}`)
@@ -235,7 +236,7 @@ func TestParked_TakenBack(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h, client, gh := visiting(t)
+				h, client, gh := visiting(t, able)
 				client.Send(first("1"))
 				asked := gh.Asked("tools/call")
 				gh.Send(`{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"Who?"}}`)
@@ -265,7 +266,7 @@ func TestGuest_MissingCapability(t *testing.T) {
 	} {
 		t.Run(question, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				_, client, gh := visiting(t)
+				_, client, gh := visiting(t, `{}`)
 				client.Send(request("1", "tools/call", `"name":"ask",`, `{}`))
 				gh.Asked("tools/call")
 				gh.Send(`{"jsonrpc":"2.0","id":"q","method":` + question + `}`)
@@ -286,8 +287,8 @@ func TestGuest_MissingCapability(t *testing.T) {
 // -32042 of 2025-11-25: the user is sent elsewhere, and the call sent anew after that.
 func TestGuest_SentElsewhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, client, gh := visiting(t)
 		const can = `{"elicitation":{"url":{}}}`
+		_, client, gh := visiting(t, can)
 		first := request("1", "tools/call", `"name":"ask",`, can)
 		client.Send(first)
 		gh.Fail(gh.Asked("tools/call").ID(), `{"code":-32042,"message":"go","data":{"elicitations":[{"mode":"url","elicitationId":"e","url":"https://a.example/x","message":"Sign in"}]}}`)
@@ -309,5 +310,53 @@ func TestGuest_SentElsewhere(t *testing.T) {
 			t.Errorf("declined: %s", m.Raw())
 		}
 		gh.WantNothing()
+	})
+}
+
+// A backend of the session era is told what the client can do, whatever it asks first; and one
+// that can do something else, or says so later, has a connection of its own.
+func TestGuest_BackendsAreToldWhatItCanDo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, settings{solo: true}, "gh")
+		client, _ := h.client()
+		client.Send(request("0", "tools/list", "", able))
+		gh := h.backend("gh")
+		m := gh.Asked("initialize")
+		if got, _ := wire.Lookup(m.Part(wire.PartParams), "capabilities"); string(got) != able {
+			t.Errorf("the backend is told %s", got)
+		}
+		gh.Reply(m.ID(), mcptest.Hello)
+		gh.Told("notifications/initialized")
+		gh.List(mcptest.Tools("ask"))
+		client.Message()
+		client.Send(request("1", "tools/call", `"name":"ask",`, able))
+		gh.Reply(gh.Asked("tools/call").ID(), `{}`)
+		client.Message()
+		client.Send(request("2", "tools/call", `"name":"ask",`, `{"roots":{}}`))
+		own := h.backend("gh")
+		m = own.Asked("initialize")
+		if got, _ := wire.Lookup(m.Part(wire.PartParams), "capabilities"); string(got) != `{"roots":{}}` {
+			t.Errorf("the other one is told %s", got)
+		}
+		own.Reply(m.ID(), mcptest.Hello)
+		own.Told("notifications/initialized")
+		own.Reply(own.Asked("tools/call").ID(), `{}`)
+		client.Message()
+		gh.WantNothing()
+	})
+}
+
+// A key of _meta is the same key however it is written.
+func TestGuest_EscapedKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client, gh := visiting(t, able)
+		text := strings.ReplaceAll(first("1"), "io.modelcontextprotocol/", `io.modelcontextprotocol\/`)
+		client.Send(strings.Replace(text, "clientInfo", `\u0063lientInfo`, 1))
+		m := gh.Asked("tools/call")
+		if got := string(m.Part(wire.PartMeta)); got != `{}` {
+			t.Errorf("the backend is sent the _meta %s", got)
+		}
+		gh.Reply(m.ID(), `{}`)
+		client.Message()
 	})
 }

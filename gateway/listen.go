@@ -4,7 +4,6 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -247,7 +246,7 @@ func (l *listen) wants(uri string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for subscribed := range l.uris {
-		if strings.HasPrefix(uri, subscribed) {
+		if catalog.Covers(subscribed, uri) {
 			return true
 		}
 	}

@@ -88,18 +88,12 @@ func (s *Session) askedStateless(r *peer.Request) {
 		s.fail(r, err)
 		return
 	}
-	for kind := range catalog.Kind(catalog.NumKinds) {
-		if kind.Method() == method {
-			s.listNow(r, kind)
-			return
-		}
-	}
 	guest, full := s.guest(stamp)
 	if full != nil {
 		s.fail(r, wire.Errorf(wire.CodeInternalError, "%v", full))
 		return
 	}
-	s.g.Backends.Start() // the first request of all may be any
+	s.g.Backends.Start() // the first request of all may be any; not before they know of the guest
 	s.serveGuest(guest, r, method)
 }
 

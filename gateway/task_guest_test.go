@@ -204,7 +204,7 @@ func TestGuestTasks_Cancel(t *testing.T) {
 // Who may have a task, and who may know of it.
 func TestGuestTasks_Undeclared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, client, gh := working(t, settings{solo: true})
+		_, client, gh := working(t, settings{})
 		code := func(line string) int {
 			client.Send(line)
 			return wire.ReadError(client.Message().Part(wire.PartError)).Code

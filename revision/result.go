@@ -1,8 +1,6 @@
 package revision
 
 import (
-	"bytes"
-
 	"mcpgateway/wire"
 )
 
@@ -16,7 +14,7 @@ const (
 // TypeOf returns the resultType of a result. One that does not say is complete, as
 // those of the session era are; "" stands for what is no string, or stands there twice.
 func TypeOf(result []byte) string {
-	if !bytes.Contains(result, []byte("resultType")) {
+	if !mayHave(result, "resultType") {
 		return Complete
 	}
 	value, times := lookup(result, "resultType")

@@ -43,12 +43,19 @@ func Named(m wire.Message) string {
 // that is not one of those with sessions. Be it one that is not known: then it is
 // answered as this era has it, see [ReadStamp].
 func IsStateless(m wire.Message) bool {
-	if !bytes.Contains(m.Part(wire.PartMeta), []byte(metaRevision)) {
+	if !mayHave(m.Part(wire.PartMeta), metaRevision) {
 		return false
 	}
 	date := Named(m)
 	t, known := Find(date)
 	return date != "" && (!known || t.Stateless)
+}
+
+// mayHave reports whether a member of that name may stand in an object's text: it is
+// there, or so is an escape of the kind in which it could be written.
+func mayHave(object []byte, name string) bool {
+	has := func(text string) bool { return bytes.Contains(object, []byte(text)) }
+	return has(name) || has(`\u`) || has(`\/`)
 }
 
 // ReadStamp reads what a request of the stateless era says of who asks. It fails with
@@ -112,7 +119,7 @@ func (s Stamp) On(m wire.Message) wire.Message {
 // Unstamp returns a message without the members of _meta that are of the stateless era.
 func Unstamp(m wire.Message) wire.Message {
 	meta := m.Part(wire.PartMeta)
-	if !bytes.Contains(meta, []byte(reserved)) {
+	if !mayHave(meta, reserved) {
 		return m
 	}
 	return setMeta(m, wire.Revise(meta, isStamp))

@@ -1,8 +1,6 @@
 package revision
 
 import (
-	"bytes"
-
 	"mcpgateway/wire"
 )
 
@@ -56,7 +54,7 @@ func TaskSupport(tool []byte) string {
 // whether a call becomes a task is the server's choice. One that says nothing of it is
 // returned as it is.
 func WithoutExecution(tool []byte) []byte {
-	if !bytes.Contains(tool, []byte("execution")) {
+	if !mayHave(tool, "execution") {
 		return tool
 	}
 	if value, at := wire.Lookup(tool, "execution"); value == nil && at == 0 {

@@ -1,7 +1,6 @@
 package revision
 
 import (
-	"bytes"
 	"slices"
 
 	"mcpgateway/wire"
@@ -58,7 +57,7 @@ func Related(object []byte, id string) []byte {
 // Unrelated returns params or a result without that, and without a _meta that is then
 // empty. What has none is returned as it is.
 func Unrelated(object []byte) []byte {
-	if !bytes.Contains(object, []byte("related-task")) {
+	if !mayHave(object, "related-task") {
 		return object
 	}
 	meta, _ := wire.Lookup(object, "_meta")
