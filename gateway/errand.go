@@ -76,9 +76,15 @@ func (c *call) depart() {
 
 // waiting returns the call that waits for the errand, nil if none does.
 func (e *errand) waiting() *call {
+	c, _ := e.standing()
+	return c
+}
+
+// standing is waiting that tells, too, whether the backend is still at it.
+func (e *errand) standing() (waiting *call, open bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.call
+	return e.call, !e.over && e.answer == nil
 }
 
 // Progressed implements peer.Asker: progress goes to whoever waits now, under the

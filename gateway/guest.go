@@ -187,9 +187,9 @@ func (v *guest) exit(e *errand) {
 }
 
 // cause returns the errand to which something belongs that a backend says to the
-// guest: the one on whose stream it came; else the newest at that backend for which
-// a request waits; else the newest at all. That it is this guest's is certain
-// already.
+// guest: the one on whose stream it came; else the newest that the backend is at for
+// which a request waits; else the newest that it is at. That it is this guest's is
+// certain already.
 func (v *guest) cause(backend string, about *peer.Pending) *errand {
 	if about != nil {
 		if e, ok := about.To.(*errand); ok && e.guest == v {
@@ -200,9 +200,12 @@ func (v *guest) cause(backend string, about *peer.Pending) *errand {
 	defer v.mu.Unlock()
 	var parked *errand
 	for _, e := range slices.Backward(v.errands) {
-		switch {
-		case e.route.Backend != backend:
-		case e.waiting() != nil:
+		if e.route.Backend != backend {
+			continue
+		}
+		switch c, open := e.standing(); {
+		case !open:
+		case c != nil:
 			return e
 		case parked == nil:
 			parked = e

@@ -311,3 +311,26 @@ func TestGuest_SentElsewhere(t *testing.T) {
 		gh.WantNothing()
 	})
 }
+
+// A question that no request waits for is not put to an errand that is over at the
+// backend, but to one that is not.
+func TestParked_AskedPastTheAnswered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client, gh := visiting(t)
+		client.Send(first("1"))
+		gh.Asked("tools/call")
+		gh.Send(`{"jsonrpc":"2.0","id":"a","method":"elicitation/create","params":{"message":"A?"}}`)
+		ticket := state(t, client, "q1")
+		client.Send(first("2"))
+		two := gh.Asked("tools/call")
+		gh.Send(`{"jsonrpc":"2.0","id":"b","method":"elicitation/create","params":{"message":"B?"}}`)
+		state(t, client, "q1")
+		gh.Reply(two.ID(), `{"content":[]}`) // while it is parked; b was for the first, then
+		gh.WantNothing()
+		gh.Send(`{"jsonrpc":"2.0","id":"c","method":"elicitation/create","params":{"message":"C?"}}`)
+		gh.WantNothing()
+		client.Send(retry("3", `{"q1":{"action":"accept"}}`, ticket))
+		gh.Want(`{"jsonrpc":"2.0","id":"a","result":{"action":"accept"}}`)
+		state(t, client, "q2", "q3")
+		})
+}
