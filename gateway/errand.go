@@ -62,6 +62,9 @@ const (
 	maxQueries = maxQuestions
 )
 
+// queryKey returns the key of the nth question of a call.
+func queryKey(n int) string { return "q" + strconv.Itoa(n) }
+
 // depart has the call carried out as an errand, if it may take several rounds.
 func (c *call) depart() {
 	if !c.road.rounds {
@@ -146,7 +149,7 @@ func (e *errand) ask(r *peer.Request) {
 	q := &query{e: e, r: r}
 	e.mu.Lock()
 	e.keys++
-	q.key = "q" + strconv.Itoa(e.keys)
+	q.key = queryKey(e.keys)
 	ok := !e.over && e.answer == nil && len(e.asked) < maxQueries
 	if ok {
 		e.pending.Hold()
