@@ -46,17 +46,34 @@ func (c *call) goOn() bool {
 	if e == nil {
 		return c.refuse(errExpired)
 	}
-	c.mu.Lock()
-	over := c.cancelled
-	c.Route, c.pending, c.errand, c.sent = e.route, &e.pending, e, true
-	c.mu.Unlock()
-	if over {
+	if !c.join(e) {
 		return false
 	}
 	if failure := e.resume(c, responses); failure != nil {
 		c.reject(failure)
+	} else if c.over() { // since before the errand knew for whom it goes on
+		e.leave(c, nil)
 	}
 	return false
+}
+
+// join makes the errand the one that is carried out for the call, and reports whether
+// that is still wanted.
+func (c *call) join(e *errand) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.cancelled {
+		return false
+	}
+	c.Route, c.pending, c.errand, c.sent = e.route, &e.pending, e, true
+	return true
+}
+
+// over reports whether the client has taken the call back.
+func (c *call) over() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.cancelled
 }
 
 func (c *call) refuse(err error) bool {
