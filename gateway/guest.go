@@ -269,6 +269,7 @@ func (v *guest) unwanted(backend, uri string) {
 	for _, l := range v.listening() {
 		l.mu.Lock()
 		_, wanted := l.uris[uri]
+		wanted = wanted || l.asked[uri]
 		l.mu.Unlock()
 		if wanted {
 			return
