@@ -50,9 +50,10 @@ type result struct {
 
 // A query is a question of a backend's to a guest, until it is answered.
 type query struct {
-	e   *errand
-	r   *peer.Request
-	key string // by which the client knows it
+	e       *errand
+	r       *peer.Request
+	key     string // by which the client knows it
+	certain bool   // that it is this errand's, and not another one's of the guest
 }
 
 const (
@@ -61,6 +62,9 @@ const (
 	// maxQueries bounds the questions of one errand that are not answered.
 	maxQueries = maxQuestions
 )
+
+// queryKey returns the key of the nth question of a call.
+func queryKey(n int) string { return "q" + strconv.Itoa(n) }
 
 // depart has the call carried out as an errand, if it may take several rounds.
 func (c *call) depart() {
@@ -131,16 +135,33 @@ func (e *errand) gone() {
 	e.guest.leave()
 }
 
-// ask takes a question of the backend's.
-func (e *errand) ask(r *peer.Request) {
+// rank says how likely it is that something is of this errand which does not say so: more
+// if a request waits for it, most if nothing is asked on its behalf yet; 0 = the backend
+// is not at it any more.
+func (e *errand) rank() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch {
+	case e.over, e.answer != nil:
+		return 0
+	case e.call == nil:
+		return 1
+	case len(e.asked) > 0:
+		return 2
+	}
+	return 3
+}
+
+// ask takes a question of the backend's. Certain says that it is this errand's.
+func (e *errand) ask(r *peer.Request, certain bool) {
 	if err := mayAsk(e.guest.stamp.Capabilities, r.Message); err != nil {
 		e.refuse(r, err)
 		return
 	}
-	q := &query{e: e, r: r}
+	q := &query{e: e, r: r, certain: certain}
 	e.mu.Lock()
 	e.keys++
-	q.key = "q" + strconv.Itoa(e.keys)
+	q.key = queryKey(e.keys)
 	ok := !e.over && e.answer == nil && len(e.asked) < maxQueries
 	if ok {
 		e.pending.Hold()
@@ -223,7 +244,7 @@ func (e *errand) finishLocked(params []byte) {
 	e.endLocked()
 	e.mu.Unlock()
 	for _, q := range asked {
-		q.refuse()
+		q.move()
 	}
 	if !answered {
 		e.g.Backends.Cancel(e.route.Backend, &e.pending, params)
@@ -263,12 +284,16 @@ func (q *query) refuse() {
 	q.e.pending.Release()
 }
 
-// move finds another errand for a query whose own has ended unasked: on a connection
-// that has one stream for everything it may have been another's all along.
+// move finds another errand for a query whose own is over, if it may have been another's
+// all along: a connection that has one stream for everything does not tell.
 func (q *query) move() {
+	if q.certain {
+		q.refuse()
+		return
+	}
 	q.e.pending.Release()
-	if e := q.e.guest.cause(q.e.route.Backend, nil); e != nil && e != q.e {
-		e.ask(q.r)
+	if e, _ := q.e.guest.cause(q.e.route.Backend, nil); e != nil && e != q.e {
+		e.ask(q.r, false)
 		return
 	}
 	decline(q.r, wire.Errorf(wire.CodeInternalError, "The call is over"))

@@ -187,36 +187,34 @@ func (v *guest) exit(e *errand) {
 }
 
 // cause returns the errand to which something belongs that a backend says to the
-// guest: the one on whose stream it came; else the newest at that backend for which
-// a request waits; else the newest at all. That it is this guest's is certain
-// already.
-func (v *guest) cause(backend string, about *peer.Pending) *errand {
+// guest: the one on whose stream it came, which is certain; else the oldest that seems
+// best, see errand.rank. That it is this guest's is certain already.
+func (v *guest) cause(backend string, about *peer.Pending) (e *errand, certain bool) {
 	if about != nil {
 		if e, ok := about.To.(*errand); ok && e.guest == v {
-			return e
+			return e, true
 		}
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	var parked *errand
-	for _, e := range slices.Backward(v.errands) {
-		switch {
-		case e.route.Backend != backend:
-		case e.waiting() != nil:
-			return e
-		case parked == nil:
-			parked = e
+	best := 0
+	for _, one := range v.errands {
+		if one.route.Backend != backend {
+			continue
+		}
+		if rank := one.rank(); rank > best {
+			e, best = one, rank
 		}
 	}
-	return parked
+	return e, false
 }
 
 // asked hands on what a backend asks of the guest.
 func (v *guest) asked(backend string, r *peer.Request) {
 	j := v.jobOf(backend, r.Message, r.About())
 	if j == nil {
-		if e := v.cause(backend, r.About()); e != nil {
-			e.ask(r)
+		if e, certain := v.cause(backend, r.About()); e != nil {
+			e.ask(r, certain)
 			return
 		}
 		j = v.jobAt(backend)
@@ -266,6 +264,7 @@ func (v *guest) unwanted(backend, uri string) {
 	for _, l := range v.listening() {
 		l.mu.Lock()
 		_, wanted := l.uris[uri]
+		wanted = wanted || l.asked[uri]
 		l.mu.Unlock()
 		if wanted {
 			return
@@ -292,7 +291,7 @@ func (v *guest) told(backend string, m wire.Message, about *peer.Pending) {
 	if v.jobOf(backend, m, about) != nil {
 		return // no request waits for it
 	}
-	if e := v.cause(backend, about); e != nil {
+	if e, _ := v.cause(backend, about); e != nil {
 		if c := e.waiting(); c != nil {
 			c.r.Progress(logged(backend, revision.Unstamp(m)))
 		}

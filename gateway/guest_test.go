@@ -360,3 +360,78 @@ func TestGuest_EscapedKeys(t *testing.T) {
 		client.Message()
 	})
 }
+
+// A question that no request waits for is not put to an errand that is over at the
+// backend, but to one that is not.
+func TestParked_AskedPastTheAnswered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client, gh := visiting(t, able)
+		client.Send(first("1"))
+		gh.Asked("tools/call")
+		gh.Send(`{"jsonrpc":"2.0","id":"a","method":"elicitation/create","params":{"message":"A?"}}`)
+		ticket := state(t, client, "q1")
+		client.Send(first("2"))
+		two := gh.Asked("tools/call")
+		gh.Send(`{"jsonrpc":"2.0","id":"b","method":"elicitation/create","params":{"message":"B?"}}`)
+		state(t, client, "q1")
+		gh.Reply(two.ID(), `{"content":[]}`) // while it is parked; b was for the first, then
+		gh.WantNothing()
+		gh.Send(`{"jsonrpc":"2.0","id":"c","method":"elicitation/create","params":{"message":"C?"}}`)
+		gh.WantNothing()
+		client.Send(retry("3", `{"q1":{"action":"accept"}}`, ticket))
+		gh.Want(`{"jsonrpc":"2.0","id":"a","result":{"action":"accept"}}`)
+		state(t, client, "q2", "q3")
+	})
+}
+
+// Only who has been to all the places to which a call has sent its user has the call sent
+// anew; what was not asked is of no account, and each method is refused in its own words.
+func TestGuest_SentElsewhereInPart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client, gh := visiting(t, `{"elicitation":{"url":{}}}`)
+		const can = `{"elicitation":{"url":{}}}`
+		client.Send(request("1", "tools/call", `"name":"ask",`, can))
+		gh.Fail(gh.Asked("tools/call").ID(), `{"code":-32042,"message":"go","data":{"elicitations":[{"url":"https://a.example/x"},{"url":"https://a.example/y"}]}}`)
+		ticket := state(t, client, "q1", "q2")
+		again := func(id, responses string) string {
+			return request(id, "tools/call", `"name":"ask","inputResponses":`+responses+`,"requestState":`+ticket+`,`, can)
+		}
+		for _, responses := range []string{`{"q1":{"action":"accept"}}`, `{"q1":{"action":"accept"},"x":{"action":"accept"}}`, `{"q1":{"action":"accept"},"q2":{"action":"cancel"}}`} {
+			client.Send(again("2", responses))
+			if m := client.Message(); !m.IsToolError() {
+				t.Errorf("%s: %s", responses, m.Raw())
+			}
+			gh.WantNothing()
+		}
+		client.Send(again("3", `{"q1":{"action":"accept"},"q2":{"action":"accept"},"more":17}`))
+		gh.Reply(gh.Asked("tools/call").ID(), `{"content":[]}`)
+		client.Want(complete("3", `"content":[]}`))
+	})
+}
+
+// On a connection that has one stream for everything a question may be another call's: it goes
+// to the oldest that has none yet, and on to another when that is taken back.
+func TestParked_QuestionsThatNameNoCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client, gh := visiting(t, able)
+		client.Send(first("1"))
+		one := gh.Asked("tools/call")
+		client.Send(first("2"))
+		two := gh.Asked("tools/call")
+		gh.Send(`{"jsonrpc":"2.0","id":"a","method":"roots/list"}`)
+		client.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
+		if note := gh.Told("notifications/cancelled"); note.RequestID() != one.ID() {
+			t.Errorf("told %s", note.Raw())
+		}
+		m := client.Message() // the question is not lost with it
+		if m.ID() != "2" {
+			t.Fatalf("asked with %s", m.Raw())
+		}
+		ticket, _ := wire.Lookup(m.Part(wire.PartResult), "requestState")
+		client.Send(retry("3", `{"q1":{"roots":[]}}`, string(ticket)))
+		gh.Want(`{"jsonrpc":"2.0","id":"a","result":{"roots":[]}}`)
+		gh.Reply(two.ID(), `{"content":[]}`)
+		client.Want(complete("3", `"content":[]}`))
+		gh.WantNothing()
+	})
+}

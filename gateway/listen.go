@@ -31,6 +31,7 @@ type listen struct {
 	mu    sync.Mutex
 	lists map[string]*catalog.Snapshot // notification → of which the client knows
 	uris  map[string]string            // that backends have agreed to tell of, and which did
+	asked map[string]bool              // of which backends have been asked to tell, and have not answered
 	acked bool
 	over  bool
 	held  []wire.Message // until then: "MUST be the first message on the stream"
@@ -104,7 +105,7 @@ func (s *Session) listen(guest *guest, r *peer.Request) {
 	}
 	l := &listen{
 		g: s.g, s: s, guest: guest, r: r,
-		lists: make(map[string]*catalog.Snapshot), uris: make(map[string]string),
+		lists: make(map[string]*catalog.Snapshot), uris: make(map[string]string), asked: make(map[string]bool),
 	}
 	l.ctx, l.stop = context.WithCancel(s.ctx)
 	if !s.g.listens.add(l) {
@@ -203,6 +204,9 @@ func (l *listen) subscribe(ctx context.Context, v *catalog.View, uris []string) 
 		}
 		w := make(peer.Waiter, 1)
 		waiting[uri], backends[uri] = w, route.Backend
+		l.mu.Lock()
+		l.asked[uri] = true
+		l.mu.Unlock()
 		l.guest.subscribe(route.Backend, uri, true, w)
 	}
 	for _, uri := range uris {
@@ -210,35 +214,34 @@ func (l *listen) subscribe(ctx context.Context, v *catalog.View, uris []string) 
 		if w == nil {
 			continue
 		}
+		refused, late := false, false
 		select {
 		case a := <-w:
-			if a.Err != nil || a.Part(wire.PartError) != nil {
-				continue
-			}
+			refused = a.Err != nil || a.Part(wire.PartError) != nil
 		case <-ctx.Done():
-			l.guest.unwanted(backends[uri], uri) // it may agree yet
-			continue
+			late = true // it may agree yet
 		}
-		if l.agreed(uri, backends[uri]) {
+		switch agrees := l.answered(uri, backends[uri], !refused && !late); {
+		case agrees:
 			agreed = append(agreed, uri)
+		case !refused:
+			l.guest.unwanted(backends[uri], uri)
 		}
 	}
 	return agreed
 }
 
-// agreed notes that a backend tells of a resource from now on; false means that nobody
-// wants to hear of it any more.
-func (l *listen) agreed(uri, backend string) bool {
+// answered notes whether a backend tells of a resource from now on. It reports false if it
+// does not, or nobody wants to hear of it any more.
+func (l *listen) answered(uri, backend string, agrees bool) bool {
 	l.mu.Lock()
-	over := l.over
-	if !over {
-		l.uris[uri] = backend
+	defer l.mu.Unlock()
+	delete(l.asked, uri)
+	if !agrees || l.over {
+		return false
 	}
-	l.mu.Unlock()
-	if over {
-		l.guest.unwanted(backend, uri)
-	}
-	return !over
+	l.uris[uri] = backend
+	return true
 }
 
 // wants reports whether the subscription is to a resource, or to what it is a part of.

@@ -146,3 +146,33 @@ func TestListen_SilentBackendAndGracefulEnd(t *testing.T) {
 		}
 	})
 }
+
+// A subscription that takes the place of another is not ended with that, be it that the
+// backend has not agreed to it yet.
+func TestListen_TakesAnothersPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, settings{}, "gh")
+		client, _ := h.client()
+		client.Send(request("0", "server/discover", "", `{}`))
+		client.Message()
+		gh := shelf(t, h, "gh")
+		synctest.Wait()
+		client.Send(listenFor(`1`, `{"resourceSubscriptions":["x:a"]}`))
+		gh.Reply(gh.Asked("resources/subscribe").ID(), `{}`)
+		acknowledged(t, client, `1`, `{"resourceSubscriptions":["x:a"]}`)
+		client.Send(listenFor(`2`, `{"resourceSubscriptions":["x:a"]}`))
+		synctest.Wait()
+		client.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
+		synctest.Wait()
+		for _, line := range gh.Taken() {
+			m, _ := wire.Parse([]byte(line))
+			if m.Method() == "resources/unsubscribe" {
+				t.Errorf("the backend was told to stop: %s", line)
+			}
+			gh.Reply(m.ID(), `{}`)
+		}
+		acknowledged(t, client, `2`, `{"resourceSubscriptions":["x:a"]}`)
+		client.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`)
+		gh.Asked("resources/unsubscribe")
+	})
+}

@@ -113,9 +113,9 @@ func (e *errand) expire() {
 		e.mu.Unlock()
 		return
 	}
+	e.finishLocked(because("the client did not answer in time"))
 	e.g.Log.Warn("call ends: its client did not come back to answer", "backend", e.route.Backend, "client", e.guest.name,
 		"id", string(e.pending.ID()), "dur", parkedLife)
-	e.finishLocked(because("the client did not answer in time"))
 }
 
 // resume has the errand go on for the request c, with the client's answers. It fails,

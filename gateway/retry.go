@@ -1,7 +1,9 @@
 package gateway
 
 import (
-	"fmt"
+	"strconv"
+
+	"github.com/mark3labs/mcp-go/mcp"
 
 	"mcpgateway/revision"
 	"mcpgateway/wire"
@@ -38,23 +40,40 @@ func (c *call) goOn() bool {
 		return true
 	case forRerun:
 		c.round = &round{backend: t.Backend, anew: true}
-		return c.hasBeen(responses)
+		return c.hasBeen(t.Text, responses)
 	}
 	e := c.s.g.parked.find(t.Text)
 	if e == nil {
 		return c.refuse(errExpired)
 	}
-	c.mu.Lock()
-	over := c.cancelled
-	c.Route, c.pending, c.errand, c.sent = e.route, &e.pending, e, true
-	c.mu.Unlock()
-	if over {
+	if !c.join(e) {
 		return false
 	}
 	if failure := e.resume(c, responses); failure != nil {
 		c.reject(failure)
+	} else if c.over() { // since before the errand knew for whom it goes on
+		e.leave(c, nil)
 	}
 	return false
+}
+
+// join makes the errand the one that is carried out for the call, and reports whether
+// that is still wanted.
+func (c *call) join(e *errand) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.cancelled {
+		return false
+	}
+	c.Route, c.pending, c.errand, c.sent = e.route, &e.pending, e, true
+	return true
+}
+
+// over reports whether the client has taken the call back.
+func (c *call) over() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.cancelled
 }
 
 func (c *call) refuse(err error) bool {
@@ -77,33 +96,32 @@ func (c *call) sendElsewhere(e *wire.Error) bool {
 			put = append(put, wire.Member{Key: "message", Text: prefixed("["+c.Route.Backend+"] ", text)})
 		}
 		params := wire.Revise(one, func(key string) bool { return key == "elicitationId" }, put...)
-		inputs = append(inputs, revision.Input{Key: fmt.Sprint("q", len(inputs)+1), Method: "elicitation/create", Params: params})
+		inputs = append(inputs, revision.Input{Key: queryKey(len(inputs) + 1), Method: string(mcp.MethodElicitationCreate), Params: params})
 		return len(inputs) < maxQueries
 	})
 	if len(inputs) == 0 || !canElicit(c.guest.stamp.Capabilities, "url") {
 		return false
 	}
-	c.askFor(revision.WriteInputs(inputs, c.ticket(forRerun, fmt.Sprint(len(inputs)), parkedLife)))
+	c.askFor(revision.WriteInputs(inputs, c.ticket(forRerun, strconv.Itoa(len(inputs)), parkedLife)))
 	return true
 }
 
-// hasBeen reports whether the client's user has agreed to everything that a call waits
-// for that is to be sent anew. If not the call ends.
-func (c *call) hasBeen(responses []byte) bool {
-	agreed, others := 0, 0
-	wire.Members(responses, func(_ string, value []byte, _ int) {
-		if action, _ := wire.Lookup(value, "action"); wire.Unquote(action) == "accept" {
+// hasBeen reports whether the client's user has agreed to everything, so many
+// elicitations, that a call waits for that is to be sent anew. If not the call ends.
+func (c *call) hasBeen(elicitations string, responses []byte) bool {
+	all, _ := strconv.Atoi(elicitations)
+	agreed := 0
+	for i := range all {
+		if action, _ := wire.Lookup(responses, queryKey(i+1), "action"); wire.Unquote(action) == "accept" {
 			agreed++
-		} else {
-			others++
 		}
-	})
-	if agreed > 0 && others == 0 {
+	}
+	if agreed == all {
 		return true
 	}
-	const result = `{"content":[{"type":"text","text":"The user did not agree to what the tool needs first."}],"isError":true}`
-	if c.s.g.reply(c.r, []byte(result)) {
-		c.ended(Outcome{Kind: ToolError, Result: []byte(result)})
+	m := c.sorry(wire.Errorf(wire.CodeInternalError, "the user has not agreed to what is needed first"))
+	if c.r.Forward(revision.Modern(m, c.Method, c.s.g.info)) {
+		c.ended(outcome(m))
 	}
 	return false
 }

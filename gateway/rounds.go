@@ -20,7 +20,7 @@ import (
 // with requests of ours, on the stream of its call.
 
 const (
-	// maxRounds bounds how often one call is sent again with the client's answers.
+	// maxRounds bounds how often the client is asked for one call.
 	maxRounds = 10
 	// maxIdle bounds how often in a row it is sent again though nothing was asked.
 	maxIdle = 8
@@ -37,21 +37,25 @@ func (c *call) asksFor(m wire.Message) bool {
 	if kind := revision.TypeOf(result); result == nil || kind != revision.InputRequired && kind != revision.Task {
 		return false
 	}
+	unbook := func() {
+		if c.task {
+			c.s.tasks.unbook() // it was not made a task
+		}
+	}
+	// Under the lock, so that a session that has cancelled its calls is not one that is
+	// still to be waited for.
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.cancelled {
+		unbook()
+		return true
+	}
 	ctx, cancel := context.WithCancel(c.s.ctx)
+	c.giveUp = cancel
 	c.s.work.Go(func() {
 		defer cancel()
-		defer func() {
-			if c.task {
-				c.s.tasks.unbook() // it was not made a task
-			}
-		}()
-		c.mu.Lock()
-		over := c.cancelled
-		c.giveUp = cancel
-		c.mu.Unlock()
-		if !over {
-			c.rounds(ctx, m)
-		}
+		defer unbook()
+		c.rounds(ctx, m)
 	})
 	return true
 }
@@ -59,14 +63,14 @@ func (c *call) asksFor(m wire.Message) bool {
 // rounds asks the client and sends the call again, until there is an answer that is
 // one. Nothing is left to do when ctx has ended: the call has, too.
 func (c *call) rounds(ctx context.Context, m wire.Message) {
-	idle := 0
-	for n := 0; revision.TypeOf(m.Part(wire.PartResult)) == revision.InputRequired; n++ {
+	asked, idle := 0, 0
+	for revision.TypeOf(m.Part(wire.PartResult)) == revision.InputRequired {
 		inputs, state, err := revision.ReadInputs(m.Part(wire.PartResult))
 		switch {
 		case err != nil:
 			c.giveIn(&peer.BadAnswer{Err: err})
 			return
-		case n == maxRounds+idle || idle == maxIdle:
+		case asked == maxRounds || idle == maxIdle:
 			c.giveIn(&transport.Lost{Err: errRounds, Ran: true})
 			return
 		}
@@ -77,6 +81,7 @@ func (c *call) rounds(ctx context.Context, m wire.Message) {
 				return
 			}
 		} else {
+			asked, idle = asked+1, 0
 			var answer *wire.Message
 			if responses, answer = c.put(ctx, inputs); ctx.Err() != nil {
 				return
@@ -175,9 +180,14 @@ func (c *call) putOne(ctx context.Context, in revision.Input) ([]byte, *wire.Err
 	if in.Method == string(mcp.MethodElicitationCreate) && elicitationMode(m.Part(wire.PartParams)) == "url" {
 		m, _ = m.Set(wire.Quote(newID()), "params", "elicitationId") // 2025-11-25 has one; nothing will be said of it
 	}
+	return c.hearOf(ctx, m)
+}
+
+// hearOf sends the client a question, on the stream of the call, and waits for its result.
+func (c *call) hearOf(ctx context.Context, question wire.Message) ([]byte, *wire.Error) {
 	w := make(peer.Waiter, 1)
 	p := &peer.Pending{To: w, About: c.ID, Timeout: humanTime}
-	s.peer.Send(m, p)
+	c.s.peer.Send(question, p)
 	var a peer.Answer
 	select {
 	case a = <-w:

@@ -250,3 +250,22 @@ func TestSealed_BothStateless(t *testing.T) {
 		}
 	})
 }
+
+// That a backend puts a call off counts only in a row: between its questions it may be at
+// work for a while.
+func TestRounds_PutOffBetweenQuestions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client, gh, m := between(t, "2025-11-25", `{"elicitation":{}}`)
+		for range 3 {
+			for range 5 {
+				gh.Reply(m.ID(), `{"resultType":"input_required","requestState":"later"}`)
+				m = gh.Asked("tools/call")
+			}
+			gh.Reply(m.ID(), `{"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object"}}}}}`)
+			client.Reply(client.Asked("elicitation/create").ID(), `{"action":"accept"}`)
+			m = gh.Asked("tools/call")
+		}
+		gh.Reply(m.ID(), `{"content":[]}`)
+		client.Want(`{"jsonrpc":"2.0","id":1,"result":{"content":[]}}`)
+	})
+}
