@@ -177,9 +177,9 @@ var matrixDeeds = map[string]func(ctx context.Context, c matrixGuest, h matrixEv
 			case <-ctx.Done():
 				return fmt.Errorf("no progress %d/3", step)
 			}
-		}
-		if err := say(ctx, c, "release", n, "ok"); err != nil {
-			return err
+			if err := say(ctx, c, "release", n, "ok"); err != nil {
+				return err
+			}
 		}
 		if a := <-answered; a.err != nil || a.text != "done "+n {
 			return fmt.Errorf("answered %q, %w", a.text, a.err)
@@ -187,6 +187,9 @@ var matrixDeeds = map[string]func(ctx context.Context, c matrixGuest, h matrixEv
 		return nil
 	},
 	"cancel": func(ctx context.Context, c matrixGuest, h matrixEvents, n string) error {
+		for len(h.progress) > 0 { // of a deed that failed
+			<-h.progress
+		}
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		ended := make(chan error, 1)

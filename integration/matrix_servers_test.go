@@ -23,7 +23,8 @@ import (
 
 // The servers of the matrix have the same six tools in each SDK, with an argument n that tells the calls apart:
 //
-//	progress  tells its progress three times, and is done when release is called with the same n
+//	progress  tells its progress three times, and goes on each time when release is called with the same n: mcp-go's
+//	          server has two streams for what belongs to a call over HTTP, and the order would be anyone's guess
 //	hang      tells its progress once and waits until it is cancelled, which it notes
 //	ask       asks the user for a name, and says "accept" and the name
 //	sample    asks the model for a word, and says it
@@ -46,20 +47,22 @@ func (b notebook) note(line string) {
 	fmt.Fprintln(f, line)
 }
 
-// releases lets calls of progress go.
+// releases lets calls of progress go on.
 type releases struct {
 	mu    sync.Mutex
 	waits map[string]chan struct{}
 }
 
-func (r *releases) wait(n string) chan struct{} {
+// of is where a call waits, and where release finds it.
+
+func (r *releases) of(n string) chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.waits == nil {
 		r.waits = make(map[string]chan struct{})
 	}
 	if r.waits[n] == nil {
-		r.waits[n] = make(chan struct{})
+		r.waits[n] = make(chan struct{}, 3)
 	}
 	return r.waits[n]
 }
@@ -100,18 +103,18 @@ func newMatrixGoSDK(end context.Context, notes notebook, era string) *gosdk.Serv
 	add("progress", func(ctx context.Context, req *gosdk.CallToolRequest, n string) (*gosdk.CallToolResult, error) {
 		for step := 1; step <= 3; step++ {
 			progress(ctx, req, step)
+			select {
+			case <-waiting.of(n):
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			case <-end.Done():
+				return nil, end.Err()
+			}
 		}
-		select {
-		case <-waiting.wait(n):
-			return text("done " + n)
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-end.Done():
-			return nil, end.Err()
-		}
+		return text("done " + n)
 	})
 	add("release", func(_ context.Context, _ *gosdk.CallToolRequest, n string) (*gosdk.CallToolResult, error) {
-		close(waiting.wait(n))
+		waiting.of(n) <- struct{}{}
 		return text("ok")
 	})
 	add("hang", func(ctx context.Context, req *gosdk.CallToolRequest, n string) (*gosdk.CallToolResult, error) {
@@ -197,18 +200,18 @@ func newMatrixMCPGo(end context.Context, notes notebook) *mcpgoserver.MCPServer 
 	add("progress", func(ctx context.Context, req mcpgo.CallToolRequest, n string) (*mcpgo.CallToolResult, error) {
 		for step := 1; step <= 3; step++ {
 			progress(ctx, req, step)
+			select {
+			case <-waiting.of(n):
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			case <-end.Done():
+				return nil, end.Err()
+			}
 		}
-		select {
-		case <-waiting.wait(n):
-			return text("done " + n)
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-end.Done():
-			return nil, end.Err()
-		}
+		return text("done " + n)
 	})
 	add("release", func(_ context.Context, _ mcpgo.CallToolRequest, n string) (*mcpgo.CallToolResult, error) {
-		close(waiting.wait(n))
+		waiting.of(n) <- struct{}{}
 		return text("ok")
 	})
 	add("hang", func(ctx context.Context, req mcpgo.CallToolRequest, n string) (*mcpgo.CallToolResult, error) {

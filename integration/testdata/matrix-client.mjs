@@ -92,13 +92,13 @@ const deeds = {
   },
   async progress({ call }, n) {
     const seen = [];
-    const three = new Promise((resolve) => { seen.full = resolve; });
-    const result = call("progress", n, { onprogress: (p) => { if (seen.push(`${p.progress}/${p.total}`) === 3) seen.full(); } });
-    result.catch(() => {});
-    await Promise.race([result, within(three, "progress " + seen)]);
+    const released = [];
+    const result = await within(call("progress", n, {
+      onprogress: (p) => { seen.push(`${p.progress}/${p.total}`); released.push(call("release", n)); },
+    }), "progress");
+    await Promise.all(released);
     want(seen.join(" "), "1/3 2/3 3/3");
-    await call("release", n);
-    want(text(await result), "done " + n);
+    want(text(result), "done " + n);
   },
   async cancel({ call, notes }, n) {
     const giveUp = new AbortController();

@@ -13,15 +13,17 @@ const question = { message: "who?", requestedSchema: { type: "object", propertie
 const prompt = { maxTokens: 10, messages: [{ role: "user", content: { type: "text", text: "a word" } }] };
 
 const tools = ["progress", "release", "hang", "ask", "sample", "touch", "grow"];
+// A call waits for as many releases as it has told steps.
 const waiting = new Map();
-const wait = (n) => {
-  if (!waiting.has(n)) {
-    const w = {};
-    w.released = new Promise((resolve) => { w.release = resolve; });
-    waiting.set(n, w);
-  }
+const gate = (n) => {
+  if (!waiting.has(n)) waiting.set(n, { released: 0, wake: () => {} });
   return waiting.get(n);
 };
+const passed = (n, step) => new Promise((resolve) => {
+  const g = gate(n);
+  g.wake = () => { if (g.released >= step) resolve(); };
+  g.wake();
+});
 const text = (s) => ({ content: [{ type: "text", text: s }] });
 
 // perform is a call of a tool, with all that the SDKs have different ways for: how to tell progress and changes, and
@@ -29,11 +31,14 @@ const text = (s) => ({ content: [{ type: "text", text: s }] });
 async function perform(name, n, { signal, progress, ask, sample, changed, updated }) {
   switch (name) {
     case "progress":
-      for (let step = 1; step <= 3; step++) await progress(step);
-      await wait(n).released;
+      for (let step = 1; step <= 3; step++) {
+        await progress(step);
+        await passed(n, step);
+      }
       return text("done " + n);
     case "release":
-      wait(n).release();
+      gate(n).released++;
+      gate(n).wake();
       return text("ok");
     case "hang":
       await new Promise((resolve) => {
