@@ -269,3 +269,33 @@ func TestRounds_PutOffBetweenQuestions(t *testing.T) {
 		client.Want(`{"jsonrpc":"2.0","id":1,"result":{"content":[]}}`)
 	})
 }
+
+// A result that is of no known type, or asks what it may not, is none: it is not passed on as
+// if it were in order.
+func TestUnusableResultsOfStatelessBackends(t *testing.T) {
+	for what, result := range map[string]string{
+		"unknown type":  `{"resultType":"weird","content":[]}`,
+		"no string":     `{"resultType":5,"content":[]}`,
+		"a task":        `{"resultType":"task","taskId":"t","status":"working"}`,
+		"a method":      `{"resultType":"input_required","inputRequests":{"a":{"method":"ping"}}}`,
+		"not declared":  `{"resultType":"input_required","inputRequests":{"a":{"method":"sampling/createMessage","params":{}}}}`,
+		"nothing asked": `{"resultType":"input_required"}`,
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := newHouse(t, settings{era: map[string]string{"gh": "modern"}}, "gh")
+				client, _ := h.client()
+				client.Send(request("0", "tools/list", "", `{}`))
+				gh := h.backend("gh")
+				gh.Discover("")
+				gh.List(mcptest.Tools("ask"))
+				client.Message()
+				client.Send(request("1", "tools/call", `"name":"ask",`, `{"elicitation":{}}`))
+				gh.Reply(gh.Asked("tools/call").ID(), result)
+				if failure := wire.ReadError(client.Message().Part(wire.PartError)); failure.Code != -32603 || !strings.Contains(failure.Message, "backend gh") {
+					t.Errorf("answered with %+v", failure)
+				}
+			})
+		})
+	}
+}

@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"strconv"
 	"time"
 
@@ -237,10 +238,7 @@ func (c *call) answerGuest(m wire.Message, stateless bool) {
 			return
 		}
 	case stateless && revision.TypeOf(m.Part(wire.PartResult)) == revision.InputRequired:
-		var ok bool
-		if m, ok = c.sealed(m); !ok {
-			return
-		}
+		m = c.sealed(m)
 		out.Kind = InputRequired
 	}
 	if c.errand != nil {
@@ -251,6 +249,44 @@ func (c *call) answerGuest(m wire.Message, stateless bool) {
 	}
 }
 
+// unusable says what is wrong with a stateless backend's result, nil if nothing is: it is of a
+// type that the request does not allow, or asks something that the client has not
+// declared to be able to answer.
+func (c *call) unusable(m wire.Message) error {
+	result := m.Part(wire.PartResult)
+	if result == nil {
+		return nil
+	}
+	switch kind := revision.TypeOf(result); {
+	case kind == revision.Complete:
+		return nil
+	case kind == revision.InputRequired && c.road.rounds:
+		return c.overdemanding(result)
+	case kind == revision.Task && c.is(mcp.MethodToolsCall) && (c.guest == nil || revision.DeclaresTasks(c.guest.stamp.Capabilities)):
+		return nil
+	default:
+		return &peer.BadAnswer{Err: fmt.Errorf("its resultType %q is not for this request", brief(kind))}
+	}
+}
+
+// overdemanding is unusable for a result that asks for input. A client that has a session
+// is asked by us, and refuses what it cannot do itself.
+func (c *call) overdemanding(result []byte) error {
+	inputs, _, err := revision.ReadInputs(result)
+	if err != nil {
+		return &peer.BadAnswer{Err: err}
+	}
+	for _, in := range inputs {
+		if c.guest == nil {
+			break
+		}
+		if failure := mayAsk(c.guest.stamp.Capabilities, wire.NewRequest("0", in.Method, in.Params)); failure != nil {
+			return &peer.BadAnswer{Err: failure}
+		}
+	}
+	return nil
+}
+
 // guestError returns a backend's error as a client of the stateless era gets it; a
 // message of no kind if it got another answer.
 func (c *call) guestError(m wire.Message, e *wire.Error, stateless bool) wire.Message {
@@ -259,8 +295,8 @@ func (c *call) guestError(m wire.Message, e *wire.Error, stateless bool) wire.Me
 		if c.sendElsewhere(e) {
 			return wire.Message{}
 		}
-	case e.Code == revision.CodeHeaderMismatch, e.Code == revision.CodeUnsupportedVersion:
-		m, _ = m.Set([]byte("-32603"), "error", "code") // that is between the gateway and the backend
+	case e.Code == revision.CodeHeaderMismatch, e.Code == revision.CodeUnsupportedVersion, e.Code == revision.CodeElicitURL:
+		m, _ = m.Set([]byte("-32603"), "error", "code") // that is between the gateway and the backend, or of another era
 	case e.Code == revision.CodeNoResource && c.is(mcp.MethodResourcesRead) && e.Data == nil:
 		m, _ = m.Set(wire.Encode(map[string]string{"uri": c.Name}), "error", "data")
 	}
@@ -269,20 +305,13 @@ func (c *call) guestError(m wire.Message, e *wire.Error, stateless bool) wire.Me
 
 // sealed returns a result that is input_required as the client gets it: the backend's
 // own state in a ticket, and its name in front of what it asks a person.
-func (c *call) sealed(m wire.Message) (wire.Message, bool) {
-	_, state, err := revision.ReadInputs(m.Part(wire.PartResult))
-	if err != nil {
-		_, failure := c.failure(&peer.BadAnswer{Err: err})
-		if c.r.Fail(failure) {
-			c.ended(Outcome{Kind: BackendLost, Code: failure.Code})
-		}
-		return m, false
-	}
+func (c *call) sealed(m wire.Message) wire.Message {
+	_, state, _ := revision.ReadInputs(m.Part(wire.PartResult)) // it is usable
 	m = c.s.g.signed(c.Route.Backend, m)
 	if state != nil {
 		m = revision.SetState(m, c.ticket(forState, string(state), ticketLife))
 	}
-	return m, true
+	return m
 }
 
 // askFor answers a call of a guest's with what is asked of it. It reports whether the
