@@ -261,9 +261,9 @@ func (l *line) begin(ctx context.Context, p *peer.Peer, by way, ended chan error
 		return errHandedOver
 	}
 	missed := l.restore(start, p, server)
-	listens := l.listening(ctx, p, server)
-	defer listens.end()
 	l.up(p)
+	listens := l.listening(ctx, p, server) // behind up, so that it has what waited
+	defer listens.end()
 	for _, uri := range missed {
 		l.updated(updated(uri), nil)
 	}

@@ -61,6 +61,8 @@ var errCrowd = errors.New("too many different clients at one time; wait until so
 func (g *Gateway) guest(principal string, stamp revision.Stamp) (*guest, error) {
 	key := fingerprint(principal, stamp)
 	all := &g.guests
+	var gone *guest
+	defer func() { gone.close() }() // when mu is free
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	if known := all.all[key]; known != nil {
@@ -71,8 +73,10 @@ func (g *Gateway) guest(principal string, stamp revision.Stamp) (*guest, error) 
 		}
 		return known, nil
 	}
-	if len(all.all) >= maxGuests && !all.makeRoomLocked() {
-		return nil, errCrowd
+	if len(all.all) >= maxGuests {
+		if gone = all.makeRoomLocked(); gone == nil {
+			return nil, errCrowd
+		}
 	}
 	stamp.Capabilities, stamp.Client = slices.Clone(stamp.Capabilities), slices.Clone(stamp.Client)
 	fresh := &guest{g: g, id: newID(), principal: principal, stamp: stamp, name: nameOf(stamp.Client), key: key, uses: 1}
@@ -93,24 +97,32 @@ func fingerprint(principal string, stamp revision.Stamp) [sha256.Size]byte {
 	}))
 }
 
-// makeRoomLocked ends a guest whom nobody uses.
-func (all *guests) makeRoomLocked() bool {
+// makeRoomLocked takes out a guest whom nobody uses, who is to be closed; nil if there is
+// none.
+func (all *guests) makeRoomLocked() *guest {
 	for _, one := range all.all {
 		if one.uses == 0 {
-			all.endLocked(one)
-			return true
+			all.removeLocked(one)
+			return one
 		}
 	}
-	return false
+	return nil
 }
 
-func (all *guests) endLocked(one *guest) {
+// removeLocked takes a guest out; close has to follow when mu is free.
+func (all *guests) removeLocked(one *guest) {
 	if one.timer != nil {
 		one.timer.Stop()
 	}
 	delete(all.all, one.key)
 	delete(all.byID, one.id)
-	one.g.Backends.Close(one.id)
+}
+
+// close ends what backends have for a guest who was taken out. A nil one has nothing.
+func (v *guest) close() {
+	if v != nil {
+		v.g.Backends.Close(v.id)
+	}
 }
 
 // named returns the guest of that id, nil if there is none.
@@ -138,9 +150,13 @@ func (v *guest) leave() {
 	}
 	v.timer = time.AfterFunc(stay, func() {
 		all.mu.Lock()
-		defer all.mu.Unlock()
-		if v.uses == 0 && all.all[v.key] == v {
-			all.endLocked(v)
+		over := v.uses == 0 && all.all[v.key] == v
+		if over {
+			all.removeLocked(v)
+		}
+		all.mu.Unlock()
+		if over {
+			v.close()
 		}
 	})
 }
@@ -151,10 +167,7 @@ func (g *Gateway) endGuests() {
 	g.jobs.endAll()
 	all := &g.guests
 	all.mu.Lock()
-	var left []*guest
-	for _, one := range all.all {
-		left = append(left, one)
-	}
+	left := slices.Collect(maps.Values(all.all))
 	all.mu.Unlock()
 	for _, one := range left {
 		one.mu.Lock()
@@ -165,9 +178,13 @@ func (g *Gateway) endGuests() {
 		}
 	}
 	all.mu.Lock()
-	defer all.mu.Unlock()
-	for _, one := range all.all {
-		all.endLocked(one)
+	left = slices.Collect(maps.Values(all.all))
+	for _, one := range left {
+		all.removeLocked(one)
+	}
+	all.mu.Unlock()
+	for _, one := range left {
+		one.close()
 	}
 }
 

@@ -127,24 +127,26 @@ func pause(ctx context.Context, d time.Duration) bool {
 // the answer with which the call ends, since one of them cannot be had.
 func (c *call) put(ctx context.Context, inputs []revision.Input) (responses []byte, answer *wire.Message) {
 	got := make([]wire.Member, len(inputs))
-	failed := make([]*wire.Error, len(inputs))
+	asking, giveUp := context.WithCancelCause(ctx)
+	defer giveUp(nil)
 	var all sync.WaitGroup
 	for i, in := range inputs {
 		all.Go(func() {
 			got[i].Key = in.Key
-			got[i].Text, failed[i] = c.putOne(ctx, in)
+			var failure *wire.Error
+			switch got[i].Text, failure = c.putOne(asking, in); {
+			case failure == nil:
+			case in.Method == string(mcp.MethodElicitationCreate):
+				got[i].Text = []byte(`{"action":"cancel"}`)
+			default:
+				giveUp(failure) // the call ends with the first of them
+			}
 		})
 	}
 	all.Wait()
-	for i, failure := range failed {
-		switch {
-		case failure == nil:
-		case inputs[i].Method == string(mcp.MethodElicitationCreate):
-			got[i].Text = []byte(`{"action":"cancel"}`)
-		default:
-			m := c.sorry(failure)
-			return nil, &m
-		}
+	if failure, ok := errors.AsType[*wire.Error](context.Cause(asking)); ok {
+		m := c.sorry(failure)
+		return nil, &m
 	}
 	return wire.Revise(nil, nil, got...), nil
 }

@@ -299,3 +299,30 @@ func TestUnusableResultsOfStatelessBackends(t *testing.T) {
 		})
 	}
 }
+
+// What cannot be had ends the call at once, and the questions that are open with it.
+func TestRounds_OneThatCannotBeHad(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client, gh, m := between(t, "2025-11-25", `{"elicitation":{},"sampling":{}}`)
+		gh.Reply(m.ID(), `{"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object"}}},`+
+			`"b":{"method":"sampling/createMessage","params":{"messages":[],"maxTokens":1}},"c":{"method":"roots/list"}}}`)
+		synctest.Wait() // no minutes go by
+		lines := client.Taken()
+		last, _ := wire.Parse([]byte(lines[len(lines)-1]))
+		if last.ID() != "1" || !last.IsToolError() || !strings.Contains(lines[len(lines)-1], "capability roots") {
+			t.Errorf("got %q", lines)
+		}
+		asked, takenBack := 0, 0
+		for _, line := range lines[:len(lines)-1] {
+			if m, _ := wire.Parse([]byte(line)); m.Method() == "notifications/cancelled" {
+				takenBack++
+			} else {
+				asked++
+			}
+		}
+		if asked != takenBack {
+			t.Errorf("asked %d things and took %d back: %q", asked, takenBack, lines)
+		}
+		gh.WantNothing()
+	})
+}

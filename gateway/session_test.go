@@ -222,7 +222,11 @@ func TestACallTakenBackWaitsNoLonger(t *testing.T) {
 			client.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
 		}
 		client.WantNothing()
-		if more := runtime.NumGoroutine() - before; more > 5 {
+		more := runtime.NumGoroutine() - before
+		for range 100 { // the number is off, for a moment, when the runtime moves those that are dead
+			more = min(more, runtime.NumGoroutine()-before)
+		}
+		if more > 5 {
 			t.Errorf("%d goroutines are left", more)
 		}
 	})

@@ -293,6 +293,7 @@ func TestStatelessNotifications(t *testing.T) {
 				if got := s.order(); got != "notifications/x tools/list" {
 					t.Errorf("arrived: %s", got)
 				}
+				synctest.Wait() // what is sent behind the notification does not wait for the log
 				if warned := strings.Contains(s.log.String(), "WARN"); warned != (status == 400) {
 					t.Errorf("the log is %q", s.log.String())
 				}
