@@ -199,8 +199,7 @@ func (e *errand) refuse(r *peer.Request, why *wire.Error) {
 		q.refuse()
 	}
 	e.g.Backends.Cancel(e.route.Backend, &e.pending, nil)
-	failure := wire.Errorf(revision.CodeMissingCapability, "Missing client capability: backend %s asks for it: %s", e.route.Backend, brief(r.Method()))
-	failure.Data = wire.Revise(nil, nil, wire.Member{Key: "requiredCapabilities", Text: required})
+	failure := lacks(required, "backend %s asks for it: %s", e.route.Backend, brief(r.Method()))
 	if c.r.Fail(failure) {
 		c.ended(Outcome{Kind: RPCError, Code: failure.Code})
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"mcpgateway/peer"
+	"mcpgateway/revision"
 	"mcpgateway/transport"
 	"mcpgateway/wire"
 )
@@ -64,4 +65,12 @@ func (c *call) reason(err error) (kind Kind, reason string, ran bool) {
 	}
 	c.s.log.Error("call failed", "backend", c.Route.Backend, "method", c.Method, "tool", brief(c.Name), "err", err)
 	return BackendLost, "internal error", true
+}
+
+// lacks is what a client of the stateless era is told that has not declared what a call
+// turns out to need.
+func lacks(required []byte, format string, args ...any) *wire.Error {
+	e := wire.Errorf(revision.CodeMissingCapability, "Missing client capability: "+format, args...)
+	e.Data = wire.Revise(nil, nil, wire.Member{Key: "requiredCapabilities", Text: required})
+	return e
 }

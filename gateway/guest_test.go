@@ -38,7 +38,8 @@ func visiting(t *testing.T, can string) (h *house, client, gh *mcptest.Peer) {
 	client.Send(request("0", "tools/list", "", can))
 	gh = h.backend("gh")
 	gh.Ready("ask")
-	client.Message()
+	client.Want(`{"jsonrpc":"2.0","id":0,"result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":` + info +
+		`},"ttlMs":0,"cacheScope":"private","tools":[{"name":"ask","inputSchema":{"type":"object"}}]}}`)
 	return h, client, gh
 }
 
@@ -433,5 +434,18 @@ func TestParked_QuestionsThatNameNoCall(t *testing.T) {
 		gh.Reply(two.ID(), `{"content":[]}`)
 		client.Want(complete("3", `"content":[]}`))
 		gh.WantNothing()
+	})
+}
+
+// A client that cannot be sent elsewhere is told so, and not in words of another era.
+func TestGuest_CannotBeSentElsewhere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client, gh := visiting(t, `{"elicitation":{}}`)
+		client.Send(request("1", "tools/call", `"name":"ask",`, `{"elicitation":{}}`))
+		gh.Fail(gh.Asked("tools/call").ID(), `{"code":-32042,"message":"go","data":{"elicitations":[{"mode":"url","url":"https://a.example/x","message":"m"}]}}`)
+		failure := wire.ReadError(client.Message().Part(wire.PartError))
+		if failure.Code != -32021 || string(failure.Data) != `{"requiredCapabilities":{"elicitation":{"url":{}}}}` {
+			t.Errorf("%+v", failure)
+		}
 	})
 }

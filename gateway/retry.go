@@ -83,7 +83,8 @@ func (c *call) refuse(err error) bool {
 
 // sendElsewhere asks the client to send its user to where a backend of 2025-11-25 has
 // it that the call needs it (-32042), and to come back then: the call is sent anew. It
-// reports false if the error says nothing of the kind, or the client cannot.
+// reports false if the error says nothing of the kind. A client that cannot is told what it
+// lacks.
 func (c *call) sendElsewhere(e *wire.Error) bool {
 	list, _ := wire.Lookup(e.Data, "elicitations")
 	var inputs []revision.Input
@@ -99,8 +100,15 @@ func (c *call) sendElsewhere(e *wire.Error) bool {
 		inputs = append(inputs, revision.Input{Key: queryKey(len(inputs) + 1), Method: string(mcp.MethodElicitationCreate), Params: params})
 		return len(inputs) < maxQueries
 	})
-	if len(inputs) == 0 || !canElicit(c.guest.stamp.Capabilities, "url") {
+	switch {
+	case len(inputs) == 0:
 		return false
+	case !canElicit(c.guest.stamp.Capabilities, "url"):
+		failure := lacks([]byte(`{"elicitation":{"url":{}}}`), "backend %s sends its user to a URL", c.Route.Backend)
+		if c.r.Fail(failure) {
+			c.ended(Outcome{Kind: RPCError, Code: failure.Code})
+		}
+		return true
 	}
 	c.askFor(revision.WriteInputs(inputs, c.ticket(forRerun, strconv.Itoa(len(inputs)), parkedLife)))
 	return true

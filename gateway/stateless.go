@@ -121,6 +121,14 @@ func (s *Session) serveGuest(guest *guest, r *peer.Request, method string) {
 		s.discover(r)
 	case methodListen:
 		s.listen(guest, r)
+	case string(mcp.MethodToolsList):
+		s.listNow(r, catalog.Tools)
+	case string(mcp.MethodPromptsList):
+		s.listNow(r, catalog.Prompts)
+	case string(mcp.MethodResourcesList):
+		s.listNow(r, catalog.Resources)
+	case string(mcp.MethodResourcesTemplatesList):
+		s.listNow(r, catalog.Templates)
 	case string(mcp.MethodToolsCall):
 		s.byName(guest, r, toTool)
 	case string(mcp.MethodPromptsGet):
@@ -163,8 +171,7 @@ func (g *Gateway) reply(r *peer.Request, result []byte) bool {
 // MUST NOT vary by connection". Only while backends are starting for the first time
 // does it wait.
 func (s *Session) listNow(r *peer.Request, kind catalog.Kind) {
-	v := s.g.Backends.Start()
-	if v.Settled {
+	if v := s.g.Backends.View(); v.Settled {
 		s.page(r, kind, v.Snapshot)
 		return
 	}
