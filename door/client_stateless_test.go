@@ -29,7 +29,7 @@ func (s *modernTool) Asked(r *peer.Request) {
 		s.waited = true
 		s.waits <- true
 	case r.Method() == "tools/call":
-		r.Progress(progress(1))
+		r.Tell(progress(1))
 		r.Reply([]byte(`{` + common + `,"content":[{"type":"text","text":"greet"}]}`))
 	default:
 		s.tool.Asked(r)

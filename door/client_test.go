@@ -24,7 +24,7 @@ func (tool) Asked(r *peer.Request) {
 	case "initialize":
 		r.Reply([]byte(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"door","version":"1"}}`))
 	case "tools/call":
-		r.Progress(progress(1))
+		r.Tell(progress(1))
 		text, _ := json.Marshal(r.Name())
 		r.Reply([]byte(`{"content":[{"type":"text","text":` + string(text) + `}]}`))
 	default:

@@ -29,7 +29,7 @@ func TestAnswersComeAsEvents(t *testing.T) {
 			key, _ := h.enter(date, nil)
 			go func() {
 				r := <-h.held
-				r.Progress(progress(1))
+				r.Tell(progress(1))
 				r.Reply([]byte(`{}`))
 			}()
 			s := h.stream(knock{session: key, body: call("1", "hold", `{}`)})

@@ -75,19 +75,19 @@ func TestResume(t *testing.T) {
 		r, r2 := <-h.held, <-h.held
 		s.want("1-0", "")
 		other.want("2-0", "")
-		r.Progress(progress(1))
-		r.Progress(progress(2))
+		r.Tell(progress(1))
+		r.Tell(progress(2))
 		s.want("1-1", string(progress(1).Raw()))
 		s.cut()
 		synctest.Wait()
 		h.write(g, note(1), "")
-		r2.Progress(progress(7))
-		r.Progress(progress(3))
+		r2.Tell(progress(7))
+		r.Tell(progress(3))
 
 		s = h.stream(lastSeen(key, "1-1"))
 		s.want("1-2", string(progress(2).Raw()))
 		s.want("1-3", string(progress(3).Raw()))
-		r.Progress(progress(4))
+		r.Tell(progress(4))
 		s.want("1-4", string(progress(4).Raw()))
 		s.cut()
 		synctest.Wait()
@@ -118,13 +118,13 @@ func TestResumingTakesTheStreamOver(t *testing.T) {
 		s := h.stream(knock{session: key, body: call("1", "hold", `{}`)})
 		r := <-h.held
 		s.want("1-0", "")
-		r.Progress(progress(1))
+		r.Tell(progress(1))
 		s.want("1-1", string(progress(1).Raw()))
 		again := h.stream(lastSeen(key, "1-0"))
 		s.end()
 		again.want("1-1", string(progress(1).Raw()))
 
-		r.Progress(progress(2)) // which hangs, for nobody reads
+		r.Tell(progress(2)) // which hangs, for nobody reads
 		synctest.Wait()
 		third := h.stream(lastSeen(key, "1-1"))
 		third.want("1-2", string(progress(2).Raw()))
@@ -174,7 +174,7 @@ func TestCancelledRequestsGetNoAnswer(t *testing.T) {
 		s := h.stream(knock{session: key, body: call("1", "hold", `{}`)})
 		s.want("1-0", "")
 		r := <-h.held
-		r.Progress(progress(1))
+		r.Tell(progress(1))
 		s.want("1-1", string(progress(1).Raw()))
 		cancel("1")
 		s.end()
@@ -287,7 +287,7 @@ func TestEndOfASessionWhoseClientDoesNotRead(t *testing.T) {
 		key, g := h.enter("2025-11-25", nil)
 		s := h.stream(knock{session: key, body: call("1", "hold", "{}")})
 		s.want("1-0", "")
-		(<-h.held).Progress(wire.NewNotification("x", []byte(`"`+strings.Repeat("x", 100000)+`"`)))
+		(<-h.held).Tell(wire.NewNotification("x", []byte(`"`+strings.Repeat("x", 100000)+`"`)))
 		synctest.Wait()
 		began := time.Now()
 		g.Conn.Close()

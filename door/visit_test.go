@@ -28,7 +28,7 @@ func TestStatusOfAnAnswer(t *testing.T) {
 		fail := func(code int, first bool) {
 			r := <-h.held
 			if first {
-				r.Progress(progress(1))
+				r.Tell(progress(1))
 			}
 			r.Fail(&wire.Error{Code: code, Message: "no", Data: []byte(`{"code":1,"x":[1.0]}`)})
 		}
@@ -65,7 +65,7 @@ func TestStreamOfARequest(t *testing.T) {
 			r := <-h.held
 			g := <-h.conns
 			h.write(g, note(1), "") // about nothing, but there is no other stream
-			r.Progress(progress(1))
+			r.Tell(progress(1))
 			h.write(g, wire.NewResult("2", []byte("{}")), "2") // of no request of this client's
 			if err := g.Write(wire.NewRequest("9", "roots/list", nil), r.ClientID()); err == nil {
 				t.Error("the client is asked")
@@ -276,7 +276,7 @@ func TestARequestThatIsNotAnswered(t *testing.T) {
 		}()
 		h.want(lone("1", "hold", ""), 200, string(wire.NewFailure("1", unanswered).Raw()))
 		go func() {
-			(<-h.held).Progress(progress(1))
+			(<-h.held).Tell(progress(1))
 			(<-h.conns).Conn.Close()
 		}()
 		s := h.stream(lone("1", "hold", ""))
@@ -322,7 +322,7 @@ func TestAClientOfARequestThatDoesNotRead(t *testing.T) {
 
 		h.write(g, large(1, 100_000), "")
 		synctest.Wait()
-		r.Progress(progress(1)) // too much: the peer hangs up
+		r.Tell(progress(1)) // too much: the peer hangs up
 		if _, _, err := g.Conn.Read(); !errors.Is(err, transport.ErrClosed) {
 			t.Errorf("read: %v", err)
 		}
@@ -350,7 +350,7 @@ func TestAnAnswerToARequestThatIsNotTaken(t *testing.T) {
 			fmt.Fprintf(c, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nMcp-Protocol-Version: %s\r\nContent-Length: %d\r\n\r\n%s", modern, len(body), body)
 			r := <-h.held
 			if first {
-				r.Progress(large(1, 100_000))
+				r.Tell(large(1, 100_000))
 			}
 			synctest.Wait()
 			r.Reply([]byte(`"` + strings.Repeat("x", 1<<20) + `"`))

@@ -249,7 +249,7 @@ func stringAt(m wire.Message, path ...string) string {
 }
 
 // Progressed implements peer.Asker.
-func (q *question) Progressed(m wire.Message) { q.r.Progress(q.s.ownTasks(q.backend, m)) }
+func (q *question) Progressed(m wire.Message) { q.r.Tell(q.s.ownTasks(q.backend, m)) }
 
 // Done implements peer.Asker: the answer goes home as it is, or the reason why
 // there is none.

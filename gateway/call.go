@@ -180,7 +180,7 @@ func (c *call) send(route catalog.Route) {
 // Progressed implements peer.Asker.
 func (c *call) Progressed(m wire.Message) {
 	c.progressed.Store(true)
-	c.r.Progress(c.s.exposeTasks(c.Route.Backend, m))
+	c.r.Tell(c.s.exposeTasks(c.Route.Backend, m))
 }
 
 // Done implements peer.Asker: the answer goes home as it is, or the reason why

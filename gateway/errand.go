@@ -90,7 +90,7 @@ func (e *errand) waiting() *call {
 func (e *errand) Progressed(m wire.Message) {
 	if c := e.waiting(); c != nil {
 		if token := c.r.Token(); token != "" {
-			c.r.Progress(revision.Unstamp(m).Splice(wire.Edit{Part: wire.PartToken, Text: []byte(token)}))
+			c.r.Tell(revision.Unstamp(m).Splice(wire.Edit{Part: wire.PartToken, Text: []byte(token)}))
 		}
 	}
 }

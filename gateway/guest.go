@@ -310,7 +310,7 @@ func (v *guest) told(backend string, m wire.Message, about *peer.Pending) {
 	}
 	if e, _ := v.cause(backend, about); e != nil {
 		if c := e.waiting(); c != nil {
-			c.r.Progress(logged(backend, revision.Unstamp(m)))
+			c.r.Tell(logged(backend, revision.Unstamp(m)))
 		}
 	}
 }

@@ -299,7 +299,7 @@ func (l *listen) changed(now *catalog.Snapshot) {
 
 // sayLocked sends a notification of the subscription. It is in order with the others.
 func (l *listen) sayLocked(m wire.Message) {
-	l.r.Progress(revision.Subscribed(revision.Unstamp(m), l.r.ClientID()))
+	l.r.Tell(revision.Subscribed(revision.Unstamp(m), l.r.ClientID()))
 }
 
 // Cancelled implements peer.Owner: the client has taken the subscription back, or is

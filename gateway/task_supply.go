@@ -103,5 +103,5 @@ func (t *ticker) tick(task []byte) {
 	if wire.Unquote(literal) != "" {
 		put = append(put, wire.Member{Key: "message", Text: literal})
 	}
-	t.c.r.Progress(wire.NewNotification("notifications/progress", wire.Revise(nil, nil, put...)))
+	t.c.r.Tell(wire.NewNotification("notifications/progress", wire.Revise(nil, nil, put...)))
 }

@@ -121,9 +121,9 @@ func (r *Request) Forward(m wire.Message) bool {
 	return r.take() && r.send(m.Splice(wire.Edit{Part: wire.PartID, Text: []byte(r.id)}))
 }
 
-// Progress passes on a progress notification that belongs to the request, if it
-// is still open.
-func (r *Request) Progress(m wire.Message) {
+// Tell sends a notification that belongs to the request, such as its progress, if that is
+// still open.
+func (r *Request) Tell(m wire.Message) {
 	r.peer.mu.Lock()
 	open := r.peer.requests[r.id] == r
 	r.peer.mu.Unlock()

@@ -87,7 +87,7 @@ func TestARequestIsAnsweredOnce(t *testing.T) {
 		if r.Reply([]byte("{}")) || r.Fail(wire.Errorf(1, "x")) || r.Forward(message(`{"jsonrpc":"2.0","id":1,"result":1}`)) {
 			t.Error("a second answer was taken")
 		}
-		r.Progress(message(`{"jsonrpc":"2.0","method":"notifications/progress"}`))
+		r.Tell(message(`{"jsonrpc":"2.0","method":"notifications/progress"}`))
 		k.far.Want(`{"jsonrpc":"2.0","id":1,"result":{}}`)
 		k.far.WantNothing()
 	})
@@ -258,7 +258,7 @@ func TestNOTIF13NothingIsSentAfterACancel(t *testing.T) {
 		k.far.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"1","reason":"<x>"}}`)
 		k.far.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"1"}}`)
 		synctest.Wait()
-		r.Progress(message(`{"jsonrpc":"2.0","method":"notifications/progress"}`))
+		r.Tell(message(`{"jsonrpc":"2.0","method":"notifications/progress"}`))
 		if r.Reply([]byte("{}")) || r.Fail(wire.Errorf(0, "Request cancelled")) || r.Forward(message(`{"jsonrpc":"2.0","id":1,"result":1}`)) {
 			t.Error("an answer was taken")
 		}
