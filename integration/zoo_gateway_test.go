@@ -208,11 +208,9 @@ func TestClaudeCodeCallsBareAndPrefixedTools(t *testing.T) {
 	z.prime()
 	model := startModel(t)
 	c := newClaude(t, z.mark, "ANTHROPIC_BASE_URL="+model.url)
-	// The filesystem server serves its client's roots, which Claude Code has, instead of what it was started with.
-	hello := filepath.Join(c.dir, "hello.txt")
-	if err := os.WriteFile(hello, []byte("hello from a file"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	// Claude Code speaks 2026-07-28 to the gateway, and can be asked for its roots in mid-call only. The filesystem server asks
+	// when it starts, and so serves what it was started with.
+	hello := filepath.Join(z.files, "hello.txt")
 	out, took := c.run(c.script(z.argv(),
 		`mcp__gw__echo {"message":"bare"}`,
 		`mcp__gw__web__get-env {}`,
