@@ -53,7 +53,7 @@ type query struct {
 	e       *errand
 	r       *peer.Request
 	key     string // by which the client knows it
-	certain bool   // that it is this errand's, and not another one's of the guest
+	certain bool   // that it is this errand's, and not another one's of the guest; or it was moved
 }
 
 const (
@@ -292,7 +292,7 @@ func (q *query) move() {
 	}
 	q.e.pending.Release()
 	if e, _ := q.e.guest.cause(q.e.route.Backend, nil); e != nil && e != q.e {
-		e.ask(q.r, false)
+		e.ask(q.r, true) // it stays there: of many that end each would move all that were moved to it
 		return
 	}
 	decline(q.r, wire.Errorf(wire.CodeInternalError, "The call is over"))

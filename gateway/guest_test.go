@@ -449,3 +449,31 @@ func TestGuest_CannotBeSentElsewhere(t *testing.T) {
 		}
 	})
 }
+
+// A question that may have been another call's goes to that when its own is over, once: of
+// many that end it would be moved by each, and be open for as long.
+func TestParked_MovedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client, gh := visiting(t, able)
+		for i := range 3 {
+			client.Send(first(fmt.Sprint(i + 1)))
+			gh.Asked("tools/call")
+			gh.Sendf(`{"jsonrpc":"2.0","id":%d,"method":"elicitation/create","params":{"message":"Who?"}}`, i)
+			state(t, client, "q1")
+			time.Sleep(time.Minute)
+		}
+		time.Sleep(7*time.Minute + time.Second)
+		gh.Told("notifications/cancelled")
+		gh.WantNothing() // the question is the second's now
+		time.Sleep(time.Minute)
+		gh.Want(`{"jsonrpc":"2.0","id":0,"result":{"action":"cancel"}}`)
+		gh.Told("notifications/cancelled")
+		gh.WantNothing()
+		time.Sleep(time.Minute)
+		for range 2 {
+			gh.Message()
+		}
+		gh.Told("notifications/cancelled")
+		gh.WantNothing()
+	})
+}
