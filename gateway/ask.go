@@ -117,7 +117,6 @@ func (s *Session) mayAsk(backend string, m wire.Message) *wire.Error {
 // what it has not declared to be able to do, it would refuse itself.
 func mayAsk(can []byte, m wire.Message) *wire.Error {
 	params := m.Part(wire.PartParams)
-	has := func(member string) bool { v, _ := wire.Lookup(params, member); return v != nil }
 	ok := false
 	switch mcp.MCPMethod(m.Method()) {
 	case mcp.MethodListRoots:
@@ -126,7 +125,7 @@ func mayAsk(can []byte, m wire.Message) *wire.Error {
 		// "The client MUST return an error if this field is provided but
 		// ClientCapabilities.sampling.tools is not declared" (schema, tools and
 		// toolChoice).
-		if ok = catalog.Declares(can, "sampling"); ok && (has("tools") || has("toolChoice")) && !catalog.Declares(can, "sampling", "tools") {
+		if ok = catalog.Declares(can, "sampling"); ok && usesTools(params) && !catalog.Declares(can, "sampling", "tools") {
 			return wire.Errorf(wire.CodeInvalidParams, "Invalid params: the client has not declared sampling.tools")
 		}
 	case mcp.MethodElicitationCreate:
@@ -139,6 +138,14 @@ func mayAsk(can []byte, m wire.Message) *wire.Error {
 		return notDeclared(m)
 	}
 	return nil
+}
+
+// usesTools reports whether the params of sampling/createMessage have the client's model
+// use tools.
+func usesTools(params []byte) bool {
+	tools, _ := wire.Lookup(params, "tools")
+	choice, _ := wire.Lookup(params, "toolChoice")
+	return tools != nil || choice != nil
 }
 
 func notDeclared(m wire.Message) *wire.Error {
@@ -154,7 +161,7 @@ func requiredBy(m wire.Message) (required []byte) {
 		required = []byte(`{"roots":{}}`)
 	case mcp.MethodSamplingCreateMessage:
 		required = []byte(`{"sampling":{}}`)
-		if tools, _ := wire.Lookup(params, "tools"); tools != nil {
+		if usesTools(params) {
 			required = []byte(`{"sampling":{"tools":{}}}`)
 		}
 	case mcp.MethodElicitationCreate:

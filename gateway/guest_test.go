@@ -261,6 +261,7 @@ func TestGuest_MissingCapability(t *testing.T) {
 	for question, required := range map[string]string{
 		`"sampling/createMessage","params":{}`:                     `{"sampling":{}}`,
 		`"sampling/createMessage","params":{"tools":[]}`:           `{"sampling":{"tools":{}}}`,
+		`"sampling/createMessage","params":{"toolChoice":{}}`:      `{"sampling":{"tools":{}}}`,
 		`"elicitation/create","params":{"mode":"url","url":"x:y"}`: `{"elicitation":{"url":{}}}`,
 		`"elicitation/create","params":{"message":"m"}`:            `{"elicitation":{"form":{}}}`,
 		`"roots/list"`: `{"roots":{}}`,
