@@ -15,7 +15,11 @@
 //	tasks_test.go                     a server of 2026-07-28 with tasks, and what the suite says of it
 //	talker_test.go, owners_test.go    whose everything is, if a backend is shared
 //	leak_test.go                      what a great many sessions leave behind
+//	rawstateless_test.go              clients of 2026-07-28 that keep every byte, over HTTP and at a pipe
+//	twin_test.go                      a server that says the same odd bytes in either era
 //	conformance_test.go               the official conformance suites, and what they say
 //	conformance_peers_test.go         what they are let loose on: a server, the gateway's door, a client
+//	conformance_cross_test.go         the checks that cannot pass between the eras, each with its reason
+//	matrix_*_test.go                  clients and servers of four SDKs, of both eras, each with each
 //	*_gateway_test.go                 the tests of the gateway; the others prove the harness without it
 package integration

@@ -278,3 +278,72 @@ func TestStatelessRefusals(t *testing.T) {
 		}
 	}
 }
+
+// What the go-sdk's everything-server says is the same to a client of either era, whichever of its two forms is behind
+// the gateway.
+func TestDifferentialAcrossEras(t *testing.T) {
+	t.Parallel()
+	for era, form := range map[string]string{sessionEra: "-stateless=false", statelessEra: "-stateless=true"} {
+		server := serveEverything(t, form)
+		s := newSetup(t, map[string]any{"catalog": map[string]any{"wait": "30s"}}, backend{Name: "everything", URL: server})
+		url := s.listen()
+		awaitReady(t, url)
+		dial := map[string]func(url string) caller{
+			sessionEra:   func(url string) caller { return dialHTTP(t, url, sessionEra) },
+			statelessEra: func(url string) caller { return newRawStateless(t, url, `{}`) },
+		}
+		for _, client := range []string{sessionEra, statelessEra} {
+			t.Run(fmt.Sprintf("client %s, backend %s", client, era), func(t *testing.T) {
+				compareEras(t, client, era, dial[era](server), dial[client](url))
+			})
+		}
+	}
+}
+
+// compareEras compares a server with the gateway in front of it. Between two of the session era nothing differs at all.
+func compareEras(t *testing.T, client, backend string, own, gw caller) {
+	for method, name := range map[string]string{
+		"tools/list": "tools", "prompts/list": "prompts", "resources/list": "resources", "resources/templates/list": "resourceTemplates",
+	} {
+		want, got := elements(t, own, method, name), elements(t, gw, method, name)
+		if len(want) == 0 {
+			t.Errorf("%s: the server lists nothing", method)
+		}
+		checkSame(t, method, []byte(strings.Join(want, "\n")), []byte(strings.Join(got, "\n")))
+	}
+	for _, r := range []struct{ method, params string }{
+		{"tools/call", `{"name":"test_simple_text","arguments":{}}`},
+		{"tools/call", `{"name":"test_image_content","arguments":{}}`},
+		{"tools/call", `{"name":"test_audio_content","arguments":{}}`},
+		{"tools/call", `{"name":"test_embedded_resource","arguments":{}}`},
+		{"tools/call", `{"name":"test_multiple_content_types","arguments":{}}`},
+		{"tools/call", `{"name":"test_error_handling","arguments":{}}`},
+		{"tools/call", `{"name":"json_schema_2020_12_tool","arguments":{"name":"\u00fc <&>","phone":"1","contactMethod":"phone"}}`},
+		{"tools/call", `{"name":"json_schema_2020_12_tool","arguments":{"unknown":1}}`}, // an error of the server's
+		{"prompts/get", `{"name":"test_simple_prompt"}`},
+		{"prompts/get", `{"name":"test_prompt_with_arguments","arguments":{"arg1":"<Zürich> & \u00fc","arg2":"2"}}`},
+		{"prompts/get", `{"name":"test_prompt_with_embedded_resource","arguments":{"resourceUri":"test://x"}}`},
+		{"prompts/get", `{"name":"test_prompt_with_image"}`},
+		{"resources/read", `{"uri":"test://static-text"}`},
+		{"resources/read", `{"uri":"test://static-binary"}`},
+		{"resources/read", `{"uri":"test://template/123/data"}`},
+		{"completion/complete", `{"ref":{"type":"ref/prompt","name":"test_prompt_with_arguments"},"argument":{"name":"arg1","value":"p"}}`},
+	} {
+		what := r.method + " " + r.params
+		want, got := own.call(r.method, r.params), gw.call(r.method, r.params)
+		checkSame(t, what+": error", want.Error, got.Error)
+		switch {
+		case client == sessionEra && backend == sessionEra:
+			checkSame(t, what+": result", want.Result, got.Result)
+		case want.Result != nil:
+			checkFidelity(t, what, client, want.Result, got.Result)
+		}
+	}
+	// A resource that is not there has a code of its own in the session era, which go-sdk does not use itself.
+	const missing = `{"uri":"test://template"}`
+	want := own.call("resources/read", missing)
+	if client == sessionEra && backend == statelessEra {
+		want.Error = []byte(strings.Replace(string(want.Error), "-32602", "-32002", 1))
+	}
+	checkSame(t, "resources/read "+missing, want.Error, gw.call("resources/read", missing).Error)
+}

@@ -34,9 +34,9 @@ type errand struct {
 	N     string   `json:"n"`
 	Notes string   `json:"notes"` // the server's
 
+	Command []string `json:"command"` // instead of a URL
+	Env     []string `json:"env"`
 	sse     bool
-	command []string // instead of a URL
-	env     []string
 }
 
 // An outcome is how one deed of one cell went.
@@ -49,18 +49,23 @@ type outcome struct {
 // A matrixClient is a row of the matrix.
 type matrixClient struct {
 	name, era string
+	pipe      bool // it starts what it speaks to, and speaks to its stdin and stdout
 	// run runs all errands at once, and says how each deed went.
 	run func(t testing.TB, era string, errands []errand) []outcome
 }
 
-var matrixClients = []matrixClient{
-	{"go-sdk 1.8", sessionEra, goErrands(dialMatrixGoSDK)},
-	{"go-sdk 1.8", statelessEra, goErrands(dialMatrixGoSDK)},
-	{"mcp-go 1.2", sessionEra, goErrands(dialMatrixMCPGo)},
-	{"mcp-go 1.2", statelessEra, goErrands(dialMatrixMCPGo)},
-	{"npm v1", sessionEra, npmErrands("v1")},
-	{"npm v2", sessionEra, npmErrands("v2")},
-	{"npm v2", statelessEra, npmErrands("v2")},
+var matrixClients = slices.Concat(matrixRows(false), matrixRows(true))
+
+func matrixRows(pipe bool) []matrixClient {
+	return []matrixClient{
+		{"go-sdk 1.8", sessionEra, pipe, goErrands(dialMatrixGoSDK)},
+		{"go-sdk 1.8", statelessEra, pipe, goErrands(dialMatrixGoSDK)},
+		{"mcp-go 1.2", sessionEra, pipe, goErrands(dialMatrixMCPGo)},
+		{"mcp-go 1.2", statelessEra, pipe, goErrands(dialMatrixMCPGo)},
+		{"npm v1", sessionEra, pipe, npmErrands("v1")},
+		{"npm v2", sessionEra, pipe, npmErrands("v2")},
+		{"npm v2", statelessEra, pipe, npmErrands("v2")},
+	}
 }
 
 const (
@@ -97,6 +102,9 @@ func await(ctx context.Context, what string, events <-chan string) (string, erro
 	}
 }
 
+// matrixPlaces bounds the errands that run at once: each may start processes, and clients probe with a time limit.
+var matrixPlaces = make(chan struct{}, 8)
+
 // goErrands is for a client in this process.
 func goErrands(dial func(context.Context, errand, string, matrixEvents) (matrixGuest, error)) func(testing.TB, string, []errand) []outcome {
 	return func(t testing.TB, era string, errands []errand) []outcome {
@@ -124,6 +132,8 @@ func goErrand(t testing.TB, dial func(context.Context, errand, string, matrixEve
 		}
 		all = append(all, o)
 	}
+	matrixPlaces <- struct{}{}
+	defer func() { <-matrixPlaces }()
 	ctx, cancel := context.WithTimeout(t.Context(), deedPatience)
 	defer cancel()
 	h := newMatrixEvents(v.Notes)
@@ -221,13 +231,22 @@ var matrixDeeds = map[string]func(ctx context.Context, c matrixGuest, h matrixEv
 		if err := c.subscribe(ctx, matrixNews); err != nil {
 			return fmt.Errorf("subscribe: %w", err)
 		}
-		if err := say(ctx, c, "touch", n, "ok"); err != nil {
-			return err
+		// go-sdk's client does not wait until it is subscribed, so what is touched at once may be too early.
+		for {
+			if err := say(ctx, c, "touch", n, "ok"); err != nil {
+				return err
+			}
+			select {
+			case uri := <-h.updates:
+				if uri != matrixNews {
+					return fmt.Errorf("updated %q", uri)
+				}
+				return nil
+			case <-time.After(time.Second):
+			case <-ctx.Done():
+				return errors.New("no update")
+			}
 		}
-		if uri, err := await(ctx, "update", h.updates); err != nil || uri != matrixNews {
-			return fmt.Errorf("updated %q: %w", uri, err)
-		}
-		return nil
 	},
 	"list_changed": func(ctx context.Context, c matrixGuest, h matrixEvents, n string) error {
 		for len(h.changed) > 0 {
@@ -273,9 +292,9 @@ func dialMatrixGoSDK(ctx context.Context, v errand, era string, h matrixEvents) 
 	switch {
 	case v.sse:
 		transport = &gosdk.SSEClientTransport{Endpoint: v.URL}
-	case v.command != nil:
-		cmd := exec.Command(v.command[0], v.command[1:]...)
-		cmd.Env = v.env
+	case v.Command != nil:
+		cmd := exec.Command(v.Command[0], v.Command[1:]...)
+		cmd.Env = v.Env
 		transport = &gosdk.CommandTransport{Command: cmd, TerminateDuration: patience}
 	}
 	session, err := client.Connect(ctx, transport, &gosdk.ClientSessionOptions{ProtocolVersion: era})
@@ -323,12 +342,8 @@ func (mcpgoAnswers) CreateMessage(context.Context, mcpgo.CreateMessageRequest) (
 	return &mcpgo.CreateMessageResult{Model: "m", SamplingMessage: mcpgo.SamplingMessage{Role: "assistant", Content: mcpgo.NewTextContent("engine")}}, nil
 }
 
-func dialMatrixMCPGo(ctx context.Context, v errand, era string, h matrixEvents) (matrixGuest, error) {
-	var opts []mcpgotransport.StreamableHTTPCOption
-	if era == sessionEra {
-		opts = append(opts, mcpgotransport.WithContinuousListening())
-	}
-	transport, err := mcpgotransport.NewStreamableHTTP(v.URL, opts...)
+func dialMatrixMCPGo(ctx context.Context, v errand, era string, h matrixEvents) (_ matrixGuest, err error) {
+	transport, err := mcpgoRoad(v, era)
 	if err != nil {
 		return nil, err
 	}
@@ -337,6 +352,11 @@ func dialMatrixMCPGo(ctx context.Context, v errand, era string, h matrixEvents) 
 	if err := client.Start(context.WithoutCancel(ctx)); err != nil {
 		return nil, err
 	}
+	defer func() {
+		if err != nil {
+			client.Close()
+		}
+	}()
 	client.OnNotification(func(n mcpgo.JSONRPCNotification) {
 		f := n.Params.AdditionalFields
 		switch n.Method {
@@ -361,6 +381,22 @@ func dialMatrixMCPGo(ctx context.Context, v errand, era string, h matrixEvents) 
 	}
 	c := &matrixMCPGo{Client: client, era: era, h: h, filter: mcpgo.SubscriptionFilter{ToolsListChanged: true}, stop: func() {}}
 	return c, c.listen(ctx)
+}
+
+// mcpgoRoad leads to where the errand is.
+func mcpgoRoad(v errand, era string) (mcpgotransport.Interface, error) {
+	switch {
+	case v.Command != nil:
+		return mcpgotransport.NewStdioWithOptions(v.Command[0], v.Env, v.Command[1:],
+			mcpgotransport.WithCommandFunc(func(_ context.Context, command string, env, args []string) (*exec.Cmd, error) {
+				cmd := exec.Command(command, args...)
+				cmd.Env = env
+				return cmd, nil
+			})), nil
+	case era == sessionEra:
+		return mcpgotransport.NewStreamableHTTP(v.URL, mcpgotransport.WithContinuousListening())
+	}
+	return mcpgotransport.NewStreamableHTTP(v.URL)
 }
 
 // listen listens, in place of what was listened to before, and returns when the server has acknowledged it.

@@ -33,20 +33,7 @@ func TestMatrix(t *testing.T) {
 	clientDo, serverDo := matrixDirect(t, servers)
 	t.Logf("direct: %v", time.Since(began))
 
-	urls := make(map[string]string)
-	var mu sync.Mutex
-	var starting sync.WaitGroup
-	for _, s := range servers {
-		setup := newSetup(t, map[string]any{"catalog": map[string]any{"wait": "30s"}}, s.backend)
-		starting.Go(func() {
-			url := setup.listen()
-			awaitReady(t, url)
-			mu.Lock()
-			defer mu.Unlock()
-			urls[s.title()] = url
-		})
-	}
-	starting.Wait()
+	gateways := matrixGateways(t, servers)
 
 	var table bytes.Buffer
 	failed := 0
@@ -57,12 +44,18 @@ func TestMatrix(t *testing.T) {
 			can := slices.DeleteFunc(slices.Clone(deeds), func(deed string) bool {
 				return !clientDo[c.title()][deed] || !serverDo[s.title()][deed]
 			})
-			errands = append(errands, errand{Cell: s.title(), URL: urls[s.title()], Deeds: can, N: "gw-" + c.tag(), Notes: s.notes})
+			e := errand{Cell: s.title(), Deeds: can, N: "gw-" + c.tag(), Notes: s.notes}
+			if gw := gateways[s.title()]; c.pipe {
+				e.Command, e.Env = []string{gateway(t), "-c", gw.pipe.config}, gw.pipe.env()
+			} else {
+				e.URL = gw.url
+			}
+			errands = append(errands, e)
 		}
 		went := settle(t, errands, c.run(t, c.era, errands))
-		fmt.Fprintf(&table, "%-26s %s\n", c.title(), strings.Join(deeds, " "))
+		fmt.Fprintf(&table, "%-36s %s\n", c.title(), strings.Join(deeds, " "))
 		for i, s := range servers {
-			fmt.Fprintf(&table, "  %-24s", s.title())
+			fmt.Fprintf(&table, "  %-34s", s.title())
 			for _, deed := range deeds {
 				mark := "–"
 				if slices.Contains(errands[i].Deeds, deed) {
@@ -82,7 +75,39 @@ func TestMatrix(t *testing.T) {
 	report(t, table.Bytes())
 }
 
-func (c matrixClient) title() string { return c.name + ", " + c.era }
+// A matrixGateway is the gateway in front of one server: a process that serves HTTP, and the config for one that a
+// client starts for itself.
+type matrixGateway struct {
+	url  string
+	pipe *setup
+}
+
+func matrixGateways(t *testing.T, servers []matrixServer) map[string]matrixGateway {
+	all := make(map[string]matrixGateway)
+	var mu sync.Mutex
+	var starting sync.WaitGroup
+	more := map[string]any{"catalog": map[string]any{"wait": "30s"}}
+	for _, s := range servers {
+		web, pipe := newSetup(t, more, s.backend), newSetup(t, more, s.backend)
+		starting.Go(func() {
+			url := web.listen()
+			awaitReady(t, url)
+			mu.Lock()
+			defer mu.Unlock()
+			all[s.title()] = matrixGateway{url, pipe}
+		})
+	}
+	starting.Wait()
+	return all
+}
+
+func (c matrixClient) title() string {
+	if c.pipe {
+		return c.name + " at a pipe, " + c.era
+	}
+	return c.name + ", " + c.era
+}
+
 func (c matrixClient) tag() string {
 	return strings.NewReplacer(" ", "", ".", "", ",", "-").Replace(c.title())
 }
@@ -117,29 +142,36 @@ func matrixDirect(t *testing.T, servers []matrixServer) (clientDo, serverDo map[
 			}
 		}
 	}
-	for _, c := range matrixClients {
-		i := slices.IndexFunc(servers, func(s matrixServer) bool { return s.name == "go-sdk HTTP" && s.era == c.era })
-		running.Go(func() {
-			errands := each(errand{Cell: servers[i].title(), URL: servers[i].backend.URL, N: "client-" + c.tag(), Notes: servers[i].notes})
+	env := newSetup(t, nil).env()
+	at := func(s matrixServer, n string) errand {
+		e := errand{Cell: s.title(), URL: s.backend.URL, N: n, Notes: s.notes, sse: s.backend.Transport == "sse"}
+		if s.backend.Command != "" {
+			e.Command, e.Env = append([]string{s.backend.Command}, s.backend.Args...), slices.Clone(env)
+			for k, v := range s.backend.Env {
+				e.Env = append(e.Env, k+"="+v)
+			}
+		}
+		return e
+	}
+	running.Go(func() {
+		for _, c := range matrixClients {
+			name := "go-sdk HTTP"
+			if c.pipe {
+				name = "go-sdk stdio"
+			}
+			i := slices.IndexFunc(servers, func(s matrixServer) bool { return s.name == name && s.era == c.era })
+			errands := each(at(servers[i], "client-"+c.tag()))
 			went := settle(t, errands, c.run(t, c.era, errands))
 			keep(clientDo, c.title(), clientsCannot[c.title()], went[servers[i].title()])
-		})
-	}
-	env := newSetup(t, nil).env()
-	for _, s := range servers {
-		running.Go(func() {
-			e := errand{Cell: s.title(), URL: s.backend.URL, N: "server", Notes: s.notes, sse: s.backend.Transport == "sse"}
-			if s.backend.Command != "" {
-				e.command, e.env = append([]string{s.backend.Command}, s.backend.Args...), slices.Clone(env)
-				for k, v := range s.backend.Env {
-					e.env = append(e.env, k+"="+v)
-				}
-			}
-			errands := each(e)
+		}
+	})
+	running.Go(func() {
+		for _, s := range servers {
+			errands := each(at(s, "server"))
 			went := settle(t, errands, goErrands(dialMatrixGoSDK)(t, s.era, errands))
 			keep(serverDo, s.title(), serversCannot[s.title()], went[s.title()])
-		})
-	}
+		}
+	})
 	running.Wait()
 	return clientDo, serverDo
 }

@@ -1,5 +1,5 @@
 // The npm SDK's clients for the matrix: matrix-client.mjs v1|v2 REVISION. Its stdin is one line of JSON for each server,
-// {"cell", "url", "deeds", "n", "notes"}; it visits them all at once, and prints a line {"cell", "deed", "error"} for each deed, where
+// {"cell", "url" or "command" and "env", "deeds", "n", "notes"}; it visits them all at once, and prints a line {"cell", "deed", "error"} for each deed, where
 // error is empty if all is well.
 import { readFileSync } from "node:fs";
 import { createInterface } from "node:readline";
@@ -34,27 +34,36 @@ class Ear {
 const elicited = async () => ({ action: "accept", content: { name: "Ada" } });
 const sampled = async () => ({ role: "assistant", model: "m", content: { type: "text", text: "engine" } });
 
-async function dialV1(url, ear) {
+// The SDK splits what it starts into a command and its arguments, and the environment into an object.
+const spawned = ({ command: [command, ...args], env }) => ({
+  command, args, env: Object.fromEntries(env.map((e) => [e.slice(0, e.indexOf("=")), e.slice(e.indexOf("=") + 1)])), stderr: "inherit",
+});
+
+async function dialV1(errand, ear) {
   const { Client } = await import("@modelcontextprotocol/sdk/client/index.js");
   const { StreamableHTTPClientTransport } = await import("@modelcontextprotocol/sdk/client/streamableHttp.js");
+  const { StdioClientTransport } = await import("@modelcontextprotocol/sdk/client/stdio.js");
   const types = await import("@modelcontextprotocol/sdk/types.js");
   const client = new Client({ name: "npm-v1", version: "1" }, { capabilities });
   client.setRequestHandler(types.ElicitRequestSchema, elicited);
   client.setRequestHandler(types.CreateMessageRequestSchema, sampled);
   client.setNotificationHandler(types.ResourceUpdatedNotificationSchema, (n) => ear.hear("updated " + n.params.uri));
   client.setNotificationHandler(types.ToolListChangedNotificationSchema, () => ear.hear("changed"));
-  const transport = new StreamableHTTPClientTransport(new URL(url));
+  const transport = errand.command
+    ? new StdioClientTransport(spawned(errand))
+    : new StreamableHTTPClientTransport(new URL(errand.url));
   await client.connect(transport);
   return {
     client,
     call: (name, n, options) => client.callTool({ name, arguments: { n } }, undefined, options),
     subscribe: () => client.subscribeResource({ uri: news }),
-    close: async () => { await transport.terminateSession(); await client.close(); },
+    close: async () => { await transport.terminateSession?.(); await client.close(); },
   };
 }
 
-async function dialV2(url, ear) {
+async function dialV2(errand, ear) {
   const { Client, StreamableHTTPClientTransport } = await import("@modelcontextprotocol/client");
+  const { StdioClientTransport } = await import("@modelcontextprotocol/client/stdio");
   const client = new Client({ name: "npm-v2", version: "1" }, {
     capabilities, versionNegotiation: { mode: modern ? { pin: revision } : "legacy" },
   });
@@ -62,7 +71,9 @@ async function dialV2(url, ear) {
   client.setRequestHandler("sampling/createMessage", sampled);
   client.setNotificationHandler("notifications/resources/updated", (n) => ear.hear("updated " + n.params.uri));
   client.setNotificationHandler("notifications/tools/list_changed", () => ear.hear("changed"));
-  const transport = new StreamableHTTPClientTransport(new URL(url));
+  const transport = errand.command
+    ? new StdioClientTransport(spawned(errand))
+    : new StreamableHTTPClientTransport(new URL(errand.url));
   await client.connect(transport);
   let listening = modern && await client.listen({ toolsListChanged: true });
   return {
@@ -75,7 +86,7 @@ async function dialV2(url, ear) {
     },
     close: async () => {
       if (modern) await listening.close();
-      else await transport.terminateSession();
+      else await transport.terminateSession?.();
       await client.close();
     },
   };
@@ -125,13 +136,14 @@ const deeds = {
   },
 };
 
-async function visit({ cell, url, deeds: names, n, notes }) {
+async function visit(errand) {
+  const { cell, deeds: names, n, notes } = errand;
   const tell = (deed, error) => console.log(JSON.stringify({ cell, deed, error }));
   const why = (e) => (e?.message ?? String(e)) || "an error without words";
   const ear = new Ear();
   let guest;
   try {
-    guest = await within((version === "v1" ? dialV1 : dialV2)(url, ear), "connect");
+    guest = await within((version === "v1" ? dialV1 : dialV2)(errand, ear), "connect");
   } catch (e) {
     for (const deed of names) tell(deed, "connect: " + why(e));
     return;
