@@ -89,6 +89,10 @@ func (s *Session) askedStateless(r *peer.Request) {
 		s.fail(r, err)
 		return
 	}
+	if method == methodDiscover {
+		s.discover(r)
+		return
+	}
 	guest, full := s.guest(stamp)
 	if full != nil {
 		s.fail(r, wire.Errorf(wire.CodeInternalError, "%v", full))
@@ -117,8 +121,6 @@ func (s *Session) guest(stamp revision.Stamp) (*guest, error) {
 
 func (s *Session) serveGuest(guest *guest, r *peer.Request, method string) {
 	switch method {
-	case methodDiscover:
-		s.discover(r)
 	case methodListen:
 		s.listen(guest, r)
 	case string(mcp.MethodToolsList):
@@ -144,10 +146,11 @@ func (s *Session) serveGuest(guest *guest, r *peer.Request, method string) {
 	}
 }
 
-// discover tells a client what it can have here, from what is known at this moment: it
-// waits for no backend, but has them started.
+// discover tells a client what it can have here, from what is known at this moment. It
+// starts no backend: there are clients that start several copies of a server only to ask
+// this, and how backends are spoken to depends on what the client asks next.
 func (s *Session) discover(r *peer.Request) {
-	view := s.g.Backends.Start()
+	view := s.g.Backends.View()
 	ttl := time.Minute
 	if !view.Complete {
 		ttl = 0 // what is offered may yet turn out to be less
