@@ -150,10 +150,9 @@ func TestListen_TakesAnothersPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t, settings{}, "gh")
 		client, _ := h.client()
-		client.Send(request("0", "server/discover", "", `{}`))
-		client.Message()
+		client.Send(request("0", "tools/list", "", `{}`))
 		gh := shelf(t, h, "gh")
-		synctest.Wait()
+		client.Message()
 		client.Send(listenFor(`1`, `{"resourceSubscriptions":["x:a"]}`))
 		gh.Reply(gh.Asked("resources/subscribe").ID(), `{}`)
 		acknowledged(t, client, `1`, `{"resourceSubscriptions":["x:a"]}`)
