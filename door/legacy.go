@@ -3,7 +3,9 @@ package door
 import (
 	"net/http"
 
+	"mcpgateway/revision"
 	"mcpgateway/transport"
+	"mcpgateway/wire"
 )
 
 // legacyStream answers a GET to /sse, the HTTP+SSE transport of 2024-11-05: the
@@ -52,6 +54,9 @@ func (d *Door) legacyPost(w http.ResponseWriter, r *http.Request, who principal)
 	case s == nil:
 		noSession().of(p).send(w)
 		return
+	case p.m.Kind() == wire.Request && revision.IsStateless(p.m):
+		s.turnDown(w, p)
+		return
 	}
 	if _, _, no := s.enter(w, p); no != nil {
 		no.of(p).send(w)
@@ -65,4 +70,16 @@ func (d *Door) legacyPost(w http.ResponseWriter, r *http.Request, who principal)
 	case transport.ErrClosed:
 		s.gone(w, p)
 	}
+}
+
+// turnDown answers a request of the stateless era, to which this transport does not
+// belong: the client is to begin with initialize, as it had to when there was no other.
+func (s *session) turnDown(w http.ResponseWriter, p *posted) {
+	no := revision.UnsupportedInSessions(revision.Named(p.m))
+	if s.Write(wire.NewFailure(p.m.ID(), no), "") != nil {
+		s.end() // it does not read
+		noSession().of(p).send(w)
+		return
+	}
+	w.WriteHeader(http.StatusAccepted)
 }

@@ -28,6 +28,10 @@ func TestLegacySSE(t *testing.T) {
 				t.Errorf("got %+v %v, want %s", ev, err, data)
 			}
 		}
+		// A client that would like to be of the stateless era learns that it cannot be here.
+		h.want(post(`{"jsonrpc":"2.0","id":"d","method":"server/discover","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`), 202, "")
+		want(`{"jsonrpc":"2.0","id":"d","error":{"code":-32022,"message":"Unsupported protocol version: supported are 2025-11-25, 2025-06-18, 2025-03-26, 2024-11-05",` +
+			`"data":{"requested":"2026-07-28","supported":["2025-11-25","2025-06-18","2025-03-26","2024-11-05"]}}}`)
 		h.want(post(initialize("2024-11-05")), 202, "")
 		want(result(`"init"`, `{"protocolVersion":"2024-11-05","capabilities":{}}`))
 		h.want(post(`{"jsonrpc":"2.0","method":"notifications/initialized"}`), 202, "")

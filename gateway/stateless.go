@@ -147,8 +147,8 @@ func (s *Session) serveGuest(guest *guest, r *peer.Request, method string) {
 }
 
 // discover tells a client what it can have here, from what is known at this moment. It
-// starts no backend: there are clients that ask a copy of the gateway for no more than
-// that.
+// starts no backend: there are clients that start several copies of a server only to ask
+// this, and how backends are spoken to depends on what the client asks next.
 func (s *Session) discover(r *peer.Request) {
 	view := s.g.Backends.View()
 	ttl := time.Minute

@@ -2,6 +2,7 @@ package revision
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 
 	"mcpgateway/wire"
@@ -89,8 +90,18 @@ func ReadStamp(m wire.Message) (Stamp, *wire.Error) {
 const maxNamed = 100
 
 // Unsupported returns the error for a revision that is not spoken here.
-func Unsupported(date string) *wire.Error {
-	all := Dates()
+func Unsupported(date string) *wire.Error { return unsupported(date, Dates()) }
+
+// UnsupportedInSessions is Unsupported where no revision is spoken but those with
+// sessions.
+func UnsupportedInSessions(date string) *wire.Error {
+	return unsupported(date, slices.DeleteFunc(Dates(), func(date string) bool {
+		t, _ := Find(date)
+		return t.Stateless
+	}))
+}
+
+func unsupported(date string, all []string) *wire.Error {
 	date = date[:min(len(date), maxNamed)] // whatever stands there, an answer is short
 	e := wire.Errorf(CodeUnsupportedVersion, "Unsupported protocol version: supported are %s", strings.Join(all, ", "))
 	e.Data = wire.Encode(map[string]any{"supported": all, "requested": strings.ToValidUTF8(date, "\uFFFD")})

@@ -92,6 +92,10 @@ func TestUnsupported(t *testing.T) {
 			t.Errorf("%q: %d %s", date, e.Code, e.Data)
 		}
 	}
+	e := revision.UnsupportedInSessions("2026-07-28")
+	if want := `{"requested":"2026-07-28","supported":["2025-11-25","2025-06-18","2025-03-26","2024-11-05"]}`; string(e.Data) != want || e.Code != -32022 {
+		t.Errorf("%d %s, want %s", e.Code, e.Data, want)
+	}
 }
 
 func TestStampOn(t *testing.T) {
