@@ -242,8 +242,5 @@ func (c *call) is(method mcp.MCPMethod) bool { return c.Method == string(method)
 func (c *call) ended(o Outcome) {
 	c.s.arrive(c)
 	c.BackendID = c.pending.ID()
-	if c.guest != nil {
-		c.guest.leave()
-	}
 	c.s.g.finish(&c.Call, o)
 }
