@@ -28,7 +28,7 @@ type guest struct {
 	key       [sha256.Size]byte
 
 	// Guarded by guests.mu.
-	uses  int         // sessions, calls and errands that have to do with it
+	uses  int         // sessions and errands that have to do with it
 	timer *time.Timer // ends it; nil while there are uses
 
 	mu      sync.Mutex
