@@ -73,6 +73,9 @@ func (h *handler) owner(m wire.Message, about *peer.Pending) string {
 		if owner, ok := h.peer.SoleOwner(); ok && !namesCause(m) {
 			return owner
 		}
+		if owner := h.peer.FirstOwner(); owner != "" && !namesCause(m) {
+			return owner // there is but one client, whatever it goes by
+		}
 		return h.l.b.set.soleSession()
 	case h.l.b.hasStreams(), namesCause(m):
 		return ""

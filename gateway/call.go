@@ -232,6 +232,7 @@ func (c *call) answer(result []byte) {
 // Cancelled implements peer.Owner: the client has taken the call back, or is
 // gone.
 func (c *call) Cancelled(params []byte) {
+	params = revision.UnstampParams(params)
 	c.mu.Lock()
 	c.cancelled = true
 	sent, e := c.sent, c.errand

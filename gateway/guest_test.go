@@ -478,3 +478,14 @@ func TestParked_MovedOnce(t *testing.T) {
 		gh.WantNothing()
 	})
 }
+
+// What a client says of itself in a cancellation is not for the backend.
+func TestGuest_CancelsWithoutItsStamp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client, gh := visiting(t, able)
+		client.Send(first("1"))
+		asked := gh.Asked("tools/call")
+		client.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1,"reason":"<é>",` + meta(able, "") + `}}`)
+		gh.Want(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + string(asked.ID()) + `,"reason":"<é>"}}`)
+	})
+}

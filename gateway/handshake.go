@@ -42,8 +42,10 @@ func (s *Session) initialize(r *peer.Request) {
 		return
 	}
 	asked := *hello.ProtocolVersion
+	agreed := revision.Negotiate(asked)
+	can = revision.Possible(can, agreed)
 	caller := Caller{
-		Revision: revision.Negotiate(asked),
+		Revision: agreed,
 		Name:     brief(hello.ClientInfo.Name + "/" + hello.ClientInfo.Version),
 		can:      can,
 	}

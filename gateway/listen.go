@@ -38,8 +38,9 @@ type listen struct {
 }
 
 const (
-	// maxListens bounds those that are open.
-	maxListens = 10_000
+	// maxListens bounds those that are open, and maxListensPer those of one guest.
+	maxListens    = 10_000
+	maxListensPer = 1000
 	// maxListened bounds the resources of one of them, and what is kept back before it is
 	// acknowledged.
 	maxListened = 1024
@@ -108,7 +109,7 @@ func (s *Session) listen(guest *guest, r *peer.Request) {
 		lists: make(map[string]*catalog.Snapshot), uris: make(map[string]string), asked: make(map[string]bool),
 	}
 	l.ctx, l.stop = context.WithCancel(s.ctx)
-	if !s.g.listens.add(l) {
+	if len(guest.listening()) >= maxListensPer || !s.g.listens.add(l) {
 		l.stop()
 		s.fail(r, wire.Errorf(wire.CodeInternalError, "Too many subscriptions are open"))
 		return

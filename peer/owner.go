@@ -160,3 +160,15 @@ func (p *Peer) SoleOwnerOf(is func(owner string) bool) (owner string, ok bool) {
 	}
 	return owner, owner != "" && !several && !now.Before(p.strays.crowd)
 }
+
+// FirstOwner returns the owner of the call in flight that was sent first and has one, ""
+// if none has.
+func (p *Peer) FirstOwner() (owner string) {
+	first := int64(0)
+	p.calls.Each(func(c *Pending) {
+		if n := c.number(); c.Owner != "" && (first == 0 || n < first) {
+			owner, first = c.Owner, n
+		}
+	})
+	return owner
+}

@@ -1,6 +1,8 @@
 package revision_test
 
 import (
+	"encoding/json"
+	"reflect"
 	"testing"
 
 	"mcpgateway/revision"
@@ -44,6 +46,45 @@ func TestServerCapabilities(t *testing.T) {
 		}
 		if got := revision.ModernServerCapabilities([]byte(tt.caps), true); string(got) != tt.tasks {
 			t.Errorf("modern with tasks %s: %s, want %s", tt.caps, got, tt.tasks)
+		}
+	}
+}
+
+// A server is not told that a client can do what its revision has not.
+func TestPossible(t *testing.T) {
+	const all = `{"sampling":{"tools":{},"x":1},"elicitation":{"form":{},"url":{}},"roots":{},"y":1.0}`
+	for date, want := range map[string]string{
+		"2024-11-05": `{"sampling":{"tools":{},"x":1},"roots":{},"y":1.0}`,
+		"2025-03-26": `{"sampling":{"tools":{},"x":1},"roots":{},"y":1.0}`,
+		"2025-06-18": `{"sampling":{"x":1},"elicitation":{"form":{}},"roots":{},"y":1.0}`,
+		"2025-11-25": all,
+	} {
+		traits, _ := revision.Find(date)
+		if got := revision.Possible([]byte(all), traits); !sameJSON(t, string(got), want) {
+			t.Errorf("%s: %s, want %s", date, got, want)
+		}
+	}
+}
+
+func sameJSON(t *testing.T, a, b string) bool {
+	t.Helper()
+	var x, y any
+	if json.Unmarshal([]byte(a), &x) != nil || json.Unmarshal([]byte(b), &y) != nil {
+		t.Fatalf("no JSON: %s, %s", a, b)
+	}
+	return reflect.DeepEqual(x, y)
+}
+
+func TestUnstampParams(t *testing.T) {
+	for params, want := range map[string]string{
+		``:                  ``,
+		`{"requestId":1.0}`: `{"requestId":1.0}`,
+		`{"requestId":1.0,"_meta":{"io.modelcontextprotocol/protocolVersion":"x","a":1.0}}`:       `{"_meta":{"a":1.0},"requestId":1.0}`,
+		`{"requestId":1.0,"_meta":{"io.modelcontextprotocol\\/clientInfo":{}},"reason":"\u00e9"}`: `{"requestId":1.0,"reason":"\u00e9"}`,
+		`[1]`: `[1]`,
+	} {
+		if got := string(revision.UnstampParams([]byte(params))); got != want {
+			t.Errorf("%s: %s, want %s", params, got, want)
 		}
 	}
 }

@@ -136,6 +136,19 @@ func Unstamp(m wire.Message) wire.Message {
 	return setMeta(m, wire.Revise(meta, isStamp))
 }
 
+// UnstampParams is Unstamp for the params of a message, nil for none.
+func UnstampParams(params []byte) []byte {
+	meta, _ := wire.Lookup(params, "_meta")
+	if !wire.IsObject(meta) || !mayHave(meta, reserved) {
+		return params
+	}
+	rest := wire.Revise(meta, isStamp)
+	if string(rest) == "{}" {
+		return wire.Revise(params, func(key string) bool { return key == "_meta" })
+	}
+	return wire.Revise(params, nil, wire.Member{Key: "_meta", Text: rest})
+}
+
 func isStamp(key string) bool {
 	switch key {
 	case metaRevision, metaCapabilities, metaClient, metaLevel, metaServer, metaSubscription:

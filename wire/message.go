@@ -95,7 +95,8 @@ func (m Message) IsToolError() bool { return string(m.Part(partIsError)) == "tru
 // OneLine returns the message with no line break in it, for a transport that
 // ends a message at one. Only a message that holds any is copied. Line breaks
 // stand between tokens alone, so that a space in the place of each is enough, and
-// everything else stays where it is.
+// everything else stays where it is; but at the end they are cut off, with what white
+// space there is: some clients bear nothing between a message and the end of its line.
 func (m Message) OneLine() Message {
 	if !m.multiline {
 		return m
@@ -106,6 +107,7 @@ func (m Message) OneLine() Message {
 			m.raw[i] = ' '
 		}
 	}
+	m.raw = bytes.TrimRight(m.raw, " \t")
 	return m
 }
 
