@@ -80,7 +80,7 @@ func TestUnstampParams(t *testing.T) {
 		``:                  ``,
 		`{"requestId":1.0}`: `{"requestId":1.0}`,
 		`{"requestId":1.0,"_meta":{"io.modelcontextprotocol/protocolVersion":"x","a":1.0}}`:       `{"_meta":{"a":1.0},"requestId":1.0}`,
-		`{"requestId":1.0,"_meta":{"io.modelcontextprotocol\\/clientInfo":{}},"reason":"\u00e9"}`: `{"requestId":1.0,"reason":"\u00e9"}`,
+		`{"requestId":1.0,"_meta":{"io.modelcontextprotocol\/clientInfo":{}},"reason":"\u00e9"}`: `{"requestId":1.0,"reason":"\u00e9"}`,
 		`[1]`: `[1]`,
 	} {
 		if got := string(revision.UnstampParams([]byte(params))); got != want {
