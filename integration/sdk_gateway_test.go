@@ -153,15 +153,17 @@ func (c mcpgoClient) close() error { return c.Close() }
 
 type dialer func(context.Context, *exec.Cmd, string, events) (sdkClient, error)
 
-// TestSDKClientsInEveryRevision runs the clients of both SDKs, in each revision of the initialize era and in the way
-// they choose by themselves, against a gateway before the servers of both SDKs.
+// TestSDKClientsInEveryRevision runs the clients of both SDKs, in each revision of the initialize era, against a gateway
+// before the servers of both SDKs; go-sdk's also in the way it chooses by itself, which is 2026-07-28. mcp-go's has to
+// be told there that it wants to listen, as TestMatrix does it.
 func TestSDKClientsInEveryRevision(t *testing.T) {
 	t.Parallel()
 	for _, client := range []struct {
-		name string
-		dial dialer
-	}{{"gosdk", dialGoSDK}, {"mcpgo", dialMCPGo}} {
-		for _, revision := range append(slices.Clone(revisions), "") {
+		name      string
+		dial      dialer
+		revisions []string
+	}{{"gosdk", dialGoSDK, append(slices.Clone(revisions), "")}, {"mcpgo", dialMCPGo, revisions}} {
+		for _, revision := range client.revisions {
 			t.Run(client.name+"/"+revision, func(t *testing.T) {
 				t.Parallel()
 				notes := map[string]string{}

@@ -300,7 +300,8 @@ func (c mcpgoSession) complete(ctx context.Context, prompt, value string) ([]str
 }
 
 // TestSDKClientsOverHTTP is TestSDKClientsInEveryRevision through the HTTP door, with all that a session can have: the
-// clients of both SDKs, over streamable HTTP in each revision and the way they choose themselves, and over HTTP+SSE;
+// clients of both SDKs, over streamable HTTP in each revision that has sessions, and over HTTP+SSE (left to themselves
+// they choose 2026-07-28, for which there is TestMatrix; but for mcp-go's if it keeps a stream open);
 // behind the gateway the go-sdk's server, as a child of each session's own and over HTTP.
 func TestSDKClientsOverHTTP(t *testing.T) {
 	t.Parallel()
@@ -323,10 +324,10 @@ func TestSDKClientsOverHTTP(t *testing.T) {
 		url       string
 		revisions []string
 	}{
-		{"gosdk", visitGoSDK(false), url, append(slices.Clone(revisions), "")},
+		{"gosdk", visitGoSDK(false), url, revisions},
 		{"mcpgo", visitMCPGo(false), url, append(slices.Clone(revisions), "")},
-		{"gosdk-sse", visitGoSDK(true), older, []string{"2024-11-05", ""}},
-		{"mcpgo-sse", visitMCPGo(true), older, []string{"2024-11-05", ""}},
+		{"gosdk-sse", visitGoSDK(true), older, []string{"2024-11-05"}},
+		{"mcpgo-sse", visitMCPGo(true), older, []string{"2024-11-05"}},
 	} {
 		for _, revision := range c.revisions {
 			t.Run(c.name+"/"+revision, func(t *testing.T) {
