@@ -95,10 +95,10 @@ func (h *handler) owner(m wire.Message, about *peer.Pending) string {
 func (h *handler) Told(m wire.Message, about *peer.Pending) {
 	method := m.Method()
 	switch {
-	case h.l.own() && h.l.b.read(method, false):
+	case h.l.own() && h.l.b.read(method, func(k catalog.Kind) { h.l.news[k] = true }):
 		// What is listed is what the shared connection is told; but it is this client's own
-		// server that says so, and the client may know what for.
-		h.l.b.set.clients().Told(h.l.session, h.l.b.cfg.Name, m, about)
+		// server that says so, and the client may know what for. It is told when the list has
+		// been read, so that what it reads then is not what was there before.
 		return
 	case !h.l.own() && h.l.b.changed(method):
 		return
@@ -122,17 +122,19 @@ func (h *handler) Told(m wire.Message, about *peer.Pending) {
 
 // changed has those lists read anew that a notification says have changed. One look
 // serves any number of changes. It answers false if it is no such notification.
-func (b *Backend) changed(notification string) bool { return b.read(notification, true) }
+func (b *Backend) changed(notification string) bool {
+	return b.read(notification, func(k catalog.Kind) { b.rumours[k] = true })
+}
 
-// read is changed, of which clients are told, even if it turns out that nothing has, only
-// if it was announced to all.
-func (b *Backend) read(notification string, announced bool) bool {
+// read is changed, but for who is told of it even if it turns out that nothing has: that
+// is for note, which is called with b.mu held.
+func (b *Backend) read(notification string, note func(catalog.Kind)) bool {
 	some := false
 	b.mu.Lock()
 	for k := range catalog.Kind(catalog.NumKinds) {
 		if k.Changed() == notification {
 			b.stale[k], some = true, true
-			b.rumours[k] = b.rumours[k] || announced
+			note(k)
 		}
 	}
 	b.mu.Unlock()
@@ -152,12 +154,27 @@ func (b *Backend) changedAll() {
 	}
 }
 
-// takeStale returns the lists that have changed since it was called last.
-func (b *Backend) takeStale() (which [catalog.NumKinds]bool) {
+// takeStale returns the lists that have changed since it was called last. Tell is to be
+// called when they have been read: it tells the clients whose own servers said so.
+func (b *Backend) takeStale() (which [catalog.NumKinds]bool, tell func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	which, b.stale = b.stale, which
-	return which
+	type change struct{ session, notification string }
+	heard := make(map[change]bool)
+	for session, l := range b.own {
+		for k, said := range l.news {
+			if said {
+				heard[change{session, catalog.Kind(k).Changed()}] = true
+			}
+		}
+		clear(l.news[:])
+	}
+	return which, func() {
+		for c := range heard {
+			b.set.clients().Told(c.session, b.cfg.Name, wire.NewNotification(c.notification, nil), nil)
+		}
+	}
 }
 
 // cut returns the first n bytes of a text, or somewhat less.

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"mcpgateway/catalog"
 	"mcpgateway/peer"
 	"mcpgateway/transport"
 	"mcpgateway/wire"
@@ -56,6 +57,8 @@ type line struct {
 	hangUp context.CancelFunc
 	closed bool // its session is over
 	handed bool // the shared line goes on with what it was for
+
+	news [catalog.NumKinds]bool // these lists have changed, and its client was not told yet; guarded by b.mu
 }
 
 // waiting is a call that waits, for the backend to start or for another try.

@@ -611,3 +611,36 @@ func TestARefusedSubscriptionTakesNoneAway(t *testing.T) {
 		h.ear.want(t, "one told by a: notifications/resources/updated")
 	})
 }
+
+// A client whose own server says that a list has changed is told when that has been read
+// over the shared line, though it may have turned out to be the same: not before, or it
+// would read what was there before; and nobody else is told.
+func TestAClientHearsOfItsOwnServersListsWhenTheyHaveBeenRead(t *testing.T) {
+	inHouse(t, backends.Options{Backends: []config.Backend{remote("a")}}, func(t *testing.T, h *house) {
+		shared := h.next("a")
+		shared.Ready("t")
+		h.Open("one", nil, false)
+		h.Open("two", nil, false)
+		var own [2]*mcptest.Peer
+		for i, session := range []string{"one", "two"} {
+			call := h.callFor(session, "a")
+			own[i] = h.next("a")
+			own[i].Greet(logger)
+			own[i].Reply(own[i].Asked("tools/call").ID(), "{}")
+			call.ok(t)
+		}
+		e := h.ear
+		time.Sleep(time.Second)
+		own[0].Send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+		list := shared.Asked("tools/list")
+		e.want(t)
+		own[0].Send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`) // while it is read
+		synctest.Wait()
+		shared.Reply(list.ID(), mcptest.Tools("t"))
+		e.want(t, "one told by a: notifications/tools/list_changed")
+		shared.Reply(shared.Asked("tools/list").ID(), mcptest.Tools("t"))
+		e.want(t, "one told by a: notifications/tools/list_changed")
+		time.Sleep(time.Minute)
+		e.want(t)
+	})
+}

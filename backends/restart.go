@@ -314,7 +314,7 @@ func (l *line) follow(ctx context.Context, p *peer.Peer, s server, ended chan er
 		} else {
 			retry = firstPause
 		}
-		which := all
+		which, tell := all, func() {}
 		select {
 		case err := <-ended:
 			ended <- err // for converse
@@ -323,11 +323,11 @@ func (l *line) follow(ctx context.Context, p *peer.Peer, s server, ended chan er
 			if inARow++; time.Since(listed) > gap(inARow)+time.Second {
 				inARow = 0
 			}
-			which = b.takeStale()
+			which, tell = b.takeStale()
 		case <-again:
 		case <-b.stales():
 			b.expire()
-			which = b.takeStale()
+			which, tell = b.takeStale()
 		}
 		ctx, cancel := b.within(ctx, peer.ErrTimeout)
 		err := l.reassure(ctx, p, &s)
@@ -335,6 +335,7 @@ func (l *line) follow(ctx context.Context, p *peer.Peer, s server, ended chan er
 			b.list(ctx, p, s, which)
 		}
 		cancel()
+		tell()
 		if err != nil {
 			return err
 		}

@@ -83,7 +83,7 @@ func (l *line) doubtful() {
 }
 
 // refresh has the tools listed anew.
-func (b *Backend) refresh() { b.read(catalog.Tools.Changed(), false) }
+func (b *Backend) refresh() { b.read(catalog.Tools.Changed(), func(catalog.Kind) {}) }
 
 // reassure discovers a server of the stateless era anew if there is doubt about it. It
 // fails if the server is of that era no more.

@@ -107,16 +107,17 @@ func (s *Session) catalogChanged(now *catalog.Snapshot) {
 	}
 }
 
-// knows reports whether the client has asked for a list of which a notification tells.
-func (s *Session) knows(notification string) bool {
+// learns reports whether the client has asked for a list of which a notification tells,
+// and takes it that it will be told of what is now in it.
+func (s *Session) learns(notification string, now *catalog.Snapshot) (some bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for kind := range catalog.Kind(catalog.NumKinds) {
-		if kind.Changed() == notification && s.seen[kind].shown != nil {
-			return true
+		if l := &s.seen[kind]; kind.Changed() == notification && l.shown != nil {
+			l.told, some = now, true
 		}
 	}
-	return false
+	return some
 }
 
 // isNews reports whether the client has to be told of a list, and takes it that it

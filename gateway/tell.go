@@ -32,7 +32,7 @@ func (g *Gateway) Told(session, backend string, m wire.Message, about *peer.Pend
 			s.pass(backend, m, about)
 		}
 	case mcp.MethodNotificationToolsListChanged, mcp.MethodNotificationPromptsListChanged, mcp.MethodNotificationResourcesListChanged:
-		if s := g.session(session); s != nil && s.knows(method) {
+		if s := g.session(session); s != nil && s.learns(method, g.Backends.View().Snapshot) {
 			s.tell(wire.NewNotification(method, nil), "")
 		}
 	case mcp.MethodNotificationResourceUpdated:
