@@ -56,25 +56,6 @@ type listening struct {
 	pause  time.Duration
 }
 
-// is reports whether a notification says that it comes by this listen.
-func (h *hearing) is(m wire.Message) bool {
-	id := revision.Subscription(m)
-	return id == "" || string(id) == string(h.c.ID()) || wire.Unquote([]byte(id)) == string(h.c.ID())
-}
-
-// A hearing is one subscriptions/listen.
-type hearing struct {
-	c     *peer.Pending
-	uris  []string
-	acked chan []byte // 1 slot: what the server has agreed to
-	over  peer.Waiter
-	began time.Time
-	all   bool     // it has not said what it has agreed to
-	some  []string // the URIs that it has agreed to
-}
-
-func (h *hearing) hears(uri string) bool { return h.all || slices.Contains(h.some, uri) }
-
 // listening listens to a server of the stateless era until ctx is done, or end is
 // called.
 func (l *line) listening(ctx context.Context, p *peer.Peer, s server) *listening {
@@ -279,74 +260,6 @@ func (g *listening) wanted() (params []byte, uris []string) {
 		return nil, nil
 	}
 	return wire.Encode(map[string]any{"notifications": filter}), uris
-}
-
-// arm opens a listen and waits until the server has acknowledged it.
-func (g *listening) arm(ctx context.Context, params []byte, uris []string) (*hearing, error) {
-	l := g.l
-	h := &hearing{uris: uris, acked: make(chan []byte, 1), over: make(peer.Waiter, 1), began: time.Now()}
-	h.c = &peer.Pending{To: h.over, Stateless: true}
-	l.mu.Lock()
-	l.opening = h
-	l.mu.Unlock()
-	defer func() {
-		l.mu.Lock()
-		l.opening = nil
-		l.mu.Unlock()
-	}()
-	m := wire.NewRequest("0", "subscriptions/listen", params)
-	if err := g.p.Offer(l.b.stamped(m, g.s, "", false), h.c); err != nil {
-		return nil, err
-	}
-	select {
-	case agreed := <-h.acked:
-		h.agree(agreed)
-	case a := <-h.over:
-		return nil, ending(a)
-	case <-time.After(ackWait):
-		l.log.Warn("backend does not acknowledge what it is listened to; it is taken to have agreed")
-		h.all = true
-	case <-ctx.Done():
-		h.c.Cancel(nil)
-		return nil, ctx.Err()
-	}
-	return h, nil
-}
-
-// ending returns why a listen ended that was not acknowledged.
-func ending(a peer.Answer) error {
-	if failure := a.Part(wire.PartError); a.Err == nil && failure != nil {
-		return wire.ReadError(failure)
-	}
-	if a.Err == nil {
-		return errors.New("it ended at once")
-	}
-	return a.Err
-}
-
-// acknowledged notes what the server has agreed to.
-func (l *line) acknowledged(m wire.Message, about *peer.Pending) {
-	l.mu.Lock()
-	h := l.opening
-	l.mu.Unlock()
-	if h == nil || about != nil && about != h.c || about == nil && !h.is(m) {
-		return
-	}
-	select {
-	case h.acked <- m.Part(wire.PartParams):
-	default: // it was said before
-	}
-}
-
-// agree reads what the server has agreed to.
-func (h *hearing) agree(params []byte) {
-	list, _ := wire.Lookup(params, "notifications")
-	if !wire.IsObject(list) {
-		h.all = true
-		return
-	}
-	uris, _ := wire.Lookup(list, "resourceSubscriptions")
-	h.some = texts(uris)
 }
 
 // quit ends the listen at hand, if there is one. At a pipe it also waits for the end of it.

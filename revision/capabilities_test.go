@@ -79,7 +79,7 @@ func TestUnstampParams(t *testing.T) {
 	for params, want := range map[string]string{
 		``:                  ``,
 		`{"requestId":1.0}`: `{"requestId":1.0}`,
-		`{"requestId":1.0,"_meta":{"io.modelcontextprotocol/protocolVersion":"x","a":1.0}}`:       `{"_meta":{"a":1.0},"requestId":1.0}`,
+		`{"requestId":1.0,"_meta":{"io.modelcontextprotocol/protocolVersion":"x","a":1.0}}`:      `{"_meta":{"a":1.0},"requestId":1.0}`,
 		`{"requestId":1.0,"_meta":{"io.modelcontextprotocol\/clientInfo":{}},"reason":"\u00e9"}`: `{"requestId":1.0,"reason":"\u00e9"}`,
 		`[1]`: `[1]`,
 	} {
