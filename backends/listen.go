@@ -98,6 +98,11 @@ func (g *listening) run(ctx context.Context) {
 	g.missed = len(g.l.subs.agreedTo()) > 0
 	g.l.mu.Unlock()
 	for ctx.Err() == nil {
+		if g.lost() { // what was missed is found out in the next conversation
+			g.arrive()
+			<-ctx.Done()
+			return
+		}
 		filter, uris := g.wanted()
 		if g.outdated(uris) {
 			if !g.renew(ctx, filter, uris) {
@@ -228,13 +233,17 @@ func (g *listening) failed(err error) {
 		g.l.b.refresh()
 	}
 	say := g.l.log.Debug
-	g.l.mu.Lock()
-	over := g.l.gone == g.p // which is told elsewhere
-	g.l.mu.Unlock()
-	if g.pause == firstPause && !over {
+	if g.pause == firstPause && !g.lost() { // which is told elsewhere
 		say = g.l.log.Warn
 	}
 	say("backend cannot be listened to; its changes may be noticed late", "err", err)
+}
+
+// lost reports whether the conversation is over; soon the listening is, too.
+func (g *listening) lost() bool {
+	g.l.mu.Lock()
+	defer g.l.mu.Unlock()
+	return g.l.gone == g.p
 }
 
 // wanted returns what is to be listened to, as the params of the request, nil if nothing
