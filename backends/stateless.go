@@ -17,7 +17,10 @@ import (
 // session era reads it as it is.
 func (b *Backend) stamped(m wire.Message, s server, session string, tasks bool) wire.Message {
 	if !s.stateless {
-		return m
+		if b.set.hasSession(session) || m.Part(wire.PartResponses) == nil && m.Part(wire.PartState) == nil {
+			return m
+		}
+		return revision.Retry(m, nil, nil) // it would not know what to do with answers
 	}
 	stamp := revision.Stamp{Revision: s.ProtocolVersion, Client: b.set.client}
 	stamp.Capabilities, stamp.Level = b.set.says(session)

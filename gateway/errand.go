@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"errors"
 	"slices"
 	"strconv"
 	"sync"
@@ -9,6 +10,7 @@ import (
 	"mcpgateway/catalog"
 	"mcpgateway/peer"
 	"mcpgateway/revision"
+	"mcpgateway/transport"
 	"mcpgateway/wire"
 )
 
@@ -39,6 +41,7 @@ type errand struct {
 	keys   int         // how many queries there were
 	timer  *time.Timer // gathers queries, or gives up on the client; nil if neither
 	answer *result     // that came while it was parked
+	stored int         // bytes of it, for which there was room
 	over   bool
 }
 
@@ -105,7 +108,7 @@ func (e *errand) Done(m wire.Message, err error) {
 	c, asked := e.call, e.asked
 	e.asked = nil
 	if c == nil {
-		e.answer = &result{m, err} // the client hears of it when it comes back
+		e.keepLocked(m, err) // the client hears of it when it comes back
 	} else {
 		e.endLocked()
 	}
@@ -119,9 +122,22 @@ func (e *errand) Done(m wire.Message, err error) {
 	}
 }
 
+var errNoRoom = errors.New("it has answered, and there was no room to keep that until the client came back")
+
+// keepLocked keeps what came back while nobody waits for it. All that is kept together is
+// bounded, with the outcomes of tasks; beyond it only that there was an answer.
+func (e *errand) keepLocked(m wire.Message, err error) {
+	size := len(m.Raw())
+	if !e.g.stored.keep(size) {
+		m, err, size = wire.Message{}, &transport.Lost{Err: errNoRoom, Ran: true}, 0
+	}
+	e.answer, e.stored = &result{m, err}, size
+}
+
 // endLocked ends the errand; gone has to follow when mu is free.
 func (e *errand) endLocked() {
-	e.over, e.call, e.answer = true, nil, nil
+	e.g.stored.release(e.stored)
+	e.over, e.call, e.answer, e.stored = true, nil, nil, 0
 	if e.timer != nil {
 		e.timer.Stop()
 		e.timer = nil

@@ -37,9 +37,10 @@ type guest struct {
 }
 
 const (
-	// maxGuests bounds the guests. Beyond it those go that nobody uses, and if there
-	// are none no more come.
-	maxGuests = 10_000
+	// maxGuests bounds the guests, and maxGuestsPer those of one principal. Beyond it
+	// those go that nobody uses, and if there are none no more come.
+	maxGuests    = 10_000
+	maxGuestsPer = 5000
 	// stay is how long a guest stays when nobody uses it: what backends have opened
 	// for it serves the next call.
 	stay = 5 * time.Minute
@@ -53,7 +54,11 @@ type guests struct {
 	mu   sync.Mutex
 	all  map[[sha256.Size]byte]*guest
 	byID map[string]*guest
+	per  map[string]int // principal → how many
+	over bool           // the gateway is ending
 }
+
+var errEnding = errors.New("the gateway is ending")
 
 var errCrowd = errors.New("too many different clients at one time; wait until some have gone")
 
@@ -73,17 +78,25 @@ func (g *Gateway) guest(principal string, stamp revision.Stamp) (*guest, error) 
 		}
 		return known, nil
 	}
-	if len(all.all) >= maxGuests {
-		if gone = all.makeRoomLocked(); gone == nil {
+	whose, many := "", len(all.all) >= maxGuests
+	if all.per[principal] >= maxGuestsPer {
+		whose, many = principal, true
+	}
+	if many {
+		if gone = all.makeRoomLocked(whose); gone == nil {
 			return nil, errCrowd
 		}
+	}
+	if all.over {
+		return nil, errEnding
 	}
 	stamp.Capabilities, stamp.Client = slices.Clone(stamp.Capabilities), slices.Clone(stamp.Client)
 	fresh := &guest{g: g, id: newID(), principal: principal, stamp: stamp, name: nameOf(stamp.Client), key: key, uses: 1}
 	if all.all == nil {
-		all.all, all.byID = make(map[[sha256.Size]byte]*guest), make(map[string]*guest)
+		all.all, all.byID, all.per = make(map[[sha256.Size]byte]*guest), make(map[string]*guest), make(map[string]int)
 	}
 	all.all[key], all.byID[fresh.id] = fresh, fresh
+	all.per[principal]++
 	g.Backends.Open(fresh.id, stamp.Capabilities, true)
 	if stamp.Level != "" {
 		g.Backends.SetLevel(fresh.id, stamp.Level, func() {})
@@ -97,11 +110,11 @@ func fingerprint(principal string, stamp revision.Stamp) [sha256.Size]byte {
 	}))
 }
 
-// makeRoomLocked takes out a guest whom nobody uses, who is to be closed; nil if there is
-// none.
-func (all *guests) makeRoomLocked() *guest {
+// makeRoomLocked takes out a guest whom nobody uses, of that principal if it is not "", who
+// is to be closed; nil if there is none.
+func (all *guests) makeRoomLocked(principal string) *guest {
 	for _, one := range all.all {
-		if one.uses == 0 {
+		if one.uses == 0 && (principal == "" || one.principal == principal) {
 			all.removeLocked(one)
 			return one
 		}
@@ -116,6 +129,9 @@ func (all *guests) removeLocked(one *guest) {
 	}
 	delete(all.all, one.key)
 	delete(all.byID, one.id)
+	if all.per[one.principal]--; all.per[one.principal] == 0 {
+		delete(all.per, one.principal)
+	}
 }
 
 // close ends what backends have for a guest who was taken out. A nil one has nothing.
@@ -178,6 +194,7 @@ func (g *Gateway) endGuests() {
 		}
 	}
 	all.mu.Lock()
+	all.over = true
 	left = slices.Collect(maps.Values(all.all))
 	for _, one := range left {
 		all.removeLocked(one)

@@ -489,3 +489,53 @@ func TestGuest_CancelsWithoutItsStamp(t *testing.T) {
 		gh.Want(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + string(asked.ID()) + `,"reason":"<é>"}}`)
 	})
 }
+
+// What backends answer while nobody waits is kept within a bound; beyond it the client learns
+// that there was an answer, and that the call may have run.
+func TestParked_AnswersAreKeptWithinABound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client, gh := visiting(t, able)
+		large := `{"content":[],"x":"` + strings.Repeat("x", 40<<20) + `"}`
+		var tickets []string
+		for _, id := range []string{"1", "2"} {
+			client.Send(first(id))
+			asked := gh.Asked("tools/call")
+			gh.Sendf(`{"jsonrpc":"2.0","id":"q%s","method":"roots/list"}`, id)
+			tickets = append(tickets, state(t, client, "q1"))
+			gh.Reply(asked.ID(), large)
+			gh.Message() // the question is answered all the same
+		}
+		client.Send(retry("4", `{"q1":{"roots":[]}}`, tickets[1]))
+		if failure := wire.ReadError(client.Message().Part(wire.PartError)); failure.Code != -32603 || !strings.Contains(failure.Message, "may have run") {
+			t.Errorf("the second: %+v", failure)
+		}
+		client.Send(retry("3", `{"q1":{"roots":[]}}`, tickets[0]))
+		if m := client.Message(); len(m.Part(wire.PartResult)) < 40<<20 {
+			t.Errorf("the first: %.100s", m.Raw())
+		}
+	})
+}
+
+// Clients of one principal, however many they say that they are, leave room for others.
+func TestGuest_OnePrincipalLeavesRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, settings{inFlight: 20_000}, "gh")
+		conn, crowd := mcptest.Open(t, "crowd")
+		go func() { _ = h.gateway.Serve(t.Context(), "", "crowd", conn) }()
+		say := func(p *mcptest.Peer, n int) wire.Message {
+			p.Send(strings.Replace(request(fmt.Sprint(n), "completion/complete", "", `{}`), `"version":"9"`, fmt.Sprintf(`"version":"%d"`, n), 1))
+			return p.Message()
+		}
+		for n := range 5000 {
+			say(crowd, n)
+		}
+		if m := say(crowd, 5000); !strings.Contains(string(m.Raw()), "too many different clients") {
+			t.Errorf("one more got %s", m.Raw())
+		}
+		other, alone := mcptest.Open(t, "alone")
+		go func() { _ = h.gateway.Serve(t.Context(), "", "alone", other) }()
+		if m := say(alone, 1); strings.Contains(string(m.Raw()), "too many different clients") {
+			t.Errorf("another principal got %s", m.Raw())
+		}
+	})
+}
