@@ -48,6 +48,9 @@ func (c *call) asksFor(m wire.Message) bool {
 	defer c.mu.Unlock()
 	if c.cancelled {
 		unbook()
+		if own := revision.TaskNamed(result); revision.TypeOf(result) == revision.Task && own != "" && len(own) <= maxRef {
+			c.drop(&pursuit{ref: ref{c.Route.Backend, own}}) // nobody waits for it any more
+		}
 		return true
 	}
 	ctx, cancel := context.WithCancel(c.s.ctx)

@@ -33,11 +33,8 @@ const (
 	TaskCancelled     = "cancelled"
 )
 
-// Notifications of a task's status.
-const (
-	taskStatus = "notifications/tasks/status" // classic
-	TaskState  = "notifications/tasks"        // modern
-)
+// TaskState is the notification that a modern task has changed.
+const TaskState = "notifications/tasks"
 
 // An Outcome is what a modern task says beyond its status: how it ended, or what it
 // waits for. The zero value is that of one that works.
@@ -70,14 +67,8 @@ func ModernTask(task []byte, o Outcome) []byte {
 	return modernTask(task, o, wire.Member{Key: "resultType", Text: []byte(`"complete"`)})
 }
 
-// ModernNotice returns the notification that a task has changed, for a listen of the
-// stateless era; task is the classic one that a notifications/tasks/status tells of.
-func ModernNotice(task []byte, o Outcome) wire.Message {
-	return wire.NewNotification(TaskState, modernTask(task, o))
-}
-
-// TaskNotice is ModernNotice for a task of the stateless era, as tasks/get has answered
-// with it.
+// TaskNotice returns the notification that a task has changed, for a listen of the
+// stateless era; task is what tasks/get has answered.
 func TaskNotice(task []byte) wire.Message {
 	return wire.NewNotification(TaskState, wire.Revise(task, func(key string) bool { return key == "resultType" || key == "_meta" }))
 }
@@ -144,12 +135,6 @@ func ClassicTask(task []byte) []byte {
 	}
 	drop := func(key string) bool { return key == "ttl" || key == "pollInterval" || key == "_meta" || isModern(key) }
 	return wire.Revise(task, drop, put...)
-}
-
-// ClassicNotice returns the notification that a task has changed for a client of
-// 2025-11-25; task is the modern one.
-func ClassicNotice(task []byte) wire.Message {
-	return wire.NewNotification(taskStatus, ClassicTask(task))
 }
 
 // ClassicCreated returns the modern result that says that a task was made as clients of

@@ -134,15 +134,12 @@ func TestToolsThatAreTasks(t *testing.T) {
 
 func TestUpdatesOfTasks(t *testing.T) {
 	responses := []revision.Response{{Key: "b", Result: []byte(`{ "n":1.0}`)}, {Key: "a", Result: []byte(`{"action":"cancel"}`)}}
-	params := revision.UpdateTask("t", responses)
-	if want := `{"taskId":"t","inputResponses":{"b":{ "n":1.0},"a":{"action":"cancel"}}}`; string(params) != want {
-		t.Errorf("got %s\nwant %s", params, want)
-	}
+	params := []byte(`{"taskId":"t","inputResponses":{"b":{ "n":1.0},"a":{"action":"cancel"}}}`)
 	id, got, err := revision.ReadUpdate(wire.NewRequest("1", "tasks/update", params))
 	if err != nil || id != "t" || fmt.Sprint(got) != fmt.Sprint(responses) {
 		t.Errorf("got %q %v, %v", id, got, err)
 	}
-	if id, got, err := revision.ReadUpdate(wire.NewRequest("1", "tasks/update", revision.UpdateTask("t", nil))); err != nil || id != "t" || got != nil {
+	if id, got, err := revision.ReadUpdate(wire.NewRequest("1", "tasks/update", []byte(`{"taskId":"t","inputResponses":{}}`))); err != nil || id != "t" || got != nil {
 		t.Errorf("got %q %v, %v", id, got, err)
 	}
 	for _, params := range []string{

@@ -42,17 +42,6 @@ func ReadUpdate(m wire.Message) (id string, responses []Response, err *wire.Erro
 	return id, responses, nil
 }
 
-// UpdateTask returns the params of the tasks/update that answers questions of a task.
-func UpdateTask(id string, responses []Response) []byte {
-	given := make([]wire.Member, 0, len(responses))
-	for _, r := range responses {
-		given = append(given, wire.Member{Key: r.Key, Text: r.Result})
-	}
-	return wire.Revise(nil, nil,
-		wire.Member{Key: "taskId", Text: wire.Quote(id)},
-		wire.Member{Key: "inputResponses", Text: wire.Revise(nil, nil, given...)})
-}
-
 // maxListened bounds the tasks that one subscriptions/listen names.
 const maxListened = 4096
 

@@ -23,10 +23,6 @@ func TestTasksOfMCPGo(t *testing.T) {
 	if err := json.Unmarshal(revision.ClassicCreated([]byte(`{"resultType":"task",`+fields+`}`)), &made); err != nil || !same(made.Task) {
 		t.Errorf("made %+v, %v", made.Task, err)
 	}
-	var told mcp.TaskStatusNotification
-	if err := json.Unmarshal(revision.ClassicNotice([]byte(`{`+fields+`}`)).Raw(), &told); err != nil || told.Method != mcp.MethodNotificationTasksStatus || !same(told.Params.Task) {
-		t.Errorf("told %+v, %v", told, err)
-	}
 	var got mcp.GetTaskResult
 	if err := json.Unmarshal(revision.ClassicTask([]byte(`{"resultType":"complete",`+fields+`}`)), &got); err != nil || !same(got.Task) {
 		t.Errorf("got %+v, %v", got.Task, err)

@@ -52,10 +52,6 @@ func TestModernTask(t *testing.T) {
 		if got, want := string(revision.ModernTask(classic(c.was), c.o)), `{"resultType":"complete",`+task; got != want {
 			t.Errorf("%s, %+v:\n got %s\nwant %s", c.was, c.o, got, want)
 		}
-		m := revision.ModernNotice(classic(c.was), c.o)
-		if got, want := string(m.Raw()), `{"jsonrpc":"2.0","method":"notifications/tasks","params":{`+task+`}`; got != want {
-			t.Errorf("%s, %+v:\n got %s\nwant %s", c.was, c.o, got, want)
-		}
 	}
 }
 
@@ -72,10 +68,6 @@ func TestClassicTask(t *testing.T) {
 	} {
 		if got := string(revision.ClassicTask([]byte(modern))); got != want {
 			t.Errorf("%s\n got %s\nwant %s", modern, got, want)
-		}
-		m := revision.ClassicNotice([]byte(modern))
-		if m.Method() != "notifications/tasks/status" || string(m.Part(wire.PartParams)) != want {
-			t.Errorf("%s\n got %s\nwant the params %s", modern, m.Raw(), want)
 		}
 	}
 }
