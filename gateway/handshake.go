@@ -42,10 +42,8 @@ func (s *Session) initialize(r *peer.Request) {
 		return
 	}
 	asked := *hello.ProtocolVersion
-	agreed := revision.Negotiate(asked)
-	can = revision.Possible(can, agreed)
 	caller := Caller{
-		Revision: agreed,
+		Revision: revision.Negotiate(asked),
 		Name:     brief(hello.ClientInfo.Name + "/" + hello.ClientInfo.Version),
 		can:      can,
 	}

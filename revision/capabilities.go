@@ -37,18 +37,3 @@ func ModernServerCapabilities(caps []byte, tasks bool) []byte {
 	extensions = wire.Revise(extensions, nil, wire.Member{Key: TasksExtension, Text: []byte("{}")})
 	return wire.Revise(caps, nil, wire.Member{Key: "extensions", Text: extensions})
 }
-
-// Possible returns a session-era client's capabilities without those that its revision has
-// not: a server that is told of them would ask in vain.
-func Possible(caps []byte, t Traits) []byte {
-	if !t.Elicitation {
-		return without(caps, "elicitation")
-	}
-	if elicitation, _ := wire.Lookup(caps, "elicitation"); !t.ElicitationURL && wire.IsObject(elicitation) {
-		caps = wire.Revise(caps, nil, wire.Member{Key: "elicitation", Text: without(elicitation, "url")})
-	}
-	if sampling, _ := wire.Lookup(caps, "sampling"); !t.SamplingTools && wire.IsObject(sampling) {
-		caps = wire.Revise(caps, nil, wire.Member{Key: "sampling", Text: without(sampling, "tools")})
-	}
-	return caps
-}

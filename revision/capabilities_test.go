@@ -1,8 +1,6 @@
 package revision_test
 
 import (
-	"encoding/json"
-	"reflect"
 	"testing"
 
 	"mcpgateway/revision"
@@ -48,31 +46,6 @@ func TestServerCapabilities(t *testing.T) {
 			t.Errorf("modern with tasks %s: %s, want %s", tt.caps, got, tt.tasks)
 		}
 	}
-}
-
-// A server is not told that a client can do what its revision has not.
-func TestPossible(t *testing.T) {
-	const all = `{"sampling":{"tools":{},"x":1},"elicitation":{"form":{},"url":{}},"roots":{},"y":1.0}`
-	for date, want := range map[string]string{
-		"2024-11-05": `{"sampling":{"tools":{},"x":1},"roots":{},"y":1.0}`,
-		"2025-03-26": `{"sampling":{"tools":{},"x":1},"roots":{},"y":1.0}`,
-		"2025-06-18": `{"sampling":{"x":1},"elicitation":{"form":{}},"roots":{},"y":1.0}`,
-		"2025-11-25": all,
-	} {
-		traits, _ := revision.Find(date)
-		if got := revision.Possible([]byte(all), traits); !sameJSON(t, string(got), want) {
-			t.Errorf("%s: %s, want %s", date, got, want)
-		}
-	}
-}
-
-func sameJSON(t *testing.T, a, b string) bool {
-	t.Helper()
-	var x, y any
-	if json.Unmarshal([]byte(a), &x) != nil || json.Unmarshal([]byte(b), &y) != nil {
-		t.Fatalf("no JSON: %s, %s", a, b)
-	}
-	return reflect.DeepEqual(x, y)
 }
 
 func TestUnstampParams(t *testing.T) {
