@@ -9,7 +9,9 @@ import (
 
 // AdaptQuestion returns the params of what a server asks a client of the session era, as
 // a client of the revision to with such capabilities can read them; the same slice if
-// nothing has to change. An error tells why it cannot be asked that.
+// nothing has to change. An error tells why it cannot be asked that. What a client has
+// declared it can do, be its revision one that has it not: there are SDKs that declare,
+// and do, the same in all of them.
 func AdaptQuestion(method string, params []byte, to Traits, caps []byte) ([]byte, error) {
 	switch method {
 	case "elicitation/create":
@@ -35,14 +37,10 @@ func adaptElicitation(params []byte, to Traits, caps []byte) ([]byte, error) {
 		return nil, err
 	}
 	switch mode, _ := wire.Lookup(params, "mode"); {
-	case !to.Elicitation:
-		return nil, errors.New("the client's revision has no elicitation")
 	case mode == nil || wire.Unquote(mode) == "form":
 		return adaptForm(params, to, caps)
 	case wire.Unquote(mode) != "url":
 		return nil, fmt.Errorf("there is no elicitation of mode %.100s", mode)
-	case !to.ElicitationURL:
-		return nil, errors.New("the client's revision has no elicitation by url")
 	}
 	return params, needs(caps, "elicitation", "url")
 }
@@ -105,9 +103,7 @@ func adaptSampling(params []byte, to Traits, caps []byte) (adapted []byte, err e
 		return nil, err
 	}
 	if isAsked(params, "tools") || isAsked(params, "toolChoice") {
-		if !to.SamplingTools {
-			return nil, errors.New("the client's revision has no tools in sampling")
-		} else if err := needs(caps, "sampling", "tools"); err != nil {
+		if err := needs(caps, "sampling", "tools"); err != nil {
 			return nil, err
 		}
 	}
@@ -115,7 +111,7 @@ func adaptSampling(params []byte, to Traits, caps []byte) (adapted []byte, err e
 		needs(caps, "sampling", "context") != nil {
 		params = without(params, "includeContext")
 	}
-	if to.SamplingTools {
+	if to.SamplingTools || needs(caps, "sampling", "tools") == nil {
 		return params, nil
 	}
 	adapted = mapMember(params, "messages", func(messages []byte) []byte {

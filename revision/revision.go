@@ -24,8 +24,6 @@ type Traits struct {
 	ResourceLinks   bool // content of type resource_link
 	Structured      bool // structuredContent and outputSchema; objects
 	AnyStructured   bool // they may be of any type
-	Elicitation     bool // elicitation/create, with a form
-	ElicitationURL  bool // or with a url
 	EnumForms       bool // enums with titles as oneOf, or of which one picks several
 	SamplingTools   bool // the client's model may use tools; several blocks of content in one message
 	SamplingContext bool // includeContext needs a capability
@@ -36,11 +34,11 @@ type Traits struct {
 var table = []Traits{
 	{Date: "2024-11-05", Batches: true},
 	{Date: "2025-03-26", Batches: true, Audio: true},
-	{Date: "2025-06-18", Audio: true, ResourceLinks: true, Structured: true, Elicitation: true},
-	{Date: "2025-11-25", Primes: true, Audio: true, ResourceLinks: true, Structured: true, Elicitation: true,
-		ElicitationURL: true, EnumForms: true, SamplingTools: true, SamplingContext: true},
-	{Date: "2026-07-28", Stateless: true, Audio: true, ResourceLinks: true, Structured: true, AnyStructured: true, Elicitation: true,
-		ElicitationURL: true, EnumForms: true, SamplingTools: true, SamplingContext: true},
+	{Date: "2025-06-18", Audio: true, ResourceLinks: true, Structured: true},
+	{Date: "2025-11-25", Primes: true, Audio: true, ResourceLinks: true, Structured: true,
+		EnumForms: true, SamplingTools: true, SamplingContext: true},
+	{Date: "2026-07-28", Stateless: true, Audio: true, ResourceLinks: true, Structured: true, AnyStructured: true,
+		EnumForms: true, SamplingTools: true, SamplingContext: true},
 }
 
 // Newest returns the newest revision.

@@ -26,8 +26,8 @@ func serveCommand(f *flags) *cobra.Command {
 		Use:   "serve",
 		Short: "Serve MCP on stdin and stdout (the default), or over HTTP",
 		Long: `serve speaks MCP on stdin and stdout until stdin ends or it gets SIGTERM, SIGINT or
-SIGHUP. Logs go to stderr. The backends are started when a client initializes, and ended
-with the gateway.
+SIGHUP. Logs go to stderr. The backends are started when a client initializes, or asks for
+anything but server/discover, and ended with the gateway.
 
 With --listen (or listen: in the file) it serves any number of clients over HTTP instead, at
 http://ADDR/mcp, and at http://ADDR/sse those that know the older transport only; the
