@@ -248,6 +248,7 @@ func TestParked_TakenBack(t *testing.T) {
 				if note := gh.Told("notifications/cancelled"); note.RequestID() != asked.ID() {
 					t.Errorf("told %s", note.Raw())
 				}
+				synctest.Wait() // the backend is told first
 				if n := h.gateway.Parked(); n != 0 {
 					t.Errorf("%d calls are parked", n)
 				}
