@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"mcpgateway/internal/mcptest"
+	"mcpgateway/revision"
 	"mcpgateway/wire"
 )
 
@@ -170,5 +171,36 @@ func TestListen_TakesAnothersPlace(t *testing.T) {
 		acknowledged(t, client, `2`, `{"resourceSubscriptions":["x:a"]}`)
 		client.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`)
 		gh.Asked("resources/unsubscribe")
+	})
+}
+
+// A change is told to each of many subscriptions, once, and to none if its list is the
+// same.
+func TestListen_ManyHearOfOneChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, settings{inFlight: 1000}, "gh")
+		client, _ := h.client()
+		client.Send(request("0", "prompts/list", "", `{}`))
+		gh := shelf(t, h, "gh")
+		client.Message()
+		const listens = 500
+		for n := range listens {
+			id := fmt.Sprint(n + 1)
+			client.Send(listenFor(id, `{"toolsListChanged":true,"promptsListChanged":true}`))
+			acknowledged(t, client, id, `{"toolsListChanged":true,"promptsListChanged":true}`)
+		}
+		gh.Send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+		gh.List(mcptest.Tools("t", "u"))
+		heard := make(map[string]int)
+		for range listens {
+			m := client.Message()
+			heard[m.Method()+" "+string(revision.Subscription(m))]++
+		}
+		client.WantNothing()
+		for n := range listens {
+			if what := fmt.Sprintf("notifications/tools/list_changed %d", n+1); heard[what] != 1 {
+				t.Errorf("%s came %d times", what, heard[what])
+			}
+		}
 	})
 }
