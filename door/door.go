@@ -42,7 +42,8 @@ type Options struct {
 	// Serve holds a session until it is over, be it one that lives for one request. It
 	// is called on a goroutine of its own, which the Door waits for; ctx is done when the
 	// Door closes, and Serve has to return then, after what grace it likes: what it
-	// answers meanwhile still goes out.
+	// answers meanwhile still goes out. In a batch it is for Serve to refuse what may not
+	// stand in one, see [revision.Alone].
 	Serve func(ctx context.Context, v Visit, c transport.Conn)
 	// Examine is asked about each request of the stateless era whose _meta and
 	// header MCP-Protocol-Version agree on a revision that is spoken. What it returns is

@@ -125,7 +125,7 @@ func (h *house) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 // does, and whatever else with an error.
 func (h *house) serve(ctx context.Context, v Visit, c transport.Conn) {
 	g := &visitor{Conn: c, Visit: v}
-	g.Peer = peer.New(c, &server{h, g}, peer.Options{Batches: func() bool { return true }})
+	g.Peer = peer.New(c, &server{h, g}, peer.Options{Batches: func() bool { return true }, Alone: revision.Alone})
 	h.conns <- g
 	_ = g.Run(ctx)
 }

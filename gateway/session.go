@@ -60,6 +60,7 @@ func newSession(g *Gateway, id, principal string, conn transport.Conn) *Session 
 		Log:      s.log,
 		InFlight: g.InFlight,
 		Batches:  s.batches,
+		Alone:    revision.Alone,
 		Refused:  s.refused,
 		Farewell: ending,
 	})
