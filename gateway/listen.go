@@ -114,6 +114,7 @@ func (s *Session) listen(guest *guest, r *peer.Request) {
 		s.fail(r, wire.Errorf(wire.CodeInternalError, "Too many subscriptions are open"))
 		return
 	}
+	guest.stayOn()
 	guest.hear(l)
 	s.mu.Lock()
 	if s.listens == nil {
@@ -125,7 +126,11 @@ func (s *Session) listen(guest *guest, r *peer.Request) {
 		l.end()
 		return
 	}
-	s.work.Go(func() { l.arm(filter, uris, tasks) })
+	guest.stayOn() // until nothing is said to backends any more, even if it ends before
+	s.work.Go(func() {
+		defer guest.leave()
+		l.arm(filter, uris, tasks)
+	})
 }
 
 // listened returns the resources that a filter names.
@@ -334,6 +339,7 @@ func (l *listen) end() {
 	for uri, backend := range l.uris { // nobody else does anything with them any more
 		l.guest.unwanted(backend, uri)
 	}
+	l.guest.leave()
 }
 
 // endListens ends the subscriptions of a session that is ending.

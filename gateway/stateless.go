@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -103,19 +104,23 @@ func (s *Session) askedStateless(r *peer.Request) {
 }
 
 // guest returns the guest that a request on this connection is from. It stays for as
-// long as the connection does.
+// long as the connection does, unless that brings many others later on: then for as long
+// as anything is done for it, and a while.
 func (s *Session) guest(stamp revision.Stamp) (*guest, error) {
 	one, err := s.g.guest(s.principal, stamp)
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, err
-	case s.guests[one]:
-		one.leave()
-		return one, nil
-	case s.guests == nil:
-		s.guests = make(map[*guest]bool)
 	}
-	s.guests[one] = true
+	s.guests = append(s.guests, one)
+	i := slices.Index(s.guests, one)
+	switch known := i < len(s.guests)-1; {
+	case !known && len(s.guests) <= maxKept:
+		return one, nil
+	case !known:
+		i = 0 // the one that has asked for nothing the longest
+	}
+	s.guests[i].leave()
+	s.guests = slices.Delete(s.guests, i, i+1)
 	return one, nil
 }
 

@@ -57,7 +57,9 @@ func (l *listen) watch(ctx context.Context, all []*job) (ids []string) {
 			return ids
 		}
 		ids = append(ids, j.id)
+		l.guest.stayOn()
 		l.s.work.Go(func() {
+			defer l.guest.leave()
 			defer l.g.watching.Add(-1)
 			l.follow(ctx, j)
 		})
