@@ -55,7 +55,8 @@ type Options struct {
 	Limit int // bytes of one message, and of what may wait for a client that does not read; 0 = 64 MiB
 	// Sessions bounds those that are open at one time; beyond it initialize gets 503.
 	// As many requests of the stateless era may be open beside them, subscriptions
-	// among them; beyond that they get 503, too. 0 = 10000.
+	// among them, and half as many of one principal; beyond that they get 503, too.
+	// 0 = 10000.
 	Sessions int
 	Idle     time.Duration // a session to which its client has no connection ends after it; 0 = 1 h
 	// Events bounds what a session keeps so that a broken stream can be resumed, in
@@ -103,9 +104,10 @@ type Door struct {
 	sessions map[string]*session // under their keys
 	keepers  list.List           // sessions that keep anything, the one that began first in front
 	visits   int
+	visitsOf map[principal]int
 	closing  bool
-	full     bool // there was no room for a session; said once
-	crowded  bool // nor for a visit
+	full     bool      // there was no room for a session; said once
+	crowded  time.Time // when it was said last that there is none for a visit
 	warned   time.Time
 }
 
@@ -127,7 +129,7 @@ func New(o Options) *Door {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	d := &Door{o: o, log: o.Log, sessions: make(map[string]*session)}
+	d := &Door{o: o, log: o.Log, sessions: make(map[string]*session), visitsOf: make(map[principal]int)}
 	for _, t := range o.Tokens {
 		d.tokens = append(d.tokens, sha256.Sum256([]byte(t)))
 	}

@@ -38,9 +38,11 @@ type listen struct {
 }
 
 const (
-	// maxListens bounds those that are open, and maxListensPer those of one guest.
+	// maxListens bounds those that are open, maxListensPer those of one principal, and
+	// maxListensOf those of one guest.
 	maxListens    = 10_000
-	maxListensPer = 1000
+	maxListensPer = 5000
+	maxListensOf  = 1000
 	// maxListened bounds the resources of one of them, and what is kept back before it is
 	// acknowledged.
 	maxListened = 1024
@@ -51,16 +53,19 @@ const (
 
 // listens are those that are open. The zero value is none.
 type listens struct {
+	tally tally
+
 	mu  sync.Mutex
 	all map[*listen]bool
 }
 
+// add reports whether there is room for one more.
 func (l *listens) add(one *listen) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if len(l.all) >= maxListens {
+	if !l.tally.enter(one.guest.principal, maxListens, maxListensPer) {
 		return false
 	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if l.all == nil {
 		l.all = make(map[*listen]bool)
 	}
@@ -68,10 +73,12 @@ func (l *listens) add(one *listen) bool {
 	return true
 }
 
+// remove takes out what was added, once.
 func (l *listens) remove(one *listen) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	delete(l.all, one)
+	l.mu.Unlock()
+	l.tally.leave(one.guest.principal)
 }
 
 func (l *listens) list() []*listen {
@@ -109,9 +116,9 @@ func (s *Session) listen(guest *guest, r *peer.Request) {
 		lists: make(map[string]*catalog.Snapshot), uris: make(map[string]string), asked: make(map[string]bool),
 	}
 	l.ctx, l.stop = context.WithCancel(s.ctx)
-	if len(guest.listening()) >= maxListensPer || !s.g.listens.add(l) {
+	if len(guest.listening()) >= maxListensOf || !s.g.listens.add(l) {
 		l.stop()
-		s.fail(r, wire.Errorf(wire.CodeInternalError, "Too many subscriptions are open"))
+		s.fail(r, wire.Errorf(wire.CodeInternalError, "Too many subscriptions are open; wait until some have ended"))
 		return
 	}
 	guest.stayOn()
