@@ -289,7 +289,7 @@ func dialMatrixGoSDK(ctx context.Context, v errand, era string, h matrixEvents) 
 			return &gosdk.CreateMessageResult{Model: "m", Role: "assistant", Content: &gosdk.TextContent{Text: "engine"}}, nil
 		},
 	})
-	var transport gosdk.Transport = &gosdk.StreamableClientTransport{Endpoint: v.URL}
+	var transport gosdk.Transport = &gosdk.StreamableClientTransport{Endpoint: v.URL, HTTPClient: ownConnections()}
 	switch {
 	case v.sse:
 		transport = &gosdk.SSEClientTransport{Endpoint: v.URL}
@@ -389,13 +389,13 @@ func dialMatrixMCPGo(ctx context.Context, v errand, era string, h matrixEvents) 
 
 // mcpgoRoad leads to where the errand is. listening is closed when what the server says of itself is heard.
 func mcpgoRoad(v errand, era string) (road mcpgotransport.Interface, listening <-chan string, err error) {
-	ear := &mcpgoEar{RoundTripper: &http.Transport{}, heard: make(chan string)}
+	web := ownConnections()
+	ear := &mcpgoEar{RoundTripper: web.Transport, heard: make(chan string)}
+	web.Transport = ear
 	if v.Command != nil || era != sessionEra {
 		ear.once.Do(func() { close(ear.heard) })
 	}
-	// Each has connections of its own, as it has where it is a process: with http.DefaultTransport one that closes can
-	// break off another's request ("context canceled").
-	own := mcpgotransport.WithHTTPBasicClient(&http.Client{Transport: ear})
+	own := mcpgotransport.WithHTTPBasicClient(web)
 	switch {
 	case v.Command != nil:
 		road = mcpgotransport.NewStdioWithOptions(v.Command[0], v.Env, v.Command[1:],
@@ -411,6 +411,10 @@ func mcpgoRoad(v errand, era string) (road mcpgotransport.Interface, listening <
 	}
 	return road, ear.heard, err
 }
+
+// ownConnections is for a client that would be a process of its own. Where several share http.DefaultTransport, one that
+// closes can break off another's request ("context canceled").
+func ownConnections() *http.Client { return &http.Client{Transport: &http.Transport{}} }
 
 // mcpgoEar finds out when a GET stream of mcp-go's client is open, which the client does not tell.
 type mcpgoEar struct {
