@@ -170,11 +170,12 @@ func (l *line) handOver() {
 	l.mu.Unlock()
 	l.b.shared.inherit(l.session, uris)
 	for _, w := range waiting {
-		l.b.shared.send(w.m, w.c)
+		l.b.shared.send(w)
 	}
 }
 
-// inherit takes over a session's subscriptions, unless it is over.
+// inherit takes over a session's subscriptions from another line, unless it is over. A line
+// of the session era must not have begun to start: it tells the backend then.
 func (l *line) inherit(session string, uris []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -183,7 +184,7 @@ func (l *line) inherit(session string, uris []string) {
 		l.subs.agreed(uri, session)
 	}
 	if !l.b.set.isOpen(session) {
-		l.subs.removeAll(session)
+		l.subs.removeAll(session, false)
 	}
 	l.pokeListening()
 }
