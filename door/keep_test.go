@@ -2,7 +2,9 @@ package door
 
 import (
 	"fmt"
+	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -209,4 +211,22 @@ func TestIdleSessionsEnd(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		ping(listening, 404)
 	})
+}
+
+// A request that comes in the very moment in which its session has been idle for long enough is served, or is told that
+// there is no such session. It is not taken and then lost.
+func TestIdleSessionsEnd_NotUnderARequest(t *testing.T) {
+	d := New(Options{Idle: time.Nanosecond, Log: slog.New(slog.DiscardHandler)})
+	for range 20000 {
+		s := d.newSession(0)
+		var both sync.WaitGroup
+		both.Go(func() { s.endIfIdle() })
+		s.mu.Lock()
+		refused := s.arriveLocked()
+		s.unlock()
+		both.Wait()
+		if refused == nil && s.over {
+			t.Fatal("a session has ended under a request that it has taken")
+		}
+	}
 }

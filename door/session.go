@@ -70,25 +70,29 @@ func (s *session) Read() (wire.Message, wire.ID, error) {
 			return m, "", nil
 		case <-s.closed:
 		case <-s.idle.C:
-			if left := s.idleFor(); left > 0 {
-				s.idle.Reset(left)
-			} else {
-				s.door.log.Debug("session ends: idle", "session", s.name)
-				s.end()
-			}
+			s.idle.Reset(s.endIfIdle())
 		}
 	}
 }
 
-// idleFor returns how long the session may at least go on. A request that is not
-// answered does not keep it if its client is not connected any more.
-func (s *session) idleFor() time.Duration {
+// endIfIdle ends the session if it has been idle for long enough, and else
+// returns how long it may at least go on. A request that is not answered does not
+// keep it if its client is not connected any more.
+func (s *session) endIfIdle() time.Duration {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	left := s.door.o.Idle - time.Since(s.since)
 	if s.busy > 0 {
-		return s.door.o.Idle
+		left = s.door.o.Idle
 	}
-	return s.door.o.Idle - time.Since(s.since)
+	if left <= 0 { // in one breath: a request that arrives now comes too late, or keeps the session
+		s.door.log.Debug("session ends: idle", "session", s.name)
+		s.endLocked()
+	}
+	s.unlock()
+	if left <= 0 {
+		s.door.forget(s)
+	}
+	return left
 }
 
 // Close implements transport.Conn: the session is over. What waits for clients
@@ -103,11 +107,16 @@ func (s *session) Close() error {
 // is over.
 const lastWords = 5 * time.Second
 
-// end ends the session, whoever wants it. From now on nobody finds it.
+// end ends the session, whoever wants it. After that nobody finds it.
 func (s *session) end() {
-	s.door.forget(s)
 	s.mu.Lock()
-	defer s.unlock()
+	s.endLocked()
+	s.unlock()
+	s.door.forget(s)
+}
+
+// endLocked is the part of end under mu: from now on the session takes nothing more.
+func (s *session) endLocked() {
 	if s.over {
 		return
 	}

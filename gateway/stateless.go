@@ -285,21 +285,28 @@ func (c *call) unusable(m wire.Message) error {
 }
 
 // overdemanding is unusable for a result that asks for input. A client that has a session
-// is asked by us, and refuses what it cannot do itself.
+// is asked by us: see call.put.
 func (c *call) overdemanding(result []byte) error {
 	inputs, _, err := revision.ReadInputs(result)
 	if err != nil {
 		return &peer.BadAnswer{Err: err}
 	}
+	if c.guest == nil {
+		return nil
+	}
+	can := c.guest.stamp.Capabilities
+	var s shortfall
 	for _, in := range inputs {
-		if c.guest == nil {
-			break
-		}
-		if failure := mayAsk(c.guest.stamp.Capabilities, wire.NewRequest("0", in.Method, in.Params)); failure != nil {
-			return &peer.BadAnswer{Err: failure}
+		m := wire.NewRequest("0", in.Method, in.Params)
+		s.add(can, m)
+		if failure := mayAsk(can, m); failure != nil {
+			err = &peer.BadAnswer{Err: failure}
 		}
 	}
-	return nil
+	if !s.none() {
+		return s.failure(c.Route.Backend)
+	}
+	return err
 }
 
 // guestError returns a backend's error as a client of the stateless era gets it; a

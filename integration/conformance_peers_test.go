@@ -257,7 +257,7 @@ func conformanceClient(scenario, url string) (err error) {
 func conformanceRoad(url string) gosdk.Transport {
 	config := os.Getenv(suiteConfig)
 	if config == "" {
-		return &gosdk.StreamableClientTransport{Endpoint: url}
+		return &gosdk.StreamableClientTransport{Endpoint: url, HTTPClient: ownConnections()}
 	}
 	gw := exec.Command(os.Getenv(gatewayEnv), "-c", config)
 	gw.Env = append(os.Environ(), suiteURL+"="+url)

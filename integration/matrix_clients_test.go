@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"slices"
@@ -288,7 +289,7 @@ func dialMatrixGoSDK(ctx context.Context, v errand, era string, h matrixEvents) 
 			return &gosdk.CreateMessageResult{Model: "m", Role: "assistant", Content: &gosdk.TextContent{Text: "engine"}}, nil
 		},
 	})
-	var transport gosdk.Transport = &gosdk.StreamableClientTransport{Endpoint: v.URL}
+	var transport gosdk.Transport = &gosdk.StreamableClientTransport{Endpoint: v.URL, HTTPClient: ownConnections()}
 	switch {
 	case v.sse:
 		transport = &gosdk.SSEClientTransport{Endpoint: v.URL}
@@ -343,7 +344,7 @@ func (mcpgoAnswers) CreateMessage(context.Context, mcpgo.CreateMessageRequest) (
 }
 
 func dialMatrixMCPGo(ctx context.Context, v errand, era string, h matrixEvents) (_ matrixGuest, err error) {
-	transport, err := mcpgoRoad(v, era)
+	transport, listening, err := mcpgoRoad(v, era)
 	if err != nil {
 		return nil, err
 	}
@@ -379,24 +380,55 @@ func dialMatrixMCPGo(ctx context.Context, v errand, era string, h matrixEvents) 
 	if client.ProtocolVersion() != era {
 		return nil, fmt.Errorf("revision %s", client.ProtocolVersion())
 	}
+	if _, err := await(ctx, "GET stream", listening); err != nil {
+		return nil, err
+	}
 	c := &matrixMCPGo{Client: client, era: era, h: h, filter: mcpgo.SubscriptionFilter{ToolsListChanged: true}, stop: func() {}}
 	return c, c.listen(ctx)
 }
 
-// mcpgoRoad leads to where the errand is.
-func mcpgoRoad(v errand, era string) (mcpgotransport.Interface, error) {
+// mcpgoRoad leads to where the errand is. listening is closed when what the server says of itself is heard.
+func mcpgoRoad(v errand, era string) (road mcpgotransport.Interface, listening <-chan string, err error) {
+	web := ownConnections()
+	ear := &mcpgoEar{RoundTripper: web.Transport, heard: make(chan string)}
+	web.Transport = ear
+	if v.Command != nil || era != sessionEra {
+		ear.once.Do(func() { close(ear.heard) })
+	}
+	own := mcpgotransport.WithHTTPBasicClient(web)
 	switch {
 	case v.Command != nil:
-		return mcpgotransport.NewStdioWithOptions(v.Command[0], v.Env, v.Command[1:],
+		road = mcpgotransport.NewStdioWithOptions(v.Command[0], v.Env, v.Command[1:],
 			mcpgotransport.WithCommandFunc(func(_ context.Context, command string, env, args []string) (*exec.Cmd, error) {
 				cmd := exec.Command(command, args...)
 				cmd.Env = env
 				return cmd, nil
-			})), nil
+			}))
 	case era == sessionEra:
-		return mcpgotransport.NewStreamableHTTP(v.URL, mcpgotransport.WithContinuousListening())
+		road, err = mcpgotransport.NewStreamableHTTP(v.URL, own, mcpgotransport.WithContinuousListening())
+	default:
+		road, err = mcpgotransport.NewStreamableHTTP(v.URL, own)
 	}
-	return mcpgotransport.NewStreamableHTTP(v.URL)
+	return road, ear.heard, err
+}
+
+// ownConnections is for a client that would be a process of its own. Where several share http.DefaultTransport, one that
+// closes can break off another's request ("context canceled").
+func ownConnections() *http.Client { return &http.Client{Transport: &http.Transport{}} }
+
+// mcpgoEar finds out when a GET stream of mcp-go's client is open, which the client does not tell.
+type mcpgoEar struct {
+	http.RoundTripper
+	once  sync.Once
+	heard chan string
+}
+
+func (e *mcpgoEar) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := e.RoundTripper.RoundTrip(req)
+	if err == nil && req.Method == http.MethodGet && resp.StatusCode == http.StatusOK {
+		e.once.Do(func() { close(e.heard) })
+	}
+	return resp, err
 }
 
 // listen listens, in place of what was listened to before, and returns when the server has acknowledged it.

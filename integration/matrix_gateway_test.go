@@ -5,7 +5,6 @@ package integration
 import (
 	"bytes"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -154,20 +153,6 @@ func matrixDirect(t *testing.T, servers []matrixServer) (clientDo, serverDo map[
 		}
 		return e
 	}
-	// That one can do a deed it has to show once: what went wrong is tried again.
-	directly := func(first errand, run func([]errand) []outcome, cannot inability) map[string]string {
-		errands := each(first)
-		went := settle(t, errands, run(errands))[first.Cell]
-		first.N += "-again"
-		again := slices.DeleteFunc(each(first), func(e errand) bool {
-			_, listed := cannot[e.Deeds[0]]
-			return listed || went[e.Deeds[0]] == ""
-		})
-		if len(again) > 0 {
-			maps.Copy(went, settle(t, again, run(again))[first.Cell])
-		}
-		return went
-	}
 	running.Go(func() {
 		for _, c := range matrixClients {
 			name := "go-sdk HTTP"
@@ -175,16 +160,16 @@ func matrixDirect(t *testing.T, servers []matrixServer) (clientDo, serverDo map[
 				name = "go-sdk stdio"
 			}
 			i := slices.IndexFunc(servers, func(s matrixServer) bool { return s.name == name && s.era == c.era })
-			cannot := clientsCannot[c.title()]
-			run := func(errands []errand) []outcome { return c.run(t, c.era, errands) }
-			keep(clientDo, c.title(), cannot, directly(at(servers[i], "client-"+c.tag()), run, cannot))
+			errands := each(at(servers[i], "client-"+c.tag()))
+			went := settle(t, errands, c.run(t, c.era, errands))
+			keep(clientDo, c.title(), clientsCannot[c.title()], went[servers[i].title()])
 		}
 	})
 	running.Go(func() {
 		for _, s := range servers {
-			cannot := serversCannot[s.title()]
-			run := func(errands []errand) []outcome { return goErrands(dialMatrixGoSDK)(t, s.era, errands) }
-			keep(serverDo, s.title(), cannot, directly(at(s, "server"), run, cannot))
+			errands := each(at(s, "server"))
+			went := settle(t, errands, goErrands(dialMatrixGoSDK)(t, s.era, errands))
+			keep(serverDo, s.title(), serversCannot[s.title()], went[s.title()])
 		}
 	})
 	running.Wait()

@@ -336,8 +336,14 @@ func matrixServers(t testing.TB) []matrixServer {
 		if era == statelessEra {
 			versions = []string{statelessEra}
 		}
-		web("mcp-go", "HTTP", era, path, mcpgoserver.NewStreamableHTTPServer(newMatrixMCPGo(t.Context(), notebook(path)),
-			mcpgoserver.WithStreamableHTTPProtocolVersions(versions...), mcpgoserver.WithStateful(era == sessionEra)))
+		options := []mcpgoserver.StreamableHTTPOption{
+			mcpgoserver.WithStreamableHTTPProtocolVersions(versions...), mcpgoserver.WithStateful(era == sessionEra),
+		}
+		if era == sessionEra {
+			// Without a store a request that has just been answered may take what another one's stream is for, and drop it.
+			options = append(options, mcpgoserver.WithEventStore(mcpgoserver.NewInMemoryEventStore()))
+		}
+		web("mcp-go", "HTTP", era, path, mcpgoserver.NewStreamableHTTPServer(newMatrixMCPGo(t.Context(), notebook(path)), options...))
 		b := actor("matrix", "matrix-mcpgo", "")
 		if era == sessionEra {
 			b.Era = "legacy" // over stdio it speaks both

@@ -140,7 +140,7 @@ func visitGoSDK(older bool) visiting {
 				return &gosdk.CreateMessageResult{Model: "m", Role: "assistant", Content: &gosdk.TextContent{Text: "engine"}}, nil
 			},
 		})
-		var transport gosdk.Transport = &gosdk.StreamableClientTransport{Endpoint: url}
+		var transport gosdk.Transport = &gosdk.StreamableClientTransport{Endpoint: url, HTTPClient: ownConnections()}
 		if older {
 			transport = &gosdk.SSEClientTransport{Endpoint: url}
 		}
@@ -217,9 +217,10 @@ func (h hears) CreateMessage(_ context.Context, req mcpgo.CreateMessageRequest) 
 func visitMCPGo(older bool) visiting {
 	return func(ctx context.Context, url, revision string, h hears) (sessionClient, error) {
 		var transport mcpgotransport.Interface
-		transport, err := mcpgotransport.NewStreamableHTTP(url, mcpgotransport.WithContinuousListening())
+		transport, err := mcpgotransport.NewStreamableHTTP(url, mcpgotransport.WithContinuousListening(),
+			mcpgotransport.WithHTTPBasicClient(ownConnections()))
 		if older {
-			transport, err = mcpgotransport.NewSSE(url)
+			transport, err = mcpgotransport.NewSSE(url, mcpgotransport.WithHTTPClient(ownConnections()))
 		}
 		if err != nil {
 			return nil, err

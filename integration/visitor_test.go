@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"mime"
@@ -26,6 +27,9 @@ type visitor struct {
 	cancel  context.CancelFunc
 	streams sync.WaitGroup
 }
+
+// errNoSession is what the gateway says of a session that has ended: 404.
+var errNoSession = errors.New("404 Not Found")
 
 // visit does the handshake.
 func visit(ctx context.Context, client *http.Client, url, capabilities string, hear func(string, message)) (*visitor, error) {
@@ -83,7 +87,9 @@ func (v *visitor) post(stream, body string) error {
 			return err
 		}
 		m, err := parseMessage(text)
-		if err != nil || res.StatusCode != http.StatusOK {
+		if res.StatusCode == http.StatusNotFound {
+			return fmt.Errorf("%w: %q", errNoSession, text)
+		} else if err != nil || res.StatusCode != http.StatusOK {
 			return fmt.Errorf("%s: %q", res.Status, text)
 		}
 		v.hear(stream, m)
@@ -97,7 +103,10 @@ func (v *visitor) listen() error {
 	if err != nil {
 		return err
 	}
-	if res.StatusCode != http.StatusOK {
+	if res.StatusCode == http.StatusNotFound {
+		res.Body.Close()
+		return errNoSession
+	} else if res.StatusCode != http.StatusOK {
 		res.Body.Close()
 		return fmt.Errorf("GET: %s", res.Status)
 	}
@@ -135,7 +144,9 @@ func (v *visitor) leave() error {
 	res, err := v.do(http.MethodDelete, "")
 	if err == nil {
 		res.Body.Close()
-		if res.StatusCode >= 300 {
+		if res.StatusCode == http.StatusNotFound {
+			err = errNoSession
+		} else if res.StatusCode >= 300 {
 			err = fmt.Errorf("DELETE: %s", res.Status)
 		}
 	}
