@@ -55,7 +55,7 @@ type Options struct {
 	Limit int // bytes of one message, and of what may wait for a client that does not read; 0 = 64 MiB
 	// Sessions bounds those that are open at one time; beyond it initialize gets 503.
 	// As many requests of the stateless era may be open beside them, subscriptions
-	// among them, and half as many of one principal; beyond that they get 503, too.
+	// among them, and half as many under one token; beyond that they get 503, too.
 	// 0 = 10000.
 	Sessions int
 	Idle     time.Duration // a session to which its client has no connection ends after it; 0 = 1 h

@@ -148,7 +148,7 @@ func (s *server) Asked(r *peer.Request) {
 		r.Reply(fmt.Appendf(nil, `{"protocolVersion":%q,"capabilities":{}}`, revision.Negotiate(params.ProtocolVersion).Date))
 	case "echo":
 		r.Reply(r.Part(wire.PartParams))
-	case "hold":
+	case "hold", methodListen:
 		s.h.held <- r
 	default:
 		r.Fail(wire.Errorf(wire.CodeMethodNotFound, "Method not found"))

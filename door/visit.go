@@ -21,6 +21,7 @@ type visit struct {
 	door   *Door
 	who    principal
 	m      wire.Message
+	most   int             // bytes that may wait for the client
 	asked  bool            // it has been read; of the goroutine that reads
 	gone   <-chan struct{} // closed when the client hangs up
 	closed chan struct{}   // closed when it is over
@@ -37,10 +38,21 @@ type visit struct {
 }
 
 func (d *Door) newVisit(w http.ResponseWriter, r *http.Request, m wire.Message, who principal) *visit {
-	e := &visit{door: d, who: who, m: m, gone: r.Context().Done(), closed: make(chan struct{}), status: http.StatusOK, x: newReader(w)}
+	most := d.o.Limit
+	if m.Method() == methodListen {
+		most = min(most, maxUnheard)
+	}
+	e := &visit{door: d, who: who, m: m, most: most, gone: r.Context().Done(), closed: make(chan struct{}), status: http.StatusOK, x: newReader(w)}
 	e.held.Store(2)
 	return e
 }
+
+// maxUnheard is how many bytes may wait for a client that has subscribed: it is told that
+// something has changed, over and over, and who does not take that can look for itself
+// when it comes back.
+const maxUnheard = 256 << 10
+
+const methodListen = "subscriptions/listen"
 
 // receive has a visit served, if there is room for it.
 func (d *Door) receive(e *visit) *refusal {
@@ -51,12 +63,8 @@ func (d *Door) receive(e *visit) *refusal {
 		return d.ending()
 	case d.visits >= d.o.Sessions:
 		return d.crowdLocked("Too many requests are open", "max", d.o.Sessions)
-	case d.visitsOf[e.who] >= d.maxVisitsOf():
-		why := "Too many requests are open"
-		if e.who != 0 {
-			why += " under this token"
-		}
-		return d.crowdLocked(why, "max", d.maxVisitsOf(), "principal", e.who.String())
+	case d.visitsOf[e.who] >= d.maxVisitsOf(e.who):
+		return d.crowdLocked("Too many requests are open under this token", "max", d.maxVisitsOf(e.who), "principal", e.who.String())
 	}
 	d.visits++
 	d.visitsOf[e.who]++
@@ -68,9 +76,14 @@ func (d *Door) receive(e *visit) *refusal {
 	return nil
 }
 
-// maxVisitsOf bounds the visits of one principal, so that it leaves room for others. All
-// clients are one where there are no tokens.
-func (d *Door) maxVisitsOf() int { return (d.o.Sessions + 1) / 2 }
+// maxVisitsOf bounds the visits of one principal, so that it leaves room for others if there
+// are any.
+func (d *Door) maxVisitsOf(who principal) int {
+	if who == 0 {
+		return d.o.Sessions
+	}
+	return (d.o.Sessions + 1) / 2
+}
 
 // crowdLocked refuses a visit for which there is no room, and says so in the log, but not
 // each time.
@@ -122,7 +135,8 @@ var errNoQuestions = errors.New("a client of a revision without sessions cannot 
 // Write implements transport.Conn. Notifications go on the stream of the one request
 // there is, whatever they are about, and its response ends it; the response to any
 // other is dropped. It never waits for the client: what that leaves unread is bounded
-// by Options.Limit.
+// by Options.Limit, and for a subscription, which nothing but the client ends, by
+// maxUnheard.
 func (e *visit) Write(m wire.Message, _ wire.ID) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -133,7 +147,7 @@ func (e *visit) Write(m wire.Message, _ wire.ID) error {
 		return errNoQuestions
 	case m.Kind() == wire.Response && m.ID() != e.m.ID():
 		return nil
-	case e.waiting >= e.door.o.Limit:
+	case e.waiting >= e.most:
 		return transport.ErrFull
 	}
 	e.addLocked(m.Raw())

@@ -338,6 +338,37 @@ func TestAClientOfARequestThatDoesNotRead(t *testing.T) {
 	})
 }
 
+// Who has subscribed and does not read is hung up on long before it has cost a message of full size.
+func TestASubscriberThatDoesNotRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, func(o *Options) { o.Limit = 64 << 20 })
+		s := h.stream(lone("1", methodListen, ""))
+		_, g := <-h.held, <-h.conns
+		told := 0
+		for _, size := range []int{200_000, 100_000} {
+			h.write(g, large(1, size), "") // the one that goes beyond the bound is still taken
+			told += size
+		}
+		synctest.Wait()
+		var err error
+		for n := 0; err == nil; n++ {
+			m := note(n)
+			told += len(m.Raw())
+			err = g.Write(m, "")
+		}
+		if !errors.Is(err, transport.ErrFull) || told > maxUnheard+200_000 {
+			t.Errorf("after %d bytes: %v", told, err)
+		}
+		_ = g.Conn.Close()
+		time.Sleep(lastWords + time.Second)
+		s.cut()
+		synctest.Wait()
+		if n := h.door.visits; n != 0 {
+			t.Errorf("%d visits", n)
+		}
+	})
+}
+
 // An answer that is not taken is given up in the end, be it a stream's last or JSON.
 func TestAnAnswerToARequestThatIsNotTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -369,11 +400,10 @@ func TestAnAnswerToARequestThatIsNotTaken(t *testing.T) {
 	})
 }
 
-// There are half as many requests of one principal at one time as sessions, as all are where
-// there are no tokens, and neither takes the other's room.
+// There are as many requests at one time as sessions, and neither takes the other's room.
 func TestTooManyRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, func(o *Options) { o.Sessions = 4 })
+		h := newHouse(t, func(o *Options) { o.Sessions = 2 })
 		var all sync.WaitGroup
 		for range 2 {
 			all.Go(func() { h.want(lone("1", "hold", ""), 200, result("1", "{}")) })
@@ -384,7 +414,7 @@ func TestTooManyRequests(t *testing.T) {
 			t.Errorf("%v", res.Header)
 		}
 		h.wantError(lone("7", "echo", "").named("2025-11-25"), 400, "7", revision.CodeHeaderMismatch) // whatever the bound
-		for range 4 {
+		for range 2 {
 			h.want(knock{body: initialize("2025-11-25")}, 200, "*")
 		}
 		a.Reply([]byte("{}"))

@@ -94,9 +94,14 @@ type Options struct {
 	Backends  Backends
 	Observers []Observer // in this order; each sees every call begin and end
 	Info      mcp.Implementation
-	InFlight  int           // requests of one session at a time
-	Grace     time.Duration // for calls in flight when a client has sent its last; 0 = 4 s
-	Log       *slog.Logger
+	InFlight  int // requests of one session at a time
+	// Guests bounds the clients without a session for whom backends keep something open:
+	// those that are being served, and those that were in the last five minutes, which go
+	// when there is no room. A principal has half of the places at most, if there are
+	// principals. 0 = 10000.
+	Guests int
+	Grace  time.Duration // for calls in flight when a client has sent its last; 0 = 4 s
+	Log    *slog.Logger
 	// Mask takes secrets out of a text that a client will see; may be nil.
 	Mask func(string) string
 }
@@ -121,6 +126,9 @@ type Gateway struct {
 
 // New returns a Gateway. It starts nothing.
 func New(o Options) *Gateway {
+	if o.Guests == 0 {
+		o.Guests = 10_000
+	}
 	if o.Grace == 0 {
 		o.Grace = 4 * time.Second
 	}

@@ -37,10 +37,6 @@ type guest struct {
 }
 
 const (
-	// maxGuests bounds the guests, and maxGuestsPer those of one principal. Beyond it
-	// those go that nobody uses, and if there are none no more come.
-	maxGuests    = 10_000
-	maxGuestsPer = 5000
 	// stay is how long a guest stays when nobody uses it: what backends have opened
 	// for it serves the next call.
 	stay = 5 * time.Minute
@@ -65,7 +61,8 @@ var errEnding = errors.New("the gateway is ending")
 
 var errCrowd = errors.New("too many different clients at one time; wait until some have gone")
 
-// guest returns the guest that a request is from, whom it uses until it is left.
+// guest returns the guest that a request is from, whom it uses until it is left. If there are
+// as many as there may be, one goes that nobody uses.
 func (g *Gateway) guest(principal string, stamp revision.Stamp) (*guest, error) {
 	key := fingerprint(principal, stamp)
 	all := &g.guests
@@ -81,8 +78,8 @@ func (g *Gateway) guest(principal string, stamp revision.Stamp) (*guest, error) 
 		}
 		return known, nil
 	}
-	whose, many := "", len(all.all) >= maxGuests
-	if all.per[principal] >= maxGuestsPer {
+	whose, many := "", len(all.all) >= g.Guests
+	if all.per[principal] >= share(principal, g.Guests) {
 		whose, many = principal, true
 	}
 	if many {

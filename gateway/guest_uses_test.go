@@ -61,7 +61,7 @@ func TestGuest_StaysWhileItsConnectionDoes(t *testing.T) {
 // itself in each request has the earlier ones go as any other does.
 func TestGuest_OfAPipeThatBringsMany(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client, _, visit := hotel(t)
+		client, _, visit := hotel(t, settings{})
 		var own []*mcptest.Peer
 		for n := range 20 {
 			own = append(own, visit(n, nil))
@@ -103,7 +103,7 @@ func TestGuest_OfAPipeStaysWhileInUse(t *testing.T) {
 		idles
 	)
 	synctest.Test(t, func(t *testing.T) {
-		client, h, visit := hotel(t)
+		client, h, visit := hotel(t, settings{})
 		own := make([]*mcptest.Peer, idles+1)
 		for n := range own {
 			own[n] = visit(n, nil)
@@ -157,13 +157,40 @@ func TestGuest_OfAPipeStaysWhileInUse(t *testing.T) {
 	})
 }
 
+// There are no more guests than there may be, and so no more processes: who comes then takes
+// the place of one for whom nothing is done.
+func TestGuest_OthersMakeRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, _, visit := hotel(t, settings{guests: 3})
+		own := []*mcptest.Peer{visit(0, nil)}
+		client.Send(as(0, first(`"call"`)))
+		call := own[0].Asked("tools/call")
+		for n := range 20 {
+			own = append(own, visit(n+1, nil))
+			synctest.Wait()
+			running := 0
+			for _, p := range own {
+				if !p.Over() {
+					running++
+				}
+			}
+			if running > 3 {
+				t.Fatalf("%d processes run for 3 guests", running)
+			}
+		}
+		own[0].Reply(call.ID(), `{"content":[]}`)
+		client.Want(complete(`"call"`, `"content":[]}`))
+	})
+}
+
 // hotel opens a gateway whose only backend has a process for each guest, and a connection to
 // it. What is returned with that has one of many guests make a call in its process, which it
 // returns; nil = it has none yet.
-func hotel(t *testing.T) (client *mcptest.Peer, h *house, visit func(n int, own *mcptest.Peer) *mcptest.Peer) {
+func hotel(t *testing.T, o settings) (client *mcptest.Peer, h *house, visit func(n int, own *mcptest.Peer) *mcptest.Peer) {
 	t.Helper()
 	const greeting = `{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"completions":{},"resources":{"subscribe":true}},"serverInfo":{"name":"gh","version":"1"}}`
-	h = newHouse(t, settings{sharing: map[string]string{"gh": "session"}}, "gh")
+	o.sharing = map[string]string{"gh": "session"}
+	h = newHouse(t, o, "gh")
 	client, _ = h.client()
 	client.Send(request("0", "prompts/list", "", able))
 	p := h.backend("gh")

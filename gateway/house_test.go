@@ -32,6 +32,7 @@ type settings struct {
 	callTimeout  map[string]time.Duration
 	tools        map[string]config.Tools
 	inFlight     int
+	guests       int
 	grace        time.Duration
 	state        string
 	mask         func(string) string
@@ -71,7 +72,7 @@ func open(t *testing.T, o settings, names []string, dial func(string) (transport
 	}
 	g := gateway.New(gateway.Options{
 		Backends: set, Observers: observers, Info: info,
-		InFlight: o.inFlight, Grace: o.grace, Log: log, Mask: o.mask,
+		InFlight: o.inFlight, Guests: o.guests, Grace: o.grace, Log: log, Mask: o.mask,
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup

@@ -38,11 +38,9 @@ type listen struct {
 }
 
 const (
-	// maxListens bounds those that are open, maxListensPer those of one principal, and
-	// maxListensOf those of one guest.
-	maxListens    = 10_000
-	maxListensPer = 5000
-	maxListensOf  = 1000
+	// maxListens bounds those that are open (see share), and maxListensOf those of one guest.
+	maxListens   = 10_000
+	maxListensOf = 1000
 	// maxListened bounds the resources of one of them, and what is kept back before it is
 	// acknowledged.
 	maxListened = 1024
@@ -61,7 +59,7 @@ type listens struct {
 
 // add reports whether there is room for one more.
 func (l *listens) add(one *listen) bool {
-	if !l.tally.enter(one.guest.principal, maxListens, maxListensPer) {
+	if !l.tally.enter(one.guest.principal, maxListens) {
 		return false
 	}
 	l.mu.Lock()

@@ -12,10 +12,9 @@ import (
 const (
 	// parkedLife is how long a parked errand waits for its client to come back.
 	parkedLife = 10 * time.Minute
-	// maxParked bounds the errands that are, or were, parked, and maxParkedPer those of
-	// one principal. Beyond it a call that would be is ended with an error.
-	maxParked    = 20_000
-	maxParkedPer = 10_000
+	// maxParked bounds the errands that are, or were, parked; see share. Beyond it a call that
+	// would be is ended with an error.
+	maxParked = 20_000
 )
 
 // parked are the errands that wait for their clients to come back, or did. The zero
@@ -34,7 +33,7 @@ func (p *parked) add(e *errand) bool {
 	switch {
 	case p.byID[e.id] != nil:
 		return true
-	case !p.tally.enter(e.guest.principal, maxParked, maxParkedPer):
+	case !p.tally.enter(e.guest.principal, maxParked):
 		return false
 	case p.byID == nil:
 		p.byID = make(map[string]*errand)

@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -108,6 +109,11 @@ func (s *Session) askedStateless(r *peer.Request) {
 // as anything is done for it, and a while.
 func (s *Session) guest(stamp revision.Stamp) (*guest, error) {
 	one, err := s.g.guest(s.principal, stamp)
+	for errors.Is(err, errCrowd) && len(s.guests) > 0 {
+		s.guests[0].leave()
+		s.guests = s.guests[1:]
+		one, err = s.g.guest(s.principal, stamp)
+	}
 	if err != nil {
 		return nil, err
 	}

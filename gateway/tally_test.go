@@ -6,23 +6,30 @@ func TestTally_LeavesRoomForOthers(t *testing.T) {
 	var n tally
 	enter := func(who string, want bool) {
 		t.Helper()
-		if got := n.enter(who, 5, 3); got != want {
+		if got := n.enter(who, 5); got != want {
 			t.Errorf("%q: %t", who, got)
 		}
 	}
 	for range 3 {
-		enter("", true)
+		enter("1", true)
 	}
-	enter("", false) // that nobody has a name makes no exception
+	enter("1", false)
 	enter("2", true)
 	enter("2", true)
 	enter("2", false) // there are five
 	enter("3", false)
-	n.leave("")
+	n.leave("1")
 	enter("3", true)
-	enter("", false)
-	for _, who := range []string{"", "", "2", "2", "3"} {
+	enter("1", false)
+	for _, who := range []string{"1", "1", "2", "2", "3"} {
 		n.leave(who)
+	}
+	for range 5 { // where nobody has a name there are no others
+		enter("", true)
+	}
+	enter("", false)
+	for range 5 {
+		n.leave("")
 	}
 	if n.all != 0 || len(n.per) != 0 {
 		t.Errorf("%d are left, %v", n.all, n.per)

@@ -12,10 +12,8 @@ import (
 )
 
 const (
-	// maxWatched bounds the tasks to which is listened, and maxWatchedPer those to which
-	// one principal does.
-	maxWatched    = 10_000
-	maxWatchedPer = 5000
+	// maxWatched bounds the tasks to which is listened; see share.
+	maxWatched = 10_000
 	// A task is asked about as often as it says, but not more often than quickest, and each
 	// usual if it does not say.
 	quickest = 100 * time.Millisecond
@@ -54,7 +52,7 @@ func (s *Session) watched(guest *guest, r *peer.Request) (all []*job, err *wire.
 // the ids of those of which it does. Backends need not say anything of it: they are asked.
 func (l *listen) watch(ctx context.Context, all []*job) (ids []string) {
 	for _, j := range all {
-		if !l.g.watching.enter(l.guest.principal, maxWatched, maxWatchedPer) {
+		if !l.g.watching.enter(l.guest.principal, maxWatched) {
 			return ids
 		}
 		ids = append(ids, j.id)

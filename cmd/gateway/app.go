@@ -126,6 +126,7 @@ func (f *flags) open(once bool, tunes ...tune) (*app, error) {
 		Observers: []gateway.Observer{gateway.Journal(a.journal)},
 		Info:      info,
 		InFlight:  c.Limits.InFlight,
+		Guests:    c.Limits.Sessions,
 		Log:       a.log,
 		Mask:      a.mask.String,
 	})
