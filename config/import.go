@@ -14,6 +14,9 @@ type ImportOptions struct {
 	Home string                           // the user's home; "" = what Env says
 	Cwd  string                           // the project; "" = the working directory
 	Env  func(name string) (string, bool) // nil = os.LookupEnv
+	// Ours tells whether it is a gateway that answers at a URL, which is on this
+	// machine; nil = it is not asked.
+	Ours func(url string) bool
 }
 
 // Imported is what other clients have configured, in our terms.
@@ -26,6 +29,16 @@ type Imported struct {
 
 // Empty tells whether there was nothing to import.
 func (im *Imported) Empty() bool { return len(im.servers) == 0 }
+
+// Count tells how many backends there are, and how many of them are switched off.
+func (im *Imported) Count() (all, off int) {
+	for _, s := range im.servers {
+		if s.off() {
+			off++
+		}
+	}
+	return len(im.servers), off
+}
 
 // Hint is what to try if there was nothing to import.
 func (im *Imported) Hint() string {
@@ -44,6 +57,8 @@ func (im *Imported) Hint() string {
 // Import reads the files of other MCP clients; none given, those it finds at
 // their usual places, the project's before the user's. What such an entry
 // holds of secrets stays behind: a ${VAR} takes its place, and a note says so.
+// What its client has switched off stays so, and what a project brings is
+// switched off unless its file was given: somebody else may have written it.
 //
 // The result is never nil. An error names the files that could not be read;
 // what the others hold is in the result all the same.
@@ -84,12 +99,7 @@ type importer struct {
 	names map[string]bool   // taken
 	vars  map[string]string // variables the YAML refers to, and what they stand for; unset = not known
 	from  []origin          // of all that was taken in, in order
-}
-
-// origin is a file that still has what was imported from it.
-type origin struct {
-	client *client
-	file   string
+	found map[string]bool   // files that nobody named; true = they come with the project
 }
 
 func newImporter(opts ImportOptions) *importer {
@@ -125,7 +135,7 @@ func (im *importer) file(path string, data []byte) *Error {
 			Hint: "they stand under mcpServers, servers, mcp or mcp_servers",
 		}
 	}
-	f := &foreignFile{client: client, path: path, shown: im.shown(path), opts: im.opts}
+	f := &foreignFile{client: client, path: path, shown: im.shown(path), opts: im.opts, project: im.found[path]}
 	for _, s := range f.servers(root) {
 		im.add(s)
 	}
@@ -138,6 +148,9 @@ func (im *importer) add(s server) {
 	if s.unfit == "" {
 		s.unfit = s.whyNot()
 	}
+	if s.unfit == "" && im.isOurs(s) {
+		s.unfit = itself
+	}
 	if s.unfit != "" {
 		im.note("%s: %q left out: %s", s.file, s.theirName, s.unfit)
 		return
@@ -145,6 +158,7 @@ func (im *importer) add(s server) {
 	twin, other := im.kin(s)
 	if twin != nil {
 		im.note("%s: %q left out: it is %s from %s%s", s.file, s.theirName, twin.name, twin.file, s.lost(twin))
+		twin.project = twin.project && s.off() // or the user has it, too
 		im.origin(s)
 		return
 	}

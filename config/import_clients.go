@@ -18,7 +18,6 @@ type client struct {
 	ends  []string      // how the paths of its files end
 	refs  refs          // what it reads as a reference to a variable
 	limit time.Duration // what timeout counts in, if it limits a call; 0 = it does not, or nobody knows
-	drop  string        // the command that removes a server there; "" = none
 	read  func(entry) server
 }
 
@@ -33,13 +32,13 @@ type refs struct {
 // clients lists those that are known. Two that share a way of writing differ in
 // what they expand.
 var clients = []client{
-	{id: "claude-code", title: "Claude Code", key: "mcpServers", ends: []string{"/.mcp.json", "/.claude.json"}, refs: refs{braces: true}, limit: time.Millisecond, drop: "claude mcp remove NAME", read: readCommon},
+	{id: "claude-code", title: "Claude Code", key: "mcpServers", ends: []string{"/.mcp.json", "/.claude.json"}, refs: refs{braces: true}, limit: time.Millisecond, read: readCommon},
 	{id: "claude-desktop", title: "Claude Desktop", key: "mcpServers", ends: []string{"/claude_desktop_config.json"}, read: readCommon},
 	{id: "cursor", title: "Cursor", key: "mcpServers", ends: []string{"/.cursor/mcp.json"}, refs: refs{prefix: true}, read: readCommon},
 	{id: "vscode", title: "VS Code", key: "servers", ends: []string{"/.vscode/mcp.json", "/Code/User/mcp.json"}, refs: refs{prefix: true}, read: readCommon},
 	{id: "windsurf", title: "Windsurf", key: "mcpServers", ends: []string{"/mcp_config.json"}, refs: refs{prefix: true}, read: readCommon},
-	{id: "gemini", title: "Gemini CLI", key: "mcpServers", ends: []string{"/.gemini/settings.json"}, refs: refs{braces: true, bare: true}, limit: time.Millisecond, drop: "gemini mcp remove NAME", read: readGemini},
-	{id: "codex", title: "Codex", key: "mcp_servers", ends: []string{"/.codex/config.toml"}, drop: "codex mcp remove NAME", read: readCodex},
+	{id: "gemini", title: "Gemini CLI", key: "mcpServers", ends: []string{"/.gemini/settings.json"}, refs: refs{braces: true, bare: true}, limit: time.Millisecond, read: readGemini},
+	{id: "codex", title: "Codex", key: "mcp_servers", ends: []string{"/.codex/config.toml"}, read: readCodex},
 	{id: "opencode", title: "opencode", key: "mcp", ends: []string{"/opencode.json", "/opencode.jsonc"}, refs: refs{plain: true}, read: readOpencode},
 	// Last, for files of other names: what holds mcpServers is some client's.
 	{id: "other", title: "MCP client", key: "mcpServers", refs: refs{braces: true, prefix: true}, read: readCommon},
@@ -100,7 +99,7 @@ func workspace(path, cwd, home string) string {
 // first: a project says more about what is wanted in it.
 func (im *importer) usualFiles() []string {
 	cwd, home := im.opts.Cwd, im.opts.Home
-	usual := []string{
+	projects := []string{
 		filepath.Join(cwd, ".mcp.json"),
 		filepath.Join(cwd, ".cursor", "mcp.json"),
 		filepath.Join(cwd, ".vscode", "mcp.json"),
@@ -108,8 +107,9 @@ func (im *importer) usualFiles() []string {
 		filepath.Join(cwd, "opencode.json"),
 		filepath.Join(cwd, "opencode.jsonc"),
 	}
+	var users []string
 	if home != "" {
-		usual = append(usual,
+		users = append(users,
 			filepath.Join(home, ".claude.json"),
 			filepath.Join(home, ".cursor", "mcp.json"),
 			filepath.Join(home, ".codeium", "windsurf", "mcp_config.json"),
@@ -117,16 +117,18 @@ func (im *importer) usualFiles() []string {
 			filepath.Join(home, ".config", "opencode", "opencode.json"),
 		)
 	}
-	usual = append(usual, filepath.Join(im.codexHome(), "config.toml"))
+	users = append(users, filepath.Join(im.codexHome(), "config.toml"))
 	for _, dir := range im.appDirs() {
-		usual = append(usual,
+		users = append(users,
 			filepath.Join(dir, "Claude", "claude_desktop_config.json"),
 			filepath.Join(dir, "Code", "User", "mcp.json"))
 	}
+	im.found = map[string]bool{}
 	var there []string
-	for _, path := range usual {
+	for _, path := range slices.Concat(projects, users) {
 		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && !slices.Contains(there, path) && im.concerns(path) {
 			there = append(there, path)
+			im.found[path] = !slices.Contains(users, path)
 		}
 	}
 	return there

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"net/url"
 	"path/filepath"
 	"strings"
 	"time"
@@ -23,7 +24,9 @@ type server struct {
 	transport    string // sse; "" = auto
 	start, call  time.Duration
 	tools        Tools
-	disabled     bool
+	disabled     bool // there
+	project      bool // it comes with the project, and nobody asked for it
+	local        bool // Claude Code has it for one project, in the user's file
 
 	unfit   string   // why it cannot be imported
 	target  string   // the command line or the URL
@@ -33,17 +36,36 @@ type server struct {
 
 type named struct{ name, value string }
 
+// off tells whether s is written, and not served.
+func (s *server) off() bool { return s.disabled || s.project }
+
+// itself is why a gateway is not put behind itself.
+const itself = "it is this gateway itself"
+
 // whyNot tells what keeps s from being one of our backends; "" = nothing.
 func (s *server) whyNot() string {
 	switch {
 	case isGateway(s.command), isOurDoor(s.url):
-		return "it is this gateway itself"
+		return itself
 	case s.command == "" && s.url == "":
 		return "it has neither a command nor a URL"
 	case s.command != "" && s.url != "":
 		return "it has both a command and a URL"
 	}
 	return ""
+}
+
+// isOurs tells whether s is a gateway on this machine: one that answers as such, or
+// is called that.
+func (im *importer) isOurs(s server) bool {
+	u, err := url.Parse(s.url)
+	switch {
+	case err != nil || !onLoopback(u):
+		return false
+	case isGateway(s.theirName):
+		return true
+	}
+	return (u.Path == "/mcp" || u.Path == "/sse") && im.opts.Ours != nil && im.opts.Ours(s.url)
 }
 
 // parseForeign reads JSON with comments, TOML or YAML, whatever the file is.
@@ -63,6 +85,8 @@ type foreignFile struct {
 	client      *client
 	path, shown string
 	opts        ImportOptions
+	project     bool            // it comes with the project
+	off         map[string]bool // servers that it says apart from them are switched off
 	passwords   map[string]bool // VS Code inputs that hide what is typed
 	notes       []string
 }
@@ -76,13 +100,29 @@ func (f *foreignFile) servers(root *yaml.Node) []server {
 			f.passwords[id.Value] = true
 		}
 	}
-	all := f.group(child(root, f.client.key), f.shown)
-	if projects := child(root, "projects"); projects != nil && f.client.id == "claude-code" {
-		here := child(child(projects, filepath.ToSlash(f.opts.Cwd)), f.client.key)
+	var here *yaml.Node // what Claude Code keeps for this project
+	if projects := child(root, "projects"); f.client.id == "claude-code" {
+		here = child(projects, filepath.ToSlash(f.opts.Cwd))
 		if here == nil {
-			here = child(child(projects, f.opts.Cwd), f.client.key)
+			here = child(projects, f.opts.Cwd)
 		}
-		all = append(f.group(here, f.shown+", project "+f.opts.Cwd), all...)
+	}
+	f.off = names(child(here, "disabledMcpServers"))
+	if f.client.id == "gemini" {
+		f.off = names(child(child(root, "mcp"), "excluded"))
+	}
+	local := f.group(child(here, f.client.key), f.shown+", project "+f.opts.Cwd)
+	for i := range local {
+		local[i].local = true
+	}
+	return append(local, f.group(child(root, f.client.key), f.shown)...)
+}
+
+// names reads a list of names.
+func names(n *yaml.Node) map[string]bool {
+	all := map[string]bool{}
+	for _, item := range items(n) {
+		all[deref(item).Value] = true
 	}
 	return all
 }
@@ -94,6 +134,7 @@ func (f *foreignFile) group(n *yaml.Node, shown string) []server {
 		e := entry{file: f, node: value, wrong: new(string), used: map[string]bool{}}
 		s := f.client.read(e)
 		s.theirName, s.client, s.path, s.file = name, f.client, f.path, shown
+		s.disabled, s.project = s.disabled || f.off[name], f.project
 		switch {
 		case value.Kind != yaml.MappingNode:
 			s.unfit = "it is not a mapping"

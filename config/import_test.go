@@ -33,12 +33,12 @@ func TestImport(t *testing.T) {
 				}
 			}
 			im := newImporter(ImportOptions{Home: root + "/home", Cwd: root + "/work", Env: lookup(nil)})
-			files := im.usualFiles()
-			if named := importLine(archive.Comment); named != nil {
-				files = nil
-				for _, name := range named {
-					files = append(files, filepath.Join(root, filepath.FromSlash(name)))
-				}
+			var files []string
+			for _, name := range importLine(archive.Comment) {
+				files = append(files, filepath.Join(root, filepath.FromSlash(name)))
+			}
+			if files == nil {
+				files = im.usualFiles()
 			}
 			var errs Errors
 			for _, file := range files {
@@ -177,6 +177,43 @@ func TestImportEmptyFile(t *testing.T) {
 	}
 	if !im.Empty() || im.YAML() != nil || len(im.Notes) != 1 || im.Hint() != "looked at ~/a.json; name the file that has them: gateway import FILE" {
 		t.Errorf("got %q\n%s%s", im.Notes, im.YAML(), im.Hint())
+	}
+}
+
+// TestImportLeavesOutGateways: one on this machine is known by its answer, at any
+// port, or by its name. Nobody else is asked.
+func TestImportLeavesOutGateways(t *testing.T) {
+	var asked []string
+	im := newImporter(ImportOptions{Home: "/h", Cwd: "/w", Env: lookup(nil), Ours: func(url string) bool {
+		asked = append(asked, url)
+		return !strings.Contains(url, ":9")
+	}})
+	file := `{ "mcpServers": {
+		"hub": { "url": "http://127.0.0.1:7432/mcp" },
+		"hub6": { "url": "https://[::1]:7432/mcp" },
+		"older": { "url": "http://LocalHost:7432/sse", "type": "sse" },
+		"gateway": { "url": "http://localhost:9001/mcp" },
+		"usual": { "url": "http://localhost:7420/mcp" },
+		"other": { "url": "http://localhost:9002/mcp" },
+		"elsewhere": { "url": "http://gateway.example:7432/mcp" },
+		"path": { "url": "http://localhost:7432/other" },
+		"variable": { "url": "http://localhost:${PORT}/mcp" }
+	} }`
+	if err := im.file("/w/.mcp.json", []byte(file)); err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, s := range im.out.servers {
+		names = append(names, s.name)
+	}
+	if got, want := strings.Join(names, " "), "other elsewhere path variable"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	if got, want := strings.Join(asked, " "), "http://127.0.0.1:7432/mcp https://[::1]:7432/mcp http://LocalHost:7432/sse http://localhost:9002/mcp"; got != want {
+		t.Errorf("asked %s, want %s", got, want)
+	}
+	if len(im.out.Notes) != 5 || im.out.Notes[0] != `/w/.mcp.json: "hub" left out: it is this gateway itself` {
+		t.Errorf("notes: %q", im.out.Notes)
 	}
 }
 

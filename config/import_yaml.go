@@ -29,6 +29,12 @@ func document(servers []server) []byte {
 			out.WriteByte('\n')
 		}
 		out.WriteString("  # " + oneLine(s.client.title+", "+s.file) + "\n")
+		switch {
+		case s.project:
+			out.WriteString("  # Switched off: a project's file brings it. If you trust it, remove enabled: false.\n")
+		case s.disabled:
+			out.WriteString("  # Switched off there.\n")
+		}
 		out.Write(s.item())
 	}
 	return out.Bytes()
@@ -51,7 +57,7 @@ func (s *server) item() []byte {
 	if n := s.tools.node(0); n != nil {
 		m.add("tools", n)
 	}
-	if s.disabled {
+	if s.off() {
 		m.add("enabled", falsehood())
 	}
 	list := &yaml.Node{Kind: yaml.SequenceNode, Content: []*yaml.Node{{Kind: yaml.MappingNode, Content: m}}}

@@ -75,11 +75,12 @@ func isGateway(command string) bool {
 // isOurDoor tells whether a URL is where a gateway on this machine usually listens.
 func isOurDoor(text string) bool {
 	u, err := url.Parse(text)
-	if err != nil || u.Port() != "7420" {
-		return false
-	}
+	return err == nil && u.Port() == "7420" && onLoopback(u)
+}
+
+func onLoopback(u *url.URL) bool {
 	ip := net.ParseIP(u.Hostname())
-	return u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
+	return strings.EqualFold(u.Hostname(), "localhost") || ip != nil && ip.IsLoopback()
 }
 
 // text is the node of a string, falsehood that of false.
