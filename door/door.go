@@ -199,6 +199,10 @@ func (d *Door) ready() error {
 	return d.o.Ready()
 }
 
+// Name is what a Door calls itself in the header Server of /healthz and /readyz, so
+// that one gateway can tell that it meets another.
+const Name = "mcp-gateway"
+
 // health answers a probe. It is asked by whoever can reach us, and says so
 // little that everybody may know it.
 func health(w http.ResponseWriter, r *http.Request, missing error) {
@@ -208,6 +212,7 @@ func health(w http.ResponseWriter, r *http.Request, missing error) {
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("Server", Name)
 	text := "ok\n"
 	if missing != nil {
 		w.WriteHeader(http.StatusServiceUnavailable)

@@ -196,7 +196,9 @@ func TestHealth(t *testing.T) {
 	missing = nil
 	h.want(probe, 200, "ok\n")
 	probe.path = "/healthz"
-	h.want(probe, 200, "ok\n")
+	if res := h.want(probe, 200, "ok\n"); res.Header.Get("Server") != Name {
+		t.Errorf("Server: %q", res.Header.Get("Server"))
+	}
 	probe.verb = "POST"
 	if res, _ := h.ask(probe); res.StatusCode != 405 || res.Header.Get("Allow") != "GET, HEAD" {
 		t.Errorf("POST: %s", res.Status)

@@ -77,7 +77,7 @@ func (f *flags) quiet(c *config.Config) {
 
 // noFile is what a user is told who has no configuration.
 const noFile = "no configuration found: serving the embedded demo backend; to serve your own, write gateway.yaml " +
-	"(gateway import > gateway.yaml takes over what other clients have) or name a file with --config"
+	"(gateway import -o gateway.yaml takes over what other clients have) or name a file with --config"
 
 // forgetful keeps a verb from answering with what was known earlier.
 func forgetful(c *config.Config) { c.StateDir = "" }

@@ -1,36 +1,92 @@
 package main
 
 import (
+	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/url"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"mcpgateway/config"
+	"mcpgateway/door"
 )
 
 func importCommand(f *flags) *cobra.Command {
-	return &cobra.Command{
+	var o output
+	cmd := &cobra.Command{
 		Use:   "import [FILE...]",
 		Short: "Turn the servers that other clients have configured into our YAML",
 		Long: `import reads the files of Claude Code, Claude Desktop, Cursor, VS Code, Windsurf, Gemini
-CLI and Codex, and prints their servers as a configuration of ours on stdout. Given no
-file it reads those that exist. Secrets stay behind: ${VAR} takes their place, and stderr
-says which variables to set.
+CLI, Codex and opencode, and prints their servers as a configuration of ours on stdout, or
+writes it to the file that --output names. Given no FILE it reads those that exist.
 
-    gateway import > gateway.yaml`,
-		RunE: func(_ *cobra.Command, files []string) error {
-			im, err := config.Import(files, config.ImportOptions{})
+    gateway import -o ~/.config/mcp-gateway/config.yaml
+
+Secrets stay behind: ${VAR} takes their place, and stderr says which variables to set.
+Servers that a client has switched off, and those of a project's own files such as
+./.mcp.json, unless they are given as FILE, are written with enabled: false.
+
+If nothing is found nothing is written, and a file that is there already stays as it is
+without --force.`,
+		RunE: func(cmd *cobra.Command, files []string) error {
+			if err := o.check(); err != nil {
+				return err
+			}
+			im, err := config.Import(files, config.ImportOptions{
+				Ours: func(url string) bool { return isGateway(cmd.Context(), url) },
+			})
 			for _, note := range im.Notes {
 				fmt.Fprintf(f.err, "gateway: %s\n", note)
 			}
-			if _, werr := f.out.Write(im.YAML()); werr != nil {
+			switch {
+			case im.Empty() && err == nil:
+				return hinted{errors.New("found no servers to import"), im.Hint()}
+			case im.Empty():
+				return err
+			case o.path == "":
+				if _, werr := f.out.Write(im.YAML()); werr != nil {
+					return werr
+				}
+				return err
+			}
+			if werr := o.write(im.YAML()); werr != nil {
 				return werr
 			}
-			if err == nil && im.Empty() {
-				return hinted{errors.New("found no servers to import"), im.Hint()}
-			}
+			all, off := im.Count()
+			fmt.Fprintf(f.err, "gateway: wrote %s (servers: %d, switched off: %d)\n", o.path, all, off)
 			return err
 		},
 	}
+	cmd.Flags().StringVarP(&o.path, "output", "o", "", "write to `FILE` instead of stdout, and make its folder")
+	cmd.Flags().BoolVar(&o.force, "force", false, "with --output: overwrite FILE")
+	return cmd
+}
+
+// isGateway asks whoever listens at a URL, which is on this machine, whether it is one
+// of us. It says nothing in doing so: what serves there may be anything.
+func isGateway(ctx context.Context, at string) bool {
+	u, err := url.Parse(at)
+	if err != nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	health := url.URL{Scheme: u.Scheme, Host: u.Host, Path: "/healthz"}
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, health.String(), nil)
+	if err != nil {
+		return false
+	}
+	// No proxy leads to this machine, and its certificate is often of its own making.
+	t := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
+	defer t.CloseIdleConnections()
+	res, err := t.RoundTrip(r)
+	if err != nil {
+		return false
+	}
+	defer res.Body.Close()
+	return res.Header.Get("Server") == door.Name
 }

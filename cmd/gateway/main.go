@@ -143,7 +143,7 @@ any other client. Behind it stand all your other servers, listed in one file.
 Without a verb it serves: it speaks MCP on stdin and stdout, as clients expect.
 
     claude mcp add -s user gateway -- gateway      # let Claude Code use it
-    gateway import > gateway.yaml                  # take over the servers you have
+    gateway import -o gateway.yaml                 # take over the servers you have
     gateway check                                  # see whether they all start`,
 		Args:          cobra.NoArgs,
 		RunE:          f.serve,

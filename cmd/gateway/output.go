@@ -1,0 +1,70 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// output is the file that a verb writes, if path is not "".
+type output struct {
+	path  string
+	force bool
+}
+
+// check says what is wrong with it before anything is done.
+func (o output) check() error {
+	if o.path == "" {
+		if o.force {
+			return usageError{errors.New("--force goes with --output")}
+		}
+		return nil
+	}
+	info, err := os.Stat(o.path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case !info.Mode().IsRegular():
+		return fmt.Errorf("%s is no file", o.path)
+	case !o.force:
+		return hinted{fmt.Errorf("%s is there already", o.path), "name another file, or overwrite it with --force"}
+	}
+	return nil
+}
+
+// write writes the file, for its owner alone: all of it, or nothing. A link stays one.
+func (o output) write(text []byte) error {
+	path := o.path
+	if to, err := filepath.EvalSymlinks(path); err == nil {
+		path = to
+	}
+	dir := filepath.Dir(path)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	file, err := os.CreateTemp(dir, "."+filepath.Base(path)+".*") // mode 0600
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(text)
+	if e := file.Sync(); err == nil {
+		err = e
+	}
+	if e := file.Close(); err == nil {
+		err = e
+	}
+	if err == nil {
+		err = o.check() // again: it took a while
+	}
+	if err == nil {
+		err = os.Rename(file.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(file.Name())
+	}
+	return err
+}
