@@ -210,7 +210,7 @@ func (f *flags) arguments(ctx context.Context, a *app, tool string, args []strin
 		return nil, nil
 	case len(args) == 1 && wire.IsObject([]byte(args[0])):
 		if !json.Valid([]byte(args[0])) {
-			return nil, usageError{fmt.Errorf("the arguments are not valid JSON: %s", args[0])}
+			return nil, misused("gateway call", fmt.Errorf("the arguments are not valid JSON: %s", args[0]))
 		}
 		return []byte(args[0]), nil
 	}
@@ -221,10 +221,10 @@ func (f *flags) arguments(ctx context.Context, a *app, tool string, args []strin
 	for i, arg := range args {
 		key, value, ok := cut(arg)
 		if !ok {
-			return nil, usageError{fmt.Errorf("argument %q is not KEY=VALUE; a JSON object would have to stand alone", arg)}
+			return nil, misused("gateway call", fmt.Errorf("argument %q is not KEY=VALUE; a JSON object would have to stand alone", arg))
 		}
 		if seen[key] {
-			return nil, usageError{fmt.Errorf("argument %q stands twice", key)}
+			return nil, misused("gateway call", fmt.Errorf("argument %q stands twice", key))
 		}
 		seen[key] = true
 		if i > 0 {

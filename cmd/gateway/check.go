@@ -19,7 +19,7 @@ func checkCommand(f *flags) *cobra.Command {
 		Short: "Start every backend once and say how each is",
 		Long: `check loads and validates the configuration, starts every backend, lists its tools, and
 prints one row for each. It exits with 0 only if all are well.`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return f.withAll(cmd.Context(), f.printStatus)
 		},

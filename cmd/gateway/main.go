@@ -9,6 +9,8 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -75,7 +77,13 @@ const (
 )
 
 // A usageError is a mistake in the command line.
-type usageError struct{ error }
+type usageError struct {
+	error
+	hint string
+}
+
+// misused is a usageError about a command that its help explains.
+func misused(command string, err error) error { return usageError{err, command + " --help"} }
 
 // A hinted error says what to try.
 type hinted struct {
@@ -112,7 +120,7 @@ func report(w io.Writer, err error) int {
 	case errors.As(err, &one):
 		code, hint = exitUsage, one.Hint
 	case errors.As(err, &usage):
-		code, hint = exitUsage, "gateway --help"
+		code, hint = exitUsage, usage.hint
 	}
 	if errors.As(err, &h) {
 		hint = h.hint
@@ -145,7 +153,7 @@ Without a verb it serves: it speaks MCP on stdin and stdout, as clients expect.
     claude mcp add -s user gateway -- gateway      # let Claude Code use it
     gateway import -o gateway.yaml                 # take over the servers you have
     gateway check                                  # see whether they all start`,
-		Args:          cobra.NoArgs,
+		Args:          noArgs,
 		RunE:          f.serve,
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -157,7 +165,8 @@ Without a verb it serves: it speaks MCP on stdin and stdout, as clients expect.
 	p.StringVar(&f.logFormat, "log-format", "", "text or json (default text)")
 	p.StringVar(&f.state, "state", "", "the `DIR` that keeps the last known catalogs, or none")
 	f.serveFlags(root)
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return misused(c.CommandPath(), err) })
+	root.SuggestionsMinimumDistance = 2
 	root.AddCommand(
 		serveCommand(f), checkCommand(f), toolsCommand(f), callCommand(f), importCommand(f), versionCommand(f),
 	)
@@ -173,9 +182,42 @@ func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 		if check == nil {
 			check = cobra.ArbitraryArgs
 		}
-		if err := check(c, args); err != nil {
-			return usageError{err}
+		err := check(c, args)
+		if err == nil || isA[usageError](err) {
+			return err
 		}
+		return misused(c.CommandPath(), err)
+	}
+}
+
+// noArgs is for the commands that take none. It guesses what was meant: a verb, or the
+// configuration.
+func noArgs(c *cobra.Command, args []string) error {
+	if len(args) == 0 {
 		return nil
 	}
+	arg, path := args[0], c.CommandPath()
+	err := fmt.Errorf("%s takes no argument, and %q is one", path, arg)
+	if c.HasSubCommands() {
+		err = fmt.Errorf("unknown command %q", arg)
+	}
+	near := c.SuggestionsFor(arg)
+	switch {
+	case isFile(arg):
+		return usageError{err, "the configuration is named with -c: " + path + " -c " + arg}
+	case len(near) > 0:
+		return usageError{err, "did you mean " + path + " " + strings.Join(near, ", or "+path+" ") + "?"}
+	}
+	return misused(path, err)
+}
+
+// isFile reports whether a word is the name of a file, or would be.
+func isFile(word string) bool {
+	info, err := os.Stat(word)
+	return err == nil && info.Mode().IsRegular() || slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(word))
+}
+
+func isA[E error](err error) bool {
+	_, ok := errors.AsType[E](err)
+	return ok
 }

@@ -18,7 +18,7 @@ type output struct {
 func (o output) check() error {
 	if o.path == "" {
 		if o.force {
-			return usageError{errors.New("--force goes with --output")}
+			return misused("gateway import", errors.New("--force goes with --output"))
 		}
 		return nil
 	}

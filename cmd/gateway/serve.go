@@ -36,7 +36,7 @@ and stdout is gone.
 
     gateway serve --listen 127.0.0.1:7420
     claude mcp add -s user --transport http gateway http://127.0.0.1:7420/mcp`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: f.serve,
 	}
 	f.serveFlags(cmd)

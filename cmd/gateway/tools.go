@@ -15,7 +15,7 @@ func toolsCommand(f *flags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "tools",
 		Short: "Print the merged catalog: each tool's name, whose it is, and its own name",
-		Args:  cobra.NoArgs,
+		Args:  noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return f.withAll(cmd.Context(), func(a *app) error {
 				if err := f.printTools(a, asJSON); err != nil {

@@ -14,7 +14,7 @@ func versionCommand(f *flags) *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version, and the revisions of MCP it speaks",
-		Args:  cobra.NoArgs,
+		Args:  noArgs,
 		RunE: func(*cobra.Command, []string) error {
 			commit := ""
 			if info, ok := debug.ReadBuildInfo(); ok {
