@@ -11,6 +11,9 @@ type Auth struct {
 	// Tokens are bearer tokens, any of which lets a client in; none = everybody is
 	// let in. Each has at least 16 characters, all of them visible ASCII.
 	Tokens []string `koanf:"tokens"`
+	// Variable is the one that the first of them is the value of; "" = it stands in
+	// the file, or is made of several.
+	Variable string `koanf:"-"`
 }
 
 // TLS names the files with which HTTP is served encrypted, ~ already expanded:

@@ -77,7 +77,7 @@ func load(src source, opts Options) (*Loaded, error) {
 	c := &checker{file: src.path, places: r.places, broken: r.broken}
 	c.paths(cfg, opts.Env)
 	c.check(cfg)
-	cfg.Expanded = r.expanded
+	cfg.Expanded, cfg.Auth.Variable = r.expanded, r.token
 
 	if all := slices.Concat(r.errs, over.errs, c.errs); len(all) > 0 {
 		return nil, inOrder(all)

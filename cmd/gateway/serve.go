@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -176,11 +177,15 @@ func (a *app) greetHTTP(url string) {
 		a.log.Info(noFile)
 	}
 	a.log.Info("serving at "+url, "file", a.Source, "version", version)
-	token := ""
-	if len(a.Config.Auth.Tokens) > 0 {
-		token = ` -H "Authorization: Bearer TOKEN"`
+	use, token := "to use it", ""
+	if auth := a.Config.Auth; len(auth.Tokens) > 0 {
+		if auth.Variable == "" {
+			use += ", with one of auth.tokens in GATEWAY_TOKEN"
+		}
+		// Without a " or a \, so that it can be pasted as the log has it.
+		token = " -H 'Authorization: Bearer '$" + cmp.Or(auth.Variable, "GATEWAY_TOKEN")
 	}
-	a.log.Info("to use it: claude mcp add -s user --transport http gateway " + url + token)
+	a.log.Info(use + ": claude mcp add -s user --transport http gateway " + url + token)
 }
 
 // url is where clients find us: by our name, if we listen at all of our addresses.

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// What serve prints to be copied works when it is pasted: the log's quotes spoil
+// nothing, and the token is a variable of the shell, not three stars.
+func TestServePrintsACommandToPaste(t *testing.T) {
+	t.Setenv("DOOR_KEY", "0123456789abcdef-door")
+	t.Setenv("GATEWAY_TOKEN", "0123456789abcdef-other")
+	for token, want := range map[string]string{
+		"${DOOR_KEY}":                "Authorization: Bearer 0123456789abcdef-door",
+		"${UNSET:-0123456789abcdef}": "Authorization: Bearer 0123456789abcdef-other",
+		"0123456789abcdef-other":     "Authorization: Bearer 0123456789abcdef-other",
+	} {
+		file := filepath.Join(t.TempDir(), "gateway.yaml")
+		text := "listen: 127.0.0.1:0\nstate: none\nauth: { tokens: [\"" + token + "\"] }\nbackends: [{ name: demo, embedded: demo }]\n"
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		line := servesWith(t, "serve", "-c", file)
+		_, command, _ := strings.Cut(strings.TrimSuffix(line, `"`), ": claude ")
+		out, err := exec.Command("sh", "-c", `claude() { printf '%s\n' "$@"; }; claude `+command).CombinedOutput()
+		if args := strings.Split(strings.TrimSpace(string(out)), "\n"); err != nil || args[len(args)-1] != want {
+			t.Errorf("%s: %s\n%s%v", token, line, out, err)
+		}
+	}
+}
+
+// servesWith serves until it has said how to use it, which it returns.
+func servesWith(t *testing.T, args ...string) (line string) {
+	t.Helper()
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan int)
+	go func() {
+		code := run(ctx, args, stdio{null, os.Stdout, w})
+		w.Close()
+		ended <- code
+	}()
+	for lines := bufio.NewScanner(r); lines.Scan(); {
+		if strings.Contains(lines.Text(), "to use it") {
+			line = lines.Text()
+			cancel()
+		}
+	}
+	cancel()
+	if code := <-ended; code != exitOK || line == "" {
+		t.Fatalf("%q, exit code %d", line, code)
+	}
+	return line
+}
