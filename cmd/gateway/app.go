@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -78,6 +79,26 @@ func (f *flags) quiet(c *config.Config) {
 // noFile is what a user is told who has no configuration.
 const noFile = "no configuration found: serving the embedded demo backend; to serve your own, write gateway.yaml " +
 	"(gateway import -o gateway.yaml takes over what other clients have) or name a file with --config"
+
+// sayFile says which file was read, if there is one; that there is none is said anyway.
+func (f *flags) sayFile(a *app) {
+	if a.Source == "" {
+		return
+	}
+	file, err := filepath.Abs(a.Source)
+	if err != nil {
+		file = a.Source
+	}
+	fmt.Fprintf(f.err, "gateway: configuration: %s\n", file)
+}
+
+// sayFileToPerson is sayFile where stderr is a terminal: what a tool prints may be
+// gathered together with stderr, and read as one.
+func (f *flags) sayFileToPerson(a *app, machine bool) {
+	if !machine && isTerminal(f.err) {
+		f.sayFile(a)
+	}
+}
 
 // forgetful keeps a verb from answering with what was known earlier.
 func forgetful(c *config.Config) { c.StateDir = "" }

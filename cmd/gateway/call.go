@@ -45,6 +45,7 @@ any other is sent as a string. The exit code is 1 if the tool says that it faile
 			if err != nil {
 				return err
 			}
+			f.sayFileToPerson(a, asJSON)
 			return a.run(cmd.Context(), func(ctx context.Context) error {
 				return f.call(ctx, a, args[0], args[1:], asJSON)
 			})

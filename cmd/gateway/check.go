@@ -21,13 +21,14 @@ func checkCommand(f *flags) *cobra.Command {
 prints one row for each. It exits with 0 only if all are well.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return f.withAll(cmd.Context(), f.printStatus)
+			return f.withAll(cmd.Context(), f.sayFile, f.printStatus)
 		},
 	}
 }
 
-// withAll starts every backend once, and does something when each has answered.
-func (f *flags) withAll(ctx context.Context, do func(*app) error) error {
+// withAll starts every backend once, and does something when each has answered; say is
+// called before.
+func (f *flags) withAll(ctx context.Context, say func(*app), do func(*app) error) error {
 	a, err := f.open(true, f.quiet, indoors, forgetful)
 	if err != nil {
 		return err
@@ -37,6 +38,7 @@ func (f *flags) withAll(ctx context.Context, do func(*app) error) error {
 		return err
 	}
 	return a.run(ctx, func(ctx context.Context) error {
+		say(a)
 		f.warn(a)
 		if err := f.startAll(ctx, a); err != nil {
 			return err

@@ -17,7 +17,8 @@ func toolsCommand(f *flags) *cobra.Command {
 		Short: "Print the merged catalog: each tool's name, whose it is, and its own name",
 		Args:  noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return f.withAll(cmd.Context(), func(a *app) error {
+			say := func(a *app) { f.sayFileToPerson(a, asJSON) }
+			return f.withAll(cmd.Context(), say, func(a *app) error {
 				if err := f.printTools(a, asJSON); err != nil {
 					return err
 				}
