@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -32,6 +33,9 @@ type Status struct {
 	Counts   [catalog.NumKinds]int // of what it lists and is allowed
 	Answered bool                  // since it was started: it is listed what it has, or it failed
 	Took     time.Duration         // from the start to that
+
+	Unmatched []string       // what its configuration says of tools, as config.Tools.Unmatched, that is of none of them
+	LeftOut   []catalog.Flaw // of what it lists, what no client could bear, and why
 }
 
 // A Backend is one MCP server and what is known of it.
@@ -54,9 +58,10 @@ type Backend struct {
 	status   Status
 	listErrs [catalog.NumKinds]error // why the last listing failed
 	listing  catalog.Listing
-	raw      [catalog.NumKinds][]byte    // the lists as they were read, all of them
-	answered bool                        // at some time: listing is its own, or it failed
-	kept     bool                        // the file says that the verdict was costly
+	raw      [catalog.NumKinds][]byte // the lists as they were read, all of them
+	answered bool                     // at some time: listing is its own, or it failed
+	kept     bool                     // the file says that the verdict was costly
+	leftOut  [catalog.NumKinds][]catalog.Flaw
 	headers  map[string][]byte           // own name of a tool → its schema, if it names headers
 	due      [catalog.NumKinds]time.Time // when a list is good no longer; zero = there is no such time
 }
@@ -168,6 +173,7 @@ func (b *Backend) leave(session string) {
 func (b *Backend) Status() Status {
 	b.mu.Lock()
 	s, listErrs := b.status, b.listErrs
+	s.LeftOut = slices.Concat(b.leftOut[:]...)
 	b.mu.Unlock()
 	b.shared.mu.Lock()
 	defer b.shared.mu.Unlock()

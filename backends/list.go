@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"mcpgateway/catalog"
@@ -27,8 +28,9 @@ var all = [catalog.NumKinds]bool{true, true, true, true}
 type reading struct {
 	kind   catalog.Kind
 	items  []catalog.Item
-	ttl    time.Duration // the shortest that a page says
-	shared bool          // all pages say that they are for everybody
+	left   []catalog.Flaw // what was left out
+	ttl    time.Duration  // the shortest that a page says
+	shared bool           // all pages say that they are for everybody
 	err    error
 	params []byte // of the request for the next page
 	pages  int
@@ -113,6 +115,11 @@ func (b *Backend) page(r *reading, s server, a peer.Answer) (next []byte, err er
 		b.mendHeaders(&page, s)
 	}
 	b.logFlaws(r.kind, page.Flaws)
+	for _, f := range page.Flaws {
+		if !f.Mended && len(r.left) < maxListed {
+			r.left = append(r.left, f)
+		}
+	}
 	if r.pages == 0 || page.TTL < r.ttl {
 		r.ttl = page.TTL
 	}
@@ -159,10 +166,15 @@ func (b *Backend) listed(read []*reading, s server) {
 	if !failed {
 		b.remember(raw, s)
 	}
+	unmatched := b.unmatched(read)
 	b.answer(func() (news bool) {
+		b.status.Unmatched = unmatched
 		for _, r := range read {
 			news = b.freshen(r, s) || news
 			b.listErrs[r.kind] = r.err
+			if r.err == nil {
+				b.leftOut[r.kind] = r.left
+			}
 			if r.err == nil && string(raw[r.kind]) != string(b.raw[r.kind]) {
 				b.setItems(r.kind, r.items)
 				news = true
@@ -178,6 +190,27 @@ func (b *Backend) listed(read []*reading, s server) {
 		b.listing.Instructions, b.listing.Capabilities = s.instructions(), s.Capabilities
 		return news
 	})
+}
+
+// unmatched returns which filters are of no tool that was read, and says so when that is
+// news. What was not read says nothing new.
+func (b *Backend) unmatched(read []*reading) []string {
+	b.mu.Lock()
+	known := b.status.Unmatched
+	b.mu.Unlock()
+	i := slices.IndexFunc(read, func(r *reading) bool { return r.kind == catalog.Tools && r.err == nil })
+	if i < 0 {
+		return known
+	}
+	var names []string
+	for _, item := range read[i].items {
+		names = append(names, item.Own)
+	}
+	all := b.cfg.Tools.Unmatched(names)
+	if len(all) > 0 && !slices.Equal(all, known) {
+		b.log.Warn("no tool of the backend's is meant by " + strings.Join(all, ", "))
+	}
+	return all
 }
 
 // setItems takes the entries of a kind that the configuration permits. It is called

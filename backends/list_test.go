@@ -10,6 +10,7 @@ import (
 
 	"mcpgateway/backends"
 	"mcpgateway/catalog"
+	"mcpgateway/config"
 	"mcpgateway/internal/mcptest"
 	"mcpgateway/wire"
 )
@@ -181,6 +182,47 @@ func TestToolMendsAreLogged(t *testing.T) {
 		if out := h.log.Lines("level=WARN", "left out a tool", "backend=a", "tool=bad"); len(out) != 1 {
 			t.Errorf("logged %q", h.log.Lines())
 		}
+		want := catalog.Flaw{Item: "bad", What: "its inputSchema is no object"}
+		if s := h.status("a"); len(s.LeftOut) != 1 || s.LeftOut[0] != want {
+			t.Errorf("left out: %v", s.LeftOut)
+		}
+		a.Send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+		a.List(mcptest.Tools("bad"))
+		h.wantNames("bad")
+		if s := h.status("a"); len(s.LeftOut) != 0 {
+			t.Errorf("left out: %v", s.LeftOut)
+		}
+	})
+}
+
+// A glob that is of no tool was meant for one: a denied tool with another spelling can
+// be called.
+func TestGlobsThatMatchNothingAreTold(t *testing.T) {
+	o := backends.Options{Backends: plain("a")}
+	o.Backends[0].Tools = config.Tools{Allow: []string{"t*", "x?"}, Deny: []string{"tdelete", "t_delete"}}
+	inHouse(t, o, func(t *testing.T, h *house) {
+		told := func(times int, want ...string) {
+			t.Helper()
+			synctest.Wait()
+			if s := h.status("a"); !slices.Equal(s.Unmatched, want) {
+				t.Errorf("got %q, want %q", s.Unmatched, want)
+			}
+			if lines := h.log.Lines("level=WARN", "no tool of the backend's is meant by", "backend=a"); len(lines) != times {
+				t.Errorf("logged %q", lines)
+			}
+		}
+		told(0)
+		a := h.next("a")
+		a.Ready("t", "t_delete")
+		told(1, `tools.allow "x?"`, `tools.deny "tdelete"`)
+		a.Send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+		a.List(mcptest.Tools("t", "t_delete", "u"))
+		told(1, `tools.allow "x?"`, `tools.deny "tdelete"`)
+		a.Send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+		a.Fail(a.Asked("tools/list").ID(), `{"code":-32603,"message":"not now"}`)
+		told(1, `tools.allow "x?"`, `tools.deny "tdelete"`)
+		a.List(mcptest.Tools("t", "tdelete", "x1", "t_delete"))
+		told(1)
 	})
 }
 

@@ -1,7 +1,9 @@
 package config
 
 import (
+	"fmt"
 	"path"
+	"slices"
 	"strings"
 )
 
@@ -15,6 +17,24 @@ type Tools struct {
 // Permits tells whether the tool may be listed and called.
 func (t Tools) Permits(name string) bool {
 	return (len(t.Allow) == 0 || matchAny(t.Allow, name)) && !matchAny(t.Deny, name)
+}
+
+// Unmatched returns the globs that match none of the names, each as in
+// `tools.deny "now*"`: they were probably meant for something.
+func (t Tools) Unmatched(names []string) []string {
+	var all []string
+	for _, list := range []struct {
+		key   string
+		globs []string
+	}{{"allow", t.Allow}, {"deny", t.Deny}} {
+		for _, glob := range list.globs {
+			matches := func(name string) bool { return matchAny([]string{glob}, name) }
+			if !slices.ContainsFunc(names, matches) {
+				all = append(all, fmt.Sprintf("tools.%s %q", list.key, glob))
+			}
+		}
+	}
+	return all
 }
 
 func matchAny(globs []string, name string) bool {

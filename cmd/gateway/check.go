@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -18,7 +19,8 @@ func checkCommand(f *flags) *cobra.Command {
 		Use:   "check",
 		Short: "Start every backend once and say how each is",
 		Long: `check loads and validates the configuration, starts every backend, lists its tools, and
-prints one row for each. It exits with 0 only if all are well.`,
+prints one row for each. It exits with 0 only if all are well. Under PROBLEM stands also what
+is odd about one that is: a glob under tools that matches none, a tool left out as unusable.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return f.withAll(cmd.Context(), f.sayFile, f.printStatus)
@@ -85,6 +87,24 @@ func (a *app) problem(s backends.Status) string {
 	return a.mask.String(oneLine(s.Err.Error()))
 }
 
+// shown bounds how much check names of what is left out of one backend.
+const shown = 10
+
+// remarks says what is odd about a backend that is well.
+func (a *app) remarks(s backends.Status) string {
+	var all []string
+	if len(s.Unmatched) > 0 {
+		all = append(all, strings.Join(s.Unmatched, ", ")+": no tool of that name")
+	}
+	for _, f := range s.LeftOut[:min(len(s.LeftOut), shown)] {
+		all = append(all, "left out "+f.Item+": "+f.What)
+	}
+	if more := len(s.LeftOut) - shown; more > 0 {
+		all = append(all, fmt.Sprintf("left out %d more", more))
+	}
+	return a.mask.String(oneLine(strings.Join(all, "; ")))
+}
+
 func well(s backends.Status) bool { return s.State == backends.Ready && s.Err == nil }
 
 // printStatus prints the rows; the error says that not all are well.
@@ -102,7 +122,7 @@ func (f *flags) printStatus(a *app) error {
 			continue
 		}
 		s := byName[c.Name]
-		state, counts, problem := "ok", countsOf(s), ""
+		state, counts, problem := "ok", countsOf(s), a.remarks(s)
 		if !well(s) {
 			sick++
 			state, counts, problem = "failed", "-\t-\t-", a.problem(s)
