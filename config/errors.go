@@ -11,14 +11,15 @@ import (
 type Error struct {
 	File    string // as the user named it; "" = not in a file
 	Line    int    // from 1; 0 = the file as a whole
-	Key     string // backends[1].command, GATEWAY_LOG_LEVEL, --log-level; "" = no key
+	Backend string // whose name is known; "" = of none
+	Key     string // within Backend: command, env.TOKEN; else backends[1].name, log.level, GATEWAY_LOG_LEVEL, --log-level; "" = no key
 	Problem string // what is wrong
 	Hint    string // what to try; often ""
 
 	cause error // what the system said, if it was that
 }
 
-// Error is file:line: key: problem, less what is not known. The hint is left
+// Error is file:line: backend "name": key: problem, less what is not known. The hint is left
 // to the caller.
 func (e *Error) Error() string {
 	var b strings.Builder
@@ -28,10 +29,21 @@ func (e *Error) Error() string {
 	case e.File != "":
 		b.WriteString(e.File + ": ")
 	}
+	if e.Backend != "" {
+		fmt.Fprintf(&b, "backend %q: ", e.Backend)
+	}
 	if e.Key != "" {
 		b.WriteString(e.Key + ": ")
 	}
 	return b.String() + e.Problem
+}
+
+// inBackend says that the error is in the backend that a path like backends[1] leads to.
+func (e *Error) inBackend(name, at string) {
+	rest, ok := strings.CutPrefix(e.Key, at)
+	if ok && rest != ".name" && (rest == "" || rest[0] == '.') {
+		e.Backend, e.Key = name, strings.TrimPrefix(rest, ".")
+	}
 }
 
 // Unwrap returns what the system said of a file that could not be read.

@@ -140,7 +140,7 @@ func TestStateDir(t *testing.T) {
 		}
 	}
 	_, err := load(source{"g.yaml", []byte("state: ~/x\nbackends:\n- name: a\n  command: x\n  cwd: ~\n")}, Options{Env: lookup(nil)})
-	want := "g.yaml:1: state: ~ is not known: HOME is not set\ng.yaml:5: backends[0].cwd: ~ is not known: HOME is not set"
+	want := "g.yaml:1: state: ~ is not known: HOME is not set\ng.yaml:5: backend \"a\": cwd: ~ is not known: HOME is not set"
 	if err == nil || err.Error() != want {
 		t.Errorf("without HOME: got %v, want %s", err, want)
 	}

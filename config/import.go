@@ -190,13 +190,12 @@ func (s *server) tryLoad() error {
 		return err
 	}
 	errs = slices.DeleteFunc(errs, func(e *Error) bool {
-		return strings.HasSuffix(e.Key, ".url") && refersTo(s.url) != nil
+		return e.Key == "url" && refersTo(s.url) != nil
 	})
 	if len(errs) == 0 {
 		return nil
 	}
-	key := strings.TrimPrefix(strings.TrimPrefix(errs[0].Key, "backends[0]"), ".")
-	return &Error{Key: key, Problem: errs[0].Problem}
+	return &Error{Key: errs[0].Key, Problem: errs[0].Problem}
 }
 
 // shown is path as people write it.

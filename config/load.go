@@ -80,6 +80,7 @@ func load(src source, opts Options) (*Loaded, error) {
 	cfg.Expanded, cfg.Auth.Variable = r.expanded, r.token
 
 	if all := slices.Concat(r.errs, over.errs, c.errs); len(all) > 0 {
+		nameBackends(all, cfg, r.places)
 		return nil, inOrder(all)
 	}
 	return &Loaded{cfg, src.path, append(r.warnings, c.remarks(cfg)...)}, nil
@@ -118,6 +119,20 @@ func inherit(cfg *Config, d defaults, given map[string]place) {
 		}
 		if _, ok := given[at+"era"]; !ok {
 			b.Era = "auto"
+		}
+	}
+}
+
+// nameBackends gives errors the names of backends in the place of their numbers, as far
+// as they are names and stand in the file.
+func nameBackends(all Errors, cfg *Config, places map[string]place) {
+	for i, b := range cfg.Backends {
+		at := fmt.Sprintf("backends[%d]", i)
+		if !backendName.MatchString(b.Name) || places[at+".name"].text != b.Name {
+			continue
+		}
+		for _, e := range all {
+			e.inBackend(b.Name, at)
 		}
 	}
 }

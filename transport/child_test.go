@@ -290,6 +290,9 @@ func TestSpawnSaysWhatIsWrong(t *testing.T) {
 		{"no-such-command", "X=", `command "no-such-command" does not exist`},
 		{filepath.Join(dir, "none"), "", `does not exist`},
 		{file, "", `may not be executed`},
+		{"sh -c 'echo x'", "PATH=/bin:/usr/bin", `command "sh -c 'echo x'" is in no directory of its PATH: "sh" is a program, what follows it belongs in args`},
+		{"/bin/sh -c true", "", `"/bin/sh" is a program, what follows it belongs in args`},
+		{"no-such-command -c true", "PATH=" + dir, `is in no directory of its PATH`},
 	} {
 		_, err := Spawn(Command{Path: tt.path, Env: []string{tt.env}})
 		if err == nil || !strings.Contains(err.Error(), tt.want) {

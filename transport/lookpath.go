@@ -12,8 +12,19 @@ import (
 
 // lookPath finds the file of a command. A bare name is looked up in the PATH
 // that the child will have, not in ours: that is the one its configuration set.
-// A path that is relative is so to the directory that the child runs in.
+// A path that is relative is so to the directory that the child runs in. Of a whole
+// command line, which is none, the error says so.
 func lookPath(name, dir string, env []string) (string, error) {
+	path, err := findPath(name, dir, env)
+	if first, _, line := strings.Cut(strings.TrimSpace(name), " "); err != nil && line {
+		if _, e := findPath(first, dir, env); e == nil {
+			return "", fmt.Errorf("%w: %q is a program, what follows it belongs in args", err, first)
+		}
+	}
+	return path, err
+}
+
+func findPath(name, dir string, env []string) (string, error) {
 	if strings.ContainsAny(name, `/\`) {
 		if !filepath.IsAbs(name) {
 			// exec.Cmd, too, takes it from there, so that it has to be absolute.
