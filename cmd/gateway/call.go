@@ -32,7 +32,9 @@ func callCommand(f *flags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "call TOOL [JSON | KEY=VALUE...]",
 		Short: "Call a tool",
-		Long: `call calls a tool as a client of the gateway would, and prints the text of its result.
+		Long: `call calls a tool as a client of the gateway would that has no capabilities, and prints the
+text of its result. A tool that asks its client something (elicitation, sampling, roots)
+fails, or is not there.
 
     gateway call search '{"q":"go"}'
     gateway call search q=go limit=3
