@@ -18,7 +18,7 @@ func toolsCommand(f *flags) *cobra.Command {
 		Long: `tools starts every backend once and prints the merged catalog: each tool's name, whose it
 is, and its own name. It shows what a client without capabilities sees: a server may list
 more to one that can be asked something (elicitation, sampling, roots).`,
-		Args:  noArgs,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			say := func(a *app) { f.sayFileToPerson(a, asJSON) }
 			return f.withAll(cmd.Context(), say, func(a *app) error {
