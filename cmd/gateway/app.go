@@ -27,6 +27,7 @@ type flags struct {
 	config, logLevel, logFormat, state string
 	listen                             string // of serve
 	onStdio                            bool   // likewise: be it that it listens, too
+	served                             bool   // serve has come so far
 }
 
 // load reads the configuration, with the flags laid over it.
