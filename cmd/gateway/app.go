@@ -90,6 +90,13 @@ func (f *flags) open(once bool, tunes ...tune) (*app, error) {
 	if err != nil {
 		return nil, err
 	}
+	chain, err := beneath(loaded.Source, os.Getenv(aboveEnv))
+	if err != nil {
+		if once {
+			err = hinted{err, "if you mean to run it beneath a gateway, unset " + aboveEnv}
+		}
+		return nil, err
+	}
 	c := loaded.Config
 	for _, t := range tunes {
 		t(c)
@@ -113,6 +120,7 @@ func (f *flags) open(once bool, tunes ...tune) (*app, error) {
 		State: c.StateDir,
 		Info:  info,
 		Via:   a.via,
+		Env:   map[string]string{aboveEnv: chain},
 		Mask:  a.mask.String,
 		Once:  once,
 		Solo:  c.Listen == "",
