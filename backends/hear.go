@@ -1,6 +1,8 @@
 package backends
 
 import (
+	"context"
+	"errors"
 	"strings"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -29,13 +31,21 @@ const maxQuestions = 16_384
 
 // A handler hears what a backend says unasked over one connection.
 type handler struct {
-	l     *line
-	peer  *peer.Peer
-	noise string // how the first output began that was no message; the reader's own
+	l      *line
+	peer   *peer.Peer
+	hangUp context.CancelCauseFunc // ends the conversation
+	noise  string                  // how the first output began that was no message; the reader's own
 }
+
+// errEcho is why a conversation ends with what asks what only a client does.
+var errEcho = errors.New("it sends back what it is sent: it is no MCP server, or there is a terminal between (docker run -t, ssh -t)")
 
 // Asked implements peer.Handler.
 func (h *handler) Asked(r *peer.Request) {
+	if m := r.Method(); m == string(mcp.MethodInitialize) || m == discoverMethod {
+		h.hangUp(errEcho)
+		return
+	}
 	if _, server := h.l.talk(); server.stateless { // where servers ask nothing
 		r.Fail(wire.Errorf(wire.CodeMethodNotFound, "Method not found: %s", r.Method()))
 		return

@@ -206,13 +206,14 @@ func (l *line) talkOver(ctx context.Context, by way) error {
 	if err != nil {
 		return err
 	}
-	h := &handler{l: l}
+	talk, hangUp := context.WithCancelCause(ctx)
+	defer hangUp(nil)
+	h := &handler{l: l, hangUp: hangUp}
 	var p *peer.Peer
 	p = peer.New(conn, h, peer.Options{
 		Log: l.log, InFlight: maxQuestions, Noise: h.heard, Batches: always, Over: func() { l.lost(p) },
 	})
 	h.peer = p
-	talk, hangUp := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	go func() { ended <- p.Run(talk) }()
 	defer p.Close()
@@ -224,7 +225,7 @@ func (l *line) talkOver(ctx context.Context, by way) error {
 	if err != nil && !errors.Is(err, errEnded) && ctx.Err() == nil && !l.goesOn(err) {
 		l.down(Failed, err) // at once, for to end a child may take a while
 	}
-	hangUp()
+	hangUp(nil)
 	if why := <-ended; err == nil || errors.Is(err, errEnded) {
 		err = why
 	}
