@@ -3,7 +3,9 @@ package backends
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
+	"sync/atomic"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
@@ -34,7 +36,7 @@ type handler struct {
 	l      *line
 	peer   *peer.Peer
 	hangUp context.CancelCauseFunc // ends the conversation
-	noise  string                  // how the first output began that was no message; the reader's own
+	noise  atomic.Pointer[string]  // how the last output began that was no message
 }
 
 // errEcho is why a conversation ends with what asks what only a client does.
@@ -195,11 +197,33 @@ func cut(text string, n int) string {
 // heard says, once, that there is something on the backend's stdout that should
 // not be there.
 func (h *handler) heard(n *transport.Noise) {
-	text := h.l.b.set.Mask(string(n.Text))
+	text := cut(h.l.b.set.Mask(string(n.Text)), 200)
 	say := h.l.log.Debug
-	if h.noise == "" {
+	if h.noise.Swap(&text) == nil {
 		say = h.l.log.Warn
-		h.noise = cut(text, 80)
 	}
-	say("skipped output that is no message", "text", cut(text, 200), "err", n.Err)
+	say("skipped output that is no message", "text", text, "err", n.Err)
 }
+
+// blame adds to why the conversation failed what was heard in it that is no message:
+// it may well say why.
+func (h *handler) blame(err error) error {
+	noise := h.noise.Load()
+	exit, ended := errors.AsType[*transport.ExitError](err)
+	switch {
+	case noise == nil:
+		return err
+	case ended && exit.Stderr == "" && !h.l.hasRun():
+		return reworded{err, fmt.Sprintf("it ended (%s) and spoke no MCP; its output: %q", exit.Status, *noise)}
+	}
+	return fmt.Errorf("%w; it also wrote what is no MCP: %q", err, *noise)
+}
+
+// reworded is an error in other words.
+type reworded struct {
+	error
+	text string
+}
+
+func (r reworded) Error() string { return r.text }
+func (r reworded) Unwrap() error { return r.error }

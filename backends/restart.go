@@ -223,7 +223,7 @@ func (l *line) talkOver(ctx context.Context, by way) error {
 		l.b.speakOlder(true)
 	}
 	if err != nil && !errors.Is(err, errEnded) && ctx.Err() == nil && !l.goesOn(err) {
-		l.down(Failed, err) // at once, for to end a child may take a while
+		l.down(Failed, h.blame(err)) // at once, for to end a child may take a while
 	}
 	hangUp(nil)
 	if why := <-ended; err == nil || errors.Is(err, errEnded) {
@@ -232,10 +232,7 @@ func (l *line) talkOver(ctx context.Context, by way) error {
 	if err == nil {
 		err = errors.New("it closed the connection")
 	}
-	if h.noise != "" {
-		err = fmt.Errorf("%w; it also wrote what is no MCP: %q", err, h.noise)
-	}
-	return err
+	return h.blame(err)
 }
 
 // always: a backend of a revision that has batches may answer in one, and those of
