@@ -80,19 +80,21 @@ func (f *flags) quiet(c *config.Config) {
 const noFile = "no configuration found: serving the embedded demo backend; to serve your own, write gateway.yaml " +
 	"(gateway import > gateway.yaml takes over what other clients have) or name a file with --config"
 
-// forgetful keeps a verb from answering with what was known earlier.
-func forgetful(c *config.Config) { c.StateDir = "" }
+// A mode is what a verb needs of the backends.
+type mode struct {
+	once bool // a backend that ends is not started again
+	anew bool // what was listed earlier does not count
+}
 
-// open puts the gateway together. With once set, a backend that ends is not
-// started again.
-func (f *flags) open(once bool, tunes ...tune) (*app, error) {
+// open puts the gateway together.
+func (f *flags) open(m mode, tunes ...tune) (*app, error) {
 	loaded, err := f.load()
 	if err != nil {
 		return nil, err
 	}
 	chain, err := beneath(loaded.Source, os.Getenv(aboveEnv))
 	if err != nil {
-		if once {
+		if m.once {
 			err = hinted{err, "if you mean to run it beneath a gateway, unset " + aboveEnv}
 		}
 		return nil, err
@@ -122,7 +124,8 @@ func (f *flags) open(once bool, tunes ...tune) (*app, error) {
 		Via:   a.via,
 		Env:   map[string]string{aboveEnv: chain},
 		Mask:  a.mask.String,
-		Once:  once,
+		Once:  m.once,
+		Anew:  m.anew,
 		Solo:  c.Listen == "",
 		Log:   a.log,
 	})

@@ -28,7 +28,7 @@ prints one row for each. It exits with 0 only if all are well.`,
 
 // withAll starts every backend once, and does something when each has answered.
 func (f *flags) withAll(ctx context.Context, do func(*app) error) error {
-	a, err := f.open(true, f.quiet, indoors, forgetful)
+	a, err := f.open(mode{once: true, anew: true}, f.quiet, indoors)
 	if err != nil {
 		return err
 	}

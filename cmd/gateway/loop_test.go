@@ -78,8 +78,7 @@ func TestABackendThatIsTheGatewayItself(t *testing.T) {
 		if verb == "call" {
 			args = append(args, "now")
 		}
-		c := runPiped(t, args...)
-		c.send(discover, initialize)
+		c := runPiped(t, []string{discover, initialize}, args...)
 		code, answers, stderr := c.end()
 		if code != exitUsage || !strings.Contains(stderr, "Loop detected: ") {
 			t.Errorf("%s: exit code %d, stderr %q", verb, code, stderr)

@@ -48,7 +48,7 @@ func (f *flags) serveFlags(cmd *cobra.Command) {
 }
 
 func (f *flags) serve(cmd *cobra.Command, _ []string) error {
-	a, err := f.open(false)
+	a, err := f.open(mode{})
 	if err != nil {
 		return err
 	}

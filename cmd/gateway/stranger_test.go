@@ -18,13 +18,17 @@ type client struct {
 	code   chan int
 }
 
-// runPiped runs a command line as a client does that starts the gateway.
-func runPiped(t *testing.T, args ...string) *client {
+// runPiped runs a command line as a client does that starts the gateway and has
+// something to say.
+func runPiped(t *testing.T, say []string, args ...string) *client {
 	t.Helper()
 	in, theirIn := pipe(t)
 	theirOut, out := pipe(t)
 	stderr, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
 	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(theirIn, strings.Join(append(say, ""), "\n")); err != nil {
 		t.Fatal(err)
 	}
 	c := &client{t: t, in: theirIn, out: theirOut, stderr: stderr, code: make(chan int, 1)}
@@ -47,22 +51,26 @@ func pipe(t *testing.T) (r, w *os.File) {
 	return r, w
 }
 
-func (c *client) send(lines ...string) {
+// printed returns the exit code and what stands on stdout and stderr.
+func (c *client) printed() (code int, out, stderr string) {
 	c.t.Helper()
-	if _, err := io.WriteString(c.in, strings.Join(lines, "\n")+"\n"); err != nil {
+	code = <-c.code
+	text, err := io.ReadAll(c.out)
+	if err != nil {
 		c.t.Fatal(err)
 	}
+	said, err := os.ReadFile(c.stderr.Name())
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return code, string(text), string(said)
 }
 
 // end returns the exit code, the errors that were answered, and what stands on stderr.
 func (c *client) end() (code int, answers []string, stderr string) {
 	c.t.Helper()
-	code = <-c.code
-	out, err := io.ReadAll(c.out)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	for line := range strings.Lines(string(out)) {
+	code, out, stderr := c.printed()
+	for line := range strings.Lines(out) {
 		var m struct {
 			ID    json.RawMessage
 			Error struct {
@@ -75,11 +83,7 @@ func (c *client) end() (code int, answers []string, stderr string) {
 		}
 		answers = append(answers, string(m.ID)+" "+m.Error.Message)
 	}
-	text, err := os.ReadFile(c.stderr.Name())
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	return code, answers, string(text)
+	return code, answers, stderr
 }
 
 // file writes a configuration and returns its path.
@@ -112,8 +116,8 @@ func TestWhatIsWrongIsAnswered(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := runPiped(t, args...)
-			c.send(discover, `{"jsonrpc":"2.0","method":"notifications/x"}`, "noise", initialize) // and stdin stays open
+			say := []string{discover, `{"jsonrpc":"2.0","method":"notifications/x"}`, "noise", initialize}
+			c := runPiped(t, say, args...) // and stdin stays open
 			code, answers, stderr := c.end()
 			if code == 0 || len(answers) != 2 {
 				t.Fatalf("exit code %d, answers %q", code, answers)
@@ -129,8 +133,7 @@ func TestWhatIsWrongIsAnswered(t *testing.T) {
 // A client that has only asked what we are hangs up itself.
 func TestWhatIsWrongIsAnsweredUntilStdinEnds(t *testing.T) {
 	t.Parallel()
-	c := runPiped(t, "-c", file(t, "bad.yaml", "nonsense: 1"))
-	c.send(discover)
+	c := runPiped(t, []string{discover}, "-c", file(t, "bad.yaml", "nonsense: 1"))
 	c.in.Close()
 	if code, answers, _ := c.end(); code != exitUsage || len(answers) != 1 {
 		t.Errorf("exit code %d, answers %q", code, answers)
@@ -142,14 +145,12 @@ func TestWhatIsWrongIsAnsweredByServeAlone(t *testing.T) {
 	t.Parallel()
 	bad := file(t, "bad.yaml", "backends: [{name: a, url: 'https://u:hunter22@x.example/y?key=hunter22', nonsense: 1, \"https://u:hunter22@x.example/\": 2}]")
 	for _, verb := range []string{"check", "tools", "call"} {
-		c := runPiped(t, verb, "-c", bad, "x")
-		c.send(initialize)
+		c := runPiped(t, []string{initialize}, verb, "-c", bad, "x")
 		if code, answers, stderr := c.end(); code != exitUsage || len(answers) != 0 || stderr == "" {
 			t.Errorf("%s: exit code %d, answers %q, stderr %q", verb, code, answers, stderr)
 		}
 	}
-	c := runPiped(t, "-c", bad)
-	c.send(initialize)
+	c := runPiped(t, []string{initialize}, "-c", bad)
 	if _, answers, _ := c.end(); len(answers) != 1 || strings.Contains(answers[0], "hunter22") {
 		t.Errorf("answers %q", answers)
 	}
