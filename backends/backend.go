@@ -43,6 +43,8 @@ type Backend struct {
 	relist chan struct{}         // 1 slot: some of its lists have changed
 	flaws  map[catalog.Flaw]bool // of what it lists, that were logged; the shared line's own
 
+	opening sync.Mutex // of one own line at a time: no one finds it before it has its subscriptions
+
 	mu       sync.Mutex
 	own      map[string]*line // session → its line
 	found    verdict          // of its era
@@ -83,29 +85,56 @@ func (b *Backend) private() bool {
 }
 
 // line returns the line over which a session's messages go. One of its own is made
-// if there is none, unless the session is over, or find is set, or the backend is known
-// to be of the stateless era: then all share one, but for clients of the session era whose
-// own one it also speaks, and who are to have a connection each.
+// if it is to have one and there is none, or nil returned if find is set.
 func (b *Backend) line(session string, find bool) *line {
 	if session == "" {
 		return b.shared
 	}
-	v, _ := b.verdict()
-	apart := b.private() || b.set.Solo && b.shared.wasToldOther(session)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	l := b.own[session]
+	l := b.ownLine(session)
 	switch {
 	case l != nil:
 		return l
-	case !apart:
-		return b.shared
-	case v.era == stateless && !(v.both && b.isMirrored(session)):
+	case !b.isApart(session):
 		return b.shared
 	case find:
 		return nil
 	}
-	l = newLine(b, session)
+	return b.open(session)
+}
+
+func (b *Backend) ownLine(session string) *line {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.own[session]
+}
+
+// isApart reports whether a session is to have a line of its own. That is not so if the
+// backend is known to be of the stateless era: then all share one, but for clients of the
+// session era whose own one it also speaks, and who are to have a connection each.
+func (b *Backend) isApart(session string) bool {
+	v, _ := b.verdict()
+	switch {
+	case b.set.Solo:
+		return (v.era != stateless || v.both && b.cfg.URL == "") && b.shared.wasToldOther(session)
+	case !b.private():
+		return false
+	}
+	return v.era != stateless || v.both && b.isMirrored(session)
+}
+
+// open makes a session's own line, of which nothing comes if the session is over. What it is
+// subscribed to over the shared line goes with it, for what its calls change is changed in
+// another server from now on.
+func (b *Backend) open(session string) *line {
+	b.opening.Lock()
+	defer b.opening.Unlock()
+	if l := b.ownLine(session); l != nil {
+		return l
+	}
+	l := newLine(b, session)
+	l.inherit(session, b.shared.drop(session, true))
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	if b.set.isOpen(session) {
 		if b.own == nil {
 			b.own = make(map[string]*line)
@@ -132,7 +161,7 @@ func (b *Backend) leave(session string) {
 	if l != nil {
 		l.close()
 	}
-	b.shared.unsubscribeAll(session)
+	b.shared.drop(session, false)
 }
 
 // Status tells how the backend is.

@@ -44,6 +44,8 @@ func (l *line) mirrors() bool {
 	switch {
 	case pinned, v.era == stateless && !v.both:
 		return false
+	case l.own() && set.Solo: // it is there because the shared line is of the session era
+		return l.b.cfg.URL == "" && v.era != ofSessions
 	case l.own():
 		return v.both && l.b.isMirrored(l.session)
 	}

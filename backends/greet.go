@@ -149,12 +149,17 @@ func (l *line) declares() []byte {
 
 // wasToldOther reports whether the backend is of the session era, and was told of other
 // capabilities than those of a session: a client may find out what is there before it
-// says what it can do, and one that has no session says it with each request.
+// says what it can do, and one that has no session says it with each request. While the
+// line is down nobody knows what the next server will be told; what waits for that is
+// looked at when it has been (elsewhereLocked).
 func (l *line) wasToldOther(session string) bool {
 	l.mu.Lock()
-	declared, relevant := l.declared, l.peer != nil && !l.server.stateless
-	l.mu.Unlock()
-	return relevant && l.b.set.isOpen(session) && !sameJSON(declared, l.b.set.capabilities(session))
+	defer l.mu.Unlock()
+	return l.peer != nil && !l.server.stateless && l.toldOtherLocked(session)
+}
+
+func (l *line) toldOtherLocked(session string) bool {
+	return l.b.set.isOpen(session) && !sameJSON(l.declared, l.b.set.capabilities(session))
 }
 
 func sameJSON(a, b []byte) bool {

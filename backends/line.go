@@ -65,7 +65,9 @@ type line struct {
 type waiting struct {
 	m     wire.Message
 	c     *peer.Pending
-	again bool // it is sent a second time
+	sub   *subscribing // likewise c.To, if it is a subscription
+	again bool         // it is sent a second time
+	moved bool         // it stays with the line to which it has come: see line.elsewhereLocked
 }
 
 func newLine(b *Backend, session string) *line {
@@ -84,24 +86,29 @@ func notSent(format string, args ...any) error {
 
 // send sends a call, or has it wait while the backend starts. A backend whose
 // last start failed is not waited for: the caller learns why.
-func (l *line) send(m wire.Message, c *peer.Pending) {
-	c.Timeout = l.b.cfg.CallTimeout
-	for !l.sent(m, c) {
+func (l *line) send(w waiting) {
+	w.c.Timeout = l.b.cfg.CallTimeout
+	for !l.sent(w) {
 		// The conversation ended at this moment: the call waits for the next.
 	}
 }
 
 // sent is send, but for a call that meets the end of the conversation.
-func (l *line) sent(m wire.Message, c *peer.Pending) bool {
-	w := waiting{m: m, c: c}
+func (l *line) sent(w waiting) bool {
 	l.mu.Lock()
 	if l.handed {
 		l.mu.Unlock()
-		l.b.shared.send(m, c)
+		l.b.shared.send(w)
 		return true
 	}
 	p, server := l.peer, l.server
-	if p != nil && server.stateless && isSubscription(m) {
+	if p != nil && l.elsewhereLocked(w) {
+		l.mu.Unlock()
+		l.b.move(w)
+		return true
+	}
+	kept := w.sub == nil || l.holdLocked(w.sub)
+	if p != nil && server.stateless && isSubscription(w.m) {
 		tell := l.subscribeLocked(w)
 		l.mu.Unlock()
 		tell()
@@ -117,6 +124,9 @@ func (l *line) sent(m wire.Message, c *peer.Pending) bool {
 		l.waiting = append(l.waiting, w)
 	}
 	l.mu.Unlock()
+	if !kept {
+		l.log.Warn("too many subscriptions; this one is not kept", "max", maxSubscriptions)
+	}
 	switch {
 	case wait:
 	case p != nil:
@@ -126,12 +136,12 @@ func (l *line) sent(m wire.Message, c *peer.Pending) bool {
 			return false
 		}
 		if err != nil {
-			c.To.Done(wire.Message{}, notOffered(err))
+			w.c.To.Done(wire.Message{}, notOffered(err))
 		}
 	case err != nil:
-		c.To.Done(wire.Message{}, notSent("it is not running: %w", err))
+		w.c.To.Done(wire.Message{}, notSent("it is not running: %w", err))
 	default:
-		c.To.Done(wire.Message{}, notSent("it was stopped"))
+		w.c.To.Done(wire.Message{}, notSent("it was stopped"))
 	}
 	return true
 }
@@ -208,17 +218,37 @@ func (l *line) letThrough(p *peer.Peer) (refused []func()) {
 	return l.offerLocked(p, some)
 }
 
-// offerLocked sends calls, and returns what ends those that could not be sent. A backend
-// that was of the stateless era when they began to wait, and is no more, may have to be
-// asked over other lines.
+// elsewhereLocked reports whether what has come to the line that all share belongs on one of
+// its session's own: the server that has greeted us is of the session era, and there is to be
+// a line for each (Backend.private), or it was told of other capabilities than those of the
+// session's client. This can only be said of the conversation over which it is to go, so
+// not while there is none.
+func (l *line) elsewhereLocked(w waiting) bool {
+	if l.own() || l.server.stateless || w.moved || w.c.Owner == "" {
+		return false
+	}
+	return l.b.private() || l.b.set.Solo && l.toldOtherLocked(w.c.Owner)
+}
+
+// move sends what was elsewhere, on the line that it belongs on.
+func (b *Backend) move(w waiting) {
+	w.moved = true
+	b.line(w.c.Owner, false).send(w)
+}
+
+// offerLocked sends calls, and returns what ends those that could not be sent, and what moves
+// those that belong elsewhere.
 func (l *line) offerLocked(p *peer.Peer, some []waiting) (refused []func()) {
 	for i, w := range some {
 		switch {
 		case l.server.stateless && isSubscription(w.m):
 			refused = append(refused, l.subscribeLocked(w))
 			continue
-		case !l.server.stateless && !l.own() && w.c.Owner != "" && l.b.private():
-			refused = append(refused, func() { l.b.line(w.c.Owner, false).send(w.m, w.c) })
+		case l.elsewhereLocked(w):
+			if w.sub != nil {
+				l.subs.refused(w.sub.uri, w.sub.session) // it was only to be sent from here
+			}
+			refused = append(refused, func() { l.b.move(w) })
 			continue
 		}
 		err := l.offer(p, l.server, w)

@@ -11,23 +11,36 @@ import (
 	"mcpgateway/wire"
 )
 
-// A server behind a URL that is of one era now and of the other then, calls that it
-// refuses for their headers, and cancellations, all at the same moments: every call ends
-// once, and nothing of it is left.
+// A server that is of one era now and of the other then, calls that it
+// refuses for their headers, subscriptions, and cancellations, all at the same moments: every call ends
+// once, and nothing of it is left. The sessions have lines of their own, because of the URL or, at a pipe,
+// because the only client says other things of itself in each.
 func TestErasCallsAndCancellationsRace(t *testing.T) {
-	for round := range 40 {
-		inHouse(t, backends.Options{Backends: unasked(remote("a"))}, func(t *testing.T, h *house) {
-			h.Open("one", nil, false)
-			h.Open("two", nil, false)
+	for round := range 80 {
+		o := backends.Options{Backends: unasked(remote("a"))}
+		if o.Solo = round%4 >= 2; o.Solo {
+			o.Backends = unasked(plain("a")...)
+		}
+		inHouse(t, o, func(t *testing.T, h *house) {
+			h.Open("one", []byte(canSample), false)
+			go func() {
+				time.Sleep(250 * time.Millisecond)
+				h.Open("two", []byte(canElicit), true)
+				time.Sleep(time.Second)
+				h.Close("two")
+			}()
 			var all [30]*caller
 			for i := range all {
 				c := &caller{}
 				all[i] = c
 				go func() {
 					time.Sleep(time.Duration(i%5) * 100 * time.Millisecond)
-					p := &peer.Pending{To: c, Owner: []string{"one", "two", ""}[i%3]}
+					p := &peer.Pending{To: c, Owner: []string{"one", "two", ""}[(i+i/6)%3]}
 					if i%6 == 5 {
 						h.Subscribe("a", "x:y", true, wire.NewRequest("7", "resources/subscribe", []byte(`{"uri":"x:y"}`)), p)
+					} else if i%6 == 4 {
+						time.Sleep(time.Duration(round%3) * 30 * time.Millisecond)
+						h.Subscribe("a", "x:y", false, wire.NewRequest("7", "resources/unsubscribe", []byte(`{"uri":"x:y"}`)), p)
 					} else {
 						h.Send("a", wire.NewRequest("7", "tools/call", []byte(`{"name":"t"}`)), p)
 					}

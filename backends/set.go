@@ -246,7 +246,7 @@ func (s *Set) View() *catalog.View { return s.view.Load() }
 // here, and never come of a call; c.Again is not the caller's to set.
 func (s *Set) Send(backend string, m wire.Message, c *peer.Pending) {
 	if b, ok := s.byName[backend]; ok {
-		b.line(c.Owner, false).send(m, c)
+		b.line(c.Owner, false).send(waiting{m: m, c: c})
 		return
 	}
 	c.To.Done(wire.Message{}, notSent("is not configured"))
@@ -254,7 +254,8 @@ func (s *Set) Send(backend string, m wire.Message, c *peer.Pending) {
 
 // Subscribe is Send for resources/subscribe, and for resources/unsubscribe if on
 // is false. What a session is subscribed to is restored when the connection has
-// to be made anew. A backend that others are subscribed to over the same connection
+// to be made anew, and goes with the session to a connection of its own. It ends where it
+// is held, whatever connection that is. A backend that others are subscribed to over the same one
 // is not told to stop, and the call answered with {}. A backend of the stateless era is
 // listened to instead, and the call answered when it has agreed to that; then the answer is
 // of the gateway's own making.
@@ -264,9 +265,9 @@ func (s *Set) Subscribe(backend, uri string, on bool, m wire.Message, c *peer.Pe
 	case !ok:
 		c.To.Done(wire.Message{}, notSent("is not configured"))
 	case on:
-		b.line(c.Owner, false).subscribe(uri, m, c)
+		b.subscribe(uri, m, c)
 	default:
-		b.line(c.Owner, false).unsubscribe(uri, m, c)
+		b.unsubscribe(uri, m, c)
 	}
 }
 

@@ -1,8 +1,11 @@
 package backends
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
+	"time"
 
 	"mcpgateway/catalog"
 	"mcpgateway/peer"
@@ -41,6 +44,10 @@ func (l *line) offer(p *peer.Peer, s server, w waiting) error {
 // its tools are listed anew, for their schemas say which headers a call needs, or it
 // is discovered anew (follow), and the call is sent once more. If that does not help
 // the caller learns of it in words that are not for the backend's own clients alone.
+//
+// Meanwhile the call has no clock at the peer, and the list may have none either
+// (start_timeout: 0). So it waits for its call_timeout at most, and if it has none for
+// remedyWait; then it ends as one that was not run.
 func (l *line) spared(p *peer.Peer, w waiting, a wire.Message, err error) bool {
 	e := wire.ReadError(a.Part(wire.PartError))
 	doubt := e.Code == revision.CodeUnsupportedVersion || foreign(err)
@@ -60,11 +67,30 @@ func (l *line) spared(p *peer.Peer, w waiting, a wire.Message, err error) bool {
 		l.waiting = append(l.waiting, w)
 	} else {
 		l.again = append(l.again, w)
+		wait := cmp.Or(w.c.Timeout, remedyWait)
+		time.AfterFunc(wait, func() { l.giveUp(w.c, wait) })
 	}
 	l.doubt = l.doubt || doubt
 	l.mu.Unlock()
 	l.b.refresh()
 	return true
+}
+
+// remedyWait is how long a call that has no call_timeout waits for what may help it.
+const remedyWait = 2 * time.Minute
+
+// giveUp ends a call that was spared, unless it waits for that no more: it is sent once
+// more only once.
+func (l *line) giveUp(c *peer.Pending, waited time.Duration) {
+	l.mu.Lock()
+	i := slices.IndexFunc(l.again, func(w waiting) bool { return w.c == c })
+	if i >= 0 {
+		l.again = slices.Delete(l.again, i, i+1)
+	}
+	l.mu.Unlock()
+	if i >= 0 {
+		c.To.Done(wire.Message{}, notSent("it refuses how the gateway asks it, and did not list its tools anew within %v", waited))
+	}
 }
 
 // foreign reports whether a request was refused as by an HTTP server that knows only the
@@ -144,11 +170,12 @@ func (l *line) handOver() {
 	l.mu.Unlock()
 	l.b.shared.inherit(l.session, uris)
 	for _, w := range waiting {
-		l.b.shared.send(w.m, w.c)
+		l.b.shared.send(w)
 	}
 }
 
-// inherit takes over a session's subscriptions, unless it is over.
+// inherit takes over a session's subscriptions from another line, unless it is over. A line
+// of the session era must not have begun to start: it tells the backend then.
 func (l *line) inherit(session string, uris []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -157,7 +184,7 @@ func (l *line) inherit(session string, uris []string) {
 		l.subs.agreed(uri, session)
 	}
 	if !l.b.set.isOpen(session) {
-		l.subs.removeAll(session)
+		l.subs.removeAll(session, false)
 	}
 	l.pokeListening()
 }

@@ -310,6 +310,64 @@ func TestTheGatewaysOwnErrorsAreAbsorbed(t *testing.T) {
 	})
 }
 
+// A call that waits for a list that never comes has a clock all the same, also where there
+// is no start_timeout: its call_timeout, or two minutes.
+func TestACallThatWaitsForAListThatHangs(t *testing.T) {
+	for timeout, ends := range map[time.Duration]time.Duration{0: 2 * time.Minute, 5 * time.Second: 5 * time.Second} {
+		for refusal, asks := range map[string]string{
+			`{"code":-32020,"message":"Mcp-Param-X is missing"}`: "tools/list", refusal(`"2026-07-28"`): "server/discover",
+		} {
+			t.Run(fmt.Sprint(timeout, " ", asks), func(t *testing.T) {
+				o := backends.Options{Backends: modern(remote("a"))}
+				o.Backends[0].StartTimeout, o.Backends[0].CallTimeout = 0, timeout
+				inHouse(t, o, func(t *testing.T, h *house) {
+					p := h.next("a")
+					p.Discover("")
+					p.List(mcptest.Tools("t"))
+					call, _ := h.call("a")
+					p.Fail(p.Asked("tools/call").ID(), refusal)
+					hangs := p.Asked(asks)
+					time.Sleep(ends - time.Millisecond)
+					call.want(t, "")
+					time.Sleep(time.Millisecond)
+					call.want(t, "it refuses how the gateway asks it, and did not list its tools anew within "+ends.String())
+
+					// It is over, whatever comes now; and the next one is served.
+					if asks == "server/discover" {
+						p.Reply(hangs.ID(), mcptest.Discovered)
+						hangs = p.Asked("tools/list")
+					}
+					p.Reply(hangs.ID(), mcptest.Tools("t"))
+					p.WantNothing()
+					next, _ := h.call("a")
+					p.Reply(p.Asked("tools/call").ID(), "{}")
+					next.ok(t)
+				})
+			})
+		}
+	}
+}
+
+// The clock of a call that waits for a list is not that of its second try.
+func TestTheSecondTryHasAClockOfItsOwn(t *testing.T) {
+	o := backends.Options{Backends: modern(remote("a"))}
+	o.Backends[0].CallTimeout = 10 * time.Second
+	inHouse(t, o, func(t *testing.T, h *house) {
+		p := h.next("a")
+		p.Discover("")
+		p.List(mcptest.Tools("t"))
+		call, _ := h.call("a")
+		p.Fail(p.Asked("tools/call").ID(), `{"code":-32020,"message":"Mcp-Param-X is missing"}`)
+		list := p.Asked("tools/list")
+		time.Sleep(9 * time.Second)
+		p.Reply(list.ID(), mcptest.Tools("t"))
+		again := p.Asked("tools/call")
+		time.Sleep(9 * time.Second)
+		p.Reply(again.ID(), "{}")
+		call.ok(t)
+	})
+}
+
 // A tool that says wrongly which arguments go into headers is left out where headers
 // matter, and mended where they do not.
 func TestAnnotationsOfHeaders(t *testing.T) {

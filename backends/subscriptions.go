@@ -54,15 +54,18 @@ func (s *subscriptions) remove(uri, session string) (last bool) {
 	return true
 }
 
-// removeAll removes those of a session and returns the URIs to which nobody is
-// subscribed any more.
-func (s *subscriptions) removeAll(session string) (last []string) {
+// removeAll removes those of a session, or those of them alone to which the backend has
+// agreed. It returns their URIs, and those to which nobody is subscribed any more.
+func (s *subscriptions) removeAll(session string, agreedTo bool) (removed, last []string) {
 	for _, uri := range s.uris() {
-		if _, known := s.byURI[uri][session]; known && s.remove(uri, session) {
-			last = append(last, uri)
+		if agreed, known := s.byURI[uri][session]; known && (agreed || !agreedTo) {
+			removed = append(removed, uri)
+			if s.remove(uri, session) {
+				last = append(last, uri)
+			}
 		}
 	}
-	return last
+	return removed, last
 }
 
 // agreed notes that the backend has agreed.
@@ -116,23 +119,26 @@ func updated(uri string) wire.Message {
 	return wire.NewNotification("notifications/resources/updated", wire.Encode(map[string]string{"uri": uri}))
 }
 
-// subscribe sends a subscription. It counts from now on, so that nobody else who
-// leaves takes it along, and no more if the backend refuses it.
-func (l *line) subscribe(uri string, m wire.Message, c *peer.Pending) {
-	l.mu.Lock()
-	kept := l.subs.add(uri, c.Owner)
-	l.mu.Unlock()
-	if !kept {
-		l.log.Warn("too many subscriptions; this one is not kept", "max", maxSubscriptions)
-	}
-	c.To = &subscribing{Asker: c.To, l: l, uri: uri, session: c.Owner}
-	l.send(m, c)
+// subscribe sends a subscription.
+func (b *Backend) subscribe(uri string, m wire.Message, c *peer.Pending) {
+	sub := &subscribing{Asker: c.To, uri: uri, session: c.Owner}
+	c.To = sub
+	b.line(c.Owner, false).send(waiting{m: m, c: c, sub: sub})
 }
 
+// subscribing is the Asker of a subscription.
 type subscribing struct {
 	peer.Asker
-	l            *line
+	l            *line // that it is sent over, or waits for: there it is held
 	uri, session string
+}
+
+// holdLocked notes a subscription that is sent over the line, or waits for that. It counts
+// from now on, so that nobody else who leaves takes it along, and no more if the backend
+// refuses it. It reports false if there is no room for it.
+func (l *line) holdLocked(s *subscribing) bool {
+	s.l = l
+	return l.subs.add(s.uri, s.session)
 }
 
 // Done implements peer.Asker.
@@ -147,18 +153,61 @@ func (s *subscribing) Done(m wire.Message, err error) {
 	s.Asker.Done(m, err)
 }
 
+// unsubscribe takes a subscription back where it is held.
+func (b *Backend) unsubscribe(uri string, m wire.Message, c *peer.Pending) {
+	l := b.line(c.Owner, true)
+	if l != b.shared && b.shared.holds(uri, c.Owner) {
+		if l != nil && l.holds(uri, c.Owner) { // it has waited there since before the session had its line, and was asked for again
+			b.shared.unsubscribe(uri, m, &peer.Pending{To: nobody{}, Owner: c.Owner})
+		} else {
+			l = b.shared
+		}
+	}
+	if l == nil {
+		l = b.line(c.Owner, false)
+	}
+	l.unsubscribe(uri, m, c)
+}
+
+func (l *line) holds(uri, session string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, held := l.subs.byURI[uri][session]
+	return held
+}
+
 // unsubscribe takes a subscription back; the backend is told if it was the last
-// one to the URI.
+// one to the URI. One that still waits is not sent any more, for it might be over another
+// line.
 func (l *line) unsubscribe(uri string, m wire.Message, c *peer.Pending) {
 	l.mu.Lock()
+	early := l.notSentLocked(uri, c.Owner)
+	known := len(early) == 0 || l.subs.byURI[uri][c.Owner] // to the backend
 	last := l.subs.remove(uri, c.Owner)
 	l.mu.Unlock()
-	if last {
+	for _, w := range early {
+		w.c.To.Done(wire.NewResult("0", nothing), nil)
+	}
+	if last && known {
 		c.To = &unsubscribing{Asker: c.To, l: l, uri: uri}
-		l.send(m, c)
+		l.send(waiting{m: m, c: c, moved: true})
 		return
 	}
-	c.To.Done(wire.NewResult("0", []byte("{}")), nil)
+	c.To.Done(wire.NewResult("0", nothing), nil)
+}
+
+// notSentLocked takes out what waits to subscribe a session to a URI.
+func (l *line) notSentLocked(uri, session string) (early []waiting) {
+	var rest []waiting
+	for _, w := range l.waiting {
+		if w.sub != nil && w.sub.uri == uri && w.sub.session == session {
+			early = append(early, w)
+		} else {
+			rest = append(rest, w)
+		}
+	}
+	l.waiting = rest
+	return early
 }
 
 // unsubscribing is the Asker of what tells a backend to stop. If somebody has
@@ -181,23 +230,24 @@ func (u *unsubscribing) Done(m wire.Message, err error) {
 	u.Asker.Done(m, err)
 }
 
-// unsubscribeAll takes back what a session that is over has subscribed to over the
-// line.
-func (l *line) unsubscribeAll(session string) {
+// drop takes back a session's subscriptions over the line, or those of them alone to which
+// the backend has agreed, and returns their URIs. It is told of those that nobody else has.
+func (l *line) drop(session string, agreedTo bool) []string {
 	l.mu.Lock()
-	last := l.subs.removeAll(session)
+	dropped, last := l.subs.removeAll(session, agreedTo)
 	p, server := l.peer, l.server
 	if len(last) > 0 {
 		l.pokeListening()
 	}
 	l.mu.Unlock()
 	if p == nil || server.stateless {
-		return
+		return dropped
 	}
 	for _, uri := range last {
 		to := &unsubscribing{Asker: nobody{}, l: l, uri: uri}
 		p.Send(subscribe(uri, false), &peer.Pending{To: to, Timeout: restoring})
 	}
+	return dropped
 }
 
 // nobody waits for an answer.

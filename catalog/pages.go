@@ -1,7 +1,6 @@
 package catalog
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
@@ -14,7 +13,8 @@ import (
 // the first leads a cursor, which the one before has as nextCursor.
 type pages struct {
 	results [][]byte
-	cursors []string // of results[1:]
+	cursors []string          // of results[1:]
+	sum     [sha256.Size]byte // tells one list from another
 }
 
 // Page returns the result of the request for a list, which must not be changed.
@@ -34,9 +34,10 @@ func (s *Snapshot) Page(k Kind, cursor []byte) (result []byte, ok bool) {
 	return p.results[i+1], true
 }
 
-// SameList reports whether a client would see the same list in both.
+// SameList reports whether a client would see the same list in both. However often it is
+// asked, a list is read once for that.
 func (s *Snapshot) SameList(k Kind, other *Snapshot) bool {
-	return s == other || slices.EqualFunc(s.lists[k].pages().results, other.lists[k].pages().results, bytes.Equal)
+	return s == other || s.lists[k].pages().sum == other.lists[k].pages().sum
 }
 
 // write writes the list out, in pages of at most size bytes. A page has one
@@ -90,19 +91,17 @@ func (l *list) page(entries []Entry, size int) (text []byte, rest []Entry) {
 
 // link ends each page, with the cursor of the next one, if there is one.
 func (p *pages) link(k Kind) {
-	end := ""
-	if len(p.results) > 1 {
-		digest := sha256.New()
-		for _, page := range p.results {
-			digest.Write(page)
-		}
-		sum := digest.Sum([]byte{byte(k)})[:1+12]
-		for n := range p.results[1:] {
-			p.cursors = append(p.cursors, base64.RawURLEncoding.EncodeToString(binary.AppendUvarint(sum, uint64(n+1))))
-		}
+	digest := sha256.New()
+	for _, page := range p.results {
+		digest.Write(page)
+	}
+	digest.Sum(p.sum[:0])
+	stem := append([]byte{byte(k)}, p.sum[:12]...)
+	for n := range p.results[1:] {
+		p.cursors = append(p.cursors, base64.RawURLEncoding.EncodeToString(binary.AppendUvarint(stem, uint64(n+1))))
 	}
 	for i := range p.results {
-		end = "]}"
+		end := "]}"
 		if i < len(p.cursors) {
 			end = `],"nextCursor":"` + p.cursors[i] + `"}`
 		}

@@ -182,3 +182,17 @@ func BenchmarkPage(b *testing.B) {
 		}
 	})
 }
+
+// Whether two lists are the same is asked for each client at each change: a list is read
+// once for that, whatever its length.
+func TestSameList_ReadsEachListOnce(t *testing.T) {
+	merged := func(names ...string) *Snapshot { return Merge(Options{}, []Listing{named(t, "gh", names...)}) }
+	a, same, other := merged("x", "y"), merged("x", "y"), merged("x", "z")
+	if !a.SameList(Tools, same) || a.SameList(Tools, other) {
+		t.Errorf("the same: %t, another: %t", a.SameList(Tools, same), a.SameList(Tools, other))
+	}
+	clear(same.lists[Tools].pages().results[0]) // what is read again would be another now
+	if !a.SameList(Tools, same) {
+		t.Error("the list was read again")
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"mcpgateway/revision"
 	"mcpgateway/wire"
 )
 
@@ -72,6 +73,34 @@ func TestBatchAsEvents(t *testing.T) {
 			h.want(knock{session: key, body: `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + id + `}}`}, 202, "")
 		}
 		(<-got).end()
+	})
+}
+
+// A request of the stateless era is refused in its place in a batch, by whom Serve hands it
+// to; the others are served. In a session whose revision has no batches there is none.
+func TestBatchWithARequestThatIsStateless(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, nil)
+		modern := lone("2", "echo", "").body
+		m, _ := wire.Parse([]byte(modern))
+		no := string(wire.NewFailure("2", revision.Alone(m)).Raw())
+		mixed := "[" + call("1", "echo", `{"a":1}`) + "," + modern + "," + call("3", "echo", `{"b":2}`) + "]"
+		key, _ := h.enter("2025-03-26", nil)
+		for _, header := range []map[string]string{nil, {"Mcp-Protocol-Version": "2025-03-26"}} {
+			h.want(knock{session: key, header: header, body: mixed}, 200, "["+result("1", `{"a":1}`)+","+no+","+result("3", `{"b":2}`)+"]")
+			h.want(knock{session: key, header: header, body: "[" + modern + "]"}, 200, "["+no+"]")
+		}
+		held := "[" + modern + "," + call("1", "hold", "{}") + "]"
+		s := h.stream(knock{session: key, body: held})
+		(<-h.held).Reply([]byte("{}"))
+		s.want("1-1", "["+no+","+result("1", "{}")+"]")
+		s.end()
+		h.want(knock{session: key, body: call("2", "echo", "{}")}, 200, result("2", "{}")) // nothing is left of it
+
+		h.wantError(knock{session: key, body: mixed}.named("2026-07-28"), 400, "null", wire.CodeInvalidRequest)
+		h.wantError(knock{body: mixed}.named("2026-07-28"), 400, "null", wire.CodeInvalidRequest)
+		key, _ = h.enter("2025-11-25", nil)
+		h.wantError(knock{session: key, body: mixed}, 400, "null", wire.CodeInvalidRequest)
 	})
 }
 

@@ -42,7 +42,8 @@ type Options struct {
 	// Serve holds a session until it is over, be it one that lives for one request. It
 	// is called on a goroutine of its own, which the Door waits for; ctx is done when the
 	// Door closes, and Serve has to return then, after what grace it likes: what it
-	// answers meanwhile still goes out.
+	// answers meanwhile still goes out. In a batch it is for Serve to refuse what may not
+	// stand in one, see [revision.Alone].
 	Serve func(ctx context.Context, v Visit, c transport.Conn)
 	// Examine is asked about each request of the stateless era whose _meta and
 	// header MCP-Protocol-Version agree on a revision that is spoken. What it returns is
@@ -54,7 +55,8 @@ type Options struct {
 	Limit int // bytes of one message, and of what may wait for a client that does not read; 0 = 64 MiB
 	// Sessions bounds those that are open at one time; beyond it initialize gets 503.
 	// As many requests of the stateless era may be open beside them, subscriptions
-	// among them; beyond that they get 503, too. 0 = 10000.
+	// among them, and half as many of one principal; beyond that they get 503, too.
+	// 0 = 10000.
 	Sessions int
 	Idle     time.Duration // a session to which its client has no connection ends after it; 0 = 1 h
 	// Events bounds what a session keeps so that a broken stream can be resumed, in
@@ -102,9 +104,10 @@ type Door struct {
 	sessions map[string]*session // under their keys
 	keepers  list.List           // sessions that keep anything, the one that began first in front
 	visits   int
+	visitsOf map[principal]int
 	closing  bool
-	full     bool // there was no room for a session; said once
-	crowded  bool // nor for a visit
+	full     bool      // there was no room for a session; said once
+	crowded  time.Time // when it was said last that there is none for a visit
 	warned   time.Time
 }
 
@@ -126,7 +129,7 @@ func New(o Options) *Door {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	d := &Door{o: o, log: o.Log, sessions: make(map[string]*session)}
+	d := &Door{o: o, log: o.Log, sessions: make(map[string]*session), visitsOf: make(map[principal]int)}
 	for _, t := range o.Tokens {
 		d.tokens = append(d.tokens, sha256.Sum256([]byte(t)))
 	}

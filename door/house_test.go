@@ -85,8 +85,8 @@ func newHouse(t *testing.T, change func(*Options)) *house {
 		if len(h.door.sessions) > 0 || h.door.keepers.Len() > 0 {
 			t.Errorf("sessions are left: %d, %d", len(h.door.sessions), h.door.keepers.Len())
 		}
-		if n := h.door.visits; n != 0 {
-			t.Errorf("%d visits are left", n)
+		if n := h.door.visits; n != 0 || len(h.door.visitsOf) > 0 {
+			t.Errorf("%d visits are left, %v", n, h.door.visitsOf)
 		}
 	})
 	return h
@@ -125,7 +125,7 @@ func (h *house) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 // does, and whatever else with an error.
 func (h *house) serve(ctx context.Context, v Visit, c transport.Conn) {
 	g := &visitor{Conn: c, Visit: v}
-	g.Peer = peer.New(c, &server{h, g}, peer.Options{Batches: func() bool { return true }})
+	g.Peer = peer.New(c, &server{h, g}, peer.Options{Batches: func() bool { return true }, Alone: revision.Alone})
 	h.conns <- g
 	_ = g.Run(ctx)
 }

@@ -8,7 +8,6 @@ import (
 	"os"
 	"time"
 
-	"mcpgateway/revision"
 	"mcpgateway/wire"
 )
 
@@ -68,14 +67,14 @@ func (p *posted) note(m wire.Message) {
 }
 
 // unpack looks at the messages of a batch. What is no message has its error in
-// the answer, provided that there is a request, and so an answer.
+// the answer, provided that there is a request, and so an answer. So has a request of
+// the stateless era, from whoever reads the batch.
 func (p *posted) unpack() *refusal {
-	bad, modern := false, false
+	bad := false
 	seen := make(map[wire.ID]bool)
 	wire.EachElement(p.m.Raw(), func(text []byte) bool {
 		m, err := wire.Parse(text)
 		bad = bad || err != nil || m.Kind() == wire.Batch
-		modern = modern || revision.IsStateless(m)
 		if err == nil {
 			p.note(m)
 			if m.Kind() == wire.Request {
@@ -85,8 +84,6 @@ func (p *posted) unpack() *refusal {
 		return true
 	})
 	switch {
-	case modern:
-		return refuse(http.StatusBadRequest, "Invalid request: the batch has a request of a revision that has no batches")
 	case len(seen) < len(p.ids):
 		return refuse(http.StatusBadRequest, "Invalid request: an id stands twice in the batch")
 	case len(p.ids) == 0 && bad:

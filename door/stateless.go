@@ -44,8 +44,8 @@ func (d *Door) stateless(w http.ResponseWriter, r *http.Request, p *posted, who 
 		no = refuse(http.StatusBadRequest, "Invalid request: what is posted must be one request or one notification")
 	}
 	if no == nil {
-		e := d.newVisit(w, r, p.m)
-		if no = d.receive(e, who); no == nil {
+		e := d.newVisit(w, r, p.m, who)
+		if no = d.receive(e); no == nil {
 			e.exchange(r.Context(), p.events)
 			return
 		}

@@ -19,6 +19,7 @@ import (
 // back: then Read says so, if only by [transport.ErrClosed].
 type visit struct {
 	door   *Door
+	who    principal
 	m      wire.Message
 	asked  bool            // it has been read; of the goroutine that reads
 	gone   <-chan struct{} // closed when the client hangs up
@@ -35,42 +36,63 @@ type visit struct {
 	sending  int      // bytes of the latter
 }
 
-func (d *Door) newVisit(w http.ResponseWriter, r *http.Request, m wire.Message) *visit {
-	e := &visit{door: d, m: m, gone: r.Context().Done(), closed: make(chan struct{}), status: http.StatusOK, x: newReader(w)}
+func (d *Door) newVisit(w http.ResponseWriter, r *http.Request, m wire.Message, who principal) *visit {
+	e := &visit{door: d, who: who, m: m, gone: r.Context().Done(), closed: make(chan struct{}), status: http.StatusOK, x: newReader(w)}
 	e.held.Store(2)
 	return e
 }
 
 // receive has a visit served, if there is room for it.
-func (d *Door) receive(e *visit, who principal) *refusal {
+func (d *Door) receive(e *visit) *refusal {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch {
 	case d.closing:
 		return d.ending()
 	case d.visits >= d.o.Sessions:
-		if !d.crowded {
-			d.crowded = true
-			d.log.Warn("no room for a further request without a session", "max", d.o.Sessions)
+		return d.crowdLocked("Too many requests are open", "max", d.o.Sessions)
+	case d.visitsOf[e.who] >= d.maxVisitsOf():
+		why := "Too many requests are open"
+		if e.who != 0 {
+			why += " under this token"
 		}
-		return refuse(http.StatusServiceUnavailable, "Too many requests are open").retry(1)
+		return d.crowdLocked(why, "max", d.maxVisitsOf(), "principal", e.who.String())
 	}
-	d.crowded = false
 	d.visits++
+	d.visitsOf[e.who]++
 	d.serving.Go(func() {
-		d.o.Serve(d.ctx, Visit{Session: newName(), Principal: who.String(), Stateless: true}, e)
+		d.o.Serve(d.ctx, Visit{Session: newName(), Principal: e.who.String(), Stateless: true}, e)
 		_ = e.Close()
 		e.release()
 	})
 	return nil
 }
 
+// maxVisitsOf bounds the visits of one principal, so that it leaves room for others. All
+// clients are one where there are no tokens.
+func (d *Door) maxVisitsOf() int { return (d.o.Sessions + 1) / 2 }
+
+// crowdLocked refuses a visit for which there is no room, and says so in the log, but not
+// each time.
+func (d *Door) crowdLocked(why string, facts ...any) *refusal {
+	if now := time.Now(); now.Sub(d.crowded) > quiet {
+		d.crowded = now
+		d.log.Warn("no room for a further request without a session", facts...)
+	}
+	return refuse(http.StatusServiceUnavailable, "%s", why).retry(1)
+}
+
 // release lets go of a visit. When both who hold it have, there is room for another.
 func (e *visit) release() {
-	if e.held.Add(-1) == 0 {
-		e.door.mu.Lock()
-		e.door.visits--
-		e.door.mu.Unlock()
+	if e.held.Add(-1) > 0 {
+		return
+	}
+	d := e.door
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.visits--
+	if d.visitsOf[e.who]--; d.visitsOf[e.who] == 0 {
+		delete(d.visitsOf, e.who)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"runtime"
@@ -368,10 +369,11 @@ func TestAnAnswerToARequestThatIsNotTaken(t *testing.T) {
 	})
 }
 
-// There are as many requests at one time as sessions, and neither takes the other's room.
+// There are half as many requests of one principal at one time as sessions, as all are where
+// there are no tokens, and neither takes the other's room.
 func TestTooManyRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, func(o *Options) { o.Sessions = 2 })
+		h := newHouse(t, func(o *Options) { o.Sessions = 4 })
 		var all sync.WaitGroup
 		for range 2 {
 			all.Go(func() { h.want(lone("1", "hold", ""), 200, result("1", "{}")) })
@@ -382,13 +384,58 @@ func TestTooManyRequests(t *testing.T) {
 			t.Errorf("%v", res.Header)
 		}
 		h.wantError(lone("7", "echo", "").named("2025-11-25"), 400, "7", revision.CodeHeaderMismatch) // whatever the bound
-		for range 2 {
+		for range 4 {
 			h.want(knock{body: initialize("2025-11-25")}, 200, "*")
 		}
 		a.Reply([]byte("{}"))
 		synctest.Wait()
 		h.want(lone("7", "echo", ""), 200, "*")
 		b.Reply([]byte("{}"))
+		all.Wait()
+	})
+}
+
+// Who has one token, whatever else its requests say, takes half of the room at most. There is
+// no more than all of it for everybody together.
+func TestRequestsUnderOneTokenLeaveRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log lines
+		h := newHouse(t, func(o *Options) {
+			o.Sessions, o.Tokens = 4, []string{"a", "b", "c"}
+			o.Log = slog.New(slog.NewTextHandler(&log, nil))
+		})
+		by := func(token string, v knock) knock { return v.with("Authorization", "Bearer "+token) }
+		refused := func(token, text string) {
+			t.Helper()
+			res, body := h.ask(by(token, lone("7", "echo", "")))
+			if res.StatusCode != 503 || res.Header.Get("Retry-After") != "1" || !strings.Contains(body, `"id":7,"error":{"code":-32600,"message":"`+text+`"}`) {
+				t.Errorf("%s: %d %v %s", token, res.StatusCode, res.Header, body)
+			}
+		}
+		var all sync.WaitGroup
+		hold := func(token string) *peer.Request {
+			all.Go(func() { h.want(by(token, lone("1", "hold", "")), 200, result("1", "{}")) })
+			return <-h.held
+		}
+		held := []*peer.Request{hold("a"), hold("a")}
+		refused("a", "Too many requests are open under this token")
+		h.want(by("b", lone("7", "echo", "")), 200, "*")
+		held = append(held, hold("b"), hold("b"))
+		for range 100 {
+			refused("a", "Too many requests are open")
+			refused("c", "Too many requests are open")
+		}
+		if n := strings.Count(log.String(), "no room for a further request"); n != 1 || !strings.Contains(log.String(), "principal=1") {
+			t.Errorf("the log has\n%s", log.String())
+		}
+		held[0].Reply([]byte("{}"))
+		synctest.Wait()
+		refused("b", "Too many requests are open under this token")
+		h.want(by("c", lone("7", "echo", "")), 200, "*")
+		h.want(by("a", lone("7", "echo", "")), 200, "*")
+		for _, r := range held[1:] {
+			r.Reply([]byte("{}"))
+		}
 		all.Wait()
 	})
 }

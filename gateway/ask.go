@@ -5,7 +5,6 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"mcpgateway/catalog"
 	"mcpgateway/peer"
 	"mcpgateway/wire"
 )
@@ -111,84 +110,6 @@ func (s *Session) mayAsk(backend string, m wire.Message) *wire.Error {
 		return wire.Errorf(wire.CodeInvalidParams, "Unknown task: %s", brief(id))
 	}
 	return nil
-}
-
-// mayAsk says why a client of these capabilities is not asked something, nil if it is:
-// what it has not declared to be able to do, it would refuse itself.
-func mayAsk(can []byte, m wire.Message) *wire.Error {
-	params := m.Part(wire.PartParams)
-	ok := false
-	switch mcp.MCPMethod(m.Method()) {
-	case mcp.MethodListRoots:
-		ok = catalog.Declares(can, "roots")
-	case mcp.MethodSamplingCreateMessage:
-		// "The client MUST return an error if this field is provided but
-		// ClientCapabilities.sampling.tools is not declared" (schema, tools and
-		// toolChoice).
-		if ok = catalog.Declares(can, "sampling"); ok && usesTools(params) && !catalog.Declares(can, "sampling", "tools") {
-			return wire.Errorf(wire.CodeInvalidParams, "Invalid params: the client has not declared sampling.tools")
-		}
-	case mcp.MethodElicitationCreate:
-		ok = catalog.Declares(can, "elicitation")
-		if mode := elicitationMode(params); ok && !canElicit(can, mode) {
-			return wire.Errorf(wire.CodeInvalidParams, "Invalid params: the client has not declared elicitation.%s", brief(mode))
-		}
-	}
-	if !ok {
-		return notDeclared(m)
-	}
-	return nil
-}
-
-// usesTools reports whether the params of sampling/createMessage have the client's model
-// use tools.
-func usesTools(params []byte) bool {
-	tools, _ := wire.Lookup(params, "tools")
-	choice, _ := wire.Lookup(params, "toolChoice")
-	return tools != nil || choice != nil
-}
-
-func notDeclared(m wire.Message) *wire.Error {
-	return wire.Errorf(wire.CodeMethodNotFound, "Method not found: %s: the client has not declared it", brief(m.Method()))
-}
-
-// requiredBy returns the capabilities that a client needs for what it is asked, nil if
-// there is nothing that it could declare for that.
-func requiredBy(m wire.Message) (required []byte) {
-	params := m.Part(wire.PartParams)
-	switch mcp.MCPMethod(m.Method()) {
-	case mcp.MethodListRoots:
-		required = []byte(`{"roots":{}}`)
-	case mcp.MethodSamplingCreateMessage:
-		required = []byte(`{"sampling":{}}`)
-		if usesTools(params) {
-			required = []byte(`{"sampling":{"tools":{}}}`)
-		}
-	case mcp.MethodElicitationCreate:
-		required = []byte(`{"elicitation":{"form":{}}}`)
-		if elicitationMode(params) == "url" {
-			required = []byte(`{"elicitation":{"url":{}}}`)
-		}
-	}
-	return required
-}
-
-// elicitationMode returns the way in which the client is to find out; "form" is
-// the one that there always was.
-func elicitationMode(params []byte) string {
-	if mode, _ := wire.Lookup(params, "mode"); mode != nil {
-		return wire.Unquote(mode)
-	}
-	return "form"
-}
-
-// canElicit knows that "an empty object is equivalent to declaring support for
-// form mode only" (elicitation, capabilities).
-func canElicit(can []byte, mode string) bool {
-	if mode == "form" && !catalog.Declares(can, "elicitation", "url") {
-		return catalog.Declares(can, "elicitation")
-	}
-	return (mode == "form" || mode == "url") && catalog.Declares(can, "elicitation", mode)
 }
 
 // send puts the question to the client, on the stream of the call that is the

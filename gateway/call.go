@@ -78,10 +78,11 @@ func (s *Session) call(guest *guest, r *peer.Request, to *road, name string) {
 	c.pending = &peer.Pending{To: c, Token: r.Token(), Owner: s.id, Tasks: to == toTool && guest == nil}
 	if guest != nil {
 		c.pending.Owner = guest.id
+		guest.stayOn()
 	}
 	s.g.begin(&c.Call)
 	if !r.Own(c) { // the session is ending and has cancelled it
-		s.g.finish(&c.Call, Outcome{Kind: Cancelled})
+		c.finish(Outcome{Kind: Cancelled})
 		return
 	}
 	if guest != nil && c.isRound() && !c.goOn() {
@@ -147,7 +148,7 @@ func (c *call) unknown() {
 // reject ends a call that no backend is asked.
 func (c *call) reject(err *wire.Error) {
 	if c.r.Fail(err) {
-		c.s.g.finish(&c.Call, Outcome{Kind: Rejected, Code: err.Code})
+		c.finish(Outcome{Kind: Rejected, Code: err.Code})
 	}
 }
 
@@ -254,5 +255,13 @@ func (c *call) is(method mcp.MCPMethod) bool { return c.Method == string(method)
 func (c *call) ended(o Outcome) {
 	c.s.arrive(c)
 	c.BackendID = c.pending.ID()
+	c.finish(o)
+}
+
+// finish lets go of what a call has that has ended.
+func (c *call) finish(o Outcome) {
 	c.s.g.finish(&c.Call, o)
+	if c.guest != nil {
+		c.guest.leave()
+	}
 }

@@ -200,10 +200,11 @@ func (e *errand) ask(r *peer.Request, certain bool) {
 // back.
 func (e *errand) refuse(r *peer.Request, why *wire.Error) {
 	decline(r, why)
-	required := requiredBy(r.Message)
+	var s shortfall
+	s.add(e.guest.stamp.Capabilities, r.Message)
 	e.mu.Lock()
 	c := e.call
-	if e.over || c == nil || required == nil {
+	if e.over || c == nil || s.none() {
 		e.mu.Unlock()
 		return
 	}
@@ -215,7 +216,7 @@ func (e *errand) refuse(r *peer.Request, why *wire.Error) {
 		q.refuse()
 	}
 	e.g.Backends.Cancel(e.route.Backend, &e.pending, nil)
-	failure := lacks(required, "backend %s asks for it: %s", e.route.Backend, brief(r.Method()))
+	failure := s.failure(e.route.Backend)
 	if c.r.Fail(failure) {
 		c.ended(Outcome{Kind: RPCError, Code: failure.Code})
 	}

@@ -33,8 +33,11 @@ func brief(s string) string {
 
 // failure says to the client why its call has no answer, naming the backend. A
 // call that may have run says so: the client must not take it for one that did
-// not.
+// not. An error that is the client's as it is stays that.
 func (c *call) failure(err error) (Kind, *wire.Error) {
+	if e, ok := err.(*wire.Error); ok {
+		return RPCError, e
+	}
 	kind, reason, ran := c.reason(err)
 	text := fmt.Sprintf("backend %s: %s", c.Route.Backend, reason)
 	if ran {

@@ -39,7 +39,6 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -113,8 +112,8 @@ type Gateway struct {
 	listens listens
 
 	jobs     jobs
-	stored   store        // how tasks ended
-	watching atomic.Int64 // tasks to which is listened
+	stored   store // how tasks ended
+	watching tally // tasks to which is listened
 
 	mu       sync.Mutex
 	sessions map[string]*Session // by their ids

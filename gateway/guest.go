@@ -28,7 +28,7 @@ type guest struct {
 	key       [sha256.Size]byte
 
 	// Guarded by guests.mu.
-	uses  int         // sessions and errands that have to do with it
+	uses  int         // sessions, calls, errands, tasks and subscriptions that have to do with it
 	timer *time.Timer // ends it; nil while there are uses
 
 	mu      sync.Mutex
@@ -44,6 +44,9 @@ const (
 	// stay is how long a guest stays when nobody uses it: what backends have opened
 	// for it serves the next call.
 	stay = 5 * time.Minute
+	// maxKept bounds the guests that a connection keeps for as long as it lasts, those it
+	// has brought last. Earlier ones go as any other does.
+	maxKept = 8
 	// maxStamp bounds what a client says of itself in each request, in bytes: it is
 	// kept, and told to backends.
 	maxStamp = maxCapabilities

@@ -56,3 +56,139 @@ func TestGuest_StaysWhileItsConnectionDoes(t *testing.T) {
 		client.Want(complete("9", `"content":[]}`))
 	})
 }
+
+// A connection keeps the few guests that it has brought last. Who says something else of
+// itself in each request has the earlier ones go as any other does.
+func TestGuest_OfAPipeThatBringsMany(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, _, visit := hotel(t)
+		var own []*mcptest.Peer
+		for n := range 20 {
+			own = append(own, visit(n, nil))
+			time.Sleep(time.Second)
+		}
+		visit(0, own[0])            // it is the latest again, and 13 the first that is kept
+		time.Sleep(4 * time.Minute) // after all of them
+		for n, p := range own {
+			if p.Over() {
+				t.Errorf("the process of guest %d is gone too early", n)
+			}
+		}
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		for n, p := range own {
+			if kept := n >= 13 || n == 0; p.Over() == kept {
+				t.Errorf("the process of guest %d: gone is %t", n, p.Over())
+			}
+		}
+		client.Close()
+		time.Sleep(6 * time.Minute)
+		synctest.Wait()
+		for n, p := range own {
+			if !p.Over() {
+				t.Errorf("the process of guest %d still runs", n)
+			}
+		}
+	})
+}
+
+// For whom something is in flight, is parked or is listened to, that guest stays, however many
+// others its connection has brought since; and goes when that is over.
+func TestGuest_OfAPipeStaysWhileInUse(t *testing.T) {
+	const (
+		calls = iota
+		completes
+		parks
+		listens
+		idles
+	)
+	synctest.Test(t, func(t *testing.T) {
+		client, h, visit := hotel(t)
+		own := make([]*mcptest.Peer, idles+1)
+		for n := range own {
+			own[n] = visit(n, nil)
+		}
+		client.Send(as(calls, first(`"call"`)))
+		call := own[calls].Asked("tools/call")
+		client.Send(as(completes, request(`"complete"`, "completion/complete", `"ref":{"type":"ref/resource","uri":"x:a"},"argument":{"name":"n","value":"v"},`, able)))
+		completion := own[completes].Asked("completion/complete")
+		client.Send(as(parks, first(`"park"`)))
+		parked := own[parks].Asked("tools/call")
+		own[parks].Send(`{"jsonrpc":"2.0","id":"q","method":"roots/list"}`)
+		ticket := state(t, client, "q1")
+		client.Send(as(listens, request(`"L"`, "subscriptions/listen", `"notifications":{"resourceSubscriptions":["x:a"]},`, able)))
+		own[listens].Reply(own[listens].Asked("resources/subscribe").ID(), `{}`)
+		acknowledged(t, client, `"L"`, `{"resourceSubscriptions":["x:a"]}`)
+
+		for n := range 20 {
+			visit(100+n, nil)
+		}
+		time.Sleep(9 * time.Minute)
+		synctest.Wait()
+		if !own[idles].Over() {
+			t.Error("the process of the idle guest still runs")
+		}
+		own[calls].Reply(call.ID(), `{"content":[]}`)
+		client.Want(complete(`"call"`, `"content":[]}`))
+		own[completes].Reply(completion.ID(), `{"completion":{"values":[]}}`)
+		client.Want(complete(`"complete"`, `"completion":{"values":[]}}`))
+		client.Send(as(parks, retry(`"again"`, `{"q1":{"roots":[]}}`, ticket)))
+		own[parks].Want(`{"jsonrpc":"2.0","id":"q","result":{"roots":[]}}`)
+		own[parks].Reply(parked.ID(), `{"content":[]}`)
+		client.Want(complete(`"again"`, `"content":[]}`))
+		own[listens].Send(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"x:a"}}`)
+		client.Want(updatedFor(`"L"`, "x:a"))
+		client.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"L"}}`)
+		own[listens].Reply(own[listens].Asked("resources/unsubscribe").ID(), `{}`)
+
+		for n := range 20 {
+			visit(200+n, nil)
+		}
+		time.Sleep(6 * time.Minute)
+		synctest.Wait()
+		for n, p := range own {
+			if !p.Over() {
+				t.Errorf("the process of guest %d still runs", n)
+			}
+		}
+		if n := h.gateway.Parked(); n != 0 {
+			t.Errorf("%d calls are parked", n)
+		}
+	})
+}
+
+// hotel opens a gateway whose only backend has a process for each guest, and a connection to
+// it. What is returned with that has one of many guests make a call in its process, which it
+// returns; nil = it has none yet.
+func hotel(t *testing.T) (client *mcptest.Peer, h *house, visit func(n int, own *mcptest.Peer) *mcptest.Peer) {
+	t.Helper()
+	const greeting = `{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"completions":{},"resources":{"subscribe":true}},"serverInfo":{"name":"gh","version":"1"}}`
+	h = newHouse(t, settings{sharing: map[string]string{"gh": "session"}}, "gh")
+	client, _ = h.client()
+	client.Send(request("0", "prompts/list", "", able))
+	p := h.backend("gh")
+	p.Greet(greeting)
+	for range 3 {
+		switch m := p.Message(); m.Method() {
+		case "tools/list":
+			p.Reply(m.ID(), mcptest.Tools("ask"))
+		case "resources/list":
+			p.Reply(m.ID(), `{"resources":[{"uri":"x:a","name":"a"}]}`)
+		case "resources/templates/list":
+			p.Reply(m.ID(), `{"resourceTemplates":[]}`)
+		}
+	}
+	client.Message()
+	return client, h, func(n int, own *mcptest.Peer) *mcptest.Peer {
+		t.Helper()
+		id := fmt.Sprint(n + 1)
+		client.Send(as(n, first(id)))
+		if own == nil {
+			own = h.backend("gh")
+			own.Greet(greeting)
+		}
+		own.Reply(own.Asked("tools/call").ID(), `{"content":[]}`)
+		client.Want(complete(id, `"content":[]}`))
+		return own
+	}
+}

@@ -38,9 +38,11 @@ type listen struct {
 }
 
 const (
-	// maxListens bounds those that are open, and maxListensPer those of one guest.
+	// maxListens bounds those that are open, maxListensPer those of one principal, and
+	// maxListensOf those of one guest.
 	maxListens    = 10_000
-	maxListensPer = 1000
+	maxListensPer = 5000
+	maxListensOf  = 1000
 	// maxListened bounds the resources of one of them, and what is kept back before it is
 	// acknowledged.
 	maxListened = 1024
@@ -51,16 +53,19 @@ const (
 
 // listens are those that are open. The zero value is none.
 type listens struct {
+	tally tally
+
 	mu  sync.Mutex
 	all map[*listen]bool
 }
 
+// add reports whether there is room for one more.
 func (l *listens) add(one *listen) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if len(l.all) >= maxListens {
+	if !l.tally.enter(one.guest.principal, maxListens, maxListensPer) {
 		return false
 	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if l.all == nil {
 		l.all = make(map[*listen]bool)
 	}
@@ -68,10 +73,12 @@ func (l *listens) add(one *listen) bool {
 	return true
 }
 
+// remove takes out what was added, once.
 func (l *listens) remove(one *listen) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	delete(l.all, one)
+	l.mu.Unlock()
+	l.tally.leave(one.guest.principal)
 }
 
 func (l *listens) list() []*listen {
@@ -109,11 +116,12 @@ func (s *Session) listen(guest *guest, r *peer.Request) {
 		lists: make(map[string]*catalog.Snapshot), uris: make(map[string]string), asked: make(map[string]bool),
 	}
 	l.ctx, l.stop = context.WithCancel(s.ctx)
-	if len(guest.listening()) >= maxListensPer || !s.g.listens.add(l) {
+	if len(guest.listening()) >= maxListensOf || !s.g.listens.add(l) {
 		l.stop()
-		s.fail(r, wire.Errorf(wire.CodeInternalError, "Too many subscriptions are open"))
+		s.fail(r, wire.Errorf(wire.CodeInternalError, "Too many subscriptions are open; wait until some have ended"))
 		return
 	}
+	guest.stayOn()
 	guest.hear(l)
 	s.mu.Lock()
 	if s.listens == nil {
@@ -125,7 +133,11 @@ func (s *Session) listen(guest *guest, r *peer.Request) {
 		l.end()
 		return
 	}
-	s.work.Go(func() { l.arm(filter, uris, tasks) })
+	guest.stayOn() // until nothing is said to backends any more, even if it ends before
+	s.work.Go(func() {
+		defer guest.leave()
+		l.arm(filter, uris, tasks)
+	})
 }
 
 // listened returns the resources that a filter names.
@@ -334,6 +346,7 @@ func (l *listen) end() {
 	for uri, backend := range l.uris { // nobody else does anything with them any more
 		l.guest.unwanted(backend, uri)
 	}
+	l.guest.leave()
 }
 
 // endListens ends the subscriptions of a session that is ending.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"mcpgateway/internal/mcptest"
+	"mcpgateway/revision"
 	"mcpgateway/wire"
 )
 
@@ -170,5 +171,77 @@ func TestListen_TakesAnothersPlace(t *testing.T) {
 		acknowledged(t, client, `2`, `{"resourceSubscriptions":["x:a"]}`)
 		client.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`)
 		gh.Asked("resources/unsubscribe")
+	})
+}
+
+// A change is told to each of many subscriptions, once, and to none if its list is the
+// same.
+func TestListen_ManyHearOfOneChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, settings{inFlight: 1000}, "gh")
+		client, _ := h.client()
+		client.Send(request("0", "prompts/list", "", `{}`))
+		gh := shelf(t, h, "gh")
+		client.Message()
+		const listens = 500
+		for n := range listens {
+			id := fmt.Sprint(n + 1)
+			client.Send(listenFor(id, `{"toolsListChanged":true,"promptsListChanged":true}`))
+			acknowledged(t, client, id, `{"toolsListChanged":true,"promptsListChanged":true}`)
+		}
+		gh.Send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+		gh.List(mcptest.Tools("t", "u"))
+		heard := make(map[string]int)
+		for range listens {
+			m := client.Message()
+			heard[m.Method()+" "+string(revision.Subscription(m))]++
+		}
+		client.WantNothing()
+		for n := range listens {
+			if what := fmt.Sprintf("notifications/tools/list_changed %d", n+1); heard[what] != 1 {
+				t.Errorf("%s came %d times", what, heard[what])
+			}
+		}
+	})
+}
+
+// Subscriptions of one principal, however many it says that it is, leave room for those of
+// others.
+func TestListen_OnePrincipalLeavesRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, settings{inFlight: 20_000}, "gh")
+		connect := func(principal string) *mcptest.Peer {
+			conn, client := mcptest.Open(t, principal)
+			go func() { _ = h.gateway.Serve(t.Context(), "", principal, conn) }()
+			return client
+		}
+		crowd, again, alone := connect("crowd"), connect("crowd"), connect("alone")
+		crowd.Send(request(`"list"`, "prompts/list", "", `{}`))
+		shelf(t, h, "gh")
+		crowd.Message()
+		const filter = `{"toolsListChanged":true}`
+		say := func(client *mcptest.Peer, n int) string {
+			id := fmt.Sprint(n)
+			client.Send(as(n%10, listenFor(id, filter)))
+			return id
+		}
+		for n := range 5000 {
+			acknowledged(t, crowd, say(crowd, n), filter)
+		}
+		for _, client := range []*mcptest.Peer{crowd, again} {
+			say(client, 5000)
+			client.Want(`{"jsonrpc":"2.0","id":5000,"error":{"code":-32603,"message":"Too many subscriptions are open; wait until some have ended"}}`)
+		}
+		for n := range 10 {
+			acknowledged(t, alone, say(alone, n), filter)
+		}
+		crowd.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}`)
+		synctest.Wait()
+		acknowledged(t, again, say(again, 5001), filter)
+		crowd.Close()
+		synctest.Wait()
+		for n := range 5 {
+			acknowledged(t, again, say(again, n), filter)
+		}
 	})
 }

@@ -21,26 +21,25 @@ const (
 // parked are the errands that wait for their clients to come back, or did. The zero
 // value is none.
 type parked struct {
+	tally tally
+
 	mu   sync.Mutex
 	byID map[string]*errand
-	per  map[string]int // principal → how many
 }
 
 // add reports whether there is room for the errand; it may be there already.
 func (p *parked) add(e *errand) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	who := e.guest.principal
 	switch {
 	case p.byID[e.id] != nil:
 		return true
-	case len(p.byID) >= maxParked || p.per[who] >= maxParkedPer:
+	case !p.tally.enter(e.guest.principal, maxParked, maxParkedPer):
 		return false
 	case p.byID == nil:
-		p.byID, p.per = make(map[string]*errand), make(map[string]int)
+		p.byID = make(map[string]*errand)
 	}
 	p.byID[e.id] = e
-	p.per[who]++
 	return true
 }
 
@@ -51,10 +50,7 @@ func (p *parked) remove(e *errand) {
 		return
 	}
 	delete(p.byID, e.id)
-	who := e.guest.principal
-	if p.per[who]--; p.per[who] == 0 {
-		delete(p.per, who)
-	}
+	p.tally.leave(e.guest.principal)
 }
 
 func (p *parked) find(id string) *errand {

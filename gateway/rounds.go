@@ -127,8 +127,15 @@ func pause(ctx context.Context, d time.Duration) bool {
 }
 
 // put asks the client all of a round's questions at once, and returns the responses; or
-// the answer with which the call ends, since one of them cannot be had.
+// the answer with which the call ends, since one of them cannot be had. If that is because
+// the client has not declared it, or could not read it, none is asked: a backend that was
+// told what the client can do would only go on asking.
 func (c *call) put(ctx context.Context, inputs []revision.Input) (responses []byte, answer *wire.Message) {
+	questions, failure := c.questions(inputs)
+	if failure != nil {
+		m := c.sorry(failure)
+		return nil, &m
+	}
 	got := make([]wire.Member, len(inputs))
 	asking, giveUp := context.WithCancelCause(ctx)
 	defer giveUp(nil)
@@ -137,7 +144,7 @@ func (c *call) put(ctx context.Context, inputs []revision.Input) (responses []by
 		all.Go(func() {
 			got[i].Key = in.Key
 			var failure *wire.Error
-			switch got[i].Text, failure = c.putOne(asking, in); {
+			switch got[i].Text, failure = c.putOne(asking, questions[i]); {
 			case failure == nil:
 			case in.Method == string(mcp.MethodElicitationCreate):
 				got[i].Text = []byte(`{"action":"cancel"}`)
@@ -154,11 +161,42 @@ func (c *call) put(ctx context.Context, inputs []revision.Input) (responses []by
 	return wire.Revise(nil, nil, got...), nil
 }
 
-// putOne asks the client one question and returns its result.
-func (c *call) putOne(ctx context.Context, in revision.Input) ([]byte, *wire.Error) {
+// questions returns what a backend asks as the client gets it, or why it cannot be asked
+// one of them.
+func (c *call) questions(inputs []revision.Input) (questions []wire.Message, failure *wire.Error) {
 	s := c.s
 	s.mu.Lock()
-	can, full := s.caller.can, s.questions >= maxQuestions
+	can := s.caller.can
+	s.mu.Unlock()
+	var short shortfall
+	for _, in := range inputs {
+		short.add(can, wire.NewRequest("0", in.Method, in.Params))
+	}
+	if !short.none() {
+		return nil, wire.Errorf(revision.CodeMissingCapability, "%s", &short)
+	}
+	for _, in := range inputs {
+		params, err := revision.AdaptQuestion(in.Method, in.Params, s.traits(), can)
+		if err != nil {
+			return nil, wire.Errorf(wire.CodeInvalidParams, "%s: %v", brief(in.Method), err)
+		}
+		if c.related != "" {
+			params = revision.Related(params, c.related)
+		}
+		m := tagged(c.Route.Backend, wire.NewRequest("0", in.Method, params))
+		if in.Method == string(mcp.MethodElicitationCreate) && elicitationMode(params) == "url" {
+			m, _ = m.Set(wire.Quote(newID()), "params", "elicitationId") // 2025-11-25 has one; nothing will be said of it
+		}
+		questions = append(questions, m)
+	}
+	return questions, nil
+}
+
+// putOne asks the client one question and returns its result.
+func (c *call) putOne(ctx context.Context, question wire.Message) ([]byte, *wire.Error) {
+	s := c.s
+	s.mu.Lock()
+	full := s.questions >= maxQuestions
 	if !full {
 		s.questions++
 	}
@@ -171,21 +209,7 @@ func (c *call) putOne(ctx context.Context, in revision.Input) ([]byte, *wire.Err
 		defer s.mu.Unlock()
 		s.questions--
 	}()
-	params, err := revision.AdaptQuestion(in.Method, in.Params, s.traits(), can)
-	if err != nil {
-		return nil, wire.Errorf(wire.CodeInvalidParams, "%v", err)
-	}
-	if c.related != "" {
-		params = revision.Related(params, c.related)
-	}
-	m := tagged(c.Route.Backend, wire.NewRequest("0", in.Method, params))
-	if failure := mayAsk(can, m); failure != nil {
-		return nil, failure
-	}
-	if in.Method == string(mcp.MethodElicitationCreate) && elicitationMode(m.Part(wire.PartParams)) == "url" {
-		m, _ = m.Set(wire.Quote(newID()), "params", "elicitationId") // 2025-11-25 has one; nothing will be said of it
-	}
-	return c.hearOf(ctx, m)
+	return c.hearOf(ctx, question)
 }
 
 // hearOf sends the client a question, on the stream of the call, and waits for its result.

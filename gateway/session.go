@@ -28,9 +28,9 @@ type Session struct {
 	end  context.CancelFunc
 	work sync.WaitGroup // what waits on behalf of requests
 
-	principal string          // who is at the far side, as far as somebody has checked
-	guests    map[*guest]bool // those that it has brought; the reader's own
-	opened    bool            // the backends know of it; the reader's own
+	principal string   // who is at the far side, as far as somebody has checked
+	guests    []*guest // those that it keeps, the latest at the end; the reader's own
+	opened    bool     // the backends know of it; the reader's own
 
 	tasks    tasks  // of the client, at backends
 	hosted   recent // tasks of backends, at the client
@@ -60,6 +60,7 @@ func newSession(g *Gateway, id, principal string, conn transport.Conn) *Session 
 		Log:      s.log,
 		InFlight: g.InFlight,
 		Batches:  s.batches,
+		Alone:    revision.Alone,
 		Refused:  s.refused,
 		Farewell: ending,
 	})
@@ -95,7 +96,7 @@ func (s *Session) run(ctx context.Context) error {
 	}
 	s.work.Wait()
 	s.tasks.endAll()
-	for guest := range s.guests {
+	for _, guest := range s.guests {
 		guest.leave()
 	}
 	if s.opened {

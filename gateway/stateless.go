@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -103,19 +104,23 @@ func (s *Session) askedStateless(r *peer.Request) {
 }
 
 // guest returns the guest that a request on this connection is from. It stays for as
-// long as the connection does.
+// long as the connection does, unless that brings many others later on: then for as long
+// as anything is done for it, and a while.
 func (s *Session) guest(stamp revision.Stamp) (*guest, error) {
 	one, err := s.g.guest(s.principal, stamp)
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, err
-	case s.guests[one]:
-		one.leave()
-		return one, nil
-	case s.guests == nil:
-		s.guests = make(map[*guest]bool)
 	}
-	s.guests[one] = true
+	s.guests = append(s.guests, one)
+	i := slices.Index(s.guests, one)
+	switch known := i < len(s.guests)-1; {
+	case !known && len(s.guests) <= maxKept:
+		return one, nil
+	case !known:
+		i = 0 // the one that has asked for nothing the longest
+	}
+	s.guests[i].leave()
+	s.guests = slices.Delete(s.guests, i, i+1)
 	return one, nil
 }
 
@@ -280,21 +285,28 @@ func (c *call) unusable(m wire.Message) error {
 }
 
 // overdemanding is unusable for a result that asks for input. A client that has a session
-// is asked by us, and refuses what it cannot do itself.
+// is asked by us: see call.put.
 func (c *call) overdemanding(result []byte) error {
 	inputs, _, err := revision.ReadInputs(result)
 	if err != nil {
 		return &peer.BadAnswer{Err: err}
 	}
+	if c.guest == nil {
+		return nil
+	}
+	can := c.guest.stamp.Capabilities
+	var s shortfall
 	for _, in := range inputs {
-		if c.guest == nil {
-			break
-		}
-		if failure := mayAsk(c.guest.stamp.Capabilities, wire.NewRequest("0", in.Method, in.Params)); failure != nil {
-			return &peer.BadAnswer{Err: failure}
+		m := wire.NewRequest("0", in.Method, in.Params)
+		s.add(can, m)
+		if failure := mayAsk(can, m); failure != nil {
+			err = &peer.BadAnswer{Err: failure}
 		}
 	}
-	return nil
+	if !s.none() {
+		return s.failure(c.Route.Backend)
+	}
+	return err
 }
 
 // guestError returns a backend's error as a client of the stateless era gets it; a

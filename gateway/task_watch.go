@@ -12,8 +12,10 @@ import (
 )
 
 const (
-	// maxWatched bounds the tasks to which is listened, in all.
-	maxWatched = 10_000
+	// maxWatched bounds the tasks to which is listened, and maxWatchedPer those to which
+	// one principal does.
+	maxWatched    = 10_000
+	maxWatchedPer = 5000
 	// A task is asked about as often as it says, but not more often than quickest, and each
 	// usual if it does not say.
 	quickest = 100 * time.Millisecond
@@ -52,13 +54,14 @@ func (s *Session) watched(guest *guest, r *peer.Request) (all []*job, err *wire.
 // the ids of those of which it does. Backends need not say anything of it: they are asked.
 func (l *listen) watch(ctx context.Context, all []*job) (ids []string) {
 	for _, j := range all {
-		if l.g.watching.Add(1) > maxWatched {
-			l.g.watching.Add(-1)
+		if !l.g.watching.enter(l.guest.principal, maxWatched, maxWatchedPer) {
 			return ids
 		}
 		ids = append(ids, j.id)
+		l.guest.stayOn()
 		l.s.work.Go(func() {
-			defer l.g.watching.Add(-1)
+			defer l.guest.leave()
+			defer l.g.watching.leave(l.guest.principal)
 			l.follow(ctx, j)
 		})
 	}

@@ -1,6 +1,7 @@
 package peer
 
 import (
+	"errors"
 	"sync"
 
 	"mcpgateway/wire"
@@ -33,12 +34,16 @@ func (p *Peer) unpack(m wire.Message, about *Pending) {
 	b := &batch{peer: p, answers: make([]wire.Message, len(elements)), open: len(elements) + 1}
 	for i, text := range elements {
 		m, err := wire.Parse(text)
+		wrong, _ := errors.AsType[*wire.Error](err)
+		if wrong == nil && m.Kind() == wire.Request && p.opts.Alone != nil {
+			wrong = p.opts.Alone(m)
+		}
 		switch {
-		case err != nil:
+		case wrong != nil:
 			if p.opts.Refused != nil {
-				p.opts.Refused(m, err.(*wire.Error))
+				p.opts.Refused(m, wrong)
 			}
-			b.answer(i, wire.NewFailure(m.ID(), err.(*wire.Error)))
+			b.answer(i, wire.NewFailure(m.ID(), wrong))
 		case m.Kind() == wire.Batch:
 			b.answer(i, wire.NewFailure("", wire.Errorf(wire.CodeInvalidRequest, "Invalid request: a batch in a batch")))
 		case m.Kind() == wire.Request:

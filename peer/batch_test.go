@@ -1,6 +1,7 @@
 package peer_test
 
 import (
+	"fmt"
 	"testing"
 	"testing/synctest"
 
@@ -137,4 +138,39 @@ func TestMission_D_BatchesAreRefusedWhereThereAreNone(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A request that may not stand in a batch is refused in its place, whatever it asks, and
+// said to be refused; the others are served.
+func TestARequestThatMayNotStandInABatch(t *testing.T) {
+	var refused []string
+	options := batches
+	options.Alone = func(m wire.Message) *wire.Error {
+		if m.Name() != "alone" {
+			return nil
+		}
+		return wire.Errorf(wire.CodeInvalidRequest, "alone")
+	}
+	options.Refused = func(m wire.Message, err *wire.Error) { refused = append(refused, string(m.ID())+" "+err.Message) }
+	inBubble(t, options, func(t *testing.T, k *talk) {
+		const alone = `"params":{"name":"alone"}}`
+		const no = `"error":{"code":-32600,"message":"alone"}}`
+		k.far.Send(`[{"jsonrpc":"2.0","id":1,"method":"m",` + alone + `,{"jsonrpc":"2.0","id":2,"method":"m"},{"jsonrpc":"2.0","method":"n",` + alone +
+			`,{"jsonrpc":"2.0","id":3,"method":"ping",` + alone + `,{"jsonrpc":"2.0","id":2,"method":"m",` + alone + `]`)
+		if m := <-k.told; m.Method() != "n" {
+			t.Errorf("told of %s", m.Raw())
+		}
+		r := <-k.asked
+		k.far.WantNothing()
+		r.Reply([]byte(`{}`))
+		k.far.Want(`[{"jsonrpc":"2.0","id":1,` + no + `,{"jsonrpc":"2.0","id":2,"result":{}},{"jsonrpc":"2.0","id":3,` + no + `,{"jsonrpc":"2.0","id":2,` + no + `]`)
+		k.far.Send(`[{"jsonrpc":"2.0","id":1,"method":"m",` + alone + `]`)
+		k.far.Want(`[{"jsonrpc":"2.0","id":1,` + no + `]`)
+		if got := fmt.Sprint(refused); got != "[1 alone 3 alone 2 alone 1 alone]" {
+			t.Errorf("refused %s", got)
+		}
+		k.far.Send(`{"jsonrpc":"2.0","id":1,"method":"m",` + alone)
+		(<-k.asked).Reply([]byte(`{}`))
+		k.far.Want(`{"jsonrpc":"2.0","id":1,"result":{}}`)
+	})
 }

@@ -44,6 +44,9 @@ type Options struct {
 	// Batches, asked about each batch, says whether the conversation may have
 	// any. nil = never.
 	Batches func() bool
+	// Alone, asked about each request in a batch, returns what that is refused with if
+	// it may not stand in one; what else is in the batch is seen to. nil = none is.
+	Alone func(wire.Message) *wire.Error
 	// Noise is called with what is no message. nil = answer it with an error,
 	// as JSON-RPC 2.0 §5.1 has it.
 	Noise func(*transport.Noise)

@@ -52,6 +52,15 @@ func IsStateless(m wire.Message) bool {
 	return date != "" && (!known || t.Stateless)
 }
 
+// Alone returns what a request is refused with that stands in a batch and is of the
+// stateless era, which has none; nil if it is not.
+func Alone(m wire.Message) *wire.Error {
+	if !IsStateless(m) {
+		return nil
+	}
+	return wire.Errorf(wire.CodeInvalidRequest, "Invalid request: it is of a revision that has no batches, and has to be sent alone")
+}
+
 // mayHave reports whether a member of that name may stand in an object's text: it is
 // there, or so is an escape of the kind in which it could be written.
 func mayHave(object []byte, name string) bool {

@@ -38,6 +38,9 @@ func TestWhichRequestsAreStateless(t *testing.T) {
 		if named, stateless := revision.Named(m), revision.IsStateless(m); named != want.named || stateless != want.stateless {
 			t.Errorf("%s: %q, %v", members, named, stateless)
 		}
+		if err := revision.Alone(m); want.stateless != (err != nil && err.Code == wire.CodeInvalidRequest) {
+			t.Errorf("%s: in a batch: %v", members, err)
+		}
 	}
 	for _, text := range []string{`{"jsonrpc":"2.0","id":1,"method":"ping"}`, `{"jsonrpc":"2.0","id":1,"method":"ping","params":[]}`, `{"jsonrpc":"2.0","id":1,"method":"ping","params":{"_meta":"io.modelcontextprotocol/protocolVersion"}}`} {
 		if m := parse(t, text); revision.IsStateless(m) || revision.Named(m) != "" {

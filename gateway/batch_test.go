@@ -1,0 +1,43 @@
+package gateway_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+)
+
+// A request of the stateless era is of a revision that has no batches: in one it is refused,
+// whatever it asks and whichever such revision it names, and reaches nobody; the others in the
+// batch are served.
+func TestBatch_OfARequestThatIsStateless(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, settings{solo: true}, "gh")
+		client, _ := h.client()
+		client.Initialize("2025-03-26")
+		client.Send(`{"jsonrpc":"2.0","id":0,"method":"tools/list"}`)
+		gh := h.backend("gh")
+		gh.Ready("ask")
+		client.Message()
+
+		const call = `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"ask"}}`
+		const no = `"error":{"code":-32600,"message":"Invalid request: it is of a revision that has no batches, and has to be sent alone"}}`
+		client.Send(`[` + strings.Join([]string{
+			first("1"), call, request("3", "ping", "", able), request("4", "server/discover", "", able),
+			strings.Replace(first("5"), "2026-07-28", "v999", 1), strings.Replace(first("6"), "2026-07-28", "2025-03-26", 1),
+			`{"jsonrpc":"2.0","id":7,"method":"ping"}`,
+		}, `,`) + `]`)
+		for range 2 { // 2 and 6: who names a revision with sessions is of a session
+			gh.Reply(gh.Asked("tools/call").ID(), `{"content":[]}`)
+		}
+		gh.WantNothing()
+		client.Want(`[{"jsonrpc":"2.0","id":1,` + no + `,{"jsonrpc":"2.0","id":2,"result":{"content":[]}},{"jsonrpc":"2.0","id":3,` + no +
+			`,{"jsonrpc":"2.0","id":4,` + no + `,{"jsonrpc":"2.0","id":5,` + no + `,{"jsonrpc":"2.0","id":6,"result":{"content":[]}},{"jsonrpc":"2.0","id":7,"result":{}}]`)
+		if got := strings.Join(h.audit(), "\n"); strings.Count(got, "outcome=rejected") != 2 || strings.Count(got, "outcome=ok") != 2 {
+			t.Errorf("the audit log has\n%s", got)
+		}
+
+		client.Send(request("8", "tools/call", `"name":"ask",`, `{}`)) // alone it is served
+		gh.Reply(gh.Asked("tools/call").ID(), `{"content":[]}`)
+		client.Want(complete("8", `"content":[]}`))
+	})
+}
