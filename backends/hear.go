@@ -39,16 +39,17 @@ type handler struct {
 	noise  atomic.Pointer[string]  // how the last output began that was no message
 }
 
-// errEcho is why a conversation ends with what asks what only a client does.
+// errEcho is why a conversation cannot begin with what asks what only a client does.
 var errEcho = errors.New("it sends back what it is sent: it is no MCP server, or there is a terminal between (docker run -t, ssh -t)")
 
 // Asked implements peer.Handler.
 func (h *handler) Asked(r *peer.Request) {
-	if m := r.Method(); m == string(mcp.MethodInitialize) || m == discoverMethod {
+	ready, server := h.l.talk()
+	if m := r.Method(); ready == nil && (m == string(mcp.MethodInitialize) || m == discoverMethod) {
 		h.hangUp(errEcho)
 		return
 	}
-	if _, server := h.l.talk(); server.stateless { // where servers ask nothing
+	if server.stateless { // where servers ask nothing
 		r.Fail(wire.Errorf(wire.CodeMethodNotFound, "Method not found: %s", r.Method()))
 		return
 	}
