@@ -125,3 +125,45 @@ func TestCONFIG04_CONFIG05_ChildrenRunWhereTheyShould(t *testing.T) {
 		t.Errorf("nowhere failed for %v", err)
 	}
 }
+
+// What a program has said that is no server is in the problem, be it on stdout or stderr,
+// as soon as there is one: gateway check looks no longer.
+func TestWhatIsNoServerIsToldByItsWords(t *testing.T) {
+	const asked = "read -r l; "
+	for script, want := range map[string]string{
+		"echo hello world":                      `it ended (exit 0) and spoke no MCP; its output: "hello world"`,
+		asked + "echo hello world; exit 3":      `it ended (exit 3) and spoke no MCP; its output: "hello world"`,
+		"echo Welcome; echo no license; exit 1": `it ended (exit 1) and spoke no MCP; its output: "no license"`,
+		"echo token=hunter22; exit 1":           `it ended (exit 1) and spoke no MCP; its output: "token=***"`,
+		"echo a; echo b >&2; exit 1":            `exit 1; its last words: b; it also wrote what is no MCP: "a"`,
+		"exit 4":                                `exit 4`,
+		"exec cat":                              errEcho.Error(),
+		"exec printf '%0300d'":                  `it ended (exit 0) and spoke no MCP; its output: "` + strings.Repeat("0", 200) + `"`,
+		asked + "echo hello; exec sleep 60":     `it was not ready within 1s (start_timeout); it also wrote what is no MCP: "hello"`,
+	} {
+		t.Run(script, func(t *testing.T) {
+			t.Parallel()
+			for _, era := range []string{"auto", "legacy"} {
+				s := New(Options{
+					Backends: []config.Backend{{Name: "s", Command: "sh", Args: []string{"-c", script}, Enabled: true, StartTimeout: time.Minute, Era: era}},
+					Limit:    1 << 20, Once: true, Log: slog.New(slog.DiscardHandler), Mask: strings.NewReplacer("hunter22", "***").Replace,
+				})
+				if strings.Contains(want, "start_timeout") {
+					s.all[0].cfg.StartTimeout = time.Second
+				}
+				ctx, cancel := context.WithCancel(context.Background())
+				done := make(chan error)
+				go func() { done <- s.Run(ctx, nil) }()
+				s.Start()
+				for v := s.View(); !v.Complete; v = s.View() {
+					<-v.Changed
+				}
+				if err := s.Status()[0].Err; err == nil || err.Error() != want {
+					t.Errorf("%s: it failed for %v, want %s", era, err, want)
+				}
+				cancel()
+				<-done
+			}
+		})
+	}
+}

@@ -58,7 +58,7 @@ func (b *Backend) dial(by way) (transport.Conn, error) {
 	}
 	child, err := transport.Spawn(transport.Command{
 		Path: c.Command, Args: c.Args, Dir: c.Cwd, Limit: b.set.Limit,
-		Env:    environ(c.InheritEnv, c.Env),
+		Env:    environ(c.InheritEnv, b.set.Env, c.Env),
 		Mask:   b.set.Mask,
 		Stderr: func(line string) { b.log.Log(context.Background(), says, "stderr: "+line) },
 		Mended: func() { b.log.Warn("the backend sent what is no UTF-8; it was mended") },
@@ -119,8 +119,9 @@ var minimal = map[string][]string{
 }
 
 // environ returns a child's whole environment: the minimal one, what the
-// configuration takes over from ours, and what it sets, the later winning.
-func environ(inherit []string, set map[string]string) []string {
+// configuration takes over from ours, what we tell all children, and what the
+// configuration sets, the later winning.
+func environ(inherit []string, tell, set map[string]string) []string {
 	names := minimal["unix"]
 	if runtime.GOOS == "windows" {
 		names = minimal["windows"]
@@ -131,6 +132,7 @@ func environ(inherit []string, set map[string]string) []string {
 			env[name] = value
 		}
 	}
+	maps.Copy(env, tell)
 	maps.Copy(env, set)
 	all := make([]string, 0, len(env))
 	for _, name := range slices.Sorted(maps.Keys(env)) {

@@ -3,7 +3,6 @@ package backends
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -23,6 +22,9 @@ const (
 	ofSessions     // a conversation begins with initialize
 	stateless      // each request says itself who asks
 )
+
+// discoverMethod asks a server what it is.
+const discoverMethod = "server/discover"
 
 // A verdict is what is known of a backend's era. Costly is one that was not told but
 // found out: the backend ended, or fell silent, when it was asked. It is kept for the
@@ -108,16 +110,16 @@ type discovery struct {
 // never asked to do anything. For how long the answer is good is not looked at: it
 // is for the conversation.
 func (l *line) discover(ctx context.Context, p *peer.Peer) (server, error) {
-	speaks, _ := revision.Common(revision.Dates())
+	speaks := revision.Newest()
 	for again := false; ; again = true {
 		stamp := revision.Stamp{Revision: speaks.Date, Capabilities: revision.ModernCapabilities(l.declares()), Client: l.b.set.client}
-		m, err := p.Ask(ctx, stamp.On(wire.NewRequest("0", "server/discover", nil)))
+		m, err := p.Ask(ctx, stamp.On(wire.NewRequest("0", discoverMethod, nil)))
 		_, unusable := errors.AsType[*peer.BadAnswer](err)
 		switch {
 		case unusable, errors.Is(err, transport.ErrNotStateless):
-			return server{}, classic{fmt.Errorf("server/discover: %w", err)}
+			return server{}, classic{failed(discoverMethod, err)}
 		case err != nil:
-			return server{}, fmt.Errorf("server/discover: %w", err)
+			return server{}, failed(discoverMethod, err)
 		}
 		failure := m.Part(wire.PartError)
 		if failure == nil {

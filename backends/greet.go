@@ -14,6 +14,7 @@ import (
 	"mcpgateway/catalog"
 	"mcpgateway/peer"
 	"mcpgateway/revision"
+	"mcpgateway/transport"
 	"mcpgateway/wire"
 )
 
@@ -63,6 +64,12 @@ func (l *line) greet(ctx context.Context, p *peer.Peer, by way) (server, error) 
 	switch {
 	case by == byItself, by == byPipe && pinned && v.era == stateless:
 		s, err = l.discover(ctx, p)
+		switch {
+		case pinned && isA[classic](err):
+			err = fmt.Errorf("it does not speak %s: remove `era: modern` (%w)", revision.Newest().Date, err)
+		case pinned && isA[*transport.ExitError](err):
+			err = fmt.Errorf("%w (it was asked server/discover, because of `era: modern`)", err)
+		}
 	case by == byPipe && v.era != ofSessions && !mirrors:
 		s, err = l.probe(ctx, p)
 	default:
@@ -74,6 +81,8 @@ func (l *line) greet(ctx context.Context, p *peer.Peer, by way) (server, error) 
 		case !pinned && contradicts(err):
 			l.b.judge(verdict{})
 			err = otherEra{err}
+		case l.b.cfg.Era == legacy && contradicts(err):
+			err = fmt.Errorf("it may speak %s alone: remove `era: legacy` (%w)", revision.Newest().Date, err)
 		}
 	}
 	if err != nil {
@@ -89,6 +98,15 @@ func (l *line) greet(ctx context.Context, p *peer.Peer, by way) (server, error) 
 	return s, nil
 }
 
+// failed names the request that an error is of, unless the connection is to blame, for
+// whoever reads it.
+func failed(method string, err error) error {
+	if isA[*transport.Lost](err) {
+		return err
+	}
+	return fmt.Errorf("%s: %w", method, err)
+}
+
 // initialize begins a conversation of the session era: our newest revision of it is
 // offered, any that we know is taken.
 func (l *line) initialize(ctx context.Context, p *peer.Peer) (server, error) {
@@ -102,7 +120,7 @@ func (l *line) initialize(ctx context.Context, p *peer.Peer) (server, error) {
 		"clientInfo":      l.b.set.Info,
 	}))
 	if err != nil {
-		return server{}, fmt.Errorf("initialize: %w", err)
+		return server{}, failed(string(mcp.MethodInitialize), err)
 	}
 	var s server
 	if err := json.Unmarshal(result, &s); err != nil {

@@ -1,7 +1,11 @@
 package backends
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"strings"
+	"sync/atomic"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
@@ -29,14 +33,23 @@ const maxQuestions = 16_384
 
 // A handler hears what a backend says unasked over one connection.
 type handler struct {
-	l     *line
-	peer  *peer.Peer
-	noise string // how the first output began that was no message; the reader's own
+	l      *line
+	peer   *peer.Peer
+	hangUp context.CancelCauseFunc // ends the conversation
+	noise  atomic.Pointer[string]  // how the last output began that was no message
 }
+
+// errEcho is why a conversation cannot begin with what asks what only a client does.
+var errEcho = errors.New("it sends back what it is sent: it is no MCP server, or there is a terminal between (docker run -t, ssh -t)")
 
 // Asked implements peer.Handler.
 func (h *handler) Asked(r *peer.Request) {
-	if _, server := h.l.talk(); server.stateless { // where servers ask nothing
+	ready, server := h.l.talk()
+	if m := r.Method(); ready == nil && (m == string(mcp.MethodInitialize) || m == discoverMethod) {
+		h.hangUp(errEcho)
+		return
+	}
+	if server.stateless { // where servers ask nothing
 		r.Fail(wire.Errorf(wire.CodeMethodNotFound, "Method not found: %s", r.Method()))
 		return
 	}
@@ -185,11 +198,33 @@ func cut(text string, n int) string {
 // heard says, once, that there is something on the backend's stdout that should
 // not be there.
 func (h *handler) heard(n *transport.Noise) {
-	text := h.l.b.set.Mask(string(n.Text))
+	text := cut(h.l.b.set.Mask(string(n.Text)), 200)
 	say := h.l.log.Debug
-	if h.noise == "" {
+	if h.noise.Swap(&text) == nil {
 		say = h.l.log.Warn
-		h.noise = cut(text, 80)
 	}
-	say("skipped output that is no message", "text", cut(text, 200), "err", n.Err)
+	say("skipped output that is no message", "text", text, "err", n.Err)
 }
+
+// blame adds to why the conversation failed what was heard in it that is no message:
+// it may well say why.
+func (h *handler) blame(err error) error {
+	noise := h.noise.Load()
+	exit, ended := errors.AsType[*transport.ExitError](err)
+	switch {
+	case noise == nil:
+		return err
+	case ended && exit.Stderr == "" && !h.l.hasRun():
+		return reworded{err, fmt.Sprintf("it ended (%s) and spoke no MCP; its output: %q", exit.Status, *noise)}
+	}
+	return fmt.Errorf("%w; it also wrote what is no MCP: %q", err, *noise)
+}
+
+// reworded is an error in other words.
+type reworded struct {
+	error
+	text string
+}
+
+func (r reworded) Error() string { return r.text }
+func (r reworded) Unwrap() error { return r.error }

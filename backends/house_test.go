@@ -206,3 +206,12 @@ func (c *caller) want(t *testing.T, want string) {
 func result(id string, result string) string {
 	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`, id, result)
 }
+
+// wantProblem checks why a backend is not ready.
+func (h *house) wantProblem(name, want string) {
+	h.t.Helper()
+	synctest.Wait()
+	if err := h.status(name).Err; err == nil || err.Error() != want {
+		h.t.Errorf("%s failed for %v, want %s", name, err, want)
+	}
+}

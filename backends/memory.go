@@ -70,11 +70,14 @@ func (b *Backend) recall() {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.raw = m.raw
-	b.listing.Instructions, b.listing.Capabilities = m.instructions, m.capabilities
 	if m.costly {
 		b.found, b.kept = verdict{era: ofSessions, costly: true}, true
 	}
+	if b.set.Anew {
+		return
+	}
+	b.raw = m.raw
+	b.listing.Instructions, b.listing.Capabilities = m.instructions, m.capabilities
 	for k := range catalog.Kind(catalog.NumKinds) {
 		b.setItems(k, m.items[k])
 	}

@@ -263,3 +263,34 @@ func TestARecalledCatalogIsSettled(t *testing.T) {
 		h.wantNames("t", "more", "b__t")
 	})
 }
+
+// Anew: of what is remembered only how the backend is to be spoken to counts, and both
+// are remembered.
+func TestWhatIsListedAnewIsRememberedAllTheSame(t *testing.T) {
+	o := backends.Options{Backends: unasked(plain("a")...), State: t.TempDir(), Anew: true}
+	inHouse(t, o, func(t *testing.T, h *house) {
+		h.next("a").Asked("server/discover")
+		synctest.Wait()
+		time.Sleep(5 * time.Second)
+	})
+	inHouse(t, o, func(t *testing.T, h *house) {
+		p := h.next("a")
+		p.Asked("server/discover") // it has not answered initialize
+		p.Ready("one", "two")
+		h.wantNames("one", "two")
+	})
+	inHouse(t, o, func(t *testing.T, h *house) {
+		p := h.next("a")
+		h.wantNames()
+		if h.View().Complete || h.status("a").Counts[catalog.Tools] != 0 {
+			t.Errorf("what was listed earlier counts: %+v", h.status("a"))
+		}
+		p.Ready("one") // and is not asked what it is
+		h.wantNames("one")
+	})
+	o.Anew = false
+	inHouse(t, o, func(t *testing.T, h *house) {
+		h.wantNames("one")
+		h.next("a").Ready("one")
+	})
+}

@@ -221,7 +221,7 @@ func TestAProgramThatCannotStart(t *testing.T) {
 		waits, _ := h.call("a")
 		h.next("a").Exit("exit 127", "sh: npx: not found")
 		h.next("a").Exit("exit 127", "sh: npx: not found")
-		waits.want(t, "it did not start: initialize: exit 127; its last words: sh: npx: not found")
+		waits.want(t, "it did not start: exit 127; its last words: sh: npx: not found")
 		p := h.next("a") // it is there now, and modern
 		p.Fail(p.Asked("initialize").ID(), `{"code":-32601,"message":"Method not found"}`)
 		p = h.next("a")
@@ -394,20 +394,74 @@ func TestThePinnedEra(t *testing.T) {
 			inHouse(t, backends.Options{Backends: []config.Backend{one}}, func(t *testing.T, h *house) {
 				p := h.next("a")
 				p.Fail(p.Asked("server/discover").ID(), `{"code":-32601,"message":"no"}`)
-				if err := h.status("a").Err; err == nil || !strings.Contains(err.Error(), "no") {
-					t.Errorf("it failed for %v", err)
-				}
+				h.wantProblem("a", "it does not speak 2026-07-28: remove `era: modern` (no)")
 				p = h.next("a")
 				p.Discover("")
 				h.speaksModern(p)
 			})
 		})
 	}
+	t.Run("modern, and it ends", func(t *testing.T) {
+		one := plain("a")
+		one[0].Era = "modern"
+		inHouse(t, backends.Options{Backends: one}, func(t *testing.T, h *house) {
+			p := h.next("a")
+			p.Asked("server/discover")
+			p.Exit("exit 3", "boom")
+			h.wantProblem("a", "exit 3; its last words: boom (it was asked server/discover, because of `era: modern`)")
+		})
+	})
+	t.Run("legacy, and it is not", func(t *testing.T) {
+		inHouse(t, backends.Options{Backends: plain("a")}, func(t *testing.T, h *house) {
+			p := h.next("a")
+			p.Fail(p.Asked("initialize").ID(), `{"code":-32601,"message":"no"}`)
+			h.wantProblem("a", "it may speak 2026-07-28 alone: remove `era: legacy` (initialize: no)")
+			h.speaksClassic(h.next("a"))
+		})
+	})
 	t.Run("sse is legacy", func(t *testing.T) {
 		old := remote("a")
 		old.Era, old.Transport = "auto", "sse"
 		inHouse(t, backends.Options{Backends: []config.Backend{old}}, func(t *testing.T, h *house) {
 			h.speaksClassic(h.next("a"))
 		})
+	})
+}
+
+// What sends our own words back is no server, in whatever era it is asked; it is not
+// answered, and told of as what it is.
+func TestAnEcho(t *testing.T) {
+	for era, first := range map[string]string{"auto": "server/discover", "modern": "server/discover", "legacy": "initialize"} {
+		t.Run(era, func(t *testing.T) {
+			one := plain("a")
+			one[0].Era = era
+			inHouse(t, backends.Options{Backends: one}, func(t *testing.T, h *house) {
+				call, _ := h.call("a")
+				p := h.next("a")
+				p.Send(string(p.Asked(first).Raw()))
+				const echo = "it sends back what it is sent: it is no MCP server, or there is a terminal between (docker run -t, ssh -t)"
+				h.wantProblem("a", echo)
+				call.want(t, "it did not start: "+echo)
+				p.WantNothing()
+				if at := h.dials("a"); len(at) != 1 {
+					t.Errorf("dialled at %v", at)
+				}
+				if p := h.next("a"); era == "legacy" { // it is tried again as any other
+					h.speaksClassic(p)
+				} else {
+					p.Discover("")
+					h.speaksModern(p)
+				}
+			})
+		})
+	}
+}
+
+// Where there is no connection, the request that was to go over it says nothing.
+func TestNoConnection(t *testing.T) {
+	inHouse(t, backends.Options{Backends: unasked(remote("a"))}, func(t *testing.T, h *house) {
+		p := h.next("a")
+		p.Break(&transport.Lost{ID: p.Asked("server/discover").ID(), Err: errors.New("no connection: dial tcp: connection refused")})
+		h.wantProblem("a", "no connection: dial tcp: connection refused")
 	})
 }

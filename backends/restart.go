@@ -206,13 +206,14 @@ func (l *line) talkOver(ctx context.Context, by way) error {
 	if err != nil {
 		return err
 	}
-	h := &handler{l: l}
+	talk, hangUp := context.WithCancelCause(ctx)
+	defer hangUp(nil)
+	h := &handler{l: l, hangUp: hangUp}
 	var p *peer.Peer
 	p = peer.New(conn, h, peer.Options{
 		Log: l.log, InFlight: maxQuestions, Noise: h.heard, Batches: always, Over: func() { l.lost(p) },
 	})
 	h.peer = p
-	talk, hangUp := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	go func() { ended <- p.Run(talk) }()
 	defer p.Close()
@@ -222,19 +223,16 @@ func (l *line) talkOver(ctx context.Context, by way) error {
 		l.b.speakOlder(true)
 	}
 	if err != nil && !errors.Is(err, errEnded) && ctx.Err() == nil && !l.goesOn(err) {
-		l.down(Failed, err) // at once, for to end a child may take a while
+		l.down(Failed, h.blame(err)) // at once, for to end a child may take a while
 	}
-	hangUp()
+	hangUp(nil)
 	if why := <-ended; err == nil || errors.Is(err, errEnded) {
 		err = why
 	}
 	if err == nil {
 		err = errors.New("it closed the connection")
 	}
-	if h.noise != "" {
-		err = fmt.Errorf("%w; it also wrote what is no MCP: %q", err, h.noise)
-	}
-	return err
+	return h.blame(err)
 }
 
 // always: a backend of a revision that has batches may answer in one, and those of

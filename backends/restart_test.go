@@ -114,10 +114,10 @@ func TestCallsAfterAFailedStartFailAtOnceWithTheReason(t *testing.T) {
 	inHouse(t, backends.Options{Backends: plain("a")}, func(t *testing.T, h *house) {
 		waits, _ := h.call("a")
 		h.next("a").Exit("exit 127", "sh: npx: not found")
-		waits.want(t, "it did not start: initialize: exit 127; its last words: sh: npx: not found")
+		waits.want(t, "it did not start: exit 127; its last words: sh: npx: not found")
 		h.breakDial("a", errors.New("no such file"))
 		c, _ := h.call("a")
-		c.want(t, "it is not running: initialize: exit 127; its last words: sh: npx: not found")
+		c.want(t, "it is not running: exit 127; its last words: sh: npx: not found")
 		if lines := h.log.Lines("level=WARN", "exit 127; its last words: sh: npx: not found"); len(lines) != 1 {
 			t.Errorf("logged %q", h.log.Loud())
 		}
@@ -174,7 +174,7 @@ func TestDeathRightAfterTheHandshake(t *testing.T) {
 			a.Reply(m.ID(), mcptest.Hello)
 			a.Exit("exit 1", "")
 			synctest.Wait()
-			if loud := h.log.Loud(); len(loud) != 1 || !strings.Contains(loud[0], `backend=a err="exit 1"`) && !strings.Contains(loud[0], `err="initialize: exit 1"`) {
+			if loud := h.log.Loud(); len(loud) != 1 || !strings.Contains(loud[0], `backend=a err="exit 1"`) {
 				t.Fatalf("logged %q", loud)
 			}
 			h.next("a").Ready("t")

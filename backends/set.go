@@ -41,8 +41,10 @@ type Options struct {
 	State    string              // directory of the last known catalogs, "" = none are kept
 	Info     mcp.Implementation  // who we say we are
 	Via      string              // likewise, in the header of that name; "" = we do not say
+	Env      map[string]string   // likewise, to children, beside their own environment; theirs wins
 	Mask     func(string) string // takes secrets out of what backends write; nil = there are none
 	Once     bool                // a backend that ends is not started again
+	Anew     bool                // no listing of an earlier time stands in for a backend's own
 	Solo     bool                // there is one client at most; see Backend.private
 	// Dial opens the Conn to a backend; nil = as its configuration says. It is
 	// where tests put a backend that lives in memory.

@@ -28,6 +28,7 @@ type flags struct {
 	config, logLevel, logFormat, state string
 	listen                             string // of serve
 	onStdio                            bool   // likewise: be it that it listens, too
+	served                             bool   // serve has come so far
 }
 
 // load reads the configuration, with the flags laid over it.
@@ -100,14 +101,23 @@ func (f *flags) sayFileToPerson(a *app, machine bool) {
 	}
 }
 
-// forgetful keeps a verb from answering with what was known earlier.
-func forgetful(c *config.Config) { c.StateDir = "" }
+// A mode is what a verb needs of the backends.
+type mode struct {
+	once bool // a backend that ends is not started again
+	anew bool // what was listed earlier does not count
+}
 
-// open puts the gateway together. With once set, a backend that ends is not
-// started again.
-func (f *flags) open(once bool, tunes ...tune) (*app, error) {
+// open puts the gateway together.
+func (f *flags) open(m mode, tunes ...tune) (*app, error) {
 	loaded, err := f.load()
 	if err != nil {
+		return nil, err
+	}
+	chain, err := beneath(loaded.Source, os.Getenv(aboveEnv))
+	if err != nil {
+		if m.once {
+			err = hinted{err, "if you mean to run it beneath a gateway, unset " + aboveEnv}
+		}
 		return nil, err
 	}
 	c := loaded.Config
@@ -133,8 +143,10 @@ func (f *flags) open(once bool, tunes ...tune) (*app, error) {
 		State: c.StateDir,
 		Info:  info,
 		Via:   a.via,
+		Env:   map[string]string{aboveEnv: chain},
 		Mask:  a.mask.String,
-		Once:  once,
+		Once:  m.once,
+		Anew:  m.anew,
 		Solo:  c.Listen == "",
 		Log:   a.log,
 	})

@@ -43,7 +43,7 @@ A VALUE that is JSON is sent as that, unless the tool's schema says that it is a
 any other is sent as a string. The exit code is 1 if the tool says that it failed.`,
 		Args: atLeastTool,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			a, err := f.open(true, f.quiet, indoors)
+			a, err := f.open(mode{once: true}, f.quiet, indoors)
 			if err != nil {
 				return err
 			}

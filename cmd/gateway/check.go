@@ -31,7 +31,7 @@ is odd about one that is: a glob under tools that matches none, a tool left out 
 // withAll starts every backend once, and does something when each has answered; say is
 // called before.
 func (f *flags) withAll(ctx context.Context, say func(*app), do func(*app) error) error {
-	a, err := f.open(true, f.quiet, indoors, forgetful)
+	a, err := f.open(mode{once: true, anew: true}, f.quiet, indoors)
 	if err != nil {
 		return err
 	}

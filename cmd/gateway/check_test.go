@@ -1,27 +1,60 @@
+//go:build unix
+
 package main
 
 import (
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
-
-	"mcpgateway/backends"
-	"mcpgateway/catalog"
-	"mcpgateway/logs"
 )
 
-// check names what is left out of a backend that is well, and does not let one that
-// lists a thousand bad tools fill the screen.
-func TestCheckNamesWhatIsLeftOut(t *testing.T) {
-	a := &app{mask: logs.NewMask("s3cret")}
-	bad := catalog.Flaw{Item: "bad\x1b[2J s3cret", What: "its inputSchema is no object"}
-	s := backends.Status{LeftOut: []catalog.Flaw{bad}}
-	if got, want := a.remarks(s), "left out bad\uFFFD[2J ***: its inputSchema is no object"; got != want {
-		t.Errorf("got %q, want %q", got, want)
+// What check has found out at some cost it, and serve, need not find out again; but what
+// it prints is what the backends say now.
+func TestCheckRemembersAndAsksAnew(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	// A server that ends when it is asked what it is, and lists what stands in a file.
+	script := `echo >> starts; read -r l; case $l in *server/discover*) exit 1;; esac
+		printf '{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}}\n'
+		read -r l; read -r l; printf '{"jsonrpc":"2.0","id":2,"result":{"tools":[%s]}}\n' "$(cat tools)"; cat >/dev/null`
+	config := fmt.Sprintf("state: %s\nbackends: [{name: s, command: sh, args: [-c, %q], cwd: %s}]", filepath.Join(dir, "state"), strings.ReplaceAll(script, "$", "$$"), dir)
+	path := file(t, "gateway.yaml", config)
+	put := func(names ...string) {
+		t.Helper()
+		var all []string
+		for _, name := range names {
+			all = append(all, fmt.Sprintf(`{"name":%q,"inputSchema":{"type":"object"}}`, name))
+		}
+		if err := os.WriteFile(filepath.Join(dir, "tools"), []byte(strings.Join(all, ",")), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
-	for range 99 {
-		s.LeftOut = append(s.LeftOut, bad)
+	starts := func() int {
+		text, _ := os.ReadFile(filepath.Join(dir, "starts"))
+		return len(text)
 	}
-	if got := a.remarks(s); strings.Count(got, "inputSchema") != 10 || !strings.HasSuffix(got, "; left out 90 more") {
-		t.Errorf("got %q", got)
+	prints := func(verb string, want ...string) {
+		t.Helper()
+		c := runPiped(t, nil, verb, "-c", path)
+		code, out, stderr := c.printed()
+		for _, w := range want {
+			if code != 0 || !strings.Contains(strings.Join(strings.Fields(out), " "), w) {
+				t.Errorf("%s: exit code %d, not %q in\n%s%s", verb, code, w, out, stderr)
+			}
+		}
+	}
+	put("one", "two")
+	prints("check", "s ok 2 0 0")
+	if n := starts(); n != 2 {
+		t.Errorf("started %d times", n)
+	}
+	put("one", "two", "three")
+	prints("check", "s ok 3 0 0")
+	put("other")
+	prints("tools", "other s other")
+	if n := starts(); n != 4 {
+		t.Errorf("started %d times; it is known", n)
 	}
 }

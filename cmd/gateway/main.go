@@ -61,12 +61,20 @@ type stdio struct {
 
 // run carries out a command line and returns the exit code.
 func run(ctx context.Context, args []string, io stdio) int {
-	root := command(io)
+	f := &flags{stdio: io}
+	root := f.command()
 	root.SetArgs(args)
 	root.SetIn(io.in)
 	root.SetOut(io.out)
 	root.SetErr(io.err)
-	return report(io.err, root.ExecuteContext(ctx))
+	verb, err := root.ExecuteContextC(ctx)
+	code := report(io.err, err)
+	if serves := verb == root || verb.Name() == "serve"; serves && err != nil && !f.served {
+		var problem strings.Builder
+		report(&problem, err)
+		f.excuse(ctx, strings.ReplaceAll("\n"+problem.String(), "\ngateway: ", "\n"))
+	}
+	return code
 }
 
 // The exit codes, as promised to users.
@@ -140,8 +148,7 @@ func tell(w io.Writer, problem, hint string) {
 }
 
 // command builds the tree of verbs.
-func command(io stdio) *cobra.Command {
-	f := &flags{stdio: io}
+func (f *flags) command() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "gateway",
 		Short: "One MCP server in front of all your others",

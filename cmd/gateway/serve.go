@@ -17,9 +17,7 @@ import (
 
 	"mcpgateway/config"
 	"mcpgateway/door"
-	"mcpgateway/peer"
 	"mcpgateway/transport"
-	"mcpgateway/wire"
 )
 
 func serveCommand(f *flags) *cobra.Command {
@@ -51,12 +49,13 @@ func (f *flags) serveFlags(cmd *cobra.Command) {
 }
 
 func (f *flags) serve(cmd *cobra.Command, _ []string) error {
-	a, err := f.open(false)
+	a, err := f.open(mode{})
 	if err != nil {
 		return err
 	}
 	if a.Config.Listen == "" {
 		a.greet(f.in)
+		f.served = true
 		return a.run(cmd.Context(), func(ctx context.Context) error { return f.serveStdio(ctx, a) })
 	}
 	ln, d, err := a.listen()
@@ -66,6 +65,7 @@ func (f *flags) serve(cmd *cobra.Command, _ []string) error {
 	}
 	url := a.url(ln.Addr())
 	a.greetHTTP(url)
+	f.served = true
 	return a.run(cmd.Context(), func(ctx context.Context) error {
 		a.set.Start()
 		if !f.onStdio {
@@ -205,30 +205,13 @@ func (a *app) url(addr net.Addr) string {
 }
 
 // turnAway answers a client that has started us on its pipes though we were told to
-// listen: it would wait for its answer in vain. A terminal, or nothing, is not read.
+// listen.
 func (f *flags) turnAway(a *app, url string) (end func()) {
-	if info, err := f.in.Stat(); err != nil || info.Mode()&(os.ModeNamedPipe|os.ModeSocket) == 0 {
-		return func() {}
-	}
-	hint := "This gateway serves at " + url + " alone: configure that, or start it with --stdio"
-	p := peer.New(transport.Stdio(f.in, f.out, int(a.Config.Limits.Message)), stranger{a, hint}, peer.Options{})
-	var talk sync.WaitGroup
-	talk.Go(func() { _ = p.Run(context.Background()) })
-	return func() {
-		p.Close()
-		talk.Wait()
-	}
+	_, end = f.meet(stranger{
+		"This gateway serves at " + url + " alone: configure that, or start it with --stdio",
+		func(method string) {
+			a.log.Warn("a client speaks on stdin, where nobody serves; start the gateway with --stdio for it", "method", method)
+		},
+	}, int(a.Config.Limits.Message))
+	return end
 }
-
-// A stranger is a client that has come to the wrong door.
-type stranger struct {
-	a    *app
-	hint string
-}
-
-func (s stranger) Asked(r *peer.Request) {
-	s.a.log.Warn("a client speaks on stdin, where nobody serves; start the gateway with --stdio for it", "method", r.Method())
-	r.Fail(wire.Errorf(wire.CodeInvalidRequest, "%s", s.hint))
-}
-
-func (stranger) Told(wire.Message, *peer.Pending) {}

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestBeneath(t *testing.T) {
+	t.Parallel()
+	a, b := file(t, "a.yaml", ""), file(t, "b.yaml", "")
+	link := filepath.Join(t.TempDir(), "link.yaml")
+	if err := os.Symlink(a, link); err != nil {
+		t.Fatal(err)
+	}
+	down := func(chain string, sources ...string) string {
+		t.Helper()
+		for _, source := range sources {
+			var err error
+			if chain, err = beneath(source, chain); err != nil {
+				t.Fatalf("%s beneath %q: %v", source, chain, err)
+			}
+		}
+		return chain
+	}
+	refused := func(source, chain, why string) {
+		t.Helper()
+		if chain, err := beneath(source, chain); err == nil || !strings.Contains(err.Error(), "Loop detected: ") || !strings.Contains(err.Error(), why) {
+			t.Errorf("%s: %q, %v", source, chain, err)
+		}
+	}
+	const itself, further = "this backend is the gateway itself", "this backend is a gateway that stands further up"
+	refused(a, down("", a), itself)
+	refused(link, down("", a), itself)
+	refused(a, down("", link), itself)
+	refused(a, down("", a, b), further)
+	refused(b, down("", a, b), itself)
+
+	var others []string
+	for range maxAbove {
+		others = append(others, file(t, "other.yaml", "")) // the same name, each in its own directory
+	}
+	refused(a, down("", others...), "8 gateways stand above")
+	refused(a, strings.Repeat(",", 1000), "gateways stand above")
+
+	// What is no file is not known again, but counted.
+	refused(a, down("", os.DevNull, os.DevNull, "", "", os.DevNull, "none.yaml", "none.yaml", os.DevNull), "8 gateways stand above")
+}
+
+// A relative name is another file elsewhere, and the same one here.
+func TestBeneathByRelativeName(t *testing.T) {
+	t.Chdir(filepath.Dir(file(t, "gateway.yaml", "")))
+	chain, err := beneath("gateway.yaml", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := beneath("./gateway.yaml", chain); err == nil {
+		t.Error("it is not known by another name")
+	}
+	t.Chdir(filepath.Dir(file(t, "gateway.yaml", "")))
+	if _, err := beneath("gateway.yaml", chain); err != nil {
+		t.Errorf("another file: %v", err)
+	}
+}
+
+// Beneath itself a gateway refuses to serve, in words that its client reads, and every
+// verb that would start backends. What tells it so is not what a user may have set.
+func TestABackendThatIsTheGatewayItself(t *testing.T) {
+	path := file(t, "gateway.yaml", "listen: 127.0.0.1:0\nbackends: [{name: demo, embedded: demo}]")
+	chain, err := beneath(path, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv(aboveEnv, chain)
+	for _, verb := range []string{"check", "tools", "call", "serve"} {
+		args := []string{verb, "-c", path}
+		if verb == "call" {
+			args = append(args, "now")
+		}
+		c := runPiped(t, []string{discover, initialize}, args...)
+		code, answers, stderr := c.end()
+		if code != exitUsage || !strings.Contains(stderr, "Loop detected: ") {
+			t.Errorf("%s: exit code %d, stderr %q", verb, code, stderr)
+		}
+		if verb != "serve" {
+			if !strings.Contains(stderr, "hint: if you mean to run it beneath a gateway, unset MCP_GATEWAY_ABOVE") || len(answers) != 0 {
+				t.Errorf("%s: answers %q, stderr %q", verb, answers, stderr)
+			}
+		} else if len(answers) != 2 || !strings.Contains(answers[1], "Loop detected: ") || strings.Count(stderr, "\n") != 1 {
+			t.Errorf("answers %q, stderr %q", answers, stderr)
+		}
+	}
+}

@@ -1,0 +1,84 @@
+package main
+
+import (
+	"context"
+	"os"
+	"strings"
+	"time"
+
+	"mcpgateway/config"
+	"mcpgateway/logs"
+	"mcpgateway/peer"
+	"mcpgateway/transport"
+	"mcpgateway/wire"
+)
+
+// A stranger is a client that has started us on its pipes, where nobody serves it.
+// Whatever it asks, it is told why: it would wait in vain, or see its pipes close, and
+// few clients show what stands on stderr.
+type stranger struct {
+	why   string
+	asked func(method string) // called when it has been told
+}
+
+// Asked implements peer.Handler.
+func (s stranger) Asked(r *peer.Request) {
+	r.Fail(wire.Errorf(wire.CodeInvalidRequest, "%s", s.why))
+	s.asked(r.Method())
+}
+
+// Told implements peer.Handler.
+func (stranger) Told(wire.Message, *peer.Pending) {}
+
+// meet has a stranger answered until end is called, or it hangs up, which closes gone.
+// A terminal, or nothing, is not read.
+func (f *flags) meet(s stranger, limit int) (gone <-chan struct{}, end func()) {
+	over := make(chan struct{})
+	if info, err := f.in.Stat(); err != nil || info.Mode()&(os.ModeNamedPipe|os.ModeSocket) == 0 {
+		close(over)
+		return over, func() {}
+	}
+	ignore := func(*transport.Noise) {} // it may be no client at all
+	p := peer.New(transport.Stdio(f.in, f.out, limit), s, peer.Options{Noise: ignore})
+	go func() {
+		defer close(over)
+		_ = p.Run(context.Background())
+	}()
+	return over, func() {
+		p.Close()
+		<-over
+	}
+}
+
+// excuseTime is how long a gateway that cannot serve waits for a client to ask.
+const excuseTime = 2 * time.Second
+
+// maxExcuse bounds what a client is told, in bytes.
+const maxExcuse = 4 << 10
+
+// excuse tells a client at our pipes why it will not be served: what the user reads on
+// stderr. The client may first ask what we are, and greet us when that has failed.
+func (f *flags) excuse(ctx context.Context, problem string) {
+	problem = logs.NewMask().String(strings.TrimSpace(problem))
+	if len(problem) > maxExcuse {
+		problem = strings.ToValidUTF8(problem[:maxExcuse], "") + "…"
+	}
+	told := make(chan struct{}, 1)
+	s := stranger{problem, func(method string) {
+		if method == "server/discover" {
+			return
+		}
+		select {
+		case told <- struct{}{}:
+		default:
+		}
+	}}
+	gone, end := f.meet(s, int(config.Default().Limits.Message))
+	defer end()
+	select {
+	case <-told:
+	case <-gone:
+	case <-time.After(excuseTime):
+	case <-ctx.Done():
+	}
+}
