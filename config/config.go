@@ -80,7 +80,7 @@ type Limits struct {
 	InFlight int   `koanf:"in_flight"` // calls of one session at a time; at least 1
 	Page     int64 `koanf:"page"`      // bytes of one page of a list; 1024 to Message
 
-	Sessions    int           `koanf:"sessions"`     // of clients at one time, and requests without one, half of it under one token; at least 1
+	Sessions    int           `koanf:"sessions"`     // of clients at one time, and requests without one; half of it under one of several tokens; at least 1
 	SessionIdle time.Duration `koanf:"session_idle"` // an HTTP session without request or stream ends after it; at least 1s
 	Events      int64         `koanf:"events"`       // bytes kept per session so that a broken stream can be resumed; 0 = none
 }

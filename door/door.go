@@ -55,7 +55,7 @@ type Options struct {
 	Limit int // bytes of one message, and of what may wait for a client that does not read; 0 = 64 MiB
 	// Sessions bounds those that are open at one time; beyond it initialize gets 503.
 	// As many requests of the stateless era may be open beside them, subscriptions
-	// among them, and half as many under one token; beyond that they get 503, too.
+	// among them; beyond that they get 503, too. Of either, one of several tokens gets half at most.
 	// 0 = 10000.
 	Sessions int
 	Idle     time.Duration // a session to which its client has no connection ends after it; 0 = 1 h
@@ -104,11 +104,12 @@ type Door struct {
 	sessions map[string]*session // under their keys
 	keepers  list.List           // sessions that keep anything, the one that began first in front
 	visits   int
-	visitsOf map[principal]int
-	closing  bool
-	full     bool      // there was no room for a session; said once
-	crowded  time.Time // when it was said last that there is none for a visit
-	warned   time.Time
+
+	sessionsOf, visitsOf map[principal]int
+
+	closing bool
+	crowded time.Time // when it was said last that there is no room
+	warned  time.Time
 }
 
 // New returns a Door. It starts nothing; the goroutines of sessions end when Run
@@ -129,7 +130,7 @@ func New(o Options) *Door {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	d := &Door{o: o, log: o.Log, sessions: make(map[string]*session), visitsOf: make(map[principal]int)}
+	d := &Door{o: o, log: o.Log, sessions: make(map[string]*session), sessionsOf: make(map[principal]int), visitsOf: make(map[principal]int)}
 	for _, t := range o.Tokens {
 		d.tokens = append(d.tokens, sha256.Sum256([]byte(t)))
 	}
@@ -229,14 +230,12 @@ func (d *Door) open(s *session) *refusal {
 	case d.closing:
 		return d.ending()
 	case len(d.sessions) >= d.o.Sessions:
-		if !d.full {
-			d.full = true
-			d.log.Warn("no room for a further session", "max", d.o.Sessions)
-		}
-		return refuse(http.StatusServiceUnavailable, "Too many sessions are open").retry(30)
+		return d.crowdLocked("session", "Too many sessions are open", "max", d.o.Sessions).retry(30)
+	case d.sessionsOf[s.who] >= d.share(s.who):
+		return d.crowdLocked("session", "Too many sessions are open under this token", "max", d.share(s.who), "principal", s.who.String()).retry(30)
 	}
-	d.full = false
 	d.sessions[s.key] = s
+	d.sessionsOf[s.who]++
 	d.serving.Go(func() {
 		d.o.Serve(d.ctx, Visit{Session: s.name, Principal: s.who.String()}, s)
 		s.end()
@@ -263,7 +262,12 @@ func (d *Door) find(key string, who principal, legacy bool) *session {
 func (d *Door) forget(s *session) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	delete(d.sessions, s.key)
+	if d.sessions[s.key] == s {
+		delete(d.sessions, s.key)
+		if d.sessionsOf[s.who]--; d.sessionsOf[s.who] == 0 {
+			delete(d.sessionsOf, s.who)
+		}
+	}
 	if s.keeper != nil {
 		d.keepers.Remove(s.keeper)
 		s.keeper = nil

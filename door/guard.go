@@ -13,11 +13,11 @@ import (
 	"time"
 )
 
-// A principal is whoever has one of the tokens; everyone is the same one where
-// there are none. Sessions are bound to theirs.
+// A principal is whoever has one of the tokens; everyone is the same one, 0, where
+// there is one or none. Sessions are bound to theirs.
 type principal int
 
-// String returns the number of the token, "" where there are no tokens.
+// String returns the number of the token, "" where all are one.
 func (p principal) String() string {
 	if p == 0 {
 		return ""
@@ -87,6 +87,9 @@ func (d *Door) authenticate(r *http.Request) (principal, bool) {
 		same := subtle.ConstantTimeCompare(sum[:], d.tokens[i][:])
 		who = subtle.ConstantTimeSelect(same, i+1, who)
 		ok |= same
+	}
+	if len(d.tokens) == 1 {
+		who = 0
 	}
 	return principal(who), ok == 1 && token != "" && strings.EqualFold(scheme, "Bearer")
 }

@@ -190,6 +190,26 @@ func TestTooManySessions(t *testing.T) {
 	sse.cut()
 }
 
+// Of the sessions there may be, one of several tokens has half at most.
+func TestSessionsUnderOneTokenLeaveRoom(t *testing.T) {
+	h := newHouse(t, func(o *Options) { o.Sessions, o.Tokens = 3, []string{"a", "b"} })
+	open := func(token string, status int, text string) (session string) {
+		t.Helper()
+		res, body := h.ask(knock{body: initialize("2025-11-25")}.with("Authorization", "Bearer "+token))
+		if res.StatusCode != status || !strings.Contains(body, text) {
+			t.Errorf("%s: %d %v %s", token, res.StatusCode, res.Header, body)
+		}
+		return res.Header.Get("Mcp-Session-Id")
+	}
+	open("a", 200, "")
+	gone := open("a", 200, "")
+	open("a", 503, "Too many sessions are open under this token")
+	open("b", 200, "")
+	open("b", 503, "Too many sessions are open")
+	h.want(knock{verb: "DELETE", session: gone}.with("Authorization", "Bearer a"), 204, "")
+	open("a", 200, "")
+}
+
 // An initialize that is refused, or that nobody waits for, leaves no session.
 func TestNoSessionWithoutAgreement(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -82,8 +82,8 @@ func newHouse(t *testing.T, change func(*Options)) *house {
 		if n := h.door.kept.Load(); n != 0 {
 			t.Errorf("%d bytes are kept for sessions that are gone", n)
 		}
-		if len(h.door.sessions) > 0 || h.door.keepers.Len() > 0 {
-			t.Errorf("sessions are left: %d, %d", len(h.door.sessions), h.door.keepers.Len())
+		if len(h.door.sessions) > 0 || len(h.door.sessionsOf) > 0 || h.door.keepers.Len() > 0 {
+			t.Errorf("sessions are left: %d, %v, %d", len(h.door.sessions), h.door.sessionsOf, h.door.keepers.Len())
 		}
 		if n := h.door.visits; n != 0 || len(h.door.visitsOf) > 0 {
 			t.Errorf("%d visits are left, %v", n, h.door.visitsOf)

@@ -58,13 +58,14 @@ const methodListen = "subscriptions/listen"
 func (d *Door) receive(e *visit) *refusal {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	const request = "request without a session"
 	switch {
 	case d.closing:
 		return d.ending()
 	case d.visits >= d.o.Sessions:
-		return d.crowdLocked("Too many requests are open", "max", d.o.Sessions)
-	case d.visitsOf[e.who] >= d.maxVisitsOf(e.who):
-		return d.crowdLocked("Too many requests are open under this token", "max", d.maxVisitsOf(e.who), "principal", e.who.String())
+		return d.crowdLocked(request, "Too many requests are open", "max", d.o.Sessions).retry(1)
+	case d.visitsOf[e.who] >= d.share(e.who):
+		return d.crowdLocked(request, "Too many requests are open under this token", "max", d.share(e.who), "principal", e.who.String()).retry(1)
 	}
 	d.visits++
 	d.visitsOf[e.who]++
@@ -76,23 +77,22 @@ func (d *Door) receive(e *visit) *refusal {
 	return nil
 }
 
-// maxVisitsOf bounds the visits of one principal, so that it leaves room for others if there
-// are any.
-func (d *Door) maxVisitsOf(who principal) int {
+// share bounds the sessions of one principal, and its visits, so that it leaves room for
+// others if there are any.
+func (d *Door) share(who principal) int {
 	if who == 0 {
 		return d.o.Sessions
 	}
 	return (d.o.Sessions + 1) / 2
 }
 
-// crowdLocked refuses a visit for which there is no room, and says so in the log, but not
-// each time.
-func (d *Door) crowdLocked(why string, facts ...any) *refusal {
+// crowdLocked refuses what there is no room for, and says so in the log, but not each time.
+func (d *Door) crowdLocked(what, why string, facts ...any) *refusal {
 	if now := time.Now(); now.Sub(d.crowded) > quiet {
 		d.crowded = now
-		d.log.Warn("no room for a further request without a session", facts...)
+		d.log.Warn("no room for a further "+what, facts...)
 	}
-	return refuse(http.StatusServiceUnavailable, "%s", why).retry(1)
+	return refuse(http.StatusServiceUnavailable, "%s", why)
 }
 
 // release lets go of a visit. When both who hold it have, there is room for another.
