@@ -172,7 +172,7 @@ func (s *Session) discover(r *peer.Request) {
 // reply answers a request of the stateless era with a result of ours. It reports
 // whether the request was still open.
 func (g *Gateway) reply(r *peer.Request, result []byte) bool {
-	return r.Forward(revision.Modern(wire.NewResult("0", result), r.Method(), g.info))
+	return r.Forward(revision.Modern(wire.NewResult("0", result), r.Method(), g.info, true))
 }
 
 // listNow answers with a page of the merged list, which is the same for everybody: "lists
@@ -241,6 +241,7 @@ func (c *call) unstamped() wire.Message {
 // answerGuest gives a backend's answer to a client that has no session.
 func (c *call) answerGuest(m wire.Message, stateless bool) {
 	out := outcome(m)
+	modern := stateless // the words that m is in
 	switch failure := m.Part(wire.PartError); {
 	case failure != nil:
 		if m = c.guestError(m, wire.ReadError(failure), stateless); m.Kind() == wire.Invalid {
@@ -252,6 +253,7 @@ func (c *call) answerGuest(m wire.Message, stateless bool) {
 		if m, ok = c.begun(m, stateless); !ok {
 			return
 		}
+		modern = true
 	case stateless && revision.TypeOf(m.Part(wire.PartResult)) == revision.InputRequired:
 		m = c.sealed(m)
 		out.Kind = InputRequired
@@ -259,7 +261,7 @@ func (c *call) answerGuest(m wire.Message, stateless bool) {
 	if c.errand != nil {
 		c.errand.unbook()
 	}
-	if c.r.Forward(revision.Modern(m, c.Method, c.s.g.info)) {
+	if c.r.Forward(revision.Modern(m, c.Method, c.s.g.info, modern)) {
 		c.ended(out)
 	}
 }

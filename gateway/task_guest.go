@@ -157,7 +157,7 @@ func (c *call) sendOfJob() {
 		switch a := j.do(ctx, c.message(), c.guest.id); {
 		case a.Err != nil:
 			c.giveIn(a.Err)
-		case c.r.Forward(revision.Modern(a.Message, c.Method, c.s.g.info)):
+		case c.r.Forward(revision.Modern(a.Message, c.Method, c.s.g.info, j.stateless)):
 			c.ended(outcome(a.Message))
 		}
 	})

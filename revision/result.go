@@ -33,8 +33,10 @@ var cacheable = map[string]bool{
 // Modern returns the answer to a request of that method as clients of the stateless era
 // read it: a result says that it is complete, who the server is (an Implementation,
 // in the place of any other), and, where it must, that it is good for no time and for
-// nobody else. What it says itself of that stays. Errors are put into the era's words.
-func Modern(m wire.Message, method string, server []byte) wire.Message {
+// nobody else. What it says itself of that stays, if stateless says that who has answered
+// is of that era, too: in the other one members of these names mean nothing, whatever they
+// say. Errors are put into the era's words.
+func Modern(m wire.Message, method string, server []byte, stateless bool) wire.Message {
 	result := m.Part(wire.PartResult)
 	switch {
 	case m.Part(wire.PartError) != nil:
@@ -43,17 +45,15 @@ func Modern(m wire.Message, method string, server []byte) wire.Message {
 		return m
 	}
 	var put []wire.Member
-	missing := func(key string) bool { value, _ := wire.Lookup(result, key); return wire.IsNull(value) }
-	if missing("resultType") {
-		put = append(put, wire.Member{Key: "resultType", Text: []byte(`"complete"`)})
+	say := func(key, text string) {
+		if value, _ := wire.Lookup(result, key); !stateless || wire.IsNull(value) {
+			put = append(put, wire.Member{Key: key, Text: []byte(text)})
+		}
 	}
-	if cacheable[method] && TypeOf(result) == Complete {
-		if missing("ttlMs") {
-			put = append(put, wire.Member{Key: "ttlMs", Text: []byte("0")})
-		}
-		if missing("cacheScope") {
-			put = append(put, wire.Member{Key: "cacheScope", Text: []byte(`"private"`)})
-		}
+	say("resultType", `"complete"`)
+	if cacheable[method] && (!stateless || TypeOf(result) == Complete) {
+		say("ttlMs", "0")
+		say("cacheScope", `"private"`)
 	}
 	meta, _ := wire.Lookup(result, "_meta")
 	put = append(put, wire.Member{Key: "_meta", Text: wire.Revise(meta, nil, wire.Member{Key: metaServer, Text: server})})

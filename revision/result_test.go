@@ -47,9 +47,32 @@ func TestModernAnswers(t *testing.T) {
 		{"tools/call", `"error":{"code":-32002,"message":"not initialized"}`, `"error":{"code":-32002,"message":"not initialized"}`},
 		{"resources/read", `"error":{"code":7,"data":{"uri":"u:1"}}`, `"error":{"code":7,"data":{"uri":"u:1"}}`},
 	} {
-		got := revision.Modern(answer(t, tt.was), tt.method, []byte(`{"name":"g"}`))
+		got := revision.Modern(answer(t, tt.was), tt.method, []byte(`{"name":"g"}`), true)
 		if want := answer(t, tt.is); string(got.Raw()) != string(want.Raw()) {
 			t.Errorf("%s %s\nbecame %s\nnot    %s", tt.method, tt.was, got.Raw(), want.Raw())
+		}
+	}
+}
+
+// What a server of the session era says by names that only the other era has means nothing.
+func TestModernAnswers_OfTheSessionEra(t *testing.T) {
+	const me = `"_meta":{"io/serverInfo":{"name":"g"}}`
+	for _, tt := range []struct{ method, was, is string }{
+		{"tools/call", `{ "content" : [1.0] }`, `{"resultType":"complete",` + me + `,"content" : [1.0]}`},
+		{"tools/call", `{"x":1.0,"resultType":"input_required", "inputRequests":{"a":{ }},"requestState":"s\u0031"}`,
+			`{"resultType":"complete",` + me + `,"x":1.0,"inputRequests":{"a":{ }},"requestState":"s\u0031"}`},
+		{"tools/call", `{"resultType":"task","taskId":"t"}`, `{"resultType":"complete",` + me + `,"taskId":"t"}`},
+		{"tools/call", `{"result\u0054ype":"banana"}`, `{"resultType":"complete",` + me + `}`},
+		{"tools/call", `{"resultType":5}`, `{"resultType":"complete",` + me + `}`},
+		{"tools/call", `{"resultType":"complete","resultType":"task"}`, `{"resultType":"complete",` + me + `}`},
+		{"tools/call", `{"ttlMs":"x","cacheScope":7}`, `{"resultType":"complete",` + me + `,"ttlMs":"x","cacheScope":7}`},
+		{"resources/read", `{"contents":[],"resultType":"banana","ttlMs":"x","cacheScope":"public"}`,
+			`{"resultType":"complete","ttlMs":0,"cacheScope":"private",` + me + `,"contents":[]}`},
+	} {
+		m := wire.NewResult("1", []byte(full(tt.was)))
+		got := revision.Modern(m, tt.method, []byte(`{"name":"g"}`), false)
+		if want := full(tt.is); string(got.Part(wire.PartResult)) != want {
+			t.Errorf("%s %s\nbecame %s\nnot    %s", tt.method, tt.was, got.Part(wire.PartResult), want)
 		}
 	}
 }
@@ -100,8 +123,9 @@ func TestClassicErrors(t *testing.T) {
 // What is told to a client of the other era and back is what it was, but for what was
 // put in front.
 func TestAnswersThereAndBack(t *testing.T) {
-	for _, result := range []string{`{}`, `{"tools":[{"n":1e400}],"nextCursor":"c"}`, `{"_meta":{"a":1},"content":[]}`} {
-		m := revision.Classic(revision.Modern(wire.NewResult("1", []byte(result)), "tools/list", []byte(`{}`)))
+	for i, result := range []string{`{}`, `{"tools":[{"n":1e400}],"nextCursor":"c"}`, `{"_meta":{"a":1},"content":[]}`} {
+		stateless := i%2 == 0
+		m := revision.Classic(revision.Modern(wire.NewResult("1", []byte(result)), "tools/list", []byte(`{}`), stateless))
 		if got := string(m.Part(wire.PartResult)); got != result {
 			t.Errorf("%s came back as %s", result, got)
 		}
