@@ -247,7 +247,7 @@ func (c *call) answerGuest(m wire.Message, stateless bool) {
 		if m = c.guestError(m, wire.ReadError(failure), stateless); m.Kind() == wire.Invalid {
 			return
 		}
-		out = outcome(m)
+		out = outcome(revision.Modern(m, c.Method, c.s.g.info, stateless))
 	case c.begins(m, stateless):
 		var ok bool
 		if m, ok = c.begun(m, stateless); !ok {
@@ -311,16 +311,14 @@ func (c *call) overdemanding(result []byte) error {
 	return err
 }
 
-// guestError returns a backend's error as a client of the stateless era gets it; a
-// message of no kind if it got another answer.
+// guestError returns a backend's error with what a client of the stateless era is told
+// beside its code; a message of no kind if it got another answer.
 func (c *call) guestError(m wire.Message, e *wire.Error, stateless bool) wire.Message {
 	switch {
 	case !stateless && e.Code == revision.CodeElicitURL:
 		if c.sendElsewhere(e) {
 			return wire.Message{}
 		}
-	case e.Code == revision.CodeHeaderMismatch, e.Code == revision.CodeUnsupportedVersion, e.Code == revision.CodeElicitURL:
-		m, _ = m.Set([]byte("-32603"), "error", "code") // that is between the gateway and the backend, or of another era
 	case e.Code == revision.CodeNoResource && c.is(mcp.MethodResourcesRead) && e.Data == nil:
 		m, _ = m.Set(wire.Encode(map[string]string{"uri": c.Name}), "error", "data")
 	}

@@ -1,6 +1,9 @@
 package revision
 
 import (
+	"math"
+	"strconv"
+
 	"mcpgateway/wire"
 )
 
@@ -40,7 +43,7 @@ func Modern(m wire.Message, method string, server []byte, stateless bool) wire.M
 	result := m.Part(wire.PartResult)
 	switch {
 	case m.Part(wire.PartError) != nil:
-		return modernError(m, method)
+		return modernError(m, method, stateless)
 	case !wire.IsObject(result):
 		return m
 	}
@@ -88,13 +91,33 @@ func setResult(m wire.Message, result []byte) wire.Message {
 }
 
 // modernError puts an error into the words of the stateless era: a resource that is not
-// found has the code of any other param that is unknown.
-func modernError(m wire.Message, method string) wire.Message {
-	e := wire.ReadError(m.Part(wire.PartError))
-	if uri, _ := wire.Lookup(e.Data, "uri"); e.Code == CodeNoResource && (uri != nil || method == "resources/read") {
+// found has the code of any other param that is unknown, and none has a code that means
+// something else there than what it was said for, or nothing. Of those of the era a
+// backend's can be the client's in one case: it has not declared what the call needs.
+func modernError(m wire.Message, method string, stateless bool) wire.Message {
+	failure := m.Part(wire.PartError)
+	data := wire.ReadError(failure).Data
+	code := codeOf(failure)
+	uri, _ := wire.Lookup(data, "uri")
+	required, _ := wire.Lookup(data, "requiredCapabilities")
+	switch {
+	case code == CodeNoResource && (uri != nil || method == "resources/read"):
 		m, _ = m.Set([]byte("-32602"), "error", "code")
+	case code == CodeMissingCapability && stateless && wire.IsObject(required):
+	case code == CodeNoResource, code <= firstReserved && code >= lastReserved:
+		m, _ = m.Set([]byte("-32603"), "error", "code")
 	}
 	return m
+}
+
+// codeOf returns the code of an error, be it written as -32042.0; 0 if it is none.
+func codeOf(failure []byte) int {
+	literal, _ := wire.Lookup(failure, "code")
+	code, err := strconv.ParseFloat(string(literal), 64)
+	if err != nil || code != math.Trunc(code) || math.Abs(code) > math.MaxInt32 {
+		return 0
+	}
+	return int(code)
 }
 
 // ClassicError puts an error of the stateless era into the words of the session era,

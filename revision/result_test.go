@@ -44,12 +44,57 @@ func TestModernAnswers(t *testing.T) {
 		{"resources/read", `"error":{"code":-32002,"message":"\u00e9", "data":{"uri":"u:1"}}`, `"error":{"code":-32602,"message":"\u00e9", "data":{"uri":"u:1"}}`},
 		{"resources/read", `"error":{"code":-32002,"message":"no"}`, `"error":{"code":-32602,"message":"no"}`},
 		{"tools/call", `"error":{"code":-32002,"message":"no","data":{"uri":"u:1"}}`, `"error":{"code":-32602,"message":"no","data":{"uri":"u:1"}}`},
-		{"tools/call", `"error":{"code":-32002,"message":"not initialized"}`, `"error":{"code":-32002,"message":"not initialized"}`},
+		{"tools/call", `"error":{"code":-32002,"message":"not initialized"}`, `"error":{"code":-32603,"message":"not initialized"}`},
 		{"resources/read", `"error":{"code":7,"data":{"uri":"u:1"}}`, `"error":{"code":7,"data":{"uri":"u:1"}}`},
 	} {
 		got := revision.Modern(answer(t, tt.was), tt.method, []byte(`{"name":"g"}`), true)
 		if want := answer(t, tt.is); string(got.Raw()) != string(want.Raw()) {
 			t.Errorf("%s %s\nbecame %s\nnot    %s", tt.method, tt.was, got.Raw(), want.Raw())
+		}
+	}
+}
+
+// A code that means something else in the stateless era, or nothing, is not passed on.
+func TestModernErrors(t *testing.T) {
+	const caps = `{"requiredCapabilities":{"sampling":{}}}`
+	for _, tt := range []struct {
+		code, data string
+		was        bool // said in the stateless era
+		is         string
+	}{
+		{"-32020", `{}`, true, "-32603"},
+		{"-32020", `{}`, false, "-32603"},
+		{"-32021", caps, true, "-32021"},
+		{"-32021", caps, false, "-32603"},
+		{"-32021", `{}`, true, "-32603"},
+		{"-32021", `{"requiredCapabilities":["sampling"]}`, true, "-32603"},
+		{"-32022", `{"supported":[]}`, true, "-32603"},
+		{"-32023", `1`, true, "-32603"},
+		{"-32042", `{"elicitations":[]}`, false, "-32603"},
+		{"-32042", `{"elicitations":[{}]}`, true, "-32603"},
+		{"-32042.0", `1`, true, "-32603"},
+		{"-3.2042E4", `1`, false, "-32603"},
+		{"-32099", `1`, false, "-32603"},
+		{"-32002", `1`, true, "-32603"},
+		{"-32002", `1`, false, "-32603"},
+		{"-32002", `{"uri":"u:1"}`, false, "-32602"},
+		// Those that mean nothing here, or what they mean everywhere.
+		{"-32100", `1`, false, "-32100"},
+		{"-32019", `1`, false, "-32019"},
+		{"-32001", `1`, true, "-32001"},
+		{"-32000", `1`, true, "-32000"},
+		{"-32601", `1`, true, "-32601"},
+		{"-32042.5", `1`, true, "-32042.5"},
+		{"7", `1`, true, "7"},
+		{`"-32042"`, `1`, true, `"-32042"`},
+		{"1e400", `1`, true, "1e400"},
+	} {
+		failure := func(code string) wire.Message {
+			return answer(t, `"error":{"message":"\u00e9", "code":`+code+`,"data":`+tt.data+`}`)
+		}
+		got := revision.Modern(failure(tt.code), "tools/call", []byte(`{}`), tt.was)
+		if want := failure(tt.is); string(got.Raw()) != string(want.Raw()) {
+			t.Errorf("%s %s, %v\nbecame %s", tt.code, tt.data, tt.was, got.Raw())
 		}
 	}
 }
