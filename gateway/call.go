@@ -225,7 +225,11 @@ func (c *call) forward(m wire.Message) {
 
 // answer ends a call with a result of ours.
 func (c *call) answer(result []byte) {
-	if c.r.Reply(result) {
+	reply := c.r.Reply
+	if c.guest != nil {
+		reply = func(result []byte) bool { return c.s.g.reply(c.r, result) }
+	}
+	if reply(result) {
 		c.ended(Outcome{Kind: OK, Result: result})
 	}
 }
