@@ -6,6 +6,8 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"mcpgateway/catalog"
+	"mcpgateway/peer"
+	"mcpgateway/revision"
 	"mcpgateway/wire"
 )
 
@@ -100,6 +102,23 @@ func (s *shortfall) String() string { return strings.Join(s.what, "; ") }
 // failure is what a client of the stateless era is told of it.
 func (s *shortfall) failure(backend string) *wire.Error {
 	return lacks(wire.Encode(s.required), "backend %s asks %s", backend, s)
+}
+
+// excess says why a client of the stateless era, of these capabilities, is not given what a
+// backend asks; nil if it is.
+func excess(backend string, can []byte, inputs []revision.Input) (err error) {
+	var s shortfall
+	for _, in := range inputs {
+		m := wire.NewRequest("0", in.Method, in.Params)
+		s.add(can, m)
+		if failure := mayAsk(can, m); failure != nil {
+			err = &peer.BadAnswer{Err: failure}
+		}
+	}
+	if !s.none() {
+		return s.failure(backend)
+	}
+	return err
 }
 
 // usesTools reports whether the params of sampling/createMessage have the client's model

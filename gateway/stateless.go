@@ -274,7 +274,9 @@ func (c *call) unusable(m wire.Message) error {
 	if result == nil {
 		return nil
 	}
-	switch kind := revision.TypeOf(result); {
+	switch kind, err := revision.ReadType(result); {
+	case err != nil:
+		return &peer.BadAnswer{Err: err}
 	case kind == revision.Complete:
 		return nil
 	case kind == revision.InputRequired && c.road.rounds:
@@ -282,8 +284,12 @@ func (c *call) unusable(m wire.Message) error {
 	case kind == revision.Task && c.is(mcp.MethodToolsCall) && (c.guest == nil || revision.DeclaresTasks(c.guest.stamp.Capabilities)):
 		return nil
 	default:
-		return &peer.BadAnswer{Err: fmt.Errorf("its resultType %q is not for this request", brief(kind))}
+		return unfit(kind)
 	}
+}
+
+func unfit(kind string) error {
+	return &peer.BadAnswer{Err: fmt.Errorf("its resultType %q is not for this request", brief(kind))}
 }
 
 // overdemanding is unusable for a result that asks for input. A client that has a session
@@ -296,19 +302,7 @@ func (c *call) overdemanding(result []byte) error {
 	if c.guest == nil {
 		return nil
 	}
-	can := c.guest.stamp.Capabilities
-	var s shortfall
-	for _, in := range inputs {
-		m := wire.NewRequest("0", in.Method, in.Params)
-		s.add(can, m)
-		if failure := mayAsk(can, m); failure != nil {
-			err = &peer.BadAnswer{Err: failure}
-		}
-	}
-	if !s.none() {
-		return s.failure(c.Route.Backend)
-	}
-	return err
+	return excess(c.Route.Backend, c.guest.stamp.Capabilities, inputs)
 }
 
 // guestError returns a backend's error with what a client of the stateless era is told

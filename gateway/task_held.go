@@ -69,6 +69,9 @@ func (h *held) get(ctx context.Context) peer.Answer {
 }
 
 func (h *held) tell(task []byte, o revision.Outcome) peer.Answer {
+	if o.Error != nil {
+		o.Error = revision.ModernError(o.Error, string(mcp.MethodToolsCall), false)
+	}
 	return peer.Answer{Message: wire.NewResult("0", revision.NameTask(revision.ModernTask(task, o), h.j.id))}
 }
 

@@ -1,6 +1,8 @@
 package revision
 
 import (
+	"errors"
+	"fmt"
 	"math"
 	"strconv"
 
@@ -17,14 +19,33 @@ const (
 // TypeOf returns the resultType of a result. One that does not say is complete, as
 // those of the session era are; "" stands for what is no string, or stands there twice.
 func TypeOf(result []byte) string {
+	kind, _ := ReadType(result)
+	return kind
+}
+
+// ReadType is TypeOf for a result that may be anything. It fails if that is no object, or
+// says of what type it is in a way that cannot be read.
+func ReadType(result []byte) (string, error) {
 	if !mayHave(result, "resultType") {
-		return Complete
+		return Complete, isObject(result)
 	}
 	value, times := lookup(result, "resultType")
-	if times == 0 || string(value) == "null" {
-		return Complete
+	switch {
+	case times > 1:
+		return "", errors.New("its resultType stands there twice")
+	case wire.IsNull(value):
+		return Complete, isObject(result)
+	case value[0] != '"':
+		return "", fmt.Errorf("its resultType is no string: %.100s", value)
 	}
-	return wire.Unquote(value)
+	return wire.Unquote(value), nil
+}
+
+func isObject(result []byte) error {
+	if !wire.IsObject(result) {
+		return errors.New("its result is no object")
+	}
+	return nil
 }
 
 // cacheable are the requests whose complete results say how long they are good for.
@@ -90,29 +111,46 @@ func setResult(m wire.Message, result []byte) wire.Message {
 	return m.Splice(wire.Edit{Part: wire.PartResult, Text: result})
 }
 
-// modernError puts an error into the words of the stateless era: a resource that is not
-// found has the code of any other param that is unknown, and none has a code that means
-// something else there than what it was said for, or nothing. Of those of the era a
-// backend's can be the client's in one case: it has not declared what the call needs.
 func modernError(m wire.Message, method string, stateless bool) wire.Message {
 	failure := m.Part(wire.PartError)
+	modern := ModernError(failure, method, stateless)
+	if same(modern, failure) {
+		return m
+	}
+	return m.Splice(wire.Edit{Part: wire.PartError, Text: modern})
+}
+
+// ModernError puts an error object into the words of the stateless era, as [Modern] does: a
+// resource that is not found has the code of any other param that is unknown, and none has
+// a code that means something else there than what it was said for, or nothing. Of those
+// of the era a backend's can be the client's in one case: it has not declared what the
+// call needs.
+func ModernError(failure []byte, method string, stateless bool) []byte {
 	data := wire.ReadError(failure).Data
-	code := codeOf(failure)
 	uri, _ := wire.Lookup(data, "uri")
 	required, _ := wire.Lookup(data, "requiredCapabilities")
-	switch {
+	is := ""
+	switch code := codeOf(failure); {
 	case code == CodeNoResource && (uri != nil || method == "resources/read"):
-		m, _ = m.Set([]byte("-32602"), "error", "code")
+		is = "-32602"
 	case code == CodeMissingCapability && stateless && wire.IsObject(required):
 	case code == CodeNoResource, code <= firstReserved && code >= lastReserved:
-		m, _ = m.Set([]byte("-32603"), "error", "code")
+		is = "-32603"
 	}
-	return m
+	if is == "" {
+		return failure
+	}
+	return mapMember(failure, "code", func([]byte) []byte { return []byte(is) })
 }
 
 // codeOf returns the code of an error, be it written as -32042.0; 0 if it is none.
 func codeOf(failure []byte) int {
-	literal, _ := wire.Lookup(failure, "code")
+	var literal []byte
+	wire.Members(failure, func(key string, value []byte, _ int) {
+		if key == "code" {
+			literal = value // the last is what is read where it stands there twice
+		}
+	})
 	code, err := strconv.ParseFloat(string(literal), 64)
 	if err != nil || code != math.Trunc(code) || math.Abs(code) > math.MaxInt32 {
 		return 0

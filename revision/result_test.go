@@ -19,6 +19,26 @@ func TestTypeOf(t *testing.T) {
 	}
 }
 
+func TestReadType(t *testing.T) {
+	for result, want := range map[string]string{
+		`{}`: "complete", `{"resultType":null}`: "complete", `{"resultType":""}`: "", `{"resultType":"banana"}`: "banana",
+		`null`:              "its result is no object",
+		`"resultType"`:      "its result is no object",
+		`["resultType"]`:    "its result is no object",
+		`{"resultType":5}`:  "its resultType is no string: 5",
+		`{"resultType":{}}`: "its resultType is no string: {}",
+		`{"resultType":"complete","result\u0054ype":"complete"}`: "its resultType stands there twice",
+	} {
+		kind, err := revision.ReadType([]byte(result))
+		if err != nil && (kind == "" || kind == revision.Complete) {
+			kind = err.Error()
+		}
+		if kind != want {
+			t.Errorf("%s: %q, want %q", result, kind, want)
+		}
+	}
+}
+
 // answer is a response with that member.
 func answer(t testing.TB, member string) wire.Message {
 	t.Helper()
@@ -74,6 +94,7 @@ func TestModernErrors(t *testing.T) {
 		{"-32042", `{"elicitations":[{}]}`, true, "-32603"},
 		{"-32042.0", `1`, true, "-32603"},
 		{"-3.2042E4", `1`, false, "-32603"},
+		{`7,"code":-32042`, `1`, false, `-32603,"code":-32603`},
 		{"-32099", `1`, false, "-32603"},
 		{"-32002", `1`, true, "-32603"},
 		{"-32002", `1`, false, "-32603"},
