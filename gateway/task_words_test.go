@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"mcpgateway/internal/mcptest"
 	"mcpgateway/wire"
@@ -185,5 +186,50 @@ func TestTaskWords_TheRequestDeclares(t *testing.T) {
 		if got := told(client); !strings.Contains(got, `"code":-32021`) {
 			t.Errorf("told %s", got)
 		}
+	})
+}
+
+// A classic backend that says how a task has ended, and not with what, does not keep the
+// client: that works still until it is known. A tasks/result that was open before is not
+// relied on for ever.
+func TestTaskWords_AnEndWithoutAResult(t *testing.T) {
+	const ended = `{"taskId":"t1","status":"completed"}`
+	synctest.Test(t, func(t *testing.T) {
+		_, client, gh := working(t, settings{solo: true})
+		task := begin(t, client, gh, "")
+		works := `{"resultType":"complete","status":"working","ttlMs":null,"taskId":` + task + `}`
+		began := time.Now()
+		get(client, gh, task, ended)
+		result := gh.Asked("tasks/result")
+		want(t, "unknown", told(client), works)
+		if waited := time.Since(began); waited != time.Second {
+			t.Errorf("told after %v", waited)
+		}
+		get(client, gh, task, ended) // one that came when the task had ended is waited for
+		want(t, "still unknown", told(client), works)
+		gh.WantNothing()
+		gh.Reply(result.ID(), `{"content":[],"resultType":"input_required","n":1.50}`)
+		get(client, gh, task, ended)
+		want(t, "known", told(client), `{"resultType":"complete","result":{"content":[],"resultType":"complete","n":1.50},"status":"completed","ttlMs":null,"taskId":`+task+`}`)
+		gh.WantNothing()
+	})
+	synctest.Test(t, func(t *testing.T) {
+		_, client, gh := working(t, settings{solo: true})
+		task := begin(t, client, gh, "")
+		works := `{"resultType":"complete","status":"working","ttlMs":null,"taskId":` + task + `}`
+		get(client, gh, task, `{"taskId":"t1","status":"input_required"}`)
+		early := gh.Asked("tasks/result")
+		want(t, "nothing asked", told(client), works)
+		get(client, gh, task, ended)
+		time.Sleep(time.Second / 2)
+		client.Send(about(`"too"`, "tasks/get", task, ""))
+		gh.Reply(gh.Asked("tasks/get").ID(), ended)
+		want(t, "unknown", told(client), works)
+		if m := gh.Told("notifications/cancelled"); m.RequestID() != early.ID() {
+			t.Errorf("cancelled %s", m.Raw())
+		}
+		gh.Reply(gh.Asked("tasks/result").ID(), `{"content":[]}`) // for who waits still
+		want(t, "known", told(client), `{"resultType":"complete","result":{"content":[]},"status":"completed","ttlMs":null,"taskId":`+task+`}`)
+		gh.WantNothing()
 	})
 }

@@ -62,7 +62,8 @@ func TaskEnded(status string) bool {
 // has ended without o telling how is said to be working still, for none may say the one
 // without the other. But one that was cancelled is just that. Durations become whole
 // numbers, a ttl that cannot be one is null. All other members stay as they are, and so
-// do the bytes of the outcome, but for the related-task in the _meta of a result.
+// do the bytes of the outcome, but for the related-task in the _meta of a result and a
+// resultType of its, which means nothing in the session era.
 func ModernTask(task []byte, o Outcome) []byte {
 	return modernTask(task, o, wire.Member{Key: "resultType", Text: []byte(`"complete"`)})
 }
@@ -77,7 +78,7 @@ func RelayedTask(task []byte, id string) []byte {
 		return key == "requestState" || key == "result" && status != TaskCompleted ||
 			key == "error" && status != TaskFailed || key == "inputRequests" && status != TaskInputRequired
 	})
-	task = mapMember(task, "resultType", func([]byte) []byte { return []byte(`"complete"`) })
+	task = untyped(task)
 	task = mapMember(task, "error", func(failure []byte) []byte { return ModernError(failure, "tools/call", true) })
 	return nameTask(task, id)
 }
@@ -129,7 +130,7 @@ func modernTask(task []byte, o Outcome, put ...wire.Member) []byte {
 	case status == TaskCancelled:
 	case o.Result != nil:
 		status = TaskCompleted
-		put = append(put, wire.Member{Key: "result", Text: Unrelated(o.Result)})
+		put = append(put, wire.Member{Key: "result", Text: untyped(Unrelated(o.Result))})
 	case o.Error != nil:
 		status = TaskFailed
 		put = append(put, wire.Member{Key: "error", Text: o.Error})
@@ -143,6 +144,12 @@ func modernTask(task []byte, o Outcome, put ...wire.Member) []byte {
 	put = append(put, durations(task, "ttlMs", "pollIntervalMs")...)
 	drop := func(key string) bool { return key == "ttl" || key == "pollInterval" || isModern(key) }
 	return wire.Revise(Unrelated(task), drop, put...)
+}
+
+// untyped returns a result in which a resultType means nothing: if it has one it is
+// complete.
+func untyped(result []byte) []byte {
+	return mapMember(result, "resultType", func([]byte) []byte { return []byte(`"complete"`) })
 }
 
 // isModern reports whether a member has a meaning in modern tasks, or in modern results
