@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -111,8 +112,11 @@ func excess(backend string, can []byte, inputs []revision.Input) (err error) {
 	for _, in := range inputs {
 		m := wire.NewRequest("0", in.Method, in.Params)
 		s.add(can, m)
-		if failure := mayAsk(can, m); failure != nil {
-			err = &peer.BadAnswer{Err: failure}
+		switch a, ok := abilityFor(m); {
+		case a.capability == "":
+			err = &peer.BadAnswer{Err: fmt.Errorf("its inputRequests have %s, which a backend may not ask", brief(in.Method))}
+		case !ok:
+			err = &peer.BadAnswer{Err: fmt.Errorf("its inputRequests have an elicitation of mode %s, which there is not", brief(a.part))}
 		}
 	}
 	if !s.none() {

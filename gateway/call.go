@@ -188,7 +188,7 @@ func (c *call) Progressed(m wire.Message) {
 // there is none. Where the backend is of another era than the client it goes home in
 // the client's words, or not yet: see rounds.go and errand.go.
 func (c *call) Done(m wire.Message, err error) {
-	if err == nil && c.pending.Stateless {
+	if err == nil && (c.pending.Stateless || c.guest != nil) {
 		err = c.unusable(m)
 	}
 	if err != nil {

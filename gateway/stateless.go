@@ -266,12 +266,15 @@ func (c *call) answerGuest(m wire.Message, stateless bool) {
 	}
 }
 
-// unusable says what is wrong with a stateless backend's result, nil if nothing is: it is of a
-// type that the request does not allow, or asks something that the client has not
-// declared to be able to answer.
+// unusable says what is wrong with a result that is a stateless backend's, or for a guest;
+// nil if nothing is. It is no object, or, of a stateless backend, of a type that the request
+// does not allow, or asks something that the client has not declared to be able to answer.
 func (c *call) unusable(m wire.Message) error {
 	result := m.Part(wire.PartResult)
-	if result == nil {
+	switch {
+	case result == nil:
+		return nil
+	case !c.pending.Stateless && wire.IsObject(result):
 		return nil
 	}
 	switch kind, err := revision.ReadType(result); {
@@ -323,7 +326,7 @@ func (c *call) guestError(m wire.Message, e *wire.Error, stateless bool) wire.Me
 // own state in a ticket, and its name in front of what it asks a person.
 func (c *call) sealed(m wire.Message) wire.Message {
 	_, state, _ := revision.ReadInputs(m.Part(wire.PartResult)) // it is usable
-	m = c.s.g.signed(c.Route.Backend, m)
+	m = c.s.g.signed(c.Route.Backend, revision.WithoutNulls(m))
 	if state != nil {
 		m = revision.SetState(m, c.ticket(forState, string(state), ticketLife))
 	}

@@ -60,7 +60,7 @@ func TestTaskWords_AreChecked(t *testing.T) {
 		{`"taskId":"t1","status":"banana"`, `its status is \"banana\"`},
 		{`"taskId":"t1","status":"input_required"`, `it has neither inputRequests nor a requestState`},
 		{`"taskId":"t1","status":"input_required","inputRequests":{"a":5}`, `its inputRequests have one without a method`},
-		{`"taskId":"t1","status":"input_required","inputRequests":{"a":{"method":"tools/call","params":{}}}`, `tools/call`},
+		{`"taskId":"t1","status":"input_required","inputRequests":{"a":{"method":"tools/call","params":{}}}`, `its inputRequests have tools/call, which a backend may not ask`},
 		{`"taskId":"t1","status":"input_required","inputRequests":{"a":` + elicit + `,"b":` + roots + `}`, `{"code":-32021,"message":"Missing client capability: backend gh asks roots/list: the client has not declared the capability roots","data":{"requiredCapabilities":{"roots":{}}}}`},
 	} {
 		t.Run(of.says, func(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 
 	"mcpgateway/internal/mcptest"
+	"mcpgateway/wire"
 )
 
 // A resultType of a backend of the session era is none: its answer is complete, whatever
@@ -90,4 +91,62 @@ func visited(t *testing.T, era string) (h *house, client, gh *mcptest.Peer) {
 	gh.List(mcptest.Tools("ask"))
 	client.Message()
 	return h, client, gh
+}
+
+// What is wrong with a result a stateless client is told, in words that say it: of either
+// era, one that is no object is none.
+func TestWords_AResultThatIsUnusable(t *testing.T) {
+	for says, want := range map[string]string{
+		`null`:             `its result is no object`,
+		`"x"`:              `its result is no object`,
+		`[]`:               `its result is no object`,
+		`"resultType"`:     `its result is no object`,
+		`{"resultType":5}`: `its resultType is no string: 5`,
+		`{"resultType":"complete","resultType":"input_required"}`: `its resultType stands there twice`,
+		`{"resultType":""}`:       `its resultType \"\" is not for this request`,
+		`{"resultType":"banana"}`: `its resultType \"banana\" is not for this request`,
+		`{"resultType":"input_required","inputRequests":null,"requestState":null}`:                                      `it has neither inputRequests nor a requestState`,
+		`{"resultType":"input_required","inputRequests":{"a":{"method":"tools/call","params":{}}}}`:                     `its inputRequests have tools/call, which a backend may not ask`,
+		`{"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":{"mode":"zzz"}}}}`: `its inputRequests have an elicitation of mode zzz, which there is not`,
+	} {
+		for _, era := range []string{"legacy", "modern"} {
+			if era == "legacy" && says[0] == '{' {
+				continue // it means nothing there
+			}
+			t.Run(era+says, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					_, client, gh := visited(t, era)
+					client.Send(first("1"))
+					gh.Reply(gh.Asked("tools/call").ID(), says)
+					if got := told(client); !strings.HasPrefix(got, `{"code":-32603,"message":"backend gh: its answer is unusable: `+want+`;`) {
+						t.Errorf("told %s\nwant %s", got, want)
+					}
+					client.WantNothing()
+					gh.WantNothing()
+				})
+			})
+		}
+	}
+}
+
+// inputRequests that are null are none: the client is told of the state alone, sealed.
+func TestWords_NullIsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client, gh := visited(t, "modern")
+		client.Send(first("1"))
+		gh.Reply(gh.Asked("tools/call").ID(), `{"resultType":"input_required","inputRequests":null,"requestState":"RAW"}`)
+		m := client.Message()
+		result := wire.Revise(m.Part(wire.PartResult), func(key string) bool { return key == "_meta" })
+		ticket, _ := wire.Lookup(result, "requestState")
+		if want := `{"requestState":` + string(ticket) + `,"resultType":"input_required"}`; string(result) != want || strings.Contains(want, "RAW") {
+			t.Errorf("told %s", result)
+		}
+		client.Send(retry("2", `{}`, string(ticket)))
+		again := gh.Asked("tools/call")
+		if got := param(t, again, "requestState"); got != `"RAW"` {
+			t.Errorf("sent again with %s", got)
+		}
+		gh.Reply(again.ID(), `{"content":[]}`)
+		client.Want(complete("2", `"content":[]}`))
+	})
 }
