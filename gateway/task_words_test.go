@@ -233,3 +233,14 @@ func TestTaskWords_AnEndWithoutAResult(t *testing.T) {
 		gh.WantNothing()
 	})
 }
+
+// How a classic task failed is told in a code that means the same here.
+func TestTaskWords_TheCodeOfAFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client, gh := working(t, settings{solo: true})
+		task := begin(t, client, gh, "")
+		get(client, gh, task, `{"taskId":"t1","status":"failed"}`)
+		gh.Fail(gh.Asked("tasks/result").ID(), `{"code":-32021,"message":"own words","data":{"requiredCapabilities":{}}}`)
+		want(t, "failed", told(client), `{"resultType":"complete","error":{"code":-32603,"message":"own words","data":{"requiredCapabilities":{}}},"status":"failed","ttlMs":null,"taskId":`+task+`}`)
+	})
+}
