@@ -1,11 +1,14 @@
 package gateway
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"mcpgateway/catalog"
+	"mcpgateway/peer"
+	"mcpgateway/revision"
 	"mcpgateway/wire"
 )
 
@@ -100,6 +103,26 @@ func (s *shortfall) String() string { return strings.Join(s.what, "; ") }
 // failure is what a client of the stateless era is told of it.
 func (s *shortfall) failure(backend string) *wire.Error {
 	return lacks(wire.Encode(s.required), "backend %s asks %s", backend, s)
+}
+
+// excess says why a client of the stateless era, of these capabilities, is not given what a
+// backend asks; nil if it is.
+func excess(backend string, can []byte, inputs []revision.Input) (err error) {
+	var s shortfall
+	for _, in := range inputs {
+		m := wire.NewRequest("0", in.Method, in.Params)
+		s.add(can, m)
+		switch a, ok := abilityFor(m); {
+		case a.capability == "":
+			err = &peer.BadAnswer{Err: fmt.Errorf("its inputRequests have %s, which a backend may not ask", brief(in.Method))}
+		case !ok:
+			err = &peer.BadAnswer{Err: fmt.Errorf("its inputRequests have an elicitation of mode %s, which there is not", brief(a.part))}
+		}
+	}
+	if !s.none() {
+		return s.failure(backend)
+	}
+	return err
 }
 
 // usesTools reports whether the params of sampling/createMessage have the client's model

@@ -188,7 +188,7 @@ func (c *call) Progressed(m wire.Message) {
 // there is none. Where the backend is of another era than the client it goes home in
 // the client's words, or not yet: see rounds.go and errand.go.
 func (c *call) Done(m wire.Message, err error) {
-	if err == nil && c.pending.Stateless {
+	if err == nil && (c.pending.Stateless || c.guest != nil) {
 		err = c.unusable(m)
 	}
 	if err != nil {
@@ -225,7 +225,11 @@ func (c *call) forward(m wire.Message) {
 
 // answer ends a call with a result of ours.
 func (c *call) answer(result []byte) {
-	if c.r.Reply(result) {
+	reply := c.r.Reply
+	if c.guest != nil {
+		reply = func(result []byte) bool { return c.s.g.reply(c.r, result) }
+	}
+	if reply(result) {
 		c.ended(Outcome{Kind: OK, Result: result})
 	}
 }

@@ -27,7 +27,7 @@ const (
 )
 
 // admit is the lifecycle: a pure function of the state and the method. Ping is
-// not asked about; package peer answers it in every state.
+// not asked about; package peer answers it in every state, unless it is of the stateless era.
 func admit(s state, method string) verdict {
 	switch {
 	case method == string(mcp.MethodServerDiscover):

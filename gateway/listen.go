@@ -320,7 +320,7 @@ func (l *listen) Cancelled([]byte) { l.end() }
 // finish ends the subscription in the orderly way: its request is answered.
 func (l *listen) finish() {
 	id := []byte(l.r.ClientID())
-	m := revision.Modern(wire.NewResult("0", []byte("{}")), methodListen, l.g.info)
+	m := revision.Modern(wire.NewResult("0", []byte("{}")), methodListen, l.g.info, true)
 	m = revision.SubscribedResult(m, wire.ID(id))
 	if l.r.Forward(m) {
 		l.end()

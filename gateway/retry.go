@@ -128,7 +128,7 @@ func (c *call) hasBeen(elicitations string, responses []byte) bool {
 		return true
 	}
 	m := c.sorry(wire.Errorf(wire.CodeInternalError, "the user has not agreed to what is needed first"))
-	if c.r.Forward(revision.Modern(m, c.Method, c.s.g.info)) {
+	if c.r.Forward(revision.Modern(m, c.Method, c.s.g.info, true)) {
 		c.ended(outcome(m))
 	}
 	return false

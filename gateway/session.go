@@ -61,6 +61,7 @@ func newSession(g *Gateway, id, principal string, conn transport.Conn) *Session 
 		InFlight: g.InFlight,
 		Batches:  s.batches,
 		Alone:    revision.Alone,
+		NoPing:   revision.IsStateless,
 		Refused:  s.refused,
 		Farewell: ending,
 	})

@@ -178,7 +178,7 @@ func (s *Session) discover(r *peer.Request) {
 // reply answers a request of the stateless era with a result of ours. It reports
 // whether the request was still open.
 func (g *Gateway) reply(r *peer.Request, result []byte) bool {
-	return r.Forward(revision.Modern(wire.NewResult("0", result), r.Method(), g.info))
+	return r.Forward(revision.Modern(wire.NewResult("0", result), r.Method(), g.info, true))
 }
 
 // listNow answers with a page of the merged list, which is the same for everybody: "lists
@@ -247,17 +247,19 @@ func (c *call) unstamped() wire.Message {
 // answerGuest gives a backend's answer to a client that has no session.
 func (c *call) answerGuest(m wire.Message, stateless bool) {
 	out := outcome(m)
+	modern := stateless // the words that m is in
 	switch failure := m.Part(wire.PartError); {
 	case failure != nil:
 		if m = c.guestError(m, wire.ReadError(failure), stateless); m.Kind() == wire.Invalid {
 			return
 		}
-		out = outcome(m)
+		out = outcome(revision.Modern(m, c.Method, c.s.g.info, stateless))
 	case c.begins(m, stateless):
 		var ok bool
 		if m, ok = c.begun(m, stateless); !ok {
 			return
 		}
+		modern = true
 	case stateless && revision.TypeOf(m.Part(wire.PartResult)) == revision.InputRequired:
 		m = c.sealed(m)
 		out.Kind = InputRequired
@@ -265,20 +267,25 @@ func (c *call) answerGuest(m wire.Message, stateless bool) {
 	if c.errand != nil {
 		c.errand.unbook()
 	}
-	if c.r.Forward(revision.Modern(m, c.Method, c.s.g.info)) {
+	if c.r.Forward(revision.Modern(m, c.Method, c.s.g.info, modern)) {
 		c.ended(out)
 	}
 }
 
-// unusable says what is wrong with a stateless backend's result, nil if nothing is: it is of a
-// type that the request does not allow, or asks something that the client has not
-// declared to be able to answer.
+// unusable says what is wrong with a result that is a stateless backend's, or for a guest;
+// nil if nothing is. It is no object, or, of a stateless backend, of a type that the request
+// does not allow, or asks something that the client has not declared to be able to answer.
 func (c *call) unusable(m wire.Message) error {
 	result := m.Part(wire.PartResult)
-	if result == nil {
+	switch {
+	case result == nil:
+		return nil
+	case !c.pending.Stateless && wire.IsObject(result):
 		return nil
 	}
-	switch kind := revision.TypeOf(result); {
+	switch kind, err := revision.ReadType(result); {
+	case err != nil:
+		return &peer.BadAnswer{Err: err}
 	case kind == revision.Complete:
 		return nil
 	case kind == revision.InputRequired && c.road.rounds:
@@ -286,8 +293,12 @@ func (c *call) unusable(m wire.Message) error {
 	case kind == revision.Task && c.is(mcp.MethodToolsCall) && (c.guest == nil || revision.DeclaresTasks(c.guest.stamp.Capabilities)):
 		return nil
 	default:
-		return &peer.BadAnswer{Err: fmt.Errorf("its resultType %q is not for this request", brief(kind))}
+		return unfit(kind)
 	}
+}
+
+func unfit(kind string) error {
+	return &peer.BadAnswer{Err: fmt.Errorf("its resultType %q is not for this request", brief(kind))}
 }
 
 // overdemanding is unusable for a result that asks for input. A client that has a session
@@ -300,31 +311,17 @@ func (c *call) overdemanding(result []byte) error {
 	if c.guest == nil {
 		return nil
 	}
-	can := c.guest.stamp.Capabilities
-	var s shortfall
-	for _, in := range inputs {
-		m := wire.NewRequest("0", in.Method, in.Params)
-		s.add(can, m)
-		if failure := mayAsk(can, m); failure != nil {
-			err = &peer.BadAnswer{Err: failure}
-		}
-	}
-	if !s.none() {
-		return s.failure(c.Route.Backend)
-	}
-	return err
+	return excess(c.Route.Backend, c.guest.stamp.Capabilities, inputs)
 }
 
-// guestError returns a backend's error as a client of the stateless era gets it; a
-// message of no kind if it got another answer.
+// guestError returns a backend's error with what a client of the stateless era is told
+// beside its code; a message of no kind if it got another answer.
 func (c *call) guestError(m wire.Message, e *wire.Error, stateless bool) wire.Message {
 	switch {
 	case !stateless && e.Code == revision.CodeElicitURL:
 		if c.sendElsewhere(e) {
 			return wire.Message{}
 		}
-	case e.Code == revision.CodeHeaderMismatch, e.Code == revision.CodeUnsupportedVersion, e.Code == revision.CodeElicitURL:
-		m, _ = m.Set([]byte("-32603"), "error", "code") // that is between the gateway and the backend, or of another era
 	case e.Code == revision.CodeNoResource && c.is(mcp.MethodResourcesRead) && e.Data == nil:
 		m, _ = m.Set(wire.Encode(map[string]string{"uri": c.Name}), "error", "data")
 	}
@@ -335,7 +332,7 @@ func (c *call) guestError(m wire.Message, e *wire.Error, stateless bool) wire.Me
 // own state in a ticket, and its name in front of what it asks a person.
 func (c *call) sealed(m wire.Message) wire.Message {
 	_, state, _ := revision.ReadInputs(m.Part(wire.PartResult)) // it is usable
-	m = c.s.g.signed(c.Route.Backend, m)
+	m = c.s.g.signed(c.Route.Backend, revision.WithoutNulls(m))
 	if state != nil {
 		m = revision.SetState(m, c.ticket(forState, string(state), ticketLife))
 	}

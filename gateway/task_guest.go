@@ -110,11 +110,13 @@ func (c *call) begun(m wire.Message, stateless bool) (wire.Message, bool) {
 		c.giveIn(&peer.BadAnswer{Err: errNameless})
 		return m, false
 	}
+	made := m.Part(wire.PartResult)
 	if !stateless {
-		m = wire.NewResult("0", revision.ModernCreated(m.Part(wire.PartResult)))
+		made = revision.ModernCreated(made)
 	}
 	c.errand.task = false
-	return revision.SetTask(m, c.s.g.jobs.add(c, own, stateless, m.Part(wire.PartResult)).id), true
+	j := c.s.g.jobs.add(c, own, stateless, made)
+	return wire.NewResult("0", revision.RelayedCreated(made, j.id)), true
 }
 
 // unbook gives back the place that was kept for a task, if it still is. It is called by
@@ -154,18 +156,36 @@ func (c *call) sendOfJob() {
 			c.reject(c.road.unknown(c.Name)) // its time was over just now
 			return
 		}
-		switch a := j.do(ctx, c.message(), c.guest.id); {
+		switch a := j.do(ctx, c.message(), c.guest); {
 		case a.Err != nil:
 			c.giveIn(a.Err)
-		case c.r.Forward(revision.Modern(a.Message, c.Method, c.s.g.info)):
+		case c.r.Forward(revision.Modern(a.Message, c.Method, c.s.g.info, j.stateless)):
 			c.ended(outcome(a.Message))
 		}
 	})
 }
 
 // do returns what a request about the task is answered with: in the words of the stateless
-// era, by the id that the client knows. Owner asks.
-func (j *job) do(ctx context.Context, m wire.Message, owner string) peer.Answer {
+// era, by the id that the client knows. The guest asks: what the task asks it must have
+// declared, or the answer is what it would have to declare.
+func (j *job) do(ctx context.Context, m wire.Message, guest *guest) peer.Answer {
+	a := j.tell(ctx, m, guest)
+	task := a.Part(wire.PartResult)
+	if a.Err != nil || task == nil || m.Method() != string(mcp.MethodTasksGet) {
+		return a
+	}
+	o, err := revision.OutcomeOf(task)
+	if err != nil {
+		return peer.Answer{Err: &peer.BadAnswer{Err: err}}
+	}
+	if err := excess(j.backend, guest.stamp.Capabilities, o.Inputs); err != nil {
+		return peer.Answer{Err: err}
+	}
+	return a
+}
+
+// tell is do for what need not be fit for the guest.
+func (j *job) tell(ctx context.Context, m wire.Message, guest *guest) peer.Answer {
 	var responses []revision.Response
 	if m.Method() == methodUpdate {
 		var err *wire.Error
@@ -175,7 +195,7 @@ func (j *job) do(ctx context.Context, m wire.Message, owner string) peer.Answer 
 	}
 	switch {
 	case j.stateless:
-		return j.relay(ctx, m, owner)
+		return j.relay(ctx, m, guest.id)
 	case m.Method() == methodUpdate:
 		j.held.update(responses)
 		return acknowledged()
@@ -193,20 +213,26 @@ func acknowledged() peer.Answer {
 // and for its own name in front of what it asks a person.
 func (j *job) relay(ctx context.Context, m wire.Message, owner string) peer.Answer {
 	a := j.g.inquire(ctx, j.backend, revision.SetTask(m, j.ref.id), &peer.Pending{Owner: owner})
-	task := a.Part(wire.PartResult)
-	if m.Method() != string(mcp.MethodTasksGet) {
+	get := m.Method() == string(mcp.MethodTasksGet)
+	result := a.Part(wire.PartResult)
+	if a.Err != nil || result == nil {
+		if get {
+			j.lost(a)
+		}
 		return a
 	}
-	if a.Err != nil || task == nil {
-		j.lost(a)
+	switch kind, err := revision.ReadType(result); {
+	case err != nil:
+		return peer.Answer{Err: &peer.BadAnswer{Err: err}}
+	case !get && kind == revision.Complete:
+		a.Message = revision.SetTask(a.Message, j.id) // it need not say anything of it
 		return a
+	case kind != revision.Complete && !(get && kind == revision.Task): // examples of the extension have that
+		return peer.Answer{Err: unfit(kind)}
 	}
-	j.g.jobs.renew(j, task)
-	a.Message = j.g.signed(j.backend, a.Message)
-	if revision.TaskNamed(task) != "" {
-		a.Message = revision.SetTask(a.Message, j.id)
-	}
-	return a
+	j.g.jobs.renew(j, result)
+	signed := j.g.signed(j.backend, a.Message)
+	return peer.Answer{Message: wire.NewResult("0", revision.RelayedTask(signed.Part(wire.PartResult), j.id))}
 }
 
 // signed returns a result that may have inputRequests with the backend's name in front of

@@ -2,8 +2,10 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
@@ -30,6 +32,7 @@ type held struct {
 // A fetch is one tasks/result.
 type fetch struct {
 	h       *held
+	early   bool // asked for before the task had ended
 	pending peer.Pending
 	done    chan struct{}
 	answer  peer.Answer // once it is done
@@ -55,8 +58,10 @@ func (h *held) get(ctx context.Context) peer.Answer {
 		if err != nil {
 			return peer.Answer{Err: err}
 		}
-		o = f.outcome()
-		h.keep(task)
+		if f != nil {
+			o = f.outcome()
+			h.keep(task)
+		}
 	case revision.TaskCancelled:
 		h.keep(task)
 	case revision.TaskInputRequired:
@@ -69,6 +74,9 @@ func (h *held) get(ctx context.Context) peer.Answer {
 }
 
 func (h *held) tell(task []byte, o revision.Outcome) peer.Answer {
+	if o.Error != nil {
+		o.Error = revision.ModernError(o.Error, string(mcp.MethodToolsCall), false)
+	}
 	return peer.Answer{Message: wire.NewResult("0", revision.NameTask(revision.ModernTask(task, o), h.j.id))}
 }
 
@@ -104,24 +112,51 @@ func (h *held) keep(task []byte) {
 	}
 }
 
-// await returns the answer to tasks/result, for which it asks if nobody has.
+// await returns the answer to tasks/result of a task that has ended, for which it asks if
+// nobody has; nil if it does not come soon: the client is told that the task works, and
+// asks again.
 func (h *held) await(ctx context.Context) (*fetch, error) {
-	f := h.open()
-	select {
-	case <-f.done:
-		return f, f.answer.Err
-	case <-ctx.Done():
-		return nil, peer.ErrCancelled
+	soon := time.NewTimer(asking)
+	defer soon.Stop()
+	for {
+		f := h.open(false)
+		select {
+		case <-f.done:
+			if f.early && errors.Is(f.answer.Err, peer.ErrCancelled) {
+				continue // somebody has renounced it
+			}
+			return f, f.answer.Err
+		case <-soon.C:
+			h.renounce(f)
+			return nil, nil
+		case <-ctx.Done():
+			return nil, peer.ErrCancelled
+		}
 	}
 }
 
-// open returns the tasks/result that is open, or was answered.
-func (h *held) open() *fetch {
+// renounce gives up a tasks/result that was open before the task had ended: its server may
+// have lost sight of it. The next who needs the answer asks anew.
+func (h *held) renounce(f *fetch) {
+	h.mu.Lock()
+	stale := f.early && h.fetch == f
+	if stale {
+		h.fetch = nil
+	}
+	h.mu.Unlock()
+	if stale {
+		h.j.g.Backends.Cancel(h.j.backend, &f.pending, nil)
+	}
+}
+
+// open returns the tasks/result that is open, or was answered. Early says that the task
+// has not ended.
+func (h *held) open(early bool) *fetch {
 	h.mu.Lock()
 	f := h.fetch
 	fresh := f == nil
 	if fresh {
-		f = &fetch{h: h, done: make(chan struct{})}
+		f = &fetch{h: h, early: early, done: make(chan struct{})}
 		f.pending.To, f.pending.Owner = f, h.j.guest.id
 		f.pending.Hold() // it is answered when the task has ended: no limit of time is for that
 		if h.over {
@@ -154,13 +189,14 @@ func (f *fetch) Done(m wire.Message, err error) {
 	h := f.h
 	h.mu.Lock()
 	var asked []*need
+	wanted := h.fetch == f // nobody has renounced it
 	if err == nil {
 		asked, h.asked = h.asked, nil
-		if size := len(m.Raw()); !h.over && h.j.g.stored.keep(size) {
+		if size := len(m.Raw()); wanted && !h.over && h.j.g.stored.keep(size) {
 			f.stored = size
 		}
 	}
-	if f.stored == 0 {
+	if wanted && f.stored == 0 {
 		h.fetch = nil
 	}
 	h.stirLocked()

@@ -18,13 +18,13 @@ type need struct {
 	key string // by which the client knows it
 }
 
-// asking is how long it is waited for what a task asks that says that it needs input. What
-// comes later is told by the next tasks/get.
+// asking is how long it is waited for what a task asks that says that it needs input, and for
+// how one ended that says that it has. What comes later is told by the next tasks/get.
 const asking = time.Second
 
 // gather waits for what the task asks, which it does while tasks/result is open.
 func (h *held) gather(ctx context.Context) {
-	f := h.open()
+	f := h.open(true)
 	ctx, cancel := context.WithTimeout(ctx, asking)
 	defer cancel()
 	for first := true; ; first = false {

@@ -72,7 +72,7 @@ func (l *listen) follow(ctx context.Context, j *job) {
 	said, first := "", true
 	for {
 		news := j.held.changed()
-		a := j.do(ctx, wire.NewRequest("0", string(mcp.MethodTasksGet), aboutTask(j.id)), l.guest.id)
+		a := j.do(ctx, wire.NewRequest("0", string(mcp.MethodTasksGet), aboutTask(j.id)), l.guest)
 		task := a.Part(wire.PartResult)
 		switch {
 		case ctx.Err() != nil, a.Err == nil && task == nil:

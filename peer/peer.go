@@ -47,6 +47,9 @@ type Options struct {
 	// Alone, asked about each request in a batch, returns what that is refused with if
 	// it may not stand in one; what else is in the batch is seen to. nil = none is.
 	Alone func(wire.Message) *wire.Error
+	// NoPing, asked about each ping, says whether it is one of an era that has none: then
+	// it is handed on like any other request. nil = none is.
+	NoPing func(wire.Message) bool
 	// Noise is called with what is no message. nil = answer it with an error,
 	// as JSON-RPC 2.0 §5.1 has it.
 	Noise func(*transport.Noise)

@@ -29,11 +29,16 @@ func (p *Peer) asked(m wire.Message, about *Pending, b *batch, slot int) {
 		r.send(wire.NewFailure(r.id, err))
 		return
 	}
-	if m.Method() == "ping" {
+	if p.pinged(m) {
 		r.Reply([]byte("{}"))
 		return
 	}
 	p.h.Asked(r)
+}
+
+// pinged reports whether a request is a ping, which is answered here.
+func (p *Peer) pinged(m wire.Message) bool {
+	return m.Method() == "ping" && (p.opts.NoPing == nil || !p.opts.NoPing(m))
 }
 
 func (p *Peer) enter(r *Request) *wire.Error {
@@ -43,7 +48,7 @@ func (p *Peer) enter(r *Request) *wire.Error {
 		return wire.Errorf(wire.CodeInvalidRequest, "Invalid request: a request with this id is in flight")
 	}
 	// A ping never stays, so it is answered even then.
-	if n := p.opts.InFlight; n > 0 && len(p.requests) >= n && r.Method() != "ping" {
+	if n := p.opts.InFlight; n > 0 && len(p.requests) >= n && !p.pinged(r.Message) {
 		return wire.Errorf(wire.CodeInternalError, "Too many requests in flight: there may be %d; wait for answers", n)
 	}
 	p.requests[r.id] = r

@@ -10,3 +10,10 @@ const (
 	CodeUnsupportedVersion = -32022 // data.supported, data.requested
 	CodeElicitURL          = -32042 // 2025-11-25 alone; data.elicitations
 )
+
+// Those from firstReserved down to lastReserved are the specification's own: nobody else
+// may give one a meaning.
+const (
+	firstReserved = -32020
+	lastReserved  = -32099
+)

@@ -90,6 +90,23 @@ func writeRequests(inputs []Input) []byte {
 	return wire.Revise(nil, nil, requests...)
 }
 
+// WithoutNulls returns a result that is input_required without inputRequests or requestState
+// that are null: so some servers write that there are none.
+func WithoutNulls(m wire.Message) wire.Message {
+	result := m.Part(wire.PartResult)
+	null := func(key string) bool {
+		value, times := lookup(result, key)
+		return times == 1 && wire.IsNull(value)
+	}
+	rest := strip(result, func(key string) bool {
+		return (key == "inputRequests" || key == "requestState") && null(key)
+	})
+	if same(rest, result) {
+		return m
+	}
+	return setResult(m, rest)
+}
+
 // SetState returns a result that is input_required with another requestState; what
 // else it says stays as it is. "" takes it out.
 func SetState(m wire.Message, state string) wire.Message {

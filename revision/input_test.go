@@ -180,3 +180,21 @@ func FuzzReadInputs(f *testing.F) {
 		}
 	})
 }
+
+func TestWithoutNulls(t *testing.T) {
+	for was, is := range map[string]string{ // "" = the very same message
+		`{"resultType":"input_required","inputRequests":null,"requestState":"s","x":null}`: `{"resultType":"input_required","requestState":"s","x":null}`,
+		`{"resultType":"input_required","inputRequests":{},"requestState":null}`:           `{"resultType":"input_required","inputRequests":{}}`,
+		`{"resultType":"input_required","inputRequests":{}, "requestState":"null"}`:        "",
+	} {
+		m := answer(t, `"result":`+was)
+		got := revision.WithoutNulls(m)
+		if is == "" {
+			if &got.Raw()[0] != &m.Raw()[0] {
+				t.Errorf("%s became %s", was, got.Raw())
+			}
+		} else if string(got.Part(wire.PartResult)) != is {
+			t.Errorf("%s became %s", was, got.Raw())
+		}
+	}
+}

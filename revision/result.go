@@ -1,6 +1,11 @@
 package revision
 
 import (
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+
 	"mcpgateway/wire"
 )
 
@@ -14,14 +19,33 @@ const (
 // TypeOf returns the resultType of a result. One that does not say is complete, as
 // those of the session era are; "" stands for what is no string, or stands there twice.
 func TypeOf(result []byte) string {
+	kind, _ := ReadType(result)
+	return kind
+}
+
+// ReadType is TypeOf for a result that may be anything. It fails if that is no object, or
+// says of what type it is in a way that cannot be read.
+func ReadType(result []byte) (string, error) {
 	if !mayHave(result, "resultType") {
-		return Complete
+		return Complete, isObject(result)
 	}
 	value, times := lookup(result, "resultType")
-	if times == 0 || string(value) == "null" {
-		return Complete
+	switch {
+	case times > 1:
+		return "", errors.New("its resultType stands there twice")
+	case wire.IsNull(value):
+		return Complete, isObject(result)
+	case value[0] != '"':
+		return "", fmt.Errorf("its resultType is no string: %.100s", value)
 	}
-	return wire.Unquote(value)
+	return wire.Unquote(value), nil
+}
+
+func isObject(result []byte) error {
+	if !wire.IsObject(result) {
+		return errors.New("its result is no object")
+	}
+	return nil
 }
 
 // cacheable are the requests whose complete results say how long they are good for.
@@ -33,27 +57,27 @@ var cacheable = map[string]bool{
 // Modern returns the answer to a request of that method as clients of the stateless era
 // read it: a result says that it is complete, who the server is (an Implementation,
 // in the place of any other), and, where it must, that it is good for no time and for
-// nobody else. What it says itself of that stays. Errors are put into the era's words.
-func Modern(m wire.Message, method string, server []byte) wire.Message {
+// nobody else. What it says itself of that stays, if stateless says that who has answered
+// is of that era, too: in the other one members of these names mean nothing, whatever they
+// say. Errors are put into the era's words.
+func Modern(m wire.Message, method string, server []byte, stateless bool) wire.Message {
 	result := m.Part(wire.PartResult)
 	switch {
 	case m.Part(wire.PartError) != nil:
-		return modernError(m, method)
+		return modernError(m, method, stateless)
 	case !wire.IsObject(result):
 		return m
 	}
 	var put []wire.Member
-	missing := func(key string) bool { value, _ := wire.Lookup(result, key); return wire.IsNull(value) }
-	if missing("resultType") {
-		put = append(put, wire.Member{Key: "resultType", Text: []byte(`"complete"`)})
+	say := func(key, text string) {
+		if value, _ := wire.Lookup(result, key); !stateless || wire.IsNull(value) {
+			put = append(put, wire.Member{Key: key, Text: []byte(text)})
+		}
 	}
-	if cacheable[method] && TypeOf(result) == Complete {
-		if missing("ttlMs") {
-			put = append(put, wire.Member{Key: "ttlMs", Text: []byte("0")})
-		}
-		if missing("cacheScope") {
-			put = append(put, wire.Member{Key: "cacheScope", Text: []byte(`"private"`)})
-		}
+	say("resultType", `"complete"`)
+	if cacheable[method] && (!stateless || TypeOf(result) == Complete) {
+		say("ttlMs", "0")
+		say("cacheScope", `"private"`)
 	}
 	meta, _ := wire.Lookup(result, "_meta")
 	put = append(put, wire.Member{Key: "_meta", Text: wire.Revise(meta, nil, wire.Member{Key: metaServer, Text: server})})
@@ -87,14 +111,51 @@ func setResult(m wire.Message, result []byte) wire.Message {
 	return m.Splice(wire.Edit{Part: wire.PartResult, Text: result})
 }
 
-// modernError puts an error into the words of the stateless era: a resource that is not
-// found has the code of any other param that is unknown.
-func modernError(m wire.Message, method string) wire.Message {
-	e := wire.ReadError(m.Part(wire.PartError))
-	if uri, _ := wire.Lookup(e.Data, "uri"); e.Code == CodeNoResource && (uri != nil || method == "resources/read") {
-		m, _ = m.Set([]byte("-32602"), "error", "code")
+func modernError(m wire.Message, method string, stateless bool) wire.Message {
+	failure := m.Part(wire.PartError)
+	modern := ModernError(failure, method, stateless)
+	if same(modern, failure) {
+		return m
 	}
-	return m
+	return m.Splice(wire.Edit{Part: wire.PartError, Text: modern})
+}
+
+// ModernError puts an error object into the words of the stateless era, as [Modern] does: a
+// resource that is not found has the code of any other param that is unknown, and none has
+// a code that means something else there than what it was said for, or nothing. Of those
+// of the era a backend's can be the client's in one case: it has not declared what the
+// call needs.
+func ModernError(failure []byte, method string, stateless bool) []byte {
+	data := wire.ReadError(failure).Data
+	uri, _ := wire.Lookup(data, "uri")
+	required, _ := wire.Lookup(data, "requiredCapabilities")
+	is := ""
+	switch code := codeOf(failure); {
+	case code == CodeNoResource && (uri != nil || method == "resources/read"):
+		is = "-32602"
+	case code == CodeMissingCapability && stateless && wire.IsObject(required):
+	case code == CodeNoResource, code <= firstReserved && code >= lastReserved:
+		is = "-32603"
+	}
+	if is == "" {
+		return failure
+	}
+	return mapMember(failure, "code", func([]byte) []byte { return []byte(is) })
+}
+
+// codeOf returns the code of an error, be it written as -32042.0; 0 if it is none.
+func codeOf(failure []byte) int {
+	var literal []byte
+	wire.Members(failure, func(key string, value []byte, _ int) {
+		if key == "code" {
+			literal = value // the last is what is read where it stands there twice
+		}
+	})
+	code, err := strconv.ParseFloat(string(literal), 64)
+	if err != nil || code != math.Trunc(code) || math.Abs(code) > math.MaxInt32 {
+		return 0
+	}
+	return int(code)
 }
 
 // ClassicError puts an error of the stateless era into the words of the session era,

@@ -19,6 +19,26 @@ func TestTypeOf(t *testing.T) {
 	}
 }
 
+func TestReadType(t *testing.T) {
+	for result, want := range map[string]string{
+		`{}`: "complete", `{"resultType":null}`: "complete", `{"resultType":""}`: "", `{"resultType":"banana"}`: "banana",
+		`null`:              "its result is no object",
+		`"resultType"`:      "its result is no object",
+		`["resultType"]`:    "its result is no object",
+		`{"resultType":5}`:  "its resultType is no string: 5",
+		`{"resultType":{}}`: "its resultType is no string: {}",
+		`{"resultType":"complete","result\u0054ype":"complete"}`: "its resultType stands there twice",
+	} {
+		kind, err := revision.ReadType([]byte(result))
+		if err != nil && (kind == "" || kind == revision.Complete) {
+			kind = err.Error()
+		}
+		if kind != want {
+			t.Errorf("%s: %q, want %q", result, kind, want)
+		}
+	}
+}
+
 // answer is a response with that member.
 func answer(t testing.TB, member string) wire.Message {
 	t.Helper()
@@ -44,12 +64,81 @@ func TestModernAnswers(t *testing.T) {
 		{"resources/read", `"error":{"code":-32002,"message":"\u00e9", "data":{"uri":"u:1"}}`, `"error":{"code":-32602,"message":"\u00e9", "data":{"uri":"u:1"}}`},
 		{"resources/read", `"error":{"code":-32002,"message":"no"}`, `"error":{"code":-32602,"message":"no"}`},
 		{"tools/call", `"error":{"code":-32002,"message":"no","data":{"uri":"u:1"}}`, `"error":{"code":-32602,"message":"no","data":{"uri":"u:1"}}`},
-		{"tools/call", `"error":{"code":-32002,"message":"not initialized"}`, `"error":{"code":-32002,"message":"not initialized"}`},
+		{"tools/call", `"error":{"code":-32002,"message":"not initialized"}`, `"error":{"code":-32603,"message":"not initialized"}`},
 		{"resources/read", `"error":{"code":7,"data":{"uri":"u:1"}}`, `"error":{"code":7,"data":{"uri":"u:1"}}`},
 	} {
-		got := revision.Modern(answer(t, tt.was), tt.method, []byte(`{"name":"g"}`))
+		got := revision.Modern(answer(t, tt.was), tt.method, []byte(`{"name":"g"}`), true)
 		if want := answer(t, tt.is); string(got.Raw()) != string(want.Raw()) {
 			t.Errorf("%s %s\nbecame %s\nnot    %s", tt.method, tt.was, got.Raw(), want.Raw())
+		}
+	}
+}
+
+// A code that means something else in the stateless era, or nothing, is not passed on.
+func TestModernErrors(t *testing.T) {
+	const caps = `{"requiredCapabilities":{"sampling":{}}}`
+	for _, tt := range []struct {
+		code, data string
+		was        bool // said in the stateless era
+		is         string
+	}{
+		{"-32020", `{}`, true, "-32603"},
+		{"-32020", `{}`, false, "-32603"},
+		{"-32021", caps, true, "-32021"},
+		{"-32021", caps, false, "-32603"},
+		{"-32021", `{}`, true, "-32603"},
+		{"-32021", `{"requiredCapabilities":["sampling"]}`, true, "-32603"},
+		{"-32022", `{"supported":[]}`, true, "-32603"},
+		{"-32023", `1`, true, "-32603"},
+		{"-32042", `{"elicitations":[]}`, false, "-32603"},
+		{"-32042", `{"elicitations":[{}]}`, true, "-32603"},
+		{"-32042.0", `1`, true, "-32603"},
+		{"-3.2042E4", `1`, false, "-32603"},
+		{`7,"code":-32042`, `1`, false, `-32603,"code":-32603`},
+		{"-32099", `1`, false, "-32603"},
+		{"-32002", `1`, true, "-32603"},
+		{"-32002", `1`, false, "-32603"},
+		{"-32002", `{"uri":"u:1"}`, false, "-32602"},
+		// Those that mean nothing here, or what they mean everywhere.
+		{"-32100", `1`, false, "-32100"},
+		{"-32019", `1`, false, "-32019"},
+		{"-32001", `1`, true, "-32001"},
+		{"-32000", `1`, true, "-32000"},
+		{"-32601", `1`, true, "-32601"},
+		{"-32042.5", `1`, true, "-32042.5"},
+		{"7", `1`, true, "7"},
+		{`"-32042"`, `1`, true, `"-32042"`},
+		{"1e400", `1`, true, "1e400"},
+	} {
+		failure := func(code string) wire.Message {
+			return answer(t, `"error":{"message":"\u00e9", "code":`+code+`,"data":`+tt.data+`}`)
+		}
+		got := revision.Modern(failure(tt.code), "tools/call", []byte(`{}`), tt.was)
+		if want := failure(tt.is); string(got.Raw()) != string(want.Raw()) {
+			t.Errorf("%s %s, %v\nbecame %s", tt.code, tt.data, tt.was, got.Raw())
+		}
+	}
+}
+
+// What a server of the session era says by names that only the other era has means nothing.
+func TestModernAnswers_OfTheSessionEra(t *testing.T) {
+	const me = `"_meta":{"io/serverInfo":{"name":"g"}}`
+	for _, tt := range []struct{ method, was, is string }{
+		{"tools/call", `{ "content" : [1.0] }`, `{"resultType":"complete",` + me + `,"content" : [1.0]}`},
+		{"tools/call", `{"x":1.0,"resultType":"input_required", "inputRequests":{"a":{ }},"requestState":"s\u0031"}`,
+			`{"resultType":"complete",` + me + `,"x":1.0,"inputRequests":{"a":{ }},"requestState":"s\u0031"}`},
+		{"tools/call", `{"resultType":"task","taskId":"t"}`, `{"resultType":"complete",` + me + `,"taskId":"t"}`},
+		{"tools/call", `{"result\u0054ype":"banana"}`, `{"resultType":"complete",` + me + `}`},
+		{"tools/call", `{"resultType":5}`, `{"resultType":"complete",` + me + `}`},
+		{"tools/call", `{"resultType":"complete","resultType":"task"}`, `{"resultType":"complete",` + me + `}`},
+		{"tools/call", `{"ttlMs":"x","cacheScope":7}`, `{"resultType":"complete",` + me + `,"ttlMs":"x","cacheScope":7}`},
+		{"resources/read", `{"contents":[],"resultType":"banana","ttlMs":"x","cacheScope":"public"}`,
+			`{"resultType":"complete","ttlMs":0,"cacheScope":"private",` + me + `,"contents":[]}`},
+	} {
+		m := wire.NewResult("1", []byte(full(tt.was)))
+		got := revision.Modern(m, tt.method, []byte(`{"name":"g"}`), false)
+		if want := full(tt.is); string(got.Part(wire.PartResult)) != want {
+			t.Errorf("%s %s\nbecame %s\nnot    %s", tt.method, tt.was, got.Part(wire.PartResult), want)
 		}
 	}
 }
@@ -100,8 +189,9 @@ func TestClassicErrors(t *testing.T) {
 // What is told to a client of the other era and back is what it was, but for what was
 // put in front.
 func TestAnswersThereAndBack(t *testing.T) {
-	for _, result := range []string{`{}`, `{"tools":[{"n":1e400}],"nextCursor":"c"}`, `{"_meta":{"a":1},"content":[]}`} {
-		m := revision.Classic(revision.Modern(wire.NewResult("1", []byte(result)), "tools/list", []byte(`{}`)))
+	for i, result := range []string{`{}`, `{"tools":[{"n":1e400}],"nextCursor":"c"}`, `{"_meta":{"a":1},"content":[]}`} {
+		stateless := i%2 == 0
+		m := revision.Classic(revision.Modern(wire.NewResult("1", []byte(result)), "tools/list", []byte(`{}`), stateless))
 		if got := string(m.Part(wire.PartResult)); got != result {
 			t.Errorf("%s came back as %s", result, got)
 		}

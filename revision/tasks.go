@@ -62,9 +62,46 @@ func TaskEnded(status string) bool {
 // has ended without o telling how is said to be working still, for none may say the one
 // without the other. But one that was cancelled is just that. Durations become whole
 // numbers, a ttl that cannot be one is null. All other members stay as they are, and so
-// do the bytes of the outcome, but for the related-task in the _meta of a result.
+// do the bytes of the outcome, but for the related-task in the _meta of a result and a
+// resultType of its, which means nothing in the session era.
 func ModernTask(task []byte, o Outcome) []byte {
 	return modernTask(task, o, wire.Member{Key: "resultType", Text: []byte(`"complete"`)})
+}
+
+// RelayedTask returns what a modern server has answered to tasks/get, by the id that the
+// client knows, as it is passed on: nothing is said beyond what a task of its status says,
+// and the type is the one that there is for it, be it that the server says that it is a
+// task. All else stays as it is, byte for byte.
+func RelayedTask(task []byte, id string) []byte {
+	status := TaskStatus(task)
+	task = strip(task, func(key string) bool {
+		return key == "requestState" || key == "result" && status != TaskCompleted ||
+			key == "error" && status != TaskFailed || key == "inputRequests" && status != TaskInputRequired
+	})
+	task = untyped(task)
+	task = mapMember(task, "error", func(failure []byte) []byte { return ModernError(failure, "tools/call", true) })
+	return nameTask(task, id)
+}
+
+// RelayedCreated is RelayedTask for a result that says that a task was made. How it ended,
+// and what it waits for, is not said there.
+func RelayedCreated(result []byte, id string) []byte {
+	result = strip(result, func(key string) bool {
+		return key == "requestState" || key == "result" || key == "error" || key == "inputRequests"
+	})
+	if status := TaskStatus(result); status != TaskCancelled && TaskEnded(status) || status == TaskInputRequired {
+		result = mapMember(result, "status", func([]byte) []byte { return wire.Quote(TaskWorking) })
+	}
+	return nameTask(result, id)
+}
+
+// nameTask is [NameTask] for a modern task, which has an id then even if it had none, or
+// none that could be read.
+func nameTask(task []byte, id string) []byte {
+	if was, _ := wire.Lookup(task, "taskId"); len(was) > 0 && was[0] == '"' {
+		return NameTask(task, id)
+	}
+	return wire.Revise(task, nil, wire.Member{Key: "taskId", Text: wire.Quote(id)})
 }
 
 // TaskNotice returns the notification that a task has changed, for a listen of the
@@ -93,7 +130,7 @@ func modernTask(task []byte, o Outcome, put ...wire.Member) []byte {
 	case status == TaskCancelled:
 	case o.Result != nil:
 		status = TaskCompleted
-		put = append(put, wire.Member{Key: "result", Text: Unrelated(o.Result)})
+		put = append(put, wire.Member{Key: "result", Text: untyped(Unrelated(o.Result))})
 	case o.Error != nil:
 		status = TaskFailed
 		put = append(put, wire.Member{Key: "error", Text: o.Error})
@@ -107,6 +144,12 @@ func modernTask(task []byte, o Outcome, put ...wire.Member) []byte {
 	put = append(put, durations(task, "ttlMs", "pollIntervalMs")...)
 	drop := func(key string) bool { return key == "ttl" || key == "pollInterval" || isModern(key) }
 	return wire.Revise(Unrelated(task), drop, put...)
+}
+
+// untyped returns a result in which a resultType means nothing: if it has one it is
+// complete.
+func untyped(result []byte) []byte {
+	return mapMember(result, "resultType", func([]byte) []byte { return []byte(`"complete"`) })
 }
 
 // isModern reports whether a member has a meaning in modern tasks, or in modern results
@@ -172,6 +215,8 @@ func OutcomeOf(task []byte) (o Outcome, err error) {
 	result, _ := wire.Lookup(task, "result")
 	failure, _ := wire.Lookup(task, "error")
 	switch status := TaskStatus(task); {
+	case status == TaskCompleted && wire.IsObject(result) && TypeOf(result) != Complete:
+		err = errors.New("it has completed with a result that is not complete")
 	case status == TaskCompleted && wire.IsObject(result):
 		o.Result = result
 	case status == TaskFailed && wire.IsObject(failure):

@@ -175,14 +175,15 @@ func members(object []byte) (all []string) {
 
 func TestOutcomesThatAreNone(t *testing.T) {
 	for task, want := range map[string]string{
-		`{"status":"completed"}`:                              "it has completed and does not say how",
-		`{"status":"completed","result":[]}`:                  "it has completed and does not say how",
-		`{"status":"failed","result":{}}`:                     "it has failed and does not say how",
-		`{"status":"input_required"}`:                         "it has neither inputRequests nor a requestState",
-		`{"status":"input_required","requestState":"s"}`:      "it has no inputRequests",
-		`{"status":"input_required","inputRequests":{"a":1}}`: "its inputRequests have one without a method",
-		`{"status":"gone"}`:                                   `its status is "gone"`,
-		`{}`:                                                  `its status is ""`,
+		`{"status":"completed"}`: "it has completed and does not say how",
+		`{"status":"completed","result":{"resultType":"input_required","requestState":"s"}}`: "it has completed with a result that is not complete",
+		`{"status":"completed","result":[]}`:                                                 "it has completed and does not say how",
+		`{"status":"failed","result":{}}`:                                                    "it has failed and does not say how",
+		`{"status":"input_required"}`:                                                        "it has neither inputRequests nor a requestState",
+		`{"status":"input_required","requestState":"s"}`:                                     "it has no inputRequests",
+		`{"status":"input_required","inputRequests":{"a":1}}`:                                "its inputRequests have one without a method",
+		`{"status":"gone"}`:                                                                  `its status is "gone"`,
+		`{}`:                                                                                 `its status is ""`,
 	} {
 		if o, err := revision.OutcomeOf([]byte(task)); err == nil || err.Error() != want {
 			t.Errorf("%s: %+v, %v, want %s", task, o, err, want)

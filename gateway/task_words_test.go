@@ -1,0 +1,246 @@
+package gateway_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mcpgateway/internal/mcptest"
+	"mcpgateway/wire"
+)
+
+const ofTask = `"createdAt":"2026-01-01T00:00:00Z","lastUpdatedAt":"2026-01-01T00:00:00Z","ttlMs":60000`
+
+// relaying opens a gateway whose only backend is of the stateless era and has made a task
+// t1 of a call of the client's; more are members of what it said then. It returns the id
+// that the client was given, and what it was told beside that.
+func relaying(t *testing.T, more string) (client, gh *mcptest.Peer, task, made string) {
+	t.Helper()
+	h := newHouse(t, settings{era: map[string]string{"gh": "modern"}}, "gh")
+	client, _ = h.client()
+	client.Send(request("0", "tools/list", "", tasky))
+	gh = h.backend("gh")
+	gh.Discover(strings.Replace(mcptest.Discovered, `"tools":{}`, `"tools":{},"extensions":{"io.modelcontextprotocol/tasks":{}}`, 1))
+	gh.List(mcptest.Tools("ask"))
+	client.Message()
+	client.Send(request("1", "tools/call", `"name":"ask",`, tasky))
+	gh.Reply(gh.Asked("tools/call").ID(), `{"resultType":"task","taskId":"t1",`+ofTask+more+`}`)
+	m := client.Message()
+	rest := wire.Revise(m.Part(wire.PartResult), func(key string) bool { return key == "_meta" || key == "taskId" })
+	return client, gh, taskIn(t, m), string(rest)
+}
+
+// What a stateless backend says of a task is passed on if it may be said, and nothing beyond
+// it: no state that nobody has sealed, no id but the client's, no end without its outcome.
+func TestTaskWords_AreChecked(t *testing.T) {
+	const (
+		elicit = `{"method":"elicitation/create","params":{"message":"m"}}`
+		sample = `{"method":"sampling/createMessage","params":{"messages":[],"maxTokens":1}}`
+		roots  = `{"method":"roots/list"}`
+	)
+	for _, of := range []struct{ says, told string }{
+		{`"resultType":"complete","taskId":"t1","status":"working","x":1.0,` + ofTask, `{"resultType":"complete","taskId":"T","status":"working","x":1.0,` + ofTask + `}`},
+		{`"resultType":"task","taskId":"t1","status":"working"`, `{"resultType":"complete","taskId":"T","status":"working"}`},
+		{`"taskId":"t9","status":"cancelled"`, `{"resultType":"complete","taskId":"T","status":"cancelled"}`},
+		{`"status":"working"`, `{"resultType":"complete","taskId":"T","status":"working"}`},
+		{`"status":"working","taskId":"t1","taskId":"t1"`, `{"resultType":"complete","taskId":"T","status":"working"}`},
+		{`"taskId":"t1","status":"completed","result":{ "content":[] ,"n":1.50}`, `{"resultType":"complete","taskId":"T","status":"completed","result":{ "content":[] ,"n":1.50}}`},
+		{`"taskId":"t1","status":"failed","error":{"code":-32042,"message":"m"}`, `{"resultType":"complete","taskId":"T","status":"failed","error":{"code":-32603,"message":"m"}}`},
+		{`"taskId":"t1","status":"input_required","inputRequests":{"a":` + elicit + `,"b":` + sample + `}`,
+			`{"resultType":"complete","taskId":"T","status":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":{"message":"[gh] m"}},"b":` + sample + `}}`},
+		{`"taskId":"t1","status":"working","requestState":"RAW","inputRequests":{"a":` + roots + `},"result":{},"error":{}`, `{"resultType":"complete","taskId":"T","status":"working"}`},
+
+		{`"resultType":"input_required","inputRequests":{"a":` + elicit + `},"requestState":"RAW"`, `its resultType "input_required" is not for this request`},
+		{`"resultType":"banana","taskId":"t1","status":"working"`, `its resultType "banana" is not for this request`},
+		{`"resultType":5,"taskId":"t1","status":"working"`, `its resultType is no string: 5`},
+		{`"taskId":"t1","status":"completed"`, `it has completed and does not say how`},
+		{`"taskId":"t1","status":"completed","result":{"resultType":"input_required","requestState":"RAW"}`, `it has completed with a result that is not complete`},
+		{`"taskId":"t1","status":"failed"`, `it has failed and does not say how`},
+		{`"taskId":"t1","status":"banana"`, `its status is \"banana\"`},
+		{`"taskId":"t1","status":"input_required"`, `it has neither inputRequests nor a requestState`},
+		{`"taskId":"t1","status":"input_required","inputRequests":{"a":5}`, `its inputRequests have one without a method`},
+		{`"taskId":"t1","status":"input_required","inputRequests":{"a":{"method":"tools/call","params":{}}}`, `its inputRequests have tools/call, which a backend may not ask`},
+		{`"taskId":"t1","status":"input_required","inputRequests":{"a":` + elicit + `,"b":` + roots + `}`, `{"code":-32021,"message":"Missing client capability: backend gh asks roots/list: the client has not declared the capability roots","data":{"requiredCapabilities":{"roots":{}}}}`},
+	} {
+		t.Run(of.says, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				client, gh, task, _ := relaying(t, `,"status":"working"`)
+				get(client, gh, task, `{`+of.says+`}`)
+				got := strings.ReplaceAll(told(client), task, `"T"`)
+				switch {
+				case of.told[0] == '{':
+					if !sameMembers(got, of.told) {
+						t.Errorf("told %s\nwant %s", got, of.told)
+					}
+				case !strings.HasPrefix(got, `{"code":-32603,"message":"backend gh: its answer is unusable: `) || !strings.Contains(got, strings.ReplaceAll(strings.ReplaceAll(of.told, `\"`, `"`), `"`, `\"`)):
+					t.Errorf("told %s\nwant %s", got, of.told)
+				}
+				client.WantNothing()
+				gh.WantNothing()
+			})
+		})
+	}
+}
+
+// sameMembers reports whether two objects have the same members, whatever their order.
+func sameMembers(a, b string) bool {
+	n := 0
+	same := true
+	wire.Members([]byte(a), func(key string, value []byte, _ int) {
+		other, _ := wire.Lookup([]byte(b), key)
+		same = same && string(other) == string(value)
+		n++
+	})
+	wire.Members([]byte(b), func(string, []byte, int) { n-- })
+	return same && n == 0
+}
+
+// So it is with what acknowledges tasks/update and tasks/cancel: it says nothing else.
+func TestTaskWords_OfAcknowledgements(t *testing.T) {
+	for _, method := range []string{"tasks/update", "tasks/cancel"} {
+		for says, want := range map[string]string{
+			`{}`:                                `{"resultType":"complete"}`,
+			`{"resultType":"complete","x":1.0}`: `{"resultType":"complete","x":1.0}`,
+			`{"taskId":"t1","resultType":"complete"}`:                 `{"taskId":"T","resultType":"complete"}`,
+			`{"resultType":"task","taskId":"t77","status":"working"}`: `its resultType \"task\" is not`,
+			`{"resultType":"input_required","requestState":"RAW"}`:    `its resultType \"input_required\" is not`,
+			`{"resultType":"banana","x":1}`:                           `its resultType \"banana\" is not`,
+			`{"resultType":"complete","resultType":"complete"}`:       `its resultType stands there twice`,
+			`null`: `its result is no object`,
+		} {
+			t.Run(method+says, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					client, gh, task, _ := relaying(t, `,"status":"working"`)
+					client.Send(about("1", method, task, `"inputResponses":{"a":{}},`))
+					gh.Reply(gh.Asked(method).ID(), says)
+					got := strings.ReplaceAll(told(client), task, `"T"`)
+					if want[0] == '{' && got != want || want[0] != '{' && !strings.HasPrefix(got, `{"code":-32603,"message":"backend gh: its answer is unusable: `+want) {
+						t.Errorf("told %s\nwant %s", got, want)
+					}
+				})
+			})
+		}
+	}
+}
+
+// Where a task is made it is not said how it has ended, nor what it waits for.
+func TestTaskWords_OfATaskThatIsMade(t *testing.T) {
+	for more, want := range map[string]string{
+		`,"status":"working","x":1.0`: `"working","x":1.0`,
+		`,"status":"cancelled"`:       `"cancelled"`,
+		`,"status":"completed"`:       `"working"`,
+		`,"status":"input_required","requestState":"RAW","inputRequests":{"a":{"method":"tools/call"}},"result":{},"error":{}`: `"working"`,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			_, _, _, made := relaying(t, more)
+			if want := `{"resultType":"task",` + ofTask + `,"status":` + want + `}`; made != want {
+				t.Errorf("told %s\nwant %s", made, want)
+			}
+		})
+	}
+}
+
+// What a task asks is for who has declared it in this request, in a listen, too, and be the
+// task of either era; who has not may come again. What may not be asked nobody hears.
+func TestTaskWords_TheRequestDeclares(t *testing.T) {
+	const less = `{"elicitation":{},"extensions":{"io.modelcontextprotocol/tasks":{}}}`
+	const asks = `{"taskId":"t1","status":"input_required","inputRequests":{"a":{"method":"sampling/createMessage","params":{"messages":[],"maxTokens":1}}}}`
+	synctest.Test(t, func(t *testing.T) {
+		client, gh, task, _ := relaying(t, `,"status":"working"`)
+		ask := func(can string) string {
+			client.Send(request("1", "tasks/get", `"taskId":`+task+`,`, can))
+			gh.Reply(gh.Asked("tasks/get").ID(), asks)
+			return told(client)
+		}
+		if got := ask(less); !strings.Contains(got, `"code":-32021`) || !strings.Contains(got, `"data":{"requiredCapabilities":{"sampling":{}}}`) {
+			t.Errorf("told %s", got)
+		}
+		if got := ask(tasky); !strings.Contains(got, `"inputRequests":{"a":{"method":"sampling`) {
+			t.Errorf("told %s", got)
+		}
+		client.Send(request(`"l"`, "subscriptions/listen", `"notifications":{"taskIds":[`+task+`]},`, less))
+		gh.Reply(gh.Asked("tasks/get").ID(), asks)
+		client.Told("notifications/subscriptions/acknowledged")
+		client.WantNothing()
+		gh.Reply(gh.Asked("tasks/get").ID(), `{"taskId":"t1","status":"cancelled"}`)
+		if m := client.Told("notifications/tasks"); !strings.Contains(string(m.Raw()), `"cancelled"`) {
+			t.Errorf("told %s", m.Raw())
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		_, client, gh := working(t, settings{solo: true})
+		task := begin(t, client, gh, "")
+		get(client, gh, task, `{"taskId":"t1","status":"banana"}`)
+		if got := told(client); !strings.Contains(got, `"code":-32603,"message":"backend gh: its answer is unusable: its status is`) {
+			t.Errorf("told %s", got)
+		}
+		get(client, gh, task, `{"taskId":"t1","status":"input_required"}`)
+		gh.Asked("tasks/result")
+		gh.Send(`{"jsonrpc":"2.0","id":"s","method":"sampling/createMessage","params":{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t1"}}}}`)
+		if got := told(client); !strings.Contains(got, `"inputRequests":{"q1"`) {
+			t.Errorf("told %s", got)
+		}
+		client.Send(request("1", "tasks/get", `"taskId":`+task+`,`, less))
+		gh.Reply(gh.Asked("tasks/get").ID(), `{"taskId":"t1","status":"input_required"}`)
+		if got := told(client); !strings.Contains(got, `"code":-32021`) {
+			t.Errorf("told %s", got)
+		}
+	})
+}
+
+// A classic backend that says how a task has ended, and not with what, does not keep the
+// client: that works still until it is known. A tasks/result that was open before is not
+// relied on for ever.
+func TestTaskWords_AnEndWithoutAResult(t *testing.T) {
+	const ended = `{"taskId":"t1","status":"completed"}`
+	synctest.Test(t, func(t *testing.T) {
+		_, client, gh := working(t, settings{solo: true})
+		task := begin(t, client, gh, "")
+		works := `{"resultType":"complete","status":"working","ttlMs":null,"taskId":` + task + `}`
+		began := time.Now()
+		get(client, gh, task, ended)
+		result := gh.Asked("tasks/result")
+		want(t, "unknown", told(client), works)
+		if waited := time.Since(began); waited != time.Second {
+			t.Errorf("told after %v", waited)
+		}
+		get(client, gh, task, ended) // one that came when the task had ended is waited for
+		want(t, "still unknown", told(client), works)
+		gh.WantNothing()
+		gh.Reply(result.ID(), `{"content":[],"resultType":"input_required","n":1.50}`)
+		get(client, gh, task, ended)
+		want(t, "known", told(client), `{"resultType":"complete","result":{"content":[],"resultType":"complete","n":1.50},"status":"completed","ttlMs":null,"taskId":`+task+`}`)
+		gh.WantNothing()
+	})
+	synctest.Test(t, func(t *testing.T) {
+		_, client, gh := working(t, settings{solo: true})
+		task := begin(t, client, gh, "")
+		works := `{"resultType":"complete","status":"working","ttlMs":null,"taskId":` + task + `}`
+		get(client, gh, task, `{"taskId":"t1","status":"input_required"}`)
+		early := gh.Asked("tasks/result")
+		want(t, "nothing asked", told(client), works)
+		get(client, gh, task, ended)
+		time.Sleep(time.Second / 2)
+		client.Send(about(`"too"`, "tasks/get", task, ""))
+		gh.Reply(gh.Asked("tasks/get").ID(), ended)
+		want(t, "unknown", told(client), works)
+		if m := gh.Told("notifications/cancelled"); m.RequestID() != early.ID() {
+			t.Errorf("cancelled %s", m.Raw())
+		}
+		gh.Reply(gh.Asked("tasks/result").ID(), `{"content":[]}`) // for who waits still
+		want(t, "known", told(client), `{"resultType":"complete","result":{"content":[]},"status":"completed","ttlMs":null,"taskId":`+task+`}`)
+		gh.WantNothing()
+	})
+}
+
+// How a classic task failed is told in a code that means the same here.
+func TestTaskWords_TheCodeOfAFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client, gh := working(t, settings{solo: true})
+		task := begin(t, client, gh, "")
+		get(client, gh, task, `{"taskId":"t1","status":"failed"}`)
+		gh.Fail(gh.Asked("tasks/result").ID(), `{"code":-32021,"message":"own words","data":{"requiredCapabilities":{}}}`)
+		want(t, "failed", told(client), `{"resultType":"complete","error":{"code":-32603,"message":"own words","data":{"requiredCapabilities":{}}},"status":"failed","ttlMs":null,"taskId":`+task+`}`)
+	})
+}

@@ -1,0 +1,152 @@
+package gateway_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"mcpgateway/internal/mcptest"
+	"mcpgateway/wire"
+)
+
+// A resultType of a backend of the session era is none: its answer is complete, whatever
+// stands there, and nothing beside it asks for anything.
+func TestWords_AResultTypeOfTheSessionEra(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client, gh := visiting(t, able)
+		for _, of := range []struct{ says, rest string }{
+			{`"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":{"message":"m"}}},"requestState":"RAW"`,
+				`"inputRequests":{"a":{"method":"elicitation/create","params":{"message":"m"}}},"requestState":"RAW"`},
+			{`"n":1.50,"resultType":"input_required","inputRequests":{"a":{"method":"tools/call"}}`, `"n":1.50,"inputRequests":{"a":{"method":"tools/call"}}`},
+			{`"resultType":"banana","content":[]`, `"content":[]`},
+			{`"resultType":"task","taskId":"K2","status":"working"`, `"taskId":"K2","status":"working"`},
+			{`"resultType":5,"content":[]`, `"content":[]`},
+			{`"resultType":null,"content":[]`, `"content":[]`},
+		} {
+			client.Send(first("1"))
+			gh.Reply(gh.Asked("tools/call").ID(), `{`+of.says+`}`)
+			client.Want(complete("1", of.rest+`}`))
+		}
+		gh.WantNothing()
+	})
+}
+
+// In the stateless era there is no ping, at no door. In a session there is.
+func TestWords_NoPing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client, gh := visiting(t, able)
+		client.Send(request("1", "ping", "", able))
+		client.Want(`{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"Method not found: ping"}}`)
+		client.Send(`{"jsonrpc":"2.0","id":2,"method":"ping"}`)
+		client.Want(`{"jsonrpc":"2.0","id":2,"result":{}}`)
+		gh.WantNothing()
+	})
+}
+
+// No client of the stateless era is told a code that means something else there than what
+// the backend means by it: over HTTP each has a status, too. It says the one thing that such
+// a code may say of a client, that it has not declared what the call needs.
+func TestWords_Codes(t *testing.T) {
+	const needs = `,"data":{"requiredCapabilities":{"sampling":{}}}`
+	for _, of := range []struct{ code, data, session, stateless string }{
+		{"-32002", "", "-32603", "-32603"},
+		{"-32020", "", "-32603", ""}, // in the stateless era package backends sees to that, and to -32022
+		{"-32021", "", "-32603", "-32603"},
+		{"-32021", needs, "-32603", "-32021"},
+		{"-32022", `,"data":{"supported":["2020-01-01"]}`, "-32603", ""},
+		{"-32023", "", "-32603", "-32603"},
+		{"-32042", "", "-32603", "-32603"},
+		{"-32042", `,"data":{"elicitations":[{}]}`, "-32603", "-32603"},
+		{"-32000", "", "-32000", "-32000"},
+		{"-32700", "", "-32700", "-32700"},
+	} {
+		for era, want := range map[string]string{"legacy": of.session, "modern": of.stateless} {
+			if want == "" {
+				continue
+			}
+			synctest.Test(t, func(t *testing.T) {
+				h, client, gh := visited(t, era)
+				client.Send(first("1"))
+				gh.Fail(gh.Asked("tools/call").ID(), `{"code":`+of.code+`,"message":"own words"`+of.data+`}`)
+				client.Want(`{"jsonrpc":"2.0","id":1,"error":{"code":` + want + `,"message":"own words"` + of.data + `}}`)
+				if records := h.audit(); len(records) != 1 || !strings.Contains(records[0], "code="+want) {
+					t.Errorf("the audit log has %q", records)
+				}
+			})
+		}
+	}
+}
+
+// visited is visiting with a backend of some era.
+func visited(t *testing.T, era string) (h *house, client, gh *mcptest.Peer) {
+	t.Helper()
+	if era == "legacy" {
+		return visiting(t, able)
+	}
+	h = newHouse(t, settings{era: map[string]string{"gh": era}}, "gh")
+	client, _ = h.client()
+	client.Send(request("0", "tools/list", "", able))
+	gh = h.backend("gh")
+	gh.Discover("")
+	gh.List(mcptest.Tools("ask"))
+	client.Message()
+	return h, client, gh
+}
+
+// What is wrong with a result a stateless client is told, in words that say it: of either
+// era, one that is no object is none.
+func TestWords_AResultThatIsUnusable(t *testing.T) {
+	for says, want := range map[string]string{
+		`null`:             `its result is no object`,
+		`"x"`:              `its result is no object`,
+		`[]`:               `its result is no object`,
+		`"resultType"`:     `its result is no object`,
+		`{"resultType":5}`: `its resultType is no string: 5`,
+		`{"resultType":"complete","resultType":"input_required"}`: `its resultType stands there twice`,
+		`{"resultType":""}`:       `its resultType \"\" is not for this request`,
+		`{"resultType":"banana"}`: `its resultType \"banana\" is not for this request`,
+		`{"resultType":"input_required","inputRequests":null,"requestState":null}`:                                      `it has neither inputRequests nor a requestState`,
+		`{"resultType":"input_required","inputRequests":{"a":{"method":"tools/call","params":{}}}}`:                     `its inputRequests have tools/call, which a backend may not ask`,
+		`{"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":{"mode":"zzz"}}}}`: `its inputRequests have an elicitation of mode zzz, which there is not`,
+	} {
+		for _, era := range []string{"legacy", "modern"} {
+			if era == "legacy" && says[0] == '{' {
+				continue // it means nothing there
+			}
+			t.Run(era+says, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					_, client, gh := visited(t, era)
+					client.Send(first("1"))
+					gh.Reply(gh.Asked("tools/call").ID(), says)
+					if got := told(client); !strings.HasPrefix(got, `{"code":-32603,"message":"backend gh: its answer is unusable: `+want+`;`) {
+						t.Errorf("told %s\nwant %s", got, want)
+					}
+					client.WantNothing()
+					gh.WantNothing()
+				})
+			})
+		}
+	}
+}
+
+// inputRequests that are null are none: the client is told of the state alone, sealed.
+func TestWords_NullIsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client, gh := visited(t, "modern")
+		client.Send(first("1"))
+		gh.Reply(gh.Asked("tools/call").ID(), `{"resultType":"input_required","inputRequests":null,"requestState":"RAW"}`)
+		m := client.Message()
+		result := wire.Revise(m.Part(wire.PartResult), func(key string) bool { return key == "_meta" })
+		ticket, _ := wire.Lookup(result, "requestState")
+		if want := `{"requestState":` + string(ticket) + `,"resultType":"input_required"}`; string(result) != want || strings.Contains(want, "RAW") {
+			t.Errorf("told %s", result)
+		}
+		client.Send(retry("2", `{}`, string(ticket)))
+		again := gh.Asked("tools/call")
+		if got := param(t, again, "requestState"); got != `"RAW"` {
+			t.Errorf("sent again with %s", got)
+		}
+		gh.Reply(again.ID(), `{"content":[]}`)
+		client.Want(complete("2", `"content":[]}`))
+	})
+}
