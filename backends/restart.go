@@ -265,7 +265,7 @@ func (l *line) begin(ctx context.Context, p *peer.Peer, by way, ended chan error
 	listens := l.listening(ctx, p, server) // behind up, so that it has what waited
 	defer listens.end()
 	for _, uri := range missed {
-		l.updated(updated(uri), nil)
+		l.updated(updated(uri), peer.Stream{})
 	}
 	if l.own() {
 		err := <-ended

@@ -308,7 +308,7 @@ func (q *query) move() {
 		return
 	}
 	q.e.pending.Release()
-	if e, _ := q.e.guest.cause(q.e.route.Backend, nil); e != nil && e != q.e {
+	if e, _ := q.e.guest.cause(q.e.route.Backend, peer.Stream{}); e != nil && e != q.e {
 		e.ask(q.r, true) // it stays there: of many that end each would move all that were moved to it
 		return
 	}

@@ -119,9 +119,9 @@ func (h *held) update(responses []revision.Response) {
 
 // jobOf returns the task of a guest's to which something belongs that a backend says, nil
 // if it does not say.
-func (v *guest) jobOf(backend string, m wire.Message, about *peer.Pending) *job {
-	if about != nil {
-		if f, ok := about.To.(*fetch); ok && f.h.j.guest == v {
+func (v *guest) jobOf(backend string, m wire.Message, on peer.Stream) *job {
+	if on.Call != nil {
+		if f, ok := on.Call.To.(*fetch); ok && f.h.j.guest == v {
 			return f.h.j
 		}
 	}

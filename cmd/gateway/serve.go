@@ -226,4 +226,4 @@ func (s stranger) Asked(r *peer.Request) {
 	r.Fail(wire.Errorf(wire.CodeInvalidRequest, "%s", s.hint))
 }
 
-func (stranger) Told(wire.Message, *peer.Pending) {}
+func (stranger) Told(wire.Message, peer.Stream) {}
