@@ -103,7 +103,7 @@ func (h *held) update(responses []revision.Response) {
 	for _, answer := range responses {
 		h.mu.Lock()
 		i := slices.IndexFunc(h.asked, func(n *need) bool {
-			return n.key == answer.Key && fitsQuestion(n.r.Message, answer.Result)
+			return n.key == answer.Key && fitsQuestion(n.r.Method(), answer.Result)
 		})
 		var n *need
 		if i >= 0 {
