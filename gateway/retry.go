@@ -12,6 +12,10 @@ type round struct {
 	anew    bool   // the call is sent anew, without what was answered
 }
 
+// goesOn reports whether the call is sent with what was answered: to a backend of the stateless
+// era, for others were not asked so.
+func (r *round) goesOn() bool { return r != nil && !r.anew }
+
 // isRound reports whether the request goes on with a call, or says so.
 func (c *call) isRound() bool {
 	_, _, retry := revision.Responses(c.r.Message)
@@ -24,7 +28,10 @@ func (c *call) goOn() bool {
 	responses, state, _ := revision.Responses(c.r.Message)
 	literal, _ := wire.Lookup(c.r.Part(wire.PartParams), "requestState")
 	if wire.IsNull(literal) {
-		return true // the backend keeps no state: it may make of the answers what it likes
+		if answersQueries(responses) {
+			c.round = &round{}
+		}
+		return true // a backend that keeps no state may make of the answers what it likes
 	}
 	t, err := c.redeem(state)
 	if err != nil {
@@ -51,6 +58,14 @@ func (c *call) goOn() bool {
 		e.leave(c, nil)
 	}
 	return false
+}
+
+// answersQueries reports whether there are answers under keys of ours: to what a backend of the
+// session era has asked, whose call waits for them with a ticket. Under other keys there may be
+// anything, for some servers read answers that they were not asked for in either era.
+func answersQueries(responses []byte) (some bool) {
+	wire.Members(responses, func(key string, _ []byte, _ int) { some = some || isQueryKey(key) })
+	return some
 }
 
 // join makes the errand the one that is carried out for the call, and reports whether
