@@ -55,7 +55,7 @@ const (
 )
 
 // Told implements peer.Handler.
-func (d *demoServer) Told(wire.Message, *peer.Pending) {}
+func (d *demoServer) Told(wire.Message, peer.Stream) {}
 
 // Asked implements peer.Handler.
 func (d *demoServer) Asked(r *peer.Request) {

@@ -21,9 +21,9 @@ type Clients interface {
 	// Asked hands on what a backend asks of a client: of that whose session is
 	// named. "" means that it is not certain which one is concerned.
 	Asked(session, backend string, r *peer.Request)
-	// Told hands on what a backend says unasked, likewise. About is the call on
-	// whose stream it came, nil if that is not known.
-	Told(session, backend string, m wire.Message, about *peer.Pending)
+	// Told hands on what a backend says unasked, likewise. On is the stream on which it
+	// came.
+	Told(session, backend string, m wire.Message, on peer.Stream)
 }
 
 // maxQuestions bounds what a backend may ask of us at one time, over one line. Clients
@@ -53,7 +53,7 @@ func (h *handler) Asked(r *peer.Request) {
 		r.Fail(wire.Errorf(wire.CodeMethodNotFound, "Method not found: %s", r.Method()))
 		return
 	}
-	h.l.b.set.clients().Asked(h.owner(r.Message, r.About()), h.l.b.cfg.Name, r)
+	h.l.b.set.clients().Asked(h.owner(r.Message, r.On()), h.l.b.cfg.Name, r)
 }
 
 // namesCause reports whether a message names something, a task or an elicitation,
@@ -75,13 +75,13 @@ func namesCause(m wire.Message) bool {
 // of all calls in flight, unless the message says itself whose it is. If there is only
 // one client it is in any case one of its sessions, see soleSession. Where there are
 // several streams (HTTP), what comes on no call's may be older than an answer that is
-// here already, and is nobody's.
-func (h *handler) owner(m wire.Message, about *peer.Pending) string {
+// here already, and is nobody's; so is what comes on that of a call that is over.
+func (h *handler) owner(m wire.Message, on peer.Stream) string {
 	switch {
 	case h.l.own():
 		return h.l.session
-	case about != nil && (about.Owner != "" || !h.l.b.set.Solo):
-		return about.Owner
+	case on.Call != nil && (on.Call.Owner != "" || !h.l.b.set.Solo):
+		return on.Call.Owner
 	case h.l.b.set.Solo:
 		if owner, ok := h.peer.SoleOwner(); ok && !namesCause(m) {
 			return owner
@@ -90,7 +90,7 @@ func (h *handler) owner(m wire.Message, about *peer.Pending) string {
 			return owner // there is but one client, whatever it goes by
 		}
 		return h.l.b.set.soleSession()
-	case h.l.b.hasStreams(), namesCause(m):
+	case on.Over, h.l.b.hasStreams(), namesCause(m):
 		return ""
 	}
 	if _, server := h.l.talk(); server.stateless { // there a log is of a call that asked for it, and has not been answered
@@ -105,7 +105,7 @@ func (h *handler) owner(m wire.Message, about *peer.Pending) string {
 }
 
 // Told implements peer.Handler.
-func (h *handler) Told(m wire.Message, about *peer.Pending) {
+func (h *handler) Told(m wire.Message, on peer.Stream) {
 	method := m.Method()
 	switch {
 	case h.l.own() && h.l.b.read(method, func(k catalog.Kind) { h.l.news[k] = true }):
@@ -118,19 +118,19 @@ func (h *handler) Told(m wire.Message, about *peer.Pending) {
 	}
 	if _, server := h.l.talk(); server.stateless {
 		if method == acknowledged {
-			h.l.acknowledged(m, about)
+			h.l.acknowledged(m, on)
 			return
 		}
 		m = revision.Unstamp(m)
 	}
 	switch method {
 	case mcp.MethodNotificationResourceUpdated:
-		h.l.updated(m, about)
+		h.l.updated(m, on)
 		return
 	case string(mcp.MethodNotificationMessage):
 		h.l.log.Debug("backend says", "params", string(m.Part(wire.PartParams)))
 	}
-	h.l.b.set.clients().Told(h.owner(m, about), h.l.b.cfg.Name, m, about)
+	h.l.b.set.clients().Told(h.owner(m, on), h.l.b.cfg.Name, m, on)
 }
 
 // changed has those lists read anew that a notification says have changed. One look
@@ -185,7 +185,7 @@ func (b *Backend) takeStale() (which [catalog.NumKinds]bool, tell func()) {
 	}
 	return which, func() {
 		for c := range heard {
-			b.set.clients().Told(c.session, b.cfg.Name, wire.NewNotification(c.notification, nil), nil)
+			b.set.clients().Told(c.session, b.cfg.Name, wire.NewNotification(c.notification, nil), peer.Stream{})
 		}
 	}
 }

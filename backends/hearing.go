@@ -74,11 +74,11 @@ func ending(a peer.Answer) error {
 }
 
 // acknowledged notes what the server has agreed to.
-func (l *line) acknowledged(m wire.Message, about *peer.Pending) {
+func (l *line) acknowledged(m wire.Message, on peer.Stream) {
 	l.mu.Lock()
 	h := l.opening
 	l.mu.Unlock()
-	if h == nil || about != nil && about != h.c || about == nil && !h.is(m) {
+	if h == nil || on.Call != nil && on.Call != h.c || on.Call == nil && !h.is(m) {
 		return
 	}
 	select {

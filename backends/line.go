@@ -148,7 +148,7 @@ func (l *line) sent(w waiting) bool {
 
 // notOffered returns what a call ends with that could not be offered.
 func notOffered(err error) error {
-	if errors.Is(err, peer.ErrCancelled) {
+	if errors.Is(err, peer.ErrCancelled) || isA[*wire.Error](err) {
 		return err
 	}
 	return &transport.Lost{Err: err}

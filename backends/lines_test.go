@@ -29,7 +29,7 @@ func (e *ear) Asked(session, backend string, r *peer.Request) {
 	e.asked = append(e.asked, r)
 }
 
-func (e *ear) Told(session, backend string, m wire.Message, _ *peer.Pending) {
+func (e *ear) Told(session, backend string, m wire.Message, _ peer.Stream) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.heard = append(e.heard, session+" told by "+backend+": "+m.Method())

@@ -301,7 +301,7 @@ func (g *listening) catchUp() {
 	uris := g.l.subs.agreedTo()
 	g.l.mu.Unlock()
 	for _, uri := range uris {
-		g.l.updated(updated(uri), nil)
+		g.l.updated(updated(uri), peer.Stream{})
 	}
 }
 

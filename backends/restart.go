@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"mcpgateway/catalog"
 	"mcpgateway/peer"
 )
 
@@ -188,6 +189,17 @@ func (l *line) tryHTTP(ctx context.Context) error {
 	return fmt.Errorf("%w; nor does it speak HTTP+SSE: %w", err, then)
 }
 
+// hasNeverListed reports whether it is not known what the backend has though there was a
+// conversation before.
+func (l *line) hasNeverListed() bool {
+	l.mu.Lock()
+	before := !l.upAt.IsZero()
+	l.mu.Unlock()
+	l.b.mu.Lock()
+	defer l.b.mu.Unlock()
+	return !l.own() && before && l.b.raw[catalog.Tools] == nil
+}
+
 func (l *line) hasRun() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -259,11 +271,15 @@ func (l *line) begin(ctx context.Context, p *peer.Peer, by way, ended chan error
 		return errHandedOver
 	}
 	missed := l.restore(start, p, server)
+	early := server.stateless && l.hasNeverListed()
 	l.up(p)
+	if early {
+		l.b.list(start, p, server, all) // it may not outlive the listen, and is known then
+	}
 	listens := l.listening(ctx, p, server) // behind up, so that it has what waited
 	defer listens.end()
 	for _, uri := range missed {
-		l.updated(updated(uri), nil)
+		l.updated(updated(uri), peer.Stream{})
 	}
 	if l.own() {
 		err := <-ended

@@ -21,7 +21,7 @@ type restless struct {
 	lists *atomic.Int64
 }
 
-func (r *restless) Told(wire.Message, *peer.Pending) {}
+func (r *restless) Told(wire.Message, peer.Stream) {}
 
 func (r *restless) Asked(q *peer.Request) {
 	if q.Method() == "initialize" {

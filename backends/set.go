@@ -189,7 +189,7 @@ func (noClients) Asked(_, _ string, r *peer.Request) {
 	r.Fail(wire.Errorf(wire.CodeMethodNotFound, "Method not found: %s", r.Method()))
 }
 
-func (noClients) Told(_, _ string, _ wire.Message, _ *peer.Pending) {}
+func (noClients) Told(_, _ string, _ wire.Message, _ peer.Stream) {}
 
 // headStart is how long the backends are held back when all their catalogs are
 // known: a client asks for its list right after the handshake, and gets it sooner

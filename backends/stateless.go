@@ -30,13 +30,26 @@ func (b *Backend) stamped(m wire.Message, s server, session string, tasks bool) 
 	return stamp.On(m)
 }
 
-// offer sends a call over the conversation with s, in the words of its era.
+// offer sends a call over the conversation with s, in the words of its era. What goes on with a
+// call is refused with a *[wire.Error] by a server of the session era: there a call that asks
+// something is open until it is answered, and this would be another.
 func (l *line) offer(p *peer.Peer, s server, w waiting) error {
+	if w.c.GoesOn && !s.stateless {
+		return l.b.cannotGoOn(w.m)
+	}
 	w.c.Stateless, w.c.Again = s.stateless, nil
 	if s.stateless {
 		w.c.Again = func(a wire.Message, err error) bool { return l.spared(p, w, a, err) }
 	}
 	return p.Offer(l.b.stamped(w.m, s, w.c.Owner, w.c.Tasks), w.c)
+}
+
+func (b *Backend) cannotGoOn(m wire.Message) error {
+	why := "inputResponses without requestState: the call that asked goes on with the requestState that it was answered with"
+	if !wire.IsNull(m.Part(wire.PartState)) {
+		why = "requestState: it is of no use any more: begin the call anew"
+	}
+	return wire.Errorf(wire.CodeInvalidParams, "Invalid params: backend %s: %s", b.cfg.Name, why)
 }
 
 // spared reports whether what came of a call is the gateway's own affair: the server

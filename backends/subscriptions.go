@@ -258,10 +258,10 @@ func (nobody) Done(wire.Message, error) {}
 
 // updated passes on that a resource has changed: to the sessions that have
 // subscribed to it, if several share the line.
-func (l *line) updated(m wire.Message, about *peer.Pending) {
+func (l *line) updated(m wire.Message, on peer.Stream) {
 	set, backend := l.b.set, l.b.cfg.Name
 	if l.own() {
-		set.clients().Told(l.session, backend, m, about)
+		set.clients().Told(l.session, backend, m, on)
 		return
 	}
 	value, _ := wire.Lookup(m.Part(wire.PartParams), "uri")
@@ -270,11 +270,11 @@ func (l *line) updated(m wire.Message, about *peer.Pending) {
 	l.mu.Unlock()
 	switch {
 	case !set.Solo:
-		about = nil
+		on = peer.Stream{}
 	case len(sessions) == 0:
 		sessions = []string{set.soleSession()}
 	}
 	for _, session := range sessions {
-		set.clients().Told(session, backend, m, about)
+		set.clients().Told(session, backend, m, on)
 	}
 }

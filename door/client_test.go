@@ -17,7 +17,7 @@ import (
 // tool is a server whose one tool reports progress and says its name.
 type tool struct{}
 
-func (tool) Told(wire.Message, *peer.Pending) {}
+func (tool) Told(wire.Message, peer.Stream) {}
 
 func (tool) Asked(r *peer.Request) {
 	switch r.Method() {

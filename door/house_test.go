@@ -135,7 +135,7 @@ type server struct {
 	g *visitor
 }
 
-func (s *server) Told(m wire.Message, _ *peer.Pending) { s.h.told <- m.Method() }
+func (s *server) Told(m wire.Message, _ peer.Stream) { s.h.told <- m.Method() }
 
 func (s *server) Asked(r *peer.Request) {
 	switch r.Method() {

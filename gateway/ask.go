@@ -33,8 +33,13 @@ type question struct {
 }
 
 // Asked hands on what a backend asks of the client that a session is with, ""
-// if it is not certain which. It does not wait.
+// if it is not certain which. It does not wait. What comes on the stream of a call that is
+// over is of that call: nobody is asked it, unless it names the task that it is about.
 func (g *Gateway) Asked(session, backend string, r *peer.Request) {
+	if r.On().Over && relatedTask(r.Message) == "" && taskID(r.Message) == "" {
+		decline(r, errCallOver)
+		return
+	}
 	if guest := g.guests.named(session); guest != nil {
 		guest.asked(backend, r)
 		return
@@ -125,7 +130,7 @@ func (q *question) send() {
 		return
 	}
 	q.sent = true
-	if q.cause = q.s.cause(q.backend, q.r.Message, q.r.About()); q.cause != nil {
+	if q.cause = q.s.cause(q.backend, q.r.Message, q.r.On()); q.cause != nil {
 		q.cause.pending.Hold()
 	}
 	q.pending.To, q.pending.Token, q.pending.About = q, q.r.Token(), q.cause.on()

@@ -159,7 +159,7 @@ func (c *call) send(route catalog.Route) {
 		return
 	}
 	c.Route = route
-	if c.round != nil && c.round.backend != route.Backend {
+	if c.round != nil && c.round.backend != "" && c.round.backend != route.Backend {
 		c.refuse(errForeign)
 		return
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -69,6 +70,12 @@ const (
 // queryKey returns the key of the nth question of a call.
 func queryKey(n int) string { return "q" + strconv.Itoa(n) }
 
+func isQueryKey(key string) bool {
+	n, ok := strings.CutPrefix(key, "q")
+	_, err := strconv.Atoi(n)
+	return ok && err == nil
+}
+
 // depart has the call carried out as an errand, if it may take several rounds.
 func (c *call) depart() {
 	if !c.road.rounds {
@@ -76,6 +83,7 @@ func (c *call) depart() {
 	}
 	e := &errand{g: c.s.g, guest: c.guest, id: newID(), route: c.Route, call: c, task: c.task, asTask: c.asTask}
 	e.pending.To, e.pending.Token, e.pending.Owner = e, c.pending.Token, c.pending.Owner
+	e.pending.GoesOn = c.round.goesOn()
 	c.pending, c.errand = &e.pending, e
 	c.guest.stayOn()
 	c.guest.enter(e)
@@ -308,7 +316,7 @@ func (q *query) move() {
 		return
 	}
 	q.e.pending.Release()
-	if e, _ := q.e.guest.cause(q.e.route.Backend, nil); e != nil && e != q.e {
+	if e, _ := q.e.guest.cause(q.e.route.Backend, peer.Stream{}); e != nil && e != q.e {
 		e.ask(q.r, true) // it stays there: of many that end each would move all that were moved to it
 		return
 	}

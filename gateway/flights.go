@@ -46,13 +46,14 @@ func (s *Session) arrive(c *call) {
 
 // cause returns the call to which something belongs that a backend says to the
 // session: the one on whose stream it came, else the one that waits for the task
-// it is about, else the newest that the backend is at, else nil. Which call it is
+// it is about, else the newest that the backend is at, else nil, as it is on the stream of a
+// call that is over. Which call it is
 // decides on what stream the client hears of it; that it is this client's is
 // certain already. The newest, for on older ones the client may have hung up: some
 // do when they give a call up, and say nothing.
-func (s *Session) cause(backend string, m wire.Message, about *peer.Pending) *call {
-	if about != nil {
-		if c, ok := about.To.(*call); ok && c.s == s {
+func (s *Session) cause(backend string, m wire.Message, on peer.Stream) *call {
+	if on.Call != nil {
+		if c, ok := on.Call.To.(*call); ok && c.s == s {
 			return c
 		}
 	}
@@ -68,6 +69,9 @@ func (s *Session) cause(backend string, m wire.Message, about *peer.Pending) *ca
 		case newest == nil:
 			newest = c
 		}
+	}
+	if on.Over {
+		return nil // it is that call's, and none of these
 	}
 	return newest
 }

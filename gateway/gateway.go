@@ -5,7 +5,7 @@
 //	Serve ─ peer reads ─ Session.Asked ─ admit (lifecycle.go, a pure table)
 //	                       ├ askedStateless (stateless.go), what needs no session: it is of a
 //	                       │    guest (guest.go), goes as an errand (errand.go, parked.go), and
-//	                       │    may go on in a later request (retry.go); listen.go
+//	                       │    may go on in a later request (retry.go, elsewhere.go); listen.go
 //	                       └ serve (session.go, the switch over methods)
 //	                            ├ initialize          handshake.go
 //	                            ├ the four lists      list.go
@@ -114,6 +114,7 @@ type Gateway struct {
 	sealer  *sealer
 	guests  guests
 	parked  parked
+	reruns  reruns
 	listens listens
 
 	jobs     jobs

@@ -221,13 +221,18 @@ func (v *guest) exit(e *errand) {
 }
 
 // cause returns the errand to which something belongs that a backend says to the
-// guest: the one on whose stream it came, which is certain; else the oldest that seems
-// best, see errand.rank. That it is this guest's is certain already.
-func (v *guest) cause(backend string, about *peer.Pending) (e *errand, certain bool) {
-	if about != nil {
-		if e, ok := about.To.(*errand); ok && e.guest == v {
+// guest: the one on whose stream it came, which is certain, as it is that there is none if
+// that is a stream of anything else, or of a call that is over: a guest may be several clients,
+// and none is asked or told what is another's. On no call's stream it is the oldest that
+// seems best, see errand.rank. That it is this guest's is certain already.
+func (v *guest) cause(backend string, on peer.Stream) (e *errand, certain bool) {
+	if on.Call != nil {
+		if e, ok := on.Call.To.(*errand); ok && e.guest == v {
 			return e, true
 		}
+	}
+	if on.Call != nil || on.Over {
+		return nil, true
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -243,12 +248,20 @@ func (v *guest) cause(backend string, about *peer.Pending) (e *errand, certain b
 	return e, false
 }
 
+// errCallOver is why a question is declined that came on a call's stream.
+var errCallOver = wire.Errorf(wire.CodeInternalError, "The call to which this belongs is over, or its client cannot be asked anything")
+
 // asked hands on what a backend asks of the guest.
 func (v *guest) asked(backend string, r *peer.Request) {
-	j := v.jobOf(backend, r.Message, r.About())
+	j := v.jobOf(backend, r.Message, r.On())
 	if j == nil {
-		if e, certain := v.cause(backend, r.About()); e != nil {
+		e, certain := v.cause(backend, r.On())
+		switch {
+		case e != nil:
 			e.ask(r, certain)
+			return
+		case certain:
+			decline(r, errCallOver)
 			return
 		}
 		j = v.jobAt(backend)
@@ -309,7 +322,7 @@ func (v *guest) unwanted(backend, uri string) {
 
 // told hands on what a backend says to the guest: changes, to its subscriptions; log
 // messages, to the request on whose behalf they are, if it wants any of that level.
-func (v *guest) told(backend string, m wire.Message, about *peer.Pending) {
+func (v *guest) told(backend string, m wire.Message, on peer.Stream) {
 	if m.Method() != string(mcp.MethodNotificationMessage) {
 		for _, l := range v.listening() {
 			l.told(m)
@@ -322,10 +335,10 @@ func (v *guest) told(backend string, m wire.Message, about *peer.Pending) {
 	if revision.Severity(stringAt(m, "params", "level")) < revision.Severity(v.stamp.Level) {
 		return
 	}
-	if v.jobOf(backend, m, about) != nil {
+	if v.jobOf(backend, m, on) != nil {
 		return // no request waits for it
 	}
-	if e, _ := v.cause(backend, about); e != nil {
+	if e, _ := v.cause(backend, on); e != nil {
 		if c := e.waiting(); c != nil {
 			c.r.Tell(logged(backend, revision.Unstamp(m)))
 		}

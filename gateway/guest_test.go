@@ -309,8 +309,8 @@ func TestGuest_SentElsewhere(t *testing.T) {
 		gh.Reply(again.ID(), `{"content":[]}`)
 		client.Want(complete("2", `"content":[]}`))
 		client.Send(request("3", "tools/call", `"name":"ask","inputResponses":{"q1":{"action":"decline"}},"requestState":`+string(ticket)+`,`, can))
-		if m := client.Message(); !m.IsToolError() {
-			t.Errorf("declined: %s", m.Raw())
+		if failure := wire.ReadError(client.Message().Part(wire.PartError)); failure.Code != -32602 {
+			t.Errorf("a ticket that was used: %+v", failure)
 		}
 		gh.WantNothing()
 	})
@@ -384,31 +384,6 @@ func TestParked_AskedPastTheAnswered(t *testing.T) {
 		client.Send(retry("3", `{"q1":{"action":"accept"}}`, ticket))
 		gh.Want(`{"jsonrpc":"2.0","id":"a","result":{"action":"accept"}}`)
 		state(t, client, "q2", "q3")
-	})
-}
-
-// Only who has been to all the places to which a call has sent its user has the call sent
-// anew; what was not asked is of no account, and each method is refused in its own words.
-func TestGuest_SentElsewhereInPart(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		_, client, gh := visiting(t, `{"elicitation":{"url":{}}}`)
-		const can = `{"elicitation":{"url":{}}}`
-		client.Send(request("1", "tools/call", `"name":"ask",`, can))
-		gh.Fail(gh.Asked("tools/call").ID(), `{"code":-32042,"message":"go","data":{"elicitations":[{"url":"https://a.example/x"},{"url":"https://a.example/y"}]}}`)
-		ticket := state(t, client, "q1", "q2")
-		again := func(id, responses string) string {
-			return request(id, "tools/call", `"name":"ask","inputResponses":`+responses+`,"requestState":`+ticket+`,`, can)
-		}
-		for _, responses := range []string{`{"q1":{"action":"accept"}}`, `{"q1":{"action":"accept"},"x":{"action":"accept"}}`, `{"q1":{"action":"accept"},"q2":{"action":"cancel"}}`} {
-			client.Send(again("2", responses))
-			if m := client.Message(); !m.IsToolError() {
-				t.Errorf("%s: %s", responses, m.Raw())
-			}
-			gh.WantNothing()
-		}
-		client.Send(again("3", `{"q1":{"action":"accept"},"q2":{"action":"accept"},"more":17}`))
-		gh.Reply(gh.Asked("tools/call").ID(), `{"content":[]}`)
-		client.Want(complete("3", `"content":[]}`))
 	})
 }
 

@@ -164,7 +164,7 @@ func (b back) Cancelled(params []byte) {
 	b.tally.add("cancelled")
 }
 
-func (p *player) Told(wire.Message, *peer.Pending) {}
+func (p *player) Told(wire.Message, peer.Stream) {}
 
 func (p *player) greet(r *peer.Request) {
 	switch r.Method() {

@@ -123,7 +123,7 @@ func (e *errand) resume(c *call, responses []byte) *wire.Error {
 		return wire.Errorf(wire.CodeInvalidParams, "Invalid params: requestState: %v", errExpired)
 	case e.call != nil:
 		e.mu.Unlock()
-		return wire.Errorf(wire.CodeInvalidParams, "Invalid params: requestState: another request goes on with this call")
+		return wire.Errorf(wire.CodeInvalidParams, "Invalid params: requestState: %v", errTaken)
 	}
 	e.timer.Stop()
 	e.timer = nil
@@ -138,7 +138,7 @@ func (e *errand) resume(c *call, responses []byte) *wire.Error {
 	var answered []answeredQuery
 	var left []*query
 	for _, q := range e.asked {
-		if value, _ := wire.Lookup(responses, q.key); fitsQuestion(q.r.Message, value) {
+		if value, _ := wire.Lookup(responses, q.key); fitsQuestion(q.r.Method(), value) {
 			answered = append(answered, answeredQuery{q, value})
 		} else {
 			left = append(left, q)
@@ -162,7 +162,7 @@ type answeredQuery struct {
 
 // fitsQuestion reports whether a client's answer has the shape of one to what was
 // asked.
-func fitsQuestion(question wire.Message, answer []byte) bool {
+func fitsQuestion(method string, answer []byte) bool {
 	if !wire.IsObject(answer) {
 		return false
 	}
@@ -170,7 +170,7 @@ func fitsQuestion(question wire.Message, answer []byte) bool {
 		value, _ := wire.Lookup(answer, member)
 		return len(value) > 0 && (first == 0 || value[0] == first)
 	}
-	switch question.Method() {
+	switch method {
 	case "elicitation/create":
 		return has("action", '"')
 	case "roots/list":

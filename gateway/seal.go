@@ -22,7 +22,7 @@ type ticket struct {
 	Backend   string    // where it leads
 	Call      []byte    // digest of the call's method, name and arguments
 	Until     time.Time // when it is good for nothing any more
-	Text      string    // what it is for: the backend's own requestState as JSON text, the id of an errand
+	Text      string    // what it is for: the backend's own requestState as JSON text, the id of an errand, what a rerun waits for
 }
 
 // The kinds of tickets.

@@ -208,7 +208,7 @@ var needed = map[mcp.MCPMethod][]string{
 
 // Told implements peer.Handler. Notifications that mean nothing here are
 // dropped: they are never answered, not with an error either.
-func (s *Session) Told(m wire.Message, _ *peer.Pending) {
+func (s *Session) Told(m wire.Message, _ peer.Stream) {
 	switch m.Method() {
 	case string(mcp.MethodNotificationInitialized):
 		s.mu.Lock()

@@ -103,7 +103,7 @@ func (c *call) learn(m wire.Message) wire.Message {
 func (c *call) trail() *peer.Trail {
 	s, backend := c.s, c.Route.Backend
 	return c.pending.Trail(func(m wire.Message) {
-		on := s.cause(backend, m, nil).on()
+		on := s.cause(backend, m, peer.Stream{}).on()
 		s.tell(s.exposeTasks(backend, m), on)
 	})
 }

@@ -103,7 +103,7 @@ func (h *held) update(responses []revision.Response) {
 	for _, answer := range responses {
 		h.mu.Lock()
 		i := slices.IndexFunc(h.asked, func(n *need) bool {
-			return n.key == answer.Key && fitsQuestion(n.r.Message, answer.Result)
+			return n.key == answer.Key && fitsQuestion(n.r.Method(), answer.Result)
 		})
 		var n *need
 		if i >= 0 {
@@ -119,9 +119,9 @@ func (h *held) update(responses []revision.Response) {
 
 // jobOf returns the task of a guest's to which something belongs that a backend says, nil
 // if it does not say.
-func (v *guest) jobOf(backend string, m wire.Message, about *peer.Pending) *job {
-	if about != nil {
-		if f, ok := about.To.(*fetch); ok && f.h.j.guest == v {
+func (v *guest) jobOf(backend string, m wire.Message, on peer.Stream) *job {
+	if on.Call != nil {
+		if f, ok := on.Call.To.(*fetch); ok && f.h.j.guest == v {
 			return f.h.j
 		}
 	}

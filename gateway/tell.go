@@ -9,16 +9,16 @@ import (
 )
 
 // Told hands on a notification of a backend's to the client that a session is
-// with, "" if it is not certain whose it is. About is the call on whose stream it
-// came, if that is known. It does not wait. What nobody knows here is dropped, and
+// with, "" if it is not certain whose it is. On is the stream on which it came.
+// It does not wait. What nobody knows here is dropped, and
 // so is what may be meant for another client.
-func (g *Gateway) Told(session, backend string, m wire.Message, about *peer.Pending) {
+func (g *Gateway) Told(session, backend string, m wire.Message, on peer.Stream) {
 	switch m.Method() {
 	case mcp.MethodNotificationTasksStatus, revision.TaskState:
 		g.taskChanged(backend, m)
 	}
 	if guest := g.guests.named(session); guest != nil {
-		guest.told(backend, m, about)
+		guest.told(backend, m, on)
 		return
 	}
 	method := m.Method()
@@ -29,7 +29,7 @@ func (g *Gateway) Told(session, backend string, m wire.Message, about *peer.Pend
 			s = g.named(backend, m)
 		}
 		if s != nil {
-			s.pass(backend, m, about)
+			s.pass(backend, m, on)
 		}
 	case mcp.MethodNotificationToolsListChanged, mcp.MethodNotificationPromptsListChanged, mcp.MethodNotificationResourcesListChanged:
 		if s := g.session(session); s != nil && s.learns(method, g.Backends.View().Snapshot) {
@@ -80,11 +80,11 @@ func (g *Gateway) taskStatus(session, backend string, m wire.Message) {
 
 // pass passes a log message on, if the client wants any of its level. Its logger
 // is the backend, or one of its own.
-func (s *Session) pass(backend string, m wire.Message, about *peer.Pending) {
+func (s *Session) pass(backend string, m wire.Message, stream peer.Stream) {
 	if !s.offers("logging") || !s.wants(stringAt(m, "params", "level")) {
 		return
 	}
-	on := s.cause(backend, m, about).on()
+	on := s.cause(backend, m, stream).on()
 	m = logged(backend, m)
 	s.mu.Lock()
 	early := s.state == greeted // then "server SHOULD NOT send requests … other than pings and logging" (lifecycle)

@@ -19,7 +19,7 @@ type batch struct {
 }
 
 // unpack handles a batch, or refuses it.
-func (p *Peer) unpack(m wire.Message, about *Pending) {
+func (p *Peer) unpack(m wire.Message, on Stream) {
 	elements := m.Elements()
 	switch {
 	case p.opts.Batches == nil || !p.opts.Batches():
@@ -50,10 +50,10 @@ func (p *Peer) unpack(m wire.Message, about *Pending) {
 			if b.about == "" {
 				b.about = m.ID()
 			}
-			p.receive(m, about, b, i)
+			p.receive(m, on, b, i)
 		default:
 			b.leave()
-			p.receive(m, about, nil, 0)
+			p.receive(m, on, nil, 0)
 		}
 	}
 	b.leave()

@@ -40,6 +40,10 @@ type Pending struct {
 	// Tasks says that a server of the stateless era may answer with a task, whatever
 	// the client has declared: whoever has sent the call sees to that.
 	Tasks bool
+	// GoesOn says that the call goes on with one of the stateless era that was answered with what
+	// a server needs. For a server of the session era it would be another call: whoever sends it
+	// ends it then with a *[wire.Error].
+	GoesOn bool
 	// Again, if it is set, is shown the answer, or the reason why there is none,
 	// before To is; not so if the call was taken back, or has met its deadline or
 	// the end of the conversation. If it returns true the call has not ended: who has

@@ -30,9 +30,19 @@ type Handler interface {
 	// Asked is called with a request. It owes one answer, now or later.
 	Asked(*Request)
 	// Told is called with a notification other than those that concern a call
-	// or a request at hand, which the Peer sees to itself. About is the call of
-	// ours on whose stream it came, nil if that is not known.
-	Told(m wire.Message, about *Pending)
+	// or a request at hand, which the Peer sees to itself. On says on whose stream it
+	// came.
+	Told(m wire.Message, on Stream)
+}
+
+// A Stream is where something came that the far side says: on the stream of a call of ours, if
+// the transport has one for each, or on none of a call. The zero value is none of a call: it may
+// be of any call, or of no call at all.
+type Stream struct {
+	Call *Pending // that is in flight and has the stream; nil if there is none
+	// Over says that it is the stream of a call that has come to its end for us: it was
+	// answered, given up or taken back. What comes there is of that call and of no other.
+	Over bool
 }
 
 // Options of a Peer. The zero value works.
@@ -151,7 +161,7 @@ func (p *Peer) read() error {
 		var lost *transport.Lost
 		switch {
 		case err == nil:
-			p.receive(m, p.onStream(about), nil, 0)
+			p.receive(m, p.stream(about), nil, 0)
 		case errors.As(err, &lost): // first: it may wrap the noise that there was instead
 			p.lost(lost)
 		case errors.As(err, &noise):
@@ -164,41 +174,41 @@ func (p *Peer) read() error {
 	}
 }
 
-// onStream returns the call in flight that id stands for, nil if there is none.
-func (p *Peer) onStream(id wire.ID) *Pending {
+// stream returns the stream of the request of ours that has the id, that of no call if it is "".
+func (p *Peer) stream(id wire.ID) Stream {
 	if id == "" {
-		return nil
+		return Stream{}
 	}
-	n, err := p.ours(id)
-	if err != nil {
-		return nil
+	if n, err := p.ours(id); err == nil {
+		if c, ok := p.calls.Look(n); ok {
+			return Stream{Call: c}
+		}
 	}
-	c, _ := p.calls.Look(n)
-	return c
+	return Stream{Over: true}
 }
 
 // receive handles one message, in slot i of a batch unless batch is nil.
-func (p *Peer) receive(m wire.Message, about *Pending, b *batch, i int) {
+func (p *Peer) receive(m wire.Message, on Stream, b *batch, i int) {
 	switch m.Kind() {
 	case wire.Response:
 		p.answered(m)
 	case wire.Request:
-		p.asked(m, about, b, i)
+		p.asked(m, on, b, i)
 	case wire.Notification:
-		p.told(m, about)
+		p.told(m, on)
 	case wire.Batch:
-		p.unpack(m, about)
+		p.unpack(m, on)
 	}
 }
 
-func (p *Peer) told(m wire.Message, about *Pending) {
+func (p *Peer) told(m wire.Message, on Stream) {
 	switch m.Method() {
 	case "notifications/progress":
 		p.progressed(m)
 	case "notifications/cancelled":
 		p.cancelled(m)
 	default:
-		p.h.Told(m, about)
+		p.h.Told(m, on)
 	}
 }
 

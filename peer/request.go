@@ -9,7 +9,7 @@ type Request struct {
 	wire.Message
 	peer  *Peer
 	id    wire.ID
-	about *Pending
+	on    Stream
 	batch *batch // nil unless it came in one
 	slot  int
 	owner Owner
@@ -20,8 +20,8 @@ type Request struct {
 type Owner interface{ Cancelled(params []byte) }
 
 // asked enters a request under its id and hands it on.
-func (p *Peer) asked(m wire.Message, about *Pending, b *batch, slot int) {
-	r := &Request{Message: m, peer: p, id: m.ID(), about: about, batch: b, slot: slot}
+func (p *Peer) asked(m wire.Message, on Stream, b *batch, slot int) {
+	r := &Request{Message: m, peer: p, id: m.ID(), on: on, batch: b, slot: slot}
 	if err := p.enter(r); err != nil {
 		if p.opts.Refused != nil {
 			p.opts.Refused(m, err)
@@ -58,9 +58,8 @@ func (p *Peer) enter(r *Request) *wire.Error {
 // ClientID returns the id that the far side gave the request.
 func (r *Request) ClientID() wire.ID { return r.id }
 
-// About returns the call of ours on whose stream the request came, nil if that is
-// not known.
-func (r *Request) About() *Pending { return r.about }
+// On returns the stream on which the request came.
+func (r *Request) On() Stream { return r.on }
 
 // Own makes o the one who is told of a cancellation. It reports whether the
 // request is still open; if not, o will not be told.

@@ -26,7 +26,7 @@ type talk struct {
 func (k *talk) Asked(r *peer.Request) { k.asked <- r }
 
 // Told implements peer.Handler.
-func (k *talk) Told(m wire.Message, _ *peer.Pending) { k.told <- m }
+func (k *talk) Told(m wire.Message, _ peer.Stream) { k.told <- m }
 
 // inBubble runs a test of a conversation in a bubble, where time is virtual and a
 // goroutine that is left fails the test.

@@ -102,7 +102,7 @@ type deaf struct{}
 func (deaf) Asked(r *peer.Request) {
 	r.Fail(wire.Errorf(wire.CodeMethodNotFound, "Method not found: %s", r.Method()))
 }
-func (deaf) Told(wire.Message, *peer.Pending) {}
+func (deaf) Told(wire.Message, peer.Stream) {}
 
 // ask calls the tool and waits; progress goes to stderr.
 func (f *flags) ask(ctx context.Context, p *peer.Peer, tool string, arguments []byte) (wire.Message, error) {

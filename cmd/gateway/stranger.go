@@ -28,7 +28,7 @@ func (s stranger) Asked(r *peer.Request) {
 }
 
 // Told implements peer.Handler.
-func (stranger) Told(wire.Message, *peer.Pending) {}
+func (stranger) Told(wire.Message, peer.Stream) {}
 
 // meet has a stranger answered until end is called, or it hangs up, which closes gone.
 // A terminal, or nothing, is not read.

@@ -91,14 +91,21 @@ func (p *Peer) read() {
 }
 
 // near is the end of the pipe that the other side holds. Its Read makes of some
-// notifications what cannot pass through a Pipe: lines that are no message, and
-// ends of several kinds.
+// notifications what cannot pass through a Pipe: lines that are no message, ends of
+// several kinds, and on which stream something is said.
 type near struct {
 	transport.Conn
 
 	mu   sync.Mutex
-	odd  []error
+	odd  []saying
 	last error
+}
+
+// A saying is what Read returns once.
+type saying struct {
+	m     wire.Message
+	about wire.ID
+	err   error
 }
 
 const oddity = "mcptest/oddity"
@@ -112,9 +119,12 @@ func (n *near) Read() (wire.Message, wire.ID, error) {
 		return m, about, err
 	}
 	n.mu.Lock()
-	err = n.odd[0]
+	next := n.odd[0]
 	n.odd = n.odd[1:]
 	n.mu.Unlock()
+	if err = next.err; err == nil {
+		return next.m, next.about, nil
+	}
 	var noise *transport.Noise
 	var lost *transport.Lost
 	if !errors.As(err, &noise) && !errors.As(err, &lost) {
@@ -124,10 +134,22 @@ func (n *near) Read() (wire.Message, wire.ID, error) {
 }
 
 // Break has the other side's Read return err, after what was sent before.
-func (p *Peer) Break(err error) {
-	p.near.mu.Lock()
-	defer p.near.mu.Unlock()
-	p.near.odd = append(p.near.odd, err)
+func (p *Peer) Break(err error) { p.near.say(p, saying{err: err}) }
+
+// SendOn sends a message on the stream of the request call, as a server does that has one for
+// each.
+func (p *Peer) SendOn(call wire.ID, line string) {
+	m, err := wire.Parse([]byte(line))
+	if err != nil {
+		p.t.Fatalf("%s: %v", p.name, err)
+	}
+	p.near.say(p, saying{m: m, about: call})
+}
+
+func (n *near) say(p *Peer, s saying) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.odd = append(n.odd, s)
 	_ = p.conn.Write(wire.NewNotification(oddity, nil), "") // who is gone reads nothing
 }
 

@@ -1,0 +1,144 @@
+package gateway
+
+import (
+	"errors"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"mcpgateway/revision"
+	"mcpgateway/wire"
+)
+
+// sendElsewhere asks the client to send its user to where a backend of 2025-11-25 has
+// it that the call needs it (-32042), and to come back then: the call is sent anew, once. It
+// reports false if the error says nothing of the kind. A client that cannot is told what it
+// lacks.
+func (c *call) sendElsewhere(e *wire.Error) bool {
+	list, _ := wire.Lookup(e.Data, "elicitations")
+	var inputs []revision.Input
+	wire.EachElement(list, func(one []byte) bool {
+		if url, _ := wire.Lookup(one, "url"); len(url) == 0 || url[0] != '"' {
+			return true
+		}
+		put := []wire.Member{{Key: "mode", Text: []byte(`"url"`)}}
+		if text, _ := wire.Lookup(one, "message"); len(text) > 0 && text[0] == '"' {
+			put = append(put, wire.Member{Key: "message", Text: prefixed("["+c.Route.Backend+"] ", text)})
+		}
+		params := wire.Revise(one, func(key string) bool { return key == "elicitationId" }, put...)
+		inputs = append(inputs, revision.Input{Key: queryKey(len(inputs) + 1), Method: string(mcp.MethodElicitationCreate), Params: params})
+		return len(inputs) < maxQueries
+	})
+	switch {
+	case len(inputs) == 0:
+		return false
+	case !canElicit(c.guest.stamp.Capabilities, "url"):
+		failure := lacks([]byte(`{"elicitation":{"url":{}}}`), "backend %s sends its user to a URL", c.Route.Backend)
+		if c.r.Fail(failure) {
+			c.ended(Outcome{Kind: RPCError, Code: failure.Code})
+		}
+		return true
+	}
+	c.askToGo(newID(), inputs, parkedLife)
+	return true
+}
+
+// askToGo asks for what a rerun waits for, which goes by id. What is asked is in the ticket, so
+// that what is missing can be asked for again.
+func (c *call) askToGo(id string, inputs []revision.Input, life time.Duration) {
+	text := id + " " + string(revision.WriteInputs(inputs, ""))
+	c.askFor(revision.WriteInputs(inputs, c.ticket(forRerun, text, life)))
+}
+
+// hasBeen reports whether the client's user has agreed to everything that a call waits for
+// which is to be sent anew, and no request has come back with that before. If the client has
+// not answered all of it, it is asked for the rest again; if not the call ends.
+func (c *call) hasBeen(t ticket, responses []byte) bool {
+	c.mu.Lock()
+	c.Route.Backend = t.Backend
+	c.mu.Unlock()
+	id, asked, _ := strings.Cut(t.Text, " ")
+	inputs, _, _ := revision.ReadInputs([]byte(asked)) // we have written it
+	agreed := true
+	var left []revision.Input
+	for _, in := range inputs {
+		answer, _ := wire.Lookup(responses, in.Key)
+		if !fitsQuestion(in.Method, answer) {
+			left = append(left, in)
+			continue
+		}
+		action, _ := wire.Lookup(answer, "action")
+		agreed = agreed && wire.Unquote(action) == "accept"
+	}
+	reruns := &c.s.g.reruns
+	if agreed && len(left) > 0 && !reruns.taken(id) {
+		c.askToGo(id, left, time.Until(t.Until)) // no longer than the first ticket: see reruns
+		return false
+	}
+	switch err := reruns.take(id, t.Principal, t.Until); {
+	case errors.Is(err, errTaken):
+		return c.refuse(err)
+	case err != nil:
+		c.reject(wire.Errorf(wire.CodeInternalError, "%v", err))
+		return false
+	case agreed:
+		return true
+	}
+	m := c.sorry(wire.Errorf(wire.CodeInternalError, "the user has not agreed to what is needed first"))
+	if c.r.Forward(revision.Modern(m, c.Method, c.s.g.info, true)) {
+		c.ended(outcome(m))
+	}
+	return false
+}
+
+const (
+	// maxReruns bounds the tickets for which a call was sent anew and that are not out of date;
+	// see share. Beyond it no more are taken: one that was forgotten could be used again.
+	maxReruns = 20_000
+)
+
+var (
+	errTaken      = errors.New("another request goes on with this call")
+	errManyReruns = errors.New("too many calls were sent anew within the last minutes; come back later")
+)
+
+// reruns are the calls that were sent anew, or will not be, by the ids that stand in their
+// tickets, for as long as these are good. So a ticket is good for one run however often the
+// client comes back with it. The zero value is none.
+type reruns struct {
+	tally tally
+
+	mu   sync.Mutex
+	used map[string]bool
+}
+
+// take takes a call's turn to be sent anew, for whoever gets nil. Until is when the last of its
+// tickets is out of date.
+func (r *reruns) take(id, principal string, until time.Time) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case r.used[id]:
+		return errTaken
+	case !r.tally.enter(principal, maxReruns):
+		return errManyReruns
+	case r.used == nil:
+		r.used = make(map[string]bool)
+	}
+	r.used[id] = true
+	time.AfterFunc(time.Until(until)+time.Second, func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(r.used, id)
+		r.tally.leave(principal)
+	})
+	return nil
+}
+
+func (r *reruns) taken(id string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.used[id]
+}

@@ -1,0 +1,129 @@
+package gateway_test
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mcpgateway/internal/mcptest"
+	"mcpgateway/wire"
+)
+
+const goesElsewhere = `{"elicitation":{"url":{}}}`
+
+// elsewhere has a call of a guest's answered with -32042, and returns the ticket for the call to
+// be sent anew when its user has been to two places, and the request that comes back with it.
+func elsewhere(t *testing.T, client, gh *mcptest.Peer) (ticket string, back func(id, responses, ticket string) string) {
+	t.Helper()
+	client.Send(request("1", "tools/call", `"name":"ask",`, goesElsewhere))
+	gh.Fail(gh.Asked("tools/call").ID(), `{"code":-32042,"message":"go","data":{"elicitations":[{"url":"https://a.example/x"},{"url":"https://a.example/y","message":"Sign in"}]}}`)
+	return state(t, client, "q1", "q2"), func(id, responses, ticket string) string {
+		return request(id, "tools/call", `"name":"ask","inputResponses":`+responses+`,"requestState":`+ticket+`,`, goesElsewhere)
+	}
+}
+
+// refused takes an answer that is an error with that code.
+func refused(t *testing.T, client *mcptest.Peer, code int) {
+	t.Helper()
+	if m := client.Message(); wire.ReadError(m.Part(wire.PartError)).Code != code {
+		t.Errorf("got %s, want an error %d", m.Raw(), code)
+	}
+}
+
+const both = `{"q1":{"action":"accept"},"q2":{"action":"accept"},"more":17}`
+
+// However often a client comes back with one ticket, at one time or later: the call is sent anew
+// once.
+func TestElsewhere_ATicketIsGoodOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client, gh := visiting(t, goesElsewhere)
+		ticket, back := elsewhere(t, client, gh)
+		for id := range 11 {
+			client.Send(back(fmt.Sprint(id+2), both, ticket))
+		}
+		again := gh.Asked("tools/call")
+		if want := `{"name":"ask","_meta":{}}`; string(again.Part(wire.PartParams)) != want {
+			t.Errorf("sent anew with %s", again.Part(wire.PartParams))
+		}
+		gh.WantNothing()
+		for range 10 {
+			refused(t, client, -32602)
+		}
+		gh.Reply(again.ID(), `{"content":[]}`)
+		client.Want(complete("2", `"content":[]}`))
+		for i, responses := range []string{both, `{}`, `{"q1":{"action":"decline"}}`} {
+			client.Send(back(fmt.Sprint(i+20), responses, ticket))
+			refused(t, client, -32602)
+		}
+		time.Sleep(10*time.Minute + 2*time.Second) // it is remembered no longer, and is out of date
+		client.Send(back("30", both, ticket))
+		refused(t, client, -32602)
+		gh.WantNothing()
+	})
+}
+
+// What is missing in a client's answer is asked for again, as it is of a call that is parked, and
+// all its tickets together are good for one run.
+func TestElsewhere_WhatIsMissingIsAskedForAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client, gh := visiting(t, goesElsewhere)
+		ticket, back := elsewhere(t, client, gh)
+		for _, responses := range []string{`{}`, `null`, `17`, `{"x":{"action":"accept"}}`, `{"q1":true,"q2":{}}`, `{"q1":{"action":1}}`} {
+			client.Send(back("2", responses, ticket))
+			state(t, client, "q1", "q2")
+		}
+		client.Send(back("3", `{"q1":{"action":"accept"},"x":{"action":"accept"}}`, ticket))
+		m := client.Message()
+		requests, _ := wire.Lookup(m.Part(wire.PartResult), "inputRequests")
+		if want := `{"q2":{"method":"elicitation/create","params":{"mode":"url","message":"[gh] Sign in","url":"https://a.example/y"}}}`; string(requests) != want {
+			t.Errorf("asked %s", requests)
+		}
+		rest, _ := wire.Lookup(m.Part(wire.PartResult), "requestState")
+		time.Sleep(9 * time.Minute)
+		client.Send(back("4", `{}`, string(rest)))
+		last := state(t, client, "q2")
+		gh.WantNothing()
+		client.Send(back("5", `{"q2":{"action":"accept"}}`, last))
+		gh.Reply(gh.Asked("tools/call").ID(), `{"content":[]}`)
+		client.Want(complete("5", `"content":[]}`))
+		for _, used := range []string{ticket, string(rest), last} {
+			client.Send(back("6", both, used))
+			refused(t, client, -32602)
+		}
+		gh.WantNothing()
+	})
+}
+
+// To be asked again makes no ticket good for longer than the first.
+func TestElsewhere_AskedAgainForTenMinutes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client, gh := visiting(t, goesElsewhere)
+		ticket, back := elsewhere(t, client, gh)
+		time.Sleep(9 * time.Minute)
+		client.Send(back("2", `{}`, ticket))
+		ticket = state(t, client, "q1", "q2")
+		time.Sleep(2 * time.Minute)
+		client.Send(back("3", both, ticket))
+		refused(t, client, -32602)
+		gh.WantNothing()
+	})
+}
+
+// A user who does not agree ends the call, whatever else is missing; and changes nothing by
+// agreeing later.
+func TestElsewhere_NotAgreed(t *testing.T) {
+	for _, responses := range []string{`{"q1":{"action":"accept"},"q2":{"action":"cancel"}}`, `{"q1":{"action":"decline"}}`, `{"q2":{"action":"explode"}}`} {
+		synctest.Test(t, func(t *testing.T) {
+			_, client, gh := visiting(t, goesElsewhere)
+			ticket, back := elsewhere(t, client, gh)
+			client.Send(back("2", responses, ticket))
+			if m := client.Message(); !m.IsToolError() {
+				t.Errorf("%s: %s", responses, m.Raw())
+			}
+			client.Send(back("3", both, ticket))
+			refused(t, client, -32602)
+			gh.WantNothing()
+		})
+	}
+}

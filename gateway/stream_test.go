@@ -1,0 +1,132 @@
+package gateway_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"mcpgateway/internal/mcptest"
+	"mcpgateway/wire"
+)
+
+// wantNobodyAsked has a backend ask and say something on the stream of a request, of which no
+// client may hear: what a person is asked is cancelled, the rest refused.
+func wantNobodyAsked(t *testing.T, gh *mcptest.Peer, stream wire.ID, clients ...*mcptest.Peer) {
+	t.Helper()
+	gh.SendOn(stream, `{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"Delete it?","requestedSchema":{"type":"object"}}}`)
+	gh.Want(`{"jsonrpc":"2.0","id":"e","result":{"action":"cancel"}}`)
+	gh.SendOn(stream, `{"jsonrpc":"2.0","id":"r","method":"roots/list"}`)
+	if got := gh.Next(); !strings.HasPrefix(got, `{"jsonrpc":"2.0","id":"r","error":`) {
+		t.Errorf("got %s", got)
+	}
+	for _, client := range clients {
+		client.WantNothing()
+	}
+}
+
+// Two clients that say the same of themselves are one guest. What its backend asks and says on
+// the stream of a call of one of them is of that call: when it is over, be it taken back or
+// answered, or cannot have any questions, the other client's call hears nothing of it.
+func TestStream_OfAGuestsCallThatIsOver(t *testing.T) {
+	const logs = `{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"logging":{},"completions":{},"resources":{}},"serverInfo":{"name":"gh","version":"1"}}`
+	for sharing, solo := range map[string]bool{"session": false, "shared": false, "": true} {
+		t.Run("sharing "+sharing, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := newHouse(t, settings{sharing: map[string]string{"gh": sharing}, solo: solo}, "gh")
+				a, _ := h.client()
+				b, _ := h.client()
+				say := func(p *mcptest.Peer, request string) {
+					p.Send(strings.Replace(request, `"_meta":{`, `"_meta":{"io.modelcontextprotocol/logLevel":"debug",`, 1))
+				}
+				say(a, request("0", "tools/list", "", able))
+				gh := h.backend("gh")
+				// next is the next call that the backend gets.
+				next := func() wire.Message {
+					for {
+						switch m := gh.Message(); m.Method() {
+						case "initialize":
+							gh.Reply(m.ID(), logs)
+						case "logging/setLevel":
+							gh.Reply(m.ID(), `{}`)
+						case "tools/list":
+							gh.Reply(m.ID(), mcptest.Tools("ask"))
+						case "resources/list":
+							gh.Reply(m.ID(), `{"resources":[{"uri":"x:a","name":"a"}]}`)
+						case "resources/templates/list":
+							gh.Reply(m.ID(), `{"resourceTemplates":[]}`)
+							a.Message()
+							say(a, first("1"))
+							if sharing == "session" {
+								gh = h.backend("gh")
+							}
+						case "notifications/initialized":
+						default:
+							return m
+						}
+					}
+				}
+				ofA := next()
+				say(b, first("2"))
+				ofB := next()
+				note := `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"error","data":"of a"}}`
+				gh.SendOn(ofA.ID(), note)
+				if sharing != "shared" { // there nobody has said how much it logs
+					a.Told("notifications/message")
+				} else {
+					a.Taken()
+				}
+				a.Send(cancelFirst)
+				gh.Told("notifications/cancelled")
+				gh.SendOn(ofA.ID(), note)
+				wantNobodyAsked(t, gh, ofA.ID(), a, b)
+
+				say(a, request("3", "completion/complete", `"ref":{"type":"ref/resource","uri":"x:a"},"argument":{"name":"n","value":"v"},`, able))
+				completion := next()
+				gh.SendOn(completion.ID(), note)
+				wantNobodyAsked(t, gh, completion.ID(), a, b)
+				gh.Reply(completion.ID(), `{"completion":{"values":[]}}`)
+				a.Message()
+
+				say(a, first("4"))
+				ofA = next()
+				gh.Reply(ofA.ID(), `{"content":[]}`)
+				a.Want(complete("4", `"content":[]}`))
+				gh.SendOn(ofA.ID(), note)
+				wantNobodyAsked(t, gh, ofA.ID(), a, b)
+
+				if sharing != "shared" { // where it was told of no capabilities
+					gh.SendOn(ofB.ID(), `{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"And b?"}}`)
+					state(t, b, "q1")
+				}
+				a.WantNothing()
+			})
+		})
+	}
+}
+
+const cancelFirst = `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`
+
+// What is asked on the stream of a session's call that is over is not put to its client in the
+// name of another call; what is logged there is the client's all the same, for logs are the
+// session's. What names the task that it is about goes by that.
+func TestStream_OfASessionsCallThatIsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, settings{solo: true}, "gh")
+		client, _ := h.client()
+		client.Initialize("2025-11-25", everything)
+		gh := h.backend("gh")
+		ready(gh, "gh")
+		list(t, client)
+		client.Send(call("1", "gh"))
+		one := gh.Asked("tools/call")
+		client.Send(call("2", "gh"))
+		gh.Asked("tools/call")
+		client.Send(cancelFirst)
+		gh.Told("notifications/cancelled")
+		wantNobodyAsked(t, gh, one.ID(), client)
+		gh.SendOn(one.ID(), `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info"}}`)
+		client.Told("notifications/message")
+		gh.SendOn(one.ID(), `{"jsonrpc":"2.0","id":"t","method":"roots/list","params":{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"x"}}}}`)
+		client.Asked("roots/list")
+	})
+}
