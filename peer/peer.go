@@ -88,7 +88,8 @@ type Peer struct {
 	requests map[wire.ID]*Request    // what they asked, under their ids
 	strays   strays                  // calls at an end that the far side may still be at
 	trails   map[int64]*Trail        // calls answered that the far side goes on with
-	idle     []chan struct{}         // closed when requests has run empty
+	settling int                     // requests that were taken out, and whose answers are not written yet
+	idle     []chan struct{}         // closed when nothing is owed any more
 	warned   map[string]bool         // kinds of oddities that were logged
 	hangUp   context.CancelCauseFunc // ends Run
 	end      error                   // why nothing can be sent any more, once Run has read its last
@@ -281,11 +282,11 @@ func (p *Peer) hang(err error) {
 	}
 }
 
-// Drain waits until every request of the far side is answered or cancelled, or
-// ctx is done.
+// Drain waits until every request of the far side is cancelled, or answered and the answer
+// given to the Conn, or ctx is done.
 func (p *Peer) Drain(ctx context.Context) {
 	p.mu.Lock()
-	if len(p.requests) == 0 {
+	if !p.owesLocked() {
 		p.mu.Unlock()
 		return
 	}

@@ -26,7 +26,7 @@ func (p *Peer) asked(m wire.Message, on Stream, b *batch, slot int) {
 		if p.opts.Refused != nil {
 			p.opts.Refused(m, err)
 		}
-		r.send(wire.NewFailure(r.id, err))
+		r.write(wire.NewFailure(r.id, err))
 		return
 	}
 	if p.pinged(m) {
@@ -73,14 +73,14 @@ func (r *Request) Own(o Owner) bool {
 	return true
 }
 
-// take ends the request for whoever gets true.
+// take ends the request for whoever gets true, who then has to send its answer.
 func (r *Request) take() bool {
 	_, ok := r.takeFrom()
 	return ok
 }
 
-// takeFrom is take that tells whose the request was. An Owner that comes later
-// is refused, so that none goes untold.
+// takeFrom is take that tells whose the request was; if nothing is sent, settle has to
+// follow. An Owner that comes later is refused, so that none goes untold.
 func (r *Request) takeFrom() (Owner, bool) {
 	p := r.peer
 	p.mu.Lock()
@@ -89,14 +89,26 @@ func (r *Request) takeFrom() (Owner, bool) {
 		return nil, false
 	}
 	delete(p.requests, r.id)
-	if len(p.requests) == 0 {
-		for _, done := range p.idle {
-			close(done)
-		}
-		p.idle = nil
-	}
+	p.settling++
 	return r.owner, true
 }
+
+// settle follows when what was owed to a request that was taken is written.
+func (p *Peer) settle() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.settling--
+	if p.owesLocked() {
+		return
+	}
+	for _, done := range p.idle {
+		close(done)
+	}
+	p.idle = nil
+}
+
+// owesLocked reports whether the far side waits for anything.
+func (p *Peer) owesLocked() bool { return len(p.requests)+p.settling > 0 }
 
 // Reply answers with a result of ours. Like Fail and Forward it reports whether
 // the request was still open; if it was answered or cancelled before, nothing
@@ -136,13 +148,19 @@ func (r *Request) Tell(m wire.Message) {
 	}
 }
 
+// send writes the answer of a request that was taken.
 func (r *Request) send(m wire.Message) bool {
+	r.write(m)
+	r.peer.settle()
+	return true
+}
+
+func (r *Request) write(m wire.Message) {
 	if r.batch != nil {
 		r.batch.answer(r.slot, m)
 	} else {
 		r.peer.write(m, r.id)
 	}
-	return true
 }
 
 // cancelled ends a request that the far side takes back. Nothing is sent for it
@@ -162,6 +180,7 @@ func (r *Request) cancel(params []byte) {
 	if !ok {
 		return
 	}
+	defer r.peer.settle()
 	if r.batch != nil {
 		r.batch.leave()
 	}

@@ -392,6 +392,19 @@ func TestDrainWaitsForWhatIsOpen(t *testing.T) {
 	})
 }
 
+// An answer that somebody is about to write is still owed: who closes after Drain does not cut it off.
+func TestDrainWaitsForWhatIsBeingAnswered(t *testing.T) {
+	inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
+		k.far.Send(`{"jsonrpc":"2.0","id":1,"method":"m"}`)
+		r := <-k.asked
+		go r.ReplyAfter(func() { time.Sleep(time.Second) }, []byte("{}"))
+		synctest.Wait()
+		k.Drain(t.Context())
+		_ = k.Close()
+		k.far.Want(`{"jsonrpc":"2.0","id":1,"result":{}}`)
+	})
+}
+
 func TestDrainEndsWithItsContext(t *testing.T) {
 	inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
 		k.far.Send(`{"jsonrpc":"2.0","id":1,"method":"m"}`)

@@ -261,8 +261,10 @@ func (p *Peer) WantNothing() {
 	}
 }
 
-// Over reports whether the other side has closed the conversation.
+// Over reports whether the other side has closed the conversation, once everybody in the
+// bubble waits.
 func (p *Peer) Over() bool {
+	synctest.Wait()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.over
