@@ -19,7 +19,7 @@ func TestReruns_AreBounded(t *testing.T) {
 				t.Fatalf("%s of %s: %v, want %v", id, principal, err, want)
 			}
 		}
-		for n := range maxReruns/2 {
+		for n := range maxReruns / 2 {
 			want(fmt.Sprint(n), "crowd", nil)
 		}
 		time.Sleep(30 * time.Second)
