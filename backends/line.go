@@ -230,10 +230,14 @@ func (l *line) elsewhereLocked(w waiting) bool {
 	return l.b.private() || l.b.set.Solo && l.toldOtherLocked(w.c.Owner)
 }
 
-// move sends what was elsewhere, on the line that it belongs on.
+// move sends what was elsewhere, on the line that it belongs on. It stays there, unless that
+// is the line that all share, and nobody knows what its next server will be told.
 func (b *Backend) move(w waiting) {
-	w.moved = true
-	b.line(w.c.Owner, false).send(w)
+	l := b.line(w.c.Owner, false)
+	l.mu.Lock()
+	w.moved = l.own() || l.peer != nil
+	l.mu.Unlock()
+	l.send(w)
 }
 
 // offerLocked sends calls, and returns what ends those that could not be sent, and what moves

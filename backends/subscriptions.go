@@ -186,7 +186,7 @@ func (l *line) unsubscribe(uri string, m wire.Message, c *peer.Pending) {
 	last := l.subs.remove(uri, c.Owner)
 	l.mu.Unlock()
 	for _, w := range early {
-		w.c.To.Done(wire.NewResult("0", nothing), nil)
+		w.sub.Asker.Done(wire.NewResult("0", nothing), nil) // the backend has agreed to nothing
 	}
 	if last && known {
 		c.To = &unsubscribing{Asker: c.To, l: l, uri: uri}

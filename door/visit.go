@@ -18,39 +18,39 @@ import (
 // response is written, Close is called or the client is gone, which takes the request
 // back: then Read says so, if only by [transport.ErrClosed].
 type visit struct {
-	door   *Door
-	who    principal
-	m      wire.Message
-	most   int             // bytes that may wait for the client
-	asked  bool            // it has been read; of the goroutine that reads
-	gone   <-chan struct{} // closed when the client hangs up
-	closed chan struct{}   // closed when it is over
-	held   atomic.Int32    // by how many it is still held: Serve, the HTTP exchange
+	door    *Door
+	who     principal
+	m       wire.Message
+	listens bool            // it is a subscription
+	asked   bool            // it has been read; of the goroutine that reads
+	gone    <-chan struct{} // closed when the client hangs up
+	closed  chan struct{}   // closed when it is over
+	held    atomic.Int32    // by how many it is still held: Serve, the HTTP exchange
 
 	mu       sync.Mutex
 	over     bool
 	answered bool
-	status   int      // of the answer, if nothing was sent before it
-	x        *reader  // the exchange; nil when that has ended
-	events   [][]byte // that are still to be sent
-	waiting  int      // bytes of those, and of the ones that are being sent
-	sending  int      // bytes of the latter
+	status   int       // of the answer, if nothing was sent before it
+	x        *reader   // the exchange; nil when that has ended
+	events   [][]byte  // that are still to be sent
+	waiting  int       // bytes of those, and of the ones that are being sent
+	sending  int       // bytes of the latter
+	moved    time.Time // when the client last took any, or there were none
 }
 
 func (d *Door) newVisit(w http.ResponseWriter, r *http.Request, m wire.Message, who principal) *visit {
-	most := d.o.Limit
-	if m.Method() == methodListen {
-		most = min(most, maxUnheard)
-	}
-	e := &visit{door: d, who: who, m: m, most: most, gone: r.Context().Done(), closed: make(chan struct{}), status: http.StatusOK, x: newReader(w)}
+	e := &visit{door: d, who: who, m: m, listens: m.Method() == methodListen, gone: r.Context().Done(), closed: make(chan struct{}), status: http.StatusOK, x: newReader(w)}
 	e.held.Store(2)
 	return e
 }
 
-// maxUnheard is how many bytes may wait for a client that has subscribed: it is told that
-// something has changed, over and over, and who does not take that can look for itself
-// when it comes back.
-const maxUnheard = 256 << 10
+// maxUnheard is how many bytes may wait for a client that has subscribed and has taken
+// nothing for as long as stalled: it is told of what has changed for as long as it likes, and who does
+// not take that can look for itself when it comes back.
+const (
+	maxUnheard = 256 << 10
+	stalled    = 5 * time.Second
+)
 
 const methodListen = "subscriptions/listen"
 
@@ -136,7 +136,7 @@ var errNoQuestions = errors.New("a client of a revision without sessions cannot 
 // there is, whatever they are about, and its response ends it; the response to any
 // other is dropped. It never waits for the client: what that leaves unread is bounded
 // by Options.Limit, and for a subscription, which nothing but the client ends, by
-// maxUnheard.
+// maxUnheard if it takes nothing for a while.
 func (e *visit) Write(m wire.Message, _ wire.ID) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -147,7 +147,7 @@ func (e *visit) Write(m wire.Message, _ wire.ID) error {
 		return errNoQuestions
 	case m.Kind() == wire.Response && m.ID() != e.m.ID():
 		return nil
-	case e.waiting >= e.most:
+	case e.waiting >= e.door.o.Limit, e.waiting >= maxUnheard && e.listens && time.Since(e.moved) > stalled:
 		return transport.ErrFull
 	}
 	e.addLocked(m.Raw())
@@ -186,6 +186,9 @@ func (e *visit) endLocked(patience time.Duration) {
 }
 
 func (e *visit) addLocked(text []byte) {
+	if e.waiting == 0 {
+		e.moved = time.Now()
+	}
 	e.events = append(e.events, text)
 	e.waiting += cost(text)
 }
@@ -257,6 +260,7 @@ func (e *visit) next(before [][]byte) (batch [][]byte, more bool) {
 	defer e.mu.Unlock()
 	e.waiting -= e.sending
 	e.sending = 0
+	e.moved = time.Now()
 	n := 0
 	for ; n < len(e.events) && e.sending < maxBatch; n++ {
 		e.sending += cost(e.events[n])

@@ -98,6 +98,9 @@ func (c *call) rounds(ctx context.Context, m wire.Message) {
 		if ctx.Err() != nil {
 			return
 		}
+		if e, ok := a.Err.(*wire.Error); ok {
+			a.Err = &transport.Lost{Err: e, Ran: true} // it is about what the client knows nothing of
+		}
 		if a.Err != nil {
 			c.giveIn(a.Err)
 			return

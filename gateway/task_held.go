@@ -75,7 +75,7 @@ func (h *held) get(ctx context.Context) peer.Answer {
 
 func (h *held) tell(task []byte, o revision.Outcome) peer.Answer {
 	if o.Error != nil {
-		o.Error = revision.ModernError(o.Error, string(mcp.MethodToolsCall), false)
+		o.Error = revision.ModernError(o.Error, string(mcp.MethodToolsCall))
 	}
 	return peer.Answer{Message: wire.NewResult("0", revision.NameTask(revision.ModernTask(task, o), h.j.id))}
 }
@@ -118,27 +118,35 @@ func (h *held) keep(task []byte) {
 func (h *held) await(ctx context.Context) (*fetch, error) {
 	soon := time.NewTimer(asking)
 	defer soon.Stop()
-	for {
+	for late := false; !late; {
 		f := h.open(false)
 		select {
 		case <-f.done:
-			if f.early && errors.Is(f.answer.Err, peer.ErrCancelled) {
-				continue // somebody has renounced it
-			}
-			return f, f.answer.Err
 		case <-soon.C:
-			h.renounce(f)
-			return nil, nil
+			if late = true; h.renounce(f) {
+				return nil, nil
+			}
 		case <-ctx.Done():
 			return nil, peer.ErrCancelled
 		}
+		if !f.early || !errors.Is(f.answer.Err, peer.ErrCancelled) {
+			return f, f.answer.Err
+		} // else somebody has renounced it
 	}
+	return nil, nil
 }
 
-// renounce gives up a tasks/result that was open before the task had ended: its server may
+// renounce is for a tasks/result that has not come soon; it reports false if it is there all
+// the same. One that was open before the task had ended is given up: its server may
 // have lost sight of it. The next who needs the answer asks anew.
-func (h *held) renounce(f *fetch) {
+func (h *held) renounce(f *fetch) bool {
 	h.mu.Lock()
+	select {
+	case <-f.done:
+		h.mu.Unlock()
+		return false
+	default:
+	}
 	stale := f.early && h.fetch == f
 	if stale {
 		h.fetch = nil
@@ -147,6 +155,7 @@ func (h *held) renounce(f *fetch) {
 	if stale {
 		h.j.g.Backends.Cancel(h.j.backend, &f.pending, nil)
 	}
+	return true
 }
 
 // open returns the tasks/result that is open, or was answered. Early says that the task

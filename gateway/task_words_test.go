@@ -240,7 +240,39 @@ func TestTaskWords_TheCodeOfAFailure(t *testing.T) {
 		_, client, gh := working(t, settings{solo: true})
 		task := begin(t, client, gh, "")
 		get(client, gh, task, `{"taskId":"t1","status":"failed"}`)
-		gh.Fail(gh.Asked("tasks/result").ID(), `{"code":-32021,"message":"own words","data":{"requiredCapabilities":{}}}`)
-		want(t, "failed", told(client), `{"resultType":"complete","error":{"code":-32603,"message":"own words","data":{"requiredCapabilities":{}}},"status":"failed","ttlMs":null,"taskId":`+task+`}`)
+		gh.Fail(gh.Asked("tasks/result").ID(), `{"code":-32042,"message":"own words","data":{}}`)
+		want(t, "failed", told(client), `{"resultType":"complete","error":{"code":-32603,"message":"own words","data":{}},"status":"failed","ttlMs":null,"taskId":`+task+`}`)
 	})
+}
+
+// How a task ended may come in the very moment in which who asked is told that it still works,
+// and another one learns of it. Nobody is told the wrong thing, and it is asked for once.
+func TestTaskWords_AnEndInTheLastMoment(t *testing.T) {
+	const ended = `{"taskId":"t1","status":"completed"}`
+	for range 200 {
+		synctest.Test(t, func(t *testing.T) {
+			_, client, gh := working(t, settings{solo: true})
+			task := begin(t, client, gh, "")
+			get(client, gh, task, `{"taskId":"t1","status":"input_required"}`)
+			early := gh.Asked("tasks/result")
+			told(client)
+			go func() {
+				time.Sleep(time.Second)
+				gh.Reply(early.ID(), `{"content":[]}`)
+			}()
+			get(client, gh, task, ended)
+			time.Sleep(time.Second / 2)
+			client.Send(about(`"too"`, "tasks/get", task, ""))
+			gh.Reply(gh.Asked("tasks/get").ID(), ended)
+			time.Sleep(2 * time.Second)
+			gh.Taken()
+			client.Taken()
+			client.Send(about(`"z"`, "tasks/get", task, ""))
+			synctest.Wait()
+			if m := gh.Taken(); len(m) > 0 { // it was renounced before it came
+				return
+			}
+			want(t, "known", told(client), `{"resultType":"complete","result":{"content":[]},"status":"completed","ttlMs":null,"taskId":`+task+`}`)
+		})
+	}
 }

@@ -247,17 +247,25 @@ func (s *talker) ask(t *talk, n int, step talkStep) {
 	}
 }
 
-// check looks at the answer to a question.
+// check looks at the answer to a question. That it is declined is right if no client is certain to be the one that is
+// asked, or if the client has taken the call back: it may be that this is still to be heard.
 func (s *talker) check(t *talk, tag string, m message) {
+	declined := m.Error != nil || string(m.Result) == `{"action":"cancel"}`
+	if declined && m.code() != -32601 {
+		select {
+		case <-t.cancelled:
+		case <-time.After(patience / 2):
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.complain("answer to %s: %s", tag, m.Raw)
+		}
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case m.code() == -32601:
 		t.Said.Refused++
-	case m.Error != nil:
-		if !t.late {
-			s.complain("answer to %s: %s", tag, m.Raw)
-		}
 	case !strings.Contains(string(m.Result), "by="+t.Owner+" "+tag):
 		s.complain("answer to %s: %s", tag, m.Raw)
 	default:

@@ -32,6 +32,9 @@ func (p *Peer) unpack(m wire.Message, on Stream) {
 	// One more is open than there are elements, so that answers that come at
 	// once do not end the batch before all of it is read.
 	b := &batch{peer: p, answers: make([]wire.Message, len(elements)), open: len(elements) + 1}
+	p.mu.Lock()
+	p.settling++ // until the answers are written, whoever does that
+	p.mu.Unlock()
 	for i, text := range elements {
 		m, err := wire.Parse(text)
 		wrong, _ := errors.AsType[*wire.Error](err)
@@ -85,4 +88,5 @@ func (b *batch) leave() {
 	if len(due) > 0 {
 		b.peer.write(wire.NewBatch(due), b.about)
 	}
+	b.peer.settle()
 }

@@ -88,7 +88,7 @@ type Peer struct {
 	requests map[wire.ID]*Request    // what they asked, under their ids
 	strays   strays                  // calls at an end that the far side may still be at
 	trails   map[int64]*Trail        // calls answered that the far side goes on with
-	settling int                     // requests that were taken out, and whose answers are not written yet
+	settling int                     // requests that were taken out, and batches, whose answers are not written yet
 	idle     []chan struct{}         // closed when nothing is owed any more
 	warned   map[string]bool         // kinds of oddities that were logged
 	hangUp   context.CancelCauseFunc // ends Run

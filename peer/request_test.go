@@ -405,6 +405,22 @@ func TestDrainWaitsForWhatIsBeingAnswered(t *testing.T) {
 	})
 }
 
+// So is that of a batch, whoever writes it: here the reader, who has not read all of it yet.
+func TestDrainWaitsForABatchThatIsBeingAnswered(t *testing.T) {
+	inBubble(t, peer.Options{
+		Batches: func() bool { return true },
+		Refused: func(wire.Message, *wire.Error) { time.Sleep(time.Second) },
+	}, func(t *testing.T, k *talk) {
+		k.far.Send(`[{"jsonrpc":"2.0","id":1,"method":"ping"},7]`)
+		synctest.Wait() // at the second
+		k.Drain(t.Context())
+		_ = k.Close()
+		if got := k.far.Next(); !strings.Contains(got, `{"jsonrpc":"2.0","id":1,"result":{}}`) {
+			t.Errorf("got %s", got)
+		}
+	})
+}
+
 func TestDrainEndsWithItsContext(t *testing.T) {
 	inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
 		k.far.Send(`{"jsonrpc":"2.0","id":1,"method":"m"}`)

@@ -64,7 +64,7 @@ func Modern(m wire.Message, method string, server []byte, stateless bool) wire.M
 	result := m.Part(wire.PartResult)
 	switch {
 	case m.Part(wire.PartError) != nil:
-		return modernError(m, method, stateless)
+		return modernError(m, method)
 	case !wire.IsObject(result):
 		return m
 	}
@@ -111,9 +111,9 @@ func setResult(m wire.Message, result []byte) wire.Message {
 	return m.Splice(wire.Edit{Part: wire.PartResult, Text: result})
 }
 
-func modernError(m wire.Message, method string, stateless bool) wire.Message {
+func modernError(m wire.Message, method string) wire.Message {
 	failure := m.Part(wire.PartError)
-	modern := ModernError(failure, method, stateless)
+	modern := ModernError(failure, method)
 	if same(modern, failure) {
 		return m
 	}
@@ -125,7 +125,7 @@ func modernError(m wire.Message, method string, stateless bool) wire.Message {
 // a code that means something else there than what it was said for, or nothing. Of those
 // of the era a backend's can be the client's in one case: it has not declared what the
 // call needs.
-func ModernError(failure []byte, method string, stateless bool) []byte {
+func ModernError(failure []byte, method string) []byte {
 	data := wire.ReadError(failure).Data
 	uri, _ := wire.Lookup(data, "uri")
 	required, _ := wire.Lookup(data, "requiredCapabilities")
@@ -133,7 +133,7 @@ func ModernError(failure []byte, method string, stateless bool) []byte {
 	switch code := codeOf(failure); {
 	case code == CodeNoResource && (uri != nil || method == "resources/read"):
 		is = "-32602"
-	case code == CodeMissingCapability && stateless && wire.IsObject(required):
+	case code == CodeMissingCapability && wire.IsObject(required):
 	case code == CodeNoResource, code <= firstReserved && code >= lastReserved:
 		is = "-32603"
 	}

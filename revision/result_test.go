@@ -85,7 +85,7 @@ func TestModernErrors(t *testing.T) {
 		{"-32020", `{}`, true, "-32603"},
 		{"-32020", `{}`, false, "-32603"},
 		{"-32021", caps, true, "-32021"},
-		{"-32021", caps, false, "-32603"},
+		{"-32021", caps, false, "-32021"},
 		{"-32021", `{}`, true, "-32603"},
 		{"-32021", `{"requiredCapabilities":["sampling"]}`, true, "-32603"},
 		{"-32022", `{"supported":[]}`, true, "-32603"},

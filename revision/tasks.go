@@ -79,7 +79,7 @@ func RelayedTask(task []byte, id string) []byte {
 			key == "error" && status != TaskFailed || key == "inputRequests" && status != TaskInputRequired
 	})
 	task = untyped(task)
-	task = mapMember(task, "error", func(failure []byte) []byte { return ModernError(failure, "tools/call", true) })
+	task = mapMember(task, "error", func(failure []byte) []byte { return ModernError(failure, "tools/call") })
 	return nameTask(task, id)
 }
 

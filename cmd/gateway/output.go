@@ -25,6 +25,9 @@ func (o output) check() error {
 	info, err := os.Stat(o.path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
+		if _, err := os.Lstat(o.path); err == nil {
+			return fmt.Errorf("%s is a link to what is not there", o.path)
+		}
 		return nil
 	case err != nil:
 		return err
