@@ -372,7 +372,9 @@ func giveUp(ctx context.Context, t *testing.T, c sessionClient, h hears, tool, t
 		t.Errorf("progress %q, want %q", got, want)
 	}
 	cancel()
-	if err := next(t, "end of the cancelled call", ended).err; !errors.Is(err, context.Canceled) {
+	// mcp-go sees either that its context is done or that its reader, which has seen that first, has nothing for it.
+	err := next(t, "end of the cancelled call", ended).err
+	if !errors.Is(err, context.Canceled) && (err == nil || !strings.HasSuffix(err.Error(), ": unexpected nil response")) {
 		t.Errorf("cancelled call: %v", err)
 	}
 }
