@@ -50,6 +50,12 @@ func (c *checker) at(path string) *Error {
 // not says what the user wrote at path.
 func (c *checker) not(path string) string { return not(c.places[path].text) }
 
+// says reports whether there is anything at path.
+func (c *checker) says(path string) bool {
+	_, ok := c.places[path]
+	return ok
+}
+
 func (c *checker) check(cfg *Config) {
 	c.oneOf("catalog.prefix", cfg.Catalog.Prefix, "collision", "always", "never")
 	c.oneOf("log.level", cfg.Log.Level, "debug", "info", "warn", "error")
@@ -84,6 +90,8 @@ func (c *checker) limits(l Limits) {
 		{"page", l.Page <= l.Message || messageWrong, "at most limits.message"},
 		{"sessions", l.Sessions >= 1, "at least 1"},
 		{"session_idle", l.SessionIdle >= time.Second, "at least 1s"},
+		{"outbox", l.Outbox >= l.Message || messageWrong, "at least limits.message"},
+		{"start_parallel", l.StartParallel >= 1, "at least 1"},
 		{"events", l.Events >= 1024 && l.Events <= maxEvents, "from 1KiB to 1GiB"},
 	} {
 		if path := "limits." + b.key; !b.kept {

@@ -33,6 +33,9 @@ func (c *checker) backend(b *Backend, i int, named map[string]int) {
 	if b.Era == "modern" && b.Transport == "sse" {
 		c.fail(at+".era", "modern does not go with transport: sse, which is of the legacy era", "")
 	}
+	if b.MaxInFlight < 1 {
+		c.fail(at+".max_in_flight", "must be at least 1"+c.not(at+".max_in_flight"), "")
+	}
 	c.environment(b, at)
 	c.headers(b.Headers, at+".headers.")
 	c.globs(b.Tools.Allow, at+".tools.allow")
@@ -90,6 +93,7 @@ func (c *checker) misplaced(b *Backend, at, target string) {
 		{"cwd", b.Cwd != "", "command"},
 		{"headers", len(b.Headers) > 0, "url"},
 		{"transport", b.Transport != "auto", "url"},
+		{"idle_stop", c.says(at + ".idle_stop"), "command"},
 	} {
 		if k.given && k.of != target {
 			c.fail(at+"."+k.key, "belongs to a backend with "+k.of+", and this one has "+target, "")

@@ -83,6 +83,10 @@ type Limits struct {
 	Sessions    int           `koanf:"sessions"`     // of clients at one time, and requests without one; half of it under one of several tokens; at least 1
 	SessionIdle time.Duration `koanf:"session_idle"` // an HTTP session without request or stream ends after it; at least 1s
 	Events      int64         `koanf:"events"`       // bytes kept per session so that a broken stream can be resumed; 0 = none
+	Outbox      int64         `koanf:"outbox"`       // bytes that may wait for all HTTP clients together; at least Message
+
+	// StartParallel is how many processes are being started at one time; at least 1.
+	StartParallel int `koanf:"start_parallel"`
 }
 
 // Backend is one MCP server behind the gateway. If it is Enabled, exactly one
@@ -107,6 +111,12 @@ type Backend struct {
 	StartTimeout time.Duration `koanf:"start_timeout"` // for start and handshake; 0 = none
 	CallTimeout  time.Duration `koanf:"call_timeout"`  // for one call, anew with each progress; 0 = none
 
+	Lazy     bool          `koanf:"lazy"`      // if its catalog is known it is started by the first call
+	IdleStop time.Duration `koanf:"idle_stop"` // a Command is stopped after so long without a call; 0 = never
+
+	MaxInFlight int           `koanf:"max_in_flight"` // calls of all sessions that are at it at one time; at least 1
+	QueueWait   time.Duration `koanf:"queue_wait"`    // how long one more waits for a place; 0 = not at all
+
 	Sharing string `koanf:"sharing"` // auto, shared (one connection for all clients) or session (one for each)
 	// Era says which revisions are spoken with it: auto (it is asked), legacy
 	// (those that begin with initialize) or modern (2026-07-28 and later). A
@@ -126,7 +136,8 @@ func Default() Config {
 		Audit:   Audit{Payloads: "none"},
 		Limits: Limits{
 			Message: 64 << 20, InFlight: 1024, Page: 4 << 20,
-			Sessions: 10_000, SessionIdle: time.Hour, Events: 1 << 20,
+			Sessions: 10_000, SessionIdle: time.Hour, Events: 1 << 20, Outbox: 256 << 20,
+			StartParallel: 8,
 		},
 	}
 }

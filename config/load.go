@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"reflect"
 	"slices"
-	"time"
 
 	"github.com/go-viper/mapstructure/v2"
 	"github.com/knadh/koanf/providers/confmap"
@@ -57,7 +57,7 @@ func load(src source, opts Options) (*Loaded, error) {
 	r.workspace = workspace(src.path, opts.Dir, home(opts.Env))
 	r.callUnit = callUnit(src.path)
 	over := &overrides{places: r.places}
-	out := settings{Config: Default(), Defaults: defaults{StartTimeout: 60 * time.Second}}
+	out := settings{Config: Default(), Defaults: inbuilt()}
 
 	k := koanf.New(".")
 	if err := k.Load(rawbytes.Provider(src.data), r); err != nil {
@@ -95,21 +95,26 @@ func decode(k *koanf.Koanf, out *settings) error {
 }
 
 // inherit gives each backend what it does not say itself. A page that nobody
-// spoke of follows messages that are shorter.
+// spoke of follows messages that are shorter, and an outbox those that are longer.
 func inherit(cfg *Config, d defaults, given map[string]place) {
 	if _, ok := given["limits.page"]; !ok {
 		cfg.Limits.Page = min(cfg.Limits.Page, cfg.Limits.Message)
+	}
+	if _, ok := given["limits.outbox"]; !ok {
+		cfg.Limits.Outbox = max(cfg.Limits.Outbox, cfg.Limits.Message)
 	}
 	for i := range cfg.Backends {
 		b, at := &cfg.Backends[i], fmt.Sprintf("backends[%d].", i)
 		if _, ok := given[at+"enabled"]; !ok {
 			b.Enabled = true
 		}
-		if _, ok := given[at+"start_timeout"]; !ok {
-			b.StartTimeout = d.StartTimeout
+		for f, value := range reflect.ValueOf(d).Fields() {
+			if _, ok := given[at+f.Tag.Get("koanf")]; !ok {
+				reflect.ValueOf(b).Elem().FieldByName(f.Name).Set(value)
+			}
 		}
-		if _, ok := given[at+"call_timeout"]; !ok {
-			b.CallTimeout = d.CallTimeout
+		if b.Command == "" && b.URL+b.Embedded != "" { // what is no program is not stopped
+			b.IdleStop = 0
 		}
 		if _, ok := given[at+"transport"]; !ok {
 			b.Transport = "auto"

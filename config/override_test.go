@@ -62,8 +62,14 @@ func TestEveryKeyHasAVariable(t *testing.T) {
 		"GATEWAY_LIMITS_SESSIONS":        "6",
 		"GATEWAY_LIMITS_SESSION_IDLE":    "5m",
 		"GATEWAY_LIMITS_EVENTS":          "2KiB",
+		"GATEWAY_LIMITS_OUTBOX":          "3MiB",
+		"GATEWAY_LIMITS_START_PARALLEL":  "5",
 		"GATEWAY_DEFAULTS_START_TIMEOUT": "9s",
 		"GATEWAY_DEFAULTS_CALL_TIMEOUT":  "8s",
+		"GATEWAY_DEFAULTS_LAZY":          "true",
+		"GATEWAY_DEFAULTS_IDLE_STOP":     "7s",
+		"GATEWAY_DEFAULTS_MAX_IN_FLIGHT": "4",
+		"GATEWAY_DEFAULTS_QUEUE_WAIT":    "3s",
 	}
 	if got := len(scalars(settingsType)); got != len(values) {
 		t.Errorf("%d keys, %d variables", got, len(values))
@@ -73,8 +79,10 @@ func TestEveryKeyHasAVariable(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := loaded.Config
-	got := fmt.Sprintln(c.State, c.Listen, c.TLS, c.Catalog, c.Log, c.Audit, c.Limits, c.Backends[0].StartTimeout, c.Backends[0].CallTimeout)
-	if want := "none [::1]:0 {c.pem k.pem} {never - 60 5s} {debug json} {a.jsonl all} {1048576 7 65536 6 5m0s 2048} 9s 8s"; strings.TrimSpace(got) != want {
+	b := c.Backends[0]
+	got := fmt.Sprintln(c.State, c.Listen, c.TLS, c.Catalog, c.Log, c.Audit, c.Limits,
+		b.StartTimeout, b.CallTimeout, b.Lazy, b.IdleStop, b.MaxInFlight, b.QueueWait)
+	if want := "none [::1]:0 {c.pem k.pem} {never - 60 5s} {debug json} {a.jsonl all} {1048576 7 65536 6 5m0s 2048 3145728 5} 9s 8s true 7s 4 3s"; strings.TrimSpace(got) != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }

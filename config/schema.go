@@ -14,9 +14,20 @@ type settings struct {
 	Defaults defaults `koanf:"defaults"`
 }
 
+// defaults are those fields of a Backend that one inherits which does not say them
+// itself.
 type defaults struct {
 	StartTimeout time.Duration `koanf:"start_timeout"`
 	CallTimeout  time.Duration `koanf:"call_timeout"`
+	Lazy         bool          `koanf:"lazy"`
+	IdleStop     time.Duration `koanf:"idle_stop"`
+	MaxInFlight  int           `koanf:"max_in_flight"`
+	QueueWait    time.Duration `koanf:"queue_wait"`
+}
+
+// inbuilt are the defaults of a file that says none.
+func inbuilt() defaults {
+	return defaults{StartTimeout: time.Minute, MaxInFlight: 20_000, QueueWait: 30 * time.Second}
 }
 
 var (
