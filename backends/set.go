@@ -34,7 +34,7 @@ import (
 
 // Options of a Set.
 type Options struct {
-	Backends []config.Backend // in their order; those that are not enabled are left out
+	Backends []config.Backend // in their order; those that are not enabled are not run
 	Catalog  catalog.Options
 	Wait     time.Duration       // for backends that are starting, before a first list is given without them
 	Limit    int                 // bytes of one message
@@ -46,6 +46,8 @@ type Options struct {
 	Once     bool                // a backend that ends is not started again
 	Anew     bool                // no listing of an earlier time stands in for a backend's own
 	Solo     bool                // there is one client at most; see Backend.private
+	// StartParallel is how many processes may be being started at one time; 0 = any number.
+	StartParallel int
 	// Dial opens the Conn to a backend; nil = as its configuration says. It is
 	// where tests put a backend that lives in memory.
 	Dial func(config.Backend) (transport.Conn, error)
@@ -66,7 +68,8 @@ type Set struct {
 	client   []byte  // Info
 	hearing  Clients // set by Run before anything can be heard
 
-	runs runs
+	runs   runs
+	starts starts
 
 	mu      sync.Mutex
 	waited  bool            // Options.Wait is over
@@ -85,6 +88,9 @@ func New(o Options) *Set {
 		started: make(chan struct{}),
 		renamed: make(map[string]bool),
 		client:  wire.Encode(o.Info),
+	}
+	if o.StartParallel > 0 {
+		s.starts = make(starts, o.StartParallel)
 	}
 	for _, c := range o.Backends {
 		if c.Enabled {
@@ -106,7 +112,7 @@ func (s *Set) Run(ctx context.Context, clients Clients) error {
 	defer s.end()
 	if !s.awaitStart(ctx) {
 		for _, b := range s.all {
-			b.shared.down(Stopped, errStopped)
+			b.shared.down(errStopped)
 		}
 		return ctx.Err()
 	}
@@ -302,11 +308,16 @@ func (s *Set) Cancel(backend string, c *peer.Pending, params []byte) {
 	c.Cancel(params)
 }
 
-// Status tells how each backend is, in their order.
+// Status tells how each backend is, in their order; those that are not enabled are
+// Disabled.
 func (s *Set) Status() []Status {
-	all := make([]Status, 0, len(s.all))
-	for _, b := range s.all {
-		all = append(all, b.Status())
+	all := make([]Status, 0, len(s.Backends))
+	for _, c := range s.Backends {
+		if b, ok := s.byName[c.Name]; ok {
+			all = append(all, b.Status())
+		} else {
+			all = append(all, Status{Name: c.Name, State: Disabled})
+		}
 	}
 	return all
 }

@@ -17,6 +17,8 @@ import (
 	"log/slog"
 	"strconv"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"mcpgateway/idmap"
 	"mcpgateway/transport"
@@ -84,6 +86,9 @@ type Peer struct {
 
 	calls idmap.Table[*Pending] // what we asked
 
+	began       time.Time
+	heard, used atomic.Int64 // see Traffic; since began
+
 	mu       sync.Mutex
 	requests map[wire.ID]*Request    // what they asked, under their ids
 	strays   strays                  // calls at an end that the far side may still be at
@@ -102,7 +107,7 @@ func New(conn transport.Conn, h Handler, opts Options) *Peer {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &Peer{conn: conn, h: h, opts: opts, log: log, requests: make(map[wire.ID]*Request)}
+	return &Peer{conn: conn, h: h, opts: opts, log: log, began: time.Now(), requests: make(map[wire.ID]*Request)}
 }
 
 // Run reads until the far side ends the conversation (nil), the Conn fails, or
@@ -162,10 +167,12 @@ func (p *Peer) read() error {
 		var lost *transport.Lost
 		switch {
 		case err == nil:
+			p.note(&p.heard)
 			p.receive(m, p.stream(about), nil, 0)
 		case errors.As(err, &lost): // first: it may wrap the noise that there was instead
 			p.lost(lost)
 		case errors.As(err, &noise):
+			p.note(&p.heard)
 			p.noise(noise)
 		case errors.Is(err, io.EOF):
 			return nil
@@ -194,8 +201,10 @@ func (p *Peer) receive(m wire.Message, on Stream, b *batch, i int) {
 	case wire.Response:
 		p.answered(m)
 	case wire.Request:
+		p.note(&p.used)
 		p.asked(m, on, b, i)
 	case wire.Notification:
+		p.note(&p.used)
 		p.told(m, on)
 	case wire.Batch:
 		p.unpack(m, on)
@@ -218,6 +227,7 @@ func (p *Peer) told(m wire.Message, on Stream) {
 func (p *Peer) noise(n *transport.Noise) {
 	if n.Answer {
 		if c, ok := p.takeByID(n.ID); ok {
+			p.noteEnd(c)
 			c.end(wire.Message{}, &BadAnswer{n.Err})
 			return
 		}
@@ -244,6 +254,7 @@ func (b *BadAnswer) Unwrap() error { return b.Err }
 
 func (p *Peer) lost(l *transport.Lost) {
 	if c, ok := p.takeByID(l.ID); ok {
+		p.noteEnd(c)
 		c.endUnless(wire.Message{}, l)
 	}
 }
@@ -257,6 +268,7 @@ func (p *Peer) Notify(method string, params []byte) error {
 // belongs to, "" if there is none. Like everything that is sent it ends the
 // conversation with a far side that does not read.
 func (p *Peer) Tell(m wire.Message, about wire.ID) error {
+	p.note(&p.used)
 	err := p.conn.Write(m, about)
 	if errors.Is(err, transport.ErrFull) {
 		p.hang(err)
