@@ -75,7 +75,7 @@ func TestACrashLoopEndsInAnOpenCircuit(t *testing.T) {
 		running.Go(func() {
 			for {
 				select {
-				case p := <-h.queues["a"]:
+				case p := <-h.queue("a"):
 					p.Greet("")
 					p.Exit("exit 3", "")
 				case <-stop:
@@ -240,7 +240,7 @@ func TestACrashLoopOfAnOwnLine(t *testing.T) {
 		running.Go(func() {
 			for {
 				select {
-				case p := <-h.queues["a"]:
+				case p := <-h.queue("a"):
 					p.Greet("")
 					p.Asked("tools/call")
 					p.Exit("exit 3", "")

@@ -52,10 +52,14 @@ type line struct {
 	nowhere  atomic.Bool   // it cannot be reached: illNowhere of sup, for who has no time
 
 	// Of an own line:
-	runs   bool // a goroutine keeps it up
+	runs   bool          // a goroutine keeps it up
+	hurry  chan struct{} // 1 slot: the next try is due earlier than it was
 	hangUp context.CancelFunc
 	closed bool // its session is over
 	handed bool // the shared line goes on with what it was for
+
+	retired bool     // its backend is
+	adopted []string // URIs of which the server is to be told yet: see adopt
 
 	news [catalog.NumKinds]bool // these lists have changed, and its client was not told yet; guarded by b.mu
 }
@@ -70,7 +74,10 @@ type waiting struct {
 }
 
 func newLine(b *Backend, session string) *line {
-	l := &line{b: b, session: session, log: b.log, wake: make(chan struct{}, 1), rearm: make(chan struct{}, 1)}
+	l := &line{
+		b: b, session: session, log: b.log,
+		wake: make(chan struct{}, 1), hurry: make(chan struct{}, 1), rearm: make(chan struct{}, 1),
+	}
 	if session != "" {
 		l.log = b.log.With("session", session)
 	}
@@ -98,6 +105,16 @@ func (l *line) sent(w waiting) bool {
 	if l.handed {
 		l.mu.Unlock()
 		l.b.shared.send(w)
+		return true
+	}
+	if l.retired {
+		l.mu.Unlock()
+		l.b.passOn(w)
+		return true
+	}
+	if w.c.Revoked() { // while it was on its way from one line to another
+		l.mu.Unlock()
+		w.c.To.Done(wire.Message{}, peer.ErrCancelled)
 		return true
 	}
 	p, server := l.peer, l.server
@@ -174,7 +191,7 @@ func (l *line) wakeLocked() {
 			}
 		}
 	case l.runs || l.closed:
-	case l.b.set.spawn(l.runOwn):
+	case l.b.spawn(l.runOwn):
 		l.runs = true
 	default:
 		l.sup.stop(errStopped)
@@ -233,6 +250,7 @@ func (l *line) letThrough(p *peer.Peer) (down time.Duration, refused []func()) {
 	}
 	l.peer, down = p, l.sup.up(time.Now())
 	l.levelLocked(nil) // it may have been changed since it was restored
+	l.tellAdoptedLocked()
 	some := l.waiting
 	l.waiting = nil
 	return down, l.offerLocked(p, some)

@@ -166,7 +166,6 @@ func TestTheStatelessEraHasNoPing(t *testing.T) {
 	})
 }
 
-
 // A backend of 2026-07-28 behind a URL has no connection that could break. That it is gone
 // shows in its calls; then it is asked whether it is back, and if so its lists are read anew.
 func TestABackendWithoutConnectionThatIsGone(t *testing.T) {
@@ -207,7 +206,7 @@ func TestABackendWithoutConnectionThatIsGone(t *testing.T) {
 		h.wantNames("t", "u")
 
 		// It is back as soon as a call says so.
-		c, _ = h.call("a")
+		h.call("a")
 		lose("tools/call")
 		lose("server/discover")
 		lose("server/discover")
@@ -262,4 +261,3 @@ func TestABackendThatIsGoneIsMissedByTheListen(t *testing.T) {
 		h.wantState("a", backends.Ready)
 	})
 }
-

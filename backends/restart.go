@@ -122,7 +122,7 @@ func (l *line) keepUp(ctx context.Context) bool {
 func (l *line) mayStart() bool {
 	now := time.Now()
 	l.b.mu.Lock()
-	reason, next := l.b.crowd.claim(now, rand.Float64())
+	next, reason := l.b.crowd.claim(now, rand.Float64())
 	l.b.mu.Unlock()
 	if reason == nil {
 		return true
@@ -207,15 +207,35 @@ func (b *Backend) tellUp(l *line) {
 
 // rest waits until the next try is due.
 func (l *line) rest(ctx context.Context) {
-	l.mu.Lock()
-	pause := time.Until(l.sup.due())
-	l.mu.Unlock()
-	if pause <= 0 {
-		return
+	for ctx.Err() == nil {
+		l.mu.Lock()
+		pause := time.Until(l.sup.due())
+		l.mu.Unlock()
+		if pause <= 0 {
+			return
+		}
+		select {
+		case <-time.After(pause):
+		case <-l.hurry:
+		case <-ctx.Done():
+		}
 	}
+}
+
+// pardon has what has failed so far count no more: there is a next try soon, and calls wait for
+// it.
+func (l *line) pardon() { l.retry(firstPause) }
+
+// anew is pardon, and has the next try be made at once.
+func (l *line) anew() { l.retry(0) }
+
+func (l *line) retry(pause time.Duration) {
+	l.mu.Lock()
+	l.sup.pardon(time.Now(), pause)
+	l.mu.Unlock()
 	select {
-	case <-time.After(pause):
-	case <-ctx.Done():
+	case l.hurry <- struct{}{}:
+	default:
 	}
 }
 
@@ -318,8 +338,10 @@ func (l *line) talkOver(ctx context.Context, by way) error {
 	if err != nil {
 		return err
 	}
-	talk, hangUp := context.WithCancelCause(ctx)
+	talk, hangUp := context.WithCancelCause(l.b.life) // which may be longer than ctx, for calls in flight
 	defer hangUp(nil)
+	work, stop := both(talk, ctx) // in this order: what ends talk ends work at once
+	defer stop()
 	h := &handler{l: l, hangUp: hangUp}
 	var p *peer.Peer
 	p = peer.New(conn, h, peer.Options{
@@ -330,14 +352,20 @@ func (l *line) talkOver(ctx context.Context, by way) error {
 	go func() { ended <- p.Run(talk) }()
 	defer p.Close()
 
-	err = l.begin(talk, h, by, ended, started)
+	err = l.begin(work, h, by, ended, started)
 	if by == bySSE && l.hasRun() {
 		l.b.speakOlder(true)
+	}
+	if talk.Err() != nil && errors.Is(err, context.Canceled) {
+		err = errEnded // there is a better reason
 	}
 	if err != nil && !errors.Is(err, errEnded) && ctx.Err() == nil && !l.goesOn(err) {
 		l.failed(h.blame(err)) // at once, for to end a child may take a while
 	}
 	idle := context.Cause(talk) == errIdle
+	if talk.Err() == nil && l.b.serving.Err() != nil {
+		p.Finish(talk) // it was retired
+	}
 	hangUp(nil)
 	if why := <-ended; err == nil || errors.Is(err, errEnded) {
 		err = why
@@ -349,6 +377,16 @@ func (l *line) talkOver(ctx context.Context, by way) error {
 		err = errors.New("it closed the connection")
 	}
 	return h.blame(err)
+}
+
+// both returns a context that is done when one of two is, for the reason of that one.
+func both(a, b context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(a)
+	stop := context.AfterFunc(b, func() { cancel(context.Cause(b)) })
+	return ctx, func() {
+		stop()
+		cancel(nil)
+	}
 }
 
 // always: a backend of a revision that has batches may answer in one, and those of
@@ -391,9 +429,13 @@ func (l *line) begin(ctx context.Context, h *handler, by way, ended chan error, 
 	}
 	if l.own() {
 		l.b.wakeUnlisted()
-		err := <-ended
-		ended <- err // for converse
-		return errEnded
+		select {
+		case err := <-ended:
+			ended <- err // for converse
+			return errEnded
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
 	listens.await(start)
 	l.b.list(start, p, server, all)
@@ -431,6 +473,8 @@ func (l *line) follow(ctx context.Context, p *peer.Peer, s server, ended chan er
 		case err := <-ended:
 			ended <- err // for converse
 			return errEnded
+		case <-ctx.Done():
+			return ctx.Err()
 		case <-time.After(gap(inARow)):
 		}
 		var again <-chan time.Time
@@ -445,6 +489,8 @@ func (l *line) follow(ctx context.Context, p *peer.Peer, s server, ended chan er
 		case err := <-ended:
 			ended <- err // for converse
 			return errEnded
+		case <-ctx.Done():
+			return ctx.Err()
 		case <-b.relist:
 			if inARow++; time.Since(listed) > gap(inARow)+time.Second {
 				inARow = 0

@@ -216,6 +216,19 @@ func (s *supervisor) failed(now time.Time, reason error, random float64) {
 	}
 }
 
+// pardon forgets what has failed: if it waits for the next try that is in a pause at most, and
+// calls wait for it.
+func (s *supervisor) pardon(now time.Time, pause time.Duration) {
+	if s.state != BackingOff && s.state != Open {
+		return
+	}
+	s.state, s.sour = BackingOff, false
+	s.breaker = breaker{reason: s.reason, next: s.next}
+	if soon := now.Add(pause); soon.Before(s.next) {
+		s.next = soon
+	}
+}
+
 // bar notes that it may not be tried before next, for a reason that is not its own.
 func (s *supervisor) bar(reason error, next time.Time) {
 	s.state, s.reason, s.next = Open, reason, next
@@ -241,17 +254,17 @@ type crowd struct {
 }
 
 // claim asks for a start. If there is a reason against it, next is when to ask again.
-func (c *crowd) claim(now time.Time, random float64) (reason error, next time.Time) {
+func (c *crowd) claim(now time.Time, random float64) (next time.Time, reason error) {
 	switch {
 	case c.shared != nil:
-		return c.shared.reason, later(c.shared.next, now.Add(time.Second))
+		return later(c.shared.next, now.Add(time.Second)), c.shared.reason
 	case !c.open():
-		return nil, time.Time{}
+		return time.Time{}, nil
 	case now.Before(c.next):
-		return c.reason, c.next
+		return c.next, c.reason
 	}
 	c.hold(now, c.reason, pauseAfter(c.failures), random)
-	return nil, time.Time{}
+	return time.Time{}, nil
 }
 
 func later(a, b time.Time) time.Time {

@@ -137,6 +137,26 @@ func TestSupervisor(t *testing.T) {
 			6s      failed       backing-off waits  because failed
 			7s      start        starting    waits  because failed
 			8s      up           ready       goes`,
+		"what has failed is pardoned": `
+			0s      start        starting    waits
+			0s      failed       backing-off fails  next 200ms
+			1s      pardon       backing-off waits  next 200ms
+			1s      start        starting    waits
+			1s      failed       backing-off fails  next 1.2s
+			2s      start        starting    waits
+			2s      failed       backing-off fails  next 2.4s
+			3s      start        starting    waits
+			3s      failed       backing-off fails  next 3.8s
+			4s      start        starting    waits
+			4s      failed       backing-off fails  next 5.6s
+			6s      start        starting    waits
+			6s      failed       open        fails  next 36s
+			7s      pardon       backing-off waits  next 7.2s
+			7s      anew         backing-off waits  next 7s
+			7s      start        starting    waits
+			7s      pardon       starting    waits
+			7s      up           ready       goes   down 7s
+			8s      pardon       ready       goes`,
 		"barred by others": `
 			0s      new          stopped     waits
 			0s      bar          open        fails  next 10s     it is not running: bar; next try in 10s
@@ -184,6 +204,10 @@ func runScript(t *testing.T, script string) {
 			s.stop(errors.New("stop"))
 		case "sleep":
 			s.stop(nil)
+		case "pardon":
+			s.pardon(now, firstPause)
+		case "anew":
+			s.pardon(now, 0)
 		case "bar":
 			s.bar(errors.New("bar"), now.Add(10*time.Second))
 		case "ill":
@@ -238,7 +262,7 @@ func TestCrowd(t *testing.T) {
 	may := func(want string) {
 		t.Helper()
 		got := "yes"
-		if reason, next := c.claim(now, 0); reason != nil {
+		if next, reason := c.claim(now, 0); reason != nil {
 			got = fmt.Sprintf("%v in %v", reason, next.Sub(now))
 		}
 		if got != want {

@@ -47,7 +47,7 @@ func (p *Peer) Retire(why error, but *Pending) bool {
 		return false
 	}
 	p.end = ended{why}
-	if p.calls.Close(func(c *Pending) bool { return c == but }) {
+	if p.calls.CloseIf(func(c *Pending) bool { return c == but }) {
 		return true
 	}
 	p.end = nil
