@@ -36,6 +36,7 @@ type Status struct {
 
 	Unmatched []string       // what its configuration says of tools, as config.Tools.Unmatched, that is of none of them
 	LeftOut   []catalog.Flaw // of what it lists, what no client could bear, and why
+	Odd       []catalog.Flaw // of what is listed, what some clients may not bear, and why
 }
 
 // A Backend is one MCP server and what is known of it.
@@ -63,6 +64,7 @@ type Backend struct {
 	answered bool                     // at some time: listing is its own, or it failed
 	kept     bool                     // the file says that the verdict was costly
 	leftOut  [catalog.NumKinds][]catalog.Flaw
+	odd      [catalog.NumKinds][]catalog.Flaw
 	headers  map[string][]byte           // own name of a tool → its schema, if it names headers
 	due      [catalog.NumKinds]time.Time // when a list is good no longer; zero = there is no such time
 }
@@ -176,7 +178,7 @@ func (b *Backend) leave(session string) {
 func (b *Backend) Status() Status {
 	b.mu.Lock()
 	s, listErrs := b.status, b.listErrs
-	s.LeftOut = slices.Concat(b.leftOut[:]...)
+	s.LeftOut, s.Odd = slices.Concat(b.leftOut[:]...), slices.Concat(b.odd[:]...)
 	b.mu.Unlock()
 	b.shared.mu.Lock()
 	defer b.shared.mu.Unlock()

@@ -29,6 +29,7 @@ type reading struct {
 	kind   catalog.Kind
 	items  []catalog.Item
 	left   []catalog.Flaw // what was left out
+	odd    []catalog.Flaw // what was not, though some clients may not bear it
 	ttl    time.Duration  // the shortest that a page says
 	shared bool           // all pages say that they are for everybody
 	err    error
@@ -114,9 +115,13 @@ func (b *Backend) page(r *reading, s server, a peer.Answer) (next []byte, err er
 	if r.kind == catalog.Tools {
 		b.mendHeaders(&page, s)
 	}
+	page.Flaws = slices.DeleteFunc(page.Flaws, func(f catalog.Flaw) bool { return f.Odd && !b.cfg.Tools.Permits(f.Item) })
 	b.logFlaws(r.kind, page.Flaws)
 	for _, f := range page.Flaws {
-		if !f.Mended && len(r.left) < maxListed {
+		switch {
+		case f.Odd && len(r.odd) < maxListed:
+			r.odd = append(r.odd, f)
+		case !f.Mended && !f.Odd && len(r.left) < maxListed:
 			r.left = append(r.left, f)
 		}
 	}
@@ -173,7 +178,7 @@ func (b *Backend) listed(read []*reading, s server) {
 			news = b.freshen(r, s) || news
 			b.listErrs[r.kind] = r.err
 			if r.err == nil {
-				b.leftOut[r.kind] = r.left
+				b.leftOut[r.kind], b.odd[r.kind] = r.left, r.odd
 			}
 			if r.err == nil && string(raw[r.kind]) != string(b.raw[r.kind]) {
 				b.setItems(r.kind, r.items)
@@ -251,6 +256,8 @@ func (b *Backend) logFlaws(k catalog.Kind, flaws []catalog.Flaw) {
 		}
 		b.flaws[f] = true
 		switch {
+		case f.Odd:
+			b.log.Warn("a "+k.String()+" is listed as it is, though some clients may not bear it", key(k), f.Item, "err", f.What)
 		case !f.Mended:
 			b.log.Warn("left out a "+k.String()+" that no client could bear", key(k), f.Item, "err", f.What)
 		case k == catalog.Tools:

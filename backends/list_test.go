@@ -195,6 +195,36 @@ func TestToolMendsAreLogged(t *testing.T) {
 	})
 }
 
+// SCHEMA-03, SCHEMA-04: a tool that model APIs may refuse is listed as it is, and named: in the
+// log once, and in the status. One that is not permitted is nobody's concern.
+func TestSCHEMA03_SCHEMA04_WhatModelsMayRefuseIsNamed(t *testing.T) {
+	o := backends.Options{Backends: plain("a")}
+	o.Backends[0].Tools.Deny = []string{"denied"}
+	inHouse(t, o, func(t *testing.T, h *house) {
+		a := h.next("a")
+		a.Greet("")
+		list := `{"tools":[{"name":"top","inputSchema":{"type":"object","oneOf":[{}]}},{"name":"draft","inputSchema":{"type":"object","properties":{"n":{"exclusiveMinimum":true}}}},
+			{"name":"denied","inputSchema":{"type":"object","oneOf":[{}]}},{"name":"good","inputSchema":{"type":"object"}}]}`
+		a.List(list)
+		h.wantNames("top", "draft", "good")
+		a.Send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+		a.List(list)
+		for _, tool := range []string{"top", "draft"} {
+			if lines := h.log.Lines("level=WARN", "listed as it is", "tool="+tool); len(lines) != 1 {
+				t.Errorf("of %s: %q", tool, h.log.Lines())
+			}
+		}
+		if s := h.status("a"); len(s.Odd) != 2 || s.Odd[0].Item != "top" || s.Odd[1].Item != "draft" || len(s.LeftOut) != 0 || len(h.log.Loud()) != 2 {
+			t.Errorf("odd: %v, left out: %v, logged %q", s.Odd, s.LeftOut, h.log.Loud())
+		}
+		a.Send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+		a.List(mcptest.Tools("top"))
+		if s := h.status("a"); len(s.Odd) != 0 {
+			t.Errorf("odd: %v", s.Odd)
+		}
+	})
+}
+
 // A glob that is of no tool was meant for one: a denied tool with another spelling can
 // be called.
 func TestGlobsThatMatchNothingAreTold(t *testing.T) {
