@@ -44,6 +44,7 @@ type Backend struct {
 	set    *Set
 	cfg    config.Backend
 	log    *slog.Logger
+	says   *slog.Logger // for what it says, see sparing
 	shared *line
 	places *places
 	relist chan struct{}         // 1 slot: some of its lists have changed
@@ -78,6 +79,7 @@ func newBackend(s *Set, c config.Backend) *Backend {
 		status:  Status{Name: c.Name},
 		listing: catalog.Listing{Backend: c.Name, Private: all},
 	}
+	b.says = spare(b.log)
 	b.shared = newLine(b, "")
 	b.places = newPlaces(c, func(w waiting) { b.line(w.c.Owner, false).send(w) })
 	return b

@@ -25,6 +25,7 @@ type line struct {
 	b       *Backend
 	session string // whose own it is; "" = it is shared
 	log     *slog.Logger
+	says    *slog.Logger // for what the backend says, see sparing
 
 	mu       sync.Mutex
 	state    State
@@ -71,9 +72,9 @@ type waiting struct {
 }
 
 func newLine(b *Backend, session string) *line {
-	l := &line{b: b, session: session, log: b.log, state: Stopped, pause: firstPause, rearm: make(chan struct{}, 1)}
+	l := &line{b: b, session: session, log: b.log, says: b.says, state: Stopped, pause: firstPause, rearm: make(chan struct{}, 1)}
 	if session != "" {
-		l.log = b.log.With("session", session)
+		l.log, l.says = b.log.With("session", session), b.says.With("session", session)
 	}
 	return l
 }
@@ -125,7 +126,7 @@ func (l *line) sent(w waiting) bool {
 	}
 	l.mu.Unlock()
 	if !kept {
-		l.log.Warn("too many subscriptions; this one is not kept", "max", maxSubscriptions)
+		l.says.Warn("too many subscriptions; this one is not kept", "max", maxSubscriptions)
 	}
 	switch {
 	case wait:
