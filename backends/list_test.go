@@ -170,6 +170,22 @@ func TestPagesAndToolsHaveBounds(t *testing.T) {
 	})
 }
 
+// All pages of a list together have no more bytes than one message may have.
+func TestAListHasABoundInBytes(t *testing.T) {
+	inHouse(t, backends.Options{Backends: plain("a")}, func(t *testing.T, h *house) { // of 1 MiB
+		a := h.next("a")
+		a.Greet("")
+		for page, size := range []int{500 << 10, 400 << 10, 200 << 10} {
+			a.List(fmt.Sprintf(`{"tools":[{"name":"t%d","description":"%s","inputSchema":{"type":"object"}}],"nextCursor":"c%d"}`, page, strings.Repeat("x", size), page))
+		}
+		a.WantNothing()
+		h.wantNames("t0", "t1", "t2")
+		if lines := h.log.Lines("level=WARN", "longer than limits.message"); len(lines) != 1 {
+			t.Errorf("logged %q", h.log.Loud())
+		}
+	})
+}
+
 func TestToolMendsAreLogged(t *testing.T) {
 	inHouse(t, backends.Options{Backends: plain("a")}, func(t *testing.T, h *house) {
 		a := h.next("a")
