@@ -28,6 +28,7 @@ type Status struct {
 
 	Unmatched []string       // what its configuration says of tools, as config.Tools.Unmatched, that is of none of them
 	LeftOut   []catalog.Flaw // of what it lists, what no client could bear, and why
+	Odd       []catalog.Flaw // of what is listed, what some clients may not bear, and why
 }
 
 // A Backend is one MCP server and what is known of it.
@@ -35,6 +36,7 @@ type Backend struct {
 	set    *Set
 	cfg    config.Backend
 	log    *slog.Logger
+	says   *slog.Logger // for what it says, see sparing
 	shared *line
 	places *places
 	relist chan struct{}         // 1 slot: some of its lists have changed
@@ -64,6 +66,7 @@ type Backend struct {
 	answered bool                     // at some time: listing is its own, or it failed
 	kept     bool                     // the file says that the verdict was costly
 	leftOut  [catalog.NumKinds][]catalog.Flaw
+	odd      [catalog.NumKinds][]catalog.Flaw
 	headers  map[string][]byte           // own name of a tool → its schema, if it names headers
 	due      [catalog.NumKinds]time.Time // when a list is good no longer; zero = there is no such time
 }
@@ -80,6 +83,7 @@ func newBackend(s *Set, c config.Backend) *Backend {
 	}
 	b.life, b.kill = context.WithCancelCause(s.life)
 	b.serving, b.withdraw = context.WithCancel(b.life)
+	b.says = spare(b.log)
 	b.shared = newLine(b, "")
 	b.places = newPlaces(c, func(w waiting) { b.line(w.c.Owner, false).send(w) })
 	return b
@@ -185,7 +189,7 @@ func (b *Backend) Status() Status {
 	known := b.isKnown()
 	b.mu.Lock()
 	s := b.status
-	s.LeftOut = slices.Concat(b.leftOut[:]...)
+	s.LeftOut, s.Odd = slices.Concat(b.leftOut[:]...), slices.Concat(b.odd[:]...)
 	b.mu.Unlock()
 	b.shared.mu.Lock()
 	defer b.shared.mu.Unlock()

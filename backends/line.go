@@ -27,6 +27,7 @@ type line struct {
 	b       *Backend
 	session string // whose own it is; "" = it is shared
 	log     *slog.Logger
+	says    *slog.Logger // for what the backend says, see sparing
 
 	wake chan struct{} // 1 slot: a line that all share is needed, and stopped until then
 
@@ -75,11 +76,11 @@ type waiting struct {
 
 func newLine(b *Backend, session string) *line {
 	l := &line{
-		b: b, session: session, log: b.log,
+		b: b, session: session, log: b.log, says: b.says,
 		wake: make(chan struct{}, 1), hurry: make(chan struct{}, 1), rearm: make(chan struct{}, 1),
 	}
 	if session != "" {
-		l.log = b.log.With("session", session)
+		l.log, l.says = b.log.With("session", session), b.says.With("session", session)
 	}
 	return l
 }
@@ -136,7 +137,7 @@ func (l *line) sent(w waiting) bool {
 	}
 	l.mu.Unlock()
 	if !kept {
-		l.log.Warn("too many subscriptions; this one is not kept", "max", maxSubscriptions)
+		l.says.Warn("too many subscriptions; this one is not kept", "max", maxSubscriptions)
 	}
 	switch {
 	case refusal != nil:

@@ -345,7 +345,7 @@ func (l *line) talkOver(ctx context.Context, by way) error {
 	h := &handler{l: l, hangUp: hangUp}
 	var p *peer.Peer
 	p = peer.New(conn, h, peer.Options{
-		Log: l.log, InFlight: maxQuestions, Noise: h.heard, Batches: always, Over: func() { l.lost(p) },
+		Log: l.says, InFlight: maxQuestions, Noise: h.heard, Batches: always, Over: func() { l.lost(p) },
 	})
 	h.peer = p
 	ended := make(chan error, 1)

@@ -21,7 +21,8 @@ func checkCommand(f *flags) *cobra.Command {
 		Short: "Start every backend once and say how each is",
 		Long: `check loads and validates the configuration, starts every backend, lists its tools, and
 prints one row for each. It exits with 0 only if all are well. Under PROBLEM stands also what
-is odd about one that is: a glob under tools that matches none, a tool left out as unusable.`,
+is odd about one that is: a glob under tools that matches none, a tool left out as unusable, or
+one that model APIs may refuse.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return f.withAll(cmd.Context(), f.sayFile, f.printStatus)
@@ -102,6 +103,12 @@ func (a *app) remarks(s backends.Status) string {
 	}
 	if more := len(s.LeftOut) - shown; more > 0 {
 		all = append(all, fmt.Sprintf("left out %d more", more))
+	}
+	for _, f := range s.Odd[:min(len(s.Odd), shown)] {
+		all = append(all, f.Item+": "+f.What)
+	}
+	if more := len(s.Odd) - shown; more > 0 {
+		all = append(all, fmt.Sprintf("so it is with %d more", more))
 	}
 	return a.mask.String(oneLine(strings.Join(all, "; ")))
 }
