@@ -83,6 +83,9 @@ func (s *Set) bringUp(ctx context.Context, newcomers []*Backend) {
 	}
 	over := time.After(upWait)
 	for _, b := range newcomers {
+		if b.isKnown() {
+			continue // it is started by the first call
+		}
 		select {
 		case <-b.settled:
 		case <-over:

@@ -13,6 +13,7 @@ import (
 // are immutable, so that whoever looks sees what was before a change or what is after it.
 type members struct {
 	all     []*Backend // in their order
+	names   []string   // likewise, and of those that are not enabled
 	byName  map[string]*Backend
 	catalog catalog.Options
 	wait    time.Duration // see Options.Wait
@@ -59,6 +60,7 @@ func (m *members) absent(name string) error {
 func (s *Set) plan(m *members, c Change) (next *members, newcomers []*Backend) {
 	next = &members{byName: make(map[string]*Backend), catalog: c.Catalog, wait: c.Wait}
 	for _, one := range c.Backends {
+		next.names = append(next.names, one.Name)
 		if !one.Enabled {
 			continue
 		}

@@ -25,7 +25,7 @@ func (b *Backend) start() {
 	ok := b.retired || b.spawn(b.shared.run)
 	b.mu.Unlock()
 	if !ok {
-		b.shared.down(Stopped, errStopped)
+		b.shared.down(errStopped)
 	}
 }
 

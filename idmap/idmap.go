@@ -74,6 +74,20 @@ func (t *Table[V]) Len() int {
 	return len(t.rows)
 }
 
+// CloseIf is Close if may says so of each row; else nothing happens, and it answers false. The
+// table is locked meanwhile: may must not use it.
+func (t *Table[V]) CloseIf(may func(V) bool) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, v := range t.rows {
+		if !may(v) {
+			return false
+		}
+	}
+	t.closed = true
+	return true
+}
+
 // Close has nothing be put in any more. The rows that there are stay.
 func (t *Table[V]) Close() {
 	t.mu.Lock()
