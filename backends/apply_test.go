@@ -185,6 +185,15 @@ func TestApply_Disables(t *testing.T) {
 		if !a.Over() {
 			t.Error("it goes on")
 		}
+		c, _ := h.call("a")
+		c.want(t, "it is disabled in the configuration")
+		if s := h.status("a"); s.State != backends.Disabled {
+			t.Errorf("status: %+v", s)
+		}
+		done := h.apply(change(all...))
+		h.next("a").Ready("t")
+		<-done
+		h.wantNames("t", "u")
 	})
 }
 
