@@ -259,9 +259,9 @@ func TestApply_TheLastKnownCatalogStandsIn(t *testing.T) {
 		h.next("b").Ready("u")
 		done := h.apply(change(all...))
 		h.next("a") // which hangs
-		time.Sleep(30*time.Second - 1)
+		time.Sleep(30*time.Second - time.Nanosecond)
 		h.wantNames("u")
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		<-done
 		h.wantNames("t", "u")
 	})

@@ -250,17 +250,6 @@ func (p *places) takeBack(c *peer.Pending) bool {
 	return true
 }
 
-// giveUp takes its place from a call that has not been sent, so that it is as it was before
-// it came.
-func (p *places) giveUp(w waiting) {
-	s, ok := w.c.To.(*seat)
-	if !ok || s.at != p {
-		return
-	}
-	w.c.To = s.Asker
-	p.seat(p.free(s))
-}
-
 // leave ends the calls that wait of a session that is over.
 func (p *places) leave(session string) {
 	var left []*seat

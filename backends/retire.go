@@ -120,7 +120,6 @@ func (b *Backend) passOn(w waiting) {
 	case w.sub != nil:
 		next.line(w.c.Owner, false).send(waiting{m: w.m, c: w.c, sub: w.sub})
 	default:
-		b.places.giveUp(w)
 		next.places.enter(waiting{m: w.m, c: w.c})
 	}
 }

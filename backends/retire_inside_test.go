@@ -10,21 +10,32 @@ import (
 	"mcpgateway/config"
 )
 
-// Nothing is kept of a backend that was retired and has ended, however often that happens.
+// Nothing is kept of a backend that was retired and has ended, and not too much of what was once
+// configured.
 func TestApply_NothingIsLeftOfRetiredOnes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		one := config.Backend{Name: "a", Embedded: "demo", Enabled: true}
 		s := New(Options{Backends: []config.Backend{one}, Limit: 1 << 20, Log: slog.New(slog.DiscardHandler)})
 		ctx, cancel := context.WithCancel(t.Context())
+		apply := func(all ...config.Backend) {
+			t.Helper()
+			if err := s.Apply(ctx, Change{Backends: all}); err != nil {
+				t.Error(err)
+			}
+		}
+		var many []config.Backend
+		for i := range maxFormer + 10 {
+			many = append(many, config.Backend{Name: fmt.Sprint("b", i), Embedded: "demo", Enabled: true})
+		}
+		apply(many...) // which are not started
+		apply(one)
 		done := make(chan error, 1)
 		go func() { done <- s.Run(ctx, nil) }()
 		s.Start()
-		synctest.Wait()
-		for i := range maxFormer + 10 {
-			one.Name = fmt.Sprint("a", i)
-			if err := s.Apply(ctx, Change{Backends: []config.Backend{one}}); err != nil {
-				t.Fatal(err)
-			}
+		for i := range 20 {
+			synctest.Wait()
+			one.Args = []string{fmt.Sprint(i)}
+			apply(one)
 		}
 		synctest.Wait()
 		if m := s.now(); len(m.retired) > 0 || len(m.former) != maxFormer {

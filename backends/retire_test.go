@@ -225,7 +225,7 @@ func TestApply_WhatWaitsForAPlaceGoesToTheNewOne(t *testing.T) {
 	})
 }
 
-// What has a place and waits for a start has one at the new one, and not at the old.
+// What has a place and waits for a start has one at the new one, too.
 func TestApply_PlacesAreOfTheNewOne(t *testing.T) {
 	all := plain("a")
 	all[0].MaxInFlight, all[0].QueueWait = 1, time.Hour
@@ -439,6 +439,7 @@ func TestApply_CancelFindsACallThatARetiredOneIsAt(t *testing.T) {
 	inHouse(t, backends.Options{Backends: all}, func(t *testing.T, h *house) {
 		a := h.next("a")
 		a.Ready("t")
+		h.wantNames("t") // else it is told that its list is of no interest any more
 		c, pending := h.call("a")
 		call := a.Asked("tools/call")
 		<-h.apply(change()) // be it that there is none of that name any more
