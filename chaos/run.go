@@ -1,0 +1,232 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+)
+
+// crowd are the clients: of 50, 24 with HTTP sessions, 16 without, 6 over HTTP+SSE and
+// 4 with a gateway of their own on stdio. One of three does not behave.
+func (w *world) crowd() (all []*client) {
+	for i := range w.clients {
+		kind, backends := "http", w.backends
+		switch {
+		case i%25 >= 23:
+			kind, backends = "stdio", small(w.backends)
+		case i%25 >= 20:
+			kind = "sse"
+		case i%25 >= 12:
+			kind = "stateless"
+		}
+		c := newClient(w, i, kind, backends, i%3 == 2)
+		switch kind {
+		case "http":
+			c.way = newHTTPWay(c, false)
+		case "stateless":
+			c.way = newHTTPWay(c, true)
+		case "sse":
+			c.way = newSSEWay(c)
+		case "stdio":
+			c.way = &stdioWay{c: c}
+		}
+		all = append(all, c)
+	}
+	return all
+}
+
+// each does something with all clients at once.
+func each(clients []*client, do func(*client)) {
+	var all sync.WaitGroup
+	for _, c := range clients {
+		all.Go(func() { do(c) })
+	}
+	all.Wait()
+}
+
+// atOnce is how many calls of a client may be on their way.
+const atOnce = 12
+
+// make has a client make so many calls, at a rate, and waits for them.
+func (c *client) make(ctx context.Context, calls int, calm bool, rate float64) {
+	slots := make(chan struct{}, atOnce)
+	var under sync.WaitGroup
+	due := time.Now()
+	for range calls {
+		d := c.script.next(calm)
+		due = due.Add(time.Duration(c.script.rng.ExpFloat64() / rate * float64(time.Second)))
+		if behind := time.Since(due); behind > time.Second {
+			due = time.Now() // what was not done in time is not made up for all at once
+		} else if behind < 0 {
+			select {
+			case <-time.After(-behind):
+			case <-ctx.Done():
+			}
+		}
+		if ctx.Err() != nil {
+			break
+		}
+		slots <- struct{}{}
+		under.Go(func() {
+			defer func() { <-slots }()
+			c.do(ctx, d)
+		})
+	}
+	under.Wait()
+}
+
+// stages are the parts of a run: their share of the calls, and whether they are calm.
+var stages = []struct {
+	name  string
+	calm  bool
+	share float64
+}{
+	{"quiet 1", true, 0.11}, {"chaos 1", false, 0.22},
+	{"quiet 2", true, 0.11}, {"chaos 2", false, 0.23},
+	{"quiet 3", true, 0.11}, {"chaos 3", false, 0.22},
+}
+
+func (w *world) chaos(ctx context.Context) (bool, error) {
+	clients := w.crowd()
+	warm := w.calls / 50
+	if err := w.visit(ctx, clients, func(limited context.Context) {
+		w.stage(limited, clients, "warm up", true, warm)
+	}); err != nil {
+		return false, err
+	}
+	before, err := w.settle(ctx, footprint{})
+	if err != nil {
+		return false, err
+	}
+	w.tally = newTally(w.seed)
+	err = w.visit(ctx, clients, func(limited context.Context) {
+		for _, s := range stages {
+			w.stage(limited, clients, s.name, s.calm, int(s.share*float64(w.calls)))
+		}
+	})
+	if err != nil {
+		return false, err
+	}
+	after, err := w.settle(ctx, before)
+	if err != nil {
+		return false, err
+	}
+	w.tally.print()
+	w.compare(ctx, before, after)
+	w.tally.judge()
+	for _, p := range w.stop() {
+		w.tally.breach("%s", p)
+	}
+	return w.verdict(), ctx.Err()
+}
+
+// visit has all clients come, do something, and leave.
+func (w *world) visit(ctx context.Context, clients []*client, do func(context.Context)) error {
+	limited, end := context.WithTimeout(ctx, w.limit)
+	defer end()
+	each(clients, func(c *client) {
+		if err := c.way.open(ctx); err != nil {
+			c.breach("it was not let in: %v", err)
+		}
+	})
+	do(limited)
+	each(clients, func(c *client) { c.way.close(true) })
+	return ctx.Err()
+}
+
+// stage is so many calls of all clients together, with faults or without.
+func (w *world) stage(ctx context.Context, clients []*client, name string, calm bool, calls int) {
+	if ctx.Err() != nil {
+		return
+	}
+	w.tally.begin(name, calm)
+	defer w.tally.finish()
+	outside, end := context.WithCancel(ctx)
+	var wild sync.WaitGroup
+	if !calm {
+		wild.Go(func() { w.rage(outside, len(w.tally.phases)) })
+	}
+	each(clients, func(c *client) {
+		c.make(ctx, int(math.Ceil(float64(calls)/float64(len(clients)))), calm, w.rate/float64(len(clients)))
+	})
+	end()
+	wild.Wait()
+}
+
+// What the gateway may take more, at the end, than when it was warm.
+const (
+	moreGoroutines  = 8
+	moreDescriptors = 8
+	moreHeap        = 8 << 20
+)
+
+func (f footprint) within(before footprint) bool {
+	return f.Goroutines <= before.Goroutines+moreGoroutines && f.Descriptors <= before.Descriptors+moreDescriptors &&
+		f.Heap <= before.Heap+moreHeap && f.Processes <= before.Processes && f.Zombies == 0
+}
+
+// settle waits until the gateway takes no more than before, or nothing changes any
+// more, and returns what it takes.
+func (w *world) settle(ctx context.Context, before footprint) (f footprint, err error) {
+	last, same := footprint{}, 0
+	for deadline := time.Now().Add(45 * time.Second); time.Now().Before(deadline); {
+		if f, err = w.footprint(ctx); err != nil {
+			return f, fmt.Errorf("the gateway does not tell what it takes: %w", err)
+		}
+		if before != (footprint{}) && f.within(before) {
+			return f, nil
+		}
+		if same++; f.Goroutines != last.Goroutines || f.Descriptors != last.Descriptors || f.Processes != last.Processes {
+			same, last = 0, f
+		}
+		if before == (footprint{}) && same > 8 {
+			return f, nil
+		}
+		select {
+		case <-time.After(500 * time.Millisecond):
+		case <-ctx.Done():
+			return f, ctx.Err()
+		}
+	}
+	return f, nil
+}
+
+// compare prints what the gateway takes, and finds fault with it.
+func (w *world) compare(ctx context.Context, before, after footprint) {
+	fmt.Println("\nthe gateway, all clients gone   warm   at the end")
+	row := func(what string, b, a any, ok bool) {
+		fmt.Printf("  %-24s %10v %12v\n", what, b, a)
+		if !ok {
+			w.tally.breach("%s: %v before, %v at the end", what, b, a)
+		}
+	}
+	row("goroutines", before.Goroutines, after.Goroutines, after.Goroutines <= before.Goroutines+moreGoroutines)
+	row("descriptors", before.Descriptors, after.Descriptors, after.Descriptors <= before.Descriptors+moreDescriptors)
+	row("processes", before.Processes, after.Processes, after.Processes <= before.Processes)
+	row("zombies", before.Zombies, after.Zombies, after.Zombies == 0)
+	row("heap, KiB", before.Heap>>10, after.Heap>>10, after.Heap <= before.Heap+moreHeap)
+	row("resident, KiB", before.RSS>>10, after.RSS>>10, true)
+	if stacks, err := w.debug(ctx, "/goroutines"); err == nil {
+		_ = os.WriteFile(filepath.Join(w.dir, "goroutines.txt"), stacks, 0o600)
+	}
+}
+
+// verdict prints what became of it.
+func (w *world) verdict() bool {
+	t := w.tally
+	if t.broken == 0 {
+		fmt.Printf("\nno promise was broken; seed %d\n", w.seed)
+		return true
+	}
+	fmt.Printf("\n%d promises were broken; seed %d; the first:\n", t.broken, w.seed)
+	for _, d := range t.details {
+		fmt.Println("  " + d)
+	}
+	return false
+}

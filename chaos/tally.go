@@ -1,0 +1,192 @@
+//go:build unix
+
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// A tally is what has happened.
+type tally struct {
+	seed uint64
+
+	mu       sync.Mutex
+	calls    int
+	outcomes map[string]int // of calls
+	faults   map[string]int // by kind
+	behind   map[string]map[string]int
+	phases   []*phase
+	broken   int      // promises
+	details  []string // of the first of them
+	kills    []time.Duration
+}
+
+// A phase is a stretch of calls, with faults or without.
+type phase struct {
+	name   string
+	calm   bool
+	began  time.Time
+	took   time.Duration
+	calls  int
+	faults int
+	times  []time.Duration // of echoes at healthy backends, by clients that behave
+}
+
+func newTally(seed uint64) *tally {
+	return &tally{seed: seed, outcomes: make(map[string]int), faults: make(map[string]int), behind: make(map[string]map[string]int)}
+}
+
+func (t *tally) begin(name string, calm bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.phases = append(t.phases, &phase{name: name, calm: calm, began: time.Now()})
+}
+
+func (t *tally) finish() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p := t.phases[len(t.phases)-1]
+	p.took = time.Since(p.began)
+}
+
+// call notes how a call ended. took counts if timed.
+func (t *tally) call(fault, outcome string, took time.Duration, timed bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p := t.phases[len(t.phases)-1]
+	t.calls++
+	p.calls++
+	t.outcomes[outcome]++
+	if timed {
+		p.times = append(p.times, took)
+	}
+	if fault != "" {
+		if t.behind[fault] == nil {
+			t.behind[fault] = make(map[string]int)
+		}
+		t.behind[fault][outcome]++
+	}
+}
+
+// fault notes that one was done.
+func (t *tally) fault(kind string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.faults[kind]++
+	t.phases[len(t.phases)-1].faults++
+}
+
+const showBroken = 20
+
+// breach notes a broken promise.
+func (t *tally) breach(format string, args ...any) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.broken++
+	if len(t.details) < showBroken {
+		text := fmt.Sprintf("%s %s", time.Now().Format("15:04:05.000"), fmt.Sprintf(format, args...))
+		t.details = append(t.details, text)
+		fmt.Println("BROKEN:", text)
+	}
+}
+
+// quantile returns the q-quantile of all, which it sorts.
+func quantile(all []time.Duration, q float64) time.Duration {
+	if len(all) == 0 {
+		return 0
+	}
+	slices.Sort(all)
+	return all[min(int(q*float64(len(all))), len(all)-1)]
+}
+
+// The tail of healthy backends' calls may be twice as long with faults as without. Below
+// the floor the ratio says nothing: there the machine's scheduler is what is measured.
+const (
+	mostRatio = 2.0
+	floor     = 5 * time.Millisecond
+)
+
+// tails returns the median of the phases' p99 without faults and with them.
+func (t *tally) tails() (quiet, chaos, quiet50, chaos50 time.Duration) {
+	var q, c, q5, c5 []time.Duration
+	for _, p := range t.phases {
+		if p.calls == 0 {
+			continue
+		}
+		if p.calm {
+			q, q5 = append(q, quantile(p.times, 0.99)), append(q5, quantile(p.times, 0.5))
+		} else {
+			c, c5 = append(c, quantile(p.times, 0.99)), append(c5, quantile(p.times, 0.5))
+		}
+	}
+	return quantile(q, 0.5), quantile(c, 0.5), quantile(q5, 0.5), quantile(c5, 0.5)
+}
+
+// judge holds the tails against each other.
+func (t *tally) judge() {
+	quiet, chaos, _, _ := t.tails()
+	if chaos > floor && float64(chaos) > mostRatio*float64(max(quiet, floor/mostRatio)) {
+		t.breach("healthy backends: the median p99 is %v with faults and %v without", chaos, quiet)
+	}
+}
+
+// print prints the tables.
+func (t *tally) print() {
+	fmt.Println("\nphase      calls  faults   seconds  calls/s   healthy p50   healthy p99")
+	for _, p := range t.phases {
+		fmt.Printf("%-9s %6d  %6d  %8.1f  %7.0f  %12v  %12v\n", p.name, p.calls, p.faults, p.took.Seconds(), float64(p.calls)/p.took.Seconds(),
+			quantile(p.times, 0.5).Round(10*time.Microsecond), quantile(p.times, 0.99).Round(10*time.Microsecond))
+	}
+	fmt.Printf("\noutcomes of %d calls\n", t.calls)
+	table(t.outcomes)
+	total, seconds := 0, 0.0
+	for _, p := range t.phases {
+		if !p.calm {
+			total, seconds = total+p.faults, seconds+p.took.Seconds()
+		}
+	}
+	if total > 0 {
+		fmt.Printf("\nfaults: %d, one every %.1f ms; how the calls ended that carried them\n", total, 1000*seconds/float64(total))
+		for _, kind := range sorted(t.faults) {
+			var ends []string
+			for _, o := range sorted(t.behind[kind]) {
+				ends = append(ends, fmt.Sprintf("%s %d", o, t.behind[kind][o]))
+			}
+			fmt.Printf("  %6d  %-24s %s\n", t.faults[kind], kind, strings.Join(ends, ", "))
+		}
+	}
+	if len(t.kills) > 0 {
+		fmt.Printf("\n%d backends killed by SIGKILL: their calls ended within p50 %v, p99 %v, max %v\n", len(t.kills),
+			quantile(t.kills, 0.5).Round(10*time.Microsecond), quantile(t.kills, 0.99).Round(10*time.Microsecond), quantile(t.kills, 1).Round(10*time.Microsecond))
+	}
+	quiet, chaos, quiet50, chaos50 := t.tails()
+	if chaos > 0 {
+		fmt.Printf("\nhealthy backends, medians of phases:  p50 %v quiet, %v with faults;  p99 %v quiet, %v with faults: %.2f × (at most %.0f ×, or %v)\n",
+			quiet50.Round(10*time.Microsecond), chaos50.Round(10*time.Microsecond), quiet.Round(10*time.Microsecond), chaos.Round(10*time.Microsecond),
+			float64(chaos)/float64(max(quiet, 1)), mostRatio, floor)
+	}
+}
+
+func table(counts map[string]int) {
+	for _, k := range sorted(counts) {
+		fmt.Printf("  %7d  %s\n", counts[k], k)
+	}
+}
+
+// sorted are the keys, the most frequent first.
+func sorted(counts map[string]int) (keys []string) {
+	for k := range counts {
+		keys = append(keys, k)
+	}
+	slices.SortFunc(keys, func(a, b string) int {
+		if counts[a] != counts[b] {
+			return counts[b] - counts[a]
+		}
+		return strings.Compare(a, b)
+	})
+	return keys
+}
