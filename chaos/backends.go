@@ -83,7 +83,7 @@ func configuration(backends []*backend, dir, name, stub, mark string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "state: %q\nlog: {level: info}\naudit: {file: %q}\n", dir+"/state-"+name, dir+"/audit-"+name+".jsonl")
 	b.WriteString("catalog: {prefix: always, wait: 3s}\nlimits: {in_flight: 100}\n")
-	b.WriteString("defaults: {start_timeout: 5s, call_timeout: 2s}\nbackends:\n")
+	b.WriteString("defaults: {start_timeout: 5s, call_timeout: 1s}\nbackends:\n")
 	for _, x := range backends {
 		patience := ""
 		if x.spared() {

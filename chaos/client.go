@@ -117,7 +117,7 @@ func (c *client) leave(x *call) {
 }
 
 // do carries out a deed, whole.
-func (c *client) do(ctx context.Context, d deed) {
+func (c *client) do(ctx context.Context, p *phase, d deed) {
 	if d.fault != "" {
 		c.w.tally.fault(d.fault)
 	}
@@ -141,7 +141,7 @@ func (c *client) do(ctx context.Context, d deed) {
 			err = life.Err()
 		}
 	}
-	c.judge(ctx, x, err)
+	c.judge(ctx, p, x, err)
 }
 
 // abandon is what a rude client does about a call of its own.
@@ -159,7 +159,7 @@ func (c *client) abandon(ctx context.Context, x *call, hangUp func()) {
 }
 
 // judge says how a call has ended.
-func (c *client) judge(ctx context.Context, x *call, err error) {
+func (c *client) judge(ctx context.Context, p *phase, x *call, err error) {
 	c.mu.Lock()
 	answered, m := x.answered, x.answer
 	c.mu.Unlock()
@@ -180,7 +180,7 @@ func (c *client) judge(ctx context.Context, x *call, err error) {
 		c.breach("call %s to %s (%s) has no answer: %v, after %v: %s", x.id, x.backend.name, x.what(), err, took, x.nonce)
 	}
 	timed := !c.rude && x.backend.role == healthy && x.tool == "echo" && c.kind != "stdio"
-	c.w.tally.call(x.fault, outcome, took, timed)
+	c.w.tally.call(p, x.fault, outcome, took, timed)
 	c.calls.Add(1)
 }
 

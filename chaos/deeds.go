@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -48,6 +49,17 @@ func newScript(seed uint64, index int, name string, backends []*backend, rude bo
 		}
 	}
 	return s
+}
+
+// echo is a deed that any backend knows.
+func (s *script) echo(b *backend) deed {
+	s.n++
+	d := deed{n: s.n, tool: "echo", backend: b, nonce: fmt.Sprintf("%s-%d-%08x", s.name, s.n, s.rng.Uint32())}
+	d.args = `{"nonce":` + string(quoted(d.nonce)) + `}`
+	if b.role == demo {
+		d.args = `{"text":` + string(quoted(d.nonce)) + `}`
+	}
+	return d
 }
 
 // next draws a deed. calm ones carry no fault, but go where others do.
@@ -157,6 +169,8 @@ func quoted(text string) []byte {
 func (s *script) fault(b *backend) faults.Deed {
 	all := lies
 	switch {
+	case b.http && b.modern: // it has no sessions to lose
+		all = slices.DeleteFunc(slices.Clone(webs), func(d faults.Deed) bool { return d.Fault == "session" })
 	case b.role == mortal && s.rng.IntN(3) == 0:
 		all = deaths
 	case b.http:

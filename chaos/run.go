@@ -54,12 +54,12 @@ func each(clients []*client, do func(*client)) {
 const atOnce = 12
 
 // make has a client make so many calls, at a rate, and waits for them.
-func (c *client) make(ctx context.Context, calls int, calm bool, rate float64) {
+func (c *client) make(ctx context.Context, p *phase, calls int, rate float64) {
 	slots := make(chan struct{}, atOnce)
 	var under sync.WaitGroup
 	due := time.Now()
 	for range calls {
-		d := c.script.next(calm)
+		d := c.script.next(p.calm)
 		due = due.Add(time.Duration(c.script.rng.ExpFloat64() / rate * float64(time.Second)))
 		if behind := time.Since(due); behind > time.Second {
 			due = time.Now() // what was not done in time is not made up for all at once
@@ -75,28 +75,25 @@ func (c *client) make(ctx context.Context, calls int, calm bool, rate float64) {
 		slots <- struct{}{}
 		under.Go(func() {
 			defer func() { <-slots }()
-			c.do(ctx, d)
+			c.do(ctx, p, d)
 		})
 	}
 	under.Wait()
 }
 
-// stages are the parts of a run: their share of the calls, and whether they are calm.
-var stages = []struct {
-	name  string
-	calm  bool
-	share float64
-}{
-	{"quiet 1", true, 0.11}, {"chaos 1", false, 0.22},
-	{"quiet 2", true, 0.11}, {"chaos 2", false, 0.23},
-	{"quiet 3", true, 0.11}, {"chaos 3", false, 0.22},
-}
+// A run has so many rounds, each with a calm part, of so much of its calls, and one with faults. At
+// its end there is one more that is calm.
+const (
+	rounds = 8
+	calmly = 0.3
+)
 
 func (w *world) chaos(ctx context.Context) (bool, error) {
 	clients := w.crowd()
-	warm := w.calls / 50
 	if err := w.visit(ctx, clients, func(limited context.Context) {
-		w.stage(limited, clients, "warm up", true, warm)
+		w.tally.begin("warm up", true)
+		each(clients, func(c *client) { c.greetAll(limited) })
+		w.stage(limited, clients, "warm up", true, w.calls/50)
 	}); err != nil {
 		return false, err
 	}
@@ -106,9 +103,12 @@ func (w *world) chaos(ctx context.Context) (bool, error) {
 	}
 	w.tally = newTally(w.seed)
 	err = w.visit(ctx, clients, func(limited context.Context) {
-		for _, s := range stages {
-			w.stage(limited, clients, s.name, s.calm, int(s.share*float64(w.calls)))
+		part := float64(w.calls) / (rounds + calmly)
+		for i := range rounds {
+			w.stage(limited, clients, fmt.Sprintf("quiet %d", i+1), true, int(part*calmly))
+			w.stage(limited, clients, fmt.Sprintf("chaos %d", i+1), false, int(part*(1-calmly)))
 		}
+		w.stage(limited, clients, fmt.Sprintf("quiet %d", rounds+1), true, int(part*calmly))
 	})
 	if err != nil {
 		return false, err
@@ -140,20 +140,28 @@ func (w *world) visit(ctx context.Context, clients []*client, do func(context.Co
 	return ctx.Err()
 }
 
+// greetAll has a client call each backend once, so that whatever the gateway keeps for it is there.
+func (c *client) greetAll(ctx context.Context) {
+	p := c.w.tally.phases[0]
+	for _, b := range c.script.backends {
+		c.do(ctx, p, c.script.echo(b))
+	}
+}
+
 // stage is so many calls of all clients together, with faults or without.
 func (w *world) stage(ctx context.Context, clients []*client, name string, calm bool, calls int) {
 	if ctx.Err() != nil {
 		return
 	}
-	w.tally.begin(name, calm)
-	defer w.tally.finish()
+	p := w.tally.begin(name, calm)
+	defer p.finish()
 	outside, end := context.WithCancel(ctx)
 	var wild sync.WaitGroup
 	if !calm {
 		wild.Go(func() { w.rage(outside, len(w.tally.phases)) })
 	}
 	each(clients, func(c *client) {
-		c.make(ctx, int(math.Ceil(float64(calls)/float64(len(clients)))), calm, w.rate/float64(len(clients)))
+		c.make(ctx, p, int(math.Ceil(float64(calls)/float64(len(clients)))), w.rate/float64(len(clients)))
 	})
 	end()
 	wild.Wait()

@@ -93,8 +93,7 @@ func (w *world) serveTwin(b *backend) error {
 	}
 	b.twin = faults.Handler(b.script)
 	b.url = "http://" + ln.Addr().String() + "/mcp"
-	// An idle connection is soon closed, so that at the end there are none.
-	server := &http.Server{Handler: b.twin, IdleTimeout: 3 * time.Second, ErrorLog: discardLog()}
+	server := &http.Server{Handler: b.twin, ErrorLog: discardLog()}
 	w.twins = append(w.twins, server)
 	go server.Serve(ln)
 	return nil

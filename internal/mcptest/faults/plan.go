@@ -114,7 +114,10 @@ func (s *server) plan(m wire.Message, deeds []Deed, other wire.ID) plan {
 
 func (p *plan) noise(d Deed) {
 	text := d.Text
-	if text == "" {
+	switch {
+	case text == "" && d.Where == "between":
+		text = "\n" + banner + "\n"
+	case text == "":
 		text = banner
 	}
 	for range d.times() {

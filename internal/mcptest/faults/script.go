@@ -38,7 +38,8 @@ type Deed struct {
 	// Fault is one of:
 	//
 	//	delay    For
-	//	noise    what is no JSON: Where is before (""), between the halves of the answer's line, or after; Text, Times
+	//	noise    what is no JSON: Where is before (""), between the halves of the answer (lines of its own, but for
+	//	         Text, which is put there as it is), or after; Times
 	//	chunks   the answer in pieces of Bytes, with a pause of For after each
 	//	stderr   Bytes of text, before the answer
 	//	die      At is reading, before, middle or after (the answer); By is exit (with Code), or kill
