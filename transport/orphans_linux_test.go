@@ -42,7 +42,7 @@ func pidIn(t *testing.T, file string) (pid int) {
 	return pid
 }
 
-// stray is a line of shell that starts a process in a session of its own, whose parent is
+// leaves is a line of shell that starts a process in a session of its own, whose parent is
 // gone; it writes its pid to $FILE, and then does what it is told to.
 func leaves(file, does string) string {
 	return fmt.Sprintf("(FILE=%s setsid sh -c 'echo $$ > $FILE; %s' <&- >&- 2>&- &); ", file, strings.ReplaceAll(does, "'", `'\''`))
