@@ -4,7 +4,10 @@ package transport
 
 import (
 	"crypto/rand"
+	"errors"
+	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"sync"
@@ -50,7 +53,10 @@ done
 kill -s KILL 0`
 
 func startGroup(cmd *exec.Cmd) (*group, error) {
-	g := newGroup(rand.Text())
+	g, err := newGroup(rand.Text())
+	if err != nil {
+		return nil, fmt.Errorf("holder: %w", err)
+	}
 	mark := g.mark
 	if above := os.Getenv(markEnv); above != "" {
 		mark = above + "," + mark
@@ -58,7 +64,7 @@ func startGroup(cmd *exec.Cmd) (*group, error) {
 	cmd.Env = append(cmd.Environ(), markEnv+"="+mark)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pgid: g.pgid}
 	dieWithParent(cmd.SysProcAttr)
-	if err := kin.start(cmd); err != nil {
+	if err = kin.start(cmd); err != nil {
 		g.release()
 		return nil, err
 	}
@@ -68,8 +74,9 @@ func startGroup(cmd *exec.Cmd) (*group, error) {
 	return g, nil
 }
 
-// newGroup starts a holder, if that can be done.
-func newGroup(mark string) *group {
+// newGroup starts a holder, if there is a shell for it. That there is one and it cannot
+// be started is an error: what would be left behind is worth more than a late start.
+func newGroup(mark string) (*group, error) {
 	g := &group{mark: mark}
 	holder := exec.Command("/bin/sh", "-c", holderScript, "sh", mark)
 	holder.Args[0] = "mcp-gateway-holder"
@@ -77,14 +84,17 @@ func newGroup(mark string) *group {
 	holder.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	pipe, err := holder.StdinPipe()
 	if err != nil {
-		return g
+		return nil, err
 	}
-	if kin.start(holder) != nil {
-		pipe.Close()
-		return g
+	if err = kin.start(holder); err == nil {
+		g.pgid, g.holder, g.pipe = holder.Process.Pid, holder, pipe
+		return g, nil
 	}
-	g.pgid, g.holder, g.pipe = holder.Process.Pid, holder, pipe
-	return g
+	pipe.Close()
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+		return g, nil
+	}
+	return nil, err
 }
 
 // wait reaps the child and sees to it that nothing of its group stays behind.

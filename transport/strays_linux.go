@@ -31,8 +31,9 @@ func stopStrays(mark string, grace time.Duration) {
 	if len(left) == 0 {
 		return
 	}
-	h := newGroup(mark) // for when this process is killed before it is done
-	defer h.release()
+	if h, err := newGroup(mark); err == nil { // for when this process is killed before it is done
+		defer h.release()
+	}
 	for _, how := range []struct {
 		signal unix.Signal
 		within time.Duration
