@@ -85,13 +85,15 @@ func TestAQuestionAboutALostStreamIsHeard(t *testing.T) {
 	})
 }
 
-// What arrives at one moment has a bound, from however many clients it comes.
+// What arrives at one moment has a bound, from however many clients it comes, and there is
+// some room for each that comes.
 func TestBodiesThatArriveHaveABound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, func(o *Options) { o.Limit = 1 << 20 })
-		key, _ := h.enter("2025-11-25", nil)
+		h := newHouse(t, func(o *Options) { o.Limit, o.Outbox = 1<<20, 4<<20 })
 		var held []io.WriteCloser
-		for range 4 {
+		var key string
+		for range 3 {
+			key, _ = h.enter("2025-11-25", nil)
 			r, w := io.Pipe()
 			req := h.request(knock{session: key})
 			req.Body, req.ContentLength = r, -1
@@ -104,7 +106,12 @@ func TestBodiesThatArriveHaveABound(t *testing.T) {
 			held = append(held, w)
 		}
 		synctest.Wait()
+		newcomer, _ := h.enter("2025-11-25", nil)
+		full := call("1", "echo", `"`+strings.Repeat("x", 1<<20-100)+`"`)
+		h.want(knock{session: newcomer, body: full}, 503, "*")
 		one := call("1", "echo", `"`+strings.Repeat("x", 10<<10)+`"`)
+		h.want(knock{session: newcomer, body: one}, 200, "*")
+		h.want(knock{session: key, body: call("2", "echo", `{}`)}, 200, result("2", "{}")) // it may be a cancellation
 		if res := h.want(knock{session: key, body: one}, 503, "*"); res.Header.Get("Retry-After") != "1" {
 			t.Errorf("headers: %v", res.Header)
 		}
@@ -112,7 +119,7 @@ func TestBodiesThatArriveHaveABound(t *testing.T) {
 			w.Close()
 		}
 		synctest.Wait()
-		if n := h.door.arriving.Load(); n != 0 {
+		if n := h.door.bodies.total; n != 0 {
 			t.Errorf("%d bytes are still counted", n)
 		}
 		h.want(knock{session: key, body: call("1", "echo", `{}`)}, 200, result("1", "{}"))
