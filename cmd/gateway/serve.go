@@ -106,6 +106,7 @@ func (a *app) listen() (net.Listener, *door.Door, error) {
 		Sessions: c.Limits.Sessions,
 		Idle:     c.Limits.SessionIdle,
 		Events:   int(c.Limits.Events),
+		Outbox:   c.Limits.Outbox,
 		Tokens:   c.Auth.Tokens,
 		Origins:  c.Origins,
 		Hosts:    c.Hosts,
