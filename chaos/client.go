@@ -39,6 +39,7 @@ type client struct {
 	name   string
 	kind   string
 	rude   bool
+	steady bool // it stays for the whole of a run
 	script *script
 	way    way
 	stamp  func(params string) string // marks of the stateless era; nil = none
@@ -52,7 +53,6 @@ type client struct {
 	opened  time.Time
 
 	lists atomic.Int64 // list_changed
-	calls atomic.Int64
 }
 
 // A call is one on its way.
@@ -60,19 +60,29 @@ type call struct {
 	deed
 	id    wire.ID
 	began time.Time
-	done  chan struct{}
+	done  chan struct{} // closed with the answer
 
-	answer    wire.Message // guarded by client.mu
-	answered  bool
-	forgiven  bool // its client has cancelled it or gone: it may be answered, or not
-	progress  int
-	cancelled chan struct{}
+	answer   wire.Message // guarded by client.mu
+	answered bool
+	forgiven bool // its client has cancelled it or gone: it may be answered, or not
+	progress int
 }
 
 func newClient(w *world, index int, kind string, backends []*backend, rude bool) *client {
 	name := "c" + strconv.Itoa(index)
-	return &client{w: w, name: name, kind: kind, rude: rude, script: newScript(w.seed, index, name, backends, rude),
+	c := &client{w: w, name: name, kind: kind, rude: rude, script: newScript(w.seed, index, name, backends, rude),
 		waiting: make(map[wire.ID]*call), over: make(map[wire.ID]*call)}
+	switch kind {
+	case "http":
+		c.way = newHTTPWay(c, false)
+	case "stateless":
+		c.way = newHTTPWay(c, true)
+	case "sse":
+		c.way = newSSEWay(c)
+	case "stdio":
+		c.way = &stdioWay{c: c}
+	}
+	return c
 }
 
 func (c *client) breach(format string, args ...any) {
@@ -88,7 +98,7 @@ func (c *client) enter(d deed) (*call, wire.Message) {
 	if c.nextID%2 == 1 {
 		id = wire.ID(wire.Quote(c.name + "/" + strconv.Itoa(c.nextID)))
 	}
-	x := &call{deed: d, id: id, began: time.Now(), done: make(chan struct{})}
+	x := &call{deed: d, id: id, began: time.Now(), done: make(chan struct{}), forgiven: d.rude == "cancel" || d.rude == "vanish"}
 	c.waiting[id] = x
 	params := `{"name":"` + d.backend.name + "__" + d.tool + `","arguments":` + d.args
 	meta := ""
@@ -121,15 +131,14 @@ func (c *client) do(ctx context.Context, p *phase, d deed) {
 	if d.fault != "" {
 		c.w.tally.fault(d.fault)
 	}
-	if d.rude != "" {
+	if d.rude != "" && d.rude != "flood" {
 		c.w.tally.fault("client: " + d.rude)
 	}
 	x, m := c.enter(d)
 	defer c.leave(x)
 	life, end := context.WithTimeout(ctx, patience)
 	defer end()
-	if d.rude != "" {
-		x.forgiven = true
+	if x.forgiven {
 		timer := time.AfterFunc(d.late, func() { c.abandon(life, x, end) })
 		defer timer.Stop()
 	}
@@ -171,7 +180,10 @@ func (c *client) judge(ctx context.Context, p *phase, x *call, err error) {
 	case x.forgiven:
 		outcome = "none, and none was waited for"
 	case ctx.Err() != nil:
-		outcome = "the run was ended"
+		outcome = "none: its client had gone"
+		c.mu.Lock()
+		x.forgiven = true
+		c.mu.Unlock()
 	case errors.Is(err, context.DeadlineExceeded):
 		outcome = "LOST"
 		c.breach("call %s to %s (%s) has no answer after %v: %s", x.id, x.backend.name, x.what(), patience, x.nonce)
@@ -179,9 +191,8 @@ func (c *client) judge(ctx context.Context, p *phase, x *call, err error) {
 		outcome = "LOST"
 		c.breach("call %s to %s (%s) has no answer: %v, after %v: %s", x.id, x.backend.name, x.what(), err, took, x.nonce)
 	}
-	timed := !c.rude && x.backend.role == healthy && x.tool == "echo" && c.kind != "stdio"
+	timed := c.steady && !c.rude && x.backend.role == healthy && x.tool == "echo" && c.kind != "stdio"
 	c.w.tally.call(p, x.fault, outcome, took, timed)
-	c.calls.Add(1)
 }
 
 func (x *call) what() string {
@@ -216,7 +227,11 @@ func (c *client) weigh(x *call, m wire.Message) string {
 	}
 	pid, _ := wire.Lookup(result, "structuredContent", "pid")
 	if n, _ := strconv.ParseInt(string(pid), 10, 64); n > 0 && c.kind != "stdio" {
-		x.backend.pid.Store(n)
+		if x.backend.pid.Swap(n) != n {
+			if at := x.backend.killed.Swap(0); at > 0 {
+				c.w.tally.revived(time.Since(time.Unix(0, at)))
+			}
+		}
 	}
 	return "result"
 }
@@ -232,9 +247,9 @@ func (c *client) weighError(x *call, e []byte) string {
 	kind := ""
 	switch {
 	case x.fault == "error" && string(code) == strconv.Itoa(ownError):
-		return "the backend's own error"
+		return "error: the backend's own"
 	case x.rude == "flood" && strings.Contains(text, "requests"):
-		return "refused: too many"
+		return "error: too many at one time"
 	case named && strings.Contains(text, "call_timeout"):
 		kind = "error: call_timeout"
 	case named && strings.Contains(text, "not running"), named && strings.Contains(text, "did not start"):
@@ -245,6 +260,8 @@ func (c *client) weighError(x *call, e []byte) string {
 		kind = "error: other, naming the backend"
 	case x.backend.role == broken:
 		return "error: of a broken backend"
+	case x.backend.role == mortal && strings.HasPrefix(text, "Unknown tool"):
+		return "error: not configured just now"
 	default:
 		c.breach("call %s to %s (%s): an error that does not name its backend: %s", x.id, x.backend.name, x.what(), e)
 		return "DISHONEST"
@@ -254,6 +271,71 @@ func (c *client) weighError(x *call, e []byte) string {
 		return "FAILED"
 	}
 	return kind
+}
+
+// at returns the calls of a client that are at a backend.
+func (c *client) at(b *backend) (some []*call) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, x := range c.waiting {
+		if x.backend == b && !x.answered && !x.forgiven {
+			some = append(some, x)
+		}
+	}
+	return some
+}
+
+// list reads the list of tools, and looks whether those of healthy backends are there.
+func (c *client) list(ctx context.Context, p *phase) {
+	have := make(map[string]bool)
+	for cursor := ""; ; {
+		x, _ := c.enter(deed{tool: "list", args: "{}", backend: &backend{name: "the gateway"}})
+		params := "{}"
+		if cursor != "" {
+			params = `{"cursor":` + cursor + `}`
+		}
+		if c.stamp != nil {
+			params = strings.Replace(params, "{", `{"_meta":`+c.stamp(""), 1)
+			params = strings.Replace(params, `}"cursor"`, `},"cursor"`, 1)
+		}
+		life, end := context.WithTimeout(ctx, patience)
+		over, err := c.way.send(life, wire.NewRequest(x.id, "tools/list", []byte(params)), "")
+		if err == nil && !over {
+			select {
+			case <-x.done:
+			case <-life.Done():
+			}
+		}
+		end()
+		c.leave(x)
+		c.mu.Lock()
+		answered, m := x.answered, x.answer
+		c.mu.Unlock()
+		result := m.Part(wire.PartResult)
+		if ctx.Err() != nil {
+			return
+		}
+		if !answered || result == nil {
+			c.breach("tools/list: %v: %.300s", err, m.Raw())
+			return
+		}
+		tools, _ := wire.Lookup(result, "tools")
+		wire.EachElement(tools, func(tool []byte) bool {
+			name, _ := wire.Lookup(tool, "name")
+			have[wire.Unquote(name)] = true
+			return true
+		})
+		next, _ := wire.Lookup(result, "nextCursor")
+		if cursor = string(next); cursor == "" {
+			break
+		}
+	}
+	for _, b := range c.script.spared {
+		if !have[b.name+"__echo"] {
+			c.breach("tools/list: the tools of %s, which is healthy, are missing", b.name)
+		}
+	}
+	c.w.tally.call(p, "", "lists read", 0, false)
 }
 
 // hear handles what came from the gateway, in any way.
@@ -269,7 +351,7 @@ func (c *client) hear(raw []byte) {
 	case wire.Notification:
 		c.told(m)
 	case wire.Request:
-		if m.Method() == "ping" {
+		if m.Method() == "ping" { // towards clients the gateway asks nothing else unasked
 			_ = c.way.tell(context.Background(), wire.NewResult(m.ID(), []byte("{}")))
 			return
 		}

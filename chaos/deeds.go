@@ -23,7 +23,7 @@ type deed struct {
 	nonce   string
 	token   bool   // asks for progress
 	fault   string // what is to go wrong, "" = nothing
-	rude    string // what the client does itself: cancel, vanish; "" = nothing
+	rude    string // what the client does itself: cancel, vanish, flood; "" = nothing
 	late    time.Duration
 	steps   int
 }
@@ -62,8 +62,24 @@ func (s *script) echo(b *backend) deed {
 	return d
 }
 
-// next draws a deed. calm ones carry no fault, but go where others do.
-func (s *script) next(calm bool) deed {
+// kind is a fault's name in the tables.
+func kind(f faults.Deed) string {
+	switch f.Fault {
+	case "die", "cut":
+		return f.Fault + " " + f.At
+	case "notify", "ask":
+		return f.Fault + " " + f.What
+	case "status", "session":
+		return fmt.Sprintf("%s %d", f.Fault, f.Code)
+	case "noise":
+		return strings.TrimSpace(f.Fault + " " + f.Where)
+	}
+	return strings.TrimSpace(f.Fault + " " + f.How)
+}
+
+// next draws a deed. Of those to backends that are not spared so many in a hundred
+// carry a fault.
+func (s *script) next(share int) deed {
 	s.n++
 	d := deed{n: s.n, tool: "echo", nonce: fmt.Sprintf("%s-%d-%08x", s.name, s.n, s.rng.Uint32())}
 	if s.rng.IntN(10) < 7 {
@@ -78,29 +94,24 @@ func (s *script) next(calm bool) deed {
 	more := ""
 	roll, faulty := s.rng.IntN(100), s.rng.IntN(100)
 	switch {
-	case !d.backend.spared() && !calm && faulty < 60:
+	case !d.backend.spared() && faulty < share:
 		f := s.fault(d.backend)
-		d.tool, d.fault = "do", f.Fault
-		if f.How != "" {
-			d.fault += " " + f.How
+		d.tool, d.fault = "do", kind(f)
+		if f.What == "log" {
+			f.Text = d.nonce
 		}
-		if f.Fault == "die" || f.Fault == "cut" {
-			d.fault += " " + f.At
+		all := []faults.Deed{f}
+		if f.Fault == "fork" { // what it leaves behind is to end with it
+			all = append(all, faults.Deed{Fault: "die", At: "after", By: "kill"})
 		}
-		if f.Fault == "notify" {
-			d.fault += " " + f.What
-			if f.What == "log" {
-				f.Text = d.nonce
-			}
-		}
-		text, _ := json.Marshal(f)
-		more = string(text[1:len(text)-1]) + ","
+		text, _ := json.Marshal(all)
+		more = `"deeds":` + string(text) + ","
 		d.token = s.rng.IntN(2) == 0
 	case roll < 15:
 		d.tool, d.token, d.steps = "slow", true, s.rng.IntN(4)
 		ms := 1 + s.rng.IntN(60)
 		more = fmt.Sprintf(`"ms":%d,"steps":%d,`, ms, d.steps)
-		if s.rude && !calm && s.rng.IntN(2) == 0 {
+		if s.rude && share > 0 && s.rng.IntN(2) == 0 {
 			d.rude = []string{"cancel", "vanish"}[s.rng.IntN(2)]
 			d.late = time.Duration(s.rng.IntN(ms+5)) * time.Millisecond
 		}

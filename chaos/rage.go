@@ -6,21 +6,31 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
 	"mcpgateway/internal/mcptest/faults"
+	"mcpgateway/wire"
 )
 
-// rage does to the backends, from outside, what no call does, until ctx is done.
-func (w *world) rage(ctx context.Context, round int) {
+// pause waits for about d; it reports whether ctx is not done.
+func pause(ctx context.Context, rng *rand.Rand, d time.Duration) bool {
+	select {
+	case <-time.After(d/2 + time.Duration(rng.Int64N(int64(d)))):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// rage does to the backends, from outside, what no call does, every now and then until
+// ctx is done.
+func (w *world) rage(ctx context.Context, clients []*client, round int, every time.Duration) {
 	rng := rand.New(rand.NewPCG(w.seed, 1_000_000+uint64(round)))
-	for {
-		select {
-		case <-time.After(time.Duration(100+rng.IntN(300)) * time.Millisecond):
-		case <-ctx.Done():
-			return
-		}
+	for pause(ctx, rng, every) {
 		b := w.victim(rng)
 		switch {
 		case b.http:
@@ -28,7 +38,7 @@ func (w *world) rage(ctx context.Context, round int) {
 		case rng.IntN(3) == 0:
 			w.freeze(ctx, b, time.Duration(100+rng.IntN(400))*time.Millisecond)
 		default:
-			w.kill(b)
+			w.kill(ctx, clients, b)
 		}
 	}
 }
@@ -58,9 +68,30 @@ func (w *world) signal(b *backend, sig syscall.Signal) bool {
 	return syscall.Kill(pid, sig) == nil
 }
 
-func (w *world) kill(b *backend) {
-	if w.signal(b, syscall.SIGKILL) {
-		w.tally.fault("outside: SIGKILL")
+// kill kills a process, and looks when the calls end that are there.
+func (w *world) kill(ctx context.Context, clients []*client, b *backend) {
+	var there []*call
+	for _, c := range clients {
+		if c.kind != "stdio" {
+			there = append(there, c.at(b)...)
+		}
+	}
+	at := time.Now()
+	if !w.signal(b, syscall.SIGKILL) {
+		return
+	}
+	b.killed.Store(at.UnixNano())
+	w.tally.fault("outside: SIGKILL")
+	for _, x := range there {
+		go func() {
+			select {
+			case <-x.done:
+				if strings.Contains(string(x.answer.Part(wire.PartError)), "outcome unknown") {
+					w.tally.killed(time.Since(at))
+				}
+			case <-ctx.Done():
+			}
+		}()
 	}
 }
 
@@ -97,4 +128,47 @@ func (w *world) upset(rng *rand.Rand, b *backend) {
 	w.say("%s: %s for the next requests", b.name, d.Fault)
 	b.twin.Next(d, 1+rng.IntN(5))
 	w.tally.fault("outside: next requests " + d.Fault)
+}
+
+// rewrite changes the configuration, every now and then until ctx is done: backends that are not spared are
+// changed, those that are mortal now and then left out, and some files are wrong.
+func (w *world) rewrite(ctx context.Context, round int, every time.Duration) {
+	rng := rand.New(rand.NewPCG(w.seed, 2_000_000+uint64(round)))
+	for pause(ctx, rng, every) {
+		w.reload(rng)
+	}
+	w.reloadWith(w.backends, "") // all are back
+}
+
+// reload writes a file that differs from the last.
+func (w *world) reload(rng *rand.Rand) {
+	backends, wrong := slices.Clone(w.backends), ""
+	kind := "outside: reload, changed"
+	changed := w.backends[rng.IntN(len(w.backends))]
+	switch rng.IntN(6) {
+	case 0:
+		wrong, kind = "nonsense: [", "outside: reload, a wrong file"
+	case 1:
+		kind = "outside: reload, left out"
+		backends = slices.DeleteFunc(backends, func(b *backend) bool { return b.role == mortal && rng.IntN(2) == 0 })
+	case 2:
+		kind = "outside: reload, nothing new"
+	default:
+		if changed.spared() {
+			changed = w.byName["s8"]
+		}
+		changed.generation++
+	}
+	w.tally.fault(kind)
+	w.say("%s (%s)", kind, changed.name)
+	w.reloadWith(backends, wrong)
+}
+
+// reloadWith writes the configuration and has it read.
+func (w *world) reloadWith(backends []*backend, wrong string) {
+	if err := writeConfig(w.config, configuration(backends, w.dir, "main", w.stub, w.mark)+wrong); err != nil {
+		fmt.Fprintln(os.Stderr, "chaos:", err)
+		return
+	}
+	_ = w.cmd.Process.Signal(syscall.SIGHUP)
 }

@@ -26,16 +26,7 @@ func (w *world) crowd() (all []*client) {
 			kind = "stateless"
 		}
 		c := newClient(w, i, kind, backends, i%3 == 2)
-		switch kind {
-		case "http":
-			c.way = newHTTPWay(c, false)
-		case "stateless":
-			c.way = newHTTPWay(c, true)
-		case "sse":
-			c.way = newSSEWay(c)
-		case "stdio":
-			c.way = &stdioWay{c: c}
-		}
+		c.steady = true
 		all = append(all, c)
 	}
 	return all
@@ -59,7 +50,10 @@ func (c *client) make(ctx context.Context, p *phase, calls int, rate float64) {
 	var under sync.WaitGroup
 	due := time.Now()
 	for range calls {
-		d := c.script.next(p.calm)
+		d := c.script.next(p.share)
+		if d.n%500 == 0 {
+			c.list(ctx, p)
+		}
 		due = due.Add(time.Duration(c.script.rng.ExpFloat64() / rate * float64(time.Second)))
 		if behind := time.Since(due); behind > time.Second {
 			due = time.Now() // what was not done in time is not made up for all at once
@@ -86,14 +80,15 @@ func (c *client) make(ctx context.Context, p *phase, calls int, rate float64) {
 const (
 	rounds = 8
 	calmly = 0.3
+	faulty = 60 // of a hundred calls to backends that are not spared
 )
 
 func (w *world) chaos(ctx context.Context) (bool, error) {
 	clients := w.crowd()
 	if err := w.visit(ctx, clients, func(limited context.Context) {
-		w.tally.begin("warm up", true)
+		w.tally.begin("warm up", 0)
 		each(clients, func(c *client) { c.greetAll(limited) })
-		w.stage(limited, clients, "warm up", true, w.calls/50)
+		w.stage(limited, clients, "warm up", 0, w.calls/50)
 	}); err != nil {
 		return false, err
 	}
@@ -105,10 +100,10 @@ func (w *world) chaos(ctx context.Context) (bool, error) {
 	err = w.visit(ctx, clients, func(limited context.Context) {
 		part := float64(w.calls) / (rounds + calmly)
 		for i := range rounds {
-			w.stage(limited, clients, fmt.Sprintf("quiet %d", i+1), true, int(part*calmly))
-			w.stage(limited, clients, fmt.Sprintf("chaos %d", i+1), false, int(part*(1-calmly)))
+			w.stage(limited, clients, fmt.Sprintf("quiet %d", i+1), 0, int(part*calmly))
+			w.stage(limited, clients, fmt.Sprintf("chaos %d", i+1), faulty, int(part*(1-calmly)))
 		}
-		w.stage(limited, clients, fmt.Sprintf("quiet %d", rounds+1), true, int(part*calmly))
+		w.stage(limited, clients, fmt.Sprintf("quiet %d", rounds+1), 0, int(part*calmly))
 	})
 	if err != nil {
 		return false, err
@@ -149,16 +144,21 @@ func (c *client) greetAll(ctx context.Context) {
 }
 
 // stage is so many calls of all clients together, with faults or without.
-func (w *world) stage(ctx context.Context, clients []*client, name string, calm bool, calls int) {
+func (w *world) stage(ctx context.Context, clients []*client, name string, share, calls int) {
 	if ctx.Err() != nil {
 		return
 	}
-	p := w.tally.begin(name, calm)
+	p := w.tally.begin(name, share)
 	defer p.finish()
 	outside, end := context.WithCancel(ctx)
 	var wild sync.WaitGroup
-	if !calm {
-		wild.Go(func() { w.rage(outside, len(w.tally.phases)) })
+	if share > 0 {
+		round := len(w.tally.phases)
+		wild.Go(func() { w.rage(outside, clients, round, 250*time.Millisecond) })
+		wild.Go(func() { w.receive(outside, p, round, 200*time.Millisecond) })
+		if w.reloads {
+			wild.Go(func() { w.rewrite(outside, round, time.Second) })
+		}
 	}
 	each(clients, func(c *client) {
 		c.make(ctx, p, int(math.Ceil(float64(calls)/float64(len(clients)))), w.rate/float64(len(clients)))

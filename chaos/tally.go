@@ -20,15 +20,17 @@ type tally struct {
 	faults   map[string]int // by kind
 	behind   map[string]map[string]int
 	phases   []*phase
-	broken   int      // promises
-	details  []string // of the first of them
-	kills    []time.Duration
+	broken   int             // promises
+	details  []string        // of the first of them
+	dead     []time.Duration // from a SIGKILL to the end of a call that was there
+	back     []time.Duration // and to the first answer of the next process
 }
 
 // A phase is a stretch of calls, with faults or without.
 type phase struct {
 	name   string
 	calm   bool
+	share  int // of the calls that may carry a fault so many in a hundred do
 	began  time.Time
 	took   time.Duration
 	calls  int
@@ -40,10 +42,10 @@ func newTally(seed uint64) *tally {
 	return &tally{seed: seed, outcomes: make(map[string]int), faults: make(map[string]int), behind: make(map[string]map[string]int)}
 }
 
-func (t *tally) begin(name string, calm bool) *phase {
+func (t *tally) begin(name string, share int) *phase {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	p := &phase{name: name, calm: calm, began: time.Now()}
+	p := &phase{name: name, calm: share == 0, share: share, began: time.Now()}
 	t.phases = append(t.phases, p)
 	return p
 }
@@ -77,6 +79,20 @@ func (t *tally) fault(kind string) {
 }
 
 const showBroken = 20
+
+// killed notes how long a call outlived its backend.
+func (t *tally) killed(d time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.dead = append(t.dead, d)
+}
+
+// revived notes how long a backend was gone.
+func (t *tally) revived(d time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.back = append(t.back, d)
+}
 
 // breach notes a broken promise.
 func (t *tally) breach(format string, args ...any) {
@@ -176,16 +192,22 @@ func (t *tally) print() {
 			fmt.Printf("  %6d  %-24s %s\n", t.faults[kind], kind, strings.Join(ends, ", "))
 		}
 	}
-	if len(t.kills) > 0 {
-		fmt.Printf("\n%d backends killed by SIGKILL: their calls ended within p50 %v, p99 %v, max %v\n", len(t.kills),
-			quantile(t.kills, 0.5).Round(10*time.Microsecond), quantile(t.kills, 0.99).Round(10*time.Microsecond), quantile(t.kills, 1).Round(10*time.Microsecond))
-	}
+	spread("from a SIGKILL to the end of each call that was there", t.dead)
+	spread("from a SIGKILL to the next process's first answer", t.back)
 	quiet, chaos, quiet50, chaos50 := t.tails()
 	if chaos > 0 {
 		fmt.Printf("\nhealthy backends, medians of phases:  p50 %v quiet, %v with faults;  p99 %v quiet, %v with faults;\n"+
 			"p99 with faults against that of the quiet neighbours, median: %.2f × (at most %.0f ×, or %v)\n",
 			quiet50.Round(10*time.Microsecond), chaos50.Round(10*time.Microsecond), quiet.Round(10*time.Microsecond), chaos.Round(10*time.Microsecond),
 			t.ratio(), mostRatio, floor)
+	}
+}
+
+// spread prints a few quantiles of all.
+func spread(what string, all []time.Duration) {
+	if len(all) > 0 {
+		fmt.Printf("\n%s (%d): p50 %v, p99 %v, max %v\n", what, len(all), quantile(all, 0.5).Round(10*time.Microsecond),
+			quantile(all, 0.99).Round(10*time.Microsecond), quantile(all, 1).Round(10*time.Microsecond))
 	}
 }
 
