@@ -223,7 +223,7 @@ func (t *tally) print() {
 	spread("from a SIGKILL to the end of each call that was there", t.dead)
 	spread("from a SIGKILL to the next process's first answer", t.back)
 	quiet, chaos, quiet50, chaos50 := t.tails()
-	if chaos > 0 {
+	if t.ratio() > 0 {
 		fmt.Printf("\nhealthy backends, medians of phases:  p50 %v quiet, %v with faults;  p99 %v quiet, %v with faults;\n"+
 			"p99 with faults against that of the quiet neighbours, median: %.2f × (at most %.0f ×, or %v)\n",
 			quiet50.Round(10*time.Microsecond), chaos50.Round(10*time.Microsecond), quiet.Round(10*time.Microsecond), chaos.Round(10*time.Microsecond),
