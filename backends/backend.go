@@ -2,6 +2,7 @@ package backends
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"log/slog"
 	"slices"
@@ -47,9 +48,17 @@ type Backend struct {
 	relist chan struct{}         // 1 slot: some of its lists have changed
 	flaws  map[catalog.Flaw]bool // of what it lists, that were logged; the shared line's own
 
+	serving  context.Context // done when it is a member no more
+	withdraw context.CancelFunc
+	life     context.Context // done when its conversations must end
+	kill     context.CancelCauseFunc
+	running  sync.WaitGroup
+	settled  chan struct{} // closed when status.Answered
+
 	opening sync.Mutex // of one own line at a time: no one finds it before it has its subscriptions
 
 	mu       sync.Mutex
+	retired  bool
 	own      map[string]*line // session → its line
 	found    verdict          // of its era
 	older    bool             // it was found to speak HTTP+SSE alone
@@ -72,9 +81,12 @@ func newBackend(s *Set, c config.Backend) *Backend {
 		cfg:     c,
 		log:     s.Log.With("backend", c.Name),
 		relist:  make(chan struct{}, 1),
+		settled: make(chan struct{}),
 		status:  Status{Name: c.Name},
 		listing: catalog.Listing{Backend: c.Name, Private: all},
 	}
+	b.life, b.kill = context.WithCancelCause(s.life)
+	b.serving, b.withdraw = context.WithCancel(b.life)
 	b.shared = newLine(b, "")
 	return b
 }
@@ -140,12 +152,15 @@ func (b *Backend) open(session string) *line {
 	l.inherit(session, b.shared.drop(session, true))
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.set.isOpen(session) {
+	switch {
+	case b.retired:
+		l.retired = true
+	case b.set.isOpen(session):
 		if b.own == nil {
 			b.own = make(map[string]*line)
 		}
 		b.own[session] = l
-	} else {
+	default:
 		l.closed, l.err = true, errSessionOver
 	}
 	return l
@@ -208,7 +223,10 @@ func (b *Backend) excuse() error {
 func (b *Backend) answer(set func() (news bool)) {
 	took := time.Since(b.shared.beginning())
 	b.mu.Lock()
-	b.status.Answered = true
+	if !b.status.Answered {
+		b.status.Answered = true
+		close(b.settled)
+	}
 	b.status.Took = took
 	news := !b.answered
 	b.answered = true
@@ -216,7 +234,7 @@ func (b *Backend) answer(set func() (news bool)) {
 		news = true
 	}
 	b.mu.Unlock()
-	if news {
+	if news && b.set.now().has(b) {
 		b.set.publish()
 	}
 }

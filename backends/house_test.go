@@ -67,9 +67,6 @@ func newHouse(t *testing.T, o backends.Options) *house {
 		done:   make(chan struct{}),
 		began:  time.Now(),
 	}
-	for _, c := range o.Backends {
-		h.queues[c.Name] = make(chan *mcptest.Peer, 100)
-	}
 	h.log, o.Log = mcptest.NewLog()
 	o.Dial = h.dial
 	o.Info = mcp.Implementation{Name: "mcp-gateway", Version: "test"}
@@ -100,8 +97,16 @@ func (h *house) dial(c config.Backend) (transport.Conn, error) {
 		return nil, err
 	}
 	conn, p := mcptest.Open(h.t, c.Name)
-	h.queues[c.Name] <- p
+	h.queueLocked(c.Name) <- p
 	return conn, nil
+}
+
+// queueLocked returns the processes of a backend that were started and are not taken yet.
+func (h *house) queueLocked(name string) chan *mcptest.Peer {
+	if h.queues[name] == nil {
+		h.queues[name] = make(chan *mcptest.Peer, 100)
+	}
+	return h.queues[name]
 }
 
 func (h *house) breakDial(name string, err error) {
@@ -121,8 +126,11 @@ func (h *house) dials(name string) []time.Duration {
 // next returns the next process of a backend, once there is one.
 func (h *house) next(name string) *mcptest.Peer {
 	h.t.Helper()
+	h.mu.Lock()
+	queue := h.queueLocked(name)
+	h.mu.Unlock()
 	select {
-	case p := <-h.queues[name]:
+	case p := <-queue:
 		return p
 	case <-time.After(2 * time.Minute):
 		h.t.Fatalf("backend %s was not started", name)

@@ -53,10 +53,14 @@ type line struct {
 	// Of an own line:
 	runs   bool // a goroutine keeps it up
 	pause  time.Duration
-	rested time.Time // when it may be tried again
+	hurry  chan struct{} // 1 slot: it is to be tried again at once
+	rested time.Time     // when it may be tried again
 	hangUp context.CancelFunc
 	closed bool // its session is over
 	handed bool // the shared line goes on with what it was for
+
+	retired bool     // its backend is
+	adopted []string // URIs of which the server is to be told yet: see adopt
 
 	news [catalog.NumKinds]bool // these lists have changed, and its client was not told yet; guarded by b.mu
 }
@@ -71,7 +75,7 @@ type waiting struct {
 }
 
 func newLine(b *Backend, session string) *line {
-	l := &line{b: b, session: session, log: b.log, state: Stopped, pause: firstPause, rearm: make(chan struct{}, 1)}
+	l := &line{b: b, session: session, log: b.log, state: Stopped, pause: firstPause, rearm: make(chan struct{}, 1), hurry: make(chan struct{}, 1)}
 	if session != "" {
 		l.log = b.log.With("session", session)
 	}
@@ -99,6 +103,16 @@ func (l *line) sent(w waiting) bool {
 	if l.handed {
 		l.mu.Unlock()
 		l.b.shared.send(w)
+		return true
+	}
+	if l.retired {
+		l.mu.Unlock()
+		l.b.passOn(w)
+		return true
+	}
+	if w.c.Revoked() { // while it was on its way from one line to another
+		l.mu.Unlock()
+		w.c.To.Done(wire.Message{}, peer.ErrCancelled)
 		return true
 	}
 	p, server := l.peer, l.server
@@ -160,7 +174,7 @@ func (l *line) wakeLocked() {
 	if !l.own() || l.runs || l.closed || l.err != nil && time.Now().Before(l.rested) {
 		return
 	}
-	if l.b.set.spawn(l.runOwn) {
+	if l.b.spawn(l.runOwn) {
 		l.runs, l.state, l.err = true, Starting, nil
 	} else {
 		l.state, l.err = Stopped, errStopped
@@ -213,6 +227,7 @@ func (l *line) letThrough(p *peer.Peer) (refused []func()) {
 	l.peer, l.ran, l.upAt = p, true, time.Now()
 	l.state, l.err = Ready, nil
 	l.levelLocked(nil) // it may have been changed since it was restored
+	l.tellAdoptedLocked()
 	some := l.waiting
 	l.waiting = nil
 	return l.offerLocked(p, some)

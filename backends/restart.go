@@ -126,7 +126,29 @@ func (l *line) rest(ctx context.Context) {
 	l.mu.Unlock()
 	select {
 	case <-time.After(pause + rand.N(pause/4)):
+	case <-l.hurry:
 	case <-ctx.Done():
+	}
+}
+
+// pardon has what has failed so far count no more: calls wait for the next try.
+func (l *line) pardon() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.peer == nil && l.state == Failed {
+		l.err, l.pause = nil, firstPause
+	}
+}
+
+// anew is pardon, and has the next try be made at once.
+func (l *line) anew() {
+	l.pardon()
+	if p, _ := l.talk(); p != nil {
+		return
+	}
+	select {
+	case l.hurry <- struct{}{}:
+	default:
 	}
 }
 
@@ -218,8 +240,10 @@ func (l *line) talkOver(ctx context.Context, by way) error {
 	if err != nil {
 		return err
 	}
-	talk, hangUp := context.WithCancelCause(ctx)
+	talk, hangUp := context.WithCancelCause(l.b.life) // which may be longer than ctx, for calls in flight
 	defer hangUp(nil)
+	work, stop := both(ctx, talk)
+	defer stop()
 	h := &handler{l: l, hangUp: hangUp}
 	var p *peer.Peer
 	p = peer.New(conn, h, peer.Options{
@@ -230,12 +254,15 @@ func (l *line) talkOver(ctx context.Context, by way) error {
 	go func() { ended <- p.Run(talk) }()
 	defer p.Close()
 
-	err = l.begin(talk, p, by, ended)
+	err = l.begin(work, p, by, ended)
 	if by == bySSE && l.hasRun() {
 		l.b.speakOlder(true)
 	}
 	if err != nil && !errors.Is(err, errEnded) && ctx.Err() == nil && !l.goesOn(err) {
 		l.down(Failed, h.blame(err)) // at once, for to end a child may take a while
+	}
+	if talk.Err() == nil && l.b.serving.Err() != nil {
+		p.Finish(talk) // it was retired
 	}
 	hangUp(nil)
 	if why := <-ended; err == nil || errors.Is(err, errEnded) {
@@ -245,6 +272,16 @@ func (l *line) talkOver(ctx context.Context, by way) error {
 		err = errors.New("it closed the connection")
 	}
 	return h.blame(err)
+}
+
+// both returns a context that is done when one of two is, for the reason of that one.
+func both(a, b context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(a)
+	stop := context.AfterFunc(b, func() { cancel(context.Cause(b)) })
+	return ctx, func() {
+		stop()
+		cancel(nil)
+	}
 }
 
 // always: a backend of a revision that has batches may answer in one, and those of
@@ -282,9 +319,13 @@ func (l *line) begin(ctx context.Context, p *peer.Peer, by way, ended chan error
 		l.updated(updated(uri), peer.Stream{})
 	}
 	if l.own() {
-		err := <-ended
-		ended <- err // for converse
-		return errEnded
+		select {
+		case err := <-ended:
+			ended <- err // for converse
+			return errEnded
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
 	listens.await(start)
 	l.b.list(start, p, server, all)
@@ -319,6 +360,8 @@ func (l *line) follow(ctx context.Context, p *peer.Peer, s server, ended chan er
 		case err := <-ended:
 			ended <- err // for converse
 			return errEnded
+		case <-ctx.Done():
+			return ctx.Err()
 		case <-time.After(gap(inARow)):
 		}
 		var again <-chan time.Time
@@ -333,6 +376,8 @@ func (l *line) follow(ctx context.Context, p *peer.Peer, s server, ended chan er
 		case err := <-ended:
 			ended <- err // for converse
 			return errEnded
+		case <-ctx.Done():
+			return ctx.Err()
 		case <-b.relist:
 			if inARow++; time.Since(listed) > gap(inARow)+time.Second {
 				inARow = 0

@@ -76,9 +76,14 @@ func (l *line) spared(p *peer.Peer, w waiting, a wire.Message, err error) bool {
 	}
 	w.again = true
 	l.mu.Lock()
-	if l.gone == p {
+	switch {
+	case l.retired, w.c.Revoked():
+		l.mu.Unlock()
+		l.send(w) // which knows where to
+		return true
+	case l.gone == p:
 		l.waiting = append(l.waiting, w)
-	} else {
+	default:
 		l.again = append(l.again, w)
 		wait := cmp.Or(w.c.Timeout, remedyWait)
 		time.AfterFunc(wait, func() { l.giveUp(w.c, wait) })
@@ -191,6 +196,11 @@ func (l *line) handOver() {
 // of the session era must not have begun to start: it tells the backend then.
 func (l *line) inherit(session string, uris []string) {
 	l.mu.Lock()
+	if l.retired {
+		l.mu.Unlock()
+		l.b.passOnSubscriptions(session, uris)
+		return
+	}
 	defer l.mu.Unlock()
 	for _, uri := range uris {
 		l.subs.add(uri, session)

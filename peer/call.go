@@ -129,6 +129,7 @@ func (p *Peer) Offer(m wire.Message, c *Pending) error {
 	// seen in time.
 	if c.revoked.Load() {
 		if _, ok := p.calls.Take(id); ok {
+			p.leave()
 			c.stop()
 			return ErrCancelled
 		}
@@ -144,6 +145,7 @@ func (p *Peer) Offer(m wire.Message, c *Pending) error {
 	out := m.Splice(edits[:n]...)
 	if err := p.conn.Write(out, c.About); err != nil {
 		if _, ok := p.calls.Take(id); ok {
+			p.leave()
 			c.stop()
 			c.sent.Store(nil)
 			if errors.Is(err, transport.ErrFull) {

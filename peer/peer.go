@@ -7,7 +7,7 @@
 // does, each call ends once and each request is answered at most once.
 //
 // It refuses to decode what it passes on, and to wait: apart from Run, Call,
-// Ask, Drain and Close nothing here blocks.
+// Ask, Drain, Finish and Close nothing here blocks.
 package peer
 
 import (
@@ -17,6 +17,7 @@ import (
 	"log/slog"
 	"strconv"
 	"sync"
+	"sync/atomic"
 
 	"mcpgateway/idmap"
 	"mcpgateway/transport"
@@ -84,6 +85,9 @@ type Peer struct {
 
 	calls idmap.Table[*Pending] // what we asked
 
+	finishing atomic.Bool
+	left      chan struct{} // 1 slot: since finishing, one of calls has come to its end
+
 	mu       sync.Mutex
 	requests map[wire.ID]*Request    // what they asked, under their ids
 	strays   strays                  // calls at an end that the far side may still be at
@@ -102,7 +106,7 @@ func New(conn transport.Conn, h Handler, opts Options) *Peer {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &Peer{conn: conn, h: h, opts: opts, log: log, requests: make(map[wire.ID]*Request)}
+	return &Peer{conn: conn, h: h, opts: opts, log: log, requests: make(map[wire.ID]*Request), left: make(chan struct{}, 1)}
 }
 
 // Run reads until the far side ends the conversation (nil), the Conn fails, or
@@ -135,7 +139,9 @@ func (p *Peer) Run(ctx context.Context) error {
 	p.mu.Lock()
 	p.ended, p.trails = why(err), nil
 	p.mu.Unlock()
-	for _, c := range p.calls.Drain() {
+	all := p.calls.Drain()
+	p.leave()
+	for _, c := range all {
 		c.end(wire.Message{}, &transport.Lost{ID: c.ID(), Err: why(err), Ran: true})
 	}
 	return err
@@ -299,6 +305,39 @@ func (p *Peer) Drain(ctx context.Context) {
 	}
 }
 
+// errFinishing is why nothing is sent after [Peer.Finish].
+var errFinishing = errors.New("no more calls are sent over it")
+
+// Finish lets the calls that were sent come to their ends, and has no more be: Offer fails
+// with a [transport.ErrClosed] as soon as Finish was called. It waits until none is in flight any
+// more, or ctx is done. The conversation goes on meanwhile, and does after it.
+func (p *Peer) Finish(ctx context.Context) {
+	p.mu.Lock()
+	if p.end == nil {
+		p.end = ended{errFinishing}
+	}
+	p.mu.Unlock()
+	p.finishing.Store(true)
+	p.calls.Close()
+	for p.calls.Len() > 0 {
+		select {
+		case <-p.left:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// leave notes that a call has come to its end, for Finish.
+func (p *Peer) leave() {
+	if p.finishing.Load() {
+		select {
+		case p.left <- struct{}{}:
+		default:
+		}
+	}
+}
+
 // Close ends the conversation: what the far side still waits for is cancelled,
 // and the Conn closed.
 func (p *Peer) Close() error {
@@ -355,6 +394,7 @@ func (p *Peer) echo(c *Pending) {
 // take removes the row of a call that has come to an end on the far side, too.
 func (p *Peer) take(id int64) (*Pending, bool) {
 	c, ok := p.calls.Take(id)
+	p.leave()
 	if !ok {
 		p.mu.Lock()
 		p.strays.answeredLate(id)
