@@ -33,6 +33,7 @@ type reloader struct {
 	now     *config.Config // what is in force; of the goroutine that runs
 	source  string         // the file that it is from
 	watched []string
+	pending []string // keys that were said to need a restart
 }
 
 func (f *flags) reloader(a *app, d *door.Door) *reloader {
@@ -93,30 +94,36 @@ func (r *reloader) reload(ctx context.Context, asked bool) {
 		return
 	}
 	changes := config.Diff(r.now, next.Config)
-	if changes.None() && r.certificate.same(pair) {
+	if changes.Backends() || len(changes.Taken) > 0 || !r.certificate.same(pair) {
+		r.apply(ctx, next, changes, pair)
+		r.say(next, changes, time.Since(began))
+		r.record()
+		r.watch()
+	} else if len(changes.Restart) == 0 {
 		say := r.log.Debug
 		if asked {
 			say = r.log.Info
 		}
 		say("the configuration has not changed", "file", next.Source)
-		return
 	}
-	r.apply(ctx, next, changes, pair)
-	added, removed := slices.Concat(changes.Added, changes.Enabled), slices.Concat(changes.Removed, changes.Disabled)
-	r.log.Info("the configuration was loaded anew", "file", next.Source, "added", some(added), "removed", some(removed),
-		"changed", some(r.changed(changes)), "kept", len(changes.Kept), "dur", time.Since(began).Round(time.Millisecond))
-	if len(changes.Restart) > 0 {
+	if len(changes.Restart) > 0 && (asked || !slices.Equal(changes.Restart, r.pending)) {
 		r.log.Warn("what stands there now under these keys counts when the gateway is started anew: " + strings.Join(changes.Restart, ", "))
 	}
+	r.pending = changes.Restart
+}
+
+// say says what a reload has changed.
+func (r *reloader) say(next *config.Loaded, c config.Changes, took time.Duration) {
+	added, removed := slices.Concat(c.Added, c.Enabled), slices.Concat(c.Removed, c.Disabled)
+	r.log.Info("the configuration was loaded anew", "file", next.Source, "added", some(added), "removed", some(removed),
+		"changed", some(changed(c)), "kept", len(c.Kept), "dur", took.Round(time.Millisecond))
 	for _, w := range next.Warnings {
 		r.log.Warn(w)
 	}
-	r.record()
-	r.watch()
 }
 
 // changed names what is other than it was, but there as it was before.
-func (r *reloader) changed(c config.Changes) []string {
+func changed(c config.Changes) []string {
 	var all []string
 	for _, b := range c.Changed {
 		all = append(all, b.Name+" ("+some(b.Keys)+")")
@@ -190,7 +197,8 @@ func (r *reloader) apply(ctx context.Context, next *config.Loaded, changes confi
 	}
 	r.level.Set(levelOf(c))
 	if err := r.set.Apply(ctx, backends.Change{Backends: c.Backends, Catalog: catalogOptions(c), Wait: c.Catalog.Wait}); err != nil {
-		r.log.Warn("the backends are others, but", "err", err)
+		r.log.Error("the backends stay what they were", "err", err)
+		c.Backends, c.Catalog, c.Limits.Page = r.now.Backends, r.now.Catalog, r.now.Limits.Page
 	}
 	r.now, r.source = c, next.Source
 }
