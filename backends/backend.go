@@ -45,6 +45,7 @@ type Backend struct {
 	cfg    config.Backend
 	log    *slog.Logger
 	shared *line
+	places *places
 	relist chan struct{}         // 1 slot: some of its lists have changed
 	flaws  map[catalog.Flaw]bool // of what it lists, that were logged; the shared line's own
 
@@ -88,6 +89,7 @@ func newBackend(s *Set, c config.Backend) *Backend {
 	b.life, b.kill = context.WithCancelCause(s.life)
 	b.serving, b.withdraw = context.WithCancel(b.life)
 	b.shared = newLine(b, "")
+	b.places = newPlaces(c, func(w waiting) { b.line(w.c.Owner, false).send(w) })
 	return b
 }
 
@@ -174,6 +176,7 @@ func (b *Backend) isMirrored(session string) bool {
 
 // leave ends what the backend has for a session.
 func (b *Backend) leave(session string) {
+	b.places.leave(session)
 	b.mu.Lock()
 	l := b.own[session]
 	delete(b.own, session)

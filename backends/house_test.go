@@ -90,6 +90,7 @@ func newHouse(t *testing.T, o backends.Options) *house {
 }
 
 func (h *house) dial(c config.Backend) (transport.Conn, error) {
+	queue := h.queue(c.Name)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.dialed[c.Name] = append(h.dialed[c.Name], time.Since(h.began))
@@ -97,12 +98,14 @@ func (h *house) dial(c config.Backend) (transport.Conn, error) {
 		return nil, err
 	}
 	conn, p := mcptest.Open(h.t, c.Name)
-	h.queueLocked(c.Name) <- p
+	queue <- p
 	return conn, nil
 }
 
-// queueLocked returns the processes of a backend that were started and are not taken yet.
-func (h *house) queueLocked(name string) chan *mcptest.Peer {
+// queue returns the processes of a backend that were started and are not taken yet.
+func (h *house) queue(name string) chan *mcptest.Peer {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	if h.queues[name] == nil {
 		h.queues[name] = make(chan *mcptest.Peer, 100)
 	}
@@ -126,11 +129,8 @@ func (h *house) dials(name string) []time.Duration {
 // next returns the next process of a backend, once there is one.
 func (h *house) next(name string) *mcptest.Peer {
 	h.t.Helper()
-	h.mu.Lock()
-	queue := h.queueLocked(name)
-	h.mu.Unlock()
 	select {
-	case p := <-queue:
+	case p := <-h.queue(name):
 		return p
 	case <-time.After(2 * time.Minute):
 		h.t.Fatalf("backend %s was not started", name)

@@ -64,6 +64,7 @@ func (b *Backend) retire() {
 		}
 	}
 	b.withdraw()
+	left = append(left, b.places.close()...)
 	for _, w := range left {
 		b.passOn(w)
 	}
@@ -102,8 +103,11 @@ func (b *Backend) passOn(w waiting) {
 		w.c.To.Done(wire.Message{}, errRemoved)
 	case w.m.Method() == "resources/unsubscribe":
 		next.unsubscribe(subject(w.m), w.m, w.c)
-	default:
+	case w.sub != nil:
 		next.line(w.c.Owner, false).send(waiting{m: w.m, c: w.c, sub: w.sub})
+	default:
+		b.places.giveUp(w)
+		next.places.enter(waiting{m: w.m, c: w.c})
 	}
 }
 

@@ -69,7 +69,7 @@ type Set struct {
 	life context.Context // done when Run ends
 	end  context.CancelCauseFunc
 
-	applying sync.Mutex // of one Apply at a time
+	applying chan struct{} // 1 slot: there is one Apply at a time
 
 	mu       sync.Mutex
 	launched time.Time       // when the backends were started, zero before it
@@ -85,10 +85,11 @@ func New(o Options) *Set {
 		o.Mask = func(text string) string { return text }
 	}
 	s := &Set{
-		Options: o,
-		started: make(chan struct{}),
-		renamed: make(map[string]bool),
-		client:  wire.Encode(o.Info),
+		Options:  o,
+		started:  make(chan struct{}),
+		applying: make(chan struct{}, 1),
+		renamed:  make(map[string]bool),
+		client:   wire.Encode(o.Info),
 	}
 	s.life, s.end = context.WithCancelCause(context.Background())
 	none := &members{}
@@ -254,14 +255,16 @@ func (s *Set) View() *catalog.View { return s.view.Load() }
 
 // Send sends a request to a backend, over the connection that the session c.Owner
 // has to it, or ends it at once if it cannot be sent. A backend that is starting
-// gets it when it has started; if it fails to, the call ends with the reason. The request has
+// gets it when it has started; if it fails to, the call ends with the reason. One that has
+// max_in_flight of them gets it when there is a place, and the call ends as one that was not sent if
+// there is none for too long. The request has
 // none of what the stateless era has in _meta: it is put there for a backend that is of
 // it, and c.Stateless set. The errors -32020 and -32022 of such a backend are seen to
 // here, and never come of a call; c.Again is not the caller's to set.
 func (s *Set) Send(backend string, request wire.Message, c *peer.Pending) {
 	m := s.now()
 	if b, ok := m.byName[backend]; ok {
-		b.line(c.Owner, false).send(waiting{m: request, c: c})
+		b.places.enter(waiting{m: request, c: c})
 		return
 	}
 	c.To.Done(wire.Message{}, m.absent(backend))
@@ -304,8 +307,11 @@ func (s *Set) Excuse(name string) (backend string, err error) {
 
 // Cancel takes back what was sent to a backend, or waits to be.
 func (s *Set) Cancel(backend string, c *peer.Pending, params []byte) {
-	c.Cancel(params) // first: who passes it on to another line at this moment finds it revoked
+	c.Cancel(params) // before it is looked for: who passes it on, or has it wait, at this moment sees that
 	for b := range s.now().everyone(backend) {
+		if b.places.takeBack(c) {
+			return
+		}
 		// It waits where it was sent, or for the line that all share, if that has turned out
 		// to do for everybody, or does so no more.
 		for _, l := range []*line{b.line(c.Owner, true), b.shared} {
