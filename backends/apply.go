@@ -52,7 +52,7 @@ func (s *Set) Apply(ctx context.Context, c Change) error {
 	for _, b := range before.all {
 		if !next.has(b) {
 			if heir := next.byName[b.cfg.Name]; heir != nil {
-				heir.shared.pardon() // it may have failed because of b
+				heir.pardon() // it may have failed because of b
 			}
 			b.retire()
 		}
@@ -83,6 +83,9 @@ func (s *Set) bringUp(ctx context.Context, newcomers []*Backend) {
 	}
 	over := time.After(upWait)
 	for _, b := range newcomers {
+		if b.isKnown() {
+			continue // it is not started before it is needed
+		}
 		select {
 		case <-b.settled:
 		case <-over:

@@ -13,26 +13,17 @@ import (
 	"mcpgateway/config"
 )
 
-// A State is where a backend stands.
-type State string
-
-const (
-	Stopped  State = "stopped"  // not started yet, or ended
-	Starting State = "starting" // from the dial to the end of the handshake
-	Ready    State = "ready"    // calls go to it
-	Failed   State = "failed"   // waiting for the next try
-)
-
 // A Status is what can be said of a backend at one moment. It tells of the
 // connection that all sessions share.
 type Status struct {
 	Name     string
 	State    State
-	Err      error  // why it is not ready, or why it could not be listed what it has
-	Server   string // name/version of its serverInfo
+	Err      error     // why it is not Ready, as far as there is a reason
+	Next     time.Time // when it is tried again, zero if it is not waiting for that
+	Server   string    // name/version of its serverInfo
 	Revision string
 	Counts   [catalog.NumKinds]int // of what it lists and is allowed
-	Answered bool                  // since it was started: it is listed what it has, or it failed
+	Answered bool                  // since it was started: it is listed what it has, or it failed; or it need not be started for that
 	Took     time.Duration         // from the start to that
 
 	Unmatched []string       // what its configuration says of tools, as config.Tools.Unmatched, that is of none of them
@@ -61,6 +52,7 @@ type Backend struct {
 	mu       sync.Mutex
 	retired  bool
 	own      map[string]*line // session → its line
+	crowd    crowd            // of its own lines
 	found    verdict          // of its era
 	older    bool             // it was found to speak HTTP+SSE alone
 	stale    [catalog.NumKinds]bool
@@ -163,7 +155,8 @@ func (b *Backend) open(session string) *line {
 		}
 		b.own[session] = l
 	default:
-		l.closed, l.err = true, errSessionOver
+		l.closed = true
+		l.sup.stop(errSessionOver)
 	}
 	return l
 }
@@ -189,16 +182,15 @@ func (b *Backend) leave(session string) {
 
 // Status tells how the backend is.
 func (b *Backend) Status() Status {
+	known := b.isKnown()
 	b.mu.Lock()
-	s, listErrs := b.status, b.listErrs
+	s := b.status
 	s.LeftOut = slices.Concat(b.leftOut[:]...)
 	b.mu.Unlock()
 	b.shared.mu.Lock()
 	defer b.shared.mu.Unlock()
-	s.State, s.Err = b.shared.state, b.shared.err
-	if s.State == Ready {
-		s.Err = cmp.Or(listErrs[:]...)
-	}
+	s.Answered = s.Answered || known
+	s.State, s.Err, s.Next = b.shared.sup.stands(), b.shared.sup.problem(), b.shared.sup.due()
 	return s
 }
 
@@ -213,12 +205,12 @@ func (b *Backend) offer() (catalog.Listing, bool) {
 // excuse returns why the backend has never listed its tools, nil if it has.
 func (b *Backend) excuse() error {
 	b.mu.Lock()
-	known := b.raw[catalog.Tools] != nil
+	known, listErrs := b.raw[catalog.Tools] != nil, b.listErrs
 	b.mu.Unlock()
 	if known {
 		return nil
 	}
-	return b.Status().Err
+	return cmp.Or(b.Status().Err, cmp.Or(listErrs[:]...))
 }
 
 // answer notes that the backend has listed what it has, or cannot. Set, which is

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -66,6 +67,9 @@ func newHouse(t *testing.T, o backends.Options) *house {
 		broken: make(map[string]error),
 		done:   make(chan struct{}),
 		began:  time.Now(),
+	}
+	for _, c := range o.Backends {
+		h.queue(c.Name)
 	}
 	h.log, o.Log = mcptest.NewLog()
 	o.Dial = h.dial
@@ -208,6 +212,17 @@ func (c *caller) want(t *testing.T, want string) {
 	}
 	if got != want || len(c.ends) > 1 {
 		t.Errorf("the call ended with %q, want %q", c.ends, want)
+	}
+}
+
+// wantReason checks that the call has ended with an error that begins so.
+func (c *caller) wantReason(t *testing.T, begins string) {
+	t.Helper()
+	synctest.Wait()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.ends) != 1 || !strings.HasPrefix(c.ends[0], begins) {
+		t.Errorf("the call ended with %q, want %q", c.ends, begins)
 	}
 }
 

@@ -4,18 +4,21 @@ import (
 	"fmt"
 	"iter"
 	"reflect"
+	"slices"
 	"time"
 
 	"mcpgateway/catalog"
+	"mcpgateway/config"
 )
 
 // members are the backends of a Set as of one moment, and what else Apply changes. They
 // are immutable, so that whoever looks sees what was before a change or what is after it.
 type members struct {
-	all     []*Backend // in their order
-	byName  map[string]*Backend
-	catalog catalog.Options
-	wait    time.Duration // see Options.Wait
+	configured []config.Backend // in their order, with those that are not enabled
+	all        []*Backend       // who is
+	byName     map[string]*Backend
+	catalog    catalog.Options
+	wait       time.Duration // see Options.Wait
 
 	retired []*Backend      // those that are members no more and have calls in flight, the oldest first
 	former  map[string]bool // names of which there was a member once, and is none now
@@ -43,11 +46,17 @@ func (m *members) everyone(name string) iter.Seq[*Backend] {
 	}
 }
 
-// errRemoved is why a call ends for whose backend there is none any more.
-var errRemoved = notSent("it was removed from the configuration")
+// errRemoved and errDisabled are why a call ends for whose backend there is none any more.
+var (
+	errRemoved  = notSent("it was removed from the configuration")
+	errDisabled = notSent("it is disabled in the configuration")
+)
 
 // absent returns why nothing can be sent to a backend that is no member.
 func (m *members) absent(name string) error {
+	if slices.ContainsFunc(m.configured, func(c config.Backend) bool { return c.Name == name }) {
+		return errDisabled
+	}
 	if m.former[name] {
 		return errRemoved
 	}
@@ -57,7 +66,7 @@ func (m *members) absent(name string) error {
 // plan returns the members after a change, but for retired, and those among them that are
 // new.
 func (s *Set) plan(m *members, c Change) (next *members, newcomers []*Backend) {
-	next = &members{byName: make(map[string]*Backend), catalog: c.Catalog, wait: c.Wait}
+	next = &members{configured: c.Backends, byName: make(map[string]*Backend), catalog: c.Catalog, wait: c.Wait}
 	for _, one := range c.Backends {
 		if !one.Enabled {
 			continue

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"mcpgateway/peer"
 	"mcpgateway/wire"
@@ -25,7 +26,7 @@ func (b *Backend) start() {
 	ok := b.retired || b.spawn(b.shared.run)
 	b.mu.Unlock()
 	if !ok {
-		b.shared.down(Stopped, errStopped)
+		b.shared.down(errStopped)
 	}
 }
 
@@ -100,7 +101,7 @@ func (b *Backend) passOn(w waiting) {
 	next := b.successor()
 	switch {
 	case next == nil:
-		w.c.To.Done(wire.Message{}, errRemoved)
+		w.c.To.Done(wire.Message{}, b.set.now().absent(b.cfg.Name))
 	case w.m.Method() == "resources/unsubscribe":
 		next.unsubscribe(subject(w.m), w.m, w.c)
 	case w.sub != nil:
@@ -183,7 +184,39 @@ func (s *Set) forget(b *Backend) {
 	s.members.Store(&m)
 	s.mu.Unlock()
 	if next := b.successor(); next != nil {
-		next.shared.anew()
+		next.hurry()
+	}
+}
+
+// pardon has calls wait for the next try of the shared line, if the first has failed beside
+// the backend that had the name before.
+func (b *Backend) pardon() {
+	b.shared.mu.Lock()
+	defer b.shared.mu.Unlock()
+	if b.shared.peer == nil {
+		b.shared.sup.pardon()
+	}
+}
+
+// hurry has what is not up be tried at once, as if it had not failed yet.
+func (b *Backend) hurry() {
+	b.mu.Lock()
+	b.crowd = crowd{}
+	lines := []*line{b.shared}
+	for _, l := range b.own {
+		lines = append(lines, l)
+	}
+	b.mu.Unlock()
+	for _, l := range lines {
+		l.mu.Lock()
+		if l.peer == nil {
+			l.sup.hurry(time.Now())
+		}
+		l.mu.Unlock()
+		select {
+		case l.hurry <- struct{}{}:
+		default:
+		}
 	}
 }
 

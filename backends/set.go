@@ -35,7 +35,7 @@ import (
 
 // Options of a Set. Backends, Catalog and Wait are what it begins with; see [Set.Apply].
 type Options struct {
-	Backends []config.Backend // in their order; those that are not enabled are left out
+	Backends []config.Backend // in their order; those that are not enabled are not run
 	Catalog  catalog.Options
 	Wait     time.Duration       // for backends that are starting, before a first list is given without them
 	Limit    int                 // bytes of one message
@@ -47,6 +47,8 @@ type Options struct {
 	Once     bool                // a backend that ends is not started again
 	Anew     bool                // no listing of an earlier time stands in for a backend's own
 	Solo     bool                // there is one client at most; see Backend.private
+	// StartParallel is how many processes may be being started at one time; 0 = any number.
+	StartParallel int
 	// Dial opens the Conn to a backend; nil = as its configuration says. It is
 	// where tests put a backend that lives in memory.
 	Dial func(config.Backend) (transport.Conn, error)
@@ -65,9 +67,10 @@ type Set struct {
 	client   []byte  // Info
 	hearing  Clients // set by Run before anything can be heard
 
-	runs runs
-	life context.Context // done when Run ends
-	end  context.CancelCauseFunc
+	runs   runs
+	starts starts
+	life   context.Context // done when Run ends
+	end    context.CancelCauseFunc
 
 	applying chan struct{} // 1 slot: there is one Apply at a time
 
@@ -90,6 +93,9 @@ func New(o Options) *Set {
 		applying: make(chan struct{}, 1),
 		renamed:  make(map[string]bool),
 		client:   wire.Encode(o.Info),
+	}
+	if o.StartParallel > 0 {
+		s.starts = make(starts, o.StartParallel)
 	}
 	s.life, s.end = context.WithCancelCause(context.Background())
 	none := &members{}
@@ -323,12 +329,17 @@ func (s *Set) Cancel(backend string, c *peer.Pending, params []byte) {
 	}
 }
 
-// Status tells how each backend is, in their order.
+// Status tells how each backend is, in their order; those that are not enabled are
+// Disabled.
 func (s *Set) Status() []Status {
 	m := s.now()
-	all := make([]Status, 0, len(m.all))
-	for _, b := range m.all {
-		all = append(all, b.Status())
+	all := make([]Status, 0, len(m.configured))
+	for _, c := range m.configured {
+		if b, ok := m.byName[c.Name]; ok {
+			all = append(all, b.Status())
+		} else {
+			all = append(all, Status{Name: c.Name, State: Disabled})
+		}
 	}
 	return all
 }

@@ -74,11 +74,19 @@ func (t *Table[V]) Len() int {
 	return len(t.rows)
 }
 
-// Close has nothing be put in any more. The rows that there are stay.
-func (t *Table[V]) Close() {
+// Close closes the table for good, as Drain does, but leaves the rows where they are; and only if
+// may says so of each of them, else nothing happens and Close answers false. The table is
+// locked meanwhile: may must not use it.
+func (t *Table[V]) Close(may func(V) bool) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	for _, v := range t.rows {
+		if !may(v) {
+			return false
+		}
+	}
 	t.closed = true
+	return true
 }
 
 // Drain removes all rows, returns their values in no order, and closes the

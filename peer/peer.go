@@ -18,6 +18,7 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"mcpgateway/idmap"
 	"mcpgateway/transport"
@@ -85,8 +86,10 @@ type Peer struct {
 
 	calls idmap.Table[*Pending] // what we asked
 
-	finishing atomic.Bool
-	left      chan struct{} // 1 slot: since finishing, one of calls has come to its end
+	finishing   atomic.Bool
+	left        chan struct{} // 1 slot: since finishing, one of calls has come to its end
+	began       time.Time
+	heard, used atomic.Int64 // see Traffic; since began
 
 	mu       sync.Mutex
 	requests map[wire.ID]*Request    // what they asked, under their ids
@@ -106,7 +109,10 @@ func New(conn transport.Conn, h Handler, opts Options) *Peer {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &Peer{conn: conn, h: h, opts: opts, log: log, requests: make(map[wire.ID]*Request), left: make(chan struct{}, 1)}
+	return &Peer{
+		conn: conn, h: h, opts: opts, log: log, began: time.Now(),
+		requests: make(map[wire.ID]*Request), left: make(chan struct{}, 1),
+	}
 }
 
 // Run reads until the far side ends the conversation (nil), the Conn fails, or
@@ -168,10 +174,12 @@ func (p *Peer) read() error {
 		var lost *transport.Lost
 		switch {
 		case err == nil:
+			p.note(&p.heard)
 			p.receive(m, p.stream(about), nil, 0)
 		case errors.As(err, &lost): // first: it may wrap the noise that there was instead
 			p.lost(lost)
 		case errors.As(err, &noise):
+			p.note(&p.heard)
 			p.noise(noise)
 		case errors.Is(err, io.EOF):
 			return nil
@@ -200,8 +208,10 @@ func (p *Peer) receive(m wire.Message, on Stream, b *batch, i int) {
 	case wire.Response:
 		p.answered(m)
 	case wire.Request:
+		p.note(&p.used)
 		p.asked(m, on, b, i)
 	case wire.Notification:
+		p.note(&p.used)
 		p.told(m, on)
 	case wire.Batch:
 		p.unpack(m, on)
@@ -224,6 +234,7 @@ func (p *Peer) told(m wire.Message, on Stream) {
 func (p *Peer) noise(n *transport.Noise) {
 	if n.Answer {
 		if c, ok := p.takeByID(n.ID); ok {
+			p.noteEnd(c)
 			c.end(wire.Message{}, &BadAnswer{n.Err})
 			return
 		}
@@ -250,6 +261,7 @@ func (b *BadAnswer) Unwrap() error { return b.Err }
 
 func (p *Peer) lost(l *transport.Lost) {
 	if c, ok := p.takeByID(l.ID); ok {
+		p.noteEnd(c)
 		c.endUnless(wire.Message{}, l)
 	}
 }
@@ -263,6 +275,7 @@ func (p *Peer) Notify(method string, params []byte) error {
 // belongs to, "" if there is none. Like everything that is sent it ends the
 // conversation with a far side that does not read.
 func (p *Peer) Tell(m wire.Message, about wire.ID) error {
+	p.note(&p.used)
 	err := p.conn.Write(m, about)
 	if errors.Is(err, transport.ErrFull) {
 		p.hang(err)
@@ -318,7 +331,7 @@ func (p *Peer) Finish(ctx context.Context) {
 	}
 	p.mu.Unlock()
 	p.finishing.Store(true)
-	p.calls.Close()
+	p.calls.Close(func(*Pending) bool { return true })
 	for p.calls.Len() > 0 {
 		select {
 		case <-p.left:
