@@ -54,7 +54,7 @@ func (b *Backend) dial(by way) (transport.Conn, error) {
 		}
 	}
 	says := slog.LevelInfo
-	if b.Status().Err != nil {
+	if b.shared.isSour() {
 		says = slog.LevelDebug // it failed before, and will say the same again
 	}
 	child, err := transport.Spawn(transport.Command{

@@ -156,6 +156,7 @@ func (b *Backend) read(notification string, note func(catalog.Kind)) bool {
 		case b.relist <- struct{}{}:
 		default:
 		}
+		b.shared.need() // which reads them
 	}
 	return some
 }

@@ -60,6 +60,9 @@ func (b *Backend) list(ctx context.Context, p *peer.Peer, s server, which [catal
 		if foreign(r.err) {
 			b.shared.doubtful()
 		}
+		if r.err != nil && s.stateless {
+			b.shared.reached(r.err)
+		}
 		if r.err != nil {
 			r.err = fmt.Errorf("%s: %w", r.kind.Method(), because(ctx, r.err))
 			b.says.Warn("the backend could not be listed what it has; it will be asked again", "err", r.err)
@@ -172,6 +175,7 @@ func (b *Backend) listed(read []*reading, s server) {
 		b.remember(raw, s)
 	}
 	unmatched := b.unmatched(read)
+	var problem error
 	b.answer(func() (news bool) {
 		b.status.Unmatched = unmatched
 		for _, r := range read {
@@ -190,11 +194,13 @@ func (b *Backend) listed(read []*reading, s server) {
 				news = true
 			}
 		}
+		problem = cmp.Or(b.listErrs[:]...)
 		news = news || s.instructions() != b.listing.Instructions || string(s.Capabilities) != string(b.listing.Capabilities)
 		b.raw = raw
 		b.listing.Instructions, b.listing.Capabilities = s.instructions(), s.Capabilities
 		return news
 	})
+	b.shared.ail(illLists, problem)
 }
 
 // unmatched returns which filters are of no tool that was read, and says so when that is

@@ -555,7 +555,7 @@ func (h *house) respond(over chan struct{}, seed uint64) {
 		select {
 		case <-over:
 			return
-		case p := <-h.queues["a"]:
+		case p := <-h.queue("a"):
 			up = append(up, p)
 		case <-time.After(time.Duration(1+dice.IntN(20)) * time.Millisecond):
 		}
