@@ -378,3 +378,13 @@ func TestPROC04TheHolderEndsItsGroupWithThePipe(t *testing.T) {
 		t.Errorf("the holder ended with %v", status.Signal())
 	}
 }
+
+// Where there is no PATH at all, programs are where they always are.
+func TestACommandIsFoundWithoutAnyPATH(t *testing.T) {
+	t.Setenv("PATH", "") // so that it comes back
+	os.Unsetenv("PATH")
+	p := spawn(t, Command{Path: "sh", Args: []string{"-c", "exit 6"}, Env: []string{"X=1"}, Limit: 1000})
+	if _, _, err := p.Read(); err == nil || err.Error() != "exit 6" {
+		t.Errorf("got %v", err)
+	}
+}

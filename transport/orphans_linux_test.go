@@ -53,7 +53,7 @@ const (
 	sleeps  = "exec sleep 60"
 )
 
-// PROC-01, PROC-03: what a child leaves behind in a session of its own ends with it, and
+// PROC-01: what a child leaves behind in a session of its own ends with it, and
 // when Close returns it has.
 func TestPROC01WhatHasLeftTheGroupEndsWithTheChild(t *testing.T) {
 	if !adopting(t) {
