@@ -127,3 +127,39 @@ func TestElsewhere_NotAgreed(t *testing.T) {
 		})
 	}
 }
+
+// A ticket is used up when its call is sent, and not when there is no place for the task that it may become; and who
+// comes too late with it keeps no such place.
+func TestElsewhere_ATicketOutlivesWantOfRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client, gh := working(t, settings{solo: true})
+		const can = `{"elicitation":{"url":{}},"extensions":{"io.modelcontextprotocol/tasks":{}}}`
+		ask := func(more string) { client.Send(request("1", "tools/call", `"name":"job",`+more, can)) }
+		ask("")
+		gh.Fail(gh.Asked("tools/call").ID(), `{"code":-32042,"message":"go","data":{"elicitations":[{"url":"https://a.example/x"}]}}`)
+		again := `"inputResponses":{"q1":{"action":"accept"}},"requestState":` + state(t, client, "q1") + `,`
+		var tasks []string
+		for i := range 4096 {
+			ask("")
+			gh.Reply(gh.Asked("tools/call").ID(), fmt.Sprintf(`{"task":{"taskId":"t%d","status":"working"}}`, i))
+			tasks = append(tasks, made(t, client))
+		}
+		ask(again)
+		refused(t, client, -32603)
+		for i, task := range tasks[:2] {
+			client.Send(request("1", "tasks/cancel", `"taskId":`+task+`,`, can))
+			gh.Reply(gh.Asked("tasks/cancel").ID(), fmt.Sprintf(`{"taskId":"t%d","status":"cancelled"}`, i))
+			told(client)
+		}
+		ask(again)
+		m := gh.Asked("tools/call")
+		client.Send(request("2", "tools/call", `"name":"job",`+again, can))
+		refused(t, client, -32602)
+		gh.Reply(m.ID(), `{"task":{"taskId":"x","status":"working"}}`)
+		made(t, client)
+		ask("") // in the place that is left
+		gh.Reply(gh.Asked("tools/call").ID(), `{"task":{"taskId":"y","status":"working"}}`)
+		made(t, client)
+		gh.WantNothing()
+	})
+}
