@@ -132,8 +132,14 @@ func TestElsewhere_NotAgreed(t *testing.T) {
 // comes too late with it keeps no such place.
 func TestElsewhere_ATicketOutlivesWantOfRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, client, gh := working(t, settings{solo: true})
 		const can = `{"elicitation":{"url":{}},"extensions":{"io.modelcontextprotocol/tasks":{}}}`
+		h := newHouse(t, settings{solo: true}, "gh")
+		client, _ := h.client()
+		client.Send(request("0", "tools/list", "", can))
+		gh := h.backend("gh")
+		gh.Greet(taskful)
+		gh.List(jobs)
+		client.Next()
 		ask := func(more string) { client.Send(request("1", "tools/call", `"name":"job",`+more, can)) }
 		ask("")
 		gh.Fail(gh.Asked("tools/call").ID(), `{"code":-32042,"message":"go","data":{"elicitations":[{"url":"https://a.example/x"}]}}`)
