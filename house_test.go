@@ -119,6 +119,7 @@ var keys = map[string]bool{
 	"dur": true, "err": true,
 	"as": true, "asked": true, "file": true, "max": true, "params": true, "records": true, "server": true,
 	"text": true, "version": true, "lost": true,
+	"was": true, "now": true,
 }
 
 func TestLogKeysAreOfTheShortList(t *testing.T) {

@@ -40,12 +40,14 @@ type Status struct {
 
 // A Backend is one MCP server and what is known of it.
 type Backend struct {
-	set    *Set
-	cfg    config.Backend
-	log    *slog.Logger
-	shared *line
-	relist chan struct{}         // 1 slot: some of its lists have changed
-	flaws  map[catalog.Flaw]bool // of what it lists, that were logged; the shared line's own
+	set     *Set
+	cfg     config.Backend
+	log     *slog.Logger
+	shared  *line
+	places  *places
+	relist  chan struct{}         // 1 slot: some of its lists have changed
+	flaws   map[catalog.Flaw]bool // of what it lists, that were logged; the shared line's own
+	defined map[string]string     // own name of a tool → hash of its definition, as last listed; likewise
 
 	opening sync.Mutex // of one own line at a time: no one finds it before it has its subscriptions
 
@@ -76,6 +78,7 @@ func newBackend(s *Set, c config.Backend) *Backend {
 		listing: catalog.Listing{Backend: c.Name, Private: all},
 	}
 	b.shared = newLine(b, "")
+	b.places = newPlaces(c, func(w waiting) { b.line(w.c.Owner, false).send(w) })
 	return b
 }
 
@@ -159,6 +162,7 @@ func (b *Backend) isMirrored(session string) bool {
 
 // leave ends what the backend has for a session.
 func (b *Backend) leave(session string) {
+	b.places.leave(session)
 	b.mu.Lock()
 	l := b.own[session]
 	delete(b.own, session)
@@ -178,8 +182,11 @@ func (b *Backend) Status() Status {
 	b.shared.mu.Lock()
 	defer b.shared.mu.Unlock()
 	s.State, s.Err = b.shared.state, b.shared.err
-	if s.State == Ready {
+	switch s.State {
+	case Ready:
 		s.Err = cmp.Or(listErrs[:]...)
+	case Failed:
+		s.Err = cmp.Or(s.Err, b.shared.why)
 	}
 	return s
 }

@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
@@ -58,15 +59,26 @@ func (b *Backend) dial(by way) (transport.Conn, error) {
 	}
 	child, err := transport.Spawn(transport.Command{
 		Path: c.Command, Args: c.Args, Dir: c.Cwd, Limit: b.set.Limit,
-		Env:    environ(c.InheritEnv, b.set.Env, c.Env),
-		Mask:   b.set.Mask,
-		Stderr: func(line string) { b.log.Log(context.Background(), says, "stderr: "+line) },
-		Mended: func() { b.log.Warn("the backend sent what is no UTF-8; it was mended") },
+		Env:      environ(c.InheritEnv, b.set.Env, c.Env),
+		Patience: unreadFor(c.CallTimeout),
+		Mask:     b.set.Mask,
+		Stderr:   func(line string) { b.log.Log(context.Background(), says, "stderr: "+line) },
+		Mended:   func() { b.log.Warn("the backend sent what is no UTF-8; it was mended") },
 	})
 	if err != nil {
 		return nil, fmt.Errorf("start: %w", err)
 	}
 	return child, nil
+}
+
+// unreadFor returns how long a child may leave unread what it is sent, without a word: until its
+// calls have met their limit of time. Without one it may be at a call for ever, and reads no other
+// meanwhile; then it is limits.message that bounds what it leaves.
+func unreadFor(callTimeout time.Duration) time.Duration {
+	if callTimeout == 0 {
+		return 0
+	}
+	return callTimeout + time.Second
 }
 
 // describe returns the headers of a message of the stateless era.

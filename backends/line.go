@@ -29,6 +29,7 @@ type line struct {
 	mu       sync.Mutex
 	state    State
 	err      error // why the last start failed
+	why      error // why the last conversation ended, or could not be begun; nil while there is one
 	answered bool  // it has come up or failed, since it was started
 	began    time.Time
 	peer     *peer.Peer // nil unless it is ready
@@ -211,7 +212,7 @@ func (l *line) letThrough(p *peer.Peer) (refused []func()) {
 		return nil
 	}
 	l.peer, l.ran, l.upAt = p, true, time.Now()
-	l.state, l.err = Ready, nil
+	l.state, l.err, l.why = Ready, nil, nil
 	l.levelLocked(nil) // it may have been changed since it was restored
 	some := l.waiting
 	l.waiting = nil
@@ -303,7 +304,7 @@ func (l *line) talk() (*peer.Peer, server) {
 func (l *line) down(s State, err error) {
 	l.mu.Lock()
 	l.state = s
-	l.answered = true
+	l.answered, l.why = true, err
 	var dropped []waiting
 	if l.ran && s == Failed {
 		l.err = nil

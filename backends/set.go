@@ -240,13 +240,15 @@ func (s *Set) View() *catalog.View { return s.view.Load() }
 
 // Send sends a request to a backend, over the connection that the session c.Owner
 // has to it, or ends it at once if it cannot be sent. A backend that is starting
-// gets it when it has started; if it fails to, the call ends with the reason. M has
+// gets it when it has started; if it fails to, the call ends with the reason. One that has
+// max_in_flight of them gets it when there is a place, and the call ends as one that was not sent if
+// there is none for too long. M has
 // none of what the stateless era has in _meta: it is put there for a backend that is of
 // it, and c.Stateless set. The errors -32020 and -32022 of such a backend are seen to
 // here, and never come of a call; c.Again is not the caller's to set.
 func (s *Set) Send(backend string, m wire.Message, c *peer.Pending) {
 	if b, ok := s.byName[backend]; ok {
-		b.line(c.Owner, false).send(waiting{m: m, c: c})
+		b.places.enter(waiting{m: m, c: c})
 		return
 	}
 	c.To.Done(wire.Message{}, notSent("is not configured"))
@@ -291,6 +293,10 @@ func (s *Set) Cancel(backend string, c *peer.Pending, params []byte) {
 	if !ok {
 		return
 	}
+	c.Cancel(params) // before it is looked for: who has it have to wait at this moment sees that
+	if b.places.takeBack(c) {
+		return
+	}
 	// It waits where it was sent, or for the line that all share, if that has turned out
 	// to do for everybody, or does so no more.
 	for _, l := range []*line{b.line(c.Owner, true), b.shared} {
@@ -299,7 +305,6 @@ func (s *Set) Cancel(backend string, c *peer.Pending, params []byte) {
 			return
 		}
 	}
-	c.Cancel(params)
 }
 
 // Status tells how each backend is, in their order.

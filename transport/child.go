@@ -20,11 +20,15 @@ type Command struct {
 	Env   []string // all of its environment, as KEY=value
 	Dir   string   // "" = ours
 	Limit int      // bytes of one message, and of what may wait to be written
+	// Patience is how long the child may neither take anything of what waits to be written,
+	// nor say anything, before the conversation ends; 0 = for ever. One that has taken
+	// everything may take its time.
+	Patience time.Duration
 	// Stderr is called with each line that the child writes there, in order,
 	// from a goroutine of its own. Lines over 8 KiB are cut.
 	Stderr func(line string)
 	// Grace is how long Close waits after closing stdin, and again after
-	// SIGTERM; 0 = 750 ms. Clients give a gateway 4 s or so to end.
+	// SIGTERM, and how long what the child leaves behind has; 0 = 750 ms. Clients give a gateway 4 s or so to end.
 	Grace time.Duration
 	// Mask takes secrets out of what it writes on stderr, before anything is cut;
 	// may be nil.
@@ -35,10 +39,12 @@ type Command struct {
 
 // A Child is the Conn to a child process. When the process ends, for whatever
 // reason, Read returns an [*ExitError] once everything it wrote has been read,
-// and what is left of its process group is killed.
+// and what is left of its process group is killed. On Linux, if this process adopts
+// (see [Adopt]), what has left the group is ended, too: with SIGTERM, and after Grace
+// with SIGKILL.
 type Child struct {
 	cmd    *exec.Cmd
-	group  group
+	group  *group
 	grace  time.Duration
 	lines  lineReader
 	stdin  *os.File
@@ -51,8 +57,9 @@ type Child struct {
 	silent chan struct{} // closed when its stderr has been read to the end
 	drops  sync.WaitGroup
 	closed atomic.Bool
-	once   sync.Once // Close
-	broken sync.Once // its stdin
+	deaf   atomic.Bool // it does not read
+	once   sync.Once   // Close
+	broken sync.Once   // its stdin
 }
 
 // Spawn starts the child in a process group of its own. Its stderr is drained
@@ -72,6 +79,10 @@ func Spawn(c Command) (*Child, error) {
 	}
 	p.lines = lineReader{r: p.stdout, limit: c.Limit, mend: true, mended: c.Mended}
 	p.outbox = newOutbox(p.stdin, tryWriter(p.stdin), c.Limit)
+	p.outbox.patience, p.outbox.deaf = c.Patience, func() {
+		p.deaf.Store(true)
+		_ = p.stdout.SetReadDeadline(time.Now()) // so that Read says so
+	}
 	p.drops.Go(func() {
 		defer close(p.silent)
 		drainLines(p.stderr, c.Mask, p.last.add, c.Stderr)
@@ -118,12 +129,12 @@ const stragglers = 500 * time.Millisecond
 
 // wait reaps the child and sees to it that nothing of it stays behind.
 func (p *Child) wait() {
-	_ = p.cmd.Wait() // the state is read from cmd.ProcessState
-	p.group.kill()
+	p.group.wait(p.cmd) // the state is read from cmd.ProcessState
 	deadline := time.Now().Add(stragglers)
 	_ = p.stdout.SetReadDeadline(deadline)
 	_ = p.stderr.SetReadDeadline(deadline)
 	close(p.exited)
+	p.group.sweep(p.grace)
 }
 
 // Pid returns the process id.
@@ -133,10 +144,14 @@ func (p *Child) Read() (wire.Message, wire.ID, error) {
 	m, err := p.lines.readMessage()
 	switch err.(type) {
 	case nil, *Noise:
+		p.outbox.stirs.Add(1)
 		return m, "", err
 	}
-	if p.closed.Load() {
+	switch {
+	case p.closed.Load():
 		return m, "", ErrClosed
+	case p.deaf.Load():
+		return m, "", fmt.Errorf("it does not read: for %v it has taken nothing of what it was sent, nor said anything", p.outbox.patience)
 	}
 	return m, "", p.ended(err)
 }
@@ -183,7 +198,7 @@ func (p *Child) Write(m wire.Message, _ wire.ID) error {
 
 // Close ends the child as MCP's stdio transport asks a client to ("closing the
 // input stream to the child process", then SIGTERM, then SIGKILL), each step
-// given its grace, and waits until it is gone.
+// given its grace, and waits until it and what it has left behind is gone.
 func (p *Child) Close() error {
 	p.once.Do(func() {
 		p.closed.Store(true)
@@ -198,7 +213,6 @@ func (p *Child) Close() error {
 		p.stdout.Close()
 		p.drops.Wait()
 		p.stderr.Close()
-		p.group.release()
 	})
 	return nil
 }

@@ -367,13 +367,14 @@ func TestPROC04TheHolderEndsItsGroupWithThePipe(t *testing.T) {
 	if pgid, err := syscall.Getpgid(cmd.Process.Pid); err != nil || pgid != g.pgid {
 		t.Errorf("the child is in group %d, not %d (%v)", pgid, g.pgid, err)
 	}
+	holder := g.holder
 	g.pipe.Close()
 	_ = cmd.Wait()
 	if status := cmd.ProcessState.Sys().(syscall.WaitStatus); status.Signal() != syscall.SIGKILL {
 		t.Errorf("the child ended with %v", status.Signal())
 	}
 	g.release()
-	if status := g.holder.ProcessState.Sys().(syscall.WaitStatus); status.Signal() != syscall.SIGKILL {
+	if status := holder.ProcessState.Sys().(syscall.WaitStatus); status.Signal() != syscall.SIGKILL {
 		t.Errorf("the holder ended with %v", status.Signal())
 	}
 }
