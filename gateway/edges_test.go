@@ -131,3 +131,31 @@ func TestALongURIIsNotToldBack(t *testing.T) {
 		}
 	})
 }
+
+// What a client says of itself in each request has a bound.
+func TestStampsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, settings{})
+		client, _ := h.client()
+		client.Send(request("1", "tools/list", "", `{"x":"`+strings.Repeat("x", 64<<10)+`"}`))
+		if e := wire.ReadError(client.Message().Part(wire.PartError)); e.Code != -32602 || !strings.Contains(e.Message, "longer than 65536 bytes") {
+			t.Errorf("%+v", e)
+		}
+	})
+}
+
+// A task of a client without a session has so many questions that are not answered and no more.
+func TestGuestTasks_QuestionsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client, gh := working(t, settings{solo: true})
+		begin(t, client, gh, "")
+		const bound = 256
+		for i := range bound + 1 {
+			gh.Sendf(`{"jsonrpc":"2.0","id":"e%d","method":"elicitation/create","params":{"message":"?","requestedSchema":{"type":"object","properties":{}},"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t1"}}}}`, i)
+		}
+		if got := gh.Next(); !strings.HasPrefix(got, `{"jsonrpc":"2.0","id":"e256",`) || strings.Contains(got, "accept") {
+			t.Errorf("got %s", got)
+		}
+		gh.WantNothing()
+	})
+}
