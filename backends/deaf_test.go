@@ -106,6 +106,20 @@ func TestFRAME08_FRAME09_ABackendThatStopsReadingIsStartedAgain(t *testing.T) {
 	}
 }
 
+// A backend that floods its stderr is read from without end, and logged at a bounded rate.
+func TestAFloodOnStderrIsReadAndNotAllLogged(t *testing.T) {
+	flood := script(`yes "$(printf '%0100d')" | head -n 100000 >&2; printf '{"jsonrpc":"2.0","id":2,"result":{"tools":[{"name":"t","inputSchema":{"type":"object"}}]}}\n'`)
+	var log lockedBuffer
+	s, end := running(t, &log, flood)
+	defer end()
+	if st := s.Status()[0]; st.Counts[0] != 1 {
+		t.Errorf("it is %+v", st)
+	}
+	if n := strings.Count(log.String(), "stderr: "); n < 500 || n > 5000 {
+		t.Errorf("%d lines are logged", n)
+	}
+}
+
 // FRAME-08: a server behind a URL that accepts connections and never reads costs its own calls
 // their time, and nobody else anything.
 func TestFRAME08_AServerThatNeverReads(t *testing.T) {

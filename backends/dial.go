@@ -38,7 +38,7 @@ func (b *Backend) dial(by way) (transport.Conn, error) {
 	case c.Embedded != "":
 		return demo(c.Name), nil
 	case c.URL != "":
-		o := transport.HTTPOptions{URL: c.URL, Headers: c.Headers, Via: b.set.Via, Limit: b.set.Limit, Log: b.log}
+		o := transport.HTTPOptions{URL: c.URL, Headers: c.Headers, Via: b.set.Via, Limit: b.set.Limit, Log: b.says}
 		switch by {
 		case byItself:
 			o.Describe = b.describe
@@ -54,7 +54,7 @@ func (b *Backend) dial(by way) (transport.Conn, error) {
 		}
 	}
 	says := slog.LevelInfo
-	if b.Status().Err != nil {
+	if b.shared.isSour() {
 		says = slog.LevelDebug // it failed before, and will say the same again
 	}
 	child, err := transport.Spawn(transport.Command{
@@ -62,8 +62,8 @@ func (b *Backend) dial(by way) (transport.Conn, error) {
 		Env:      environ(c.InheritEnv, b.set.Env, c.Env),
 		Patience: unreadFor(c.CallTimeout),
 		Mask:     b.set.Mask,
-		Stderr:   func(line string) { b.log.Log(context.Background(), says, "stderr: "+line) },
-		Mended:   func() { b.log.Warn("the backend sent what is no UTF-8; it was mended") },
+		Stderr:   func(line string) { b.says.Log(context.Background(), says, "stderr: "+line) },
+		Mended:   func() { b.says.Warn("the backend sent what is no UTF-8; it was mended") },
 	})
 	if err != nil {
 		return nil, fmt.Errorf("start: %w", err)

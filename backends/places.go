@@ -23,6 +23,7 @@ type places struct {
 	send func(waiting) // sends a call that has a place
 
 	mu     sync.Mutex
+	closed bool // the backend is retired: what comes goes by, and is passed on
 	taken  int
 	queued int
 	turns  map[string]*turn // owner → its calls that wait
@@ -71,6 +72,11 @@ func (p *places) enter(w waiting) {
 	}
 	s := &seat{Asker: w.c.To, at: p}
 	p.mu.Lock()
+	if p.closed {
+		p.mu.Unlock()
+		p.send(w)
+		return
+	}
 	if p.taken < p.max {
 		p.taken++
 		w.c.To = s
@@ -244,6 +250,17 @@ func (p *places) takeBack(c *peer.Pending) bool {
 	return true
 }
 
+// giveUp takes its place from a call that has not been sent, so that it is as it was before
+// it came.
+func (p *places) giveUp(w waiting) {
+	s, ok := w.c.To.(*seat)
+	if !ok || s.at != p {
+		return
+	}
+	w.c.To = s.Asker
+	p.seat(p.free(s))
+}
+
 // leave ends the calls that wait of a session that is over.
 func (p *places) leave(session string) {
 	var left []*seat
@@ -257,11 +274,12 @@ func (p *places) leave(session string) {
 	}
 }
 
-// takeAll takes the calls out that wait, in the order in which they would have come to their
-// turn. They are as they were before they came: another backend may have them.
-func (p *places) takeAll() (all []waiting) {
+// close has none wait any more. It returns the calls that do, in the order in which they would
+// have come to their turn. They are as they were before they came: another backend may have them.
+func (p *places) close() (all []waiting) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.closed = true
 	for len(p.ring) > 0 {
 		t := p.ring[0]
 		s := p.takeLocked(t, 0)

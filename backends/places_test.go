@@ -555,7 +555,7 @@ func (h *house) respond(over chan struct{}, seed uint64) {
 		select {
 		case <-over:
 			return
-		case p := <-h.queues["a"]:
+		case p := <-h.queue("a"):
 			up = append(up, p)
 		case <-time.After(time.Duration(1+dice.IntN(20)) * time.Millisecond):
 		}
@@ -576,6 +576,26 @@ func (h *house) respond(over chan struct{}, seed uint64) {
 			}
 		}
 	}
+}
+
+// What is no message, and what a server wants logged, fills neither the log nor a line of it.
+func TestNoiseIsLoggedAtABoundedRateAndCut(t *testing.T) {
+	inHouse(t, backends.Options{Backends: plain("a")}, func(t *testing.T, h *house) {
+		a := h.next("a")
+		a.Ready("t")
+		a.Send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"` + strings.Repeat("x", 1<<20) + `"}}`)
+		for range 5000 {
+			a.Break(transport.NewNoise([]byte("noise"), wire.Message{}, errors.New("no JSON")))
+		}
+		synctest.Wait()
+		if n := len(h.log.Lines("skipped output")); n < 100 || n > 500 {
+			t.Errorf("%d records", n)
+		}
+		if lines := h.log.Lines("backend says"); len(lines) != 1 || len(lines[0]) > 9<<10 {
+			t.Errorf("%d records", len(lines))
+		}
+		a.WantNothing()
+	})
 }
 
 // A storm of what one backend says is that backend's alone: others answer meanwhile, and no
