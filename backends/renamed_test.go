@@ -13,12 +13,12 @@ func TestWhatWasLoggedIsForgotten(t *testing.T) {
 	for n := range maxRenamed {
 		s.renamed[fmt.Sprint(n)] = true
 	}
-	s.logNames(catalog.Merge(nil, catalog.Options{}))
+	s.logNames(catalog.Merge(catalog.Options{}, nil), catalog.Collision)
 	if len(s.renamed) != maxRenamed {
 		t.Errorf("%d are remembered at the bound", len(s.renamed))
 	}
 	s.renamed["one more"] = true
-	s.logNames(catalog.Merge(nil, catalog.Options{}))
+	s.logNames(catalog.Merge(catalog.Options{}, nil), catalog.Collision)
 	if len(s.renamed) != 0 {
 		t.Errorf("%d are remembered", len(s.renamed))
 	}
