@@ -23,3 +23,14 @@ func TestWhatWasLoggedIsForgotten(t *testing.T) {
 		t.Errorf("%d are remembered", len(s.renamed))
 	}
 }
+
+// So are names that were configured once.
+func TestFormerNamesAreBounded(t *testing.T) {
+	m := &members{former: make(map[string]bool)}
+	for n := range maxFormer + 1 {
+		m.remember(fmt.Sprint(n))
+	}
+	if len(m.former) != maxFormer {
+		t.Errorf("%d are remembered", len(m.former))
+	}
+}
