@@ -233,6 +233,7 @@ func (a *app) openJournal() error {
 // it when work is done: first the backends, then the journal, then the log.
 func (a *app) run(ctx context.Context, work func(context.Context) error) error {
 	defer a.close()
+	defer a.debugDoor()()
 	journal, endJournal := context.WithCancel(context.Background())
 	backends, endBackends := context.WithCancel(context.Background())
 	var written, running sync.WaitGroup
