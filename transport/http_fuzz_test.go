@@ -109,7 +109,9 @@ func FuzzAnswers(f *testing.F) {
 			{atCalls, 200, json, strings.Repeat(" ", 5000) + ok}, {atCalls, 200, events, "data: " + strings.Repeat("x", 5000) + "\n\ndata: " + ok + "\n\n"},
 			{15, 200, events, "data: \xb0\xa1\n\n"},
 		} {
-			f.Add(kind, seed.which, seed.status, seed.content, "s", "/elsewhere", []byte(seed.body), uint8(9), seed.status%2 == 0)
+			for _, cut := range []bool{false, true} {
+				f.Add(kind, seed.which, seed.status-100, seed.content, "s", "/elsewhere", []byte(seed.body), uint8(9), cut)
+			}
 		}
 	}
 	f.Fuzz(func(t *testing.T, kind, which uint8, status uint16, content, session, extra string, body []byte, piece uint8, cut bool) {
