@@ -87,7 +87,9 @@ func (w *world) chaos(ctx context.Context) (bool, error) {
 	clients := w.crowd()
 	if err := w.visit(ctx, clients, func(limited context.Context) {
 		w.tally.begin("warm up", 0)
-		each(clients, func(c *client) { c.greetAll(limited) })
+		visitor := newClient(w, len(clients), "stateless", w.backends, false)
+		each(append(clients[:len(clients):len(clients)], visitor), func(c *client) { c.greetAll(limited) })
+		visitor.way.close(true)
 		w.stage(limited, clients, "warm up", 0, w.calls/50)
 	}); err != nil {
 		return false, err
