@@ -100,7 +100,7 @@ func (b *Backend) passOn(w waiting) {
 	next := b.successor()
 	switch {
 	case next == nil:
-		w.c.To.Done(wire.Message{}, errRemoved)
+		w.c.To.Done(wire.Message{}, b.set.now().absent(b.cfg.Name))
 	case w.m.Method() == "resources/unsubscribe":
 		next.unsubscribe(subject(w.m), w.m, w.c)
 	case w.sub != nil:

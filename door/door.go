@@ -23,7 +23,6 @@ import (
 	"container/list"
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
 	"crypto/tls"
 	"encoding/hex"
 	"errors"
@@ -96,7 +95,7 @@ type Visit struct {
 type Door struct {
 	o      Options
 	log    *slog.Logger
-	tokens [][sha256.Size]byte
+	rules  atomic.Pointer[rules]
 	ctx    context.Context // of all sessions
 	cancel context.CancelFunc
 
@@ -109,7 +108,10 @@ type Door struct {
 	sessions map[string]*session // under their keys
 	keepers  list.List           // sessions that keep anything, the one that began first in front
 	visits   int
-	left     sync.Cond // on mu: a visit has left
+	left     sync.Cond           // on mu: a visit has left
+	visiting map[*visit]struct{} // those, but for some that have ended
+
+	principals principal // the highest there was
 
 	sessionsOf, visitsOf map[principal]int
 
@@ -142,9 +144,8 @@ func New(o Options) *Door {
 	d := &Door{o: o, log: o.Log, sessions: make(map[string]*session), sessionsOf: make(map[principal]int), visitsOf: make(map[principal]int)}
 	d.left.L = &d.mu
 	d.outbox.most, d.bodies.most = o.Outbox, max(o.Outbox, 2*int64(o.Limit))
-	for _, t := range o.Tokens {
-		d.tokens = append(d.tokens, sha256.Sum256([]byte(t)))
-	}
+	d.visiting = make(map[*visit]struct{})
+	d.rules.Store(d.firstRules())
 	d.ctx, d.cancel = context.WithCancel(context.Background())
 	return d
 }
@@ -240,6 +241,8 @@ func (d *Door) open(s *session) *refusal {
 	switch {
 	case d.closing:
 		return d.ending()
+	case !d.rules.Load().knows(s.who):
+		return refuseToken()
 	case len(d.sessions) >= d.o.Sessions:
 		return d.crowdLocked("session", "Too many sessions are open", "max", d.o.Sessions).retry(30)
 	case d.sessionsOf[s.who] >= d.share(s.who):

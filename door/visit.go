@@ -71,12 +71,15 @@ func (d *Door) receive(e *visit) *refusal {
 	switch {
 	case d.closing:
 		return d.ending()
+	case !d.rules.Load().knows(e.who):
+		return refuseToken()
 	case d.visits >= d.o.Sessions:
 		return d.crowdLocked(request, "Too many requests are open", "max", d.o.Sessions).retry(1)
 	case d.visitsOf[e.who] >= d.share(e.who):
 		return d.crowdLocked(request, "Too many requests are open under this token", "max", d.share(e.who), "principal", e.who.String()).retry(1)
 	}
 	d.visits++
+	d.visiting[e] = struct{}{}
 	d.visitsOf[e.who]++
 	e.body.hold()
 	d.serving.Go(func() {
@@ -111,8 +114,8 @@ func (d *Door) awaitPlaceLocked(who principal) {
 
 // share bounds the sessions of one principal, and its visits, so that it leaves room for
 // others if there are any.
-func (d *Door) share(who principal) int {
-	if who == 0 {
+func (d *Door) share(principal) int {
+	if len(d.rules.Load().tokens) <= 1 {
 		return d.o.Sessions
 	}
 	return (d.o.Sessions + 1) / 2
@@ -138,6 +141,7 @@ func (e *visit) release() {
 	defer d.mu.Unlock()
 	defer d.left.Broadcast()
 	d.visits--
+	delete(d.visiting, e)
 	if d.visitsOf[e.who]--; d.visitsOf[e.who] == 0 {
 		delete(d.visitsOf, e.who)
 	}

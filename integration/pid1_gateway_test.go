@@ -44,8 +44,8 @@ func (s *setup) littered(n int) {
 	}
 }
 
-// PROC-01, PROC-03: whatever ends the gateway, what its backends have started ends with it.
-func TestPROC03NothingIsLeftWhateverEndsTheGateway(t *testing.T) {
+// PROC-01, PROC-04: whatever ends the gateway, what its backends have started ends with it.
+func TestPROC04NothingIsLeftWhateverEndsTheGateway(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(*rawClient){
 		"end of file": func(gw *rawClient) { gw.stdin.Close() },
@@ -196,8 +196,8 @@ func zombies(of int) (n int) {
 	return n
 }
 
-// PROC-05: as process 1 it reaps what its backends leave behind, and signals end it in an orderly way.
-func TestPROC05AsProcess1(t *testing.T) {
+// As process 1 it reaps what its backends leave behind, and signals end it in an orderly way.
+func TestAsProcess1ItReapsAndEndsInOrder(t *testing.T) {
 	t.Parallel()
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
 		t.Run(sig.String(), func(t *testing.T) {

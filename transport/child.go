@@ -54,6 +54,7 @@ type Child struct {
 	last   lastWords
 
 	exited chan struct{} // closed when the process is reaped
+	daemon bool          // it ended well and left others; set before that
 	silent chan struct{} // closed when its stderr has been read to the end
 	drops  sync.WaitGroup
 	closed atomic.Bool
@@ -75,7 +76,7 @@ func Spawn(c Command) (*Child, error) {
 	}
 	p.cmd = &exec.Cmd{Path: path, Args: append([]string{c.Path}, c.Args...), Env: c.Env, Dir: c.Dir}
 	if err := p.start(); err != nil {
-		return nil, err
+		return nil, explain(path, err)
 	}
 	p.lines = lineReader{r: p.stdout, limit: c.Limit, mend: true, mended: c.Mended}
 	p.outbox = newOutbox(p.stdin, tryWriter(p.stdin), c.Limit)
@@ -130,6 +131,7 @@ const stragglers = 500 * time.Millisecond
 // wait reaps the child and sees to it that nothing of it stays behind.
 func (p *Child) wait() {
 	p.group.wait(p.cmd) // the state is read from cmd.ProcessState
+	p.daemon = p.cmd.ProcessState.Success() && p.group.left()
 	deadline := time.Now().Add(stragglers)
 	_ = p.stdout.SetReadDeadline(deadline)
 	_ = p.stderr.SetReadDeadline(deadline)
@@ -161,7 +163,11 @@ func (p *Child) ended(err error) error {
 	select {
 	case <-p.exited:
 		<-p.silent // soon: wait has set a deadline
-		return &ExitError{Status: status(p.cmd.ProcessState), Stderr: p.last.String()}
+		status := status(p.cmd.ProcessState)
+		if p.daemon {
+			status += "; it has left a process behind, but a server must not go into the background"
+		}
+		return &ExitError{Status: status, Stderr: p.last.String()}
 	case <-time.After(stragglers):
 	}
 	if err == io.EOF {

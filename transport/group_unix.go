@@ -130,5 +130,8 @@ func (g *group) release() {
 	}
 }
 
+// left reports whether the child has left anything behind outside of its group.
+func (g *group) left() bool { return hasStrays(g.mark) }
+
 // sweep ends what the child has left behind outside of its group.
 func (g *group) sweep(grace time.Duration) { stopStrays(g.mark, grace) }

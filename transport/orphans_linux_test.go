@@ -49,11 +49,11 @@ func leaves(file, does string) string {
 }
 
 const (
-	lingers = "trap '' TERM HUP INT; while :; do sleep 0.05; done"
+	lingers = "trap \"\" TERM HUP INT; while :; do sleep 0.05; done"
 	sleeps  = "exec sleep 60"
 )
 
-// PROC-01, PROC-03: what a child leaves behind in a session of its own ends with it, and
+// PROC-01: what a child leaves behind in a session of its own ends with it, and
 // when Close returns it has.
 func TestPROC01WhatHasLeftTheGroupEndsWithTheChild(t *testing.T) {
 	if !adopting(t) {
@@ -66,7 +66,7 @@ func TestPROC01WhatHasLeftTheGroupEndsWithTheChild(t *testing.T) {
 		for what, does := range map[string]string{
 			"sleeps":                              sleeps,
 			"ignores SIGTERM":                     lingers,
-			"has a child without its environment": "env -i sh -c 'echo $$ > " + t.TempDir() + "/deep; exec sleep 60' & wait",
+			"has a child without its environment": "env -i sh -c 'echo $$ > " + t.TempDir() + "/deep; " + lingers + "' & wait",
 		} {
 			t.Run(name+", "+what, func(t *testing.T) {
 				file := filepath.Join(t.TempDir(), "pid")
@@ -148,6 +148,23 @@ func TestWithoutItsMarkAProcessMayStay(t *testing.T) {
 	}
 	_ = syscall.Kill(pid, syscall.SIGKILL)
 	eventually(t, "its end", func() bool { return !alive(pid) }) // it is reaped all the same
+}
+
+// A server that makes a daemon of itself is told not to.
+func TestADaemonIsToldToStayInTheForeground(t *testing.T) {
+	if !adopting(t) {
+		return
+	}
+	p := spawn(t, shell("setsid sleep 60 & exit 0"))
+	if _, _, err := p.Read(); err == nil || err.Error() != "exit 0; it has left a process behind, but a server must not go into the background" {
+		t.Errorf("got %v", err)
+	}
+	for _, script := range []string{"exit 0", "setsid sleep 60 & exit 3"} {
+		p := spawn(t, shell(script))
+		if _, _, err := p.Read(); err == nil || err.Error() != script[len(script)-6:] {
+			t.Errorf("%s: got %v", script, err)
+		}
+	}
 }
 
 // A gateway beneath this one marks its children for both.

@@ -24,39 +24,42 @@ type seen struct {
 	dead   bool // but not reaped
 }
 
+func hasStrays(mark string) bool { return len(kin.strays(mark, nil)) > 0 }
+
 // stopStrays ends what carries the mark of a child that has ended: SIGTERM, and after
 // grace SIGKILL. It returns when nothing is left, or what is left does not end.
 func stopStrays(mark string, grace time.Duration) {
-	left := kin.strays(mark)
+	left := kin.strays(mark, nil)
 	if len(left) == 0 {
 		return
 	}
 	if h, err := newGroup(mark); err == nil { // for when this process is killed before it is done
 		defer h.release()
 	}
+	told := make(map[stray]unix.Signal)
 	for _, how := range []struct {
 		signal unix.Signal
 		within time.Duration
 	}{{unix.SIGTERM, grace}, {unix.SIGKILL, time.Second}} {
 		deadline := time.Now().Add(how.within)
-		told := make(map[stray]bool)
 		for pause := time.Millisecond; len(left) > 0 && time.Now().Before(deadline); pause = min(2*pause, 50*time.Millisecond) {
 			for _, s := range left {
-				if !told[s] { // it may be new
-					told[s] = true
+				if told[s] != how.signal { // it may be new
+					told[s] = how.signal
 					s.signal(how.signal)
 				}
 			}
 			time.Sleep(pause)
-			left = kin.strays(mark)
+			left = kin.strays(mark, told)
 		}
 	}
 }
 
 // strays finds what was left behind by a child with this mark: among what this process
 // has adopted that which has the mark in its environment, and all below it, whatever
-// environment that has made for itself. What is below a child of ours is that one's.
-func (f *family) strays(mark string) []stray {
+// environment that has made for itself. What is below a child of ours is that one's. Those
+// known from before are looked for, too: what was above them may be gone by now.
+func (f *family) strays(mark string, known map[stray]unix.Signal) []stray {
 	below := make(map[int][]seen)
 	for _, p := range processes() {
 		below[p.parent] = append(below[p.parent], p)
@@ -64,7 +67,7 @@ func (f *family) strays(mark string) []stray {
 	var found []stray
 	var walk func(p seen, marked bool)
 	walk = func(p seen, marked bool) {
-		marked = marked || p.has(mark)
+		marked = marked || known[p.stray] != 0 || p.has(mark)
 		if marked && !p.dead {
 			found = append(found, p.stray)
 		}
