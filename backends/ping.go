@@ -95,7 +95,7 @@ func (w *watch) due(looked time.Time) (first time.Time) {
 	if w.pings {
 		first = later(t.Heard.Add(quietFor), looked.Add(pingWait))
 		if w.unanswered > 0 {
-			first = w.pinged.Add(pingWait)
+			first = later(w.pinged.Add(pingWait), looked.Add(time.Second)) // so soon it is noticed that it was heard
 		}
 	}
 	if w.idle > 0 {
