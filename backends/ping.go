@@ -160,7 +160,7 @@ func (l *line) fallAsleep(p *peer.Peer) bool {
 	if l.listened != nil {
 		listen = l.listened.c
 	}
-	wanted := l.peer != p || !l.subs.empty() || len(l.waiting)+len(l.again)+len(l.arming) > 0
+	wanted := l.peer != p || l.reading.Load() > 0 || !l.subs.empty() || len(l.waiting)+len(l.again)+len(l.arming) > 0
 	stops := !wanted && p.Retire(errIdle, listen)
 	if stops {
 		l.gone, l.peer = p, nil
