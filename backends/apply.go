@@ -33,8 +33,8 @@ func (s *Set) Apply(ctx context.Context, c Change) error {
 	if err := c.check(); err != nil {
 		return err
 	}
-	s.applying.Lock()
-	defer s.applying.Unlock()
+	s.applying <- struct{}{}
+	defer func() { <-s.applying }()
 	before := s.now() // but for retired nobody else changes it
 	next, newcomers := s.plan(before, c)
 	for _, b := range newcomers {

@@ -69,7 +69,9 @@ func newHouse(t *testing.T, o backends.Options) *house {
 		began:  time.Now(),
 	}
 	h.log, o.Log = mcptest.NewLog()
-	o.Dial = h.dial
+	if o.Dial == nil {
+		o.Dial = h.dial
+	}
 	o.Info = mcp.Implementation{Name: "mcp-gateway", Version: "test"}
 	o.Catalog = catalog.Options{
 		Prefix: cmp.Or(o.Catalog.Prefix, catalog.Collision), Separator: "__", NameLimit: 50,
@@ -142,8 +144,11 @@ func (h *house) next(name string) *mcptest.Peer {
 // names returns the exposed names, once everything has come to rest.
 func (h *house) names() []string {
 	synctest.Wait()
-	var all []string
-	for _, e := range h.View().Entries(catalog.Tools) {
+	return exposed(h.View())
+}
+
+func exposed(v *catalog.View) (all []string) {
+	for _, e := range v.Entries(catalog.Tools) {
 		if e.Exposed != "" {
 			all = append(all, e.Exposed)
 		}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"iter"
 	"reflect"
+	"slices"
 	"time"
 
 	"mcpgateway/catalog"
@@ -44,12 +45,18 @@ func (m *members) everyone(name string) iter.Seq[*Backend] {
 	}
 }
 
-// errRemoved is why a call ends for whose backend there is none any more.
-var errRemoved = notSent("it was removed from the configuration")
+// errRemoved and errDisabled are why a call ends for whose backend there is none any more.
+var (
+	errRemoved  = notSent("it was removed from the configuration")
+	errDisabled = notSent("it is disabled in the configuration")
+)
 
 // absent returns why nothing can be sent to a backend that is no member.
 func (m *members) absent(name string) error {
-	if m.former[name] {
+	switch {
+	case slices.Contains(m.names, name):
+		return errDisabled
+	case m.former[name]:
 		return errRemoved
 	}
 	return notSent("is not configured")

@@ -365,7 +365,7 @@ func (l *line) talkOver(ctx context.Context, by way) error {
 	}
 	idle := context.Cause(talk) == errIdle
 	if talk.Err() == nil && l.b.serving.Err() != nil {
-		p.Finish(talk) // it was retired
+		l.finish(talk, p)
 	}
 	hangUp(nil)
 	if why := <-ended; err == nil || errors.Is(err, errEnded) {

@@ -87,6 +87,20 @@ func (l *line) retire() ([]waiting, map[string][]string) {
 	return left, subscribed
 }
 
+// finish waits for the calls that are at a server whose backend is retired, or for the end
+// of the session whose own line it is.
+func (l *line) finish(ctx context.Context, p *peer.Peer) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	l.mu.Lock()
+	l.hangUp = cancel
+	over := l.closed
+	l.mu.Unlock()
+	if !over {
+		p.Finish(ctx)
+	}
+}
+
 // successor returns the member that has the name of a retired backend now, nil if there is none.
 func (b *Backend) successor() *Backend {
 	if next := b.set.now().byName[b.cfg.Name]; next != b {
@@ -100,7 +114,7 @@ func (b *Backend) passOn(w waiting) {
 	next := b.successor()
 	switch {
 	case next == nil:
-		w.c.To.Done(wire.Message{}, errRemoved)
+		w.c.To.Done(wire.Message{}, b.set.now().absent(b.cfg.Name))
 	case w.m.Method() == "resources/unsubscribe":
 		next.unsubscribe(subject(w.m), w.m, w.c)
 	case w.sub != nil:

@@ -72,7 +72,7 @@ type Set struct {
 	life   context.Context // done when Run ends
 	end    context.CancelCauseFunc
 
-	applying sync.Mutex // of one Apply at a time
+	applying chan struct{} // 1 slot: there is one Apply at a time
 
 	mu       sync.Mutex
 	launched time.Time       // when the backends were started, zero before it
@@ -88,10 +88,11 @@ func New(o Options) *Set {
 		o.Mask = func(text string) string { return text }
 	}
 	s := &Set{
-		Options: o,
-		started: make(chan struct{}),
-		renamed: make(map[string]bool),
-		client:  wire.Encode(o.Info),
+		Options:  o,
+		started:  make(chan struct{}),
+		applying: make(chan struct{}, 1),
+		renamed:  make(map[string]bool),
+		client:   wire.Encode(o.Info),
 	}
 	if o.StartParallel > 0 {
 		s.starts = make(starts, o.StartParallel)

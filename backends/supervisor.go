@@ -206,7 +206,9 @@ func (s *supervisor) failed(now time.Time, reason error, random float64) {
 	default:
 		s.fail(now, reason, random)
 	}
-	s.over, s.sour = true, !s.ran
+	if !s.over { // else it may have been pardoned
+		s.over, s.sour = true, !s.ran
+	}
 	if s.downAt.IsZero() {
 		s.downAt = now
 	}
@@ -223,7 +225,7 @@ func (s *supervisor) pardon(now time.Time, pause time.Duration) {
 		return
 	}
 	s.state, s.sour = BackingOff, false
-	s.breaker = breaker{reason: s.reason, next: s.next}
+	s.breaker = breaker{reason: s.reason, next: s.next, pause: min(s.pause, pause)}
 	if soon := now.Add(pause); soon.Before(s.next) {
 		s.next = soon
 	}
