@@ -143,7 +143,11 @@ func (c *client) do(ctx context.Context, p *phase, d deed) {
 		defer timer.Stop()
 	}
 	over, err := c.way.send(life, m, d.backend.name+"__"+d.tool)
-	if err == nil && !over {
+	switch {
+	case err != nil:
+	case over:
+		err = errors.New("what would have carried it has ended")
+	default:
 		select {
 		case <-x.done:
 		case <-life.Done():

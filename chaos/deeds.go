@@ -62,6 +62,16 @@ func (s *script) echo(b *backend) deed {
 	return d
 }
 
+// huge is a deed whose answer is as long as answers get.
+func (s *script) huge(b *backend) deed {
+	d := s.echo(b)
+	d.tool, d.fault = "do", "huge"
+	d.args = strings.Replace(d.args, "{", fmt.Sprintf(`{"fault":"huge","bytes":%d,`, hugeBytes), 1)
+	return d
+}
+
+const hugeBytes = 300_000
+
 // kind is a fault's name in the tables.
 func kind(f faults.Deed) string {
 	switch f.Fault {
@@ -210,7 +220,7 @@ var lies = []faults.Deed{
 	{Fault: "notify", What: "progress", Times: 20},
 	{Fault: "notify", What: "list_changed", Times: 20},
 	{Fault: "notify", What: "window/logMessage"},
-	{Fault: "huge", Bytes: 300_000},
+	{Fault: "huge", Bytes: hugeBytes},
 	{Fault: "utf8"},
 	{Fault: "junk"},
 	{Fault: "junk", Text: `{"jsonrpc":"2.0","id":`},
@@ -244,7 +254,7 @@ var webs = []faults.Deed{
 	{Fault: "id", How: "null"},
 	{Fault: "notify", What: "log", Times: 20},
 	{Fault: "notify", What: "progress", Times: 20},
-	{Fault: "huge", Bytes: 300_000},
+	{Fault: "huge", Bytes: hugeBytes},
 	{Fault: "utf8"},
 	{Fault: "junk"},
 	{Fault: "error", Code: ownError},

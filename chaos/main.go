@@ -34,7 +34,7 @@ type plan struct {
 	clients int
 	rate    float64 // calls per second
 	reload  string  // auto, yes, no
-	sigchld bool
+	strict  bool
 	keep    bool
 	verbose bool
 
@@ -53,6 +53,7 @@ func main() {
 	flag.IntVar(&p.clients, "clients", 50, "clients")
 	flag.Float64Var(&p.rate, "rate", 0, "calls per second in all; default 2200, with -soak 150")
 	flag.StringVar(&p.reload, "reload", "auto", "reloads of the configuration: yes, no, or auto: if the gateway knows how")
+	flag.BoolVar(&p.strict, "strict", false, "judge the tails even on a machine that is busy with other things")
 	flag.BoolVar(&p.keep, "keep", false, "leave the directory with logs even if all went well")
 	flag.BoolVar(&p.verbose, "v", false, "say what is done from outside, as it is done")
 	flag.BoolVar(&p.soak, "soak", false, "moderate load for a long time, and the slope of what the gateway takes")

@@ -35,7 +35,7 @@ func (w *world) rage(ctx context.Context, clients []*client, round int, every ti
 		switch {
 		case b.http:
 			w.upset(rng, b)
-		case rng.IntN(3) == 0:
+		case rng.IntN(3) == 0 || b.kills.Load() >= mostKills:
 			w.freeze(ctx, b, time.Duration(100+rng.IntN(400))*time.Millisecond)
 		default:
 			w.kill(ctx, clients, b)
@@ -68,6 +68,10 @@ func (w *world) signal(b *backend, sig syscall.Signal) bool {
 	return syscall.Kill(pid, sig) == nil
 }
 
+// mostKills is how often a liar is killed in one life of its configuration: the fifth failure in a row would have the
+// gateway give it up for a while, and then little more would happen to it.
+const mostKills = 3
+
 // kill kills a process, and looks when the calls end that are there.
 func (w *world) kill(ctx context.Context, clients []*client, b *backend) {
 	var there []*call
@@ -81,6 +85,7 @@ func (w *world) kill(ctx context.Context, clients []*client, b *backend) {
 		return
 	}
 	b.killed.Store(at.UnixNano())
+	b.kills.Add(1)
 	w.tally.fault("outside: SIGKILL")
 	for _, x := range there {
 		go func() {
@@ -158,6 +163,7 @@ func (w *world) reload(rng *rand.Rand) {
 			changed = w.byName["s8"]
 		}
 		changed.generation++
+		changed.kills.Store(0)
 	}
 	w.tally.fault(kind)
 	w.say("%s (%s)", kind, changed.name)

@@ -96,6 +96,7 @@ func (w *world) chaos(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+	w.keepProfiles(ctx, "before")
 	w.tally = newTally(w.seed)
 	err = w.visit(ctx, clients, func(limited context.Context) {
 		part := float64(w.calls) / (rounds + calmly)
@@ -114,7 +115,7 @@ func (w *world) chaos(ctx context.Context) (bool, error) {
 	}
 	w.tally.print()
 	w.compare(ctx, before, after)
-	w.tally.judge()
+	w.tally.judge(w.strict)
 	for _, p := range w.stop() {
 		w.tally.breach("%s", p)
 	}
@@ -135,11 +136,15 @@ func (w *world) visit(ctx context.Context, clients []*client, do func(context.Co
 	return ctx.Err()
 }
 
-// greetAll has a client call each backend once, so that whatever the gateway keeps for it is there.
+// greetAll has a client call each backend, so that whatever the gateway keeps for it is there: a line to a
+// backend of which each client has its own, and a buffer for answers as long as they will be.
 func (c *client) greetAll(ctx context.Context) {
 	p := c.w.tally.phases[0]
 	for _, b := range c.script.backends {
 		c.do(ctx, p, c.script.echo(b))
+		if !b.spared() {
+			c.do(ctx, p, c.script.huge(b))
+		}
 	}
 }
 
@@ -220,8 +225,15 @@ func (w *world) compare(ctx context.Context, before, after footprint) {
 	row("zombies", before.Zombies, after.Zombies, after.Zombies == 0)
 	row("heap, KiB", before.Heap>>10, after.Heap>>10, after.Heap <= before.Heap+moreHeap)
 	row("resident, KiB", before.RSS>>10, after.RSS>>10, true)
-	if stacks, err := w.debug(ctx, "/goroutines"); err == nil {
-		_ = os.WriteFile(filepath.Join(w.dir, "goroutines.txt"), stacks, 0o600)
+	w.keepProfiles(ctx, "after")
+}
+
+// keepProfiles writes down where the gateway's goroutines stand, and its heap.
+func (w *world) keepProfiles(ctx context.Context, when string) {
+	for path, name := range map[string]string{"/goroutines": "goroutines-" + when + ".txt", "/heap": "heap-" + when + ".pprof"} {
+		if profile, err := w.debug(ctx, path); err == nil {
+			_ = os.WriteFile(filepath.Join(w.dir, name), profile, 0o600)
+		}
 	}
 }
 

@@ -78,6 +78,20 @@ func (t *tally) fault(kind string) {
 	t.phases[len(t.phases)-1].faults++
 }
 
+// count returns how many calls have ended.
+func (t *tally) count() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.calls
+}
+
+// breaches returns how many promises were broken.
+func (t *tally) breaches() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.broken
+}
+
 const showBroken = 20
 
 // killed notes how long a call outlived its backend.
@@ -120,7 +134,21 @@ func quantile(all []time.Duration, q float64) time.Duration {
 const (
 	mostRatio = 2.0
 	floor     = 5 * time.Millisecond
+	restless  = 2.0
 )
+
+// unrest is how the calm phases differ among themselves: the upper quartile of their p99 against the
+// lower one. Where that is more than restless, the machine is busy with something else, and a
+// ratio of two would be found between any two of them.
+func (t *tally) unrest() float64 {
+	var all []time.Duration
+	for _, p := range t.phases {
+		if p.calm && len(p.times) > 0 {
+			all = append(all, quantile(p.times, 0.99))
+		}
+	}
+	return float64(quantile(all, 0.75)) / float64(max(quantile(all, 0.25), 1))
+}
 
 // ratio is the median of the phases with faults: how the p99 of each stands to that of the calm ones before and after
 // it. Neighbours are compared, for the machine is used by others, too, and what they do changes from
@@ -160,9 +188,9 @@ func (t *tally) tails() (quiet, chaos, quiet50, chaos50 time.Duration) {
 }
 
 // judge holds the tails against each other.
-func (t *tally) judge() {
+func (t *tally) judge(strict bool) {
 	quiet, chaos, _, _ := t.tails()
-	if r := t.ratio(); chaos > floor && r > mostRatio {
+	if r := t.ratio(); chaos > floor && r > mostRatio && (strict || t.unrest() <= restless) {
 		t.breach("healthy backends: with faults the p99 is %.2f × what it is without (medians of phases: %v and %v)", r, chaos, quiet)
 	}
 }
@@ -195,11 +223,14 @@ func (t *tally) print() {
 	spread("from a SIGKILL to the end of each call that was there", t.dead)
 	spread("from a SIGKILL to the next process's first answer", t.back)
 	quiet, chaos, quiet50, chaos50 := t.tails()
-	if chaos > 0 {
+	if t.ratio() > 0 {
 		fmt.Printf("\nhealthy backends, medians of phases:  p50 %v quiet, %v with faults;  p99 %v quiet, %v with faults;\n"+
 			"p99 with faults against that of the quiet neighbours, median: %.2f × (at most %.0f ×, or %v)\n",
 			quiet50.Round(10*time.Microsecond), chaos50.Round(10*time.Microsecond), quiet.Round(10*time.Microsecond), chaos.Round(10*time.Microsecond),
 			t.ratio(), mostRatio, floor)
+		if u := t.unrest(); u > restless {
+			fmt.Printf("the quiet phases differ among themselves by %.1f × (quartiles of p99): the machine is busy, and the ratio is not judged without -strict\n", u)
+		}
 	}
 }
 

@@ -23,7 +23,7 @@ type footprint struct {
 	Heap       uint64 `json:"heap"` // bytes
 }
 
-// debugDoor serves / (a footprint) and /goroutines (where they stand, as text) at the
+// debugDoor serves / (a footprint), /goroutines (where they stand, as text) and /heap (for go tool pprof) at the
 // socket, if the environment names one, until end is called.
 func (a *app) debugDoor() (end func()) {
 	path := os.Getenv(debugEnv)
@@ -44,6 +44,9 @@ func (a *app) debugDoor() (end func()) {
 	})
 	mux.HandleFunc("GET /goroutines", func(w http.ResponseWriter, _ *http.Request) {
 		_ = pprof.Lookup("goroutine").WriteTo(w, 1)
+	})
+	mux.HandleFunc("GET /heap", func(w http.ResponseWriter, _ *http.Request) {
+		_ = pprof.Lookup("heap").WriteTo(w, 0)
 	})
 	server := &http.Server{Handler: mux}
 	var serving sync.WaitGroup
