@@ -90,7 +90,7 @@ func TestACallThatFindsNoPlaceIsRefused(t *testing.T) {
 			if len(late) > 0 {
 				t.Fatal("it is refused early")
 			}
-			time.Sleep(1)
+			time.Sleep(time.Nanosecond)
 			lost, _ := errors.AsType[*transport.Lost]((<-late).Err)
 			if want := words + " (max_in_flight), and none became free within 30s (queue_wait)"; lost == nil || lost.Ran || lost.Error() != want {
 				t.Errorf("ended with %v, want %s", lost, want)
@@ -184,7 +184,7 @@ func TestCallTimeoutBeginsWithThePlace(t *testing.T) {
 		wantTools(t, p, "first", "second")
 		time.Sleep(10*time.Second - 1)
 		second.want(t, "")
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		second.want(t, "no answer in time")
 		h.ask("one", "third")
 		wantTools(t, p, "third")
