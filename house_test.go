@@ -46,6 +46,7 @@ var guests = map[string][]string{
 	"github.com/google/go-cmp":               {},
 	"github.com/rogpeppe/go-internal":        {},
 	"github.com/yosida95/uritemplate":        {"catalog"},
+	"golang.org/x/time":                      {"backends"},
 }
 
 func TestNobodyImportsUpwards(t *testing.T) {

@@ -2,6 +2,7 @@ package backends
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"log/slog"
 	"slices"
@@ -12,30 +13,22 @@ import (
 	"mcpgateway/config"
 )
 
-// A State is where a backend stands.
-type State string
-
-const (
-	Stopped  State = "stopped"  // not started yet, or ended
-	Starting State = "starting" // from the dial to the end of the handshake
-	Ready    State = "ready"    // calls go to it
-	Failed   State = "failed"   // waiting for the next try
-)
-
 // A Status is what can be said of a backend at one moment. It tells of the
 // connection that all sessions share.
 type Status struct {
 	Name     string
 	State    State
-	Err      error  // why it is not ready, or why it could not be listed what it has
-	Server   string // name/version of its serverInfo
+	Err      error     // why it is not Ready, as far as there is a reason
+	Next     time.Time // when it is tried again, zero if it is not waiting for that
+	Server   string    // name/version of its serverInfo
 	Revision string
 	Counts   [catalog.NumKinds]int // of what it lists and is allowed
-	Answered bool                  // since it was started: it is listed what it has, or it failed
+	Answered bool                  // since it was started: it is listed what it has, or it failed; or it need not be started for that
 	Took     time.Duration         // from the start to that
 
 	Unmatched []string       // what its configuration says of tools, as config.Tools.Unmatched, that is of none of them
 	LeftOut   []catalog.Flaw // of what it lists, what no client could bear, and why
+	Odd       []catalog.Flaw // of what is listed, what some clients may not bear, and why
 }
 
 // A Backend is one MCP server and what is known of it.
@@ -43,15 +36,26 @@ type Backend struct {
 	set     *Set
 	cfg     config.Backend
 	log     *slog.Logger
+	says    *slog.Logger // for what it says, see sparing
 	shared  *line
+	places  *places
 	relist  chan struct{}         // 1 slot: some of its lists have changed
 	flaws   map[catalog.Flaw]bool // of what it lists, that were logged; the shared line's own
 	defined map[string]string     // own name of a tool → hash of its definition, as last listed; likewise
 
+	serving  context.Context // done when it is a member no more
+	withdraw context.CancelFunc
+	life     context.Context // done when its conversations must end
+	kill     context.CancelCauseFunc
+	running  sync.WaitGroup
+	settled  chan struct{} // closed when status.Answered
+
 	opening sync.Mutex // of one own line at a time: no one finds it before it has its subscriptions
 
 	mu       sync.Mutex
+	retired  bool
 	own      map[string]*line // session → its line
+	crowd    crowd            // of its own lines
 	found    verdict          // of its era
 	older    bool             // it was found to speak HTTP+SSE alone
 	stale    [catalog.NumKinds]bool
@@ -63,6 +67,7 @@ type Backend struct {
 	answered bool                     // at some time: listing is its own, or it failed
 	kept     bool                     // the file says that the verdict was costly
 	leftOut  [catalog.NumKinds][]catalog.Flaw
+	odd      [catalog.NumKinds][]catalog.Flaw
 	headers  map[string][]byte           // own name of a tool → its schema, if it names headers
 	due      [catalog.NumKinds]time.Time // when a list is good no longer; zero = there is no such time
 }
@@ -73,10 +78,15 @@ func newBackend(s *Set, c config.Backend) *Backend {
 		cfg:     c,
 		log:     s.Log.With("backend", c.Name),
 		relist:  make(chan struct{}, 1),
+		settled: make(chan struct{}),
 		status:  Status{Name: c.Name},
 		listing: catalog.Listing{Backend: c.Name, Private: all},
 	}
+	b.life, b.kill = context.WithCancelCause(s.life)
+	b.serving, b.withdraw = context.WithCancel(b.life)
+	b.says = spare(b.log)
 	b.shared = newLine(b, "")
+	b.places = newPlaces(c, func(w waiting) { b.line(w.c.Owner, false).send(w) })
 	return b
 }
 
@@ -141,13 +151,17 @@ func (b *Backend) open(session string) *line {
 	l.inherit(session, b.shared.drop(session, true))
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.set.isOpen(session) {
+	switch {
+	case b.retired:
+		l.retired = true
+	case b.set.isOpen(session):
 		if b.own == nil {
 			b.own = make(map[string]*line)
 		}
 		b.own[session] = l
-	} else {
-		l.closed, l.err = true, errSessionOver
+	default:
+		l.closed = true
+		l.sup.stop(errSessionOver)
 	}
 	return l
 }
@@ -160,6 +174,7 @@ func (b *Backend) isMirrored(session string) bool {
 
 // leave ends what the backend has for a session.
 func (b *Backend) leave(session string) {
+	b.places.leave(session)
 	b.mu.Lock()
 	l := b.own[session]
 	delete(b.own, session)
@@ -172,19 +187,15 @@ func (b *Backend) leave(session string) {
 
 // Status tells how the backend is.
 func (b *Backend) Status() Status {
+	known := b.isKnown()
 	b.mu.Lock()
-	s, listErrs := b.status, b.listErrs
-	s.LeftOut = slices.Concat(b.leftOut[:]...)
+	s := b.status
+	s.LeftOut, s.Odd = slices.Concat(b.leftOut[:]...), slices.Concat(b.odd[:]...)
 	b.mu.Unlock()
 	b.shared.mu.Lock()
 	defer b.shared.mu.Unlock()
-	s.State, s.Err = b.shared.state, b.shared.err
-	switch s.State {
-	case Ready:
-		s.Err = cmp.Or(listErrs[:]...)
-	case Failed:
-		s.Err = cmp.Or(s.Err, b.shared.why)
-	}
+	s.Answered = s.Answered || known
+	s.State, s.Err, s.Next = b.shared.sup.stands(), b.shared.sup.problem(), b.shared.sup.due()
 	return s
 }
 
@@ -199,12 +210,12 @@ func (b *Backend) offer() (catalog.Listing, bool) {
 // excuse returns why the backend has never listed its tools, nil if it has.
 func (b *Backend) excuse() error {
 	b.mu.Lock()
-	known := b.raw[catalog.Tools] != nil
+	known, listErrs := b.raw[catalog.Tools] != nil, b.listErrs
 	b.mu.Unlock()
 	if known {
 		return nil
 	}
-	return b.Status().Err
+	return cmp.Or(b.Status().Err, cmp.Or(listErrs[:]...))
 }
 
 // answer notes that the backend has listed what it has, or cannot. Set, which is
@@ -212,7 +223,10 @@ func (b *Backend) excuse() error {
 func (b *Backend) answer(set func() (news bool)) {
 	took := time.Since(b.shared.beginning())
 	b.mu.Lock()
-	b.status.Answered = true
+	if !b.status.Answered {
+		b.status.Answered = true
+		close(b.settled)
+	}
 	b.status.Took = took
 	news := !b.answered
 	b.answered = true
@@ -220,7 +234,7 @@ func (b *Backend) answer(set func() (news bool)) {
 		news = true
 	}
 	b.mu.Unlock()
-	if news {
+	if news && b.set.now().has(b) {
 		b.set.publish()
 	}
 }

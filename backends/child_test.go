@@ -149,7 +149,7 @@ func TestWhatIsNoServerIsToldByItsWords(t *testing.T) {
 					Limit:    1 << 20, Once: true, Log: slog.New(slog.DiscardHandler), Mask: strings.NewReplacer("hunter22", "***").Replace,
 				})
 				if strings.Contains(want, "start_timeout") {
-					s.all[0].cfg.StartTimeout = time.Second
+					s.now().all[0].cfg.StartTimeout = time.Second
 				}
 				ctx, cancel := context.WithCancel(context.Background())
 				done := make(chan error)

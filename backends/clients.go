@@ -51,7 +51,7 @@ func (s *Set) Close(id string) {
 	if closing == nil {
 		return
 	}
-	for _, b := range s.all {
+	for b := range s.now().everyone("") {
 		b.leave(id)
 		if closing.level != "" {
 			b.shared.levelled(nil)
@@ -111,10 +111,7 @@ func (s *Set) capabilities(id string) []byte {
 // Tell passes a client's notification on to a backend, "" = to each, provided that
 // it has a connection for this session alone. In the stateless era there is none.
 func (s *Set) Tell(id, backend string, m wire.Message) {
-	for _, b := range s.all {
-		if backend != "" && b.cfg.Name != backend {
-			continue
-		}
+	for b := range s.now().everyone(backend) {
 		l := b.line(id, true)
 		if l == nil || !l.own() && !s.Solo {
 			continue

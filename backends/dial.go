@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
@@ -37,7 +38,7 @@ func (b *Backend) dial(by way) (transport.Conn, error) {
 	case c.Embedded != "":
 		return demo(c.Name), nil
 	case c.URL != "":
-		o := transport.HTTPOptions{URL: c.URL, Headers: c.Headers, Via: b.set.Via, Limit: b.set.Limit, Log: b.log}
+		o := transport.HTTPOptions{URL: c.URL, Headers: c.Headers, Via: b.set.Via, Limit: b.set.Limit, Log: b.says}
 		switch by {
 		case byItself:
 			o.Describe = b.describe
@@ -53,20 +54,31 @@ func (b *Backend) dial(by way) (transport.Conn, error) {
 		}
 	}
 	says := slog.LevelInfo
-	if b.Status().Err != nil {
+	if b.shared.isSour() {
 		says = slog.LevelDebug // it failed before, and will say the same again
 	}
 	child, err := transport.Spawn(transport.Command{
 		Path: c.Command, Args: c.Args, Dir: c.Cwd, Limit: b.set.Limit,
-		Env:    environ(c.InheritEnv, b.set.Env, c.Env),
-		Mask:   b.set.Mask,
-		Stderr: func(line string) { b.log.Log(context.Background(), says, "stderr: "+line) },
-		Mended: func() { b.log.Warn("the backend sent what is no UTF-8; it was mended") },
+		Env:      environ(c.InheritEnv, b.set.Env, c.Env),
+		Patience: unreadFor(c.CallTimeout),
+		Mask:     b.set.Mask,
+		Stderr:   func(line string) { b.says.Log(context.Background(), says, "stderr: "+line) },
+		Mended:   func() { b.says.Warn("the backend sent what is no UTF-8; it was mended") },
 	})
 	if err != nil {
 		return nil, fmt.Errorf("start: %w", err)
 	}
 	return child, nil
+}
+
+// unreadFor returns how long a child may leave unread what it is sent, without a word: until its
+// calls have met their limit of time. Without one it may be at a call for ever, and reads no other
+// meanwhile; then it is limits.message that bounds what it leaves.
+func unreadFor(callTimeout time.Duration) time.Duration {
+	if callTimeout == 0 {
+		return 0
+	}
+	return callTimeout + time.Second
 }
 
 // describe returns the headers of a message of the stateless era.

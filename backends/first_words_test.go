@@ -38,7 +38,7 @@ func TestVERSION02_VERSION03_InitializeComesFirst(t *testing.T) {
 
 // NOTIF-20: a server that handles one request at a time is never sent one that
 // is answered late by design. What an idle backend hears is the handshake and the
-// requests for its lists, and nothing more, however long it lasts.
+// requests for its lists, however long it lasts, and now and then a ping, if it answers that.
 func TestNOTIF20_NothingIsSentThatBlocksAServer(t *testing.T) {
 	inHouse(t, backends.Options{Backends: plain("a")}, func(t *testing.T, h *house) {
 		p := h.next("a")
@@ -48,7 +48,9 @@ func TestNOTIF20_NothingIsSentThatBlocksAServer(t *testing.T) {
 		p.Reply(p.Asked("resources/list").ID(), `{"resources":[]}`)
 		p.Reply(p.Asked("resources/templates/list").ID(), `{"resourceTemplates":[]}`)
 		synctest.Wait()
+		p.HearPings()
 		time.Sleep(24 * time.Hour)
+		p.Asked("ping") // which it leaves unanswered
 		p.WantNothing()
 	})
 }

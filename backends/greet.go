@@ -204,11 +204,14 @@ func (l *line) restore(ctx context.Context, p *peer.Peer, s server) (missed []st
 		l.mu.Unlock()
 	}
 	l.mu.Lock()
-	missed = l.subs.agreedTo()
+	missed, l.adopted = l.subs.agreedTo(), nil
 	l.mu.Unlock()
-	for _, uri := range missed {
-		requests = append(requests, subscribe(uri, true))
-	}
+	l.repeat(ctx, p, append(requests, subscribeAll(missed)...))
+	return missed
+}
+
+// repeat tells a backend what the one before knew.
+func (l *line) repeat(ctx context.Context, p *peer.Peer, requests []wire.Message) {
 	warned := false
 	for some := range slices.Chunk(requests, 64) { // more than a few at once are refused by some
 		for i, a := range p.AskAll(ctx, some...) {
@@ -221,5 +224,4 @@ func (l *line) restore(ctx context.Context, p *peer.Peer, s server) (missed []st
 			}
 		}
 	}
-	return missed
 }

@@ -128,7 +128,7 @@ func (h *handler) Told(m wire.Message, on peer.Stream) {
 		h.l.updated(m, on)
 		return
 	case string(mcp.MethodNotificationMessage):
-		h.l.log.Debug("backend says", "params", string(m.Part(wire.PartParams)))
+		h.l.says.Debug("backend says", "params", cut(string(m.Part(wire.PartParams)), maxSaid))
 	}
 	h.l.b.set.clients().Told(h.owner(m, on), h.l.b.cfg.Name, m, on)
 }
@@ -156,6 +156,7 @@ func (b *Backend) read(notification string, note func(catalog.Kind)) bool {
 		case b.relist <- struct{}{}:
 		default:
 		}
+		b.shared.need() // which reads them
 	}
 	return some
 }
@@ -190,6 +191,9 @@ func (b *Backend) takeStale() (which [catalog.NumKinds]bool, tell func()) {
 	}
 }
 
+// maxSaid bounds what is logged of a log message of the backend's own, in bytes.
+const maxSaid = 8 << 10
+
 // cut returns the first n bytes of a text, or somewhat less.
 func cut(text string, n int) string {
 	return strings.ToValidUTF8(text[:min(len(text), n)], "")
@@ -199,9 +203,9 @@ func cut(text string, n int) string {
 // not be there.
 func (h *handler) heard(n *transport.Noise) {
 	text := cut(h.l.b.set.Mask(string(n.Text)), 200)
-	say := h.l.log.Debug
+	say := h.l.says.Debug
 	if h.noise.Swap(&text) == nil {
-		say = h.l.log.Warn
+		say = h.l.says.Warn
 	}
 	say("skipped output that is no message", "text", text, "err", n.Err)
 }

@@ -34,7 +34,7 @@ func (h *hearing) is(m wire.Message) bool {
 func (g *listening) arm(ctx context.Context, params []byte, uris []string) (*hearing, error) {
 	l := g.l
 	h := &hearing{uris: uris, acked: make(chan []byte, 1), over: make(peer.Waiter, 1), began: time.Now()}
-	h.c = &peer.Pending{To: h.over, Stateless: true}
+	h.c = &peer.Pending{To: h.over, Stateless: true, Aside: true}
 	l.mu.Lock()
 	l.opening = h
 	l.mu.Unlock()

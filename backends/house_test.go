@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -67,11 +68,10 @@ func newHouse(t *testing.T, o backends.Options) *house {
 		done:   make(chan struct{}),
 		began:  time.Now(),
 	}
-	for _, c := range o.Backends {
-		h.queues[c.Name] = make(chan *mcptest.Peer, 100)
-	}
 	h.log, o.Log = mcptest.NewLog()
-	o.Dial = h.dial
+	if o.Dial == nil {
+		o.Dial = h.dial
+	}
 	o.Info = mcp.Implementation{Name: "mcp-gateway", Version: "test"}
 	o.Catalog = catalog.Options{
 		Prefix: cmp.Or(o.Catalog.Prefix, catalog.Collision), Separator: "__", NameLimit: 50,
@@ -93,6 +93,7 @@ func newHouse(t *testing.T, o backends.Options) *house {
 }
 
 func (h *house) dial(c config.Backend) (transport.Conn, error) {
+	queue := h.queue(c.Name)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.dialed[c.Name] = append(h.dialed[c.Name], time.Since(h.began))
@@ -100,8 +101,18 @@ func (h *house) dial(c config.Backend) (transport.Conn, error) {
 		return nil, err
 	}
 	conn, p := mcptest.Open(h.t, c.Name)
-	h.queues[c.Name] <- p
+	queue <- p
 	return conn, nil
+}
+
+// queue returns the processes of a backend that were started and are not taken yet.
+func (h *house) queue(name string) chan *mcptest.Peer {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.queues[name] == nil {
+		h.queues[name] = make(chan *mcptest.Peer, 100)
+	}
+	return h.queues[name]
 }
 
 func (h *house) breakDial(name string, err error) {
@@ -122,7 +133,7 @@ func (h *house) dials(name string) []time.Duration {
 func (h *house) next(name string) *mcptest.Peer {
 	h.t.Helper()
 	select {
-	case p := <-h.queues[name]:
+	case p := <-h.queue(name):
 		return p
 	case <-time.After(2 * time.Minute):
 		h.t.Fatalf("backend %s was not started", name)
@@ -133,8 +144,11 @@ func (h *house) next(name string) *mcptest.Peer {
 // names returns the exposed names, once everything has come to rest.
 func (h *house) names() []string {
 	synctest.Wait()
-	var all []string
-	for _, e := range h.View().Entries(catalog.Tools) {
+	return exposed(h.View())
+}
+
+func exposed(v *catalog.View) (all []string) {
+	for _, e := range v.Entries(catalog.Tools) {
 		if e.Exposed != "" {
 			all = append(all, e.Exposed)
 		}
@@ -200,6 +214,17 @@ func (c *caller) want(t *testing.T, want string) {
 	}
 	if got != want || len(c.ends) > 1 {
 		t.Errorf("the call ended with %q, want %q", c.ends, want)
+	}
+}
+
+// wantReason checks that the call has ended with an error that begins so.
+func (c *caller) wantReason(t *testing.T, begins string) {
+	t.Helper()
+	synctest.Wait()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.ends) != 1 || !strings.HasPrefix(c.ends[0], begins) {
+		t.Errorf("the call ended with %q, want %q", c.ends, begins)
 	}
 }
 

@@ -49,7 +49,7 @@ func (s *Set) SetLevel(id, level string, done func()) {
 	s.sessions.mu.Unlock()
 	g := &gathering{open: 1, done: done}
 	g.timer = time.AfterFunc(levelWait, g.end)
-	for _, b := range s.all {
+	for _, b := range s.now().all {
 		if l := b.line(id, true); l != nil {
 			l.levelled(g)
 		}

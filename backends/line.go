@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"mcpgateway/catalog"
@@ -25,18 +27,18 @@ type line struct {
 	b       *Backend
 	session string // whose own it is; "" = it is shared
 	log     *slog.Logger
+	says    *slog.Logger // for what the backend says, see sparing
+
+	reading atomic.Int32 // lists of the backend's are being read over it, or are about to be
+
+	wake chan struct{} // 1 slot: a line that all share is needed, and stopped until then
 
 	mu       sync.Mutex
-	state    State
-	err      error // why the last start failed
-	why      error // why the last conversation ended, or could not be begun; nil while there is one
-	answered bool  // it has come up or failed, since it was started
+	sup      supervisor
 	began    time.Time
 	peer     *peer.Peer // nil unless it is ready
 	server   server     // of the conversation
 	declared []byte     // the capabilities that it was told in the handshake, if it is of the session era
-	ran      bool       // it was ready since it was started
-	upAt     time.Time  // when it became so
 	gone     *peer.Peer // the last one whose conversation ended
 	said     string     // why it ended last, as it was logged
 	waiting  []waiting  // for it to become ready
@@ -50,14 +52,17 @@ type line struct {
 	listened *hearing      // the subscriptions/listen at hand, nil if there is none
 	opening  *hearing      // the one that the server has not acknowledged yet
 	rearm    chan struct{} // 1 slot: something else is to be listened to
+	nowhere  atomic.Bool   // it cannot be reached: illNowhere of sup, for who has no time
 
 	// Of an own line:
-	runs   bool // a goroutine keeps it up
-	pause  time.Duration
-	rested time.Time // when it may be tried again
+	runs   bool          // a goroutine keeps it up
+	hurry  chan struct{} // 1 slot: the next try is due earlier than it was
 	hangUp context.CancelFunc
 	closed bool // its session is over
 	handed bool // the shared line goes on with what it was for
+
+	retired bool     // its backend is
+	adopted []string // URIs of which the server is to be told yet: see adopt
 
 	news [catalog.NumKinds]bool // these lists have changed, and its client was not told yet; guarded by b.mu
 }
@@ -72,9 +77,12 @@ type waiting struct {
 }
 
 func newLine(b *Backend, session string) *line {
-	l := &line{b: b, session: session, log: b.log, state: Stopped, pause: firstPause, rearm: make(chan struct{}, 1)}
+	l := &line{
+		b: b, session: session, log: b.log, says: b.says,
+		wake: make(chan struct{}, 1), hurry: make(chan struct{}, 1), rearm: make(chan struct{}, 1),
+	}
 	if session != "" {
-		l.log = b.log.With("session", session)
+		l.log, l.says = b.log.With("session", session), b.says.With("session", session)
 	}
 	return l
 }
@@ -86,7 +94,7 @@ func notSent(format string, args ...any) error {
 }
 
 // send sends a call, or has it wait while the backend starts. A backend whose
-// last start failed is not waited for: the caller learns why.
+// last start failed is not waited for: the caller learns why, and when the next is.
 func (l *line) send(w waiting) {
 	w.c.Timeout = l.b.cfg.CallTimeout
 	for !l.sent(w) {
@@ -102,6 +110,16 @@ func (l *line) sent(w waiting) bool {
 		l.b.shared.send(w)
 		return true
 	}
+	if l.retired {
+		l.mu.Unlock()
+		l.b.passOn(w)
+		return true
+	}
+	if w.c.Revoked() { // while it was on its way from one line to another
+		l.mu.Unlock()
+		w.c.To.Done(wire.Message{}, peer.ErrCancelled)
+		return true
+	}
 	p, server := l.peer, l.server
 	if p != nil && l.elsewhereLocked(w) {
 		l.mu.Unlock()
@@ -115,21 +133,17 @@ func (l *line) sent(w waiting) bool {
 		tell()
 		return true
 	}
+	var refusal error
 	if p == nil {
-		l.wakeLocked()
-	}
-	err := l.err
-	wait := p == nil && !l.closed &&
-		(l.state == Starting || l.state == Failed && err == nil || !l.answered && l.state == Stopped)
-	if wait {
-		l.waiting = append(l.waiting, w)
+		refusal = l.parkLocked(w)
 	}
 	l.mu.Unlock()
 	if !kept {
-		l.log.Warn("too many subscriptions; this one is not kept", "max", maxSubscriptions)
+		l.says.Warn("too many subscriptions; this one is not kept", "max", maxSubscriptions)
 	}
 	switch {
-	case wait:
+	case refusal != nil:
+		w.c.To.Done(wire.Message{}, refusal)
 	case p != nil:
 		err := l.offer(p, server, w)
 		if errors.Is(err, transport.ErrClosed) {
@@ -139,12 +153,25 @@ func (l *line) sent(w waiting) bool {
 		if err != nil {
 			w.c.To.Done(wire.Message{}, notOffered(err))
 		}
-	case err != nil:
-		w.c.To.Done(wire.Message{}, notSent("it is not running: %w", err))
-	default:
-		w.c.To.Done(wire.Message{}, notSent("it was stopped"))
 	}
 	return true
+}
+
+// parkLocked has a call wait for the backend to be ready, and sees to it that it becomes so;
+// or says why not.
+func (l *line) parkLocked(w waiting) (refusal error) {
+	now := time.Now()
+	if l.sup.course(now) != fails && !l.closed {
+		l.wakeLocked()
+	}
+	switch {
+	case l.sup.course(now) == fails:
+		return l.sup.refusal(now)
+	case l.closed:
+		return notSent("it was stopped")
+	}
+	l.waiting = append(l.waiting, w)
+	return nil
 }
 
 // notOffered returns what a call ends with that could not be offered.
@@ -155,16 +182,22 @@ func notOffered(err error) error {
 	return &transport.Lost{Err: err}
 }
 
-// wakeLocked has an own line kept up from now on, unless it is, or has failed
-// just now.
+// wakeLocked has the line come up, if it is stopped until something is wanted of it, or is an
+// own one that nothing keeps up.
 func (l *line) wakeLocked() {
-	if !l.own() || l.runs || l.closed || l.err != nil && time.Now().Before(l.rested) {
-		return
-	}
-	if l.b.set.spawn(l.runOwn) {
-		l.runs, l.state, l.err = true, Starting, nil
-	} else {
-		l.state, l.err = Stopped, errStopped
+	switch {
+	case !l.own():
+		if l.sup.stands() == Stopped {
+			select {
+			case l.wake <- struct{}{}:
+			default:
+			}
+		}
+	case l.runs || l.closed:
+	case l.b.spawn(l.runOwn):
+		l.runs = true
+	default:
+		l.sup.stop(errStopped)
 	}
 }
 
@@ -187,36 +220,43 @@ func (l *line) takeBack(c *peer.Pending) bool {
 func (l *line) starting() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	select {
+	case <-l.wake: // it does
+	default:
+	}
 	l.began = time.Now()
-	l.state = Starting
+	l.sup.start()
 	l.server = server{}
 	l.doubt = false
-	l.answered = false
-	l.ran = false
+	l.nowhere.Store(false)
 }
 
 // up lets calls through. Those that waited go first.
 func (l *line) up(p *peer.Peer) {
-	for _, tell := range l.letThrough(p) {
+	down, refused := l.letThrough(p)
+	if down > 0 {
+		l.log.Info("backend is back", "dur", down)
+	}
+	for _, tell := range refused {
 		tell()
 	}
 }
 
-// letThrough is up; it returns what ends the calls that could not be sent. It holds
-// l.mu so that no call overtakes those that waited, and that each of them can be
-// cancelled at any moment.
-func (l *line) letThrough(p *peer.Peer) (refused []func()) {
+// letThrough is up; it returns for how long the backend was away, and what ends the calls that
+// could not be sent. It holds l.mu so that no call overtakes those that waited, and that each of
+// them can be cancelled at any moment.
+func (l *line) letThrough(p *peer.Peer) (down time.Duration, refused []func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.gone == p {
-		return nil
+		return 0, nil
 	}
-	l.peer, l.ran, l.upAt = p, true, time.Now()
-	l.state, l.err, l.why = Ready, nil, nil
+	l.peer, down = p, l.sup.up(time.Now())
 	l.levelLocked(nil) // it may have been changed since it was restored
+	l.tellAdoptedLocked()
 	some := l.waiting
 	l.waiting = nil
-	return l.offerLocked(p, some)
+	return down, l.offerLocked(p, some)
 }
 
 // elsewhereLocked reports whether what has come to the line that all share belongs on one of
@@ -286,7 +326,7 @@ func (l *line) lostLocked(p *peer.Peer) {
 	}
 	if l.peer == p {
 		l.peer = nil
-		l.state, l.err = Failed, nil
+		l.sup.lost(time.Now())
 	}
 }
 
@@ -298,23 +338,38 @@ func (l *line) talk() (*peer.Peer, server) {
 	return l.peer, l.server
 }
 
-// down notes that there is no conversation, and why if that is a failure. Calls
-// that wait for one end if it could not be begun; if it had been they wait for the
-// next.
-func (l *line) down(s State, err error) {
+// failed notes that a start failed, or that what was up has ended, and why. Calls that
+// wait end if there is nothing to wait for any more.
+func (l *line) failed(err error) {
+	now := time.Now()
 	l.mu.Lock()
-	l.state = s
-	l.answered, l.why = true, err
+	l.sup.failed(now, err, rand.Float64())
+	why := notSent("it did not start: %w", err)
+	if l.sup.ran {
+		why = l.sup.refusal(now)
+	}
 	var dropped []waiting
-	if l.ran && s == Failed {
-		l.err = nil
-	} else {
-		l.err = err
+	if l.sup.course(now) == fails {
 		dropped, l.waiting = l.waiting, nil
 	}
 	l.mu.Unlock()
+	l.end(dropped, why)
+}
+
+// down notes that the line was stopped for good, and why.
+func (l *line) down(why error) {
+	l.mu.Lock()
+	l.sup.stop(why)
+	var dropped []waiting
+	dropped, l.waiting = l.waiting, nil
+	l.mu.Unlock()
+	l.end(dropped, notSent("it did not start: %w", why))
+}
+
+// end ends what has waited. The backend has answered thereby.
+func (l *line) end(dropped []waiting, why error) {
 	for _, w := range dropped {
-		w.c.To.Done(wire.Message{}, notSent("it did not start: %w", err))
+		w.c.To.Done(wire.Message{}, why)
 	}
 	if !l.own() {
 		l.b.answer(nil)

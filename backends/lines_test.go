@@ -199,7 +199,7 @@ func TestAnOwnConnectionThatFailsIsLeftAloneForAWhile(t *testing.T) {
 			p.Fail(p.Asked("initialize").ID(), `{"code":-32603,"message":"no"}`)
 			call.want(t, "it did not start: initialize: no")
 			n := len(h.dials("a"))
-			h.callFor("one", "a").want(t, "it is not running: initialize: no")
+			h.callFor("one", "a").wantReason(t, "it is not running: initialize: no; next try in ")
 			if len(h.dials("a")) != n {
 				t.Error("tried again at once")
 			}

@@ -31,6 +31,7 @@ type reading struct {
 	kind   catalog.Kind
 	items  []catalog.Item
 	left   []catalog.Flaw // what was left out
+	odd    []catalog.Flaw // what was not, though some clients may not bear it
 	ttl    time.Duration  // the shortest that a page says
 	shared bool           // all pages say that they are for everybody
 	err    error
@@ -61,9 +62,12 @@ func (b *Backend) list(ctx context.Context, p *peer.Peer, s server, which [catal
 		if foreign(r.err) {
 			b.shared.doubtful()
 		}
+		if r.err != nil && s.stateless {
+			b.shared.reached(r.err)
+		}
 		if r.err != nil {
 			r.err = fmt.Errorf("%s: %w", r.kind.Method(), because(ctx, r.err))
-			b.log.Warn("the backend could not be listed what it has; it will be asked again", "err", r.err)
+			b.says.Warn("the backend could not be listed what it has; it will be asked again", "err", r.err)
 		}
 	}
 	b.listed(read, s)
@@ -116,9 +120,13 @@ func (b *Backend) page(r *reading, s server, a peer.Answer) (next []byte, err er
 	if r.kind == catalog.Tools {
 		b.mendHeaders(&page, s)
 	}
+	page.Flaws = slices.DeleteFunc(page.Flaws, func(f catalog.Flaw) bool { return f.Odd && !b.cfg.Tools.Permits(f.Item) })
 	b.logFlaws(r.kind, page.Flaws)
 	for _, f := range page.Flaws {
-		if !f.Mended && len(r.left) < maxListed {
+		switch {
+		case f.Odd && len(r.odd) < maxListed:
+			r.odd = append(r.odd, f)
+		case !f.Mended && !f.Odd && len(r.left) < maxListed:
 			r.left = append(r.left, f)
 		}
 	}
@@ -135,18 +143,18 @@ func (b *Backend) page(r *reading, s server, a peer.Answer) (next []byte, err er
 		return nil, nil
 	case r.seen[string(page.Next)]:
 		if string(page.Next) != `""` { // which many servers mean as the end
-			b.log.Warn("the backend's pages run in a circle; the list ends there", "method", list)
+			b.says.Warn("the backend's pages run in a circle; the list ends there", "method", list)
 		}
 		return nil, nil
 	case r.size > b.set.Limit:
-		b.log.Warn("the backend's list is longer than limits.message; the rest is left out", "method", list)
+		b.says.Warn("the backend's list is longer than limits.message; the rest is left out", "method", list)
 		return nil, nil
 	case len(r.items) > maxListed:
-		b.log.Warn("the backend lists too much; the rest is left out", "method", list, "max", maxListed)
+		b.says.Warn("the backend lists too much; the rest is left out", "method", list, "max", maxListed)
 		r.items = r.items[:maxListed]
 		return nil, nil
 	case r.pages == maxPages:
-		b.log.Warn("the backend lists too many pages; the rest is left out", "method", list, "max", maxPages)
+		b.says.Warn("the backend lists too many pages; the rest is left out", "method", list, "max", maxPages)
 		return nil, nil
 	}
 	r.seen[string(page.Next)] = true
@@ -172,13 +180,14 @@ func (b *Backend) listed(read []*reading, s server) {
 		b.remember(raw, s)
 	}
 	unmatched := b.unmatched(read)
+	var problem error
 	b.answer(func() (news bool) {
 		b.status.Unmatched = unmatched
 		for _, r := range read {
 			news = b.freshen(r, s) || news
 			b.listErrs[r.kind] = r.err
 			if r.err == nil {
-				b.leftOut[r.kind] = r.left
+				b.leftOut[r.kind], b.odd[r.kind] = r.left, r.odd
 			}
 			if r.err == nil && string(raw[r.kind]) != string(b.raw[r.kind]) {
 				b.setItems(r.kind, r.items)
@@ -190,11 +199,13 @@ func (b *Backend) listed(read []*reading, s server) {
 				news = true
 			}
 		}
+		problem = cmp.Or(b.listErrs[:]...)
 		news = news || s.instructions() != b.listing.Instructions || string(s.Capabilities) != string(b.listing.Capabilities)
 		b.raw = raw
 		b.listing.Instructions, b.listing.Capabilities = s.instructions(), s.Capabilities
 		return news
 	})
+	b.shared.ail(illLists, problem)
 }
 
 // unmatched returns which filters are of no tool that was read, and says so when that is
@@ -213,7 +224,7 @@ func (b *Backend) unmatched(read []*reading) []string {
 	}
 	all := b.cfg.Tools.Unmatched(names)
 	if len(all) > 0 && !slices.Equal(all, known) {
-		b.log.Warn("no tool of the backend's is meant by " + strings.Join(all, ", "))
+		b.says.Warn("no tool of the backend's is meant by " + strings.Join(all, ", "))
 	}
 	return all
 }
@@ -291,12 +302,14 @@ func (b *Backend) logFlaws(k catalog.Kind, flaws []catalog.Flaw) {
 		}
 		b.flaws[f] = true
 		switch {
+		case f.Odd:
+			b.says.Warn("a "+k.String()+" is listed as it is, though some clients may not bear it", key(k), f.Item, "err", f.What)
 		case !f.Mended:
-			b.log.Warn("left out a "+k.String()+" that no client could bear", key(k), f.Item, "err", f.What)
+			b.says.Warn("left out a "+k.String()+" that no client could bear", key(k), f.Item, "err", f.What)
 		case k == catalog.Tools:
-			b.log.Info("mended a tool", "tool", f.Item, "err", f.What)
+			b.says.Info("mended a tool", "tool", f.Item, "err", f.What)
 		default:
-			b.log.Info("a "+k.String()+" is listed as it is, though something is wrong with it", key(k), f.Item, "err", f.What)
+			b.says.Info("a "+k.String()+" is listed as it is, though something is wrong with it", key(k), f.Item, "err", f.What)
 		}
 	}
 }

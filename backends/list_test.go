@@ -26,7 +26,11 @@ func TestPARTIAL05_NoToolsIsNoFailure(t *testing.T) {
 		failing.Greet("")
 		failing.Fail(failing.Asked("tools/list").ID(), `{"code":-32603,"message":"database is locked"}`)
 		for name, want := range map[string]string{"empty": "<nil>", "without": "<nil>", "failing": "tools/list: database is locked"} {
-			if s := h.status(name); s.State != backends.Ready || s.Counts[catalog.Tools] != 0 || !s.Answered || fmt.Sprint(s.Err) != want {
+			state := backends.Ready
+			if want != "<nil>" {
+				state = backends.Degraded
+			}
+			if s := h.status(name); s.State != state || s.Counts[catalog.Tools] != 0 || !s.Answered || fmt.Sprint(s.Err) != want {
 				t.Errorf("%s: %+v, want %s", name, s, want)
 			}
 		}
@@ -79,7 +83,7 @@ func TestAListThatIsNeverAnsweredIsGivenUp(t *testing.T) {
 		if took := time.Since(began); took != 10*time.Second {
 			t.Errorf("given up after %v", took)
 		}
-		if s := h.status("a"); s.State != backends.Ready || !s.Answered || s.Err == nil || !h.View().Complete {
+		if s := h.status("a"); s.State != backends.Degraded || !s.Answered || s.Err == nil || !h.View().Complete {
 			t.Errorf("status: %+v, complete: %v", s, h.View().Complete)
 		}
 		a.List(mcptest.Tools("t")) // asked again
@@ -171,6 +175,22 @@ func TestPagesAndToolsHaveBounds(t *testing.T) {
 	})
 }
 
+// All pages of a list together have no more bytes than one message may have.
+func TestAListHasABoundInBytes(t *testing.T) {
+	inHouse(t, backends.Options{Backends: plain("a")}, func(t *testing.T, h *house) { // of 1 MiB
+		a := h.next("a")
+		a.Greet("")
+		for page, size := range []int{500 << 10, 400 << 10, 200 << 10} {
+			a.List(fmt.Sprintf(`{"tools":[{"name":"t%d","description":"%s","inputSchema":{"type":"object"}}],"nextCursor":"c%d"}`, page, strings.Repeat("x", size), page))
+		}
+		a.WantNothing()
+		h.wantNames("t0", "t1", "t2")
+		if lines := h.log.Lines("level=WARN", "longer than limits.message"); len(lines) != 1 {
+			t.Errorf("logged %q", h.log.Loud())
+		}
+	})
+}
+
 func TestToolMendsAreLogged(t *testing.T) {
 	inHouse(t, backends.Options{Backends: plain("a")}, func(t *testing.T, h *house) {
 		a := h.next("a")
@@ -192,6 +212,36 @@ func TestToolMendsAreLogged(t *testing.T) {
 		h.wantNames("bad")
 		if s := h.status("a"); len(s.LeftOut) != 0 {
 			t.Errorf("left out: %v", s.LeftOut)
+		}
+	})
+}
+
+// SCHEMA-03, SCHEMA-04: a tool that model APIs may refuse is listed as it is, and named: in the
+// log once, and in the status. One that is not permitted is nobody's concern.
+func TestSCHEMA03_SCHEMA04_WhatModelsMayRefuseIsNamed(t *testing.T) {
+	o := backends.Options{Backends: plain("a")}
+	o.Backends[0].Tools.Deny = []string{"denied"}
+	inHouse(t, o, func(t *testing.T, h *house) {
+		a := h.next("a")
+		a.Greet("")
+		list := `{"tools":[{"name":"top","inputSchema":{"type":"object","oneOf":[{}]}},{"name":"draft","inputSchema":{"type":"object","properties":{"n":{"exclusiveMinimum":true}}}},
+			{"name":"denied","inputSchema":{"type":"object","oneOf":[{}]}},{"name":"good","inputSchema":{"type":"object"}}]}`
+		a.List(list)
+		h.wantNames("top", "draft", "good")
+		a.Send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+		a.List(list)
+		for _, tool := range []string{"top", "draft"} {
+			if lines := h.log.Lines("level=WARN", "listed as it is", "tool="+tool); len(lines) != 1 {
+				t.Errorf("of %s: %q", tool, h.log.Lines())
+			}
+		}
+		if s := h.status("a"); len(s.Odd) != 2 || s.Odd[0].Item != "top" || s.Odd[1].Item != "draft" || len(s.LeftOut) != 0 || len(h.log.Loud()) != 2 {
+			t.Errorf("odd: %v, left out: %v, logged %q", s.Odd, s.LeftOut, h.log.Loud())
+		}
+		a.Send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+		a.List(mcptest.Tools("top"))
+		if s := h.status("a"); len(s.Odd) != 0 {
+			t.Errorf("odd: %v", s.Odd)
 		}
 	})
 }

@@ -214,7 +214,7 @@ func (g *listening) hear(ctx context.Context, much bool) {
 // end if the server does not know what is asked; something new to ask for ends it.
 func (g *listening) rest(ctx context.Context, err error) {
 	later := time.After(g.pause)
-	g.pause = min(2*g.pause, lastPause)
+	g.pause = min(2*g.pause, lastRetry)
 	if e, ok := errors.AsType[*wire.Error](err); ok && e.Code == wire.CodeMethodNotFound {
 		later = nil
 	}
@@ -228,6 +228,7 @@ func (g *listening) rest(ctx context.Context, err error) {
 // failed says, loudly the first time, that nothing is heard of changes.
 func (g *listening) failed(err error) {
 	e, _ := errors.AsType[*wire.Error](err)
+	g.l.reached(err)
 	if foreign(err) || e != nil && e.Code == revision.CodeUnsupportedVersion {
 		g.l.doubtful()
 		g.l.b.refresh()
@@ -260,6 +261,7 @@ func (g *listening) wanted() (params []byte, uris []string) {
 	if g.s.has("resources", "subscribe") {
 		g.l.mu.Lock()
 		uris = g.l.subs.uris()
+		g.missed, g.l.adopted = g.missed || len(g.l.adopted) > 0, nil
 		g.l.mu.Unlock()
 	}
 	if len(uris) > 0 {

@@ -38,9 +38,13 @@ func (b *Backend) path() string {
 	if b.set.State == "" {
 		return ""
 	}
-	what := fmt.Sprintf("%q %q %q %q %q", b.cfg.Command, b.cfg.Args, b.cfg.Cwd, b.cfg.URL, b.cfg.Embedded)
-	sum := sha256.Sum256([]byte(what))
+	sum := sha256.Sum256([]byte(b.what()))
 	return filepath.Join(b.set.State, b.cfg.Name+"-"+hex.EncodeToString(sum[:6])+".json")
+}
+
+// what says what the backend runs.
+func (b *Backend) what() string {
+	return fmt.Sprintf("%q %q %q %q %q", b.cfg.Command, b.cfg.Args, b.cfg.Cwd, b.cfg.URL, b.cfg.Embedded)
 }
 
 // recall reads what the backend offered last. A file that cannot be used is as
@@ -170,4 +174,28 @@ func replace(path string, text []byte) error {
 		os.Remove(f.Name())
 	}
 	return err
+}
+
+// learn takes over what is known of the backend that had the name before, if it is the same
+// program that is run, as a file of its own would have it.
+func (b *Backend) learn(old *Backend) {
+	if b.what() != old.what() {
+		return
+	}
+	old.mu.Lock()
+	raw, listing, found, older, kept, answered := old.raw, old.listing, old.found, old.older, old.kept, old.answered
+	old.mu.Unlock()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.found, b.older, b.kept = found, older, kept
+	if !answered || raw[catalog.Tools] == nil {
+		return
+	}
+	b.raw, b.answered = raw, true
+	b.listing.Instructions, b.listing.Capabilities = listing.Instructions, listing.Capabilities
+	for k := range catalog.Kind(catalog.NumKinds) {
+		if page, err := catalog.ParsePage(k, raw[k]); err == nil {
+			b.setItems(k, page.Items)
+		}
+	}
 }

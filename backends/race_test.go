@@ -80,7 +80,7 @@ func (h *house) play(stop chan struct{}, round int) {
 		select {
 		case <-stop:
 			return
-		case p := <-h.queues["a"]:
+		case p := <-h.queue("a"):
 			peers = append(peers, p)
 		case <-time.After(time.Duration(1+round%3) * 10 * time.Millisecond):
 		}

@@ -5,38 +5,68 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"mcpgateway/catalog"
 	"mcpgateway/peer"
 )
 
-// The pause before a backend is started again doubles with each failure.
-const (
-	firstPause = 200 * time.Millisecond
-	lastPause  = 30 * time.Second
-	// settledAfter is how long a backend must have been ready for the pauses to
-	// begin anew.
-	settledAfter = 30 * time.Second
-)
-
-// run keeps the shared line up until ctx is done.
+// run keeps the shared line up until ctx is done; one that is stopped until it is needed
+// comes up then.
 func (l *line) run(ctx context.Context) {
-	for ctx.Err() == nil {
+	needed := !l.b.isKnown()
+	for needed || l.awaitNeed(ctx) {
 		l.starting()
 		err := l.converse(ctx)
+		needed = ctx.Err() == nil && !errors.Is(err, errIdle)
 		switch {
-		case ctx.Err() != nil:
+		case !needed:
 		case l.b.set.Once:
-			l.down(Stopped, err)
+			l.down(err)
 			<-ctx.Done()
 			return
 		default:
 			l.ended(err)
 			l.rest(ctx)
+			needed = ctx.Err() == nil
 		}
 	}
-	l.down(Stopped, errStopped)
+	l.down(errStopped)
+}
+
+// isKnown reports whether the backend need not be started to be listed.
+func (b *Backend) isKnown() bool {
+	_, answered := b.offer()
+	return b.cfg.Lazy && answered && !b.set.Once && !b.set.Anew
+}
+
+// need has the shared line come up if it is stopped until something is wanted of it.
+func (l *line) need() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.wakeLocked()
+}
+
+// wakeUnlisted has the shared line come up if it was not yet: somebody uses the backend, and
+// what it lists may be another thing by now than what is known of it.
+func (b *Backend) wakeUnlisted() {
+	b.mu.Lock()
+	listed := b.status.Answered
+	b.mu.Unlock()
+	if !listed {
+		b.shared.need()
+	}
+}
+
+// awaitNeed waits until something is wanted of the shared line; it reports false if ctx is
+// done first.
+func (l *line) awaitNeed(ctx context.Context) bool {
+	select {
+	case <-l.wake:
+	case <-ctx.Done():
+	}
+	return ctx.Err() == nil
 }
 
 // runOwn keeps a session's own line up for as long as something is wanted of it:
@@ -48,26 +78,64 @@ func (l *line) runOwn(all context.Context) {
 	l.hangUp = cancel
 	over := l.closed
 	l.mu.Unlock()
-	for !over && ctx.Err() == nil {
-		l.starting()
-		err := l.converse(ctx)
-		if ctx.Err() != nil {
-			break
-		}
-		if errors.Is(err, errHandedOver) {
-			return
-		}
-		l.ended(err)
-		if l.idle() {
-			return
-		}
-		l.rest(ctx)
+	if !over && l.keepUp(ctx) {
+		return
 	}
 	if all.Err() != nil {
-		l.down(Stopped, errStopped)
+		l.down(errStopped)
 	} else {
-		l.down(Stopped, errSessionOver)
+		l.down(errSessionOver)
 	}
+}
+
+// keepUp is runOwn for as long as the session and the gateway go on; it reports whether it
+// came to its end before.
+func (l *line) keepUp(ctx context.Context) bool {
+	for {
+		l.rest(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return false
+		case !l.mayStart():
+			if l.idle() {
+				return true
+			}
+			continue
+		}
+		l.starting()
+		err := l.converse(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return false
+		case errors.Is(err, errHandedOver):
+			return true
+		case !errors.Is(err, errIdle):
+			l.ended(err)
+		}
+		if l.idle() {
+			return true
+		}
+	}
+}
+
+// mayStart reports whether a session's own line may be started now, as far as the others
+// of its backend are concerned; if not, what waits for it ends with the reason.
+func (l *line) mayStart() bool {
+	now := time.Now()
+	l.b.mu.Lock()
+	next, reason := l.b.crowd.claim(now, rand.Float64())
+	l.b.mu.Unlock()
+	if reason == nil {
+		return true
+	}
+	l.mu.Lock()
+	l.sup.bar(reason, next)
+	why := l.sup.refusal(now)
+	var dropped []waiting
+	dropped, l.waiting = l.waiting, nil
+	l.mu.Unlock()
+	l.end(dropped, why)
+	return false
 }
 
 // idle reports whether nothing is wanted of the line; its goroutine then ends, and
@@ -78,11 +146,7 @@ func (l *line) idle() bool {
 	if len(l.waiting) > 0 || !l.subs.empty() {
 		return false
 	}
-	l.runs, l.rested = false, time.Now()
-	if l.err != nil {
-		l.rested = l.rested.Add(l.pause)
-		l.pause = min(2*l.pause, lastPause)
-	}
+	l.runs = false
 	return true
 }
 
@@ -97,36 +161,82 @@ func (l *line) close() {
 	}
 }
 
-// ended notes that a conversation has ended, or could not be begun.
+// ended notes that a conversation has ended, or could not be begun, and that nothing is left
+// of it.
 func (l *line) ended(err error) {
+	l.failed(err)
 	l.mu.Lock()
-	if l.ran && time.Since(l.upAt) > settledAfter {
-		l.pause = firstPause
-	}
-	pause, ran := l.pause, l.ran
-	again := !ran && l.said == err.Error()
+	ran, open, circuit := l.sup.ran, l.sup.open(), l.sup.breaker
+	again := l.said == err.Error()
 	l.said = err.Error()
 	l.mu.Unlock()
-	l.down(Failed, err)
-	switch {
+	l.b.tell(l, ran, circuit)
+	switch first := circuit.failures == opensAt; {
+	case open && first:
+		l.log.Warn("backend fails again and again; until it is up its calls fail at once", "err", err, "dur", circuit.pause)
 	case ran:
-		l.log.Warn("backend ended; it will be started again", "err", err, "dur", pause)
+		l.log.Warn("backend ended; it will be started again", "err", err, "dur", circuit.pause)
 	case again:
-		l.log.Debug("backend failed to start, as before", "err", err, "dur", pause)
+		l.log.Debug("backend failed to start, as before", "err", err, "dur", circuit.pause)
 	default:
-		l.log.Warn("backend failed to start; it will be tried again", "err", err, "dur", pause)
+		l.log.Warn("backend failed to start; it will be tried again", "err", err, "dur", circuit.pause)
 	}
 }
 
-// rest waits before the next start.
+// tell lets the own lines of a backend know what became of one of its lines.
+func (b *Backend) tell(l *line, ran bool, circuit breaker) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case !l.own() && circuit.open():
+		b.crowd.shared = &circuit
+	case l.own() && !ran:
+		b.crowd.failed(time.Now(), l.session, circuit.reason, rand.Float64())
+	}
+}
+
+// tellUp is tell for a line that has come up.
+func (b *Backend) tellUp(l *line) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if l.own() {
+		b.crowd.up()
+	} else {
+		b.crowd.shared = nil
+	}
+}
+
+// rest waits until the next try is due.
 func (l *line) rest(ctx context.Context) {
+	for ctx.Err() == nil {
+		l.mu.Lock()
+		pause := time.Until(l.sup.due())
+		l.mu.Unlock()
+		if pause <= 0 {
+			return
+		}
+		select {
+		case <-time.After(pause):
+		case <-l.hurry:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// pardon has what has failed so far count no more: there is a next try soon, and calls wait for
+// it.
+func (l *line) pardon() { l.retry(firstPause) }
+
+// anew is pardon, and has the next try be made at once.
+func (l *line) anew() { l.retry(0) }
+
+func (l *line) retry(pause time.Duration) {
 	l.mu.Lock()
-	pause := l.pause
-	l.pause = min(2*pause, lastPause)
+	l.sup.pardon(time.Now(), pause)
 	l.mu.Unlock()
 	select {
-	case <-time.After(pause + rand.N(pause/4)):
-	case <-ctx.Done():
+	case l.hurry <- struct{}{}:
+	default:
 	}
 }
 
@@ -193,17 +303,23 @@ func (l *line) tryHTTP(ctx context.Context) error {
 // conversation before.
 func (l *line) hasNeverListed() bool {
 	l.mu.Lock()
-	before := !l.upAt.IsZero()
+	before := !l.sup.upAt.IsZero()
 	l.mu.Unlock()
 	l.b.mu.Lock()
 	defer l.b.mu.Unlock()
 	return !l.own() && before && l.b.raw[catalog.Tools] == nil
 }
 
+func (l *line) isSour() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.sup.sour
+}
+
 func (l *line) hasRun() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.ran
+	return l.sup.ran
 }
 
 // goesOn reports whether another conversation follows at once on one that failed so.
@@ -214,37 +330,64 @@ func (l *line) goesOn(err error) bool {
 
 // talkOver is converse over one connection.
 func (l *line) talkOver(ctx context.Context, by way) error {
+	started, err := l.b.set.starts.take(ctx, l.b.cfg)
+	if err != nil {
+		return err
+	}
+	defer started()
 	conn, err := l.b.dial(by)
 	if err != nil {
 		return err
 	}
-	talk, hangUp := context.WithCancelCause(ctx)
+	talk, hangUp := context.WithCancelCause(l.b.life) // which may be longer than ctx, for calls in flight
 	defer hangUp(nil)
+	work, stop := both(talk, ctx) // in this order: what ends talk ends work at once
+	defer stop()
 	h := &handler{l: l, hangUp: hangUp}
 	var p *peer.Peer
 	p = peer.New(conn, h, peer.Options{
-		Log: l.log, InFlight: maxQuestions, Noise: h.heard, Batches: always, Over: func() { l.lost(p) },
+		Log: l.says, InFlight: maxQuestions, Noise: h.heard, Batches: always, Over: func() { l.lost(p) },
 	})
 	h.peer = p
 	ended := make(chan error, 1)
 	go func() { ended <- p.Run(talk) }()
 	defer p.Close()
 
-	err = l.begin(talk, p, by, ended)
+	err = l.begin(work, h, by, ended, started)
 	if by == bySSE && l.hasRun() {
 		l.b.speakOlder(true)
 	}
+	if talk.Err() != nil && errors.Is(err, context.Canceled) {
+		err = errEnded // there is a better reason
+	}
 	if err != nil && !errors.Is(err, errEnded) && ctx.Err() == nil && !l.goesOn(err) {
-		l.down(Failed, h.blame(err)) // at once, for to end a child may take a while
+		l.failed(h.blame(err)) // at once, for to end a child may take a while
+	}
+	idle := context.Cause(talk) == errIdle
+	if talk.Err() == nil && l.b.serving.Err() != nil {
+		l.finish(talk, p)
 	}
 	hangUp(nil)
 	if why := <-ended; err == nil || errors.Is(err, errEnded) {
 		err = why
 	}
-	if err == nil {
+	switch {
+	case idle:
+		return errIdle
+	case err == nil:
 		err = errors.New("it closed the connection")
 	}
 	return h.blame(err)
+}
+
+// both returns a context that is done when one of two is, for the reason of that one.
+func both(a, b context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(a)
+	stop := context.AfterFunc(b, func() { cancel(context.Cause(b)) })
+	return ctx, func() {
+		stop()
+		cancel(nil)
+	}
 }
 
 // always: a backend of a revision that has batches may answer in one, and those of
@@ -256,7 +399,8 @@ var errEnded = errors.New("ended")
 
 // begin shakes hands and lets the calls through. The shared line then keeps the
 // listing up to date until the conversation ends.
-func (l *line) begin(ctx context.Context, p *peer.Peer, by way, ended chan error) error {
+func (l *line) begin(ctx context.Context, h *handler, by way, ended chan error, started func()) error {
+	p := h.peer
 	start, cancel := l.b.within(ctx, fmt.Errorf("it was not ready within %v (start_timeout)", l.b.cfg.StartTimeout))
 	defer cancel()
 	server, err := l.greet(start, p, by)
@@ -272,7 +416,12 @@ func (l *line) begin(ctx context.Context, p *peer.Peer, by way, ended chan error
 	}
 	missed := l.restore(start, p, server)
 	early := server.stateless && l.hasNeverListed()
+	started()
+	l.b.tellUp(l)
+	listed := l.reads()
+	defer listed()
 	l.up(p)
+	defer l.watch(ctx, h, server)()
 	if early {
 		l.b.list(start, p, server, all) // it may not outlive the listen, and is known then
 	}
@@ -282,12 +431,19 @@ func (l *line) begin(ctx context.Context, p *peer.Peer, by way, ended chan error
 		l.updated(updated(uri), peer.Stream{})
 	}
 	if l.own() {
-		err := <-ended
-		ended <- err // for converse
-		return errEnded
+		listed()
+		l.b.wakeUnlisted()
+		select {
+		case err := <-ended:
+			ended <- err // for converse
+			return errEnded
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
 	listens.await(start)
 	l.b.list(start, p, server, all)
+	listed()
 	return l.follow(ctx, p, server, ended)
 }
 
@@ -297,6 +453,9 @@ func (l *line) begin(ctx context.Context, p *peer.Peer, by way, ended chan error
 const (
 	freeLists = 5
 	lastGap   = 10 * time.Second
+	// lastRetry is the longest pause before lists that could not be read are asked for
+	// again, or it is listened to again.
+	lastRetry = 30 * time.Second
 )
 
 func gap(inARow int) time.Duration {
@@ -319,12 +478,14 @@ func (l *line) follow(ctx context.Context, p *peer.Peer, s server, ended chan er
 		case err := <-ended:
 			ended <- err // for converse
 			return errEnded
+		case <-ctx.Done():
+			return ctx.Err()
 		case <-time.After(gap(inARow)):
 		}
 		var again <-chan time.Time
-		if b.Status().Err != nil {
+		if l.ails(illLists) || l.ails(illNowhere) {
 			again = time.After(retry)
-			retry = min(2*retry, lastPause)
+			retry = min(2*retry, lastRetry)
 		} else {
 			retry = firstPause
 		}
@@ -333,6 +494,8 @@ func (l *line) follow(ctx context.Context, p *peer.Peer, s server, ended chan er
 		case err := <-ended:
 			ended <- err // for converse
 			return errEnded
+		case <-ctx.Done():
+			return ctx.Err()
 		case <-b.relist:
 			if inARow++; time.Since(listed) > gap(inARow)+time.Second {
 				inARow = 0
@@ -343,19 +506,40 @@ func (l *line) follow(ctx context.Context, p *peer.Peer, s server, ended chan er
 			b.expire()
 			which, tell = b.takeStale()
 		}
-		ctx, cancel := b.within(ctx, peer.ErrTimeout)
-		err := l.reassure(ctx, p, &s)
-		if err == nil {
-			b.list(ctx, p, s, which)
-		}
-		cancel()
-		tell()
-		if err != nil {
+		if err := l.renew(ctx, p, &s, which); err != nil {
+			tell()
 			return err
 		}
+		tell()
 		l.sendAgain(p)
 		listed = time.Now()
 	}
+}
+
+// reads notes that lists are being read, until done is called.
+func (l *line) reads() (done func()) {
+	l.reading.Add(1)
+	return sync.OnceFunc(func() { l.reading.Add(-1) })
+}
+
+// renew settles doubts about the server, and reads lists anew: all of them if it could not
+// be reached before, and none if it cannot be now.
+func (l *line) renew(ctx context.Context, p *peer.Peer, s *server, which [catalog.NumKinds]bool) error {
+	defer l.reads()()
+	ctx, cancel := l.b.within(ctx, peer.ErrTimeout)
+	defer cancel()
+	away := l.ails(illNowhere)
+	if err := l.reassure(ctx, p, s); err != nil {
+		return err
+	}
+	switch {
+	case l.ails(illNowhere):
+		return nil
+	case away:
+		which = all
+	}
+	l.b.list(ctx, p, *s, which)
+	return nil
 }
 
 // within bounds ctx by the time that a start may take, if there is such a bound.

@@ -4,6 +4,7 @@
 //	Set.Run ─ line.run (one goroutine each; restart.go)
 //	            └ converse: of which era (era.go) → dial → greet → restore, listen (listen.go) → list → until it ends
 //	Set.Send ─ Backend.line ─ line.send ─ peer.Offer, or a place among those that wait
+//	Set.Apply ─ bringUp ─ swap (apply.go) ─ Backend.retire, passOn, adopt (retire.go)
 //	handler (hear.go) ─ Clients, who know the sessions
 //
 // A [Set] is all of them, in the order of the configuration. To each backend there
@@ -32,9 +33,9 @@ import (
 	"mcpgateway/wire"
 )
 
-// Options of a Set.
+// Options of a Set. Backends, Catalog and Wait are what it begins with; see [Set.Apply].
 type Options struct {
-	Backends []config.Backend // in their order; those that are not enabled are left out
+	Backends []config.Backend // in their order; those that are not enabled are not run
 	Catalog  catalog.Options
 	Wait     time.Duration       // for backends that are starting, before a first list is given without them
 	Limit    int                 // bytes of one message
@@ -46,6 +47,8 @@ type Options struct {
 	Once     bool                // a backend that ends is not started again
 	Anew     bool                // no listing of an earlier time stands in for a backend's own
 	Solo     bool                // there is one client at most; see Backend.private
+	// StartParallel is how many processes may be being started at one time; 0 = any number.
+	StartParallel int
 	// Dial opens the Conn to a backend; nil = as its configuration says. It is
 	// where tests put a backend that lives in memory.
 	Dial func(config.Backend) (transport.Conn, error)
@@ -55,9 +58,7 @@ type Options struct {
 // A Set is the backends of a gateway. Create it with New.
 type Set struct {
 	Options
-	all    []*Backend
-	byName map[string]*Backend
-
+	members  atomic.Pointer[members] // replaced with mu held, together with view
 	view     atomic.Pointer[catalog.View]
 	recalled sync.Once
 	once     sync.Once
@@ -66,12 +67,19 @@ type Set struct {
 	client   []byte  // Info
 	hearing  Clients // set by Run before anything can be heard
 
-	runs runs
+	runs   runs
+	starts starts
+	life   context.Context // done when Run ends
+	end    context.CancelCauseFunc
 
-	mu      sync.Mutex
-	waited  bool            // Options.Wait is over
-	changed chan struct{}   // of the view at hand
-	renamed map[string]bool // new names that were logged
+	applying chan struct{} // 1 slot: there is one Apply at a time
+
+	mu       sync.Mutex
+	launched time.Time       // when the backends were started, zero before it
+	wait     *time.Timer     // from then on: until members.wait is over
+	waited   bool            // it is
+	changed  chan struct{}   // of the view at hand
+	renamed  map[string]bool // new names that were logged
 }
 
 // New returns a Set. It starts nothing.
@@ -80,19 +88,19 @@ func New(o Options) *Set {
 		o.Mask = func(text string) string { return text }
 	}
 	s := &Set{
-		Options: o,
-		byName:  make(map[string]*Backend),
-		started: make(chan struct{}),
-		renamed: make(map[string]bool),
-		client:  wire.Encode(o.Info),
+		Options:  o,
+		started:  make(chan struct{}),
+		applying: make(chan struct{}, 1),
+		renamed:  make(map[string]bool),
+		client:   wire.Encode(o.Info),
 	}
-	for _, c := range o.Backends {
-		if c.Enabled {
-			b := newBackend(s, c)
-			s.all = append(s.all, b)
-			s.byName[c.Name] = b
-		}
+	if o.StartParallel > 0 {
+		s.starts = make(starts, o.StartParallel)
 	}
+	s.life, s.end = context.WithCancelCause(context.Background())
+	none := &members{}
+	next, _ := s.plan(none, Change{Backends: o.Backends, Catalog: o.Catalog, Wait: o.Wait})
+	s.members.Store(next)
 	s.publish()
 	return s
 }
@@ -103,31 +111,45 @@ func New(o Options) *Set {
 func (s *Set) Run(ctx context.Context, clients Clients) error {
 	s.recall()
 	s.begin(ctx, clients)
-	defer s.end()
 	if !s.awaitStart(ctx) {
-		for _, b := range s.all {
-			b.shared.down(Stopped, errStopped)
-		}
-		return ctx.Err()
+		s.runs.close() // so that none is started any more
 	}
-	wait := time.AfterFunc(s.Wait, func() {
-		s.mu.Lock()
-		s.waited = true
-		s.mu.Unlock()
-		for _, b := range s.all {
-			if _, answered := b.offer(); !answered {
-				b.log.Warn("backend is not ready yet; lists go out without it", "dur", s.Wait)
-			}
-		}
-		s.publish()
-	})
+	wait := s.launch()
 	defer wait.Stop()
-	var running sync.WaitGroup
-	for _, b := range s.all {
-		running.Go(func() { b.shared.run(ctx) })
-	}
-	running.Wait()
+	<-ctx.Done()
+	s.end(context.Cause(ctx))
+	s.runs.close()
+	s.runs.running.Wait()
 	return ctx.Err()
+}
+
+// launch starts the backends. From now on those that come are started by Apply. It returns
+// the timer of members.wait.
+func (s *Set) launch() *time.Timer {
+	s.mu.Lock()
+	s.launched = time.Now()
+	m := s.now()
+	wait := time.AfterFunc(m.wait, s.waitIsOver)
+	s.wait = wait
+	s.mu.Unlock()
+	for _, b := range m.all {
+		b.start()
+	}
+	return wait
+}
+
+// waitIsOver has lists go out without the backends that are not ready yet.
+func (s *Set) waitIsOver() {
+	s.mu.Lock()
+	s.waited = true
+	s.mu.Unlock()
+	m := s.now()
+	for _, b := range m.all {
+		if _, answered := b.offer(); !answered {
+			b.log.Warn("backend is not ready yet; lists go out without it", "dur", m.wait)
+		}
+	}
+	s.publish()
 }
 
 // runs is what runs while Run does.
@@ -151,12 +173,11 @@ func (s *Set) begin(ctx context.Context, clients Clients) {
 	r.early = nil
 }
 
-// end waits for what was spawned; nothing is any more.
-func (s *Set) end() {
-	s.runs.mu.Lock()
-	s.runs.over = true
-	s.runs.mu.Unlock()
-	s.runs.running.Wait()
+// close has nothing be spawned any more.
+func (r *runs) close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.over = true
 }
 
 // spawn has f run for as long as Run does; it reports false if that has ended.
@@ -228,7 +249,7 @@ func (s *Set) Start() *catalog.View {
 // before there is a client, so that the first one need not wait for it.
 func (s *Set) recall() {
 	s.recalled.Do(func() {
-		for _, b := range s.all {
+		for _, b := range s.now().all {
 			b.recall()
 		}
 		s.publish()
@@ -240,16 +261,19 @@ func (s *Set) View() *catalog.View { return s.view.Load() }
 
 // Send sends a request to a backend, over the connection that the session c.Owner
 // has to it, or ends it at once if it cannot be sent. A backend that is starting
-// gets it when it has started; if it fails to, the call ends with the reason. M has
+// gets it when it has started; if it fails to, the call ends with the reason. One that has
+// max_in_flight of them gets it when there is a place, and the call ends as one that was not sent if
+// there is none for too long. The request has
 // none of what the stateless era has in _meta: it is put there for a backend that is of
 // it, and c.Stateless set. The errors -32020 and -32022 of such a backend are seen to
 // here, and never come of a call; c.Again is not the caller's to set.
-func (s *Set) Send(backend string, m wire.Message, c *peer.Pending) {
-	if b, ok := s.byName[backend]; ok {
-		b.line(c.Owner, false).send(waiting{m: m, c: c})
+func (s *Set) Send(backend string, request wire.Message, c *peer.Pending) {
+	m := s.now()
+	if b, ok := m.byName[backend]; ok {
+		b.places.enter(waiting{m: request, c: c})
 		return
 	}
-	c.To.Done(wire.Message{}, notSent("is not configured"))
+	c.To.Done(wire.Message{}, m.absent(backend))
 }
 
 // Subscribe is Send for resources/subscribe, and for resources/unsubscribe if on
@@ -259,15 +283,16 @@ func (s *Set) Send(backend string, m wire.Message, c *peer.Pending) {
 // is not told to stop, and the call answered with {}. A backend of the stateless era is
 // listened to instead, and the call answered when it has agreed to that; then the answer is
 // of the gateway's own making.
-func (s *Set) Subscribe(backend, uri string, on bool, m wire.Message, c *peer.Pending) {
-	b, ok := s.byName[backend]
+func (s *Set) Subscribe(backend, uri string, on bool, request wire.Message, c *peer.Pending) {
+	m := s.now()
+	b, ok := m.byName[backend]
 	switch {
 	case !ok:
-		c.To.Done(wire.Message{}, notSent("is not configured"))
+		c.To.Done(wire.Message{}, m.absent(backend))
 	case on:
-		b.subscribe(uri, m, c)
+		b.subscribe(uri, request, c)
 	default:
-		b.unsubscribe(uri, m, c)
+		b.unsubscribe(uri, request, c)
 	}
 }
 
@@ -275,8 +300,9 @@ func (s *Set) Subscribe(backend, uri string, on bool, m wire.Message, c *peer.Pe
 // prefix, and why that backend has never listed any; err is nil if there is no
 // such backend.
 func (s *Set) Excuse(name string) (backend string, err error) {
-	for _, b := range s.all {
-		if strings.HasPrefix(name, b.cfg.Name+s.Catalog.Separator) {
+	m := s.now()
+	for _, b := range m.all {
+		if strings.HasPrefix(name, b.cfg.Name+m.catalog.Separator) {
 			if err := b.excuse(); err != nil {
 				return b.cfg.Name, err
 			}
@@ -287,26 +313,33 @@ func (s *Set) Excuse(name string) (backend string, err error) {
 
 // Cancel takes back what was sent to a backend, or waits to be.
 func (s *Set) Cancel(backend string, c *peer.Pending, params []byte) {
-	b, ok := s.byName[backend]
-	if !ok {
-		return
-	}
-	// It waits where it was sent, or for the line that all share, if that has turned out
-	// to do for everybody, or does so no more.
-	for _, l := range []*line{b.line(c.Owner, true), b.shared} {
-		if l != nil && l.takeBack(c) {
-			c.To.Done(wire.Message{}, peer.ErrCancelled)
+	c.Cancel(params) // before it is looked for: who passes it on, or has it wait, at this moment sees that
+	for b := range s.now().everyone(backend) {
+		if b.places.takeBack(c) {
 			return
 		}
+		// It waits where it was sent, or for the line that all share, if that has turned out
+		// to do for everybody, or does so no more.
+		for _, l := range []*line{b.line(c.Owner, true), b.shared} {
+			if l != nil && l.takeBack(c) {
+				c.To.Done(wire.Message{}, peer.ErrCancelled)
+				return
+			}
+		}
 	}
-	c.Cancel(params)
 }
 
-// Status tells how each backend is, in their order.
+// Status tells how each backend is, in their order; those that are not enabled are
+// Disabled.
 func (s *Set) Status() []Status {
-	all := make([]Status, 0, len(s.all))
-	for _, b := range s.all {
-		all = append(all, b.Status())
+	m := s.now()
+	all := make([]Status, 0, len(m.names))
+	for _, name := range m.names {
+		if b, ok := m.byName[name]; ok {
+			all = append(all, b.Status())
+		} else {
+			all = append(all, Status{Name: name, State: Disabled})
+		}
 	}
 	return all
 }

@@ -115,8 +115,8 @@ func TestBackendsStartSideBySideAndCostEachOtherNothing(t *testing.T) {
 				t.Errorf("%s: logged %q, want %s", name, lines, want)
 			}
 		}
-		if len(h.Status()) != 5 {
-			t.Errorf("%d backends, want those that are enabled", len(h.Status()))
+		if s := h.status("off"); len(h.Status()) != 6 || s.State != backends.Disabled || s.Err != nil {
+			t.Errorf("%d backends, and %+v", len(h.Status()), s)
 		}
 		if s := h.status("good"); s.State != backends.Ready || s.Counts[catalog.Tools] != 2 || s.Server != "scripted/1" || s.Revision != "2025-11-25" || !s.Answered {
 			t.Errorf("status: %+v", s)

@@ -62,6 +62,7 @@ func (b *Backend) cannotGoOn(m wire.Message) error {
 // (start_timeout: 0). So it waits for its call_timeout at most, and if it has none for
 // remedyWait; then it ends as one that was not run.
 func (l *line) spared(p *peer.Peer, w waiting, a wire.Message, err error) bool {
+	l.reached(err)
 	e := wire.ReadError(a.Part(wire.PartError))
 	doubt := e.Code == revision.CodeUnsupportedVersion || foreign(err)
 	switch {
@@ -76,9 +77,14 @@ func (l *line) spared(p *peer.Peer, w waiting, a wire.Message, err error) bool {
 	}
 	w.again = true
 	l.mu.Lock()
-	if l.gone == p {
+	switch {
+	case l.retired, w.c.Revoked():
+		l.mu.Unlock()
+		l.send(w) // which knows where to
+		return true
+	case l.gone == p:
 		l.waiting = append(l.waiting, w)
-	} else {
+	default:
 		l.again = append(l.again, w)
 		wait := cmp.Or(w.c.Timeout, remedyWait)
 		time.AfterFunc(wait, func() { l.giveUp(w.c, wait) })
@@ -124,21 +130,27 @@ func (l *line) doubtful() {
 // refresh has the tools listed anew.
 func (b *Backend) refresh() { b.read(catalog.Tools.Changed(), func(catalog.Kind) {}) }
 
-// reassure discovers a server of the stateless era anew if there is doubt about it. It
-// fails if the server is of that era no more.
+// pollWait is how long a server that could not be reached may take to say that it is there.
+const pollWait = 10 * time.Second
+
+// reassure discovers a server of the stateless era anew if there is doubt about it, or it
+// could not be reached. It fails if the server is of that era no more.
 func (l *line) reassure(ctx context.Context, p *peer.Peer, s *server) error {
 	l.mu.Lock()
-	doubt := l.doubt
+	doubt := l.doubt || l.sup.ills[illNowhere] != nil
 	l.doubt = false
 	l.mu.Unlock()
 	if !doubt || !s.stateless {
 		return nil
 	}
+	ctx, cancel := context.WithTimeoutCause(ctx, pollWait, peer.ErrTimeout)
+	defer cancel()
 	found, err := l.discover(ctx, p)
 	switch {
 	case isA[classic](err):
 		return err
 	case err != nil:
+		l.reached(err)
 		l.log.Debug("backend could not be asked anew what it is", "err", err)
 		return nil
 	}
@@ -146,6 +158,7 @@ func (l *line) reassure(ctx context.Context, p *peer.Peer, s *server) error {
 	l.mu.Lock()
 	l.server = found
 	l.mu.Unlock()
+	l.ail(illNowhere, nil)
 	return nil
 }
 
@@ -191,6 +204,11 @@ func (l *line) handOver() {
 // of the session era must not have begun to start: it tells the backend then.
 func (l *line) inherit(session string, uris []string) {
 	l.mu.Lock()
+	if l.retired {
+		l.mu.Unlock()
+		l.b.passOnSubscriptions(session, uris)
+		return
+	}
 	defer l.mu.Unlock()
 	for _, uri := range uris {
 		l.subs.add(uri, session)

@@ -107,6 +107,26 @@ func (s *subscriptions) of(uri string) []string {
 	return slices.Sorted(maps.Keys(all))
 }
 
+// bySession returns to what of each session's the backend has agreed.
+func (s *subscriptions) bySession() map[string][]string {
+	all := make(map[string][]string)
+	for _, uri := range s.uris() {
+		for session, agreed := range s.byURI[uri] {
+			if agreed {
+				all[session] = append(all[session], uri)
+			}
+		}
+	}
+	return all
+}
+
+func subscribeAll(uris []string) (requests []wire.Message) {
+	for _, uri := range uris {
+		requests = append(requests, subscribe(uri, true))
+	}
+	return requests
+}
+
 func subscribe(uri string, on bool) wire.Message {
 	method := "resources/unsubscribe"
 	if on {
@@ -129,7 +149,7 @@ func (b *Backend) subscribe(uri string, m wire.Message, c *peer.Pending) {
 // subscribing is the Asker of a subscription.
 type subscribing struct {
 	peer.Asker
-	l            *line // that it is sent over, or waits for: there it is held
+	l            *line // that it is sent over, or waits for: there it is held; nil before that
 	uri, session string
 }
 
@@ -143,14 +163,28 @@ func (l *line) holdLocked(s *subscribing) bool {
 
 // Done implements peer.Asker.
 func (s *subscribing) Done(m wire.Message, err error) {
-	s.l.mu.Lock()
-	if err == nil && m.Part(wire.PartError) == nil {
-		s.l.subs.agreed(s.uri, s.session)
-	} else {
-		s.l.subs.refused(s.uri, s.session)
+	if s.l != nil {
+		s.l.subscribed(s, err == nil && m.Part(wire.PartError) == nil)
 	}
-	s.l.mu.Unlock()
 	s.Asker.Done(m, err)
+}
+
+// subscribed notes what came of a subscription that was sent over the line. One to which
+// the backend has agreed after it was retired holds at the one that has its name now.
+func (l *line) subscribed(s *subscribing, agreed bool) {
+	l.mu.Lock()
+	retired := l.retired
+	switch {
+	case retired:
+	case agreed:
+		l.subs.agreed(s.uri, s.session)
+	default:
+		l.subs.refused(s.uri, s.session)
+	}
+	l.mu.Unlock()
+	if retired && agreed {
+		l.b.passOnSubscriptions(s.session, []string{s.uri})
+	}
 }
 
 // unsubscribe takes a subscription back where it is held.

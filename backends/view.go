@@ -6,25 +6,30 @@ import "mcpgateway/catalog"
 func (s *Set) publish() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.publishLocked()
+}
+
+func (s *Set) publishLocked() {
+	m := s.now()
 	var missing []string
-	listings := make([]catalog.Listing, 0, len(s.all))
-	for _, b := range s.all {
+	listings := make([]catalog.Listing, 0, len(m.all))
+	for _, b := range m.all {
 		l, answered := b.offer()
 		listings = append(listings, l)
 		if !answered {
-			missing = append(missing, b.cfg.Name+s.Catalog.Separator)
+			missing = append(missing, b.cfg.Name+m.catalog.Separator)
 		}
 	}
 	was := s.changed
 	s.changed = make(chan struct{})
 	v := &catalog.View{
-		Snapshot: catalog.Merge(s.Catalog, listings),
+		Snapshot: catalog.Merge(m.catalog, listings),
 		Settled:  len(missing) == 0 || s.waited,
 		Complete: len(missing) == 0,
 		Missing:  missing,
 		Changed:  s.changed,
 	}
-	s.logNames(v.Snapshot)
+	s.logNames(v.Snapshot, m.catalog.Prefix)
 	s.view.Store(v)
 	if was != nil {
 		close(was)
@@ -35,13 +40,13 @@ func (s *Set) publish() {
 const maxRenamed = 100_000
 
 // logNames says, once, what appears under another name than its own.
-func (s *Set) logNames(v *catalog.Snapshot) {
+func (s *Set) logNames(v *catalog.Snapshot, prefix catalog.Prefix) {
 	if len(s.renamed) > maxRenamed {
 		clear(s.renamed)
 	}
 	for k := range catalog.Kind(catalog.NumKinds) {
 		for _, e := range v.Entries(k) {
-			if e.Exposed != e.Item.Own && (e.Exposed == "" || s.Catalog.Prefix != catalog.Always) {
+			if e.Exposed != e.Item.Own && (e.Exposed == "" || prefix != catalog.Always) {
 				s.logName(k, e)
 			}
 		}

@@ -57,7 +57,8 @@ func (i *Item) size(exposed string) int {
 type Flaw struct {
 	Item   string // its Own, or its place in the list if it has none
 	What   string
-	Mended bool // else the entry was left out
+	Mended bool
+	Odd    bool // the entry is listed as it is, though some clients may not bear it; else it was left out, if not mended
 }
 
 // Page is one answer to a request for a list.
@@ -88,8 +89,8 @@ func ttl(value []byte) time.Duration {
 const maxListed = 10_000
 
 // ParsePage reads the result of the request for a list. An entry that no client
-// could bear is mended where the mend is certain, and otherwise left out; either
-// is told in Flaws. An error means that the result is no such list at all.
+// could bear is mended where the mend is certain, and otherwise left out; one that some would
+// not bear is listed as it is; each is told in Flaws. An error means that the result is no such list at all.
 //
 // The items keep result, which must not be changed afterwards.
 func ParsePage(k Kind, result []byte) (Page, error) {
@@ -116,19 +117,30 @@ func ParsePage(k Kind, result []byte) (Page, error) {
 		if n == maxListed {
 			item, flaw = Item{}, Flaw{What: "it and what follows are too many for one page"}
 		}
-		if flaw.What == "" || flaw.Mended {
-			page.Items = append(page.Items, item)
-		}
 		if flaw.What != "" {
 			if flaw.Item = item.Own; item.Own == "" {
 				flaw.Item = fmt.Sprintf("%s[%d]", k.Member(), n)
 			}
 			page.Flaws = append(page.Flaws, flaw)
 		}
+		if flaw.What == "" || flaw.Mended {
+			page.add(k, item)
+		}
 		n++
 		return n <= maxListed
 	})
 	return page, nil
+}
+
+// add takes an entry, with what is odd about it.
+func (p *Page) add(k Kind, item Item) {
+	p.Items = append(p.Items, item)
+	if k != Tools {
+		return
+	}
+	if what := doubt(item.Schema()); what != "" {
+		p.Flaws = append(p.Flaws, Flaw{Item: item.Own, What: what, Odd: true})
+	}
 }
 
 // cursor returns value if a next page can be asked for with it. An empty string
@@ -207,6 +219,10 @@ func parseItem(k Kind, raw []byte) (Item, Flaw) {
 		return Item{}, Flaw{What: "it has no " + key}
 	case len(i.Own) > longest:
 		return Item{}, Flaw{What: fmt.Sprintf("its %s has more than %d bytes", key, longest)}
+	case len(raw) > maxEntry:
+		return i, Flaw{What: fmt.Sprintf("it has more than %d bytes", maxEntry)}
+	case nestsDeeper(raw, maxNesting):
+		return i, Flaw{What: fmt.Sprintf("it nests deeper than %d", maxNesting)}
 	case twice != "":
 		return i, Flaw{What: "its " + twice + " stands twice, or in another case"}
 	case k == Tools:

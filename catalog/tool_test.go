@@ -192,9 +192,9 @@ func TestMergeOfManyAndLarge(t *testing.T) {
 		many = append(many, fmt.Sprintf("tool.%d", i))
 		alike = append(alike, strings.Repeat(".", i%500)+fmt.Sprint(i%20)+strings.Repeat("/", i/20))
 	}
-	deep := strings.Repeat(`{"x":`, 900) + `1` + strings.Repeat(`}`, 900)
+	deep := strings.Repeat(`{"x":`, 90) + `1` + strings.Repeat(`}`, 90)
 	large := listing(t, "c", `{"name":"deep","inputSchema":{"type":"object","x":`+deep+`}}
-		{"name":"wide","inputSchema":{`+strings.Repeat(`"type2":0,`, 100_000)+`"type":"object"},"description":"`+strings.Repeat(`\n`, 1<<20)+`"}`)
+		{"name":"wide","inputSchema":{`+strings.Repeat(`"type2":0,`, 50_000)+`"type":"object"},"description":"`+strings.Repeat(`\n`, 1<<18)+`"}`)
 	start := time.Now()
 	o := Options{NameLimit: 8}
 	listings := []Listing{named(t, "a", many...), named(t, "b", many...), named(t, "c", alike...), large}

@@ -6,7 +6,7 @@
 // how a gateway keeps its promise that every call ends once, whether an answer, a
 // cancellation, a deadline or the death of the other side comes first.
 //
-// The package knows neither JSON nor MCP. It refuses rows once it was drained.
+// The package knows neither JSON nor MCP. It refuses rows once it was closed or drained.
 package idmap
 
 import "sync"
@@ -22,7 +22,7 @@ type Table[V any] struct {
 
 // Add puts in what row returns for the new id, which is greater than every one
 // before it; the first is 1. Row is called with the table locked, so that nobody
-// meets a row that is not finished; it must not use the table. After Drain
+// meets a row that is not finished; it must not use the table. After Close or Drain
 // nothing is put in, row is not called, and Add answers false.
 func (t *Table[V]) Add(row func(id int64) V) bool {
 	t.mu.Lock()
@@ -72,6 +72,27 @@ func (t *Table[V]) Len() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.rows)
+}
+
+// CloseIf is Close if may says so of each row; else nothing happens, and it answers false. The
+// table is locked meanwhile: may must not use it.
+func (t *Table[V]) CloseIf(may func(V) bool) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, v := range t.rows {
+		if !may(v) {
+			return false
+		}
+	}
+	t.closed = true
+	return true
+}
+
+// Close has nothing be put in any more. The rows that there are stay.
+func (t *Table[V]) Close() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.closed = true
 }
 
 // Drain removes all rows, returns their values in no order, and closes the

@@ -44,6 +44,8 @@ type Pending struct {
 	// a server needs. For a server of the session era it would be another call: whoever sends it
 	// ends it then with a *[wire.Error].
 	GoesOn bool
+	// Aside says that the call is on the owner's own behalf: see [Traffic].
+	Aside bool
 	// Again, if it is set, is shown the answer, or the reason why there is none,
 	// before To is; not so if the call was taken back, or has met its deadline or
 	// the end of the conversation. If it returns true the call has not ended: who has
@@ -129,6 +131,7 @@ func (p *Peer) Offer(m wire.Message, c *Pending) error {
 	// seen in time.
 	if c.revoked.Load() {
 		if _, ok := p.calls.Take(id); ok {
+			p.leave()
 			c.stop()
 			return ErrCancelled
 		}
@@ -144,6 +147,7 @@ func (p *Peer) Offer(m wire.Message, c *Pending) error {
 	out := m.Splice(edits[:n]...)
 	if err := p.conn.Write(out, c.About); err != nil {
 		if _, ok := p.calls.Take(id); ok {
+			p.leave()
 			c.stop()
 			c.sent.Store(nil)
 			if errors.Is(err, transport.ErrFull) {
@@ -214,6 +218,11 @@ func (c *Pending) stop() {
 }
 
 func (p *Peer) giveUp(id int64, why error, params []byte) {
+	p.givingUp.Add(1)
+	defer func() {
+		p.givingUp.Add(-1)
+		p.leave()
+	}()
 	// The call becomes a stray before it stops being a call, so that there is no
 	// moment at which nobody knows of it.
 	if c, ok := p.calls.Look(id); ok {
@@ -225,6 +234,7 @@ func (p *Peer) giveUp(id int64, why error, params []byte) {
 	if !ok {
 		return
 	}
+	p.noteEnd(c)
 	if c.quiet {
 		c.end(wire.Message{}, why)
 		return
@@ -274,6 +284,7 @@ func (p *Peer) answered(m wire.Message) {
 		return
 	}
 	p.echo(c)
+	p.noteEnd(c)
 	c.endUnless(m, nil)
 }
 
@@ -328,9 +339,10 @@ func (p *Peer) AskAll(ctx context.Context, requests ...wire.Message) []Answer {
 	for i, r := range requests {
 		waiters[i] = make(Waiter, 1)
 		// "The initialize request MUST NOT be cancelled by clients" (cancellation). And
-		// who has not answered server/discover may not bear to hear more of it.
-		quiet := r.Method() == "initialize" || r.Method() == "server/discover"
-		calls[i] = &Pending{To: waiters[i], quiet: quiet}
+		// who has not answered server/discover may not bear to hear more of it, nor is there
+		// anything to be stopped about a ping.
+		quiet := r.Method() == "initialize" || r.Method() == "server/discover" || r.Method() == "ping"
+		calls[i] = &Pending{To: waiters[i], quiet: quiet, Aside: true}
 		p.Send(r, calls[i])
 	}
 	answers := make([]Answer, len(requests))

@@ -7,7 +7,7 @@
 // does, each call ends once and each request is answered at most once.
 //
 // It refuses to decode what it passes on, and to wait: apart from Run, Call,
-// Ask, Drain and Close nothing here blocks.
+// Ask, Drain, Finish and Close nothing here blocks.
 package peer
 
 import (
@@ -17,6 +17,8 @@ import (
 	"log/slog"
 	"strconv"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"mcpgateway/idmap"
 	"mcpgateway/transport"
@@ -84,6 +86,13 @@ type Peer struct {
 
 	calls idmap.Table[*Pending] // what we asked
 
+	began       time.Time
+	heard, used atomic.Int64 // see Traffic; since began
+
+	finishing atomic.Bool
+	givingUp  atomic.Int32  // calls that are out of the table, and the far side is being told
+	left      chan struct{} // 1 slot: since finishing, one of calls has come to its end
+
 	mu       sync.Mutex
 	requests map[wire.ID]*Request    // what they asked, under their ids
 	strays   strays                  // calls at an end that the far side may still be at
@@ -102,7 +111,10 @@ func New(conn transport.Conn, h Handler, opts Options) *Peer {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &Peer{conn: conn, h: h, opts: opts, log: log, requests: make(map[wire.ID]*Request)}
+	return &Peer{
+		conn: conn, h: h, opts: opts, log: log, began: time.Now(),
+		requests: make(map[wire.ID]*Request), left: make(chan struct{}, 1),
+	}
 }
 
 // Run reads until the far side ends the conversation (nil), the Conn fails, or
@@ -135,7 +147,9 @@ func (p *Peer) Run(ctx context.Context) error {
 	p.mu.Lock()
 	p.ended, p.trails = why(err), nil
 	p.mu.Unlock()
-	for _, c := range p.calls.Drain() {
+	all := p.calls.Drain()
+	p.leave()
+	for _, c := range all {
 		c.end(wire.Message{}, &transport.Lost{ID: c.ID(), Err: why(err), Ran: true})
 	}
 	return err
@@ -162,10 +176,12 @@ func (p *Peer) read() error {
 		var lost *transport.Lost
 		switch {
 		case err == nil:
+			p.note(&p.heard)
 			p.receive(m, p.stream(about), nil, 0)
 		case errors.As(err, &lost): // first: it may wrap the noise that there was instead
 			p.lost(lost)
 		case errors.As(err, &noise):
+			p.note(&p.heard)
 			p.noise(noise)
 		case errors.Is(err, io.EOF):
 			return nil
@@ -194,8 +210,10 @@ func (p *Peer) receive(m wire.Message, on Stream, b *batch, i int) {
 	case wire.Response:
 		p.answered(m)
 	case wire.Request:
+		p.note(&p.used)
 		p.asked(m, on, b, i)
 	case wire.Notification:
+		p.note(&p.used)
 		p.told(m, on)
 	case wire.Batch:
 		p.unpack(m, on)
@@ -218,6 +236,7 @@ func (p *Peer) told(m wire.Message, on Stream) {
 func (p *Peer) noise(n *transport.Noise) {
 	if n.Answer {
 		if c, ok := p.takeByID(n.ID); ok {
+			p.noteEnd(c)
 			c.end(wire.Message{}, &BadAnswer{n.Err})
 			return
 		}
@@ -244,6 +263,7 @@ func (b *BadAnswer) Unwrap() error { return b.Err }
 
 func (p *Peer) lost(l *transport.Lost) {
 	if c, ok := p.takeByID(l.ID); ok {
+		p.noteEnd(c)
 		c.endUnless(wire.Message{}, l)
 	}
 }
@@ -257,6 +277,7 @@ func (p *Peer) Notify(method string, params []byte) error {
 // belongs to, "" if there is none. Like everything that is sent it ends the
 // conversation with a far side that does not read.
 func (p *Peer) Tell(m wire.Message, about wire.ID) error {
+	p.note(&p.used)
 	err := p.conn.Write(m, about)
 	if errors.Is(err, transport.ErrFull) {
 		p.hang(err)
@@ -296,6 +317,39 @@ func (p *Peer) Drain(ctx context.Context) {
 	select {
 	case <-done:
 	case <-ctx.Done():
+	}
+}
+
+// errFinishing is why nothing is sent after [Peer.Finish].
+var errFinishing = errors.New("no more calls are sent over it")
+
+// Finish lets the calls that were sent come to their ends, and has no more be: Offer fails
+// with a [transport.ErrClosed] as soon as Finish was called. It waits until none is in flight any
+// more, or ctx is done. The conversation goes on meanwhile, and does after it.
+func (p *Peer) Finish(ctx context.Context) {
+	p.mu.Lock()
+	if p.end == nil {
+		p.end = ended{errFinishing}
+	}
+	p.mu.Unlock()
+	p.finishing.Store(true)
+	p.calls.Close()
+	for p.calls.Len() > 0 || p.givingUp.Load() > 0 {
+		select {
+		case <-p.left:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// leave notes that a call has come to its end, for Finish.
+func (p *Peer) leave() {
+	if p.finishing.Load() {
+		select {
+		case p.left <- struct{}{}:
+		default:
+		}
 	}
 }
 
@@ -355,6 +409,7 @@ func (p *Peer) echo(c *Pending) {
 // take removes the row of a call that has come to an end on the far side, too.
 func (p *Peer) take(id int64) (*Pending, bool) {
 	c, ok := p.calls.Take(id)
+	p.leave()
 	if !ok {
 		p.mu.Lock()
 		p.strays.answeredLate(id)

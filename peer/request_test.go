@@ -164,6 +164,7 @@ func TestMission_A_PingIsAnsweredWhateverElseGoesOn(t *testing.T) {
 		k.far.Send(`{"jsonrpc":"2.0","id":"p","method":"ping","params":{"_meta":{}}}`)
 		k.far.Want(`{"jsonrpc":"2.0","id":"p","result":{}}`)
 		result := make(chan string, 1)
+		k.far.HearPings()
 		go func() { // and the other way
 			text, err := k.Call(t.Context(), "ping", nil)
 			result <- fmt.Sprintf("%s, %v", text, err)

@@ -20,6 +20,10 @@ type Command struct {
 	Env   []string // all of its environment, as KEY=value
 	Dir   string   // "" = ours
 	Limit int      // bytes of one message, and of what may wait to be written
+	// Patience is how long the child may neither take anything of what waits to be written,
+	// nor say anything, before the conversation ends; 0 = for ever. One that has taken
+	// everything may take its time.
+	Patience time.Duration
 	// Stderr is called with each line that the child writes there, in order,
 	// from a goroutine of its own. Lines over 8 KiB are cut.
 	Stderr func(line string)
@@ -51,8 +55,9 @@ type Child struct {
 	silent chan struct{} // closed when its stderr has been read to the end
 	drops  sync.WaitGroup
 	closed atomic.Bool
-	once   sync.Once // Close
-	broken sync.Once // its stdin
+	deaf   atomic.Bool // it does not read
+	once   sync.Once   // Close
+	broken sync.Once   // its stdin
 }
 
 // Spawn starts the child in a process group of its own. Its stderr is drained
@@ -72,6 +77,10 @@ func Spawn(c Command) (*Child, error) {
 	}
 	p.lines = lineReader{r: p.stdout, limit: c.Limit, mend: true, mended: c.Mended}
 	p.outbox = newOutbox(p.stdin, tryWriter(p.stdin), c.Limit)
+	p.outbox.patience, p.outbox.deaf = c.Patience, func() {
+		p.deaf.Store(true)
+		_ = p.stdout.SetReadDeadline(time.Now()) // so that Read says so
+	}
 	p.drops.Go(func() {
 		defer close(p.silent)
 		drainLines(p.stderr, c.Mask, p.last.add, c.Stderr)
@@ -133,10 +142,14 @@ func (p *Child) Read() (wire.Message, wire.ID, error) {
 	m, err := p.lines.readMessage()
 	switch err.(type) {
 	case nil, *Noise:
+		p.outbox.stirs.Add(1)
 		return m, "", err
 	}
-	if p.closed.Load() {
+	switch {
+	case p.closed.Load():
 		return m, "", ErrClosed
+	case p.deaf.Load():
+		return m, "", fmt.Errorf("it does not read: for %v it has taken nothing of what it was sent, nor said anything", p.outbox.patience)
 	}
 	return m, "", p.ended(err)
 }

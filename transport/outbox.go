@@ -2,7 +2,10 @@ package transport
 
 import (
 	"io"
+	"slices"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"mcpgateway/wire"
 )
@@ -25,6 +28,15 @@ type outbox struct {
 	done    chan struct{} // closed when the goroutine is gone
 	space   sync.Cond     // signalled when the queue has run empty
 	once    sync.Once
+
+	// While something waits the far side has to stir within patience, unless that is 0;
+	// else deaf is called, once. Both are set before anything is sent.
+	patience time.Duration
+	deaf     func()
+	stirs    atomic.Int64 // counts what it takes of what waits, and what it says
+	seen     int64        // of them, when
+	since    time.Time    // it was looked last, or something began to wait
+	watch    *time.Timer  // calls look
 }
 
 func newOutbox(w io.Writer, try func([]byte) (int, error), limit int) *outbox {
@@ -85,6 +97,9 @@ func (o *outbox) write(b []byte) int {
 }
 
 func (o *outbox) push(b []byte) {
+	if o.waiting == 0 && o.patience > 0 {
+		o.watchLocked()
+	}
 	o.queue = append(o.queue, b)
 	o.waiting += len(b)
 	select {
@@ -113,6 +128,9 @@ func (o *outbox) run() {
 		if o.err != nil {
 			o.queue, o.waiting = nil, 0
 		}
+		if o.waiting == 0 && o.watch != nil {
+			o.watch.Stop()
+		}
 		o.space.Broadcast()
 		o.mu.Unlock()
 	}
@@ -126,7 +144,7 @@ func (o *outbox) flush(batch [][]byte) (sent int, err error) {
 		if len(gather) < chunk && i < len(batch)-1 {
 			continue
 		}
-		n, err := o.w.Write(gather)
+		n, err := o.writeAll(gather)
 		sent += n
 		if err != nil {
 			return sent, err
@@ -134,6 +152,48 @@ func (o *outbox) flush(batch [][]byte) (sent int, err error) {
 		gather = gather[:0]
 	}
 	return sent, nil
+}
+
+// writeAll writes in pieces, so that it shows when some of it is taken.
+func (o *outbox) writeAll(text []byte) (sent int, err error) {
+	for piece := range slices.Chunk(text, chunk) {
+		n, err := o.w.Write(piece)
+		if sent += n; err != nil {
+			return sent, err
+		}
+		o.stirs.Add(1)
+	}
+	return sent, nil
+}
+
+// watchLocked begins to look whether the far side stirs.
+func (o *outbox) watchLocked() {
+	o.seen, o.since = o.stirs.Load(), time.Now()
+	if o.watch == nil {
+		o.watch = time.AfterFunc(o.patience, o.look)
+	} else {
+		o.watch.Reset(o.patience)
+	}
+}
+
+// look calls deaf if the far side has not stirred for too long.
+func (o *outbox) look() {
+	o.mu.Lock()
+	if o.waiting == 0 || o.err != nil {
+		o.mu.Unlock()
+		return
+	}
+	if now := o.stirs.Load(); now != o.seen {
+		o.seen, o.since = now, time.Now()
+	}
+	left := o.patience - time.Since(o.since)
+	if left > 0 {
+		o.watch.Reset(left)
+	}
+	o.mu.Unlock()
+	if left <= 0 {
+		o.deaf()
+	}
 }
 
 // drain waits until nothing waits any more, or the stream has failed.

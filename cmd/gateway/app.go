@@ -149,6 +149,8 @@ func (f *flags) open(m mode, tunes ...tune) (*app, error) {
 		Anew:  m.anew,
 		Solo:  c.Listen == "",
 		Log:   a.log,
+
+		StartParallel: c.Limits.StartParallel,
 	})
 	if err := a.openJournal(); err != nil {
 		a.close()

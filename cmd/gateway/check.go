@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -20,7 +21,8 @@ func checkCommand(f *flags) *cobra.Command {
 		Short: "Start every backend once and say how each is",
 		Long: `check loads and validates the configuration, starts every backend, lists its tools, and
 prints one row for each. It exits with 0 only if all are well. Under PROBLEM stands also what
-is odd about one that is: a glob under tools that matches none, a tool left out as unusable.`,
+is odd about one that is: a glob under tools that matches none, a tool left out as unusable, or
+one that model APIs may refuse.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return f.withAll(cmd.Context(), f.sayFile, f.printStatus)
@@ -65,7 +67,7 @@ func (f *flags) startAll(ctx context.Context, a *app) error {
 		select {
 		case <-v.Changed:
 		case <-tick.C:
-			p.show(a.set.Status())
+			p.show(enabled(a.set.Status()))
 		case <-ctx.Done():
 			return errInterrupted
 		}
@@ -102,7 +104,18 @@ func (a *app) remarks(s backends.Status) string {
 	if more := len(s.LeftOut) - shown; more > 0 {
 		all = append(all, fmt.Sprintf("left out %d more", more))
 	}
+	for _, f := range s.Odd[:min(len(s.Odd), shown)] {
+		all = append(all, f.Item+": "+f.What)
+	}
+	if more := len(s.Odd) - shown; more > 0 {
+		all = append(all, fmt.Sprintf("so it is with %d more", more))
+	}
 	return a.mask.String(oneLine(strings.Join(all, "; ")))
+}
+
+// enabled returns the backends that are not disabled.
+func enabled(all []backends.Status) []backends.Status {
+	return slices.DeleteFunc(all, func(s backends.Status) bool { return s.State == backends.Disabled })
 }
 
 func well(s backends.Status) bool { return s.State == backends.Ready && s.Err == nil }
@@ -112,32 +125,29 @@ func (f *flags) printStatus(a *app) error {
 	w := tabwriter.NewWriter(f.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "BACKEND\tSTATE\tTOOLS\tPROMPTS\tRESOURCES\tSERVER\tREVISION\tTIME\tPROBLEM")
 	sick := 0
-	byName := make(map[string]backends.Status)
-	for _, s := range a.set.Status() {
-		byName[s.Name] = s
-	}
-	for _, c := range a.Config.Backends {
-		if !c.Enabled {
-			fmt.Fprintf(w, "%s\tdisabled\t-\t-\t-\t-\t-\t-\t\n", c.Name)
+	all := a.set.Status()
+	for _, s := range all {
+		if s.State == backends.Disabled {
+			fmt.Fprintf(w, "%s\tdisabled\t-\t-\t-\t-\t-\t-\t\n", s.Name)
 			continue
 		}
-		s := byName[c.Name]
 		state, counts, problem := "ok", countsOf(s), a.remarks(s)
 		if !well(s) {
 			sick++
 			state, counts, problem = "failed", "-\t-\t-", a.problem(s)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", c.Name, state, counts, dash(plain(a.mask.String(s.Server))), dash(s.Revision),
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", s.Name, state, counts, dash(plain(a.mask.String(s.Server))), dash(s.Revision),
 			s.Took.Round(time.Millisecond), problem)
 	}
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	if len(byName) == 0 {
+	all = enabled(all)
+	if len(all) == 0 {
 		return hinted{fmt.Errorf("no backend is configured, or none is enabled"), "list servers under backends: in " + cmp.Or(a.Source, "gateway.yaml")}
 	}
 	if sick > 0 {
-		return hinted{fmt.Errorf("%d of %d backends failed", sick, len(byName)), "gateway check --log-level debug shows all that they say"}
+		return hinted{fmt.Errorf("%d of %d backends failed", sick, len(all)), "gateway check --log-level debug shows all that they say"}
 	}
 	return nil
 }

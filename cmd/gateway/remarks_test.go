@@ -25,3 +25,19 @@ func TestCheckNamesWhatIsLeftOut(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 }
+
+// SCHEMA-03, SCHEMA-04: so is what is listed and may be refused by model APIs.
+func TestSCHEMA03_SCHEMA04_CheckNamesWhatModelsMayRefuse(t *testing.T) {
+	a := &app{mask: logs.NewMask()}
+	odd := catalog.Flaw{Item: "t", What: "its inputSchema has anyOf at its top", Odd: true}
+	s := backends.Status{LeftOut: []catalog.Flaw{{Item: "bad", What: "it is no object"}}, Odd: []catalog.Flaw{odd}}
+	if got, want := a.remarks(s), "left out bad: it is no object; t: its inputSchema has anyOf at its top"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	for range 99 {
+		s.Odd = append(s.Odd, odd)
+	}
+	if got := a.remarks(s); strings.Count(got, "anyOf") != 10 || !strings.HasSuffix(got, "; so it is with 90 more") {
+		t.Errorf("got %q", got)
+	}
+}

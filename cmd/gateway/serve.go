@@ -151,7 +151,7 @@ func (a *app) ready() error {
 		return nil
 	}
 	var missing []string
-	for _, s := range a.set.Status() {
+	for _, s := range enabled(a.set.Status()) {
 		if !s.Answered {
 			missing = append(missing, s.Name)
 		}

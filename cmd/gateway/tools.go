@@ -64,7 +64,7 @@ func (f *flags) printTools(a *app, asJSON bool) error {
 // tellFailed names the backends whose tools are missing. It is an error if all
 // of them are.
 func (f *flags) tellFailed(a *app) error {
-	all := a.set.Status()
+	all := enabled(a.set.Status())
 	sick := 0
 	for _, s := range all {
 		if s.Answered && !well(s) {

@@ -38,6 +38,7 @@ type Peer struct {
 	mu      sync.Mutex
 	lines   []string // received and not yet taken
 	over    bool     // the other side has closed the conversation
+	pings   bool     // a ping is a line like any other
 	arrived chan struct{}
 	done    chan struct{} // closed when the reader is gone
 }
@@ -74,10 +75,13 @@ func (p *Peer) read() {
 	for {
 		m, _, err := p.conn.Read()
 		p.mu.Lock()
-		if err == nil {
-			p.lines = append(p.lines, string(m.Raw()))
-		} else {
+		switch {
+		case err != nil:
 			p.over = true
+		case !p.pings && m.Kind() == wire.Request && m.Method() == "ping":
+			_ = p.conn.Write(wire.NewResult(m.ID(), []byte("{}")), "")
+		default:
+			p.lines = append(p.lines, string(m.Raw()))
 		}
 		p.mu.Unlock()
 		select {
@@ -88,6 +92,14 @@ func (p *Peer) read() {
 			return
 		}
 	}
+}
+
+// HearPings has the Peer take pings for lines like any other from now on. Before that it
+// answers them by itself.
+func (p *Peer) HearPings() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.pings = true
 }
 
 // near is the end of the pipe that the other side holds. Its Read makes of some

@@ -1,0 +1,116 @@
+package backends
+
+import (
+	"context"
+	"time"
+
+	"mcpgateway/catalog"
+	"mcpgateway/config"
+)
+
+// A Change is what a Set is to be from now on. See [Options] for what the fields say.
+type Change struct {
+	Backends []config.Backend
+	Catalog  catalog.Options
+	Wait     time.Duration
+}
+
+// upWait is how long a change waits, at most, for its new backends to be ready.
+const upWait = 30 * time.Second
+
+// Apply makes the backends and the catalog's options what they are in c from now on. Backends
+// whose configuration is the same keep running, whatever their place in the list. New and
+// changed ones are started and given until they are ready or have failed, half a minute at most,
+// and then all changes at once: what is sent from then on goes by the new ones, and one View
+// follows. Calls that are at a backend that was changed or removed end there; what waits in
+// it goes to the new one of that name, or ends. A backend that does not start is changed all
+// the same, and is tried again like any other.
+//
+// Apply waits for the change, not for those calls. One that is called meanwhile waits for the
+// one before. Ctx ends the wait for new backends, not the change. Before the backends are
+// started, see Start, nothing is waited for. An error means that nothing was changed.
+func (s *Set) Apply(ctx context.Context, c Change) error {
+	if err := c.check(); err != nil {
+		return err
+	}
+	s.applying <- struct{}{}
+	defer func() { <-s.applying }()
+	before := s.now() // but for retired nobody else changes it
+	next, newcomers := s.plan(before, c)
+	for _, b := range newcomers {
+		b.recall()
+		if old := before.byName[b.cfg.Name]; old != nil {
+			b.learn(old)
+		}
+	}
+	if !s.swapEarly(next) {
+		s.bringUp(ctx, newcomers)
+		s.mu.Lock()
+		s.swapLocked(next)
+		s.mu.Unlock()
+	}
+	for _, b := range before.all {
+		if !next.has(b) {
+			if heir := next.byName[b.cfg.Name]; heir != nil {
+				heir.shared.pardon() // it may have failed because of b
+			}
+			b.retire()
+		}
+	}
+	for _, b := range newcomers {
+		b.shared.levelled(nil) // it may have been changed since the backend was told
+	}
+	s.thinOut()
+	return nil
+}
+
+// swapEarly swaps at once if no backend was started yet, and reports whether it did.
+func (s *Set) swapEarly(next *members) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.launched.IsZero() {
+		s.swapLocked(next)
+		return true
+	}
+	return false
+}
+
+// bringUp starts new backends, and waits until it is known of each what it has, or that it
+// fails.
+func (s *Set) bringUp(ctx context.Context, newcomers []*Backend) {
+	for _, b := range newcomers {
+		b.start()
+	}
+	over := time.After(upWait)
+	for _, b := range newcomers {
+		if b.isKnown() {
+			continue // it is started by the first call
+		}
+		select {
+		case <-b.settled:
+		case <-over:
+			return
+		case <-ctx.Done():
+			return
+		case <-s.life.Done():
+			return
+		}
+	}
+}
+
+// swapLocked puts next in the place of the members at hand. Those that leave are to be retired
+// after it.
+func (s *Set) swapLocked(next *members) {
+	m := s.now()
+	next.retired = m.retired
+	for _, b := range m.all {
+		if !next.has(b) {
+			next.retired = append(next.retired[:len(next.retired):len(next.retired)], b)
+		}
+	}
+	s.members.Store(next)
+	if s.wait != nil && !s.waited {
+		s.wait.Reset(next.wait - time.Since(s.launched))
+	}
+	s.publishLocked()
+}

@@ -1,0 +1,389 @@
+package backends_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mcpgateway/backends"
+	"mcpgateway/catalog"
+	"mcpgateway/config"
+	"mcpgateway/internal/mcptest"
+)
+
+// options are the catalog's of every house.
+var options = catalog.Options{Prefix: catalog.Collision, Separator: "__", NameLimit: 50}
+
+const removed = "it was removed from the configuration"
+
+// change returns a Change to these backends.
+func change(all ...config.Backend) backends.Change {
+	return backends.Change{Backends: all, Catalog: options, Wait: 3 * time.Second}
+}
+
+// apply begins a change, and returns what is closed when it is over.
+func (h *house) apply(c backends.Change) <-chan struct{} {
+	h.t.Helper()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := h.Apply(context.Background(), c); err != nil {
+			h.t.Errorf("Apply: %v", err)
+		}
+	}()
+	return done
+}
+
+// edited returns a backend's configuration with something else in it.
+func edited(c config.Backend, how string) config.Backend {
+	c.Args = []string{how}
+	return c
+}
+
+func TestApply_ChangesOneAndKeepsTheOther(t *testing.T) {
+	all := plain("a", "b")
+	inHouse(t, backends.Options{Backends: all}, func(t *testing.T, h *house) {
+		a, b := h.next("a"), h.next("b")
+		a.Ready("t")
+		b.Ready("u")
+		done := h.apply(change(edited(all[0], "new"), all[1]))
+		next := h.next("a")
+		h.wantNames("t", "u") // the old one serves until the new one is ready
+		next.Ready("v")
+		<-done
+		h.wantNames("v", "u")
+		if !a.Over() || b.Over() {
+			t.Error("the wrong one ended")
+		}
+		c, _ := h.call("a")
+		next.Reply(next.Asked("tools/call").ID(), "{}")
+		c.ok(t)
+		if n := len(h.dials("b")); n != 1 {
+			t.Errorf("b was started %d times", n)
+		}
+	})
+}
+
+// Another order is no reason to start anything; only who has the bare name is another.
+func TestApply_OrderAloneChangesNames(t *testing.T) {
+	all := plain("a", "b")
+	inHouse(t, backends.Options{Backends: all}, func(t *testing.T, h *house) {
+		a, b := h.next("a"), h.next("b")
+		a.Ready("t")
+		b.Ready("t")
+		h.wantNames("t", "b__t")
+		v := h.View()
+		<-h.apply(change(all[1], all[0]))
+		h.wantNames("t", "a__t")
+		select {
+		case <-v.Changed:
+		default:
+			t.Error("nobody is told")
+		}
+		if len(h.dials("a"))+len(h.dials("b")) != 2 || a.Over() || b.Over() {
+			t.Error("something was started anew")
+		}
+	})
+}
+
+func TestApply_BeforeStartSwapsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := plain("a", "b", "c")
+		h := newHouse(t, backends.Options{Backends: all[:2]})
+		early, _ := h.call("a")
+		back, pending := h.call("a")
+		gone, _ := h.call("b")
+		began := time.Now()
+		<-h.apply(change(edited(all[0], "new"), all[2]))
+		if took := time.Since(began); took != 0 {
+			t.Errorf("it took %v", took)
+		}
+		gone.want(t, removed)
+		h.Cancel("a", pending, nil)
+		back.want(t, "cancelled")
+		early.want(t, "")
+		h.Start()
+		a, c := h.next("a"), h.next("c")
+		a.Greet("")
+		a.Reply(a.Asked("tools/call").ID(), "{}")
+		early.ok(t)
+		a.List(mcptest.Tools("t"))
+		c.Ready("u")
+		h.wantNames("t", "u")
+		if len(h.dials("a")) != 1 || len(h.dials("b")) != 0 {
+			t.Error("what was never a member when it began was started")
+		}
+	})
+}
+
+func TestApply_AfterTheEnd(t *testing.T) {
+	all := plain("a")
+	inHouse(t, backends.Options{Backends: all}, func(t *testing.T, h *house) {
+		h.next("a").Ready("t")
+		h.stop()
+		<-h.done
+		<-h.apply(change(edited(all[0], "new"), plain("b")[0]))
+		for _, name := range []string{"a", "b"} {
+			c, _ := h.call(name)
+			c.want(t, "it is not running: the gateway is ending")
+		}
+	})
+}
+
+// What is added is listed from the swap on, what was removed is not any more, and a call to
+// it says so: a client may have read its name before.
+func TestApply_AddsAndRemoves(t *testing.T) {
+	all := plain("a", "b", "c")
+	inHouse(t, backends.Options{Backends: all[:2]}, func(t *testing.T, h *house) {
+		a, b := h.next("a"), h.next("b")
+		a.Ready("t")
+		b.Ready("u")
+		done := h.apply(change(all[0], all[2]))
+		c := h.next("c")
+		h.wantNames("t", "u")
+		c.Ready("v")
+		<-done
+		h.wantNames("t", "v")
+		if !b.Over() {
+			t.Error("b goes on")
+		}
+		call, _ := h.call("b")
+		call.want(t, removed)
+		h.subscribe("", "b", "x:y", true).want(t, removed)
+		call, _ = h.call("d")
+		call.want(t, "is not configured")
+		var names []string
+		for _, s := range h.Status() {
+			names = append(names, s.Name)
+		}
+		if !slices.Equal(names, []string{"a", "c"}) {
+			t.Errorf("status of %q", names)
+		}
+
+		again := h.apply(change(all...)) // it comes back
+		h.next("b").Ready("u")
+		<-again
+		h.wantNames("t", "u", "v")
+		call, _ = h.call("b")
+		call.want(t, "")
+	})
+}
+
+// One that is disabled is as good as removed.
+func TestApply_Disables(t *testing.T) {
+	all := plain("a", "b")
+	inHouse(t, backends.Options{Backends: all}, func(t *testing.T, h *house) {
+		a := h.next("a")
+		a.Ready("t")
+		h.next("b").Ready("u")
+		off := all[0]
+		off.Enabled = false
+		<-h.apply(change(off, all[1]))
+		h.wantNames("u")
+		if !a.Over() {
+			t.Error("it goes on")
+		}
+		c, _ := h.call("a")
+		c.want(t, "it is disabled in the configuration")
+		if s := h.status("a"); s.State != backends.Disabled {
+			t.Errorf("status: %+v", s)
+		}
+		done := h.apply(change(all...))
+		h.next("a").Ready("t")
+		<-done
+		h.wantNames("t", "u")
+	})
+}
+
+// A backend that does not start is changed all the same. The others do not notice, and it is
+// tried again like any other.
+func TestApply_ABackendThatDoesNotStartIsSwappedIn(t *testing.T) {
+	all := plain("a", "b")
+	inHouse(t, backends.Options{Backends: all}, func(t *testing.T, h *house) {
+		a, b := h.next("a"), h.next("b")
+		a.Ready("t")
+		b.Ready("u")
+		done := h.apply(change(broken(all[0]), all[1]))
+		h.next("a").Exit("exit 1", "")
+		<-done
+		h.wantNames("u")
+		if !a.Over() {
+			t.Error("the old one goes on")
+		}
+		c, _ := h.call("b")
+		b.Reply(b.Asked("tools/call").ID(), "{}")
+		c.ok(t)
+		if lines := h.log.Lines("level=WARN", "backend=a", "exit 1"); len(lines) != 1 {
+			t.Errorf("logged %q", h.log.Loud())
+		}
+		h.next("a").Ready("v")
+		h.wantNames("v", "u")
+	})
+}
+
+// broken is a configuration of which the program is another.
+func broken(c config.Backend) config.Backend {
+	c.Command = "other"
+	return c
+}
+
+// What is the same program keeps its catalog while it cannot be listed anew, as it would if
+// it had been started again.
+func TestApply_WhatIsKnownOfTheSameProgramStands(t *testing.T) {
+	all := plain("a", "b")
+	inHouse(t, backends.Options{Backends: all}, func(t *testing.T, h *house) {
+		h.next("a").Ready("t", "delete")
+		h.next("b").Ready("u")
+		h.wantNames("t", "delete", "u")
+		next := all[0]
+		next.Env = map[string]string{"KEY": "wrong"}
+		next.Tools.Deny = []string{"del*"}
+		done := h.apply(change(next, all[1]))
+		h.next("a").Exit("exit 1", "")
+		<-done
+		h.wantNames("t", "u")
+	})
+}
+
+func TestApply_TheLastKnownCatalogStandsIn(t *testing.T) {
+	all := plain("a", "b")
+	dir := t.TempDir()
+	inHouse(t, backends.Options{Backends: all, State: dir}, func(t *testing.T, h *house) {
+		h.next("a").Ready("t")
+		h.next("b").Ready("u")
+		h.wantNames("t", "u")
+	})
+	inHouse(t, backends.Options{Backends: all[1:], State: dir}, func(t *testing.T, h *house) {
+		h.next("b").Ready("u")
+		done := h.apply(change(all...))
+		h.next("a") // which hangs
+		time.Sleep(30*time.Second - 1)
+		h.wantNames("u")
+		time.Sleep(1)
+		<-done
+		h.wantNames("t", "u")
+	})
+}
+
+func TestApply_WaitsHalfAMinuteAtMost(t *testing.T) {
+	all := plain("a", "b")
+	inHouse(t, backends.Options{Backends: all}, func(t *testing.T, h *house) {
+		h.next("a").Ready("t")
+		h.next("b").Ready("u")
+		began := time.Now()
+		done := h.apply(change(broken(all[0]), all[1]))
+		slow := h.next("a")
+		<-done
+		if took := time.Since(began); took != 30*time.Second {
+			t.Errorf("it took %v", took)
+		}
+		h.wantNames("u")
+		c, _ := h.call("a") // it waits for the start, as at any other
+		c.want(t, "")
+		slow.Greet("")
+		slow.Reply(slow.Asked("tools/call").ID(), "{}")
+		c.ok(t)
+	})
+}
+
+func TestApply_CtxEndsTheWaitAndNotTheChange(t *testing.T) {
+	all := plain("a")
+	inHouse(t, backends.Options{Backends: all}, func(t *testing.T, h *house) {
+		a := h.next("a")
+		a.Ready("t")
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		began := time.Now()
+		if err := h.Apply(ctx, change(broken(all[0]))); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(began); took != time.Second {
+			t.Errorf("it took %v", took)
+		}
+		if !a.Over() {
+			t.Error("nothing was changed")
+		}
+		h.next("a").Ready("v")
+		h.wantNames("v")
+	})
+}
+
+func TestApply_TheSameNameTwiceIsRefused(t *testing.T) {
+	all := plain("a")
+	inHouse(t, backends.Options{Backends: all}, func(t *testing.T, h *house) {
+		a := h.next("a")
+		a.Ready("t")
+		err := h.Apply(context.Background(), change(broken(all[0]), all[0]))
+		if err == nil || err.Error() != "backend a: it is there twice" {
+			t.Errorf("Apply: %v", err)
+		}
+		h.wantNames("t")
+		if a.Over() {
+			t.Error("something was changed")
+		}
+	})
+}
+
+// One change at a time: the later one has the last word.
+func TestApply_OneAtATime(t *testing.T) {
+	all := plain("a")
+	inHouse(t, backends.Options{Backends: all}, func(t *testing.T, h *house) {
+		h.next("a").Ready("t")
+		first := h.apply(change(edited(all[0], "1")))
+		one := h.next("a")
+		second := h.apply(change(edited(all[0], "2")))
+		if n := len(h.dials("a")); n != 2 {
+			t.Errorf("started %d times", n)
+		}
+		one.Ready("u")
+		<-first
+		two := h.next("a")
+		two.Ready("v")
+		<-second
+		h.wantNames("v")
+		if !one.Over() || two.Over() {
+			t.Error("the wrong one ended")
+		}
+	})
+}
+
+func TestApply_CatalogOptions(t *testing.T) {
+	all := plain("a", "b")
+	inHouse(t, backends.Options{Backends: all}, func(t *testing.T, h *house) {
+		h.next("a").Ready("t")
+		h.next("b").Ready("t")
+		h.wantNames("t", "b__t")
+		c := change(all...)
+		c.Catalog = catalog.Options{Prefix: catalog.Always, Separator: "--", NameLimit: 50}
+		<-h.apply(c)
+		h.wantNames("a--t", "b--t")
+		if len(h.dials("a")) != 1 {
+			t.Error("it was started anew")
+		}
+	})
+}
+
+// Wait counts from the start of the backends, whenever it is changed.
+func TestApply_Wait(t *testing.T) {
+	all := plain("a")
+	all[0].StartTimeout = 0
+	inHouse(t, backends.Options{Backends: all, Wait: time.Hour}, func(t *testing.T, h *house) {
+		h.next("a")
+		time.Sleep(time.Minute)
+		c := change(all...)
+		c.Wait = 2 * time.Minute
+		<-h.apply(c)
+		time.Sleep(time.Minute - time.Second)
+		synctest.Wait()
+		if h.View().Settled {
+			t.Error("it is over too early")
+		}
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if !h.View().Settled {
+			t.Error("it is not over")
+		}
+	})
+}

@@ -1,0 +1,313 @@
+package backends_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mcpgateway/backends"
+	"mcpgateway/config"
+	"mcpgateway/peer"
+	"mcpgateway/transport"
+	"mcpgateway/wire"
+)
+
+// wantState checks where a backend stands.
+func (h *house) wantState(name string, want backends.State) {
+	h.t.Helper()
+	if s := h.status(name); s.State != want {
+		h.t.Errorf("%s is %s (%v), want %s", name, s.State, s.Err, want)
+	}
+}
+
+// A backend that never starts is tried now and then, and calls fail at once meanwhile; when
+// it can be started it is used again, and that is logged.
+func TestAnOpenCircuit(t *testing.T) {
+	inHouse(t, backends.Options{Backends: plain("a")}, func(t *testing.T, h *house) {
+		h.next("a").Exit("exit 1", "")
+		h.breakDial("a", errors.New("no such file"))
+		time.Sleep(5 * time.Second)
+		h.wantState("a", backends.Open)
+		s := h.status("a")
+		if s.Next.IsZero() || s.Err == nil || s.Err.Error() != "no such file" {
+			t.Errorf("status: %+v", s)
+		}
+		n := len(h.dials("a"))
+		if n != 5 {
+			t.Errorf("dialled %d times", n)
+		}
+		began := time.Now()
+		for range 100 {
+			c, _ := h.call("a")
+			c.wantReason(t, "it is not running: no such file; next try in ")
+		}
+		if len(h.dials("a")) != n || time.Since(began) != 0 {
+			t.Error("a call was waited for, or has started it")
+		}
+		time.Sleep(40 * time.Second)
+		if len(h.dials("a")) != n+1 {
+			t.Errorf("tried %d times", len(h.dials("a"))-n)
+		}
+		h.breakDial("a", nil)
+		a := h.next("a")
+		waits, _ := h.call("a") // of a start under way the end is waited for
+		a.Greet("")
+		a.Reply(a.Asked("tools/call").ID(), "{}")
+		waits.ok(t)
+		a.List(`{"tools":[]}`)
+		h.wantState("a", backends.Ready)
+		if lines := h.log.Lines("level=INFO", `"backend is back"`, "backend=a"); len(lines) != 1 {
+			t.Errorf("logged %q", lines)
+		}
+	})
+}
+
+// A crash loop ends in an open circuit, and in no storm of processes, though there is a call
+// in each second.
+func TestACrashLoopEndsInAnOpenCircuit(t *testing.T) {
+	inHouse(t, backends.Options{Backends: plain("a")}, func(t *testing.T, h *house) {
+		stop := make(chan struct{})
+		var running sync.WaitGroup
+		running.Go(func() {
+			for {
+				select {
+				case p := <-h.queue("a"):
+					p.Greet("")
+					p.Exit("exit 3", "")
+				case <-stop:
+					return
+				}
+			}
+		})
+		var calls []*caller
+		for range 3600 {
+			c, _ := h.call("a")
+			calls = append(calls, c)
+			time.Sleep(time.Second)
+		}
+		time.Sleep(6 * time.Minute)
+		close(stop)
+		running.Wait()
+		if n := len(h.dials("a")); n > 25 || n < 15 {
+			t.Errorf("started %d times in an hour", n)
+		}
+		refused := 0
+		for i, c := range calls {
+			c.mu.Lock()
+			if len(c.ends) != 1 {
+				t.Errorf("call %d ended %d times", i, len(c.ends))
+			} else if strings.HasPrefix(c.ends[0], "it is not running: exit 3; next try in ") {
+				refused++
+			}
+			c.mu.Unlock()
+		}
+		if refused < 3500 {
+			t.Errorf("%d calls of an hour failed at once", refused)
+		}
+	})
+}
+
+// A call that waits for what was ready does not wait for ever: when the circuit opens it ends.
+func TestACallThatWaitsEndsWhenTheCircuitOpens(t *testing.T) {
+	inHouse(t, backends.Options{Backends: plain("a")}, func(t *testing.T, h *house) {
+		for range 4 {
+			a := h.next("a")
+			a.Ready("t")
+			a.Exit("exit 3", "")
+		}
+		a := h.next("a")
+		a.Ready("t")
+		a.Exit("exit 3", "")
+		var late []*caller
+		for range 3 { // of which some are at it, and others wait, when it is noticed
+			c, _ := h.call("a")
+			late = append(late, c)
+		}
+		synctest.Wait()
+		h.wantState("a", backends.Open)
+		for _, c := range late {
+			c.mu.Lock()
+			if len(c.ends) != 1 || !strings.Contains(c.ends[0], "exit 3") {
+				t.Errorf("it ended with %q", c.ends)
+			}
+			c.mu.Unlock()
+		}
+		c, _ := h.call("a")
+		c.wantReason(t, "it is not running: exit 3; next try in 3")
+	})
+}
+
+// A backend whose circuit is open is not started by each session that comes.
+func TestAnOpenCircuitIsForEverybody(t *testing.T) {
+	inHouse(t, backends.Options{Backends: []config.Backend{remote("a")}}, func(t *testing.T, h *house) {
+		h.next("a").Exit("gone", "")
+		h.breakDial("a", errors.New("connection refused"))
+		time.Sleep(5 * time.Second)
+		h.wantState("a", backends.Open)
+		n := len(h.dials("a"))
+		for i := range 50 {
+			session := fmt.Sprint("s", i)
+			h.Open(session, nil, false)
+			h.callFor(session, "a").wantReason(t, "it is not running: connection refused; next try in ")
+			h.callFor(session, "a").wantReason(t, "it is not running: connection refused; next try in ")
+		}
+		if more := len(h.dials("a")) - n; more != 0 {
+			t.Errorf("dialled %d times for sessions", more)
+		}
+		h.breakDial("a", nil)
+		shared := h.next("a")
+		shared.Ready("t")
+		time.Sleep(time.Minute)
+		call := h.callFor("s7", "a")
+		own := h.next("a")
+		own.Greet("")
+		own.Reply(own.Asked("tools/call").ID(), "{}")
+		call.ok(t)
+	})
+}
+
+// What fails to start for one session after the other is not tried for each of them; what
+// fails for one alone is its own affair.
+func TestOwnLinesThatDoNotStartAreBoundedTogether(t *testing.T) {
+	inHouse(t, backends.Options{Backends: []config.Backend{remote("a")}}, func(t *testing.T, h *house) {
+		h.next("a").Ready("t")
+		h.breakDial("a", errors.New("no more sessions"))
+		for i := range 200 {
+			session := fmt.Sprint("s", i)
+			h.Open(session, nil, false)
+			h.callFor(session, "a")
+		}
+		if n := len(h.dials("a")) - 1; n < 5 || n > 10 {
+			t.Errorf("%d starts of 200 sessions", n)
+		}
+		h.callFor("s199", "a").wantReason(t, "it is not running: no more sessions; next try in ")
+		before := len(h.dials("a"))
+		for range 600 { // ten minutes, a call of each tenth session in every second
+			time.Sleep(time.Second)
+			for i := range 20 {
+				h.callFor(fmt.Sprint("s", 10*i), "a")
+			}
+		}
+		if n := len(h.dials("a")) - before; n > 10 || n < 2 {
+			t.Errorf("%d starts in ten minutes", n)
+		}
+		h.wantState("a", backends.Ready) // the one that all share
+		h.breakDial("a", nil)
+		time.Sleep(10 * time.Minute)
+		call := h.callFor("s3", "a")
+		own := h.next("a")
+		own.Greet("")
+		own.Reply(own.Asked("tools/call").ID(), "{}")
+		call.ok(t)
+		other := h.callFor("s4", "a")
+		own = h.next("a")
+		own.Greet("")
+		own.Reply(own.Asked("tools/call").ID(), "{}")
+		other.ok(t)
+	})
+	inHouse(t, backends.Options{Backends: []config.Backend{remote("a")}}, func(t *testing.T, h *house) {
+		h.next("a").Ready("t")
+		h.Open("bad", nil, false)
+		h.breakDial("a", errors.New("no"))
+		for range 600 {
+			time.Sleep(time.Second)
+			h.callFor("bad", "a")
+		}
+		if n := len(h.dials("a")) - 1; n > 12 {
+			t.Errorf("%d starts in ten minutes", n)
+		}
+		h.breakDial("a", nil)
+		h.Open("good", nil, false)
+		call := h.callFor("good", "a")
+		own := h.next("a")
+		own.Greet("")
+		own.Reply(own.Asked("tools/call").ID(), "{}")
+		call.ok(t)
+	})
+}
+
+// A session whose calls kill its own server does not start it for each of them.
+func TestACrashLoopOfAnOwnLine(t *testing.T) {
+	inHouse(t, backends.Options{Backends: []config.Backend{remote("a")}}, func(t *testing.T, h *house) {
+		h.next("a").Ready("t")
+		h.Open("one", nil, false)
+		stop := make(chan struct{})
+		var running sync.WaitGroup
+		running.Go(func() {
+			for {
+				select {
+				case p := <-h.queue("a"):
+					p.Greet("")
+					p.Asked("tools/call")
+					p.Exit("exit 3", "")
+				case <-stop:
+					return
+				}
+			}
+		})
+		for range 600 {
+			h.callFor("one", "a")
+			time.Sleep(time.Second)
+		}
+		close(stop)
+		running.Wait()
+		if n := len(h.dials("a")) - 1; n > 12 || n < 6 {
+			t.Errorf("%d starts in ten minutes", n)
+		}
+		h.wantState("a", backends.Ready)
+		time.Sleep(10 * time.Minute)
+	})
+}
+
+// An asker keeps the error that its call ends with.
+type asker struct {
+	caller
+	err error
+}
+
+func (a *asker) Done(m wire.Message, err error) {
+	a.err = err
+	a.caller.Done(m, err)
+}
+
+// CONC-04: a call that may have run is not sent again. It says so.
+func TestCONC04_WhatMayHaveRunIsNotSentAgain(t *testing.T) {
+	for name, own := range map[string]bool{"shared": false, "own": true} {
+		t.Run(name, func(t *testing.T) {
+			all := []config.Backend{plain("a")[0]}
+			if own {
+				all[0].Sharing = "session"
+			}
+			inHouse(t, backends.Options{Backends: all}, func(t *testing.T, h *house) {
+				h.Open("one", nil, false)
+				p := h.next("a")
+				p.Ready("t")
+				call := &asker{}
+				h.Send("a", wire.NewRequest("7", "tools/call", []byte(`{"name":"t"}`)), &peer.Pending{To: call, Owner: "one"})
+				if own {
+					p = h.next("a")
+					p.Greet("")
+				}
+				p.Asked("tools/call") // it runs, and dies before it has answered
+				p.Exit("signal: killed", "")
+				call.want(t, "signal: killed")
+				if lost, ok := errors.AsType[*transport.Lost](call.err); !ok || !lost.Ran {
+					t.Errorf("it ended with %#v", call.err)
+				}
+				other := h.callFor("one", "a")
+				p = h.next("a")
+				p.Greet("")
+				p.Reply(p.Asked("tools/call").ID(), "{}") // the other
+				other.ok(t)
+				if !own {
+					p.List(`{"tools":[]}`)
+				}
+				p.WantNothing()
+			})
+		})
+	}
+}

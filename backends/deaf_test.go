@@ -1,0 +1,181 @@
+//go:build unix
+
+package backends
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"mcpgateway/config"
+	"mcpgateway/peer"
+	"mcpgateway/wire"
+)
+
+// A lockedBuffer may be read while it is written to.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// asked sends a call with arguments of so many bytes.
+func asked(s *Set, backend string, size int) peer.Waiter {
+	w := make(peer.Waiter, 1)
+	params := `{"name":"now","arguments":{"x":"` + strings.Repeat("x", size) + `"}}`
+	s.Send(backend, wire.NewRequest("0", "tools/call", []byte(params)), &peer.Pending{To: w, Owner: "one"})
+	return w
+}
+
+// running runs backends until every one has answered or failed, and returns what ends them.
+func running(t *testing.T, log io.Writer, all ...config.Backend) (s *Set, end func()) {
+	t.Helper()
+	s = New(Options{Backends: all, Limit: 8 << 20, Log: slog.New(slog.NewTextHandler(log, nil))})
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error)
+	go func() { done <- s.Run(ctx, nil) }()
+	s.Start()
+	for v := s.View(); !v.Complete; v = s.View() {
+		<-v.Changed
+	}
+	return s, func() {
+		cancel()
+		<-done
+	}
+}
+
+// FRAME-08, FRAME-09: a backend that stops reading: its calls end when their time is over, it is
+// killed and started again, and nobody else notices, nor does the gateway's end take long.
+func TestFRAME08_FRAME09_ABackendThatStopsReadingIsStartedAgain(t *testing.T) {
+	deaf := script(`printf '{"jsonrpc":"2.0","id":2,"result":{"tools":[]}}\n'; test -e "$MARK" || { : > "$MARK"; trap '' TERM; exec sleep 60; }`)
+	deaf.Name, deaf.CallTimeout = "deaf", 500*time.Millisecond
+	deaf.Env = map[string]string{"MARK": filepath.Join(t.TempDir(), "mark")}
+	var log lockedBuffer
+	s, end := running(t, &log, deaf, config.Backend{Name: "good", Embedded: "demo", Enabled: true})
+	began := time.Now()
+	var calls []peer.Waiter
+	for range 3 {
+		calls = append(calls, asked(s, "deaf", 1<<20))
+	}
+	for range 100 {
+		if a := <-asked(s, "good", 10); a.Err != nil {
+			t.Fatal(a.Err)
+		}
+	}
+	for i, c := range calls {
+		a := <-c
+		if took := time.Since(began); a.Err != peer.ErrTimeout || took > 3*time.Second {
+			t.Errorf("call %d ended after %v with %v", i, took, a.Err)
+		}
+	}
+	late := <-asked(s, "deaf", 10) // this one, too; or it has been started again, and takes it and says nothing
+	if late.Err == nil {
+		t.Error("it answers")
+	}
+	up := time.Now()
+	for s.Status()[0].State != Ready || !strings.Contains(log.String(), "it does not read") {
+		if time.Since(up) > 20*time.Second {
+			t.Fatalf("it is %v; logged\n%s", s.Status()[0], log.String())
+		}
+		<-asked(s, "good", 10)
+	}
+	up = time.Now()
+	end()
+	if took := time.Since(up); took > 3*time.Second {
+		t.Errorf("the end took %v", took)
+	}
+}
+
+// A backend that floods its stderr is read from without end, and logged at a bounded rate.
+func TestAFloodOnStderrIsReadAndNotAllLogged(t *testing.T) {
+	flood := script(`yes "$(printf '%0100d')" | head -n 100000 >&2; printf '{"jsonrpc":"2.0","id":2,"result":{"tools":[{"name":"t","inputSchema":{"type":"object"}}]}}\n'`)
+	var log lockedBuffer
+	s, end := running(t, &log, flood)
+	defer end()
+	if st := s.Status()[0]; st.Counts[0] != 1 {
+		t.Errorf("it is %+v", st)
+	}
+	if n := strings.Count(log.String(), "stderr: "); n < 500 || n > 5000 {
+		t.Errorf("%d lines are logged", n)
+	}
+}
+
+// FRAME-08: a server behind a URL that accepts connections and never reads costs its own calls
+// their time, and nobody else anything.
+func TestFRAME08_AServerThatNeverReads(t *testing.T) {
+	greeted := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(io.LimitReader(r.Body, 64<<10))
+		m, _ := wire.Parse(body)
+		w.Header().Set("Content-Type", "application/json")
+		switch m.Method() {
+		case "initialize":
+			_, _ = w.Write(wire.NewResult(m.ID(), []byte(`{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"1"}}`)).Raw())
+		case "tools/list":
+			_, _ = w.Write(wire.NewResult(m.ID(), []byte(`{"tools":[]}`)).Raw())
+		case "notifications/initialized":
+			w.WriteHeader(http.StatusAccepted)
+		default:
+			if r.Method == http.MethodGet {
+				w.WriteHeader(http.StatusMethodNotAllowed)
+				return
+			}
+			if conn, _, err := http.NewResponseController(w).Hijack(); err == nil {
+				t.Cleanup(func() { conn.Close() }) // it is held, and not read
+				_ = conn.(*net.TCPConn).SetReadBuffer(4 << 10)
+			}
+		}
+	})
+	server := httptest.NewServer(greeted)
+	defer server.Close()
+	deaf := config.Backend{Name: "deaf", URL: server.URL, Enabled: true, Era: "legacy", StartTimeout: time.Minute, CallTimeout: time.Second, Sharing: "shared"}
+	s, end := running(t, io.Discard, deaf, config.Backend{Name: "good", Embedded: "demo", Enabled: true})
+	began := time.Now()
+	var calls []peer.Waiter
+	for range 20 { // 80 MiB: more than may be under way
+		calls = append(calls, asked(s, "deaf", 4<<20))
+	}
+	for range 100 {
+		if a := <-asked(s, "good", 10); a.Err != nil {
+			t.Fatal(a.Err)
+		}
+	}
+	timeouts, refused := 0, 0
+	for _, c := range calls {
+		switch a := <-c; {
+		case a.Err == peer.ErrTimeout:
+			timeouts++
+		case a.Err != nil && strings.Contains(a.Err.Error(), "too many messages are under way"):
+			refused++
+		default:
+			t.Errorf("ended with %v, %s", a.Err, a.Raw())
+		}
+	}
+	if took := time.Since(began); timeouts < 10 || refused == 0 || took > 30*time.Second {
+		t.Errorf("%d timed out, %d were refused, after %v", timeouts, refused, took)
+	}
+	began = time.Now()
+	end()
+	if took := time.Since(began); took > 3*time.Second {
+		t.Errorf("the end took %v", took)
+	}
+}

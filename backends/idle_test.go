@@ -1,0 +1,482 @@
+package backends_test
+
+import (
+	"errors"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mcpgateway/backends"
+	"mcpgateway/catalog"
+	"mcpgateway/config"
+	"mcpgateway/internal/mcptest"
+	"mcpgateway/peer"
+	"mcpgateway/wire"
+)
+
+// short returns a backend that is stopped after a minute without a call.
+func short(name string) config.Backend {
+	c := plain(name)[0]
+	c.IdleStop = time.Minute
+	return c
+}
+
+// known runs backends once, so that what they list is known from then on.
+func known(t *testing.T, o backends.Options, tools ...string) {
+	t.Helper()
+	for i, c := range o.Backends {
+		c.Lazy = false
+		alone := o
+		alone.Backends = []config.Backend{c}
+		inHouse(t, alone, func(t *testing.T, h *house) {
+			p := h.next(c.Name)
+			if c.Era == "modern" {
+				p.Discover("")
+				p.List(mcptest.Tools(tools[i]))
+			} else {
+				p.Ready(tools[i])
+			}
+			synctest.Wait()
+		})
+	}
+}
+
+// A lazy backend whose tools are known is started by the first call, which waits for it.
+func TestALazyBackendIsStartedByTheFirstCall(t *testing.T) {
+	o := backends.Options{Backends: []config.Backend{plain("a")[0], remote("b"), plain("c")[0]}, State: t.TempDir()}
+	o.Backends[1].Sharing = "shared"
+	o.Backends[2].Era = "modern"
+	for i := range o.Backends {
+		o.Backends[i].Lazy = true
+	}
+	known(t, o, "t", "u", "v")
+	inHouse(t, o, func(t *testing.T, h *house) {
+		time.Sleep(time.Hour)
+		h.wantNames("t", "u", "v")
+		if !h.View().Complete {
+			t.Error("it is waited for")
+		}
+		for _, c := range o.Backends {
+			h.wantState(c.Name, backends.Stopped)
+			if s := h.status(c.Name); len(h.dials(c.Name)) != 0 || s.Err != nil || s.Counts[catalog.Tools] != 1 || !s.Answered {
+				t.Errorf("%s: dialled at %v, %+v", c.Name, h.dials(c.Name), s)
+			}
+			one, _ := h.call(c.Name)
+			two, _ := h.call(c.Name)
+			p := h.next(c.Name)
+			h.wantState(c.Name, backends.Starting)
+			if c.Era == "modern" {
+				p.Discover("")
+			} else {
+				p.Greet("")
+			}
+			p.Reply(p.Asked("tools/call").ID(), `{"content":[]}`)
+			p.Reply(p.Asked("tools/call").ID(), `{"content":[]}`)
+			one.ok(t)
+			two.ok(t)
+			p.List(mcptest.Tools("new" + c.Name)) // what is known may be out of date
+			h.wantState(c.Name, backends.Ready)
+		}
+		h.wantNames("newa", "newb", "newc")
+		if loud := h.log.Loud(); len(loud) != 0 {
+			t.Errorf("logged %q", loud)
+		}
+	})
+}
+
+// Without a known catalog it is started like any other, and then it runs; so it is for who
+// lists everything anew.
+func TestALazyBackendThatIsNotKnownIsStarted(t *testing.T) {
+	o := backends.Options{Backends: plain("a"), State: t.TempDir()}
+	o.Backends[0].Lazy = true
+	inHouse(t, o, func(t *testing.T, h *house) {
+		h.next("a").Ready("t")
+		h.wantState("a", backends.Ready)
+	})
+	for _, verb := range []backends.Options{{Anew: true}, {Once: true}} {
+		verb.Backends, verb.State = o.Backends, o.State
+		inHouse(t, verb, func(t *testing.T, h *house) {
+			h.next("a").Ready("t")
+			h.wantState("a", backends.Ready)
+		})
+	}
+}
+
+// A subscription starts it, too; what a session sets before that is told to it.
+func TestALazyBackendIsStartedByASubscription(t *testing.T) {
+	o := backends.Options{Backends: plain("a"), State: t.TempDir()}
+	o.Backends[0].Lazy = true
+	known(t, o, "t")
+	inHouse(t, o, func(t *testing.T, h *house) {
+		h.Open("one", nil, false)
+		done := false
+		h.SetLevel("one", "error", func() { done = true })
+		if !done || len(h.dials("a")) != 0 {
+			t.Error("a level has started it")
+		}
+		sub := h.subscribe("one", "a", "x:y", true)
+		p := h.next("a")
+		p.Greet(logger)
+		p.Reply(p.Asked("logging/setLevel").ID(), "{}")
+		p.Reply(p.Asked("resources/subscribe").ID(), "{}")
+		sub.ok(t)
+	})
+}
+
+// The lists of a lazy backend of which each session has a connection are read over the one that
+// all share: that comes up with the first of them.
+func TestALazyBackendWithAConnectionForEach(t *testing.T) {
+	o := backends.Options{Backends: []config.Backend{remote("a")}, State: t.TempDir()}
+	o.Backends[0].Lazy = true
+	known(t, o, "t")
+	inHouse(t, o, func(t *testing.T, h *house) {
+		h.Open("one", nil, false)
+		call := h.callFor("one", "a")
+		own := h.next("a")
+		h.wantState("a", backends.Stopped)
+		own.Greet("")
+		own.Reply(own.Asked("tools/call").ID(), "{}")
+		call.ok(t)
+		h.next("a").Ready("u")
+		h.wantNames("u")
+		h.wantState("a", backends.Ready)
+	})
+}
+
+// A lazy backend that cannot be started is one like any other.
+func TestALazyBackendThatDoesNotStart(t *testing.T) {
+	o := backends.Options{Backends: plain("a"), State: t.TempDir()}
+	o.Backends[0].Lazy = true
+	known(t, o, "t")
+	inHouse(t, o, func(t *testing.T, h *house) {
+		h.breakDial("a", errors.New("no such file"))
+		c, _ := h.call("a")
+		time.Sleep(100 * time.Millisecond)
+		c.want(t, "it did not start: no such file")
+		c, _ = h.call("a")
+		c.wantReason(t, "it is not running: no such file; next try in ")
+		h.wantNames("t")
+		time.Sleep(10 * time.Second)
+		h.wantState("a", backends.Open)
+	})
+}
+
+// A backend that nobody needs is stopped, its tools stay listed, and the next call starts it.
+func TestAnIdleBackendIsStopped(t *testing.T) {
+	for _, era := range []string{"legacy", "modern"} {
+		t.Run(era, func(t *testing.T) {
+			o := backends.Options{Backends: []config.Backend{short("a")}}
+			o.Backends[0].Era = era
+			inHouse(t, o, func(t *testing.T, h *house) {
+				p := h.next("a")
+				start := func() {
+					if era == "modern" {
+						p.Discover(discovered(`{"tools":{"listChanged":true}}`))
+					} else {
+						p.Greet("")
+					}
+				}
+				rest := func() {
+					if era == "modern" { // it is listened to for changes all the time
+						p.Asked("subscriptions/listen")
+						p.Send(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":{"toolsListChanged":true}}}`)
+					}
+					p.List(mcptest.Tools("t"))
+				}
+				start()
+				rest()
+				time.Sleep(50 * time.Second)
+				c, _ := h.call("a")
+				m := p.Asked("tools/call")
+				time.Sleep(5 * time.Minute) // it is at work
+				h.wantState("a", backends.Ready)
+				p.Reply(m.ID(), `{"content":[]}`)
+				c.ok(t)
+				time.Sleep(59 * time.Second)
+				h.wantState("a", backends.Ready)
+				time.Sleep(time.Second)
+				if !p.Over() {
+					t.Error("it was not ended")
+				}
+				h.wantState("a", backends.Stopped)
+				if s := h.status("a"); s.Err != nil || !s.Next.IsZero() || s.Counts[catalog.Tools] != 1 {
+					t.Errorf("status: %+v", s)
+				}
+				time.Sleep(time.Hour)
+				if len(h.dials("a")) != 1 {
+					t.Error("it was started though nobody needs it")
+				}
+				h.wantNames("t")
+				c, _ = h.call("a")
+				p = h.next("a")
+				start()
+				p.Reply(p.Asked("tools/call").ID(), `{"content":[]}`)
+				c.ok(t)
+				rest()
+				h.wantState("a", backends.Ready)
+				if loud := h.log.Loud(); len(loud) != 0 {
+					t.Errorf("logged %q", loud)
+				}
+			})
+		})
+	}
+}
+
+// What was wanted before the start is not wanted once more after the stop.
+func TestAStoppedBackendStaysSo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, backends.Options{Backends: []config.Backend{short("a")}})
+		c, _ := h.call("a")
+		synctest.Wait()
+		h.Start()
+		p := h.next("a")
+		p.Greet("")
+		p.Reply(p.Asked("tools/call").ID(), "{}")
+		c.ok(t)
+		p.List(mcptest.Tools("t"))
+		time.Sleep(time.Hour)
+		h.wantState("a", backends.Stopped)
+		if n := len(h.dials("a")); n != 1 {
+			t.Errorf("it was started %d times", n)
+		}
+	})
+}
+
+// Neither pings nor our own lists are use; a subscription, an open question and a task are.
+func TestWhatKeepsABackendFromBeingStopped(t *testing.T) {
+	for name, c := range map[string]struct {
+		does func(h *house, p *mcptest.Peer) (end func())
+	}{
+		"a subscription": {func(h *house, p *mcptest.Peer) func() {
+			a := h.subscribe("one", "a", "x:y", true)
+			p.Reply(p.Asked("resources/subscribe").ID(), "{}")
+			a.ok(h.t)
+			return func() {
+				a := h.subscribe("one", "a", "x:y", false)
+				p.Reply(p.Asked("resources/unsubscribe").ID(), "{}")
+				a.ok(h.t)
+			}
+		}},
+		"a question": {func(h *house, p *mcptest.Peer) func() {
+			p.Send(`{"jsonrpc":"2.0","id":"q","method":"sampling/createMessage","params":{}}`)
+			synctest.Wait()
+			return func() {
+				h.ear.asked[0].Reply([]byte("{}"))
+				p.Message()
+				p.Send(`{"jsonrpc":"2.0","method":"notifications/x"}`)
+			}
+		}},
+		"a call": {func(h *house, p *mcptest.Peer) func() {
+			h.callFor("one", "a")
+			m := p.Asked("tools/call")
+			return func() { p.Reply(m.ID(), "{}") }
+		}},
+		"what goes on after a call": {func(h *house, p *mcptest.Peer) func() {
+			t := &trailing{}
+			t.pending = &peer.Pending{To: t, Owner: "one"}
+			h.Send("a", wire.NewRequest("7", "tools/call", []byte(`{"name":"t"}`)), t.pending)
+			p.Reply(p.Asked("tools/call").ID(), `{"task":{"taskId":"1"}}`)
+			synctest.Wait()
+			return func() {
+				t.trail.End()
+				p.Send(`{"jsonrpc":"2.0","method":"notifications/x"}`)
+			}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inHouse(t, backends.Options{Backends: []config.Backend{short("a")}}, func(t *testing.T, h *house) {
+				p := h.next("a")
+				p.Greet(logger)
+				h.lists(p)
+				h.Open("one", nil, false)
+				end := c.does(h, p)
+				time.Sleep(time.Hour)
+				h.wantState("a", backends.Ready)
+				end()
+				time.Sleep(59 * time.Second)
+				h.wantState("a", backends.Ready)
+				time.Sleep(10 * time.Second)
+				h.wantState("a", backends.Stopped)
+			})
+		})
+	}
+	t.Run("nothing of ours", func(t *testing.T) {
+		c := short("a")
+		c.IdleStop = 5 * time.Minute
+		inHouse(t, backends.Options{Backends: []config.Backend{c}}, func(t *testing.T, h *house) {
+			p := h.next("a")
+			p.HearPings()
+			p.Greet("")
+			p.Fail(p.Asked("tools/list").ID(), `{"code":-32603,"message":"not yet"}`)
+			time.Sleep(time.Second)
+			p.List(mcptest.Tools("t"))
+			for range 4 {
+				time.Sleep(30 * time.Second)
+				pong(p)
+			}
+			h.wantState("a", backends.Ready)
+			time.Sleep(time.Minute)
+			h.wantState("a", backends.Stopped)
+		})
+	})
+}
+
+// trailing goes on after its answer.
+type trailing struct {
+	pending *peer.Pending
+	trail   *peer.Trail
+}
+
+func (t *trailing) Progressed(wire.Message) {}
+
+func (t *trailing) Done(wire.Message, error) { t.trail = t.pending.Trail(func(wire.Message) {}) }
+
+// A first list that takes longer than a backend may be idle is waited for.
+func TestABackendIsNotStoppedBeforeItIsListed(t *testing.T) {
+	c := short("a")
+	c.IdleStop = time.Second
+	inHouse(t, backends.Options{Backends: []config.Backend{c}}, func(t *testing.T, h *house) {
+		p := h.next("a")
+		p.Greet("")
+		m := p.Asked("tools/list")
+		time.Sleep(30 * time.Second)
+		p.Reply(m.ID(), mcptest.Tools("t"))
+		h.wantNames("t")
+		time.Sleep(2 * time.Second)
+		h.wantState("a", backends.Stopped)
+		h.wantNames("t")
+	})
+}
+
+// A session's own process is stopped, too, and started by its next call; one that the session
+// is subscribed to is not.
+func TestAnIdleOwnLineIsStopped(t *testing.T) {
+	c := short("a")
+	c.Sharing = "session"
+	inHouse(t, backends.Options{Backends: []config.Backend{c}}, func(t *testing.T, h *house) {
+		h.next("a").Ready("t")
+		h.Open("one", nil, false)
+		h.Open("two", nil, false)
+		h.SetLevel("one", "error", func() {})
+		call := h.callFor("one", "a")
+		one := h.next("a")
+		one.Greet(logger)
+		one.Reply(one.Asked("logging/setLevel").ID(), "{}")
+		one.Reply(one.Asked("tools/call").ID(), "{}")
+		call.ok(t)
+		sub := h.subscribe("two", "a", "x:y", true)
+		two := h.next("a")
+		two.Greet(logger)
+		two.Reply(two.Asked("resources/subscribe").ID(), "{}")
+		sub.ok(t)
+		time.Sleep(2 * time.Minute)
+		if !one.Over() || two.Over() {
+			t.Error("the wrong one was stopped")
+		}
+		h.wantState("a", backends.Stopped) // the one that all share, too
+		n := len(h.dials("a"))
+		call = h.callFor("one", "a")
+		one = h.next("a")
+		one.Greet(logger)
+		one.Reply(one.Asked("logging/setLevel").ID(), "{}") // what it knew it is told again
+		one.Reply(one.Asked("tools/call").ID(), "{}")
+		call.ok(t)
+		if len(h.dials("a")) != n+1 {
+			t.Errorf("started %d times", len(h.dials("a"))-n)
+		}
+		// What it says of its lists has them read, over the line that all share.
+		one.Send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+		shared := h.next("a")
+		shared.Ready("new")
+		shared.List(mcptest.Tools("new"))
+		h.wantNames("new")
+	})
+}
+
+// A call that comes in the moment in which a backend is stopped waits for the next start: none
+// is lost, and none is sent twice.
+func TestACallInTheMomentOfTheStopIsNotLost(t *testing.T) {
+	for _, sharing := range []string{"shared", "session"} {
+		for round := range 100 {
+			c := short("a")
+			c.Sharing = sharing
+			inHouse(t, backends.Options{Backends: []config.Backend{c}}, func(t *testing.T, h *house) {
+				var calling sync.WaitGroup
+				h.Open("one", nil, false)
+				shared := h.next("a")
+				shared.Ready("t")
+				p := shared
+				if sharing == "session" {
+					first := h.callFor("one", "a")
+					p = h.next("a")
+					p.Greet("")
+					p.Reply(p.Asked("tools/call").ID(), "{}")
+					first.ok(t)
+				}
+				time.Sleep(time.Minute - time.Nanosecond)
+				var calls [8]*caller
+				for i := range calls {
+					calling.Go(func() {
+						time.Sleep(time.Nanosecond) // at the same moment as the stop
+						for range (round + i) % 7 {
+							runtime.Gosched() // before it, or behind it
+						}
+						calls[i] = h.callFor("one", "a")
+					})
+				}
+				calling.Wait()
+				synctest.Wait()
+				live := p
+				if p.Over() {
+					for _, line := range p.Taken() {
+						if strings.Contains(line, "tools/call") {
+							t.Errorf("round %d: sent to who is being stopped: %s", round, line)
+						}
+					}
+					live = h.next("a")
+					live.Greet("")
+				}
+				for range calls {
+					live.Reply(live.Asked("tools/call").ID(), "{}")
+				}
+				for _, c := range calls {
+					c.ok(t)
+				}
+			})
+		}
+	}
+}
+
+// A change of the set does not wait for a lazy backend whose tools are known, nor start it; and
+// those that are disabled are told of, in their place.
+func TestAChangeDoesNotStartALazyBackend(t *testing.T) {
+	o := backends.Options{Backends: plain("a"), State: t.TempDir()}
+	o.Backends[0].Lazy = true
+	known(t, o, "t")
+	inHouse(t, o, func(t *testing.T, h *house) {
+		next := append(plain("off"), o.Backends[0])
+		next[0].Enabled = false
+		next[1].CallTimeout = time.Hour
+		time.Sleep(time.Second) // they have been started
+		began := time.Now()
+		if err := h.Apply(t.Context(), backends.Change{Backends: next, Catalog: h.Catalog}); err != nil {
+			t.Fatal(err)
+		}
+		if time.Since(began) != 0 || len(h.dials("a")) != 0 {
+			t.Errorf("it took %v, and started it %d times", time.Since(began), len(h.dials("a")))
+		}
+		all := h.Status()
+		if len(all) != 2 || all[0].Name != "off" || all[0].State != backends.Disabled || all[1].State != backends.Stopped {
+			t.Errorf("status: %+v", all)
+		}
+		h.wantNames("t")
+		c, _ := h.call("a")
+		p := h.next("a")
+		p.Greet("")
+		p.Reply(p.Asked("tools/call").ID(), "{}")
+		c.ok(t)
+	})
+}

@@ -1,0 +1,108 @@
+package backends
+
+import (
+	"fmt"
+	"iter"
+	"reflect"
+	"slices"
+	"time"
+
+	"mcpgateway/catalog"
+)
+
+// members are the backends of a Set as of one moment, and what else Apply changes. They
+// are immutable, so that whoever looks sees what was before a change or what is after it.
+type members struct {
+	all     []*Backend // in their order
+	names   []string   // likewise, and of those that are not enabled
+	byName  map[string]*Backend
+	catalog catalog.Options
+	wait    time.Duration // see Options.Wait
+
+	retired []*Backend      // those that are members no more and have calls in flight, the oldest first
+	former  map[string]bool // names of which there was a member once, and is none now
+}
+
+// maxFormer bounds the names of which it is remembered that they were configured once.
+const maxFormer = 1000
+
+func (s *Set) now() *members { return s.members.Load() }
+
+// has reports whether a backend is a member.
+func (m *members) has(b *Backend) bool { return m.byName[b.cfg.Name] == b }
+
+// everyone is who goes by a name, "" = by any: a member, and those that had the name before
+// and still have calls in flight.
+func (m *members) everyone(name string) iter.Seq[*Backend] {
+	return func(yield func(*Backend) bool) {
+		for _, some := range [][]*Backend{m.all, m.retired} {
+			for _, b := range some {
+				if (name == "" || b.cfg.Name == name) && !yield(b) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// errRemoved and errDisabled are why a call ends for whose backend there is none any more.
+var (
+	errRemoved  = notSent("it was removed from the configuration")
+	errDisabled = notSent("it is disabled in the configuration")
+)
+
+// absent returns why nothing can be sent to a backend that is no member.
+func (m *members) absent(name string) error {
+	switch {
+	case slices.Contains(m.names, name):
+		return errDisabled
+	case m.former[name]:
+		return errRemoved
+	}
+	return notSent("is not configured")
+}
+
+// plan returns the members after a change, but for retired, and those among them that are
+// new.
+func (s *Set) plan(m *members, c Change) (next *members, newcomers []*Backend) {
+	next = &members{byName: make(map[string]*Backend), catalog: c.Catalog, wait: c.Wait}
+	for _, one := range c.Backends {
+		next.names = append(next.names, one.Name)
+		if !one.Enabled {
+			continue
+		}
+		b := m.byName[one.Name]
+		if b == nil || !reflect.DeepEqual(b.cfg, one) {
+			b = newBackend(s, one)
+			newcomers = append(newcomers, b)
+		}
+		next.all = append(next.all, b)
+		next.byName[one.Name] = b
+	}
+	next.former = make(map[string]bool)
+	for name := range m.byName {
+		next.remember(name)
+	}
+	for name := range m.former {
+		next.remember(name)
+	}
+	return next, newcomers
+}
+
+func (m *members) remember(name string) {
+	if m.byName[name] == nil && len(m.former) < maxFormer {
+		m.former[name] = true
+	}
+}
+
+// check reports what of a change cannot be.
+func (c Change) check() error {
+	seen := make(map[string]bool)
+	for _, one := range c.Backends {
+		if seen[one.Name] {
+			return fmt.Errorf("backend %s: it is there twice", one.Name)
+		}
+		seen[one.Name] = true
+	}
+	return nil
+}

@@ -1,0 +1,706 @@
+package backends_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mcpgateway/backends"
+	"mcpgateway/config"
+	"mcpgateway/internal/mcptest"
+	"mcpgateway/peer"
+	"mcpgateway/wire"
+)
+
+// replace changes a backend, whose new server lists nothing but this tool, and returns that.
+func (h *house) replace(c config.Backend, others ...config.Backend) *mcptest.Peer {
+	h.t.Helper()
+	done := h.apply(change(append([]config.Backend{c}, others...)...))
+	p := h.next(c.Name)
+	p.Ready("new")
+	<-done
+	return p
+}
+
+// A hearer is the Asker of a call that wants progress.
+type hearer struct {
+	caller
+	progress []string
+}
+
+// Progressed implements peer.Asker.
+func (c *hearer) Progressed(m wire.Message) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.progress = append(c.progress, string(m.Part(wire.PartParams)))
+}
+
+// CONFIG-09: who is not changed keeps its connection while another is; a call in flight on that
+// one completes over the old connection, with all that belongs to it, and only then that ends.
+func TestCONFIG_09_ACallInFlightEndsOnTheOldDefinition(t *testing.T) {
+	all := plain("a", "b")
+	inHouse(t, backends.Options{Backends: all}, func(t *testing.T, h *house) {
+		a, b := h.next("a"), h.next("b")
+		a.Ready("t")
+		b.Ready("u")
+		h.Open("one", nil, false)
+		long := &hearer{}
+		h.Send("a", wire.NewRequest("7", "tools/call", []byte(`{"name":"t","_meta":{"progressToken":"mine"}}`)),
+			&peer.Pending{To: long, Owner: "one", Token: `"mine"`})
+		call := a.Asked("tools/call")
+		other := h.callFor("one", "b")
+		next := h.replace(edited(all[0], "new"), all[1])
+		h.wantNames("new", "u")
+
+		time.Sleep(5 * time.Second)
+		if a.Over() {
+			t.Fatal("the old one ended while it was at a call")
+		}
+		a.Sendf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":1}}`, call.Token())
+		a.Send(`{"jsonrpc":"2.0","id":"q","method":"roots/list"}`)
+		h.ear.want(t, "one asked by a: roots/list")
+		h.ear.asked[0].Reply([]byte(`{"roots":[]}`))
+		a.Want(result(`"q"`, `{"roots":[]}`))
+		long.want(t, "")
+
+		since := h.callFor("one", "a") // what is sent now goes to the new one
+		next.Reply(next.Asked("tools/call").ID(), "{}")
+		since.ok(t)
+		a.WantNothing()
+
+		a.Reply(call.ID(), `{"content":[]}`)
+		long.ok(t)
+		if !slices.Equal(long.progress, []string{`{"progressToken":"mine","progress":1}`}) {
+			t.Errorf("progress %q", long.progress)
+		}
+		if !a.Over() {
+			t.Error("the old one goes on")
+		}
+		b.Reply(b.Asked("tools/call").ID(), "{}")
+		other.ok(t)
+		if n := len(h.dials("b")); n != 1 || b.Over() {
+			t.Errorf("b was started %d times", n)
+		}
+		if n := len(h.dials("a")); n != 2 {
+			t.Errorf("a was started %d times", n)
+		}
+		if loud := h.log.Loud(); len(loud) > 0 {
+			t.Errorf("logged %q", loud)
+		}
+	})
+}
+
+// The same for a backend that is removed, and for the connections that are a session's own.
+func TestApply_CallsOverOwnConnectionsEndThere(t *testing.T) {
+	all := []config.Backend{remote("a"), plain("b")[0]}
+	inHouse(t, backends.Options{Backends: all}, func(t *testing.T, h *house) {
+		shared := h.next("a")
+		shared.Ready("t")
+		h.next("b").Ready("u")
+		h.Open("one", nil, false)
+		h.Open("two", nil, false)
+		one := h.callFor("one", "a")
+		p := h.next("a")
+		p.Greet("")
+		two := h.callFor("two", "a")
+		q := h.next("a")
+		q.Greet("")
+		first, second := p.Asked("tools/call"), q.Asked("tools/call")
+		<-h.apply(change(all[1]))
+		if !shared.Over() || p.Over() || q.Over() {
+			t.Error("the wrong connections ended")
+		}
+		p.Send(`{"jsonrpc":"2.0","id":"q","method":"roots/list"}`)
+		h.ear.want(t, "one asked by a: roots/list")
+		p.Reply(first.ID(), "{}")
+		one.ok(t)
+		if !p.Over() || q.Over() {
+			t.Error("the wrong connection ended")
+		}
+		h.callFor("one", "a").want(t, removed)
+		q.Reply(second.ID(), "{}")
+		two.ok(t)
+		if !q.Over() {
+			t.Error("it goes on")
+		}
+	})
+}
+
+// A session has a connection of its own to the new one when it needs it.
+func TestApply_OwnConnectionsAreMadeAnewWhenTheyAreNeeded(t *testing.T) {
+	all := []config.Backend{remote("a")}
+	inHouse(t, backends.Options{Backends: all}, func(t *testing.T, h *house) {
+		h.next("a").Ready("t")
+		h.Open("one", nil, false)
+		c := h.callFor("one", "a")
+		p := h.next("a")
+		p.Greet("")
+		p.Reply(p.Asked("tools/call").ID(), "{}")
+		c.ok(t)
+		h.replace(edited(all[0], "new"))
+		if !p.Over() {
+			t.Error("it goes on")
+		}
+		if n := len(h.dials("a")); n != 3 {
+			t.Errorf("dialled %d times", n)
+		}
+		c = h.callFor("one", "a")
+		q := h.next("a")
+		q.Greet("")
+		q.Reply(q.Asked("tools/call").ID(), "{}")
+		c.ok(t)
+	})
+}
+
+// What waits for a start goes to the new one, or ends if there is none. It was not sent.
+func TestApply_WhatWaitsGoesToTheNewOne(t *testing.T) {
+	for _, kind := range []string{"shared", "own"} {
+		t.Run(kind, func(t *testing.T) {
+			c := plain("a")[0]
+			if kind == "own" {
+				c = remote("a")
+			}
+			inHouse(t, backends.Options{Backends: []config.Backend{c, plain("b")[0]}}, func(t *testing.T, h *house) {
+				old := h.next("a")
+				h.Open("one", nil, false)
+				waits := h.callFor("one", "a")
+				if kind == "own" {
+					old = h.next("a")
+				}
+				waits.want(t, "")
+				old.Asked("initialize") // and that is all
+				done := h.apply(change(edited(c, "new"), plain("b")[0]))
+				next := h.next("a")
+				next.Ready("new")
+				<-done
+				if kind == "own" {
+					next = h.next("a")
+					next.Greet("")
+				}
+				next.Reply(next.Asked("tools/call").ID(), "{}")
+				waits.ok(t)
+				old.WantNothing()
+				if !old.Over() {
+					t.Error("the old one goes on")
+				}
+			})
+			inHouse(t, backends.Options{Backends: []config.Backend{c}}, func(t *testing.T, h *house) {
+				h.next("a")
+				h.Open("one", nil, false)
+				waits := h.callFor("one", "a")
+				<-h.apply(change(plain("b")[0]))
+				waits.want(t, removed)
+			})
+		})
+	}
+}
+
+// So does what waits for a place, and for another try at a server of the stateless era.
+func TestApply_WhatWaitsForAPlaceGoesToTheNewOne(t *testing.T) {
+	all := plain("a")
+	all[0].MaxInFlight, all[0].QueueWait = 1, time.Hour
+	inHouse(t, backends.Options{Backends: all}, func(t *testing.T, h *house) {
+		a := h.next("a")
+		a.Ready("t")
+		one, _ := h.call("a")
+		call := a.Asked("tools/call")
+		two, _ := h.call("a")
+		three, _ := h.call("a")
+		next := h.replace(edited(all[0], "new"))
+		second := next.Asked("tools/call")
+		next.WantNothing() // it has one place, too
+		next.Reply(second.ID(), "{}")
+		two.ok(t)
+		next.Reply(next.Asked("tools/call").ID(), "{}")
+		three.ok(t)
+		a.Reply(call.ID(), "{}")
+		one.ok(t)
+		if !a.Over() {
+			t.Error("the old one goes on")
+		}
+	})
+}
+
+func TestApply_WhatIsSparedGoesToTheNewOne(t *testing.T) {
+	all := modern(plain("a")...)
+	inHouse(t, backends.Options{Backends: all}, func(t *testing.T, h *house) {
+		a := h.next("a")
+		a.Discover("")
+		a.List(mcptest.Tools("t"))
+		waits, _ := h.call("a")
+		late, _ := h.call("a")
+		first, second := a.Asked("tools/call"), a.Asked("tools/call")
+		a.Fail(first.ID(), `{"code":-32020,"message":"no"}`)
+		a.Asked("tools/list") // which is not answered
+		waits.want(t, "")
+		done := h.apply(change(edited(all[0], "new")))
+		next := h.next("a")
+		next.Discover("")
+		next.List(mcptest.Tools("new"))
+		<-done
+		next.Reply(next.Asked("tools/call").ID(), `{"resultType":"complete"}`)
+		waits.ok(t)
+		a.Fail(second.ID(), `{"code":-32020,"message":"no"}`) // one that is refused now goes there, too
+		next.Reply(next.Asked("tools/call").ID(), `{"resultType":"complete"}`)
+		late.ok(t)
+		if !a.Over() {
+			t.Error("the old one goes on")
+		}
+	})
+}
+
+// The connection of a server of the stateless era ends with its calls, though it is listened to.
+func TestApply_AServerOfTheStatelessEra(t *testing.T) {
+	all := modern(plain("a")...)
+	inHouse(t, backends.Options{Backends: all}, func(t *testing.T, h *house) {
+		h.Open("one", nil, false)
+		a := h.listens(t)
+		a.heard(nil)
+		a.lists("t")
+		sub := h.subscribe("one", "a", "x:y", true)
+		a.quits()
+		a.heard([]string{"x:y"})
+		sub.ok(t)
+		h.ear.want(t, "one told by a: notifications/resources/updated")
+		c := h.callFor("one", "a")
+		call := a.await("tools/call")
+		done := h.apply(change(edited(all[0], "new")))
+		next := h.listens(t)
+		next.heard(nil)
+		next.lists("new")
+		<-done
+		next.quits() // the subscription comes with the session
+		next.heard([]string{"x:y"})
+		h.ear.want(t, "one told by a: notifications/resources/updated")
+		if a.Over() {
+			t.Error("the old one ended while it was at a call")
+		}
+		a.Reply(call.ID(), `{"resultType":"complete"}`)
+		c.ok(t)
+		if !a.Over() {
+			t.Error("the old one goes on")
+		}
+	})
+}
+
+// await takes the next request of a method, and answers those for lists that come before.
+func (b *listener) await(method string) wire.Message {
+	b.t.Helper()
+	for {
+		m := b.Message()
+		if m.Method() == method {
+			return m
+		}
+		b.Reply(m.ID(), `{"tools":[],"resources":[],"resourceTemplates":[]}`)
+	}
+}
+
+// quits takes the end of the listen at hand, which at a pipe comes before another.
+func (b *listener) quits() {
+	b.t.Helper()
+	m := b.Told("notifications/cancelled")
+	id, _ := wire.Lookup(m.Part(wire.PartParams), "requestId")
+	b.Reply(wire.ID(id), `{"resultType":"complete"}`)
+}
+
+// A backend that dies while it is at its last calls is not started again; they are lost.
+func TestApply_ARetiredOneIsNotStartedAgain(t *testing.T) {
+	all := plain("a")
+	inHouse(t, backends.Options{Backends: all}, func(t *testing.T, h *house) {
+		a := h.next("a")
+		a.Ready("t")
+		c, _ := h.call("a")
+		a.Asked("tools/call")
+		h.replace(edited(all[0], "new"))
+		a.Exit("exit 3", "")
+		c.want(t, "exit 3")
+		time.Sleep(time.Hour)
+		if n := len(h.dials("a")); n != 2 {
+			t.Errorf("started %d times", n)
+		}
+	})
+}
+
+// One that is between two starts is started no more.
+func TestApply_ARestartLoopEnds(t *testing.T) {
+	all := plain("a", "b")
+	inHouse(t, backends.Options{Backends: all}, func(t *testing.T, h *house) {
+		h.next("b").Ready("u")
+		h.breakDial("a", errors.New("no such file"))
+		time.Sleep(time.Second)
+		n := len(h.dials("a"))
+		<-h.apply(change(all[1]))
+		time.Sleep(time.Hour)
+		if again := len(h.dials("a")); n == 0 || again != n {
+			t.Errorf("started %d times, then %d", n, again)
+		}
+	})
+}
+
+// What one of several generations is at may take long. There are four of them at most.
+func TestApply_TooManyGenerations(t *testing.T) {
+	all := plain("a")
+	inHouse(t, backends.Options{Backends: all}, func(t *testing.T, h *house) {
+		a := h.next("a")
+		a.Ready("t")
+		var calls []*caller
+		var generations []*mcptest.Peer
+		for i := range 6 {
+			c, _ := h.call("a")
+			a.Asked("tools/call")
+			calls, generations = append(calls, c), append(generations, a)
+			a = h.replace(edited(all[0], fmt.Sprint(i)))
+		}
+		for i, c := range calls {
+			want := ""
+			if i < 2 {
+				want = "the configuration was changed too often while it was at the call"
+			}
+			c.want(t, want)
+			if generations[i].Over() != (i < 2) {
+				t.Errorf("generation %d has ended: %v", i, i >= 2)
+			}
+		}
+	})
+}
+
+// With the gateway the calls end that are at retired backends, and these.
+func TestApply_TheEndOfTheGatewayEndsRetiredOnes(t *testing.T) {
+	all := plain("a")
+	inHouse(t, backends.Options{Backends: all}, func(t *testing.T, h *house) {
+		a := h.next("a")
+		a.Ready("t")
+		c, _ := h.call("a")
+		a.Asked("tools/call")
+		next := h.replace(edited(all[0], "new"))
+		h.stop()
+		<-h.done
+		c.want(t, "context canceled")
+		if !a.Over() || !next.Over() {
+			t.Error("something goes on")
+		}
+	})
+}
+
+func TestApply_CancelFindsACallThatARetiredOneIsAt(t *testing.T) {
+	all := plain("a")
+	inHouse(t, backends.Options{Backends: all}, func(t *testing.T, h *house) {
+		a := h.next("a")
+		a.Ready("t")
+		c, pending := h.call("a")
+		call := a.Asked("tools/call")
+		<-h.apply(change()) // be it that there is none of that name any more
+		h.Cancel("a", pending, nil)
+		c.want(t, "cancelled")
+		m := a.Told("notifications/cancelled")
+		if id, _ := wire.Lookup(m.Part(wire.PartParams), "requestId"); string(id) != string(call.ID()) {
+			t.Errorf("told %s", m.Raw())
+		}
+		if !a.Over() {
+			t.Error("it goes on")
+		}
+	})
+}
+
+func TestApply_CancelFindsACallThatWasPassedOn(t *testing.T) {
+	all := plain("a")
+	inHouse(t, backends.Options{Backends: all}, func(t *testing.T, h *house) {
+		h.next("a")
+		c, pending := h.call("a")
+		done := h.apply(change(broken(all[0])))
+		next := h.next("a")
+		<-done // in half a minute
+		c.want(t, "")
+		h.Cancel("a", pending, nil)
+		c.want(t, "cancelled")
+		next.Ready("new")
+		next.WantNothing()
+	})
+}
+
+// When a session closes, its connections to retired backends end, too.
+func TestApply_CloseEndsOwnConnectionsToRetiredOnes(t *testing.T) {
+	all := []config.Backend{remote("a")}
+	inHouse(t, backends.Options{Backends: all}, func(t *testing.T, h *house) {
+		h.next("a").Ready("t")
+		h.Open("one", nil, false)
+		c := h.callFor("one", "a")
+		p := h.next("a")
+		p.Greet("")
+		p.Asked("tools/call")
+		h.replace(edited(all[0], "new"))
+		c.want(t, "")
+		h.Close("one")
+		if !p.Over() {
+			t.Error("it goes on")
+		}
+	})
+}
+
+// Subscriptions go with their sessions to the new backend, which is told of them; the sessions
+// that there may be an update.
+func TestApply_SubscriptionsGoToTheNewOne(t *testing.T) {
+	all := plain("a")
+	inHouse(t, backends.Options{Backends: all}, func(t *testing.T, h *house) {
+		a := h.next("a")
+		a.Greet(logger)
+		h.lists(a)
+		h.Open("one", nil, false)
+		h.Open("two", nil, false)
+		for _, session := range []string{"one", "two"} {
+			sub := h.subscribe(session, "a", "x:y", true)
+			a.Reply(a.Asked("resources/subscribe").ID(), "{}")
+			sub.ok(t)
+		}
+		late := h.subscribe("two", "a", "x:late", true)
+		asked := a.Asked("resources/subscribe")
+		done := h.apply(change(edited(all[0], "new")))
+		next := h.next("a")
+		next.Greet(logger)
+		h.lists(next)
+		<-done
+		for range 2 { // one for each session that comes: it does no harm
+			m := next.Asked("resources/subscribe")
+			if subjectOf(m) != "x:y" {
+				t.Errorf("told %s", m.Raw())
+			}
+			next.Reply(m.ID(), "{}")
+		}
+		synctest.Wait()
+		h.ear.wantAll(t, "one told by a: notifications/resources/updated", "two told by a: notifications/resources/updated")
+
+		a.Reply(asked.ID(), "{}") // it counts although it was agreed to by the old one
+		late.ok(t)
+		m := next.Asked("resources/subscribe")
+		if subjectOf(m) != "x:late" {
+			t.Errorf("told %s", m.Raw())
+		}
+		next.Reply(m.ID(), "{}")
+		h.ear.want(t, "two told by a: notifications/resources/updated")
+		if !a.Over() {
+			t.Error("the old one goes on")
+		}
+
+		next.Send(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"x:y"}}`)
+		h.ear.want(t, "one told by a: notifications/resources/updated", "two told by a: notifications/resources/updated")
+		h.subscribe("one", "a", "x:y", false).ok(t)
+		off := h.subscribe("two", "a", "x:y", false)
+		next.Reply(next.Asked("resources/unsubscribe").ID(), "{}")
+		off.ok(t)
+	})
+}
+
+func subjectOf(m wire.Message) string {
+	uri, _ := wire.Lookup(m.Part(wire.PartParams), "uri")
+	return wire.Unquote(uri)
+}
+
+// wantAll wants each of these to have been heard, how often ever, and nothing else.
+func (e *ear) wantAll(t *testing.T, lines ...string) {
+	t.Helper()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	heard := slices.Compact(slices.Sorted(slices.Values(e.heard)))
+	if !slices.Equal(heard, lines) {
+		t.Errorf("heard %q, want %q", e.heard, lines)
+	}
+	e.heard = nil
+}
+
+func TestApply_SubscriptionsOverOwnConnections(t *testing.T) {
+	all := []config.Backend{remote("a")}
+	inHouse(t, backends.Options{Backends: all}, func(t *testing.T, h *house) {
+		shared := h.next("a")
+		shared.Greet(logger)
+		h.lists(shared)
+		h.Open("one", nil, false)
+		sub := h.subscribe("one", "a", "x:y", true)
+		p := h.next("a")
+		p.Greet(logger)
+		p.Reply(p.Asked("resources/subscribe").ID(), "{}")
+		sub.ok(t)
+		done := h.apply(change(edited(all[0], "new")))
+		next := h.next("a")
+		next.Greet(logger)
+		h.lists(next)
+		<-done
+		q := h.next("a") // it is opened for the subscription's sake
+		q.Greet(logger)
+		q.Reply(q.Asked("resources/subscribe").ID(), "{}")
+		h.ear.want(t, "one told by a: notifications/resources/updated")
+		if !p.Over() || !shared.Over() {
+			t.Error("the old ones go on")
+		}
+	})
+}
+
+// A subscription that comes while the new server is still starting is restored like those of
+// any other start.
+func TestApply_SubscriptionsWaitForANewOneThatIsSlow(t *testing.T) {
+	all := plain("a")
+	inHouse(t, backends.Options{Backends: all}, func(t *testing.T, h *house) {
+		a := h.next("a")
+		a.Greet(logger)
+		h.lists(a)
+		h.Open("one", nil, false)
+		sub := h.subscribe("one", "a", "x:y", true)
+		a.Reply(a.Asked("resources/subscribe").ID(), "{}")
+		sub.ok(t)
+		done := h.apply(change(broken(all[0])))
+		next := h.next("a")
+		<-done
+		next.Greet(logger)
+		next.Reply(next.Asked("resources/subscribe").ID(), "{}")
+		h.lists(next)
+		h.ear.want(t, "one told by a: notifications/resources/updated")
+		next.WantNothing()
+	})
+}
+
+// One that comes while the new server is being told of what it is to know already is told when
+// that is over.
+func TestApply_SubscriptionsComeInTheMiddleOfAStart(t *testing.T) {
+	all := plain("a")
+	inHouse(t, backends.Options{Backends: all}, func(t *testing.T, h *house) {
+		a := h.next("a")
+		a.Greet(logger)
+		h.lists(a)
+		h.Open("one", nil, false)
+		h.SetLevel("one", "error", func() {})
+		a.Reply(a.Asked("logging/setLevel").ID(), "{}")
+		sub := h.subscribe("one", "a", "x:y", true)
+		a.Reply(a.Asked("resources/subscribe").ID(), "{}")
+		sub.ok(t)
+		done := h.apply(change(edited(all[0], "new")))
+		next := h.next("a")
+		time.Sleep(28 * time.Second)
+		next.Greet(logger)
+		level := next.Asked("logging/setLevel")
+		<-done
+		next.WantNothing()
+		next.Reply(level.ID(), "{}")
+		m := next.Message()
+		for m.Method() != "resources/subscribe" {
+			m = next.Message()
+		}
+		h.ear.want(t)
+		next.Reply(m.ID(), "{}")
+		h.ear.want(t, "one told by a: notifications/resources/updated")
+	})
+}
+
+func TestApply_LevelsAreToldToTheNewOne(t *testing.T) {
+	all := plain("a")
+	inHouse(t, backends.Options{Backends: all}, func(t *testing.T, h *house) {
+		a := h.next("a")
+		a.Greet(logger)
+		h.lists(a)
+		h.Open("one", nil, false)
+		h.SetLevel("one", "error", func() {})
+		a.Reply(a.Asked("logging/setLevel").ID(), "{}")
+		done := h.apply(change(edited(all[0], "new")))
+		next := h.next("a")
+		next.Greet(logger)
+		told := next.Asked("logging/setLevel")
+		next.Reply(told.ID(), "{}")
+		next.Asked("tools/list") // and while the change waits for that
+		h.SetLevel("one", "info", func() {})
+		a.Asked("logging/setLevel")
+		<-done
+		m := next.Message()
+		for m.Method() != "logging/setLevel" {
+			m = next.Message()
+		}
+		if level, _ := wire.Lookup(m.Part(wire.PartParams), "level"); wire.Unquote(level) != "info" {
+			t.Errorf("told %s", m.Raw())
+		}
+	})
+}
+
+// A server that has a port or a lock file to itself cannot start beside the one before: it is
+// tried again as soon as that is gone, and calls wait for it.
+func TestApply_AServerOfWhichThereCanBeOne(t *testing.T) {
+	all := plain("a")
+	inHouse(t, backends.Options{Backends: all}, func(t *testing.T, h *house) {
+		a := h.next("a")
+		a.Ready("t")
+		began := time.Now()
+		done := h.apply(change(edited(all[0], "new")))
+		h.next("a").Exit("exit 1", "address in use")
+		<-done
+		c, _ := h.call("a")
+		next := h.next("a")
+		next.Greet("")
+		next.Reply(next.Asked("tools/call").ID(), "{}")
+		c.ok(t)
+		if took := time.Since(began); took > 250*time.Millisecond {
+			t.Errorf("it took %v", took)
+		}
+		if !a.Over() {
+			t.Error("the old one goes on")
+		}
+	})
+}
+
+// The same while the one before is at a long call: however often the new one has failed by
+// then, it is tried at once.
+func TestApply_AServerOfWhichThereCanBeOneAndALongCall(t *testing.T) {
+	all := plain("a")
+	inHouse(t, backends.Options{Backends: all}, func(t *testing.T, h *house) {
+		a := h.next("a")
+		a.Ready("t")
+		long, _ := h.call("a")
+		call := a.Asked("tools/call")
+		h.breakDial("a", errors.New("address in use"))
+		<-h.apply(change(edited(all[0], "new")))
+		waits, _ := h.call("a")
+		waits.want(t, "") // for the next try, which soon comes
+		time.Sleep(10 * time.Minute)
+		waits.want(t, "it did not start: address in use")
+		refused, _ := h.call("a")
+		refused.wantReason(t, "it is not running: address in use; next try in ")
+		h.breakDial("a", nil)
+		a.Reply(call.ID(), "{}")
+		long.ok(t)
+		c, _ := h.call("a")
+		next := h.next("a")
+		began := time.Now()
+		next.Greet("")
+		next.Reply(next.Asked("tools/call").ID(), "{}")
+		c.ok(t)
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("it took %v", took)
+		}
+	})
+}
+
+// A backend that is started when it is needed is not for a change's sake; what its sessions are
+// subscribed to needs it.
+func TestApply_ALazyOneIsNotStarted(t *testing.T) {
+	all := plain("a")
+	all[0].Lazy = true
+	inHouse(t, backends.Options{Backends: all}, func(t *testing.T, h *house) {
+		a := h.next("a") // nothing is known of it
+		a.Ready("t")
+		h.wantNames("t")
+		next := all[0]
+		next.CallTimeout = time.Minute
+		began := time.Now()
+		<-h.apply(change(next))
+		if took := time.Since(began); took > 0 {
+			t.Errorf("it took %v", took)
+		}
+		h.wantNames("t")
+		if !a.Over() || len(h.dials("a")) != 1 {
+			t.Error("the wrong one runs")
+		}
+		c, _ := h.call("a")
+		p := h.next("a")
+		p.Greet("")
+		p.Reply(p.Asked("tools/call").ID(), "{}")
+		c.ok(t)
+	})
+}
