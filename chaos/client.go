@@ -247,7 +247,8 @@ func (c *client) weighError(x *call, e []byte) string {
 	code, _ := wire.Lookup(e, "code")
 	message, _ := wire.Lookup(e, "message")
 	text := wire.Unquote(message)
-	named := strings.HasPrefix(text, "backend "+x.backend.name+": ")
+	named := strings.HasPrefix(text, "backend "+x.backend.name+": ") ||
+		strings.HasPrefix(x.fault, "ask ") && strings.Contains(text, "backend "+x.backend.name+" asks ")
 	kind := ""
 	switch {
 	case x.fault == "error" && string(code) == strconv.Itoa(ownError):

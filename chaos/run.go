@@ -92,7 +92,7 @@ func (w *world) chaos(ctx context.Context) (bool, error) {
 	}); err != nil {
 		return false, err
 	}
-	before, err := w.settle(ctx, footprint{})
+	before, err := w.warmed(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -109,7 +109,7 @@ func (w *world) chaos(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	after, err := w.settle(ctx, before)
+	after, err := w.settled(ctx, before)
 	if err != nil {
 		return false, err
 	}
@@ -184,21 +184,43 @@ func (f footprint) within(before footprint) bool {
 		f.Heap <= before.Heap+moreHeap && f.Processes <= before.Processes && f.Zombies == 0
 }
 
-// settle waits until the gateway takes no more than before, or nothing changes any
-// more, and returns what it takes.
-func (w *world) settle(ctx context.Context, before footprint) (f footprint, err error) {
-	last, same := footprint{}, 0
-	for deadline := time.Now().Add(45 * time.Second); time.Now().Before(deadline); {
+// What goes by itself within this time is gone before the gateway is measured: idle sessions of clients
+// that left without a word, idle connections.
+const calmDown = 5 * time.Second
+
+// warmed measures the gateway when all clients have gone, for a while: backends come and go, and the most counts.
+func (w *world) warmed(ctx context.Context) (most footprint, err error) {
+	for began := time.Now(); time.Since(began) < calmDown+3*time.Second; {
+		select {
+		case <-time.After(500 * time.Millisecond):
+		case <-ctx.Done():
+			return most, ctx.Err()
+		}
+		f, err := w.footprint(ctx)
+		if err != nil {
+			return f, fmt.Errorf("the gateway does not tell what it takes: %w", err)
+		}
+		if time.Since(began) > calmDown {
+			most = most.most(f)
+		}
+	}
+	return most, nil
+}
+
+func (f footprint) most(g footprint) footprint {
+	return footprint{
+		Goroutines: max(f.Goroutines, g.Goroutines), Heap: max(f.Heap, g.Heap), RSS: max(f.RSS, g.RSS),
+		Descriptors: max(f.Descriptors, g.Descriptors), Processes: max(f.Processes, g.Processes), Zombies: max(f.Zombies, g.Zombies),
+	}
+}
+
+// settled measures the gateway as soon as it takes no more than before, or after a while.
+func (w *world) settled(ctx context.Context, before footprint) (f footprint, err error) {
+	for deadline := time.Now().Add(45 * time.Second); ; {
 		if f, err = w.footprint(ctx); err != nil {
 			return f, fmt.Errorf("the gateway does not tell what it takes: %w", err)
 		}
-		if before != (footprint{}) && f.within(before) {
-			return f, nil
-		}
-		if same++; f.Goroutines != last.Goroutines || f.Descriptors != last.Descriptors || f.Processes != last.Processes {
-			same, last = 0, f
-		}
-		if before == (footprint{}) && same > 8 {
+		if f.within(before) || time.Now().After(deadline) {
 			return f, nil
 		}
 		select {
@@ -207,7 +229,6 @@ func (w *world) settle(ctx context.Context, before footprint) (f footprint, err 
 			return f, ctx.Err()
 		}
 	}
-	return f, nil
 }
 
 // compare prints what the gateway takes, and finds fault with it.
