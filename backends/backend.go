@@ -33,14 +33,15 @@ type Status struct {
 
 // A Backend is one MCP server and what is known of it.
 type Backend struct {
-	set    *Set
-	cfg    config.Backend
-	log    *slog.Logger
-	says   *slog.Logger // for what it says, see sparing
-	shared *line
-	places *places
-	relist chan struct{}         // 1 slot: some of its lists have changed
-	flaws  map[catalog.Flaw]bool // of what it lists, that were logged; the shared line's own
+	set     *Set
+	cfg     config.Backend
+	log     *slog.Logger
+	says    *slog.Logger // for what it says, see sparing
+	shared  *line
+	places  *places
+	relist  chan struct{}         // 1 slot: some of its lists have changed
+	flaws   map[catalog.Flaw]bool // of what it lists, that were logged; the shared line's own
+	defined map[string]string     // own name of a tool → hash of its definition, as last listed; likewise
 
 	serving  context.Context // done when it is a member no more
 	withdraw context.CancelFunc

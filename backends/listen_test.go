@@ -417,23 +417,33 @@ func TestUpdatesForTheOnlyClient(t *testing.T) {
 	})
 }
 
-// What is beyond the bound is refused, and leaves the rest as it is.
+// What is beyond the bound is refused, and leaves the rest as it is. One session leaves room for others.
 func TestTooManySubscriptions(t *testing.T) {
 	inHouse(t, backends.Options{Backends: modern(remote("a"))}, func(t *testing.T, h *house) {
 		h.Open("one", nil, false)
+		h.Open("two", nil, false)
+		h.Open("three", nil, false)
 		const most = 10_000
 		var uris []string
-		var all []*caller
+		var all, more []*caller
 		for i := range most {
-			uri := fmt.Sprintf("x:%05d", i)
+			uri, session := fmt.Sprintf("x:%05d", i), "one"
+			if i >= most/2 {
+				session = "two"
+			}
+			if i == most/2 {
+				more = append(more, h.subscribe("one", "a", "x:more", true))
+			}
 			uris = append(uris, uri)
-			all = append(all, h.subscribe("one", "a", uri, true))
+			all = append(all, h.subscribe(session, "a", uri, true))
 		}
-		more := h.subscribe("one", "a", "x:more", true)
+		more = append(more, h.subscribe("two", "a", "x:more", true), h.subscribe("three", "a", "x:more", true))
 		b := h.listens(t)
 		b.heard(uris)
 		b.lists("t")
-		more.want(t, `{"jsonrpc":"2.0","id":0,"error":{"code":-32603,"message":"Too many subscriptions: there may be 10000"}}`)
+		for _, c := range more {
+			c.want(t, `{"jsonrpc":"2.0","id":0,"error":{"code":-32603,"message":"Too many subscriptions: there may be 10000, of which one client has half at most"}}`)
+		}
 		for _, c := range all[most-10:] {
 			c.want(t, result("0", "{}"))
 		}

@@ -157,7 +157,7 @@ func TestTricklingBody(t *testing.T) {
 	})
 }
 
-func TestOPEN_LEAK01_SessionsThatAreNotDeleted(t *testing.T) {
+func TestLEAK_01_SessionsThatAreNotDeleted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t, func(o *Options) { o.Idle = 30 * time.Minute })
 		h.want(knock{verb: "GET", path: "/healthz"}, 200, "ok\n")

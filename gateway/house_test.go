@@ -35,6 +35,8 @@ type settings struct {
 	guests       int
 	grace        time.Duration
 	state        string
+	limit        int            // bytes of a message; 0 = 1 MiB
+	set          **backends.Set // where to put the backends, for who asks them something
 	mask         func(string) string
 	observer     gateway.Observer  // one more
 	solo         bool              // there is one client
@@ -62,9 +64,12 @@ func open(t *testing.T, o settings, names []string, dial func(string) (transport
 			NameLimit: cmp.Or(o.nameLimit, 50),
 			PageSize:  o.pageSize,
 		},
-		Wait: cmp.Or(o.wait, 3*time.Second), Limit: 1 << 20, State: o.state, Info: info, Log: log, Solo: o.solo,
+		Wait: cmp.Or(o.wait, 3*time.Second), Limit: cmp.Or(o.limit, 1<<20), State: o.state, Info: info, Log: log, Solo: o.solo,
 		Dial: func(c config.Backend) (transport.Conn, error) { return dial(c.Name) },
 	})
+	if o.set != nil {
+		*o.set = set
+	}
 	j := audit.New(journal, audit.Options{})
 	observers := []gateway.Observer{gateway.Journal(j)}
 	if o.observer != nil {

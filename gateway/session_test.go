@@ -31,7 +31,7 @@ func call(id, tool string) string {
 	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":%q}}`, id, tool)
 }
 
-func TestMission_A_VERSION04_NegotiationEchoesWhatIsKnown(t *testing.T) {
+func TestMission_A_VERSION_04_NegotiationEchoesWhatIsKnown(t *testing.T) {
 	for asked, want := range map[string]string{
 		"2024-11-05": "2024-11-05",
 		"2025-03-26": "2025-03-26",
@@ -135,7 +135,7 @@ func TestSecretsAreMaskedInWhatAClientReads(t *testing.T) {
 
 // FRAME-08, FRAME-09: a backend that takes calls and never answers costs its own
 // callers their time limit and nobody else anything.
-func TestCONC01_FRAME09_ASlowBackendCostsOnlyItself(t *testing.T) {
+func TestCONC_01_FRAME_09_ASlowBackendCostsOnlyItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t, settings{callTimeout: map[string]time.Duration{"slow": 2 * time.Second}}, "slow", "quick")
 		client, _ := h.client()
