@@ -28,9 +28,6 @@ type fleet struct {
 
 func (f *fleet) dial(c config.Backend) (transport.Conn, error) {
 	f.mu.Lock()
-	if f.started == nil {
-		f.started = make(map[string]int)
-	}
 	f.started[c.Name]++
 	f.mu.Unlock()
 	ours, theirs := transport.Pipe()
@@ -68,8 +65,10 @@ func (f *fleet) serve(conn transport.Conn, name string) {
 // refused or not found.
 func TestCONFIG_08_ChangesUnderLoad(t *testing.T) {
 	all := append(plain("same", "other", "passing"), remote("own"))
-	f := &fleet{}
+	f := &fleet{started: make(map[string]int)}
 	inHouse(t, backends.Options{Backends: append(all[:2:2], all[3]), Dial: f.dial}, func(t *testing.T, h *house) {
+		time.Sleep(time.Second)
+		h.wantNames("same", "other", "own")
 		stop := make(chan struct{})
 		var callers sync.WaitGroup
 		var mu sync.Mutex

@@ -225,6 +225,26 @@ func TestAnIdleBackendIsStopped(t *testing.T) {
 	}
 }
 
+// What was wanted before the start is not wanted once more after the stop.
+func TestAStoppedBackendStaysSo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, backends.Options{Backends: []config.Backend{short("a")}})
+		c, _ := h.call("a")
+		synctest.Wait()
+		h.Start()
+		p := h.next("a")
+		p.Greet("")
+		p.Reply(p.Asked("tools/call").ID(), "{}")
+		c.ok(t)
+		p.List(mcptest.Tools("t"))
+		time.Sleep(time.Hour)
+		h.wantState("a", backends.Stopped)
+		if n := len(h.dials("a")); n != 1 {
+			t.Errorf("it was started %d times", n)
+		}
+	})
+}
+
 // Neither pings nor our own lists are use; a subscription, an open question and a task are.
 func TestWhatKeepsABackendFromBeingStopped(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -428,4 +448,35 @@ func TestACallInTheMomentOfTheStopIsNotLost(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A change of the set does not wait for a lazy backend whose tools are known, nor start it; and
+// those that are disabled are told of, in their place.
+func TestAChangeDoesNotStartALazyBackend(t *testing.T) {
+	o := backends.Options{Backends: plain("a"), State: t.TempDir()}
+	o.Backends[0].Lazy = true
+	known(t, o, "t")
+	inHouse(t, o, func(t *testing.T, h *house) {
+		next := append(plain("off"), o.Backends[0])
+		next[0].Enabled = false
+		next[1].CallTimeout = time.Hour
+		time.Sleep(time.Second) // they have been started
+		began := time.Now()
+		if err := h.Apply(t.Context(), backends.Change{Backends: next, Catalog: h.Catalog}); err != nil {
+			t.Fatal(err)
+		}
+		if time.Since(began) != 0 || len(h.dials("a")) != 0 {
+			t.Errorf("it took %v, and started it %d times", time.Since(began), len(h.dials("a")))
+		}
+		all := h.Status()
+		if len(all) != 2 || all[0].Name != "off" || all[0].State != backends.Disabled || all[1].State != backends.Stopped {
+			t.Errorf("status: %+v", all)
+		}
+		h.wantNames("t")
+		c, _ := h.call("a")
+		p := h.next("a")
+		p.Greet("")
+		p.Reply(p.Asked("tools/call").ID(), "{}")
+		c.ok(t)
+	})
 }

@@ -29,6 +29,8 @@ type line struct {
 	log     *slog.Logger
 	says    *slog.Logger // for what the backend says, see sparing
 
+	reading atomic.Int32 // lists of the backend's are being read over it, or are about to be
+
 	wake chan struct{} // 1 slot: a line that all share is needed, and stopped until then
 
 	mu       sync.Mutex

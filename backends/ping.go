@@ -95,7 +95,7 @@ func (w *watch) due(looked time.Time) (first time.Time) {
 	if w.pings {
 		first = later(t.Heard.Add(quietFor), looked.Add(pingWait))
 		if w.unanswered > 0 {
-			first = w.pinged.Add(pingWait)
+			first = later(w.pinged.Add(pingWait), looked.Add(time.Second)) // so soon it is noticed that it was heard
 		}
 	}
 	if w.idle > 0 {
@@ -160,7 +160,7 @@ func (l *line) fallAsleep(p *peer.Peer) bool {
 	if l.listened != nil {
 		listen = l.listened.c
 	}
-	wanted := l.peer != p || !l.subs.empty() || len(l.waiting)+len(l.again)+len(l.arming) > 0
+	wanted := l.peer != p || l.reading.Load() > 0 || !l.subs.empty() || len(l.waiting)+len(l.again)+len(l.arming) > 0
 	stops := !wanted && p.Retire(errIdle, listen)
 	if stops {
 		l.gone, l.peer = p, nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"mcpgateway/catalog"
@@ -417,6 +418,8 @@ func (l *line) begin(ctx context.Context, h *handler, by way, ended chan error, 
 	early := server.stateless && l.hasNeverListed()
 	started()
 	l.b.tellUp(l)
+	listed := l.reads()
+	defer listed()
 	l.up(p)
 	defer l.watch(ctx, h, server)()
 	if early {
@@ -428,6 +431,7 @@ func (l *line) begin(ctx context.Context, h *handler, by way, ended chan error, 
 		l.updated(updated(uri), peer.Stream{})
 	}
 	if l.own() {
+		listed()
 		l.b.wakeUnlisted()
 		select {
 		case err := <-ended:
@@ -439,6 +443,7 @@ func (l *line) begin(ctx context.Context, h *handler, by way, ended chan error, 
 	}
 	listens.await(start)
 	l.b.list(start, p, server, all)
+	listed()
 	return l.follow(ctx, p, server, ended)
 }
 
@@ -511,9 +516,16 @@ func (l *line) follow(ctx context.Context, p *peer.Peer, s server, ended chan er
 	}
 }
 
+// reads notes that lists are being read, until done is called.
+func (l *line) reads() (done func()) {
+	l.reading.Add(1)
+	return sync.OnceFunc(func() { l.reading.Add(-1) })
+}
+
 // renew settles doubts about the server, and reads lists anew: all of them if it could not
 // be reached before, and none if it cannot be now.
 func (l *line) renew(ctx context.Context, p *peer.Peer, s *server, which [catalog.NumKinds]bool) error {
+	defer l.reads()()
 	ctx, cancel := l.b.within(ctx, peer.ErrTimeout)
 	defer cancel()
 	away := l.ails(illNowhere)

@@ -231,3 +231,16 @@ func TestTooManyConnections(t *testing.T) {
 		}
 	})
 }
+
+// To find who has most among 10,000.
+func BenchmarkOutboxOverTheBound(b *testing.B) {
+	o := outbox{most: 10_000 * 1000}
+	piles := make([]pile, 10_000)
+	for i := range piles {
+		o.add(&piles[i], 1000)
+	}
+	for b.Loop() {
+		p := &pile{hangUp: func(int64) {}}
+		o.add(p, 2000)
+	}
+}

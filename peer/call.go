@@ -218,6 +218,11 @@ func (c *Pending) stop() {
 }
 
 func (p *Peer) giveUp(id int64, why error, params []byte) {
+	p.givingUp.Add(1)
+	defer func() {
+		p.givingUp.Add(-1)
+		p.leave()
+	}()
 	// The call becomes a stray before it stops being a call, so that there is no
 	// moment at which nobody knows of it.
 	if c, ok := p.calls.Look(id); ok {

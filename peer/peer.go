@@ -90,6 +90,7 @@ type Peer struct {
 	heard, used atomic.Int64 // see Traffic; since began
 
 	finishing atomic.Bool
+	givingUp  atomic.Int32  // calls that are out of the table, and the far side is being told
 	left      chan struct{} // 1 slot: since finishing, one of calls has come to its end
 
 	mu       sync.Mutex
@@ -333,7 +334,7 @@ func (p *Peer) Finish(ctx context.Context) {
 	p.mu.Unlock()
 	p.finishing.Store(true)
 	p.calls.Close()
-	for p.calls.Len() > 0 {
+	for p.calls.Len() > 0 || p.givingUp.Load() > 0 {
 		select {
 		case <-p.left:
 		case <-ctx.Done():
