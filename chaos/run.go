@@ -115,7 +115,11 @@ func (w *world) chaos(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	w.tally.print()
+	short := ""
+	if w.tally.calls < w.calls {
+		short = fmt.Sprintf(": %d were to be made, and the time (-for) was over", w.calls)
+	}
+	w.tally.print(short)
 	w.compare(ctx, before, after)
 	w.tally.judge(w.strict)
 	for _, p := range w.stop() {
