@@ -18,8 +18,9 @@ test:
 bench:
 	go run ./bench
 
-# Five minutes for each reader of outside bytes that the clients reach.
+# Five minutes for each reader of outside bytes that the clients reach, and of the state files.
 fuzz:
 	go test ./wire -run '^$$' -fuzz '^FuzzParse$$' -fuzztime 5m
 	go test ./transport -run '^$$' -fuzz '^FuzzLines$$' -fuzztime 5m
 	go test ./door -run '^$$' -fuzz '^FuzzPost$$' -fuzztime 5m
+	go test ./backends -run '^$$' -fuzz '^FuzzMemory$$' -fuzztime 5m

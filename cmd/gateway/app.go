@@ -193,7 +193,7 @@ func (a *app) openJournal() error {
 			return hinted{fmt.Errorf("audit.file: %w", err), "make the directory writable, or set audit.file to another path"}
 		}
 		a.closers = append(a.closers, func() { file.Close() })
-		lines := logs.NewLines(file)
+		lines := logs.NewLines(&telling{Writer: file, log: a.log})
 		log, flush = logs.New(lines, logs.Options{Format: "json", Mask: a.mask}), lines.Flush
 	}
 	a.journal = audit.New(log, audit.Options{

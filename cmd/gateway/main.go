@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"mcpgateway/config"
+	"mcpgateway/transport"
 )
 
 // version is what the gateway calls itself; a release sets it with -ldflags.
@@ -28,7 +29,9 @@ func main() {
 	// latter.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	ctx, stop := orderly()
+	disown := transport.Adopt()
 	code := run(ctx, os.Args[1:], stdio{os.Stdin, os.Stdout, os.Stderr})
+	disown()
 	stop()
 	os.Exit(code)
 }
