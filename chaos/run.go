@@ -87,7 +87,9 @@ func (w *world) chaos(ctx context.Context) (bool, error) {
 	clients := w.crowd()
 	if err := w.visit(ctx, clients, func(limited context.Context) {
 		w.tally.begin("warm up", 0)
-		each(clients, func(c *client) { c.greetAll(limited) })
+		visitor := newClient(w, len(clients), "stateless", w.backends, false)
+		each(append(clients[:len(clients):len(clients)], visitor), func(c *client) { c.greetAll(limited) })
+		visitor.way.close(true)
 		w.stage(limited, clients, "warm up", 0, w.calls/50)
 	}); err != nil {
 		return false, err
@@ -113,7 +115,11 @@ func (w *world) chaos(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	w.tally.print()
+	short := ""
+	if w.tally.calls < w.calls {
+		short = fmt.Sprintf(": %d were to be made, and the time (-for) was over", w.calls)
+	}
+	w.tally.print(short)
 	w.compare(ctx, before, after)
 	w.tally.judge(w.strict)
 	for _, p := range w.stop() {

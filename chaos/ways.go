@@ -24,6 +24,10 @@ import (
 
 const initialize = `{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"chaos","version":"1"}}`
 
+// visitorName is what all visitors without a session call themselves. To the gateway they are one guest, of whom it
+// keeps something for minutes.
+const visitorName = "visitor"
+
 // An httpWay is streamable HTTP, with a session or, for clients of 2026-07-28, without.
 type httpWay struct {
 	c         *client
@@ -38,8 +42,12 @@ type httpWay struct {
 
 func newHTTPWay(c *client, stateless bool) *httpWay {
 	if stateless {
-		info, _ := json.Marshal(map[string]string{"name": "chaos-" + c.name, "version": "1"})
 		c.stamp = func(meta string) string {
+			name := c.name
+			if !c.steady {
+				name = visitorName
+			}
+			info, _ := json.Marshal(map[string]string{"name": "chaos-" + name, "version": "1"})
 			if meta != "" {
 				meta = "," + meta
 			}
