@@ -43,14 +43,12 @@ type client struct {
 	script *script
 	way    way
 	stamp  func(params string) string // marks of the stateless era; nil = none
-	prefix string                     // of requests' params, for what wraps names
 
 	mu      sync.Mutex
 	waiting map[wire.ID]*call
 	over    map[wire.ID]*call // the latest that have ended, in case something comes for them
 	order   []wire.ID
 	nextID  int
-	opened  time.Time
 
 	lists atomic.Int64 // list_changed
 }

@@ -61,6 +61,8 @@ type footprint struct {
 	Descriptors int    `json:"descriptors"`
 	Processes   int    `json:"processes"` // with the gateway itself
 	Zombies     int    `json:"zombies"`
+
+	CPU time.Duration `json:"cpu"` // used so far, with that of children that are over
 }
 
 // footprint asks the gateway, and /proc.
@@ -84,7 +86,7 @@ func (w *world) footprint(ctx context.Context) (f footprint, err error) {
 		}
 	}
 	f.Processes = len(marked(w.mark))
-	f.Zombies = zombies(pid)
+	f.Zombies, f.CPU = zombies(pid), cpu(pid)
 	return f, nil
 }
 

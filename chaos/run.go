@@ -215,7 +215,7 @@ func (w *world) warmed(ctx context.Context) (most footprint, err error) {
 
 func (f footprint) most(g footprint) footprint {
 	return footprint{
-		Goroutines: max(f.Goroutines, g.Goroutines), Heap: max(f.Heap, g.Heap), RSS: max(f.RSS, g.RSS),
+		CPU: g.CPU, Goroutines: max(f.Goroutines, g.Goroutines), Heap: max(f.Heap, g.Heap), RSS: max(f.RSS, g.RSS),
 		Descriptors: max(f.Descriptors, g.Descriptors), Processes: max(f.Processes, g.Processes), Zombies: max(f.Zombies, g.Zombies),
 	}
 }
@@ -252,6 +252,7 @@ func (w *world) compare(ctx context.Context, before, after footprint) {
 	row("zombies", before.Zombies, after.Zombies, after.Zombies == 0)
 	row("heap, KiB", before.Heap>>10, after.Heap>>10, after.Heap <= before.Heap+moreHeap)
 	row("resident, KiB", before.RSS>>10, after.RSS>>10, true)
+	row("processor time", before.CPU.Round(10*time.Millisecond), after.CPU.Round(10*time.Millisecond), true)
 	w.keepProfiles(ctx, "after")
 }
 
