@@ -144,7 +144,7 @@ func New(o Options) *Door {
 	d := &Door{o: o, log: o.Log, sessions: make(map[string]*session), sessionsOf: make(map[principal]int), visitsOf: make(map[principal]int)}
 	d.left.L = &d.mu
 	d.outbox.most, d.bodies.most = o.Outbox, max(o.Outbox, 2*int64(o.Limit))
-	d.visiting = make(map[*visit]struct{})
+	d.bodies.of, d.visiting = make(map[holder]int64), make(map[*visit]struct{})
 	d.rules.Store(d.firstRules())
 	d.ctx, d.cancel = context.WithCancel(context.Background())
 	return d
