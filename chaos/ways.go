@@ -54,7 +54,7 @@ func newHTTPWay(c *client, stateless bool) *httpWay {
 			return `{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/clientInfo":` + string(info) + meta + `}`
 		}
 	}
-	return &httpWay{c: c, stateless: stateless, http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16}}}
+	return &httpWay{c: c, stateless: stateless, http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16, IdleConnTimeout: 5 * time.Second}}}
 }
 
 func (h *httpWay) request(ctx context.Context, method string, m wire.Message, tool string) (*http.Request, error) {
@@ -245,7 +245,7 @@ type sseWay struct {
 }
 
 func newSSEWay(c *client) *sseWay {
-	return &sseWay{c: c, http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16}}}
+	return &sseWay{c: c, http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16, IdleConnTimeout: 5 * time.Second}}}
 }
 
 func (s *sseWay) open(ctx context.Context) error {
