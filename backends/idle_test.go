@@ -480,3 +480,43 @@ func TestAChangeDoesNotStartALazyBackend(t *testing.T) {
 		c.ok(t)
 	})
 }
+
+// A backend whose tools could not be listed yet is not stopped: nobody can call, and so start,
+// what was never listed.
+func TestABackendThatWasNeverListedIsNotStopped(t *testing.T) {
+	inHouse(t, backends.Options{Backends: []config.Backend{short("a")}}, func(t *testing.T, h *house) {
+		p := h.next("a")
+		p.Greet("")
+		ready := time.Now().Add(5 * time.Minute)
+		for {
+			m := p.Asked("tools/list")
+			if time.Now().After(ready) {
+				p.Reply(m.ID(), mcptest.Tools("t"))
+				break
+			}
+			p.Fail(m.ID(), `{"code":-32603,"message":"not logged in yet"}`)
+		}
+		h.wantNames("t")
+		time.Sleep(time.Hour)
+		h.wantState("a", backends.Stopped)
+	})
+}
+
+// What a server says has changed is read before it is stopped, also if there is a pause before that.
+func TestABackendIsNotStoppedBeforeItsChangesAreRead(t *testing.T) {
+	c := short("a")
+	c.IdleStop = time.Second
+	inHouse(t, backends.Options{Backends: []config.Backend{c}}, func(t *testing.T, h *house) {
+		p := h.next("a")
+		p.Ready("t")
+		for range 12 { // it is restless
+			synctest.Wait()
+			p.Send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+			p.List(mcptest.Tools("t"))
+		}
+		synctest.Wait()
+		p.Send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+		p.List(mcptest.Tools("new"))
+		h.wantNames("new")
+	})
+}
