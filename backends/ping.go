@@ -135,6 +135,7 @@ func (w *watch) look(ctx context.Context, now time.Time) {
 	case !gone && !w.answers:
 		w.l.log.Debug("backend does not answer ping; it will not be asked again", "dur", pingWait)
 		w.pings = false
+		w.heard() // as far as anybody can tell: it may have been gone before
 	default:
 		w.unanswered++
 		w.l.ail(illSilent, fmt.Errorf("it does not answer ping: %w", silence(err)))
