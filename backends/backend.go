@@ -148,12 +148,13 @@ func (b *Backend) open(session string) *line {
 		return l
 	}
 	l := newLine(b, session)
+	if l.retired = b.isRetired(); l.retired {
+		return l // what it is subscribed to is passed on from where it is
+	}
 	l.inherit(session, b.shared.drop(session, true))
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
-	case b.retired:
-		l.retired = true
 	case b.set.isOpen(session):
 		if b.own == nil {
 			b.own = make(map[string]*line)
@@ -164,6 +165,13 @@ func (b *Backend) open(session string) *line {
 		l.sup.stop(errSessionOver)
 	}
 	return l
+}
+
+// isRetired answers for as long as b.opening is held.
+func (b *Backend) isRetired() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.retired
 }
 
 // isMirrored reports whether a session's client is spoken for in its own era, if the

@@ -480,3 +480,75 @@ func TestAChangeDoesNotStartALazyBackend(t *testing.T) {
 		c.ok(t)
 	})
 }
+
+// A backend whose tools could not be listed yet is not stopped: nobody can call, and so start,
+// what was never listed.
+func TestABackendThatWasNeverListedIsNotStopped(t *testing.T) {
+	inHouse(t, backends.Options{Backends: []config.Backend{short("a")}}, func(t *testing.T, h *house) {
+		p := h.next("a")
+		p.Greet("")
+		ready := time.Now().Add(5 * time.Minute)
+		for {
+			m := p.Asked("tools/list")
+			if time.Now().After(ready) {
+				p.Reply(m.ID(), mcptest.Tools("t"))
+				break
+			}
+			p.Fail(m.ID(), `{"code":-32603,"message":"not logged in yet"}`)
+		}
+		h.wantNames("t")
+		time.Sleep(time.Hour)
+		h.wantState("a", backends.Stopped)
+	})
+}
+
+// What a server says has changed is read before it is stopped, also if there is a pause before that.
+func TestABackendIsNotStoppedBeforeItsChangesAreRead(t *testing.T) {
+	c := short("a")
+	c.IdleStop = time.Second
+	inHouse(t, backends.Options{Backends: []config.Backend{c}}, func(t *testing.T, h *house) {
+		p := h.next("a")
+		p.Ready("t")
+		for range 12 { // it is restless
+			synctest.Wait()
+			p.Send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+			p.List(mcptest.Tools("t"))
+		}
+		synctest.Wait()
+		p.Send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+		p.List(mcptest.Tools("new"))
+		h.wantNames("new")
+	})
+}
+
+// What a session is subscribed to goes from its own line to the one that all share when the
+// server has turned out to need no more than that; which is started then, if nobody needed it.
+func TestSubscriptionsThatAreHandedOverWakeAStoppedLine(t *testing.T) {
+	c := short("a")
+	c.Sharing, c.Era = "session", ""
+	inHouse(t, backends.Options{Backends: []config.Backend{c}}, func(t *testing.T, h *house) {
+		p := h.next("a")
+		p.Fail(p.Asked("server/discover").ID(), `{"code":-32601,"message":"Method not found"}`)
+		p.Ready("t")
+		h.Open("one", nil, false)
+		sub := h.subscribe("one", "a", "x:y", true)
+		own := h.next("a")
+		own.Greet(`{"protocolVersion":"2025-11-25","capabilities":{"resources":{"subscribe":true}},"serverInfo":{"name":"x","version":"1"}}`)
+		own.Reply(own.Asked("resources/subscribe").ID(), "{}")
+		sub.ok(t)
+		time.Sleep(2 * time.Minute)
+		h.wantState("a", backends.Stopped) // the shared one
+		own.Exit("killed", "")
+		own = h.next("a")
+		own.Fail(own.Asked("initialize").ID(), `{"code":-32601,"message":"Method not found"}`)
+		own = h.next("a")
+		own.Discover(discovered(`{"tools":{},"resources":{"subscribe":true}}`))
+		synctest.Wait()
+		if n := len(h.dials("a")); n != 5 {
+			t.Fatalf("dialled %d times", n)
+		}
+		shared := h.next("a")
+		shared.Discover(discovered(`{"tools":{},"resources":{"subscribe":true}}`))
+		shared.Asked("subscriptions/listen")
+	})
+}

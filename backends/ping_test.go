@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"mcpgateway/backends"
+	"mcpgateway/config"
 	"mcpgateway/internal/mcptest"
 	"mcpgateway/transport"
 )
@@ -265,6 +266,23 @@ func TestABackendThatIsGoneIsMissedByTheListen(t *testing.T) {
 		a.Break(&transport.Lost{ID: m.ID(), Err: errors.New("connection refused")})
 		h.wantState("a", backends.Degraded)
 		a.Discover(discovered(`{"tools":{"listChanged":true}}`))
+		h.wantState("a", backends.Ready)
+	})
+}
+
+// A server that was gone for a moment, and that then leaves its first ping unanswered, has none:
+// it is not ill for that.
+func TestAServerWithoutPingsThatWasGoneIsWellAgain(t *testing.T) {
+	inHouse(t, backends.Options{Backends: []config.Backend{remote("a")}}, func(t *testing.T, h *house) {
+		a := h.next("a")
+		a.HearPings()
+		a.Ready("t")
+		time.Sleep(time.Minute)
+		a.Break(&transport.Lost{ID: a.Asked("ping").ID(), Err: errors.New("connection refused")})
+		h.wantState("a", backends.Degraded)
+		a.Asked("ping")
+		time.Sleep(time.Hour)
+		a.WantNothing()
 		h.wantState("a", backends.Ready)
 	})
 }
