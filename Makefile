@@ -1,6 +1,6 @@
 # make check is what a change must pass; .ci/run runs the same on a clean checkout.
 
-.PHONY: check test bench fuzz build
+.PHONY: check test bench chaos soak fuzz build
 
 build:
 	go build -o bin/gateway ./cmd/gateway
@@ -17,6 +17,14 @@ test:
 # Ratios against a relay that only copies bytes, in the same run.
 bench:
 	go run ./bench
+
+# What the gateway promises, held against everything that goes wrong (docs/reliability.md).
+chaos:
+	go run ./chaos
+
+# An hour of moderate load, and whether anything grows.
+soak:
+	go run ./chaos -soak -for 1h -json soak.json
 
 # Five minutes for each reader of outside bytes that the clients reach, and of the state files.
 fuzz:

@@ -10,6 +10,31 @@ import (
 	"testing"
 )
 
+// The tests that docs/reliability.md names exist.
+func TestReliabilityDoc(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("docs", "reliability.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := make(map[string]bool)
+	eachFile(t, func(_, path string, file *ast.File) {
+		for _, d := range file.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok && strings.HasSuffix(path, "_test.go") {
+				tests[f.Name.Name] = true
+			}
+		}
+	})
+	named := regexp.MustCompile(`\b(Test|Fuzz)[A-Z]\w*`).FindAllString(string(text), -1)
+	if len(named) == 0 {
+		t.Error("docs/reliability.md names no test")
+	}
+	for _, name := range named {
+		if !tests[name] {
+			t.Errorf("docs/reliability.md names %s, which does not exist", name)
+		}
+	}
+}
+
 // docs/limits.md is true as far as a test can tell: each test that it names exists, each row has one, and each
 // constant that bounds something (maxThis, maxThat) is in it, by the name of its package and its own, and no other is.
 func TestLimitsDoc(t *testing.T) {

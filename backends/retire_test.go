@@ -12,6 +12,7 @@ import (
 	"mcpgateway/config"
 	"mcpgateway/internal/mcptest"
 	"mcpgateway/peer"
+	"mcpgateway/transport"
 	"mcpgateway/wire"
 )
 
@@ -224,6 +225,25 @@ func TestApply_WhatWaitsForAPlaceGoesToTheNewOne(t *testing.T) {
 	})
 }
 
+// What has a place and waits for a start has one at the new one, and not at the old.
+func TestApply_PlacesAreOfTheNewOne(t *testing.T) {
+	all := plain("a")
+	all[0].MaxInFlight, all[0].QueueWait = 1, time.Hour
+	inHouse(t, backends.Options{Backends: all}, func(t *testing.T, h *house) {
+		h.next("a") // which hangs
+		one, _ := h.call("a")
+		two, _ := h.call("a")
+		next := h.replace(edited(all[0], "new"))
+		three, _ := h.call("a")
+		for _, c := range []*caller{one, two, three} {
+			call := next.Asked("tools/call")
+			next.WantNothing()
+			next.Reply(call.ID(), "{}")
+			c.ok(t)
+		}
+	})
+}
+
 func TestApply_WhatIsSparedGoesToTheNewOne(t *testing.T) {
 	all := modern(plain("a")...)
 	inHouse(t, backends.Options{Backends: all}, func(t *testing.T, h *house) {
@@ -283,6 +303,35 @@ func TestApply_AServerOfTheStatelessEra(t *testing.T) {
 		if !a.Over() {
 			t.Error("the old one goes on")
 		}
+	})
+}
+
+// Over HTTP, where a listen is made anew without a gap, an update may have been missed in the
+// change.
+func TestApply_SubscriptionsAreListenedToAtTheNewOne(t *testing.T) {
+	all := modern(remote("a"))
+	inHouse(t, backends.Options{Backends: all}, func(t *testing.T, h *house) {
+		h.Open("one", nil, false)
+		a := h.listens(t)
+		a.heard(nil)
+		a.lists("t")
+		sub := h.subscribe("one", "a", "x:y", true)
+		a.heard([]string{"x:y"})
+		a.Told("notifications/cancelled")
+		sub.ok(t)
+		h.ear.want(t)
+		done := h.apply(change(edited(all[0], "new")))
+		next := h.listens(t)
+		next.heard(nil)
+		next.lists("new")
+		<-done
+		if !a.Over() {
+			t.Error("the old one goes on")
+		}
+		id := next.listened([]string{"x:y"})
+		h.ear.want(t) // for what is read at an update must not be older than what is listened to
+		next.acknowledge(id, []string{"x:y"})
+		h.ear.want(t, "one told by a: notifications/resources/updated")
 	})
 }
 
@@ -642,6 +691,38 @@ func TestApply_AServerOfWhichThereCanBeOne(t *testing.T) {
 		if !a.Over() {
 			t.Error("the old one goes on")
 		}
+	})
+}
+
+// leisurely is a Conn that takes its time to close, as that of a process does.
+type leisurely struct{ transport.Conn }
+
+func (l leisurely) Close() error {
+	time.Sleep(100 * time.Millisecond)
+	return l.Conn.Close()
+}
+
+// It may be known that a server fails before it is gone; calls wait for its next try all the same.
+func TestApply_AServerThatTakesItsTimeToFail(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := plain("a")
+		processes := make(chan *mcptest.Peer, 10)
+		h := newHouse(t, backends.Options{Backends: all, Dial: func(c config.Backend) (transport.Conn, error) {
+			conn, p := mcptest.Open(t, c.Name)
+			processes <- p
+			return leisurely{conn}, nil
+		}})
+		h.Start()
+		(<-processes).Ready("t")
+		done := h.apply(change(edited(all[0], "new")))
+		fails := <-processes
+		fails.Fail(fails.Asked("initialize").ID(), `{"code":-32603,"message":"address in use"}`)
+		<-done
+		c, _ := h.call("a")
+		next := <-processes
+		next.Greet("")
+		next.Reply(next.Asked("tools/call").ID(), "{}")
+		c.ok(t)
 	})
 }
 

@@ -36,7 +36,7 @@ type backend struct {
 	pid        atomic.Int64 // of the process that has answered last
 	killed     atomic.Int64 // when the one before was, in nanoseconds; 0 = it is back
 	kills      atomic.Int32 // since its configuration was changed last
-	generation int          // of its configuration; guarded by world.reloading
+	generation int          // of its configuration; what writes that is one goroutine
 }
 
 func (b *backend) spared() bool { return b.role == healthy || b.role == demo }

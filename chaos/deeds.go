@@ -241,6 +241,7 @@ var deaths = []faults.Deed{
 	{Fault: "die", At: "after", By: "kill"},
 	{Fault: "fork", How: "normal"},
 	{Fault: "fork", How: "stubborn"},
+	{Fault: "fork", How: "setsid"},
 }
 
 var webs = []faults.Deed{

@@ -21,6 +21,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime/pprof"
 	"syscall"
 	"time"
 )
@@ -56,6 +57,7 @@ func main() {
 	flag.BoolVar(&p.strict, "strict", false, "judge the tails even on a machine that is busy with other things")
 	flag.BoolVar(&p.keep, "keep", false, "leave the directory with logs even if all went well")
 	flag.BoolVar(&p.verbose, "v", false, "say what is done from outside, as it is done")
+	profile := flag.String("cpuprofile", "", "write a profile of chaos itself to this `FILE`")
 	flag.BoolVar(&p.soak, "soak", false, "moderate load for a long time, and the slope of what the gateway takes")
 	flag.StringVar(&p.json, "json", "", "with -soak: write samples and slopes to this `FILE`")
 	flag.DurationVar(&p.sample, "sample", 10*time.Second, "with -soak: how often to look")
@@ -64,10 +66,21 @@ func main() {
 	if p.seed == 0 {
 		p.seed = uint64(time.Now().UnixNano()) % 1_000_000
 	}
+	if *profile != "" {
+		f, err := os.Create(*profile)
+		if err == nil {
+			err = pprof.StartCPUProfile(f)
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "chaos:", err)
+			os.Exit(1)
+		}
+	}
 	p.defaults()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	ok, err := p.run(ctx)
+	pprof.StopCPUProfile()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "chaos:", err)
 	}

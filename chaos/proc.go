@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 func discardLog() *log.Logger { return log.New(io.Discard, "", 0) }
@@ -60,6 +61,8 @@ type footprint struct {
 	Descriptors int    `json:"descriptors"`
 	Processes   int    `json:"processes"` // with the gateway itself
 	Zombies     int    `json:"zombies"`
+
+	CPU time.Duration `json:"cpu"` // used so far, with that of children that are over
 }
 
 // footprint asks the gateway, and /proc.
@@ -83,8 +86,22 @@ func (w *world) footprint(ctx context.Context) (f footprint, err error) {
 		}
 	}
 	f.Processes = len(marked(w.mark))
-	f.Zombies = zombies(pid)
+	f.Zombies, f.CPU = zombies(pid), cpu(pid)
 	return f, nil
+}
+
+// cpu is the time that a process has used, and its children that are over.
+func cpu(pid int) time.Duration {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	_, rest, _ := strings.Cut(string(text), ") ")
+	ticks := 0
+	for i, field := range strings.Fields(rest) {
+		if i >= 11 && i <= 14 {
+			n, _ := strconv.Atoi(field)
+			ticks += n
+		}
+	}
+	return time.Duration(ticks) * 10 * time.Millisecond
 }
 
 // zombies counts the children of a process that it has not reaped.

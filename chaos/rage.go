@@ -91,7 +91,7 @@ func (w *world) kill(ctx context.Context, clients []*client, b *backend) {
 		go func() {
 			select {
 			case <-x.done:
-				if strings.Contains(string(x.answer.Part(wire.PartError)), "outcome unknown") {
+				if strings.Contains(string(x.answer.Part(wire.PartError)), "signal: killed") {
 					w.tally.killed(time.Since(at))
 				}
 			case <-ctx.Done():

@@ -64,7 +64,7 @@ func (w *world) soak(ctx context.Context) (bool, error) {
 	load.Wait()
 	each(clients, func(c *client) { c.way.close(true) })
 	p.finish()
-	w.tally.print()
+	w.tally.print("")
 	slopes := slopesOf(samples, w.warm)
 	fmt.Printf("\n%d samples, warmed up for %v\n%-12s %12s %12s %14s %12s\n", len(samples), w.warm, "", "first ¼", "last ¼", "per hour", "±")
 	for _, s := range slopes {

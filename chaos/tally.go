@@ -196,13 +196,13 @@ func (t *tally) judge(strict bool) {
 }
 
 // print prints the tables.
-func (t *tally) print() {
+func (t *tally) print(short string) {
 	fmt.Println("\nphase      calls  faults   seconds  calls/s   healthy p50   healthy p99")
 	for _, p := range t.phases {
 		fmt.Printf("%-9s %6d  %6d  %8.1f  %7.0f  %12v  %12v\n", p.name, p.calls, p.faults, p.took.Seconds(), float64(p.calls)/p.took.Seconds(),
 			quantile(p.times, 0.5).Round(10*time.Microsecond), quantile(p.times, 0.99).Round(10*time.Microsecond))
 	}
-	fmt.Printf("\noutcomes of %d calls\n", t.calls)
+	fmt.Printf("\noutcomes of %d calls%s\n", t.calls, short)
 	table(t.outcomes)
 	total, seconds := 0, 0.0
 	for _, p := range t.phases {

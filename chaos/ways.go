@@ -24,6 +24,10 @@ import (
 
 const initialize = `{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"chaos","version":"1"}}`
 
+// visitorName is what all visitors without a session call themselves. To the gateway they are one guest, of whom it
+// keeps something for minutes.
+const visitorName = "visitor"
+
 // An httpWay is streamable HTTP, with a session or, for clients of 2026-07-28, without.
 type httpWay struct {
 	c         *client
@@ -38,15 +42,19 @@ type httpWay struct {
 
 func newHTTPWay(c *client, stateless bool) *httpWay {
 	if stateless {
-		info, _ := json.Marshal(map[string]string{"name": "chaos-" + c.name, "version": "1"})
 		c.stamp = func(meta string) string {
+			name := c.name
+			if !c.steady {
+				name = visitorName
+			}
+			info, _ := json.Marshal(map[string]string{"name": "chaos-" + name, "version": "1"})
 			if meta != "" {
 				meta = "," + meta
 			}
 			return `{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/clientInfo":` + string(info) + meta + `}`
 		}
 	}
-	return &httpWay{c: c, stateless: stateless, http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16}}}
+	return &httpWay{c: c, stateless: stateless, http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16, IdleConnTimeout: 5 * time.Second}}}
 }
 
 func (h *httpWay) request(ctx context.Context, method string, m wire.Message, tool string) (*http.Request, error) {
@@ -237,7 +245,7 @@ type sseWay struct {
 }
 
 func newSSEWay(c *client) *sseWay {
-	return &sseWay{c: c, http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16}}}
+	return &sseWay{c: c, http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16, IdleConnTimeout: 5 * time.Second}}}
 }
 
 func (s *sseWay) open(ctx context.Context) error {

@@ -13,7 +13,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -37,8 +36,7 @@ type world struct {
 	url    string // of the gateway, without /mcp
 	exited chan struct{}
 
-	reloads   bool
-	reloading sync.Mutex
+	reloads bool
 
 	tally *tally
 }

@@ -57,9 +57,6 @@ func (b *body) grow(n int) error {
 	in := b.in
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if in.of == nil {
-		in.of = make(map[holder]int64)
-	}
 	b.size += int64(n)
 	in.total += int64(n)
 	in.of[b.holder] += int64(n)

@@ -2,6 +2,7 @@ package door
 
 import (
 	"context"
+	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -161,6 +162,22 @@ func TestAPlaceIsFreeAfterTheAnswer(t *testing.T) {
 		})
 		for range 100 {
 			h.want(lone("1", "echo", ""), 200, result("1", "{}"))
+		}
+	})
+}
+
+// The first body of all, which was refused before anything of it was read, was let go of
+// with a panic: nothing had ever been counted.
+func TestTheFirstBodyIsTooLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log lines
+		h := newHouse(t, func(o *Options) {
+			o.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		})
+		h.want(knock{body: strings.Repeat(" ", 2<<20)}, 413, "*")
+		h.stop()
+		if strings.Contains(log.String(), "panic") {
+			t.Error(log.String())
 		}
 	})
 }

@@ -111,6 +111,10 @@ type Door struct {
 	left     sync.Cond           // on mu: a visit has left
 	visiting map[*visit]struct{} // those, but for some that have ended
 
+	exchanges int       // HTTP requests that are being answered; over HTTP/2 they may outlive their connection
+	over      bool      // Run has ended
+	idle      sync.Cond // on mu: there is no exchange
+
 	principals principal // the highest there was
 
 	sessionsOf, visitsOf map[principal]int
@@ -142,9 +146,9 @@ func New(o Options) *Door {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	d := &Door{o: o, log: o.Log, sessions: make(map[string]*session), sessionsOf: make(map[principal]int), visitsOf: make(map[principal]int)}
-	d.left.L = &d.mu
+	d.left.L, d.idle.L = &d.mu, &d.mu
 	d.outbox.most, d.bodies.most = o.Outbox, max(o.Outbox, 2*int64(o.Limit))
-	d.visiting = make(map[*visit]struct{})
+	d.bodies.of, d.visiting = make(map[holder]int64), make(map[*visit]struct{})
 	d.rules.Store(d.firstRules())
 	d.ctx, d.cancel = context.WithCancel(context.Background())
 	return d
@@ -152,6 +156,10 @@ func New(o Options) *Door {
 
 // ServeHTTP implements http.Handler.
 func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if !d.come() {
+		return // the connection is gone, too
+	}
+	defer d.leave()
 	// A body has to come in time even if it is not looked at: net/http waits for it
 	// before it answers. Only who reads it to its end takes the deadline back.
 	if r.ContentLength != 0 {
@@ -178,6 +186,24 @@ func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		d.legacyPost(w, r, who)
 	default:
 		refuse(http.StatusNotFound, "Not found: MCP is spoken at /mcp").send(w)
+	}
+}
+
+// come begins an exchange, unless Run has ended.
+func (d *Door) come() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.over {
+		d.exchanges++
+	}
+	return !d.over
+}
+
+func (d *Door) leave() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.exchanges--; d.exchanges == 0 {
+		d.idle.Broadcast()
 	}
 }
 

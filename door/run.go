@@ -53,6 +53,7 @@ func (d *Door) Run(ctx context.Context, ln net.Listener) error {
 	_ = server.Close()
 	<-failed
 	guests.wait(0)
+	d.end()
 	if errors.Is(err, http.ErrServerClosed) {
 		err = nil
 	}
@@ -67,6 +68,16 @@ func (d *Door) close(server *http.Server) {
 	server.SetKeepAlivesEnabled(false)
 	d.cancel()
 	d.serving.Wait()
+}
+
+// end waits until the last exchange has ended, and lets none begin any more.
+func (d *Door) end() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for d.exchanges > 0 {
+		d.idle.Wait()
+	}
+	d.over = true
 }
 
 // maxConns bounds the connections, for each session that may be open.

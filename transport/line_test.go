@@ -233,3 +233,17 @@ func passedShort(before [][]byte, limit int) bool {
 	}
 	return false
 }
+
+// One long line must not be held in memory by the short ones that come behind it.
+func TestALongLineIsNotKeptByThoseBehindIt(t *testing.T) {
+	long := `{"jsonrpc":"2.0","method":"` + strings.Repeat("x", 5<<20) + `"}`
+	l := &lineReader{r: strings.NewReader(long + "\n" + note + "\n" + quest + "\n"), limit: 8 << 20}
+	for _, want := range []string{long, note, quest} {
+		if m, err := l.readMessage(); err != nil || string(m.Raw()) != want {
+			t.Fatalf("%v, %.50s", err, m.Raw())
+		}
+		if cap(l.buf) > chunk {
+			t.Errorf("behind a line of %d bytes %d are held", len(want), cap(l.buf))
+		}
+	}
+}
