@@ -1,9 +1,11 @@
 package backends
 
 import (
+	"errors"
 	"log/slog"
 	"slices"
 	"testing"
+	"time"
 
 	"mcpgateway/config"
 )
@@ -23,5 +25,20 @@ func TestALineThatIsOpenedTooLateTakesNothingAlong(t *testing.T) {
 	_, subscribed := b.shared.retire() // as the next
 	if !slices.Equal(subscribed["one"], []string{"x:y"}) {
 		t.Errorf("%v is passed on", subscribed)
+	}
+}
+
+// A circuit that was open and is pardoned bars the sessions' own lines no more, even if the next
+// try fails.
+func TestAPardonedCircuitBarsNobody(t *testing.T) {
+	b := newBackend(New(Options{Log: slog.New(slog.DiscardHandler)}), config.Backend{Name: "a"})
+	circuit := breaker{failures: opensAt, reason: errors.New("no")}
+	b.tell(b.shared, false, circuit)
+	if _, reason := b.crowd.claim(time.Now(), 0); reason == nil {
+		t.Error("nobody is barred")
+	}
+	b.tell(b.shared, false, breaker{failures: 1, reason: errors.New("no")})
+	if _, reason := b.crowd.claim(time.Now(), 0); reason != nil {
+		t.Errorf("barred: %v", reason)
 	}
 }

@@ -190,7 +190,9 @@ func (b *Backend) tell(l *line, ran bool, circuit breaker) {
 	switch {
 	case !l.own() && circuit.open():
 		b.crowd.shared = &circuit
-	case l.own() && !ran:
+	case !l.own():
+		b.crowd.shared = nil // it was pardoned
+	case !ran:
 		b.crowd.failed(time.Now(), l.session, circuit.reason, rand.Float64())
 	}
 }

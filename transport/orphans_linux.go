@@ -44,8 +44,8 @@ func Adopt() (stop func()) {
 }
 
 // reap reaps the dead that are not ours, and leaves ours to who waits for them:
-// looking at who is dead does not reap. If it finds one of ours, or a child is
-// being started, it ends there; start and wait tell it to look again.
+// looking at who is dead does not reap. If a child is being started it ends there; start and
+// wait tell it to look again.
 func (f *family) reap() {
 	for f.reapOne() {
 	}
@@ -55,11 +55,27 @@ func (f *family) reapOne() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	pid := anyDead()
-	if pid == 0 || f.starting > 0 || f.ours[pid] > 0 {
+	if f.starting > 0 {
+		return false
+	}
+	if f.ours[pid] > 0 { // it may be long before it is waited for, if it is a holder that somebody has killed
+		pid = f.deadLocked()
+	}
+	if pid == 0 {
 		return false
 	}
 	got, err := unix.Wait4(pid, nil, unix.WNOHANG, nil)
 	return got == pid || err == unix.EINTR
+}
+
+// deadLocked returns the pid of a child that is dead and not ours, 0 if there is none.
+func (f *family) deadLocked() int {
+	for _, p := range processes() {
+		if p.dead && p.parent == os.Getpid() && f.ours[p.pid] == 0 {
+			return p.pid
+		}
+	}
+	return 0
 }
 
 // anyDead returns the pid of a child that is dead and not reaped, 0 if there is none.

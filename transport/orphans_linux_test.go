@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -269,4 +270,39 @@ func TestPROC04StraysAreHeldWhileTheyHaveTheirGrace(t *testing.T) {
 	pid := pidIn(t, dirOf(cmd)+"/asked")
 	_ = cmd.Process.Kill()
 	eventually(t, "its end", func() bool { return !alive(pid) })
+}
+
+// A child of ours that is dead and not waited for yet, such as a holder that somebody has killed,
+// may be met first by who looks for the dead. What is behind it is reaped all the same.
+func TestTheDeadBehindOneOfOursAreReaped(t *testing.T) {
+	if !adopting(t) {
+		return
+	}
+	runtime.LockOSThread() // whose own children are met first
+	defer runtime.UnlockOSThread()
+	starts := func(by int) {
+		kin.mu.Lock()
+		defer kin.mu.Unlock()
+		kin.starting += by
+	}
+	starts(1) // so that nobody else reaps
+	p := spawn(t, shell("read -r never"))
+	holder := p.group.holder.Process
+	_ = holder.Kill()
+	file := filepath.Join(t.TempDir(), "pid")
+	q := spawn(t, shell(leaves(file, "exit")+"read -r never"))
+	pid := pidIn(t, file)
+	eventually(t, "both deaths", func() bool { return dead(holder.Pid) && dead(pid) })
+	starts(-1)
+	kin.reap()
+	if alive(pid) {
+		t.Error("it was not reaped")
+	}
+	q.Close()
+	p.Close()
+	kin.mu.Lock()
+	defer kin.mu.Unlock()
+	if len(kin.ours) != 0 {
+		t.Error("one of ours was")
+	}
 }
