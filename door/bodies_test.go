@@ -181,3 +181,25 @@ func TestTheFirstBodyIsTooLong(t *testing.T) {
 		}
 	})
 }
+
+// Whoever has one of several tokens is one holder, even if the token was alone from the start:
+// many sessions are not many shares.
+func TestWhoWasAloneHoldsOneShare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, func(o *Options) { o.Tokens, o.Limit, o.Outbox = []string{"alpha"}, 100_000, 300_000 })
+		by := func(token string) map[string]string { return map[string]string{"Authorization": "Bearer " + token} }
+		hold := func(id, token, key string) knock {
+			return knock{session: key, body: bulky(id, "hold", 80_000), header: by(token)}
+		}
+		one, _ := h.enter("2025-11-25", by("alpha"))
+		two, _ := h.enter("2025-11-25", by("alpha"))
+		h.door.Renew([]string{"alpha", "beta"}, nil, nil)
+		beta, _ := h.enter("2025-11-25", by("beta"))
+		s := h.stream(hold("1", "alpha", one))
+		if res, _ := h.ask(hold("2", "alpha", two)); res.StatusCode != 503 {
+			t.Errorf("a second session gets its own share: %s", res.Status)
+		}
+		h.stream(hold("3", "beta", beta)).cut()
+		s.cut()
+	})
+}
