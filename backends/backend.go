@@ -190,7 +190,7 @@ func (b *Backend) leave(session string) {
 	if l != nil {
 		l.close()
 	}
-	b.shared.drop(session, false)
+	b.shared.leave(session)
 }
 
 // Status tells how the backend is.

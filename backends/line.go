@@ -120,6 +120,11 @@ func (l *line) sent(w waiting) bool {
 		w.c.To.Done(wire.Message{}, peer.ErrCancelled)
 		return true
 	}
+	if w.sub != nil && !l.b.set.isOpen(w.sub.session) { // who closes it looks here afterwards
+		l.mu.Unlock()
+		w.c.To.Done(wire.Message{}, notSent("%w", errSessionOver))
+		return true
+	}
 	p, server := l.peer, l.server
 	if p != nil && l.elsewhereLocked(w) {
 		l.mu.Unlock()

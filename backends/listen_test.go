@@ -450,3 +450,34 @@ func TestTooManySubscriptions(t *testing.T) {
 		b.WantNothing()
 	})
 }
+
+// The end of a session ends what waits to subscribe it, for the backend to start or to be
+// listened to; and nobody is subscribed who is gone.
+func TestTheEndOfASessionEndsItsWaitingSubscriptions(t *testing.T) {
+	c := modern(short("a"))
+	inHouse(t, backends.Options{Backends: c}, func(t *testing.T, h *house) {
+		const over = "the session is over"
+		for _, session := range []string{"one", "two"} {
+			h.Open(session, nil, true)
+		}
+		early := h.subscribe("one", "a", "x:one", true)
+		early.want(t, "")
+		h.Close("one")
+		early.want(t, over)
+		h.subscribe("one", "a", "x:one", true).want(t, over)
+		p := h.next("a")
+		p.Discover(discovered(tells))
+		listen := p.Asked("subscriptions/listen")
+		if strings.Contains(string(listen.Raw()), "x:one") {
+			t.Errorf("it is listened to for who is gone: %s", listen.Raw())
+		}
+		late := h.subscribe("two", "a", "x:two", true)
+		late.want(t, "")
+		h.Close("two")
+		late.want(t, over)
+		p.Send(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{}}`)
+		h.lists(p)
+		time.Sleep(5 * time.Minute)
+		h.wantState("a", backends.Stopped)
+	})
+}

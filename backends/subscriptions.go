@@ -273,6 +273,29 @@ func (u *unsubscribing) Done(m wire.Message, err error) {
 	u.Asker.Done(m, err)
 }
 
+// leave takes back the subscriptions of a session that is over, and ends what waits to subscribe
+// it: it would be subscribed for ever.
+func (l *line) leave(session string) {
+	var left []waiting
+	l.mu.Lock()
+	for _, list := range []*[]waiting{&l.waiting, &l.arming} {
+		var rest []waiting
+		for _, w := range *list {
+			if w.sub != nil && w.sub.session == session {
+				left = append(left, w)
+			} else {
+				rest = append(rest, w)
+			}
+		}
+		*list = rest
+	}
+	l.mu.Unlock()
+	for _, w := range left {
+		w.c.To.Done(wire.Message{}, notSent("%w", errSessionOver))
+	}
+	l.drop(session, false)
+}
+
 // drop takes back a session's subscriptions over the line, or those of them alone to which
 // the backend has agreed, and returns their URIs. It is told of those that nobody else has.
 func (l *line) drop(session string, agreedTo bool) []string {
