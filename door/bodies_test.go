@@ -2,7 +2,9 @@ package door
 
 import (
 	"context"
+	"io"
 	"log/slog"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -164,6 +166,26 @@ func TestAPlaceIsFreeAfterTheAnswer(t *testing.T) {
 			h.want(lone("1", "echo", ""), 200, result("1", "{}"))
 		}
 	})
+}
+
+// Room is made for what has come, not for what is announced: that does not count, and may
+// never come.
+func TestAnAnnouncedBodyTakesNoRoom(t *testing.T) {
+	for _, announced := range []int64{100, 1 << 20, 1 << 30} {
+		from := &looking{}
+		_, no := readBody(httptest.NewRecorder(), from, announced, 1<<30)
+		if no == nil || from.room > 2*smallBody {
+			t.Errorf("%d bytes announced: %v, room for %d", announced, no, from.room)
+		}
+	}
+}
+
+// looking is a body that does not come. It notes how much room was made for it.
+type looking struct{ room int }
+
+func (l *looking) Read(b []byte) (int, error) {
+	l.room = len(b)
+	return 0, io.ErrUnexpectedEOF
 }
 
 // The first body of all, which was refused before anything of it was read, was let go of
