@@ -84,7 +84,7 @@ func small(all []*backend) (some []*backend) {
 func configuration(backends []*backend, dir, name, stub, mark string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "state: %q\nlog: {level: info}\naudit: {file: %q}\n", dir+"/state-"+name, dir+"/audit-"+name+".jsonl")
-	b.WriteString("catalog: {prefix: always, wait: 3s}\nlimits: {in_flight: 100, session_idle: 2s}\n")
+	b.WriteString("catalog: {prefix: always, wait: 3s}\nlimits: {in_flight: 100, session_idle: 2s, events: 64KiB}\n")
 	b.WriteString("defaults: {start_timeout: 5s, call_timeout: 1s}\nbackends:\n")
 	for _, x := range backends {
 		patience := ""
