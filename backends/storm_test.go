@@ -134,7 +134,7 @@ func (s *storm) asks(h *house, name string, made func(*caller), until time.Time)
 		switch {
 		case s.strikes(15):
 			time.Sleep(time.Duration(s.n(6)) * time.Second)
-		case s.strikes(40):
+		case s.strikes(12):
 			h.Close(session)
 			session = fmt.Sprint(name, n)
 			h.Open(session, []byte(canSample), stateless)
