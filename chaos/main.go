@@ -113,6 +113,15 @@ func (p *plan) run(ctx context.Context) (ok bool, err error) {
 	}
 	defer func() { w.end(ok && !p.keep) }()
 	fmt.Printf("chaos: seed %d, %d clients, 20 backends; logs in %s\n", p.seed, p.clients, w.dir)
+	ctx, giveUp := context.WithCancel(ctx)
+	defer giveUp()
+	go func() { // until it is stopped, or has ended by itself: then there is nothing more to find
+		<-w.exited
+		if !w.stopping.Load() {
+			w.tally.breach("the gateway has ended: %v", w.cmd.ProcessState)
+			giveUp()
+		}
+	}()
 	if p.soak {
 		return w.soak(ctx)
 	}

@@ -86,9 +86,8 @@ const (
 func (w *world) chaos(ctx context.Context) (bool, error) {
 	clients := w.crowd()
 	if err := w.visit(ctx, clients, func(limited context.Context) {
-		w.tally.begin("warm up", 0)
 		visitor := newClient(w, len(clients), "stateless", w.backends, false)
-		each(append(clients[:len(clients):len(clients)], visitor), func(c *client) { c.greetAll(limited) })
+		w.arrive(limited, append(clients[:len(clients):len(clients)], visitor))
 		visitor.way.close(true)
 		w.stage(limited, clients, "warm up", 0, w.calls/50)
 	}); err != nil {
@@ -101,6 +100,7 @@ func (w *world) chaos(ctx context.Context) (bool, error) {
 	w.keepProfiles(ctx, "before")
 	w.tally = newTally(w.seed)
 	err = w.visit(ctx, clients, func(limited context.Context) {
+		w.arrive(limited, clients)
 		part := float64(w.calls) / (rounds + calmly)
 		for i := range rounds {
 			w.stage(limited, clients, fmt.Sprintf("quiet %d", i+1), 0, int(part*calmly))
@@ -142,10 +142,18 @@ func (w *world) visit(ctx context.Context, clients []*client, do func(context.Co
 	return ctx.Err()
 }
 
+// arrive has all clients greet all backends. How long that takes is not looked at: gateways on stdio are
+// starting.
+func (w *world) arrive(ctx context.Context, clients []*client) {
+	p := w.tally.begin("arriving", 0)
+	defer p.finish()
+	each(clients, func(c *client) { c.greetAll(ctx, p) })
+	p.times = nil
+}
+
 // greetAll has a client call each backend, so that whatever the gateway keeps for it is there: a line to a
 // backend of which each client has its own, and a buffer for answers as long as they will be.
-func (c *client) greetAll(ctx context.Context) {
-	p := c.w.tally.phases[0]
+func (c *client) greetAll(ctx context.Context, p *phase) {
 	for _, b := range c.script.backends {
 		c.do(ctx, p, c.script.echo(b))
 		if !b.spared() {

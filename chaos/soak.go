@@ -50,7 +50,7 @@ func (w *world) soak(ctx context.Context) (bool, error) {
 			c.breach("it was not let in: %v", err)
 		}
 	})
-	each(clients, func(c *client) { c.greetAll(limited) })
+	each(clients, func(c *client) { c.greetAll(limited, p) })
 	var load sync.WaitGroup
 	load.Go(func() {
 		each(clients, func(c *client) { c.make(limited, p, math.MaxInt, w.rate/float64(len(clients))) })

@@ -175,7 +175,7 @@ func (t *tally) ratio() float64 {
 func (t *tally) tails() (quiet, chaos, quiet50, chaos50 time.Duration) {
 	var q, c, q5, c5 []time.Duration
 	for _, p := range t.phases {
-		if p.calls == 0 {
+		if len(p.times) == 0 {
 			continue
 		}
 		if p.calm {

@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -35,6 +36,8 @@ type world struct {
 	log    *os.File
 	url    string // of the gateway, without /mcp
 	exited chan struct{}
+
+	stopping atomic.Bool // its end is ours
 
 	reloads bool
 
@@ -172,6 +175,7 @@ func (w *world) ready() bool {
 // stop ends the gateway with SIGTERM and says what is wrong with how it ended.
 func (w *world) stop() (problems []string) {
 	began := time.Now()
+	w.stopping.Store(true)
 	_ = w.cmd.Process.Signal(syscall.SIGTERM)
 	select {
 	case <-w.exited:
@@ -202,6 +206,7 @@ func (w *world) stop() (problems []string) {
 
 // end ends whatever still runs.
 func (w *world) end(clean bool) {
+	w.stopping.Store(true)
 	if w.cmd != nil && w.cmd.Process != nil && !w.dead() {
 		_ = w.cmd.Process.Kill()
 		<-w.exited

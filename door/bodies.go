@@ -30,8 +30,8 @@ type holder struct {
 	session string
 }
 
-func holderOf(who principal, s *session) holder {
-	if who == 0 && s != nil {
+func (d *Door) holderOf(who principal, s *session) holder {
+	if s != nil && !d.rules.Load().tellApart() {
 		return holder{session: s.key}
 	}
 	return holder{who: who}

@@ -2,7 +2,9 @@ package door
 
 import (
 	"context"
+	"io"
 	"log/slog"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -166,6 +168,26 @@ func TestAPlaceIsFreeAfterTheAnswer(t *testing.T) {
 	})
 }
 
+// Room is made for what has come, not for what is announced: that does not count, and may
+// never come.
+func TestAnAnnouncedBodyTakesNoRoom(t *testing.T) {
+	for _, announced := range []int64{100, 1 << 20, 1 << 30} {
+		from := &looking{}
+		_, no := readBody(httptest.NewRecorder(), from, announced, 1<<30)
+		if no == nil || from.room > 2*smallBody {
+			t.Errorf("%d bytes announced: %v, room for %d", announced, no, from.room)
+		}
+	}
+}
+
+// looking is a body that does not come. It notes how much room was made for it.
+type looking struct{ room int }
+
+func (l *looking) Read(b []byte) (int, error) {
+	l.room = len(b)
+	return 0, io.ErrUnexpectedEOF
+}
+
 // The first body of all, which was refused before anything of it was read, was let go of
 // with a panic: nothing had ever been counted.
 func TestTheFirstBodyIsTooLong(t *testing.T) {
@@ -179,5 +201,27 @@ func TestTheFirstBodyIsTooLong(t *testing.T) {
 		if strings.Contains(log.String(), "panic") {
 			t.Error(log.String())
 		}
+	})
+}
+
+// Whoever has one of several tokens is one holder, even if the token was alone from the start:
+// many sessions are not many shares.
+func TestWhoWasAloneHoldsOneShare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, func(o *Options) { o.Tokens, o.Limit, o.Outbox = []string{"alpha"}, 100_000, 300_000 })
+		by := func(token string) map[string]string { return map[string]string{"Authorization": "Bearer " + token} }
+		hold := func(id, token, key string) knock {
+			return knock{session: key, body: bulky(id, "hold", 80_000), header: by(token)}
+		}
+		one, _ := h.enter("2025-11-25", by("alpha"))
+		two, _ := h.enter("2025-11-25", by("alpha"))
+		h.door.Renew([]string{"alpha", "beta"}, nil, nil)
+		beta, _ := h.enter("2025-11-25", by("beta"))
+		s := h.stream(hold("1", "alpha", one))
+		if res, _ := h.ask(hold("2", "alpha", two)); res.StatusCode != 503 {
+			t.Errorf("a second session gets its own share: %s", res.Status)
+		}
+		h.stream(hold("3", "beta", beta)).cut()
+		s.cut()
 	})
 }

@@ -271,8 +271,8 @@ func (d *Door) open(s *session) *refusal {
 		return refuseToken()
 	case len(d.sessions) >= d.o.Sessions:
 		return d.crowdLocked("session", "Too many sessions are open", "max", d.o.Sessions).retry(30)
-	case d.sessionsOf[s.who] >= d.share(s.who):
-		return d.crowdLocked("session", "Too many sessions are open under this token", "max", d.share(s.who), "principal", s.who.String()).retry(30)
+	case d.sessionsOf[s.who] >= d.share():
+		return d.crowdLocked("session", "Too many sessions are open under this token", "max", d.share(), "principal", s.who.String()).retry(30)
 	}
 	d.sessions[s.key] = s
 	d.sessionsOf[s.who]++

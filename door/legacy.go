@@ -46,7 +46,7 @@ func (d *Door) legacyPost(w http.ResponseWriter, r *http.Request, who principal)
 		return
 	}
 	s := d.find(r.URL.Query().Get("session"), who, true)
-	p, no := d.read(w, r, s != nil, holderOf(who, s))
+	p, no := d.read(w, r, s != nil, d.holderOf(who, s))
 	defer p.body.release()
 	switch {
 	case no != nil:

@@ -19,7 +19,7 @@ func (d *Door) post(w http.ResponseWriter, r *http.Request, who principal) {
 	key := r.Header.Get(sessionHeader)
 	s := d.find(key, who, false)
 	modern := asStateless(r, s != nil)
-	p, no := d.read(w, r, s != nil || modern, holderOf(who, s))
+	p, no := d.read(w, r, s != nil || modern, d.holderOf(who, s))
 	defer p.body.release()
 	p.events = prefersEvents(r)
 	switch {

@@ -121,7 +121,7 @@ func readBody(w http.ResponseWriter, from io.Reader, announced int64, limit int)
 	_ = control.SetReadDeadline(time.Now().Add(timeFor(size)))
 	var body bytes.Buffer
 	if announced > 0 {
-		body.Grow(int(min(announced, maxHello)) + bytes.MinRead)
+		body.Grow(int(min(announced, smallBody)) + bytes.MinRead) // what is announced may never come
 	}
 	_, err := body.ReadFrom(io.LimitReader(from, int64(limit)+1))
 	switch {

@@ -25,6 +25,9 @@ func (r *rules) knows(who principal) bool {
 	return slices.ContainsFunc(r.tokens, func(c credential) bool { return c.who == who })
 }
 
+// tellApart reports whether there are several principals, of which each gets a share.
+func (r *rules) tellApart() bool { return len(r.tokens) > 1 }
+
 // firstRules are those that the Options ask for.
 func (d *Door) firstRules() *rules {
 	r := &rules{origins: d.o.Origins, hosts: d.o.Hosts}

@@ -75,8 +75,8 @@ func (d *Door) receive(e *visit) *refusal {
 		return refuseToken()
 	case d.visits >= d.o.Sessions:
 		return d.crowdLocked(request, "Too many requests are open", "max", d.o.Sessions).retry(1)
-	case d.visitsOf[e.who] >= d.share(e.who):
-		return d.crowdLocked(request, "Too many requests are open under this token", "max", d.share(e.who), "principal", e.who.String()).retry(1)
+	case d.visitsOf[e.who] >= d.share():
+		return d.crowdLocked(request, "Too many requests are open under this token", "max", d.share(), "principal", e.who.String()).retry(1)
 	}
 	d.visits++
 	d.visiting[e] = struct{}{}
@@ -95,7 +95,7 @@ func (d *Door) receive(e *visit) *refusal {
 const justAfter = 20 * time.Millisecond
 
 func (d *Door) awaitPlaceLocked(who principal) {
-	full := func() bool { return !d.closing && (d.visits >= d.o.Sessions || d.visitsOf[who] >= d.share(who)) }
+	full := func() bool { return !d.closing && (d.visits >= d.o.Sessions || d.visitsOf[who] >= d.share()) }
 	if !full() {
 		return
 	}
@@ -114,11 +114,11 @@ func (d *Door) awaitPlaceLocked(who principal) {
 
 // share bounds the sessions of one principal, and its visits, so that it leaves room for
 // others if there are any.
-func (d *Door) share(principal) int {
-	if len(d.rules.Load().tokens) <= 1 {
-		return d.o.Sessions
+func (d *Door) share() int {
+	if d.rules.Load().tellApart() {
+		return (d.o.Sessions + 1) / 2
 	}
-	return (d.o.Sessions + 1) / 2
+	return d.o.Sessions
 }
 
 // crowdLocked refuses what there is no room for, and says so in the log, but not each time.

@@ -151,6 +151,32 @@ func TestAppliedRecordsAreBounded(t *testing.T) {
 	}
 }
 
+// A file that is empty is refused by a gateway that runs by it, though it is valid otherwise: the
+// backends were said to be removed.
+func TestCheckDiffOfAnEmptyFile(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "gateway.yaml")
+	diff := func(want int, part string) {
+		t.Helper()
+		if err := os.WriteFile(file, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		errs, _ := os.Create(filepath.Join(dir, "stderr"))
+		defer errs.Close()
+		code := run(t.Context(), []string{"check", "--diff", "-c", file, "--state", filepath.Join(dir, "state")}, stdio{nil, errs, errs})
+		if said, _ := os.ReadFile(errs.Name()); code != want || !strings.Contains(string(said), part) {
+			t.Errorf("exit code %d, want %d and %q\n%s", code, want, part, said)
+		}
+	}
+	diff(exitOK, "it is valid; no gateway")
+	c, _ := running(t, "a")
+	c.StateDir = filepath.Join(dir, "state")
+	if err := writeApplied(file, c, nil); err != nil {
+		t.Fatal(err)
+	}
+	diff(exitUsage, "gateway.yaml: is empty")
+}
+
 func FuzzApplied(f *testing.F) {
 	f.Add([]byte(`{"version":1,"file":"/x","pid":1,"time":"2026-01-02T03:04:05Z","flags":["listen"],"salt":"s","keys":{"listen":"x"},` +
 		`"backends":[{"name":"a","enabled":true,"keys":{"command":"y"}},{"name":"a"},{"name":""}]}`))

@@ -39,6 +39,9 @@ func (f *flags) printDiff() error {
 		fmt.Fprintf(f.err, "gateway: it is valid; the record of the gateway that ran with it cannot be used: %v\n", err)
 		return nil
 	}
+	if loaded.Blank() && len(before.Backends) > 0 {
+		return isBlank(loaded.Source)
+	}
 	fmt.Fprintf(f.err, "gateway: compared with what the gateway of process %d loaded at %s\n", before.PID, before.Time.Local().Format(time.DateTime))
 	changes := before.Diff(loaded.Config, append(before.Flags, f.given()...)...)
 	if changes.None() {

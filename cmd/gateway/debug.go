@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"net"
 	"net/http"
@@ -52,7 +51,7 @@ func (a *app) debugDoor() (end func()) {
 	var serving sync.WaitGroup
 	serving.Go(func() { _ = server.Serve(ln) })
 	return func() {
-		_ = server.Shutdown(context.Background())
+		_ = server.Close() // whoever asks and does not read must not keep us
 		serving.Wait()
 	}
 }

@@ -136,23 +136,37 @@ func changed(c config.Changes) []string {
 
 // read reads the file that is in force; where there was none, any there is now.
 func (r *reloader) read() (*config.Loaded, *certificate, error) {
-	if r.source != "" && !isRegular(r.source) {
-		if info, err := os.Stat(r.source); err == nil && !info.IsDir() {
-			return nil, nil, &config.Error{File: r.source, Problem: "is a pipe or a device, which can be read once", Hint: "write a file"}
-		}
+	if r.source != "" && isPiped(r.source) {
+		return nil, nil, &config.Error{File: r.source, Problem: "is a pipe or a device, which can be read once", Hint: "write a file"}
 	}
 	next, err := r.load(r.source)
 	if err != nil {
 		return nil, nil, err
 	}
 	if next.Blank() && len(r.now.Backends) > 0 {
-		return nil, nil, &config.Error{File: next.Source, Problem: "is empty", Hint: "write backends: [] if there are to be none"}
+		return nil, nil, isBlank(next.Source)
 	}
 	if r.door == nil {
 		return next, nil, nil
 	}
-	pair, err := loadCertificate(next.Source, r.now.After(next.Config, config.Diff(r.now, next.Config)).TLS)
+	pair, err := r.readCertificate(next.Source, r.now.After(next.Config, config.Diff(r.now, next.Config)).TLS)
 	return next, pair, err
+}
+
+// readCertificate is loadCertificate, but keeps what came from a pipe: to read that again would wait for ever.
+func (r *reloader) readCertificate(source string, c config.TLS) (*certificate, error) {
+	switch {
+	case !isPiped(c.Cert) && !isPiped(c.Key):
+		return loadCertificate(source, c)
+	case c == r.now.TLS:
+		return r.certificate.Load(), nil
+	}
+	return nil, &config.Error{File: source, Key: "tls", Problem: "names a pipe or a device, which is read at the start alone", Hint: "name files"}
+}
+
+// isBlank is what is wrong with a file that has nothing of what is in force.
+func isBlank(file string) error {
+	return &config.Error{File: file, Problem: "is empty", Hint: "write backends: [] if there are to be none"}
 }
 
 // maxProblems is how many of the errors in a file are said.
@@ -216,6 +230,11 @@ func (r *reloader) record() {
 func isRegular(path string) bool {
 	info, err := os.Stat(path)
 	return errors.Is(err, fs.ErrNotExist) || err == nil && info.Mode().IsRegular()
+}
+
+func isPiped(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && !info.Mode().IsRegular() && !info.IsDir()
 }
 
 // some names a few, and says how many more there are.
