@@ -692,3 +692,53 @@ func TestCheckDiff(t *testing.T) {
 	s.replace("backends: [{name: a, command: b, env: {TOKEN: [hush]}}]")
 	diff(2, "gateway.yaml:1: ")
 }
+
+// A new server that hangs is named, and does not keep its repair waiting, nor whoever asks by SIGHUP; what is loaded
+// meanwhile says who is not up.
+func TestReloadDoesNotWaitForAServerThatHangs(t *testing.T) {
+	t.Parallel()
+	s := newSetup(t, nil, weather("still", "1"))
+	gw := s.start()
+	log := gw.journal()
+	gw.greet("2025-11-25")
+	poll(patience, func() bool { return len(listTools(t, gw)) == 2 })
+	hangs := func(doc map[string]any) {
+		b := backendIn(doc, "hang")
+		b["command"], b["args"] = "sleep", []any{"600"}
+	}
+	began := time.Now()
+	s.edit(func(doc map[string]any) {
+		s.add(doc, backend{Name: "hang", Command: "sleep", Args: []string{"600"}, Env: map[string]string{}})
+	})
+	log.await("level=INFO", "anew: waiting for hang")
+	mended := weather("hang", "1")
+	s.edit(func(doc map[string]any) {
+		b := backendIn(doc, "hang")
+		b["command"], b["args"] = mended.Command, mended.Args
+		for key, value := range mended.Env {
+			b["env"].(map[string]any)[key] = value
+		}
+	})
+	log.await(loadedAnew, `down="hang (starting)"`, "added=hang")
+	if line := log.await(loadedAnew, `changed="hang (`); strings.Contains(line, "down=") {
+		t.Error(line)
+	}
+	if took := time.Since(began); took > 25*time.Second {
+		t.Errorf("it took %v", took)
+	}
+	if m := callTool(gw, "hang_who", `{}`); m.Result == nil {
+		t.Errorf("%s", m.Raw)
+	}
+	began = time.Now()
+	s.edit(hangs)
+	log.await("level=INFO", "anew: waiting for hang")
+	gw.cmd.Process.Signal(syscall.SIGHUP)
+	log.await(loadedAnew, `down="hang (starting)"`)
+	log.await("level=INFO", "the configuration has not changed")
+	if took := time.Since(began); took > 25*time.Second {
+		t.Errorf("after SIGHUP it took %v", took)
+	}
+	if code := gw.finish(20 * time.Second); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+}

@@ -23,18 +23,30 @@ import (
 //	run ─ reload ─ read     all of it is read and checked first
 //	             ├ refuse   it is wrong: said, and nothing changes
 //	             └ apply    mask of secrets, door, log level, backends, in this order
+//	                └ bringUp   waits for new backends, until something newer comes
 type reloader struct {
 	*app
 	load    func(path string) (*config.Loaded, error)
 	flags   []string   // keys that the command line has set
 	door    *door.Door // nil if there is none
 	lookout *lookout
+	hangups <-chan struct{}
 
 	now     *config.Config // what is in force; of the goroutine that runs
 	source  string         // the file that it is from
 	watched []string
 	pending []string // keys that were said to need a restart
+	due     wish     // what came while new backends were waited for
 }
+
+// A wish to have the file read, the stronger the greater.
+type wish uint8
+
+const (
+	nothing wish = iota
+	look         // it may have changed
+	asked        // somebody wants to know
+)
 
 func (f *flags) reloader(a *app, d *door.Door) *reloader {
 	return &reloader{
@@ -46,27 +58,33 @@ func (f *flags) reloader(a *app, d *door.Door) *reloader {
 // during does work, and reloads for as long as that lasts.
 func (r *reloader) during(ctx context.Context, hangups <-chan struct{}, work func(context.Context) error) error {
 	ctx, end := context.WithCancel(ctx)
+	r.hangups = hangups
 	var running sync.WaitGroup
 	running.Go(func() { r.lookout.run(ctx) })
-	running.Go(func() { r.run(ctx, hangups) })
+	running.Go(func() { r.run(ctx) })
 	defer running.Wait()
 	defer end()
 	return work(ctx)
 }
 
 // run reloads, one time after the other: what comes while it does is one more time.
-func (r *reloader) run(ctx context.Context, hangups <-chan struct{}) {
+func (r *reloader) run(ctx context.Context) {
 	r.record()
 	r.watch()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-hangups:
-			r.reload(ctx, true)
-		case <-r.lookout.changed:
-			r.reload(ctx, false)
+	for ctx.Err() == nil {
+		if r.due == nothing {
+			select {
+			case <-ctx.Done():
+				return
+			case <-r.hangups:
+				r.due = asked
+			case <-r.lookout.changed:
+				r.due = look
+			}
 		}
+		wish := r.due
+		r.due = nothing
+		r.reload(ctx, wish == asked)
 	}
 }
 
@@ -94,7 +112,7 @@ func (r *reloader) reload(ctx context.Context, asked bool) {
 		return
 	}
 	changes := config.Diff(r.now, next.Config)
-	if changes.Backends() || len(changes.Taken) > 0 || !r.certificate.same(pair) {
+	if r.takes(changes, pair) {
 		r.apply(ctx, next, changes, pair)
 		r.say(next, changes, time.Since(began))
 		r.record()
@@ -112,14 +130,43 @@ func (r *reloader) reload(ctx context.Context, asked bool) {
 	r.pending = changes.Restart
 }
 
+// takes reports whether a reload takes anything over of what differs.
+func (r *reloader) takes(changes config.Changes, pair *certificate) bool {
+	return changes.Backends() || len(changes.Taken) > 0 || !r.certificate.same(pair)
+}
+
 // say says what a reload has changed.
 func (r *reloader) say(next *config.Loaded, c config.Changes, took time.Duration) {
 	added, removed := slices.Concat(c.Added, c.Enabled), slices.Concat(c.Removed, c.Disabled)
-	r.log.Info("the configuration was loaded anew", "file", next.Source, "added", some(added), "removed", some(removed),
+	log := r.log
+	if down := r.down(added, c.Changed); len(down) > 0 {
+		log = log.With("down", some(down))
+	}
+	log.Info("the configuration was loaded anew", "file", next.Source, "added", some(added), "removed", some(removed),
 		"changed", some(changed(c)), "kept", len(c.Kept), "dur", took.Round(time.Millisecond))
 	for _, w := range next.Warnings {
 		r.log.Warn(w)
 	}
+}
+
+// down names those of the new and the changed backends that are not up, though they were started.
+func (r *reloader) down(added []string, changed []config.BackendChange) (names []string) {
+	fresh := make(map[string]bool)
+	for _, name := range added {
+		fresh[name] = true
+	}
+	for _, b := range changed {
+		fresh[b.Name] = true
+	}
+	for _, s := range r.set.Status() {
+		switch s.State {
+		case backends.Starting, backends.BackingOff, backends.Open:
+			if fresh[s.Name] {
+				names = append(names, s.Name+" ("+string(s.State)+")")
+			}
+		}
+	}
+	return names
 }
 
 // changed names what is other than it was, but there as it was before.
@@ -196,11 +243,53 @@ func (r *reloader) apply(ctx context.Context, next *config.Loaded, changes confi
 		r.door.Renew(c.Auth.Tokens, c.Origins, c.Hosts)
 	}
 	r.level.Set(levelOf(c))
-	if err := r.set.Apply(ctx, backends.Change{Backends: c.Backends, Catalog: catalogOptions(c), Wait: c.Catalog.Wait}); err != nil {
-		r.log.Error("the backends stay what they were", "err", err)
-		c.Backends, c.Catalog, c.Limits.Page = r.now.Backends, r.now.Catalog, r.now.Limits.Page
-	}
+	before := r.now
 	r.now, r.source = c, next.Source
+	if err := r.bringUp(ctx); err != nil {
+		r.log.Error("the backends stay what they were", "err", err)
+		c.Backends, c.Catalog, c.Limits.Page = before.Backends, before.Catalog, before.Limits.Page
+	}
+}
+
+// bringUp has the backends be those of the configuration at hand, and waits until the new ones are
+// ready or have failed. If what stands in the file is something newer meanwhile that wait ends, so
+// that a server which hangs does not keep its own repair waiting.
+func (r *reloader) bringUp(ctx context.Context) error {
+	ctx, hurry := context.WithCancel(ctx)
+	defer hurry()
+	late, done := make(chan []string, 1), make(chan error, 1)
+	go func() {
+		done <- r.set.Apply(ctx, backends.Change{
+			Backends: r.now.Backends, Catalog: catalogOptions(r.now), Wait: r.now.Catalog.Wait,
+			Late: func(names []string) { late <- names },
+		})
+	}()
+	waiting := false // and said so
+	for {
+		select {
+		case err := <-done:
+			return err
+		case names := <-late:
+			waiting = true
+			r.log.Info("loading "+r.source+" anew: waiting for "+some(names), "file", r.source)
+		case <-r.hangups:
+			r.due = asked
+			if waiting || r.isNewer() { // else it may be meant for this very change
+				hurry()
+			}
+		case <-r.lookout.changed:
+			r.due = max(r.due, look)
+			if r.isNewer() {
+				hurry()
+			}
+		}
+	}
+}
+
+// isNewer reports whether what stands in the file is not what is being loaded, be it right or wrong.
+func (r *reloader) isNewer() bool {
+	next, pair, err := r.read()
+	return err != nil || r.takes(config.Diff(r.now, next.Config), pair)
 }
 
 // record keeps what is in force for others to compare with.
