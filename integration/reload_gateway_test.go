@@ -742,3 +742,31 @@ func TestReloadDoesNotWaitForAServerThatHangs(t *testing.T) {
 		t.Errorf("exit code %d", code)
 	}
 }
+
+// Whoever has repaired a server says so with SIGHUP: it is tried at once, though its file is what it was.
+func TestHangupTriesWhatHasFailed(t *testing.T) {
+	t.Parallel()
+	s := newSetup(t, nil, weather("still", "1"))
+	program := filepath.Join(s.dir, "server")
+	s.edit(func(doc map[string]any) {
+		b := weather("broken", "1")
+		b.Command = program
+		s.add(doc, b)
+	})
+	gw := s.start()
+	log := gw.journal()
+	gw.greet("2025-11-25")
+	log.await("backend fails again and again", "backend=broken") // the next try is half a minute away
+	if err := os.Symlink(weather("broken", "1").Command, program); err != nil {
+		t.Fatal(err)
+	}
+	gw.cmd.Process.Signal(syscall.SIGHUP)
+	log.await(`level=INFO msg="the configuration has not changed"`)
+	log.await("level=INFO", "failed backends are tried at once: broken")
+	if m := callTool(gw, "broken_who", `{}`); m.Result == nil {
+		t.Errorf("%s", m.Raw)
+	}
+	if code := gw.finish(20 * time.Second); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+}

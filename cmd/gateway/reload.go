@@ -85,6 +85,16 @@ func (r *reloader) run(ctx context.Context) {
 		wish := r.due
 		r.due = nothing
 		r.reload(ctx, wish == asked)
+		if wish == asked {
+			r.retry()
+		}
+	}
+}
+
+// retry has the backends that have failed be tried at once: whoever has repaired one asks for that.
+func (r *reloader) retry() {
+	if names := r.set.Retry(); len(names) > 0 {
+		r.log.Info("failed backends are tried at once: " + some(names))
 	}
 }
 
