@@ -473,7 +473,7 @@ func TestOPEN_CONFIG09_ReloadKeepsCallsAndGoodConfigurations(t *testing.T) {
 	log.await("level=WARN", "the configuration of before stays in force")
 
 	s.replace(string(good) + "\n# mended\n")
-	log.await(`level=DEBUG msg="the configuration has not changed"`)
+	log.await(`level=INFO msg="the file is again what is in force"`)
 	gw.cmd.Process.Signal(syscall.SIGHUP)
 	log.await(`level=INFO msg="the configuration has not changed"`)
 	if again := said("wind_who"); again != now {

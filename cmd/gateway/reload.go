@@ -36,6 +36,7 @@ type reloader struct {
 	source  string         // the file that it is from
 	watched []string
 	pending []string // keys that were said to need a restart
+	refused bool     // what was read last was wrong
 	due     wish     // what came while new backends were waited for
 }
 
@@ -119,6 +120,7 @@ func (r *reloader) reload(ctx context.Context, asked bool) {
 	next, pair, err := r.read()
 	if err != nil {
 		r.refuse(err)
+		r.refused = true
 		return
 	}
 	changes := config.Diff(r.now, next.Config)
@@ -128,16 +130,26 @@ func (r *reloader) reload(ctx context.Context, asked bool) {
 		r.record()
 		r.watch()
 	} else if len(changes.Restart) == 0 {
-		say := r.log.Debug
-		if asked {
-			say = r.log.Info
-		}
-		say("the configuration has not changed", "file", next.Source)
+		r.sayNothingNew(next.Source, asked)
 	}
+	r.refused = false
 	if len(changes.Restart) > 0 && (asked || !slices.Equal(changes.Restart, r.pending)) {
 		r.log.Warn("what stands there now under these keys counts when the gateway is started anew: " + strings.Join(changes.Restart, ", "))
 	}
 	r.pending = changes.Restart
+}
+
+// sayNothingNew says that the file says what is in force; to whoever was told that it is wrong, that
+// it does so again.
+func (r *reloader) sayNothingNew(file string, asked bool) {
+	switch {
+	case r.refused:
+		r.log.Info("the file is again what is in force", "file", file)
+	case asked:
+		r.log.Info("the configuration has not changed", "file", file)
+	default:
+		r.log.Debug("the configuration has not changed", "file", file)
+	}
 }
 
 // takes reports whether a reload takes anything over of what differs.
