@@ -422,7 +422,7 @@ func TestOPEN_CONFIG09_ReloadKeepsCallsAndGoodConfigurations(t *testing.T) {
 		env := backendIn(doc, "wind")["env"].(map[string]any)
 		env["WEATHER_VERSION"], env["TOKEN"], env["WEATHER_TOOL"] = "2", "hush-hush-1", "gust"
 	})
-	if line := log.await(loadedAnew); !strings.Contains(line, `changed="wind (env.TOKEN, env.WEATHER_TOOL, env.WEATHER_VERSION)"`) || !strings.Contains(line, "kept=1 dur=") {
+	if line := log.await(loadedAnew); !strings.Contains(line, `changed="wind (env.TOKEN, env.WEATHER_TOOL, env.WEATHER_VERSION; started anew)"`) || !strings.Contains(line, "kept=1 dur=") {
 		t.Errorf("%s", line)
 	}
 	gw.await("list_changed", patience, func(m message) bool { return m.Method == "notifications/tools/list_changed" })
@@ -672,14 +672,17 @@ func TestCheckDiff(t *testing.T) {
 		backendIn(doc, "wind")["env"].(map[string]any)["TOKEN"] = "hush-hush"
 		backendIn(doc, "still")["enabled"] = false
 		s.add(doc, weather("new", "1"))
+		s.add(doc, weather("later", "1"))
+		backends := doc["backends"].([]any)
+		backends[len(backends)-1] = map[string]any{"name": "later", "command": "x", "enabled": false}
 		doc["backends"] = slices.DeleteFunc(doc["backends"].([]any), func(b any) bool { m, ok := b.(map[string]any); return ok && m["name"] == "quiet" })
 		doc["catalog"] = map[string]any{"prefix": "always"}
 		doc["limits"] = map[string]any{"sessions": 3}
 	})
-	diff(0, "backend new added", "backend quiet removed", "backend still disabled", "backend wind changed env.TOKEN",
+	diff(0, "backend new added backend later added not enabled", "backend quiet removed", "backend still disabled", "backend wind changed env.TOKEN; restarts it",
 		"catalog.prefix changed limits.sessions changed needs a restart")
 	gw.cmd.Process.Signal(syscall.SIGCONT)
-	log.await(loadedAnew, "added=new", `removed="quiet, still"`, `changed="wind (env.TOKEN), catalog.prefix"`)
+	log.await(loadedAnew, `added="new, later (disabled)"`, `removed="quiet, still"`, `changed="wind (env.TOKEN; started anew), catalog.prefix"`)
 	if !poll(patience, func() bool {
 		cmd := exec.Command(gateway(t), "check", "--diff", "-c", s.config)
 		cmd.Env, cmd.Dir = s.env(), s.dir

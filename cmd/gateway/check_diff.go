@@ -54,7 +54,11 @@ func printChanges(out io.Writer, c config.Changes) error {
 	fmt.Fprintln(w, "WHAT\tCHANGE\tDETAIL")
 	rows := func(change string, names []string) {
 		for _, name := range names {
-			fmt.Fprintf(w, "backend %s\t%s\t\n", plain(name), change)
+			detail := ""
+			if c.IsOff(name) {
+				detail = "not enabled"
+			}
+			fmt.Fprintf(w, "backend %s\t%s\t%s\n", plain(name), change, detail)
 		}
 	}
 	rows("added", c.Added)
@@ -62,7 +66,11 @@ func printChanges(out io.Writer, c config.Changes) error {
 	rows("enabled", c.Enabled)
 	rows("disabled", c.Disabled)
 	for _, b := range c.Changed {
-		fmt.Fprintf(w, "backend %s\tchanged\t%s\n", plain(b.Name), plain(strings.Join(b.Keys, ", ")))
+		detail := strings.Join(b.Keys, ", ")
+		if !c.IsOff(b.Name) {
+			detail += "; restarts it"
+		}
+		fmt.Fprintf(w, "backend %s\tchanged\t%s\n", plain(b.Name), plain(detail))
 	}
 	rows("moved", c.Moved)
 	for _, key := range slices.Sorted(slices.Values(append(slices.Clone(c.Taken), c.Restart...))) {

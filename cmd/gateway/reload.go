@@ -159,9 +159,9 @@ func (r *reloader) takes(changes config.Changes, pair *certificate) bool {
 
 // say says what a reload has changed.
 func (r *reloader) say(next *config.Loaded, c config.Changes, took time.Duration) {
-	added, removed := slices.Concat(c.Added, c.Enabled), slices.Concat(c.Removed, c.Disabled)
+	added, removed := slices.Concat(c.Marked(c.Added), c.Enabled), slices.Concat(c.Marked(c.Removed), c.Disabled)
 	log := r.log
-	if down := r.down(added, c.Changed); len(down) > 0 {
+	if down := r.down(c); len(down) > 0 {
 		log = log.With("down", some(down))
 	}
 	log.Info("the configuration was loaded anew", "file", next.Source, "added", some(added), "removed", some(removed),
@@ -172,12 +172,12 @@ func (r *reloader) say(next *config.Loaded, c config.Changes, took time.Duration
 }
 
 // down names those of the new and the changed backends that are not up, though they were started.
-func (r *reloader) down(added []string, changed []config.BackendChange) (names []string) {
+func (r *reloader) down(c config.Changes) (names []string) {
 	fresh := make(map[string]bool)
-	for _, name := range added {
+	for _, name := range slices.Concat(c.Added, c.Enabled) {
 		fresh[name] = true
 	}
-	for _, b := range changed {
+	for _, b := range c.Changed {
 		fresh[b.Name] = true
 	}
 	for _, s := range r.set.Status() {
@@ -195,7 +195,11 @@ func (r *reloader) down(added []string, changed []config.BackendChange) (names [
 func changed(c config.Changes) []string {
 	var all []string
 	for _, b := range c.Changed {
-		all = append(all, b.Name+" ("+some(b.Keys)+")")
+		what := some(b.Keys)
+		if !c.IsOff(b.Name) {
+			what += "; started anew"
+		}
+		all = append(all, b.Name+" ("+what+")")
 	}
 	for _, name := range c.Moved {
 		all = append(all, name+" (its place)")
@@ -227,6 +231,9 @@ func (r *reloader) read() (*config.Loaded, *certificate, error) {
 // maxProblems is how many of the errors in a file are said.
 const maxProblems = 20
 
+// unsetHint stands for config.UnsetHint where the gateway runs already.
+const unsetHint = "the gateway's own environment counts, as it was at its start: give a default, ${VAR:-default}, or set the variable and start the gateway anew"
+
 // refuse says what is wrong, and that nothing has changed.
 func (r *reloader) refuse(err error) {
 	all, one := config.Errors(nil), (*config.Error)(nil)
@@ -241,6 +248,9 @@ func (r *reloader) refuse(err error) {
 	for line, hint := range all.Hinted() {
 		if n++; n > maxProblems {
 			line, hint = fmt.Sprintf("%d more problems", len(all)-maxProblems), ""
+		}
+		if hint == config.UnsetHint {
+			hint = unsetHint
 		}
 		if hint != "" {
 			line += " (" + hint + ")"
