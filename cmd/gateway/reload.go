@@ -114,9 +114,29 @@ func (r *reloader) watch() {
 	}
 }
 
+// settle waits while the file is empty or gone, though not for long: somebody may be about to write it. The
+// lookout has waited before it tells of a change, but SIGHUP comes at any moment.
+func (r *reloader) settle(ctx context.Context) {
+	for began := time.Now(); ctx.Err() == nil && isVoid(r.source) && time.Since(began) < burstTime; {
+		select {
+		case <-time.After(quietTime):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// isVoid reports whether a file that was found once is empty or gone.
+func isVoid(path string) bool {
+	info, err := os.Stat(path)
+	return path != "" && (errors.Is(err, fs.ErrNotExist) || err == nil && info.Mode().IsRegular() && info.Size() == 0)
+}
+
 // reload takes over what has changed. Asked says that somebody wants to know.
 func (r *reloader) reload(ctx context.Context, asked bool) {
 	began := time.Now()
+	if asked {
+		r.settle(ctx)
+	}
 	next, pair, err := r.read()
 	if err != nil {
 		r.refuse(err)
