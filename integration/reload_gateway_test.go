@@ -694,6 +694,8 @@ func TestCheckDiff(t *testing.T) {
 	diff(0, "limits.sessions changed needs a restart")
 	s.replace("backends: [{name: a, command: b, env: {TOKEN: [hush]}}]")
 	diff(2, "gateway.yaml:1: ")
+	s.replace("")
+	diff(2, "gateway.yaml: is empty")
 }
 
 // A new server that hangs is named, and does not keep its repair waiting, nor whoever asks by SIGHUP; what is loaded

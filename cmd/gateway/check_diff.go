@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -30,22 +31,44 @@ func (f *flags) printDiff() error {
 	for _, w := range loaded.Warnings {
 		fmt.Fprintf(f.err, "gateway: %s\n", w)
 	}
-	before, err := readApplied(loaded.Config.StateDir, loaded.Source)
+	before, err := findApplied(loaded.Config, loaded.Source)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		fmt.Fprintln(f.err, "gateway: it is valid; no gateway has left a record of having run with it, so there is nothing to compare it with")
+		tell(f.err, "it is valid; no gateway has left a record of having run with it, so there is nothing to compare it with",
+			"the record is in the directory of state that was in force when the gateway started; if that is another now, name it with --state")
 		return nil
 	case err != nil:
 		fmt.Fprintf(f.err, "gateway: it is valid; the record of the gateway that ran with it cannot be used: %v\n", err)
 		return nil
 	}
-	fmt.Fprintf(f.err, "gateway: compared with what the gateway of process %d loaded at %s\n", before.PID, before.Time.Local().Format(time.DateTime))
+	at := before.Time.Local().Format(time.DateTime + " MST")
+	if isOver(before.PID, before.Birth) {
+		fmt.Fprintf(f.err, "gateway: no gateway runs with this file; the last one (process %d) has ended: compared with what it loaded at %s\n", before.PID, at)
+	} else {
+		if err := emptied(loaded, len(before.Backends)); err != nil {
+			return err
+		}
+		fmt.Fprintf(f.err, "gateway: compared with what the gateway of process %d loaded at %s\n", before.PID, at)
+	}
 	changes := before.Diff(loaded.Config, append(before.Flags, f.given()...)...)
 	if changes.None() {
 		fmt.Fprintln(f.err, "gateway: nothing would change")
 		return nil
 	}
 	return printChanges(f.out, changes)
+}
+
+// findApplied returns the record of the gateway that runs with a file. If there is none where state: says, which may
+// have been changed, one of a gateway that runs is looked for at the default place.
+func findApplied(c *config.Config, file string) (*applied, error) {
+	a, err := readApplied(c.StateDir, file)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return a, err
+	}
+	if a, err := readApplied(config.DefaultStateDir(os.LookupEnv), file); err == nil && !isOver(a.PID, a.Birth) {
+		return a, nil
+	}
+	return nil, err
 }
 
 // printChanges prints a row for each thing that differs.

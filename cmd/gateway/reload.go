@@ -238,14 +238,22 @@ func (r *reloader) read() (*config.Loaded, *certificate, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if next.Blank() && len(r.now.Backends) > 0 {
-		return nil, nil, &config.Error{File: next.Source, Problem: "is empty", Hint: "write backends: [] if there are to be none"}
+	if err := emptied(next, len(r.now.Backends)); err != nil {
+		return nil, nil, err
 	}
 	if r.door == nil {
 		return next, nil, nil
 	}
 	pair, err := loadCertificate(next.Source, r.now.After(next.Config, config.Diff(r.now, next.Config)).TLS)
 	return next, pair, err
+}
+
+// emptied says what is wrong with an empty file, for a gateway that has so many backends.
+func emptied(next *config.Loaded, backends int) error {
+	if !next.Blank() || backends == 0 {
+		return nil
+	}
+	return &config.Error{File: next.Source, Problem: "is empty", Hint: "write backends: [] if there are to be none"}
 }
 
 // maxProblems is how many of the errors in a file are said.
