@@ -768,6 +768,9 @@ func TestHangupTriesWhatHasFailed(t *testing.T) {
 	gw.cmd.Process.Signal(syscall.SIGHUP)
 	log.await(`level=INFO msg="the configuration has not changed"`)
 	log.await("level=INFO", "failed backends are tried at once: broken")
+	if !poll(patience, func() bool { return len(listTools(t, gw)) == 4 }) {
+		t.Errorf("there is %v", names(listTools(t, gw)))
+	}
 	if m := callTool(gw, "broken_who", `{}`); m.Result == nil {
 		t.Errorf("%s", m.Raw)
 	}

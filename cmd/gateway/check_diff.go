@@ -34,6 +34,9 @@ func (f *flags) printDiff() error {
 	before, err := findApplied(loaded.Config, loaded.Source)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
+		if err := emptied(loaded, 1); err != nil {
+			return err // the file said where the record is, perhaps
+		}
 		tell(f.err, "it is valid; no gateway has left a record of having run with it, so there is nothing to compare it with",
 			"the record is in the directory of state that was in force when the gateway started; if that is another now, name it with --state")
 		return nil

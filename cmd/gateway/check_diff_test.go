@@ -123,6 +123,10 @@ func TestCheckDiffRefusesAnEmptyFile(t *testing.T) {
 	d.says(0, "has ended", "backend a removed")
 	d.record(func(a *applied) { a.PID, a.Birth, a.Backends = os.Getpid(), birth{}, nil })
 	d.says(0, "nothing would change")
+	if err := os.Remove(appliedPath(d.state, d.file)); err != nil { // as for who keeps it where the file said
+		t.Fatal(err)
+	}
+	d.says(2, "gateway.yaml: is empty")
 }
 
 // Where state: is what was changed, the record is not where it says.
