@@ -125,7 +125,7 @@ var keys = map[string]bool{
 	"as": true, "asked": true, "file": true, "max": true, "params": true, "records": true, "server": true,
 	"text": true, "version": true, "lost": true,
 	"was": true, "now": true,
-	"added": true, "removed": true, "changed": true, "kept": true,
+	"added": true, "removed": true, "changed": true, "kept": true, "down": true,
 }
 
 func TestLogKeysAreOfTheShortList(t *testing.T) {

@@ -17,6 +17,9 @@ type Changes struct {
 	Kept              []string // enabled, and the same
 	Idle              []string // not enabled, and the same
 
+	// Off are those of Added, Removed and Changed that are not enabled, nor were.
+	Off []string
+
 	// Moved are backends that have another place among those that both have. A few are
 	// named that explain it.
 	Moved []string
@@ -34,6 +37,20 @@ type BackendChange struct {
 // Backends reports whether any backend differs that is enabled or was, or the order does.
 func (c Changes) Backends() bool {
 	return len(c.Added)+len(c.Removed)+len(c.Enabled)+len(c.Disabled)+len(c.Changed)+len(c.Moved) > 0
+}
+
+// IsOff reports whether a backend that differs runs neither before nor after.
+func (c Changes) IsOff(name string) bool { return slices.Contains(c.Off, name) }
+
+// Marked returns the names, and says of those that are off that they are.
+func (c Changes) Marked(names []string) []string {
+	marked := slices.Clone(names)
+	for i, name := range names {
+		if c.IsOff(name) {
+			marked[i] += " (disabled)"
+		}
+	}
+	return marked
 }
 
 // None reports whether nothing differs.
@@ -142,6 +159,7 @@ func (c *Changes) backends(old, now []BackendDigest) {
 		i, ok := before[b.Name]
 		if !ok {
 			c.Added = append(c.Added, b.Name)
+			c.off(b)
 			continue
 		}
 		delete(before, b.Name)
@@ -151,6 +169,7 @@ func (c *Changes) backends(old, now []BackendDigest) {
 	for _, b := range old {
 		if _, gone := before[b.Name]; gone {
 			c.Removed = append(c.Removed, b.Name)
+			c.off(b)
 		}
 	}
 	stay := ascending(places)
@@ -170,10 +189,17 @@ func (c *Changes) backend(was, is BackendDigest) {
 		c.Disabled = append(c.Disabled, is.Name)
 	case len(keys) > 0:
 		c.Changed = append(c.Changed, BackendChange{is.Name, keys})
+		c.off(is)
 	case is.Enabled:
 		c.Kept = append(c.Kept, is.Name)
 	default:
 		c.Idle = append(c.Idle, is.Name)
+	}
+}
+
+func (c *Changes) off(b BackendDigest) {
+	if !b.Enabled {
+		c.Off = append(c.Off, b.Name)
 	}
 }
 

@@ -422,7 +422,7 @@ func TestOPEN_CONFIG09_ReloadKeepsCallsAndGoodConfigurations(t *testing.T) {
 		env := backendIn(doc, "wind")["env"].(map[string]any)
 		env["WEATHER_VERSION"], env["TOKEN"], env["WEATHER_TOOL"] = "2", "hush-hush-1", "gust"
 	})
-	if line := log.await(loadedAnew); !strings.Contains(line, `changed="wind (env.TOKEN, env.WEATHER_TOOL, env.WEATHER_VERSION)"`) || !strings.Contains(line, "kept=1 dur=") {
+	if line := log.await(loadedAnew); !strings.Contains(line, `changed="wind (env.TOKEN, env.WEATHER_TOOL, env.WEATHER_VERSION; started anew)"`) || !strings.Contains(line, "kept=1 dur=") {
 		t.Errorf("%s", line)
 	}
 	gw.await("list_changed", patience, func(m message) bool { return m.Method == "notifications/tools/list_changed" })
@@ -473,7 +473,7 @@ func TestOPEN_CONFIG09_ReloadKeepsCallsAndGoodConfigurations(t *testing.T) {
 	log.await("level=WARN", "the configuration of before stays in force")
 
 	s.replace(string(good) + "\n# mended\n")
-	log.await(`level=DEBUG msg="the configuration has not changed"`)
+	log.await(`level=INFO msg="the file is again what is in force"`)
 	gw.cmd.Process.Signal(syscall.SIGHUP)
 	log.await(`level=INFO msg="the configuration has not changed"`)
 	if again := said("wind_who"); again != now {
@@ -672,14 +672,17 @@ func TestCheckDiff(t *testing.T) {
 		backendIn(doc, "wind")["env"].(map[string]any)["TOKEN"] = "hush-hush"
 		backendIn(doc, "still")["enabled"] = false
 		s.add(doc, weather("new", "1"))
+		s.add(doc, weather("later", "1"))
+		backends := doc["backends"].([]any)
+		backends[len(backends)-1] = map[string]any{"name": "later", "command": "x", "enabled": false}
 		doc["backends"] = slices.DeleteFunc(doc["backends"].([]any), func(b any) bool { m, ok := b.(map[string]any); return ok && m["name"] == "quiet" })
 		doc["catalog"] = map[string]any{"prefix": "always"}
 		doc["limits"] = map[string]any{"sessions": 3}
 	})
-	diff(0, "backend new added", "backend quiet removed", "backend still disabled", "backend wind changed env.TOKEN",
+	diff(0, "backend new added backend later added not enabled", "backend quiet removed", "backend still disabled", "backend wind changed env.TOKEN; restarts it",
 		"catalog.prefix changed limits.sessions changed needs a restart")
 	gw.cmd.Process.Signal(syscall.SIGCONT)
-	log.await(loadedAnew, "added=new", `removed="quiet, still"`, `changed="wind (env.TOKEN), catalog.prefix"`)
+	log.await(loadedAnew, `added="new, later (disabled)"`, `removed="quiet, still"`, `changed="wind (env.TOKEN; started anew), catalog.prefix"`)
 	if !poll(patience, func() bool {
 		cmd := exec.Command(gateway(t), "check", "--diff", "-c", s.config)
 		cmd.Env, cmd.Dir = s.env(), s.dir
@@ -691,4 +694,87 @@ func TestCheckDiff(t *testing.T) {
 	diff(0, "limits.sessions changed needs a restart")
 	s.replace("backends: [{name: a, command: b, env: {TOKEN: [hush]}}]")
 	diff(2, "gateway.yaml:1: ")
+	s.replace("")
+	diff(2, "gateway.yaml: is empty")
+}
+
+// A new server that hangs is named, and does not keep its repair waiting, nor whoever asks by SIGHUP; what is loaded
+// meanwhile says who is not up.
+func TestReloadDoesNotWaitForAServerThatHangs(t *testing.T) {
+	t.Parallel()
+	s := newSetup(t, nil, weather("still", "1"))
+	gw := s.start()
+	log := gw.journal()
+	gw.greet("2025-11-25")
+	poll(patience, func() bool { return len(listTools(t, gw)) == 2 })
+	hangs := func(doc map[string]any) {
+		b := backendIn(doc, "hang")
+		b["command"], b["args"] = "sleep", []any{"600"}
+	}
+	began := time.Now()
+	s.edit(func(doc map[string]any) {
+		s.add(doc, backend{Name: "hang", Command: "sleep", Args: []string{"600"}, Env: map[string]string{}})
+	})
+	log.await("level=INFO", "anew: waiting for hang")
+	mended := weather("hang", "1")
+	s.edit(func(doc map[string]any) {
+		b := backendIn(doc, "hang")
+		b["command"], b["args"] = mended.Command, mended.Args
+		for key, value := range mended.Env {
+			b["env"].(map[string]any)[key] = value
+		}
+	})
+	log.await(loadedAnew, `down="hang (starting)"`, "added=hang")
+	if line := log.await(loadedAnew, `changed="hang (`); strings.Contains(line, "down=") {
+		t.Error(line)
+	}
+	if took := time.Since(began); took > 25*time.Second {
+		t.Errorf("it took %v", took)
+	}
+	if m := callTool(gw, "hang_who", `{}`); m.Result == nil {
+		t.Errorf("%s", m.Raw)
+	}
+	began = time.Now()
+	s.edit(hangs)
+	log.await("level=INFO", "anew: waiting for hang")
+	gw.cmd.Process.Signal(syscall.SIGHUP)
+	log.await(loadedAnew, `down="hang (starting)"`)
+	log.await("level=INFO", "the configuration has not changed")
+	if took := time.Since(began); took > 25*time.Second {
+		t.Errorf("after SIGHUP it took %v", took)
+	}
+	if code := gw.finish(20 * time.Second); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+// Whoever has repaired a server says so with SIGHUP: it is tried at once, though its file is what it was.
+func TestHangupTriesWhatHasFailed(t *testing.T) {
+	t.Parallel()
+	s := newSetup(t, nil, weather("still", "1"))
+	program := filepath.Join(s.dir, "server")
+	s.edit(func(doc map[string]any) {
+		b := weather("broken", "1")
+		b.Command = program
+		s.add(doc, b)
+	})
+	gw := s.start()
+	log := gw.journal()
+	gw.greet("2025-11-25")
+	log.await("backend fails again and again", "backend=broken") // the next try is half a minute away
+	if err := os.Symlink(weather("broken", "1").Command, program); err != nil {
+		t.Fatal(err)
+	}
+	gw.cmd.Process.Signal(syscall.SIGHUP)
+	log.await(`level=INFO msg="the configuration has not changed"`)
+	log.await("level=INFO", "failed backends are tried at once: broken")
+	if !poll(patience, func() bool { return len(listTools(t, gw)) == 4 }) {
+		t.Errorf("there is %v", names(listTools(t, gw)))
+	}
+	if m := callTool(gw, "broken_who", `{}`); m.Result == nil {
+		t.Errorf("%s", m.Raw)
+	}
+	if code := gw.finish(20 * time.Second); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
 }

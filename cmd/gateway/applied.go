@@ -25,6 +25,7 @@ type applied struct {
 	Version int       `json:"version"`
 	File    string    `json:"file"`
 	PID     int       `json:"pid"`
+	Birth   birth     `json:"birth,omitzero"`
 	Time    time.Time `json:"time"`
 	Flags   []string  `json:"flags,omitempty"` // keys that the command line has set
 	config.Digest
@@ -55,7 +56,7 @@ func writeApplied(source string, c *config.Config, flags []string) error {
 		return err
 	}
 	text, err := json.Marshal(applied{
-		appliedVersion, file, os.Getpid(), time.Now().UTC().Truncate(time.Second), flags,
+		appliedVersion, file, os.Getpid(), birthOf(os.Getpid()), time.Now().UTC().Truncate(time.Second), flags,
 		config.NewDigest(c, rand.Text()),
 	})
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -30,19 +31,28 @@ func (f *flags) printDiff() error {
 	for _, w := range loaded.Warnings {
 		fmt.Fprintf(f.err, "gateway: %s\n", w)
 	}
-	before, err := readApplied(loaded.Config.StateDir, loaded.Source)
+	before, err := findApplied(loaded.Config, loaded.Source)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		fmt.Fprintln(f.err, "gateway: it is valid; no gateway has left a record of having run with it, so there is nothing to compare it with")
+		if err := emptied(loaded, 1); err != nil {
+			return err // the file said where the record is, perhaps
+		}
+		tell(f.err, "it is valid; no gateway has left a record of having run with it, so there is nothing to compare it with",
+			"the record is in the directory of state that was in force when the gateway started; if that is another now, name it with --state")
 		return nil
 	case err != nil:
 		fmt.Fprintf(f.err, "gateway: it is valid; the record of the gateway that ran with it cannot be used: %v\n", err)
 		return nil
 	}
-	if loaded.Blank() && len(before.Backends) > 0 {
-		return isBlank(loaded.Source)
+	at := before.Time.Local().Format(time.DateTime + " MST")
+	if isOver(before.PID, before.Birth) {
+		fmt.Fprintf(f.err, "gateway: no gateway runs with this file; the last one (process %d) has ended: compared with what it loaded at %s\n", before.PID, at)
+	} else {
+		if err := emptied(loaded, len(before.Backends)); err != nil {
+			return err
+		}
+		fmt.Fprintf(f.err, "gateway: compared with what the gateway of process %d loaded at %s\n", before.PID, at)
 	}
-	fmt.Fprintf(f.err, "gateway: compared with what the gateway of process %d loaded at %s\n", before.PID, before.Time.Local().Format(time.DateTime))
 	changes := before.Diff(loaded.Config, append(before.Flags, f.given()...)...)
 	if changes.None() {
 		fmt.Fprintln(f.err, "gateway: nothing would change")
@@ -51,13 +61,30 @@ func (f *flags) printDiff() error {
 	return printChanges(f.out, changes)
 }
 
+// findApplied returns the record of the gateway that runs with a file. If there is none where state: says, which may
+// have been changed, one of a gateway that runs is looked for at the default place.
+func findApplied(c *config.Config, file string) (*applied, error) {
+	a, err := readApplied(c.StateDir, file)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return a, err
+	}
+	if a, err := readApplied(config.DefaultStateDir(os.LookupEnv), file); err == nil && !isOver(a.PID, a.Birth) {
+		return a, nil
+	}
+	return nil, err
+}
+
 // printChanges prints a row for each thing that differs.
 func printChanges(out io.Writer, c config.Changes) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "WHAT\tCHANGE\tDETAIL")
 	rows := func(change string, names []string) {
 		for _, name := range names {
-			fmt.Fprintf(w, "backend %s\t%s\t\n", plain(name), change)
+			detail := ""
+			if c.IsOff(name) {
+				detail = "not enabled"
+			}
+			fmt.Fprintf(w, "backend %s\t%s\t%s\n", plain(name), change, detail)
 		}
 	}
 	rows("added", c.Added)
@@ -65,7 +92,11 @@ func printChanges(out io.Writer, c config.Changes) error {
 	rows("enabled", c.Enabled)
 	rows("disabled", c.Disabled)
 	for _, b := range c.Changed {
-		fmt.Fprintf(w, "backend %s\tchanged\t%s\n", plain(b.Name), plain(strings.Join(b.Keys, ", ")))
+		detail := strings.Join(b.Keys, ", ")
+		if !c.IsOff(b.Name) {
+			detail += "; restarts it"
+		}
+		fmt.Fprintf(w, "backend %s\tchanged\t%s\n", plain(b.Name), plain(detail))
 	}
 	rows("moved", c.Moved)
 	for _, key := range slices.Sorted(slices.Values(append(slices.Clone(c.Taken), c.Restart...))) {

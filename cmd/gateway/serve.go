@@ -34,7 +34,8 @@ and stdout is gone.
 When the configuration file changes, and on SIGHUP, it is loaded anew: backends that are new
 or other are started, those that are the same keep running, and clients are told what there
 is now. A file that is wrong changes nothing; the log says what is wrong. The log names,
-too, what needs a restart, as listen does. (Where stdin is a terminal SIGHUP ends the gateway.)
+too, what needs a restart, as listen does. SIGHUP also has backends that have failed be tried
+at once. (Where stdin is a terminal SIGHUP ends the gateway.)
 "gateway check --diff" says what would change.
 
     gateway serve --listen 127.0.0.1:7420
