@@ -174,6 +174,22 @@ func (l *line) parkLocked(w waiting) (refusal error) {
 	return nil
 }
 
+// excuse returns why the backend is not as it should be, in the words that a call would end
+// with; nil if it is, or that is not known.
+func (l *line) excuse() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	switch why := l.sup.problem(); {
+	case l.sup.course(now) == fails:
+		return l.sup.refusal(now)
+	case why != nil && !l.sup.stands().Up():
+		return notSent("it is not running: %w", why)
+	default:
+		return why
+	}
+}
+
 // notOffered returns what a call ends with that could not be offered.
 func notOffered(err error) error {
 	if errors.Is(err, peer.ErrCancelled) || isA[*wire.Error](err) {
