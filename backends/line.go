@@ -251,7 +251,7 @@ func (l *line) starting() {
 func (l *line) up(p *peer.Peer) {
 	down, refused := l.letThrough(p)
 	if down > 0 {
-		l.log.Info("backend is back", "dur", down)
+		l.log.Info("backend is back", "dur", roundly(down))
 	}
 	for _, tell := range refused {
 		tell()

@@ -171,16 +171,25 @@ func (l *line) ended(err error) {
 	l.said = err.Error()
 	l.mu.Unlock()
 	l.b.tell(l, ran, circuit)
+	next := roundly(circuit.pause)
 	switch first := circuit.failures == opensAt; {
 	case open && first:
-		l.log.Warn("backend fails again and again; until it is up its calls fail at once", "err", err, "dur", circuit.pause)
+		l.log.Warn("backend fails again and again; until it is up its calls fail at once", "err", err, "next", next)
 	case ran:
-		l.log.Warn("backend ended; it will be started again", "err", err, "dur", circuit.pause)
+		l.log.Warn("backend ended; it will be started again", "err", err, "next", next)
 	case again:
-		l.log.Debug("backend failed to start, as before", "err", err, "dur", circuit.pause)
+		l.log.Debug("backend failed to start, as before", "err", err, "next", next)
 	default:
-		l.log.Warn("backend failed to start; it will be tried again", "err", err, "dur", circuit.pause)
+		l.log.Warn("backend failed to start; it will be tried again", "err", err, "next", next)
 	}
+}
+
+// roundly rounds a pause for who reads it.
+func roundly(d time.Duration) time.Duration {
+	if d < time.Second {
+		return d.Round(10 * time.Millisecond)
+	}
+	return d.Round(100 * time.Millisecond)
 }
 
 // tell lets the own lines of a backend know what became of one of its lines.
