@@ -16,6 +16,9 @@ import (
 // comes up then.
 func (l *line) run(ctx context.Context) {
 	needed := !l.b.isKnown()
+	if !needed {
+		l.log.Info("backend is started by its first call (lazy)")
+	}
 	for needed || l.awaitNeed(ctx) {
 		l.starting()
 		err := l.converse(ctx)
@@ -66,7 +69,11 @@ func (l *line) awaitNeed(ctx context.Context) bool {
 	case <-l.wake:
 	case <-ctx.Done():
 	}
-	return ctx.Err() == nil
+	if ctx.Err() != nil {
+		return false
+	}
+	l.log.Info("backend is started, for it is needed")
+	return true
 }
 
 // runOwn keeps a session's own line up for as long as something is wanted of it:
