@@ -31,6 +31,8 @@ type line struct {
 
 	reading atomic.Int32 // lists of the backend's are being read over it, or are about to be
 
+	hasty error // how it ended at the question of its era, just before; of who holds the conversation
+
 	wake chan struct{} // 1 slot: a line that all share is needed, and stopped until then
 
 	mu       sync.Mutex

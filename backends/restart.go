@@ -266,6 +266,7 @@ func (l *line) converse(ctx context.Context) error {
 	if isA[otherEra](err) && ctx.Err() == nil {
 		err = l.tryEra(ctx)
 	}
+	l.hasty = nil
 	if !l.hasRun() {
 		l.b.unsettle()
 	}
