@@ -14,9 +14,12 @@ import (
 var notInitialized = wire.Errorf(wire.CodeNotInitialized,
 	"Server not initialized: send initialize, then notifications/initialized")
 
-// ending is what a client is told whose call the end of the session has ended.
-var ending = wire.Errorf(wire.CodeInternalError,
-	"The session is ending; outcome unknown: the call may have run")
+// ending and stopped are what a client is told whose call the end of the session has ended, or
+// that of the gateway.
+var (
+	ending  = wire.Errorf(wire.CodeInternalError, "The session is ending; outcome unknown: the call may have run")
+	stopped = wire.Errorf(wire.CodeInternalError, "The gateway was stopped; outcome unknown: the call may have run")
+)
 
 func methodNotFound(method string) *wire.Error {
 	return wire.Errorf(wire.CodeMethodNotFound, "Method not found: %s", brief(method))
