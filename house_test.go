@@ -121,7 +121,7 @@ func TestEveryPackageSaysWhatItIsFor(t *testing.T) {
 // promised, and what docs/decisions/006-words.md adds to it.
 var keys = map[string]bool{
 	"backend": true, "session": true, "client": true, "method": true, "tool": true, "id": true, "revision": true, "name": true,
-	"dur": true, "err": true,
+	"dur": true, "next": true, "err": true,
 	"as": true, "asked": true, "file": true, "max": true, "params": true, "records": true, "server": true,
 	"text": true, "version": true, "lost": true,
 	"was": true, "now": true,

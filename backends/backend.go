@@ -223,7 +223,7 @@ func (b *Backend) excuse() error {
 	if known {
 		return nil
 	}
-	return cmp.Or(b.Status().Err, cmp.Or(listErrs[:]...))
+	return cmp.Or(b.shared.excuse(), cmp.Or(listErrs[:]...))
 }
 
 // answer notes that the backend has listed what it has, or cannot. Set, which is

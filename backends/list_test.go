@@ -277,6 +277,26 @@ func TestGlobsThatMatchNothingAreTold(t *testing.T) {
 	})
 }
 
+// Many new names of one backend are one line, which names some of them.
+func TestManyNewNamesAreOneLine(t *testing.T) {
+	for prefix, want := range map[catalog.Prefix]string{
+		catalog.Collision: `msg="tool appears under another name" backend=b tool="t0, t1, t2, t3, t4 and 2 more" as="b__t0, b__t1, b__t2, b__t3, b__t4 and 2 more"`,
+		catalog.Never:     `msg="tool not listed: an earlier backend has it" backend=b tool="t0, t1, t2, t3, t4 and 2 more"`,
+	} {
+		o := backends.Options{Backends: plain("a", "b"), Catalog: catalog.Options{Prefix: prefix}}
+		inHouse(t, o, func(t *testing.T, h *house) {
+			names := []string{"t0", "t1", "t2", "t3", "t4", "t5", "t6"}
+			h.next("a").Ready(names...)
+			h.next("b").Ready(names...)
+			synctest.Wait()
+			lines := slices.Concat(h.log.Lines("another name"), h.log.Lines("not listed"))
+			if len(lines) != 1 || !strings.HasSuffix(lines[0], want) {
+				t.Errorf("logged %q\nwant %s", lines, want)
+			}
+		})
+	}
+}
+
 func TestNewNamesAreLoggedOnce(t *testing.T) {
 	for _, c := range []struct {
 		prefix catalog.Prefix

@@ -16,6 +16,9 @@ import (
 // comes up then.
 func (l *line) run(ctx context.Context) {
 	needed := !l.b.isKnown()
+	if !needed {
+		l.log.Info("backend is started by its first call (lazy)")
+	}
 	for needed || l.awaitNeed(ctx) {
 		l.starting()
 		err := l.converse(ctx)
@@ -66,7 +69,11 @@ func (l *line) awaitNeed(ctx context.Context) bool {
 	case <-l.wake:
 	case <-ctx.Done():
 	}
-	return ctx.Err() == nil
+	if ctx.Err() != nil {
+		return false
+	}
+	l.log.Info("backend is started, for it is needed")
+	return true
 }
 
 // runOwn keeps a session's own line up for as long as something is wanted of it:
@@ -171,16 +178,25 @@ func (l *line) ended(err error) {
 	l.said = err.Error()
 	l.mu.Unlock()
 	l.b.tell(l, ran, circuit)
+	next := roundly(circuit.pause)
 	switch first := circuit.failures == opensAt; {
 	case open && first:
-		l.log.Warn("backend fails again and again; until it is up its calls fail at once", "err", err, "dur", circuit.pause)
+		l.log.Warn("backend fails again and again; until it is up its calls fail at once", "err", err, "next", next)
 	case ran:
-		l.log.Warn("backend ended; it will be started again", "err", err, "dur", circuit.pause)
+		l.log.Warn("backend ended; it will be started again", "err", err, "next", next)
 	case again:
-		l.log.Debug("backend failed to start, as before", "err", err, "dur", circuit.pause)
+		l.log.Debug("backend failed to start, as before", "err", err, "next", next)
 	default:
-		l.log.Warn("backend failed to start; it will be tried again", "err", err, "dur", circuit.pause)
+		l.log.Warn("backend failed to start; it will be tried again", "err", err, "next", next)
 	}
+}
+
+// roundly rounds a pause for who reads it.
+func roundly(d time.Duration) time.Duration {
+	if d < time.Second {
+		return d.Round(10 * time.Millisecond)
+	}
+	return d.Round(100 * time.Millisecond)
 }
 
 // tell lets the own lines of a backend know what became of one of its lines.
@@ -250,6 +266,7 @@ func (l *line) converse(ctx context.Context) error {
 	if isA[otherEra](err) && ctx.Err() == nil {
 		err = l.tryEra(ctx)
 	}
+	l.hasty = nil
 	if !l.hasRun() {
 		l.b.unsettle()
 	}

@@ -32,6 +32,7 @@ type settings struct {
 	callTimeout  map[string]time.Duration
 	tools        map[string]config.Tools
 	inFlight     int
+	places       int // max_in_flight of each backend, with no queue; 0 = no bound
 	guests       int
 	grace        time.Duration
 	state        string
@@ -52,7 +53,8 @@ func open(t *testing.T, o settings, names []string, dial func(string) (transport
 		all = append(all, config.Backend{
 			Name: name, Command: name, Enabled: true,
 			StartTimeout: cmp.Or(o.startTimeout, time.Minute), CallTimeout: o.callTimeout[name], Tools: o.tools[name],
-			Sharing: o.sharing[name], Era: cmp.Or(o.era[name], "legacy"),
+			MaxInFlight: o.places,
+			Sharing:     o.sharing[name], Era: cmp.Or(o.era[name], "legacy"),
 		})
 	}
 	info := mcp.Implementation{Name: "mcp-gateway", Version: "test"}

@@ -103,7 +103,7 @@ func TestACallToABackendThatDidNotStart(t *testing.T) {
 		list(t, client)
 		time.Sleep(100 * time.Millisecond) // the backend has failed to start
 		client.Send(call("1", "search"))
-		client.Want(`{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"backend gh: it is not running: exit 127; its last words: boom; next try in 1s",` +
+		client.Want(`{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"backend gh: it is not running: exit 127; its last words: boom; next try in 1s; the call did not run",` +
 			`"data":{"backend":"gh","reason":"it is not running: exit 127; its last words: boom; next try in 1s"}}}`)
 		time.Sleep(mcptest.Gather)
 		if records := journal.Lines("outcome=backend_lost", "tool=search"); len(records) != 1 {

@@ -167,11 +167,11 @@ func (p *Child) ended(err error) error {
 		if p.daemon {
 			status += "; it has left a process behind, but a server must not go into the background"
 		}
-		return &ExitError{Status: status, Stderr: p.last.String()}
+		return p.last.atEnd(status)
 	case <-time.After(stragglers):
 	}
 	if err == io.EOF {
-		return &ExitError{Status: "it closed its stdout but runs on", Stderr: p.last.String()}
+		return p.last.atEnd("it closed its stdout but runs on")
 	}
 	return err
 }

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"mcpgateway/wire"
@@ -104,6 +105,30 @@ func TestLastWordsBeginWithTheCause(t *testing.T) {
 	if got, want := l.String(), "Error: Cannot find module '/no/such.js' … at a | at b | at c | at d | Node.js v20"; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
+}
+
+// What a child wrote long before its end is not told as if it were the cause.
+func TestOldLastWordsSayHowOldTheyAre(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var l lastWords
+		want := func(want string) {
+			t.Helper()
+			if got := l.atEnd("signal: killed").Error(); got != want {
+				t.Errorf("got %q, want %q", got, want)
+			}
+		}
+		time.Sleep(time.Minute)
+		want("signal: killed")
+		l.add("no such tool")
+		time.Sleep(staleWords - 1)
+		want("signal: killed; its last words: no such tool")
+		time.Sleep(35*time.Second + 1)
+		want("signal: killed; its last words, 45s before: no such tool")
+		l.add("boom")
+		want("signal: killed; its last words: boom")
+		l.add("bye")
+		want("signal: killed; its last words: boom | bye")
+	})
 }
 
 func TestTheEndNamesTheSignal(t *testing.T) {

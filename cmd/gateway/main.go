@@ -37,12 +37,30 @@ func main() {
 	os.Exit(code)
 }
 
-// orderly returns a context that the first signal to end ends; SIGHUP is one unless it was
+// A signalled is the cause of the end of a context that a signal has ended.
+type signalled string
+
+func (s signalled) Error() string { return string(s) }
+
+// named returns the cause that a signal to end is.
+func named(sig os.Signal) signalled {
+	switch sig {
+	case os.Interrupt:
+		return "SIGINT"
+	case syscall.SIGTERM:
+		return "SIGTERM"
+	case syscall.SIGHUP:
+		return "SIGHUP"
+	}
+	return signalled(sig.String())
+}
+
+// orderly returns a context that the first signal to end ends, with that as the cause; SIGHUP is one unless it was
 // taken over. A SIGINT after
 // that, from somebody who does not want to wait, ends the process; the holders of their groups see
 // to the children.
 func orderly(h *hangups) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	go func() {
@@ -53,7 +71,7 @@ func orderly(h *hangups) (context.Context, context.CancelFunc) {
 			if ctx.Err() != nil && sig == os.Interrupt {
 				os.Exit(exitFailed)
 			}
-			cancel()
+			cancel(named(sig))
 		}
 	}()
 	return ctx, func() {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"strconv"
@@ -16,6 +17,7 @@ import (
 
 	"mcpgateway/door"
 	"mcpgateway/transport"
+	"mcpgateway/wire"
 )
 
 func serveCommand(f *flags) *cobra.Command {
@@ -64,6 +66,7 @@ func (f *flags) serve(cmd *cobra.Command, _ []string) error {
 		a.greet(f.in)
 		f.served = true
 		return a.run(cmd.Context(), func(ctx context.Context) error {
+			defer a.saySignal(ctx)
 			return f.reloader(a, nil).during(ctx, hangups, func(ctx context.Context) error { return f.serveStdio(ctx, a) })
 		})
 	}
@@ -76,6 +79,7 @@ func (f *flags) serve(cmd *cobra.Command, _ []string) error {
 	a.greetHTTP(url)
 	f.served = true
 	return a.run(cmd.Context(), func(ctx context.Context) error {
+		defer a.saySignal(ctx)
 		a.set.Start()
 		if !f.onStdio {
 			defer f.turnAway(a, url)()
@@ -103,7 +107,36 @@ func (f *flags) serveHTTP(ctx context.Context, a *app, d *door.Door, ln net.List
 }
 
 func (f *flags) serveStdio(ctx context.Context, a *app) error {
-	return a.gateway.Serve(ctx, "", "", transport.Stdio(f.in, f.out, int(a.Config.Limits.Message)))
+	conn := transport.Stdio(f.in, f.out, int(a.Config.Limits.Message))
+	return a.gateway.Serve(ctx, "", "", &stdin{Conn: conn, a: a})
+}
+
+// stdin is the Conn to a client at our pipes. The log says when it has sent its last: all ends
+// then, which surprises who has started us where there is no client.
+type stdin struct {
+	transport.Conn
+	a     *app
+	heard bool // something; the reader's own
+}
+
+func (s *stdin) Read() (wire.Message, wire.ID, error) {
+	m, about, err := s.Conn.Read()
+	switch {
+	case err != io.EOF:
+		s.heard = true
+	case s.heard || s.a.Config.Listen != "":
+		s.a.log.Info("stdin has ended: stopping")
+	default:
+		s.a.log.Info("stdin has ended: stopping; to run as a service use --listen")
+	}
+	return m, about, err
+}
+
+// saySignal says in the log which signal has ended us, if one has.
+func (a *app) saySignal(ctx context.Context) {
+	if sig, ok := errors.AsType[signalled](context.Cause(ctx)); ok {
+		a.log.Info(sig.Error() + ": stopping")
+	}
 }
 
 // listen opens the HTTP door.
