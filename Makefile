@@ -1,6 +1,6 @@
 # make check is what a change must pass; .ci/run runs the same on a clean checkout.
 
-.PHONY: check test bench fuzz build
+.PHONY: check test bench chaos soak fuzz build
 
 build:
 	go build -o bin/gateway ./cmd/gateway
@@ -18,8 +18,17 @@ test:
 bench:
 	go run ./bench
 
-# Five minutes for each reader of outside bytes that the clients reach.
+# What the gateway promises, held against everything that goes wrong (docs/reliability.md).
+chaos:
+	go run ./chaos
+
+# An hour of moderate load, and whether anything grows.
+soak:
+	go run ./chaos -soak -for 1h -json soak.json
+
+# Five minutes for each reader of outside bytes that the clients reach, and of the state files.
 fuzz:
 	go test ./wire -run '^$$' -fuzz '^FuzzParse$$' -fuzztime 5m
 	go test ./transport -run '^$$' -fuzz '^FuzzLines$$' -fuzztime 5m
 	go test ./door -run '^$$' -fuzz '^FuzzPost$$' -fuzztime 5m
+	go test ./backends -run '^$$' -fuzz '^FuzzMemory$$' -fuzztime 5m

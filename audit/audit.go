@@ -21,8 +21,8 @@ const (
 	RPCError    Outcome = "rpc_error"    // a JSON-RPC error; Record.Code says which
 	Cancelled   Outcome = "cancelled"    // by the client
 	Timeout     Outcome = "timeout"      // call_timeout ran out
-	BackendLost Outcome = "backend_lost" // it died or hung up in mid-call, or was not to be reached
-	Rejected    Outcome = "rejected"     // by us, before any backend was asked
+	BackendLost Outcome = "backend_lost" // it died or hung up in mid-call, or is not there: its circuit is open, say, or it is disabled
+	Rejected    Outcome = "rejected"     // by us, before any backend was asked; also if its queue is full (max_in_flight)
 
 	InputRequired Outcome = "input_required" // the client has to answer something first, and comes back with that
 )

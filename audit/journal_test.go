@@ -116,7 +116,7 @@ func TestPayloadsOfAllKinds(t *testing.T) {
 
 // SEC-03, with the gateway's own handler at log.level error: records come all the same, payloads are JSON still, and no
 // secret is in any of it.
-func TestThroughTheGatewaysLogger(t *testing.T) {
+func TestSEC_03_ThroughTheGatewaysLogger(t *testing.T) {
 	mask := logs.NewMask("s3cret-\"value\"")
 	var out bytes.Buffer
 	j := audit.New(logs.New(&out, logs.Options{Format: "json", Level: slog.LevelError, Mask: mask}),
@@ -140,7 +140,7 @@ func TestThroughTheGatewaysLogger(t *testing.T) {
 }
 
 // OBS-05: each of 1,000 calls at once leaves one line, whole.
-func TestManyAtOnce(t *testing.T) {
+func TestOBS_05_ManyAtOnce(t *testing.T) {
 	var out bytes.Buffer
 	j := audit.New(slog.New(slog.NewJSONHandler(&out, nil)), audit.Options{Queue: 16, Payloads: audit.All})
 	ctx, cancel := context.WithCancel(t.Context())

@@ -13,10 +13,17 @@ type Change struct {
 	Backends []config.Backend
 	Catalog  catalog.Options
 	Wait     time.Duration
+	// Late is told once, by Apply, if after a second new backends are neither ready nor have
+	// failed: it has their names. nil = nobody wants to know.
+	Late func(names []string)
 }
 
-// upWait is how long a change waits, at most, for its new backends to be ready.
-const upWait = 30 * time.Second
+const (
+	// upWait is how long a change waits, at most, for its new backends to be ready.
+	upWait = 30 * time.Second
+	// lateAfter is how long it does before it says so.
+	lateAfter = time.Second
+)
 
 // Apply makes the backends and the catalog's options what they are in c from now on. Backends
 // whose configuration is the same keep running, whatever their place in the list. New and
@@ -44,7 +51,7 @@ func (s *Set) Apply(ctx context.Context, c Change) error {
 		}
 	}
 	if !s.swapEarly(next) {
-		s.bringUp(ctx, newcomers)
+		s.bringUp(ctx, newcomers, c.Late)
 		s.mu.Lock()
 		s.swapLocked(next)
 		s.mu.Unlock()
@@ -77,25 +84,52 @@ func (s *Set) swapEarly(next *members) bool {
 
 // bringUp starts new backends, and waits until it is known of each what it has, or that it
 // fails.
-func (s *Set) bringUp(ctx context.Context, newcomers []*Backend) {
+func (s *Set) bringUp(ctx context.Context, newcomers []*Backend, late func(names []string)) {
 	for _, b := range newcomers {
 		b.start()
 	}
+	ctx, cancel := both(ctx, s.life)
+	defer cancel()
 	over := time.After(upWait)
-	for _, b := range newcomers {
+	missing := awaitSettled(ctx, newcomers, time.After(lateAfter))
+	if len(missing) == 0 || ctx.Err() != nil {
+		return
+	}
+	if late != nil {
+		var names []string
+		for _, b := range missing {
+			names = append(names, b.cfg.Name)
+		}
+		late(names)
+	}
+	awaitSettled(ctx, missing, over)
+}
+
+// awaitSettled waits until it is known of each backend what it has, or that it fails. It returns those
+// of which it is not when over comes, or ctx is done.
+func awaitSettled(ctx context.Context, some []*Backend, over <-chan time.Time) (missing []*Backend) {
+	for _, b := range some {
 		if b.isKnown() {
 			continue // it is started by the first call
 		}
 		select {
 		case <-b.settled:
+			continue
+		default:
+		}
+		if missing != nil {
+			missing = append(missing, b) // the time is up
+			continue
+		}
+		select {
+		case <-b.settled:
 		case <-over:
-			return
+			missing = append(missing, b)
 		case <-ctx.Done():
-			return
-		case <-s.life.Done():
-			return
+			missing = append(missing, b)
 		}
 	}
+	return missing
 }
 
 // swapLocked puts next in the place of the members at hand. Those that leave are to be retired

@@ -387,3 +387,37 @@ func TestApply_Wait(t *testing.T) {
 		}
 	})
 }
+
+// Who keeps a change waiting is named, once; and a wait that is ended leaves the change made.
+func TestApply_SaysWhomItWaitsFor(t *testing.T) {
+	all := plain("a", "quick", "hang", "slow")
+	inHouse(t, backends.Options{Backends: all[:1]}, func(t *testing.T, h *house) {
+		h.next("a").Ready("t")
+		ctx, hurry := context.WithCancel(t.Context())
+		late, done := make(chan []string, 2), make(chan error, 1)
+		began := time.Now()
+		c := change(all...)
+		c.Late = func(names []string) { late <- names }
+		go func() { done <- h.Apply(ctx, c) }()
+		h.next("quick").Ready("q")
+		h.next("hang")
+		slow := h.next("slow")
+		if names := <-late; !slices.Equal(names, []string{"hang", "slow"}) || time.Since(began) != time.Second {
+			t.Errorf("waits for %v after %v", names, time.Since(began))
+		}
+		slow.Ready("s")
+		h.wantNames("t")
+		hurry()
+		if err := <-done; err != nil || time.Since(began) != time.Second {
+			t.Errorf("%v after %v", err, time.Since(began))
+		}
+		h.wantNames("t", "q", "s")
+		h.wantState("hang", backends.Starting)
+		if len(late) > 0 {
+			t.Error("it is told twice")
+		}
+		c = change(all[:2]...)
+		c.Late = func(names []string) { t.Errorf("waits for %v", names) }
+		<-h.apply(c)
+	})
+}

@@ -38,7 +38,7 @@ func (l *line) subscribeLocked(w waiting) (tell func()) {
 		}
 	case !l.subs.add(uri, w.c.Owner):
 		return func() {
-			w.c.To.Done(wire.NewFailure("0", wire.Errorf(wire.CodeInternalError, "Too many subscriptions: there may be %d", maxSubscriptions)), nil)
+			w.c.To.Done(wire.NewFailure("0", wire.Errorf(wire.CodeInternalError, "Too many subscriptions: there may be %d, of which one client has half at most", maxSubscriptions)), nil)
 		}
 	case l.listened != nil && slices.Contains(l.listened.uris, uri) && l.listened.hears(uri):
 		return l.agreeLocked(w, uri, nil)

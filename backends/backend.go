@@ -33,14 +33,15 @@ type Status struct {
 
 // A Backend is one MCP server and what is known of it.
 type Backend struct {
-	set    *Set
-	cfg    config.Backend
-	log    *slog.Logger
-	says   *slog.Logger // for what it says, see sparing
-	shared *line
-	places *places
-	relist chan struct{}         // 1 slot: some of its lists have changed
-	flaws  map[catalog.Flaw]bool // of what it lists, that were logged; the shared line's own
+	set     *Set
+	cfg     config.Backend
+	log     *slog.Logger
+	says    *slog.Logger // for what it says, see sparing
+	shared  *line
+	places  *places
+	relist  chan struct{}         // 1 slot: some of its lists have changed
+	flaws   map[catalog.Flaw]bool // of what it lists, that were logged; the shared line's own
+	defined map[string]string     // own name of a tool → hash of its definition, as last listed; likewise
 
 	serving  context.Context // done when it is a member no more
 	withdraw context.CancelFunc
@@ -147,12 +148,13 @@ func (b *Backend) open(session string) *line {
 		return l
 	}
 	l := newLine(b, session)
+	if l.retired = b.isRetired(); l.retired {
+		return l // what it is subscribed to is passed on from where it is
+	}
 	l.inherit(session, b.shared.drop(session, true))
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
-	case b.retired:
-		l.retired = true
 	case b.set.isOpen(session):
 		if b.own == nil {
 			b.own = make(map[string]*line)
@@ -163,6 +165,13 @@ func (b *Backend) open(session string) *line {
 		l.sup.stop(errSessionOver)
 	}
 	return l
+}
+
+// isRetired answers for as long as b.opening is held.
+func (b *Backend) isRetired() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.retired
 }
 
 // isMirrored reports whether a session's client is spoken for in its own era, if the
@@ -181,7 +190,7 @@ func (b *Backend) leave(session string) {
 	if l != nil {
 		l.close()
 	}
-	b.shared.drop(session, false)
+	b.shared.leave(session)
 }
 
 // Status tells how the backend is.
@@ -214,7 +223,7 @@ func (b *Backend) excuse() error {
 	if known {
 		return nil
 	}
-	return cmp.Or(b.Status().Err, cmp.Or(listErrs[:]...))
+	return cmp.Or(b.shared.excuse(), cmp.Or(listErrs[:]...))
 }
 
 // answer notes that the backend has listed what it has, or cannot. Set, which is

@@ -271,7 +271,8 @@ func (l *line) conclude(ctx context.Context, p *peer.Peer, d discovery) (server,
 	case ctx.Err() != nil:
 		return server{}, d.err
 	}
-	l.log.Info("backend ended when it was asked server/discover; starting it again without", "err", d.err)
+	l.log.Debug("backend ended when it was asked server/discover; starting it again without", "err", d.err)
+	l.hasty = d.err
 	l.b.judge(verdict{era: ofSessions, costly: true})
 	return server{}, otherEra{d.err}
 }

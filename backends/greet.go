@@ -95,6 +95,9 @@ func (l *line) greet(ctx context.Context, p *peer.Peer, by way) (server, error) 
 	l.server, l.level = s, ""
 	l.mu.Unlock()
 	l.b.met(l, s)
+	if l.hasty != nil {
+		l.log.Info("backend ended when it was asked server/discover, and not without that; `era: legacy` spares it the question", "err", l.hasty)
+	}
 	return s, nil
 }
 

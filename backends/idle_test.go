@@ -64,10 +64,16 @@ func TestALazyBackendIsStartedByTheFirstCall(t *testing.T) {
 			if s := h.status(c.Name); len(h.dials(c.Name)) != 0 || s.Err != nil || s.Counts[catalog.Tools] != 1 || !s.Answered {
 				t.Errorf("%s: dialled at %v, %+v", c.Name, h.dials(c.Name), s)
 			}
+			if n := len(h.log.Lines("level=INFO", "backend is started by its first call (lazy)", "backend="+c.Name)); n != 1 {
+				t.Errorf("%s: said %d times that it is lazy", c.Name, n)
+			}
 			one, _ := h.call(c.Name)
 			two, _ := h.call(c.Name)
 			p := h.next(c.Name)
 			h.wantState(c.Name, backends.Starting)
+			if n := len(h.log.Lines("level=INFO", "backend is started, for it is needed", "backend="+c.Name)); n != 1 {
+				t.Errorf("%s: said %d times that it is started", c.Name, n)
+			}
 			if c.Era == "modern" {
 				p.Discover("")
 			} else {
@@ -223,6 +229,26 @@ func TestAnIdleBackendIsStopped(t *testing.T) {
 			})
 		})
 	}
+}
+
+// What was wanted before the start is not wanted once more after the stop.
+func TestAStoppedBackendStaysSo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, backends.Options{Backends: []config.Backend{short("a")}})
+		c, _ := h.call("a")
+		synctest.Wait()
+		h.Start()
+		p := h.next("a")
+		p.Greet("")
+		p.Reply(p.Asked("tools/call").ID(), "{}")
+		c.ok(t)
+		p.List(mcptest.Tools("t"))
+		time.Sleep(time.Hour)
+		h.wantState("a", backends.Stopped)
+		if n := len(h.dials("a")); n != 1 {
+			t.Errorf("it was started %d times", n)
+		}
+	})
 }
 
 // Neither pings nor our own lists are use; a subscription, an open question and a task are.
@@ -428,4 +454,107 @@ func TestACallInTheMomentOfTheStopIsNotLost(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A change of the set does not wait for a lazy backend whose tools are known, nor start it; and
+// those that are disabled are told of, in their place.
+func TestAChangeDoesNotStartALazyBackend(t *testing.T) {
+	o := backends.Options{Backends: plain("a"), State: t.TempDir()}
+	o.Backends[0].Lazy = true
+	known(t, o, "t")
+	inHouse(t, o, func(t *testing.T, h *house) {
+		next := append(plain("off"), o.Backends[0])
+		next[0].Enabled = false
+		next[1].CallTimeout = time.Hour
+		time.Sleep(time.Second) // they have been started
+		began := time.Now()
+		if err := h.Apply(t.Context(), backends.Change{Backends: next, Catalog: h.Catalog}); err != nil {
+			t.Fatal(err)
+		}
+		if time.Since(began) != 0 || len(h.dials("a")) != 0 {
+			t.Errorf("it took %v, and started it %d times", time.Since(began), len(h.dials("a")))
+		}
+		all := h.Status()
+		if len(all) != 2 || all[0].Name != "off" || all[0].State != backends.Disabled || all[1].State != backends.Stopped {
+			t.Errorf("status: %+v", all)
+		}
+		h.wantNames("t")
+		c, _ := h.call("a")
+		p := h.next("a")
+		p.Greet("")
+		p.Reply(p.Asked("tools/call").ID(), "{}")
+		c.ok(t)
+	})
+}
+
+// A backend whose tools could not be listed yet is not stopped: nobody can call, and so start,
+// what was never listed.
+func TestABackendThatWasNeverListedIsNotStopped(t *testing.T) {
+	inHouse(t, backends.Options{Backends: []config.Backend{short("a")}}, func(t *testing.T, h *house) {
+		p := h.next("a")
+		p.Greet("")
+		ready := time.Now().Add(5 * time.Minute)
+		for {
+			m := p.Asked("tools/list")
+			if time.Now().After(ready) {
+				p.Reply(m.ID(), mcptest.Tools("t"))
+				break
+			}
+			p.Fail(m.ID(), `{"code":-32603,"message":"not logged in yet"}`)
+		}
+		h.wantNames("t")
+		time.Sleep(time.Hour)
+		h.wantState("a", backends.Stopped)
+	})
+}
+
+// What a server says has changed is read before it is stopped, also if there is a pause before that.
+func TestABackendIsNotStoppedBeforeItsChangesAreRead(t *testing.T) {
+	c := short("a")
+	c.IdleStop = time.Second
+	inHouse(t, backends.Options{Backends: []config.Backend{c}}, func(t *testing.T, h *house) {
+		p := h.next("a")
+		p.Ready("t")
+		for range 12 { // it is restless
+			synctest.Wait()
+			p.Send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+			p.List(mcptest.Tools("t"))
+		}
+		synctest.Wait()
+		p.Send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+		p.List(mcptest.Tools("new"))
+		h.wantNames("new")
+	})
+}
+
+// What a session is subscribed to goes from its own line to the one that all share when the
+// server has turned out to need no more than that; which is started then, if nobody needed it.
+func TestSubscriptionsThatAreHandedOverWakeAStoppedLine(t *testing.T) {
+	c := short("a")
+	c.Sharing, c.Era = "session", ""
+	inHouse(t, backends.Options{Backends: []config.Backend{c}}, func(t *testing.T, h *house) {
+		p := h.next("a")
+		p.Fail(p.Asked("server/discover").ID(), `{"code":-32601,"message":"Method not found"}`)
+		p.Ready("t")
+		h.Open("one", nil, false)
+		sub := h.subscribe("one", "a", "x:y", true)
+		own := h.next("a")
+		own.Greet(`{"protocolVersion":"2025-11-25","capabilities":{"resources":{"subscribe":true}},"serverInfo":{"name":"x","version":"1"}}`)
+		own.Reply(own.Asked("resources/subscribe").ID(), "{}")
+		sub.ok(t)
+		time.Sleep(2 * time.Minute)
+		h.wantState("a", backends.Stopped) // the shared one
+		own.Exit("killed", "")
+		own = h.next("a")
+		own.Fail(own.Asked("initialize").ID(), `{"code":-32601,"message":"Method not found"}`)
+		own = h.next("a")
+		own.Discover(discovered(`{"tools":{},"resources":{"subscribe":true}}`))
+		synctest.Wait()
+		if n := len(h.dials("a")); n != 5 {
+			t.Fatalf("dialled %d times", n)
+		}
+		shared := h.next("a")
+		shared.Discover(discovered(`{"tools":{},"resources":{"subscribe":true}}`))
+		shared.Asked("subscriptions/listen")
+	})
 }

@@ -29,6 +29,10 @@ type line struct {
 	log     *slog.Logger
 	says    *slog.Logger // for what the backend says, see sparing
 
+	reading atomic.Int32 // lists of the backend's are being read over it, or are about to be
+
+	hasty error // how it ended at the question of its era, just before; of who holds the conversation
+
 	wake chan struct{} // 1 slot: a line that all share is needed, and stopped until then
 
 	mu       sync.Mutex
@@ -118,6 +122,11 @@ func (l *line) sent(w waiting) bool {
 		w.c.To.Done(wire.Message{}, peer.ErrCancelled)
 		return true
 	}
+	if w.sub != nil && !l.b.set.isOpen(w.sub.session) { // who closes it looks here afterwards
+		l.mu.Unlock()
+		w.c.To.Done(wire.Message{}, notSent("%w", errSessionOver))
+		return true
+	}
 	p, server := l.peer, l.server
 	if p != nil && l.elsewhereLocked(w) {
 		l.mu.Unlock()
@@ -170,6 +179,22 @@ func (l *line) parkLocked(w waiting) (refusal error) {
 	}
 	l.waiting = append(l.waiting, w)
 	return nil
+}
+
+// excuse returns why the backend is not as it should be, in the words that a call would end
+// with; nil if it is, or that is not known.
+func (l *line) excuse() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	switch why := l.sup.problem(); {
+	case l.sup.course(now) == fails:
+		return l.sup.refusal(now)
+	case why != nil && !l.sup.stands().Up():
+		return notSent("it is not running: %w", why)
+	default:
+		return why
+	}
 }
 
 // notOffered returns what a call ends with that could not be offered.
@@ -233,7 +258,7 @@ func (l *line) starting() {
 func (l *line) up(p *peer.Peer) {
 	down, refused := l.letThrough(p)
 	if down > 0 {
-		l.log.Info("backend is back", "dur", down)
+		l.log.Info("backend is back", "dur", roundly(down))
 	}
 	for _, tell := range refused {
 		tell()

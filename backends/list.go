@@ -3,6 +3,8 @@ package backends
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"slices"
 	"strings"
@@ -162,12 +164,15 @@ func (b *Backend) page(r *reading, s server, a peer.Answer) (next []byte, err er
 // listed takes what was read, or why it could not be.
 func (b *Backend) listed(read []*reading, s server) {
 	b.mu.Lock()
-	raw := b.raw
+	raw, known := b.raw, b.listing.Items[catalog.Tools]
 	b.mu.Unlock()
 	failed := false
 	for _, r := range read {
 		if r.err == nil {
 			raw[r.kind] = catalog.Marshal(r.kind, r.items)
+		}
+		if r.err == nil && r.kind == catalog.Tools {
+			b.logChanged(known, r.items)
 		}
 		failed = failed || r.err != nil
 	}
@@ -238,6 +243,41 @@ func (b *Backend) setItems(k catalog.Kind, items []catalog.Item) {
 	}
 	b.listing.Items[k] = permitted
 	b.status.Counts[k] = len(permitted)
+}
+
+// maxChanged is how many changed tools of one list are logged one by one.
+const maxChanged = 20
+
+// logChanged says of each tool whose definition is another one than the last that was known, be it
+// from an earlier run, that it is so: what a model is told a tool does was perhaps approved by a
+// person. A tool that was gone in between is the same tool. Definitions are named by their hashes.
+func (b *Backend) logChanged(known, read []catalog.Item) {
+	if b.defined == nil || len(b.defined) > maxListed {
+		b.defined = make(map[string]string)
+		for _, item := range known {
+			b.defined[item.Own] = hash(item.Raw())
+		}
+	}
+	changed := 0
+	for _, item := range read {
+		was, now := b.defined[item.Own], hash(item.Raw())
+		b.defined[item.Own] = now
+		if was == "" || was == now {
+			continue
+		}
+		if changed++; changed <= maxChanged {
+			b.log.Warn("tool_changed: the backend defines a tool anew", "tool", item.Own, "was", was, "now", now)
+		}
+	}
+	if more := changed - maxChanged; more > 0 {
+		b.log.Warn("tool_changed: and more of its tools", "records", more)
+	}
+}
+
+// hash names a definition, well enough to tell it from another one.
+func hash(definition []byte) string {
+	sum := sha256.Sum256(definition)
+	return hex.EncodeToString(sum[:8])
 }
 
 // key is the key in a log record of what names an entry of a list.

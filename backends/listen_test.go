@@ -417,26 +417,67 @@ func TestUpdatesForTheOnlyClient(t *testing.T) {
 	})
 }
 
-// What is beyond the bound is refused, and leaves the rest as it is.
+// What is beyond the bound is refused, and leaves the rest as it is. One session leaves room for others.
 func TestTooManySubscriptions(t *testing.T) {
 	inHouse(t, backends.Options{Backends: modern(remote("a"))}, func(t *testing.T, h *house) {
 		h.Open("one", nil, false)
+		h.Open("two", nil, false)
+		h.Open("three", nil, false)
 		const most = 10_000
 		var uris []string
-		var all []*caller
+		var all, more []*caller
 		for i := range most {
-			uri := fmt.Sprintf("x:%05d", i)
+			uri, session := fmt.Sprintf("x:%05d", i), "one"
+			if i >= most/2 {
+				session = "two"
+			}
+			if i == most/2 {
+				more = append(more, h.subscribe("one", "a", "x:more", true))
+			}
 			uris = append(uris, uri)
-			all = append(all, h.subscribe("one", "a", uri, true))
+			all = append(all, h.subscribe(session, "a", uri, true))
 		}
-		more := h.subscribe("one", "a", "x:more", true)
+		more = append(more, h.subscribe("two", "a", "x:more", true), h.subscribe("three", "a", "x:more", true))
 		b := h.listens(t)
 		b.heard(uris)
 		b.lists("t")
-		more.want(t, `{"jsonrpc":"2.0","id":0,"error":{"code":-32603,"message":"Too many subscriptions: there may be 10000"}}`)
+		for _, c := range more {
+			c.want(t, `{"jsonrpc":"2.0","id":0,"error":{"code":-32603,"message":"Too many subscriptions: there may be 10000, of which one client has half at most"}}`)
+		}
 		for _, c := range all[most-10:] {
 			c.want(t, result("0", "{}"))
 		}
 		b.WantNothing()
+	})
+}
+
+// The end of a session ends what waits to subscribe it, for the backend to start or to be
+// listened to; and nobody is subscribed who is gone.
+func TestTheEndOfASessionEndsItsWaitingSubscriptions(t *testing.T) {
+	c := modern(short("a"))
+	inHouse(t, backends.Options{Backends: c}, func(t *testing.T, h *house) {
+		const over = "the session is over"
+		for _, session := range []string{"one", "two"} {
+			h.Open(session, nil, true)
+		}
+		early := h.subscribe("one", "a", "x:one", true)
+		early.want(t, "")
+		h.Close("one")
+		early.want(t, over)
+		h.subscribe("one", "a", "x:one", true).want(t, over)
+		p := h.next("a")
+		p.Discover(discovered(tells))
+		listen := p.Asked("subscriptions/listen")
+		if strings.Contains(string(listen.Raw()), "x:one") {
+			t.Errorf("it is listened to for who is gone: %s", listen.Raw())
+		}
+		late := h.subscribe("two", "a", "x:two", true)
+		late.want(t, "")
+		h.Close("two")
+		late.want(t, over)
+		p.Send(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{}}`)
+		h.lists(p)
+		time.Sleep(5 * time.Minute)
+		h.wantState("a", backends.Stopped)
 	})
 }

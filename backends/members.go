@@ -62,6 +62,22 @@ func (m *members) absent(name string) error {
 	return notSent("is not configured")
 }
 
+// absentees are the names of which there is no member though there was or may be one.
+func (m *members) absentees() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for _, name := range m.names {
+			if m.byName[name] == nil && !yield(name) {
+				return
+			}
+		}
+		for name := range m.former {
+			if !yield(name) {
+				return
+			}
+		}
+	}
+}
+
 // plan returns the members after a change, but for retired, and those among them that are
 // new.
 func (s *Set) plan(m *members, c Change) (next *members, newcomers []*Backend) {

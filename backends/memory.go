@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"mcpgateway/catalog"
 	"mcpgateway/wire"
@@ -20,7 +21,7 @@ const legacy = "legacy"
 // with a member for each list, as the result of the request for it, and its era, if
 // it is costly to ask for it. Several
 // gateways may share it: it is written whole, under another name, and then put
-// in its place.
+// in its place. What nobody has used for long is removed; see prune.
 type memory struct {
 	instructions string
 	capabilities []byte
@@ -72,6 +73,7 @@ func (b *Backend) recall() {
 		b.log.Warn("the last known catalog is damaged, or of another version; it will be written anew", "file", path, "err", err)
 		return
 	}
+	keepOwn(path, info)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if m.costly {
@@ -90,6 +92,7 @@ func (b *Backend) recall() {
 
 func readMemory(text []byte) (m memory, err error) {
 	version := ""
+	m.capabilities = []byte("{}")
 	if !wire.Members(text, func(key string, value []byte, _ int) {
 		switch key {
 		case "version":
@@ -112,6 +115,9 @@ func readMemory(text []byte) (m memory, err error) {
 	if version != fmt.Sprint(memoryVersion) && version != fmt.Sprint(memoryVersion-1) {
 		return m, fmt.Errorf("it is of version %s, not %d", cmp.Or(version, "none"), memoryVersion)
 	}
+	if !wire.IsObject(m.capabilities) {
+		return m, fmt.Errorf("its capabilities are no object")
+	}
 	for k := range catalog.Kind(catalog.NumKinds) {
 		page, err := catalog.ParsePage(k, m.raw[k])
 		if err != nil {
@@ -133,27 +139,42 @@ func (b *Backend) remember(raw [catalog.NumKinds][]byte, s server) {
 		known = known && string(raw[k]) == string(b.raw[k])
 	}
 	b.mu.Unlock()
-	if path == "" || known {
+	if path == "" {
 		return
 	}
-	text := fmt.Appendf(nil, `{"version":%d,"instructions":%s,"capabilities":%s`,
-		memoryVersion, wire.Quote(s.instructions()), cmp.Or(string(s.Capabilities), "{}"))
-	if costly {
-		text = fmt.Appendf(text, `,"era":%q`, legacy)
+	if known {
+		if info, err := os.Lstat(path); err == nil {
+			keepOwn(path, info)
+		}
+		return
 	}
-	for k := range catalog.Kind(catalog.NumKinds) {
-		text = fmt.Appendf(text, ",%q:%s", k.Member(), raw[k])
-	}
-	if err := replace(path, append(text, "}\n"...)); err != nil {
+	m := memory{instructions: s.instructions(), capabilities: s.Capabilities, costly: costly, raw: raw}
+	if err := replace(path, m.text()); err != nil {
 		b.log.Warn("the catalog could not be kept for the next start", "err", err)
 		return
 	}
+	prune(filepath.Dir(path), time.Now())
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.kept = costly
 }
 
-// replace writes a file so that whoever reads it finds the old text or the new.
+// text is what readMemory reads.
+func (m memory) text() []byte {
+	text := fmt.Appendf(nil, `{"version":%d,"instructions":%s,"capabilities":%s`,
+		memoryVersion, wire.Quote(m.instructions), cmp.Or(string(m.capabilities), "{}"))
+	if m.costly {
+		text = fmt.Appendf(text, `,"era":%q`, legacy)
+	}
+	for k := range catalog.Kind(catalog.NumKinds) {
+		text = fmt.Appendf(text, ",%q:%s", k.Member(), m.raw[k])
+	}
+	return append(text, "}\n"...)
+}
+
+// replace writes a file, for its owner alone, so that whoever reads it finds the old text or
+// the new. It is not synced: what a power failure leaves empty counts as damaged, and is
+// listed anew.
 func replace(path string, text []byte) error {
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o700); err != nil {

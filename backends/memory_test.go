@@ -1,6 +1,7 @@
 package backends_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -163,18 +164,19 @@ func TestADamagedMemoryIsNoMemory(t *testing.T) {
 	}
 	good := string(whole)
 	for name, text := range map[string]string{
-		"empty":       "",
-		"cut":         good[:len(good)/2],
-		"no object":   "[" + good + "]",
-		"no JSON":     strings.Replace(good, ":", "=", 1),
-		"next format": strings.Replace(good, `"version":3`, `"version":4`, 1),
-		"no version":  strings.Replace(good, `"version":3,`, ``, 1),
-		"as text":     strings.Replace(good, `"version":3`, `"version":"3"`, 1),
-		"no list":     `{"version":3}`,
-		"no tools":    strings.Replace(good, `"tools":[`, `"tools":{},"x":[`, 1),
-		"UTF-8":       strings.Replace(good, `"t"`, "\"t\xff\"", 1),
-		"too large":   strings.Replace(good, `"tools":`, `"tools": `+strings.Repeat(" ", 5<<20), 1),
-		"too deep":    strings.Replace(good, `"prompts":[`, `"prompts":[`+strings.Repeat("[", 2000)+strings.Repeat("]", 2000), 1),
+		"empty":           "",
+		"cut":             good[:len(good)/2],
+		"no object":       "[" + good + "]",
+		"no JSON":         strings.Replace(good, ":", "=", 1),
+		"next format":     strings.Replace(good, `"version":3`, `"version":4`, 1),
+		"no version":      strings.Replace(good, `"version":3,`, ``, 1),
+		"as text":         strings.Replace(good, `"version":3`, `"version":"3"`, 1),
+		"no list":         `{"version":3}`,
+		"no capabilities": strings.Replace(good, `"capabilities":{`, `"capabilities":[],"x":{`, 1),
+		"no tools":        strings.Replace(good, `"tools":[`, `"tools":{},"x":[`, 1),
+		"UTF-8":           strings.Replace(good, `"t"`, "\"t\xff\"", 1),
+		"too large":       strings.Replace(good, `"tools":`, `"tools": `+strings.Repeat(" ", 5<<20), 1),
+		"too deep":        strings.Replace(good, `"prompts":[`, `"prompts":[`+strings.Repeat("[", 2000)+strings.Repeat("]", 2000), 1),
 	} {
 		t.Run(name, func(t *testing.T) {
 			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -192,6 +194,75 @@ func TestADamagedMemoryIsNoMemory(t *testing.T) {
 				t.Errorf("kept %s, want it written anew", now)
 			}
 		})
+	}
+}
+
+// What stands in the file's place and is no file costs the memory, and at most a word in the log; nobody waits for it.
+func TestWhatIsNoFileIsNoMemory(t *testing.T) {
+	o := backends.Options{Backends: plain("a"), State: t.TempDir()}
+	inHouse(t, o, func(t *testing.T, h *house) {
+		h.next("a").Ready("t")
+		h.wantNames("t")
+	})
+	path := kept(t, o.State)
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	elsewhere := filepath.Join(t.TempDir(), "elsewhere")
+	for name, put := range map[string]func() error{
+		"a directory":        func() error { return os.MkdirAll(filepath.Join(path, "full"), 0o700) },
+		"a link to itself":   func() error { return os.Symlink(filepath.Base(path), path) },
+		"a link to nothing":  func() error { return os.Symlink("nothing", path) },
+		"a link to a device": func() error { return os.Symlink("/dev/zero", path) },
+		"a link to a file": func() error {
+			return errors.Join(os.WriteFile(elsewhere, []byte("secret"), 0o600), os.Symlink(elsewhere, path))
+		},
+		"a pipe": func() error { return mkfifo(path) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := errors.Join(os.RemoveAll(path), put()); err != nil {
+				t.Fatal(err)
+			}
+			inHouse(t, o, func(t *testing.T, h *house) {
+				h.wantNames()
+				h.next("a").Ready("t")
+				h.wantNames("t")
+				if loud := h.log.Loud(); len(loud) > 1 {
+					t.Errorf("logged %q", loud)
+				}
+			})
+			if now, err := os.ReadFile(path); name != "a directory" && string(now) != string(whole) {
+				t.Errorf("kept %q, %v", now, err)
+			}
+			if text, err := os.ReadFile(elsewhere); err == nil && string(text) != "secret" {
+				t.Errorf("what the link led to is %q now", text)
+			}
+			if half, _ := filepath.Glob(o.State + "/*.tmp"); len(half) > 0 {
+				t.Errorf("left behind: %q", half)
+			}
+		})
+	}
+}
+
+// A file that others could read is its owner's alone from then on, whether it changes or not.
+func TestAMemoryIsItsOwners(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		return // there are no such modes
+	}
+	o := backends.Options{Backends: plain("a"), State: t.TempDir()}
+	for _, tool := range []string{"t", "t", "u"} {
+		inHouse(t, o, func(t *testing.T, h *house) {
+			h.next("a").Ready(tool)
+			h.wantNames(tool)
+		})
+		path := kept(t, o.State)
+		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("mode %v, %v", info.Mode(), err)
+		}
+		if err := os.Chmod(path, 0o666); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

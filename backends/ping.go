@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"mcpgateway/catalog"
 	"mcpgateway/peer"
 	"mcpgateway/transport"
 	"mcpgateway/wire"
@@ -95,7 +97,7 @@ func (w *watch) due(looked time.Time) (first time.Time) {
 	if w.pings {
 		first = later(t.Heard.Add(quietFor), looked.Add(pingWait))
 		if w.unanswered > 0 {
-			first = w.pinged.Add(pingWait)
+			first = later(w.pinged.Add(pingWait), looked.Add(time.Second)) // so soon it is noticed that it was heard
 		}
 	}
 	if w.idle > 0 {
@@ -133,6 +135,7 @@ func (w *watch) look(ctx context.Context, now time.Time) {
 	case !gone && !w.answers:
 		w.l.log.Debug("backend does not answer ping; it will not be asked again", "dur", pingWait)
 		w.pings = false
+		w.heard() // as far as anybody can tell: it may have been gone before
 	default:
 		w.unanswered++
 		w.l.ail(illSilent, fmt.Errorf("it does not answer ping: %w", silence(err)))
@@ -155,12 +158,13 @@ func silence(err error) error {
 // fallAsleep has the line stop until something is wanted of it, if nothing is now, and
 // reports whether it does. A call that comes at this moment waits for the next start.
 func (l *line) fallAsleep(p *peer.Peer) bool {
+	unread := !l.own() && l.b.isUnread()
 	l.mu.Lock()
 	var listen *peer.Pending
 	if l.listened != nil {
 		listen = l.listened.c
 	}
-	wanted := l.peer != p || !l.subs.empty() || len(l.waiting)+len(l.again)+len(l.arming) > 0
+	wanted := unread || l.peer != p || l.reading.Load() > 0 || !l.subs.empty() || len(l.waiting)+len(l.again)+len(l.arming) > 0
 	stops := !wanted && p.Retire(errIdle, listen)
 	if stops {
 		l.gone, l.peer = p, nil
@@ -171,6 +175,14 @@ func (l *line) fallAsleep(p *peer.Peer) bool {
 		l.log.Info("backend is stopped, for nobody needs it", "dur", l.b.cfg.IdleStop)
 	}
 	return stops
+}
+
+// isUnread reports whether its tools were never listed, so that nobody could call it, and start
+// it so; or whether some of its lists have changed and were not read since.
+func (b *Backend) isUnread() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.raw[catalog.Tools] == nil || slices.Contains(b.stale[:], true)
 }
 
 // isChild reports whether the backend is a process.

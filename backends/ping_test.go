@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"mcpgateway/backends"
+	"mcpgateway/config"
 	"mcpgateway/internal/mcptest"
 	"mcpgateway/transport"
 )
@@ -86,11 +87,14 @@ func TestABackendThatWasSilentAndIsHeardIsWellAgain(t *testing.T) {
 		c, _ := h.call("a")
 		a.Asked("ping")
 		call := a.Asked("tools/call") // which goes to it all the same
+		time.Sleep(time.Hour)
+		a.WantNothing() // it is busy
+		h.wantState("a", backends.Degraded)
 		a.Reply(late.ID(), "{}")
+		time.Sleep(2 * time.Second)
+		h.wantState("a", backends.Ready)
 		a.Reply(call.ID(), "{}")
 		c.ok(t)
-		time.Sleep(10 * time.Second)
-		h.wantState("a", backends.Ready)
 		if len(h.log.Lines("well again")) != 1 {
 			t.Error("nobody says that it is well again")
 		}
@@ -217,7 +221,11 @@ func TestABackendWithoutConnectionThatIsGone(t *testing.T) {
 		a.Reply(a.Asked("tools/call").ID(), `{"resultType":"complete","content":[]}`)
 		c.ok(t)
 		h.wantState("a", backends.Ready)
+		back := time.Now()
 		a.List(mcptest.Tools("v"))
+		if took := time.Since(back); took != 0 {
+			t.Errorf("its lists were read after %v", took)
+		}
 		h.wantNames("v")
 		time.Sleep(time.Hour)
 		a.WantNothing()
@@ -258,6 +266,23 @@ func TestABackendThatIsGoneIsMissedByTheListen(t *testing.T) {
 		a.Break(&transport.Lost{ID: m.ID(), Err: errors.New("connection refused")})
 		h.wantState("a", backends.Degraded)
 		a.Discover(discovered(`{"tools":{"listChanged":true}}`))
+		h.wantState("a", backends.Ready)
+	})
+}
+
+// A server that was gone for a moment, and that then leaves its first ping unanswered, has none:
+// it is not ill for that.
+func TestAServerWithoutPingsThatWasGoneIsWellAgain(t *testing.T) {
+	inHouse(t, backends.Options{Backends: []config.Backend{remote("a")}}, func(t *testing.T, h *house) {
+		a := h.next("a")
+		a.HearPings()
+		a.Ready("t")
+		time.Sleep(time.Minute)
+		a.Break(&transport.Lost{ID: a.Asked("ping").ID(), Err: errors.New("connection refused")})
+		h.wantState("a", backends.Degraded)
+		a.Asked("ping")
+		time.Sleep(time.Hour)
+		a.WantNothing()
 		h.wantState("a", backends.Ready)
 	})
 }

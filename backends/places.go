@@ -98,14 +98,14 @@ func (p *places) queueLocked(s *seat, w waiting) (refused *seat, why error) {
 	case w.c.Revoked():
 		return s, peer.ErrCancelled
 	case p.wait <= 0:
-		return s, notSent("%s, and no call waits for one (queue_wait: 0s)", p.full())
+		return s, p.busy("none may wait (queue_wait: 0s)")
 	}
 	t := p.turns[w.c.Owner]
 	if t == nil {
 		t = &turn{owner: w.c.Owner}
 	}
 	if most := max(leastQueue, p.max); p.queued >= most {
-		refused, why = p.makeRoomLocked(len(t.calls)+1), notSent("%s, and %d calls wait for one", p.full(), most)
+		refused, why = p.makeRoomLocked(len(t.calls)+1), p.busy(fmt.Sprintf("%d wait already", most))
 		if refused == nil {
 			return s, why
 		}
@@ -120,12 +120,14 @@ func (p *places) queueLocked(s *seat, w waiting) (refused *seat, why error) {
 	return refused, why
 }
 
-// full says that there is no place.
-func (p *places) full() string {
+// busy returns why a call is refused that finds no place, and why it does not wait for one, or
+// not any longer.
+func (p *places) busy(and string) error {
+	calls := "calls"
 	if p.max == 1 {
-		return "its only place is taken (max_in_flight)"
+		calls = "call"
 	}
-	return fmt.Sprintf("its %d places are taken (max_in_flight)", p.max)
+	return notSent("%w: it takes %d %s at a time (max_in_flight), and %s", peer.ErrBusy, p.max, calls, and)
 }
 
 // makeRoomLocked takes out the call that came last of the owner who has most that wait, for
@@ -219,7 +221,7 @@ func (p *places) expire(s *seat) {
 	}
 	p.mu.Unlock()
 	if i >= 0 {
-		s.Asker.Done(wire.Message{}, notSent("%s, and none became free within %v (queue_wait)", p.full(), p.wait))
+		s.Asker.Done(wire.Message{}, p.busy(fmt.Sprintf("this one's turn did not come within %v (queue_wait)", p.wait)))
 	}
 }
 

@@ -77,7 +77,7 @@ func TestCallsWaitForAPlaceInTheirOrder(t *testing.T) {
 
 // What is refused was not sent, and says what to turn.
 func TestACallThatFindsNoPlaceIsRefused(t *testing.T) {
-	for most, words := range map[int]string{1: "its only place is taken", 16: "its 16 places are taken"} {
+	for most, words := range map[int]string{1: "busy: it takes 1 call at a time", 16: "busy: it takes 16 calls at a time"} {
 		inHouse(t, withPlaces(most, 30*time.Second), func(t *testing.T, h *house) {
 			p := h.next("a")
 			p.Ready("t")
@@ -90,9 +90,9 @@ func TestACallThatFindsNoPlaceIsRefused(t *testing.T) {
 			if len(late) > 0 {
 				t.Fatal("it is refused early")
 			}
-			time.Sleep(1)
+			time.Sleep(time.Nanosecond)
 			lost, _ := errors.AsType[*transport.Lost]((<-late).Err)
-			if want := words + " (max_in_flight), and none became free within 30s (queue_wait)"; lost == nil || lost.Ran || lost.Error() != want {
+			if want := words + " (max_in_flight), and this one's turn did not come within 30s (queue_wait)"; lost == nil || lost.Ran || !errors.Is(lost, peer.ErrBusy) || lost.Error() != want {
 				t.Errorf("ended with %v, want %s", lost, want)
 			}
 			names, ids := tools(p)
@@ -114,7 +114,7 @@ func TestWithoutAQueueACallIsRefusedAtOnce(t *testing.T) {
 		h.ask("one", "t")
 		last, _ := h.ask("one", "t")
 		c, _ := h.ask("two", "t")
-		c.want(t, "its 2 places are taken (max_in_flight), and no call waits for one (queue_wait: 0s)")
+		c.want(t, "busy: it takes 2 calls at a time (max_in_flight), and none may wait (queue_wait: 0s)")
 		ids := wantTools(t, p, "t", "t")
 		p.Reply(ids[1], "{}")
 		last.ok(t)
@@ -184,7 +184,7 @@ func TestCallTimeoutBeginsWithThePlace(t *testing.T) {
 		wantTools(t, p, "first", "second")
 		time.Sleep(10*time.Second - 1)
 		second.want(t, "")
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		second.want(t, "no answer in time")
 		h.ask("one", "third")
 		wantTools(t, p, "third")
@@ -212,7 +212,7 @@ func TestWhoWaitsForAStartHasAPlace(t *testing.T) {
 		p.Greet("")
 		wantTools(t, p, "t2", "t3")
 		time.Sleep(time.Minute)
-		late.want(t, "its 2 places are taken (max_in_flight), and none became free within 1m0s (queue_wait)")
+		late.want(t, "busy: it takes 2 calls at a time (max_in_flight), and this one's turn did not come within 1m0s (queue_wait)")
 	})
 }
 
@@ -336,7 +336,7 @@ func TestAFullQueueIsFullForWhoFillsIt(t *testing.T) {
 			c, _ := h.ask("flood", "f")
 			all = append(all, c)
 		}
-		const full = "its only place is taken (max_in_flight), and 1000 calls wait for one"
+		const full = "busy: it takes 1 call at a time (max_in_flight), and 1000 wait already"
 		c, _ := h.ask("flood", "f")
 		c.want(t, full)
 		all[999].want(t, "")
@@ -357,7 +357,7 @@ func TestAFullQueueIsFullForWhoFillsIt(t *testing.T) {
 			h.ask(fmt.Sprint(i), "f")
 		}
 		c, _ := h.ask("1000", "f") // nobody has more there than it would
-		c.want(t, "its only place is taken (max_in_flight), and 1000 calls wait for one")
+		c.want(t, "busy: it takes 1 call at a time (max_in_flight), and 1000 wait already")
 		wantTools(t, p, "at")
 	})
 }
@@ -370,7 +370,7 @@ func TestTheQueueIsAsLongAsThereArePlaces(t *testing.T) {
 			h.ask("one", "t")
 		}
 		c, _ := h.ask("one", "t")
-		c.want(t, "its 1200 places are taken (max_in_flight), and 1200 calls wait for one")
+		c.want(t, "busy: it takes 1200 calls at a time (max_in_flight), and 1200 wait already")
 	})
 }
 
@@ -489,7 +489,7 @@ func TestWhatNeedsNoPlace(t *testing.T) {
 		p.Send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
 		p.Asked("tools/list")
 		c, _ := h.ask("one", "t")
-		c.want(t, "its only place is taken (max_in_flight), and no call waits for one (queue_wait: 0s)")
+		c.want(t, "busy: it takes 1 call at a time (max_in_flight), and none may wait (queue_wait: 0s)")
 	})
 }
 
@@ -541,7 +541,7 @@ func TestPlacesUnderARace(t *testing.T) {
 			for _, c := range all[:most] {
 				c.want(t, "")
 			}
-			all[most].want(t, "its 4 places are taken (max_in_flight), and none became free within 150ms (queue_wait)")
+			all[most].want(t, "busy: it takes 4 calls at a time (max_in_flight), and this one's turn did not come within 150ms (queue_wait)")
 		})
 	}
 }

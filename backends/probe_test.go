@@ -195,6 +195,9 @@ func TestVERSION02_AServerThatEndsAtTheQuestion(t *testing.T) {
 		if loud := h.log.Loud(); len(loud) > 0 {
 			t.Errorf("logged %q", loud)
 		}
+		if said := h.log.Lines("level=INFO", "era: legacy", "exit 1"); len(said) != 1 {
+			t.Errorf("said of its era: %q", said)
+		}
 		p.Exit("exit 2", "")
 		h.speaksClassic(h.next("a"))
 	})
@@ -222,6 +225,11 @@ func TestAProgramThatCannotStart(t *testing.T) {
 		h.next("a").Exit("exit 127", "sh: npx: not found")
 		h.next("a").Exit("exit 127", "sh: npx: not found")
 		waits.want(t, "it did not start: exit 127; its last words: sh: npx: not found")
+		defer func() {
+			if said := h.log.Lines("level=INFO", "server/discover"); len(said) > 0 {
+				t.Errorf("the question is blamed: %q", said)
+			}
+		}()
 		p := h.next("a") // it is there now, and modern
 		p.Fail(p.Asked("initialize").ID(), `{"code":-32601,"message":"Method not found"}`)
 		p = h.next("a")

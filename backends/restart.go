@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"mcpgateway/catalog"
@@ -15,6 +16,9 @@ import (
 // comes up then.
 func (l *line) run(ctx context.Context) {
 	needed := !l.b.isKnown()
+	if !needed {
+		l.log.Info("backend is started by its first call (lazy)")
+	}
 	for needed || l.awaitNeed(ctx) {
 		l.starting()
 		err := l.converse(ctx)
@@ -65,7 +69,11 @@ func (l *line) awaitNeed(ctx context.Context) bool {
 	case <-l.wake:
 	case <-ctx.Done():
 	}
-	return ctx.Err() == nil
+	if ctx.Err() != nil {
+		return false
+	}
+	l.log.Info("backend is started, for it is needed")
+	return true
 }
 
 // runOwn keeps a session's own line up for as long as something is wanted of it:
@@ -170,16 +178,25 @@ func (l *line) ended(err error) {
 	l.said = err.Error()
 	l.mu.Unlock()
 	l.b.tell(l, ran, circuit)
+	next := roundly(circuit.pause)
 	switch first := circuit.failures == opensAt; {
 	case open && first:
-		l.log.Warn("backend fails again and again; until it is up its calls fail at once", "err", err, "dur", circuit.pause)
+		l.log.Warn("backend fails again and again; until it is up its calls fail at once", "err", err, "next", next)
 	case ran:
-		l.log.Warn("backend ended; it will be started again", "err", err, "dur", circuit.pause)
+		l.log.Warn("backend ended; it will be started again", "err", err, "next", next)
 	case again:
-		l.log.Debug("backend failed to start, as before", "err", err, "dur", circuit.pause)
+		l.log.Debug("backend failed to start, as before", "err", err, "next", next)
 	default:
-		l.log.Warn("backend failed to start; it will be tried again", "err", err, "dur", circuit.pause)
+		l.log.Warn("backend failed to start; it will be tried again", "err", err, "next", next)
 	}
+}
+
+// roundly rounds a pause for who reads it.
+func roundly(d time.Duration) time.Duration {
+	if d < time.Second {
+		return d.Round(10 * time.Millisecond)
+	}
+	return d.Round(100 * time.Millisecond)
 }
 
 // tell lets the own lines of a backend know what became of one of its lines.
@@ -189,7 +206,9 @@ func (b *Backend) tell(l *line, ran bool, circuit breaker) {
 	switch {
 	case !l.own() && circuit.open():
 		b.crowd.shared = &circuit
-	case l.own() && !ran:
+	case !l.own():
+		b.crowd.shared = nil // it was pardoned
+	case !ran:
 		b.crowd.failed(time.Now(), l.session, circuit.reason, rand.Float64())
 	}
 }
@@ -247,6 +266,7 @@ func (l *line) converse(ctx context.Context) error {
 	if isA[otherEra](err) && ctx.Err() == nil {
 		err = l.tryEra(ctx)
 	}
+	l.hasty = nil
 	if !l.hasRun() {
 		l.b.unsettle()
 	}
@@ -417,6 +437,8 @@ func (l *line) begin(ctx context.Context, h *handler, by way, ended chan error, 
 	early := server.stateless && l.hasNeverListed()
 	started()
 	l.b.tellUp(l)
+	listed := l.reads()
+	defer listed()
 	l.up(p)
 	defer l.watch(ctx, h, server)()
 	if early {
@@ -428,6 +450,7 @@ func (l *line) begin(ctx context.Context, h *handler, by way, ended chan error, 
 		l.updated(updated(uri), peer.Stream{})
 	}
 	if l.own() {
+		listed()
 		l.b.wakeUnlisted()
 		select {
 		case err := <-ended:
@@ -439,6 +462,7 @@ func (l *line) begin(ctx context.Context, h *handler, by way, ended chan error, 
 	}
 	listens.await(start)
 	l.b.list(start, p, server, all)
+	listed()
 	return l.follow(ctx, p, server, ended)
 }
 
@@ -511,9 +535,16 @@ func (l *line) follow(ctx context.Context, p *peer.Peer, s server, ended chan er
 	}
 }
 
+// reads notes that lists are being read, until done is called.
+func (l *line) reads() (done func()) {
+	l.reading.Add(1)
+	return sync.OnceFunc(func() { l.reading.Add(-1) })
+}
+
 // renew settles doubts about the server, and reads lists anew: all of them if it could not
 // be reached before, and none if it cannot be now.
 func (l *line) renew(ctx context.Context, p *peer.Peer, s *server, which [catalog.NumKinds]bool) error {
+	defer l.reads()()
 	ctx, cancel := l.b.within(ctx, peer.ErrTimeout)
 	defer cancel()
 	away := l.ails(illNowhere)

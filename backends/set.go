@@ -297,8 +297,8 @@ func (s *Set) Subscribe(backend, uri string, on bool, request wire.Message, c *p
 }
 
 // Excuse returns the backend whose tool a name that nobody has would be by its
-// prefix, and why that backend has never listed any; err is nil if there is no
-// such backend.
+// prefix, and why that backend has never listed any, or is none any more; err is nil
+// if there is no such backend.
 func (s *Set) Excuse(name string) (backend string, err error) {
 	m := s.now()
 	for _, b := range m.all {
@@ -306,6 +306,11 @@ func (s *Set) Excuse(name string) (backend string, err error) {
 			if err := b.excuse(); err != nil {
 				return b.cfg.Name, err
 			}
+		}
+	}
+	for former := range m.absentees() {
+		if strings.HasPrefix(name, former+m.catalog.Separator) {
+			return former, m.absent(former)
 		}
 	}
 	return "", nil

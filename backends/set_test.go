@@ -126,7 +126,7 @@ func TestBackendsStartSideBySideAndCostEachOtherNothing(t *testing.T) {
 
 // NOTIF-19: initialized comes before any request, the calls that waited included.
 func TestNOTIF19_InitializedComesBeforeTheFirstRequest(t *testing.T) {
-	for range 20 {
+	for range 100 {
 		inHouse(t, backends.Options{Backends: plain("a")}, func(t *testing.T, h *house) {
 			for range 5 {
 				h.call("a")

@@ -217,5 +217,8 @@ func (l *line) inherit(session string, uris []string) {
 	if !l.b.set.isOpen(session) {
 		l.subs.removeAll(session, false)
 	}
+	if !l.own() && !l.subs.empty() {
+		l.wakeLocked() // it may be stopped until it is needed
+	}
 	l.pokeListening()
 }

@@ -14,12 +14,17 @@ import (
 type subscriptions struct {
 	byURI map[string]map[string]bool // URI → sessions, and whether the backend has agreed
 	count int
+	each  map[string]int // session → how many
 }
 
-// maxSubscriptions bounds those of one line. What is beyond works all the same, but
-// is not restored when the connection has to be made anew, and over a shared
-// connection brings no updates.
-const maxSubscriptions = 10_000
+// maxSubscriptions bounds those of one line, maxSubscriptionsOf those of one session among
+// them, so that it leaves room. What is beyond works all the same, but is not restored when the
+// connection has to be made anew, and over a shared connection brings no updates; at a backend
+// of the stateless era it is refused.
+const (
+	maxSubscriptions   = 10_000
+	maxSubscriptionsOf = maxSubscriptions / 2
+)
 
 func (s *subscriptions) empty() bool { return s.count == 0 }
 
@@ -28,16 +33,17 @@ func (s *subscriptions) add(uri, session string) bool {
 	switch {
 	case known:
 		return true
-	case s.count >= maxSubscriptions:
+	case s.count >= maxSubscriptions || s.each[session] >= maxSubscriptionsOf:
 		return false
 	case s.byURI == nil:
-		s.byURI = make(map[string]map[string]bool)
+		s.byURI, s.each = make(map[string]map[string]bool), make(map[string]int)
 	}
 	if s.byURI[uri] == nil {
 		s.byURI[uri] = make(map[string]bool)
 	}
 	s.byURI[uri][session] = false
 	s.count++
+	s.each[session]++
 	return true
 }
 
@@ -46,6 +52,9 @@ func (s *subscriptions) remove(uri, session string) (last bool) {
 	if _, known := s.byURI[uri][session]; known {
 		delete(s.byURI[uri], session)
 		s.count--
+		if s.each[session]--; s.each[session] == 0 {
+			delete(s.each, session)
+		}
 	}
 	if len(s.byURI[uri]) > 0 {
 		return false
@@ -262,6 +271,29 @@ func (u *unsubscribing) Done(m wire.Message, err error) {
 		p.Send(subscribe(u.uri, true), &peer.Pending{To: nobody{}, Timeout: restoring})
 	}
 	u.Asker.Done(m, err)
+}
+
+// leave takes back the subscriptions of a session that is over, and ends what waits to subscribe
+// it: it would be subscribed for ever.
+func (l *line) leave(session string) {
+	var left []waiting
+	l.mu.Lock()
+	for _, list := range []*[]waiting{&l.waiting, &l.arming} {
+		var rest []waiting
+		for _, w := range *list {
+			if w.sub != nil && w.sub.session == session {
+				left = append(left, w)
+			} else {
+				rest = append(rest, w)
+			}
+		}
+		*list = rest
+	}
+	l.mu.Unlock()
+	for _, w := range left {
+		w.c.To.Done(wire.Message{}, notSent("%w", errSessionOver))
+	}
+	l.drop(session, false)
 }
 
 // drop takes back a session's subscriptions over the line, or those of them alone to which

@@ -1,6 +1,11 @@
 package backends
 
-import "mcpgateway/catalog"
+import (
+	"fmt"
+	"strings"
+
+	"mcpgateway/catalog"
+)
 
 // publish makes a View of what the backends offer at this moment.
 func (s *Set) publish() {
@@ -45,23 +50,54 @@ func (s *Set) logNames(v *catalog.Snapshot, prefix catalog.Prefix) {
 		clear(s.renamed)
 	}
 	for k := range catalog.Kind(catalog.NumKinds) {
+		var backends []string // in the order in which they have something new
+		fresh := make(map[string][]catalog.Entry)
 		for _, e := range v.Entries(k) {
-			if e.Exposed != e.Item.Own && (e.Exposed == "" || prefix != catalog.Always) {
-				s.logName(k, e)
+			if e.Exposed == e.Item.Own || e.Exposed != "" && prefix == catalog.Always || !s.isNewName(k, e) {
+				continue
 			}
+			if fresh[e.Backend] == nil {
+				backends = append(backends, e.Backend)
+			}
+			fresh[e.Backend] = append(fresh[e.Backend], e)
+		}
+		for _, b := range backends {
+			s.logRenamed(k, b, fresh[b])
 		}
 	}
 }
 
-func (s *Set) logName(k catalog.Kind, e catalog.Entry) {
-	said := k.String() + "\x00" + e.Backend + "\x00" + e.Item.Own + "\x00" + e.Exposed
-	if s.renamed[said] {
-		return
+func (s *Set) isNewName(k catalog.Kind, e catalog.Entry) bool {
+	name := k.String() + "\x00" + e.Backend + "\x00" + e.Item.Own + "\x00" + e.Exposed
+	known := s.renamed[name]
+	s.renamed[name] = true
+	return !known
+}
+
+// logRenamed says in one line what of one backend appears under other names, and in another
+// what is not listed.
+func (s *Set) logRenamed(k catalog.Kind, backend string, some []catalog.Entry) {
+	var own, as, hidden []string
+	for _, e := range some {
+		if e.Exposed == "" {
+			hidden = append(hidden, e.Item.Own)
+			continue
+		}
+		own, as = append(own, e.Item.Own), append(as, e.Exposed)
 	}
-	s.renamed[said] = true
-	if e.Exposed == "" {
-		s.Log.Warn(k.String()+" not listed: an earlier backend has it", "backend", e.Backend, key(k), e.Item.Own)
-	} else {
-		s.Log.Info(k.String()+" appears under another name", "backend", e.Backend, key(k), e.Item.Own, "as", e.Exposed)
+	if len(hidden) > 0 {
+		s.Log.Warn(k.String()+" not listed: an earlier backend has it", "backend", backend, key(k), few(hidden))
 	}
+	if len(own) > 0 {
+		s.Log.Info(k.String()+" appears under another name", "backend", backend, key(k), few(own), "as", few(as))
+	}
+}
+
+// few names some, and counts the rest.
+func few(names []string) string {
+	const most = 5
+	if len(names) <= most {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }

@@ -67,8 +67,8 @@ func TestFlawsOfOtherKinds(t *testing.T) {
 	}
 }
 
-// TestFIDELITY05OfOtherKinds: nothing is lost or changed, known to us or not.
-func TestFIDELITY05OfOtherKinds(t *testing.T) {
+// TestFIDELITY_05_OfOtherKinds: nothing is lost or changed, known to us or not.
+func TestFIDELITY_05_OfOtherKinds(t *testing.T) {
 	const rest = `"title":"<b> & \u003c","description":"é\n","arguments":[{"name":"inner","required":true}],"size":9007199254740993,` +
 		`"annotations":{"priority":1.10,"uri":"inner"},"icons":[{"src":"data:,"}],"_meta":{"a/b":1e400},"x-unknown": [ 1 , 2 ]}`
 	for _, k := range []Kind{Prompts, Resources, Templates} {

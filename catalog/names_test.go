@@ -22,9 +22,9 @@ func exposed(s *Snapshot, k Kind) map[string]string {
 	return all
 }
 
-// TestNAME01SeparatorInNames: tools that have the separator in their own name
+// TestNAME_01_SeparatorInNames: tools that have the separator in their own name
 // are found again, whichever it is.
-func TestNAME01SeparatorInNames(t *testing.T) {
+func TestNAME_01_SeparatorInNames(t *testing.T) {
 	for _, separator := range []string{"__", "-", "_", "___"} {
 		for _, prefix := range []Prefix{Collision, Always, Never} {
 			o := Options{Prefix: prefix, Separator: separator, NameLimit: 50}
@@ -38,9 +38,9 @@ func TestNAME01SeparatorInNames(t *testing.T) {
 	}
 }
 
-// TestNAME03BackendNames: a backend's name may look like a prefix of its own, or
+// TestNAME_03_BackendNames: a backend's name may look like a prefix of its own, or
 // not be fit to begin a name.
-func TestNAME03BackendNames(t *testing.T) {
+func TestNAME_03_BackendNames(t *testing.T) {
 	for _, prefix := range []Prefix{Collision, Always, Never} {
 		o := Options{Prefix: prefix}
 		var listings []Listing
@@ -51,7 +51,7 @@ func TestNAME03BackendNames(t *testing.T) {
 	}
 }
 
-func TestNAME05UnfitCharacters(t *testing.T) {
+func TestNAME_05_UnfitCharacters(t *testing.T) {
 	s := Merge(Options{}, []Listing{named(t, "b", "admin.tools.list", "user/update", "Query all x", "búsqueda")})
 	for exposed, own := range map[string]string{
 		"admin_tools_list": "admin.tools.list", "user_update": "user/update", "Query_all_x": "Query all x", "b_squeda": "búsqueda",
@@ -67,7 +67,7 @@ func TestNAME05UnfitCharacters(t *testing.T) {
 	}
 }
 
-func TestNAME06LongNames(t *testing.T) {
+func TestNAME_06_LongNames(t *testing.T) {
 	long := []string{strings.Repeat("a", 60), strings.Repeat("a", 128), strings.Repeat("a", 127) + "b", strings.Repeat("b", 50), strings.Repeat("b", 51)}
 	for _, limit := range []int{8, 9, 10, 40, 50, 64, 128} {
 		o := Options{NameLimit: limit}
@@ -86,7 +86,7 @@ func TestNAME06LongNames(t *testing.T) {
 	}
 }
 
-func TestNAME11NamesThatStartWithUnderscores(t *testing.T) {
+func TestNAME_11_NamesThatStartWithUnderscores(t *testing.T) {
 	s := Merge(Options{}, []Listing{named(t, "b", "__IMPORTANT")})
 	for _, name := range []string{"IMPORTANT", "__IMPORTANT", "b____IMPORTANT"} {
 		if r, ok := s.Lookup(Tools, name); !ok || string(r.OwnJSON) != `"__IMPORTANT"` {

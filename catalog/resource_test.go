@@ -17,9 +17,9 @@ func readable(t testing.TB, backend string, uris, templates []string) Listing {
 	return l
 }
 
-// TestRES01: two backends list a resource of one URI. It is listed once, and
+// TestRES_01: two backends list a resource of one URI. It is listed once, and
 // read from the one whose it is.
-func TestRES01(t *testing.T) {
+func TestRES_01(t *testing.T) {
 	one := page(t, Resources, `{"resources":[{"uri":"timezone://info","name":"ours","x":1.10}]}`)
 	two := page(t, Resources, `{"resources":[{"name":"theirs","uri":"timezone:\/\/info"},{"uri":"two://"}]}`)
 	listings := []Listing{

@@ -3,6 +3,7 @@ package catalog
 import (
 	"bytes"
 	"fmt"
+	"strings"
 
 	"mcpgateway/wire"
 )
@@ -15,6 +16,8 @@ const (
 	maxNesting = 100
 	// maxLooked is how deep a schema is looked at.
 	maxLooked = 10
+	// maxPath is how much is told of where in a schema something is, in bytes.
+	maxPath = 300
 )
 
 // nestsDeeper reports whether arrays and objects nest deeper than most in a JSON text.
@@ -55,6 +58,9 @@ func doubt(schema []byte) string {
 		return "its inputSchema has " + top + " at its top, for which some model APIs refuse every request that lists it"
 	}
 	if at, want := wrong(schema, aSchema, maxLooked); want != "" {
+		if len(at) > maxPath { // of keys as long as the backend likes
+			at = strings.ToValidUTF8(at[:maxPath], "") + "…"
+		}
 		return fmt.Sprintf("its inputSchema is not valid in JSON Schema 2020-12, for which some model APIs refuse every request that lists it: %s is not %s", at, want)
 	}
 	return ""

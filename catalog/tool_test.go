@@ -29,9 +29,9 @@ func told(page Page, err error) string {
 	return b.String()
 }
 
-// TestSCHEMA05 lists one odd tool between two good ones: it is mended or left
+// TestSCHEMA_05 lists one odd tool between two good ones: it is mended or left
 // out, and its neighbours stay as they are.
-func TestSCHEMA05(t *testing.T) {
+func TestSCHEMA_05(t *testing.T) {
 	tests := []struct{ name, tool, want, flaw string }{
 		{"absent", `{"name":"t"}`, `{"name":"t","inputSchema":{"type":"object"}}`, "mended t: it had no inputSchema"},
 		{"absent, space before the end", `{"name":"t" }`, `{"name":"t" ,"inputSchema":{"type":"object"}}`, "mended t: it had no inputSchema"},
@@ -142,9 +142,9 @@ func TestNonsensePages(t *testing.T) {
 	}
 }
 
-// TestFIDELITY05: nothing of a tool is lost or changed, known to us or not,
+// TestFIDELITY_05: nothing of a tool is lost or changed, known to us or not,
 // neither in the list nor in what is kept for the next start.
-func TestFIDELITY05(t *testing.T) {
+func TestFIDELITY_05(t *testing.T) {
 	const rest = `"title":"<b> & \u003c","description":"é\n","inputSchema":{"type":"object","properties":{"n":{"default":1e400}},"$defs":{}},` +
 		`"outputSchema":{"type":"array","x":[ 1 , 2 ]},"annotations":{"readOnlyHint":true,"name":"inner"},"icons":[{"src":"data:,"}],` +
 		`"execution":{"taskSupport":"optional"},"_meta":{"a/b":9007199254740993},"x-unknown":{"f":1.10}`

@@ -142,10 +142,17 @@ func (c *checker) paths(cfg *Config, env func(string) (string, bool)) {
 	switch cfg.State {
 	case "none":
 	case "":
-		if dir := baseDir(env, "XDG_STATE_HOME", ".local", "state"); dir != "" {
-			cfg.StateDir = filepath.Join(dir, "mcp-gateway")
-		}
+		cfg.StateDir = DefaultStateDir(env)
 	default:
 		cfg.StateDir = expand(cfg.State, "state")
 	}
+}
+
+// DefaultStateDir returns the StateDir of who has no State, in this environment.
+func DefaultStateDir(env func(string) (string, bool)) string {
+	dir := baseDir(env, "XDG_STATE_HOME", ".local", "state")
+	if dir == "" {
+		return ""
+	}
+	return filepath.Join(dir, "mcp-gateway")
 }

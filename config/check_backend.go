@@ -33,13 +33,22 @@ func (c *checker) backend(b *Backend, i int, named map[string]int) {
 	if b.Era == "modern" && b.Transport == "sse" {
 		c.fail(at+".era", "modern does not go with transport: sse, which is of the legacy era", "")
 	}
-	if b.MaxInFlight < 1 {
-		c.fail(at+".max_in_flight", "must be at least 1"+c.not(at+".max_in_flight"), "")
+	if path := c.given(at, "max_in_flight"); b.MaxInFlight < 1 && !c.broken[path] {
+		c.broken[path] = true
+		c.fail(path, "must be at least 1"+c.not(path), "")
 	}
 	c.environment(b, at)
 	c.headers(b.Headers, at+".headers.")
 	c.globs(b.Tools.Allow, at+".tools.allow")
 	c.globs(b.Tools.Deny, at+".tools.deny")
+}
+
+// given is where a backend has a key from: what is said at at, or in defaults.
+func (c *checker) given(at, key string) string {
+	if path := at + "." + key; c.says(path) {
+		return path
+	}
+	return "defaults." + key
 }
 
 func (c *checker) name(name, at string, named map[string]int) {

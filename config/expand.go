@@ -20,6 +20,9 @@ type expander struct {
 
 type arrival struct{ name, value string }
 
+// UnsetHint is the Hint of each Error about a variable that is not set.
+const UnsetHint = "set the variable, or give a default: ${VAR:-default}"
+
 type trouble struct {
 	problem, hint string
 	unset         string // the variable that is not set; "" = it is something else
@@ -115,7 +118,7 @@ func (x *expander) value(r ref) string {
 	case !set:
 		x.wrong = append(x.wrong, trouble{
 			problem: "variable " + r.name + " is not set",
-			hint:    "set the variable, or give a default: ${VAR:-default}", unset: r.name,
+			hint:    UnsetHint, unset: r.name,
 		})
 		return ""
 	case r.hasDefault: // a mistake in it must not wait for the day it is needed

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/rogpeppe/go-internal/txtar"
 )
 
 // FuzzLoad feeds files to the loader. None may break it; a configuration it
@@ -47,10 +49,36 @@ func FuzzLoad(f *testing.F) {
 	})
 }
 
+// importable are the paths of files that can be imported: of every client, which say the format,
+// and of nobody's.
+func importable() []string {
+	all := []string{"/nowhere/x.json", "/nowhere/x.toml", "/nowhere/x.yaml"}
+	for _, c := range clients {
+		for _, end := range c.ends {
+			all = append(all, "/nowhere"+end)
+		}
+	}
+	return all
+}
+
 // FuzzImport feeds files of other clients to the importer, under every name it
 // knows. Whatever YAML comes out must load once its variables are set.
 func FuzzImport(f *testing.F) {
-	for i := range clients {
+	paths := importable()
+	for _, file := range glob(f, "testdata/import/*.txtar") {
+		archive, err := txtar.ParseFile(file)
+		if err != nil {
+			f.Fatal(err)
+		}
+		for _, member := range archive.Files {
+			for i, path := range paths {
+				if strings.HasSuffix("/"+member.Name, strings.TrimPrefix(path, "/nowhere")) || i < 3 && filepath.Ext(member.Name) == filepath.Ext(path) {
+					f.Add(uint8(i), member.Data)
+				}
+			}
+		}
+	}
+	for i := range paths {
 		f.Add(uint8(i), []byte(`{"mcpServers":{"a b":{"command":"x","args":["--api-key=abc","$x"],"env":{"A_TOKEN":"v"}}}}`))
 		f.Add(uint8(i), []byte(`{"servers":{"a":{"url":"https://u:p@h/?key=v","headers":{"Authorization":"Bearer x"}}}}`))
 		f.Add(uint8(i), []byte("[mcp_servers.a]\ncommand = \"x\"\nargs = [\"a\"]\n"))
@@ -58,10 +86,7 @@ func FuzzImport(f *testing.F) {
 		f.Add(uint8(i), []byte(`{"mcp":{"a":{"type":"local","command":["x","y"]}}}`))
 	}
 	f.Fuzz(func(t *testing.T, which uint8, data []byte) {
-		path := "/nowhere/x.json"
-		if ends := clients[int(which)%len(clients)].ends; len(ends) > 0 {
-			path = "/nowhere" + ends[0]
-		}
+		path := paths[int(which)%len(paths)]
 		im := newImporter(ImportOptions{Home: "/home/u", Cwd: "/work", Env: lookup(nil)})
 		if err := im.file(path, data); err != nil && err.Problem == "" {
 			t.Errorf("incomplete: %#v", err)

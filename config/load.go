@@ -35,7 +35,13 @@ type Loaded struct {
 	Config   *Config
 	Source   string   // path of the file; "" = none, and the only backend is the demo
 	Warnings []string // for the log, one line each, free of secrets
+
+	blank bool
 }
+
+// Blank reports whether nothing is written in the file, as in one that is about to be
+// written. It is valid nevertheless.
+func (l *Loaded) Blank() bool { return l.blank }
 
 // Load finds the configuration, reads it and checks it. A flag wins over the
 // environment (GATEWAY_LOG_LEVEL for log.level), that over the file, that over
@@ -83,7 +89,7 @@ func load(src source, opts Options) (*Loaded, error) {
 		nameBackends(all, cfg, r.places)
 		return nil, inOrder(all)
 	}
-	return &Loaded{cfg, src.path, append(r.warnings, c.remarks(cfg)...)}, nil
+	return &Loaded{cfg, src.path, append(r.warnings, c.remarks(cfg)...), r.blank && src.path != ""}, nil
 }
 
 // decode is strict: no key without a field, no value of another type.

@@ -187,7 +187,7 @@ func loadTestFile(t *testing.T, file string) (*Loaded, error) {
 	return load(source{filepath.Base(file), data}, Options{Env: env, Dir: "/work"})
 }
 
-func glob(t *testing.T, pattern string) []string {
+func glob(t testing.TB, pattern string) []string {
 	t.Helper()
 	files, err := filepath.Glob(pattern)
 	if err != nil || len(files) == 0 {

@@ -25,6 +25,7 @@ type reader struct {
 	warnings []string
 	expanded []string // what variables brought into backends and tokens
 	token    string   // the variable that is the first token; "" = it is none
+	blank    bool     // there was nothing to read
 
 	backend, off, foreign bool // where it is: in a backend, a disabled one, another client's entry
 }
@@ -64,6 +65,7 @@ func (r *reader) Unmarshal(data []byte) (map[string]any, error) {
 		return nil, Errors{bad}
 	}
 	if root == nil {
+		r.blank = true
 		return map[string]any{}, nil
 	}
 	top := place{line: root.Line}

@@ -106,7 +106,7 @@ func TestBatchWithARequestThatIsStateless(t *testing.T) {
 
 // A second request with the id of one that is in flight is refused, and the first
 // is answered as if nothing had been.
-func TestID07_DuplicateIDsDoNotDisturbTheFirst(t *testing.T) {
+func TestID_07_DuplicateIDsDoNotDisturbTheFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t, nil)
 		key, _ := h.enter("2025-11-25", nil)

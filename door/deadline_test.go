@@ -85,13 +85,15 @@ func TestAQuestionAboutALostStreamIsHeard(t *testing.T) {
 	})
 }
 
-// What arrives at one moment has a bound, from however many clients it comes.
+// What arrives at one moment has a bound, from however many clients it comes, and there is
+// some room for each that comes.
 func TestBodiesThatArriveHaveABound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, func(o *Options) { o.Limit = 1 << 20 })
-		key, _ := h.enter("2025-11-25", nil)
+		h := newHouse(t, func(o *Options) { o.Limit, o.Outbox = 1<<20, 4<<20 })
 		var held []io.WriteCloser
-		for range 4 {
+		var key string
+		for range 3 {
+			key, _ = h.enter("2025-11-25", nil)
 			r, w := io.Pipe()
 			req := h.request(knock{session: key})
 			req.Body, req.ContentLength = r, -1
@@ -104,15 +106,22 @@ func TestBodiesThatArriveHaveABound(t *testing.T) {
 			held = append(held, w)
 		}
 		synctest.Wait()
-		one := call("1", "echo", `"`+strings.Repeat("x", 10<<10)+`"`)
+		newcomer, _ := h.enter("2025-11-25", nil)
+		full := call("1", "echo", `"`+strings.Repeat("x", 1<<20-100)+`"`)
+		h.want(knock{session: newcomer, body: full}, 503, "*")
+		one := call("1", "hold", `"`+strings.Repeat("x", 10<<10)+`"`)
+		s := h.stream(knock{session: newcomer, body: one})
+		h.want(knock{session: key, body: call("2", "echo", `{}`)}, 200, result("2", "{}")) // it may be a cancellation
 		if res := h.want(knock{session: key, body: one}, 503, "*"); res.Header.Get("Retry-After") != "1" {
 			t.Errorf("headers: %v", res.Header)
 		}
+		(<-h.held).Reply([]byte("{}"))
+		s.cut()
 		for _, w := range held {
 			w.Close()
 		}
 		synctest.Wait()
-		if n := h.door.arriving.Load(); n != 0 {
+		if n := h.holds(); n != 0 {
 			t.Errorf("%d bytes are still counted", n)
 		}
 		h.want(knock{session: key, body: call("1", "echo", `{}`)}, 200, result("1", "{}"))

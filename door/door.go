@@ -23,7 +23,6 @@ import (
 	"container/list"
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
 	"crypto/tls"
 	"encoding/hex"
 	"errors"
@@ -63,6 +62,10 @@ type Options struct {
 	// bytes; 0 = 1 MiB. All sessions together keep at most 64 times as much. What
 	// goes first is told at [session.evictLocked] and [Door.relieve].
 	Events int
+	// Outbox bounds what waits for all clients that are connected together, in bytes;
+	// beyond it the one with most is hung up on. What they have posted and is not answered
+	// may be as much, and twice Limit at least; beyond that a POST gets 503. 0 = four times Limit.
+	Outbox int64
 
 	Tokens   []string    // bearer tokens; none = no authentication
 	Origins  []string    // origins of browser pages that may come, beside loopback ones if Loopback, and our own
@@ -92,18 +95,27 @@ type Visit struct {
 type Door struct {
 	o      Options
 	log    *slog.Logger
-	tokens [][sha256.Size]byte
+	rules  atomic.Pointer[rules]
 	ctx    context.Context // of all sessions
 	cancel context.CancelFunc
 
-	kept     atomic.Int64   // bytes that all sessions keep for resumption
-	arriving atomic.Int64   // bytes of bodies that are being read
-	serving  sync.WaitGroup // goroutines in Serve; added to under mu, while not closing
+	kept    atomic.Int64 // bytes that all sessions keep for resumption
+	outbox  outbox
+	bodies  bodies
+	serving sync.WaitGroup // goroutines in Serve; added to under mu, while not closing
 
 	mu       sync.Mutex
 	sessions map[string]*session // under their keys
 	keepers  list.List           // sessions that keep anything, the one that began first in front
 	visits   int
+	left     sync.Cond           // on mu: a visit has left
+	visiting map[*visit]struct{} // those, but for some that have ended
+
+	exchanges int       // HTTP requests that are being answered; over HTTP/2 they may outlive their connection
+	over      bool      // Run has ended
+	idle      sync.Cond // on mu: there is no exchange
+
+	principals principal // the highest there was
 
 	sessionsOf, visitsOf map[principal]int
 
@@ -127,19 +139,27 @@ func New(o Options) *Door {
 	if o.Events <= 0 {
 		o.Events = 1 << 20
 	}
+	if o.Outbox <= 0 {
+		o.Outbox = 4 * int64(o.Limit)
+	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	d := &Door{o: o, log: o.Log, sessions: make(map[string]*session), sessionsOf: make(map[principal]int), visitsOf: make(map[principal]int)}
-	for _, t := range o.Tokens {
-		d.tokens = append(d.tokens, sha256.Sum256([]byte(t)))
-	}
+	d.left.L, d.idle.L = &d.mu, &d.mu
+	d.outbox.most, d.bodies.most = o.Outbox, max(o.Outbox, 2*int64(o.Limit))
+	d.bodies.of, d.visiting = make(map[holder]int64), make(map[*visit]struct{})
+	d.rules.Store(d.firstRules())
 	d.ctx, d.cancel = context.WithCancel(context.Background())
 	return d
 }
 
 // ServeHTTP implements http.Handler.
 func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if !d.come() {
+		return // the connection is gone, too
+	}
+	defer d.leave()
 	// A body has to come in time even if it is not looked at: net/http waits for it
 	// before it answers. Only who reads it to its end takes the deadline back.
 	if r.ContentLength != 0 {
@@ -166,6 +186,24 @@ func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		d.legacyPost(w, r, who)
 	default:
 		refuse(http.StatusNotFound, "Not found: MCP is spoken at /mcp").send(w)
+	}
+}
+
+// come begins an exchange, unless Run has ended.
+func (d *Door) come() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.over {
+		d.exchanges++
+	}
+	return !d.over
+}
+
+func (d *Door) leave() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.exchanges--; d.exchanges == 0 {
+		d.idle.Broadcast()
 	}
 }
 
@@ -229,10 +267,12 @@ func (d *Door) open(s *session) *refusal {
 	switch {
 	case d.closing:
 		return d.ending()
+	case !d.rules.Load().knows(s.who):
+		return refuseToken()
 	case len(d.sessions) >= d.o.Sessions:
 		return d.crowdLocked("session", "Too many sessions are open", "max", d.o.Sessions).retry(30)
-	case d.sessionsOf[s.who] >= d.share(s.who):
-		return d.crowdLocked("session", "Too many sessions are open under this token", "max", d.share(s.who), "principal", s.who.String()).retry(30)
+	case d.sessionsOf[s.who] >= d.share():
+		return d.crowdLocked("session", "Too many sessions are open under this token", "max", d.share(), "principal", s.who.String()).retry(30)
 	}
 	d.sessions[s.key] = s
 	d.sessionsOf[s.who]++

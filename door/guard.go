@@ -14,10 +14,10 @@ import (
 )
 
 // A principal is whoever has one of the tokens; everyone is the same one, 0, where
-// there is one or none. Sessions are bound to theirs.
+// there is none, or was one alone from the start. Sessions are bound to theirs.
 type principal int
 
-// String returns the number of the token, "" where all are one.
+// String returns its number, "" where all are one.
 func (p principal) String() string {
 	if p == 0 {
 		return ""
@@ -50,13 +50,18 @@ func (d *Door) admit(w http.ResponseWriter, r *http.Request) (who principal, ok 
 		w.Header().Set("WWW-Authenticate", "Bearer")
 		text := "Unauthorized: send the header Authorization: Bearer TOKEN"
 		if r.Header.Get("Authorization") != "" {
-			text = "Unauthorized: what stands in the header Authorization is none of the tokens in auth.tokens, as Bearer TOKEN"
+			text = wrongToken
 		}
 		d.refused(r, text)
 		refuse(http.StatusUnauthorized, "%s", text).send(w)
 	}
 	return who, ok
 }
+
+const wrongToken = "Unauthorized: what stands in the header Authorization is none of the tokens in auth.tokens, as Bearer TOKEN"
+
+// refuseToken refuses somebody whose token was taken back after it was looked at.
+func refuseToken() *refusal { return refuse(http.StatusUnauthorized, "%s", wrongToken) }
 
 // quiet is how long after one refusal of a client others are not logged at Warn.
 const quiet = 10 * time.Second
@@ -76,20 +81,18 @@ func (d *Door) refused(r *http.Request, why string) {
 
 // authenticate compares with every token, so that the time tells nothing.
 func (d *Door) authenticate(r *http.Request) (principal, bool) {
-	if len(d.tokens) == 0 {
+	tokens := d.rules.Load().tokens
+	if len(tokens) == 0 {
 		return 0, true
 	}
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	token = strings.TrimSpace(token)
 	sum := sha256.Sum256([]byte(token))
 	who, ok := 0, 0
-	for i := range d.tokens {
-		same := subtle.ConstantTimeCompare(sum[:], d.tokens[i][:])
-		who = subtle.ConstantTimeSelect(same, i+1, who)
+	for i := range tokens {
+		same := subtle.ConstantTimeCompare(sum[:], tokens[i].sum[:])
+		who = subtle.ConstantTimeSelect(same, int(tokens[i].who), who)
 		ok |= same
-	}
-	if len(d.tokens) == 1 {
-		who = 0
 	}
 	return principal(who), ok == 1 && token != "" && strings.EqualFold(scheme, "Bearer")
 }
@@ -147,7 +150,7 @@ func paramHeaders(r *http.Request) string {
 // host. That the origin is our own proves something only if the name is known to
 // be ours: of a name that was rebound to our address both are equal, too.
 func (d *Door) accepts(origin, host string) bool {
-	if slices.ContainsFunc(d.o.Origins, func(o string) bool { return strings.EqualFold(strings.TrimSuffix(o, "/"), origin) }) {
+	if slices.ContainsFunc(d.rules.Load().origins, func(o string) bool { return strings.EqualFold(strings.TrimSuffix(o, "/"), origin) }) {
 		return true
 	}
 	u, err := url.Parse(origin)
@@ -163,7 +166,7 @@ func (d *Door) accepts(origin, host string) bool {
 // isOurName reports whether a Host header names us for sure.
 func (d *Door) isOurName(host string) bool {
 	name := hostname(host)
-	return isLoopback(name) || slices.ContainsFunc(d.o.Hosts, func(ours string) bool {
+	return isLoopback(name) || slices.ContainsFunc(d.rules.Load().hosts, func(ours string) bool {
 		return strings.EqualFold(ours, host) || strings.EqualFold(ours, name)
 	})
 }

@@ -13,7 +13,7 @@ import (
 	"mcpgateway/wire"
 )
 
-func TestOPEN_SEC01_OtherHostsAndOriginsAreRefused(t *testing.T) {
+func TestSEC_01_OtherHostsAndOriginsAreRefused(t *testing.T) {
 	h := newHouse(t, func(o *Options) {
 		o.Loopback = true
 		o.Hosts = []string{"gw.example"}

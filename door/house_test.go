@@ -88,6 +88,12 @@ func newHouse(t *testing.T, change func(*Options)) *house {
 		if n := h.door.visits; n != 0 || len(h.door.visitsOf) > 0 {
 			t.Errorf("%d visits are left, %v", n, h.door.visitsOf)
 		}
+		if o := &h.door.outbox; o.total != 0 || len(o.piles) > 0 {
+			t.Errorf("%d bytes wait for %d clients that are gone", o.total, len(o.piles))
+		}
+		if b := &h.door.bodies; b.total != 0 || len(b.of) > 0 {
+			t.Errorf("%d bytes are held for requests that are over, %v", b.total, b.of)
+		}
 	})
 	return h
 }

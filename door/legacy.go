@@ -46,7 +46,8 @@ func (d *Door) legacyPost(w http.ResponseWriter, r *http.Request, who principal)
 		return
 	}
 	s := d.find(r.URL.Query().Get("session"), who, true)
-	p, no := d.read(w, r, s != nil)
+	p, no := d.read(w, r, s != nil, d.holderOf(who, s))
+	defer p.body.release()
 	switch {
 	case no != nil:
 		no.send(w)
@@ -63,6 +64,10 @@ func (d *Door) legacyPost(w http.ResponseWriter, r *http.Request, who principal)
 		return
 	}
 	err := s.deliver(r.Context(), p.m)
+	if err != nil {
+		s.takenBack(p.ids)
+	}
+	s.takenBack(p.cancels)
 	s.leave(nil, nil)
 	switch err {
 	case nil:

@@ -19,10 +19,9 @@ func (d *Door) post(w http.ResponseWriter, r *http.Request, who principal) {
 	key := r.Header.Get(sessionHeader)
 	s := d.find(key, who, false)
 	modern := asStateless(r, s != nil)
-	p, no := d.read(w, r, s != nil || modern)
-	if p != nil {
-		p.events = prefersEvents(r)
-	}
+	p, no := d.read(w, r, s != nil || modern, d.holderOf(who, s))
+	defer p.body.release()
+	p.events = prefersEvents(r)
 	switch {
 	case no != nil:
 	case modern || revision.IsStateless(p.m):
@@ -129,6 +128,9 @@ func (s *session) enter(w http.ResponseWriter, p *posted) (*stream, *reader, *re
 	}
 	if p.hello && s.revision == "" {
 		s.hello = p.m.ID()
+	}
+	for _, id := range p.ids {
+		s.holdLocked(id, p.body)
 	}
 	if len(p.ids) == 0 || s.legacy {
 		return nil, nil, nil

@@ -18,6 +18,7 @@ type posted struct {
 	cancels []wire.ID // of the requests that it takes back
 	hello   bool      // it is an initialize
 	events  bool      // the answer is rather wanted as events
+	body    *body
 }
 
 // id returns the id to answer with if nothing comes of it.
@@ -28,23 +29,25 @@ func (p *posted) id() wire.ID {
 	return ""
 }
 
-// read reads the message that was posted. If it belongs to nothing it may be an
-// initialize, and no longer than such a one is.
-func (d *Door) read(w http.ResponseWriter, r *http.Request, belongs bool) (*posted, *refusal) {
+// read reads the message that was posted, by whom it counts for. If it belongs to nothing
+// it may be an initialize, and no longer than such a one is. What is returned has to be
+// released when there is nothing more to be done with it.
+func (d *Door) read(w http.ResponseWriter, r *http.Request, belongs bool, by holder) (*posted, *refusal) {
 	limit := d.o.Limit
 	if !belongs {
 		limit = min(limit, maxHello)
 	}
-	text, no := d.readBody(w, r, limit)
+	p := &posted{body: d.bodies.begin(by)}
+	text, no := readBody(w, arriving{p.body, r.Body}, r.ContentLength, limit)
 	if no != nil {
-		return nil, no
+		return p, no
 	}
 	m, err := wire.Parse(text)
 	if err != nil {
 		reason, _ := errors.AsType[*wire.Error](err)
-		return nil, &refusal{status: http.StatusBadRequest, id: m.ID(), err: reason}
+		return p, &refusal{status: http.StatusBadRequest, id: m.ID(), err: reason}
 	}
-	p := &posted{m: m}
+	p.m = m
 	if m.Kind() == wire.Batch {
 		no = p.unpack()
 	} else {
@@ -105,31 +108,9 @@ func timeFor(size int64) time.Duration {
 	return bodyTime + time.Duration(size/bodyRate)*time.Second
 }
 
-// maxArriving bounds what bodies hold together while they arrive. More than that is
-// refused with 503, whosesoever it is.
-func (d *Door) maxArriving() int64 { return 4 * int64(d.o.Limit) }
-
-// An arriving body counts for the bound.
-type arriving struct {
-	d    *Door
-	body io.Reader
-	size int64
-}
-
-var errCrowded = errors.New("too much is arriving")
-
-func (a *arriving) Read(b []byte) (int, error) {
-	n, err := a.body.Read(b)
-	a.size += int64(n)
-	if a.d.arriving.Add(int64(n)) > a.d.maxArriving() {
-		return n, errCrowded
-	}
-	return n, err
-}
-
-// readBody reads a body of at most limit bytes.
-func (d *Door) readBody(w http.ResponseWriter, r *http.Request, limit int) ([]byte, *refusal) {
-	size := r.ContentLength
+// readBody reads a body of at most limit bytes, whose length is announced, or -1.
+func readBody(w http.ResponseWriter, from io.Reader, announced int64, limit int) ([]byte, *refusal) {
+	size := announced
 	if size > int64(limit) {
 		return nil, tooLong(limit)
 	}
@@ -139,15 +120,13 @@ func (d *Door) readBody(w http.ResponseWriter, r *http.Request, limit int) ([]by
 	control := http.NewResponseController(w)
 	_ = control.SetReadDeadline(time.Now().Add(timeFor(size)))
 	var body bytes.Buffer
-	if r.ContentLength > 0 {
-		body.Grow(int(min(r.ContentLength, maxHello)) + bytes.MinRead)
+	if announced > 0 {
+		body.Grow(int(min(announced, smallBody)) + bytes.MinRead) // what is announced may never come
 	}
-	text := &arriving{d: d, body: r.Body}
-	_, err := body.ReadFrom(io.LimitReader(text, int64(limit)+1))
-	d.arriving.Add(-text.size)
+	_, err := body.ReadFrom(io.LimitReader(from, int64(limit)+1))
 	switch {
 	case errors.Is(err, errCrowded):
-		return nil, refuse(http.StatusServiceUnavailable, "Too much is arriving at this moment").retry(1)
+		return nil, refuse(http.StatusServiceUnavailable, "Too much has been sent that is not answered yet").retry(1)
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return nil, refuse(http.StatusRequestTimeout, "The request takes too long to arrive")
 	case err != nil:

@@ -69,9 +69,17 @@ func (s *session) answeredLocked(st *stream, m wire.Message) {
 		if m.ID() == s.hello {
 			s.agreeLocked(m)
 		}
+		s.letGoLocked(m.ID())
 		s.settleLocked(st, m.ID())
 	case wire.Batch:
 		st.answered = true
+		if s.legacy { // where no stream owes anything
+			for _, text := range m.Elements() {
+				if answer, err := wire.Parse(text); err == nil {
+					s.letGoLocked(answer.ID())
+				}
+			}
+		}
 		for _, id := range slices.Clone(st.owed) {
 			s.settleLocked(st, id)
 		}
@@ -87,6 +95,7 @@ func (s *session) settleLocked(st *stream, id wire.ID) {
 	}
 	st.owed = slices.Delete(st.owed, i, i+1)
 	delete(s.open, id)
+	s.letGoLocked(id)
 	st.done = len(st.owed) == 0
 }
 
@@ -99,8 +108,12 @@ func (s *session) takenBack(ids []wire.ID) {
 	s.mu.Lock()
 	defer s.unlock()
 	for _, id := range ids {
+		if id == s.hello {
+			continue
+		}
+		s.letGoLocked(id)
 		st := s.open[id]
-		if st == nil || id == s.hello {
+		if st == nil {
 			continue
 		}
 		s.settleLocked(st, id)

@@ -23,7 +23,7 @@ const (
 // what they answer goes out; clients that do not take it are cut off. Everything
 // is gone when Run returns, and the Door cannot be used any more.
 func (d *Door) Run(ctx context.Context, ln net.Listener) error {
-	guests := &guests{all: make(map[net.Conn]guest)}
+	guests := &guests{most: maxConns * d.o.Sessions, log: d.log, all: make(map[net.Conn]guest)}
 	guests.changed.L = &guests.mu
 	server := &http.Server{
 		Handler:           d,
@@ -53,6 +53,7 @@ func (d *Door) Run(ctx context.Context, ln net.Listener) error {
 	_ = server.Close()
 	<-failed
 	guests.wait(0)
+	d.end()
 	if errors.Is(err, http.ErrServerClosed) {
 		err = nil
 	}
@@ -69,11 +70,28 @@ func (d *Door) close(server *http.Server) {
 	d.serving.Wait()
 }
 
-// guests are the connections of a server.
+// end waits until the last exchange has ended, and lets none begin any more.
+func (d *Door) end() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for d.exchanges > 0 {
+		d.idle.Wait()
+	}
+	d.over = true
+}
+
+// maxConns bounds the connections, for each session that may be open.
+const maxConns = 4
+
+// guests are the connections of a server. More than there may be are closed as they come.
 type guests struct {
+	most int
+	log  *slog.Logger
+
 	mu      sync.Mutex
 	all     map[net.Conn]guest
 	changed sync.Cond
+	crowded time.Time // when it was said last that there are too many
 }
 
 // A guest is a connection. HTTP/2 calls one idle whose last frame is not yet
@@ -87,6 +105,9 @@ type guest struct {
 func (g *guests) note(c net.Conn, state http.ConnState) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if state == http.StateNew && len(g.all) >= g.most {
+		g.turnAwayLocked(c)
+	}
 	one := g.all[c]
 	if secure, ok := c.(*tls.Conn); ok && one.state == http.StateNew && state != http.StateNew {
 		one.http2 = secure.ConnectionState().NegotiatedProtocol == "h2"
@@ -97,6 +118,15 @@ func (g *guests) note(c net.Conn, state http.ConnState) {
 		delete(g.all, c)
 	}
 	g.changed.Broadcast()
+}
+
+// turnAwayLocked closes a connection; the server tells that it is closed.
+func (g *guests) turnAwayLocked(c net.Conn) {
+	if now := time.Now(); now.Sub(g.crowded) > quiet {
+		g.crowded = now
+		g.log.Warn("no room for a further connection", "max", g.most)
+	}
+	_ = c.Close()
 }
 
 // wait waits until no connection has anything under way, but no longer than

@@ -157,7 +157,7 @@ func TestTricklingBody(t *testing.T) {
 	})
 }
 
-func TestOPEN_LEAK01_SessionsThatAreNotDeleted(t *testing.T) {
+func TestLEAK_01_SessionsThatAreNotDeleted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t, func(o *Options) { o.Idle = 30 * time.Minute })
 		h.want(knock{verb: "GET", path: "/healthz"}, 200, "ok\n")
@@ -224,7 +224,9 @@ func TestIdleSessionsCostLittle(t *testing.T) {
 	})
 }
 
-func TestTLS(t *testing.T) {
+// certificate returns one for localhost, and who trusts it.
+func certificate(t *testing.T) (tls.Certificate, *x509.CertPool) {
+	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
@@ -237,10 +239,55 @@ func TestTLS(t *testing.T) {
 	cert, _ := x509.ParseCertificate(der)
 	roots := x509.NewCertPool()
 	roots.AddCert(cert)
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, roots
+}
+
+// Over HTTP/2 an exchange may outlive its connection: Run returned while there was one, which
+// had a place and a body yet.
+func TestRunOutlivesTheExchangesOfHTTP2(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cert, roots := certificate(t)
+		begun, goOn := make(chan bool), make(chan bool)
+		h := newHouse(t, func(o *Options) {
+			o.TLS = &tls.Config{Certificates: []tls.Certificate{cert}}
+			o.Examine = func(wire.Message, func(string) []string) *wire.Error {
+				close(begun)
+				<-goOn
+				return nil
+			}
+		})
+		h.pool.TLSClientConfig = &tls.Config{RootCAs: roots, ServerName: "localhost"}
+		h.pool.ForceAttemptHTTP2 = true
+		req := h.request(lone("1", "echo", ""))
+		req.URL.Scheme = "https"
+		go func() {
+			if res, err := h.client.Do(req); err == nil {
+				t.Errorf("the answer is %s", res.Status)
+			}
+		}()
+		<-begun
+		ended := make(chan bool)
+		go func() {
+			h.stop()
+			close(ended)
+		}()
+		time.Sleep(time.Minute)
+		select {
+		case <-ended:
+			t.Error("Run has returned")
+		default:
+		}
+		close(goOn)
+		<-ended
+	})
+}
+
+func TestTLS(t *testing.T) {
+	cert, roots := certificate(t)
 	for _, proto := range []string{"HTTP/1.1", "HTTP/2.0"} {
 		t.Run(proto, func(t *testing.T) {
 			h := newHouse(t, func(o *Options) {
-				o.TLS = &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}
+				o.TLS = &tls.Config{Certificates: []tls.Certificate{cert}}
 			})
 			h.pool.TLSClientConfig = &tls.Config{RootCAs: roots, ServerName: "localhost"}
 			h.pool.ForceAttemptHTTP2 = proto == "HTTP/2.0"

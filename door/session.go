@@ -3,7 +3,9 @@ package door
 import (
 	"container/list"
 	"context"
+	"maps"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -28,17 +30,20 @@ type session struct {
 
 	mu       sync.Mutex
 	over     bool
-	hello    wire.ID             // of the request that opens the session
-	revision string              // that was agreed on; "" before
-	open     map[wire.ID]*stream // requests that are not answered, and where their answers go
-	alone    *stream             // for what belongs to no request
-	resume   []*stream           // other streams of events that can be resumed or are open, by number
-	last     int                 // the number of the newest
-	busy     int                 // HTTP exchanges
-	since    time.Time           // when the last of them ended
-	live     int                 // bytes that wait for clients that are connected
-	kept     int                 // bytes that are kept in case a client comes back
-	told     int                 // what the door knows of kept
+	hello    wire.ID                  // of the request that opens the session
+	revision string                   // that was agreed on; "" before
+	open     map[wire.ID]*stream      // requests that are not answered, and where their answers go
+	bodies   map[wire.ID]*body        // in which those stand
+	alone    *stream                  // for what belongs to no request
+	resume   []*stream                // other streams of events that can be resumed or are open, by number
+	ending   []*stream                // those that were still being sent when the session was over
+	last     int                      // the number of the newest
+	busy     int                      // HTTP exchanges
+	since    time.Time                // when the last of them ended
+	live     int                      // bytes that wait for clients that are connected
+	kept     int                      // bytes that are kept in case a client comes back
+	told     struct{ live, kept int } // what the door knows of these
+	pile     pile
 }
 
 func (d *Door) newSession(who principal) *session {
@@ -48,6 +53,7 @@ func (d *Door) newSession(who principal) *session {
 		open: make(map[wire.ID]*stream), alone: newStream(),
 		since: time.Now(),
 	}
+	s.pile.hangUp = s.hangUp
 	s.key, s.name = newKey()
 	return s
 }
@@ -131,7 +137,31 @@ func (s *session) endLocked() {
 	for _, st := range append(s.resume, s.alone) {
 		s.finishLocked(st)
 	}
+	for id := range s.bodies {
+		s.letGoLocked(id)
+	}
 	s.open, s.resume = nil, nil
+}
+
+// hangUp ends the session, whose client does not read: size bytes wait for it, which is
+// more than for any other. What it has not taken of a stream is dropped at once.
+func (s *session) hangUp(size int64) {
+	s.door.tellHangUp(s.name, size)
+	s.mu.Lock()
+	for _, st := range slices.Concat(slices.Collect(maps.Values(s.open)), s.resume, s.ending, []*stream{s.alone}) {
+		if st.reader != nil && st.waiting > 0 {
+			s.cutLocked(st)
+		}
+	}
+	s.endLocked()
+	s.unlock()
+	s.door.forget(s)
+}
+
+// cutLocked ends the exchange that sends a stream, and drops the stream.
+func (s *session) cutLocked(st *stream) {
+	s.attachLocked(st, nil)
+	s.loseLocked(st)
 }
 
 var sessionEnded = wire.Errorf(wire.CodeInternalError, "The session has ended; outcome unknown: the call may have run")
@@ -140,6 +170,7 @@ var sessionEnded = wire.Errorf(wire.CodeInternalError, "The session has ended; o
 func (s *session) finishLocked(st *stream) {
 	st.done = true
 	if st.reader != nil {
+		s.ending = append(s.ending, st)
 		st.reader.hurry(lastWords)
 		st.reader.call()
 	}
@@ -152,12 +183,13 @@ func (s *session) unlock() {
 	if s.over {
 		s.kept = 0
 	}
-	delta := s.kept - s.told
-	s.told = s.kept
+	kept, live := s.kept-s.told.kept, s.live-s.told.live
+	s.told.kept, s.told.live = s.kept, s.live
 	s.mu.Unlock()
-	if delta != 0 {
-		s.door.account(s, delta)
+	if kept != 0 {
+		s.door.account(s, kept)
 	}
+	s.door.outbox.add(&s.pile, live)
 }
 
 // arriveLocked begins an HTTP exchange, unless the session is over.

@@ -118,8 +118,15 @@ func (s *session) next(st *stream, x *reader, before [][]byte) (batch [][]byte, 
 	return batch, st.first + st.sent, !st.done
 }
 
-// sendEvents sends messages as events; without a prefix they have no ids.
+// sendEvents sends messages as events; without a prefix they have no ids. It fails if
+// the client does not take them in time, see [timeFor].
 func (x *reader) sendEvents(batch [][]byte, prefix string, number int) error {
+	size := 0
+	for _, text := range batch {
+		size += cost(text)
+	}
+	x.allow(size)
+	defer x.allow(0)
 	var head []byte
 	for i, text := range batch {
 		head = append(head[:0], "event: message\n"...)
@@ -138,6 +145,8 @@ func (x *reader) sendEvents(batch [][]byte, prefix string, number int) error {
 }
 
 func (x *reader) send(text []byte) error {
+	x.allow(cost(text))
+	defer x.allow(0)
 	if _, err := x.w.Write(text); err != nil {
 		return err
 	}

@@ -44,7 +44,7 @@ func (d *Door) stateless(w http.ResponseWriter, r *http.Request, p *posted, who 
 		no = refuse(http.StatusBadRequest, "Invalid request: what is posted must be one request or one notification")
 	}
 	if no == nil {
-		e := d.newVisit(w, r, p.m, who)
+		e := d.newVisit(w, r, p, who)
 		if no = d.receive(e); no == nil {
 			e.exchange(r.Context(), p.events)
 			return

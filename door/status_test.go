@@ -147,14 +147,14 @@ func TestTooLargeTellsItsID(t *testing.T) {
 	h.want(knock{session: key, body: call("1", "echo", `"`+strings.Repeat("x", 1<<20-60)+`"`)}, 200, "*")
 }
 
-func TestOPEN_HTTP04_UnknownSessionsAre404AndMissingOnes400(t *testing.T) {
+func TestHTTP_04_UnknownSessionsAre404AndMissingOnes400(t *testing.T) {
 	h := newHouse(t, nil)
 	h.wantError(knock{session: "bogus", body: call("1", "tools/list", "{}")}, 404, "1", codeSessionNotFound)
 	h.wantError(knock{body: call("1", "tools/list", "{}")}, 400, "1", wire.CodeNotInitialized)
 	h.enter("2025-11-25", nil) // the client begins again
 }
 
-func TestOPEN_HTTP09_GarbageIsRefused(t *testing.T) {
+func TestHTTP_09_GarbageIsRefused(t *testing.T) {
 	h := newHouse(t, nil)
 	for _, v := range []knock{
 		{}, {header: map[string]string{"Content-Type": "text/html"}, body: "<p>"}, {verb: "GET", path: "/"}, {path: "/"},

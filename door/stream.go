@@ -3,6 +3,7 @@ package door
 import (
 	"net/http"
 	"slices"
+	"sync"
 	"time"
 
 	"mcpgateway/wire"
@@ -41,9 +42,11 @@ func cost(text []byte) int { return len(text) + eventCost }
 
 // A reader is the HTTP exchange that sends a stream.
 type reader struct {
-	w       http.ResponseWriter
-	wake    chan struct{} // 1 slot
-	hurried bool          // it has a deadline
+	w    http.ResponseWriter
+	wake chan struct{} // 1 slot
+
+	mu      sync.Mutex
+	hurried bool // it has a deadline for all that it still has to send
 }
 
 func newReader(w http.ResponseWriter) *reader {
@@ -61,8 +64,25 @@ func (x *reader) call() {
 // hurry sets the exchange a deadline. It must not have been detached, so that
 // the ResponseWriter is still in use.
 func (x *reader) hurry(d time.Duration) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
 	x.hurried = true
 	_ = http.NewResponseController(x.w).SetWriteDeadline(time.Now().Add(d))
+}
+
+// allow gives the client time to take size bytes, and with none as long as it likes: of HTTP/2
+// a deadline ends a stream on which nothing is sent, too.
+func (x *reader) allow(size int) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.hurried {
+		return
+	}
+	var until time.Time
+	if size > 0 {
+		until = time.Now().Add(timeFor(int64(size)))
+	}
+	_ = http.NewResponseController(x.w).SetWriteDeadline(until)
 }
 
 // charge counts a stream, or takes it out of the count. What changes it is done
@@ -137,9 +157,7 @@ func (s *session) attachLocked(st *stream, x *reader) {
 // detachLocked ends an exchange with a stream; what it did not send waits until
 // somebody asks for it, if anyone can.
 func (s *session) detachLocked(st *stream, x *reader) {
-	if x.hurried {
-		_ = http.NewResponseController(x.w).SetWriteDeadline(time.Time{})
-	}
+	_ = http.NewResponseController(x.w).SetWriteDeadline(time.Time{}) // which hurry may have set
 	if st.reader != x {
 		return
 	}

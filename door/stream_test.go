@@ -325,7 +325,7 @@ func TestRequestsOfASessionThatEnds(t *testing.T) {
 	})
 }
 
-func TestOPEN_HTTP05_And_HTTP06_SilentStreamsAreKeptAlive(t *testing.T) {
+func TestHTTP_05_And_HTTP_06_SilentStreamsAreKeptAlive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t, nil)
 		key, g := h.enter("2025-11-25", nil)

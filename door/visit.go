@@ -26,20 +26,28 @@ type visit struct {
 	gone    <-chan struct{} // closed when the client hangs up
 	closed  chan struct{}   // closed when it is over
 	held    atomic.Int32    // by how many it is still held: Serve, the HTTP exchange
+	body    *body           // in which it came
+	name    string          // in logs
 
 	mu       sync.Mutex
 	over     bool
 	answered bool
-	status   int       // of the answer, if nothing was sent before it
-	x        *reader   // the exchange; nil when that has ended
-	events   [][]byte  // that are still to be sent
-	waiting  int       // bytes of those, and of the ones that are being sent
+	status   int      // of the answer, if nothing was sent before it
+	x        *reader  // the exchange; nil when that has ended
+	events   [][]byte // that are still to be sent
+	waiting  int      // bytes of those, and of the ones that are being sent
+	told     int      // what the door knows of waiting
+	pile     pile
 	sending  int       // bytes of the latter
 	moved    time.Time // when the client last took any, or there were none
 }
 
-func (d *Door) newVisit(w http.ResponseWriter, r *http.Request, m wire.Message, who principal) *visit {
-	e := &visit{door: d, who: who, m: m, listens: m.Method() == methodListen, gone: r.Context().Done(), closed: make(chan struct{}), status: http.StatusOK, x: newReader(w)}
+func (d *Door) newVisit(w http.ResponseWriter, r *http.Request, p *posted, who principal) *visit {
+	e := &visit{
+		door: d, name: newName(), who: who, m: p.m, body: p.body, listens: p.m.Method() == methodListen,
+		gone: r.Context().Done(), closed: make(chan struct{}), status: http.StatusOK, x: newReader(w),
+	}
+	e.pile.hangUp = e.hangUp
 	e.held.Store(2)
 	return e
 }
@@ -58,32 +66,59 @@ const methodListen = "subscriptions/listen"
 func (d *Door) receive(e *visit) *refusal {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.awaitPlaceLocked(e.who)
 	const request = "request without a session"
 	switch {
 	case d.closing:
 		return d.ending()
+	case !d.rules.Load().knows(e.who):
+		return refuseToken()
 	case d.visits >= d.o.Sessions:
 		return d.crowdLocked(request, "Too many requests are open", "max", d.o.Sessions).retry(1)
-	case d.visitsOf[e.who] >= d.share(e.who):
-		return d.crowdLocked(request, "Too many requests are open under this token", "max", d.share(e.who), "principal", e.who.String()).retry(1)
+	case d.visitsOf[e.who] >= d.share():
+		return d.crowdLocked(request, "Too many requests are open under this token", "max", d.share(), "principal", e.who.String()).retry(1)
 	}
 	d.visits++
+	d.visiting[e] = struct{}{}
 	d.visitsOf[e.who]++
+	e.body.hold()
 	d.serving.Go(func() {
-		d.o.Serve(d.ctx, Visit{Session: newName(), Principal: e.who.String(), Stateless: true}, e)
+		d.o.Serve(d.ctx, Visit{Session: e.name, Principal: e.who.String(), Stateless: true}, e)
 		_ = e.Close()
 		e.release()
 	})
 	return nil
 }
 
+// justAfter is how long a request waits for a place when there is none: one is free only
+// just after its client has the answer, and that may be the client that comes now.
+const justAfter = 20 * time.Millisecond
+
+func (d *Door) awaitPlaceLocked(who principal) {
+	full := func() bool { return !d.closing && (d.visits >= d.o.Sessions || d.visitsOf[who] >= d.share()) }
+	if !full() {
+		return
+	}
+	late := false
+	timer := time.AfterFunc(justAfter, func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		late = true
+		d.left.Broadcast()
+	})
+	defer timer.Stop()
+	for full() && !late {
+		d.left.Wait()
+	}
+}
+
 // share bounds the sessions of one principal, and its visits, so that it leaves room for
 // others if there are any.
-func (d *Door) share(who principal) int {
-	if who == 0 {
-		return d.o.Sessions
+func (d *Door) share() int {
+	if d.rules.Load().tellApart() {
+		return (d.o.Sessions + 1) / 2
 	}
-	return (d.o.Sessions + 1) / 2
+	return d.o.Sessions
 }
 
 // crowdLocked refuses what there is no room for, and says so in the log, but not each time.
@@ -100,10 +135,13 @@ func (e *visit) release() {
 	if e.held.Add(-1) > 0 {
 		return
 	}
+	e.body.release()
 	d := e.door
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	defer d.left.Broadcast()
 	d.visits--
+	delete(d.visiting, e)
 	if d.visitsOf[e.who]--; d.visitsOf[e.who] == 0 {
 		delete(d.visitsOf, e.who)
 	}
@@ -139,7 +177,7 @@ var errNoQuestions = errors.New("a client of a revision without sessions cannot 
 // maxUnheard if it takes nothing for a while.
 func (e *visit) Write(m wire.Message, _ wire.ID) error {
 	e.mu.Lock()
-	defer e.mu.Unlock()
+	defer e.unlock()
 	switch {
 	case e.over:
 		return transport.ErrClosed
@@ -163,9 +201,34 @@ func (e *visit) Write(m wire.Message, _ wire.ID) error {
 // no answer, for which Close does not wait; it has lastWords to take that.
 func (e *visit) Close() error {
 	e.mu.Lock()
-	defer e.mu.Unlock()
+	defer e.unlock()
 	e.endLocked(lastWords)
 	return nil
+}
+
+// hangUp ends the visit, whose client does not read: size bytes wait for it, which is
+// more than for any other. They are dropped at once.
+func (e *visit) hangUp(size int64) {
+	e.door.tellHangUp(e.name, size)
+	e.mu.Lock()
+	defer e.unlock()
+	if e.x == nil {
+		return
+	}
+	e.endLocked(0)
+	e.x.hurry(0)
+	e.dropLocked()
+}
+
+// dropLocked forgets what is not sent.
+func (e *visit) dropLocked() { e.events, e.waiting, e.sending = nil, 0, 0 }
+
+// unlock releases mu.
+func (e *visit) unlock() {
+	delta := e.waiting - e.told
+	e.told = e.waiting
+	e.mu.Unlock()
+	e.door.outbox.add(&e.pile, delta)
 }
 
 var unanswered = wire.Errorf(wire.CodeInternalError, "The request has ended without an answer; outcome unknown: the call may have run")
@@ -215,7 +278,7 @@ func (e *visit) exchange(ctx context.Context, events bool) {
 func (e *visit) alone() ([]byte, int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if !e.over || len(e.events) > 1 {
+	if !e.over || len(e.events) != 1 { // none: it was hung up on
 		return nil, 0
 	}
 	return e.events[0], e.status
@@ -257,7 +320,7 @@ func (e *visit) pump(ctx context.Context, x *reader) {
 func (e *visit) next(before [][]byte) (batch [][]byte, more bool) {
 	clear(before)
 	e.mu.Lock()
-	defer e.mu.Unlock()
+	defer e.unlock()
 	e.waiting -= e.sending
 	e.sending = 0
 	e.moved = time.Now()
@@ -274,7 +337,8 @@ func (e *visit) leave() {
 	e.mu.Lock()
 	e.endLocked(0)
 	_ = http.NewResponseController(e.x.w).SetWriteDeadline(time.Time{}) // which endLocked has set
-	e.x, e.events = nil, nil
-	e.mu.Unlock()
+	e.x = nil
+	e.dropLocked()
+	e.unlock()
 	e.release()
 }

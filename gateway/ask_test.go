@@ -31,7 +31,7 @@ func asking(t *testing.T, o settings, can string) (h *house, client, gh *mcptest
 
 // A backend is told what the client can do, and asks it for that alone: what it was
 // not told of is refused as the client itself would.
-func TestS2C02_WhatAClientCannotDoItIsNotAsked(t *testing.T) {
+func TestS2C_02_WhatAClientCannotDoItIsNotAsked(t *testing.T) {
 	const sampling, roots, form, url, tools = `"sampling/createMessage"`, `"roots/list"`,
 		`"elicitation/create"`, `"elicitation/create","params":{"mode":"url","elicitationId":"e"}`,
 		`"sampling/createMessage","params":{"tools":[]}`

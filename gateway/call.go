@@ -167,6 +167,12 @@ func (c *call) send(route catalog.Route) {
 		c.reject(err)
 		return
 	}
+	if c.round != nil && c.round.turn != nil && !c.takes(c.round.turn) {
+		if c.task {
+			c.s.g.jobs.unbook(c.guest.principal)
+		}
+		return
+	}
 	if c.guest != nil {
 		c.depart()
 	} else {

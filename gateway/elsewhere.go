@@ -52,6 +52,19 @@ func (c *call) askToGo(id string, inputs []revision.Input, life time.Duration) {
 	c.askFor(revision.WriteInputs(inputs, c.ticket(forRerun, text, life)))
 }
 
+// takes takes the turn of a call that is sent anew, or will not be. If it is not to be had the
+// call ends.
+func (c *call) takes(turn *turn) bool {
+	switch err := c.s.g.reruns.take(turn); {
+	case errors.Is(err, errTaken):
+		return c.refuse(err)
+	case err != nil:
+		c.reject(wire.Errorf(wire.CodeInternalError, "%v", err))
+		return false
+	}
+	return true
+}
+
 // hasBeen reports whether the client's user has agreed to everything that a call waits for
 // which is to be sent anew, and no request has come back with that before. If the client has
 // not answered all of it, it is asked for the rest again; if not the call ends.
@@ -72,19 +85,18 @@ func (c *call) hasBeen(t ticket, responses []byte) bool {
 		action, _ := wire.Lookup(answer, "action")
 		agreed = agreed && wire.Unquote(action) == "accept"
 	}
-	reruns := &c.s.g.reruns
-	if agreed && len(left) > 0 && !reruns.taken(id) {
+	turn := &turn{id, t.Principal, t.Until}
+	switch {
+	case c.s.g.reruns.taken(id):
+		return c.refuse(errTaken)
+	case agreed && len(left) > 0:
 		c.askToGo(id, left, time.Until(t.Until)) // no longer than the first ticket: see reruns
 		return false
-	}
-	switch err := reruns.take(id, t.Principal, t.Until); {
-	case errors.Is(err, errTaken):
-		return c.refuse(err)
-	case err != nil:
-		c.reject(wire.Errorf(wire.CodeInternalError, "%v", err))
-		return false
 	case agreed:
+		c.round.turn = turn // it is taken when the call is really sent
 		return true
+	case !c.takes(turn):
+		return false
 	}
 	m := c.sorry(wire.Errorf(wire.CodeInternalError, "the user has not agreed to what is needed first"))
 	if c.r.Forward(revision.Modern(m, c.Method, c.s.g.info, true)) {
@@ -114,25 +126,31 @@ type reruns struct {
 	used map[string]bool
 }
 
-// take takes a call's turn to be sent anew, for whoever gets nil. Until is when the last of its
-// tickets is out of date.
-func (r *reruns) take(id, principal string, until time.Time) error {
+// A turn is the one run that all tickets of a call are good for.
+type turn struct {
+	id        string
+	principal string
+	until     time.Time // when the last of its tickets is out of date
+}
+
+// take takes a turn, for whoever gets nil.
+func (r *reruns) take(t *turn) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
-	case r.used[id]:
+	case r.used[t.id]:
 		return errTaken
-	case !r.tally.enter(principal, maxReruns):
+	case !r.tally.enter(t.principal, maxReruns):
 		return errManyReruns
 	case r.used == nil:
 		r.used = make(map[string]bool)
 	}
-	r.used[id] = true
-	time.AfterFunc(time.Until(until)+time.Second, func() {
+	r.used[t.id] = true
+	time.AfterFunc(time.Until(t.until)+time.Second, func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		delete(r.used, id)
-		r.tally.leave(principal)
+		delete(r.used, t.id)
+		r.tally.leave(t.principal)
 	})
 	return nil
 }

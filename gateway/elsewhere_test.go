@@ -127,3 +127,60 @@ func TestElsewhere_NotAgreed(t *testing.T) {
 		})
 	}
 }
+
+// wanting opens a gateway whose backend makes tasks, of which there are as many as may be but for so many, and
+// has a call be answered that its user has to go elsewhere first. Ask makes the call, again is what it takes to go on.
+func wanting(t *testing.T, but int) (h *house, client, gh *mcptest.Peer, ask func(id, more string), again string) {
+	t.Helper()
+	const can = `{"elicitation":{"url":{}},"extensions":{"io.modelcontextprotocol/tasks":{}}}`
+	h = newHouse(t, settings{solo: true}, "gh")
+	client, _ = h.client()
+	client.Send(request("0", "tools/list", "", can))
+	gh = h.backend("gh")
+	gh.Greet(taskful)
+	gh.List(jobs)
+	client.Next()
+	ask = func(id, more string) { client.Send(request(id, "tools/call", `"name":"job",`+more, can)) }
+	ask("1", "")
+	gh.Fail(gh.Asked("tools/call").ID(), `{"code":-32042,"message":"go","data":{"elicitations":[{"url":"https://a.example/x"}]}}`)
+	again = `"inputResponses":{"q1":{"action":"accept"}},"requestState":` + state(t, client, "q1") + `,`
+	for i := range 4096 - but {
+		ask("1", "")
+		gh.Reply(gh.Asked("tools/call").ID(), fmt.Sprintf(`{"task":{"taskId":"t%d","status":"working","ttl":60000}}`, i))
+		made(t, client)
+	}
+	return h, client, gh, ask, again
+}
+
+// A ticket is used up when its call is sent, and not when there is no place for the task that it may become.
+func TestElsewhere_ATicketOutlivesWantOfRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client, gh, ask, again := wanting(t, 0)
+		ask("1", again)
+		refused(t, client, -32603)
+		time.Sleep(3 * time.Minute) // the tasks' time is over
+		ask("1", again)
+		gh.Reply(gh.Asked("tools/call").ID(), `{"content":[]}`)
+		client.Want(complete("1", `"content":[]}`))
+		ask("1", again)
+		refused(t, client, -32602)
+		gh.WantNothing()
+	})
+}
+
+// Nor is a place for a task kept by who finds that no more calls may be sent anew.
+func TestElsewhere_NoPlaceIsKeptForWhatIsNotSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, client, gh, ask, again := wanting(t, 1)
+		h.gateway.FillReruns(time.Minute)
+		ask("1", again)
+		refused(t, client, -32603)
+		ask("1", "")
+		gh.Reply(gh.Asked("tools/call").ID(), `{"task":{"taskId":"x","status":"working"}}`)
+		made(t, client)
+		time.Sleep(2 * time.Minute)
+		ask("1", again)
+		gh.Reply(gh.Asked("tools/call").ID(), `{"content":[]}`)
+		client.Want(complete("1", `"content":[]}`))
+	})
+}

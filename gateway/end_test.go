@@ -116,6 +116,7 @@ func TestASignalHurriesTheEnd(t *testing.T) {
 		if took := time.Since(began); took != 500*time.Millisecond {
 			t.Errorf("the end took %v", took)
 		}
+		client.Want(`{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"The gateway was stopped; outcome unknown: the call may have run"}}`)
 		gh.Told("notifications/cancelled")
 		if records := h.audit(); len(records) != 1 || !strings.Contains(records[0], "outcome=cancelled") {
 			t.Errorf("recorded %q", records)

@@ -14,9 +14,12 @@ import (
 var notInitialized = wire.Errorf(wire.CodeNotInitialized,
 	"Server not initialized: send initialize, then notifications/initialized")
 
-// ending is what a client is told whose call the end of the session has ended.
-var ending = wire.Errorf(wire.CodeInternalError,
-	"The session is ending; outcome unknown: the call may have run")
+// ending and stopped are what a client is told whose call the end of the session has ended, or
+// that of the gateway.
+var (
+	ending  = wire.Errorf(wire.CodeInternalError, "The session is ending; outcome unknown: the call may have run")
+	stopped = wire.Errorf(wire.CodeInternalError, "The gateway was stopped; outcome unknown: the call may have run")
+)
 
 func methodNotFound(method string) *wire.Error {
 	return wire.Errorf(wire.CodeMethodNotFound, "Method not found: %s", brief(method))
@@ -31,9 +34,8 @@ func brief(s string) string {
 	return strings.ToValidUTF8(s[:longest], "") + "…"
 }
 
-// failure says to the client why its call has no answer, naming the backend. A
-// call that may have run says so: the client must not take it for one that did
-// not. An error that is the client's as it is stays that.
+// failure says to the client why its call has no answer, naming the backend. Of each
+// it says whether it may have run: the client must not take one for the other. An error that is the client's as it is stays that.
 func (c *call) failure(err error) (Kind, *wire.Error) {
 	if e, ok := err.(*wire.Error); ok {
 		return RPCError, e
@@ -42,6 +44,8 @@ func (c *call) failure(err error) (Kind, *wire.Error) {
 	text := fmt.Sprintf("backend %s: %s", c.Route.Backend, reason)
 	if ran {
 		text += "; outcome unknown: the call may have run"
+	} else {
+		text += "; the call did not run"
 	}
 	e := wire.Errorf(wire.CodeInternalError, "%s", text)
 	e.Data = wire.Encode(map[string]string{"backend": c.Route.Backend, "reason": reason})
@@ -59,6 +63,8 @@ func (c *call) reason(err error) (kind Kind, reason string, ran bool) {
 		return Timeout, late.Error() + " (call_timeout)", true
 	case errors.Is(err, peer.ErrTimeout):
 		return Timeout, fmt.Sprintf("no answer within %v (call_timeout)", c.pending.Timeout), true
+	case errors.Is(err, peer.ErrBusy):
+		return Rejected, err.Error(), false
 	case errors.As(err, &lost):
 		return BackendLost, c.s.g.Mask(lost.Error()), lost.Ran
 	case errors.As(err, &bad):

@@ -58,7 +58,7 @@ type Backends interface {
 	// View returns what is known of the catalog now.
 	View() *catalog.View
 	// Excuse says why a name that is in no catalog may yet be a tool's: the backend
-	// that its prefix names has never listed any. err is nil if that is not so.
+	// that its prefix names has never listed any, or is configured no more. err is nil if that is not so.
 	Excuse(name string) (backend string, err error)
 
 	// Open makes a session known before anything is sent for it. Capabilities are

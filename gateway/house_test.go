@@ -32,9 +32,12 @@ type settings struct {
 	callTimeout  map[string]time.Duration
 	tools        map[string]config.Tools
 	inFlight     int
+	places       int // max_in_flight of each backend, with no queue; 0 = no bound
 	guests       int
 	grace        time.Duration
 	state        string
+	limit        int            // bytes of a message; 0 = 1 MiB
+	set          **backends.Set // where to put the backends, for who asks them something
 	mask         func(string) string
 	observer     gateway.Observer  // one more
 	solo         bool              // there is one client
@@ -50,7 +53,8 @@ func open(t *testing.T, o settings, names []string, dial func(string) (transport
 		all = append(all, config.Backend{
 			Name: name, Command: name, Enabled: true,
 			StartTimeout: cmp.Or(o.startTimeout, time.Minute), CallTimeout: o.callTimeout[name], Tools: o.tools[name],
-			Sharing: o.sharing[name], Era: cmp.Or(o.era[name], "legacy"),
+			MaxInFlight: o.places,
+			Sharing:     o.sharing[name], Era: cmp.Or(o.era[name], "legacy"),
 		})
 	}
 	info := mcp.Implementation{Name: "mcp-gateway", Version: "test"}
@@ -62,9 +66,12 @@ func open(t *testing.T, o settings, names []string, dial func(string) (transport
 			NameLimit: cmp.Or(o.nameLimit, 50),
 			PageSize:  o.pageSize,
 		},
-		Wait: cmp.Or(o.wait, 3*time.Second), Limit: 1 << 20, State: o.state, Info: info, Log: log, Solo: o.solo,
+		Wait: cmp.Or(o.wait, 3*time.Second), Limit: cmp.Or(o.limit, 1<<20), State: o.state, Info: info, Log: log, Solo: o.solo,
 		Dial: func(c config.Backend) (transport.Conn, error) { return dial(c.Name) },
 	})
+	if o.set != nil {
+		*o.set = set
+	}
 	j := audit.New(journal, audit.Options{})
 	observers := []gateway.Observer{gateway.Journal(j)}
 	if o.observer != nil {

@@ -65,7 +65,7 @@ func TestMission_C_ACollisionIsLoggedOnce(t *testing.T) {
 	})
 }
 
-func TestSTART01_START07_InitializeWaitsForNobody(t *testing.T) {
+func TestSTART_01_START_07_InitializeWaitsForNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		names := []string{"b0", "b1", "b2", "b3", "b4", "b5", "b6", "b7", "b8", "b9"} // none ever answers
 		h := newHouse(t, settings{}, names...)
@@ -88,7 +88,7 @@ func TestSTART01_START07_InitializeWaitsForNobody(t *testing.T) {
 	})
 }
 
-func TestSTART08_AProbedCopyStartsNothing(t *testing.T) {
+func TestSTART_08_AProbedCopyStartsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t, settings{}, "gh")
 		client, served := h.client()
@@ -150,7 +150,7 @@ func TestKnownCatalogsAreListedAtOnce(t *testing.T) {
 
 // Each change that a client does not know of is told once: not again when
 // something else has changed, and again when it had been gone in between.
-func TestNOTIF07_AChangeIsToldOnce(t *testing.T) {
+func TestNOTIF_07_AChangeIsToldOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t, settings{}, "gh")
 		client, _ := h.client()
@@ -184,7 +184,7 @@ func TestNOTIF07_AChangeIsToldOnce(t *testing.T) {
 }
 
 // PAGE-03, and a page that a client cannot ask for.
-func TestPAGE03_AllPagesAreListedAndCallable(t *testing.T) {
+func TestPAGE_03_AllPagesAreListedAndCallable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t, settings{}, "gh")
 		client, _ := h.client()

@@ -23,7 +23,7 @@ func (observer) End(*gateway.Call, gateway.Outcome) {}
 // A backend that answers, dies and comes back, clients that cancel and leave, a
 // time limit: all at the same moments. Each call has one answer, or none if it
 // was taken back, and one record.
-func TestOBS03_EachCallHasOneEndAndOneRecord(t *testing.T) {
+func TestOBS_03_EachCallHasOneEndAndOneRecord(t *testing.T) {
 	outcomes := make(map[string]int)
 	for round := range 40 {
 		synctest.Test(t, func(t *testing.T) {
@@ -111,7 +111,7 @@ func TestOBS03_EachCallHasOneEndAndOneRecord(t *testing.T) {
 }
 
 // OBS-05: a thousand calls at once, a thousand records, each with all its ids.
-func TestOBS05_EachRecordNamesAllIDs(t *testing.T) {
+func TestOBS_05_EachRecordNamesAllIDs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t, settings{}, "gh")
 		client, _ := h.client()

@@ -35,7 +35,7 @@ func page(t *testing.T, client *mcptest.Peer, kind catalog.Kind, cursor string) 
 // PAGE-03: all there is comes page by page. The pages of one listing belong
 // together: a list that has changed meanwhile does not mix with it, and a cursor
 // of a list that is gone leads nowhere.
-func TestPAGE03_PagesOfOneListing(t *testing.T) {
+func TestPAGE_03_PagesOfOneListing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t, settings{pageSize: 500}, "gh")
 		client, _ := h.client()
@@ -99,7 +99,7 @@ func TestPAGE03_PagesOfOneListing(t *testing.T) {
 
 // A change is told of to those who have asked for the list: that of resources
 // once, whichever of its two lists has changed.
-func TestNOTIF07_ChangesOfPromptsAndResourcesAreToldToThoseWhoAsked(t *testing.T) {
+func TestNOTIF_07_ChangesOfPromptsAndResourcesAreToldToThoseWhoAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, a, b, backends := two(t, settings{}, "gh")
 		gh := backends["gh"]
@@ -215,7 +215,7 @@ func TestAnIDIsOneSessions(t *testing.T) {
 
 // CONC-01: what waits, for a task or for a backend that says nothing, is in
 // nobody's way.
-func TestCONC01_WhatWaitsHoldsNothingUp(t *testing.T) {
+func TestCONC_01_WhatWaitsHoldsNothingUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, a, _, backends := two(t, settings{}, "slow", "quick")
 		slow, quick := backends["slow"], backends["quick"]

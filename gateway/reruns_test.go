@@ -15,7 +15,7 @@ func TestReruns_AreBounded(t *testing.T) {
 		var r reruns
 		want := func(id, principal string, want error) {
 			t.Helper()
-			if err := r.take(id, principal, time.Now().Add(time.Minute)); err != want {
+			if err := r.take(&turn{id, principal, time.Now().Add(time.Minute)}); err != want {
 				t.Fatalf("%s of %s: %v, want %v", id, principal, err, want)
 			}
 		}

@@ -10,6 +10,7 @@ type round struct {
 	backend string // where the call is; "" = it does not say
 	state   []byte // the backend's own requestState, as JSON text; nil = none
 	anew    bool   // the call is sent anew, without what was answered
+	turn    *turn  // to be taken for that; nil = none is
 }
 
 // goesOn reports whether the call is sent with what was answered: to a backend of the stateless

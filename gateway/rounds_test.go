@@ -202,7 +202,7 @@ func TestRounds_Errors(t *testing.T) {
 
 // Both of the stateless era: the questions pass with their keys, the state in a ticket, and
 // comes back to the backend as it was.
-func TestSealed_BothStateless(t *testing.T) {
+func TestS2C_04_Sealed_BothStateless(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t, settings{era: map[string]string{"gh": "modern"}}, "gh")
 		client, _ := h.client()

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -27,6 +28,8 @@ type Session struct {
 	ctx  context.Context // done when the session is over
 	end  context.CancelFunc
 	work sync.WaitGroup // what waits on behalf of requests
+
+	stopped atomic.Bool // it ends because the gateway does
 
 	principal string   // who is at the far side, as far as somebody has checked
 	guests    []*guest // those that it keeps, the latest at the end; the reader's own
@@ -63,7 +66,7 @@ func newSession(g *Gateway, id, principal string, conn transport.Conn) *Session 
 		Alone:    revision.Alone,
 		NoPing:   revision.IsStateless,
 		Refused:  s.refused,
-		Farewell: ending,
+		Farewell: s.farewell,
 	})
 	return s
 }
@@ -80,9 +83,10 @@ func newID() string {
 const hurried = 500 * time.Millisecond
 
 func (s *Session) run(ctx context.Context) error {
-	stopped := make(chan struct{})
+	over := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
-		defer close(stopped)
+		defer close(over)
+		s.stopped.Store(true)
 		s.finish(hurried)
 	})
 	err := s.peer.Run(s.ctx)
@@ -92,7 +96,7 @@ func (s *Session) run(ctx context.Context) error {
 	}
 	s.finish(grace)
 	if !stop() {
-		<-stopped
+		<-over
 		err = nil
 	}
 	s.work.Wait()
@@ -104,6 +108,13 @@ func (s *Session) run(ctx context.Context) error {
 		s.g.Backends.Close(s.id)
 	}
 	return err
+}
+
+func (s *Session) farewell() *wire.Error {
+	if s.stopped.Load() {
+		return stopped
+	}
+	return ending
 }
 
 // finish ends the session: nothing new, a grace for what is in flight, the end.

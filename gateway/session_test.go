@@ -31,7 +31,7 @@ func call(id, tool string) string {
 	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":%q}}`, id, tool)
 }
 
-func TestMission_A_VERSION04_NegotiationEchoesWhatIsKnown(t *testing.T) {
+func TestMission_A_VERSION_04_NegotiationEchoesWhatIsKnown(t *testing.T) {
 	for asked, want := range map[string]string{
 		"2024-11-05": "2024-11-05",
 		"2025-03-26": "2025-03-26",
@@ -103,7 +103,7 @@ func TestACallToABackendThatDidNotStart(t *testing.T) {
 		list(t, client)
 		time.Sleep(100 * time.Millisecond) // the backend has failed to start
 		client.Send(call("1", "search"))
-		client.Want(`{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"backend gh: it is not running: exit 127; its last words: boom; next try in 1s",` +
+		client.Want(`{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"backend gh: it is not running: exit 127; its last words: boom; next try in 1s; the call did not run",` +
 			`"data":{"backend":"gh","reason":"it is not running: exit 127; its last words: boom; next try in 1s"}}}`)
 		time.Sleep(mcptest.Gather)
 		if records := journal.Lines("outcome=backend_lost", "tool=search"); len(records) != 1 {
@@ -135,7 +135,7 @@ func TestSecretsAreMaskedInWhatAClientReads(t *testing.T) {
 
 // FRAME-08, FRAME-09: a backend that takes calls and never answers costs its own
 // callers their time limit and nobody else anything.
-func TestCONC01_FRAME09_ASlowBackendCostsOnlyItself(t *testing.T) {
+func TestCONC_01_FRAME_09_ASlowBackendCostsOnlyItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t, settings{callTimeout: map[string]time.Duration{"slow": 2 * time.Second}}, "slow", "quick")
 		client, _ := h.client()

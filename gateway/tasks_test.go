@@ -79,7 +79,7 @@ func TestTasksWithOneIDAreKeptApart(t *testing.T) {
 
 // A task makes progress under the token of the call that made it, though that was
 // answered long ago, until it has ended.
-func TestNOTIF04_ATaskMakesProgressAfterItsCall(t *testing.T) {
+func TestNOTIF_04_ATaskMakesProgressAfterItsCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, a, b, backends := two(t, settings{}, "gh")
 		gh := backends["gh"]

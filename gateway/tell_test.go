@@ -46,7 +46,7 @@ func two(t *testing.T, o settings, names ...string) (h *house, a, b *mcptest.Pee
 
 // FIDELITY-16, VERSION-05: what a client is told that the gateway can do is what
 // its backends can, keys that nobody knows among it.
-func TestVERSION05_FIDELITY16_CapabilitiesAreThoseOfTheBackends(t *testing.T) {
+func TestVERSION_05_FIDELITY_16_CapabilitiesAreThoseOfTheBackends(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, _, _, _ := two(t, settings{}, "gh", "docs")
 		client, _ := h.client()
@@ -142,7 +142,7 @@ func TestTheEndOfAnElicitationIsToldToWhomItConcerns(t *testing.T) {
 }
 
 // CONC-09: a client that speaks to its backend alone is the only one to hear of it.
-func TestCONC09_AnOwnConnectionIsForOneClient(t *testing.T) {
+func TestCONC_09_AnOwnConnectionIsForOneClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, a, b, _ := two(t, settings{sharing: map[string]string{"gh": "session"}}, "gh")
 		a.Send(call("1", "gh"))

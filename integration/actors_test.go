@@ -38,6 +38,7 @@ var parts = map[string]func() int{
 	"talker":   playTalker,
 	"asker":    playAsker,
 	"tasks":    playTasks,
+	"weather":  playWeather,
 
 	"twin":         playTwin,
 	"matrix-gosdk": playMatrixGoSDK,

@@ -20,12 +20,12 @@ import (
 	"mcpgateway/config"
 )
 
-// TestSessionsLeaveNothing opens, uses and ends a great many sessions, ten times over. After each round there are as
+// TestPROC_01_SessionsLeaveNothing opens, uses and ends a great many sessions, ten times over. After each round there are as
 // many goroutines, open files, processes and sessions at the backends as before all, and after the last there is hardly
 // more on the heap than after the first.
 //
 // Not parallel: it counts what is in this process.
-func TestSessionsLeaveNothing(t *testing.T) {
+func TestPROC_01_SessionsLeaveNothing(t *testing.T) {
 	t.Run("shared stdio, HTTP", func(t *testing.T) {
 		site := newTalkerSite(t)
 		server := httptest.NewServer(site)

@@ -265,7 +265,7 @@ func TestServeEndsInOrderWithCallsInFlight(t *testing.T) {
 
 // A client whose session a restarted gateway does not know any more gets 404, and comes again (HTTP-04). The SDKs' clients
 // leave that to who uses them: a new connection works at once.
-func TestClientsComeBackAfterARestart(t *testing.T) {
+func TestHTTP_04_ClientsComeBackAfterARestart(t *testing.T) {
 	t.Parallel()
 	s := newSetup(t, map[string]any{"catalog": map[string]any{"wait": "30s"}}, actor("gosdk", "gosdk", ""))
 	addr := "127.0.0.1:" + freePort(t)

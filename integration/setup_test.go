@@ -26,6 +26,7 @@ type backend struct {
 	Args       []string          `yaml:"args,omitempty"`
 	Env        map[string]string `yaml:"env,omitempty"`
 	URL        string            `yaml:"url,omitempty"`
+	Headers    map[string]string `yaml:"headers,omitempty"`
 	Embedded   string            `yaml:"embedded,omitempty"`
 	Tools      map[string]any    `yaml:"tools,omitempty"`
 	InheritEnv []string          `yaml:"inherit_env,omitempty"`

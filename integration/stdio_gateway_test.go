@@ -21,7 +21,7 @@ import (
 func notesFile(t testing.TB) string { return filepath.Join(t.TempDir(), "notes") }
 
 // Not parallel: it is about time.
-func TestProbedCopySpawnsNothingAndExits(t *testing.T) {
+func TestSTART_08_ProbedCopySpawnsNothingAndExits(t *testing.T) {
 	const copies = 3 // Claude Desktop starts as many
 	notes := notesFile(t)
 	s := newSetup(t, nil, actor("mirror", "mirror", notes))
@@ -89,7 +89,7 @@ func TestStdoutCarriesOnlyTheProtocol(t *testing.T) {
 	gw.checkPure()
 }
 
-func TestEndOfInputEndsBackendsAndExitsWith0(t *testing.T) {
+func TestPROC_05_EndOfInputEndsBackendsAndExitsWith0(t *testing.T) {
 	t.Parallel()
 	notes := notesFile(t)
 	s := newSetup(t, nil, actor("mirror", "mirror", notes), actor("stubborn", "stubborn", ""), stdioBackend(t, "everything", "everything", nil))
@@ -199,7 +199,7 @@ func TestClosedPipesAreAnOrderlyEnd(t *testing.T) {
 	}
 }
 
-func TestKilledGatewayTakesItsChildrenAlong(t *testing.T) {
+func TestPROC_04_KilledGatewayTakesItsChildrenAlong(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" {
 		t.Skip("the processes are found by way of /proc")
@@ -321,7 +321,7 @@ func seenByMirror(t testing.TB, m message) seen {
 	return s
 }
 
-func TestArgumentsAndMetaArriveUntouchedAndAuditJoinsTheIDs(t *testing.T) {
+func TestFIDELITY_02_FIDELITY_04_ArgumentsAndMetaArriveUntouchedAndAuditJoinsTheIDs(t *testing.T) {
 	t.Parallel()
 	s := newSetup(t, nil, backend{Name: "demo", Embedded: "demo"}, actor("mirror", "mirror", ""))
 	gw := s.start()
@@ -397,7 +397,7 @@ func lastCallID(t testing.TB, notes, tool string) string {
 	return id
 }
 
-func TestCancelReachesItsOwnerWithItsIDAndLateAnswersAreDropped(t *testing.T) {
+func TestID_09_NOTIF_13_CancelReachesItsOwnerWithItsIDAndLateAnswersAreDropped(t *testing.T) {
 	t.Parallel()
 	notes, others := notesFile(t), notesFile(t)
 	s := newSetup(t, nil, actor("other", "mirror", others), actor("mirror", "mirror", notes))
@@ -455,7 +455,7 @@ func TestUnknownToolIsRefusedAtOnceBesideABackendThatNeverComesUp(t *testing.T) 
 }
 
 // The first thing that fails is as often the write to the dead child as the read from it. Neither may hide why it died.
-func TestDeathNoticeAlwaysHasExitCodeAndLastWords(t *testing.T) {
+func TestSTART_04_DeathNoticeAlwaysHasExitCodeAndLastWords(t *testing.T) {
 	t.Parallel()
 	const runs = 10
 	var dying []backend
@@ -511,7 +511,7 @@ func TestMaskingSecretsLeavesNamesAlone(t *testing.T) {
 	}
 }
 
-func TestDeadBackendFailsItsCallsAtOnceAndComesBack(t *testing.T) {
+func TestPROC_06_PROC_08_DeadBackendFailsItsCallsAtOnceAndComesBack(t *testing.T) {
 	t.Parallel()
 	notes := notesFile(t)
 	s := newSetup(t, nil, actor("mirror", "mirror", notes), backend{Name: "demo", Embedded: "demo"})
@@ -557,7 +557,7 @@ func TestDeadBackendFailsItsCallsAtOnceAndComesBack(t *testing.T) {
 	}
 }
 
-func TestTwoGatewaysShareConfigAndAuditFile(t *testing.T) {
+func TestCONC_11_TwoGatewaysShareConfigAndAuditFile(t *testing.T) {
 	t.Parallel()
 	const calls = 200
 	s := newSetup(t, nil, actor("mirror", "mirror", ""))
@@ -657,7 +657,7 @@ func TestUnknownToolsAndUnreadyCallsAreRefused(t *testing.T) {
 	}
 }
 
-func TestFramingIsForgivingAndUnlimited(t *testing.T) {
+func TestFRAME_04_FramingIsForgivingAndUnlimited(t *testing.T) {
 	t.Parallel()
 	s := newSetup(t, nil, actor("mirror", "mirror", ""))
 	gw := s.start()

@@ -116,7 +116,7 @@ func forAnyClient(tools []string) []string {
 func (z *zoo) argv() []string { return []string{gateway(z.t), "-c", z.config} }
 
 // Not parallel: it is about time.
-func TestFirstListWaitsForHealthyBackendsAtMostCatalogWait(t *testing.T) {
+func TestSTART_01_NOTIF_10_FirstListWaitsForHealthyBackendsAtMostCatalogWait(t *testing.T) {
 	z := newZoo(t, ampleWait(t))
 	gw := z.start()
 	gw.call("ping", `{}`) // the process is up
@@ -202,7 +202,7 @@ func TestClaudeCodeListsTheGatewayAsConnected(t *testing.T) {
 	}
 }
 
-func TestClaudeCodeCallsBareAndPrefixedTools(t *testing.T) {
+func TestNAME_01_ClaudeCodeCallsBareAndPrefixedTools(t *testing.T) {
 	t.Parallel()
 	z := newZoo(t, defaultWait)
 	z.prime()

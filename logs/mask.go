@@ -24,8 +24,18 @@ const shortest = 4
 // A nil Mask and the zero Mask change nothing; the zero Mask begins to work with the first Add. All methods may be
 // called at any time from any goroutine, also while Add runs; masking takes no lock.
 type Mask struct {
-	secrets atomic.Pointer[[]string] // every form of every value; replaced, never changed
+	secrets atomic.Pointer[secrets] // replaced, never changed
 }
+
+// secrets are what a Mask knows.
+type secrets struct {
+	now   []string // values
+	past  []string // values of earlier, the latest first
+	forms []string // every form of all of them
+}
+
+// maxPast bounds the values of earlier that a Mask still knows: each costs every line that is masked a search.
+const maxPast = 256
 
 // NewMask returns a Mask that knows values.
 func NewMask(values ...string) *Mask {
@@ -38,17 +48,37 @@ func NewMask(values ...string) *Mask {
 // passed over, and so is the space around a value. Each line of a value counts as a value of its own, and so does what
 // follows the scheme of an Authorization header.
 func (m *Mask) Add(values ...string) {
+	m.update(func(old secrets) secrets { return secrets{now: slices.Concat(old.now, values), past: old.past} })
+}
+
+// Renew makes these the values that there are. Those of before are still masked, the latest 256 of them: somebody may
+// yet speak of them.
+func (m *Mask) Renew(values ...string) {
+	m.update(func(old secrets) secrets { return secrets{now: values, past: slices.Concat(old.now, old.past)} })
+}
+
+func (m *Mask) update(change func(old secrets) secrets) {
 	for {
 		old := m.secrets.Load()
-		var next []string
+		known := secrets{}
 		if old != nil {
-			next = slices.Clone(*old)
+			known = *old
 		}
-		for _, v := range values {
-			next = appendSecret(next, v)
+		next := change(known)
+		next.now = slices.Compact(slices.Sorted(slices.Values(next.now)))
+		seen := make(map[string]bool, len(next.past))
+		next.past = slices.DeleteFunc(slices.Clone(next.past), func(v string) bool {
+			_, present := slices.BinarySearch(next.now, v)
+			again := seen[v]
+			seen[v] = true
+			return present || again
+		})
+		next.past = next.past[:min(len(next.past), maxPast)]
+		for _, v := range slices.Concat(next.now, next.past) {
+			next.forms = appendSecret(next.forms, v)
 		}
-		slices.Sort(next)
-		next = slices.Compact(next)
+		slices.Sort(next.forms)
+		next.forms = slices.Compact(next.forms)
 		if m.secrets.CompareAndSwap(old, &next) {
 			return
 		}
@@ -89,12 +119,12 @@ func (m *Mask) String(s string) string {
 	if m == nil {
 		return s
 	}
-	secrets := m.secrets.Load()
-	if secrets == nil {
+	known := m.secrets.Load()
+	if known == nil {
 		return s
 	}
 	spans := credentials(s)
-	for _, secret := range *secrets {
+	for _, secret := range known.forms {
 		spans = appendAll(spans, s, secret)
 	}
 	return blotOut(s, spans)

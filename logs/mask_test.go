@@ -97,6 +97,32 @@ func TestMaskWhileAdding(t *testing.T) {
 	}
 }
 
+// A token that was exchanged is still in the hands of a process that is about to end; but not all tokens there ever were are
+// looked for in every line.
+func TestMaskRemembersWhatWasSecret(t *testing.T) {
+	mask := logs.NewMask("secret-of-once", "secret-that-stays")
+	for i := range 1000 {
+		mask.Renew("secret-number-"+strconv.Itoa(i)+".", "secret-that-stays")
+	}
+	for text, want := range map[string]string{
+		"secret-number-999.": "***",
+		"secret-number-998.": "***",
+		"secret-number-743.": "***",                // 256 before the last
+		"secret-number-742.": "secret-number-742.", // and one more
+		"secret-of-once":     "secret-of-once",
+		"secret-that-stays":  "***",
+	} {
+		if got := mask.String(text); got != want {
+			t.Errorf("%s: %s, want %s", text, got, want)
+		}
+	}
+	mask.Renew()
+	mask.Renew("secret-number-800.")
+	if got := mask.String("secret-number-800. secret-number-999. secret-that-stays"); got != "*** *** ***" {
+		t.Errorf("known again: %s", got)
+	}
+}
+
 func TestMaskAllocatesNothing(t *testing.T) {
 	mask := logs.NewMask(manySecrets(20)...)
 	line := "https://host/mcp/path: a line without any secret, of usual length"

@@ -35,6 +35,7 @@ func (v values) replace(_ []string, a slog.Attr) slog.Attr {
 var names = map[string]bool{
 	"backend": true, "tool": true, "backend_tool": true, "as": true,
 	"session": true, "outcome": true,
+	"added": true, "removed": true, "changed": true, // backends, and keys of the configuration
 }
 
 // any turns everything that has a text into that text. Bytes count as text: base64 would carry a secret past the mask.

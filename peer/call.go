@@ -85,6 +85,10 @@ func (c *Pending) number() int64 {
 // ErrTimeout is what a call ends with that was not answered in time.
 var ErrTimeout = errors.New("no answer in time")
 
+// ErrBusy is what a call ends with that was not sent because the far side is at as many as it
+// may be at. It is what a queue before a Peer says; a Peer has no such bound.
+var ErrBusy = errors.New("busy")
+
 // ErrCancelled is what a call ends with that its caller took back.
 var ErrCancelled = errors.New("cancelled")
 

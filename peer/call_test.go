@@ -60,7 +60,7 @@ func TestErrorsOfTheFarSideComeAsTheyAre(t *testing.T) {
 	})
 }
 
-func TestID02AStringifiedEchoIsAcceptedWithOneWarning(t *testing.T) {
+func TestID_02_AStringifiedEchoIsAcceptedWithOneWarning(t *testing.T) {
 	log, logger := mcptest.NewLog()
 	inBubble(t, peer.Options{Log: logger}, func(t *testing.T, k *talk) {
 		for i := 1; i <= 3; i++ {
@@ -88,7 +88,7 @@ func TestOtherStringsAreNotTakenForAnEcho(t *testing.T) {
 	})
 }
 
-func TestNOTIF15OrphansAreDropped(t *testing.T) {
+func TestNOTIF_15_OrphansAreDropped(t *testing.T) {
 	log, logger := mcptest.NewLog()
 	inBubble(t, peer.Options{Log: logger}, func(t *testing.T, k *talk) {
 		c, _ := k.send(request("1", ""), &peer.Pending{})
@@ -109,7 +109,7 @@ func TestNOTIF15OrphansAreDropped(t *testing.T) {
 	})
 }
 
-func TestNOTIF04ProgressComesInOrderBeforeTheResult(t *testing.T) {
+func TestNOTIF_04_ProgressComesInOrderBeforeTheResult(t *testing.T) {
 	inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
 		c, _ := k.send(request("1", `,"_meta":{"progressToken":"p"}`), &peer.Pending{Token: `"p"`})
 		k.far.Next()
@@ -169,7 +169,7 @@ func TestTimeoutEndsACallAndTellsTheFarSide(t *testing.T) {
 	})
 }
 
-func TestCONC07ProgressRenewsTheTimeout(t *testing.T) {
+func TestCONC_07_ProgressRenewsTheTimeout(t *testing.T) {
 	for _, token := range []wire.ID{`"p"`, ""} {
 		t.Run("token "+string(token), func(t *testing.T) {
 			inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
@@ -306,7 +306,7 @@ func TestLostForNoiseEndsItsCall(t *testing.T) {
 	})
 }
 
-func TestPROC06DeathEndsAllCallsAndSaysWhy(t *testing.T) {
+func TestPROC_06_DeathEndsAllCallsAndSaysWhy(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		die  func(*mcptest.Peer)

@@ -68,9 +68,9 @@ type Options struct {
 	// Refused is called with a request that the Peer itself answers with an
 	// error, before it does; may be nil.
 	Refused func(wire.Message, *wire.Error)
-	// Farewell is what Close answers to the requests that are still open; nil =
-	// nothing.
-	Farewell *wire.Error
+	// Farewell, asked by Close, returns what that answers to the requests that are still
+	// open. nil = nothing.
+	Farewell func() *wire.Error
 	// Over is called once Run has read its last, before the calls in flight
 	// end: whoever hears of such an end finds that the owner knows of it, too. May
 	// be nil.
@@ -362,8 +362,12 @@ func (p *Peer) Close() error {
 		open = append(open, r)
 	}
 	p.mu.Unlock()
+	var farewell *wire.Error
+	if len(open) > 0 && p.opts.Farewell != nil {
+		farewell = p.opts.Farewell()
+	}
 	for _, r := range open {
-		r.part(p.opts.Farewell)
+		r.part(farewell)
 	}
 	return p.conn.Close()
 }

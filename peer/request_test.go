@@ -48,7 +48,7 @@ func TestMission_B_AResponseCarriesTheIDOfItsRequest(t *testing.T) {
 }
 
 // Ids that only look alike are different ids, in flight at the same time.
-func TestID05SameTextOfAnotherTypeIsAnotherID(t *testing.T) {
+func TestID_05_SameTextOfAnotherTypeIsAnotherID(t *testing.T) {
 	inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
 		for _, id := range ids {
 			k.far.Sendf(`{"jsonrpc":"2.0","id":%s,"method":"m"}`, id)
@@ -247,7 +247,7 @@ func (o *owner) heard() []string {
 	return o.told
 }
 
-func TestNOTIF13NothingIsSentAfterACancel(t *testing.T) {
+func TestNOTIF_13_NothingIsSentAfterACancel(t *testing.T) {
 	inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
 		k.far.Send(`{"jsonrpc":"2.0","id":"1","method":"m"}`)
 		r := <-k.asked
@@ -273,7 +273,7 @@ func TestNOTIF13NothingIsSentAfterACancel(t *testing.T) {
 	})
 }
 
-func TestNOTIF14ACancelOfNothingIsIgnored(t *testing.T) {
+func TestNOTIF_14_ACancelOfNothingIsIgnored(t *testing.T) {
 	inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
 		k.far.Send(`{"jsonrpc":"2.0","id":1,"method":"m"}`)
 		(<-k.asked).Reply([]byte("{}"))

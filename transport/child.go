@@ -28,7 +28,7 @@ type Command struct {
 	// from a goroutine of its own. Lines over 8 KiB are cut.
 	Stderr func(line string)
 	// Grace is how long Close waits after closing stdin, and again after
-	// SIGTERM; 0 = 750 ms. Clients give a gateway 4 s or so to end.
+	// SIGTERM, and how long what the child leaves behind has; 0 = 750 ms. Clients give a gateway 4 s or so to end.
 	Grace time.Duration
 	// Mask takes secrets out of what it writes on stderr, before anything is cut;
 	// may be nil.
@@ -39,10 +39,12 @@ type Command struct {
 
 // A Child is the Conn to a child process. When the process ends, for whatever
 // reason, Read returns an [*ExitError] once everything it wrote has been read,
-// and what is left of its process group is killed.
+// and what is left of its process group is killed. On Linux, if this process adopts
+// (see [Adopt]), what has left the group is ended, too: with SIGTERM, and after Grace
+// with SIGKILL.
 type Child struct {
 	cmd    *exec.Cmd
-	group  group
+	group  *group
 	grace  time.Duration
 	lines  lineReader
 	stdin  *os.File
@@ -52,6 +54,7 @@ type Child struct {
 	last   lastWords
 
 	exited chan struct{} // closed when the process is reaped
+	daemon bool          // it ended well and left others; set before that
 	silent chan struct{} // closed when its stderr has been read to the end
 	drops  sync.WaitGroup
 	closed atomic.Bool
@@ -73,7 +76,7 @@ func Spawn(c Command) (*Child, error) {
 	}
 	p.cmd = &exec.Cmd{Path: path, Args: append([]string{c.Path}, c.Args...), Env: c.Env, Dir: c.Dir}
 	if err := p.start(); err != nil {
-		return nil, err
+		return nil, explain(path, err)
 	}
 	p.lines = lineReader{r: p.stdout, limit: c.Limit, mend: true, mended: c.Mended}
 	p.outbox = newOutbox(p.stdin, tryWriter(p.stdin), c.Limit)
@@ -127,12 +130,13 @@ const stragglers = 500 * time.Millisecond
 
 // wait reaps the child and sees to it that nothing of it stays behind.
 func (p *Child) wait() {
-	_ = p.cmd.Wait() // the state is read from cmd.ProcessState
-	p.group.kill()
+	p.group.wait(p.cmd) // the state is read from cmd.ProcessState
+	p.daemon = p.cmd.ProcessState.Success() && p.group.left()
 	deadline := time.Now().Add(stragglers)
 	_ = p.stdout.SetReadDeadline(deadline)
 	_ = p.stderr.SetReadDeadline(deadline)
 	close(p.exited)
+	p.group.sweep(p.grace)
 }
 
 // Pid returns the process id.
@@ -159,11 +163,15 @@ func (p *Child) ended(err error) error {
 	select {
 	case <-p.exited:
 		<-p.silent // soon: wait has set a deadline
-		return &ExitError{Status: status(p.cmd.ProcessState), Stderr: p.last.String()}
+		status := status(p.cmd.ProcessState)
+		if p.daemon {
+			status += "; it has left a process behind, but a server must not go into the background"
+		}
+		return p.last.atEnd(status)
 	case <-time.After(stragglers):
 	}
 	if err == io.EOF {
-		return &ExitError{Status: "it closed its stdout but runs on", Stderr: p.last.String()}
+		return p.last.atEnd("it closed its stdout but runs on")
 	}
 	return err
 }
@@ -196,7 +204,7 @@ func (p *Child) Write(m wire.Message, _ wire.ID) error {
 
 // Close ends the child as MCP's stdio transport asks a client to ("closing the
 // input stream to the child process", then SIGTERM, then SIGKILL), each step
-// given its grace, and waits until it is gone.
+// given its grace, and waits until it and what it has left behind is gone.
 func (p *Child) Close() error {
 	p.once.Do(func() {
 		p.closed.Store(true)
@@ -211,7 +219,6 @@ func (p *Child) Close() error {
 		p.stdout.Close()
 		p.drops.Wait()
 		p.stderr.Close()
-		p.group.release()
 	})
 	return nil
 }

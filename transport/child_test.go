@@ -13,6 +13,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"mcpgateway/wire"
@@ -104,6 +105,30 @@ func TestLastWordsBeginWithTheCause(t *testing.T) {
 	if got, want := l.String(), "Error: Cannot find module '/no/such.js' … at a | at b | at c | at d | Node.js v20"; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
+}
+
+// What a child wrote long before its end is not told as if it were the cause.
+func TestOldLastWordsSayHowOldTheyAre(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var l lastWords
+		want := func(want string) {
+			t.Helper()
+			if got := l.atEnd("signal: killed").Error(); got != want {
+				t.Errorf("got %q, want %q", got, want)
+			}
+		}
+		time.Sleep(time.Minute)
+		want("signal: killed")
+		l.add("no such tool")
+		time.Sleep(staleWords - 1)
+		want("signal: killed; its last words: no such tool")
+		time.Sleep(35*time.Second + 1)
+		want("signal: killed; its last words, 45s before: no such tool")
+		l.add("boom")
+		want("signal: killed; its last words: boom")
+		l.add("bye")
+		want("signal: killed; its last words: boom | bye")
+	})
 }
 
 func TestTheEndNamesTheSignal(t *testing.T) {
@@ -367,13 +392,82 @@ func TestPROC04TheHolderEndsItsGroupWithThePipe(t *testing.T) {
 	if pgid, err := syscall.Getpgid(cmd.Process.Pid); err != nil || pgid != g.pgid {
 		t.Errorf("the child is in group %d, not %d (%v)", pgid, g.pgid, err)
 	}
+	holder := g.holder
 	g.pipe.Close()
 	_ = cmd.Wait()
 	if status := cmd.ProcessState.Sys().(syscall.WaitStatus); status.Signal() != syscall.SIGKILL {
 		t.Errorf("the child ended with %v", status.Signal())
 	}
 	g.release()
-	if status := g.holder.ProcessState.Sys().(syscall.WaitStatus); status.Signal() != syscall.SIGKILL {
+	if status := holder.ProcessState.Sys().(syscall.WaitStatus); status.Signal() != syscall.SIGKILL {
 		t.Errorf("the holder ended with %v", status.Signal())
+	}
+}
+
+// Where there is no PATH at all, programs are where they always are.
+func TestACommandIsFoundWithoutAnyPATH(t *testing.T) {
+	t.Setenv("PATH", "") // so that it comes back
+	os.Unsetenv("PATH")
+	p := spawn(t, Command{Path: "sh", Args: []string{"-c", "exit 6"}, Env: []string{"X=1"}, Limit: 1000})
+	if _, _, err := p.Read(); err == nil || err.Error() != "exit 6" {
+		t.Errorf("got %v", err)
+	}
+}
+
+// Of a file that is there and cannot be started, the error says what is wrong with it.
+func TestSpawnSaysWhyAFileCannotBeStarted(t *testing.T) {
+	dir := t.TempDir()
+	for name, tt := range map[string]struct{ text, want string }{
+		"no program":     {"no program, and no script", `is no program of this system, nor a script that begins with #!`},
+		"empty":          {"", `is no program of this system`},
+		"no interpreter": {"#!/no/such/node\n", `is a script whose first line names a program that does not exist: "#!/no/such/node"`},
+		"from Windows":   {"#!/bin/sh\r\necho\n", `is a script whose first line names a program that does not exist: "#!/bin/sh\r"`},
+	} {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(tt.text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Spawn(Command{Path: path, Limit: 1000}); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: %v, want %s", name, err, tt.want)
+		}
+	}
+	if _, err := Spawn(Command{Path: dir, Limit: 1000}); err == nil || !strings.Contains(err.Error(), "is a directory") {
+		t.Errorf("a directory: %v", err)
+	}
+	if _, err := Spawn(Command{Path: "/bin/sh", Args: []string{strings.Repeat("x", 4<<20)}, Limit: 1000}); err == nil || !strings.Contains(err.Error(), "too long") {
+		t.Errorf("a long argument: %v", err)
+	}
+}
+
+// A child that closes its stdout and lives on has ended, as far as we are concerned.
+func TestAChildThatClosesItsStdoutHasEnded(t *testing.T) {
+	p := spawn(t, shell("echo 'going silent' >&2; exec >&-; trap '' TERM; while :; do sleep 0.01; done"))
+	_, _, err := p.Read()
+	var exit *ExitError
+	if !errors.As(err, &exit) || exit.Status != "it closed its stdout but runs on" || exit.Stderr != "going silent" {
+		t.Errorf("got %v", err)
+	}
+	p.Close()
+	if alive(p.Pid()) {
+		t.Error("it lives on")
+	}
+}
+
+// A child that has stopped itself hears no SIGTERM, but ends all the same.
+func TestAChildThatIsStoppedIsEnded(t *testing.T) {
+	p := spawn(t, shell(say+"trap 'exit' TERM; say 1; kill -s STOP $$; read -r never"))
+	number(t, p)
+	p.Close()
+	if alive(p.Pid()) {
+		t.Error("it lives on")
+	}
+}
+
+// A child that goes into the background ends with what it has put there.
+func TestAChildThatGoesIntoTheBackground(t *testing.T) {
+	p := spawn(t, shell(say+"say 1; sleep 60 & exit 0"))
+	number(t, p)
+	if _, _, err := p.Read(); err == nil || err.Error() != "exit 0" {
+		t.Errorf("got %v", err)
 	}
 }

@@ -2,6 +2,8 @@ package transport
 
 import (
 	"os/exec"
+	"sync"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/windows"
@@ -10,14 +12,14 @@ import (
 // A group is the job object that a child runs in. Windows kills what is in it
 // when the last handle is closed, so also when this process dies.
 type group struct {
-	job windows.Handle
-	cmd *exec.Cmd
+	mu  sync.Mutex
+	job windows.Handle // 0 once it is released
 }
 
-func startGroup(cmd *exec.Cmd) (group, error) {
+func startGroup(cmd *exec.Cmd) (*group, error) {
 	job, err := windows.CreateJobObject(nil, nil)
 	if err != nil {
-		return group{}, err
+		return nil, err
 	}
 	limits := windows.JOBOBJECT_EXTENDED_LIMIT_INFORMATION{}
 	limits.BasicLimitInformation.LimitFlags = windows.JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE
@@ -28,19 +30,19 @@ func startGroup(cmd *exec.Cmd) (group, error) {
 	}
 	if err != nil {
 		windows.CloseHandle(job)
-		return group{}, err
+		return nil, err
 	}
-	g := group{job: job, cmd: cmd}
+	g := &group{job: job}
 	if err := g.adopt(cmd.Process.Pid); err != nil {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 		windows.CloseHandle(job)
-		return group{}, err
+		return nil, err
 	}
 	return g, nil
 }
 
-func (g group) adopt(pid int) error {
+func (g *group) adopt(pid int) error {
 	process, err := windows.OpenProcess(windows.PROCESS_SET_QUOTA|windows.PROCESS_TERMINATE, false, uint32(pid))
 	if err != nil {
 		return err
@@ -49,10 +51,27 @@ func (g group) adopt(pid int) error {
 	return windows.AssignProcessToJobObject(g.job, process)
 }
 
+// wait reaps the child and sees to it that nothing of its job stays behind.
+func (g *group) wait(cmd *exec.Cmd) {
+	_ = cmd.Wait()
+	g.kill()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	windows.CloseHandle(g.job)
+	g.job = 0
+}
+
 // terminate does what kill does: a console program has no other signal.
-func (g group) terminate() { _ = windows.TerminateJobObject(g.job, 1) }
+func (g *group) terminate() { g.kill() }
 
-func (g group) kill() { _ = windows.TerminateJobObject(g.job, 1) }
+func (g *group) kill() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.job != 0 {
+		_ = windows.TerminateJobObject(g.job, 1)
+	}
+}
 
-// release gives the job back once its processes are gone.
-func (g group) release() { windows.CloseHandle(g.job) }
+// left and sweep find nothing: nobody leaves a job.
+func (g *group) left() bool          { return false }
+func (g *group) sweep(time.Duration) {}

@@ -140,7 +140,7 @@ func TestHTTPDialErrors(t *testing.T) {
 }
 
 // Whatever goes wrong, a call that may have run is not sent again.
-func TestCONC04CallIsNeverReplayed(t *testing.T) {
+func TestCONC_04_CallIsNeverReplayed(t *testing.T) {
 	failures := map[string]func(http.ResponseWriter, *http.Request){
 		"connection broken": func(http.ResponseWriter, *http.Request) { hangUp() },
 		"broken in a body": func(w http.ResponseWriter, _ *http.Request) {
@@ -248,7 +248,7 @@ func rpcError(w http.ResponseWriter, status int, id string, code int, message st
 	fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":%q}}`, id, code, message)
 }
 
-func TestHTTP02SessionIsLost(t *testing.T) {
+func TestHTTP_02_SessionIsLost(t *testing.T) {
 	for name, reply := range forgotten {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -277,7 +277,7 @@ func TestHTTP02SessionIsLost(t *testing.T) {
 	}
 }
 
-func TestHTTP02OpenRequestsAreLostWithTheSession(t *testing.T) {
+func TestHTTP_02_OpenRequestsAreLostWithTheSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
 		s.get = func(w http.ResponseWriter, r *http.Request) { stream(w); hang(r) }
@@ -315,7 +315,7 @@ func TestHTTP02OpenRequestsAreLostWithTheSession(t *testing.T) {
 }
 
 // These only look as if.
-func TestHTTP02SessionIsNotLost(t *testing.T) {
+func TestHTTP_02_SessionIsNotLost(t *testing.T) {
 	replies := map[string]func(http.ResponseWriter){
 		"unknown method with 404": func(w http.ResponseWriter) { rpcError(w, 404, "101", -32601, "Method not found") },
 		"a tool's own session":    func(w http.ResponseWriter) { rpcError(w, 200, "101", -32000, "browser session not found") },

@@ -14,7 +14,7 @@ import (
 )
 
 // A strict server that refuses all that comes before it has taken initialized.
-func TestNOTIF19InitializedIsDeliveredFirst(t *testing.T) {
+func TestNOTIF_19_InitializedIsDeliveredFirst(t *testing.T) {
 	for i := range 100 {
 		synctest.Test(t, func(t *testing.T) {
 			s := newStub(t)

@@ -52,6 +52,9 @@ func TestHTTPRedirects(t *testing.T) {
 				} else if _, _, err := c.Read(); err == nil {
 					t.Error("it was followed")
 				}
+				if n := len(s.those("tools/call")); n > 4 {
+					t.Errorf("%d redirects were followed", n-1)
+				}
 				for _, a := range s.those("tools/call") {
 					if a.host != "stub.test" && a.host != "STUB.test:80" || a.header.Get("X-Api-Key") != "hunter2" {
 						t.Errorf("%s was asked, key %q", a.host, a.header.Get("X-Api-Key"))

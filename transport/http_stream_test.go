@@ -57,7 +57,7 @@ func TestHTTPPassesOverTooLongAnEvent(t *testing.T) {
 }
 
 // HTTP-10: nor is the Conn any worse for it.
-func TestPARTIAL06GetRefusedOnceIsNeverAskedAgain(t *testing.T) {
+func TestPARTIAL_06_HTTP_10_GetRefusedOnceIsNeverAskedAgain(t *testing.T) {
 	for _, status := range []int{400, 401, 403, 404, 405, 406, 409, 501, 200, 204, 302} {
 		t.Run(fmt.Sprint(status), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -73,7 +73,7 @@ func TestHTTPKeepsTheBytesOfABody(t *testing.T) {
 	})
 }
 
-func TestFRAME14DataOfSeveralLines(t *testing.T) {
+func TestFRAME_14_DataOfSeveralLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
 		s.post = func(w http.ResponseWriter, _ *http.Request, m wire.Message) {
@@ -359,7 +359,7 @@ func TestHTTPCloseBeforeAnything(t *testing.T) {
 }
 
 // Close what is replaced: nothing is left of a Conn, however it ends.
-func TestLEAK02NothingIsLeftOfAConn(t *testing.T) {
+func TestLEAK_02_NothingIsLeftOfAConn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
 		s.get = func(w http.ResponseWriter, r *http.Request) { stream(w); hang(r) }

@@ -36,6 +36,7 @@ func (l *lineReader) next() ([]byte, error) {
 		if i := bytes.IndexByte(l.buf[scanned:], '\n'); i >= 0 {
 			line := l.buf[: scanned+i : scanned+i]
 			l.buf = l.buf[scanned+i+1:]
+			l.shed(len(line))
 			if len(line) > l.limit {
 				return nil, newOverlong(line, l.limit)
 			}
@@ -67,6 +68,14 @@ func (l *lineReader) fill() {
 	n, err := l.r.Read(l.buf[len(l.buf):cap(l.buf)])
 	l.buf = l.buf[:len(l.buf)+n]
 	l.err = err
+}
+
+// shed takes what was read behind a long line out of the array that was made for that, which
+// would be kept for as long as any line that follows.
+func (l *lineReader) shed(long int) {
+	if long > chunk && len(l.buf) <= chunk {
+		l.buf = append(make([]byte, 0, chunk), l.buf...)
+	}
 }
 
 func (l *lineReader) trim(line []byte) []byte {

@@ -47,7 +47,7 @@ func TestLinesAreMessages(t *testing.T) {
 		"blank lines":               {"\n\r\n  \t\n" + note + "\n\n\n", []string{note}},
 		"a byte order mark":         {"\uFEFF" + note + "\n" + quest + "\n", []string{note, quest}},
 		"no mark but at the start":  {note + "\n\uFEFF" + quest + "\n", []string{note, "noise -32700 id=7 \uFEFF" + quest[:19]}},
-		"FRAME01 a banner":          {"✓ server ready\n\n" + note + "\n", []string{"noise -32700 id= ✓ server ready", note}},
+		"FRAME_01 a banner":         {"✓ server ready\n\n" + note + "\n", []string{"noise -32700 id= ✓ server ready", note}},
 		"JSON that is no message":   {`{"id":"x","method":1}` + "\n" + note + "\n", []string{`noise -32600 id="x" {"id":"x","method":1`, note}},
 		"a batch":                   {"[" + note + "]\n", []string{"[" + note + "]"}},
 		"nothing":                   {"", nil},
@@ -71,7 +71,7 @@ func TestLinesAreMessages(t *testing.T) {
 }
 
 // FRAME-04: lines of every length up to the limit arrive whole.
-func TestFRAME04LinesOfAnyLengthUpToTheLimit(t *testing.T) {
+func TestFRAME_04_LinesOfAnyLengthUpToTheLimit(t *testing.T) {
 	for _, size := range []int{4096, 64<<10 - 1, 64 << 10, 64<<10 + 1, 1 << 20, 10 << 20} {
 		m := wire.NewResult("1", wire.Quote(strings.Repeat("x", size)))
 		text := append(bytes.Clone(m.Raw()), '\n')
@@ -137,7 +137,7 @@ func TestAMessageMayBeKept(t *testing.T) {
 }
 
 // FRAME-11: a backend's invalid UTF-8 is mended, a client's refused.
-func TestFRAME11InvalidUTF8(t *testing.T) {
+func TestFRAME_11_InvalidUTF8(t *testing.T) {
 	in := "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":\"\xb0\xa1\"}\n"
 	mended := 0
 	backend := &lineReader{r: strings.NewReader(in), limit: 1000, mend: true, mended: func() { mended++ }}
@@ -232,4 +232,18 @@ func passedShort(before [][]byte, limit int) bool {
 		}
 	}
 	return false
+}
+
+// One long line must not be held in memory by the short ones that come behind it.
+func TestALongLineIsNotKeptByThoseBehindIt(t *testing.T) {
+	long := `{"jsonrpc":"2.0","method":"` + strings.Repeat("x", 5<<20) + `"}`
+	l := &lineReader{r: strings.NewReader(long + "\n" + note + "\n" + quest + "\n"), limit: 8 << 20}
+	for _, want := range []string{long, note, quest} {
+		if m, err := l.readMessage(); err != nil || string(m.Raw()) != want {
+			t.Fatalf("%v, %.50s", err, m.Raw())
+		}
+		if cap(l.buf) > chunk {
+			t.Errorf("behind a line of %d bytes %d are held", len(want), cap(l.buf))
+		}
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 )
 
@@ -37,18 +38,27 @@ func findPath(name, dir string, env []string) (string, error) {
 		return checked(exec.LookPath(name))
 	}
 	for _, kv := range env {
-		path, ok := strings.CutPrefix(kv, "PATH=")
-		if !ok {
-			continue
+		if path, ok := strings.CutPrefix(kv, "PATH="); ok {
+			return inPath(name, path)
 		}
-		for _, dir := range filepath.SplitList(path) {
-			if found, err := exec.LookPath(filepath.Join(dir, name)); err == nil && filepath.IsAbs(dir) {
-				return found, nil
-			}
-		}
-		return "", fmt.Errorf("command %q is in no directory of its PATH", name)
+	}
+	if _, ok := os.LookupEnv("PATH"); !ok && runtime.GOOS != "windows" {
+		return inPath(name, standardPath)
 	}
 	return checked(exec.LookPath(name))
+}
+
+// standardPath is what stands for the PATH where there is none, as with execvp: some
+// supervisors start us without.
+const standardPath = "/usr/local/bin:/usr/bin:/bin"
+
+func inPath(name, path string) (string, error) {
+	for _, dir := range filepath.SplitList(path) {
+		if found, err := exec.LookPath(filepath.Join(dir, name)); err == nil && filepath.IsAbs(dir) {
+			return found, nil
+		}
+	}
+	return "", fmt.Errorf("command %q is in no directory of its PATH", name)
 }
 
 func checked(path string, err error) (string, error) {

@@ -49,7 +49,7 @@ func TestOutboxKeepsOrder(t *testing.T) {
 
 // FRAME-08, FRAME-09: a stream that is not read never holds up a writer, and at
 // the bound the writer is told.
-func TestFRAME08WriteNeverWaits(t *testing.T) {
+func TestFRAME_08_WriteNeverWaits(t *testing.T) {
 	for name, try := range map[string]bool{"trying": true, "never trying": false} {
 		t.Run(name, func(t *testing.T) {
 			r, w, err := os.Pipe()

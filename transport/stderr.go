@@ -5,6 +5,7 @@ import (
 	"io"
 	"strings"
 	"sync"
+	"time"
 )
 
 const (
@@ -52,6 +53,7 @@ type lastWords struct {
 	mu    sync.Mutex
 	cause string
 	lines []string
+	at    time.Time // of the last line
 }
 
 const (
@@ -65,6 +67,10 @@ func (l *lastWords) add(line string) {
 	if len(line) > keptWidth {
 		line = strings.ToValidUTF8(line[:keptWidth], "") + "…"
 	}
+	before := l.at
+	if l.at = time.Now(); l.at.Sub(before) >= staleWords {
+		l.lines, l.cause = nil, "" // it was about something else
+	}
 	l.lines = append(l.lines, line)
 	if len(l.lines) <= keptLines {
 		return
@@ -73,6 +79,17 @@ func (l *lastWords) add(line string) {
 		l.cause = first
 	}
 	l.lines = append(l.lines[:0], l.lines[1:]...)
+}
+
+// atEnd returns the ExitError of a child that ends now.
+func (l *lastWords) atEnd(status string) *ExitError {
+	e := &ExitError{Status: status, Stderr: l.String()}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if e.Stderr != "" {
+		e.Before = time.Since(l.at)
+	}
+	return e
 }
 
 func (l *lastWords) String() string {

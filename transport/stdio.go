@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"errors"
 	"io"
 	"os"
 	"sync"
@@ -65,7 +66,16 @@ func (s *stdio) Read() (wire.Message, wire.ID, error) {
 	return m, "", err
 }
 
-func (s *stdio) Write(m wire.Message, _ wire.ID) error { return s.outbox.send(m) }
+// Write sends m. A client that has closed its side of our stdout is gone, whoever still holds our
+// stdin open: nothing that is asked there could be answered.
+func (s *stdio) Write(m wire.Message, _ wire.ID) error {
+	err := s.outbox.send(m)
+	if err != nil && !errors.Is(err, ErrFull) {
+		s.closeIn()
+		return ErrClosed
+	}
+	return err
+}
 
 func (s *stdio) Close() error {
 	s.once.Do(func() {
@@ -92,10 +102,15 @@ func (s *stdio) Close() error {
 }
 
 func (s *stdio) closeOut() {
+	s.closeIn()
+	s.out.Close()
+}
+
+// closeIn unblocks Read.
+func (s *stdio) closeIn() {
 	s.closed.Store(true)
 	if piped, ok := s.lines.r.(*io.PipeReader); ok {
 		piped.Close()
 	}
 	s.in.Close()
-	s.out.Close()
 }

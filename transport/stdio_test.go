@@ -113,6 +113,29 @@ func TestStdioCloseWhenNobodyReads(t *testing.T) {
 	}
 }
 
+// A client whose side of stdout is closed is gone, though somebody holds stdin open: a child of
+// its, say, that has inherited it. The gateway went on for ever, and ran calls for nobody.
+func TestStdioEndsWhenItsOutputIsClosed(t *testing.T) {
+	inR, _ := pipe(t)
+	outR, outW := pipe(t)
+	c := Stdio(blocking(t, inR), blocking(t, outW), 1<<20)
+	outR.Close()
+	ended := make(chan error, 1)
+	go func() {
+		_, _, err := c.Read()
+		ended <- err
+	}()
+	if err := c.Write(numbered(1, 0), ""); err != ErrClosed {
+		t.Errorf("Write: %v", err)
+	}
+	if err := <-ended; err != ErrClosed {
+		t.Errorf("Read: %v", err)
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 // Where stdout shares its pipe with stderr it stays in the blocking mode, for
 // whoever else writes there. Close ends all the same.
 func TestStdioCloseOfABlockingPipe(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"time"
 
 	"mcpgateway/wire"
 )
@@ -114,13 +115,20 @@ func tooLong(limit int) *wire.Error {
 
 // An ExitError tells how a child process ended.
 type ExitError struct {
-	Status string // "exit 127", "signal: killed"
-	Stderr string // the last lines it wrote there
+	Status string        // "exit 127", "signal: killed"
+	Stderr string        // the last lines it wrote there
+	Before time.Duration // how long it had written nothing there when it ended
 }
 
+// staleWords is how old what a child wrote last may be, for it to be taken for the cause of its end.
+const staleWords = 10 * time.Second
+
 func (e *ExitError) Error() string {
-	if e.Stderr == "" {
+	switch {
+	case e.Stderr == "":
 		return e.Status
+	case e.Before >= staleWords:
+		return fmt.Sprintf("%s; its last words, %v before: %s", e.Status, e.Before.Truncate(time.Second), e.Stderr)
 	}
 	return fmt.Sprintf("%s; its last words: %s", e.Status, e.Stderr)
 }

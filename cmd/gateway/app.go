@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -29,10 +31,16 @@ type flags struct {
 	listen                             string // of serve
 	onStdio                            bool   // likewise: be it that it listens, too
 	served                             bool   // serve has come so far
+	hangups                            *hangups
 }
 
-// load reads the configuration, with the flags laid over it.
-func (f *flags) load() (*config.Loaded, error) {
+// load reads the configuration, with the flags laid over it; path "" = where it is found.
+func (f *flags) load(path string) (*config.Loaded, error) {
+	return config.Load(config.Options{Path: path, Flags: f.set()})
+}
+
+// set are the flags that were given, by the keys that they set.
+func (f *flags) set() map[string]string {
 	set := make(map[string]string)
 	for key, value := range map[string]string{
 		"log.level": f.logLevel, "log.format": f.logFormat, "state": f.state, "listen": f.listen,
@@ -41,18 +49,24 @@ func (f *flags) load() (*config.Loaded, error) {
 			set[key] = value
 		}
 	}
-	return config.Load(config.Options{Path: f.config, Flags: set})
+	return set
 }
+
+// given are the keys that flags have set.
+func (f *flags) given() []string { return slices.Sorted(maps.Keys(f.set())) }
 
 // An app is the gateway put together: everyone who works in it, introduced to
 // everyone they need.
 type app struct {
 	*config.Loaded
 	log     *slog.Logger
+	level   slog.LevelVar // of log
 	mask    *logs.Mask
 	set     *backends.Set
 	gateway *gateway.Gateway
 	journal *audit.Journal
+
+	certificate certificates
 
 	via string // how this process names itself to HTTP servers, which may be itself
 
@@ -109,7 +123,7 @@ type mode struct {
 
 // open puts the gateway together.
 func (f *flags) open(m mode, tunes ...tune) (*app, error) {
-	loaded, err := f.load()
+	loaded, err := f.load(f.config)
 	if err != nil {
 		return nil, err
 	}
@@ -132,23 +146,18 @@ func (f *flags) open(m mode, tunes ...tune) (*app, error) {
 	info := mcp.Implementation{Name: "mcp-gateway", Version: version}
 	a.set = backends.New(backends.Options{
 		Backends: c.Backends,
-		Catalog: catalog.Options{
-			Prefix:    catalog.Prefix(c.Catalog.Prefix),
-			Separator: c.Catalog.Separator,
-			NameLimit: c.Catalog.NameLimit,
-			PageSize:  int(c.Limits.Page),
-		},
-		Wait:  c.Catalog.Wait,
-		Limit: int(c.Limits.Message),
-		State: c.StateDir,
-		Info:  info,
-		Via:   a.via,
-		Env:   map[string]string{aboveEnv: chain},
-		Mask:  a.mask.String,
-		Once:  m.once,
-		Anew:  m.anew,
-		Solo:  c.Listen == "",
-		Log:   a.log,
+		Catalog:  catalogOptions(c),
+		Wait:     c.Catalog.Wait,
+		Limit:    int(c.Limits.Message),
+		State:    c.StateDir,
+		Info:     info,
+		Via:      a.via,
+		Env:      map[string]string{aboveEnv: chain},
+		Mask:     a.mask.String,
+		Once:     m.once,
+		Anew:     m.anew,
+		Solo:     c.Listen == "",
+		Log:      a.log,
 
 		StartParallel: c.Limits.StartParallel,
 	})
@@ -168,13 +177,29 @@ func (f *flags) open(m mode, tunes ...tune) (*app, error) {
 	return a, nil
 }
 
+// catalogOptions says how the tools of all backends become one list.
+func catalogOptions(c *config.Config) catalog.Options {
+	return catalog.Options{
+		Prefix:    catalog.Prefix(c.Catalog.Prefix),
+		Separator: c.Catalog.Separator,
+		NameLimit: c.Catalog.NameLimit,
+		PageSize:  int(c.Limits.Page),
+	}
+}
+
+// levelOf returns the level from which on is logged.
+func levelOf(c *config.Config) slog.Level {
+	level, _ := logs.ParseLevel(c.Log.Level) // validated
+	return level
+}
+
 // flushLogs is how long the end waits for stderr to be read.
 const flushLogs = time.Second
 
 func (a *app) openLog(w io.Writer) {
-	level, _ := logs.ParseLevel(a.Config.Log.Level) // validated
+	a.level.Set(levelOf(a.Config))
 	sink := logs.OpenSink(w, logs.SinkOptions{Lost: logs.LostLine(a.Config.Log.Format)})
-	a.log = logs.New(sink, logs.Options{Level: level, Format: a.Config.Log.Format, Mask: a.mask})
+	a.log = logs.New(sink, logs.Options{Level: &a.level, Format: a.Config.Log.Format, Mask: a.mask})
 	a.closers = append(a.closers, func() { _ = sink.Close(flushLogs) })
 	for _, w := range a.Warnings {
 		a.log.Warn(w)
@@ -193,7 +218,7 @@ func (a *app) openJournal() error {
 			return hinted{fmt.Errorf("audit.file: %w", err), "make the directory writable, or set audit.file to another path"}
 		}
 		a.closers = append(a.closers, func() { file.Close() })
-		lines := logs.NewLines(file)
+		lines := logs.NewLines(&telling{Writer: file, log: a.log})
 		log, flush = logs.New(lines, logs.Options{Format: "json", Mask: a.mask}), lines.Flush
 	}
 	a.journal = audit.New(log, audit.Options{
@@ -208,6 +233,7 @@ func (a *app) openJournal() error {
 // it when work is done: first the backends, then the journal, then the log.
 func (a *app) run(ctx context.Context, work func(context.Context) error) error {
 	defer a.close()
+	defer a.debugDoor()()
 	journal, endJournal := context.WithCancel(context.Background())
 	backends, endBackends := context.WithCancel(context.Background())
 	var written, running sync.WaitGroup

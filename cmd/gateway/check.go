@@ -16,18 +16,29 @@ import (
 )
 
 func checkCommand(f *flags) *cobra.Command {
-	return &cobra.Command{
+	diff := false
+	cmd := &cobra.Command{
 		Use:   "check",
 		Short: "Start every backend once and say how each is",
 		Long: `check loads and validates the configuration, starts every backend, lists its tools, and
 prints one row for each. It exits with 0 only if all are well. Under PROBLEM stands also what
 is odd about one that is: a glob under tools that matches none, a tool left out as unusable, or
-one that model APIs may refuse.`,
+one that model APIs may refuse.
+
+With --diff it starts none. It loads and validates the configuration and prints what a
+gateway that runs with the same file would change if it loaded it now, as it does when the
+file changes; it exits with 0 if the file is valid. It compares with the record that each gateway
+leaves in the directory of state, and reads variables from the environment that it has itself.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if diff {
+				return f.printDiff()
+			}
 			return f.withAll(cmd.Context(), f.sayFile, f.printStatus)
 		},
 	}
+	cmd.Flags().BoolVar(&diff, "diff", false, "start no backend; say what a running gateway would change if it loaded the file now")
+	return cmd
 }
 
 // withAll starts every backend once, and does something when each has answered; say is
@@ -37,7 +48,7 @@ func (f *flags) withAll(ctx context.Context, say func(*app), do func(*app) error
 	if err != nil {
 		return err
 	}
-	if _, err := a.tls(); err != nil {
+	if _, err := loadCertificate(a.Source, a.Config.TLS); err != nil {
 		a.close()
 		return err
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"mcpgateway/config"
+	"mcpgateway/transport"
 )
 
 // version is what the gateway calls itself; a release sets it with -ldflags.
@@ -27,25 +28,50 @@ func main() {
 	// backends are ended. The signal is caught, not ignored: children inherit the
 	// latter.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
-	ctx, stop := orderly()
-	code := run(ctx, os.Args[1:], stdio{os.Stdin, os.Stdout, os.Stderr})
+	f := &flags{stdio: stdio{os.Stdin, os.Stdout, os.Stderr}, hangups: new(hangups)}
+	ctx, stop := orderly(f.hangups)
+	disown := transport.Adopt()
+	code := f.run(ctx, os.Args[1:])
+	disown()
 	stop()
 	os.Exit(code)
 }
 
-// orderly returns a context that the first signal to end ends. A SIGINT after
+// A signalled is the cause of the end of a context that a signal has ended.
+type signalled string
+
+func (s signalled) Error() string { return string(s) }
+
+// named returns the cause that a signal to end is.
+func named(sig os.Signal) signalled {
+	switch sig {
+	case os.Interrupt:
+		return "SIGINT"
+	case syscall.SIGTERM:
+		return "SIGTERM"
+	case syscall.SIGHUP:
+		return "SIGHUP"
+	}
+	return signalled(sig.String())
+}
+
+// orderly returns a context that the first signal to end ends, with that as the cause; SIGHUP is one unless it was
+// taken over. A SIGINT after
 // that, from somebody who does not want to wait, ends the process; the holders of their groups see
 // to the children.
-func orderly() (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(context.Background())
+func orderly(h *hangups) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	go func() {
 		for sig := range signals {
+			if sig == syscall.SIGHUP && h.pass() {
+				continue
+			}
 			if ctx.Err() != nil && sig == os.Interrupt {
 				os.Exit(exitFailed)
 			}
-			cancel()
+			cancel(named(sig))
 		}
 	}()
 	return ctx, func() {
@@ -60,8 +86,10 @@ type stdio struct {
 }
 
 // run carries out a command line and returns the exit code.
-func run(ctx context.Context, args []string, io stdio) int {
-	f := &flags{stdio: io}
+func run(ctx context.Context, args []string, io stdio) int { return (&flags{stdio: io}).run(ctx, args) }
+
+func (f *flags) run(ctx context.Context, args []string) int {
+	io := f.stdio
 	root := f.command()
 	root.SetArgs(args)
 	root.SetIn(io.in)

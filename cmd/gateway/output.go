@@ -25,7 +25,7 @@ func (o output) check() error {
 	info, err := os.Stat(o.path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		if _, err := os.Lstat(o.path); err == nil {
+		if info, err := os.Lstat(o.path); err == nil && info.Mode()&fs.ModeSymlink != 0 { // else somebody has made it just now
 			return fmt.Errorf("%s is a link to what is not there", o.path)
 		}
 		return nil

@@ -3,9 +3,9 @@ package main
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"strconv"
@@ -15,23 +15,30 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"mcpgateway/config"
 	"mcpgateway/door"
 	"mcpgateway/transport"
+	"mcpgateway/wire"
 )
 
 func serveCommand(f *flags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve MCP on stdin and stdout (the default), or over HTTP",
-		Long: `serve speaks MCP on stdin and stdout until stdin ends or it gets SIGTERM, SIGINT or
-SIGHUP. Logs go to stderr. The backends are started when a client initializes, or asks for
-anything but server/discover, and ended with the gateway.
+		Long: `serve speaks MCP on stdin and stdout until stdin ends or it gets SIGTERM or SIGINT. Logs
+go to stderr. The backends are started when a client initializes, or asks for anything but
+server/discover, and ended with the gateway.
 
 With --listen (or listen: in the file) it serves any number of clients over HTTP instead, at
 http://ADDR/mcp, and at http://ADDR/sse those that know the older transport only; the
 backends are started at once. --stdio asks for both: then all ends when the client on stdin
 and stdout is gone.
+
+When the configuration file changes, and on SIGHUP, it is loaded anew: backends that are new
+or other are started, those that are the same keep running, and clients are told what there
+is now. A file that is wrong changes nothing; the log says what is wrong. The log names,
+too, what needs a restart, as listen does. SIGHUP also has backends that have failed be tried
+at once. (Where stdin is a terminal SIGHUP ends the gateway.)
+"gateway check --diff" says what would change.
 
     gateway serve --listen 127.0.0.1:7420
     claude mcp add -s user --transport http gateway http://127.0.0.1:7420/mcp`,
@@ -49,6 +56,8 @@ func (f *flags) serveFlags(cmd *cobra.Command) {
 }
 
 func (f *flags) serve(cmd *cobra.Command, _ []string) error {
+	hangups, release := f.hangups.take(f.in)
+	defer release()
 	a, err := f.open(mode{})
 	if err != nil {
 		return err
@@ -56,7 +65,10 @@ func (f *flags) serve(cmd *cobra.Command, _ []string) error {
 	if a.Config.Listen == "" {
 		a.greet(f.in)
 		f.served = true
-		return a.run(cmd.Context(), func(ctx context.Context) error { return f.serveStdio(ctx, a) })
+		return a.run(cmd.Context(), func(ctx context.Context) error {
+			defer a.saySignal(ctx)
+			return f.reloader(a, nil).during(ctx, hangups, func(ctx context.Context) error { return f.serveStdio(ctx, a) })
+		})
 	}
 	ln, d, err := a.listen()
 	if err != nil {
@@ -67,29 +79,64 @@ func (f *flags) serve(cmd *cobra.Command, _ []string) error {
 	a.greetHTTP(url)
 	f.served = true
 	return a.run(cmd.Context(), func(ctx context.Context) error {
+		defer a.saySignal(ctx)
 		a.set.Start()
 		if !f.onStdio {
 			defer f.turnAway(a, url)()
 		}
-		both, end := context.WithCancel(ctx)
-		defer end()
-		var stdio sync.WaitGroup
-		var failed error
-		if f.onStdio {
-			stdio.Go(func() {
-				defer end() // who started us on its pipes is gone
-				failed = f.serveStdio(both, a)
-			})
-		}
-		err := d.Run(both, ln)
-		end()
-		stdio.Wait()
-		return errors.Join(failed, err)
+		return f.reloader(a, d).during(ctx, hangups, func(ctx context.Context) error { return f.serveHTTP(ctx, a, d, ln) })
 	})
 }
 
+// serveHTTP serves what comes through the door, and stdin and stdout as well if that was asked for.
+func (f *flags) serveHTTP(ctx context.Context, a *app, d *door.Door, ln net.Listener) error {
+	both, end := context.WithCancel(ctx)
+	defer end()
+	var stdio sync.WaitGroup
+	var failed error
+	if f.onStdio {
+		stdio.Go(func() {
+			defer end() // who started us on its pipes is gone
+			failed = f.serveStdio(both, a)
+		})
+	}
+	err := d.Run(both, ln)
+	end()
+	stdio.Wait()
+	return errors.Join(failed, err)
+}
+
 func (f *flags) serveStdio(ctx context.Context, a *app) error {
-	return a.gateway.Serve(ctx, "", "", transport.Stdio(f.in, f.out, int(a.Config.Limits.Message)))
+	conn := transport.Stdio(f.in, f.out, int(a.Config.Limits.Message))
+	return a.gateway.Serve(ctx, "", "", &stdin{Conn: conn, a: a})
+}
+
+// stdin is the Conn to a client at our pipes. The log says when it has sent its last: all ends
+// then, which surprises who has started us where there is no client.
+type stdin struct {
+	transport.Conn
+	a     *app
+	heard bool // something; the reader's own
+}
+
+func (s *stdin) Read() (wire.Message, wire.ID, error) {
+	m, about, err := s.Conn.Read()
+	switch {
+	case err != io.EOF:
+		s.heard = true
+	case s.heard || s.a.Config.Listen != "":
+		s.a.log.Info("stdin has ended: stopping")
+	default:
+		s.a.log.Info("stdin has ended: stopping; to run as a service use --listen")
+	}
+	return m, about, err
+}
+
+// saySignal says in the log which signal has ended us, if one has.
+func (a *app) saySignal(ctx context.Context) {
+	if sig, ok := errors.AsType[signalled](context.Cause(ctx)); ok {
+		a.log.Info(sig.Error() + ": stopping")
+	}
 }
 
 // listen opens the HTTP door.
@@ -106,17 +153,19 @@ func (a *app) listen() (net.Listener, *door.Door, error) {
 		Sessions: c.Limits.Sessions,
 		Idle:     c.Limits.SessionIdle,
 		Events:   int(c.Limits.Events),
+		Outbox:   c.Limits.Outbox,
 		Tokens:   c.Auth.Tokens,
 		Origins:  c.Origins,
 		Hosts:    c.Hosts,
 		Loopback: c.Loopback(),
 		Log:      a.log,
 	}
-	pair, err := a.tls()
+	pair, err := loadCertificate(a.Source, c.TLS)
 	if err != nil {
 		return nil, nil, err
 	}
-	o.TLS = pair
+	a.certificate.Store(pair)
+	o.TLS = a.certificate.config()
 	ln, err := net.Listen("tcp", c.Listen)
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return nil, nil, hinted{fmt.Errorf("listen: %s is in use", c.Listen),
@@ -126,23 +175,6 @@ func (a *app) listen() (net.Listener, *door.Door, error) {
 		return nil, nil, fmt.Errorf("listen: %w", err)
 	}
 	return ln, door.New(o), nil
-}
-
-// tls reads the certificate, if there is to be one. What is wrong with it is wrong
-// with the configuration.
-func (a *app) tls() (*tls.Config, error) {
-	c := a.Config.TLS
-	if c.Cert == "" {
-		return nil, nil
-	}
-	pair, err := tls.LoadX509KeyPair(c.Cert, c.Key)
-	if err != nil {
-		return nil, &config.Error{
-			File: a.Source, Key: "tls", Problem: strings.TrimPrefix(err.Error(), "tls: "),
-			Hint: "tls.cert and tls.key name PEM files: a certificate, and the key that belongs to it",
-		}
-	}
-	return &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}, nil
 }
 
 // ready says which backends have not answered yet, and may still.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -152,6 +153,19 @@ func TestWhatIsWrongIsAnsweredByServeAlone(t *testing.T) {
 	}
 	c := runPiped(t, []string{initialize}, "-c", bad)
 	if _, answers, _ := c.end(); len(answers) != 1 || strings.Contains(answers[0], "hunter22") {
+		t.Errorf("answers %q", answers)
+	}
+}
+
+// What a client is told of it has a bound.
+func TestWhatIsWrongIsAnsweredInFewWords(t *testing.T) {
+	t.Parallel()
+	keys := ""
+	for i := range 400 {
+		keys += fmt.Sprintf("nonsense%d: 1\n", i)
+	}
+	c := runPiped(t, []string{initialize}, "-c", file(t, "bad.yaml", keys))
+	if _, answers, stderr := c.end(); len(answers) != 1 || len(answers[0]) > 4<<10+10 || len(stderr) < 8<<10 || !strings.HasSuffix(answers[0], "…") {
 		t.Errorf("answers %q", answers)
 	}
 }

@@ -1,0 +1,44 @@
+package backends
+
+import (
+	"errors"
+	"log/slog"
+	"slices"
+	"testing"
+	"time"
+
+	"mcpgateway/config"
+)
+
+// A call that comes to a backend at the moment in which it is retired may want a line of its own
+// for its session. That must not take along what the session is subscribed to: it is passed on.
+func TestALineThatIsOpenedTooLateTakesNothingAlong(t *testing.T) {
+	one := config.Backend{Name: "a", URL: "http://a", Era: "legacy", Enabled: true}
+	s := New(Options{Backends: []config.Backend{one}, Log: slog.New(slog.DiscardHandler)})
+	s.Open("one", nil, false)
+	b := s.now().byName["a"]
+	b.shared.inherit("one", []string{"x:y"})
+	b.retired = true // as the first step of retire
+	if l := b.open("one"); !l.retired {
+		t.Error("the line is not retired")
+	}
+	_, subscribed := b.shared.retire() // as the next
+	if !slices.Equal(subscribed["one"], []string{"x:y"}) {
+		t.Errorf("%v is passed on", subscribed)
+	}
+}
+
+// A circuit that was open and is pardoned bars the sessions' own lines no more, even if the next
+// try fails.
+func TestAPardonedCircuitBarsNobody(t *testing.T) {
+	b := newBackend(New(Options{Log: slog.New(slog.DiscardHandler)}), config.Backend{Name: "a"})
+	circuit := breaker{failures: opensAt, reason: errors.New("no")}
+	b.tell(b.shared, false, circuit)
+	if _, reason := b.crowd.claim(time.Now(), 0); reason == nil {
+		t.Error("nobody is barred")
+	}
+	b.tell(b.shared, false, breaker{failures: 1, reason: errors.New("no")})
+	if _, reason := b.crowd.claim(time.Now(), 0); reason != nil {
+		t.Errorf("barred: %v", reason)
+	}
+}

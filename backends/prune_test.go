@@ -1,0 +1,113 @@
+package backends
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"mcpgateway/catalog"
+)
+
+// names are those of the files in a directory.
+func names(t *testing.T, dir string) (all []string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		all = append(all, e.Name())
+	}
+	return all
+}
+
+func TestOldMemoriesAreRemoved(t *testing.T) {
+	dir := t.TempDir()
+	now := time.Now()
+	const day = 24 * time.Hour
+	for _, f := range []struct {
+		name, text string
+		age        time.Duration
+	}{
+		{"old-0123456789ab.json", `{"version":3}`, 91 * day},
+		{"old-0123456789ac.json", "", 91 * day}, // a power failure
+		{"young-0123456789ab.json", `{"version":3}`, 89 * day},
+		{"young-0123456789ab.123.tmp", "x", 59 * time.Minute},
+		{"old-0123456789ab.123.tmp", "x", 61 * time.Minute},
+		// Not ours.
+		{"notes.json", `{"version":3}`, 1000 * day},
+		{"main-0123456789ab.json", `{"files":[]}`, 1000 * day},
+		{"old-0123456789ab.tmp", "x", 1000 * day},
+	} {
+		path := filepath.Join(dir, f.name)
+		if err := os.WriteFile(path, []byte(f.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chtimes(path, now.Add(-f.age), now.Add(-f.age)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Mkdir(filepath.Join(dir, "dir-0123456789ab.json"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	prune(dir, now)
+	want := []string{"dir-0123456789ab.json", "main-0123456789ab.json", "notes.json", "old-0123456789ab.tmp",
+		"young-0123456789ab.123.tmp", "young-0123456789ab.json"}
+	if got := names(t, dir); !slices.Equal(got, want) {
+		t.Errorf("left: %q", got)
+	}
+}
+
+func TestOfTooManyMemoriesTheOldestGo(t *testing.T) {
+	dir := t.TempDir()
+	now := time.Now()
+	for i := range maxMemories + 7 {
+		path := filepath.Join(dir, fmt.Sprintf("b%03d-0123456789ab.json", i))
+		if err := os.WriteFile(path, []byte(`{"version":3}`), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		used := now.Add(-time.Duration(i) * time.Minute)
+		if err := os.Chtimes(path, used, used); err != nil {
+			t.Fatal(err)
+		}
+	}
+	prune(dir, now)
+	if got := names(t, dir); len(got) != maxMemories || got[len(got)-1] != "b499-0123456789ab.json" {
+		t.Errorf("%d are left, the last is %s", len(got), got[len(got)-1])
+	}
+}
+
+// FuzzMemory: whatever stands in a state file, it is refused, or it means what it means when
+// it is written again.
+func FuzzMemory(f *testing.F) {
+	for _, text := range []string{
+		"", "{}", `{"version":3}`, `{"version":1}`, `[]`, `{"version":3,"version":2}`,
+		`{"version":3,"instructions":"<i>","capabilities":{"tools":{}},"era":"legacy","tools":{"tools":[{"name":"t","inputSchema":{"type":"object"}}]},` +
+			`"prompts":{"prompts":[{"name":"p"}]},"resources":{"resources":[{"uri":"a:b","name":"r"}]},"resourceTemplates":{"resourceTemplates":[]}}`,
+		`{"version":2,"instructions":7,"capabilities":[],"tools":{"tools":[]},"prompts":{"prompts":[]},"resources":{"resources":[]},"resourceTemplates":{"resourceTemplates":[]}}`,
+	} {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		m, err := readMemory(text)
+		if err != nil {
+			return
+		}
+		again, err := readMemory(m.text())
+		if err != nil {
+			t.Fatalf("written again it is refused: %v\n%q\n%q", err, text, m.text())
+		}
+		if again.instructions != m.instructions || !bytes.Equal(again.capabilities, m.capabilities) || again.costly != m.costly {
+			t.Errorf("%q\nbecomes %q", text, m.text())
+		}
+		for k := range catalog.Kind(catalog.NumKinds) {
+			if !bytes.Equal(again.raw[k], m.raw[k]) || len(again.items[k]) != len(m.items[k]) {
+				t.Errorf("%s: %q becomes %q", k.Member(), m.raw[k], again.raw[k])
+			}
+		}
+	})
+}

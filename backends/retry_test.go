@@ -1,0 +1,69 @@
+package backends_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"mcpgateway/backends"
+	"mcpgateway/config"
+)
+
+// What was repaired is up as soon as somebody says so, and what is well is left alone.
+func TestRetryTriesAtOnceWhatHasFailed(t *testing.T) {
+	inHouse(t, backends.Options{Backends: plain("a", "b", "c")}, func(t *testing.T, h *house) {
+		h.next("b").Ready("t")
+		h.next("c") // is starting
+		h.next("a").Exit("exit 1", "")
+		h.breakDial("a", errors.New("no such file"))
+		time.Sleep(40 * time.Second)
+		h.wantState("a", backends.Open)
+		tries := len(h.dials("a"))
+		if names := h.Retry(); !slices.Equal(names, []string{"a"}) {
+			t.Errorf("tried are %v", names)
+		}
+		time.Sleep(time.Second)
+		if n := len(h.dials("a")) - tries; n < 2 { // it fails again, as if for the first time
+			t.Errorf("tried %d times", n)
+		}
+		time.Sleep(time.Minute)
+		h.wantState("a", backends.Open)
+		h.breakDial("a", nil)
+		began := time.Now()
+		h.Retry()
+		c, _ := h.call("a")
+		a := h.next("a")
+		if took := time.Since(began); took != 0 {
+			t.Errorf("tried after %v", took)
+		}
+		a.Greet("")
+		a.Reply(a.Asked("tools/call").ID(), "{}")
+		c.ok(t)
+		a.List(`{"tools":[]}`)
+		if names := h.Retry(); len(names) != 0 || len(h.dials("b")) != 1 {
+			t.Errorf("tried are %v; b %d times", names, len(h.dials("b")))
+		}
+	})
+}
+
+// So it is for the sessions that have a line each.
+func TestRetryOpensTheDoorForOwnLines(t *testing.T) {
+	inHouse(t, backends.Options{Backends: []config.Backend{remote("a")}}, func(t *testing.T, h *house) {
+		h.next("a").Exit("gone", "")
+		h.breakDial("a", errors.New("connection refused"))
+		time.Sleep(5 * time.Second)
+		h.Open("s", nil, false)
+		h.callFor("s", "a").wantReason(t, "it is not running: connection refused; next try in ")
+		h.breakDial("a", nil)
+		if names := h.Retry(); !slices.Equal(names, []string{"a"}) {
+			t.Errorf("tried are %v", names)
+		}
+		h.next("a").Ready("t")
+		c := h.callFor("s", "a")
+		own := h.next("a")
+		own.Greet("")
+		own.Reply(own.Asked("tools/call").ID(), "{}")
+		c.ok(t)
+	})
+}

@@ -1,0 +1,224 @@
+package backends_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mcpgateway/backends"
+	"mcpgateway/config"
+	"mcpgateway/peer"
+	"mcpgateway/transport"
+	"mcpgateway/wire"
+)
+
+// A storm is the servers of one backend, of either era, which do not start, die, cannot be
+// listed, refuse and are slow as chance has it, until it is calm.
+type storm struct {
+	running sync.WaitGroup
+
+	mu     sync.Mutex
+	random *rand.Rand
+	calm   bool
+	modern bool // those that start now
+	conns  map[transport.Conn]bool
+}
+
+func (s *storm) n(n int) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.random.IntN(n)
+}
+
+// strikes is true one time in n, while it storms.
+func (s *storm) strikes(n int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.random.IntN(n) == 0 && !s.calm
+}
+
+func (s *storm) dial(config.Backend) (transport.Conn, error) {
+	if s.strikes(6) {
+		return nil, errors.New("no dial")
+	}
+	ours, theirs := transport.Pipe()
+	s.mu.Lock()
+	s.conns[theirs] = true
+	modern := s.modern
+	s.mu.Unlock()
+	s.running.Go(func() { s.serve(theirs, modern) })
+	return ours, nil
+}
+
+func (s *storm) serve(conn transport.Conn, modern bool) {
+	defer conn.Close()
+	for {
+		m, _, err := conn.Read()
+		if err != nil || s.strikes(80) {
+			return
+		}
+		if m.Kind() != wire.Request {
+			continue
+		}
+		answer, wait := s.answer(m, modern), time.Duration(s.n(300))*time.Millisecond
+		if s.strikes(20) {
+			wait = time.Duration(s.n(8)) * time.Second
+		}
+		s.running.Add(1)
+		time.AfterFunc(wait, func() {
+			defer s.running.Done()
+			_ = conn.Write(answer, "") // who is gone reads nothing
+		})
+	}
+}
+
+func (s *storm) answer(m wire.Message, modern bool) wire.Message {
+	no := func(code int) wire.Message { return wire.NewFailure(m.ID(), wire.Errorf(code, "no")) }
+	answer := "{}"
+	switch m.Method() {
+	case "server/discover", "initialize":
+		if modern != (m.Method() == "server/discover") {
+			return no(wire.CodeMethodNotFound)
+		}
+		if answer = logger; modern {
+			answer = discovered(tells)
+		}
+	case "subscriptions/listen":
+		return wire.NewNotification("notifications/subscriptions/acknowledged", []byte("{}"))
+	case "tools/call":
+		if modern && s.strikes(4) {
+			return no(-32020)
+		}
+		answer = `{"resultType":"complete"}`
+	case "tools/list", "resources/list", "resources/templates/list", "prompts/list":
+		if s.strikes(8) {
+			return no(wire.CodeInternalError)
+		}
+		answer = `{"resultType":"complete","tools":[{"name":"t","inputSchema":{"type":"object"}}],"resources":[],"resourceTemplates":[],"prompts":[]}`
+	}
+	return wire.NewResult(m.ID(), []byte(answer))
+}
+
+// rages changes the configuration, or kills all servers, which are of the other era then, or some.
+func (s *storm) rages(h *house, c config.Backend, until time.Time) {
+	for n := 0; time.Now().Before(until); n++ {
+		time.Sleep(time.Duration(s.n(9000)) * time.Millisecond)
+		if s.n(3) == 0 {
+			<-h.apply(change(edited(c, fmt.Sprint(n))))
+			continue
+		}
+		all := s.n(2) == 0
+		s.mu.Lock()
+		s.modern = s.modern != all
+		for conn := range s.conns {
+			if all || s.random.IntN(2) == 0 {
+				conn.Close()
+				delete(s.conns, conn)
+			}
+		}
+		s.mu.Unlock()
+	}
+}
+
+// asks is a client that calls, subscribes, takes back, and now and then is another one.
+func (s *storm) asks(h *house, name string, made func(*caller), until time.Time) {
+	stateless := s.n(3) == 0
+	session := name
+	h.Open(session, []byte(canSample), stateless)
+	for n := 0; time.Now().Before(until); n++ {
+		time.Sleep(time.Duration(s.n(400)) * time.Millisecond)
+		switch {
+		case s.strikes(15):
+			time.Sleep(time.Duration(s.n(6)) * time.Second)
+		case s.strikes(12):
+			h.Close(session)
+			session = fmt.Sprint(name, n)
+			h.Open(session, []byte(canSample), stateless)
+		}
+		c := &caller{}
+		made(c)
+		p := &peer.Pending{To: c, Owner: session}
+		params := []byte(fmt.Sprintf(`{"name":"t","uri":"x:%d"}`, n%2))
+		switch k := s.n(10); {
+		case k < 2:
+			method := []string{"resources/unsubscribe", "resources/subscribe"}[k]
+			h.Subscribe("a", fmt.Sprint("x:", n%2), k == 1, wire.NewRequest("7", method, params), p)
+		default:
+			h.Send("a", wire.NewRequest("7", "tools/call", params), p)
+		}
+		if s.n(4) == 0 {
+			time.Sleep(time.Duration(s.n(3)*50) * time.Millisecond)
+			h.Cancel("a", p, nil)
+		}
+	}
+	h.Close(session)
+}
+
+// After all that can happen at once each call has ended once, no place is taken, nobody is
+// subscribed, and the backend is as well, or as idle, as any.
+func TestAfterAStormNothingIsLeft(t *testing.T) {
+	for seed := range uint64(18) {
+		s := &storm{random: rand.New(rand.NewPCG(seed, 0)), conns: make(map[transport.Conn]bool)}
+		c := []config.Backend{remote("a"), plain("a")[0], plain("a")[0]}[seed%3]
+		if seed%3 == 1 {
+			c.Sharing = "session"
+		}
+		c.Era, c.Lazy, c.IdleStop = "", seed%2 == 0, 2*time.Second
+		c.StartTimeout, c.CallTimeout = 20*time.Second, 5*time.Second
+		c.MaxInFlight, c.QueueWait = 3, 4*time.Second
+		o := backends.Options{Backends: []config.Backend{c}, Dial: s.dial, StartParallel: 2, State: t.TempDir()}
+		inHouse(t, o, func(t *testing.T, h *house) {
+			var mu sync.Mutex
+			var calls []*caller
+			var working sync.WaitGroup
+			until := time.Now().Add(3 * time.Minute)
+			for i := range 6 {
+				working.Go(func() {
+					s.asks(h, fmt.Sprint("s", i), func(c *caller) {
+						mu.Lock()
+						defer mu.Unlock()
+						calls = append(calls, c)
+					}, until)
+				})
+			}
+			working.Go(func() { s.rages(h, c, until) })
+			working.Wait()
+			s.mu.Lock()
+			s.calm = true
+			s.mu.Unlock()
+			time.Sleep(6 * time.Minute) // a circuit may be open
+			synctest.Wait()
+			for _, c := range calls {
+				if len(c.ends) != 1 {
+					t.Errorf("seed %d: a call ended with %q", seed, c.ends)
+				}
+			}
+			want := backends.Stopped
+			if c.URL != "" {
+				want = backends.Ready
+			}
+			h.wantState("a", want)
+			h.wantNames("t")
+			h.Open("last", nil, false)
+			for range c.MaxInFlight {
+				one := h.callFor("last", "a")
+				two := h.callFor("last", "a")
+				three := h.callFor("last", "a")
+				time.Sleep(3 * time.Second)
+				one.ok(t)
+				two.ok(t)
+				three.ok(t)
+			}
+			h.stop()
+			<-h.done
+			s.running.Wait()
+		})
+		if t.Failed() {
+			t.Fatalf("seed %d", seed)
+		}
+	}
+}

@@ -1,0 +1,113 @@
+//go:build unix
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync/atomic"
+
+	"mcpgateway/internal/mcptest/faults"
+)
+
+// A role is what may happen to a backend.
+type role int
+
+const (
+	healthy role = iota // nothing ever
+	demo                // likewise, but it is the embedded one, with tools of its own
+	liar                // whatever does not end it; now and then it is killed from outside
+	mortal              // it dies whenever it can
+	broken              // it never was well: its tools may be missing, and calls to it may fail at any time
+)
+
+// A backend is one of the gateway's.
+type backend struct {
+	name   string
+	role   role
+	http   bool
+	modern bool
+	script faults.Script
+	twin   *faults.Twin // if it is one
+	url    string
+
+	pid        atomic.Int64 // of the process that has answered last
+	killed     atomic.Int64 // when the one before was, in nanoseconds; 0 = it is back
+	kills      atomic.Int32 // since its configuration was changed last
+	generation int          // of its configuration; what writes that is one goroutine
+}
+
+func (b *backend) spared() bool { return b.role == healthy || b.role == demo }
+
+// cast are the 20 backends.
+func cast() []*backend {
+	var all []*backend
+	add := func(role role, s faults.Script, web bool) {
+		all = append(all, &backend{name: s.Name, role: role, http: web, modern: s.Era == "modern", script: s})
+	}
+	for i, s := range []faults.Script{
+		0: {}, 1: {Tools: 20, Page: 7}, 2: {}, 3: {Era: "modern"}, // healthy
+		4: {}, 5: {}, 6: {Era: "modern"}, 7: {Stubborn: true}, // liars
+		8: {}, 9: {}, // mortal
+		10: {Pages: "circle", Page: 2}, // broken
+		11: {On: map[string][]faults.Deed{"start": {{Fault: "stderr", Bytes: 2000}, {Fault: "die", Code: 3}}}},
+	} {
+		s.Name = "s" + strconv.Itoa(i)
+		add([]role{healthy, healthy, healthy, healthy, liar, liar, liar, liar, mortal, mortal, broken, broken}[i], s, false)
+	}
+	for i, s := range []faults.Script{
+		0: {}, 1: {Era: "modern"}, // healthy
+		2: {}, 3: {Stream: true}, 4: {NoGet: true}, 5: {Era: "modern"}, // liars
+	} {
+		s.Name = "h" + strconv.Itoa(i)
+		add([]role{healthy, healthy, liar, liar, liar, liar}[i], s, true)
+	}
+	add(demo, faults.Script{Name: "e0"}, false)
+	add(demo, faults.Script{Name: "e1"}, false)
+	return all
+}
+
+// small are those that a gateway on stdio has, which a client has to itself.
+func small(all []*backend) (some []*backend) {
+	for _, b := range all {
+		switch b.name {
+		case "s0", "s3", "s4", "h0", "h2", "e0":
+			some = append(some, b)
+		}
+	}
+	return some
+}
+
+// configuration is the text of a gateway's file.
+func configuration(backends []*backend, dir, name, stub, mark string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "state: %q\nlog: {level: info}\naudit: {file: %q}\n", dir+"/state-"+name, dir+"/audit-"+name+".jsonl")
+	b.WriteString("catalog: {prefix: always, wait: 3s}\nlimits: {in_flight: 100, session_idle: 2s, events: 64KiB}\n")
+	b.WriteString("defaults: {start_timeout: 5s, call_timeout: 1s}\nbackends:\n")
+	for _, x := range backends {
+		patience := ""
+		if x.spared() {
+			patience = ", call_timeout: 30s, start_timeout: 60s"
+		}
+		switch {
+		case x.role == demo:
+			fmt.Fprintf(&b, "  - {name: %s, embedded: demo}\n", x.name)
+		case x.http:
+			fmt.Fprintf(&b, "  - {name: %s, url: %q, headers: {X-Generation: \"%d\"}%s}\n", x.name, x.url, x.generation, patience)
+		default:
+			fmt.Fprintf(&b, "  - {name: %s, command: %q, env: {%s: %q, %s: %q, GENERATION: \"%d\"}%s}\n",
+				x.name, stub, faults.ScriptEnv, x.script.String(), markEnv, mark, x.generation, patience)
+		}
+	}
+	return b.String()
+}
+
+func writeConfig(path, text string) error {
+	next := path + ".next"
+	if err := os.WriteFile(next, []byte(text), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(next, path)
+}

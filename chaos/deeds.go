@@ -1,0 +1,290 @@
+//go:build unix
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"mcpgateway/internal/mcptest/faults"
+)
+
+// A deed is one call, made up from a client's seed alone.
+type deed struct {
+	n       int // of this client
+	backend *backend
+	tool    string
+	args    string
+	nonce   string
+	token   bool   // asks for progress
+	fault   string // what is to go wrong, "" = nothing
+	rude    string // what the client does itself: cancel, vanish, flood; "" = nothing
+	late    time.Duration
+	steps   int
+}
+
+// A script draws the deeds of one client.
+type script struct {
+	rng      *rand.Rand
+	name     string
+	backends []*backend
+	spared   []*backend
+	others   []*backend
+	rude     bool // this client does not behave
+	n        int
+}
+
+func newScript(seed uint64, index int, name string, backends []*backend, rude bool) *script {
+	s := &script{rng: rand.New(rand.NewPCG(seed, uint64(index))), name: name, backends: backends, rude: rude}
+	for _, b := range backends {
+		if b.spared() {
+			s.spared = append(s.spared, b)
+		} else {
+			s.others = append(s.others, b)
+		}
+	}
+	return s
+}
+
+// echo is a deed that any backend knows.
+func (s *script) echo(b *backend) deed {
+	s.n++
+	d := deed{n: s.n, tool: "echo", backend: b, nonce: fmt.Sprintf("%s-%d-%08x", s.name, s.n, s.rng.Uint32())}
+	d.args = `{"nonce":` + string(quoted(d.nonce)) + `}`
+	if b.role == demo {
+		d.args = `{"text":` + string(quoted(d.nonce)) + `}`
+	}
+	return d
+}
+
+// huge is a deed whose answer is as long as answers get.
+func (s *script) huge(b *backend) deed {
+	d := s.echo(b)
+	d.tool, d.fault = "do", "huge"
+	d.args = strings.Replace(d.args, "{", fmt.Sprintf(`{"fault":"huge","bytes":%d,`, hugeBytes), 1)
+	return d
+}
+
+const hugeBytes = 300_000
+
+// kind is a fault's name in the tables.
+func kind(f faults.Deed) string {
+	switch f.Fault {
+	case "die", "cut":
+		return f.Fault + " " + f.At
+	case "notify", "ask":
+		return f.Fault + " " + f.What
+	case "status", "session":
+		return fmt.Sprintf("%s %d", f.Fault, f.Code)
+	case "noise":
+		return strings.TrimSpace(f.Fault + " " + f.Where)
+	}
+	return strings.TrimSpace(f.Fault + " " + f.How)
+}
+
+// next draws a deed. Of those to backends that are not spared so many in a hundred
+// carry a fault.
+func (s *script) next(share int) deed {
+	s.n++
+	d := deed{n: s.n, tool: "echo", nonce: fmt.Sprintf("%s-%d-%08x", s.name, s.n, s.rng.Uint32())}
+	if s.rng.IntN(10) < 7 {
+		d.backend = s.spared[s.rng.IntN(len(s.spared))]
+	} else {
+		d.backend = s.others[s.rng.IntN(len(s.others))]
+	}
+	if d.backend.role == demo {
+		d.args = `{"text":` + string(quoted(d.nonce+s.text())) + `}`
+		return d
+	}
+	more := ""
+	roll, faulty := s.rng.IntN(100), s.rng.IntN(100)
+	switch {
+	case !d.backend.spared() && faulty < share:
+		f := s.fault(d.backend)
+		d.tool, d.fault = "do", kind(f)
+		if f.What == "log" {
+			f.Text = d.nonce
+		}
+		all := []faults.Deed{f}
+		if f.Fault == "fork" { // what it leaves behind is to end with it
+			all = append(all, faults.Deed{Fault: "die", At: "after", By: "kill"})
+		}
+		text, _ := json.Marshal(all)
+		more = `"deeds":` + string(text) + ","
+		d.token = s.rng.IntN(2) == 0
+	case roll < 15:
+		d.tool, d.token, d.steps = "slow", true, s.rng.IntN(4)
+		ms := 1 + s.rng.IntN(60)
+		more = fmt.Sprintf(`"ms":%d,"steps":%d,`, ms, d.steps)
+		if s.rude && share > 0 && s.rng.IntN(2) == 0 {
+			d.rude = []string{"cancel", "vanish"}[s.rng.IntN(2)]
+			d.late = time.Duration(s.rng.IntN(ms+5)) * time.Millisecond
+		}
+	}
+	d.args = "{" + more + `"nonce":` + string(quoted(d.nonce)) + s.rest() + "}"
+	return d
+}
+
+// rest is members of all kinds that JSON may have, as no encoder would write them.
+func (s *script) rest() string {
+	var b strings.Builder
+	for i := range s.rng.IntN(5) {
+		b.WriteString([]string{",", " , ", ",\t"}[s.rng.IntN(3)])
+		b.Write(quoted("k" + strconv.Itoa(9-i) + s.text()))
+		b.WriteString([]string{":", " : ", ":  "}[s.rng.IntN(3)])
+		b.WriteString(s.value(2))
+	}
+	return b.String()
+}
+
+func (s *script) value(deep int) string {
+	switch s.rng.IntN(9) {
+	case 0:
+		return "9007199254740993"
+	case 1:
+		return []string{"1e400", "-0", "1.10", "12345678901234567890123", "0.1000", "1E-7"}[s.rng.IntN(6)]
+	case 2:
+		return []string{"true", "false", "null", "{ }", "[ ]", `""`}[s.rng.IntN(6)]
+	case 3:
+		if deep > 0 {
+			return "[ " + s.value(deep-1) + " ,\t" + s.value(deep-1) + "]"
+		}
+	case 4:
+		if deep > 0 {
+			return `{"z": ` + s.value(deep-1) + ` , "a":` + s.value(deep-1) + `}`
+		}
+	case 5: // now and then a big one
+		if s.rng.IntN(60) == 0 {
+			return `"` + strings.Repeat("0123456789abcdef", 1<<(4+s.rng.IntN(10))) + `"`
+		}
+	}
+	return string(quoted(s.text()))
+}
+
+var bits = []string{`<a href="x">&amp;</a>`, "\u2028\u2029", "ünïcödé 漢字 😀", "\u0000\u001f\n\r\t", "\\ \" / \b\f", "\u202e", "e\u0301", "id", "_meta", ""}
+
+func (s *script) text() string { return bits[s.rng.IntN(len(bits))] }
+
+// quoted writes a string as JSON, some characters escaped that need not be.
+func quoted(text string) []byte {
+	b := []byte{'"'}
+	for i, r := range text {
+		switch {
+		case r == '"' || r == '\\':
+			b = append(b, '\\', byte(r))
+		case r < ' ', r == '/' && i%2 == 0, r > 126 && r < 0x10000 && i%3 == 0:
+			b = fmt.Appendf(b, `\u%04x`, r)
+		default:
+			b = append(b, string(r)...)
+		}
+	}
+	return append(b, '"')
+}
+
+// fault draws what is to go wrong in a call to a backend.
+func (s *script) fault(b *backend) faults.Deed {
+	all := lies
+	switch {
+	case b.http && b.modern: // it has no sessions to lose
+		all = slices.DeleteFunc(slices.Clone(webs), func(d faults.Deed) bool { return d.Fault == "session" })
+	case b.role == mortal && s.rng.IntN(3) == 0:
+		all = deaths
+	case b.http:
+		all = webs
+	}
+	return all[s.rng.IntN(len(all))]
+}
+
+const ms = faults.Span(time.Millisecond)
+
+var lies = []faults.Deed{
+	{Fault: "delay", For: 20 * ms},
+	{Fault: "delay", For: 100 * ms},
+	{Fault: "noise"},
+	{Fault: "noise", Times: 3, Text: "{ \"level\": \"info\", \"msg\": \"listening\" }"},
+	{Fault: "noise", Where: "after"},
+	{Fault: "noise", Where: "between"},
+	{Fault: "chunks", Bytes: 40, For: ms},
+	{Fault: "stderr", Bytes: 20_000},
+	{Fault: "silent"},
+	{Fault: "id", How: "unknown"},
+	{Fault: "id", How: "string"},
+	{Fault: "id", How: "null"},
+	{Fault: "id", How: "twice"},
+	{Fault: "notify", What: "log", Times: 20},
+	{Fault: "notify", What: "progress", Times: 20},
+	{Fault: "notify", What: "list_changed", Times: 20},
+	{Fault: "notify", What: "window/logMessage"},
+	{Fault: "huge", Bytes: hugeBytes},
+	{Fault: "utf8"},
+	{Fault: "junk"},
+	{Fault: "junk", Text: `{"jsonrpc":"2.0","id":`},
+	{Fault: "error", Code: ownError},
+	{Fault: "ask", What: "sampling/createMessage", Text: `{"messages":[],"maxTokens":1}`},
+	{Fault: "ask", What: "roots/list"},
+	{Fault: "ask", What: "ping"},
+	{Fault: "deaf", For: 100 * ms},
+	{Fault: "mute", For: 100 * ms},
+}
+
+var deaths = []faults.Deed{
+	{Fault: "die", At: "reading"},
+	{Fault: "die", At: "reading", By: "kill"},
+	{Fault: "die", At: "before", Code: 1},
+	{Fault: "die", At: "middle", By: "kill"},
+	{Fault: "die", At: "middle"},
+	{Fault: "die", At: "after", By: "kill"},
+	{Fault: "fork", How: "normal"},
+	{Fault: "fork", How: "stubborn"},
+	{Fault: "fork", How: "setsid"},
+}
+
+var webs = []faults.Deed{
+	{Fault: "delay", For: 50 * ms},
+	{Fault: "noise"},
+	{Fault: "noise", Where: "between"},
+	{Fault: "chunks", Bytes: 100, For: ms},
+	{Fault: "silent"},
+	{Fault: "id", How: "unknown"},
+	{Fault: "id", How: "twice"},
+	{Fault: "id", How: "null"},
+	{Fault: "notify", What: "log", Times: 20},
+	{Fault: "notify", What: "progress", Times: 20},
+	{Fault: "huge", Bytes: hugeBytes},
+	{Fault: "utf8"},
+	{Fault: "junk"},
+	{Fault: "error", Code: ownError},
+	{Fault: "die", At: "reading"},
+	{Fault: "die", At: "before"},
+	{Fault: "die", At: "middle"},
+	{Fault: "die", At: "after"},
+	{Fault: "cut", At: "before"},
+	{Fault: "cut", At: "middle"},
+	{Fault: "cut", At: "after"},
+	{Fault: "reset"},
+	{Fault: "redirect"},
+	{Fault: "type", Text: "text/plain"},
+	{Fault: "type", Text: "application/octet-stream"},
+	{Fault: "session", Code: 404},
+	{Fault: "session", Code: 400},
+	{Fault: "session", Code: 200},
+	{Fault: "status", Code: 400},
+	{Fault: "status", Code: 401},
+	{Fault: "status", Code: 404},
+	{Fault: "status", Code: 405},
+	{Fault: "status", Code: 408},
+	{Fault: "status", Code: 429, Retry: "1"},
+	{Fault: "status", Code: 500},
+	{Fault: "status", Code: 502},
+	{Fault: "status", Code: 503, Retry: "1"},
+	{Fault: "status", Code: 504},
+	{Fault: "status", Code: 200},
+}
+
+// ownError is the code of errors that a backend was asked to answer with.
+const ownError = -7777

@@ -1,0 +1,48 @@
+//go:build unix
+
+package main
+
+import (
+	"math"
+	"slices"
+)
+
+// fit returns the slope of the line through points that is nearest to them by least
+// squares, and twice the standard error of it.
+func fit(x, y []float64) (slope, twiceError float64) {
+	n := float64(len(x))
+	if n < 3 {
+		return 0, math.Inf(1)
+	}
+	mx, my := mean(x), mean(y)
+	sxx, sxy := 0.0, 0.0
+	for i := range x {
+		sxx += (x[i] - mx) * (x[i] - mx)
+		sxy += (x[i] - mx) * (y[i] - my)
+	}
+	if sxx == 0 {
+		return 0, math.Inf(1)
+	}
+	slope = sxy / sxx
+	rest := 0.0
+	for i := range x {
+		d := y[i] - my - slope*(x[i]-mx)
+		rest += d * d
+	}
+	return slope, 2 * math.Sqrt(rest/(n-2)/sxx)
+}
+
+func mean(all []float64) (m float64) {
+	for _, v := range all {
+		m += v / float64(len(all))
+	}
+	return m
+}
+
+func median(all []float64) float64 {
+	if len(all) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(all))
+	return sorted[len(sorted)/2]
+}

@@ -1,0 +1,139 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+func discardLog() *log.Logger { return log.New(io.Discard, "", 0) }
+
+// markEnv stands in the environment of all that is started. Unlike parents, groups and
+// sessions it survives whatever those processes do.
+const markEnv = "CHAOS_MARK"
+
+type process struct {
+	pid  int
+	args string
+}
+
+func (p process) String() string { return fmt.Sprintf("%d: %s", p.pid, p.args) }
+
+// marked are the processes alive that carry a mark. Without /proc there seem to be none.
+func marked(mark string) (found []process) {
+	dirs, _ := filepath.Glob("/proc/[0-9]*")
+	for _, dir := range dirs {
+		pid, _ := strconv.Atoi(filepath.Base(dir))
+		if !carries(pid, mark) {
+			continue
+		}
+		args, _ := os.ReadFile(filepath.Join(dir, "cmdline"))
+		found = append(found, process{pid, strings.ReplaceAll(strings.TrimRight(string(args), "\x00"), "\x00", " ")})
+	}
+	return found
+}
+
+// carries reports whether a process is one of ours.
+func carries(pid int, mark string) bool {
+	env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+	entry := []byte(markEnv + "=" + mark)
+	return err == nil && slices.ContainsFunc(bytes.Split(env, []byte{0}), func(v []byte) bool { return bytes.Equal(v, entry) })
+}
+
+// A footprint is what the gateway takes.
+type footprint struct {
+	Goroutines  int    `json:"goroutines"`
+	Heap        uint64 `json:"heap"` // bytes, collected
+	RSS         uint64 `json:"rss"`  // bytes
+	Descriptors int    `json:"descriptors"`
+	Processes   int    `json:"processes"` // with the gateway itself
+	Zombies     int    `json:"zombies"`
+
+	CPU time.Duration `json:"cpu"` // used so far, with that of children that are over
+}
+
+// footprint asks the gateway, and /proc.
+func (w *world) footprint(ctx context.Context) (f footprint, err error) {
+	text, err := w.debug(ctx, "/")
+	if err != nil {
+		return f, err
+	}
+	if err := json.Unmarshal(text, &f); err != nil {
+		return f, err
+	}
+	pid := w.cmd.Process.Pid
+	fds, _ := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+	f.Descriptors = len(fds)
+	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	for line := range strings.Lines(string(status)) {
+		if rest, ok := strings.CutPrefix(line, "VmRSS:"); ok {
+			var kb uint64
+			fmt.Sscan(rest, &kb)
+			f.RSS = kb << 10
+		}
+	}
+	f.Processes = len(marked(w.mark))
+	f.Zombies, f.CPU = zombies(pid), cpu(pid)
+	return f, nil
+}
+
+// cpu is the time that a process has used, and its children that are over.
+func cpu(pid int) time.Duration {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	_, rest, _ := strings.Cut(string(text), ") ")
+	ticks := 0
+	for i, field := range strings.Fields(rest) {
+		if i >= 11 && i <= 14 {
+			n, _ := strconv.Atoi(field)
+			ticks += n
+		}
+	}
+	return time.Duration(ticks) * 10 * time.Millisecond
+}
+
+// zombies counts the children of a process that it has not reaped.
+func zombies(parent int) (n int) {
+	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, path := range stats {
+		text, _ := os.ReadFile(path)
+		_, rest, ok := strings.Cut(string(text), ") ")
+		fields := strings.Fields(rest)
+		if ok && len(fields) > 1 && fields[0] == "Z" && fields[1] == strconv.Itoa(parent) {
+			n++
+		}
+	}
+	return n
+}
+
+// debug asks at the gateway's debugging socket.
+func (w *world) debug(ctx context.Context, path string) ([]byte, error) {
+	client := http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", w.socket())
+		},
+	}}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://debug"+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	res, err := client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer res.Body.Close()
+	return io.ReadAll(res.Body)
+}

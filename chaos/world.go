@@ -1,0 +1,232 @@
+//go:build unix
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"mcpgateway/internal/mcptest/faults"
+)
+
+// A world is a gateway with its backends, and what they are started from.
+type world struct {
+	*plan
+	dir      string // of files
+	mark     string // in the environment of all processes
+	binary   string
+	stub     string
+	config   string
+	backends []*backend
+	byName   map[string]*backend
+	twins    []*http.Server
+
+	cmd    *exec.Cmd
+	log    *os.File
+	url    string // of the gateway, without /mcp
+	exited chan struct{}
+
+	stopping atomic.Bool // its end is ours
+
+	reloads bool
+
+	tally *tally
+}
+
+func build(ctx context.Context, p *plan) (*world, error) {
+	dir, err := os.MkdirTemp("", "gateway-chaos-")
+	if err != nil {
+		return nil, err
+	}
+	w := &world{plan: p, dir: dir, mark: filepath.Base(dir), binary: p.gateway, stub: filepath.Join(dir, "stub"),
+		config: filepath.Join(dir, "gateway.yaml"), backends: cast(), byName: make(map[string]*backend), tally: newTally(p.seed)}
+	if w.binary == "" {
+		w.binary = filepath.Join(dir, "gateway")
+		if err := compile(ctx, w.binary, "./cmd/gateway"); err != nil {
+			return nil, err
+		}
+	}
+	if err := compile(ctx, w.stub, "./internal/mcptest/faults/stub"); err != nil {
+		return nil, err
+	}
+	for _, b := range w.backends {
+		w.byName[b.name] = b
+		if b.http {
+			if err := w.serveTwin(b); err != nil {
+				return nil, err
+			}
+		}
+	}
+	w.reloads = p.reload == "yes" || p.reload == "auto" && canReload(ctx, w.binary)
+	return w, w.start(ctx)
+}
+
+func compile(ctx context.Context, to, what string) error {
+	cmd := exec.CommandContext(ctx, "go", "build", "-o", to, what)
+	cmd.Stderr = os.Stderr
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("build %s (run this in the project's folder): %w", what, err)
+	}
+	return nil
+}
+
+// canReload reports whether SIGHUP has a gateway read its file anew: an older one it ends.
+func canReload(ctx context.Context, binary string) bool {
+	help, _ := exec.CommandContext(ctx, binary, "check", "--help").CombinedOutput()
+	return strings.Contains(string(help), "--diff")
+}
+
+func (w *world) serveTwin(b *backend) error {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	b.twin = faults.Handler(b.script)
+	b.url = "http://" + ln.Addr().String() + "/mcp"
+	server := &http.Server{Handler: b.twin, ErrorLog: discardLog()}
+	w.twins = append(w.twins, server)
+	go server.Serve(ln)
+	return nil
+}
+
+// start starts the gateway and waits until it serves.
+func (w *world) start(ctx context.Context) error {
+	if err := writeConfig(w.config, configuration(w.backends, w.dir, "main", w.stub, w.mark)); err != nil {
+		return err
+	}
+	log, err := os.Create(filepath.Join(w.dir, "gateway.log"))
+	if err != nil {
+		return err
+	}
+	w.log = log
+	w.cmd = exec.Command(w.binary, "serve", "-c", w.config, "--listen", "127.0.0.1:0")
+	w.cmd.Stderr = log
+	w.cmd.Env = append(os.Environ(), markEnv+"="+w.mark, "GATEWAY_DEBUG="+w.socket())
+	if err := w.cmd.Start(); err != nil {
+		return err
+	}
+	w.exited = make(chan struct{})
+	go func() {
+		defer close(w.exited)
+		_ = w.cmd.Wait()
+	}()
+	deadline := time.Now().Add(60 * time.Second)
+	for w.url == "" || !w.ready() {
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case time.Now().After(deadline), w.dead():
+			return fmt.Errorf("the gateway does not serve: see %s", log.Name())
+		}
+		w.url = w.findURL()
+		time.Sleep(20 * time.Millisecond)
+	}
+	return nil
+}
+
+func (w *world) socket() string { return filepath.Join(w.dir, "debug") }
+
+func (w *world) dead() bool {
+	select {
+	case <-w.exited:
+		return true
+	default:
+		return false
+	}
+}
+
+// findURL reads in the log where the gateway listens.
+func (w *world) findURL() string {
+	f, err := os.Open(w.log.Name())
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		if _, rest, ok := strings.Cut(lines.Text(), "serving at "); ok {
+			url, _, _ := strings.Cut(rest, "/mcp")
+			return url
+		}
+	}
+	return ""
+}
+
+func (w *world) ready() bool {
+	res, err := http.Get(w.url + "/readyz")
+	if err != nil {
+		return false
+	}
+	defer res.Body.Close()
+	io.Copy(io.Discard, res.Body)
+	return res.StatusCode == http.StatusOK
+}
+
+// stop ends the gateway with SIGTERM and says what is wrong with how it ended.
+func (w *world) stop() (problems []string) {
+	began := time.Now()
+	w.stopping.Store(true)
+	_ = w.cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-w.exited:
+		if !w.cmd.ProcessState.Success() {
+			problems = append(problems, "the gateway ended with "+w.cmd.ProcessState.String())
+		}
+	case <-time.After(15 * time.Second):
+		problems = append(problems, "the gateway does not end at SIGTERM within 15s")
+		_ = w.cmd.Process.Kill()
+		<-w.exited
+	}
+	fmt.Printf("the gateway ended %v after SIGTERM\n", time.Since(began).Round(time.Millisecond))
+	var left []string
+	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		left = left[:0]
+		for _, p := range marked(w.mark) {
+			left = append(left, p.String())
+		}
+		if len(left) == 0 || time.Now().After(deadline) {
+			break
+		}
+	}
+	for _, l := range left {
+		problems = append(problems, "left running: "+l)
+	}
+	return problems
+}
+
+// end ends whatever still runs.
+func (w *world) end(clean bool) {
+	w.stopping.Store(true)
+	if w.cmd != nil && w.cmd.Process != nil && !w.dead() {
+		_ = w.cmd.Process.Kill()
+		<-w.exited
+	}
+	for _, p := range marked(w.mark) {
+		_ = syscall.Kill(p.pid, syscall.SIGKILL)
+	}
+	for _, s := range w.twins {
+		s.Close()
+	}
+	if w.log != nil {
+		w.log.Close()
+	}
+	if clean {
+		os.RemoveAll(w.dir)
+		return
+	}
+	os.Remove(w.stub)
+	if w.plan.gateway == "" {
+		os.Remove(w.binary)
+	}
+	fmt.Printf("logs, journals and configurations are in %s\n", w.dir)
+}

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"bytes"
+	"crypto/tls"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"mcpgateway/config"
+)
+
+// A certificate is what TLS is spoken with.
+type certificate = tls.Certificate
+
+// certificates is the one that is in force, nil if there is none.
+type certificates struct{ atomic.Pointer[certificate] }
+
+// same reports whether a certificate is the one in force.
+func (c *certificates) same(other *certificate) bool {
+	now := c.Load()
+	if now == nil || other == nil {
+		return now == other
+	}
+	return slices.EqualFunc(now.Certificate, other.Certificate, bytes.Equal)
+}
+
+// config returns how TLS is spoken, with the certificate that is in force at the time; nil
+// if there is none.
+func (c *certificates) config() *tls.Config {
+	if c.Load() == nil {
+		return nil
+	}
+	return &tls.Config{
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return c.Load(), nil },
+		MinVersion:     tls.VersionTLS12,
+	}
+}
+
+// loadCertificate reads the certificate, nil if there is to be none. What is wrong with it is wrong
+// with the configuration.
+func loadCertificate(source string, c config.TLS) (*certificate, error) {
+	if c.Cert == "" {
+		return nil, nil
+	}
+	pair, err := tls.LoadX509KeyPair(c.Cert, c.Key)
+	if err != nil {
+		return nil, &config.Error{
+			File: source, Key: "tls", Problem: strings.TrimPrefix(err.Error(), "tls: "),
+			Hint: "tls.cert and tls.key name PEM files: a certificate, and the key that belongs to it",
+		}
+	}
+	return &pair, nil
+}

@@ -1,0 +1,36 @@
+package main
+
+import (
+	"log/slog"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"mcpgateway/config"
+	"mcpgateway/door"
+)
+
+// A certificate that came from a pipe was waited for at the first reload, which comes right after
+// the start; then nothing was loaded any more, and the gateway did not end.
+func TestACertificateFromAPipeIsReadOnce(t *testing.T) {
+	dir := t.TempDir()
+	pipe := func(name string) string {
+		path := filepath.Join(dir, name)
+		if err := syscall.Mkfifo(path, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	was := config.TLS{Cert: pipe("cert"), Key: pipe("key")}
+	next := was
+	r := &reloader{app: &app{log: slog.New(slog.DiscardHandler)}, door: new(door.Door), now: &config.Config{TLS: was}}
+	r.certificate.Store(new(certificate))
+	r.load = func(string) (*config.Loaded, error) { return &config.Loaded{Config: &config.Config{TLS: next}}, nil }
+	if _, pair, err := r.read(); err != nil || !r.certificate.same(pair) {
+		t.Errorf("%v", err)
+	}
+	next.Cert = pipe("other")
+	if _, _, err := r.read(); err == nil {
+		t.Error("another pipe is taken for a certificate")
+	}
+}

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"mcpgateway/config"
+)
+
+// printDiff says what a reload would change for the gateway that runs with the same file. It starts
+// nothing.
+func (f *flags) printDiff() error {
+	loaded, err := f.load(f.config)
+	if err != nil {
+		return err
+	}
+	if _, err := loadCertificate(loaded.Source, loaded.Config.TLS); err != nil {
+		return err
+	}
+	if loaded.Source == "" {
+		return hinted{errors.New("there is no configuration to compare"), "name a file with --config"}
+	}
+	f.sayFile(&app{Loaded: loaded})
+	for _, w := range loaded.Warnings {
+		fmt.Fprintf(f.err, "gateway: %s\n", w)
+	}
+	before, err := findApplied(loaded.Config, loaded.Source)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if err := emptied(loaded, 1); err != nil {
+			return err // the file said where the record is, perhaps
+		}
+		tell(f.err, "it is valid; no gateway has left a record of having run with it, so there is nothing to compare it with",
+			"the record is in the directory of state that was in force when the gateway started; if that is another now, name it with --state")
+		return nil
+	case err != nil:
+		fmt.Fprintf(f.err, "gateway: it is valid; the record of the gateway that ran with it cannot be used: %v\n", err)
+		return nil
+	}
+	at := before.Time.Local().Format(time.DateTime + " MST")
+	if isOver(before.PID, before.Birth) {
+		fmt.Fprintf(f.err, "gateway: no gateway runs with this file; the last one (process %d) has ended: compared with what it loaded at %s\n", before.PID, at)
+	} else {
+		if err := emptied(loaded, len(before.Backends)); err != nil {
+			return err
+		}
+		fmt.Fprintf(f.err, "gateway: compared with what the gateway of process %d loaded at %s\n", before.PID, at)
+	}
+	changes := before.Diff(loaded.Config, append(before.Flags, f.given()...)...)
+	if changes.None() {
+		fmt.Fprintln(f.err, "gateway: nothing would change")
+		return nil
+	}
+	return printChanges(f.out, changes)
+}
+
+// findApplied returns the record of the gateway that runs with a file. If there is none where state: says, which may
+// have been changed, one of a gateway that runs is looked for at the default place.
+func findApplied(c *config.Config, file string) (*applied, error) {
+	a, err := readApplied(c.StateDir, file)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return a, err
+	}
+	if a, err := readApplied(config.DefaultStateDir(os.LookupEnv), file); err == nil && !isOver(a.PID, a.Birth) {
+		return a, nil
+	}
+	return nil, err
+}
+
+// printChanges prints a row for each thing that differs.
+func printChanges(out io.Writer, c config.Changes) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "WHAT\tCHANGE\tDETAIL")
+	rows := func(change string, names []string) {
+		for _, name := range names {
+			detail := ""
+			if c.IsOff(name) {
+				detail = "not enabled"
+			}
+			fmt.Fprintf(w, "backend %s\t%s\t%s\n", plain(name), change, detail)
+		}
+	}
+	rows("added", c.Added)
+	rows("removed", c.Removed)
+	rows("enabled", c.Enabled)
+	rows("disabled", c.Disabled)
+	for _, b := range c.Changed {
+		detail := strings.Join(b.Keys, ", ")
+		if !c.IsOff(b.Name) {
+			detail += "; restarts it"
+		}
+		fmt.Fprintf(w, "backend %s\tchanged\t%s\n", plain(b.Name), plain(detail))
+	}
+	rows("moved", c.Moved)
+	for _, key := range slices.Sorted(slices.Values(append(slices.Clone(c.Taken), c.Restart...))) {
+		detail := ""
+		if slices.Contains(c.Restart, key) {
+			detail = "needs a restart"
+		}
+		fmt.Fprintf(w, "%s\tchanged\t%s\n", plain(key), detail)
+	}
+	return w.Flush()
+}

@@ -1,0 +1,141 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"mcpgateway/config"
+)
+
+// A desk is a file with a record of who runs with it, and what check --diff says of both.
+type desk struct {
+	*testing.T
+	file, state string
+}
+
+const oneBackend = "backends: [{name: a, command: a}]\n"
+
+// sitDown writes the file, and the record of a gateway that runs with it, which is this process.
+func sitDown(t *testing.T) *desk {
+	t.Helper()
+	dir := t.TempDir()
+	t.Setenv("XDG_STATE_HOME", filepath.Join(dir, "home"))
+	d := &desk{t, filepath.Join(dir, "gateway.yaml"), filepath.Join(dir, "home", "mcp-gateway")}
+	d.write(oneBackend)
+	loaded, err := config.Load(config.Options{Path: d.file})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := writeApplied(d.file, loaded.Config, nil); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func (d *desk) write(text string) {
+	d.Helper()
+	if err := os.WriteFile(d.file, []byte(text), 0o600); err != nil {
+		d.Fatal(err)
+	}
+}
+
+// record changes the record.
+func (d *desk) record(change func(a *applied)) {
+	d.Helper()
+	a, err := readApplied(d.state, d.file)
+	if err != nil {
+		d.Fatal(err)
+	}
+	change(a)
+	text, _ := json.Marshal(a)
+	if err := os.WriteFile(appliedPath(d.state, d.file), text, 0o600); err != nil {
+		d.Fatal(err)
+	}
+}
+
+// says checks the exit code, and what stands on stderr and stdout.
+func (d *desk) says(code int, parts ...string) {
+	d.Helper()
+	out, err := os.Create(filepath.Join(d.TempDir(), "out"))
+	if err != nil {
+		d.Fatal(err)
+	}
+	defer out.Close()
+	got := run(context.Background(), []string{"check", "--diff", "-c", d.file}, stdio{os.Stdin, out, out})
+	text, _ := os.ReadFile(out.Name())
+	fields := strings.Join(strings.Fields(string(text)), " ")
+	if got != code {
+		d.Errorf("exit code %d, want %d", got, code)
+	}
+	for _, p := range parts {
+		if absent, no := strings.CutPrefix(p, "!"); strings.Contains(fields, absent) == no {
+			d.Errorf("%q in\n%s", p, text)
+		}
+	}
+}
+
+// What an ended gateway has loaded is compared with all the same, but nobody takes it for one that runs.
+func TestCheckDiffKnowsAGatewayThatHasEnded(t *testing.T) {
+	d := sitDown(t)
+	d.write(oneBackend + "hosts: [gw.example]\n")
+	const ended, row = "no gateway runs with this file; the last one (process ", "hosts changed"
+	d.says(0, "compared with what the gateway of process ", "!"+ended, row)
+
+	child := exec.Command(os.Args[0], "-test.run=^$")
+	if err := child.Run(); err != nil {
+		t.Fatal(err)
+	}
+	var own birth
+	d.record(func(a *applied) { own, a.PID = a.Birth, child.Process.Pid })
+	d.says(0, ended, row)
+	d.record(func(a *applied) { a.Birth = birth{} }) // where there is no /proc
+	d.says(0, ended, row)
+	d.record(func(a *applied) { a.PID = os.Getpid() })
+	d.says(0, "!"+ended, row)
+	if runtime.GOOS != "linux" {
+		return
+	}
+	d.record(func(a *applied) { a.Birth = own; a.Birth.Start += "1" })
+	d.says(0, ended, row) // another process has its number
+	d.record(func(a *applied) { a.Birth = own; a.Birth.Space = "pid:[1]"; a.PID = child.Process.Pid })
+	d.says(0, "!"+ended, row) // it cannot be seen from here
+	d.record(func(a *applied) { a.Birth.Boot = "another" })
+	d.says(0, ended, row)
+}
+
+// What a running gateway refuses is refused; a start would take it.
+func TestCheckDiffRefusesAnEmptyFile(t *testing.T) {
+	d := sitDown(t)
+	for _, text := range []string{"", "# nothing\n"} {
+		d.write(text)
+		d.says(2, "gateway.yaml: is empty", "hint: write backends: []", "!removed")
+	}
+	d.write("backends: []")
+	d.says(0, "backend a removed")
+	d.write("")
+	d.record(func(a *applied) { a.Birth.Boot, a.PID = "another", 1<<30 })
+	d.says(0, "has ended", "backend a removed")
+	d.record(func(a *applied) { a.PID, a.Birth, a.Backends = os.Getpid(), birth{}, nil })
+	d.says(0, "nothing would change")
+	if err := os.Remove(appliedPath(d.state, d.file)); err != nil { // as for who keeps it where the file said
+		t.Fatal(err)
+	}
+	d.says(2, "gateway.yaml: is empty")
+}
+
+// Where state: is what was changed, the record is not where it says.
+func TestCheckDiffFindsTheRecordWhereTheStateWas(t *testing.T) {
+	d := sitDown(t)
+	for _, state := range []string{filepath.Join(t.TempDir(), "new"), "none"} {
+		d.write(oneBackend + "state: " + state)
+		d.says(0, "compared with", "state changed needs a restart")
+	}
+	d.record(func(a *applied) { a.Birth.Boot, a.PID = "another", 1<<30 }) // from who knows when
+	d.says(0, "no gateway has left a record", "name it with --state")
+}

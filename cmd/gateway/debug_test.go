@@ -1,0 +1,32 @@
+package main
+
+import (
+	"bytes"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// Who asks at the socket for debugging, and does not read the answers, does not keep the
+// gateway from ending.
+func TestWhoDebugsDoesNotKeepTheGateway(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	t.Setenv(debugEnv, path)
+	end := (&app{log: slog.New(slog.DiscardHandler)}).debugDoor()
+	c, err := net.Dial("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	_ = c.SetWriteDeadline(time.Now().Add(time.Second))
+	if n, err := c.Write(bytes.Repeat([]byte("GET /goroutines HTTP/1.1\r\nHost: x\r\n\r\n"), 1<<20)); err == nil {
+		t.Fatalf("%d bytes were read, though the answers are not", n)
+	}
+	end() // or the test takes too long
+	if c, err := net.Dial("unix", path); err == nil {
+		c.Close()
+		t.Error("the socket is still there")
+	}
+}

@@ -1,0 +1,45 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"mcpgateway/config"
+)
+
+// Whoever sets a variable and loads the file anew is told that the gateway does not see it.
+func TestAnUnsetVariableAtAReloadAsksForARestart(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "x.yaml")
+	if err := os.WriteFile(file, []byte("backends: [{name: a, command: b, env: {A: \"${MCPG_NOT_SET}\"}}]"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := config.Load(config.Options{Path: file})
+	var out bytes.Buffer
+	r := &reloader{app: &app{log: slog.New(slog.NewTextHandler(&out, nil))}, source: file}
+	r.refuse(err)
+	if !strings.Contains(out.String(), "MCPG_NOT_SET is not set (the gateway's own environment counts") {
+		t.Error(out.String())
+	}
+}
+
+// Of a file with many errors so many are said, and how many there are more.
+func TestOfManyProblemsSomeAreSaid(t *testing.T) {
+	for n, want := range map[int]int{1: 1, maxProblems: maxProblems, maxProblems + 1: maxProblems + 1, 500: maxProblems + 1} {
+		var all config.Errors
+		for i := range n {
+			all = append(all, &config.Error{Key: fmt.Sprint("key", i), Problem: "is wrong"})
+		}
+		var out bytes.Buffer
+		r := &reloader{app: &app{log: slog.New(slog.NewTextHandler(&out, nil))}, source: "x.yaml"}
+		r.refuse(errors.Join(all))
+		if got := strings.Count(out.String(), "configuration: "); got != want || strings.Contains(out.String(), fmt.Sprintf("%d more problems", n-maxProblems)) != (n > maxProblems) {
+			t.Errorf("%d errors: %d are said\n%.300s", n, got, out.String())
+		}
+	}
+}

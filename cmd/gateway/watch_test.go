@@ -1,0 +1,270 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// A seat is a lookout at work, over a directory.
+type seat struct {
+	*testing.T
+	*lookout
+	dir string
+}
+
+// sit watches these files of a new directory, which hold "one".
+func sit(t *testing.T, prepare func(s *seat), files ...string) *seat {
+	t.Helper()
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &seat{t, newLookout(slog.New(slog.DiscardHandler)), dir}
+	if prepare != nil {
+		prepare(s)
+	}
+	for i, name := range files {
+		files[i] = filepath.Join(dir, name)
+		if prepare == nil {
+			s.write(name, "one")
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { s.run(ctx) })
+	t.Cleanup(running.Wait)
+	t.Cleanup(cancel)
+	s.watch(files)
+	s.changes("its beginning")
+	return s
+}
+
+func (s *seat) path(name string) string { return filepath.Join(s.dir, name) }
+
+func (s *seat) must(err error) {
+	s.Helper()
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
+func (s *seat) write(name, text string) {
+	s.Helper()
+	s.must(os.WriteFile(s.path(name), []byte(text), 0o600))
+}
+
+func (s *seat) rename(from, to string) {
+	s.Helper()
+	s.must(os.Rename(s.path(from), s.path(to)))
+}
+
+func (s *seat) link(to, name string) {
+	s.Helper()
+	s.must(os.Symlink(to, s.path(name)))
+}
+
+// changes waits until a change is told.
+func (s *seat) changes(what string) {
+	s.Helper()
+	select {
+	case <-s.changed:
+	case <-time.After(20 * time.Second):
+		s.Fatalf("%s was not seen", what)
+	}
+}
+
+// rests fails if a change is told though there was none.
+func (s *seat) rests(what string) {
+	s.Helper()
+	select {
+	case <-s.changed:
+		s.Errorf("%s was told", what)
+	case <-time.After(3 * quietTime):
+	}
+}
+
+func TestLookoutSeesWhatEditorsDo(t *testing.T) {
+	for name, edit := range map[string]func(s *seat){
+		"written over":     func(s *seat) { s.write("gateway.yaml", "two") },
+		"mv":               func(s *seat) { s.write("new", "two"); s.rename("new", "gateway.yaml") },
+		"vim, with backup": func(s *seat) { s.rename("gateway.yaml", "gateway.yaml~"); s.write("gateway.yaml", "two") },
+		"truncated, then written": func(s *seat) {
+			s.must(os.Truncate(s.path("gateway.yaml"), 0))
+			s.write("gateway.yaml", "two")
+		},
+		"removed, then there again": func(s *seat) { s.must(os.Remove(s.path("gateway.yaml"))); s.write("gateway.yaml", "two") },
+		"to be read": func(s *seat) {
+			s.must(os.Chmod(s.path("gateway.yaml"), 0o644))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := sit(t, nil, "gateway.yaml")
+			for range 3 { // what replaces the file is watched as well
+				edit(s)
+				s.changes(name)
+				s.write("gateway.yaml", "one")
+				s.changes("the next change")
+			}
+		})
+	}
+}
+
+func TestLookoutTellsABurstOnce(t *testing.T) {
+	t.Parallel()
+	s := sit(t, nil, "gateway.yaml")
+	for i := range 50 {
+		s.write("new", fmt.Sprint(i))
+		s.rename("new", "gateway.yaml")
+	}
+	s.changes("a burst")
+	s.rests("a burst")
+}
+
+func TestLookoutIgnoresItsNeighbours(t *testing.T) {
+	t.Parallel()
+	s := sit(t, nil, "gateway.yaml")
+	s.write("other.yaml", "x")
+	s.write(".gateway.yaml.swp", "x")
+	s.must(os.Mkdir(s.path("state"), 0o700))
+	s.rests("a neighbour")
+}
+
+// A file that is gone for a moment is waited for: what is told then is the file that took its place.
+func TestLookoutWaitsForAFileThatIsGone(t *testing.T) {
+	t.Parallel()
+	s := sit(t, nil, "gateway.yaml")
+	s.must(os.Remove(s.path("gateway.yaml")))
+	s.rests("a file that is gone for a moment")
+	s.write("gateway.yaml", "two")
+	s.changes("its return")
+
+	s.must(os.Remove(s.path("gateway.yaml")))
+	s.changes("a file that stays away") // for it does so for longer
+	s.write("gateway.yaml", "three")
+	s.changes("its late return")
+}
+
+// What is written without end is read in between.
+func TestLookoutDoesNotWaitForEver(t *testing.T) {
+	t.Parallel()
+	s := sit(t, nil, "gateway.yaml")
+	began := time.Now()
+	tick := time.NewTicker(quietTime / 5)
+	defer tick.Stop()
+	for time.Since(began) < 20*time.Second {
+		select {
+		case <-s.changed:
+			return
+		case <-tick.C:
+			s.write("gateway.yaml", time.Now().String())
+		}
+	}
+	t.Error("no change was told")
+}
+
+// A ConfigMap of Kubernetes: the file is a link through ..data, which is exchanged.
+func TestLookoutSeesConfigMaps(t *testing.T) {
+	t.Parallel()
+	s := sit(t, func(s *seat) {
+		s.must(os.Mkdir(s.path("..1"), 0o700))
+		s.write("..1/gateway.yaml", "one")
+		s.link("..1", "..data")
+		s.link("..data/gateway.yaml", "gateway.yaml")
+	}, "gateway.yaml")
+	for i := 2; i < 5; i++ {
+		next := fmt.Sprintf("..%d", i)
+		s.must(os.Mkdir(s.path(next), 0o700))
+		s.write(next+"/gateway.yaml", next)
+		s.link(next, "..data_tmp")
+		s.rename("..data_tmp", "..data")
+		s.must(os.RemoveAll(s.path(fmt.Sprintf("..%d", i-1))))
+		s.changes("the exchange of ..data")
+		s.write(next+"/gateway.yaml", "within it")
+		s.changes("a change where the links lead")
+	}
+}
+
+func TestLookoutSeesLinksIntoOtherDirectories(t *testing.T) {
+	t.Parallel()
+	s := sit(t, func(s *seat) {
+		s.must(os.MkdirAll(s.path("dotfiles/gw"), 0o700))
+		s.must(os.MkdirAll(s.path("etc"), 0o700))
+		s.write("dotfiles/gw/real.yaml", "one")
+		s.link(s.path("dotfiles/gw/real.yaml"), "etc/gateway.yaml")
+	}, "etc/gateway.yaml")
+	s.write("dotfiles/gw/real.yaml", "two")
+	s.changes("the file that is linked to")
+	s.write("other", "x")
+	s.must(os.Remove(s.path("etc/gateway.yaml")))
+	s.link("../other", "etc/gateway.yaml")
+	s.changes("a link elsewhere")
+	s.write("other", "y")
+	s.changes("what it leads to now")
+}
+
+// The directory itself is exchanged, as deployments do.
+func TestLookoutSeesAnotherDirectory(t *testing.T) {
+	t.Parallel()
+	s := sit(t, func(s *seat) {
+		s.must(os.Mkdir(s.path("conf"), 0o700))
+		s.write("conf/gateway.yaml", "one")
+	}, "conf/gateway.yaml")
+	s.must(os.Mkdir(s.path("next"), 0o700))
+	s.write("next/gateway.yaml", "two")
+	s.rename("conf", "old")
+	s.rename("next", "conf")
+	s.changes("another directory")
+	s.write("conf/gateway.yaml", "three")
+	s.changes("a change in it")
+
+	s.must(os.RemoveAll(s.path("conf")))
+	s.must(os.Mkdir(s.path("conf"), 0o700))
+	s.write("conf/gateway.yaml", "four")
+	s.changes("a directory that was made anew")
+	s.write("conf/gateway.yaml", "five")
+	s.changes("a change in that")
+}
+
+func TestLookoutWatchesOtherFilesWhenTold(t *testing.T) {
+	t.Parallel()
+	s := sit(t, nil, "a.yaml", "b.pem")
+	s.write("b.pem", "two")
+	s.changes("the second file")
+	s.watch([]string{s.path("a.yaml")})
+	s.changes("that there are others")
+	s.write("b.pem", "three")
+	s.rests("a file that is watched no more")
+}
+
+func TestTrailEndsInCircles(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := func(name string) string { return filepath.Join(dir, name) }
+	for _, link := range [][2]string{{"b", "a"}, {"a", "b"}, {"c/x", "c"}, {"nowhere/x", "d"}} {
+		if err := os.Symlink(link[0], at(link[1])); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := trail(at("a")); len(got) > maxLinks+1 || !slices.Contains(got, at("b")) {
+		t.Errorf("a: %v", got)
+	}
+	if got := trail(at("c/y")); len(got) > maxLinks+1 {
+		t.Errorf("c: %v", got)
+	}
+	if got := strings.Join(trail(at("d")), " "); got != at("d")+" "+at("nowhere") {
+		t.Errorf("d: %v", got)
+	}
+}

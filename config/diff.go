@@ -1,0 +1,243 @@
+package config
+
+import (
+	"cmp"
+	"reflect"
+	"slices"
+)
+
+// Changes is what differs between two configurations, by names and keys. It holds
+// no values: they may be secrets.
+type Changes struct {
+	// Of backends, each in one of these, in the order of the newer configuration; those that
+	// are gone come in the order of the older.
+	Added, Removed    []string
+	Enabled, Disabled []string // whose enabled differs, whatever else does
+	Changed           []BackendChange
+	Kept              []string // enabled, and the same
+	Idle              []string // not enabled, and the same
+
+	// Off are those of Added, Removed and Changed that are not enabled, nor were.
+	Off []string
+
+	// Moved are backends that have another place among those that both have. A few are
+	// named that explain it.
+	Moved []string
+
+	Taken   []string // other keys that a reload takes over
+	Restart []string // other keys, for which the gateway has to be started anew
+}
+
+// A BackendChange is a backend that is not what it was.
+type BackendChange struct {
+	Name string
+	Keys []string // as they stand in the file: command, env.DEBUG, tools.allow
+}
+
+// Backends reports whether any backend differs that is enabled or was, or the order does.
+func (c Changes) Backends() bool {
+	return len(c.Added)+len(c.Removed)+len(c.Enabled)+len(c.Disabled)+len(c.Changed)+len(c.Moved) > 0
+}
+
+// IsOff reports whether a backend that differs runs neither before nor after.
+func (c Changes) IsOff(name string) bool { return slices.Contains(c.Off, name) }
+
+// Marked returns the names, and says of those that are off that they are.
+func (c Changes) Marked(names []string) []string {
+	marked := slices.Clone(names)
+	for i, name := range names {
+		if c.IsOff(name) {
+			marked[i] += " (disabled)"
+		}
+	}
+	return marked
+}
+
+// None reports whether nothing differs.
+func (c Changes) None() bool { return !c.Backends() && len(c.Taken)+len(c.Restart) == 0 }
+
+// Diff says what becomes different when a gateway that runs by old loads next.
+func Diff(old, next *Config) Changes { return NewDigest(old, "").Diff(next) }
+
+// A fate is what becomes of a key that differs, when a running gateway loads it.
+type fate int
+
+const (
+	restarts    fate = iota // it stays what it was until the gateway is started anew
+	taken                   // it is what it says from then on
+	takenIfBoth             // likewise, if it was there before and is now
+	takenIfSome             // likewise, unless it was there before and is not now
+)
+
+// fates says for each key outside of backends whether a reload takes it over. What
+// shapes the gateway as a whole does not change while it runs: where it is reached, the
+// files that it has open, the sizes by which its parts were built. That there are
+// tokens, or TLS, does not change either, so that a door which was closed is not opened by
+// half a file.
+var fates = map[string]fate{
+	"state":  restarts,
+	"listen": restarts,
+
+	"auth.tokens": takenIfSome,
+	"tls.cert":    takenIfBoth,
+	"tls.key":     takenIfBoth,
+	"origins":     taken,
+	"hosts":       taken,
+
+	"catalog.prefix":     taken,
+	"catalog.separator":  taken,
+	"catalog.name_limit": taken,
+	"catalog.wait":       taken,
+
+	"log.level":  taken,
+	"log.format": restarts,
+
+	"audit.file":     restarts,
+	"audit.payloads": restarts,
+
+	"limits.message":        restarts,
+	"limits.in_flight":      restarts,
+	"limits.page":           taken,
+	"limits.sessions":       restarts,
+	"limits.session_idle":   restarts,
+	"limits.events":         restarts,
+	"limits.outbox":         restarts,
+	"limits.start_parallel": restarts,
+}
+
+// takes reports whether a reload takes the key over; was and is say whether it has a value.
+func (f fate) takes(was, is bool) bool {
+	switch f {
+	case taken:
+		return true
+	case takenIfBoth:
+		return was && is
+	case takenIfSome:
+		return is || !was
+	}
+	return false
+}
+
+// After returns what a gateway runs by that ran by c and has loaded next, which differs by changes: all
+// of next but the keys that need a restart. What next shares with it is not copied.
+func (c *Config) After(next *Config, changes Changes) *Config {
+	out := *next
+	for _, key := range changes.Restart {
+		keyed(reflect.ValueOf(&out).Elem(), key).Set(keyed(reflect.ValueOf(c).Elem(), key))
+	}
+	out.StateDir = c.StateDir
+	out.Limits.Page = min(out.Limits.Page, out.Limits.Message)
+	return &out
+}
+
+// Diff is [Diff] with an older configuration of which only the digest is known. Keys that
+// are named in but are left out.
+func (d Digest) Diff(next *Config, but ...string) Changes {
+	var c Changes
+	now := NewDigest(next, d.Salt)
+	for _, key := range differing(d.Keys, now.Keys) {
+		was, is := d.Keys[key] != "", now.Keys[key] != ""
+		switch {
+		case slices.Contains(but, key):
+		case fates[key].takes(was, is):
+			c.Taken = append(c.Taken, key)
+		default:
+			c.Restart = append(c.Restart, key)
+		}
+	}
+	c.backends(d.Backends, now.Backends)
+	return c
+}
+
+func (c *Changes) backends(old, now []BackendDigest) {
+	before := make(map[string]int, len(old))
+	for i, b := range old {
+		before[b.Name] = i
+	}
+	var places []int // in old, of those in both
+	for _, b := range now {
+		i, ok := before[b.Name]
+		if !ok {
+			c.Added = append(c.Added, b.Name)
+			c.off(b)
+			continue
+		}
+		delete(before, b.Name)
+		places = append(places, i)
+		c.backend(old[i], b)
+	}
+	for _, b := range old {
+		if _, gone := before[b.Name]; gone {
+			c.Removed = append(c.Removed, b.Name)
+			c.off(b)
+		}
+	}
+	stay := ascending(places)
+	for _, i := range places {
+		if !stay[i] {
+			c.Moved = append(c.Moved, old[i].Name)
+		}
+	}
+}
+
+func (c *Changes) backend(was, is BackendDigest) {
+	keys := differing(was.Keys, is.Keys)
+	switch {
+	case is.Enabled && !was.Enabled:
+		c.Enabled = append(c.Enabled, is.Name)
+	case was.Enabled && !is.Enabled:
+		c.Disabled = append(c.Disabled, is.Name)
+	case len(keys) > 0:
+		c.Changed = append(c.Changed, BackendChange{is.Name, keys})
+		c.off(is)
+	case is.Enabled:
+		c.Kept = append(c.Kept, is.Name)
+	default:
+		c.Idle = append(c.Idle, is.Name)
+	}
+}
+
+func (c *Changes) off(b BackendDigest) {
+	if !b.Enabled {
+		c.Off = append(c.Off, b.Name)
+	}
+}
+
+// differing returns the keys whose sums are not the same in both, in order.
+func differing(a, b map[string]string) []string {
+	var keys []string
+	for key, sum := range a {
+		if b[key] != sum {
+			keys = append(keys, key)
+		}
+	}
+	for key := range b {
+		if _, both := a[key]; !both {
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// ascending returns the numbers of a longest ascending run within the list, which need
+// not be neighbours; all numbers are different.
+func ascending(list []int) map[int]bool {
+	var tails []int                  // the end of the best run of each length, as an index of list
+	before := make([]int, len(list)) // the index before each in its run, -1 = none
+	for i, n := range list {
+		at, _ := slices.BinarySearchFunc(tails, n, func(j, n int) int { return cmp.Compare(list[j], n) })
+		before[i] = -1
+		if at > 0 {
+			before[i] = tails[at-1]
+		}
+		tails = append(tails[:at:at], append([]int{i}, tails[min(at+1, len(tails)):]...)...)
+	}
+	run := make(map[int]bool, len(tails))
+	if len(tails) > 0 {
+		for i := tails[len(tails)-1]; i >= 0; i = before[i] {
+			run[list[i]] = true
+		}
+	}
+	return run
+}

@@ -1,0 +1,189 @@
+package config
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// of loads a file with this text.
+func of(t *testing.T, text string) *Config {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "gateway.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	loaded, err := Load(Options{Path: path, Env: func(string) (string, bool) { return "", false }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return loaded.Config
+}
+
+// said is what Changes has, on one line.
+func said(c Changes) string {
+	var all []string
+	for f, v := range reflect.ValueOf(c).Fields() {
+		if v.Len() > 0 {
+			all = append(all, fmt.Sprintf("%s:%v", f.Name, v))
+		}
+	}
+	return strings.Join(all, " ")
+}
+
+func TestDiff(t *testing.T) {
+	const three = "backends:\n- {name: a, command: a}\n- {name: b, command: b}\n- {name: c, command: c}\n"
+	for _, c := range []struct{ name, old, next, want string }{
+		{"nothing", three, three, "Kept:[a b c]"},
+		{"how it is written", three, "# a note\n" + three + "log: { level: info }\n", "Kept:[a b c]"},
+		{"one more, one less", three, "backends:\n- {name: a, command: a}\n- {name: d, command: d}\n- {name: c, command: c}\n", "Added:[d] Removed:[b] Kept:[a c]"},
+		{"one is other", three, "backends:\n- {name: a, command: a}\n- {name: b, command: x, args: [y], env: {Z: z}, tools: {deny: [w]}}\n- {name: c, command: c}\n",
+			"Changed:[{b [args command env.Z tools.deny]}] Kept:[a c]"},
+		{"the first is the last", three, "backends:\n- {name: b, command: b}\n- {name: c, command: c}\n- {name: a, command: a}\n", "Kept:[b c a] Moved:[a]"},
+		{"turned around", three, "backends:\n- {name: c, command: c}\n- {name: b, command: b}\n- {name: a, command: a}\n", "Kept:[c b a] Moved:[c b]"},
+		{"one in front moves nobody", three, "backends:\n- {name: z, command: z}\n" + strings.TrimPrefix(three, "backends:\n"), "Added:[z] Kept:[a b c]"},
+		{"switched off and on", "backends:\n- {name: a, command: a, enabled: false}\n- {name: b, command: b}\n- {name: c, command: c, enabled: false}\n",
+			"backends:\n- {name: a, command: x}\n- {name: b, command: b, enabled: false}\n- {name: c, command: c, enabled: false}\n", "Enabled:[a] Disabled:[b] Idle:[c]"},
+		{"what is off and stays so", "backends:\n- {name: a, command: a, enabled: false}\n- {name: b, command: b, enabled: false}\n",
+			"backends:\n- {name: b, command: x, enabled: false}\n- {name: c, command: c, enabled: false}\n- {name: d, command: d}\n",
+			"Added:[c d] Removed:[a] Changed:[{b [command]}] Off:[b c a]"},
+		{"a default is every backend's", three, "defaults: { call_timeout: 1m }\n" + three, "Changed:[{a [call_timeout]} {b [call_timeout]} {c [call_timeout]}]"},
+		{"an empty variable is one", "backends: [{name: a, command: a}]", `backends: [{name: a, command: a, env: {X: ""}}]`, "Changed:[{a [env.X]}]"},
+		{"a header", `backends: [{name: a, url: "https://h/", headers: {Authorization: x}}]`, `backends: [{name: a, url: "https://h/", headers: {Authorization: y}}]`,
+			"Changed:[{a [headers.Authorization]}]"},
+		{"what a reload takes over", three, three + "catalog: {prefix: always, wait: 1s}\nlog: {level: debug}\nhosts: [gw.example]\norigins: [\"https://x.example\"]\n",
+			"Kept:[a b c] Taken:[catalog.prefix catalog.wait hosts log.level origins]"},
+		{"what it does not", three, three + "state: none\nlisten: 127.0.0.1:1\nlog: {format: json}\naudit: {file: x}\nlimits: {in_flight: 3}\n",
+			"Kept:[a b c] Restart:[audit.file limits.in_flight listen log.format state]"},
+		{"another certificate", "tls: {cert: a, key: b}", "tls: {cert: c, key: b}", "Taken:[tls.cert]"},
+		{"no TLS any more", "tls: {cert: a, key: b}", "", "Restart:[tls.cert tls.key]"},
+		{"TLS from now on", "", "tls: {cert: a, key: b}", "Restart:[tls.cert tls.key]"},
+		{"another token", "auth: {tokens: [0123456789abcdef]}", "auth: {tokens: [0123456789abcdeX]}", "Taken:[auth.tokens]"},
+		{"the first token", "", "auth: {tokens: [0123456789abcdef]}", "Taken:[auth.tokens]"},
+		{"no token any more: everybody could come", "auth: {tokens: [0123456789abcdef]}", "", "Restart:[auth.tokens]"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			old, next := of(t, c.old), of(t, c.next)
+			if got := said(Diff(old, next)); got != c.want {
+				t.Errorf("\n got %s\nwant %s", got, c.want)
+			}
+			// What is kept of a configuration serves as well as it does, and shows no value.
+			text, err := json.Marshal(NewDigest(old, "salt"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var kept Digest
+			if err := json.Unmarshal(text, &kept); err != nil {
+				t.Fatal(err)
+			}
+			if got := said(kept.Diff(next)); got != c.want {
+				t.Errorf("by digest\n got %s\nwant %s", got, c.want)
+			}
+			if c.old != "" && strings.Contains(string(text), "0123456789abcdef") {
+				t.Errorf("a value in %s", text)
+			}
+			if again := Diff(old.After(next, Diff(old, next)), next); !slices.Equal(again.Restart, Diff(old, next).Restart) || len(again.Taken) > 0 || again.Backends() {
+				t.Errorf("after it was loaded: %s", said(again))
+			}
+		})
+	}
+}
+
+func TestDiffLeavesOutFlags(t *testing.T) {
+	old, next := of(t, "listen: 127.0.0.1:1\n"), of(t, "log: {format: json}")
+	if got := said(NewDigest(old, "").Diff(next, "listen")); got != "Restart:[log.format]" {
+		t.Error(got)
+	}
+}
+
+// A key that the table does not know would need a restart without anybody having decided so.
+func TestEveryKeyHasItsFate(t *testing.T) {
+	var keys []string
+	var walk func(t reflect.Type, path string)
+	walk = func(typ reflect.Type, path string) {
+		for _, f := range fields(typ) {
+			switch key := join(path, f.key); {
+			case key == "backends":
+			case f.typ.Kind() == reflect.Struct:
+				walk(f.typ, key)
+			default:
+				keys = append(keys, key)
+			}
+		}
+	}
+	walk(reflect.TypeFor[Config](), "")
+	slices.Sort(keys)
+	if known := slices.Sorted(maps.Keys(fates)); !slices.Equal(keys, known) {
+		t.Errorf("keys\n%v\nbut the table has\n%v", keys, known)
+	}
+}
+
+// Every field of a Backend counts: one that Diff overlooked would never be taken over.
+func TestEveryFieldOfABackendMakesItAnother(t *testing.T) {
+	for i, f := range slices.Collect(fieldsOf(reflect.TypeFor[Backend]())) {
+		if f == "Name" || f == "Enabled" {
+			continue
+		}
+		old, next := Default(), Default()
+		old.Backends, next.Backends = []Backend{{Name: "x"}}, []Backend{{Name: "x"}}
+		switch v := reflect.ValueOf(&next.Backends[0]).Elem().Field(i); v.Interface().(type) {
+		case string:
+			v.SetString("y")
+		case []string:
+			v.Set(reflect.ValueOf([]string{"y"}))
+		case map[string]string:
+			v.Set(reflect.ValueOf(map[string]string{"y": "z"}))
+		case time.Duration, int:
+			v.SetInt(1)
+		case bool:
+			v.SetBool(true)
+		case Tools:
+			v.Set(reflect.ValueOf(Tools{Allow: []string{"y"}}))
+		default:
+			t.Errorf("%s: of an unknown type", f)
+		}
+		if c := Diff(&old, &next); len(c.Changed) != 1 {
+			t.Errorf("%s: %s", f, said(c))
+		}
+	}
+}
+
+func fieldsOf(t reflect.Type) func(func(string) bool) {
+	return func(yield func(string) bool) {
+		for f := range t.Fields() {
+			if !yield(f.Name) {
+				return
+			}
+		}
+	}
+}
+
+// A page never becomes longer than the longest message that the gateway was built for.
+func TestAfterKeepsPagesWithinMessages(t *testing.T) {
+	old, next := of(t, "limits: {message: 1MiB}"), of(t, "limits: {message: 64MiB, page: 8MiB}\nstate: none")
+	got := old.After(next, Diff(old, next))
+	if got.Limits.Message != 1<<20 || got.Limits.Page != 1<<20 || got.State != old.State || got.StateDir != old.StateDir {
+		t.Errorf("%+v", got)
+	}
+}
+
+// Digests under two salts have nothing in common, so that what two hold cannot be compared.
+func TestDigestDependsOnSalt(t *testing.T) {
+	c := of(t, "listen: 127.0.0.1:1\nbackends: [{name: a, command: a, env: {T: tttt}}]")
+	a, b := NewDigest(c, "one"), NewDigest(c, "two")
+	for key, sum := range a.Keys {
+		if b.Keys[key] == sum {
+			t.Errorf("%s is the same", key)
+		}
+	}
+	if a.Backends[0].Keys["env.T"] == b.Backends[0].Keys["env.T"] {
+		t.Error("env.T is the same")
+	}
+}

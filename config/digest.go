@@ -1,0 +1,85 @@
+package config
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"reflect"
+	"strings"
+)
+
+// A Digest is what may be kept of a Config to see later what has changed: for each key a
+// sum that depends on Salt, and no value. Who has it can still try out values that are
+// easily guessed, so it is for its owner's eyes.
+type Digest struct {
+	Salt     string            `json:"salt"`
+	Keys     map[string]string `json:"keys"` // by key; one without a value is left out
+	Backends []BackendDigest   `json:"backends"`
+}
+
+// A BackendDigest is the same of one backend.
+type BackendDigest struct {
+	Name    string            `json:"name"`
+	Enabled bool              `json:"enabled"`
+	Keys    map[string]string `json:"keys"`
+}
+
+// NewDigest returns the digest of a configuration.
+func NewDigest(c *Config, salt string) Digest {
+	d := Digest{Salt: salt, Keys: sums(salt, reflect.ValueOf(*c))}
+	for _, b := range c.Backends {
+		keys := sums(salt, reflect.ValueOf(b))
+		delete(keys, "name")
+		delete(keys, "enabled")
+		d.Backends = append(d.Backends, BackendDigest{b.Name, b.Enabled, keys})
+	}
+	return d
+}
+
+// sums has a sum for each key below v, a struct, that has a value.
+func sums(salt string, v reflect.Value) map[string]string {
+	all := make(map[string]string)
+	add := func(key string, value any) {
+		text, _ := json.Marshal(value) // strings, numbers and lists of them always encode
+		h := hmac.New(sha256.New, []byte(salt))
+		h.Write([]byte(key + "\x00"))
+		h.Write(text)
+		all[key] = base64.RawStdEncoding.EncodeToString(h.Sum(nil)[:12])
+	}
+	var walk func(v reflect.Value, path string)
+	walk = func(v reflect.Value, path string) {
+		for f, value := range v.Fields() {
+			tag := f.Tag.Get("koanf")
+			key := join(path, tag)
+			switch {
+			case tag == "-" || f.Type == reflect.TypeFor[[]Backend]():
+			case value.Kind() == reflect.Struct:
+				walk(value, key)
+			case value.Kind() == reflect.Map: // env, headers: what they hold is empty or not, but there
+				for name, one := range value.Seq2() {
+					add(join(key, name.String()), one.String())
+				}
+			case value.IsZero() || value.Kind() == reflect.Slice && value.Len() == 0:
+			default:
+				add(key, value.Interface())
+			}
+		}
+	}
+	walk(v, "")
+	return all
+}
+
+// keyed returns what a struct has at a key like log.level.
+func keyed(v reflect.Value, key string) reflect.Value {
+	first, rest, nested := strings.Cut(key, ".")
+	for f, value := range v.Fields() {
+		if f.Tag.Get("koanf") == first {
+			if nested {
+				return keyed(value, rest)
+			}
+			return value
+		}
+	}
+	return reflect.Value{}
+}

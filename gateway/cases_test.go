@@ -1,0 +1,119 @@
+package gateway_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mcpgateway/backends"
+	"mcpgateway/config"
+	"mcpgateway/internal/mcptest"
+)
+
+// CONTEXT-05: what is filtered out costs a client's context nothing: the list is
+// shorter by all of it.
+func TestCONTEXT_05_AFilteredListIsAsMuchShorter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const kept, n = 5, 100
+		long := strings.Repeat("x", 1000)
+		var tools, few []string
+		for i := range n {
+			verb := "delete"
+			if i < kept {
+				verb = "search"
+			}
+			tool := fmt.Sprintf(`{"name":"%s_%d","description":"%s","inputSchema":{"type":"object"}}`, verb, i, long)
+			if tools = append(tools, tool); i < kept {
+				few = append(few, tool)
+			}
+		}
+		size := func(filter config.Tools) int {
+			h := newHouse(t, settings{tools: map[string]config.Tools{"gh": filter}}, "gh")
+			client, _ := h.client()
+			client.Initialize("2025-11-25")
+			gh := h.backend("gh")
+			gh.Greet("")
+			gh.List(`{"tools":[` + strings.Join(tools, ",") + `]}`)
+			return len(list(t, client))
+		}
+		all, allowed, denied := size(config.Tools{}), size(config.Tools{Allow: []string{"search_*"}}), size(config.Tools{Deny: []string{"delete_*"}})
+		t.Logf("%d bytes of %d tools, %d of those that are allowed", all, n, allowed)
+		if want := len(`{"tools":[]}`) + len(strings.Join(few, ",")); allowed != want || denied != want || all-want < (n-kept)*len(long) {
+			t.Errorf("%d bytes without a filter, %d with what is allowed, %d without what is denied; want %d", all, allowed, denied, want)
+		}
+	})
+}
+
+// CONTEXT-06: a large result is passed on whole, and so is what a tool says of how large it may be.
+func TestCONTEXT_06_ALargeResultIsWhole(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, settings{limit: 4 << 20}, "gh")
+		client, _ := h.client()
+		client.Initialize("2025-11-25")
+		gh := h.backend("gh")
+		gh.Greet("")
+		const tools = `{"tools":[{"name":"search","inputSchema":{"type":"object"},"_meta":{"anthropic/maxResultSizeChars":500000}}]}`
+		gh.List(tools)
+		if got := list(t, client); got != tools {
+			t.Errorf("listed %s", got)
+		}
+		client.Send(call("1", "search"))
+		text := `{"content":[{"type":"text","text":"` + strings.Repeat("é", 512<<10) + `"}],"_meta":{"anthropic/maxResultSizeChars":500000}}`
+		gh.Reply(gh.Asked("tools/call").ID(), text)
+		if got, want := client.Next(), `{"jsonrpc":"2.0","id":1,"result":`+text+`}`; got != want {
+			t.Errorf("%d bytes of %d arrived: %.200s", len(got), len(want), got)
+		}
+	})
+}
+
+// OBS-01: the status, the log, the journal and the caller say the same of a backend, at once.
+func TestOBS_01_AllSayTheSameOfABackend(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var set *backends.Set
+		h := newHouse(t, settings{set: &set}, "gh", "docs")
+		status := func() (gh, docs backends.Status) {
+			synctest.Wait()
+			all := set.Status()
+			return all[0], all[1]
+		}
+		client, _ := h.client()
+		client.Initialize("2025-11-25")
+		gh := h.backend("gh")
+		if s, _ := status(); s.State == backends.Ready || s.Answered || set.View().Settled {
+			t.Errorf("before it has answered: %+v, settled %v", s, set.View().Settled)
+		}
+		gh.Ready("search")
+		h.backend("docs").Ready("other")
+		list(t, client)
+		if s, other := status(); s.State != backends.Ready || other.State != backends.Ready || s.Err != nil || !set.View().Settled || h.log.Loud() != nil {
+			t.Errorf("with all well: %+v, %+v; logged %q", s, other, h.log.Loud())
+		}
+		client.Send(call("1", "search"))
+		gh.Asked("tools/call")
+		const why = "exit 3; its last words: boom"
+		gh.Exit("exit 3", "boom")
+		if got := client.Next(); !strings.Contains(got, `"data":{"backend":"gh","reason":"`+why+`"}`) {
+			t.Errorf("the caller is told %s", got)
+		}
+		if s, other := status(); s.State == backends.Ready || s.Err == nil || s.Err.Error() != why || other.State != backends.Ready || other.Err != nil {
+			t.Errorf("status: %+v, %+v", s, other)
+		}
+		if got := h.log.Loud(); len(got) != 1 || !strings.Contains(got[0], "backend=gh") || !strings.Contains(got[0], `err="`+why+`"`) {
+			t.Errorf("logged %q", got)
+		}
+		if got := h.audit(); len(got) != 1 || !strings.Contains(got[0], "backend=gh") || !strings.Contains(got[0], "outcome=backend_lost") {
+			t.Errorf("on record: %q", got)
+		}
+		again := h.backend("gh") // and of its coming back
+		again.Ready("search")
+		client.Send(call("2", "search"))
+		again.Reply(again.Asked("tools/call").ID(), "{}")
+		client.Want(`{"jsonrpc":"2.0","id":2,"result":{}}`)
+		time.Sleep(mcptest.Gather)
+		if s, _ := status(); s.State != backends.Ready || s.Err != nil || len(h.audit()) != 2 {
+			t.Errorf("when it is back: %+v; on record: %q", s, h.audit())
+		}
+	})
+}

@@ -1,0 +1,161 @@
+package gateway_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mcpgateway/internal/mcptest"
+	"mcpgateway/wire"
+)
+
+// One client, by what it says of itself, has so many subscriptions open and no more.
+func TestListen_OneGuestHasABound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, settings{inFlight: 20_000}, "gh")
+		client, _ := h.client()
+		client.Send(request(`"list"`, "prompts/list", "", `{}`))
+		shelf(t, h, "gh")
+		client.Message()
+		const filter = `{"toolsListChanged":true}`
+		for n := range 1000 {
+			client.Send(listenFor(fmt.Sprint(n), filter))
+			acknowledged(t, client, fmt.Sprint(n), filter)
+		}
+		client.Send(listenFor("1000", filter))
+		client.Want(`{"jsonrpc":"2.0","id":1000,"error":{"code":-32603,"message":"Too many subscriptions are open; wait until some have ended"}}`)
+		client.Send(as(1, listenFor("1001", filter)))
+		acknowledged(t, client, "1001", filter)
+		client.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}`)
+		synctest.Wait()
+		client.Send(listenFor("1002", filter))
+		acknowledged(t, client, "1002", filter)
+	})
+}
+
+// Tasks to which is listened have a bound. Of those beyond it the client is not told that it will hear.
+func TestGuestTasks_ListenedToAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, client, gh := working(t, settings{solo: true})
+		var tasks []string
+		for i := range 3 {
+			client.Send(request("1", "tools/call", `"name":"job",`, tasky))
+			gh.Reply(gh.Asked("tools/call").ID(), fmt.Sprintf(`{"task":{"taskId":"t%d","status":"working","pollInterval":600000}}`, i))
+			tasks = append(tasks, made(t, client))
+		}
+		h.gateway.FillWatched(2)
+		client.Send(request(`"l"`, "subscriptions/listen", `"notifications":{"taskIds":[`+strings.Join(tasks, ",")+`]},`, tasky))
+		ack := client.Told("notifications/subscriptions/acknowledged")
+		if got, _ := wire.Lookup(ack.Part(wire.PartParams), "notifications"); string(got) != `{"taskIds":[`+strings.Join(tasks[:2], ",")+`]}` {
+			t.Errorf("acknowledged %s", got)
+		}
+		gh.Asked("tasks/get")
+		gh.Asked("tasks/get")
+		gh.WantNothing()
+	})
+}
+
+// A list of tasks without an end is read for so long.
+func TestTasksArePagesWithABound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, a, _, backends := two(t, settings{}, "gh")
+		gh := backends["gh"]
+		makeTask(t, a, gh, "gh", "t")
+		a.Send(`{"jsonrpc":"2.0","id":1,"method":"tasks/list"}`)
+		for i := range 1000 {
+			gh.Reply(gh.Asked("tasks/list").ID(), fmt.Sprintf(`{"tasks":[],"nextCursor":"%d"}`, i))
+		}
+		a.Want(`{"jsonrpc":"2.0","id":1,"result":{"tasks":[]}}`)
+		gh.WantNothing()
+	})
+}
+
+// A task whose backend does not say any more how it is ends its call, in the end.
+func TestPursuit_OfATaskThatIsSilent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, settings{solo: true, era: map[string]string{"gh": "modern"}, callTimeout: map[string]time.Duration{"gh": time.Second}}, "gh")
+		client, _ := h.client()
+		client.Initialize("2025-11-25")
+		gh := h.backend("gh")
+		gh.Discover(strings.Replace(mcptest.Discovered, `"tools":{}`, `"tools":{},"extensions":{"io.modelcontextprotocol/tasks":{}}`, 1))
+		gh.List(mcptest.Tools("job"))
+		list(t, client)
+		client.Send(call("1", "job"))
+		gh.Reply(gh.Asked("tools/call").ID(), `{"resultType":"task","taskId":"t","status":"working","ttlMs":null,"pollIntervalMs":1000}`)
+		for range 6 {
+			gh.Asked("tasks/get")
+			gh.Told("notifications/cancelled")
+		}
+		if m := client.Message(); m.ID() != "1" || m.Part(wire.PartError) == nil {
+			t.Errorf("got %s", m.Raw())
+		}
+		gh.Asked("tasks/cancel")
+		gh.WantNothing()
+	})
+}
+
+// A call of a client without a session has so many questions that are not answered and no more.
+func TestParked_QuestionsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client, gh := visiting(t, able)
+		client.Send(first("1"))
+		gh.Asked("tools/call")
+		const bound = 256
+		for i := range bound + 1 {
+			gh.Sendf(`{"jsonrpc":"2.0","id":"e%d","method":"roots/list"}`, i)
+		}
+		if got := gh.Next(); !strings.HasPrefix(got, `{"jsonrpc":"2.0","id":"e256","error":{"code":-32603,`) {
+			t.Errorf("got %s", got)
+		}
+		state(t, client, "q1", "q256")
+		gh.WantNothing()
+	})
+}
+
+// An URI that nobody has is told back, but not a long one.
+func TestALongURIIsNotToldBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, settings{solo: true}, "gh")
+		client, _ := h.client()
+		client.Initialize("2025-11-25")
+		h.backend("gh").Ready("t")
+		list(t, client)
+		for _, length := range []int{8 << 10, 8<<10 + 1} {
+			uri := strings.Repeat("x", length)
+			client.Sendf(`{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":%q}}`, uri)
+			if got := client.Next(); !strings.Contains(got, "Resource not found") || strings.Contains(got, uri) != (length == 8<<10) {
+				t.Errorf("%d: got %.300s", length, got)
+			}
+		}
+	})
+}
+
+// What a client says of itself in each request has a bound.
+func TestStampsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, settings{})
+		client, _ := h.client()
+		client.Send(request("1", "tools/list", "", `{"x":"`+strings.Repeat("x", 64<<10)+`"}`))
+		if e := wire.ReadError(client.Message().Part(wire.PartError)); e.Code != -32602 || !strings.Contains(e.Message, "longer than 65536 bytes") {
+			t.Errorf("%+v", e)
+		}
+	})
+}
+
+// A task of a client without a session has so many questions that are not answered and no more.
+func TestGuestTasks_QuestionsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client, gh := working(t, settings{solo: true})
+		begin(t, client, gh, "")
+		const bound = 256
+		for i := range bound + 1 {
+			gh.Sendf(`{"jsonrpc":"2.0","id":"e%d","method":"elicitation/create","params":{"message":"?","requestedSchema":{"type":"object","properties":{}},"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t1"}}}}`, i)
+		}
+		if got := gh.Next(); !strings.HasPrefix(got, `{"jsonrpc":"2.0","id":"e256",`) || strings.Contains(got, "accept") {
+			t.Errorf("got %s", got)
+		}
+		gh.WantNothing()
+	})
+}

@@ -1,0 +1,33 @@
+package gateway_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mcpgateway/internal/mcptest"
+)
+
+// A call for which a backend has no place is rejected: the backend is well, and not lost.
+func TestACallThatTheQueueRefusesIsRejected(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, settings{places: 1}, "gh")
+		client, _ := h.client()
+		client.Initialize("2025-06-18")
+		gh := h.backend("gh")
+		gh.Ready("search")
+		list(t, client)
+		client.Send(call("1", "search"))
+		id := gh.Asked("tools/call").ID()
+		client.Send(call("2", "search"))
+		const busy = "busy: it takes 1 call at a time (max_in_flight), and none may wait (queue_wait: 0s)"
+		client.Want(`{"jsonrpc":"2.0","id":2,"error":{"code":-32603,"message":"backend gh: ` + busy + `; the call did not run",` +
+			`"data":{"backend":"gh","reason":"` + busy + `"}}}`)
+		gh.Reply(id, "{}")
+		client.Next()
+		time.Sleep(mcptest.Gather)
+		if len(h.journal.Lines("id=2", "backend=gh", "outcome=rejected")) != 1 || len(h.journal.Lines("id=1", "outcome=ok")) != 1 {
+			t.Errorf("recorded %q", h.journal.Lines())
+		}
+	})
+}

@@ -1,0 +1,279 @@
+package gateway_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mcpgateway/internal/mcptest"
+	"mcpgateway/transport"
+	"mcpgateway/wire"
+)
+
+// maxLines bounds what a fuzzer has a side say.
+const maxLines = 40
+
+// saidBy returns the lines of a text that are not blank.
+func saidBy(text []byte) (all []string) {
+	for line := range strings.SplitSeq(string(text), "\n") {
+		if strings.TrimSpace(line) != "" && len(all) < maxLines {
+			all = append(all, line)
+		}
+	}
+	return all
+}
+
+// owed adds to asked, for each id that a line of a client's asks under, how many answers may come.
+func owed(line []byte, asked map[wire.ID]int) {
+	m, err := wire.Parse(line)
+	switch {
+	case err != nil:
+		var reason *wire.Error
+		errors.As(err, &reason)
+		asked[transport.NewNoise(line, m, reason).ID]++
+		asked["null"]++
+	case m.Kind() == wire.Request:
+		asked[m.ID()]++
+	case m.Kind() == wire.Batch:
+		asked["null"]++
+		for _, e := range m.Elements() {
+			owed(e, asked)
+		}
+	}
+}
+
+// A stage has a client and backends, of which the test says what they say.
+type stage struct {
+	*house
+	client  *mcptest.Peer
+	served  chan error
+	gh      *mcptest.Peer // the process at hand, nil before there is one
+	asked   map[wire.ID]int
+	answers map[wire.ID]int
+}
+
+func newStage(t *testing.T, era string) *stage {
+	p := &stage{asked: make(map[wire.ID]int), answers: make(map[wire.ID]int)}
+	p.house = newHouse(t, settings{
+		solo: true, inFlight: 8, grace: time.Second, wait: time.Second, startTimeout: 5 * time.Second,
+		callTimeout: map[string]time.Duration{"gh": 5 * time.Second}, era: map[string]string{"gh": era},
+	}, "gh")
+	p.client, p.served = p.house.client()
+	return p
+}
+
+func (p *stage) say(line string) {
+	owed([]byte(line), p.asked)
+	p.client.Send(line)
+}
+
+// process returns the process that runs now, nil if there is none.
+func (p *stage) process() *mcptest.Peer {
+	for {
+		select {
+		case next := <-p.queues["gh"]:
+			p.gh = next
+		default:
+			return p.gh
+		}
+	}
+}
+
+// hear reads what the client was sent and holds it to be messages. Questions are refused.
+func (p *stage) hear() (more bool) {
+	for _, line := range p.client.Taken() {
+		more = true
+		m, err := wire.Parse([]byte(line))
+		if err != nil || !json.Valid([]byte(line)) {
+			p.t.Errorf("the client is sent what is no message: %v: %.300s", err, line)
+		}
+		p.count(m)
+	}
+	return more
+}
+
+func (p *stage) count(m wire.Message) {
+	switch m.Kind() {
+	case wire.Response:
+		p.answers[m.ID()]++
+	case wire.Request:
+		p.client.Fail(m.ID(), `{"code":-1,"message":"no"}`)
+	case wire.Batch:
+		for _, e := range m.Elements() {
+			one, _ := wire.Parse(e)
+			p.count(one)
+		}
+	}
+}
+
+// end ends the session, in which each id must have at most as many answers as it was asked under.
+func (p *stage) end() {
+	p.client.End()
+	select {
+	case <-p.served:
+	case <-time.After(time.Hour):
+		p.t.Error("Serve does not return")
+	}
+	p.hear()
+	for id, n := range p.answers {
+		if n > p.asked[id] {
+			p.t.Errorf("%d answers under the id %s, under which %d were asked for", n, id, p.asked[id])
+		}
+	}
+	for _, line := range p.audit() {
+		_, outcome, _ := strings.Cut(line, "outcome=")
+		outcome, _, _ = strings.Cut(outcome, " ")
+		if !strings.Contains(" ok tool_error rpc_error cancelled timeout backend_lost rejected ", " "+outcome+" ") {
+			p.t.Errorf("on record: %s", line)
+		}
+	}
+}
+
+// echo answers what the process was asked, with its own params.
+func (p *stage) echo() (more bool) {
+	gh := p.process()
+	if gh == nil {
+		return false
+	}
+	for _, line := range gh.Taken() {
+		more = true
+		m, err := wire.Parse([]byte(line))
+		switch {
+		case err != nil:
+			p.t.Errorf("the backend is sent what is no message: %v: %.300s", err, line)
+		case m.Kind() != wire.Request:
+		case m.Method() == "initialize":
+			gh.Reply(m.ID(), `{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true},"prompts":{},"resources":{"subscribe":true},"logging":{},"completions":{}},"serverInfo":{"name":"x","version":"1"}}`)
+		case strings.HasSuffix(m.Method(), "/list"):
+			gh.Reply(m.ID(), `{"tools":[{"name":"t","inputSchema":{"type":"object"}}],"prompts":[{"name":"p"}],"resources":[{"uri":"u:1","name":"r"}],"resourceTemplates":[{"uriTemplate":"u:{x}","name":"rt"}]}`)
+		default:
+			params := m.Part(wire.PartParams)
+			if params == nil {
+				params = []byte("{}")
+			}
+			gh.Reply(m.ID(), `{"content":[],"params":`+string(params)+`}`)
+		}
+	}
+	return more
+}
+
+// FuzzSession: whatever a client says, line by line, and whatever its backend says beside its answers: what goes out is
+// JSON-RPC both ways, no id is answered more often than it was asked under, a healthy client is served on, and all ends.
+func FuzzSession(f *testing.F) {
+	const hello = `{"jsonrpc":"2.0","id":"i","method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"roots":{},"sampling":{},"elicitation":{}},"clientInfo":{"name":"f","version":"1"}}}` + "\n" +
+		`{"jsonrpc":"2.0","method":"notifications/initialized"}` + "\n" + `{"jsonrpc":"2.0","id":1,"method":"tools/list"}` + "\n"
+	noise := "✓ ready\n" + `{"jsonrpc":"2.0","id":999,"result":{}}` + "\n" + `{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}` + "\n" + `{"jsonrpc":"2.0","id":3,"method":"roots/list"}`
+	for _, lines := range []string{
+		hello + `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"t","arguments":{"a":1},"_meta":{"progressToken":"p"}}}` + "\n" + `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`,
+		hello + `{"jsonrpc":"2.0","id":"2","method":"tools/call","params":{"name":"gh__t"}}` + "\n" + `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2.0,"reason":{}}}` + "\n" + `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":[],"progress":"x"}}`,
+		hello + `{"jsonrpc":"2.0","id":3,"method":"resources/subscribe","params":{"uri":"u:1"}}` + "\n" + `{"jsonrpc":"2.0","id":4,"method":"logging/setLevel","params":{"level":"debug"}}` + "\n" + `{"jsonrpc":"2.0","id":5,"method":"completion/complete","params":{"ref":{"type":"ref/prompt","name":"p"},"argument":{"name":"a","value":""}}}`,
+		strings.Replace(hello, "2025-11-25", "2025-03-26", 1) + `[{"jsonrpc":"2.0","id":1,"method":"ping"},{"jsonrpc":"2.0","id":1,"method":"ping"},7,{"jsonrpc":"2.0","id":null,"method":"x"},[]]`,
+		request("7", "tools/call", `"name":"t",`, able) + "\n" + request(`"s"`, "subscriptions/listen", `"notifications":{"toolsListChanged":true},`, "{}") + "\n" + request("8", "tasks/get", `"taskId":"x",`, "{}"),
+		`{"jsonrpc":"2.0","id":1,"method":"server/discover"}` + "\n{\n" + `{"id":1}` + "\n" + `{"jsonrpc":"2.0","id":-1.0e3,"method":"prompts/get","params":{"name":"p","Name":"q"}}`,
+		hello + `{"jsonrpc":"2.0","id":6,"method":"resources/read","params":{"uri":"u:\u00e9"}}` + "\n" + `{"jsonrpc":"2.0","id":0,"result":{"roots":[]}}` + "\n" + `{"jsonrpc":"2.0","id":0,"error":7}` + "\n" + hello,
+	} {
+		f.Add([]byte(lines), []byte(noise))
+		f.Add([]byte(lines), []byte{})
+	}
+	f.Fuzz(func(t *testing.T, client, backend []byte) {
+		synctest.Test(t, func(t *testing.T) {
+			p := newStage(t, "legacy")
+			words := saidBy(backend)
+			settle := func() {
+				for p.hear() || p.echo() {
+				}
+			}
+			for i, line := range saidBy(client) {
+				p.say(line)
+				settle()
+				if gh := p.process(); gh != nil && i < len(words) {
+					gh.Send(words[i])
+					settle()
+				}
+			}
+			for range 3 { // calls time out, backends come back
+				time.Sleep(10 * time.Second)
+				settle()
+			}
+			p.end()
+		})
+	})
+}
+
+// FuzzBackend: whatever a backend says in the place of its answers, in either era ("$" stands for the id of what it was
+// asked last): each request of the client's is answered exactly once.
+func FuzzBackend(f *testing.F) {
+	const hello = `{"jsonrpc":"2.0","id":$,"result":` + mcptest.Hello + "}\n"
+	tools := `{"jsonrpc":"2.0","id":$,"result":` + mcptest.Tools("t") + "}\n"
+	for _, lines := range []string{
+		hello + tools + `{"jsonrpc":"2.0","id":$,"result":{"content":[]}}`,
+		hello + tools + `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":$,"progress":1}}` + "\n" + `{"jsonrpc":"2.0","id":"$","result":{}}`,
+		hello + tools + `{"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{"message":"?"}}` + "\n" + `{"jsonrpc":"2.0","id":$,"error":{"code":-32042,"message":"x"}}`,
+		hello + `{"jsonrpc":"2.0","id":$,"result":{"tools":[{"name":"t"},{"name":"t"},7],"nextCursor":"c"}}` + "\n" + `{"jsonrpc":"2.0","id":$,"result":{"tools":[],"nextCursor":"c"}}`,
+		`{"jsonrpc":"2.0","id":$,"result":{"protocolVersion":7,"capabilities":[]}}` + "\n" + `{"jsonrpc":"2.0","id":$,"error":{"code":-32601,"message":"no"}}`,
+		`{"jsonrpc":"2.0","id":$,"result":` + mcptest.Discovered + "}\n" + tools + `{"jsonrpc":"2.0","id":$,"result":{"resultType":"input_required","inputRequests":{"a":{"method":"roots/list"}},"requestState":"s"}}`,
+		`{"jsonrpc":"2.0","id":$,"error":{"code":-32022,"message":"v","data":{"supported":["2025-06-18"]}}}` + "\n[" + strings.TrimSpace(hello) + "]\n" + tools,
+		hello + tools + `{"jsonrpc":"2.0","id":$,"result":{"task":{"taskId":"x","status":"working","createdAt":"","ttl":1,"pollInterval":1}}}` + "\n" + `{"jsonrpc":"2.0","id":$,"result":NaN}`,
+	} {
+		for era := range uint8(3) {
+			f.Add([]byte(lines), era)
+		}
+	}
+	f.Fuzz(func(t *testing.T, backend []byte, era uint8) {
+		synctest.Test(t, func(t *testing.T) {
+			p := newStage(t, []string{"legacy", "modern", "auto"}[era%3])
+			words, id := saidBy(backend), "0"
+			settle := func() {
+				for {
+					more := p.hear()
+					gh := p.process()
+					if gh == nil {
+						break
+					}
+					for _, line := range gh.Taken() {
+						m, err := wire.Parse([]byte(line))
+						if err != nil {
+							t.Errorf("the backend is sent what is no message: %v: %.300s", err, line)
+						}
+						if more = true; m.Kind() == wire.Request {
+							id = string(m.ID())
+						}
+					}
+					if len(words) == 0 && !more {
+						break
+					}
+					if len(words) > 0 {
+						gh.Send(strings.ReplaceAll(words[0], "$", id))
+						words = words[1:]
+					}
+				}
+			}
+			p.say(`{"jsonrpc":"2.0","id":"init","method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"roots":{},"sampling":{},"elicitation":{}},"clientInfo":{"name":"f","version":"1"}}}`)
+			p.say(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+			for i, method := range []string{
+				`"tools/list"`, `"tools/call","params":{"name":"t","_meta":{"progressToken":1}}`, `"tools/call","params":{"name":"gh__t"}`, `"resources/list"`,
+				`"resources/read","params":{"uri":"u:1"}`, `"prompts/get","params":{"name":"p"}`, `"resources/subscribe","params":{"uri":"u:1"}`, `"logging/setLevel","params":{"level":"info"}`, `"tools/list"`,
+			} {
+				p.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":%s}`, i, method))
+				settle()
+				if i%3 == 0 {
+					time.Sleep(time.Second)
+				}
+			}
+			for range 6 {
+				time.Sleep(10 * time.Second)
+				settle()
+			}
+			p.end()
+			for id := range p.asked {
+				if p.answers[id] != 1 {
+					t.Errorf("%d answers to %s", p.answers[id], id)
+				}
+			}
+		})
+	})
+}

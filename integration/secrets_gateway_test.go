@@ -1,0 +1,105 @@
+//go:build unix
+
+package integration
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestSEC_03_NoSecretIsShown: secrets stand in everything that the configuration has a place for, and backends repeat
+// what they were given in all that they say while they fail. Nothing of it is in the log, be it at debug, on the record with
+// payloads, in what clients read, in gateway check, or on disk.
+func TestSEC_03_NoSecretIsShown(t *testing.T) {
+	t.Parallel()
+	const sentinel = "s3nt1nel" // in each secret; with letters that are escaped in some places
+	secret := func(of string) string { return sentinel + "-" + of + "+/=&é\"x" }
+	tell := `read -r l; echo "token $TOKEN arg $1" >&2; echo "Authorization: Bearer $TOKEN"; exit 3`
+	failing := backend{Name: "failing", Command: "sh", Args: []string{"-c", tell, "sh", "${ARG_SECRET}"}, Env: map[string]string{"TOKEN": secret("env")}}
+	mirror := actor("mirror", "mirror", "")
+	mirror.Env["TOKEN"] = secret("env of another")
+	query := "?key=" + sentinel + "-query%2B&other=" + sentinel + "-other"
+	echoing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		w.WriteHeader([]int{500, 401, 200, 404}[len(body)%4])
+		fmt.Fprintf(w, "no: %s %s %v", r.URL, r.Header.Get("X-Api-Key"), r.Header["Authorization"])
+	}))
+	t.Cleanup(echoing.Close)
+	nobody, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	nobody.Close() // nobody listens there
+	headers := map[string]string{"Authorization": "Bearer " + sentinel + "-bearer", "X-Api-Key": sentinel + "-header"}
+	user := strings.Replace(echoing.URL, "://", "://me:"+sentinel+"-password@", 1)
+	record := filepath.Join(t.TempDir(), "audit.jsonl")
+	s := newSetup(t, map[string]any{
+		"audit":   map[string]any{"file": record, "payloads": "all"},
+		"catalog": map[string]any{"wait": "2s"},
+		"auth":    map[string]any{"tokens": []string{sentinel + "-token-0123456789"}},
+	}, mirror, failing,
+		backend{Name: "echoing", URL: user + "/mcp" + query, Headers: headers},
+		backend{Name: "older", URL: echoing.URL + "/sse" + query, Headers: headers, Transport: "sse"},
+		backend{Name: "nobody", URL: "http://" + nobody.Addr().String() + "/mcp" + query, Headers: headers})
+
+	run := func(args ...string) *exec.Cmd {
+		cmd := exec.Command(gateway(t), append([]string{"-c", s.config, "--log-level", "debug"}, args...)...)
+		cmd.Env, cmd.Dir = s.env("ARG_SECRET="+secret("arg")), s.dir
+		return cmd
+	}
+	shown := map[string][]byte{}
+	gw := startRaw(t, run())
+	gw.greet("2025-11-25")
+	listTools(t, gw)
+	callTool(gw, "request", `{"token":"`+sentinel+`-bearer","note":"`+sentinel+`-query+"}`)
+	callTool(gw, "die", `{}`)
+	for _, name := range []string{"failing", "echoing", "older", "nobody"} {
+		callTool(gw, name+"__x", `{}`)
+	}
+	gw.call("resources/read", `{"uri":"file:///`+sentinel+`-other"}`)
+	if code := gw.finish(patience); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	for i, line := range gw.received() {
+		if !bytes.Contains(line, []byte(`\"token\"`)) && !bytes.Contains(line, []byte(`"uri"`)) { // which repeat the client's own words
+			shown[fmt.Sprint("line ", i, " on stdout")] = line
+		}
+	}
+	if text, err := os.ReadFile(gw.stderr); err != nil || len(text) == 0 {
+		t.Errorf("the log: %d bytes, %v", len(text), err)
+	} else {
+		shown["the log"] = text
+	}
+	for _, args := range [][]string{{"check"}, {"tools"}} {
+		out, _ := run(args...).CombinedOutput() // it fails, as backends do
+		if !bytes.Contains(out, []byte("mirror")) {
+			t.Errorf("%q says %s", args, out)
+		}
+		shown[strings.Join(args, " ")] = out
+	}
+	for _, dir := range []string{s.dir, filepath.Dir(record)} {
+		filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+			if err == nil && d.Type().IsRegular() && path != s.config {
+				shown[path], _ = os.ReadFile(path)
+			}
+			return nil
+		})
+	}
+	if len(shown) < 10 {
+		t.Errorf("only %d places were looked at", len(shown))
+	}
+	for where, text := range shown {
+		if at := bytes.Index(text, []byte(sentinel)); at >= 0 {
+			t.Errorf("%s: …%s…", where, text[max(0, at-200):min(len(text), at+60)])
+		}
+	}
+}

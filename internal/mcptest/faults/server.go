@@ -1,0 +1,176 @@
+package faults
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"mcpgateway/wire"
+)
+
+// A server is what stub and twin have in common: what a request is answered with, if
+// nothing is done wrong, and which deeds are to be done.
+type server struct {
+	Script
+	pid int
+
+	mu   sync.Mutex
+	seen map[string]int // messages of each method
+	done map[string]int // times of each deed of the script
+}
+
+func newServer(s Script, pid int) *server {
+	if s.Name == "" {
+		s.Name = "stub"
+	}
+	return &server{Script: s, pid: pid, seen: make(map[string]int), done: make(map[string]int)}
+}
+
+// scripted are the deeds of the script that are due at a message of this method.
+func (s *server) scripted(method string) (due []Deed) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := s.seen[method]
+	s.seen[method]++
+	for i, d := range s.On[method] {
+		key := method + "#" + strconv.Itoa(i)
+		if n < d.Skip || d.Most > 0 && s.done[key] >= d.Most || !first(d.Once) {
+			continue
+		}
+		s.done[key]++
+		due = append(due, d)
+	}
+	return due
+}
+
+// first reports whether this process is the one that makes the file.
+func first(path string) bool {
+	if path == "" {
+		return true
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return false
+	}
+	f.Close()
+	return true
+}
+
+// modern reports whether a message is one of 2026-07-28.
+func modern(m wire.Message) bool {
+	meta := m.Part(wire.PartMeta)
+	if meta == nil {
+		return false
+	}
+	revision, _ := wire.Lookup(meta, "io.modelcontextprotocol/protocolVersion")
+	return revision != nil
+}
+
+func (s *server) speaksModern() bool { return s.Era == "modern" || s.Era == "both" }
+
+func (s *server) capabilities() string {
+	if s.Capabilities != nil {
+		return string(s.Capabilities)
+	}
+	return `{"tools":{"listChanged":true},"logging":{}}`
+}
+
+func (s *server) info() string { return fmt.Sprintf(`{"name":%q,"version":"1"}`, s.Name) }
+
+// result returns what a request other than a call is answered with.
+func (s *server) result(m wire.Message) (result []byte, err *wire.Error) {
+	method, stateless := m.Method(), modern(m)
+	unknown := wire.Errorf(wire.CodeMethodNotFound, "Method not found: %s", method)
+	switch {
+	case slices.Contains(s.Refuses, method), stateless && !s.speaksModern(), !stateless && s.Era == "modern":
+		return nil, unknown
+	}
+	switch method {
+	case "initialize":
+		revision := wire.Unquote(value(m, "protocolVersion"))
+		if s.Revision != "" {
+			revision = s.Revision
+		}
+		return fmt.Appendf(nil, `{"protocolVersion":%q,"capabilities":%s,"serverInfo":%s}`, revision, s.capabilities(), s.info()), nil
+	case "server/discover":
+		if !stateless {
+			return nil, unknown
+		}
+		return fmt.Appendf(nil, `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":%s,"ttlMs":0,"cacheScope":"public",`+
+			`"_meta":{"io.modelcontextprotocol/serverInfo":%s}}`, s.capabilities(), s.info()), nil
+	case "ping", "logging/setLevel":
+		return []byte(`{}`), nil
+	case "tools/list":
+		return s.page(wire.Unquote(m.Part(wire.PartCursor)), stateless), nil
+	}
+	return nil, unknown
+}
+
+func value(m wire.Message, key string) []byte {
+	found, _ := wire.Lookup(m.Part(wire.PartParams), key)
+	return found
+}
+
+// page returns a page of the tools. The cursor is the number of its first one.
+func (s *server) page(cursor string, stateless bool) []byte {
+	names := []string{"echo", "slow", "do"}
+	for i := range s.Tools {
+		names = append(names, "tool_"+strconv.Itoa(i))
+	}
+	size := s.Page
+	if size == 0 {
+		size = len(names)
+	}
+	from, _ := strconv.Atoi(cursor)
+	next := from + size
+	if s.Pages == "endless" {
+		for len(names) < next {
+			names = append(names, "more_"+strconv.Itoa(len(names)))
+		}
+	}
+	var b strings.Builder
+	b.WriteString(`{"tools":[`)
+	for i := from; i < min(next, len(names)); i++ {
+		if i > from {
+			b.WriteByte(',')
+		}
+		fmt.Fprintf(&b, `{"name":%q,"description":"of %s","inputSchema":{"type":"object"}}`, names[i], s.Name)
+	}
+	b.WriteByte(']')
+	switch {
+	case s.Pages == "endless", next < len(names):
+		fmt.Fprintf(&b, `,"nextCursor":"%d"`, next)
+	case s.Pages == "circle":
+		b.WriteString(`,"nextCursor":"0"`)
+	}
+	if stateless {
+		b.WriteString(`,"resultType":"complete","ttlMs":0,"cacheScope":"public"`)
+	}
+	b.WriteByte('}')
+	return []byte(b.String())
+}
+
+// echo returns the result of a call; more are further members of what it says.
+func (s *server) echo(m wire.Message, more string) []byte {
+	got := m.Part(wire.PartArguments)
+	if got == nil {
+		got = []byte("null")
+	}
+	complete := ""
+	if modern(m) {
+		complete = `"resultType":"complete",`
+	}
+	b := fmt.Appendf(make([]byte, 0, 160+len(got)+len(more)), `{%s"content":[{"type":"text","text":"ok"}],"structuredContent":{"stub":%q,"pid":%d%s,"got":`, complete, s.Name, s.pid, more)
+	return append(append(b, got...), `}}`...)
+}
+
+// slowly is what the arguments of slow ask for.
+func slowly(m wire.Message) (ms, steps int) {
+	var a struct{ Ms, Steps int }
+	_ = json.Unmarshal(m.Part(wire.PartArguments), &a)
+	return a.Ms, a.Steps
+}

@@ -1,0 +1,7 @@
+//go:build !unix
+
+package faults
+
+import "os/exec"
+
+func ownSession(*exec.Cmd) {}

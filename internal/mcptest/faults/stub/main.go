@@ -1,0 +1,10 @@
+// Command stub is the fault stub as a program: see package faults.
+package main
+
+import (
+	"os"
+
+	"mcpgateway/internal/mcptest/faults"
+)
+
+func main() { os.Exit(faults.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }

@@ -1,0 +1,468 @@
+//go:build unix
+
+package faults_test
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"mcpgateway/internal/mcptest/faults"
+)
+
+// beStub makes of this test binary the stub, which has to be a process to die.
+const beStub = "FAULTS_TEST_BE_STUB"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(beStub) != "" {
+		os.Exit(faults.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+	}
+	os.Exit(m.Run())
+}
+
+const patience = 20 * time.Second
+
+// A child is a stub that runs.
+type child struct {
+	t      *testing.T
+	cmd    *exec.Cmd
+	in     io.WriteCloser
+	lines  chan string // of its stdout; closed at its end
+	stderr bytes.Buffer
+	ended  bool
+}
+
+func start(t *testing.T, script string) *child {
+	t.Helper()
+	c := &child{t: t, cmd: exec.Command(os.Args[0], "-script", script), lines: make(chan string, 10000)}
+	c.cmd.Env = append(os.Environ(), beStub+"=1")
+	c.cmd.Stderr = &c.stderr
+	c.cmd.WaitDelay = 100 * time.Millisecond // for a grandchild may hold its stderr
+	c.in, _ = c.cmd.StdinPipe()
+	r, w, err := os.Pipe() // not StdoutPipe: a grandchild that holds it must not keep Wait
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.cmd.Stdout = w
+	if err := c.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	go func() {
+		defer close(c.lines)
+		for out := bufio.NewReader(r); ; {
+			line, err := out.ReadString('\n')
+			if line != "" {
+				c.lines <- line
+			}
+			if err != nil {
+				return
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		if !c.ended {
+			c.cmd.Process.Kill()
+			c.cmd.Wait()
+		}
+		r.Close()
+	})
+	return c
+}
+
+func (c *child) say(lines ...string) {
+	c.t.Helper()
+	for _, line := range lines {
+		if _, err := io.WriteString(c.in, line+"\n"); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+}
+
+// hear returns the next line, with its end; "" if stdout has ended.
+func (c *child) hear() string {
+	c.t.Helper()
+	select {
+	case line := <-c.lines:
+		return line
+	case <-time.After(patience):
+		c.t.Fatalf("nothing was said; stderr: %s", &c.stderr)
+		return ""
+	}
+}
+
+// end waits for the process and returns what became of it.
+func (c *child) end() string {
+	c.t.Helper()
+	c.ended = true
+	kill := time.AfterFunc(patience, func() { c.cmd.Process.Kill() })
+	defer kill.Stop()
+	c.cmd.Wait()
+	return c.cmd.ProcessState.String()
+}
+
+const (
+	hello  = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`
+	greet  = `{"jsonrpc":"2.0","method":"notifications/initialized"}`
+	list   = `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`
+	marker = `{"jsonrpc":"2.0","id":"end","method":"ping"}`
+)
+
+func do(id int, arguments string) string {
+	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"do","arguments":%s,"_meta":{"progressToken":"tok"}}}`, id, arguments)
+}
+
+func TestEchoReturnsItsArgumentsByteForByte(t *testing.T) {
+	c := start(t, `{"name":"s7"}`)
+	const args = `{ "b":9007199254740993, "a" : "<é\u2028>\ud83d\ude00" , "b2":1e400 }`
+	c.say(hello)
+	if got := c.hear(); !strings.Contains(got, `"serverInfo":{"name":"s7"`) || !strings.Contains(got, `"protocolVersion":"2025-11-25"`) {
+		t.Error(got)
+	}
+	c.say(greet, list)
+	if got := c.hear(); !strings.Contains(got, `"name":"echo"`) || !strings.Contains(got, `"name":"slow"`) || !strings.Contains(got, `"name":"do"`) {
+		t.Error(got)
+	}
+	c.say(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"echo","arguments":` + args + `}}`)
+	want := fmt.Sprintf(`"structuredContent":{"stub":"s7","pid":%d,"got":%s}}}`, c.cmd.Process.Pid, args)
+	if got := c.hear(); !strings.Contains(got, want) {
+		t.Errorf("got %s\nwant %s", got, want)
+	}
+	c.in.Close()
+	if got := c.end(); got != "exit status 0" {
+		t.Error(got)
+	}
+}
+
+// What the stub writes for one deed of a call: all lines up to the answer of a ping
+// behind it, each as a pattern.
+func TestWhatADeedWrites(t *testing.T) {
+	const answer = `^{"jsonrpc":"2.0","id":5,"result":{.*"got":{"fault".*}}}\n$`
+	for name, c := range map[string]struct {
+		deed string
+		want []string
+	}{
+		"noise before":   {`{"fault":"noise","times":2}`, []string{"^✓ server ready.*\n$", "^✓ server ready.*\n$", answer}},
+		"noise after":    {`{"fault":"noise","where":"after","text":"bye"}`, []string{answer, "^bye\n$"}},
+		"noise between":  {`{"fault":"noise","where":"between","text":"oops\n"}`, []string{`^{"jsonrpc":"2.0","id":5.*oops\n$`, `}}}\n$`}},
+		"chunks":         {`{"fault":"chunks","bytes":7,"for":"10us"}`, []string{answer}},
+		"delay":          {`{"fault":"delay","for":"5ms"}`, []string{answer}},
+		"huge":           {`{"fault":"huge","bytes":100000}`, []string{`"pad":"x{500,1000}`}},
+		"invalid UTF-8":  {`{"fault":"utf8"}`, []string{`"bad":"\x{b0}\x{a1}"`}},
+		"no JSON":        {`{"fault":"junk"}`, []string{"^this is no JSON\n$"}},
+		"silent":         {`{"fault":"silent"}`, nil},
+		"error":          {`{"fault":"error","code":-7}`, []string{`"id":5,"error":{"code":-7`}},
+		"unknown id":     {`{"fault":"id","how":"unknown"}`, []string{`"id":987654321987,"result"`}},
+		"id as a string": {`{"fault":"id","how":"string"}`, []string{`"id":"5","result"`}},
+		"null id":        {`{"fault":"id","how":"null"}`, []string{`"id":null,"result"`}},
+		"twice":          {`{"fault":"id","how":"twice"}`, []string{answer, answer}},
+		"logs":           {`{"fault":"notify","text":"mine","times":2}`, []string{`notifications/message.*"mine"`, `notifications/message.*"mine"`, answer}},
+		"progress":       {`{"fault":"notify","what":"progress"}`, []string{`"progressToken":"tok"`, answer}},
+		"list_changed":   {`{"fault":"notify","what":"list_changed"}`, []string{`tools/list_changed`, answer}},
+		"odd words":      {`{"fault":"notify","what":"window/logMessage"}`, []string{`"method":"window/logMessage"`, answer}},
+		"no such fault":  {`{"fault":"nonsense"}`, []string{`"id":5,"error".*there is no fault`}},
+		"two deeds":      {`{"fault":"noise","deeds":[{"fault":"id","how":"twice"}]}`, []string{"^✓", answer, answer}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := start(t, `{}`)
+			s.say(do(5, c.deed))
+			var got []string
+			for range c.want {
+				got = append(got, s.hear())
+			}
+			s.say(marker)
+			if line := s.hear(); !strings.Contains(line, `"id":"end"`) {
+				t.Errorf("more than was wanted: %.300s", line)
+			}
+			for i, want := range c.want {
+				if !regexp.MustCompile(want).MatchString(latin1(got[i])) && !regexp.MustCompile(want).MatchString(got[i]) {
+					t.Errorf("line %d: %.300s\nwant %s", i, got[i], want)
+				}
+			}
+		})
+	}
+}
+
+// latin1 makes of each byte the character of its number, so that a pattern can name any.
+func latin1(s string) string {
+	runes := make([]rune, 0, len(s))
+	for _, b := range []byte(s) {
+		runes = append(runes, rune(b))
+	}
+	return string(runes)
+}
+
+func TestHowItDies(t *testing.T) {
+	for name, c := range map[string]struct {
+		script string
+		say    []string
+		lines  int  // that come before
+		half   bool // and half a line
+		end    string
+	}{
+		"at the start":         {`{"on":{"start":[{"fault":"die","code":3}]}}`, nil, 0, false, "exit status 3"},
+		"killed at the start":  {`{"on":{"start":[{"fault":"die","by":"kill"}]}}`, nil, 0, false, "signal: killed"},
+		"at initialize":        {`{"on":{"initialize":[{"fault":"die","code":1}]}}`, []string{hello}, 0, false, "exit status 1"},
+		"after initialize":     {`{"on":{"initialize":[{"fault":"die","at":"after","code":1}]}}`, []string{hello}, 1, false, "exit status 1"},
+		"at initialized":       {`{"on":{"notifications/initialized":[{"fault":"die","code":1}]}}`, []string{hello, greet}, 1, false, "exit status 1"},
+		"at the list":          {`{"on":{"tools/list":[{"fault":"die","code":1}]}}`, []string{hello, greet, list}, 1, false, "exit status 1"},
+		"in the list":          {`{"on":{"tools/list":[{"fault":"die","at":"middle","code":1}]}}`, []string{hello, greet, list}, 1, true, "exit status 1"},
+		"at the second list":   {`{"on":{"tools/list":[{"fault":"die","skip":1}]}}`, []string{list, list}, 1, false, "exit status 0"},
+		"reading a call":       {`{}`, []string{do(5, `{"fault":"die","at":"reading","by":"kill"}`)}, 0, false, "signal: killed"},
+		"before the answer":    {`{}`, []string{do(5, `{"fault":"die","at":"before","code":4}`)}, 0, false, "exit status 4"},
+		"in the answer":        {`{}`, []string{do(5, `{"fault":"die","at":"middle","by":"kill"}`)}, 0, true, "signal: killed"},
+		"in an answer, slowly": {`{}`, []string{do(5, `{"fault":"die","at":"middle","deeds":[{"fault":"chunks","bytes":9}]}`)}, 0, true, "exit status 0"},
+		"after the answer":     {`{}`, []string{do(5, `{"fault":"die","at":"after","code":5}`)}, 1, false, "exit status 5"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := start(t, c.script)
+			for i, line := range c.say {
+				s.say(line)
+				if i < c.lines {
+					if got := s.hear(); !strings.HasSuffix(got, "}\n") {
+						t.Errorf("line %d: %q", i, got)
+					}
+				}
+			}
+			if got := s.hear(); c.half != (got != "" && !strings.HasSuffix(got, "\n")) || !c.half && got != "" {
+				t.Errorf("at its end it said %q", got)
+			}
+			if got := s.end(); got != c.end {
+				t.Errorf("it ended with %s, not %s", got, c.end)
+			}
+		})
+	}
+}
+
+func TestItDiesOnceOfManyStarts(t *testing.T) {
+	script := fmt.Sprintf(`{"on":{"start":[{"fault":"die","code":3,"once":%q}]}}`, filepath.Join(t.TempDir(), "died"))
+	if got := start(t, script).end(); got != "exit status 3" {
+		t.Error(got)
+	}
+	s := start(t, script)
+	s.say(hello)
+	s.hear()
+}
+
+func TestItDoesNotRead(t *testing.T) {
+	s := start(t, `{"on":{"start":[{"fault":"deaf"}]}}`)
+	wrote := make(chan error, 1)
+	go func() {
+		_, err := io.WriteString(s.in, strings.Repeat(marker+"\n", 20000)) // more than a pipe holds
+		wrote <- err
+	}()
+	select {
+	case line := <-s.lines:
+		t.Errorf("it answered: %s", line)
+	case err := <-wrote:
+		t.Errorf("all was taken: %v", err)
+	case <-time.After(100 * time.Millisecond):
+	}
+}
+
+func TestItIsMuteForAWhile(t *testing.T) {
+	s := start(t, `{}`)
+	s.say(do(5, `{"fault":"mute","for":"50ms"}`), marker)
+	deadline := time.Now().Add(patience)
+	for time.Now().Before(deadline) {
+		s.say(list)
+		select {
+		case line := <-s.lines:
+			if !strings.Contains(line, `"id":1,`) {
+				t.Errorf("it said %s", line)
+			}
+			return
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	t.Error("it stayed mute")
+}
+
+func TestItFloodsStderr(t *testing.T) {
+	s := start(t, `{}`)
+	s.say(do(5, `{"fault":"stderr","bytes":300000}`))
+	s.hear()
+	s.in.Close()
+	s.end()
+	if n := s.stderr.Len(); n != 300000 {
+		t.Errorf("%d bytes of stderr", n)
+	}
+}
+
+func TestNeitherSIGTERMNorTheEndOfStdinEndsIt(t *testing.T) {
+	s := start(t, `{"stubborn":true}`)
+	s.say(hello)
+	s.hear()
+	s.cmd.Process.Signal(syscall.SIGTERM)
+	s.say(list)
+	s.hear()
+	s.in.Close()
+	select {
+	case line, more := <-s.lines:
+		t.Errorf("its stdout: %q, %v", line, more)
+	case <-time.After(100 * time.Millisecond):
+	}
+	s.cmd.Process.Kill()
+	if got := s.end(); got != "signal: killed" {
+		t.Error(got)
+	}
+}
+
+// A grandchild holds stdout open when its parent is gone; here it is found by that.
+func TestItLeavesGrandchildren(t *testing.T) {
+	for _, how := range []string{"normal", "stubborn", "setsid"} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			s := start(t, `{}`)
+			s.say(do(5, `{"fault":"fork","how":"`+how+`"}`))
+			s.hear()
+			var pid int
+			all := threads(t, s.cmd.Process.Pid)
+			if all == nil {
+				t.Log("only Linux shows them")
+				return
+			}
+			for _, thread := range all {
+				children, _ := os.ReadFile(filepath.Join(thread, "children"))
+				fmt.Sscan(string(children), &pid)
+				if pid != 0 {
+					break
+				}
+			}
+			if pid == 0 {
+				t.Fatal("it has no child")
+			}
+			group, err := syscall.Getpgid(pid)
+			if own := group == pid; err != nil || own != (how == "setsid") {
+				t.Errorf("group %d of %d: %v", group, pid, err)
+			}
+			s.in.Close()
+			s.end()
+			grandchild, _ := os.FindProcess(pid)
+			grandchild.Kill()
+			if got := s.hear(); got != "" {
+				t.Errorf("stdout: %q", got)
+			}
+		})
+	}
+}
+
+func threads(t *testing.T, pid int) []string {
+	dirs, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dirs
+}
+
+func TestPagesWithoutEnd(t *testing.T) {
+	page := func(s *child, cursor string) string {
+		s.say(`{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"cursor":"` + cursor + `"}}`)
+		return s.hear()
+	}
+	s := start(t, `{"pages":"endless","page":3}`)
+	if got := page(s, "3000"); !strings.Contains(got, `"more_3002"`) || !strings.Contains(got, `"nextCursor":"3003"`) {
+		t.Error(got)
+	}
+	s = start(t, `{"pages":"circle","page":2}`)
+	if got := page(s, ""); !strings.Contains(got, `"nextCursor":"2"`) {
+		t.Error(got)
+	}
+	if got := page(s, "2"); !strings.Contains(got, `"nextCursor":"0"`) {
+		t.Error(got)
+	}
+}
+
+func TestItRefusesWhatItDeclares(t *testing.T) {
+	s := start(t, `{"capabilities":{"tools":{},"prompts":{}},"refuses":["tools/list"]}`)
+	s.say(hello)
+	if got := s.hear(); !strings.Contains(got, `"capabilities":{"tools":{},"prompts":{}}`) {
+		t.Error(got)
+	}
+	s.say(list)
+	if got := s.hear(); !strings.Contains(got, `-32601`) {
+		t.Error(got)
+	}
+}
+
+func TestItAsksAndTellsTheReply(t *testing.T) {
+	s := start(t, `{}`)
+	s.say(do(5, `{"fault":"ask","what":"sampling/createMessage","text":"{\"messages\":[]}"}`))
+	if got := s.hear(); !strings.Contains(got, `"id":1,"method":"sampling/createMessage","params":{"messages":[]}`) {
+		t.Error(got)
+	}
+	s.say(`{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"no"}}`)
+	if got := s.hear(); !strings.Contains(got, `"reply":{"jsonrpc":"2.0","id":1,"error"`) {
+		t.Error(got)
+	}
+}
+
+func TestItAnswersUnderAnothersID(t *testing.T) {
+	s := start(t, `{}`)
+	s.say(`{"jsonrpc":"2.0","id":8,"method":"tools/call","params":{"name":"slow","arguments":{"ms":60000}}}`, do(5, `{"fault":"id","how":"other"}`))
+	if got := s.hear(); !strings.Contains(got, `"id":8,`) || !strings.Contains(got, `"fault"`) {
+		t.Error(got)
+	}
+}
+
+func TestSlowTellsItsProgressAndIsCancelled(t *testing.T) {
+	s := start(t, `{}`)
+	s.say(`{"jsonrpc":"2.0","id":8,"method":"tools/call","params":{"name":"slow","arguments":{"ms":20,"steps":2},"_meta":{"progressToken":7}}}`)
+	for _, want := range []string{`"progressToken":7,"progress":1`, `"progressToken":7,"progress":2`, `"got":{"ms":20`} {
+		if got := s.hear(); !strings.Contains(got, want) {
+			t.Errorf("%s: want %s", got, want)
+		}
+	}
+	s.say(`{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"slow","arguments":{"ms":60000}}}`,
+		`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":9}}`, marker)
+	if got := s.hear(); !strings.Contains(got, `"id":"end"`) {
+		t.Error(got)
+	}
+	s.in.Close()
+	if got := s.end(); got != "exit status 0" {
+		t.Error(got)
+	}
+}
+
+func TestItSpeaksTheStatelessEra(t *testing.T) {
+	s := start(t, `{"era":"modern"}`)
+	s.say(hello)
+	if got := s.hear(); !strings.Contains(got, "-32601") {
+		t.Error(got)
+	}
+	const meta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}`
+	s.say(`{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{` + meta + `}}`)
+	if got := s.hear(); !strings.Contains(got, `"supportedVersions":["2026-07-28"]`) {
+		t.Error(got)
+	}
+	s.say(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"echo","arguments":{},` + meta + `}}`)
+	if got := s.hear(); !strings.Contains(got, `"result":{"resultType":"complete"`) {
+		t.Error(got)
+	}
+}
+
+func TestAScriptIsReadStrictly(t *testing.T) {
+	for _, bad := range []string{`{"nonsense":1}`, `{"on":{"start":[{"fault":"dye"}]}}`, `{"on":{"start":[{"fault":"delay","for":5}]}}`, `@/no/such/file`} {
+		if _, err := faults.ParseScript(bad); err == nil {
+			t.Errorf("%s is taken", bad)
+		}
+	}
+	s, err := faults.ParseScript(`{"name":"a","on":{"start":[{"fault":"delay","for":"20ms"}]}}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := faults.ParseScript(s.String()); err != nil || again.String() != s.String() {
+		t.Errorf("%v: %s", err, s)
+	}
+}

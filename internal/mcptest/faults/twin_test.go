@@ -1,0 +1,195 @@
+//go:build unix
+
+package faults_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"mcpgateway/internal/mcptest/faults"
+)
+
+// A visitor is a client of a twin.
+type visitor struct {
+	t       *testing.T
+	twin    *faults.Twin
+	url     string
+	session string
+	client  http.Client
+}
+
+// visit starts a twin and opens a session.
+func visit(t *testing.T, script faults.Script) *visitor {
+	t.Helper()
+	twin := faults.Handler(script)
+	server := httptest.NewUnstartedServer(twin)
+	server.Config.ErrorLog = nil
+	server.Start()
+	t.Cleanup(server.Close)
+	t.Cleanup(twin.Close)
+	v := &visitor{t: t, twin: twin, url: server.URL + "/mcp", client: http.Client{
+		Timeout:       patience,
+		Transport:     &http.Transport{DisableKeepAlives: true}, // so that nothing is tried twice
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
+	v.open()
+	return v
+}
+
+func (v *visitor) open() {
+	v.t.Helper()
+	v.session = ""
+	res, _, err := v.post(hello)
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	v.session = res.Header.Get("Mcp-Session-Id")
+}
+
+func (v *visitor) post(body string) (res *http.Response, text string, err error) {
+	req, _ := http.NewRequest(http.MethodPost, v.url, strings.NewReader(body))
+	if v.session != "" {
+		req.Header.Set("Mcp-Session-Id", v.session)
+	}
+	res, err = v.client.Do(req)
+	if err != nil {
+		return nil, "", err
+	}
+	defer res.Body.Close()
+	all, err := io.ReadAll(res.Body)
+	return res, string(all), err
+}
+
+func TestTheTwinServes(t *testing.T) {
+	v := visit(t, faults.Script{Name: "h1"})
+	if v.session == "" {
+		t.Fatal("no session")
+	}
+	res, _, err := v.post(greet)
+	if err != nil || res.StatusCode != http.StatusAccepted {
+		t.Error(res, err)
+	}
+	_, text, err := v.post(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"echo","arguments":{ "a":1e400 }}}`)
+	if want := `"structuredContent":{"stub":"h1","pid":0,"got":{ "a":1e400 }}}}`; err != nil || !strings.HasSuffix(text, want) {
+		t.Errorf("%s, %v\nwant %s", text, err, want)
+	}
+	_, text, _ = v.post(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"slow","arguments":{"ms":3,"steps":1},"_meta":{"progressToken":"p"}}}`)
+	if !strings.Contains(text, `"progressToken":"p","progress":1`) || !strings.Contains(text, `"got":{"ms":3`) {
+		t.Error(text)
+	}
+}
+
+// What a POST of a deed comes back with.
+func TestWhatTheTwinDoes(t *testing.T) {
+	for name, c := range map[string]struct {
+		deed   string
+		status int
+		kind   string // Content-Type
+		body   string // is in it
+		broken bool   // before its end
+	}{
+		"a status":            {`{"fault":"status","code":503,"retry":"7"}`, 503, "text/html; charset=utf-8", "<html>", false},
+		"HTML":                {`{"fault":"status","code":200,"text":"<p>hi"}`, 200, "text/html; charset=utf-8", "<p>hi", false},
+		"a cut before":        {`{"fault":"cut","at":"before"}`, 200, "text/event-stream", "", true},
+		"a cut in an event":   {`{"fault":"cut","at":"middle"}`, 200, "text/event-stream", "event: message\ndata: {", true},
+		"a cut behind one":    {`{"fault":"cut","at":"after"}`, 200, "text/event-stream", "notifications/message", true},
+		"an end behind it":    {`{"fault":"die","at":"after"}`, 200, "text/event-stream", `"got"`, true},
+		"chunks":              {`{"fault":"chunks","bytes":50,"for":"1ms"}`, 200, "application/json", `"got"`, false},
+		"another type":        {`{"fault":"type","text":"text/plain"}`, 200, "text/plain", `"got"`, false},
+		"a redirect":          {`{"fault":"redirect"}`, 307, "", "", false},
+		"noise":               {`{"fault":"noise"}`, 200, "text/event-stream", "data: ✓ server ready", false},
+		"a storm":             {`{"fault":"notify","what":"progress","times":3}`, 200, "text/event-stream", `"progressToken":"tok"`, false},
+		"twice":               {`{"fault":"id","how":"twice"}`, 200, "text/event-stream", `"got"`, false},
+		"a lost session":      {`{"fault":"session","code":404}`, 404, "application/json", "Session not found", false},
+		"a lost session, 400": {`{"fault":"session","code":400}`, 400, "application/json", "Session not found", false},
+		"a lost session, 200": {`{"fault":"session","code":200}`, 200, "application/json", "-32600", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			v := visit(t, faults.Script{})
+			res, body, err := v.post(do(5, c.deed))
+			if res == nil {
+				t.Fatal(err)
+			}
+			if (err != nil) != c.broken {
+				t.Errorf("the body's end: %v", err)
+			}
+			kind := res.Header.Get("Content-Type")
+			if res.StatusCode != c.status || kind != c.kind || !strings.Contains(body, c.body) {
+				t.Errorf("%s, %s: %.300s", res.Status, kind, body)
+			}
+		})
+	}
+}
+
+func TestALostSessionStaysLost(t *testing.T) {
+	v := visit(t, faults.Script{})
+	v.post(do(5, `{"fault":"session","code":400}`))
+	if res, _, _ := v.post(list); res.StatusCode != http.StatusBadRequest {
+		t.Error(res.Status)
+	}
+	v.open()
+	if res, _, _ := v.post(list); res.StatusCode != http.StatusOK {
+		t.Error(res.Status)
+	}
+	v.twin.Forget(0)
+	if res, _, _ := v.post(list); res.StatusCode != http.StatusNotFound || v.twin.Sessions() != 0 {
+		t.Error(res.Status)
+	}
+}
+
+func TestTheTwinResetsConnections(t *testing.T) {
+	v := visit(t, faults.Script{})
+	if _, _, err := v.post(do(5, `{"fault":"reset"}`)); !errors.Is(err, syscall.ECONNRESET) {
+		t.Error(err)
+	}
+}
+
+func TestTheTwinNeverAnswers(t *testing.T) {
+	v := visit(t, faults.Script{})
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	req, _ := http.NewRequestWithContext(ctx, http.MethodPost, v.url, strings.NewReader(do(5, `{"fault":"silent"}`)))
+	req.Header.Set("Mcp-Session-Id", v.session)
+	if res, err := v.client.Do(req); !errors.Is(err, context.DeadlineExceeded) {
+		t.Error(res, err)
+	}
+}
+
+func TestWhatComesNextIsToldFromOutside(t *testing.T) {
+	v := visit(t, faults.Script{})
+	v.twin.Next(faults.Deed{Fault: "status", Code: 500}, 2)
+	for _, want := range []int{500, 500, 200} {
+		if res, _, err := v.post(list); err != nil || res.StatusCode != want {
+			t.Errorf("%v, %v: want %d", res, err, want)
+		}
+	}
+}
+
+func TestTheTwinSpeaksTheStatelessEra(t *testing.T) {
+	v := visit(t, faults.Script{Era: "modern"})
+	if v.session != "" {
+		t.Error("it has sessions")
+	}
+	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{%q:"2026-07-28"}}}`, "io.modelcontextprotocol/protocolVersion")
+	if _, text, err := v.post(body); err != nil || !bytes.Contains([]byte(text), []byte(`"supportedVersions"`)) {
+		t.Error(text, err)
+	}
+	res, err := v.client.Get(v.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res.Body.Close()
+	if res.StatusCode != http.StatusMethodNotAllowed {
+		t.Error(res.Status)
+	}
+}
