@@ -39,6 +39,9 @@ func TestHTTPLost(t *testing.T) {
 			fmt.Fprint(w, "\x89PNG")
 		}, "HTTP 500 Internal Server Error", true},
 		{"202 for a request", status(202, ""), "HTTP 202 Accepted", true},
+		{"an answer to another", func(w http.ResponseWriter, _ *http.Request, _ wire.Message) {
+			fmt.Fprint(w, `{"jsonrpc":"2.0","id":4711,"result":{}}`)
+		}, "what came back is no answer: HTTP 200 OK: {", true},
 		{"a page", func(w http.ResponseWriter, _ *http.Request, _ wire.Message) {
 			fmt.Fprint(w, "<html>log in</html>")
 		}, "<html>log in</html>", true},
