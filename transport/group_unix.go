@@ -32,6 +32,8 @@ type group struct {
 	holder *exec.Cmd // nil if there is none
 	pipe   io.Closer
 
+	after *group // holds what the child has left behind, until that is gone; nil if there is nothing
+
 	mu   sync.Mutex
 	pgid int // 0 once it is released, when it may be another's
 }
@@ -97,9 +99,14 @@ func newGroup(mark string) (*group, error) {
 	return nil, err
 }
 
-// wait reaps the child and sees to it that nothing of its group stays behind.
+// wait reaps the child and sees to it that nothing of its group stays behind. The holder ends
+// with the group. If anything else may be left another takes its place before that: there is no
+// moment in which this process could be killed and that would stay.
 func (g *group) wait(cmd *exec.Cmd) {
 	kin.wait(cmd)
+	if g.left() {
+		g.after, _ = newGroup(g.mark)
+	}
 	g.release()
 }
 
@@ -130,8 +137,13 @@ func (g *group) release() {
 	}
 }
 
-// left reports whether the child has left anything behind outside of its group.
+// left reports whether the child has left anything behind: after wait, outside of its group.
 func (g *group) left() bool { return hasStrays(g.mark) }
 
 // sweep ends what the child has left behind outside of its group.
-func (g *group) sweep(grace time.Duration) { stopStrays(g.mark, grace) }
+func (g *group) sweep(grace time.Duration) {
+	stopStrays(g.mark, grace)
+	if g.after != nil {
+		g.after.release()
+	}
+}

@@ -39,6 +39,9 @@ func TestHTTPLost(t *testing.T) {
 			fmt.Fprint(w, "\x89PNG")
 		}, "HTTP 500 Internal Server Error", true},
 		{"202 for a request", status(202, ""), "HTTP 202 Accepted", true},
+		{"204 for a request", func(w http.ResponseWriter, _ *http.Request, _ wire.Message) {
+			w.WriteHeader(204)
+		}, "what came back is no answer: HTTP 204 No Content", true},
 		{"a page", func(w http.ResponseWriter, _ *http.Request, _ wire.Message) {
 			fmt.Fprint(w, "<html>log in</html>")
 		}, "<html>log in</html>", true},

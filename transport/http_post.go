@@ -157,6 +157,8 @@ func (p *post) conclude(resp *http.Response, body []byte) {
 		p.forgotten(err)
 	case p.noise != nil && resp.StatusCode < 300:
 		p.unanswered(fmt.Errorf("the answer is no message: %w (%w)", p.noise, err), true)
+	case resp.StatusCode < 300:
+		p.unanswered(fmt.Errorf("what came back is no answer: %w", err), true)
 	default:
 		p.unanswered(err, !isRefusal(resp))
 	}

@@ -306,3 +306,31 @@ func TestTheDeadBehindOneOfOursAreReaped(t *testing.T) {
 		t.Error("one of ours was")
 	}
 }
+
+// PROC-04: there is no moment between the end of a child's group and the search for what it has left
+// in which nobody holds that. Of gateways that were killed while their backends crashed, and left
+// daemons, every other left one.
+func TestPROC04StraysAreHeldFromTheEndOfTheChild(t *testing.T) {
+	cmd := parent(t)
+	if cmd == nil {
+		Adopt()
+		dir := os.Getenv("DIR")
+		child := exec.Command("/bin/sh", "-c", leaves(dir+"/pid", lingers)+"until [ -s "+dir+"/pid ]; do sleep 0.01; done")
+		g, err := startGroup(child)
+		if err != nil {
+			t.Fatal(err)
+		}
+		g.wait(child)
+		if err := os.WriteFile(dir+"/waited", []byte("1\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		select {}
+	}
+	pid := pidIn(t, dirOf(cmd)+"/pid")
+	pidIn(t, dirOf(cmd)+"/waited")
+	if !alive(pid) {
+		t.Fatal("it does not live")
+	}
+	_ = cmd.Process.Kill()
+	eventually(t, "its end", func() bool { return !alive(pid) })
+}

@@ -33,9 +33,6 @@ func stopStrays(mark string, grace time.Duration) {
 	if len(left) == 0 {
 		return
 	}
-	if h, err := newGroup(mark); err == nil { // for when this process is killed before it is done
-		defer h.release()
-	}
 	told := make(map[stray]unix.Signal)
 	for _, how := range []struct {
 		signal unix.Signal
