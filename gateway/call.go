@@ -75,7 +75,7 @@ func (s *Session) newCall(m wire.Message, name string) *Call {
 // known yet; then the call waits for the catalog.
 func (s *Session) call(guest *guest, r *peer.Request, to *road, name string) {
 	c := &call{Call: *s.newCall(r.Message, name), road: to, s: s, r: r, guest: guest}
-	c.pending = &peer.Pending{To: c, Token: r.Token(), Owner: s.id, Tasks: to == toTool && guest == nil}
+	c.pending = &peer.Pending{To: c, By: c, Token: r.Token(), Owner: s.id, Tasks: to == toTool && guest == nil}
 	if guest != nil {
 		c.pending.Owner = guest.id
 		guest.stayOn()

@@ -82,7 +82,7 @@ func (c *call) depart() {
 		return
 	}
 	e := &errand{g: c.s.g, guest: c.guest, id: newID(), route: c.Route, call: c, task: c.task, asTask: c.asTask}
-	e.pending.To, e.pending.Token, e.pending.Owner = e, c.pending.Token, c.pending.Owner
+	e.pending.To, e.pending.By, e.pending.Token, e.pending.Owner = e, e, c.pending.Token, c.pending.Owner
 	e.pending.GoesOn = c.round.goesOn()
 	c.pending, c.errand = &e.pending, e
 	c.guest.stayOn()

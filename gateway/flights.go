@@ -53,7 +53,7 @@ func (s *Session) arrive(c *call) {
 // do when they give a call up, and say nothing.
 func (s *Session) cause(backend string, m wire.Message, on peer.Stream) *call {
 	if on.Call != nil {
-		if c, ok := on.Call.To.(*call); ok && c.s == s {
+		if c, ok := on.Call.By.(*call); ok && c.s == s {
 			return c
 		}
 	}

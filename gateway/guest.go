@@ -227,7 +227,7 @@ func (v *guest) exit(e *errand) {
 // seems best, see errand.rank. That it is this guest's is certain already.
 func (v *guest) cause(backend string, on peer.Stream) (e *errand, certain bool) {
 	if on.Call != nil {
-		if e, ok := on.Call.To.(*errand); ok && e.guest == v {
+		if e, ok := on.Call.By.(*errand); ok && e.guest == v {
 			return e, true
 		}
 	}

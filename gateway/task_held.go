@@ -166,7 +166,7 @@ func (h *held) open(early bool) *fetch {
 	fresh := f == nil
 	if fresh {
 		f = &fetch{h: h, early: early, done: make(chan struct{})}
-		f.pending.To, f.pending.Owner = f, h.j.guest.id
+		f.pending.To, f.pending.By, f.pending.Owner = f, f, h.j.guest.id
 		f.pending.Hold() // it is answered when the task has ended: no limit of time is for that
 		if h.over {
 			f.answer.Err = peer.ErrCancelled

@@ -121,7 +121,7 @@ func (h *held) update(responses []revision.Response) {
 // if it does not say.
 func (v *guest) jobOf(backend string, m wire.Message, on peer.Stream) *job {
 	if on.Call != nil {
-		if f, ok := on.Call.To.(*fetch); ok && f.h.j.guest == v {
+		if f, ok := on.Call.By.(*fetch); ok && f.h.j.guest == v {
 			return f.h.j
 		}
 	}

@@ -28,7 +28,8 @@ type Asker interface {
 // A Pending is a call in flight: the row that waits for its answer. The fields
 // are the caller's to set before Send and must not be changed afterwards.
 type Pending struct {
-	To      Asker
+	To      Asker         // perhaps with others around it, of those who pass the call on
+	By      any           // whoever sends the call, by which it knows its own; nobody else looks at it
 	Token   wire.ID       // the caller's own progress token, "" = wants none
 	Name    []byte        // takes the place of params.name, as JSON; nil = none does
 	Owner   string        // on whose behalf; see [Peer.SoleOwner]
