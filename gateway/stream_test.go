@@ -130,3 +130,18 @@ func TestStream_OfASessionsCallThatIsOver(t *testing.T) {
 		client.Asked("roots/list")
 	})
 }
+
+// What a backend asks on the stream of a call is of that call, though whoever passes the call on has
+// put an Asker of his own around the sender's: a queue has, and such questions found no call.
+func TestStream_OfACallThatHasTakenItsTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client, gh := visiting(t, able)
+		client.Send(first("1"))
+		asked := gh.Asked("tools/call")
+		gh.SendOn(asked.ID(), `{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"Who?","requestedSchema":{"type":"object"}}}`)
+		client.Send(retry("2", `{"q1":{"action":"accept"}}`, state(t, client, "q1")))
+		gh.Want(`{"jsonrpc":"2.0","id":"e","result":{"action":"accept"}}`)
+		gh.Reply(asked.ID(), `{"content":[]}`)
+		client.Want(complete("2", `"content":[]}`))
+	})
+}
