@@ -32,7 +32,7 @@ type settings struct {
 	callTimeout  map[string]time.Duration
 	tools        map[string]config.Tools
 	inFlight     int
-	places       int // max_in_flight of each backend, with no queue; 0 = no bound
+	places       int // max_in_flight of each backend, with no queue; 0 = 20000, as in config
 	guests       int
 	grace        time.Duration
 	state        string
@@ -53,7 +53,7 @@ func open(t *testing.T, o settings, names []string, dial func(string) (transport
 		all = append(all, config.Backend{
 			Name: name, Command: name, Enabled: true,
 			StartTimeout: cmp.Or(o.startTimeout, time.Minute), CallTimeout: o.callTimeout[name], Tools: o.tools[name],
-			MaxInFlight: o.places,
+			MaxInFlight: cmp.Or(o.places, 20_000),
 			Sharing:     o.sharing[name], Era: cmp.Or(o.era[name], "legacy"),
 		})
 	}
