@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,17 +19,21 @@ const (
 	quietTime  = 250 * time.Millisecond // without a change, after which a burst is over
 	burstTime  = 2 * time.Second        // after which it is taken to be over anyway
 	absentTime = 5 * time.Second        // that a file may be gone while another is put in its place
+	lookTime   = 5 * time.Second        // after which the files are looked at, whatever the system has told
 )
 
 // A lookout tells when files may have changed. It watches the directories in which
 // they are: editors put a new file in the place of the old one, and Kubernetes exchanges
-// a link on the way to it.
+// a link on the way to it. And it looks at the files now and then: of what happens on network file
+// systems, or to a directory further up, it is not told, and while a directory is exchanged its
+// watch may get lost.
 type lookout struct {
 	log     *slog.Logger
 	changed chan struct{}   // has one when there may be news
 	files   chan []string   // that are to be watched from now on
 	seen    map[string]bool // paths on the way to the files: links, the files, and what is missing
 	dirs    map[string]bool // in which these are
+	last    []fs.FileInfo   // of the files, as they were seen last; nil = there was none
 }
 
 func newLookout(log *slog.Logger) *lookout {
@@ -60,11 +65,14 @@ func (l *lookout) run(ctx context.Context) {
 	}
 	defer eyes.Close()
 	l.arm(eyes, files)
+	l.looks(files)
 	l.tell()
 	var first time.Time // of a burst, zero if there is none
 	over := time.NewTimer(0)
 	over.Stop()
 	defer over.Stop()
+	again := time.NewTicker(lookTime)
+	defer again.Stop()
 	touched := func() {
 		l.arm(eyes, files)
 		if first.IsZero() {
@@ -78,6 +86,7 @@ func (l *lookout) run(ctx context.Context) {
 			return
 		case files = <-l.files:
 			l.arm(eyes, files)
+			l.looks(files)
 			l.tell()
 		case e := <-eyes.Events:
 			if l.seen[e.Name] || l.dirs[e.Name] {
@@ -86,12 +95,17 @@ func (l *lookout) run(ctx context.Context) {
 		case err := <-eyes.Errors:
 			l.log.Debug("watching the configuration", "err", err)
 			touched() // what was overlooked may be ours
+		case <-again.C:
+			if l.looks(files) {
+				touched()
+			}
 		case <-over.C:
 			if time.Since(first) < absentTime && missing(files) {
 				over.Reset(quietTime)
 				continue
 			}
 			first = time.Time{}
+			l.looks(files) // what is told of now is news no more
 			l.tell()
 		}
 	}
@@ -130,6 +144,24 @@ func (l *lookout) arm(eyes *fsnotify.Watcher, files []string) {
 func (l *lookout) blind(err error) {
 	l.log.Warn("changes of the configuration are not noticed, but SIGHUP has it loaded anew; "+
 		"on Linux fs.inotify.max_user_watches and max_user_instances say how much can be watched", "err", err)
+}
+
+// looks reports whether one of the files is another, or has other contents as far as its size and
+// time tell, than when it was asked before.
+func (l *lookout) looks(files []string) (news bool) {
+	now := make([]fs.FileInfo, len(files))
+	for i, file := range files {
+		now[i], _ = os.Stat(file)
+	}
+	same := func(a, b fs.FileInfo) bool {
+		if a == nil || b == nil {
+			return a == b
+		}
+		return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
+	}
+	news = !slices.EqualFunc(now, l.last, same)
+	l.last = now
+	return news
 }
 
 // missing reports whether a file is not there.

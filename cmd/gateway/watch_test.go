@@ -236,6 +236,22 @@ func TestLookoutSeesAnotherDirectory(t *testing.T) {
 	s.changes("a change in that")
 }
 
+// The system tells nothing of a directory further up.
+func TestLookoutSeesADirectoryFurtherUp(t *testing.T) {
+	t.Parallel()
+	s := sit(t, func(s *seat) {
+		s.must(os.MkdirAll(s.path("release/conf"), 0o700))
+		s.write("release/conf/gateway.yaml", "one")
+		s.must(os.MkdirAll(s.path("next/conf"), 0o700))
+		s.write("next/conf/gateway.yaml", "two")
+	}, "release/conf/gateway.yaml")
+	s.rename("release", "before")
+	s.rename("next", "release")
+	s.changes("another release")
+	s.write("release/conf/gateway.yaml", "three")
+	s.changes("a change in it")
+}
+
 func TestLookoutWatchesOtherFilesWhenTold(t *testing.T) {
 	t.Parallel()
 	s := sit(t, nil, "a.yaml", "b.pem")
