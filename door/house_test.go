@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"mcpgateway/peer"
 	"mcpgateway/revision"

@@ -194,6 +194,7 @@ func TestAQuestionWaitsForInitialized(t *testing.T) {
 				client, _ := h.client()
 				client.Send(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"roots":{}},"clientInfo":{"name":"x","version":"1"}}}`)
 				client.Next()
+				synctest.Wait() // what comes in the moment after the answer is for nobody yet
 				gh := h.backend("gh")
 				gh.Greet("")
 				gh.Asked("tools/list")
