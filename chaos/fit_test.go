@@ -52,7 +52,7 @@ func TestTailsAreJudged(t *testing.T) {
 		for _, p := range ta.phases {
 			p.calls = 1
 		}
-		ta.judge()
+		ta.judge(false)
 		return ta
 	}
 	const ms = time.Millisecond
@@ -63,6 +63,7 @@ func TestTailsAreJudged(t *testing.T) {
 		"alike":                           {6 * ms, 9 * ms, 6 * ms, 0},
 		"three times as long":             {6 * ms, 18 * ms, 6 * ms, 1},
 		"below the floor":                 {ms, 4 * ms, ms, 0},
+		"on a machine with other work":    {6 * ms, 90 * ms, 40 * ms, 0},
 		"and on one with a little of it":  {6 * ms, 30 * ms, 8 * ms, 1},
 		"quiet is longer than with fault": {20 * ms, 9 * ms, 20 * ms, 0},
 	} {

@@ -36,6 +36,7 @@ type plan struct {
 	rate    float64 // calls per second
 	reload  string  // auto, yes, no
 	strict  bool
+	tails   bool // they are judged
 	keep    bool
 	verbose bool
 
@@ -54,7 +55,8 @@ func main() {
 	flag.IntVar(&p.clients, "clients", 50, "clients")
 	flag.Float64Var(&p.rate, "rate", 0, "calls per second in all; default 2200, with -soak 150")
 	flag.StringVar(&p.reload, "reload", "auto", "reloads of the configuration: yes, no, or auto: if the gateway knows how")
-	flag.BoolVar(&p.strict, "strict", false, "judge the tails, too: where nothing else runs, and at a rate that does not take all of the machine")
+	flag.BoolVar(&p.strict, "strict", false, "judge the tails even on a machine that is busy with other things")
+	flag.BoolVar(&p.tails, "tails", true, "judge the tails; =false: only print them")
 	flag.BoolVar(&p.keep, "keep", false, "leave the directory with logs even if all went well")
 	flag.BoolVar(&p.verbose, "v", false, "say what is done from outside, as it is done")
 	profile := flag.String("cpuprofile", "", "write a profile of chaos itself to this `FILE`")

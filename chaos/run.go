@@ -121,8 +121,8 @@ func (w *world) chaos(ctx context.Context) (bool, error) {
 	}
 	w.tally.print(short)
 	w.compare(ctx, before, after)
-	if w.strict {
-		w.tally.judge()
+	if w.tails {
+		w.tally.judge(w.strict)
 	}
 	for _, p := range w.stop() {
 		w.tally.breach("%s", p)

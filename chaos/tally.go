@@ -188,9 +188,9 @@ func (t *tally) tails() (quiet, chaos, quiet50, chaos50 time.Duration) {
 }
 
 // judge holds the tails against each other.
-func (t *tally) judge() {
+func (t *tally) judge(strict bool) {
 	quiet, chaos, _, _ := t.tails()
-	if r := t.ratio(); chaos > floor && r > mostRatio {
+	if r := t.ratio(); chaos > floor && r > mostRatio && (strict || t.unrest() <= restless) {
 		t.breach("healthy backends: with faults the p99 is %.2f × what it is without (medians of phases: %v and %v)", r, chaos, quiet)
 	}
 }
@@ -229,7 +229,7 @@ func (t *tally) print(short string) {
 			quiet50.Round(10*time.Microsecond), chaos50.Round(10*time.Microsecond), quiet.Round(10*time.Microsecond), chaos.Round(10*time.Microsecond),
 			t.ratio(), mostRatio, floor)
 		if u := t.unrest(); u > restless {
-			fmt.Printf("the quiet phases differ among themselves by %.1f × (quartiles of p99): the machine is busy, and the ratio says little\n", u)
+			fmt.Printf("the quiet phases differ among themselves by %.1f × (quartiles of p99): the machine is busy, and the ratio is not judged without -strict\n", u)
 		}
 	}
 }
