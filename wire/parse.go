@@ -47,10 +47,13 @@ func Parse(text []byte) (Message, error) {
 		return Message{}, &Error{Code: CodeParseError, Message: "Parse error: " + ErrUTF8.Error(), cause: ErrUTF8}
 	}
 	m.multiline = s.multiline
-	if s.manyIDs {
-		m.parts[PartID] = span{}
-	}
 	problem := s.problem
+	if id := m.Part(PartID); s.manyIDs || id != nil && !isID(id) {
+		m.parts[PartID] = span{} // whatever else is wrong: no answer has it as its id
+		if problem == "" {
+			problem = "an id is a string, a number or null, of at most 4096 bytes"
+		}
+	}
 	if problem == "" && m.kind != Batch {
 		problem = m.classify()
 	}
@@ -173,10 +176,6 @@ const bothParts = "a response has a result or an error, not both"
 func (m *Message) classify() (problem string) {
 	id, method := m.Part(PartID), m.Part(PartMethod)
 	result, failure := m.Part(PartResult), m.Part(PartError)
-	if id != nil && (!isScalarID(id) || len(id) > maxID) {
-		m.parts[PartID] = span{}
-		return "an id is a string, a number or null, of at most 4096 bytes"
-	}
 	if v := m.Part(partVersion); string(v) != `"2.0"` && Unquote(v) != "2.0" {
 		return `"jsonrpc" must be "2.0"`
 	}
@@ -219,9 +218,10 @@ func (m *Message) placeToken() (problem string) {
 	return ""
 }
 
-func isScalarID(id []byte) bool {
-	c := id[0]
-	return c == '"' || c == 'n' || c == '-' || '0' <= c && c <= '9'
+// isID reports whether a JSON value may be an id.
+func isID(value []byte) bool {
+	c := value[0]
+	return (c == '"' || c == 'n' || c == '-' || '0' <= c && c <= '9') && len(value) <= maxID
 }
 
 // withoutNulls mends a response in the manner of JSON-RPC 1.0, which has both

@@ -119,6 +119,9 @@ func TestParseReadsTheIDOfInvalidRequests(t *testing.T) {
 		{"method and error", `{"jsonrpc":"2.0","id":7,"method":"m","error":{}}`, `-32600 id=7`},
 		{"result without id", `{"jsonrpc":"2.0","result":{}}`, `-32600`},
 		{"id behind the flaw", `{"jsonrpc":"2.0","method":"a","method":"b","id":7}`, `-32600 id=7`},
+		{"an id that is none, behind another flaw", `{"jsonrpc":"2.0","method":"a","method":"b","id":{}}`, `-32600`},
+		{"an id that is none, before one", `{"jsonrpc":"2.0","id":[7],"ID":7,"method":"m"}`, `-32600`},
+		{"an id that is too long, and another flaw", `{"jsonrpc":"2.0","id":"` + strings.Repeat("x", maxID) + `","Method":"m"}`, `-32600`},
 		{"null", `null`, `-32600`}, {"a number", `17`, `-32600`}, {"a string", `"{}"`, `-32600`}, {"true", `true`, `-32600`},
 		{"an empty object", `{}`, `-32600`},
 	})

@@ -111,7 +111,7 @@ func (s *Skimmer) member() {
 		v := scan(s.value)
 		v.value()
 		v.end()
-		if v.err == nil && !v.badUTF8 && isScalarID(s.value) && len(s.value) <= maxID {
+		if v.err == nil && !v.badUTF8 && isID(s.value) {
 			s.id = ID(s.value)
 		}
 	}
