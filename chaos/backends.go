@@ -80,11 +80,14 @@ func small(all []*backend) (some []*backend) {
 	return some
 }
 
+// inFlight is how many calls a session may have on their way.
+const inFlight = 40
+
 // configuration is the text of a gateway's file.
 func configuration(backends []*backend, dir, name, stub, mark string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "state: %q\nlog: {level: info}\naudit: {file: %q}\n", dir+"/state-"+name, dir+"/audit-"+name+".jsonl")
-	b.WriteString("catalog: {prefix: always, wait: 3s}\nlimits: {in_flight: 100, session_idle: 2s, events: 64KiB}\n")
+	fmt.Fprintf(&b, "catalog: {prefix: always, wait: 3s}\nlimits: {in_flight: %d, session_idle: 2s, events: 64KiB}\n", inFlight)
 	b.WriteString("defaults: {start_timeout: 5s, call_timeout: 1s}\nbackends:\n")
 	for _, x := range backends {
 		patience := ""

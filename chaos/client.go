@@ -46,7 +46,7 @@ type client struct {
 
 	mu      sync.Mutex
 	waiting map[wire.ID]*call
-	over    map[wire.ID]*call // the latest that have ended, in case something comes for them
+	over    map[wire.ID]*past // the latest that have ended, in case something comes for them
 	order   []wire.ID
 	nextID  int
 
@@ -66,10 +66,13 @@ type call struct {
 	progress int
 }
 
+// A past is what is kept of a call that is over: no answer, for some are long.
+type past struct{ answered, forgiven bool }
+
 func newClient(w *world, index int, kind string, backends []*backend, rude bool) *client {
 	name := "c" + strconv.Itoa(index)
 	c := &client{w: w, name: name, kind: kind, rude: rude, script: newScript(w.seed, index, name, backends, rude),
-		waiting: make(map[wire.ID]*call), over: make(map[wire.ID]*call)}
+		waiting: make(map[wire.ID]*call), over: make(map[wire.ID]*past)}
 	switch kind {
 	case "http":
 		c.way = newHTTPWay(c, false)
@@ -117,7 +120,7 @@ func (c *client) leave(x *call) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.waiting, x.id)
-	c.over[x.id] = x
+	c.over[x.id] = &past{x.answered, x.forgiven}
 	if c.order = append(c.order, x.id); len(c.order) > 2000 {
 		delete(c.over, c.order[0])
 		c.order = c.order[1:]

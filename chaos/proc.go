@@ -86,22 +86,51 @@ func (w *world) footprint(ctx context.Context) (f footprint, err error) {
 		}
 	}
 	f.Processes = len(marked(w.mark))
-	f.Zombies, f.CPU = zombies(pid), cpu(pid)
+	own, children := cpu(pid)
+	f.Zombies, f.CPU = zombies(pid), own+children
 	return f, nil
 }
 
-// cpu is the time that a process has used, and its children that are over.
-func cpu(pid int) time.Duration {
+// cpu is the time that a process has used, and that of its children that are over.
+func cpu(pid int) (own, children time.Duration) {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	_, rest, _ := strings.Cut(string(text), ") ")
-	ticks := 0
 	for i, field := range strings.Fields(rest) {
-		if i >= 11 && i <= 14 {
-			n, _ := strconv.Atoi(field)
+		n, _ := strconv.Atoi(field)
+		switch i {
+		case 11, 12:
+			own += time.Duration(n) * 10 * time.Millisecond
+		case 13, 14:
+			children += time.Duration(n) * 10 * time.Millisecond
+		}
+	}
+	return own, children
+}
+
+// work is processor time: of the gateway, of its children that are over, of this program, and of the machine.
+type work struct{ gateway, children, chaos, machine time.Duration }
+
+// since is what has been done since before.
+func (k work) since(before work) work {
+	return work{k.gateway - before.gateway, k.children - before.children, k.chaos - before.chaos, k.machine - before.machine}
+}
+
+// work is what has been done so far.
+func (w *world) work() work {
+	if w.cmd == nil || w.cmd.Process == nil {
+		return work{}
+	}
+	text, _ := os.ReadFile("/proc/stat")
+	line, _, _ := strings.Cut(string(text), "\n")
+	ticks := 0
+	for i, field := range strings.Fields(line) {
+		if n, _ := strconv.Atoi(field); i > 0 && i != 4 && i != 5 && i < 8 { // all but idle and waiting for a disk
 			ticks += n
 		}
 	}
-	return time.Duration(ticks) * 10 * time.Millisecond
+	gateway, children := cpu(w.cmd.Process.Pid)
+	self, _ := cpu(os.Getpid())
+	return work{gateway, children, self, time.Duration(ticks) * 10 * time.Millisecond}
 }
 
 // zombies counts the children of a process that it has not reaped.

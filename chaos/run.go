@@ -41,8 +41,13 @@ func each(clients []*client, do func(*client)) {
 	all.Wait()
 }
 
-// atOnce is how many calls of a client may be on their way.
-const atOnce = 12
+// atOnce is how many calls of a client may be on their way: more than a client at this rate has ever, but for a moment in
+// which nothing is answered. Fewer would hold back calls to one backend while those to others take long, and have them all made
+// at once later.
+const atOnce = 24
+
+// late is how much later than its time a call may be made.
+const late = 20 * time.Millisecond
 
 // make has a client make so many calls, at a rate, and waits for them.
 func (c *client) make(ctx context.Context, p *phase, calls int, rate float64) {
@@ -55,8 +60,8 @@ func (c *client) make(ctx context.Context, p *phase, calls int, rate float64) {
 			c.list(ctx, p)
 		}
 		due = due.Add(time.Duration(c.script.rng.ExpFloat64() / rate * float64(time.Second)))
-		if behind := time.Since(due); behind > time.Second {
-			due = time.Now() // what was not done in time is not made up for all at once
+		if behind := time.Since(due); behind > late {
+			due = time.Now() // what was not done in time is not made up for all at once: that would be a flood
 		} else if behind < 0 {
 			select {
 			case <-time.After(-behind):
@@ -170,7 +175,11 @@ func (w *world) stage(ctx context.Context, clients []*client, name string, share
 		return
 	}
 	p := w.tally.begin(name, share)
-	defer p.finish()
+	before := w.work()
+	defer func() {
+		p.finish()
+		p.work = w.work().since(before)
+	}()
 	outside, end := context.WithCancel(ctx)
 	var wild sync.WaitGroup
 	if share > 0 {

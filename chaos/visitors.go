@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -87,7 +88,7 @@ func (w *world) flood(ctx context.Context, p *phase, c *client) {
 		return
 	}
 	var all sync.WaitGroup
-	for range 130 {
+	for range inFlight + 20 {
 		d := c.script.echo(w.byName["s0"])
 		d.tool, d.rude = "slow", "flood"
 		d.args = strings.Replace(d.args, "{", `{"ms":100,`, 1)
@@ -135,6 +136,9 @@ func (w *world) dial() (net.Conn, error) {
 	return net.Dial("tcp", strings.TrimPrefix(w.url, "http://"))
 }
 
+// unread is more than the system keeps of what a client does not read.
+const unread = 1_000_000
+
 // stall asks for much and does not read for a while. Then all is there, or nothing
 // more comes.
 func (w *world) stall(ctx context.Context, p *phase, c *client) {
@@ -143,10 +147,13 @@ func (w *world) stall(ctx context.Context, p *phase, c *client) {
 		return
 	}
 	defer conn.Close()
+	if tcp, ok := conn.(*net.TCPConn); ok {
+		_ = tcp.SetReadBuffer(4 << 10) // so that the system keeps little of it
+	}
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Now()) })
 	defer stop()
 	h := newHTTPWay(c, true)
-	huge, _ := wire.Parse([]byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"s4__do","arguments":{"fault":"huge","bytes":3000000},"_meta":` + c.stamp("") + `}}`))
+	huge, _ := wire.Parse([]byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"s4__do","arguments":{"fault":"huge","bytes":` + strconv.Itoa(unread) + `},"_meta":` + c.stamp("") + `}}`))
 	req, _ := h.request(ctx, http.MethodPost, huge, "s4__do")
 	req.Header.Set("Connection", "close")
 	if err := req.Write(conn); err != nil {
@@ -163,7 +170,7 @@ func (w *world) stall(ctx context.Context, p *phase, c *client) {
 	defer res.Body.Close()
 	body, err := io.ReadAll(res.Body)
 	whole := err == nil && len(body) > 0
-	if whole && !bytes.Contains(body, []byte(`"error"`)) && len(body) < 3_000_000 {
+	if whole && !bytes.Contains(body, []byte(`"error"`)) && len(body) < unread {
 		c.breach("what was not read at once came in part: %d bytes, %.200s", len(body), body)
 	}
 	w.tally.call(p, "", map[bool]string{true: "read late", false: "not read, and cut off"}[whole], 0, false)

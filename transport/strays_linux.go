@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"os"
 	"strconv"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -14,14 +13,7 @@ import (
 // outlived it: a browser, or what was started with setsid.
 type stray struct {
 	pid   int
-	start string // when it started: tells it from another that gets its pid later
-}
-
-// seen is what one process looks like in /proc.
-type seen struct {
-	stray
-	parent int
-	dead   bool // but not reaped
+	start uint64 // when it started, in ticks since the system did: tells it from another that gets its pid later
 }
 
 func hasStrays(mark string) bool { return len(kin.strays(mark, nil)) > 0 }
@@ -80,39 +72,6 @@ func (f *family) strays(mark string, known map[stray]unix.Signal) []stray {
 		}
 	}
 	return found
-}
-
-// processes returns all there are that can be seen.
-func processes() []seen {
-	dir, err := os.Open("/proc")
-	if err != nil {
-		return nil
-	}
-	defer dir.Close()
-	names, _ := dir.Readdirnames(-1)
-	all := make([]seen, 0, len(names))
-	for _, name := range names {
-		if pid, err := strconv.Atoi(name); err == nil {
-			if p, ok := look(pid); ok {
-				all = append(all, p)
-			}
-		}
-	}
-	return all
-}
-
-// look reads /proc/PID/stat. The name of the program, in parentheses, may be anything.
-func look(pid int) (seen, bool) {
-	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	if err != nil {
-		return seen{}, false
-	}
-	rest := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
-	if len(rest) < 20 {
-		return seen{}, false
-	}
-	parent, err := strconv.Atoi(rest[1])
-	return seen{stray{pid, rest[19]}, parent, rest[0] == "Z" || rest[0] == "X"}, err == nil
 }
 
 // has reports whether a process was started with this mark. That of another user's

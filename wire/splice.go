@@ -25,12 +25,15 @@ func (m Message) Splice(edits ...Edit) Message {
 		at := m.parts[e.Part]
 		to.raw = append(append(to.raw, m.raw[done:at.lo]...), e.Text...)
 		to.shift(at, int32(len(e.Text))-(at.hi-at.lo), m.parts)
-		to.multiline = to.multiline || bytes.ContainsAny(e.Text, "\r\n")
-		deep = deep || e.Part == PartParams || e.Part == PartMeta || e.Part == PartResult
+		if e.Part == PartParams || e.Part == PartMeta || e.Part == PartResult {
+			deep = true // the new text has parts of its own, and is read for them below
+		} else {
+			to.multiline = to.multiline || bytes.ContainsAny(e.Text, "\r\n")
+		}
 		done = at.hi
 	}
 	to.raw = append(to.raw, m.raw[done:]...)
-	if deep { // the new text has parts of its own
+	if deep {
 		return own(to.raw)
 	}
 	return to
