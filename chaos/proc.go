@@ -107,12 +107,12 @@ func cpu(pid int) (own, children time.Duration) {
 	return own, children
 }
 
-// work is processor time: of the gateway, of its children that are over, of this program, and of the machine.
-type work struct{ gateway, children, chaos, machine time.Duration }
+// A work is processor time: of the gateway, of its children that have ended, of this program, and of all there are.
+type work struct{ gateway, ended, chaos, machine time.Duration }
 
 // since is what has been done since before.
 func (k work) since(before work) work {
-	return work{k.gateway - before.gateway, k.children - before.children, k.chaos - before.chaos, k.machine - before.machine}
+	return work{k.gateway - before.gateway, k.ended - before.ended, k.chaos - before.chaos, k.machine - before.machine}
 }
 
 // work is what has been done so far.
@@ -128,9 +128,9 @@ func (w *world) work() work {
 			ticks += n
 		}
 	}
-	gateway, children := cpu(w.cmd.Process.Pid)
+	gateway, ended := cpu(w.cmd.Process.Pid)
 	self, _ := cpu(os.Getpid())
-	return work{gateway, children, self, time.Duration(ticks) * 10 * time.Millisecond}
+	return work{gateway, ended, self, time.Duration(ticks) * 10 * time.Millisecond}
 }
 
 // zombies counts the children of a process that it has not reaped.

@@ -44,7 +44,7 @@ func each(clients []*client, do func(*client)) {
 // atOnce is how many calls of a client may be on their way: more than a client at this rate has ever, but for a moment in
 // which nothing is answered. Fewer would hold back calls to one backend while those to others take long, and have them all made
 // at once later.
-const atOnce = 24
+const atOnce = 16
 
 // late is how much later than its time a call may be made.
 const late = 20 * time.Millisecond
@@ -83,7 +83,7 @@ func (c *client) make(ctx context.Context, p *phase, calls int, rate float64) {
 // A run has so many rounds, each with a calm part, of so much of its calls, and one with faults. At
 // its end there is one more that is calm.
 const (
-	rounds = 8
+	rounds = 9
 	calmly = 0.3
 	faulty = 60 // of a hundred calls to backends that are not spared
 )
@@ -126,9 +126,7 @@ func (w *world) chaos(ctx context.Context) (bool, error) {
 	}
 	w.tally.print(short)
 	w.compare(ctx, before, after)
-	if w.tails {
-		w.tally.judge(w.strict)
-	}
+	w.tally.judge(w.strict)
 	for _, p := range w.stop() {
 		w.tally.breach("%s", p)
 	}
@@ -184,10 +182,10 @@ func (w *world) stage(ctx context.Context, clients []*client, name string, share
 	var wild sync.WaitGroup
 	if share > 0 {
 		round := len(w.tally.phases)
-		wild.Go(func() { w.rage(outside, clients, round, 250*time.Millisecond) })
-		wild.Go(func() { w.receive(outside, p, round, 200*time.Millisecond) })
+		wild.Go(func() { w.rage(outside, clients, round, 500*time.Millisecond) })
+		wild.Go(func() { w.receive(outside, p, round, 400*time.Millisecond) })
 		if w.reloads {
-			wild.Go(func() { w.rewrite(outside, round, time.Second) })
+			wild.Go(func() { w.rewrite(outside, round, 2*time.Second) })
 		}
 	}
 	each(clients, func(c *client) {

@@ -198,11 +198,12 @@ func (t *tally) judge(strict bool) {
 
 // print prints the tables.
 func (t *tally) print(short string) {
-	fmt.Println("\nprocessors in use by: gateway, its children that have ended, chaos, the machine")
-	fmt.Println("phase      calls  faults   seconds  calls/s   gw    kids  self  all    healthy p50   healthy p99")
+	fmt.Println("\n                                            processors used by          to healthy backends\n" +
+		"phase      calls  faults   seconds  calls/s  gateway  ended  chaos   all           p50           p99")
 	for _, p := range t.phases {
-		fmt.Printf("%-9s %6d  %6d  %8.1f  %7.0f  %4.2f  %4.2f  %4.2f  %4.2f  %12v  %12v\n", p.name, p.calls, p.faults, p.took.Seconds(), float64(p.calls)/p.took.Seconds(),
-			p.work.gateway.Seconds()/p.took.Seconds(), p.work.children.Seconds()/p.took.Seconds(), p.work.chaos.Seconds()/p.took.Seconds(), p.work.machine.Seconds()/p.took.Seconds(),
+		seconds := p.took.Seconds()
+		fmt.Printf("%-9s %6d  %6d  %8.1f  %7.0f  %7.2f  %5.2f  %5.2f  %4.2f  %12v  %12v\n", p.name, p.calls, p.faults, seconds, float64(p.calls)/seconds,
+			p.work.gateway.Seconds()/seconds, p.work.ended.Seconds()/seconds, p.work.chaos.Seconds()/seconds, p.work.machine.Seconds()/seconds,
 			quantile(p.times, 0.5).Round(10*time.Microsecond), quantile(p.times, 0.99).Round(10*time.Microsecond))
 	}
 	fmt.Printf("\noutcomes of %d calls%s\n", t.calls, short)

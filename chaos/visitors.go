@@ -32,7 +32,8 @@ func (w *world) receive(ctx context.Context, p *phase, round int, every time.Dur
 		pay  func(context.Context, *phase, *client)
 	}{
 		{"comes and goes", w.passBy}, {"comes and goes", w.passBy}, {"drops everything", w.drop}, {"drops everything", w.drop},
-		{"floods", w.flood}, {"says what is no MCP", w.babble}, {"does not read", w.stall}, {"resumes a stream", w.resume}, {"listens", w.listenIn},
+		{"says what is no MCP", w.babble}, {"resumes a stream", w.resume}, {"resumes a stream", w.resume}, {"listens", w.listenIn},
+		{"floods", w.flood}, {"does not read", w.stall},
 	}
 	for n := 0; pause(ctx, rng, every); n++ {
 		v := visits[rng.IntN(len(visits))]
@@ -88,7 +89,7 @@ func (w *world) flood(ctx context.Context, p *phase, c *client) {
 		return
 	}
 	var all sync.WaitGroup
-	for range inFlight + 20 {
+	for range inFlight + 10 {
 		d := c.script.echo(w.byName["s0"])
 		d.tool, d.rude = "slow", "flood"
 		d.args = strings.Replace(d.args, "{", `{"ms":100,`, 1)
@@ -136,8 +137,8 @@ func (w *world) dial() (net.Conn, error) {
 	return net.Dial("tcp", strings.TrimPrefix(w.url, "http://"))
 }
 
-// unread is more than the system keeps of what a client does not read.
-const unread = 1_000_000
+// unread is more than the system keeps of what a client does not read, which on Linux is some 4 MB.
+const unread = 5_000_000
 
 // stall asks for much and does not read for a while. Then all is there, or nothing
 // more comes.
@@ -147,9 +148,6 @@ func (w *world) stall(ctx context.Context, p *phase, c *client) {
 		return
 	}
 	defer conn.Close()
-	if tcp, ok := conn.(*net.TCPConn); ok {
-		_ = tcp.SetReadBuffer(4 << 10) // so that the system keeps little of it
-	}
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Now()) })
 	defer stop()
 	h := newHTTPWay(c, true)

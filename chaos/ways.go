@@ -349,7 +349,7 @@ type stdioWay struct {
 
 func (s *stdioWay) open(ctx context.Context) error {
 	w := s.c.w
-	config := filepath.Join(w.dir, s.c.name+".yaml")
+	config := filepath.Join(filepath.Dir(w.config), s.c.name+".yaml")
 	if err := writeConfig(config, configuration(small(w.backends), w.dir, s.c.name, w.stub, w.mark)); err != nil {
 		return err
 	}

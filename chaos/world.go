@@ -50,7 +50,11 @@ func build(ctx context.Context, p *plan) (*world, error) {
 		return nil, err
 	}
 	w := &world{plan: p, dir: dir, mark: filepath.Base(dir), binary: p.gateway, stub: filepath.Join(dir, "stub"),
-		config: filepath.Join(dir, "gateway.yaml"), backends: cast(), byName: make(map[string]*backend), tally: newTally(p.seed)}
+		config: filepath.Join(dir, "config", "gateway.yaml"), backends: cast(), byName: make(map[string]*backend), tally: newTally(p.seed)}
+	// Nothing else is written there: a gateway that watches its configuration is told of all that is.
+	if err := os.Mkdir(filepath.Dir(w.config), 0o700); err != nil {
+		return nil, err
+	}
 	if w.binary == "" {
 		w.binary = filepath.Join(dir, "gateway")
 		if err := compile(ctx, w.binary, "./cmd/gateway"); err != nil {
