@@ -50,7 +50,7 @@ func main() {
 	flag.StringVar(&p.gateway, "gateway", "", "the gateway's `binary`; default: build it")
 	flag.Uint64Var(&p.seed, "seed", 0, "replays what a run with it did; 0 = another one each time")
 	flag.IntVar(&p.calls, "calls", 100_000, "calls in all")
-	flag.DurationVar(&p.limit, "for", 0, "at most so long, warming up and ending aside; default 3m, with -soak 1h")
+	flag.DurationVar(&p.limit, "for", 0, "at most so long, warming up and ending aside; default 6m, with -soak 1h")
 	flag.IntVar(&p.clients, "clients", 50, "clients")
 	flag.Float64Var(&p.rate, "rate", 0, "calls per second in all; default 1000, with -soak 150")
 	flag.StringVar(&p.reload, "reload", "auto", "reloads of the configuration: yes, no, or auto: if the gateway knows how")
@@ -92,7 +92,7 @@ func main() {
 
 func (p *plan) defaults() {
 	if p.limit == 0 {
-		p.limit = 3 * time.Minute
+		p.limit = 6 * time.Minute
 		if p.soak {
 			p.limit = time.Hour
 		}

@@ -106,12 +106,11 @@ func (w *world) chaos(ctx context.Context) (bool, error) {
 	w.tally = newTally(w.seed)
 	err = w.visit(ctx, clients, func(limited context.Context) {
 		w.arrive(limited, clients)
-		part := float64(w.calls) / (rounds + calmly)
-		for i := range rounds {
-			w.stage(limited, clients, fmt.Sprintf("quiet %d", i+1), 0, int(part*calmly))
-			w.stage(limited, clients, fmt.Sprintf("chaos %d", i+1), faulty, int(part*(1-calmly)))
+		w.rounds(limited, clients, 1)
+		if w.tally.slow(w.strict) {
+			fmt.Println("the tails are too long, so far: as many rounds again, and all of them count")
+			w.rounds(limited, clients, 1+rounds)
 		}
-		w.stage(limited, clients, fmt.Sprintf("quiet %d", rounds+1), 0, int(part*calmly))
 	})
 	if err != nil {
 		return false, err
@@ -131,6 +130,16 @@ func (w *world) chaos(ctx context.Context) (bool, error) {
 		w.tally.breach("%s", p)
 	}
 	return w.verdict(), ctx.Err()
+}
+
+// rounds makes all calls there are, in rounds that are numbered from first on.
+func (w *world) rounds(ctx context.Context, clients []*client, first int) {
+	part := float64(w.calls) / (rounds + calmly)
+	for i := first; i < first+rounds; i++ {
+		w.stage(ctx, clients, fmt.Sprintf("quiet %d", i), 0, int(part*calmly))
+		w.stage(ctx, clients, fmt.Sprintf("chaos %d", i), faulty, int(part*(1-calmly)))
+	}
+	w.stage(ctx, clients, fmt.Sprintf("quiet %d", first+rounds), 0, int(part*calmly))
 }
 
 // visit has all clients come, do something, and leave.
@@ -185,7 +194,7 @@ func (w *world) stage(ctx context.Context, clients []*client, name string, share
 		wild.Go(func() { w.rage(outside, clients, round, 500*time.Millisecond) })
 		wild.Go(func() { w.receive(outside, p, round, 400*time.Millisecond) })
 		if w.reloads {
-			wild.Go(func() { w.rewrite(outside, round, 2*time.Second) })
+			wild.Go(func() { w.rewrite(outside, round, 3*time.Second) })
 		}
 	}
 	each(clients, func(c *client) {

@@ -188,11 +188,17 @@ func (t *tally) tails() (quiet, chaos, quiet50, chaos50 time.Duration) {
 	return quantile(q, 0.5), quantile(c, 0.5), quantile(q5, 0.5), quantile(c5, 0.5)
 }
 
+// slow reports whether the tails are longer with faults than they may be.
+func (t *tally) slow(strict bool) bool {
+	_, chaos, _, _ := t.tails()
+	return chaos > floor && t.ratio() > mostRatio && (strict || t.unrest() <= restless)
+}
+
 // judge holds the tails against each other.
 func (t *tally) judge(strict bool) {
-	quiet, chaos, _, _ := t.tails()
-	if r := t.ratio(); chaos > floor && r > mostRatio && (strict || t.unrest() <= restless) {
-		t.breach("healthy backends: with faults the p99 is %.2f × what it is without (medians of phases: %v and %v)", r, chaos, quiet)
+	if t.slow(strict) {
+		quiet, chaos, _, _ := t.tails()
+		t.breach("healthy backends: with faults the p99 is %.2f × what it is without (medians of phases: %v and %v)", t.ratio(), chaos, quiet)
 	}
 }
 

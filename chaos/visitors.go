@@ -32,8 +32,9 @@ func (w *world) receive(ctx context.Context, p *phase, round int, every time.Dur
 		pay  func(context.Context, *phase, *client)
 	}{
 		{"comes and goes", w.passBy}, {"comes and goes", w.passBy}, {"drops everything", w.drop}, {"drops everything", w.drop},
-		{"says what is no MCP", w.babble}, {"resumes a stream", w.resume}, {"resumes a stream", w.resume}, {"listens", w.listenIn},
-		{"floods", w.flood}, {"does not read", w.stall},
+		{"comes and goes", w.passBy}, {"drops everything", w.drop}, {"says what is no MCP", w.babble}, {"says what is no MCP", w.babble},
+		{"resumes a stream", w.resume}, {"resumes a stream", w.resume}, {"resumes a stream", w.resume}, {"listens", w.listenIn},
+		{"listens", w.listenIn}, {"floods", w.flood}, {"floods", w.flood}, {"does not read", w.stall},
 	}
 	for n := 0; pause(ctx, rng, every); n++ {
 		v := visits[rng.IntN(len(visits))]
