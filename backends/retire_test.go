@@ -390,7 +390,7 @@ func TestApply_ARestartLoopEnds(t *testing.T) {
 }
 
 // What one of several generations is at may take long. There are four of them at most.
-func TestApply_TooManyGenerations(t *testing.T) {
+func TestApply_RetiredBackendsAreBounded(t *testing.T) {
 	all := plain("a")
 	inHouse(t, backends.Options{Backends: all}, func(t *testing.T, h *house) {
 		a := h.next("a")
