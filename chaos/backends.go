@@ -92,11 +92,11 @@ func configuration(backends []*backend, dir, name, stub, mark string) string {
 	for _, x := range backends {
 		patience := ""
 		if x.spared() {
-			patience = ", call_timeout: 30s, start_timeout: 60s"
+			patience = ", call_timeout: 30s, start_timeout: 60s" // though the machine stands still for a second or two
 		}
 		switch {
 		case x.role == demo:
-			fmt.Fprintf(&b, "  - {name: %s, embedded: demo}\n", x.name)
+			fmt.Fprintf(&b, "  - {name: %s, embedded: demo%s}\n", x.name, patience)
 		case x.http:
 			fmt.Fprintf(&b, "  - {name: %s, url: %q, headers: {X-Generation: \"%d\"}%s}\n", x.name, x.url, x.generation, patience)
 		default:

@@ -190,12 +190,22 @@ func (s *server) tryLoad() error {
 		return err
 	}
 	errs = slices.DeleteFunc(errs, func(e *Error) bool {
-		return e.Key == "url" && refersTo(s.url) != nil
+		return e.Key == "url" && isOpen(s.url)
 	})
 	if len(errs) == 0 {
 		return nil
 	}
 	return &Error{Key: errs[0].Key, Problem: errs[0].Problem}
+}
+
+// isOpen tells whether a variable may yet make something else of a URL. Of its scheme none can, where that is
+// written out.
+func isOpen(url string) bool {
+	scheme, _, written := strings.Cut(url, "://")
+	if written && refersTo(scheme) == nil && scheme != "http" && scheme != "https" {
+		return false
+	}
+	return refersTo(url) != nil
 }
 
 // shown is path as people write it.

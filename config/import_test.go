@@ -167,6 +167,27 @@ func TestImportNothing(t *testing.T) {
 	}
 }
 
+// What is no URL of ours stays out, whatever its variables come to; of others nobody can tell.
+func TestImportLeavesOutURLsOfOtherKinds(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, map[string]string{"a.json": `{ "mcpServers": {
+		"socket": { "url": "wss://h?token=${TOKEN}" }, "typo": { "url": "Gttps://h/${PATH_OF}" },
+		"open": { "url": "${SCHEME}://h" }, "all": { "url": "${URL}" }, "host": { "url": "https://${HOST}/mcp" } } }`})
+	im, err := Import([]string{filepath.Join(dir, "a.json")}, ImportOptions{Home: dir, Cwd: dir, Env: lookup(nil)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := string(im.YAML())
+	for name, want := range map[string]bool{"socket": false, "typo": false, "open": true, "all": true, "host": true} {
+		if strings.Contains(out, "name: "+name+"\n") != want {
+			t.Errorf("%s is there: %v\n%s", name, !want, out)
+		}
+	}
+	if said := strings.Join(im.Notes, "\n"); strings.Count(said, "must begin with http:// or https://") != 2 {
+		t.Errorf("said %s", said)
+	}
+}
+
 // TestImportEmptyFile: what was looked at in vain is in the hint.
 func TestImportEmptyFile(t *testing.T) {
 	dir := t.TempDir()

@@ -5,65 +5,15 @@ package integration
 import (
 	"encoding/json"
 	"fmt"
-	"io"
-	"os"
-	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 )
 
 // notesFile is a place for an actor's notes.
 func notesFile(t testing.TB) string { return filepath.Join(t.TempDir(), "notes") }
-
-// Not parallel: it is about time.
-func TestSTART_08_ProbedCopySpawnsNothingAndExits(t *testing.T) {
-	const copies = 3 // Claude Desktop starts as many
-	notes := notesFile(t)
-	s := newSetup(t, nil, actor("mirror", "mirror", notes))
-	gateway(t) // built before the clock runs
-	began := time.Now()
-	var clients [copies]*rawClient
-	for i := range clients {
-		clients[i] = s.start()
-		clients[i].ask(`"server-discover-probe-1"`, "server/discover", `{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",`+
-			`"io.modelcontextprotocol/clientInfo":{"name":"claude-code","version":"2.1.332"},"io.modelcontextprotocol/clientCapabilities":{}}}`)
-	}
-	for _, c := range clients {
-		if m := c.answer(`"server-discover-probe-1"`, patience); m.Result == nil && m.code() != -32601 {
-			t.Errorf("server/discover: %s", m.Raw)
-		}
-		if code := c.finish(patience); code != 0 {
-			t.Errorf("exit code %d", code)
-		}
-		c.checkPure()
-	}
-	if took := time.Since(began); took > time.Second {
-		t.Errorf("%d copies took %v, want less than 1 s", copies, took)
-	}
-	if text, err := os.ReadFile(notes); err == nil {
-		t.Errorf("a backend was started:\n%s", text)
-	}
-}
-
-func TestProbeThenInitialize(t *testing.T) {
-	t.Parallel()
-	s := newSetup(t, nil, actor("mirror", "mirror", ""))
-	gw := s.start()
-	gw.ask(`"server-discover-probe-1"`, "server/discover", `{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",`+
-		`"io.modelcontextprotocol/clientInfo":{"name":"claude-code","version":"2.1.332"},"io.modelcontextprotocol/clientCapabilities":{}}}`)
-	if m := gw.answer(`"server-discover-probe-1"`, time.Second); m.Result == nil && m.code() != -32601 {
-		t.Errorf("server/discover: %s", m.Raw)
-	}
-	gw.greet("2025-11-25")
-	if tools := names(listTools(t, gw)); len(tools) != 3 {
-		t.Errorf("tools: %q", tools)
-	}
-}
 
 func TestStdoutCarriesOnlyTheProtocol(t *testing.T) {
 	t.Parallel()
@@ -87,133 +37,6 @@ func TestStdoutCarriesOnlyTheProtocol(t *testing.T) {
 		t.Errorf("only %d lines on stdout", n)
 	}
 	gw.checkPure()
-}
-
-func TestPROC_05_EndOfInputEndsBackendsAndExitsWith0(t *testing.T) {
-	t.Parallel()
-	notes := notesFile(t)
-	s := newSetup(t, nil, actor("mirror", "mirror", notes), actor("stubborn", "stubborn", ""), stdioBackend(t, "everything", "everything", nil))
-	gw := s.start()
-	gw.greet("2025-11-25")
-	listTools(t, gw)
-	gw.ask("1", "tools/call", `{"name":"hold"}`)
-	lastCallID(t, notes, "hold") // it is in flight
-	if code := gw.finish(20 * time.Second); code != 0 {
-		t.Errorf("exit code %d", code)
-	}
-	// "Backends end, exit 0": in this order.
-	if left := s.mark.processes(); len(left) > 0 {
-		t.Errorf("left when the gateway exited: %v", left)
-	}
-	gw.checkPure()
-}
-
-func TestSignalsEndBackendsAndExitWith0(t *testing.T) {
-	t.Parallel()
-	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
-		t.Run(sig.String(), func(t *testing.T) {
-			t.Parallel()
-			s := newSetup(t, nil, actor("mirror", "mirror", ""), stdioBackend(t, "everything", "everything", nil))
-			gw := s.start()
-			gw.greet("2025-11-25")
-			listTools(t, gw)
-			gw.cmd.Process.Signal(sig)
-			if code := gw.exitCode(20 * time.Second); code != 0 {
-				t.Errorf("exit code %d", code)
-			}
-			if left := s.mark.processes(); len(left) > 0 {
-				t.Errorf("left when the gateway exited: %v", left)
-			}
-			gw.checkPure()
-		})
-	}
-}
-
-// A second SIGINT ends the gateway at once, whatever its backends do; the holders of their groups see to them.
-func TestSecondInterruptEndsAtOnce(t *testing.T) {
-	t.Parallel()
-	s := newSetup(t, nil, actor("stubborn", "stubborn", ""))
-	gw := s.start()
-	gw.greet("2025-11-25")
-	listTools(t, gw)
-	gw.cmd.Process.Signal(syscall.SIGINT)
-	go func() { // two that come at the same moment are one
-		tick := time.NewTicker(50 * time.Millisecond)
-		defer tick.Stop()
-		for range tick.C {
-			if gw.cmd.Process.Signal(syscall.SIGINT) != nil {
-				return
-			}
-		}
-	}()
-	if code := gw.exitCode(20 * time.Second); code == 0 {
-		// The stubborn backend would have taken 1.5 s of an orderly end.
-		t.Error("it ended in an orderly way")
-	}
-	s.mark.mustBeGone(t, 3*time.Second)
-}
-
-// mcp-go's client closes our stderr before it waits for our end, and a client that crashes closes all at once: writing
-// there must not kill the gateway in the midst of ending its backends.
-func TestClosedPipesAreAnOrderlyEnd(t *testing.T) {
-	t.Parallel()
-	notes := notesFile(t)
-	s := newSetup(t, nil, actor("mirror", "mirror", notes), actor("stubborn", "stubborn", ""))
-	cmd := exec.Command(gateway(t), "-c", s.config, "--log-level", "debug")
-	cmd.Env, cmd.Dir = s.env(), s.dir
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	stderr, err := cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer cmd.Process.Kill()
-	io.WriteString(stdin, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+initializeParams("2025-11-25")+"}\n"+
-		`{"jsonrpc":"2.0","method":"notifications/initialized"}`+"\n"+`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"hold"}}`+"\n")
-	lastCallID(t, notes, "hold")
-	stdout.Close()
-	stderr.Close()
-	io.WriteString(stdin, `{"jsonrpc":"2.0","id":3,"method":"ping"}`+"\n") // its answer finds nobody
-	stdin.Close()
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	select {
-	case <-ended:
-		if cmd.ProcessState.ExitCode() < 0 {
-			t.Errorf("ended by %v", cmd.ProcessState)
-		}
-	case <-time.After(20 * time.Second):
-		t.Error("still there after 20 s")
-	}
-	if left := s.mark.processes(); len(left) > 0 {
-		t.Errorf("left when the gateway exited: %v", left)
-	}
-}
-
-func TestPROC_04_KilledGatewayTakesItsChildrenAlong(t *testing.T) {
-	t.Parallel()
-	if runtime.GOOS != "linux" {
-		t.Skip("the processes are found by way of /proc")
-	}
-	s := newSetup(t, nil, actor("mirror", "mirror", ""), actor("stubborn", "stubborn", ""), stdioBackend(t, "everything", "everything", nil))
-	gw := s.start()
-	gw.greet("2025-11-25")
-	listTools(t, gw)
-	if n := len(s.mark.processes()); n < 4 {
-		t.Errorf("%d processes, want at least the gateway and three children: %v", n, s.mark.processes())
-	}
-	gw.cmd.Process.Kill()
-	gw.exitCode(patience)
-	s.mark.mustBeGone(t, 3*time.Second)
 }
 
 func TestRevisionIsNegotiatedAndBatchesFollowIt(t *testing.T) {
@@ -454,38 +277,6 @@ func TestUnknownToolIsRefusedAtOnceBesideABackendThatNeverComesUp(t *testing.T) 
 	}
 }
 
-// The first thing that fails is as often the write to the dead child as the read from it. Neither may hide why it died.
-func TestSTART_04_DeathNoticeAlwaysHasExitCodeAndLastWords(t *testing.T) {
-	t.Parallel()
-	const runs = 10
-	var dying []backend
-	for _, name := range []string{"one", "two", "three", "four"} {
-		dying = append(dying, backend{Name: name, Command: "sh", Args: []string{"-c", "echo boom >&2; exit 127"}})
-	}
-	s := newSetup(t, nil, dying...)
-	for range runs {
-		cmd := exec.Command(gateway(t), "check", "-c", s.config)
-		cmd.Env, cmd.Dir = s.env(), s.dir
-		out, err := cmd.Output()
-		if cmd.ProcessState.ExitCode() != 1 {
-			t.Fatalf("check: %v\n%s", err, out)
-		}
-		rows := 0
-		for row := range strings.Lines(string(out)) {
-			if !strings.Contains(row, "failed") {
-				continue
-			}
-			rows++
-			if !strings.Contains(row, "exit 127") || !strings.Contains(row, "boom") {
-				t.Errorf("neither exit code nor last words: %s", row)
-			}
-		}
-		if rows != len(dying) {
-			t.Errorf("%d rows, want %d:\n%s", rows, len(dying), out)
-		}
-	}
-}
-
 // Secrets are masked by value. A value that happens to be a name, as in NODE_ENV=production, must not take the names
 // out of the log and the audit file with it.
 func TestMaskingSecretsLeavesNamesAlone(t *testing.T) {
@@ -508,52 +299,6 @@ func TestMaskingSecretsLeavesNamesAlone(t *testing.T) {
 	}
 	if strings.Contains(logs, "s3cr3t") {
 		t.Errorf("the log has the secret:\n%s", logs)
-	}
-}
-
-func TestPROC_06_PROC_08_DeadBackendFailsItsCallsAtOnceAndComesBack(t *testing.T) {
-	t.Parallel()
-	notes := notesFile(t)
-	s := newSetup(t, nil, actor("mirror", "mirror", notes), backend{Name: "demo", Embedded: "demo"})
-	gw := s.start()
-	gw.greet("2025-11-25")
-	before := names(listTools(t, gw))
-	gw.ask("1", "tools/call", `{"name":"hold"}`)
-	lastCallID(t, notes, "hold")
-	began := time.Now()
-	gw.ask("2", "tools/call", `{"name":"die"}`)
-	for _, id := range []string{"1", "2"} {
-		m := gw.answer(id, patience)
-		if m.code() != -32603 || !strings.Contains(string(m.Error), "mirror") || !strings.Contains(string(m.Error), "outcome unknown") {
-			t.Errorf("%s: %s", id, m.Raw)
-		}
-		var e struct {
-			Data struct{ Backend, Reason string }
-		}
-		if err := json.Unmarshal(m.Error, &e); err != nil || e.Data.Backend != "mirror" || e.Data.Reason == "" {
-			t.Errorf("%s: data: %s", id, m.Error)
-		}
-	}
-	if took := time.Since(began); took > 2*time.Second {
-		t.Errorf("the calls failed after %v", took)
-	}
-	if m := callTool(gw, "echo", `{"text":"still here"}`); m.Result == nil {
-		t.Errorf("the other backend: %s", m.Raw)
-	}
-	// It is started again: by itself, or by this call, which may wait for it.
-	if m := callTool(gw, "request", `{}`); m.Result == nil {
-		t.Errorf("after the restart: %s", m.Raw)
-	}
-	if after := names(listTools(t, gw)); !slices.Equal(before, after) {
-		t.Errorf("tools: %q, before: %q", after, before)
-	}
-	gw.finish(patience)
-	outcomes := map[string]int{}
-	for _, r := range s.records() {
-		outcomes[r.BackendTool+" "+r.Outcome]++
-	}
-	if outcomes["hold backend_lost"] != 1 || outcomes["die backend_lost"] != 1 || outcomes["request ok"] != 1 || outcomes["echo ok"] != 1 {
-		t.Errorf("audit: %v", outcomes)
 	}
 }
 
