@@ -168,11 +168,8 @@ func readDiscovery(result []byte) (server, error) {
 	}
 	s := server{
 		ProtocolVersion: common.Date, stateless: true, both: haveSessions(texts(get("supportedVersions"))),
-		Capabilities: get("capabilities"),
+		Capabilities: capabilitiesOf(get("capabilities")),
 		Instructions: get("instructions"), ServerInfo: get("_meta", "io.modelcontextprotocol/serverInfo"),
-	}
-	if !wire.IsObject(s.Capabilities) {
-		s.Capabilities = nothing
 	}
 	return s, nil
 }

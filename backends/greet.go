@@ -40,6 +40,14 @@ func (s server) name() string {
 	return wire.Unquote(info.Name) + "/" + wire.Unquote(info.Version)
 }
 
+// capabilitiesOf returns the capabilities that a server has declared. Some say null, or [], for none.
+func capabilitiesOf(capabilities []byte) json.RawMessage {
+	if !wire.IsObject(capabilities) {
+		return nothing
+	}
+	return capabilities
+}
+
 func (s server) instructions() string { return wire.Unquote(s.Instructions) }
 
 // has reports whether the server has declared a capability.
@@ -129,6 +137,7 @@ func (l *line) initialize(ctx context.Context, p *peer.Peer) (server, error) {
 	if err := json.Unmarshal(result, &s); err != nil {
 		return server{}, errors.New("initialize: its answer is no InitializeResult")
 	}
+	s.Capabilities = capabilitiesOf(s.Capabilities)
 	if _, known := revision.Find(s.ProtocolVersion); !known {
 		l.log.Warn("backend speaks a revision that is not known; going on all the same",
 			"revision", s.ProtocolVersion)

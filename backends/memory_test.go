@@ -303,6 +303,28 @@ func TestAMemoryThatCannotBeKept(t *testing.T) {
 	})
 }
 
+// A server that declares its capabilities in a way of its own is remembered like any other, and each start finds what
+// the last has written.
+func TestOddCapabilitiesAreRemembered(t *testing.T) {
+	for _, odd := range []string{`,"capabilities":null`, `,"capabilities":[]`, `,"capabilities":"all"`, ``} {
+		o := backends.Options{Backends: plain("a"), State: t.TempDir()}
+		for start := range 2 {
+			inHouse(t, o, func(t *testing.T, h *house) {
+				if start > 0 {
+					h.wantNames("t")
+				}
+				a := h.next("a")
+				a.Greet(`{"protocolVersion":"2025-11-25"` + odd + `}`)
+				a.List(`{"tools":[{"name":"t","inputSchema":{"type":"object"}}]}`)
+				h.wantNames("t")
+				if loud := h.log.Loud(); len(loud) != 0 {
+					t.Errorf("%s: logged %q", odd, loud)
+				}
+			})
+		}
+	}
+}
+
 // The first list is there at once if all is known, and what is late is news.
 func TestARecalledCatalogIsSettled(t *testing.T) {
 	o := backends.Options{Backends: plain("a", "b"), State: t.TempDir()}
