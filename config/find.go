@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -40,11 +41,30 @@ func find(opts Options) (source, error) {
 
 // read reads one file. key says who named it.
 func read(path, key string) (source, error) {
-	data, err := os.ReadFile(path)
+	data, err := readFile(path)
 	if err != nil {
 		return source{}, &Error{File: path, Key: key, Problem: reason(err), cause: err}
 	}
 	return source{path, data}, nil
+}
+
+// maxFile bounds a file, ours or another client's, in bytes.
+const maxFile = 64 << 20
+
+var errTooLong = errors.New("it is longer than 64 MiB")
+
+// readFile is [os.ReadFile] with a bound, for what is no regular file may have no end.
+func readFile(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err == nil && len(data) > maxFile {
+		err = errTooLong
+	}
+	return data, err
 }
 
 // reason is what the system said, less the path and the name of the call.

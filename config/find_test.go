@@ -88,6 +88,10 @@ func TestLookup(t *testing.T) {
 func TestUnreadable(t *testing.T) {
 	dir := t.TempDir()
 	missing := filepath.Join(dir, "no.yaml")
+	long := filepath.Join(dir, "long.yaml")
+	if err := errors.Join(os.WriteFile(long, nil, 0o600), os.Truncate(long, 1<<40)); err != nil {
+		t.Fatal(err)
+	}
 	for _, tc := range []struct {
 		name string
 		opts Options
@@ -96,6 +100,7 @@ func TestUnreadable(t *testing.T) {
 	}{
 		{"flag", Options{Path: missing, Env: lookup(nil)}, missing + ": no such file", fs.ErrNotExist},
 		{"variable", Options{Env: lookup(map[string]string{"GATEWAY_CONFIG": missing})}, missing + ": GATEWAY_CONFIG: no such file", fs.ErrNotExist},
+		{"without end", Options{Path: long, Env: lookup(nil)}, long + ": it is longer than 64 MiB", nil},
 		{"directory", Options{Path: dir, Env: lookup(nil)}, dir + ": is a directory", nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

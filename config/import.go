@@ -111,7 +111,7 @@ func (im *importer) note(format string, args ...any) {
 }
 
 func (im *importer) read(path string) *Error {
-	data, err := os.ReadFile(path)
+	data, err := readFile(path)
 	if err != nil {
 		return &Error{File: im.shown(path), Problem: reason(err), cause: err}
 	}

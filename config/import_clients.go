@@ -162,7 +162,7 @@ func (im *importer) appDirs() []string {
 // concerns tells whether a file that nobody named has servers in it at all, or
 // is broken and to be reported: most settings files say nothing about MCP.
 func (im *importer) concerns(path string) bool {
-	data, err := os.ReadFile(path)
+	data, err := readFile(path)
 	if err != nil {
 		return true
 	}
