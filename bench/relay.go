@@ -62,8 +62,9 @@ func copyBytes(w io.Writer, r io.Reader) {
 	}
 }
 
-// serveProxy is the reverse proxy of the standard library, as it is there. Its one setting is how many
-// connections it keeps: with the default, two, most calls would have to connect anew.
+// serveProxy is the reverse proxy of the standard library, but for two settings. It keeps more connections than
+// two, or most calls would have to connect anew; and it does not close a request's body when the answer begins:
+// a server as fast as ours answers before the proxy has noticed that the body ends, and its answer would be lost.
 func serveProxy(args []string) error {
 	address, target, err := twoPlaces("proxy", args)
 	if err != nil {
@@ -73,7 +74,10 @@ func serveProxy(args []string) error {
 		Rewrite:   func(r *httputil.ProxyRequest) { r.SetURL(target) },
 		Transport: pooled(),
 	}
-	return serveUntilEOF(address, proxy)
+	return serveUntilEOF(address, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_ = http.NewResponseController(w).EnableFullDuplex()
+		proxy.ServeHTTP(w, r)
+	}))
 }
 
 func pooled() *http.Transport {
