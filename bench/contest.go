@@ -63,6 +63,9 @@ func (r *run) hold(c contest) error {
 	reference := max(0, slices.IndexFunc(ways, func(o *open) bool { return o.between != nil }))
 	r.report.begin(c.name)
 	for _, w := range c.work {
+		if r.plan.inFlight > 0 && w.inFlight != r.plan.inFlight || r.plan.bytes > 0 && w.size != r.plan.bytes {
+			continue
+		}
 		rounds, err := r.rounds(ways, reference, w)
 		if err != nil {
 			return fmt.Errorf("%s, %d in flight, %s: %w", c.name, w.inFlight, bytesText(w.size), err)

@@ -51,6 +51,8 @@ func main() {
 type plan struct {
 	rounds   int           // of each way, in turn
 	round    time.Duration // how long one takes on the relay, roughly
+	inFlight int           // alone; 0 = all that there are
+	bytes    int           // likewise
 	starts   int
 	sessions int // that are opened to see what one takes
 	streams  int
@@ -76,6 +78,8 @@ func measure() error {
 	only := flag.String("only", "", "a `regular expression`: measure what has it in its name")
 	out := flag.String("json", "", "write the figures to this `file`, too")
 	flag.IntVar(&r.plan.rounds, "rounds", r.plan.rounds, "how often each way is measured, in turn")
+	flag.IntVar(&r.plan.inFlight, "flight", 0, "measure with this many calls in flight alone")
+	flag.IntVar(&r.plan.bytes, "bytes", 0, "measure with this many `bytes` each way alone")
 	flag.StringVar(&r.gateway, "gateway", "", "the gateway's `binary`; default: build it")
 	flag.Func("also", "another gateway, as `name=command` with {backend} or {url}, and {listen}, {host}, {port}", func(text string) error {
 		name, command, ok := strings.Cut(text, "=")
@@ -90,7 +94,8 @@ func measure() error {
 		return fmt.Errorf("%q: bench has flags alone; see -help", flag.Arg(0))
 	}
 	if *quick {
-		r.plan = plan{rounds: 2, round: 5 * time.Millisecond, starts: 2, sessions: 50, streams: 20, crowds: []int{0, 10, 100}}
+		r.plan.rounds, r.plan.round, r.plan.starts = 2, 5*time.Millisecond, 2
+		r.plan.sessions, r.plan.streams, r.plan.crowds = 50, 20, []int{0, 10, 100}
 	}
 	var err error
 	if r.only, err = regexp.Compile(*only); err != nil {

@@ -249,6 +249,7 @@ func (a *app) run(ctx context.Context, work func(context.Context) error) error {
 	written.Go(func() { _ = a.journal.Run(journal) })
 	running.Go(func() { _ = a.set.Run(backends, a.gateway) })
 	running.Go(func() { _ = a.gateway.Run(backends) })
+	running.Go(func() { save(backends) })
 
 	err := work(ctx)
 	endBackends()

@@ -1,0 +1,30 @@
+package main
+
+import "testing"
+
+// While there is much to do a fixed amount of garbage may gather, whatever is in use; once there is not, memory is
+// given back, one time.
+func TestThrift(t *testing.T) {
+	const MB = 1 << 20
+	var thrift thrift
+	for i, step := range []struct {
+		live, allocated uint64
+		percent         int
+		release         bool
+	}{
+		{3 * MB, 10 * MB, 400, false}, // it starts
+		{3 * MB, 10 * MB, 100, true},
+		{3 * MB, 10 * MB, 100, false},
+		{12 * MB, 500 * MB, 200, false},
+		{100 * MB, 900 * MB, 100, false},
+		{0, 950 * MB, 400, false}, // before the first collection
+		{12 * MB, 950*MB + MB/2, 100, true},
+		{12 * MB, 950*MB + MB, 100, false},
+		{6 * MB, 960 * MB, 400, false},
+	} {
+		percent, release := thrift.look(step.live, step.allocated)
+		if percent != step.percent || release != step.release {
+			t.Errorf("step %d: %d %%, release %v; want %d %%, %v", i, percent, release, step.percent, step.release)
+		}
+	}
+}
