@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"slices"
+	"sync"
 
 	"mcpgateway/wire"
 )
@@ -11,15 +13,20 @@ import (
 // chunk is how much a lineReader asks for at a time: what a pipe holds.
 const chunk = 64 << 10
 
+// chunks are arrays that nobody holds any more: what long lines are read into before their length is known.
+var chunks = sync.Pool{New: func() any { return new([chunk]byte) }}
+
 // A lineReader cuts a stream into lines. Each line is a slice of its own: what
 // a lineReader has handed out it never touches again, so that a message may be
 // kept without a copy. Short lines share a chunk.
 type lineReader struct {
 	r     io.Reader
 	limit int
-	buf   []byte      // read and not yet handed out
-	burst *wire.Burst // of the lines that are whole in buf, and of the last that was handed out; nil = there was one alone
-	bom   bool        // the place where a byte order mark may stand is passed
+	buf   []byte         // read and not yet handed out, behind parts
+	parts []*[chunk]byte // of a long line, whole ones
+	first []byte         // how that begins, before parts
+	burst *wire.Burst    // of the lines that are whole in buf, and of the last that was handed out; nil = there was one alone
+	bom   bool           // the place where a byte order mark may stand is passed
 	err   error
 
 	// What is no UTF-8 is noise, unless mend is set: then each bad byte becomes
@@ -35,10 +42,9 @@ func (l *lineReader) next() ([]byte, error) {
 	scanned := 0
 	for {
 		if i := bytes.IndexByte(l.buf[scanned:], '\n'); i >= 0 {
-			line := l.buf[: scanned+i : scanned+i]
-			l.buf = l.buf[scanned+i+1:]
+			line := l.take(scanned + i)
+			l.buf = l.buf[1:]
 			l.gather()
-			l.shed(len(line))
 			if len(line) > l.limit {
 				return nil, newOverlong(line, l.limit)
 			}
@@ -46,19 +52,44 @@ func (l *lineReader) next() ([]byte, error) {
 		}
 		l.burst.End()
 		l.burst = nil
-		if scanned = len(l.buf); scanned > l.limit {
+		switch scanned = len(l.buf); {
+		case l.long()+scanned > l.limit:
 			return nil, l.skip()
-		}
-		if l.err != nil {
-			if scanned > 0 {
-				line := l.buf
-				l.buf = nil
-				return l.trim(line), nil
-			}
+		case l.err != nil && l.long()+scanned > 0:
+			return l.trim(l.take(scanned)), nil
+		case l.err != nil:
 			return nil, l.err
+		case l.fill():
+			scanned = 0
 		}
-		l.fill()
 	}
+}
+
+// take returns the line that ends at n in buf.
+func (l *lineReader) take(n int) []byte {
+	end := l.buf[:n:n]
+	l.buf = l.buf[n:]
+	if l.long() == 0 {
+		return end
+	}
+	all := append(make([][]byte, 0, len(l.parts)+2), l.first)
+	for _, part := range l.parts {
+		all = append(all, part[:])
+	}
+	line := bytes.Join(append(all, end), nil)
+	l.drop()
+	return line
+}
+
+// long is how much of a line is in first and parts.
+func (l *lineReader) long() int { return len(l.first) + len(l.parts)*chunk }
+
+// drop forgets what there is of a long line, but for what is in buf.
+func (l *lineReader) drop() {
+	for _, part := range l.parts {
+		chunks.Put(part)
+	}
+	l.first, l.parts = nil, nil
 }
 
 // gather begins a burst if a further line is whole.
@@ -68,26 +99,26 @@ func (l *lineReader) gather() {
 	}
 }
 
-// fill reads once. When the chunk is used up it starts a new one, twice as
-// large as what it has to carry over.
-func (l *lineReader) fill() {
+// fill reads once. When the chunk is used up it starts a new one, and carries what it has of a line over to it; of a
+// long line it puts that aside, and reports that.
+func (l *lineReader) fill() (aside bool) {
 	if cap(l.buf)-len(l.buf) < 512 {
-		grown := make([]byte, len(l.buf), max(chunk, 2*len(l.buf)))
-		copy(grown, l.buf)
-		l.buf = grown
+		switch {
+		case len(l.buf) <= chunk/2:
+			l.buf = append(make([]byte, 0, chunk), l.buf...)
+		case l.long() == 0:
+			l.first, l.buf, aside = l.buf, newChunk(), true
+		default:
+			l.parts, l.buf, aside = append(l.parts, (*[chunk]byte)(l.buf)), newChunk(), true
+		}
 	}
 	n, err := l.r.Read(l.buf[len(l.buf):cap(l.buf)])
 	l.buf = l.buf[:len(l.buf)+n]
 	l.err = err
+	return aside
 }
 
-// shed takes what was read behind a long line out of the array that was made for that, which
-// would be kept for as long as any line that follows.
-func (l *lineReader) shed(long int) {
-	if long > chunk && len(l.buf) <= chunk {
-		l.buf = append(make([]byte, 0, chunk), l.buf...)
-	}
-}
+func newChunk() []byte { return chunks.Get().(*[chunk]byte)[:0] }
 
 func (l *lineReader) trim(line []byte) []byte {
 	if !l.bom {
@@ -120,9 +151,14 @@ func head(text []byte, limit int) []byte {
 // skip reads on to the end of an overlong line and keeps of it what tells whose
 // it is.
 func (l *lineReader) skip() error {
-	over := &overlong{head: head(l.buf, l.limit)}
+	over := &overlong{head: head(slices.Concat(l.first, l.buf), l.limit)}
 	var skim wire.Skimmer
+	skim.Write(l.first)
+	for _, part := range l.parts {
+		skim.Write(part[:])
+	}
 	skim.Write(l.buf)
+	l.drop()
 	l.buf = make([]byte, 0, chunk)
 	for l.err == nil {
 		l.fill()
