@@ -159,7 +159,7 @@ func TestPlain(t *testing.T) {
 				text[at] = byte(c)
 				for _, last := range []byte{'x', '"', '\\', 0x1f, 0x20, 0x23, 0x80, 0xff, 0xa2, 0xdc, 0} {
 					text[size-1] = last
-					n, ascii := plain(text)
+					n, ascii := plain(text, 0)
 					if wantN, want := slow(text); n != wantN || ascii != want {
 						t.Fatalf("plain(%q): %d, %v; want %d, %v", text, n, ascii, wantN, want)
 					}

@@ -20,14 +20,15 @@ func Revise(object []byte, drop func(key string) bool, put ...Member) []byte {
 		b = append(append(append(separate(b), Quote(m.Key)...), ':'), m.Text...)
 	}
 	s := scan(object)
-	for ok := IsObject(object) && s.enter(); ok; ok = s.next() {
+	i, ok := s.enter(0)
+	for ok {
 		key := string(s.key())
-		at := s.keyAt
-		value := s.value()
-		if s.err != nil || drop != nil && drop(key) || has(put, key) {
-			continue
+		lo := s.keyAt.lo
+		i = s.value(i)
+		if s.err == nil && (drop == nil || !drop(key)) && !has(put, key) {
+			b = append(separate(b), object[lo:i]...)
 		}
-		b = append(separate(b), object[at.lo:value.hi]...)
+		i, ok = s.next(i)
 	}
 	return append(b, '}')
 }

@@ -13,18 +13,14 @@ type Edit struct {
 // edits that overlap the outer one counts. The receiver stays as it is; the new
 // message has a text of its own.
 func (m Message) Splice(edits ...Edit) Message {
-	size := len(m.raw)
-	for _, e := range edits {
-		size += len(e.Text)
-	}
 	to := m
-	to.raw = make([]byte, 0, size)
 	deep := false
+	pieces := make([][]byte, 0, 7) // on the stack, for as many as three edits
 	done := int32(0)
 	for e := m.first(edits, done); e != nil; e = m.first(edits, done) {
 		at := m.parts[e.Part]
-		to.raw = append(append(to.raw, m.raw[done:at.lo]...), e.Text...)
-		to.shift(at, int32(len(e.Text))-(at.hi-at.lo), m.parts)
+		pieces = append(pieces, m.raw[done:at.lo], e.Text)
+		to.shift(at, int32(len(e.Text))-(at.hi-at.lo), &m)
 		if e.Part == PartParams || e.Part == PartMeta || e.Part == PartResult {
 			deep = true // the new text has parts of its own, and is read for them below
 		} else {
@@ -32,7 +28,8 @@ func (m Message) Splice(edits ...Edit) Message {
 		}
 		done = at.hi
 	}
-	to.raw = append(to.raw, m.raw[done:]...)
+	// Join has its memory not cleared before it fills it, as nothing else has.
+	to.raw = bytes.Join(append(pieces, m.raw[done:]), nil)
 	if deep {
 		return own(to.raw)
 	}
@@ -41,7 +38,7 @@ func (m Message) Splice(edits ...Edit) Message {
 
 // first returns the edit whose part stands first at or behind the offset done,
 // nil if there is none.
-func (m Message) first(edits []Edit, done int32) *Edit {
+func (m *Message) first(edits []Edit, done int32) *Edit {
 	var found *Edit
 	for i := range edits {
 		at := m.parts[edits[i].Part]
@@ -52,17 +49,17 @@ func (m Message) first(edits []Edit, done int32) *Edit {
 	return found
 }
 
-// shift moves the parts that stand behind the span at, or hold it, by delta.
-// was holds the places before any edit: edits do not overlap, so that these
-// tell which parts an edit moves.
-func (m *Message) shift(at span, delta int32, was [numParts]span) {
-	for p := range m.parts {
+// shift moves the parts that stand behind the span at, or hold it, by delta. was
+// is the message before any edit: edits do not overlap, so that its places tell
+// which parts an edit moves.
+func (m *Message) shift(at span, delta int32, was *Message) {
+	for p, place := range was.parts {
 		switch {
-		case was[p].hi == was[p].lo:
-		case was[p].lo >= at.hi:
+		case place.hi == place.lo:
+		case place.lo >= at.hi:
 			m.parts[p].lo += delta
 			m.parts[p].hi += delta
-		case was[p].hi >= at.hi:
+		case place.hi >= at.hi:
 			m.parts[p].hi += delta
 		}
 	}

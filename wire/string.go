@@ -6,61 +6,64 @@ import (
 	"unicode/utf8"
 )
 
-// str walks over the string at hand and tells whether it holds escapes.
-func (s *scanner) str() (escaped bool) {
-	lo := s.i
-	s.i++
-	ascii := true
-	for s.i < len(s.b) {
-		n, a := plain(s.b[s.i:])
-		s.i += n
+// str walks over the string that stands at i and tells whether it holds escapes.
+func (s *scanner) str(i int) (end int, escaped bool) {
+	lo, ascii := i, true
+	i++
+	for i < len(s.b) {
+		var a bool
+		i, a = plain(s.b, i)
 		ascii = ascii && a
 		switch {
-		case s.i >= len(s.b):
-		case s.b[s.i] == '"':
-			if !ascii && !utf8.Valid(s.b[lo:s.i]) {
+		case i >= len(s.b):
+		case s.b[i] == '"':
+			if !ascii && !utf8.Valid(s.b[lo:i]) {
 				s.badUTF8 = true
 			}
-			s.i++
-			return escaped
-		case s.b[s.i] == '\\':
+			return i + 1, escaped
+		case s.b[i] == '\\':
 			escaped = true
-			n := escape(s.b[s.i:])
+			n := escape(s.b[i:])
 			if n == 0 {
-				s.fail("not an escape of JSON")
-				return escaped
+				return s.fail(i, "not an escape of JSON"), escaped
 			}
-			s.i += n
+			i += n
 		default:
-			s.fail("a control character in a string")
-			return escaped
+			return s.fail(i, "a control character in a string"), escaped
 		}
 	}
-	s.fail("the text ends in a string")
-	return escaped
+	return s.fail(i, "the text ends in a string"), escaped
+}
+
+const (
+	each = 0x0101010101010101 // times c: c in each of eight bytes
+	tops = 0x8080808080808080
+)
+
+// stops has the top bit of each byte of w set that does not stand for itself in a
+// string, being quote, backslash or control character, if all of w is ASCII; also
+// that of a byte above one of these, at times, and nothing of use in the other bits.
+// A byte c is a quote or a control character if c^2 < 0x21, for '"' is 0x22.
+func stops(w uint64) uint64 {
+	return (w ^ each*2 - each*0x21) | (w ^ each*'\\' - each)
 }
 
 // plain returns how many bytes at the start of text stand for themselves in a
 // string, being neither quote nor backslash nor control character, and whether
 // all of them are ASCII. It looks at eight bytes at a time.
-func plain(text []byte) (n int, ascii bool) {
-	const (
-		each = 0x0101010101010101 // times c: c in each of eight bytes
-		tops = 0x8080808080808080
-	)
-	seen := uint64(0)
+func plain(text []byte, n int) (end int, ascii bool) {
+	lo, seen := n, uint64(0)
 	for ; n+8 <= len(text); n += 8 {
-		w := binary.LittleEndian.Uint64(text[n:])
-		// To subtract 1 from a byte that is 0 sets its top bit, and that of no byte
-		// below it; bytes above it do not matter, for the lowest one is looked for.
-		quote, slash := w^each*'"', w^each*'\\'
-		stop := ((quote-each)&^quote | (slash-each)&^slash | (w-each*' ')&^w) & tops
+		w := binary.LittleEndian.Uint64(text[n : n+8])
+		stop := stops(w) &^ w & tops
 		if stop != 0 {
-			k := bits.TrailingZeros64(stop) &^ 7
-			seen |= w & (1<<k - 1)
-			return n + k/8, seen&tops == 0
+			seen |= w & (stop - 1) // what stands before the first stop
+			return n + bits.TrailingZeros64(stop)/8, seen&tops == 0
 		}
 		seen |= w
+		if n == lo+8 {
+			n = letters(text, n+8) - 8
+		}
 	}
 	for ; n < len(text); n++ {
 		c := text[n]
@@ -70,6 +73,19 @@ func plain(text []byte) (n int, ascii bool) {
 		seen |= uint64(c)
 	}
 	return n, seen&tops == 0
+}
+
+// letters is plain for long texts, and stops at what is not ASCII, too: it looks
+// at 32 bytes at a time, and returns a multiple of that.
+func letters(text []byte, n int) (end int) {
+	for ; n+16 <= len(text); n += 16 {
+		t := text[n : n+16]
+		a, b := binary.LittleEndian.Uint64(t), binary.LittleEndian.Uint64(t[8:])
+		if (stops(a)|a|stops(b)|b)&tops != 0 {
+			break
+		}
+	}
+	return n
 }
 
 // escape returns how long the escape is with which text begins, 0 if it begins
