@@ -24,7 +24,7 @@ func (m Message) Splice(edits ...Edit) Message {
 		if e.Part == PartParams || e.Part == PartMeta || e.Part == PartResult {
 			deep = true // the new text has parts of its own, and is read for them below
 		} else {
-			to.multiline = to.multiline || bytes.ContainsAny(e.Text, "\r\n")
+			to.multiline = to.multiline || bytes.IndexByte(e.Text, '\n') >= 0 || bytes.IndexByte(e.Text, '\r') >= 0
 		}
 		done = at.hi
 	}
