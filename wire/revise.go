@@ -1,5 +1,7 @@
 package wire
 
+import "bytes"
+
 // A Member is a member of a JSON object: its key, and its value as JSON text.
 type Member struct {
 	Key  string
@@ -11,13 +13,50 @@ type Member struct {
 // kept keeps its bytes and its order, but not the white space between members.
 // What is no object is taken for an empty one.
 func Revise(object []byte, drop func(key string) bool, put ...Member) []byte {
-	size := len(object) + 2
+	return revise(make([]byte, 0, len(object)+room(put)), object, drop, put, func(string, span) {})
+}
+
+// ReviseResult returns a response with its result as Revise leaves it, in one walk over that: the
+// new message is not parsed. What has no result is returned as it is.
+func (m Message) ReviseResult(drop func(key string) bool, put ...Member) Message {
+	at := m.parts[PartResult]
+	if at == (span{}) {
+		return m
+	}
+	to := m
+	to.raw = append(make([]byte, 0, len(m.raw)+room(put)), m.raw[:at.lo]...)
+	isError := span{}
+	to.raw = revise(to.raw, m.Part(PartResult), drop, put, func(key string, value span) {
+		if _, known := inResult.find([]byte(key)); known {
+			isError = value
+		}
+	})
+	to.shift(at, int32(len(to.raw))-at.hi, m.parts)
+	to.parts[partIsError] = isError
+	to.raw = append(to.raw, m.raw[at.hi:]...)
+	for _, p := range put {
+		to.multiline = to.multiline || bytes.ContainsAny(p.Text, "\r\n")
+	}
+	return to
+}
+
+// room is what an object may need beside what it has.
+func room(put []Member) int {
+	size := len("{}")
 	for _, m := range put {
 		size += len(m.Key) + len(m.Text) + 8
 	}
-	b := append(make([]byte, 0, size), '{')
+	return size
+}
+
+// revise appends what Revise returns to b, and calls lies with each member: where its value is there.
+func revise(b, object []byte, drop func(key string) bool, put []Member, lies func(key string, value span)) []byte {
+	b = append(b, '{')
+	empty := len(b)
 	for _, m := range put {
-		b = append(append(append(separate(b), Quote(m.Key)...), ':'), m.Text...)
+		b = append(append(separate(b, empty), Quote(m.Key)...), ':')
+		b = append(b, m.Text...)
+		lies(m.Key, span{int32(len(b) - len(m.Text)), int32(len(b))})
 	}
 	s := scan(object)
 	for ok := IsObject(object) && s.enter(); ok; ok = s.next() {
@@ -27,13 +66,15 @@ func Revise(object []byte, drop func(key string) bool, put ...Member) []byte {
 		if s.err != nil || drop != nil && drop(key) || has(put, key) {
 			continue
 		}
-		b = append(separate(b), object[at.lo:value.hi]...)
+		b = append(separate(b, empty), object[at.lo:value.hi]...)
+		lies(key, span{int32(len(b)) - (value.hi - value.lo), int32(len(b))})
 	}
 	return append(b, '}')
 }
 
-func separate(b []byte) []byte {
-	if len(b) > 1 {
+// separate appends what stands between two members, unless b ends where the first one begins.
+func separate(b []byte, first int) []byte {
+	if len(b) > first {
 		return append(b, ',')
 	}
 	return b
