@@ -7,14 +7,19 @@ import (
 	"mcpgateway/catalog"
 )
 
-// publish makes a View of what the backends offer at this moment.
+// publish makes a View of what the backends offer at this moment, unless one was made since it was
+// called: of two hundred that start together each has news, and one merge is enough for many.
 func (s *Set) publish() {
+	news := s.news.Add(1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.publishLocked()
+	if s.published < news {
+		s.publishLocked()
+	}
 }
 
 func (s *Set) publishLocked() {
+	s.published = s.news.Load() // before it is looked what they offer
 	m := s.now()
 	var missing []string
 	listings := make([]catalog.Listing, 0, len(m.all))
