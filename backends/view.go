@@ -46,6 +46,12 @@ func (s *Set) publishLocked() {
 	}
 }
 
+// A renaming is what of a backend's appears under which name, "" = under none.
+type renaming struct {
+	kind                  catalog.Kind
+	backend, own, exposed string
+}
+
 // maxRenamed bounds what is remembered of what was logged.
 const maxRenamed = 100_000
 
@@ -73,10 +79,12 @@ func (s *Set) logNames(v *catalog.Snapshot, prefix catalog.Prefix) {
 }
 
 func (s *Set) isNewName(k catalog.Kind, e catalog.Entry) bool {
-	name := k.String() + "\x00" + e.Backend + "\x00" + e.Item.Own + "\x00" + e.Exposed
-	known := s.renamed[name]
-	s.renamed[name] = true
-	return !known
+	r := renaming{k, e.Backend, e.Item.Own, e.Exposed}
+	if s.renamed[r] {
+		return false
+	}
+	s.renamed[r] = true
+	return true
 }
 
 // logRenamed says in one line what of one backend appears under other names, and in another
