@@ -68,7 +68,7 @@ type namer struct {
 	Options
 	kind  Kind
 	taken map[string]*Entry // by their exposed names
-	owned map[string]bool // own names that earlier backends have
+	owned map[string]bool   // own names that earlier backends have
 }
 
 // name gives each of a backend's entries its exposed name. What an entry gets

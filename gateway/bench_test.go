@@ -193,4 +193,3 @@ func BenchmarkCall(b *testing.B) {
 		})
 	}
 }
-
