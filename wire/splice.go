@@ -24,7 +24,7 @@ func (m Message) Splice(edits ...Edit) Message {
 		if e.Part == PartParams || e.Part == PartMeta || e.Part == PartResult {
 			deep = true // the new text has parts of its own, and is read for them below
 		} else {
-			to.multiline = to.multiline || bytes.IndexByte(e.Text, '\n') >= 0 || bytes.IndexByte(e.Text, '\r') >= 0
+			to.multiline = to.multiline || breaks(e.Text)
 		}
 		done = at.hi
 	}
@@ -34,6 +34,11 @@ func (m Message) Splice(edits ...Edit) Message {
 		return own(to.raw)
 	}
 	return to
+}
+
+// breaks reports whether a line break stands in JSON text.
+func breaks(text []byte) bool {
+	return bytes.IndexByte(text, '\n') >= 0 || bytes.IndexByte(text, '\r') >= 0
 }
 
 // first returns the edit whose part stands first at or behind the offset done,
