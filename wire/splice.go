@@ -28,7 +28,7 @@ func (m Message) Splice(edits ...Edit) Message {
 		}
 		done = at.hi
 	}
-	// Join has its memory not cleared before it fills it, as nothing else has.
+	// Join does not clear its memory before it fills it; make would.
 	to.raw = bytes.Join(append(pieces, m.raw[done:]), nil)
 	if deep {
 		return own(to.raw)

@@ -45,17 +45,17 @@ const (
 	tops = 0x8080808080808080
 )
 
-// first has a top bit set if a byte of w ends a run of ASCII that stands for
+// firstStop has a top bit set if a byte of w ends a run of ASCII that stands for
 // itself in a string. The lowest one that is set is right. Those above it may not
 // be, for a byte that is less than what is subtracted borrows from the next one;
 // nor are those of bytes that are not ASCII.
-func first(w uint64) uint64 {
+func firstStop(w uint64) uint64 {
 	return (w ^ each*2 - each*0x21) | (w ^ each*'\\' - each)
 }
 
-// every has the top bits set of all bytes of w that are quote, backslash or control
-// character, and no others. It costs two steps more than first.
-func every(w uint64) uint64 {
+// allStops has the top bits set of all bytes of w that are quote, backslash or control
+// character, and no others. It costs two steps more than firstStop.
+func allStops(w uint64) uint64 {
 	low := w &^ tops // so that no sum carries into the next byte
 	return tops &^ ((low^each*2+each*(0x80-0x21))&(low^each*'\\'+each*(0x80-1)) | w)
 }
@@ -67,7 +67,7 @@ func plain(text []byte, i int) (end int, ascii bool) {
 	lo, seen := i, uint64(0)
 	for ; i+8 <= len(text); i += 8 {
 		w := binary.LittleEndian.Uint64(text[i : i+8])
-		if stop := first(w) &^ w & tops; stop != 0 {
+		if stop := firstStop(w) &^ w & tops; stop != 0 {
 			seen |= w & (stop - 1) // what stands before it
 			return i + bits.TrailingZeros64(stop)/8, seen&tops == 0
 		}
@@ -92,7 +92,7 @@ func letters(text []byte, i int) (end int) {
 	for ; i+16 <= len(text); i += 16 {
 		t := text[i : i+16]
 		v, w := binary.LittleEndian.Uint64(t), binary.LittleEndian.Uint64(t[8:])
-		if (first(v)|v|first(w)|w)&tops != 0 {
+		if (firstStop(v)|v|firstStop(w)|w)&tops != 0 {
 			break
 		}
 	}
@@ -108,7 +108,7 @@ func dense(text []byte, i int) (end int, ascii bool) {
 		t := text[i : i+8]
 		w := binary.LittleEndian.Uint64(t)
 		seen |= w
-		for stop := every(w); stop != 0; {
+		for stop := allStops(w); stop != 0; {
 			k := bits.TrailingZeros64(stop) / 8
 			if k == 7 || t[k] != '\\' || !short[t[k+1]] {
 				return i + k, seen&tops == 0
