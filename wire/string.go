@@ -10,6 +10,13 @@ import (
 func (s *scanner) str(i int) (end int, escaped bool) {
 	lo, ascii := i, true
 	i++
+	if i+8 <= len(s.b) { // most strings are short and plain, and end here
+		w := binary.LittleEndian.Uint64(s.b[i : i+8])
+		stop := firstStop(w) &^ w & tops
+		if k := bits.TrailingZeros64(stop) / 8; k < 8 && s.b[i+k] == '"' && w&(stop-1)&tops == 0 {
+			return i + k + 1, false
+		}
+	}
 	for {
 		var a bool
 		i, a = plain(s.b, i)
