@@ -79,12 +79,16 @@ func Benchmark(b *testing.B) {
 	}
 }
 
-// TestWhatIsLetThrough: what the gateway must refuse, and who lets it through. Of two
-// members a scanner believes one, and the backend perhaps the other.
+// TestWhatIsLetThrough: what the gateway must let through (the first four) or refuse,
+// and who lets it through. Of two members a scanner believes one, and the backend
+// perhaps the other.
 func TestWhatIsLetThrough(t *testing.T) {
 	deep := strings.Repeat("[", 1001) + strings.Repeat("]", 1001)
 	for _, c := range []struct{ what, text, by string }{
 		{"a call", before + `{}` + after, `wire json jsontext jsontext-dup gjson sonic`},
+		{"a lone surrogate", before + `"\ud800"` + after, `wire json gjson sonic`},
+		{"arguments with a name twice", before + `{"a":1,"a":1}` + after, `wire json jsontext-dup gjson sonic`},
+		{"a huge number", before + `1e400` + after, `wire json jsontext jsontext-dup gjson sonic`},
 		{"two ids", `{"jsonrpc":"2.0","id":1,"id":2,"method":"m"}`, `json jsontext-dup gjson sonic`},
 		{"two ids, one escaped", `{"jsonrpc":"2.0","id":1,"\u0069d":2,"method":"m"}`, `json jsontext-dup gjson sonic`},
 		{"two names", `{"jsonrpc":"2.0","id":1,"method":"m","params":{"name":"a","name":"b"}}`, `json jsontext-dup gjson sonic`},
@@ -105,7 +109,7 @@ func TestWhatIsLetThrough(t *testing.T) {
 				by = append(by, s.name)
 			}
 		}
-		t.Logf("%-26s %v", c.what, by)
+		t.Logf("%-27s %v", c.what, by)
 		if got := strings.Join(by, " "); got != c.by {
 			t.Errorf("%s: let through by %s; it was %s", c.what, got, c.by)
 		}
