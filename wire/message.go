@@ -57,6 +57,7 @@ type Message struct {
 	parts     [numParts]span
 	kind      Kind
 	multiline bool // a line break stands between tokens
+	burst     *Burst
 }
 
 // Raw returns the message's text. It must not be changed.
