@@ -62,9 +62,8 @@ type entry struct {
 	arguments, result int
 }
 
-// attrs lists the keys that docs promise, in their order. Where a call was never routed, no backend is named.
-func (e entry) attrs(mask func(string) string) []slog.Attr {
-	a := make([]slog.Attr, 0, 16)
+// attrs appends the keys that docs promise to a, in their order. Where a call was never routed, no backend is named.
+func (e entry) attrs(a []slog.Attr, mask func(string) string) []slog.Attr {
 	a = append(a, slog.String("session", e.Session), slog.String("client", e.Client), slog.String("id", e.ID))
 	a = appendKnown(a, "backend_id", e.BackendID)
 	a = e.named(a, mask)

@@ -36,7 +36,9 @@ type Journal struct {
 	queue   chan entry
 	lost    atomic.Int64
 
-	unflushed int64 // records written since the last Flush; Run's own
+	// Run's own:
+	unflushed int64       // records written since the last Flush
+	attrs     []slog.Attr // of the last record; AddAttrs copies them
 
 	// gate is open to any number of Writes; Run shuts it when it leaves, which waits for those within. Nobody waits for
 	// long behind it: a Write which waits for room while Run leaves is let go by done.
@@ -161,7 +163,8 @@ func (j *Journal) Lost() int64 { return j.lost.Load() }
 
 func (j *Journal) log(e entry) {
 	record := slog.NewRecord(e.Time, slog.LevelInfo, e.kind(), 0)
-	record.AddAttrs(e.attrs(j.options.Mask)...)
+	j.attrs = e.attrs(j.attrs[:0], j.options.Mask)
+	record.AddAttrs(j.attrs...)
 	if j.handler.Handle(context.Background(), record) != nil {
 		j.lost.Add(1)
 		return

@@ -9,15 +9,15 @@ import (
 
 // What was logged of names is remembered up to a bound; beyond it all is forgotten, and may be said again.
 func TestWhatWasLoggedIsForgotten(t *testing.T) {
-	s := &Set{renamed: make(map[string]bool)}
+	s := &Set{renamed: make(map[renaming]bool)}
 	for n := range maxRenamed {
-		s.renamed[fmt.Sprint(n)] = true
+		s.renamed[renaming{own: fmt.Sprint(n)}] = true
 	}
 	s.logNames(catalog.Merge(catalog.Options{}, nil), catalog.Collision)
 	if len(s.renamed) != maxRenamed {
 		t.Errorf("%d are remembered at the bound", len(s.renamed))
 	}
-	s.renamed["one more"] = true
+	s.renamed[renaming{own: "one more"}] = true
 	s.logNames(catalog.Merge(catalog.Options{}, nil), catalog.Collision)
 	if len(s.renamed) != 0 {
 		t.Errorf("%d are remembered", len(s.renamed))

@@ -73,13 +73,15 @@ type Set struct {
 	end    context.CancelCauseFunc
 
 	applying chan struct{} // 1 slot: there is one Apply at a time
+	news     atomic.Int64  // how often there was anything to publish
 
-	mu       sync.Mutex
-	launched time.Time       // when the backends were started, zero before it
-	wait     *time.Timer     // from then on: until members.wait is over
-	waited   bool            // it is
-	changed  chan struct{}   // of the view at hand
-	renamed  map[string]bool // new names that were logged
+	mu        sync.Mutex
+	published int64             // how much of news is in the view
+	launched  time.Time         // when the backends were started, zero before it
+	wait      *time.Timer       // from then on: until members.wait is over
+	waited    bool              // it is
+	changed   chan struct{}     // of the view at hand
+	renamed   map[renaming]bool // new names that were logged
 }
 
 // New returns a Set. It starts nothing.
@@ -91,7 +93,7 @@ func New(o Options) *Set {
 		Options:  o,
 		started:  make(chan struct{}),
 		applying: make(chan struct{}, 1),
-		renamed:  make(map[string]bool),
+		renamed:  make(map[renaming]bool),
 		client:   wire.Encode(o.Info),
 	}
 	if o.StartParallel > 0 {

@@ -39,9 +39,14 @@ func (l *line) offer(p *peer.Peer, s server, w waiting) error {
 	}
 	w.c.Stateless, w.c.Again = s.stateless, nil
 	if s.stateless {
-		w.c.Again = func(a wire.Message, err error) bool { return l.spared(p, w, a, err) }
+		w.c.Again = l.sparer(p, w)
 	}
 	return p.Offer(l.b.stamped(w.m, s, w.c.Owner, w.c.Tasks), w.c)
+}
+
+// sparer returns what is shown the answer to a call before its caller is.
+func (l *line) sparer(p *peer.Peer, w waiting) func(wire.Message, error) bool {
+	return func(a wire.Message, err error) bool { return l.spared(p, w, a, err) }
 }
 
 func (b *Backend) cannotGoOn(m wire.Message) error {

@@ -7,14 +7,19 @@ import (
 	"mcpgateway/catalog"
 )
 
-// publish makes a View of what the backends offer at this moment.
+// publish makes a View of what the backends offer at this moment, unless one was made since it was
+// called: of two hundred that start together each has news, and one merge is enough for many.
 func (s *Set) publish() {
+	news := s.news.Add(1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.publishLocked()
+	if s.published < news {
+		s.publishLocked()
+	}
 }
 
 func (s *Set) publishLocked() {
+	s.published = s.news.Load() // before it is looked what they offer
 	m := s.now()
 	var missing []string
 	listings := make([]catalog.Listing, 0, len(m.all))
@@ -39,6 +44,12 @@ func (s *Set) publishLocked() {
 	if was != nil {
 		close(was)
 	}
+}
+
+// A renaming is what of a backend's appears under which name, "" = under none.
+type renaming struct {
+	kind                  catalog.Kind
+	backend, own, exposed string
 }
 
 // maxRenamed bounds what is remembered of what was logged.
@@ -68,10 +79,12 @@ func (s *Set) logNames(v *catalog.Snapshot, prefix catalog.Prefix) {
 }
 
 func (s *Set) isNewName(k catalog.Kind, e catalog.Entry) bool {
-	name := k.String() + "\x00" + e.Backend + "\x00" + e.Item.Own + "\x00" + e.Exposed
-	known := s.renamed[name]
-	s.renamed[name] = true
-	return !known
+	r := renaming{k, e.Backend, e.Item.Own, e.Exposed}
+	if s.renamed[r] {
+		return false
+	}
+	s.renamed[r] = true
+	return true
 }
 
 // logRenamed says in one line what of one backend appears under other names, and in another

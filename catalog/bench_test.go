@@ -99,3 +99,32 @@ func BenchmarkResource(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkMergeAfterOneChange is all that follows when one of 200 backends has listed another tool: its
+// list is read, all are merged, each client is compared what it has seen with, and one lists again.
+func BenchmarkMergeAfterOneChange(b *testing.B) {
+	all := manyListings(b)
+	changed := [2][]byte{Marshal(Tools, all[100].Items[Tools]), Marshal(Tools, all[100].Items[Tools][1:])}
+	before := Merge(Options{}, all)
+	before.Page(Tools, nil)
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		page, err := ParsePage(Tools, changed[(i+1)%2])
+		if err != nil {
+			b.Fatal(err)
+		}
+		all[100].Items[Tools] = page.Items
+		now := Merge(Options{}, all)
+		for k := range Kind(NumKinds) {
+			if same := now.SameList(k, before); same != (k != Tools) {
+				b.Fatalf("%s: the same is %v", k.Method(), same)
+			}
+		}
+		if _, ok := now.Lookup(Tools, "backend100__common_5"); !ok {
+			b.Fatal("there is no such tool")
+		}
+		now.Page(Tools, nil)
+		now.Capabilities(true)
+		before = now
+	}
+}

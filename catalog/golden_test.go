@@ -153,8 +153,8 @@ func items(t testing.TB, k Kind, own ...string) []Item {
 func picture(s *Snapshot, k Kind) string {
 	l := &s.lists[k]
 	var b strings.Builder
-	show := func(name string, r Route) {
-		fmt.Fprintf(&b, "  %-24s %s %s\n", name, r.Backend, wire.Quote(r.Own))
+	show := func(name string, e *Entry) {
+		fmt.Fprintf(&b, "  %-24s %s %s\n", name, e.Backend, wire.Quote(e.Item.Own))
 	}
 	b.WriteString("listed\n")
 	for _, e := range l.entries {

@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"strconv"
@@ -17,6 +18,19 @@ type Item struct {
 	raw      []byte   // the object
 	at, end  int32    // where Own's literal stands in it
 	template *pattern // nil = no URI is found by it
+	sum      digest   // of all but Own's literal
+}
+
+// A digest tells one text from another.
+type digest [16]byte
+
+func (i *Item) digest() (d digest) {
+	h := sha256.New()
+	h.Write(i.raw[:i.at])
+	h.Write([]byte{0}) // which no JSON has
+	h.Write(i.raw[i.end:])
+	copy(d[:], h.Sum(nil))
+	return d
 }
 
 // Raw returns the entry's bytes, which must not be changed.
@@ -41,11 +55,18 @@ func (i *Item) as(b []byte, exposed string) []byte {
 	if exposed == i.Own {
 		return append(b, i.raw...)
 	}
-	b = append(append(b, i.raw[:i.at]...), wire.Quote(exposed)...)
-	return append(b, i.raw[i.end:]...)
+	return append(i.name(append(b, i.raw[:i.at]...), exposed), i.raw[i.end:]...)
 }
 
-// size is how many bytes as appends. A name that is not Own needs no escapes.
+// name appends the name by which the entry is exposed. One that is not Own needs no escapes.
+func (i *Item) name(b []byte, exposed string) []byte {
+	if exposed == i.Own {
+		return append(b, i.literal()...)
+	}
+	return append(append(append(b, '"'), exposed...), '"')
+}
+
+// size is how many bytes as appends.
 func (i *Item) size(exposed string) int {
 	if exposed == i.Own {
 		return len(i.raw)
@@ -134,6 +155,7 @@ func ParsePage(k Kind, result []byte) (Page, error) {
 
 // add takes an entry, with what is odd about it.
 func (p *Page) add(k Kind, item Item) {
+	item.sum = item.digest()
 	p.Items = append(p.Items, item)
 	if k != Tools {
 		return

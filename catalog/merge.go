@@ -92,7 +92,6 @@ func Merge(o Options, listings []Listing) *Snapshot {
 		s.lists[k].merge(k, o, listings)
 	}
 	s.reader = sync.OnceValue(func() string { return onlyReader(s.listings) })
-	s.tools = sync.OnceValue(s.indexTools)
 	for i, complete := range []bool{false, true} {
 		s.capabilities[i] = sync.OnceValue(func() []byte { return s.union(complete) })
 	}
@@ -102,7 +101,8 @@ func Merge(o Options, listings []Listing) *Snapshot {
 func (l *list) merge(k Kind, o Options, listings []Listing) {
 	l.kind = k
 	l.pages = sync.OnceValue(func() pages { return l.write(o.PageSize) })
-	l.aliases = sync.OnceValue(func() map[string]Route { return l.alias(o) })
+	l.sum = sync.OnceValue(func() digest { return l.digest(o.PageSize) })
+	l.aliases = sync.OnceValue(func() map[string]*Entry { return l.alias(o) })
 	all := 0
 	for i := range listings {
 		all += len(listings[i].Items[k])
@@ -111,28 +111,24 @@ func (l *list) merge(k Kind, o Options, listings []Listing) {
 		return
 	}
 	l.entries = make([]Entry, 0, all)
-	l.routes = make(map[string]Route, all)
-	n := namer{Options: o, kind: k, taken: make(map[string]bool, all), owned: make(map[string]bool, all)}
+	l.routes = make(map[string]*Entry, all)
+	n := namer{Options: o, kind: k, taken: l.routes, owned: make(map[string]bool, all)}
+	seen := make(map[string]bool)
 	for i := range listings {
 		lo := len(l.entries)
-		l.entries = appendEntries(l.entries, k, &listings[i])
+		clear(seen)
+		l.entries = appendEntries(l.entries, k, &listings[i], seen) // they stay where they are: there is room for all
 		if k.named() {
 			n.name(l.entries[lo:])
 		} else {
 			n.claim(l.entries[lo:])
 		}
 	}
-	for i := range l.entries {
-		if e := &l.entries[i]; e.Exposed != "" {
-			l.routes[e.Exposed] = e.route()
-		}
-	}
 }
 
 // appendEntries appends a backend's items in its own order. Of two with one name
-// the first stays: it is the one that the backend would call.
-func appendEntries(all []Entry, k Kind, l *Listing) []Entry {
-	seen := make(map[string]bool, len(l.Items[k]))
+// the first stays: it is the one that the backend would call. Seen is empty before.
+func appendEntries(all []Entry, k Kind, l *Listing, seen map[string]bool) []Entry {
 	for _, item := range l.Items[k] {
 		if !seen[item.Own] {
 			seen[item.Own] = true
@@ -167,8 +163,8 @@ func instructions(listings []Listing) string {
 // alias returns the names that are not listed and yet mean one tool alone: its
 // own spelling, and backend__name in either spelling. A name that could mean two
 // is none.
-func (l *list) alias(o Options) map[string]Route {
-	aliases := make(map[string]Route, len(l.entries))
+func (l *list) alias(o Options) map[string]*Entry {
+	aliases := make(map[string]*Entry, len(l.entries))
 	for i := range l.entries {
 		e := &l.entries[i]
 		for _, name := range []string{e.Item.Own, e.Backend + o.Separator + e.Item.Own, o.prefixed(l.kind, e)} {
@@ -176,12 +172,12 @@ func (l *list) alias(o Options) map[string]Route {
 				continue
 			}
 			if was, dup := aliases[name]; !dup {
-				aliases[name] = e.route()
-			} else if was.Backend != e.Backend || was.Own != e.Item.Own {
-				aliases[name] = Route{} // several
+				aliases[name] = e
+			} else if was != e {
+				aliases[name] = nil // several
 			}
 		}
 	}
-	maps.DeleteFunc(aliases, func(_ string, r Route) bool { return r.Own == "" })
+	maps.DeleteFunc(aliases, func(_ string, e *Entry) bool { return e == nil })
 	return aliases
 }

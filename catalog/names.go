@@ -67,8 +67,8 @@ func hashed(name, tag string, limit int) string {
 type namer struct {
 	Options
 	kind  Kind
-	taken map[string]bool
-	owned map[string]bool // own names that earlier backends have
+	taken map[string]*Entry // by their exposed names
+	owned map[string]bool   // own names that earlier backends have
 }
 
 // name gives each of a backend's entries its exposed name. What an entry gets
@@ -144,10 +144,10 @@ func (n *namer) giveHashed(entries []*Entry) {
 }
 
 func (n *namer) take(e *Entry, name string) bool {
-	if n.taken[name] {
+	if n.taken[name] != nil {
 		return false
 	}
-	n.taken[name] = true
+	n.taken[name] = e
 	e.Exposed = name
 	return true
 }
@@ -156,6 +156,9 @@ func (n *namer) take(e *Entry, name string) bool {
 func (e *Entry) tag() string { return e.Backend + "\x00" + e.Item.Own }
 
 func (o Options) bare(k Kind, e *Entry) string {
+	if fits(e.Item.Own, o.NameLimit) {
+		return e.Item.Own
+	}
 	return fit(e.Item.Own, k.String(), e.tag(), o.NameLimit)
 }
 

@@ -13,8 +13,7 @@ import (
 // the first leads a cursor, which the one before has as nextCursor.
 type pages struct {
 	results [][]byte
-	cursors []string          // of results[1:]
-	sum     [sha256.Size]byte // tells one list from another
+	cursors []string // of results[1:]
 }
 
 // Page returns the result of the request for a list, which must not be changed.
@@ -35,9 +34,26 @@ func (s *Snapshot) Page(k Kind, cursor []byte) (result []byte, ok bool) {
 }
 
 // SameList reports whether a client would see the same list in both. However often it is
-// asked, a list is read once for that.
+// asked, a list is looked through once for that, and not written out.
 func (s *Snapshot) SameList(k Kind, other *Snapshot) bool {
-	return s == other || s.lists[k].pages().sum == other.lists[k].pages().sum
+	return s == other || s.lists[k].sum() == other.lists[k].sum()
+}
+
+// digest is the same for two lists if what is written out of both is the same. Of each entry it
+// takes the name, and what was made of the rest when it was read.
+func (l *list) digest(size int) (d digest) {
+	h := sha256.New()
+	b := binary.AppendUvarint([]byte{byte(l.kind)}, uint64(size))
+	for i := range l.entries {
+		if e := &l.entries[i]; e.Exposed != "" {
+			b = append(e.Item.name(b, e.Exposed), e.Item.sum[:]...)
+			h.Write(b)
+			b = b[:0]
+		}
+	}
+	h.Write(b)
+	copy(d[:], h.Sum(nil))
+	return d
 }
 
 // write writes the list out, in pages of at most size bytes. A page has one
@@ -50,7 +66,7 @@ func (l *list) write(size int) pages {
 		page, rest = l.page(rest, size)
 		p.results = append(p.results, page)
 	}
-	p.link(l.kind)
+	p.link(l.kind, l.sum())
 	return p
 }
 
@@ -90,13 +106,8 @@ func (l *list) page(entries []Entry, size int) (text []byte, rest []Entry) {
 }
 
 // link ends each page, with the cursor of the next one, if there is one.
-func (p *pages) link(k Kind) {
-	digest := sha256.New()
-	for _, page := range p.results {
-		digest.Write(page)
-	}
-	digest.Sum(p.sum[:0])
-	stem := append([]byte{byte(k)}, p.sum[:12]...)
+func (p *pages) link(k Kind, sum digest) {
+	stem := append([]byte{byte(k)}, sum[:12]...)
 	for n := range p.results[1:] {
 		p.cursors = append(p.cursors, base64.RawURLEncoding.EncodeToString(binary.AppendUvarint(stem, uint64(n+1))))
 	}

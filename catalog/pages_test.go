@@ -191,8 +191,50 @@ func TestSameList_ReadsEachListOnce(t *testing.T) {
 	if !a.SameList(Tools, same) || a.SameList(Tools, other) {
 		t.Errorf("the same: %t, another: %t", a.SameList(Tools, same), a.SameList(Tools, other))
 	}
-	clear(same.lists[Tools].pages().results[0]) // what is read again would be another now
+	same.lists[Tools].entries[0].Exposed = "z" // what is read again would be another now
 	if !a.SameList(Tools, same) {
 		t.Error("the list was read again")
+	}
+}
+
+// Lists are told apart without being written out, as they would be if they were.
+func TestSameList_IsWhatIsWritten(t *testing.T) {
+	tools := func(backend, text string) Listing {
+		return Listing{Backend: backend, Items: [NumKinds][]Item{Tools: page(t, Tools, `{"tools":[`+text+`]}`).Items}}
+	}
+	const x, y = `{"name":"x","inputSchema":{"type":"object"}}`, `{"name":"y","inputSchema":{"type":"object"}}`
+	other := tools("a", x)
+	other.Items[Tools][0] = other.Items[Tools][0].WithSchema([]byte(`{"type":"object","a":1}`))
+	var all []*Snapshot
+	for _, o := range []Options{{}, {Prefix: Always}, {Prefix: Never}} {
+		for _, listings := range [][]Listing{
+			nil, {tools("a", "")}, {tools("a", x)}, {tools("b", x)}, {tools("a", x+","+y)}, {tools("a", y+","+x)},
+			{tools("a", x), tools("b", y)}, {tools("a", x), tools("b", x)}, {tools("a", x), tools("c", x)}, {other},
+			{tools("a", `{"n\u0061me":"x","inputSchema":{"type":"object"}}`)},
+			{tools("a", `{"name":"\u0078","inputSchema":{"type":"object"}}`)},
+			{tools("a", `{"name":"x" ,"inputSchema":{"type":"object"}}`)},
+			{tools("a", `{"name":"x","inputSchema":{}}`)},
+			{tools("a", `{"inputSchema":{"type":"object"},"name":"x"}`)},
+			{tools("a", `{"name":"x!","inputSchema":{"type":"object"}}`)},
+			{tools("a", `{"name":"x_","inputSchema":{"type":"object"}}`)},
+			{tools("", `{"name":"a__x","inputSchema":{"type":"object"}}`)},
+		} {
+			all = append(all, Merge(o, listings))
+		}
+	}
+	same := 0
+	for _, a := range all {
+		for _, b := range all {
+			written := string(a.lists[Tools].pages().results[0]) == string(b.lists[Tools].pages().results[0])
+			if a.SameList(Tools, b) != written {
+				t.Errorf("the same is %v:\n%s\n%s", !written, a.lists[Tools].pages().results[0], b.lists[Tools].pages().results[0])
+			}
+			if a != b && written {
+				same++
+			}
+		}
+	}
+	if same < 20 {
+		t.Errorf("only %d are the same", same)
 	}
 }

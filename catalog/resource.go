@@ -26,8 +26,8 @@ const maxTried = 128 << 10
 // The URI goes to the backend unchanged. One of more than 8 KiB is found by no
 // template.
 func (s *Snapshot) Resource(uri string) (Route, bool) {
-	if r, ok := s.lists[Resources].routes[uri]; ok {
-		return r, true
+	if e := s.lists[Resources].routes[uri]; e != nil {
+		return e.route(), true
 	}
 	backend := s.matching(uri)
 	if backend == "" {

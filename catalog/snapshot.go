@@ -7,19 +7,19 @@ type Snapshot struct {
 	Instructions string
 
 	lists        [NumKinds]list
-	reader       func() string           // the only backend that has resources, if there is one
-	listings     []Listing               // whose capabilities are looked up
-	capabilities [2]func() []byte        // complete and not; made when first asked for
-	tools        func() map[string]*Item // by Entry.tag; made when first asked for
+	reader       func() string    // the only backend that has resources, if there is one
+	listings     []Listing        // whose capabilities are looked up
+	capabilities [2]func() []byte // complete and not; made when first asked for
 }
 
 // A list is what a snapshot has of one kind.
 type list struct {
 	kind    Kind
 	entries []Entry
-	routes  map[string]Route        // exposed name → where it leads
-	aliases func() map[string]Route // callable, not listed; made when first asked for
-	pages   func() pages            // written out when first asked for
+	routes  map[string]*Entry        // by the exposed names
+	aliases func() map[string]*Entry // callable, not listed; made when first asked for
+	sum     func() digest            // tells one list from another; likewise
+	pages   func() pages             // written out when first asked for
 }
 
 // A Route says where a call goes.
@@ -36,12 +36,19 @@ func (e *Entry) route() Route {
 // Lookup returns the route of what name stands for: as it is listed or, of tools
 // and prompts, else one of the spellings that mean one of them alone.
 func (s *Snapshot) Lookup(k Kind, name string) (Route, bool) {
-	l := &s.lists[k]
-	r, ok := l.routes[name]
-	if !ok && k.named() {
-		r, ok = l.aliases()[name]
+	e := s.lists[k].lookup(name)
+	if e == nil {
+		return Route{}, false
 	}
-	return r, ok
+	return e.route(), true
+}
+
+func (l *list) lookup(name string) *Entry {
+	e := l.routes[name]
+	if e == nil && l.kind.named() {
+		e = l.aliases()[name]
+	}
+	return e
 }
 
 // Entries returns all entries of a kind, in the order of the list. Those without

@@ -24,7 +24,9 @@ func (i Item) WithSchema(schema []byte) Item {
 	if was == nil {
 		return i
 	}
-	return i.replaced(at, at+int32(len(was)), string(schema))
+	i = i.replaced(at, at+int32(len(was)), string(schema))
+	i.sum = i.digest()
+	return i
 }
 
 // Schema returns the inputSchema of the tool that a name stands for, as [Snapshot.Lookup]
@@ -46,21 +48,10 @@ func (s *Snapshot) Tool(name string) []byte {
 }
 
 func (s *Snapshot) tool(name string) *Item {
-	r, ok := s.Lookup(Tools, name)
-	if !ok {
-		return nil
+	if e := s.lists[Tools].lookup(name); e != nil {
+		return &e.Item
 	}
-	e := Entry{Backend: r.Backend, Item: Item{Own: r.Own}}
-	return s.tools()[e.tag()]
-}
-
-func (s *Snapshot) indexTools() map[string]*Item {
-	entries := s.lists[Tools].entries
-	all := make(map[string]*Item, len(entries))
-	for i := range entries {
-		all[entries[i].tag()] = &entries[i].Item
-	}
-	return all
+	return nil
 }
 
 const object = `"type":"object"`

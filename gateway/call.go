@@ -38,7 +38,8 @@ type Call struct {
 type call struct {
 	Call
 	road    *road
-	pending *peer.Pending // the row at the backend; the errand's if there is one
+	row     peer.Pending
+	pending *peer.Pending // at the backend: row, or another round's, or the errand's if there is one
 	s       *Session
 	r       *peer.Request
 	guest   *guest  // whose it is, if that has no session
@@ -58,15 +59,15 @@ type call struct {
 	giveUp    context.CancelFunc // ends the wait for the route; nil unless there is one
 }
 
-func (s *Session) newCall(m wire.Message, name string) *Call {
+func (s *Session) newCall(m wire.Message, id wire.ID, name string) Call {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	client := s.caller.Name
 	if revision.IsStateless(m) {
 		client = clientName(m)
 	}
-	return &Call{
-		Session: s.id, Client: client, ID: m.ID(), Method: m.Method(),
+	return Call{
+		Session: s.id, Client: client, ID: id, Method: m.Method(),
 		Name: name, Arguments: m.Part(wire.PartArguments), Started: time.Now(),
 	}
 }
@@ -74,8 +75,9 @@ func (s *Session) newCall(m wire.Message, name string) *Call {
 // call sends a request on its way. What it names may be of a backend that is not
 // known yet; then the call waits for the catalog.
 func (s *Session) call(guest *guest, r *peer.Request, to *road, name string) {
-	c := &call{Call: *s.newCall(r.Message, name), road: to, s: s, r: r, guest: guest}
-	c.pending = &peer.Pending{To: c, By: c, Token: r.Token(), Owner: s.id, Tasks: to == toTool && guest == nil}
+	c := &call{Call: s.newCall(r.Message, r.ClientID(), name), road: to, s: s, r: r, guest: guest}
+	c.pending = &c.row
+	c.row.To, c.row.By, c.row.Token, c.row.Owner, c.row.Tasks = c, c, r.Token(), s.id, to == toTool && guest == nil
 	if guest != nil {
 		c.pending.Owner = guest.id
 		guest.stayOn()

@@ -47,7 +47,7 @@ type settings struct {
 
 // open puts a gateway together as main does, over backends that dial reaches,
 // and runs it until the test ends.
-func open(t *testing.T, o settings, names []string, dial func(string) (transport.Conn, error), log, journal *slog.Logger) *gateway.Gateway {
+func open(t testing.TB, o settings, names []string, dial func(string) (transport.Conn, error), log, journal *slog.Logger) *gateway.Gateway {
 	var all []config.Backend
 	for _, name := range names {
 		all = append(all, config.Backend{

@@ -329,9 +329,9 @@ func (s *Session) note(m wire.Message, o Outcome) {
 	if m.Method() == string(mcp.MethodResourcesRead) {
 		name = stringAt(m, "params", "uri")
 	}
-	c := s.newCall(m, name)
-	s.g.begin(c)
-	s.g.finish(c, o)
+	c := s.newCall(m, m.ID(), name)
+	s.g.begin(&c)
+	s.g.finish(&c, o)
 }
 
 func (s *Session) batches() bool {

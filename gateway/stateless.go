@@ -248,19 +248,23 @@ func (c *call) unstamped() wire.Message {
 func (c *call) answerGuest(m wire.Message, stateless bool) {
 	out := outcome(m)
 	modern := stateless // the words that m is in
+	kind := ""
+	if stateless {
+		kind = revision.TypeOf(m.Part(wire.PartResult))
+	}
 	switch failure := m.Part(wire.PartError); {
 	case failure != nil:
 		if m = c.guestError(m, wire.ReadError(failure), stateless); m.Kind() == wire.Invalid {
 			return
 		}
 		out = outcome(revision.Modern(m, c.Method, c.s.g.info, stateless))
-	case c.begins(m, stateless):
+	case c.begins(m, kind):
 		var ok bool
 		if m, ok = c.begun(m, stateless); !ok {
 			return
 		}
 		modern = true
-	case stateless && revision.TypeOf(m.Part(wire.PartResult)) == revision.InputRequired:
+	case kind == revision.InputRequired:
 		m = c.sealed(m)
 		out.Kind = InputRequired
 	}

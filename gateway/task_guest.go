@@ -85,13 +85,16 @@ func (c *call) bookJob() *wire.Error {
 }
 
 // begins reports whether a backend's answer to a call of a guest's says that it has
-// become a task.
-func (c *call) begins(m wire.Message, stateless bool) bool {
-	if stateless {
-		return revision.TypeOf(m.Part(wire.PartResult)) == revision.Task
+// become a task. Kind is its resultType, "" if the backend is of the session era.
+func (c *call) begins(m wire.Message, kind string) bool {
+	if kind == revision.Task {
+		return true
+	}
+	if kind != "" || c.errand == nil || !c.errand.asTask {
+		return false
 	}
 	task, _ := wire.Lookup(m.Part(wire.PartResult), "task")
-	return c.errand != nil && c.errand.asTask && wire.IsObject(task)
+	return wire.IsObject(task)
 }
 
 var (

@@ -30,15 +30,23 @@ func ReadType(result []byte) (string, error) {
 		return Complete, isObject(result)
 	}
 	value, times := lookup(result, "resultType")
-	switch {
-	case times > 1:
-		return "", errors.New("its resultType stands there twice")
-	case wire.IsNull(value):
-		return Complete, isObject(result)
-	case value[0] != '"':
-		return "", fmt.Errorf("its resultType is no string: %.100s", value)
+	if kind, err := (found{value, times}).kind(); err != nil || kind != Complete {
+		return kind, err
 	}
-	return wire.Unquote(value), nil
+	return Complete, isObject(result)
+}
+
+// kind reads a resultType.
+func (f found) kind() (string, error) {
+	switch {
+	case f.times > 1:
+		return "", errors.New("its resultType stands there twice")
+	case wire.IsNull(f.value):
+		return Complete, nil
+	case f.value[0] != '"':
+		return "", fmt.Errorf("its resultType is no string: %.100s", f.value)
+	}
+	return wire.Unquote(f.value), nil
 }
 
 func isObject(result []byte) error {
@@ -68,20 +76,43 @@ func Modern(m wire.Message, method string, server []byte, stateless bool) wire.M
 	case !wire.IsObject(result):
 		return m
 	}
+	said := ofEra(result, stateless)
 	var put []wire.Member
-	say := func(key, text string) {
-		if value, _ := wire.Lookup(result, key); !stateless || wire.IsNull(value) {
-			put = append(put, wire.Member{Key: key, Text: []byte(text)})
+	say := func(i int, text string) {
+		if !stateless || wire.IsNull(said[i].value) {
+			put = append(put, wire.Member{Key: ofResults[i], Text: []byte(text)})
 		}
 	}
-	say("resultType", `"complete"`)
-	if cacheable[method] && (!stateless || TypeOf(result) == Complete) {
-		say("ttlMs", "0")
-		say("cacheScope", `"private"`)
+	say(resultType, `"complete"`)
+	if kind, _ := said[resultType].kind(); cacheable[method] && (!stateless || kind == Complete) {
+		say(ttlMs, "0")
+		say(cacheScope, `"private"`)
 	}
-	meta, _ := wire.Lookup(result, "_meta")
-	put = append(put, wire.Member{Key: "_meta", Text: wire.Revise(meta, nil, wire.Member{Key: metaServer, Text: server})})
-	return setResult(m, wire.Revise(result, nil, put...))
+	meta := wire.Revise(said[resultMeta].value, nil, wire.Member{Key: metaServer, Text: server})
+	put = append(put, wire.Member{Key: ofResults[resultMeta], Text: meta})
+	return m.ReviseResult(nil, put...)
+}
+
+// ofResults are the members that results have in the stateless era, whatever they are of.
+var ofResults = []string{resultMeta: "_meta", resultType: "resultType", ttlMs: "ttlMs", cacheScope: "cacheScope"}
+
+const (
+	resultMeta = iota
+	resultType
+	ttlMs
+	cacheScope
+)
+
+// ofEra returns what a result has of ofResults; all but its _meta means nothing unless stateless. What
+// a glance shows not to be there is not looked for: results are large.
+func ofEra(result []byte, stateless bool) []found {
+	switch {
+	case stateless:
+		return lookups(result, ofResults...)
+	case mayHave(result, ofResults[resultMeta]):
+		return append(lookups(result, ofResults[resultMeta]), found{}, found{}, found{})
+	}
+	return make([]found, len(ofResults))
 }
 
 // Classic returns the answer to a request as clients of the session era read it:

@@ -1,6 +1,7 @@
 package revision_test
 
 import (
+	"strings"
 	"testing"
 
 	"mcpgateway/revision"
@@ -195,5 +196,29 @@ func TestAnswersThereAndBack(t *testing.T) {
 		if got := string(m.Part(wire.PartResult)); got != result {
 			t.Errorf("%s came back as %s", result, got)
 		}
+	}
+}
+
+// BenchmarkModern is what it costs to tell a client of the stateless era what an older server has
+// answered, beside one walk over as much JSON.
+func BenchmarkModern(b *testing.B) {
+	const row = `{"id":12345,"ok":true,"path":"src/a.go","score":0.25,"tags":["a","bc"],"next":null},`
+	for name, content := range map[string]string{
+		"text 4KiB":      `{"type":"text","text":"` + strings.Repeat(`line 17 of a file, with an escape\n`, 4<<10/35) + `"}`,
+		"structure 3MiB": strings.Repeat(row, 3<<20/len(row)) + `{}`,
+	} {
+		m := answer(b, `"result":{"content":[`+content+`],"isError":false}`)
+		run := func(name string, do func()) {
+			b.Run(name, func(b *testing.B) {
+				b.SetBytes(int64(len(m.Raw())))
+				b.ReportAllocs()
+				for b.Loop() {
+					do()
+				}
+			})
+		}
+		run(name+"/Modern", func() { revision.Modern(m, "tools/call", []byte(`{"name":"g"}`), false) })
+		run(name+"/of its own era", func() { revision.Modern(m, "tools/call", []byte(`{"name":"g"}`), true) })
+		run(name+"/one walk", func() { _, _ = wire.Parse(m.Raw()) })
 	}
 }

@@ -2,6 +2,7 @@ package revision
 
 import (
 	"bytes"
+	"slices"
 
 	"mcpgateway/wire"
 )
@@ -24,6 +25,28 @@ func lookup(object []byte, path ...string) (value []byte, times int) {
 		}
 	}
 	return value, times
+}
+
+// A found is what an object has under one name: how often that stands there, and what if it is once.
+type found struct {
+	value []byte
+	times int
+}
+
+// lookups is lookup for several members of an object, in one walk.
+func lookups(object []byte, names ...string) []found {
+	all := make([]found, len(names))
+	wire.Members(object, func(key string, value []byte, _ int) {
+		i := slices.Index(names, key)
+		if i < 0 {
+			return
+		}
+		if all[i].times++; all[i].times > 1 {
+			value = nil
+		}
+		all[i].value = value
+	})
+	return all
 }
 
 // mapMembers returns a JSON object with other values: change is asked for each and

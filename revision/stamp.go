@@ -64,7 +64,7 @@ func Alone(m wire.Message) *wire.Error {
 // mayHave reports whether a member of that name may stand in an object's text: it is
 // there, or so is an escape of the kind in which it could be written.
 func mayHave(object []byte, name string) bool {
-	has := func(text string) bool { return bytes.Contains(object, []byte(text)) }
+	has := func(text string) bool { return len(object) >= len(text) && bytes.Contains(object, []byte(text)) }
 	return has(name) || has(`\u`) || has(`\/`)
 }
 

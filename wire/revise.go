@@ -11,29 +11,68 @@ type Member struct {
 // kept keeps its bytes and its order, but not the white space between members.
 // What is no object is taken for an empty one.
 func Revise(object []byte, drop func(key string) bool, put ...Member) []byte {
-	size := len(object) + 2
+	return revise(make([]byte, 0, len(object)+room(put)), object, drop, put, func(string, span) {})
+}
+
+// ReviseResult returns a response with its result as Revise leaves it, in one walk over that: the
+// new message is not parsed. What has no result is returned as it is.
+func (m Message) ReviseResult(drop func(key string) bool, put ...Member) Message {
+	at := m.parts[PartResult]
+	if at == (span{}) {
+		return m
+	}
+	to := m
+	to.raw = append(make([]byte, 0, len(m.raw)+room(put)), m.raw[:at.lo]...)
+	isError := span{}
+	to.raw = revise(to.raw, m.part(PartResult), drop, put, func(key string, value span) {
+		if _, known := inResult.find([]byte(key)); known {
+			isError = value
+		}
+	})
+	to.shift(at, int32(len(to.raw))-at.hi, &m)
+	to.parts[partIsError] = isError
+	to.raw = append(to.raw, m.raw[at.hi:]...)
+	for _, p := range put {
+		to.multiline = to.multiline || breaks(p.Text)
+	}
+	return to
+}
+
+// room is what an object may need beside what it has.
+func room(put []Member) int {
+	size := len("{}")
 	for _, m := range put {
 		size += len(m.Key) + len(m.Text) + 8
 	}
-	b := append(make([]byte, 0, size), '{')
+	return size
+}
+
+// revise appends what Revise returns to b, and calls lies with each member: where its value is there.
+func revise(b, object []byte, drop func(key string) bool, put []Member, lies func(key string, value span)) []byte {
+	b = append(b, '{')
+	empty := len(b)
 	for _, m := range put {
-		b = append(append(append(separate(b), Quote(m.Key)...), ':'), m.Text...)
+		b = append(append(separate(b, empty), Quote(m.Key)...), ':')
+		b = append(b, m.Text...)
+		lies(m.Key, span{int32(len(b) - len(m.Text)), int32(len(b))})
 	}
 	s := scan(object)
-	for ok := IsObject(object) && s.enter(); ok; ok = s.next() {
-		key := string(s.key())
-		at := s.keyAt
-		value := s.value()
-		if s.err != nil || drop != nil && drop(key) || has(put, key) {
-			continue
+	i, ok := s.enter(0)
+	for ok {
+		key, lo, value := string(s.key()), int(s.keyAt.lo), i
+		i = s.value(i)
+		if s.err == nil && (drop == nil || !drop(key)) && !has(put, key) {
+			b = append(separate(b, empty), object[lo:i]...)
+			lies(key, span{int32(len(b) - (i - value)), int32(len(b))})
 		}
-		b = append(separate(b), object[at.lo:value.hi]...)
+		i, ok = s.next(i)
 	}
 	return append(b, '}')
 }
 
-func separate(b []byte) []byte {
-	if len(b) > 1 {
+// separate appends what stands between two members, unless b ends where the first one begins.
+func separate(b []byte, first int) []byte {
+	if len(b) > first {
 		return append(b, ',')
 	}
 	return b

@@ -75,5 +75,45 @@ func FuzzRevise(f *testing.F) {
 				t.Fatalf("%s became %s: member %d is %s, not %s", object, got, i, all[i].value, want[i].value)
 			}
 		}
+		if m := NewResult("1", object); depth(text) < 900 && depth(object) < 900 {
+			revisesAsItSplices(t, m, func(key string) bool { return key == dropped }, Member{key, text})
+		}
 	})
+}
+
+// revisesAsItSplices holds ReviseResult, which does not parse what it makes, against Splice, which does.
+func revisesAsItSplices(t testing.TB, m Message, drop func(string) bool, put ...Member) {
+	t.Helper()
+	got := m.ReviseResult(drop, put...)
+	want := m.Splice(Edit{PartResult, Revise(m.Part(PartResult), drop, put...)})
+	if string(got.Raw()) != string(want.Raw()) || want.multiline && !got.multiline {
+		t.Fatalf("%s\nis revised to %s\nand spliced to %s", m.Raw(), got.Raw(), want.Raw())
+	}
+	for p := range numParts { // white space around a value is not of it, but may have been put in with it
+		if strings.TrimSpace(string(got.Part(p))) != strings.TrimSpace(string(want.Part(p))) {
+			t.Fatalf("%s\nwas revised: its part %d is %s, not %s", got.Raw(), p, got.Part(p), want.Part(p))
+		}
+	}
+}
+
+func TestReviseResult(t *testing.T) {
+	drop := func(key string) bool { return key == "x" }
+	for _, text := range []string{
+		`{"jsonrpc":"2.0","id":7,"result":{}}`,
+		`{"result":{"isError":true,"x":1},"jsonrpc":"2.0","id":"\u0069"}`,
+		`{ "jsonrpc":"2.0" , "result" : { "a":[ 1 ], "is\u0045rror" : true, "y":{"isError":false}} , "id":7 }`,
+		`{"jsonrpc":"2.0","result":{"isError":false,"iserror":false,"isError":true},"id":null}`,
+		"{\"jsonrpc\":\"2.0\",\"result\":{\"a\":\n1},\"id\":7}",
+		`{"jsonrpc":"2.0","id":7,"result":7}`,
+		`{"jsonrpc":"2.0","id":7,"error":{"code":1}}`,
+		`{"jsonrpc":"2.0","id":7,"method":"m","params":{"name":"x"}}`,
+	} {
+		for _, put := range [][]Member{nil, {{"isError", []byte("true")}}, {{"z", []byte("{\n}")}, {"a", []byte("1")}}} {
+			revisesAsItSplices(t, mustParse(t, text), drop, put...)
+		}
+	}
+	m := mustParse(t, `{"jsonrpc":"2.0","id":7,"error":{"code":1}}`)
+	if got := m.ReviseResult(nil, Member{"a", []byte("1")}); string(got.Raw()) != string(m.Raw()) {
+		t.Errorf("of an error: %s", got.Raw())
+	}
 }

@@ -1,0 +1,52 @@
+package backends
+
+import (
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"mcpgateway/catalog"
+	"mcpgateway/config"
+)
+
+// BenchmarkPublish is what the group does when one of its backends has listed another tool, with
+// 25 tools each of which the fifth part is another backend's, too.
+func BenchmarkPublish(b *testing.B) {
+	for _, n := range []int{1, 20, 200} {
+		b.Run(fmt.Sprintf("%d backends", n), func(b *testing.B) {
+			o := Options{Log: slog.New(slog.DiscardHandler)}
+			for i := range n {
+				o.Backends = append(o.Backends, config.Backend{Name: fmt.Sprintf("b%d", i), Command: "x", Enabled: true})
+			}
+			s := New(o)
+			items := func(backend, from int) []catalog.Item {
+				var list strings.Builder
+				for tool := from; tool < 25; tool++ {
+					name := fmt.Sprintf("tool_%d_of_%d", tool, backend)
+					if tool%5 == 0 {
+						name = fmt.Sprintf("common_%d", tool)
+					}
+					fmt.Fprintf(&list, `,{"name":%q,"description":%q,"inputSchema":{"type":"object"}}`, name, strings.Repeat("what it does ", 30))
+				}
+				page, err := catalog.ParsePage(catalog.Tools, []byte(`{"tools":[`+list.String()[1:]+`]}`))
+				if err != nil {
+					b.Fatal(err)
+				}
+				return page.Items
+			}
+			for i, one := range s.now().all {
+				one.setItems(catalog.Tools, items(i, 0))
+				one.answered = true
+			}
+			last := s.now().all[n-1]
+			lists := [][]catalog.Item{items(n-1, 0), items(n-1, 1)}
+			s.publish()
+			b.ReportAllocs()
+			for i := 1; b.Loop(); i++ {
+				last.setItems(catalog.Tools, lists[i%2])
+				s.publish()
+			}
+		})
+	}
+}
