@@ -115,3 +115,18 @@ func BenchmarkSoleOwner(b *testing.B) {
 		})
 	}
 }
+
+// A call there and its answer back, of which each side has its part. The bound is what they cost now.
+func TestAllocations(t *testing.T) {
+	p := connect(t, answering{[]byte(`{"content":[]}`)})
+	to := make(Waiter, 1)
+	call := func() {
+		p.Send(callOfATool, &Pending{To: to, Owner: "o"})
+		if a := <-to; a.Err != nil {
+			t.Fatal(a.Err)
+		}
+	}
+	if n := testing.AllocsPerRun(1000, call); n > 18 {
+		t.Errorf("%v allocations", n)
+	}
+}
