@@ -343,7 +343,7 @@ func BenchmarkEncode(b *testing.B) {
 	}
 }
 
-func TestWriteAllocatesNothing(t *testing.T) {
+func TestAllocations_OfWrite(t *testing.T) {
 	j := audit.New(slog.New(slog.DiscardHandler), audit.Options{Payloads: audit.All})
 	if n := testing.AllocsPerRun(500, func() { j.Write(call) }); n != 0 {
 		t.Errorf("%v allocations", n)

@@ -19,6 +19,7 @@ import (
 // nobody else waiting: see nextLocked and makeRoomLocked.
 type places struct {
 	max  int // 0 = there is no bound
+	most int // how many may wait
 	wait time.Duration
 	send func(waiting) // sends a call that has a place
 
@@ -55,7 +56,7 @@ type late struct {
 const leastQueue = 1000
 
 func newPlaces(c config.Backend, send func(waiting)) *places {
-	return &places{max: c.MaxInFlight, wait: c.QueueWait, send: send, turns: make(map[string]*turn)}
+	return &places{max: c.MaxInFlight, most: max(leastQueue, c.MaxInFlight), wait: c.QueueWait, send: send, turns: make(map[string]*turn)}
 }
 
 // needsPlace reports whether a request takes a place. Those about a task do not: it is
@@ -104,8 +105,8 @@ func (p *places) queueLocked(s *seat, w waiting) (refused *seat, why error) {
 	if t == nil {
 		t = &turn{owner: w.c.Owner}
 	}
-	if most := max(leastQueue, p.max); p.queued >= most {
-		refused, why = p.makeRoomLocked(len(t.calls)+1), p.busy(fmt.Sprintf("%d wait already", most))
+	if p.queued >= p.most {
+		refused, why = p.makeRoomLocked(len(t.calls)+1), p.busy(fmt.Sprintf("%d wait already", p.most))
 		if refused == nil {
 			return s, why
 		}
@@ -152,7 +153,11 @@ func (p *places) takeLocked(t *turn, i int) *seat {
 	}
 	if len(t.calls) == 0 {
 		delete(p.turns, t.owner)
-		p.ring = slices.DeleteFunc(p.ring, func(other *turn) bool { return other == t })
+		if p.ring[0] == t { // it is, if its turn has come
+			p.ring = p.ring[1:]
+		} else {
+			p.ring = slices.DeleteFunc(p.ring, func(other *turn) bool { return other == t })
+		}
 	}
 	return s
 }

@@ -63,7 +63,7 @@ func BenchmarkLookup(b *testing.B) {
 	}
 }
 
-func TestRoutesCostNoMemory(t *testing.T) {
+func TestAllocations_OfRoutes(t *testing.T) {
 	s := Merge(Options{}, manyListings(t))
 	for _, name := range []string{"tool_3_of_100", "backend100__common_5", "backend0__common_5", "admin.tool.1/of 7", "no_such_tool"} {
 		if _, ok := s.Lookup(Tools, name); ok == (name == "no_such_tool") {
@@ -75,7 +75,7 @@ func TestRoutesCostNoMemory(t *testing.T) {
 	}
 }
 
-func TestResourcesCostNoMemory(t *testing.T) {
+func TestAllocations_OfResources(t *testing.T) {
 	s := Merge(Options{}, []Listing{readable(t, "a", []string{"file:///a"}, nil), readable(t, "b", []string{"file:///b"}, []string{"x:{y}"})})
 	for uri, want := range map[string]float64{"file:///b": 0, "x:1": 1, "none:": 0} { // to quote it is the 1
 		if n := testing.AllocsPerRun(100, func() { s.Resource(uri) }); n > want {

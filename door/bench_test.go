@@ -3,9 +3,11 @@ package door
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -60,15 +62,66 @@ func benchPost(b *testing.B, client *http.Client, url, key, body string, header 
 
 const benchCall = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","arguments":{"a":1}}}`
 
+// BenchmarkCall is a call of one session, while others are open.
 func BenchmarkCall(b *testing.B) {
-	d := New(Options{Serve: answerAll, Idle: time.Hour})
-	url := serveBench(b, d)
-	client := &http.Client{Transport: &http.Transport{}}
-	defer client.CloseIdleConnections()
-	key := benchPost(b, client, url, "", initialize("2025-11-25")).Header.Get(sessionHeader)
-	b.ReportAllocs()
-	for b.Loop() {
-		benchPost(b, client, url, key, benchCall)
+	for _, n := range []int{1, 100, 10_000} {
+		b.Run(fmt.Sprintf("%d sessions", n), func(b *testing.B) {
+			d := New(Options{Serve: answerAll, Idle: time.Hour})
+			url := serveBench(b, d)
+			client := &http.Client{Transport: &http.Transport{}}
+			defer client.CloseIdleConnections()
+			for range n - 1 {
+				if no := d.open(d.newSession(0)); no != nil {
+					b.Fatal(no)
+				}
+			}
+			key := benchPost(b, client, url, "", initialize("2025-11-25")).Header.Get(sessionHeader)
+			b.ReportAllocs()
+			for b.Loop() {
+				benchPost(b, client, url, key, benchCall)
+			}
+		})
+	}
+}
+
+// A sieve is a ResponseWriter that keeps nothing.
+type sieve struct{ header http.Header }
+
+func (s sieve) Header() http.Header              { return s.header }
+func (s sieve) Write(b []byte) (int, error)      { return len(b), nil }
+func (s sieve) WriteHeader(int)                  {}
+func (s sieve) FlushError() error                { return nil }
+func (s sieve) SetWriteDeadline(time.Time) error { return nil }
+
+// BenchmarkEvents is what a message costs to be written as a server-sent event.
+func BenchmarkEvents(b *testing.B) {
+	for _, n := range []int{32, 4 << 10, 64 << 10, 1 << 20} {
+		b.Run(fmt.Sprintf("%d bytes", n), func(b *testing.B) {
+			x, batch := newReader(sieve{}), [][]byte{large(0, n).Raw()}
+			b.SetBytes(int64(n))
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := x.sendEvents(batch, "1-", 7); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// An event is written without a copy of its message, and one of a batch costs nothing of its own.
+func TestAllocations_OfEvents(t *testing.T) {
+	for _, n := range []int{1, 100} {
+		x := newReader(sieve{})
+		batch := slices.Repeat([][]byte{large(0, 4<<10).Raw()}, n)
+		send := func() {
+			if err := x.sendEvents(batch, "1-", 7); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := testing.AllocsPerRun(100, send); got > 6 {
+			t.Errorf("%d events cost %v allocations", n, got)
+		}
 	}
 }
 

@@ -135,7 +135,7 @@ func (x *reader) sendEvents(batch [][]byte, prefix string, number int) error {
 			head = append(strconv.AppendInt(head, int64(number+i), 10), '\n')
 		}
 		head = append(head, "data: "...)
-		for _, part := range [][]byte{head, oneLine(text), []byte("\n\n")} {
+		for _, part := range [][]byte{head, oneLine(text), blankLine} {
 			if _, err := x.w.Write(part); err != nil {
 				return err
 			}
@@ -143,6 +143,8 @@ func (x *reader) sendEvents(batch [][]byte, prefix string, number int) error {
 	}
 	return http.NewResponseController(x.w).Flush()
 }
+
+var blankLine = []byte("\n\n")
 
 func (x *reader) send(text []byte) error {
 	x.allow(cost(text))
@@ -156,7 +158,7 @@ func (x *reader) send(text []byte) error {
 // oneLine returns a message without line breaks, which end a line of an event.
 // They stand between tokens only, see [wire.Message.OneLine].
 func oneLine(text []byte) []byte {
-	if !bytes.ContainsAny(text, "\r\n") {
+	if bytes.IndexByte(text, '\n') < 0 && bytes.IndexByte(text, '\r') < 0 { // ContainsAny takes ten times as long
 		return text
 	}
 	return bytes.Map(func(r rune) rune {

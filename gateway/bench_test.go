@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
+	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -191,5 +194,27 @@ func BenchmarkCall(b *testing.B) {
 			b.SetBytes(2 * int64(n))
 			benchAsk(b, r, toolCall(2, "tool_7_of_b0", text))
 		})
+	}
+}
+
+// The bounds are what it costs now, 24 and 10, and one more. Two of a call's are the harness's own, and two
+// are for its record in the journal, which is encoded elsewhere. The race detector has a few more.
+func TestAllocations(t *testing.T) {
+	more := 1.0
+	if info, _ := debug.ReadBuildInfo(); slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
+		more = 6
+	}
+	r := newRig(t, 20, small)
+	for m, want := range map[*wire.Message]float64{
+		new(toolCall(2, "tool_7_of_b19", "thirty-two bytes")): 24,
+		new(wire.NewRequest("2", "tools/list", nil)):          10,
+	} {
+		least := math.Inf(1) // of several times: what other goroutines do counts, too
+		for range 5 {
+			least = min(least, testing.AllocsPerRun(200, func() { r.ask(t, *m) }))
+		}
+		if least > want+more {
+			t.Errorf("%s costs %v allocations, not %v", m.Method(), least, want)
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"container/list"
 	"errors"
 	"slices"
 	"strconv"
@@ -30,6 +31,7 @@ import (
 type errand struct {
 	g       *Gateway
 	guest   *guest
+	place   *list.Element // among the guest's
 	id      string
 	task    bool // a place for a task is kept for it
 	asTask  bool // it was asked for one

@@ -61,7 +61,7 @@ func (s *Session) cause(backend string, m wire.Message, on peer.Stream) *call {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var newest *call
-	for c := s.flights.newest; c != nil; c = c.older {
+	for c := s.flights.newest; c != nil && (newest == nil || task != ""); c = c.older {
 		switch {
 		case c.Route.Backend != backend:
 		case task != "" && c.is(mcp.MethodTasksResult) && c.Route.Own == task:

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"container/list"
 	"crypto/sha256"
 	"errors"
 	"maps"
@@ -32,7 +33,7 @@ type guest struct {
 	timer *time.Timer // ends it; nil while there are uses
 
 	mu      sync.Mutex
-	errands []*errand // that have not ended, the oldest first
+	errands list.List // *errand, those that have not ended, the oldest first
 	listens map[*listen]bool
 }
 
@@ -186,10 +187,7 @@ func (g *Gateway) endGuests() {
 	left := slices.Collect(maps.Values(all.all))
 	all.mu.Unlock()
 	for _, one := range left {
-		one.mu.Lock()
-		errands := slices.Clone(one.errands)
-		one.mu.Unlock()
-		for _, e := range errands {
+		for _, e := range one.underway() {
 			e.abandon("the gateway is ending")
 		}
 	}
@@ -209,15 +207,22 @@ func (g *Gateway) endGuests() {
 func (v *guest) enter(e *errand) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.errands = append(v.errands, e)
+	e.place = v.errands.PushBack(e)
 }
 
 func (v *guest) exit(e *errand) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if i := slices.Index(v.errands, e); i >= 0 {
-		v.errands = slices.Delete(v.errands, i, i+1)
+	v.errands.Remove(e.place)
+}
+
+func (v *guest) underway() (all []*errand) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for at := v.errands.Front(); at != nil; at = at.Next() {
+		all = append(all, at.Value.(*errand))
 	}
+	return all
 }
 
 // cause returns the errand to which something belongs that a backend says to the
@@ -237,7 +242,8 @@ func (v *guest) cause(backend string, on peer.Stream) (e *errand, certain bool) 
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	best := 0
-	for _, one := range v.errands {
+	for at := v.errands.Front(); at != nil; at = at.Next() {
+		one := at.Value.(*errand)
 		if one.route.Backend != backend {
 			continue
 		}

@@ -1,6 +1,7 @@
 package idmap
 
 import (
+	"fmt"
 	"runtime"
 	"slices"
 	"sync"
@@ -244,16 +245,23 @@ func TestAllocations(t *testing.T) {
 	}
 }
 
+// BenchmarkTable is a row's way through a table that has others.
 func BenchmarkTable(b *testing.B) {
-	var table Table[int]
-	id := int64(0)
-	row := func(n int64) int { id = n; return 1 }
-	for range 100 {
-		table.Add(row)
-	}
-	for b.Loop() {
-		table.Add(row)
-		table.Take(id)
+	for _, n := range []int{1, 32, 256, 4096} {
+		b.Run(fmt.Sprintf("%d rows", n), func(b *testing.B) {
+			var table Table[int]
+			id := int64(0)
+			row := func(n int64) int { id = n; return 1 }
+			for range n - 1 {
+				table.Add(row)
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				table.Add(row)
+				table.Look(id)
+				table.Take(id)
+			}
+		})
 	}
 }
 

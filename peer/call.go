@@ -127,7 +127,9 @@ func (p *Peer) Offer(m wire.Message, c *Pending) error {
 		c.start(func() { p.giveUp(id, ErrTimeout, nil) })
 		return c
 	}
+	p.fly(c, 1)
 	if !p.calls.Add(row) {
+		p.fly(c, -1)
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		return p.end
@@ -135,8 +137,7 @@ func (p *Peer) Offer(m wire.Message, c *Pending) error {
 	// Whoever cancels c first says so, and then looks where it is: one of the two is
 	// seen in time.
 	if c.revoked.Load() {
-		if _, ok := p.calls.Take(id); ok {
-			p.leave()
+		if _, ok := p.take(id); ok {
 			c.stop()
 			return ErrCancelled
 		}
@@ -151,8 +152,7 @@ func (p *Peer) Offer(m wire.Message, c *Pending) error {
 	}
 	out := m.Splice(edits[:n]...)
 	if err := p.conn.Write(out, c.About); err != nil {
-		if _, ok := p.calls.Take(id); ok {
-			p.leave()
+		if _, ok := p.take(id); ok {
 			c.stop()
 			c.sent.Store(nil)
 			if errors.Is(err, transport.ErrFull) {
@@ -237,6 +237,9 @@ func (p *Peer) giveUp(id int64, why error, params []byte) {
 	}
 	c, ok := p.take(id)
 	if !ok {
+		p.mu.Lock()
+		p.strays.answeredLate(id) // if it was noted just now, it has ended at this moment
+		p.mu.Unlock()
 		return
 	}
 	p.noteEnd(c)
@@ -282,13 +285,12 @@ func (p *Peer) answered(m wire.Message) {
 		p.warnOnce("dropped an answer to no call", "id", string(m.ID()))
 		return
 	}
-	c, ok := p.take(n)
+	c, ok := p.takeAnswered(n)
 	if !ok {
 		// Late, after a cancel or a timeout; or made up.
 		p.log.Debug("dropped an answer to no call in flight", "id", string(m.ID()))
 		return
 	}
-	p.echo(c)
 	p.noteEnd(c)
 	c.endUnless(m, nil)
 }

@@ -20,6 +20,7 @@ type strays struct {
 	givenUp map[int64]stray
 	echoes  map[string]time.Time // owner → until when
 	crowd   time.Time            // until then there were too many to tell them apart
+	swept   time.Time            // when it was looked last which of them are over
 }
 
 type stray struct {
@@ -34,7 +35,7 @@ func (s *strays) giveUp(id int64, owner string) {
 	}
 	now := time.Now()
 	if len(s.givenUp) >= maxStrays {
-		s.expire(now)
+		s.sweep(now)
 	}
 	switch {
 	case len(s.givenUp) >= maxStrays:
@@ -53,10 +54,10 @@ func (s *strays) answered(owner string) {
 	}
 	now := time.Now()
 	if len(s.echoes) >= maxStrays {
-		s.expire(now)
+		s.sweep(now)
 	}
-	switch {
-	case len(s.echoes) >= maxStrays:
+	switch _, known := s.echoes[owner]; {
+	case !known && len(s.echoes) >= maxStrays:
 		s.crowd = now.Add(echoing)
 		return
 	case s.echoes == nil:
@@ -70,6 +71,14 @@ func (s *strays) answeredLate(id int64) {
 	if one, ok := s.givenUp[id]; ok {
 		delete(s.givenUp, id)
 		s.answered(one.owner)
+	}
+}
+
+// sweep is expire, but not for each call that finds no room.
+func (s *strays) sweep(now time.Time) {
+	if now.Sub(s.swept) >= echoing {
+		s.swept = now
+		s.expire(now)
 	}
 }
 
@@ -89,21 +98,52 @@ func (s *strays) expire(now time.Time) {
 // veto reports whether somebody other than owner may be concerned.
 func (s *strays) veto(owner string) bool {
 	now := time.Now()
-	s.expire(now)
 	if now.Before(s.crowd) {
 		return true
 	}
-	for _, one := range s.givenUp {
-		if one.owner != owner {
+	for id, one := range s.givenUp {
+		switch {
+		case now.After(one.until):
+			delete(s.givenUp, id)
+		case one.owner != owner:
 			return true
 		}
 	}
-	for other := range s.echoes {
-		if other != owner {
+	for other, until := range s.echoes {
+		switch {
+		case now.After(until):
+			delete(s.echoes, other)
+		case other != owner:
 			return true
 		}
 	}
 	return false
+}
+
+// owners counts what there is of each owner, so that nobody has to look through all calls to see whose
+// they are. What nobody owns does not count. The zero value has counted nothing.
+type owners map[string]int
+
+func (o *owners) add(owner string, n int) {
+	if owner == "" {
+		return
+	}
+	if *o == nil {
+		*o = make(owners)
+	}
+	if (*o)[owner] += n; (*o)[owner] == 0 {
+		delete(*o, owner)
+	}
+}
+
+// only returns the owner of all that is counted, "" if there are several or none.
+func (o owners) only() string {
+	if len(o) == 1 {
+		for owner := range o {
+			return owner
+		}
+	}
+	return ""
 }
 
 // SoleOwner returns the [Pending.Owner] of all calls in flight, if it is one and
@@ -113,25 +153,11 @@ func (s *strays) veto(owner string) bool {
 // seconds. On a connection that is shared and has one stream for everything there
 // is no better way to know.
 func (p *Peer) SoleOwner() (owner string, ok bool) {
-	several := false
-	p.calls.Each(func(c *Pending) {
-		switch {
-		case c.Owner == "" || c.Owner == owner:
-		case owner == "":
-			owner = c.Owner
-		default:
-			several = true
-		}
-	})
-	if owner == "" || several {
-		return "", false
-	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, t := range p.trails {
-		several = several || t.owner != owner
-	}
-	if several || p.strays.veto(owner) {
+	owner = p.flying.only()
+	others := len(p.trailing) > 0 && p.trailing.only() != owner
+	if owner == "" || others || p.strays.veto(owner) {
 		return "", false
 	}
 	return owner, true
@@ -141,18 +167,14 @@ func (p *Peer) SoleOwner() (owner string, ok bool) {
 // owners, because the far side says nothing of a call that it has answered: there is
 // only one of them, and none that has given a call up within the last half minute.
 func (p *Peer) SoleOwnerOf(is func(owner string) bool) (owner string, ok bool) {
-	several := false
-	p.calls.Each(func(c *Pending) {
-		switch {
-		case c.Owner == "" || c.Owner == owner || !is(c.Owner):
-		case owner == "":
-			owner = c.Owner
-		default:
-			several = true
-		}
-	})
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	several := false
+	for one := range p.flying {
+		if is(one) {
+			several, owner = several || owner != "", one
+		}
+	}
 	now := time.Now()
 	p.strays.expire(now)
 	for _, one := range p.strays.givenUp {

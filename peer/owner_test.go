@@ -34,3 +34,52 @@ func TestStraysAreBounded(t *testing.T) {
 		})
 	}
 }
+
+// While there is no room for more of them it is not looked at each call which are over: they are the
+// sessions of all clients.
+func TestStraysAreNotLookedThroughForEachCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s strays
+		for n := range maxStrays + 1 {
+			s.answered(fmt.Sprint(n))
+		}
+		s.echoes["0"] = time.Now().Add(-time.Second)
+		s.answered("one more")
+		if len(s.echoes) != maxStrays {
+			t.Error("it was looked again which of them are over")
+		}
+		time.Sleep(echoing + 1)
+		s.answered("one more")
+		if len(s.echoes) >= maxStrays {
+			t.Error("it was not looked again which of them are over")
+		}
+	})
+}
+
+// Who owns what is in flight is counted wherever a call comes to its end.
+func TestOwnersAreCounted(t *testing.T) {
+	p := connect(t, answering{[]byte(`{}`)})
+	to := make(Waiter, 1)
+	send := func(owner string, c *Pending) *Pending {
+		c.To, c.Owner = to, owner
+		p.Send(callOfATool, c)
+		return c
+	}
+	flying := func() int {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return len(p.flying)
+	}
+	for end, do := range map[string]func(){
+		"answered":                 func() { send("a", &Pending{}) },
+		"of nobody":                func() { send("", &Pending{}) },
+		"taken back":               func() { send("a", &Pending{}).Cancel(nil) },
+		"taken back before it was": func() { c := &Pending{}; c.Cancel(nil); send("a", c) },
+		"in no time":               func() { send("a", &Pending{Timeout: 1}) },
+	} {
+		do()
+		if <-to; flying() != 0 {
+			t.Errorf("%s: %d owners are counted", end, flying())
+		}
+	}
+}

@@ -95,8 +95,10 @@ type Peer struct {
 
 	mu       sync.Mutex
 	requests map[wire.ID]*Request    // what they asked, under their ids
+	flying   owners                  // of calls
 	strays   strays                  // calls at an end that the far side may still be at
 	trails   map[int64]*Trail        // calls answered that the far side goes on with
+	trailing owners                  // of those
 	settling int                     // requests that were taken out, and batches, whose answers are not written yet
 	idle     []chan struct{}         // closed when nothing is owed any more
 	warned   map[string]bool         // kinds of oddities that were logged
@@ -145,11 +147,12 @@ func (p *Peer) Run(ctx context.Context) error {
 		p.opts.Over()
 	}
 	p.mu.Lock()
-	p.ended, p.trails = why(err), nil
+	p.ended, p.trails, p.trailing = why(err), nil, nil
 	p.mu.Unlock()
 	all := p.calls.Drain()
 	p.leave()
 	for _, c := range all {
+		p.fly(c, -1)
 		c.end(wire.Message{}, &transport.Lost{ID: c.ID(), Err: why(err), Ran: true})
 	}
 	return err
@@ -392,34 +395,40 @@ func (p *Peer) takeByID(id wire.ID) (*Pending, bool) {
 	if err != nil {
 		return nil, false
 	}
-	c, ok := p.take(n)
-	if ok {
-		p.echo(c)
-	}
-	return c, ok
+	return p.takeAnswered(n)
 }
 
-// echo notes that a call is answered, so that what is still said of it is not taken
-// for another's.
-func (p *Peer) echo(c *Pending) {
-	if c.Owner == "" {
-		return
-	}
+// takeAnswered removes the row of a call that is answered. That is noted, so that what is still
+// said of it is not taken for another's.
+func (p *Peer) takeAnswered(id int64) (*Pending, bool) {
+	c, ok := p.calls.Take(id)
+	p.leave()
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if !ok {
+		p.strays.answeredLate(id)
+		return nil, false
+	}
+	p.flying.add(c.Owner, -1)
 	p.strays.answered(c.Owner)
+	return c, true
 }
 
-// take removes the row of a call that has come to an end on the far side, too.
+// take removes the row of a call that has come to another end.
 func (p *Peer) take(id int64) (*Pending, bool) {
 	c, ok := p.calls.Take(id)
 	p.leave()
-	if !ok {
-		p.mu.Lock()
-		p.strays.answeredLate(id)
-		p.mu.Unlock()
+	if ok {
+		p.fly(c, -1)
 	}
 	return c, ok
+}
+
+// fly counts a call in flight, or that it is so no more. It counts before the call is, and while it is.
+func (p *Peer) fly(c *Pending, n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.flying.add(c.Owner, n)
 }
 
 // ours reads an id that we gave. A sloppy server may give it back as a string.

@@ -39,6 +39,7 @@ func (c *Pending) Trail(to func(wire.Message)) *Trail {
 		p.trails = make(map[int64]*Trail)
 	}
 	p.trails[t.id] = t
+	p.trailing.add(t.owner, 1)
 	return t
 }
 
@@ -51,6 +52,7 @@ func (t *Trail) End() {
 	defer t.peer.mu.Unlock()
 	if t.peer.trails[t.id] == t {
 		delete(t.peer.trails, t.id)
+		t.peer.trailing.add(t.owner, -1)
 		t.peer.strays.giveUp(t.id, t.owner) // what has ended for us may go on there
 	}
 }
