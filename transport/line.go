@@ -102,9 +102,9 @@ func (l *lineReader) gather() {
 // fill reads once. When the chunk is used up it starts a new one, and carries what it has of a line over to it; of a
 // long line it puts that aside, and reports that.
 func (l *lineReader) fill() (aside bool) {
-	if cap(l.buf)-len(l.buf) < 512 {
+	if room := cap(l.buf) - len(l.buf); room == 0 || room < 512 && l.long() == 0 {
 		switch {
-		case len(l.buf) <= chunk/2:
+		case len(l.buf) <= chunk/2 && l.long() == 0:
 			l.buf = append(make([]byte, 0, chunk), l.buf...)
 		case l.long() == 0:
 			l.first, l.buf, aside = l.buf, newChunk(), true

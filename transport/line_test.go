@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -12,15 +14,22 @@ import (
 	"mcpgateway/wire"
 )
 
-// lines reads a stream to its end and says of each piece what it was.
-func lines(l *lineReader) []string {
-	var all []string
+// lines reads a stream to its end and says then of each piece what it was.
+func lines(l *lineReader) (all []string) {
+	var kept []wire.Message
+	defer func() {
+		for i := range all {
+			if all[i] == "" {
+				all[i], kept = string(kept[0].Raw()), kept[1:]
+			}
+		}
+	}()
 	for {
 		m, err := l.readMessage()
 		var noise *Noise
 		switch {
 		case err == nil:
-			all = append(all, string(m.Raw()))
+			kept, all = append(kept, m), append(all, "")
 		case errors.As(err, &noise):
 			all = append(all, fmt.Sprintf("noise %d id=%s %.20s", noise.Err.Code, noise.ID, noise.Text))
 		case err == io.EOF:
@@ -247,3 +256,32 @@ func TestALongLineIsNotKeptByThoseBehindIt(t *testing.T) {
 		}
 	}
 }
+
+// TestLinesOfAllLengthsMayBeKept: however the stream is cut into reads, what was handed out stays as it was while
+// the arrays of long lines are used again.
+func TestLinesOfAllLengthsMayBeKept(t *testing.T) {
+	for _, seed := range []uint64{1, 2} {
+		random := rand.New(rand.NewPCG(seed, 0))
+		var text []byte
+		var want []string
+		for range 100 {
+			size := []int{5, 200, 5000, chunk / 2, chunk - 300, chunk, 3 * chunk, 10 * chunk}[random.IntN(8)]
+			line := fmt.Sprintf(`{"jsonrpc":"2.0","method":"%d","params":{"x":%q}}`, len(want), strings.Repeat(string(rune('a'+random.IntN(26))), size/2+random.IntN(size)))
+			want = append(want, line)
+			text = append(append(text, line...), '\n')
+		}
+		pieces := &piecewise{r: bytes.NewReader(text), size: func() int { return 1 + random.IntN([]int{100, 2000, 2 * chunk}[random.IntN(3)]) }}
+		got := lines(&lineReader{r: pieces, limit: 20 * chunk})
+		if !slices.Equal(got, want) {
+			t.Fatalf("seed %d: %d lines, want %d, or other ones", seed, len(got), len(want))
+		}
+	}
+}
+
+// A piecewise reader gives so much at a time.
+type piecewise struct {
+	r    io.Reader
+	size func() int
+}
+
+func (p *piecewise) Read(b []byte) (int, error) { return p.r.Read(b[:min(len(b), p.size())]) }

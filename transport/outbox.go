@@ -166,18 +166,23 @@ func (o *outbox) run() {
 	}
 }
 
-// flush writes the batch, gathered into writes of a sensible size.
+// flush writes the batch, what is short in it gathered into writes of a sensible size.
 func (o *outbox) flush(batch [][]byte) (sent int, err error) {
 	var gather []byte
 	for i, b := range batch {
-		gather = append(gather, b...)
-		if len(gather) < chunk && i < len(batch)-1 {
+		if len(b) < chunk {
+			gather = append(gather, b...)
+			b = nil
+		}
+		if len(b) == 0 && len(gather) < chunk && i < len(batch)-1 {
 			continue
 		}
-		n, err := o.writeAll(gather)
-		sent += n
-		if err != nil {
-			return sent, err
+		for _, text := range [][]byte{gather, b} {
+			n, err := o.writeAll(text)
+			sent += n
+			if err != nil {
+				return sent, err
+			}
 		}
 		gather = gather[:0]
 	}
