@@ -55,6 +55,7 @@ type Pending struct {
 
 	quiet   bool // the far side is not told when it is taken back
 	sent    atomic.Pointer[departure]
+	first   departure   // what sent points at, unless the call is offered once more
 	revoked atomic.Bool // it was taken back
 
 	mu    sync.Mutex
@@ -120,11 +121,14 @@ func (p *Peer) because(err error) error {
 // and a [transport.ErrFull] ends it: a far side that does not read is of no use. An
 // [ErrCancelled] means that c was cancelled before.
 func (p *Peer) Offer(m wire.Message, c *Pending) error {
-	var id int64
-	row := func(next int64) *Pending {
-		id = next
-		c.sent.Store(&departure{p, id})
-		c.start(func() { p.giveUp(id, ErrTimeout, nil) })
+	departs := &c.first
+	if departs.peer != nil { // somebody may still look at how it was sent before
+		departs = new(departure)
+	}
+	row := func(id int64) *Pending {
+		*departs = departure{p, id}
+		c.sent.Store(departs)
+		c.start(*departs)
 		return c
 	}
 	p.fly(c, 1)
@@ -134,6 +138,7 @@ func (p *Peer) Offer(m wire.Message, c *Pending) error {
 		defer p.mu.Unlock()
 		return p.end
 	}
+	id := departs.id
 	// Whoever cancels c first says so, and then looks where it is: one of the two is
 	// seen in time.
 	if c.revoked.Load() {
@@ -143,7 +148,7 @@ func (p *Peer) Offer(m wire.Message, c *Pending) error {
 		}
 		return nil // it was found, and has ended
 	}
-	ours := []byte(wire.ID(strconv.FormatInt(id, 10)))
+	ours := strconv.AppendInt(make([]byte, 0, 20), id, 10)
 	edits := [3]wire.Edit{{Part: wire.PartID, Text: ours}, {Part: wire.PartToken, Text: ours}}
 	n := 2
 	if c.Name != nil {
@@ -187,13 +192,13 @@ func (c *Pending) Hold() { c.wind(1) }
 func (c *Pending) Release() { c.wind(-1) }
 
 // start starts the clock, unless the call is on hold already.
-func (c *Pending) start(giveUp func()) {
+func (c *Pending) start(d departure) {
 	if c.Timeout <= 0 {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.timer = time.AfterFunc(c.Timeout, giveUp)
+	c.timer = time.AfterFunc(c.Timeout, func() { d.peer.giveUp(d.id, ErrTimeout, nil) })
 	if c.holds > 0 {
 		c.timer.Stop()
 	}
@@ -280,7 +285,7 @@ func (c *Pending) endUnless(m wire.Message, err error) {
 }
 
 func (p *Peer) answered(m wire.Message) {
-	n, err := p.ours(m.ID())
+	n, err := p.ours(m.Part(wire.PartID))
 	if err != nil {
 		p.warnOnce("dropped an answer to no call", "id", string(m.ID()))
 		return
@@ -297,7 +302,7 @@ func (p *Peer) answered(m wire.Message) {
 
 // progressed passes progress on, if the call is in flight and wants any.
 func (p *Peer) progressed(m wire.Message) {
-	n, err := p.ours(m.Token())
+	n, err := p.ours(m.Part(wire.PartToken))
 	if err != nil {
 		return
 	}

@@ -175,23 +175,33 @@ func why(err error) error {
 func (p *Peer) read() error {
 	for {
 		m, about, err := p.conn.Read()
-		var noise *transport.Noise
-		var lost *transport.Lost
-		switch {
-		case err == nil:
+		if err == nil {
 			p.note(&p.heard)
 			p.receive(m, p.stream(about), nil, 0)
-		case errors.As(err, &lost): // first: it may wrap the noise that there was instead
-			p.lost(lost)
-		case errors.As(err, &noise):
-			p.note(&p.heard)
-			p.noise(noise)
-		case errors.Is(err, io.EOF):
+		} else if err = p.trouble(err); err == io.EOF {
 			return nil
-		default:
+		} else if err != nil {
 			return err
 		}
 	}
+}
+
+// trouble sees to what Read returns in the place of a message. It returns what ends the conversation.
+func (p *Peer) trouble(err error) error {
+	var noise *transport.Noise
+	var lost *transport.Lost
+	switch {
+	case errors.As(err, &lost): // first: it may wrap the noise that there was instead
+		p.lost(lost)
+	case errors.As(err, &noise):
+		p.note(&p.heard)
+		p.noise(noise)
+	case errors.Is(err, io.EOF):
+		return io.EOF
+	default:
+		return err
+	}
+	return nil
 }
 
 // stream returns the stream of the request of ours that has the id, that of no call if it is "".
@@ -199,7 +209,7 @@ func (p *Peer) stream(id wire.ID) Stream {
 	if id == "" {
 		return Stream{}
 	}
-	if n, err := p.ours(id); err == nil {
+	if n, err := p.ours([]byte(id)); err == nil {
 		if c, ok := p.calls.Look(n); ok {
 			return Stream{Call: c}
 		}
@@ -213,10 +223,10 @@ func (p *Peer) receive(m wire.Message, on Stream, b *batch, i int) {
 	case wire.Response:
 		p.answered(m)
 	case wire.Request:
-		p.note(&p.used)
+		p.used.Store(p.heard.Load())
 		p.asked(m, on, b, i)
 	case wire.Notification:
-		p.note(&p.used)
+		p.used.Store(p.heard.Load())
 		p.told(m, on)
 	case wire.Batch:
 		p.unpack(m, on)
@@ -391,7 +401,7 @@ func (p *Peer) warnOnce(kind string, args ...any) {
 }
 
 func (p *Peer) takeByID(id wire.ID) (*Pending, bool) {
-	n, err := p.ours(id)
+	n, err := p.ours([]byte(id))
 	if err != nil {
 		return nil, false
 	}
@@ -432,13 +442,13 @@ func (p *Peer) fly(c *Pending, n int) {
 }
 
 // ours reads an id that we gave. A sloppy server may give it back as a string.
-func (p *Peer) ours(id wire.ID) (int64, error) {
-	text := string(id)
+func (p *Peer) ours(id []byte) (int64, error) {
+	text := id
 	quoted := len(text) > 2 && text[0] == '"'
 	if quoted {
 		text = text[1 : len(text)-1]
 	}
-	n, err := strconv.ParseInt(text, 10, 64)
+	n, err := strconv.ParseInt(string(text), 10, 64)
 	if quoted && err == nil {
 		p.warnOnce("answers with a string where a number was asked", "id", string(id))
 	}

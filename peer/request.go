@@ -134,7 +134,7 @@ func (r *Request) Fail(err *wire.Error) bool {
 
 // Forward answers with somebody else's response, under the request's own id.
 func (r *Request) Forward(m wire.Message) bool {
-	return r.take() && r.send(m.Splice(wire.Edit{Part: wire.PartID, Text: []byte(r.id)}))
+	return r.take() && r.send(m.Splice(wire.Edit{Part: wire.PartID, Text: r.Part(wire.PartID)}))
 }
 
 // Tell sends a notification that belongs to the request, such as its progress, if that is

@@ -87,9 +87,6 @@ func (m Message) Token() ID { return ID(m.Part(PartToken)) }
 // RequestID returns params.requestId, "" if there is none.
 func (m Message) RequestID() ID { return ID(m.Part(PartRequestID)) }
 
-// Method returns the method's name, "" for a response.
-func (m Message) Method() string { return Unquote(m.Part(PartMethod)) }
-
 // Name returns params.name, "" if it is absent.
 func (m Message) Name() string { return Unquote(m.Part(PartName)) }
 
