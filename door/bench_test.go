@@ -61,7 +61,7 @@ func benchPost(b *testing.B, client *http.Client, url, key, body string, header 
 const benchCall = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","arguments":{"a":1}}}`
 
 func BenchmarkCall(b *testing.B) {
-	d := New(Options{Serve: answerAll, Idle: time.Hour})
+	d := New(Options{Open: openToAll, Idle: time.Hour})
 	url := serveBench(b, d)
 	client := &http.Client{Transport: &http.Transport{}}
 	defer client.CloseIdleConnections()
@@ -74,7 +74,7 @@ func BenchmarkCall(b *testing.B) {
 
 // BenchmarkLoneCall is BenchmarkCall in the stateless era.
 func BenchmarkLoneCall(b *testing.B) {
-	d := New(Options{Serve: answerAll})
+	d := New(Options{Serve: serveAll})
 	url := serveBench(b, d)
 	client := &http.Client{Transport: &http.Transport{}}
 	defer client.CloseIdleConnections()

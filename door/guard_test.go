@@ -222,12 +222,7 @@ func TestNoSessionWithoutAgreement(t *testing.T) {
 			t.Error("there is a session")
 		}
 
-		silent := newHouse(t, func(o *Options) {
-			o.Serve = func(_ context.Context, _ Visit, c transport.Conn) {
-				for _, _, err := c.Read(); err == nil; _, _, err = c.Read() {
-				}
-			}
-		})
+		silent := newHouse(t, func(o *Options) { o.Open = func(_ Visit, out transport.Writer) Holder { return silent{out} } })
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan bool)
 		go func() {
@@ -249,8 +244,13 @@ func TestNoSessionWithoutAgreement(t *testing.T) {
 	})
 }
 
-func TestServeThatReturnsEndsTheSession(t *testing.T) {
-	h := newHouse(t, func(o *Options) { o.Serve = func(context.Context, Visit, transport.Conn) {} })
+func TestAHolderThatClosesEndsTheSession(t *testing.T) {
+	h := newHouse(t, func(o *Options) {
+		o.Open = func(_ Visit, out transport.Writer) Holder {
+			_ = out.Close()
+			return silent{out}
+		}
+	})
 	res, body := h.ask(knock{body: initialize("2025-11-25")})
 	if res.StatusCode != 404 || !bytes.Contains([]byte(body), []byte(`"id":"init"`)) || res.Header.Get("Mcp-Session-Id") != "" {
 		t.Errorf("%d %v %s", res.StatusCode, res.Header, body)

@@ -8,7 +8,7 @@ import (
 	"mcpgateway/wire"
 )
 
-// Write implements transport.Conn. A response goes to the POST that has its
+// Write implements transport.Writer. A response goes to the POST that has its
 // request, and so does what is about a request that is not answered; everything
 // else goes to the session's own stream, where it waits until the client opens
 // that. It never waits for the client: what a client that is connected leaves

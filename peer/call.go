@@ -150,7 +150,7 @@ func (p *Peer) Offer(m wire.Message, c *Pending) error {
 		n++
 	}
 	out := m.Splice(edits[:n]...)
-	if err := p.conn.Write(out, c.About); err != nil {
+	if err := p.out.Write(out, c.About); err != nil {
 		if _, ok := p.calls.Take(id); ok {
 			p.leave()
 			c.stop()
@@ -249,7 +249,7 @@ func (p *Peer) giveUp(id int64, why error, params []byte) {
 	}
 	note := wire.NewNotification("notifications/cancelled", params).
 		Splice(wire.Edit{Part: wire.PartRequestID, Text: []byte(c.ID())})
-	_ = p.conn.Write(note, c.stream()) // a lost far side needs no telling
+	_ = p.out.Write(note, c.stream()) // a lost far side needs no telling
 	c.end(wire.Message{}, why)
 }
 

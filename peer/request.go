@@ -51,6 +51,9 @@ func (p *Peer) enter(r *Request) *wire.Error {
 	if n := p.opts.InFlight; n > 0 && len(p.requests) >= n && !p.pinged(r.Message) {
 		return wire.Errorf(wire.CodeInternalError, "Too many requests in flight: there may be %d; wait for answers", n)
 	}
+	if p.requests == nil {
+		p.requests = make(map[wire.ID]*Request)
+	}
 	p.requests[r.id] = r
 	return nil
 }
