@@ -101,6 +101,14 @@ func (a arriving) Read(b []byte) (int, error) {
 	return n, err
 }
 
+// letGo is for when a stream owes nothing any more of what stands in its body.
+func (st *stream) letGo() {
+	if st.body != nil {
+		st.body.release()
+		st.body = nil
+	}
+}
+
 // holdLocked has a body be held until a request that stands in it is answered.
 func (s *session) holdLocked(id wire.ID, b *body) {
 	if s.bodies == nil {

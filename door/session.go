@@ -32,8 +32,8 @@ type session struct {
 	over     bool
 	hello    wire.ID                  // of the request that opens the session
 	revision string                   // that was agreed on; "" before
-	open     map[wire.ID]*stream      // requests that are not answered, and where their answers go
-	bodies   map[wire.ID]*body        // in which those stand
+	open     map[wire.ID]*stream      // requests that are not answered, and where their answers go; nil if there are none
+	bodies   map[wire.ID]*body        // of HTTP+SSE, where no stream has them: in which such requests stand
 	alone    *stream                  // for what belongs to no request
 	resume   []*stream                // other streams of events that can be resumed or are open, by number
 	ending   []*stream                // those that were still being sent when the session was over
@@ -49,8 +49,7 @@ type session struct {
 func (d *Door) newSession(who principal) *session {
 	s := &session{
 		door: d, who: who,
-		open: make(map[wire.ID]*stream), alone: newStream(),
-		since: time.Now(),
+		alone: newStream(), since: time.Now(),
 	}
 	s.pile.hangUp = s.hangUp
 	s.key, s.name = newKey()
@@ -107,6 +106,7 @@ func (s *session) endLocked() {
 		if st.number > 0 || len(st.events) > 0 { // the others get a status, see answer
 			s.addLocked(st, wire.NewFailure(id, sessionEnded).Raw())
 		}
+		st.letGo()
 		s.finishLocked(st)
 	}
 	for _, st := range append(s.resume, s.alone) {

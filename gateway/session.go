@@ -23,7 +23,6 @@ import (
 type Session struct {
 	g    *Gateway
 	id   string
-	log  *slog.Logger
 	peer *peer.Peer
 	ctx  context.Context // done when the session is over
 	end  context.CancelFunc
@@ -58,10 +57,12 @@ func newSession(g *Gateway, id, principal string) *Session {
 		id = newID()
 	}
 	s := &Session{g: g, id: id, principal: principal}
-	s.log = g.Log.With("session", s.id)
 	s.ctx, s.end = context.WithCancel(context.Background())
 	return s
 }
+
+// log returns what the session logs to. It is made when it is needed: most sessions log nothing after they have begun.
+func (s *Session) log() *slog.Logger { return s.g.Log.With("session", s.id) }
 
 func (s *Session) options() peer.Options {
 	return peer.Options{

@@ -285,7 +285,7 @@ func (p *Peer) answered(m wire.Message) {
 	c, ok := p.take(n)
 	if !ok {
 		// Late, after a cancel or a timeout; or made up.
-		p.log.Debug("dropped an answer to no call in flight", "id", string(m.ID()))
+		p.log().Debug("dropped an answer to no call in flight", "id", string(m.ID()))
 		return
 	}
 	p.echo(c)

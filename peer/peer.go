@@ -52,7 +52,7 @@ type Stream struct {
 
 // Options of a Peer. The zero value works.
 type Options struct {
-	Log *slog.Logger // nil = none
+	Log func() *slog.Logger // asked when there is something to log; nil = none
 	// InFlight bounds the requests of the far side that are open at one time;
 	// beyond it they are refused. 0 = no bound.
 	InFlight int
@@ -86,7 +86,6 @@ type Peer struct {
 	out  transport.Writer
 	h    Handler
 	opts Options
-	log  *slog.Logger
 
 	calls idmap.Table[*Pending] // what we asked
 
@@ -119,11 +118,7 @@ func New(conn transport.Conn, h Handler, opts Options) *Peer {
 // Fed is New for a Peer that does not read, and has no Run: what the far side says is given
 // to Receive, until End.
 func Fed(out transport.Writer, h Handler, opts Options) *Peer {
-	log := opts.Log
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
-	return &Peer{out: out, h: h, opts: opts, log: log, began: time.Now(), hangUp: func(error) { _ = out.Close() }}
+	return &Peer{out: out, h: h, opts: opts, began: time.Now(), hangUp: func(error) { _ = out.Close() }}
 }
 
 // Receive does with a message what Run does with each that it reads. It must be called by
@@ -322,7 +317,7 @@ func (p *Peer) hang(err error) {
 	p.mu.Lock()
 	hangUp := p.hangUp
 	p.mu.Unlock()
-	p.log.Warn("hung up: the other side does not read", "err", err)
+	p.log().Warn("hung up: the other side does not read", "err", err)
 	hangUp(err)
 }
 
@@ -398,6 +393,13 @@ func (p *Peer) Close() error {
 	return p.out.Close()
 }
 
+func (p *Peer) log() *slog.Logger {
+	if p.opts.Log == nil {
+		return slog.New(slog.DiscardHandler)
+	}
+	return p.opts.Log()
+}
+
 // warnOnce logs the first of a kind of oddity, so that a stream of them does
 // not drown the log.
 func (p *Peer) warnOnce(kind string, args ...any) {
@@ -409,7 +411,7 @@ func (p *Peer) warnOnce(kind string, args ...any) {
 	p.warned[kind] = true
 	p.mu.Unlock()
 	if !seen {
-		p.log.Warn(kind, args...)
+		p.log().Warn(kind, args...)
 	}
 }
 

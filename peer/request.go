@@ -91,7 +91,9 @@ func (r *Request) takeFrom() (Owner, bool) {
 	if p.requests[r.id] != r {
 		return nil, false
 	}
-	delete(p.requests, r.id)
+	if delete(p.requests, r.id); len(p.requests) == 0 && p.in == nil {
+		p.requests = nil // who is fed may be one of many that nothing happens to for hours
+	}
 	p.settling++
 	return r.owner, true
 }
