@@ -28,6 +28,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -384,8 +385,9 @@ func (d *Door) relieve() {
 func newKey() (key, name string) {
 	var b [32]byte
 	_, _ = rand.Read(b[:]) // never fails
-	name = hex.EncodeToString(b[:16])
-	return name + "-" + hex.EncodeToString(b[16:]), name
+	key = hex.EncodeToString(b[:16]) + "-" + hex.EncodeToString(b[16:])
+	name, _, _ = strings.Cut(key, "-")
+	return key, name
 }
 
 // newName returns a name alone, for what nobody has to find.
