@@ -210,7 +210,7 @@ func TestIdleSessionsCostLittle(t *testing.T) {
 		synctest.Wait()
 		each := (heapInUse() - heap) / n
 		t.Logf("%d bytes of heap for each session", each)
-		if each > 4<<10 {
+		if each > 1<<10 {
 			t.Errorf("%d bytes of heap for each session", each)
 		}
 	})
