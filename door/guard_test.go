@@ -257,6 +257,37 @@ func TestAHolderThatClosesEndsTheSession(t *testing.T) {
 	}
 }
 
+// panicking holds a session that has a bug.
+type panicking struct{ answering }
+
+func (p panicking) Receive(m wire.Message) {
+	if m.Method() == "bug" {
+		panic("a bug")
+	}
+	p.answering.Receive(m)
+}
+
+// A bug that one session meets ends that session, is told of, and costs no other.
+func TestAPanicEndsItsSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log lines
+		h := newHouse(t, func(o *Options) {
+			o.Open = func(_ Visit, out transport.Writer) Holder { return panicking{answering{silent{out}}} }
+			o.Log = slog.New(slog.NewTextHandler(&log, nil))
+		})
+		enter := func() string {
+			return h.want(knock{body: initialize("2025-03-26")}, 200, "*").Header.Get("Mcp-Session-Id")
+		}
+		one, other := enter(), enter()
+		h.wantError(knock{session: one, body: call("1", "bug", "{}")}, 404, "1", codeSessionNotFound)
+		h.wantError(knock{session: one, body: call("2", "x", "{}")}, 404, "2", codeSessionNotFound)
+		h.want(knock{session: other, body: call("2", "x", "{}")}, 200, "*")
+		if !strings.Contains(log.String(), `level=ERROR msg="session ends: panic" session=`+one[:32]+` err="a bug"`) {
+			t.Error(log.String())
+		}
+	})
+}
+
 // A gateway that is its own backend would ask itself without end.
 func TestWhoComesFromOurselvesIsRefused(t *testing.T) {
 	h := newHouse(t, func(o *Options) { o.Via = "mcp-gateway-1" })

@@ -5,6 +5,7 @@ import (
 	"context"
 	"maps"
 	"net/http"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
@@ -184,8 +185,8 @@ func (s *session) arriveLocked() *refusal {
 const maxOpen = 4096
 
 // deliver gives a message to the holder, when that has seen to the one before: then, and only
-// then, is what the client sends next behind it.
-func (s *session) deliver(ctx context.Context, m wire.Message) error {
+// then, is what the client sends next behind it. A panic in that ends the session.
+func (s *session) deliver(ctx context.Context, m wire.Message) (err error) {
 	s.turn.Lock()
 	defer s.turn.Unlock()
 	switch {
@@ -194,6 +195,13 @@ func (s *session) deliver(ctx context.Context, m wire.Message) error {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	}
+	defer func() { // net/http would recover, too, and go on with a session of which nothing is certain any more
+		if bug := recover(); bug != nil {
+			s.door.log.Error("session ends: panic", "session", s.name, "err", bug, "stack", string(debug.Stack()))
+			s.end()
+			err = transport.ErrClosed
+		}
+	}()
 	s.holder.Receive(m)
 	return nil
 }
