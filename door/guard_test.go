@@ -282,7 +282,7 @@ func TestAPanicEndsItsSession(t *testing.T) {
 		h.wantError(knock{session: one, body: call("1", "bug", "{}")}, 404, "1", codeSessionNotFound)
 		h.wantError(knock{session: one, body: call("2", "x", "{}")}, 404, "2", codeSessionNotFound)
 		h.want(knock{session: other, body: call("2", "x", "{}")}, 200, "*")
-		if !strings.Contains(log.String(), `level=ERROR msg="session ends: panic" session=`+one[:32]+` err="a bug"`) {
+		if !strings.Contains(log.String(), `level=ERROR msg="session ends: panic" session=`+one[:32]+` err="a bug\n`) {
 			t.Error(log.String())
 		}
 	})

@@ -3,6 +3,7 @@ package door
 import (
 	"container/list"
 	"context"
+	"fmt"
 	"maps"
 	"net/http"
 	"runtime/debug"
@@ -197,7 +198,7 @@ func (s *session) deliver(ctx context.Context, m wire.Message) (err error) {
 	}
 	defer func() { // net/http would recover, too, and go on with a session of which nothing is certain any more
 		if bug := recover(); bug != nil {
-			s.door.log.Error("session ends: panic", "session", s.name, "err", bug, "stack", string(debug.Stack()))
+			s.door.log.Error("session ends: panic", "session", s.name, "err", fmt.Sprintf("%v\n%s", bug, debug.Stack()))
 			s.end()
 			err = transport.ErrClosed
 		}
