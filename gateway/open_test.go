@@ -30,7 +30,7 @@ func (h *house) feed(conn transport.Conn) (s *gateway.Session, closed chan struc
 func (h *house) calling() (conn transport.Conn, client, gh *mcptest.Peer, s *gateway.Session, closed chan struct{}) {
 	conn, client = mcptest.Open(h.t, "client")
 	s, closed = h.feed(conn)
-	client.Initialize("2025-06-18")
+	client.Initialize("2025-06-18", `{"roots":{}}`)
 	gh = h.backend("gh")
 	gh.Ready("slow")
 	list(h.t, client)
@@ -39,15 +39,19 @@ func (h *house) calling() (conn transport.Conn, client, gh *mcptest.Peer, s *gat
 }
 
 // A session that is fed is served as one that is read. When its Conn is closed its calls are taken back at
-// once, for there is nobody to answer.
+// once, for there is nobody to answer, and what the client was asked has no answer.
 func TestASessionThatIsFedEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, settings{}, "gh")
+		h := newHouse(t, settings{solo: true}, "gh")
 		conn, client, gh, s, closed := h.calling()
 		gh.Reply(gh.Asked("tools/call").ID(), "{}")
 		client.Want(`{"jsonrpc":"2.0","id":1,"result":{}}`)
 		client.Send(call("2", "slow"))
 		gh.Asked("tools/call")
+		gh.Send(`{"jsonrpc":"2.0","id":"q","method":"roots/list"}`)
+		if m := client.Message(); m.Method() != "roots/list" {
+			t.Errorf("got %s", m.Raw())
+		}
 		began := time.Now()
 		conn.Close()
 		<-closed
@@ -55,7 +59,11 @@ func TestASessionThatIsFedEnds(t *testing.T) {
 		if took := time.Since(began); took != 0 {
 			t.Errorf("the end took %v", took)
 		}
-		gh.Told("notifications/cancelled")
+		synctest.Wait()
+		said := strings.Join(gh.Taken(), "\n")
+		if !strings.Contains(said, `"id":"q","error":`) || !strings.Contains(said, "notifications/cancelled") {
+			t.Errorf("the backend was told %s", said)
+		}
 		if records := h.audit(); len(records) != 2 || !strings.Contains(records[1], "outcome=cancelled") {
 			t.Errorf("recorded %q", records)
 		}
