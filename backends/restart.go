@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -365,7 +366,7 @@ func (l *line) talkOver(ctx context.Context, by way) error {
 	h := &handler{l: l, hangUp: hangUp}
 	var p *peer.Peer
 	p = peer.New(conn, h, peer.Options{
-		Log: l.says, InFlight: maxQuestions, Noise: h.heard, Batches: always, Over: func() { l.lost(p) },
+		Log: func() *slog.Logger { return l.says }, InFlight: maxQuestions, Noise: h.heard, Batches: always, Over: func() { l.lost(p) },
 	})
 	h.peer = p
 	ended := make(chan error, 1)

@@ -66,7 +66,7 @@ const benchCall = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name
 func BenchmarkCall(b *testing.B) {
 	for _, n := range []int{1, 100, 10_000} {
 		b.Run(fmt.Sprintf("%d sessions", n), func(b *testing.B) {
-			d := New(Options{Serve: answerAll, Idle: time.Hour})
+			d := New(Options{Open: openToAll, Idle: time.Hour})
 			url := serveBench(b, d)
 			client := &http.Client{Transport: &http.Transport{}}
 			defer client.CloseIdleConnections()
@@ -127,7 +127,7 @@ func TestAllocations_OfEvents(t *testing.T) {
 
 // BenchmarkLoneCall is BenchmarkCall in the stateless era.
 func BenchmarkLoneCall(b *testing.B) {
-	d := New(Options{Serve: answerAll})
+	d := New(Options{Serve: serveAll})
 	url := serveBench(b, d)
 	client := &http.Client{Transport: &http.Transport{}}
 	defer client.CloseIdleConnections()

@@ -78,13 +78,25 @@ func (b *body) release() {
 	in := b.in
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if b.holds--; b.holds > 0 {
-		return
+	if b.holds--; b.holds == 0 {
+		in.dropLocked(b)
 	}
+}
+
+// forget has a body that is refused count no more, before anybody is told that it is.
+func (b *body) forget() {
+	in := b.in
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.dropLocked(b)
+}
+
+func (in *bodies) dropLocked(b *body) {
 	in.total -= b.size
 	if in.of[b.holder] -= b.size; in.of[b.holder] == 0 {
 		delete(in.of, b.holder)
 	}
+	b.size = 0
 }
 
 // An arriving body counts while it is read.
@@ -99,6 +111,14 @@ func (a arriving) Read(b []byte) (int, error) {
 		return n, full
 	}
 	return n, err
+}
+
+// letGo is for when a stream owes nothing any more of what stands in its body.
+func (st *stream) letGo() {
+	if st.body != nil {
+		st.body.release()
+		st.body = nil
+	}
 }
 
 // holdLocked has a body be held until a request that stands in it is answered.

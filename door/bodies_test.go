@@ -55,7 +55,7 @@ func TestBodiesAreHeldUntilTheyAreAnswered(t *testing.T) {
 
 		s = h.stream(knock{session: key, body: bulky("3", "hold", 100_000)})
 		<-h.held
-		g.Conn.Close()
+		g.Writer.Close()
 		s.cut()
 		want(0, "its session is over")
 

@@ -40,10 +40,11 @@ func (s *modernTool) Asked(r *peer.Request) {
 // call back.
 func TestARealClientOfTheStatelessEra(t *testing.T) {
 	waits, over := make(chan bool), make(chan error, 1)
-	d := New(Options{Loopback: true, Serve: func(ctx context.Context, v Visit, c transport.Conn) {
-		if !v.Stateless {
-			t.Error("the client has opened a session")
-		}
+	open := func(_ Visit, out transport.Writer) Holder {
+		t.Error("the client has opened a session")
+		return silent{out}
+	}
+	d := New(Options{Loopback: true, Open: open, Serve: func(ctx context.Context, _ Visit, c transport.Conn) {
 		s := &modernTool{waits: waits}
 		if err := peer.New(c, s, peer.Options{}).Run(ctx); s.waited {
 			over <- err

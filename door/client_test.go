@@ -34,8 +34,10 @@ func (tool) Asked(r *peer.Request) {
 
 // A client that others wrote, over a real network, by either transport.
 func TestRealClients(t *testing.T) {
-	d := New(Options{Loopback: true, Serve: func(ctx context.Context, _ Visit, c transport.Conn) {
-		_ = peer.New(c, tool{}, peer.Options{}).Run(ctx)
+	d := New(Options{Loopback: true, Open: func(v Visit, out transport.Writer) Holder {
+		g := newVisitor(v, out)
+		g.Peer = peer.Fed(out, tool{}, peer.Options{})
+		return g
 	}})
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -1,13 +1,13 @@
 // Package door is the HTTP side, through which clients come in: streamable HTTP of
-// both eras at /mcp, and the HTTP+SSE of 2024-11-05 at /sse. It makes a
-// [transport.Conn] of each session, and one of each request of the revisions that
-// have no sessions, and has somebody else hold it. Which era a message is of it says
-// itself, so that both go on side by side.
+// both eras at /mcp, and the HTTP+SSE of 2024-11-05 at /sse. Somebody else holds each session:
+// what its client posts is given to that [Holder], which writes to a [transport.Writer]. Of
+// each request of the revisions that have no sessions a [transport.Conn] is made. Which era
+// a message is of it says itself, so that both go on side by side.
 //
 //	ServeHTTP ─ admit (guard.go: Host, Origin, token)
 //	  ├ POST /mcp    post.go
-//	  │   ├ in a session    session.enter ─ session.deliver ─► Conn.Read
-//	  │   │                   └ session.answer ◄─ stream ◄─ session.route ◄─ Conn.Write
+//	  │   ├ in a session    session.enter ─ session.deliver ─► Holder.Receive
+//	  │   │                   └ session.answer ◄─ stream ◄─ session.route ◄─ Writer.Write
 //	  │   └ stateless.go    examine ─ receive ─► Conn.Read
 //	  │                       └ visit.exchange ◄─ Conn.Write
 //	  ├ GET /mcp     listen.go ─ session.pump (sse.go), one stream or the rest of one
@@ -28,6 +28,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -36,13 +37,15 @@ import (
 	"mcpgateway/wire"
 )
 
-// Options of a Door. The zero value of all but Serve works.
+// Options of a Door. The zero value of all but Open and Serve works.
 type Options struct {
-	// Serve holds a session until it is over, be it one that lives for one request. It
+	// Open begins a session, over which out leads to the client, and returns who holds it. It must
+	// not wait.
+	Open func(v Visit, out transport.Writer) Holder
+	// Serve holds a session that lives for one request, until it is over. It
 	// is called on a goroutine of its own, which the Door waits for; ctx is done when the
 	// Door closes, and Serve has to return then, after what grace it likes: what it
-	// answers meanwhile still goes out. In a batch it is for Serve to refuse what may not
-	// stand in one, see [revision.Alone].
+	// answers meanwhile still goes out.
 	Serve func(ctx context.Context, v Visit, c transport.Conn)
 	// Examine is asked about each request of the stateless era whose _meta and
 	// header MCP-Protocol-Version agree on a revision that is spoken. What it returns is
@@ -76,7 +79,22 @@ type Options struct {
 	Log      *slog.Logger
 }
 
-// A Visit is what is known of whom a Conn leads to.
+// A Holder holds a session. All but Receive are called on goroutines of their own, which the Door
+// waits for.
+type Holder interface {
+	// Receive is called with what the client posts, one message after the other, in order of
+	// arrival, on the goroutine of the POST: it must not wait. In a batch it is for the Holder to
+	// refuse what may not stand in one, see [revision.Alone].
+	Receive(m wire.Message)
+	// Stop is called when the Door closes, if the session is open then. It has to close
+	// the session, after what grace it likes: what comes and is answered meanwhile still goes through.
+	Stop()
+	// End is called once the session is closed, by whomever, and nothing is received any more. Stop
+	// may be called at the same time.
+	End()
+}
+
+// A Visit is what is known of a session's client.
 type Visit struct {
 	// Session is the name of the session in logs: the first half of its Mcp-Session-Id,
 	// and not a key to it. No two have the same.
@@ -102,7 +120,7 @@ type Door struct {
 	kept    atomic.Int64 // bytes that all sessions keep for resumption
 	outbox  outbox
 	bodies  bodies
-	serving sync.WaitGroup // goroutines in Serve; added to under mu, while not closing
+	serving sync.WaitGroup // goroutines in Serve, and sessions until End has returned; added to under mu, while not closing
 
 	mu       sync.Mutex
 	sessions map[string]*session // under their keys
@@ -260,8 +278,19 @@ func health(w http.ResponseWriter, r *http.Request, missing error) {
 	_, _ = w.Write([]byte(text))
 }
 
-// open has a new session served, if there is room for it.
+// open has a new session held, if there is room for it.
 func (d *Door) open(s *session) *refusal {
+	s.turn.Lock() // before it can be found
+	defer s.turn.Unlock()
+	if no := d.enter(s); no != nil {
+		return no
+	}
+	s.holder = d.o.Open(Visit{Session: s.name, Principal: s.who.String()}, s)
+	return nil
+}
+
+// enter makes a session one of ours. Forget is the end of that.
+func (d *Door) enter(s *session) *refusal {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch {
@@ -276,10 +305,7 @@ func (d *Door) open(s *session) *refusal {
 	}
 	d.sessions[s.key] = s
 	d.sessionsOf[s.who]++
-	d.serving.Go(func() {
-		d.o.Serve(d.ctx, Visit{Session: s.name, Principal: s.who.String()}, s)
-		s.end()
-	})
+	d.serving.Add(1)
 	return nil
 }
 
@@ -298,7 +324,7 @@ func (d *Door) find(key string, who principal, legacy bool) *session {
 	return nil
 }
 
-// forget takes an ended session out of the tables.
+// forget takes an ended session out of the tables, and tells its holder, which may take its time.
 func (d *Door) forget(s *session) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -307,6 +333,10 @@ func (d *Door) forget(s *session) {
 		if d.sessionsOf[s.who]--; d.sessionsOf[s.who] == 0 {
 			delete(d.sessionsOf, s.who)
 		}
+		go func() {
+			defer d.serving.Done()
+			s.held().End()
+		}()
 	}
 	if s.keeper != nil {
 		d.keepers.Remove(s.keeper)
@@ -355,8 +385,9 @@ func (d *Door) relieve() {
 func newKey() (key, name string) {
 	var b [32]byte
 	_, _ = rand.Read(b[:]) // never fails
-	name = hex.EncodeToString(b[:16])
-	return name + "-" + hex.EncodeToString(b[16:]), name
+	key = hex.EncodeToString(b[:16]) + "-" + hex.EncodeToString(b[16:])
+	name, _, _ = strings.Cut(key, "-")
+	return key, name
 }
 
 // newName returns a name alone, for what nobody has to find.

@@ -52,7 +52,7 @@ func TestASessionsRequestsHaveABound(t *testing.T) {
 		}
 		h.want(knock{session: key, body: call(`"one"`, "echo", "{}")}, 200, "*")
 
-		one := g.Conn.(*session) // which has as many exchanges
+		one := g.Writer.(*session) // which has as many exchanges
 		one.mu.Lock()
 		one.busy += maxOpen
 		one.mu.Unlock()

@@ -14,26 +14,42 @@ import (
 	"mcpgateway/wire"
 )
 
-// answerAll answers every request at once, and one more time.
-func answerAll(ctx context.Context, _ Visit, c transport.Conn) {
+// silent holds a session in which nothing is answered.
+type silent struct{ transport.Writer }
+
+func (silent) Receive(wire.Message) {}
+func (s silent) Stop()              { _ = s.Close() }
+func (silent) End()                 {}
+
+// answering answers every request at once, and one more time.
+type answering struct{ silent }
+
+func (s answering) Receive(m wire.Message) {
+	requests := []wire.Message{m}
+	if m.Kind() == wire.Batch {
+		requests = nil
+		for _, text := range m.Elements() {
+			if e, err := wire.Parse(text); err == nil {
+				requests = append(requests, e)
+			}
+		}
+	}
+	for _, r := range requests {
+		if r.Kind() == wire.Request {
+			answer := wire.NewResult(r.ID(), []byte(`{"protocolVersion":"2025-03-26"}`))
+			_ = s.Write(answer, r.ID())
+			_ = s.Write(answer, r.ID())
+		}
+	}
+}
+
+// openToAll and serveAll are the Open and Serve of who answers so.
+func openToAll(_ Visit, out transport.Writer) Holder { return answering{silent{out}} }
+
+func serveAll(ctx context.Context, _ Visit, c transport.Conn) {
 	defer context.AfterFunc(ctx, func() { c.Close() })()
 	for m, _, err := c.Read(); err == nil; m, _, err = c.Read() {
-		requests := []wire.Message{m}
-		if m.Kind() == wire.Batch {
-			requests = nil
-			for _, text := range m.Elements() {
-				if e, err := wire.Parse(text); err == nil {
-					requests = append(requests, e)
-				}
-			}
-		}
-		for _, r := range requests {
-			if r.Kind() == wire.Request {
-				answer := wire.NewResult(r.ID(), []byte(`{"protocolVersion":"2025-03-26"}`))
-				_ = c.Write(answer, r.ID())
-				_ = c.Write(answer, r.ID())
-			}
-		}
+		answering{silent{c}}.Receive(m)
 	}
 }
 
@@ -41,7 +57,8 @@ func answerAll(ctx context.Context, _ Visit, c transport.Conn) {
 // server, no answer that is none. What is of the stateless era neither needs a session
 // nor gets one, and is answered under its own id.
 func FuzzPost(f *testing.F) {
-	d := New(Options{Serve: answerAll, Limit: 64 << 10, Sessions: 1 << 30, Idle: time.Second, Loopback: true})
+	d := New(Options{Open: openToAll, Serve: serveAll, Limit: 64 << 10, Sessions: 1 << 30, Idle: time.Second, Loopback: true})
+	go d.sweep(f.Context())
 	open := func() string {
 		r := httptest.NewRequest("POST", "/mcp", strings.NewReader(initialize("2025-03-26")))
 		r.Header, r.Host = http.Header{"Content-Type": {"application/json"}}, "localhost"

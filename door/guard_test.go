@@ -222,12 +222,7 @@ func TestNoSessionWithoutAgreement(t *testing.T) {
 			t.Error("there is a session")
 		}
 
-		silent := newHouse(t, func(o *Options) {
-			o.Serve = func(_ context.Context, _ Visit, c transport.Conn) {
-				for _, _, err := c.Read(); err == nil; _, _, err = c.Read() {
-				}
-			}
-		})
+		silent := newHouse(t, func(o *Options) { o.Open = func(_ Visit, out transport.Writer) Holder { return silent{out} } })
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan bool)
 		go func() {
@@ -249,12 +244,48 @@ func TestNoSessionWithoutAgreement(t *testing.T) {
 	})
 }
 
-func TestServeThatReturnsEndsTheSession(t *testing.T) {
-	h := newHouse(t, func(o *Options) { o.Serve = func(context.Context, Visit, transport.Conn) {} })
+func TestAHolderThatClosesEndsTheSession(t *testing.T) {
+	h := newHouse(t, func(o *Options) {
+		o.Open = func(_ Visit, out transport.Writer) Holder {
+			_ = out.Close()
+			return silent{out}
+		}
+	})
 	res, body := h.ask(knock{body: initialize("2025-11-25")})
 	if res.StatusCode != 404 || !bytes.Contains([]byte(body), []byte(`"id":"init"`)) || res.Header.Get("Mcp-Session-Id") != "" {
 		t.Errorf("%d %v %s", res.StatusCode, res.Header, body)
 	}
+}
+
+// panicking holds a session that has a bug.
+type panicking struct{ answering }
+
+func (p panicking) Receive(m wire.Message) {
+	if m.Method() == "bug" {
+		panic("a bug")
+	}
+	p.answering.Receive(m)
+}
+
+// A bug that one session meets ends that session, is told of, and costs no other.
+func TestAPanicEndsItsSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log lines
+		h := newHouse(t, func(o *Options) {
+			o.Open = func(_ Visit, out transport.Writer) Holder { return panicking{answering{silent{out}}} }
+			o.Log = slog.New(slog.NewTextHandler(&log, nil))
+		})
+		enter := func() string {
+			return h.want(knock{body: initialize("2025-03-26")}, 200, "*").Header.Get("Mcp-Session-Id")
+		}
+		one, other := enter(), enter()
+		h.wantError(knock{session: one, body: call("1", "bug", "{}")}, 404, "1", codeSessionNotFound)
+		h.wantError(knock{session: one, body: call("2", "x", "{}")}, 404, "2", codeSessionNotFound)
+		h.want(knock{session: other, body: call("2", "x", "{}")}, 200, "*")
+		if !strings.Contains(log.String(), `level=ERROR msg="session ends: panic" session=`+one[:32]+` err="a bug\n`) {
+			t.Error(log.String())
+		}
+	})
 }
 
 // A gateway that is its own backend would ask itself without end.

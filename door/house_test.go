@@ -38,16 +38,29 @@ type house struct {
 	shut   func() // closes done, once
 }
 
-// A visitor is a session as Serve sees it.
+// A visitor is a session as its holder, or Serve, sees it.
 type visitor struct {
 	*peer.Peer
-	transport.Conn
+	transport.Writer
 	Visit
+	ended chan error // why, once it is over; 1 slot
+}
+
+func newVisitor(v Visit, out transport.Writer) *visitor {
+	return &visitor{Writer: out, Visit: v, ended: make(chan error, 1)}
+}
+
+// Stop and End implement Holder; Receive is the Peer's.
+func (g *visitor) Stop() { _ = g.Peer.Close() }
+
+func (g *visitor) End() {
+	g.Peer.End()
+	g.ended <- transport.ErrClosed
 }
 
 // keeps tells how many bytes the session keeps for resumption.
 func (g *visitor) keeps() int {
-	s := g.Conn.(*session)
+	s := g.Writer.(*session)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.kept
@@ -57,7 +70,7 @@ func (g *visitor) keeps() int {
 func newHouse(t *testing.T, change func(*Options)) *house {
 	h := &house{T: t, held: make(chan *peer.Request, 5000), told: make(chan string, 5000), conns: make(chan *visitor, 20000),
 		accept: make(chan net.Conn), done: make(chan struct{})}
-	o := Options{Serve: h.serve, Limit: 1 << 20, Log: slog.New(slog.DiscardHandler)}
+	o := Options{Open: h.open, Serve: h.serve, Limit: 1 << 20, Log: slog.New(slog.DiscardHandler)}
 	if change != nil {
 		change(&o)
 	}
@@ -144,13 +157,20 @@ func (h *house) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	}
 }
 
-// serve is the server: it answers "echo" with its params, "hold" when the test
+// open holds a session, and serve one request: the server answers "echo" with its params, "hold" when the test
 // does, and whatever else with an error.
-func (h *house) serve(ctx context.Context, v Visit, c transport.Conn) {
-	g := &visitor{Conn: c, Visit: v}
-	g.Peer = peer.New(c, &server{h, g}, peer.Options{Batches: func() bool { return true }, Alone: revision.Alone})
+func (h *house) open(v Visit, out transport.Writer) Holder {
+	g := newVisitor(v, out)
+	g.Peer = peer.Fed(out, &server{h, g}, peer.Options{Batches: func() bool { return true }, Alone: revision.Alone})
 	h.conns <- g
-	_ = g.Run(ctx)
+	return g
+}
+
+func (h *house) serve(ctx context.Context, v Visit, c transport.Conn) {
+	g := newVisitor(v, c)
+	g.Peer = peer.New(c, &server{h, g}, peer.Options{})
+	h.conns <- g
+	g.ended <- g.Run(ctx)
 }
 
 type server struct {

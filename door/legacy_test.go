@@ -83,7 +83,7 @@ func TestLegacySSEWhoseSessionEnds(t *testing.T) {
 		}
 		g := <-h.conns
 		h.write(g, note(1), "")
-		g.Conn.Close()
+		g.Writer.Close()
 		if ev, err := s.next(); err != nil || ev.data != string(note(1).Raw()) {
 			t.Errorf("%+v %v", ev, err)
 		}

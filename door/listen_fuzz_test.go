@@ -12,20 +12,14 @@ import (
 	"time"
 
 	"mcpgateway/transport"
-	"mcpgateway/wire"
 )
 
-// tellThree answers each request, and on the session's own stream says three things at first.
-func tellThree(ctx context.Context, _ Visit, c transport.Conn) {
-	defer context.AfterFunc(ctx, func() { c.Close() })()
+// tellThree holds a session in which each request is answered, and three things are said at first on its own stream.
+func tellThree(_ Visit, out transport.Writer) Holder {
 	for i := range 3 {
-		_ = c.Write(progress(i), "")
+		_ = out.Write(progress(i), "")
 	}
-	for m, _, err := c.Read(); err == nil; m, _, err = c.Read() {
-		if m.Kind() == wire.Request {
-			_ = c.Write(wire.NewResult(m.ID(), []byte(`{"protocolVersion":"2025-11-25"}`)), m.ID())
-		}
-	}
+	return answering{silent{out}}
 }
 
 // Whatever is asked for without a body, with whatever headers: no panic and no status that blames the server; what
@@ -49,7 +43,7 @@ func FuzzListen(f *testing.F) {
 			verb = "GET" // FuzzPost posts
 		}
 		synctest.Test(t, func(t *testing.T) {
-			d := New(Options{Serve: tellThree, Limit: 64 << 10, Loopback: true})
+			d := New(Options{Open: tellThree, Limit: 64 << 10, Loopback: true})
 			hello := httptest.NewRequest("POST", "/mcp", strings.NewReader(initialize("2025-11-25")))
 			hello.Host, hello.Header = "localhost", http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}}
 			welcome := httptest.NewRecorder()
@@ -97,16 +91,9 @@ func FuzzListen(f *testing.F) {
 			if over := session.isOver(); over != (verb == "DELETE" && key == real && w.Code/100 == 2) {
 				t.Errorf("%s under the key %q (%q): %d, the session is over: %v", verb, key, real, w.Code, over)
 			}
-			d.cancel()
-			d.serving.Wait()
+			d.stop()
 		})
 	})
-}
-
-func (s *session) isOver() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.over
 }
 
 // heardOn returns the messages in a stream of events, nil if it is none; of the older transport's

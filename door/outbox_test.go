@@ -88,7 +88,7 @@ func TestOutboxOfAllClients_OfASessionThatIsOver(t *testing.T) {
 		s.want("1-0", "")
 		h.write(g, large(0, 800_000), "1")
 		synctest.Wait()
-		g.Conn.Close()
+		g.Writer.Close()
 		other, og := h.enter("2025-11-25", nil)
 		os := h.stream(knock{verb: "GET", session: other})
 		os.want("0-0", "")
@@ -169,8 +169,8 @@ func TestAClientThatStopsReadingIsCutOff_Stateless(t *testing.T) {
 		if n := h.waits(); n != 0 {
 			t.Errorf("%d bytes wait", n)
 		}
-		if _, _, err := g.Conn.Read(); !errors.Is(err, transport.ErrClosed) {
-			t.Errorf("read: %v", err)
+		if err := <-g.ended; !errors.Is(err, transport.ErrClosed) {
+			t.Errorf("it has ended: %v", err)
 		}
 		s.cut()
 	})

@@ -129,8 +129,10 @@ func (s *session) enter(w http.ResponseWriter, p *posted) (*stream, *reader, *re
 	if p.hello && s.revision == "" {
 		s.hello = p.m.ID()
 	}
-	for _, id := range p.ids {
-		s.holdLocked(id, p.body)
+	if s.legacy {
+		for _, id := range p.ids {
+			s.holdLocked(id, p.body)
+		}
 	}
 	if len(p.ids) == 0 || s.legacy {
 		return nil, nil, nil
@@ -138,6 +140,11 @@ func (s *session) enter(w http.ResponseWriter, p *posted) (*stream, *reader, *re
 	st, x := newStream(), newReader(w)
 	st.owed = p.ids
 	st.reader = x
+	st.body = p.body
+	st.body.hold()
+	if s.open == nil {
+		s.open = make(map[wire.ID]*stream)
+	}
 	for _, id := range p.ids {
 		s.open[id] = st
 	}

@@ -32,12 +32,17 @@ func (p *posted) id() wire.ID {
 // read reads the message that was posted, by whom it counts for. If it belongs to nothing
 // it may be an initialize, and no longer than such a one is. What is returned has to be
 // released when there is nothing more to be done with it.
-func (d *Door) read(w http.ResponseWriter, r *http.Request, belongs bool, by holder) (*posted, *refusal) {
+func (d *Door) read(w http.ResponseWriter, r *http.Request, belongs bool, by holder) (p *posted, no *refusal) {
 	limit := d.o.Limit
 	if !belongs {
 		limit = min(limit, maxHello)
 	}
-	p := &posted{body: d.bodies.begin(by)}
+	p = &posted{body: d.bodies.begin(by)}
+	defer func() {
+		if no != nil {
+			p.body.forget()
+		}
+	}()
 	text, no := readBody(w, arriving{p.body, r.Body}, r.ContentLength, limit)
 	if no != nil {
 		return p, no

@@ -8,7 +8,7 @@ import (
 	"mcpgateway/wire"
 )
 
-// Write implements transport.Conn. A response goes to the POST that has its
+// Write implements transport.Writer. A response goes to the POST that has its
 // request, and so does what is about a request that is not answered; everything
 // else goes to the session's own stream, where it waits until the client opens
 // that. It never waits for the client: what a client that is connected leaves
@@ -94,9 +94,12 @@ func (s *session) settleLocked(st *stream, id wire.ID) {
 		return
 	}
 	st.owed = slices.Delete(st.owed, i, i+1)
-	delete(s.open, id)
-	s.letGoLocked(id)
-	st.done = len(st.owed) == 0
+	if delete(s.open, id); len(s.open) == 0 {
+		s.open = nil // there are many sessions, in which nothing happens for hours
+	}
+	if st.done = len(st.owed) == 0; st.done {
+		st.letGo()
+	}
 }
 
 // takenBack ends the streams of requests that will not be answered, for the

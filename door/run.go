@@ -5,8 +5,10 @@ import (
 	"crypto/tls"
 	"errors"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 )
@@ -33,6 +35,7 @@ func (d *Door) Run(ctx context.Context, ln net.Listener) error {
 		ErrorLog:          slog.NewLogLogger(d.log.Handler(), slog.LevelDebug),
 		ConnState:         guests.note,
 	}
+	d.serving.Go(func() { d.sweep(d.ctx) })
 	failed := make(chan error, 1)
 	go func() {
 		if d.o.TLS != nil {
@@ -60,14 +63,50 @@ func (d *Door) Run(ctx context.Context, ln net.Listener) error {
 	return err
 }
 
-// close ends all sessions, in the way that Serve has for it, and waits for that.
+// close lets no session begin any more, and ends all in the way that their holders have for it.
 func (d *Door) close(server *http.Server) {
 	d.mu.Lock()
 	d.closing = true
 	d.mu.Unlock()
 	server.SetKeepAlivesEnabled(false)
+	d.stop()
+}
+
+// stop ends what is open, and waits for that.
+func (d *Door) stop() {
 	d.cancel()
+	for _, s := range d.all() {
+		d.serving.Go(func() { s.held().Stop() })
+	}
 	d.serving.Wait()
+}
+
+// sweep ends the sessions that are idle, each when its time has come or at most one thousandth of it later, until ctx
+// is done.
+func (d *Door) sweep(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			return
+		}
+		next := d.o.Idle // of those, too, that begin from now on
+		for _, s := range d.all() {
+			if left := s.endIfIdle(); left > 0 {
+				next = min(next, left)
+			}
+		}
+		timer.Reset(max(next, d.o.Idle/1000))
+	}
+}
+
+// all returns the sessions that are open.
+func (d *Door) all() []*session {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Collect(maps.Values(d.sessions))
 }
 
 // end waits until the last exchange has ended, and lets none begin any more.

@@ -3,8 +3,10 @@ package door
 import (
 	"container/list"
 	"context"
+	"fmt"
 	"maps"
 	"net/http"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
@@ -13,9 +15,9 @@ import (
 	"mcpgateway/wire"
 )
 
-// A session is one client's. It is the [transport.Conn] that Serve holds: what
-// the client posts is read from it, and what is written to it goes to the client
-// on one of its streams.
+// A session is one client's. What is written to it goes to the client on one of its
+// streams, and what the client posts is given to its holder. Nothing runs for it while there is
+// nothing to do.
 type session struct {
 	door   *Door
 	key    string
@@ -23,17 +25,17 @@ type session struct {
 	who    principal
 	legacy bool // HTTP+SSE: all messages go on one stream, which lasts as long as the session
 
-	in     chan wire.Message // from the POST that has it to Read; unbuffered
-	closed chan struct{}
-	idle   *time.Timer   // of the goroutine that reads
 	keeper *list.Element // guarded by door.mu
+
+	turn   sync.Mutex // of who gives the holder a message
+	holder Holder     // guarded by turn
 
 	mu       sync.Mutex
 	over     bool
 	hello    wire.ID                  // of the request that opens the session
 	revision string                   // that was agreed on; "" before
-	open     map[wire.ID]*stream      // requests that are not answered, and where their answers go
-	bodies   map[wire.ID]*body        // in which those stand
+	open     map[wire.ID]*stream      // requests that are not answered, and where their answers go; nil if there are none
+	bodies   map[wire.ID]*body        // of HTTP+SSE, where no stream has them: in which such requests stand
 	alone    *stream                  // for what belongs to no request
 	resume   []*stream                // other streams of events that can be resumed or are open, by number
 	ending   []*stream                // those that were still being sent when the session was over
@@ -49,36 +51,11 @@ type session struct {
 func (d *Door) newSession(who principal) *session {
 	s := &session{
 		door: d, who: who,
-		in: make(chan wire.Message), closed: make(chan struct{}),
-		open: make(map[wire.ID]*stream), alone: newStream(),
-		since: time.Now(),
+		alone: newStream(), since: time.Now(),
 	}
 	s.pile.hangUp = s.hangUp
 	s.key, s.name = newKey()
 	return s
-}
-
-// Read implements transport.Conn. It is also where an idle session ends, for a
-// session that is idle is being read from.
-func (s *session) Read() (wire.Message, wire.ID, error) {
-	if s.idle == nil {
-		s.idle = time.NewTimer(s.door.o.Idle)
-	}
-	for {
-		select {
-		case <-s.closed:
-			s.idle.Stop()
-			return wire.Message{}, "", transport.ErrClosed
-		default:
-		}
-		select {
-		case m := <-s.in:
-			return m, "", nil
-		case <-s.closed:
-		case <-s.idle.C:
-			s.idle.Reset(s.endIfIdle())
-		}
-	}
 }
 
 // endIfIdle ends the session if it has been idle for long enough, and else
@@ -101,7 +78,7 @@ func (s *session) endIfIdle() time.Duration {
 	return left
 }
 
-// Close implements transport.Conn: the session is over. What waits for clients
+// Close implements transport.Writer: the session is over. What waits for clients
 // that are connected still goes out, which Close does not wait for; clients that
 // do not take it within lastWords are cut off.
 func (s *session) Close() error {
@@ -127,11 +104,11 @@ func (s *session) endLocked() {
 		return
 	}
 	s.over = true
-	close(s.closed)
 	for id, st := range s.open {
 		if st.number > 0 || len(st.events) > 0 { // the others get a status, see answer
 			s.addLocked(st, wire.NewFailure(id, sessionEnded).Raw())
 		}
+		st.letGo()
 		s.finishLocked(st)
 	}
 	for _, st := range append(s.resume, s.alone) {
@@ -208,15 +185,37 @@ func (s *session) arriveLocked() *refusal {
 // answered.
 const maxOpen = 4096
 
-// deliver hands a message to Read. It waits until it is taken: then, and only
-// then, is what the client sends next behind it.
-func (s *session) deliver(ctx context.Context, m wire.Message) error {
-	select {
-	case s.in <- m:
-		return nil
-	case <-s.closed:
+// deliver gives a message to the holder, when that has seen to the one before: then, and only
+// then, is what the client sends next behind it. A panic in that ends the session.
+func (s *session) deliver(ctx context.Context, m wire.Message) (err error) {
+	s.turn.Lock()
+	defer s.turn.Unlock()
+	switch {
+	case s.isOver():
 		return transport.ErrClosed
-	case <-ctx.Done():
+	case ctx.Err() != nil:
 		return ctx.Err()
 	}
+	defer func() { // net/http would recover, too, and go on with a session of which nothing is certain any more
+		if bug := recover(); bug != nil {
+			s.door.log.Error("session ends: panic", "session", s.name, "err", fmt.Sprintf("%v\n%s", bug, debug.Stack()))
+			s.end()
+			err = transport.ErrClosed
+		}
+	}()
+	s.holder.Receive(m)
+	return nil
+}
+
+func (s *session) isOver() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.over
+}
+
+// held returns the holder, once the message that it is being given is dealt with.
+func (s *session) held() Holder {
+	s.turn.Lock()
+	defer s.turn.Unlock()
+	return s.holder
 }

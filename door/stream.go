@@ -19,10 +19,11 @@ type stream struct {
 	number   int       // part of its events' ids; 0 = not yet a stream of events, or the session's own
 	owed     []wire.ID // the requests that it still has to answer
 	events   [][]byte
-	first    int // the number of events[0]
-	sent     int // how many of events
-	kept     int // bytes of those
-	waiting  int // bytes of the others
+	first    int   // the number of events[0]
+	sent     int   // how many of events
+	kept     int   // bytes of those
+	waiting  int   // bytes of the others
+	body     *body // in which its requests stand; nil once it owes nothing
 	done     bool
 	answered bool    // there is a response among its events
 	lost     bool    // nobody can ask for it any more: what comes for it is dropped

@@ -55,9 +55,7 @@ func TestOwnStream(t *testing.T) {
 		s.want("0-4", string(note(4).Raw()))
 		h.want(knock{verb: "DELETE", session: key}, 204, "")
 		s.end()
-		if _, _, err := g.Conn.Read(); !errors.Is(err, transport.ErrClosed) {
-			t.Errorf("read: %v", err)
-		}
+		<-g.ended
 		if err := g.Write(note(5), ""); !errors.Is(err, transport.ErrClosed) {
 			t.Errorf("write: %v", err)
 		}
@@ -274,7 +272,7 @@ func TestFull(t *testing.T) {
 		synctest.Wait()
 		h.write(g, note(n), "")
 		s.want(fmt.Sprint("0-", n), string(note(n).Raw()))
-		g.Conn.Close()
+		g.Writer.Close()
 		s.end()
 	})
 }
@@ -290,7 +288,7 @@ func TestEndOfASessionWhoseClientDoesNotRead(t *testing.T) {
 		(<-h.held).Tell(wire.NewNotification("x", []byte(`"`+strings.Repeat("x", 100000)+`"`)))
 		synctest.Wait()
 		began := time.Now()
-		g.Conn.Close()
+		g.Writer.Close()
 		if took := time.Since(began); took > 0 {
 			t.Errorf("Close took %v", took)
 		}
@@ -317,7 +315,7 @@ func TestRequestsOfASessionThatEnds(t *testing.T) {
 		}()
 		<-h.held
 		<-h.held
-		g.Conn.Close()
+		g.Writer.Close()
 		<-done
 		s.want("1-1", string(wire.NewFailure("1", sessionEnded).Raw()))
 		s.end()

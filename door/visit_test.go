@@ -273,12 +273,12 @@ func TestARequestThatIsNotAnswered(t *testing.T) {
 		h := newHouse(t, nil)
 		go func() {
 			<-h.held
-			(<-h.conns).Conn.Close()
+			(<-h.conns).Writer.Close()
 		}()
 		h.want(lone("1", "hold", ""), 200, string(wire.NewFailure("1", unanswered).Raw()))
 		go func() {
 			(<-h.held).Tell(progress(1))
-			(<-h.conns).Conn.Close()
+			(<-h.conns).Writer.Close()
 		}()
 		s := h.stream(lone("1", "hold", ""))
 		s.want("", string(progress(1).Raw()))
@@ -324,8 +324,8 @@ func TestAClientOfARequestThatDoesNotRead(t *testing.T) {
 		h.write(g, large(1, 100_000), "")
 		synctest.Wait()
 		r.Tell(progress(1)) // too much: the peer hangs up
-		if _, _, err := g.Conn.Read(); !errors.Is(err, transport.ErrClosed) {
-			t.Errorf("read: %v", err)
+		if err := <-g.ended; !errors.Is(err, transport.ErrClosed) {
+			t.Errorf("it has ended: %v", err)
 		}
 		time.Sleep(lastWords + time.Second)
 		if _, err := s.next(); err == nil {
@@ -351,7 +351,7 @@ func TestASubscriberThatDoesNotRead(t *testing.T) {
 		if err := g.Write(note(2), ""); !errors.Is(err, transport.ErrFull) {
 			t.Errorf("it is still told: %v", err)
 		}
-		_ = g.Conn.Close()
+		_ = g.Writer.Close()
 		time.Sleep(lastWords + time.Second)
 		s.cut()
 		synctest.Wait()

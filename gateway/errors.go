@@ -72,7 +72,7 @@ func (c *call) reason(err error) (kind Kind, reason string, ran bool) {
 	case errors.Is(err, peer.ErrCancelled):
 		return Cancelled, "cancelled", true
 	}
-	c.s.log.Error("call failed", "backend", c.Route.Backend, "method", c.Method, "tool", brief(c.Name), "err", err)
+	c.s.log().Error("call failed", "backend", c.Route.Backend, "method", c.Method, "tool", brief(c.Name), "err", err)
 	return BackendLost, "internal error", true
 }
 

@@ -2,7 +2,7 @@
 // each of them, offers them one catalog and sends their calls to the backend they
 // are for.
 //
-//	Serve ─ peer reads ─ Session.Asked ─ admit (lifecycle.go, a pure table)
+//	Serve ─ peer reads, or Open … Session.Receive ─ Session.Asked ─ admit (lifecycle.go, a pure table)
 //	                       ├ askedStateless (stateless.go), what needs no session: it is of a
 //	                       │    guest (guest.go), goes as an errand (errand.go, parked.go), and
 //	                       │    may go on in a later request (retry.go, elsewhere.go); listen.go
@@ -150,23 +150,45 @@ func New(o Options) *Gateway {
 // one of them, such as the state of a call, is good for no other. A session may last
 // for one request, of a client that has none.
 func (g *Gateway) Serve(ctx context.Context, id, principal string, conn transport.Conn) error {
-	s := newSession(g, id, principal, conn)
-	g.mu.Lock()
-	_, taken := g.sessions[s.id]
-	if !taken {
-		g.sessions[s.id] = s
-	}
-	g.mu.Unlock()
-	if taken {
+	s := newSession(g, id, principal)
+	s.peer = peer.New(conn, s, s.options())
+	if !g.enter(s) {
 		conn.Close()
 		return fmt.Errorf("session %s: the id is taken", s.id)
 	}
-	defer func() {
-		g.mu.Lock()
-		delete(g.sessions, s.id)
-		g.mu.Unlock()
-	}()
 	return s.run(ctx)
+}
+
+// Open begins a session as Serve does, but one whose client need not be read from: what that sends is given to
+// [Session.Receive]. So nothing runs for a session in which nothing happens. The caller sees to it that it has an
+// end: once out is closed, by whomever, [Session.End] is to be called.
+func (g *Gateway) Open(id, principal string, out transport.Writer) *Session {
+	s := newSession(g, id, principal)
+	s.peer = peer.Fed(out, s, s.options())
+	if !g.enter(s) {
+		g.Log.Error("the id of a session is taken", "session", s.id)
+		out.Close()
+	}
+	return s
+}
+
+// enter makes a session one of ours, if its id is not taken; forget is the end of that.
+func (g *Gateway) enter(s *Session) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.sessions[s.id] != nil {
+		return false
+	}
+	g.sessions[s.id] = s
+	return true
+}
+
+func (g *Gateway) forget(s *Session) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.sessions[s.id] == s {
+		delete(g.sessions, s.id)
+	}
 }
 
 // coalesce is how long the gateway waits for further changes of the catalog

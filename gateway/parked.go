@@ -95,7 +95,7 @@ func (e *errand) park() {
 	e.call = nil
 	e.timer = time.AfterFunc(parkedLife, e.expire)
 	e.mu.Unlock()
-	c.s.log.Debug("call waits for its client to come back", "backend", e.route.Backend, "method", c.Method, "name", brief(c.Name), "id", string(e.pending.ID()))
+	c.s.log().Debug("call waits for its client to come back", "backend", e.route.Backend, "method", c.Method, "name", brief(c.Name), "id", string(e.pending.ID()))
 	if !c.askFor(revision.WriteInputs(inputs, c.ticket(forErrand, e.id, parkedLife))) {
 		e.abandon("the client is gone") // it will never know how to come back
 	}

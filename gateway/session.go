@@ -23,7 +23,6 @@ import (
 type Session struct {
 	g    *Gateway
 	id   string
-	log  *slog.Logger
 	peer *peer.Peer
 	ctx  context.Context // done when the session is over
 	end  context.CancelFunc
@@ -52,23 +51,29 @@ type Session struct {
 	listens   map[*listen]bool
 }
 
-func newSession(g *Gateway, id, principal string, conn transport.Conn) *Session {
+// newSession returns one that has no peer yet.
+func newSession(g *Gateway, id, principal string) *Session {
 	if id == "" {
 		id = newID()
 	}
 	s := &Session{g: g, id: id, principal: principal}
-	s.log = g.Log.With("session", s.id)
 	s.ctx, s.end = context.WithCancel(context.Background())
-	s.peer = peer.New(conn, s, peer.Options{
+	return s
+}
+
+// log returns what the session logs to. It is made when it is needed: most sessions log nothing after they have begun.
+func (s *Session) log() *slog.Logger { return s.g.Log.With("session", s.id) }
+
+func (s *Session) options() peer.Options {
+	return peer.Options{
 		Log:      s.log,
-		InFlight: g.InFlight,
+		InFlight: s.g.InFlight,
 		Batches:  s.batches,
 		Alone:    revision.Alone,
 		NoPing:   revision.IsStateless,
 		Refused:  s.refused,
 		Farewell: s.farewell,
-	})
-	return s
+	}
 }
 
 // newID returns what no other session goes by.
@@ -86,8 +91,7 @@ func (s *Session) run(ctx context.Context) error {
 	over := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(over)
-		s.stopped.Store(true)
-		s.finish(hurried)
+		s.Stop()
 	})
 	err := s.peer.Run(s.ctx)
 	grace := s.g.Grace
@@ -99,6 +103,31 @@ func (s *Session) run(ctx context.Context) error {
 		<-over
 		err = nil
 	}
+	s.leave()
+	return err
+}
+
+// Receive sees to a message of the client's, in a session that [Gateway.Open] has begun. It is
+// to be called with one message after the other, in order of arrival, and does not wait.
+func (s *Session) Receive(m wire.Message) { s.peer.Receive(m) }
+
+// Stop ends the session because the gateway ends: after a grace for what is in flight
+// its Conn is closed. Receive may be called meanwhile.
+func (s *Session) Stop() {
+	s.stopped.Store(true)
+	s.finish(hurried)
+}
+
+// End is to be called once the Conn of a session that [Gateway.Open] has begun is closed, by
+// whomever, and nothing more is received. Nothing of the session is left when it returns.
+func (s *Session) End() {
+	s.peer.End()
+	s.finish(0) // there is nobody for whom an answer could be
+	s.leave()
+}
+
+// leave waits for what was begun on behalf of the session, and forgets it.
+func (s *Session) leave() {
 	s.work.Wait()
 	s.tasks.endAll()
 	for _, guest := range s.guests {
@@ -107,7 +136,7 @@ func (s *Session) run(ctx context.Context) error {
 	if s.opened {
 		s.g.Backends.Close(s.id)
 	}
-	return err
+	s.g.forget(s)
 }
 
 func (s *Session) farewell() *wire.Error {

@@ -78,7 +78,7 @@ func (s *Session) tasksAt(ctx context.Context, backend string) [][]byte {
 			return nil // the client, or the session, is gone
 		}
 		if err != nil {
-			s.log.Warn("the tasks of a backend are not listed", "backend", backend, "err", err)
+			s.log().Warn("the tasks of a backend are not listed", "backend", backend, "err", err)
 			return nil
 		}
 		result := m.Part(wire.PartResult)

@@ -63,6 +63,7 @@ func newInside(t testing.TB, o insideOptions, list ...config.Backend) *inside {
 		Backends: in.set, Observers: o.observers, Info: info, InFlight: c.Limits.InFlight, Log: log,
 	})
 	d := door.New(door.Options{
+		Open: func(v door.Visit, out transport.Writer) door.Holder { return gw.Open(v.Session, v.Principal, out) },
 		Serve: func(ctx context.Context, v door.Visit, conn transport.Conn) {
 			_ = gw.Serve(ctx, v.Session, v.Principal, conn)
 		},

@@ -156,7 +156,7 @@ func (p *Peer) Offer(m wire.Message, c *Pending) error {
 		n++
 	}
 	out := m.Splice(edits[:n]...)
-	if err := p.conn.Write(out, c.About); err != nil {
+	if err := p.out.Write(out, c.About); err != nil {
 		if _, ok := p.take(id); ok {
 			c.stop()
 			c.sent.Store(nil)
@@ -257,7 +257,7 @@ func (p *Peer) giveUp(id int64, why error, params []byte) {
 	}
 	note := wire.NewNotification("notifications/cancelled", params).
 		Splice(wire.Edit{Part: wire.PartRequestID, Text: []byte(c.ID())})
-	_ = p.conn.Write(note, c.stream()) // a lost far side needs no telling
+	_ = p.out.Write(note, c.stream()) // a lost far side needs no telling
 	c.end(wire.Message{}, why)
 }
 
@@ -293,7 +293,7 @@ func (p *Peer) answered(m wire.Message) {
 	c, ok := p.takeAnswered(n)
 	if !ok {
 		// Late, after a cancel or a timeout; or made up.
-		p.log.Debug("dropped an answer to no call in flight", "id", string(m.ID()))
+		p.log().Debug("dropped an answer to no call in flight", "id", string(m.ID()))
 		return
 	}
 	p.noteEnd(c)

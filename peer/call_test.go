@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -62,7 +63,7 @@ func TestErrorsOfTheFarSideComeAsTheyAre(t *testing.T) {
 
 func TestID_02_AStringifiedEchoIsAcceptedWithOneWarning(t *testing.T) {
 	log, logger := mcptest.NewLog()
-	inBubble(t, peer.Options{Log: logger}, func(t *testing.T, k *talk) {
+	inBubble(t, peer.Options{Log: func() *slog.Logger { return logger }}, func(t *testing.T, k *talk) {
 		for i := 1; i <= 3; i++ {
 			c, _ := k.send(request("1", ""), &peer.Pending{})
 			k.far.Reply(wire.ID(fmt.Sprintf(`"%d"`, i)), "{}")
@@ -79,7 +80,7 @@ func TestID_02_AStringifiedEchoIsAcceptedWithOneWarning(t *testing.T) {
 // What is no id of ours is no sloppy echo of one.
 func TestOtherStringsAreNotTakenForAnEcho(t *testing.T) {
 	log, logger := mcptest.NewLog()
-	inBubble(t, peer.Options{Log: logger}, func(t *testing.T, k *talk) {
+	inBubble(t, peer.Options{Log: func() *slog.Logger { return logger }}, func(t *testing.T, k *talk) {
 		k.far.Send(`{"jsonrpc":"1.0","id":"init-1","method":"ping"}`)
 		k.far.Next()
 		if lines := log.Lines("string where a number"); len(lines) != 0 {
@@ -90,7 +91,7 @@ func TestOtherStringsAreNotTakenForAnEcho(t *testing.T) {
 
 func TestNOTIF_15_OrphansAreDropped(t *testing.T) {
 	log, logger := mcptest.NewLog()
-	inBubble(t, peer.Options{Log: logger}, func(t *testing.T, k *talk) {
+	inBubble(t, peer.Options{Log: func() *slog.Logger { return logger }}, func(t *testing.T, k *talk) {
 		c, _ := k.send(request("1", ""), &peer.Pending{})
 		k.far.Next()
 		for _, id := range []wire.ID{"999999", "null", "0", "-1", "2", `""`, `"x"`, "1.0", "1e0", "99999999999999999999"} {

@@ -6,6 +6,9 @@
 // whether its owner is a session or a backend. Whatever the owner of a Peer
 // does, each call ends once and each request is answered at most once.
 //
+// What the far side says is read by Run, or handed to Receive by whoever has it already, so
+// that nobody need wait for it.
+//
 // It refuses to decode what it passes on, and to wait: apart from Run, Call,
 // Ask, Drain, Finish and Close nothing here blocks.
 package peer
@@ -26,7 +29,7 @@ import (
 )
 
 // A Handler is what a Peer's owner does with what the far side asks. Its
-// methods are called on the goroutine that reads, one after the other, in order
+// methods are called on the goroutine that reads or receives, one after the other, in order
 // of arrival: they must not wait.
 type Handler interface {
 	// Asked is called with a request. It owes one answer, now or later.
@@ -49,7 +52,7 @@ type Stream struct {
 
 // Options of a Peer. The zero value works.
 type Options struct {
-	Log *slog.Logger // nil = none
+	Log func() *slog.Logger // asked when there is something to log; nil = none
 	// InFlight bounds the requests of the far side that are open at one time;
 	// beyond it they are refused. 0 = no bound.
 	InFlight int
@@ -71,7 +74,7 @@ type Options struct {
 	// Farewell, asked by Close, returns what that answers to the requests that are still
 	// open. nil = nothing.
 	Farewell func() *wire.Error
-	// Over is called once Run has read its last, before the calls in flight
+	// Over is called once Run has read its last, or by End, before the calls in flight
 	// end: whoever hears of such an end finds that the owner knows of it, too. May
 	// be nil.
 	Over func()
@@ -79,10 +82,10 @@ type Options struct {
 
 // A Peer is this side of a conversation over a Conn.
 type Peer struct {
-	conn transport.Conn
+	in   transport.Conn // nil = it is fed
+	out  transport.Writer
 	h    Handler
 	opts Options
-	log  *slog.Logger
 
 	calls idmap.Table[*Pending] // what we asked
 
@@ -91,33 +94,45 @@ type Peer struct {
 
 	finishing atomic.Bool
 	givingUp  atomic.Int32  // calls that are out of the table, and the far side is being told
-	left      chan struct{} // 1 slot: since finishing, one of calls has come to its end
+	left      chan struct{} // 1 slot: since finishing, one of calls has come to its end; nil before
 
 	mu       sync.Mutex
-	requests map[wire.ID]*Request    // what they asked, under their ids
-	flying   owners                  // of calls
-	strays   strays                  // calls at an end that the far side may still be at
-	trails   map[int64]*Trail        // calls answered that the far side goes on with
-	trailing owners                  // of those
-	settling int                     // requests that were taken out, and batches, whose answers are not written yet
-	idle     []chan struct{}         // closed when nothing is owed any more
-	warned   map[string]bool         // kinds of oddities that were logged
-	hangUp   context.CancelCauseFunc // ends Run
-	end      error                   // why nothing can be sent any more, once Run has read its last
-	ended    error                   // why it did
+	requests map[wire.ID]*Request // what they asked, under their ids
+	flying   owners               // of calls
+	strays   strays               // calls at an end that the far side may still be at
+	trails   map[int64]*Trail     // calls answered that the far side goes on with
+	trailing owners               // of those
+	settling int                  // requests that were taken out, and batches, whose answers are not written yet
+	idle     []chan struct{}      // closed when nothing is owed any more
+	warned   map[string]bool      // kinds of oddities that were logged
+	hangUp   func(error)          // ends the conversation
+	end      error                // why nothing can be sent any more, once the last was read
+	ended    error                // why it did
 }
 
 // New returns a Peer. It starts nothing; the conversation begins with Run.
 func New(conn transport.Conn, h Handler, opts Options) *Peer {
-	log := opts.Log
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
-	return &Peer{
-		conn: conn, h: h, opts: opts, log: log, began: time.Now(),
-		requests: make(map[wire.ID]*Request), left: make(chan struct{}, 1),
-	}
+	p := Fed(conn, h, opts)
+	p.in = conn
+	return p
 }
+
+// Fed is New for a Peer that does not read, and has no Run: what the far side says is given
+// to Receive, until End.
+func Fed(out transport.Writer, h Handler, opts Options) *Peer {
+	return &Peer{out: out, h: h, opts: opts, began: time.Now(), hangUp: func(error) { _ = out.Close() }}
+}
+
+// Receive does with a message what Run does with each that it reads. It must be called by
+// one at a time, and not after End.
+func (p *Peer) Receive(m wire.Message) {
+	p.note(&p.heard)
+	p.receive(m, Stream{}, nil, 0)
+}
+
+// End is the end of Run where there is none: no more is received, for the Conn has been closed, and all
+// calls sent over it end.
+func (p *Peer) End() { p.over(transport.ErrClosed) }
 
 // Run reads until the far side ends the conversation (nil), the Conn fails, or
 // ctx is done (both an error); only then are all calls sent over it ended. What
@@ -131,7 +146,7 @@ func (p *Peer) Run(ctx context.Context) error {
 	closed := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(closed)
-		p.conn.Close()
+		p.out.Close()
 	})
 	err := p.read()
 	if !stop() {
@@ -140,6 +155,12 @@ func (p *Peer) Run(ctx context.Context) error {
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
+	p.over(err)
+	return err
+}
+
+// over ends the calls that were sent, for nothing can answer them any more.
+func (p *Peer) over(err error) {
 	p.mu.Lock()
 	p.end = ended{why(err)}
 	p.mu.Unlock()
@@ -155,7 +176,6 @@ func (p *Peer) Run(ctx context.Context) error {
 		p.fly(c, -1)
 		c.end(wire.Message{}, &transport.Lost{ID: c.ID(), Err: why(err), Ran: true})
 	}
-	return err
 }
 
 // ended is why a call cannot be sent: it says how the conversation ended, and is
@@ -174,7 +194,7 @@ func why(err error) error {
 
 func (p *Peer) read() error {
 	for {
-		m, about, err := p.conn.Read()
+		m, about, err := p.in.Read()
 		if err == nil {
 			p.note(&p.heard)
 			p.receive(m, p.stream(about), nil, 0)
@@ -291,7 +311,7 @@ func (p *Peer) Notify(method string, params []byte) error {
 // conversation with a far side that does not read.
 func (p *Peer) Tell(m wire.Message, about wire.ID) error {
 	p.note(&p.used)
-	err := p.conn.Write(m, about)
+	err := p.out.Write(m, about)
 	if errors.Is(err, transport.ErrFull) {
 		p.hang(err)
 	}
@@ -310,10 +330,8 @@ func (p *Peer) hang(err error) {
 	p.mu.Lock()
 	hangUp := p.hangUp
 	p.mu.Unlock()
-	if hangUp != nil {
-		p.log.Warn("hung up: the other side does not read", "err", err)
-		hangUp(err)
-	}
+	p.log().Warn("hung up: the other side does not read", "err", err)
+	hangUp(err)
 }
 
 // Drain waits until every request of the far side is cancelled, or answered and the answer
@@ -343,6 +361,9 @@ func (p *Peer) Finish(ctx context.Context) {
 	p.mu.Lock()
 	if p.end == nil {
 		p.end = ended{errFinishing}
+	}
+	if p.left == nil {
+		p.left = make(chan struct{}, 1)
 	}
 	p.mu.Unlock()
 	p.finishing.Store(true)
@@ -382,7 +403,14 @@ func (p *Peer) Close() error {
 	for _, r := range open {
 		r.part(farewell)
 	}
-	return p.conn.Close()
+	return p.out.Close()
+}
+
+func (p *Peer) log() *slog.Logger {
+	if p.opts.Log == nil {
+		return slog.New(slog.DiscardHandler)
+	}
+	return p.opts.Log()
 }
 
 // warnOnce logs the first of a kind of oddity, so that a stream of them does
@@ -396,7 +424,7 @@ func (p *Peer) warnOnce(kind string, args ...any) {
 	p.warned[kind] = true
 	p.mu.Unlock()
 	if !seen {
-		p.log.Warn(kind, args...)
+		p.log().Warn(kind, args...)
 	}
 }
 

@@ -51,6 +51,9 @@ func (p *Peer) enter(r *Request) *wire.Error {
 	if n := p.opts.InFlight; n > 0 && len(p.requests) >= n && !p.pinged(r.Message) {
 		return wire.Errorf(wire.CodeInternalError, "Too many requests in flight: there may be %d; wait for answers", n)
 	}
+	if p.requests == nil {
+		p.requests = make(map[wire.ID]*Request)
+	}
 	p.requests[r.id] = r
 	return nil
 }
@@ -88,7 +91,9 @@ func (r *Request) takeFrom() (Owner, bool) {
 	if p.requests[r.id] != r {
 		return nil, false
 	}
-	delete(p.requests, r.id)
+	if delete(p.requests, r.id); len(p.requests) == 0 && p.in == nil {
+		p.requests = nil // who is fed may be one of many that nothing happens to for hours
+	}
 	p.settling++
 	return r.owner, true
 }

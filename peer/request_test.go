@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -334,7 +335,7 @@ func TestAFarSideThatDoesNotReadIsHungUpOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn, far := mcptest.OpenDeaf(t, "deaf")
 		k := &talk{asked: make(chan *peer.Request, 200)}
-		p := peer.New(conn, k, peer.Options{Log: logger})
+		p := peer.New(conn, k, peer.Options{Log: func() *slog.Logger { return logger }})
 		ended := make(chan error, 1)
 		go func() { ended <- p.Run(t.Context()) }()
 		call := &caller{}

@@ -89,7 +89,8 @@ func (l *lineReader) drop() {
 	for _, part := range l.parts {
 		chunks.Put(part)
 	}
-	l.first, l.parts = nil, nil
+	clear(l.parts)
+	l.first, l.parts = nil, l.parts[:0]
 }
 
 // gather begins a burst if a further line is whole.

@@ -81,10 +81,10 @@ var newline = []byte{'\n'}
 // hold leaves a line to the end of the burst, if there is one, and writes it else.
 func (o *outbox) hold(line []byte, burst *wire.Burst) {
 	o.held = append(append(o.held, line...), '\n')
-	if !o.holding {
+	if burst != nil && !o.holding {
 		o.holding = burst.Then(o.release)
 	}
-	if !o.holding || burst == nil {
+	if burst == nil || !o.holding {
 		o.releaseLocked()
 	}
 }

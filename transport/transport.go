@@ -32,6 +32,12 @@ type Conn interface {
 	// have a stream for each; "" if that is not known.
 	Read() (m wire.Message, about wire.ID, err error)
 
+	Writer
+}
+
+// A Writer is the half of a [Conn] that is written to: all there is of one where what
+// arrives is handed over, and not read.
+type Writer interface {
 	// Write sends m and returns at once: what the far side does not take right
 	// away waits in the Conn, up to a bound, beyond which Write fails with
 	// [ErrFull]. Once the conversation is over it fails with [ErrClosed], which
@@ -41,7 +47,7 @@ type Conn interface {
 	Write(m wire.Message, about wire.ID) error
 
 	// Close ends the conversation in the way that the transport has for it,
-	// waits until everything the Conn started is gone, and unblocks Read.
+	// waits until everything the Conn started is gone, and unblocks Read, if there is one.
 	// Calling it again does nothing.
 	Close() error
 }

@@ -143,6 +143,9 @@ func (a *app) saySignal(ctx context.Context) {
 func (a *app) listen() (net.Listener, *door.Door, error) {
 	c := a.Config
 	o := door.Options{
+		Open: func(v door.Visit, out transport.Writer) door.Holder {
+			return a.gateway.Open(v.Session, v.Principal, out)
+		},
 		Serve: func(ctx context.Context, v door.Visit, conn transport.Conn) {
 			_ = a.gateway.Serve(ctx, v.Session, v.Principal, conn) // how it ended is in the log
 		},

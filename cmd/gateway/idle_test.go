@@ -1,0 +1,101 @@
+package main
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+
+	"mcpgateway/door"
+)
+
+// What all of the gateway together keeps for a session over HTTP in which nothing happens: no goroutine, and so
+// little memory that 10,000 of them take less than 30 MB. A client that called before keeps no more.
+func TestAnIdleSessionCostsNoGoroutineAndLittleMemory(t *testing.T) {
+	d, end := openDoor(t)
+	defer end()
+	const n, most = 2000, 3 << 10
+	for range 100 { // what the first ones have made stays
+		enterByHTTP(t, d)
+	}
+	goroutines, bytes := runtime.NumGoroutine(), bytesInUse()
+	for range n {
+		enterByHTTP(t, d)
+	}
+	more, each := runtime.NumGoroutine()-goroutines, (bytesInUse()-bytes)/n
+	t.Logf("%d goroutines for %d sessions, and %d bytes for each", more, n, each)
+	if more > 10 {
+		t.Errorf("%d goroutines for %d sessions", more, n)
+	}
+	if each > most {
+		t.Errorf("%d bytes for each session; there may be %d", each, most)
+	}
+}
+
+// bytesInUse returns what the heap and the stacks take, when what is no longer used was collected.
+func bytesInUse() int {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.GC() // pools let go at the second
+	runtime.ReadMemStats(&m)
+	return int(m.HeapAlloc + m.StackInuse)
+}
+
+// openDoor puts a gateway together as serve does, and runs it until end is called.
+func openDoor(t *testing.T) (d *door.Door, end func()) {
+	t.Helper()
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &flags{stdio: stdio{null, null, null}, config: file(t, "gateway.yaml",
+		"listen: 127.0.0.1:0\nstate: none\nlog: { level: error }\nbackends: [{ name: demo, embedded: demo }]\n")}
+	a, err := f.open(mode{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln, d, err := a.listen()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error)
+	go func() {
+		ended <- a.run(ctx, func(ctx context.Context) error { return d.Run(ctx, ln) })
+	}()
+	return d, func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		null.Close()
+	}
+}
+
+// enterByHTTP opens a session and calls a tool in it.
+func enterByHTTP(t *testing.T, d *door.Door) {
+	t.Helper()
+	key := post(t, d, "", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25",`+
+		`"capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`).Get("Mcp-Session-Id")
+	post(t, d, key, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+	post(t, d, key, `{"jsonrpc":"2.0","id":2,"method":"tools/list"}`)
+	post(t, d, key, `{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"now"}}`)
+}
+
+func post(t *testing.T, d *door.Door, key, body string) http.Header {
+	t.Helper()
+	r := httptest.NewRequest("POST", "http://localhost/mcp", strings.NewReader(body))
+	r.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}}
+	if key != "" {
+		r.Header.Set("Mcp-Session-Id", key)
+	}
+	w := httptest.NewRecorder()
+	d.ServeHTTP(w, r)
+	if w.Code/100 != 2 || strings.Contains(w.Body.String(), `"error"`) {
+		t.Fatalf("%s: %d %s", body, w.Code, w.Body)
+	}
+	return w.Header()
+}

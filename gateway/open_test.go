@@ -1,0 +1,129 @@
+package gateway_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mcpgateway/gateway"
+	"mcpgateway/internal/mcptest"
+	"mcpgateway/transport"
+	"mcpgateway/wire"
+)
+
+// feed opens a session over conn and hands it what comes, as the door does, until conn is closed.
+// What it returns is closed then; End has to follow.
+func (h *house) feed(conn transport.Conn) (s *gateway.Session, closed chan struct{}) {
+	s, closed = h.gateway.Open("", "", conn), make(chan struct{})
+	go func() {
+		defer close(closed)
+		for m, _, err := conn.Read(); err == nil; m, _, err = conn.Read() {
+			s.Receive(m)
+		}
+	}()
+	return s, closed
+}
+
+// calling opens a session in which a call is in flight, and returns it and its backend, too.
+func (h *house) calling() (conn transport.Conn, client, gh *mcptest.Peer, s *gateway.Session, closed chan struct{}) {
+	conn, client = mcptest.Open(h.t, "client")
+	s, closed = h.feed(conn)
+	client.Initialize("2025-06-18", `{"roots":{}}`)
+	gh = h.backend("gh")
+	gh.Ready("slow")
+	list(h.t, client)
+	client.Send(call("1", "slow"))
+	return conn, client, gh, s, closed
+}
+
+// A session that is fed is served as one that is read. When its Conn is closed its calls are taken back at
+// once, for there is nobody to answer, and what the client was asked has no answer.
+func TestASessionThatIsFedEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, settings{solo: true}, "gh")
+		conn, client, gh, s, closed := h.calling()
+		gh.Reply(gh.Asked("tools/call").ID(), "{}")
+		client.Want(`{"jsonrpc":"2.0","id":1,"result":{}}`)
+		client.Send(call("2", "slow"))
+		gh.Asked("tools/call")
+		gh.Send(`{"jsonrpc":"2.0","id":"q","method":"roots/list"}`)
+		if m := client.Message(); m.Method() != "roots/list" {
+			t.Errorf("got %s", m.Raw())
+		}
+		began := time.Now()
+		conn.Close()
+		<-closed
+		s.End()
+		if took := time.Since(began); took != 0 {
+			t.Errorf("the end took %v", took)
+		}
+		synctest.Wait()
+		said := strings.Join(gh.Taken(), "\n")
+		if !strings.Contains(said, `"id":"q","error":`) || !strings.Contains(said, "notifications/cancelled") {
+			t.Errorf("the backend was told %s", said)
+		}
+		if records := h.audit(); len(records) != 2 || !strings.Contains(records[1], "outcome=cancelled") {
+			t.Errorf("recorded %q", records)
+		}
+	})
+}
+
+// When the gateway ends, what is in flight has half a second, and is heard of meanwhile.
+func TestASessionThatIsFedIsStopped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, settings{}, "gh")
+		_, client, gh, s, closed := h.calling()
+		first := gh.Asked("tools/call")
+		client.Send(call("2", "slow"))
+		gh.Asked("tools/call")
+		began := time.Now()
+		go s.Stop()
+		synctest.Wait()
+		client.Send(`{"jsonrpc":"2.0","id":3,"method":"ping"}`)
+		client.Want(`{"jsonrpc":"2.0","id":3,"result":{}}`)
+		gh.Reply(first.ID(), "{}")
+		client.Want(`{"jsonrpc":"2.0","id":1,"result":{}}`)
+		<-closed
+		s.End()
+		if took := time.Since(began); took != 500*time.Millisecond {
+			t.Errorf("the end took %v", took)
+		}
+		client.Want(`{"jsonrpc":"2.0","id":2,"error":{"code":-32603,"message":"The gateway was stopped; outcome unknown: the call may have run"}}`)
+		gh.Told("notifications/cancelled")
+	})
+}
+
+// A client that does not read is hung up on, be it that nobody reads from it either.
+func TestASessionThatIsFedIsHungUpOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, settings{}, "gh")
+		conn, deaf := mcptest.OpenDeaf(t, "deaf client")
+		s, closed := h.feed(conn)
+		deaf.Send(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"deaf","version":"1"}}}`)
+		deaf.Send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+		gh := h.backend("gh")
+		gh.Ready("big")
+		large := string(wire.Quote(strings.Repeat("x", 1<<20)))
+		for n := 0; !isClosed(closed); n++ {
+			if n > 66 {
+				t.Fatal("it is not hung up on")
+			}
+			deaf.Send(call(fmt.Sprint(n), "big"))
+			gh.Reply(gh.Asked("tools/call").ID(), large)
+			synctest.Wait()
+		}
+		s.End()
+		deaf.Listen()
+	})
+}
+
+func isClosed(c chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
