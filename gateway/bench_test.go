@@ -69,7 +69,7 @@ func newRig(tb testing.TB, backends int, answer string) *rig {
 	}
 	r := &rig{answer: wire.NewResult("0", []byte(answer))}
 	discard := slog.New(slog.DiscardHandler)
-	g := open(tb, settings{limit: 64 << 20}, names, func(name string) (transport.Conn, error) {
+	g := open(tb, settings{limit: 64 << 20, grace: time.Millisecond}, names, func(name string) (transport.Conn, error) {
 		ours, theirs := newLane()
 		go r.play(name, theirs)
 		return ours, nil
