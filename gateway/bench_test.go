@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"mcpgateway/revision"
 	"mcpgateway/transport"
 	"mcpgateway/wire"
 )
@@ -185,6 +186,16 @@ func BenchmarkCall(b *testing.B) {
 				_ = r.Write(toolCall(3+i, fmt.Sprintf("never_b%d", i%2), "x"), "")
 			}
 			benchAsk(b, r, toolCall(2, "tool_7_of_b1", "thirty-two bytes"))
+		})
+	}
+	for _, n := range []int{1, 32, 256, 4096} {
+		b.Run(fmt.Sprintf("%d in flight of clients without sessions", n), func(b *testing.B) {
+			r := newRig(b, 2, small)
+			stamp := revision.Stamp{Revision: "2026-07-28", Client: []byte(`{"name":"c","version":"1"}`)}
+			for i := range n - 1 {
+				_ = r.Write(stamp.On(toolCall(3+i, fmt.Sprintf("never_b%d", i%2), "x")), "")
+			}
+			benchAsk(b, r, stamp.On(toolCall(2, "tool_7_of_b1", "thirty-two bytes")))
 		})
 	}
 	for _, n := range []int{32, 4 << 10, 64 << 10, 1 << 20} {
