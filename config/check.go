@@ -140,7 +140,7 @@ func (c *checker) paths(cfg *Config, env func(string) (string, bool)) {
 		b.Cwd = expand(b.Cwd, at+".cwd")
 	}
 	switch cfg.State {
-	case "none":
+	case Nowhere:
 	case "":
 		cfg.StateDir = DefaultStateDir(env)
 	default:

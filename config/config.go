@@ -68,9 +68,12 @@ type Log struct {
 	Format string `koanf:"format"` // text or json
 }
 
+// Nowhere, in the place of a path, has nothing be kept there.
+const Nowhere = "none"
+
 // Audit says where the record of each call goes, and how much it tells.
 type Audit struct {
-	File     string `koanf:"file"`     // "" = into the log; otherwise a path, ~ already expanded
+	File     string `koanf:"file"`     // "" = into the log; Nowhere = there is none; otherwise a path, ~ already expanded
 	Payloads string `koanf:"payloads"` // none, arguments or all
 }
 

@@ -17,8 +17,9 @@ const chunk = 64 << 10
 type lineReader struct {
 	r     io.Reader
 	limit int
-	buf   []byte // read and not yet handed out
-	bom   bool   // the place where a byte order mark may stand is passed
+	buf   []byte      // read and not yet handed out
+	burst *wire.Burst // of the lines that are whole in buf, and of the last that was handed out; nil = there was one alone
+	bom   bool        // the place where a byte order mark may stand is passed
 	err   error
 
 	// What is no UTF-8 is noise, unless mend is set: then each bad byte becomes
@@ -36,12 +37,15 @@ func (l *lineReader) next() ([]byte, error) {
 		if i := bytes.IndexByte(l.buf[scanned:], '\n'); i >= 0 {
 			line := l.buf[: scanned+i : scanned+i]
 			l.buf = l.buf[scanned+i+1:]
+			l.gather()
 			l.shed(len(line))
 			if len(line) > l.limit {
 				return nil, newOverlong(line, l.limit)
 			}
 			return l.trim(line), nil
 		}
+		l.burst.End()
+		l.burst = nil
 		if scanned = len(l.buf); scanned > l.limit {
 			return nil, l.skip()
 		}
@@ -54,6 +58,13 @@ func (l *lineReader) next() ([]byte, error) {
 			return nil, l.err
 		}
 		l.fill()
+	}
+}
+
+// gather begins a burst if a further line is whole.
+func (l *lineReader) gather() {
+	if l.burst == nil && bytes.IndexByte(l.buf, '\n') >= 0 {
+		l.burst = new(wire.Burst)
 	}
 }
 
@@ -150,6 +161,6 @@ func (l *lineReader) readMessage() (wire.Message, error) {
 		if err != nil {
 			return m, NewNoise(line, m, err)
 		}
-		return m, nil
+		return m.In(l.burst), nil
 	}
 }

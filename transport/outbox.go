@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"bytes"
 	"io"
 	"slices"
 	"sync"
@@ -23,7 +24,8 @@ type outbox struct {
 	waiting int
 	writing bool // the goroutine holds the stream
 	err     error
-	scratch []byte
+	held    []byte        // lines that go out when the burst is over that they came of
+	holding bool          // some burst will call release
 	wake    chan struct{} // 1 slot
 	done    chan struct{} // closed when the goroutine is gone
 	space   sync.Cond     // signalled when the queue has run empty
@@ -46,8 +48,7 @@ func newOutbox(w io.Writer, try func([]byte) (int, error), limit int) *outbox {
 	return o
 }
 
-// small is the longest line that is copied to be written with its line end in
-// one system call.
+// small is how many bytes of lines are copied to be written in one system call: that is the most that is held.
 const small = 32 << 10
 
 func (o *outbox) send(m wire.Message) error {
@@ -60,32 +61,61 @@ func (o *outbox) send(m wire.Message) error {
 	case o.waiting >= o.limit:
 		return ErrFull
 	}
-	if o.try != nil && !o.writing && len(o.queue) == 0 {
-		o.sendNow(line)
-	} else {
+	if len(o.held)+len(line) > small {
+		o.releaseLocked()
+	}
+	switch {
+	case o.try == nil || o.writing || len(o.queue) > 0: // then nothing is held
 		o.push(line)
 		o.push(newline)
+	case len(line) > small:
+		o.sendLong(line)
+	default:
+		o.hold(line, m.Burst())
 	}
 	return o.err
 }
 
 var newline = []byte{'\n'}
 
-// sendNow writes what the stream takes and queues the rest.
-func (o *outbox) sendNow(line []byte) {
-	if len(line) <= small {
-		o.scratch = append(append(o.scratch[:0], line...), '\n')
-		if n := o.write(o.scratch); n < len(o.scratch) {
-			o.push(append([]byte(nil), o.scratch[n:]...))
-		}
-		return
+// hold leaves a line to the end of the burst, if there is one, and writes it else.
+func (o *outbox) hold(line []byte, burst *wire.Burst) {
+	o.held = append(append(o.held, line...), '\n')
+	if !o.holding {
+		o.holding = burst.Then(o.release)
 	}
+	if !o.holding || burst == nil {
+		o.releaseLocked()
+	}
+}
+
+// sendLong writes a line that would take long to copy, and queues what the stream does not take of it.
+func (o *outbox) sendLong(line []byte) {
 	if n := o.write(line); n < len(line) {
 		o.push(line[n:])
 		o.push(newline)
 	} else if o.write(newline) == 0 {
 		o.push(newline)
 	}
+}
+
+// release is what a burst calls when it is over.
+func (o *outbox) release() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.holding = false
+	o.releaseLocked()
+}
+
+// releaseLocked writes what is held, and queues what the stream does not take of it.
+func (o *outbox) releaseLocked() {
+	if len(o.held) == 0 || o.err != nil {
+		return
+	}
+	if n := o.write(o.held); n < len(o.held) {
+		o.push(bytes.Clone(o.held[n:]))
+	}
+	o.held = o.held[:0]
 }
 
 func (o *outbox) write(b []byte) int {
@@ -200,6 +230,7 @@ func (o *outbox) look() {
 func (o *outbox) drain() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.releaseLocked()
 	for o.waiting > 0 && o.err == nil {
 		o.space.Wait()
 	}

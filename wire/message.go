@@ -57,6 +57,7 @@ type Message struct {
 	parts     [numParts]span
 	kind      Kind
 	multiline bool // a line break stands between tokens
+	burst     *Burst
 }
 
 // Raw returns the message's text. It must not be changed.
@@ -67,7 +68,10 @@ func (m Message) Kind() Kind { return m.kind }
 
 // Part returns the text of one part as it stands in the message, nil if it is
 // absent. A string has its quotes.
-func (m Message) Part(p Part) []byte {
+func (m Message) Part(p Part) []byte { return m.part(p) }
+
+// part is Part for who has the message at hand: it copies none.
+func (m *Message) part(p Part) []byte {
 	if s := m.parts[p]; s.hi > s.lo {
 		return m.raw[s.lo:s.hi:s.hi]
 	}
@@ -133,13 +137,16 @@ func Elements(array []byte) [][]byte {
 // array, as far as it was read.
 func EachElement(array []byte, visit func(element []byte) bool) bool {
 	s := scan(array)
-	for ok := s.open(); ok; ok = s.more() {
-		at := s.value()
-		if s.err == nil && !visit(array[at.lo:at.hi:at.hi]) {
+	i, ok := s.open(0)
+	for ok {
+		lo := i
+		i = s.value(i)
+		if s.err == nil && !visit(array[lo:i:i]) {
 			return !s.badUTF8
 		}
+		i, ok = s.more(i)
 	}
-	s.end()
+	s.end(i)
 	return s.err == nil && !s.badUTF8
 }
 
@@ -148,14 +155,16 @@ func EachElement(array []byte, visit func(element []byte) bool) bool {
 // JSON object; visit may have been called when it turns out to be none.
 func Members(object []byte, visit func(key string, value []byte, at int)) bool {
 	s := scan(object)
-	for ok := s.enter(); ok; ok = s.next() {
-		key := string(s.key())
-		at := s.value()
+	i, ok := s.enter(0)
+	for ok {
+		key, lo := string(s.key()), i
+		i = s.value(i)
 		if s.err == nil {
-			visit(key, object[at.lo:at.hi:at.hi], int(at.lo))
+			visit(key, object[lo:i:i], lo)
 		}
+		i, ok = s.next(i)
 	}
-	s.end()
+	s.end(i)
 	return s.err == nil && !s.badUTF8
 }
 

@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 func TestOneLine(t *testing.T) {
@@ -152,16 +153,35 @@ func TestPlain(t *testing.T) {
 		}
 		return n, ascii
 	}
-	for _, size := range []int{1, 7, 8, 9, 16, 17} {
+	for _, size := range []int{1, 7, 8, 9, 16, 17, 31, 32, 33, 49} {
 		for at := range size {
 			for c := range 256 {
 				text := bytes.Repeat([]byte{'x'}, size)
 				text[at] = byte(c)
 				for _, last := range []byte{'x', '"', '\\', 0x1f, 0x20, 0x23, 0x80, 0xff, 0xa2, 0xdc, 0} {
 					text[size-1] = last
-					n, ascii := plain(text)
+					n, ascii := plain(text, 0)
 					if wantN, want := slow(text); n != wantN || ascii != want {
 						t.Fatalf("plain(%q): %d, %v; want %d, %v", text, n, ascii, wantN, want)
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestStringsOfAllSorts puts each two pieces of what strings are made of, and must
+// not be made of, at each place, and compares with encoding/json.
+func TestStringsOfAllSorts(t *testing.T) {
+	pieces := []string{`a`, `abcdefgh`, `\\`, `\"`, `\n`, `\/`, `\u0041`, `\u00g0`, `\x`, `\`, `"`, `]`, `#`, "\n", "\x1f", "\x7f", `ä`, `☃`, "\xff", "\x80"}
+	for at := range 35 {
+		for _, one := range pieces {
+			for _, other := range pieces {
+				for _, between := range []string{"", "xyz", `\t`, `\t\t`} {
+					text := []byte(`["` + strings.Repeat("x", at) + one + between + other + `y","` + "z" + `"]`)
+					got, want := Elements(text) != nil, json.Valid(text) && utf8.Valid(text)
+					if got != want {
+						t.Fatalf("%q: read %v, valid %v", text, got, want)
 					}
 				}
 			}

@@ -29,17 +29,18 @@ const maxBatch = 4096
 func Parse(text []byte) (Message, error) {
 	s := scan(text)
 	m := Message{raw: text}
-	switch s.peek() {
+	i, c := s.peek(0)
+	switch c {
 	case '[':
 		m.kind = Batch
-		s.batch()
+		i = s.batch(i)
 	case '{':
-		s.members(&m, inEnvelope)
+		i = s.members(i, &m, inEnvelope)
 	default:
-		s.value()
+		i = s.value(i)
 		s.problem = "a message is an object"
 	}
-	s.end()
+	s.end(i)
 	switch {
 	case s.err != nil:
 		return Message{}, Errorf(CodeParseError, "Parse error: %v", s.err)
@@ -48,7 +49,7 @@ func Parse(text []byte) (Message, error) {
 	}
 	m.multiline = s.multiline
 	problem := s.problem
-	if id := m.Part(PartID); s.manyIDs || id != nil && !isID(id) {
+	if id := m.part(PartID); s.manyIDs || id != nil && !isID(id) {
 		m.parts[PartID] = span{} // whatever else is wrong: no answer has it as its id
 		if problem == "" {
 			problem = "an id is a string, a number or null, of at most 4096 bytes"
@@ -70,15 +71,17 @@ func Parse(text []byte) (Message, error) {
 }
 
 // batch walks over an array of messages.
-func (s *scanner) batch() {
+func (s *scanner) batch(i int) (end int) {
 	n := 0
-	for ok := s.open(); ok; ok = s.more() {
-		s.value()
+	i, ok := s.open(i)
+	for ok {
+		i, ok = s.more(s.value(i))
 		n++
 	}
 	if n > maxBatch {
 		s.problem = "a batch has at most 4096 messages"
 	}
+	return i
 }
 
 // An object tells which members of one of a message's objects are looked at.
@@ -125,12 +128,15 @@ var (
 
 // find returns the member that key names, nil if it is none of o's. A key that
 // encoding/json would take for it, because only its case is another, is not
-// exact.
+// exact; a lenient object has none of these.
 func (o *object) find(key []byte) (found *member, exact bool) {
 	for i := range o.members {
 		if string(key) == o.members[i].name {
 			return &o.members[i], true
 		}
+	}
+	if o.lenient {
+		return nil, false
 	}
 	for i := range o.members {
 		if bytes.EqualFold(key, []byte(o.members[i].name)) {
@@ -140,43 +146,44 @@ func (o *object) find(key []byte) (found *member, exact bool) {
 	return nil, false
 }
 
-// members walks over the object at hand and notes where the members lie that o
-// tells of, and what is wrong with them.
-func (s *scanner) members(m *Message, o *object) {
-	for ok := s.enter(); ok; ok = s.next() {
+// members walks over the object that stands at i and notes where the members lie
+// that o tells of, and what is wrong with them.
+func (s *scanner) members(i int, m *Message, o *object) (end int) {
+	i, ok := s.enter(i)
+	for ; ok; i, ok = s.next(i) {
 		key := s.key()
 		found, exact := o.find(key)
 		if !exact {
-			if found != nil && !o.lenient && s.problem == "" {
+			if found != nil && s.problem == "" {
 				s.problem = string(Quote(string(key))) + o.within + " differs from a known member only in case"
 			}
-			s.value()
+			i = s.value(i)
 			continue
 		}
-		at := &m.parts[found.part]
+		at, lo := &m.parts[found.part], i
 		if *at != (span{}) && !o.lenient {
 			s.manyIDs = s.manyIDs || found.part == PartID
 			if s.problem == "" {
 				s.problem = `"` + found.name + `" stands twice` + o.within
 			}
 		}
-		if found.inside != nil && s.peek() == '{' {
-			lo := s.i
-			s.members(m, found.inside)
-			*at = span{int32(lo), int32(s.i)}
+		if _, c := s.peek(i); c == '{' && found.inside != nil {
+			i = s.members(i, m, found.inside)
 		} else {
-			*at = s.value()
+			i = s.value(i)
 		}
+		*at = span{int32(lo), int32(i)}
 	}
+	return i
 }
 
 const bothParts = "a response has a result or an error, not both"
 
 // classify decides what the message is for, and what is wrong with it.
 func (m *Message) classify() (problem string) {
-	id, method := m.Part(PartID), m.Part(PartMethod)
-	result, failure := m.Part(PartResult), m.Part(PartError)
-	if v := m.Part(partVersion); string(v) != `"2.0"` && Unquote(v) != "2.0" {
+	id, method := m.part(PartID), m.part(PartMethod)
+	result, failure := m.part(PartResult), m.part(PartError)
+	if v := m.part(partVersion); string(v) != `"2.0"` && Unquote(v) != "2.0" {
 		return `"jsonrpc" must be "2.0"`
 	}
 	switch {
@@ -208,7 +215,7 @@ func (m *Message) placeToken() (problem string) {
 		m.parts[PartToken] = own
 	}
 	m.parts[partProgress] = span{}
-	token := m.Part(PartToken)
+	token := m.part(PartToken)
 	switch {
 	case IsNull(token):
 		m.parts[PartToken] = span{}
@@ -228,7 +235,7 @@ func isID(value []byte) bool {
 // a result and an error, one of them null. What it means is plain, but a strict
 // client refuses it, so the gateway says it anew.
 func (m Message) withoutNulls() (mended Message, ok bool) {
-	result, failure := m.Part(PartResult), m.Part(PartError)
+	result, failure := m.part(PartResult), m.part(PartError)
 	switch {
 	case IsNull(failure):
 		return own(response(m.ID(), "result", result)), true

@@ -16,9 +16,9 @@ func Unquote(literal []byte) string {
 		return ""
 	}
 	s := scan(literal)
-	escaped := s.str()
+	end, escaped := s.str(0)
 	switch {
-	case s.err != nil || s.badUTF8 || s.i != len(literal):
+	case s.err != nil || s.badUTF8 || end != len(literal):
 		return ""
 	case escaped:
 		return string(unescape(nil, literal[1:len(literal)-1]))
@@ -76,7 +76,7 @@ func hex4(text []byte) rune {
 // encoding/json would add.
 func Quote(s string) []byte {
 	literal := append(append(make([]byte, 0, len(s)+2), '"'), s...)
-	if n, ascii := plain(literal[1:]); ascii && n == len(s) {
+	if n, ascii := plain(literal, 1); ascii && n == len(literal) {
 		return append(literal, '"')
 	}
 	return Encode(s)

@@ -1,7 +1,5 @@
 package wire
 
-import "bytes"
-
 // A Member is a member of a JSON object: its key, and its value as JSON text.
 type Member struct {
 	Key  string
@@ -26,16 +24,16 @@ func (m Message) ReviseResult(drop func(key string) bool, put ...Member) Message
 	to := m
 	to.raw = append(make([]byte, 0, len(m.raw)+room(put)), m.raw[:at.lo]...)
 	isError := span{}
-	to.raw = revise(to.raw, m.Part(PartResult), drop, put, func(key string, value span) {
+	to.raw = revise(to.raw, m.part(PartResult), drop, put, func(key string, value span) {
 		if _, known := inResult.find([]byte(key)); known {
 			isError = value
 		}
 	})
-	to.shift(at, int32(len(to.raw))-at.hi, m.parts)
+	to.shift(at, int32(len(to.raw))-at.hi, &m)
 	to.parts[partIsError] = isError
 	to.raw = append(to.raw, m.raw[at.hi:]...)
 	for _, p := range put {
-		to.multiline = to.multiline || bytes.ContainsAny(p.Text, "\r\n")
+		to.multiline = to.multiline || breaks(p.Text)
 	}
 	return to
 }
@@ -59,15 +57,15 @@ func revise(b, object []byte, drop func(key string) bool, put []Member, lies fun
 		lies(m.Key, span{int32(len(b) - len(m.Text)), int32(len(b))})
 	}
 	s := scan(object)
-	for ok := IsObject(object) && s.enter(); ok; ok = s.next() {
-		key := string(s.key())
-		at := s.keyAt
-		value := s.value()
-		if s.err != nil || drop != nil && drop(key) || has(put, key) {
-			continue
+	i, ok := s.enter(0)
+	for ok {
+		key, lo, value := string(s.key()), int(s.keyAt.lo), i
+		i = s.value(i)
+		if s.err == nil && (drop == nil || !drop(key)) && !has(put, key) {
+			b = append(separate(b, empty), object[lo:i]...)
+			lies(key, span{int32(len(b) - (i - value)), int32(len(b))})
 		}
-		b = append(separate(b, empty), object[at.lo:value.hi]...)
-		lies(key, span{int32(len(b)) - (value.hi - value.lo), int32(len(b))})
+		i, ok = s.next(i)
 	}
 	return append(b, '}')
 }

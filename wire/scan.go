@@ -13,11 +13,13 @@ const (
 	maxText = 1 << 30
 )
 
-// A scanner walks JSON text (RFC 8259) once. The first error sticks: after it
-// every step is a no-op, so that callers test err once, at the end.
+// A scanner walks JSON text (RFC 8259) once. Where it is stands in no field: each
+// step is told a place in the text and returns the one behind what it has walked
+// over, which keeps it in a register. The first error sticks, and the place behind
+// it is the end of the text, where nothing else can be found: callers test err
+// once, at the end.
 type scanner struct {
 	b         []byte
-	i         int
 	depth     int
 	keyAt     span // the key of the member at hand, in its quotes
 	escaped   bool // that key has escapes
@@ -30,155 +32,150 @@ type scanner struct {
 }
 
 func scan(text []byte) scanner {
-	s := scanner{b: text}
 	if len(text) > maxText {
-		s.fail("the text is longer than %d bytes", maxText)
+		return scanner{err: fmt.Errorf("byte 0: the text is longer than %d bytes", maxText)}
 	}
-	return s
+	return scanner{b: text}
 }
 
-func (s *scanner) fail(format string, args ...any) {
+func (s *scanner) fail(i int, format string, args ...any) (end int) {
 	if s.err == nil {
-		s.err = fmt.Errorf("byte %d: "+format, append([]any{s.i}, args...)...)
+		s.err = fmt.Errorf("byte %d: "+format, append([]any{i}, args...)...)
 	}
+	return len(s.b)
 }
 
-// peek skips white space and returns the next byte, or 0 at the end.
-func (s *scanner) peek() byte {
-	for ; s.i < len(s.b); s.i++ {
-		switch c := s.b[s.i]; {
-		case c > ' ':
-			return c
-		case c == '\n' || c == '\r':
+// peek skips white space and returns the next byte, or 0 at the end, and where
+// it stands.
+func (s *scanner) peek(i int) (at int, c byte) {
+	if i < len(s.b) && s.b[i] > ' ' {
+		return i, s.b[i]
+	}
+	return s.space(i)
+}
+
+func (s *scanner) space(i int) (at int, c byte) {
+	for ; i < len(s.b); i++ {
+		switch c := s.b[i]; c {
+		case ' ', '\t':
+		case '\n', '\r':
 			s.multiline = true
-		case c != ' ' && c != '\t':
-			return c
+		default:
+			return i, c
 		}
 	}
-	return 0
+	return i, 0
 }
 
-// value walks over one value of any type and returns where it lies.
-func (s *scanner) value() span {
-	c := s.peek()
-	lo := s.i
-	if s.err != nil {
-		return span{}
+// value walks over one value of any type, in front of which no white space stands.
+func (s *scanner) value(i int) (end int) {
+	if i >= len(s.b) {
+		return s.fail(i, "the text ends where a value should stand")
 	}
-	switch {
+	switch c := s.b[i]; {
 	case c == '"':
-		s.str()
+		end, _ = s.str(i)
+		return end
 	case c == '{':
-		for ok := s.enter(); ok; ok = s.next() {
-			s.value()
+		i, ok := s.enter(i)
+		for ok {
+			i, ok = s.next(s.value(i))
 		}
+		return i
 	case c == '[':
-		for ok := s.open(); ok; ok = s.more() {
-			s.value()
+		i, ok := s.open(i)
+		for ok {
+			i, ok = s.more(s.value(i))
 		}
+		return i
 	case c == '-' || '0' <= c && c <= '9':
-		s.number()
+		return s.number(i)
 	case c == 't':
-		s.literal("true")
+		return s.literal(i, "true")
 	case c == 'f':
-		s.literal("false")
+		return s.literal(i, "false")
 	case c == 'n':
-		s.literal("null")
-	case s.i >= len(s.b):
-		s.fail("the text ends where a value should stand")
+		return s.literal(i, "null")
 	default:
-		s.fail("%q where a value should stand", c)
+		return s.fail(i, "%q where a value should stand", c)
 	}
-	return span{int32(lo), int32(s.i)}
 }
 
-// enter steps into the object at hand, to the value of its first member; next
-// goes on to the following one, and key returns that member's key. Both answer
+// enter steps into the object that stands at i, to the value of its first member;
+// next goes on to the following one, and key returns that member's key. Both answer
 // false behind the closing brace, and after an error.
-func (s *scanner) enter() bool {
-	if !s.down('{') {
-		return false
+func (s *scanner) enter(i int) (at int, ok bool) {
+	i, c := s.down(i, '{')
+	if c == '}' {
+		return s.up(i)
 	}
-	if s.peek() == '}' {
-		return s.up()
-	}
-	return s.colon()
+	return s.colon(i)
 }
 
-func (s *scanner) next() bool {
-	switch c := s.peek(); {
-	case s.err != nil:
-	case c == ',':
-		s.i++
-		s.peek()
-		return s.colon()
-	case c == '}':
-		return s.up()
+func (s *scanner) next(i int) (at int, ok bool) {
+	switch i, c := s.peek(i); c {
+	case ',':
+		i, _ = s.peek(i + 1)
+		return s.colon(i)
+	case '}':
+		return s.up(i)
 	default:
-		s.fail("a comma or } should stand here")
+		return s.fail(i, "a comma or } should stand here"), false
 	}
-	return false
 }
 
 // open and more are enter and next for arrays.
-func (s *scanner) open() bool {
-	if !s.down('[') {
-		return false
+func (s *scanner) open(i int) (at int, ok bool) {
+	i, c := s.down(i, '[')
+	if c == ']' {
+		return s.up(i)
 	}
-	if s.peek() == ']' {
-		return s.up()
-	}
-	return true
+	return i, s.err == nil
 }
 
-func (s *scanner) more() bool {
-	switch c := s.peek(); {
-	case s.err != nil:
-	case c == ',':
-		s.i++
-		return true
-	case c == ']':
-		return s.up()
+func (s *scanner) more(i int) (at int, ok bool) {
+	switch i, c := s.peek(i); c {
+	case ',':
+		i, _ = s.peek(i + 1)
+		return i, true
+	case ']':
+		return s.up(i)
 	default:
-		s.fail("a comma or ] should stand here")
+		return s.fail(i, "a comma or ] should stand here"), false
 	}
-	return false
 }
 
-func (s *scanner) down(bracket byte) bool {
-	if s.peek() != bracket || s.err != nil {
-		s.fail("%q should stand here", bracket)
-		return false
+// down steps over a bracket, to what stands behind it.
+func (s *scanner) down(i int, bracket byte) (at int, c byte) {
+	i, c = s.peek(i)
+	if c != bracket {
+		return s.fail(i, "%q should stand here", bracket), 0
 	}
 	if s.depth++; s.depth > maxDepth {
-		s.fail("nested deeper than %d", maxDepth)
-		return false
+		return s.fail(i, "nested deeper than %d", maxDepth), 0
 	}
-	s.i++
-	return true
+	return s.peek(i + 1)
 }
 
 // up returns false: there is no member, no element any more.
-func (s *scanner) up() bool {
-	s.i++
+func (s *scanner) up(i int) (at int, ok bool) {
 	s.depth--
-	return false
+	return i + 1, false
 }
 
-// colon walks over a member's key and its colon.
-func (s *scanner) colon() bool {
-	if s.i >= len(s.b) || s.b[s.i] != '"' {
-		s.fail("a member's key should stand here")
-		return false
+// colon walks over a member's key and its colon, to its value.
+func (s *scanner) colon(i int) (at int, ok bool) {
+	if i >= len(s.b) || s.b[i] != '"' {
+		return s.fail(i, "a member's key should stand here"), false
 	}
-	lo := s.i
-	s.escaped = s.str()
-	s.keyAt = span{int32(lo), int32(s.i)}
-	if s.peek() != ':' {
-		s.fail("a colon should stand here")
+	end, escaped := s.str(i)
+	s.keyAt, s.escaped = span{int32(i), int32(end)}, escaped
+	i, c := s.peek(end)
+	if c != ':' {
+		return s.fail(i, "a colon should stand here"), false
 	}
-	s.i++
-	return s.err == nil
+	i, _ = s.peek(i + 1)
+	return i, true
 }
 
 // key returns the key of the member at hand, until the next call. Escapes are
@@ -192,49 +189,49 @@ func (s *scanner) key() []byte {
 	return key
 }
 
-func (s *scanner) number() {
-	if s.b[s.i] == '-' {
-		s.i++
+func (s *scanner) number(i int) (end int) {
+	if s.b[i] == '-' {
+		i++
 	}
-	if s.i < len(s.b) && s.b[s.i] == '0' {
-		s.i++
+	if i < len(s.b) && s.b[i] == '0' {
+		i++
 	} else {
-		s.digits()
+		i = s.digits(i)
 	}
-	if s.i < len(s.b) && s.b[s.i] == '.' {
-		s.i++
-		s.digits()
+	if i < len(s.b) && s.b[i] == '.' {
+		i = s.digits(i + 1)
 	}
-	if s.i < len(s.b) && s.b[s.i]|0x20 == 'e' {
-		s.i++
-		if s.i < len(s.b) && (s.b[s.i] == '+' || s.b[s.i] == '-') {
-			s.i++
+	if i < len(s.b) && s.b[i]|0x20 == 'e' {
+		i++
+		if i < len(s.b) && (s.b[i] == '+' || s.b[i] == '-') {
+			i++
 		}
-		s.digits()
+		i = s.digits(i)
 	}
+	return i
 }
 
-func (s *scanner) digits() {
-	lo := s.i
-	for s.i < len(s.b) && '0' <= s.b[s.i] && s.b[s.i] <= '9' {
-		s.i++
+func (s *scanner) digits(i int) (end int) {
+	lo := i
+	for i < len(s.b) && '0' <= s.b[i] && s.b[i] <= '9' {
+		i++
 	}
-	if s.i == lo {
-		s.fail("a digit should stand here")
+	if i == lo {
+		return s.fail(i, "a digit should stand here")
 	}
+	return i
 }
 
-func (s *scanner) literal(word string) {
-	if !bytes.HasPrefix(s.b[s.i:], []byte(word)) {
-		s.fail("%q should stand here", word)
-		return
+func (s *scanner) literal(i int, word string) (end int) {
+	if !bytes.HasPrefix(s.b[i:], []byte(word)) {
+		return s.fail(i, "%q should stand here", word)
 	}
-	s.i += len(word)
+	return i + len(word)
 }
 
 // end checks that nothing but white space is left.
-func (s *scanner) end() {
-	if s.peek(); s.i < len(s.b) {
-		s.fail("text after the end of the message")
+func (s *scanner) end(i int) {
+	if i, _ := s.peek(i); i < len(s.b) {
+		s.fail(i, "text after the end of the message")
 	}
 }

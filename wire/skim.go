@@ -21,7 +21,7 @@ func (s *Skimmer) Write(piece []byte) {
 	for len(piece) > 0 && !s.done {
 		n := 1
 		if s.string && !s.escape {
-			n, _ = plain(piece)
+			n, _ = plain(piece, 0)
 			n = max(n, 1)
 		}
 		if n > 1 {
@@ -109,8 +109,7 @@ func (s *Skimmer) member() {
 		s.ids++
 		s.id = ""
 		v := scan(s.value)
-		v.value()
-		v.end()
+		v.end(v.value(0))
 		if v.err == nil && !v.badUTF8 && isID(s.value) {
 			s.id = ID(s.value)
 		}

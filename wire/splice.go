@@ -13,35 +13,37 @@ type Edit struct {
 // edits that overlap the outer one counts. The receiver stays as it is; the new
 // message has a text of its own.
 func (m Message) Splice(edits ...Edit) Message {
-	size := len(m.raw)
-	for _, e := range edits {
-		size += len(e.Text)
-	}
 	to := m
-	to.raw = make([]byte, 0, size)
 	deep := false
+	pieces := make([][]byte, 0, 7) // on the stack, for as many as three edits
 	done := int32(0)
 	for e := m.first(edits, done); e != nil; e = m.first(edits, done) {
 		at := m.parts[e.Part]
-		to.raw = append(append(to.raw, m.raw[done:at.lo]...), e.Text...)
-		to.shift(at, int32(len(e.Text))-(at.hi-at.lo), m.parts)
+		pieces = append(pieces, m.raw[done:at.lo], e.Text)
+		to.shift(at, int32(len(e.Text))-(at.hi-at.lo), &m)
 		if e.Part == PartParams || e.Part == PartMeta || e.Part == PartResult {
 			deep = true // the new text has parts of its own, and is read for them below
 		} else {
-			to.multiline = to.multiline || bytes.ContainsAny(e.Text, "\r\n")
+			to.multiline = to.multiline || breaks(e.Text)
 		}
 		done = at.hi
 	}
-	to.raw = append(to.raw, m.raw[done:]...)
+	// Join does not clear its memory before it fills it; make would.
+	to.raw = bytes.Join(append(pieces, m.raw[done:]), nil)
 	if deep {
 		return own(to.raw)
 	}
 	return to
 }
 
+// breaks reports whether a line break stands in JSON text.
+func breaks(text []byte) bool {
+	return bytes.IndexByte(text, '\n') >= 0 || bytes.IndexByte(text, '\r') >= 0
+}
+
 // first returns the edit whose part stands first at or behind the offset done,
 // nil if there is none.
-func (m Message) first(edits []Edit, done int32) *Edit {
+func (m *Message) first(edits []Edit, done int32) *Edit {
 	var found *Edit
 	for i := range edits {
 		at := m.parts[edits[i].Part]
@@ -52,17 +54,17 @@ func (m Message) first(edits []Edit, done int32) *Edit {
 	return found
 }
 
-// shift moves the parts that stand behind the span at, or hold it, by delta.
-// was holds the places before any edit: edits do not overlap, so that these
-// tell which parts an edit moves.
-func (m *Message) shift(at span, delta int32, was [numParts]span) {
-	for p := range m.parts {
+// shift moves the parts that stand behind the span at, or hold it, by delta. was
+// is the message before any edit: edits do not overlap, so that its places tell
+// which parts an edit moves.
+func (m *Message) shift(at span, delta int32, was *Message) {
+	for p, place := range was.parts {
 		switch {
-		case was[p].hi == was[p].lo:
-		case was[p].lo >= at.hi:
+		case place.hi == place.lo:
+		case place.lo >= at.hi:
 			m.parts[p].lo += delta
 			m.parts[p].hi += delta
-		case was[p].hi >= at.hi:
+		case place.hi >= at.hi:
 			m.parts[p].hi += delta
 		}
 	}

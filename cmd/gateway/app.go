@@ -87,7 +87,7 @@ func (f *flags) quiet(c *config.Config) {
 		c.Log.Level = "error"
 	}
 	if c.Log.Level == "error" || c.Log.Level == "warn" {
-		c.Audit.File = cmp.Or(c.Audit.File, os.DevNull)
+		c.Audit.File = cmp.Or(c.Audit.File, config.Nowhere)
 	}
 }
 
@@ -167,7 +167,7 @@ func (f *flags) open(m mode, tunes ...tune) (*app, error) {
 	}
 	a.gateway = gateway.New(gateway.Options{
 		Backends:  a.set,
-		Observers: []gateway.Observer{gateway.Journal(a.journal)},
+		Observers: a.observers(),
 		Info:      info,
 		InFlight:  c.Limits.InFlight,
 		Guests:    c.Limits.Sessions,
@@ -206,10 +206,19 @@ func (a *app) openLog(w io.Writer) {
 	}
 }
 
-// openJournal has the audit records written to their file, or into the log.
+// observers are those who see each call begin and end.
+func (a *app) observers() []gateway.Observer {
+	if a.Config.Audit.File == config.Nowhere {
+		return nil
+	}
+	return []gateway.Observer{gateway.Journal(a.journal)}
+}
+
+// openJournal has the audit records written to their file, or into the log. A journal that nobody observes
+// calls for has none to write.
 func (a *app) openJournal() error {
 	log, flush := a.log, func() error { return nil }
-	if path := a.Config.Audit.File; path != "" {
+	if path := a.Config.Audit.File; path != "" && path != config.Nowhere {
 		if info, err := os.Stat(path); err == nil && info.Mode()&os.ModeNamedPipe != 0 {
 			return hinted{fmt.Errorf("audit.file: %s is a pipe, and would wait for a reader", path), "name a file"}
 		}

@@ -1,0 +1,246 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http/httputil"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// A backend is an MCP server that answers with as little work as can be: it looks for the few bytes
+// that it needs and echoes the text it is called with.
+type backend struct {
+	list []byte        // its tools
+	slow time.Duration // how long it takes for a call
+}
+
+func serveBackend(args []string) error {
+	f := flag.NewFlagSet("backend", flag.ExitOnError)
+	tools := f.Int("tools", 25, "how many it has")
+	name := f.String("name", "b", "how the names of its tools begin")
+	slow := f.Duration("slow", 0, "how long it takes for a call")
+	listen := f.String("listen", "", "serve HTTP at this `address`")
+	_ = f.Parse(args)
+	b := &backend{slow: *slow}
+	b.describe(*name, *tools)
+	if *listen != "" {
+		return b.serveHTTP(*listen)
+	}
+	return b.serveStdio(os.Stdin, os.Stdout)
+}
+
+// describe makes up the list of its tools.
+func (b *backend) describe(name string, tools int) {
+	var list bytes.Buffer
+	for i := range tools {
+		if i > 0 {
+			list.WriteByte(',')
+		}
+		fmt.Fprintf(&list, `{"name":"%s_tool_%d","description":"%s","inputSchema":{"type":"object","properties":{"text":{"type":"string"},"limit":{"type":"integer","minimum":1}},"required":["text"]}}`,
+			name, i, strings.Repeat("A tool to measure with. ", 12))
+	}
+	b.list = list.Bytes()
+}
+
+func (b *backend) serveStdio(r io.Reader, w io.Writer) error {
+	in := bufio.NewReaderSize(r, 4<<20)
+	var mu sync.Mutex // of w
+	var out []byte
+	for {
+		line, err := in.ReadSlice('\n')
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if b.slow > 0 && isCall(line) {
+			late := append(b.answer(nil, line), '\n')
+			time.AfterFunc(b.slow, func() {
+				mu.Lock()
+				defer mu.Unlock()
+				_, _ = w.Write(late)
+			})
+			continue
+		}
+		if out = b.answer(out[:0], line); len(out) == 0 {
+			continue
+		}
+		mu.Lock()
+		_, err = w.Write(append(out, '\n'))
+		mu.Unlock()
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func isCall(request []byte) bool {
+	return bytes.Contains(request[:min(len(request), 200)], []byte(`"tools/call"`))
+}
+
+// answer appends the answer to a request, nothing to a notification.
+func (b *backend) answer(out, request []byte) []byte {
+	id := field(request, `"id":`)
+	if id == nil {
+		return out
+	}
+	out = append(append(append(out, `{"jsonrpc":"2.0","id":`...), id...), ',')
+	has := func(method string) bool {
+		return bytes.Contains(request[:min(len(request), 200)], []byte(method))
+	}
+	switch {
+	case isCall(request):
+		out = append(out, `"result":{"content":[{"type":"text","text":"`...)
+		out = append(append(out, text(request)...), `"}]}`...)
+	case has(`"tools/list"`):
+		out = append(append(append(out, `"result":{"tools":[`...), b.list...), `]}`...)
+	case has(`"initialize"`):
+		out = append(out, `"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"bench","version":"1"}}`...)
+	case has(`"ping"`):
+		out = append(out, `"result":{}`...)
+	default:
+		out = append(out, `"error":{"code":-32601,"message":"Method not found"}`...)
+	}
+	return append(out, '}')
+}
+
+// field returns the number or string that follows a key, nil if there is none.
+func field(message []byte, key string) []byte {
+	i := bytes.Index(message, []byte(key))
+	if i < 0 {
+		return nil
+	}
+	message = message[i+len(key):]
+	return message[:max(0, bytes.IndexAny(message, ",}"))]
+}
+
+// text returns the argument of a call.
+func text(call []byte) []byte {
+	const key = `"text":"`
+	i := bytes.Index(call, []byte(key))
+	if i < 0 {
+		return nil
+	}
+	call = call[i+len(key):]
+	return call[:max(0, bytes.IndexByte(call, '"'))]
+}
+
+// serveHTTP serves JSON answers to POSTs over connections that stay open.
+func (b *backend) serveHTTP(address string) error {
+	ln, err := net.Listen("tcp", address)
+	if err != nil {
+		return err
+	}
+	go func() { // ends with whoever started us
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		os.Exit(0)
+	}()
+	for {
+		conn, err := ln.Accept()
+		if err != nil {
+			return err
+		}
+		go func() {
+			defer conn.Close()
+			b.exchanges(conn)
+		}()
+	}
+}
+
+func (b *backend) exchanges(conn net.Conn) {
+	r := bufio.NewReaderSize(conn, 64<<10)
+	var body, answer, out []byte
+	for {
+		head, err := readHead(r)
+		if err != nil {
+			return
+		}
+		if body, err = head.body(r, body[:0]); err != nil {
+			return
+		}
+		status := "405 Method Not Allowed"
+		answer = answer[:0]
+		if strings.HasPrefix(head.first, "POST") {
+			if b.slow > 0 && isCall(body) {
+				time.Sleep(b.slow)
+			}
+			answer = b.answer(answer, body)
+			status = "200 OK"
+			if len(answer) == 0 {
+				status = "202 Accepted"
+			}
+		}
+		out = fmt.Appendf(out[:0], "HTTP/1.1 %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", status, len(answer))
+		if _, err := conn.Write(append(out, answer...)); err != nil {
+			return
+		}
+	}
+}
+
+// A head is what is looked at of the head of an HTTP message.
+type head struct {
+	first   string // line
+	length  int
+	chunked bool
+	events  bool
+	session string
+}
+
+// readHead reads the head of a request or a response.
+func readHead(r *bufio.Reader) (h head, err error) {
+	for first := true; ; first = false {
+		line, err := r.ReadSlice('\n')
+		if err != nil {
+			return h, err
+		}
+		line = bytes.TrimRight(line, "\r\n")
+		if first {
+			h.first = string(line)
+			continue
+		}
+		if len(line) == 0 {
+			return h, nil
+		}
+		key, value, _ := bytes.Cut(line, []byte(":"))
+		value = bytes.TrimSpace(value)
+		switch {
+		case bytes.EqualFold(key, []byte("Content-Length")):
+			if h.length, err = strconv.Atoi(string(value)); err != nil {
+				return h, err
+			}
+		case bytes.EqualFold(key, []byte("Transfer-Encoding")):
+			h.chunked = true
+		case bytes.EqualFold(key, []byte("Content-Type")):
+			h.events = bytes.HasPrefix(value, []byte("text/event-stream"))
+		case bytes.EqualFold(key, []byte("Mcp-Session-Id")):
+			h.session = string(value)
+		}
+	}
+}
+
+// body appends the body that stands behind a head.
+func (h head) body(r *bufio.Reader, to []byte) ([]byte, error) {
+	if h.chunked {
+		text, err := io.ReadAll(httputil.NewChunkedReader(r))
+		if err == nil {
+			_, err = r.ReadSlice('\n') // behind the last chunk
+		}
+		return append(to, text...), err
+	}
+	if cap(to) < h.length {
+		to = make([]byte, 0, h.length)
+	}
+	to = to[:h.length]
+	_, err := io.ReadFull(r, to)
+	return to, err
+}

@@ -1,0 +1,187 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"io"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"os/exec"
+	"sync"
+)
+
+// The relays are the least that can stand between a client and a server: what a gateway is measured by.
+// Where both sides speak alike they only copy bytes.
+
+// serveRelay copies bytes between its own stdio and a command's.
+func serveRelay(command []string) error {
+	return withChild(command, func(in io.WriteCloser, out io.Reader) {
+		var copying sync.WaitGroup
+		copying.Go(func() { copyBytes(in, os.Stdin); in.Close() })
+		copying.Go(func() { copyBytes(os.Stdout, out) })
+		copying.Wait()
+	})
+}
+
+func withChild(command []string, use func(in io.WriteCloser, out io.Reader)) error {
+	cmd := exec.Command(command[0], command[1:]...)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	use(in, out)
+	in.Close()
+	return cmd.Wait()
+}
+
+// copyBytes reads and writes, and does nothing else.
+func copyBytes(w io.Writer, r io.Reader) {
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := r.Read(buf)
+		if n > 0 {
+			if _, err := w.Write(buf[:n]); err != nil {
+				return
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// serveProxy is the reverse proxy of the standard library, but for two settings. It keeps more connections than
+// two, or most calls would have to connect anew; and it does not close a request's body when the answer begins:
+// a server as fast as ours answers before the proxy has noticed that the body ends, and its answer would be lost.
+func serveProxy(args []string) error {
+	address, target, err := twoPlaces("proxy", args)
+	if err != nil {
+		return err
+	}
+	proxy := &httputil.ReverseProxy{
+		Rewrite:   func(r *httputil.ProxyRequest) { r.SetURL(target) },
+		Transport: pooled(),
+	}
+	return serveUntilEOF(address, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_ = http.NewResponseController(w).EnableFullDuplex()
+		proxy.ServeHTTP(w, r)
+	}))
+}
+
+func pooled() *http.Transport {
+	t := http.DefaultTransport.(*http.Transport).Clone()
+	t.MaxIdleConnsPerHost, t.MaxIdleConns = 512, 512
+	return t
+}
+
+func twoPlaces(role string, args []string) (listen string, target *url.URL, err error) {
+	f := flag.NewFlagSet(role, flag.ExitOnError)
+	to := f.String("to", "", "the server's `URL`")
+	f.StringVar(&listen, "listen", "", "`address`")
+	_ = f.Parse(args)
+	target, err = url.Parse(*to)
+	return listen, target, err
+}
+
+// serveUntilEOF serves HTTP for as long as whoever started us holds our stdin.
+func serveUntilEOF(address string, h http.Handler) error {
+	server := &http.Server{Addr: address, Handler: h}
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		_ = server.Shutdown(context.Background())
+	}()
+	if err := server.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// servePoster posts each line to a server and writes what it answers as a line.
+func servePoster(args []string) error {
+	_, target, err := twoPlaces("poster", args)
+	if err != nil {
+		return err
+	}
+	client := &http.Client{Transport: pooled()}
+	in := bufio.NewReaderSize(os.Stdin, 4<<20)
+	var posts sync.WaitGroup
+	defer posts.Wait()
+	var out sync.Mutex
+	for {
+		line, err := in.ReadBytes('\n')
+		if err != nil {
+			return nil
+		}
+		posts.Go(func() {
+			res, err := client.Post(target.String(), "application/json", bytes.NewReader(line))
+			if err != nil {
+				return
+			}
+			defer res.Body.Close()
+			answer, err := io.ReadAll(res.Body)
+			if err == nil && len(answer) > 0 {
+				out.Lock()
+				defer out.Unlock()
+				_, _ = os.Stdout.Write(append(answer, '\n'))
+			}
+		})
+	}
+}
+
+// servePiper passes what is posted on to a command, a line each, and answers with the line that has the
+// same id.
+func servePiper(args []string) error {
+	address, command := args[0], args[1:]
+	return withChild(command, func(in io.WriteCloser, out io.Reader) {
+		var mu sync.Mutex // of in and waiting
+		waiting := make(map[string]chan []byte)
+		go func() {
+			lines := bufio.NewReaderSize(out, 4<<20)
+			for {
+				line, err := lines.ReadBytes('\n')
+				if err != nil {
+					return
+				}
+				mu.Lock()
+				answer := waiting[string(field(line, `"id":`))]
+				delete(waiting, string(field(line, `"id":`)))
+				mu.Unlock()
+				if answer != nil {
+					answer <- line
+				}
+			}
+		}()
+		_ = serveUntilEOF(address, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			line, err := io.ReadAll(r.Body)
+			if err != nil {
+				return
+			}
+			id := field(line, `"id":`)
+			answer := make(chan []byte, 1)
+			mu.Lock()
+			if id != nil {
+				waiting[string(id)] = answer
+			}
+			_, _ = in.Write(append(line, '\n'))
+			mu.Unlock()
+			if id == nil {
+				w.WriteHeader(http.StatusAccepted)
+				return
+			}
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = w.Write(<-answer)
+		}))
+	})
+}
