@@ -81,7 +81,7 @@ var newline = []byte{'\n'}
 // hold leaves a line to the end of the burst, if there is one, and writes it else.
 func (o *outbox) hold(line []byte, burst *wire.Burst) {
 	o.held = append(append(o.held, line...), '\n')
-	if !o.holding {
+	if !o.holding && burst != nil {
 		o.holding = burst.Then(o.release)
 	}
 	if !o.holding || burst == nil {
