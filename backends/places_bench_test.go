@@ -49,8 +49,7 @@ func BenchmarkPlaces(b *testing.B) {
 			}
 		})
 		b.Run(fmt.Sprintf("is taken back behind %d of its session", n), func(b *testing.B) {
-			var p *places
-			p = newPlaces(config.Backend{MaxInFlight: 1, QueueWait: time.Hour}, func(waiting) {})
+			p := newPlaces(config.Backend{MaxInFlight: 1, QueueWait: time.Hour}, func(waiting) {})
 			p.most = n + 1
 			for range n {
 				p.enter(waiting{c: &peer.Pending{Owner: one(0), To: nobody{}}})

@@ -31,7 +31,9 @@ func (o *refrain) Read(b []byte) (n int, _ error) {
 	return n, nil
 }
 
-func linesOf(n int) *lineReader { return &lineReader{r: &refrain{text: sized(n) + "\n"}, limit: 4 << 20} }
+func linesOf(n int) *lineReader {
+	return &lineReader{r: &refrain{text: sized(n) + "\n"}, limit: 4 << 20}
+}
 
 func eventsOf(n int) *eventReader {
 	r := newEventReader(4 << 20)
