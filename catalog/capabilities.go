@@ -65,12 +65,8 @@ func (s *Snapshot) Backends(capability ...string) []string {
 // Has reports whether a backend has a capability, which counts as absent if it
 // is false or null.
 func (s *Snapshot) Has(backend string, capability ...string) bool {
-	for i := range s.listings {
-		if s.listings[i].Backend == backend {
-			return s.listings[i].has(capability...)
-		}
-	}
-	return false
+	l := s.of[backend]
+	return l != nil && l.has(capability...)
 }
 
 // capabilities returns those that can be read, nil if there are none.

@@ -88,6 +88,10 @@ type Entry struct {
 func Merge(o Options, listings []Listing) *Snapshot {
 	o = o.withDefaults()
 	s := &Snapshot{Instructions: instructions(listings), listings: slices.Clone(listings)}
+	s.of = make(map[string]*Listing, len(listings))
+	for i := range s.listings {
+		s.of[listings[i].Backend] = &s.listings[i]
+	}
 	for k := range Kind(NumKinds) {
 		s.lists[k].merge(k, o, listings)
 	}

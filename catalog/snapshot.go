@@ -7,9 +7,10 @@ type Snapshot struct {
 	Instructions string
 
 	lists        [NumKinds]list
-	reader       func() string    // the only backend that has resources, if there is one
-	listings     []Listing        // whose capabilities are looked up
-	capabilities [2]func() []byte // complete and not; made when first asked for
+	reader       func() string // the only backend that has resources, if there is one
+	listings     []Listing
+	of           map[string]*Listing // by their backends
+	capabilities [2]func() []byte    // complete and not; made when first asked for
 }
 
 // A list is what a snapshot has of one kind.

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"mcpgateway/revision"
 	"mcpgateway/transport"
 	"mcpgateway/wire"
 )
@@ -69,7 +70,7 @@ func newRig(tb testing.TB, backends int, answer string) *rig {
 	}
 	r := &rig{answer: wire.NewResult("0", []byte(answer))}
 	discard := slog.New(slog.DiscardHandler)
-	g := open(tb, settings{limit: 64 << 20}, names, func(name string) (transport.Conn, error) {
+	g := open(tb, settings{limit: 64 << 20, grace: time.Millisecond}, names, func(name string) (transport.Conn, error) {
 		ours, theirs := newLane()
 		go r.play(name, theirs)
 		return ours, nil
@@ -185,6 +186,16 @@ func BenchmarkCall(b *testing.B) {
 				_ = r.Write(toolCall(3+i, fmt.Sprintf("never_b%d", i%2), "x"), "")
 			}
 			benchAsk(b, r, toolCall(2, "tool_7_of_b1", "thirty-two bytes"))
+		})
+	}
+	for _, n := range []int{1, 32, 256, 4096} {
+		b.Run(fmt.Sprintf("%d in flight of clients without sessions", n), func(b *testing.B) {
+			r := newRig(b, 2, small)
+			stamp := revision.Stamp{Revision: "2026-07-28", Client: []byte(`{"name":"c","version":"1"}`)}
+			for i := range n - 1 {
+				_ = r.Write(stamp.On(toolCall(3+i, fmt.Sprintf("never_b%d", i%2), "x")), "")
+			}
+			benchAsk(b, r, stamp.On(toolCall(2, "tool_7_of_b1", "thirty-two bytes")))
 		})
 	}
 	for _, n := range []int{32, 4 << 10, 64 << 10, 1 << 20} {

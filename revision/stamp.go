@@ -75,8 +75,8 @@ func ReadStamp(m wire.Message) (Stamp, *wire.Error) {
 	meta := m.Part(wire.PartMeta)
 	get := func(key string) []byte { v, _ := wire.Lookup(meta, key); return v }
 	s := Stamp{Revision: Named(m), Capabilities: get(metaCapabilities), Client: get(metaClient)}
-	switch {
-	case wire.IsNull(get(metaRevision)) || get(metaRevision)[0] != '"':
+	switch date := get(metaRevision); {
+	case wire.IsNull(date) || date[0] != '"':
 		return s, wire.Errorf(wire.CodeInvalidParams, "Invalid params: _meta needs %s", metaRevision)
 	case !wire.IsObject(s.Capabilities):
 		return s, wire.Errorf(wire.CodeInvalidParams, "Invalid params: _meta needs %s, an object", metaCapabilities)

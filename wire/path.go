@@ -15,12 +15,16 @@ func lookup(object []byte, path []string) (value []byte, at, times int) {
 	if len(path) == 0 {
 		return object, 0, 1
 	}
-	Members(object, func(key string, v []byte, offset int) {
-		if key == path[0] {
-			value, at = v, offset
+	s := scan(object)
+	i, ok := s.enter(0)
+	for ok { // as in Members, but no key costs memory
+		found, lo := string(s.key()) == path[0], i
+		if i = s.value(i); found && s.err == nil {
+			value, at = object[lo:i:i], lo
 			times++
 		}
-	})
+		i, ok = s.next(i)
+	}
 	if times != 1 {
 		return nil, 0, times
 	}
