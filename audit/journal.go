@@ -63,7 +63,7 @@ func New(logger *slog.Logger, o Options) *Journal {
 // as there are, up to 64 KiB, with one Write. It starts nothing: Run does.
 func NewLines(w io.Writer, o Options) *Journal {
 	j := empty(o)
-	j.sink = &lines{w: w, mask: j.options.Mask, attrs: make([]slog.Attr, 0, maxAttrs)}
+	j.sink = newLines(w, j.options.Mask)
 	return j
 }
 

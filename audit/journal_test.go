@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"strings"
@@ -290,57 +289,6 @@ func ExampleJournal() {
 	j.Write(audit.Record{Session: "s1", Client: "demo/1", ID: "7", Tool: "nosuch", Outcome: audit.Rejected})
 	j.Run(ctx)
 	// Output: level=INFO msg=call session=s1 client=demo/1 id=7 tool=nosuch outcome=rejected dur_ms=0 bytes_in=0 bytes_out=0
-}
-
-// BenchmarkWrite is what a call pays: nobody takes the records out.
-func BenchmarkWrite(b *testing.B) {
-	for _, payloads := range []audit.Payloads{audit.None, audit.All} {
-		b.Run(string(payloads), func(b *testing.B) {
-			b.ReportAllocs()
-			var j *audit.Journal
-			const queue = 4096
-			for i := range b.N {
-				if i%queue == 0 {
-					b.StopTimer()
-					j = audit.New(slog.New(slog.DiscardHandler), audit.Options{Payloads: payloads, Queue: queue})
-					b.StartTimer()
-				}
-				j.Write(call)
-			}
-		})
-	}
-}
-
-// BenchmarkSustained is what a record costs in all, with calls that come faster than they can be encoded.
-func BenchmarkSustained(b *testing.B) {
-	j := audit.New(slog.New(slog.NewJSONHandler(io.Discard, nil)), audit.Options{})
-	ctx, cancel := context.WithCancel(b.Context())
-	var run sync.WaitGroup
-	run.Go(func() { j.Run(ctx) })
-	b.ReportAllocs()
-	b.RunParallel(func(pb *testing.PB) {
-		for pb.Next() {
-			j.Write(call)
-		}
-	})
-	cancel()
-	run.Wait()
-}
-
-func BenchmarkEncode(b *testing.B) {
-	for _, payloads := range []audit.Payloads{audit.None, audit.All} {
-		b.Run(string(payloads), func(b *testing.B) {
-			j := audit.New(slog.New(slog.NewJSONHandler(io.Discard, nil)), audit.Options{Payloads: payloads, Queue: b.N + 1})
-			ctx, cancel := context.WithCancel(context.Background())
-			cancel()
-			for range b.N {
-				j.Write(call)
-			}
-			b.ReportAllocs()
-			b.ResetTimer()
-			j.Run(ctx)
-		})
-	}
 }
 
 func TestWriteAllocatesNothing(t *testing.T) {
