@@ -139,7 +139,7 @@ type heads [1 << 16 / 64]uint64
 
 func headsOf(forms []string) *heads {
 	h := new(heads)
-	for _, form := range slices.Concat(forms, marks[:]) {
+	for _, form := range slices.Concat(forms, schemes, headers, []string{afterProtocol}) {
 		at := hash(uint32(form[0])<<16 | uint32(form[1])<<8 | uint32(form[2]))
 		h[at/64] |= 1 << (at % 64)
 	}
