@@ -3,6 +3,7 @@ package audit
 import (
 	"bytes"
 	"context"
+	"io"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -24,68 +25,81 @@ type Options struct {
 	Payloads Payloads
 	Mask     func(string) string // blots secrets out of text: (*logs.Mask).String; nil = none are known
 	Queue    int                 // records that may wait to be encoded; 0 = 4,096
-	Flush    func() error        // called when what was written should go out, for a logger with a buffer; nil = it has none
 }
 
 // Journal takes records on the call path and encodes them elsewhere:
 //
-//	Write ─ queue ─ Run ─ slog.Handler
+//	Write ─ waiting ─ Run ─ sink
 type Journal struct {
-	handler slog.Handler
 	options Options
-	queue   chan entry
+	sink    sink
+	batch   []entry // what Run has in hand
 	lost    atomic.Int64
+	wake    chan struct{} // holds one token if the first record has come to wait since Run took them all
 
-	// Run's own:
-	unflushed int64       // records written since the last Flush
-	attrs     []slog.Attr // of the last record; AddAttrs copies them
-
-	// gate is open to any number of Writes; Run shuts it when it leaves, which waits for those within. Nobody waits for
-	// long behind it: a Write which waits for room while Run leaves is let go by done.
-	gate sync.RWMutex
-	done chan struct{} // closed when Run leaves
+	mu      sync.Mutex
+	waiting []entry
+	taken   sync.Cond // tells those who wait for room
+	left    bool      // Run has gone, or has taken for the last time
 }
 
-// New returns a journal that will write to logger. It starts nothing: Run does.
+// A sink is where records go. Only Run calls it. Both methods say how many records could not be written.
+type sink interface {
+	put(*entry) (lost int64)
+	flush() (lost int64) // what was put goes out
+}
+
+// New returns a journal that will write into a log. It starts nothing: Run does.
 //
 // The level of logger plays no part: records go to its handler without asking whether it is enabled, so the journal is
-// complete at log.level error, too. Masking of everything but payloads is the handler's (logs.New).
+// complete at log.level error, too.
 func New(logger *slog.Logger, o Options) *Journal {
+	j := empty(o)
+	j.sink = &toLog{logger.Handler(), j.options.Mask}
+	return j
+}
+
+// NewLines returns a journal that will write lines of JSON to w: those that slog's JSON handler would write, and as many
+// as there are, up to 64 KiB, with one Write. It starts nothing: Run does.
+func NewLines(w io.Writer, o Options) *Journal {
+	j := empty(o)
+	j.sink = newLines(w, j.options.Mask)
+	return j
+}
+
+func empty(o Options) *Journal {
 	if o.Queue <= 0 {
 		o.Queue = 4096
-	}
-	if o.Flush == nil {
-		o.Flush = func() error { return nil }
 	}
 	if o.Mask == nil {
 		o.Mask = func(s string) string { return s }
 	}
-	return &Journal{
-		handler: logger.Handler(),
-		options: o,
-		queue:   make(chan entry, o.Queue),
-		done:    make(chan struct{}),
-	}
+	j := &Journal{options: o, wake: make(chan struct{}, 1)}
+	j.taken.L = &j.mu
+	return j
 }
 
-// Write hands r over to Run. It encodes nothing and, unless a payload has to be cut, allocates nothing. When the queue
-// is full it waits: a journal with gaps is worth less than a call that ends a little later, and the sink behind does not
-// block. Before Run it waits, too, once the queue is full. After Run has returned it never waits: r counts as lost.
-// Write may be called from any goroutine.
+// Write hands r over to Run. It encodes nothing and, unless a payload has to be cut or more records wait than ever did,
+// allocates nothing. When more wait than Options.Queue it waits until Run has taken them: a journal with gaps is worth
+// less than a call that ends a little later, and the sink behind does not block. Before Run it waits, too. After Run has
+// returned it never waits: r counts as lost. Write may be called from any goroutine.
 func (j *Journal) Write(r Record) {
 	e := j.entry(r)
-	j.gate.RLock()
-	defer j.gate.RUnlock()
-	select {
-	case <-j.done:
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.left {
 		j.lost.Add(1)
 		return
-	default:
 	}
-	select {
-	case j.queue <- e:
-	case <-j.done:
-		j.lost.Add(1)
+	j.waiting = append(j.waiting, e)
+	if len(j.waiting) == 1 {
+		select {
+		case j.wake <- struct{}{}:
+		default: // Run has not yet seen the one before
+		}
+	}
+	if len(j.waiting) > j.options.Queue {
+		j.taken.Wait()
 	}
 }
 
@@ -123,9 +137,8 @@ func (j *Journal) Run(ctx context.Context) error {
 	defer pause.Stop()
 	for ctx.Err() == nil {
 		select {
-		case e := <-j.queue:
-			j.log(e)
-			j.drain()
+		case <-j.wake:
+			j.drain(false)
 		case <-ctx.Done():
 		}
 		pause.Reset(gather)
@@ -134,48 +147,48 @@ func (j *Journal) Run(ctx context.Context) error {
 		case <-ctx.Done():
 		}
 	}
-	j.drain()
-	close(j.done)
-	j.gate.Lock() // until the last Write is out: what it left behind is in the queue
-	//lint:ignore SA2001 it is the waiting that counts
-	j.gate.Unlock()
-	j.drain()
+	j.drain(true)
 	return nil
 }
 
-// drain empties the queue and lets in, in turn, the Writes that wait for room: a receive from a full channel takes the
-// first waiting sender's value along.
-func (j *Journal) drain() {
-	for {
-		select {
-		case e := <-j.queue:
-			j.log(e)
-		default:
-			j.flush()
-			return
+// drain writes records until none wait; those that come while it does so go along.
+func (j *Journal) drain(last bool) {
+	for j.take(last) {
+		for i := range j.batch {
+			j.lost.Add(j.sink.put(&j.batch[i]))
 		}
+		clear(j.batch) // what they refer to
 	}
+	j.lost.Add(j.sink.flush())
 }
 
-// Lost says how many records were not written: those which came after Run had returned, and those that the handler
-// refused (disk full). The journal does not log it, since the place where it logs may be what failed; main does.
+// take makes what waits the batch, if anything does. After the last time nothing comes to wait any more.
+func (j *Journal) take(last bool) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.waiting, j.batch = j.batch[:0], j.waiting
+	j.left = last
+	j.taken.Broadcast()
+	return len(j.batch) > 0
+}
+
+// Lost says how many records were not written: those which came after Run had returned, and those that the place they go
+// to refused (disk full). The journal does not log it, since the place where it logs may be what failed; main does.
 func (j *Journal) Lost() int64 { return j.lost.Load() }
 
-func (j *Journal) log(e entry) {
-	record := slog.NewRecord(e.Time, slog.LevelInfo, e.kind(), 0)
-	j.attrs = e.attrs(j.attrs[:0], j.options.Mask)
-	record.AddAttrs(j.attrs...)
-	if j.handler.Handle(context.Background(), record) != nil {
-		j.lost.Add(1)
-		return
-	}
-	j.unflushed++
+// toLog has a log's handler write each record.
+type toLog struct {
+	handler slog.Handler
+	mask    func(string) string
 }
 
-// flush sends out what the logger has in its buffer.
-func (j *Journal) flush() {
-	if j.unflushed > 0 && j.options.Flush() != nil {
-		j.lost.Add(j.unflushed)
+func (l *toLog) put(e *entry) (lost int64) {
+	record := slog.NewRecord(e.Time, slog.LevelInfo, e.kind(), 0)
+	record.AddAttrs(e.attrs(make([]slog.Attr, 0, maxAttrs), l.mask)...)
+	if l.handler.Handle(context.Background(), record) != nil {
+		return 1
 	}
-	j.unflushed = 0
+	return 0
 }
+
+func (l *toLog) flush() int64 { return 0 }

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"strings"
@@ -25,7 +24,8 @@ var call = audit.Record{
 	BytesIn: 10, BytesOut: 20, Arguments: []byte(`{"q": "go", "token": 1}`), Result: []byte(`{"content":[]}`),
 }
 
-// written runs a journal over records and returns what it wrote, time and level left out.
+// written runs a journal over records and returns what it wrote, level left out. What it writes as JSON into a log is
+// what it writes to a file.
 func written(t *testing.T, format string, o audit.Options, records ...audit.Record) string {
 	var out bytes.Buffer
 	h := &slog.HandlerOptions{Level: slog.LevelError, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
@@ -34,22 +34,30 @@ func written(t *testing.T, format string, o audit.Options, records ...audit.Reco
 		}
 		return a
 	}}
-	handler := slog.Handler(slog.NewTextHandler(&out, h))
-	if format == "json" {
-		handler = slog.NewJSONHandler(&out, h)
+	if format == "text" {
+		run(t, audit.New(slog.New(slog.NewTextHandler(&out, h)), o), records...)
+		return out.String()
 	}
-	synctest.Test(t, func(t *testing.T) {
-		j := audit.New(slog.New(handler), o)
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel() // Run writes what was written before
-		for _, r := range records {
-			j.Write(r)
-		}
-		if err := j.Run(ctx); err != nil || j.Lost() != 0 {
-			t.Errorf("Run: %v, %d lost", err, j.Lost())
-		}
-	})
-	return out.String()
+	run(t, audit.New(slog.New(slog.NewJSONHandler(&out, h)), o), records...)
+	var lines bytes.Buffer
+	run(t, audit.NewLines(&lines, o), records...)
+	got := strings.ReplaceAll(lines.String(), `"level":"INFO",`, "")
+	if got != out.String() {
+		t.Errorf("as lines %sinto a log %s", got, &out)
+	}
+	return got
+}
+
+// run has j write records.
+func run(t *testing.T, j *audit.Journal, records ...audit.Record) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel() // Run writes what was written before
+	for _, r := range records {
+		j.Write(r)
+	}
+	if err := j.Run(ctx); err != nil || j.Lost() != 0 {
+		t.Errorf("Run: %v, %d lost", err, j.Lost())
+	}
 }
 
 func TestKeys(t *testing.T) {
@@ -114,28 +122,27 @@ func TestPayloadsOfAllKinds(t *testing.T) {
 	}
 }
 
-// SEC-03, with the gateway's own handler at log.level error: records come all the same, payloads are JSON still, and no
+// SEC-03, in a file and with the gateway's own handler at log.level error: records come all the same, payloads are JSON still, and no
 // secret is in any of it.
 func TestSEC_03_ThroughTheGatewaysLogger(t *testing.T) {
 	mask := logs.NewMask("s3cret-\"value\"")
-	var out bytes.Buffer
-	j := audit.New(logs.New(&out, logs.Options{Format: "json", Level: slog.LevelError, Mask: mask}),
-		audit.Options{Payloads: audit.All, Mask: mask.String})
+	o := audit.Options{Payloads: audit.All, Mask: mask.String}
+	var log, file bytes.Buffer
 	r := call
 	r.Tool, r.Backend = `s3cret-"value"`, "" // what a client calls that is nobody's may be anything
 	r.Arguments = []byte(`{"a":"s3cret-\"v\u0061lue\"", "Authorization": ["x1x"], "url":"https:\/\/me:x1x@host/?k=x1x#f"}`)
 	r.Result = []byte(`{"content":[{"type":"text","text":"{\"api_key\":\"x1x\",\"n\":1} "}, {"text":"Authorization: Bearer x1x\nAccept: *"}]}`)
-	j.Write(r)
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	j.Run(ctx)
-	if got := out.String(); strings.Contains(got, "s3cret") || strings.Contains(got, "x1x") {
-		t.Errorf("leaked: %s", got)
-	}
+	run(t, audit.New(logs.New(&log, logs.Options{Format: "json", Level: slog.LevelError, Mask: mask}), o), r)
+	run(t, audit.NewLines(&file, o), r)
 	want := `"arguments":{"a":"***","Authorization":"***","url":"https://***@host/?***"},` +
 		`"result":{"content":[{"type":"text","text":"{\"api_key\":\"***\",\"n\":1} "},{"text":"Authorization: Bearer ***\nAccept: *"}]}}`
-	if !strings.HasSuffix(out.String(), want+"\n") {
-		t.Errorf("got  %s\nwant …%s", &out, want)
+	for _, got := range []string{log.String(), file.String()} {
+		if strings.Contains(got, "s3cret") || strings.Contains(got, "x1x") {
+			t.Errorf("leaked: %s", got)
+		}
+		if !strings.HasSuffix(got, want+"\n") {
+			t.Errorf("got  %s\nwant …%s", got, want)
+		}
 	}
 }
 
@@ -273,9 +280,11 @@ func TestRefusedRecordsCountAsLost(t *testing.T) {
 func TestTimeIsFilledIn(t *testing.T) {
 	r := call
 	r.Time = time.Time{}
-	if got := written(t, "json", audit.Options{}, r); !strings.HasPrefix(got, `{"time":"2000-01-01T`) { // synctest's day one
-		t.Errorf("got %s", got)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		if got := written(t, "json", audit.Options{}, r); !strings.HasPrefix(got, `{"time":"2000-01-01T`) { // synctest's day one
+			t.Errorf("got %s", got)
+		}
+	})
 }
 
 func ExampleJournal() {
@@ -290,57 +299,6 @@ func ExampleJournal() {
 	j.Write(audit.Record{Session: "s1", Client: "demo/1", ID: "7", Tool: "nosuch", Outcome: audit.Rejected})
 	j.Run(ctx)
 	// Output: level=INFO msg=call session=s1 client=demo/1 id=7 tool=nosuch outcome=rejected dur_ms=0 bytes_in=0 bytes_out=0
-}
-
-// BenchmarkWrite is what a call pays: nobody takes the records out.
-func BenchmarkWrite(b *testing.B) {
-	for _, payloads := range []audit.Payloads{audit.None, audit.All} {
-		b.Run(string(payloads), func(b *testing.B) {
-			b.ReportAllocs()
-			var j *audit.Journal
-			const queue = 4096
-			for i := range b.N {
-				if i%queue == 0 {
-					b.StopTimer()
-					j = audit.New(slog.New(slog.DiscardHandler), audit.Options{Payloads: payloads, Queue: queue})
-					b.StartTimer()
-				}
-				j.Write(call)
-			}
-		})
-	}
-}
-
-// BenchmarkSustained is what a record costs in all, with calls that come faster than they can be encoded.
-func BenchmarkSustained(b *testing.B) {
-	j := audit.New(slog.New(slog.NewJSONHandler(io.Discard, nil)), audit.Options{})
-	ctx, cancel := context.WithCancel(b.Context())
-	var run sync.WaitGroup
-	run.Go(func() { j.Run(ctx) })
-	b.ReportAllocs()
-	b.RunParallel(func(pb *testing.PB) {
-		for pb.Next() {
-			j.Write(call)
-		}
-	})
-	cancel()
-	run.Wait()
-}
-
-func BenchmarkEncode(b *testing.B) {
-	for _, payloads := range []audit.Payloads{audit.None, audit.All} {
-		b.Run(string(payloads), func(b *testing.B) {
-			j := audit.New(slog.New(slog.NewJSONHandler(io.Discard, nil)), audit.Options{Payloads: payloads, Queue: b.N + 1})
-			ctx, cancel := context.WithCancel(context.Background())
-			cancel()
-			for range b.N {
-				j.Write(call)
-			}
-			b.ReportAllocs()
-			b.ResetTimer()
-			j.Run(ctx)
-		})
-	}
 }
 
 func TestAllocations_OfWrite(t *testing.T) {

@@ -2,6 +2,14 @@ package logs
 
 import "strings"
 
+// What credentials goes by: one of these is in every text that it finds anything in.
+var (
+	schemes = []string{"Bearer ", "BEARER ", "bearer "}
+	headers = []string{"uthorization", "UTHORIZATION"}
+)
+
+const afterProtocol = "://"
+
 // credentials finds what looks like a secret, whoever wrote it. By hand and not by regexp: a case-insensitive pattern
 // costs more than the rest of the log line.
 func credentials(s string) []span {
@@ -11,11 +19,11 @@ func credentials(s string) []span {
 // urls finds what stands before the @ of an authority, and the query.
 func urls(spans []span, s string) []span {
 	for at := 0; ; {
-		i := strings.Index(s[at:], "://")
+		i := strings.Index(s[at:], afterProtocol)
 		if i < 0 {
 			return spans
 		}
-		at += i + len("://")
+		at += i + len(afterProtocol)
 		end := at + word(s[at:])
 		host := at + upTo(s[at:end], "/?#")
 		if i := strings.LastIndexByte(s[at:host], '@'); i >= 0 {
@@ -30,7 +38,7 @@ func urls(spans []span, s string) []span {
 
 // bearers finds the token after "Bearer". In lower case it may be prose ("bearer of news"), so there it has to be long.
 func bearers(spans []span, s string) []span {
-	for _, scheme := range [...]string{"Bearer ", "BEARER ", "bearer "} {
+	for _, scheme := range schemes {
 		for at := 0; ; {
 			i := strings.Index(s[at:], scheme)
 			if i < 0 {
@@ -54,7 +62,7 @@ func challenge(s string, n int) bool {
 
 // authorizations finds what follows "Authorization" and a colon or equals sign, in a header, a Go map or JSON.
 func authorizations(spans []span, s string) []span {
-	for _, name := range [...]string{"uthorization", "UTHORIZATION"} {
+	for _, name := range headers {
 		for at := 0; ; {
 			i := strings.Index(s[at:], name)
 			if i < 0 {

@@ -118,7 +118,7 @@ func TestParseLevel(t *testing.T) {
 }
 
 func BenchmarkLine(b *testing.B) {
-	for _, n := range []int{-1, 0, 20} {
+	for _, n := range []int{-1, 0, 20, 400} {
 		o := logs.Options{Format: "json"}
 		if n >= 0 {
 			o.Mask = logs.NewMask(manySecrets(n)...)

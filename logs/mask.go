@@ -32,6 +32,8 @@ type secrets struct {
 	now   []string // values
 	past  []string // values of earlier, the latest first
 	forms []string // every form of all of them
+
+	heads *heads // of forms, and of what credentials finds
 }
 
 // maxPast bounds the values of earlier that a Mask still knows: each costs every line that is masked a search.
@@ -79,6 +81,7 @@ func (m *Mask) update(change func(old secrets) secrets) {
 		}
 		slices.Sort(next.forms)
 		next.forms = slices.Compact(next.forms)
+		next.heads = headsOf(next.forms)
 		if m.secrets.CompareAndSwap(old, &next) {
 			return
 		}
@@ -120,7 +123,7 @@ func (m *Mask) String(s string) string {
 		return s
 	}
 	known := m.secrets.Load()
-	if known == nil {
+	if known == nil || !known.heads.in(s) {
 		return s
 	}
 	spans := credentials(s)
@@ -129,6 +132,33 @@ func (m *Mask) String(s string) string {
 	}
 	return blotOut(s, spans)
 }
+
+// heads are the first three bytes of what is looked for, each a bit at its hash. Most short texts hold none of them, and
+// need not be searched for every secret there is.
+type heads [1 << 16 / 64]uint64
+
+func headsOf(forms []string) *heads {
+	h := new(heads)
+	for _, form := range slices.Concat(forms, schemes, headers, []string{afterProtocol}) {
+		at := hash(uint32(form[0])<<16 | uint32(form[1])<<8 | uint32(form[2]))
+		h[at/64] |= 1 << (at % 64)
+	}
+	return h
+}
+
+// in tells whether s may hold one of them.
+func (h *heads) in(s string) bool {
+	last := uint32(0) // three bytes
+	for i := range len(s) {
+		last = last<<8&0xffffff | uint32(s[i])
+		if at := hash(last); h[at/64]&(1<<(at%64)) != 0 && i >= 2 {
+			return true
+		}
+	}
+	return false
+}
+
+func hash(three uint32) uint32 { return three * 0x9e3779b1 >> 16 }
 
 // span is the stretch s[from:to].
 type span struct{ from, to int }

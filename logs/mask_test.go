@@ -41,6 +41,7 @@ func TestMask(t *testing.T) {
 
 		{"Authorization: Bearer abc.def-_~+/=", "Authorization: Bearer ***"},
 		{"authorization: basic Zm9v, x", "authorization: basic ***, x"},
+		{"AUTHORIZATION: abc, BEARER def", "AUTHORIZATION: ***, BEARER ***"},
 		{"proxy-Authorization=abc", "proxy-Authorization=***"},
 		{`{"Authorization":"abc","b":1}`, `{"Authorization":"***","b":1}`},
 		{`{\"Authorization\": \"Token abc\"}`, `{\"Authorization\": \"Token ***\"}`},

@@ -41,8 +41,10 @@ var names = map[string]bool{
 // any turns everything that has a text into that text. Bytes count as text: base64 would carry a secret past the mask.
 func (v values) any(x any) slog.Value {
 	switch t := x.(type) {
-	case nil, slog.Level:
+	case nil:
 		return slog.AnyValue(x)
+	case slog.Level:
+		return slog.StringValue(t.String()) // a Level would be encoded by way of reflection
 	case []byte:
 		return v.text(string(t))
 	case error, fmt.Stringer:

@@ -217,7 +217,8 @@ func (a *app) observers() []gateway.Observer {
 // openJournal has the audit records written to their file, or into the log. A journal that nobody observes
 // calls for has none to write.
 func (a *app) openJournal() error {
-	log, flush := a.log, func() error { return nil }
+	o := audit.Options{Payloads: audit.Payloads(a.Config.Audit.Payloads), Mask: a.mask.String}
+	a.journal = audit.New(a.log, o)
 	if path := a.Config.Audit.File; path != "" && path != config.Nowhere {
 		if info, err := os.Stat(path); err == nil && info.Mode()&os.ModeNamedPipe != 0 {
 			return hinted{fmt.Errorf("audit.file: %s is a pipe, and would wait for a reader", path), "name a file"}
@@ -227,14 +228,8 @@ func (a *app) openJournal() error {
 			return hinted{fmt.Errorf("audit.file: %w", err), "make the directory writable, or set audit.file to another path"}
 		}
 		a.closers = append(a.closers, func() { file.Close() })
-		lines := logs.NewLines(&telling{Writer: file, log: a.log})
-		log, flush = logs.New(lines, logs.Options{Format: "json", Mask: a.mask}), lines.Flush
+		a.journal = audit.NewLines(&telling{Writer: file, log: a.log}, o)
 	}
-	a.journal = audit.New(log, audit.Options{
-		Payloads: audit.Payloads(a.Config.Audit.Payloads),
-		Mask:     a.mask.String,
-		Flush:    flush,
-	})
 	return nil
 }
 

@@ -1,0 +1,124 @@
+package audit
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"strconv"
+	"time"
+	"unicode/utf8"
+)
+
+// maxBlock is how many bytes of records are written together.
+const maxBlock = 64 << 10
+
+// lines gathers records as lines of JSON, so that many go out with one Write, and none in two.
+type lines struct {
+	w     io.Writer
+	mask  func(string) string
+	attrs []slog.Attr // the room in which a record's are put together
+	buf   []byte
+	held  int64 // records in buf
+}
+
+func newLines(w io.Writer, mask func(string) string) *lines {
+	return &lines{w: w, mask: mask, attrs: make([]slog.Attr, 0, maxAttrs)}
+}
+
+func (l *lines) put(e *entry) (lost int64) {
+	before := len(l.buf)
+	l.attrs = e.attrs(l.attrs[:0], l.mask)
+	l.buf = appendLine(l.buf, e.Time, e.kind(), l.attrs, l.mask)
+	if before > 0 && len(l.buf) > maxBlock {
+		lost = l.write(before)
+	}
+	l.held++
+	return lost
+}
+
+func (l *lines) flush() (lost int64) {
+	if len(l.buf) == 0 {
+		return 0
+	}
+	return l.write(len(l.buf))
+}
+
+// write writes the first n bytes of buf. If that fails all that is in them is lost.
+func (l *lines) write(n int) (lost int64) {
+	if _, err := l.w.Write(l.buf[:n]); err != nil {
+		lost = l.held
+	}
+	l.buf, l.held = append(l.buf[:0], l.buf[n:]...), 0
+	return lost
+}
+
+// appendLine appends what slog's JSON handler makes of a record, byte for byte. It knows the kinds of values that
+// entry.attrs has, and no others.
+func appendLine(b []byte, at time.Time, msg string, attrs []slog.Attr, mask func(string) string) []byte {
+	b = append(b, `{"time":"`...)
+	b = at.AppendFormat(b, time.RFC3339Nano)
+	b = append(b, `","level":"INFO","msg":"`...)
+	b = append(b, msg...)
+	b = append(b, '"')
+	for _, a := range attrs {
+		b = append(b, ',', '"')
+		b = append(b, a.Key...)
+		b = append(b, '"', ':')
+		switch v := a.Value; v.Kind() {
+		case slog.KindString:
+			b = appendString(b, v.String())
+		case slog.KindInt64:
+			b = strconv.AppendInt(b, v.Int64(), 10)
+		case slog.KindFloat64: // a number of microseconds, in thousands: none that JSON would write with an exponent
+			b = strconv.AppendFloat(b, v.Float64(), 'f', -1, 64)
+		case slog.KindAny:
+			b = appendRaw(b, v.Any().(json.RawMessage), mask)
+		}
+	}
+	return append(b, '}', '\n')
+}
+
+// appendRaw appends a payload on one line; as a string, if then there is a secret in it that takes up more than one token.
+func appendRaw(b []byte, raw json.RawMessage, mask func(string) string) []byte {
+	var line bytes.Buffer
+	_ = json.Compact(&line, raw) // it is valid, or payload would have made a string of it
+	text := line.String()
+	if masked := mask(text); masked != text {
+		return appendString(b, masked)
+	}
+	return append(b, text...)
+}
+
+// appendString appends s in quotes, with the escapes that slog writes.
+func appendString(b []byte, s string) []byte {
+	const hex = "0123456789abcdef"
+	b = append(b, '"')
+	copied := 0
+	for i := 0; i < len(s); {
+		c, size := rune(s[i]), 1
+		if c >= utf8.RuneSelf {
+			c, size = utf8.DecodeRuneInString(s[i:])
+		}
+		if c >= ' ' && c != '"' && c != '\\' && c != '\u2028' && c != '\u2029' && (c != utf8.RuneError || size > 1) {
+			i += size
+			continue
+		}
+		b = append(append(b, s[copied:i]...), '\\')
+		i += size
+		copied = i
+		switch c {
+		case '"', '\\':
+			b = append(b, byte(c))
+		case '\n':
+			b = append(b, 'n')
+		case '\r':
+			b = append(b, 'r')
+		case '\t':
+			b = append(b, 't')
+		default:
+			b = append(b, 'u', hex[c>>12&15], hex[c>>8&15], hex[c>>4&15], hex[c&15])
+		}
+	}
+	return append(append(b, s[copied:]...), '"')
+}
