@@ -78,7 +78,7 @@ func Spawn(c Command) (*Child, error) {
 	if err := p.start(); err != nil {
 		return nil, explain(path, err)
 	}
-	p.lines = lineReader{r: p.stdout, limit: c.Limit, mend: true, mended: c.Mended}
+	p.lines = lineReader{r: swift(p.stdout), limit: c.Limit, mend: true, mended: c.Mended}
 	p.outbox = newOutbox(p.stdin, tryWriter(p.stdin), c.Limit)
 	p.outbox.patience, p.outbox.deaf = c.Patience, func() {
 		p.deaf.Store(true)

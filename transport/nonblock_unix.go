@@ -3,38 +3,90 @@
 package transport
 
 import (
+	"io"
 	"os"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 )
 
-// tryWriter returns a function that writes to f what f takes without waiting.
+// A turn is one read or write of a pollable file, to which it belongs: one at a time.
+type turn struct {
+	b    []byte
+	n    int
+	err  error
+	take func(fd uintptr) (done bool)
+}
+
+// newTurn returns a turn that moves bytes with move; with wait, it is not done until some were moved.
+func newTurn(move func(uintptr, []byte) (int, error), wait bool) *turn {
+	t := new(turn)
+	t.take = func(fd uintptr) bool {
+		for {
+			t.n, t.err = move(fd, t.b)
+			if t.err != syscall.EINTR {
+				return !wait || t.err != syscall.EAGAIN
+			}
+		}
+	}
+	return t
+}
+
+// do has the file's poller take the turn.
+func (t *turn) do(poll func(func(uintptr) bool) error, b []byte) (int, error) {
+	t.b = b
+	err := poll(t.take)
+	t.b = nil
+	if err != nil {
+		return 0, err
+	}
+	return max(t.n, 0), t.err
+}
+
+// tryWriter returns a function that writes to f what f takes without waiting, for one caller at a time.
 // It returns nil if f is a file that may block, such as a terminal.
 func tryWriter(f *os.File) func([]byte) (int, error) {
 	conn, err := f.SyscallConn()
 	if err != nil || !nonblocking(conn) {
 		return nil
 	}
-	return func(b []byte) (n int, err error) {
-		werr := conn.Write(func(fd uintptr) bool {
-			for {
-				n, err = syscall.Write(int(fd), b)
-				if err != syscall.EINTR {
-					return true // never wait for the poller
-				}
-			}
-		})
-		switch {
-		case werr != nil:
-			return 0, werr
-		case err == syscall.EAGAIN:
+	t := newTurn(writeNow, false)
+	return func(b []byte) (int, error) {
+		n, err := t.do(conn.Write, b)
+		if err == syscall.EAGAIN {
 			return 0, nil
-		case err != nil:
-			return 0, os.NewSyscallError("write", err)
 		}
-		return n, nil
+		return n, wrapped("write", err)
 	}
+}
+
+// swift returns what reads from f as f does, for one reader, and costs less.
+func swift(f *os.File) io.Reader {
+	conn, err := f.SyscallConn()
+	if err != nil || !nonblocking(conn) {
+		return f
+	}
+	return &swiftReader{conn, newTurn(readNow, true)}
+}
+
+type swiftReader struct {
+	conn syscall.RawConn
+	turn *turn
+}
+
+func (r *swiftReader) Read(b []byte) (int, error) {
+	n, err := r.turn.do(r.conn.Read, b)
+	if n == 0 && err == nil && len(b) > 0 {
+		return 0, io.EOF
+	}
+	return n, wrapped("read", err)
+}
+
+func wrapped(call string, err error) error {
+	if errno, ok := err.(syscall.Errno); ok {
+		return os.NewSyscallError(call, errno)
+	}
+	return err
 }
 
 func nonblocking(conn syscall.RawConn) bool {

@@ -38,7 +38,7 @@ func Stdio(in, out *os.File, limit int) Conn {
 func unblockable(r, was *os.File) io.Reader {
 	info, err := r.Stat()
 	if r != was || err != nil || info.Mode().IsRegular() {
-		return r
+		return swift(r)
 	}
 	pr, pw := io.Pipe()
 	go func() {
