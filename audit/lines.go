@@ -44,10 +44,10 @@ func (l *lines) flush() (lost int64) {
 	return l.write(len(l.buf))
 }
 
-// write writes the first n bytes of buf. If that fails all that is in them is lost.
+// write writes the first n bytes of buf. If that fails what is not whole of them is lost.
 func (l *lines) write(n int) (lost int64) {
-	if _, err := l.w.Write(l.buf[:n]); err != nil {
-		lost = l.held
+	if done, err := l.w.Write(l.buf[:n]); err != nil {
+		lost = l.held - int64(bytes.Count(l.buf[:done], []byte("\n")))
 	}
 	l.buf, l.held = append(l.buf[:0], l.buf[n:]...), 0
 	return lost

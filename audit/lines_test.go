@@ -115,3 +115,26 @@ func TestEachRecordOfAFailedWriteIsLost(t *testing.T) {
 		}
 	}
 }
+
+// A disk that is full takes a part of a block: what is whole of it is not lost.
+func TestOfABlockThatIsWrittenInPartTheRestIsLost(t *testing.T) {
+	var one bytes.Buffer
+	run(t, audit.NewLines(&one, audit.Options{}), call)
+	for size, lost := range map[int]int64{0: 3, 1: 3, one.Len() - 1: 3, one.Len(): 2, one.Len() + 1: 2, 3*one.Len() - 1: 1} {
+		j := audit.NewLines(room(size), audit.Options{})
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		for range 3 {
+			j.Write(call)
+		}
+		j.Run(ctx)
+		if j.Lost() != lost {
+			t.Errorf("of three records %d bytes are written: %d lost, want %d", size, j.Lost(), lost)
+		}
+	}
+}
+
+// room is what is left of a disk.
+type room int
+
+func (r room) Write([]byte) (int, error) { return int(r), errors.New("disk full") }

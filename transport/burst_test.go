@@ -11,7 +11,7 @@ import (
 	"mcpgateway/wire"
 )
 
-// conns returns an outbox at a pipe, and what comes out of that.
+// piped returns an outbox at a pipe, and what comes out of that.
 func piped(t testing.TB) (*outbox, *os.File) {
 	t.Helper()
 	r, w, err := os.Pipe()

@@ -80,6 +80,7 @@ func Spawn(c Command) (*Child, error) {
 	}
 	p.lines = lineReader{r: swift(p.stdout), limit: c.Limit, mend: true, mended: c.Mended}
 	p.outbox = newOutbox(p.stdin, tryWriter(p.stdin), c.Limit)
+	p.outbox.failed = p.hurry
 	p.outbox.patience, p.outbox.deaf = c.Patience, func() {
 		p.deaf.Store(true)
 		_ = p.stdout.SetReadDeadline(time.Now()) // so that Read says so
@@ -190,6 +191,15 @@ func (p *Child) Write(m wire.Message, _ wire.ID) error {
 	if err == nil || errors.Is(err, ErrFull) || p.closed.Load() {
 		return err
 	}
+	p.hurry()
+	return nil
+}
+
+// hurry ends a child that has closed its stdin and does not end by itself.
+func (p *Child) hurry() {
+	if p.closed.Load() {
+		return
+	}
 	p.broken.Do(func() {
 		for i, step := range []func(){p.group.terminate, p.group.kill} {
 			time.AfterFunc(time.Duration(i+1)*stragglers, func() {
@@ -199,7 +209,6 @@ func (p *Child) Write(m wire.Message, _ wire.ID) error {
 			})
 		}
 	})
-	return nil
 }
 
 // Close ends the child as MCP's stdio transport asks a client to ("closing the

@@ -174,6 +174,20 @@ func TestAChildThatClosesItsStdinIsEnded(t *testing.T) {
 	}
 }
 
+// So it is when the write that fails was put off to the end of a burst, and none follows.
+func TestAChildThatClosesItsStdinBehindAWriteIsEnded(t *testing.T) {
+	p := spawn(t, shell("exec <&-; "+say+"say 0; while :; do sleep 0.01; done"))
+	number(t, p)
+	burst := new(wire.Burst)
+	if err := p.Write(numbered(1, 0).In(burst), ""); err != nil {
+		t.Errorf("Write: %v", err)
+	}
+	burst.End()
+	if _, _, err := p.Read(); err == nil || err.Error() != "signal: terminated" {
+		t.Errorf("Read: %v", err)
+	}
+}
+
 // FRAME-07: a child that floods its stderr is not held up by it.
 func TestFRAME07StderrIsDrainedFromTheStart(t *testing.T) {
 	var mu sync.Mutex

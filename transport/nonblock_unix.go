@@ -50,7 +50,7 @@ func tryWriter(f *os.File) func([]byte) (int, error) {
 	if err != nil || !nonblocking(conn) {
 		return nil
 	}
-	t := newTurn(writeNow, false)
+	t := newTurn(writer(), false)
 	return func(b []byte) (int, error) {
 		n, err := t.do(conn.Write, b)
 		if err == syscall.EAGAIN {
@@ -60,14 +60,22 @@ func tryWriter(f *os.File) func([]byte) (int, error) {
 	}
 }
 
-// swift returns what reads from f as f does, for one reader, and costs less.
+// swift returns what reads from f as f does, for one reader, and costs less. A file on a disk, whose mode may say that it
+// does not block, cannot be waited for when it does.
 func swift(f *os.File) io.Reader {
+	info, err := f.Stat()
+	if err != nil || !streams(info) {
+		return f
+	}
 	conn, err := f.SyscallConn()
 	if err != nil || !nonblocking(conn) {
 		return f
 	}
-	return &swiftReader{conn, newTurn(readNow, true)}
+	return &swiftReader{conn, newTurn(reader(), true)}
 }
+
+// streams reports whether it is a pipe or a socket.
+func streams(info os.FileInfo) bool { return info.Mode()&(os.ModeNamedPipe|os.ModeSocket) != 0 }
 
 type swiftReader struct {
 	conn syscall.RawConn
@@ -106,7 +114,7 @@ func nonblocking(conn syscall.RawConn) bool {
 func pollable(f *os.File) (mine *os.File, restore func()) {
 	same := func() {}
 	info, err := f.Stat()
-	if err != nil || info.Mode()&(os.ModeNamedPipe|os.ModeSocket) == 0 {
+	if err != nil || !streams(info) {
 		return f, same
 	}
 	if stderr, err := os.Stderr.Stat(); err == nil && f != os.Stderr && os.SameFile(info, stderr) {

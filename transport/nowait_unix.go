@@ -4,6 +4,10 @@ package transport
 
 import "syscall"
 
-// readNow and writeNow move what can be moved; the file has to be in its non-blocking mode.
-func readNow(fd uintptr, b []byte) (int, error)  { return syscall.Read(int(fd), b) }
-func writeNow(fd uintptr, b []byte) (int, error) { return syscall.Write(int(fd), b) }
+// reader and writer return what moves what can be moved; the file has to be in its non-blocking mode.
+func reader() func(uintptr, []byte) (int, error) { return on(syscall.Read) }
+func writer() func(uintptr, []byte) (int, error) { return on(syscall.Write) }
+
+func on(plain func(int, []byte) (int, error)) func(uintptr, []byte) (int, error) {
+	return func(fd uintptr, b []byte) (int, error) { return plain(int(fd), b) }
+}

@@ -31,6 +31,8 @@ type outbox struct {
 	space   sync.Cond     // signalled when the queue has run empty
 	once    sync.Once
 
+	failed func() // called when a write fails of which no send tells; set before anything is sent
+
 	// While something waits the far side has to stir within patience, unless that is 0;
 	// else deaf is called, once. Both are set before anything is sent.
 	patience time.Duration
@@ -102,9 +104,21 @@ func (o *outbox) sendLong(line []byte) {
 // release is what a burst calls when it is over.
 func (o *outbox) release() {
 	o.mu.Lock()
-	defer o.mu.Unlock()
 	o.holding = false
+	before := o.err
 	o.releaseLocked()
+	broke := o.err != before
+	o.mu.Unlock()
+	if broke {
+		o.fail()
+	}
+}
+
+// fail tells that a write has failed behind the back of who sent what was written.
+func (o *outbox) fail() {
+	if o.failed != nil {
+		o.failed()
+	}
 }
 
 // releaseLocked writes what is held, and queues what the stream does not take of it.
@@ -142,6 +156,7 @@ func (o *outbox) push(b []byte) {
 func (o *outbox) run() {
 	defer close(o.done)
 	for range o.wake {
+		broke := false
 		o.mu.Lock()
 		for len(o.queue) > 0 && o.err == nil {
 			batch := o.queue
@@ -151,7 +166,7 @@ func (o *outbox) run() {
 			o.mu.Lock()
 			o.writing = false
 			o.waiting -= sent
-			if err != nil {
+			if broke = err != nil; broke {
 				o.err = err
 			}
 		}
@@ -163,6 +178,9 @@ func (o *outbox) run() {
 		}
 		o.space.Broadcast()
 		o.mu.Unlock()
+		if broke {
+			o.fail()
+		}
 	}
 }
 

@@ -23,13 +23,15 @@ const flushTime = time.Second
 func Stdio(in, out *os.File, limit int) Conn {
 	r, restoreIn := pollable(in)
 	w, restoreOut := pollable(out)
-	return &stdio{
+	s := &stdio{
 		lines: lineReader{r: unblockable(r, in), limit: limit},
 		in:    r, out: w,
 		ours:    w != out,
 		outbox:  newOutbox(w, tryWriter(w), limit),
 		restore: func() { restoreIn(); restoreOut() },
 	}
+	s.outbox.failed = s.closeIn
+	return s
 }
 
 // unblockable returns r as it is if Close unblocks its reads, or if they do not

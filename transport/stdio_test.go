@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"mcpgateway/wire"
 )
 
 func pipe(t *testing.T) (r, w *os.File) {
@@ -133,6 +135,37 @@ func TestStdioEndsWhenItsOutputIsClosed(t *testing.T) {
 	}
 	if err := c.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// So it is when the write was put off, to the end of a burst or until the pipe takes more, and nothing is
+// written any more that would fail.
+func TestStdioEndsWhenItsOutputIsClosedBehindAWrite(t *testing.T) {
+	burst := new(wire.Burst)
+	for how, tt := range map[string]struct {
+		m    wire.Message
+		shut func(outR *os.File)
+	}{
+		"held":   {numbered(1, 0).In(burst), func(outR *os.File) { outR.Close(); burst.End() }},
+		"queued": {numbered(1, 1<<20), func(outR *os.File) { outR.Close() }},
+	} {
+		t.Run(how, func(t *testing.T) {
+			inR, _ := pipe(t)
+			outR, outW := pipe(t)
+			out := blocking(t, outW)
+			outW.Close()
+			c := Stdio(blocking(t, inR), out, 1<<20)
+			if err := c.Write(tt.m, ""); err != nil {
+				t.Fatalf("Write: %v", err)
+			}
+			tt.shut(outR)
+			if _, _, err := c.Read(); err != ErrClosed {
+				t.Errorf("Read: %v", err)
+			}
+			if err := c.Close(); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
 
