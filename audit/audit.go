@@ -62,9 +62,6 @@ type entry struct {
 	arguments, result int
 }
 
-// maxAttrs is how many attrs appends at most.
-const maxAttrs = 14
-
 // attrs appends the keys that docs promise, in their order. Where a call was never routed, no backend is named. What
 // others have written is masked, but for the names that a configuration or a server has given, which people go by.
 func (e *entry) attrs(a []slog.Attr, mask func(string) string) []slog.Attr {

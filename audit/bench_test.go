@@ -30,7 +30,7 @@ func BenchmarkWrite(b *testing.B) {
 
 // BenchmarkSustained is what a record costs in all, with calls that come faster than they can be encoded.
 func BenchmarkSustained(b *testing.B) {
-	benchmarkWrite(b, newLines(io.Discard, manySecrets(20).String))
+	benchmarkWrite(b, &lines{w: io.Discard, mask: manySecrets(20).String})
 }
 
 func benchmarkWrite(b *testing.B, to sink) {
@@ -69,7 +69,7 @@ func BenchmarkEncode(b *testing.B) {
 		"slog": func(mask *logs.Mask) sink {
 			return &toLog{logs.New(io.Discard, logs.Options{Format: "json", Mask: mask}).Handler(), mask.String}
 		},
-		"lines": func(mask *logs.Mask) sink { return newLines(io.Discard, mask.String) },
+		"lines": func(mask *logs.Mask) sink { return &lines{w: io.Discard, mask: mask.String} },
 	} {
 		for _, payloads := range []Payloads{None, All} {
 			for _, secrets := range []int{0, 20, 400} {
@@ -96,7 +96,7 @@ func manySecrets(n int) *logs.Mask {
 
 func TestAllocations_OfLines(t *testing.T) {
 	e := empty(Options{}).entry(usual)
-	l := newLines(io.Discard, manySecrets(20).String)
+	l := &lines{w: io.Discard, mask: manySecrets(20).String}
 	for range 1000 {
 		l.put(&e) // until buf is as large as it gets
 	}

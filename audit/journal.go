@@ -63,7 +63,7 @@ func New(logger *slog.Logger, o Options) *Journal {
 // as there are, up to 64 KiB, with one Write. It starts nothing: Run does.
 func NewLines(w io.Writer, o Options) *Journal {
 	j := empty(o)
-	j.sink = newLines(w, j.options.Mask)
+	j.sink = &lines{w: w, mask: j.options.Mask}
 	return j
 }
 
@@ -184,7 +184,7 @@ type toLog struct {
 
 func (l *toLog) put(e *entry) (lost int64) {
 	record := slog.NewRecord(e.Time, slog.LevelInfo, e.kind(), 0)
-	record.AddAttrs(e.attrs(make([]slog.Attr, 0, maxAttrs), l.mask)...)
+	record.AddAttrs(e.attrs(make([]slog.Attr, 0, 16), l.mask)...)
 	if l.handler.Handle(context.Background(), record) != nil {
 		return 1
 	}

@@ -22,10 +22,6 @@ type lines struct {
 	held  int64 // records in buf
 }
 
-func newLines(w io.Writer, mask func(string) string) *lines {
-	return &lines{w: w, mask: mask, attrs: make([]slog.Attr, 0, maxAttrs)}
-}
-
 func (l *lines) put(e *entry) (lost int64) {
 	before := len(l.buf)
 	l.attrs = e.attrs(l.attrs[:0], l.mask)

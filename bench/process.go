@@ -9,10 +9,11 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
-// A process is one that bench has started. All of them end when their stdin does.
+// A process is one that bench has started.
 type process struct {
 	cmd *exec.Cmd
 	in  io.WriteCloser
@@ -37,11 +38,13 @@ func spawn(command ...string) (*process, error) {
 
 func (p *process) pid() int { return p.cmd.Process.Pid }
 
-// end closes the process's stdin and waits for it, killing it after a while.
+// end ends the process: one at a pipe when its stdin does, one that listens by a signal. It waits for it, and kills it
+// after a while.
 func (p *process) end() {
 	p.in.Close()
-	kill := time.AfterFunc(10*time.Second, func() { _ = p.cmd.Process.Kill() })
-	defer kill.Stop()
+	for after, signal := range map[time.Duration]os.Signal{200 * time.Millisecond: syscall.SIGTERM, 10 * time.Second: os.Kill} {
+		defer time.AfterFunc(after, func() { _ = p.cmd.Process.Signal(signal) }).Stop()
+	}
 	_ = p.cmd.Wait()
 }
 

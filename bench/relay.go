@@ -145,7 +145,7 @@ func servePoster(args []string) error {
 func servePiper(args []string) error {
 	address, command := args[0], args[1:]
 	return withChild(command, func(in io.WriteCloser, out io.Reader) {
-		var mu sync.Mutex // of in and waiting
+		var mu, writes sync.Mutex // of waiting; of in
 		waiting := make(map[string]chan []byte)
 		go func() {
 			lines := bufio.NewReaderSize(out, 4<<20)
@@ -170,12 +170,14 @@ func servePiper(args []string) error {
 			}
 			id := field(line, `"id":`)
 			answer := make(chan []byte, 1)
-			mu.Lock()
 			if id != nil {
+				mu.Lock()
 				waiting[string(id)] = answer
+				mu.Unlock()
 			}
+			writes.Lock()
 			_, _ = in.Write(append(line, '\n'))
-			mu.Unlock()
+			writes.Unlock()
 			if id == nil {
 				w.WriteHeader(http.StatusAccepted)
 				return

@@ -1,10 +1,11 @@
 // Package logs is the gateway's own logging: slog handlers whose every value goes through a Mask, a Sink which never
-// lets a slow reader of stderr hold up a caller, and a rotated File which several gateways may append to at once.
+// lets a slow reader of stderr hold up a caller, and a rotated File which several gateways may append to at once. (The
+// audit record comes to its File as lines already.)
 //
 // It keeps no global logger and never calls slog.SetDefault: main builds one logger and hands it around.
 //
-//	records ─ slog ─ Mask ─┬─ Sink ─ stderr
-//	                       └─ File   audit.jsonl, audit.jsonl.1 …
+//	records ─ slog ─ Mask ─ Sink ─ stderr
+//	           lines of audit ─ File   audit.jsonl, audit.jsonl.1 …
 package logs
 
 import (
