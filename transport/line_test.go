@@ -197,6 +197,39 @@ func FuzzLines(f *testing.F) {
 	})
 }
 
+// FuzzLongLines is FuzzLines for lines that are longer than one chunk, or two, or end where a chunk does. Of each
+// three bytes of script one says how many halves of a chunk a line is long, one how many bytes more or less, and one how it
+// ends; limit is on the lengths that are so made, too.
+func FuzzLongLines(f *testing.F) {
+	f.Add([]byte{2, 128, 0, 4, 127, 1, 0, 160, 0, 7, 129, 1, 3, 0, 2}, uint8(6), uint8(128), uint32(70_000))
+	f.Add([]byte{4, 128, 1, 4, 129, 0, 4, 127, 0, 5, 0, 1, 9, 255, 0, 1, 255, 0}, uint8(4), uint8(128), uint32(1<<17))
+	f.Add([]byte{0, 255, 0, 1, 0, 0, 1, 200, 0, 2, 1, 0, 8, 1, 0, 0, 140, 1, 6, 128, 2}, uint8(12), uint8(0), uint32(999))
+	f.Fuzz(func(t *testing.T, script []byte, halves, more uint8, piece uint32) {
+		length := func(halves, more byte) int { return max(0, int(halves%16)*chunk/2+int(more)-128) }
+		var in []byte
+		for line := range slices.Chunk(script[:min(len(script), 60)], 3) {
+			if len(line) < 3 {
+				break
+			}
+			n := length(line[0], line[1])
+			text := fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%d,"method":"`, len(in))
+			text = append(text, bytes.Repeat([]byte{'a' + byte(len(in)%26)}, max(0, n-len(text)-2))...)
+			in = append(append(in, text...), []string{"\"}\n", "\"}\r\n", "\"}", "\n", "\"}\r\n\r\n\n"}[line[2]%5]...)
+		}
+		limit := length(halves, more)
+		r := &piecewise{r: bytes.NewReader(in), size: func() int { return 1 + int(piece%(3*chunk)) }}
+		got, want := lines(&lineReader{r: r, limit: limit}), plainLines(in, limit)
+		if len(got) != len(want) {
+			t.Fatalf("limit %d: %d lines, want %d", limit, len(got), len(want))
+		}
+		for i := range got {
+			if got[i] != want[i] {
+				t.Errorf("limit %d, line %d:\ngot  %d bytes, %.60q\nwant %d bytes, %.60q", limit, i, len(got[i]), got[i], len(want[i]), want[i])
+			}
+		}
+	})
+}
+
 func plainLines(in []byte, limit int) []string {
 	var all []string
 	split := bytes.Split(in, []byte("\n"))
