@@ -129,7 +129,7 @@ func head(payload []byte) []byte {
 
 // gather is how long Run lets records come together before it looks again. A Write that finds Run waiting has to wake
 // it, which costs the call more than everything else here; so under load Run does not wait, but sleeps.
-const gather = 5 * time.Millisecond
+const gather = 20 * time.Millisecond
 
 // Run writes records until ctx is done, then those that were handed over before, and returns nil. It must run once.
 func (j *Journal) Run(ctx context.Context) error {

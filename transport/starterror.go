@@ -15,6 +15,8 @@ import (
 // system's own words mislead.
 func explain(path string, err error) error {
 	switch {
+	case errors.Is(err, syscall.EBADF): // what the new process has of ours is put where there is no room for it
+		return fmt.Errorf("%w (%w)", syscall.EMFILE, err)
 	case errors.Is(err, syscall.ENOEXEC):
 		return fmt.Errorf("command %q is no program of this system, nor a script that begins with #! (%w)", path, syscall.ENOEXEC)
 	case errors.Is(err, syscall.E2BIG):
