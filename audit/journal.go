@@ -35,7 +35,8 @@ type Journal struct {
 	sink    sink
 	batch   []entry // what Run has in hand
 	lost    atomic.Int64
-	wake    chan struct{} // holds one token if the first record has come to wait since Run took them all
+	some    chan struct{} // holds one token if the first record has come to wait since Run took them all
+	many    chan struct{} // likewise, if so many have
 
 	mu      sync.Mutex
 	waiting []entry
@@ -74,7 +75,7 @@ func empty(o Options) *Journal {
 	if o.Mask == nil {
 		o.Mask = func(s string) string { return s }
 	}
-	j := &Journal{options: o, wake: make(chan struct{}, 1)}
+	j := &Journal{options: o, some: make(chan struct{}, 1), many: make(chan struct{}, 1)}
 	j.taken.L = &j.mu
 	return j
 }
@@ -92,11 +93,11 @@ func (j *Journal) Write(r Record) {
 		return
 	}
 	j.waiting = append(j.waiting, e)
-	if len(j.waiting) == 1 {
-		select {
-		case j.wake <- struct{}{}:
-		default: // Run has not yet seen the one before
-		}
+	switch len(j.waiting) {
+	case 1:
+		signal(j.some)
+	case many:
+		signal(j.many)
 	}
 	if len(j.waiting) > j.options.Queue {
 		j.taken.Wait()
@@ -127,9 +128,21 @@ func head(payload []byte) []byte {
 	return bytes.Clone(payload[:min(len(payload), longest+margin)])
 }
 
-// gather is how long Run lets records come together before it looks again. A Write that finds Run waiting has to wake
-// it, which costs the call more than everything else here; so under load Run does not wait, but sleeps.
-const gather = 20 * time.Millisecond
+// signal has Run look, unless it has not yet seen the signal before.
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// A Write that finds Run waiting has to wake it, which costs the call more than everything else here. So Run lets records
+// come together for a while before it looks again, unless many have: to write all of a while's at once would hold up
+// what shares the processor.
+const (
+	gather = 20 * time.Millisecond
+	many   = 512
+)
 
 // Run writes records until ctx is done, then those that were handed over before, and returns nil. It must run once.
 func (j *Journal) Run(ctx context.Context) error {
@@ -137,13 +150,14 @@ func (j *Journal) Run(ctx context.Context) error {
 	defer pause.Stop()
 	for ctx.Err() == nil {
 		select {
-		case <-j.wake:
+		case <-j.some:
 			j.drain(false)
 		case <-ctx.Done():
 		}
 		pause.Reset(gather)
 		select {
 		case <-pause.C:
+		case <-j.many:
 		case <-ctx.Done():
 		}
 	}
