@@ -11,7 +11,7 @@ import (
 
 // Gather is longer than a journal lets records come together before it writes
 // them.
-const Gather = 20 * time.Millisecond
+const Gather = 50 * time.Millisecond
 
 // A Log keeps what is logged, as lines of key=value without the time.
 type Log struct {
