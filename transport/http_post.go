@@ -41,7 +41,7 @@ type post struct {
 	noise   error // why a part of the response was no message
 }
 
-// run is the goroutine of p.
+// run sends p and takes what comes of it.
 func (p *post) run() {
 	defer p.cancel()
 	defer p.letOn()
