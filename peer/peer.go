@@ -29,8 +29,8 @@ import (
 )
 
 // A Handler is what a Peer's owner does with what the far side asks. Its
-// methods are called on the goroutine that reads or receives, one after the other, in order
-// of arrival: they must not wait.
+// methods are called one after the other, in order of arrival, on the goroutine that reads, or receives,
+// or on which the Conn hands over (see [transport.Each]): they must neither wait nor close the Peer.
 type Handler interface {
 	// Asked is called with a request. It owes one answer, now or later.
 	Asked(*Request)
