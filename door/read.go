@@ -1,13 +1,13 @@
 package door
 
 import (
-	"bytes"
 	"errors"
 	"io"
 	"net/http"
 	"os"
 	"time"
 
+	"mcpgateway/transport"
 	"mcpgateway/wire"
 )
 
@@ -124,11 +124,7 @@ func readBody(w http.ResponseWriter, from io.Reader, announced int64, limit int)
 	}
 	control := http.NewResponseController(w)
 	_ = control.SetReadDeadline(time.Now().Add(timeFor(size)))
-	var body bytes.Buffer
-	if announced > 0 {
-		body.Grow(int(min(announced, smallBody)) + bytes.MinRead) // what is announced may never come
-	}
-	_, err := body.ReadFrom(io.LimitReader(from, int64(limit)+1))
+	text, err := transport.ReadText(from, announced, smallBody, limit)
 	switch {
 	case errors.Is(err, errCrowded):
 		return nil, refuse(http.StatusServiceUnavailable, "Too much has been sent that is not answered yet").retry(1)
@@ -136,15 +132,15 @@ func readBody(w http.ResponseWriter, from io.Reader, announced int64, limit int)
 		return nil, refuse(http.StatusRequestTimeout, "The request takes too long to arrive")
 	case err != nil:
 		return nil, refuse(http.StatusBadRequest, "The request does not arrive as a whole")
-	case body.Len() > limit:
+	case len(text) > limit:
 		no := tooLong(limit)
 		var skim wire.Skimmer
-		skim.Write(body.Bytes())
+		skim.Write(text)
 		no.id = skim.ID()
 		return nil, no
 	}
 	_ = control.SetReadDeadline(time.Time{}) // or what comes next on the connection would be too late
-	return body.Bytes(), nil
+	return text, nil
 }
 
 func tooLong(limit int) *refusal {

@@ -22,7 +22,7 @@ func Adapt(m wire.Message, method string, to Traits) wire.Message {
 	adapted := result
 	switch method {
 	case "tools/call", "tasks/result":
-		if !to.AnyStructured && bytes.Contains(result, []byte(`"structuredContent"`)) {
+		if !to.AnyStructured && mentions(result, `"structuredContent"`) {
 			adapted = structured(adapted, to)
 		}
 		if hasStrange(result, to) {
@@ -33,7 +33,7 @@ func Adapt(m wire.Message, method string, to Traits) wire.Message {
 			adapted = mapMember(adapted, "messages", func(messages []byte) []byte { return oldMessages(messages, to) })
 		}
 	case "tools/list":
-		if !to.AnyStructured && bytes.Contains(result, []byte(`"outputSchema"`)) {
+		if !to.AnyStructured && mentions(result, `"outputSchema"`) {
 			adapted = mapMember(adapted, "tools", objectOutputs)
 		}
 	}
@@ -46,8 +46,23 @@ func Adapt(m wire.Message, method string, to Traits) wire.Message {
 // hasStrange is the glance that tells whether a result may have content of a type that a
 // revision lacks.
 func hasStrange(result []byte, to Traits) bool {
-	return !to.Audio && bytes.Contains(result, []byte(`"audio"`)) ||
-		!to.ResourceLinks && bytes.Contains(result, []byte(`"resource_link"`))
+	return !to.Audio && mentions(result, `"audio"`) ||
+		!to.ResourceLinks && mentions(result, `"resource_link"`)
+}
+
+// mentions reports whether a name stands in a text, with a quote before it and behind. It looks from quote to quote:
+// bytes.Contains gives that up once it has met some, and takes ten times as long where one long string follows.
+func mentions(text []byte, quoted string) bool {
+	for {
+		i := bytes.IndexByte(text, '"')
+		if i < 0 {
+			return false
+		}
+		if text = text[i:]; len(text) >= len(quoted) && string(text[:len(quoted)]) == quoted {
+			return true
+		}
+		text = text[1:]
+	}
 }
 
 // oldContent returns blocks of content, each of a type that the revision has.

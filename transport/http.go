@@ -37,7 +37,7 @@ const (
 )
 
 // An httpConn is what the Conns over HTTP have in common: messages that are each
-// a POST of its own. It runs a goroutine for each that is under way (post.run).
+// a POST of its own. It has a goroutine for each that is under way (see work).
 type httpConn struct {
 	*site
 	kind  dialect
@@ -46,16 +46,19 @@ type httpConn struct {
 
 	ctx     context.Context // ends with the conversation; the cause says why
 	abort   context.CancelCauseFunc
-	ready   chan struct{} // closed once messages can be sent
-	in      chan item     // what Read returns; written to by push only
-	closed  chan struct{} // Close was called: nobody reads
-	drained chan struct{} // the conversation is over and every goroutine gone
+	ready   chan struct{}   // closed once messages can be sent
+	in      chan item       // what Read returns; written to by push only
+	turn    chan func(item) // 1 slot: what Each was called with, unless it is being called
+	posts   chan *post      // read by goroutines that have nothing to do
+	closed  chan struct{}   // Close was called: nobody reads
+	drained chan struct{}   // the conversation is over and every goroutine gone
 	closing sync.Once
 	mending sync.Once // the warning about UTF-8
 
 	mu      sync.Mutex
 	ended   error // why no more can be written
 	running int   // goroutines
+	spare   int   // those that have nothing to do
 	waiting int   // bytes of the messages under way
 	open    map[wire.ID]*post
 	notice  <-chan struct{} // closed when the notification written last was taken
@@ -89,6 +92,8 @@ func newHTTPConn(o HTTPOptions) *httpConn {
 		ctx:   ctx, abort: abort,
 		ready:  make(chan struct{}),
 		in:     make(chan item),
+		turn:   make(chan func(item), 1),
+		posts:  make(chan *post),
 		closed: make(chan struct{}), drained: make(chan struct{}),
 		open: make(map[wire.ID]*post),
 	}
@@ -128,9 +133,22 @@ func (c *httpConn) Read() (wire.Message, wire.ID, error) {
 	}
 }
 
-// push hands one thing to Read and waits until it is taken.
+// each has take called by whoever has something, one at a time, until the conversation is over or Close was called.
+func (c *httpConn) each(take func(item)) {
+	c.turn <- take
+	select {
+	case <-c.drained:
+	case <-c.closed:
+	}
+	<-c.turn
+}
+
+// push hands one thing to Read, or to what Each was called with, and waits until it is taken.
 func (c *httpConn) push(it item) {
 	select {
+	case take := <-c.turn:
+		take(it)
+		c.turn <- take
 	case c.in <- it:
 	case <-c.closed:
 	}
@@ -179,10 +197,11 @@ var errBusy = errors.New("too many messages are under way to the server")
 // a request is short and soon over; its bound is wider, so that an answer to the
 // server's ping is not refused because of the calls that are open.
 func (c *httpConn) fullLocked(kind wire.Kind) bool {
+	busy := c.running - c.spare
 	if kind == wire.Request {
-		return c.running >= maxOpen || c.waiting >= maxWaiting
+		return busy >= maxOpen || c.waiting >= maxWaiting
 	}
-	return c.running >= 2*maxOpen || c.waiting >= 2*maxWaiting
+	return busy >= 2*maxOpen || c.waiting >= 2*maxWaiting
 }
 
 // cancelLocked sends p, the cancellation of the request about, and then gives
@@ -214,14 +233,45 @@ func (c *httpConn) postLocked(p *post) {
 	if p.id != "" {
 		c.open[p.id] = p
 	}
-	size := len(p.m.Raw())
-	c.waiting += size
-	c.goLocked(func() {
+	c.waiting += len(p.m.Raw())
+	select {
+	case c.posts <- p:
+		c.spare--
+	default:
+		c.goLocked(func() { c.work(p) })
+	}
+}
+
+// maxSpare bounds the goroutines that wait for something to be posted. Calls in flight follow one another, so that
+// there is a use for a few.
+const maxSpare = 8
+
+// work posts p, and then what else there is to be posted: a goroutine that has done so before has the stack for it, while
+// that of a new one is copied several times until it is large enough.
+func (c *httpConn) work(p *post) {
+	for {
 		p.run()
-		c.mu.Lock()
-		c.waiting -= size
-		c.mu.Unlock()
-	})
+		if !c.rest(p) {
+			return
+		}
+		select {
+		case p = <-c.posts:
+		case <-c.ctx.Done():
+			return
+		}
+	}
+}
+
+// rest notes that p is not under way any more, and reports whether who has posted it is to wait for another.
+func (c *httpConn) rest(p *post) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.waiting -= len(p.m.Raw())
+	if c.spare >= maxSpare {
+		return false
+	}
+	c.spare++
+	return true
 }
 
 // goLocked runs f in a goroutine that Close waits for. The conversation must

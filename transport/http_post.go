@@ -1,11 +1,9 @@
 package transport
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"sync"
 	"time"
@@ -43,7 +41,7 @@ type post struct {
 	noise   error // why a part of the response was no message
 }
 
-// run is the goroutine of p.
+// run sends p and takes what comes of it.
 func (p *post) run() {
 	defer p.cancel()
 	defer p.letOn()
@@ -166,21 +164,26 @@ func (p *post) conclude(resp *http.Response, body []byte) {
 
 var errTooLong = errors.New("too long")
 
-// readBody reads a body that has at most limit bytes. What the server says of
-// the length is believed up to a point only.
+// maxBelieved is up to where a server is believed that its answer is as long as it says.
+const maxBelieved = 2 << 20
+
+// readBody reads a body that has at most limit bytes.
 func readBody(resp *http.Response, limit int) ([]byte, error) {
 	if resp.ContentLength > int64(limit) {
 		return nil, errTooLong
 	}
-	room := min(max(resp.ContentLength, 0), 1<<20) + bytes.MinRead
-	buf := bytes.NewBuffer(make([]byte, 0, room))
-	if _, err := buf.ReadFrom(io.LimitReader(resp.Body, int64(limit)+1)); err != nil {
+	believed := minRead
+	if resp.ContentLength >= 0 {
+		believed = maxBelieved
+	}
+	text, err := ReadText(resp.Body, resp.ContentLength, believed, limit)
+	if err != nil {
 		return nil, err
 	}
-	if buf.Len() > limit {
+	if len(text) > limit {
 		return nil, errTooLong
 	}
-	return buf.Bytes(), nil
+	return text, nil
 }
 
 func tooLongAnswer(limit int) error {

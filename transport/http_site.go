@@ -70,6 +70,9 @@ func newPool() *http.Transport {
 		// written at that very moment is lost, and must not be sent again.
 		IdleConnTimeout:        4 * time.Second,
 		MaxResponseHeaderBytes: 256 << 10,
+		// A message of some KiB goes out, and comes, with its header in one piece.
+		WriteBufferSize: 16 << 10,
+		ReadBufferSize:  16 << 10,
 		// A stream of events that some hop compresses is held back in its buffers.
 		DisableCompression: true,
 		ForceAttemptHTTP2:  true,

@@ -1,0 +1,29 @@
+package transport
+
+import "io"
+
+// ReadText reads to the end of a text, or one byte further than limit. Announced is how long the text is said to be, -1 if
+// nothing is said. That is believed up to believed; beyond it there is room for four times as much as has come at most, so
+// that nobody takes up memory by what is only said.
+func ReadText(from io.Reader, announced int64, believed, limit int) ([]byte, error) {
+	room := min(believed, limit+1)
+	if announced >= 0 {
+		room = int(min(int64(room), announced+1)) // one more, to see the end
+	}
+	text := make([]byte, 0, room)
+	for {
+		n, err := from.Read(text[len(text):cap(text)])
+		text = text[:len(text)+n]
+		switch {
+		case err == io.EOF:
+			return text, nil
+		case err != nil || len(text) > limit:
+			return text, err
+		case len(text) == cap(text):
+			if room = 2 * len(text); int64(room) <= announced {
+				room = int(min(int64(2*room), announced)) + 1
+			}
+			text = append(make([]byte, 0, min(room, limit+1)), text...)
+		}
+	}
+}

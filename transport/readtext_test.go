@@ -1,0 +1,54 @@
+package transport
+
+import (
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"testing/iotest"
+)
+
+func TestReadText(t *testing.T) {
+	const limit = 100 << 10
+	ways := map[string]func(io.Reader) io.Reader{
+		"as it comes":   func(r io.Reader) io.Reader { return r },
+		"in bytes":      iotest.OneByteReader,
+		"its end along": iotest.DataErrReader,
+	}
+	for _, n := range []int{0, 1, 4095, 4096, 4097, 70_000, limit, limit + 1, 3 * limit} {
+		text := strings.Repeat("0123456789abcdef", n/16+1)[:n]
+		for name, way := range ways {
+			for _, announced := range []int64{-1, 0, int64(n) / 2, int64(n), 2 * int64(n), 1 << 40} {
+				got, err := ReadText(way(strings.NewReader(text)), announced, 4<<10, limit)
+				if n <= limit && string(got) != text || n > limit && len(got) <= limit || err != nil {
+					t.Errorf("%d bytes, %s, announced as %d: got %d bytes, %v", n, name, announced, len(got), err)
+				}
+				if cap(got) > max(4<<10, 4*n+1) || cap(got) > limit+1 {
+					t.Errorf("%d bytes, %s, announced as %d: there is room for %d", n, name, announced, cap(got))
+				}
+			}
+		}
+	}
+	broken := errors.New("broken")
+	if _, err := ReadText(io.MultiReader(strings.NewReader("x"), iotest.ErrReader(broken)), 2, 4<<10, limit); err != broken {
+		t.Errorf("got %v of a text that breaks off", err)
+	}
+}
+
+// A text whose length is known is read into one piece of memory if that is believed, and else into one
+// more for each time that there is four times as much of it.
+func TestAllocations_OfATextRead(t *testing.T) {
+	text := strings.Repeat("x", 1<<20)
+	for believed, most := range map[int]float64{2 << 20: 1, 4 << 10: 5} {
+		from := strings.NewReader(text)
+		got := testing.AllocsPerRun(20, func() {
+			from.Reset(text)
+			if _, err := ReadText(from, 1<<20, believed, 4<<20); err != nil {
+				t.Fatal(err)
+			}
+		})
+		if got > most {
+			t.Errorf("with %d bytes believed it cost %v allocations", believed, got)
+		}
+	}
+}
