@@ -66,10 +66,11 @@ func (w *web) listen() error {
 	return err
 }
 
-// settled returns the resident memory of a process once it does not change any more.
+// settled returns the resident memory of a process once it does not change any more, for longer than the gateway takes to
+// see that it has nothing to do and gives back what it does not need.
 func settled(pid int) int {
 	last, since := resident(pid), time.Now()
-	for began := time.Now(); time.Since(since) < 3*time.Second && time.Since(began) < 30*time.Second; time.Sleep(100 * time.Millisecond) {
+	for began := time.Now(); time.Since(since) < 6*time.Second && time.Since(began) < time.Minute; time.Sleep(100 * time.Millisecond) {
 		if now := resident(pid); now < last-64<<10 || now > last+64<<10 {
 			last, since = now, time.Now()
 		}
