@@ -7,7 +7,7 @@
 //	go run ./bench                       all of it
 //	go run ./bench -only stdio           what has that in its name (a regular expression)
 //	go run ./bench -quick                a smoke test; its figures mean little
-//	go run ./bench -all                  every axis with every other: an hour
+//	go run ./bench -all                  every axis with every other: long
 //	go run ./bench -also 'name=command'  another gateway, too: {backend} or {url} in its command line is the
 //	                                     server, {listen}, {host} and {port} are where it listens
 //

@@ -29,8 +29,8 @@ import (
 )
 
 // A Handler is what a Peer's owner does with what the far side asks. Its
-// methods are called one after the other, in order of arrival, on the goroutine that reads, or receives,
-// or on which the Conn hands over (see [transport.Each]): they must neither wait nor close the Peer.
+// methods are called on the goroutine that reads, or receives, one after the other, in order
+// of arrival: they must not wait.
 type Handler interface {
 	// Asked is called with a request. It owes one answer, now or later.
 	Asked(*Request)
@@ -192,20 +192,18 @@ func why(err error) error {
 	return err
 }
 
-func (p *Peer) read() (end error) {
-	transport.Each(p.in, func(m wire.Message, about wire.ID, err error) (more bool) {
+func (p *Peer) read() error {
+	for {
+		m, about, err := p.in.Read()
 		if err == nil {
 			p.note(&p.heard)
 			p.receive(m, p.stream(about), nil, 0)
-			return true
+		} else if err = p.trouble(err); err == io.EOF {
+			return nil
+		} else if err != nil {
+			return err
 		}
-		end = p.trouble(err)
-		return end == nil
-	})
-	if end == io.EOF {
-		return nil
 	}
-	return end
 }
 
 // trouble sees to what Read returns in the place of a message. It returns what ends the conversation.

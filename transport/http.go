@@ -46,12 +46,11 @@ type httpConn struct {
 
 	ctx     context.Context // ends with the conversation; the cause says why
 	abort   context.CancelCauseFunc
-	ready   chan struct{}   // closed once messages can be sent
-	in      chan item       // what Read returns; written to by push only
-	turn    chan func(item) // 1 slot: what Each was called with, unless it is being called
-	posts   chan *post      // read by goroutines that have nothing to do
-	closed  chan struct{}   // Close was called: nobody reads
-	drained chan struct{}   // the conversation is over and every goroutine gone
+	ready   chan struct{} // closed once messages can be sent
+	in      chan item     // what Read returns; written to by push only
+	posts   chan *post    // read by goroutines that have nothing to do
+	closed  chan struct{} // Close was called: nobody reads
+	drained chan struct{} // the conversation is over and every goroutine gone
 	closing sync.Once
 	mending sync.Once // the warning about UTF-8
 
@@ -92,7 +91,6 @@ func newHTTPConn(o HTTPOptions) *httpConn {
 		ctx:   ctx, abort: abort,
 		ready:  make(chan struct{}),
 		in:     make(chan item),
-		turn:   make(chan func(item), 1),
 		posts:  make(chan *post),
 		closed: make(chan struct{}), drained: make(chan struct{}),
 		open: make(map[wire.ID]*post),
@@ -133,22 +131,9 @@ func (c *httpConn) Read() (wire.Message, wire.ID, error) {
 	}
 }
 
-// each has take called by whoever has something, one at a time, until the conversation is over or Close was called.
-func (c *httpConn) each(take func(item)) {
-	c.turn <- take
-	select {
-	case <-c.drained:
-	case <-c.closed:
-	}
-	<-c.turn
-}
-
-// push hands one thing to Read, or to what Each was called with, and waits until it is taken.
+// push hands one thing to Read and waits until it is taken.
 func (c *httpConn) push(it item) {
 	select {
-	case take := <-c.turn:
-		take(it)
-		c.turn <- take
 	case c.in <- it:
 	case <-c.closed:
 	}

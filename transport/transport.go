@@ -52,21 +52,6 @@ type Writer interface {
 	Close() error
 }
 
-// Each calls take with all that Read would return, one after the other, for as long as take wants more. It returns when
-// nothing comes any more, and what is in take has returned. A Conn may call it on the goroutine that something came on, to
-// save the way to another one; so take must neither wait nor close the Conn. What ends the conversation is its last, as it
-// is of Read.
-func Each(c Conn, take func(m wire.Message, about wire.ID, err error) (more bool)) {
-	if c, ok := c.(interface{ each(func(item)) }); ok {
-		c.each(func(it item) { take(it.m, it.about, it.err) })
-	}
-	for {
-		if m, about, err := c.Read(); !take(m, about, err) {
-			return
-		}
-	}
-}
-
 // ErrClosed is returned by a Conn that was closed from this side.
 var ErrClosed = errors.New("connection closed")
 
