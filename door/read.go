@@ -47,7 +47,7 @@ func (d *Door) read(w http.ResponseWriter, r *http.Request, belongs bool, by hol
 	if no != nil {
 		return p, no
 	}
-	m, err := wire.Parse(text)
+	m, err := wire.Parse(transport.TrimBOM(text))
 	if err != nil {
 		reason, _ := errors.AsType[*wire.Error](err)
 		return p, &refusal{status: http.StatusBadRequest, id: m.ID(), err: reason}

@@ -1,6 +1,10 @@
 package gateway
 
-import "github.com/mark3labs/mcp-go/mcp"
+import (
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"mcpgateway/wire"
+)
 
 // A state is where a session stands (MCP lifecycle, revisions up to 2025-11-25):
 //
@@ -46,4 +50,22 @@ func admit(s state, method string) verdict {
 		return hold
 	}
 	return serve
+}
+
+// checkID refuses the id null for a request that reaches a backend or that stays open: MCP forbids
+// this id, and two such requests cannot be told apart. A request that the gateway answers itself
+// is answered with the id null.
+func checkID(m wire.Message) *wire.Error {
+	if m.ID() != "null" {
+		return nil
+	}
+	switch method := mcp.MCPMethod(m.Method()); method {
+	case mcp.MethodToolsCall, mcp.MethodPromptsGet, mcp.MethodResourcesRead,
+		mcp.MethodResourcesSubscribe, mcp.MethodResourcesUnsubscribe, mcp.MethodCompletionComplete,
+		mcp.MethodSetLogLevel, mcp.MethodTasksGet, mcp.MethodTasksResult, mcp.MethodTasksList,
+		mcp.MethodTasksCancel, methodUpdate, methodListen:
+		return wire.Errorf(wire.CodeInvalidRequest, "Invalid request: %s did not run because its id is null: "+
+			"send it with a string or a number as its id", method)
+	}
+	return nil
 }

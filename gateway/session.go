@@ -198,6 +198,10 @@ func (s *Session) serve(r *peer.Request, method string) {
 		s.fail(r, methodNotFound(method))
 		return
 	}
+	if err := checkID(r.Message); err != nil {
+		s.fail(r, err)
+		return
+	}
 	switch mcp.MCPMethod(method) {
 	case mcp.MethodInitialize:
 		s.initialize(r)

@@ -78,6 +78,9 @@ func (s *Session) askedStateless(r *peer.Request) {
 	if err == nil {
 		err = s.g.missing(method)
 	}
+	if err == nil {
+		err = checkID(r.Message)
+	}
 	if err == nil && len(stamp.Capabilities)+len(stamp.Client) > maxStamp {
 		err = wire.Errorf(wire.CodeInvalidParams, "Invalid params: what _meta says of the client is longer than %d bytes", maxStamp)
 	}

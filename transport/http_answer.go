@@ -1,19 +1,16 @@
 package transport
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 
 	"mcpgateway/wire"
 )
 
-var byteOrderMark = []byte("\xEF\xBB\xBF")
-
 // messages calls handle for each message in text, a batch's one by one, and for
 // what is none with an error. Bytes that are not UTF-8 are replaced.
 func (c *httpConn) messages(text []byte, handle func(wire.Message, *Noise)) {
-	m, noise := c.parse(bytes.TrimPrefix(text, byteOrderMark))
+	m, noise := c.parse(TrimBOM(text))
 	if m.Kind() != wire.Batch {
 		handle(m, noise)
 		return

@@ -26,7 +26,6 @@ type lineReader struct {
 	parts []*[chunk]byte // of a long line, whole ones
 	first []byte         // how that begins, before parts
 	burst *wire.Burst    // of the lines that are whole in buf, and of the last that was handed out; nil = there was one alone
-	bom   bool           // the place where a byte order mark may stand is passed
 	err   error
 
 	// What is no UTF-8 is noise, unless mend is set: then each bad byte becomes
@@ -121,12 +120,9 @@ func (l *lineReader) fill() (aside bool) {
 
 func newChunk() []byte { return chunks.Get().(*[chunk]byte)[:0] }
 
+// trim removes what some writers put around each text: a byte order mark in front, a CR behind.
 func (l *lineReader) trim(line []byte) []byte {
-	if !l.bom {
-		l.bom = true
-		line = bytes.TrimPrefix(line, []byte("\xEF\xBB\xBF"))
-	}
-	return bytes.TrimSuffix(line, []byte("\r"))
+	return bytes.TrimSuffix(TrimBOM(line), []byte("\r"))
 }
 
 // An overlong is a line that was too long to keep.

@@ -1,6 +1,14 @@
 package transport
 
-import "io"
+import (
+	"bytes"
+	"io"
+)
+
+var byteOrderMark = []byte("\xEF\xBB\xBF")
+
+// TrimBOM returns text without the byte order mark (U+FEFF in UTF-8) that it may begin with.
+func TrimBOM(text []byte) []byte { return bytes.TrimPrefix(text, byteOrderMark) }
 
 // ReadText reads to the end of a text, or one byte further than limit. Announced is how long the text is said to be, -1 if
 // nothing is said. That is believed up to believed; beyond it there is room for four times as much as has come at most, so

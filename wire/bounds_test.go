@@ -23,8 +23,41 @@ func TestParseBoundsTheDepth(t *testing.T) {
 	if !Members([]byte(objects), func(string, []byte, int) {}) {
 		t.Error("objects at the bound are refused")
 	}
+	if Members([]byte(`{"a":`+objects+"}"), func(string, []byte, int) {}) {
+		t.Error("objects beyond the bound are accepted")
+	}
 	if got := outcome(t, strings.Repeat(`[{"a":`, 1<<20)); got != "-32700" {
 		t.Errorf("deep and without an end: %s", got)
+	}
+}
+
+// A message that nests too deep has its parts, so that its error gets its id.
+func TestParseTooDeep_F_DOOR_7(t *testing.T) {
+	arrays, text := nested(1100), `{"]}\"":"[{"}`
+	objects := strings.Repeat(`{"a":`, 1100) + text + strings.Repeat("}", 1100)
+	mixed := strings.Repeat(`[1,{"b":`, 600) + text + strings.Repeat(` } , "]" ] `, 600)
+	for _, deep := range []string{arrays, objects, mixed} {
+		for _, form := range []string{
+			`{"jsonrpc":"2.0","id":"x","method":"m","params":{"arguments":%s}}`,
+			`{"params":%s,"method":"m","jsonrpc":"2.0","id":"x"}`,
+			`{"jsonrpc":"2.0","id":"x","result":%s}`,
+		} {
+			if got := outcome(t, fmt.Sprintf(form, deep)); got != `-32600 id="x"` {
+				t.Errorf(form+": %s", deep[:20], got)
+			}
+		}
+		if got := outcome(t, "["+deep+"]"); got != "-32600" {
+			t.Errorf("a batch: %s", got)
+		}
+		for _, bad := range []string{deep[:len(deep)-600], deep + "]", deep[:1500]} {
+			if got := outcome(t, `{"jsonrpc":"2.0","id":"x","result":`+bad+`}`); got != "-32700" {
+				t.Errorf("%.20s…, not closed as it should be: %s", bad, got)
+			}
+		}
+	}
+	m, err := Parse(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":1,"method":"m","params":%s}`, arrays))
+	if err == nil || m.Method() != "m" {
+		t.Errorf("the method of a request that nests too deep is %q, %v", m.Method(), err)
 	}
 }
 

@@ -95,7 +95,13 @@ func FuzzParse(f *testing.F) {
 	seed(func(text string) { f.Add([]byte(text)) })
 	f.Fuzz(func(t *testing.T, text []byte) {
 		m, err := Parse(text)
-		valid := json.Valid(text) && utf8.Valid(text) && depth(text) <= maxDepth
+		valid := json.Valid(text) && utf8.Valid(text)
+		if valid && depth(text) > maxDepth {
+			if e, ok := err.(*Error); !ok || e.Code != CodeInvalidRequest {
+				t.Fatalf("nested too deep: %v", err)
+			}
+			return
+		}
 		if e, ok := err.(*Error); err != nil && (!ok || e.Code != CodeParseError && e.Code != CodeInvalidRequest) {
 			t.Fatalf("the error is %T %v", err, err)
 		} else if (ok && e.Code == CodeParseError) == valid {

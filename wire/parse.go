@@ -3,6 +3,7 @@ package wire
 import (
 	"bytes"
 	"errors"
+	"fmt"
 )
 
 // ErrUTF8 is what a parse error wraps when the text is no UTF-8, as JSON must
@@ -23,11 +24,13 @@ const maxBatch = 4096
 //
 // An error is always a *[Error], ready to be sent: [CodeParseError] if text is
 // no JSON, [CodeInvalidRequest] if it is JSON but no message. In the second case
-// the message that comes with the error has its id, if one could be read.
+// the message that comes with the error has its id, if one could be read. A message that nests
+// deeper than maxDepth is an invalid request; the text beyond that depth is not checked.
 //
 // A batch is checked to be JSON; its elements are not looked at.
 func Parse(text []byte) (Message, error) {
 	s := scan(text)
+	s.passDeep = true
 	m := Message{raw: text}
 	i, c := s.peek(0)
 	switch c {
@@ -49,6 +52,9 @@ func Parse(text []byte) (Message, error) {
 	}
 	m.multiline = s.multiline
 	problem := s.problem
+	if s.deep {
+		problem = tooDeep
+	}
 	if id := m.part(PartID); s.manyIDs || id != nil && !isID(id) {
 		m.parts[PartID] = span{} // whatever else is wrong: no answer has it as its id
 		if problem == "" {
@@ -176,6 +182,8 @@ func (s *scanner) members(i int, m *Message, o *object) (end int) {
 	}
 	return i
 }
+
+var tooDeep = fmt.Sprintf("the message nests deeper than %d levels", maxDepth)
 
 const bothParts = "a response has a result or an error, not both"
 

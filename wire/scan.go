@@ -26,6 +26,8 @@ type scanner struct {
 	multiline bool // a line break stands between tokens
 	badUTF8   bool // the text is JSON but for a string that is not UTF-8
 	manyIDs   bool // a message has more than one id
+	passDeep  bool // a value beyond maxDepth is passed over, and deep is set, instead of failing
+	deep      bool // a value beyond maxDepth was passed over
 	problem   string
 	buf       []byte // the last key that was unescaped
 	err       error
@@ -152,9 +154,35 @@ func (s *scanner) down(i int, bracket byte) (at int, c byte) {
 		return s.fail(i, "%q should stand here", bracket), 0
 	}
 	if s.depth++; s.depth > maxDepth {
+		if s.passDeep {
+			return s.pass(i)
+		}
 		return s.fail(i, "nested deeper than %d", maxDepth), 0
 	}
 	return s.peek(i + 1)
+}
+
+// pass returns the bracket that closes the one at i, and its position. It does not recurse, and
+// does not check what stands between the two, apart from strings and the number of brackets.
+func (s *scanner) pass(i int) (at int, c byte) {
+	s.deep = true
+	closing := s.b[i] + 2 // in ASCII ] is [ + 2, and } is { + 2
+	for open := 0; i < len(s.b); i++ {
+		switch c := s.b[i]; c {
+		case '"':
+			end, _ := s.str(i)
+			i = end - 1
+		case '{', '[':
+			open++
+		case '}', ']':
+			if open--; open == 0 && c == closing {
+				return i, c
+			} else if open == 0 {
+				return s.fail(i, "%q should stand here", closing), 0
+			}
+		}
+	}
+	return s.fail(i, "the text ends in a value"), 0
 }
 
 // up returns false: there is no member, no element any more.
