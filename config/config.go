@@ -90,6 +90,8 @@ type Limits struct {
 
 	// StartParallel is how many processes are being started at one time; at least 1.
 	StartParallel int `koanf:"start_parallel"`
+	// Drain is how long calls in flight may take when the gateway is told to end by a signal; 0 = none.
+	Drain time.Duration `koanf:"drain"`
 }
 
 // Backend is one MCP server behind the gateway. If it is Enabled, exactly one
@@ -140,7 +142,7 @@ func Default() Config {
 		Limits: Limits{
 			Message: 64 << 20, InFlight: 1024, Page: 4 << 20,
 			Sessions: 10_000, SessionIdle: time.Hour, Events: 1 << 20, Outbox: 256 << 20,
-			StartParallel: 8,
+			StartParallel: 8, Drain: 5 * time.Second,
 		},
 	}
 }

@@ -103,6 +103,7 @@ var fates = map[string]fate{
 	"limits.events":         restarts,
 	"limits.outbox":         restarts,
 	"limits.start_parallel": restarts,
+	"limits.drain":          restarts,
 }
 
 // takes reports whether a reload takes the key over; was and is say whether it has a value.

@@ -64,6 +64,7 @@ func TestEveryKeyHasAVariable(t *testing.T) {
 		"GATEWAY_LIMITS_EVENTS":          "2KiB",
 		"GATEWAY_LIMITS_OUTBOX":          "3MiB",
 		"GATEWAY_LIMITS_START_PARALLEL":  "5",
+		"GATEWAY_LIMITS_DRAIN":           "2s",
 		"GATEWAY_DEFAULTS_START_TIMEOUT": "9s",
 		"GATEWAY_DEFAULTS_CALL_TIMEOUT":  "8s",
 		"GATEWAY_DEFAULTS_LAZY":          "true",
@@ -82,7 +83,7 @@ func TestEveryKeyHasAVariable(t *testing.T) {
 	b := c.Backends[0]
 	got := fmt.Sprintln(c.State, c.Listen, c.TLS, c.Catalog, c.Log, c.Audit, c.Limits,
 		b.StartTimeout, b.CallTimeout, b.Lazy, b.IdleStop, b.MaxInFlight, b.QueueWait)
-	if want := "none [::1]:0 {c.pem k.pem} {never - 60 5s} {debug json} {a.jsonl all} {1048576 7 65536 6 5m0s 2048 3145728 5} 9s 8s true 7s 4 3s"; strings.TrimSpace(got) != want {
+	if want := "none [::1]:0 {c.pem k.pem} {never - 60 5s} {debug json} {a.jsonl all} {1048576 7 65536 6 5m0s 2048 3145728 5 2s} 9s 8s true 7s 4 3s"; strings.TrimSpace(got) != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }

@@ -69,7 +69,7 @@ func TestPingIsAnsweredWhileTheSessionEnds(t *testing.T) {
 		client.Want(`{"jsonrpc":"2.0","id":2,"result":{}}`)
 		for i, request := range []string{call("3", "slow"), listRequest, `{"jsonrpc":"2.0","id":5,"method":"initialize"}`} {
 			client.Send(request)
-			if got := client.Next(); !strings.Contains(got, `"error":{"code":-32603,"message":"The gateway is ending"}`) {
+			if got := client.Next(); !strings.Contains(got, `"error":{"code":-32603,"message":"The gateway is ending; the request did not run"}`) {
 				t.Errorf("request %d: got %s", i, got)
 			}
 		}
@@ -92,7 +92,66 @@ func TestPingIsAnsweredWhileTheSessionEnds(t *testing.T) {
 	})
 }
 
-// Told to end, the gateway gives what is in flight half a second.
+// A signal gives calls in flight limits.drain. New requests are refused meanwhile, and a call that ends
+// in time is answered.
+func TestASignalDrains_F_PROC_2(t *testing.T) {
+	for name, c := range map[string]struct {
+		after time.Duration // the backend answers; 0 = never
+		hurry time.Duration // a second signal comes; 0 = never
+		want  time.Duration
+	}{
+		"F-PROC-2 the call ends in time": {after: 1500 * time.Millisecond, want: 1500 * time.Millisecond},
+		"F-PROC-2 it does not":           {want: 5 * time.Second},
+		"F-PROC-2 a second signal":       {hurry: time.Second, want: time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := newHouse(t, settings{drain: 5 * time.Second}, "gh")
+				conn, client := mcptest.Open(t, "client")
+				ctx, stop := context.WithCancel(t.Context())
+				served := make(chan error, 1)
+				go func() { served <- h.gateway.Serve(ctx, "", "", conn) }()
+				client.Initialize("2025-06-18")
+				gh := h.backend("gh")
+				gh.Ready("slow")
+				list(t, client)
+				client.Send(call("1", "slow"))
+				m := gh.Asked("tools/call")
+				began := time.Now()
+				stop()
+				synctest.Wait()
+				client.Send(call("2", "slow"))
+				client.Want(`{"jsonrpc":"2.0","id":2,"error":{"code":-32603,"message":"The gateway is ending; the request did not run"}}`)
+				switch {
+				case c.after > 0:
+					time.Sleep(c.after)
+					gh.Reply(m.ID(), "{}")
+					client.Want(`{"jsonrpc":"2.0","id":1,"result":{}}`)
+				case c.hurry > 0:
+					time.Sleep(c.hurry)
+					if !h.gateway.Hurry() {
+						t.Error("no call was waited for")
+					}
+				}
+				if err := <-served; err != nil {
+					t.Errorf("Serve: %v", err)
+				}
+				if took := time.Since(began); took != c.want {
+					t.Errorf("the end took %v, want %v", took, c.want)
+				}
+				if c.after == 0 {
+					client.Want(`{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"The gateway was stopped; outcome unknown: the call may have run"}}`)
+					gh.Told("notifications/cancelled")
+				}
+				if h.gateway.Hurry() {
+					t.Error("calls are waited for after the end")
+				}
+			})
+		})
+	}
+}
+
+// Told to end when the client has sent its last, the gateway gives what is in flight half a second.
 func TestASignalHurriesTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t, settings{}, "gh")
@@ -169,7 +228,7 @@ func TestTheEndLetsGoOfWhatWaitsForInitialized(t *testing.T) {
 		client.Send(call("2", "search"))
 		began := time.Now()
 		client.End()
-		client.Want(`{"jsonrpc":"2.0","id":2,"error":{"code":-32603,"message":"The gateway is ending"}}`)
+		client.Want(`{"jsonrpc":"2.0","id":2,"error":{"code":-32603,"message":"The gateway is ending; the request did not run"}}`)
 		if err := <-served; err != nil {
 			t.Error(err)
 		}

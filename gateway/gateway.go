@@ -39,6 +39,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -101,7 +102,9 @@ type Options struct {
 	// principals. 0 = 10000.
 	Guests int
 	Grace  time.Duration // for calls in flight when a client has sent its last; 0 = 4 s
-	Log    *slog.Logger
+	// Drain is how long calls in flight may take when the gateway itself is told to end.
+	Drain time.Duration
+	Log   *slog.Logger
 	// Mask takes secrets out of a text that a client will see; may be nil.
 	Mask func(string) string
 }
@@ -121,6 +124,10 @@ type Gateway struct {
 	stored   store // how tasks ended
 	watching tally // tasks to which is listened
 
+	hurry    context.Context // done when no more time is given to calls in flight
+	endHurry context.CancelFunc
+	draining atomic.Int64 // sessions that wait for their calls in flight
+
 	mu       sync.Mutex
 	sessions map[string]*Session // by their ids
 }
@@ -136,7 +143,17 @@ func New(o Options) *Gateway {
 	if o.Mask == nil {
 		o.Mask = func(s string) string { return s }
 	}
-	return &Gateway{Options: o, info: wire.Encode(o.Info), sealer: newSealer(), sessions: make(map[string]*Session)}
+	g := &Gateway{Options: o, info: wire.Encode(o.Info), sealer: newSealer(), sessions: make(map[string]*Session)}
+	g.hurry, g.endHurry = context.WithCancel(context.Background())
+	return g
+}
+
+// Hurry ends the time that calls in flight have when a session ends: they end at once, with an
+// unknown outcome. It reports false if no session was waiting for its calls.
+func (g *Gateway) Hurry() bool {
+	waits := g.draining.Load() > 0
+	g.endHurry()
+	return waits
 }
 
 // Serve holds a session over conn until the client ends it, or ctx is done. Either

@@ -35,6 +35,7 @@ type settings struct {
 	places       int // max_in_flight of each backend, with no queue; 0 = 20000, as in config
 	guests       int
 	grace        time.Duration
+	drain        time.Duration // 0 = 500 ms
 	state        string
 	limit        int            // bytes of a message; 0 = 1 MiB
 	set          **backends.Set // where to put the backends, for who asks them something
@@ -79,7 +80,7 @@ func open(t testing.TB, o settings, names []string, dial func(string) (transport
 	}
 	g := gateway.New(gateway.Options{
 		Backends: set, Observers: observers, Info: info,
-		InFlight: o.inFlight, Guests: o.guests, Grace: o.grace, Log: log, Mask: o.mask,
+		InFlight: o.inFlight, Guests: o.guests, Grace: o.grace, Drain: cmp.Or(o.drain, 500*time.Millisecond), Log: log, Mask: o.mask,
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup

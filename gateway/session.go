@@ -83,8 +83,8 @@ func newID() string {
 	return hex.EncodeToString(random)
 }
 
-// hurried is the grace for calls in flight when the gateway itself is told to
-// end, by a signal.
+// hurried is the grace for calls in flight when the gateway is told to end while it ends already:
+// clients that have closed stdin send SIGTERM, and soon after that SIGKILL.
 const hurried = 500 * time.Millisecond
 
 func (s *Session) run(ctx context.Context) error {
@@ -115,7 +115,13 @@ func (s *Session) Receive(m wire.Message) { s.peer.Receive(m) }
 // its Conn is closed. Receive may be called meanwhile.
 func (s *Session) Stop() {
 	s.stopped.Store(true)
-	s.finish(hurried)
+	grace := s.g.Drain
+	s.mu.Lock()
+	if s.state == closing {
+		grace = min(grace, hurried)
+	}
+	s.mu.Unlock()
+	s.finish(grace)
 }
 
 // End is to be called once the Conn of a session that [Gateway.Open] has begun is closed, by
@@ -156,7 +162,10 @@ func (s *Session) finish(grace time.Duration) {
 	s.endListens()
 	ctx, cancel := context.WithTimeout(s.ctx, grace)
 	defer cancel()
+	defer context.AfterFunc(s.g.hurry, cancel)()
+	s.g.draining.Add(1)
 	s.peer.Drain(ctx)
+	s.g.draining.Add(-1)
 	s.peer.Close()
 	s.end()
 }
@@ -184,7 +193,7 @@ func (s *Session) Asked(r *peer.Request) {
 	case unknown:
 		s.fail(r, methodNotFound(method))
 	case goodbye:
-		s.fail(r, wire.Errorf(wire.CodeInternalError, "The gateway is ending"))
+		s.fail(r, wire.Errorf(wire.CodeInternalError, "The gateway is ending; the request did not run"))
 	}
 }
 

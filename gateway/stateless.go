@@ -88,7 +88,7 @@ func (s *Session) askedStateless(r *peer.Request) {
 	over := s.state == closing
 	s.mu.Unlock()
 	if err == nil && over {
-		err = wire.Errorf(wire.CodeInternalError, "The gateway is ending")
+		err = wire.Errorf(wire.CodeInternalError, "The gateway is ending; the request did not run")
 	}
 	if err != nil {
 		s.fail(r, err)
@@ -202,7 +202,7 @@ func (s *Session) listNow(r *peer.Request, kind catalog.Kind) {
 		if v, ok := s.await(ctx, func(v *catalog.View) bool { return v.Settled }); ok {
 			s.page(r, kind, v.Snapshot)
 		} else {
-			s.fail(r, wire.Errorf(wire.CodeInternalError, "The gateway is ending"))
+			s.fail(r, wire.Errorf(wire.CodeInternalError, "The gateway is ending; the request did not run"))
 		}
 	})
 }

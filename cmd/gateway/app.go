@@ -32,6 +32,7 @@ type flags struct {
 	onStdio                            bool   // likewise: be it that it listens, too
 	served                             bool   // serve has come so far
 	hangups                            *hangups
+	hurry                              *hurry
 }
 
 // load reads the configuration, with the flags laid over it; path "" = where it is found.
@@ -171,6 +172,7 @@ func (f *flags) open(m mode, tunes ...tune) (*app, error) {
 		Info:      info,
 		InFlight:  c.Limits.InFlight,
 		Guests:    c.Limits.Sessions,
+		Drain:     c.Limits.Drain,
 		Log:       a.log,
 		Mask:      a.mask.String,
 	})

@@ -41,3 +41,26 @@ func (h *hangups) take(in *os.File) (told <-chan struct{}, release func()) {
 		h.told = nil
 	}
 }
+
+// A hurry is how a second signal ends the time that calls in flight have.
+type hurry struct {
+	mu sync.Mutex
+	do func() bool // nil = there are no calls
+}
+
+// set has do called by the second signal. It reports whether calls were waited for.
+func (h *hurry) set(do func() bool) {
+	if h == nil {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.do = do
+}
+
+// end reports false if no call has time.
+func (h *hurry) end() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.do != nil && h.do()
+}

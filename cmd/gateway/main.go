@@ -28,8 +28,8 @@ func main() {
 	// backends are ended. The signal is caught, not ignored: children inherit the
 	// latter.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
-	f := &flags{stdio: stdio{os.Stdin, os.Stdout, os.Stderr}, hangups: new(hangups)}
-	ctx, stop := orderly(f.hangups)
+	f := &flags{stdio: stdio{os.Stdin, os.Stdout, os.Stderr}, hangups: new(hangups), hurry: new(hurry)}
+	ctx, stop := orderly(f.hangups, f.hurry)
 	disown := transport.Adopt()
 	code := f.run(ctx, os.Args[1:])
 	disown()
@@ -55,11 +55,11 @@ func named(sig os.Signal) signalled {
 	return signalled(sig.String())
 }
 
-// orderly returns a context that the first signal to end ends, with that as the cause; SIGHUP is one unless it was
-// taken over. A SIGINT after
-// that, from somebody who does not want to wait, ends the process; the holders of their groups see
-// to the children.
-func orderly(h *hangups) (context.Context, context.CancelFunc) {
+// orderly returns a context that the first signal to end ends, with the signal as the cause; SIGHUP
+// is such a signal unless it was taken over. A second signal ends the time that calls in flight
+// have. A SIGINT when no call has time any more ends the process; the holders of their groups end
+// the backends.
+func orderly(h *hangups, calls *hurry) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
@@ -68,10 +68,11 @@ func orderly(h *hangups) (context.Context, context.CancelFunc) {
 			if sig == syscall.SIGHUP && h.pass() {
 				continue
 			}
-			if ctx.Err() != nil && sig == os.Interrupt {
+			if ctx.Err() == nil {
+				cancel(named(sig))
+			} else if !calls.end() && sig == os.Interrupt {
 				os.Exit(exitFailed)
 			}
-			cancel(named(sig))
 		}
 	}()
 	return ctx, func() {

@@ -62,11 +62,12 @@ func (f *flags) serve(cmd *cobra.Command, _ []string) error {
 	if err != nil {
 		return err
 	}
+	f.hurry.set(a.gateway.Hurry)
 	if a.Config.Listen == "" {
 		a.greet(f.in)
 		f.served = true
 		return a.run(cmd.Context(), func(ctx context.Context) error {
-			defer a.saySignal(ctx)
+			defer a.saySignal(ctx)()
 			return f.reloader(a, nil).during(ctx, hangups, func(ctx context.Context) error { return f.serveStdio(ctx, a) })
 		})
 	}
@@ -79,7 +80,7 @@ func (f *flags) serve(cmd *cobra.Command, _ []string) error {
 	a.greetHTTP(url)
 	f.served = true
 	return a.run(cmd.Context(), func(ctx context.Context) error {
-		defer a.saySignal(ctx)
+		defer a.saySignal(ctx)()
 		a.set.Start()
 		if !f.onStdio {
 			defer f.turnAway(a, url)()
@@ -132,10 +133,19 @@ func (s *stdin) Read() (wire.Message, wire.ID, error) {
 	return m, about, err
 }
 
-// saySignal says in the log which signal has ended us, if one has.
-func (a *app) saySignal(ctx context.Context) {
-	if sig, ok := errors.AsType[signalled](context.Cause(ctx)); ok {
-		a.log.Info(sig.Error() + ": stopping")
+// saySignal logs the signal that ends ctx, if one does before said is called.
+func (a *app) saySignal(ctx context.Context) (said func()) {
+	done := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(done)
+		if sig, ok := errors.AsType[signalled](context.Cause(ctx)); ok {
+			a.log.Info(sig.Error() + ": stopping")
+		}
+	})
+	return func() {
+		if !stop() {
+			<-done
+		}
 	}
 }
 
