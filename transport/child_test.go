@@ -327,10 +327,10 @@ func TestSpawnSaysWhatIsWrong(t *testing.T) {
 	}
 	for _, tt := range []struct{ path, env, want string }{
 		{"no-such-command", "PATH=" + dir, `command "no-such-command" is in no directory of its PATH`},
-		{"no-such-command", "X=", `command "no-such-command" does not exist`},
+		{"no-such-command", "X=", `command "no-such-command" is in no directory of its PATH (`},
 		{filepath.Join(dir, "none"), "", `does not exist`},
 		{file, "", `may not be executed`},
-		{"sh -c 'echo x'", "PATH=/bin:/usr/bin", `command "sh -c 'echo x'" is in no directory of its PATH: "sh" is a program, what follows it belongs in args`},
+		{"sh -c 'echo x'", "PATH=/bin:/usr/bin", `command "sh -c 'echo x'" is in no directory of its PATH (/bin:/usr/bin): "sh" is a program, what follows it belongs in args`},
 		{"/bin/sh -c true", "", `"/bin/sh" is a program, what follows it belongs in args`},
 		{"no-such-command -c true", "PATH=" + dir, `is in no directory of its PATH`},
 	} {
