@@ -74,6 +74,12 @@ type rawClient struct {
 // do so once its stdin is closed.
 func startRaw(t testing.TB, cmd *exec.Cmd) *rawClient {
 	t.Helper()
+	return startRawAs(t, cmd, nil)
+}
+
+// startRawAs is startRaw for a command that another user runs, if who is not nil.
+func startRawAs(t testing.TB, cmd *exec.Cmd, who *syscall.Credential) *rawClient {
+	t.Helper()
 	c := &rawClient{
 		t: t, cmd: cmd, stderr: filepath.Join(t.TempDir(), "stderr"),
 		exited: make(chan struct{}), drained: make(chan struct{}), arrived: make(chan struct{}),
@@ -93,7 +99,7 @@ func startRaw(t testing.TB, cmd *exec.Cmd) *rawClient {
 	if c.stdin, err = cmd.StdinPipe(); err != nil {
 		t.Fatal(err)
 	}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: who}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

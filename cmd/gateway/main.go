@@ -24,6 +24,7 @@ import (
 var version = "0.1.0-dev"
 
 func main() {
+	protect()
 	// A client that closes our stdout or stderr early must not kill us before the
 	// backends are ended. The signal is caught, not ignored: children inherit the
 	// latter.
