@@ -26,6 +26,7 @@ import (
 	"crypto/tls"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -52,7 +53,7 @@ type Options struct {
 	// the answer; get returns the values of a header. It is called by many at once and
 	// before anything is counted, and must not wait; nil = nothing is looked at.
 	Examine func(m wire.Message, get func(header string) []string) *wire.Error
-	Ready   func() error // for /readyz: what it still waits for; nil = always ready
+	Waiting func() []string // for /readyz: the backends that have neither answered nor failed; nil = none
 
 	Limit int // bytes of one message, and of what may wait for a client that does not read; 0 = 64 MiB
 	// Sessions bounds those that are open at one time; beyond it initialize gets 503.
@@ -71,7 +72,7 @@ type Options struct {
 	Outbox int64
 
 	Tokens   []string    // bearer tokens; none = no authentication
-	Origins  []string    // origins of browser pages that may come, beside loopback ones if Loopback, and our own
+	Origins  []string    // origins of browser pages that may come, beside our own; with Tokens and Loopback, beside loopback's
 	Hosts    []string    // names that we are reached by; with Loopback, beside loopback's
 	Via      string      // how we name ourselves in the Via header of what we send: who comes with it is us; "" = not looked at
 	Loopback bool        // we listen on loopback: the Host header is checked, too (DNS rebinding)
@@ -139,7 +140,8 @@ type Door struct {
 
 	closing bool
 	crowded time.Time // when it was said last that there is no room
-	warned  time.Time
+
+	refusals refusals
 }
 
 // New returns a Door. It starts nothing; the goroutines of sessions end when Run
@@ -164,6 +166,7 @@ func New(o Options) *Door {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	d := &Door{o: o, log: o.Log, sessions: make(map[string]*session), sessionsOf: make(map[principal]int), visitsOf: make(map[principal]int)}
+	d.refusals.log = o.Log
 	d.left.L, d.idle.L = &d.mu, &d.mu
 	d.outbox.most, d.bodies.most = o.Outbox, max(o.Outbox, 2*int64(o.Limit))
 	d.bodies.of, d.visiting = make(map[holder]int64), make(map[*visit]struct{})
@@ -183,19 +186,27 @@ func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.ContentLength != 0 {
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTime))
 	}
-	switch r.URL.Path {
+	path := strings.TrimRight(r.URL.Path, "/")
+	switch path {
 	case "/healthz":
-		health(w, r, nil)
+		d.health(w, r, nil)
 		return
 	case "/readyz":
-		health(w, r, d.ready())
+		d.readiness(w, r)
 		return
 	}
-	who, ok := d.admit(w, r)
+	if !d.admit(w, r) {
+		return
+	}
+	if isAuthorization(path) {
+		d.noAuthorization(w, r)
+		return
+	}
+	who, ok := d.authenticate(w, r)
 	if !ok {
 		return
 	}
-	switch r.URL.Path {
+	switch path {
 	case "/mcp":
 		d.mcp(w, r, who)
 	case "/sse":
@@ -203,7 +214,7 @@ func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "/message", "/messages":
 		d.legacyPost(w, r, who)
 	default:
-		refuse(http.StatusNotFound, "Not found: MCP is spoken at /mcp").send(w)
+		d.refuse(w, r, refuse(http.StatusNotFound, "Not found: MCP is spoken at /mcp"))
 	}
 }
 
@@ -227,7 +238,7 @@ func (d *Door) leave() {
 
 func (d *Door) mcp(w http.ResponseWriter, r *http.Request, who principal) {
 	if r.Method != http.MethodPost && asStateless(r, d.find(r.Header.Get(sessionHeader), who, false) != nil) {
-		wrongVerb(w, http.MethodPost)
+		d.refuse(w, r, wrongVerb(http.MethodPost))
 		return
 	}
 	switch r.Method {
@@ -238,22 +249,42 @@ func (d *Door) mcp(w http.ResponseWriter, r *http.Request, who principal) {
 	case http.MethodDelete:
 		d.delete(w, r, who)
 	default:
-		wrongVerb(w, "GET, POST, DELETE, OPTIONS")
+		d.refuse(w, r, wrongVerb("GET, POST, DELETE, OPTIONS"))
 	}
 }
 
-// ready reports whether a client that comes now would be served.
-func (d *Door) ready() error {
+// readiness answers a probe that asks whether a client that comes now would be served. The names of
+// backends that it waits for are for holders of a token.
+func (d *Door) readiness(w http.ResponseWriter, r *http.Request) {
+	names := r.URL.Query().Has("backends")
+	if names {
+		if len(d.rules.Load().tokens) == 0 {
+			d.refuse(w, r, refuse(http.StatusForbidden, "Forbidden: the names of backends need a token: set auth.tokens"))
+			return
+		}
+		if _, ok := d.authenticate(w, r); !ok {
+			return
+		}
+	}
 	d.mu.Lock()
 	closing := d.closing
 	d.mu.Unlock()
+	var waiting []string
+	if d.o.Waiting != nil {
+		waiting = d.o.Waiting()
+	}
 	switch {
 	case closing:
-		return errors.New("the gateway is ending")
-	case d.o.Ready == nil:
-		return nil
+		d.health(w, r, errors.New("the gateway is ending"))
+	case len(waiting) == 0:
+		d.health(w, r, nil)
+	case names:
+		d.health(w, r, fmt.Errorf("waiting for %s", strings.Join(waiting, ", ")))
+	case len(waiting) == 1:
+		d.health(w, r, errors.New("waiting for 1 backend"))
+	default:
+		d.health(w, r, fmt.Errorf("waiting for %d backends", len(waiting)))
 	}
-	return d.o.Ready()
 }
 
 // Name is what a Door calls itself in the header Server of /healthz and /readyz, so
@@ -262,9 +293,9 @@ const Name = "mcp-gateway"
 
 // health answers a probe. It is asked by whoever can reach us, and says so
 // little that everybody may know it.
-func health(w http.ResponseWriter, r *http.Request, missing error) {
+func (d *Door) health(w http.ResponseWriter, r *http.Request, missing error) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		wrongVerb(w, "GET, HEAD")
+		d.refuse(w, r, wrongVerb("GET, HEAD"))
 		return
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")

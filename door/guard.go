@@ -25,62 +25,55 @@ func (p principal) String() string {
 	return strconv.Itoa(int(p))
 }
 
-// admit looks at who comes and from where, before anything is read. If it
-// answers false the request is answered.
-func (d *Door) admit(w http.ResponseWriter, r *http.Request) (who principal, ok bool) {
+// admit checks where a request comes from, before anything of it is read. If it returns false the
+// request is answered.
+func (d *Door) admit(w http.ResponseWriter, r *http.Request) bool {
 	if d.o.Loopback && !d.isOurName(r.Host) {
-		const text = "Forbidden: the Host header names another machine; what a proxy calls us stands in hosts"
-		d.refused(r, text)
-		refuse(http.StatusForbidden, text).send(w)
-		return 0, false
+		d.refuse(w, r, refuse(http.StatusForbidden,
+			"Forbidden: the Host header names another machine; what a proxy calls us stands in hosts"))
+		return false
 	}
 	if !d.admitOrigin(w, r) {
-		return 0, false
+		return false
 	}
 	if r.Method == http.MethodOptions { // a preflight carries no token
 		w.WriteHeader(http.StatusNoContent)
-		return 0, false
+		return false
 	}
 	if d.o.Via != "" && strings.Contains(strings.Join(r.Header["Via"], ","), d.o.Via) {
-		refuse(http.StatusLoopDetected, "Loop detected: this backend is the gateway itself; take it out of the configuration").send(w)
-		return 0, false
+		d.refuse(w, r, refuse(http.StatusLoopDetected,
+			"Loop detected: this backend is the gateway itself; take it out of the configuration"))
+		return false
 	}
-	who, ok = d.authenticate(r)
-	if !ok {
-		w.Header().Set("WWW-Authenticate", "Bearer")
-		text := "Unauthorized: send the header Authorization: Bearer TOKEN"
-		if r.Header.Get("Authorization") != "" {
-			text = wrongToken
-		}
-		d.refused(r, text)
-		refuse(http.StatusUnauthorized, "%s", text).send(w)
+	return true
+}
+
+// authenticate returns who sends a request. If it returns false the request is answered.
+func (d *Door) authenticate(w http.ResponseWriter, r *http.Request) (who principal, ok bool) {
+	who, ok = d.identify(r)
+	switch {
+	case ok:
+		letIn(r)
+	case r.Header.Get("Authorization") == "":
+		d.refuse(w, r, refuse(http.StatusUnauthorized, "Unauthorized: send the header Authorization: Bearer TOKEN").
+			with("WWW-Authenticate", "Bearer"))
+	default:
+		d.refuse(w, r, refuseToken().with("WWW-Authenticate", "Bearer"))
 	}
 	return who, ok
 }
 
-const wrongToken = "Unauthorized: what stands in the header Authorization is none of the tokens in auth.tokens, as Bearer TOKEN"
-
-// refuseToken refuses somebody whose token was taken back after it was looked at.
-func refuseToken() *refusal { return refuse(http.StatusUnauthorized, "%s", wrongToken) }
-
-// quiet is how long after one refusal of a client others are not logged at Warn.
-const quiet = 10 * time.Second
-
-// refused logs that a client was refused, so that an operator sees a token that is
-// wrong, or somebody who guesses.
-func (d *Door) refused(r *http.Request, why string) {
-	now := time.Now()
-	d.mu.Lock()
-	say := d.log.Debug
-	if now.Sub(d.warned) > quiet {
-		d.warned, say = now, d.log.Warn
-	}
-	d.mu.Unlock()
-	say("refused a client", "client", r.RemoteAddr, "err", why)
+// refuseToken refuses somebody who has no valid token, or whose token was taken back after it was
+// looked at.
+func refuseToken() *refusal {
+	return refuse(http.StatusUnauthorized, "Unauthorized: what stands in the header Authorization is none of the tokens in auth.tokens, as Bearer TOKEN")
 }
 
-// authenticate compares with every token, so that the time tells nothing.
-func (d *Door) authenticate(r *http.Request) (principal, bool) {
+// quiet is how long after one message that there is no room others are not logged.
+const quiet = 10 * time.Second
+
+// identify compares with every token, so that the time tells nothing.
+func (d *Door) identify(r *http.Request) (principal, bool) {
 	tokens := d.rules.Load().tokens
 	if len(tokens) == 0 {
 		return 0, true
@@ -106,13 +99,16 @@ func (d *Door) admitOrigin(w http.ResponseWriter, r *http.Request) bool {
 	}
 	origins := r.Header["Origin"]
 	if len(origins) == 0 {
+		if comesFromElsewhere(r) {
+			d.refuse(w, r, refuse(http.StatusForbidden, "Forbidden: a page of another site sends this request"))
+			return false
+		}
 		return true
 	}
 	h.Add("Vary", "Origin")
 	if len(origins) > 1 || !d.accepts(origins[0], r.Host) {
-		const text = "Forbidden: pages of this Origin may not come, unless it stands in origins"
-		d.refused(r, text)
-		refuse(http.StatusForbidden, text).send(w)
+		d.refuse(w, r, refuse(http.StatusForbidden,
+			"Forbidden: pages of this Origin may not use the gateway, unless it stands in origins"))
 		return false
 	}
 	h.Set("Access-Control-Allow-Origin", origins[0])
@@ -123,6 +119,15 @@ func (d *Door) admitOrigin(w http.ResponseWriter, r *http.Request) bool {
 		h.Set("Access-Control-Max-Age", "7200")
 	}
 	return true
+}
+
+// comesFromElsewhere reports whether a browser says that a page of another origin has it send a
+// request. Of a request without an Origin, such as an image's, this is the only sign. Pages of other
+// ports of the same host are of the same site, and no less strangers.
+func comesFromElsewhere(r *http.Request) bool {
+	return slices.ContainsFunc(r.Header["Sec-Fetch-Site"], func(site string) bool {
+		return site != "same-origin" && site != "none"
+	})
 }
 
 // maxParams bounds the headers Mcp-Param-* that a page may ask for.
@@ -157,8 +162,8 @@ func (d *Door) accepts(origin, host string) bool {
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.Scheme+"://"+u.Host != strings.ToLower(origin) && u.Scheme+"://"+u.Host != origin {
 		return false
 	}
-	if d.o.Loopback && isLoopback(hostname(u.Host)) {
-		return true
+	if d.o.Loopback && len(d.rules.Load().tokens) > 0 && isLoopback(hostname(u.Host)) {
+		return true // a page there has to have a token, too
 	}
 	return strings.EqualFold(u.Host, host) && (d.isOurName(host) || isAddress(hostname(host)))
 }

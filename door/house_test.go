@@ -212,6 +212,9 @@ func (h *house) request(v knock) *http.Request {
 	if v.path == "" {
 		v.path = "/mcp"
 	}
+	if !strings.HasPrefix(v.path, "/") { // relative to /sse
+		v.path = "/" + v.path
+	}
 	if v.verb == "" {
 		v.verb = http.MethodPost
 	}

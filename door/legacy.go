@@ -2,6 +2,7 @@ package door
 
 import (
 	"net/http"
+	"strings"
 
 	"mcpgateway/revision"
 	"mcpgateway/transport"
@@ -13,36 +14,43 @@ import (
 func (d *Door) legacyStream(w http.ResponseWriter, r *http.Request, who principal) {
 	switch {
 	case r.Method != http.MethodGet:
-		wrongVerb(w, "GET, OPTIONS") // a client that tries streamable HTTP first falls back
+		d.refuse(w, r, wrongVerb("GET, OPTIONS")) // a client that tries streamable HTTP first falls back
 		return
 	case !acceptsType(r, "text", "event-stream"):
-		refuse(http.StatusNotAcceptable, "Not acceptable: the client must accept text/event-stream").send(w)
+		d.refuse(w, r, refuse(http.StatusNotAcceptable, "Not acceptable: the client must accept text/event-stream"))
 		return
 	}
 	s, x := d.newSession(who), newReader(w)
 	s.legacy, s.alone.reader, s.busy = true, x, 1
 	if no := d.open(s); no != nil {
-		no.send(w)
+		d.refuse(w, r, no)
 		return
 	}
 	defer s.end()
 	beginEvents(w)
-	if x.send([]byte("event: endpoint\ndata: /message?session="+s.key+"\n\n")) != nil {
+	if x.send([]byte("event: endpoint\ndata: "+relative(r.URL.Path)+"message?session="+s.key+"\n\n")) != nil {
 		s.leave(s.alone, x)
 		return
 	}
 	s.pump(r.Context(), s.alone, x, "")
 }
 
+// relative returns the start of a reference from path, with or without slashes at its end, to a
+// sibling of it. A client that resolves the reference against its own URL stays below the prefix
+// under which a proxy serves the gateway.
+func relative(path string) string {
+	return strings.Repeat("../", len(path)-len(strings.TrimRight(path, "/")))
+}
+
 // legacyPost answers a POST to /message: what is answered to it comes on the
 // session's stream.
 func (d *Door) legacyPost(w http.ResponseWriter, r *http.Request, who principal) {
 	if r.Method != http.MethodPost {
-		wrongVerb(w, "POST, OPTIONS")
+		d.refuse(w, r, wrongVerb("POST, OPTIONS"))
 		return
 	}
 	if no := checkContent(r); no != nil {
-		no.send(w)
+		d.refuse(w, r, no)
 		return
 	}
 	s := d.find(r.URL.Query().Get("session"), who, true)
@@ -50,17 +58,17 @@ func (d *Door) legacyPost(w http.ResponseWriter, r *http.Request, who principal)
 	defer p.body.release()
 	switch {
 	case no != nil:
-		no.send(w)
+		d.refuse(w, r, no)
 		return
 	case s == nil:
-		noSession().of(p).send(w)
+		d.refuse(w, r, noSession().of(p))
 		return
 	case p.m.Kind() == wire.Request && revision.IsStateless(p.m):
-		s.turnDown(w, p)
+		s.turnDown(w, r, p)
 		return
 	}
 	if _, _, no := s.enter(w, p); no != nil {
-		no.of(p).send(w)
+		d.refuse(w, r, no.of(p))
 		return
 	}
 	err := s.deliver(r.Context(), p.m)
@@ -73,17 +81,17 @@ func (d *Door) legacyPost(w http.ResponseWriter, r *http.Request, who principal)
 	case nil:
 		w.WriteHeader(http.StatusAccepted)
 	case transport.ErrClosed:
-		s.gone(w, p)
+		s.gone(w, r, p)
 	}
 }
 
 // turnDown answers a request of the stateless era, to which this transport does not
 // belong: the client is to begin with initialize, as it had to when there was no other.
-func (s *session) turnDown(w http.ResponseWriter, p *posted) {
+func (s *session) turnDown(w http.ResponseWriter, r *http.Request, p *posted) {
 	no := revision.UnsupportedInSessions(revision.Named(p.m))
 	if s.Write(wire.NewFailure(p.m.ID(), no), "") != nil {
 		s.end() // it does not read
-		noSession().of(p).send(w)
+		s.door.refuse(w, r, noSession().of(p))
 		return
 	}
 	w.WriteHeader(http.StatusAccepted)

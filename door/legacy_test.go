@@ -1,6 +1,7 @@
 package door
 
 import (
+	"net/url"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -15,7 +16,7 @@ func TestLegacySSE(t *testing.T) {
 		h := newHouse(t, func(o *Options) { o.Idle = time.Minute })
 		s := h.stream(knock{verb: "GET", path: "/sse", header: map[string]string{"Accept": "text/event-stream"}})
 		first, err := s.next()
-		if err != nil || first.name != "endpoint" || !strings.HasPrefix(first.data, "/message?session=") || len(first.data) < 80 {
+		if err != nil || first.name != "endpoint" || !strings.HasPrefix(first.data, "message?session=") || len(first.data) < 80 {
 			t.Fatalf("%+v %v", first, err)
 		}
 		g := <-h.conns
@@ -53,7 +54,7 @@ func TestLegacySSE(t *testing.T) {
 		h.wantError(post(call("4", "echo", `"`+strings.Repeat("x", 2<<20)+`"`)), 413, "null", wire.CodeInvalidRequest)
 		h.wantError(knock{path: "/message?session=x", body: call("4", "ping", "{}")}, 404, "4", codeSessionNotFound)
 		h.wantError(knock{path: "/message", body: call("4", "ping", "{}")}, 404, "4", codeSessionNotFound)
-		h.wantError(knock{session: strings.TrimPrefix(first.data, "/message?session="), body: call("4", "ping", "{}")}, 404, "4", codeSessionNotFound)
+		h.wantError(knock{session: strings.TrimPrefix(first.data, "message?session="), body: call("4", "ping", "{}")}, 404, "4", codeSessionNotFound)
 		if kept := g.keeps(); kept != 0 {
 			t.Errorf("%d bytes are kept of what cannot be resumed", kept)
 		}
@@ -89,4 +90,29 @@ func TestLegacySSEWhoseSessionEnds(t *testing.T) {
 		}
 		s.end()
 	})
+}
+
+// Behind a proxy that serves the gateway under a prefix the endpoint has that prefix, too.
+func TestTheEndpointIsRelative_F_DOOR_8(t *testing.T) {
+	h := newHouse(t, nil)
+	for address, want := range map[string]string{
+		"https://proxy.example/tools/gw/sse":  "https://proxy.example/tools/gw/message",
+		"https://proxy.example/tools/gw/sse/": "https://proxy.example/tools/gw/message",
+		"http://localhost:7420/sse":           "http://localhost:7420/message",
+	} {
+		base, err := url.Parse(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := h.stream(knock{verb: "GET", path: base.Path[strings.Index(base.Path, "/sse"):]})
+		first, err := s.next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		at, err := base.Parse(first.data)
+		if err != nil || !strings.HasPrefix(at.String(), want+"?session=") {
+			t.Errorf("at %s the endpoint is %s: %v", address, at, err)
+		}
+		s.cut()
+	}
 }

@@ -21,18 +21,18 @@ func (d *Door) session(r *http.Request, who principal) (*session, *refusal) {
 // or with the rest of any stream that has broken.
 func (d *Door) listen(w http.ResponseWriter, r *http.Request, who principal) {
 	if !acceptsType(r, "text", "event-stream") {
-		refuse(http.StatusNotAcceptable, "Not acceptable: the client must accept text/event-stream").send(w)
+		d.refuse(w, r, refuse(http.StatusNotAcceptable, "Not acceptable: the client must accept text/event-stream"))
 		return
 	}
 	s, no := d.session(r, who)
 	if no != nil {
-		no.send(w)
+		d.refuse(w, r, no)
 		return
 	}
 	x := newReader(w)
 	st, prime, no := s.attach(x, r.Header.Get("Last-Event-ID"))
 	if no != nil {
-		no.send(w)
+		d.refuse(w, r, no)
 		return
 	}
 	beginEvents(w)
@@ -48,7 +48,7 @@ func (s *session) attach(x *reader, lastSeen string) (st *stream, prime string, 
 		return nil, "", no
 	}
 	if lastSeen == "" {
-		st, prime, no = s.attachAloneLocked(x)
+		st, prime = s.attachAloneLocked(x)
 	} else {
 		st, no = s.resumeLocked(x, lastSeen)
 	}
@@ -77,18 +77,18 @@ func (s *session) resumeLocked(x *reader, lastSeen string) (*stream, *refusal) {
 	return st, nil
 }
 
-// attachAloneLocked gives x the session's own stream, of which there is one at a
-// time.
-func (s *session) attachAloneLocked(x *reader) (st *stream, prime string, no *refusal) {
+// attachAloneLocked gives x the session's own stream. There is one at a time: an exchange that sends
+// it already ends, for its connection may be broken without anybody knowing.
+func (s *session) attachAloneLocked(x *reader) (st *stream, prime string) {
 	st = s.alone
 	if st.reader != nil {
-		return nil, "", refuse(http.StatusConflict, "Conflict: the session has a stream open already")
+		s.door.log.Debug("a newer stream of the session takes over", "session", s.name)
 	}
 	s.attachLocked(st, x)
 	if s.traitsLocked().Primes {
 		prime = eventID(0, st.first+st.sent-1)
 	}
-	return st, prime, nil
+	return st, prime
 }
 
 // streamLocked returns the stream of that number, nil if it is not kept.
@@ -108,7 +108,7 @@ func (s *session) streamLocked(number int) *stream {
 func (d *Door) delete(w http.ResponseWriter, r *http.Request, who principal) {
 	s, no := d.session(r, who)
 	if no != nil {
-		no.send(w)
+		d.refuse(w, r, no)
 		return
 	}
 	d.log.Debug("session ends: deleted", "session", s.name)

@@ -7,21 +7,42 @@ import (
 	"strings"
 )
 
-// checkMedia refuses a POST that is no JSON, or whose client does not take both
-// kinds of answers.
-func checkMedia(r *http.Request) *refusal {
+// takes says in which form a client takes the answer to a POST.
+type takes int
+
+const (
+	takesEither takes = iota
+	takesEvents       // as events, which it prefers or which is all that it accepts
+	takesJSON         // as JSON, which is all that it accepts
+)
+
+// checkMedia refuses a POST that is not JSON, or whose client accepts no kind of answer that there
+// is. A client that accepts one kind alone gets that one.
+func checkMedia(r *http.Request) (takes, *refusal) {
 	if no := checkContent(r); no != nil {
-		return no
+		return takesEither, no
 	}
-	if !acceptsType(r, "application", "json") || !acceptsType(r, "text", "event-stream") {
-		return refuse(http.StatusNotAcceptable, "Not acceptable: the client must accept application/json and text/event-stream")
+	json, stream := acceptsType(r, "application", "json"), acceptsType(r, "text", "event-stream")
+	switch {
+	case !json && !stream:
+		return takesEither, refuse(http.StatusNotAcceptable,
+			"Not acceptable: the header Accept must name application/json or text/event-stream, at best both")
+	case !stream:
+		return takesJSON, nil
+	case !json || prefersEvents(r):
+		return takesEvents, nil
 	}
-	return nil
+	return takesEither, nil
 }
 
 func checkContent(r *http.Request) *refusal {
+	coding := strings.ToLower(strings.TrimSpace(strings.Join(r.Header["Content-Encoding"], ", ")))
+	if coding != "" && coding != "identity" {
+		return refuse(http.StatusUnsupportedMediaType, "Unsupported media type: the body is encoded (%.100s): "+
+			"send it as it is, without the header Content-Encoding", coding).with("Accept-Encoding", "identity")
+	}
 	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	if coding := r.Header.Get("Content-Encoding"); err != nil || kind != "application/json" || coding != "" && coding != "identity" {
+	if err != nil || kind != "application/json" {
 		return refuse(http.StatusUnsupportedMediaType, "Unsupported media type: Content-Type must be application/json")
 	}
 	return nil

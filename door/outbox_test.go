@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -192,55 +191,4 @@ func TestASlowClientIsNotCutOff(t *testing.T) {
 		}
 		s.cut()
 	})
-}
-
-// There are four connections for each session that may be open.
-func TestTooManyConnections(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var log lines
-		h := newHouse(t, func(o *Options) {
-			o.Sessions = 2
-			o.Log = slog.New(slog.NewTextHandler(&log, nil))
-		})
-		var all []net.Conn
-		dial := func() net.Conn {
-			c, err := h.dial(t.Context(), "", "")
-			if err != nil {
-				t.Fatal(err)
-			}
-			all = append(all, c)
-			return c
-		}
-		for range 8 {
-			dial()
-		}
-		synctest.Wait()
-		for range 5 {
-			if _, err := dial().Read(make([]byte, 1)); err == nil {
-				t.Error("one more is let in")
-			}
-		}
-		if n := strings.Count(log.String(), "no room for a further connection"); n != 1 {
-			t.Errorf("the log has\n%s", log.String())
-		}
-		all[0].Close()
-		synctest.Wait()
-		h.want(knock{body: initialize("2025-11-25")}, 200, "*")
-		for _, c := range all {
-			c.Close()
-		}
-	})
-}
-
-// To find who has most among 10,000.
-func BenchmarkOutboxOverTheBound(b *testing.B) {
-	o := outbox{most: 10_000 * 1000}
-	piles := make([]pile, 10_000)
-	for i := range piles {
-		o.add(&piles[i], 1000)
-	}
-	for b.Loop() {
-		p := &pile{hangUp: func(int64) {}}
-		o.add(p, 2000)
-	}
 }

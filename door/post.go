@@ -12,8 +12,9 @@ import (
 
 // post answers a POST to /mcp, each in the era that it is of itself.
 func (d *Door) post(w http.ResponseWriter, r *http.Request, who principal) {
-	if no := checkMedia(r); no != nil {
-		no.send(w)
+	takes, no := checkMedia(r)
+	if no != nil {
+		d.refuse(w, r, no)
 		return
 	}
 	key := r.Header.Get(sessionHeader)
@@ -21,7 +22,7 @@ func (d *Door) post(w http.ResponseWriter, r *http.Request, who principal) {
 	modern := asStateless(r, s != nil)
 	p, no := d.read(w, r, s != nil || modern, d.holderOf(who, s))
 	defer p.body.release()
-	p.events = prefersEvents(r)
+	p.takes = takes
 	switch {
 	case no != nil:
 	case modern || revision.IsStateless(p.m):
@@ -44,7 +45,7 @@ func (d *Door) post(w http.ResponseWriter, r *http.Request, who principal) {
 		}
 		no.of(p)
 	}
-	no.send(w)
+	d.refuse(w, r, no)
 }
 
 const sessionHeader = "Mcp-Session-Id"
@@ -54,7 +55,7 @@ const sessionHeader = "Mcp-Session-Id"
 func (d *Door) hello(w http.ResponseWriter, r *http.Request, p *posted, who principal) {
 	s := d.newSession(who)
 	if no := d.open(s); no != nil {
-		no.of(p).send(w)
+		d.refuse(w, r, no.of(p))
 		return
 	}
 	w.Header().Set(sessionHeader, s.key)
@@ -85,14 +86,14 @@ func (s *session) exchange(w http.ResponseWriter, r *http.Request, p *posted, pa
 		if p.hello {
 			w.Header().Del(sessionHeader)
 		}
-		no.of(p).send(w)
+		s.door.refuse(w, r, no.of(p))
 		return true
 	}
 	if err := s.deliver(r.Context(), p.m); err != nil {
 		s.takenBack(p.ids)
 		s.leave(st, x)
 		if err == transport.ErrClosed {
-			s.gone(w, p)
+			s.gone(w, r, p)
 		}
 		return false
 	}
@@ -139,6 +140,7 @@ func (s *session) enter(w http.ResponseWriter, p *posted) (*stream, *reader, *re
 	}
 	st, x := newStream(), newReader(w)
 	st.owed = p.ids
+	st.jsonOnly = p.takes == takesJSON
 	st.reader = x
 	st.body = p.body
 	st.body.hold()
@@ -163,27 +165,32 @@ func (s *session) leave(st *stream, x *reader) {
 }
 
 // gone answers a request whose session has ended.
-func (s *session) gone(w http.ResponseWriter, p *posted) {
+func (s *session) gone(w http.ResponseWriter, r *http.Request, p *posted) {
 	no := noSession()
 	if s.door.ctx.Err() != nil {
 		no = s.door.ending()
 	}
 	w.Header().Del(sessionHeader)
-	no.of(p).send(w)
+	s.door.refuse(w, r, no.of(p))
 }
 
 // answer waits for what the client gets. The headers are held back until it is
 // known what kind of answer it is: one response alone is sent as JSON, unless the
 // client would rather have events.
 func (s *session) answer(w http.ResponseWriter, r *http.Request, p *posted, st *stream, x *reader, patience time.Duration) bool {
-	if !x.wait(r.Context(), patience) {
-		s.leave(st, x)
-		return false
+	for wait := true; wait; wait = st.jsonOnly && !s.isDone(st) {
+		if !x.wait(r.Context(), patience) {
+			s.leave(st, x)
+			return false
+		}
 	}
-	text, prime, form := s.first(st, p.events)
+	text, prime, form := s.first(st, p.takes == takesEvents)
 	switch form {
 	case asNothing:
-		s.gone(w, p)
+		s.gone(w, r, p)
+		s.leave(st, x)
+	case asAccepted:
+		w.WriteHeader(http.StatusAccepted)
 		s.leave(st, x)
 	case asJSON:
 		if p.hello && !s.agreed() {
@@ -212,10 +219,18 @@ func (x *reader) wait(ctx context.Context, patience time.Duration) bool {
 	return true
 }
 
+// isDone reports whether a stream has all that it will have.
+func (s *session) isDone(st *stream) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return st.done
+}
+
 type form int
 
 const (
-	asNothing form = iota // the session ended before there was an answer
+	asNothing  form = iota // the session ended before there was an answer
+	asAccepted             // the client has taken the request back, and takes no events
 	asJSON
 	asEvents
 )
@@ -230,6 +245,8 @@ func (s *session) first(st *stream, events bool) (text []byte, prime string, how
 		return st.events[0], "", asJSON
 	case len(st.events) == 0 && s.over:
 		return nil, "", asNothing
+	case len(st.events) == 0 && st.jsonOnly:
+		return nil, "", asAccepted
 	}
 	if s.over { // it was not given a number in time, and cannot be resumed
 		return nil, "", asEvents

@@ -17,7 +17,7 @@ type posted struct {
 	ids     []wire.ID // of the requests in it
 	cancels []wire.ID // of the requests that it takes back
 	hello   bool      // it is an initialize
-	events  bool      // the answer is rather wanted as events
+	takes   takes     // the forms of an answer that the client accepts
 	body    *body
 }
 

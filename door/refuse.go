@@ -19,6 +19,7 @@ type refusal struct {
 	id     wire.ID // of the request, "" if that is not known
 	err    *wire.Error
 	wait   int // seconds after which it may be tried again; 0 = nothing is said
+	header map[string]string
 }
 
 // refuse returns a refusal that the request's status says enough about.
@@ -28,6 +29,11 @@ func refuse(status int, format string, args ...any) *refusal {
 
 func (no *refusal) code(code int) *refusal {
 	no.err.Code = code
+	return no
+}
+
+func (no *refusal) with(name, value string) *refusal {
+	no.header = map[string]string{name: value}
 	return no
 }
 
@@ -42,7 +48,16 @@ func (no *refusal) of(p *posted) *refusal {
 	return no
 }
 
+// refuse answers a request with a refusal, and logs that.
+func (d *Door) refuse(w http.ResponseWriter, r *http.Request, no *refusal) {
+	d.refusals.note(r, no)
+	no.send(w)
+}
+
 func (no *refusal) send(w http.ResponseWriter) {
+	for name, value := range no.header {
+		w.Header().Set(name, value)
+	}
 	if no.wait > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(no.wait))
 	}
@@ -65,9 +80,8 @@ func sendJSON(w http.ResponseWriter, status int, text []byte) {
 	} // else the client is gone, or does not read
 }
 
-func wrongVerb(w http.ResponseWriter, allow string) {
-	w.Header().Set("Allow", allow)
-	refuse(http.StatusMethodNotAllowed, "Method not allowed: use %s", allow).send(w)
+func wrongVerb(allow string) *refusal {
+	return refuse(http.StatusMethodNotAllowed, "Method not allowed: use %s", allow).with("Allow", allow)
 }
 
 func noSession() *refusal {

@@ -55,7 +55,7 @@ func (s *session) routeLocked(m wire.Message, about wire.ID) *stream {
 		return nil
 	}
 	st := s.open[about]
-	if st == nil || st.lost || m.Kind() == wire.Request && st.reader == nil && s.alone.reader != nil {
+	if st == nil || st.lost || st.jsonOnly || m.Kind() == wire.Request && st.reader == nil && s.alone.reader != nil {
 		return s.alone // a question has to be heard: on the stream that somebody reads
 	}
 	return st

@@ -105,8 +105,9 @@ func (s *session) endLocked() {
 	}
 	s.over = true
 	for id, st := range s.open {
-		if st.number > 0 || len(st.events) > 0 { // the others get a status, see answer
+		if st.number > 0 || len(st.events) > 0 || st.jsonOnly { // the others get a status, see answer
 			s.addLocked(st, wire.NewFailure(id, sessionEnded).Raw())
+			st.answered = true
 		}
 		st.letGo()
 		s.finishLocked(st)

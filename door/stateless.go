@@ -37,6 +37,10 @@ func (d *Door) stateless(w http.ResponseWriter, r *http.Request, p *posted, who 
 	switch p.m.Kind() {
 	case wire.Request:
 		no = d.examine(r, p.m)
+		if no == nil && p.takes == takesJSON && p.m.Method() == methodListen {
+			no = refuse(http.StatusNotAcceptable,
+				"Not acceptable: a subscription is a stream: the header Accept must name text/event-stream")
+		}
 	case wire.Notification:
 		w.WriteHeader(http.StatusAccepted)
 		return
@@ -46,11 +50,11 @@ func (d *Door) stateless(w http.ResponseWriter, r *http.Request, p *posted, who 
 	if no == nil {
 		e := d.newVisit(w, r, p, who)
 		if no = d.receive(e); no == nil {
-			e.exchange(r.Context(), p.events)
+			e.exchange(r.Context(), p.takes)
 			return
 		}
 	}
-	no.of(p).send(w)
+	d.refuse(w, r, no.of(p))
 }
 
 // examine refuses a request whose headers and _meta are not as they have to be. The

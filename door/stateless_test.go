@@ -93,7 +93,8 @@ func TestLadder(t *testing.T) {
 		"token":            {good.with("Authorization", "Bearer guess"), 401, "null", wire.CodeInvalidRequest},
 		"no token":         {good.with("Authorization", "-"), 401, "null", wire.CodeInvalidRequest},
 		"type":             {good.with("Content-Type", "text/plain"), 415, "null", wire.CodeInvalidRequest},
-		"accept json":      {good.with("Accept", "application/json"), 406, "null", wire.CodeInvalidRequest},
+		"accept json":      {good.with("Accept", "application/json"), 200, "", 0},
+		"accept neither":   {good.with("Accept", "text/html"), 406, "null", wire.CodeInvalidRequest},
 		"size":             {lone("5", "echo", `"x":"`+strings.Repeat("x", 1<<20)+`"`), 413, "null", wire.CodeInvalidRequest},
 		"no JSON":          {with("{", version, modern), 400, "null", wire.CodeParseError},
 		"no message":       {with(`{"jsonrpc":"2.0","id":5}`, version, modern), 400, "5", wire.CodeInvalidRequest},
@@ -263,7 +264,7 @@ func TestPrincipals(t *testing.T) {
 // A page may send the headers that repeat what stands in the body, whatever a tool calls
 // its arguments.
 func TestCORSOfTheStatelessEra(t *testing.T) {
-	h := newHouse(t, func(o *Options) { o.Loopback = true })
+	h := newHouse(t, func(o *Options) { o.Loopback, o.Origins = true, []string{"http://localhost:6274"} })
 	ask := func(names string) string {
 		t.Helper()
 		res := h.want(knock{verb: "OPTIONS", header: map[string]string{

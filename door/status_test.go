@@ -3,7 +3,6 @@ package door
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"net/http"
 	"strings"
 	"testing"
@@ -55,9 +54,10 @@ func TestStatuses(t *testing.T) {
 		"accept nothing said":             {knock{session: key, body: ping, header: with("Accept", "-")}, 200, "", 0},
 		"accept ranges":                   {knock{session: key, body: ping, header: with("Accept", "application/*; q=0.8 , TEXT/*;q=0.1")}, 200, "", 0},
 		"accept parameters":               {knock{session: key, body: ping, header: with("Accept", "application/json;charset=utf-8, text/event-stream")}, 200, "", 0},
-		"accept json alone":               {knock{session: key, body: ping, header: with("Accept", "application/json")}, 406, "null", wire.CodeInvalidRequest},
-		"accept events alone":             {knock{session: key, body: ping, header: with("Accept", "text/event-stream")}, 406, "null", wire.CodeInvalidRequest},
-		"accept all but events":           {knock{session: key, body: ping, header: with("Accept", "*/*, text/event-stream;q=0")}, 406, "null", wire.CodeInvalidRequest},
+		"accept json alone":               {knock{session: key, body: ping, header: with("Accept", "application/json")}, 200, "", 0},
+		"accept events alone":             {knock{session: key, body: ping, header: with("Accept", "text/event-stream")}, 200, "", 0},
+		"accept all but events":           {knock{session: key, body: ping, header: with("Accept", "*/*, text/event-stream;q=0")}, 200, "", 0},
+		"accept neither":                  {knock{session: key, body: ping, header: with("Accept", "text/html, */*;q=0")}, 406, "null", wire.CodeInvalidRequest},
 		"accept nonsense":                 {knock{session: key, body: ping, header: with("Accept", ",;/=")}, 406, "null", wire.CodeInvalidRequest},
 		"content text":                    {knock{session: key, body: ping, header: with("Content-Type", "text/plain")}, 415, "null", wire.CodeInvalidRequest},
 		"content not said":                {knock{session: key, body: ping, header: with("Content-Type", "-")}, 415, "null", wire.CodeInvalidRequest},
@@ -184,17 +184,31 @@ func TestMission_A_SessionIDs(t *testing.T) {
 	}
 }
 
-func TestHealth(t *testing.T) {
-	missing := errors.New("waiting for docs")
-	h := newHouse(t, func(o *Options) {
-		o.Ready = func() error { return missing }
-		o.Tokens = []string{"secret"}
-		o.Loopback = true
-	})
+// Anybody may ask whether the gateway is ready. The names of backends are for holders of a token.
+func TestHealth_FSEC_12(t *testing.T) {
+	var waiting []string
+	house := func(tokens ...string) *house {
+		return newHouse(t, func(o *Options) {
+			o.Waiting = func() []string { return waiting }
+			o.Tokens = tokens
+			o.Loopback = true
+		})
+	}
+	h := house("secret")
 	probe := knock{verb: "GET", path: "/readyz", host: "10.0.0.7:80"}
-	h.want(probe, 503, "not ready: waiting for docs\n")
-	missing = nil
+	named := knock{verb: "GET", path: "/readyz?backends=1", host: "10.0.0.7:80"}
+	waiting = []string{"docs"}
+	h.want(probe, 503, "not ready: waiting for 1 backend\n")
+	waiting = append(waiting, "files")
+	h.want(probe, 503, "not ready: waiting for 2 backends\n")
+	h.want(probe.with("Authorization", "Bearer secret"), 503, "not ready: waiting for 2 backends\n")
+	h.want(named.with("Authorization", "Bearer secret"), 503, "not ready: waiting for docs, files\n")
+	h.wantError(named, 401, "null", wire.CodeInvalidRequest)
+	h.wantError(named.with("Authorization", "Bearer other"), 401, "null", wire.CodeInvalidRequest)
+	house().wantError(named, 403, "null", wire.CodeInvalidRequest)
+	waiting = nil
 	h.want(probe, 200, "ok\n")
+	h.want(named.with("Authorization", "Bearer secret"), 200, "ok\n")
 	probe.path = "/healthz"
 	if res := h.want(probe, 200, "ok\n"); res.Header.Get("Server") != Name {
 		t.Errorf("Server: %q", res.Header.Get("Server"))

@@ -26,6 +26,7 @@ type stream struct {
 	body     *body // in which its requests stand; nil once it owes nothing
 	done     bool
 	answered bool    // there is a response among its events
+	jsonOnly bool    // it is sent as JSON: it takes nothing but the response
 	lost     bool    // nobody can ask for it any more: what comes for it is dropped
 	known    bool    // the client has the id of one of its events, and can ask for the rest
 	reader   *reader // who sends it now, nil if nobody does

@@ -39,7 +39,6 @@ func TestOwnStream(t *testing.T) {
 		s.want("0-0", "")
 		s.want("0-1", string(note(1).Raw()))
 		s.want("0-2", string(note(2).Raw()))
-		h.wantError(knock{verb: "GET", session: key}, 409, "null", wire.CodeInvalidRequest)
 		h.write(g, note(3), "")
 		s.want("0-3", string(note(3).Raw()))
 		s.cut()
@@ -58,6 +57,49 @@ func TestOwnStream(t *testing.T) {
 		<-g.ended
 		if err := g.Write(note(5), ""); !errors.Is(err, transport.ErrClosed) {
 			t.Errorf("write: %v", err)
+		}
+	})
+}
+
+// A second stream of a session takes over from one whose client may be gone without anybody knowing;
+// no message is lost, and none is left out.
+func TestTheNewerStreamTakesOver_F_DOOR_1(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, date := range []string{"2025-03-26", "2025-11-25"} {
+			h := newHouse(t, nil)
+			key, g := h.enter(date, nil)
+			var streams []*events
+			for n := range 5 {
+				s := h.stream(knock{verb: "GET", session: key})
+				if date == "2025-11-25" {
+					s.want(fmt.Sprintf("0-%d", n), "")
+				}
+				if n > 0 {
+					streams[n-1].end()
+				}
+				streams = append(streams, s)
+				h.write(g, note(n), "")
+				s.want(fmt.Sprintf("0-%d", n+1), string(note(n).Raw()))
+				synctest.Wait()
+			}
+
+			// This one hangs: its client reads nothing of what is sent.
+			hanging := h.stream(knock{verb: "GET", session: key})
+			streams[4].end()
+			for n := range 3 {
+				h.write(g, note(100+n), "")
+			}
+			synctest.Wait()
+			s := h.stream(lastSeen(key, "0-5"))
+			for n := range 3 {
+				s.want(fmt.Sprintf("0-%d", 6+n), string(note(100+n).Raw()))
+			}
+			h.write(g, note(200), "")
+			s.want("0-9", string(note(200).Raw()))
+			h.want(knock{session: key, body: call("1", "echo", "{}")}, 200, result("1", "{}"))
+			s.cut()
+			hanging.cut()
+			h.stop()
 		}
 	})
 }

@@ -18,16 +18,17 @@ import (
 // response is written, Close is called or the client is gone, which takes the request
 // back: then Read says so, if only by [transport.ErrClosed].
 type visit struct {
-	door    *Door
-	who     principal
-	m       wire.Message
-	listens bool            // it is a subscription
-	asked   bool            // it has been read; of the goroutine that reads
-	gone    <-chan struct{} // closed when the client hangs up
-	closed  chan struct{}   // closed when it is over
-	held    atomic.Int32    // by how many it is still held: Serve, the HTTP exchange
-	body    *body           // in which it came
-	name    string          // in logs
+	door     *Door
+	who      principal
+	m        wire.Message
+	listens  bool            // it is a subscription
+	jsonOnly bool            // the client takes no events
+	asked    bool            // it has been read; of the goroutine that reads
+	gone     <-chan struct{} // closed when the client hangs up
+	closed   chan struct{}   // closed when it is over
+	held     atomic.Int32    // by how many it is still held: Serve, the HTTP exchange
+	body     *body           // in which it came
+	name     string          // in logs
 
 	mu       sync.Mutex
 	over     bool
@@ -44,7 +45,7 @@ type visit struct {
 
 func (d *Door) newVisit(w http.ResponseWriter, r *http.Request, p *posted, who principal) *visit {
 	e := &visit{
-		door: d, name: newName(), who: who, m: p.m, body: p.body, listens: p.m.Method() == methodListen,
+		door: d, name: newName(), who: who, m: p.m, body: p.body, listens: p.m.Method() == methodListen, jsonOnly: p.takes == takesJSON,
 		gone: r.Context().Done(), closed: make(chan struct{}), status: http.StatusOK, x: newReader(w),
 	}
 	e.pile.hangUp = e.hangUp
@@ -183,7 +184,7 @@ func (e *visit) Write(m wire.Message, _ wire.ID) error {
 		return transport.ErrClosed
 	case m.Kind() == wire.Request || m.Kind() == wire.Batch:
 		return errNoQuestions
-	case m.Kind() == wire.Response && m.ID() != e.m.ID():
+	case m.Kind() == wire.Response && m.ID() != e.m.ID(), m.Kind() == wire.Notification && e.jsonOnly:
 		return nil
 	case e.waiting >= e.door.o.Limit, e.waiting >= maxUnheard && e.listens && time.Since(e.moved) > stalled:
 		return transport.ErrFull
@@ -259,19 +260,31 @@ func (e *visit) addLocked(text []byte) {
 // exchange sends what is written, until the visit is over or the client is gone. The
 // headers are held back until it is known what comes first, for an answer alone can
 // be an error that has a status of its own. A result alone is sent as JSON, unless the
-// client would rather have events; all else, and what takes its time, is a stream.
-func (e *visit) exchange(ctx context.Context, events bool) {
+// client would rather have events; all else, and what takes its time, is a stream. A client that takes
+// JSON alone waits for its answer however long that takes.
+func (e *visit) exchange(ctx context.Context, takes takes) {
 	x := e.x
 	defer e.leave()
-	if !x.wait(ctx, keepAlive) {
-		return
+	for wait := true; wait; wait = e.jsonOnly && !e.isOver() {
+		if !x.wait(ctx, keepAlive) {
+			return
+		}
 	}
-	if answer, status := e.alone(); answer != nil && (status != http.StatusOK || !events) {
+	switch answer, status := e.alone(); {
+	case answer != nil && (status != http.StatusOK || takes != takesEvents):
 		sendJSON(x.w, status, answer)
 		return
+	case e.jsonOnly:
+		return // its connection was cut
 	}
 	beginEvents(x.w)
 	e.pump(ctx, x)
+}
+
+func (e *visit) isOver() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.over
 }
 
 // alone returns the answer and its status, nil if that is not all there is.

@@ -9,7 +9,6 @@ import (
 	"net"
 	"os"
 	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 
@@ -160,7 +159,7 @@ func (a *app) listen() (net.Listener, *door.Door, error) {
 			_ = a.gateway.Serve(ctx, v.Session, v.Principal, conn) // how it ended is in the log
 		},
 		Examine:  a.gateway.Examine,
-		Ready:    a.ready,
+		Waiting:  a.waiting,
 		Via:      a.via,
 		Limit:    int(c.Limits.Message),
 		Sessions: c.Limits.Sessions,
@@ -190,18 +189,17 @@ func (a *app) listen() (net.Listener, *door.Door, error) {
 	return ln, door.New(o), nil
 }
 
-// ready says which backends have not answered yet, and may still.
-func (a *app) ready() error {
+// waiting names the backends that have not answered yet, and may still.
+func (a *app) waiting() (names []string) {
 	if a.set.View().Settled {
 		return nil
 	}
-	var missing []string
 	for _, s := range enabled(a.set.Status()) {
 		if !s.Answered {
-			missing = append(missing, s.Name)
+			names = append(names, s.Name)
 		}
 	}
-	return fmt.Errorf("waiting for %s", strings.Join(missing, ", "))
+	return names
 }
 
 // greet tells a person what to expect.
