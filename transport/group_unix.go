@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -43,14 +44,18 @@ type group struct {
 const markEnv = "MCP_GATEWAY_CHILD"
 
 // The holder ignores the signals that are sent to the whole group, or by a
-// terminal to everyone. What carries the mark goes first, for the holder goes with the group.
+// terminal to everyone. What carries the mark ($1) and descends from the gateway, which its limit of
+// message queues ($2) proves, goes first, for the holder goes with the group.
 // It is looked for again, since it may have been starting something.
 const holderScript = `trap '' HUP INT TERM
 read -r never
 for again in 1 2 3; do
-	found=$(grep -lsF "$1" /proc/[0-9]*/environ)
-	[ -n "$found" ] || break
-	for e in $found; do e=${e%/environ}; kill -s KILL "${e#/proc/}"; done
+	ended=
+	for e in $(grep -lsF "$1" /proc/[0-9]*/environ); do
+		p=${e%/environ}
+		grep -qs "^Max msgqueue size  *$2 " "$p/limits" && kill -s KILL "${p#/proc/}" && ended=1
+	done
+	[ -n "$ended" ] || break
 done
 kill -s KILL 0`
 
@@ -80,7 +85,7 @@ func startGroup(cmd *exec.Cmd) (*group, error) {
 // be started is an error: what would be left behind is worth more than a late start.
 func newGroup(mark string) (*group, error) {
 	g := &group{mark: mark}
-	holder := exec.Command("/bin/sh", "-c", holderScript, "sh", mark)
+	holder := exec.Command("/bin/sh", "-c", holderScript, "sh", mark, strconv.FormatUint(descent(), 10))
 	holder.Args[0] = "mcp-gateway-holder"
 	holder.Env = []string{"PATH=/usr/bin:/bin"}
 	holder.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

@@ -56,7 +56,7 @@ func (f *family) strays(mark string, known map[stray]unix.Signal) []stray {
 	var found []stray
 	var walk func(p seen, marked bool)
 	walk = func(p seen, marked bool) {
-		marked = marked || known[p.stray] != 0 || p.has(mark)
+		marked = marked || known[p.stray] != 0 || p.has(mark) && (descent() == 0 || p.isOurs())
 		if marked && !p.dead {
 			found = append(found, p.stray)
 		}
