@@ -146,6 +146,10 @@ func (c *checker) paths(cfg *Config, env func(string) (string, bool)) {
 	default:
 		cfg.StateDir = expand(cfg.State, "state")
 	}
+	if i := slices.Index(cfg.Auth.Tokens, AutoToken); i >= 0 && cfg.StateDir == "" && cfg.Listen != "" {
+		c.fail(fmt.Sprintf("auth.tokens[%d]", i), "is auto, which keeps a token in the state directory, and there is none",
+			"set state to a directory, or write a token: openssl rand -hex 32 makes a good one")
+	}
 }
 
 // DefaultStateDir returns the StateDir of who has no State, in this environment.

@@ -50,16 +50,17 @@ var visible = regexp.MustCompile(`^[!-~]+$`)
 
 // tokens says what is wrong with a token without showing it.
 func (c *checker) tokens(tokens []string) {
-	const hint = "openssl rand -hex 32 makes a good one"
+	const hint = "openssl rand -hex 32 makes a good one; auto has the gateway make one"
 	for i, token := range tokens {
 		at := fmt.Sprintf("auth.tokens[%d]", i)
 		switch first := slices.Index(tokens, token); {
 		case c.broken[at]:
+		case token == AutoToken && first == i:
 		case token == "":
 			c.fail(at, "is empty", hint)
 		case !visible.MatchString(token):
 			c.fail(at, "may only have visible ASCII characters, and no spaces", hint)
-		case len(token) < shortest:
+		case len(token) < shortest && token != AutoToken:
 			c.fail(at, fmt.Sprintf("must have at least %d characters, or it can be guessed", shortest), hint)
 		case first < i:
 			c.fail(at, fmt.Sprintf("is the same as auth.tokens[%d]", first), "give each client its own, or leave one out")

@@ -9,12 +9,18 @@ import (
 // Auth says who is let in over HTTP.
 type Auth struct {
 	// Tokens are bearer tokens, any of which lets a client in; none = everybody is
-	// let in. Each has at least 16 characters, all of them visible ASCII.
+	// let in. Each has at least 16 characters, all of them visible ASCII, or is AutoToken.
 	Tokens []string `koanf:"tokens"`
 	// Variable is the one that the first of them is the value of; "" = it stands in
 	// the file, or is made of several.
 	Variable string `koanf:"-"`
 }
+
+// AutoToken stands for a token that the gateway makes itself and keeps in the state directory.
+const AutoToken = "auto"
+
+// IsToken reports whether a text may be a token.
+func IsToken(text string) bool { return len(text) >= shortest && visible.MatchString(text) }
 
 // TLS names the files with which HTTP is served encrypted, ~ already expanded:
 // both or none. They may not exist.

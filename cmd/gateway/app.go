@@ -69,6 +69,8 @@ type app struct {
 
 	certificate certificates
 
+	auto string // the token that auto stands for, "" = there is none
+
 	via string // how this process names itself to HTTP servers, which may be itself
 
 	closers []func()

@@ -242,7 +242,11 @@ func (r *reloader) read() (*config.Loaded, *certificate, error) {
 	if r.door == nil {
 		return next, nil, nil
 	}
-	pair, err := r.readCertificate(next.Source, r.now.After(next.Config, config.Diff(r.now, next.Config)).TLS)
+	after := r.now.After(next.Config, config.Diff(r.now, next.Config))
+	if _, err := r.tokens(next.Source, after); err != nil {
+		return nil, nil, err
+	}
+	pair, err := r.readCertificate(next.Source, after.TLS)
 	return next, pair, err
 }
 
@@ -304,12 +308,21 @@ func (r *reloader) refuse(err error) {
 // and a token that was taken back is no good while backends still start.
 func (r *reloader) apply(ctx context.Context, next *config.Loaded, changes config.Changes, pair *certificate) {
 	c := r.now.After(next.Config, changes)
-	r.mask.Renew(slices.Concat(config.Secrets(next.Config), config.Secrets(c))...)
+	var tokens []string
+	var err error
+	if r.door != nil {
+		tokens, err = r.tokens(next.Source, c)
+	}
+	r.mask.Renew(slices.Concat(config.Secrets(next.Config), config.Secrets(c), tokens)...)
 	if pair != nil {
 		r.certificate.Store(pair)
 	}
-	if r.door != nil {
-		r.door.Renew(c.Auth.Tokens, c.Origins, c.Hosts)
+	switch {
+	case r.door == nil:
+	case err != nil: // it could be read a moment ago
+		r.log.Error("tokens, origins and hosts stay what they were", "err", err)
+	default:
+		r.door.Renew(tokens, c.Origins, c.Hosts)
 	}
 	r.level.Set(levelOf(c))
 	before := r.now

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"mcpgateway/config"
 	"mcpgateway/door"
 	"mcpgateway/transport"
 	"mcpgateway/wire"
@@ -76,7 +77,7 @@ func (f *flags) serve(cmd *cobra.Command, _ []string) error {
 		return err
 	}
 	url := a.url(ln.Addr())
-	a.greetHTTP(url)
+	a.greetHTTP(url, f.err)
 	f.served = true
 	return a.run(cmd.Context(), func(ctx context.Context) error {
 		defer a.saySignal(ctx)()
@@ -151,6 +152,11 @@ func (a *app) saySignal(ctx context.Context) (said func()) {
 // listen opens the HTTP door.
 func (a *app) listen() (net.Listener, *door.Door, error) {
 	c := a.Config
+	tokens, err := a.tokens(a.Source, c)
+	if err != nil {
+		return nil, nil, err
+	}
+	a.mask.Renew(append(config.Secrets(c), tokens...)...)
 	o := door.Options{
 		Open: func(v door.Visit, out transport.Writer) door.Holder {
 			return a.gateway.Open(v.Session, v.Principal, out)
@@ -166,7 +172,7 @@ func (a *app) listen() (net.Listener, *door.Door, error) {
 		Idle:     c.Limits.SessionIdle,
 		Events:   int(c.Limits.Events),
 		Outbox:   c.Limits.Outbox,
-		Tokens:   c.Auth.Tokens,
+		Tokens:   tokens,
 		Origins:  c.Origins,
 		Hosts:    c.Hosts,
 		Loopback: c.Loopback(),
@@ -215,20 +221,39 @@ func (a *app) greet(in *os.File) {
 }
 
 // greetHTTP is greet for who listens.
-func (a *app) greetHTTP(url string) {
+func (a *app) greetHTTP(url string, stderr *os.File) {
 	if a.Source == "" {
 		a.log.Info(noFile)
 	}
 	a.log.Info("serving at "+url, "file", a.Source, "version", version)
 	use, token := "to use it", ""
-	if auth := a.Config.Auth; len(auth.Tokens) > 0 {
+	switch auth := a.Config.Auth; {
+	case len(auth.Tokens) == 0:
+		a.log.Info("there is no token: every user and program of this machine can call the gateway; " +
+			"to make one set auth: { tokens: [auto] } in the configuration")
+	case auth.Tokens[0] == config.AutoToken && isTerminal(stderr):
+		fmt.Fprintln(stderr, "to use it: "+addCommand(url, a.auto))
+		return
+	case auth.Tokens[0] == config.AutoToken:
+		// A log is kept, and the token is not for it.
+		token = "$(cat " + shellWord(autoPath(a.Config)) + ")"
+	default:
 		if auth.Variable == "" {
 			use += ", with one of auth.tokens in GATEWAY_TOKEN"
 		}
-		// Without a " or a \, so that it can be pasted as the log has it.
-		token = " -H 'Authorization: Bearer '$" + cmp.Or(auth.Variable, "GATEWAY_TOKEN")
+		token = "$" + cmp.Or(auth.Variable, "GATEWAY_TOKEN")
 	}
-	a.log.Info(use + ": claude mcp add -s user --transport http gateway " + url + token)
+	a.log.Info(use + ": " + addCommand(url, token))
+}
+
+// addCommand returns the command that makes Claude Code use the gateway, with a token if that is not
+// "". There is no " or \ in it, so that it can be pasted as the log has it.
+func addCommand(url, token string) string {
+	command := "claude mcp add -s user --transport http gateway " + url
+	if token != "" {
+		command += " -H 'Authorization: Bearer '" + token
+	}
+	return command
 }
 
 // url is where clients find us: by our name, if we listen at all of our addresses.

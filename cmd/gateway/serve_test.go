@@ -37,6 +37,21 @@ func TestServePrintsACommandToPaste(t *testing.T) {
 // servesWith serves until it has said how to use it, which it returns.
 func servesWith(t *testing.T, args ...string) (line string) {
 	t.Helper()
+	all := servesLines(t, args...)
+	for _, one := range all {
+		if strings.Contains(one, "to use it") {
+			line = one
+		}
+	}
+	if line == "" {
+		t.Fatalf("%q", all)
+	}
+	return line
+}
+
+// servesLines serves until it has said how to use it, and returns all lines of its log.
+func servesLines(t *testing.T, args ...string) (all []string) {
+	t.Helper()
 	null, err := os.Open(os.DevNull)
 	if err != nil {
 		t.Fatal(err)
@@ -55,14 +70,14 @@ func servesWith(t *testing.T, args ...string) (line string) {
 		ended <- code
 	}()
 	for lines := bufio.NewScanner(r); lines.Scan(); {
+		all = append(all, lines.Text())
 		if strings.Contains(lines.Text(), "to use it") {
-			line = lines.Text()
 			cancel()
 		}
 	}
 	cancel()
-	if code := <-ended; code != exitOK || line == "" {
-		t.Fatalf("%q, exit code %d", line, code)
+	if code := <-ended; code != exitOK {
+		t.Fatalf("%q, exit code %d", all, code)
 	}
-	return line
+	return all
 }

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+
+	"mcpgateway/config"
+)
+
+// autoFile is the name of the file in the state directory that keeps the token which
+// auth.tokens: [auto] stands for.
+const autoFile = "token"
+
+// maxAutoFile bounds what is read of it, in bytes.
+const maxAutoFile = 4 << 10
+
+// tokens returns the tokens of a configuration. For auto it has the token that is kept in the state
+// directory, which it makes if there is none.
+func (a *app) tokens(source string, c *config.Config) ([]string, error) {
+	i := slices.Index(c.Auth.Tokens, config.AutoToken)
+	if i < 0 {
+		return c.Auth.Tokens, nil
+	}
+	problem := func(format string, args ...any) error {
+		return &config.Error{File: source, Key: fmt.Sprintf("auth.tokens[%d]", i), Problem: fmt.Sprintf(format, args...),
+			Hint: "or write a token of your own: openssl rand -hex 32 makes a good one"}
+	}
+	if c.StateDir == "" {
+		return nil, problem("auto keeps the token in the state directory, and this gateway has none: set state, and start it again")
+	}
+	path := filepath.Join(c.StateDir, autoFile)
+	token, err := readAutoToken(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = makeAutoToken(path); err == nil {
+			token, err = readAutoToken(path)
+			a.log.Info("made a token for clients", "file", path)
+		}
+	}
+	if err != nil {
+		return nil, problem("auto: %v", err)
+	}
+	if info, err := os.Stat(path); err == nil && info.Mode().Perm()&0o077 != 0 && runtime.GOOS != "windows" {
+		a.log.Warn("other users can read the token: remove the file, and start the gateway again for a new one", "file", path)
+	}
+	a.auto = token
+	all := slices.Clone(c.Auth.Tokens)
+	all[i] = token
+	return all, nil
+}
+
+// readAutoToken reads a token that makeAutoToken has written, or that the user has put there.
+func readAutoToken(path string) (string, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return "", err
+	}
+	if !info.Mode().IsRegular() || info.Size() > maxAutoFile {
+		return "", fmt.Errorf("%s is not a file with a token: remove it", path)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return "", err
+	}
+	token := strings.TrimSpace(string(text))
+	if !config.IsToken(token) {
+		return "", fmt.Errorf("%s has no token that can be used: remove it", path)
+	}
+	return token, nil
+}
+
+// makeAutoToken writes a new token for its owner alone. Of several gateways that do so at one time
+// the first one's token stays.
+func makeAutoToken(path string) error {
+	dir := filepath.Dir(path)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	file, err := os.CreateTemp(dir, autoFile+".*.tmp") // mode 0600
+	if err != nil {
+		return err
+	}
+	defer os.Remove(file.Name())
+	var secret [32]byte
+	_, _ = rand.Read(secret[:]) // never fails
+	_, err = file.WriteString(hex.EncodeToString(secret[:]) + "\n")
+	if e := file.Sync(); err == nil {
+		err = e
+	}
+	if e := file.Close(); err == nil {
+		err = e
+	}
+	if err != nil {
+		return err
+	}
+	switch err := os.Link(file.Name(), path); {
+	case err == nil, errors.Is(err, fs.ErrExist):
+		return nil
+	default: // a file system without links
+		return os.Rename(file.Name(), path)
+	}
+}
+
+// autoPath returns the file with the token that auto stands for.
+func autoPath(c *config.Config) string { return filepath.Join(c.StateDir, autoFile) }
+
+// shellWord returns text as one word of a shell.
+func shellWord(text string) string {
+	if text != "" && strings.Trim(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-+:@%,=") == "" {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+}

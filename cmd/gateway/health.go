@@ -1,0 +1,124 @@
+package main
+
+import (
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"mcpgateway/config"
+)
+
+// healthTime is how long a gateway may take to answer.
+const healthTime = 3 * time.Second
+
+func healthCommand(f *flags) *cobra.Command {
+	return &cobra.Command{
+		Use:   "health [URL]",
+		Short: "Ask a running gateway whether it is alive: exit code 0 or 1",
+		Long: `health asks a gateway that serves HTTP whether it is alive, and waits 3 s at most. It needs no
+token. Without a URL it asks the gateway that has this configuration, at its "listen". With the
+URL of a gateway it asks for /healthz there, or for the path of the URL if that has one:
+
+    gateway health
+    gateway health http://127.0.0.1:7420
+    gateway health http://127.0.0.1:7420/readyz`,
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return misused(c.CommandPath(), fmt.Errorf("%s takes one URL", c.CommandPath()))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			transport := &http.Transport{Proxy: http.ProxyFromEnvironment}
+			var at string
+			var err error
+			if len(args) == 1 {
+				at, err = healthURL(args[0])
+			} else {
+				// It is this machine that is asked, by an address that its certificate need not have, and
+				// nothing secret is sent.
+				transport = &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
+				at, err = f.ownHealthURL()
+			}
+			if err != nil {
+				return err
+			}
+			client := &http.Client{
+				Timeout: healthTime, Transport: transport,
+				CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+			}
+			request, err := http.NewRequestWithContext(cmd.Context(), http.MethodGet, at, nil)
+			if err != nil {
+				return misused(cmd.CommandPath(), err)
+			}
+			response, err := client.Do(request)
+			if err != nil {
+				return hinted{err, "is a gateway running there? gateway serve --listen starts one"}
+			}
+			defer response.Body.Close()
+			text, _ := io.ReadAll(io.LimitReader(response.Body, 200))
+			if response.StatusCode != http.StatusOK {
+				return fmt.Errorf("%s: %s: %q", at, response.Status, strings.TrimSpace(string(text)))
+			}
+			_, err = fmt.Fprintln(f.out, "ok")
+			return err
+		},
+	}
+}
+
+// healthURL returns the URL at which the gateway with this URL is asked.
+func healthURL(text string) (string, error) {
+	if !strings.Contains(text, "://") {
+		text = "http://" + text
+	}
+	u, err := url.Parse(text)
+	if err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return "", misused("gateway health", fmt.Errorf("%q is not the URL of a gateway", text))
+	}
+	switch strings.TrimRight(u.Path, "/") {
+	case "", "/mcp", "/sse":
+		u.Path = "/healthz"
+	}
+	return u.String(), nil
+}
+
+// ownHealthURL returns the URL at which the gateway with the configuration at hand is asked.
+func (f *flags) ownHealthURL() (string, error) {
+	loaded, err := f.load(f.config)
+	if err != nil {
+		return "", err
+	}
+	return listenURL(loaded.Config)
+}
+
+// listenURL returns the URL at which this machine reaches a gateway that listens as c says.
+func listenURL(c *config.Config) (string, error) {
+	host, port, err := net.SplitHostPort(c.Listen)
+	switch {
+	case c.Listen == "":
+		return "", misused("gateway health", fmt.Errorf("the configuration has no listen, and no URL is named"))
+	case err != nil:
+		return "", err
+	case port == "0":
+		return "", misused("gateway health", fmt.Errorf("listen is %s, a port that is chosen at the start: name the URL", c.Listen))
+	}
+	switch addr, err := netip.ParseAddr(host); {
+	case host == "", err == nil && addr.IsUnspecified() && addr.Is4():
+		host = "127.0.0.1"
+	case err == nil && addr.IsUnspecified():
+		host = "::1"
+	}
+	scheme := "http"
+	if c.TLS.Cert != "" {
+		scheme = "https"
+	}
+	return scheme + "://" + net.JoinHostPort(host, port) + "/healthz", nil
+}

@@ -1,0 +1,109 @@
+package main
+
+import (
+	"bytes"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"mcpgateway/config"
+)
+
+// health runs gateway health, and returns its exit code and what it prints.
+func health(t *testing.T, args ...string) (int, string) {
+	t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	code := run(t.Context(), append([]string{"health"}, args...), stdio{os.Stdin, w, w})
+	w.Close()
+	var text bytes.Buffer
+	if _, err := text.ReadFrom(r); err != nil {
+		t.Fatal(err)
+	}
+	return code, text.String()
+}
+
+// configured returns a file with these lines.
+func configured(t *testing.T, text string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "gateway.yaml")
+	if err := os.WriteFile(file, []byte(text+"\nstate: none\nbackends: [{ name: demo, embedded: demo }]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+func TestHealth_F_CFG_3(t *testing.T) {
+	status := http.StatusOK
+	answer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/healthz":
+			w.WriteHeader(status)
+		case "/readyz":
+			http.Error(w, "not ready: waiting for 2 backends", http.StatusServiceUnavailable)
+		default:
+			http.NotFound(w, r)
+		}
+	})
+	plain, secure := httptest.NewServer(answer), httptest.NewTLSServer(answer)
+	defer plain.Close()
+	defer secure.Close()
+	addr := strings.TrimPrefix(plain.URL, "http://")
+	_, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	token := "auth: { tokens: [0123456789abcdef] }\n"
+	for _, row := range []struct {
+		args []string
+		code int
+		text string
+	}{
+		{[]string{plain.URL}, 0, "ok"},
+		{[]string{plain.URL + "/mcp"}, 0, "ok"},
+		{[]string{plain.URL + "/sse/"}, 0, "ok"},
+		{[]string{addr}, 0, "ok"},
+		{[]string{plain.URL + "/readyz"}, 1, "waiting for 2 backends"},
+		{[]string{secure.URL}, 1, "certificate"},
+		{[]string{"-c", configured(t, "listen: "+addr)}, 0, "ok"},
+		{[]string{"-c", configured(t, token+`listen: ":`+port+`"`)}, 0, "ok"},
+		{[]string{"-c", configured(t, token+"listen: 0.0.0.0:"+port)}, 0, "ok"},
+		{[]string{"-c", configured(t, token+"tls: { cert: a, key: b }\nlisten: "+strings.TrimPrefix(secure.URL, "https://"))}, 0, "ok"},
+		{[]string{"-c", configured(t, "")}, 2, "no listen"},
+		{[]string{"-c", configured(t, "listen: 127.0.0.1:0")}, 2, "name the URL"},
+		{[]string{"-c", configured(t, "listn: x")}, 2, "listn"},
+		{[]string{"ftp://x"}, 2, "not the URL"},
+		{[]string{"http://"}, 2, "not the URL"},
+		{[]string{plain.URL, plain.URL}, 2, "one URL"},
+	} {
+		if code, text := health(t, row.args...); code != row.code || !strings.Contains(text, row.text) {
+			t.Errorf("%q: exit code %d, %s", row.args, code, text)
+		}
+	}
+	status = http.StatusServiceUnavailable
+	if code, text := health(t, plain.URL); code != 1 || !strings.Contains(text, "503") {
+		t.Errorf("503: exit code %d, %s", code, text)
+	}
+	plain.Close()
+	if code, text := health(t, plain.URL); code != 1 || !strings.Contains(text, "hint: ") {
+		t.Errorf("nobody: exit code %d, %s", code, text)
+	}
+}
+
+func TestHealthOfOurOwn_F_CFG_3(t *testing.T) {
+	for listen, want := range map[string]string{
+		":7420": "http://127.0.0.1:7420/healthz", "0.0.0.0:7420": "http://127.0.0.1:7420/healthz", "[::]:7420": "http://[::1]:7420/healthz",
+		"localhost:80": "http://localhost:80/healthz", "10.0.0.7:7420": "http://10.0.0.7:7420/healthz", "[fe80::1]:1": "http://[fe80::1]:1/healthz",
+	} {
+		if got, err := listenURL(&config.Config{Listen: listen}); err != nil || got != want {
+			t.Errorf("%s: %s, %v", listen, got, err)
+		}
+	}
+}
