@@ -152,13 +152,13 @@ func TestRequestsWaitForWhatMayCome(t *testing.T) {
 		ready(gh, "gh") // the first backend has had its say
 		for _, line := range docs.Taken() {
 			m, _ := wire.Parse([]byte(line))
-			docs.Reply(m.ID(), string(wire.Quote(m.Method())))
+			docs.Reply(m.ID(), `{"of":`+string(wire.Quote(m.Method()))+"}")
 		}
 		got := client.Taken()
 		slices.Sort(got)
 		if want := []string{
-			`{"jsonrpc":"2.0","id":1,"result":"prompts/get"}`,
-			`{"jsonrpc":"2.0","id":2,"result":"resources/read"}`,
+			`{"jsonrpc":"2.0","id":1,"result":{"of":"prompts/get"}}`,
+			`{"jsonrpc":"2.0","id":2,"result":{"of":"resources/read"}}`,
 			`{"jsonrpc":"2.0","id":3,"error":{"code":-32002,"message":"Resource not found","data":{"uri":"nobody://"}}}`,
 			`{"jsonrpc":"2.0","id":4,"result":{"completion":{"values":[],"hasMore":false}}}`,
 		}; !slices.Equal(got, want) {

@@ -192,13 +192,13 @@ func TestSessionsAreStrangers(t *testing.T) {
 		if m := gh.Told("notifications/cancelled"); m.RequestID() != ofA.ID() {
 			t.Errorf("cancelled %s, want %s", m.RequestID(), ofA.ID())
 		}
-		gh.Reply(ofB.ID(), `"b"`)
-		b.Want(`{"jsonrpc":"2.0","id":1,"result":"b"}`)
+		gh.Reply(ofB.ID(), `{"of":"b"}`)
+		b.Want(`{"jsonrpc":"2.0","id":1,"result":{"of":"b"}}`)
 		a.Send(line)
 		ofA = gh.Asked("tools/call")
 		b.End() // the end of one is not the end of the other
-		gh.Reply(ofA.ID(), `"a"`)
-		a.Want(`{"jsonrpc":"2.0","id":1,"result":"a"}`)
+		gh.Reply(ofA.ID(), `{"of":"a"}`)
+		a.Want(`{"jsonrpc":"2.0","id":1,"result":{"of":"a"}}`)
 		a.WantNothing()
 		a.Send(`[{"jsonrpc":"2.0","id":1,"method":"ping"}]`) // a's revision is its own
 		a.Want(`[{"jsonrpc":"2.0","id":1,"result":{}}]`)

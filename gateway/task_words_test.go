@@ -107,7 +107,7 @@ func TestTaskWords_OfAcknowledgements(t *testing.T) {
 			`{"resultType":"input_required","requestState":"RAW"}`:    `its resultType \"input_required\" is not`,
 			`{"resultType":"banana","x":1}`:                           `its resultType \"banana\" is not`,
 			`{"resultType":"complete","resultType":"complete"}`:       `its resultType stands there twice`,
-			`null`: `its result is no object`,
+			`null`: `{"code":-32603,"message":"the result is not an object: null","data":null}`,
 		} {
 			t.Run(method+says, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {

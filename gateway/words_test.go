@@ -77,6 +77,27 @@ func TestWords_Codes(t *testing.T) {
 	}
 }
 
+// A result that is not an object becomes an error that has it as data, for clients of
+// either era.
+func TestAResultThatIsNotAnObject_F_HTTP_11(t *testing.T) {
+	for _, says := range []string{`null`, `"x"`, `[]`, `"resultType"`, `1`} {
+		for _, era := range []string{"legacy", "modern"} {
+			t.Run(era+says, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					h, client, gh := visited(t, era)
+					client.Send(first("1"))
+					gh.Reply(gh.Asked("tools/call").ID(), says)
+					text := wire.Quote("the result is not an object: " + says)
+					client.Want(`{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":` + string(text) + `,"data":` + says + `}}`)
+					if records := h.audit(); len(records) != 1 || !strings.Contains(records[0], "outcome=rpc_error") {
+						t.Errorf("the audit log has %q", records)
+					}
+				})
+			})
+		}
+	}
+}
+
 // visited is visiting with a backend of some era.
 func visited(t *testing.T, era string) (h *house, client, gh *mcptest.Peer) {
 	t.Helper()
@@ -93,14 +114,9 @@ func visited(t *testing.T, era string) (h *house, client, gh *mcptest.Peer) {
 	return h, client, gh
 }
 
-// What is wrong with a result a stateless client is told, in words that say it: of either
-// era, one that is no object is none.
+// What is wrong with a result a stateless client is told, in words that say it.
 func TestWords_AResultThatIsUnusable(t *testing.T) {
 	for says, want := range map[string]string{
-		`null`:             `its result is no object`,
-		`"x"`:              `its result is no object`,
-		`[]`:               `its result is no object`,
-		`"resultType"`:     `its result is no object`,
 		`{"resultType":5}`: `its resultType is no string: 5`,
 		`{"resultType":"complete","resultType":"input_required"}`: `its resultType stands there twice`,
 		`{"resultType":""}`:       `its resultType \"\" is not for this request`,

@@ -111,9 +111,9 @@ func TestResponsesInABatchFindTheirCalls(t *testing.T) {
 		one, _ := k.send(request("1", ""), &peer.Pending{})
 		two, _ := k.send(request("2", ""), &peer.Pending{})
 		k.far.Taken()
-		k.far.Send(`[{"jsonrpc":"2.0","id":2,"result":2},{"jsonrpc":"2.0","id":1,"result":1}]`)
+		k.far.Send(`[{"jsonrpc":"2.0","id":2,"result":{"n":2}},{"jsonrpc":"2.0","id":1,"result":{"n":1}}]`)
 		for i, c := range []*caller{one, two} {
-			if m, err := c.end(t); err != nil || string(m.Part(wire.PartResult)) != []string{"1", "2"}[i] {
+			if m, err := c.end(t); err != nil || string(m.Part(wire.PartResult)) != []string{`{"n":1}`, `{"n":2}`}[i] {
 				t.Errorf("call %d: %s, %v", i, m.Raw(), err)
 			}
 		}

@@ -297,7 +297,11 @@ func (p *Peer) answered(m wire.Message) {
 		return
 	}
 	p.noteEnd(c)
-	c.endUnless(m, nil)
+	repaired, repair := m.Repair()
+	if repair != "" {
+		p.warnOnce("repaired an answer: it had "+repair, "id", string(m.ID()))
+	}
+	c.endUnless(repaired, nil)
 }
 
 // progressed passes progress on, if the call is in flight and wants any.

@@ -267,6 +267,10 @@ func (p *Peer) told(m wire.Message, on Stream) {
 // noise answers what is no message, unless the owner sees to it. It may also be
 // the answer to a call, be it an unusable one.
 func (p *Peer) noise(n *transport.Noise) {
+	if salvaged := n.Message.Salvage(); n.Answer && salvaged.Kind() == wire.Response {
+		p.answered(salvaged)
+		return
+	}
 	if n.Answer {
 		if c, ok := p.takeByID(n.ID); ok {
 			p.noteEnd(c)

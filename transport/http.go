@@ -75,8 +75,11 @@ type dialect interface {
 	take(p *post, resp *http.Response)
 	// answered is told of a result for p that came as the response to it.
 	answered(p *post, m wire.Message)
-	// refused returns what is told of a response to p that has no message for it.
-	refused(p *post, why *StatusError) error
+	// misfit returns what is wrong with the dialect if the server refuses p as one does
+	// that has another transport; nil if p is not a request that shows it.
+	misfit(p *post) error
+	// answersElsewhere reports whether the answer to a POST may come on another stream.
+	answersElsewhere() bool
 	// goodbye takes leave of a server with which the conversation still went on.
 	goodbye()
 }

@@ -40,9 +40,13 @@ func (c *httpConn) parse(text []byte) (wire.Message, *Noise) {
 // handle takes one message of those that came as the response to p.
 func (p *post) handle(m wire.Message, noise *Noise) {
 	switch failure := nameless(m); {
+	case p.isFlaw(m): // conclude and cutOff show it
+		p.flaw = m.Raw()
 	case failure != nil && p.opens && isForeign(p.status): // conclude shows it
 	case failure != nil:
-		p.answer(wire.NewFailure(p.id, failure))
+		p.answer(wire.NewFailure(p.id, failure), false)
+	case noise != nil && noise.Answer && noise.ID == p.id && p.id != "" && m.Salvage().Kind() == wire.Response:
+		p.answer(m.Salvage(), true)
 	case noise != nil:
 		p.noise = noise
 		if p.streams {
@@ -52,10 +56,22 @@ func (p *post) handle(m wire.Message, noise *Noise) {
 			p.unanswered(fmt.Errorf("the answer is no message: %w", noise), true)
 		}
 	case m.Kind() == wire.Response && (m.ID() == p.id || p.id == ""):
-		p.answer(m)
+		p.answer(m, m.ID() == p.id)
 	default:
 		p.c.push(item{m: m, about: p.id})
 	}
+}
+
+// isFlaw reports whether m is an error that is not one of JSON-RPC, such as
+// {"error":"invalid_token"}: it has no code. The answer to p may be such an error if the
+// status is that of a success; see [wire.Message.Repair].
+func (p *post) isFlaw(m wire.Message) bool {
+	failure := m.Part(wire.PartError)
+	if failure == nil || m.Part(wire.PartMethod) != nil || !wire.IsNull(m.Part(wire.PartResult)) {
+		return false
+	}
+	_, coded := wire.ErrorCode(failure)
+	return !coded && (p.status >= 300 || wire.IsNull(m.Part(wire.PartID)))
 }
 
 // nameless returns the error of an error response that does not say what it
@@ -63,18 +79,19 @@ func (p *post) handle(m wire.Message, noise *Noise) {
 // into the body of the request, and do not all write the id's null.
 func nameless(m wire.Message) *wire.Error {
 	failure := m.Part(wire.PartError)
-	if failure == nil || m.Part(wire.PartMethod) != nil || !wire.IsNull(m.Part(wire.PartID)) {
+	_, coded := wire.ErrorCode(failure)
+	if !coded || m.Part(wire.PartMethod) != nil || !wire.IsNull(m.Part(wire.PartID)) {
 		return nil
 	}
 	return wire.ReadError(failure)
 }
 
-// answer takes the response to p.
-func (p *post) answer(m wire.Message) {
+// answer takes the response to p. Own says that the server gave it the id of p.
+func (p *post) answer(m wire.Message, own bool) {
 	failure := m.Part(wire.PartError)
 	if failure != nil && p.session {
-		if e := wire.ReadError(failure); isSessionLost(p.status, e) {
-			p.forgotten(fmt.Errorf("HTTP %d, %d %s", p.status, e.Code, e.Message))
+		if e := wire.ReadError(failure); isSessionLost(p.status, e, own) {
+			p.forgotten(fmt.Errorf("HTTP %d, %d %s", p.status, e.Code, p.to.brief(e.Message)))
 			return
 		}
 	}

@@ -36,6 +36,7 @@ type errand struct {
 	// Of the attempt at hand; written from package net/http.
 	asked     atomic.Bool // a connection was asked for; false if the RoundTripper does not say
 	connected atomic.Bool // there is one, so that the request may have been sent
+	written   atomic.Bool // all of the request was written
 }
 
 // harmless reports whether executing a request twice leaves the server as if it

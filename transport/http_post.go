@@ -31,14 +31,15 @@ type post struct {
 	wrote  chan struct{}   // closed when p has been written, or will not be
 	write  sync.Once       // wrote was closed
 
-	sent    bool  // guarded by c.mu
-	to      *site // where it was sent
-	session bool  // it was sent within a session
-	opens   bool  // it is the initialize that shows whether the server has streamable HTTP
-	status  int   // of the response
-	streams bool  // the response is a stream
-	done    bool  // nothing more is expected of it
-	noise   error // why a part of the response was no message
+	sent    bool   // guarded by c.mu
+	to      *site  // where it was sent
+	session bool   // it was sent within a session
+	opens   bool   // it is the initialize that shows whether the server has streamable HTTP
+	status  int    // of the response
+	streams bool   // the response is a stream
+	done    bool   // nothing more is expected of it
+	noise   error  // why a part of the response was no message
+	flaw    []byte // an error in the response that is not one of JSON-RPC
 }
 
 // run sends p and takes what comes of it.
@@ -66,7 +67,8 @@ func (p *post) run() {
 		p.unanswered(fmt.Errorf("no connection: %w", err), false)
 		return
 	default:
-		p.unanswered(fmt.Errorf("the connection broke before the answer: %w", err), true)
+		elsewhere := e.written.Load() && p.c.kind.answersElsewhere()
+		p.broke(fmt.Errorf("the connection broke before the answer: %w", err), true, elsewhere)
 		return
 	}
 	defer resp.Body.Close()
@@ -136,7 +138,8 @@ func (p *post) readBody(resp *http.Response) (body []byte, ok bool) {
 	case errors.Is(err, errTooLong):
 		p.unanswered(tooLongAnswer(p.c.limit), !isRefusal(resp))
 	case err != nil:
-		p.unanswered(fmt.Errorf("the connection broke before the answer was complete: %w", p.to.clean(err)), !isRefusal(resp))
+		elsewhere := p.status < 300 && p.c.kind.answersElsewhere()
+		p.broke(fmt.Errorf("the connection broke before the answer was complete: %w", p.to.clean(err)), !isRefusal(resp), elsewhere)
 	case len(body) > 0:
 		p.c.messages(body, p.handle)
 	}
@@ -148,18 +151,43 @@ func (p *post) conclude(resp *http.Response, body []byte) {
 	if p.id == "" && resp.StatusCode < 300 {
 		return
 	}
-	text := p.to.excerpt(resp, body)
-	err := p.c.kind.refused(p, &StatusError{Code: p.status, Text: text})
+	why := p.to.statusError(resp, body)
 	switch {
-	case p.session && isSessionLost(resp.StatusCode, &wire.Error{Message: text}):
-		p.forgotten(err)
-	case p.noise != nil && resp.StatusCode < 300:
-		p.unanswered(fmt.Errorf("the answer is no message: %w (%w)", p.noise, err), true)
-	case resp.StatusCode < 300:
-		p.unanswered(fmt.Errorf("what came back is no answer: %w", err), true)
+	case resp.StatusCode >= 300:
+		p.rejected(resp, why)
+	case p.flaw != nil && p.session && isSessionLost(p.status, &wire.Error{Message: why.Text}, false):
+		p.forgotten(why)
+	case p.noise != nil:
+		p.unanswered(fmt.Errorf("the answer is no message: %w (%w)", p.noise, why), true)
 	default:
-		p.unanswered(err, !isRefusal(resp))
+		p.unanswered(fmt.Errorf("what came back is no answer: %w", why), true)
 	}
+}
+
+// rejected reports that the server answered p with an HTTP error.
+func (p *post) rejected(resp *http.Response, why *StatusError) {
+	var err error = why
+	if isForeign(why.Code) {
+		if other := p.c.kind.misfit(p); other != nil {
+			err = fmt.Errorf("%w: %w", other, why)
+		}
+	}
+	if p.session && isSessionLost(p.status, &wire.Error{Message: why.Text}, false) {
+		p.forgotten(err)
+		return
+	}
+	p.unanswered(err, !isRefusal(resp))
+}
+
+// broke reports that the connection broke before the response was complete. If the
+// answer may come elsewhere p ends here, and the request stays open.
+func (p *post) broke(err error, ran, elsewhere bool) {
+	if elsewhere && p.id != "" && p.ctx.Err() == nil {
+		p.c.log.Debug("the connection broke; the answer may still come on the stream", "method", p.m.Method(), "err", err)
+		p.settle()
+		return
+	}
+	p.unanswered(err, ran)
 }
 
 var errTooLong = errors.New("too long")

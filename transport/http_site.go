@@ -108,9 +108,10 @@ func origin(u *url.URL) string {
 // response is the caller's to close. An error does not show the URL.
 func (s *site) send(ctx context.Context, method string, header http.Header, body []byte, e *errand) (*http.Response, error) {
 	trace := &httptrace.ClientTrace{
-		GetConn: func(string) { e.asked.Store(true); e.connected.Store(false) },
+		GetConn: func(string) { e.asked.Store(true); e.connected.Store(false); e.written.Store(false) },
 		GotConn: func(httptrace.GotConnInfo) { e.connected.Store(true) },
-		WroteRequest: func(httptrace.WroteRequestInfo) {
+		WroteRequest: func(info httptrace.WroteRequestInfo) {
+			e.written.Store(info.Err == nil)
 			if e.wrote != nil {
 				e.wrote()
 			}
@@ -182,13 +183,16 @@ func (s *site) hide(secrets []string) {
 	s.secrets = strings.NewReplacer(pairs...)
 }
 
+// blot returns text without secrets.
+func (s *site) blot(text string) string { return s.secrets.Replace(text) }
+
 // clean returns err without the URL that package net/http adds to it, and
 // without secrets.
 func (s *site) clean(err error) error {
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		err = u.Err
 	}
-	if text := s.secrets.Replace(err.Error()); text != err.Error() {
+	if text := s.blot(err.Error()); text != err.Error() {
 		return &redacted{text, err}
 	}
 	return err

@@ -26,10 +26,10 @@ import (
 //
 // Order, bounds, cancellation, what is sent again and what errors show are as
 // with [DialHTTP]; the endpoint's query, which holds the session, is not shown
-// either. A request whose POST was refused or broke is Lost. One that the server
-// took waits for its answer on the stream, or has it in the POST's response, as
-// some servers do; no more is known of it here, and a cancelled one may still be
-// answered.
+// either. A request whose POST was refused is Lost, and so is one whose POST broke
+// before all of it was written. Every other request waits for its answer on the
+// stream, or has it in the POST's response, as some servers do; that the POST breaks
+// then says nothing of the answer. A cancelled request may still be answered.
 //
 // The conversation is over when the stream ends: it cannot be resumed. Read says
 // so, with io.EOF wrapped if the server ended it in an orderly way, and whatever
@@ -100,7 +100,9 @@ func (c *sseConn) take(p *post, resp *http.Response) {
 
 func (c *sseConn) answered(*post, wire.Message) {}
 
-func (c *sseConn) refused(_ *post, why *StatusError) error { return why }
+func (c *sseConn) misfit(*post) error { return nil }
+
+func (c *sseConn) answersElsewhere() bool { return true }
 
 func (c *sseConn) goodbye() {}
 

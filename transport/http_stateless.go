@@ -2,7 +2,6 @@ package transport
 
 import (
 	"errors"
-	"fmt"
 	"net/http"
 
 	"mcpgateway/wire"
@@ -104,11 +103,13 @@ func (c *stateless) readStream(p *post, resp *http.Response) {
 
 func (c *stateless) answered(*post, wire.Message) {}
 
-func (c *stateless) refused(p *post, why *StatusError) error {
-	if p.m.Method() == "server/discover" && isForeign(why.Code) {
-		return fmt.Errorf("%w: %w", ErrNotStateless, why)
+func (c *stateless) misfit(p *post) error {
+	if p.m.Method() == "server/discover" {
+		return ErrNotStateless
 	}
-	return why
+	return nil
 }
+
+func (c *stateless) answersElsewhere() bool { return false }
 
 func (c *stateless) goodbye() {}

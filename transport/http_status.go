@@ -1,12 +1,10 @@
 package transport
 
 import (
-	"bytes"
 	"fmt"
 	"mime"
 	"net/http"
 	"strings"
-	"unicode"
 
 	"mcpgateway/wire"
 )
@@ -15,7 +13,7 @@ import (
 // request. It shows neither headers nor the URL.
 type StatusError struct {
 	Code int
-	Text string // how the body begins, if it is text
+	Text string // the beginning of the body, if it is text; the target of a redirect
 }
 
 func (e *StatusError) Error() string {
@@ -25,30 +23,6 @@ func (e *StatusError) Error() string {
 	}
 	return strings.TrimSpace(text)
 }
-
-// maxExcerpt is how much of a body a StatusError shows, in bytes.
-const maxExcerpt = 200
-
-// maxHead is how much of a body is looked at for that, white space and secrets
-// included.
-const maxHead = 16 << 10
-
-// excerpt returns the beginning of a body on one line, "" if it is not text.
-func (s *site) excerpt(resp *http.Response, body []byte) string {
-	switch kind := mediaType(resp); {
-	case kind == "", strings.HasPrefix(kind, "text/"), strings.HasSuffix(kind, "json"):
-	default:
-		return ""
-	}
-	text := string(bytes.ToValidUTF8(body[:min(len(body), maxHead)], nil))
-	text = s.secrets.Replace(strings.Join(strings.FieldsFunc(text, isBlank), " "))
-	if len(text) > maxExcerpt {
-		text = strings.ToValidUTF8(text[:maxExcerpt], "") + "…"
-	}
-	return text
-}
-
-func isBlank(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }
 
 // mediaType returns a response's media type in lower case, without parameters.
 func mediaType(resp *http.Response) string {
@@ -78,27 +52,39 @@ const (
 
 // isSessionLost reports whether a server's answer to a message that named a
 // session says that there is none. The specification has 404 for it
-// ("Session Management" 3), servers have more: 400 with one of several errors,
-// or 200 with a JSON-RPC error. Failure is the error of the answer; one without
-// a code stands for a body that was none.
-func isSessionLost(status int, failure *wire.Error) bool {
+// ("Session Management" 3), servers have more: 400 and 410 with one of several errors,
+// or another status that says "session not found". Failure is the error of the answer;
+// one without a code stands for a body that is not a message. Own says that the answer
+// has the id of the request: with 404 it is an answer like any other then, unless it
+// tells of the session.
+func isSessionLost(status int, failure *wire.Error, own bool) bool {
 	text := strings.ToLower(failure.Message)
 	switch status {
 	case http.StatusNotFound:
+		if own {
+			return failure.Code == codeSessionNotFound || tellsOfLostSession(text)
+		}
 		return failure.Code != wire.CodeMethodNotFound
-	case http.StatusBadRequest:
+	case http.StatusBadRequest, http.StatusGone:
 		switch failure.Code {
 		case 0, codeServerError, codeSessionNotFound, wire.CodeInvalidRequest:
-			return strings.Contains(text, "not initialized") || strings.Contains(text, "session") &&
-				containsAny(text, "not found", "no valid", "invalid", "expired", "unknown", "terminated")
+			return tellsOfLostSession(text)
 		}
+	case http.StatusUnauthorized, http.StatusForbidden: // it may be the session of a user
+		return failure.Code == codeSessionNotFound && strings.Contains(text, "session not found")
 	default:
 		switch failure.Code {
-		case codeSessionNotFound, wire.CodeInvalidRequest:
-			return strings.Contains(text, "session not found")
+		case 0, codeSessionNotFound, wire.CodeInvalidRequest:
+			return containsAny(text, "session not found", "no active sse connection")
 		}
 	}
 	return false
+}
+
+func tellsOfLostSession(text string) bool {
+	return strings.Contains(text, "not initialized") || strings.Contains(text, "session") &&
+		containsAny(text, "not found", "no valid", "invalid", "expired", "unknown", "terminated",
+			"not exist", "no longer", "no transport", "no active", "could not find")
 }
 
 func containsAny(text string, parts ...string) bool {

@@ -21,7 +21,7 @@ const (
 )
 
 // follow reads the stream of events that a response is; see [eventReader.each].
-func follow(events *eventReader, resp *http.Response, take func([]byte, *overlong)) (news bool, err error) {
+func follow(events *eventReader, resp *http.Response, take func(event, *overlong)) (news bool, err error) {
 	defer resp.Body.Close()
 	events.open(resp.Body)
 	return events.each(take)
@@ -58,13 +58,13 @@ func (c *streamable) readStream(p *post, resp *http.Response) {
 
 // listen returns what takes the events of the stream that answers p. It gives the
 // stream up some time after the answer, unless it is stopped.
-func (p *post) listen() (hear func([]byte, *overlong), stop func() bool) {
+func (p *post) listen() (hear func(event, *overlong), stop func() bool) {
 	p.streams = true
 	linger := time.AfterFunc(time.Hour, p.cancel)
 	linger.Stop()
-	hear = func(text []byte, large *overlong) {
+	hear = func(e event, large *overlong) {
 		before := p.done
-		if p.hear(text, large); p.done != before {
+		if p.hear(e, large); p.done != before {
 			linger.Reset(lingerTime)
 		}
 	}
@@ -75,8 +75,10 @@ func (p *post) listen() (hear func([]byte, *overlong), stop func() bool) {
 func (p *post) cutOff(resp *http.Response, err error) {
 	switch {
 	case resp.StatusCode >= 300:
-		p.unanswered(p.c.kind.refused(p, &StatusError{Code: p.status}), !isRefusal(resp))
+		p.rejected(resp, p.to.statusError(resp, p.flaw))
 	case p.id == "": // accepted all the same
+	case p.flaw != nil:
+		p.unanswered(fmt.Errorf("the stream ended without the answer, but with an error: %s", p.to.brief(string(p.flaw))), true)
 	case p.noise != nil:
 		p.unanswered(fmt.Errorf("the stream ended without the answer, but with what is no message: %w", p.noise), true)
 	default:
@@ -84,17 +86,33 @@ func (p *post) cutOff(resp *http.Response, err error) {
 	}
 }
 
-// hear takes an event of the stream of p.
-func (p *post) hear(text []byte, large *overlong) {
-	if large == nil {
-		p.c.messages(text, p.handle)
-		return
-	}
-	if large.id == p.id && p.id != "" {
+// errEndpoint is why a request is given up whose stream names the endpoint of an HTTP+SSE server.
+var errEndpoint = errors.New("the server answered with an event endpoint, as HTTP+SSE servers do: set transport to sse or auto")
+
+// hear takes an event of the stream of p. An event with the name error may be the
+// response to p; another error that it tells of is kept for cutOff.
+func (p *post) hear(e event, large *overlong) {
+	switch {
+	case large != nil && large.id == p.id && p.id != "":
 		p.unanswered(tooLongAnswer(p.c.limit), true)
-		return
+	case large != nil:
+		p.c.push(item{err: large.noise(p.c.limit)})
+	case e.isMessage():
+		p.c.messages(e.data, p.handle)
+	case e.name == "error" && p.id != "":
+		p.c.messages(e.data, func(m wire.Message, _ *Noise) {
+			if m.Kind() == wire.Response && m.ID() == p.id || nameless(m) != nil {
+				p.handle(m, nil)
+			} else {
+				p.flaw = e.data
+			}
+		})
+	case e.name == "endpoint":
+		if other := p.c.kind.misfit(p); other != nil {
+			p.unanswered(fmt.Errorf("%w: %w", other, errEndpoint), false)
+			p.cancel() // the stream would go on
+		}
 	}
-	p.c.push(item{err: large.noise(p.c.limit)})
 }
 
 // startListening starts the GET stream, once.
@@ -144,21 +162,28 @@ func (c *streamable) listen() {
 	}
 }
 
-// hear takes an event of a stream that belongs to no request.
-func (c *httpConn) hear(text []byte, large *overlong) {
-	if large != nil {
+// hear takes an event of a stream that belongs to no request. Of the events with the
+// name error it takes those that are the response to a request.
+func (c *httpConn) hear(e event, large *overlong) {
+	switch {
+	case large != nil:
 		c.push(item{err: large.noise(c.limit)})
 		return
+	case !e.isMessage() && e.name != "error":
+		return
 	}
-	c.messages(text, func(m wire.Message, noise *Noise) {
-		if noise != nil {
+	c.messages(e.data, func(m wire.Message, noise *Noise) {
+		switch {
+		case e.name == "error" && (m.Kind() != wire.Response || m.Part(wire.PartError) == nil):
+			c.log.Debug("the server sent an event with the name error", "text", c.brief(string(e.data)))
+		case noise != nil:
 			c.push(item{err: noise})
-			return
+		default:
+			if m.Kind() == wire.Response {
+				c.answeredElsewhere(m.ID())
+			}
+			c.push(item{m: m})
 		}
-		if m.Kind() == wire.Response {
-			c.answeredElsewhere(m.ID())
-		}
-		c.push(item{m: m})
 	})
 }
 
@@ -195,7 +220,7 @@ func (s *site) openStream(ctx context.Context, header http.Header, e *errand) (*
 	if resp.StatusCode != http.StatusOK || mediaType(resp) != eventStream {
 		defer resp.Body.Close()
 		head, _ := io.ReadAll(io.LimitReader(resp.Body, maxHead))
-		return nil, &StatusError{Code: resp.StatusCode, Text: s.excerpt(resp, head)}
+		return nil, s.statusError(resp, head)
 	}
 	return resp, nil
 }

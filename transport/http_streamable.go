@@ -2,7 +2,6 @@ package transport
 
 import (
 	"errors"
-	"fmt"
 	"net/http"
 	"time"
 
@@ -113,12 +112,14 @@ func (c *streamable) answered(p *post, m wire.Message) {
 	}
 }
 
-func (c *streamable) refused(p *post, why *StatusError) error {
-	if p.opens && isForeign(why.Code) {
-		return fmt.Errorf("%w: %w", ErrNotStreamable, why)
+func (c *streamable) misfit(p *post) error {
+	if p.opens {
+		return ErrNotStreamable
 	}
-	return why
+	return nil
 }
+
+func (c *streamable) answersElsewhere() bool { return false }
 
 func (c *streamable) goodbye() {
 	if c.hasSession() {

@@ -45,6 +45,8 @@ type event struct {
 	data []byte
 }
 
+func (e event) isMessage() bool { return e.name == "" || e.name == "message" }
+
 // draft is an event of which the blank line at its end is still to come.
 type draft struct {
 	event
@@ -83,21 +85,21 @@ func (r *eventReader) next() (event, error) {
 	}
 }
 
-// each reads on to the end of the stream and calls take with each event that may
-// be a message, or with the error of one that is too large. It reports whether
-// anything has come, and why the stream ended.
-func (r *eventReader) each(take func([]byte, *overlong)) (news bool, err error) {
+// each reads on to the end of the stream and calls take with each event, or with the
+// error of one that is too large. It reports whether anything has come, and why the
+// stream ended.
+func (r *eventReader) each(take func(event, *overlong)) (news bool, err error) {
 	before := r.lastID
 	for {
 		e, err := r.next()
 		large, isLarge := errors.AsType[*overlong](err)
 		switch {
 		case isLarge:
-			take(nil, large)
+			take(event{}, large)
 		case err != nil:
 			return news || r.lastID != before, err
-		case e.name == "" || e.name == "message":
-			take(e.data, nil)
+		default:
+			take(e, nil)
 		}
 		news = true
 	}

@@ -57,6 +57,7 @@ type Message struct {
 	parts     [numParts]span
 	kind      Kind
 	multiline bool // a line break stands between tokens
+	foreign   bool // the message itself has members that JSON-RPC does not have
 	burst     *Burst
 }
 

@@ -163,6 +163,7 @@ func (s *scanner) members(i int, m *Message, o *object) (end int) {
 			if found != nil && s.problem == "" {
 				s.problem = string(Quote(string(key))) + o.within + " differs from a known member only in case"
 			}
+			m.foreign = m.foreign || o == inEnvelope
 			i = s.value(i)
 			continue
 		}
@@ -209,8 +210,6 @@ func (m *Message) classify() (problem string) {
 		return "a message needs a method, or an id with a result or an error"
 	case result != nil && failure != nil:
 		return bothParts
-	case failure != nil && failure[0] != '{':
-		return "the error of a response is an object"
 	}
 	m.kind = Response
 	return ""
@@ -247,7 +246,7 @@ func (m Message) withoutNulls() (mended Message, ok bool) {
 	switch {
 	case IsNull(failure):
 		return own(response(m.ID(), "result", result)), true
-	case IsNull(result) && failure[0] == '{':
+	case IsNull(result):
 		return own(response(m.ID(), "error", failure)), true
 	}
 	return m, false

@@ -202,9 +202,9 @@ func TestParseReadsResponses(t *testing.T) {
 		{"in the manner of 1.0: error", `{"jsonrpc":"2.0","id":"é","result":null,"error":{"code":5}}`, `response id="é" error={"code":5}`},
 		{"in the manner of 1.0: both null", `{"jsonrpc":"2.0","id":1,"result":null,"error":null}`, `response id=1 result=null`},
 		{"both", `{"jsonrpc":"2.0","id":1,"result":{},"error":{}}`, `-32600 id=1`},
-		{"error null alone", `{"jsonrpc":"2.0","id":1,"error":null}`, `-32600 id=1`},
-		{"error a string", `{"jsonrpc":"2.0","id":1,"error":"boom"}`, `-32600 id=1`},
-		{"error a string beside null", `{"jsonrpc":"2.0","id":1,"result":null,"error":"boom"}`, `-32600 id=1`},
+		{"error null alone", `{"jsonrpc":"2.0","id":1,"error":null}`, `response id=1 error=null`},
+		{"error a string", `{"jsonrpc":"2.0","id":1,"error":"boom"}`, `response id=1 error="boom"`},
+		{"error a string beside null", `{"jsonrpc":"2.0","id":1,"result":null,"error":"boom"}`, `response id=1 error="boom"`},
 	})
 }
 
