@@ -28,6 +28,7 @@ type Status struct {
 
 	Unmatched []string       // what its configuration says of tools, as config.Tools.Unmatched, that is of none of them
 	LeftOut   []catalog.Flaw // of what it lists, what no client could bear, and why
+	Container string         // why its container may stay when it ends; "" = it does not, or there is none
 	Odd       []catalog.Flaw // of what is listed, what some clients may not bear, and why
 }
 
@@ -195,9 +196,10 @@ func (b *Backend) leave(session string) {
 
 // Status tells how the backend is.
 func (b *Backend) Status() Status {
-	known := b.isKnown()
+	known, container := b.isKnown(), b.containerRemark()
 	b.mu.Lock()
 	s := b.status
+	s.Container = container
 	s.LeftOut, s.Odd = slices.Concat(b.leftOut[:]...), slices.Concat(b.odd[:]...)
 	b.mu.Unlock()
 	b.shared.mu.Lock()

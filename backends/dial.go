@@ -57,19 +57,29 @@ func (b *Backend) dial(by way) (transport.Conn, error) {
 	if b.shared.isSour() {
 		says = slog.LevelDebug // it failed before, and will say the same again
 	}
+	container, args := b.contain()
 	child, err := transport.Spawn(transport.Command{
-		Path: c.Command, Args: c.Args, Dir: c.Cwd, Limit: b.set.Limit,
-		Env:      environ(c.InheritEnv, b.set.Env, c.Env),
+		Path: c.Command, Args: args, Dir: c.Cwd, Limit: b.set.Limit,
+		Env:      b.environ(),
 		Patience: unreadFor(c.CallTimeout),
 		Mask:     b.set.Mask,
 		Stderr:   func(line string) { b.says.Log(context.Background(), says, "stderr: "+line) },
 		Mended:   func() { b.says.Warn("the backend sent what is no UTF-8; it was mended") },
 	})
-	if err != nil {
+	switch {
+	case err != nil && container != nil:
+		container.forget()
+		fallthrough
+	case err != nil:
 		return nil, fmt.Errorf("start: %w", err)
+	case container != nil:
+		return &contained{Conn: child, stop: func() { container.end(b) }}, nil
 	}
 	return child, nil
 }
+
+// environ returns the environment of the backend's process.
+func (b *Backend) environ() []string { return environ(b.cfg.InheritEnv, b.set.Env, b.cfg.Env) }
 
 // unreadFor returns how long a child may leave unread what it is sent, without a word: until its
 // calls have met their limit of time. Without one it may be at a call for ever, and reads no other

@@ -37,16 +37,18 @@ import (
 type Options struct {
 	Backends []config.Backend // in their order; those that are not enabled are not run
 	Catalog  catalog.Options
-	Wait     time.Duration       // for backends that are starting, before a first list is given without them
-	Limit    int                 // bytes of one message
-	State    string              // directory of the last known catalogs, "" = none are kept
-	Info     mcp.Implementation  // who we say we are
-	Via      string              // likewise, in the header of that name; "" = we do not say
-	Env      map[string]string   // likewise, to children, beside their own environment; theirs wins
-	Mask     func(string) string // takes secrets out of what backends write; nil = there are none
-	Once     bool                // a backend that ends is not started again
-	Anew     bool                // no listing of an earlier time stands in for a backend's own
-	Solo     bool                // there is one client at most; see Backend.private
+	Wait     time.Duration          // for backends that are starting, before a first list is given without them
+	Limit    int                    // bytes of one message
+	State    string                 // directory of the last known catalogs, "" = none are kept
+	Info     mcp.Implementation     // who we say we are
+	Via      string                 // likewise, in the header of that name; "" = we do not say
+	Env      map[string]string      // likewise, to children, beside their own environment; theirs wins
+	Mask     func(string) string    // takes secrets out of what backends write; nil = there are none
+	Once     bool                   // a backend that ends is not started again
+	Anew     bool                   // no listing of an earlier time stands in for a backend's own
+	Self     []byte                 // which process this is, as JSON, for records that outlive it; nil = there are none
+	Over     func(self []byte) bool // whether the process of a record is known to have ended
+	Solo     bool                   // there is one client at most; see Backend.private
 	// StartParallel is how many processes may be being started at one time; 0 = any number.
 	StartParallel int
 	// Dial opens the Conn to a backend; nil = as its configuration says. It is
@@ -69,6 +71,7 @@ type Set struct {
 
 	runs   runs
 	starts starts
+	swept  chan struct{}   // closed when the containers of killed gateways are stopped
 	life   context.Context // done when Run ends
 	end    context.CancelCauseFunc
 
@@ -92,6 +95,7 @@ func New(o Options) *Set {
 	s := &Set{
 		Options:  o,
 		started:  make(chan struct{}),
+		swept:    make(chan struct{}),
 		applying: make(chan struct{}, 1),
 		renamed:  make(map[renaming]bool),
 		client:   wire.Encode(o.Info),
@@ -134,6 +138,9 @@ func (s *Set) launch() *time.Timer {
 	wait := time.AfterFunc(m.wait, s.waitIsOver)
 	s.wait = wait
 	s.mu.Unlock()
+	if !s.spawn(s.sweepContainers) {
+		close(s.swept)
+	}
 	for _, b := range m.all {
 		b.start()
 	}

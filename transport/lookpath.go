@@ -30,6 +30,9 @@ func lookPath(name, dir string, env []string) (string, error) {
 	return path, err
 }
 
+// LookPath is how [Spawn] finds the file of a command.
+func LookPath(name, dir string, env []string) (string, error) { return lookPath(name, dir, env) }
+
 func findPath(name, dir string, env []string) (string, error) {
 	if strings.ContainsAny(name, `/\`) {
 		if !filepath.IsAbs(name) {

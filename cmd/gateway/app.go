@@ -153,6 +153,8 @@ func (f *flags) open(m mode, tunes ...tune) (*app, error) {
 		Wait:     c.Catalog.Wait,
 		Limit:    int(c.Limits.Message),
 		State:    c.StateDir,
+		Self:     ownLife(),
+		Over:     isOverLife,
 		Info:     info,
 		Via:      a.via,
 		Env:      map[string]string{aboveEnv: chain},

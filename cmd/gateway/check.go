@@ -109,6 +109,9 @@ func (a *app) remarks(s backends.Status) string {
 	if len(s.Unmatched) > 0 {
 		all = append(all, strings.Join(s.Unmatched, ", ")+": no tool of that name")
 	}
+	if s.Container != "" {
+		all = append(all, s.Container)
+	}
 	for _, f := range s.LeftOut[:min(len(s.LeftOut), shown)] {
 		all = append(all, "left out "+f.Item+": "+f.What)
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -31,6 +32,27 @@ func birthOf(pid int) birth {
 	boot, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	space, _ := os.Readlink("/proc/self/ns/pid")
 	return birth{space, strings.TrimSpace(string(boot)), fields[start]}
+}
+
+// A life names one process in a record that outlives it.
+type life struct {
+	PID   int   `json:"pid"`
+	Birth birth `json:"birth,omitzero"`
+}
+
+// ownLife returns the life of this process, as JSON.
+func ownLife() []byte {
+	text, err := json.Marshal(life{os.Getpid(), birthOf(os.Getpid())})
+	if err != nil {
+		return nil
+	}
+	return text
+}
+
+// isOverLife reports whether the process of a record is known to have ended.
+func isOverLife(text []byte) bool {
+	var l life
+	return json.Unmarshal(text, &l) == nil && l.PID > 0 && isOver(l.PID, l.Birth)
 }
 
 // isOver reports whether a process is known to have ended. In a container beside us it cannot be.

@@ -1,0 +1,165 @@
+package backends
+
+import (
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// A containerRun is a command line that runs a container in the foreground: the server is process 1
+// of the container, which the engine keeps and not the process that the gateway starts.
+type containerRun struct {
+	engine  []string // the command line up to the word run, for other commands to the same engine
+	program string   // the word in it that names the engine
+	options int      // where in args the options of run begin
+	cidfile string   // of the user, "" = none
+	remove  bool     // --rm is given
+}
+
+// The container engines whose command lines are read.
+var engines = []string{"docker", "podman", "podman-remote", "nerdctl"}
+
+// Options of sudo and doas that take the next word as their value.
+var elevationValues = []string{"-u", "-g", "-h", "-p", "-C", "-r", "-t", "-T", "-D", "-R",
+	"--user", "--group", "--host", "--prompt", "--chdir", "--role", "--type"}
+
+// Options of an engine itself, before its command, that take the next word as their value.
+var engineValues = []string{
+	"--config", "--context", "-c", "--host", "-H", "--log-level", "-l", "--tlscacert", "--tlscert", "--tlskey",
+	"--url", "--identity", "--connection", "--root", "--runroot", "--runtime", "--runtime-flag", "--storage-driver",
+	"--storage-opt", "--module", "--cgroup-manager", "--conmon", "--events-backend", "--hooks-dir", "--imagestore",
+	"--network-cmd-path", "--network-config-dir", "--namespace", "-n", "--out", "--ssh", "--tmpdir", "--volumepath",
+	"--db-backend", "--cpu-profile", "--memory-profile", "--address", "-a", "--snapshotter", "--cni-path",
+	"--cni-netconfpath", "--data-root", "--hosts-dir", "--host-gateway-ip", "--bridge-ip",
+}
+
+// Options of run that take no value. All others take one: a wrong guess here would take an argument
+// of the server for an option.
+var runFlags = []string{
+	"--detach", "--disable-content-trust", "--help", "--init", "--interactive", "--no-healthcheck", "--oom-kill-disable",
+	"--privileged", "--publish-all", "--quiet", "--read-only", "--rm", "--sig-proxy", "--tty", "--use-api-socket",
+	"--env-host", "--http-proxy", "--no-hostname", "--no-hosts", "--passwd", "--read-only-tmpfs", "--replace", "--rmi",
+	"--rootfs", "--tls-verify", "--unsetenv-all",
+}
+
+// shortFlags are the short options of run that take no value.
+const shortFlags = "ditPqh"
+
+// readRun reads a command line; ok is false if it is not one that runs a container.
+func readRun(command string, args []string) (r containerRun, ok bool) {
+	i, ok := findEngine(command, args)
+	if !ok {
+		return r, false
+	}
+	r.program = append([]string{command}, args...)[i]
+	i = skipOptions(args, i, engineValues)
+	r.engine = append([]string{command}, args[:i]...)
+	if i < len(args) && args[i] == "container" {
+		i++
+	}
+	if i == len(args) || args[i] != "run" {
+		return r, false
+	}
+	r.options = i + 1
+	r.readOptions(args[i+1:])
+	return r, true
+}
+
+// findEngine returns the index in args of the first word after the name of an engine.
+func findEngine(command string, args []string) (int, bool) {
+	if slices.Contains(engines, program(command)) {
+		return 0, true
+	}
+	if name := program(command); name != "sudo" && name != "doas" {
+		return 0, false
+	}
+	i := skipOptions(args, 0, elevationValues)
+	if i == len(args) || !slices.Contains(engines, program(args[i])) {
+		return 0, false
+	}
+	return i + 1, true
+}
+
+// program returns the name of a program without its directory and the extension that Windows has.
+func program(path string) string {
+	name := strings.ToLower(path[strings.LastIndexAny(path, `/\`)+1:])
+	return strings.TrimSuffix(name, ".exe")
+}
+
+// skipOptions returns the index of the first word from i on that is no option.
+func skipOptions(args []string, i int, values []string) int {
+	for ; i < len(args) && strings.HasPrefix(args[i], "-"); i++ {
+		if args[i] == "--" {
+			return i + 1
+		}
+		if slices.Contains(values, args[i]) {
+			i++
+		}
+	}
+	return min(i, len(args))
+}
+
+// readOptions reads the options of run, up to the name of the image.
+func (r *containerRun) readOptions(args []string) {
+	for i := 0; i < len(args) && len(args[i]) > 1 && args[i][0] == '-' && args[i] != "--"; i++ {
+		name, value, attached := strings.Cut(args[i], "=")
+		switch {
+		case !strings.HasPrefix(name, "--"):
+			// Of -ite X the last letter takes X, of -eX the X is the value.
+			flags := strings.TrimLeft(name[1:], shortFlags)
+			if len(flags) == 1 && !attached {
+				i++
+			}
+		case slices.Contains(runFlags, name):
+			if name == "--rm" {
+				r.remove = !attached || value == "true"
+			}
+		default:
+			if !attached {
+				i++
+				if i < len(args) {
+					value = args[i]
+				}
+			}
+			if name == "--cidfile" {
+				r.cidfile = value
+			}
+		}
+	}
+}
+
+// with returns args with an option of run added.
+func (r containerRun) with(args []string, option ...string) []string {
+	return slices.Concat(args[:r.options], option, args[r.options:])
+}
+
+// isConfined reports whether the engine cannot write where the gateway keeps its state: a snap sees
+// no hidden directories.
+func isConfined(path string) bool {
+	if strings.HasPrefix(path, "/snap/") {
+		return true
+	}
+	file, err := filepath.EvalSymlinks(path)
+	return err == nil && filepath.Base(file) == "snap"
+}
+
+// startsContainer finds what starts containers in a text for a shell.
+var startsContainer = regexp.MustCompile(`\b(docker|podman|nerdctl)\b.*\b(run|up)\b`)
+
+// hidesContainer reports whether a command line seems to run a container in a way that readRun
+// does not know, such as compose, or by a shell.
+func hidesContainer(command string, args []string) bool {
+	if _, ok := readRun(command, args); ok {
+		return false
+	}
+	if i, ok := findEngine(command, args); ok {
+		i = skipOptions(args, i, engineValues)
+		return i < len(args) && args[i] == "compose" && slices.Contains(args[i:], "run")
+	}
+	switch program(command) {
+	case "sh", "bash", "zsh", "dash", "cmd", "env", "wsl", "docker-compose", "podman-compose", "sudo", "doas", "nohup", "flatpak-spawn":
+		return startsContainer.MatchString(program(command) + " " + strings.Join(args, " "))
+	}
+	return false
+}

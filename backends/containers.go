@@ -1,0 +1,283 @@
+package backends
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"mcpgateway/transport"
+)
+
+// The gateway has the engine write the id of each container that a backend runs into a file, and
+// stops the container by this id when the backend's process has ended. A record beside the file
+// lets another gateway do so if this one is killed.
+const (
+	containersDir = "containers" // below the state directory
+	recordVersion = 1
+	// maxContainerRecords bounds the records that are kept, for all gateways that share the directory.
+	maxContainerRecords = 200
+	maxContainerRecord  = 64 << 10 // bytes of one record
+	recordLife          = 30 * 24 * time.Hour
+	// containerTime is how long the engine has to stop and remove one container.
+	containerTime = 10 * time.Second
+	sweepParallel = 4
+)
+
+// A container is what is known of one that a backend may run.
+type container struct {
+	Version int             `json:"version"`
+	Backend string          `json:"backend"`
+	Engine  []string        `json:"engine"` // a command line to which stop and rm are added
+	Dir     string          `json:"dir,omitempty"`
+	CIDFile string          `json:"cidfile"`
+	Remove  bool            `json:"remove,omitempty"` // once it has stopped
+	Owner   json.RawMessage `json:"owner"`            // Options.Self of the gateway that started it
+
+	record string // path, "" if there is none
+}
+
+// A contained is the Conn to a backend that runs in a container, which goes with it.
+type contained struct {
+	transport.Conn
+	once sync.Once
+	stop func()
+}
+
+func (c *contained) Close() error {
+	err := c.Conn.Close()
+	c.once.Do(c.stop)
+	return err
+}
+
+// readsRun reads the command line of the backend. ok is false if it runs no container; why says what
+// keeps the gateway from stopping the container, "" if nothing does.
+func (b *Backend) readsRun() (run containerRun, why string, ok bool) {
+	c := b.cfg
+	if c.Command == "" {
+		return run, "", false
+	}
+	const instead = "start it with docker run -i --rm or podman run -i --rm, without a shell or compose"
+	run, ok = readRun(c.Command, c.Args)
+	switch {
+	case hidesContainer(c.Command, c.Args):
+		return run, "it seems to run a container, which the gateway does not know and cannot stop: " + instead, true
+	case !ok:
+		return run, "", false
+	case program(run.program) == "nerdctl" && runtime.GOOS != "linux":
+		return run, "nerdctl runs in a virtual machine here: the gateway cannot stop its container", true
+	}
+	if path, err := transport.LookPath(run.program, c.Cwd, b.environ()); err == nil && isConfined(path) {
+		return run, "its container engine is a snap and cannot write to the state directory: the gateway cannot stop its container", true
+	}
+	return run, "", true
+}
+
+// containerRemark says why the container of a backend may stay when the backend ends, "" if it does not.
+func (b *Backend) containerRemark() string {
+	_, why, ok := b.readsRun()
+	if ok && why == "" && b.set.State == "" {
+		return "state is none: its container stays if the gateway is killed; set state to a directory"
+	}
+	return why
+}
+
+// contain prepares the start of a container: it returns the arguments to start it with. It returns
+// nil if the backend runs none, or none that could be stopped.
+func (b *Backend) contain() (*container, []string) {
+	c := b.cfg
+	run, why, ok := b.readsRun()
+	if !ok || why != "" {
+		return nil, c.Args
+	}
+	<-b.set.swept
+	k := &container{Version: recordVersion, Backend: c.Name, Engine: run.engine, Dir: c.Cwd, Remove: run.remove, Owner: b.set.Self}
+	args, base := c.Args, filepath.Join(os.TempDir(), "mcp-gateway-"+rand.Text())
+	if b.set.State != "" {
+		dir := filepath.Join(b.set.State, containersDir)
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			b.log.Warn("the container of this backend cannot be recorded, and stays when the backend ends", "err", err)
+			return nil, c.Args
+		}
+		base = filepath.Join(dir, rand.Text())
+	}
+	switch k.CIDFile = run.cidfile; {
+	case k.CIDFile == "":
+		k.CIDFile = base + ".cid"
+		args = run.with(args, "--cidfile", k.CIDFile)
+	case !filepath.IsAbs(k.CIDFile):
+		k.CIDFile = filepath.Join(c.Cwd, k.CIDFile)
+	}
+	if _, err := os.Stat(k.CIDFile); err == nil {
+		return nil, c.Args // of the user, from an earlier run: the engine refuses to start, and says so
+	}
+	if path, err := filepath.Abs(k.CIDFile); err == nil {
+		k.CIDFile = path
+	}
+	if b.set.State != "" && b.set.Self != nil {
+		k.record = base + ".json"
+		text, err := json.Marshal(k)
+		if err == nil {
+			err = replace(k.record, append(text, '\n'))
+		}
+		if err != nil {
+			b.log.Warn("the container of this backend cannot be recorded, and stays if the gateway is killed", "err", err)
+			k.record = ""
+		}
+	}
+	return k, args
+}
+
+// end stops the container, and removes it if that was asked for. What it cannot end stays on record.
+func (k *container) end(b *Backend) {
+	err := k.stop(context.Background(), b.environ())
+	if err != nil {
+		b.log.Warn("the container of this backend cannot be stopped; the next start of the gateway tries it again", "err", err)
+	}
+}
+
+// containerID is what an engine writes into the file.
+var containerID = regexp.MustCompile(`^[0-9a-f]{12,64}$`)
+
+// stop has the engine stop the container, within containerTime, and removes the record.
+func (k *container) stop(ctx context.Context, env []string) error {
+	text, err := os.ReadFile(k.CIDFile)
+	id := strings.TrimSpace(string(text))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if containerID.MatchString(id) {
+		ctx, cancel := context.WithTimeoutCause(ctx, containerTime,
+			fmt.Errorf("it did not stop container %s within %v", id, containerTime))
+		defer cancel()
+		if err := k.command(ctx, env, "stop", "-t", "1", id); err != nil && !k.Remove {
+			return err
+		}
+		if k.Remove {
+			if err := k.command(ctx, env, "rm", "-f", id); err != nil {
+				return err
+			}
+		}
+	}
+	k.forget()
+	return nil
+}
+
+// command gives the engine a command about the container. That there is none is no error.
+func (k *container) command(ctx context.Context, env []string, words ...string) error {
+	out, err := transport.Run(ctx, transport.Command{
+		Path: k.Engine[0], Args: slices.Concat(k.Engine[1:], words), Env: env, Dir: k.Dir,
+	})
+	said := strings.ToLower(out)
+	if err == nil || strings.Contains(said, "no such container") || strings.Contains(said, "is already in progress") {
+		return nil
+	}
+	if line, _, _ := strings.Cut(out, "\n"); line != "" {
+		return fmt.Errorf("%w: %.300s", err, line)
+	}
+	return err
+}
+
+// forget removes the files of a container that is gone, or was not started. A file that the user
+// named is removed, too: the engine would not start another container with it.
+func (k *container) forget() {
+	_ = os.Remove(k.CIDFile)
+	if k.record != "" {
+		_ = os.Remove(k.record)
+	}
+}
+
+// sweepContainers ends the containers of gateways that were killed. Backends that run containers
+// start after it: the name of one may still be taken.
+func (s *Set) sweepContainers(ctx context.Context) {
+	defer close(s.swept)
+	if s.State == "" || s.Over == nil {
+		return
+	}
+	places := make(chan struct{}, sweepParallel)
+	var ending sync.WaitGroup
+	for _, k := range leftContainers(filepath.Join(s.State, containersDir), s.Over, time.Now()) {
+		places <- struct{}{}
+		ending.Go(func() {
+			defer func() { <-places }()
+			env := environ(nil, s.Env, nil)
+			for _, b := range s.now().all {
+				if b.cfg.Name == k.Backend {
+					env = b.environ()
+				}
+			}
+			if err := k.stop(ctx, env); err != nil {
+				s.Log.Warn("a container that a killed gateway has left cannot be stopped", "backend", k.Backend, "err", err)
+			} else {
+				s.Log.Info("a container that a killed gateway has left is stopped", "backend", k.Backend)
+			}
+		})
+	}
+	ending.Wait()
+}
+
+// leftContainers returns the containers of gateways that are over. Records that are too old or too
+// many are removed.
+func leftContainers(dir string, over func(owner []byte) bool, now time.Time) (left []*container) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil
+	}
+	kept := 0
+	for _, e := range entries {
+		path := filepath.Join(dir, e.Name())
+		info, err := e.Info()
+		if err != nil || !info.Mode().IsRegular() {
+			continue
+		}
+		if filepath.Ext(path) != ".json" {
+			if filepath.Ext(path) == ".tmp" && now.Sub(info.ModTime()) > abandoned {
+				_ = os.Remove(path)
+			}
+			continue
+		}
+		k, err := readContainer(path, info.Size())
+		switch {
+		case err == nil && !over(k.Owner):
+		case err != nil || now.Sub(info.ModTime()) > recordLife || kept == maxContainerRecords:
+			_ = os.Remove(path)
+			_ = os.Remove(strings.TrimSuffix(path, ".json") + ".cid")
+		default:
+			kept++
+			left = append(left, k)
+		}
+	}
+	return left
+}
+
+// readContainer reads a record. Its command line is run, so it has to be one that contain writes.
+func readContainer(path string, size int64) (*container, error) {
+	if size > maxContainerRecord {
+		return nil, errors.New("it is too large")
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	k := &container{record: path}
+	if err := json.Unmarshal(text, k); err != nil {
+		return nil, err
+	}
+	if k.Version != recordVersion || len(k.Engine) == 0 || k.CIDFile == "" {
+		return nil, errors.New("it is damaged")
+	}
+	if run, ok := readRun(k.Engine[0], append(slices.Clone(k.Engine[1:]), "run")); !ok || len(run.engine) != len(k.Engine) {
+		return nil, errors.New("it names no engine")
+	}
+	return k, nil
+}

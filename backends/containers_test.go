@@ -1,0 +1,77 @@
+//go:build unix
+
+package backends
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Of records only those of gateways that are over are taken up. What is damaged, too large, too old or
+// too many is removed.
+func TestContainerRecords_F_PROC_1(t *testing.T) {
+	over := func(owner []byte) bool { return string(owner) == `"over"` }
+	now := time.Now()
+	write := func(t *testing.T, dir, name, engine, owner string) string {
+		t.Helper()
+		text, err := json.Marshal(container{
+			Version: recordVersion, Engine: strings.Fields(engine), CIDFile: "/c", Owner: json.RawMessage(fmt.Sprintf("%q", owner)),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	for name, c := range map[string]struct {
+		engine, owner string
+		change        func(path string) error
+		left, kept    bool
+	}{
+		"F-PROC-1 of one that is over":   {"docker -H x", "over", nil, true, true},
+		"F-PROC-1 of one that runs":      {"docker", "runs", nil, false, true},
+		"F-PROC-1 another program":       {"rm -rf", "over", nil, false, false},
+		"F-PROC-1 a command, too":        {"docker rm", "over", nil, false, false},
+		"F-PROC-1 no program":            {"", "over", nil, false, false},
+		"F-PROC-1 damaged":               {"docker", "over", func(p string) error { return os.Truncate(p, 10) }, false, false},
+		"F-PROC-1 too large":             {"docker", "over", func(p string) error { return os.Truncate(p, maxContainerRecord+1) }, false, false},
+		"F-PROC-1 too old":               {"docker", "over", func(p string) error { return os.Chtimes(p, now, now.Add(-recordLife-time.Hour)) }, false, false},
+		"F-PROC-1 old, of one that runs": {"docker", "runs", func(p string) error { return os.Chtimes(p, now, now.Add(-recordLife-time.Hour)) }, false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			path := write(t, dir, "x.json", c.engine, c.owner)
+			if c.change != nil {
+				if err := c.change(path); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if left := leftContainers(dir, over, now); (len(left) == 1) != c.left {
+				t.Errorf("left: %v", left)
+			}
+			if _, err := os.Stat(path); (err == nil) != c.kept {
+				t.Errorf("the record: %v", err)
+			}
+		})
+	}
+	t.Run("F-PROC-1 too many", func(t *testing.T) {
+		dir := t.TempDir()
+		for i := range maxContainerRecords + 5 {
+			write(t, dir, fmt.Sprintf("%d.json", i), "docker", "over")
+		}
+		if left := leftContainers(dir, over, now); len(left) != maxContainerRecords {
+			t.Errorf("left: %d", len(left))
+		}
+		if entries, err := os.ReadDir(dir); err != nil || len(entries) != maxContainerRecords {
+			t.Errorf("kept: %d, %v", len(entries), err)
+		}
+	})
+}
