@@ -1,6 +1,6 @@
 # make check is what a change must pass; .ci/run runs the same on a clean checkout.
 
-.PHONY: check test bench chaos soak fuzz build
+.PHONY: check test bench chaos soak fuzz build podman
 
 build:
 	go build -o bin/gateway ./cmd/gateway
@@ -13,6 +13,11 @@ check:
 
 test:
 	go test ./...
+
+# Containers that ignore their end, with a real engine. It needs podman, runc and busybox (Debian:
+# podman runc busybox-static) and leave to run containers.
+podman:
+	go test -tags podman ./integration -run TestPodman -v
 
 # Ratios against a relay that only copies bytes, in the same run.
 bench:

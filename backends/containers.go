@@ -14,9 +14,11 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"mcpgateway/transport"
+	"mcpgateway/wire"
 )
 
 // The gateway has the engine write the id of each container that a backend runs into a file, and
@@ -50,13 +52,30 @@ type container struct {
 // A contained is the Conn to a backend that runs in a container, which goes with it.
 type contained struct {
 	transport.Conn
+	died atomic.Bool // the engine's process has ended by itself
 	once sync.Once
-	stop func()
+	stop func(grace string)
 }
 
+func (c *contained) Read() (wire.Message, wire.ID, error) {
+	m, about, err := c.Conn.Read()
+	if err != nil && isA[*transport.ExitError](err) {
+		c.died.Store(true)
+	}
+	return m, about, err
+}
+
+// Close ends the process as the Conn does, which passes the end of stdin and SIGTERM on to the
+// container. One that has had no time to end yet, because the process died, gets a second.
 func (c *contained) Close() error {
 	err := c.Conn.Close()
-	c.once.Do(c.stop)
+	c.once.Do(func() {
+		grace := "0"
+		if c.died.Load() {
+			grace = "1"
+		}
+		c.stop(grace)
+	})
 	return err
 }
 
@@ -139,8 +158,9 @@ func (b *Backend) contain() (*container, []string) {
 }
 
 // end stops the container, and removes it if that was asked for. What it cannot end stays on record.
-func (k *container) end(b *Backend) {
-	err := k.stop(context.Background(), b.environ())
+// Grace is in seconds, from SIGTERM to SIGKILL.
+func (k *container) end(b *Backend, grace string) {
+	err := k.stop(context.Background(), b.environ(), grace)
 	if err != nil {
 		b.log.Warn("the container of this backend cannot be stopped; the next start of the gateway tries it again", "err", err)
 	}
@@ -150,7 +170,7 @@ func (k *container) end(b *Backend) {
 var containerID = regexp.MustCompile(`^[0-9a-f]{12,64}$`)
 
 // stop has the engine stop the container, within containerTime, and removes the record.
-func (k *container) stop(ctx context.Context, env []string) error {
+func (k *container) stop(ctx context.Context, env []string, grace string) error {
 	text, err := os.ReadFile(k.CIDFile)
 	id := strings.TrimSpace(string(text))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -160,7 +180,7 @@ func (k *container) stop(ctx context.Context, env []string) error {
 		ctx, cancel := context.WithTimeoutCause(ctx, containerTime,
 			fmt.Errorf("it did not stop container %s within %v", id, containerTime))
 		defer cancel()
-		if err := k.command(ctx, env, "stop", "-t", "1", id); err != nil && !k.Remove {
+		if err := k.command(ctx, env, "stop", "-t", grace, id); err != nil && !k.Remove {
 			return err
 		}
 		if k.Remove {
@@ -216,7 +236,7 @@ func (s *Set) sweepContainers(ctx context.Context) {
 					env = b.environ()
 				}
 			}
-			if err := k.stop(ctx, env); err != nil {
+			if err := k.stop(ctx, env, "1"); err != nil {
 				s.Log.Warn("a container that a killed gateway has left cannot be stopped", "backend", k.Backend, "err", err)
 			} else {
 				s.Log.Info("a container that a killed gateway has left is stopped", "backend", k.Backend)

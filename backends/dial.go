@@ -73,7 +73,7 @@ func (b *Backend) dial(by way) (transport.Conn, error) {
 	case err != nil:
 		return nil, fmt.Errorf("start: %w", err)
 	case container != nil:
-		return &contained{Conn: child, stop: func() { container.end(b) }}, nil
+		return &contained{Conn: child, stop: func(grace string) { container.end(b, grace) }}, nil
 	}
 	return child, nil
 }

@@ -111,7 +111,11 @@ func containersEnd(t *testing.T, engine func(t *testing.T, options ...string) en
 		if !poll(patience, func() bool { return len(e.present()) == 0 }) {
 			t.Errorf("left: %q", e.present())
 		}
-		if files, _ := filepath.Glob(filepath.Join(s.dir, "state", "containers", "*")); len(files) > 0 {
+		var files []string
+		if !poll(patience, func() bool {
+			files, _ = filepath.Glob(filepath.Join(s.dir, "state", "containers", "*"))
+			return len(files) == 0
+		}) {
 			t.Errorf("records left: %q", files)
 		}
 	}
