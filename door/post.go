@@ -183,6 +183,7 @@ func (s *session) answer(w http.ResponseWriter, r *http.Request, p *posted, st *
 			s.leave(st, x)
 			return false
 		}
+		patience = keepAlive
 	}
 	text, prime, form := s.first(st, p.takes == takesEvents)
 	switch form {

@@ -13,7 +13,7 @@ const (
 	maxReasons = 32
 	// foldTime is how long refusals for a reason that was logged are counted instead of logged.
 	foldTime = time.Minute
-	// maxPath is how many bytes of the path of a refused request are logged.
+	// maxPath is how many characters of the path of a refused request are logged.
 	maxPath = 100
 )
 
@@ -54,7 +54,7 @@ func (f *refusals) note(r *http.Request, no *refusal) {
 		return
 	}
 	// The query is left out: it may be the key to a session.
-	what := fmt.Sprintf("%.20s %.*q: %d %s", r.Method, maxPath, r.URL.Path, no.status, no.err.Message)
+	what := fmt.Sprintf("%.20s %.*s: %d %s", r.Method, maxPath, r.URL.Path, no.status, no.err.Message)
 	if f.fold(no.err.Message, fold{level, 1, r.RemoteAddr, what}) {
 		return
 	}

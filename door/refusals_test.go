@@ -62,7 +62,7 @@ func TestRefusalsAreLogged_F_DOOR_2(t *testing.T) {
 			log.mu.Unlock()
 		}
 		h.ask(valid(knock{path: "/mpc?token=query", body: "{}"}))
-		want(1, "level=INFO", `err="POST \"/mpc\": 404 Not found: MCP is spoken at /mcp"`)
+		want(1, "level=INFO", `err="POST /mpc: 404 Not found: MCP is spoken at /mcp"`)
 		h.ask(valid(knock{body: "{}"}).with("Content-Encoding", "gzip"))
 		want(1, "415 Unsupported media type: the body is encoded (gzip)")
 		h.ask(valid(knock{body: call("1", "x", "{}"), session: "gone"}))
