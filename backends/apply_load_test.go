@@ -52,7 +52,7 @@ func (f *fleet) serve(conn transport.Conn, name string) {
 			reply(mcptest.Tools(name))
 		case "tools/call":
 			f.release()
-			answer := func() { reply(`"` + name + `"`) }
+			answer := func() { reply(`{"by":"` + name + `"}`) }
 			if n%3 != 0 || !f.hold(answer) {
 				answer()
 			}
@@ -183,7 +183,7 @@ func (h *house) outcome(session, name string, cancel bool) (string, error) {
 	switch {
 	case len(w) > 0:
 		return "twice", fmt.Errorf("a call to %s ended twice", name)
-	case a.Err == nil && string(a.Part(wire.PartResult)) == `"`+name+`"`:
+	case a.Err == nil && string(a.Part(wire.PartResult)) == `{"by":"`+name+`"}`:
 		return "ok", nil
 	case a.Err == nil:
 		return "wrong", fmt.Errorf("%s was answered with %s", name, a.Raw())

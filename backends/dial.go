@@ -38,7 +38,7 @@ func (b *Backend) dial(by way) (transport.Conn, error) {
 	case c.Embedded != "":
 		return demo(c.Name), nil
 	case c.URL != "":
-		o := transport.HTTPOptions{URL: c.URL, Headers: c.Headers, Via: b.set.Via, Limit: b.set.Limit, Log: b.says}
+		o := transport.HTTPOptions{URL: c.URL, Headers: c.Headers, TLS: transport.ClientTLS(c.TLS), Via: b.set.Via, Limit: b.set.Limit, Log: b.says}
 		switch by {
 		case byItself:
 			o.Describe = b.describe

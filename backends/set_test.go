@@ -109,9 +109,9 @@ func TestBackendsStartSideBySideAndCostEachOtherNothing(t *testing.T) {
 		for name, want := range map[string]string{
 			"fails":    "no such file",
 			"nonsense": `tools/list: the result of tools/list has no array "tools"`,
-			"strange":  "initialize: its answer is no InitializeResult",
+			"strange":  "initialize: the result is not an object",
 		} {
-			if lines := h.log.Lines("backend="+name, "level=WARN"); len(lines) == 0 || !strings.Contains(lines[0], strings.ReplaceAll(want, `"`, `\"`)) {
+			if lines := h.log.Lines("backend="+name, "level=WARN"); len(lines) == 0 || !strings.Contains(strings.Join(lines, "\n"), strings.ReplaceAll(want, `"`, `\"`)) {
 				t.Errorf("%s: logged %q, want %s", name, lines, want)
 			}
 		}

@@ -138,6 +138,9 @@ func (c *checker) paths(cfg *Config, env func(string) (string, bool)) {
 		b, at := &cfg.Backends[i], fmt.Sprintf("backends[%d]", i)
 		b.Command = expand(b.Command, at+".command")
 		b.Cwd = expand(b.Cwd, at+".cwd")
+		b.TLS.CA = expand(b.TLS.CA, at+".tls.ca")
+		b.TLS.Cert = expand(b.TLS.Cert, at+".tls.cert")
+		b.TLS.Key = expand(b.TLS.Key, at+".tls.key")
 	}
 	switch cfg.State {
 	case Nowhere:

@@ -27,6 +27,7 @@ func (c *checker) backend(b *Backend, i int, named map[string]int) {
 	if b.URL != "" {
 		c.url(b.URL, at+".url")
 		c.oneOf(at+".transport", b.Transport, "auto", "http", "sse")
+		c.clientTLS(b, at+".tls")
 	}
 	c.oneOf(at+".sharing", b.Sharing, "auto", "shared", "session")
 	c.oneOf(at+".era", b.Era, "auto", "legacy", "modern")
@@ -101,6 +102,7 @@ func (c *checker) misplaced(b *Backend, at, target string) {
 		{"inherit_env", len(b.InheritEnv) > 0, "command"},
 		{"cwd", b.Cwd != "", "command"},
 		{"headers", len(b.Headers) > 0, "url"},
+		{"tls", b.TLS != ClientTLS{}, "url"},
 		{"transport", b.Transport != "auto", "url"},
 		{"idle_stop", c.says(at + ".idle_stop"), "command"},
 	} {
@@ -138,10 +140,20 @@ func (c *checker) environment(b *Backend, at string) {
 }
 
 func (c *checker) headers(headers map[string]string, at string) {
+	written := map[string]string{}
 	for _, name := range slices.Sorted(maps.Keys(headers)) {
+		lower := strings.ToLower(name)
+		first, twice := written[lower]
+		written[lower] = name
 		switch {
 		case !headerName.MatchString(name):
 			c.fail(at+name, "is no name for a header", "")
+		case isReserved(name):
+			c.fail(at+name, reservedHeader, "leave it out")
+		case twice:
+			c.fail(at+name, "is the same header as "+first, "keep one of them")
+		case lower == "host" && !isHostHeader(headers[name]):
+			c.fail(at+name, "must be a host, or host:port", "")
 		case strings.ContainsAny(headers[name], "\r\n"):
 			c.fail(at+name, "must be one line", "")
 		}

@@ -109,7 +109,8 @@ type Backend struct {
 
 	URL       string            `koanf:"url"`       // http or https, with a host
 	Transport string            `koanf:"transport"` // how to speak to URL: auto, http or sse; without one auto
-	Headers   map[string]string `koanf:"headers"`
+	Headers   map[string]string `koanf:"headers"`   // Host is the host of the request; none has the name of one of the protocol's
+	TLS       ClientTLS         `koanf:"tls"`       // if URL is https
 
 	Embedded string `koanf:"embedded"` // a server inside this process: demo
 

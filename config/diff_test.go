@@ -144,6 +144,8 @@ func TestEveryFieldOfABackendMakesItAnother(t *testing.T) {
 			v.SetInt(1)
 		case bool:
 			v.SetBool(true)
+		case ClientTLS:
+			v.Set(reflect.ValueOf(ClientTLS{ServerName: "y"}))
 		case Tools:
 			v.Set(reflect.ValueOf(Tools{Allow: []string{"y"}}))
 		default:

@@ -29,6 +29,15 @@ type TLS struct {
 	Key  string `koanf:"key"`
 }
 
+// ClientTLS names the files with which a backend is reached over https, ~ already expanded. They
+// may not exist.
+type ClientTLS struct {
+	CA         string `koanf:"ca"`          // authorities to trust, instead of the system's
+	Cert       string `koanf:"cert"`        // certificate to show, and
+	Key        string `koanf:"key"`         // its key: both or none
+	ServerName string `koanf:"server_name"` // name in the server's certificate; "" = the host of the URL
+}
+
 // Loopback tells whether Listen is an address that only this machine reaches:
 // localhost, 127.0.0.0/8 or ::1. It looks no name up. A Listen without a host
 // is every address of the machine, and none at all is no loopback either.

@@ -3,6 +3,7 @@ package config
 import (
 	"net/url"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -144,6 +145,12 @@ func (f *foreignFile) group(n *yaml.Node, shown string) []server {
 		e.dropMisfits(&s)
 		s.target = strings.Join(append([]string{s.url, s.command}, s.args...), "\x00")
 		s.envFile, s.left = e.peek("envFile"), e.unused()
+		s.headers = slices.DeleteFunc(s.headers, func(h named) bool {
+			if isReserved(h.name) {
+				s.left = append(s.left, "headers."+showKey(h.name))
+			}
+			return isReserved(h.name)
+		})
 		all = append(all, s)
 	}
 	return all

@@ -122,7 +122,7 @@ func TestImportMeansTheSame(t *testing.T) {
 	"also": { "command": "other", "env": { "API_KEY": "k2", "SAME_TOKEN": "k1" } },
 	"old": { "type": "sse", "url": "https://old.example/sse" },
 	"new": { "type": "http", "url": "https://new.example/mcp" },
-	"web": { "url": "https://u:p%20w@h/s/Zm9vYmFyYmF6cXV4MTIzNDU2Nzg5MA/mcp?api_key=q%26&mode=x", "headers": { "Authorization": "Bearer tok", "X-Api-Key": "xk", "Accept": "text/plain" } }
+	"web": { "url": "https://u:p%20w@h/s/Zm9vYmFyYmF6cXV4MTIzNDU2Nzg5MA/mcp?api_key=q%26&mode=x", "headers": { "Authorization": "Bearer tok", "X-Api-Key": "xk", "Accept": "text/plain", "content-TYPE": "a/b", "Mcp-Session-Id": "s" } }
 } }`
 	direct, err := load(source{"direct.json", []byte(file)}, Options{Env: lookup(nil)})
 	if err != nil {
@@ -134,6 +134,13 @@ func TestImportMeansTheSame(t *testing.T) {
 	}
 	im.finish()
 	imported := loads(t, im)
+	const note = `left out: headers.Accept, headers.content-TYPE, headers.Mcp-Session-Id` // F-HTTP-5
+	if all := strings.Join(im.out.Notes, "\n"); !strings.Contains(all, note) {
+		t.Errorf("the notes are %s", all)
+	}
+	if all := strings.Join(direct.Warnings, "\n"); !strings.Contains(all, note) {
+		t.Errorf("the warnings are %s", all)
+	}
 	if want, got := direct.Config.Backends, imported.Backends; !equal(want, got) {
 		t.Errorf("want %+v\ngot  %+v\n%s", want, got, im.out.YAML())
 	}

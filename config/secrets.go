@@ -18,7 +18,10 @@ func Secrets(c *Config) []string {
 		for _, value := range b.Env {
 			all = append(all, value)
 		}
-		for _, value := range b.Headers {
+		for name, value := range b.Headers {
+			if strings.EqualFold(name, "Host") {
+				continue
+			}
 			all = append(all, value, credentials(value))
 		}
 		all = append(all, urlSecrets(b.URL)...)

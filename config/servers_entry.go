@@ -77,7 +77,12 @@ func (r *reader) oneKey(p pair, e *theirs, at place) (_ pair, ok bool) {
 	case saysNothing(value), slices.Contains(e.read, p.key):
 	case slices.Contains(e.misfit, p.key):
 		e.left = append(e.left, p.shown)
-	case slices.Contains([]string{"command", "args", "env", "cwd", "headers"}, p.key):
+	case p.key == "headers":
+		kept, dropped := dropReserved(value)
+		e.left = append(e.left, dropped...)
+		p.value = kept
+		return p, true
+	case slices.Contains([]string{"command", "args", "env", "cwd"}, p.key):
 		return p, true
 	case slices.Contains(urlKeys, p.key) && e.urlKey != "":
 		r.fail(here, "the URL is already there as "+e.urlKey, "keep one of url, serverUrl and httpUrl")

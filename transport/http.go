@@ -15,7 +15,8 @@ import (
 // URL works.
 type HTTPOptions struct {
 	URL     string            // http or https
-	Headers map[string]string // sent with each request, to URL's origin and to no other
+	Headers map[string]string // sent with each request, to URL's origin and to no other; Host is the host of the request
+	TLS     ClientTLS         // of the Conn's own pool of connections
 	Via     string            // how we name ourselves in the header Via, so that a loop can be told; "" = not at all
 	Limit   int               // bytes of one message that is read; 0 stands for 64 MiB
 	Log     *slog.Logger      // nil is silent
@@ -101,6 +102,7 @@ func newHTTPConn(o HTTPOptions) *httpConn {
 	if c.limit <= 0 {
 		c.limit = 64 << 20
 	}
+	o.Limit = c.limit
 	if c.log == nil {
 		c.log = slog.New(slog.DiscardHandler)
 	}

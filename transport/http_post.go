@@ -134,16 +134,33 @@ func (p *post) leave() bool {
 // answer, and hands them out. Not ok if it is settled what came of p.
 func (p *post) readBody(resp *http.Response) (body []byte, ok bool) {
 	body, err := readBody(resp, p.c.limit)
+	elsewhere := p.status < 300 && p.c.kind.answersElsewhere()
 	switch {
+	case isUnreadable(err) && !elsewhere:
+		p.unreadable(resp, err)
 	case errors.Is(err, errTooLong):
 		p.unanswered(tooLongAnswer(p.c.limit), !isRefusal(resp))
 	case err != nil:
-		elsewhere := p.status < 300 && p.c.kind.answersElsewhere()
 		p.broke(fmt.Errorf("the connection broke before the answer was complete: %w", p.to.clean(err)), !isRefusal(resp), elsewhere)
 	case len(body) > 0:
 		p.c.messages(body, p.handle)
 	}
 	return body, err == nil && !p.done
+}
+
+// unreadable reports that the coding of the response's body is not known.
+func (p *post) unreadable(resp *http.Response, err error) {
+	switch {
+	case resp.StatusCode >= 300:
+		p.rejected(resp, &StatusError{Code: p.status, Text: err.Error()})
+	case p.id != "":
+		p.unanswered(fmt.Errorf("the answer cannot be read: %w", err), true)
+	}
+}
+
+func isUnreadable(err error) bool {
+	_, is := errors.AsType[*unreadable](err)
+	return is
 }
 
 // conclude reports that body held no answer.

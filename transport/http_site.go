@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -22,6 +23,9 @@ type site struct {
 	pool    *http.Client
 	hidden  []string          // what must not be shown
 	secrets *strings.Replacer // blots that out of a text
+	jar     *jar
+	host    string // of the header Host; "" = that of url
+	limit   int    // bytes of one message
 }
 
 // errNoURL has no more in it than that, for a URL may hold secrets.
@@ -32,18 +36,31 @@ func newSite(o HTTPOptions) (*site, error) {
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return nil, errNoURL
 	}
-	s := &site{url: u, always: http.Header{"User-Agent": {"mcp-gateway"}}}
+	s := &site{
+		url:    u,
+		always: http.Header{"User-Agent": {"mcp-gateway"}, "Accept-Encoding": {"identity"}},
+		jar:    newJar(),
+		limit:  o.Limit,
+	}
 	s.hide(secretsOf(u, o.Headers))
 	if o.Via != "" {
 		s.always.Set("Via", "1.1 "+o.Via)
 	}
 	for name, value := range o.Headers {
+		if strings.EqualFold(name, "Host") { // of package net/http's header it would not be sent
+			s.host = value
+			continue
+		}
 		s.always.Set(name, value)
 	}
 	if o.RoundTripper == nil {
-		o.RoundTripper = newPool()
+		pool := newPool()
+		if pool.TLSClientConfig, err = o.TLS.load(); err != nil {
+			return nil, err
+		}
+		o.RoundTripper = pool
 	}
-	s.pool = &http.Client{Transport: o.RoundTripper, CheckRedirect: sameOrigin}
+	s.pool = &http.Client{Transport: o.RoundTripper, CheckRedirect: sameOrigin, Jar: s.jar}
 	return s, nil
 }
 
@@ -126,13 +143,20 @@ func (s *site) send(ctx context.Context, method string, header http.Header, body
 		return nil, s.clean(err)
 	}
 	req.Header = header
+	req.Host = cmp.Or(s.host, req.Host)
+	cookie := slices.Clone(header["Cookie"])
 	client := &retryable.Client{
 		HTTPClient:   s.pool,
 		RetryMax:     e.tries,
 		RetryWaitMin: 250 * time.Millisecond,
 		RetryWaitMax: 4 * time.Second,
 		CheckRetry:   e.again,
-		PrepareRetry: e.note,
+		PrepareRetry: func(req *http.Request) error {
+			if req.Header.Del("Cookie"); cookie != nil { // the Client adds those of the jar each time
+				req.Header["Cookie"] = slices.Clone(cookie)
+			}
+			return e.note(req)
+		},
 		Backoff:      retryable.DefaultBackoff,
 		ErrorHandler: retryable.PassthroughErrorHandler, // or the last response is lost
 	}
@@ -140,6 +164,7 @@ func (s *site) send(ctx context.Context, method string, header http.Header, body
 	if err != nil {
 		return nil, s.clean(err)
 	}
+	decode(resp, s.limit)
 	return resp, nil
 }
 
@@ -162,7 +187,10 @@ func secretsOf(u *url.URL, headers map[string]string) (secrets []string) {
 			hide(value)
 		}
 	}
-	for _, value := range headers {
+	for name, value := range headers {
+		if strings.EqualFold(name, "Host") {
+			continue
+		}
 		hide(value)
 		if words := strings.Fields(value); len(words) > 1 { // "Bearer TOKEN"
 			hide(words[len(words)-1])
@@ -184,15 +212,24 @@ func (s *site) hide(secrets []string) {
 }
 
 // blot returns text without secrets.
-func (s *site) blot(text string) string { return s.secrets.Replace(text) }
+func (s *site) blot(text string) string {
+	if text = s.secrets.Replace(text); s.jar != nil {
+		text = s.jar.blot(text)
+	}
+	return text
+}
 
 // clean returns err without the URL that package net/http adds to it, and
-// without secrets.
+// without secrets. To an error of TLS it adds what to do about it.
 func (s *site) clean(err error) error {
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		err = u.Err
 	}
-	if text := s.blot(err.Error()); text != err.Error() {
+	text := s.blot(err.Error())
+	if hint := tlsHint(err); hint != "" {
+		text += "; " + hint
+	}
+	if text != err.Error() {
 		return &redacted{text, err}
 	}
 	return err

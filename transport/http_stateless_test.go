@@ -85,7 +85,7 @@ func TestStatelessSendsItsHeaders(t *testing.T) {
 		for _, a := range s.asked {
 			want := map[string]string{
 				"Accept": "application/json, text/event-stream", "Content-Type": "application/json", "Authorization": "Bearer secret",
-				"User-Agent": "mcp-gateway", "Via": "1.1 us", "Cookie": "", "Accept-Encoding": "",
+				"User-Agent": "mcp-gateway", "Via": "1.1 us", "Cookie": "", "Accept-Encoding": "identity",
 				"Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": a.method, "Mcp-Param-Empty": "",
 			}
 			for name, value := range want {

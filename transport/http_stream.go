@@ -38,7 +38,7 @@ func (c *streamable) readStream(p *post, resp *http.Response) {
 	hear, stop := p.listen()
 	defer stop()
 	_, err := follow(events, resp, hear)
-	for failures := 0; p.id != "" && !p.done && events.lastID != "" && failures < maxResume && !isFinal(err); failures++ {
+	for failures := 0; p.id != "" && !p.done && events.lastID != "" && failures < maxResume && !isFinal(err) && !isUnreadable(err); failures++ {
 		if !pause(p.ctx, resumeWait(events, failures)) {
 			break
 		}
@@ -74,6 +74,8 @@ func (p *post) listen() (hear func(event, *overlong), stop func() bool) {
 // cutOff reports that the stream ended, with err, before the answer to p.
 func (p *post) cutOff(resp *http.Response, err error) {
 	switch {
+	case isUnreadable(err):
+		p.unreadable(resp, err)
 	case resp.StatusCode >= 300:
 		p.rejected(resp, p.to.statusError(resp, p.flaw))
 	case p.id == "": // accepted all the same
@@ -138,7 +140,12 @@ func (c *streamable) listen() {
 		first.Do(func() { close(c.hears) })
 		if err == nil {
 			opened = true
-			if news, _ := follow(events, resp, c.hear); news || time.Since(began) > maxWait {
+			news, why := follow(events, resp, c.hear)
+			if isUnreadable(why) {
+				c.log.Warn("the server's stream of messages of its own cannot be read", "err", why)
+				return
+			}
+			if news || time.Since(began) > maxWait {
 				failures = 0
 			}
 		}

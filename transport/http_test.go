@@ -116,7 +116,7 @@ func TestHTTPSendsItsHeaders(t *testing.T) {
 			}
 			want := map[string]string{
 				"Accept": both, "Authorization": "Bearer secret", "User-Agent": "mcp-gateway", "Cookie": "",
-				"Mcp-Session-Id": session, "Mcp-Protocol-Version": revision, "Accept-Encoding": "",
+				"Mcp-Session-Id": session, "Mcp-Protocol-Version": revision, "Accept-Encoding": "identity",
 			}
 			for name, value := range want {
 				if got := a.header.Get(name); got != value {
