@@ -169,3 +169,30 @@ func TestTooManyConnections(t *testing.T) {
 		}
 	})
 }
+
+// When all connections of clients are busy one more is served all the same, as long as no stranger
+// needs its place.
+func TestBusyClientsAreNotClosed_F_SEC_8(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, func(o *Options) { o.Sessions = 2 * maxConns; o.Tokens = []string{"secret"} })
+		synctest.Wait()          // Run has read it
+		h.door.o.Sessions = 1000 // as many requests may be open
+		done := make(chan int, 1000)
+		for range 2 * maxConns * maxConns {
+			c := h.call()
+			go func() { done <- c.post("hold", "secret") }()
+		}
+		synctest.Wait()
+		for range 3 {
+			if got := h.call().post("echo", "secret"); got != 200 {
+				t.Errorf("one more gets %d", got)
+			}
+		}
+		for range 2 * maxConns * maxConns {
+			(<-h.held).Reply([]byte("{}"))
+			if got := <-done; got != 200 {
+				t.Errorf("a busy client gets %d", got)
+			}
+		}
+	})
+}

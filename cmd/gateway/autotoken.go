@@ -23,7 +23,7 @@ const autoFile = "token"
 const maxAutoFile = 4 << 10
 
 // tokens returns the tokens of a configuration. For auto it has the token that is kept in the state
-// directory, which it makes if there is none.
+// directory, which it makes if there is none. A gateway that runs keeps the token that it has.
 func (a *app) tokens(source string, c *config.Config) ([]string, error) {
 	i := slices.Index(c.Auth.Tokens, config.AutoToken)
 	if i < 0 {
@@ -31,12 +31,24 @@ func (a *app) tokens(source string, c *config.Config) ([]string, error) {
 	}
 	problem := func(format string, args ...any) error {
 		return &config.Error{File: source, Key: fmt.Sprintf("auth.tokens[%d]", i), Problem: fmt.Sprintf(format, args...),
-			Hint: "or write a token of your own: openssl rand -hex 32 makes a good one"}
+			Hint: "write a token of your own: openssl rand -hex 32 makes a good one"}
 	}
 	if c.StateDir == "" {
 		return nil, problem("auto keeps the token in the state directory, and this gateway has none: set state, and start it again")
 	}
-	path := filepath.Join(c.StateDir, autoFile)
+	if a.auto == "" {
+		token, err := a.readOrMake(autoPath(c))
+		if err != nil {
+			return nil, problem("auto: %v", err)
+		}
+		a.auto = token
+	}
+	all := slices.Clone(c.Auth.Tokens)
+	all[i] = a.auto
+	return all, nil
+}
+
+func (a *app) readOrMake(path string) (string, error) {
 	token, err := readAutoToken(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err = makeAutoToken(path); err == nil {
@@ -45,15 +57,12 @@ func (a *app) tokens(source string, c *config.Config) ([]string, error) {
 		}
 	}
 	if err != nil {
-		return nil, problem("auto: %v", err)
+		return "", err
 	}
 	if info, err := os.Stat(path); err == nil && info.Mode().Perm()&0o077 != 0 && runtime.GOOS != "windows" {
 		a.log.Warn("other users can read the token: remove the file, and start the gateway again for a new one", "file", path)
 	}
-	a.auto = token
-	all := slices.Clone(c.Auth.Tokens)
-	all[i] = token
-	return all, nil
+	return token, nil
 }
 
 // readAutoToken reads a token that makeAutoToken has written, or that the user has put there.
