@@ -19,7 +19,8 @@ func isAuthorization(path string) bool {
 }
 
 const (
-	needsToken = "This gateway has no OAuth. It needs a bearer token: give the client the header Authorization: Bearer TOKEN " +
+	needsToken = "This gateway has no OAuth. It needs a bearer token: " +
+		"give the client the header Authorization: Bearer TOKEN " +
 		"(claude mcp add --transport http NAME URL -H 'Authorization: Bearer TOKEN'; in a file: \"headers\" beside \"url\")"
 	needsNothing = "This gateway has no OAuth, and it needs no token: connect to it without"
 )

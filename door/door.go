@@ -186,7 +186,7 @@ func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.ContentLength != 0 {
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTime))
 	}
-	path := strings.TrimRight(r.URL.Path, "/")
+	path := "/" + strings.Trim(r.URL.Path, "/") // some clients put one too many in front, or behind
 	switch path {
 	case "/healthz":
 		d.health(w, r, nil)

@@ -66,7 +66,8 @@ func (d *Door) authenticate(w http.ResponseWriter, r *http.Request) (who princip
 // refuseToken refuses somebody who has no valid token, or whose token was taken back after it was
 // looked at.
 func refuseToken() *refusal {
-	return refuse(http.StatusUnauthorized, "Unauthorized: what stands in the header Authorization is none of the tokens in auth.tokens, as Bearer TOKEN")
+	return refuse(http.StatusUnauthorized,
+		"Unauthorized: what stands in the header Authorization is none of the tokens in auth.tokens, as Bearer TOKEN")
 }
 
 // quiet is how long after one message that there is no room others are not logged.

@@ -1,6 +1,7 @@
 package door
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -95,7 +96,8 @@ func (f *refusals) flush() {
 	f.mu.Unlock()
 	for _, one := range folded {
 		if one.count > 0 {
-			f.log.Log(nil, one.level, "refused clients further times", "records", one.count, "client", one.client, "err", one.what)
+			f.log.Log(context.Background(), one.level, "refused clients further times",
+				"records", one.count, "client", one.client, "err", one.what)
 		}
 	}
 }

@@ -13,7 +13,7 @@ import (
 func TestSlashes_F_DOOR_2(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t, nil)
-		for _, path := range []string{"/mcp/", "/mcp//"} {
+		for _, path := range []string{"/mcp/", "/mcp//", "//mcp"} {
 			key := h.want(knock{path: path, body: initialize("2025-11-25")}, 200, "*").Header.Get("Mcp-Session-Id")
 			h.want(knock{path: path, session: key, body: call("1", "echo", "{}")}, 200, result("1", "{}"))
 			h.stream(knock{path: path, verb: "GET", session: key}).cut()

@@ -56,7 +56,8 @@ func TestBehindAPrefix_F_DOOR_8(t *testing.T) {
 // A client that would sign in by OAuth tells its user that the gateway needs a token, and how it is set.
 func TestOAuthClientsAreTold_F_DOOR_5(t *testing.T) {
 	t.Parallel()
-	s := newSetup(t, map[string]any{"auth": map[string]any{"tokens": []string{"0123456789abcdef-token"}}}, backend{Name: "demo", Embedded: "demo"})
+	s := newSetup(t, map[string]any{"auth": map[string]any{"tokens": []string{"0123456789abcdef-token"}}},
+		backend{Name: "demo", Embedded: "demo"})
 	out := endpointClient(t, s, "oauth", s.listen())
 	if !strings.Contains(out, "It needs a bearer token") || !strings.Contains(out, "Authorization: Bearer TOKEN") {
 		t.Errorf("the user sees: %s", out)
@@ -78,7 +79,8 @@ func endpointClient(t *testing.T, s *setup, args ...string) string {
 // The token that auto stands for lets a client in, also after a restart; health needs none.
 func TestAutoToken_F_SEC_6_Health_F_CFG_3(t *testing.T) {
 	t.Parallel()
-	s := newSetup(t, map[string]any{"auth": map[string]any{"tokens": []string{"auto"}}}, backend{Name: "demo", Embedded: "demo"})
+	s := newSetup(t, map[string]any{"auth": map[string]any{"tokens": []string{"auto"}}},
+		backend{Name: "demo", Embedded: "demo"})
 	for range 2 {
 		url := s.listen()
 		text, err := os.ReadFile(filepath.Join(s.dir, "state", "token"))

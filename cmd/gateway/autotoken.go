@@ -34,7 +34,8 @@ func (a *app) tokens(source string, c *config.Config) ([]string, error) {
 			Hint: "write a token of your own: openssl rand -hex 32 makes a good one"}
 	}
 	if c.StateDir == "" {
-		return nil, problem("auto keeps the token in the state directory, and this gateway has none: set state, and start it again")
+		return nil, problem("auto keeps the token in the state directory, and this gateway has none: " +
+			"set state, and start it again")
 	}
 	if a.auto == "" {
 		token, err := a.readOrMake(autoPath(c))

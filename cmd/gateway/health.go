@@ -108,7 +108,8 @@ func listenURL(c *config.Config) (string, error) {
 	case err != nil:
 		return "", err
 	case port == "0":
-		return "", misused("gateway health", fmt.Errorf("listen is %s, a port that is chosen at the start: name the URL", c.Listen))
+		return "", misused("gateway health",
+			fmt.Errorf("listen is %s, a port that is chosen at the start: name the URL", c.Listen))
 	}
 	switch addr, err := netip.ParseAddr(host); {
 	case host == "", err == nil && addr.IsUnspecified() && addr.Is4():
