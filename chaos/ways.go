@@ -270,8 +270,12 @@ func (s *sseWay) open(ctx context.Context) error {
 		_ = eventsOf(res.Body, func(kind string, data []byte) {
 			switch {
 			case kind == "endpoint":
+				at, err := res.Request.URL.Parse(string(data))
+				if err != nil {
+					return // it counts as none
+				}
 				s.mu.Lock()
-				s.post = s.c.w.url + string(data)
+				s.post = at.String()
 				s.mu.Unlock()
 				close(there)
 			case bytes.Contains(data, []byte(`"id":"hello"`)):
