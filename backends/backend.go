@@ -11,6 +11,7 @@ import (
 
 	"mcpgateway/catalog"
 	"mcpgateway/config"
+	"mcpgateway/transport"
 )
 
 // A Status is what can be said of a backend at one moment. It tells of the
@@ -40,6 +41,7 @@ type Backend struct {
 	says    *slog.Logger // for what it says, see sparing
 	shared  *line
 	places  *places
+	intake  *transport.Intake
 	relist  chan struct{}         // 1 slot: some of its lists have changed
 	flaws   map[catalog.Flaw]bool // of what it lists, that were logged; the shared line's own
 	defined map[string]string     // own name of a tool → hash of its definition, as last listed; likewise
@@ -79,6 +81,7 @@ func newBackend(s *Set, c config.Backend) *Backend {
 		cfg:     c,
 		log:     s.Log.With("backend", c.Name),
 		relist:  make(chan struct{}, 1),
+		intake:  transport.NewIntake(s.intakeBound()/2, s.intake),
 		settled: make(chan struct{}),
 		status:  Status{Name: c.Name},
 		listing: catalog.Listing{Backend: c.Name, Private: all},

@@ -38,7 +38,8 @@ func (b *Backend) dial(by way) (transport.Conn, error) {
 	case c.Embedded != "":
 		return demo(c.Name), nil
 	case c.URL != "":
-		o := transport.HTTPOptions{URL: c.URL, Headers: c.Headers, TLS: transport.ClientTLS(c.TLS), Via: b.set.Via, Limit: b.set.Limit, Log: b.says}
+		o := transport.HTTPOptions{URL: c.URL, Headers: c.Headers, TLS: transport.ClientTLS(c.TLS), Via: b.set.Via, Limit: b.set.Limit,
+			Intake: b.intake, Log: b.says}
 		switch by {
 		case byItself:
 			o.Describe = b.describe
@@ -59,7 +60,7 @@ func (b *Backend) dial(by way) (transport.Conn, error) {
 	}
 	container, args := b.contain()
 	child, err := transport.Spawn(transport.Command{
-		Path: c.Command, Args: args, Dir: c.Cwd, Limit: b.set.Limit,
+		Path: c.Command, Args: args, Dir: c.Cwd, Limit: b.set.Limit, Intake: b.intake,
 		Env:      b.environ(),
 		Patience: unreadFor(c.CallTimeout),
 		Mask:     b.set.Mask,

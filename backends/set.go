@@ -17,6 +17,7 @@
 package backends
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"strings"
@@ -66,7 +67,8 @@ type Set struct {
 	once     sync.Once
 	started  chan struct{} // closed by Start
 	sessions sessions
-	client   []byte  // Info
+	client   []byte // Info
+	intake   *transport.Intake
 	hearing  Clients // set by Run before anything can be heard
 
 	runs   runs
@@ -103,6 +105,7 @@ func New(o Options) *Set {
 	if o.StartParallel > 0 {
 		s.starts = make(starts, o.StartParallel)
 	}
+	s.intake = transport.NewIntake(s.intakeBound(), nil)
 	s.life, s.end = context.WithCancelCause(context.Background())
 	none := &members{}
 	next, _ := s.plan(none, Change{Backends: o.Backends, Catalog: o.Catalog, Wait: o.Wait})
@@ -110,6 +113,10 @@ func New(o Options) *Set {
 	s.publish()
 	return s
 }
+
+// intakeBound is how many bytes the messages that are being received from all backends may have
+// before they are complete. One backend's may have half of them.
+func (s *Set) intakeBound() int64 { return 4 * int64(cmp.Or(s.Limit, 64<<20)) }
 
 // Run runs the backends from the moment that Start is called until ctx is done,
 // and returns when nothing of them is left. What they say unasked goes to clients;

@@ -36,7 +36,7 @@ func linesOf(n int) *lineReader {
 }
 
 func eventsOf(n int) *eventReader {
-	r := newEventReader(4 << 20)
+	r := newEventReader(4<<20, nil)
 	r.open(&refrain{text: "event: message\nid: 1-17\ndata: " + sized(n) + "\n\n"})
 	return r
 }

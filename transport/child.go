@@ -15,11 +15,12 @@ import (
 
 // Command says how to start a child process that speaks MCP on its stdio.
 type Command struct {
-	Path  string   // a file, seen from Dir, or a name that is looked up in the PATH of Env
-	Args  []string // without the name itself
-	Env   []string // all of its environment, as KEY=value
-	Dir   string   // "" = ours
-	Limit int      // bytes of one message, and of what may wait to be written
+	Path   string   // a file, seen from Dir, or a name that is looked up in the PATH of Env
+	Args   []string // without the name itself
+	Env    []string // all of its environment, as KEY=value
+	Dir    string   // "" = ours
+	Limit  int      // bytes of one message, and of what may wait to be written
+	Intake *Intake  // counts what is being received; nil = nothing does
 	// Patience is how long the child may neither take anything of what waits to be written,
 	// nor say anything, before the conversation ends; 0 = for ever. One that has taken
 	// everything may take its time.
@@ -78,7 +79,7 @@ func Spawn(c Command) (*Child, error) {
 	if err := p.start(); err != nil {
 		return nil, explain(path, err)
 	}
-	p.lines = lineReader{r: swift(p.stdout), limit: c.Limit, mend: true, mended: c.Mended}
+	p.lines = lineReader{r: swift(p.stdout), limit: c.Limit, held: receipt{of: c.Intake}, mend: true, mended: c.Mended}
 	p.outbox = newOutbox(p.stdin, tryWriter(p.stdin), c.Limit)
 	p.outbox.failed = p.hurry
 	p.outbox.patience, p.outbox.deaf = c.Patience, func() {

@@ -19,6 +19,7 @@ type HTTPOptions struct {
 	TLS     ClientTLS         // of the Conn's own pool of connections
 	Via     string            // how we name ourselves in the header Via, so that a loop can be told; "" = not at all
 	Limit   int               // bytes of one message that is read; 0 stands for 64 MiB
+	Intake  *Intake           // counts what is being received; nil = nothing does
 	Log     *slog.Logger      // nil is silent
 
 	// Describe returns the headers that repeat what stands in a message, names and
@@ -44,6 +45,8 @@ type httpConn struct {
 	kind  dialect
 	limit int
 	log   *slog.Logger
+
+	intake *Intake
 
 	ctx     context.Context // ends with the conversation; the cause says why
 	abort   context.CancelCauseFunc
@@ -90,9 +93,10 @@ type dialect interface {
 func newHTTPConn(o HTTPOptions) *httpConn {
 	ctx, abort := context.WithCancelCause(context.Background())
 	c := &httpConn{
-		limit: o.Limit,
-		log:   o.Log,
-		ctx:   ctx, abort: abort,
+		limit:  o.Limit,
+		log:    o.Log,
+		intake: o.Intake,
+		ctx:    ctx, abort: abort,
 		ready:  make(chan struct{}),
 		in:     make(chan item),
 		posts:  make(chan *post),

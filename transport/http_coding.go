@@ -19,7 +19,7 @@ const maxRatio = 200
 // maxCodings bounds the codings of one body, which are undone one after the other.
 const maxCodings = 3
 
-// An unreadable is why a body cannot be read: its coding.
+// An unreadable is why a body or an event is not read: its coding, or want of room.
 type unreadable struct{ text string }
 
 func (u *unreadable) Error() string { return u.text }

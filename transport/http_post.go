@@ -133,7 +133,7 @@ func (p *post) leave() bool {
 // readBody reads the response's body, which may hold other messages beside the
 // answer, and hands them out. Not ok if it is settled what came of p.
 func (p *post) readBody(resp *http.Response) (body []byte, ok bool) {
-	body, err := readBody(resp, p.c.limit)
+	body, err := readBody(resp, p.c.limit, p.c.intake)
 	elsewhere := p.status < 300 && p.c.kind.answersElsewhere()
 	switch {
 	case isUnreadable(err) && !elsewhere:
@@ -148,7 +148,8 @@ func (p *post) readBody(resp *http.Response) (body []byte, ok bool) {
 	return body, err == nil && !p.done
 }
 
-// unreadable reports that the coding of the response's body is not known.
+// unreadable reports that the response's body is not read: its coding is not known, or there is
+// no room for it.
 func (p *post) unreadable(resp *http.Response, err error) {
 	switch {
 	case resp.StatusCode >= 300:
@@ -213,7 +214,7 @@ var errTooLong = errors.New("too long")
 const maxBelieved = 2 << 20
 
 // readBody reads a body that has at most limit bytes.
-func readBody(resp *http.Response, limit int) ([]byte, error) {
+func readBody(resp *http.Response, limit int, intake *Intake) ([]byte, error) {
 	if resp.ContentLength > int64(limit) {
 		return nil, errTooLong
 	}
@@ -221,7 +222,9 @@ func readBody(resp *http.Response, limit int) ([]byte, error) {
 	if resp.ContentLength >= 0 {
 		believed = maxBelieved
 	}
-	text, err := ReadText(resp.Body, resp.ContentLength, believed, limit)
+	held := receipt{of: intake}
+	defer held.release()
+	text, err := readText(resp.Body, resp.ContentLength, believed, limit, &held)
 	if err != nil {
 		return nil, err
 	}

@@ -118,7 +118,8 @@ func (c *sseConn) listen() error {
 		return fmt.Errorf("no stream of events: %w", broken(err))
 	}
 	defer resp.Body.Close()
-	events := newEventReader(c.limit)
+	events := newEventReader(c.limit, c.intake)
+	defer events.close()
 	events.open(resp.Body)
 	name, err := endpointEvent(events)
 	if err != nil {

@@ -96,7 +96,7 @@ func (c *stateless) take(p *post, resp *http.Response) {
 func (c *stateless) readStream(p *post, resp *http.Response) {
 	hear, stop := p.listen()
 	defer stop()
-	if _, err := follow(newEventReader(c.limit), resp, hear); !p.done {
+	if _, err := follow(newEventReader(c.limit, c.intake), resp, hear); !p.done {
 		p.cutOff(resp, err)
 	}
 }

@@ -23,6 +23,7 @@ const (
 // follow reads the stream of events that a response is; see [eventReader.each].
 func follow(events *eventReader, resp *http.Response, take func(event, *overlong)) (news bool, err error) {
 	defer resp.Body.Close()
+	defer events.close()
 	events.open(resp.Body)
 	return events.each(take)
 }
@@ -34,7 +35,7 @@ const lingerTime = time.Second
 // readStream reads the stream that answers p. If it breaks before the answer it
 // is resumed, provided that its events had ids ("Resumability and Redelivery").
 func (c *streamable) readStream(p *post, resp *http.Response) {
-	events := newEventReader(c.limit)
+	events := newEventReader(c.limit, c.intake)
 	hear, stop := p.listen()
 	defer stop()
 	_, err := follow(events, resp, hear)
@@ -96,7 +97,7 @@ var errEndpoint = errors.New("the server answered with an event endpoint, as HTT
 func (p *post) hear(e event, large *overlong) {
 	switch {
 	case large != nil && large.id == p.id && p.id != "":
-		p.unanswered(tooLongAnswer(p.c.limit), true)
+		p.unanswered(large.lost(p.c.limit), true)
 	case large != nil:
 		p.c.push(item{err: large.noise(p.c.limit)})
 	case e.isMessage():
@@ -130,7 +131,7 @@ func (c *streamable) startListening() {
 // listen reads what the server says of itself, for as long as the conversation
 // lasts or until the server shows that it has no stream for that.
 func (c *streamable) listen() {
-	events := newEventReader(c.limit)
+	events := newEventReader(c.limit, c.intake)
 	opened := false
 	var first sync.Once
 	defer first.Do(func() { close(c.hears) })

@@ -27,6 +27,8 @@ type lineReader struct {
 	first []byte         // how that begins, before parts
 	burst *wire.Burst    // of the lines that are whole in buf, and of the last that was handed out; nil = there was one alone
 	err   error
+	held  receipt
+	full  error // why there is no room for the line at hand
 
 	// What is no UTF-8 is noise, unless mend is set: then each bad byte becomes
 	// U+FFFD, and mended, if there is one, is called.
@@ -52,7 +54,7 @@ func (l *lineReader) next() ([]byte, error) {
 		l.burst.End()
 		l.burst = nil
 		switch scanned = len(l.buf); {
-		case l.long()+scanned > l.limit:
+		case l.long()+scanned > l.limit || l.full != nil:
 			return nil, l.skip()
 		case l.err != nil && l.long()+scanned > 0:
 			return l.trim(l.take(scanned)), nil
@@ -89,7 +91,8 @@ func (l *lineReader) drop() {
 		chunks.Put(part)
 	}
 	clear(l.parts)
-	l.first, l.parts = nil, l.parts[:0]
+	l.first, l.parts, l.full = nil, l.parts[:0], nil
+	l.held.release()
 }
 
 // gather begins a burst if a further line is whole.
@@ -112,6 +115,9 @@ func (l *lineReader) fill() (aside bool) {
 			l.parts, l.buf, aside = append(l.parts, (*[chunk]byte)(l.buf)), newChunk(), true
 		}
 	}
+	if aside {
+		l.full = l.held.hold(l.long() + chunk)
+	}
 	n, err := l.r.Read(l.buf[len(l.buf):cap(l.buf)])
 	l.buf = l.buf[:len(l.buf)+n]
 	l.err = err
@@ -129,6 +135,7 @@ func (l *lineReader) trim(line []byte) []byte {
 type overlong struct {
 	head []byte
 	id   wire.ID // the id of the message in it, if there is one
+	why  error   // why it is not kept, if it is not longer than the limit
 }
 
 func (o *overlong) Error() string { return "line too long" }
@@ -148,7 +155,7 @@ func head(text []byte, limit int) []byte {
 // skip reads on to the end of an overlong line and keeps of it what tells whose
 // it is.
 func (l *lineReader) skip() error {
-	over := &overlong{head: head(slices.Concat(l.first, l.buf), l.limit)}
+	over := &overlong{head: head(slices.Concat(l.first, l.buf), l.limit), why: l.full}
 	var skim wire.Skimmer
 	skim.Write(l.first)
 	for _, part := range l.parts {

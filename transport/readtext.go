@@ -14,9 +14,17 @@ func TrimBOM(text []byte) []byte { return bytes.TrimPrefix(text, byteOrderMark) 
 // nothing is said. That is believed up to believed; beyond it there is room for four times as much as has come at most, so
 // that nobody takes up memory by what is only said.
 func ReadText(from io.Reader, announced int64, believed, limit int) ([]byte, error) {
+	return readText(from, announced, believed, limit, new(receipt))
+}
+
+// readText is ReadText that counts the room for the text; the caller releases it.
+func readText(from io.Reader, announced int64, believed, limit int, r *receipt) ([]byte, error) {
 	room := min(believed, limit+1)
 	if announced >= 0 {
 		room = int(min(int64(room), announced+1)) // one more, to see the end
+	}
+	if err := r.hold(room); err != nil {
+		return nil, err
 	}
 	text := make([]byte, 0, room)
 	for {
@@ -31,7 +39,11 @@ func ReadText(from io.Reader, announced int64, believed, limit int) ([]byte, err
 			if room = 2 * len(text); int64(room) <= announced {
 				room = int(min(int64(2*room), announced)) + 1
 			}
-			text = append(make([]byte, 0, min(room, limit+1)), text...)
+			room = min(room, limit+1)
+			if err := r.hold(room); err != nil {
+				return text, err
+			}
+			text = append(make([]byte, 0, room), text...)
 		}
 	}
 }

@@ -26,17 +26,33 @@ type eventReader struct {
 	r     io.Reader
 	buf   []byte // read and not yet consumed
 	err   error  // what ended the stream, once buf is used up
-	begun bool   // the place where a byte order mark may stand is passed
-	cr    bool   // the last line ended with CR: an LF that follows belongs to it
+	held  receipt
+	kept  int  // bytes of the data of the event that is not complete
+	begun bool // the place where a byte order mark may stand is passed
+	cr    bool // the last line ended with CR: an LF that follows belongs to it
 }
 
-func newEventReader(limit int) *eventReader {
-	return &eventReader{limit: limit, retry: -1}
+func newEventReader(limit int, intake *Intake) *eventReader {
+	return &eventReader{limit: limit, retry: -1, held: receipt{of: intake}}
 }
 
 // open begins a stream, or the continuation of one.
 func (r *eventReader) open(body io.Reader) {
 	r.r, r.buf, r.err, r.begun, r.cr = body, nil, nil, false, false
+}
+
+// close forgets what is left of a stream that is not read any more.
+func (r *eventReader) close() {
+	r.buf, r.kept = nil, 0
+	r.held.release()
+}
+
+// done notes that an event is complete. A buffer that was large for its sake is not kept.
+func (r *eventReader) done() {
+	if r.kept = 0; r.held.held > 0 && len(r.buf) <= maxUncounted {
+		r.buf = bytes.Clone(r.buf)
+		r.held.release()
+	}
 }
 
 // An event is one server-sent event that has data.
@@ -60,6 +76,7 @@ type draft struct {
 // stream, io.EOF if it ended in an orderly way.
 func (r *eventReader) next() (event, error) {
 	d := draft{id: r.lastID}
+	defer r.done()
 	for {
 		line, err := r.line()
 		large, isLarge := errors.AsType[*overlong](err)
@@ -115,6 +132,11 @@ func (r *eventReader) field(d *draft, line []byte) {
 	switch string(name) {
 	case "data":
 		d.add(value, r.limit)
+		r.kept = cap(d.data)
+		if err := r.held.hold(cap(r.buf) + r.kept); err != nil && d.large == nil {
+			d.large, d.data, r.kept = newOverlong(d.data, r.limit), nil, 0
+			d.large.why = err
+		}
 	case "event":
 		d.name = string(value)
 	case "id":
@@ -181,7 +203,11 @@ func (r *eventReader) line() ([]byte, error) {
 		case r.err != nil:
 			return nil, r.err
 		}
-		r.fill()
+		if err := r.fill(); err != nil {
+			large := r.skipLine()
+			large.why = err
+			return nil, large
+		}
 	}
 }
 
@@ -233,10 +259,11 @@ func (r *eventReader) skipLine() *overlong {
 		}
 		skim.Write(r.buf)
 		r.buf = nil
+		_ = r.held.hold(r.kept)
 		if r.err != nil {
 			return &overlong{head: head, id: skim.ID()}
 		}
-		r.fill()
+		_ = r.fill() // there is room for the least buffer
 	}
 }
 
@@ -245,11 +272,17 @@ func (r *eventReader) skipLine() *overlong {
 const minRead = 4 << 10
 
 // fill reads once. When there is no room left it begins a new buffer, twice as
-// large as what it has to carry over: what was handed out stays as it is.
-func (r *eventReader) fill() {
+// large as what it has to carry over: what was handed out stays as it is. It fails,
+// and reads nothing, if the Intake has no room for such a buffer.
+func (r *eventReader) fill() error {
 	if cap(r.buf)-len(r.buf) < minRead/8 {
-		r.buf = append(make([]byte, 0, max(minRead, 2*len(r.buf))), r.buf...)
+		room := max(minRead, min(2*len(r.buf), r.limit+fieldRoom+minRead))
+		if err := r.held.hold(room + r.kept); err != nil {
+			return err
+		}
+		r.buf = append(make([]byte, 0, room), r.buf...)
 	}
 	n, err := r.r.Read(r.buf[len(r.buf):cap(r.buf)])
 	r.buf, r.err = r.buf[:len(r.buf)+n], err
+	return nil
 }

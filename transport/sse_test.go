@@ -40,7 +40,7 @@ func TestEventReader(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			for name, r := range readers(tt.stream) {
-				events, err := readEvents(newEventReader(1000), r)
+				events, err := readEvents(newEventReader(1000, nil), r)
 				if err != io.EOF || strings.Join(events, "|") != strings.Join(tt.want, "|") {
 					t.Errorf("%s: got %q, %v; want %q", name, events, err, tt.want)
 				}
@@ -77,7 +77,7 @@ func readEvents(r *eventReader, body io.Reader) (all []string, err error) {
 }
 
 func TestEventReaderRemembersWhereToResume(t *testing.T) {
-	r := newEventReader(1000)
+	r := newEventReader(1000, nil)
 	if r.retry >= 0 {
 		t.Error("retry is set before the server asked for any")
 	}
@@ -99,7 +99,7 @@ func TestEventReaderRemembersWhereToResume(t *testing.T) {
 func TestEventReaderDeliversNothingOfABrokenStream(t *testing.T) {
 	broken := errors.New("broken")
 	stream := io.MultiReader(strings.NewReader("data: a\n\ndata: b\n"), iotest.ErrReader(broken))
-	events, err := readEvents(newEventReader(1000), stream)
+	events, err := readEvents(newEventReader(1000, nil), stream)
 	if err != broken || strings.Join(events, "|") != "a" {
 		t.Errorf("got %q, %v", events, err)
 	}
@@ -110,7 +110,7 @@ func TestEventReaderDoesNotWaitBehindCR(t *testing.T) {
 	pr, pw := io.Pipe()
 	defer pw.Close()
 	go io.WriteString(pw, "data: a\r\r")
-	r := newEventReader(1000)
+	r := newEventReader(1000, nil)
 	r.open(pr)
 	if e, err := r.next(); string(e.data) != "a" || err != nil {
 		t.Errorf("got %q, %v", e.data, err)
@@ -132,7 +132,7 @@ func TestEventReaderPassesOverWhatIsTooLarge(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			for name, r := range readers(tt.stream) {
-				events, err := readEvents(newEventReader(100), r)
+				events, err := readEvents(newEventReader(100, nil), r)
 				if got := strings.Join(events, "|"); err != io.EOF || got != tt.want {
 					t.Errorf("%s: got %.200q, %v; want %q", name, got, err, tt.want)
 				}
@@ -147,7 +147,7 @@ func TestEventReaderLeavesItsEventsAlone(t *testing.T) {
 	for i := range 2000 {
 		stream.WriteString("data: event number " + strconv.Itoa(i) + "\n\n")
 	}
-	r := newEventReader(1000)
+	r := newEventReader(1000, nil)
 	r.open(&stream)
 	var all [][]byte
 	for e, err := r.next(); err == nil; e, err = r.next() {
@@ -210,7 +210,7 @@ func FuzzEventReader(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, stream string, piece uint8) {
 		want, lastID, retry := referenceEvents(stream)
-		r := newEventReader(1 << 20)
+		r := newEventReader(1<<20, nil)
 		got, err := readEvents(r, &pieces{rest: stream, size: int(piece)%7 + 1})
 		if err != io.EOF || strings.Join(got, "|") != strings.Join(want, "|") {
 			t.Fatalf("got %q, %v; want %q", got, err, want)
@@ -221,7 +221,7 @@ func FuzzEventReader(f *testing.F) {
 		if ms, err := strconv.Atoi(retry); err == nil && r.retry != time.Duration(ms)*time.Millisecond {
 			t.Errorf("retry %v, want %dms", r.retry, ms)
 		}
-		small := newEventReader(8)
+		small := newEventReader(8, nil)
 		few, _ := readEvents(small, strings.NewReader(stream))
 		if len(few) > len(want)+strings.Count(stream, "data") {
 			t.Errorf("%d events where no more than %d can be", len(few), len(want))

@@ -112,7 +112,19 @@ func NewNoise(text []byte, m wire.Message, err error) *Noise {
 
 // noise returns the Noise that an overlong message is.
 func (o *overlong) noise(limit int) *Noise {
-	return &Noise{Text: o.head, ID: o.id, Answer: true, Err: tooLong(limit)}
+	err := tooLong(limit)
+	if o.why != nil {
+		err = wire.Errorf(wire.CodeInternalError, "%v", o.why)
+	}
+	return &Noise{Text: o.head, ID: o.id, Answer: true, Err: err}
+}
+
+// lost returns why a request has no answer whose answer is an overlong message.
+func (o *overlong) lost(limit int) error {
+	if o.why != nil {
+		return fmt.Errorf("the answer cannot be read: %w", o.why)
+	}
+	return tooLongAnswer(limit)
 }
 
 func tooLong(limit int) *wire.Error {

@@ -1,0 +1,66 @@
+package backends
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"mcpgateway/config"
+	"mcpgateway/peer"
+	"mcpgateway/wire"
+)
+
+// A server whose large answers stall takes no more room than its bound; what is beyond fails at
+// once. Another backend's calls go on.
+func TestStalledAnswers_F_SEC_9(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		m, _ := wire.Parse(body)
+		w.Header().Set("Content-Type", "application/json")
+		switch m.Method() {
+		case "initialize":
+			_, _ = w.Write(wire.NewResult(m.ID(), []byte(`{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"1"}}`)).Raw())
+		case "tools/list":
+			_, _ = w.Write(wire.NewResult(m.ID(), []byte(`{"tools":[]}`)).Raw())
+		case "tools/call":
+			_, _ = io.WriteString(w, `{"jsonrpc":"2.0","result":{"a":"`+strings.Repeat("x", 3<<20))
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
+		case "notifications/initialized":
+			w.WriteHeader(http.StatusAccepted)
+		default:
+			w.WriteHeader(http.StatusMethodNotAllowed)
+		}
+	}))
+	defer server.Close()
+	stalls := config.Backend{Name: "stalls", URL: server.URL, Enabled: true, Era: "legacy", StartTimeout: time.Minute, CallTimeout: 5 * time.Second, Sharing: "shared"}
+	s, end := running(t, io.Discard, stalls, config.Backend{Name: "good", Embedded: "demo", Enabled: true})
+	defer end()
+	var calls []peer.Waiter
+	for range 40 {
+		calls = append(calls, asked(s, "stalls", 10))
+	}
+	refused, stalled := 0, 0
+	for _, c := range calls {
+		switch a := <-c; {
+		case a.Err == peer.ErrTimeout:
+			stalled++
+		case a.Err != nil && strings.Contains(a.Err.Error(), "messages from this backend that are not complete may have 16777216 bytes together"):
+			refused++
+		default:
+			t.Errorf("ended with %v, %s", a.Err, a.Raw())
+		}
+		if held := s.intake.Held(); held > 16<<20 {
+			t.Errorf("%d bytes are held", held)
+		}
+		if a := <-asked(s, "good", 10); a.Err != nil {
+			t.Fatal(a.Err)
+		}
+	}
+	if stalled > 5 || refused < 35 {
+		t.Errorf("%d stalled, %d were refused", stalled, refused)
+	}
+}
