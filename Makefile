@@ -1,6 +1,6 @@
 # make check is what a change must pass; .ci/run runs the same on a clean checkout.
 
-.PHONY: check test bench chaos soak fuzz build podman
+.PHONY: check test bench chaos soak fuzz build podman wine
 
 build:
 	go build -o bin/gateway ./cmd/gateway
@@ -18,6 +18,10 @@ test:
 # podman runc busybox-static) and leave to run containers.
 podman:
 	go test -tags podman ./integration -run TestPodman -v
+
+# The gateway for Windows, under Wine (Debian: wine64).
+wine:
+	go test -count=1 -tags wine ./integration/windows -v
 
 # Ratios against a relay that only copies bytes, in the same run.
 bench:

@@ -3,6 +3,7 @@ package transport
 import (
 	"os/exec"
 	"sync"
+	"syscall"
 	"time"
 	"unsafe"
 
@@ -17,6 +18,11 @@ type group struct {
 }
 
 func startGroup(cmd *exec.Cmd) (*group, error) {
+	if isBatch(cmd.Path) {
+		if err := byShell(cmd); err != nil {
+			return nil, err
+		}
+	}
 	job, err := windows.CreateJobObject(nil, nil)
 	if err != nil {
 		return nil, err
@@ -40,6 +46,21 @@ func startGroup(cmd *exec.Cmd) (*group, error) {
 		return nil, err
 	}
 	return g, nil
+}
+
+// byShell has cmd.exe run a batch file.
+func byShell(cmd *exec.Cmd) error {
+	system, err := windows.GetSystemDirectory()
+	if err != nil {
+		return err
+	}
+	shell := system + `\cmd.exe`
+	line, err := batchLine(shell, cmd.Path, cmd.Args[1:])
+	if err != nil {
+		return err
+	}
+	cmd.Path, cmd.SysProcAttr = shell, &syscall.SysProcAttr{CmdLine: line}
+	return nil
 }
 
 func (g *group) adopt(pid int) error {
