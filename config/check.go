@@ -155,6 +155,16 @@ func (c *checker) paths(cfg *Config, env func(string) (string, bool)) {
 	}
 }
 
+// StateDirOf returns the StateDir that a value of state stands for, in this environment. It ignores
+// [Nowhere]: that is DefaultStateDir.
+func StateDirOf(state string, env func(string) (string, bool)) string {
+	if state == "" || state == Nowhere {
+		return DefaultStateDir(env)
+	}
+	expanded, _ := expandHome(state, env)
+	return expanded
+}
+
 // DefaultStateDir returns the StateDir of who has no State, in this environment.
 func DefaultStateDir(env func(string) (string, bool)) string {
 	dir := baseDir(env, "XDG_STATE_HOME", ".local", "state")

@@ -12,15 +12,21 @@ import (
 
 // source is a file that was found, and what it holds.
 type source struct {
-	path string // "" = there is none
-	data []byte
+	path  string // "" = there is none
+	data  []byte
+	local bool // it is gateway.yaml of the working directory, and nobody has named it
 }
 
 // find reads the first file there is. One that was asked for by name must be
 // there.
 func find(opts Options) (source, error) {
 	if opts.Path != "" {
-		return read(opts.Path, "")
+		src, err := read(opts.Path, "")
+		src.local = opts.Local
+		if err == nil {
+			err = opts.approve(src)
+		}
+		return src, err
 	}
 	if path, _ := opts.Env("GATEWAY_CONFIG"); path != "" {
 		expanded, _ := expandHome(path, opts.Env)
@@ -30,13 +36,25 @@ func find(opts Options) (source, error) {
 	if dir := baseDir(opts.Env, "XDG_CONFIG_HOME", ".config"); dir != "" {
 		places = append(places, filepath.Join(dir, "mcp-gateway", "config.yaml"))
 	}
-	for _, path := range places {
+	for i, path := range places {
 		found, err := read(path, "")
 		if !errors.Is(err, fs.ErrNotExist) {
+			found.local = i == 0
+			if err == nil {
+				err = opts.approve(found)
+			}
 			return found, err
 		}
 	}
 	return source{}, nil
+}
+
+// approve returns why a file of the working directory must not be used.
+func (o Options) approve(src source) error {
+	if !src.local || o.Approve == nil {
+		return nil
+	}
+	return o.Approve(src.path, src.data)
 }
 
 // read reads one file. key says who named it.
@@ -45,7 +63,7 @@ func read(path, key string) (source, error) {
 	if err != nil {
 		return source{}, &Error{File: path, Key: key, Problem: reason(err), cause: err}
 	}
-	return source{path, data}, nil
+	return source{path: path, data: data}, nil
 }
 
 // maxFile bounds a file, ours or another client's, in bytes.
@@ -66,6 +84,9 @@ func readFile(path string) ([]byte, error) {
 	}
 	return data, err
 }
+
+// ReadFile reads a configuration file, up to the length that Load accepts.
+func ReadFile(path string) ([]byte, error) { return readFile(path) }
 
 // reason is what the system said, less the path and the name of the call.
 func reason(err error) string {

@@ -137,14 +137,14 @@ func TestStateDir(t *testing.T) {
 		{`~x`, map[string]string{"HOME": "/h"}, "~x"},
 		{`rel/x`, nil, "rel/x"},
 	} {
-		loaded, err := load(source{"g.yaml", []byte("state: " + tc.state)}, Options{Env: lookup(tc.env)})
+		loaded, err := load(source{path: "g.yaml", data: []byte("state: " + tc.state)}, Options{Env: lookup(tc.env)})
 		if err != nil {
 			t.Errorf("%s: %v", tc.state, err)
 		} else if got := loaded.Config.StateDir; got != tc.want {
 			t.Errorf("%s with %v: got %q, want %q", tc.state, tc.env, got, tc.want)
 		}
 	}
-	_, err := load(source{"g.yaml", []byte("state: ~/x\nbackends:\n- name: a\n  command: x\n  cwd: ~\n")}, Options{Env: lookup(nil)})
+	_, err := load(source{path: "g.yaml", data: []byte("state: ~/x\nbackends:\n- name: a\n  command: x\n  cwd: ~\n")}, Options{Env: lookup(nil)})
 	want := "g.yaml:1: state: ~ is not known: HOME is not set\ng.yaml:5: backend \"a\": cwd: ~ is not known: HOME is not set"
 	if err == nil || err.Error() != want {
 		t.Errorf("without HOME: got %v, want %s", err, want)

@@ -28,7 +28,7 @@ func FuzzLoad(f *testing.F) {
 	f.Add([]byte("{\"mcpServers\":{\"\":{\"command\":\"x\"}}}"))
 	f.Add([]byte("{\"mcpServers\":{\"a\":{\"url\":\"http://h\",\"type\":\"sse\",\"transport\":\"x\"}},\"listen\":\":1\"}"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		loaded, err := load(source{"fuzz.yaml", data}, Options{Env: env})
+		loaded, err := load(source{path: "fuzz.yaml", data: data}, Options{Env: env})
 		if err != nil {
 			var errs Errors
 			if !errors.As(err, &errs) || len(errs) == 0 {
@@ -102,7 +102,7 @@ func FuzzImport(f *testing.F) {
 			}
 			return "https://1", true
 		}
-		loaded, err := load(source{"imported.yaml", out}, Options{Env: set})
+		loaded, err := load(source{path: "imported.yaml", data: out}, Options{Env: set})
 		if err != nil {
 			var errs Errors
 			if errors.As(err, &errs) && onlyURLs(errs) {

@@ -101,7 +101,7 @@ func loads(t *testing.T, im *importer) *Config {
 		}
 		return value, known
 	}
-	loaded, err := load(source{"imported.yaml", im.out.YAML()}, Options{Env: set})
+	loaded, err := load(source{path: "imported.yaml", data: im.out.YAML()}, Options{Env: set})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +124,7 @@ func TestImportMeansTheSame(t *testing.T) {
 	"new": { "type": "http", "url": "https://new.example/mcp" },
 	"web": { "url": "https://u:p%20w@h/s/Zm9vYmFyYmF6cXV4MTIzNDU2Nzg5MA/mcp?api_key=q%26&mode=x", "headers": { "Authorization": "Bearer tok", "X-Api-Key": "xk", "Accept": "text/plain", "content-TYPE": "a/b", "Mcp-Session-Id": "s" } }
 } }`
-	direct, err := load(source{"direct.json", []byte(file)}, Options{Env: lookup(nil)})
+	direct, err := load(source{path: "direct.json", data: []byte(file)}, Options{Env: lookup(nil)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,12 +28,18 @@ type Options struct {
 	// Dir is where ./gateway.yaml is looked for, and what other clients' files mean
 	// by their workspace; "" = the working directory.
 	Dir string
+	// Approve is called with gateway.yaml of Dir, if nobody has named it, and the bytes that are
+	// parsed afterwards. Its error is that of Load. nil = every file is approved.
+	Approve func(path string, data []byte) error
+	// Local says that Path was found in Dir by an earlier Load, so that Approve is called.
+	Local bool
 }
 
 // Loaded is what Load found.
 type Loaded struct {
 	Config   *Config
 	Source   string   // path of the file; "" = none, and the only backend is the demo
+	Local    bool     `json:",omitzero"` // Source is gateway.yaml of Options.Dir, and nobody has named it
 	Warnings []string // for the log, one line each, free of secrets
 
 	blank bool
@@ -89,7 +95,10 @@ func load(src source, opts Options) (*Loaded, error) {
 		nameBackends(all, cfg, r.places)
 		return nil, inOrder(all)
 	}
-	return &Loaded{cfg, src.path, append(r.warnings, c.remarks(cfg)...), r.blank && src.path != ""}, nil
+	return &Loaded{
+		Config: cfg, Source: src.path, Local: src.local,
+		Warnings: append(r.warnings, c.remarks(cfg)...), blank: r.blank && src.path != "",
+	}, nil
 }
 
 // decode is strict: no key without a field, no value of another type.

@@ -88,7 +88,7 @@ func TestServersFile(t *testing.T) {
 		{"/home/u/.cursor/mcp.json", `"args": []`, Backend{Command: "/work"}, ""},
 	} {
 		file := `{ "mcpServers": { "a": { "command": "${workspaceFolder}", ` + tc.entry + ` } } }`
-		loaded, err := load(source{tc.path, []byte(file)}, Options{Env: env, Dir: "/work"})
+		loaded, err := load(source{path: tc.path, data: []byte(file)}, Options{Env: env, Dir: "/work"})
 		if err != nil {
 			t.Errorf("%s: %v", tc.path, err)
 			continue
@@ -184,7 +184,7 @@ func loadTestFile(t *testing.T, file string) (*Loaded, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return load(source{filepath.Base(file), data}, Options{Env: env, Dir: "/work"})
+	return load(source{path: filepath.Base(file), data: data}, Options{Env: env, Dir: "/work"})
 }
 
 func glob(t testing.TB, pattern string) []string {

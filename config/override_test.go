@@ -28,7 +28,7 @@ func TestPrecedence(t *testing.T) {
 		if tc.flag != "" {
 			opts.Flags = map[string]string{"log.level": tc.flag}
 		}
-		loaded, err := load(source{"g.yaml", []byte(tc.file)}, opts)
+		loaded, err := load(source{path: "g.yaml", data: []byte(tc.file)}, opts)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -75,7 +75,7 @@ func TestEveryKeyHasAVariable(t *testing.T) {
 	if got := len(scalars(settingsType)); got != len(values) {
 		t.Errorf("%d keys, %d variables", got, len(values))
 	}
-	loaded, err := load(source{"g.yaml", []byte("backends: [{name: a, command: x}]")}, Options{Env: lookup(values)})
+	loaded, err := load(source{path: "g.yaml", data: []byte("backends: [{name: a, command: x}]")}, Options{Env: lookup(values)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +89,7 @@ func TestEveryKeyHasAVariable(t *testing.T) {
 }
 
 func TestBadOverrides(t *testing.T) {
-	_, err := load(source{"g.yaml", []byte("log:\n  level: loud\n  format: xml\n")}, Options{
+	_, err := load(source{path: "g.yaml", data: []byte("log:\n  level: loud\n  format: xml\n")}, Options{
 		Env: lookup(map[string]string{
 			"GATEWAY_LOG_LEVEL": "silent", "GATEWAY_LIMITS_IN_FLIGHT": "many", "GATEWAY_CATALOG_NAME_LIMIT": "1",
 		}),
@@ -130,7 +130,7 @@ func TestListenOverrides(t *testing.T) {
 		if tc.flag != "" {
 			opts.Flags["listen"] = tc.flag
 		}
-		loaded, err := load(source{"g.yaml", []byte(tc.file + "\nbackends: [{ name: a, embedded: demo }]")}, opts)
+		loaded, err := load(source{path: "g.yaml", data: []byte(tc.file + "\nbackends: [{ name: a, embedded: demo }]")}, opts)
 		switch {
 		case err != nil:
 			if err.Error() != tc.err {
@@ -147,12 +147,12 @@ func TestListenOverrides(t *testing.T) {
 // TestTLSOverrides: half of a pair is reported where it was given.
 func TestTLSOverrides(t *testing.T) {
 	opts := Options{Env: lookup(map[string]string{"GATEWAY_TLS_KEY": "~/k.pem", "HOME": "/h"})}
-	_, err := load(source{"g.yaml", nil}, opts)
+	_, err := load(source{path: "g.yaml", data: nil}, opts)
 	if want := "GATEWAY_TLS_KEY: is of no use without tls.cert"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 	opts.Flags = map[string]string{"tls.cert": "c.pem"}
-	loaded, err := load(source{"g.yaml", nil}, opts)
+	loaded, err := load(source{path: "g.yaml", data: nil}, opts)
 	if err != nil || loaded.Config.TLS != (TLS{"c.pem", "/h/k.pem"}) {
 		t.Errorf("got %+v, %v", loaded, err)
 	}

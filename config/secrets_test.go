@@ -22,7 +22,7 @@ backends:
     env: { OFF: off-value }
 `
 	vars := lookup(map[string]string{"HOME": "/home/u", "KEY": "key-value", "TOKEN_START": "start", "SHORT": "abc", "PORT": "8080"})
-	loaded, err := load(source{"g.yaml", []byte(file)}, Options{Env: vars})
+	loaded, err := load(source{path: "g.yaml", data: []byte(file)}, Options{Env: vars})
 	if err != nil {
 		t.Fatal(err)
 	}

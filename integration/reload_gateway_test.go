@@ -326,12 +326,25 @@ func TestHangupFindsTheFirstFile(t *testing.T) {
 	text, _ := yaml.Marshal(map[string]any{"backends": []backend{b}})
 	s.replace(string(text))
 	gw.cmd.Process.Signal(syscall.SIGHUP)
+	log.await("level=ERROR", "is not approved", "gateway trust ") // F-SEC-2
+	trust := func() {
+		t.Helper()
+		cmd := exec.Command(gateway(t), "trust")
+		cmd.Env, cmd.Dir = s.env(), s.dir
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+	}
+	trust()
+	gw.cmd.Process.Signal(syscall.SIGHUP)
 	log.await(loadedAnew, "file=gateway.yaml", "added=still", "removed=demo")
 	if m := callTool(gw, "still_who", `{}`); m.Result == nil {
 		t.Errorf("%s", m.Raw)
 	}
 	s.edit(func(doc map[string]any) { backendIn(doc, "still")["env"].(map[string]any)["WEATHER_VERSION"] = "2" })
-	log.await(loadedAnew, "changed=") // from now on it is watched
+	log.await("level=ERROR", "is not approved") // from now on it is watched
+	trust()
+	log.await(loadedAnew, "changed=") // and so are the approvals
 	if code := gw.finish(20 * time.Second); code != 0 {
 		t.Errorf("exit code %d", code)
 	}

@@ -35,9 +35,16 @@ type flags struct {
 	hurry                              *hurry
 }
 
-// load reads the configuration, with the flags laid over it; path "" = where it is found.
-func (f *flags) load(path string) (*config.Loaded, error) {
-	return config.Load(config.Options{Path: path, Flags: f.set()})
+// load reads the configuration, with the flags laid over it. If gateway.yaml of the working
+// directory is not approved, load asks on a terminal.
+func (f *flags) load() (*config.Loaded, error) {
+	return config.Load(config.Options{Path: f.config, Flags: f.set(), Approve: f.approval(true)})
+}
+
+// reload reads the file at path, or searches for one if path is "". It never asks. Local says
+// that the file was found in the working directory, and must be approved.
+func (f *flags) reload(path string, local bool) (*config.Loaded, error) {
+	return config.Load(config.Options{Path: path, Local: local, Flags: f.set(), Approve: f.approval(false)})
 }
 
 // set are the flags that were given, by the keys that they set.
@@ -126,7 +133,7 @@ type mode struct {
 
 // open puts the gateway together.
 func (f *flags) open(m mode, tunes ...tune) (*app, error) {
-	loaded, err := f.load(f.config)
+	loaded, err := f.load()
 	if err != nil {
 		return nil, err
 	}

@@ -17,7 +17,7 @@ import (
 // printDiff says what a reload would change for the gateway that runs with the same file. It starts
 // nothing.
 func (f *flags) printDiff() error {
-	loaded, err := f.load(f.config)
+	loaded, err := f.load()
 	if err != nil {
 		return err
 	}

@@ -92,7 +92,7 @@ func healthURL(text string) (string, error) {
 
 // ownHealthURL returns the URL at which the gateway with the configuration at hand is asked.
 func (f *flags) ownHealthURL() (string, error) {
-	loaded, err := f.load(f.config)
+	loaded, err := f.load()
 	if err != nil {
 		return "", err
 	}

@@ -56,6 +56,9 @@ without --force.`,
 			if werr := o.write(im.YAML()); werr != nil {
 				return werr
 			}
+			if err := f.trustImported(o.path, im.YAML()); err != nil {
+				fmt.Fprintf(f.err, "gateway: %s is not approved: %v\n", o.path, err)
+			}
 			all, off := im.Count()
 			fmt.Fprintf(f.err, "gateway: wrote %s (servers: %d, switched off: %d)\n", o.path, all, off)
 			return err

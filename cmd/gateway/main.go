@@ -205,7 +205,8 @@ Without a verb it serves: it speaks MCP on stdin and stdout, as clients expect.
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return misused(c.CommandPath(), err) })
 	root.SuggestionsMinimumDistance = 2
 	root.AddCommand(
-		serveCommand(f), checkCommand(f), toolsCommand(f), callCommand(f), importCommand(f), healthCommand(f), versionCommand(f),
+		serveCommand(f), checkCommand(f), toolsCommand(f), callCommand(f), importCommand(f), trustCommand(f), untrustCommand(f),
+		healthCommand(f), versionCommand(f),
 	)
 	for _, c := range append(root.Commands(), root) {
 		c.Args = usageArgs(c.Args)

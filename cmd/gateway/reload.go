@@ -26,7 +26,7 @@ import (
 //	                └ bringUp   waits for new backends, until something newer comes
 type reloader struct {
 	*app
-	load    func(path string) (*config.Loaded, error)
+	load    func(path string, local bool) (*config.Loaded, error)
 	flags   []string   // keys that the command line has set
 	door    *door.Door // nil if there is none
 	lookout *lookout
@@ -34,6 +34,9 @@ type reloader struct {
 
 	now     *config.Config // what is in force; of the goroutine that runs
 	source  string         // the file that it is from
+	local   bool           // source was found in the working directory, and must be approved
+	trust   string         // the directory of the approvals
+	warned  []string       // warnings about the configuration in force
 	watched []string
 	pending []string // keys that were said to need a restart
 	refused bool     // what was read last was wrong
@@ -51,8 +54,8 @@ const (
 
 func (f *flags) reloader(a *app, d *door.Door) *reloader {
 	return &reloader{
-		app: a, load: f.load, flags: f.given(), door: d, lookout: newLookout(a.log),
-		now: a.Config, source: a.Source,
+		app: a, load: f.reload, flags: f.given(), door: d, lookout: newLookout(a.log),
+		now: a.Config, source: a.Source, local: a.Local, trust: f.trusts().dir, warned: a.Warnings,
 	}
 }
 
@@ -107,6 +110,9 @@ func (r *reloader) watch() {
 	files := []string{r.source}
 	if r.now.TLS.Cert != "" && r.door != nil {
 		files = append(files, r.now.TLS.Cert, r.now.TLS.Key)
+	}
+	if r.local && isDir(r.trust) { // an approval has the file read again
+		files = append(files, r.trust)
 	}
 	if !slices.Equal(files, r.watched) {
 		r.watched = files
@@ -187,8 +193,11 @@ func (r *reloader) say(next *config.Loaded, c config.Changes, took time.Duration
 	log.Info("the configuration was loaded anew", "file", next.Source, "added", some(added), "removed", some(removed),
 		"changed", some(changed(c)), "kept", len(c.Kept), "dur", took.Round(time.Millisecond))
 	for _, w := range next.Warnings {
-		r.log.Warn(w)
+		if !slices.Contains(r.warned, w) {
+			r.log.Warn(w)
+		}
 	}
+	r.warned = next.Warnings
 }
 
 // down names those of the new and the changed backends that are not up, though they were started.
@@ -232,7 +241,7 @@ func (r *reloader) read() (*config.Loaded, *certificate, error) {
 	if r.source != "" && isPiped(r.source) {
 		return nil, nil, &config.Error{File: r.source, Problem: "is a pipe or a device, which can be read once", Hint: "write a file"}
 	}
-	next, err := r.load(r.source)
+	next, err := r.load(r.source, r.local)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -326,7 +335,7 @@ func (r *reloader) apply(ctx context.Context, next *config.Loaded, changes confi
 	}
 	r.level.Set(levelOf(c))
 	before := r.now
-	r.now, r.source = c, next.Source
+	r.now, r.source, r.local = c, next.Source, next.Local
 	if err := r.bringUp(ctx); err != nil {
 		r.log.Error("the backends stay what they were", "err", err)
 		c.Backends, c.Catalog, c.Limits.Page = before.Backends, before.Catalog, before.Limits.Page
@@ -387,6 +396,11 @@ func (r *reloader) record() {
 func isRegular(path string) bool {
 	info, err := os.Stat(path)
 	return errors.Is(err, fs.ErrNotExist) || err == nil && info.Mode().IsRegular()
+}
+
+func isDir(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
 }
 
 func isPiped(path string) bool {

@@ -1,0 +1,163 @@
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+// A trustStore keeps which files of working directories are approved: one record for each path with
+// one content, in files for their owner alone.
+type trustStore struct {
+	dir string // "" = there is no place for it
+}
+
+// An approval is a record of a trustStore.
+type approval struct {
+	Version int    `json:"version"`
+	File    string `json:"file"`   // as trustedPath returns it
+	SHA256  string `json:"sha256"` // of the content
+}
+
+const (
+	approvalVersion = 1
+	maxApproval     = 64 << 10 // bytes of one
+	keepApprovals   = 500      // of them; the ones written longest ago go
+)
+
+var errNoStateDir = errors.New("there is no state directory to keep the approval in: set HOME, or --state DIR")
+
+// trustedPath returns the absolute path of a file, with the links on the way to its folder
+// resolved: a shell and a client may name one folder in two ways. The file itself may be a link;
+// its content counts.
+func trustedPath(file string) (string, error) {
+	path, err := filepath.Abs(file)
+	if err != nil {
+		return "", err
+	}
+	dir, err := filepath.EvalSymlinks(filepath.Dir(path))
+	return filepath.Join(dir, filepath.Base(path)), err
+}
+
+// record returns the approval of a file with this content, and where it is kept.
+func (s trustStore) record(file string, data []byte) (a approval, path string, err error) {
+	if s.dir == "" {
+		return a, "", errNoStateDir
+	}
+	file, err = trustedPath(file)
+	if err != nil {
+		return a, "", err
+	}
+	sum := sha256.Sum256(data)
+	a = approval{approvalVersion, file, hex.EncodeToString(sum[:])}
+	name := sha256.Sum256([]byte(a.SHA256 + "\x00" + file))
+	return a, filepath.Join(s.dir, hex.EncodeToString(name[:])+".json"), nil
+}
+
+// has reports whether a file with this content is approved.
+func (s trustStore) has(file string, data []byte) bool {
+	want, path, err := s.record(file, data)
+	if err != nil {
+		return false
+	}
+	got, err := readApproval(path)
+	return err == nil && got == want
+}
+
+// add approves a file with this content.
+func (s trustStore) add(file string, data []byte) error {
+	a, path, err := s.record(file, data)
+	if err != nil {
+		return err
+	}
+	text, err := json.Marshal(a)
+	if err != nil {
+		return err
+	}
+	if err := (output{path: path, force: true}).write(append(text, '\n')); err != nil {
+		return err
+	}
+	prune(s.dir, keepApprovals)
+	return nil
+}
+
+// remove takes back every approval of a file, and reports how many there were.
+func (s trustStore) remove(file string) (n int, err error) {
+	file, err = trustedPath(file)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return 0, err
+	}
+	err = s.each(func(path string, a approval) error {
+		if a.File != file {
+			return nil
+		}
+		n++
+		return os.Remove(path)
+	})
+	return n, err
+}
+
+// list returns the approved files, in order.
+func (s trustStore) list() (files []string, err error) {
+	err = s.each(func(_ string, a approval) error {
+		files = append(files, a.File)
+		return nil
+	})
+	slices.Sort(files)
+	return slices.Compact(files), err
+}
+
+// each calls do with each record, and skips what is not one.
+func (s trustStore) each(do func(path string, a approval) error) error {
+	if s.dir == "" {
+		return errNoStateDir
+	}
+	entries, err := os.ReadDir(s.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		path := filepath.Join(s.dir, e.Name())
+		a, err := readApproval(path)
+		if err != nil {
+			continue
+		}
+		if err := do(path, a); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func readApproval(path string) (a approval, err error) {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return a, err
+	}
+	if !info.Mode().IsRegular() {
+		return a, errors.New("not a file")
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return a, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxApproval))
+	if err != nil {
+		return a, err
+	}
+	if err := json.Unmarshal(text, &a); err != nil || a.Version != approvalVersion {
+		return a, fmt.Errorf("%s is not an approval", path)
+	}
+	return a, nil
+}

@@ -1,0 +1,189 @@
+//go:build unix
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"mcpgateway/config"
+)
+
+// project makes the working directory one with a gateway.yaml, of a user who has no state yet.
+func project(t *testing.T, text string) (dir, state string) {
+	t.Helper()
+	dir, state = t.TempDir(), t.TempDir()
+	t.Chdir(dir)
+	t.Setenv("XDG_STATE_HOME", state)
+	t.Setenv("XDG_CONFIG_HOME", filepath.Join(state, "none"))
+	t.Setenv("GATEWAY_CONFIG", "")
+	t.Setenv("GATEWAY_STATE", "")
+	put(t, localFile, text)
+	return dir, state
+}
+
+func put(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// expect runs a verb and reports if its exit code is another, or its output lacks one of want.
+func expect(t *testing.T, code int, args string, want ...string) {
+	t.Helper()
+	got, out, stderr := runPiped(t, nil, strings.Fields(args)...).printed()
+	if got != code {
+		t.Errorf("gateway %s: exit code %d, want %d\n%s%s", args, got, code, out, stderr)
+	}
+	for _, w := range want {
+		if !strings.Contains(out+stderr, w) {
+			t.Errorf("gateway %s: no %q in\n%s%s", args, w, out, stderr)
+		}
+	}
+}
+
+const demoText = "backends: [{name: demo, embedded: demo}]\n"
+
+func TestWorkingDirectory_F_SEC_2(t *testing.T) {
+	dir, _ := project(t, demoText)
+	expect(t, exitUsage, "check", "not approved", "hint: read the file, then run: gateway trust "+dir)
+	expect(t, exitUsage, "tools", "not approved")
+	expect(t, exitUsage, "call echo", "not approved")
+	expect(t, exitUsage, "check --diff", "not approved")
+	expect(t, exitOK, "check -c gateway.yaml", "ok")
+
+	expect(t, exitOK, "trust", "is approved")
+	expect(t, exitOK, "check", "ok")
+	expect(t, exitOK, "trust --list", filepath.Join(dir, localFile))
+	put(t, localFile, demoText+"audit: {file: /tmp/x}\n")
+	expect(t, exitUsage, "check", "not approved")
+	put(t, localFile, demoText) // as git switches back
+	expect(t, exitOK, "check", "ok")
+	expect(t, exitOK, "untrust", "no longer approved")
+	expect(t, exitUsage, "check", "not approved")
+	expect(t, exitFailed, "untrust", "is not approved")
+}
+
+// A client that starts the gateway in a folder is told why nothing is served.
+func TestStdioClientIsTold_F_SEC_2(t *testing.T) {
+	project(t, demoText)
+	_, answers, _ := runPiped(t, []string{initialize}).end()
+	if len(answers) != 1 || !strings.Contains(answers[0], "gateway trust ") {
+		t.Errorf("answers: %q", answers)
+	}
+}
+
+// The file cannot say where its approval is looked for, nor can the folder.
+func TestFileDoesNotApproveItself_F_SEC_2(t *testing.T) {
+	dir, _ := project(t, demoText+"state: mine\n")
+	data := []byte(demoText + "state: mine\n")
+	for _, state := range []string{"", "none", "mine"} {
+		t.Setenv("GATEWAY_STATE", state)
+		if err := (trustStore{filepath.Join(dir, "mine", "trust")}).add(localFile, data); err != nil {
+			t.Fatal(err)
+		}
+		expect(t, exitUsage, "check", "not approved")
+	}
+	t.Setenv("GATEWAY_STATE", filepath.Join(dir, "mine")) // which the user has said
+	expect(t, exitOK, "check", "ok")
+}
+
+func TestImportedFileIsApproved_F_SEC_2(t *testing.T) {
+	dir, _ := project(t, "")
+	if err := os.Remove(localFile); err != nil {
+		t.Fatal(err)
+	}
+	put(t, "servers.json", `{"mcpServers": {"a": {"command": "true", "enabled": false}}}`)
+	expect(t, exitOK, "import servers.json -o "+localFile, "wrote")
+	if data, err := os.ReadFile(localFile); err != nil || !(&flags{}).trusts().has(filepath.Join(dir, localFile), data) {
+		t.Errorf("not approved: %v", err)
+	}
+}
+
+// A reload takes over neither a change that is not approved nor a file that has appeared.
+func TestReload_F_SEC_2(t *testing.T) {
+	project(t, demoText)
+	f := &flags{}
+	if _, err := f.reload("", false); err == nil {
+		t.Error("a file that has appeared was taken over")
+	}
+	if err := f.trusts().add(localFile, []byte(demoText)); err != nil {
+		t.Fatal(err)
+	}
+	loaded, err := f.reload("", false)
+	if err != nil || !loaded.Local {
+		t.Fatalf("approved: %v", err)
+	}
+	put(t, localFile, demoText+"listen: 127.0.0.1:1\n")
+	if _, err := f.reload(loaded.Source, loaded.Local); err == nil {
+		t.Error("a change was taken over")
+	}
+	if _, err := f.reload(loaded.Source, false); err != nil {
+		t.Errorf("a file that was named: %v", err)
+	}
+}
+
+func TestApprovals_F_SEC_2(t *testing.T) {
+	dir, state := project(t, demoText)
+	s := trustStore{filepath.Join(state, "t")}
+	for i := range keepApprovals + 2 {
+		if err := s.add(localFile, fmt.Append(nil, i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	entries, err := os.ReadDir(s.dir)
+	if err != nil || len(entries) != keepApprovals {
+		t.Errorf("%d records: %v", len(entries), err)
+	}
+	for _, e := range entries {
+		if info, err := e.Info(); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s: %v %v", e.Name(), info.Mode(), err)
+		}
+	}
+	last := fmt.Append(nil, keepApprovals+1)
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(dir, link); err != nil {
+		t.Fatal(err)
+	}
+	if !s.has(filepath.Join(link, localFile), last) {
+		t.Error("the folder by another name is not approved")
+	}
+	if other := t.TempDir(); s.has(filepath.Join(other, localFile), last) {
+		t.Error("another folder is approved")
+	}
+	_, path, _ := s.record(localFile, last)
+	put(t, path, strings.Repeat(" ", maxApproval)+"{}")
+	if s.has(localFile, last) {
+		t.Error("a record that is too long counts")
+	}
+}
+
+func TestDescribeIsBounded_F_SEC_2(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("backends:\n- {name: evil, command: \"sh\\e[2J\", args: [-c, \"${X}\"], env: {NODE_OPTIONS: s3cret}}\n" +
+		"- {name: web, url: \"https://u:s3cret@h.example/mcp?k=s3cret\"}\n")
+	for i := range maxDescribed {
+		fmt.Fprintf(&b, "- {name: b%d, command: x}\n", i)
+	}
+	b.WriteString("audit: {file: /home/u/.bashrc}\n")
+	project(t, b.String())
+	_, _, stderr := runPiped(t, nil, "trust").printed()
+	for _, want := range []string{"evil starts: sh\uFFFD[2J -c ${X}", "NODE_OPTIONS", "https://u:xxxxx@h.example/mcp", "more: read the file"} {
+		if !strings.Contains(stderr, want) {
+			t.Errorf("no %q in\n%s", want, stderr)
+		}
+	}
+	for _, not := range []string{"s3cret", "\x1b"} {
+		if strings.Contains(stderr, not) {
+			t.Errorf("%q is shown", not)
+		}
+	}
+	lines, err := config.Describe(localFile, []byte("audit: {file: /home/u/.bashrc}"))
+	if err != nil || len(lines) != 1 || !strings.Contains(lines[0], ".bashrc") {
+		t.Errorf("%q %v", lines, err)
+	}
+}
