@@ -25,7 +25,9 @@ func TestACertificateFromAPipeIsReadOnce(t *testing.T) {
 	next := was
 	r := &reloader{app: &app{log: slog.New(slog.DiscardHandler)}, door: new(door.Door), now: &config.Config{TLS: was}}
 	r.certificate.Store(new(certificate))
-	r.load = func(string, bool) (*config.Loaded, error) { return &config.Loaded{Config: &config.Config{TLS: next}}, nil }
+	r.load = func(string, bool) (*config.Loaded, error) {
+		return &config.Loaded{Config: &config.Config{TLS: next}}, nil
+	}
 	if _, pair, err := r.read(); err != nil || !r.certificate.same(pair) {
 		t.Errorf("%v", err)
 	}
