@@ -1,0 +1,101 @@
+package backends
+
+import (
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"mcpgateway/config"
+	"mcpgateway/wire"
+)
+
+// records are the lines of a log.
+type records chan string
+
+func (r records) Write(line []byte) (int, error) {
+	select {
+	case r <- string(line):
+	default: // nobody waits for so many
+	}
+	return len(line), nil
+}
+
+// The reason that a server gives with an HTTP error is shown, be it not an error of JSON-RPC.
+func TestReasonsOfHTTPServers_F_HTTP_1(t *testing.T) {
+	for name, tt := range map[string]struct {
+		reply http.HandlerFunc
+		want  string
+	}{
+		"OAuth": {func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(401)
+			_, _ = io.WriteString(w, `{"error":"invalid_token","error_description":"x"}`)
+		}, `HTTP 401 Unauthorized: {"error":"invalid_token","error_description":"x"}`},
+		"redirect": {func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "https://me:hunter2@other.test/mcp?key=hunter2", http.StatusPermanentRedirect)
+		}, "redirects to https://other.test/mcp: put that into url"},
+		"coding": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Encoding", "br")
+			_, _ = io.WriteString(w, "\x0b")
+		}, `the body has the Content-Encoding "br"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(tt.reply)
+			defer server.Close()
+			log := make(records, 100)
+			s, end := running(t, log, config.Backend{Name: "x", URL: server.URL, Enabled: true, StartTimeout: time.Minute, Era: "auto", Transport: "auto"})
+			defer end()
+			err := s.Status()[0].Err
+			if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "hunter2") {
+				t.Errorf("got %v, want %s", err, tt.want)
+			}
+			for want := strings.ReplaceAll(tt.want, `"`, `\"`); !strings.Contains(<-log, want); { // or the test never ends
+			}
+		})
+	}
+}
+
+// A server of HTTP+SSE that opens a stream for each request to its address is found to be one, and
+// an answer that comes after its POST broke is taken.
+func TestAServerOfHTTPSSE_F_HTTP_8_F_HTTP_9(t *testing.T) {
+	says := make(chan string, 10)
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		m, _ := wire.Parse(body)
+		switch {
+		case r.URL.Path == "/sse":
+			w.Header().Set("Content-Type", "text/event-stream")
+			_, _ = io.WriteString(w, "event: endpoint\ndata: /messages?sessionId=1\n\n")
+			w.(http.Flusher).Flush()
+			for r.Method == http.MethodGet {
+				select {
+				case text := <-says:
+					_, _ = io.WriteString(w, "data: "+text+"\n\n")
+					w.(http.Flusher).Flush()
+				case <-r.Context().Done():
+					return
+				}
+			}
+			<-r.Context().Done()
+		case m.Method() == "initialize":
+			says <- string(wire.NewResult(m.ID(), []byte(`{"protocolVersion":"2024-11-05","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}`)).Raw())
+		case m.Method() == "tools/list":
+			says <- string(wire.NewResult(m.ID(), []byte(`{"tools":[{"name":"now","inputSchema":{"type":"object"}}]}`)).Raw())
+		case m.Method() == "tools/call":
+			time.AfterFunc(50*time.Millisecond, func() { says <- string(wire.NewResult(m.ID(), []byte(`{"content":[]}`)).Raw()) })
+			panic(http.ErrAbortHandler)
+		}
+		w.WriteHeader(http.StatusAccepted)
+	}))
+	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, 0)
+	server.Start()
+	defer server.Close()
+	s, end := running(t, io.Discard, config.Backend{Name: "x", URL: server.URL + "/sse", Enabled: true, StartTimeout: time.Minute, Era: "auto", Transport: "auto", Sharing: "shared"})
+	defer end()
+	if a := <-asked(s, "x", 10); a.Err != nil || string(a.Part(wire.PartResult)) != `{"content":[]}` {
+		t.Errorf("got %s, %v; the backend is %+v", a.Raw(), a.Err, s.Status()[0])
+	}
+}
