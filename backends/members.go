@@ -19,8 +19,9 @@ type members struct {
 	catalog catalog.Options
 	wait    time.Duration // see Options.Wait
 
-	retired []*Backend      // those that are members no more and have calls in flight, the oldest first
-	former  map[string]bool // names of which there was a member once, and is none now
+	retired []*Backend        // those that are members no more and have calls in flight, the oldest first
+	faults  map[string]string // name → why a backend is misconfigured, and no member
+	former  map[string]bool   // names of which there was a member once, and is none now
 }
 
 // maxFormer bounds the names of which it is remembered that they were configured once.
@@ -54,6 +55,8 @@ var (
 // absent returns why nothing can be sent to a backend that is no member.
 func (m *members) absent(name string) error {
 	switch {
+	case m.faults[name] != "":
+		return notSent("it is misconfigured: %s", m.faults[name])
 	case slices.Contains(m.names, name):
 		return errDisabled
 	case m.former[name]:
@@ -81,10 +84,17 @@ func (m *members) absentees() iter.Seq[string] {
 // plan returns the members after a change, but for retired, and those among them that are
 // new.
 func (s *Set) plan(m *members, c Change) (next *members, newcomers []*Backend) {
-	next = &members{byName: make(map[string]*Backend), catalog: c.Catalog, wait: c.Wait}
+	next = &members{byName: make(map[string]*Backend), faults: make(map[string]string), catalog: c.Catalog, wait: c.Wait}
 	for _, one := range c.Backends {
 		next.names = append(next.names, one.Name)
 		if !one.Enabled {
+			continue
+		}
+		if one.Misconfigured != "" {
+			if m.faults[one.Name] != one.Misconfigured {
+				s.Log.Warn("backend is misconfigured; it is not started", "backend", one.Name, "err", one.Misconfigured)
+			}
+			next.faults[one.Name] = one.Misconfigured
 			continue
 		}
 		b := m.byName[one.Name]

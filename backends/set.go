@@ -19,6 +19,7 @@ package backends
 import (
 	"cmp"
 	"context"
+	"errors"
 	"log/slog"
 	"strings"
 	"sync"
@@ -351,13 +352,15 @@ func (s *Set) Cancel(backend string, c *peer.Pending, params []byte) {
 }
 
 // Status tells how each backend is, in their order; those that are not enabled are
-// Disabled.
+// Disabled, those that lack variables Misconfigured.
 func (s *Set) Status() []Status {
 	m := s.now()
 	all := make([]Status, 0, len(m.names))
 	for _, name := range m.names {
 		if b, ok := m.byName[name]; ok {
 			all = append(all, b.Status())
+		} else if m.faults[name] != "" {
+			all = append(all, Status{Name: name, State: Misconfigured, Err: errors.New(m.faults[name]), Answered: true})
 		} else {
 			all = append(all, Status{Name: name, State: Disabled})
 		}

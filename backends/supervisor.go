@@ -16,6 +16,8 @@ const (
 	BackingOff State = "backing off" // it has ended, or did not start, and is tried again soon
 	Open       State = "open"        // it failed again and again: calls fail at once, and it is tried now and then
 	Disabled   State = "disabled"    // by the configuration
+
+	Misconfigured State = "misconfigured" // variables that it needs are missing: it is never started
 )
 
 // Up reports whether calls go to a backend in this state.

@@ -129,8 +129,12 @@ type Backend struct {
 	// modern one has no Transport sse.
 	Era string `koanf:"era"`
 
-	Tools   Tools `koanf:"tools"`
-	Enabled bool  `koanf:"enabled"` // false = never started; variables it needs may be unset, their fields empty
+	Tools Tools `koanf:"tools"`
+	// Misconfigured says which variables the backend lacks; "" = none. With a text the backend
+	// cannot be started, and only Name and Enabled count.
+	Misconfigured string `koanf:"-"`
+
+	Enabled bool `koanf:"enabled"` // false = never started; variables it needs may be unset, their fields empty
 }
 
 // Default returns the configuration of a gateway that was told nothing. It has

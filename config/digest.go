@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"maps"
 	"reflect"
 	"strings"
 )
@@ -32,6 +33,11 @@ func NewDigest(c *Config, salt string) Digest {
 		keys := sums(salt, reflect.ValueOf(b))
 		delete(keys, "name")
 		delete(keys, "enabled")
+		if b.Misconfigured != "" { // its keys have no values to compare
+			maps.Copy(keys, sums(salt, reflect.ValueOf(struct {
+				Misconfigured string `koanf:"misconfigured"`
+			}{b.Misconfigured})))
+		}
 		d.Backends = append(d.Backends, BackendDigest{b.Name, b.Enabled, keys})
 	}
 	return d

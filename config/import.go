@@ -184,7 +184,7 @@ func (s *server) tryLoad() error {
 		}
 		return "1", true
 	}
-	_, err := load(source{path: "imported", data: document([]server{*s})}, Options{Env: set})
+	_, err := load(source{path: "imported", data: document([]server{*s})}, Options{Env: set, strict: true})
 	var errs Errors
 	if !errors.As(err, &errs) {
 		return err

@@ -7,6 +7,7 @@ import (
 	"os"
 	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/go-viper/mapstructure/v2"
 	"github.com/knadh/koanf/providers/confmap"
@@ -31,6 +32,8 @@ type Options struct {
 	// Approve is called with gateway.yaml of Dir, if nobody has named it, and the bytes that are
 	// parsed afterwards. Its error is that of Load. nil = every file is approved.
 	Approve func(path string, data []byte) error
+	// strict makes problems with the variables of a backend errors of the file.
+	strict bool
 	// Local says that Path was found in Dir by an earlier Load, so that Approve is called.
 	Local bool
 }
@@ -67,6 +70,7 @@ func Load(opts Options) (*Loaded, error) {
 func load(src source, opts Options) (*Loaded, error) {
 	r := newReader(src.path, opts.Env)
 	r.workspace = workspace(src.path, opts.Dir, home(opts.Env))
+	r.strict = opts.strict
 	r.callUnit = callUnit(src.path)
 	over := &overrides{places: r.places}
 	out := settings{Config: Default(), Defaults: inbuilt()}
@@ -86,9 +90,16 @@ func load(src source, opts Options) (*Loaded, error) {
 		cfg.Backends = []Backend{{Name: "demo", Embedded: "demo"}}
 	}
 	inherit(cfg, out.Defaults, r.places)
-	c := &checker{file: src.path, places: r.places, broken: r.broken}
+	c := &checker{
+		file: src.path, places: r.places, broken: r.broken, strict: r.strict, expands: r.expands, misconfigured: r.misconfigured,
+	}
 	c.paths(cfg, opts.Env)
 	c.check(cfg)
+	for i := range cfg.Backends {
+		if b := &cfg.Backends[i]; b.Enabled {
+			b.Misconfigured = strings.Join(c.misconfigured[fmt.Sprintf("backends[%d]", i)], "; ")
+		}
+	}
 	cfg.Expanded, cfg.Auth.Variable = r.expanded, r.token
 
 	if all := slices.Concat(r.errs, over.errs, c.errs); len(all) > 0 {

@@ -27,11 +27,19 @@ type reader struct {
 	token    string   // the variable that is the first token; "" = it is none
 	blank    bool     // there was nothing to read
 
-	backend, off, foreign bool // where it is: in a backend, a disabled one, another client's entry
+	expands       map[string]bool     // by path: values that variables have changed
+	misconfigured map[string][]string // by path of a backend: problems with its variables
+
+	strict       bool   // every problem is an error of the file
+	entry        string // the path of the backend where it is, "" = in none
+	off, foreign bool   // where it is: in a disabled backend, another client's entry
 }
 
 func newReader(file string, env func(string) (string, bool)) *reader {
-	return &reader{file: file, env: env, places: map[string]place{}, broken: map[string]bool{}}
+	return &reader{
+		file: file, env: env, places: map[string]place{}, broken: map[string]bool{},
+		expands: map[string]bool{}, misconfigured: map[string][]string{},
+	}
 }
 
 // place is where a value is written.
@@ -180,9 +188,9 @@ func (r *reader) dictionary(n *yaml.Node, at place) map[string]any {
 // oneBackend reads the pairs of one backend, in our keys.
 func (r *reader) oneBackend(pairs []pair, at place) map[string]any {
 	before := len(r.errs)
-	r.backend, r.off = true, r.isOff(pairs)
+	r.entry, r.off = at.path, r.isOff(pairs)
 	out := r.record(pairs, backendType, at)
-	r.backend, r.off = false, false
+	r.entry, r.off = "", false
 	r.broken[at.path] = len(r.errs) > before
 	return out
 }

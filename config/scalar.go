@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -20,6 +21,11 @@ func (r *reader) scalar(n *yaml.Node, t reflect.Type, at place) (any, bool) {
 	if !r.arrived(&x, at) {
 		return nil, false
 	}
+	r.expands[at.path] = len(x.came) > 0
+	if name := x.missing(strings.TrimPrefix(at.path, r.entry+"."), text); name != "" && !r.off &&
+		r.isolate(at, "variable "+name+" is empty: set it where the gateway is started") {
+		return nil, false
+	}
 	if at.path == "auth.tokens[0]" && len(x.came) == 1 && x.came[0].value == text {
 		r.token = x.came[0].name
 	}
@@ -33,6 +39,9 @@ func (r *reader) scalar(n *yaml.Node, t reflect.Type, at place) (any, bool) {
 		return nil, false
 	}
 	v, err := convert(text, t)
+	if err != nil && len(x.came) > 0 && r.isolate(at, at.key+": "+err.Error()+not(n.Value)) {
+		return nil, false
+	}
 	if err != nil {
 		r.fail(at, err.Error()+not(n.Value), "")
 		return nil, false
@@ -43,7 +52,7 @@ func (r *reader) scalar(n *yaml.Node, t reflect.Type, at place) (any, bool) {
 // arrived notes what x brought in and reports what it could not find. A
 // disabled backend needs no variables: its value is just left out.
 func (r *reader) arrived(x *expander, at place) bool {
-	if r.backend || strings.HasPrefix(at.path, "auth.") {
+	if r.entry != "" || strings.HasPrefix(at.path, "auth.") {
 		for _, a := range x.came {
 			if !isPlain(a.name) {
 				r.expanded = append(r.expanded, a.value)
@@ -52,10 +61,43 @@ func (r *reader) arrived(x *expander, at place) bool {
 	}
 	if !r.off {
 		for _, t := range x.wrong {
-			r.fail(at, t.problem, t.hint)
+			if t.unset == "" || !r.isolate(at, t.problem+": set it where the gateway is started") {
+				r.fail(at, t.problem, t.hint)
+			}
 		}
 	}
 	return len(x.wrong) == 0
+}
+
+// isolate records a problem that is the variables' of one backend, which is misconfigured then. It
+// returns false if the value is not in a backend, or is the backend's name.
+func (r *reader) isolate(at place, problem string) bool {
+	if r.strict || r.entry == "" || at.path == r.entry+".name" {
+		return false
+	}
+	r.broken[at.path] = true
+	if known := r.misconfigured[r.entry]; !slices.Contains(known, problem) {
+		r.misconfigured[r.entry] = append(known, problem)
+	}
+	return true
+}
+
+// missing returns the variable that is set but empty and leaves nothing of a value that a backend
+// needs: a target, or a header, of which Bearer alone may be left. "" = there is none.
+func (x *expander) missing(key, text string) string {
+	header := strings.HasPrefix(key, "headers.")
+	if !header && key != "command" && key != "url" && key != "embedded" {
+		return ""
+	}
+	if rest := strings.TrimSpace(text); rest != "" && !(header && rest != text && !strings.Contains(rest, " ")) {
+		return ""
+	}
+	for _, a := range x.came {
+		if strings.TrimSpace(a.value) == "" {
+			return a.name
+		}
+	}
+	return ""
 }
 
 // not ends a sentence on what a value must be with what it is: text that stands

@@ -13,7 +13,7 @@ import (
 func TestAWrongConfigurationIsAnswered(t *testing.T) {
 	t.Parallel()
 	s := newSetup(t, nil)
-	if err := os.WriteFile(s.config, []byte("backends:\n  - name: docs\n    command: npx\n    env: { API_KEY: \"${NOT_SET_ANYWHERE}\" }\n"), 0o600); err != nil {
+	if err := os.WriteFile(s.config, []byte("log:\n  level: info\naudit:\n  file: \"${NOT_SET_ANYWHERE}\"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	gw := s.start()

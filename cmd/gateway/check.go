@@ -149,6 +149,9 @@ func (f *flags) printStatus(a *app) error {
 		if !well(s) {
 			sick++
 			state, counts, problem = "failed", "-\t-\t-", a.problem(s)
+			if s.State == backends.Misconfigured {
+				state = string(s.State)
+			}
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", s.Name, state, counts, dash(plain(a.mask.String(s.Server))), dash(s.Revision),
 			s.Took.Round(time.Millisecond), problem)

@@ -16,7 +16,7 @@ import (
 // Whoever sets a variable and loads the file anew is told that the gateway does not see it.
 func TestAnUnsetVariableAtAReloadAsksForARestart(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "x.yaml")
-	if err := os.WriteFile(file, []byte("backends: [{name: a, command: b, env: {A: \"${MCPG_NOT_SET}\"}}]"), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte("state: ${MCPG_NOT_SET}"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	_, err := config.Load(config.Options{Path: file})
