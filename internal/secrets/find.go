@@ -1,0 +1,295 @@
+package secrets
+
+import (
+	"encoding/json"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Part is the secret text[From:To] within a text.
+type Part struct {
+	From, To int
+	// Name is the name nearest to it, as written: a flag, a variable, a header, a JSON member,
+	// a query parameter; "password" and "user" for those in front of a host, "path" for a part of
+	// a path, and the name given to Find if there is no nearer one.
+	Name string
+}
+
+// Find returns the secret parts of text, in order and without overlaps. name is the name that
+// the text has, "" if there is none. It looks into JSON, into JSON within JSON, URLs,
+// assignments (KEY=value, Header: value, --flag=value), lists of those, and command lines.
+func Find(name, text string) []Part { return find(name, text) }
+
+// FindHeader is Find for the value of an HTTP header.
+func FindHeader(name, value string) []Part {
+	return finder{deeper: levels}.header(name, value)
+}
+
+func find(name, text string) []Part { return finder{deeper: levels}.find(name, text) }
+
+// levels bounds how many forms may contain one another. What is deeper is hidden or shown as a
+// whole.
+const levels = 6
+
+// finder finds secrets; deeper is the number of forms that it still takes apart.
+type finder struct{ deeper int }
+
+func (f finder) next() finder { return finder{f.deeper - 1} }
+
+var (
+	urlScheme  = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*://`)
+	assignment = regexp.MustCompile(`(?s)^(-{0,2}[A-Za-z_][\w.-]*)(=|: *)(.+)$`)
+	userHost   = regexp.MustCompile(`^([A-Za-z_][\w.-]*):([^\s@/:]+)@([\w.-]+)`)
+	gap        = regexp.MustCompile(`[\s"'` + "`" + `<>(){}\[\]|]+|\\[nrt"]|[;,&](?:\s|$)?`)
+	uuid       = regexp.MustCompile(`^[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
+)
+
+// packages begin a reference to a package or an image, which may have an @.
+var packages = []string{"npm", "git", "github", "gitlab", "bitbucket", "gist", "docker", "file", "jsr", "pypi", "oci", "mailto", "workspace", "link"}
+
+// UUID reports whether text is a UUID. Value does not count one as a secret; in the path of a
+// server's URL it often is one.
+func UUID(text string) bool { return uuid.MatchString(text) }
+
+func (f finder) find(name, text string) []Part {
+	trimmed := strings.TrimSpace(text)
+	at := strings.Index(text, trimmed)
+	if trimmed == "" {
+		return nil
+	}
+	if q := trimmed[0]; (q == '"' || q == '\'') && len(trimmed) > 2 && strings.IndexByte(trimmed[1:], q) == len(trimmed)-2 {
+		return shift(f.find(name, trimmed[1:len(trimmed)-1]), at+1)
+	}
+	return shift(f.trimmed(name, trimmed), at)
+}
+
+func (f finder) trimmed(name, text string) []Part {
+	if Name(name) {
+		if harmless(text) {
+			return nil
+		}
+		return []Part{{len(text) - len(AfterScheme(text)), len(text), name}}
+	}
+	if f.deeper == 0 {
+		if Value(text) || strings.ContainsAny(text, "=:{") {
+			return []Part{{0, len(text), name}}
+		}
+		return nil
+	}
+	parts := split(name)
+	headers := len(parts) > 0 && (parts[len(parts)-1] == "headers" || parts[len(parts)-1] == "header")
+	m, login := assignment.FindStringSubmatchIndex(text), userHost.FindStringSubmatchIndex(text)
+	switch {
+	case (text[0] == '{' || text[0] == '[') && json.Valid([]byte(text)):
+		return f.inJSON(headers, text)
+	case urlScheme.MatchString(text) && !strings.ContainsAny(text, " \t\n"):
+		return f.inURL(text)
+	case AfterScheme(text) != text && Value(text):
+		return []Part{{len(text) - len(AfterScheme(text)), len(text), name}}
+	case login != nil && !slices.Contains(packages, text[:login[3]]) && !digest.MatchString(text[login[6]:]):
+		return []Part{{login[4], login[5], "password"}}
+	case m != nil && !strings.HasPrefix(text[m[6]:], "//"):
+		inner := f.next().find
+		if headers || isHeaderFlag(name) {
+			inner = f.next().header
+		}
+		return shift(inner(text[m[2]:m[3]], text[m[6]:]), m[6])
+	case Value(text) && !isDigestOf(name, text):
+		return []Part{{0, len(text), name}}
+	}
+	return f.inWords(name, text)
+}
+
+// header finds what is secret in the value of a header: all of it, but for the scheme, unless
+// the header is known to hold no secret.
+func (f finder) header(name, value string) []Part {
+	rest := AfterScheme(value)
+	if !Header(name) {
+		return f.find(name, value)
+	}
+	if harmless(strings.TrimSpace(value)) || rest == "" || number.MatchString(value) && !Name(name) {
+		return nil
+	}
+	return []Part{{len(value) - len(rest), len(value), name}}
+}
+
+func isHeaderFlag(name string) bool {
+	return name == "-H" || strings.HasPrefix(name, "-") && strings.HasSuffix(strings.ToLower(name), "header")
+}
+
+// isDigestOf reports whether text is the digest that its name says: COMMIT_SHA.
+func isDigestOf(name, text string) bool {
+	parts := split(name)
+	if len(parts) == 0 || strings.Trim(text, "0123456789abcdefABCDEF") != "" {
+		return false
+	}
+	return slices.Contains([]string{"sha", "sha1", "sha256", "commit", "rev", "revision", "digest", "checksum", "ref", "version", "hash", "etag"}, parts[len(parts)-1])
+}
+
+// inWords finds what is secret in a text of several words, such as a command line or a list of
+// assignments.
+func (f finder) inWords(name, text string) []Part {
+	gaps := gap.FindAllStringIndex(text, -1)
+	if gaps == nil {
+		return nil
+	}
+	var all []Part
+	from := 0
+	before, last := "", "" // the name that the next word belongs to; the last word
+	for _, g := range append(gaps, []int{len(text), len(text)}) {
+		word := text[from:g[0]]
+		start := from
+		from = g[1]
+		if word == "" {
+			continue
+		}
+		label := strings.TrimRight(word, ":=")
+		if label == "" { // {'Authorization': 'Bearer x'}
+			label = last
+		}
+		last = word
+		switch {
+		case before != "" && AfterScheme(word+" x") != word+" x":
+			continue // Authorization: Bearer, and the token is next
+		case before != "" && !strings.HasPrefix(word, "-"):
+			all = append(all, shift(f.next().find(before, word), start)...)
+			before = ""
+		case (label != word || strings.HasPrefix(word, "-")) && !strings.ContainsAny(label, "=:") && Name(label):
+			before = label
+		case AfterScheme(word+" x") != word+" x":
+			before = ""
+			if rest := text[from:]; isToken(rest) {
+				before = "token"
+			}
+		default:
+			before = ""
+			all = append(all, shift(f.next().find(wordName(name, word), word), start)...)
+		}
+	}
+	return all
+}
+
+// wordName is the name for one word of a text: that of the text, if it names a digest.
+func wordName(name, word string) string {
+	if isDigestOf(name, word) {
+		return name
+	}
+	return ""
+}
+
+// isToken reports whether text begins with what may follow Bearer or Basic.
+func isToken(text string) bool {
+	word, _, _ := strings.Cut(text, " ")
+	word = strings.Trim(word, "\"'`,;")
+	return len(word) >= 8 && isCredential(word) && !strings.Contains(strings.TrimRight(word, "="), "=")
+}
+
+// inURL finds what is secret in a URL. It does not parse the URL: there may be references to
+// variables in it.
+func (f finder) inURL(text string) []Part {
+	var all []Part
+	at := strings.Index(text, "://") + len("://")
+	end := at + upTo(text[at:], "/?#")
+	if host := strings.LastIndexByte(text[at:end], '@'); host >= 0 {
+		user, password, both := strings.Cut(text[at:at+host], ":")
+		switch {
+		case both && password != "":
+			all = append(all, Part{at + len(user) + 1, at + host, "password"})
+			fallthrough
+		default:
+			if Value(user) {
+				all = slices.Insert(all, 0, Part{at, at + len(user), "user"})
+			}
+		}
+	}
+	pathEnd := end + upTo(text[end:], "?#")
+	for before := ""; end < pathEnd; {
+		end++
+		next := end + upTo(text[end:pathEnd], "/")
+		segment := text[end:next]
+		switch {
+		case Value(segment), Name(before) && len(segment) >= 8 && strings.ContainsAny(segment, digits):
+			all = append(all, Part{end, next, "path"})
+		case strings.ContainsAny(segment, "=:"):
+			all = append(all, shift(f.next().find("", segment), end)...)
+		}
+		before, end = segment, next
+	}
+	for at = pathEnd; at < len(text); {
+		at++ // ?, #, & or ;
+		next := at + upTo(text[at:], "&;#")
+		pair := text[at:next]
+		key, value, ok := strings.Cut(pair, "=")
+		if !ok {
+			key, value = "", pair
+		}
+		all = append(all, shift(f.inQuery(key, value), next-len(value))...)
+		at = next
+	}
+	return all
+}
+
+// inQuery finds what is secret in the value of a query parameter, which may be escaped.
+func (f finder) inQuery(key, value string) []Part {
+	found := f.next().find(key, value)
+	if found != nil || !strings.Contains(value, "%") {
+		return found
+	}
+	if plain, err := url.QueryUnescape(value); err == nil && f.next().find(key, plain) != nil {
+		return []Part{{0, len(value), key}}
+	}
+	return nil
+}
+
+// inJSON finds the secret members of a JSON text. headers: it is a table of HTTP headers.
+func (f finder) inJSON(headers bool, text string) []Part {
+	var all []Part
+	Walk([]byte(text), Name, func(path []string, from, to int) {
+		name := ""
+		if len(path) > 0 {
+			name = path[len(path)-1]
+		}
+		inner := f.next().find
+		if headers && len(path) == 1 || len(path) > 1 && strings.HasSuffix(strings.ToLower(path[len(path)-2]), "headers") {
+			inner = f.next().header
+		}
+		value := text[from:to]
+		switch plain, isText := unquote(value); {
+		case !isText:
+			if Name(name) && !harmless(value) {
+				all = append(all, Part{from, to, name})
+			}
+		case plain == value[1:len(value)-1]:
+			all = append(all, shift(inner(name, plain), from+1)...)
+		default:
+			if inside := inner(name, plain); inside != nil {
+				all = append(all, Part{from + 1, to - 1, inside[0].Name})
+			}
+		}
+	})
+	return all
+}
+
+func unquote(value string) (text string, ok bool) {
+	if value == "" || value[0] != '"' || json.Unmarshal([]byte(value), &text) != nil {
+		return "", false
+	}
+	return text, true
+}
+
+func shift(parts []Part, by int) []Part {
+	for i := range parts {
+		parts[i].From += by
+		parts[i].To += by
+	}
+	return parts
+}
+
+func upTo(s, ends string) int {
+	if i := strings.IndexAny(s, ends); i >= 0 {
+		return i
+	}
+	return len(s)
+}

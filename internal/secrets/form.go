@@ -1,0 +1,136 @@
+package secrets
+
+import (
+	"math"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+var (
+	// issued are tokens with a prefix that their issuer uses for nothing else.
+	issued = regexp.MustCompile(`^(?:` +
+		`gh[pousr]_|github_pat_|gl[a-z]{2,5}-|sk[-_]|[rp]k_(?:live|test)_|xox[a-z]-|xapp-|AIza|ya29\.|GOCSPX-|1//0|eyJ|pypi-|` +
+		`do[opr]_v1_|SG\.|lin_api_|lin_oauth_|ntn_|figd_|tvly-|shp[a-z]{2}_|r8_|gsk_|xai-|pplx-|sbp_|nvapi-|whsec_|dckr_pat_|` +
+		`ATATT|ATCTT|NRAK-|AGE-SECRET-KEY-|ops_|hv[bsr]\.|gls[a-z]_|sntry[su]_|ph[cx]_|pcsk_|lsv2_|jina_|apify_api_|PMAK-|` +
+		`xkeysib-|pscale_[a-z]+_|fc-|ctx7sk|rnd_|vcp_|sqp_|sgp_|CCIPAT_|glc_|secret-token:)[\w.~+/=:-]{8,}$`)
+	// issuedMixed are tokens whose prefix may begin a plain word, too: they need a digit or both cases.
+	issuedMixed = regexp.MustCompile(`^(?:npm_|hf_|pat[-_A-Z0-9]|secret_|re_|key-|token[-_]|tok[-_]|e2b_|BSA|EAA|dapi|dvc_|LTAI|pk_|rk_)[\w.~+/=-]{8,}$`)
+	awsKey      = regexp.MustCompile(`^(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{12,}$`)
+	telegram    = regexp.MustCompile(`^\d{6,12}:[\w-]{30,}$`)
+	inURL       = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*://[^/?#@\s]*:[^/?#\s]+@`)
+	dense       = regexp.MustCompile(`^[\w+/=.~-]{16,}$`)
+	digest      = regexp.MustCompile(`^sha(?:1|256|384|512)[-:]`)
+	pem         = regexp.MustCompile(`-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY|-----BEGIN PGP PRIVATE|-----BEGIN OPENSSH`)
+)
+
+// Value reports whether text is a secret by its form: it begins like the tokens of a known
+// issuer or like the value of an Authorization header, is a URL with a password, holds a private
+// key, or is a long word without sense. Text of fewer than 8 characters is not, nor is a UUID:
+// most of those are names of things. A hexadecimal digest is, because many tokens look like
+// one, unless it begins with its algorithm.
+func Value(text string) bool {
+	text = strings.TrimSpace(text)
+	if len(text) < 8 {
+		return false
+	}
+	if rest := AfterScheme(text); rest != text {
+		return isCredential(rest)
+	}
+	return hasIssuer(text) || inURL.MatchString(text) || pem.MatchString(text) || !Plain(text) && looksRandom(text)
+}
+
+func hasIssuer(text string) bool {
+	return issued.MatchString(text) || issuedMixed.MatchString(text) && (strings.ContainsAny(text, digits) || bothCases(text)) ||
+		awsKey.MatchString(text) || telegram.MatchString(text)
+}
+
+// AfterScheme returns the credentials of an Authorization header's value, and the value itself
+// if it does not begin with a scheme.
+func AfterScheme(value string) string {
+	for _, scheme := range [...]string{"Bearer ", "Basic ", "Token ", "ApiKey ", "Bot ", "Digest ", "Negotiate ", "Key "} {
+		if n := len(scheme); len(value) > n && strings.EqualFold(value[:n], scheme) {
+			return strings.TrimLeft(value[n:], " ")
+		}
+	}
+	return value
+}
+
+// isCredential tells what follows a scheme from prose: "Basic authentication".
+func isCredential(text string) bool {
+	if strings.ContainsAny(text, " \t") {
+		return false
+	}
+	return len(text) < 8 || strings.Trim(text, lower) != "" || len(text) >= 20 || looksRandom(text)
+}
+
+const (
+	lower  = "abcdefghijklmnopqrstuvwxyz"
+	upper  = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	digits = "0123456789"
+)
+
+func bothCases(text string) bool {
+	return strings.ContainsAny(text, lower) && strings.ContainsAny(text, upper)
+}
+
+// looksRandom reports whether text is one long word without sense.
+func looksRandom(text string) bool {
+	if !dense.MatchString(text) || strings.HasPrefix(text, "-") || digest.MatchString(text) || filePath.MatchString(text) {
+		return false
+	}
+	pieces := strings.FieldsFunc(text, func(c rune) bool { return strings.ContainsRune("/._-~", c) })
+	joined := strings.Join(pieces, "")
+	if len(text) >= 32 && bothCases(text) && strings.ContainsAny(text, digits) && entropy(text) >= 4 && turns(joined) >= len(text)/5 {
+		return true
+	}
+	return slices.ContainsFunc(pieces, func(piece string) bool {
+		switch {
+		case len(piece) < 16 || !strings.ContainsAny(piece, digits) && turns(piece) < len(piece)/2:
+			return false
+		case strings.Trim(piece, digits) == "":
+			return false
+		case len(piece) < 20:
+			return entropy(piece) >= 3 && turns(piece) >= len(piece)/3
+		}
+		return entropy(piece) >= 3
+	})
+}
+
+// turns counts the places where the kind of the characters changes between lower case, upper
+// case, digits and others. A capital before small letters begins a word and counts once.
+func turns(text string) int {
+	n, before := 0, byte(0)
+	for i := range len(text) {
+		kind := byte('.')
+		switch c := text[i]; {
+		case 'a' <= c && c <= 'z':
+			kind = 'a'
+		case isUpper(c):
+			kind = 'A'
+		case '0' <= c && c <= '9':
+			kind = '0'
+		}
+		if before != 0 && kind != before && !(before == 'A' && kind == 'a') {
+			n++
+		}
+		before = kind
+	}
+	return n
+}
+
+// entropy is Shannon's, in bits per byte.
+func entropy(s string) float64 {
+	var counts [256]float64
+	for i := range len(s) {
+		counts[s[i]]++
+	}
+	bits := 0.0
+	for _, n := range counts {
+		if n > 0 {
+			p := n / float64(len(s))
+			bits -= p * math.Log2(p)
+		}
+	}
+	return bits
+}

@@ -1,0 +1,187 @@
+// Package secrets recognises secrets by the name that a value has and by the form of the value.
+// It is the only list of such names and forms: import, the log, the audit log and the
+// command line use it. It reads text and has no state.
+package secrets
+
+import (
+	"net"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+)
+
+// Pair reports whether value is a secret, by its name or by its form. The name of a secret does
+// not make one of a boolean, a file path or a URL without credentials. It makes one of a
+// number: PIN: 1234.
+func Pair(name, value string) bool {
+	return Name(name) && !harmless(value) || Value(value)
+}
+
+var (
+	// anywhere are parts of names that mean a secret wherever they occur.
+	anywhere = []string{
+		"password", "passwd", "passphrase", "passcode", "secret", "apikey", "accesskey", "privatekey", "authkey",
+		"authorization", "cookie", "credential", "mnemonic",
+	}
+	// atEnd end a word of a name: authtoken, MYSQLPWD, openaikey.
+	atEnd = []string{"token", "pwd", "key"}
+	// words are whole words of a name: DB_PASS, --pat.
+	words = []string{
+		"auth", "pass", "pin", "pat", "bearer", "dsn", "cred", "creds", "jwt", "otp", "session", "signature",
+		"dbpass", "userpass", "smtppass", "sshpass", "pgpass", "rootpass", "adminpass", "apitokens", "authtokens",
+	}
+	// notKeys end with "key" and are something else.
+	notKeys = []string{"monkey", "turkey", "donkey", "hotkey", "whiskey", "hockey", "jockey"}
+	// plurals are secrets after one of the words in owners: API_KEYS, access_tokens. They
+	// count something elsewhere: MAX_TOKENS.
+	plurals = []string{"keys", "tokens", "pats"}
+	owners  = []string{"api", "auth", "access", "bearer", "refresh", "private", "secret", "static", "id"}
+	// lasts end the names of what belongs to a secret and is not one: TOKEN_URL, KEY_FILE.
+	lasts = []string{
+		"file", "path", "dir", "url", "uri", "type", "method", "mode", "limit", "count", "name", "enabled", "disabled",
+		"timeout", "host", "port", "var", "ttl", "length", "size", "expiry", "expires", "expiration", "interval",
+		"version", "format", "algorithm", "alg", "provider", "endpoint", "domain", "realm", "audience", "issuer",
+		"scope", "scopes", "required", "policy", "user", "username", "email", "region", "bindings", "binding", "budget",
+		"env",
+	}
+)
+
+// Name reports whether key names a secret: an environment variable, a header, a flag, a query
+// parameter or a JSON member, in any case and with any separators.
+func Name(key string) bool {
+	parts := split(key)
+	if len(parts) == 0 {
+		return false
+	}
+	last := parts[len(parts)-1]
+	if slices.Contains(lasts, last) {
+		return false
+	}
+	joined := strings.Join(parts, "")
+	if slices.ContainsFunc(anywhere, func(word string) bool { return strings.Contains(joined, word) }) {
+		return true
+	}
+	for i, part := range parts {
+		switch {
+		case slices.Contains(words, part):
+			return true
+		case part == "key" && i > 0 && parts[i-1] == "public", slices.Contains(notKeys, part):
+		case slices.ContainsFunc(atEnd, func(end string) bool { return strings.HasSuffix(part, end) }):
+			return true
+		case slices.Contains(plurals, part) && (len(parts) == 1 || i > 0 && slices.Contains(owners, parts[i-1])):
+			return true
+		}
+	}
+	return last == "private"
+}
+
+// split returns the words of a name in lower case: apiKey, API_KEY, --api-key and "Api Key" are
+// all api and key.
+func split(name string) []string {
+	var parts []string
+	var part []byte
+	end := func() {
+		if len(part) > 0 {
+			parts = append(parts, string(part))
+			part = part[:0]
+		}
+	}
+	for i := range len(name) {
+		c := name[i]
+		switch {
+		case 'a' <= c && c <= 'z', '0' <= c && c <= '9':
+			part = append(part, c)
+		case 'A' <= c && c <= 'Z':
+			afterLower := i > 0 && !isUpper(name[i-1])
+			beforeLower := i > 0 && i+1 < len(name) && 'a' <= name[i+1] && name[i+1] <= 'z'
+			if afterLower || beforeLower {
+				end()
+			}
+			part = append(part, c|0x20)
+		default:
+			end()
+		}
+	}
+	end()
+	return parts
+}
+
+func isUpper(c byte) bool { return 'A' <= c && c <= 'Z' }
+
+// Header reports whether the value of an HTTP header may be a secret: that of any header but a
+// few that are known to hold none.
+func Header(name string) bool {
+	if Name(name) {
+		return true
+	}
+	name = strings.ToLower(name)
+	switch name {
+	case "user-agent", "content-type", "content-language", "cache-control", "pragma", "host", "origin", "referer",
+		"connection", "keep-alive", "te", "dnt", "from", "mcp-protocol-version":
+		return false
+	}
+	if strings.HasPrefix(name, "accept") {
+		return false
+	}
+	parts := split(name)
+	for _, last := range []string{"version", "region", "toolsets", "tools", "readonly", "timeout", "locale", "language", "mode"} {
+		if len(parts) > 0 && parts[len(parts)-1] == last {
+			return false
+		}
+	}
+	return true
+}
+
+// Plain reports whether text is never a secret by itself, whatever its name is, and too common
+// to be searched for in other text: a boolean, a number, a duration or size, an IP address, a
+// host name, host:port, a file path, a URL without credentials, or a single word of fewer than
+// 8 letters.
+func Plain(text string) bool {
+	text = strings.TrimSpace(text)
+	switch {
+	case hasIssuer(text):
+		return false
+	case harmless(text), number.MatchString(text), isAddress(text):
+		return true
+	case strings.HasPrefix(text, "/") && !strings.ContainsAny(text, "+=") || strings.HasPrefix(text, `\\`):
+		return !looksRandom(strings.TrimPrefix(text, "/"))
+	}
+	if _, err := time.ParseDuration(text); err == nil {
+		return true
+	}
+	return len(text) < 8 && strings.IndexFunc(text, func(c rune) bool { return !unicode.IsLetter(c) }) < 0
+}
+
+var (
+	switches = regexp.MustCompile(`^(?i:|true|false|yes|no|on|off|none|null|nil|undefined)$`)
+	filePath = regexp.MustCompile(`^(?:(?:file://)?/(?:home|Users|root|etc|var|opt|run|usr|tmp|mnt|srv|dev|proc|bin|app|data|workspace|workspaces)(?:/.*)?|(?:~|\.\.?)(?:[/\\].*)?|[A-Za-z]:[\\/].*|%[A-Z]+%\\.*)$`)
+	number   = regexp.MustCompile(`^[-+]?(?:\d[\d_,]*)?\.?\d+(?:[eE][-+]?\d+)?\s?(?:%|[kKMGT]i?[bB]?|[bB])?$`)
+	hostName = regexp.MustCompile(`^(?i:localhost|[a-z0-9_-]+(?:\.[a-z0-9_-]+)*\.[a-z]{2,24})$`)
+)
+
+// harmless reports whether text is not a secret in spite of a secret's name.
+func harmless(text string) bool {
+	if switches.MatchString(text) || filePath.MatchString(text) {
+		return true
+	}
+	scheme := urlScheme.FindString(text)
+	// A part between slashes is not a URL itself: Value does not come back here.
+	return scheme != "" && !strings.ContainsAny(text, "?@# \n") &&
+		!slices.ContainsFunc(strings.Split(text[len(scheme):], "/"), Value)
+}
+
+func isAddress(text string) bool {
+	if host, port, err := net.SplitHostPort(text); err == nil {
+		if _, err := strconv.ParseUint(port, 10, 16); err != nil && port != "" {
+			return false
+		}
+		text = host
+		if strings.IndexFunc(text, func(c rune) bool { return !unicode.IsLetter(c) && c != '-' && c != '_' }) < 0 {
+			return true // redis:6379
+		}
+	}
+	return net.ParseIP(strings.Trim(text, "[]")) != nil || hostName.MatchString(text) && !looksRandom(text)
+}
