@@ -26,6 +26,8 @@ type Options struct {
 	Flags map[string]string
 	// Env looks a variable up; nil = os.LookupEnv.
 	Env func(name string) (string, bool)
+	// Names are the variables that are set, for warnings about misspelt ones; nil = there are none.
+	Names []string
 	// Dir is where ./gateway.yaml is looked for, and what other clients' files mean
 	// by their workspace; "" = the working directory.
 	Dir string
@@ -68,7 +70,11 @@ func Load(opts Options) (*Loaded, error) {
 }
 
 func load(src source, opts Options) (*Loaded, error) {
-	r := newReader(src.path, opts.Env)
+	used := make(map[string]bool)
+	r := newReader(src.path, func(name string) (string, bool) {
+		used[name] = true
+		return opts.Env(name)
+	})
 	r.workspace = workspace(src.path, opts.Dir, home(opts.Env))
 	r.strict = opts.strict
 	r.callUnit = callUnit(src.path)
@@ -108,7 +114,7 @@ func load(src source, opts Options) (*Loaded, error) {
 	}
 	return &Loaded{
 		Config: cfg, Source: src.path, Local: src.local,
-		Warnings: append(r.warnings, c.remarks(cfg)...), blank: r.blank && src.path != "",
+		Warnings: slices.Concat(r.warnings, c.remarks(cfg), misspelt(opts.Names, used)), blank: r.blank && src.path != "",
 	}, nil
 }
 

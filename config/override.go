@@ -27,6 +27,31 @@ func (o *overrides) fromEnv(env func(string) (string, bool)) map[string]any {
 	return out
 }
 
+// misspelt returns a warning for each variable that looks like one of a key, misspelt, and that the
+// file does not use.
+func misspelt(names []string, used map[string]bool) (warnings []string) {
+	var known []string
+	for _, f := range scalars(settingsType) {
+		known = append(known, "GATEWAY_"+strings.ToUpper(strings.ReplaceAll(f.key, ".", "_")))
+	}
+	known = append(known, "GATEWAY_CONFIG")
+	for _, name := range slices.Sorted(slices.Values(names)) {
+		if !strings.HasPrefix(name, "GATEWAY_") || used[name] || slices.Contains(known, name) {
+			continue
+		}
+		// The prefix is no sign that two names are alike.
+		short := func(name string) string { return strings.TrimPrefix(name, "GATEWAY_") }
+		var keys []string
+		for _, k := range known {
+			keys = append(keys, short(k))
+		}
+		if near, ok := Nearest(short(name), keys); ok {
+			warnings = append(warnings, name+": the variable has no effect; did you mean GATEWAY_"+near+"?")
+		}
+	}
+	return warnings
+}
+
 // fromFlags reads flags that were given, by key. They name no key but ours.
 func (o *overrides) fromFlags(flags map[string]string) map[string]any {
 	out := map[string]any{}

@@ -103,6 +103,24 @@ func didYouMean(key string, t reflect.Type) string {
 	return ` (did you mean "` + best + `"?)`
 }
 
+// Nearest returns the name that one may have meant who wrote word, if one is near enough.
+func Nearest(word string, names []string) (near string, ok bool) {
+	const longest = 200 // bytes of what is compared
+	least := 1 + max(1, len(word)/4)
+	if len(word) > longest {
+		return "", false
+	}
+	for _, name := range names {
+		if len(name) > longest || name == word {
+			continue
+		}
+		if d := distance(strings.ToLower(word), strings.ToLower(name)); d < least && d < len(word) {
+			near, least, ok = name, d, true
+		}
+	}
+	return near, ok
+}
+
 // distance counts the edits that turn a into b: a character more, less or
 // other, or two changing places (optimal string alignment).
 func distance(a, b string) int {

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -38,13 +39,23 @@ type flags struct {
 // load reads the configuration, with the flags laid over it. If gateway.yaml of the working
 // directory is not approved, load asks on a terminal.
 func (f *flags) load() (*config.Loaded, error) {
-	return config.Load(config.Options{Path: f.config, Flags: f.set(), Approve: f.approval(true)})
+	return config.Load(config.Options{Path: f.config, Flags: f.set(), Names: variables(), Approve: f.approval(true)})
+}
+
+// variables returns the names of the variables that are set.
+func variables() (names []string) {
+	for _, v := range os.Environ() {
+		if name, value, _ := strings.Cut(v, "="); value != "" {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // reload reads the file at path, or searches for one if path is "". It never asks. Local says
 // that the file was found in the working directory, and must be approved.
 func (f *flags) reload(path string, local bool) (*config.Loaded, error) {
-	return config.Load(config.Options{Path: path, Local: local, Flags: f.set(), Approve: f.approval(false)})
+	return config.Load(config.Options{Path: path, Local: local, Flags: f.set(), Names: variables(), Approve: f.approval(false)})
 }
 
 // set are the flags that were given, by the keys that they set.

@@ -91,7 +91,7 @@ func (f *flags) call(ctx context.Context, a *app, tool string, args []string, as
 	case err != nil:
 		return err
 	case answer.Part(wire.PartError) != nil:
-		return f.failed(a, answer, asJSON)
+		return f.failed(a, tool, answer, asJSON)
 	}
 	return f.print(answer, asJSON)
 }
@@ -145,7 +145,7 @@ func (w *watcher) Progressed(m wire.Message) {
 	if p.Total != nil {
 		text += fmt.Sprintf(" of %v", *p.Total)
 	}
-	fmt.Fprintln(w.w, strings.TrimSpace(text+" "+p.Message))
+	fmt.Fprintln(w.w, visible(w.w, strings.TrimSpace(text+" "+p.Message)))
 }
 
 // Done implements peer.Asker.
@@ -155,15 +155,15 @@ func (w *watcher) Done(m wire.Message, err error) {
 }
 
 // failed reports a JSON-RPC error.
-func (f *flags) failed(a *app, answer wire.Message, asJSON bool) error {
+func (f *flags) failed(a *app, tool string, answer wire.Message, asJSON bool) error {
 	e := wire.ReadError(answer.Part(wire.PartError))
 	if asJSON {
 		fmt.Fprintf(f.out, "%s\n", answer.Part(wire.PartError))
 	}
 	err := fmt.Errorf("%s (code %d)", e.Message, e.Code)
 	if e.Code == wire.CodeInvalidParams && strings.HasPrefix(e.Message, "Unknown tool") {
-		_ = f.tellFailed(a) // it may be one of theirs
-		return hinted{err, "gateway tools lists them"}
+		_ = f.tellFailed(a, "") // it may be one of theirs
+		return hinted{err, a.meant(tool)}
 	}
 	return err
 }
@@ -186,7 +186,7 @@ func (f *flags) print(answer wire.Message, asJSON bool) error {
 		StructuredContent json.RawMessage `json:"structuredContent"`
 	}
 	if err := json.Unmarshal(result, &r); err != nil {
-		fmt.Fprintf(f.out, "%s\n", result)
+		fmt.Fprintln(f.out, visible(f.out, string(result)))
 		return failure
 	}
 	to := f.out
@@ -195,13 +195,13 @@ func (f *flags) print(answer wire.Message, asJSON bool) error {
 	}
 	for _, c := range r.Content {
 		if c.Type == "text" {
-			fmt.Fprintln(to, c.Text)
+			fmt.Fprintln(to, visible(to, c.Text))
 		} else {
-			fmt.Fprintf(to, "[%s]\n", strings.Join(strings.Fields(c.Type+" "+c.MimeType+" "+c.URI), " "))
+			fmt.Fprintf(to, "[%s]\n", visible(to, strings.Join(strings.Fields(c.Type+" "+c.MimeType+" "+c.URI), " ")))
 		}
 	}
 	if len(r.Content) == 0 && r.StructuredContent != nil {
-		fmt.Fprintf(to, "%s\n", r.StructuredContent)
+		fmt.Fprintln(to, visible(to, string(r.StructuredContent)))
 	}
 	return failure
 }

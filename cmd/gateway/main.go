@@ -169,11 +169,11 @@ func report(w io.Writer, err error) int {
 
 // tell prints what went wrong, and what to try if that is known.
 func tell(w io.Writer, problem, hint string) {
-	for _, line := range strings.Split(problem, "\n") {
+	for _, line := range strings.Split(visible(w, problem), "\n") {
 		fmt.Fprintf(w, "gateway: %s\n", line)
 	}
 	if hint != "" {
-		fmt.Fprintf(w, "hint: %s\n", hint)
+		fmt.Fprintf(w, "hint: %s\n", visible(w, hint))
 	}
 }
 

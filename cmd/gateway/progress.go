@@ -65,6 +65,29 @@ func plain(s string) string {
 	}, s)
 }
 
+// visible returns a text as it may be written to w. A terminal gets each character that would control
+// it, or turn the direction of the text, as an escape such as \u001b; anything else gets the text.
+func visible(w io.Writer, text string) string {
+	if f, ok := w.(*os.File); ok && isTerminal(f) {
+		return escaped(text)
+	}
+	return text
+}
+
+// escaped returns a text with escapes in the place of the characters that are not printed. Line ends,
+// tabs and spaces stay.
+func escaped(text string) string {
+	var b strings.Builder
+	for _, r := range strings.ReplaceAll(text, "\r\n", "\n") {
+		if r == '\n' || r == '\t' || unicode.IsPrint(r) || unicode.Is(unicode.Zs, r) {
+			b.WriteRune(r)
+		} else {
+			fmt.Fprintf(&b, "\\u%04x", r)
+		}
+	}
+	return b.String()
+}
+
 // clip shortens a text to n characters.
 func clip(s string, n int) string {
 	if r := []rune(s); len(r) > n {

@@ -3,34 +3,135 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
+	"mcpgateway/backends"
 	"mcpgateway/catalog"
+	"mcpgateway/config"
 )
 
 func toolsCommand(f *flags) *cobra.Command {
-	asJSON := false
+	asJSON, only := false, ""
 	cmd := &cobra.Command{
-		Use:   "tools",
+		Use:   "tools [NAME]",
 		Short: "Print the merged catalog: each tool's name, whose it is, and its own name",
 		Long: `tools starts every backend once and prints the merged catalog: each tool's name, whose it
 is, and its own name. It shows what a client without capabilities sees: a server may list
-more to one that can be asked something (elicitation, sampling, roots).`,
-		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+more to one that can be asked something (elicitation, sampling, roots).
+
+With NAME it prints that tool's description and arguments. The exit code is 1 if a backend
+failed, though the tools of the others are printed.
+
+    gateway tools --backend docs
+    gateway tools search`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
 			say := func(a *app) { f.sayFileToPerson(a, asJSON) }
 			return f.withAll(cmd.Context(), say, func(a *app) error {
-				if err := f.printTools(a, asJSON); err != nil {
+				entries, err := a.pick(only, args)
+				if err != nil {
+					_ = f.tellFailed(a, only)
 					return err
 				}
-				return f.tellFailed(a)
+				if len(args) > 0 && !asJSON {
+					err = f.printTool(entries[0])
+				} else {
+					err = f.printTools(entries, asJSON)
+				}
+				if err != nil {
+					return err
+				}
+				return f.tellFailed(a, only)
 			})
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON: name, backend, backend_tool, and the tool as the backend lists it")
+	cmd.Flags().StringVar(&only, "backend", "", "print the tools of the backend `NAME` alone")
 	return cmd
+}
+
+// pick returns the tools of one backend, "" = of all, that have the name in args, if there is one.
+func (a *app) pick(backend string, args []string) ([]catalog.Entry, error) {
+	if all := a.set.Status(); backend != "" && !slices.ContainsFunc(all, func(s backends.Status) bool { return s.Name == backend }) {
+		var names []string
+		for _, s := range all {
+			names = append(names, s.Name)
+		}
+		return nil, usageError{fmt.Errorf("no backend is named %q", backend), "the backends are: " + some(names)}
+	}
+	var entries, named []catalog.Entry
+	for _, e := range a.set.View().Entries(catalog.Tools) {
+		if backend == "" || e.Backend == backend {
+			entries = append(entries, e)
+			if len(args) > 0 && (e.Exposed == args[0] || e.Exposed == "" && e.Item.Own == args[0]) {
+				named = append(named, e)
+			}
+		}
+	}
+	switch {
+	case len(args) == 0:
+		return entries, nil
+	case len(named) == 0:
+		return nil, hinted{fmt.Errorf("no tool is named %q", args[0]), a.meant(args[0])}
+	}
+	return named, nil
+}
+
+// meant returns the hint about a name that no tool has.
+func (a *app) meant(name string) string {
+	var names []string
+	for _, e := range a.set.View().Entries(catalog.Tools) {
+		if e.Exposed != "" {
+			names = append(names, e.Exposed)
+			if e.Item.Own == name && e.Exposed != name {
+				return "did you mean " + plain(e.Exposed) + "? gateway tools lists all"
+			}
+		}
+	}
+	if near, ok := config.Nearest(name, names); ok {
+		return "did you mean " + plain(near) + "? gateway tools lists all"
+	}
+	return "gateway tools lists them"
+}
+
+// printTool prints a tool for a person: its description and its arguments.
+func (f *flags) printTool(e catalog.Entry) error {
+	var t struct {
+		InputSchema struct {
+			Properties map[string]json.RawMessage `json:"properties"`
+			Required   []string                   `json:"required"`
+		} `json:"inputSchema"`
+	}
+	_ = json.Unmarshal(e.Item.Raw(), &t) // a schema of another form has no arguments to print
+	fmt.Fprintf(f.out, "%s (%s of backend %s)\n", dash(plain(e.Exposed)), plain(e.Item.Own), e.Backend)
+	if text := oneLine(e.Item.Description()); text != "" {
+		fmt.Fprintln(f.out, text)
+	}
+	if len(t.InputSchema.Properties) == 0 {
+		_, err := fmt.Fprintln(f.out, "no arguments")
+		return err
+	}
+	w := tabwriter.NewWriter(f.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "ARGUMENT\tTYPE\tREQUIRED\tDESCRIPTION")
+	for _, name := range slices.Sorted(maps.Keys(t.InputSchema.Properties)) {
+		var p struct {
+			Type        json.RawMessage `json:"type"`
+			Description string          `json:"description"`
+		}
+		_ = json.Unmarshal(t.InputSchema.Properties[name], &p) // true is a schema, too
+		required := "-"
+		if slices.Contains(t.InputSchema.Required, name) {
+			required = "yes"
+		}
+		kind := strings.NewReplacer(`"`, "", "[", "", "]", "").Replace(string(p.Type))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", plain(name), dash(oneLine(kind)), required, oneLine(p.Description))
+	}
+	return w.Flush()
 }
 
 // A row is a tool as tools --json prints it.
@@ -41,8 +142,7 @@ type row struct {
 	Tool        json.RawMessage `json:"tool"` // as the backend lists it, indented
 }
 
-func (f *flags) printTools(a *app, asJSON bool) error {
-	entries := a.set.View().Entries(catalog.Tools)
+func (f *flags) printTools(entries []catalog.Entry, asJSON bool) error {
 	if asJSON {
 		rows := make([]row, 0, len(entries))
 		for _, e := range entries {
@@ -56,24 +156,27 @@ func (f *flags) printTools(a *app, asJSON bool) error {
 	w := tabwriter.NewWriter(f.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "TOOL\tBACKEND\tOWN NAME\tDESCRIPTION")
 	for _, e := range entries {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", dash(e.Exposed), e.Backend, plain(e.Item.Own), clip(oneLine(e.Item.Description()), 60))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", dash(plain(e.Exposed)), e.Backend, plain(e.Item.Own), clip(oneLine(e.Item.Description()), 60))
 	}
 	return w.Flush()
 }
 
-// tellFailed names the backends whose tools are missing. It is an error if all
-// of them are.
-func (f *flags) tellFailed(a *app) error {
+// tellFailed names the backends whose tools are missing, of one backend or of all if only is "". It is
+// an error if there is one.
+func (f *flags) tellFailed(a *app, only string) error {
 	all := enabled(a.set.Status())
 	sick := 0
 	for _, s := range all {
-		if s.Answered && !well(s) {
+		if s.Answered && !well(s) && (only == "" || only == s.Name) {
 			sick++
 			fmt.Fprintf(f.err, "gateway: backend %s: %s\n", s.Name, a.problem(s))
 		}
 	}
-	if sick > 0 && sick == len(all) {
+	switch {
+	case sick == 0:
+		return nil
+	case sick == len(all):
 		return hinted{fmt.Errorf("no backend could be asked"), "gateway check says more"}
 	}
-	return nil
+	return hinted{fmt.Errorf("%d of %d backends failed", sick, len(all)), "gateway check says more"}
 }
