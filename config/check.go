@@ -2,6 +2,8 @@ package config
 
 import (
 	"fmt"
+	"maps"
+	"net/url"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -107,6 +109,36 @@ func (c *checker) limits(l Limits) {
 			c.fail(path, "must be "+b.must+c.not(path), "")
 		}
 	}
+}
+
+// literals warns of secrets that are written into the file: one warning for each backend.
+func (c *checker) literals(cfg *Config) (all []string) {
+	for i, b := range cfg.Backends {
+		if !b.Enabled || b.URL == "" {
+			continue
+		}
+		at := fmt.Sprintf("backends[%d]", i)
+		var keys []string
+		if u, err := url.Parse(b.URL); err == nil && u.User != nil && !c.expands[at+".url"] {
+			if _, has := u.User.Password(); has {
+				keys = append(keys, "url")
+			}
+		}
+		for _, name := range slices.Sorted(maps.Keys(b.Headers)) {
+			path := at + ".headers." + name
+			secret := strings.EqualFold(name, "Authorization") || strings.EqualFold(name, "X-Api-Key")
+			if secret && !c.expands[path] && credentials(b.Headers[name]) != "" {
+				keys = append(keys, "headers."+name)
+			}
+		}
+		if len(keys) > 0 {
+			e := c.at(at + "." + keys[0])
+			e.Problem = "a secret is written into the file: put it into a variable and write ${VARIABLE}"
+			e.Backend, e.Key = b.Name, strings.Join(keys, ", ")
+			all = append(all, e.Error())
+		}
+	}
+	return all
 }
 
 // remarks are warnings about a configuration that is valid.

@@ -12,9 +12,10 @@ import (
 
 // source is a file that was found, and what it holds.
 type source struct {
-	path  string // "" = there is none
-	data  []byte
-	local bool // it is gateway.yaml of the working directory, and nobody has named it
+	path     string // "" = there is none
+	data     []byte
+	warnings []string // who else can change it
+	local    bool     // it is gateway.yaml of the working directory, and nobody has named it
 }
 
 // find reads the first file there is. One that was asked for by name must be
@@ -63,7 +64,7 @@ func read(path, key string) (source, error) {
 	if err != nil {
 		return source{}, &Error{File: path, Key: key, Problem: reason(err), cause: err}
 	}
-	return source{path: path, data: data}, nil
+	return source{path: path, data: data, warnings: changeable(path)}, nil
 }
 
 // maxFile bounds a file, ours or another client's, in bytes.

@@ -11,6 +11,13 @@ import (
 // terminal opens a terminal.
 func terminal(t *testing.T) *os.File {
 	t.Helper()
+	tty, _ := terminalPair(t)
+	return tty
+}
+
+// terminalPair opens a terminal, and the side of its person.
+func terminalPair(t *testing.T) (tty, person *os.File) {
+	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -22,12 +29,12 @@ func terminal(t *testing.T) *os.File {
 			t.Fatal(no)
 		}
 	}
-	tty, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|syscall.O_NOCTTY, 0)
+	tty, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|syscall.O_NOCTTY, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { tty.Close() })
-	return tty
+	return tty, master
 }
 
 // SIGHUP is told of while somebody has taken it over, and ends the process otherwise: before, after, and where it

@@ -1,0 +1,64 @@
+//go:build unix
+
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestWritableByOthers_F_SEC_2(t *testing.T) {
+	for _, tc := range []struct {
+		file, dir os.FileMode
+		want      string
+	}{
+		{0o600, 0o755, ""},
+		{0o644, 0o755, ""},
+		{0o666, 0o755, "the file can be written by every user"},
+		{0o600, 0o777, "can be written by every user"},
+		{0o600, 0o777 | os.ModeSticky, ""},
+	} {
+		dir := t.TempDir()
+		path := filepath.Join(dir, "g.yaml")
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(path, tc.file); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(dir, tc.dir); err != nil {
+			t.Fatal(err)
+		}
+		loaded, err := Load(Options{Path: path, Env: lookup(nil)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := strings.Join(loaded.Warnings, "\n")
+		if strings.Contains(got, "written by") != (tc.want != "") || !strings.Contains(got, tc.want) || strings.Count(got, "chmod") > 1 {
+			t.Errorf("%v %v: %q", tc.file, tc.dir, got)
+		}
+	}
+}
+
+func TestLiteralSecrets_F_CLI_13(t *testing.T) {
+	for entry, want := range map[string]string{
+		`url: https://h, headers: {Authorization: "Bearer hunter2hunter2"}`: "headers.Authorization: a secret is written",
+		`url: https://u:hunter2@h`:                                "url: a secret is written",
+		`url: https://h, headers: {Authorization: "Bearer ${T}"}`: "",
+		`url: "https://u:${T}@h"`:                                 "",
+		`url: https://u@h, headers: {X-Name: x}`:                  "",
+	} {
+		text := "backends:\n- {name: a, " + entry + "}\n"
+		loaded, err := load(source{path: "g.yaml", data: []byte(text)}, Options{Env: lookup(map[string]string{"T": "s3cr3t"})})
+		if err != nil {
+			t.Errorf("%s: %v", entry, err)
+			continue
+		}
+		got := strings.Join(loaded.Warnings, "\n")
+		if (got == "") != (want == "") || !strings.Contains(got, want) || strings.Contains(got, "hunter2") || len(loaded.Warnings) > 1 {
+			t.Errorf("%s: %q", entry, got)
+		}
+	}
+}
