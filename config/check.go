@@ -141,6 +141,30 @@ func (c *checker) literals(cfg *Config) (all []string) {
 	return all
 }
 
+// unresolved warns of values that mean something to another program and stay as they are written here.
+func (c *checker) unresolved(cfg *Config) (all []string) {
+	for i, b := range cfg.Backends {
+		if !b.Enabled {
+			continue
+		}
+		at := fmt.Sprintf("backends[%d].", i)
+		for _, values := range []struct {
+			key string
+			of  map[string]string
+		}{{"env.", b.Env}, {"headers.", b.Headers}} {
+			for _, name := range slices.Sorted(maps.Keys(values.of)) {
+				if strings.HasPrefix(credentials(values.of[name]), "op://") && !c.expands[at+values.key+name] {
+					e := c.at(at + values.key + name)
+					e.Backend, e.Key = b.Name, values.key+name
+					e.Problem = "op://… is sent as it is written: write ${VARIABLE}, and start the gateway with op run"
+					all = append(all, e.Error())
+				}
+			}
+		}
+	}
+	return all
+}
+
 // remarks are warnings about a configuration that is valid.
 func (c *checker) remarks(cfg *Config) (all []string) {
 	if cfg.Listen != "" && !cfg.Loopback() && cfg.TLS == (TLS{}) {
@@ -179,6 +203,11 @@ func (c *checker) paths(cfg *Config, env func(string) (string, bool)) {
 		b, at := &cfg.Backends[i], fmt.Sprintf("backends[%d]", i)
 		b.Command = expand(b.Command, at+".command")
 		b.Cwd = expand(b.Cwd, at+".cwd")
+		for j, arg := range b.Args {
+			if strings.HasPrefix(arg, "~/") {
+				b.Args[j] = expand(arg, fmt.Sprintf("%s.args[%d]", at, j))
+			}
+		}
 		b.TLS.CA = expand(b.TLS.CA, at+".tls.ca")
 		b.TLS.Cert = expand(b.TLS.Cert, at+".tls.cert")
 		b.TLS.Key = expand(b.TLS.Key, at+".tls.key")

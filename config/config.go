@@ -99,8 +99,8 @@ type Limits struct {
 type Backend struct {
 	Name string `koanf:"name"` // [a-z0-9][a-z0-9_-]*, unique
 
-	Command    string            `koanf:"command"` // program to run, looked up in PATH
-	Args       []string          `koanf:"args"`
+	Command    string            `koanf:"command"`     // program to run, looked up in PATH
+	Args       []string          `koanf:"args"`        // a leading ~/ already expanded
 	Env        map[string]string `koanf:"env"`         // added to a minimal environment, not to ours
 	InheritEnv []string          `koanf:"inherit_env"` // names of variables taken over from ours
 	// Cwd is where Command runs: ~ already expanded, perhaps relative to where

@@ -114,7 +114,7 @@ func load(src source, opts Options) (*Loaded, error) {
 	}
 	return &Loaded{
 		Config: cfg, Source: src.path, Local: src.local,
-		Warnings: slices.Concat(src.warnings, r.warnings, c.remarks(cfg), c.literals(cfg), misspelt(opts.Names, used)), blank: r.blank && src.path != "",
+		Warnings: slices.Concat(src.warnings, r.warnings, c.remarks(cfg), c.literals(cfg), c.unresolved(cfg), misspelt(opts.Names, used)), blank: r.blank && src.path != "",
 	}, nil
 }
 
