@@ -1,11 +1,15 @@
 package config
 
 import (
+	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/rogpeppe/go-internal/txtar"
 )
@@ -113,6 +117,11 @@ func FuzzImport(f *testing.F) {
 		if got, want := len(loaded.Config.Backends), len(im.out.servers); got != want {
 			t.Fatalf("%d backends of %d servers\n%s", got, want, out)
 		}
+		for i := range im.out.servers {
+			if found := im.secretsLeft(&im.out.servers[i]); found != "" { // F-CLI-1
+				t.Errorf("%s shows in\n%s", found, out)
+			}
+		}
 		for i, s := range im.out.servers {
 			if b := loaded.Config.Backends[i]; b.Name != s.name || s.transport != "" && b.Transport != s.transport || len(b.Args) != len(s.args) || len(b.Env) != len(s.env) || len(b.Headers) != len(s.headers) {
 				t.Errorf("%+v became %+v\n%s", s, b, out)
@@ -131,3 +140,57 @@ func onlyURLs(errs Errors) bool {
 	}
 	return true
 }
+
+// secretsLeft returns a secret that hideSecrets would replace in s, "" if there is none.
+func (im *importer) secretsLeft(s *server) string {
+	copied := *s
+	copied.args, copied.env, copied.headers = slices.Clone(s.args), slices.Clone(s.env), slices.Clone(s.headers)
+	im.hideIn(&copied)
+	before, after := s.all(), copied.all()
+	for i := range before {
+		if before[i] != after[i] {
+			return before[i]
+		}
+	}
+	return ""
+}
+
+// FuzzImportHides puts a token between any two texts, in each place of an entry that may hold a
+// secret. It never stands in the output.
+func FuzzImportHides(f *testing.F) {
+	const token = "gh" + "p_Zq9Zq8Zq7Zq6Zq5Zq4Zq3"
+	for _, around := range [][2]string{
+		{"", ""}, {"Bearer ", ""}, {`{"a":"`, `"}`}, {"https://u:", "@h"}, {"https://h/?k=", "&x=y"}, {"a=", ";b=c"}, {"${A:-", "}"}, {"$", "$"},
+		{"--x=", ""}, {"'", "'"}, {"x ", " y"}, {"(", ")"}, {"a,", ",b"}, {"[\"--header\", \"X: ", "\"]"}, {"https://h/", "/mcp"}, {"#", ""}, {"?", ""},
+	} {
+		f.Add(around[0], around[1])
+	}
+	f.Fuzz(func(t *testing.T, before, after string) {
+		if !utf8.ValidString(before) || !utf8.ValidString(after) || wordy.MatchString(before+"|"+after) {
+			return // a longer word, which is another token
+		}
+		if strings.HasSuffix(before, "$") || strings.HasSuffix(before, "${") || strings.HasSuffix(before, "env:") {
+			return // the name of a variable
+		}
+		text, err := json.Marshal(before + token + after)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data := strings.ReplaceAll(`{"mcpServers":{
+			"a":{"command":"x","args":["--flag",T,T],"env":{"X":T,"LONG_NAME":T}},
+			"b":{"url":"https://h/mcp","headers":{"X-Name":T,"Accept":T}}}}`, "T", string(text))
+		for _, path := range []string{"/nowhere/.mcp.json", "/nowhere/claude_desktop_config.json", "/nowhere/x.json"} {
+			im := newImporter(ImportOptions{Home: "/home/u", Cwd: "/work", Env: lookup(nil)})
+			if err := im.file(path, []byte(data)); err != nil {
+				t.Fatal(err)
+			}
+			im.finish()
+			if all := string(im.out.YAML()) + strings.Join(im.out.Notes, "\n"); strings.Contains(all, token) {
+				t.Errorf("%s with %q and %q around the token:\n%s", path, before, after, all)
+			}
+		}
+	})
+}
+
+// wordy matches a text that makes a longer word of the token between its halves.
+var wordy = regexp.MustCompile(`[^\s"'=:;,&?#/<>(){}\[\]|]\|[^\s"'=:;,&?#/<>(){}\[\]]?|\|[^\s"'=:;,&?#/<>(){}\[\]]`)

@@ -1,9 +1,13 @@
 package config
 
 import (
+	"bytes"
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
+
+	"mcpgateway/internal/secrets"
 )
 
 // hideSecrets does so in all servers. First it takes note of the variables that
@@ -41,112 +45,162 @@ func (s *server) all() []string {
 // unknown stands for the value of a variable that the user has set already.
 const unknown = "\x00"
 
-// hideIn puts a variable in the place of each value that looks secret.
+// hideIn puts a variable in the place of each secret in s.
 func (im *importer) hideIn(s *server) {
 	for i, e := range s.env {
-		if isSecret(e.name, e.value) {
-			want := e.name
-			if nameLength(want) != len(want) {
-				want = variable(want)
-			}
-			s.env[i].value = im.hide(s, want, e.value, "env "+e.name)
+		if e.name == "PWD" && strings.ContainsAny(e.value, `/\`) { // the working directory
+			continue
 		}
+		s.env[i].value = im.hide(s, e.name, "env", e.value, secrets.Find)
 	}
 	for i, h := range s.headers {
-		if isSecret(h.name, h.value) {
-			s.headers[i].value = im.hideCredentials(s, h.name, h.value, "header "+h.name)
-		}
+		s.headers[i].value = im.hide(s, h.name, "header", h.value, secrets.FindHeader)
 	}
 	for i, arg := range s.args {
 		flag := ""
 		if i > 0 && strings.HasPrefix(s.args[i-1], "-") && !strings.HasPrefix(arg, "-") {
 			flag = s.args[i-1]
 		}
-		s.args[i] = im.hideInArg(s, flag, arg)
+		s.args[i] = im.hide(s, flag, "argument", arg, secrets.Find)
 	}
-	s.url = im.hideInURL(s, s.url)
+	s.command = im.hide(s, "", "command", s.command, secrets.Find)
+	s.url = im.hide(s, "", "url", s.url, inServerURL)
 }
 
-// assignment matches --api-key=x, API_KEY=x and Authorization: Bearer x.
-var assignment = regexp.MustCompile(`(?s)^(-{0,2}[A-Za-z][\w.-]*)(=|: *)(.+)$`)
-
-// hideInArg hides what is secret in an argument. flag stands before it, "" if
-// no flag does.
-func (im *importer) hideInArg(s *server, flag, arg string) string {
-	if secretName(flag) && isSecret(flag, arg) {
-		return im.hideCredentials(s, flag, arg, "argument "+flag)
+// inServerURL finds the secrets in the URL of a server. Its UUIDs are secrets, too: whoever
+// knows such a URL can use the server.
+func inServerURL(name, text string) []secrets.Part {
+	parts := secrets.Find(name, text)
+	for _, at := range uuids.FindAllStringIndex(text, -1) {
+		p := secrets.Part{From: at[0], To: at[1], Name: "path"}
+		if !slices.ContainsFunc(parts, func(o secrets.Part) bool { return o.From < p.To && p.From < o.To }) {
+			parts = append(parts, p)
+		}
 	}
-	if m := assignment.FindStringSubmatch(arg); m != nil && !strings.HasPrefix(m[3], "//") {
-		name, sign, value := m[1], m[2], m[3]
+	slices.SortFunc(parts, func(a, b secrets.Part) int { return a.From - b.From })
+	return parts
+}
+
+var uuids = regexp.MustCompile(`[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}`)
+
+// hide replaces the secrets in text with references to variables, and notes that. name is the
+// name of text, what says which key of s it belongs to.
+func (im *importer) hide(s *server, name, what, text string, find func(name, text string) []secrets.Part) string {
+	text = im.dropDefaults(s, name, text, find)
+	var out strings.Builder
+	at := 0
+	for _, p := range find(name, masked(text)) {
+		for _, piece := range outside(text, p) {
+			out.WriteString(text[at:piece.From] + im.replace(s, what, name, text, piece))
+			at = piece.To
+		}
+	}
+	return out.String() + text[at:]
+}
+
+// dropDefaults removes the defaults that are secrets: ${TOKEN:-secret} becomes ${TOKEN}.
+func (im *importer) dropDefaults(s *server, name, text string, find func(name, text string) []secrets.Part) string {
+	for _, r := range slices.Backward(references(text)) {
+		if !r.hasDefault {
+			continue
+		}
+		probe := text[:r.from] + r.fallback + text[r.to:]
+		overlaps := func(p secrets.Part) bool { return p.From < r.from+len(r.fallback) && r.from < p.To }
+		if secrets.Pair(r.name, r.fallback) || slices.ContainsFunc(find(name, masked(probe)), overlaps) {
+			text = text[:r.from] + "${" + r.name + "}" + text[r.to:]
+			im.note("%s: %s: the default of ${%s} is left out, because it looks like a secret; set %s", s.file, s.name, r.name, r.name)
+		}
+	}
+	return text
+}
+
+// outside returns the pieces of a secret part that are outside of references to variables. If
+// there are references, pieces that look like names and separators are not secrets.
+func outside(text string, p secrets.Part) []secrets.Part {
+	var pieces []secrets.Part
+	from, cut := p.From, false
+	add := func(to int) {
+		piece := text[min(from, to):to]
+		if from < to && (!cut || len(piece) >= 8 && strings.ContainsAny(piece, "0123456789") || secrets.Value(piece)) {
+			pieces = append(pieces, secrets.Part{From: from, To: to, Name: p.Name})
+		}
+	}
+	for _, r := range references(text) {
+		if r.from < p.To && p.From < r.to {
+			cut = true
+			add(r.from)
+			from = r.to
+		}
+	}
+	add(p.To)
+	return pieces
+}
+
+// spot is a reference to a variable, text[from:to].
+type spot struct {
+	ref
+	from, to int
+}
+
+// references returns the references to variables in a string of ours.
+func references(text string) []spot {
+	var all []spot
+	for i := 0; i < len(text); i++ {
 		switch {
-		case strings.Contains(value, "://") && !secretName(name):
-			return name + sign + im.hideInURL(s, value)
-		case isSecret(name, value):
-			return name + sign + im.hideCredentials(s, name, value, "argument "+name)
+		case strings.HasPrefix(text[i:], "$$"):
+			i++
+		case strings.HasPrefix(text[i:], "${"):
+			if r, length := parseRef(text[i+2:]); length > 0 {
+				all = append(all, spot{r, i, i + 2 + length})
+				i += 1 + length
+			}
 		}
-		return arg
 	}
-	if strings.Contains(arg, "://") {
-		return im.hideInURL(s, arg)
-	}
-	if isSecret("", arg) {
-		return im.hide(s, prefixed(s, "secret"), arg, "an argument")
-	}
-	return arg
+	return all
 }
 
-// hideInURL hides the password, query values and parts of the path that are
-// secret. It takes the text apart, not the URL: there may be ${VAR} in it.
-func (im *importer) hideInURL(s *server, raw string) string {
-	scheme, rest, ok := strings.Cut(raw, "://")
-	if !ok {
-		return raw
+// masked returns text with digits in the place of each reference, so that these do not hide the
+// form of the rest: {"pin":${PIN}} is JSON then.
+func masked(text string) string {
+	all := references(text)
+	if all == nil {
+		return text
 	}
-	rest, query, hasQuery := strings.Cut(rest, "?")
-	parts := strings.Split(rest, "/")
-	if user, host, ok := cutLast(parts[0], "@"); ok {
-		name, password, both := strings.Cut(user, ":")
-		switch {
-		case both && password != "" && refersTo(password) == nil:
-			parts[0] = name + ":" + im.hide(s, prefixed(s, "password"), password, "the password in a URL") + "@" + host
-		case !both && isSecret("", user):
-			parts[0] = im.hide(s, prefixed(s, "token"), user, "the user in a URL") + "@" + host
-		}
+	out := []byte(text)
+	for _, r := range all {
+		copy(out[r.from:r.to], bytes.Repeat([]byte("1"), r.to-r.from))
 	}
-	for i, part := range parts[1:] {
-		if isSecret("", part) {
-			parts[i+1] = im.hide(s, prefixed(s, "secret"), part, "the path of a URL")
-		}
-	}
-	out := scheme + "://" + strings.Join(parts, "/")
-	if !hasQuery {
-		return out
-	}
-	pairs := strings.Split(query, "&")
-	for i, pair := range pairs {
-		if key, value, _ := strings.Cut(pair, "="); isSecret(key, value) {
-			pairs[i] = key + "=" + im.hide(s, prefixed(s, key), value, "query value "+key)
-		}
-	}
-	return out + "?" + strings.Join(pairs, "&")
+	return string(out)
 }
 
-// hide returns the reference that takes the place of value, and notes it.
-func (im *importer) hide(s *server, want, value, what string) string {
-	name := im.variable(s, want, strings.ReplaceAll(value, "$$", "$"))
-	im.note("%s: %s: %s is ${%s} here; set it to what stands in that file", s.file, s.name, what, name)
-	return "${" + name + "}"
-}
-
-// hideCredentials hides the value of a header or an argument, all but a Bearer
-// or Basic that it begins with.
-func (im *importer) hideCredentials(s *server, key, value, what string) string {
-	secret := credentials(value)
-	scheme := strings.TrimSuffix(value, secret)
-	if scheme != "" {
-		what += " after " + strings.TrimSpace(scheme)
+// replace returns the reference that takes the place of a secret, and notes it.
+func (im *importer) replace(s *server, what, name, text string, p secrets.Part) string {
+	want, where := prefixed(s, p.Name), strings.TrimSpace(what+" "+name)
+	switch {
+	case what == "env" && p.Name == name && p.To == len(text):
+		want = name
+		if nameLength(want) != len(want) {
+			want = variable(want)
+		}
+	case p.Name == "" || p.Name == "path":
+		want = prefixed(s, "secret")
+	case p.Name == "user":
+		want = prefixed(s, "token")
 	}
-	return scheme + im.hide(s, prefixed(s, key), secret, what)
+	switch {
+	case p.Name == "password" && strings.HasPrefix(text[p.To:], "@"):
+		where = "the password in " + where
+	case p.Name == "path":
+		where = "a part of the path in " + where
+	case p.Name != "" && p.Name != name:
+		where += " (" + p.Name + ")"
+	}
+	if before := strings.TrimSpace(text[:p.From]); secrets.AfterScheme(before+" x") == "x" {
+		where += " after " + before
+	}
+	free := im.variable(s, want, strings.ReplaceAll(text[p.From:p.To], "$$", "$"))
+	im.note("%s: %s: %s is ${%s} here; set it to what stands in that file", s.file, s.name, where, free)
+	return "${" + free + "}"
 }
 
 // variable finds a name near want that is free, or stands for literal already.
@@ -155,10 +209,15 @@ func (im *importer) variable(s *server, want, literal string) string {
 	if prefix := variable(s.name) + "_"; !strings.HasPrefix(want, prefix) {
 		own = prefix + want
 	}
-	for name := want; ; name, own = own, own+"_2" {
+	for name, n := want, 2; ; n++ {
 		if value, taken := im.vars[name]; !taken || value == literal {
 			im.vars[name] = literal
 			return name
+		}
+		if name == want && own != want {
+			name, n = own, n-1
+		} else {
+			name = fmt.Sprintf("%s_%d", own, n)
 		}
 	}
 }
@@ -175,11 +234,4 @@ func prefixed(s *server, key string) string {
 		return name
 	}
 	return variable(s.name) + "_" + name
-}
-
-func cutLast(s, sep string) (before, after string, found bool) {
-	if i := strings.LastIndex(s, sep); i >= 0 {
-		return s[:i], s[i+len(sep):], true
-	}
-	return s, "", false
 }

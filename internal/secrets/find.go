@@ -20,11 +20,27 @@ type Part struct {
 // Find returns the secret parts of text, in order and without overlaps. name is the name that
 // the text has, "" if there is none. It looks into JSON, into JSON within JSON, URLs,
 // assignments (KEY=value, Header: value, --flag=value), lists of those, and command lines.
-func Find(name, text string) []Part { return find(name, text) }
+func Find(name, text string) []Part { return sweep(find(name, text), name, text) }
 
 // FindHeader is Find for the value of an HTTP header.
 func FindHeader(name, value string) []Part {
-	return finder{deeper: levels}.header(name, value)
+	return sweep(finder{deeper: levels}.header(name, value), name, value)
+}
+
+// sweep adds the tokens of known issuers that are not in parts yet, whatever is around them.
+func sweep(parts []Part, name, text string) []Part {
+	found := within.FindAllStringSubmatchIndex(text, -1)
+	for _, m := range found {
+		p := Part{m[2], m[3], name}
+		known := func(o Part) bool { return o.From < p.To && p.From < o.To }
+		if strings.ContainsAny(text[p.From:p.To], digits) && !slices.ContainsFunc(parts, known) {
+			parts = append(parts, p)
+		}
+	}
+	if found != nil {
+		slices.SortFunc(parts, func(a, b Part) int { return a.From - b.From })
+	}
+	return parts
 }
 
 func find(name, text string) []Part { return finder{deeper: levels}.find(name, text) }
@@ -67,10 +83,10 @@ func (f finder) find(name, text string) []Part {
 
 func (f finder) trimmed(name, text string) []Part {
 	if Name(name) {
-		if harmless(text) {
-			return nil
+		if !harmless(text) {
+			return []Part{{len(text) - len(AfterScheme(text)), len(text), name}}
 		}
-		return []Part{{len(text) - len(AfterScheme(text)), len(text), name}}
+		name = ""
 	}
 	if f.deeper == 0 {
 		if Value(text) || strings.ContainsAny(text, "=:{") {
@@ -88,6 +104,8 @@ func (f finder) trimmed(name, text string) []Part {
 		return f.inURL(text)
 	case AfterScheme(text) != text && Value(text):
 		return []Part{{len(text) - len(AfterScheme(text)), len(text), name}}
+	case name == "-c" && strings.ContainsAny(text, " \t\n"): // sh -c
+		return f.inWords(name, text)
 	case login != nil && !slices.Contains(packages, text[:login[3]]) && !digest.MatchString(text[login[6]:]):
 		return []Part{{login[4], login[5], "password"}}
 	case m != nil && !strings.HasPrefix(text[m[6]:], "//"):
@@ -95,7 +113,11 @@ func (f finder) trimmed(name, text string) []Part {
 		if headers || isHeaderFlag(name) {
 			inner = f.next().header
 		}
-		return shift(inner(text[m[2]:m[3]], text[m[6]:]), m[6])
+		key := text[m[2]:m[3]]
+		if strings.HasPrefix(key, "-e") && len(key) > 2 && isUpper(key[2]) { // docker run -eKEY=value
+			key = key[2:]
+		}
+		return shift(inner(key, text[m[6]:]), m[6])
 	case Value(text) && !isDigestOf(name, text):
 		return []Part{{0, len(text), name}}
 	}
@@ -110,7 +132,7 @@ func (f finder) header(name, value string) []Part {
 		return f.find(name, value)
 	}
 	if harmless(strings.TrimSpace(value)) || rest == "" || number.MatchString(value) && !Name(name) {
-		return nil
+		return f.find("", value)
 	}
 	return []Part{{len(value) - len(rest), len(value), name}}
 }

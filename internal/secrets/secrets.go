@@ -157,7 +157,8 @@ func Plain(text string) bool {
 
 var (
 	switches = regexp.MustCompile(`^(?i:|true|false|yes|no|on|off|none|null|nil|undefined)$`)
-	filePath = regexp.MustCompile(`^(?:(?:file://)?/(?:home|Users|root|etc|var|opt|run|usr|tmp|mnt|srv|dev|proc|bin|app|data|workspace|workspaces)(?:/.*)?|(?:~|\.\.?)(?:[/\\].*)?|[A-Za-z]:[\\/].*|%[A-Z]+%\\.*)$`)
+	// filePath matches a path with a known folder in front, or a file with a short suffix.
+	filePath = regexp.MustCompile(`^(?:/?(?:[\w@. -]+/)+[\w@. -]*\.[A-Za-z][A-Za-z0-9]{0,4}|(?:file://)?/(?:home|Users|root|etc|var|opt|run|usr|tmp|mnt|srv|dev|proc|bin|app|data|workspace|workspaces)(?:/.*)?|(?:~|\.\.?)(?:[/\\].*)?|[A-Za-z]:[\\/].*|%[A-Z]+%\\.*)$`)
 	number   = regexp.MustCompile(`^[-+]?(?:\d[\d_,]*)?\.?\d+(?:[eE][-+]?\d+)?\s?(?:%|[kKMGT]i?[bB]?|[bB])?$`)
 	hostName = regexp.MustCompile(`^(?i:localhost|[a-z0-9_-]+(?:\.[a-z0-9_-]+)*\.[a-z]{2,24})$`)
 )
