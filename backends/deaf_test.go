@@ -3,16 +3,12 @@
 package backends
 
 import (
-	"bytes"
-	"context"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -20,49 +16,6 @@ import (
 	"mcpgateway/peer"
 	"mcpgateway/wire"
 )
-
-// A lockedBuffer may be read while it is written to.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
-// asked sends a call with arguments of so many bytes.
-func asked(s *Set, backend string, size int) peer.Waiter {
-	w := make(peer.Waiter, 1)
-	params := `{"name":"now","arguments":{"x":"` + strings.Repeat("x", size) + `"}}`
-	s.Send(backend, wire.NewRequest("0", "tools/call", []byte(params)), &peer.Pending{To: w, Owner: "one"})
-	return w
-}
-
-// running runs backends until every one has answered or failed, and returns what ends them.
-func running(t *testing.T, log io.Writer, all ...config.Backend) (s *Set, end func()) {
-	t.Helper()
-	s = New(Options{Backends: all, Limit: 8 << 20, Log: slog.New(slog.NewTextHandler(log, nil))})
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error)
-	go func() { done <- s.Run(ctx, nil) }()
-	s.Start()
-	for v := s.View(); !v.Complete; v = s.View() {
-		<-v.Changed
-	}
-	return s, func() {
-		cancel()
-		<-done
-	}
-}
 
 // FRAME-08, FRAME-09: a backend that stops reading: its calls end when their time is over, it is
 // killed and started again, and nobody else notices, nor does the gateway's end take long.

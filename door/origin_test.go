@@ -39,7 +39,7 @@ func TestPagesOfOtherPorts_F_SEC_6(t *testing.T) {
 }
 
 // What a page of another site, or port, has a browser fetch without an Origin opens no session.
-func TestPagesThatSendNoOrigin_FSEC_12(t *testing.T) {
+func TestPagesThatSendNoOrigin_F_SEC_12(t *testing.T) {
 	h := newHouse(t, func(o *Options) { o.Loopback, o.Origins = true, []string{"http://localhost:6274"} })
 	for site, ok := range map[string]bool{"cross-site": false, "same-site": false, "Cross-Site": false, "same-origin": true, "none": true, "-": true} {
 		for _, v := range []knock{

@@ -185,7 +185,7 @@ func TestMission_A_SessionIDs(t *testing.T) {
 }
 
 // Anybody may ask whether the gateway is ready. The names of backends are for holders of a token.
-func TestHealth_FSEC_12(t *testing.T) {
+func TestHealth_F_SEC_12(t *testing.T) {
 	var waiting []string
 	house := func(tokens ...string) *house {
 		return newHouse(t, func(o *Options) {

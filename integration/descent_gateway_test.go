@@ -16,7 +16,7 @@ import (
 
 // A process that has the mark of a backend in its environment, but does not descend from the gateway,
 // is not ended, whatever ends the gateway. What the backend has left behind is.
-func TestMarkAloneEndsNothing_FSEC12(t *testing.T) {
+func TestMarkAloneEndsNothing_F_SEC_12(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(*rawClient){
 		"F-SEC-12 end of file": func(gw *rawClient) { gw.stdin.Close() },
