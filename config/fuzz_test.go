@@ -58,8 +58,8 @@ func FuzzLoad(f *testing.F) {
 func importable() []string {
 	all := []string{"/nowhere/x.json", "/nowhere/x.toml", "/nowhere/x.yaml"}
 	for _, c := range clients {
-		for _, end := range c.ends {
-			all = append(all, "/nowhere"+end)
+		for _, pattern := range c.files {
+			all = append(all, "/nowhere"+strings.ReplaceAll(pattern[1:], "*", "x"))
 		}
 	}
 	return all
@@ -88,6 +88,10 @@ func FuzzImport(f *testing.F) {
 		f.Add(uint8(i), []byte("[mcp_servers.a]\ncommand = \"x\"\nargs = [\"a\"]\n"))
 		f.Add(uint8(i), []byte(`{"mcpServers":{"a":{"type":"sse","url":"https://h/sse"},"b":{"transport":"sse","command":"x"},"c":{"httpUrl":"https://h","url":"https://h/sse"}}}`))
 		f.Add(uint8(i), []byte(`{"mcp":{"a":{"type":"local","command":["x","y"]}}}`))
+		f.Add(uint8(i), []byte(`{"mcp":{"servers":{"a":{"command":"x","cwd":"y"}},"inputs":[{"id":"a","default":"b"}]}}`))
+		f.Add(uint8(i), []byte(`{"mcpServers":[{"name":"a","command":"cmd","args":["/c","x y"],"requestOptions":{"headers":{"A":"b"}}}]}`))
+		f.Add(uint8(i), []byte(`{"context_servers":{"a":{"command":{"path":"x","args":["./y"]}}},"extensions":{"b":{"cmd":"x","env_keys":["A B"]}}}`))
+		f.Add(uint8(i), []byte(`{"amp.mcpServers":{"a":{"command":"x","args":["${A:-${B}}","${A}","$A"],"env":{"A":"op://b"}}}}`))
 	}
 	f.Fuzz(func(t *testing.T, which uint8, data []byte) {
 		path := paths[int(which)%len(paths)]

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 )
@@ -12,6 +13,7 @@ import (
 // ImportOptions says whose files Import looks at.
 type ImportOptions struct {
 	Home string                           // the user's home; "" = what Env says
+	OS   string                           // whose paths and commands work here, as GOOS; "" = this machine's
 	Cwd  string                           // the project; "" = the working directory
 	Env  func(name string) (string, bool) // nil = os.LookupEnv
 	// Ours tells whether it is a gateway that answers at a URL, which is on this
@@ -25,6 +27,7 @@ type Imported struct {
 
 	servers []server
 	looked  []string // files that were read, shown; none = no client's file is at its usual place
+	empty   []string // files at usual places that have no servers, shown
 }
 
 // Empty tells whether there was nothing to import.
@@ -45,13 +48,21 @@ func (im *Imported) Hint() string {
 	if len(im.looked) > 0 {
 		return "looked at " + strings.Join(im.looked, ", ") + "; name the file that has them: gateway import FILE"
 	}
+	if len(im.empty) > 0 {
+		return "no servers in " + strings.Join(im.empty, ", ") + "; name another file: gateway import FILE"
+	}
+	return "looked where " + strings.Join(ClientTitles(), ", ") + " keep theirs, here and in your home directory; name another file: gateway import FILE"
+}
+
+// ClientTitles returns the names of the clients whose files Import reads.
+func ClientTitles() []string {
 	var titles []string
 	for _, c := range clients {
-		if c.ends != nil {
+		if c.own() && c.key != "" && !slices.Contains(titles, c.title) {
 			titles = append(titles, c.title)
 		}
 	}
-	return "looked where " + strings.Join(titles, ", ") + " keep theirs, here and in your home directory; name another file: gateway import FILE"
+	return titles
 }
 
 // Import reads the files of other MCP clients; none given, those it finds at
@@ -89,6 +100,9 @@ func (o ImportOptions) filled() ImportOptions {
 	}
 	if o.Cwd == "" {
 		o.Cwd, _ = os.Getwd()
+	}
+	if o.OS == "" {
+		o.OS = runtime.GOOS
 	}
 	return o
 }
@@ -130,12 +144,13 @@ func (im *importer) file(path string, data []byte) *Error {
 	}
 	client := recognise(path, root)
 	if client == nil {
-		return &Error{
-			File: im.shown(path), Problem: "holds no MCP servers that are known here",
-			Hint: "they stand under mcpServers, servers, mcp or mcp_servers",
-		}
+		problem, hint := unknownFormat(path, root)
+		return &Error{File: im.shown(path), Problem: problem, Hint: hint}
 	}
-	f := &foreignFile{client: client, path: path, shown: im.shown(path), opts: im.opts, project: im.found[path]}
+	f := &foreignFile{
+		client: client, path: path, shown: im.shown(path), opts: im.opts, project: im.found[path],
+		folder: projectOf(path, im.opts.Home, anyClient), workspace: workspace(path, im.opts.Cwd, im.opts.Home),
+	}
 	for _, s := range f.servers(root) {
 		im.add(s)
 	}

@@ -1,6 +1,11 @@
 package config
 
-import "strings"
+import (
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+)
 
 // What the entries of the clients look like. A note names the keys that are not
 // read here: what is approved, collapsed, kept in other files.
@@ -9,14 +14,18 @@ import "strings"
 func readCommon(e entry) server {
 	s := server{
 		command:  e.text("command"),
-		args:     e.list("args"),
+		args:     e.arguments("args"),
 		env:      e.table("env"),
 		cwd:      e.text("cwd"),
 		url:      e.text(urlKeys...),
 		headers:  e.table("headers"),
-		call:     e.limit("timeout", e.file.client.limit),
 		tools:    e.tools(),
 		disabled: e.is("disabled", "true"),
+	}
+	if limit := e.file.client.limit; limit.start {
+		s.start = e.limit("timeout", limit.unit)
+	} else {
+		s.call = e.limit("timeout", limit.unit)
 	}
 	s.disabled = e.is("enabled", "false") || s.disabled
 	kind := e.text(transportKeys...)
@@ -68,6 +77,67 @@ func readOpencode(e entry) server {
 	}
 	if kind := e.text("type"); kind != "" && kind != "local" && kind != "remote" {
 		s.unfit = "type must be local or remote" + not(strings.TrimSpace(kind))
+	}
+	return s
+}
+
+// readZed has the program, its arguments and environment in a mapping, in older files.
+func readZed(e entry) server {
+	program := child(e.node, "command")
+	if program == nil || program.Kind != yaml.MappingNode {
+		s := readCommon(e)
+		e.used["source"] = true
+		if s.command == "" && s.url == "" {
+			s.unfit = "an extension of Zed brings it"
+		}
+		return s
+	}
+	e.used["command"], e.used["source"] = true, true
+	inner := e
+	inner.node, inner.used = program, map[string]bool{}
+	return server{
+		command: inner.text("path", "command"), args: inner.arguments("args"), env: inner.table("env"),
+		disabled: e.is("enabled", "false"),
+	}
+}
+
+// readContinue has headers under requestOptions, and limits the time to connect.
+func readContinue(e entry) server {
+	s := readCommon(e)
+	e.used["name"] = true
+	s.start = e.limit("connectionTimeout", time.Millisecond)
+	if options := e.get("requestOptions"); options != nil {
+		inner := e
+		inner.node, inner.used = options, map[string]bool{}
+		s.headers = append(s.headers, inner.table("headers")...)
+		if inner.unused() != nil {
+			e.leave("requestOptions")
+		}
+	}
+	return s
+}
+
+// readGoose has names of its own for everything, and keeps some variables in a keyring.
+func readGoose(e entry) server {
+	s := server{
+		command:  e.text("cmd"),
+		args:     e.arguments("args"),
+		env:      e.table("envs"),
+		url:      e.text("uri"),
+		headers:  e.table("headers"),
+		call:     e.limit("timeout", time.Second),
+		disabled: e.is("enabled", "false"),
+	}
+	for _, name := range e.list("env_keys") {
+		s.env = append(s.env, named{name, "${" + variable(name) + "}"})
+	}
+	e.used["name"], e.used["description"], e.used["display_name"], e.used["bundled"] = true, true, true, true
+	switch kind := e.text("type"); kind {
+	case "stdio", "streamable_http", "":
+	case "sse":
+		s.transport = "sse"
+	default:
+		s.unfit = "it is a part of Goose (" + oneLine(kind) + ")"
 	}
 	return s
 }

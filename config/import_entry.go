@@ -121,6 +121,25 @@ func (e entry) list(key string) []string {
 	return all
 }
 
+// arguments is list for what the program gets: it may expand variables of its own environment.
+func (e entry) arguments(key string) []string {
+	e.file.own = e.ownVariables()
+	defer func() { e.file.own = nil }()
+	return e.list(key)
+}
+
+// ownVariables returns the variables that the entry itself sets, less those that it only passes
+// on: A: ${A}.
+func (e entry) ownVariables() map[string]bool {
+	own := map[string]bool{}
+	for _, key := range []string{"env", "environment", "envs"} {
+		for name, value := range ownVariables(child(e.node, key)) {
+			own[name] = value
+		}
+	}
+	return own
+}
+
 func (e entry) table(key string) []named {
 	n := e.get(key)
 	if n != nil && n.Kind != yaml.MappingNode {

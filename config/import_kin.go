@@ -70,7 +70,7 @@ func (s *server) lost(o *server) string {
 // would be if it were told the same.
 func (im *importer) nameIt(s, other *server) {
 	fit := fitName(s.theirName, map[string]bool{})
-	if im.names[fit] && s.client.ends != nil {
+	if im.names[fit] && s.client.own() {
 		fit += "-" + s.client.id
 	}
 	s.name = fitName(fit, im.names)

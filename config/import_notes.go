@@ -21,7 +21,7 @@ func (im *importer) origin(s server) {
 		return
 	}
 	o := origin{title: s.client.title, file: im.shown(s.path), command: im.remover(s)}
-	if s.client.ends == nil {
+	if !s.client.own() {
 		o.title = ""
 	}
 	i := slices.IndexFunc(im.from, func(other origin) bool {
@@ -62,12 +62,26 @@ func (im *importer) remover(s server) string {
 // finish hides what is secret, and ends the notes with what is left to do.
 func (im *importer) finish() {
 	im.hideSecrets()
+	im.noteAlike()
 	im.noteOff()
 	if names := im.toSet(); len(names) > 0 {
 		im.note("set before you start the gateway: %s", strings.Join(names, ", "))
 	}
 	if places := im.stillThere(); len(places) > 0 {
 		im.note("these servers are now in both places; once the gateway serves them, remove them from %s", strings.Join(places, ", "))
+	}
+}
+
+// noteAlike names servers whose names differ in - and _ only: some clients write both as _, and
+// so give two tools one name.
+func (im *importer) noteAlike() {
+	seen := map[string]string{}
+	for _, s := range im.out.servers {
+		name := strings.ReplaceAll(s.name, "-", "_")
+		if other, ok := seen[name]; ok {
+			im.note("%s and %s differ in - and _ only, which some clients do not tell apart: rename one of them", other, s.name)
+		}
+		seen[name] = s.name
 	}
 }
 

@@ -1,6 +1,8 @@
 package config
 
 import (
+	"fmt"
+	"iter"
 	"net/url"
 	"path/filepath"
 	"slices"
@@ -86,21 +88,28 @@ type foreignFile struct {
 	client      *client
 	path, shown string
 	opts        ImportOptions
-	project     bool            // it comes with the project
-	off         map[string]bool // servers that it says apart from them are switched off
-	passwords   map[string]bool // VS Code inputs that hide what is typed
+	project     bool             // it comes with the project
+	workspace   string           // the folder that ${workspaceFolder} means
+	folder      string           // of the project that it is about; "" = unknown, or that of the user
+	off         map[string]bool  // servers that it says apart from them are switched off
+	inputs      map[string]input // values that VS Code asks for
 	notes       []string
+
+	server string          // that is being read
+	own    map[string]bool // variables that this server sets itself, while its arguments are read
+}
+
+// input is a value that VS Code asks its user for.
+type input struct {
+	kind     string // promptString, pickString, command
+	password bool   // it is hidden while it is typed
+	fallback string // its default
+	options  []string
 }
 
 // servers returns the entries in the order of the file.
 func (f *foreignFile) servers(root *yaml.Node) []server {
-	f.passwords = map[string]bool{}
-	for _, input := range items(child(root, "inputs")) {
-		id, password := child(input, "id"), child(input, "password")
-		if id != nil && password != nil && password.Value == "true" {
-			f.passwords[id.Value] = true
-		}
-	}
+	f.readInputs(root)
 	var here *yaml.Node // what Claude Code keeps for this project
 	if projects := child(root, "projects"); f.client.id == "claude-code" {
 		here = child(projects, filepath.ToSlash(f.opts.Cwd))
@@ -112,11 +121,103 @@ func (f *foreignFile) servers(root *yaml.Node) []server {
 	if f.client.id == "gemini" {
 		f.off = names(child(child(root, "mcp"), "excluded"))
 	}
+	outside := f.folder
+	f.folder = f.opts.Cwd
 	local := f.group(child(here, f.client.key), f.shown+", project "+f.opts.Cwd)
 	for i := range local {
 		local[i].local = true
 	}
-	return append(local, f.group(child(root, f.client.key), f.shown)...)
+	f.folder = outside
+	all := append(local, f.group(within(root, f.client.key), f.shown)...)
+	if f.client.id == "claude-code" {
+		f.noteProjects(child(root, "projects"), here)
+	}
+	return all
+}
+
+// noteProjects names the servers that Claude Code has for other projects than this one.
+func (f *foreignFile) noteProjects(projects, here *yaml.Node) {
+	for folder, project := range children(projects) {
+		n := 0
+		for range children(child(project, f.client.key)) {
+			n++
+		}
+		if n == 0 || project == here {
+			continue
+		}
+		servers, file := "server", ""
+		if n > 1 {
+			servers = "servers"
+		}
+		if f.path != filepath.Join(f.opts.Home, ".claude.json") {
+			file = " " + shellWord(f.path)
+		}
+		f.note("%s: %d more %s in project %s: run gateway import --project %s%s", f.shown, n, servers, folder, shellWord(folder), file)
+	}
+}
+
+// shellWord quotes text for a shell where that is needed.
+func shellWord(text string) string {
+	if strings.ContainsAny(text, " \t\"'$&();<>|*?`") {
+		return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+	}
+	return text
+}
+
+// readInputs reads the values that VS Code asks for.
+func (f *foreignFile) readInputs(root *yaml.Node) {
+	f.inputs = map[string]input{}
+	outer, _, _ := cutLast(f.client.key, ".")
+	from := child(root, "inputs")
+	if outer != f.client.key {
+		from = within(root, outer+".inputs")
+	}
+	for _, n := range items(from) {
+		id := child(n, "id")
+		if id == nil {
+			continue
+		}
+		text := func(key string) string {
+			if value := child(n, key); value != nil {
+				return value.Value
+			}
+			return ""
+		}
+		in := input{kind: text("type"), password: text("password") == "true", fallback: text("default")}
+		for _, option := range items(child(n, "options")) {
+			if value := child(option, "value"); value != nil {
+				option = value
+			}
+			in.options = append(in.options, deref(option).Value)
+		}
+		f.inputs[id.Value] = in
+	}
+}
+
+// note adds a note, once.
+func (f *foreignFile) note(format string, args ...any) {
+	note := oneLine(fmt.Sprintf(format, args...))
+	if !slices.Contains(f.notes, note) {
+		f.notes = append(f.notes, note)
+	}
+}
+
+// entries yields the servers in a mapping, or in a list that has their names inside.
+func entries(n *yaml.Node) iter.Seq2[string, *yaml.Node] {
+	if n == nil || n.Kind != yaml.SequenceNode {
+		return children(n)
+	}
+	return func(yield func(string, *yaml.Node) bool) {
+		for i, item := range items(n) {
+			name := fmt.Sprintf("server-%d", i+1)
+			if given := child(deref(item), "name"); given != nil && given.Value != "" {
+				name = given.Value
+			}
+			if !yield(name, deref(item)) {
+				return
+			}
+		}
+	}
 }
 
 // names reads a list of names.
@@ -131,7 +232,8 @@ func names(n *yaml.Node) map[string]bool {
 // group reads the entries under one key.
 func (f *foreignFile) group(n *yaml.Node, shown string) []server {
 	var all []server
-	for name, value := range children(n) {
+	for name, value := range entries(n) {
+		f.server = name
 		e := entry{file: f, node: value, wrong: new(string), used: map[string]bool{}}
 		s := f.client.read(e)
 		s.theirName, s.client, s.path, s.file = name, f.client, f.path, shown
@@ -143,6 +245,7 @@ func (f *foreignFile) group(n *yaml.Node, shown string) []server {
 			s.unfit = *e.wrong
 		}
 		e.dropMisfits(&s)
+		f.localise(&s)
 		s.target = strings.Join(append([]string{s.url, s.command}, s.args...), "\x00")
 		s.envFile, s.left = e.peek("envFile"), e.unused()
 		s.headers = slices.DeleteFunc(s.headers, func(h named) bool {

@@ -1,13 +1,14 @@
 package config
 
 import (
-	"fmt"
 	"iter"
 	"regexp"
 	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"mcpgateway/internal/secrets"
 )
 
 // reference matches every way to refer to a variable, and any other dollar.
@@ -19,6 +20,9 @@ var reference = regexp.MustCompile(`` +
 	`|\$\{(?P<braced>[A-Za-z_]\w*(?::-[^}]*)?)\}` +
 	`|\$(?P<bare>[A-Za-z_]\w*)` +
 	`|\{env:(?P<plain>[A-Za-z_]\w*)\}` +
+	`|\$\{\{ *(?:secrets|inputs|env)\.(?P<double>[A-Za-z_][\w./-]*) *\}\}` +
+	`|\$\{\{?(?P<other>[A-Za-z_][\w:. -]*)\}\}?` +
+	`|\$\((?P<shell>[^()]+)\)` +
 	`|\$`)
 
 // translate turns a string of another client into ours: references become
@@ -44,38 +48,137 @@ func (f *foreignFile) translate(s string) string {
 
 func (f *foreignFile) ours(whole string, group func(string) string) string {
 	knows := f.client.refs
+	special, braced, bare := group("special"), group("braced"), group("bare")
+	if nameLength(special) > 0 && !knows.prefix {
+		braced = special // ${userHome} is a variable to the others
+	}
 	switch {
 	case group("prefixed") != "" && knows.prefix:
 		return "${" + group("prefixed") + "}"
 	case group("input") != "" && knows.prefix:
 		return f.input(group("input"))
-	case group("special") == "userHome" && knows.prefix:
+	case special == "userHome" && knows.prefix:
 		return "${HOME}"
-	case group("special") != "" && knows.prefix:
-		text, _ := folder(group("special"), workspace(f.path, f.opts.Cwd, f.opts.Home))
-		return strings.ReplaceAll(text, "$", "$$")
-	case nameLength(group("special")) > 0 && knows.braces, group("braced") != "" && knows.braces:
+	case special != "" && knows.prefix:
+		return f.special(special)
+	case f.own[braced], f.own[bare]: // the program expands it, from the environment that the entry sets
+	case braced != "" && knows.braces:
 		return whole
-	case group("bare") != "" && knows.bare:
-		return "${" + group("bare") + "}"
+	case bare != "" && knows.bare:
+		return "${" + bare + "}"
 	case group("plain") != "" && knows.plain:
 		return "${" + group("plain") + "}"
+	case group("double") != "" && knows.double:
+		return "${" + variable(group("double")) + "}"
+	default:
+		f.noteLiteral(whole, group)
 	}
 	return strings.ReplaceAll(whole, "$", "$$")
 }
 
-// input turns what VS Code would ask for into a variable.
+// special returns the text for ${workspaceFolder} and the like.
+func (f *foreignFile) special(word string) string {
+	text, _ := folder(word, f.workspace)
+	if f.folder == "" && strings.HasPrefix(word, "workspace") {
+		f.note("%s: %q: ${%s} is the folder that is open in %s; here it is always %s: change it if you mean another one",
+			f.shown, f.server, word, f.client.title, text)
+	}
+	return strings.ReplaceAll(text, "$", "$$")
+}
+
+// noteLiteral notes text that is a reference in other clients' files and stays as it is.
+func (f *foreignFile) noteLiteral(whole string, group func(string) string) {
+	name := ""
+	for _, form := range []string{"prefixed", "plain", "double", "braced", "special"} {
+		if word, _, _ := strings.Cut(group(form), ":-"); nameLength(word) > 0 {
+			name = variable(word)
+		}
+	}
+	if bare := group("bare"); len(bare) > 1 && bare == strings.ToUpper(bare) && nameLength(bare) == len(bare) {
+		name = bare
+	}
+	switch {
+	case secrets.Value(name):
+	case group("shell") != "" && f.client.id == "crush":
+		f.note("%s: %q: $(…) runs a command in Crush and stays as it is: write a variable, and set it", f.shown, f.server)
+	case group("input") != "":
+		f.note("%s: %q: ${input:…} stays as it is: write ${VARIABLE}, and set it", f.shown, f.server)
+	case group("other") != "":
+		word, _, more := strings.Cut(group("other"), ":")
+		if more {
+			word += ":…"
+		}
+		f.note("%s: %q: ${%s} stays as it is: write ${VARIABLE}, and set it", f.shown, f.server, word)
+	case name != "":
+		f.note("%s: %q: %s stays as it is, since %s does not expand it; if it means a variable, write ${%s}",
+			f.shown, f.server, whole, f.client.title, name)
+	}
+}
+
+// input turns a value that VS Code asks for into a variable.
 func (f *foreignFile) input(id string) string {
-	name, kind := variable(id), "input"
-	if f.passwords[id] {
+	name, kind, in := variable(id), "input", f.inputs[id]
+	if in.password {
 		kind = "password"
 	}
-	note := oneLine(fmt.Sprintf("%s: %s %q is ${%s} here; set it", f.shown, kind, id, name))
-	if !slices.Contains(f.notes, note) {
-		f.notes = append(f.notes, note)
+	ref := "${" + name + "}"
+	usable := in.fallback != "" && !in.password && in.kind != "command" && !strings.ContainsAny(in.fallback, "{}") &&
+		!secrets.Pair(id, in.fallback) && secrets.Find(id, in.fallback) == nil
+	if usable {
+		ref = "${" + name + ":-" + strings.ReplaceAll(in.fallback, "$", "$$") + "}"
 	}
-	return "${" + name + "}"
+	more := ""
+	switch {
+	case in.kind == "command":
+		more = " to the result of the command that VS Code runs for it"
+	case len(in.options) > 0 && !slices.ContainsFunc(in.options, secrets.Value):
+		more = " to one of " + strings.Join(in.options, ", ")
+	}
+	if usable {
+		f.note("%s: %s %q is %s here; set %s%s to change it", f.shown, kind, id, ref, name, more)
+	} else {
+		f.note("%s: %s %q is %s here; set it%s", f.shown, kind, id, ref, more)
+	}
+	return ref
 }
+
+// ownVariables returns the variables that a table sets, less those that it only passes on.
+func ownVariables(table *yaml.Node) map[string]bool {
+	own := map[string]bool{}
+	for name, value := range children(table) {
+		if nameLength(name) == len(name) && name != "" && !strings.Contains(value.Value, name) {
+			own[name] = true
+		}
+	}
+	return own
+}
+
+// keptForProgram returns arguments of another client's entry with $${X} in the place of ${X},
+// where the entry sets X: mcp-remote and others expand it themselves.
+func keptForProgram(args, env *yaml.Node) *yaml.Node {
+	own := ownVariables(env)
+	if len(own) == 0 || args.Kind != yaml.SequenceNode {
+		return args
+	}
+	kept := *args
+	kept.Content = nil
+	for _, item := range args.Content {
+		if n := deref(item); n.Kind == yaml.ScalarNode {
+			changed := *n
+			changed.Value = ownReference.ReplaceAllStringFunc(n.Value, func(whole string) string {
+				if own[whole[2:len(whole)-1]] {
+					return "$" + whole
+				}
+				return whole
+			})
+			item = &changed
+		}
+		kept.Content = append(kept.Content, item)
+	}
+	return &kept
+}
+
+var ownReference = regexp.MustCompile(`\$\{[A-Za-z_]\w*\}`)
 
 // refersTo lists the variables that a string of ours refers to.
 func refersTo(s string) []string {

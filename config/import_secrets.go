@@ -86,16 +86,42 @@ var uuids = regexp.MustCompile(`[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]
 // hide replaces the secrets in text with references to variables, and notes that. name is the
 // name of text, what says which key of s it belongs to.
 func (im *importer) hide(s *server, name, what, text string, find func(name, text string) []secrets.Part) string {
+	if store.MatchString(secrets.AfterScheme(text)) && programName(s.command) != "op" {
+		return im.fromStore(s, name, what, text)
+	}
 	text = im.dropDefaults(s, name, text, find)
 	var out strings.Builder
 	at := 0
 	for _, p := range find(name, masked(text)) {
-		for _, piece := range outside(text, p) {
+		if literalReference.MatchString(secrets.AfterScheme(text[p.From:p.To])) {
+			continue
+		}
+		for _, piece := range s.outside(text, p) {
 			out.WriteString(text[at:piece.From] + im.replace(s, what, name, text, piece))
 			at = piece.To
 		}
 	}
 	return out.String() + text[at:]
+}
+
+// store matches a reference to a secret in a store that other programs resolve: op://vault/item.
+var store = regexp.MustCompile(`^(op|vault|ref\+[a-z]+|doppler|infisical|bws?|keychain|keyring|pass|secrets?|aws-?sm|gcp-?sm|akv|kv)://[^\s?@]+$`)
+
+// fromStore puts a variable in the place of a reference to a secret store.
+func (im *importer) fromStore(s *server, name, what, text string) string {
+	reference := secrets.AfterScheme(text)
+	scheme, _, _ := strings.Cut(reference, "://")
+	want := prefixed(s, name)
+	if what == "env" && nameLength(name) == len(name) {
+		want = name
+	}
+	free := im.variable(s, want, strings.ReplaceAll(reference, "$$", "$"))
+	how := "set it to the secret that this refers to"
+	if scheme == "op" {
+		how = "set it to that, and start the gateway with: op run -- gateway"
+	}
+	im.note("%s: %s: %s was %s://… and is ${%s} here; %s", s.file, s.name, strings.TrimSpace(what+" "+name), scheme, free, how)
+	return strings.TrimSuffix(text, reference) + "${" + free + "}"
 }
 
 // dropDefaults removes the defaults that are secrets: ${TOKEN:-secret} becomes ${TOKEN}.
@@ -116,7 +142,7 @@ func (im *importer) dropDefaults(s *server, name, text string, find func(name, t
 
 // outside returns the pieces of a secret part that are outside of references to variables. If
 // there are references, pieces that look like names and separators are not secrets.
-func outside(text string, p secrets.Part) []secrets.Part {
+func (s *server) outside(text string, p secrets.Part) []secrets.Part {
 	var pieces []secrets.Part
 	from, cut := p.From, false
 	add := func(to int) {
@@ -125,8 +151,8 @@ func outside(text string, p secrets.Part) []secrets.Part {
 			pieces = append(pieces, secrets.Part{From: from, To: to, Name: p.Name})
 		}
 	}
-	for _, r := range references(text) {
-		if r.from < p.To && p.From < r.to {
+	for _, r := range slices.Concat(references(text), s.ownReferences(text)) {
+		if r.from < p.To && p.From < r.to && from <= r.from {
 			cut = true
 			add(r.from)
 			from = r.to
@@ -140,6 +166,27 @@ func outside(text string, p secrets.Part) []secrets.Part {
 type spot struct {
 	ref
 	from, to int
+}
+
+// literalReference matches references that stay as they are written, for the program to expand.
+var literalReference = regexp.MustCompile(`^(?:\$\$\{[A-Za-z_][\w:.-]*\})+$`)
+
+// ownReferences returns the $${X} and $$X in a string of ours where s itself sets X.
+func (s *server) ownReferences(text string) []spot {
+	var all []spot
+	for _, e := range s.env {
+		for _, whole := range []string{"$${" + e.name + "}", "$$" + e.name} {
+			i := strings.Index(text, whole)
+			if end := i + len(whole); i >= 0 && e.name != "" && (end == len(text) || whole[2] == '{' || !isWord(text[end])) {
+				all = append(all, spot{ref{name: e.name}, i, end})
+			}
+		}
+	}
+	return all
+}
+
+func isWord(c byte) bool {
+	return c == '_' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
 }
 
 // references returns the references to variables in a string of ours.
@@ -234,4 +281,11 @@ func prefixed(s *server, key string) string {
 		return name
 	}
 	return variable(s.name) + "_" + name
+}
+
+func cutLast(s, sep string) (before, after string, found bool) {
+	if i := strings.LastIndex(s, sep); i >= 0 {
+		return s[:i], s[i+len(sep):], true
+	}
+	return s, "", false
 }

@@ -32,7 +32,7 @@ func TestImport(t *testing.T) {
 					write(t, root, map[string]string{f.Name: strings.ReplaceAll(string(f.Data), "$ROOT", root)})
 				}
 			}
-			im := newImporter(ImportOptions{Home: root + "/home", Cwd: root + "/work", Env: lookup(nil)})
+			im := newImporter(ImportOptions{Home: root + "/home", Cwd: root + "/work", OS: "linux", Env: lookup(nil)})
 			var files []string
 			for _, name := range importLine(archive.Comment) {
 				files = append(files, filepath.Join(root, filepath.FromSlash(name)))
@@ -96,7 +96,10 @@ func loads(t *testing.T, im *importer) *Config {
 	t.Helper()
 	set := func(name string) (string, bool) {
 		value, known := im.vars[name]
-		if value == unknown {
+		switch {
+		case name == "HOME":
+			return "/home/u", true
+		case value == unknown:
 			value = "set"
 		}
 		return value, known

@@ -82,7 +82,10 @@ func (r *reader) oneKey(p pair, e *theirs, at place) (_ pair, ok bool) {
 		e.left = append(e.left, dropped...)
 		p.value = kept
 		return p, true
-	case slices.Contains([]string{"command", "args", "env", "cwd"}, p.key):
+	case p.key == "args":
+		p.value = keptForProgram(value, e.values["env"])
+		return p, true
+	case slices.Contains([]string{"command", "env", "cwd"}, p.key):
 		return p, true
 	case slices.Contains(urlKeys, p.key) && e.urlKey != "":
 		r.fail(here, "the URL is already there as "+e.urlKey, "keep one of url, serverUrl and httpUrl")

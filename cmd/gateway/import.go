@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,12 +19,13 @@ import (
 
 func importCommand(f *flags) *cobra.Command {
 	var o output
+	var project string
 	cmd := &cobra.Command{
 		Use:   "import [FILE...]",
 		Short: "Turn the servers that other clients have configured into our YAML",
-		Long: `import reads the files of Claude Code, Claude Desktop, Cursor, VS Code, Windsurf, Gemini
-CLI, Codex and opencode, and prints their servers as a configuration of ours on stdout, or
-writes it to the file that --output names. Given no FILE it reads those that exist.
+		Long: `import reads the files of other MCP clients, and prints their servers as a configuration of
+ours on stdout, or writes it to the file that --output names. Given no FILE it reads those that
+exist. It knows ` + clientNames() + `.
 
     gateway import -o ~/.config/mcp-gateway/config.yaml
 
@@ -36,7 +39,14 @@ without --force.`,
 			if err := o.check(); err != nil {
 				return err
 			}
+			if project != "" {
+				var err error
+				if project, err = filepath.Abs(project); err != nil {
+					return err
+				}
+			}
 			im, err := config.Import(files, config.ImportOptions{
+				Cwd:  project,
 				Ours: func(url string) bool { return isGateway(cmd.Context(), url) },
 			})
 			for _, note := range im.Notes {
@@ -65,8 +75,33 @@ without --force.`,
 		},
 	}
 	cmd.Flags().StringVarP(&o.path, "output", "o", "", "write to `FILE` instead of stdout, and make its folder")
+	cmd.Flags().StringVar(&project, "project", "", "read the files of the project in `DIR` instead of the working directory")
 	cmd.Flags().BoolVar(&o.force, "force", false, "with --output: overwrite FILE")
 	return cmd
+}
+
+// clientNames lists the clients that import knows, in lines that fit a terminal.
+func clientNames() string {
+	titles := config.ClientTitles()
+	last := len(titles) - 1
+	var b strings.Builder
+	width := len("exist. It knows ")
+	for i, title := range titles {
+		if i == last {
+			title = "and " + title
+		} else {
+			title += ","
+		}
+		if width+len(title) > 90 {
+			b.WriteByte('\n')
+			width = 0
+		} else if i > 0 {
+			b.WriteByte(' ')
+		}
+		b.WriteString(title)
+		width += len(title) + 1
+	}
+	return b.String()
 }
 
 // isGateway asks whoever listens at a URL, which is on this machine, whether it is one

@@ -65,3 +65,24 @@ func TestImportLeavesOutARunningGateway(t *testing.T) {
 		}
 	}
 }
+
+func TestImportProject_F_CLI_12(t *testing.T) {
+	home, work, other := t.TempDir(), t.TempDir(), t.TempDir()
+	t.Setenv("HOME", home)
+	t.Setenv("USERPROFILE", home)
+	t.Setenv("XDG_CONFIG_HOME", "")
+	t.Chdir(work)
+	text := `{ "projects": { "` + filepath.ToSlash(other) + `": { "mcpServers": { "local": { "command": "local" } } } } }`
+	if err := os.WriteFile(filepath.Join(home, ".claude.json"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	code, stdout, stderr := gatewayRun(t, "import")
+	want := "1 more server in project " + filepath.ToSlash(other) + ": run gateway import --project " + filepath.ToSlash(other)
+	if code != exitFailed || stdout != "" || !strings.Contains(stderr, want) {
+		t.Errorf("%d %s\n%s", code, stdout, stderr)
+	}
+	code, stdout, stderr = gatewayRun(t, "import", "--project", other)
+	if code != exitOK || !strings.Contains(stdout, "name: local") || strings.Contains(stderr, "1 more") {
+		t.Errorf("%d %s\n%s", code, stdout, stderr)
+	}
+}

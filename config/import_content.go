@@ -1,0 +1,75 @@
+package config
+
+import (
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// How the content of a file tells which client it belongs to, where several use the same key.
+
+// isClaudeCode recognises ~/.claude.json under another name.
+func isClaudeCode(root, _ *yaml.Node) bool {
+	projects := child(root, "projects")
+	return projects != nil && projects.Kind == yaml.MappingNode || child(root, "numStartups") != nil
+}
+
+// isOpencode recognises entries of type local or remote, or with a list as command.
+func isOpencode(root, servers *yaml.Node) bool {
+	return schemaOf(root, "opencode") || anyEntry(servers, func(e *yaml.Node) bool {
+		kind, command := child(e, "type"), child(e, "command")
+		return kind != nil && (kind.Value == "local" || kind.Value == "remote") || command != nil && command.Kind == yaml.SequenceNode
+	})
+}
+
+// isCrush recognises entries as most clients have them, but under mcp.
+func isCrush(root, servers *yaml.Node) bool {
+	return schemaOf(root, "crush") || anyEntry(servers, func(e *yaml.Node) bool {
+		command, url := child(e, "command"), child(e, "url")
+		return command != nil && command.Kind == yaml.ScalarNode || url != nil
+	})
+}
+
+// isGoose recognises extensions with a program or an address.
+func isGoose(_, servers *yaml.Node) bool {
+	return anyEntry(servers, func(e *yaml.Node) bool { return child(e, "cmd") != nil || child(e, "uri") != nil })
+}
+
+func isList(_, servers *yaml.Node) bool { return servers != nil && servers.Kind == yaml.SequenceNode }
+
+func schemaOf(root *yaml.Node, word string) bool {
+	n := child(root, "$schema")
+	return n != nil && strings.Contains(n.Value, word)
+}
+
+func anyEntry(servers *yaml.Node, is func(*yaml.Node) bool) bool {
+	for _, e := range children(servers) {
+		if e.Kind == yaml.MappingNode && is(e) {
+			return true
+		}
+	}
+	return false
+}
+
+// unknownFormat says why no servers could be read from a file.
+func unknownFormat(path string, root *yaml.Node) (problem, hint string) {
+	for _, c := range clients {
+		if c.key == "" && c.owns(path) {
+			return "is a file of " + c.title + ", which is not read here", "add its servers to the configuration yourself"
+		}
+	}
+	var keys []string
+	for key := range children(root) {
+		lower := strings.ToLower(key)
+		if strings.Contains(lower, "mcp") || strings.Contains(lower, "server") || lower == "extensions" || lower == "tools" {
+			keys = append(keys, showKey(key))
+		}
+	}
+	problem, hint = "holds no MCP servers that are known here", "they stand under mcpServers, servers, mcp or mcp_servers"
+	if len(keys) > 0 {
+		slices.Sort(keys)
+		problem += ": no client that is known here writes " + strings.Join(keys, ", ") + " like this"
+	}
+	return problem, hint
+}

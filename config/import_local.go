@@ -1,0 +1,112 @@
+package config
+
+import (
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// localise fits a server to where the gateway runs: another folder than its client, perhaps
+// another system. What it cannot change it notes.
+func (f *foreignFile) localise(s *server) {
+	if s.command == "" {
+		return
+	}
+	f.withoutShell(s)
+	f.inFolder(s)
+	f.noteForeignPaths(s)
+}
+
+// withoutShell removes what only Windows needs to start a program: cmd /c npx and npx.cmd.
+func (f *foreignFile) withoutShell(s *server) {
+	if f.opts.OS == "windows" {
+		return
+	}
+	before := s.command
+	if name := programName(s.command); name == "cmd" || name == "cmd.exe" {
+		i := slices.IndexFunc(s.args, func(arg string) bool { return !strings.HasPrefix(arg, "/") })
+		if i < 1 || !strings.EqualFold(s.args[i-1], "/c") {
+			f.note("%s: %q: %s is a program of Windows: write the one that it starts", f.shown, f.server, s.command)
+			return
+		}
+		before += " " + strings.Join(s.args[:i], " ")
+		s.command, s.args = s.args[i], s.args[i+1:]
+		if words := strings.Fields(s.command); len(words) > 1 {
+			s.command, s.args = words[0], append(words[1:], s.args...)
+		}
+	}
+	switch name := programName(s.command); {
+	case name == "wsl" || name == "wsl.exe", name == "powershell" || name == "powershell.exe":
+		f.note("%s: %q: %s is a program of Windows: write the one that it starts", f.shown, f.server, s.command)
+	case !strings.ContainsAny(s.command, `/\`) && (strings.HasSuffix(name, ".cmd") || strings.HasSuffix(name, ".exe")):
+		s.command = s.command[:len(s.command)-len(".cmd")]
+	}
+	if s.command != before && !strings.HasPrefix(before, s.command+".") {
+		f.note("%s: %q: %s of Windows is left out: the command is %s here", f.shown, f.server, before, s.command)
+	}
+}
+
+// programName returns the last part of a path, of Windows or not, in lower case.
+func programName(command string) string {
+	return strings.ToLower(command[strings.LastIndexAny(command, `/\`)+1:])
+}
+
+// inFolder makes a relative path mean the same as in its client, which starts the servers of a
+// project in the project's folder.
+func (f *foreignFile) inFolder(s *server) {
+	relative := isRelative(s.command) || slices.ContainsFunc(s.args, isRelative)
+	relativeCwd := s.cwd != "" && !filepath.IsAbs(s.cwd) && !strings.HasPrefix(s.cwd, "~") && refersTo(s.cwd) == nil && !windowsPath.MatchString(s.cwd)
+	folder := strings.ReplaceAll(f.folder, "$", "$$")
+	switch {
+	case relativeCwd && folder != "":
+		s.cwd = filepath.Join(folder, s.cwd)
+	case relativeCwd:
+		f.note("%s: %q: cwd %s is relative to where %s runs, and here to where the gateway is started: write an absolute path",
+			f.shown, f.server, s.cwd, f.client.title)
+	case relative && s.cwd == "" && folder != "":
+		s.cwd = folder
+	case relative && s.cwd == "":
+		f.note("%s: %q: a relative path depends on where %s runs, and here on where the gateway is started: write an absolute path, or cwd",
+			f.shown, f.server, f.client.title)
+	}
+}
+
+// isRelative reports whether a command or argument is clearly a relative path.
+func isRelative(text string) bool {
+	return text == "." || text == ".." || strings.HasPrefix(text, "./") || strings.HasPrefix(text, "../") ||
+		strings.HasPrefix(text, `.\`) || strings.HasPrefix(text, `..\`)
+}
+
+var (
+	windowsPath     = regexp.MustCompile(`^[A-Za-z]:[\\/]`)
+	windowsVariable = regexp.MustCompile(`%[A-Za-z_]\w*%`)
+	innerHome       = regexp.MustCompile(`[=:,]~/`)
+)
+
+// noteForeignPaths notes paths and variables that mean something to another system or to a
+// shell.
+func (f *foreignFile) noteForeignPaths(s *server) {
+	check := func(what, text string) {
+		switch {
+		case f.opts.OS != "windows" && windowsPath.MatchString(text):
+			f.note("%s: %q: %s is a path of Windows: write the one on this machine", f.shown, f.server, what)
+		case f.opts.OS != "windows" && windowsVariable.MatchString(text):
+			f.note("%s: %q: %s has %%VARIABLE%% of Windows, which stays as it is: write ${VARIABLE}", f.shown, f.server, what)
+		case innerHome.MatchString(text), strings.HasPrefix(what, "env ") && strings.HasPrefix(text, "~/"):
+			f.note("%s: %q: ~ in %s stays as it is: write ${HOME}", f.shown, f.server, what)
+		}
+	}
+	check("command", s.command)
+	check("cwd", s.cwd)
+	for i, arg := range s.args {
+		what := "an argument"
+		if i > 0 && strings.HasPrefix(s.args[i-1], "-") {
+			what = "argument " + showKey(s.args[i-1])
+		}
+		check(what, arg)
+	}
+	for _, e := range s.env {
+		check("env "+showKey(e.name), e.value)
+	}
+}
