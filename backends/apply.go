@@ -33,6 +33,9 @@ const (
 // it goes to the new one of that name, or ends. A backend that does not start is changed all
 // the same, and is tried again like any other.
 //
+// Filters take effect first, before anything is started, also for a backend that is about to be
+// replaced: a request that they do not permit is not sent from then on.
+//
 // Apply waits for the change, not for those calls. One that is called meanwhile waits for the
 // one before. Ctx ends the wait for new backends, not the change. Before the backends are
 // started, see Start, nothing is waited for. An error means that nothing was changed.
@@ -43,6 +46,7 @@ func (s *Set) Apply(ctx context.Context, c Change) error {
 	s.applying <- struct{}{}
 	defer func() { <-s.applying }()
 	before := s.now() // but for retired nobody else changes it
+	s.refilter(before, c.Backends)
 	next, newcomers := s.plan(before, c)
 	for _, b := range newcomers {
 		b.recall()

@@ -3,6 +3,7 @@ package backends
 import (
 	"slices"
 
+	"mcpgateway/peer"
 	"mcpgateway/wire"
 )
 
@@ -31,6 +32,9 @@ func (l *line) subscribeLocked(w waiting) (tell func()) {
 		return func() { w.c.To.Done(wire.NewResult("0", nothing), nil) }
 	}
 	switch {
+	case !l.b.permits(w.m, w.c):
+		l.subs.refused(uri, w.c.Owner)
+		return func() { w.c.To.Done(wire.Message{}, peer.ErrForbidden) }
 	case !l.server.has("resources", "subscribe"):
 		l.subs.refused(uri, w.c.Owner)
 		return func() {
@@ -54,6 +58,11 @@ func (l *line) settleLocked(state func(uri string) (known bool, err *wire.Error)
 	var rest []waiting
 	for _, w := range l.arming {
 		uri := subject(w.m)
+		if !l.b.permits(w.m, w.c) { // since it began to wait
+			l.subs.refused(uri, w.c.Owner)
+			tell = append(tell, func() { w.c.To.Done(wire.Message{}, peer.ErrForbidden) })
+			continue
+		}
 		known, err := state(uri)
 		if !known {
 			rest = append(rest, w)

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"mcpgateway/catalog"
@@ -27,7 +28,7 @@ type Status struct {
 	Answered bool                  // since it was started: it is listed what it has, or it failed; or it need not be started for that
 	Took     time.Duration         // from the start to that
 
-	Unmatched []string       // what its configuration says of tools, as config.Tools.Unmatched, that is of none of them
+	Unmatched []string       // what its configuration says of tools, as config.Filter.Unmatched, that is of none of them
 	LeftOut   []catalog.Flaw // of what it lists, what no client could bear, and why
 	Container string         // why its container may stay when it ends; "" = it does not, or there is none
 	Odd       []catalog.Flaw // of what is listed, what some clients may not bear, and why
@@ -36,7 +37,8 @@ type Status struct {
 // A Backend is one MCP server and what is known of it.
 type Backend struct {
 	set     *Set
-	cfg     config.Backend
+	cfg     config.Backend // without its filters
+	filters atomic.Pointer[config.Filters]
 	log     *slog.Logger
 	says    *slog.Logger // for what it says, see sparing
 	shared  *line
@@ -66,9 +68,11 @@ type Backend struct {
 	status   Status
 	listErrs [catalog.NumKinds]error // why the last listing failed
 	listing  catalog.Listing
-	raw      [catalog.NumKinds][]byte // the lists as they were read, all of them
-	answered bool                     // at some time: listing is its own, or it failed
-	kept     bool                     // the file says that the verdict was costly
+	raw      [catalog.NumKinds][]byte         // the lists as they were read, all of them
+	items    [catalog.NumKinds][]catalog.Item // their entries, also those that the filters do not permit
+	public   [catalog.NumKinds]bool           // the backend says that the list is for everybody
+	answered bool                             // at some time: listing is its own, or it failed
+	kept     bool                             // the file says that the verdict was costly
 	leftOut  [catalog.NumKinds][]catalog.Flaw
 	odd      [catalog.NumKinds][]catalog.Flaw
 	headers  map[string][]byte           // own name of a tool → its schema, if it names headers
@@ -78,7 +82,7 @@ type Backend struct {
 func newBackend(s *Set, c config.Backend) *Backend {
 	b := &Backend{
 		set:     s,
-		cfg:     c,
+		cfg:     c.Unfiltered(),
 		log:     s.Log.With("backend", c.Name),
 		relist:  make(chan struct{}, 1),
 		intake:  transport.NewIntake(s.intakeBound()/2, s.intake),
@@ -86,6 +90,8 @@ func newBackend(s *Set, c config.Backend) *Backend {
 		status:  Status{Name: c.Name},
 		listing: catalog.Listing{Backend: c.Name, Private: all},
 	}
+	filters := c.Filters()
+	b.filters.Store(&filters)
 	b.life, b.kill = context.WithCancelCause(s.life)
 	b.serving, b.withdraw = context.WithCancel(b.life)
 	b.says = spare(b.log)
@@ -203,7 +209,14 @@ func (b *Backend) Status() Status {
 	b.mu.Lock()
 	s := b.status
 	s.Container = container
-	s.LeftOut, s.Odd = slices.Concat(b.leftOut[:]...), slices.Concat(b.odd[:]...)
+	s.LeftOut = slices.Concat(b.leftOut[:]...)
+	for k, odd := range b.odd {
+		for _, f := range odd {
+			if b.lists(catalog.Kind(k), f.Item) {
+				s.Odd = append(s.Odd, f)
+			}
+		}
+	}
 	b.mu.Unlock()
 	b.shared.mu.Lock()
 	defer b.shared.mu.Unlock()

@@ -24,9 +24,8 @@ func (b *Backend) freshen(r *reading, s server) (news bool) {
 	if !s.stateless {
 		ttl, private = 0, true
 	}
-	if r.kind == catalog.Tools && len(b.cfg.Tools.Allow)+len(b.cfg.Tools.Deny) > 0 {
-		private = true
-	}
+	b.public[r.kind] = !private
+	private = private || !b.filterOf(r.kind).IsZero()
 	if ttl > 0 {
 		b.due[r.kind] = time.Now().Add(max(ttl, leastTTL))
 	}

@@ -218,7 +218,7 @@ func (l *line) restore(ctx context.Context, p *peer.Peer, s server) (missed []st
 	l.mu.Lock()
 	missed, l.adopted = l.subs.agreedTo(), nil
 	l.mu.Unlock()
-	l.repeat(ctx, p, append(requests, subscribeAll(missed)...))
+	l.repeat(ctx, p, append(requests, subscribeAll(l.b.permitted(missed))...))
 	return missed
 }
 

@@ -199,7 +199,7 @@ func (l *line) excuse() error {
 
 // notOffered returns what a call ends with that could not be offered.
 func notOffered(err error) error {
-	if errors.Is(err, peer.ErrCancelled) || isA[*wire.Error](err) {
+	if errors.Is(err, peer.ErrCancelled) || errors.Is(err, peer.ErrForbidden) || isA[*wire.Error](err) {
 		return err
 	}
 	return &transport.Lost{Err: err}

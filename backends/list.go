@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"mcpgateway/catalog"
@@ -120,7 +119,6 @@ func (b *Backend) page(r *reading, s server, a peer.Answer) (next []byte, err er
 	if r.kind == catalog.Tools {
 		b.mendHeaders(&page, s)
 	}
-	page.Flaws = slices.DeleteFunc(page.Flaws, func(f catalog.Flaw) bool { return f.Odd && !b.cfg.Tools.Permits(f.Item) })
 	b.logFlaws(r.kind, page.Flaws)
 	for _, f := range page.Flaws {
 		switch {
@@ -164,7 +162,7 @@ func (b *Backend) page(r *reading, s server, a peer.Answer) (next []byte, err er
 // listed takes what was read, or why it could not be.
 func (b *Backend) listed(read []*reading, s server) {
 	b.mu.Lock()
-	raw, known := b.raw, b.listing.Items[catalog.Tools]
+	raw, known := b.raw, b.items[catalog.Tools]
 	b.mu.Unlock()
 	failed := false
 	for _, r := range read {
@@ -179,10 +177,9 @@ func (b *Backend) listed(read []*reading, s server) {
 	if !failed {
 		b.remember(raw, s)
 	}
-	unmatched := b.unmatched(read)
 	var problem error
+	var unmatched []string
 	b.answer(func() (news bool) {
-		b.status.Unmatched = unmatched
 		for _, r := range read {
 			news = b.freshen(r, s) || news
 			b.listErrs[r.kind] = r.err
@@ -202,47 +199,12 @@ func (b *Backend) listed(read []*reading, s server) {
 		problem = cmp.Or(b.listErrs[:]...)
 		news = news || s.instructions() != b.listing.Instructions || string(s.Capabilities) != string(b.listing.Capabilities)
 		b.raw = raw
+		unmatched = b.compareLocked()
 		b.listing.Instructions, b.listing.Capabilities = s.instructions(), s.Capabilities
 		return news
 	})
+	b.sayUnmatched(unmatched)
 	b.shared.ail(illLists, problem)
-}
-
-// unmatched returns which filters are of no tool that was read, and says so when that is
-// news. What was not read says nothing new.
-func (b *Backend) unmatched(read []*reading) []string {
-	b.mu.Lock()
-	known := b.status.Unmatched
-	b.mu.Unlock()
-	i := slices.IndexFunc(read, func(r *reading) bool { return r.kind == catalog.Tools && r.err == nil })
-	if i < 0 {
-		return known
-	}
-	var names []string
-	for _, item := range read[i].items {
-		names = append(names, item.Own)
-	}
-	all := b.cfg.Tools.Unmatched(names)
-	if len(all) > 0 && !slices.Equal(all, known) {
-		b.says.Warn("no tool of the backend's is meant by " + strings.Join(all, ", "))
-	}
-	return all
-}
-
-// setItems takes the entries of a kind that the configuration permits. It is called
-// with b.mu held.
-func (b *Backend) setItems(k catalog.Kind, items []catalog.Item) {
-	permitted := items
-	if k == catalog.Tools {
-		permitted, b.headers = nil, headersIn(items)
-		for _, item := range items {
-			if b.cfg.Tools.Permits(item.Own) {
-				permitted = append(permitted, item)
-			}
-		}
-	}
-	b.listing.Items[k] = permitted
-	b.status.Counts[k] = len(permitted)
 }
 
 // maxChanged is how many changed tools of one list are logged one by one.
@@ -294,7 +256,7 @@ func (b *Backend) logFlaws(k catalog.Kind, flaws []catalog.Flaw) {
 		b.flaws = nil
 	}
 	for _, f := range flaws {
-		if b.flaws[f] {
+		if b.flaws[f] || f.Odd && !b.lists(k, f.Item) {
 			continue
 		}
 		if b.flaws == nil {

@@ -250,7 +250,7 @@ func TestSCHEMA03_SCHEMA04_WhatModelsMayRefuseIsNamed(t *testing.T) {
 // be called.
 func TestGlobsThatMatchNothingAreTold(t *testing.T) {
 	o := backends.Options{Backends: plain("a")}
-	o.Backends[0].Tools = config.Tools{Allow: []string{"t*", "x?"}, Deny: []string{"tdelete", "t_delete"}}
+	o.Backends[0].Tools = config.Filter{Allow: []string{"t*", "x?"}, Deny: []string{"tdelete", "t_delete"}}
 	inHouse(t, o, func(t *testing.T, h *house) {
 		told := func(times int, want ...string) {
 			t.Helper()

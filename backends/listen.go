@@ -260,7 +260,7 @@ func (g *listening) wanted() (params []byte, uris []string) {
 	}
 	if g.s.has("resources", "subscribe") {
 		g.l.mu.Lock()
-		uris = g.l.subs.uris()
+		uris = g.l.b.permitted(g.l.subs.uris())
 		g.missed, g.l.adopted = g.missed || len(g.l.adopted) > 0, nil
 		g.l.mu.Unlock()
 	}

@@ -82,7 +82,7 @@ func (m *members) absentees() iter.Seq[string] {
 }
 
 // plan returns the members after a change, but for retired, and those among them that are
-// new.
+// new. A backend of which only the filters differ stays a member.
 func (s *Set) plan(m *members, c Change) (next *members, newcomers []*Backend) {
 	next = &members{byName: make(map[string]*Backend), faults: make(map[string]string), catalog: c.Catalog, wait: c.Wait}
 	for _, one := range c.Backends {
@@ -98,7 +98,7 @@ func (s *Set) plan(m *members, c Change) (next *members, newcomers []*Backend) {
 			continue
 		}
 		b := m.byName[one.Name]
-		if b == nil || !reflect.DeepEqual(b.cfg, one) {
+		if b == nil || !reflect.DeepEqual(b.cfg, one.Unfiltered()) {
 			b = newBackend(s, one)
 			newcomers = append(newcomers, b)
 		}

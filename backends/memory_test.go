@@ -31,7 +31,7 @@ func TestWhatIsKnownIsRemembered(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state", "mcp-gateway") // made when there is something to keep
 	const tools = `{"tools":[{"name":"búsqueda", "x-unknown":1.10,"inputSchema":{"type":"object"},"description":"<\u003c>"},{"name":"hidden","inputSchema":{"type":"object"}}]}`
 	o := backends.Options{Backends: plain("a", "b"), State: dir}
-	o.Backends[0].Tools = config.Tools{Deny: []string{"hidden"}}
+	o.Backends[0].Tools = config.Filter{Deny: []string{"hidden"}}
 	inHouse(t, o, func(t *testing.T, h *house) {
 		if _, err := os.Stat(dir); err == nil {
 			t.Error("the directory is made before there is anything to keep")
@@ -54,7 +54,7 @@ func TestWhatIsKnownIsRemembered(t *testing.T) {
 		t.Errorf("kept %s\nwant %s", text, want)
 	}
 
-	o.Backends[0].Tools = config.Tools{} // what is allowed is decided anew
+	o.Backends[0].Tools = config.Filter{} // what is allowed is decided anew
 	inHouse(t, o, func(t *testing.T, h *house) {
 		h.wantNames("b_squeda", "hidden")
 		v := h.View()

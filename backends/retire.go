@@ -178,7 +178,7 @@ func (l *line) tellAdoptedLocked() {
 		if s.has("resources", "subscribe") {
 			ctx, cancel := context.WithTimeout(ctx, restoring)
 			defer cancel()
-			l.repeat(ctx, p, subscribeAll(uris))
+			l.repeat(ctx, p, subscribeAll(l.b.permitted(uris)))
 		}
 		for _, uri := range uris {
 			l.updated(updated(uri), peer.Stream{})

@@ -30,10 +30,14 @@ func (b *Backend) stamped(m wire.Message, s server, session string, tasks bool) 
 	return stamp.On(m)
 }
 
-// offer sends a call over the conversation with s, in the words of its era. What goes on with a
+// offer sends a call over the conversation with s, in the words of its era. A call that the
+// filters in force do not permit is refused with [peer.ErrForbidden]. What goes on with a
 // call is refused with a *[wire.Error] by a server of the session era: there a call that asks
 // something is open until it is answered, and this would be another.
 func (l *line) offer(p *peer.Peer, s server, w waiting) error {
+	if !l.b.permits(w.m, w.c) {
+		return peer.ErrForbidden
+	}
 	if w.c.GoesOn && !s.stateless {
 		return l.b.cannotGoOn(w.m)
 	}

@@ -267,7 +267,7 @@ func (u *unsubscribing) Done(m wire.Message, err error) {
 	u.l.mu.Lock()
 	wanted, p, server := len(u.l.subs.byURI[u.uri]) > 0, u.l.peer, u.l.server
 	u.l.mu.Unlock()
-	if wanted && p != nil && !server.stateless {
+	if wanted && p != nil && !server.stateless && u.l.b.lists(catalog.Resources, u.uri) {
 		p.Send(subscribe(u.uri, true), &peer.Pending{To: nobody{}, Timeout: restoring})
 	}
 	u.Asker.Done(m, err)
@@ -323,9 +323,13 @@ func (nobody) Progressed(wire.Message)  {}
 func (nobody) Done(wire.Message, error) {}
 
 // updated passes on that a resource has changed: to the sessions that have
-// subscribed to it, if several share the line.
+// subscribed to it, if several share the line. An update of a resource that the filters do not
+// permit is dropped.
 func (l *line) updated(m wire.Message, on peer.Stream) {
 	set, backend := l.b.set, l.b.cfg.Name
+	if !l.b.lists(catalog.Resources, subject(m)) {
+		return
+	}
 	if l.own() {
 		set.clients().Told(l.session, backend, m, on)
 		return

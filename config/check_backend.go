@@ -40,8 +40,9 @@ func (c *checker) backend(b *Backend, i int, named map[string]int) {
 	}
 	c.environment(b, at)
 	c.headers(b.Headers, at+".headers.")
-	c.globs(b.Tools.Allow, at+".tools.allow")
-	c.globs(b.Tools.Deny, at+".tools.deny")
+	c.filter(b.Tools, at+".tools")
+	c.filter(b.Prompts, at+".prompts")
+	c.filter(b.Resources, at+".resources")
 }
 
 // given is where a backend has a key from: what is said at at, or in defaults.
@@ -158,6 +159,11 @@ func (c *checker) headers(headers map[string]string, at string) {
 			c.fail(at+name, "must be one line", "")
 		}
 	}
+}
+
+func (c *checker) filter(f Filter, at string) {
+	c.globs(f.Allow, at+".allow")
+	c.globs(f.Deny, at+".deny")
 }
 
 func (c *checker) globs(globs []string, at string) {

@@ -129,7 +129,10 @@ type Backend struct {
 	// modern one has no Transport sse.
 	Era string `koanf:"era"`
 
-	Tools Tools `koanf:"tools"`
+	Tools     Filter `koanf:"tools"`     // by names
+	Prompts   Filter `koanf:"prompts"`   // by names
+	Resources Filter `koanf:"resources"` // by URIs, and templates of them
+
 	// Misconfigured says which variables the backend lacks; "" = none. With a text the backend
 	// cannot be started, and only Name and Enabled count.
 	Misconfigured string `koanf:"-"`

@@ -146,8 +146,8 @@ func TestEveryFieldOfABackendMakesItAnother(t *testing.T) {
 			v.SetBool(true)
 		case ClientTLS:
 			v.Set(reflect.ValueOf(ClientTLS{ServerName: "y"}))
-		case Tools:
-			v.Set(reflect.ValueOf(Tools{Allow: []string{"y"}}))
+		case Filter:
+			v.Set(reflect.ValueOf(Filter{Allow: []string{"y"}}))
 		default:
 			t.Errorf("%s: of an unknown type", f)
 		}

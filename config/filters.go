@@ -20,7 +20,7 @@ var (
 
 // filters reads the tool filters of an entry into ours. read lists the keys that
 // say them. wrong says what is wrong with one, "" = nothing.
-func filters(value func(key string) *yaml.Node) (t Tools, read []string, wrong string) {
+func filters(value func(key string) *yaml.Node) (t Filter, read []string, wrong string) {
 	for _, key := range allowKeys {
 		n := value(key)
 		names, ok := toolNames(n)
@@ -55,7 +55,7 @@ func filters(value func(key string) *yaml.Node) (t Tools, read []string, wrong s
 }
 
 // node is t as it would stand in a file of ours; nil if it says nothing.
-func (t Tools) node(line int) *yaml.Node {
+func (t Filter) node(line int) *yaml.Node {
 	list := func(globs []string) *yaml.Node {
 		n := &yaml.Node{Kind: yaml.SequenceNode, Style: yaml.FlowStyle}
 		for _, glob := range globs {

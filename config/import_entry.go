@@ -64,7 +64,7 @@ func (e entry) peek(key string) string {
 }
 
 // tools reads the filters.
-func (e entry) tools() Tools {
+func (e entry) tools() Filter {
 	t, read, wrong := filters(func(key string) *yaml.Node { return child(e.node, key) })
 	if wrong != "" {
 		*e.wrong = wrong

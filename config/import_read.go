@@ -26,7 +26,7 @@ type server struct {
 	cwd, url     string
 	transport    string // sse; "" = auto
 	start, call  time.Duration
-	tools        Tools
+	tools        Filter
 	disabled     bool // there
 	project      bool // it comes with the project, and nobody asked for it
 	local        bool // Claude Code has it for one project, in the user's file

@@ -50,21 +50,21 @@ backends:
 	}
 }
 
-func TestToolsPermits(t *testing.T) {
+func TestFilterPermits(t *testing.T) {
 	for _, tc := range []struct {
-		tools Tools
+		tools Filter
 		name  string
 		want  bool
 	}{
-		{Tools{}, "anything", true},
-		{Tools{Allow: []string{"search*", "fetch"}}, "search_all", true},
-		{Tools{Allow: []string{"search*", "fetch"}}, "fetch", true},
-		{Tools{Allow: []string{"search*", "fetch"}}, "fetch2", false},
-		{Tools{Deny: []string{"delete_*"}}, "delete_all", false},
-		{Tools{Deny: []string{"delete_*"}}, "read", true},
-		{Tools{Allow: []string{"*"}, Deny: []string{"delete_*"}}, "delete_all", false},
-		{Tools{Allow: []string{"user*"}}, "user/update", true},
-		{Tools{Allow: []string{"user/?pdate"}}, "user/update", true},
+		{Filter{}, "anything", true},
+		{Filter{Allow: []string{"search*", "fetch"}}, "search_all", true},
+		{Filter{Allow: []string{"search*", "fetch"}}, "fetch", true},
+		{Filter{Allow: []string{"search*", "fetch"}}, "fetch2", false},
+		{Filter{Deny: []string{"delete_*"}}, "delete_all", false},
+		{Filter{Deny: []string{"delete_*"}}, "read", true},
+		{Filter{Allow: []string{"*"}, Deny: []string{"delete_*"}}, "delete_all", false},
+		{Filter{Allow: []string{"user*"}}, "user/update", true},
+		{Filter{Allow: []string{"user/?pdate"}}, "user/update", true},
 	} {
 		if got := tc.tools.Permits(tc.name); got != tc.want {
 			t.Errorf("%+v permits %q: got %v", tc.tools, tc.name, got)

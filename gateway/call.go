@@ -140,11 +140,16 @@ func (c *call) unknown() {
 			return
 		}
 	}
+	c.reject(c.unknownError())
+}
+
+// unknownError returns the error for a name that nobody has, or that the configuration forbids.
+func (c *call) unknownError() *wire.Error {
 	err := c.road.unknown(c.Name)
 	if c.guest != nil && err.Code == revision.CodeNoResource {
 		err.Code = wire.CodeInvalidParams
 	}
-	c.reject(err)
+	return err
 }
 
 // reject ends a call that no backend is asked.
@@ -175,6 +180,7 @@ func (c *call) send(route catalog.Route) {
 		}
 		return
 	}
+	c.pending.Own = route.Own
 	if c.guest != nil {
 		c.depart()
 	} else {

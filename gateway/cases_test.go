@@ -29,8 +29,8 @@ func TestCONTEXT_05_AFilteredListIsAsMuchShorter(t *testing.T) {
 				few = append(few, tool)
 			}
 		}
-		size := func(filter config.Tools) int {
-			h := newHouse(t, settings{tools: map[string]config.Tools{"gh": filter}}, "gh")
+		size := func(filter config.Filter) int {
+			h := newHouse(t, settings{tools: map[string]config.Filter{"gh": filter}}, "gh")
 			client, _ := h.client()
 			client.Initialize("2025-11-25")
 			gh := h.backend("gh")
@@ -38,7 +38,7 @@ func TestCONTEXT_05_AFilteredListIsAsMuchShorter(t *testing.T) {
 			gh.List(`{"tools":[` + strings.Join(tools, ",") + `]}`)
 			return len(list(t, client))
 		}
-		all, allowed, denied := size(config.Tools{}), size(config.Tools{Allow: []string{"search_*"}}), size(config.Tools{Deny: []string{"delete_*"}})
+		all, allowed, denied := size(config.Filter{}), size(config.Filter{Allow: []string{"search_*"}}), size(config.Filter{Deny: []string{"delete_*"}})
 		t.Logf("%d bytes of %d tools, %d of those that are allowed", all, n, allowed)
 		if want := len(`{"tools":[]}`) + len(strings.Join(few, ",")); allowed != want || denied != want || all-want < (n-kept)*len(long) {
 			t.Errorf("%d bytes without a filter, %d with what is allowed, %d without what is denied; want %d", all, allowed, denied, want)

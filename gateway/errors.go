@@ -40,6 +40,9 @@ func (c *call) failure(err error) (Kind, *wire.Error) {
 	if e, ok := err.(*wire.Error); ok {
 		return RPCError, e
 	}
+	if errors.Is(err, peer.ErrForbidden) {
+		return Rejected, c.unknownError()
+	}
 	kind, reason, ran := c.reason(err)
 	text := fmt.Sprintf("backend %s: %s", c.Route.Backend, reason)
 	if ran {

@@ -72,8 +72,12 @@ type Backends interface {
 
 	// Send sends a request to a backend, on behalf of the session c.Owner; see
 	// [peer.Peer.Send]. A backend that is still starting gets it later. The
-	// backend's own time limit is applied.
+	// backend's own time limit is applied. The call ends with [peer.ErrForbidden] if the
+	// configuration does not permit it at the moment at which it would be sent.
 	Send(backend string, m wire.Message, c *peer.Pending)
+	// Permits reports whether the configuration permits that the request goes to the backend now.
+	// Send checks it itself; Permits is for what goes on without being sent.
+	Permits(backend string, m wire.Message, c *peer.Pending) bool
 	// Cancel takes back what was sent; see [peer.Pending.Cancel].
 	Cancel(backend string, c *peer.Pending, params []byte)
 	// Subscribe is Send for resources/subscribe, and for resources/unsubscribe if

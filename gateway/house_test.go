@@ -30,7 +30,7 @@ type settings struct {
 	wait         time.Duration // for a first list; 0 = 3 s
 	startTimeout time.Duration // 0 = 60 s
 	callTimeout  map[string]time.Duration
-	tools        map[string]config.Tools
+	tools        map[string]config.Filter
 	inFlight     int
 	places       int // max_in_flight of each backend, with no queue; 0 = 20000, as in config
 	guests       int
@@ -106,7 +106,7 @@ func TestConversations(t *testing.T) {
 // read reads a conversation's config section.
 func read(t *testing.T, c map[string]string) settings {
 	o := settings{
-		solo: true, callTimeout: make(map[string]time.Duration), tools: make(map[string]config.Tools),
+		solo: true, callTimeout: make(map[string]time.Duration), tools: make(map[string]config.Filter),
 		sharing: make(map[string]string), era: make(map[string]string),
 	}
 	for key, value := range c {

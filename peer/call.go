@@ -32,6 +32,7 @@ type Pending struct {
 	By      any           // whoever sends the call, by which it knows its own; nobody else looks at it
 	Token   wire.ID       // the caller's own progress token, "" = wants none
 	Name    []byte        // takes the place of params.name, as JSON; nil = none does
+	Own     string        // the far side's own name of the tool or prompt; "" = it is in Name or in the message
 	Owner   string        // on whose behalf; see [Peer.SoleOwner]
 	About   wire.ID       // the request of the far side that the call belongs to, "" = none
 	Timeout time.Duration // since the start or the last progress; 0 = none
@@ -90,6 +91,10 @@ var ErrTimeout = errors.New("no answer in time")
 // ErrBusy is what a call ends with that was not sent because the far side is at as many as it
 // may be at. It is what a queue before a Peer says; a Peer has no such bound.
 var ErrBusy = errors.New("busy")
+
+// ErrForbidden is what a call ends with that was not sent because the configuration no longer
+// permits it. A Peer permits everything.
+var ErrForbidden = errors.New("the configuration does not permit it")
 
 // ErrCancelled is what a call ends with that its caller took back.
 var ErrCancelled = errors.New("cancelled")

@@ -22,7 +22,7 @@ func checkCommand(f *flags) *cobra.Command {
 		Short: "Start every backend once and say how each is",
 		Long: `check loads and validates the configuration, starts every backend, lists its tools, and
 prints one row for each. It exits with 0 only if all are well. Under PROBLEM stands also what
-is odd about one that is: a glob under tools that matches none, a tool left out as unusable, or
+is odd about one that is: a glob that matches nothing, a tool left out as unusable, or
 one that model APIs may refuse.
 
 With --diff it starts none. It loads and validates the configuration and prints what a
@@ -107,7 +107,11 @@ const shown = 10
 func (a *app) remarks(s backends.Status) string {
 	var all []string
 	if len(s.Unmatched) > 0 {
-		all = append(all, strings.Join(s.Unmatched, ", ")+": no tool of that name")
+		what := "no tool of that name"
+		if slices.ContainsFunc(s.Unmatched, func(glob string) bool { return !strings.HasPrefix(glob, "tools.") }) {
+			what = "nothing of that name"
+		}
+		all = append(all, strings.Join(s.Unmatched, ", ")+": "+what)
 	}
 	if s.Container != "" {
 		all = append(all, s.Container)

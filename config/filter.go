@@ -1,0 +1,98 @@
+package config
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+)
+
+// A Filter chooses among a backend's tools, prompts or resources, by globs (path.Match) on the
+// names or URIs that the backend gave them. In a glob, / is a character like any other.
+type Filter struct {
+	Allow []string `koanf:"allow"` // none = all
+	Deny  []string `koanf:"deny"`  // wins over Allow
+}
+
+// IsZero reports whether the filter permits everything.
+func (f Filter) IsZero() bool { return len(f.Allow) == 0 && len(f.Deny) == 0 }
+
+// Equal reports whether two filters have the same globs.
+func (f Filter) Equal(other Filter) bool {
+	return slices.Equal(f.Allow, other.Allow) && slices.Equal(f.Deny, other.Deny)
+}
+
+// Permits reports whether the filter permits the tool or prompt with this name.
+func (f Filter) Permits(name string) bool {
+	return (len(f.Allow) == 0 || matchAny(f.Allow, name)) && !matchAny(f.Deny, name)
+}
+
+// PermitsURI reports whether the filter permits the resource with this URI, or the template with
+// this text. A URI can be written in several ways, which a server may take for the same resource.
+// Deny therefore applies to the URI as it is written and to its plain spellings, in upper or
+// lower case. Allow has to permit both the URI as it is written and its plain spelling.
+func (f Filter) PermitsURI(uri string) bool {
+	if f.IsZero() {
+		return true
+	}
+	plain, short := plainURI(uri)
+	for _, glob := range f.Deny {
+		for _, one := range []string{glob, plainGlob(glob)} {
+			if one = strings.ToLower(one); matchAny([]string{one}, strings.ToLower(uri)) ||
+				matchAny([]string{one}, strings.ToLower(plain)) || matchAny([]string{one}, strings.ToLower(short)) {
+				return false
+			}
+		}
+	}
+	if len(f.Allow) == 0 {
+		return true
+	}
+	return matchAny(f.Allow, uri) && slices.ContainsFunc(f.Allow, func(glob string) bool {
+		return matchAny([]string{glob, plainGlob(glob)}, plain)
+	})
+}
+
+// Unmatched returns the globs of the filter under key that match none of the names, each as in
+// `tools.deny "now*"`: they were probably meant for something.
+func (f Filter) Unmatched(key string, names []string) []string {
+	var all []string
+	for _, list := range []struct {
+		key   string
+		globs []string
+	}{{"allow", f.Allow}, {"deny", f.Deny}} {
+		for _, glob := range list.globs {
+			matches := func(name string) bool { return matchAny([]string{glob}, name) }
+			if !slices.ContainsFunc(names, matches) {
+				all = append(all, fmt.Sprintf("%s.%s %q", key, list.key, glob))
+			}
+		}
+	}
+	return all
+}
+
+func matchAny(globs []string, name string) bool {
+	for _, glob := range globs {
+		if ok, _ := path.Match(flat(glob), flat(name)); ok {
+			return true
+		}
+	}
+	return false
+}
+
+// flat keeps * and ? from stopping at a slash: tool names are no paths.
+func flat(s string) string { return strings.ReplaceAll(s, "/", "\x00") }
+
+// Filters are the filters of a backend together.
+type Filters struct{ Tools, Prompts, Resources Filter }
+
+// All returns the filters in an order that is always the same.
+func (f Filters) All() []Filter { return []Filter{f.Tools, f.Prompts, f.Resources} }
+
+// Filters returns the filters of the backend.
+func (b *Backend) Filters() Filters { return Filters{b.Tools, b.Prompts, b.Resources} }
+
+// Unfiltered returns the backend without its filters.
+func (b Backend) Unfiltered() Backend {
+	b.Tools, b.Prompts, b.Resources = Filter{}, Filter{}, Filter{}
+	return b
+}
