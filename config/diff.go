@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"reflect"
 	"slices"
+	"strings"
 )
 
 // Changes is what differs between two configurations, by names and keys. It holds
@@ -32,6 +33,15 @@ type Changes struct {
 type BackendChange struct {
 	Name string
 	Keys []string // as they stand in the file: command, env.DEBUG, tools.allow
+}
+
+// InPlace reports whether the change is taken over without a restart of the server: only filters
+// differ.
+func (c BackendChange) InPlace() bool {
+	return !slices.ContainsFunc(c.Keys, func(key string) bool {
+		first, _, _ := strings.Cut(key, ".")
+		return first != "tools" && first != "prompts" && first != "resources"
+	})
 }
 
 // Backends reports whether any backend differs that is enabled or was, or the order does.

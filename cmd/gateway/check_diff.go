@@ -93,7 +93,7 @@ func printChanges(out io.Writer, c config.Changes) error {
 	rows("disabled", c.Disabled)
 	for _, b := range c.Changed {
 		detail := strings.Join(b.Keys, ", ")
-		if !c.IsOff(b.Name) {
+		if !c.IsOff(b.Name) && !b.InPlace() {
 			detail += "; restarts it"
 		}
 		fmt.Fprintf(w, "backend %s\tchanged\t%s\n", plain(b.Name), plain(detail))

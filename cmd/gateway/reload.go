@@ -225,7 +225,7 @@ func changed(c config.Changes) []string {
 	var all []string
 	for _, b := range c.Changed {
 		what := some(b.Keys)
-		if !c.IsOff(b.Name) {
+		if !c.IsOff(b.Name) && !b.InPlace() {
 			what += "; started anew"
 		}
 		all = append(all, b.Name+" ("+what+")")

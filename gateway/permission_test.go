@@ -1,0 +1,208 @@
+package gateway_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mcpgateway/backends"
+	"mcpgateway/catalog"
+	"mcpgateway/config"
+	"mcpgateway/internal/mcptest"
+	"mcpgateway/wire"
+)
+
+// forbidding has the backend gh deny these globs from now on.
+func forbidding(t *testing.T, set *backends.Set, era, tools, prompts, resources string) {
+	t.Helper()
+	c := config.Backend{Name: "gh", Command: "gh", Enabled: true, StartTimeout: time.Minute, MaxInFlight: 20_000, Era: era}
+	c.Tools.Deny, c.Prompts.Deny, c.Resources.Deny = strings.Fields(tools), strings.Fields(prompts), strings.Fields(resources)
+	err := set.Apply(context.Background(), backends.Change{Backends: []config.Backend{c},
+		Catalog: catalog.Options{Prefix: catalog.Collision, Separator: "__", NameLimit: 50}, Wait: 3 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+const completing = `{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"prompts":{},"resources":{"subscribe":true},"completions":{}},"serverInfo":{"name":"x","version":"1"}}`
+
+// A client was shown a list and calls what it contains. The configuration forbids it meanwhile: the
+// call is answered like one of something that does not exist, and reaches no server.
+func TestWhatWasShownIsForbiddenByAReload_F_SEC_1_F_SEC_12(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var set *backends.Set
+		h := newHouse(t, settings{set: &set}, "gh")
+		client, _ := h.client()
+		client.Initialize("2025-11-25")
+		gh := h.backend("gh")
+		gh.Greet(completing)
+		for range 4 {
+			switch m := gh.Message(); m.Method() {
+			case "tools/list":
+				gh.Reply(m.ID(), mcptest.Tools("open", "secret"))
+			case "prompts/list":
+				gh.Reply(m.ID(), `{"prompts":[{"name":"open"},{"name":"secret"}]}`)
+			case "resources/list":
+				gh.Reply(m.ID(), `{"resources":[{"uri":"x:open","name":"o"},{"uri":"x:secret","name":"s"}]}`)
+			case "resources/templates/list":
+				gh.Reply(m.ID(), `{"resourceTemplates":[{"uriTemplate":"x:secret/{id}","name":"t"}]}`)
+			}
+		}
+		list(t, client)
+		forbidding(t, set, "legacy", "secret", "secret", "x:secret*")
+		gone := `{"code":-32002,"message":"Resource not found","data":{"uri":"%s"}}`
+		for i, one := range []struct{ method, params, failure string }{
+			{"tools/call", `{"name":"secret"}`, `{"code":-32602,"message":"Unknown tool: secret"}`},
+			{"tools/call", `{"name":"gh__secret"}`, `{"code":-32602,"message":"Unknown tool: gh__secret"}`},
+			{"prompts/get", `{"name":"secret"}`, `{"code":-32602,"message":"Unknown prompt: secret"}`},
+			{"resources/read", `{"uri":"x:secret"}`, fmt.Sprintf(gone, "x:secret")},
+			{"resources/read", `{"uri":"x:secret/1"}`, fmt.Sprintf(gone, "x:secret/1")},
+			{"resources/subscribe", `{"uri":"x:secret/1"}`, fmt.Sprintf(gone, "x:secret/1")},
+			{"completion/complete", `{"ref":{"type":"ref/prompt","name":"secret"},"argument":{"name":"a","value":""}}`, `{"code":-32602,"message":"Unknown prompt: secret"}`},
+			{"completion/complete", `{"ref":{"type":"ref/resource","uri":"x:secret/{id}"},"argument":{"name":"id","value":""}}`, `{"code":-32602,"message":"Unknown resource: x:secret/{id}"}`},
+		} {
+			id := fmt.Sprint(i + 10)
+			client.Send(`{"jsonrpc":"2.0","id":` + id + `,"method":"` + one.method + `","params":` + one.params + `}`)
+			for m := client.Message(); ; m = client.Message() {
+				if m.Kind() != wire.Response { // lists have changed
+					continue
+				}
+				if want := `{"jsonrpc":"2.0","id":` + id + `,"error":` + one.failure + `}`; string(m.Raw()) != want {
+					t.Errorf("%s %s: got %s, want %s", one.method, one.params, m.Raw(), want)
+				}
+				break
+			}
+		}
+		for kind, want := range map[string]string{
+			"tools":               `{"tools":[{"name":"open","inputSchema":{"type":"object"}}]}`,
+			"prompts":             `{"prompts":[{"name":"open"}]}`,
+			"resources":           `{"resources":[{"uri":"x:open","name":"o"}]}`,
+			"resources/templates": `{"resourceTemplates":[]}`,
+		} {
+			client.Send(`{"jsonrpc":"2.0","id":1,"method":"` + kind + `/list"}`)
+			if m := client.Message(); string(m.Part(wire.PartResult)) != want {
+				t.Errorf("%s: listed %s, want %s", kind, m.Raw(), want)
+			}
+		}
+		gh.WantNothing()
+		client.Send(call("99", "open"))
+		gh.Reply(gh.Asked("tools/call").ID(), "{}")
+		client.Want(`{"jsonrpc":"2.0","id":99,"result":{}}`)
+		records := h.audit()
+		if len(records) != 3 || !strings.Contains(records[0], "outcome=rejected") || !strings.Contains(records[1], "outcome=rejected") || !strings.Contains(records[2], "outcome=ok") {
+			t.Errorf("the audit log has\n%s", strings.Join(records, "\n"))
+		}
+	})
+}
+
+// A call waits in the gateway while the backend starts; then the configuration forbids its tool.
+func TestAQueuedCallIsForbiddenByAReload_F_SEC_1(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var set *backends.Set
+		h := newHouse(t, settings{set: &set, state: t.TempDir()}, "gh")
+		client, _ := h.client()
+		client.Initialize("2025-11-25")
+		gh := h.backend("gh")
+		gh.Ready("secret")
+		list(t, client)
+		gh.Exit("exit 1", "")
+		again := h.backend("gh") // it has not been greeted yet
+		client.Send(call("1", "secret"))
+		synctest.Wait()
+		forbidding(t, set, "legacy", "secret", "", "")
+		again.Greet("")
+		for m := client.Message(); ; m = client.Message() {
+			if m.Kind() == wire.Response {
+				if want := `{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"Unknown tool: secret"}}`; string(m.Raw()) != want {
+					t.Errorf("got %s, want %s", m.Raw(), want)
+				}
+				break
+			}
+		}
+		if lines := again.Taken(); strings.Contains(strings.Join(lines, ""), "tools/call") {
+			t.Errorf("the server was sent %q", lines)
+		}
+		if records := h.audit(); len(records) != 1 || !strings.Contains(records[0], "outcome=rejected") {
+			t.Errorf("the audit log has %q", records)
+		}
+	})
+}
+
+// A call of a client without a session is parked. When the client comes back, the configuration
+// forbids the tool: the call ends, at the backend too.
+func TestAParkedCallIsForbiddenByAReload_F_SEC_1(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var set *backends.Set
+		h := newHouse(t, settings{solo: true, set: &set}, "gh")
+		client, _ := h.client()
+		client.Send(request("0", "tools/list", "", able))
+		gh := h.backend("gh")
+		gh.Ready("ask")
+		client.Message()
+		client.Send(first("1"))
+		gh.Asked("tools/call")
+		gh.Send(`{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"Who?","requestedSchema":{"type":"object"}}}`)
+		ticket := state(t, client, "q1")
+		forbidding(t, set, "legacy", "ask", "", "")
+		client.Send(retry("2", `{"q1":{"action":"accept","content":{}}}`, ticket))
+		client.Want(`{"jsonrpc":"2.0","id":2,"error":{"code":-32602,"message":"Unknown tool: ask"}}`)
+		sent := strings.Join(gh.Taken(), "\n")
+		if !strings.Contains(sent, `{"action":"cancel"}`) || !strings.Contains(sent, "notifications/cancelled") || strings.Contains(sent, "accept") {
+			t.Errorf("the backend was sent %s", sent)
+		}
+		if n := h.gateway.Parked(); n != 0 {
+			t.Errorf("%d calls are parked", n)
+		}
+		client.Send(first("3"))
+		client.Want(`{"jsonrpc":"2.0","id":3,"error":{"code":-32602,"message":"Unknown tool: ask"}}`)
+		gh.WantNothing()
+	})
+}
+
+// A call of a session is answered with what a stateless backend needs. It is not sent again with
+// the client's answer if the configuration forbids it meanwhile.
+func TestARoundIsForbiddenByAReload_F_SEC_1(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var set *backends.Set
+		h := newHouse(t, settings{solo: true, era: map[string]string{"gh": "modern"}, set: &set}, "gh")
+		client, _ := h.client()
+		client.Initialize("2025-11-25", `{"elicitation":{}}`)
+		gh := h.backend("gh")
+		gh.Discover("")
+		gh.List(mcptest.Tools("ask"))
+		list(t, client)
+		client.Send(call("1", "ask"))
+		gh.Reply(gh.Asked("tools/call").ID(), `{"resultType":"input_required","inputRequests":{"u":{"method":"elicitation/create","params":{"message":"Who?","requestedSchema":{"type":"object","properties":{}}}}},"requestState":"S"}`)
+		question := client.Asked("elicitation/create")
+		forbidding(t, set, "modern", "ask", "", "")
+		client.Told("notifications/tools/list_changed")
+		client.Reply(question.ID(), `{"action":"accept","content":{}}`)
+		client.Want(`{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"Unknown tool: ask"}}`)
+		gh.WantNothing()
+		if records := h.audit(); len(records) != 1 || !strings.Contains(records[0], "outcome=rejected") {
+			t.Errorf("the audit log has %q", records)
+		}
+	})
+}
+
+// The user has been where the backend sent them. The call is not sent anew if the configuration
+// forbids it meanwhile.
+func TestARerunIsForbiddenByAReload_F_SEC_1(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var set *backends.Set
+		h := newHouse(t, settings{solo: true, set: &set}, "gh")
+		client, _ := h.client()
+		client.Send(request("0", "tools/list", "", goesElsewhere))
+		gh := h.backend("gh")
+		gh.Ready("ask")
+		client.Message()
+		ticket, back := elsewhere(t, client, gh)
+		forbidding(t, set, "legacy", "ask", "", "")
+		client.Send(back("2", both, ticket))
+		client.Want(`{"jsonrpc":"2.0","id":2,"error":{"code":-32602,"message":"Unknown tool: ask"}}`)
+		gh.WantNothing()
+	})
+}
