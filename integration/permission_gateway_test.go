@@ -22,7 +22,9 @@ func TestReloadForbidsAQueuedCall_F_SEC_1_F_CLI_5(t *testing.T) {
 	gw.ask(`"a"`, "tools/call", `{"name":"wind_wait","arguments":{"path":"`+release+`"}}`)
 	gw.ask(`"b"`, "tools/call", `{"name":"wind_who"}`)
 	gw.call("ping", `{}`)
-	s.edit(func(doc map[string]any) { backendIn(doc, "wind")["tools"] = map[string]any{"deny": []string{"wind_who"}} })
+	s.edit(func(doc map[string]any) {
+		backendIn(doc, "wind")["tools"] = map[string]any{"deny": []string{"wind_who"}}
+	})
 	if line := log.await(loadedAnew); !strings.Contains(line, `changed="wind (tools.deny)"`) {
 		t.Errorf("logged %s", line)
 	}
