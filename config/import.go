@@ -51,7 +51,8 @@ func (im *Imported) Hint() string {
 	if len(im.empty) > 0 {
 		return "no servers in " + strings.Join(im.empty, ", ") + "; name another file: gateway import FILE"
 	}
-	return "looked where " + strings.Join(ClientTitles(), ", ") + " keep theirs, here and in your home directory; name another file: gateway import FILE"
+	return "looked where " + strings.Join(ClientTitles(), ", ") +
+		" keep theirs, here and in your home directory; name another file: gateway import FILE"
 }
 
 // ClientTitles returns the names of the clients whose files Import reads.

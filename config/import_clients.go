@@ -53,55 +53,155 @@ var (
 // clients lists the known clients. Two that share a format differ in the references that they
 // expand or in the unit of their time limits. See docs/decisions/037-import.md.
 var clients = []client{
-	{id: "claude-code", title: "Claude Code", key: "mcpServers", files: []string{"./.mcp.json", "~/.claude.json"},
-		refs: refs{braces: true}, limit: milliseconds, is: isClaudeCode, read: readCommon},
-	{id: "claude-desktop", title: "Claude Desktop", key: "mcpServers", files: []string{"@/Claude/claude_desktop_config.json"}, read: readCommon},
-	{id: "cursor", title: "Cursor", key: "mcpServers", files: []string{"./.cursor/mcp.json", "~/.cursor/mcp.json"},
-		refs: refs{prefix: true}, read: readCommon},
-	{id: "vscode", title: "VS Code", key: "servers", files: []string{"./.vscode/mcp.json", "@/Code/User/mcp.json",
-		"@/Code/User/profiles/*/mcp.json", "@/Code - Insiders/User/mcp.json", "@/VSCodium/User/mcp.json", "~/.vscode-server/data/User/mcp.json"},
-		refs: refs{prefix: true}, read: readCommon},
-	{id: "vscode-settings", title: "VS Code", key: "mcp.servers", files: []string{"./.vscode/settings.json", "@/Code/User/settings.json",
-		"@/Code - Insiders/User/settings.json", "@/VSCodium/User/settings.json"}, refs: refs{prefix: true}, read: readCommon},
-	{id: "vscode-workspace", title: "VS Code", key: "settings.mcp.servers", ends: []string{"/*.code-workspace"}, refs: refs{prefix: true}, read: readCommon},
-	{id: "antigravity", title: "Antigravity", key: "mcpServers", files: []string{"~/.gemini/antigravity/mcp_config.json", "~/.gemini/config/mcp_config.json"},
-		read: readCommon},
-	{id: "windsurf", title: "Windsurf", key: "mcpServers", files: []string{"~/.codeium/windsurf/mcp_config.json"}, ends: []string{"/mcp_config.json"},
-		refs: refs{prefix: true}, read: readCommon},
-	{id: "gemini", title: "Gemini CLI", key: "mcpServers", files: []string{"./.gemini/settings.json", "~/.gemini/settings.json"},
-		refs: refs{braces: true, bare: true}, limit: milliseconds, read: readGemini},
-	{id: "qwen", title: "Qwen Code", key: "mcpServers", files: []string{"./.qwen/settings.json", "./.qwen/settings.local.json", "~/.qwen/settings.json"},
-		refs: refs{braces: true, bare: true}, limit: milliseconds, read: readGemini},
-	{id: "opencode", title: "opencode", key: "mcp", files: []string{"./opencode.json", "./opencode.jsonc",
-		"~/.config/opencode/opencode.json", "~/.config/opencode/opencode.jsonc"}, refs: refs{plain: true}, is: isOpencode, read: readOpencode},
-	{id: "crush", title: "Crush", key: "mcp", files: []string{"./crush.json", "./.crush.json", "~/.config/crush/crush.json"},
-		refs: refs{braces: true, bare: true}, limit: limit{time.Second, true}, is: isCrush, read: readCommon},
-	{id: "codex", title: "Codex", key: "mcp_servers", files: []string{"./.codex/config.toml", "~/.codex/config.toml"}, read: readCodex},
-	{id: "cline", title: "Cline", key: "mcpServers", files: []string{"~/.cline/data/settings/cline_mcp_settings.json",
-		"@/*/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json"},
-		ends: []string{"/cline_mcp_settings.json"}, limit: seconds, read: readCommon},
-	{id: "kilo", title: "Kilo Code", key: "mcpServers", files: []string{"./.kilocode/mcp.json",
-		"@/*/User/globalStorage/kilocode.kilo-code/settings/mcp_settings.json"}, refs: refs{prefix: true}, limit: seconds, read: readCommon},
-	{id: "roo", title: "Roo Code", key: "mcpServers", files: []string{"./.roo/mcp.json",
-		"@/*/User/globalStorage/rooveterinaryinc.roo-cline/settings/mcp_settings.json"},
-		ends: []string{"/mcp_settings.json"}, refs: refs{prefix: true}, limit: seconds, read: readCommon},
-	{id: "amazon-q", title: "Amazon Q", key: "mcpServers", files: []string{"./.amazonq/mcp.json", "./.amazonq/default.json", "~/.aws/amazonq/mcp.json",
-		"~/.aws/amazonq/default.json", "~/.aws/amazonq/agents/*.json", "~/.aws/amazonq/cli-agents/*.json"},
-		refs: refs{prefix: true}, limit: milliseconds, read: readCommon},
-	{id: "kiro", title: "Kiro", key: "mcpServers", files: []string{"./.kiro/settings/mcp.json", "~/.kiro/settings/mcp.json"},
-		refs: refs{braces: true, prefix: true}, read: readCommon},
-	{id: "copilot", title: "Copilot CLI", key: "mcpServers", files: []string{"~/.copilot/mcp-config.json"},
-		refs: refs{braces: true}, limit: milliseconds, read: readCommon},
-	{id: "zed", title: "Zed", key: "context_servers", files: []string{"./.zed/settings.json", "~/.config/zed/settings.json", "@/Zed/settings.json"}, read: readZed},
-	{id: "continue", title: "Continue", key: "mcpServers", list: true, files: []string{"./.continue/mcpServers/*.yaml", "./.continue/mcpServers/*.yml",
-		"~/.continue/config.yaml", "~/.continue/mcpServers/*.yaml", "~/.continue/mcpServers/*.yml"}, is: isList, refs: refs{double: true}, read: readContinue},
-	{id: "goose", title: "Goose", key: "extensions", files: []string{"~/.config/goose/config.yaml", "@/Block/goose/config/config.yaml"},
-		refs: refs{braces: true, bare: true}, is: isGoose, read: readGoose},
-	{id: "amp", title: "Amp", key: "amp.mcpServers", files: []string{"./.amp/settings.json", "~/.config/amp/settings.json"}, refs: refs{braces: true}, read: readCommon},
-	{id: "lm-studio", title: "LM Studio", key: "mcpServers", files: []string{"~/.lmstudio/mcp.json"}, read: readCommon},
-	{id: "junie", title: "Junie", key: "mcpServers", files: []string{"./.junie/mcp/mcp.json", "~/.junie/mcp/mcp.json"}, read: readCommon},
-	{id: "factory", title: "Factory", key: "mcpServers", files: []string{"./.factory/mcp.json", "~/.factory/mcp.json"}, refs: refs{braces: true}, read: readCommon},
-	{id: "trae", title: "Trae", key: "mcpServers", files: []string{"./.trae/mcp.json", "@/Trae/User/mcp.json"}, read: readCommon},
+	{
+		id: "claude-code", title: "Claude Code", key: "mcpServers",
+		files: []string{"./.mcp.json", "~/.claude.json"}, refs: refs{braces: true}, limit: milliseconds,
+		is: isClaudeCode, read: readCommon,
+	},
+	{
+		id: "claude-desktop", title: "Claude Desktop", key: "mcpServers",
+		files: []string{"@/Claude/claude_desktop_config.json"}, read: readCommon,
+	},
+	{
+		id: "cursor", title: "Cursor", key: "mcpServers",
+		files: []string{"./.cursor/mcp.json", "~/.cursor/mcp.json"}, refs: refs{prefix: true}, read: readCommon,
+	},
+	{
+		id: "vscode", title: "VS Code", key: "servers",
+		files: []string{
+			"./.vscode/mcp.json", "@/Code/User/mcp.json", "@/Code/User/profiles/*/mcp.json",
+			"@/Code - Insiders/User/mcp.json", "@/VSCodium/User/mcp.json",
+			"~/.vscode-server/data/User/mcp.json",
+		},
+		refs: refs{prefix: true}, read: readCommon,
+	},
+	{
+		id: "vscode-settings", title: "VS Code", key: "mcp.servers",
+		files: []string{
+			"./.vscode/settings.json", "@/Code/User/settings.json", "@/Code - Insiders/User/settings.json",
+			"@/VSCodium/User/settings.json",
+		},
+		refs: refs{prefix: true}, read: readCommon,
+	},
+	{
+		id: "vscode-workspace", title: "VS Code", key: "settings.mcp.servers", ends: []string{"/*.code-workspace"},
+		refs: refs{prefix: true}, read: readCommon,
+	},
+	{
+		id: "antigravity", title: "Antigravity", key: "mcpServers",
+		files: []string{"~/.gemini/antigravity/mcp_config.json", "~/.gemini/config/mcp_config.json"},
+		read:  readCommon,
+	},
+	{
+		id: "windsurf", title: "Windsurf", key: "mcpServers",
+		files: []string{"~/.codeium/windsurf/mcp_config.json"}, ends: []string{"/mcp_config.json"},
+		refs: refs{prefix: true}, read: readCommon,
+	},
+	{
+		id: "gemini", title: "Gemini CLI", key: "mcpServers",
+		files: []string{"./.gemini/settings.json", "~/.gemini/settings.json"},
+		refs:  refs{braces: true, bare: true}, limit: milliseconds, read: readGemini,
+	},
+	{
+		id: "qwen", title: "Qwen Code", key: "mcpServers",
+		files: []string{"./.qwen/settings.json", "./.qwen/settings.local.json", "~/.qwen/settings.json"},
+		refs:  refs{braces: true, bare: true}, limit: milliseconds, read: readGemini,
+	},
+	{
+		id: "opencode", title: "opencode", key: "mcp",
+		files: []string{
+			"./opencode.json", "./opencode.jsonc", "~/.config/opencode/opencode.json",
+			"~/.config/opencode/opencode.jsonc",
+		},
+		refs: refs{plain: true}, is: isOpencode, read: readOpencode,
+	},
+	{
+		id: "crush", title: "Crush", key: "mcp",
+		files: []string{"./crush.json", "./.crush.json", "~/.config/crush/crush.json"},
+		refs:  refs{braces: true, bare: true}, limit: limit{time.Second, true}, is: isCrush, read: readCommon,
+	},
+	{
+		id: "codex", title: "Codex", key: "mcp_servers",
+		files: []string{"./.codex/config.toml", "~/.codex/config.toml"}, read: readCodex,
+	},
+	{
+		id: "cline", title: "Cline", key: "mcpServers",
+		files: []string{
+			"~/.cline/data/settings/cline_mcp_settings.json",
+			"@/*/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json",
+		},
+		ends: []string{"/cline_mcp_settings.json"}, limit: seconds, read: readCommon,
+	},
+	{
+		id: "kilo", title: "Kilo Code", key: "mcpServers",
+		files: []string{
+			"./.kilocode/mcp.json", "@/*/User/globalStorage/kilocode.kilo-code/settings/mcp_settings.json",
+		},
+		refs: refs{prefix: true}, limit: seconds, read: readCommon,
+	},
+	{
+		id: "roo", title: "Roo Code", key: "mcpServers",
+		files: []string{
+			"./.roo/mcp.json", "@/*/User/globalStorage/rooveterinaryinc.roo-cline/settings/mcp_settings.json",
+		},
+		ends: []string{"/mcp_settings.json"}, refs: refs{prefix: true}, limit: seconds, read: readCommon,
+	},
+	{
+		id: "amazon-q", title: "Amazon Q", key: "mcpServers",
+		files: []string{
+			"./.amazonq/mcp.json", "./.amazonq/default.json", "~/.aws/amazonq/mcp.json",
+			"~/.aws/amazonq/default.json", "~/.aws/amazonq/agents/*.json", "~/.aws/amazonq/cli-agents/*.json",
+		},
+		refs: refs{prefix: true}, limit: milliseconds, read: readCommon,
+	},
+	{
+		id: "kiro", title: "Kiro", key: "mcpServers",
+		files: []string{"./.kiro/settings/mcp.json", "~/.kiro/settings/mcp.json"},
+		refs:  refs{braces: true, prefix: true}, read: readCommon,
+	},
+	{
+		id: "copilot", title: "Copilot CLI", key: "mcpServers", files: []string{"~/.copilot/mcp-config.json"},
+		refs: refs{braces: true}, limit: milliseconds, read: readCommon,
+	},
+	{
+		id: "zed", title: "Zed", key: "context_servers",
+		files: []string{"./.zed/settings.json", "~/.config/zed/settings.json", "@/Zed/settings.json"},
+		read:  readZed,
+	},
+	{
+		id: "continue", title: "Continue", key: "mcpServers", list: true,
+		files: []string{
+			"./.continue/mcpServers/*.yaml", "./.continue/mcpServers/*.yml", "~/.continue/config.yaml",
+			"~/.continue/mcpServers/*.yaml", "~/.continue/mcpServers/*.yml",
+		},
+		is: isList, refs: refs{double: true}, read: readContinue,
+	},
+	{
+		id: "goose", title: "Goose", key: "extensions",
+		files: []string{"~/.config/goose/config.yaml", "@/Block/goose/config/config.yaml"},
+		refs:  refs{braces: true, bare: true}, is: isGoose, read: readGoose,
+	},
+	{
+		id: "amp", title: "Amp", key: "amp.mcpServers",
+		files: []string{"./.amp/settings.json", "~/.config/amp/settings.json"}, refs: refs{braces: true},
+		read: readCommon,
+	},
+	{
+		id: "lm-studio", title: "LM Studio", key: "mcpServers", files: []string{"~/.lmstudio/mcp.json"},
+		read: readCommon,
+	},
+	{
+		id: "junie", title: "Junie", key: "mcpServers",
+		files: []string{"./.junie/mcp/mcp.json", "~/.junie/mcp/mcp.json"}, read: readCommon,
+	},
+	{
+		id: "factory", title: "Factory", key: "mcpServers",
+		files: []string{"./.factory/mcp.json", "~/.factory/mcp.json"}, refs: refs{braces: true}, read: readCommon,
+	},
+	{
+		id: "trae", title: "Trae", key: "mcpServers", files: []string{"./.trae/mcp.json", "@/Trae/User/mcp.json"},
+		read: readCommon,
+	},
 
 	{title: "Claude Code plugins", files: []string{"~/.claude/plugins/installed_plugins.json"}},
 	{title: "Claude Desktop extensions", files: []string{"@/Claude/extensions-installations.json"}},
@@ -125,7 +225,11 @@ func recognise(path string, root *yaml.Node) *client {
 		}
 	}
 	for i, c := range clients {
-		if c.key != "" && c.fits(root) && (c.is != nil && c.is(root, within(root, c.key)) || c.is == nil && (c.key != "mcpServers" || c.id == "other")) {
+		is := c.key != "mcpServers" || c.id == "other"
+		if c.is != nil {
+			is = c.is(root, within(root, c.key))
+		}
+		if is && c.key != "" && c.fits(root) {
 			return &clients[i]
 		}
 	}
@@ -206,7 +310,9 @@ func projectOf(path, home string, of func(client) bool) string {
 			folder, ok := above(path, pattern[1:])
 			switch {
 			case !ok || !of(c):
-			case pattern[0] != '.', home != "" && folder == filepath.Clean(home) && slices.Contains(c.files, "~"+pattern[1:]):
+			case pattern[0] != '.':
+				return ""
+			case home != "" && folder == filepath.Clean(home) && slices.Contains(c.files, "~"+pattern[1:]):
 				return ""
 			default:
 				return folder
@@ -235,12 +341,12 @@ func workspace(path, cwd, home string) string {
 func (im *importer) usualFiles() []string {
 	im.found = map[string]bool{}
 	var files, empty, unread []string
+	seen := map[string]bool{}
 	for _, project := range []bool{true, false} {
 		for _, c := range clients {
 			for _, file := range im.existing(&c, project) {
-				_, known := im.found[file]
 				switch {
-				case known || slices.Contains(empty, im.shown(file)):
+				case seen[file]:
 				case c.key == "":
 					unread = append(unread, c.title+" ("+im.shown(file)+")")
 				case !im.concerns(file):
@@ -249,6 +355,7 @@ func (im *importer) usualFiles() []string {
 					files = append(files, file)
 					im.found[file] = project
 				}
+				seen[file] = true
 			}
 		}
 	}
@@ -278,6 +385,9 @@ func (im *importer) existing(c *client, project bool) []string {
 			folders, rest = []string{im.codexHome()}, "config.toml"
 		case pattern[0] == '~':
 			folders = []string{im.opts.Home}
+			if dir, _ := im.opts.Env("CLAUDE_CONFIG_DIR"); c.id == "claude-code" && dir != "" {
+				folders = []string{dir}
+			}
 		}
 		for _, folder := range folders {
 			if folder != "" {

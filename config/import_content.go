@@ -19,7 +19,8 @@ func isClaudeCode(root, _ *yaml.Node) bool {
 func isOpencode(root, servers *yaml.Node) bool {
 	return schemaOf(root, "opencode") || anyEntry(servers, func(e *yaml.Node) bool {
 		kind, command := child(e, "type"), child(e, "command")
-		return kind != nil && (kind.Value == "local" || kind.Value == "remote") || command != nil && command.Kind == yaml.SequenceNode
+		return kind != nil && (kind.Value == "local" || kind.Value == "remote") ||
+			command != nil && command.Kind == yaml.SequenceNode
 	})
 }
 

@@ -56,19 +56,20 @@ func programName(command string) string {
 // project in the project's folder.
 func (f *foreignFile) inFolder(s *server) {
 	relative := isRelative(s.command) || slices.ContainsFunc(s.args, isRelative)
-	relativeCwd := s.cwd != "" && !filepath.IsAbs(s.cwd) && !strings.HasPrefix(s.cwd, "~") && refersTo(s.cwd) == nil && !windowsPath.MatchString(s.cwd)
+	relativeCwd := s.cwd != "" && !filepath.IsAbs(s.cwd) && !strings.HasPrefix(s.cwd, "~") &&
+		refersTo(s.cwd) == nil && !windowsPath.MatchString(s.cwd)
 	folder := strings.ReplaceAll(f.folder, "$", "$$")
 	switch {
 	case relativeCwd && folder != "":
 		s.cwd = filepath.Join(folder, s.cwd)
 	case relativeCwd:
-		f.note("%s: %q: cwd %s is relative to where %s runs, and here to where the gateway is started: write an absolute path",
-			f.shown, f.server, s.cwd, f.client.title)
+		f.note("%s: %q: cwd %s is relative to where %s runs, and here to where the gateway is started: "+
+			"write an absolute path", f.shown, f.server, s.cwd, f.client.title)
 	case relative && s.cwd == "" && folder != "":
 		s.cwd = folder
 	case relative && s.cwd == "":
-		f.note("%s: %q: a relative path depends on where %s runs, and here on where the gateway is started: write an absolute path, or cwd",
-			f.shown, f.server, f.client.title)
+		f.note("%s: %q: a relative path depends on where %s runs, and here on where the gateway is started: "+
+			"write an absolute path, or cwd", f.shown, f.server, f.client.title)
 	}
 }
 

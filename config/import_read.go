@@ -152,7 +152,8 @@ func (f *foreignFile) noteProjects(projects, here *yaml.Node) {
 		if f.path != filepath.Join(f.opts.Home, ".claude.json") {
 			file = " " + shellWord(f.path)
 		}
-		f.note("%s: %d more %s in project %s: run gateway import --project %s%s", f.shown, n, servers, folder, shellWord(folder), file)
+		f.note("%s: %d more %s in project %s: run gateway import --project %s%s",
+			f.shown, n, servers, folder, shellWord(folder), file)
 	}
 }
 

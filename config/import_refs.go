@@ -80,8 +80,8 @@ func (f *foreignFile) ours(whole string, group func(string) string) string {
 func (f *foreignFile) special(word string) string {
 	text, _ := folder(word, f.workspace)
 	if f.folder == "" && strings.HasPrefix(word, "workspace") {
-		f.note("%s: %q: ${%s} is the folder that is open in %s; here it is always %s: change it if you mean another one",
-			f.shown, f.server, word, f.client.title, text)
+		f.note("%s: %q: ${%s} is the folder that is open in %s; here it is always %s: "+
+			"change it if you mean another one", f.shown, f.server, word, f.client.title, text)
 	}
 	return strings.ReplaceAll(text, "$", "$$")
 }
@@ -118,6 +118,9 @@ func (f *foreignFile) noteLiteral(whole string, group func(string) string) {
 // input turns a value that VS Code asks for into a variable.
 func (f *foreignFile) input(id string) string {
 	name, kind, in := variable(id), "input", f.inputs[id]
+	if isPlain(name) { // PATH and the like are set to something else
+		name = "INPUT_" + name
+	}
 	if in.password {
 		kind = "password"
 	}

@@ -56,16 +56,35 @@ func (im *importer) hideIn(s *server) {
 	for i, h := range s.headers {
 		s.headers[i].value = im.hide(s, h.name, "header", h.value, secrets.FindHeader)
 	}
-	for i, arg := range s.args {
-		flag := ""
-		if i > 0 && strings.HasPrefix(s.args[i-1], "-") && !strings.HasPrefix(arg, "-") {
-			flag = s.args[i-1]
+	given := slices.Clone(s.args)
+	for i, arg := range given {
+		name := ""
+		if i > 0 {
+			name = nameBefore(given[i-1], arg)
 		}
-		s.args[i] = im.hide(s, flag, "argument", arg, secrets.Find)
+		s.args[i] = im.hide(s, name, "argument", arg, secrets.Find)
 	}
 	s.command = im.hide(s, "", "command", s.command, secrets.Find)
 	s.url = im.hide(s, "", "url", s.url, inServerURL)
 }
+
+// nameBefore returns the name that the argument before another one gives it, "" if it is none:
+// --api-key x, set api-key x.
+func nameBefore(before, arg string) string {
+	switch {
+	case strings.HasPrefix(arg, "-"), strings.Contains(before, "="):
+		return ""
+	case strings.HasPrefix(before, "-"):
+		return before
+	case !bareName.MatchString(before) || !secrets.Name(before):
+		return ""
+	case len(arg) >= 8 && strings.ContainsAny(arg, "0123456789"):
+		return before
+	}
+	return ""
+}
+
+var bareName = regexp.MustCompile(`^[A-Za-z][\w.-]*$`)
 
 // inServerURL finds the secrets in the URL of a server. Its UUIDs are secrets, too: whoever
 // knows such a URL can use the server.
@@ -105,7 +124,8 @@ func (im *importer) hide(s *server, name, what, text string, find func(name, tex
 }
 
 // store matches a reference to a secret in a store that other programs resolve: op://vault/item.
-var store = regexp.MustCompile(`^(op|vault|ref\+[a-z]+|doppler|infisical|bws?|keychain|keyring|pass|secrets?|aws-?sm|gcp-?sm|akv|kv)://[^\s?@]+$`)
+var store = regexp.MustCompile(`^(?:op|vault|ref\+[a-z]+|doppler|infisical|bws?|keychain|keyring|pass|secrets?|` +
+	`aws-?sm|gcp-?sm|akv|kv)://[^\s?@]+$`)
 
 // fromStore puts a variable in the place of a reference to a secret store.
 func (im *importer) fromStore(s *server, name, what, text string) string {
@@ -120,7 +140,8 @@ func (im *importer) fromStore(s *server, name, what, text string) string {
 	if scheme == "op" {
 		how = "set it to that, and start the gateway with: op run -- gateway"
 	}
-	im.note("%s: %s: %s was %s://… and is ${%s} here; %s", s.file, s.name, strings.TrimSpace(what+" "+name), scheme, free, how)
+	where := strings.TrimSpace(what + " " + name)
+	im.note("%s: %s: %s was %s://… and is ${%s} here; %s", s.file, s.name, where, scheme, free, how)
 	return strings.TrimSuffix(text, reference) + "${" + free + "}"
 }
 
@@ -134,7 +155,8 @@ func (im *importer) dropDefaults(s *server, name, text string, find func(name, t
 		overlaps := func(p secrets.Part) bool { return p.From < r.from+len(r.fallback) && r.from < p.To }
 		if secrets.Pair(r.name, r.fallback) || slices.ContainsFunc(find(name, masked(probe)), overlaps) {
 			text = text[:r.from] + "${" + r.name + "}" + text[r.to:]
-			im.note("%s: %s: the default of ${%s} is left out, because it looks like a secret; set %s", s.file, s.name, r.name, r.name)
+			im.note("%s: %s: the default of ${%s} is left out, because it looks like a secret; set %s",
+				s.file, s.name, r.name, r.name)
 		}
 	}
 	return text
@@ -177,7 +199,8 @@ func (s *server) ownReferences(text string) []spot {
 	for _, e := range s.env {
 		for _, whole := range []string{"$${" + e.name + "}", "$$" + e.name} {
 			i := strings.Index(text, whole)
-			if end := i + len(whole); i >= 0 && e.name != "" && (end == len(text) || whole[2] == '{' || !isWord(text[end])) {
+			end := i + len(whole)
+			if i >= 0 && e.name != "" && (end == len(text) || whole[2] == '{' || !isWord(text[end])) {
 				all = append(all, spot{ref{name: e.name}, i, end})
 			}
 		}

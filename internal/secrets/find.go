@@ -62,8 +62,26 @@ var (
 	uuid       = regexp.MustCompile(`^[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
 )
 
-// packages begin a reference to a package or an image, which may have an @.
-var packages = []string{"npm", "git", "github", "gitlab", "bitbucket", "gist", "docker", "file", "jsr", "pypi", "oci", "mailto", "workspace", "link"}
+var (
+	// packages begin a reference to a package or an image, which may have an @.
+	packages = []string{
+		"npm", "git", "github", "gitlab", "bitbucket", "gist", "docker", "file", "jsr", "pypi", "oci", "mailto",
+		"workspace", "link",
+	}
+	// digests are the last words of names of digests.
+	digests = []string{
+		"sha", "sha1", "sha256", "commit", "rev", "revision", "digest", "checksum", "ref", "version", "hash", "etag",
+	}
+	// logins are the last words of names of a user and password: -u user:password.
+	logins = []string{"u", "user", "login", "userpass", "userpwd"}
+	// authKinds are values of AUTH that name a method.
+	authKinds = []string{
+		"basic", "bearer", "digest", "oauth", "oauth2", "oidc", "saml", "jwt", "iam", "api-key", "api_key", "apikey",
+		"token", "anonymous", "default", "required", "optional", "enabled", "disabled", "auto", "browser", "device",
+	}
+	userPassword = regexp.MustCompile(`^[^\s:/]+:([^\s/]*[^\s\d/][^\s/]*)$`)
+	innerPair    = regexp.MustCompile(`(?s)[^\w.-]([A-Za-z_][\w.-]*)=(\S+)$`)
+)
 
 // UUID reports whether text is a UUID. Value does not count one as a secret; in the path of a
 // server's URL it often is one.
@@ -75,15 +93,17 @@ func (f finder) find(name, text string) []Part {
 	if trimmed == "" {
 		return nil
 	}
-	if q := trimmed[0]; (q == '"' || q == '\'') && len(trimmed) > 2 && strings.IndexByte(trimmed[1:], q) == len(trimmed)-2 {
+	quoted := len(trimmed) > 2 && strings.IndexByte(trimmed[1:], trimmed[0]) == len(trimmed)-2
+	if q := trimmed[0]; quoted && (q == '"' || q == '\'') {
 		return shift(f.find(name, trimmed[1:len(trimmed)-1]), at+1)
 	}
 	return shift(f.trimmed(name, trimmed), at)
 }
 
 func (f finder) trimmed(name, text string) []Part {
+	parts := split(name)
 	if Name(name) {
-		if !harmless(text) {
+		if !harmless(text) && !(parts[len(parts)-1] == "auth" && slices.Contains(authKinds, strings.ToLower(text))) {
 			return []Part{{len(text) - len(AfterScheme(text)), len(text), name}}
 		}
 		name = ""
@@ -94,12 +114,16 @@ func (f finder) trimmed(name, text string) []Part {
 		}
 		return nil
 	}
-	parts := split(name)
 	headers := len(parts) > 0 && (parts[len(parts)-1] == "headers" || parts[len(parts)-1] == "header")
 	m, login := assignment.FindStringSubmatchIndex(text), userHost.FindStringSubmatchIndex(text)
 	switch {
 	case (text[0] == '{' || text[0] == '[') && json.Valid([]byte(text)):
 		return f.inJSON(headers, text)
+	case text[0] == '"' && json.Valid([]byte(text)):
+		if plain, _ := unquote(text); f.next().find(name, plain) != nil {
+			return []Part{{1, len(text) - 1, name}}
+		}
+		return nil
 	case urlScheme.MatchString(text) && !strings.ContainsAny(text, " \t\n"):
 		return f.inURL(text)
 	case AfterScheme(text) != text && Value(text):
@@ -108,6 +132,9 @@ func (f finder) trimmed(name, text string) []Part {
 		return f.inWords(name, text)
 	case login != nil && !slices.Contains(packages, text[:login[3]]) && !digest.MatchString(text[login[6]:]):
 		return []Part{{login[4], login[5], "password"}}
+	case len(parts) > 0 && slices.Contains(logins, parts[len(parts)-1]) && userPassword.MatchString(text):
+		at := userPassword.FindStringSubmatchIndex(text)
+		return []Part{{at[2], at[3], "password"}}
 	case m != nil && !strings.HasPrefix(text[m[6]:], "//"):
 		inner := f.next().find
 		if headers || isHeaderFlag(name) {
@@ -147,13 +174,16 @@ func isDigestOf(name, text string) bool {
 	if len(parts) == 0 || strings.Trim(text, "0123456789abcdefABCDEF") != "" {
 		return false
 	}
-	return slices.Contains([]string{"sha", "sha1", "sha256", "commit", "rev", "revision", "digest", "checksum", "ref", "version", "hash", "etag"}, parts[len(parts)-1])
+	return slices.Contains(digests, parts[len(parts)-1])
 }
 
 // inWords finds what is secret in a text of several words, such as a command line or a list of
 // assignments.
 func (f finder) inWords(name, text string) []Part {
 	gaps := gap.FindAllStringIndex(text, -1)
+	if m := innerPair.FindStringSubmatchIndex(text); gaps == nil && m != nil {
+		return shift(f.next().find(text[m[2]:m[3]], text[m[4]:]), m[4])
+	}
 	if gaps == nil {
 		return nil
 	}
@@ -214,6 +244,13 @@ func (f finder) inURL(text string) []Part {
 	var all []Part
 	at := strings.Index(text, "://") + len("://")
 	end := at + upTo(text[at:], "/?#")
+	if strings.IndexByte(text[at:end], '@') < 0 {
+		// A password may have a / or # in it. What follows the : is not a port then.
+		_, port, ok := strings.Cut(text[at:end], ":")
+		if last := strings.LastIndexByte(text, '@'); ok && last > end && strings.Trim(port, digits) != "" {
+			end = last + 1 + upTo(text[last+1:], "/?#")
+		}
+	}
 	if host := strings.LastIndexByte(text[at:end], '@'); host >= 0 {
 		user, password, both := strings.Cut(text[at:at+host], ":")
 		switch {
@@ -225,6 +262,10 @@ func (f finder) inURL(text string) []Part {
 				all = slices.Insert(all, 0, Part{at, at + len(user), "user"})
 			}
 		}
+	}
+	if semicolon := strings.IndexByte(text[at:end], ';'); semicolon >= 0 { // jdbc:sqlserver://host;password=x
+		all = append(all, shift(f.next().inWords("", text[at+semicolon+1:]), at+semicolon+1)...)
+		return all
 	}
 	pathEnd := end + upTo(text[end:], "?#")
 	for before := ""; end < pathEnd; {
@@ -274,7 +315,9 @@ func (f finder) inJSON(headers bool, text string) []Part {
 			name = path[len(path)-1]
 		}
 		inner := f.next().find
-		if headers && len(path) == 1 || len(path) > 1 && strings.HasSuffix(strings.ToLower(path[len(path)-2]), "headers") {
+		inHeaders := headers && len(path) == 1 ||
+			len(path) > 1 && strings.HasSuffix(strings.ToLower(path[len(path)-2]), "headers")
+		if inHeaders {
 			inner = f.next().header
 		}
 		value := text[from:to]

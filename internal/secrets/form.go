@@ -11,10 +11,11 @@ var (
 	// issued are tokens with a prefix that their issuer uses for nothing else.
 	issued = regexp.MustCompile(`^(?:` + prefixes + `)[\w.~+/=:-]{8,}$`)
 	// within is such a token after a character that ends a word.
-	within = regexp.MustCompile(`(?:^|[^A-Za-z0-9_.-])((?:` + prefixes + `)[\w.~+/=:-]{8,}|AKIA[A-Z0-9]{12,}|ASIA[A-Z0-9]{12,})`)
+	within = regexp.MustCompile(`(?:^|[^A-Za-z0-9_.-])((?:` + prefixes + `)[\w.~+/=:-]{8,}` +
+		`|(?:AKIA|ASIA)[A-Z0-9]{12,}|(?:npm|hf|gsk|ntn|pcsk)_\w{16,})`)
 	// issuedMixed are tokens whose prefix may begin a plain word, too: they need a digit or both cases.
-	issuedMixed = regexp.MustCompile(`^(?:npm_|hf_|pat[-_A-Z0-9]|secret_|re_|key-|token[-_]|tok[-_]|e2b_|BSA|EAA|dapi|dvc_|LTAI|` +
-		`pk_|rk_|fc-|rnd_|ops_|ph[cx]_|vcp_|sqp_|sgp_|glc_|ntn_|gsk_|jina_)[\w.~+/=-]{8,}$`)
+	issuedMixed = regexp.MustCompile(`^(?:npm_|hf_|pat[-_A-Z0-9]|secret_|re_|key-|token[-_]|tok[-_]|e2b_|BSA|EAA|` +
+		`dapi|dvc_|LTAI|pk_|rk_|fc-|rnd_|ops_|ph[cx]_|vcp_|sqp_|sgp_|glc_|ntn_|gsk_|jina_)[\w.~+/=-]{8,}$`)
 	awsKey   = regexp.MustCompile(`^(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{12,}$`)
 	telegram = regexp.MustCompile(`^\d{6,12}:[\w-]{30,}$`)
 	inURL    = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*://[^/?#@\s]*:[^/?#\s]+@`)
@@ -23,10 +24,10 @@ var (
 	pem      = regexp.MustCompile(`-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY|-----BEGIN PGP PRIVATE|-----BEGIN OPENSSH`)
 )
 
-const prefixes = `gh[pousr]_|github_pat_|gl[a-z]{2,5}-|sk[-_]|[rp]k_(?:live|test)_|xox[a-z]-|xapp-|AIza|ya29\.|GOCSPX-|1//0|eyJ|` +
-	`pypi-|do[opr]_v1_|SG\.|lin_api_|lin_oauth_|figd_|tvly-|shp[a-z]{2}_|r8_|xai-|pplx-|sbp_|nvapi-|whsec_|dckr_pat_|ATATT|` +
-	`ATCTT|NRAK-|AGE-SECRET-KEY-|hv[bsr]\.|gls[a-z]_|sntry[su]_|pcsk_|lsv2_|apify_api_|PMAK-|xkeysib-|pscale_[a-z]+_|ctx7sk|` +
-	`CCIPAT_|secret-token:`
+const prefixes = `gh[pousr]_|github_pat_|gl[a-z]{2,5}-|sk[-_]|[rp]k_(?:live|test)_|xox[a-z]-|xapp-|AIza|` +
+	`ya29\.|GOCSPX-|1//0|eyJ|pypi-|do[opr]_v1_|SG\.|lin_(?:api|oauth)_|figd_|tvly-|shp[a-z]{2}_|r8_|xai-|pplx-|sbp_|nvapi-|whsec_|` +
+	`dckr_pat_|ATATT|ATCTT|NRAK-|AGE-SECRET-KEY-|hv[bsr]\.|gls[a-z]_|sntry[su]_|pcsk_|lsv2_|apify_api_|PMAK-|xkeysib-|` +
+	`pscale_[a-z]+_|ctx7sk|CCIPAT_|secret-token:`
 
 // Value reports whether text is a secret by its form: it begins like the tokens of a known
 // issuer or like the value of an Authorization header, is a URL with a password, holds a private
@@ -45,7 +46,8 @@ func Value(text string) bool {
 }
 
 func hasIssuer(text string) bool {
-	return issued.MatchString(text) || issuedMixed.MatchString(text) && (strings.ContainsAny(text, digits) || bothCases(text)) ||
+	mixed := strings.ContainsAny(text, digits) || bothCases(text)
+	return issued.MatchString(text) || mixed && issuedMixed.MatchString(text) ||
 		awsKey.MatchString(text) || telegram.MatchString(text)
 }
 
@@ -85,7 +87,8 @@ func looksRandom(text string) bool {
 	}
 	pieces := strings.FieldsFunc(text, func(c rune) bool { return strings.ContainsRune("/._-~", c) })
 	joined := strings.Join(pieces, "")
-	if len(text) >= 32 && bothCases(text) && strings.ContainsAny(text, digits) && entropy(text) >= 4 && turns(joined) >= len(text)/5 {
+	mixed := bothCases(text) && strings.ContainsAny(text, digits)
+	if len(text) >= 32 && mixed && entropy(text) >= 4 && turns(joined) >= len(text)/5 {
 		return true
 	}
 	return slices.ContainsFunc(pieces, func(piece string) bool {

@@ -111,6 +111,11 @@ func split(name string) []string {
 
 func isUpper(c byte) bool { return 'A' <= c && c <= 'Z' }
 
+// openHeaders are the last words of names of headers that hold no secret: X-Api-Version.
+var openHeaders = []string{
+	"version", "region", "toolsets", "tools", "readonly", "timeout", "locale", "language", "mode",
+}
+
 // Header reports whether the value of an HTTP header may be a secret: that of any header but a
 // few that are known to hold none.
 func Header(name string) bool {
@@ -127,12 +132,7 @@ func Header(name string) bool {
 		return false
 	}
 	parts := split(name)
-	for _, last := range []string{"version", "region", "toolsets", "tools", "readonly", "timeout", "locale", "language", "mode"} {
-		if len(parts) > 0 && parts[len(parts)-1] == last {
-			return false
-		}
-	}
-	return true
+	return len(parts) == 0 || !slices.Contains(openHeaders, parts[len(parts)-1])
 }
 
 // Plain reports whether text is never a secret by itself, whatever its name is, and too common
@@ -158,7 +158,9 @@ func Plain(text string) bool {
 var (
 	switches = regexp.MustCompile(`^(?i:|true|false|yes|no|on|off|none|null|nil|undefined)$`)
 	// filePath matches a path with a known folder in front, or a file with a short suffix.
-	filePath = regexp.MustCompile(`^(?:/?(?:[\w@. -]+/)+[\w@. -]*\.[A-Za-z][A-Za-z0-9]{0,4}|(?:file://)?/(?:home|Users|root|etc|var|opt|run|usr|tmp|mnt|srv|dev|proc|bin|app|data|workspace|workspaces)(?:/.*)?|(?:~|\.\.?)(?:[/\\].*)?|[A-Za-z]:[\\/].*|%[A-Z]+%\\.*)$`)
+	filePath = regexp.MustCompile(`^(?:/?(?:[\w@. -]+/)+[\w@. -]*\.[A-Za-z][A-Za-z0-9]{0,4}` +
+		`|(?:file://)?/(?:home|Users|root|etc|var|opt|run|usr|tmp|mnt|srv|dev|proc|bin|app|data|workspaces?)(?:/.*)?` +
+		`|(?:~|\.\.?)(?:[/\\].*)?|[A-Za-z]:[\\/].*|%[A-Z]+%\\.*)$`)
 	number   = regexp.MustCompile(`^[-+]?(?:\d[\d_,]*)?\.?\d+(?:[eE][-+]?\d+)?\s?(?:%|[kKMGT]i?[bB]?|[bB])?$`)
 	hostName = regexp.MustCompile(`^(?i:localhost|[a-z0-9_-]+(?:\.[a-z0-9_-]+)*\.[a-z]{2,24})$`)
 )
