@@ -1,6 +1,10 @@
 package logs
 
-import "strings"
+import (
+	"strings"
+
+	"mcpgateway/internal/secrets"
+)
 
 // What credentials goes by: one of these is in every text that it finds anything in.
 var (
@@ -37,6 +41,7 @@ func urls(spans []span, s string) []span {
 }
 
 // bearers finds the token after "Bearer". In lower case it may be prose ("bearer of news"), so there it has to be long.
+// A word ("Bearer TOKEN", "Bearer tokens are") is not a token.
 func bearers(spans []span, s string) []span {
 	for _, scheme := range schemes {
 		for at := 0; ; {
@@ -46,7 +51,7 @@ func bearers(spans []span, s string) []span {
 			}
 			at += i + len(scheme)
 			end := at + token(s[at:])
-			if (end-at >= 16 || scheme[0] == 'B') && !challenge(s[at:], end-at) {
+			if (end-at >= 16 || scheme[0] == 'B') && !challenge(s[at:], end-at) && !secrets.Word(s[at:end]) {
 				spans = appendSpan(spans, s, at, end)
 			}
 		}
@@ -60,7 +65,8 @@ func challenge(s string, n int) bool {
 	return strings.Contains(name, "=") || len(name) < n && n < len(s) && (s[n] == '"' || s[n] == '\\')
 }
 
-// authorizations finds what follows "Authorization" and a colon or equals sign, in a header, a Go map or JSON.
+// authorizations finds what follows "Authorization" and a colon or equals sign, in a header, a Go map or JSON. A word is
+// not a secret ("Authorization: variable X is not set"), unless it is all that a value in quotes or after "=" holds.
 func authorizations(spans []span, s string) []span {
 	for _, name := range headers {
 		for at := 0; ; {
@@ -71,25 +77,22 @@ func authorizations(spans []span, s string) []span {
 			at += i + len(name)
 			value := strings.TrimLeft(s[at:], " :=[\"'\\")
 			from := len(s) - len(value)
-			if !strings.ContainsAny(s[at:from], ":=") {
+			separator := strings.LastIndexAny(s[at:from], ":=")
+			if separator < 0 {
 				continue
 			}
-			from += len(value) - len(afterScheme(value))
+			opening := s[at+separator+1 : from]
+			secret := secrets.AfterScheme(value)
+			from += len(value) - len(secret)
 			at = from + token(s[from:])
-			spans = appendSpan(spans, s, from, at)
+			quoted := strings.ContainsAny(opening, "[\"'") && !strings.HasPrefix(s[at:], " ")
+			prose := !quoted && (opening != "" || secret != value)
+			if text := s[from:at]; !secrets.Placeholder(text) && secrets.Pair("Authorization", text) && !(prose && secrets.Word(text)) {
+				spans = appendSpan(spans, s, from, at)
+			}
 		}
 	}
 	return spans
-}
-
-// afterScheme returns the credentials of an Authorization header's value.
-func afterScheme(s string) string {
-	for _, scheme := range [...]string{"Bearer ", "Basic ", "Token ", "ApiKey "} {
-		if n := len(scheme); len(s) > n && strings.EqualFold(s[:n], scheme) {
-			return s[n:]
-		}
-	}
-	return s
 }
 
 // appendSpan adds s[from:to], unless there is nothing left to hide.

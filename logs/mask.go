@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
+
+	"mcpgateway/internal/secrets"
 )
 
 // blot stands where a secret stood.
@@ -24,11 +26,11 @@ const shortest = 4
 // A nil Mask and the zero Mask change nothing; the zero Mask begins to work with the first Add. All methods may be
 // called at any time from any goroutine, also while Add runs; masking takes no lock.
 type Mask struct {
-	secrets atomic.Pointer[secrets] // replaced, never changed
+	secrets atomic.Pointer[known] // replaced, never changed
 }
 
-// secrets are what a Mask knows.
-type secrets struct {
+// known is what a Mask knows.
+type known struct {
 	now   []string // values
 	past  []string // values of earlier, the latest first
 	forms []string // every form of all of them
@@ -50,23 +52,23 @@ func NewMask(values ...string) *Mask {
 // passed over, and so is the space around a value. Each line of a value counts as a value of its own, and so does what
 // follows the scheme of an Authorization header.
 func (m *Mask) Add(values ...string) {
-	m.update(func(old secrets) secrets { return secrets{now: slices.Concat(old.now, values), past: old.past} })
+	m.update(func(old known) known { return known{now: slices.Concat(old.now, values), past: old.past} })
 }
 
 // Renew makes these the values that there are. Those of before are still masked, the latest 256 of them: somebody may
 // yet speak of them.
 func (m *Mask) Renew(values ...string) {
-	m.update(func(old secrets) secrets { return secrets{now: values, past: slices.Concat(old.now, old.past)} })
+	m.update(func(old known) known { return known{now: values, past: slices.Concat(old.now, old.past)} })
 }
 
-func (m *Mask) update(change func(old secrets) secrets) {
+func (m *Mask) update(change func(old known) known) {
 	for {
 		old := m.secrets.Load()
-		known := secrets{}
+		before := known{}
 		if old != nil {
-			known = *old
+			before = *old
 		}
-		next := change(known)
+		next := change(before)
 		next.now = slices.Compact(slices.Sorted(slices.Values(next.now)))
 		seen := make(map[string]bool, len(next.past))
 		next.past = slices.DeleteFunc(slices.Clone(next.past), func(v string) bool {
@@ -102,7 +104,7 @@ func appendSecret(forms []string, value string) []string {
 		for line := range strings.Lines(value) {
 			forms = appendSecret(forms, line)
 		}
-	} else if rest := afterScheme(value); rest != value {
+	} else if rest := secrets.AfterScheme(value); rest != value {
 		forms = appendSecret(forms, rest)
 	}
 	return forms
@@ -122,12 +124,12 @@ func (m *Mask) String(s string) string {
 	if m == nil {
 		return s
 	}
-	known := m.secrets.Load()
-	if known == nil || !known.heads.in(s) {
+	k := m.secrets.Load()
+	if k == nil || !k.heads.in(s) {
 		return s
 	}
 	spans := credentials(s)
-	for _, secret := range known.forms {
+	for _, secret := range k.forms {
 		spans = appendAll(spans, s, secret)
 	}
 	return blotOut(s, spans)

@@ -41,14 +41,14 @@ func TestMask(t *testing.T) {
 
 		{"Authorization: Bearer abc.def-_~+/=", "Authorization: Bearer ***"},
 		{"authorization: basic Zm9v, x", "authorization: basic ***, x"},
-		{"AUTHORIZATION: abc, BEARER def", "AUTHORIZATION: ***, BEARER ***"},
+		{"AUTHORIZATION: abc1, BEARER def2", "AUTHORIZATION: ***, BEARER ***"},
 		{"proxy-Authorization=abc", "proxy-Authorization=***"},
 		{`{"Authorization":"abc","b":1}`, `{"Authorization":"***","b":1}`},
 		{`{\"Authorization\": \"Token abc\"}`, `{\"Authorization\": \"Token ***\"}`},
 		{"map[Authorization:[Bearer abc] Accept:[*/*]]", "map[Authorization:[Bearer ***] Accept:[*/*]]"},
 		{"Authorization failed", "Authorization failed"},
 		{"Authorization: ", "Authorization: "},
-		{"got Bearer xxx here", "got Bearer *** here"},
+		{"got Bearer xx1 here", "got Bearer *** here"},
 		{"bearer of news, bearer 0123456789abcdef", "bearer of news, bearer ***"},
 		{`WWW-Authenticate: Bearer realm="mcp", error="x"`, `WWW-Authenticate: Bearer realm="mcp", error="x"`},
 		{`Bearer realm=\"mcp\"`, `Bearer realm=\"mcp\"`},
@@ -63,8 +63,49 @@ func TestMask(t *testing.T) {
 	}
 }
 
+// TestMaskKeepsWords_F_CLI_8: messages of the gateway and of servers that speak of headers and
+// tokens are not masked; what has the form of a token is.
+func TestMaskKeepsWords_F_CLI_8(t *testing.T) {
+	mask := logs.NewMask("some-known-secret")
+	for _, text := range []string{
+		"headers.Authorization: variable DOCS_TOKEN is not set: set it where the gateway is started",
+		"headers.Authorization: variable DOCS_TOKEN is empty",
+		"headers.Authorization: must be a string, not a list",
+		"authorization: use ${DOCS_TOKEN}",
+		"authorization: Use a bearer token. See the manual",
+		"Unauthorized: send the header Authorization: Bearer TOKEN",
+		"the header Authorization is none of the tokens in auth.tokens, as Bearer TOKEN",
+		`claude mcp add --transport http NAME URL -H 'Authorization: Bearer TOKEN'`,
+		`claude mcp add gateway http://127.0.0.1:7420/mcp -H 'Authorization: Bearer '$GATEWAY_TOKEN`,
+		`claude mcp add gateway http://127.0.0.1:7420/mcp -H "Authorization: Bearer $GATEWAY_TOKEN"`,
+		`{"Authorization": "Bearer ${DOCS_TOKEN}"}`,
+		`{"headers": {"Authorization": "Bearer YOUR_API_KEY"}}`,
+		"Authorization: $DOCS_TOKEN, Authorization=%TOKEN%",
+		"Authorization header missing", "missing authorization: required", "Authorization: Basic authentication is off",
+		"Bearer tokens are not accepted", "Bearer authentication", "Bearer token missing.", "bearer authentication",
+		"Access-Control-Allow-Headers: Accept, Authorization, Content-Type",
+		`"authorization": "required by the server"`,
+		`{"authorization":true}`,
+	} {
+		if got := mask.String(text); got != text {
+			t.Errorf("%q became %q", text, got)
+		}
+	}
+	const token = "gh" + "p_0123456789abcdefghij"
+	for _, text := range []string{
+		"Bearer @", "Authorization: @", "Authorization: Bearer @", "authorization: basic @", "Authorization=@", `"authorization":"@"`,
+		"Authorization:@", "send Authorization: Token @.", "{'Authorization': 'Bot @'}",
+	} {
+		for _, secret := range []string{token, "abc123", "Zm9vOmJhcg", "a-token-of-words", "abcdefghijklmnopqrstuvwxyz", "AK" + "IAIOSFODNN7EXAMPLE"} {
+			if got := mask.String(strings.ReplaceAll(text, "@", secret)); strings.Contains(got, secret) {
+				t.Errorf("a secret is in %q", got)
+			}
+		}
+	}
+}
+
 func TestMaskOfNothing(t *testing.T) {
-	const s = "https://me:pw@host Bearer abc"
+	const s = "https://me:pw@host Bearer abc1"
 	var zero logs.Mask
 	if got := zero.String(s); got != s {
 		t.Errorf("zero: %q", got)

@@ -62,6 +62,23 @@ func AfterScheme(value string) string {
 	return value
 }
 
+var (
+	// word matches a word of prose, with a capital at most at its start.
+	word = regexp.MustCompile(`^[A-Za-z]?[a-z]{0,18}[.:!?]?$`)
+	// placeholder matches a word or the name of a variable in capitals, and a reference to a variable.
+	placeholder = regexp.MustCompile(`^(?:[A-Z]{2,19}|[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+|[$%][A-Za-z_][A-Za-z0-9_]*%?|\$)[.:!?]?$`)
+)
+
+// Word reports whether text, which follows the name of a header or an authorization scheme, is a
+// word of prose or a placeholder and not a credential.
+func Word(text string) bool { return word.MatchString(text) || Placeholder(text) }
+
+// Placeholder reports whether text stands for a credential: TOKEN, DOCS_TOKEN, $TOKEN, or the $ in
+// front of {TOKEN}.
+func Placeholder(text string) bool {
+	return len(text) < 40 && placeholder.MatchString(text) && !hasIssuer(text)
+}
+
 // isCredential tells what follows a scheme from prose: "Basic authentication".
 func isCredential(text string) bool {
 	if strings.ContainsAny(text, " \t") {
