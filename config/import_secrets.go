@@ -295,7 +295,7 @@ func (im *importer) variable(s *server, want, literal string) string {
 // prefixed makes the name of a variable from a header, flag or query key of s.
 // One in capitals is a variable's name as it is.
 func prefixed(s *server, key string) string {
-	key = strings.TrimLeft(key, "-")
+	key = strings.TrimLeft(key, "-_")
 	if strings.EqualFold(key, "Authorization") {
 		key = "token"
 	}

@@ -114,7 +114,7 @@ func (f finder) trimmed(name, text string) []Part {
 		}
 		return nil
 	}
-	headers := len(parts) > 0 && (parts[len(parts)-1] == "headers" || parts[len(parts)-1] == "header")
+	headers := slices.Contains(parts, "headers") || len(parts) > 0 && parts[len(parts)-1] == "header"
 	m, login := assignment.FindStringSubmatchIndex(text), userHost.FindStringSubmatchIndex(text)
 	switch {
 	case (text[0] == '{' || text[0] == '[') && json.Valid([]byte(text)):
@@ -253,14 +253,11 @@ func (f finder) inURL(text string) []Part {
 	}
 	if host := strings.LastIndexByte(text[at:end], '@'); host >= 0 {
 		user, password, both := strings.Cut(text[at:at+host], ":")
-		switch {
-		case both && password != "":
+		if Value(user) || password == "x-oauth-basic" || !both && len(user) >= 12 && strings.ContainsAny(user, digits) {
+			all = append(all, Part{at, at + len(user), "user"})
+		}
+		if both && password != "" && password != "x-oauth-basic" {
 			all = append(all, Part{at + len(user) + 1, at + host, "password"})
-			fallthrough
-		default:
-			if Value(user) {
-				all = slices.Insert(all, 0, Part{at, at + len(user), "user"})
-			}
 		}
 	}
 	if semicolon := strings.IndexByte(text[at:end], ';'); semicolon >= 0 { // jdbc:sqlserver://host;password=x

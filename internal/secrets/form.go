@@ -24,10 +24,10 @@ var (
 	pem      = regexp.MustCompile(`-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY|-----BEGIN PGP PRIVATE|-----BEGIN OPENSSH`)
 )
 
-const prefixes = `gh[pousr]_|github_pat_|gl[a-z]{2,5}-|sk[-_]|[rp]k_(?:live|test)_|xox[a-z]-|xapp-|AIza|` +
-	`ya29\.|GOCSPX-|1//0|eyJ|pypi-|do[opr]_v1_|SG\.|lin_(?:api|oauth)_|figd_|tvly-|shp[a-z]{2}_|r8_|xai-|pplx-|sbp_|nvapi-|whsec_|` +
-	`dckr_pat_|ATATT|ATCTT|NRAK-|AGE-SECRET-KEY-|hv[bsr]\.|gls[a-z]_|sntry[su]_|pcsk_|lsv2_|apify_api_|PMAK-|xkeysib-|` +
-	`pscale_[a-z]+_|ctx7sk|CCIPAT_|secret-token:`
+const prefixes = `gh[pousr]_|github_pat_|gl[a-z]{2,5}-|sk[-_]|[rp]k_(?:live|test)_|xox[a-z]-|xapp-|AIza|ya29\.|` +
+	`GOCSPX-|1//0|eyJ|pypi-|do[opr]_v1_|SG\.|lin_(?:api|oauth)_|figd_|tvly-|shp[a-z]{2}_|r8_|xai-|` +
+	`pplx-|sbp_|nvapi-|whsec_|dckr_pat_|ATATT|ATCTT|NRAK-|AGE-SECRET-KEY-|hv[bsr]\.|gls[a-z]_|` +
+	`sntry[su]_|pcsk_|lsv2_|apify_api_|PMAK-|xkeysib-|pscale_[a-z]+_|ctx7sk|CCIPAT_|secret-token:`
 
 // Value reports whether text is a secret by its form: it begins like the tokens of a known
 // issuer or like the value of an Authorization header, is a URL with a password, holds a private
