@@ -34,7 +34,7 @@ func runTests(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(workDir)
-	if list := flag.Lookup("test.list"); list == nil || list.Value.String() == "" {
+	if list := flag.Lookup("test.list"); list == nil || list.Value.String() == "" && !testing.Short() {
 		// Here and not in the first test that needs it, so that go test's time limit counts from after the download.
 		errNPM = installNPM(packageDir)
 	}

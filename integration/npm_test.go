@@ -85,9 +85,13 @@ func installNPM(dir string) error {
 	return os.WriteFile(stamp, []byte(want), 0o644)
 }
 
-// needNPM fails the test, never skips it, if the packages are not there.
+// needNPM fails the test if the packages are not there. With -short, which asks for a run without Node,
+// npm and network, it skips the test instead.
 func needNPM(t testing.TB) {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("-short: this test runs packages of npm")
+	}
 	if errNPM != nil {
 		t.Fatalf("integration: %v", errNPM)
 	}
