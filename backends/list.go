@@ -51,8 +51,12 @@ func (b *Backend) list(ctx context.Context, p *peer.Peer, s server, which [catal
 		}
 	}
 	b.drain(ctx, p, s, read)
-	if ctx.Err() == context.Canceled {
-		return // the conversation is over, and why is told elsewhere
+	if ctx.Err() == context.Canceled { // the conversation is over, and why is told elsewhere
+		b.mu.Lock()
+		raw := b.raw
+		b.mu.Unlock()
+		b.remember(raw, s)
+		return
 	}
 	if now, _ := b.shared.talk(); now != p { // likewise, but what was read counts
 		read = slices.DeleteFunc(read, func(r *reading) bool { return r.err != nil })
@@ -164,7 +168,6 @@ func (b *Backend) listed(read []*reading, s server) {
 	b.mu.Lock()
 	raw, known := b.raw, b.items[catalog.Tools]
 	b.mu.Unlock()
-	failed := false
 	for _, r := range read {
 		if r.err == nil {
 			raw[r.kind] = catalog.Marshal(r.kind, r.items)
@@ -172,11 +175,8 @@ func (b *Backend) listed(read []*reading, s server) {
 		if r.err == nil && r.kind == catalog.Tools {
 			b.logChanged(known, r.items)
 		}
-		failed = failed || r.err != nil
 	}
-	if !failed {
-		b.remember(raw, s)
-	}
+	b.remember(raw, s)
 	var problem error
 	var unmatched []string
 	b.answer(func() (news bool) {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,6 +27,7 @@ type memory struct {
 	instructions string
 	capabilities []byte
 	costly       bool // it does not bear to be asked for its era; see verdict
+	complete     bool // every list is in it
 	raw          [catalog.NumKinds][]byte
 	items        [catalog.NumKinds][]catalog.Item
 }
@@ -82,6 +84,9 @@ func (b *Backend) recall() {
 	if b.set.Anew {
 		return
 	}
+	if !m.complete {
+		return // the backend ended before all of its lists were read
+	}
 	b.raw = m.raw
 	b.listing.Instructions, b.listing.Capabilities = m.instructions, m.capabilities
 	for k := range catalog.Kind(catalog.NumKinds) {
@@ -118,7 +123,11 @@ func readMemory(text []byte) (m memory, err error) {
 	if !wire.IsObject(m.capabilities) {
 		return m, fmt.Errorf("its capabilities are no object")
 	}
+	m.complete = isComplete(m.raw)
 	for k := range catalog.Kind(catalog.NumKinds) {
+		if m.raw[k] == nil {
+			continue
+		}
 		page, err := catalog.ParsePage(k, m.raw[k])
 		if err != nil {
 			return m, err
@@ -128,7 +137,13 @@ func readMemory(text []byte) (m memory, err error) {
 	return m, nil
 }
 
-// remember writes what the backend offers now, if that is news.
+// isComplete reports whether every list was read.
+func isComplete(raw [catalog.NumKinds][]byte) bool {
+	return !slices.ContainsFunc(raw[:], func(list []byte) bool { return list == nil })
+}
+
+// remember writes what the backend offers now, if that is news. A list that was never read is not in
+// the file.
 func (b *Backend) remember(raw [catalog.NumKinds][]byte, s server) {
 	path := b.path()
 	v, pinned := b.verdict()
@@ -167,7 +182,9 @@ func (m memory) text() []byte {
 		text = fmt.Appendf(text, `,"era":%q`, legacy)
 	}
 	for k := range catalog.Kind(catalog.NumKinds) {
-		text = fmt.Appendf(text, ",%q:%s", k.Member(), m.raw[k])
+		if m.raw[k] != nil {
+			text = fmt.Appendf(text, ",%q:%s", k.Member(), m.raw[k])
+		}
 	}
 	return append(text, "}\n"...)
 }
@@ -209,7 +226,7 @@ func (b *Backend) learn(old *Backend) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.found, b.older, b.kept = found, older, kept
-	if !answered || raw[catalog.Tools] == nil {
+	if !answered || !isComplete(raw) {
 		return
 	}
 	b.raw, b.answered = raw, true

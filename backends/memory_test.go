@@ -1,6 +1,7 @@
 package backends_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -15,6 +16,7 @@ import (
 	"mcpgateway/backends"
 	"mcpgateway/catalog"
 	"mcpgateway/config"
+	"mcpgateway/internal/mcptest"
 )
 
 // kept returns the one file in a state directory.
@@ -171,7 +173,6 @@ func TestADamagedMemoryIsNoMemory(t *testing.T) {
 		"next format":     strings.Replace(good, `"version":3`, `"version":4`, 1),
 		"no version":      strings.Replace(good, `"version":3,`, ``, 1),
 		"as text":         strings.Replace(good, `"version":3`, `"version":"3"`, 1),
-		"no list":         `{"version":3}`,
 		"no capabilities": strings.Replace(good, `"capabilities":{`, `"capabilities":[],"x":{`, 1),
 		"no tools":        strings.Replace(good, `"tools":[`, `"tools":{},"x":[`, 1),
 		"UTF-8":           strings.Replace(good, `"t"`, "\"t\xff\"", 1),
@@ -386,4 +387,51 @@ func TestWhatIsListedAnewIsRememberedAllTheSame(t *testing.T) {
 		h.wantNames("one")
 		h.next("a").Ready("one")
 	})
+}
+
+// A backend ends before it has answered a request for a list: the file keeps that it must not be asked
+// for its protocol generation, has nothing of lists that were not read, and can be read at the next start.
+func TestABackendEndsBeforeItIsListed_F_STATE_1(t *testing.T) {
+	for name, end := range map[string]func(*mcptest.Peer){
+		"no list is answered": func(p *mcptest.Peer) { p.Asked("tools/list") },
+		"one list is answered": func(p *mcptest.Peer) {
+			p.List(mcptest.Tools("t"))
+			p.Asked("prompts/list")
+		},
+		"a list is refused": func(p *mcptest.Peer) {
+			p.Fail(p.Asked("tools/list").ID(), `{"code":-32603,"message":"fetch failed"}`)
+			p.Reply(p.Asked("prompts/list").ID(), `{"prompts":[]}`)
+			synctest.Wait()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := backends.Options{Backends: unasked(plain("a")...), State: t.TempDir()}
+			inHouse(t, o, func(t *testing.T, h *house) {
+				p := h.next("a")
+				p.Asked("server/discover")
+				p.Exit("exit 1", "")
+				p = h.next("a")
+				p.Greet(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"prompts":{}},"serverInfo":{"name":"s","version":"1"}}`)
+				end(p)
+				p.Exit("exit 2", "")
+				synctest.Wait()
+			})
+			text, err := os.ReadFile(kept(t, o.State))
+			if err != nil || !json.Valid(text) {
+				t.Errorf("kept %s, %v", text, err)
+			}
+			inHouse(t, o, func(t *testing.T, h *house) {
+				if h.View().Complete {
+					t.Error("the catalog is complete though no list is known")
+				}
+				p := h.next("a")
+				p.Greet("") // without server/discover
+				p.List(mcptest.Tools("t"))
+				h.wantNames("t")
+				if loud := h.log.Loud(); len(loud) > 0 {
+					t.Errorf("logged %q", loud)
+				}
+			})
+		})
+	}
 }

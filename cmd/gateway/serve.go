@@ -197,9 +197,6 @@ func (a *app) listen() (net.Listener, *door.Door, error) {
 
 // waiting names the backends that have not answered yet, and may still.
 func (a *app) waiting() (names []string) {
-	if a.set.View().Settled {
-		return nil
-	}
 	for _, s := range enabled(a.set.Status()) {
 		if !s.Answered {
 			names = append(names, s.Name)
