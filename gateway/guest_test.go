@@ -523,3 +523,27 @@ func TestGuest_OnePrincipalLeavesRoom(t *testing.T) {
 		crowd.WantNothing()
 	})
 }
+
+// Members of a client's capabilities that are null are not declared, and no backend is told of them, for
+// clients with and without a session.
+func TestCapabilitiesThatAreNull_F_DOOR_9(t *testing.T) {
+	const declared = `{"roots":{"listChanged":null},"sampling":null,"elicitation":{"form":{},"url":null},"x":[null,{"y":null}],"experimental":{"a":{"b":null,"c":1.0}}}`
+	const told = `{"roots":{},"elicitation":{"form":{}},"x":[null,{"y":null}],"experimental":{"a":{"c":1.0}}}`
+	for name, first := range map[string]string{
+		"with a session":    `{"jsonrpc":"2.0","id":"i","method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":` + declared + `,"clientInfo":{"name":"c","version":"1"}}}`,
+		"without a session": request("0", "tools/list", "", declared),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := newHouse(t, settings{solo: true}, "gh")
+				client, _ := h.client()
+				client.Send(first)
+				gh := h.backend("gh")
+				m := gh.Asked("initialize")
+				if got, _ := wire.Lookup(m.Part(wire.PartParams), "capabilities"); string(got) != told {
+					t.Errorf("the backend is told %s", got)
+				}
+			})
+		})
+	}
+}

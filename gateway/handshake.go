@@ -73,14 +73,17 @@ func (s *Session) initialize(r *peer.Request) {
 	}
 }
 
-// capabilities returns those that a client declares, {} if it is silent about
-// them.
+// capabilities returns those that a client declares, without members that are null, for many servers
+// refuse these; {} if the client declares none.
 func capabilities(params []byte) (can []byte, ok bool) {
 	can, _ = wire.Lookup(params, "capabilities")
 	if wire.IsNull(can) {
 		return []byte("{}"), true
 	}
-	return bytes.Clone(can), wire.IsObject(can) && len(can) <= maxCapabilities
+	if !wire.IsObject(can) || len(can) > maxCapabilities {
+		return nil, false
+	}
+	return bytes.Clone(wire.WithoutNulls(can)), true
 }
 
 // can reports whether the client has declared a capability.

@@ -70,7 +70,8 @@ func mayHave(object []byte, name string) bool {
 
 // ReadStamp reads what a request of the stateless era says of who asks. It fails with
 // -32602 if something is missing or is not as it must be, and with -32022 if the
-// revision is none that is spoken here. The Stamp shares its bytes with m.
+// revision is none that is spoken here. Capabilities that are null are left out: many servers refuse
+// them. The Stamp may share its bytes with m.
 func ReadStamp(m wire.Message) (Stamp, *wire.Error) {
 	meta := m.Part(wire.PartMeta)
 	get := func(key string) []byte { v, _ := wire.Lookup(meta, key); return v }
@@ -84,6 +85,7 @@ func ReadStamp(m wire.Message) (Stamp, *wire.Error) {
 	if t, known := Find(s.Revision); !known || !t.Stateless {
 		return s, Unsupported(s.Revision)
 	}
+	s.Capabilities = wire.WithoutNulls(s.Capabilities)
 	if !wire.IsObject(s.Client) {
 		s.Client = nil
 	}

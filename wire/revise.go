@@ -1,5 +1,7 @@
 package wire
 
+import "bytes"
+
 // A Member is a member of a JSON object: its key, and its value as JSON text.
 type Member struct {
 	Key  string
@@ -64,6 +66,37 @@ func revise(b, object []byte, drop func(key string) bool, put []Member, lies fun
 		if s.err == nil && (drop == nil || !drop(key)) && !has(put, key) {
 			b = append(separate(b, empty), object[lo:i]...)
 			lies(key, span{int32(len(b) - (i - value)), int32(len(b))})
+		}
+		i, ok = s.next(i)
+	}
+	return append(b, '}')
+}
+
+// WithoutNulls returns a JSON object without the members whose value is null, in it and in the objects
+// that are its members. The other members keep their bytes and their order. Arrays are not changed. It
+// returns object itself if nothing in it can be null.
+func WithoutNulls(object []byte) []byte {
+	if !bytes.Contains(object, []byte("null")) {
+		return object
+	}
+	return appendWithoutNulls(make([]byte, 0, len(object)), object)
+}
+
+func appendWithoutNulls(b, object []byte) []byte {
+	b = append(b, '{')
+	empty := len(b)
+	s := scan(object)
+	i, ok := s.enter(0)
+	for ok {
+		lo, value := int(s.keyAt.lo), i
+		i = s.value(i)
+		switch text := object[value:i]; {
+		case s.err != nil || IsNull(text):
+		case text[0] == '{':
+			b = append(separate(b, empty), object[lo:value]...)
+			b = appendWithoutNulls(b, text)
+		default:
+			b = append(separate(b, empty), object[lo:i]...)
 		}
 		i, ok = s.next(i)
 	}

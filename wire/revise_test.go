@@ -117,3 +117,19 @@ func TestReviseResult(t *testing.T) {
 		t.Errorf("of an error: %s", got.Raw())
 	}
 }
+
+func TestWithoutNulls_F_DOOR_9(t *testing.T) {
+	for object, want := range map[string]string{
+		`{}`:                               `{}`,
+		`{"a":{"b":1.0}}`:                  `{"a":{"b":1.0}}`,
+		`{"a":null}`:                       `{}`,
+		`{"a": null , "b" : 1.0,"c":null}`: `{"b" : 1.0}`,
+		`{"a":{"b":null,"c":{"d":null}}}`:  `{"a":{"c":{}}}`,
+		`{"a":"null","null":[null]}`:       `{"a":"null","null":[null]}`,
+		`{"a":null,"a":{},"\u0061":null}`:  `{"a":{}}`,
+	} {
+		if got := WithoutNulls([]byte(object)); string(got) != want {
+			t.Errorf("%s: %s, want %s", object, got, want)
+		}
+	}
+}
