@@ -243,3 +243,13 @@ func DefaultStateDir(env func(string) (string, bool)) string {
 	}
 	return filepath.Join(dir, "mcp-gateway")
 }
+
+// credentials is what follows "Bearer " or "Basic " in a header; all of it if
+// neither does.
+func credentials(header string) string {
+	scheme, rest, ok := strings.Cut(header, " ")
+	if ok && (strings.EqualFold(scheme, "Bearer") || strings.EqualFold(scheme, "Basic")) {
+		return strings.TrimSpace(rest)
+	}
+	return header
+}

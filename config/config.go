@@ -47,8 +47,8 @@ type Config struct {
 	// Backends stand in the order of the file. It decides who keeps a bare name.
 	Backends []Backend `koanf:"backends"`
 
-	// Expanded holds the values that ${VAR} brought into Backends and Auth, for
-	// Secrets.
+	// Expanded holds the secrets that ${VAR} brought into Backends and Auth, and
+	// those of inherit_env, for Secrets.
 	Expanded []string `koanf:"-"`
 }
 

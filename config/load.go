@@ -106,7 +106,7 @@ func load(src source, opts Options) (*Loaded, error) {
 			b.Misconfigured = strings.Join(c.misconfigured[fmt.Sprintf("backends[%d]", i)], "; ")
 		}
 	}
-	cfg.Expanded, cfg.Auth.Variable = r.expanded, r.token
+	cfg.Expanded, cfg.Auth.Variable = slices.Concat(r.expanded, inheritedSecrets(cfg, opts.Env)), r.token
 
 	if all := slices.Concat(r.errs, over.errs, c.errs); len(all) > 0 {
 		nameBackends(all, cfg, r.places)

@@ -54,9 +54,7 @@ func (r *reader) scalar(n *yaml.Node, t reflect.Type, at place) (any, bool) {
 func (r *reader) arrived(x *expander, at place) bool {
 	if r.entry != "" || strings.HasPrefix(at.path, "auth.") {
 		for _, a := range x.came {
-			if !isPlain(a.name) {
-				r.expanded = append(r.expanded, a.value)
-			}
+			r.expanded = append(r.expanded, expandedSecrets(at.path, a.name, a.value)...)
 		}
 	}
 	if !r.off {

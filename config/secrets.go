@@ -2,66 +2,159 @@ package config
 
 import (
 	"cmp"
+	"encoding/json"
 	"net/url"
 	"slices"
 	"strings"
+
+	"mcpgateway/internal/secrets"
 )
 
-// Secrets returns the values that must never appear in a log: tokens, the values
-// of env and headers, user, password and query values of URLs, and what ${VAR}
-// brought into a token or anywhere into a backend. The longest comes first, so
-// that masking in this order leaves no remainder. Values too short or too common
-// to be secrets are left out: masking "true" would only make logs unreadable.
+// Secrets returns the values that must not appear in a log, the longest first: tokens, and what
+// is secret by its name or form in the environment, headers, arguments and URLs of the backends.
+// Addresses, numbers, paths and plain words of an ordinary variable are not; neither are values
+// that the log needs to be readable: "true", the address of the gateway, the names, commands and
+// hosts of backends.
 func Secrets(c *Config) []string {
-	all := slices.Concat(c.Expanded, c.Auth.Tokens)
+	var all []string
 	for _, b := range c.Backends {
-		for _, value := range b.Env {
-			all = append(all, value)
+		for name, value := range b.Env {
+			if !isPlain(name) {
+				all = appendParts(all, value, secrets.Find(name, value))
+			}
 		}
 		for name, value := range b.Headers {
-			if strings.EqualFold(name, "Host") {
-				continue
+			all = appendHeader(all, name, value)
+		}
+		for i, arg := range b.Args {
+			flag := ""
+			if i > 0 && strings.HasPrefix(b.Args[i-1], "-") && !strings.HasPrefix(arg, "-") {
+				flag = b.Args[i-1]
 			}
-			all = append(all, value, credentials(value))
+			all = appendParts(all, arg, secrets.Find(flag, arg))
 		}
 		all = append(all, urlSecrets(b.URL)...)
 	}
-	all = slices.DeleteFunc(all, isTrivial)
+	all = slices.Concat(all, c.Expanded)
+	public := publicTexts(c)
+	all = slices.DeleteFunc(all, func(value string) bool {
+		shown := func(text string) bool { return strings.Contains(text, value) }
+		return !secrets.Value(value) && slices.ContainsFunc(public, shown)
+	})
+	all = slices.DeleteFunc(append(all, c.Auth.Tokens...), isTrivial)
 	slices.SortFunc(all, func(a, b string) int {
 		return cmp.Or(cmp.Compare(len(b), len(a)), cmp.Compare(a, b))
 	})
 	return slices.Compact(all)
 }
 
-// credentials is what follows "Bearer " or "Basic " in a header; all of it if
-// neither does.
-func credentials(header string) string {
-	scheme, rest, ok := strings.Cut(header, " ")
-	if ok && (strings.EqualFold(scheme, "Bearer") || strings.EqualFold(scheme, "Basic")) {
-		return strings.TrimSpace(rest)
+// publicTexts returns what the log shows of the gateway and its backends in any case.
+func publicTexts(c *Config) []string {
+	all := []string{c.Listen, "localhost", "127.0.0.1", "[::1]", "0.0.0.0"}
+	for _, b := range c.Backends {
+		all = append(all, b.Name, b.Command, b.Cwd)
+		if u, err := url.Parse(b.URL); err == nil {
+			all = append(all, u.Host)
+		}
 	}
-	return header
+	return all
 }
 
-// urlSecrets returns what a URL holds of secrets, as written and as decoded.
+// appendParts adds the parts of text as they are and, if they are escaped, as they are meant.
+func appendParts(all []string, text string, parts []secrets.Part) []string {
+	for _, p := range parts {
+		part := text[p.From:p.To]
+		all = append(all, part)
+		var plain string
+		if strings.Contains(part, `\`) && json.Unmarshal([]byte(`"`+part+`"`), &plain) == nil {
+			all = append(all, plain)
+		}
+		if plain, err := url.QueryUnescape(part); err == nil && plain != part {
+			all = append(all, plain)
+		}
+	}
+	return all
+}
+
+// appendHeader adds what is secret in the value of a header: the value, what follows its first
+// word, because that may be a scheme that is not known, and pairs such as those of a cookie.
+func appendHeader(all []string, name, value string) []string {
+	if !secrets.Name(name) && secrets.Plain(value) {
+		return all
+	}
+	parts := secrets.FindHeader(name, value)
+	all = appendParts(all, value, parts)
+	if parts == nil || !secrets.Header(name) {
+		return all
+	}
+	scheme, rest, ok := strings.Cut(value, " ")
+	if ok && len(rest) >= 8 && !strings.Contains(rest, " ") && !strings.ContainsAny(scheme, "=;") {
+		all = append(all, rest)
+	}
+	for pair := range strings.SplitSeq(value, ";") {
+		all = appendParts(all, pair, secrets.Find("", pair))
+	}
+	return all
+}
+
+// expandedSecrets returns what is secret of the value that a reference to variable brought into
+// the key path of an entry. The name of the variable and the key both count.
+func expandedSecrets(path, variable, value string) []string {
+	if isPlain(variable) {
+		return nil
+	}
+	all := appendParts(nil, value, secrets.Find(variable, value))
+	if _, header, ok := strings.Cut(path, ".headers."); ok {
+		all = appendHeader(all, header, value)
+	} else if strings.HasPrefix(path, "auth.") {
+		all = append(all, value)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// inheritedSecrets returns what is secret of the variables that backends inherit.
+func inheritedSecrets(c *Config, env func(string) (string, bool)) []string {
+	var all []string
+	for _, b := range c.Backends {
+		for _, name := range b.InheritEnv {
+			if value, ok := env(name); ok && !isPlain(name) {
+				all = appendParts(all, value, secrets.Find(name, value))
+			}
+		}
+	}
+	return all
+}
+
+// urlSecrets returns what a URL holds of secrets, as written and as decoded: its password, or
+// the user if there is none, and values of the query that are not plain.
 func urlSecrets(raw string) []string {
 	u, err := url.Parse(raw)
 	if raw == "" || err != nil {
 		return nil
 	}
-	var all []string
+	all := appendParts(nil, raw, inServerURL("", raw))
 	if u.User != nil {
 		user, password, _ := strings.Cut(u.User.String(), ":")
-		plain, _ := u.User.Password()
-		all = append(all, user, u.User.Username(), password, plain)
+		plain, both := u.User.Password()
+		all = append(all, password, plain)
+		if !both && !isOrdinary(user) {
+			all = append(all, user, u.User.Username())
+		}
 	}
 	for part := range strings.SplitSeq(u.RawQuery, "&") {
 		_, value, _ := strings.Cut(part, "=")
 		plain, _ := url.QueryUnescape(value)
-		all = append(all, value, plain)
+		if !isOrdinary(plain) {
+			all = append(all, value, plain)
+		}
 	}
 	return all
 }
+
+// isOrdinary reports whether a value without the name of a secret is too short or too common to
+// be one.
+func isOrdinary(value string) bool { return len(value) < 8 || secrets.Plain(value) }
 
 // isTrivial tells whether a value is too short or too common to be a secret.
 func isTrivial(value string) bool {
@@ -84,7 +177,8 @@ func isTrivial(value string) bool {
 func isPlain(variable string) bool {
 	switch variable {
 	case "HOME", "USERPROFILE", "USER", "USERNAME", "LOGNAME", "PWD", "PATH", "SHELL", "LANG",
-		"TMPDIR", "TEMP", "TMP", "APPDATA", "LOCALAPPDATA", "HOSTNAME", "TERM":
+		"TMPDIR", "TEMP", "TMP", "APPDATA", "LOCALAPPDATA", "HOSTNAME", "TERM",
+		"SSH_AUTH_SOCK", "DBUS_SESSION_BUS_ADDRESS", "DESKTOP_SESSION", "SESSION_MANAGER":
 		return true
 	}
 	return strings.HasPrefix(variable, "XDG_")

@@ -1,9 +1,11 @@
 package config
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
 func TestSecrets(t *testing.T) {
@@ -28,9 +30,8 @@ backends:
 	}
 	want := []string{
 		"literal-token-1234", "start-token-1234", "start",
-		"basic  not a scheme", "basic dXNlcg==", "Bearer bearer-value",
-		"not a scheme", "bearer-value", "dXNlcg==", "env-value", "key-value", "off-value", "p%40ssword", "p@ssword",
-		"only-user", "user-name", "q%20uery", "80808", "q uery", "bare",
+		"not a scheme", "bearer-value", "dXNlcg==", "env-value", "key-value", "p%40ssword", "p@ssword",
+		"only-user", "q%20uery", "q uery",
 	}
 	got := Secrets(loaded.Config)
 	for i := 1; i < len(got); i++ {
@@ -68,6 +69,55 @@ func TestFilterPermits(t *testing.T) {
 	} {
 		if got := tc.tools.Permits(tc.name); got != tc.want {
 			t.Errorf("%+v permits %q: got %v", tc.tools, tc.name, got)
+		}
+	}
+}
+
+// TestSecrets_F_MASK_1: what has neither the name nor the form of a secret is not masked, nor is
+// what the log has to show.
+func TestSecrets_F_MASK_1(t *testing.T) {
+	const token, hex = "gh" + "p_0123456789abcdefghij", "0f1e2d3c4b5a69788796a5b4c3d2e1f0"
+	vars := map[string]string{
+		"PLAIN": "a-long-plain-value", "API_KEY": "hunter2-key", "DOCS": token, "TEAM": "header-value-1", "HOST": "10.1.2.3",
+		"SSH_AUTH_SOCK": "/private/tmp/agent.1", "DEPLOY_PASSWORD": "inherited-pw", "REGION": "eu-west-1-long",
+		"DATABASE_URL": "postgres://u:pw-of-url@db/x",
+	}
+	for _, tc := range []struct {
+		backend string
+		want    []string
+	}{
+		{`command: x, env: { DB_HOST: 127.0.0.1, A: "127.0.0.1:7420", B: "localhost:3000", N: "80801", D: 30s, P: /srv/other,
+			W: postgre, LONG: a-word-of-prose, M: claude-sonnet-4-5 }`, nil},
+		// shown anyway
+		{`command: x, env: { PASSWORD: postgres, TOKEN: other, SECRET: "127.0.0.1", KEY: "7420", PIN: db.example.com, PASS: bin }`, nil},
+		{`command: x, env: { PASSWORD: "true", TOKEN: info, SECRET: "1", AUTH: none, API_KEY: "" }`, nil},
+		{`command: x, env: { PASSWORD: hunter2, PIN: "80801", DB_PASS: "10.9.8.7", AUTH: hunter3, DSN: hunter4, FOO: ` + token + `, BAR: ` + hex + ` }`,
+			[]string{"hunter2", "80801", "10.9.8.7", "hunter3", "hunter4", token, hex}},
+		{`command: x, env: { CONFIG: '{"host":"127.0.0.1","apiKey":"in\nner"}', URL: "https://u:pw-1@h/p", OPTS: "--verbose --token=opt-1" }`,
+			[]string{`in\nner`, "in\nner", "pw-1", "opt-1"}},
+		{`command: x, args: [--api-key, arg-key, --host, 127.0.0.1, --mode=fast, "--token=${API_KEY}", ` + token + `]`,
+			[]string{"arg-key", "hunter2-key", token}},
+		{`command: x, args: ["${PLAIN}", "${HOST}"], env: { A: "${PLAIN}", B: "${HOST}", C: "${REGION}" }`, nil},
+		{`command: x, env: { A: "${API_KEY}", B: "x-${DOCS}", PASSWORD: "${PLAIN}" }`, []string{"hunter2-key", token, "x-" + token, "a-long-plain-value"}},
+		{`url: "https://h/mcp", headers: { X-Team: "${TEAM}", Authorization: "Custom ${PLAIN}", X-Addr: "${HOST}", User-Agent: long-agent/1, X-Region: "${REGION}" }`,
+			[]string{"header-value-1", "Custom a-long-plain-value", "a-long-plain-value"}},
+		{`url: "https://h/mcp", headers: { Cookie: "session=cookie-1; theme=dark" }`, []string{"session=cookie-1; theme=dark", "cookie-1"}},
+		{`url: "https://me:pass-1@h/mcp?region=eu&port=80801&key=k-12&x=long-query-value"`, []string{"pass-1", "k-12", "long-query-value"}},
+		{`command: x, inherit_env: [SSH_AUTH_SOCK, PLAIN, REGION, HOST, NOT_SET, DEPLOY_PASSWORD, DOCS, DATABASE_URL]`,
+			[]string{"inherited-pw", token, "pw-of-url"}},
+	} {
+		file := "listen: 127.0.0.1:7420\nauth: { tokens: [postgres-token-0123] }\nbackends:\n  - { name: a, " + tc.backend + " }\n" +
+			"  - { name: postgres, command: /srv/other/bin/y, args: [--dir, /srv/other] }\n  - { name: b, url: 'http://db.example.com/mcp' }\n"
+		loaded, err := load(source{path: "g.yaml", data: []byte(file)}, Options{Env: lookup(vars)})
+		if err != nil {
+			t.Errorf("%s: %v", tc.backend, err)
+			continue
+		}
+		got := slices.DeleteFunc(Secrets(loaded.Config), func(s string) bool { return s == "postgres-token-0123" })
+		slices.Sort(got)
+		slices.Sort(tc.want)
+		if diff := cmp.Diff(tc.want, got, cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tc.backend, diff)
 		}
 	}
 }
