@@ -3,6 +3,8 @@ package backends
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -72,12 +74,13 @@ func (b *Backend) judge(v verdict) {
 	b.found = v
 }
 
-// unsettle forgets a verdict with which the backend could not be started, unless it
-// was costly: the reason may be any other.
+// unsettle forgets a verdict with which the backend could not be started: the reason may be any
+// other. A costly verdict on a program is kept. A server behind a URL is asked again, because
+// that costs patience at most.
 func (b *Backend) unsettle() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.found.era == ofSessions && !b.found.costly {
+	if b.found.era == ofSessions && (!b.found.costly || b.cfg.URL != "") {
 		b.found = verdict{}
 	}
 }
@@ -92,6 +95,50 @@ func (e otherEra) Unwrap() error { return e.error }
 type classic struct{ error }
 
 func (e classic) Unwrap() error { return e.error }
+
+// An undecided error says that a server behind a URL refused server/discover in a way that does
+// not name an era, or did not answer it. Some servers of the session era do that, so initialize
+// is tried next.
+type undecided struct{ error }
+
+func (u undecided) Unwrap() error { return u.error }
+
+// errSilent is wrapped by the undecided error of a server that did not answer in time.
+var errSilent = errors.New("no answer")
+
+// isUndecided reports whether err, of server/discover sent to a URL, may come from a server of
+// the session era. That is not so if the server wants another authorization, or if there was no
+// connection.
+func isUndecided(err error) bool {
+	if isA[classic](err) {
+		return false
+	}
+	status, answered := errors.AsType[*transport.StatusError](err)
+	if answered {
+		return status.Code != http.StatusUnauthorized && status.Code != http.StatusForbidden
+	}
+	lost, isLost := errors.AsType[*transport.Lost](err)
+	return !isLost || lost.Ran
+}
+
+// discoverOverHTTP is discover for a server behind a URL whose era is not pinned. It waits no
+// longer than patience.
+func (l *line) discoverOverHTTP(ctx context.Context, p *peer.Peer) (server, error) {
+	wait := l.b.patience()
+	asking, stop := context.WithTimeoutCause(ctx, wait, fmt.Errorf("%w within %v", errSilent, wait))
+	defer stop()
+	s, err := l.discover(asking, p)
+	switch {
+	case err == nil || ctx.Err() != nil:
+		return s, err
+	case asking.Err() != nil:
+		err = because(asking, err)
+	}
+	if isUndecided(err) {
+		return server{}, undecided{err}
+	}
+	return server{}, err
+}
 
 func isA[E error](err error) bool {
 	_, ok := errors.AsType[E](err)

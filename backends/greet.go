@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -70,6 +71,8 @@ func (l *line) greet(ctx context.Context, p *peer.Peer, by way) (server, error) 
 	var s server
 	var err error
 	switch {
+	case by == byItself && !pinned:
+		s, err = l.discoverOverHTTP(ctx, p)
 	case by == byItself, by == byPipe && pinned && v.era == stateless:
 		s, err = l.discover(ctx, p)
 		switch {
@@ -94,19 +97,34 @@ func (l *line) greet(ctx context.Context, p *peer.Peer, by way) (server, error) 
 		}
 	}
 	if err != nil {
-		return server{}, err
+		return server{}, l.afterRefusal(ctx, err)
 	}
-	if s.stateless {
+	switch {
+	case s.stateless:
 		l.b.judge(verdict{era: stateless, both: s.both})
+	case errors.Is(l.hasty, errSilent):
+		l.b.judge(verdict{era: ofSessions, costly: true})
 	}
 	l.mu.Lock()
 	l.server, l.level = s, ""
 	l.mu.Unlock()
 	l.b.met(l, s)
-	if l.hasty != nil {
+	switch {
+	case isA[undecided](l.hasty):
+		l.log.Info("backend answers initialize, but not server/discover; with `era: legacy` it is not asked that", "err", l.hasty)
+	case l.hasty != nil:
 		l.log.Info("backend ended when it was asked server/discover, and not without that; `era: legacy` spares it the question", "err", l.hasty)
 	}
 	return s, nil
+}
+
+// afterRefusal adds to err, of initialize, that server/discover failed before it, if that is so.
+func (l *line) afterRefusal(ctx context.Context, err error) error {
+	if !isA[undecided](l.hasty) || isA[otherEra](err) || l.b.fallsBack(err) || context.Cause(ctx) == context.Canceled {
+		return err
+	}
+	return fmt.Errorf("%w (server/discover failed before that: %w; if the server does not know it, set `era: legacy`)",
+		because(ctx, err), l.hasty)
 }
 
 // failed names the request that an error is of, unless the connection is to blame, for
@@ -125,11 +143,26 @@ func (l *line) initialize(ctx context.Context, p *peer.Peer) (server, error) {
 	l.mu.Lock()
 	l.declared = declared
 	l.mu.Unlock()
-	result, err := p.Call(ctx, string(mcp.MethodInitialize), wire.Encode(map[string]any{
-		"protocolVersion": revision.NewestWithSessions().Date,
-		"capabilities":    json.RawMessage(declared),
-		"clientInfo":      l.b.set.Info,
-	}))
+	offer := func(date string) ([]byte, error) {
+		return p.Call(ctx, string(mcp.MethodInitialize), wire.Encode(map[string]any{
+			"protocolVersion": date,
+			"capabilities":    json.RawMessage(declared),
+			"clientInfo":      l.b.set.Info,
+		}))
+	}
+	result, err := offer(revision.NewestWithSessions().Date)
+	if date := counterOffer(err); date != "" {
+		l.log.Debug("backend refuses our revision and names others; offering one of them", "revision", date, "err", err)
+		again, failure := offer(date)
+		switch {
+		case failure == nil:
+			result, err = again, nil
+		case !isA[*wire.Error](failure):
+			err = failure
+		default:
+			err = fmt.Errorf("%w; with %s: %w", err, date, failure)
+		}
+	}
 	if err != nil {
 		return server{}, failed(string(mcp.MethodInitialize), err)
 	}
@@ -146,6 +179,24 @@ func (l *line) initialize(ctx context.Context, p *peer.Peer) (server, error) {
 		return server{}, fmt.Errorf("initialized: %w", err)
 	}
 	return s, nil
+}
+
+// counterOffer returns the newest revision of the session era that the server names when it
+// refuses initialize, other than the one that it was offered; "" = none. Servers name them in
+// data.supported, in members of other names, or in the message alone.
+func counterOffer(err error) string {
+	e, ok := errors.AsType[*wire.Error](err)
+	if !ok {
+		return ""
+	}
+	text := e.Message + string(e.Data)
+	for _, date := range revision.Dates() { // the newest first
+		t, _ := revision.Find(date)
+		if !t.Stateless && date != revision.NewestWithSessions().Date && strings.Contains(text, date) {
+			return date
+		}
+	}
+	return ""
 }
 
 // declares returns the capabilities that the backend is told: those of the client

@@ -3,6 +3,7 @@ package backends_test
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"testing"
@@ -143,7 +144,7 @@ func TestTheQuestionOfTheEraIsAnswered(t *testing.T) {
 	}
 }
 
-// The rows of §3.4 that are none, over HTTP: an outage is no era.
+// What says nothing of the era over HTTP: no authorization, no connection.
 func TestTheQuestionOfTheEraIsNotAnsweredOverHTTP(t *testing.T) {
 	inHouse(t, backends.Options{Backends: unasked(remote("a"))}, func(t *testing.T, h *house) {
 		lose := func(err error) {
@@ -152,17 +153,10 @@ func TestTheQuestionOfTheEraIsNotAnsweredOverHTTP(t *testing.T) {
 			synctest.Wait()
 			p.WantNothing()
 		}
-		for _, code := range []int{401, 403, 500, 503} {
+		for _, code := range []int{401, 403} {
 			lose(&transport.StatusError{Code: code})
 		}
 		lose(errors.New("connection refused"))
-		p := h.next("a")
-		p.Asked("server/discover")
-		time.Sleep(time.Minute) // start_timeout
-		p.WantNothing()
-		if err := h.status("a").Err; err == nil || !strings.Contains(err.Error(), "start_timeout") {
-			t.Errorf("it failed for %v", err)
-		}
 		at := h.dials("a")
 		for i := 1; i < len(at); i++ {
 			if at[i]-at[i-1] < 200*time.Millisecond {
@@ -173,6 +167,136 @@ func TestTheQuestionOfTheEraIsNotAnsweredOverHTTP(t *testing.T) {
 		lose(fmt.Errorf("%w: 404", transport.ErrNotStateless))
 		h.speaksClassic(h.next("a"))
 	})
+}
+
+// refusals are ways in which servers of the session era fail server/discover over HTTP, by the
+// reason that is shown.
+var refusals = map[string]func(p *mcptest.Peer, id wire.ID){
+	"HTTP 500 Internal Server Error": func(p *mcptest.Peer, id wire.ID) {
+		p.Break(&transport.Lost{ID: id, Err: &transport.StatusError{Code: 500}, Ran: true})
+	},
+	"HTTP 415 Unsupported Media Type": func(p *mcptest.Peer, id wire.ID) {
+		p.Break(&transport.Lost{ID: id, Err: &transport.StatusError{Code: 415}})
+	},
+	"HTTP 202 Accepted": func(p *mcptest.Peer, id wire.ID) {
+		p.Break(&transport.Lost{ID: id, Err: &transport.StatusError{Code: 202}, Ran: true})
+	},
+	"unexpected EOF": func(p *mcptest.Peer, id wire.ID) {
+		p.Break(&transport.Lost{ID: id, Err: io.ErrUnexpectedEOF, Ran: true})
+	},
+	"no answer within 5s": func(*mcptest.Peer, wire.ID) { time.Sleep(5 * time.Second) },
+}
+
+// A server behind a URL that fails server/discover is sent initialize at once, and calls wait
+// for that. Only one that was silent is remembered for the next start.
+func TestDiscoverFailsOverHTTP_F_HTTP_3(t *testing.T) {
+	for reason, refuse := range refusals {
+		t.Run(reason, func(t *testing.T) {
+			o := backends.Options{Backends: unasked(remote("a")), State: t.TempDir()}
+			o.Backends[0].Sharing = "shared"
+			inHouse(t, o, func(t *testing.T, h *house) {
+				waits, _ := h.call("a")
+				p := h.next("a")
+				refuse(p, p.Asked("server/discover").ID())
+				p = h.next("a")
+				p.Greet("")
+				p.Reply(p.Asked("tools/call").ID(), "{}")
+				waits.ok(t)
+				p.List(mcptest.Tools("t"))
+				if said := h.log.Lines("level=INFO", "era: legacy"); len(said) != 1 {
+					t.Errorf("logged %q", said)
+				}
+				p.Exit("gone", "")
+				h.speaksClassic(h.next("a")) // it is not asked again
+			})
+			inHouse(t, o, func(t *testing.T, h *house) {
+				p := h.next("a")
+				if reason != "no answer within 5s" {
+					p.Fail(p.Asked("server/discover").ID(), `{"code":-32601,"message":"no"}`)
+					p = h.next("a")
+				}
+				h.speaksClassic(p)
+			})
+		})
+		t.Run(reason+", and initialize fails", func(t *testing.T) {
+			inHouse(t, backends.Options{Backends: unasked(remote("a"))}, func(t *testing.T, h *house) {
+				for range 2 {
+					waits, _ := h.call("a")
+					p := h.next("a")
+					refuse(p, p.Asked("server/discover").ID())
+					p = h.next("a")
+					p.Break(&transport.Lost{ID: p.Asked("initialize").ID(), Err: errors.New("boom")})
+					why := "boom (server/discover failed before that: " + reason + "; if the server does not know it, set `era: legacy`)"
+					waits.want(t, "it did not start: "+why)
+					h.wantProblem("a", why)
+					time.Sleep(time.Second)
+				}
+				p := h.next("a") // it is asked for its era again
+				p.Discover("")
+				h.speaksModern(p)
+			})
+		})
+	}
+}
+
+// A backend that spoke 2026-07-28 and fails once when it restarts is asked once more.
+func TestARestartOfAModernServer_F_HTTP_3(t *testing.T) {
+	inHouse(t, backends.Options{Backends: unasked(remote("a"))}, func(t *testing.T, h *house) {
+		p := h.next("a")
+		p.Discover("")
+		h.speaksModern(p)
+		p.Exit("gone", "")
+		p = h.next("a")
+		refusals["HTTP 500 Internal Server Error"](p, p.Asked("server/discover").ID())
+		p = h.next("a")
+		p.Discover("")
+		h.speaksModern(p)
+		p.Exit("gone", "")
+		p = h.next("a")
+		refusals["HTTP 500 Internal Server Error"](p, p.Asked("server/discover").ID())
+		p = h.next("a")
+		refusals["HTTP 500 Internal Server Error"](p, p.Asked("server/discover").ID())
+		h.speaksClassic(h.next("a"))
+	})
+}
+
+// A server that refuses initialize and names the revisions that it speaks is offered one of them.
+func TestARevisionIsRefused_F_HTTP_12(t *testing.T) {
+	for name, tt := range map[string]struct{ refusal, want string }{
+		"-32602 with a list":     {`{"code":-32602,"message":"Unsupported protocol version","data":{"supported":["2024-11-05","2025-03-26"],"requested":"2025-11-25"}}`, "2025-03-26"},
+		"-32022 with a list":     {`{"code":-32022,"message":"no","data":{"supported":["2025-06-18"]}}`, "2025-06-18"},
+		"-32000 and text":        {`{"code":-32000,"message":"Bad Request: Unsupported protocol version: 2025-11-25 (supported versions: 2024-11-05, 2025-06-18)"}`, "2025-06-18"},
+		"both eras":              {`{"code":-32602,"message":"no","data":{"supportedVersions":["2026-07-28","2025-06-18"]}}`, "2025-06-18"},
+		"only what was offered":  {`{"code":-32602,"message":"no","data":{"supported":["2025-11-25"]}}`, ""},
+		"only unknown revisions": {`{"code":-32602,"message":"no","data":{"supported":["2023-01-01", 7]}}`, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inHouse(t, backends.Options{Backends: plain("a")}, func(t *testing.T, h *house) {
+				p := h.next("a")
+				p.Fail(p.Asked("initialize").ID(), tt.refusal)
+				if tt.want == "" {
+					p.WantNothing()
+					h.speaksClassic(h.next("a"))
+					return
+				}
+				m := p.Asked("initialize")
+				if date, _ := wire.Lookup(m.Part(wire.PartParams), "protocolVersion"); wire.Unquote(date) != tt.want {
+					t.Errorf("offered %s", m.Raw())
+				}
+				p.Reply(m.ID(), `{"protocolVersion":"`+tt.want+`","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}`)
+				p.Told("notifications/initialized")
+				p.List(mcptest.Tools("t"))
+				if s := h.status("a"); s.State != backends.Ready || s.Revision != tt.want {
+					t.Errorf("status %+v", s)
+				}
+				p.Exit("exit 1", "")
+				p = h.next("a")
+				p.Fail(p.Asked("initialize").ID(), tt.refusal)
+				p.Fail(p.Asked("initialize").ID(), tt.refusal) // one more try, not two
+				p.WantNothing()
+			})
+		})
+	}
 }
 
 // VERSION-02: a server that exits when it is asked anything before initialize is started

@@ -283,7 +283,12 @@ func (l *line) tryEra(ctx context.Context) error {
 	v, pinned := l.b.verdict()
 	if v.era != ofSessions && !l.mirrors() {
 		err := l.talkOver(ctx, byItself)
-		if pinned || !isA[classic](err) || l.hasRun() {
+		switch {
+		case pinned || l.hasRun() || ctx.Err() != nil:
+			return err
+		case isA[undecided](err):
+			return l.tryAfter(ctx, v, err)
+		case !isA[classic](err):
 			return err
 		}
 		l.log.Debug("backend is of the session era", "err", err)
@@ -295,6 +300,24 @@ func (l *line) tryEra(ctx context.Context) error {
 		return then
 	}
 	return l.tryHTTP(ctx)
+}
+
+// tryAfter begins with initialize after refusal, the undecided error of server/discover. A
+// backend that was found to be stateless before, v, is asked server/discover once more first:
+// it may only be restarting.
+func (l *line) tryAfter(ctx context.Context, v verdict, refusal error) error {
+	if v.era == stateless {
+		l.b.judge(verdict{})
+		return refusal
+	}
+	l.log.Debug("backend does not answer server/discover; trying initialize", "err", refusal)
+	l.hasty = refusal
+	l.b.judge(verdict{era: ofSessions})
+	err := l.tryHTTP(ctx)
+	if other, ok := errors.AsType[otherEra](err); ok {
+		err = other.error // server/discover was sent a moment ago
+	}
+	return err
 }
 
 // tryHTTP is converse with a server of the session era behind a URL. One that has no
@@ -330,6 +353,12 @@ func (l *line) hasNeverListed() bool {
 	return !l.own() && before && l.b.raw[catalog.Tools] == nil
 }
 
+// mayBeLegacy reports whether initialize follows at once on a conversation that failed with err.
+func (l *line) mayBeLegacy(err error) bool {
+	v, _ := l.b.verdict()
+	return isA[classic](err) || v.era == unknown && isA[undecided](err)
+}
+
 func (l *line) isSour() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -345,7 +374,7 @@ func (l *line) hasRun() bool {
 // goesOn reports whether another conversation follows at once on one that failed so.
 func (l *line) goesOn(err error) bool {
 	_, pinned := l.b.verdict()
-	return l.b.fallsBack(err) || isA[otherEra](err) || !pinned && isA[classic](err) || errors.Is(err, errHandedOver)
+	return l.b.fallsBack(err) || isA[otherEra](err) || !pinned && l.mayBeLegacy(err) || errors.Is(err, errHandedOver)
 }
 
 // talkOver is converse over one connection.

@@ -10,9 +10,7 @@ import (
 // ErrNotStateless is what the Lost of a request server/discover wraps if the server
 // answered as one does that knows only revisions with sessions: with 400, 404 or
 // 405, and without a JSON-RPC response to that request ("Backward Compatibility").
-// It is worth trying [DialHTTP] then. Any other status says nothing of the revisions:
-// who is not let in, finds nobody at home, or is told that what we accept (406) or
-// send (415) will not do, would fare no better there.
+// It is worth trying [DialHTTP] then. Any other status does not tell of the revisions.
 var ErrNotStateless = errors.New("this may be no server of a revision without sessions")
 
 // errNoQuestion is what Write says to a response.
