@@ -154,7 +154,7 @@ func (l *line) sent(w waiting) bool {
 	case p != nil:
 		err := l.offer(p, server, w)
 		if errors.Is(err, transport.ErrClosed) {
-			l.lost(p)
+			l.lost(p, err)
 			return false
 		}
 		if err != nil {
@@ -322,7 +322,7 @@ func (l *line) offerLocked(p *peer.Peer, some []waiting) (refused []func()) {
 		err := l.offer(p, l.server, w)
 		if errors.Is(err, transport.ErrClosed) {
 			l.waiting = append(some[i:len(some):len(some)], l.waiting...)
-			l.lostLocked(p) // it has ended already: they wait for the next
+			l.lostLocked(p, err) // it has ended already: they wait for the next
 			return refused
 		}
 		if err != nil {
@@ -334,14 +334,14 @@ func (l *line) offerLocked(p *peer.Peer, some []waiting) (refused []func()) {
 
 // lost notes that the conversation over p has ended. Nothing is sent any more, what
 // is asked from now on waits for the next one; down follows when everything of
-// this one is gone.
-func (l *line) lost(p *peer.Peer) {
+// this one is gone. Why is the reason as far as it is known until then.
+func (l *line) lost(p *peer.Peer, why error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.lostLocked(p)
+	l.lostLocked(p, why)
 }
 
-func (l *line) lostLocked(p *peer.Peer) {
+func (l *line) lostLocked(p *peer.Peer, why error) {
 	l.gone = p
 	if len(l.again)+len(l.arming) > 0 {
 		l.waiting = slices.Concat(l.again, l.arming, l.waiting)
@@ -349,7 +349,7 @@ func (l *line) lostLocked(p *peer.Peer) {
 	}
 	if l.peer == p {
 		l.peer = nil
-		l.sup.lost(time.Now())
+		l.sup.lost(time.Now(), why)
 	}
 }
 

@@ -60,6 +60,9 @@ func (b *Backend) list(ctx context.Context, p *peer.Peer, s server, which [catal
 	}
 	if now, _ := b.shared.talk(); now != p { // likewise, but what was read counts
 		read = slices.DeleteFunc(read, func(r *reading) bool { return r.err != nil })
+		if len(read) == 0 {
+			return // and the backend has answered only when the reason is known
+		}
 	}
 	for _, r := range read {
 		if foreign(r.err) {

@@ -42,8 +42,11 @@ func (l *line) offer(p *peer.Peer, s server, w waiting) error {
 		return l.b.cannotGoOn(w.m)
 	}
 	w.c.Stateless, w.c.Again = s.stateless, nil
-	if s.stateless {
+	switch {
+	case s.stateless:
 		w.c.Again = l.sparer(p, w)
+	case l.b.cfg.URL != "" && !w.again:
+		w.c.Again = func(_ wire.Message, err error) bool { return l.keepForNext(p, w, err) }
 	}
 	return p.Offer(l.b.stamped(w.m, s, w.c.Owner, w.c.Tasks), w.c)
 }
@@ -51,6 +54,19 @@ func (l *line) offer(p *peer.Peer, s server, w waiting) error {
 // sparer returns what is shown the answer to a call before its caller is.
 func (l *line) sparer(p *peer.Peer, w waiting) func(wire.Message, error) bool {
 	return func(a wire.Message, err error) bool { return l.spared(p, w, a, err) }
+}
+
+// keepForNext reports whether a call, sent over p, was refused only because the server does not
+// know the session. It then waits for the next session, in which it is sent once more.
+func (l *line) keepForNext(p *peer.Peer, w waiting, err error) bool {
+	if err == nil || !transport.IsUnknownSession(err) {
+		return false
+	}
+	l.log.Debug("backend does not know the session; the call is sent again in a new one", "method", w.m.Method(), "err", err)
+	w.again = true
+	l.lost(p, err)
+	l.send(w)
+	return true
 }
 
 func (b *Backend) cannotGoOn(m wire.Message) error {

@@ -190,9 +190,10 @@ func (s *supervisor) up(now time.Time) (down time.Duration) {
 	return down
 }
 
-// lost notes that it is not ready any more; failed follows.
-func (s *supervisor) lost(now time.Time) {
-	s.state, s.reason, s.next = BackingOff, nil, time.Time{}
+// lost notes that it is not ready any more, for the reason why; failed follows, and may know a
+// better one.
+func (s *supervisor) lost(now time.Time, why error) {
+	s.state, s.reason, s.next = BackingOff, why, time.Time{}
 	s.downAt = now
 }
 

@@ -197,7 +197,7 @@ func runScript(t *testing.T, script string) {
 		case "up":
 			down = s.up(now)
 		case "lost":
-			s.lost(now)
+			s.lost(now, errors.New("lost"))
 		case "failed":
 			s.failed(now, errors.New("failed"), random)
 		case "stop":

@@ -349,7 +349,7 @@ func TestPROC_06_DeathEndsAllCallsAndSaysWhy(t *testing.T) {
 func TestOverIsHeardBeforeTheCallsEnd(t *testing.T) {
 	heard := 0
 	c := &caller{}
-	over := func() {
+	over := func(error) {
 		heard++
 		if len(c.answers) != 0 {
 			t.Error("the call has ended already")

@@ -75,9 +75,9 @@ type Options struct {
 	// open. nil = nothing.
 	Farewell func() *wire.Error
 	// Over is called once Run has read its last, or by End, before the calls in flight
-	// end: whoever hears of such an end finds that the owner knows of it, too. May
-	// be nil.
-	Over func()
+	// end: whoever hears of such an end finds that the owner knows of it, too. The error is
+	// the reason, as Run returns it or for a far side that closed the connection. May be nil.
+	Over func(error)
 }
 
 // A Peer is this side of a conversation over a Conn.
@@ -165,7 +165,7 @@ func (p *Peer) over(err error) {
 	p.end = ended{why(err)}
 	p.mu.Unlock()
 	if p.opts.Over != nil {
-		p.opts.Over()
+		p.opts.Over(why(err))
 	}
 	p.mu.Lock()
 	p.ended, p.trails, p.trailing = why(err), nil, nil

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"sync"
+	"time"
 
 	"mcpgateway/wire"
 )
@@ -60,6 +61,7 @@ type httpConn struct {
 
 	mu      sync.Mutex
 	ended   error // why no more can be written
+	fading  bool  // the session is lost: what is under way may come to its end, see forget
 	running int   // goroutines
 	spare   int   // those that have nothing to do
 	waiting int   // bytes of the messages under way
@@ -293,12 +295,38 @@ func (c *httpConn) end(why error) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ended != nil {
+		c.abort(c.ended)
 		return false
 	}
 	c.ended = why
 	c.abort(why)
 	c.drainedLocked()
 	return true
+}
+
+// forgetTime is how long requests under way may take when the session is lost.
+const forgetTime = time.Second
+
+// forget ends the conversation because the session is lost: nothing more can be written.
+// Requests under way are aborted only after forgetTime, because the server may refuse them, too,
+// and then it is known that they did not run.
+func (c *httpConn) forget(why error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ended != nil {
+		return
+	}
+	c.ended, c.fading = why, true
+	timer := time.AfterFunc(forgetTime, func() { c.abort(why) })
+	context.AfterFunc(c.ctx, func() { timer.Stop() })
+	c.fadedLocked()
+}
+
+// fadedLocked ends what forget has left when no request is under way any longer.
+func (c *httpConn) fadedLocked() {
+	if c.fading && len(c.open) == 0 {
+		c.abort(c.ended)
+	}
 }
 
 func (c *httpConn) Close() error {

@@ -91,7 +91,7 @@ func (p *post) answer(m wire.Message, own bool) {
 	failure := m.Part(wire.PartError)
 	if failure != nil && p.session {
 		if e := wire.ReadError(failure); isSessionLost(p.status, e, own) {
-			p.forgotten(fmt.Errorf("HTTP %d, %d %s", p.status, e.Code, p.to.brief(e.Message)))
+			p.forgotten(fmt.Errorf("HTTP %d, %d %s", p.status, e.Code, p.to.brief(e.Message)), !own || p.status >= 300)
 			return
 		}
 	}

@@ -174,7 +174,7 @@ func (p *post) conclude(resp *http.Response, body []byte) {
 	case resp.StatusCode >= 300:
 		p.rejected(resp, why)
 	case p.flaw != nil && p.session && isSessionLost(p.status, &wire.Error{Message: why.Text}, false):
-		p.forgotten(why)
+		p.forgotten(why, p.status >= 300)
 	case p.noise != nil:
 		p.unanswered(fmt.Errorf("the answer is no message: %w (%w)", p.noise, why), true)
 	default:
@@ -191,7 +191,7 @@ func (p *post) rejected(resp *http.Response, why *StatusError) {
 		}
 	}
 	if p.session && isSessionLost(p.status, &wire.Error{Message: why.Text}, false) {
-		p.forgotten(err)
+		p.forgotten(err, true)
 		return
 	}
 	p.unanswered(err, !isRefusal(resp))
@@ -269,14 +269,31 @@ func (p *post) settle() bool {
 	wanted := p.c.open[p.id] == p
 	if wanted {
 		delete(p.c.open, p.id)
+		p.c.fadedLocked()
 	}
 	return wanted
 }
 
 // forgotten ends the conversation because the server does not know the session
-// that p was sent with. It did not act on p, then.
-func (p *post) forgotten(err error) {
-	err = fmt.Errorf("%w: %w", ErrSessionLost, err)
-	p.c.end(err)
+// that p was sent with. It did not act on p, then. Sure says that nothing else can be meant.
+func (p *post) forgotten(err error, sure bool) {
+	err = &sessionError{fmt.Errorf("%w: %w", ErrSessionLost, err), sure}
+	p.c.forget(err)
 	p.lose(err, false)
+}
+
+// A sessionError is an ErrSessionLost.
+type sessionError struct {
+	error
+	sure bool // the answer is not one that a server could give after it has acted on the request
+}
+
+func (e *sessionError) Unwrap() error { return e.error }
+
+// IsUnknownSession reports whether err, the reason of a [Lost], says that the server refused the
+// request only because it does not know the session. The request may be sent in a new session.
+func IsUnknownSession(err error) bool {
+	lost, isLost := errors.AsType[*Lost](err)
+	session, is := errors.AsType[*sessionError](err)
+	return isLost && !lost.Ran && is && session.sure
 }

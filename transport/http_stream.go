@@ -156,7 +156,7 @@ func (c *streamable) listen() {
 			return
 		case !refused:
 		case opened && status.Code == http.StatusNotFound && c.hasSession():
-			c.end(fmt.Errorf("%w: GET: %w", ErrSessionLost, err))
+			c.forget(&sessionError{fmt.Errorf("%w: GET: %w", ErrSessionLost, err), true})
 			return
 		case events.lastID != "": // it may be the place to resume that is refused
 			events.lastID = ""
@@ -201,6 +201,7 @@ func (c *httpConn) answeredElsewhere(id wire.ID) {
 	c.mu.Lock()
 	p := c.open[id]
 	delete(c.open, id)
+	c.fadedLocked()
 	c.mu.Unlock()
 	if p != nil {
 		time.AfterFunc(lingerTime, p.cancel)

@@ -41,7 +41,8 @@ var ErrNotStreamable = errors.New("this may be no server of streamable HTTP")
 // was surely not executed (no connection, or 429 or 503 with a Retry-After of at
 // most 30 s), or if executing it twice does no harm, such as tools/list, and the
 // connection broke or a gateway gave 502 to 504. When the server has forgotten
-// the session every open request is Lost, and Read ends with [ErrSessionLost].
+// the session every open request is Lost, at the latest after a second, and Read ends with
+// [ErrSessionLost]; see [IsUnknownSession].
 //
 // Errors show the status and how a body begins, but neither header values nor
 // more of the URL than its host.

@@ -1,0 +1,260 @@
+package backends
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"mcpgateway/config"
+	"mcpgateway/peer"
+	"mcpgateway/wire"
+)
+
+// A sessionServer is a server of streamable HTTP. It keeps its session until it is told to
+// forget it, and counts the requests that it acts upon.
+type sessionServer struct {
+	refuse func(w http.ResponseWriter, m wire.Message) // how it says that it does not know a session
+	fickle bool                                        // it knows no session when a tool is called
+
+	mu      sync.Mutex
+	session int
+	ran     map[string]int // method → how often it was acted upon
+	refused int
+}
+
+func (s *sessionServer) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.session++
+}
+
+func (s *sessionServer) count(method string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ran[method]
+}
+
+func (s *sessionServer) known(r *http.Request, m wire.Message) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	opens := m.Method() == "initialize"
+	if opens {
+		s.session++
+	}
+	switch {
+	case !opens && r.Header.Get("Mcp-Session-Id") != fmt.Sprint(s.session), s.fickle && m.Method() == "tools/call":
+		s.refused++
+		return false
+	}
+	if s.ran == nil {
+		s.ran = make(map[string]int)
+	}
+	s.ran[m.Method()]++
+	return true
+}
+
+func (s *sessionServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodPost {
+		w.WriteHeader(http.StatusMethodNotAllowed)
+		return
+	}
+	body, _ := io.ReadAll(r.Body)
+	m, _ := wire.Parse(body)
+	if !s.known(r, m) {
+		s.refuse(w, m)
+		return
+	}
+	result := "{}"
+	switch m.Method() {
+	case "initialize":
+		s.mu.Lock()
+		w.Header().Set("Mcp-Session-Id", fmt.Sprint(s.session))
+		s.mu.Unlock()
+		result = `{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"resources":{"subscribe":true}},"serverInfo":{"name":"s","version":"1"}}`
+	case "tools/list":
+		result = `{"tools":[{"name":"now","inputSchema":{"type":"object"}}]}`
+	case "resources/list":
+		result = `{"resources":[]}`
+	case "resources/templates/list":
+		result = `{"resourceTemplates":[]}`
+	case "tools/call":
+		result = `{"content":[]}`
+	}
+	if m.Kind() != wire.Request {
+		w.WriteHeader(http.StatusAccepted)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(wire.NewResult(m.ID(), []byte(result)).Raw())
+}
+
+// serve runs a gateway's backends with s, over one connection for all or one for each session.
+func (s *sessionServer) serve(t *testing.T, sharing string) *Set {
+	t.Helper()
+	server := httptest.NewServer(s)
+	t.Cleanup(server.Close)
+	set, end := running(t, io.Discard, config.Backend{
+		Name: "x", URL: server.URL, Enabled: true, StartTimeout: time.Minute, Era: "legacy", Transport: "auto", Sharing: sharing,
+	})
+	t.Cleanup(end)
+	set.Open("one", []byte("{}"), false)
+	return set
+}
+
+func notFound(w http.ResponseWriter, _ wire.Message) {
+	http.Error(w, "Session not found", http.StatusNotFound)
+}
+
+var unknownSession = map[string]func(w http.ResponseWriter, m wire.Message){
+	"404": notFound,
+	"404 with JSON": func(w http.ResponseWriter, _ wire.Message) {
+		w.WriteHeader(http.StatusNotFound)
+		_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":null,"error":{"code":-32001,"message":"Session not found"}}`)
+	},
+	"400": func(w http.ResponseWriter, _ wire.Message) {
+		w.WriteHeader(http.StatusBadRequest)
+		_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"Bad Request: No valid session ID provided"}}`)
+	},
+	"not JSON-RPC": func(w http.ResponseWriter, _ wire.Message) {
+		w.WriteHeader(http.StatusBadRequest)
+		_, _ = io.WriteString(w, `{"error":"Session not found"}`)
+	},
+}
+
+// Calls that meet a server without their session end with its answers after one new initialize,
+// and each runs once.
+func TestCallsOfALostSession_F_HTTP_13(t *testing.T) {
+	for name, refuse := range unknownSession {
+		for _, sharing := range []string{"shared", "session"} {
+			t.Run(name+", "+sharing, func(t *testing.T) {
+				s := &sessionServer{refuse: refuse}
+				set := s.serve(t, sharing)
+				if a := <-asked(set, "x", 1); a.Err != nil {
+					t.Fatal(a.Err)
+				}
+				calls, greeted := 1, s.count("initialize")
+				for round := range 3 {
+					s.forget()
+					var waiters []peer.Waiter
+					for range 20 {
+						waiters = append(waiters, asked(set, "x", 1))
+					}
+					calls += len(waiters)
+					for _, w := range waiters {
+						if a := <-w; a.Err != nil || string(a.Part(wire.PartResult)) != `{"content":[]}` {
+							t.Errorf("round %d: got %s, %v", round, a.Raw(), a.Err)
+						}
+					}
+				}
+				if n := s.count("tools/call"); n != calls {
+					t.Errorf("%d calls ran %d times", calls, n)
+				}
+				if n := s.count("initialize") - greeted; n > 6 { // a session's own and the shared one notice
+					t.Errorf("%d times initialize after 3 lost sessions", n)
+				}
+			})
+		}
+	}
+}
+
+// Whatever is asked of a server without its session is asked in the next one.
+func TestRequestsOfALostSession_F_HTTP_13(t *testing.T) {
+	for _, m := range []string{"prompts/get", "resources/read", "completion/complete", "resources/subscribe"} {
+		t.Run(m, func(t *testing.T) {
+			s := &sessionServer{refuse: notFound}
+			set := s.serve(t, "shared")
+			s.forget()
+			w := make(peer.Waiter, 1)
+			set.Send("x", wire.NewRequest("0", m, []byte(`{"uri":"x://y","name":"n"}`)), &peer.Pending{To: w, Owner: "one"})
+			if a := <-w; a.Err != nil || string(a.Part(wire.PartResult)) != "{}" {
+				t.Errorf("got %s, %v", a.Raw(), a.Err)
+			}
+			if n := s.count(m); n != 1 {
+				t.Errorf("it ran %d times", n)
+			}
+		})
+	}
+}
+
+// A call is sent again once: a server that knows no session whenever a tool is called is not
+// asked for ever. An answer with status 200 may come from the tool, and the call is not sent again.
+func TestALostSessionThatStaysLost_F_HTTP_13(t *testing.T) {
+	for name, tt := range map[string]struct {
+		refuse func(http.ResponseWriter, wire.Message)
+		sent   int
+	}{
+		"404": {notFound, 2},
+		"200": {func(w http.ResponseWriter, m wire.Message) {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = w.Write(wire.NewFailure(m.ID(), wire.Errorf(-32001, "session not found")).Raw())
+		}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &sessionServer{refuse: tt.refuse, fickle: true}
+			set := s.serve(t, "shared")
+			a := <-asked(set, "x", 1)
+			if a.Err == nil || !strings.Contains(a.Err.Error(), "forgotten the session") {
+				t.Errorf("got %s, %v", a.Raw(), a.Err)
+			}
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if s.refused != tt.sent {
+				t.Errorf("it was sent %d times", s.refused)
+			}
+		})
+	}
+}
+
+// When all backends have answered or failed, each that is not ready has a reason, be it that the
+// session was lost right after initialize.
+func TestTheReasonIsThere_F_HTTP_14(t *testing.T) {
+	for name, reply := range map[string]http.HandlerFunc{
+		"404": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) },
+		"500": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) },
+		"cut": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &sessionServer{refuse: func(w http.ResponseWriter, _ wire.Message) { reply(w, nil) }}
+			server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				body, _ := io.ReadAll(r.Body)
+				if m, _ := wire.Parse(body); m.Method() != "initialize" {
+					reply(w, r)
+					return
+				}
+				r.Body = io.NopCloser(strings.NewReader(string(body)))
+				s.ServeHTTP(w, r)
+			}))
+			server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, 0)
+			server.Start()
+			defer server.Close()
+			tries := 3
+			if name == "404" { // which ends the conversation at any moment
+				tries = 40
+			}
+			for range tries {
+				set := New(Options{Limit: 1 << 20, Once: true, Anew: true, Log: slog.New(slog.DiscardHandler), Backends: []config.Backend{
+					{Name: "x", URL: server.URL, Enabled: true, StartTimeout: time.Minute, Era: "legacy", Transport: "http", Sharing: "shared"},
+				}})
+				ctx, cancel := context.WithCancel(t.Context())
+				done := make(chan error)
+				go func() { done <- set.Run(ctx, nil) }()
+				set.Start()
+				for v := set.View(); !v.Complete; v = set.View() {
+					<-v.Changed
+				}
+				if got := set.Status()[0]; got.Err == nil {
+					t.Errorf("it is %s without a reason", got.State)
+				}
+				cancel()
+				<-done
+			}
+		})
+	}
+}
