@@ -4,16 +4,17 @@ import (
 	"bytes"
 	"encoding/json"
 	"strings"
-	"unicode"
+
+	"mcpgateway/internal/secrets"
 )
 
 // hidden stands where a secret value stood.
 const hidden = `"***"`
 
-// redact returns the JSON text raw with secrets replaced: the whole value under a key that looks secret, and inside every
-// other string, key and number whatever mask knows, however it was escaped. Strings that hold JSON, as the text of most
-// tool results does, are redacted likewise. All other bytes stay what they are; raw itself is returned if nothing was
-// found, and never changed.
+// redact returns the JSON text raw with secrets replaced: the value under the name of a secret, as package secrets has
+// them, and inside every other string, key and number whatever mask knows, however it was escaped. Strings are searched
+// for names of secrets and for tokens; those that hold JSON, as the text of most tool results does, are redacted likewise.
+// All other bytes stay what they are; raw itself is returned if nothing was found, and never changed.
 //
 // Valid JSON stays valid. From what is cut short or no JSON at all it takes what it can, up to the end: one flat pass
 // over the tokens, which needs no stack, since only a key is followed by a colon.
@@ -32,9 +33,11 @@ func redact(raw []byte, mask func(string) string) []byte {
 			if masked != text {
 				replace(i, end, quote(masked))
 			}
-			if value, ok := valueOf(raw, end); ok && secretKey(text) {
-				end = valueEnd(raw, value)
-				replace(value, end, []byte(hidden))
+			if value, ok := valueOf(raw, end); ok && secrets.Name(text) {
+				if to := valueEnd(raw, value); isSecret(text, raw[value:to]) {
+					end = to
+					replace(value, end, []byte(hidden))
+				}
 			}
 		case isNumber(token) && mask(string(token)) != string(token):
 			replace(i, end, []byte(hidden))
@@ -47,25 +50,16 @@ func redact(raw []byte, mask func(string) string) []byte {
 	return append(out, raw[copied:]...)
 }
 
-// secretKey tells by its name whether a key holds a secret. "token" has to end the name: max_tokens is no secret.
-func secretKey(key string) bool {
-	key = strings.Map(letter, key)
-	for _, word := range [...]string{
-		"password", "passwd", "passphrase", "secret", "apikey", "accesskey", "privatekey", "authorization", "cookie", "credential",
-	} {
-		if strings.Contains(key, word) {
-			return true
-		}
+// isSecret reports whether value, under the name of a secret, is one. An object or array is, and a boolean is not.
+func isSecret(name string, value []byte) bool {
+	switch {
+	case len(value) == 0 || value[0] == '{' || value[0] == '[':
+		return true
+	case value[0] == '"':
+		text, _ := decode(value)
+		return secrets.Pair(name, text)
 	}
-	return strings.HasSuffix(key, "token") || strings.HasSuffix(key, "pwd")
-}
-
-// letter makes api_key, Api-Key and apikey one.
-func letter(r rune) rune {
-	if r == '_' || r == '-' || r == ' ' {
-		return -1
-	}
-	return unicode.ToLower(r)
+	return secrets.Pair(name, string(value))
 }
 
 // valueOf returns where the value begins, if what ended at i was a key.
@@ -128,15 +122,15 @@ func isNumber(token []byte) bool {
 	return token[0] == '-' || '0' <= token[0] && token[0] <= '9'
 }
 
-// unquote returns the text of a string and what is left of it when secrets are out: it is masked and, if it looks like
-// JSON itself, redacted. A string that cannot be read is masked as it stands.
+// unquote returns the text of a string and what is left of it when secrets are out: it is masked and, if there may be
+// JSON in it, redacted. A string that cannot be read is masked as it stands.
 func unquote(token []byte, mask func(string) string) (text, masked string) {
 	text, ok := decode(token)
 	masked = text
-	if t := strings.TrimLeft(text, " \t\r\n"); ok && t != "" && (t[0] == '{' || t[0] == '[') {
+	if ok && strings.IndexByte(text, '"') >= 0 {
 		masked = string(redact([]byte(text), mask))
 	}
-	return text, mask(masked)
+	return text, mask(redactText(masked))
 }
 
 // decode returns the text of a string, of one that was cut short, perhaps amid an escape, the text of what is there. If

@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 )
 
@@ -21,7 +22,7 @@ func TestRedact(t *testing.T) {
 		{`{"password":"x"}`, `{"password":"***"}`},
 		{`{"Api-Key" : 12 , "x":1}`, `{"Api-Key" : "***" , "x":1}`},
 		{`{"x-api-key":-1e5}`, `{"x-api-key":"***"}`},
-		{`{"db_PassWd":null,"COOKIE":true}`, `{"db_PassWd":"***","COOKIE":"***"}`},
+		{`{"db_PassWd":null,"COOKIE":true,"pin":1234}`, `{"db_PassWd":null,"COOKIE":true,"pin":"***"}`},
 		{`{"credentials":{"a":[1,{"b":"}"}]},"c":2}`, `{"credentials":"***","c":2}`},
 		{`[{"private_key":["a","]"]},3]`, `[{"private_key":"***"},3]`},
 		{`{"pass\u0077ord":"x"}`, `{"pass\u0077ord":"***"}`},
@@ -62,6 +63,46 @@ func TestRedact(t *testing.T) {
 	}
 	if got := redact([]byte("100"), known("0")); string(got) != hidden {
 		t.Errorf("a number alone: %s", got)
+	}
+}
+
+// TestRedact_F_SEC_10: the names of secrets are those of package secrets, and texts are searched.
+func TestRedact_F_SEC_10(t *testing.T) {
+	const token = "gh" + "p_0123456789abcdefghij"
+	for _, c := range []struct{ in, want string }{
+		{`{"pass":"a","dsn":"b","auth":"c","password":"d","jwt":"e","pin":12}`, `{"pass":"***","dsn":"***","auth":"***","password":"***","jwt":"***","pin":"***"}`},
+		{`{"auth":{"user":"u","x":["y"]},"authkey":"z"}`, `{"auth":"***","authkey":"***"}`},
+		{`{"auth":true,"password":"","max_tokens":5,"author":"x","public_key":"x","session_timeout":3}`, `{"auth":true,"password":"","max_tokens":5,"author":"x","public_key":"x","session_timeout":3}`},
+		{`{"content":[{"type":"text","text":"{\"dsn\":\"x\",\"n\":[1]}"}]}`, `{"content":[{"type":"text","text":"{\"dsn\":\"***\",\"n\":[1]}"}]}`},
+		{`{"text":"Result:\n{\"pass\": \"x\", \"n\": 1}"}`, `{"text":"Result:\n{\"pass\": \"***\", \"n\": 1}"}`},
+		{`{"text":"\"{\\\"auth\\\":\\\"x1\\\"}\""}`, `{"text":"\"{\\\"auth\\\":\\\"***\\\"}\""}`},
+		{`{"text":"a: 1\npassword: hunter2\nDB_PASS=x y=1\n{'auth': 'z1'}"}`, `{"text":"a: 1\npassword: ***\nDB_PASS=*** y=1\n{'auth': '***'}"}`},
+		{`{"text":"Authorization: Bearer abc1, and Cookie: a=b; c=d\nX"}`, `{"text":"Authorization: Bearer ***, and Cookie: ***\nX"}`},
+		{`{"cmd":"x --api-key k1 --host h --token=t1 -v"}`, `{"cmd":"x --api-key *** --host h --token=*** -v"}`},
+		{`{"q":"see ` + token + `."}`, `{"q":"see ***"}`},
+		{`{"q":"host=db user=u password=p1 dbname=x"}`, `{"q":"host=db user=u password=*** dbname=x"}`},
+		{`{"q":"the auth failed; key: /usr/lib/x, secret://path, password is required"}`, `{"q":"the auth failed; key: /usr/lib/x, secret://path, password is required"}`},
+		{`{"sha":"0f1e2d3c4b5a69788796a5b4c3d2e1f00f1e2d3c","path":"src/main.go"}`, `{"sha":"0f1e2d3c4b5a69788796a5b4c3d2e1f00f1e2d3c","path":"src/main.go"}`},
+	} {
+		got := string(redact([]byte(c.in), known("\x00")))
+		if got != c.want {
+			t.Errorf("redact(%s)\n got %s\nwant %s", c.in, got, c.want)
+		}
+		if again := string(redact([]byte(got), known("\x00"))); again != got || !json.Valid([]byte(got)) {
+			t.Errorf("a second pass makes %s of %s", again, got)
+		}
+	}
+}
+
+// TestRedactTextIsLinear: names within long values are not read again and again.
+func TestRedactTextIsLinear(t *testing.T) {
+	for _, part := range []string{"key=", "key=/usr/", "key: ", "--key ", "key", "key=/usr/ ", "Cookie:true ", "a=", "key\\\\"} {
+		text := strings.Repeat(part, longest/len(part))
+		start := time.Now()
+		redactText(text)
+		if took := time.Since(start); took > 5*time.Second {
+			t.Errorf("%q: %v", part, took)
+		}
 	}
 }
 

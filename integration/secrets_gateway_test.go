@@ -103,3 +103,23 @@ func TestSEC_03_NoSecretIsShown(t *testing.T) {
 		}
 	}
 }
+
+// TestMask_F_MASK_1: values of env and inherit_env are masked where they have the name or the form
+// of a secret; the gateway's own address and other backends' names are not.
+func TestMask_F_MASK_1(t *testing.T) {
+	t.Parallel()
+	tell := `echo "host $DB_HOST team $TEAM password $DB_PASS deploy $DEPLOY_TOKEN region $REGION" >&2; exit 3`
+	s := newSetup(t, map[string]any{"catalog": map[string]any{"wait": "2s"}},
+		backend{
+			Name: "failing", Command: "sh", Args: []string{"-c", tell}, InheritEnv: []string{"DEPLOY_TOKEN", "REGION"},
+			Env: map[string]string{"DB_HOST": "127.0.0.1", "TEAM": "mirror", "DB_PASS": "hunter2"},
+		},
+		actor("mirror", "mirror", ""))
+	cmd := exec.Command(gateway(t), "-c", s.config, "--log-level", "debug", "check")
+	cmd.Env, cmd.Dir = s.env("DEPLOY_TOKEN=inherited-secret", "REGION=eu-west-1-long"), s.dir
+	out, _ := cmd.CombinedOutput() // it fails, as a backend does
+	const want = "host 127.0.0.1 team mirror password *** deploy *** region eu-west-1-long"
+	if !bytes.Contains(out, []byte(want)) || bytes.Contains(out, []byte("hunter2")) || bytes.Contains(out, []byte("inherited-secret")) {
+		t.Errorf("%q is not in %s", want, out)
+	}
+}

@@ -87,12 +87,22 @@ func authorizations(spans []span, s string) []span {
 			at = from + token(s[from:])
 			quoted := strings.ContainsAny(opening, "[\"'") && !strings.HasPrefix(s[at:], " ")
 			prose := !quoted && (opening != "" || secret != value)
-			if text := s[from:at]; !secrets.Placeholder(text) && secrets.Pair("Authorization", text) && !(prose && secrets.Word(text)) {
+			text := s[from:at]
+			if !isLiteral(text) && !secrets.Placeholder(text) && !(prose && secrets.Word(text)) {
 				spans = appendSpan(spans, s, from, at)
 			}
 		}
 	}
 	return spans
+}
+
+// isLiteral reports whether text only tells if there is a credential: {"authorization":true}.
+func isLiteral(text string) bool {
+	switch text {
+	case "true", "false", "null", "nil", "none":
+		return true
+	}
+	return false
 }
 
 // appendSpan adds s[from:to], unless there is nothing left to hide.

@@ -45,6 +45,9 @@ func Value(text string) bool {
 	return hasIssuer(text) || inURL.MatchString(text) || pem.MatchString(text) || !Plain(text) && looksRandom(text)
 }
 
+// Issued reports whether text begins like the tokens of a known issuer.
+func Issued(text string) bool { return hasIssuer(text) }
+
 func hasIssuer(text string) bool {
 	mixed := strings.ContainsAny(text, digits) || bothCases(text)
 	return issued.MatchString(text) || mixed && issuedMixed.MatchString(text) ||
