@@ -21,6 +21,7 @@ const hidden = `"***"`
 func redact(raw []byte, mask func(string) string) []byte {
 	var out []byte
 	copied := 0
+	headers := 0 // where the last object of HTTP headers ends
 	replace := func(from, to int, with []byte) {
 		out = append(append(out, raw[copied:from]...), with...)
 		copied = to
@@ -33,11 +34,23 @@ func redact(raw []byte, mask func(string) string) []byte {
 			if masked != text {
 				replace(i, end, quote(masked))
 			}
-			if value, ok := valueOf(raw, end); ok && secrets.Name(text) {
-				if to := valueEnd(raw, value); isSecret(text, raw[value:to]) {
-					end = to
-					replace(value, end, []byte(hidden))
-				}
+			value, ok := valueOf(raw, end)
+			switch {
+			case !ok:
+				value, ok = argumentOf(raw, end, text)
+			case value < headers:
+				ok = secrets.Header(text)
+			case isHeaders(text) && value < len(raw) && raw[value] == '{':
+				headers, ok = valueEnd(raw, value), false
+			default:
+				ok = secrets.Name(text)
+			}
+			if !ok {
+				break
+			}
+			if to := valueEnd(raw, value); isSecret(text, raw[value:to], value < headers) {
+				end = to
+				replace(value, end, []byte(hidden))
 			}
 		case isNumber(token) && mask(string(token)) != string(token):
 			replace(i, end, []byte(hidden))
@@ -50,16 +63,38 @@ func redact(raw []byte, mask func(string) string) []byte {
 	return append(out, raw[copied:]...)
 }
 
-// isSecret reports whether value, under the name of a secret, is one. An object or array is, and a boolean is not.
-func isSecret(name string, value []byte) bool {
-	switch {
-	case len(value) == 0 || value[0] == '{' || value[0] == '[':
+// isSecret reports whether value, under the name of a secret or of an HTTP header, is one. An object or array is, and a
+// boolean is not.
+func isSecret(name string, value []byte, header bool) bool {
+	if len(value) == 0 || value[0] == '{' || value[0] == '[' {
 		return true
-	case value[0] == '"':
-		text, _ := decode(value)
-		return secrets.Pair(name, text)
 	}
-	return secrets.Pair(name, string(value))
+	text := string(value)
+	if value[0] == '"' {
+		text, _ = decode(value)
+	}
+	if header {
+		return secrets.FindHeader(name, text[:min(len(text), maxPlain)]) != nil
+	}
+	return len(text) > maxPlain || secrets.Pair(name, text)
+}
+
+// isHeaders reports whether key names an object of HTTP headers.
+func isHeaders(key string) bool { return strings.HasSuffix(strings.ToLower(key), "headers") }
+
+// argumentOf returns where the string begins that follows the flag text in an array of arguments, if the flag is the
+// name of a secret.
+func argumentOf(raw []byte, i int, flag string) (int, bool) {
+	i = skipSpace(raw, i)
+	if !strings.HasPrefix(flag, "-") || len(flag) > maxName || i == len(raw) || raw[i] != ',' || !secrets.Name(flag) {
+		return 0, false
+	}
+	i = skipSpace(raw, i+1)
+	if i+1 >= len(raw) || raw[i] != '"' || raw[i+1] == '-' {
+		return 0, false
+	}
+	_, isKey := valueOf(raw, tokenEnd(raw, i))
+	return i, !isKey
 }
 
 // valueOf returns where the value begins, if what ended at i was a key.

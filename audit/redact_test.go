@@ -82,6 +82,12 @@ func TestRedact_F_SEC_10(t *testing.T) {
 		{`{"q":"see ` + token + `."}`, `{"q":"see ***"}`},
 		{`{"q":"host=db user=u password=p1 dbname=x"}`, `{"q":"host=db user=u password=*** dbname=x"}`},
 		{`{"q":"the auth failed; key: /usr/lib/x, secret://path, password is required"}`, `{"q":"the auth failed; key: /usr/lib/x, secret://path, password is required"}`},
+		{`{"args":["--api-key","a","--host","h","--token", "-v"],"x":["password","b"]}`, `{"args":["--api-key","***","--host","h","--token", "-v"],"x":["password","b"]}`},
+		{`{"headers":{"X-K":"a","Accept":"b/c","X-N":1},"X-K":"d"}`, `{"headers":{"X-K":"***","Accept":"b/c","X-N":1},"X-K":"d"}`},
+		{`{"text":"pass: \"a b c\" x, <password>p1</password>"}`, `{"text":"pass: \"***\" x, <password>***</password>"}`},
+		{`{"text":"-----BEGIN RSA PRIVATE KEY-----\nab\ncd\n-----END RSA PRIVATE KEY-----\ntail"}`, `{"text":"-----BEGIN RSA PRIVATE KEY-----***-----END RSA PRIVATE KEY-----\ntail"}`},
+		{`{"text":"-----BEGIN OPENSSH PRIVATE KEY-----\nab"}`, `{"text":"-----BEGIN OPENSSH PRIVATE KEY-----***"}`},
+		{`{"text":"{\"k\":\"-----BEGIN PRIVATE KEY-----ab\",\"x\":1}"}`, `{"text":"{\"k\":\"-----BEGIN PRIVATE KEY-----***\",\"x\":1}"}`},
 		{`{"sha":"0f1e2d3c4b5a69788796a5b4c3d2e1f00f1e2d3c","path":"src/main.go"}`, `{"sha":"0f1e2d3c4b5a69788796a5b4c3d2e1f00f1e2d3c","path":"src/main.go"}`},
 	} {
 		got := string(redact([]byte(c.in), known("\x00")))
@@ -96,7 +102,7 @@ func TestRedact_F_SEC_10(t *testing.T) {
 
 // TestRedactTextIsLinear: names within long values are not read again and again.
 func TestRedactTextIsLinear(t *testing.T) {
-	for _, part := range []string{"key=", "key=/usr/", "key: ", "--key ", "key", "key=/usr/ ", "Cookie:true ", "a=", "key\\\\"} {
+	for _, part := range []string{"key=", "key=/usr/", "key: ", "--key ", "key", "key=/usr/ ", "Cookie:true ", "a=", "-----BEGIN X-----", "-----BEGIN PRIVATE-----END ", "key='", "<key>", "key\\\\"} {
 		text := strings.Repeat(part, longest/len(part))
 		start := time.Now()
 		redactText(text)

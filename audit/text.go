@@ -16,6 +16,7 @@ const (
 // redactText returns text with secrets replaced: values after the name of a secret (name=value,
 // name: value, --name value) and tokens of known issuers. Its time is linear.
 func redactText(text string) string {
+	text = redactKeys(text)
 	var out strings.Builder
 	copied := 0
 	replace := func(from, to int) {
@@ -68,6 +69,8 @@ func named(text string, word, i int) (from, to int) {
 	case rest != "" && (rest[0] == '=' || rest[0] == ':'):
 		at = skipQuotes(text, at+1)
 	case strings.HasPrefix(name, "--") && text[i] == ' ':
+	case text[i] == '>' && word > 0 && text[word-1] == '<': // <password>
+		at = i + 1
 	default:
 		return 0, 0
 	}
@@ -79,6 +82,9 @@ func named(text string, word, i int) (from, to int) {
 	ends := " \t\r\n\"'\\,;&(){}[]<>"
 	if strings.HasSuffix(strings.ToLower(name), "cookie") {
 		ends = "\r\n\"\\"
+	}
+	if q := text[at-1]; q == '"' || q == '\'' {
+		ends = string(q) + "\"\\\r\n"
 	}
 	to = len(text)
 	if n := strings.IndexAny(value, ends); n >= 0 {
@@ -94,4 +100,32 @@ func named(text string, word, i int) (from, to int) {
 func skipQuotes(text string, i int) int {
 	near := text[i:min(len(text), i+maxName)]
 	return i + len(near) - len(strings.TrimLeft(near, ` "'\`))
+}
+
+// redactKeys returns text without the private keys in it.
+func redactKeys(text string) string {
+	const begin, end, line = "-----BEGIN ", "-----END ", "-----"
+	if !strings.Contains(text, begin) {
+		return text
+	}
+	var out strings.Builder
+	for {
+		before, rest, found := strings.Cut(text, begin)
+		out.WriteString(before)
+		if !found {
+			return out.String()
+		}
+		out.WriteString(begin)
+		text = rest
+		title := rest[:min(len(rest), maxName)]
+		n := strings.Index(title, line)
+		if n < 0 || !strings.Contains(title[:n], "PRIVATE") || strings.HasPrefix(rest[n+len(line):], "***") {
+			continue
+		}
+		out.WriteString(title[:n] + line + "***")
+		text = ""
+		if i := strings.Index(rest[n+len(line):], end); i >= 0 {
+			text = rest[n+len(line)+i:]
+		}
+	}
 }
