@@ -124,7 +124,7 @@ var keys = map[string]bool{
 	"backend": true, "session": true, "client": true, "method": true, "tool": true, "id": true, "revision": true, "name": true,
 	"dur": true, "next": true, "err": true,
 	"as": true, "asked": true, "file": true, "max": true, "params": true, "records": true, "server": true,
-	"text": true, "version": true, "lost": true,
+	"text": true, "version": true, "lost": true, "bytes": true,
 	"was": true, "now": true,
 	"added": true, "removed": true, "changed": true, "kept": true, "down": true,
 }

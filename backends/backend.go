@@ -67,6 +67,7 @@ type Backend struct {
 	rumours  [catalog.NumKinds]bool // it has said that they have changed
 	status   Status
 	listErrs [catalog.NumKinds]error // why the last listing failed
+	failures [catalog.NumKinds]failures
 	listing  catalog.Listing
 	raw      [catalog.NumKinds][]byte         // the lists as they were read, all of them
 	items    [catalog.NumKinds][]catalog.Item // their entries, also those that the filters do not permit

@@ -54,9 +54,9 @@ func (b *Backend) dial(by way) (transport.Conn, error) {
 			return nil, fmt.Errorf("its cwd %s is no directory", c.Cwd)
 		}
 	}
-	says := slog.LevelInfo
+	says := b.set.Stderr
 	if b.shared.isSour() {
-		says = slog.LevelDebug // it failed before, and will say the same again
+		says = min(says, slog.LevelDebug) // it failed before, and will say the same again
 	}
 	container, args := b.contain()
 	child, err := transport.Spawn(transport.Command{

@@ -73,10 +73,46 @@ func (b *Backend) list(ctx context.Context, p *peer.Peer, s server, which [catal
 		}
 		if r.err != nil {
 			r.err = fmt.Errorf("%s: %w", r.kind.Method(), because(ctx, r.err))
-			b.says.Warn("the backend could not be listed what it has; it will be asked again", "err", r.err)
+			if repeats, tell := b.listFailed(r.kind); tell {
+				b.says.Warn("the backend could not be listed what it has; it will be asked again", "err", r.err, "records", repeats)
+			}
 		}
 	}
 	b.listed(read, s)
+}
+
+// A list that keeps failing is logged at once, and again after firstRepeat, then after twice the
+// time each, up to lastRepeat.
+const (
+	firstRepeat = time.Minute
+	lastRepeat  = time.Hour
+)
+
+// failures folds the log of a list that keeps failing. The zero value is a list that did not fail.
+type failures struct {
+	count int       // since it was logged last
+	next  time.Time // when it is logged again
+	pause time.Duration
+}
+
+// listFailed counts a failure of a list. It reports whether to log it, and how many failures
+// this record stands for.
+func (b *Backend) listFailed(k catalog.Kind) (count int, tell bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	f := &b.failures[k]
+	f.count++
+	now := time.Now()
+	if now.Before(f.next) {
+		return 0, false
+	}
+	if now.Sub(f.next) > f.pause {
+		f.pause = 0 // it did not fail for a while
+	}
+	f.pause = min(max(2*f.pause, firstRepeat), lastRepeat)
+	f.next = now.Add(f.pause)
+	count, f.count = f.count, 0
+	return count, true
 }
 
 // drain reads all pages of the lists. The requests for the next page of each go

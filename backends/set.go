@@ -57,6 +57,8 @@ type Options struct {
 	// where tests put a backend that lives in memory.
 	Dial func(config.Backend) (transport.Conn, error)
 	Log  *slog.Logger
+	// Stderr is the level at which lines that backends write to stderr are logged.
+	Stderr slog.Level
 }
 
 // A Set is the backends of a gateway. Create it with New.
@@ -155,16 +157,27 @@ func (s *Set) launch() *time.Timer {
 	return wait
 }
 
+// maxLateNames is how many backends are named that are not ready when the wait is over.
+const maxLateNames = 5
+
 // waitIsOver has lists go out without the backends that are not ready yet.
 func (s *Set) waitIsOver() {
 	s.mu.Lock()
 	s.waited = true
 	s.mu.Unlock()
 	m := s.now()
+	var late []string
 	for _, b := range m.all {
 		if _, answered := b.offer(); !answered {
-			b.log.Warn("backend is not ready yet; lists go out without it", "dur", m.wait)
+			late = append(late, b.cfg.Name)
 		}
+	}
+	if n := len(late); n > 0 {
+		names := strings.Join(late[:min(n, maxLateNames)], ", ")
+		if n > maxLateNames {
+			names += ", …"
+		}
+		s.Log.Warn("backends are not ready yet; lists go out without them", "backend", names, "records", n, "dur", m.wait)
 	}
 	s.publish()
 }

@@ -169,3 +169,21 @@ func TestVERSION04_BackendsSpeakTheirOwnRevisions(t *testing.T) {
 		}
 	})
 }
+
+// F-LOG-1: backends that are not ready when the wait is over share one line.
+func TestLateBackendsShareOneLine_F_LOG_1(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, backends.Options{Backends: plain("a", "b", "c", "d", "e", "f", "g"), Wait: time.Second})
+		h.Start()
+		h.next("a").Ready("t")
+		for _, name := range []string{"b", "c", "d", "e", "f", "g"} {
+			h.next(name)
+		}
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		lines := h.log.Lines("not ready yet")
+		if len(lines) != 1 || !strings.Contains(lines[0], `backend="b, c, d, e, f, …" records=6`) {
+			t.Errorf("logged %q", lines)
+		}
+	})
+}

@@ -10,10 +10,18 @@ import (
 )
 
 // What a backend can have logged by what it says: so many records a second, and so many at a
-// time. What is beyond is left out, and counted.
+// time; and so many bytes an hour, and so many at a time. What is beyond is left out, and counted.
 const (
 	recordsPerSecond = 100
 	recordsAtOnce    = 500
+	bytesPerHour     = 1 << 20
+	bytesAtOnce      = 256 << 10
+	// recordBytes is what a record counts for beside its message and values: time, level, keys.
+	recordBytes = 100
+	// While records are left out, a line says how many: after firstTold, then after twice the time
+	// each, up to lastTold.
+	firstTold = time.Second
+	lastTold  = time.Hour
 )
 
 // A sparing handler bounds the records that a backend causes by what it says, all of them
@@ -26,24 +34,37 @@ type sparing struct {
 
 // A thrift is what the sparing handlers of one backend share.
 type thrift struct {
-	limit *rate.Limiter
-	log   *slog.Logger // where it is told what was left out
+	records *rate.Limiter
+	volume  *rate.Limiter
+	log     *slog.Logger // where it is told what was left out
 
-	mu   sync.Mutex
-	lost int // since it was told last
+	mu    sync.Mutex
+	lost  int // since it was told last
+	bytes int // of these
+	told  time.Time
+	pause time.Duration // between the last two lines that told it
 }
 
 // spare returns a logger for what a backend says.
 func spare(log *slog.Logger) *slog.Logger {
-	return slog.New(sparing{log.Handler(), &thrift{limit: rate.NewLimiter(recordsPerSecond, recordsAtOnce), log: log}})
+	return slog.New(sparing{log.Handler(), &thrift{
+		records: rate.NewLimiter(recordsPerSecond, recordsAtOnce),
+		volume:  rate.NewLimiter(rate.Limit(float64(bytesPerHour)/time.Hour.Seconds()), bytesAtOnce),
+		log:     log,
+	}})
 }
 
 // Handle implements slog.Handler.
 func (s sparing) Handle(ctx context.Context, r slog.Record) error {
-	if s.limit.Allow() {
+	size := recordBytes + len(r.Message)
+	r.Attrs(func(a slog.Attr) bool {
+		size += len(a.Key) + len(a.Value.String())
+		return true
+	})
+	if s.records.Allow() && s.volume.AllowN(time.Now(), size) {
 		return s.Handler.Handle(ctx, r)
 	}
-	s.leaveOut()
+	s.leaveOut(size)
 	return nil
 }
 
@@ -57,19 +78,29 @@ func (s sparing) WithGroup(name string) slog.Handler {
 	return sparing{s.Handler.WithGroup(name), s.thrift}
 }
 
-// leaveOut counts a record. Of those of one second it is told at its end.
-func (t *thrift) leaveOut() {
+// leaveOut counts a record. The first one after a line has told of others starts the wait for the
+// next line. The wait is short again after a time in which nothing was left out.
+func (t *thrift) leaveOut(size int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.lost++; t.lost == 1 {
-		time.AfterFunc(time.Second, t.tell)
+	t.lost++
+	t.bytes += size
+	if t.lost > 1 {
+		return
 	}
+	if t.pause == 0 || time.Since(t.told) > 2*t.pause {
+		t.pause = firstTold
+	} else {
+		t.pause = min(2*t.pause, lastTold)
+	}
+	time.AfterFunc(t.pause, t.tell)
 }
 
 func (t *thrift) tell() {
 	t.mu.Lock()
-	lost := t.lost
-	t.lost = 0
+	lost, bytes, pause := t.lost, t.bytes, t.pause
+	t.lost, t.bytes, t.told = 0, 0, time.Now()
 	t.mu.Unlock()
-	t.log.Warn("backend says too much; records of it were left out", "lost", lost, "max", recordsPerSecond)
+	t.log.Warn("backend writes too much to the log; records were left out",
+		"lost", lost, "bytes", bytes, "dur", pause)
 }

@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"mcpgateway/catalog"
 	"mcpgateway/internal/mcptest"
 )
 
@@ -29,7 +30,7 @@ func TestWhatABackendSaysIsLoggedAtABoundedRate(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if lines := log.Lines("left out"); len(lines) != 1 || !strings.Contains(lines[0], "backend=a lost=14500 max=100") {
+		if lines := log.Lines("left out"); len(lines) != 1 || !strings.Contains(lines[0], "backend=a lost=14500 bytes=1464500") {
 			t.Errorf("told %q", lines)
 		}
 		for range 1000 { // 1000 a second, for ten
@@ -40,13 +41,71 @@ func TestWhatABackendSaysIsLoggedAtABoundedRate(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if n, told := len(log.Lines("msg=z")), len(log.Lines("left out")); n < 1000 || n > 1110 || told < 10 || told > 12 {
+		if n, told := len(log.Lines("msg=z")), len(log.Lines("left out")); n < 1000 || n > 1110 || told != 3 { // a second, then 2, then 4 of being told, the next in 8
 			t.Errorf("%d records, told %d times", n, told)
 		}
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		if told := len(log.Lines("left out")); told > 12 {
+		if told := len(log.Lines("left out")); told > 4 {
 			t.Errorf("told %d times of nothing", told)
+		}
+	})
+}
+
+// F-LOG-1: a backend that floods its stderr for a day leaves a bounded number of bytes in the log,
+// and few lines that say what was left out. Afterwards it is logged again.
+func TestAFloodIsBoundedInBytes_F_LOG_1(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log, logger := mcptest.NewLog()
+		says := spare(logger.With("backend", "a"))
+		line := "stderr: " + strings.Repeat("x", 8<<10)
+		size := func() (n int) {
+			for _, line := range log.Lines("") {
+				n += len(line)
+			}
+			return n
+		}
+		for range 24 * 3600 {
+			for range 10 {
+				says.Info(line)
+			}
+			time.Sleep(time.Second)
+		}
+		if n := size(); n < 20<<20 || n > 26<<20 {
+			t.Errorf("%d bytes in a day", n)
+		}
+		if told := len(log.Lines("left out")); told < 24 || told > 24+12 {
+			t.Errorf("told %d times", told)
+		}
+		time.Sleep(3 * time.Hour)
+		synctest.Wait()
+		before := len(log.Lines("stderr: "))
+		for range 20 {
+			says.Info(line)
+		}
+		if n := len(log.Lines("stderr: ")) - before; n != 20 {
+			t.Errorf("%d lines of 20 are logged after three quiet hours", n)
+		}
+	})
+}
+
+// F-LOG-1: a list that keeps failing is logged at once, then at doubling intervals, with a count.
+func TestAListThatKeepsFailingIsFolded_F_LOG_1(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &Backend{}
+		told, sum := 0, 0
+		for range 24 * 3600 {
+			if n, tell := b.listFailed(catalog.Tools); tell {
+				told++
+				sum += n
+			}
+			time.Sleep(time.Second)
+		}
+		if told < 24 || told > 32 || sum < 23*3600 {
+			t.Errorf("%d records for %d failures in a day", told, sum)
+		}
+		if n, tell := b.listFailed(catalog.Prompts); n != 1 || !tell {
+			t.Errorf("the first failure of another list: %d, %v", n, tell)
 		}
 	})
 }

@@ -71,6 +71,7 @@ func (c *checker) check(cfg *Config) {
 	c.oneOf("catalog.prefix", cfg.Catalog.Prefix, "collision", "always", "never")
 	c.oneOf("log.level", cfg.Log.Level, "debug", "info", "warn", "error")
 	c.oneOf("log.format", cfg.Log.Format, "text", "json")
+	c.oneOf("log.stderr", cfg.Log.Stderr, "info", "debug", "off")
 	c.oneOf("audit.payloads", cfg.Audit.Payloads, "none", "arguments", "all")
 	if !separator.MatchString(cfg.Catalog.Separator) {
 		c.fail("catalog.separator", "must be letters, digits, _ and - only"+c.not("catalog.separator"), "")

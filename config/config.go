@@ -66,6 +66,7 @@ type Catalog struct {
 type Log struct {
 	Level  string `koanf:"level"`  // debug, info, warn or error
 	Format string `koanf:"format"` // text or json
+	Stderr string `koanf:"stderr"` // info, debug or off: at which level backends' lines on stderr are logged
 }
 
 // Nowhere, in the place of a path, has nothing be kept there.
@@ -145,7 +146,7 @@ type Backend struct {
 func Default() Config {
 	return Config{
 		Catalog: Catalog{Prefix: "collision", Separator: "__", NameLimit: 50, Wait: 3 * time.Second},
-		Log:     Log{Level: "info", Format: "text"},
+		Log:     Log{Level: "info", Format: "text", Stderr: "debug"},
 		Audit:   Audit{Payloads: "none"},
 		Limits: Limits{
 			Message: 64 << 20, InFlight: 1024, Page: 4 << 20,

@@ -101,6 +101,7 @@ var fates = map[string]fate{
 
 	"log.level":  taken,
 	"log.format": restarts,
+	"log.stderr": restarts,
 
 	"audit.file":     restarts,
 	"audit.payloads": restarts,

@@ -54,6 +54,7 @@ func TestEveryKeyHasAVariable(t *testing.T) {
 		"GATEWAY_CATALOG_WAIT":           "5s",
 		"GATEWAY_LOG_LEVEL":              "debug",
 		"GATEWAY_LOG_FORMAT":             "json",
+		"GATEWAY_LOG_STDERR":             "off",
 		"GATEWAY_AUDIT_FILE":             "a.jsonl",
 		"GATEWAY_AUDIT_PAYLOADS":         "all",
 		"GATEWAY_LIMITS_MESSAGE":         "1MiB",
@@ -83,7 +84,7 @@ func TestEveryKeyHasAVariable(t *testing.T) {
 	b := c.Backends[0]
 	got := fmt.Sprintln(c.State, c.Listen, c.TLS, c.Catalog, c.Log, c.Audit, c.Limits,
 		b.StartTimeout, b.CallTimeout, b.Lazy, b.IdleStop, b.MaxInFlight, b.QueueWait)
-	if want := "none [::1]:0 {c.pem k.pem} {never - 60 5s} {debug json} {a.jsonl all} {1048576 7 65536 6 5m0s 2048 3145728 5 2s} 9s 8s true 7s 4 3s"; strings.TrimSpace(got) != want {
+	if want := "none [::1]:0 {c.pem k.pem} {never - 60 5s} {debug json off} {a.jsonl all} {1048576 7 65536 6 5m0s 2048 3145728 5 2s} 9s 8s true 7s 4 3s"; strings.TrimSpace(got) != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }

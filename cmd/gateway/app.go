@@ -166,6 +166,7 @@ func (f *flags) open(m mode, tunes ...tune) (*app, error) {
 	a.openLog(f.err)
 	info := mcp.Implementation{Name: "mcp-gateway", Version: version}
 	a.set = backends.New(backends.Options{
+		Stderr:   stderrLevels[a.Config.Log.Stderr],
 		Backends: c.Backends,
 		Catalog:  catalogOptions(c),
 		Wait:     c.Catalog.Wait,
@@ -216,6 +217,9 @@ func levelOf(c *config.Config) slog.Level {
 	level, _ := logs.ParseLevel(c.Log.Level) // validated
 	return level
 }
+
+// stderrLevels are the levels of log.stderr. At "off" no line is logged, whatever log.level is.
+var stderrLevels = map[string]slog.Level{"info": slog.LevelInfo, "debug": slog.LevelDebug, "off": slog.LevelDebug - 4}
 
 // flushLogs is how long the end waits for stderr to be read.
 const flushLogs = time.Second
