@@ -3,6 +3,7 @@ package gateway
 import (
 	"bytes"
 	"encoding/json"
+	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
@@ -53,7 +54,7 @@ func (s *Session) initialize(r *peer.Request) {
 	s.log().Info("client", "client", caller.Name, "revision", caller.Revision.Date, "asked", asked)
 
 	s.g.Backends.Open(s.id, can, false)
-	s.opened = true
+	s.opened, s.since = true, time.Now()
 	view := s.g.Backends.Start()
 	offered := classicOffer(view)
 	r.Reply(wire.Encode(struct {

@@ -30,9 +30,10 @@ type Session struct {
 
 	stopped atomic.Bool // it ends because the gateway does
 
-	principal string   // who is at the far side, as far as somebody has checked
-	guests    []*guest // those that it keeps, the latest at the end; the reader's own
-	opened    bool     // the backends know of it; the reader's own
+	principal string    // who is at the far side, as far as somebody has checked
+	guests    []*guest  // those that it keeps, the latest at the end; the reader's own
+	opened    bool      // the backends know of it; the reader's own
+	since     time.Time // when it was opened
 
 	tasks    tasks  // of the client, at backends
 	hosted   recent // tasks of backends, at the client
@@ -140,6 +141,10 @@ func (s *Session) leave() {
 		guest.leave()
 	}
 	if s.opened {
+		s.mu.Lock()
+		client := s.caller.Name
+		s.mu.Unlock()
+		s.log().Info("client disconnected", "client", client, "dur", time.Since(s.since).Round(time.Millisecond))
 		s.g.Backends.Close(s.id)
 	}
 	s.g.forget(s)

@@ -278,3 +278,21 @@ func TestACancelMeetsABackendThatHasJustStarted(t *testing.T) {
 	}
 	t.Logf("%d of %d were sent", sent, not)
 }
+
+// F-CLI-10: a client that leaves is logged once, with its name and how long it was there.
+func TestAClientThatLeavesIsLogged_F_CLI_10(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, settings{})
+		client, _ := h.client()
+		client.Initialize("2025-11-25")
+		synctest.Wait()
+		if lines := h.log.Lines(`msg="client disconnected"`); len(lines) != 0 {
+			t.Errorf("it is still there, and logged %q", lines)
+		}
+		client.End()
+		synctest.Wait()
+		if lines := h.log.Lines("level=INFO", `msg="client disconnected"`, "session=S", "client=tester/1"); len(lines) != 1 {
+			t.Errorf("logged %q", h.log.Lines())
+		}
+	})
+}
