@@ -16,7 +16,6 @@ package catalog
 import (
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 )
@@ -40,6 +39,9 @@ type Options struct {
 	Separator string // between backend and name; "" = __
 	NameLimit int    // longest exposed name, in bytes, at least 8; 0 = 50
 	PageSize  int    // bytes of one page of a list; 0 = 4 MiB
+
+	Instructions   *string           // takes the place of the merged instructions; nil = nothing does
+	InstructionsOf map[string]string // backend → what takes the place of its own instructions, "" = none
 }
 
 func (o Options) withDefaults() Options {
@@ -87,7 +89,8 @@ type Entry struct {
 // they are the same however the backends start.
 func Merge(o Options, listings []Listing) *Snapshot {
 	o = o.withDefaults()
-	s := &Snapshot{Instructions: instructions(listings), listings: slices.Clone(listings)}
+	s := &Snapshot{listings: slices.Clone(listings)}
+	s.Instructions, s.InstructionsCut = instructions(o, listings)
 	s.of = make(map[string]*Listing, len(listings))
 	for i := range s.listings {
 		s.of[listings[i].Backend] = &s.listings[i]
@@ -140,28 +143,6 @@ func appendEntries(all []Entry, k Kind, l *Listing, seen map[string]bool) []Entr
 		}
 	}
 	return all
-}
-
-// maxInstructions bounds the text that a client is given, in bytes.
-const maxInstructions = 8 << 10
-
-// instructions joins the backends' own, each under its name.
-func instructions(listings []Listing) string {
-	var b strings.Builder
-	for _, l := range listings {
-		text := strings.TrimSpace(l.Instructions)
-		if text == "" {
-			continue
-		}
-		if b.Len() > 0 {
-			b.WriteString("\n\n")
-		}
-		b.WriteString("## " + l.Backend + "\n\n" + text)
-	}
-	if text := b.String(); len(text) > maxInstructions {
-		return strings.ToValidUTF8(text[:maxInstructions], "") + "…"
-	}
-	return b.String()
 }
 
 // alias returns the names that are not listed and yet mean one tool alone: its

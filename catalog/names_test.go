@@ -171,27 +171,3 @@ func TestHashesThatAreTaken(t *testing.T) {
 		t.Errorf("%s lost its own name", first)
 	}
 }
-
-func TestInstructions(t *testing.T) {
-	s := Merge(Options{}, []Listing{
-		{Backend: "a", Instructions: " Use a.\n"}, {Backend: "b", Instructions: "\n"}, {Backend: "c", Instructions: "Use c."},
-	})
-	if want := "## a\n\nUse a.\n\n## c\n\nUse c."; s.Instructions != want {
-		t.Errorf("got %q, want %q", s.Instructions, want)
-	}
-	if s := Merge(Options{}, nil); s.Instructions != "" || string(result(s)) != `{"tools":[]}` {
-		t.Errorf("of nothing came %q, %s", s.Instructions, result(s))
-	}
-}
-
-func TestInstructionsAreBounded(t *testing.T) {
-	for n := maxInstructions - 20; n < maxInstructions+20; n++ {
-		text := Merge(Options{}, []Listing{{Backend: "a", Instructions: strings.Repeat("é", n/2) + strings.Repeat("x", n%2)}}).Instructions
-		if len(text) > maxInstructions+len("…") || strings.ToValidUTF8(text, "") != text {
-			t.Fatalf("%d bytes became %d", n, len(text))
-		}
-		if cut := n+len("## a\n\n") > maxInstructions; cut != strings.HasSuffix(text, "…") {
-			t.Fatalf("%d bytes: cut is %v", n, !cut)
-		}
-	}
-}

@@ -3,8 +3,10 @@ package catalog
 // A Snapshot is a merged catalog. It is immutable; any number of goroutines may
 // use it.
 type Snapshot struct {
-	// Instructions are the backends' own, joined.
-	Instructions string
+	// Instructions are the backends' own, joined, and InstructionsCut the characters of them
+	// for which there was no room.
+	Instructions    string
+	InstructionsCut int
 
 	lists        [NumKinds]list
 	reader       func() string // the only backend that has resources, if there is one

@@ -1,0 +1,146 @@
+package catalog
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// maxInstructions bounds the merged instructions, in characters: some clients cut what is longer.
+const maxInstructions = 2048
+
+// minInstructions is the least share of a backend's text, in characters. If there is room for less,
+// only names are listed.
+const minInstructions = 16
+
+// A section is what the merged instructions contain of one backend.
+type section struct {
+	backend, text string
+	size          int // characters of text
+}
+
+func (s section) heading() string { return "## " + s.backend + "\n\n" }
+
+// instructions joins the backends' instructions, each under its name, and returns how many
+// characters were left out of their texts. Headings count. Short texts are whole; the others share
+// the remaining characters equally.
+func instructions(o Options, listings []Listing) (text string, cut int) {
+	if o.Instructions != nil {
+		return *o.Instructions, 0
+	}
+	var sections []section
+	fixed, least, whole := 0, 0, 0
+	for _, l := range listings {
+		text := l.Instructions
+		if own, set := o.InstructionsOf[l.Backend]; set {
+			text = own
+		}
+		if text = plainText(text); text == "" {
+			continue
+		}
+		s := section{l.Backend, text, utf8.RuneCountInString(text)}
+		if len(sections) > 0 {
+			fixed += len("\n\n")
+		}
+		fixed += utf8.RuneCountInString(s.heading())
+		least += min(s.size, minInstructions)
+		whole += s.size
+		sections = append(sections, s)
+	}
+	if fixed+least > maxInstructions {
+		return namesOnly(sections), whole
+	}
+	share := fairShare(sections, maxInstructions-fixed)
+	var b strings.Builder
+	for i, s := range sections {
+		if i > 0 {
+			b.WriteString("\n\n")
+		}
+		b.WriteString(s.heading())
+		if s.size <= share {
+			b.WriteString(s.text)
+			continue
+		}
+		kept := strings.TrimRightFunc(firstRunes(s.text, share-1), unicode.IsSpace)
+		b.WriteString(kept + "…")
+		cut += s.size - utf8.RuneCountInString(kept)
+	}
+	return b.String(), cut
+}
+
+// fairShare returns the most characters that each section may have so that all together have no
+// more than room (max-min fairness).
+func fairShare(sections []section, room int) int {
+	sizes := make([]int, 0, len(sections))
+	for _, s := range sections {
+		sizes = append(sizes, s.size)
+	}
+	slices.Sort(sizes)
+	for i, size := range sizes {
+		if rest := len(sizes) - i; size*rest > room {
+			return room / rest
+		}
+		room -= size
+	}
+	return maxInstructions
+}
+
+// namesOnly names the backends of sections, as far as there is room.
+func namesOnly(sections []section) string {
+	const first = "There is no room for the instructions of these servers: "
+	more := func(n int) string { return fmt.Sprintf(" and %d more", n) }
+	room := maxInstructions - len(first) - len(more(len(sections)))
+	var names []string
+	for i, s := range sections {
+		if room -= utf8.RuneCountInString(s.backend) + len(", "); room < 0 {
+			return first + strings.Join(names, ", ") + more(len(sections)-i)
+		}
+		names = append(names, s.backend)
+	}
+	return first + strings.Join(names, ", ")
+}
+
+// firstRunes returns the first n characters of s.
+func firstRunes(s string, n int) string {
+	for i := range s {
+		if n == 0 {
+			return s[:i]
+		}
+		n--
+	}
+	return s
+}
+
+// plainText returns a backend's text without control and format characters, and without lines that
+// read as headings: it must not look like the section of another backend.
+func plainText(text string) string {
+	text = strings.NewReplacer("\r\n", "\n", "\r", "\n", "\v", "\n", "\f", "\n", "\u0085", "\n", "\u2028", "\n", "\u2029", "\n").Replace(text)
+	text = strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n', r == '\t', r == '\u200c', r == '\u200d': // the last two join letters and emoji
+			return r
+		case unicode.Is(unicode.Cc, r), unicode.Is(unicode.Cf, r):
+			return -1
+		}
+		return r
+	}, text)
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	for i, line := range lines {
+		bare := strings.TrimLeftFunc(line, func(r rune) bool { return unicode.IsSpace(r) || r == '\u200c' || r == '\u200d' })
+		if isHeading(bare) {
+			lines[i] = `\` + bare
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+// isHeading reports whether a line is a heading of Markdown, or underlines one.
+func isHeading(line string) bool {
+	if strings.HasPrefix(line, "#") {
+		return true
+	}
+	line = strings.TrimRightFunc(line, unicode.IsSpace)
+	return line != "" && (strings.Trim(line, "=") == "" || strings.Trim(line, "-") == "")
+}
