@@ -90,6 +90,7 @@ type Set struct {
 	waited    bool              // it is
 	changed   chan struct{}     // of the view at hand
 	renamed   map[renaming]bool // new names that were logged
+	cut       int               // characters of instructions that were left out, as logged last; guarded by mu
 }
 
 // New returns a Set. It starts nothing.

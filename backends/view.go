@@ -40,6 +40,12 @@ func (s *Set) publishLocked() {
 		Changed:  s.changed,
 	}
 	s.logNames(v.Snapshot, m.catalog.Prefix)
+	if cut := v.InstructionsCut; v.Complete && cut != s.cut {
+		s.cut = cut
+		if cut > 0 {
+			s.Log.Info(fmt.Sprintf("instructions of the backends are too long; left out %d characters; `instructions` replaces them", cut))
+		}
+	}
 	s.view.Store(v)
 	if was != nil {
 		close(was)

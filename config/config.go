@@ -39,6 +39,10 @@ type Config struct {
 	// Listen is Loopback: in lowercase, without port or brackets.
 	Hosts []string `koanf:"hosts"`
 
+	// Instructions takes the place of what the backends tell models about themselves: "" = nothing
+	// does, NoInstructions = models are told nothing.
+	Instructions string `koanf:"instructions"`
+
 	Catalog Catalog `koanf:"catalog"`
 	Log     Log     `koanf:"log"`
 	Audit   Audit   `koanf:"audit"`
@@ -71,6 +75,9 @@ type Log struct {
 
 // Nowhere, in the place of a path, has nothing be kept there.
 const Nowhere = "none"
+
+// NoInstructions, as instructions, stands for an empty text; "" in a file becomes it.
+const NoInstructions = "none"
 
 // Audit says where the record of each call goes, and how much it tells.
 type Audit struct {
@@ -133,6 +140,9 @@ type Backend struct {
 	Tools     Filter `koanf:"tools"`     // by names
 	Prompts   Filter `koanf:"prompts"`   // by names
 	Resources Filter `koanf:"resources"` // by URIs, and templates of them
+
+	// Instructions takes the place of the backend's own, as [Config.Instructions] does.
+	Instructions string `koanf:"instructions"`
 
 	// Misconfigured says which variables the backend lacks; "" = none. With a text the backend
 	// cannot be started, and only Name and Enabled count.

@@ -36,11 +36,11 @@ type BackendChange struct {
 }
 
 // InPlace reports whether the change is taken over without a restart of the server: only filters
-// differ.
+// and instructions differ.
 func (c BackendChange) InPlace() bool {
 	return !slices.ContainsFunc(c.Keys, func(key string) bool {
 		first, _, _ := strings.Cut(key, ".")
-		return first != "tools" && first != "prompts" && first != "resources"
+		return first != "tools" && first != "prompts" && first != "resources" && first != "instructions"
 	})
 }
 
@@ -93,6 +93,8 @@ var fates = map[string]fate{
 	"tls.key":     takenIfBoth,
 	"origins":     taken,
 	"hosts":       taken,
+
+	"instructions": taken,
 
 	"catalog.prefix":     taken,
 	"catalog.separator":  taken,

@@ -91,8 +91,10 @@ func (f Filters) All() []Filter { return []Filter{f.Tools, f.Prompts, f.Resource
 // Filters returns the filters of the backend.
 func (b *Backend) Filters() Filters { return Filters{b.Tools, b.Prompts, b.Resources} }
 
-// Unfiltered returns the backend without its filters.
+// Unfiltered returns the backend without its filters and its instructions, which both are taken
+// over while it runs.
 func (b Backend) Unfiltered() Backend {
+	b.Instructions = ""
 	b.Tools, b.Prompts, b.Resources = Filter{}, Filter{}, Filter{}
 	return b
 }

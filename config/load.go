@@ -126,6 +126,17 @@ func decode(k *koanf.Koanf, out *settings) error {
 	}})
 }
 
+// instructions returns what a value of the key instructions stands for; see [Config.Instructions].
+func instructions(value string, given bool) string {
+	switch {
+	case value == "auto":
+		return ""
+	case given && strings.TrimSpace(value) == "":
+		return NoInstructions
+	}
+	return value
+}
+
 // inherit gives each backend what it does not say itself. A page that nobody
 // spoke of follows messages that are shorter, and an outbox those that are longer.
 func inherit(cfg *Config, d defaults, given map[string]place) {
@@ -135,8 +146,12 @@ func inherit(cfg *Config, d defaults, given map[string]place) {
 	if _, ok := given["limits.outbox"]; !ok {
 		cfg.Limits.Outbox = max(cfg.Limits.Outbox, cfg.Limits.Message)
 	}
+	_, written := given["instructions"]
+	cfg.Instructions = instructions(cfg.Instructions, written)
 	for i := range cfg.Backends {
 		b, at := &cfg.Backends[i], fmt.Sprintf("backends[%d].", i)
+		_, written := given[at+"instructions"]
+		b.Instructions = instructions(b.Instructions, written)
 		if _, ok := given[at+"enabled"]; !ok {
 			b.Enabled = true
 		}

@@ -45,6 +45,7 @@ func TestPrecedence(t *testing.T) {
 func TestEveryKeyHasAVariable(t *testing.T) {
 	values := map[string]string{
 		"GATEWAY_STATE":                  "none",
+		"GATEWAY_INSTRUCTIONS":           "x",
 		"GATEWAY_LISTEN":                 "[::1]:0",
 		"GATEWAY_TLS_CERT":               "c.pem",
 		"GATEWAY_TLS_KEY":                "k.pem",

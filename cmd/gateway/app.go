@@ -204,12 +204,32 @@ func (f *flags) open(m mode, tunes ...tune) (*app, error) {
 
 // catalogOptions says how the tools of all backends become one list.
 func catalogOptions(c *config.Config) catalog.Options {
+	var whole *string
+	if c.Instructions != "" {
+		whole = new(string)
+		*whole = instructionsOf(c.Instructions)
+	}
+	each := make(map[string]string)
+	for _, b := range c.Backends {
+		if b.Instructions != "" {
+			each[b.Name] = instructionsOf(b.Instructions)
+		}
+	}
 	return catalog.Options{
+		Instructions: whole, InstructionsOf: each,
 		Prefix:    catalog.Prefix(c.Catalog.Prefix),
 		Separator: c.Catalog.Separator,
 		NameLimit: c.Catalog.NameLimit,
 		PageSize:  int(c.Limits.Page),
 	}
+}
+
+// instructionsOf returns the text that instructions in the configuration stands for.
+func instructionsOf(text string) string {
+	if text == config.NoInstructions {
+		return ""
+	}
+	return text
 }
 
 // levelOf returns the level from which on is logged.

@@ -1,0 +1,47 @@
+package backends_test
+
+import (
+	"strings"
+	"testing"
+
+	"mcpgateway/backends"
+	"mcpgateway/catalog"
+	"mcpgateway/internal/mcptest"
+)
+
+// Instructions of either generation are merged; what was cut is logged once, and a reload replaces
+// them without a restart of any server.
+func TestInstructions_OfBothGenerationsAndReplacedByAReload(t *testing.T) {
+	long := strings.Repeat("x", 3000)
+	all := unasked(plain("a", "b")...)
+	inHouse(t, backends.Options{Backends: all}, func(t *testing.T, h *house) {
+		a := h.next("a")
+		a.Reply(a.Asked("server/discover").ID(), strings.Replace(mcptest.Discovered, "{", `{"instructions":"Use a.",`, 1))
+		a.List(mcptest.Tools("t"))
+		b := h.next("b")
+		b.Fail(b.Asked("server/discover").ID(), `{"code":-32601,"message":"no"}`)
+		b.Greet(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"instructions":"` + long + `"}`)
+		b.List(mcptest.Tools("u"))
+		a.WantNothing()
+		v := h.View()
+		if text := v.Instructions; len([]rune(text)) != 2048 || !strings.HasPrefix(text, "## a\n\nUse a.\n\n## b\n\nxx") || !strings.HasSuffix(text, "x…") {
+			t.Errorf("got %d: %s", len([]rune(text)), text)
+		}
+		if said := h.log.Lines("level=INFO", "left out"); len(said) != 1 {
+			t.Errorf("logged %q", said)
+		}
+		for i := range all {
+			all[i].Instructions = "other"
+		}
+		o := catalog.Options{InstructionsOf: map[string]string{"b": "Use b."}}
+		if err := h.Apply(t.Context(), backends.Change{Backends: all, Catalog: o}); err != nil {
+			t.Fatal(err)
+		}
+		if got := h.View().Instructions; got != "## a\n\nUse a.\n\n## b\n\nUse b." {
+			t.Errorf("got %q", got)
+		}
+		if len(h.dials("a"))+len(h.dials("b")) != 2 {
+			t.Error("a server was started again")
+		}
+	})
+}
