@@ -125,7 +125,7 @@ var keys = map[string]bool{
 	"dur": true, "next": true, "err": true,
 	"as": true, "asked": true, "file": true, "max": true, "params": true, "records": true, "server": true,
 	"text": true, "version": true, "lost": true, "bytes": true,
-	"was": true, "now": true,
+	"was": true, "now": true, "owner": true,
 	"added": true, "removed": true, "changed": true, "kept": true, "down": true,
 }
 

@@ -150,5 +150,5 @@ func (s *Set) swapLocked(next *members) {
 	if s.wait != nil && !s.waited {
 		s.wait.Reset(next.wait - time.Since(s.launched))
 	}
-	s.publishLocked()
+	s.publishLocked(next.moved)
 }

@@ -231,7 +231,11 @@ func (b *Backend) Status() Status {
 func (b *Backend) offer() (catalog.Listing, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.listing, b.answered
+	l := b.listing
+	for k := range l.Unknown {
+		l.Unknown[k] = b.raw[k] == nil
+	}
+	return l, b.answered
 }
 
 // excuse returns why the backend has never listed its tools, nil if it has.

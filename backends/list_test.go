@@ -280,8 +280,8 @@ func TestGlobsThatMatchNothingAreTold(t *testing.T) {
 // Many new names of one backend are one line, which names some of them.
 func TestManyNewNamesAreOneLine(t *testing.T) {
 	for prefix, want := range map[catalog.Prefix]string{
-		catalog.Collision: `msg="tool appears under another name" backend=b tool="t0, t1, t2, t3, t4 and 2 more" as="b__t0, b__t1, b__t2, b__t3, b__t4 and 2 more"`,
-		catalog.Never:     `msg="tool not listed: an earlier backend has it" backend=b tool="t0, t1, t2, t3, t4 and 2 more"`,
+		catalog.Collision: `msg="name collision" backend=b tool="t0, t1, t2, t3, t4 and 2 more" as="b__t0, b__t1, b__t2, b__t3, b__t4 and 2 more" owner=a`,
+		catalog.Never:     `msg="name collision" backend=b tool="t0, t1, t2, t3, t4 and 2 more" as="" owner=a`,
 	} {
 		o := backends.Options{Backends: plain("a", "b"), Catalog: catalog.Options{Prefix: prefix}}
 		inHouse(t, o, func(t *testing.T, h *house) {
@@ -289,7 +289,7 @@ func TestManyNewNamesAreOneLine(t *testing.T) {
 			h.next("a").Ready(names...)
 			h.next("b").Ready(names...)
 			synctest.Wait()
-			lines := slices.Concat(h.log.Lines("another name"), h.log.Lines("not listed"))
+			lines := slices.Concat(h.log.Lines("another name"), h.log.Lines("name collision"))
 			if len(lines) != 1 || !strings.HasSuffix(lines[0], want) {
 				t.Errorf("logged %q\nwant %s", lines, want)
 			}
@@ -302,8 +302,8 @@ func TestNewNamesAreLoggedOnce(t *testing.T) {
 		prefix catalog.Prefix
 		want   string
 	}{
-		{catalog.Collision, `msg="tool appears under another name" backend=b tool=t as=b__t`},
-		{catalog.Never, `msg="tool not listed: an earlier backend has it" backend=b tool=t`},
+		{catalog.Collision, `msg="name collision" backend=b tool=t as=b__t owner=a`},
+		{catalog.Never, `msg="name collision" backend=b tool=t as="" owner=a`},
 		{catalog.Always, ""},
 	} {
 		t.Run(string(c.prefix), func(t *testing.T) {
@@ -317,7 +317,7 @@ func TestNewNamesAreLoggedOnce(t *testing.T) {
 					b.List(mcptest.Tools("t", fmt.Sprint("more", i)))
 				}
 				synctest.Wait()
-				lines := slices.Concat(h.log.Lines("another name"), h.log.Lines("not listed"))
+				lines := slices.Concat(h.log.Lines("another name"), h.log.Lines("name collision"))
 				if c.want == "" && len(lines) != 0 || c.want != "" && (len(lines) != 1 || !strings.Contains(lines[0], c.want)) {
 					t.Errorf("logged %q, want %s once", lines, c.want)
 				}

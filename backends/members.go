@@ -18,6 +18,7 @@ type members struct {
 	byName  map[string]*Backend
 	catalog catalog.Options
 	wait    time.Duration // see Options.Wait
+	moved   bool          // the order of the backends is another than before: names are given anew
 
 	retired []*Backend        // those that are members no more and have calls in flight, the oldest first
 	faults  map[string]string // name → why a backend is misconfigured, and no member
@@ -65,22 +66,6 @@ func (m *members) absent(name string) error {
 	return notSent("is not configured")
 }
 
-// absentees are the names of which there is no member though there was or may be one.
-func (m *members) absentees() iter.Seq[string] {
-	return func(yield func(string) bool) {
-		for _, name := range m.names {
-			if m.byName[name] == nil && !yield(name) {
-				return
-			}
-		}
-		for name := range m.former {
-			if !yield(name) {
-				return
-			}
-		}
-	}
-}
-
 // plan returns the members after a change, but for retired, and those among them that are
 // new. A backend of which only the filters differ stays a member.
 func (s *Set) plan(m *members, c Change) (next *members, newcomers []*Backend) {
@@ -112,7 +97,27 @@ func (s *Set) plan(m *members, c Change) (next *members, newcomers []*Backend) {
 	for name := range m.former {
 		next.remember(name)
 	}
+	next.catalog.Names = slices.Clone(next.names)
+	for name := range next.former {
+		next.catalog.Names = append(next.catalog.Names, name)
+	}
+	slices.Sort(next.catalog.Names)
+	next.moved = moved(m.names, next.names)
 	return next, newcomers
+}
+
+// moved reports whether two backends that are in both lists have another order in the second.
+func moved(was, is []string) bool {
+	last := -1
+	for _, name := range is {
+		if i := slices.Index(was, name); i >= 0 {
+			if i < last {
+				return true
+			}
+			last = i
+		}
+	}
+	return false
 }
 
 func (m *members) remember(name string) {

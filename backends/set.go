@@ -332,19 +332,20 @@ func (s *Set) Subscribe(backend, uri string, on bool, request wire.Message, c *p
 // if there is no such backend.
 func (s *Set) Excuse(name string) (backend string, err error) {
 	m := s.now()
-	for _, b := range m.all {
-		if strings.HasPrefix(name, b.cfg.Name+m.catalog.Separator) {
-			if err := b.excuse(); err != nil {
-				return b.cfg.Name, err
-			}
+	for _, one := range m.catalog.Names {
+		if strings.HasPrefix(name, one+m.catalog.Separator) && len(one) > len(backend) {
+			backend = one // the longest name has it
 		}
 	}
-	for former := range m.absentees() {
-		if strings.HasPrefix(name, former+m.catalog.Separator) {
-			return former, m.absent(former)
-		}
+	if backend == "" {
+		return "", nil
 	}
-	return "", nil
+	if b := m.byName[backend]; b == nil {
+		err = m.absent(backend)
+	} else if err = b.excuse(); err == nil {
+		backend = ""
+	}
+	return backend, err
 }
 
 // Cancel takes back what was sent to a backend, or waits to be.

@@ -14,11 +14,13 @@ func (s *Set) publish() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.published < news {
-		s.publishLocked()
+		s.publishLocked(false)
 	}
 }
 
-func (s *Set) publishLocked() {
+// publishLocked makes a View. Names stay with the backends that have them, unless anew is set:
+// then they are given in the order of the configuration. So they are until lists go out.
+func (s *Set) publishLocked(anew bool) {
 	s.published = s.news.Load() // before it is looked what they offer
 	m := s.now()
 	var missing []string
@@ -33,7 +35,7 @@ func (s *Set) publishLocked() {
 	was := s.changed
 	s.changed = make(chan struct{})
 	v := &catalog.View{
-		Snapshot: catalog.Merge(m.catalog, listings),
+		Snapshot: s.merge(m.catalog, listings, anew),
 		Settled:  len(missing) == 0 || s.waited,
 		Complete: len(missing) == 0,
 		Missing:  missing,
@@ -52,14 +54,46 @@ func (s *Set) publishLocked() {
 	}
 }
 
-// A renaming is what of a backend's appears under which name, "" = under none.
+// merge makes the catalog that follows the one at hand.
+func (s *Set) merge(o catalog.Options, listings []catalog.Listing, anew bool) *catalog.Snapshot {
+	before := s.view.Load()
+	if before == nil || !before.Settled {
+		return catalog.Merge(o, listings)
+	}
+	next := before.Next(o, listings, anew)
+	s.logMoves(next.Moves())
+	return next
+}
+
+// maxMoves is how many names are logged one by one that belong to another backend.
+const maxMoves = 20
+
+// logMoves tells of names that belong to another backend now.
+func (s *Set) logMoves(moves []catalog.Move) {
+	for _, m := range moves[:min(len(moves), maxMoves)] {
+		s.Log.Warn(m.Kind.String()+" belongs to another backend now: the name means something else", key(m.Kind), m.Name,
+			"backend", m.Now, "was", m.Was)
+	}
+	if more := len(moves) - maxMoves; more > 0 {
+		s.Log.Warn("more names belong to another backend now", "records", more)
+	}
+}
+
+// A renaming is what of a backend's appears under which name, "" = under none, and the other backend
+// that is the reason.
 type renaming struct {
-	kind                  catalog.Kind
-	backend, own, exposed string
+	kind                         catalog.Kind
+	backend, own, exposed, rival string
 }
 
 // maxRenamed bounds what is remembered of what was logged.
 const maxRenamed = 100_000
+
+// A cause is why entries of a backend appear under other names, or under none.
+type cause struct {
+	backend, rival string
+	mimics, hidden bool
+}
 
 // logNames says, once, what appears under another name than its own.
 func (s *Set) logNames(v *catalog.Snapshot, prefix catalog.Prefix) {
@@ -67,25 +101,26 @@ func (s *Set) logNames(v *catalog.Snapshot, prefix catalog.Prefix) {
 		clear(s.renamed)
 	}
 	for k := range catalog.Kind(catalog.NumKinds) {
-		var backends []string // in the order in which they have something new
-		fresh := make(map[string][]catalog.Entry)
+		var causes []cause // in the order in which they have something new
+		fresh := make(map[cause][]catalog.Entry)
 		for _, e := range v.Entries(k) {
 			if e.Exposed == e.Item.Own || e.Exposed != "" && prefix == catalog.Always || !s.isNewName(k, e) {
 				continue
 			}
-			if fresh[e.Backend] == nil {
-				backends = append(backends, e.Backend)
+			c := cause{e.Backend, e.Rival, e.Mimics, e.Exposed == ""}
+			if fresh[c] == nil {
+				causes = append(causes, c)
 			}
-			fresh[e.Backend] = append(fresh[e.Backend], e)
+			fresh[c] = append(fresh[c], e)
 		}
-		for _, b := range backends {
-			s.logRenamed(k, b, fresh[b])
+		for _, c := range causes {
+			s.logRenamed(k, c, fresh[c])
 		}
 	}
 }
 
 func (s *Set) isNewName(k catalog.Kind, e catalog.Entry) bool {
-	r := renaming{k, e.Backend, e.Item.Own, e.Exposed}
+	r := renaming{k, e.Backend, e.Item.Own, e.Exposed, e.Rival}
 	if s.renamed[r] {
 		return false
 	}
@@ -93,23 +128,31 @@ func (s *Set) isNewName(k catalog.Kind, e catalog.Entry) bool {
 	return true
 }
 
-// logRenamed says in one line what of one backend appears under other names, and in another
-// what is not listed.
-func (s *Set) logRenamed(k catalog.Kind, backend string, some []catalog.Entry) {
-	var own, as, hidden []string
+// logRenamed says in one line what of one backend appears under other names, or under none, for one
+// cause.
+func (s *Set) logRenamed(k catalog.Kind, c cause, some []catalog.Entry) {
+	var own, as []string
 	for _, e := range some {
-		if e.Exposed == "" {
-			hidden = append(hidden, e.Item.Own)
-			continue
-		}
 		own, as = append(own, e.Item.Own), append(as, e.Exposed)
 	}
-	if len(hidden) > 0 {
-		s.Log.Warn(k.String()+" not listed: an earlier backend has it", "backend", backend, key(k), few(hidden))
+	args := []any{"backend", c.backend, key(k), few(own)}
+	say, text := s.Log.Info, "name collision"
+	if c.hidden {
+		as = nil
 	}
-	if len(own) > 0 {
-		s.Log.Info(k.String()+" appears under another name", "backend", backend, key(k), few(own), "as", few(as))
+	switch {
+	case c.mimics:
+		say, text = s.Log.Warn, k.String()+" begins with the name of another backend"
+	case c.rival == "":
+		text = k.String() + " appears under another name"
+	case c.hidden:
+		say = s.Log.Warn
 	}
+	args = append(args, "as", few(as))
+	if c.rival != "" {
+		args = append(args, "owner", c.rival)
+	}
+	say(text, args...)
 }
 
 // few names some, and counts the rest.

@@ -59,17 +59,49 @@ func checkList(t testing.TB, o Options, s *Snapshot, k Kind) {
 }
 
 // checkCalls proves that each can be called as backend__name, and by its
-// own name if no other backend has it, unless that means a listed one, or two.
+// own name if no other backend has it, unless that means a listed one, or two, or the name belongs
+// to another backend or looks like one that another backend has.
 func checkCalls(t testing.TB, o Options, listings []Listing, s *Snapshot, k Kind) {
 	t.Helper()
 	meanings := make(map[string]map[string]bool)
+	names := slices.Clone(o.Names)
+	for _, l := range listings {
+		names = append(names, l.Backend)
+	}
+	spaces := newSpaces(o.Separator, names)
+	looks := make(map[string]string)
+	for _, e := range s.Entries(k) {
+		if e.Exposed == "" {
+			continue
+		}
+		if other, known := looks[fold(e.Exposed)]; known && other != e.Backend {
+			t.Errorf("%s of %s looks like a name of %s", e.Exposed, e.Backend, other)
+		}
+		looks[fold(e.Exposed)] = e.Backend
+		if space := spaces.of(e.Exposed, e.Backend); space != "" && space != e.Backend {
+			t.Errorf("%s of %s is a name of %s", e.Exposed, e.Backend, space)
+		}
+	}
 	all := func(visit func(name string, e *Entry)) {
 		for _, l := range listings {
 			for _, item := range l.Items[k] {
 				e := &Entry{Backend: l.Backend, Item: item}
-				visit(item.Own, e)
-				visit(l.Backend+o.Separator+item.Own, e)
-				visit(o.prefixed(k, e), e)
+				for _, name := range []string{item.Own, l.Backend + o.Separator + item.Own, o.prefixed(k, e)} {
+					free := true
+					for _, spelled := range []string{name, fit(name, k.String(), e.tag(), o.NameLimit)} {
+						space := spaces.of(spelled, e.Backend)
+						other, known := looks[fold(spelled)]
+						free = free && (space == "" || space == e.Backend) && (!known || other == e.Backend)
+						if name != item.Own {
+							break
+						}
+					}
+					if free {
+						visit(name, e)
+					} else if r, ok := s.Lookup(k, name); ok && r.Backend == e.Backend {
+						t.Errorf("%q is not free and leads to %s", name, e.Backend)
+					}
+				}
 			}
 		}
 	}

@@ -2,8 +2,9 @@
 // [Kind]: tools, prompts, resources and templates of them. It knows which backend
 // each name and each URI stands for, and what all of them together are capable of.
 //
-//	Merge ─┬ names.go      tools and prompts: who gets which name
-//	       └ resource.go   URIs: the first has it; else a template, else the only one
+//	Merge, Next ─┬ names.go      tools and prompts: who gets which name
+//	             ├ owners.go     who keeps the name that it had
+//	             └ resource.go   URIs: the first has it; else a template, else the only one
 //	Snapshot.Page          pages.go, written out when first asked for
 //	Snapshot.Capabilities  capabilities.go, the same
 //
@@ -36,9 +37,10 @@ const (
 // collision.
 type Options struct {
 	Prefix    Prefix
-	Separator string // between backend and name; "" = __
-	NameLimit int    // longest exposed name, in bytes, at least 8; 0 = 50
-	PageSize  int    // bytes of one page of a list; 0 = 4 MiB
+	Names     []string // backends that are known without a listing: their names are kept for them, too
+	Separator string   // between backend and name; "" = __
+	NameLimit int      // longest exposed name, in bytes, at least 8; 0 = 50
+	PageSize  int      // bytes of one page of a list; 0 = 4 MiB
 
 	Instructions   *string           // takes the place of the merged instructions; nil = nothing does
 	InstructionsOf map[string]string // backend → what takes the place of its own instructions, "" = none
@@ -72,6 +74,9 @@ type Listing struct {
 	Announced [NumKinds]int
 	// TTL is for how long a list is good, as the backend has said; 0 = it has not.
 	TTL [NumKinds]time.Duration
+	// Unknown says that a list was not read yet: the names in it that the backend has had are
+	// kept for it.
+	Unknown [NumKinds]bool
 	// Private says that a list may not be shown to whoever asks: the backend has
 	// said so, or has not said otherwise, or not all of it is shown.
 	Private [NumKinds]bool
@@ -82,21 +87,45 @@ type Entry struct {
 	Exposed string // "" = it is not listed
 	Backend string
 	Item    Item
+	// Rival is another backend, because of which the entry does not have its bare name or its URI; ""
+	// if there is none. It has the name, or one that looks like it.
+	Rival string
+	// Mimics says that the bare name begins with the name of Rival and the separator.
+	Mimics bool
+	bare   string // the name that the entry has unless another backend has it, or the URI
 }
 
 // Merge makes one catalog of the listings, which must be in the order of the
 // configuration: that order alone decides who keeps a bare name or a URI, so that
-// they are the same however the backends start.
-func Merge(o Options, listings []Listing) *Snapshot {
+// they are the same however the backends start. A running gateway has [Snapshot.Next] for what
+// follows.
+func Merge(o Options, listings []Listing) *Snapshot { return merge(o, listings, nil, false) }
+
+// Next makes the catalog that follows s. A backend that has a bare name or a URI in s keeps it for
+// as long as it lists the entry, or its list is not known; what is new is given in the order of
+// the listings. With anew all names are given as by [Merge]. Either way [Snapshot.Moves] tells
+// which names another backend has now.
+func (s *Snapshot) Next(o Options, listings []Listing, anew bool) *Snapshot {
+	return merge(o, listings, s, anew)
+}
+
+func merge(o Options, listings []Listing, before *Snapshot, anew bool) *Snapshot {
 	o = o.withDefaults()
 	s := &Snapshot{listings: slices.Clone(listings)}
 	s.Instructions, s.InstructionsCut = instructions(o, listings)
 	s.of = make(map[string]*Listing, len(listings))
+	names := slices.Clone(o.Names)
 	for i := range s.listings {
 		s.of[listings[i].Backend] = &s.listings[i]
+		names = append(names, listings[i].Backend)
 	}
+	spaces := newSpaces(o.Separator, names)
 	for k := range Kind(NumKinds) {
-		s.lists[k].merge(k, o, listings)
+		var was *list
+		if before != nil {
+			was = &before.lists[k]
+		}
+		s.lists[k].merge(k, o, s, spaces, was, anew)
 	}
 	s.reader = sync.OnceValue(func() string { return onlyReader(s.listings) })
 	for i, complete := range []bool{false, true} {
@@ -105,31 +134,52 @@ func Merge(o Options, listings []Listing) *Snapshot {
 	return s
 }
 
-func (l *list) merge(k Kind, o Options, listings []Listing) {
-	l.kind = k
+func (l *list) merge(k Kind, o Options, s *Snapshot, spaces spaces, was *list, anew bool) {
+	l.kind, l.always = k, o.Prefix == Always && k.named()
 	l.pages = sync.OnceValue(func() pages { return l.write(o.PageSize) })
 	l.sum = sync.OnceValue(func() digest { return l.digest(o.PageSize) })
-	l.aliases = sync.OnceValue(func() map[string]*Entry { return l.alias(o) })
+	n := &namer{Options: o, kind: k, spaces: spaces}
+	l.aliases = sync.OnceValue(func() map[string]*Entry { return n.alias(l) })
 	all := 0
-	for i := range listings {
-		all += len(listings[i].Items[k])
+	for i := range s.listings {
+		all += len(s.listings[i].Items[k])
 	}
-	if all == 0 {
+	if all == 0 && was == nil {
 		return
 	}
 	l.entries = make([]Entry, 0, all)
 	l.routes = make(map[string]*Entry, all)
-	n := namer{Options: o, kind: k, taken: l.routes, owned: make(map[string]bool, all)}
+	n.taken, n.holders, n.owned = l.routes, make(map[string]string, all), make(map[string]holder, all)
 	seen := make(map[string]bool)
-	for i := range listings {
-		lo := len(l.entries)
+	ends := make([]int, len(s.listings))
+	for i := range s.listings {
 		clear(seen)
-		l.entries = appendEntries(l.entries, k, &listings[i], seen) // they stay where they are: there is room for all
-		if k.named() {
-			n.name(l.entries[lo:])
-		} else {
-			n.claim(l.entries[lo:])
+		l.entries = appendEntries(l.entries, k, &s.listings[i], seen) // they stay where they are: there is room for all
+		ends[i] = len(l.entries)
+	}
+	for i := range l.entries {
+		e := &l.entries[i]
+		if e.bare = e.Item.Own; k.named() {
+			e.bare = n.bare(k, e)
 		}
+	}
+	if was != nil && !anew {
+		n.keep(l, was, s.of)
+	}
+	lo := 0
+	for _, hi := range ends {
+		if k.named() {
+			n.name(l.entries[lo:hi])
+		} else {
+			n.claim(l.entries[lo:hi])
+		}
+		lo = hi
+	}
+	if was != nil {
+		l.compare(was)
+	}
+	if k == Templates {
+		l.rank(was, anew, ends)
 	}
 }
 
@@ -147,13 +197,14 @@ func appendEntries(all []Entry, k Kind, l *Listing, seen map[string]bool) []Entr
 
 // alias returns the names that are not listed and yet mean one tool alone: its
 // own spelling, and backend__name in either spelling. A name that could mean two
-// is none.
-func (l *list) alias(o Options) map[string]*Entry {
+// is none, and neither is one that belongs to another backend or looks like a name that it has,
+// also once it is mended.
+func (n *namer) alias(l *list) map[string]*Entry {
 	aliases := make(map[string]*Entry, len(l.entries))
 	for i := range l.entries {
 		e := &l.entries[i]
-		for _, name := range []string{e.Item.Own, e.Backend + o.Separator + e.Item.Own, o.prefixed(l.kind, e)} {
-			if _, listed := l.routes[name]; listed {
+		for _, name := range []string{e.Item.Own, e.Backend + n.Separator + e.Item.Own, n.prefixed(n.kind, e)} {
+			if _, listed := l.routes[name]; listed || !n.free(e, name) || name == e.Item.Own && !n.free(e, e.bare) {
 				continue
 			}
 			if was, dup := aliases[name]; !dup {
@@ -165,4 +216,11 @@ func (l *list) alias(o Options) map[string]*Entry {
 	}
 	maps.DeleteFunc(aliases, func(_ string, e *Entry) bool { return e == nil })
 	return aliases
+}
+
+// free reports whether a name neither belongs to another backend nor looks like a name that
+// another backend has.
+func (n *namer) free(e *Entry, name string) bool {
+	backend, known := n.holders[n.kind.key(name)]
+	return n.may(e, name) && (!known || backend == e.Backend)
 }

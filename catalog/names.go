@@ -66,16 +66,100 @@ func hashed(name, tag string, limit int) string {
 // A namer gives out exposed names, each once.
 type namer struct {
 	Options
-	kind  Kind
-	taken map[string]*Entry // by their exposed names
-	owned map[string]bool   // own names that earlier backends have
+	kind   Kind
+	spaces spaces
+	taken  map[string]*Entry // by their exposed names
+	// holders has the backend that has a name, by the name's key. It also has names that are
+	// kept for a backend whose list is not known yet, and the names that look like these.
+	holders map[string]string
+	owned   map[string]holder // key of an own name → who has it bare, or may have
+}
+
+// A holder is the backend that has a name, and its own name for the entry.
+type holder struct{ backend, own string }
+
+// key returns what names that clients may confuse have in common. URIs are compared as they are.
+func (k Kind) key(name string) string {
+	if k.named() {
+		return fold(name)
+	}
+	return name
+}
+
+// fold returns a name in lower case and with _ in the place of -. Two names that are equal then
+// can become equal in a client, and look alike to a model.
+func fold(name string) string {
+	at := strings.IndexFunc(name, func(r rune) bool { return 'A' <= r && r <= 'Z' || r == '-' })
+	if at < 0 {
+		return name
+	}
+	b := []byte(name) // of the same length, whatever it is made of
+	for i := at; i < len(b); i++ {
+		switch c := b[i]; {
+		case 'A' <= c && c <= 'Z':
+			b[i] = c + 'a' - 'A'
+		case c == '-':
+			b[i] = '_'
+		}
+	}
+	return string(b)
+}
+
+// spaces are the backends by the folded beginning of their names: each backend has the names that
+// begin with its own name and the separator.
+type spaces struct {
+	separator string // folded
+	backends  map[string][]string
+}
+
+func newSpaces(separator string, names []string) spaces {
+	s := spaces{fold(separator), make(map[string][]string, len(names))}
+	for _, name := range names {
+		if f := fold(name); !slices.Contains(s.backends[f], name) {
+			s.backends[f] = append(s.backends[f], name)
+		}
+	}
+	return s
+}
+
+// of returns the backend that a name belongs to, because it begins with that backend's name and
+// the separator; "" if it begins with none. Of several backends the one with the longest name
+// has it. Of backends whose names look alike it is the one that is spelled so, or else mine if
+// it is among them.
+func (s *spaces) of(name, mine string) string {
+	f := fold(name)
+	for at := len(f) - len(s.separator); at > 0; at-- {
+		if f[at:at+len(s.separator)] != s.separator {
+			continue
+		}
+		some := s.backends[f[:at]]
+		switch {
+		case len(some) == 0:
+		case slices.Contains(some, name[:at]):
+			return name[:at]
+		case slices.Contains(some, mine):
+			return mine
+		default:
+			return some[0]
+		}
+	}
+	return ""
+}
+
+// may reports whether a backend's entry may have a name: it does not belong to another backend.
+func (n *namer) may(e *Entry, name string) bool {
+	if !n.kind.named() {
+		return true
+	}
+	space := n.spaces.of(name, e.Backend)
+	return space == "" || space == e.Backend
 }
 
 // name gives each of a backend's entries its exposed name. What an entry gets
 // does not depend on the order of the list: those whose own names will do come
 // first, so that none of them loses its name to one that had to be mended, and
 // bare names are given before prefixed ones, so that b__x keeps its name though x
-// wants it, too.
+// wants it, too. Entries that have a name already keep it.
 func (n *namer) name(entries []Entry) {
 	order := make([]*Entry, 0, len(entries))
 	var mended []*Entry
@@ -98,7 +182,51 @@ func (n *namer) name(entries []Entry) {
 	}
 	n.giveHashed(order)
 	for _, e := range order {
-		n.owned[e.Item.Own] = true
+		n.explain(e)
+	}
+	for _, e := range order {
+		n.own(e)
+	}
+}
+
+// own notes that the entry's backend has its own name, unless another backend has.
+func (n *namer) own(e *Entry) {
+	if e.Exposed == e.Item.Own {
+		return // holders has it
+	}
+	if owner, _ := n.owner(e); owner == "" && n.may(e, e.bare) {
+		n.owned[n.kind.key(e.Item.Own)] = holder{e.Backend, e.Item.Own}
+	}
+}
+
+// owner returns the backend that has the entry's own name, or one that looks like it; "" if none
+// has. Same says that it is the very name.
+func (n *namer) owner(e *Entry) (backend string, same bool) {
+	if other := n.taken[e.Item.Own]; other != nil && other.Item.Own == e.Item.Own {
+		return other.Backend, true
+	}
+	key := n.kind.key(e.Item.Own)
+	if h, known := n.owned[key]; known {
+		return h.backend, h.own == e.Item.Own
+	}
+	return n.holders[key], false
+}
+
+// explain notes which other backend is the reason that an entry does not have its bare name.
+func (n *namer) explain(e *Entry) {
+	if n.Prefix == Always || e.Exposed == e.bare {
+		return
+	}
+	if space := n.spaces.of(e.bare, e.Backend); space != "" && space != e.Backend {
+		e.Rival, e.Mimics = space, true
+		return
+	}
+	e.Rival = n.holders[n.kind.key(e.bare)]
+	if e.Rival == "" || e.Rival == e.Backend {
+		e.Rival, _ = n.owner(e)
+	}
+	if e.Rival == e.Backend {
+		e.Rival = ""
 	}
 }
 
@@ -115,39 +243,54 @@ func (n *namer) give(entries []*Entry, form func(*Entry) string) {
 	}
 }
 
-// bareOfNew is bare, unless an earlier backend has the entry's own name: cut
+// bareOfNew is the bare name, unless another backend has the entry's own name: cut
 // names do not collide of themselves, for their hashes differ.
 func (n *namer) bareOfNew(e *Entry) string {
-	if n.owned[e.Item.Own] {
+	if owner, _ := n.owner(e); owner != "" && owner != e.Backend {
 		return ""
 	}
-	return n.bare(n.kind, e)
+	return e.bare
 }
 
 func (n *namer) prefixedName(e *Entry) string { return n.prefixed(n.kind, e) }
 
+// maxHashed bounds how many hashes are tried for one entry and one beginning of its name.
+const maxHashed = 8
+
 // giveHashed gives each entry that has none yet a name that nobody wants. Never
-// leaves out those whose own name an earlier backend has.
+// leaves out those whose own name an earlier backend has. The name begins like the entry's own, or
+// with its backend if that would be another backend's name.
 func (n *namer) giveHashed(entries []*Entry) {
 	form := n.prefixed
 	if n.Prefix == Never {
 		form = n.bare
 	}
 	for _, e := range entries {
-		if e.Exposed != "" || n.Prefix == Never && n.owned[e.Item.Own] {
+		if e.Exposed != "" {
 			continue
 		}
-		for tag := e.tag(); !n.take(e, hashed(form(n.kind, e), tag, n.NameLimit)); {
-			tag += "\x00"
+		if owner, same := n.owner(e); n.Prefix == Never && same && owner != e.Backend {
+			continue
+		}
+		own := fit(e.Backend+"_"+e.Item.Own, n.kind.String(), e.tag(), n.NameLimit)
+		for _, stem := range []string{form(n.kind, e), own, fit(e.Backend, n.kind.String(), e.tag(), n.NameLimit), n.kind.String(), "x"} {
+			tag := e.tag()
+			for try := 0; try < maxHashed && e.Exposed == ""; try++ {
+				n.take(e, hashed(stem, tag, n.NameLimit))
+				tag += "\x00"
+			}
 		}
 	}
 }
 
+// take gives an entry a name, unless it belongs to another backend, another entry has it, or
+// another backend has one that looks like it.
 func (n *namer) take(e *Entry, name string) bool {
-	if n.taken[name] != nil {
+	if n.taken[name] != nil || !n.free(e, name) {
 		return false
 	}
 	n.taken[name] = e
+	n.holders[n.kind.key(name)] = e.Backend
 	e.Exposed = name
 	return true
 }

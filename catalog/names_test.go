@@ -138,7 +138,7 @@ func TestEarlierBackendsKeepTheirNames(t *testing.T) {
 	for _, prefix := range []Prefix{Collision, Always, Never} {
 		var before *Snapshot
 		for n := range listings {
-			s := Merge(Options{Prefix: prefix}, listings[:n+1])
+			s := Merge(Options{Prefix: prefix, Names: []string{"a", "b", "c"}}, listings[:n+1])
 			if before != nil {
 				for i, e := range before.Entries(Tools) {
 					if got := s.Entries(Tools)[i].Exposed; got != e.Exposed {

@@ -6,11 +6,13 @@ import (
 	"mcpgateway/wire"
 )
 
-// claim lists each of a backend's entries under its own URI, unless an earlier
+// claim lists each of a backend's entries under its own URI, unless another
 // backend has it.
 func (n *namer) claim(entries []Entry) {
 	for i := range entries {
-		n.take(&entries[i], entries[i].Item.Own)
+		if e := &entries[i]; e.Exposed == "" && !n.take(e, e.Item.Own) {
+			e.Rival = n.holders[e.Item.Own]
+		}
 	}
 }
 
@@ -29,6 +31,9 @@ func (s *Snapshot) Resource(uri string) (Route, bool) {
 	if e := s.lists[Resources].routes[uri]; e != nil {
 		return e.route(), true
 	}
+	if route, ok := s.lists[Resources].keptRoute(uri); ok {
+		return route, true
+	}
 	backend := s.matching(uri)
 	if backend == "" {
 		backend = s.reader()
@@ -45,22 +50,21 @@ func (s *Snapshot) matching(uri string) string {
 	if len(uri) > maxURI {
 		return ""
 	}
-	backend, tried := "", 0
-	entries := s.lists[Templates].entries
-	for i := range entries {
-		e := &entries[i]
-		if e.Backend != backend {
-			backend, tried = e.Backend, 0
-		}
+	var few [32]int
+	tried := few[:] // bytes, by the place of the backend
+	if len(s.listings) > len(few) {
+		tried = make([]int, len(s.listings))
+	}
+	for _, e := range s.lists[Templates].order {
 		p := e.Item.template
 		if p == nil || !p.fits(uri) {
 			continue
 		}
-		if tried += len(uri) + len(p.template); tried > maxTried {
+		if tried[e.place] += len(uri) + len(p.template); tried[e.place] > maxTried {
 			continue
 		}
 		if p.match(uri) {
-			return backend
+			return e.Backend
 		}
 	}
 	return ""

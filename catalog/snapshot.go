@@ -1,5 +1,7 @@
 package catalog
 
+import "mcpgateway/wire"
+
 // A Snapshot is a merged catalog. It is immutable; any number of goroutines may
 // use it.
 type Snapshot struct {
@@ -23,6 +25,12 @@ type list struct {
 	aliases func() map[string]*Entry // callable, not listed; made when first asked for
 	sum     func() digest            // tells one list from another; likewise
 	pages   func() pages             // written out when first asked for
+
+	always   bool              // no name is bare
+	kept     map[string]holder // names of entries that are not known now, kept for their backends
+	released map[string]string // names that nobody has now → the backend that had it last
+	moves    []Move
+	order    []ranked // templates: in which order they are tried
 }
 
 // A Route says where a call goes.
@@ -37,13 +45,14 @@ func (e *Entry) route() Route {
 }
 
 // Lookup returns the route of what name stands for: as it is listed or, of tools
-// and prompts, else one of the spellings that mean one of them alone.
+// and prompts, else one of the spellings that mean one of them alone. A name that is kept for a
+// backend whose list is not known leads to that backend.
 func (s *Snapshot) Lookup(k Kind, name string) (Route, bool) {
-	e := s.lists[k].lookup(name)
-	if e == nil {
-		return Route{}, false
+	l := &s.lists[k]
+	if e := l.lookup(name); e != nil {
+		return e.route(), true
 	}
-	return e.route(), true
+	return l.keptRoute(name)
 }
 
 func (l *list) lookup(name string) *Entry {
@@ -52,6 +61,14 @@ func (l *list) lookup(name string) *Entry {
 		e = l.aliases()[name]
 	}
 	return e
+}
+
+// keptRoute returns the route of a name or URI that is kept for a backend.
+func (l *list) keptRoute(name string) (Route, bool) {
+	if h, ok := l.kept[name]; ok {
+		return Route{Backend: h.backend, Own: h.own, OwnJSON: wire.Quote(h.own)}, true
+	}
+	return Route{}, false
 }
 
 // Entries returns all entries of a kind, in the order of the list. Those without

@@ -59,7 +59,7 @@ func TestMission_C_ACollisionIsLoggedOnce(t *testing.T) {
 		docs.Send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
 		docs.List(mcptest.Tools("search", "more"))
 		synctest.Wait()
-		if lines := h.log.Lines("another name"); len(lines) != 1 || !strings.Contains(lines[0], "backend=docs tool=search as=docs__search") {
+		if lines := h.log.Lines("name collision"); len(lines) != 1 || !strings.Contains(lines[0], "backend=docs tool=search as=docs__search owner=gh") {
 			t.Errorf("logged %q", lines)
 		}
 	})

@@ -1,0 +1,173 @@
+package backends_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"mcpgateway/backends"
+	"mcpgateway/catalog"
+	"mcpgateway/config"
+	"mcpgateway/internal/mcptest"
+)
+
+const toolsChanged = `{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`
+
+// leads checks where a tool's name leads, "" = nowhere.
+func (h *house) leads(name, backend, own string) {
+	h.t.Helper()
+	synctest.Wait()
+	r, _ := h.View().Lookup(catalog.Tools, name)
+	if r.Backend != backend || r.Own != own {
+		h.t.Errorf("%s leads to %q %q, want %q %q", name, r.Backend, r.Own, backend, own)
+	}
+}
+
+// moved checks what was logged of names that belong to another backend.
+func (h *house) moved(lines ...string) {
+	h.t.Helper()
+	synctest.Wait()
+	got := h.log.Lines("level=WARN", "belongs to another backend now")
+	if len(got) != len(lines) {
+		h.t.Errorf("logged %q, want %q", got, lines)
+		return
+	}
+	for i, want := range lines {
+		if !strings.HasSuffix(got[i], want) {
+			h.t.Errorf("logged %q, want %q", got[i], want)
+		}
+	}
+}
+
+// A tool that is called like one of another backend does not get that name, whether the other backend
+// is running, failed, disabled or was removed.
+func TestAToolThatImitatesAnotherBackend_F_SEC_3(t *testing.T) {
+	all := plain("evil", "github")
+	all = append(all, config.Backend{Name: "off", Command: "off"})
+	inHouse(t, backends.Options{Backends: all}, func(t *testing.T, h *house) {
+		h.breakDial("github", errors.New("no such file"))
+		evil := h.next("evil")
+		evil.Ready("github__create_issue", "off__x", "own")
+		h.wantNames("evil__github__create_issue", "evil__off__x", "own")
+		h.leads("github__create_issue", "", "")
+		h.leads("off__x", "", "")
+		if name, err := h.Excuse("github__create_issue"); name != "github" || err == nil {
+			t.Errorf("excused with %q %v", name, err)
+		}
+		warned := h.log.Lines("level=WARN", "begins with the name of another backend")
+		if len(warned) != 2 || !strings.Contains(warned[0], `backend=evil tool=github__create_issue as=evil__github__create_issue owner=github`) {
+			t.Errorf("logged %q", warned)
+		}
+		<-h.apply(change(all[0])) // off never ran: nobody was shown a tool of it
+		h.wantNames("evil__github__create_issue", "off__x", "own")
+		h.leads("github__create_issue", "", "")
+	})
+}
+
+// An earlier backend lists a tool that a later one has already.
+func TestAnEarlierBackendGrowsAName_F_SEC_3(t *testing.T) {
+	all := plain("a", "b")
+	inHouse(t, backends.Options{Backends: all}, func(t *testing.T, h *house) {
+		a, b := h.next("a"), h.next("b")
+		a.Ready("x")
+		b.Ready("search")
+		h.leads("search", "b", "search")
+		a.Send(toolsChanged)
+		a.List(mcptest.Tools("x", "search"))
+		h.wantNames("x", "a__search", "search")
+		h.leads("search", "b", "search")
+		if lines := h.log.Lines("name collision", "backend=a tool=search as=a__search owner=b"); len(lines) != 1 {
+			t.Errorf("logged %q", lines)
+		}
+		h.moved()
+
+		b.Close() // it keeps the name while it is down, and when it is there again
+		h.leads("search", "b", "search")
+		b = h.next("b")
+		b.Ready("search")
+		h.leads("search", "b", "search")
+		h.moved()
+
+		b.Send(toolsChanged) // it gives it up
+		b.List(mcptest.Tools("other"))
+		h.leads("search", "a", "search")
+		h.moved("tool=search backend=a was=b")
+		b.Send(toolsChanged)
+		b.List(mcptest.Tools("search"))
+		h.leads("search", "a", "search")
+		h.moved("tool=search backend=a was=b")
+	})
+}
+
+// A backend is replaced by another program, which fails. Its names are not given to others.
+func TestAReplacedBackendKeepsItsNames_F_SEC_3(t *testing.T) {
+	all := plain("a", "b")
+	inHouse(t, backends.Options{Backends: all}, func(t *testing.T, h *house) {
+		h.next("a").Ready("search")
+		b := h.next("b")
+		b.Ready("search", "fetch")
+		h.breakDial("a", errors.New("no such file"))
+		<-h.apply(change(edited(all[0], "new"), all[1]))
+		h.wantNames("b__search", "fetch")
+		h.leads("search", "a", "search") // and ends with the reason
+		h.moved()
+		h.breakDial("a", nil)
+		h.Retry()
+		h.next("a").Ready("search")
+		h.wantNames("search", "b__search", "fetch")
+		h.moved()
+		<-h.apply(change(all[1]))
+		h.wantNames("search", "fetch")
+		h.moved("tool=search backend=b was=a")
+	})
+}
+
+// A backend that is added before another one takes no name from it. Another order does, and is told.
+func TestReloadsMoveNamesOnlyByOrder_F_SEC_3(t *testing.T) {
+	all := plain("first", "a", "b")
+	inHouse(t, backends.Options{Backends: all[1:]}, func(t *testing.T, h *house) {
+		h.next("a").Ready("search")
+		h.next("b").Ready("search")
+		done := h.apply(change(all...))
+		h.next("first").Ready("search")
+		<-done
+		h.wantNames("first__search", "search", "b__search")
+		h.moved()
+		<-h.apply(change(all[2], all[1], all[0]))
+		h.wantNames("search", "a__search", "first__search")
+		h.moved("tool=search backend=b was=a")
+	})
+}
+
+// Names are given in the order of the configuration until lists go out.
+func TestNamesAreGivenByOrderBeforeListsGoOut_F_SEC_3(t *testing.T) {
+	inHouse(t, backends.Options{Backends: plain("a", "b")}, func(t *testing.T, h *house) {
+		a := h.next("a")
+		h.next("b").Ready("search")
+		synctest.Wait()
+		a.Ready("search")
+		h.wantNames("search", "b__search")
+		h.leads("search", "a", "search")
+		h.moved()
+	})
+}
+
+func TestManyMovesAreSummedUp_F_SEC_3(t *testing.T) {
+	var names []string
+	for i := range 25 {
+		names = append(names, "t"+strings.Repeat("x", i+1))
+	}
+	inHouse(t, backends.Options{Backends: plain("a", "b")}, func(t *testing.T, h *house) {
+		a := h.next("a")
+		a.Ready(names...)
+		h.next("b").Ready(names...)
+		synctest.Wait()
+		a.Send(toolsChanged)
+		a.List(mcptest.Tools("other"))
+		synctest.Wait()
+		if one, more := h.log.Lines("belongs to another backend now"), h.log.Lines("more names belong", "records=5"); len(one) != 20 || len(more) != 1 {
+			t.Errorf("%d lines, %q", len(one), more)
+		}
+	})
+}
