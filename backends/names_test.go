@@ -107,6 +107,7 @@ func TestAReplacedBackendKeepsItsNames_F_SEC_3(t *testing.T) {
 		h.next("a").Ready("search")
 		b := h.next("b")
 		b.Ready("search", "fetch")
+		h.wantNames("search", "b__search", "fetch")
 		h.breakDial("a", errors.New("no such file"))
 		<-h.apply(change(edited(all[0], "new"), all[1]))
 		h.wantNames("b__search", "fetch")
@@ -129,6 +130,7 @@ func TestReloadsMoveNamesOnlyByOrder_F_SEC_3(t *testing.T) {
 	inHouse(t, backends.Options{Backends: all[1:]}, func(t *testing.T, h *house) {
 		h.next("a").Ready("search")
 		h.next("b").Ready("search")
+		h.wantNames("search", "b__search")
 		done := h.apply(change(all...))
 		h.next("first").Ready("search")
 		<-done
