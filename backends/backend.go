@@ -250,17 +250,18 @@ func (b *Backend) excuse() error {
 }
 
 // answer notes that the backend has listed what it has, or cannot. Set, which is
-// called with b.mu held, takes the news, if there is any.
-func (b *Backend) answer(set func() (news bool)) {
+// called with b.mu held, takes the news, if there is any. Unless it settles that, only the news is
+// taken.
+func (b *Backend) answer(settles bool, set func() (news bool)) {
 	took := time.Since(b.shared.beginning())
 	b.mu.Lock()
-	if !b.status.Answered {
+	if settles && !b.status.Answered {
 		b.status.Answered = true
 		close(b.settled)
 	}
 	b.status.Took = took
-	news := !b.answered
-	b.answered = true
+	news := settles && !b.answered
+	b.answered = b.answered || settles
 	if set != nil && set() {
 		news = true
 	}

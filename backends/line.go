@@ -395,6 +395,6 @@ func (l *line) end(dropped []waiting, why error) {
 		w.c.To.Done(wire.Message{}, why)
 	}
 	if !l.own() {
-		l.b.answer(nil)
+		l.b.answer(true, nil)
 	}
 }

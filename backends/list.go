@@ -58,11 +58,9 @@ func (b *Backend) list(ctx context.Context, p *peer.Peer, s server, which [catal
 		b.remember(raw, s)
 		return
 	}
-	if now, _ := b.shared.talk(); now != p { // likewise, but what was read counts
+	now, _ := b.shared.talk()
+	if now != p { // likewise, but what was read counts
 		read = slices.DeleteFunc(read, func(r *reading) bool { return r.err != nil })
-		if len(read) == 0 {
-			return // and the backend has answered only when the reason is known
-		}
 	}
 	for _, r := range read {
 		if foreign(r.err) {
@@ -78,7 +76,7 @@ func (b *Backend) list(ctx context.Context, p *peer.Peer, s server, which [catal
 			}
 		}
 	}
-	b.listed(read, s)
+	b.listed(read, s, now == p)
 }
 
 // A list that keeps failing is logged at once, and again after firstRepeat, then after twice the
@@ -202,11 +200,16 @@ func (b *Backend) page(r *reading, s server, a peer.Answer) (next []byte, err er
 	return page.Next, nil
 }
 
-// listed takes what was read, or why it could not be.
-func (b *Backend) listed(read []*reading, s server) {
+// listed takes what was read, or why it could not be. If the conversation is over, settles is
+// false: the backend has answered only when the reason of that is known (line.failed).
+func (b *Backend) listed(read []*reading, s server, settles bool) {
 	b.mu.Lock()
-	raw, known := b.raw, b.items[catalog.Tools]
+	raw, known, errs := b.raw, b.items[catalog.Tools], b.listErrs
 	b.mu.Unlock()
+	for _, r := range read {
+		errs[r.kind] = r.err
+	}
+	b.shared.ail(illLists, cmp.Or(errs[:]...)) // before anyone learns that the backend has answered
 	for _, r := range read {
 		if r.err == nil {
 			raw[r.kind] = catalog.Marshal(r.kind, r.items)
@@ -216,9 +219,8 @@ func (b *Backend) listed(read []*reading, s server) {
 		}
 	}
 	b.remember(raw, s)
-	var problem error
 	var unmatched []string
-	b.answer(func() (news bool) {
+	b.answer(settles, func() (news bool) {
 		for _, r := range read {
 			news = b.freshen(r, s) || news
 			b.listErrs[r.kind] = r.err
@@ -235,7 +237,6 @@ func (b *Backend) listed(read []*reading, s server) {
 				news = true
 			}
 		}
-		problem = cmp.Or(b.listErrs[:]...)
 		news = news || s.instructions() != b.listing.Instructions || string(s.Capabilities) != string(b.listing.Capabilities)
 		b.raw = raw
 		unmatched = b.compareLocked()
@@ -243,7 +244,6 @@ func (b *Backend) listed(read []*reading, s server) {
 		return news
 	})
 	b.sayUnmatched(unmatched)
-	b.shared.ail(illLists, problem)
 }
 
 // maxChanged is how many changed tools of one list are logged one by one.
