@@ -30,6 +30,7 @@ type Status struct {
 
 	Unmatched []string       // what its configuration says of tools, as config.Filter.Unmatched, that is of none of them
 	LeftOut   []catalog.Flaw // of what it lists, what no client could bear, and why
+	Repaired  []catalog.Flaw // of what it lists, what was repaired, and how
 	Container string         // why its container may stay when it ends; "" = it does not, or there is none
 	Odd       []catalog.Flaw // of what is listed, what some clients may not bear, and why
 }
@@ -75,6 +76,7 @@ type Backend struct {
 	answered bool                             // at some time: listing is its own, or it failed
 	kept     bool                             // the file says that the verdict was costly
 	leftOut  [catalog.NumKinds][]catalog.Flaw
+	repaired [catalog.NumKinds][]catalog.Flaw
 	odd      [catalog.NumKinds][]catalog.Flaw
 	headers  map[string][]byte           // own name of a tool → its schema, if it names headers
 	due      [catalog.NumKinds]time.Time // when a list is good no longer; zero = there is no such time
@@ -210,7 +212,7 @@ func (b *Backend) Status() Status {
 	b.mu.Lock()
 	s := b.status
 	s.Container = container
-	s.LeftOut = slices.Concat(b.leftOut[:]...)
+	s.LeftOut, s.Repaired = slices.Concat(b.leftOut[:]...), slices.Concat(b.repaired[:]...)
 	for k, odd := range b.odd {
 		for _, f := range odd {
 			if b.lists(catalog.Kind(k), f.Item) {

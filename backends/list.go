@@ -27,18 +27,19 @@ var all = [catalog.NumKinds]bool{true, true, true, true}
 
 // A reading is one list of a backend's as it is being read, page by page.
 type reading struct {
-	kind   catalog.Kind
-	items  []catalog.Item
-	left   []catalog.Flaw // what was left out
-	odd    []catalog.Flaw // what was not, though some clients may not bear it
-	ttl    time.Duration  // the shortest that a page says
-	shared bool           // all pages say that they are for everybody
-	err    error
-	params []byte // of the request for the next page
-	pages  int
-	size   int
-	seen   map[string]bool // cursors
-	done   bool
+	kind     catalog.Kind
+	items    []catalog.Item
+	left     []catalog.Flaw // what was left out
+	repaired []catalog.Flaw
+	odd      []catalog.Flaw // what was not, though some clients may not bear it
+	ttl      time.Duration  // the shortest that a page says
+	shared   bool           // all pages say that they are for everybody
+	err      error
+	params   []byte // of the request for the next page
+	pages    int
+	size     int
+	seen     map[string]bool // cursors
+	done     bool
 }
 
 // list reads lists of the backend's, side by side, and makes them known. A failure
@@ -165,6 +166,8 @@ func (b *Backend) page(r *reading, s server, a peer.Answer) (next []byte, err er
 		switch {
 		case f.Odd && len(r.odd) < maxListed:
 			r.odd = append(r.odd, f)
+		case f.Mended && len(r.repaired) < maxListed:
+			r.repaired = append(r.repaired, f)
 		case !f.Mended && !f.Odd && len(r.left) < maxListed:
 			r.left = append(r.left, f)
 		}
@@ -225,7 +228,7 @@ func (b *Backend) listed(read []*reading, s server, settles bool) {
 			news = b.freshen(r, s) || news
 			b.listErrs[r.kind] = r.err
 			if r.err == nil {
-				b.leftOut[r.kind], b.odd[r.kind] = r.left, r.odd
+				b.leftOut[r.kind], b.odd[r.kind], b.repaired[r.kind] = r.left, r.odd, r.repaired
 			}
 			if r.err == nil && string(raw[r.kind]) != string(b.raw[r.kind]) {
 				b.setItems(r.kind, r.items)
@@ -289,11 +292,16 @@ func key(k catalog.Kind) string {
 	return "name"
 }
 
-// logFlaws says, once, what is wrong with what the backend lists.
+// maxFlaws bounds the entries of one page of which it is logged that something is wrong with them; of the
+// others only their number is.
+const maxFlaws = 20
+
+// logFlaws logs, once, what is wrong with the list of a backend and its entries.
 func (b *Backend) logFlaws(k catalog.Kind, flaws []catalog.Flaw) {
 	if len(b.flaws) > maxListed {
 		b.flaws = nil
 	}
+	fresh := 0
 	for _, f := range flaws {
 		if b.flaws[f] || f.Odd && !b.lists(k, f.Item) {
 			continue
@@ -302,15 +310,21 @@ func (b *Backend) logFlaws(k catalog.Kind, flaws []catalog.Flaw) {
 			b.flaws = make(map[catalog.Flaw]bool)
 		}
 		b.flaws[f] = true
+		if fresh++; fresh > maxFlaws {
+			continue
+		}
 		switch {
+		case f.Whole:
+			b.says.Warn("a list of the backend is null; it is taken for an empty one", "method", k.Method())
 		case f.Odd:
 			b.says.Warn("a "+k.String()+" is listed as it is, though some clients may not bear it", key(k), f.Item, "err", f.What)
 		case !f.Mended:
 			b.says.Warn("left out a "+k.String()+" that no client could bear", key(k), f.Item, "err", f.What)
-		case k == catalog.Tools:
-			b.says.Info("mended a tool", "tool", f.Item, "err", f.What)
 		default:
-			b.says.Info("a "+k.String()+" is listed as it is, though something is wrong with it", key(k), f.Item, "err", f.What)
+			b.says.Info("repaired a "+k.String(), key(k), f.Item, "err", f.What)
 		}
+	}
+	if more := fresh - maxFlaws; more > 0 {
+		b.says.Warn("more entries of the list are wrong; gateway check names some", "method", k.Method(), "records", more)
 	}
 }

@@ -195,9 +195,9 @@ func TestToolMendsAreLogged(t *testing.T) {
 	inHouse(t, backends.Options{Backends: plain("a")}, func(t *testing.T, h *house) {
 		a := h.next("a")
 		a.Greet("")
-		a.List(`{"tools":[{"name":"mended"},{"name":"bad","inputSchema":[]},{"name":"good","inputSchema":{"type":"object"}}]}`)
+		a.List(`{"tools":[{"name":"mended"},{"name":"bad","inputSchema":"x"},{"name":"good","inputSchema":{"type":"object"}}]}`)
 		h.wantNames("mended", "good")
-		if mended := h.log.Lines("level=INFO", "mended a tool", "backend=a", "tool=mended"); len(mended) != 1 {
+		if mended := h.log.Lines("level=INFO", "repaired a tool", "backend=a", "tool=mended"); len(mended) != 1 {
 			t.Errorf("logged %q", h.log.Lines())
 		}
 		if out := h.log.Lines("level=WARN", "left out a tool", "backend=a", "tool=bad"); len(out) != 1 {
@@ -396,5 +396,55 @@ func TestSEC_07_ManyChangesAreSummedUp(t *testing.T) {
 		if len(got) != 21 || !strings.HasSuffix(got[20], "records=980") {
 			t.Errorf("%d lines, %.500q", len(got), got)
 		}
+	})
+}
+
+// What is wrong with the entries of a list is logged once, however often it is listed, and of many entries
+// only some are named.
+func TestFlawsAreLoggedOnce_F_LIST_1(t *testing.T) {
+	inHouse(t, backends.Options{Backends: plain("a")}, func(t *testing.T, h *house) {
+		a := h.next("a")
+		a.Greet("")
+		var odd []string
+		for i := range 100 {
+			odd = append(odd, fmt.Sprintf(`{"name":"t%d","title":null,"inputSchema":{"type":"object"}}`, i))
+		}
+		list := `{"tools":[` + strings.Join(odd, ",") + `]}`
+		a.List(list)
+		for range 3 {
+			synctest.Wait()
+			a.Send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+			a.List(list)
+		}
+		synctest.Wait()
+		named, counted := h.log.Lines("repaired a tool"), h.log.Lines("level=WARN", "more entries of the list are wrong", "records=80")
+		if len(named) != 20 || len(counted) != 1 {
+			t.Errorf("logged %q", h.log.Lines())
+		}
+		if s := h.status("a"); len(s.Repaired) != 100 || s.Counts[catalog.Tools] != 100 {
+			t.Errorf("%d repaired of %d", len(s.Repaired), s.Counts[catalog.Tools])
+		}
+		if changed := h.log.Lines("tool_changed"); len(changed) > 0 {
+			t.Errorf("logged %q", changed)
+		}
+	})
+}
+
+// A list that is null is an empty one: the backend is well, is not asked for it again, and one line says so.
+func TestANullListIsEmpty_F_LIST_6(t *testing.T) {
+	inHouse(t, backends.Options{Backends: plain("a")}, func(t *testing.T, h *house) {
+		a := h.next("a")
+		a.Greet(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"resources":{}},"serverInfo":{"name":"s","version":"1"}}`)
+		a.Reply(a.Asked("tools/list").ID(), `{"tools":null}`)
+		a.Reply(a.Asked("resources/list").ID(), `{"resources":null}`)
+		a.Reply(a.Asked("resources/templates/list").ID(), `{"resourceTemplates":[]}`)
+		time.Sleep(25 * time.Second)
+		if loud := h.log.Loud(); len(loud) != 2 || !strings.Contains(loud[0], "is null") {
+			t.Errorf("logged %q", loud)
+		}
+		if s := h.status("a"); s.State != backends.Ready || s.Err != nil {
+			t.Errorf("%+v", s)
+		}
+		a.WantNothing() // it is not asked again
 	})
 }

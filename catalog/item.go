@@ -1,9 +1,11 @@
 package catalog
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -78,7 +80,8 @@ func (i *Item) size(exposed string) int {
 type Flaw struct {
 	Item   string // its Own, or its place in the list if it has none
 	What   string
-	Mended bool
+	Mended bool // it is listed, repaired as What says
+	Whole  bool // the list itself is wrong, not an entry; Item is its member
 	Odd    bool // the entry is listed as it is, though some clients may not bear it; else it was left out, if not mended
 }
 
@@ -109,9 +112,10 @@ func ttl(value []byte) time.Duration {
 // hundred bytes of memory, however short its text.
 const maxListed = 10_000
 
-// ParsePage reads the result of the request for a list. An entry that no client
-// could bear is mended where the mend is certain, and otherwise left out; one that some would
-// not bear is listed as it is; each is told in Flaws. An error means that the result is no such list at all.
+// ParsePage reads the result of the request for a list. An entry that clients would refuse, and the
+// whole list with it, is repaired where that is certain, and otherwise left out; a tool that some model
+// APIs would refuse is listed as it is. Each of these is in Flaws. An entry without faults keeps its
+// bytes. An error means that the result is not a list.
 //
 // The items keep result, which must not be changed afterwards.
 func ParsePage(k Kind, result []byte) (Page, error) {
@@ -129,6 +133,10 @@ func ParsePage(k Kind, result []byte) (Page, error) {
 			page.Public = wire.Unquote(value) == "public"
 		}
 	})
+	if ok && string(list) == "null" {
+		page.Flaws = append(page.Flaws, Flaw{Item: k.Member(), What: "it is null, and taken for an empty list", Mended: true, Whole: true})
+		return page, nil
+	}
 	if !ok || len(list) == 0 || list[0] != '[' {
 		return Page{}, fmt.Errorf("the result of %s has no array %q", k.Method(), k.Member())
 	}
@@ -223,15 +231,11 @@ func look(raw []byte, names ...string) (found [maxFields]field, twice string, is
 	return found, twice, isObject
 }
 
-// parseItem reads one entry. What tells it from the others must be plain; of the
-// rest only what breaks clients is looked at.
+// parseItem reads one entry. The member that tells it from the others must be plain; the others are
+// repaired if they are not as MCP's schema has them.
 func parseItem(k Kind, raw []byte) (Item, Flaw) {
 	key := kinds[k].key
-	names := []string{key, "inputSchema", "outputSchema"}
-	if k != Tools {
-		names = names[:1]
-	}
-	found, twice, isObject := look(raw, names...)
+	found, twice, isObject := look(raw, key)
 	own := found[0]
 	i := Item{Own: wire.Unquote(own.value), raw: raw, at: own.at, end: own.at + int32(len(own.value))}
 	switch longest := kinds[k].longest; {
@@ -247,10 +251,54 @@ func parseItem(k Kind, raw []byte) (Item, Flaw) {
 		return i, Flaw{What: fmt.Sprintf("it nests deeper than %d", maxNesting)}
 	case twice != "":
 		return i, Flaw{What: "its " + twice + " stands twice, or in another case"}
-	case k == Tools:
-		return i.mendSchemas(found[1], found[2])
-	case k == Templates:
-		return i.withPattern()
 	}
-	return i, Flaw{}
+	var r repair
+	i, what := i.repaired(k, &r)
+	if what == "" && k == Tools {
+		i, what = i.mendSchemas(&r)
+	}
+	if what != "" {
+		return i, Flaw{What: what}
+	}
+	if k == Templates {
+		i = i.withPattern(&r)
+	}
+	what = r.String()
+	return i, Flaw{What: what, Mended: what != ""}
+}
+
+// repaired returns the entry with its members as the rules of its kind want them, or why it has to be
+// left out.
+func (i Item) repaired(k Kind, r *repair) (Item, string) {
+	if text, places := mendSurrogates(i.raw); places > 0 {
+		if !k.named() && !bytes.Equal(text[i.at:i.end], i.raw[i.at:i.end]) {
+			return i, "its " + kinds[k].key + " has half of a surrogate pair"
+		}
+		copy(text[i.at:i.end], i.literal()) // a name is what the backend knows it by, and listed under another
+		if !bytes.Equal(text, i.raw) {
+			r.note("text", "had half of a surrogate pair, which is replaced by U+FFFD")
+		}
+		i.raw = text
+	}
+	text := r.object(&rule{members: entries[k]}, i.raw, "")
+	if !k.named() {
+		text = r.named(text, i.literal())
+	}
+	if &text[0] == &i.raw[0] && len(text) == len(i.raw) {
+		return i, ""
+	}
+	found, _, _ := look(text, kinds[k].key)
+	i.raw, i.at = text, found[0].at
+	i.end = i.at + int32(len(found[0].value))
+	return i, ""
+}
+
+// named returns a resource, or a template of some, with a name: its URI if it has none.
+func (r *repair) named(entry, uri []byte) []byte {
+	if name, _ := wire.Lookup(entry, "name"); name != nil {
+		return entry
+	}
+	r.note("name", "is missing and is taken from the URI")
+	end := len(entry) - 1
+	return slices.Concat(entry[:end], []byte(`,"name":`), uri, entry[end:])
 }

@@ -26,7 +26,7 @@ func TestKinds(t *testing.T) {
 }
 
 // TestFlawsOfOtherKinds: without a name or a URI that is plain, an entry is left
-// out; nothing else about it is looked at.
+// out; members that MCP does not have for its kind are not looked at.
 func TestFlawsOfOtherKinds(t *testing.T) {
 	for _, k := range []Kind{Prompts, Resources, Templates} {
 		key, upper := kinds[k].key, strings.ToUpper(kinds[k].key)
@@ -45,11 +45,15 @@ func TestFlawsOfOtherKinds(t *testing.T) {
 			{`{"KEY":"x","KEY":"y"}`, "x", "its " + key + " stands twice, or in another case"},
 			{`{"KEY":"x","` + upper + `":"y"}`, "x", "its " + key + " stands twice, or in another case"},
 			{`{"KEY":"` + longest + `u"}`, "", "bytes"},
-			{`{"KEY":"x"}`, "x", ""},
-			{`{"KEY":"x","description":null,"arguments":7,"mimeType":[],"inputSchema":1,"inputSchema":2,"title":1,"title":2}`, "x", ""},
+			{`{"KEY":"x"REST}`, "x", ""},
+			{`{"KEY":"x"REST,"inputSchema":1,"inputSchema":2,"x":null,"x":[]}`, "x", ""},
 		} {
-			entry := strings.ReplaceAll(tt.entry, "KEY", key)
-			got, err := ParsePage(k, []byte(`{"`+k.Member()+`":[{"`+key+`":"a"}, `+entry+` ,{"`+key+`":"z"}]}`))
+			name := `,"name":"n"`
+			if k.named() {
+				name = ""
+			}
+			entry := strings.NewReplacer("KEY", key, "REST", name).Replace(tt.entry)
+			got, err := ParsePage(k, []byte(`{"`+k.Member()+`":[{"`+key+`":"a"`+name+`}, `+entry+` ,{"`+key+`":"z"`+name+`}]}`))
 			switch {
 			case err != nil || len(got.Items) < 2 || got.Items[0].Own != "a" || got.Items[len(got.Items)-1].Own != "z":
 				t.Errorf("%.60s: its neighbours are lost: %.200s, %v", entry, told(got, err), err)
@@ -70,9 +74,12 @@ func TestFlawsOfOtherKinds(t *testing.T) {
 // TestFIDELITY_05_OfOtherKinds: nothing is lost or changed, known to us or not.
 func TestFIDELITY_05_OfOtherKinds(t *testing.T) {
 	const rest = `"title":"<b> & \u003c","description":"é\n","arguments":[{"name":"inner","required":true}],"size":9007199254740993,` +
-		`"annotations":{"priority":1.10,"uri":"inner"},"icons":[{"src":"data:,"}],"_meta":{"a/b":1e400},"x-unknown": [ 1 , 2 ]}`
+		`"annotations":{"priority":0.10,"uri":"inner"},"icons":[{"src":"data:,"}],"_meta":{"a/b":1e400},"x-unknown": [ 1 , 2 ]}`
 	for _, k := range []Kind{Prompts, Resources, Templates} {
 		raw := `{"` + kinds[k].key + `":"\u0078:\/t",` + rest
+		if !k.named() {
+			raw = `{"name":"n",` + raw[1:]
+		}
 		got := page(t, k, `{"`+k.Member()+`":[`+raw+`],"_meta":{}}`)
 		l := Listing{Backend: "a"}
 		l.Items[k] = got.Items

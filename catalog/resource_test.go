@@ -21,13 +21,13 @@ func readable(t testing.TB, backend string, uris, templates []string) Listing {
 // read from the one whose it is.
 func TestRES_01(t *testing.T) {
 	one := page(t, Resources, `{"resources":[{"uri":"timezone://info","name":"ours","x":1.10}]}`)
-	two := page(t, Resources, `{"resources":[{"name":"theirs","uri":"timezone:\/\/info"},{"uri":"two://"}]}`)
+	two := page(t, Resources, `{"resources":[{"name":"theirs","uri":"timezone:\/\/info"},{"uri":"two://","name":"two"}]}`)
 	listings := []Listing{
 		{Backend: "a", Items: [NumKinds][]Item{Resources: one.Items}}, {Backend: "b", Items: [NumKinds][]Item{Resources: two.Items}},
 	}
 	s := Merge(Options{}, listings)
 	check(t, Options{}, listings, s)
-	if got, _ := s.Page(Resources, nil); string(got) != `{"resources":[{"uri":"timezone://info","name":"ours","x":1.10},{"uri":"two://"}]}` {
+	if got, _ := s.Page(Resources, nil); string(got) != `{"resources":[{"uri":"timezone://info","name":"ours","x":1.10},{"uri":"two://","name":"two"}]}` {
 		t.Errorf("listed: %s", got)
 	}
 	for range 3 {
@@ -40,7 +40,7 @@ func TestRES_01(t *testing.T) {
 	}
 	slices.Reverse(listings)
 	s = Merge(Options{}, listings)
-	if got, _ := s.Page(Resources, nil); string(got) != `{"resources":[{"name":"theirs","uri":"timezone:\/\/info"},{"uri":"two://"}]}` {
+	if got, _ := s.Page(Resources, nil); string(got) != `{"resources":[{"name":"theirs","uri":"timezone:\/\/info"},{"uri":"two://","name":"two"}]}` {
 		t.Errorf("listed: %s", got)
 	}
 	if r, ok := s.Resource("timezone://info"); !ok || r.Backend != "b" || string(r.OwnJSON) != `"timezone:\/\/info"` {
@@ -96,7 +96,7 @@ func TestResources(t *testing.T) {
 // TestTemplatesAreListedOnce, and found by their own text.
 func TestTemplatesAreListedOnce(t *testing.T) {
 	s := Merge(Options{}, []Listing{readable(t, "a", nil, []string{"a://{x}"}), readable(t, "b", nil, []string{"a://{x}", "b://{x}"})})
-	if got, _ := s.Page(Templates, nil); string(got) != `{"resourceTemplates":[{"uriTemplate":"a://{x}"},{"uriTemplate":"b://{x}"}]}` {
+	if got, _ := s.Page(Templates, nil); string(got) != `{"resourceTemplates":[{"uriTemplate":"a://{x}","name":"a://{x}"},{"uriTemplate":"b://{x}","name":"b://{x}"}]}` {
 		t.Errorf("listed: %s", got)
 	}
 	for text, want := range map[string]string{"a://{x}": "a", "b://{x}": "b", "b://{y}": ""} {

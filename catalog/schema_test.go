@@ -58,15 +58,14 @@ func TestSCHEMA04_SchemasOfOtherDrafts(t *testing.T) {
 		in(`{"enum":"a"}`):                                  ".properties.p.enum is not an array",
 		in(`{"pattern":5}`):                                 ".properties.p.pattern is not a string",
 		in(`{"uniqueItems":"yes"}`):                         ".properties.p.uniqueItems is not true or false",
-		in(`"string"`):                                      ".properties.p is not a schema",
-		in(`null`):                                          ".properties.p is not a schema",
-		`{"type":"object","properties":[]}`:                 ".properties is not an object of schemas",
-		`{"type":"object","required":["a",1]}`:              ".required is not an array of strings",
+		in(`{"not":"string"}`):                              ".properties.p.not is not a schema",
+		in(`{"properties":[]}`):                             ".properties.p.properties is not an object of schemas",
+		in(`{"required":["a",1]}`):                          ".properties.p.required is not an array of strings",
 		`{"type":"object","$defs":{"x":{"maxItems":-1}}}`:   ".$defs.x.maxItems is not a whole number",
 		`{"type":"object","additionalProperties":{"if":3}}`: ".additionalProperties.if is not a schema",
 		in(`{"default":{"type":"strng"},"const":{"type":1},"enum":[{"type":1}],"x-y":{"type":1},"nullable":7}`):         "",
 		in(`{"type":["string","null"],"enum":["a",null],"format":"uri","minLength":0,"multipleOf":0.1,"minimum":-1e3}`): "",
-		in(`true`): "",
+		in(`{"items":true}`): "",
 		in(`{"type":"array","items":{"$ref":"#/$defs/x"},"prefixItems":[{},false],"minItems":1,"uniqueItems":true}`):       "",
 		`{"type":"object","additionalProperties":false,"required":[],"$schema":"http://json-schema.org/draft-07/schema#"}`: "",
 		`{"type":"object"}`: "",
@@ -86,8 +85,12 @@ func TestSCHEMA04_SchemasOfOtherDrafts(t *testing.T) {
 func TestEntriesAreBounded(t *testing.T) {
 	deep := func(n int) string { return strings.Repeat(`[`, n) + strings.Repeat(`]`, n) }
 	for k := range Kind(NumKinds) {
+		name := `,"name":"n"`
+		if k.named() {
+			name = ""
+		}
 		entry := func(member string) string {
-			return fmt.Sprintf(`{"%s":"x","inputSchema":{"type":"object"},%s}`, kinds[k].key, member)
+			return fmt.Sprintf(`{"%s":"x"%s,"inputSchema":{"type":"object"},%s}`, kinds[k].key, name, member)
 		}
 		long := func(n int) string {
 			return entry(`"y":"` + strings.Repeat("[", n-len(entry(`"y":""`))) + `"`)
@@ -103,7 +106,7 @@ func TestEntriesAreBounded(t *testing.T) {
 			entry(`"y":[` + strings.Repeat("[],{},", 200) + deep(98) + `]`): "",
 			entry(`"y":[` + strings.Repeat("[],{},", 200) + deep(99) + `]`): "it nests deeper than 100",
 		} {
-			page, err := ParsePage(k, []byte(`{"`+k.Member()+`":[`+raw+`,{"`+kinds[k].key+`":"z","inputSchema":{"type":"object"}}]}`))
+			page, err := ParsePage(k, []byte(`{"`+k.Member()+`":[`+raw+`,{"`+kinds[k].key+`":"z"`+name+`,"inputSchema":{"type":"object"}}]}`))
 			switch {
 			case err != nil || len(page.Items) == 0 || page.Items[len(page.Items)-1].Own != "z":
 				t.Errorf("%v, %.60s: its neighbour is lost: %v", k, raw, err)

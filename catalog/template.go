@@ -32,7 +32,7 @@ type pattern struct {
 }
 
 // withPattern reads the item's template.
-func (i Item) withPattern() (Item, Flaw) {
+func (i Item) withPattern(r *repair) Item {
 	problem := ""
 	if len(i.Own) > maxTemplate {
 		problem = fmt.Sprintf("it has more than %d bytes", maxTemplate)
@@ -42,7 +42,8 @@ func (i Item) withPattern() (Item, Flaw) {
 		problem = fmt.Sprintf("it has more than %d variables", maxVariables)
 	}
 	if problem != "" {
-		return i, Flaw{What: "no resource is found by its uriTemplate: " + problem, Mended: true}
+		r.note("uriTemplate", "finds no resource: "+problem)
+		return i
 	}
 	p := &pattern{template: i.Own, prefix: i.Own}
 	if n := strings.IndexFunc(i.Own, func(r rune) bool { return r == '{' || r > '~' }); n >= 0 {
@@ -50,7 +51,7 @@ func (i Item) withPattern() (Item, Flaw) {
 	}
 	p.compiled = sync.OnceValue(p.compile)
 	i.template = p
-	return i, Flaw{}
+	return i
 }
 
 // match reports whether the template can be expanded to the URI.

@@ -56,39 +56,40 @@ func (s *Snapshot) tool(name string) *Item {
 
 const object = `"type":"object"`
 
-// mendSchemas sees to it that inputSchema is an object with "type": "object", as
-// every revision of MCP asks ("tools", data types).
-func (i Item) mendSchemas(input, output field) (Item, Flaw) {
-	schema, at := input.value, input.at
+// mendSchemas returns a tool whose inputSchema is an object with "type": "object", as every revision of
+// MCP wants it ("tools", data types), or why the tool has to be left out.
+func (i Item) mendSchemas(r *repair) (Item, string) {
+	schema, at := i.schema()
 	switch {
-	case output.value != nil && !wire.IsObject(output.value):
-		return i, Flaw{What: "its outputSchema is no object"}
 	case schema == nil:
 		end := int32(len(i.raw) - 1)
-		return i.replaced(end, end, `,"inputSchema":{`+object+`}`), Flaw{What: "it had no inputSchema", Mended: true}
-	case wire.IsNull(schema):
-		return i.replaced(at, at+int32(len(schema)), `{`+object+`}`), Flaw{What: "its inputSchema was null", Mended: true}
+		r.note("inputSchema", "is missing and is added")
+		return i.replaced(end, end, `,"inputSchema":{`+object+`}`), ""
+	case wire.IsNull(schema) || isArray(schema) && len(wire.Elements(schema)) == 0: // as PHP writes {}
+		r.note("inputSchema", "was not an object and is replaced by {"+object+"}")
+		return i.replaced(at, at+int32(len(schema)), `{`+object+`}`), ""
 	case !wire.IsObject(schema):
-		return i, Flaw{What: "its inputSchema is no object"}
+		return i, "its inputSchema is no object"
 	}
-	var types []string
-	members := 0
+	kind := ""
+	members, typed := 0, false
 	wire.Members(schema, func(key string, value []byte, _ int) {
 		if members++; key == "type" {
-			types = append(types, wire.Unquote(value))
+			kind, typed = wire.Unquote(value), true
 		}
 	})
 	switch {
-	case len(types) == 1 && types[0] == "object":
-		return i, Flaw{}
-	case len(types) > 0:
-		return i, Flaw{What: `its inputSchema is not of type "object" alone`}
+	case kind == "object":
+		return i, ""
+	case typed:
+		return i, `its inputSchema is not of type "object"`
 	}
 	text := object
 	if members > 0 {
 		text += ","
 	}
-	return i.replaced(at+1, at+1, text), Flaw{What: "its inputSchema had no type", Mended: true}
+	r.note("inputSchema.type", "is missing and is added")
+	return i.replaced(at+1, at+1, text), ""
 }
 
 // replaced returns the item with raw[lo:hi], which does not hold Own's literal,

@@ -33,27 +33,33 @@ func told(page Page, err error) string {
 // out, and its neighbours stay as they are.
 func TestSCHEMA_05(t *testing.T) {
 	tests := []struct{ name, tool, want, flaw string }{
-		{"absent", `{"name":"t"}`, `{"name":"t","inputSchema":{"type":"object"}}`, "mended t: it had no inputSchema"},
-		{"absent, space before the end", `{"name":"t" }`, `{"name":"t" ,"inputSchema":{"type":"object"}}`, "mended t: it had no inputSchema"},
-		{"null", `{"inputSchema": null,"name":"t"}`, `{"inputSchema": {"type":"object"},"name":"t"}`, "mended t: its inputSchema was null"},
-		{"empty", `{"name":"t","inputSchema":{}}`, `{"name":"t","inputSchema":{"type":"object"}}`, "mended t: its inputSchema had no type"},
-		{"empty, with space", `{"inputSchema":{ },"name":"t"}`, `{"inputSchema":{"type":"object" },"name":"t"}`, "mended t: its inputSchema had no type"},
+		{"absent", `{"name":"t"}`, `{"name":"t","inputSchema":{"type":"object"}}`, "mended t: inputSchema is missing and is added"},
+		{"absent, space before the end", `{"name":"t" }`, `{"name":"t" ,"inputSchema":{"type":"object"}}`, "mended t: inputSchema is missing and is added"},
+		{"null", `{"inputSchema": null,"name":"t"}`, `{"inputSchema": {"type":"object"},"name":"t"}`, "mended t: inputSchema was not an object and is replaced by {\"type\":\"object\"}"},
+		{"empty", `{"name":"t","inputSchema":{}}`, `{"name":"t","inputSchema":{"type":"object"}}`, "mended t: inputSchema.type is missing and is added"},
+		{"empty, with space", `{"inputSchema":{ },"name":"t"}`, `{"inputSchema":{"type":"object" },"name":"t"}`, "mended t: inputSchema.type is missing and is added"},
 		{"no type", `{"name":"t","inputSchema":{"properties":{"type":{"type":"string"}}}}`,
-			`{"name":"t","inputSchema":{"type":"object","properties":{"type":{"type":"string"}}}}`, "mended t: its inputSchema had no type"},
+			`{"name":"t","inputSchema":{"type":"object","properties":{"type":{"type":"string"}}}}`, "mended t: inputSchema.type is missing and is added"},
 		{"good", `{"name":"t","inputSchema":{"x":1,"type":"object"}}`, `{"name":"t","inputSchema":{"x":1,"type":"object"}}`, ""},
 		{"good, in escapes", `{"name":"t","input\u0053chema":{"typ\u0065":"\u006fbject"}}`, `{"name":"t","input\u0053chema":{"typ\u0065":"\u006fbject"}}`, ""},
-		{"of type string", `{"name":"t","inputSchema":{"type":"string"}}`, ``, `left out t: its inputSchema is not of type "object" alone`},
-		{"of two types", `{"name":"t","inputSchema":{"type":["object","null"]}}`, ``, `left out t: its inputSchema is not of type "object" alone`},
-		{"with two types", `{"name":"t","inputSchema":{"type":"object","type":"string"}}`, ``, `left out t: its inputSchema is not of type "object" alone`},
-		{"of type null", `{"name":"t","inputSchema":{"type":null}}`, ``, `left out t: its inputSchema is not of type "object" alone`},
+		{"of type string", `{"name":"t","inputSchema":{"type":"string"}}`, ``, `left out t: its inputSchema is not of type "object"`},
+		{"of two types", `{"name":"t","inputSchema":{"type":["object","null"]}}`, `{"name":"t","inputSchema":{"type":"object"}}`,
+			`mended t: inputSchema.type was not a string and is replaced by "object"`},
+		{"with two types", `{"name":"t","inputSchema":{"type":"object","type":"string"}}`, ``, `left out t: its inputSchema is not of type "object"`},
+		{"of type null", `{"name":"t","inputSchema":{"type":null}}`, `{"name":"t","inputSchema":{"type":"object"}}`,
+			"mended t: inputSchema.type was not a string and is removed; inputSchema.type is missing and is added"},
 		{"true", `{"name":"t","inputSchema":true}`, ``, "left out t: its inputSchema is no object"},
 		{"a string", `{"name":"t","inputSchema":"{}"}`, ``, "left out t: its inputSchema is no object"},
 		{"an array", `{"name":"t","inputSchema":[{"type":"object"}]}`, ``, "left out t: its inputSchema is no object"},
-		{"two", `{"name":"t","inputSchema":{"type":"object"},"inputSchema":null}`, ``, "left out t: its inputSchema stands twice, or in another case"},
-		{"re-cased", `{"name":"t","inputSchema":{"type":"object"},"InputSchema":1}`, ``, "left out t: its inputSchema stands twice, or in another case"},
+		{"an empty array", `{"name":"t","inputSchema":[ ]}`, `{"name":"t","inputSchema":{"type":"object"}}`,
+			`mended t: inputSchema was not an object and is replaced by {"type":"object"}`},
+		{"two", `{"name":"t","inputSchema":null,"inputSchema":{"type":"object"}}`, `{"name":"t","inputSchema":{"type":"object"}}`,
+			"mended t: inputSchema was there twice, of which the last stays"},
 		{"output: good", `{"name":"t","inputSchema":{"type":"object"},"outputSchema":{}}`, `{"name":"t","inputSchema":{"type":"object"},"outputSchema":{}}`, ""},
-		{"output: null", `{"name":"t","inputSchema":{"type":"object"},"outputSchema":null}`, ``, "left out t: its outputSchema is no object"},
-		{"output: true", `{"name":"t","outputSchema":true}`, ``, "left out t: its outputSchema is no object"},
+		{"output: null", `{"name":"t","inputSchema":{"type":"object"},"outputSchema":null}`, `{"name":"t","inputSchema":{"type":"object"}}`,
+			"mended t: outputSchema was not an object and is removed"},
+		{"output: true", `{"name":"t","inputSchema":{"type":"object"},"outputSchema":true}`, `{"name":"t","inputSchema":{"type":"object"}}`,
+			"mended t: outputSchema was not an object and is removed"},
 	}
 	const before, behind = `{"name":"a","inputSchema":{"type":"object"}}`, `{"name":"z","inputSchema":{"type":"object"}}`
 	for _, tt := range tests {
@@ -133,7 +139,7 @@ func TestPAGECursors(t *testing.T) {
 
 func TestNonsensePages(t *testing.T) {
 	for _, text := range []string{
-		``, ` `, `null`, `[]`, `"tools"`, `{}`, `{"tools":null}`, `{"tools":{}}`, `{"tools":"[]"}`, `{"Tools":[]}`, `{"tools":[}`,
+		``, ` `, `null`, `[]`, `"tools"`, `{}`, `{"tools":{}}`, `{"tools":"[]"}`, `{"Tools":[]}`, `{"tools":[}`,
 		`{"tools":[]`, `{"tools":[]}}`, `{"tools":[{"name":"a"},]}`, "{\"tools\":[\"\xff\"]}", `{"tools":[` + strings.Repeat("[", 2000),
 	} {
 		if page, err := ParsePage(Tools, []byte(text)); err == nil || page.Items != nil || page.Flaws != nil || page.Next != nil {

@@ -122,6 +122,12 @@ func (a *app) remarks(s backends.Status) string {
 	if more := len(s.LeftOut) - shown; more > 0 {
 		all = append(all, fmt.Sprintf("left out %d more", more))
 	}
+	for _, f := range s.Repaired[:min(len(s.Repaired), shown)] {
+		all = append(all, "repaired "+f.Item+": "+f.What)
+	}
+	if more := len(s.Repaired) - shown; more > 0 {
+		all = append(all, fmt.Sprintf("repaired %d more", more))
+	}
 	for _, f := range s.Odd[:min(len(s.Odd), shown)] {
 		all = append(all, f.Item+": "+f.What)
 	}

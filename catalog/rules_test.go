@@ -1,0 +1,269 @@
+package catalog
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"mcpgateway/wire"
+)
+
+// entryOf returns an entry of a kind with more members.
+func entryOf(k Kind, more string) string {
+	switch k {
+	case Tools:
+		return `{"name":"x","inputSchema":{"type":"object"}` + more + `}`
+	case Prompts:
+		return `{"name":"x"` + more + `}`
+	}
+	return `{"` + kinds[k].key + `":"x:y","name":"x"` + more + `}`
+}
+
+// repairedEntry returns an entry as it is listed, and what was repaired.
+func repairedEntry(t *testing.T, k Kind, entry string) (listed, notes string) {
+	t.Helper()
+	got := page(t, k, `{"`+k.Member()+`":[`+entry+`]}`)
+	if len(got.Items) != 1 {
+		t.Fatalf("%s: %v", entry, got.Flaws)
+	}
+	for _, f := range got.Flaws {
+		if f.Mended {
+			notes = f.What
+		}
+	}
+	return string(got.Items[0].Raw()), notes
+}
+
+// Every optional member that is null, or of another type than MCP's schema has it, is removed, and named.
+func TestOptionalMembers_F_LIST_1_F_LIST_3(t *testing.T) {
+	wrong := map[string]string{ // a value of another type than any member of that name has
+		"title": `5`, "description": `["x"]`, "mimeType": `{}`, "_meta": `[]`, "annotations": `"x"`, "icons": `[{}]`, "execution": `[]`,
+		"outputSchema": `7`, "arguments": `"x"`, "size": `"1"`, "name": `7`, "defer_loading": `"true"`,
+	}
+	for k := range Kind(NumKinds) {
+		for member := range entries[k] {
+			if member == kinds[k].key || member == "inputSchema" || wrong[member] == "" {
+				if wrong[member] == "" && member != "inputSchema" && member != kinds[k].key {
+					t.Errorf("%v: %s is not tried", k, member)
+				}
+				continue
+			}
+			for _, value := range []string{"null", wrong[member]} {
+				entry, want := entryOf(k, `,"`+member+`":`+value+`,"x":1.0`), entryOf(k, `,"x":1.0`)
+				if member == "icons" && value != "null" {
+					want = entryOf(k, `,"icons":[],"x":1.0`)
+				}
+				if member == "name" {
+					entry = `{"` + kinds[k].key + `":"x:y","name":` + value + `}`
+					want = `{"` + kinds[k].key + `":"x:y","name":"x:y"}`
+				}
+				if got, notes := repairedEntry(t, k, entry); got != want || !strings.Contains(notes, member) {
+					t.Errorf("%s: listed %s, %q", entry, got, notes)
+				}
+			}
+		}
+	}
+}
+
+// Members of members are repaired by themselves; the rest keeps its bytes.
+func TestNestedMembers_F_LIST_1_F_LIST_3(t *testing.T) {
+	for _, tt := range []struct {
+		k               Kind
+		more, want, say string
+	}{
+		{Tools, `,"annotations":{"readOnlyHint":null,"title": "\u003c" }`, `,"annotations":{"title": "\u003c"}`, "annotations.readOnlyHint"},
+		{Tools, `,"annotations":{"readOnlyHint":"true","y":null}`, `,"annotations":{"y":null}`, "annotations.readOnlyHint"},
+		{Tools, `,"annotations":{"openWorldHint":1}`, `,"annotations":{}`, "annotations.openWorldHint"},
+		{Tools, `,"execution":{"taskSupport":"maybe"}`, `,"execution":{}`, "execution.taskSupport"},
+		{Tools, `,"icons":[{"src":"a","sizes":"48x48","theme":"blue","mimeType":null},{"src":7},null,{"src":"b"}]`,
+			`,"icons":[{"src":"a"},{"src":"b"}]`, "icons[0].sizes"},
+		{Tools, `,"Title":5`, ``, "Title"},
+		{Prompts, `,"arguments":[{"name":"a","required":"yes","description":null},{"description":"d"},7]`, `,"arguments":[{"name":"a"}]`, "arguments[0].required"},
+		{Resources, `,"annotations":{"audience":["user","everyone"],"priority":2,"lastModified":"2025-01-12"}`, `,"annotations":{}`, "audience"},
+		{Resources, `,"annotations":{"audience":["user"],"priority":0.50,"lastModified":"2025-01-12T15:00:58.1+01:00"}`, `SAME`, ""},
+		{Resources, `,"size":1.5`, ``, "size"},
+		{Resources, `,"size":99999999999999999999`, ``, "size"},
+		{Templates, `,"annotations":{"priority":"1"}`, `,"annotations":{}`, "annotations.priority"},
+	} {
+		want := entryOf(tt.k, tt.want)
+		if tt.want == "SAME" {
+			want = entryOf(tt.k, tt.more)
+		}
+		if got, notes := repairedEntry(t, tt.k, entryOf(tt.k, tt.more)); got != want || !strings.Contains(notes, tt.say) || (notes == "") != (tt.say == "") {
+			t.Errorf("%s: listed %s, %q", tt.more, got, notes)
+		}
+	}
+	if got, notes := repairedEntry(t, Resources, `{"uri":"\u0078:y"}`); got != `{"uri":"\u0078:y","name":"\u0078:y"}` || notes == "" {
+		t.Errorf("a resource without a name: %s, %q", got, notes)
+	}
+}
+
+func TestSchemas_F_LIST_2(t *testing.T) {
+	for schema, want := range map[string]string{
+		`{"type":"object","properties":[]}`:                                    `{"type":"object","properties":{}}`,
+		`{"type":"object","properties":null}`:                                  `{"type":"object","properties":{}}`,
+		`{"type":"object","required":null,"x":1.0}`:                            `{"type":"object","x":1.0}`,
+		`{"type":"object","required":["a",1]}`:                                 `{"type":"object"}`,
+		`{"type":"object","required":"a"}`:                                     `{"type":"object"}`,
+		`{"type":"object","properties":{"a":true,"b":false,"c":null,"d":{}}}`:  `{"type":"object","properties":{"a":{},"b":{"not":{}},"c":{},"d":{}}}`,
+		`{"type":"object","$defs":[],"definitions":null}`:                      `{"type":"object","$defs":{},"definitions":{}}`,
+		`{"properties":{"a":{"b": [1 ]}},"required":["a"],"type":["object"] }`: `{"properties":{"a":{"b": [1 ]}},"required":["a"],"type":"object"}`,
+		`[]`: `{"type":"object"}`,
+	} {
+		got, notes := repairedEntry(t, Tools, `{"name":"x","inputSchema":`+schema+`}`)
+		if got != `{"name":"x","inputSchema":`+want+`}` || !strings.Contains(notes, "inputSchema") {
+			t.Errorf("%s: %s, %q", schema, got, notes)
+		}
+		if schema == `[]` || strings.Contains(schema, `["object"]`) {
+			continue // an outputSchema may be of any type
+		}
+		got, notes = repairedEntry(t, Tools, entryOf(Tools, `,"outputSchema":`+schema))
+		if got != entryOf(Tools, `,"outputSchema":`+want) || !strings.Contains(notes, "outputSchema") {
+			t.Errorf("outputSchema %s: %s, %q", schema, got, notes)
+		}
+	}
+}
+
+// An outputSchema that is not a JSON Schema is removed: the npm SDK compiles it when it lists.
+func TestOutputSchemas_F_LIST_2(t *testing.T) {
+	for schema, say := range map[string]string{
+		`{"type":"x"}`: "outputSchema.type",
+		`{"type":"object","properties":{"a":{"type":["string",5]}}}`:  "outputSchema.properties.a.type",
+		`{"type":"object","properties":{"a":{"items":{"enum":"x"}}}}`: "outputSchema.properties.a.items.enum",
+	} {
+		if got, notes := repairedEntry(t, Tools, entryOf(Tools, `,"outputSchema":`+schema)); got != entryOf(Tools, "") || !strings.HasPrefix(notes, say) {
+			t.Errorf("%s: %s, %q", schema, got, notes)
+		}
+	}
+	for _, schema := range []string{`{"type":"array","items":{}}`, `{}`, `{"type":["object","null"],"x":5}`} {
+		if got, notes := repairedEntry(t, Tools, entryOf(Tools, `,"outputSchema":`+schema)); got != entryOf(Tools, `,"outputSchema":`+schema) {
+			t.Errorf("%s: %s, %q", schema, got, notes)
+		}
+	}
+}
+
+func TestSurrogates_F_LIST_4(t *testing.T) {
+	for text, want := range map[string]string{
+		`cut \ud83d end`:         `cut \ufffd end`,
+		`\uDE00`:                 `\ufffd`,
+		`\ud83d\ud83d\ude00`:     `\ufffd\ud83d\ude00`,
+		`\ud83d\ude00`:           `\ud83d\ude00`,
+		`\\ud83d`:                `\\ud83d`,
+		`\ud83d\\ude00`:          `\ufffd\\ude00`,
+		`\\\ud83d`:               `\\\ufffd`,
+		`\u00e9 \ud7ff\ue000 \n`: `\u00e9 \ud7ff\ue000 \n`,
+	} {
+		for k := range Kind(NumKinds) {
+			got, notes := repairedEntry(t, k, entryOf(k, `,"description":"`+text+`","y":{"`+text+`":["`+text+`"]}`))
+			if got != entryOf(k, `,"description":"`+want+`","y":{"`+want+`":["`+want+`"]}`) || (notes == "") != (text == want) {
+				t.Errorf("%s: %s, %q", text, got, notes)
+			}
+		}
+	}
+	// A tool is called by the name that it has, whatever that is; it is listed under another.
+	got := page(t, Tools, `{"tools":[{"name":"a\ud83d","inputSchema":{"type":"object"}}]}`)
+	s := Merge(Options{}, []Listing{{Backend: "b", Items: [NumKinds][]Item{Tools: got.Items}}})
+	r, ok := s.Lookup(Tools, s.Entries(Tools)[0].Exposed)
+	if list, _ := s.Page(Tools, nil); !ok || string(r.OwnJSON) != `"a\ud83d"` || strings.Contains(string(list), "ud83d") {
+		t.Errorf("%s, %v", list, r)
+	}
+	if got := page(t, Resources, `{"resources":[{"uri":"x:\ud83d","name":"n"}]}`); len(got.Items) != 0 || len(got.Flaws) != 1 {
+		t.Errorf("a URI that strict parsers refuse: %s", told(got, nil))
+	}
+}
+
+func TestMembersTwice_F_LIST_5(t *testing.T) {
+	for _, tt := range []struct {
+		k          Kind
+		more, want string
+	}{
+		{Tools, `,"description":"a","x":1,"x":2,"description":"b"`, `,"x":1,"x":2,"description":"b"`},
+		{Tools, `,"annotations":{"title":"a","title":"b","\u0074itle":"c"}`, `,"annotations":{"\u0074itle":"c"}`},
+		{Tools, `,"description":"a","description":null`, `,"description":"a"`},
+		{Prompts, `,"arguments":[{"name":"a","name":"b"}]`, `,"arguments":[{"name":"b"}]`},
+		{Resources, `,"name":"z"`, `SEE BELOW`},
+	} {
+		want := entryOf(tt.k, tt.want)
+		if tt.k == Resources {
+			want = `{"uri":"x:y","name":"z"}`
+		}
+		if got, notes := repairedEntry(t, tt.k, entryOf(tt.k, tt.more)); got != want || notes == "" {
+			t.Errorf("%s: %s, %q", tt.more, got, notes)
+		}
+	}
+}
+
+func TestNullLists_F_LIST_6(t *testing.T) {
+	for k := range Kind(NumKinds) {
+		got, err := ParsePage(k, []byte(`{"`+k.Member()+`": null ,"nextCursor":null}`))
+		if err != nil || len(got.Items) != 0 || got.Next != nil || len(got.Flaws) != 1 || !got.Flaws[0].Whole || !got.Flaws[0].Mended {
+			t.Errorf("%v: %+v, %v", k, got, err)
+		}
+	}
+}
+
+// The notes of one entry have a bound, however much is wrong and however it is named.
+func TestNotesAreBounded_F_LIST_1(t *testing.T) {
+	var b strings.Builder
+	for i := range 500 {
+		fmt.Fprintf(&b, `%q:null,`, strings.Repeat("k", 300)+fmt.Sprint(i))
+	}
+	_, notes := repairedEntry(t, Tools, `{"name":"x","inputSchema":{"type":"object","properties":{`+strings.TrimSuffix(b.String(), ",")+`}}}`)
+	if len(notes) > 3000 || !strings.HasSuffix(notes, "and 492 more") {
+		t.Errorf("%d bytes: %s", len(notes), notes)
+	}
+}
+
+// FuzzEntry: what an entry becomes is valid, is not repaired again, and is the entry itself if nothing
+// was repaired.
+func FuzzEntry(f *testing.F) {
+	for k := range Kind(NumKinds) {
+		for _, more := range []string{"", `,"title":null`, `,"icons":[{}]`, `,"annotations":{"a":1}`, `,"description":"\ud83d","description":"b"`,
+			`,"inputSchema":{"properties":{"a":true}}`, `,"arguments":[{"name":1}]`} {
+			f.Add(uint8(k), entryOf(k, more))
+		}
+	}
+	f.Fuzz(func(t *testing.T, n uint8, entry string) {
+		k := Kind(n % NumKinds)
+		if !json.Valid([]byte(entry)) {
+			return
+		}
+		got, err := ParsePage(k, []byte(`{"`+k.Member()+`":[`+entry+`]}`))
+		if err != nil || len(got.Items) == 0 {
+			return
+		}
+		raw := got.Items[0].Raw()
+		if !json.Valid(raw) || !wire.IsObject(raw) {
+			t.Fatalf("%s becomes %s", entry, raw)
+		}
+		repaired := func(p Page) bool {
+			return slices.ContainsFunc(p.Flaws, func(f Flaw) bool { return f.Mended && !strings.HasPrefix(f.What, "uriTemplate finds no resource") })
+		}
+		if same := string(raw) == strings.TrimSpace(entry); repaired(got) == same && !strings.Contains(entry, `\u`) {
+			t.Errorf("%s becomes %s: %v", entry, raw, got.Flaws)
+		}
+		again, err := ParsePage(k, Marshal(k, got.Items))
+		if err != nil || len(again.Items) != 1 || string(again.Items[0].Raw()) != string(raw) || repaired(again) {
+			t.Errorf("%s becomes %s, and then %v", entry, raw, again)
+		}
+	})
+}
+
+// The time for an entry grows with its length, whatever its members are called.
+func BenchmarkManyMembers(b *testing.B) {
+	for _, member := range []string{`"title":"a"`, `"a":{}`} {
+		for _, n := range []int{1000, 10000} {
+			b.Run(fmt.Sprintf("%s/%d", member[1:2], n), func(b *testing.B) {
+				many := strings.TrimSuffix(strings.Repeat(member+",", n), ",")
+				list := []byte(`{"tools":[{"name":"x",` + many + `,"inputSchema":{"type":"object","properties":{` + many + `}}}]}`)
+				for b.Loop() {
+					if _, err := ParsePage(Tools, list); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
+	}
+}
