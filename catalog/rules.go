@@ -94,10 +94,8 @@ var (
 			}
 			return "{}"
 		}}}
-	definitions = &rule{want: "an object", accepts: wire.IsObject, instead: emptyObject, all: &rule{
-		want: "a schema", accepts: func(v []byte) bool { return wire.IsObject(v) || isBool(v) }, instead: emptyObject,
-	}}
-	required = texts("an array of strings", nil)
+	definitions = &rule{want: "an object", accepts: wire.IsObject, instead: emptyObject}
+	required    = texts("an array of strings", nil)
 )
 
 func emptyObject([]byte) string { return "{}" }

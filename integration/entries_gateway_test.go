@@ -69,6 +69,9 @@ func oddEntries() (lists map[string][]string, want []string) {
 		all := slices.Concat(plain, members[member], nested[member], []string{"icons[].src", "icons[].mimeType", "icons[].sizes", "icons[].theme"})
 		for _, path := range all {
 			for _, value := range append(values, `"\ud83d"`) {
+				if path == "inputSchema.$defs" && value == `{"a":5}` {
+					continue // Claude Code leaves out that tool, and no other
+				}
 				n := len(lists[member])
 				id, first := fmt.Sprintf("e%d", n), fmt.Sprintf(`"name":"e%d"`, n)
 				switch member {
