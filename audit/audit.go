@@ -21,7 +21,8 @@ const (
 	RPCError    Outcome = "rpc_error"    // a JSON-RPC error; Record.Code says which
 	Cancelled   Outcome = "cancelled"    // by the client
 	Timeout     Outcome = "timeout"      // call_timeout ran out
-	BackendLost Outcome = "backend_lost" // it died or hung up in mid-call, or is not there: its circuit is open, say, or it is disabled
+	BackendLost Outcome = "backend_lost" // it died or hung up in mid-call: the call may have run
+	NotRun      Outcome = "not_run"      // the backend is not there, or ended before the call was sent: the call did not run
 	Rejected    Outcome = "rejected"     // by us, before any backend was asked; also if its queue is full (max_in_flight)
 
 	InputRequired Outcome = "input_required" // the client has to answer something first, and comes back with that
@@ -49,7 +50,15 @@ type Record struct {
 
 	Outcome Outcome
 	Code    int // JSON-RPC error code; logged only with RPCError
-	Dur     time.Duration
+	// Reason says why there is no result, in the gateway's words. For an answer of the backend's it is
+	// read from Result instead, if that is logged.
+	Reason string
+
+	Started time.Time // when the gateway received it; zero = not known
+	// Queued is the time before it was sent, or until its end if it was not: it waited for a backend to
+	// start, say, or for a place. Dur is the time from then on.
+	Queued time.Duration
+	Dur    time.Duration
 
 	BytesIn, BytesOut int // size of the arguments, of the result
 
@@ -72,7 +81,12 @@ func (e *entry) attrs(a []slog.Attr, mask func(string) string) []slog.Attr {
 	if e.Outcome == RPCError {
 		a = append(a, slog.Int("code", e.Code))
 	}
+	a = appendKnown(a, "reason", e.reason(mask))
+	if !e.Started.IsZero() {
+		a = append(a, slog.Time("started", e.Started))
+	}
 	a = append(a,
+		slog.Float64("queued_ms", float64(e.Queued.Microseconds())/1e3),
 		slog.Float64("dur_ms", float64(e.Dur.Microseconds())/1e3),
 		slog.Int("bytes_in", e.BytesIn), slog.Int("bytes_out", e.BytesOut))
 	if e.Arguments != nil {

@@ -198,7 +198,7 @@ type toLog struct {
 
 func (l *toLog) put(e *entry) (lost int64) {
 	record := slog.NewRecord(e.Time, slog.LevelInfo, e.kind(), 0)
-	record.AddAttrs(e.attrs(make([]slog.Attr, 0, 16), l.mask)...)
+	record.AddAttrs(e.attrs(make([]slog.Attr, 0, 20), l.mask)...)
 	if l.handler.Handle(context.Background(), record) != nil {
 		return 1
 	}

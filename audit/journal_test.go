@@ -32,6 +32,9 @@ func written(t *testing.T, format string, o audit.Options, records ...audit.Reco
 		if a.Key == slog.LevelKey {
 			return slog.Attr{}
 		}
+		if format == "json" && a.Value.Kind() == slog.KindTime { // as package logs does
+			return slog.String(a.Key, a.Value.Time().UTC().Format("2006-01-02T15:04:05.000000Z"))
+		}
 		return a
 	}}
 	if format == "text" {
@@ -71,17 +74,17 @@ func TestKeys(t *testing.T) {
 		want         string
 	}{
 		{"json", "json", audit.Options{}, call,
-			`{"time":"2026-01-02T03:04:05Z","msg":"call","session":"s1","client":"claude/2.0","id":"\"1\"","backend_id":"4211","tool":"gh__search","backend":"gh","backend_tool":"search","outcome":"ok","dur_ms":1.234,"bytes_in":10,"bytes_out":20}`},
+			`{"time":"2026-01-02T03:04:05.000000Z","msg":"call","session":"s1","client":"claude/2.0","id":"\"1\"","backend_id":"4211","tool":"gh__search","backend":"gh","backend_tool":"search","outcome":"ok","queued_ms":0,"dur_ms":1.234,"bytes_in":10,"bytes_out":20}`},
 		{"text", "text", audit.Options{Payloads: audit.None}, call,
-			`time=2026-01-02T03:04:05.000Z msg=call session=s1 client=claude/2.0 id="\"1\"" backend_id=4211 tool=gh__search backend=gh backend_tool=search outcome=ok dur_ms=1.234 bytes_in=10 bytes_out=20`},
+			`time=2026-01-02T03:04:05.000Z msg=call session=s1 client=claude/2.0 id="\"1\"" backend_id=4211 tool=gh__search backend=gh backend_tool=search outcome=ok queued_ms=0 dur_ms=1.234 bytes_in=10 bytes_out=20`},
 		{"code only with rpc_error", "json", audit.Options{}, failed,
-			`{"time":"2026-01-02T03:04:05Z","msg":"call","session":"s1","client":"claude/2.0","id":"1","backend_id":"4211","tool":"gh__search","backend":"gh","backend_tool":"search","outcome":"rpc_error","code":-32602,"dur_ms":1.234,"bytes_in":10,"bytes_out":20}`},
+			`{"time":"2026-01-02T03:04:05.000000Z","msg":"call","session":"s1","client":"claude/2.0","id":"1","backend_id":"4211","tool":"gh__search","backend":"gh","backend_tool":"search","outcome":"rpc_error","code":-32602,"queued_ms":0,"dur_ms":1.234,"bytes_in":10,"bytes_out":20}`},
 		{"never routed", "json", audit.Options{}, refused,
-			`{"time":"2026-01-02T03:04:05Z","msg":"call","session":"s1","client":"claude/2.0","id":"\"1\"","tool":"gh__search","outcome":"rejected","dur_ms":1.234,"bytes_in":10,"bytes_out":20}`},
+			`{"time":"2026-01-02T03:04:05.000000Z","msg":"call","session":"s1","client":"claude/2.0","id":"\"1\"","tool":"gh__search","outcome":"rejected","queued_ms":0,"dur_ms":1.234,"bytes_in":10,"bytes_out":20}`},
 		{"arguments", "json", audit.Options{Payloads: audit.Arguments}, call,
-			`{"time":"2026-01-02T03:04:05Z","msg":"call","session":"s1","client":"claude/2.0","id":"\"1\"","backend_id":"4211","tool":"gh__search","backend":"gh","backend_tool":"search","outcome":"ok","dur_ms":1.234,"bytes_in":10,"bytes_out":20,"arguments":{"q":"go","token":"***"}}`},
+			`{"time":"2026-01-02T03:04:05.000000Z","msg":"call","session":"s1","client":"claude/2.0","id":"\"1\"","backend_id":"4211","tool":"gh__search","backend":"gh","backend_tool":"search","outcome":"ok","queued_ms":0,"dur_ms":1.234,"bytes_in":10,"bytes_out":20,"arguments":{"q":"go","token":"***"}}`},
 		{"all, text", "text", audit.Options{Payloads: audit.All}, call,
-			`time=2026-01-02T03:04:05.000Z msg=call session=s1 client=claude/2.0 id="\"1\"" backend_id=4211 tool=gh__search backend=gh backend_tool=search outcome=ok dur_ms=1.234 bytes_in=10 bytes_out=20 arguments="{\"q\": \"go\", \"token\": \"***\"}" result="{\"content\":[]}"`},
+			`time=2026-01-02T03:04:05.000Z msg=call session=s1 client=claude/2.0 id="\"1\"" backend_id=4211 tool=gh__search backend=gh backend_tool=search outcome=ok queued_ms=0 dur_ms=1.234 bytes_in=10 bytes_out=20 arguments="{\"q\": \"go\", \"token\": \"***\"}" result="{\"content\":[]}"`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if got := written(t, c.format, c.o, c.r); got != c.want+"\n" {
@@ -298,7 +301,7 @@ func ExampleJournal() {
 	stop()
 	j.Write(audit.Record{Session: "s1", Client: "demo/1", ID: "7", Tool: "nosuch", Outcome: audit.Rejected})
 	j.Run(ctx)
-	// Output: level=INFO msg=call session=s1 client=demo/1 id=7 tool=nosuch outcome=rejected dur_ms=0 bytes_in=0 bytes_out=0
+	// Output: level=INFO msg=call session=s1 client=demo/1 id=7 tool=nosuch outcome=rejected queued_ms=0 dur_ms=0 bytes_in=0 bytes_out=0
 }
 
 func TestAllocations_OfWrite(t *testing.T) {
@@ -313,7 +316,7 @@ func TestAllocations_OfWrite(t *testing.T) {
 func TestRequestsAreRecordsOfTheirOwnKind(t *testing.T) {
 	r := call
 	r.Method, r.Tool, r.BackendTool = "prompts/get", "gh__plan", "plan"
-	want := `{"time":"2026-01-02T03:04:05Z","msg":"request","session":"s1","client":"claude/2.0","id":"\"1\"","backend_id":"4211","method":"prompts/get","name":"gh__plan","backend":"gh","backend_name":"plan","outcome":"ok","dur_ms":1.234,"bytes_in":10,"bytes_out":20}`
+	want := `{"time":"2026-01-02T03:04:05.000000Z","msg":"request","session":"s1","client":"claude/2.0","id":"\"1\"","backend_id":"4211","method":"prompts/get","name":"gh__plan","backend":"gh","backend_name":"plan","outcome":"ok","queued_ms":0,"dur_ms":1.234,"bytes_in":10,"bytes_out":20}`
 	if got := strings.TrimSpace(written(t, "json", audit.Options{}, r)); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
@@ -332,6 +335,51 @@ func TestRequestsAreRecordsOfTheirOwnKind(t *testing.T) {
 		got := written(t, "json", audit.Options{Mask: mask}, r)
 		if !strings.Contains(got, `"name":"`+want+`","backend":"gh","outcome"`) || strings.Contains(got, "hunter2") {
 			t.Errorf("%s was written as %s", uri, got)
+		}
+	}
+}
+
+// F-CLI-10: a record says why a call has no result. The text of a backend's is used only where results are recorded.
+func TestReason_F_CLI_10(t *testing.T) {
+	for name, tc := range map[string]struct {
+		outcome  audit.Outcome
+		reason   string
+		result   string
+		payloads audit.Payloads
+		want     string
+	}{
+		"ours":               {audit.NotRun, "backend gh: it is not running", "", audit.None, `"reason":"backend gh: it is not running"`},
+		"masked":             {audit.Rejected, "Unknown tool: s3cret", "", audit.None, `"reason":"Unknown tool: ***"`},
+		"control characters": {audit.BackendLost, "a\x1b[2Jb\nc\u202ed", "", audit.None, `"reason":"a [2Jb c d"`},
+		"long":               {audit.BackendLost, strings.Repeat("é", 5000), "", audit.None, `"reason":"` + strings.Repeat("é", 150) + `…"`},
+		"tool error":         {audit.ToolError, "", `{"content":[{"type":"text","text":"no s3cret"}],"isError":true}`, audit.All, `"reason":"no ***"`},
+		"tool error, none":   {audit.ToolError, "", `{"content":[{"type":"text","text":"no s3cret"}],"isError":true}`, audit.None, ""},
+		"error":              {audit.RPCError, "", `{"code":-1,"message":"bad"}`, audit.All, `"reason":"bad"`},
+		"error, none":        {audit.RPCError, "", `{"code":-1,"message":"bad"}`, audit.Arguments, ""},
+		"ok":                 {audit.OK, "", `{"content":[{"text":"fine"}]}`, audit.All, ""},
+	} {
+		r := call
+		r.Outcome, r.Reason, r.Result = tc.outcome, tc.reason, []byte(tc.result)
+		if tc.result == "" {
+			r.Result = nil
+		}
+		got := written(t, "json", audit.Options{Payloads: tc.payloads, Mask: logs.NewMask("s3cret").String}, r)
+		if tc.want == "" && strings.Contains(got, `"reason"`) || !strings.Contains(got, tc.want) {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+}
+
+// F-CLI-10: all times have the same form, in UTC.
+func TestTimesHaveOneForm_F_CLI_10(t *testing.T) {
+	r := call
+	zone := time.FixedZone("", 3600)
+	r.Time, r.Started = time.Date(2026, 1, 2, 4, 0, 0, 120_000_000, zone), time.Date(2026, 1, 2, 3, 0, 0, 0, zone)
+	r.Queued = 2 * time.Second
+	got := written(t, "json", audit.Options{}, r)
+	for _, want := range []string{`"time":"2026-01-02T03:00:00.120000Z"`, `"started":"2026-01-02T02:00:00.000000Z","queued_ms":2000,"dur_ms":1.234`} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%s has no %s", got, want)
 		}
 	}
 }

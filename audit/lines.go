@@ -10,6 +10,9 @@ import (
 	"unicode/utf8"
 )
 
+// timeFormat is the form of times: in UTC, with a fixed number of digits. The JSON log has the same.
+const timeFormat = "2006-01-02T15:04:05.000000Z"
+
 // maxBlock is how many bytes of records are written together.
 const maxBlock = 64 << 10
 
@@ -53,7 +56,7 @@ func (l *lines) write(n int) (lost int64) {
 // entry.attrs has, and no others.
 func appendLine(b []byte, at time.Time, msg string, attrs []slog.Attr, mask func(string) string) []byte {
 	b = append(b, `{"time":"`...)
-	b = at.AppendFormat(b, time.RFC3339Nano)
+	b = at.UTC().AppendFormat(b, timeFormat)
 	b = append(b, `","level":"INFO","msg":"`...)
 	b = append(b, msg...)
 	b = append(b, '"')
@@ -64,6 +67,8 @@ func appendLine(b []byte, at time.Time, msg string, attrs []slog.Attr, mask func
 		switch v := a.Value; v.Kind() {
 		case slog.KindString:
 			b = appendString(b, v.String())
+		case slog.KindTime:
+			b = append(v.Time().UTC().AppendFormat(append(b, '"'), timeFormat), '"')
 		case slog.KindInt64:
 			b = strconv.AppendInt(b, v.Int64(), 10)
 		case slog.KindFloat64: // a number of microseconds, in thousands: none that JSON would write with an exponent

@@ -28,7 +28,7 @@ func FuzzRecord(f *testing.F) {
 	mask := logs.NewMask("s3cret-\"<ö>", "s3cret", "[31,41]")
 	f.Fuzz(func(t *testing.T, name, text, method string, dur, at int64, n int, payload []byte) {
 		routed := audit.Record{
-			Time: time.Unix(0, at).UTC(), Session: name, Client: text, ID: text, BackendID: name, Method: method,
+			Time: time.Unix(0, at).UTC(), Started: time.Unix(0, at).Add(-time.Hour), Queued: time.Duration(dur) / 3, Reason: text, Session: name, Client: text, ID: text, BackendID: name, Method: method,
 			Tool: text, Backend: name, BackendTool: name, Outcome: audit.RPCError, Code: n,
 			Dur: time.Duration(dur), BytesIn: n, BytesOut: -n, Arguments: payload, Result: payload,
 		}
@@ -88,7 +88,7 @@ func TestLinesGatherWholeRecords(t *testing.T) {
 			t.Errorf("a piece of %d bytes ends in %q", len(piece), piece[len(piece)-1:])
 		}
 	}
-	if len(out.all) != 14 {
+	if len(out.all) != 15 {
 		t.Errorf("%d writes of %d bytes", len(out.all), one.Len())
 	}
 }

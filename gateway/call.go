@@ -28,6 +28,7 @@ type Call struct {
 	Route     catalog.Route // zero while it is not known
 	BackendID wire.ID       // "" until it was sent
 	Started   time.Time
+	Sent      time.Time // to the backend, the last time; zero = it was not
 }
 
 // call is a Call in flight: the row that brings the answer home. Two may end
@@ -155,7 +156,7 @@ func (c *call) unknownError() *wire.Error {
 // reject ends a call that no backend is asked.
 func (c *call) reject(err *wire.Error) {
 	if c.r.Fail(err) {
-		c.finish(Outcome{Kind: Rejected, Code: err.Code})
+		c.finish(unanswered(Rejected, err))
 	}
 }
 
@@ -211,7 +212,7 @@ func (c *call) Done(m wire.Message, err error) {
 		}
 		kind, failure := c.failure(err)
 		if c.r.Fail(failure) {
-			c.ended(Outcome{Kind: kind, Code: failure.Code})
+			c.ended(unanswered(kind, failure))
 		}
 		return
 	}
@@ -272,7 +273,7 @@ func (c *call) is(method mcp.MCPMethod) bool { return c.Method == string(method)
 
 func (c *call) ended(o Outcome) {
 	c.s.arrive(c)
-	c.BackendID = c.pending.ID()
+	c.BackendID, c.Sent = c.pending.ID(), c.pending.Sent()
 	c.finish(o)
 }
 

@@ -253,8 +253,9 @@ func (e *errand) abandon(why string) {
 	}
 	c := e.call
 	e.finishLocked(because(why))
-	if c != nil && c.r.Fail(wire.Errorf(wire.CodeInternalError, "backend %s: %s; outcome unknown: the call may have run", e.route.Backend, why)) {
-		c.ended(Outcome{Kind: BackendLost, Code: wire.CodeInternalError})
+	failure := wire.Errorf(wire.CodeInternalError, "backend %s: %s; outcome unknown: the call may have run", e.route.Backend, why)
+	if c != nil && c.r.Fail(failure) {
+		c.ended(unanswered(BackendLost, failure))
 	}
 }
 

@@ -55,6 +55,16 @@ func (c *call) failure(err error) (Kind, *wire.Error) {
 	return kind, e
 }
 
+// unanswered is the outcome of a call that ended with an error of ours. An error that may be the
+// backend's own words is not recorded as a reason: it is a payload.
+func unanswered(kind Kind, failure *wire.Error) Outcome {
+	o := Outcome{Kind: kind, Code: failure.Code}
+	if kind != RPCError {
+		o.Reason = failure.Message
+	}
+	return o
+}
+
 // reason is the one door from Go errors to what a client may read: what is
 // not known here goes to the log alone.
 func (c *call) reason(err error) (kind Kind, reason string, ran bool) {
@@ -69,7 +79,10 @@ func (c *call) reason(err error) (kind Kind, reason string, ran bool) {
 	case errors.Is(err, peer.ErrBusy):
 		return Rejected, err.Error(), false
 	case errors.As(err, &lost):
-		return BackendLost, c.s.g.Mask(lost.Error()), lost.Ran
+		if !lost.Ran {
+			return NotRun, c.s.g.Mask(lost.Error()), false
+		}
+		return BackendLost, c.s.g.Mask(lost.Error()), true
 	case errors.As(err, &bad):
 		return BackendLost, c.s.g.Mask(bad.Error()), true
 	case errors.Is(err, peer.ErrCancelled):

@@ -127,7 +127,7 @@ func (p *stage) end() {
 	for _, line := range p.audit() {
 		_, outcome, _ := strings.Cut(line, "outcome=")
 		outcome, _, _ = strings.Cut(outcome, " ")
-		if !strings.Contains(" ok tool_error rpc_error cancelled timeout backend_lost rejected ", " "+outcome+" ") {
+		if !strings.Contains(" ok tool_error rpc_error cancelled timeout backend_lost not_run rejected ", " "+outcome+" ") {
 			p.t.Errorf("on record: %s", line)
 		}
 	}

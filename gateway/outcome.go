@@ -27,6 +27,7 @@ const (
 	Cancelled   = audit.Cancelled
 	Timeout     = audit.Timeout
 	BackendLost = audit.BackendLost
+	NotRun      = audit.NotRun
 	Rejected    = audit.Rejected
 
 	InputRequired = audit.InputRequired
@@ -35,9 +36,11 @@ const (
 // An Outcome is what became of a call.
 type Outcome struct {
 	Kind   Kind
-	Code   int    // of the error, if there is one
-	Result []byte // the result or the error object as the backend sent it, nil if it sent none
-	Dur    time.Duration
+	Code   int           // of the error, if there is one
+	Reason string        // in our words, if there is no answer of the backend's
+	Result []byte        // the result or the error object as the backend sent it, nil if it sent none
+	Queued time.Duration // before it was sent; until its end if it was not
+	Dur    time.Duration // since it was sent
 }
 
 // outcome classifies a backend's answer.
@@ -65,7 +68,12 @@ func (g *Gateway) finish(c *Call, out Outcome) {
 	if !observed(c.Method) {
 		return
 	}
-	out.Dur = time.Since(c.Started)
+	now := time.Now()
+	out.Queued = now.Sub(c.Started)
+	if !c.Sent.IsZero() {
+		out.Queued = max(c.Sent.Sub(c.Started), 0) // what it goes on with may have been sent before it came
+		out.Dur = now.Sub(c.Started) - out.Queued
+	}
 	for _, o := range g.Observers {
 		o.End(c, out)
 	}
@@ -91,7 +99,7 @@ func (j journal) End(c *Call, o Outcome) {
 		Session: c.Session, Client: c.Client,
 		ID: string(c.ID), BackendID: string(c.BackendID),
 		Tool: brief(c.Name), Backend: c.Route.Backend, BackendTool: c.Route.Own,
-		Outcome: o.Kind, Code: o.Code, Dur: o.Dur,
+		Outcome: o.Kind, Code: o.Code, Reason: o.Reason, Started: c.Started, Queued: o.Queued, Dur: o.Dur,
 		BytesIn: len(c.Arguments), BytesOut: len(o.Result),
 		Arguments: c.Arguments, Result: o.Result,
 	}

@@ -114,7 +114,7 @@ func (c *call) rounds(ctx context.Context, m wire.Message) {
 func (c *call) giveIn(err error) {
 	kind, failure := c.failure(err)
 	if c.r.Fail(failure) {
-		c.ended(Outcome{Kind: kind, Code: failure.Code})
+		c.ended(unanswered(kind, failure))
 	}
 }
 

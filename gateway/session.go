@@ -365,7 +365,7 @@ func (s *Session) fail(r *peer.Request, err *wire.Error) {
 
 // refused notes a call that came to nothing before it began.
 func (s *Session) refused(m wire.Message, err *wire.Error) {
-	s.note(m, Outcome{Kind: Rejected, Code: err.Code})
+	s.note(m, unanswered(Rejected, err))
 }
 
 func (s *Session) note(m wire.Message, o Outcome) {

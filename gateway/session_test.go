@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"mcpgateway/gateway"
 	"mcpgateway/internal/mcptest"
 	"mcpgateway/transport"
 	"mcpgateway/wire"
@@ -106,7 +107,7 @@ func TestACallToABackendThatDidNotStart(t *testing.T) {
 		client.Want(`{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"backend gh: it is not running: exit 127; its last words: boom; next try in 1s; the call did not run",` +
 			`"data":{"backend":"gh","reason":"it is not running: exit 127; its last words: boom; next try in 1s"}}}`)
 		time.Sleep(mcptest.Gather)
-		if records := journal.Lines("outcome=backend_lost", "tool=search"); len(records) != 1 {
+		if records := journal.Lines("outcome=not_run", "tool=search"); len(records) != 1 {
 			t.Errorf("recorded %q", journal.Lines())
 		}
 		if loud := log.Loud(); len(loud) != 1 {
@@ -293,6 +294,34 @@ func TestAClientThatLeavesIsLogged_F_CLI_10(t *testing.T) {
 		synctest.Wait()
 		if lines := h.log.Lines("level=INFO", `msg="client disconnected"`, "session=S", "client=tester/1"); len(lines) != 1 {
 			t.Errorf("logged %q", h.log.Lines())
+		}
+	})
+}
+
+// timing keeps how calls ended.
+type timing struct{ ended []gateway.Outcome }
+
+func (*timing) Begin(*gateway.Call)                      {}
+func (o *timing) End(_ *gateway.Call, e gateway.Outcome) { o.ended = append(o.ended, e) }
+
+// F-CLI-10: the time in which a call waits for its backend to start is apart from the time at the backend.
+func TestQueuedIsApartFromDur_F_CLI_10(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, settings{}, "gh")
+		times := &timing{}
+		h.gateway.Observers = append(h.gateway.Observers, times)
+		client, _ := h.client()
+		client.Initialize("2025-11-25")
+		gh := h.backend("gh")
+		client.Send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"search"}}`)
+		time.Sleep(2 * time.Second)
+		gh.Ready("search")
+		call := gh.Asked("tools/call")
+		time.Sleep(time.Second)
+		gh.Reply(call.ID(), `{}`)
+		synctest.Wait()
+		if len(times.ended) != 1 || times.ended[0].Queued != 2*time.Second || times.ended[0].Dur != time.Second {
+			t.Errorf("ended: %+v", times.ended)
 		}
 	})
 }

@@ -13,6 +13,9 @@ type values struct {
 	json bool
 }
 
+// timeFormat is the form of times in JSON: in UTC, with a fixed number of digits.
+const timeFormat = "2006-01-02T15:04:05.000000Z"
+
 // replace is a slog ReplaceAttr: slog calls it for the message and for every leaf of every group, with LogValuers
 // resolved. A wrapping handler would have to walk groups and With itself, and would gain nothing.
 func (v values) replace(_ []string, a slog.Attr) slog.Attr {
@@ -23,6 +26,10 @@ func (v values) replace(_ []string, a slog.Attr) slog.Attr {
 	case slog.KindString:
 		if s := a.Value.String(); s != "" {
 			a.Value = slog.StringValue(v.mask.String(s))
+		}
+	case slog.KindTime:
+		if v.json {
+			a.Value = slog.StringValue(a.Value.Time().UTC().Format(timeFormat))
 		}
 	case slog.KindAny:
 		a.Value = v.any(a.Value.Any())

@@ -68,6 +68,7 @@ type Pending struct {
 type departure struct {
 	peer *Peer
 	id   int64
+	at   time.Time
 }
 
 // ID returns the id under which the call was sent last, "" before that.
@@ -83,6 +84,14 @@ func (c *Pending) number() int64 {
 		return d.id
 	}
 	return 0
+}
+
+// Sent returns when the call was sent last, zero before that.
+func (c *Pending) Sent() time.Time {
+	if d := c.sent.Load(); d != nil {
+		return d.at
+	}
+	return time.Time{}
 }
 
 // ErrTimeout is what a call ends with that was not answered in time.
@@ -131,7 +140,7 @@ func (p *Peer) Offer(m wire.Message, c *Pending) error {
 		departs = new(departure)
 	}
 	row := func(id int64) *Pending {
-		*departs = departure{p, id}
+		*departs = departure{p, id, time.Now()}
 		c.sent.Store(departs)
 		c.start(*departs)
 		return c

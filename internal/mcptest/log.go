@@ -28,7 +28,7 @@ func NewLog() (*Log, *slog.Logger) {
 
 func normal(_ []string, a slog.Attr) slog.Attr {
 	switch a.Key {
-	case slog.TimeKey, "dur_ms", "dur", "next", "in":
+	case slog.TimeKey, "started", "queued_ms", "dur_ms", "dur", "next", "in":
 		return slog.Attr{}
 	case "session":
 		return slog.String(a.Key, "S")
