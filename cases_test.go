@@ -45,54 +45,99 @@ var untested = map[string]string{
 	"CONFIG_07": "it is about Windows, where the code is built and vetted, and cannot be run here",
 }
 
-// TestEveryOpenCase holds that each case is in a test's name, or is said not to be. With -v it
-// prints which test holds which case.
+// TestEveryOpenCase checks that each case of the public reports has a test that is named for it, or a
+// reason why it has none. With -v it prints which tests hold which case.
 func TestEveryOpenCase(t *testing.T) {
+	checkCases(t, cases, 96, "", untested)
+}
+
+// fieldCases are the faults that were found by trying the built gateway with real servers, clients and
+// attacks, by family. A test that holds one has its id in its name (F_LIST_1 or F-LIST-1).
+const fieldCases = `
+LIST  1 2 3 4 5 6
+HTTP  1 2 3 4 5 6 7 8 9 10 11 12 13 14
+DOOR  1 2 3 4 5 6 7 8 9
+SEC   1 2 3 4 5 6 7 8 9 10 11 12
+CLI   1 2 3 4 5 6 7 8 9 10 11 12 13
+PROC  1 2 3
+STATE 1
+MASK  1
+LOG   1 2
+CFG   1 2 3`
+
+// untestedField has the reason why a case has no test.
+var untestedField = map[string]string{
+	"F_CLI_6": "not fixed yet: a bare name that moves to another backend since the last run is not reported",
+	"F_SEC_4": "not fixed yet: members that decide routing and are there twice, or in another case, are not refused",
+	"F_SEC_5": "not fixed yet: a message or logger that is there twice, or is not a string, passes without the backend's name",
+}
+
+// TestEveryFieldCase is TestEveryOpenCase for the cases of fieldCases.
+func TestEveryFieldCase(t *testing.T) {
+	checkCases(t, fieldCases, 64, "F_", untestedField)
+}
+
+// checkCases checks that each case of a table, of which there are count, is in the name of a test or has
+// a reason in untested. Names have the prefix before the family.
+func checkCases(t *testing.T, table string, count int, prefix string, untested map[string]string) {
+	t.Helper()
 	held := make(map[string][]string)
 	var families []string
-	for line := range strings.Lines(cases) {
+	for line := range strings.Lines(table) {
 		fields := strings.Fields(line)
 		if len(fields) == 0 {
 			continue
 		}
 		families = append(families, fields[0])
 		for _, number := range fields[1:] {
-			held[fields[0]+"_"+number] = nil
+			held[prefix+fields[0]+"_"+number] = nil
 		}
 	}
-	if len(held) != 96 {
-		t.Errorf("%d cases, not 96", len(held))
+	if len(held) != count {
+		t.Errorf("%d cases, not %d", len(held), count)
 	}
-	id := regexp.MustCompile(`(?:^|[^A-Z0-9a-z]|Test)(` + strings.Join(families, "|") + `)_?(\d\d)(?:\D|$)`)
 	for name, where := range testNames(t) {
-		for rest := fieldRow.ReplaceAllString(name, ""); ; {
-			at := id.FindStringSubmatchIndex(rest)
-			if at == nil {
-				break
+		for _, id := range caseIDs(name, prefix, families) {
+			if _, known := held[id]; !known {
+				t.Errorf("%s: %s names %s, which is not a case", where, name, id)
 			}
-			of := rest[at[2]:at[3]] + "_" + rest[at[4]:at[5]]
-			if _, known := held[of]; !known {
-				t.Errorf("%s: %s names %s, which is no case", where, name, of)
-			}
-			held[of] = append(held[of], where+": "+name)
-			rest = rest[at[5]:]
+			held[id] = append(held[id], where+": "+name)
 		}
 	}
-	for _, of := range slices.Sorted(maps.Keys(held)) {
-		reason, excused := untested[of]
+	for _, id := range slices.Sorted(maps.Keys(held)) {
+		reason, excused := untested[id]
 		switch {
-		case len(held[of]) == 0 && !excused:
-			t.Errorf("%s: no test has it in its name", of)
-		case len(held[of]) > 0 && excused:
-			t.Errorf("%s has a test, and a reason why it has none", of)
+		case len(held[id]) == 0 && !excused:
+			t.Errorf("%s: no test has it in its name", id)
+		case len(held[id]) > 0 && excused:
+			t.Errorf("%s has a test, and a reason why it has none", id)
 		}
-		slices.Sort(held[of])
-		t.Logf("%s: %s", of, strings.Join(append(held[of], reason), "\n\t"))
+		slices.Sort(held[id])
+		t.Logf("%s: %s", id, strings.Join(append(held[id], reason), "\n\t"))
 	}
 }
 
-// fieldRow is a row of the faults that were found by trying the gateway.
-var fieldRow = regexp.MustCompile(`F[-_][A-Z]+[-_]\d+`)
+// fieldID matches the id of a case of fieldCases, which contains what looks like that of another table.
+var fieldID = regexp.MustCompile(`F[-_]([A-Z]+)[-_](\d+)`)
+
+// caseIDs returns the ids in the name of a test.
+func caseIDs(name, prefix string, families []string) (ids []string) {
+	if prefix != "" {
+		for _, match := range fieldID.FindAllStringSubmatch(name, -1) {
+			ids = append(ids, prefix+match[1]+"_"+match[2])
+		}
+		return ids
+	}
+	id := regexp.MustCompile(`(?:^|[^A-Z0-9a-z]|Test)(` + strings.Join(families, "|") + `)_?(\d\d)(?:\D|$)`)
+	for rest := fieldID.ReplaceAllString(name, ""); ; {
+		at := id.FindStringSubmatchIndex(rest)
+		if at == nil {
+			return ids
+		}
+		ids = append(ids, rest[at[2]:at[3]]+"_"+rest[at[4]:at[5]])
+		rest = rest[at[5]:]
+	}
+}
 
 // testNames returns the name of each test, with where it is: of functions, of subtests that are
 // named by a constant, and of files that are run as subtests.
@@ -119,7 +164,7 @@ func testNames(t *testing.T) map[string]string {
 			return true
 		})
 	})
-	for _, pattern := range []string{"*/testdata/*.txtar", "*/testdata/*.bad.yml", "*/testdata/*.good.yml"} {
+	for _, pattern := range []string{"*/testdata/*.txtar", "*/testdata/*/*.txtar", "*/testdata/*.bad.yml", "*/testdata/*.good.yml"} {
 		files, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)

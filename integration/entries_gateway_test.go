@@ -18,7 +18,8 @@ import (
 	gosdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// listing is a backend with these lists, each the text of an array.
+// listing is a backend with these lists, each of the texts of its entries. It refuses to list tools if it
+// has no such list.
 func listing(t *testing.T, name string, lists map[string][]string) backend {
 	t.Helper()
 	dir := t.TempDir()
@@ -35,7 +36,8 @@ func listing(t *testing.T, name string, lists map[string][]string) backend {
 		id=$(printf %s "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
 		case $line in
 		*'"initialize"'*) echo '{"jsonrpc":"2.0","id":'$id',"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"prompts":{},"resources":{}},"serverInfo":{"name":"s","version":"1"}}}' ;;
-		*'"tools/list"'*) printf '{"jsonrpc":"2.0","id":%s,' $id; cat tools; echo ;;
+		*'"tools/list"'*) [ -e tools ] || { echo '{"jsonrpc":"2.0","id":'$id',"error":{"code":-32603,"message":"fetch failed"}}'; continue; }
+			printf '{"jsonrpc":"2.0","id":%s,' $id; cat tools; echo ;;
 		*'"prompts/list"'*) printf '{"jsonrpc":"2.0","id":%s,' $id; cat prompts; echo ;;
 		*'"resources/list"'*) printf '{"jsonrpc":"2.0","id":%s,' $id; cat resources; echo ;;
 		*'"resources/templates/list"'*) printf '{"jsonrpc":"2.0","id":%s,' $id; cat resourceTemplates; echo ;;

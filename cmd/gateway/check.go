@@ -166,6 +166,10 @@ func (f *flags) printStatus(a *app) error {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", s.Name, state, counts, dash(plain(a.mask.String(s.Server))), dash(s.Revision),
 			s.Took.Round(time.Millisecond), problem)
 	}
+	if t := totalOf(a.set.View().Snapshot); len(enabled(a.set.Status())) > 0 {
+		fmt.Fprintf(w, "total\t\t%d\t%d\t%d\t\t\t\t%s in the lists\n", t.counts[catalog.Tools], t.counts[catalog.Prompts],
+			t.counts[catalog.Resources]+t.counts[catalog.Templates], size(t.bytes))
+	}
 	if err := w.Flush(); err != nil {
 		return err
 	}

@@ -155,9 +155,12 @@ func (f *flags) printTools(entries []catalog.Entry, asJSON bool) error {
 	}
 	w := tabwriter.NewWriter(f.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "TOOL\tBACKEND\tOWN NAME\tDESCRIPTION")
+	var t total
 	for _, e := range entries {
+		t.add(catalog.Tools, e)
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", dash(plain(e.Exposed)), e.Backend, plain(e.Item.Own), clip(oneLine(e.Item.Description()), 60))
 	}
+	fmt.Fprintf(w, "total\t\t\t%d tools, %s in the list\n", t.counts[catalog.Tools], size(t.bytes))
 	return w.Flush()
 }
 

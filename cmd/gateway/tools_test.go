@@ -30,3 +30,15 @@ func TestEscaped_F_SEC_11(t *testing.T) {
 		}
 	}
 }
+
+func TestTotals_F_CFG_2(t *testing.T) {
+	t.Setenv("XDG_STATE_HOME", t.TempDir())
+	path := file(t, "gateway.yaml", "backends:\n- {name: demo, embedded: demo}\n- {name: more, embedded: demo, tools: {deny: [now]}}\n")
+	expect(t, exitOK, "check -c "+path, "\ntotal ", " 5 ", " KB in the lists")
+	expect(t, exitOK, "tools -c "+path, "\ntotal ", "5 tools, 1.1 KB in the list")
+	for n, want := range map[int]string{0: "0 bytes", 999: "999 bytes", 1000: "1.0 KB", 711_249: "711.2 KB", 2_000_000: "2.0 MB"} {
+		if got := size(n); got != want {
+			t.Errorf("%d: %s, want %s", n, got, want)
+		}
+	}
+}
