@@ -210,22 +210,16 @@ type field struct {
 	at    int32
 }
 
-// maxFields is how many members are looked at, at most.
-const maxFields = 3
-
-// look finds the members of an entry that have these names. twice is one that
-// stands there more than once, or in another case, so that clients may differ
-// on what it says.
-func look(raw []byte, names ...string) (found [maxFields]field, twice string, isObject bool) {
+// look finds the member of an entry that has this name. twice is set if the member is there more than
+// once, or in another case, so that clients may differ on what it says.
+func look(raw []byte, name string) (found field, twice, isObject bool) {
 	isObject = wire.Members(raw, func(key string, value []byte, at int) {
-		for i, name := range names {
-			switch {
-			case !strings.EqualFold(key, name): // some clients take Name for name
-			case found[i].value != nil || key != name:
-				twice = name
-			default:
-				found[i] = field{value, int32(at)}
-			}
+		switch {
+		case !strings.EqualFold(key, name): // some clients take Name for name
+		case found.value != nil || key != name:
+			twice = true
+		default:
+			found = field{value, int32(at)}
 		}
 	})
 	return found, twice, isObject
@@ -235,8 +229,7 @@ func look(raw []byte, names ...string) (found [maxFields]field, twice string, is
 // repaired if they are not as MCP's schema has them.
 func parseItem(k Kind, raw []byte) (Item, Flaw) {
 	key := kinds[k].key
-	found, twice, isObject := look(raw, key)
-	own := found[0]
+	own, twice, isObject := look(raw, key)
 	i := Item{Own: wire.Unquote(own.value), raw: raw, at: own.at, end: own.at + int32(len(own.value))}
 	switch longest := kinds[k].longest; {
 	case !isObject:
@@ -249,8 +242,8 @@ func parseItem(k Kind, raw []byte) (Item, Flaw) {
 		return i, Flaw{What: fmt.Sprintf("it has more than %d bytes", maxEntry)}
 	case nestsDeeper(raw, maxNesting):
 		return i, Flaw{What: fmt.Sprintf("it nests deeper than %d", maxNesting)}
-	case twice != "":
-		return i, Flaw{What: "its " + twice + " stands twice, or in another case"}
+	case twice:
+		return i, Flaw{What: "its " + key + " stands twice, or in another case"}
 	}
 	var r repair
 	i, what := i.repaired(k, &r)
@@ -288,8 +281,8 @@ func (i Item) repaired(k Kind, r *repair) (Item, string) {
 		return i, ""
 	}
 	found, _, _ := look(text, kinds[k].key)
-	i.raw, i.at = text, found[0].at
-	i.end = i.at + int32(len(found[0].value))
+	i.raw, i.at = text, found.at
+	i.end = i.at + int32(len(found.value))
 	return i, ""
 }
 

@@ -101,8 +101,8 @@ var (
 func emptyObject([]byte) string { return "{}" }
 
 // entries are the rules of the four lists. The members are those of the official schemas of all
-// revisions, 2024-11-05 to 2026-07-28; one that an earlier revision does not have is unknown to its
-// clients, which ignore it. The member that tells an entry from the others is checked elsewhere.
+// revisions, 2024-11-05 to 2026-07-28. Clients of an earlier revision ignore a member that it does not
+// have. The member that tells an entry from the others is checked elsewhere.
 var entries = [NumKinds]rules{
 	Tools: {
 		"name": nil, "title": anyText, "description": anyText, "icons": icons, "_meta": meta,
@@ -114,7 +114,7 @@ var entries = [NumKinds]rules{
 			"type":       {want: "a string", accepts: isText, instead: objectType},
 			"properties": schemas, "required": required, "$defs": definitions, "definitions": definitions,
 		}},
-		// The npm SDK compiles it when it lists, and fails for one that is not a schema.
+		// The npm SDK compiles it in listTools, and refuses the list if it is not a schema.
 		"outputSchema": {want: "an object", accepts: wire.IsObject, schema: true, members: rules{
 			"type":       {want: "a string or an array of strings", accepts: func(v []byte) bool { return isText(v) || required.accepts(v) }},
 			"properties": schemas, "required": required, "$defs": definitions, "definitions": definitions,
@@ -150,7 +150,7 @@ func objectType(types []byte) string {
 	return ""
 }
 
-// A repair makes an entry one that clients accept, and notes what it changes.
+// A repair changes an entry so that clients accept it, and notes each change.
 type repair struct {
 	notes []string
 	more  int // notes beyond maxNotes
