@@ -182,8 +182,10 @@ func TestLEAK_01_SessionsThatAreNotDeleted(t *testing.T) {
 			}
 			heap[round] = heapInUse()
 		}
-		if n := heap[2] - heap[0]; n > 1<<20 {
-			t.Errorf("%d bytes are left of 20000 sessions", n)
+		// Sessions that stay make every round grow. The runtime itself now and then keeps 0.5 to 1.4 MB more from
+		// one round on, which is not of the sessions.
+		if n := min(heap[1]-heap[0], heap[2]-heap[1]); n > 1<<19 {
+			t.Errorf("%d bytes are left of every 10000 sessions: %d", n, heap)
 		}
 		h.enter("2025-11-25", nil)
 	})
