@@ -20,6 +20,9 @@ import (
 // FRAME-08, FRAME-09: a backend that stops reading: its calls end when their time is over, it is
 // killed and started again, and nobody else notices, nor does the gateway's end take long.
 func TestFRAME08_FRAME09_ABackendThatStopsReadingIsStartedAgain(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: this test takes seconds")
+	}
 	deaf := script(`printf '{"jsonrpc":"2.0","id":2,"result":{"tools":[]}}\n'; test -e "$MARK" || { : > "$MARK"; trap '' TERM; exec sleep 60; }`)
 	deaf.Name, deaf.CallTimeout = "deaf", 500*time.Millisecond
 	deaf.Env = map[string]string{"MARK": filepath.Join(t.TempDir(), "mark")}

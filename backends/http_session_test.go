@@ -131,6 +131,9 @@ var unknownSession = map[string]func(w http.ResponseWriter, m wire.Message){
 // Calls that meet a server without their session end with its answers after one new initialize,
 // and each runs once.
 func TestCallsOfALostSession_F_HTTP_13(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: this test takes seconds")
+	}
 	for name, refuse := range unknownSession {
 		for _, sharing := range []string{"shared", "session"} {
 			t.Run(name+", "+sharing, func(t *testing.T) {
@@ -215,6 +218,9 @@ func TestALostSessionThatStaysLost_F_HTTP_13(t *testing.T) {
 // When all backends have answered or failed, each that is not ready has a reason, be it that the
 // session was lost right after initialize.
 func TestTheReasonIsThere_F_HTTP_14(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: this test takes seconds")
+	}
 	for name, reply := range map[string]http.HandlerFunc{
 		"404": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) },
 		"500": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) },

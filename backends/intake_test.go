@@ -16,6 +16,9 @@ import (
 // A server whose large answers stall takes no more room than its bound; what is beyond fails at
 // once. Another backend's calls go on.
 func TestStalledAnswers_F_SEC_9(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: this test takes seconds")
+	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		m, _ := wire.Parse(body)

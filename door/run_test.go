@@ -156,6 +156,9 @@ func TestTricklingBody(t *testing.T) {
 }
 
 func TestLEAK_01_SessionsThatAreNotDeleted(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: this test takes seconds")
+	}
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t, func(o *Options) { o.Idle = 30 * time.Minute })
 		h.want(knock{verb: "GET", path: "/healthz"}, 200, "ok\n")

@@ -136,6 +136,9 @@ func (c *ledger) End(call *gateway.Call, o gateway.Outcome) {
 // some twice at once, some with a ticket that was changed or is another's, some hang up, and
 // some do not come back. Each ends once, none runs twice, and nothing is left.
 func TestParked_TenThousand(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: this test takes seconds")
+	}
 	const calls, clients = 10_000, 20
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)

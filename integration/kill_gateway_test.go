@@ -27,6 +27,9 @@ const held = 16
 // else: the other backends answer all of theirs, and it is back after the first pause. What was measured is printed;
 // what is asserted leaves room for a busy machine.
 func TestKillNineOfABackendUnderLoad(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: this test takes seconds")
+	}
 	t.Parallel()
 	k := &killing{t: t, notes: make(map[string]string)}
 	var backends []backend

@@ -26,6 +26,9 @@ import (
 //
 // Not parallel: it counts what is in this process.
 func TestPROC_01_SessionsLeaveNothing(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: this test takes seconds")
+	}
 	t.Run("shared stdio, HTTP", func(t *testing.T) {
 		site := newTalkerSite(t)
 		server := httptest.NewServer(site)

@@ -13,6 +13,9 @@ import (
 // sessions; B: JSON-RPC; C: the gateway's core; D: the handler), as a client over HTTP sees them. Over stdio they are
 // gateway's Mission_*.txtar and TestMission_*.
 func TestMission_OverHTTP(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: this test takes seconds")
+	}
 	t.Parallel()
 	s := newSetup(t, nil, backend{Name: "demo", Embedded: "demo"}, backend{Name: "second", Embedded: "demo"})
 	url := s.listen()

@@ -119,6 +119,9 @@ func TestPROC01WhatADeadBackendHasLeftIsEnded(t *testing.T) {
 
 // PROC-04: killed at any moment, at its start, at work or while it ends, the gateway takes all along.
 func TestPROC04KilledAtAnyMoment(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: this test takes seconds")
+	}
 	t.Parallel()
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)

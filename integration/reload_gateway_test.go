@@ -24,6 +24,9 @@ import (
 // 100 reloads while clients call all the time, each of which changes a backend: no call is lost, no session ends, who did
 // not change is not touched, and what a client calls never goes back to what was before.
 func TestReloadUnderLoad(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: this test takes seconds")
+	}
 	const reloads, clients = 100, 6
 	s := newSetup(t, map[string]any{"log": map[string]any{"level": "info"}}, weather("still", "1"), weather("mute", "1"), weather("wind", "0"))
 	gw, url := s.web()
@@ -79,6 +82,9 @@ func TestReloadUnderLoad(t *testing.T) {
 
 // docker/mcp-gateway#384: while the set of backends changes, what is not concerned is found all the time.
 func TestOPEN_CONFIG08_NothingIsNotFoundDuringReloads(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: this test takes seconds")
+	}
 	const reloads = 200
 	s := newSetup(t, map[string]any{"log": map[string]any{"level": "info"}}, weather("still", "1"), weather("mute", "1"))
 	gw, url := s.web()
@@ -113,6 +119,9 @@ func TestOPEN_CONFIG08_NothingIsNotFoundDuringReloads(t *testing.T) {
 // anomalyco/opencode#37421: calls in flight, at the backend that changes and at another, end as they would have; a file that is
 // wrong changes nothing, and the log says where, what and what counts meanwhile, without a secret.
 func TestOPEN_CONFIG09_ReloadKeepsCallsAndGoodConfigurations(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: this test takes seconds")
+	}
 	t.Parallel()
 	s := newSetup(t, nil, weather("still", "1"), weather("wind", "1"))
 	gw := s.start()
@@ -221,6 +230,9 @@ func TestReloadSaysWhatNeedsARestart(t *testing.T) {
 
 // A token that is taken back is no good from then on, one that stays keeps its session, and the certificate is the new one.
 func TestReloadOfTokensAndCertificate(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: this test takes seconds")
+	}
 	t.Parallel()
 	cert, key, pool := certificate(t)
 	const stays, goes, comes = "0123456789abcdef-stays", "0123456789abcdef-goes", "0123456789abcdef-comes"
@@ -306,6 +318,9 @@ func TestReloadOfTokensAndCertificate(t *testing.T) {
 
 // Where there was no file SIGHUP looks for one.
 func TestHangupFindsTheFirstFile(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: this test takes seconds")
+	}
 	t.Parallel()
 	s := newSetup(t, nil)
 	if err := os.Remove(s.config); err != nil {
@@ -422,6 +437,9 @@ func TestCheckDiff(t *testing.T) {
 // A new server that hangs is named, and does not keep its repair waiting, nor whoever asks by SIGHUP; what is loaded
 // meanwhile says who is not up.
 func TestReloadDoesNotWaitForAServerThatHangs(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: this test takes seconds")
+	}
 	t.Parallel()
 	s := newSetup(t, nil, weather("still", "1"))
 	gw := s.start()
@@ -471,6 +489,9 @@ func TestReloadDoesNotWaitForAServerThatHangs(t *testing.T) {
 
 // Whoever has repaired a server says so with SIGHUP: it is tried at once, though its file is what it was.
 func TestHangupTriesWhatHasFailed(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: this test takes seconds")
+	}
 	t.Parallel()
 	s := newSetup(t, nil, weather("still", "1"))
 	program := filepath.Join(s.dir, "server")

@@ -20,6 +20,9 @@ import (
 // what they were given in all that they say while they fail. Nothing of it is in the log, be it at debug, on the record with
 // payloads, in what clients read, in gateway check, or on disk.
 func TestSEC_03_NoSecretIsShown(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: this test takes seconds")
+	}
 	t.Parallel()
 	const sentinel = "s3nt1nel" // in each secret; with letters that are escaped in some places
 	secret := func(of string) string { return sentinel + "-" + of + "+/=&é\"x" }

@@ -210,6 +210,9 @@ func TestServeOnStdioAndHTTP(t *testing.T) {
 // SIGTERM while calls are in flight over HTTP: they end, with an answer that says so, and nothing is left (newSetup sees to
 // that).
 func TestServeEndsInOrderWithCallsInFlight(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: this test takes seconds")
+	}
 	t.Parallel()
 	s := newSetup(t, map[string]any{"catalog": map[string]any{"wait": "30s"}}, actor("mirror", "mirror", ""))
 	addr := "127.0.0.1:" + freePort(t)

@@ -127,6 +127,9 @@ func TestSecondInterruptEndsAtOnce(t *testing.T) {
 // mcp-go's client closes our stderr before it waits for our end, and a client that crashes closes all at once: writing
 // there must not kill the gateway in the midst of ending its backends.
 func TestClosedPipesAreAnOrderlyEnd(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: this test takes seconds")
+	}
 	t.Parallel()
 	notes := notesFile(t)
 	s := newSetup(t, nil, actor("mirror", "mirror", notes), actor("stubborn", "stubborn", ""))

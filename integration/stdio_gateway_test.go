@@ -16,6 +16,9 @@ import (
 func notesFile(t testing.TB) string { return filepath.Join(t.TempDir(), "notes") }
 
 func TestStdoutCarriesOnlyTheProtocol(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: this test takes seconds")
+	}
 	t.Parallel()
 	s := newSetup(t, map[string]any{"catalog": map[string]any{"wait": "1s"}},
 		actor("banner", "banner", ""), actor("mute", "mute", ""), actor("mirror", "mirror", ""), backend{Name: "demo", Embedded: "demo"})
@@ -403,6 +406,9 @@ func TestUnknownToolsAndUnreadyCallsAreRefused(t *testing.T) {
 }
 
 func TestFRAME_04_FramingIsForgivingAndUnlimited(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: this test takes seconds")
+	}
 	t.Parallel()
 	s := newSetup(t, nil, actor("mirror", "mirror", ""))
 	gw := s.start()

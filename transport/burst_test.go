@@ -91,6 +91,9 @@ func TestWhatIsOfNoBurstTakesWhatIsHeldAlong(t *testing.T) {
 
 // TestLinesKeepTheirOrderInBursts: of any length, to a far side that takes them slower than they come.
 func TestLinesKeepTheirOrderInBursts(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: this test takes seconds")
+	}
 	for _, size := range []int{10, 4 << 10, small - 10, small + 10, 200 << 10} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
 			o, r := piped(t)

@@ -218,6 +218,9 @@ func TestStderrLinesAreCutNotSplit(t *testing.T) {
 
 // The steps of the end: stdin closed, SIGTERM, SIGKILL; each is given its time.
 func TestChildIsEndedPolitely(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: this test takes seconds")
+	}
 	dir := t.TempDir()
 	for _, tt := range []struct {
 		name, script, mark string
@@ -251,6 +254,9 @@ func TestChildIsEndedPolitely(t *testing.T) {
 
 // PROC-01: what a child started goes with it, by Close or when the child dies.
 func TestPROC01GrandchildrenGoWithTheChild(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: this test takes seconds")
+	}
 	for name, end := range map[string]func(*Child){
 		"Close": func(p *Child) { p.Close() },
 		"death": func(p *Child) { _ = syscall.Kill(p.Pid(), syscall.SIGKILL) },
@@ -309,6 +315,9 @@ func TestRelativeCommandIsSeenFromItsDirectory(t *testing.T) {
 
 // A child that has closed its stdin is ended even if it ignores SIGTERM.
 func TestAChildThatClosesItsStdinIsKilledInTheEnd(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: this test takes seconds")
+	}
 	p := spawn(t, shell("trap '' TERM; exec <&-; "+say+"say 0; while :; do sleep 0.01; done"))
 	number(t, p)
 	if err := p.Write(numbered(1, 0), ""); err != nil {
@@ -361,6 +370,9 @@ func TestCommandIsLookedUpInItsOwnPATH(t *testing.T) {
 // PROC-04: when this process is killed, its children are, and theirs, also if
 // they ignore every signal but SIGKILL. The test starts itself to be killed.
 func TestPROC04ChildrenDoNotOutliveAKilledParent(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: this test takes seconds")
+	}
 	if os.Getenv("BE_THE_PARENT") != "" {
 		p, err := Spawn(func() Command {
 			c := shell(say + "trap '' TERM HUP INT; sh -c 'trap \"\" TERM HUP INT; while :; do sleep 0.05; done' & say $$; say $!; while :; do sleep 0.05; done")
@@ -456,6 +468,9 @@ func TestSpawnSaysWhyAFileCannotBeStarted(t *testing.T) {
 
 // A child that closes its stdout and lives on has ended, as far as we are concerned.
 func TestAChildThatClosesItsStdoutHasEnded(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: this test takes seconds")
+	}
 	p := spawn(t, shell("echo 'going silent' >&2; exec >&-; trap '' TERM; while :; do sleep 0.01; done"))
 	_, _, err := p.Read()
 	var exit *ExitError

@@ -81,6 +81,9 @@ func TestNothingThatWaitsIsNoReasonToGiveUp(t *testing.T) {
 // FRAME-08: the conversation with a child that does not read ends, and says so; not so with one
 // that has taken everything and is busy.
 func TestFRAME08AChildThatDoesNotReadIsGivenUp(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: this test takes seconds")
+	}
 	c := shell(say + "say 0; exec sleep 60")
 	c.Patience = 300 * time.Millisecond
 	p := spawn(t, c)

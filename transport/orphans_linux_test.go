@@ -57,6 +57,9 @@ const (
 // PROC-01: what a child leaves behind in a session of its own ends with it, and
 // when Close returns it has.
 func TestPROC01WhatHasLeftTheGroupEndsWithTheChild(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: this test takes seconds")
+	}
 	if !adopting(t) {
 		return
 	}
@@ -242,6 +245,9 @@ func dirOf(cmd *exec.Cmd) string {
 
 // PROC-04: with a parent that is killed goes also what has left the group of its child.
 func TestPROC04TheHolderFindsWhatHasLeftTheGroup(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: this test takes seconds")
+	}
 	cmd := parent(t)
 	if cmd == nil {
 		Adopt()
@@ -258,6 +264,9 @@ func TestPROC04TheHolderFindsWhatHasLeftTheGroup(t *testing.T) {
 
 // PROC-04: so does what was left behind by a child that is dead, while it is given its grace.
 func TestPROC04StraysAreHeldWhileTheyHaveTheirGrace(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: this test takes seconds")
+	}
 	cmd := parent(t)
 	if cmd == nil {
 		Adopt()
@@ -311,6 +320,9 @@ func TestTheDeadBehindOneOfOursAreReaped(t *testing.T) {
 // in which nobody holds that. Of gateways that were killed while their backends crashed, and left
 // daemons, every other left one.
 func TestPROC04StraysAreHeldFromTheEndOfTheChild(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: this test takes seconds")
+	}
 	cmd := parent(t)
 	if cmd == nil {
 		Adopt()

@@ -102,6 +102,9 @@ func TestStdioClose(t *testing.T) {
 
 // A client that does not read holds up the end for no longer than promised.
 func TestStdioCloseWhenNobodyReads(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: this test takes seconds")
+	}
 	inR, _ := pipe(t)
 	_, outW := pipe(t)
 	c := Stdio(blocking(t, inR), blocking(t, outW), 64<<20)
@@ -172,6 +175,9 @@ func TestStdioEndsWhenItsOutputIsClosedBehindAWrite(t *testing.T) {
 // Where stdout shares its pipe with stderr it stays in the blocking mode, for
 // whoever else writes there. Close ends all the same.
 func TestStdioCloseOfABlockingPipe(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: this test takes seconds")
+	}
 	inR, _ := pipe(t)
 	_, outW := pipe(t)
 	stderr := os.Stderr

@@ -142,6 +142,9 @@ func TestLookoutIgnoresItsNeighbours(t *testing.T) {
 
 // A file that is gone for a moment is waited for: what is told then is the file that took its place.
 func TestLookoutWaitsForAFileThatIsGone(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: this test takes seconds")
+	}
 	t.Parallel()
 	s := sit(t, nil, "gateway.yaml")
 	s.must(os.Remove(s.path("gateway.yaml")))
@@ -157,6 +160,9 @@ func TestLookoutWaitsForAFileThatIsGone(t *testing.T) {
 
 // What is written without end is read in between.
 func TestLookoutDoesNotWaitForEver(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: this test takes seconds")
+	}
 	t.Parallel()
 	s := sit(t, nil, "gateway.yaml")
 	began := time.Now()
@@ -238,6 +244,9 @@ func TestLookoutSeesAnotherDirectory(t *testing.T) {
 
 // The system tells nothing of a directory further up.
 func TestLookoutSeesADirectoryFurtherUp(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: this test takes seconds")
+	}
 	t.Parallel()
 	s := sit(t, func(s *seat) {
 		s.must(os.MkdirAll(s.path("release/conf"), 0o700))
