@@ -149,15 +149,18 @@ func TestTooManyConnections(t *testing.T) {
 			if got := c.post("echo", ""); got != 200 {
 				t.Fatalf("a client gets %d", got)
 			}
+			synctest.Wait() // the server calls a connection idle only after it has answered
 			clients = append(clients, c)
 		}
 		if got := clients[0].post("echo", ""); got != 200 { // so that it is not the one that was idle the longest
 			t.Errorf("the first client gets %d", got)
 		}
+		synctest.Wait()
 		for range 2 {
 			if got := h.call().post("echo", ""); got != 200 {
 				t.Errorf("one more gets %d", got)
 			}
+			synctest.Wait()
 		}
 		for i, c := range clients {
 			if open := c.isOpen(); open != (i != 1 && i != 2) {
