@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -17,14 +18,15 @@ import (
 	"mcpgateway/wire"
 )
 
-// A sessionServer is a server of streamable HTTP. It keeps its session until it is told to
-// forget it, and counts the requests that it acts upon.
+// A sessionServer is a server of streamable HTTP. It keeps its sessions until it is told to
+// forget them, and counts the requests that it acts upon.
 type sessionServer struct {
 	refuse func(w http.ResponseWriter, m wire.Message) // how it says that it does not know a session
 	fickle bool                                        // it knows no session when a tool is called
 
 	mu      sync.Mutex
-	session int
+	session int            // the number of the last one
+	oldest  int            // earlier ones are forgotten
 	ran     map[string]int // method → how often it was acted upon
 	refused int
 }
@@ -32,7 +34,7 @@ type sessionServer struct {
 func (s *sessionServer) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.session++
+	s.oldest = s.session + 1
 }
 
 func (s *sessionServer) count(method string) int {
@@ -44,12 +46,9 @@ func (s *sessionServer) count(method string) int {
 func (s *sessionServer) known(r *http.Request, m wire.Message) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	number, _ := strconv.Atoi(r.Header.Get("Mcp-Session-Id"))
 	opens := m.Method() == "initialize"
-	if opens {
-		s.session++
-	}
-	switch {
-	case !opens && r.Header.Get("Mcp-Session-Id") != fmt.Sprint(s.session), s.fickle && m.Method() == "tools/call":
+	if !opens && (number == 0 || number < s.oldest) || s.fickle && m.Method() == "tools/call" {
 		s.refused++
 		return false
 	}
@@ -75,6 +74,7 @@ func (s *sessionServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch m.Method() {
 	case "initialize":
 		s.mu.Lock()
+		s.session++
 		w.Header().Set("Mcp-Session-Id", fmt.Sprint(s.session))
 		s.mu.Unlock()
 		result = `{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"resources":{"subscribe":true}},"serverInfo":{"name":"s","version":"1"}}`

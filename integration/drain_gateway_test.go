@@ -72,6 +72,7 @@ func TestSignalDrainsCalls_F_PROC_2(t *testing.T) {
 				t.Fatal("the end is not logged while calls run")
 			}
 			if sig != stdinEnds {
+				gw.awaitRefusals()
 				gw.ask("8", "tools/call", `{"name":"slow"}`)
 				if m := gw.answer("8", patience); m.code() != -32603 || !strings.Contains(string(m.Error), "did not run") {
 					t.Errorf("a new call: %s", m.Raw)
@@ -86,6 +87,21 @@ func TestSignalDrainsCalls_F_PROC_2(t *testing.T) {
 				t.Errorf("exit code %d", code)
 			}
 		})
+	}
+}
+
+// awaitRefusals waits until the gateway refuses requests, which it does a moment after it has logged the
+// signal.
+func (c *rawClient) awaitRefusals() {
+	c.t.Helper()
+	n := 0
+	if !poll(patience, func() bool {
+		n++
+		id := `"probe-` + itoa(int64(n)) + `"`
+		c.ask(id, "tools/list", `{}`)
+		return strings.Contains(string(c.answer(id, patience).Error), "did not run")
+	}) {
+		c.t.Fatal("the gateway refuses no request while it ends")
 	}
 }
 
