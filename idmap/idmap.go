@@ -95,16 +95,18 @@ func (t *Table[V]) Close() {
 	t.closed = true
 }
 
-// Drain removes all rows, returns their values in no order, and closes the
-// table for good.
-func (t *Table[V]) Drain() []V {
+// Drain closes the table for good, removes the rows of which keep does not say that they stay (nil = none
+// do), and returns their values in no order. The table is locked meanwhile: keep must not use it.
+func (t *Table[V]) Drain(keep func(V) bool) []V {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.closed = true
 	all := make([]V, 0, len(t.rows))
-	for _, v := range t.rows {
-		all = append(all, v)
+	for id, v := range t.rows {
+		if keep == nil || !keep(v) {
+			all = append(all, v)
+			delete(t.rows, id)
+		}
 	}
-	t.rows = nil
 	return all
 }

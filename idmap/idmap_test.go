@@ -67,7 +67,7 @@ func TestDrainReturnsAllAndCloses(t *testing.T) {
 		add(&table, v)
 	}
 	table.Take(4)
-	got := table.Drain()
+	got := table.Drain(nil)
 	slices.Sort(got)
 	if want := []int{0, 1, 2, 4, 5, 6, 7, 8, 9}; !slices.Equal(got, want) {
 		t.Errorf("Drain: %v, want %v", got, want)
@@ -76,14 +76,14 @@ func TestDrainReturnsAllAndCloses(t *testing.T) {
 	if table.Add(func(int64) int { called = true; return 0 }) || called {
 		t.Error("a row was put in after Drain")
 	}
-	if again := table.Drain(); len(again) != 0 || table.Len() != 0 {
+	if again := table.Drain(nil); len(again) != 0 || table.Len() != 0 {
 		t.Errorf("drained twice: %v", again)
 	}
 	if _, ok := table.Take(1); ok {
 		t.Error("a drained row was taken")
 	}
 	var empty Table[int]
-	if got := empty.Drain(); len(got) != 0 || add(&empty, 1) != 0 {
+	if got := empty.Drain(nil); len(got) != 0 || add(&empty, 1) != 0 {
 		t.Error("a table that was never used does not close")
 	}
 }
@@ -134,7 +134,7 @@ func TestEachRowIsTakenOnce(t *testing.T) {
 				}
 				race.Wait()
 				if id == rows/2 {
-					for _, v := range table.Drain() {
+					for _, v := range table.Drain(nil) {
 						taken[v].Add(1)
 					}
 				}
@@ -225,7 +225,7 @@ func TestTakenRowsAreForgotten(t *testing.T) {
 		t.Error("a taken row is still held")
 	}
 	_, drained := put()
-	table.Drain()
+	table.Drain(nil)
 	runtime.GC()
 	if drained.Value() != nil {
 		t.Error("a drained row is still held")

@@ -66,9 +66,16 @@ type Pending struct {
 
 // A departure is over which Peer a call was sent last, and under which id.
 type departure struct {
-	peer *Peer
-	id   int64
-	at   time.Time
+	peer    *Peer
+	id      int64
+	at      time.Time
+	writing atomic.Bool // Offer has put the call into the table, and has not returned from the write
+}
+
+// isWriting reports whether Offer is still writing the call to p.
+func (c *Pending) isWriting(p *Peer) bool {
+	d := c.sent.Load()
+	return d != nil && d.peer == p && d.writing.Load()
 }
 
 // ID returns the id under which the call was sent last, "" before that.
@@ -140,9 +147,10 @@ func (p *Peer) Offer(m wire.Message, c *Pending) error {
 		departs = new(departure)
 	}
 	row := func(id int64) *Pending {
-		*departs = departure{p, id, time.Now()}
+		departs.peer, departs.id, departs.at = p, id, time.Now()
+		departs.writing.Store(true)
 		c.sent.Store(departs)
-		c.start(*departs)
+		c.start(departs)
 		return c
 	}
 	p.fly(c, 1)
@@ -179,6 +187,14 @@ func (p *Peer) Offer(m wire.Message, c *Pending) error {
 			}
 			return err // a write that failed has not reached the far side, not in part either
 		}
+		return nil
+	}
+	// The conversation may have ended during the write: whichever of over and Offer comes second finds the
+	// call, because over looks at writing after it has set isOver, and Offer the other way round.
+	if departs.writing.Store(false); p.isOver.Load() {
+		if _, ok := p.take(id); ok {
+			c.end(wire.Message{}, &transport.Lost{ID: c.ID(), Err: p.because(transport.ErrClosed), Ran: true})
+		}
 	}
 	return nil
 }
@@ -206,7 +222,7 @@ func (c *Pending) Hold() { c.wind(1) }
 func (c *Pending) Release() { c.wind(-1) }
 
 // start starts the clock, unless the call is on hold already.
-func (c *Pending) start(d departure) {
+func (c *Pending) start(d *departure) {
 	if c.Timeout <= 0 {
 		return
 	}

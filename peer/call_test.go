@@ -522,3 +522,51 @@ func TestACallIsTakenBackOnItsStream(t *testing.T) {
 		}
 	})
 }
+
+// ending is a Conn that reports each Write only after the conversation has ended.
+type ending struct {
+	transport.Conn
+	over chan struct{} // closed when it has
+	err  error         // what Write returns
+}
+
+func (e *ending) Write(m wire.Message, about wire.ID) error {
+	if e.err == nil {
+		if err := e.Conn.Write(m, about); err != nil {
+			return err
+		}
+	}
+	_ = e.Conn.Close()
+	<-e.over
+	return e.err
+}
+
+// A call whose write fails while the conversation ends did not run: Offer says so, and the call may be
+// sent again. One whose write succeeds in that moment ends, and may have run.
+func TestTheEndDuringAWrite_F_HTTP_13(t *testing.T) {
+	for _, failure := range []error{transport.ErrClosed, nil} {
+		synctest.Test(t, func(t *testing.T) {
+			conn, _ := mcptest.Open(t, "far side")
+			e := &ending{Conn: conn, over: make(chan struct{}), err: failure}
+			p := peer.New(e, &talk{}, peer.Options{})
+			go func() {
+				_ = p.Run(t.Context())
+				close(e.over)
+			}()
+			asked := &caller{}
+			c := &peer.Pending{To: asked}
+			err := p.Offer(request("1", ""), c)
+			if failure != nil {
+				asked.isOpen(t)
+				if !errors.Is(err, transport.ErrClosed) || !c.Sent().IsZero() {
+					t.Errorf("a failed write: %v, sent %v", err, c.Sent())
+				}
+				return
+			}
+			_, why := asked.end(t)
+			if lost, ok := errors.AsType[*transport.Lost](why); err != nil || !ok || !lost.Ran {
+				t.Errorf("a write that succeeded: %v, ended with %v", err, why)
+			}
+		})
+	}
+}

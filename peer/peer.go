@@ -92,6 +92,7 @@ type Peer struct {
 	began       time.Time
 	heard, used atomic.Int64 // see Traffic; since began
 
+	isOver    atomic.Bool // over was called
 	finishing atomic.Bool
 	givingUp  atomic.Int32  // calls that are out of the table, and the far side is being told
 	left      chan struct{} // 1 slot: since finishing, one of calls has come to its end; nil before
@@ -135,7 +136,8 @@ func (p *Peer) Receive(m wire.Message) {
 func (p *Peer) End() { p.over(transport.ErrClosed) }
 
 // Run reads until the far side ends the conversation (nil), the Conn fails, or
-// ctx is done (both an error); only then are all calls sent over it ended. What
+// ctx is done (both an error); only then are all calls sent over it ended, but for one that is
+// being written, which ends when its write does. What
 // the far side asked before remains to be answered: see Drain and Close.
 func (p *Peer) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -159,7 +161,8 @@ func (p *Peer) Run(ctx context.Context) error {
 	return err
 }
 
-// over ends the calls that were sent, for nothing can answer them any more.
+// over ends the calls that were sent, for nothing can answer them any more. A call that is being
+// written stays: only Offer learns whether it has reached the far side, see [Peer.Offer].
 func (p *Peer) over(err error) {
 	p.mu.Lock()
 	p.end = ended{why(err)}
@@ -170,7 +173,8 @@ func (p *Peer) over(err error) {
 	p.mu.Lock()
 	p.ended, p.trails, p.trailing = why(err), nil, nil
 	p.mu.Unlock()
-	all := p.calls.Drain()
+	p.isOver.Store(true)
+	all := p.calls.Drain(func(c *Pending) bool { return c.isWriting(p) })
 	p.leave()
 	for _, c := range all {
 		p.fly(c, -1)
