@@ -28,6 +28,7 @@ func FuzzLoad(f *testing.F) {
 		}
 	}
 	f.Add([]byte("backends: &a [*a]\n"))
+	f.Add([]byte("backends:\n  - name: b\n    url: https://${TOKEN}@\n"))
 	f.Add([]byte("a: &a\n  <<: *a\n"))
 	f.Add([]byte("{\"mcpServers\":{\"\":{\"command\":\"x\"}}}"))
 	f.Add([]byte("{\"mcpServers\":{\"a\":{\"url\":\"http://h\",\"type\":\"sse\",\"transport\":\"x\"}},\"listen\":\":1\"}"))
@@ -45,6 +46,8 @@ func FuzzLoad(f *testing.F) {
 			}
 			return
 		}
+		// A backend that a variable makes wrong is accepted, and never started.
+		loaded.Config.Backends = slices.DeleteFunc(loaded.Config.Backends, func(b Backend) bool { return b.Misconfigured != "" })
 		c := &checker{}
 		if c.check(loaded.Config); len(c.errs) > 0 {
 			t.Errorf("accepted, but %v", c.errs)
