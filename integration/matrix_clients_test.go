@@ -232,22 +232,14 @@ var matrixDeeds = map[string]func(ctx context.Context, c matrixGuest, h matrixEv
 		if err := c.subscribe(ctx, matrixNews); err != nil {
 			return fmt.Errorf("subscribe: %w", err)
 		}
-		// go-sdk's client does not wait until it is subscribed, so what is touched at once may be too early.
-		for {
-			if err := say(ctx, c, "touch", n, "ok"); err != nil {
-				return err
-			}
-			select {
-			case uri := <-h.updates:
-				if uri != matrixNews {
-					return fmt.Errorf("updated %q", uri)
-				}
-				return nil
-			case <-time.After(time.Second):
-			case <-ctx.Done():
-				return errors.New("no update")
-			}
+		if err := say(ctx, c, "touch", n, "ok"); err != nil {
+			return err
 		}
+		uri, err := await(ctx, "update", h.updates)
+		if err == nil && uri != matrixNews {
+			err = fmt.Errorf("updated %q", uri)
+		}
+		return err
 	},
 	"list_changed": func(ctx context.Context, c matrixGuest, h matrixEvents, n string) error {
 		for len(h.changed) > 0 {
@@ -273,7 +265,11 @@ func say(ctx context.Context, c matrixGuest, tool, n, want string) error {
 	return nil
 }
 
-type matrixGoSDK struct{ *gosdk.ClientSession }
+type matrixGoSDK struct {
+	*gosdk.ClientSession
+	era string
+	h   matrixEvents
+}
 
 func dialMatrixGoSDK(ctx context.Context, v errand, era string, h matrixEvents) (matrixGuest, error) {
 	client := gosdk.NewClient(&gosdk.Implementation{Name: "gosdk", Version: "1.8"}, &gosdk.ClientOptions{
@@ -298,15 +294,39 @@ func dialMatrixGoSDK(ctx context.Context, v errand, era string, h matrixEvents) 
 		cmd.Env = v.Env
 		transport = &gosdk.CommandTransport{Command: cmd, TerminateDuration: patience}
 	}
+	client.AddReceivingMiddleware(func(next gosdk.MethodHandler) gosdk.MethodHandler {
+		return func(ctx context.Context, method string, req gosdk.Request) (gosdk.Result, error) {
+			if method == "notifications/subscriptions/acknowledged" {
+				h.acknowledged <- ""
+			}
+			return next(ctx, method, req)
+		}
+	})
 	session, err := client.Connect(ctx, transport, &gosdk.ClientSessionOptions{ProtocolVersion: era})
 	if err == nil && session.InitializeResult().ProtocolVersion != era {
 		err = fmt.Errorf("revision %s", session.InitializeResult().ProtocolVersion)
 	}
-	return matrixGoSDK{session}, err
+	c := matrixGoSDK{session, era, h}
+	if err == nil {
+		err = c.awaitSubscription(ctx)
+	}
+	return c, err
 }
 
-func (c matrixGoSDK) list(ctx context.Context) ([]string, error) { return gosdkClient(c).list(ctx) }
-func (c matrixGoSDK) close() error                               { return c.Close() }
+// awaitSubscription waits until the server has acknowledged a subscriptions/listen request, for
+// which the SDK's client does not wait. A session has no such request.
+func (c matrixGoSDK) awaitSubscription(ctx context.Context) error {
+	if c.era == sessionEra {
+		return nil
+	}
+	_, err := await(ctx, "acknowledgement", c.h.acknowledged)
+	return err
+}
+
+func (c matrixGoSDK) list(ctx context.Context) ([]string, error) {
+	return gosdkClient{c.ClientSession}.list(ctx)
+}
+func (c matrixGoSDK) close() error { return c.Close() }
 
 func (c matrixGoSDK) call(ctx context.Context, tool, n string, progress bool) (string, error) {
 	params := &gosdk.CallToolParams{Name: tool, Arguments: map[string]any{"n": n}}
@@ -321,7 +341,10 @@ func (c matrixGoSDK) call(ctx context.Context, tool, n string, progress bool) (s
 }
 
 func (c matrixGoSDK) subscribe(ctx context.Context, uri string) error {
-	return c.Subscribe(ctx, &gosdk.SubscribeParams{URI: uri})
+	if err := c.Subscribe(ctx, &gosdk.SubscribeParams{URI: uri}); err != nil {
+		return err
+	}
+	return c.awaitSubscription(ctx)
 }
 
 type matrixMCPGo struct {
