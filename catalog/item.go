@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"mcpgateway/wire"
@@ -211,12 +210,12 @@ type field struct {
 }
 
 // look finds the member of an entry that has this name. twice is set if the member is there more than
-// once, or in another case, so that clients may differ on what it says.
+// once, so that clients may differ on what it says.
 func look(raw []byte, name string) (found field, twice, isObject bool) {
 	isObject = wire.Members(raw, func(key string, value []byte, at int) {
 		switch {
-		case !strings.EqualFold(key, name): // some clients take Name for name
-		case found.value != nil || key != name:
+		case key != name:
+		case found.value != nil:
 			twice = true
 		default:
 			found = field{value, int32(at)}
@@ -243,7 +242,7 @@ func parseItem(k Kind, raw []byte) (Item, Flaw) {
 	case nestsDeeper(raw, maxNesting):
 		return i, Flaw{What: fmt.Sprintf("it nests deeper than %d", maxNesting)}
 	case twice:
-		return i, Flaw{What: "its " + key + " stands twice, or in another case"}
+		return i, Flaw{What: "its " + key + " stands twice"}
 	}
 	var r repair
 	i, what := i.repaired(k, &r)
@@ -254,7 +253,9 @@ func parseItem(k Kind, raw []byte) (Item, Flaw) {
 		return i, Flaw{What: what}
 	}
 	if k == Templates {
-		i = i.withPattern(&r)
+		if i, what = i.withPattern(&r); what != "" {
+			return i, Flaw{What: what}
+		}
 	}
 	what = r.String()
 	return i, Flaw{What: what, Mended: what != ""}
@@ -273,11 +274,15 @@ func (i Item) repaired(k Kind, r *repair) (Item, string) {
 		}
 		i.raw = text
 	}
-	text := r.object(&rule{members: entries[k]}, i.raw, "")
+	text, places := mendNumbers(i.raw)
+	if places > 0 {
+		r.note("number", "was larger than a double can hold, and is the largest that it can")
+	}
+	text = r.object(&rule{members: entries[k]}, text, "")
 	if !k.named() {
 		text = r.named(text, i.literal())
 	}
-	if &text[0] == &i.raw[0] && len(text) == len(i.raw) {
+	if same(text, i.raw) {
 		return i, ""
 	}
 	found, _, _ := look(text, kinds[k].key)

@@ -109,6 +109,10 @@ func TestNamesDependOnListingsAlone(t *testing.T) {
 	for round := range 400 {
 		o := Options{Prefix: []Prefix{Collision, Always, Never}[round%3], NameLimit: []int{8, 20, 50}[round/3%3]}
 		k := Kind(round % NumKinds)
+		names := names
+		if k == Templates {
+			names = slices.DeleteFunc(slices.Clone(names), func(s string) bool { return s == "a b" }) // which is none
+		}
 		var listings, permuted []Listing
 		for _, backend := range []string{"a", "b", "c"} {
 			some := slices.Clone(names)

@@ -22,11 +22,12 @@ type rule struct {
 	all      *rule                     // of every member of a value that is an object, whatever its name
 	elements *rule                     // of a value that is an array; one that is not accepted is removed
 	needs    string                    // a member without which an object is not accepted, as members leaves it
-	schema   bool                      // an object that is not a JSON Schema, as members leaves it, is not accepted
+	compiled bool                      // an object, as members leaves it, is not accepted if clients cannot compile it
 }
 
 // rules are those of the members of an object, by name. Other members, and those with nil, may have any
-// value.
+// value. A member whose name differs from one of these in case alone is removed: some clients, such as
+// those in Go, take its value for that of the other.
 type rules map[string]*rule
 
 func aText(want string, accepts func(text string) bool) *rule {
@@ -113,11 +114,13 @@ var entries = [NumKinds]rules{
 		"inputSchema": {members: rules{ // what is not an object is seen to by mendSchemas
 			"type":       {want: "a string", accepts: isText, instead: objectType},
 			"properties": schemas, "required": required, "$defs": definitions, "definitions": definitions,
+			"$schema": anyText, "additionalProperties": nil,
 		}},
-		// The npm SDK compiles it in listTools, and refuses the list if it is not a schema.
-		"outputSchema": {want: "an object", accepts: wire.IsObject, schema: true, members: rules{
+		// The npm SDK compiles it in listTools, and refuses the list if that fails.
+		"outputSchema": {want: "an object", accepts: wire.IsObject, compiled: true, members: rules{
 			"type":       {want: "a string or an array of strings", accepts: func(v []byte) bool { return isText(v) || required.accepts(v) }},
 			"properties": schemas, "required": required, "$defs": definitions, "definitions": definitions,
+			"$schema": anyText, "additionalProperties": nil,
 		}},
 		"defer_loading": aBool, // of Anthropic's API, which mcp-go reads
 	},
@@ -207,16 +210,26 @@ func (r *repair) value(rule *rule, value []byte, path string) (repaired []byte, 
 				return nil, false
 			}
 		}
-		if rule.schema {
-			if at, want := wrong(value, aSchema, maxLooked); want != "" {
-				r.note(path+at, "is not "+string(want)+"; "+path+" is removed")
-				return nil, false
-			}
+		if rule.compiled {
+			return r.compiled(value, path)
 		}
 	case rule.elements != nil && isArray(value):
 		value = r.array(rule.elements, value, path)
 	}
 	return value, true
+}
+
+// compiled returns a JSON Schema without identifiers; ok is false if clients cannot compile it.
+func (r *repair) compiled(schema []byte, path string) (repaired []byte, ok bool) {
+	repaired = withoutIdentifiers(schema)
+	if at, problem := notCompiled(repaired); problem != "" {
+		r.note(path+at, problem+"; "+path+" is removed")
+		return nil, false
+	}
+	if !same(repaired, schema) {
+		r.note(path, "had $id, which some clients keep for all tools together, and which is removed")
+	}
+	return repaired, true
 }
 
 // A part is one member of an object: the text before its value, which names it, and the value.
@@ -238,9 +251,13 @@ func (r *repair) object(rule *rule, object []byte, path string) []byte {
 	wire.Members(object, func(key string, value []byte, at int) {
 		p := part{key: key, head: bytes.TrimLeft(object[end:at], " \t\r\n,{"), value: value}
 		end = at + len(value)
-		if of := rule.find(key); of != nil {
+		of, name := rule.find(key)
+		if name != key {
+			r.note(path+key, "differs from "+name+" in case and is removed")
+			p.dropped, changed = true, true
+		} else if of != nil {
 			repaired, ok := r.value(of, value, path+key)
-			changed = changed || !ok || len(repaired) != len(value) || &repaired[0] != &value[0]
+			changed = changed || !ok || !same(repaired, value)
 			p.value, p.dropped = repaired, !ok
 			if ok && rule.all == nil { // of two properties of a schema parsers take the last
 				if earlier := slices.IndexFunc(kept, func(i int) bool { return parts[i].key == key }); earlier >= 0 {
@@ -271,21 +288,22 @@ func (r *repair) object(rule *rule, object []byte, path string) []byte {
 	return append(b, '}')
 }
 
-// find returns the rule of a member, nil if there is none. A name in another case has the same one:
-// some clients take it for the other.
-func (r *rule) find(key string) *rule {
+// find returns the rule of a member, nil if there is none, and its name, which is another than key if
+// they differ in case alone.
+func (r *rule) find(key string) (of *rule, name string) {
 	if r.all != nil {
-		return r.all
+		return r.all, key
 	}
 	if one, ok := r.members[key]; ok {
-		return one
+		return one, key
 	}
-	for name, one := range r.members {
-		if len(name) == len(key) && strings.EqualFold(name, key) {
-			return one
+	for name := range r.members {
+		// No name is longer in another case than three bytes for each of its own: K may be a Kelvin sign.
+		if len(name) <= len(key) && len(key) <= 3*len(name) && strings.EqualFold(name, key) {
+			return nil, name
 		}
 	}
-	return nil
+	return nil, key
 }
 
 // array returns an array with its elements as the rule wants them, without those that are not accepted.
@@ -294,7 +312,7 @@ func (r *repair) array(rule *rule, array []byte, path string) []byte {
 	changed, i := false, 0
 	wire.EachElement(array, func(one []byte) bool {
 		repaired, ok := r.value(rule, one, path+"["+strconv.Itoa(i)+"]")
-		changed = changed || !ok || len(repaired) != len(one) || &repaired[0] != &one[0]
+		changed = changed || !ok || !same(repaired, one)
 		if ok {
 			kept = append(kept, repaired)
 		}
@@ -333,6 +351,54 @@ func mendSurrogates(text []byte) (mended []byte, places int) {
 		copy(mended[at:], `\ufffd`)
 		i = at + 6
 	}
+}
+
+// mendNumbers returns a JSON text in which the numbers that no double can hold, which strict parsers
+// refuse with all that is around them, are the nearest ones that it can.
+func mendNumbers(text []byte) (mended []byte, places int) {
+	const exponent = "1.7976931348623157e308"
+	from := 0 // of text, what is not in mended yet
+	for i := 0; i < len(text); {
+		switch c := text[i]; {
+		case c == '"':
+			for i++; text[i] != '"'; i++ {
+				if text[i] == '\\' {
+					i++
+				}
+			}
+			i++
+		case c == '-' || '0' <= c && c <= '9':
+			end := i + 1
+			for end < len(text) && strings.IndexByte("0123456789+-.eE", text[end]) >= 0 {
+				end++
+			}
+			if number := text[i:end]; tooLarge(number) {
+				mended = append(mended, text[from:i]...)
+				if c == '-' {
+					mended = append(mended, '-')
+				}
+				mended = append(mended, exponent...)
+				from = end
+				places++
+			}
+			i = end
+		default:
+			i++
+		}
+	}
+	if places == 0 {
+		return text, 0
+	}
+	return append(mended, text[from:]...), places
+}
+
+// tooLarge reports whether no double can hold a number.
+func tooLarge(number []byte) bool {
+	if len(number) < 300 && bytes.IndexByte(number, 'e') < 0 && bytes.IndexByte(number, 'E') < 0 {
+		return false // as nearly always
+	}
+	_, err := strconv.ParseFloat(string(number), 64)
+	return err != nil
 }
 
 // unit returns the code unit that the escape \uXXXX at a place stands for, -1 if there is no such one.

@@ -79,7 +79,6 @@ func TestNestedMembers_F_LIST_1_F_LIST_3(t *testing.T) {
 		{Tools, `,"execution":{"taskSupport":"maybe"}`, `,"execution":{}`, "execution.taskSupport"},
 		{Tools, `,"icons":[{"src":"a","sizes":"48x48","theme":"blue","mimeType":null},{"src":7},null,{"src":"b"}]`,
 			`,"icons":[{"src":"a"},{"src":"b"}]`, "icons[0].sizes"},
-		{Tools, `,"Title":5`, ``, "Title"},
 		{Prompts, `,"arguments":[{"name":"a","required":"yes","description":null},{"description":"d"},7]`, `,"arguments":[{"name":"a"}]`, "arguments[0].required"},
 		{Resources, `,"annotations":{"audience":["user","everyone"],"priority":2,"lastModified":"2025-01-12"}`, `,"annotations":{}`, "audience"},
 		{Resources, `,"annotations":{"audience":["user"],"priority":0.50,"lastModified":"2025-01-12T15:00:58.1+01:00"}`, `SAME`, ""},
@@ -107,6 +106,7 @@ func TestSchemas_F_LIST_2(t *testing.T) {
 		`{"type":"object","required":null,"x":1.0}`:                            `{"type":"object","x":1.0}`,
 		`{"type":"object","required":["a",1]}`:                                 `{"type":"object"}`,
 		`{"type":"object","required":"a"}`:                                     `{"type":"object"}`,
+		`{"type":"object","$schema":5}`:                                        `{"type":"object"}`,
 		`{"type":"object","properties":{"a":true,"b":false,"c":null,"d":{}}}`:  `{"type":"object","properties":{"a":{},"b":{"not":{}},"c":{},"d":{}}}`,
 		`{"type":"object","$defs":[],"definitions":null}`:                      `{"type":"object","$defs":{},"definitions":{}}`,
 		`{"properties":{"a":{"b": [1 ]}},"required":["a"],"type":["object"] }`: `{"properties":{"a":{"b": [1 ]}},"required":["a"],"type":"object"}`,
@@ -141,6 +141,70 @@ func TestOutputSchemas_F_LIST_2(t *testing.T) {
 		if got, notes := repairedEntry(t, Tools, entryOf(Tools, `,"outputSchema":`+schema)); got != entryOf(Tools, `,"outputSchema":`+schema) {
 			t.Errorf("%s: %s, %q", schema, got, notes)
 		}
+	}
+}
+
+// A member whose name differs in case alone from one of MCP's is removed: clients in Go take its value for
+// that of the other, whatever its type.
+func TestMembersInAnotherCase_F_LIST_1(t *testing.T) {
+	for k := range Kind(NumKinds) {
+		for member := range entries[k] {
+			for _, other := range []string{strings.ToUpper(member), strings.ToUpper(member[:1]) + member[1:], strings.Replace(member, "s", "ſ", 1)} {
+				if other == member {
+					continue
+				}
+				entry := entryOf(k, `,"x":1.0`)
+				for _, value := range []string{`"other"`, `{"type":"object"}`, `null`} {
+					odd := strings.TrimSuffix(entry, "}") + `,"` + other + `":` + value + `}`
+					got, notes := repairedEntry(t, k, odd)
+					if got != entry || !strings.Contains(notes, other+" differs from "+member+" in case") {
+						t.Errorf("%s: listed %s, %q", odd, got, notes)
+					}
+				}
+			}
+		}
+	}
+	for _, tt := range []struct {
+		k          Kind
+		more, want string
+	}{
+		{Tools, `,"annotations":{"readOnlyHint":false,"ReadOnlyHint":true}`, `,"annotations":{"readOnlyHint":false}`},
+		{Tools, `,"icons":[{"SRC":"b","src":"a"}]`, `,"icons":[{"src":"a"}]`},
+		{Tools, `,"outputSchema":{"type":"object","Properties":{"Type":{}},"properties":{"Type":{"Type":1}}}`,
+			`,"outputSchema":{"type":"object","properties":{"Type":{"Type":1}}}`},
+		{Prompts, `,"arguments":[{"name":"a","Required":true,"NAME":"b"}]`, `,"arguments":[{"name":"a"}]`},
+		{Resources, `,"annotations":{"Audience":["user"]}`, `,"annotations":{}`},
+	} {
+		if got, notes := repairedEntry(t, tt.k, entryOf(tt.k, tt.more)); got != entryOf(tt.k, tt.want) || !strings.Contains(notes, "in case") {
+			t.Errorf("%s: listed %s, %q", tt.more, got, notes)
+		}
+	}
+	got, _ := repairedEntry(t, Tools, `{"name":"x","inputSchema":{"type":"object","Type":"string","Required":["a"]},"Name":"y"}`)
+	if got != `{"name":"x","inputSchema":{"type":"object"}}` {
+		t.Errorf("listed %s", got)
+	}
+}
+
+// Numbers that no double holds fail in Go and Rust with all that is around them.
+func TestLargeNumbers_F_LIST_1(t *testing.T) {
+	const largest = `1.7976931348623157e308`
+	digits := strings.Repeat("9", 400)
+	for number, want := range map[string]string{
+		`1e400`: largest, `-1E+400`: `-` + largest, digits: largest, `-` + digits + `.5`: `-` + largest, `1` + digits + `e5`: largest, `1.79769313486231570001e308`: `1.79769313486231570001e308`,
+		`1e308`: `1e308`, `1e-400`: `1e-400`, `0e999999`: `0e999999`, `0.` + digits: `0.` + digits, `9007199254740993`: `9007199254740993`,
+		`"1e400"`: `"1e400"`, `"\"1e400\\"`: `"\"1e400\\"`,
+	} {
+		for k := range Kind(NumKinds) {
+			got, notes := repairedEntry(t, k, entryOf(k, `,"_meta":{"a":[1 ,`+number+`],"b": `+number+`}`))
+			if got != entryOf(k, `,"_meta":{"a":[1 ,`+want+`],"b": `+want+`}`) || (notes == "") != (number == want) {
+				t.Errorf("%.50s: %.200s, %q", number, got, notes)
+			}
+		}
+	}
+	// Own's literal stands elsewhere then.
+	got := page(t, Tools, `{"tools":[{"x":1e400,"name":"a","inputSchema":{"type":"object","maximum":1e400}}]}`)
+	if i := got.Items[0]; string(i.literal()) != `"a"` || string(i.as(nil, "b")) != `{"x":`+largest+`,"name":"b","inputSchema":{"type":"object","maximum":`+largest+`}}` {
+		t.Errorf("%s", i.as(nil, "b"))
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/yosida95/uritemplate/v3"
 )
 
-// What a template may be for URIs to be found by it. Any other is listed all the
+// What a template may be for URIs to be found by it. One with more is listed all the
 // same, for clients may expand it.
 const (
 	maxTemplate  = 1 << 10 // bytes
@@ -31,19 +31,21 @@ type pattern struct {
 	compiled func() *regexp.Regexp
 }
 
-// withPattern reads the item's template.
-func (i Item) withPattern(r *repair) Item {
+// withPattern reads the item's template. wrong says why it is none: mcp-go, which reads templates
+// with the same library, then refuses the whole list.
+func (i Item) withPattern(r *repair) (_ Item, wrong string) {
+	if _, err := uritemplate.New(i.Own); err != nil {
+		return i, "its uriTemplate is not valid by RFC 6570: " + syntaxFault(err)
+	}
 	problem := ""
 	if len(i.Own) > maxTemplate {
 		problem = fmt.Sprintf("it has more than %d bytes", maxTemplate)
-	} else if _, err := uritemplate.New(i.Own); err != nil {
-		problem = err.Error()
 	} else if variables(i.Own) > maxVariables {
 		problem = fmt.Sprintf("it has more than %d variables", maxVariables)
 	}
 	if problem != "" {
 		r.note("uriTemplate", "finds no resource: "+problem)
-		return i
+		return i, ""
 	}
 	p := &pattern{template: i.Own, prefix: i.Own}
 	if n := strings.IndexFunc(i.Own, func(r rune) bool { return r == '{' || r > '~' }); n >= 0 {
@@ -51,7 +53,14 @@ func (i Item) withPattern(r *repair) Item {
 	}
 	p.compiled = sync.OnceValue(p.compile)
 	i.template = p
-	return i
+	return i, ""
+}
+
+// syntaxFault returns an error of the library without the template, which a Flaw has as its Item.
+func syntaxFault(err error) string {
+	what, _, _ := strings.Cut(err.Error(), ": ")
+	what, _, _ = strings.Cut(what, " (hint")
+	return what
 }
 
 // match reports whether the template can be expanded to the URI.

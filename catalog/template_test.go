@@ -103,18 +103,31 @@ func TestTemplatesMatchNothingElse(t *testing.T) {
 	}
 }
 
+// A template that RFC 6570 does not have is left out: mcp-go refuses the whole list for one.
+func TestInvalidTemplatesAreLeftOut_F_LIST_1(t *testing.T) {
+	for text, problem := range map[string]string{
+		"a/{":                            "incomplete expression",
+		"a/{}":                           "unacceptable variable name",
+		"a/}":                            "unacceptable character",
+		"a/{b":                           "incomplete expression",
+		"a/{=b}":                         "unimplemented operator",
+		"a/{b:0}":                        "max-length",
+		"a/{b c}":                        "unacceptable variable name",
+		"a b/{c}":                        "unacceptable character",
+		"a/%2/{c}":                       "incomplete pct",
+		strings.Repeat("{a}", 500) + "{": "incomplete expression",
+	} {
+		got := page(t, Templates, `{"resourceTemplates":[{"name":"n","uriTemplate":`+string(wire.Quote(text))+`},{"name":"n","uriTemplate":"z:{a}"}]}`)
+		if len(got.Items) != 1 || len(got.Flaws) != 1 || got.Flaws[0].Mended || got.Flaws[0].Item != text ||
+			!strings.HasPrefix(got.Flaws[0].What, "its uriTemplate is not valid by RFC 6570: "+problem) {
+			t.Errorf("%.40s: %.300s", text, told(got, nil))
+		}
+	}
+}
+
 // TestTemplatesThatFindNothing are listed all the same.
 func TestTemplatesThatFindNothing(t *testing.T) {
 	for text, problem := range map[string]string{
-		"a/{":                                 "incomplete expression",
-		"a/{}":                                "unacceptable variable name",
-		"a/}":                                 "unacceptable character",
-		"a/{b":                                "incomplete expression",
-		"a/{=b}":                              "unimplemented operator",
-		"a/{b:0}":                             "max-length",
-		"a/{b c}":                             "unacceptable variable name",
-		"a b/{c}":                             "unacceptable character",
-		"a/%2/{c}":                            "incomplete pct",
 		strings.Repeat("a", 1025):             "more than 1024 bytes",
 		strings.Repeat("{a}", 33):             "more than 32 variables",
 		strings.Repeat("{a}", 341):            "more than 32 variables",

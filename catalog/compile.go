@@ -1,0 +1,441 @@
+package catalog
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Bounds of the outputSchema of a tool. Ajv compiles each schema into JavaScript, about 5,000 in a
+// second, with a stack that ends at about three times maxCompiledDepth or twice maxBranches.
+const (
+	// maxCompiled bounds the schemas in one outputSchema. One that is referred to counts each time.
+	maxCompiled = 10_000
+	// maxCompiledDepth bounds how deep schemas nest in each other, with references followed.
+	maxCompiledDepth = 400
+	// refDepth is how many levels a reference counts as.
+	refDepth = 4
+	// maxBranches bounds the schemas of one anyOf, oneOf or patternProperties.
+	maxBranches = 1_000
+)
+
+// A compiler finds out whether Ajv can compile a JSON Schema as the npm SDK has it done: by draft-07,
+// whatever $schema says, with "strict" and "validateSchema" off. It follows Ajv 8.20, which accepts more than
+// the meta-schema does: it looks only at schemas that it needs, and not at unknown keywords.
+type compiler struct {
+	root     map[string]any
+	anchors  map[string]place
+	targets  map[string]*target // by the text of $ref
+	inline   map[string]bool    // whether a place has no references in it, by its path
+	compiled int
+
+	at, problem string // the first fault
+}
+
+// A place is a value in a schema.
+type place struct {
+	value any
+	path  []string
+}
+
+// A target is where a reference leads.
+type target struct {
+	place
+	inline bool // it has no references itself, so that Ajv copies it to each place that refers to it
+}
+
+// notCompiled returns what a JSON Schema compiler does not accept in an object, as a path and a
+// description; problem is "" if there is no such thing.
+func notCompiled(schema []byte) (at, problem string) {
+	c := compiler{anchors: make(map[string]place), targets: make(map[string]*target), inline: make(map[string]bool)}
+	d := json.NewDecoder(bytes.NewReader(schema))
+	d.UseNumber()
+	if err := d.Decode(&c.root); err != nil {
+		return "", "is not an object"
+	}
+	if c.findAnchors(c.root, nil) {
+		c.schema(c.root, nil, 0)
+	}
+	return c.at, c.problem
+}
+
+func (c *compiler) fail(path []string, problem string) (ok bool) {
+	var b strings.Builder
+	for _, name := range path {
+		b.WriteString("." + name)
+	}
+	c.at, c.problem = b.String(), problem
+	return false
+}
+
+// below returns the path of a member. The result of a call does not share memory with that of another.
+func below(path []string, name string) []string { return append(path[:len(path):len(path)], name) }
+
+var anchor = regexp.MustCompile(`^[A-Za-z_][-A-Za-z0-9._]*$`)
+
+// Where schemas stand in a schema. In other members an object is a schema, too, unless they are data.
+var (
+	schemaLists = []string{"items", "allOf", "anyOf", "oneOf"}
+	schemaMaps  = []string{"$defs", "definitions", "properties", "patternProperties", "dependencies"}
+	dataMembers = []string{"default", "enum", "const", "required", "maximum", "minimum", "exclusiveMaximum", "exclusiveMinimum",
+		"multipleOf", "maxLength", "minLength", "pattern", "format", "maxItems", "minItems", "uniqueItems", "maxProperties", "minProperties"}
+)
+
+// findAnchors notes the anchors of all schemas in a schema but its own.
+func (c *compiler) findAnchors(schema map[string]any, path []string) (ok bool) {
+	for _, key := range []string{"$anchor", "$dynamicAnchor"} {
+		if name, isText := schema[key].(string); isText && path != nil {
+			if !anchor.MatchString(name) {
+				return c.fail(below(path, key), "is not an anchor")
+			}
+			if _, twice := c.anchors[name]; twice {
+				return c.fail(below(path, key), "is there twice")
+			}
+			c.anchors[name] = place{schema, path}
+		}
+	}
+	ok = true
+	inside := func(value any, path []string) {
+		if m, isObject := value.(map[string]any); ok && isObject {
+			ok = c.findAnchors(m, path)
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(schema)) {
+		path := below(path, key)
+		switch list, isArray := schema[key].([]any); {
+		case isArray && slices.Contains(schemaLists, key):
+			for i, one := range list {
+				inside(one, below(path, strconv.Itoa(i)))
+			}
+		case slices.Contains(schemaMaps, key):
+			many, _ := schema[key].(map[string]any)
+			for _, name := range slices.Sorted(maps.Keys(many)) {
+				inside(many[name], below(path, name))
+			}
+		case !slices.Contains(dataMembers, key):
+			inside(schema[key], path)
+		}
+	}
+	return ok
+}
+
+// ajvKeywords are the keywords that Ajv compiles, with what it accepts as their values. It ignores all
+// others.
+var ajvKeywords = map[string]func(value any) (want string){
+	"$ref": wantText, "format": wantText, "pattern": wantText,
+	"minimum": wantNumber, "maximum": wantNumber, "exclusiveMinimum": wantNumber, "exclusiveMaximum": wantNumber, "multipleOf": wantNumber,
+	"minLength": wantNumber, "maxLength": wantNumber, "minItems": wantNumber, "maxItems": wantNumber,
+	"minProperties": wantNumber, "maxProperties": wantNumber,
+	"required": wantArray, "allOf": wantArray, "anyOf": wantArray, "oneOf": wantArray,
+	"nullable": wantBool, "uniqueItems": wantBool,
+	"properties": wantObject, "patternProperties": wantObject, "dependencies": wantObject,
+	"not": wantSchema, "if": wantSchema, "then": wantSchema, "else": wantSchema, "propertyNames": wantSchema, "contains": wantSchema,
+	"additionalProperties": wantSchema, "additionalItems": wantSchema,
+	"const": nil, "$comment": nil,
+	"id": func(any) string { return `a keyword since draft-06 ("$id" is)` },
+	"type": func(v any) string {
+		types, isArray := v.([]any)
+		if text, isText := v.(string); isText && (text == "" || isTypeName(text)) ||
+			isArray && !slices.ContainsFunc(types, func(v any) bool { return !isTypeName(v) }) {
+			return ""
+		}
+		return "one of the types, nor an array of them"
+	},
+	"enum": func(v any) string {
+		if list, _ := v.([]any); len(list) > 0 {
+			return ""
+		}
+		return "an array with a value"
+	},
+	"items": func(v any) string {
+		if _, isArray := v.([]any); isArray {
+			return ""
+		}
+		return wantSchema(v)
+	},
+}
+
+func want[T any](v any, want string) string {
+	if _, ok := v.(T); ok {
+		return ""
+	}
+	return want
+}
+
+func wantText(v any) string   { return want[string](v, "a string") }
+func wantNumber(v any) string { return want[json.Number](v, "a number") }
+func wantBool(v any) string   { return want[bool](v, "true or false") }
+func wantArray(v any) string  { return want[[]any](v, "an array") }
+func wantObject(v any) string { return want[map[string]any](v, "an object") }
+
+func wantSchema(v any) string {
+	if _, isBool := v.(bool); isBool {
+		return ""
+	}
+	return want[map[string]any](v, "a schema")
+}
+
+func isTypeName(v any) bool {
+	switch v {
+	case "null", "boolean", "object", "array", "number", "string", "integer":
+		return true
+	}
+	return false
+}
+
+// isTrivial reports whether every value is valid by a schema as far as Ajv can tell at once, so that it
+// does not compile it.
+func isTrivial(schema any) bool {
+	switch s := schema.(type) {
+	case bool:
+		return s
+	case map[string]any:
+		for key := range s {
+			if _, known := ajvKeywords[key]; known {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// schema compiles a schema that stands at a path.
+func (c *compiler) schema(schema any, path []string, depth int) (ok bool) {
+	s, isObject := schema.(map[string]any)
+	if c.compiled++; c.compiled > maxCompiled {
+		return c.fail(nil, "has more than "+strconv.Itoa(maxCompiled)+" schemas, with references followed")
+	}
+	id, async := s["$id"], s["$async"]
+	switch {
+	case depth > maxCompiledDepth:
+		return c.fail(path, "nests too deep, with references followed")
+	case schema == nil:
+		return c.fail(path, "is not a schema")
+	case async != nil && async != false:
+		return c.fail(below(path, "$async"), "is refused: clients do not wait for a validator")
+	case id != nil && id != false && wantText(id) != "":
+		return c.fail(below(path, "$id"), "is not a string")
+	case !isObject || isTrivial(s):
+		return true
+	}
+	keys := slices.Sorted(maps.Keys(s))
+	for _, key := range keys {
+		if accepts := ajvKeywords[key]; accepts != nil {
+			if want := accepts(s[key]); want != "" {
+				return c.fail(below(path, key), "is not "+want)
+			}
+		}
+	}
+	if _, there := s["nullable"]; there {
+		types, _ := s["type"].([]any)
+		if text, _ := s["type"].(string); text != "" {
+			types = []any{text}
+		}
+		if len(types) == 0 {
+			return c.fail(below(path, "nullable"), "is there without a type")
+		}
+		if s["nullable"] == false && slices.Contains(types, any("null")) {
+			return c.fail(below(path, "nullable"), "contradicts the type")
+		}
+	}
+	for _, key := range keys {
+		if !c.keyword(s, key, below(path, key), depth+1) {
+			return false
+		}
+	}
+	return true
+}
+
+// keyword compiles a keyword of a schema, whose value is as ajvKeywords has it, and the schemas in it.
+func (c *compiler) keyword(s map[string]any, key string, path []string, depth int) (ok bool) {
+	switch key {
+	case "$ref":
+		return c.ref(s[key].(string), path, depth)
+	case "pattern":
+		return c.pattern(s[key].(string), path)
+	case "patternProperties":
+		many := s[key].(map[string]any)
+		rest, restricted := s["additionalProperties"]
+		if restricted && !isTrivial(rest) || slices.ContainsFunc(slices.Collect(maps.Values(many)), func(v any) bool { return !isTrivial(v) }) {
+			for _, name := range slices.Sorted(maps.Keys(many)) {
+				if !c.pattern(name, below(path, name)) {
+					return false
+				}
+			}
+		}
+		return c.branches(len(many), path) && c.all(many, path, depth)
+	case "properties":
+		return c.all(s[key].(map[string]any), path, depth)
+	case "dependencies":
+		many := maps.Clone(s[key].(map[string]any))
+		maps.DeleteFunc(many, func(_ string, v any) bool { return wantArray(v) == "" }) // those are names
+		return c.all(many, path, depth)
+	case "anyOf", "oneOf", "allOf", "items":
+		list, isArray := s[key].([]any)
+		if !isArray {
+			return c.schema(s[key], path, depth)
+		}
+		// Of an anyOf Ajv compiles nothing if one is valid for every value, and sees no null behind that.
+		if n := slices.IndexFunc(list, isTrivial); key == "anyOf" && n >= 0 && list[n] != nil {
+			return true
+		}
+		if key != "items" && key != "allOf" && !c.branches(len(list), path) {
+			return false
+		}
+		for i, one := range list {
+			if !c.schema(one, below(path, strconv.Itoa(i)), depth) {
+				return false
+			}
+		}
+	case "additionalItems":
+		if _, isArray := s["items"].([]any); isArray {
+			return c.schema(s[key], path, depth)
+		}
+	case "if":
+		then, hasThen := s["then"]
+		or, hasElse := s["else"]
+		if hasThen && !isTrivial(then) || hasElse && !isTrivial(or) {
+			return c.schema(s[key], path, depth)
+		}
+	case "then", "else":
+		if _, conditional := s["if"]; conditional {
+			return c.schema(s[key], path, depth)
+		}
+	case "not", "propertyNames", "contains", "additionalProperties":
+		return c.schema(s[key], path, depth)
+	}
+	return true
+}
+
+func (c *compiler) all(many map[string]any, path []string, depth int) (ok bool) {
+	for _, name := range slices.Sorted(maps.Keys(many)) {
+		if !c.schema(many[name], below(path, name), depth) {
+			return false
+		}
+	}
+	return true
+}
+
+func (c *compiler) branches(n int, path []string) (ok bool) {
+	return n <= maxBranches || c.fail(path, "has more than "+strconv.Itoa(maxBranches)+" schemas")
+}
+
+func (c *compiler) pattern(text string, path []string) (ok bool) {
+	if fault := patternFault(text); fault != "" {
+		return c.fail(path, "is not a regular expression of JavaScript ("+fault+")")
+	}
+	return true
+}
+
+// metaSchemas are what Ajv has from the beginning.
+var metaSchemas = []string{"http://json-schema.org/draft-07/schema", "http://json-schema.org/schema"}
+
+// ref compiles the schema to which a reference leads.
+func (c *compiler) ref(text string, path []string, depth int) (ok bool) {
+	if text == "" || text == "#" || text == "#/" || slices.Contains(metaSchemas, strings.TrimSuffix(text, "#")) {
+		return true // the schema as a whole, which is being compiled
+	}
+	to, known := c.targets[text]
+	if !known {
+		at, problem := c.follow(text)
+		if problem != "" {
+			return c.fail(path, problem)
+		}
+		path := strings.Join(at.path, "\x00")
+		if _, seen := c.inline[path]; !seen {
+			c.inline[path] = !refers(at.value)
+		}
+		to = &target{at, c.inline[path]}
+		c.targets[text] = to
+	}
+	if known && !to.inline {
+		return true // it is compiled, or is being compiled
+	}
+	return c.schema(to.value, to.path, depth+refDepth)
+}
+
+// follow returns the place to which a reference leads, or why there is none. If a reference and nothing
+// else stands there, it is followed, too.
+func (c *compiler) follow(text string) (p place, problem string) {
+	const nowhere = "leads nowhere in the schema"
+	p, isPointer, ok := c.find(text)
+	if !ok {
+		return p, nowhere
+	}
+	for range maxCompiledDepth {
+		s, _ := p.value.(map[string]any)
+		next, _ := s["$ref"].(string)
+		if !isPointer || next == "" || slices.ContainsFunc(slices.Collect(maps.Keys(s)), func(key string) bool {
+			_, known := ajvKeywords[key]
+			return known && key != "$ref"
+		}) {
+			return p, ""
+		}
+		further, pointer, ok := c.find(next)
+		if !ok || !pointer {
+			return p, "" // its own reference is compiled next
+		}
+		p, isPointer = further, pointer
+	}
+	return p, "leads back to itself, or through too many references"
+}
+
+// find returns the place of which a reference is the JSON pointer or the anchor.
+func (c *compiler) find(ref string) (p place, isPointer, ok bool) {
+	fragment, isFragment := strings.CutPrefix(ref, "#")
+	if !isFragment {
+		return place{}, false, false
+	}
+	if !strings.HasPrefix(fragment, "/") {
+		p, ok = c.anchors[fragment]
+		return p, false, ok
+	}
+	p.value = c.root
+	for token := range strings.SplitSeq(fragment[1:], "/") {
+		token, err := url.PathUnescape(token)
+		if err != nil {
+			return place{}, true, false
+		}
+		token = strings.ReplaceAll(strings.ReplaceAll(token, "~1", "/"), "~0", "~")
+		switch in := p.value.(type) {
+		case map[string]any:
+			p.value, ok = in[token]
+		case []any:
+			n, err := strconv.Atoi(token)
+			if ok = err == nil && 0 <= n && n < len(in) && strconv.Itoa(n) == token; ok {
+				p.value = in[n]
+			}
+		default:
+			ok = false
+		}
+		if !ok {
+			return place{}, true, false
+		}
+		p.path = append(p.path, token)
+	}
+	return p, true, true
+}
+
+// refers reports whether there is a reference in a value.
+func refers(value any) bool {
+	switch v := value.(type) {
+	case map[string]any:
+		for key, inner := range v {
+			switch key {
+			case "$ref", "$recursiveRef", "$recursiveAnchor", "$dynamicRef", "$dynamicAnchor":
+				return true
+			}
+			if refers(inner) {
+				return true
+			}
+		}
+	case []any:
+		return slices.ContainsFunc(v, refers)
+	}
+	return false
+}

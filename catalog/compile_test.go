@@ -1,0 +1,187 @@
+package catalog
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// outputOf returns the outputSchema that a tool is listed with, "" if without one, and what was repaired.
+func outputOf(t *testing.T, schema string) (listed, notes string) {
+	t.Helper()
+	entry, notes := repairedEntry(t, Tools, entryOf(Tools, `,"outputSchema":`+schema))
+	var tool struct{ OutputSchema json.RawMessage }
+	if err := json.Unmarshal([]byte(entry), &tool); err != nil {
+		t.Fatal(err)
+	}
+	return string(tool.OutputSchema), notes
+}
+
+// An outputSchema that the npm SDK cannot compile is removed. What of a schema it does not compile may be
+// wrong. The integration tests compare many more with Ajv itself.
+func TestOutputSchemasThatDoNotCompile_F_LIST_2(t *testing.T) {
+	in := func(schema string) string { return `{"type":"object","properties":{"a":` + schema + `}}` }
+	for schema, say := range map[string]string{
+		in(`{"$ref":"#/$defs/x"}`):             "outputSchema.properties.a.$ref leads nowhere in the schema",
+		in(`{"$ref":"https://example.com/x"}`): "outputSchema.properties.a.$ref leads nowhere",
+		in(`{"$ref":"#/properties/%zz"}`):      "outputSchema.properties.a.$ref leads nowhere",
+		in(`{"$ref":"#nope"}`):                 "outputSchema.properties.a.$ref leads nowhere",
+		in(`{"$ref":null}`):                    "outputSchema.properties.a.$ref is not a string",
+		`{"$ref":"#/$defs/a","$defs":{"a":{"$ref":"#/$defs/b"},"b":{"$ref":"#/$defs/a"}}}`: "outputSchema.$ref leads back to itself",
+		`{"$ref":"#/$defs/a","$defs":{"a":{"properties":{"b":{"pattern":"("}}}}}`:          "outputSchema.$defs.a.properties.b.pattern is not a regular expression",
+		in(`{"pattern":"^(?P<x>a)$"}`):                      "outputSchema.properties.a.pattern is not a regular expression",
+		in(`{"patternProperties":{"[":{"type":"string"}}}`): "outputSchema.properties.a.patternProperties.[ is not",
+		in(`{"nullable":true}`):                             "outputSchema.properties.a.nullable is there without a type",
+		in(`{"type":["string","null"],"nullable":false}`):   "outputSchema.properties.a.nullable contradicts",
+		in(`{"exclusiveMinimum":true,"minimum":0}`):         "outputSchema.properties.a.exclusiveMinimum is not a number",
+		in(`{"enum":[]}`):                                   "outputSchema.properties.a.enum is not an array with a value",
+		in(`{"properties":{"b":null}}`):                     "outputSchema.properties.a.properties.b is not a schema",
+		in(`{"required":true}`):                             "outputSchema.properties.a.required is not an array",
+		in(`{"id":"x"}`):                                    `outputSchema.properties.a.id is not a keyword`,
+		in(`{"$anchor":"1"}`):                               "outputSchema.properties.a.$anchor is not an anchor",
+		`{"$id":5}`:                                         "outputSchema.$id is not a string",
+		`{"$async":true}`:                                   "outputSchema.$async is refused",
+		`{"allOf":[{"$anchor":"a"},{"$anchor":"a"}]}`:       "outputSchema.allOf.1.$anchor is there twice",
+	} {
+		if got, notes := outputOf(t, schema); got != "" || !strings.HasPrefix(notes, say) || !strings.HasSuffix(notes, "; outputSchema is removed") {
+			t.Errorf("%s: %s, %q", schema, got, notes)
+		}
+	}
+	for _, schema := range []string{
+		in(`{"$ref":"#"}`), in(`{"$ref":"#/properties/x"},"x":{"x":1}`), in(`{"$ref":"http://json-schema.org/draft-07/schema#"}`),
+		in(`{"$ref":"#/$defs/a~1b/x%25y"}},"$defs":{"a/b":{"x%y":{}}`), in(`{"$anchor":"a"},"b":{"$ref":"#a"}`),
+		in(`{"pattern":"^(?=a)(?<!b)[\\w\\-]\\p{L}\\/$"}`), in(`{"format":"none"}`), `{"$schema":"https://example.com/none","type":"object"}`,
+		in(`{"items":[{"type":"string"}]}`), in(`{"anyOf":[{},{"pattern":"("}]}`), `{"type":"object","$defs":{"x":{"pattern":"("}}}`,
+		in(`{"properties":{"b":"text"}}`), in(`{"title":5,"prefixItems":5,"examples":null}`), in(`{"then":{"pattern":"("}}`),
+		`{"type":"object","properties":{"$ref":{"type":"string"},"id":{"type":"string"},"pattern":{"type":"string"}}}`,
+	} {
+		want := schema
+		if got, notes := outputOf(t, schema); got != want || notes != "" {
+			t.Errorf("%s: %s, %q", schema, got, notes)
+		}
+	}
+}
+
+// The npm SDK has one table of $id for all tools. References are rewritten, so that a schema needs none.
+func TestIdentifiers_F_LIST_2(t *testing.T) {
+	for schema, want := range map[string]string{
+		`{"$id":"https://example.com/a","type":"object"}`:                                                              `{"type":"object"}`,
+		`{"type":"object", "$id":"#a" ,"x":1.0}`:                                                                       `{"type":"object","x":1.0}`,
+		`{"$id":"T0","properties":{"n":{"items":{"$ref":"T0"}}}}`:                                                      `{"properties":{"n":{"items":{"$ref":"#"}}}}`,
+		`{"properties":{"a/%":{"$id":"T0","properties":{"n":{"$ref":"T0"},"m":{"$ref":"#/properties/n"}}}}}`:           `{"properties":{"a/%":{"properties":{"n":{"$ref":"#/properties/a~1%25"},"m":{"$ref":"#/properties/a~1%25/properties/n"}}}}}`,
+		`{"$id":"x:y#","$ref":"x:y#/$defs/a","$defs":{"a":{"$anchor":"b"},"c":{"$ref":"x:y#b"},"d":{"$ref":"#"}}}`:     `{"$ref":"#/$defs/a","$defs":{"a":{"$anchor":"b"},"c":{"$ref":"#b"},"d":{"$ref":"#"}}}`,
+		`{"properties":{"$id":{"const":{"$id":"x"}},"a":{"allOf":[{"\u0024id":"q"}]}}}`:                                `{"properties":{"$id":{"const":{"$id":"x"}},"a":{"allOf":[{}]}}}`,
+		`{"properties":{"a":{"$id":"q","type":"string"},"b":{"$id":"q"}}}`:                                             `{"properties":{"a":{"type":"string"},"b":{}}}`,
+		`{"$id":"a","$id":"b","$ref":"b"}`:                                                                             `{"$ref":"#"}`,
+		`{"properties":{"a":{"$id":"q"},"b":{"$id":"q"},"c":{"$ref":"q"}}}`:                                            ``,
+		`{"$id":"https://example.com/a/b","properties":{"a":{"$ref":"c"}}}`:                                            ``,
+		`{"$id":"http://json-schema.org/draft-07/schema","properties":{"a":{"$ref":"http://json-schema.org/schema"}}}`: `{"properties":{"a":{"$ref":"http://json-schema.org/schema"}}}`,
+	} {
+		got, notes := outputOf(t, schema)
+		if got != want || !strings.HasPrefix(notes, "outputSchema") || (want != "") != strings.Contains(notes, "had $id") {
+			t.Errorf("%s: %s, %q", schema, got, notes)
+		}
+		if want == "" {
+			continue
+		}
+		if again, notes := outputOf(t, want); again != want || notes != "" {
+			t.Errorf("%s becomes %s, %q", want, again, notes)
+		}
+	}
+}
+
+// Clients compile what a schema refers to again and again, and in as many calls as that nests.
+func TestOutputSchemasAreBounded_F_LIST_2(t *testing.T) {
+	many := func(n int, one func(i int) string) string {
+		all := make([]string, n)
+		for i := range all {
+			all[i] = one(i)
+		}
+		return strings.Join(all, ",")
+	}
+	chain := func(n int) string {
+		return `{"$ref":"#/$defs/d0","$defs":{` + many(n, func(i int) string {
+			return fmt.Sprintf(`"d%d":{"properties":{"a":{"$ref":"#/$defs/d%d"}}}`, i, i+1)
+		}) + fmt.Sprintf(`,"d%d":{"type":"string"}}}`, n)
+	}
+	bare := func(n int) string {
+		return `{"$ref":"#/$defs/d0","$defs":{` + many(n, func(i int) string {
+			return fmt.Sprintf(`"d%d":{"$ref":"#/$defs/d%d"}`, i, i+1)
+		}) + fmt.Sprintf(`,"d%d":{"type":"string"}}}`, n)
+	}
+	copies := func(n int) string {
+		property := func(value string) func(int) string {
+			return func(i int) string { return fmt.Sprintf(`"p%d":%s`, i, value) }
+		}
+		return `{"properties":{` + many(n, property(`{"$ref":"#/$defs/d"}`)) + `},"$defs":{"d":{"properties":{` + many(n, property(`{"type":"string"}`)) + `}}}}`
+	}
+	branches := func(keyword string, n int) string {
+		return `{"` + keyword + `":[` + many(n, func(i int) string { return fmt.Sprintf(`{"const":%d}`, i) }) + `]}`
+	}
+	patterns := func(n int) string {
+		return `{"patternProperties":{` + many(n, func(i int) string { return fmt.Sprintf(`"a%d":{"type":"string"}`, i) }) + `}}`
+	}
+	for name, tt := range map[string]struct{ ok, not, say string }{
+		"chain":    {chain(50), chain(100), "nests too deep"},
+		"bare":     {bare(300), bare(500), "through too many references"},
+		"copies":   {copies(90), copies(101), "more than 10000 schemas"},
+		"anyOf":    {branches("anyOf", maxBranches), branches("anyOf", maxBranches+1), "outputSchema.anyOf has more than 1000"},
+		"oneOf":    {branches("oneOf", maxBranches), branches("oneOf", maxBranches+1), "outputSchema.oneOf has more than 1000"},
+		"patterns": {patterns(maxBranches), patterns(maxBranches + 1), "outputSchema.patternProperties has more than 1000"},
+		"fan": {chain(20), `{"$ref":"#/$defs/d0","$defs":{` + many(40, func(i int) string {
+			return fmt.Sprintf(`"d%d":{"properties":{"a":{"$ref":"#/$defs/d%d"},"b":{"$ref":"#/%%24defs/d%d"}}}`, i, i+1, i+1)
+		}) + `}}`, "leads nowhere"},
+	} {
+		if got, notes := outputOf(t, tt.ok); got != tt.ok || notes != "" {
+			t.Errorf("%s: %.100s, %q", name, got, notes)
+		}
+		if got, notes := outputOf(t, tt.not); got != "" || !strings.Contains(notes, tt.say) {
+			t.Errorf("%s: %.100s, %q", name, got, notes)
+		}
+	}
+}
+
+// Patterns are ECMAScript's, with the flag u: not those of package regexp, nor of Python.
+func TestPatterns_F_LIST_2(t *testing.T) {
+	for _, pattern := range []string{``, `^a$`, `(?=a)b`, `(?!a)`, `(?<=a)(?<!b)`, `(a)\1`, `\1(a)`, `(?<n>a)\k<n>`, `\k<n>(?<n>a)`, `(?<é_1$>x)`, `[\w\-.]`, `[-a]`, `[a-]`,
+		`[^]`, `[]`, `a{2}`, `a{2,}?`, `a{2,3}`, `a{02,3}`, `a*?`, `\p{L}\P{Lu}\p{Letter}\p{gc=Nd}\p{Script=Greek}\p{scx=Grek}\p{Emoji}\p{ASCII}`, `\u{1F600}`, `\ud83d\ude00`,
+		`\ud83d`, `\ud83dA`, `\ud83d\u{41}`, `[\ud83d\ude00-\ud83d\ude02]`, `[😀-😂]`, `😀{2}`, `\x41\cA\0\t`, `a|`, `\/`, `(?:a)+`, `[a&&b]`, `[\b]`, `\B\b`, `[(?<x>]`, `a{99999999999999999999}`} {
+		if fault := patternFault(pattern); fault != "" {
+			t.Errorf("%s: %s", pattern, fault)
+		}
+	}
+	for _, pattern := range []string{`(`, `)`, `[`, `]`, `{`, `}`, `a{`, `a{,2}`, `a{3,2}`, `*`, `a**`, `^*`, `(?=a)*`, `(?<=a)+`, `\b+`, `(?P<n>a)`, `(?i)a`, `(?i:a)`, `(?>a)`, `(?#c)`,
+		`(?<n>a)(?<n>b)`, `(?<1>a)`, `(?<>a)`, `(?<n`, `\1`, `(a)\2`, `\k<n>`, `\k`, `\A`, `\Z`, `\z`, `\_`, `\-`, `\"`, `\ `, `\e`, `\Q`, `\`, `\x4`, `\u12`, `\u{110000}`, `\u{}`, `\c1`, `\00`, `[\1]`,
+		`[\w-.]`, `[a-\d]`, `[b-a]`, `[\B]`, `[[:alpha:]-a]]`, `\pL`, `\p{}`, `\p{Foo}`, `\p{Script=}`, `\p{IsGreek}`, `\p{L`, `a++`} {
+		if patternFault(pattern) == "" {
+			t.Errorf("%s has no fault", pattern)
+		}
+	}
+	if fault := patternFault(strings.Repeat("(", 1<<20)); fault == "" {
+		t.Error("groups without an end have no fault")
+	}
+}
+
+// FuzzOutputSchema: whatever the schema, it is judged in time, and once.
+func FuzzOutputSchema(f *testing.F) {
+	for _, schema := range []string{`{"$ref":"#/a"}`, `{"$id":"a","allOf":[{"$ref":"a#/x"}]}`, `{"pattern":"[\\ud83d-\\u{1}]"}`, `{"properties":{"a":{"$id":"b","$ref":"#"}},"then":5}`} {
+		f.Add(schema)
+	}
+	f.Fuzz(func(t *testing.T, schema string) {
+		if !json.Valid([]byte(schema)) || nestsDeeper([]byte(schema), maxNesting) || strings.TrimSpace(schema)[0] != '{' {
+			return
+		}
+		without := withoutIdentifiers([]byte(schema))
+		if !json.Valid(without) {
+			t.Fatalf("%s becomes %s", schema, without)
+		}
+		if again := withoutIdentifiers(without); string(again) != string(without) {
+			t.Errorf("%s becomes %s, and then %s", schema, without, again)
+		}
+		at, problem := notCompiled(without)
+		if at2, problem2 := notCompiled(without); at != at2 || problem != problem2 {
+			t.Errorf("%s: %s %s, and then %s %s", schema, at, problem, at2, problem2)
+		}
+	})
+}
