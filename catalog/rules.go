@@ -57,8 +57,8 @@ func isText(v []byte) bool  { return len(v) > 0 && v[0] == '"' }
 func isArray(v []byte) bool { return len(v) > 0 && v[0] == '[' }
 func isBool(v []byte) bool  { return string(v) == "true" || string(v) == "false" }
 
-func isWhole(v []byte) bool {
-	_, err := strconv.ParseInt(string(v), 10, 64) // what typed clients keep it in
+func isSize(v []byte) bool {
+	_, err := strconv.ParseUint(string(v), 10, 32) // what the Rust SDK keeps it in
 	return err == nil
 }
 
@@ -132,7 +132,7 @@ var entries = [NumKinds]rules{
 	},
 	Resources: {
 		"uri": nil, "name": anyText, "title": anyText, "description": anyText, "mimeType": anyText, "icons": icons, "_meta": meta,
-		"annotations": annotations, "size": {want: "a whole number", accepts: isWhole},
+		"annotations": annotations, "size": {want: "a whole number of less than 4 GiB", accepts: isSize},
 	},
 	Templates: {
 		"uriTemplate": nil, "name": anyText, "title": anyText, "description": anyText, "mimeType": anyText, "icons": icons, "_meta": meta,
