@@ -58,7 +58,7 @@ func isArray(v []byte) bool { return len(v) > 0 && v[0] == '[' }
 func isBool(v []byte) bool  { return string(v) == "true" || string(v) == "false" }
 
 func isSize(v []byte) bool {
-	_, err := strconv.ParseUint(string(v), 10, 32) // what the Rust SDK keeps it in
+	_, err := strconv.ParseUint(string(v), 10, 63) // what typed clients keep it in, some of them unsigned
 	return err == nil
 }
 
@@ -132,7 +132,7 @@ var entries = [NumKinds]rules{
 	},
 	Resources: {
 		"uri": nil, "name": anyText, "title": anyText, "description": anyText, "mimeType": anyText, "icons": icons, "_meta": meta,
-		"annotations": annotations, "size": {want: "a whole number of less than 4 GiB", accepts: isSize},
+		"annotations": annotations, "size": {want: "a whole number that is not negative", accepts: isSize},
 	},
 	Templates: {
 		"uriTemplate": nil, "name": anyText, "title": anyText, "description": anyText, "mimeType": anyText, "icons": icons, "_meta": meta,

@@ -83,9 +83,9 @@ func TestNestedMembers_F_LIST_1_F_LIST_3(t *testing.T) {
 		{Resources, `,"annotations":{"audience":["user","everyone"],"priority":2,"lastModified":"2025-01-12"}`, `,"annotations":{}`, "audience"},
 		{Resources, `,"annotations":{"audience":["user"],"priority":0.50,"lastModified":"2025-01-12T15:00:58.1+01:00"}`, `SAME`, ""},
 		{Resources, `,"size":1.5`, ``, "size"},
-		{Resources, `,"size":4294967296`, ``, "size"},
+		{Resources, `,"size":99999999999999999999`, ``, "size"},
 		{Resources, `,"size":-1`, ``, "size"},
-		{Resources, `,"size":4294967295`, `SAME`, ""},
+		{Resources, `,"size":9223372036854775807`, `SAME`, ""},
 		{Templates, `,"annotations":{"priority":"1"}`, `,"annotations":{}`, "annotations.priority"},
 	} {
 		want := entryOf(tt.k, tt.want)
