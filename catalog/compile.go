@@ -41,6 +41,7 @@ type compiler struct {
 type place struct {
 	value any
 	path  []string
+	data  bool // it is in the value of a keyword such as const
 }
 
 // A target is where a reference leads.
@@ -96,7 +97,7 @@ func (c *compiler) findAnchors(schema map[string]any, path []string) (ok bool) {
 			if _, twice := c.anchors[name]; twice {
 				return c.fail(below(path, key), "is there twice")
 			}
-			c.anchors[name] = place{schema, path}
+			c.anchors[name] = place{value: schema, path: path}
 		}
 	}
 	ok = true
@@ -218,8 +219,8 @@ func (c *compiler) schema(schema any, path []string, depth int) (ok bool) {
 		return c.fail(path, "is not a schema")
 	case async != nil && async != false:
 		return c.fail(below(path, "$async"), "is refused: clients do not wait for a validator")
-	case id != nil && id != false && wantText(id) != "":
-		return c.fail(below(path, "$id"), "is not a string")
+	case id != nil && id != false: // withoutIdentifiers leaves none in schemas
+		return c.fail(below(path, "$id"), "is not a string, or not in a schema")
 	case !isObject || isTrivial(s):
 		return true
 	}
@@ -364,7 +365,7 @@ func (c *compiler) ref(text string, path []string, depth int) (ok bool) {
 func (c *compiler) follow(text string) (p place, problem string) {
 	const nowhere = "leads nowhere in the schema"
 	p, isPointer, ok := c.find(text)
-	if !ok {
+	if !ok || p.data && refers(p.value) { // references in data are not adapted when the schema is
 		return p, nowhere
 	}
 	for range maxCompiledDepth {
@@ -396,6 +397,7 @@ func (c *compiler) find(ref string) (p place, isPointer, ok bool) {
 		return p, false, ok
 	}
 	p.value = c.root
+	names := false // the next part is a name, not a keyword
 	for token := range strings.SplitSeq(fragment[1:], "/") {
 		token, err := url.PathUnescape(token)
 		if err != nil {
@@ -417,6 +419,11 @@ func (c *compiler) find(ref string) (p place, isPointer, ok bool) {
 			return place{}, true, false
 		}
 		p.path = append(p.path, token)
+		p.data = p.data || !names && (token == "const" || token == "enum" || token == "default" || token == "examples")
+		names = !names && slices.Contains(schemaMaps, token)
+		if s, _ := p.value.(map[string]any); !names && wantText(s["$id"]) == "" {
+			return place{}, true, false // references in it are relative to that
+		}
 	}
 	return p, true, true
 }

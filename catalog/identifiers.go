@@ -10,8 +10,11 @@ import (
 	"mcpgateway/wire"
 )
 
-// identifiers are the schemas in a schema that have an $id, by that, as JSON pointers.
-type identifiers map[string]string
+// identifiers are the schemas in a schema that have an $id.
+type identifiers struct {
+	pointers map[string]string // by $id
+	places   map[string]bool   // by JSON pointer
+}
 
 // ambiguous is in the place of a pointer if two schemas have the $id.
 const ambiguous = "?"
@@ -25,51 +28,48 @@ func withoutIdentifiers(schema []byte) []byte {
 	if !slices.ContainsFunc([]string{`$id`, `\u0024`, `\u0069`, `\u0064`}, func(text string) bool { return bytes.Contains(schema, []byte(text)) }) {
 		return schema // as nearly always
 	}
-	ids := make(identifiers)
+	ids := identifiers{make(map[string]string), make(map[string]bool)}
 	ids.find(schema, "")
-	if len(ids) == 0 {
+	if len(ids.places) == 0 {
 		return schema
 	}
 	return ids.removed(schema, "", "")
 }
 
-// identifier returns the $id of a schema, the last one if it is there twice.
-func identifier(schema []byte) (id string, there bool) {
-	wire.Members(schema, func(key string, value []byte, _ int) {
-		if key == "$id" && isText(value) {
-			id, there = strings.TrimSuffix(wire.Unquote(value), "#"), true
-		}
-	})
-	return id, there
-}
-
+// find notes the identifiers of the schema that stands at a pointer, and of those in it.
 func (ids identifiers) find(schema []byte, pointer string) {
-	if id, there := identifier(schema); there {
-		at := pointer
-		if _, twice := ids[id]; twice {
-			at = ambiguous
+	id, there := "", false
+	rebuiltSchema(schema, pointer, func(key string, value []byte) ([]byte, bool) {
+		if key == "$id" && isText(value) {
+			id, there = strings.TrimSuffix(wire.Unquote(value), "#"), true // the last one counts
 		}
-		ids[id] = at
-	}
-	eachSchema(schema, pointer, func(inner []byte, pointer string) []byte {
+		return value, true
+	}, func(inner []byte, pointer string) []byte {
 		ids.find(inner, pointer)
 		return inner
 	})
+	if !there {
+		return
+	}
+	ids.places[pointer] = true
+	if _, twice := ids.pointers[id]; twice {
+		pointer = ambiguous
+	}
+	ids.pointers[id] = pointer
 }
 
 // removed returns the schema that stands at a pointer without identifiers. base is the pointer to which
 // its references are relative.
 func (ids identifiers) removed(schema []byte, pointer, base string) []byte {
-	if _, there := identifier(schema); there {
+	if ids.places[pointer] {
 		base = pointer
 	}
-	schema = eachSchema(schema, pointer, func(inner []byte, pointer string) []byte { return ids.removed(inner, pointer, base) })
-	return rebuilt(schema, func(key string, value []byte) (now []byte, keep bool) {
+	return rebuiltSchema(schema, pointer, func(key string, value []byte) (now []byte, keep bool) {
 		if key == "$ref" && isText(value) {
 			value = ids.reference(value, base)
 		}
 		return value, key != "$id" || !isText(value)
-	})
+	}, func(inner []byte, pointer string) []byte { return ids.removed(inner, pointer, base) })
 }
 
 // reference returns the value of $ref without an identifier.
@@ -81,11 +81,11 @@ func (ids identifiers) reference(literal []byte, base string) []byte {
 		}
 		return wire.Quote("#" + base + text[1:])
 	}
-	if pointer, known := ids[text]; known && pointer != ambiguous {
+	if pointer, known := ids.pointers[text]; known && pointer != ambiguous {
 		return wire.Quote("#" + pointer)
 	}
 	id, fragment, _ := strings.Cut(text, "#")
-	switch pointer, known := ids[id]; {
+	switch pointer, known := ids.pointers[id]; {
 	case !known || pointer == ambiguous:
 		return literal
 	case fragment == "" || fragment[0] == '/':
@@ -94,8 +94,10 @@ func (ids identifiers) reference(literal []byte, base string) []byte {
 	return wire.Quote("#" + fragment)
 }
 
-// eachSchema returns a schema with what is made of each schema directly in it.
-func eachSchema(schema []byte, pointer string, made func(inner []byte, pointer string) []byte) []byte {
+// rebuiltSchema returns a schema with what is made of each schema directly in it, and of its other
+// members.
+func rebuiltSchema(schema []byte, pointer string, member func(key string, value []byte) (now []byte, keep bool),
+	made func(inner []byte, pointer string) []byte) []byte {
 	object := func(value []byte, pointer string) []byte {
 		if !wire.IsObject(value) {
 			return value
@@ -103,9 +105,13 @@ func eachSchema(schema []byte, pointer string, made func(inner []byte, pointer s
 		return made(value, pointer)
 	}
 	return rebuilt(schema, func(key string, value []byte) (now []byte, keep bool) {
+		isList := isArray(value) && slices.Contains(schemaLists, key)
+		if !isList && !wire.IsObject(value) || slices.Contains(dataMembers, key) {
+			return member(key, value)
+		}
 		pointer := pointer + "/" + token(key)
 		switch {
-		case isArray(value) && slices.Contains(schemaLists, key):
+		case isList:
 			n := -1
 			return rebuiltArray(value, func(one []byte) []byte {
 				n++
@@ -113,10 +119,8 @@ func eachSchema(schema []byte, pointer string, made func(inner []byte, pointer s
 			}), true
 		case slices.Contains(schemaMaps, key):
 			return rebuilt(value, func(name string, one []byte) ([]byte, bool) { return object(one, pointer+"/"+token(name)), true }), true
-		case slices.Contains(dataMembers, key):
-			return value, true
 		}
-		return object(value, pointer), true
+		return made(value, pointer), true
 	})
 }
 
@@ -128,21 +132,22 @@ func token(name string) string {
 // rebuilt returns an object with what is made of its members: the same bytes if that is the same. What is
 // no object stays.
 func rebuilt(object []byte, made func(key string, value []byte) (now []byte, keep bool)) []byte {
-	b, changed, end := []byte{'{'}, false, 0
+	var b []byte // from the first change on
+	end := len("{")
 	ok := wire.Members(object, func(key string, value []byte, at int) {
-		head := bytes.TrimLeft(object[end:at], " \t\r\n,{")
-		end = at + len(value)
 		now, keep := made(key, value)
-		changed = changed || !keep || !same(now, value)
-		if !keep {
-			return
+		if b == nil && (!keep || !same(now, value)) {
+			b = append(make([]byte, 0, len(object)), object[:end]...)
 		}
-		if len(b) > 1 {
-			b = append(b, ',')
+		if b != nil && keep {
+			if len(b) > len("{") {
+				b = append(b, ',')
+			}
+			b = append(append(b, bytes.TrimLeft(object[end:at], " \t\r\n,")...), now...)
 		}
-		b = append(append(b, head...), now...)
+		end = at + len(value)
 	})
-	if !ok || !changed {
+	if !ok || b == nil {
 		return object
 	}
 	return append(b, '}')

@@ -11,7 +11,9 @@ import (
 // JSON Schema compilers use; "" if nothing. Package regexp knows another syntax, without lookahead.
 func patternFault(text string) string {
 	p := patternParser{text: text}
-	p.names, p.groups = groupsOf(text)
+	if p.names, p.groups = groupsOf(text); p.names == nil {
+		return "a name of two groups"
+	}
 	p.pattern()
 	return p.fault
 }
@@ -20,8 +22,8 @@ func patternFault(text string) string {
 type patternParser struct {
 	text   string
 	at     int
-	groups int      // that capture, in the whole pattern
-	names  []string // of groups
+	groups int             // that capture, in the whole pattern
+	names  map[string]bool // of groups
 	fault  string
 }
 
@@ -60,8 +62,10 @@ func (p *patternParser) fail(fault string) {
 	}
 }
 
-// groupsOf returns the names of the groups of a pattern, and how many groups capture.
-func groupsOf(text string) (names []string, groups int) {
+// groupsOf returns the names of the groups of a pattern, and how many groups capture. names is nil if
+// two have the same one.
+func groupsOf(text string) (names map[string]bool, groups int) {
+	names = make(map[string]bool)
 	inClass := false
 	for i := 0; i < len(text); i++ {
 		switch c := text[i]; {
@@ -76,17 +80,21 @@ func groupsOf(text string) (names []string, groups int) {
 			groups++
 		case strings.HasPrefix(text[i:], "(?<") && !strings.HasPrefix(text[i:], "(?<=") && !strings.HasPrefix(text[i:], "(?<!"):
 			groups++
-			name, _, _ := strings.Cut(text[i+3:], ">")
-			names = append(names, name)
+			n := strings.IndexFunc(text[i+3:], func(r rune) bool { return !isNamePart(r) })
+			if n <= 0 || text[i+3+n] != '>' {
+				continue // which is found to be wrong later
+			}
+			name := text[i+3 : i+3+n]
+			if names[name] {
+				return nil, 0
+			}
+			names[name] = true
 		}
 	}
 	return names, groups
 }
 
 func (p *patternParser) pattern() {
-	if sorted := slices.Sorted(slices.Values(p.names)); len(slices.Compact(sorted)) != len(p.names) {
-		p.fail("a name of two groups")
-	}
 	var looks []bool // of the groups that are open: whether they only look ahead or behind
 	repeats := false // a quantifier may follow
 	for p.fault == "" && p.peek() != noChar {
@@ -155,14 +163,17 @@ func (p *patternParser) name() string {
 		p.fail("invalid group name")
 		return ""
 	}
-	for i, r := range name {
-		starts := unicode.In(r, unicode.L, unicode.Nl) || r == '_' || r == '$'
-		if !starts && (i == 0 || !unicode.In(r, unicode.Mn, unicode.Mc, unicode.Nd, unicode.Pc) && r != '\u200c' && r != '\u200d') {
-			p.fail("invalid group name")
-		}
+	if first, _ := utf8.DecodeRuneInString(name); !isNameStart(first) || strings.ContainsFunc(name, func(r rune) bool { return !isNamePart(r) }) {
+		p.fail("invalid group name")
 	}
 	p.at += len(name) + 1
 	return name
+}
+
+func isNameStart(r rune) bool { return unicode.In(r, unicode.L, unicode.Nl) || r == '_' || r == '$' }
+
+func isNamePart(r rune) bool {
+	return isNameStart(r) || unicode.In(r, unicode.Mn, unicode.Mc, unicode.Nd, unicode.Pc) || r == '\u200c' || r == '\u200d'
 }
 
 // times walks over what stands behind the brace of a quantifier.
@@ -261,7 +272,7 @@ func (p *patternParser) escape(inClass bool) rune {
 	case 'k':
 		if inClass || !p.take("<") {
 			p.fail("invalid named reference")
-		} else if name := p.name(); p.fault == "" && !slices.Contains(p.names, name) {
+		} else if name := p.name(); p.fault == "" && !p.names[name] {
 			p.fail("a name of no group")
 		}
 		return aClass
@@ -338,7 +349,7 @@ func (p *patternParser) property() {
 	known := false
 	switch {
 	case !pair:
-		known = isCategory(name) || slices.Contains(strings.Fields(binaryProperties), name)
+		known = isCategory(name) || slices.Contains(binaryProperties, name)
 	case name == "General_Category" || name == "gc":
 		known = isCategory(value)
 	case name == "Script" || name == "sc" || name == "Script_Extensions" || name == "scx":
@@ -365,7 +376,7 @@ func isScript(name string) bool {
 }
 
 // binaryProperties are the names in ECMAScript 2024, tables 67 and 68.
-const binaryProperties = `ASCII ASCII_Hex_Digit AHex Alphabetic Alpha Any Assigned Bidi_Control Bidi_C Bidi_Mirrored Bidi_M
+var binaryProperties = strings.Fields(`ASCII ASCII_Hex_Digit AHex Alphabetic Alpha Any Assigned Bidi_Control Bidi_C Bidi_Mirrored Bidi_M
 	Case_Ignorable CI Cased Changes_When_Casefolded CWCF Changes_When_Casemapped CWCM Changes_When_Lowercased CWL
 	Changes_When_NFKC_Casefolded CWKCF Changes_When_Titlecased CWT Changes_When_Uppercased CWU Dash
 	Default_Ignorable_Code_Point DI Deprecated Dep Diacritic Dia Emoji Emoji_Component EComp Emoji_Modifier EMod
@@ -374,4 +385,4 @@ const binaryProperties = `ASCII ASCII_Hex_Digit AHex Alphabetic Alpha Any Assign
 	Ideographic Ideo Join_Control Join_C Logical_Order_Exception LOE Lowercase Lower Math Noncharacter_Code_Point NChar
 	Pattern_Syntax Pat_Syn Pattern_White_Space Pat_WS Quotation_Mark QMark Radical Regional_Indicator RI
 	Sentence_Terminal STerm Soft_Dotted SD Terminal_Punctuation Term Unified_Ideograph UIdeo Uppercase Upper
-	Variation_Selector VS White_Space space XID_Continue XIDC XID_Start XIDS`
+	Variation_Selector VS White_Space space XID_Continue XIDC XID_Start XIDS`)

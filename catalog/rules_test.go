@@ -287,7 +287,8 @@ func TestNotesAreBounded_F_LIST_1(t *testing.T) {
 func FuzzEntry(f *testing.F) {
 	for k := range Kind(NumKinds) {
 		for _, more := range []string{"", `,"title":null`, `,"icons":[{}]`, `,"annotations":{"a":1}`, `,"description":"\ud83d","description":"b"`,
-			`,"inputSchema":{"properties":{"a":true}}`, `,"arguments":[{"name":1}]`} {
+			`,"inputSchema":{"properties":{"a":true}}`, `,"arguments":[{"name":1}]`,
+			`,"Name":1,"NAME":"y"`, `,"_meta":{"a":-1e999}`, `,"outputSchema":{"$id":"a","$ref":"a#/$defs/b","$defs":{"b":{"pattern":"("}}}`} {
 			f.Add(uint8(k), entryOf(k, more))
 		}
 	}

@@ -31,6 +31,14 @@ func TestEntriesThatFailToCompileOrToDecode_F_LIST_1_F_LIST_2(t *testing.T) {
 	}
 	// Claude Code leaves out a tool with such an inputSchema, and no other.
 	ofResults := []string{`"properties":{"a":{"format":5}}`, `"properties":{"a":{"exclusiveMinimum":true}}`, `"$id":5`}
+	// Clients of earlier revisions get these within a schema of an object, so that references change.
+	ofValues := []string{
+		`{"type":"array","items":{"$ref":"#/x"},"x":{"$ref":"#/y/0"},"y":[{"$ref":"#/z"}],"z":{"type":"string"}}`,
+		`{"type":"array","items":{"$ref":"#/"}}`, `{"items":{"$ref":""}}`, `{"$id":"T2","type":"string","$ref":"T2#/$defs/a","$defs":{"a":{"$ref":"#/$defs/b"},"b":{}}}`,
+		`{"type":"array","enum":[{"$ref":"#/x"}],"x":{"pattern":"a"},"allOf":[{"$ref":"#/enum/0"}]}`,
+		`{"type":["array","null"],"items":{"$anchor":"a","allOf":[{"$ref":"#"}]},"not":{"$ref":"#a"}}`,
+		`{"type":"array","$defs":{"a":{"const":1}},"items":` + strings.Repeat(`{"not":`, 80) + `{"$ref":"#/$defs/a"}` + strings.Repeat("}", 81),
+	}
 	entry := func(key, id, more string) string {
 		name := fmt.Sprintf(`%q:%q`, key, id)
 		if key != "name" {
@@ -47,6 +55,9 @@ func TestEntriesThatFailToCompileOrToDecode_F_LIST_1_F_LIST_2(t *testing.T) {
 		}
 		for i, schema := range slices.Concat(schemas, ofResults) {
 			add("tools", "name", fmt.Sprintf("%so%d", prefix, i), `"inputSchema":{"type":"object"},"outputSchema":{"type":"object",`+schema+`}`)
+		}
+		for i, schema := range ofValues {
+			add("tools", "name", fmt.Sprintf("%sv%d", prefix, i), `"inputSchema":{"type":"object"},"outputSchema":`+schema)
 		}
 		for i, schema := range schemas {
 			add("tools", "name", fmt.Sprintf("%si%d", prefix, i), `"inputSchema":{"type":"object",`+schema+`}`)

@@ -55,17 +55,31 @@ func mayBeObject(schema []byte) (types string, may bool) {
 
 // moved returns a schema whose references to places in itself find them when it stands
 // at another place. Those in one that has an $id start from there, wherever it stands;
-// what refers to an anchor finds it, too.
+// what refers to an anchor finds it, too. Objects in unknown keywords count as schemas,
+// since a reference may lead there. It recurses as deep as the schema nests, which the
+// catalog bounds.
 func moved(schema []byte, place string) []byte {
-	return mapSchemas(schema, func(schema []byte) ([]byte, bool) {
-		if member(schema, "$id") != "" {
-			return schema, false
-		}
-		return mapMember(schema, "$ref", func(literal []byte) []byte {
-			if ref := wire.Unquote(literal); ref == "#" || strings.HasPrefix(ref, "#/") {
+	switch {
+	case schema[0] == '[':
+		return mapElements(schema, func(_ int, one []byte) [][]byte { return [][]byte{moved(one, place)} })
+	case schema[0] != '{' || member(schema, "$id") != "":
+		return schema
+	}
+	return mapMembers(schema, func(keyword string, value []byte) []byte {
+		switch {
+		case keyword == "$ref" && value[0] == '"':
+			switch ref := wire.Unquote(value); {
+			case ref == "" || ref == "#" || ref == "#/": // the last one by Ajv's reading
+				return wire.Quote(place)
+			case strings.HasPrefix(ref, "#/"):
 				return wire.Quote(place + ref[1:])
 			}
-			return literal
-		}), true
+			return value
+		case namesSchemas[keyword]:
+			return mapMembers(value, func(_ string, one []byte) []byte { return moved(one, place) })
+		case keyword == "const" || keyword == "enum" || keyword == "default" || keyword == "examples":
+			return value
+		}
+		return moved(value, place)
 	})
 }

@@ -68,6 +68,10 @@ func TestAdapt(t *testing.T) {
 		{"tools/list", "2025-11-25", `{"tools":[ {"name":"a", "outputSchema": {"type":"array","x":1e0}, "_meta":{} } , {"name": "b"}],"nextCursor":"c"}`,
 			`{"tools":[{"name":"a", "outputSchema": {"type":"object","properties":{"result":{"type":"array","x":1e0}},"required":["result"]}, "_meta":{} },{"name": "b"}],"nextCursor":"c"}`},
 		{"tools/list", "2025-11-25", `{"tools":[{"outputSchema":null},{"outputSchema":7}]}`, ""},
+		// References may lead to unknown keywords (F_LIST_2); const has data.
+		{"tools/list", "2025-11-25", `{"tools":[{"outputSchema":{"type":"array","items":{"$ref":"#/x/0"},"x":[{"$ref":"#"},{"$ref":"#/"}],"const":[{"$ref":"#"}],"$defs":{"const":{"$ref":"#/x"}}}}]}`,
+			`{"tools":[{"outputSchema":{"type":"object","properties":{"result":{"type":"array","items":{"$ref":"#/properties/result/x/0"},` +
+				`"x":[{"$ref":"#/properties/result"},{"$ref":"#/properties/result"}],"const":[{"$ref":"#"}],"$defs":{"const":{"$ref":"#/properties/result/x"}}}},"required":["result"]}}]}`},
 	} {
 		m := parse(t, `{"jsonrpc":"2.0", "id":"é","result":`+tt.result+`}`)
 		got := revision.Adapt(m, tt.method, traits(t, tt.to))
