@@ -24,9 +24,10 @@ const (
 	maxBranches = 1_000
 )
 
-// A compiler finds out whether Ajv can compile a JSON Schema as the npm SDK has it done: by draft-07,
-// whatever $schema says, with "strict" and "validateSchema" off. It follows Ajv 8.20, which accepts more than
-// the meta-schema does: it looks only at schemas that it needs, and not at unknown keywords.
+// A compiler finds out whether Ajv can compile a JSON Schema as the npm SDK has it done: by
+// draft-07, whatever $schema says, with "strict" and "validateSchema" off. It follows Ajv 8.20,
+// which accepts more than the meta-schema does: it looks only at schemas that it needs, and not at
+// unknown keywords.
 type compiler struct {
 	root     map[string]any
 	anchors  map[string]place
@@ -83,8 +84,11 @@ var anchor = regexp.MustCompile(`^[A-Za-z_][-A-Za-z0-9._]*$`)
 var (
 	schemaLists = []string{"items", "allOf", "anyOf", "oneOf"}
 	schemaMaps  = []string{"$defs", "definitions", "properties", "patternProperties", "dependencies"}
-	dataMembers = []string{"default", "enum", "const", "required", "maximum", "minimum", "exclusiveMaximum", "exclusiveMinimum",
-		"multipleOf", "maxLength", "minLength", "pattern", "format", "maxItems", "minItems", "uniqueItems", "maxProperties", "minProperties"}
+	dataMembers = []string{
+		"default", "enum", "const", "required", "maximum", "minimum", "exclusiveMaximum", "exclusiveMinimum", "multipleOf",
+		"maxLength", "minLength", "pattern", "format", "maxItems", "minItems", "uniqueItems",
+		"maxProperties", "minProperties",
+	}
 )
 
 // findAnchors notes the anchors of all schemas in a schema but its own.
@@ -129,14 +133,15 @@ func (c *compiler) findAnchors(schema map[string]any, path []string) (ok bool) {
 // others.
 var ajvKeywords = map[string]func(value any) (want string){
 	"$ref": wantText, "format": wantText, "pattern": wantText,
-	"minimum": wantNumber, "maximum": wantNumber, "exclusiveMinimum": wantNumber, "exclusiveMaximum": wantNumber, "multipleOf": wantNumber,
-	"minLength": wantNumber, "maxLength": wantNumber, "minItems": wantNumber, "maxItems": wantNumber,
+	"minimum": wantNumber, "maximum": wantNumber, "exclusiveMinimum": wantNumber, "exclusiveMaximum": wantNumber,
+	"multipleOf": wantNumber,
+	"minLength":  wantNumber, "maxLength": wantNumber, "minItems": wantNumber, "maxItems": wantNumber,
 	"minProperties": wantNumber, "maxProperties": wantNumber,
 	"required": wantArray, "allOf": wantArray, "anyOf": wantArray, "oneOf": wantArray,
 	"nullable": wantBool, "uniqueItems": wantBool,
 	"properties": wantObject, "patternProperties": wantObject, "dependencies": wantObject,
-	"not": wantSchema, "if": wantSchema, "then": wantSchema, "else": wantSchema, "propertyNames": wantSchema, "contains": wantSchema,
-	"additionalProperties": wantSchema, "additionalItems": wantSchema,
+	"not": wantSchema, "if": wantSchema, "then": wantSchema, "else": wantSchema,
+	"propertyNames": wantSchema, "contains": wantSchema, "additionalProperties": wantSchema, "additionalItems": wantSchema,
 	"const": nil, "$comment": nil,
 	"id": func(any) string { return `a keyword since draft-06 ("$id" is)` },
 	"type": func(v any) string {
@@ -261,8 +266,12 @@ func (c *compiler) keyword(s map[string]any, key string, path []string, depth in
 		return c.pattern(s[key].(string), path)
 	case "patternProperties":
 		many := s[key].(map[string]any)
-		rest, restricted := s["additionalProperties"]
-		if restricted && !isTrivial(rest) || slices.ContainsFunc(slices.Collect(maps.Values(many)), func(v any) bool { return !isTrivial(v) }) {
+		rest, compiled := s["additionalProperties"]
+		compiled = compiled && !isTrivial(rest)
+		for _, schema := range many {
+			compiled = compiled || !isTrivial(schema)
+		}
+		if compiled { // else Ajv does not look at the patterns
 			for _, name := range slices.Sorted(maps.Keys(many)) {
 				if !c.pattern(name, below(path, name)) {
 					return false

@@ -19,13 +19,15 @@ type identifiers struct {
 // ambiguous is in the place of a pointer if two schemas have the $id.
 const ambiguous = "?"
 
-// withoutIdentifiers returns a JSON Schema without $id; its references are JSON pointers where they were
-// identifiers. It is the same bytes if there is no $id. The npm SDK has one table of identifiers for the
-// tools of all backends, and fails if two schemas have the same one, or takes one for the other.
+// withoutIdentifiers returns a JSON Schema without $id; its references are JSON pointers where they
+// were identifiers. It is the same bytes if there is no $id. The npm SDK has one table of
+// identifiers for the tools of all backends, and fails if two schemas have the same one, or takes
+// one for the other.
 //
 // A reference relative to an $id, other than "#…", stays, and leads nowhere.
 func withoutIdentifiers(schema []byte) []byte {
-	if !slices.ContainsFunc([]string{`$id`, `\u0024`, `\u0069`, `\u0064`}, func(text string) bool { return bytes.Contains(schema, []byte(text)) }) {
+	spelled := func(text string) bool { return bytes.Contains(schema, []byte(text)) }
+	if !slices.ContainsFunc([]string{`$id`, `\u0024`, `\u0069`, `\u0064`}, spelled) {
 		return schema // as nearly always
 	}
 	ids := identifiers{make(map[string]string), make(map[string]bool)}
@@ -118,7 +120,9 @@ func rebuiltSchema(schema []byte, pointer string, member func(key string, value 
 				return object(one, pointer+"/"+strconv.Itoa(n))
 			}), true
 		case slices.Contains(schemaMaps, key):
-			return rebuilt(value, func(name string, one []byte) ([]byte, bool) { return object(one, pointer+"/"+token(name)), true }), true
+			return rebuilt(value, func(name string, one []byte) ([]byte, bool) {
+				return object(one, pointer+"/"+token(name)), true
+			}), true
 		}
 		return made(value, pointer), true
 	})
@@ -129,8 +133,8 @@ func token(name string) string {
 	return url.PathEscape(strings.ReplaceAll(strings.ReplaceAll(name, "~", "~0"), "/", "~1"))
 }
 
-// rebuilt returns an object with what is made of its members: the same bytes if that is the same. What is
-// no object stays.
+// rebuilt returns an object with what is made of its members: the same bytes if that is the same.
+// What is no object stays.
 func rebuilt(object []byte, made func(key string, value []byte) (now []byte, keep bool)) []byte {
 	var b []byte // from the first change on
 	end := len("{")

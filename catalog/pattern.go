@@ -7,8 +7,9 @@ import (
 	"unicode/utf8"
 )
 
-// patternFault returns what is wrong with a regular expression of ECMAScript 2024 with the flag u, which
-// JSON Schema compilers use; "" if nothing. Package regexp knows another syntax, without lookahead.
+// patternFault returns what is wrong with a regular expression of ECMAScript 2024 with the flag u,
+// which JSON Schema compilers use; "" if nothing. Package regexp knows another syntax, without
+// lookahead.
 func patternFault(text string) string {
 	p := patternParser{text: text}
 	if p.names, p.groups = groupsOf(text); p.names == nil {
@@ -78,7 +79,8 @@ func groupsOf(text string) (names map[string]bool, groups int) {
 		case c != '(' || inClass:
 		case !strings.HasPrefix(text[i:], "(?"):
 			groups++
-		case strings.HasPrefix(text[i:], "(?<") && !strings.HasPrefix(text[i:], "(?<=") && !strings.HasPrefix(text[i:], "(?<!"):
+		case strings.HasPrefix(text[i:], "(?<=") || strings.HasPrefix(text[i:], "(?<!"):
+		case strings.HasPrefix(text[i:], "(?<"):
 			groups++
 			n := strings.IndexFunc(text[i+3:], func(r rune) bool { return !isNamePart(r) })
 			if n <= 0 || text[i+3+n] != '>' {
@@ -163,7 +165,8 @@ func (p *patternParser) name() string {
 		p.fail("invalid group name")
 		return ""
 	}
-	if first, _ := utf8.DecodeRuneInString(name); !isNameStart(first) || strings.ContainsFunc(name, func(r rune) bool { return !isNamePart(r) }) {
+	first, _ := utf8.DecodeRuneInString(name)
+	if !isNameStart(first) || strings.ContainsFunc(name, func(r rune) bool { return !isNamePart(r) }) {
 		p.fail("invalid group name")
 	}
 	p.at += len(name) + 1
@@ -173,7 +176,8 @@ func (p *patternParser) name() string {
 func isNameStart(r rune) bool { return unicode.In(r, unicode.L, unicode.Nl) || r == '_' || r == '$' }
 
 func isNamePart(r rune) bool {
-	return isNameStart(r) || unicode.In(r, unicode.Mn, unicode.Mc, unicode.Nd, unicode.Pc) || r == '\u200c' || r == '\u200d'
+	return isNameStart(r) || r == '\u200c' || r == '\u200d' ||
+		unicode.In(r, unicode.Mn, unicode.Mc, unicode.Nd, unicode.Pc)
 }
 
 // times walks over what stands behind the brace of a quantifier.
@@ -368,16 +372,17 @@ func isCategory(name string) bool {
 	return short || long || name == "LC" || name == "Cased_Letter" || name == "Cn" || name == "Unassigned"
 }
 
-// isScript reports whether a name may be that of a script. JavaScript knows scripts that package unicode
-// does not, and short names.
+// isScript reports whether a name may be that of a script. JavaScript knows scripts that package
+// unicode does not, and short names.
 func isScript(name string) bool {
 	return name != "" && 'A' <= name[0] && name[0] <= 'Z' &&
 		strings.Trim(name, "_ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz") == ""
 }
 
 // binaryProperties are the names in ECMAScript 2024, tables 67 and 68.
-var binaryProperties = strings.Fields(`ASCII ASCII_Hex_Digit AHex Alphabetic Alpha Any Assigned Bidi_Control Bidi_C Bidi_Mirrored Bidi_M
-	Case_Ignorable CI Cased Changes_When_Casefolded CWCF Changes_When_Casemapped CWCM Changes_When_Lowercased CWL
+var binaryProperties = strings.Fields(`ASCII ASCII_Hex_Digit AHex Alphabetic Alpha Any Assigned Bidi_Control
+	Bidi_C Bidi_Mirrored Bidi_M Case_Ignorable CI Cased Changes_When_Casefolded CWCF Changes_When_Casemapped CWCM
+	Changes_When_Lowercased CWL
 	Changes_When_NFKC_Casefolded CWKCF Changes_When_Titlecased CWT Changes_When_Uppercased CWU Dash
 	Default_Ignorable_Code_Point DI Deprecated Dep Diacritic Dia Emoji Emoji_Component EComp Emoji_Modifier EMod
 	Emoji_Modifier_Base EBase Emoji_Presentation EPres Extended_Pictographic ExtPict Extender Ext Grapheme_Base Gr_Base

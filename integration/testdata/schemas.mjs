@@ -12,17 +12,25 @@ function random() { // mulberry32
 }
 const number = (n) => Math.floor(random() * n);
 const pick = (list) => list[number(list.length)];
-const junk = () => pick([null, true, false, 0, 5, -1.5, "", "x", [], ["x"], [5], [null], {}, { a: 5 }, { type: "string" }, { type: "strin" }]);
+const junk = () => pick([null, true, false, 0, 5, -1.5, "", "x", [], ["x"], [5], [null], {}, { a: 5 },
+  { type: "string" }, { type: "strin" }]);
 
 const refs = ["#", "#/", "", "#/$defs/a", "#/$defs/b", "#/definitions/c", "#/$defs/nope", "#a", "#nope", "x.json",
-  "http://json-schema.org/draft-07/schema#", "http://json-schema.org/draft-07/schema", "#/properties/p", "#/properties/p/type", "#/$defs",
-  "#/$defs/a/allOf/0", "#/$defs/a/allOf/01", "#/$defs/a%2Fb", "#/$defs/%61", "#/$defs/a~1b", "#/$defs/%zz", "#/x", "#/x/y", "#$defs/a"];
-const pieces = ["a", "b", "1", "(", ")", "(?:", "(?=", "(?!", "(?<=", "(?<!", "(?<n>", "(?<m>", "[", "]", "[^", "{", "}", "{2}", "{2,}", "{2,3}", "{3,2}",
-  "{,2}", "*", "+", "?", "*?", "|", "^", "$", ".", "\\d", "\\w", "\\b", "\\B", "\\1", "\\2", "\\0", "\\k<n>", "\\k", "\\-", "-", "\\.", "\\/", "/",
-  "\\_", "\\u0041", "\\u{41}", "\\u{110000}", "\\u{", "\\ud83d", "\\ude00", "\\x41", "\\x4", "\\cA", "\\c", "\\p{L}", "\\p{gc=Nd}", "\\p{Letter}",
-  "\\p{Script=Latin}", "\\p{sc=Grek}", "\\p{Emoji}", "\\P{ASCII}", "\\pL", "\\p{", "😀", "é", ",", "=", "!", "<", ">", ":", "\\]", "\\[", "\\\\",
+  "http://json-schema.org/draft-07/schema#", "http://json-schema.org/draft-07/schema", "#/properties/p",
+  "#/properties/p/type", "#/$defs",
+  "#/$defs/a/allOf/0", "#/$defs/a/allOf/01", "#/$defs/a%2Fb", "#/$defs/%61", "#/$defs/a~1b", "#/$defs/%zz", "#/x",
+  "#/x/y", "#$defs/a"];
+const pieces = ["a", "b", "1", "(", ")", "(?:", "(?=", "(?!", "(?<=", "(?<!", "(?<n>", "(?<m>", "[", "]", "[^", "{",
+  "}", "{2}", "{2,}", "{2,3}", "{3,2}",
+  "{,2}", "*", "+", "?", "*?", "|", "^", "$", ".", "\\d", "\\w", "\\b", "\\B", "\\1", "\\2", "\\0", "\\k<n>", "\\k",
+  "\\-", "-", "\\.", "\\/", "/",
+  "\\_", "\\u0041", "\\u{41}", "\\u{110000}", "\\u{", "\\ud83d", "\\ude00", "\\x41", "\\x4", "\\cA", "\\c", "\\p{L}",
+  "\\p{gc=Nd}", "\\p{Letter}",
+  "\\p{Script=Latin}", "\\p{sc=Grek}", "\\p{Emoji}", "\\P{ASCII}", "\\pL", "\\p{", "😀", "é", ",", "=", "!", "<", ">",
+  ":", "\\]", "\\[", "\\\\",
   "\\t", "\\A", "\\Z", "\\e", "\\ ", "(?P<x>", "(?<é>", "(?<1>"];
-const pattern = () => random() < 0.6 ? pick(["a", "^b$"]) : Array.from({ length: 1 + number(5) }, () => pick(pieces)).join("");
+const pattern = () => random() < 0.6 ? pick(["a", "^b$"]) : Array.from({ length: 1 + number(5) },
+  () => pick(pieces)).join("");
 
 function schema(depth) {
   if (random() < 0.06) return junk();
@@ -33,12 +41,17 @@ function schema(depth) {
   const keywords = {
     type: () => pick(["string", "object", "array", "number", ["string", "null"], ["null"], [], "", "foo"]),
     properties: () => map(() => pick(["p", "q", "$ref", "$id"])), patternProperties: () => map(pattern),
-    $defs: () => map(() => pick(["a", "b"])), definitions: () => map(() => "c"), dependencies: () => random() < 0.3 ? { a: ["x"] } : map(() => "a"),
+    $defs: () => map(() => pick(["a", "b"])), definitions: () => map(() => "c"),
+    dependencies: () => random() < 0.3 ? { a: ["x"] } : map(() => "a"),
     anyOf: () => some(3), oneOf: () => some(3), allOf: () => some(3), items: () => random() < 0.3 ? some(2) : one(),
-    not: one, if: one, then: one, else: one, propertyNames: one, contains: one, additionalProperties: one, additionalItems: one, x: one,
-    $ref: () => pick(refs), pattern, required: () => ["p"], enum: () => pick([[1], ["a", null]]), const: junk, title: junk, prefixItems: junk,
-    format: () => pick(["date", "nope"]), minimum: () => 5, maxLength: () => 5, exclusiveMinimum: () => 5, uniqueItems: () => true,
-    nullable: () => pick([true, false]), $anchor: () => pick(["a", "b", "c", "d", "1"]), $dynamicAnchor: () => pick(["e", "f"]), $comment: junk,
+    not: one, if: one, then: one, else: one, propertyNames: one, contains: one, additionalProperties: one,
+    additionalItems: one, x: one,
+    $ref: () => pick(refs), pattern, required: () => ["p"], enum: () => pick([[1], ["a", null]]), const: junk,
+    title: junk, prefixItems: junk,
+    format: () => pick(["date", "nope"]), minimum: () => 5, maxLength: () => 5, exclusiveMinimum: () => 5,
+    uniqueItems: () => true,
+    nullable: () => pick([true, false]), $anchor: () => pick(["a", "b", "c", "d", "1"]),
+    $dynamicAnchor: () => pick(["e", "f"]), $comment: junk,
   };
   const made = {};
   for (let n = number(3); n >= 0; n--) {
@@ -49,7 +62,8 @@ function schema(depth) {
   return made;
 }
 for (let n = Number(process.argv[2]); n > 0; n--) {
-  const made = { type: "object", properties: { p: { allOf: [schema(3), schema(2)] } }, $defs: { a: schema(2), b: schema(1), "a/b": schema(1) }, x: schema(1) };
+  const made = { type: "object", properties: { p: { allOf: [schema(3), schema(2)] } }, $defs: { a: schema(2),
+    b: schema(1), "a/b": schema(1) }, x: schema(1) };
   const text = JSON.stringify(made);
   let error = "";
   try { new AjvJsonSchemaValidator().getValidator(JSON.parse(text)); } catch (e) { error = String(e.message); }
