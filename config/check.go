@@ -23,9 +23,9 @@ type checker struct {
 	broken map[string]bool // by path: what there is an error for already
 	errs   Errors
 
-	strict        bool                // see Options
-	expands       map[string]bool     // by path: values that variables have changed
-	misconfigured map[string][]string // by path of a backend: problems with its variables
+	strict        bool              // see Options
+	expands       map[string]bool   // by path: values that variables have changed
+	misconfigured map[string]faults // by path of a backend
 }
 
 // fail reports a problem with the value at path, or where that would stand.
@@ -34,7 +34,7 @@ func (c *checker) fail(path, problem, hint string) {
 	e.Problem, e.Hint = problem, hint
 	if entry, key, ok := strings.Cut(path, "]."); ok && !c.strict && c.expands[path] && key != "name" && strings.HasPrefix(entry, "backends[") {
 		entry += "]"
-		c.misconfigured[entry] = append(c.misconfigured[entry], key+": "+problem+": check the variables in it")
+		c.misconfigured[entry] = c.misconfigured[entry].with(key, key+": "+problem+": check the variables in it")
 		return
 	}
 	c.errs = append(c.errs, e)

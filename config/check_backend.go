@@ -77,7 +77,7 @@ func (c *checker) target(b *Backend, at string) {
 		}
 	}
 	switch {
-	case len(says) == 0 && !c.broken[at] && len(c.misconfigured[at]) == 0:
+	case len(says) == 0 && !c.broken[at] && len(c.misconfigured[at].problems) == 0:
 		c.fail(at, "needs one of command, url and embedded", "")
 	case len(says) > 1:
 		c.fail(at, "has "+strings.Join(says, " and ")+", and may have only one of them", "")

@@ -147,6 +147,8 @@ type Backend struct {
 	// Misconfigured says which variables the backend lacks; "" = none. With a text the backend
 	// cannot be started, and only Name and Enabled count.
 	Misconfigured string `koanf:"-"`
+	// PermissionUnknown says that Misconfigured concerns Enabled, Tools, Prompts or Resources.
+	PermissionUnknown bool `koanf:"-" json:",omitzero"`
 
 	Enabled bool `koanf:"enabled"` // false = never started; variables it needs may be unset, their fields empty
 }

@@ -15,8 +15,12 @@ type Changes struct {
 	Added, Removed    []string
 	Enabled, Disabled []string // whose enabled differs, whatever else does
 	Changed           []BackendChange
-	Kept              []string // enabled, and the same
+	Kept              []string // enabled, and the same; or only held
 	Idle              []string // not enabled, and the same
+
+	// Held are those of Changed and Kept whose newer entry is misconfigured, while the older one is
+	// not: the backend stays what it was, except for its filters.
+	Held []string
 
 	// Off are those of Added, Removed and Changed that are not enabled, nor were.
 	Off []string
@@ -33,15 +37,52 @@ type Changes struct {
 type BackendChange struct {
 	Name string
 	Keys []string // as they stand in the file: command, env.DEBUG, tools.allow
+
+	Effect Effect
 }
 
 // InPlace reports whether the change is taken over without a restart of the server: only filters
 // and instructions differ.
 func (c BackendChange) InPlace() bool {
-	return !slices.ContainsFunc(c.Keys, func(key string) bool {
-		first, _, _ := strings.Cut(key, ".")
-		return first != "tools" && first != "prompts" && first != "resources" && first != "instructions"
-	})
+	return !slices.ContainsFunc(c.Keys, func(key string) bool { return !isFilter(key) && key != "instructions" })
+}
+
+// An Effect is what a change does to a server.
+type Effect int
+
+const (
+	InPlace   Effect = iota // nothing; that of a backend that is not enabled, too
+	Restarts                // it is started anew
+	Starts                  // it was misconfigured, and is not any more
+	Stops                   // it is misconfigured, and was not
+	StaysDown               // it was and is misconfigured
+)
+
+func (e Effect) String() string {
+	return [...]string{"in place", "restarts", "starts", "stops", "stays down"}[e]
+}
+
+func (c BackendChange) effect(wasWrong, isWrong bool) Effect {
+	switch {
+	case wasWrong && isWrong:
+		return StaysDown
+	case isWrong:
+		return Stops
+	case wasWrong:
+		return Starts
+	case c.InPlace():
+		return InPlace
+	}
+	return Restarts
+}
+
+// misconfigured is the key of the problems with a backend's variables.
+const misconfigured = "misconfigured"
+
+// isFilter reports whether a key of a backend says what clients may use of it.
+func isFilter(key string) bool {
+	first, _, _ := strings.Cut(key, ".")
+	return first == "tools" || first == "prompts" || first == "resources"
 }
 
 // Backends reports whether any backend differs that is enabled or was, or the order does.
@@ -64,7 +105,7 @@ func (c Changes) Marked(names []string) []string {
 }
 
 // None reports whether nothing differs.
-func (c Changes) None() bool { return !c.Backends() && len(c.Taken)+len(c.Restart) == 0 }
+func (c Changes) None() bool { return !c.Backends() && len(c.Taken)+len(c.Restart)+len(c.Held) == 0 }
 
 // Diff says what becomes different when a gateway that runs by old loads next.
 func Diff(old, next *Config) Changes { return NewDigest(old, "").Diff(next) }
@@ -133,11 +174,23 @@ func (f fate) takes(was, is bool) bool {
 }
 
 // After returns what a gateway runs by that ran by c and has loaded next, which differs by changes: all
-// of next but the keys that need a restart. What next shares with it is not copied.
+// of next but the keys that need a restart, and the entries of backends that are held. What next
+// shares with it is not copied.
 func (c *Config) After(next *Config, changes Changes) *Config {
 	out := *next
 	for _, key := range changes.Restart {
 		keyed(reflect.ValueOf(&out).Elem(), key).Set(keyed(reflect.ValueOf(c).Elem(), key))
+	}
+	if len(changes.Held) > 0 {
+		out.Backends = slices.Clone(next.Backends)
+		out.Expanded = slices.Compact(slices.Sorted(slices.Values(slices.Concat(c.Expanded, next.Expanded))))
+	}
+	for i, b := range out.Backends {
+		if slices.Contains(changes.Held, b.Name) {
+			was := c.Backends[slices.IndexFunc(c.Backends, func(b Backend) bool { return b.Name == out.Backends[i].Name })]
+			was.Tools, was.Prompts, was.Resources = b.Tools, b.Prompts, b.Resources
+			out.Backends[i] = was
+		}
 	}
 	out.StateDir = c.StateDir
 	out.Limits.Page = min(out.Limits.Page, out.Limits.Message)
@@ -159,11 +212,16 @@ func (d Digest) Diff(next *Config, but ...string) Changes {
 			c.Restart = append(c.Restart, key)
 		}
 	}
-	c.backends(d.Backends, now.Backends)
+	held := make(map[string]bool)
+	for _, b := range next.Backends {
+		held[b.Name] = b.Misconfigured != "" && !b.PermissionUnknown
+	}
+	c.backends(d.Backends, now.Backends, held)
 	return c
 }
 
-func (c *Changes) backends(old, now []BackendDigest) {
+// backends compares the backends. Those in mayHold are held if they were not misconfigured.
+func (c *Changes) backends(old, now []BackendDigest, mayHold map[string]bool) {
 	before := make(map[string]int, len(old))
 	for i, b := range old {
 		before[b.Name] = i
@@ -178,7 +236,7 @@ func (c *Changes) backends(old, now []BackendDigest) {
 		}
 		delete(before, b.Name)
 		places = append(places, i)
-		c.backend(old[i], b)
+		c.backend(old[i], b, mayHold[b.Name])
 	}
 	for _, b := range old {
 		if _, gone := before[b.Name]; gone {
@@ -194,15 +252,26 @@ func (c *Changes) backends(old, now []BackendDigest) {
 	}
 }
 
-func (c *Changes) backend(was, is BackendDigest) {
+func (c *Changes) backend(was, is BackendDigest, mayHold bool) {
 	keys := differing(was.Keys, is.Keys)
+	_, wasWrong := was.Keys[misconfigured]
+	_, isWrong := is.Keys[misconfigured]
+	if was.Enabled && is.Enabled && !wasWrong && isWrong && mayHold {
+		c.Held = append(c.Held, is.Name)
+		keys = slices.DeleteFunc(keys, func(key string) bool { return !isFilter(key) })
+		isWrong = false
+	}
 	switch {
 	case is.Enabled && !was.Enabled:
 		c.Enabled = append(c.Enabled, is.Name)
 	case was.Enabled && !is.Enabled:
 		c.Disabled = append(c.Disabled, is.Name)
 	case len(keys) > 0:
-		c.Changed = append(c.Changed, BackendChange{is.Name, keys})
+		change := BackendChange{Name: is.Name, Keys: keys}
+		if is.Enabled {
+			change.Effect = change.effect(wasWrong, isWrong)
+		}
+		c.Changed = append(c.Changed, change)
 		c.off(is)
 	case is.Enabled:
 		c.Kept = append(c.Kept, is.Name)

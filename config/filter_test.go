@@ -63,7 +63,7 @@ func TestInPlaceChanges_F_CLI_5(t *testing.T) {
 		{[]string{"env.tools.x"}, false},
 		{[]string{"headers.X"}, false},
 	} {
-		if got := (BackendChange{"a", c.keys}).InPlace(); got != c.want {
+		if got := (BackendChange{Name: "a", Keys: c.keys}).InPlace(); got != c.want {
 			t.Errorf("%q: %t, want %t", c.keys, got, c.want)
 		}
 	}

@@ -103,7 +103,8 @@ func load(src source, opts Options) (*Loaded, error) {
 	c.check(cfg)
 	for i := range cfg.Backends {
 		if b := &cfg.Backends[i]; b.Enabled {
-			b.Misconfigured = strings.Join(c.misconfigured[fmt.Sprintf("backends[%d]", i)], "; ")
+			wrong := c.misconfigured[fmt.Sprintf("backends[%d]", i)]
+			b.Misconfigured, b.PermissionUnknown = strings.Join(wrong.problems, "; "), wrong.permission
 		}
 	}
 	cfg.Expanded, cfg.Auth.Variable = slices.Concat(r.expanded, inheritedSecrets(cfg, opts.Env)), r.token

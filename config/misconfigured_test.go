@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -73,8 +74,65 @@ func TestDiffSeesMisconfigured_F_CLI_11(t *testing.T) {
 		return loaded.Config
 	}
 	for _, pair := range [][2]string{{"NO_A", "SET"}, {"SET", "NO_A"}, {"NO_A", "NO_B"}} {
-		if c := Diff(read(pair[0]), read(pair[1])); len(c.Changed) != 1 {
+		if c := Diff(read(pair[0]), read(pair[1])); len(c.Changed)+len(c.Held) != 1 {
 			t.Errorf("%v: %+v", pair, c)
+		}
+	}
+}
+
+// A reload with an entry that lacks a variable leaves the backend as it was, but for its filters.
+func TestHeld_F_CLI_11(t *testing.T) {
+	read := func(entry string) *Config {
+		t.Helper()
+		loaded, err := load(source{path: "g.yaml", data: []byte("backends: [{name: a, " + entry + "}]")}, Options{
+			Env: lookup(map[string]string{"SET": "s3cr3t-of-before", "BAD": "["}),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return loaded.Config
+	}
+	old := read(`command: x, args: ["--token=${SET}"], tools: {deny: [b]}`)
+	for entry, want := range map[string]struct {
+		held   bool
+		effect Effect
+	}{
+		`command: x, args: ["--token=${NO}"], tools: {deny: [b]}`:        {true, InPlace},
+		`command: x, args: ["--token=${NO}"], tools: {deny: [b, c]}`:     {true, InPlace},
+		`url: "https://${NO}/"`:                                          {true, InPlace},
+		`command: x, args: ["--token=${SET}"], tools: {deny: ["${NO}"]}`: {false, Stops},
+		`command: x, tools: {allow: ["${BAD}"]}`:                         {false, Stops},
+		`command: x, resources: {deny: ["${NO}"]}`:                       {false, Stops},
+		`command: x, enabled: "${NO}"`:                                   {false, Stops},
+	} {
+		next := read(entry)
+		c := Diff(old, next)
+		if slices.Contains(c.Held, "a") != want.held || len(c.Changed) == 1 && c.Changed[0].Effect != want.effect || c.None() {
+			t.Errorf("%s: %+v", entry, c)
+			continue
+		}
+		if !want.held {
+			continue
+		}
+		after := old.After(next, c)
+		a := after.Backends[0]
+		if a.Misconfigured != "" || a.Command != "x" || !slices.Equal(a.Args, old.Backends[0].Args) || !slices.Equal(a.Tools.Deny, next.Backends[0].Tools.Deny) {
+			t.Errorf("%s: it runs by %+v", entry, a)
+		}
+		if next.Backends[0].Misconfigured == "" || !slices.Contains(Secrets(after), "s3cr3t-of-before") {
+			t.Errorf("%s: %+v, secrets %q", entry, next.Backends[0], Secrets(after))
+		}
+		if again := Diff(after, next); again.Backends() && len(again.Changed)+len(again.Removed) > 0 || len(again.Held) != 1 {
+			t.Errorf("%s: after it, %+v", entry, again)
+		}
+	}
+	wrong := read(`command: "${NO}"`)
+	for _, step := range []struct {
+		was, is *Config
+		want    Effect
+	}{{wrong, old, Starts}, {wrong, read(`command: "${NO_OTHER}"`), StaysDown}, {old, read("command: y"), Restarts}} {
+		if c := Diff(step.was, step.is); len(c.Changed) != 1 || c.Changed[0].Effect != step.want || len(c.Held) > 0 {
+			t.Errorf("want %v: %+v", step.want, c)
 		}
 	}
 }

@@ -27,8 +27,8 @@ type reader struct {
 	token    string   // the variable that is the first token; "" = it is none
 	blank    bool     // there was nothing to read
 
-	expands       map[string]bool     // by path: values that variables have changed
-	misconfigured map[string][]string // by path of a backend: problems with its variables
+	expands       map[string]bool   // by path: values that variables have changed
+	misconfigured map[string]faults // by path of a backend
 
 	strict       bool   // every problem is an error of the file
 	entry        string // the path of the backend where it is, "" = in none
@@ -38,7 +38,7 @@ type reader struct {
 func newReader(file string, env func(string) (string, bool)) *reader {
 	return &reader{
 		file: file, env: env, places: map[string]place{}, broken: map[string]bool{},
-		expands: map[string]bool{}, misconfigured: map[string][]string{},
+		expands: map[string]bool{}, misconfigured: map[string]faults{},
 	}
 }
 

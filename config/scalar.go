@@ -74,10 +74,23 @@ func (r *reader) isolate(at place, problem string) bool {
 		return false
 	}
 	r.broken[at.path] = true
-	if known := r.misconfigured[r.entry]; !slices.Contains(known, problem) {
-		r.misconfigured[r.entry] = append(known, problem)
-	}
+	r.misconfigured[r.entry] = r.misconfigured[r.entry].with(strings.TrimPrefix(at.path, r.entry+"."), problem)
 	return true
+}
+
+// faults are the problems with the variables of one backend.
+type faults struct {
+	problems   []string
+	permission bool // one of them is in a key that says what clients may use
+}
+
+// with returns f and a problem with the value at key, which is relative to the backend.
+func (f faults) with(key, problem string) faults {
+	if !slices.Contains(f.problems, problem) {
+		f.problems = append(f.problems, problem)
+	}
+	f.permission = f.permission || isFilter(key) || key == "enabled"
+	return f
 }
 
 // missing returns the variable that is set but empty and leaves nothing of a value that a backend

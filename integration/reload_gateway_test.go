@@ -520,3 +520,61 @@ func TestHangupTriesWhatHasFailed(t *testing.T) {
 		t.Errorf("exit code %d", code)
 	}
 }
+
+// A reload whose entry of a running backend lacks a variable leaves that backend running as it was, takes its filters
+// over at once, and says so. If the variable is in a filter the backend is stopped.
+func TestReloadHoldsAMisconfiguredBackend_F_CLI_11(t *testing.T) {
+	t.Parallel()
+	s := newSetup(t, nil, weather("still", "1"), weather("wind", "1"))
+	gw := s.start()
+	log := gw.journal()
+	gw.greet("2025-11-25")
+	poll(patience, func() bool { return len(listTools(t, gw)) == 4 })
+	said := func(tool string) string { return string(callTool(gw, tool, `{}`).Raw) }
+	changed := func(change func(b map[string]any)) {
+		s.edit(func(doc map[string]any) { change(backendIn(doc, "wind")) })
+	}
+	pid := regexp.MustCompile(`wind 1 (\d+)`).FindStringSubmatch(said("wind_who"))[1]
+
+	changed(func(b map[string]any) {
+		b["env"].(map[string]any)["WEATHER_VERSION"] = "${NO_SUCH_VERSION}"
+		b["tools"] = map[string]any{"deny": []string{"wind_wait"}}
+	})
+	const held, why = "its old entry stays in force with the new filters", "variable NO_SUCH_VERSION is not set"
+	log.await("level=WARN", held, "backend=wind", why)
+	if line := log.await(loadedAnew); !strings.Contains(line, `changed="wind (tools.deny)"`) {
+		t.Errorf("%s", line)
+	}
+	if now := said("wind_who"); !strings.Contains(now, "wind 1 "+pid) {
+		t.Errorf("the backend: %s, before process %s", now, pid)
+	}
+	if now := said("wind_wait"); !strings.Contains(now, `"error"`) {
+		t.Errorf("what is not allowed any more: %s", now)
+	}
+	gw.cmd.Process.Signal(syscall.SIGHUP) // whoever asks is told again
+	log.await("level=WARN", held, why)
+
+	changed(func(b map[string]any) { b["env"].(map[string]any)["WEATHER_VERSION"] = "2" })
+	if line := log.await(loadedAnew); !strings.Contains(line, `changed="wind (env.WEATHER_VERSION; started anew)"`) {
+		t.Errorf("%s", line)
+	}
+	if now := said("wind_who"); !strings.Contains(now, "wind 2 ") {
+		t.Errorf("the entry that was corrected: %s", now)
+	}
+
+	changed(func(b map[string]any) { b["tools"] = map[string]any{"deny": []string{"${NO_SUCH_TOOL}"}} })
+	line := log.await(loadedAnew)
+	if !strings.Contains(line, "; stopped)") || strings.Contains(line, "started anew") || !strings.Contains(line, `down="wind (misconfigured)"`) {
+		t.Errorf("%s", line)
+	}
+	if now := said("wind_who"); !strings.Contains(now, "variable NO_SUCH_TOOL is not set") {
+		t.Errorf("the backend whose filter is not known: %s", now)
+	}
+	changed(func(b map[string]any) { delete(b, "tools") })
+	if line := log.await(loadedAnew); !strings.Contains(line, "misconfigured, ") || !strings.Contains(line, "; started)") {
+		t.Errorf("%s", line)
+	}
+	if now := said("wind_who"); !strings.Contains(now, "wind 2 ") {
+		t.Errorf("the backend whose filter is gone: %s", now)
+	}
+}

@@ -93,10 +93,16 @@ func printChanges(out io.Writer, c config.Changes) error {
 	rows("disabled", c.Disabled)
 	for _, b := range c.Changed {
 		detail := strings.Join(b.Keys, ", ")
-		if !c.IsOff(b.Name) && !b.InPlace() {
-			detail += "; restarts it"
+		if effect := map[config.Effect]string{
+			config.Restarts: "restarts it", config.Starts: "starts it",
+			config.Stops: "stops it", config.StaysDown: "it stays down",
+		}[b.Effect]; effect != "" {
+			detail += "; " + effect
 		}
 		fmt.Fprintf(w, "backend %s\tchanged\t%s\n", plain(b.Name), plain(detail))
+	}
+	for _, name := range c.Held {
+		fmt.Fprintf(w, "backend %s\tmisconfigured\tits entry of before stays in force; its filters are taken over\n", plain(name))
 	}
 	rows("moved", c.Moved)
 	for _, key := range slices.Sorted(slices.Values(append(slices.Clone(c.Taken), c.Restart...))) {

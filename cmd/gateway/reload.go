@@ -37,6 +37,7 @@ type reloader struct {
 	local   bool           // source was found in the working directory, and must be approved
 	trust   string         // the directory of the approvals
 	warned  []string       // warnings about the configuration in force
+	held    []string       // what is wrong with the newer entries of backends that stay what they were
 	watched []string
 	pending []string // keys that were said to need a restart
 	refused bool     // what was read last was wrong
@@ -150,12 +151,13 @@ func (r *reloader) reload(ctx context.Context, asked bool) {
 		return
 	}
 	changes := config.Diff(r.now, next.Config)
+	r.sayHeld(next.Config, changes, asked)
 	if r.takes(changes, pair) {
 		r.apply(ctx, next, changes, pair)
 		r.say(next, changes, time.Since(began))
 		r.record()
 		r.watch()
-	} else if len(changes.Restart) == 0 {
+	} else if len(changes.Restart)+len(changes.Held) == 0 {
 		r.sayNothingNew(next.Source, asked)
 	}
 	r.refused = false
@@ -176,6 +178,24 @@ func (r *reloader) sayNothingNew(file string, asked bool) {
 	default:
 		r.log.Debug("the configuration has not changed", "file", file)
 	}
+}
+
+// sayHeld warns of backends that stay what they were, since their entries in next are misconfigured. It says
+// what it has said already only if asked.
+func (r *reloader) sayHeld(next *config.Config, c config.Changes, asked bool) {
+	var held []string
+	for _, b := range next.Backends {
+		if !slices.Contains(c.Held, b.Name) {
+			continue
+		}
+		problem := b.Name + ": " + b.Misconfigured
+		held = append(held, problem)
+		if asked || !slices.Contains(r.held, problem) {
+			r.log.Warn("the new entry of the backend is misconfigured: its old entry stays in force with the new filters "+
+				"until the entry is corrected ("+unsetHint+")", "backend", b.Name, "err", b.Misconfigured)
+		}
+	}
+	r.held = held
 }
 
 // takes reports whether a reload takes anything over of what differs.
@@ -211,7 +231,7 @@ func (r *reloader) down(c config.Changes) (names []string) {
 	}
 	for _, s := range r.set.Status() {
 		switch s.State {
-		case backends.Starting, backends.BackingOff, backends.Open:
+		case backends.Starting, backends.BackingOff, backends.Open, backends.Misconfigured:
 			if fresh[s.Name] {
 				names = append(names, s.Name+" ("+string(s.State)+")")
 			}
@@ -225,8 +245,11 @@ func changed(c config.Changes) []string {
 	var all []string
 	for _, b := range c.Changed {
 		what := some(b.Keys)
-		if !c.IsOff(b.Name) && !b.InPlace() {
-			what += "; started anew"
+		if effect := map[config.Effect]string{
+			config.Restarts: "started anew", config.Starts: "started",
+			config.Stops: "stopped", config.StaysDown: "not started",
+		}[b.Effect]; effect != "" {
+			what += "; " + effect
 		}
 		all = append(all, b.Name+" ("+what+")")
 	}
