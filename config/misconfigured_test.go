@@ -97,9 +97,9 @@ func TestHeld_F_CLI_11(t *testing.T) {
 		held   bool
 		effect Effect
 	}{
-		`command: x, args: ["--token=${NO}"], tools: {deny: [b]}`:        {true, InPlace},
-		`command: x, args: ["--token=${NO}"], tools: {deny: [b, c]}`:     {true, InPlace},
-		`url: "https://${NO}/"`:                                          {true, InPlace},
+		`command: x, args: ["--token=${NO}"], tools: {deny: [b]}`:    {true, InPlace},
+		`command: x, args: ["--token=${NO}"], tools: {deny: [b, c]}`: {true, InPlace},
+		`url: "https://${NO}/"`: {true, InPlace},
 		`command: x, args: ["--token=${SET}"], tools: {deny: ["${NO}"]}`: {false, Stops},
 		`command: x, tools: {allow: ["${BAD}"]}`:                         {false, Stops},
 		`command: x, resources: {deny: ["${NO}"]}`:                       {false, Stops},

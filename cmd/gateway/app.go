@@ -29,9 +29,10 @@ import (
 type flags struct {
 	stdio
 	config, logLevel, logFormat, state string
-	listen                             string // of serve
-	onStdio                            bool   // likewise: be it that it listens, too
-	served                             bool   // serve has come so far
+	listen                             string        // of serve
+	onStdio                            bool          // likewise: be it that it listens, too
+	served                             bool          // serve has come so far
+	timeout                            time.Duration // of check, tools and call: how long the backends may take to start; 0 = no limit
 	hangups                            *hangups
 	hurry                              *hurry
 }
@@ -90,6 +91,8 @@ type app struct {
 	auto string // the token that auto stands for, "" = there is none
 
 	via string // how this process names itself to HTTP servers, which may be itself
+
+	waited time.Duration // how long the backends were waited for, if that was the limit; else 0
 
 	closers []func()
 }

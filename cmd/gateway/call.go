@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/spf13/cobra"
@@ -43,6 +44,9 @@ A VALUE that is JSON is sent as that, unless the tool's schema says that it is a
 any other is sent as a string. The exit code is 1 if the tool says that it failed.`,
 		Args: atLeastTool,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := f.checkTimeout(); err != nil {
+				return err
+			}
 			a, err := f.open(mode{once: true}, f.quiet, indoors)
 			if err != nil {
 				return err
@@ -53,6 +57,7 @@ any other is sent as a string. The exit code is 1 if the tool says that it faile
 			})
 		},
 	}
+	f.timeoutFlag(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the raw result")
 	return cmd
 }
@@ -82,12 +87,21 @@ func (f *flags) call(ctx context.Context, a *app, tool string, args []string, as
 	if err := p.Notify(string(mcp.MethodNotificationInitialized), nil); err != nil {
 		return err
 	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	var watching sync.WaitGroup
+	watching.Go(func() { f.watchStart(ctx, cancel, a, tool) })
+	defer watching.Wait()
+	defer cancel(nil)
 	arguments, err := f.arguments(ctx, a, tool, args)
 	if err != nil {
 		return err
 	}
 	answer, err := f.ask(ctx, p, tool, arguments)
+	cancel(nil)
+	late, isLate := errors.AsType[hinted](context.Cause(ctx))
 	switch {
+	case isLate && err != nil:
+		return late
 	case err != nil:
 		return err
 	case answer.Part(wire.PartError) != nil:

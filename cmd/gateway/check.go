@@ -37,6 +37,7 @@ leaves in the directory of state, and reads variables from the environment that 
 			return f.withAll(cmd.Context(), f.sayFile, f.printStatus)
 		},
 	}
+	f.timeoutFlag(cmd)
 	cmd.Flags().BoolVar(&diff, "diff", false, "start no backend; say what a running gateway would change if it loaded the file now")
 	return cmd
 }
@@ -44,6 +45,9 @@ leaves in the directory of state, and reads variables from the environment that 
 // withAll starts every backend once, and does something when each has answered; say is
 // called before.
 func (f *flags) withAll(ctx context.Context, say func(*app), do func(*app) error) error {
+	if err := f.checkTimeout(); err != nil {
+		return err
+	}
 	a, err := f.open(mode{once: true, anew: true}, f.quiet, indoors)
 	if err != nil {
 		return err
@@ -62,7 +66,7 @@ func (f *flags) withAll(ctx context.Context, say func(*app), do func(*app) error
 	})
 }
 
-// startAll starts the backends and waits until each has answered or failed;
+// startAll starts the backends and waits until each has answered or failed, at most for f.timeout;
 // meanwhile stderr says for whom it waits.
 func (f *flags) startAll(ctx context.Context, a *app) error {
 	a.set.Start()
@@ -70,6 +74,7 @@ func (f *flags) startAll(ctx context.Context, a *app) error {
 	defer p.clear()
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
+	late := f.limit()
 	for {
 		v := a.set.View()
 		if v.Complete {
@@ -79,6 +84,9 @@ func (f *flags) startAll(ctx context.Context, a *app) error {
 		case <-v.Changed:
 		case <-tick.C:
 			p.show(enabled(a.set.Status()))
+		case <-late:
+			a.waited = f.timeout
+			return nil
 		case <-ctx.Done():
 			return errInterrupted
 		}
@@ -94,6 +102,13 @@ func (f *flags) warn(a *app) {
 
 // problem says what is wrong with a backend that is not well.
 func (a *app) problem(s backends.Status) string {
+	if !s.Answered && a.waited > 0 {
+		problem := fmt.Sprintf("it did not answer within %v; raise that with --timeout", a.waited)
+		if s.Err != nil {
+			problem += "; " + s.Err.Error()
+		}
+		return a.mask.String(oneLine(problem))
+	}
 	if s.Err == nil {
 		return string(s.State)
 	}
@@ -142,7 +157,7 @@ func enabled(all []backends.Status) []backends.Status {
 	return slices.DeleteFunc(all, func(s backends.Status) bool { return s.State == backends.Disabled })
 }
 
-func well(s backends.Status) bool { return s.State == backends.Ready && s.Err == nil }
+func well(s backends.Status) bool { return s.Answered && s.State == backends.Ready && s.Err == nil }
 
 // printStatus prints the rows; the error says that not all are well.
 func (f *flags) printStatus(a *app) error {
@@ -155,16 +170,19 @@ func (f *flags) printStatus(a *app) error {
 			fmt.Fprintf(w, "%s\tdisabled\t-\t-\t-\t-\t-\t-\t\n", s.Name)
 			continue
 		}
-		state, counts, problem := "ok", countsOf(s), a.remarks(s)
+		state, counts, problem, took := "ok", countsOf(s), a.remarks(s), s.Took
 		if !well(s) {
 			sick++
 			state, counts, problem = "failed", "-\t-\t-", a.problem(s)
 			if s.State == backends.Misconfigured {
 				state = string(s.State)
 			}
+			if !s.Answered {
+				took = a.waited
+			}
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", s.Name, state, counts, dash(plain(a.mask.String(s.Server))), dash(s.Revision),
-			s.Took.Round(time.Millisecond), problem)
+			took.Round(time.Millisecond), problem)
 	}
 	if t := totalOf(a.set.View().Snapshot); len(enabled(a.set.Status())) > 0 {
 		fmt.Fprintf(w, "total\t\t%d\t%d\t%d\t\t\t\t%s in the lists\n", t.counts[catalog.Tools], t.counts[catalog.Prompts],

@@ -139,3 +139,12 @@ func TestCheckDiffFindsTheRecordWhereTheStateWas(t *testing.T) {
 	d.record(func(a *applied) { a.Birth.Boot, a.PID = "another", 1<<30 }) // from who knows when
 	d.says(0, "no gateway has left a record", "name it with --state")
 }
+
+// An entry that lacks a variable is held by a reload, and the row says so.
+func TestCheckDiffOfAMisconfiguredEntry_F_CLI_11(t *testing.T) {
+	d := sitDown(t)
+	d.write("backends: [{name: a, command: a, args: [\"${NO_SUCH_VARIABLE}\"], tools: {deny: [x]}}]\n")
+	d.says(0, "backend a changed tools.deny", "!restarts", "backend a misconfigured its entry of before stays in force; its filters are taken over")
+	d.write("backends: [{name: a, command: a, tools: {deny: [\"${NO_SUCH_VARIABLE}\"]}}]\n")
+	d.says(0, "backend a changed misconfigured, tools.deny; stops it", "!stays in force")
+}

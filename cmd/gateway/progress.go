@@ -24,7 +24,7 @@ type progress struct {
 }
 
 func (p *progress) show(all []backends.Status) {
-	if !p.terminal && (time.Since(p.began) < 2*time.Second || time.Since(p.last) < 5*time.Second) {
+	if !p.due() {
 		return
 	}
 	var names []string
@@ -33,9 +33,16 @@ func (p *progress) show(all []backends.Status) {
 			names = append(names, s.Name)
 		}
 	}
+	p.print(fmt.Sprintf("waiting for %s (%d of %d have answered, %.0f s)",
+		clip(strings.Join(names, ", "), 60), len(all)-len(names), len(all), time.Since(p.began).Seconds()))
+}
+
+func (p *progress) due() bool {
+	return p.terminal || time.Since(p.began) >= 2*time.Second && time.Since(p.last) >= 5*time.Second
+}
+
+func (p *progress) print(text string) {
 	p.last = time.Now()
-	text := fmt.Sprintf("waiting for %s (%d of %d have answered, %.0f s)",
-		clip(strings.Join(names, ", "), 60), len(all)-len(names), len(all), time.Since(p.began).Seconds())
 	if p.terminal {
 		fmt.Fprintf(p.w, "\r\033[K%s", text)
 		p.shown = true

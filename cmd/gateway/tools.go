@@ -24,8 +24,8 @@ func toolsCommand(f *flags) *cobra.Command {
 is, and its own name. It shows what a client without capabilities sees: a server may list
 more to one that can be asked something (elicitation, sampling, roots).
 
-With NAME it prints that tool's description and arguments. The exit code is 1 if a backend
-failed, though the tools of the others are printed.
+With NAME it prints that tool's description and arguments; with --json, too, its whole schema.
+The exit code is 1 if a backend failed, though the tools of the others are printed.
 
     gateway tools --backend docs
     gateway tools search`,
@@ -50,6 +50,7 @@ failed, though the tools of the others are printed.
 			})
 		},
 	}
+	f.timeoutFlag(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON: name, backend, backend_tool, and the tool as the backend lists it")
 	cmd.Flags().StringVar(&only, "backend", "", "print the tools of the backend `NAME` alone")
 	return cmd
@@ -120,18 +121,48 @@ func (f *flags) printTool(e catalog.Entry) error {
 	fmt.Fprintln(w, "ARGUMENT\tTYPE\tREQUIRED\tDESCRIPTION")
 	for _, name := range slices.Sorted(maps.Keys(t.InputSchema.Properties)) {
 		var p struct {
-			Type        json.RawMessage `json:"type"`
-			Description string          `json:"description"`
+			Description string `json:"description"`
 		}
 		_ = json.Unmarshal(t.InputSchema.Properties[name], &p) // true is a schema, too
 		required := "-"
 		if slices.Contains(t.InputSchema.Required, name) {
 			required = "yes"
 		}
-		kind := strings.NewReplacer(`"`, "", "[", "", "]", "").Replace(string(p.Type))
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", plain(name), dash(oneLine(kind)), required, oneLine(p.Description))
+		kind := clip(oneLine(typeOf(t.InputSchema.Properties[name])), typeWidth)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", plain(name), dash(kind), required, oneLine(p.Description))
 	}
 	return w.Flush()
+}
+
+const typeWidth = 60 // characters of the type of an argument that are printed
+
+// typeOf returns the type of a schema for a person, with one level of what is in it:
+// "array of string", "object {name, tags}", "string: asc, desc".
+func typeOf(schema []byte) string {
+	var s struct {
+		Type       json.RawMessage            `json:"type"`
+		Enum       []json.RawMessage          `json:"enum"`
+		Properties map[string]json.RawMessage `json:"properties"`
+		Items      struct {
+			Type json.RawMessage `json:"type"`
+		} `json:"items"`
+	}
+	_ = json.Unmarshal(schema, &s) // what cannot be read is not printed
+	bare := strings.NewReplacer(`"`, "", "[", "", "]", "")
+	kind := bare.Replace(string(s.Type))
+	switch {
+	case len(s.Enum) > 0:
+		var values []string
+		for _, v := range s.Enum {
+			values = append(values, strings.Trim(string(v), `"`))
+		}
+		return strings.TrimPrefix(kind+": "+strings.Join(values, ", "), ": ")
+	case len(s.Properties) > 0:
+		return dash(kind) + " {" + strings.Join(slices.Sorted(maps.Keys(s.Properties)), ", ") + "}"
+	case s.Items.Type != nil:
+		return dash(kind) + " of " + bare.Replace(string(s.Items.Type))
+	}
+	return kind
 }
 
 // A row is a tool as tools --json prints it.
@@ -170,7 +201,7 @@ func (f *flags) tellFailed(a *app, only string) error {
 	all := enabled(a.set.Status())
 	sick := 0
 	for _, s := range all {
-		if s.Answered && !well(s) && (only == "" || only == s.Name) {
+		if (s.Answered || a.waited > 0) && !well(s) && (only == "" || only == s.Name) {
 			sick++
 			fmt.Fprintf(f.err, "gateway: backend %s: %s\n", s.Name, a.problem(s))
 		}

@@ -2,7 +2,14 @@
 
 package main
 
-import "testing"
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mcpgateway/backends"
+)
 
 func TestTools_F_CLI_9(t *testing.T) {
 	t.Setenv("XDG_STATE_HOME", t.TempDir())
@@ -14,6 +21,71 @@ func TestTools_F_CLI_9(t *testing.T) {
 	expect(t, exitOK, "tools add --backend demo -c "+path, "ARGUMENT", "a ", "number", "yes")
 	expect(t, exitFailed, "tools ecko -c "+path, "did you mean echo?")
 	expect(t, exitFailed, "call ecko -c "+path, "did you mean echo?")
+}
+
+// A backend that hangs costs as much as --timeout says, in all verbs that start backends, and is named.
+func TestTimeout_F_CLI_9(t *testing.T) {
+	t.Parallel()
+	path := file(t, "gateway.yaml", "state: none\ncatalog: {wait: 100ms}\nbackends:\n- {name: demo, embedded: demo}\n- {name: hang, command: sleep, args: ['100']}\n")
+	const late, hint = "did not answer within 200ms", "raise that with --timeout"
+	for _, c := range []struct {
+		code int
+		args string
+		want []string
+	}{
+		{exitFailed, "check", []string{"demo     ok", "hang     failed", "it " + late + "; " + hint, "200ms", "1 of 2 backends failed"}},
+		{exitFailed, "tools", []string{"echo", "backend hang: it " + late, "1 of 2 backends failed"}},
+		{exitOK, "tools --backend demo", []string{"echo"}},
+		{exitFailed, "tools --backend hang", []string{"backend hang: it " + late, hint}},
+		{exitFailed, "call hang__x", []string{"hang " + late, hint}},
+		{exitFailed, "call nope a=1", []string{"hang " + late, hint}},
+		{exitOK, "call now", nil},
+	} {
+		t.Run(c.args, func(t *testing.T) {
+			t.Parallel()
+			began := time.Now()
+			expect(t, c.code, c.args+" --timeout 200ms -c "+path, c.want...)
+			if took := time.Since(began); took > 20*time.Second { // of the 60 s of start_timeout
+				t.Errorf("it took %v", took)
+			}
+		})
+	}
+	expect(t, exitUsage, "check --timeout -1s -c "+path, "--timeout must not be negative")
+}
+
+// Elsewhere than on a terminal stderr says after two seconds for which backends a verb waits.
+func TestProgress_F_CLI_9(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var out strings.Builder
+		p := progress{w: &out, began: time.Now()}
+		all := []backends.Status{{Name: "demo", Answered: true}, {Name: "slow"}, {Name: "hang"}}
+		for range 40 { // 8 s
+			time.Sleep(200 * time.Millisecond)
+			p.show(all)
+		}
+		want := "waiting for slow, hang (1 of 3 have answered, 2 s)\nwaiting for slow, hang (1 of 3 have answered, 7 s)\n"
+		if out.String() != want {
+			t.Errorf("%q", out.String())
+		}
+	})
+}
+
+func TestTypeOf_F_CLI_9(t *testing.T) {
+	for schema, want := range map[string]string{
+		`{"type":"string"}`:                                                   "string",
+		`{"type":["string","null"]}`:                                          "string,null",
+		`{"type":"string","enum":["asc","desc"]}`:                             "string: asc, desc",
+		`{"enum":[1,null]}`:                                                   "1, null",
+		`{"type":"array","items":{"type":"string"}}`:                          "array of string",
+		`{"type":"array","items":true}`:                                       "array",
+		`{"type":"object","properties":{"tags":{},"name":{"type":"string"}}}`: "object {name, tags}",
+		`true`: "", `{}`: "",
+	} {
+		if got := typeOf([]byte(schema)); got != want {
+			t.Errorf("%s: %q, want %q", schema, got, want)
+		}
+	}
 }
 
 func TestEscaped_F_SEC_11(t *testing.T) {
