@@ -168,7 +168,85 @@ func TestManyMovesAreSummedUp_F_SEC_3(t *testing.T) {
 		a.Send(toolsChanged)
 		a.List(mcptest.Tools("other"))
 		synctest.Wait()
-		if one, more := h.log.Lines("belongs to another backend now"), h.log.Lines("more names belong", "records=5"); len(one) != 20 || len(more) != 1 {
+		if lines := h.log.Lines("belongs to another backend now", "tx, txx, txxx, txxxx, txxxxx and 20 more"); len(lines) != 1 {
+			t.Errorf("logged %q", lines)
+		}
+	})
+}
+
+// The backends of this run are compared with the record of the last one, once lists can go out.
+func TestNamesSinceTheLastRun_F_CLI_6(t *testing.T) {
+	record := func(names ...string) (all catalog.Owners) {
+		all[catalog.Tools] = map[string]catalog.Owner{}
+		for _, name := range names {
+			all[catalog.Tools][name] = catalog.Owner{Backend: "a", Own: name}
+		}
+		return all
+	}
+	lines := func(h *house) []string {
+		synctest.Wait()
+		return h.log.Lines("level=WARN", "than in the last run")
+	}
+	t.Run("added before", func(t *testing.T) {
+		inHouse(t, backends.Options{Backends: plain("first", "a"), Owners: record("read", "write")}, func(t *testing.T, h *house) {
+			h.next("first").Ready("read", "write", "new")
+			if got := lines(h); len(got) != 0 {
+				t.Errorf("before lists go out: %q", got)
+			}
+			a := h.next("a")
+			a.Ready("read", "write")
+			got := lines(h)
+			if len(got) != 1 || !strings.HasSuffix(got[0], `tool="read, write" backend=first was=a`) {
+				t.Errorf("logged %q", got)
+			}
+			a.Send(toolsChanged)
+			a.List(mcptest.Tools("read"))
+			if got := lines(h); len(got) != 1 {
+				t.Errorf("logged again: %q", got)
+			}
+		})
+	})
+	t.Run("removed, and listed late", func(t *testing.T) {
+		inHouse(t, backends.Options{Backends: plain("b"), Owners: record("read")}, func(t *testing.T, h *house) {
+			b := h.next("b")
+			b.Ready("other")
+			h.moved()
+			b.Send(toolsChanged)
+			b.List(mcptest.Tools("other", "read"))
+			h.moved("tool=read backend=b was=a")
+		})
+	})
+	t.Run("it fails and comes back", func(t *testing.T) {
+		inHouse(t, backends.Options{Backends: plain("a", "b"), Owners: record("read")}, func(t *testing.T, h *house) {
+			h.breakDial("a", errors.New("no such file"))
+			h.next("b").Ready("read")
+			h.wantNames("b__read")
+			h.leads("read", "a", "read") // and ends with the reason
+			h.breakDial("a", nil)
+			h.Retry()
+			h.next("a").Ready("read")
+			h.wantNames("read", "b__read")
+			if got := lines(h); len(got) != 0 {
+				t.Errorf("logged %q", got)
+			}
+			h.moved()
+		})
+	})
+}
+
+func TestTransfersAreBoundedInTheLog_F_CLI_6(t *testing.T) {
+	var all catalog.Owners
+	all[catalog.Tools] = map[string]catalog.Owner{}
+	var names []string
+	for i := range 25 {
+		name := "t" + strings.Repeat("x", i+1)
+		names = append(names, name)
+		all[catalog.Tools][name] = catalog.Owner{Backend: "was" + name, Own: name}
+	}
+	inHouse(t, backends.Options{Backends: plain("b"), Owners: all}, func(t *testing.T, h *house) {
+		h.next("b").Ready(names...)
+		synctest.Wait()
+		if one, more := h.log.Lines("than in the last run"), h.log.Lines("names of more backends", "records=5"); len(one) != 20 || len(more) != 1 {
 			t.Errorf("%d lines, %q", len(one), more)
 		}
 	})

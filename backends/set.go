@@ -50,6 +50,7 @@ type Options struct {
 	Anew     bool                   // no listing of an earlier time stands in for a backend's own
 	Self     []byte                 // which process this is, as JSON, for records that outlive it; nil = there are none
 	Over     func(self []byte) bool // whether the process of a record is known to have ended
+	Owners   catalog.Owners         // who had each name in the last run
 	Solo     bool                   // there is one client at most; see Backend.private
 	// StartParallel is how many processes may be being started at one time; 0 = any number.
 	StartParallel int
@@ -90,6 +91,8 @@ type Set struct {
 	waited    bool              // it is
 	changed   chan struct{}     // of the view at hand
 	renamed   map[renaming]bool // new names that were logged
+	last      *catalog.Snapshot // that lists came of, or what is known of the last run
+	out       bool              // lists may have gone out: last is of this run
 	cut       int               // characters of instructions that were left out, as logged last; guarded by mu
 }
 
@@ -105,6 +108,7 @@ func New(o Options) *Set {
 		applying: make(chan struct{}, 1),
 		renamed:  make(map[renaming]bool),
 		client:   wire.Encode(o.Info),
+		last:     catalog.Recall(o.Owners),
 	}
 	if o.StartParallel > 0 {
 		s.starts = make(starts, o.StartParallel)

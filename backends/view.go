@@ -35,11 +35,15 @@ func (s *Set) publishLocked(anew bool) {
 	was := s.changed
 	s.changed = make(chan struct{})
 	v := &catalog.View{
-		Snapshot: s.merge(m.catalog, listings, anew),
+		Snapshot: s.last.Next(m.catalog, listings, anew || !s.out),
 		Settled:  len(missing) == 0 || s.waited,
 		Complete: len(missing) == 0,
 		Missing:  missing,
 		Changed:  s.changed,
+	}
+	if v.Settled {
+		s.logMoves(v.Moves())
+		s.last, s.out = v.Snapshot, true
 	}
 	s.logNames(v.Snapshot, m.catalog.Prefix)
 	if cut := v.InstructionsCut; v.Complete && cut != s.cut {
@@ -54,28 +58,23 @@ func (s *Set) publishLocked(anew bool) {
 	}
 }
 
-// merge makes the catalog that follows the one at hand.
-func (s *Set) merge(o catalog.Options, listings []catalog.Listing, anew bool) *catalog.Snapshot {
-	before := s.view.Load()
-	if before == nil || !before.Settled {
-		return catalog.Merge(o, listings)
-	}
-	next := before.Next(o, listings, anew)
-	s.logMoves(next.Moves())
-	return next
-}
-
-// maxMoves is how many names are logged one by one that belong to another backend.
+// maxMoves bounds the lines about names that belong to another backend.
 const maxMoves = 20
 
-// logMoves tells of names that belong to another backend now.
+// logMoves tells of names that belong to another backend than when lists went out last, be it in
+// the last run.
 func (s *Set) logMoves(moves []catalog.Move) {
-	for _, m := range moves[:min(len(moves), maxMoves)] {
-		s.Log.Warn(m.Kind.String()+" belongs to another backend now: the name means something else", key(m.Kind), m.Name,
-			"backend", m.Now, "was", m.Was)
+	text := " belongs to another backend now: the name means something else"
+	if !s.out {
+		text = " belongs to another backend than in the last run: " +
+			"what clients permit under the name applies to another server; if that is not wanted, change the order of the backends or set catalog.prefix to always"
 	}
-	if more := len(moves) - maxMoves; more > 0 {
-		s.Log.Warn("more names belong to another backend now", "records", more)
+	all := catalog.Transfers(moves)
+	for _, t := range all[:min(len(all), maxMoves)] {
+		s.Log.Warn(t.Kind.String()+text, key(t.Kind), few(t.Names), "backend", t.Now, "was", t.Was)
+	}
+	if more := len(all) - maxMoves; more > 0 {
+		s.Log.Warn("names of more backends belong to another backend", "records", more)
 	}
 }
 

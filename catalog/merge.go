@@ -4,6 +4,7 @@
 //
 //	Merge, Next ─┬ names.go      tools and prompts: who gets which name
 //	             ├ owners.go     who keeps the name that it had
+//	             ├ record.go     who had it in the last run
 //	             └ resource.go   URIs: the first has it; else a template, else the only one
 //	Snapshot.Page          pages.go, written out when first asked for
 //	Snapshot.Capabilities  capabilities.go, the same
@@ -103,8 +104,8 @@ func Merge(o Options, listings []Listing) *Snapshot { return merge(o, listings, 
 
 // Next makes the catalog that follows s. A backend that has a bare name or a URI in s keeps it for
 // as long as it lists the entry, or its list is not known; what is new is given in the order of
-// the listings. With anew all names are given as by [Merge]. Either way [Snapshot.Moves] tells
-// which names another backend has now.
+// the listings. With anew the names of the lists that are known are given as by [Merge]. Either way
+// [Snapshot.Moves] tells which names another backend has now.
 func (s *Snapshot) Next(o Options, listings []Listing, anew bool) *Snapshot {
 	return merge(o, listings, s, anew)
 }
@@ -163,8 +164,11 @@ func (l *list) merge(k Kind, o Options, s *Snapshot, spaces spaces, was *list, a
 			e.bare = n.bare(k, e)
 		}
 	}
-	if was != nil && !anew {
-		n.keep(l, was, s.of)
+	if was != nil && !l.always {
+		if !anew {
+			n.keep(l, was)
+		}
+		n.wait(l, was, s.of)
 	}
 	lo := 0
 	for _, hi := range ends {

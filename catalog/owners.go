@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// A Move says that a bare name or a URI belongs to another backend than it did.
+// A Move says that a name or a URI belongs to another backend than it did.
 type Move struct {
 	Kind     Kind
 	Name     string // or URI
@@ -37,12 +37,8 @@ func (s *Snapshot) Owners(k Kind) iter.Seq2[string, string] {
 	}
 }
 
-// keep gives entries the bare names and URIs that they had in was, and keeps those of backends
-// whose lists are not known for these.
-func (n *namer) keep(l, was *list, of map[string]*Listing) {
-	if n.kind.named() && n.Prefix == Always {
-		return
-	}
+// keep gives entries the bare names and URIs that they had in was.
+func (n *namer) keep(l, was *list) {
 	for _, same := range []bool{true, false} { // another entry of the backend may need the name, too
 		for i := range l.entries {
 			e := &l.entries[i]
@@ -52,6 +48,10 @@ func (n *namer) keep(l, was *list, of map[string]*Listing) {
 			}
 		}
 	}
+}
+
+// wait keeps the bare names and URIs of backends whose lists are not known for these.
+func (n *namer) wait(l, was *list, of map[string]*Listing) {
 	waits := func(backend string) bool { return of[backend] != nil && of[backend].Unknown[n.kind] }
 	for i := range was.entries {
 		if e := &was.entries[i]; was.isBare(e) && waits(e.Backend) {
@@ -90,19 +90,27 @@ func (l *list) owner(name string) holder {
 	return l.kept[name]
 }
 
+// backend returns who has a name, bare or not, or a URI; "" if nobody has.
+func (l *list) backend(name string) string {
+	if e := l.routes[name]; e != nil {
+		return e.Backend
+	}
+	return l.kept[name].backend
+}
+
 // compare notes which names belong to another backend than they did in was, and which belong to
 // nobody any longer.
 func (l *list) compare(was *list) {
-	last := func(name string) string { return cmp.Or(was.owner(name).backend, was.released[name]) }
+	last := func(name string) string { return cmp.Or(was.backend(name), was.released[name]) }
 	for i := range l.entries {
-		if e := &l.entries[i]; l.isBare(e) {
+		if e := &l.entries[i]; e.Exposed != "" {
 			if before := last(e.Exposed); before != "" && before != e.Backend {
 				l.moves = append(l.moves, Move{l.kind, e.Exposed, before, e.Backend})
 			}
 		}
 	}
 	release := func(name, backend string) {
-		if l.owner(name).backend != "" || len(l.released) >= maxReleased {
+		if l.backend(name) != "" || len(l.released) >= maxReleased {
 			return
 		}
 		if l.released == nil {
@@ -111,7 +119,7 @@ func (l *list) compare(was *list) {
 		l.released[name] = backend
 	}
 	for i := range was.entries {
-		if e := &was.entries[i]; was.isBare(e) {
+		if e := &was.entries[i]; e.Exposed != "" {
 			release(e.Exposed, e.Backend)
 		}
 	}

@@ -88,6 +88,8 @@ type app struct {
 
 	certificate certificates
 
+	lastNames catalog.Owners // who had each name in the last run
+
 	auto string // the token that auto stands for, "" = there is none
 
 	via string // how this process names itself to HTTP servers, which may be itself
@@ -167,6 +169,7 @@ func (f *flags) open(m mode, tunes ...tune) (*app, error) {
 	}
 	a := &app{Loaded: loaded, mask: logs.NewMask(config.Secrets(c)...), via: "mcp-gateway-" + rand.Text()}
 	a.openLog(f.err)
+	a.openNames()
 	info := mcp.Implementation{Name: "mcp-gateway", Version: version}
 	a.set = backends.New(backends.Options{
 		Stderr:   stderrLevels[a.Config.Log.Stderr],
@@ -175,6 +178,7 @@ func (f *flags) open(m mode, tunes ...tune) (*app, error) {
 		Wait:     c.Catalog.Wait,
 		Limit:    int(c.Limits.Message),
 		State:    c.StateDir,
+		Owners:   a.lastNames,
 		Self:     ownLife(),
 		Over:     isOverLife,
 		Info:     info,

@@ -23,7 +23,8 @@ func checkCommand(f *flags) *cobra.Command {
 		Long: `check loads and validates the configuration, starts every backend, lists its tools, and
 prints one row for each. It exits with 0 only if all are well. Under PROBLEM stands also what
 is odd about one that is: a glob that matches nothing, a tool left out as unusable, or
-one that model APIs may refuse.
+one that model APIs may refuse. Below the rows stands which names belong to another backend than when
+gateway serve ran last with the same file; check itself does not count as a run.
 
 With --diff it starts none. It loads and validates the configuration and prints what a
 gateway that runs with the same file would change if it loaded it now, as it does when the
@@ -190,6 +191,9 @@ func (f *flags) printStatus(a *app) error {
 	}
 	if err := w.Flush(); err != nil {
 		return err
+	}
+	for _, line := range a.transferLines(a.set.View().Since(a.lastNames)) {
+		fmt.Fprintln(f.out, line)
 	}
 	all = enabled(all)
 	if len(all) == 0 {

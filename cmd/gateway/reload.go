@@ -67,6 +67,7 @@ func (r *reloader) during(ctx context.Context, hangups <-chan struct{}, work fun
 	var running sync.WaitGroup
 	running.Go(func() { r.lookout.run(ctx) })
 	running.Go(func() { r.run(ctx) })
+	running.Go(func() { r.app.recordNames(ctx) })
 	defer running.Wait()
 	defer end()
 	return work(ctx)

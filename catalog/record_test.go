@@ -1,0 +1,130 @@
+package catalog
+
+import (
+	"fmt"
+	"maps"
+	"strings"
+	"testing"
+)
+
+// A name is given to another backend than in the last run.
+func TestNamesSinceTheLastRun_F_CLI_6(t *testing.T) {
+	last := []Listing{named(t, "a", "read", "write"), named(t, "b", "read", "list")}
+	for name, c := range map[string]struct {
+		o        Options
+		listings []Listing
+		moves    string // as Moves has them
+	}{
+		"as before":                     {listings: last, moves: "[]"},
+		"one is added behind":           {listings: []Listing{last[0], last[1], named(t, "c", "read")}, moves: "[]"},
+		"one is added before":           {listings: []Listing{named(t, "c", "read"), last[0], last[1]}, moves: "[{tool read a c}]"},
+		"another order":                 {listings: []Listing{last[1], last[0]}, moves: "[{tool read a b}]"},
+		"one is removed":                {listings: last[1:], moves: "[{tool read a b}]"},
+		"one is renamed":                {listings: []Listing{named(t, "z", "read", "write"), last[1]}, moves: "[{tool read a z} {tool write a z}]"},
+		"a filter hides the tool":       {listings: []Listing{named(t, "a", "write"), last[1]}, moves: "[{tool read a b}]"},
+		"nobody lists it":               {listings: []Listing{named(t, "a", "write"), named(t, "b", "list")}, moves: "[]"},
+		"a list is not known":           {listings: []Listing{unknown("a"), last[1]}, moves: "[]"},
+		"it is not, and one is before":  {listings: []Listing{named(t, "c", "read"), unknown("a"), last[1]}, moves: "[]"},
+		"always":                        {o: Options{Prefix: Always}, listings: []Listing{last[1], last[0]}, moves: "[]"},
+		"never":                         {o: Options{Prefix: Never}, listings: []Listing{last[1], last[0]}, moves: "[{tool read a b}]"},
+		"what was prefixed is imitated": {listings: []Listing{named(t, "a", "read", "b__read")}, moves: "[{tool b__read b a}]"},
+		"what was bare is prefixed": {listings: []Listing{named(t, "a", "read"), named(t, "list", "read"), named(t, "b", "list__read")},
+			moves: "[]"},
+	} {
+		record := Merge(Options{}, last).Record()
+		next := Recall(record).Next(c.o, c.listings, true)
+		if got := fmt.Sprint(next.Moves()); got != c.moves {
+			t.Errorf("%s: moves %s, want %s", name, got, c.moves)
+		}
+		if got := fmt.Sprint(next.Since(record)); got != c.moves {
+			t.Errorf("%s: since the record %s, want %s", name, got, c.moves)
+		}
+		if again := Recall(next.Record()).Next(c.o, c.listings, true).Moves(); again != nil {
+			t.Errorf("%s: in the run after that %v", name, again)
+		}
+	}
+}
+
+func unknown(backend string) Listing {
+	l := Listing{Backend: backend}
+	for k := range l.Unknown {
+		l.Unknown[k] = true
+	}
+	return l
+}
+
+// A name that was bare is another backend's prefixed one in the next run.
+func TestABareNameIsPrefixedInTheNextRun_F_CLI_6(t *testing.T) {
+	record := Merge(Options{}, []Listing{named(t, "a", "github__create")}).Record()
+	next := Recall(record).Next(Options{}, []Listing{named(t, "a", "create"), named(t, "github", "create")}, true)
+	if got := fmt.Sprint(next.Moves()); got != "[{tool github__create a github}]" {
+		t.Errorf("moves %s", got)
+	}
+}
+
+// A backend whose list is not known keeps its bare names over the restart, and URIs and prompts
+// are as tools.
+func TestNamesWaitOverARestart_F_CLI_6(t *testing.T) {
+	for _, k := range []Kind{Tools, Prompts, Resources} {
+		name := "x"
+		if k == Resources {
+			name = "file:///x"
+		}
+		first := []Listing{having(t, "a", k, name), having(t, "b", k, name)}
+		record := Merge(Options{}, first).Record()
+		failed := Recall(record).Next(Options{}, []Listing{unknown("a"), first[1]}, true)
+		wantRoutes(t, failed, k, map[string]string{name: "a " + name})
+		if moves := failed.Moves(); moves != nil {
+			t.Errorf("%v: %v", k, moves)
+		}
+		if again := failed.Record(); !maps.Equal(again[k], record[k]) {
+			t.Errorf("%v: the record is %v, was %v", k, again[k], record[k])
+		}
+		back := failed.Next(Options{}, first, false)
+		wantRoutes(t, back, k, map[string]string{name: "a " + name})
+		if moves := back.Moves(); moves != nil {
+			t.Errorf("%v: %v", k, moves)
+		}
+		gone := Recall(record).Next(Options{}, first[1:], true)
+		if moves := gone.Moves(); fmt.Sprint(moves) != fmt.Sprintf("[{%v %s a b}]", k, name) {
+			t.Errorf("%v: %v", k, moves)
+		}
+	}
+}
+
+// What nobody has any longer is remembered for the run in which another backend has it.
+func TestReleasedNamesStayInTheRecord_F_CLI_6(t *testing.T) {
+	record := Merge(Options{}, []Listing{named(t, "a", "read")}).Record()
+	for range 3 {
+		record = Recall(record).Next(Options{}, []Listing{named(t, "b", "other")}, true).Record()
+	}
+	s := Recall(record).Next(Options{}, []Listing{named(t, "b", "other")}, true)
+	s = s.Next(Options{}, []Listing{named(t, "b", "other", "read")}, false) // it lists that later
+	if got := fmt.Sprint(s.Moves()); got != "[{tool read a b}]" {
+		t.Errorf("moves %s", got)
+	}
+}
+
+func TestTheRecordOfNamesIsBounded_F_CLI_6(t *testing.T) {
+	var all []string
+	for i := range 3000 {
+		all = append(all, fmt.Sprintf("file:///%d/%s", i, strings.Repeat("x", 4000)))
+	}
+	record := Merge(Options{}, []Listing{named(t, "a", "read"), readable(t, "b", all, nil)}).Record()
+	size := 0
+	for _, names := range record {
+		for name, o := range names {
+			size += len(name) + len(o.Backend) + len(o.Own) + ownerSize
+		}
+	}
+	if size > maxOwners || size < maxOwners*9/10 || len(record[Tools]) != 1 {
+		t.Errorf("%d bytes, %d tools", size, len(record[Tools]))
+	}
+}
+
+func TestTransfersSumMovesUp_F_CLI_6(t *testing.T) {
+	got := Transfers([]Move{{Tools, "x", "a", "b"}, {Prompts, "x", "a", "b"}, {Tools, "y", "a", "c"}, {Tools, "z", "a", "b"}})
+	if want := "[{tool a b [x z]} {prompt a b [x]} {tool a c [y]}]"; fmt.Sprint(got) != want {
+		t.Errorf("%v, want %s", got, want)
+	}
+}

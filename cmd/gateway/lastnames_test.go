@@ -1,0 +1,87 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"runtime"
+	"strings"
+	"testing"
+
+	"mcpgateway/catalog"
+	"mcpgateway/logs"
+)
+
+func TestTheRecordOfNames_F_CLI_6(t *testing.T) {
+	var want catalog.Owners
+	for k := range want {
+		want[k] = map[string]catalog.Owner{fmt.Sprintf("x<%d>\n", k): {Backend: "a", Own: "ü"}, "y": {Backend: "b"}}
+	}
+	dir := t.TempDir()
+	source := filepath.Join(dir, "gateway.yaml")
+	path := nameRecordPath(dir, source)
+	if other := nameRecordPath(dir, source+"2"); other == path {
+		t.Errorf("two configurations have one record, %s", path)
+	}
+	if none, err := readNames(path); err != nil || !reflect.DeepEqual(none, catalog.Owners{}) {
+		t.Errorf("before there is one: %v, %v", none, err)
+	}
+	text, err := textOf(source, want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := (output{path: path, force: true}).write(text); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 && runtime.GOOS != "windows" {
+		t.Errorf("%v, %v", info, err)
+	}
+	got, err := readNames(path)
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%v, %v", got, err)
+	}
+}
+
+// Whatever stands there, it costs no more than the comparison.
+func TestARecordOfNamesThatIsDamaged_F_CLI_6(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "x.json")
+	for _, text := range [][]byte{nil, {0}, []byte("[]"), []byte("{}"), []byte(`{"version":2}`), []byte(`{"version":1,"names":{"tools":[]}}`),
+		[]byte(`{"version":1,"names":{"tools":{"x":{"backend":"a"}}}`), bytes.Repeat([]byte(" "), maxNameRecord+1)} {
+		if err := os.WriteFile(path, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if all, err := readNames(path); err == nil || !reflect.DeepEqual(all, catalog.Owners{}) {
+			t.Errorf("%.80q: %v, %v", text, all, err)
+		}
+	}
+	if _, err := readNames(dir); err == nil {
+		t.Error("a directory is read")
+	}
+	if all, err := readNames(""); err != nil || !reflect.DeepEqual(all, catalog.Owners{}) {
+		t.Errorf("no state directory: %v, %v", all, err)
+	}
+}
+
+func TestTransfersAreBoundedInCheck_F_CLI_6(t *testing.T) {
+	a := &app{mask: logs.NewMask("hush-hush-hush")}
+	if lines := a.transferLines(nil); lines != nil {
+		t.Errorf("nothing has changed: %q", lines)
+	}
+	moves := []catalog.Move{{Kind: catalog.Resources, Name: "x:hush-hush-hush\x1b[2J", Was: "a", Now: "b"}}
+	for i := range 24 {
+		moves = append(moves, catalog.Move{Kind: catalog.Tools, Name: "read", Was: fmt.Sprint("a", i), Now: "b"})
+	}
+	lines := a.transferLines(moves)
+	if len(lines) != maxTransfers+2 || !strings.Contains(lines[maxTransfers], "5 more") || !strings.Contains(lines[maxTransfers+1], "catalog.prefix") {
+		t.Errorf("%q", lines)
+	}
+	if strings.Contains(lines[0], "hush") || strings.Contains(lines[0], "\x1b") || !strings.HasPrefix(lines[0], "resource x:") {
+		t.Errorf("%q", lines[0])
+	}
+	if want := "tool read: belongs to b, and belonged to a0 in the last run"; lines[1] != want {
+		t.Errorf("%q, want %q", lines[1], want)
+	}
+}

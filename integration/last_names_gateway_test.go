@@ -1,0 +1,98 @@
+//go:build unix
+
+package integration
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// sharing is a weather server with the tool read, which others have, too.
+func sharing(name string) backend {
+	b := weather(name, "v1")
+	b.Env["WEATHER_TOOL"] = "read"
+	return b
+}
+
+// A server that is added before another one has its bare names after the next start: the log and check say so.
+func TestANameMovesBetweenRuns_F_CLI_6(t *testing.T) {
+	t.Parallel()
+	const moved = "than in the last run"
+	s := newSetup(t, nil, sharing("alpha"), sharing("beta"))
+	run := func() string {
+		t.Helper()
+		gw := s.start()
+		gw.greet("2025-11-25")
+		listTools(t, gw)
+		if code := gw.finish(patience); code != 0 {
+			t.Errorf("exit code %d", code)
+		}
+		return gw.logs()
+	}
+	check := func() string {
+		t.Helper()
+		code, out := s.say("check")
+		if code != 0 {
+			t.Errorf("check: exit code %d\n%s", code, out)
+		}
+		return out
+	}
+	const shown = "tool read: belongs to omega, and belonged to alpha in the last run"
+	if out := check(); strings.Contains(out, "in the last run") {
+		t.Errorf("check before a run:\n%s", out)
+	}
+	for range 2 {
+		if logs := run(); strings.Contains(logs, moved) {
+			t.Errorf("nothing has changed:\n%s", logs)
+		}
+	}
+	s.edit(func(doc map[string]any) {
+		old := doc["backends"]
+		doc["backends"] = []any{}
+		s.add(doc, sharing("omega"))
+		doc["backends"] = append(doc["backends"].([]any), old.([]any)...)
+	})
+	for range 2 { // check is no run
+		if out := check(); !strings.Contains(out, shown) || !strings.Contains(out, "catalog.prefix") {
+			t.Errorf("check:\n%s", out)
+		}
+	}
+	logs := run()
+	if !strings.Contains(logs, moved) || !strings.Contains(logs, "tool=read backend=omega was=alpha") {
+		t.Errorf("the log:\n%s", logs)
+	}
+	if out := check(); strings.Contains(out, "in the last run") { // that run has said it
+		t.Errorf("check after the run:\n%s", out)
+	}
+	if logs := run(); strings.Contains(logs, moved) {
+		t.Errorf("it is said again:\n%s", logs)
+	}
+
+	names := filepath.Join(s.dir, "state", "names")
+	files, _ := filepath.Glob(filepath.Join(names, "*.json"))
+	if len(files) != 1 {
+		t.Fatalf("records: %q", files)
+	}
+	if err := os.WriteFile(files[0], []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if logs := run(); !strings.Contains(logs, "level=WARN") || !strings.Contains(logs, "it is not known which backend had which name") {
+		t.Errorf("with a damaged record:\n%s", logs)
+	}
+	if text, err := os.ReadFile(files[0]); err != nil || !strings.Contains(string(text), `"read":{"backend":"omega","own":"read"}`) {
+		t.Errorf("the record: %s, %v", text, err)
+	}
+
+	if err := os.RemoveAll(names); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(names, nil, 0o600); err != nil { // no record can be read or written
+		t.Fatal(err)
+	}
+	if logs := run(); !strings.Contains(logs, "it is not known which backend had which name") ||
+		strings.Count(logs, "the next run will not know which backend has which name") != 1 {
+		t.Errorf("without a directory for records:\n%s", logs)
+	}
+}
