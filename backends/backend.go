@@ -215,7 +215,7 @@ func (b *Backend) Status() Status {
 	s.LeftOut, s.Repaired = slices.Concat(b.leftOut[:]...), slices.Concat(b.repaired[:]...)
 	for k, odd := range b.odd {
 		for _, f := range odd {
-			if b.lists(catalog.Kind(k), f.Item) {
+			if b.isOdd(catalog.Kind(k), f) {
 				s.Odd = append(s.Odd, f)
 			}
 		}

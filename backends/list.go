@@ -133,6 +133,9 @@ func (b *Backend) drain(ctx context.Context, p *peer.Peer, s server, read []*rea
 			next, err := b.page(open[i], s, a)
 			open[i].err = err
 			open[i].done = err != nil || next == nil
+			if err == nil && next == nil {
+				b.takeFlaws(open[i], catalog.LookAlikes(open[i].kind, open[i].items))
+			}
 			open[i].params = append(append([]byte(`{"cursor":`), next...), '}')
 		}
 	}
@@ -161,17 +164,7 @@ func (b *Backend) page(r *reading, s server, a peer.Answer) (next []byte, err er
 	if r.kind == catalog.Tools {
 		b.mendHeaders(&page, s)
 	}
-	b.logFlaws(r.kind, page.Flaws)
-	for _, f := range page.Flaws {
-		switch {
-		case f.Odd && len(r.odd) < maxListed:
-			r.odd = append(r.odd, f)
-		case f.Mended && len(r.repaired) < maxListed:
-			r.repaired = append(r.repaired, f)
-		case !f.Mended && !f.Odd && len(r.left) < maxListed:
-			r.left = append(r.left, f)
-		}
-	}
+	b.takeFlaws(r, page.Flaws)
 	if r.pages == 0 || page.TTL < r.ttl {
 		r.ttl = page.TTL
 	}
@@ -201,6 +194,26 @@ func (b *Backend) page(r *reading, s server, a peer.Answer) (next []byte, err er
 	}
 	r.seen[string(page.Next)] = true
 	return page.Next, nil
+}
+
+// takeFlaws logs flaws of a list that is being read, and keeps them.
+func (b *Backend) takeFlaws(r *reading, flaws []catalog.Flaw) {
+	b.logFlaws(r.kind, flaws)
+	for _, f := range flaws {
+		switch {
+		case f.Odd && len(r.odd) < maxListed:
+			r.odd = append(r.odd, f)
+		case f.Mended && len(r.repaired) < maxListed:
+			r.repaired = append(r.repaired, f)
+		case !f.Mended && !f.Odd && len(r.left) < maxListed:
+			r.left = append(r.left, f)
+		}
+	}
+}
+
+// isOdd reports whether an entry that is odd is listed, and the one, too, without which it is not odd.
+func (b *Backend) isOdd(k catalog.Kind, f catalog.Flaw) bool {
+	return b.lists(k, f.Item) && (f.With == "" || b.lists(k, f.With))
 }
 
 // listed takes what was read, or why it could not be. If the conversation is over, settles is
@@ -303,7 +316,7 @@ func (b *Backend) logFlaws(k catalog.Kind, flaws []catalog.Flaw) {
 	}
 	fresh := 0
 	for _, f := range flaws {
-		if b.flaws[f] || f.Odd && !b.lists(k, f.Item) {
+		if b.flaws[f] || f.Odd && !b.isOdd(k, f) {
 			continue
 		}
 		if b.flaws == nil {

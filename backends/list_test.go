@@ -246,6 +246,26 @@ func TestSCHEMA03_SCHEMA04_WhatModelsMayRefuseIsNamed(t *testing.T) {
 	})
 }
 
+// Tools of one backend whose names some clients do not tell apart are named, unless one of them is denied.
+func TestLookAlikes_F_CFG_1(t *testing.T) {
+	o := backends.Options{Backends: plain("a")}
+	o.Backends[0].Tools.Deny = []string{"put_item"}
+	inHouse(t, o, func(t *testing.T, h *house) {
+		a := h.next("a")
+		a.Greet("")
+		a.List(mcptest.Tools("get_item", "put-item", "get-item", "put_item", "other", "Get_Item"))
+		h.wantNames("get_item", "put-item", "get-item", "other", "Get_Item")
+		for _, tool := range []string{"get-item", "Get_Item"} {
+			if lines := h.log.Lines("level=WARN", "listed as it is", "tool="+tool, "get_item differ only in case, - and _"); len(lines) != 1 {
+				t.Errorf("of %s: %q", tool, h.log.Lines())
+			}
+		}
+		if s := h.status("a"); len(s.Odd) != 2 || s.Odd[0].Item != "get-item" || s.Odd[1].Item != "Get_Item" || len(h.log.Loud()) != 2 {
+			t.Errorf("odd: %v, logged %q", s.Odd, h.log.Loud())
+		}
+	})
+}
+
 // A glob that is of no tool was meant for one: a denied tool with another spelling can
 // be called.
 func TestGlobsThatMatchNothingAreTold(t *testing.T) {

@@ -79,9 +79,10 @@ func (i *Item) size(exposed string) int {
 type Flaw struct {
 	Item   string // its Own, or its place in the list if it has none
 	What   string
-	Mended bool // it is listed, repaired as What says
-	Whole  bool // the list itself is wrong, not an entry; Item is its member
-	Odd    bool // the entry is listed as it is, though some clients may not bear it; else it was left out, if not mended
+	Mended bool   // it is listed, repaired as What says
+	Whole  bool   // the list itself is wrong, not an entry; Item is its member
+	Odd    bool   // the entry is listed as it is, though some clients may not bear it; else it was left out, if not mended
+	With   string // if Odd: the Own of the entry without which it is not; "" = there is none
 }
 
 // Page is one answer to a request for a list.

@@ -105,6 +105,31 @@ func fold(name string) string {
 	return string(b)
 }
 
+const shownName = 128 // bytes of a name that are shown in a flaw of another entry
+
+// LookAlikes returns a flaw for each entry of a backend's list whose name some clients do not tell
+// apart from that of an earlier entry.
+func LookAlikes(k Kind, items []Item) []Flaw {
+	if !k.named() {
+		return nil
+	}
+	var flaws []Flaw
+	first := make(map[string]string, len(items))
+	for i := range items {
+		own := items[i].Own
+		other, known := first[fold(own)]
+		switch {
+		case !known:
+			first[fold(own)] = own
+		case other != own:
+			shown := strings.ToValidUTF8(other[:min(len(other), shownName)], "")
+			flaws = append(flaws, Flaw{Item: own, With: other, Odd: true,
+				What: "its name and " + shown + " differ only in case, - and _, which some clients do not tell apart: deny one of them"})
+		}
+	}
+	return flaws
+}
+
 // spaces are the backends by the folded beginning of their names: each backend has the names that
 // begin with its own name and the separator.
 type spaces struct {

@@ -3,12 +3,13 @@ package config
 import (
 	"fmt"
 	"maps"
-	"net/url"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"time"
+
+	"mcpgateway/internal/secrets"
 )
 
 const (
@@ -112,23 +113,25 @@ func (c *checker) limits(l Limits) {
 	}
 }
 
-// literals warns of secrets that are written into the file: one warning for each backend.
-func (c *checker) literals(cfg *Config) (all []string) {
+// literals warns of secrets that are written into the file: one warning for each backend. Values of which
+// said tells more are left out.
+func (c *checker) literals(cfg *Config, said Errors) (all []string) {
+	isSaid := func(path string) bool {
+		key := c.at(path).Key
+		return slices.ContainsFunc(said, func(e *Error) bool { return e.Key == key })
+	}
 	for i, b := range cfg.Backends {
 		if !b.Enabled || b.URL == "" {
 			continue
 		}
 		at := fmt.Sprintf("backends[%d]", i)
 		var keys []string
-		if u, err := url.Parse(b.URL); err == nil && u.User != nil && !c.expands[at+".url"] {
-			if _, has := u.User.Password(); has {
-				keys = append(keys, "url")
-			}
+		if !c.expands[at+".url"] && !isSaid(at+".url") && secrets.Find("", b.URL) != nil {
+			keys = append(keys, "url")
 		}
 		for _, name := range slices.Sorted(maps.Keys(b.Headers)) {
 			path := at + ".headers." + name
-			secret := strings.EqualFold(name, "Authorization") || strings.EqualFold(name, "X-Api-Key")
-			if secret && !c.expands[path] && credentials(b.Headers[name]) != "" {
+			if value := secrets.AfterScheme(b.Headers[name]); !c.expands[path] && !isSaid(path) && !isTrivial(value) && secrets.Pair(name, value) {
 				keys = append(keys, "headers."+name)
 			}
 		}
@@ -142,30 +145,6 @@ func (c *checker) literals(cfg *Config) (all []string) {
 	return all
 }
 
-// unresolved warns of values that mean something to another program and stay as they are written here.
-func (c *checker) unresolved(cfg *Config) (all []string) {
-	for i, b := range cfg.Backends {
-		if !b.Enabled {
-			continue
-		}
-		at := fmt.Sprintf("backends[%d].", i)
-		for _, values := range []struct {
-			key string
-			of  map[string]string
-		}{{"env.", b.Env}, {"headers.", b.Headers}} {
-			for _, name := range slices.Sorted(maps.Keys(values.of)) {
-				if strings.HasPrefix(credentials(values.of[name]), "op://") && !c.expands[at+values.key+name] {
-					e := c.at(at + values.key + name)
-					e.Backend, e.Key = b.Name, values.key+name
-					e.Problem = "op://… is sent as it is written: write ${VARIABLE}, and start the gateway with op run"
-					all = append(all, e.Error())
-				}
-			}
-		}
-	}
-	return all
-}
-
 // remarks are warnings about a configuration that is valid.
 func (c *checker) remarks(cfg *Config) (all []string) {
 	if cfg.Listen != "" && !cfg.Loopback() && cfg.TLS == (TLS{}) {
@@ -173,8 +152,26 @@ func (c *checker) remarks(cfg *Config) (all []string) {
 		e.Problem = "there is no tls: tokens and all else travel in clear, unless a proxy before the gateway encrypts them"
 		all = append(all, e.Error())
 	}
+	all = append(all, c.alike(cfg)...)
 	if !slices.ContainsFunc(cfg.Backends, func(b Backend) bool { return b.Enabled }) {
 		all = append(all, c.file+": no backend is enabled: there is nothing to serve")
+	}
+	return all
+}
+
+// alike warns of backends whose names some clients do not tell apart.
+func (c *checker) alike(cfg *Config) (all []string) {
+	seen := map[string]string{}
+	for i, b := range cfg.Backends {
+		name := strings.ReplaceAll(b.Name, "-", "_")
+		if other, ok := seen[name]; ok && b.Enabled {
+			e := c.at(fmt.Sprintf("backends[%d].name", i))
+			e.Problem = fmt.Sprintf("%s and %s differ in - and _ only, which some clients do not tell apart: rename one of them", other, b.Name)
+			all = append(all, e.Error())
+		}
+		if b.Enabled {
+			seen[name] = b.Name
+		}
 	}
 	return all
 }
@@ -243,14 +240,4 @@ func DefaultStateDir(env func(string) (string, bool)) string {
 		return ""
 	}
 	return filepath.Join(dir, "mcp-gateway")
-}
-
-// credentials is what follows "Bearer " or "Basic " in a header; all of it if
-// neither does.
-func credentials(header string) string {
-	scheme, rest, ok := strings.Cut(header, " ")
-	if ok && (strings.EqualFold(scheme, "Bearer") || strings.EqualFold(scheme, "Basic")) {
-		return strings.TrimSpace(rest)
-	}
-	return header
 }

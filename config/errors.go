@@ -54,12 +54,14 @@ func (e *Error) Unwrap() error { return e.cause }
 type Errors []*Error
 
 // Error has one line for each.
-func (e Errors) Error() string {
+func (e Errors) Error() string { return strings.Join(e.lines(), "\n") }
+
+func (e Errors) lines() []string {
 	lines := make([]string, len(e))
 	for i, one := range e {
 		lines[i] = one.Error()
 	}
-	return strings.Join(lines, "\n")
+	return lines
 }
 
 // Unwrap lets errors.Is and errors.As see each of them.

@@ -172,6 +172,8 @@ func malformed(s string) trouble {
 		t.problem = "${} names no variable"
 	case strings.HasPrefix(s, "env:"):
 		t.problem, t.hint = "${env:VAR} is other clients' way to write ${VAR}", "write ${VAR}; $${ stands for a plain ${"
+	case strings.HasPrefix(s, "input:"), strings.HasPrefix(s, "command:"), strings.HasPrefix(s, "config:"):
+		t.problem, t.hint = "${input:…}, ${command:…} and ${config:…} mean something to VS Code only", "write ${VAR}, and set that variable"
 	case nameLength(s) == 0:
 		t.problem = "what follows ${ is no name of a variable: letters, digits and _, no digit first"
 	default:

@@ -113,9 +113,11 @@ func load(src source, opts Options) (*Loaded, error) {
 		nameBackends(all, cfg, r.places)
 		return nil, inOrder(all)
 	}
+	written := c.literals(cfg, r.literals)
+	nameBackends(r.literals, cfg, r.places)
 	return &Loaded{
 		Config: cfg, Source: src.path, Local: src.local,
-		Warnings: slices.Concat(src.warnings, r.warnings, c.remarks(cfg), c.literals(cfg), c.unresolved(cfg), misspelt(opts.Names, used)), blank: r.blank && src.path != "",
+		Warnings: slices.Concat(src.warnings, r.warnings, c.remarks(cfg), written, r.literals.lines(), misspelt(opts.Names, used)), blank: r.blank && src.path != "",
 	}, nil
 }
 

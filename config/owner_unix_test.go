@@ -45,10 +45,14 @@ func TestWritableByOthers_F_SEC_2(t *testing.T) {
 func TestLiteralSecrets_F_CLI_13(t *testing.T) {
 	for entry, want := range map[string]string{
 		`url: https://h, headers: {Authorization: "Bearer hunter2hunter2"}`: "headers.Authorization: a secret is written",
-		`url: https://u:hunter2@h`:                                "url: a secret is written",
-		`url: https://h, headers: {Authorization: "Bearer ${T}"}`: "",
-		`url: "https://u:${T}@h"`:                                 "",
-		`url: https://u@h, headers: {X-Name: x}`:                  "",
+		`url: https://u:hunter2@h`:                                  "url: a secret is written",
+		`url: https://h, headers: {Authorization: "Bearer ${T}"}`:   "",
+		`url: "https://u:${T}@h"`:                                   "",
+		`url: https://u@h, headers: {X-Name: x}`:                    "",
+		`url: https://h, headers: {X-Goog-Api-Key: hunter2hunter2}`: "headers.X-Goog-Api-Key: a secret is written",
+		`url: https://h, headers: {Cookie: "sid=hunter2hunter2"}`:   "headers.Cookie: a secret is written",
+		`url: "https://h/?api_key=hunter2hunter2"`:                  "url: a secret is written",
+		`url: "https://h/?page=2", headers: {X-Team: "platform"}`:   "",
 	} {
 		text := "backends:\n- {name: a, " + entry + "}\n"
 		loaded, err := load(source{path: "g.yaml", data: []byte(text)}, Options{Env: lookup(map[string]string{"T": "s3cr3t"})})

@@ -24,7 +24,11 @@ func parse(file string, data []byte) (*yaml.Node, *Error) {
 		if root, bad := parseYAML(file, data); bad == nil {
 			return root, nil
 		}
-		return nil, &Error{File: file, Line: line, Problem: "not valid JSON: " + err.Error()}
+		e := &Error{File: file, Line: line, Problem: "not valid JSON: " + err.Error()}
+		if strings.Contains(e.Problem, "in string escape code") || strings.Contains(e.Problem, "hexadecimal character escape") {
+			e.Hint = `a backslash begins an escape: write each twice in a path such as C:\\Users\\me, or /`
+		}
+		return nil, e
 	}
 	return parseYAML(file, data)
 }
@@ -78,6 +82,9 @@ func syntaxError(file string, data []byte, err error) *Error {
 		e.Line = lineAt(data, max(0, bytes.Index(data, []byte("*"+name[1]))))
 		e.Problem = "not valid YAML: a value that begins with * refers to an anchor, and there is none of that name"
 		e.Hint = "put quotes around the value"
+	}
+	if strings.Contains(m[2], "hexdecimal number") || strings.Contains(m[2], "unknown escape character") {
+		e.Hint = "a backslash in double quotes begins an escape: write a path such as C:\\Users\\me in single quotes, or with /"
 	}
 	if strings.Contains(m[2], "found character that cannot start any token") {
 		e.Hint = "YAML is indented with spaces, not tabs; a value that begins with %, @ or ` needs quotes"

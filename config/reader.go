@@ -23,6 +23,8 @@ type reader struct {
 	broken   map[string]bool  // by path: what an error is reported for
 	errs     Errors
 	warnings []string
+	literals Errors   // warnings about text that means something elsewhere, and nothing here
+	script   string   // the path of args in which the next values are a shell's
 	expanded []string // what variables brought into backends and tokens
 	token    string   // the variable that is the first token; "" = it is none
 	blank    bool     // there was nothing to read

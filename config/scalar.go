@@ -16,6 +16,9 @@ func (r *reader) scalar(n *yaml.Node, t reflect.Type, at place) (any, bool) {
 		r.fail(at, "YAML tags are not supported", "")
 		return nil, false
 	}
+	if t.Kind() == reflect.String {
+		r.literal(n, at)
+	}
 	x := r.expander()
 	text := x.expand(n.Value)
 	if !r.arrived(&x, at) {
