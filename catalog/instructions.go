@@ -113,10 +113,16 @@ func firstRunes(s string, n int) string {
 	return s
 }
 
+// lineEnds makes each end of a line a line feed.
+var lineEnds = strings.NewReplacer("\r\n", "\n", "\r", "\n", "\v", "\n", "\f", "\n", "\u0085", "\n", "\u2028", "\n", "\u2029", "\n")
+
 // plainText returns a backend's text without control and format characters, and without lines that
 // read as headings: it must not look like the section of another backend.
 func plainText(text string) string {
-	text = strings.NewReplacer("\r\n", "\n", "\r", "\n", "\v", "\n", "\f", "\n", "\u0085", "\n", "\u2028", "\n", "\u2029", "\n").Replace(text)
+	if text == "" {
+		return ""
+	}
+	text = lineEnds.Replace(text)
 	text = strings.Map(func(r rune) rune {
 		switch {
 		case r == '\n', r == '\t', r == '\u200c', r == '\u200d': // the last two join letters and emoji

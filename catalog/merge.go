@@ -150,7 +150,7 @@ func (l *list) merge(k Kind, o Options, s *Snapshot, spaces spaces, was *list, a
 	}
 	l.entries = make([]Entry, 0, all)
 	l.routes = make(map[string]*Entry, all)
-	n.taken, n.holders, n.owned = l.routes, make(map[string]string, all), make(map[string]holder, all)
+	n.taken, n.holders, n.owned = l.routes, make(map[string]string), make(map[string]holder)
 	seen := make(map[string]bool)
 	ends := make([]int, len(s.listings))
 	for i := range s.listings {
@@ -225,6 +225,6 @@ func (n *namer) alias(l *list) map[string]*Entry {
 // free reports whether a name neither belongs to another backend nor looks like a name that
 // another backend has.
 func (n *namer) free(e *Entry, name string) bool {
-	backend, known := n.holders[n.kind.key(name)]
-	return n.may(e, name) && (!known || backend == e.Backend)
+	backend := n.holder(n.kind.key(name))
+	return (backend == "" || backend == e.Backend) && n.may(e, name)
 }

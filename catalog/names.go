@@ -69,14 +69,22 @@ type namer struct {
 	kind   Kind
 	spaces spaces
 	taken  map[string]*Entry // by their exposed names
-	// holders has the backend that has a name, by the name's key. It also has names that are
-	// kept for a backend whose list is not known yet, and the names that look like these.
+	// holders has, by their keys, the backends of names that are not in taken by their keys: names
+	// that are spelled otherwise, and names that are kept for a backend whose list is not known.
 	holders map[string]string
 	owned   map[string]holder // key of an own name → who has it bare, or may have
 }
 
 // A holder is the backend that has a name, and its own name for the entry.
 type holder struct{ backend, own string }
+
+// holder returns the backend that has a name with this key; "" if none has.
+func (n *namer) holder(key string) string {
+	if e := n.taken[key]; e != nil {
+		return e.Backend
+	}
+	return n.holders[key]
+}
 
 // key returns what names that clients may confuse have in common. URIs are compared as they are.
 func (k Kind) key(name string) string {
@@ -89,8 +97,11 @@ func (k Kind) key(name string) string {
 // fold returns a name in lower case and with _ in the place of -. Two names that are equal then
 // can become equal in a client, and look alike to a model.
 func fold(name string) string {
-	at := strings.IndexFunc(name, func(r rune) bool { return 'A' <= r && r <= 'Z' || r == '-' })
-	if at < 0 {
+	at := 0
+	for at < len(name) && name[at] != '-' && (name[at] < 'A' || name[at] > 'Z') {
+		at++
+	}
+	if at == len(name) {
 		return name
 	}
 	b := []byte(name) // of the same length, whatever it is made of
@@ -153,6 +164,9 @@ func newSpaces(separator string, names []string) spaces {
 // it is among them.
 func (s *spaces) of(name, mine string) string {
 	f := fold(name)
+	if !strings.Contains(f, s.separator) {
+		return ""
+	}
 	for at := len(f) - len(s.separator); at > 0; at-- {
 		if f[at:at+len(s.separator)] != s.separator {
 			continue
@@ -217,7 +231,7 @@ func (n *namer) name(entries []Entry) {
 // own notes that the entry's backend has its own name, unless another backend has.
 func (n *namer) own(e *Entry) {
 	if e.Exposed == e.Item.Own {
-		return // holders has it
+		return // taken has it
 	}
 	if owner, _ := n.owner(e); owner == "" && n.may(e, e.bare) {
 		n.owned[n.kind.key(e.Item.Own)] = holder{e.Backend, e.Item.Own}
@@ -234,7 +248,7 @@ func (n *namer) owner(e *Entry) (backend string, same bool) {
 	if h, known := n.owned[key]; known {
 		return h.backend, h.own == e.Item.Own
 	}
-	return n.holders[key], false
+	return n.holder(key), false
 }
 
 // explain notes which other backend is the reason that an entry does not have its bare name.
@@ -246,7 +260,7 @@ func (n *namer) explain(e *Entry) {
 		e.Rival, e.Mimics = space, true
 		return
 	}
-	e.Rival = n.holders[n.kind.key(e.bare)]
+	e.Rival = n.holder(n.kind.key(e.bare))
 	if e.Rival == "" || e.Rival == e.Backend {
 		e.Rival, _ = n.owner(e)
 	}
@@ -315,7 +329,9 @@ func (n *namer) take(e *Entry, name string) bool {
 		return false
 	}
 	n.taken[name] = e
-	n.holders[n.kind.key(name)] = e.Backend
+	if key := n.kind.key(name); key != name {
+		n.holders[key] = e.Backend
+	}
 	e.Exposed = name
 	return true
 }

@@ -11,7 +11,7 @@ import (
 func (n *namer) claim(entries []Entry) {
 	for i := range entries {
 		if e := &entries[i]; e.Exposed == "" && !n.take(e, e.Item.Own) {
-			e.Rival = n.holders[e.Item.Own]
+			e.Rival = n.holder(e.Item.Own)
 		}
 	}
 }
