@@ -25,7 +25,7 @@ var foreignForms = []foreignForm{
 		"$NAME stays as it is written: write ${NAME} if it means a variable, and else $$NAME"},
 	{regexp.MustCompile(`(?:^|[\s=:/\\;"'])%[A-Za-z_][A-Za-z0-9_()]{2,}%`), "command args env headers cwd",
 		"%NAME% stays as it is written: write ${NAME}"},
-	{regexp.MustCompile("^(?:Bearer +|Basic +)?(?:\\$\\(.+\\)|`.+`)$"), "env headers url",
+	{regexp.MustCompile("^(?:(?i:bearer|basic) +)?(?:\\$\\(.+\\)|`.+`)$"), "env headers url",
 		"a command in $(…) or `…` is not run: write ${VARIABLE}, and set that variable to what the command prints"},
 	{regexp.MustCompile(`^--?[\w-]+=~/`), "args", "~/ stays as it is written behind =: write ${HOME}/"},
 	{regexp.MustCompile(`^~/`), "env", "~/ stays as it is written in env: write ${HOME}/"},
