@@ -65,8 +65,9 @@ type Options struct {
 	// NoPing, asked about each ping, says whether it is one of an era that has none: then
 	// it is handed on like any other request. nil = none is.
 	NoPing func(wire.Message) bool
-	// Noise is called with what is no message. nil = answer it with an error,
-	// as JSON-RPC 2.0 §5.1 has it.
+	// Noise is called with what is no message. A request that can be read in two ways is
+	// answered with an error, too. nil = answer all of it with an error, as JSON-RPC 2.0 §5.1
+	// has it.
 	Noise func(*transport.Noise)
 	// Refused is called with a request that the Peer itself answers with an
 	// error, before it does; may be nil.
@@ -284,6 +285,9 @@ func (p *Peer) noise(n *transport.Noise) {
 	}
 	if p.opts.Noise != nil {
 		p.opts.Noise(n)
+		if n.Message.IsRefusable() { // else the far side waits for ever
+			p.write(wire.NewFailure(n.Message.ID(), n.Err), "")
+		}
 		return
 	}
 	if p.opts.Refused != nil {

@@ -113,6 +113,14 @@ func (m Message) OneLine() Message {
 	return m
 }
 
+// IsRefusable reports whether a message of which [Parse] said that it is invalid is a request of
+// JSON-RPC 2.0 all the same: it has a method and an id, and its sender waits for an answer.
+func (m Message) IsRefusable() bool {
+	method := m.Part(PartMethod)
+	return m.kind == Invalid && Unquote(m.Part(partVersion)) == "2.0" && len(method) > 0 && method[0] == '"' &&
+		m.Part(PartID) != nil && !IsNull(m.Part(PartID))
+}
+
 // Elements returns the texts of a batch's elements.
 func (m Message) Elements() [][]byte {
 	return Elements(m.raw)

@@ -101,7 +101,7 @@ type object struct {
 
 type member struct {
 	name   string
-	part   Part
+	part   Part    // numParts = its place is not kept: it may only not be read in two ways
 	inside *object // what is looked at in it, if it is an object; may be nil
 }
 
@@ -123,63 +123,83 @@ var (
 		{name: "cursor", part: PartCursor},
 		{name: "inputResponses", part: PartResponses},
 		{name: "requestState", part: PartState},
+		// A request goes by these to a backend, or a notification to a client.
+		{name: "uri", part: numParts},
+		{name: "ref", part: numParts, inside: inRef},
+		{name: "taskId", part: numParts},
+		{name: "task", part: numParts},
+		{name: "level", part: numParts},
+		{name: "elicitationId", part: numParts},
+	}}
+	inRef = &object{within: " in ref", members: []member{
+		{name: "type", part: numParts},
+		{name: "name", part: numParts},
+		{name: "uri", part: numParts},
 	}}
 	inMeta = &object{within: " in _meta", members: []member{
 		{name: "progressToken", part: PartToken},
+		{name: "io.modelcontextprotocol/related-task", part: numParts, inside: inRelated},
+	}}
+	inRelated = &object{within: " in related-task", members: []member{
+		{name: "taskId", part: numParts},
 	}}
 	inResult = &object{lenient: true, members: []member{
 		{name: "isError", part: partIsError},
 	}}
 )
 
-// find returns the member that key names, nil if it is none of o's. A key that
+// find returns which member key names, as an index of o.members; -1 if it is none of o's. A key that
 // encoding/json would take for it, because only its case is another, is not
 // exact; a lenient object has none of these.
-func (o *object) find(key []byte) (found *member, exact bool) {
+func (o *object) find(key []byte) (i int, exact bool) {
 	for i := range o.members {
 		if string(key) == o.members[i].name {
-			return &o.members[i], true
+			return i, true
 		}
 	}
 	if o.lenient {
-		return nil, false
+		return -1, false
 	}
 	for i := range o.members {
 		if bytes.EqualFold(key, []byte(o.members[i].name)) {
-			return &o.members[i], false
+			return i, false
 		}
 	}
-	return nil, false
+	return -1, false
 }
 
 // members walks over the object that stands at i and notes where the members lie
 // that o tells of, and what is wrong with them.
 func (s *scanner) members(i int, m *Message, o *object) (end int) {
 	i, ok := s.enter(i)
+	var seen uint32 // a bit for each of o.members
 	for ; ok; i, ok = s.next(i) {
 		key := s.key()
-		found, exact := o.find(key)
+		n, exact := o.find(key)
 		if !exact {
-			if found != nil && s.problem == "" {
+			if n >= 0 && s.problem == "" {
 				s.problem = string(Quote(string(key))) + o.within + " differs from a known member only in case"
 			}
 			m.foreign = m.foreign || o == inEnvelope
 			i = s.value(i)
 			continue
 		}
-		at, lo := &m.parts[found.part], i
-		if *at != (span{}) && !o.lenient {
+		found, lo := &o.members[n], i
+		if seen&(1<<n) != 0 && !o.lenient {
 			s.manyIDs = s.manyIDs || found.part == PartID
 			if s.problem == "" {
 				s.problem = `"` + found.name + `" stands twice` + o.within
 			}
 		}
+		seen |= 1 << n
 		if _, c := s.peek(i); c == '{' && found.inside != nil {
 			i = s.members(i, m, found.inside)
 		} else {
 			i = s.value(i)
 		}
-		*at = span{int32(lo), int32(i)}
+		if found.part < numParts {
+			m.parts[found.part] = span{int32(lo), int32(i)}
+		}
 	}
 	return i
 }
