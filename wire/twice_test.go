@@ -52,6 +52,18 @@ func TestMembersThatDecideRouting_F_SEC_4(t *testing.T) {
 	}
 }
 
+// encoding/json folds these letters, too, and so does the gateway.
+func TestMembersInAnotherCaseOfUnicode_F_SEC_4(t *testing.T) {
+	for _, params := range []string{
+		`"taſkId":"x"`, `"ta\u017fkId":"x"`, `"tas\u212aId":"x"`, `"task\u0049d":"x","taskId":"y"`, `"taſk":{}`,
+		`"_meta":{"progre\u017f\u017fTo\u212aen":1}`, `"ref":{"uri":"x","ur\u0049":"y"}`,
+	} {
+		if m, err := Parse([]byte(`{"jsonrpc":"2.0","id":1,"method":"m","params":{` + params + `}}`)); err == nil || m.ID() != "1" {
+			t.Errorf("%s: %v, id %q", params, err, m.ID())
+		}
+	}
+}
+
 // swapCase returns a key in another case.
 func swapCase(key string) string {
 	if upper := strings.ToUpper(key); upper != key {
