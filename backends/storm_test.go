@@ -161,6 +161,9 @@ func (s *storm) asks(h *house, name string, made func(*caller), until time.Time)
 // After all that can happen at once each call has ended once, no place is taken, nobody is
 // subscribed, and the backend is as well, or as idle, as any.
 func TestAfterAStormNothingIsLeft(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: this test takes seconds")
+	}
 	for seed := range uint64(18) {
 		s := &storm{random: rand.New(rand.NewPCG(seed, 0)), conns: make(map[transport.Conn]bool)}
 		c := []config.Backend{remote("a"), plain("a")[0], plain("a")[0]}[seed%3]

@@ -112,6 +112,9 @@ func TestTemplatesAreListedOnce(t *testing.T) {
 // TestManyTemplates: of the templates of one backend as many are tried as take a
 // bearable time; another backend's are not the worse for it.
 func TestManyTemplates(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: this test takes seconds")
+	}
 	hostile := make([]string, maxListed)
 	for i := range hostile {
 		hostile[i] = fmt.Sprintf("%s!%05d", strings.Repeat("{+a}", maxVariables-1), i)

@@ -192,6 +192,9 @@ func TestPagesAreBounded(t *testing.T) {
 // TestMergeOfManyAndLarge: what a hostile backend may list costs time in
 // proportion to its bytes.
 func TestMergeOfManyAndLarge(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: this test takes seconds")
+	}
 	var many, alike []string
 	for i := range maxListed {
 		many = append(many, fmt.Sprintf("tool.%d", i))

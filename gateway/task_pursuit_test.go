@@ -251,6 +251,9 @@ func TestPursuit_WhoWaitsMayLeave(t *testing.T) {
 // Many calls at once, of clients that have sessions, some of which are taken back: each of
 // the others is answered once, and no task is left.
 func TestPursuit_Storm(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: this test takes seconds")
+	}
 	synctest.Test(t, func(t *testing.T) {
 		h, server, _ := session(t, settings{}, "{}")
 		const clients, each = 10, 100

@@ -224,6 +224,9 @@ func TestStatelessNobodyAtHome(t *testing.T) {
 
 // A subscription counts among what may be under way, and cancelling it makes room.
 func TestStatelessWriteIsBounded(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: this test takes seconds")
+	}
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
 		s.post = func(w http.ResponseWriter, r *http.Request, _ wire.Message) { stream(w, ":\n\n"); hang(r) }

@@ -211,6 +211,9 @@ func TestHTTPNotificationsNeedNoAnswer(t *testing.T) {
 }
 
 func TestHTTPWriteIsBounded(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: this test takes seconds")
+	}
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
 		s.post = func(_ http.ResponseWriter, r *http.Request, _ wire.Message) { hang(r) }

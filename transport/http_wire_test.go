@@ -157,6 +157,9 @@ func TestHTTPCodingOfStreams_F_HTTP_2(t *testing.T) {
 
 // A body that grows beyond all measure fails, and costs neither memory nor time.
 func TestHTTPBombs_F_HTTP_2(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: this test takes seconds")
+	}
 	var bomb bytes.Buffer
 	z := gzip.NewWriter(&bomb)
 	for range 64 {
