@@ -37,6 +37,7 @@ type handler struct {
 	peer   *peer.Peer
 	hangUp context.CancelCauseFunc // ends the conversation
 	noise  atomic.Pointer[string]  // how the last output began that was no message
+	warned atomic.Bool             // of params that were refused
 }
 
 // errEcho is why a conversation cannot begin with what asks what only a client does.
@@ -52,6 +53,13 @@ func (h *handler) Asked(r *peer.Request) {
 	if server.stateless { // where servers ask nothing
 		r.Fail(wire.Errorf(wire.CodeMethodNotFound, "Method not found: %s", r.Method()))
 		return
+	}
+	if r.Method() == string(mcp.MethodElicitationCreate) {
+		if err := revision.CheckElicitation(r.Message.Part(wire.PartParams)); err != nil {
+			h.warnOfParams(r.Message, err)
+			r.Fail(wire.Errorf(wire.CodeInvalidParams, "Invalid params: %v", err))
+			return
+		}
 	}
 	h.l.b.set.clients().Asked(h.owner(r.Message, r.On()), h.l.b.cfg.Name, r)
 }
@@ -128,6 +136,10 @@ func (h *handler) Told(m wire.Message, on peer.Stream) {
 		h.l.updated(m, on)
 		return
 	case string(mcp.MethodNotificationMessage):
+		if err := revision.CheckLog(m.Part(wire.PartParams)); err != nil {
+			h.warnOfParams(m, err)
+			return
+		}
 		h.l.says.Debug("backend says", "params", cut(string(m.Part(wire.PartParams)), maxSaid))
 	}
 	h.l.b.set.clients().Told(h.owner(m, on), h.l.b.cfg.Name, m, on)
@@ -208,6 +220,16 @@ func (h *handler) heard(n *transport.Noise) {
 		say = h.l.says.Warn
 	}
 	say("skipped output that is no message", "text", text, "err", n.Err)
+}
+
+// warnOfParams logs that a message was not handed on because of its params: the first time as a
+// warning.
+func (h *handler) warnOfParams(m wire.Message, err error) {
+	say := h.l.says.Debug
+	if !h.warned.Swap(true) {
+		say = h.l.says.Warn
+	}
+	say("refused a message whose params are not clear", "method", m.Method(), "err", err)
 }
 
 // blame adds to why the conversation failed what was heard in it that is no message:

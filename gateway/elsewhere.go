@@ -8,6 +8,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"mcpgateway/peer"
 	"mcpgateway/revision"
 	"mcpgateway/wire"
 )
@@ -19,7 +20,11 @@ import (
 func (c *call) sendElsewhere(e *wire.Error) bool {
 	list, _ := wire.Lookup(e.Data, "elicitations")
 	var inputs []revision.Input
+	var unclear error
 	wire.EachElement(list, func(one []byte) bool {
+		if unclear = revision.CheckElicitation(one); unclear != nil {
+			return false
+		}
 		if url, _ := wire.Lookup(one, "url"); len(url) == 0 || url[0] != '"' {
 			return true
 		}
@@ -32,6 +37,9 @@ func (c *call) sendElsewhere(e *wire.Error) bool {
 		return len(inputs) < maxQueries
 	})
 	switch {
+	case unclear != nil:
+		c.giveIn(&peer.BadAnswer{Err: unclear})
+		return true
 	case len(inputs) == 0:
 		return false
 	case !canElicit(c.guest.stamp.Capabilities, "url"):

@@ -48,6 +48,8 @@ func ReadInputs(result []byte) (inputs []Input, state []byte, err error) {
 			err = errors.New("its inputRequests have one without a method")
 		case in.Params != nil && !wire.IsObject(params):
 			err = errors.New("its inputRequests have one whose params are no object")
+		case in.Method == "elicitation/create" && CheckElicitation(params) != nil:
+			err = fmt.Errorf("its inputRequests have an elicitation that is not clear: %w", CheckElicitation(params))
 		case slices.ContainsFunc(inputs, func(other Input) bool { return other.Key == key }):
 			err = errors.New("its inputRequests have two of one name")
 		case len(inputs) == maxInputs:

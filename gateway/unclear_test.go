@@ -1,0 +1,53 @@
+package gateway_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"mcpgateway/revision"
+	"mcpgateway/wire"
+)
+
+// A text that would pass without the backend's name in front reaches no client.
+func TestTextsWithoutTheBackendsName_F_SEC_5(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, settings{}, "gh")
+		client, _ := h.client()
+		client.Initialize("2025-11-25", `{"elicitation":{"form":{},"url":{}}}`)
+		gh := h.backend("gh")
+		gh.Ready("a")
+		list(t, client)
+		client.Send(call("1", "a"))
+		asked := gh.Asked("tools/call")
+		for member, params := range map[string]string{
+			`"message" stands twice`: `"message":"x","message":"y"`,
+			`"Message"`:              `"Message":"x"`,
+			`"me\u017fsage"`:         `"message":"x","me\u017fsage":"y"`,
+			`"message" in params`:    `"message":7`,
+			`"mode" stands twice`:    `"message":"x","mode":"form","mode":"url"`,
+			`"MODE"`:                 `"message":"x","MODE":"url"`,
+			`"URL"`:                  `"message":"x","mode":"url","url":"a:b","URL":"c:d"`,
+		} {
+			gh.Send(`{"jsonrpc":"2.0","id":5,"method":"elicitation/create","params":{` + params + `}}`)
+			e := wire.ReadError(gh.Message().Part(wire.PartError))
+			if member = strings.ReplaceAll(member, `\u017f`, "ſ"); e.Code != -32602 || !strings.Contains(e.Message, member) {
+				t.Errorf("%s: %+v", params, e)
+			}
+			result := `{"inputRequests":{"a":{"method":"elicitation/create","params":{` + params + `}}}}`
+			if _, _, err := revision.ReadInputs([]byte(result)); err == nil {
+				t.Errorf("read %s", result)
+			}
+		}
+		for _, logger := range []string{`"logger":"x","logger":"y"`, `"Logger":"x"`, `"logger":7`} {
+			gh.Send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"error","data":1,` + logger + `}}`)
+		}
+		gh.WantNothing()
+		client.WantNothing()
+		if lines := h.log.Lines("level=WARN", "backend=gh", "not clear"); len(lines) != 1 {
+			t.Errorf("logged %q", lines)
+		}
+		gh.Reply(asked.ID(), "{}")
+		client.Want(`{"jsonrpc":"2.0","id":1,"result":{}}`)
+	})
+}
