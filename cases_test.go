@@ -66,8 +66,7 @@ LOG   1 2
 CFG   1 2 3`
 
 // untestedField has the reason why a case has no test.
-var untestedField = map[string]string{
-}
+var untestedField = map[string]string{}
 
 // TestEveryFieldCase is TestEveryOpenCase for the cases of fieldCases.
 func TestEveryFieldCase(t *testing.T) {
