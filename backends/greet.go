@@ -118,8 +118,12 @@ func (l *line) greet(ctx context.Context, p *peer.Peer, by way) (server, error) 
 	return s, nil
 }
 
-// afterRefusal adds to err, of initialize, that server/discover failed before it, if that is so.
+// afterRefusal adds to err, of initialize, that server/discover failed before it, if that is so. It
+// does not where initialize could not be sent: then the server is not there, whatever it speaks.
 func (l *line) afterRefusal(ctx context.Context, err error) error {
+	if lost, isLost := errors.AsType[*transport.Lost](err); isLost && !lost.Ran {
+		return err
+	}
 	if !isA[undecided](l.hasty) || isA[otherEra](err) || l.b.fallsBack(err) || context.Cause(ctx) == context.Canceled {
 		return err
 	}

@@ -225,7 +225,7 @@ func TestDiscoverFailsOverHTTP_F_HTTP_3(t *testing.T) {
 					p := h.next("a")
 					refuse(p, p.Asked("server/discover").ID())
 					p = h.next("a")
-					p.Break(&transport.Lost{ID: p.Asked("initialize").ID(), Err: errors.New("boom")})
+					p.Break(&transport.Lost{ID: p.Asked("initialize").ID(), Err: errors.New("boom"), Ran: true})
 					why := "boom (server/discover failed before that: " + reason + "; if the server does not know it, set `era: legacy`)"
 					waits.want(t, "it did not start: "+why)
 					h.wantProblem("a", why)
@@ -594,6 +594,15 @@ func TestNoConnection(t *testing.T) {
 	inHouse(t, backends.Options{Backends: unasked(remote("a"))}, func(t *testing.T, h *house) {
 		p := h.next("a")
 		p.Break(&transport.Lost{ID: p.Asked("server/discover").ID(), Err: errors.New("no connection: dial tcp: connection refused")})
+		h.wantProblem("a", "no connection: dial tcp: connection refused")
+	})
+	// The silence of a host that is not there does not say which revision it speaks.
+	inHouse(t, backends.Options{Backends: unasked(remote("a"))}, func(t *testing.T, h *house) {
+		p := h.next("a")
+		p.Asked("server/discover")
+		time.Sleep(5 * time.Second)
+		p = h.next("a")
+		p.Break(&transport.Lost{ID: p.Asked("initialize").ID(), Err: errors.New("no connection: dial tcp: connection refused")})
 		h.wantProblem("a", "no connection: dial tcp: connection refused")
 	})
 }

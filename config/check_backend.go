@@ -60,7 +60,7 @@ func (c *checker) name(name, at string, named map[string]int) {
 	case name == "":
 		c.fail(at, "has no name", "")
 	case !backendName.MatchString(name):
-		c.fail(at+".name", "must be lowercase letters, digits, _ and -, a letter or digit first"+c.not(at+".name"), "")
+		c.fail(at+".name", "must be lowercase letters, digits, _ and -, a letter or digit first"+c.not(at+".name"), "write it like my-server")
 	case taken:
 		c.fail(at+".name", fmt.Sprintf("%q is taken by the backend on line %d", c.places[at+".name"].text, first), "")
 	default:
@@ -120,7 +120,7 @@ func (c *checker) url(raw, at string) {
 	case err != nil:
 		c.fail(at, "is not a valid URL", "")
 	case u.Scheme != "http" && u.Scheme != "https":
-		c.fail(at, "must begin with http:// or https://", "")
+		c.fail(at, "must begin with http:// or https://", "write it like http://127.0.0.1:8080/mcp")
 	case u.Hostname() == "":
 		c.fail(at, "names no host", "")
 	}

@@ -34,8 +34,12 @@ func find(opts Options) (source, error) {
 		return read(expanded, "GATEWAY_CONFIG")
 	}
 	places := []string{filepath.Join(opts.Dir, "gateway.yaml")}
+	var none source
 	if dir := baseDir(opts.Env, "XDG_CONFIG_HOME", ".config"); dir != "" {
 		places = append(places, filepath.Join(dir, "mcp-gateway", "config.yaml"))
+	} else {
+		none.warnings = []string{"HOME is not set, so no configuration was looked for in its .config/mcp-gateway: " +
+			"set HOME or XDG_CONFIG_HOME, or name a file with --config"}
 	}
 	for i, path := range places {
 		found, err := read(path, "")
@@ -47,7 +51,7 @@ func find(opts Options) (source, error) {
 			return found, err
 		}
 	}
-	return source{}, nil
+	return none, nil
 }
 
 // approve returns why a file of the working directory must not be used.

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 )
 
@@ -72,6 +73,9 @@ func TestLookup(t *testing.T) {
 			if tc.want == "" {
 				if b := loaded.Config.Backends; loaded.Source != "" || len(b) != 1 || b[0].Name != "demo" || b[0].Embedded != "demo" || !b[0].Enabled {
 					t.Fatalf("got %q with %+v, want the demo", loaded.Source, b)
+				}
+				if homeless := vars["HOME"]+vars["XDG_CONFIG_HOME"] == ""; homeless != strings.Contains(strings.Join(loaded.Warnings, "\n"), "HOME is not set") {
+					t.Errorf("warnings: %q", loaded.Warnings)
 				}
 				return
 			}

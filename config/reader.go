@@ -117,8 +117,19 @@ func (r *reader) value(n *yaml.Node, t reflect.Type, at place) (v any, ok bool) 
 	case n.Kind == yaml.ScalarNode && kind != reflect.Slice && kind != reflect.Struct && kind != reflect.Map:
 		return r.scalar(n, t, at)
 	}
-	r.fail(at, "must be "+wanted(t), "")
+	r.fail(at, "must be "+wanted(t), listHint(t))
 	return nil, false
+}
+
+// listHint says how a list of values of type t is written; "" for other types.
+func listHint(t reflect.Type) string {
+	switch {
+	case t.Kind() != reflect.Slice:
+		return ""
+	case t.Elem() == backendType:
+		return "write one item for each server: `- name: NAME`, with its other keys below name"
+	}
+	return "write it like [one, two], also if there is only one"
 }
 
 func (r *reader) list(n *yaml.Node, elem reflect.Type, at place) []any {

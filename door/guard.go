@@ -30,7 +30,7 @@ func (p principal) String() string {
 func (d *Door) admit(w http.ResponseWriter, r *http.Request) bool {
 	if d.o.Loopback && !d.isOurName(r.Host) {
 		d.refuse(w, r, refuse(http.StatusForbidden,
-			"Forbidden: the Host header names another machine; what a proxy calls us stands in hosts"))
+			"Forbidden: the Host header names another host; if a proxy in front of the gateway has that name, add it to hosts in the gateway's configuration"))
 		return false
 	}
 	if !d.admitOrigin(w, r) {
