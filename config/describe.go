@@ -3,20 +3,23 @@ package config
 import (
 	"fmt"
 	"maps"
-	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/knadh/koanf/providers/rawbytes"
 	"github.com/knadh/koanf/v2"
 )
 
-// Describe returns one line for each thing that a gateway would do by a file: the programs it
-// would start, the URLs it would call, and the files it would write. References such as ${VAR}
-// stay as they are written. Describe reports mistakes only if the file cannot be parsed: Load
-// reports the others. The lines contain text of the file; the caller must escape control characters.
+// Describe returns one line for each thing that a gateway would do by a file: the programs it would
+// start, the URLs it would call, the variables it would pass on, the files it would read and write,
+// and whom it would let in. Values are shown as they are written, with their references and the
+// defaults in these. A backend whose enabled depends on a variable counts as enabled. Describe
+// reports mistakes only if the file cannot be parsed: Load reports the others. The lines contain
+// text of the file; the caller must escape control characters.
 func Describe(path string, data []byte) ([]string, error) {
-	r := newReader(path, func(name string) (string, bool) { return "${" + name + "}", true })
+	r := newReader(path, anything)
+	r.written = map[string][]string{}
 	k := koanf.New(".")
 	if err := k.Load(rawbytes.Provider(data), r); err != nil {
 		return nil, err
@@ -27,58 +30,121 @@ func Describe(path string, data []byte) ([]string, error) {
 	}
 	c := &out.Config
 	inherit(c, out.Defaults, r.places)
-	var lines []string
-	for _, w := range []struct{ does, value string }{
-		{"writes audit records to", c.Audit.File}, {"writes its state to", c.State},
-		{"listens on", c.Listen}, {"reads the key", c.TLS.Key},
-	} {
-		if w.value != "" && w.value != Nowhere {
-			lines = append(lines, fmt.Sprintf("%s: %s", w.does, w.value))
+	var d description
+	d.gateway(c)
+	d.instructions("the gateway", c.Instructions, r.written["instructions"])
+	passed := r.passedOn()
+	for i := range c.Backends {
+		if b := &c.Backends[i]; b.Enabled {
+			at := fmt.Sprintf("backends[%d]", i)
+			d.backend(b, passed[at])
+			d.instructions("backend "+b.Name, b.Instructions, r.written[at+".instructions"])
 		}
 	}
-	for _, b := range c.Backends {
-		if !b.Enabled {
+	return d, nil
+}
+
+// description is the lines that Describe returns.
+type description []string
+
+// add adds a line, unless there is nothing to say.
+func (d *description) add(does, values string) {
+	if values != "" {
+		*d = append(*d, does+": "+values)
+	}
+}
+
+func (d *description) gateway(c *Config) {
+	for _, f := range []struct{ does, file string }{
+		{"writes audit records to", c.Audit.File}, {"writes its state to", c.State},
+		{"reads the certificate", c.TLS.Cert}, {"reads the key", c.TLS.Key},
+	} {
+		if f.file != Nowhere {
+			d.add(f.does, f.file)
+		}
+	}
+	if c.Audit.Payloads != "none" && c.Audit.File != Nowhere {
+		d.add("records payloads of calls", c.Audit.Payloads)
+	}
+	d.add("listens on", c.Listen)
+	var tokens []string
+	for _, token := range c.Auth.Tokens {
+		tokens = append(tokens, shownToken(token))
+	}
+	d.add("accepts the tokens", strings.Join(tokens, ", "))
+	d.add("lets in web pages of", strings.Join(c.Origins, ", "))
+	d.add("accepts requests for the hosts", strings.Join(c.Hosts, ", "))
+}
+
+// shownToken returns a token as it is written, unless its text is in the file.
+func shownToken(token string) string {
+	all := pieces(token)
+	isReference := len(all) == 1 && all[0].ref != nil && !all[0].ref.hasDefault
+	if token == AutoToken || isReference {
+		return token
+	}
+	return "one that is written in the file"
+}
+
+// backend describes b, which gets these variables of the gateway's environment.
+func (d *description) backend(b *Backend, variables []string) {
+	name := "backend " + b.Name
+	if b.Command != "" {
+		line := strings.Join(quoted(append([]string{b.Command}, b.Args...)), " ")
+		if b.Cwd != "" {
+			line += " in " + b.Cwd
+		}
+		d.add(name+" starts", line)
+		d.add(name+" gets the variables that the file sets", strings.Join(slices.Sorted(maps.Keys(b.Env)), ", "))
+	}
+	if b.URL != "" {
+		d.add(name+" calls", shownURL(b.URL))
+		d.add(name+" gets the headers", strings.Join(slices.Sorted(maps.Keys(b.Headers)), ", "))
+	}
+	for _, f := range []struct{ does, value string }{
+		{"reads the certificate", b.TLS.Cert}, {"reads the key", b.TLS.Key},
+		{"trusts the authorities in", b.TLS.CA}, {"may show a certificate for", b.TLS.ServerName},
+	} {
+		d.add(name+" "+f.does, f.value)
+	}
+	gets := " gets the variables of your environment"
+	if b.Command == "" {
+		gets = " sends the variables of your environment"
+	}
+	variables = append(variables, b.InheritEnv...)
+	slices.Sort(variables)
+	d.add(name+gets, strings.Join(slices.Compact(variables), ", "))
+}
+
+// instructions describes a text that replaces the instructions of servers.
+func (d *description) instructions(who, text string, variables []string) {
+	if text == "" || text == NoInstructions {
+		return
+	}
+	d.add(who+" tells models", strconv.Quote(text))
+	d.add(who+" tells models the variables of your environment", strings.Join(variables, ", "))
+}
+
+// passedOn returns, by the path of a backend, the variables in those of its values that it gets.
+func (r *reader) passedOn() map[string][]string {
+	all := make(map[string][]string)
+	for path, names := range r.written {
+		at, key, ok := strings.Cut(path, "].")
+		if !ok || !strings.HasPrefix(path, "backends[") {
 			continue
 		}
-		if b.Command != "" {
-			line := "backend " + b.Name + " starts: " + strings.Join(quoted(append([]string{b.Command}, b.Args...)), " ")
-			if b.Cwd != "" {
-				line += " in " + b.Cwd
-			}
-			lines = append(lines, line)
-			lines = append(lines, b.named("variables", append(slices.Sorted(maps.Keys(b.Env)), b.InheritEnv...))...)
-		}
-		if b.URL != "" {
-			lines = append(lines, "backend "+b.Name+" calls: "+shownURL(b.URL))
-			lines = append(lines, b.named("headers", slices.Sorted(maps.Keys(b.Headers)))...)
+		first := key[:strings.IndexAny(key+".", ".[")]
+		if slices.Contains([]string{"command", "args", "env", "cwd", "url", "headers"}, first) || key == "tls.server_name" {
+			all[at+"]"] = append(all[at+"]"], names...)
 		}
 	}
-	return lines, nil
-}
-
-// named returns a line with the names of variables or headers. It does not show their values, which
-// may be secrets.
-func (b *Backend) named(what string, names []string) []string {
-	if len(names) == 0 {
-		return nil
-	}
-	return []string{"backend " + b.Name + " gets the " + what + ": " + strings.Join(names, ", ")}
-}
-
-// shownURL returns a URL without its password and its query.
-func shownURL(text string) string {
-	u, err := url.Parse(text)
-	if err != nil {
-		return "(not a valid URL)"
-	}
-	u.RawQuery, u.Fragment = "", ""
-	return u.Redacted()
+	return all
 }
 
 // quoted returns words, with quotes around each that has a space in it or is empty.
 func quoted(words []string) []string {
 	for i, word := range words {
-		if word == "" || strings.ContainsAny(word, " \t\"'") {
+		if word == "" || strings.ContainsAny(word, " \t\r\n\"'") {
 			words[i] = fmt.Sprintf("%q", word)
 		}
 	}

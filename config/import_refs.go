@@ -184,12 +184,14 @@ func keptForProgram(args, env *yaml.Node) *yaml.Node {
 var ownReference = regexp.MustCompile(`\$\{[A-Za-z_]\w*\}`)
 
 // refersTo lists the variables that a string of ours refers to.
-func refersTo(s string) []string {
-	var names []string
-	x := expander{env: func(name string) (string, bool) {
+func refersTo(s string) []string { return new(expander).names(s) }
+
+// names lists the variables that a string refers to, also those in defaults. x is used up.
+func (x *expander) names(s string) (names []string) {
+	x.env = func(name string) (string, bool) {
 		names = append(names, name)
 		return "", true
-	}}
+	}
 	x.expand(s)
 	return names
 }

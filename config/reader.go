@@ -35,6 +35,8 @@ type reader struct {
 	strict       bool   // every problem is an error of the file
 	entry        string // the path of the backend where it is, "" = in none
 	off, foreign bool   // where it is: in a disabled backend, another client's entry
+
+	written map[string][]string // by path: the variables in the values, which stay as written; nil = they are expanded
 }
 
 func newReader(file string, env func(string) (string, bool)) *reader {

@@ -12,6 +12,12 @@ import (
 // scalar reads one value. A string is taken as it is written, be it 8080 or
 // true; nothing else is ever read from a string, save one that ${VAR} is in.
 func (r *reader) scalar(n *yaml.Node, t reflect.Type, at place) (any, bool) {
+	if r.written != nil {
+		x := r.expander()
+		r.written[at.path] = x.names(n.Value)
+		v, err := convert(n.Value, t)
+		return v, err == nil
+	}
 	if n.Style&yaml.TaggedStyle != 0 && n.Tag != "!!str" {
 		r.fail(at, "YAML tags are not supported", "")
 		return nil, false

@@ -121,8 +121,11 @@ func (f *flags) trustImported(file string, data []byte) error {
 	return f.trusts().add(file, data)
 }
 
-// maxDescribed bounds the lines that are printed about what a file would do.
-const maxDescribed = 200
+// What is printed about what a file would do has bounds.
+const (
+	maxDescribed     = 200  // lines
+	maxDescribedLine = 1000 // characters of one
+)
 
 // describe prints what a file would do.
 func (f *flags) describe(file string, data []byte) error {
@@ -136,7 +139,11 @@ func (f *flags) describe(file string, data []byte) error {
 			fmt.Fprintf(f.err, "  and %d more: read the file\n", len(lines)-i)
 			break
 		}
-		fmt.Fprintf(f.err, "  %s\n", oneLine(line))
+		text := []rune(oneLine(line))
+		if more := len(text) - maxDescribedLine; more > 0 {
+			text = append(text[:maxDescribedLine:maxDescribedLine], []rune(fmt.Sprintf("… and %d more characters: read the file", more))...)
+		}
+		fmt.Fprintf(f.err, "  %s\n", string(text))
 	}
 	if len(lines) == 0 {
 		fmt.Fprintln(f.err, "  starts nothing and calls nothing")

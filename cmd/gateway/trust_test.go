@@ -166,13 +166,14 @@ func TestDescribeIsBounded_F_SEC_2(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("backends:\n- {name: evil, command: \"sh\\e[2J\", args: [-c, \"${X}\"], env: {NODE_OPTIONS: s3cret}}\n" +
 		"- {name: web, url: \"https://u:s3cret@h.example/mcp?k=s3cret\"}\n")
+	fmt.Fprintf(&b, "- {name: long, command: \"${LONG:-%s}\"}\n", strings.Repeat("x", 100*maxDescribedLine))
 	for i := range maxDescribed {
 		fmt.Fprintf(&b, "- {name: b%d, command: x}\n", i)
 	}
 	b.WriteString("audit: {file: /home/u/.bashrc}\n")
 	project(t, b.String())
 	_, _, stderr := runPiped(t, nil, "trust").printed()
-	for _, want := range []string{"evil starts: sh\uFFFD[2J -c ${X}", "NODE_OPTIONS", "https://u:xxxxx@h.example/mcp", "more: read the file"} {
+	for _, want := range []string{"evil starts: sh\uFFFD[2J -c ${X}", "NODE_OPTIONS", "https://u:xxxxx@h.example/mcp", "more: read the file", "more characters: read the file"} {
 		if !strings.Contains(stderr, want) {
 			t.Errorf("no %q in\n%s", want, stderr)
 		}
@@ -181,6 +182,9 @@ func TestDescribeIsBounded_F_SEC_2(t *testing.T) {
 		if strings.Contains(stderr, not) {
 			t.Errorf("%q is shown", not)
 		}
+	}
+	if len(stderr) > 20*maxDescribedLine {
+		t.Errorf("%d bytes are shown", len(stderr))
 	}
 	lines, err := config.Describe(localFile, []byte("audit: {file: /home/u/.bashrc}"))
 	if err != nil || len(lines) != 1 || !strings.Contains(lines[0], ".bashrc") {

