@@ -3,6 +3,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"io/fs"
 	"os"
@@ -22,7 +23,11 @@ func changeable(path string) []string {
 		if err != nil || !info.IsDir() && !info.Mode().IsRegular() {
 			continue
 		}
-		if why := byOthers(info, os.Geteuid()); why != "" {
+		why := ByOthers(info)
+		if info.IsDir() && info.Mode()&fs.ModeSticky != 0 { // only the owner of a file in it can replace that file
+			why = belongs(info, os.Geteuid())
+		}
+		if why != "" {
 			what := "the file"
 			if info.IsDir() {
 				what = "its folder " + name
@@ -34,19 +39,25 @@ func changeable(path string) []string {
 	return nil
 }
 
-// byOthers says why users other than uid and root can write a file; "" = they cannot. A group with
-// the number of the owner is the owner's private group, as many systems have it. In a folder with
-// the sticky bit only the owner of a file can replace it.
-func byOthers(info fs.FileInfo, uid int) string {
-	st, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
-		return ""
-	}
-	mode := info.Mode()
-	switch {
-	case int(st.Uid) != uid && st.Uid != 0:
+// ByOthers says why users other than this one and root can write a file or folder; "" = they cannot.
+func ByOthers(info fs.FileInfo) string {
+	return cmp.Or(belongs(info, os.Geteuid()), writable(info))
+}
+
+// belongs says that a file is not of the user uid, and not of root; "" = it is.
+func belongs(info fs.FileInfo, uid int) string {
+	if st, ok := info.Sys().(*syscall.Stat_t); ok && int(st.Uid) != uid && st.Uid != 0 {
 		return "belongs to another user"
-	case info.IsDir() && mode&fs.ModeSticky != 0:
+	}
+	return ""
+}
+
+// writable says who can write a file apart from its owner; "" = nobody. A group with the number of
+// the owner is the owner's private group, as many systems have it.
+func writable(info fs.FileInfo) string {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	switch mode := info.Mode(); {
+	case !ok:
 		return ""
 	case mode.Perm()&0o002 != 0:
 		return "can be written by every user"

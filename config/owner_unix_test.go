@@ -42,6 +42,20 @@ func TestWritableByOthers_F_SEC_2(t *testing.T) {
 	}
 }
 
+func TestOwner_F_SEC_2(t *testing.T) {
+	info, err := os.Stat(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	me := os.Geteuid()
+	if belongs(info, me) != "" || ByOthers(info) != "" {
+		t.Error("a folder of our own")
+	}
+	if got := belongs(info, me+1); (got == "") != (me == 0) { // root may write everything in any case
+		t.Errorf("as another user: %q", got)
+	}
+}
+
 func TestLiteralSecrets_F_CLI_13(t *testing.T) {
 	for entry, want := range map[string]string{
 		`url: https://h, headers: {Authorization: "Bearer hunter2hunter2"}`: "headers.Authorization: a secret is written",

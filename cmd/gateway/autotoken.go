@@ -63,6 +63,16 @@ func (a *app) readOrMake(path string) (string, error) {
 	if info, err := os.Stat(path); err == nil && info.Mode().Perm()&0o077 != 0 && runtime.GOOS != "windows" {
 		a.log.Warn("other users can read the token: remove the file, and start the gateway again for a new one", "file", path)
 	}
+	for _, part := range []string{path, filepath.Dir(path)} {
+		info, err := os.Stat(part)
+		if err != nil {
+			continue
+		}
+		if why := config.ByOthers(info); why != "" {
+			a.log.Warn("other users can replace the token, because its file or folder "+why+
+				": run chmod go-w, or name a folder of your own with --state", "file", part)
+		}
+	}
 	return token, nil
 }
 
@@ -126,5 +136,10 @@ func shellWord(text string) string {
 	if text != "" && strings.Trim(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-+:@%,=") == "" {
 		return text
 	}
+	return quotedWord(text)
+}
+
+// quotedWord returns text in single quotes, as one word of a shell.
+func quotedWord(text string) string {
 	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }

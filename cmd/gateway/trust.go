@@ -11,6 +11,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+
+	"mcpgateway/config"
 )
 
 // A trustStore keeps which files of working directories are approved: one record for each path with
@@ -61,14 +63,22 @@ func (s trustStore) record(file string, data []byte) (a approval, path string, e
 	return a, filepath.Join(s.dir, hex.EncodeToString(name[:])+".json"), nil
 }
 
-// has reports whether a file with this content is approved.
-func (s trustStore) has(file string, data []byte) bool {
+// has reports whether a file with this content is approved. The error is about an approval that is
+// there and does not count.
+func (s trustStore) has(file string, data []byte) (bool, error) {
 	want, path, err := s.record(file, data)
 	if err != nil {
-		return false
+		return false, nil
 	}
 	got, err := readApproval(path)
-	return err == nil && got == want
+	if err != nil || got != want {
+		return false, nil
+	}
+	if err := s.check(); err != nil {
+		return false, err
+	}
+	err = checkOwner(path, "this approval of a configuration file does not count")
+	return err == nil, err
 }
 
 // add approves a file with this content.
@@ -77,15 +87,62 @@ func (s trustStore) add(file string, data []byte) error {
 	if err != nil {
 		return err
 	}
+	if err := s.check(); err != nil {
+		return err
+	}
 	text, err := json.Marshal(a)
 	if err != nil {
 		return err
+	}
+	if info, err := os.Lstat(path); err == nil && info.Mode()&fs.ModeSymlink != 0 {
+		if err := os.Remove(path); err != nil { // else the file that it leads to would be written
+			return err
+		}
 	}
 	if err := (output{path: path, force: true}).write(append(text, '\n')); err != nil {
 		return err
 	}
 	prune(s.dir, keepApprovals)
 	return nil
+}
+
+// check returns an error if other users can put approvals into the store. A store that does not
+// exist yet is fine if they cannot make one.
+func (s trustStore) check() error {
+	const effect = "the approvals of configuration files in it do not count"
+	if s.dir == "" {
+		return errNoStateDir
+	}
+	state := filepath.Dir(s.dir)
+	if to, err := filepath.EvalSymlinks(state); err == nil { // this one may be a link
+		state = to
+	}
+	for _, dir := range []string{state, s.dir} {
+		if err := checkOwner(dir, effect); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkOwner returns an error if users other than this one and root can write the file or folder at
+// path, or if that is a link. The effect is a part of the error.
+func checkOwner(path, effect string) error {
+	info, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	why, hint := config.ByOthers(info), "run chmod go-w "+shellWord(path)+" or, if it is not yours, remove it; then run gateway trust again"
+	if info.Mode()&fs.ModeSymlink != 0 {
+		why, hint = "is a link", "remove "+shellWord(path)+", then run gateway trust again"
+	}
+	if why == "" {
+		return nil
+	}
+	return &config.Error{File: path, Problem: why + ": " + effect, Hint: hint}
 }
 
 // remove takes back every approval of a file, and reports how many there were.
@@ -106,8 +163,13 @@ func (s trustStore) remove(file string) (n int, err error) {
 
 // list returns the approved files, in order.
 func (s trustStore) list() (files []string, err error) {
-	err = s.each(func(_ string, a approval) error {
-		files = append(files, a.File)
+	if err := s.check(); err != nil {
+		return nil, err
+	}
+	err = s.each(func(path string, a approval) error {
+		if checkOwner(path, "") == nil {
+			files = append(files, a.File)
+		}
 		return nil
 	})
 	slices.Sort(files)
@@ -140,7 +202,7 @@ func (s trustStore) each(do func(path string, a approval) error) error {
 }
 
 func readApproval(path string) (a approval, err error) {
-	info, err := os.Lstat(path)
+	info, err := os.Stat(path)
 	if err != nil {
 		return a, err
 	}

@@ -164,11 +164,14 @@ func shownPath(file string) string {
 func (f *flags) approval(ask bool) func(path string, data []byte) error {
 	return func(path string, data []byte) error {
 		store := f.trusts()
-		if store.has(path, data) {
+		approved, problem := store.has(path, data)
+		switch {
+		case approved:
 			return nil
-		}
-		if ask && isTerminal(f.in) && isTerminal(f.err) {
+		case ask && isTerminal(f.in) && isTerminal(f.err):
 			return f.askTrust(store, path, data)
+		case problem != nil:
+			return problem
 		}
 		return f.notApproved(path)
 	}
@@ -176,14 +179,14 @@ func (f *flags) approval(ask bool) func(path string, data []byte) error {
 
 // notApproved is the error about a file that is not approved.
 func (f *flags) notApproved(path string) error {
-	command := "gateway trust " + shellWord(shownPath(path))
+	command := "gateway trust " + quotedWord(shownPath(path))
 	if state := cmp.Or(f.state, os.Getenv("GATEWAY_STATE")); filepath.IsAbs(state) {
-		command += " --state " + shellWord(state)
+		command += " --state " + quotedWord(state)
 	}
 	return &config.Error{
 		File:    shownPath(path),
 		Problem: "the file is in the working directory and is not approved with this content; it can start programs",
-		Hint:    "read the file, then run: " + command + " (or name a file with -c)",
+		Hint:    "read the file, then run " + command + ", or start the gateway with -c FILE",
 	}
 }
 

@@ -50,7 +50,7 @@ const demoText = "backends: [{name: demo, embedded: demo}]\n"
 
 func TestWorkingDirectory_F_SEC_2(t *testing.T) {
 	dir, _ := project(t, demoText)
-	expect(t, exitUsage, "check", "not approved", "hint: read the file, then run: gateway trust "+dir)
+	expect(t, exitUsage, "check", "not approved", "hint: read the file, then run gateway trust '"+dir+"/gateway.yaml', or start the gateway with -c FILE")
 	expect(t, exitUsage, "tools", "not approved")
 	expect(t, exitUsage, "call echo", "not approved")
 	expect(t, exitUsage, "check --diff", "not approved")
@@ -99,7 +99,11 @@ func TestImportedFileIsApproved_F_SEC_2(t *testing.T) {
 	}
 	put(t, "servers.json", `{"mcpServers": {"a": {"command": "true", "enabled": false}}}`)
 	expect(t, exitOK, "import servers.json -o "+localFile, "wrote")
-	if data, err := os.ReadFile(localFile); err != nil || !(&flags{}).trusts().has(filepath.Join(dir, localFile), data) {
+	data, err := os.ReadFile(localFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ok, err := (&flags{}).trusts().has(filepath.Join(dir, localFile), data); !ok {
 		t.Errorf("not approved: %v", err)
 	}
 }
@@ -149,15 +153,22 @@ func TestApprovals_F_SEC_2(t *testing.T) {
 	if err := os.Symlink(dir, link); err != nil {
 		t.Fatal(err)
 	}
-	if !s.has(filepath.Join(link, localFile), last) {
+	approved := func(file string) bool {
+		ok, err := s.has(file, last)
+		if err != nil {
+			t.Error(err)
+		}
+		return ok
+	}
+	if !approved(filepath.Join(link, localFile)) {
 		t.Error("the folder by another name is not approved")
 	}
-	if other := t.TempDir(); s.has(filepath.Join(other, localFile), last) {
+	if approved(filepath.Join(t.TempDir(), localFile)) {
 		t.Error("another folder is approved")
 	}
 	_, path, _ := s.record(localFile, last)
 	put(t, path, strings.Repeat(" ", maxApproval)+"{}")
-	if s.has(localFile, last) {
+	if approved(localFile) {
 		t.Error("a record that is too long counts")
 	}
 }

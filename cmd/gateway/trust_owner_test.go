@@ -1,0 +1,100 @@
+//go:build unix
+
+package main
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Approvals that other users may have written do not count, and the error says what to do.
+func TestApprovalsOfOthers_F_SEC_2(t *testing.T) {
+	type change struct {
+		name string
+		make func(path string) error
+		want string
+	}
+	changes := []change{
+		{"every user", func(path string) error { return os.Chmod(path, 0o722) }, "can be written by every user"},
+		{"sticky", func(path string) error { return os.Chmod(path, 0o777|os.ModeSticky) }, "can be written by every user"},
+		{"link", func(path string) error {
+			to := filepath.Join(t.TempDir(), "real")
+			if err := os.Rename(path, to); err != nil {
+				return err
+			}
+			return os.Symlink(to, path)
+		}, "is a link"},
+	}
+	if os.Geteuid() == 0 { // only root can give files away
+		changes = append(changes, change{"owner", func(path string) error { return os.Chown(path, 54321, 54321) }, "belongs to another user"},
+			change{"group", func(path string) error {
+				if err := os.Chown(path, -1, 54321); err != nil {
+					return err
+				}
+				return os.Chmod(path, 0o720)
+			}, "can be written by its group"})
+	}
+	for _, c := range changes {
+		for _, what := range []string{"record", "trust", "state"} {
+			if c.name == "link" && what == "state" { // a link of the user's own is fine
+				continue
+			}
+			t.Run(c.name+" "+what, func(t *testing.T) {
+				dir, _ := project(t, demoText)
+				expect(t, exitOK, "trust", "is approved")
+				expect(t, exitOK, "check", "ok")
+				store := (&flags{}).trusts()
+				_, record, err := store.record(localFile, []byte(demoText))
+				if err != nil {
+					t.Fatal(err)
+				}
+				path := map[string]string{"record": record, "trust": store.dir, "state": filepath.Dir(store.dir)}[what]
+				if err := c.make(path); err != nil {
+					t.Fatal(err)
+				}
+				expect(t, exitUsage, "check", path+": "+c.want, "not count", "hint: ", path, "gateway trust")
+				if what == "record" {
+					if _, out, _ := runPiped(t, nil, "trust", "--list").printed(); strings.Contains(out, dir) {
+						t.Errorf("listed: %s", out)
+					}
+					expect(t, exitOK, "trust", "is approved") // replaces it
+					expect(t, exitOK, "check", "ok")
+					return
+				}
+				expect(t, exitUsage, "trust", path+": "+c.want)
+				expect(t, exitUsage, "trust --list", path+": "+c.want)
+			})
+		}
+	}
+}
+
+// A state directory that is a link is used.
+func TestLinkedState_F_SEC_2(t *testing.T) {
+	_, state := project(t, demoText)
+	if err := os.Symlink(t.TempDir(), filepath.Join(state, "mcp-gateway")); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, exitOK, "trust", "is approved")
+	expect(t, exitOK, "check", "ok")
+}
+
+// Who keeps the token of auth.tokens: [auto] where other users can replace it is warned.
+func TestAutoTokenOfOthers_F_SEC_2(t *testing.T) {
+	for mode, want := range map[os.FileMode]bool{0o755: false, 0o777: true} {
+		dir := t.TempDir()
+		if err := os.Chmod(dir, mode); err != nil {
+			t.Fatal(err)
+		}
+		var log strings.Builder
+		a := &app{log: slog.New(slog.NewTextHandler(&log, nil))}
+		if _, err := a.readOrMake(filepath.Join(dir, autoFile)); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(log.String(), "level=WARN msg=\"other users can replace the token"); got != want {
+			t.Errorf("%v: %s", mode, &log)
+		}
+	}
+}
