@@ -23,8 +23,8 @@ func trustCommand(f *flags) *cobra.Command {
 		Short: "Approve a gateway.yaml, so that the gateway uses it in its folder",
 		Long: `trust approves FILE (default ./gateway.yaml) with its present content, and prints what the
 file would do. Without --config the gateway uses a gateway.yaml of the working directory only if it
-is approved. After a change of the file it must be approved again. What the file refers to, such as
-a script in the same folder, is not part of the approval.
+is approved. After a change of the file it must be approved again; a gateway that runs loads it then.
+What the file refers to, such as a script in the same folder, is not part of the approval.
 
     gateway trust              # approve ./gateway.yaml
     gateway trust --list       # print the approved files
