@@ -2,6 +2,8 @@ package config
 
 import (
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -145,4 +147,40 @@ func FuzzShownURL_F_SEC_2(f *testing.F) {
 			t.Errorf("%q with %q and %q leads to %q, and %q is shown", text, a, b, u.Host, shownURL(text))
 		}
 	})
+}
+
+// Each backend of a valid file that starts a program or calls a URL is described, whatever the
+// variables are.
+func TestDescribeLeavesOutNoBackend_F_SEC_2(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.good.yml")
+	if err != nil || len(files) == 0 {
+		t.Fatal(err)
+	}
+	described := 0
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := describe(t, string(data))
+		for _, value := range []string{"", "1", "true", "false"} {
+			env := func(name string) (string, bool) { return value, value != "" && !strings.HasPrefix(name, "GATEWAY_") }
+			loaded, err := load(source{path: file, data: data}, Options{Env: env})
+			if err != nil { // with these variables it is not valid
+				continue
+			}
+			for _, b := range loaded.Config.Backends {
+				does := map[bool]string{true: " starts: ", false: " calls: "}[b.Command != ""]
+				if b.Enabled && b.Misconfigured == "" && b.Command+b.URL != "" {
+					described++
+					if !strings.Contains(got, "backend "+b.Name+does) {
+						t.Errorf("%s: %s is not in\n%s", file, b.Name, got)
+					}
+				}
+			}
+		}
+	}
+	if described < 30 {
+		t.Errorf("only %d backends were looked at", described)
+	}
 }
