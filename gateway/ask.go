@@ -163,10 +163,13 @@ func tagged(backend string, m wire.Message) wire.Message {
 		return m
 	}
 	if text, _ := wire.Lookup(m.Raw(), "params", "message"); len(text) > 0 && text[0] == '"' {
-		m, _ = m.Set(prefixed("["+backend+"] ", text), "params", "message")
+		m, _ = m.Set(prefixed(mark(backend), text), "params", "message")
 	}
 	return m
 }
+
+// mark is the text in front of what a backend asks a person.
+func mark(backend string) string { return "[" + backend + "] " }
 
 // prefixed puts text in front of a string literal, which is not read.
 func prefixed(text string, literal []byte) []byte {

@@ -33,7 +33,7 @@ func asking(t *testing.T, o settings, can string) (h *house, client, gh *mcptest
 // not told of is refused as the client itself would.
 func TestS2C_02_WhatAClientCannotDoItIsNotAsked(t *testing.T) {
 	const sampling, roots, form, url, tools = `"sampling/createMessage"`, `"roots/list"`,
-		`"elicitation/create"`, `"elicitation/create","params":{"mode":"url","elicitationId":"e"}`,
+		`"elicitation/create","params":{"message":"m"}`, `"elicitation/create","params":{"message":"m","mode":"url","elicitationId":"e"}`,
 		`"sampling/createMessage","params":{"tools":[]}`
 	for _, c := range []struct {
 		can, question string
@@ -54,7 +54,7 @@ func TestS2C_02_WhatAClientCannotDoItIsNotAsked(t *testing.T) {
 		{`{"elicitation":{"url":{}}}`, url, 0},
 		{`{"elicitation":{"url":{}}}`, form, -32602},
 		{`{"elicitation":{"form":{},"url":{}}}`, form, 0},
-		{`{"elicitation":{"form":{}}}`, `"elicitation/create","params":{"mode":"telepathy"}`, -32602},
+		{`{"elicitation":{"form":{}}}`, `"elicitation/create","params":{"message":"m","mode":"telepathy"}`, -32602},
 		{`{"roots":{}}`, roots, 0},
 		{`{"tasks":{}}`, `"tasks/list"`, -32601},
 		{`{"tasks":{"list":{}}}`, `"tasks/list"`, 0},

@@ -203,8 +203,12 @@ func (c *call) Progressed(m wire.Message) {
 // there is none. Where the backend is of another era than the client it goes home in
 // the client's words, or not yet: see rounds.go and errand.go.
 func (c *call) Done(m wire.Message, err error) {
-	if err == nil && (c.pending.Stateless || c.guest != nil) {
+	switch {
+	case err != nil:
+	case c.pending.Stateless || c.guest != nil:
 		err = c.unusable(m)
+	default:
+		err = c.unclear(m)
 	}
 	if err != nil {
 		if c.task && c.guest == nil {
@@ -232,6 +236,16 @@ func (c *call) Done(m wire.Message, err error) {
 
 // forward ends a call with a backend's answer, in the words of the client's revision.
 func (c *call) forward(m wire.Message) {
+	if failure := m.Part(wire.PartError); failure != nil {
+		marked, err := revision.MarkElicitations(failure, mark(c.Route.Backend))
+		if err != nil {
+			c.giveIn(&peer.BadAnswer{Err: err})
+			return
+		}
+		if len(marked) > len(failure) {
+			m = m.Splice(wire.Edit{Part: wire.PartError, Text: marked})
+		}
+	}
 	m = revision.Adapt(m, c.Method, c.s.traits())
 	if c.r.Forward(m) {
 		c.ended(outcome(m))

@@ -17,29 +17,25 @@ import (
 // it that the call needs it (-32042), and to come back then: the call is sent anew, once. It
 // reports false if the error says nothing of the kind. A client that cannot is told what it
 // lacks.
-func (c *call) sendElsewhere(e *wire.Error) bool {
-	list, _ := wire.Lookup(e.Data, "elicitations")
+func (c *call) sendElsewhere(failure []byte) bool {
+	list, err := revision.Elicitations(failure)
+	if err != nil {
+		c.giveIn(&peer.BadAnswer{Err: err})
+		return true
+	}
 	var inputs []revision.Input
-	var unclear error
 	wire.EachElement(list, func(one []byte) bool {
-		if unclear = revision.CheckElicitation(one); unclear != nil {
-			return false
-		}
 		if url, _ := wire.Lookup(one, "url"); len(url) == 0 || url[0] != '"' {
 			return true
 		}
-		put := []wire.Member{{Key: "mode", Text: []byte(`"url"`)}}
-		if text, _ := wire.Lookup(one, "message"); len(text) > 0 && text[0] == '"' {
-			put = append(put, wire.Member{Key: "message", Text: prefixed("["+c.Route.Backend+"] ", text)})
-		}
-		params := wire.Revise(one, func(key string) bool { return key == "elicitationId" }, put...)
+		text, _ := wire.Lookup(one, "message")
+		params := wire.Revise(one, func(key string) bool { return key == "elicitationId" },
+			wire.Member{Key: "mode", Text: []byte(`"url"`)},
+			wire.Member{Key: "message", Text: prefixed(mark(c.Route.Backend), text)})
 		inputs = append(inputs, revision.Input{Key: queryKey(len(inputs) + 1), Method: string(mcp.MethodElicitationCreate), Params: params})
 		return len(inputs) < maxQueries
 	})
 	switch {
-	case unclear != nil:
-		c.giveIn(&peer.BadAnswer{Err: unclear})
-		return true
 	case len(inputs) == 0:
 		return false
 	case !canElicit(c.guest.stamp.Capabilities, "url"):

@@ -17,7 +17,7 @@ const goesElsewhere = `{"elicitation":{"url":{}}}`
 func elsewhere(t *testing.T, client, gh *mcptest.Peer) (ticket string, back func(id, responses, ticket string) string) {
 	t.Helper()
 	client.Send(request("1", "tools/call", `"name":"ask",`, goesElsewhere))
-	gh.Fail(gh.Asked("tools/call").ID(), `{"code":-32042,"message":"go","data":{"elicitations":[{"url":"https://a.example/x"},{"url":"https://a.example/y","message":"Sign in"}]}}`)
+	gh.Fail(gh.Asked("tools/call").ID(), `{"code":-32042,"message":"go","data":{"elicitations":[{"url":"https://a.example/x","message":"Pay"},{"url":"https://a.example/y","message":"Sign in"}]}}`)
 	return state(t, client, "q1", "q2"), func(id, responses, ticket string) string {
 		return request(id, "tools/call", `"name":"ask","inputResponses":`+responses+`,"requestState":`+ticket+`,`, goesElsewhere)
 	}
@@ -142,7 +142,7 @@ func wanting(t *testing.T, but int) (h *house, client, gh *mcptest.Peer, ask fun
 	client.Next()
 	ask = func(id, more string) { client.Send(request(id, "tools/call", `"name":"job",`+more, can)) }
 	ask("1", "")
-	gh.Fail(gh.Asked("tools/call").ID(), `{"code":-32042,"message":"go","data":{"elicitations":[{"url":"https://a.example/x"}]}}`)
+	gh.Fail(gh.Asked("tools/call").ID(), `{"code":-32042,"message":"go","data":{"elicitations":[{"url":"https://a.example/x","message":"Pay"}]}}`)
 	again = `"inputResponses":{"q1":{"action":"accept"}},"requestState":` + state(t, client, "q1") + `,`
 	for i := range 4096 - but {
 		ask("1", "")

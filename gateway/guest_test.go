@@ -260,11 +260,11 @@ func TestParked_TakenBack(t *testing.T) {
 // A client that cannot be asked is told what it lacks, and the call is taken back.
 func TestGuest_MissingCapability(t *testing.T) {
 	for question, required := range map[string]string{
-		`"sampling/createMessage","params":{}`:                     `{"sampling":{}}`,
-		`"sampling/createMessage","params":{"tools":[]}`:           `{"sampling":{"tools":{}}}`,
-		`"sampling/createMessage","params":{"toolChoice":{}}`:      `{"sampling":{"tools":{}}}`,
-		`"elicitation/create","params":{"mode":"url","url":"x:y"}`: `{"elicitation":{"url":{}}}`,
-		`"elicitation/create","params":{"message":"m"}`:            `{"elicitation":{"form":{}}}`,
+		`"sampling/createMessage","params":{}`:                                   `{"sampling":{}}`,
+		`"sampling/createMessage","params":{"tools":[]}`:                         `{"sampling":{"tools":{}}}`,
+		`"sampling/createMessage","params":{"toolChoice":{}}`:                    `{"sampling":{"tools":{}}}`,
+		`"elicitation/create","params":{"message":"m","mode":"url","url":"x:y"}`: `{"elicitation":{"url":{}}}`,
+		`"elicitation/create","params":{"message":"m"}`:                          `{"elicitation":{"form":{}}}`,
 		`"roots/list"`: `{"roots":{}}`,
 	} {
 		t.Run(question, func(t *testing.T) {

@@ -325,10 +325,8 @@ func (c *call) overdemanding(result []byte) error {
 // beside its code; a message of no kind if it got another answer.
 func (c *call) guestError(m wire.Message, e *wire.Error, stateless bool) wire.Message {
 	switch {
-	case !stateless && e.Code == revision.CodeElicitURL:
-		if c.sendElsewhere(e) {
-			return wire.Message{}
-		}
+	case !stateless && c.sendElsewhere(m.Part(wire.PartError)):
+		return wire.Message{}
 	case e.Code == revision.CodeNoResource && c.is(mcp.MethodResourcesRead) && e.Data == nil:
 		m, _ = m.Set(wire.Encode(map[string]string{"uri": c.Name}), "error", "data")
 	}

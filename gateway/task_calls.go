@@ -7,6 +7,7 @@ import (
 
 	"mcpgateway/catalog"
 	"mcpgateway/peer"
+	"mcpgateway/revision"
 	"mcpgateway/wire"
 )
 
@@ -71,6 +72,21 @@ func (c *call) message() wire.Message {
 		return c.unstamped()
 	}
 	return c.s.ownTasks(c.Route.Backend, c.r.Message)
+}
+
+// unclear returns an error if the client could read another task than the gateway in the answer of
+// a backend of the session era.
+func (c *call) unclear(m wire.Message) (err error) {
+	switch {
+	case c.task:
+		err = revision.CheckCreated(m.Part(wire.PartResult))
+	case c.is(mcp.MethodTasksGet), c.is(mcp.MethodTasksCancel):
+		err = revision.CheckTask(m.Part(wire.PartResult))
+	}
+	if err != nil {
+		return &peer.BadAnswer{Err: err}
+	}
+	return nil
 }
 
 // learn takes what an answer says of tasks, and of what the client will be asked

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -105,9 +106,13 @@ var (
 // begun returns the answer that says that a call has become a task as the client gets it.
 func (c *call) begun(m wire.Message, stateless bool) (wire.Message, bool) {
 	own := revision.TaskNamed(m.Part(wire.PartResult))
+	unclear := cmp.Or(revision.CheckTask(m.Part(wire.PartResult)), revision.CheckCreated(m.Part(wire.PartResult)))
 	switch {
 	case c.errand == nil || !c.errand.task:
 		c.giveIn(&peer.BadAnswer{Err: errUndeclared})
+		return m, false
+	case unclear != nil:
+		c.giveIn(&peer.BadAnswer{Err: unclear})
 		return m, false
 	case own == "" || len(own) > maxRef:
 		c.giveIn(&peer.BadAnswer{Err: errNameless})
@@ -215,7 +220,7 @@ func acknowledged() peer.Answer {
 // relay asks a backend of the stateless era, whose words are the client's but for the id,
 // and for its own name in front of what it asks a person.
 func (j *job) relay(ctx context.Context, m wire.Message, owner string) peer.Answer {
-	a := j.g.inquire(ctx, j.backend, revision.SetTask(m, j.ref.id), &peer.Pending{Owner: owner})
+	a := j.g.inquireOfTask(ctx, j.backend, revision.SetTask(m, j.ref.id), &peer.Pending{Owner: owner})
 	get := m.Method() == string(mcp.MethodTasksGet)
 	result := a.Part(wire.PartResult)
 	if a.Err != nil || result == nil {
@@ -228,7 +233,7 @@ func (j *job) relay(ctx context.Context, m wire.Message, owner string) peer.Answ
 	case err != nil:
 		return peer.Answer{Err: &peer.BadAnswer{Err: err}}
 	case !get && kind == revision.Complete:
-		a.Message = revision.SetTask(a.Message, j.id) // it need not say anything of it
+		a.Message = revision.WithoutInputs(revision.SetTask(a.Message, j.id)) // it need not say anything of it
 		return a
 	case kind != revision.Complete && !(get && kind == revision.Task): // examples of the extension have that
 		return peer.Answer{Err: unfit(kind)}
@@ -246,10 +251,20 @@ func (g *Gateway) signed(backend string, m wire.Message) wire.Message {
 		method, _ := wire.Lookup(one, "method")
 		text, _ := wire.Lookup(one, "params", "message")
 		if wire.Unquote(method) == string(mcp.MethodElicitationCreate) && len(text) > 0 && text[0] == '"' {
-			m, _ = m.Set(prefixed("["+backend+"] ", text), "result", "inputRequests", key, "params", "message")
+			m, _ = m.Set(prefixed(mark(backend), text), "result", "inputRequests", key, "params", "message")
 		}
 	})
 	return m
+}
+
+// inquireOfTask is inquire for a request about a task. A result in which a client could read another
+// task than the gateway is an error.
+func (g *Gateway) inquireOfTask(ctx context.Context, backend string, m wire.Message, c *peer.Pending) peer.Answer {
+	a := g.inquire(ctx, backend, m, c)
+	if err := revision.CheckTask(a.Part(wire.PartResult)); a.Err == nil && err != nil {
+		return peer.Answer{Err: &peer.BadAnswer{Err: err}}
+	}
+	return a
 }
 
 // inquire sends a request to a backend, and waits.

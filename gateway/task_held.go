@@ -82,7 +82,7 @@ func (h *held) tell(task []byte, o revision.Outcome) peer.Answer {
 
 // inquire asks about the task, on behalf of the guest that has made it.
 func (h *held) inquire(ctx context.Context, method mcp.MCPMethod) peer.Answer {
-	return h.j.g.inquire(ctx, h.j.backend, h.request(method), &peer.Pending{Owner: h.j.guest.id})
+	return h.j.g.inquireOfTask(ctx, h.j.backend, h.request(method), &peer.Pending{Owner: h.j.guest.id})
 }
 
 func (h *held) request(method mcp.MCPMethod) wire.Message {

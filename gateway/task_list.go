@@ -74,6 +74,11 @@ func (s *Session) tasksAt(ctx context.Context, backend string) [][]byte {
 		if failure := m.Part(wire.PartError); err == nil && failure != nil {
 			err = wire.ReadError(failure)
 		}
+		result := m.Part(wire.PartResult)
+		list, _ := wire.Lookup(result, "tasks")
+		if err == nil {
+			err = revision.CheckTasks(list)
+		}
 		if errors.Is(ctx.Err(), context.Canceled) {
 			return nil // the client, or the session, is gone
 		}
@@ -81,8 +86,6 @@ func (s *Session) tasksAt(ctx context.Context, backend string) [][]byte {
 			s.log().Warn("the tasks of a backend are not listed", "backend", backend, "err", err)
 			return nil
 		}
-		result := m.Part(wire.PartResult)
-		list, _ := wire.Lookup(result, "tasks")
 		wire.EachElement(list, func(one []byte) bool {
 			if own, ok := s.exposeListed(backend, one); ok {
 				all = append(all, own)
@@ -122,7 +125,7 @@ func (s *Session) tasksPursued(ctx context.Context) (all [][]byte) {
 
 func (s *Session) lookAt(ctx context.Context, p *pursuit) {
 	m := wire.NewRequest("0", "tasks/get", aboutTask(p.id))
-	a := s.g.inquire(ctx, p.backend, m, &peer.Pending{Owner: s.id, Tasks: true})
+	a := s.g.inquireOfTask(ctx, p.backend, m, &peer.Pending{Owner: s.id, Tasks: true})
 	if task := a.Part(wire.PartResult); a.Err == nil && task != nil {
 		p.heard(revision.ClassicTask(task))
 		s.taskIs(p.backend, p.id, revision.TaskStatus(task))

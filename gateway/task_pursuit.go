@@ -80,6 +80,10 @@ func (c *call) settle(ctx context.Context, m wire.Message) {
 		c.forward(c.settled(m))
 		return
 	}
+	if err := revision.CheckTask(made); err != nil {
+		c.giveIn(&peer.BadAnswer{Err: err})
+		return
+	}
 	own := revision.TaskNamed(made)
 	if own == "" || len(own) > maxRef {
 		c.giveIn(&peer.BadAnswer{Err: errNameless})
@@ -203,7 +207,7 @@ func (p *pursuit) release() {
 
 // inquire asks a backend of the stateless era about a task.
 func (c *call) inquire(ctx context.Context, p *pursuit, method string, params []byte) peer.Answer {
-	return c.s.g.inquire(ctx, p.backend, wire.NewRequest("0", method, params), &peer.Pending{Owner: c.s.id, Tasks: true})
+	return c.s.g.inquireOfTask(ctx, p.backend, wire.NewRequest("0", method, params), &peer.Pending{Owner: c.s.id, Tasks: true})
 }
 
 // drop has a backend give a task up, for whose end nobody waits.

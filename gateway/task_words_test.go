@@ -44,7 +44,7 @@ func TestTaskWords_AreChecked(t *testing.T) {
 		{`"resultType":"task","taskId":"t1","status":"working"`, `{"resultType":"complete","taskId":"T","status":"working"}`},
 		{`"taskId":"t9","status":"cancelled"`, `{"resultType":"complete","taskId":"T","status":"cancelled"}`},
 		{`"status":"working"`, `{"resultType":"complete","taskId":"T","status":"working"}`},
-		{`"status":"working","taskId":"t1","taskId":"t1"`, `{"resultType":"complete","taskId":"T","status":"working"}`},
+		{`"status":"working","taskId":"t1","taskId":"t1"`, `"taskId" stands twice in its task`},
 		{`"taskId":"t1","status":"completed","result":{ "content":[] ,"n":1.50}`, `{"resultType":"complete","taskId":"T","status":"completed","result":{ "content":[] ,"n":1.50}}`},
 		{`"taskId":"t1","status":"failed","error":{"code":-32042,"message":"m"}`, `{"resultType":"complete","taskId":"T","status":"failed","error":{"code":-32603,"message":"m"}}`},
 		{`"taskId":"t1","status":"input_required","inputRequests":{"a":` + elicit + `,"b":` + sample + `}`,
@@ -102,11 +102,12 @@ func TestTaskWords_OfAcknowledgements(t *testing.T) {
 		for says, want := range map[string]string{
 			`{}`:                                `{"resultType":"complete"}`,
 			`{"resultType":"complete","x":1.0}`: `{"resultType":"complete","x":1.0}`,
-			`{"taskId":"t1","resultType":"complete"}`:                 `{"taskId":"T","resultType":"complete"}`,
-			`{"resultType":"task","taskId":"t77","status":"working"}`: `its resultType \"task\" is not`,
-			`{"resultType":"input_required","requestState":"RAW"}`:    `its resultType \"input_required\" is not`,
-			`{"resultType":"banana","x":1}`:                           `its resultType \"banana\" is not`,
-			`{"resultType":"complete","resultType":"complete"}`:       `its resultType stands there twice`,
+			`{"taskId":"t1","resultType":"complete"}`:                                                              `{"taskId":"T","resultType":"complete"}`,
+			`{"inputRequests":{"a":{"method":"elicitation/create"}},"requestState":"RAW","resultType":"complete"}`: `{"resultType":"complete"}`,
+			`{"resultType":"task","taskId":"t77","status":"working"}`:                                              `its resultType \"task\" is not`,
+			`{"resultType":"input_required","requestState":"RAW"}`:                                                 `its resultType \"input_required\" is not`,
+			`{"resultType":"banana","x":1}`:                                                                        `its resultType \"banana\" is not`,
+			`{"resultType":"complete","resultType":"complete"}`:                                                    `\"resultType\" stands twice in its task`,
 			`null`: `{"code":-32603,"message":"the result is not an object: null","data":null}`,
 		} {
 			t.Run(method+says, func(t *testing.T) {

@@ -64,6 +64,10 @@ func (g *Gateway) whose(session string, known func(*Session) bool) *Session {
 }
 
 func (g *Gateway) taskStatus(session, backend string, m wire.Message) {
+	if err := revision.CheckTask(m.Part(wire.PartParams)); err != nil {
+		g.Log.Debug("dropped a notification", "backend", backend, "method", m.Method(), "err", err)
+		return
+	}
 	id := stringAt(m, "params", "taskId")
 	s := g.whose(session, func(s *Session) bool {
 		_, ok := s.tasks.expose(backend, id)

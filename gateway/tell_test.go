@@ -121,9 +121,9 @@ func TestTheEndOfAnElicitationIsToldToWhomItConcerns(t *testing.T) {
 		gh.Send(`{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"mode":"url","url":"https://x","elicitationId":"e1","message":"m"}}`)
 		a.Reply(a.Asked("elicitation/create").ID(), `{"action":"accept"}`)
 		gh.Want(`{"jsonrpc":"2.0","id":"q","result":{"action":"accept"}}`)
-		const failure = `{"code":-32042,"message":"m","data":{"x":1.0,"elicitations":[{"mode":"url","elicitationId":"e2"},{}]}}`
-		gh.Fail(ofA.ID(), failure)
-		a.Want(`{"jsonrpc":"2.0","id":1,"error":` + failure + `}`)
+		const failure = `{"code":-32042,"message":"m","data":{"x":1.0,"elicitations":[{"mode":"url","elicitationId":"e2","message":"%sm"},{"message":"%sn"}]}}`
+		gh.Fail(ofA.ID(), strings.ReplaceAll(failure, "%s", ""))
+		a.Want(`{"jsonrpc":"2.0","id":1,"error":` + strings.ReplaceAll(failure, "%s", "[gh] ") + `}`)
 		complete := func(p *mcptest.Peer, id string) string {
 			line := `{"jsonrpc":"2.0","method":"notifications/elicitation/complete","params":{"elicitationId":"` + id + `","x":1.0}}`
 			p.Send(line)

@@ -21,13 +21,15 @@ func TestTextsWithoutTheBackendsName_F_SEC_5(t *testing.T) {
 		client.Send(call("1", "a"))
 		asked := gh.Asked("tools/call")
 		for member, params := range map[string]string{
-			`"message" stands twice`: `"message":"x","message":"y"`,
-			`"Message"`:              `"Message":"x"`,
-			`"me\u017fsage"`:         `"message":"x","me\u017fsage":"y"`,
-			`"message" in params`:    `"message":7`,
-			`"mode" stands twice`:    `"message":"x","mode":"form","mode":"url"`,
-			`"MODE"`:                 `"message":"x","MODE":"url"`,
-			`"URL"`:                  `"message":"x","mode":"url","url":"a:b","URL":"c:d"`,
+			`"message" stands twice`:   `"message":"x","message":"y"`,
+			`"Message"`:                `"Message":"x"`,
+			`"me\u017fsage"`:           `"message":"x","me\u017fsage":"y"`,
+			`"message" in params`:      `"message":7`,
+			`"message" in params must`: `"message":null`,
+			`"message" is missing`:     `"mode":"form"`,
+			`"mode" stands twice`:      `"message":"x","mode":"form","mode":"url"`,
+			`"MODE"`:                   `"message":"x","MODE":"url"`,
+			`"URL"`:                    `"message":"x","mode":"url","url":"a:b","URL":"c:d"`,
 		} {
 			gh.Send(`{"jsonrpc":"2.0","id":5,"method":"elicitation/create","params":{` + params + `}}`)
 			e := wire.ReadError(gh.Message().Part(wire.PartError))
@@ -41,6 +43,12 @@ func TestTextsWithoutTheBackendsName_F_SEC_5(t *testing.T) {
 		}
 		for _, logger := range []string{`"logger":"x","logger":"y"`, `"Logger":"x"`, `"logger":7`} {
 			gh.Send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"error","data":1,` + logger + `}}`)
+		}
+		for _, params := range []string{``, `,"params":null`, `,"params":{}`} {
+			gh.Send(`{"jsonrpc":"2.0","id":6,"method":"elicitation/create"` + params + `}`)
+			if e := wire.ReadError(gh.Message().Part(wire.PartError)); e.Code != -32602 || !strings.Contains(e.Message, `"message" is missing`) {
+				t.Errorf("%q: %+v", params, e)
+			}
 		}
 		gh.WantNothing()
 		client.WantNothing()

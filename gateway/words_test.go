@@ -56,7 +56,7 @@ func TestWords_Codes(t *testing.T) {
 		{"-32022", `,"data":{"supported":["2020-01-01"]}`, "-32603", ""},
 		{"-32023", "", "-32603", "-32603"},
 		{"-32042", "", "-32603", "-32603"},
-		{"-32042", `,"data":{"elicitations":[{}]}`, "-32603", "-32603"},
+		{"-32042", `,"data":{"elicitations":[{"message":"m"}]}`, "-32603", "-32603"},
 		{"-32000", "", "-32000", "-32000"},
 		{"-32700", "", "-32700", "-32700"},
 	} {
@@ -121,9 +121,9 @@ func TestWords_AResultThatIsUnusable(t *testing.T) {
 		`{"resultType":"complete","resultType":"input_required"}`: `its resultType stands there twice`,
 		`{"resultType":""}`:       `its resultType \"\" is not for this request`,
 		`{"resultType":"banana"}`: `its resultType \"banana\" is not for this request`,
-		`{"resultType":"input_required","inputRequests":null,"requestState":null}`:                                      `it has neither inputRequests nor a requestState`,
-		`{"resultType":"input_required","inputRequests":{"a":{"method":"tools/call","params":{}}}}`:                     `its inputRequests have tools/call, which a backend may not ask`,
-		`{"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":{"mode":"zzz"}}}}`: `its inputRequests have an elicitation of mode zzz, which there is not`,
+		`{"resultType":"input_required","inputRequests":null,"requestState":null}`:                                                    `it has neither inputRequests nor a requestState`,
+		`{"resultType":"input_required","inputRequests":{"a":{"method":"tools/call","params":{}}}}`:                                   `its inputRequests have tools/call, which a backend may not ask`,
+		`{"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":{"message":"m","mode":"zzz"}}}}`: `its inputRequests have an elicitation of mode zzz, which there is not`,
 	} {
 		for _, era := range []string{"legacy", "modern"} {
 			if era == "legacy" && says[0] == '{' {

@@ -23,11 +23,11 @@ const maxInputs = 256
 // the JSON text of its requestState, nil if it has none. One that has neither is an
 // error, and so is one whose questions cannot be read.
 func ReadInputs(result []byte) (inputs []Input, state []byte, err error) {
-	state, states := lookup(result, "requestState")
-	requests, lists := lookup(result, "inputRequests")
-	if states > 1 || lists > 1 {
-		return nil, nil, errors.New("its requestState or its inputRequests stand there twice")
+	if err := checkNames(result, "its result", "inputRequests", "requestState", "resultType"); err != nil {
+		return nil, nil, err
 	}
+	state, _ = wire.Lookup(result, "requestState")
+	requests, _ := wire.Lookup(result, "inputRequests")
 	if wire.IsNull(state) {
 		state = nil
 	} else if state[0] != '"' {
@@ -43,13 +43,18 @@ func ReadInputs(result []byte) (inputs []Input, state []byte, err error) {
 		if wire.IsNull(params) {
 			in.Params = nil
 		}
+		unclear := checkNames(value, "its inputRequests", "method", "params")
+		if unclear == nil && in.Method == "elicitation/create" {
+			unclear = CheckElicitation(params)
+		}
 		switch {
+		case err != nil:
+		case unclear != nil:
+			err = fmt.Errorf("its inputRequests have one that is not clear: %w", unclear)
 		case in.Method == "":
 			err = errors.New("its inputRequests have one without a method")
 		case in.Params != nil && !wire.IsObject(params):
 			err = errors.New("its inputRequests have one whose params are no object")
-		case in.Method == "elicitation/create" && CheckElicitation(params) != nil:
-			err = fmt.Errorf("its inputRequests have an elicitation that is not clear: %w", CheckElicitation(params))
 		case slices.ContainsFunc(inputs, func(other Input) bool { return other.Key == key }):
 			err = errors.New("its inputRequests have two of one name")
 		case len(inputs) == maxInputs:
@@ -103,6 +108,16 @@ func WithoutNulls(m wire.Message) wire.Message {
 	rest := strip(result, func(key string) bool {
 		return (key == "inputRequests" || key == "requestState") && null(key)
 	})
+	if same(rest, result) {
+		return m
+	}
+	return setResult(m, rest)
+}
+
+// WithoutInputs returns a result without what only one that is input_required has.
+func WithoutInputs(m wire.Message) wire.Message {
+	result := m.Part(wire.PartResult)
+	rest := strip(result, func(key string) bool { return key == "inputRequests" || key == "requestState" })
 	if same(rest, result) {
 		return m
 	}

@@ -23,8 +23,8 @@ func TestReadInputs(t *testing.T) {
 		want   string // key=method params, parted by ;, then the state
 		err    string
 	}{
-		{`{"inputRequests":{"b":{"method":"roots/list"},"\u0061":{"params":{ "n":1.0 },"method":"elicitation/create"}},"requestState":"\u0073 "}`,
-			`b=roots/list ;a=elicitation/create { "n":1.0 };"\u0073 "`, ""},
+		{`{"inputRequests":{"b":{"method":"roots/list"},"\u0061":{"params":{ "message":"1.0" },"method":"elicitation/create"}},"requestState":"\u0073 "}`,
+			`b=roots/list ;a=elicitation/create { "message":"1.0" };"\u0073 "`, ""},
 		{`{"inputRequests":{"a":{"method":"roots/list","params":null}}}`, `a=roots/list ;`, ""},
 		{`{"requestState":""}`, `""`, ""},
 		{`{"inputRequests":null,"requestState":"s"}`, `"s"`, ""},
@@ -64,8 +64,8 @@ func TestReadInputs(t *testing.T) {
 }
 
 func TestWriteInputs(t *testing.T) {
-	inputs := []revision.Input{{Key: "é\"", Method: "roots/list"}, {Key: "b", Method: "elicitation/create", Params: []byte(`{ "n":1.0 }`)}}
-	const requests = `"inputRequests":{"é\"":{"method":"roots/list"},"b":{"method":"elicitation/create","params":{ "n":1.0 }}}`
+	inputs := []revision.Input{{Key: "é\"", Method: "roots/list"}, {Key: "b", Method: "elicitation/create", Params: []byte(`{ "message":"1.0" }`)}}
+	const requests = `"inputRequests":{"é\"":{"method":"roots/list"},"b":{"method":"elicitation/create","params":{ "message":"1.0" }}}`
 	for _, tt := range []struct {
 		inputs      []revision.Input
 		state, want string
@@ -155,7 +155,7 @@ func TestRetry(t *testing.T) {
 // again is read the same.
 func FuzzReadInputs(f *testing.F) {
 	for _, text := range []string{
-		`{"inputRequests":{"b":{"method":"roots/list"},"\u0061":{"params":{ "n":1.0 },"method":"elicitation/create"}},"requestState":"\u0073 "}`,
+		`{"inputRequests":{"b":{"method":"roots/list"},"\u0061":{"params":{ "message":"1.0" },"method":"elicitation/create"}},"requestState":"\u0073 "}`,
 		`{"inputRequests":{"a":{"method":"m","params":null}},"requestState":null}`, `[]`, `{"requestState":""}`, `{"inputRequests":{"":{"method":"\ud800"}}}`, `{"inputRequests":`,
 	} {
 		f.Add([]byte(text))

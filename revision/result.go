@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 
 	"mcpgateway/wire"
 )
@@ -90,7 +91,18 @@ func Modern(m wire.Message, method string, server []byte, stateless bool) wire.M
 	}
 	meta := wire.Revise(said[resultMeta].value, nil, wire.Member{Key: metaServer, Text: server})
 	put = append(put, wire.Member{Key: ofResults[resultMeta], Text: meta})
-	return m.ReviseResult(nil, put...)
+	return m.ReviseResult(otherCase, put...)
+}
+
+// otherCase reports whether a key differs only in case from one of ofResults: clients written in Go
+// would take it for that member.
+func otherCase(key string) bool {
+	for _, name := range ofResults {
+		if key != name && strings.EqualFold(key, name) {
+			return true
+		}
+	}
+	return false
 }
 
 // ofResults are the members that results have in the stateless era, whatever they are of.

@@ -147,8 +147,9 @@ func modernTask(task []byte, o Outcome, put ...wire.Member) []byte {
 }
 
 // untyped returns a result in which a resultType means nothing: if it has one it is
-// complete.
+// complete. Members that a client could take for one are removed.
 func untyped(result []byte) []byte {
+	result = strip(result, otherCase)
 	return mapMember(result, "resultType", func([]byte) []byte { return []byte(`"complete"`) })
 }
 
@@ -214,6 +215,9 @@ func CancelledTask(task []byte) []byte {
 func OutcomeOf(task []byte) (o Outcome, err error) {
 	result, _ := wire.Lookup(task, "result")
 	failure, _ := wire.Lookup(task, "error")
+	if err := checkNames(result, "its result", "resultType", "inputRequests", "requestState"); err != nil {
+		return Outcome{}, err
+	}
 	switch status := TaskStatus(task); {
 	case status == TaskCompleted && wire.IsObject(result) && TypeOf(result) != Complete:
 		err = errors.New("it has completed with a result that is not complete")
