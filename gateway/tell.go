@@ -123,11 +123,7 @@ func (s *Session) tell(m wire.Message, on wire.ID) {
 // elicitedBy remembers what a client will be asked by way of an URL that an error
 // tells it of.
 func (s *Session) elicitedBy(backend string, failure []byte) {
-	e := wire.ReadError(failure)
-	if e.Code != revision.CodeElicitURL {
-		return
-	}
-	list, _ := wire.Lookup(e.Data, "elicitations")
+	list, _ := revision.Elicitations(failure)
 	n := 0
 	wire.EachElement(list, func(one []byte) bool {
 		id, _ := wire.Lookup(one, "elicitationId")

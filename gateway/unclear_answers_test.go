@@ -15,7 +15,8 @@ func wantUnusable(t *testing.T, client *mcptest.Peer, member string) {
 	t.Helper()
 	m := client.Message()
 	e := wire.ReadError(m.Part(wire.PartError))
-	if e.Code != -32603 || !strings.HasPrefix(e.Message, "backend gh: its answer is unusable: ") || !strings.Contains(e.Message, member) {
+	ours := strings.HasPrefix(e.Message, "backend gh: its answer is unusable: ")
+	if e.Code != -32603 || !ours || !strings.Contains(e.Message, member) {
 		t.Errorf("got %s\nwant an error that names %s", m.Raw(), member)
 	}
 }
@@ -105,7 +106,8 @@ func TestInputRequestsOfATaskThatAsksNothing_F_SEC_5(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		client, gh, task, _ := relaying(t, `,"status":"working"`)
-		get(client, gh, task, `{"taskId":"t1","status":"completed","result":{"content":[],"ResultType":"input_required","inputRequests":`+asks+`}}`)
+		get(client, gh, task, `{"taskId":"t1","status":"completed",`+
+			`"result":{"content":[],"ResultType":"input_required","inputRequests":`+asks+`}}`)
 		wantUnusable(t, client, `"ResultType"`)
 	})
 }
@@ -125,7 +127,9 @@ func TestResultTypeInAnotherCase_F_SEC_5(t *testing.T) {
 // The places to which an error of 2025-11-25 sends the user have the backend's name in front of their
 // messages. The other bytes stay.
 func TestURLElicitationErrors_F_SEC_5(t *testing.T) {
-	const failure = `{ "data":{"x":1.0, "elicitations":[ {"mode":"url","elicitationId":"e","url":"https://a.example/x","message" : "\u00e9"} ,{"message":"%s","mode":"url"},` +
+	const failure = `{ "data":{"x":1.0, "elicitations":[ ` +
+		`{"mode":"url","elicitationId":"e","url":"https://a.example/x","message" : "\u00e9"} ,` +
+		`{"message":"%s","mode":"url"},` +
 		`{"message":"%s","mode":"url"}]},"code":-32042,"message":"go" }`
 	says := strings.ReplaceAll(failure, "%s", "")
 	is := strings.Replace(strings.ReplaceAll(failure, "%s", "[gh] "), `"\u00e9"`, `"[gh] \u00e9"`, 1)

@@ -65,7 +65,8 @@ func checkNames(object []byte, where string, names ...string) (err error) {
 // CheckTask returns an error if a client could read another task, another status or other questions
 // than the gateway in a task of either kind, or in the params of a notification about one.
 func CheckTask(task []byte) error {
-	return checkNames(task, "its task", "taskId", "status", "result", "error", "inputRequests", "requestState", "resultType")
+	return checkNames(task, "its task",
+		"taskId", "status", "result", "error", "inputRequests", "requestState", "resultType")
 }
 
 // CheckCreated is CheckTask for the classic result that says that a task was made. A result that
