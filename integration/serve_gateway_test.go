@@ -207,6 +207,21 @@ func TestServeOnStdioAndHTTP(t *testing.T) {
 	gw.checkPure()
 }
 
+// A client starts a gateway that only listens, is refused, and goes: the gateway ends, and gives up the port.
+func TestServeEndsWithTheClientThatItRefused(t *testing.T) {
+	t.Parallel()
+	s := newSetup(t, nil, backend{Name: "demo", Embedded: "demo"})
+	addr := "127.0.0.1:" + freePort(t)
+	gw := s.start("serve", "--listen", addr)
+	awaitListener(t, addr, gw.exited)
+	if m := gw.call("initialize", `{}`); m.Error == nil || !strings.Contains(string(m.Raw), addr) {
+		t.Errorf("answered %s", m.Raw)
+	}
+	if code := gw.finish(20 * time.Second); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+}
+
 // SIGTERM while calls are in flight over HTTP: they end, with an answer that says so, and nothing is left (newSetup sees to
 // that).
 func TestServeEndsInOrderWithCallsInFlight(t *testing.T) {

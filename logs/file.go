@@ -69,7 +69,7 @@ func (f *File) Write(p []byte) (int, error) {
 	}
 	trouble := f.turn()
 	n, err := f.writeLocked(p)
-	if err != nil {
+	if err != nil || trouble != nil && !exists(f.path) { // then it went to a file that was removed
 		return n, errors.Join(err, trouble)
 	}
 	return n, nil
@@ -116,6 +116,9 @@ func (f *File) turn() error {
 			return err
 		}
 	} else if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(f.path), 0o700); err != nil {
 		return err
 	}
 	next, err := openAppend(f.path)

@@ -213,3 +213,30 @@ func BenchmarkFile(b *testing.B) {
 		f.Write(line)
 	}
 }
+
+// A directory that is removed is made again; where that is impossible, each write reports that it is lost.
+func TestFileWhoseDirectoryIsRemoved(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("a directory with an open file cannot be removed")
+	}
+	f, path := open(t, FileOptions{})
+	fmt.Fprintln(f, "one")
+	if err := os.RemoveAll(filepath.Dir(path)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := fmt.Fprintln(f, "two"); err != nil {
+		t.Fatal(err)
+	}
+	if got := content(path, 1); got != "two|" {
+		t.Errorf("got %s", got)
+	}
+	if err := os.RemoveAll(filepath.Dir(path)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Dir(path), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := fmt.Fprintln(f, "three"); err == nil {
+		t.Error("a lost line is not reported")
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -83,7 +84,10 @@ func (f *flags) serve(cmd *cobra.Command, _ []string) error {
 		defer a.saySignal(ctx)()
 		a.set.Start()
 		if !f.onStdio {
-			defer f.turnAway(a, url)()
+			var hungUp context.CancelFunc
+			ctx, hungUp = context.WithCancel(ctx)
+			defer hungUp()
+			defer f.turnAway(a, url, hungUp)()
 		}
 		return f.reloader(a, d).during(ctx, hangups, func(ctx context.Context) error { return f.serveHTTP(ctx, a, d, ln) })
 	})
@@ -187,7 +191,7 @@ func (a *app) listen() (net.Listener, *door.Door, error) {
 	ln, err := net.Listen("tcp", c.Listen)
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return nil, nil, hinted{fmt.Errorf("listen: %s is in use", c.Listen),
-			"perhaps a gateway is running there already: use that one, or choose another port with --listen"}
+			"a gateway may be running there already: configure its URL in your client, or choose another port with --listen"}
 	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("listen: %w", err)
@@ -270,13 +274,25 @@ func (a *app) url(addr net.Addr) string {
 }
 
 // turnAway answers a client that has started us on its pipes though we were told to
-// listen.
-func (f *flags) turnAway(a *app, url string) (end func()) {
-	_, end = f.meet(stranger{
+// listen. It calls hungUp when such a client has asked something and then closed its end: a
+// gateway that a client has started must not outlive it and keep the port.
+func (f *flags) turnAway(a *app, url string, hungUp func()) (end func()) {
+	var asked, over atomic.Bool
+	gone, leave := f.meet(stranger{
 		"This gateway serves at " + url + " alone: configure that, or start it with --stdio",
 		func(method string) {
+			asked.Store(true)
 			a.log.Warn("a client speaks on stdin, where nobody serves; start the gateway with --stdio for it", "method", method)
 		},
 	}, int(a.Config.Limits.Message))
-	return end
+	go func() {
+		if <-gone; asked.Load() && !over.Load() {
+			a.log.Info("the client on stdin has gone: stopping")
+			hungUp()
+		}
+	}()
+	return func() {
+		over.Store(true)
+		leave()
+	}
 }
