@@ -60,11 +60,11 @@ func (b *Backend) permits(m wire.Message, c *peer.Pending) bool {
 	return true
 }
 
-// Permits reports whether the filters in force permit that a request goes to a backend. It says
-// nothing about a backend that is not there.
+// Permits reports whether the configuration in force permits that a request goes to a backend: the
+// backend is in it, and its filters permit the request.
 func (s *Set) Permits(backend string, m wire.Message, c *peer.Pending) bool {
 	b, ok := s.now().byName[backend]
-	return !ok || b.permits(m, c)
+	return ok && b.permits(m, c)
 }
 
 // named returns the backend's own name of the tool or prompt that a request asks for.

@@ -20,7 +20,13 @@ func forbidding(t *testing.T, set *backends.Set, era, tools, prompts, resources 
 	t.Helper()
 	c := config.Backend{Name: "gh", Command: "gh", Enabled: true, StartTimeout: time.Minute, MaxInFlight: 20_000, Era: era}
 	c.Tools.Deny, c.Prompts.Deny, c.Resources.Deny = strings.Fields(tools), strings.Fields(prompts), strings.Fields(resources)
-	err := set.Apply(context.Background(), backends.Change{Backends: []config.Backend{c},
+	applied(t, set, c)
+}
+
+// applied takes over a configuration with these backends.
+func applied(t *testing.T, set *backends.Set, all ...config.Backend) {
+	t.Helper()
+	err := set.Apply(context.Background(), backends.Change{Backends: all,
 		Catalog: catalog.Options{Prefix: catalog.Collision, Separator: "__", NameLimit: 50}, Wait: 3 * time.Second})
 	if err != nil {
 		t.Fatal(err)
@@ -132,8 +138,20 @@ func TestAQueuedCallIsForbiddenByAReload_F_SEC_1(t *testing.T) {
 }
 
 // A call of a client without a session is parked. When the client comes back, the configuration
-// forbids the tool: the call ends, at the backend too.
+// forbids the tool, or no longer has the backend: the call ends, at the backend too.
 func TestAParkedCallIsForbiddenByAReload_F_SEC_1(t *testing.T) {
+	for name, reload := range map[string]func(*testing.T, *backends.Set){
+		"the tool is denied":     func(t *testing.T, set *backends.Set) { forbidding(t, set, "legacy", "ask", "", "") },
+		"the backend is removed": func(t *testing.T, set *backends.Set) { applied(t, set) },
+		"the backend is disabled": func(t *testing.T, set *backends.Set) {
+			applied(t, set, config.Backend{Name: "gh", Command: "gh", Era: "legacy"})
+		},
+	} {
+		t.Run(name, func(t *testing.T) { parkedAndForbidden(t, reload) })
+	}
+}
+
+func parkedAndForbidden(t *testing.T, reload func(*testing.T, *backends.Set)) {
 	synctest.Test(t, func(t *testing.T) {
 		var set *backends.Set
 		h := newHouse(t, settings{solo: true, set: &set}, "gh")
@@ -146,7 +164,7 @@ func TestAParkedCallIsForbiddenByAReload_F_SEC_1(t *testing.T) {
 		gh.Asked("tools/call")
 		gh.Send(`{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"Who?","requestedSchema":{"type":"object"}}}`)
 		ticket := state(t, client, "q1")
-		forbidding(t, set, "legacy", "ask", "", "")
+		reload(t, set)
 		client.Send(retry("2", `{"q1":{"action":"accept","content":{}}}`, ticket))
 		client.Want(`{"jsonrpc":"2.0","id":2,"error":{"code":-32602,"message":"Unknown tool: ask"}}`)
 		sent := strings.Join(gh.Taken(), "\n")
