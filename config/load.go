@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -75,9 +76,13 @@ func load(src source, opts Options) (*Loaded, error) {
 		used[name] = true
 		return opts.Env(name)
 	})
-	r.workspace = workspace(src.path, opts.Dir, home(opts.Env))
+	path := src.path
+	if absolute, err := filepath.Abs(path); err == nil { // here, not for each of the names that it is compared with
+		path = absolute
+	}
+	r.workspace = workspace(path, opts.Dir, home(opts.Env))
 	r.strict = opts.strict
-	r.callUnit = callUnit(src.path)
+	r.callUnit = callUnit(path)
 	over := &overrides{places: r.places}
 	out := settings{Config: Default(), Defaults: inbuilt()}
 

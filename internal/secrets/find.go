@@ -3,7 +3,6 @@ package secrets
 import (
 	"encoding/json"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 )
@@ -29,7 +28,7 @@ func FindHeader(name, value string) []Part {
 
 // sweep adds the tokens of known issuers that are not in parts yet, whatever is around them.
 func sweep(parts []Part, name, text string) []Part {
-	found := within.FindAllStringSubmatchIndex(text, -1)
+	found := within().FindAllStringSubmatchIndex(text, -1)
 	for _, m := range found {
 		p := Part{m[2], m[3], name}
 		known := func(o Part) bool { return o.From < p.To && p.From < o.To }
@@ -55,11 +54,11 @@ type finder struct{ deeper int }
 func (f finder) next() finder { return finder{f.deeper - 1} }
 
 var (
-	urlScheme  = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*://`)
-	assignment = regexp.MustCompile(`(?s)^(-{0,2}[A-Za-z_][\w.-]*)(=|: *)(.+)$`)
-	userHost   = regexp.MustCompile(`^([A-Za-z_][\w.-]*):([^\s@/:]+)@([\w.-]+)`)
-	gap        = regexp.MustCompile(`[\s"'` + "`" + `<>(){}\[\]|]+|\\[nrt"]|[;,&](?:\s|$)?`)
-	uuid       = regexp.MustCompile(`^[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
+	urlScheme  = pattern(`^[A-Za-z][A-Za-z0-9+.-]*://`)
+	assignment = pattern(`(?s)^(-{0,2}[A-Za-z_][\w.-]*)(=|: *)(.+)$`)
+	userHost   = pattern(`^([A-Za-z_][\w.-]*):([^\s@/:]+)@([\w.-]+)`)
+	gap        = pattern(`[\s"'` + "`" + `<>(){}\[\]|]+|\\[nrt"]|[;,&](?:\s|$)?`)
+	uuid       = pattern(`^[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
 )
 
 var (
@@ -79,13 +78,13 @@ var (
 		"basic", "bearer", "digest", "oauth", "oauth2", "oidc", "saml", "jwt", "iam", "api-key", "api_key", "apikey",
 		"token", "anonymous", "default", "required", "optional", "enabled", "disabled", "auto", "browser", "device",
 	}
-	userPassword = regexp.MustCompile(`^[^\s:/]+:([^\s/]*[^\s\d/][^\s/]*)$`)
-	innerPair    = regexp.MustCompile(`(?s)[^\w.-]([A-Za-z_][\w.-]*)=(\S+)$`)
+	userPassword = pattern(`^[^\s:/]+:([^\s/]*[^\s\d/][^\s/]*)$`)
+	innerPair    = pattern(`(?s)[^\w.-]([A-Za-z_][\w.-]*)=(\S+)$`)
 )
 
 // UUID reports whether text is a UUID. Value does not count one as a secret; in the path of a
 // server's URL it often is one.
-func UUID(text string) bool { return uuid.MatchString(text) }
+func UUID(text string) bool { return uuid().MatchString(text) }
 
 func (f finder) find(name, text string) []Part {
 	trimmed := strings.TrimSpace(text)
@@ -115,7 +114,7 @@ func (f finder) trimmed(name, text string) []Part {
 		return nil
 	}
 	headers := slices.Contains(parts, "headers") || len(parts) > 0 && parts[len(parts)-1] == "header"
-	m, login := assignment.FindStringSubmatchIndex(text), userHost.FindStringSubmatchIndex(text)
+	m, login := assignment().FindStringSubmatchIndex(text), userHost().FindStringSubmatchIndex(text)
 	switch {
 	case (text[0] == '{' || text[0] == '[') && json.Valid([]byte(text)):
 		return f.inJSON(headers, text)
@@ -124,16 +123,16 @@ func (f finder) trimmed(name, text string) []Part {
 			return []Part{{1, len(text) - 1, name}}
 		}
 		return nil
-	case urlScheme.MatchString(text) && !strings.ContainsAny(text, " \t\n"):
+	case urlScheme().MatchString(text) && !strings.ContainsAny(text, " \t\n"):
 		return f.inURL(text)
 	case AfterScheme(text) != text && Value(text):
 		return []Part{{len(text) - len(AfterScheme(text)), len(text), name}}
 	case name == "-c" && strings.ContainsAny(text, " \t\n"): // sh -c
 		return f.inWords(name, text)
-	case login != nil && !slices.Contains(packages, text[:login[3]]) && !digest.MatchString(text[login[6]:]):
+	case login != nil && !slices.Contains(packages, text[:login[3]]) && !digest().MatchString(text[login[6]:]):
 		return []Part{{login[4], login[5], "password"}}
-	case len(parts) > 0 && slices.Contains(logins, parts[len(parts)-1]) && userPassword.MatchString(text):
-		at := userPassword.FindStringSubmatchIndex(text)
+	case len(parts) > 0 && slices.Contains(logins, parts[len(parts)-1]) && userPassword().MatchString(text):
+		at := userPassword().FindStringSubmatchIndex(text)
 		return []Part{{at[2], at[3], "password"}}
 	case m != nil && !strings.HasPrefix(text[m[6]:], "//"):
 		inner := f.next().find
@@ -158,7 +157,7 @@ func (f finder) header(name, value string) []Part {
 	if !Header(name) {
 		return f.find(name, value)
 	}
-	if harmless(strings.TrimSpace(value)) || rest == "" || number.MatchString(value) && !Name(name) {
+	if harmless(strings.TrimSpace(value)) || rest == "" || number().MatchString(value) && !Name(name) {
 		return f.find("", value)
 	}
 	return []Part{{len(value) - len(rest), len(value), name}}
@@ -180,8 +179,8 @@ func isDigestOf(name, text string) bool {
 // inWords finds what is secret in a text of several words, such as a command line or a list of
 // assignments.
 func (f finder) inWords(name, text string) []Part {
-	gaps := gap.FindAllStringIndex(text, -1)
-	if m := innerPair.FindStringSubmatchIndex(text); gaps == nil && m != nil {
+	gaps := gap().FindAllStringIndex(text, -1)
+	if m := innerPair().FindStringSubmatchIndex(text); gaps == nil && m != nil {
 		return shift(f.next().find(text[m[2]:m[3]], text[m[4]:]), m[4])
 	}
 	if gaps == nil {

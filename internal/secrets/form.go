@@ -2,26 +2,25 @@ package secrets
 
 import (
 	"math"
-	"regexp"
 	"slices"
 	"strings"
 )
 
 var (
 	// issued are tokens with a prefix that their issuer uses for nothing else.
-	issued = regexp.MustCompile(`^(?:` + prefixes + `)[\w.~+/=:-]{8,}$`)
+	issued = pattern(`^(?:` + prefixes + `)[\w.~+/=:-]{8,}$`)
 	// within is such a token after a character that ends a word.
-	within = regexp.MustCompile(`(?:^|[^A-Za-z0-9_.-])((?:` + prefixes + `)[\w.~+/=:-]{8,}` +
+	within = pattern(`(?:^|[^A-Za-z0-9_.-])((?:` + prefixes + `)[\w.~+/=:-]{8,}` +
 		`|(?:AKIA|ASIA)[A-Z0-9]{12,}|(?:npm|hf|gsk|ntn|pcsk)_\w{16,})`)
 	// issuedMixed are tokens whose prefix may begin a plain word, too: they need a digit or both cases.
-	issuedMixed = regexp.MustCompile(`^(?:npm_|hf_|pat[-_A-Z0-9]|secret_|re_|key-|token[-_]|tok[-_]|e2b_|BSA|EAA|` +
+	issuedMixed = pattern(`^(?:npm_|hf_|pat[-_A-Z0-9]|secret_|re_|key-|token[-_]|tok[-_]|e2b_|BSA|EAA|` +
 		`dapi|dvc_|LTAI|pk_|rk_|fc-|rnd_|ops_|ph[cx]_|vcp_|sqp_|sgp_|glc_|ntn_|gsk_|jina_)[\w.~+/=-]{8,}$`)
-	awsKey   = regexp.MustCompile(`^(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{12,}$`)
-	telegram = regexp.MustCompile(`^\d{6,12}:[\w-]{30,}$`)
-	inURL    = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*://[^/?#@\s]*:[^/?#\s]+@`)
-	dense    = regexp.MustCompile(`^[\w+/=.~-]{16,}$`)
-	digest   = regexp.MustCompile(`^sha(?:1|256|384|512)[-:]`)
-	pem      = regexp.MustCompile(`-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY|-----BEGIN PGP PRIVATE|-----BEGIN OPENSSH`)
+	awsKey   = pattern(`^(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{12,}$`)
+	telegram = pattern(`^\d{6,12}:[\w-]{30,}$`)
+	inURL    = pattern(`^[A-Za-z][A-Za-z0-9+.-]*://[^/?#@\s]*:[^/?#\s]+@`)
+	dense    = pattern(`^[\w+/=.~-]{16,}$`)
+	digest   = pattern(`^sha(?:1|256|384|512)[-:]`)
+	pem      = pattern(`-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY|-----BEGIN PGP PRIVATE|-----BEGIN OPENSSH`)
 )
 
 const prefixes = `gh[pousr]_|github_pat_|gl[a-z]{2,5}-|sk[-_]|[rp]k_(?:live|test)_|xox[a-z]-|xapp-|AIza|ya29\.|` +
@@ -42,7 +41,7 @@ func Value(text string) bool {
 	if rest := AfterScheme(text); rest != text {
 		return isCredential(rest)
 	}
-	return hasIssuer(text) || inURL.MatchString(text) || pem.MatchString(text) || !Plain(text) && looksRandom(text)
+	return hasIssuer(text) || inURL().MatchString(text) || pem().MatchString(text) || !Plain(text) && looksRandom(text)
 }
 
 // Issued reports whether text begins like the tokens of a known issuer.
@@ -50,8 +49,8 @@ func Issued(text string) bool { return hasIssuer(text) }
 
 func hasIssuer(text string) bool {
 	mixed := strings.ContainsAny(text, digits) || bothCases(text)
-	return issued.MatchString(text) || mixed && issuedMixed.MatchString(text) ||
-		awsKey.MatchString(text) || telegram.MatchString(text)
+	return issued().MatchString(text) || mixed && issuedMixed().MatchString(text) ||
+		awsKey().MatchString(text) || telegram().MatchString(text)
 }
 
 // AfterScheme returns the credentials of an Authorization header's value, and the value itself
@@ -67,19 +66,19 @@ func AfterScheme(value string) string {
 
 var (
 	// word matches a word of prose, with a capital at most at its start.
-	word = regexp.MustCompile(`^[A-Za-z]?[a-z]{0,18}[.:!?]?$`)
+	word = pattern(`^[A-Za-z]?[a-z]{0,18}[.:!?]?$`)
 	// placeholder matches a word or the name of a variable in capitals, and a reference to a variable.
-	placeholder = regexp.MustCompile(`^(?:[A-Z]{2,19}|[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+|[$%][A-Za-z_][A-Za-z0-9_]*%?|\$)[.:!?]?$`)
+	placeholder = pattern(`^(?:[A-Z]{2,19}|[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+|[$%][A-Za-z_][A-Za-z0-9_]*%?|\$)[.:!?]?$`)
 )
 
 // Word reports whether text, which follows the name of a header or an authorization scheme, is a
 // word of prose or a placeholder and not a credential.
-func Word(text string) bool { return word.MatchString(text) || Placeholder(text) }
+func Word(text string) bool { return word().MatchString(text) || Placeholder(text) }
 
 // Placeholder reports whether text stands for a credential: TOKEN, DOCS_TOKEN, $TOKEN, or the $ in
 // front of {TOKEN}.
 func Placeholder(text string) bool {
-	return len(text) < 40 && placeholder.MatchString(text) && !hasIssuer(text)
+	return len(text) < 40 && placeholder().MatchString(text) && !hasIssuer(text)
 }
 
 // isCredential tells what follows a scheme from prose: "Basic authentication".
@@ -102,7 +101,7 @@ func bothCases(text string) bool {
 
 // looksRandom reports whether text is one long word without sense.
 func looksRandom(text string) bool {
-	if !dense.MatchString(text) || strings.HasPrefix(text, "-") || digest.MatchString(text) || filePath.MatchString(text) {
+	if !dense().MatchString(text) || strings.HasPrefix(text, "-") || digest().MatchString(text) || filePath().MatchString(text) {
 		return false
 	}
 	pieces := strings.FieldsFunc(text, func(c rune) bool { return strings.ContainsRune("/._-~", c) })

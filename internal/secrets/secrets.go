@@ -5,7 +5,6 @@ package secrets
 
 import (
 	"net"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -144,7 +143,7 @@ func Plain(text string) bool {
 	switch {
 	case hasIssuer(text):
 		return false
-	case harmless(text), number.MatchString(text), isAddress(text):
+	case harmless(text), number().MatchString(text), isAddress(text):
 		return true
 	case strings.HasPrefix(text, "/") && !strings.ContainsAny(text, "+=") || strings.HasPrefix(text, `\\`):
 		return !looksRandom(strings.TrimPrefix(text, "/"))
@@ -156,21 +155,21 @@ func Plain(text string) bool {
 }
 
 var (
-	switches = regexp.MustCompile(`^(?i:|true|false|yes|no|on|off|none|null|nil|undefined)$`)
+	switches = pattern(`^(?i:|true|false|yes|no|on|off|none|null|nil|undefined)$`)
 	// filePath matches a path with a known folder in front, or a file with a short suffix.
-	filePath = regexp.MustCompile(`^(?:/?(?:[\w@. -]+/)+[\w@. -]*\.[A-Za-z][A-Za-z0-9]{0,4}` +
+	filePath = pattern(`^(?:/?(?:[\w@. -]+/)+[\w@. -]*\.[A-Za-z][A-Za-z0-9]{0,4}` +
 		`|(?:file://)?/(?:home|Users|root|etc|var|opt|run|usr|tmp|mnt|srv|dev|proc|bin|app|data|workspaces?)(?:/.*)?` +
 		`|(?:~|\.\.?)(?:[/\\].*)?|[A-Za-z]:[\\/].*|%[A-Z]+%\\.*)$`)
-	number   = regexp.MustCompile(`^[-+]?(?:\d[\d_,]*)?\.?\d+(?:[eE][-+]?\d+)?\s?(?:%|[kKMGT]i?[bB]?|[bB])?$`)
-	hostName = regexp.MustCompile(`^(?i:localhost|[a-z0-9_-]+(?:\.[a-z0-9_-]+)*\.[a-z]{2,24})$`)
+	number   = pattern(`^[-+]?(?:\d[\d_,]*)?\.?\d+(?:[eE][-+]?\d+)?\s?(?:%|[kKMGT]i?[bB]?|[bB])?$`)
+	hostName = pattern(`^(?i:localhost|[a-z0-9_-]+(?:\.[a-z0-9_-]+)*\.[a-z]{2,24})$`)
 )
 
 // harmless reports whether text is not a secret in spite of a secret's name.
 func harmless(text string) bool {
-	if switches.MatchString(text) || filePath.MatchString(text) {
+	if switches().MatchString(text) || filePath().MatchString(text) {
 		return true
 	}
-	scheme := urlScheme.FindString(text)
+	scheme := urlScheme().FindString(text)
 	// A part between slashes is not a URL itself: Value does not come back here.
 	return scheme != "" && !strings.ContainsAny(text, "?@# \n") &&
 		!slices.ContainsFunc(strings.Split(text[len(scheme):], "/"), Value)
@@ -186,5 +185,5 @@ func isAddress(text string) bool {
 			return true // redis:6379
 		}
 	}
-	return net.ParseIP(strings.Trim(text, "[]")) != nil || hostName.MatchString(text) && !looksRandom(text)
+	return net.ParseIP(strings.Trim(text, "[]")) != nil || hostName().MatchString(text) && !looksRandom(text)
 }
