@@ -61,8 +61,8 @@ func (s *Set) publishLocked(anew bool) {
 // maxMoves bounds the lines about names that belong to another backend.
 const maxMoves = 20
 
-// logMoves tells of names that belong to another backend than when lists went out last, be it in
-// the last run.
+// logMoves logs the names that belong to another backend than when lists went out last, in this run
+// or in the one before.
 func (s *Set) logMoves(moves []catalog.Move) {
 	text := " belongs to another backend now: the name means something else"
 	if !s.out {

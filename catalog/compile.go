@@ -14,7 +14,7 @@ import (
 // Bounds of the outputSchema of a tool. Ajv compiles each schema into JavaScript, about 5,000 in a
 // second, with a stack that ends at about three times maxCompiledDepth or twice maxBranches.
 const (
-	// maxCompiled bounds the schemas in one outputSchema. One that is referred to counts each time.
+	// maxCompiled bounds the schemas in one outputSchema. A schema counts once for each reference to it.
 	maxCompiled = 10_000
 	// maxCompiledDepth bounds how deep schemas nest in each other, with references followed.
 	maxCompiledDepth = 400

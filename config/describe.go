@@ -83,7 +83,7 @@ func shownToken(token string) string {
 	if token == AutoToken || isReference {
 		return token
 	}
-	return "one that is written in the file"
+	return "a token written in the file"
 }
 
 // backend describes b, which gets these variables of the gateway's environment.

@@ -50,7 +50,7 @@ func ReadInputs(result []byte) (inputs []Input, state []byte, err error) {
 		switch {
 		case err != nil:
 		case unclear != nil:
-			err = fmt.Errorf("its inputRequests have one that is not clear: %w", unclear)
+			err = fmt.Errorf("an entry of its inputRequests is not clear: %w", unclear)
 		case in.Method == "":
 			err = errors.New("its inputRequests have one without a method")
 		case in.Params != nil && !wire.IsObject(params):
@@ -114,7 +114,7 @@ func WithoutNulls(m wire.Message) wire.Message {
 	return setResult(m, rest)
 }
 
-// WithoutInputs returns a result without what only one that is input_required has.
+// WithoutInputs returns a result without the members that belong to the status input_required.
 func WithoutInputs(m wire.Message) wire.Message {
 	result := m.Part(wire.PartResult)
 	rest := strip(result, func(key string) bool { return key == "inputRequests" || key == "requestState" })

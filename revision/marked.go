@@ -132,7 +132,7 @@ func Elicitations(failure []byte) (list []byte, err error) {
 	}
 	if !wire.EachElement(list, func(one []byte) bool {
 		if unclear := CheckElicitation(one); unclear != nil {
-			err = fmt.Errorf("its elicitations have one that is not clear: %w", unclear)
+			err = fmt.Errorf("an entry of its elicitations is not clear: %w", unclear)
 		}
 		return err == nil
 	}) {

@@ -30,7 +30,7 @@ type flags struct {
 	stdio
 	config, logLevel, logFormat, state string
 	listen                             string        // of serve
-	onStdio                            bool          // likewise: be it that it listens, too
+	onStdio                            bool          // likewise: also if it listens
 	served                             bool          // serve has come so far
 	timeout                            time.Duration // of check, tools and call: how long the backends may take to start; 0 = no limit
 	hangups                            *hangups

@@ -23,8 +23,8 @@ func checkCommand(f *flags) *cobra.Command {
 		Long: `check loads and validates the configuration, starts every backend, lists its tools, and
 prints one row for each. It exits with 0 only if all are well. Under PROBLEM stands also what
 is odd about one that is: a glob that matches nothing, a tool left out as unusable, or
-one that model APIs may refuse. Below the rows stands which names belong to another backend than when
-gateway serve ran last with the same file; check itself does not count as a run.
+one that model APIs may refuse. Below the rows are the names that belong to another backend than
+when gateway serve last ran with the same file. A run of check does not change that record.
 
 With --diff it starts none. It loads and validates the configuration and prints what a
 gateway that runs with the same file would change if it loaded it now, as it does when the
