@@ -3,7 +3,6 @@ package logs
 import (
 	"cmp"
 	"encoding/json"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,8 +19,8 @@ const blot = "***"
 const shortest = 4
 
 // Mask blots secrets out of text. It knows values, given to NewMask and Add, in the forms in which they turn up: as they
-// are, escaped for JSON, for Go's %q and for URLs; not in base64. It also knows by their looks user:pass@ and the query
-// of URLs, "Bearer xxx" and "Authorization: xxx".
+// are, escaped for JSON and for Go's %q, and each of these with any of its bytes percent-encoded; not in hex or base64.
+// It also knows by their looks user:pass@ and the query of URLs, "Bearer xxx" and "Authorization: xxx".
 //
 // A nil Mask and the zero Mask change nothing; the zero Mask begins to work with the first Add. All methods may be
 // called at any time from any goroutine, also while Add runs; masking takes no lock.
@@ -34,8 +33,10 @@ type known struct {
 	now   []string // values
 	past  []string // values of earlier, the latest first
 	forms []string // every form of all of them
+	plain []string // forms, as percentEncoded has them
 
-	heads *heads // of forms, and of what credentials finds
+	heads      *heads // of forms, and of what credentials finds
+	plainHeads *heads // of plain
 }
 
 // maxPast bounds the values of earlier that a Mask still knows: each costs every line that is masked a search.
@@ -83,7 +84,13 @@ func (m *Mask) update(change func(old known) known) {
 		}
 		slices.Sort(next.forms)
 		next.forms = slices.Compact(next.forms)
-		next.heads = headsOf(next.forms)
+		for _, form := range next.forms {
+			next.plain = append(next.plain, strings.ReplaceAll(form, "+", " "))
+		}
+		slices.Sort(next.plain)
+		next.plain = slices.Compact(next.plain)
+		next.heads = headsOf(slices.Concat(next.forms, schemes, headers, []string{afterProtocol}))
+		next.plainHeads = headsOf(next.plain)
 		if m.secrets.CompareAndSwap(old, &next) {
 			return
 		}
@@ -96,7 +103,7 @@ func appendSecret(forms []string, value string) []string {
 	if len(value) < shortest || strings.Trim(value, "*") == "" {
 		return forms
 	}
-	forms = append(forms, value, jsonEscape(value), url.QueryEscape(value), url.PathEscape(value), inner(strconv.Quote(value)))
+	forms = append(forms, value, jsonEscape(value), inner(strconv.Quote(value)))
 	if html, err := json.Marshal(value); err == nil {
 		forms = append(forms, inner(string(html)))
 	}
@@ -125,24 +132,20 @@ func (m *Mask) String(s string) string {
 		return s
 	}
 	k := m.secrets.Load()
-	if k == nil || !k.heads.in(s) {
+	if k == nil || !k.heads.in(s) && !k.plainHeads.inEncoded(s) {
 		return s
 	}
-	spans := credentials(s)
-	for _, secret := range k.forms {
-		spans = appendAll(spans, s, secret)
-	}
-	return blotOut(s, spans)
+	return blotOut(s, k.find(credentials(s), s))
 }
 
 // heads are the first three bytes of what is looked for, each a bit at its hash. Most short texts hold none of them, and
 // need not be searched for every secret there is.
 type heads [1 << 16 / 64]uint64
 
-func headsOf(forms []string) *heads {
+func headsOf(texts []string) *heads {
 	h := new(heads)
-	for _, form := range slices.Concat(forms, schemes, headers, []string{afterProtocol}) {
-		at := hash(uint32(form[0])<<16 | uint32(form[1])<<8 | uint32(form[2]))
+	for _, text := range texts {
+		at := hash(uint32(text[0])<<16 | uint32(text[1])<<8 | uint32(text[2]))
 		h[at/64] |= 1 << (at % 64)
 	}
 	return h
@@ -153,11 +156,16 @@ func (h *heads) in(s string) bool {
 	last := uint32(0) // three bytes
 	for i := range len(s) {
 		last = last<<8&0xffffff | uint32(s[i])
-		if at := hash(last); h[at/64]&(1<<(at%64)) != 0 && i >= 2 {
+		if i >= 2 && h.has(last) {
 			return true
 		}
 	}
 	return false
+}
+
+func (h *heads) has(three uint32) bool {
+	at := hash(three)
+	return h[at/64]&(1<<(at%64)) != 0
 }
 
 func hash(three uint32) uint32 { return three * 0x9e3779b1 >> 16 }

@@ -2,6 +2,7 @@ package logs_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/url"
 	"strconv"
 	"strings"
@@ -167,16 +168,69 @@ func TestMaskRemembersWhatWasSecret(t *testing.T) {
 
 func TestMaskAllocatesNothing(t *testing.T) {
 	mask := logs.NewMask(manySecrets(20)...)
-	line := "https://host/mcp/path: a line without any secret, of usual length"
-	if n := testing.AllocsPerRun(100, func() { mask.String(line) }); n != 0 {
-		t.Errorf("%v allocations", n)
+	for _, line := range []string{
+		"https://host/mcp/path: a line without any secret, of usual length",
+		"https://host/mcp/path: 1+1, 50% of it, and a%20name",
+	} {
+		if n := testing.AllocsPerRun(100, func() { mask.String(line) }); n != 0 {
+			t.Errorf("%q: %v allocations", line, n)
+		}
+	}
+}
+
+// someEncoded returns s with some of its bytes percent-encoded, always those in must, and others as bits has it. Spaces
+// become + if it says so.
+func someEncoded(s, must string, bits uint64) string {
+	var b strings.Builder
+	for i := range len(s) {
+		digits := "%%%02X"
+		if bits>>((i+7)%64)&1 == 1 {
+			digits = "%%%02x"
+		}
+		switch {
+		case s[i] == ' ' && bits>>((i+13)%64)&1 == 1:
+			b.WriteByte('+')
+		case bits>>(i%64)&1 == 1 || strings.IndexByte(must, s[i]) >= 0:
+			fmt.Fprintf(&b, digits, s[i])
+		default:
+			b.WriteByte(s[i])
+		}
+	}
+	return b.String()
+}
+
+// TestMaskPercentEncoded_F_MASK_1: encoders differ in which bytes they encode, and in the case of the digits.
+func TestMaskPercentEncoded_F_MASK_1(t *testing.T) {
+	const secret, phrase, json = "q9Zk/Tm4v+Xr7Lw2Pb8N/dY6c==", "pass: phrase & more+é", `a"b/c&d`
+	mask := logs.NewMask(secret, phrase, json, "100%41sure/")
+	for _, c := range []struct{ in, want string }{
+		{"u=q9Zk/Tm4v%2BXr7Lw2Pb8N/dY6c%3D%3D.", "u=***."}, // Python's quote
+		{"u=q9Zk%2fTm4v%2bXr7Lw2Pb8N%2fdY6c%3d%3d&x", "u=***&x"},
+		{"u=q9Zk%2FTm4v%2bXr7Lw2Pb8N/dY6c=%3D", "u=***"},
+		{"u=q9Zk%2FTm4v+Xr7Lw2Pb8N%2FdY6c==", "u=***"}, // Go's PathEscape
+		{"%71%39Zk/Tm4v+Xr7Lw2Pb8N/dY6c==", "***"},
+		{"pass%3A%20phrase%20%26%20more%2B%C3%A9", "***"}, // encodeURIComponent
+		{"pass:%20phrase%20&%20more+%C3%A9", "***"},       // encodeURI
+		{"pass%3A+phrase+%26+more%2B%c3%a9", "***"},       // a form
+		{"x=pass:+phrase+&+more+é", "x=***"},
+		{"a%22b%2Fc%26d a%5C%22b%2fc\\u0026d", "*** ***"}, // JSON, percent-encoded in part
+		{"100%2541sure%2F", "***"},
+		{"https%3A%2F%2Fh%2F%3Fk%3Dq9Zk%252FTm4v%252BXr7Lw2Pb8N%252FdY6c%253D%253D%26b", "https%3A%2F%2Fh%2F%3Fk%3D***%26b"}, // twice
+		{"k%253Dq9Zk%25252FTm4v%25252bXr7Lw2Pb8N%25252FdY6c%25253D%25253D", "k%253D***"},
+		{"50% of %zz %2 % 1+1 %25 %2541", "50% of %zz %2 % 1+1 %25 %2541"},
+		{"é%C3%A9 " + secret + " %2F", "é%C3%A9 *** %2F"},
+	} {
+		if got := mask.String(c.in); got != c.want {
+			t.Errorf("String(%q)\n got %q\nwant %q", c.in, got, c.want)
+		}
 	}
 }
 
 func FuzzMask(f *testing.F) {
-	f.Add("s3cret", "other", "a s3cret https://u:p@h/?q Bearer other")
-	f.Add("aaaa", "aaab", "aaaaaaab")
-	f.Fuzz(func(t *testing.T, one, two, text string) {
+	f.Add("s3cret", "other", "a s3cret https://u:p@h/?q Bearer other", uint64(0))
+	f.Add("aaaa", "aaab", "aaaaaaab", uint64(1))
+	f.Add("q9Zk/Tm4v+X=", "two words", "%2F+q9Zk%2fTm4v", ^uint64(0))
+	f.Fuzz(func(t *testing.T, one, two, text string, bits uint64) {
 		mask := logs.NewMask(one, two)
 		quoted, _ := json.Marshal(text)
 		for _, in := range []string{text, text + one + text, two[len(two)/2:] + one + two, url.QueryEscape(text + one), string(quoted)} {
@@ -186,6 +240,16 @@ func FuzzMask(f *testing.F) {
 				if len(s) >= 4 && !strings.Contains(s, "*") && strings.Contains(out, s) {
 					t.Errorf("%q is in %q", s, out)
 				}
+			}
+		}
+		// Percent-encoded once and twice, whichever bytes are. An encoder encodes %, and + if it makes + of spaces.
+		if one = strings.TrimSpace(one); len(one) < 4 || strings.Contains(one, "*") {
+			return
+		}
+		once := someEncoded(one, "%", bits)
+		for _, in := range []string{once, someEncoded(once, "%", bits>>9)} {
+			if got := mask.String("=" + in + "="); strings.Contains(got, in) {
+				t.Errorf("%q, encoded as %q, is in %q", one, in, got)
 			}
 		}
 	})
