@@ -35,6 +35,7 @@ type flags struct {
 	timeout                            time.Duration // of check, tools and call: how long the backends may take to start; 0 = no limit
 	hangups                            *hangups
 	hurry                              *hurry
+	mask                               *logs.Mask // of the gateway that was put together; nil = none yet
 }
 
 // load reads the configuration, with the flags laid over it. If gateway.yaml of the working
@@ -168,6 +169,7 @@ func (f *flags) open(m mode, tunes ...tune) (*app, error) {
 		fmt.Fprintf(f.err, "gateway: %s\n", noFile)
 	}
 	a := &app{Loaded: loaded, mask: logs.NewMask(config.Secrets(c)...), via: "mcp-gateway-" + rand.Text()}
+	f.mask = a.mask
 	a.openLog(f.err)
 	a.openNames()
 	info := mcp.Implementation{Name: "mcp-gateway", Version: version}

@@ -96,7 +96,7 @@ func (f *flags) call(ctx context.Context, a *app, tool string, args []string, as
 	if err != nil {
 		return err
 	}
-	answer, err := f.ask(ctx, p, tool, arguments)
+	answer, err := f.ask(ctx, a, p, tool, arguments)
 	cancel(nil)
 	late, isLate := errors.AsType[hinted](context.Cause(ctx))
 	switch {
@@ -107,7 +107,7 @@ func (f *flags) call(ctx context.Context, a *app, tool string, args []string, as
 	case answer.Part(wire.PartError) != nil:
 		return f.failed(a, tool, answer, asJSON)
 	}
-	return f.print(answer, asJSON)
+	return f.print(a, answer, asJSON)
 }
 
 // deaf is a client that nobody asks anything.
@@ -119,13 +119,13 @@ func (deaf) Asked(r *peer.Request) {
 func (deaf) Told(wire.Message, peer.Stream) {}
 
 // ask calls the tool and waits; progress goes to stderr.
-func (f *flags) ask(ctx context.Context, p *peer.Peer, tool string, arguments []byte) (wire.Message, error) {
+func (f *flags) ask(ctx context.Context, a *app, p *peer.Peer, tool string, arguments []byte) (wire.Message, error) {
 	params := append([]byte(`{"name":`), wire.Quote(tool)...)
 	if arguments != nil {
 		params = append(append(params, `,"arguments":`...), arguments...)
 	}
 	params = append(params, `,"_meta":{"progressToken":0}}`...)
-	w := &watcher{w: f.err, done: make(chan struct{})}
+	w := &watcher{w: f.err, line: a.line, done: make(chan struct{})}
 	pending := &peer.Pending{To: w, Token: "0"}
 	p.Send(wire.NewRequest("0", string(mcp.MethodToolsCall), params), pending)
 	select {
@@ -140,6 +140,7 @@ func (f *flags) ask(ctx context.Context, p *peer.Peer, tool string, arguments []
 // A watcher waits for one answer.
 type watcher struct {
 	w      io.Writer
+	line   func(string) string // makes a text one line without secrets
 	answer wire.Message
 	err    error
 	done   chan struct{}
@@ -159,7 +160,7 @@ func (w *watcher) Progressed(m wire.Message) {
 	if p.Total != nil {
 		text += fmt.Sprintf(" of %v", *p.Total)
 	}
-	fmt.Fprintln(w.w, visible(w.w, strings.TrimSpace(text+" "+p.Message)))
+	fmt.Fprintln(w.w, w.line(text+" "+p.Message))
 }
 
 // Done implements peer.Asker.
@@ -174,7 +175,7 @@ func (f *flags) failed(a *app, tool string, answer wire.Message, asJSON bool) er
 	if asJSON {
 		fmt.Fprintf(f.out, "%s\n", answer.Part(wire.PartError))
 	}
-	err := fmt.Errorf("%s (code %d)", e.Message, e.Code)
+	err := fmt.Errorf("%s (code %d)", a.line(e.Message), e.Code)
 	if e.Code == wire.CodeInvalidParams && strings.HasPrefix(e.Message, "Unknown tool") {
 		_ = f.tellFailed(a, "") // it may be one of theirs
 		return hinted{err, a.meant(tool)}
@@ -182,8 +183,9 @@ func (f *flags) failed(a *app, tool string, answer wire.Message, asJSON bool) er
 	return err
 }
 
-// print prints a result: its bytes, or the text in it.
-func (f *flags) print(answer wire.Message, asJSON bool) error {
+// print prints a result: its bytes, or the text in it. Secrets are masked in the text of a failure,
+// which goes to stderr; a result is printed as it is.
+func (f *flags) print(a *app, answer wire.Message, asJSON bool) error {
 	result := answer.Part(wire.PartResult)
 	failure := error(nil)
 	if answer.IsToolError() {
@@ -203,19 +205,19 @@ func (f *flags) print(answer wire.Message, asJSON bool) error {
 		fmt.Fprintln(f.out, visible(f.out, string(result)))
 		return failure
 	}
-	to := f.out
+	to, masked := f.out, func(text string) string { return text }
 	if failure != nil {
-		to = f.err
+		to, masked = f.err, a.mask.String
 	}
 	for _, c := range r.Content {
 		if c.Type == "text" {
-			fmt.Fprintln(to, visible(to, c.Text))
+			fmt.Fprintln(to, visible(to, masked(c.Text)))
 		} else {
-			fmt.Fprintf(to, "[%s]\n", visible(to, strings.Join(strings.Fields(c.Type+" "+c.MimeType+" "+c.URI), " ")))
+			fmt.Fprintf(to, "[%s]\n", visible(to, masked(strings.Join(strings.Fields(c.Type+" "+c.MimeType+" "+c.URI), " "))))
 		}
 	}
 	if len(r.Content) == 0 && r.StructuredContent != nil {
-		fmt.Fprintln(to, visible(to, string(r.StructuredContent)))
+		fmt.Fprintln(to, visible(to, masked(string(r.StructuredContent))))
 	}
 	return failure
 }

@@ -97,9 +97,13 @@ func (f *flags) startAll(ctx context.Context, a *app) error {
 // warn says what is odd about the configuration.
 func (f *flags) warn(a *app) {
 	for _, w := range a.Warnings {
-		fmt.Fprintf(f.err, "gateway: %s\n", w)
+		fmt.Fprintf(f.err, "gateway: %s\n", a.line(w))
 	}
 }
+
+// line returns a text, which a backend may have written, on one line and without secrets. It masks
+// before spaces are changed, because a secret may have some, and after, for the same reason.
+func (a *app) line(text string) string { return a.mask.String(oneLine(a.mask.String(text))) }
 
 // problem says what is wrong with a backend that is not well.
 func (a *app) problem(s backends.Status) string {
@@ -108,12 +112,12 @@ func (a *app) problem(s backends.Status) string {
 		if s.Err != nil {
 			problem += "; " + s.Err.Error()
 		}
-		return a.mask.String(oneLine(problem))
+		return a.line(problem)
 	}
 	if s.Err == nil {
 		return string(s.State)
 	}
-	return a.mask.String(oneLine(s.Err.Error()))
+	return a.line(s.Err.Error())
 }
 
 // shown bounds how much check names of what is left out of one backend.
@@ -150,7 +154,7 @@ func (a *app) remarks(s backends.Status) string {
 	if more := len(s.Odd) - shown; more > 0 {
 		all = append(all, fmt.Sprintf("so it is with %d more", more))
 	}
-	return a.mask.String(oneLine(strings.Join(all, "; ")))
+	return a.line(strings.Join(all, "; "))
 }
 
 // enabled returns the backends that are not disabled.
@@ -182,7 +186,7 @@ func (f *flags) printStatus(a *app) error {
 				took = a.waited
 			}
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", s.Name, state, counts, dash(plain(a.mask.String(s.Server))), dash(s.Revision),
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", s.Name, state, counts, dash(a.line(s.Server)), dash(s.Revision),
 			took.Round(time.Millisecond), problem)
 	}
 	if t := totalOf(a.set.View().Snapshot); len(enabled(a.set.Status())) > 0 {

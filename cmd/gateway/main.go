@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"mcpgateway/config"
+	"mcpgateway/logs"
 	"mcpgateway/transport"
 )
 
@@ -98,10 +99,10 @@ func (f *flags) run(ctx context.Context, args []string) int {
 	root.SetOut(io.out)
 	root.SetErr(io.err)
 	verb, err := root.ExecuteContextC(ctx)
-	code := report(io.err, err)
+	code := report(io.err, f.mask, err)
 	if serves := verb == root || verb.Name() == "serve"; serves && err != nil && !f.served {
 		var problem strings.Builder
-		report(&problem, err)
+		report(&problem, f.mask, err)
 		f.excuse(ctx, strings.ReplaceAll("\n"+problem.String(), "\ngateway: ", "\n"))
 	}
 	return code
@@ -137,8 +138,8 @@ var errSilent = errors.New("")
 // errInterrupted is the end of a verb that a signal stopped before it was done.
 var errInterrupted = errors.New("interrupted")
 
-// report tells the user what went wrong, and what to try.
-func report(w io.Writer, err error) int {
+// report tells the user what went wrong, and what to try, without the secrets that mask knows.
+func report(w io.Writer, mask *logs.Mask, err error) int {
 	var usage usageError
 	var bad config.Errors
 	var one *config.Error
@@ -152,7 +153,7 @@ func report(w io.Writer, err error) int {
 		return exitFailed
 	case errors.As(err, &bad):
 		for line, hint := range bad.Hinted() {
-			tell(w, line, hint)
+			tell(w, mask.String(line), mask.String(hint))
 		}
 		return exitUsage
 	case errors.As(err, &one):
@@ -163,17 +164,18 @@ func report(w io.Writer, err error) int {
 	if errors.As(err, &h) {
 		hint = h.hint
 	}
-	tell(w, err.Error(), hint)
+	tell(w, mask.String(err.Error()), mask.String(hint))
 	return code
 }
 
-// tell prints what went wrong, and what to try if that is known.
+// tell prints what went wrong, and what to try if that is known. Control characters are escaped
+// also where w is no terminal: what is written there may be shown on one later.
 func tell(w io.Writer, problem, hint string) {
-	for _, line := range strings.Split(visible(w, problem), "\n") {
+	for _, line := range strings.Split(escaped(problem), "\n") {
 		fmt.Fprintf(w, "gateway: %s\n", line)
 	}
 	if hint != "" {
-		fmt.Fprintf(w, "hint: %s\n", visible(w, hint))
+		fmt.Fprintf(w, "hint: %s\n", escaped(hint))
 	}
 }
 

@@ -39,9 +39,9 @@ The exit code is 1 if a backend failed, though the tools of the others are print
 					return err
 				}
 				if len(args) > 0 && !asJSON {
-					err = f.printTool(entries[0])
+					err = f.printTool(a, entries[0])
 				} else {
-					err = f.printTools(entries, asJSON)
+					err = f.printTools(a, entries, asJSON)
 				}
 				if err != nil {
 					return err
@@ -101,7 +101,7 @@ func (a *app) meant(name string) string {
 }
 
 // printTool prints a tool for a person: its description and its arguments.
-func (f *flags) printTool(e catalog.Entry) error {
+func (f *flags) printTool(a *app, e catalog.Entry) error {
 	var t struct {
 		InputSchema struct {
 			Properties map[string]json.RawMessage `json:"properties"`
@@ -110,7 +110,7 @@ func (f *flags) printTool(e catalog.Entry) error {
 	}
 	_ = json.Unmarshal(e.Item.Raw(), &t) // a schema of another form has no arguments to print
 	fmt.Fprintf(f.out, "%s (%s of backend %s)\n", dash(plain(e.Exposed)), plain(e.Item.Own), e.Backend)
-	if text := oneLine(e.Item.Description()); text != "" {
+	if text := a.line(e.Item.Description()); text != "" {
 		fmt.Fprintln(f.out, text)
 	}
 	if len(t.InputSchema.Properties) == 0 {
@@ -128,8 +128,8 @@ func (f *flags) printTool(e catalog.Entry) error {
 		if slices.Contains(t.InputSchema.Required, name) {
 			required = "yes"
 		}
-		kind := clip(oneLine(typeOf(t.InputSchema.Properties[name])), typeWidth)
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", plain(name), dash(kind), required, oneLine(p.Description))
+		kind := clip(a.line(typeOf(t.InputSchema.Properties[name])), typeWidth)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", plain(name), dash(kind), required, a.line(p.Description))
 	}
 	return w.Flush()
 }
@@ -173,7 +173,7 @@ type row struct {
 	Tool        json.RawMessage `json:"tool"` // as the backend lists it, indented
 }
 
-func (f *flags) printTools(entries []catalog.Entry, asJSON bool) error {
+func (f *flags) printTools(a *app, entries []catalog.Entry, asJSON bool) error {
 	if asJSON {
 		rows := make([]row, 0, len(entries))
 		for _, e := range entries {
@@ -189,7 +189,7 @@ func (f *flags) printTools(entries []catalog.Entry, asJSON bool) error {
 	var t total
 	for _, e := range entries {
 		t.add(catalog.Tools, e)
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", dash(plain(e.Exposed)), e.Backend, plain(e.Item.Own), clip(oneLine(e.Item.Description()), 60))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", dash(plain(e.Exposed)), e.Backend, plain(e.Item.Own), clip(a.line(e.Item.Description()), 60))
 	}
 	fmt.Fprintf(w, "total\t\t\t%d tools, %s in the list\n", t.counts[catalog.Tools], size(t.bytes))
 	return w.Flush()

@@ -1,0 +1,64 @@
+package main
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"mcpgateway/wire"
+)
+
+// A server puts its secret, control characters and a line that looks like one of the gateway into whatever
+// it may say. The lines of call and tools are the gateway's own: one line each, without the secret.
+func TestTextOfServersInOurLines_F_SEC_11_F_MASK_1(t *testing.T) {
+	const secret = "tok-q9ZkTm4vXr7Lw2Pb8N"
+	text := `oops ` + secret + `\ngateway: forged \u001b[31m`
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		m, _ := wire.Parse(body)
+		answer := ""
+		switch {
+		case m.Method() == "initialize":
+			answer = `"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}`
+		case m.Method() == "tools/list":
+			answer = `"result":{"tools":[{"name":"error","description":"` + text + `","inputSchema":{"type":"object","properties":` +
+				`{"a":{"type":"string","description":"` + text + `"}}}},{"name":"fails","inputSchema":{"type":"object"}},` +
+				`{"name":"works","inputSchema":{"type":"object"}}]}`
+		case m.Method() != "tools/call":
+			w.WriteHeader(http.StatusAccepted)
+			return
+		case m.Name() == "error":
+			answer = `"error":{"code":-32000,"message":"` + text + `"}`
+		case m.Name() == "fails":
+			answer = `"result":{"isError":true,"content":[{"type":"text","text":"` + text + `"}]}`
+		default:
+			answer = `"result":{"content":[{"type":"text","text":"` + text + `"}]}`
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":`+string(m.ID())+`,`+answer+`}`)
+	}))
+	defer server.Close()
+	path := file(t, "gateway.yaml", "state: none\nbackends:\n- {name: a, url: '"+server.URL+"', era: legacy, headers: {X-Api-Key: "+secret+"}}\n")
+	for _, c := range []struct {
+		verb   string
+		code   int
+		forged bool // a text of several lines is printed as such
+	}{
+		{"call error", exitFailed, false}, {"call fails", exitFailed, true}, {"tools", exitOK, false}, {"tools error", exitOK, false},
+	} {
+		code, out, stderr := runPiped(t, nil, append(strings.Fields(c.verb), "-c", path)...).printed()
+		said := out + stderr
+		if code != c.code || !strings.Contains(said, "oops ***") {
+			t.Errorf("%s: exit code %d and\n%s", c.verb, code, said)
+		}
+		if strings.Contains(said, secret) || !c.forged && strings.Contains("\n"+said, "\ngateway: forged") ||
+			c.verb == "call error" && strings.Contains(said, "\x1b") {
+			t.Errorf("%s printed\n%q", c.verb, said)
+		}
+	}
+	if code, out, _ := runPiped(t, nil, "call", "works", "-c", path).printed(); code != exitOK || !strings.Contains(out, secret+"\ngateway: forged \x1b[31m") {
+		t.Errorf("a result is not printed as it is: exit code %d and %q", code, out)
+	}
+}
