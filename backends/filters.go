@@ -50,12 +50,7 @@ func (b *Backend) permits(m wire.Message, c *peer.Pending) bool {
 	case mcp.MethodResourcesRead, mcp.MethodResourcesSubscribe:
 		return f.Resources.PermitsURI(subject(m))
 	case mcp.MethodCompletionComplete:
-		ref, _ := wire.Lookup(m.Part(wire.PartParams), "ref")
-		if name, _ := wire.Lookup(ref, "name"); name != nil && !f.Prompts.Permits(wire.Unquote(name)) {
-			return false
-		}
-		uri, _ := wire.Lookup(ref, "uri")
-		return uri == nil || f.Resources.PermitsURI(wire.Unquote(uri))
+		return permitsCompletion(f, m)
 	}
 	return true
 }
