@@ -4,6 +4,7 @@ import (
 	"errors"
 	"sync"
 
+	"mcpgateway/transport"
 	"mcpgateway/wire"
 )
 
@@ -18,7 +19,8 @@ type batch struct {
 	open    int
 }
 
-// unpack handles a batch, or refuses it.
+// unpack handles a batch, or refuses it. With [Options.Noise], elements that are no messages are
+// handled as if each was on a line of its own.
 func (p *Peer) unpack(m wire.Message, on Stream) {
 	elements := m.Elements()
 	switch {
@@ -26,7 +28,7 @@ func (p *Peer) unpack(m wire.Message, on Stream) {
 		p.write(wire.NewFailure("", wire.Errorf(wire.CodeInvalidRequest, "Batch requests not supported")), "")
 		return
 	case len(elements) == 0:
-		p.write(wire.NewFailure("", wire.Errorf(wire.CodeInvalidRequest, "Invalid request: the batch is empty")), "")
+		p.noise(transport.NewNoise(m.Raw(), wire.Message{}, wire.Errorf(wire.CodeInvalidRequest, "Invalid request: the batch is empty")))
 		return
 	}
 	// One more is open than there are elements, so that answers that come at
@@ -41,14 +43,18 @@ func (p *Peer) unpack(m wire.Message, on Stream) {
 		if wrong == nil && m.Kind() == wire.Request && p.opts.Alone != nil {
 			wrong = p.opts.Alone(m)
 		}
+		if wrong == nil && m.Kind() == wire.Batch {
+			wrong, m = wire.Errorf(wire.CodeInvalidRequest, "Invalid request: a batch in a batch"), wire.Message{}
+		}
 		switch {
+		case wrong != nil && p.opts.Noise != nil: // not an answer in an array to what may be a log
+			b.leave()
+			p.noise(transport.NewNoise(text, m, wrong))
 		case wrong != nil:
 			if p.opts.Refused != nil {
 				p.opts.Refused(m, wrong)
 			}
 			b.answer(i, wire.NewFailure(m.ID(), wrong))
-		case m.Kind() == wire.Batch:
-			b.answer(i, wire.NewFailure("", wire.Errorf(wire.CodeInvalidRequest, "Invalid request: a batch in a batch")))
 		case m.Kind() == wire.Request:
 			if b.about == "" {
 				b.about = m.ID()

@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 
 	"mcpgateway/peer"
+	"mcpgateway/transport"
 	"mcpgateway/wire"
 )
 
@@ -65,6 +66,33 @@ func TestInvalidElementsOfABatchAreAnsweredInTheirPlaces(t *testing.T) {
 			`{"jsonrpc":"2.0","id":1,"result":{}},` +
 			`{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"Invalid request: \"jsonrpc\" must be \"2.0\""}}]`)
 	})
+}
+
+// A server prints arrays to its output that are not meant as JSON-RPC. It gets no answer to them,
+// least of all an array, at which it may end. Its requests are answered.
+func TestArraysInTheOutputOfAServerAreNoise(t *testing.T) {
+	for sent, want := range map[string]string{
+		`[]`:               "",
+		`[1,2,3]`:          "",
+		`["a",{"b":1},[]]`: "",
+		`[[{"jsonrpc":"2.0","id":1,"method":"ping"}]]`:                     "",
+		`[{"jsonrpc":"2.0","method":"m","Method":"n","id":1}]`:             `{"jsonrpc":"2.0","id":1,"error":{"code":-32600,"message":"Invalid request: \"Method\" differs from a known member only in case"}}`,
+		`[1,{"jsonrpc":"2.0","id":1,"method":"ping"},{"level":"info"},[]]`: `[{"jsonrpc":"2.0","id":1,"result":{}}]`,
+	} {
+		n := 0
+		opts := batches
+		opts.Noise = func(*transport.Noise) { n++ }
+		inBubble(t, opts, func(t *testing.T, k *talk) {
+			k.far.Send(sent)
+			if want != "" {
+				k.far.Want(want)
+			}
+			k.far.WantNothing()
+		})
+		if n == 0 {
+			t.Errorf("%s: the owner saw no noise", sent)
+		}
+	}
 }
 
 func TestADuplicateIDWithinABatchIsRefused(t *testing.T) {
