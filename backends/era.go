@@ -292,13 +292,16 @@ func (l *line) greetSilent(ctx context.Context, p *peer.Peer, found <-chan disco
 	case !silent:
 		l.b.judge(verdict{era: ofSessions})
 	case err == nil:
-		l.log.Info("backend does not answer server/discover; it will not be asked again")
+		l.log.Info("backend answers initialize, but not server/discover; with `era: legacy` it is not asked that", "dur", l.b.patience())
 		l.b.judge(verdict{era: ofSessions, costly: true})
 	case refused, ctx.Err() == context.Canceled:
 	default: // it did not start in time, or has ended
 		l.b.judge(verdict{era: ofSessions, costly: true})
 		if ctx.Err() == nil {
 			err = otherEra{err}
+		} else {
+			err = fmt.Errorf("%w (it was sent server/discover first and did not answer; if it hangs at requests that it does not know, set `era: legacy`)",
+				because(ctx, err))
 		}
 	}
 	return s, err
