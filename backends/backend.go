@@ -39,6 +39,7 @@ type Status struct {
 type Backend struct {
 	set     *Set
 	cfg     config.Backend // without its filters
+	program string         // what it runs or where it is: tells it from another backend of its name
 	filters atomic.Pointer[config.Filters]
 	log     *slog.Logger
 	says    *slog.Logger // for what it says, see sparing
@@ -86,6 +87,7 @@ func newBackend(s *Set, c config.Backend) *Backend {
 	b := &Backend{
 		set:     s,
 		cfg:     c.Unfiltered(),
+		program: programOf(&c),
 		log:     s.Log.With("backend", c.Name),
 		relist:  make(chan struct{}, 1),
 		intake:  transport.NewIntake(s.intakeBound()/2, s.intake),

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"mcpgateway/catalog"
+	"mcpgateway/config"
 	"mcpgateway/wire"
 )
 
@@ -41,13 +42,14 @@ func (b *Backend) path() string {
 	if b.set.State == "" {
 		return ""
 	}
-	sum := sha256.Sum256([]byte(b.what()))
-	return filepath.Join(b.set.State, b.cfg.Name+"-"+hex.EncodeToString(sum[:6])+".json")
+	return filepath.Join(b.set.State, b.cfg.Name+"-"+b.program+".json")
 }
 
-// what says what the backend runs.
-func (b *Backend) what() string {
-	return fmt.Sprintf("%q %q %q %q %q", b.cfg.Command, b.cfg.Args, b.cfg.Cwd, b.cfg.URL, b.cfg.Embedded)
+// programOf returns a text that is the same for two backends if they run the same program with
+// the same arguments in the same directory, or have the same URL.
+func programOf(c *config.Backend) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q %q %q", c.Command, c.Args, c.Cwd, c.URL, c.Embedded))
+	return hex.EncodeToString(sum[:6])
 }
 
 // recall reads what the backend offered last. A file that cannot be used is as
@@ -217,7 +219,7 @@ func replace(path string, text []byte) error {
 // learn takes over what is known of the backend that had the name before, if it is the same
 // program that is run, as a file of its own would have it.
 func (b *Backend) learn(old *Backend) {
-	if b.what() != old.what() {
+	if b.program != old.program {
 		return
 	}
 	old.mu.Lock()

@@ -31,17 +31,18 @@ func (b *Backend) stamped(m wire.Message, s server, session string, tasks bool) 
 }
 
 // offer sends a call over the conversation with s, in the words of its era. A call that the
-// filters in force do not permit is refused with [peer.ErrForbidden]. What goes on with a
-// call is refused with a *[wire.Error] by a server of the session era: there a call that asks
-// something is open until it is answered, and this would be another.
+// filters in force do not permit is refused with [peer.ErrForbidden]. A request that goes on with
+// a call is refused with a *[wire.Error] for a server of the session era, where a call that asks
+// something is open until it is answered, and for another program than the one that asked: the
+// state and the answers of the user are not for it.
 func (l *line) offer(p *peer.Peer, s server, w waiting) error {
 	if !l.b.permits(w.m, w.c) {
 		return peer.ErrForbidden
 	}
-	if w.c.GoesOn && !s.stateless {
+	if w.c.GoesOn && (!s.stateless || w.c.Program != "" && w.c.Program != l.b.program) {
 		return l.b.cannotGoOn(w.m)
 	}
-	w.c.Stateless, w.c.Again = s.stateless, nil
+	w.c.Stateless, w.c.Program, w.c.Again = s.stateless, l.b.program, nil
 	switch {
 	case s.stateless:
 		w.c.Again = l.sparer(p, w)

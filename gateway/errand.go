@@ -85,7 +85,10 @@ func (c *call) depart() {
 	}
 	e := &errand{g: c.s.g, guest: c.guest, id: newID(), route: c.Route, call: c, task: c.task, asTask: c.asTask}
 	e.pending.To, e.pending.By, e.pending.Token, e.pending.Owner = e, e, c.pending.Token, c.pending.Owner
-	e.pending.Own, e.pending.GoesOn = c.pending.Own, c.round.goesOn()
+	e.pending.Own = c.pending.Own
+	if c.round.goesOn() {
+		e.pending.GoesOn, e.pending.Program = true, c.round.program
+	}
 	c.pending, c.errand = &e.pending, e
 	c.guest.stayOn()
 	c.guest.enter(e)

@@ -8,6 +8,7 @@ import (
 // A round is what a request has with which a guest goes on with a call.
 type round struct {
 	backend string // where the call is; "" = it does not say
+	program string // which program it ran there
 	state   []byte // the backend's own requestState, as JSON text; nil = none
 	anew    bool   // the call is sent anew, without what was answered
 	turn    *turn  // to be taken for that; nil = none is
@@ -40,7 +41,7 @@ func (c *call) goOn() bool {
 	}
 	switch t.Kind {
 	case forState:
-		c.round = &round{backend: t.Backend, state: []byte(t.Text)}
+		c.round = &round{backend: t.Backend, program: t.Program, state: []byte(t.Text)}
 		return true
 	case forRerun:
 		c.round = &round{backend: t.Backend, anew: true}

@@ -261,7 +261,8 @@ func (r resending) Progressed(m wire.Message) { r.c.Progressed(m) }
 // gave, and waits for what it says now.
 func (c *call) sendAgain(ctx context.Context, responses, state []byte) peer.Answer {
 	again := resending{make(peer.Waiter, 1), c}
-	p := &peer.Pending{To: again, By: c, Token: c.pending.Token, Name: c.pending.Name, Own: c.pending.Own, Owner: c.pending.Owner, Tasks: c.pending.Tasks, GoesOn: true}
+	p := &peer.Pending{To: again, By: c, Token: c.pending.Token, Name: c.pending.Name, Own: c.pending.Own, Owner: c.pending.Owner, Tasks: c.pending.Tasks,
+		GoesOn: true, Program: c.pending.Program}
 	c.s.g.Backends.Send(c.Route.Backend, revision.Retry(c.message(), responses, state), p)
 	select {
 	case a := <-again.Waiter:

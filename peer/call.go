@@ -46,6 +46,10 @@ type Pending struct {
 	// a server needs. For a server of the session era it would be another call: whoever sends it
 	// ends it then with a *[wire.Error].
 	GoesOn bool
+	// Program is the program that the call is sent to, as the owner tells programs apart. Whoever
+	// sends the call sets it before it does. If it is set and GoesOn is, too, the call is for
+	// that program alone: at another it ends with a *[wire.Error].
+	Program string
 	// Aside says that the call is on the owner's own behalf: see [Traffic].
 	Aside bool
 	// Again, if it is set, is shown the answer, or the reason why there is none,

@@ -1,0 +1,89 @@
+package gateway_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mcpgateway/backends"
+	"mcpgateway/config"
+	"mcpgateway/internal/mcptest"
+	"mcpgateway/wire"
+)
+
+// A call is answered with what its server needs. A reload then gives the name of the backend to
+// another program. The state of the first program and the answers of the user do not go to it, be
+// the client of the stateless era or of the session era. A change of the environment alone leaves
+// the program the same.
+func TestRetry_NotToAnotherProgramOfTheName(t *testing.T) {
+	for _, one := range []struct {
+		name string
+		same bool
+		edit func(*config.Backend)
+	}{
+		{"another program", false, func(c *config.Backend) { c.Args = []string{"--other"} }},
+		{"another environment", true, func(c *config.Backend) { c.Env = map[string]string{"A": "B"} }},
+	} {
+		t.Run(one.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var set *backends.Set
+				h := newHouse(t, settings{era: map[string]string{"gh": "modern"}, set: &set}, "gh")
+				guest, _ := h.client()
+				guest.Send(request("0", "tools/list", "", able))
+				gh := h.backend("gh")
+				gh.Discover("")
+				gh.List(mcptest.Tools("ask"))
+				guest.Message()
+				client, _ := h.client()
+				client.Initialize("2025-11-25", able)
+				list(t, client)
+				const asks = `{"resultType":"input_required","inputRequests":{"u":{"method":"elicitation/create","params":{"message":"Who?"}}},"requestState":"S"}`
+				guest.Send(first("1"))
+				gh.Reply(gh.Asked("tools/call").ID(), asks)
+				ticket := state(t, guest, "u")
+				client.Send(call("1", "ask"))
+				gh.Reply(gh.Asked("tools/call").ID(), asks)
+				question := client.Asked("elicitation/create")
+
+				c := config.Backend{Name: "gh", Command: "gh", Enabled: true, StartTimeout: time.Minute, MaxInFlight: 20_000, Era: "modern"}
+				one.edit(&c)
+				done := make(chan struct{})
+				go func() {
+					defer close(done)
+					applied(t, set, c)
+				}()
+				next := h.backend("gh")
+				next.Discover("")
+				next.List(mcptest.Tools("ask"))
+				<-done
+
+				guest.Send(retry("2", `{"u":{"action":"accept"}}`, ticket))
+				if one.same {
+					if again := next.Asked("tools/call"); param(t, again, "requestState") != `"S"` {
+						t.Errorf("sent again as %s", again.Raw())
+					}
+					return
+				}
+				failure := wire.ReadError(guest.Message().Part(wire.PartError))
+				if failure.Code != -32602 || !strings.Contains(failure.Message, "begin the call anew") {
+					t.Errorf("%+v", failure)
+				}
+				client.Reply(question.ID(), `{"action":"accept"}`)
+				for m := client.Message(); ; m = client.Message() {
+					if m.Kind() == wire.Response {
+						if m.ID() != "1" || m.Part(wire.PartError) == nil {
+							t.Errorf("got %s", m.Raw())
+						}
+						break
+					}
+				}
+				for _, line := range next.Taken() {
+					if strings.Contains(line, "tools/call") {
+						t.Errorf("the other program was sent %s", line)
+					}
+				}
+			})
+		})
+	}
+}
