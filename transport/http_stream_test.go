@@ -230,6 +230,20 @@ func TestHTTPResumesInVain(t *testing.T) {
 	}
 }
 
+// The stream of a call ends after an event whose id cannot be sent back: the call ends at once.
+func TestHTTPDoesNotResumeAtAnIDThatNoHeaderCanHave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStub(t)
+		s.post = func(w http.ResponseWriter, _ *http.Request, _ wire.Message) { stream(w, "id: 1\x7f\ndata:\n\n") }
+		c := ready(t, s, nil)
+		began := time.Now()
+		wantText(t, c.lost(c.call("tools/call"), true), "without the answer: EOF")
+		if d := time.Since(began); d != 0 {
+			t.Errorf("took %v", d)
+		}
+	})
+}
+
 // An answer is one, whatever stream it comes on.
 func TestHTTPAnswerOnAnotherStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

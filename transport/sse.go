@@ -6,6 +6,7 @@ import (
 	"io"
 	"strconv"
 	"time"
+	"unicode"
 
 	"mcpgateway/wire"
 )
@@ -140,7 +141,11 @@ func (r *eventReader) field(d *draft, line []byte) {
 	case "event":
 		d.name = string(value)
 	case "id":
-		if bytes.IndexByte(value, 0) < 0 {
+		switch {
+		case bytes.IndexByte(value, 0) >= 0:
+		case bytes.ContainsFunc(value, unicode.IsControl):
+			d.id = "" // it could not be sent back in Last-Event-ID
+		default:
 			d.id = string(value)
 		}
 	case "retry":

@@ -90,6 +90,11 @@ func TestEventReaderRemembersWhereToResume(t *testing.T) {
 	if r.lastID != "2" {
 		t.Errorf("lastID %q after an event without an id, want 2", r.lastID)
 	}
+	readEvents(r, strings.NewReader("id: bad\x01id\ndata: d\n\n"))
+	if r.lastID != "" {
+		t.Errorf("lastID %q after an id that no header field can have, want none", r.lastID)
+	}
+	readEvents(r, strings.NewReader("id: 5\ndata: d\n\n"))
 	readEvents(r, strings.NewReader("id\ndata: d\n\n"))
 	if r.lastID != "" {
 		t.Errorf("lastID %q after an empty id, want none", r.lastID)
