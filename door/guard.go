@@ -33,6 +33,10 @@ func (d *Door) admit(w http.ResponseWriter, r *http.Request) bool {
 			"Forbidden: the Host header names another host; if a proxy in front of the gateway has that name, add it to hosts in the gateway's configuration"))
 		return false
 	}
+	if no := checkSingle(r.Header); no != nil {
+		d.refuse(w, r, no)
+		return false
+	}
 	if !d.admitOrigin(w, r) {
 		return false
 	}
@@ -46,6 +50,20 @@ func (d *Door) admit(w http.ResponseWriter, r *http.Request) bool {
 		return false
 	}
 	return true
+}
+
+// singleHeaders are the headers that may have one value only (RFC 9110 §5.3). A proxy in front of the
+// gateway may have looked at another one than the gateway would.
+var singleHeaders = []string{"Authorization", "Content-Type", "Last-Event-Id", sessionHeader}
+
+// checkSingle refuses a request that has one of singleHeaders with two values.
+func checkSingle(header http.Header) *refusal {
+	for _, name := range singleHeaders {
+		if values := header[name]; len(values) > 1 && len(slices.Compact(slices.Clone(values))) > 1 {
+			return refuse(http.StatusBadRequest, "Bad request: the header %s stands there with different values; send it once", name)
+		}
+	}
+	return nil
 }
 
 // authenticate returns who sends a request. If it returns false the request is answered.

@@ -301,3 +301,33 @@ func TestWhoComesFromOurselvesIsRefused(t *testing.T) {
 	h.wantError(with("1.1 proxy, 1.1 mcp-gateway-1 (x)"), http.StatusLoopDetected, "null", wire.CodeInvalidRequest)
 	h.enter("2025-11-25", map[string]string{"Via": "1.1 mcp-gateway-2"})
 }
+
+// A proxy may have looked at the first of two values, and a server may look at the last.
+func TestHeadersWithTwoValuesAreRefused(t *testing.T) {
+	h := newHouse(t, func(o *Options) { o.Tokens = []string{"alpha-token"} })
+	token := map[string]string{"Authorization": "Bearer alpha-token"}
+	key, _ := h.enter("2025-11-25", token)
+	for name, values := range map[string][]string{
+		"Authorization":  {"Bearer alpha-token", "Bearer other"},
+		"Mcp-Session-Id": {key, "other"},
+		"Last-Event-Id":  {"1", "2"},
+		"Content-Type":   {"application/json", "text/plain"},
+	} {
+		send := func(a, b string) int {
+			req := h.request(knock{session: key, body: call("1", "echo", "{}"), header: token})
+			req.Header[name] = []string{a, b}
+			res, err := h.client.Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer res.Body.Close()
+			return res.StatusCode
+		}
+		if status := send(values[0], values[1]); status != http.StatusBadRequest {
+			t.Errorf("%s with two values: %d", name, status)
+		}
+		if status := send(values[0], values[0]); status != http.StatusOK {
+			t.Errorf("%s with one value that stands twice: %d", name, status)
+		}
+	}
+}
