@@ -62,7 +62,7 @@ func (im *importer) hideIn(s *server) {
 		if i > 0 {
 			name = nameBefore(given[i-1], arg)
 		}
-		s.args[i] = im.hide(s, name, "argument", arg, secrets.Find)
+		s.args[i] = im.hide(s, name, "argument", arg, secrets.FindArgument)
 	}
 	s.command = im.hide(s, "", "command", s.command, secrets.Find)
 	s.url = im.hide(s, "", "url", s.url, inServerURL)

@@ -31,7 +31,7 @@ func Secrets(c *Config) []string {
 			if i > 0 && strings.HasPrefix(b.Args[i-1], "-") && !strings.HasPrefix(arg, "-") {
 				flag = b.Args[i-1]
 			}
-			all = appendParts(all, arg, secrets.Find(flag, arg))
+			all = appendParts(all, arg, secrets.FindArgument(flag, arg))
 		}
 		all = append(all, urlSecrets(b.URL)...)
 	}

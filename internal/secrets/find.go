@@ -21,6 +21,22 @@ type Part struct {
 // assignments (KEY=value, Header: value, --flag=value), lists of those, and command lines.
 func Find(name, text string) []Part { return sweep(find(name, text), name, text) }
 
+// FindArgument is Find for an argument of a program that follows flag, which is "" if it follows
+// none. It also knows the password in `-u user:password`. `-u 1000:1000` and `-u name:name`, of a
+// user and a group, have none.
+func FindArgument(flag, text string) []Part {
+	user, password, ok := strings.Cut(text, ":")
+	switch {
+	case !ok || !slices.Contains(userFlags, flag) || strings.ContainsAny(text, "/ "):
+		return Find(flag, text)
+	case user == password || strings.Trim(password, digits) == "" || strings.HasPrefix(password, "$"):
+		return nil
+	}
+	return []Part{{len(user) + 1, len(text), "password"}}
+}
+
+var userFlags = []string{"-u", "--user", "--proxy-user", "-U"}
+
 // FindHeader is Find for the value of an HTTP header.
 func FindHeader(name, value string) []Part {
 	return sweep(finder{deeper: levels}.header(name, value), name, value)

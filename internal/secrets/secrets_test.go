@@ -192,6 +192,29 @@ func TestFind(t *testing.T) {
 	}
 }
 
+func TestFindArgument(t *testing.T) {
+	for _, c := range []struct{ flag, text, want string }{
+		{"-u", "anna:hunter2", "hunter2"},
+		{"--user", "anna:hunter:2", "hunter:2"},
+		{"--proxy-user", ":hunter2", "hunter2"},
+		{"-u", "1000:1000", ""},
+		{"--user", "node:node", ""},
+		{"-u", "anna", ""},
+		{"-u", "anna:${PASSWORD}", ""},
+		{"-u", "https://host/path", ""},
+		{"--name", "anna:hunter2", ""},
+		{"--api-key", "hunter2hunter2", "hunter2hunter2"},
+	} {
+		got := ""
+		for _, p := range FindArgument(c.flag, c.text) {
+			got += c.text[p.From:p.To]
+		}
+		if got != c.want {
+			t.Errorf("%s %s: found %q, want %q", c.flag, c.text, got, c.want)
+		}
+	}
+}
+
 func TestFindHeader(t *testing.T) {
 	for _, tc := range []struct{ name, value, want string }{
 		{"X-K", "abc", "<X-K|abc>"},
