@@ -13,7 +13,7 @@ import (
 // processor. So while there is much to do more may gather, up to garbage; and when that is over what is free is given
 // back to the system, as the runtime by itself would do late and in part. See docs/decisions/025-thrift.md.
 const (
-	garbage = 24 << 20 // bytes that may gather under load; 4 times what is in use at most
+	garbage = 64 << 20 // bytes that may gather under load; 4 times what is in use at most
 	lookAt  = 2 * time.Second
 	little  = 1 << 20 // bytes that are allocated between two looks when there is nothing to do
 )

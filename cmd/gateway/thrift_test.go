@@ -15,7 +15,7 @@ func TestThrift(t *testing.T) {
 		{3 * MB, 10 * MB, 400, false}, // it starts
 		{3 * MB, 10 * MB, 100, true},
 		{3 * MB, 10 * MB, 100, false},
-		{12 * MB, 500 * MB, 200, false},
+		{32 * MB, 500 * MB, 200, false},
 		{100 * MB, 900 * MB, 100, false},
 		{0, 950 * MB, 400, false}, // before the first collection
 		{12 * MB, 950*MB + MB/2, 100, true},
