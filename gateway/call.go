@@ -247,6 +247,7 @@ func (c *call) forward(m wire.Message) {
 		}
 	}
 	m = revision.Adapt(m, c.Method, c.s.traits())
+	c.noteLinks(m)
 	if c.r.Forward(m) {
 		c.ended(outcome(m))
 	}

@@ -27,6 +27,7 @@ type guest struct {
 	stamp     revision.Stamp
 	name      string // name/version
 	key       [sha256.Size]byte
+	links     links // that the client was given
 
 	// Guarded by guests.mu.
 	uses  int         // sessions, calls, errands, tasks and subscriptions that have to do with it

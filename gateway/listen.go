@@ -210,6 +210,9 @@ func (l *listen) subscribe(ctx context.Context, v *catalog.View, uris []string) 
 	backends := make(map[string]string)
 	for _, uri := range uris {
 		route, ok := v.Resource(uri)
+		if !ok {
+			route, ok = l.guest.links.route(uri)
+		}
 		if !ok || !v.Has(route.Backend, "resources", "subscribe") {
 			continue
 		}

@@ -77,12 +77,16 @@ func (c *call) shown(kind catalog.Kind) *catalog.Snapshot {
 }
 
 // findResource finds the backend that has a resource. Its URI is the same for
-// all clients, whatever they have seen.
+// all clients, whatever they have seen. If no list and no template has it, it is the one that gave
+// the URI to this client.
 func findResource(c *call, v *catalog.View) (catalog.Route, bool) {
 	if !v.Settled && c.shown(catalog.Resources) == nil {
 		return catalog.Route{}, false // an earlier backend may yet claim it
 	}
-	return v.Resource(c.Name)
+	if route, ok := v.Resource(c.Name); ok {
+		return route, true
+	}
+	return c.links().route(c.Name)
 }
 
 // mayComeResource says yes while any backend is unknown: it may have templates.

@@ -38,6 +38,7 @@ type Session struct {
 	tasks    tasks  // of the client, at backends
 	hosted   recent // tasks of backends, at the client
 	elicited recent // what backends ask of the client by way of an URL
+	links    links  // that the client was given
 
 	mu        sync.Mutex
 	state     state

@@ -274,6 +274,7 @@ func (c *call) answerGuest(m wire.Message, stateless bool) {
 	if c.errand != nil {
 		c.errand.unbook()
 	}
+	c.noteLinks(m)
 	if c.r.Forward(revision.Modern(m, c.Method, c.s.g.info, modern)) {
 		c.ended(out)
 	}

@@ -164,7 +164,9 @@ func (c *call) sendOfJob() {
 			c.reject(c.road.unknown(c.Name)) // its time was over just now
 			return
 		}
-		switch a := j.do(ctx, c.message(), c.guest); {
+		a := j.do(ctx, c.message(), c.guest)
+		c.noteLinks(a.Message)
+		switch {
 		case a.Err != nil:
 			c.giveIn(a.Err)
 		case c.r.Forward(revision.Modern(a.Message, c.Method, c.s.g.info, j.stateless)):

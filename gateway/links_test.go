@@ -1,0 +1,128 @@
+package gateway_test
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+
+	"mcpgateway/internal/mcptest"
+	"mcpgateway/wire"
+)
+
+// withResources answers what a gateway asks of a server that has tools and resources, and lists none of these.
+func withResources(t *testing.T, p *mcptest.Peer, tool, resources string) {
+	t.Helper()
+	p.Greet(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"resources":{"subscribe":true},"prompts":{}},"serverInfo":{"name":"x","version":"1"}}`)
+	for range 4 {
+		switch m := p.Message(); m.Method() {
+		case "tools/list":
+			p.Reply(m.ID(), mcptest.Tools(tool))
+		case "prompts/list":
+			p.Reply(m.ID(), `{"prompts":[{"name":"p`+tool+`"}]}`)
+		case "resources/list":
+			p.Reply(m.ID(), `{"resources":[`+resources+`]}`)
+		case "resources/templates/list":
+			p.Reply(m.ID(), `{"resourceTemplates":[]}`)
+		}
+	}
+}
+
+// A result names resources that are in no list. The client that got it reads and subscribes to them
+// at the backend that gave it; other clients do not. A resource that another backend lists is that
+// backend's nevertheless.
+func TestResourcesOfResultsAreRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, settings{}, "a", "b")
+		client, _ := h.client()
+		client.Initialize("2025-11-25")
+		a, b := h.backend("a"), h.backend("b")
+		withResources(t, a, "one", `{"uri":"x:listed","name":"l"}`)
+		withResources(t, b, "two", "")
+		list(t, client)
+		read := func(id int, uri string) string {
+			return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"resources/read","params":{"uri":%q}}`, id, uri)
+		}
+		missing := func(id int, uri string) string {
+			return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"error":{"code":-32002,"message":"Resource not found","data":{"uri":%q}}}`, id, uri)
+		}
+		client.Send(read(1, "x:linked"))
+		client.Want(missing(1, "x:linked"))
+
+		client.Send(call("2", "two"))
+		b.Reply(b.Asked("tools/call").ID(), `{"content":[{"type":"resource_link","uri":"x:linked","name":"n"},`+
+			`{"type":"resource","resource":{"uri":"x:embedded","text":"t"}},{"type":"resource_link","uri":"x:listed","name":"n"}]}`)
+		client.Message()
+		client.Send(`{"jsonrpc":"2.0","id":3,"method":"prompts/get","params":{"name":"ptwo"}}`)
+		b.Reply(b.Asked("prompts/get").ID(), `{"messages":[{"role":"user","content":{"type":"resource_link","uri":"x:prompted","name":"n"}}]}`)
+		client.Message()
+		for i, uri := range []string{"x:linked", "x:embedded", "x:prompted"} {
+			client.Send(read(10+i, uri))
+			asked := b.Asked("resources/read")
+			if got := param(t, asked, "uri"); got != `"`+uri+`"` {
+				t.Errorf("read %s, want %s", got, uri)
+			}
+			b.Reply(asked.ID(), `{"contents":[]}`)
+			client.Want(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":{"contents":[]}}`, 10+i))
+		}
+		client.Send(`{"jsonrpc":"2.0","id":20,"method":"resources/subscribe","params":{"uri":"x:linked"}}`)
+		b.Reply(b.Asked("resources/subscribe").ID(), `{}`)
+		client.Want(`{"jsonrpc":"2.0","id":20,"result":{}}`)
+		client.Send(read(21, "x:listed"))
+		a.Reply(a.Asked("resources/read").ID(), `{"contents":[]}`)
+		client.Message()
+
+		other, _ := h.client()
+		other.Initialize("2025-11-25")
+		list(t, other)
+		other.Send(read(30, "x:linked"))
+		other.Want(missing(30, "x:linked"))
+	})
+}
+
+// Beyond a number the oldest link is forgotten.
+func TestLinksAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, settings{}, "a", "b")
+		client, _ := h.client()
+		client.Initialize("2025-11-25")
+		a, b := h.backend("a"), h.backend("b")
+		withResources(t, a, "one", "")
+		withResources(t, b, "two", "")
+		list(t, client)
+		content := ""
+		for i := range 257 {
+			content += fmt.Sprintf(`,{"type":"resource_link","uri":"x:%d","name":"n"}`, i)
+		}
+		client.Send(call("2", "two"))
+		b.Reply(b.Asked("tools/call").ID(), `{"content":[`+content[1:]+`]}`)
+		client.Message()
+		client.Send(`{"jsonrpc":"2.0","id":3,"method":"resources/read","params":{"uri":"x:0"}}`)
+		if m := client.Message(); m.Part(wire.PartError) == nil {
+			t.Errorf("the oldest link is kept: %s", m.Raw())
+		}
+		client.Send(`{"jsonrpc":"2.0","id":4,"method":"resources/read","params":{"uri":"x:1"}}`)
+		b.Reply(b.Asked("resources/read").ID(), `{"contents":[]}`)
+		client.Want(`{"jsonrpc":"2.0","id":4,"result":{"contents":[]}}`)
+	})
+}
+
+// A client without a session reads what a result has given it, in any of its requests.
+func TestResourcesOfResultsAreReadWithoutASession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, settings{}, "a", "b")
+		client, _ := h.client()
+		client.Send(request("0", "tools/list", "", able))
+		a, b := h.backend("a"), h.backend("b")
+		withResources(t, a, "one", "")
+		withResources(t, b, "two", "")
+		client.Message()
+		client.Send(request("1", "tools/call", `"name":"two",`, able))
+		b.Reply(b.Asked("tools/call").ID(), `{"content":[{"type":"resource_link","uri":"x:linked","name":"n"}]}`)
+		client.Message()
+		client.Send(request("2", "resources/read", `"uri":"x:linked",`, able))
+		b.Reply(b.Asked("resources/read").ID(), `{"contents":[]}`)
+		if m := client.Message(); m.Part(wire.PartError) != nil {
+			t.Errorf("answered %s", m.Raw())
+		}
+	})
+}
