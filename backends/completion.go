@@ -1,10 +1,10 @@
 package backends
 
 import (
+	"maps"
 	"strings"
 
-	"github.com/yosida95/uritemplate/v3"
-
+	"mcpgateway/catalog"
 	"mcpgateway/config"
 	"mcpgateway/wire"
 )
@@ -27,35 +27,14 @@ func permitsCompletion(f *config.Filters, m wire.Message) bool {
 	if !f.Resources.PermitsURI(uri) {
 		return false
 	}
-	template, err := uritemplate.New(uri)
-	if err != nil {
-		return false
-	}
 	values, argument, ok := completionArguments(params)
-	if !ok {
+	settled, err := catalog.Expand(uri, values)
+	if !ok || err != nil || len(values) > 0 && !f.Resources.PermitsURI(settled) {
 		return false
 	}
-	if len(values) > 0 && !f.Resources.PermitsURI(expand(template, values)) {
-		return false
-	}
-	for name, value := range argument {
-		values[name] = value
-	}
-	return config.Filter{Deny: f.Resources.Deny}.PermitsURI(expand(template, values))
-}
-
-// expand returns what a template expands to. A variable without a value stays as {name}.
-func expand(template *uritemplate.Template, given map[string]string) string {
-	values := make(uritemplate.Values)
-	for _, name := range template.Varnames() {
-		value, ok := given[name]
-		if !ok {
-			value = "{" + name + "}"
-		}
-		values.Set(name, uritemplate.String(value))
-	}
-	uri, _ := template.Expand(values) // fails for values of other types only
-	return uri
+	maps.Copy(values, argument)
+	asked, _ := catalog.Expand(uri, values) // it is valid, as before
+	return config.Filter{Deny: f.Resources.Deny}.PermitsURI(asked)
 }
 
 // completionArguments returns the arguments of a request completion/complete that have a value,

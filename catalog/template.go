@@ -56,6 +56,24 @@ func (i Item) withPattern(r *repair) (_ Item, wrong string) {
 	return i, ""
 }
 
+// Expand returns what a URI template (RFC 6570) expands to. A variable without a value stays as
+// {name}, with the braces encoded. The error says that it is no template.
+func Expand(template string, given map[string]string) (uri string, err error) {
+	t, err := uritemplate.New(template)
+	if err != nil {
+		return "", err
+	}
+	values := make(uritemplate.Values)
+	for _, name := range t.Varnames() {
+		value, ok := given[name]
+		if !ok {
+			value = "{" + name + "}"
+		}
+		values.Set(name, uritemplate.String(value))
+	}
+	return t.Expand(values)
+}
+
 // syntaxFault returns an error of the library without the template, which a Flaw has as its Item.
 func syntaxFault(err error) string {
 	what, _, _ := strings.Cut(err.Error(), ": ")
