@@ -53,6 +53,10 @@ type Options struct {
 	// the answer; get returns the values of a header. It is called by many at once and
 	// before anything is counted, and must not wait; nil = nothing is looked at.
 	Examine func(m wire.Message, get func(header string) []string) *wire.Error
+	// Refused is called with a request that the Door itself answers with an error, and with the
+	// name of its session, "" if it has none, before it does. What it is given may be no valid
+	// message. It is called by many at once and must not wait; may be nil.
+	Refused func(session string, m wire.Message, err *wire.Error)
 	Waiting func() []string // for /readyz: the backends that have neither answered nor failed; nil = none
 
 	Limit int // bytes of one message, and of what may wait for a client that does not read; 0 = 64 MiB

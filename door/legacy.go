@@ -57,18 +57,21 @@ func (d *Door) legacyPost(w http.ResponseWriter, r *http.Request, who principal)
 	p, no := d.read(w, r, s != nil, d.holderOf(who, s))
 	defer p.body.release()
 	switch {
-	case no != nil:
-		d.refuse(w, r, no)
-		return
 	case s == nil:
-		d.refuse(w, r, noSession().of(p))
+		if no == nil {
+			no = noSession()
+		}
+		d.refusePosted(w, r, p, "", no)
+		return
+	case no != nil:
+		d.refusePosted(w, r, p, s.name, no)
 		return
 	case p.m.Kind() == wire.Request && revision.IsStateless(p.m):
 		s.turnDown(w, r, p)
 		return
 	}
 	if _, _, no := s.enter(w, p); no != nil {
-		d.refuse(w, r, no.of(p))
+		d.refusePosted(w, r, p, s.name, no)
 		return
 	}
 	err := s.deliver(r.Context(), p.m)
@@ -91,7 +94,7 @@ func (s *session) turnDown(w http.ResponseWriter, r *http.Request, p *posted) {
 	no := revision.UnsupportedInSessions(revision.Named(p.m))
 	if s.Write(wire.NewFailure(p.m.ID(), no), "") != nil {
 		s.end() // it does not read
-		s.door.refuse(w, r, noSession().of(p))
+		s.door.refusePosted(w, r, p, s.name, noSession())
 		return
 	}
 	w.WriteHeader(http.StatusAccepted)

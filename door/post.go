@@ -33,19 +33,22 @@ func (d *Door) post(w http.ResponseWriter, r *http.Request, who principal) {
 		return
 	case p.m.Method() == "server/discover" && key == "":
 		// A client that has lost its header: it falls back.
-		no = refuse(http.StatusNotFound, "Method not found: server/discover").code(wire.CodeMethodNotFound).of(p)
+		no = refuse(http.StatusNotFound, "Method not found: server/discover").code(wire.CodeMethodNotFound)
 	case key == "":
-		no = needsSession().of(p)
+		no = needsSession()
 	case s == nil:
-		no = noSession().of(p)
+		no = noSession()
 	default:
 		if no = checkVersion(r); no == nil {
 			s.post(w, r, p)
 			return
 		}
-		no.of(p)
 	}
-	d.refuse(w, r, no)
+	name := ""
+	if s != nil {
+		name = s.name
+	}
+	d.refusePosted(w, r, p, name, no)
 }
 
 const sessionHeader = "Mcp-Session-Id"
@@ -55,7 +58,7 @@ const sessionHeader = "Mcp-Session-Id"
 func (d *Door) hello(w http.ResponseWriter, r *http.Request, p *posted, who principal) {
 	s := d.newSession(who)
 	if no := d.open(s); no != nil {
-		d.refuse(w, r, no.of(p))
+		d.refusePosted(w, r, p, "", no)
 		return
 	}
 	w.Header().Set(sessionHeader, s.key)
@@ -86,7 +89,7 @@ func (s *session) exchange(w http.ResponseWriter, r *http.Request, p *posted, pa
 		if p.hello {
 			w.Header().Del(sessionHeader)
 		}
-		s.door.refuse(w, r, no.of(p))
+		s.door.refusePosted(w, r, p, s.name, no)
 		return true
 	}
 	if err := s.deliver(r.Context(), p.m); err != nil {
@@ -171,7 +174,7 @@ func (s *session) gone(w http.ResponseWriter, r *http.Request, p *posted) {
 		no = s.door.ending()
 	}
 	w.Header().Del(sessionHeader)
-	s.door.refuse(w, r, no.of(p))
+	s.door.refusePosted(w, r, p, s.name, no)
 }
 
 // answer waits for what the client gets. The headers are held back until it is

@@ -48,11 +48,11 @@ func (d *Door) read(w http.ResponseWriter, r *http.Request, belongs bool, by hol
 		return p, no
 	}
 	m, err := wire.Parse(transport.TrimBOM(text))
+	p.m = m
 	if err != nil {
 		reason, _ := errors.AsType[*wire.Error](err)
 		return p, &refusal{status: http.StatusBadRequest, id: m.ID(), err: reason}
 	}
-	p.m = m
 	if m.Kind() == wire.Batch {
 		no = p.unpack()
 	} else {

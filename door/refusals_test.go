@@ -4,9 +4,12 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"mcpgateway/wire"
 )
 
 // An address is served with a slash at its end, too.
@@ -100,4 +103,38 @@ func TestRefusalsAreLogged_F_DOOR_2(t *testing.T) {
 		h.stop()
 		want(1, "refused clients further times") // not lost at the end
 	})
+}
+
+// What the Door answers with an error by itself is told, with the session that it belongs to.
+func TestRefusedRequestsAreTold(t *testing.T) {
+	var told []string
+	var mu sync.Mutex
+	h := newHouse(t, func(o *Options) {
+		o.Refused = func(session string, m wire.Message, err *wire.Error) {
+			mu.Lock()
+			defer mu.Unlock()
+			told = append(told, fmt.Sprintf("%t %s %s %d", session != "", m.Method(), m.ID(), err.Code))
+		}
+	})
+	key, _ := h.enter("2025-03-26", nil)
+	for _, c := range []struct {
+		knock knock
+		want  string
+	}{
+		{knock{body: call("1", "tools/call", `{"name":"echo"}`)}, "false tools/call 1 -32002"},
+		{knock{session: "other", body: call("2", "tools/call", `{"name":"echo"}`)}, "false tools/call 2 -32001"},
+		{knock{session: key, body: call("3", "tools/call", `{"name":"echo"}`), header: map[string]string{versionHeader: "1999-01-01"}}, "true tools/call 3 -32022"},
+		{knock{session: key, body: `[` + call("4", "tools/call", `{"name":"echo"}`) + `,` + call("4", "tools/call", `{"name":"echo"}`) + `]`}, "true tools/call 4 -32600|true tools/call 4 -32600"},
+		{knock{session: key, body: `{"jsonrpc":"2.0","id":5,"method":"tools/call","Method":"x","params":{"name":"echo"}}`}, "true tools/call 5 -32600"},
+		{knock{session: key, body: `{"jsonrpc":"2.0","id":6,"method":`}, "true   -32700"},
+		{knock{body: call("7", "tools/call", `{"name":"echo"}`), header: map[string]string{versionHeader: "2026-07-28"}}, "false tools/call 7 -32602"},
+	} {
+		told = nil
+		if res, body := h.ask(c.knock); res.StatusCode < 400 {
+			t.Errorf("%s: %s %s", c.knock.body, res.Status, body)
+		}
+		if got := strings.Join(told, "|"); got != c.want {
+			t.Errorf("%s: told %q, want %q", c.knock.body, got, c.want)
+		}
+	}
 }

@@ -44,7 +44,9 @@ func (no *refusal) retry(seconds int) *refusal {
 
 // of returns the refusal with the id of what was posted.
 func (no *refusal) of(p *posted) *refusal {
-	no.id = p.id()
+	if id := p.id(); id != "" {
+		no.id = id
+	}
 	return no
 }
 
@@ -52,6 +54,22 @@ func (no *refusal) of(p *posted) *refusal {
 func (d *Door) refuse(w http.ResponseWriter, r *http.Request, no *refusal) {
 	d.refusals.note(r, no)
 	no.send(w)
+}
+
+// refusePosted is refuse for a request of which the message was read. Session is the name of its
+// session, "" if it has none.
+func (d *Door) refusePosted(w http.ResponseWriter, r *http.Request, p *posted, session string, no *refusal) {
+	if d.o.Refused != nil {
+		if p.m.Kind() != wire.Batch {
+			d.o.Refused(session, p.m, no.err)
+		}
+		for _, text := range p.m.Elements() {
+			if m, _ := wire.Parse(text); m.Kind() == wire.Request {
+				d.o.Refused(session, m, no.err)
+			}
+		}
+	}
+	d.refuse(w, r, no.of(p))
 }
 
 func (no *refusal) send(w http.ResponseWriter) {

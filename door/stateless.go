@@ -54,7 +54,7 @@ func (d *Door) stateless(w http.ResponseWriter, r *http.Request, p *posted, who 
 			return
 		}
 	}
-	d.refuse(w, r, no.of(p))
+	d.refusePosted(w, r, p, "", no)
 }
 
 // examine refuses a request whose headers and _meta are not as they have to be. The

@@ -159,3 +159,19 @@ func TestGuestTasks_QuestionsAreBounded(t *testing.T) {
 		gh.WantNothing()
 	})
 }
+
+// A request that was answered with an error in front of the gateway is on record, as one that the gateway refuses.
+func TestRequestsRefusedInFrontAreOnRecord(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, settings{}, "gh")
+		client, _ := h.client()
+		client.Initialize("2025-11-25")
+		h.backend("gh").Ready("one")
+		m, _ := wire.Parse([]byte(call("7", "one")))
+		h.gateway.Refused("", m, wire.Errorf(wire.CodeInvalidRequest, "no"))
+		records := h.audit()
+		if len(records) != 1 || !strings.Contains(records[0], "outcome=rejected") || !strings.Contains(records[0], "tool=one") || !strings.Contains(records[0], "id=7") {
+			t.Errorf("the audit log has %q", records)
+		}
+	})
+}

@@ -51,7 +51,7 @@ func (s *Session) initialize(r *peer.Request) {
 	s.mu.Lock()
 	s.caller = caller // backends that are there already may ask for it at once
 	s.mu.Unlock()
-	s.log().Info("client", "client", caller.Name, "revision", caller.Revision.Date, "asked", asked)
+	s.log().Info("client", "client", caller.Name, "revision", caller.Revision.Date, "asked", brief(asked))
 
 	s.g.Backends.Open(s.id, can, false)
 	s.opened, s.since = true, time.Now()

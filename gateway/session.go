@@ -369,6 +369,18 @@ func (s *Session) refused(m wire.Message, err *wire.Error) {
 	s.note(m, unanswered(Rejected, err))
 }
 
+// Refused records a request that was answered with an error before a session received it. Session is
+// the id of the session that it belongs to, "" if it belongs to none.
+func (g *Gateway) Refused(session string, m wire.Message, err *wire.Error) {
+	g.mu.Lock()
+	s := g.sessions[session]
+	g.mu.Unlock()
+	if s == nil {
+		s = &Session{g: g, id: session}
+	}
+	s.refused(m, err)
+}
+
 func (s *Session) note(m wire.Message, o Outcome) {
 	if !observed(m.Method()) {
 		return

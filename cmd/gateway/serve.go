@@ -169,6 +169,7 @@ func (a *app) listen() (net.Listener, *door.Door, error) {
 			_ = a.gateway.Serve(ctx, v.Session, v.Principal, conn) // how it ended is in the log
 		},
 		Examine:  a.gateway.Examine,
+		Refused:  a.gateway.Refused,
 		Waiting:  a.waiting,
 		Via:      a.via,
 		Limit:    int(c.Limits.Message),
