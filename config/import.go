@@ -168,24 +168,24 @@ func (im *importer) add(s server) {
 		s.unfit = itself
 	}
 	if s.unfit != "" {
-		im.note("%s: %q left out: %s", s.file, s.theirName, s.unfit)
+		im.note("%s: server %q is not imported: %s", s.file, s.theirName, s.unfit)
 		return
 	}
 	twin, other := im.kin(s)
 	if twin != nil {
-		im.note("%s: %q left out: it is %s from %s%s", s.file, s.theirName, twin.name, twin.file, s.lost(twin))
+		im.note("%s: server %q is not imported: it is the same as %s of %s%s", s.file, s.theirName, twin.name, twin.file, s.lost(twin))
 		twin.project = twin.project && s.off() // or the user has it, too
 		im.origin(s)
 		return
 	}
 	s.name = "tried"
 	if err := s.tryLoad(); err != nil {
-		im.note("%s: %q left out: %s", s.file, s.theirName, err)
+		im.note("%s: server %q is not imported: %s", s.file, s.theirName, err)
 		return
 	}
 	im.nameIt(&s, other)
 	if len(s.left) > 0 {
-		im.note("%s: %q: left out: %s", s.file, s.theirName, strings.Join(s.left, ", "))
+		im.note("%s: %q is imported %s", s.file, s.theirName, s.without())
 	}
 	im.origin(s)
 	im.out.servers = append(im.out.servers, s)

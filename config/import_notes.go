@@ -72,6 +72,29 @@ func (im *importer) finish() {
 	}
 }
 
+// without names the keys of s that are not taken over, and says what to do instead.
+func (s *server) without() string {
+	text := "without its " + ignored(s.left, s.command != "")
+	if slices.Contains(s.left, "timeout") {
+		text += "; set call_timeout instead of timeout"
+	}
+	return text
+}
+
+// ignored names the keys of a client's entry that are not taken over. If the entry is a program's,
+// it says what to do about a file with variables.
+func ignored(keys []string, program bool) string {
+	text := "keys "
+	if len(keys) == 1 {
+		text = "key "
+	}
+	text += strings.Join(keys, ", ")
+	if program && slices.Contains(keys, "envFile") {
+		text += "; copy the variables in envFile into env"
+	}
+	return text
+}
+
 // noteAlike names servers whose names differ in - and _ only: some clients write both as _, and
 // so give two tools one name.
 func (im *importer) noteAlike() {

@@ -137,7 +137,7 @@ func TestImportMeansTheSame(t *testing.T) {
 	}
 	im.finish()
 	imported := loads(t, im)
-	const note = `left out: headers.Accept, headers.content-TYPE, headers.Mcp-Session-Id` // F-HTTP-5
+	const note = `its keys headers.Accept, headers.content-TYPE, headers.Mcp-Session-Id` // F-HTTP-5
 	if all := strings.Join(im.out.Notes, "\n"); !strings.Contains(all, note) {
 		t.Errorf("the notes are %s", all)
 	}
@@ -243,7 +243,7 @@ func TestImportLeavesOutGateways(t *testing.T) {
 	if got, want := strings.Join(asked, " "), "http://127.0.0.1:7432/mcp https://[::1]:7432/mcp http://LocalHost:7432/sse http://localhost:9002/mcp"; got != want {
 		t.Errorf("asked %s, want %s", got, want)
 	}
-	if len(im.out.Notes) != 5 || im.out.Notes[0] != `/w/.mcp.json: "hub" left out: it is this gateway itself` {
+	if len(im.out.Notes) != 5 || im.out.Notes[0] != `/w/.mcp.json: server "hub" is not imported: it is this gateway itself` {
 		t.Errorf("notes: %q", im.out.Notes)
 	}
 }

@@ -81,10 +81,10 @@ func TestServersFile(t *testing.T) {
 		warnings    string
 	}{
 		{"/p/.mcp.json", `"timeout": 90000`, Backend{Command: "/work", CallTimeout: 90 * time.Second}, ""},
-		{"/p/.mcp.json", `"timeout": 90`, Backend{Command: "/work"}, "/p/.mcp.json:1: mcpServers.a: left out: timeout"},
-		{"/p/.mcp.json", `"timeout": "soon"`, Backend{Command: "/work"}, "/p/.mcp.json:1: mcpServers.a: left out: timeout"},
+		{"/p/.mcp.json", `"timeout": 90`, Backend{Command: "/work"}, "/p/.mcp.json:1: mcpServers.a: the gateway ignores its key timeout"},
+		{"/p/.mcp.json", `"timeout": "soon"`, Backend{Command: "/work"}, "/p/.mcp.json:1: mcpServers.a: the gateway ignores its key timeout"},
 		{"/p/.gemini/settings.json", `"timeout": 1500`, Backend{Command: "/work", CallTimeout: 1500 * time.Millisecond}, ""},
-		{"/p/.cursor/mcp.json", `"timeout": 90000`, Backend{Command: "/p"}, "/p/.cursor/mcp.json:1: mcpServers.a: left out: timeout"},
+		{"/p/.cursor/mcp.json", `"timeout": 90000`, Backend{Command: "/p"}, "/p/.cursor/mcp.json:1: mcpServers.a: the gateway ignores its key timeout"},
 		{"/home/u/.cursor/mcp.json", `"args": []`, Backend{Command: "/work"}, ""},
 	} {
 		file := `{ "mcpServers": { "a": { "command": "${workspaceFolder}", ` + tc.entry + ` } } }`

@@ -123,15 +123,16 @@ func (r *reader) value(n *yaml.Node, t reflect.Type, at place) (v any, ok bool) 
 	return nil, false
 }
 
-// listHint says how a list of values of type t is written; "" for other types.
+// listHint says how a list of values of type t is written, in a form that YAML and JSON both have;
+// "" for other types.
 func listHint(t reflect.Type) string {
 	switch {
 	case t.Kind() != reflect.Slice:
 		return ""
 	case t.Elem() == backendType:
-		return "write one item for each server: `- name: NAME`, with its other keys below name"
+		return `write it like [{"name": "NAME", "url": "URL"}], with one item for each server`
 	}
-	return "write it like [one, two], also if there is only one"
+	return `write it like ["one", "two"], also if there is only one`
 }
 
 func (r *reader) list(n *yaml.Node, elem reflect.Type, at place) []any {

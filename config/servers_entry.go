@@ -59,7 +59,7 @@ func (r *reader) translate(pairs []pair, at place) (ours []pair) {
 		}
 	}
 	if len(e.left) > 0 {
-		r.warn(at, "left out: "+strings.Join(e.left, ", "))
+		r.warn(at, "the gateway ignores its "+ignored(e.left, e.values["command"] != nil))
 	}
 	return ours
 }

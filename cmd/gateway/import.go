@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -44,27 +45,27 @@ without --force.`,
 				if project, err = filepath.Abs(project); err != nil {
 					return err
 				}
+				if info, err := os.Stat(project); err != nil || !info.IsDir() {
+					return usageError{fmt.Errorf("--project: there is no folder %s", project), "name the folder of a project"}
+				}
 			}
 			im, err := config.Import(files, config.ImportOptions{
 				Cwd:  project,
 				Ours: func(url string) bool { return isGateway(cmd.Context(), url) },
 			})
+			if !im.Empty() {
+				if werr := o.deliver(f.out, im.YAML()); werr != nil {
+					return werr
+				}
+			}
 			for _, note := range im.Notes {
 				fmt.Fprintf(f.err, "gateway: %s\n", note)
 			}
 			switch {
 			case im.Empty() && err == nil:
 				return hinted{errors.New("found no servers to import"), im.Hint()}
-			case im.Empty():
+			case im.Empty(), o.path == "":
 				return err
-			case o.path == "":
-				if _, werr := f.out.Write(im.YAML()); werr != nil {
-					return werr
-				}
-				return err
-			}
-			if werr := o.write(im.YAML()); werr != nil {
-				return werr
 			}
 			if err := f.trustImported(o.path, im.YAML()); err != nil {
 				fmt.Fprintf(f.err, "gateway: %s is not approved: %v\n", o.path, err)

@@ -60,7 +60,7 @@ func TestImportLeavesOutARunningGateway(t *testing.T) {
 		t.Errorf("%d\n%s", code, stdout)
 	}
 	for _, name := range []string{"hub", "safe"} {
-		if want := `"` + name + `" left out: it is this gateway itself`; !strings.Contains(stderr, want) {
+		if want := `server "` + name + `" is not imported: it is this gateway itself`; !strings.Contains(stderr, want) {
 			t.Errorf("stderr has no %s:\n%s", want, stderr)
 		}
 	}
@@ -84,5 +84,58 @@ func TestImportProject_F_CLI_12(t *testing.T) {
 	code, stdout, stderr = gatewayRun(t, "import", "--project", other)
 	if code != exitOK || !strings.Contains(stdout, "name: local") || strings.Contains(stderr, "1 more") {
 		t.Errorf("%d %s\n%s", code, stdout, stderr)
+	}
+}
+
+// A folder that is not there is a mistake in the command line.
+func TestImportOfAMissingProject(t *testing.T) {
+	none := filepath.Join(t.TempDir(), "none")
+	aFile := file(t, "project", "")
+	for _, dir := range []string{none, aFile, filepath.Join(aFile, "sub")} {
+		code, stdout, stderr := gatewayRun(t, "import", "--project", dir)
+		if code != exitUsage || stdout != "" || !strings.Contains(stderr, "there is no folder "+dir) {
+			t.Errorf("%s: exit code %d, %s\n%s", dir, code, stdout, stderr)
+		}
+	}
+}
+
+// If nothing can be written, nothing is said of what was imported.
+func TestImportThatCannotBeWritten(t *testing.T) {
+	servers := file(t, "mcp.json", `{ "mcpServers": { "a": { "command": "a" } } }`)
+	nowhere := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(filepath.Join(t.TempDir(), "none"), nowhere); err != nil {
+		t.Fatal(err)
+	}
+	out := filepath.Join(nowhere, "gateway.yaml")
+	code, _, stderr := gatewayRun(t, "import", "-o", out, servers)
+	if code != exitFailed || !strings.HasPrefix(stderr, "gateway: cannot write "+out+": ") || strings.Contains(stderr, "both places") {
+		t.Errorf("exit code %d\n%s", code, stderr)
+	}
+	full, err := os.Open(servers) // not to be written to
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer full.Close()
+	said, err := os.Create(filepath.Join(t.TempDir(), "err"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer said.Close()
+	code = run(t.Context(), []string{"import", servers}, stdio{full, full, said})
+	if text, err := os.ReadFile(said.Name()); err != nil || code != exitFailed || strings.Contains(string(text), "both places") {
+		t.Errorf("exit code %d, %v\n%s", code, err, text)
+	}
+	code, _, stderr = gatewayRun(t, "import", "-o", filepath.Join(t.TempDir(), "gateway.yaml"), servers)
+	if code != exitOK || !strings.Contains(stderr, "both places") {
+		t.Errorf("exit code %d\n%s", code, stderr)
+	}
+}
+
+// There is one text for the version, whichever way it is asked for.
+func TestVersion(t *testing.T) {
+	code, verb, _ := gatewayRun(t, "version")
+	flagged, flag, _ := gatewayRun(t, "--version")
+	if code != exitOK || flagged != exitOK || verb != flag || !strings.HasPrefix(verb, "gateway "+version) || !strings.Contains(verb, "MCP 20") {
+		t.Errorf("version: %d %q, --version: %d %q", code, verb, flagged, flag)
 	}
 }

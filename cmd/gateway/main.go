@@ -196,8 +196,9 @@ Without a verb it serves: it speaks MCP on stdin and stdout, as clients expect.
 		RunE:          f.serve,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Version:       version,
+		Version:       versionText(),
 	}
+	root.SetVersionTemplate("{{.Version}}\n")
 	p := root.PersistentFlags()
 	p.StringVarP(&f.config, "config", "c", "", "the configuration `FILE` (default ./gateway.yaml, then the user's)")
 	p.StringVar(&f.logLevel, "log-level", "", "debug, info, warn or error (default info; error for the verbs that print)")

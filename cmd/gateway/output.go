@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -37,6 +38,26 @@ func (o output) check() error {
 		return hinted{fmt.Errorf("%s is there already", o.path), "name another file, or overwrite it with --force"}
 	}
 	return nil
+}
+
+// deliver writes text to the file, or to stdout if there is none.
+func (o output) deliver(stdout io.Writer, text []byte) error {
+	if o.path == "" {
+		_, err := stdout.Write(text)
+		return err
+	}
+	err := o.write(text)
+	// The paths in these errors may be that of the temporary file.
+	var cause error
+	if at, is := errors.AsType[*fs.PathError](err); is {
+		cause = at.Err
+	} else if link, is := errors.AsType[*os.LinkError](err); is {
+		cause = link.Err
+	}
+	if cause != nil {
+		return hinted{fmt.Errorf("cannot write %s: %w", o.path, cause), "name another file, or make its folder writable"}
+	}
+	return err
 }
 
 // write writes the file, for its owner alone: all of it, or nothing. A link stays one.

@@ -16,17 +16,22 @@ func versionCommand(f *flags) *cobra.Command {
 		Short: "Print the version, and the revisions of MCP it speaks",
 		Args:  noArgs,
 		RunE: func(*cobra.Command, []string) error {
-			commit := ""
-			if info, ok := debug.ReadBuildInfo(); ok {
-				for _, s := range info.Settings {
-					if s.Key == "vcs.revision" {
-						commit = " " + s.Value[:min(12, len(s.Value))]
-					}
-				}
-			}
-			_, err := fmt.Fprintf(f.out, "gateway %s%s (%s %s/%s), MCP %s … %s\n", version, commit,
-				runtime.Version(), runtime.GOOS, runtime.GOARCH, revision.Oldest().Date, revision.Newest().Date)
+			_, err := fmt.Fprintln(f.out, versionText())
 			return err
 		},
 	}
+}
+
+// versionText returns the line that gateway version and gateway --version print.
+func versionText() string {
+	commit := ""
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				commit = " " + s.Value[:min(12, len(s.Value))]
+			}
+		}
+	}
+	return fmt.Sprintf("gateway %s%s (%s %s/%s), MCP %s … %s", version, commit,
+		runtime.Version(), runtime.GOOS, runtime.GOARCH, revision.Oldest().Date, revision.Newest().Date)
 }
