@@ -119,7 +119,8 @@ func (l *line) greet(ctx context.Context, p *peer.Peer, by way) (server, error) 
 }
 
 // afterRefusal adds to err, of initialize, that server/discover failed before it, if that is so. It
-// does not where initialize could not be sent: then the server is not there, whatever it speaks.
+// does not where initialize could not be sent, or failed in the same way: then the revision is not
+// the reason.
 func (l *line) afterRefusal(ctx context.Context, err error) error {
 	if lost, isLost := errors.AsType[*transport.Lost](err); isLost && !lost.Ran {
 		return err
@@ -127,8 +128,22 @@ func (l *line) afterRefusal(ctx context.Context, err error) error {
 	if !isA[undecided](l.hasty) || isA[otherEra](err) || l.b.fallsBack(err) || context.Cause(ctx) == context.Canceled {
 		return err
 	}
+	err = because(ctx, err)
+	if failedAlike(err, l.hasty) {
+		return err
+	}
 	return fmt.Errorf("%w (server/discover failed before that: %w; if the server does not know it, set `era: legacy`)",
-		because(ctx, err), l.hasty)
+		err, l.hasty)
+}
+
+// failedAlike reports whether two requests failed in the same way: with the same status, or with the
+// same text.
+func failedAlike(a, b error) bool {
+	one, isStatus := errors.AsType[*transport.StatusError](a)
+	if other, is := errors.AsType[*transport.StatusError](b); is && isStatus {
+		return one.Code == other.Code
+	}
+	return a.Error() == b.Error()
 }
 
 // failed names the request that an error is of, unless the connection is to blame, for

@@ -24,6 +24,53 @@ func (r records) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
+// Where server/discover and initialize fail in the same way the era is not to blame. Where they do not, it may be.
+func TestTwoRequestsThatFailAlike(t *testing.T) {
+	isDiscover := func(r *http.Request) bool {
+		body, _ := io.ReadAll(r.Body)
+		return strings.Contains(string(body), discoverMethod)
+	}
+	page := func(w http.ResponseWriter, code int, title string) {
+		w.Header().Set("Content-Type", "text/html")
+		w.WriteHeader(code)
+		_, _ = io.WriteString(w, "<html><title>"+title+"</title></html>")
+	}
+	for name, tt := range map[string]struct {
+		reply http.HandlerFunc
+		want  string
+		hint  bool
+	}{
+		"page":  {func(w http.ResponseWriter, _ *http.Request) { page(w, 200, "Log in") }, "HTTP 200 OK: Log in", false},
+		"500":   {func(w http.ResponseWriter, _ *http.Request) { page(w, 500, "Oops") }, "HTTP 500 Internal Server Error: Oops", false},
+		"other": {func(w http.ResponseWriter, r *http.Request) { page(w, 500, time.Now().String()) }, "HTTP 500", false},
+		"different": {func(w http.ResponseWriter, r *http.Request) {
+			if isDiscover(r) {
+				page(w, 500, "Oops")
+			} else {
+				page(w, 422, "What?")
+			}
+		}, "HTTP 422 Unprocessable Entity: What?", true},
+		"broken": {func(w http.ResponseWriter, r *http.Request) {
+			if isDiscover(r) {
+				page(w, 200, "Log in")
+			} else {
+				page(w, 500, "Oops")
+			}
+		}, "HTTP 500 Internal Server Error: Oops", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(tt.reply)
+			defer server.Close()
+			s, end := running(t, make(records, 100), config.Backend{Name: "x", URL: server.URL, Enabled: true, StartTimeout: time.Minute, Era: "auto", Transport: "auto"})
+			defer end()
+			err := s.Status()[0].Err
+			if err == nil || strings.Count(err.Error(), tt.want) != 1 || strings.Contains(err.Error(), "era: legacy") != tt.hint {
+				t.Errorf("got %v, want %s", err, tt.want)
+			}
+		})
+	}
+}
+
 // The reason that a server gives with an HTTP error is shown, be it not an error of JSON-RPC.
 func TestReasonsOfHTTPServers_F_HTTP_1(t *testing.T) {
 	for name, tt := range map[string]struct {

@@ -3,6 +3,7 @@ package transport
 import (
 	"errors"
 	"fmt"
+	"net/http"
 
 	"mcpgateway/wire"
 )
@@ -40,7 +41,7 @@ func (c *httpConn) parse(text []byte) (wire.Message, *Noise) {
 // handle takes one message of those that came as the response to p.
 func (p *post) handle(m wire.Message, noise *Noise) {
 	switch failure := nameless(m); {
-	case p.isFlaw(m): // conclude and cutOff show it
+	case p.isFlaw(m), p.isUnauthorized(m): // conclude and cutOff show it
 		p.flaw = m.Raw()
 	case failure != nil && p.opens && isForeign(p.status): // conclude shows it
 	case failure != nil:
@@ -72,6 +73,12 @@ func (p *post) isFlaw(m wire.Message) bool {
 	}
 	_, coded := wire.ErrorCode(failure)
 	return !coded && (p.status >= 300 || wire.IsNull(m.Part(wire.PartID)))
+}
+
+// isUnauthorized reports whether m refuses initialize because the server wants authorization. The
+// status says more than the error does.
+func (p *post) isUnauthorized(m wire.Message) bool {
+	return p.status == http.StatusUnauthorized && p.m.Method() == "initialize" && m.Part(wire.PartError) != nil
 }
 
 // nameless returns the error of an error response that does not say what it

@@ -22,7 +22,7 @@ func (s *site) statusError(resp *http.Response, body []byte) *StatusError {
 	if to := s.redirectTarget(resp); to != "" {
 		text = "redirects to " + to + ": put that into url"
 	}
-	return &StatusError{Code: resp.StatusCode, Text: text}
+	return &StatusError{Code: resp.StatusCode, Text: text, Hint: s.advice(resp, body)}
 }
 
 // redirectTarget returns where a redirect leads, without query and user: "" if the

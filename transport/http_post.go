@@ -153,7 +153,7 @@ func (p *post) readBody(resp *http.Response) (body []byte, ok bool) {
 func (p *post) unreadable(resp *http.Response, err error) {
 	switch {
 	case resp.StatusCode >= 300:
-		p.rejected(resp, &StatusError{Code: p.status, Text: err.Error()})
+		p.rejected(resp, &StatusError{Code: p.status, Text: err.Error(), Hint: p.to.advice(resp, nil)})
 	case p.id != "":
 		p.unanswered(fmt.Errorf("the answer cannot be read: %w", err), true)
 	}
@@ -185,7 +185,7 @@ func (p *post) conclude(resp *http.Response, body []byte) {
 // rejected reports that the server answered p with an HTTP error.
 func (p *post) rejected(resp *http.Response, why *StatusError) {
 	var err error = why
-	if isForeign(why.Code) {
+	if isForeign(why.Code) && why.Hint == "" {
 		if other := p.c.kind.misfit(p); other != nil {
 			err = fmt.Errorf("%w: %w", other, why)
 		}

@@ -220,13 +220,13 @@ func (s *site) blot(text string) string {
 }
 
 // clean returns err without the URL that package net/http adds to it, and
-// without secrets. To an error of TLS it adds what to do about it.
+// without secrets. It adds what to do about the error, if that is known.
 func (s *site) clean(err error) error {
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		err = u.Err
 	}
 	text := s.blot(err.Error())
-	if hint := tlsHint(err); hint != "" {
+	if hint := connectionHint(err); hint != "" {
 		text += "; " + hint
 	}
 	if text != err.Error() {

@@ -14,6 +14,7 @@ import (
 type StatusError struct {
 	Code int
 	Text string // the beginning of the body, if it is text; the target of a redirect
+	Hint string // what to do about it, "" if that is not known
 }
 
 func (e *StatusError) Error() string {
@@ -21,7 +22,11 @@ func (e *StatusError) Error() string {
 	if e.Text != "" {
 		text += ": " + e.Text
 	}
-	return strings.TrimSpace(text)
+	text = strings.TrimSpace(text)
+	if e.Hint != "" {
+		text += "; " + e.Hint
+	}
+	return text
 }
 
 // mediaType returns a response's media type in lower case, without parameters.

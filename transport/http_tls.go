@@ -3,9 +3,7 @@ package transport
 import (
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
-	"net"
 	"os"
 )
 
@@ -40,18 +38,4 @@ func (t ClientTLS) load() (*tls.Config, error) {
 		c.Certificates = []tls.Certificate{pair}
 	}
 	return c, nil
-}
-
-// tlsHint returns what to do about an error of TLS, "" if that is not known.
-func tlsHint(err error) string {
-	if _, is := errors.AsType[x509.UnknownAuthorityError](err); is {
-		return "set tls.ca of the backend, or SSL_CERT_FILE of the gateway, to a file with the certificate of that authority"
-	}
-	if _, is := errors.AsType[x509.HostnameError](err); is {
-		return "set tls.server_name of the backend to the name in the certificate if that is the right server"
-	}
-	if op, is := errors.AsType[*net.OpError](err); is && op.Op == "remote error" && containsAny(op.Err.Error(), "certificate", "handshake failure") {
-		return "set tls.cert and tls.key of the backend if the server asks for a certificate"
-	}
-	return ""
 }
