@@ -3,7 +3,10 @@ package backends
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"strconv"
 	"time"
 
@@ -86,25 +89,21 @@ func (d *demoServer) Asked(r *peer.Request) {
 }
 
 func (d *demoServer) call(r *peer.Request) {
-	var args struct {
-		Text string `json:"text"`
-		A, B *float64
+	schema, known := demoSchemas[r.Name()]
+	if !known {
+		r.Fail(wire.Errorf(wire.CodeInvalidParams, "Unknown tool: %s", r.Name()))
+		return
 	}
-	if raw := r.Part(wire.PartArguments); raw != nil {
-		if err := json.Unmarshal(raw, &args); err != nil {
-			r.Reply(text("the arguments are not as the schema of "+r.Name()+" has them", true, nil))
-			return
-		}
+	args, problem := schema.read(r.Part(wire.PartArguments))
+	if problem != "" {
+		r.Reply(text(r.Name()+": "+problem, true, nil))
+		return
 	}
 	switch r.Name() {
 	case "echo":
-		r.Reply(text(args.Text, false, nil))
+		r.Reply(text(args["text"].(string), false, nil))
 	case "add":
-		if args.A == nil || args.B == nil {
-			r.Reply(text("add needs the numbers a and b", true, nil))
-			return
-		}
-		sum := *args.A + *args.B
+		sum := args["a"].(float64) + args["b"].(float64)
 		if math.IsInf(sum, 0) { // JSON has no such number
 			r.Reply(text("the sum is beyond what a number can hold", true, nil))
 			return
@@ -112,9 +111,57 @@ func (d *demoServer) call(r *peer.Request) {
 		r.Reply(text(strconv.FormatFloat(sum, 'f', -1, 64), false, map[string]any{"sum": sum}))
 	case "now":
 		r.Reply(text(time.Now().Format(time.RFC3339), false, nil))
-	default:
-		r.Fail(wire.Errorf(wire.CodeInvalidParams, "Unknown tool: %s", r.Name()))
 	}
+}
+
+// A demoSchema is the part of a tool's inputSchema that its arguments are checked against.
+type demoSchema struct {
+	Properties map[string]struct{ Type string }
+	Required   []string
+}
+
+// demoSchemas holds the schema of each tool.
+var demoSchemas = func() map[string]demoSchema {
+	var list struct {
+		Tools []struct {
+			Name        string
+			InputSchema demoSchema
+		}
+	}
+	if err := json.Unmarshal([]byte(demoTools), &list); err != nil {
+		panic(err)
+	}
+	all := make(map[string]demoSchema)
+	for _, t := range list.Tools {
+		all[t.Name] = t.InputSchema
+	}
+	return all
+}()
+
+// read returns the arguments in raw, or the first problem with them. Other arguments than those of
+// the schema are allowed, as in any schema that does not forbid them.
+func (s demoSchema) read(raw []byte) (args map[string]any, problem string) {
+	if raw != nil && json.Unmarshal(raw, &args) != nil {
+		return nil, "the arguments must be a JSON object, with numbers that a float64 can hold"
+	}
+	for _, name := range s.Required {
+		if args[name] == nil {
+			return nil, fmt.Sprintf("the argument %s (%s) is missing", name, s.Properties[name].Type)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
+		value, ok := args[name], true
+		switch s.Properties[name].Type {
+		case "string":
+			_, ok = value.(string)
+		case "number":
+			_, ok = value.(float64)
+		}
+		if value != nil && !ok {
+			return nil, fmt.Sprintf("the argument %s must be a %s", name, s.Properties[name].Type)
+		}
+	}
+	return args, ""
 }
 
 // text makes a tool's result.
