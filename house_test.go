@@ -126,7 +126,7 @@ var keys = map[string]bool{
 	"as": true, "asked": true, "file": true, "max": true, "params": true, "records": true, "server": true,
 	"text": true, "version": true, "lost": true, "bytes": true,
 	"was": true, "now": true, "owner": true,
-	"added": true, "removed": true, "changed": true, "kept": true, "down": true,
+	"principal": true, "added": true, "removed": true, "changed": true, "kept": true, "down": true,
 }
 
 func TestLogKeysAreOfTheShortList(t *testing.T) {

@@ -33,6 +33,9 @@ type Record struct {
 	Time    time.Time // zero = when Write was called
 	Session string    // ours
 	Client  string    // name/version of its clientInfo
+	// Principal is the number of the token that the client has among the tokens of the
+	// configuration; "" where there is one token or none.
+	Principal string
 
 	// ID is the raw JSON text of the client's id, logged as a string, so that the types stay apart: the number 1 is
 	// logged as "1", the string "1" as "\"1\"".
@@ -74,7 +77,9 @@ type entry struct {
 // attrs appends the keys that docs promise, in their order. Where a call was never routed, no backend is named. What
 // others have written is masked, but for the names that a configuration or a server has given, which people go by.
 func (e *entry) attrs(a []slog.Attr, mask func(string) string) []slog.Attr {
-	a = append(a, slog.String("session", e.Session), slog.String("client", mask(e.Client)), slog.String("id", mask(e.ID)))
+	a = append(a, slog.String("session", e.Session), slog.String("client", mask(e.Client)))
+	a = appendKnown(a, "principal", e.Principal)
+	a = append(a, slog.String("id", mask(e.ID)))
 	a = appendKnown(a, "backend_id", mask(e.BackendID))
 	a = e.named(a, mask)
 	a = append(a, slog.String("outcome", string(e.Outcome)))

@@ -64,7 +64,8 @@ func run(t *testing.T, j *audit.Journal, records ...audit.Record) {
 }
 
 func TestKeys(t *testing.T) {
-	failed, refused := call, call
+	failed, refused, known := call, call, call
+	known.Principal = "2"
 	failed.Outcome, failed.Code, failed.ID = audit.RPCError, -32602, "1"
 	refused.Outcome, refused.Code, refused.Backend, refused.BackendTool, refused.BackendID = audit.Rejected, -1, "", "", ""
 	for _, c := range []struct {
@@ -77,6 +78,8 @@ func TestKeys(t *testing.T) {
 			`{"time":"2026-01-02T03:04:05.000000Z","msg":"call","session":"s1","client":"claude/2.0","id":"\"1\"","backend_id":"4211","tool":"gh__search","backend":"gh","backend_tool":"search","outcome":"ok","queued_ms":0,"dur_ms":1.234,"bytes_in":10,"bytes_out":20}`},
 		{"text", "text", audit.Options{Payloads: audit.None}, call,
 			`time=2026-01-02T03:04:05.000Z msg=call session=s1 client=claude/2.0 id="\"1\"" backend_id=4211 tool=gh__search backend=gh backend_tool=search outcome=ok queued_ms=0 dur_ms=1.234 bytes_in=10 bytes_out=20`},
+		{"one of several tokens", "json", audit.Options{}, known,
+			`{"time":"2026-01-02T03:04:05.000000Z","msg":"call","session":"s1","client":"claude/2.0","principal":"2","id":"\"1\"","backend_id":"4211","tool":"gh__search","backend":"gh","backend_tool":"search","outcome":"ok","queued_ms":0,"dur_ms":1.234,"bytes_in":10,"bytes_out":20}`},
 		{"code only with rpc_error", "json", audit.Options{}, failed,
 			`{"time":"2026-01-02T03:04:05.000000Z","msg":"call","session":"s1","client":"claude/2.0","id":"1","backend_id":"4211","tool":"gh__search","backend":"gh","backend_tool":"search","outcome":"rpc_error","code":-32602,"queued_ms":0,"dur_ms":1.234,"bytes_in":10,"bytes_out":20}`},
 		{"never routed", "json", audit.Options{}, refused,

@@ -20,6 +20,7 @@ import (
 type Call struct {
 	Session   string
 	Client    string // name/version
+	Principal string // which of several tokens it has; "" if that is not told apart
 	ID        wire.ID
 	Method    string
 	Name      string // of the tool or the prompt, as the client named it; the URI; the task's id
@@ -68,7 +69,7 @@ func (s *Session) newCall(m wire.Message, id wire.ID, name string) Call {
 		client = clientName(m)
 	}
 	return Call{
-		Session: s.id, Client: client, ID: id, Method: m.Method(),
+		Session: s.id, Client: client, Principal: s.principal, ID: id, Method: m.Method(),
 		Name: name, Arguments: m.Part(wire.PartArguments), Started: time.Now(),
 	}
 }

@@ -51,7 +51,11 @@ func (s *Session) initialize(r *peer.Request) {
 	s.mu.Lock()
 	s.caller = caller // backends that are there already may ask for it at once
 	s.mu.Unlock()
-	s.log().Info("client", "client", caller.Name, "revision", caller.Revision.Date, "asked", brief(asked))
+	who := []any{"client", caller.Name, "revision", caller.Revision.Date, "asked", brief(asked)}
+	if s.principal != "" {
+		who = append(who, "principal", s.principal)
+	}
+	s.log().Info("client", who...)
 
 	s.g.Backends.Open(s.id, can, false)
 	s.opened, s.since = true, time.Now()

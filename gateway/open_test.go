@@ -16,7 +16,12 @@ import (
 // feed opens a session over conn and hands it what comes, as the door does, until conn is closed.
 // What it returns is closed then; End has to follow.
 func (h *house) feed(conn transport.Conn) (s *gateway.Session, closed chan struct{}) {
-	s, closed = h.gateway.Open("", "", conn), make(chan struct{})
+	return h.feedFor("", conn)
+}
+
+// feedFor is feed for a client that has one of several tokens.
+func (h *house) feedFor(principal string, conn transport.Conn) (s *gateway.Session, closed chan struct{}) {
+	s, closed = h.gateway.Open("", principal, conn), make(chan struct{})
 	go func() {
 		defer close(closed)
 		for m, _, err := conn.Read(); err == nil; m, _, err = conn.Read() {
@@ -125,5 +130,30 @@ func isClosed(c chan struct{}) bool {
 		return true
 	default:
 		return false
+	}
+}
+
+// The record of a call says which of several tokens its client has.
+func TestThePrincipalIsOnRecord(t *testing.T) {
+	for _, principal := range []string{"2", ""} {
+		synctest.Test(t, func(t *testing.T) {
+			h := newHouse(t, settings{solo: true}, "gh")
+			conn, client := mcptest.Open(t, "client")
+			s, closed := h.feedFor(principal, conn)
+			client.Initialize("2025-06-18")
+			gh := h.backend("gh")
+			gh.Ready("one")
+			list(t, client)
+			client.Send(call("1", "one"))
+			gh.Reply(gh.Asked("tools/call").ID(), "{}")
+			client.Want(`{"jsonrpc":"2.0","id":1,"result":{}}`)
+			conn.Close()
+			<-closed
+			s.End()
+			records := h.audit()
+			if len(records) != 1 || strings.Contains(records[0], "principal=2") != (principal == "2") || strings.Contains(records[0], "principal=\"") {
+				t.Errorf("principal %q: the audit log has %q", principal, records)
+			}
+		})
 	}
 }

@@ -96,7 +96,7 @@ func (journal) Begin(*Call) {}
 
 func (j journal) End(c *Call, o Outcome) {
 	r := audit.Record{
-		Session: c.Session, Client: c.Client,
+		Session: c.Session, Client: c.Client, Principal: c.Principal,
 		ID: string(c.ID), BackendID: string(c.BackendID),
 		Tool: brief(c.Name), Backend: c.Route.Backend, BackendTool: c.Route.Own,
 		Outcome: o.Kind, Code: o.Code, Reason: o.Reason, Started: c.Started, Queued: o.Queued, Dur: o.Dur,
