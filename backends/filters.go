@@ -62,6 +62,30 @@ func (s *Set) Permits(backend string, m wire.Message, c *peer.Pending) bool {
 	return ok && b.permits(m, c)
 }
 
+// Denied returns the first backend that lists a tool, a prompt or a resource under a name, its own or
+// that with the backend's name in front, and whose filters deny it; "" if there is none. It is for
+// operators: clients are not told whether a name is denied or does not exist.
+func (s *Set) Denied(k catalog.Kind, name string) (backend string) {
+	m := s.now()
+	for _, b := range m.all {
+		own := strings.TrimPrefix(name, b.cfg.Name+m.catalog.Separator)
+		if b.denies(k, name) || own != name && b.denies(k, own) {
+			return b.cfg.Name
+		}
+	}
+	return ""
+}
+
+// denies reports whether the backend lists an entry and its filters deny it.
+func (b *Backend) denies(k catalog.Kind, own string) bool {
+	if b.filterOf(k).IsZero() || b.lists(k, own) {
+		return false
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.ContainsFunc(b.items[k], func(i catalog.Item) bool { return i.Own == own })
+}
+
 // named returns the backend's own name of the tool or prompt that a request asks for.
 func named(m wire.Message, c *peer.Pending) string {
 	switch {

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -142,7 +143,32 @@ func (c *call) unknown() {
 			return
 		}
 	}
-	c.reject(c.unknownError())
+	c.rejectUnknown()
+}
+
+// rejectUnknown ends a call for a name that nobody has, or that the configuration forbids. Only the
+// record tells the one from the other.
+func (c *call) rejectUnknown() {
+	failure := c.unknownError()
+	if c.r.Fail(failure) {
+		c.finish(c.forbidden(failure))
+	}
+}
+
+// forbidden is the outcome of a call that ended with unknownError.
+func (c *call) forbidden(failure *wire.Error) Outcome {
+	o := unanswered(Rejected, failure)
+	kind := catalog.Tools
+	switch mcp.MCPMethod(c.Method) {
+	case mcp.MethodPromptsGet:
+		kind = catalog.Prompts
+	case mcp.MethodResourcesRead:
+		kind = catalog.Resources
+	}
+	if backend := c.s.g.Backends.Denied(kind, c.Name); backend != "" {
+		o.Reason = "the filters of backend " + backend + " deny it"
+	}
+	return o
 }
 
 // unknownError returns the error for a name that nobody has, or that the configuration forbids.
@@ -217,7 +243,11 @@ func (c *call) Done(m wire.Message, err error) {
 		}
 		kind, failure := c.failure(err)
 		if c.r.Fail(failure) {
-			c.ended(unanswered(kind, failure))
+			o := unanswered(kind, failure)
+			if errors.Is(err, peer.ErrForbidden) {
+				o = c.forbidden(failure)
+			}
+			c.ended(o)
 		}
 		return
 	}

@@ -98,6 +98,9 @@ func TestWhatWasShownIsForbiddenByAReload_F_SEC_1_F_SEC_12(t *testing.T) {
 		gh.Reply(gh.Asked("tools/call").ID(), "{}")
 		client.Want(`{"jsonrpc":"2.0","id":99,"result":{}}`)
 		records := h.audit()
+		if !strings.Contains(records[0], `reason="the filters of backend gh deny it"`) || !strings.Contains(records[1], `reason="the filters of backend gh deny it"`) {
+			t.Errorf("the audit log does not say that a filter denies: %q", records)
+		}
 		if len(records) != 3 || !strings.Contains(records[0], "outcome=rejected") || !strings.Contains(records[1], "outcome=rejected") || !strings.Contains(records[2], "outcome=ok") {
 			t.Errorf("the audit log has\n%s", strings.Join(records, "\n"))
 		}

@@ -56,7 +56,7 @@ func (c *call) goOn() bool {
 	}
 	if !c.s.g.Backends.Permits(e.route.Backend, c.r.Message, &e.pending) {
 		e.abandon("the configuration does not permit it any longer")
-		c.reject(c.unknownError())
+		c.rejectUnknown()
 	} else if failure := e.resume(c, responses); failure != nil {
 		c.reject(failure)
 	} else if c.over() { // since before the errand knew for whom it goes on
