@@ -30,16 +30,20 @@ func (f Filter) Permits(name string) bool {
 // PermitsURI reports whether the filter permits the resource with this URI, or the template with
 // this text. A URI can be written in several ways, which a server may take for the same resource.
 // Deny therefore applies to the URI as it is written and to its plain spellings, in upper or
-// lower case. Allow has to permit both the URI as it is written and its plain spelling.
+// lower case. Allow has to permit both the URI as it is written and its plain spellings. A URI that
+// programs read in different ways is not permitted, see spell.
 func (f Filter) PermitsURI(uri string) bool {
 	if f.IsZero() {
 		return true
 	}
-	plain, short := plainURI(uri)
+	plain, ok := spell(uri)
+	if !ok {
+		return false
+	}
 	for _, glob := range f.Deny {
-		for _, one := range []string{glob, plainGlob(glob)} {
-			if one = strings.ToLower(one); matchAny([]string{one}, strings.ToLower(uri)) ||
-				matchAny([]string{one}, strings.ToLower(plain)) || matchAny([]string{one}, strings.ToLower(short)) {
+		globs := []string{strings.ToLower(glob), strings.ToLower(plainGlob(glob))}
+		for _, one := range slices.Concat([]string{uri}, plain.same, plain.careless) {
+			if matchAny(globs, strings.ToLower(one)) {
 				return false
 			}
 		}
@@ -47,9 +51,16 @@ func (f Filter) PermitsURI(uri string) bool {
 	if len(f.Allow) == 0 {
 		return true
 	}
-	return matchAny(f.Allow, uri) && slices.ContainsFunc(f.Allow, func(glob string) bool {
-		return matchAny([]string{glob, plainGlob(glob)}, plain)
-	})
+	allow := slices.Clone(f.Allow)
+	for _, glob := range f.Allow {
+		allow = append(allow, plainGlob(glob))
+	}
+	for _, one := range plain.same {
+		if !matchAny(allow, one) {
+			return false
+		}
+	}
+	return matchAny(f.Allow, uri)
 }
 
 // Unmatched returns the globs of the filter under key that match none of the names, each as in

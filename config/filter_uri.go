@@ -1,37 +1,115 @@
 package config
 
-import "strings"
+import (
+	"strings"
+	"unicode"
+)
 
-// plainURI returns the plain spelling of a URI: without percent-encoding, with / in the place of
-// \, without the segments . and .. in its path, and with an empty authority for files of this
-// machine. Short is the same with one / where several follow each other.
-func plainURI(uri string) (plain, short string) {
-	scheme, rest, ok := strings.Cut(uri, ":")
-	if !ok {
+// spellings are the plain spellings of a URI: of those that programs take for the same resource, the
+// one without percent-encoding, with / in the place of \, and without the segments . and .. in its
+// path.
+type spellings struct {
+	// same are what a URI means to a program that reads it as RFC 3986 or the WHATWG's URL standard
+	// have it, or as a path.
+	same []string
+	// careless are what it means to a program that also drops repeated slashes, or the host of a file.
+	careless []string
+}
+
+// spell returns the plain spellings of a URI. It reports false if the URI has characters that no URI
+// has, which some programs drop and others do not: control characters, spaces around it, and in the
+// host of a web address those outside of ASCII.
+func spell(uri string) (s spellings, ok bool) {
+	if strings.ContainsFunc(uri, unicode.IsControl) || strings.TrimSpace(uri) != uri {
+		return s, false
+	}
+	scheme, rest, found := strings.Cut(uri, ":")
+	if !found {
 		scheme, rest = "", uri
 	} else {
-		scheme += ":"
+		scheme = strings.ToLower(scheme) + ":"
 	}
 	path, query := rest, ""
 	if i := strings.IndexAny(rest, "?#"); i >= 0 {
 		path, query = rest[:i], decoded(rest[i:])
 	}
-	path = strings.ReplaceAll(decoded(path), `\`, "/")
-	authority := ""
-	if after, ok := strings.CutPrefix(path, "//"); ok {
-		authority, path = "//"+after, ""
-		if i := strings.IndexByte(after, '/'); i >= 0 {
-			authority, path = "//"+after[:i], after[i:]
+	authority, path := splitAuthority(slashed(path))
+	if port, web := webPorts[scheme]; web {
+		if authority, path = webAuthority(authority+path, port); authority == "" {
+			return s, false
+		}
+		if path == "" {
+			s.careless = append(s.careless, scheme+authority+"/"+query)
 		}
 	}
-	if strings.EqualFold(scheme, "file:") && (authority == "" || strings.EqualFold(authority, "//localhost")) {
+	file := scheme == "file:"
+	if file && (authority == "" || strings.EqualFold(authority, "//localhost")) {
 		authority = "//"
 	}
-	plain = scheme + authority + withoutDots(path) + query
+	s.same = append(s.same, scheme+authority+withoutDots(path)+query)
+	if query != "" { // to a program that takes all of it for a path
+		s.same = append(s.same, scheme+authority+withoutDots(path+slashed(query)))
+	}
+	s.careless = append(s.careless, scheme+authority+withoutDots(oneSlash(path))+query)
+	if file {
+		s.careless = append(s.careless, scheme+"//"+withoutDots(oneSlash(path))+query)
+	}
+	return s, true
+}
+
+// webPorts are the ports that need not be named in a URL, by scheme.
+var webPorts = map[string]string{"http:": ":80", "https:": ":443", "ws:": ":80", "wss:": ":443", "ftp:": ":21"}
+
+// webAuthority returns the authority and the path of a web address. Any number of slashes may
+// stand before the host, a user and a password may, and a dot may follow it. The authority is "" if
+// the host is not one that can be compared.
+func webAuthority(text, port string) (authority, path string) {
+	text = strings.TrimLeft(text, "/")
+	host := text
+	if i := strings.IndexByte(text, '/'); i >= 0 {
+		host, path = text[:i], text[i:]
+	}
+	host = strings.ToLower(host[strings.LastIndexByte(host, '@')+1:])
+	host = strings.TrimSuffix(strings.TrimSuffix(host, port), ":")
+	host = strings.TrimSuffix(host, ".")
+	if host == "" || strings.ContainsFunc(host, func(r rune) bool { return r > unicode.MaxASCII || r == '%' }) {
+		return "", ""
+	}
+	return "//" + host, path
+}
+
+// splitAuthority takes the authority off, with the // before it.
+func splitAuthority(text string) (authority, path string) {
+	after, ok := strings.CutPrefix(text, "//")
+	if !ok {
+		return "", text
+	}
+	if i := strings.IndexByte(after, '/'); i >= 0 {
+		return "//" + after[:i], after[i:]
+	}
+	return text, ""
+}
+
+// slashed returns text without percent-encoding, however often it was encoded, and with / for \.
+func slashed(text string) string {
+	for range maxEncodings {
+		plain := decoded(text)
+		if plain == text {
+			break
+		}
+		text = plain
+	}
+	return strings.ReplaceAll(text, `\`, "/")
+}
+
+// maxEncodings bounds how often a URI is taken to be percent-encoded.
+const maxEncodings = 4
+
+func oneSlash(path string) string {
 	for strings.Contains(path, "//") {
 		path = strings.ReplaceAll(path, "//", "/")
 	}
-	return plain, scheme + authority + withoutDots(path) + query
+	return path
 }
 
 // withoutDots removes the segments . and .. of a path, as RFC 3986 (5.2.4) does.
@@ -94,8 +172,25 @@ func hexDigit(c byte) int {
 	return -1
 }
 
-// plainGlob returns a glob without percent-encoding. What was encoded stands for itself.
+// plainGlob returns a glob without percent-encoding, and of a web address without the port that
+// need not be named. What was encoded stands for itself.
 func plainGlob(glob string) string {
+	glob = decodedGlob(glob)
+	scheme, rest, _ := strings.Cut(glob, ":")
+	scheme = strings.ToLower(scheme) + ":"
+	port, web := webPorts[scheme]
+	host, _, _ := strings.Cut(strings.TrimLeft(rest, "/"), "/")
+	if !web || strings.ContainsAny(host, `*?[\`) {
+		return glob
+	}
+	authority, path := webAuthority(rest, port)
+	if authority == "" {
+		return glob
+	}
+	return scheme + authority + path
+}
+
+func decodedGlob(glob string) string {
 	if !strings.Contains(glob, "%") {
 		return glob
 	}
