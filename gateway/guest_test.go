@@ -397,6 +397,7 @@ func TestParked_QuestionsThatNameNoCall(t *testing.T) {
 		client.Send(first("2"))
 		two := gh.Asked("tools/call")
 		gh.Send(`{"jsonrpc":"2.0","id":"a","method":"roots/list"}`)
+		synctest.Wait() // it belongs to the first call now
 		client.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
 		if note := gh.Told("notifications/cancelled"); note.RequestID() != one.ID() {
 			t.Errorf("told %s", note.Raw())
