@@ -558,3 +558,26 @@ func TestSubscriptionsThatAreHandedOverWakeAStoppedLine(t *testing.T) {
 		shared.Asked("subscriptions/listen")
 	})
 }
+
+// A backend is stopped when idle_stop has passed since its last call, whenever that was.
+func TestIdleStopIsCountedFromTheLastCall(t *testing.T) {
+	for _, idle := range []time.Duration{3 * time.Second, 30 * time.Second} {
+		c := short("a")
+		c.IdleStop = idle
+		inHouse(t, backends.Options{Backends: []config.Backend{c}}, func(t *testing.T, h *house) {
+			p := h.next("a")
+			p.Ready("t")
+			p.HearPings()
+			time.Sleep(idle / 2)
+			call, _ := h.call("a")
+			p.Reply(p.Asked("tools/call").ID(), "{}")
+			call.ok(t)
+			time.Sleep(idle - time.Millisecond)
+			if p.Over() {
+				t.Errorf("%v: it was stopped too soon", idle)
+			}
+			time.Sleep(2 * time.Millisecond)
+			h.wantState("a", backends.Stopped)
+		})
+	}
+}

@@ -101,7 +101,10 @@ func (w *watch) due(looked time.Time) (first time.Time) {
 		}
 	}
 	if w.idle > 0 {
-		due := later(t.Used.Add(w.idle), looked.Add(min(w.idle, pingWait)))
+		due := t.Used.Add(w.idle)
+		if !due.After(looked) { // something is wanted of it
+			due = looked.Add(min(w.idle, pingWait))
+		}
 		if first.IsZero() || due.Before(first) {
 			first = due
 		}
