@@ -298,6 +298,14 @@ func (c *call) answer(result []byte) {
 // Cancelled implements peer.Owner: the client has taken the call back, or is
 // gone.
 func (c *call) Cancelled(params []byte) {
+	reason := ""
+	switch {
+	case params != nil:
+	case c.s.stopped.Load():
+		reason = "the gateway was stopped"
+	default:
+		reason = "the client is gone"
+	}
 	params = revision.UnstampParams(params)
 	c.mu.Lock()
 	c.cancelled = true
@@ -312,7 +320,7 @@ func (c *call) Cancelled(params []byte) {
 	case sent:
 		c.s.g.Backends.Cancel(c.Route.Backend, c.pending, params)
 	}
-	c.ended(Outcome{Kind: Cancelled})
+	c.ended(Outcome{Kind: Cancelled, Reason: reason})
 }
 
 func (c *call) is(method mcp.MCPMethod) bool { return c.Method == string(method) }

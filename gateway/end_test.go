@@ -177,7 +177,7 @@ func TestASignalHurriesTheEnd(t *testing.T) {
 		}
 		client.Want(`{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"The gateway was stopped; outcome unknown: the call may have run"}}`)
 		gh.Told("notifications/cancelled")
-		if records := h.audit(); len(records) != 1 || !strings.Contains(records[0], "outcome=cancelled") {
+		if records := h.audit(); len(records) != 1 || !strings.Contains(records[0], `outcome=cancelled reason="the gateway was stopped"`) {
 			t.Errorf("recorded %q", records)
 		}
 	})
