@@ -50,7 +50,7 @@ var guests = map[string][]string{
 	"github.com/go-viper/mapstructure":       {"config"},
 	"github.com/google/go-cmp":               {},
 	"github.com/rogpeppe/go-internal":        {},
-	"github.com/yosida95/uritemplate":        {"catalog", "backends"},
+	"github.com/yosida95/uritemplate":        {"catalog"},
 	"golang.org/x/time":                      {"backends"},
 }
 

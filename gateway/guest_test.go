@@ -92,7 +92,7 @@ func TestParked_AskedAndAnswered(t *testing.T) {
 			t.Fatalf("answered with %s", m.Raw())
 		}
 		requests, _ := wire.Lookup(m.Part(wire.PartResult), "inputRequests")
-		if want := `{"q1":{"method":"elicitation/create","params":{"_meta":{"vendor/a":1.0},"message":"[gh] Who?","requestedSchema":{"type":"object"}}},"q2":{"method":"roots/list"}}`; string(requests) != want {
+		if want := `{"q1":{"method":"elicitation/create","params":{"_meta":{"vendor/a":1.0},"message":"[gh] Who?","requestedSchema":{"type":"object"}}},"q2":{"method":"roots/list","params":{}}}`; string(requests) != want {
 			t.Errorf("asked %s", requests)
 		}
 		ticket, _ := wire.Lookup(m.Part(wire.PartResult), "requestState")

@@ -88,10 +88,11 @@ func WriteInputs(inputs []Input, state string) []byte {
 func writeRequests(inputs []Input) []byte {
 	requests := make([]wire.Member, 0, len(inputs))
 	for _, in := range inputs {
-		one := []wire.Member{{Key: "method", Text: wire.Quote(in.Method)}}
-		if in.Params != nil {
-			one = append(one, wire.Member{Key: "params", Text: in.Params})
+		params := in.Params
+		if params == nil {
+			params = []byte("{}") // go-sdk 1.8.0 cannot read a request without them
 		}
+		one := []wire.Member{{Key: "method", Text: wire.Quote(in.Method)}, {Key: "params", Text: params}}
 		requests = append(requests, wire.Member{Key: in.Key, Text: wire.Revise(nil, nil, one...)})
 	}
 	return wire.Revise(nil, nil, requests...)

@@ -174,6 +174,9 @@ func FuzzReadInputs(f *testing.F) {
 			t.Fatalf("%s was written as %s: %v", result, written, err)
 		}
 		for i := range again {
+			if inputs[i].Params == nil {
+				inputs[i].Params = []byte("{}")
+			}
 			if again[i].Key != inputs[i].Key || again[i].Method != inputs[i].Method || string(again[i].Params) != string(inputs[i].Params) {
 				t.Fatalf("%+v was written as %s", inputs[i], written)
 			}
