@@ -65,7 +65,7 @@ func TestReadInputs(t *testing.T) {
 
 func TestWriteInputs(t *testing.T) {
 	inputs := []revision.Input{{Key: "é\"", Method: "roots/list"}, {Key: "b", Method: "elicitation/create", Params: []byte(`{ "message":"1.0" }`)}}
-	const requests = `"inputRequests":{"é\"":{"method":"roots/list"},"b":{"method":"elicitation/create","params":{ "message":"1.0" }}}`
+	const requests = `"inputRequests":{"é\"":{"method":"roots/list","params":{}},"b":{"method":"elicitation/create","params":{ "message":"1.0" }}}`
 	for _, tt := range []struct {
 		inputs      []revision.Input
 		state, want string

@@ -25,7 +25,7 @@ func TestModernTask(t *testing.T) {
 	result := []byte(`{"content":[ ],"isError":true,"n":1.0}`)
 	failure := []byte(`{"code":-32603, "message":"no","data":1.0}`)
 	inputs := []revision.Input{{Key: "a", Method: "elicitation/create", Params: []byte(`{"message": "?"}`)}, {Key: "b", Method: "roots/list"}}
-	const requests = `{"a":{"method":"elicitation/create","params":{"message": "?"}},"b":{"method":"roots/list"}}`
+	const requests = `{"a":{"method":"elicitation/create","params":{"message": "?"}},"b":{"method":"roots/list","params":{}}}`
 	for _, c := range []struct {
 		was      string
 		o        revision.Outcome
