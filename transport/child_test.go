@@ -99,12 +99,17 @@ func TestSTART04TheEndNamesExitCodeAndLastWords(t *testing.T) {
 
 // The cause of an end stands above the trace that follows it.
 func TestLastWordsBeginWithTheCause(t *testing.T) {
-	var l lastWords
-	for _, line := range strings.Split("node:internal/modules:1368|  throw err;|  ^|Error: Cannot find module '/no/such.js'|at a|at b|at c|at d|Node.js v20", "|") {
-		l.add(line)
-	}
-	if got, want := l.String(), "Error: Cannot find module '/no/such.js' … at a | at b | at c | at d | Node.js v20"; got != want {
-		t.Errorf("got  %s\nwant %s", got, want)
+	for _, cause := range []string{
+		"Error: Cannot find module 'x'", "panic: runtime error: index out of range", "panic: no such table",
+		"fatal: out of memory", "thread 'main' panicked at src/main.rs:3:5:", `Exception in thread "main" java.lang.IllegalStateException: x`,
+	} {
+		var l lastWords
+		for _, line := range []string{"starting", cause, "", "1", "2", "3", "4", "5"} {
+			l.add(line)
+		}
+		if got, want := l.String(), cause+" … 1 | 2 | 3 | 4 | 5"; got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
 	}
 }
 

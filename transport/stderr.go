@@ -3,6 +3,7 @@ package transport
 import (
 	"bufio"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -75,10 +76,17 @@ func (l *lastWords) add(line string) {
 	if len(l.lines) <= keptLines {
 		return
 	}
-	if first := l.lines[0]; l.cause == "" && strings.Contains(strings.ToLower(first), "error") {
+	if first := l.lines[0]; l.cause == "" && speaksOfError(first) {
 		l.cause = first
 	}
 	l.lines = append(l.lines[:0], l.lines[1:]...)
+}
+
+// speaksOfError reports whether a line has a word with which programs in Go, Rust, Node, Python or Java
+// begin to say why they end.
+func speaksOfError(line string) bool {
+	line = strings.ToLower(line)
+	return slices.ContainsFunc([]string{"error", "panic", "fatal", "exception"}, func(word string) bool { return strings.Contains(line, word) })
 }
 
 // atEnd returns the ExitError of a child that ends now.
