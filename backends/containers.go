@@ -226,7 +226,16 @@ func (s *Set) sweepContainers(ctx context.Context) {
 	}
 	places := make(chan struct{}, sweepParallel)
 	var ending sync.WaitGroup
-	for _, k := range leftContainers(filepath.Join(s.State, containersDir), s.Over, time.Now()) {
+	dir, err := filepath.Abs(filepath.Join(s.State, containersDir))
+	if err != nil {
+		return
+	}
+	for _, k := range leftContainers(dir, s.Over, time.Now()) {
+		if !k.isVouchedFor(s.now().all, dir) {
+			s.Log.Warn("a record of a container is not used: no backend has its engine and file; the container may still run",
+				"backend", k.Backend, "file", k.record)
+			continue
+		}
 		places <- struct{}{}
 		ending.Go(func() {
 			defer func() { <-places }()
@@ -244,6 +253,34 @@ func (s *Set) sweepContainers(ctx context.Context) {
 		})
 	}
 	ending.Wait()
+}
+
+// isVouchedFor reports whether a record may be acted upon, which comes from a directory that others
+// may have filled: its engine is run, and its file is removed. The engine is that of a backend, or
+// a name that is looked up in PATH; the file is in dir or that of the backend.
+func (k *container) isVouchedFor(all []*Backend, dir string) bool {
+	known := len(k.Engine) == 1 && slices.Contains(engines, k.Engine[0])
+	own := filepath.Dir(k.CIDFile) == dir
+	if known {
+		k.Dir = ""
+	}
+	for _, b := range all {
+		run, _, ok := b.readsRun()
+		if !ok || !slices.Equal(run.engine, k.Engine) {
+			continue
+		}
+		if known = true; own {
+			k.Dir = b.cfg.Cwd
+		}
+		file := run.cidfile
+		if !filepath.IsAbs(file) {
+			file = filepath.Join(b.cfg.Cwd, file)
+		}
+		if file, err := filepath.Abs(file); err == nil && run.cidfile != "" && file == k.CIDFile {
+			k.Dir, own = b.cfg.Cwd, true
+		}
+	}
+	return known && own
 }
 
 // leftContainers returns the containers of gateways that are over. Records that are too old or too

@@ -5,11 +5,14 @@ package backends
 import (
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"mcpgateway/config"
 )
 
 // Of records only those of gateways that are over are taken up. What is damaged, too large, too old or
@@ -74,4 +77,38 @@ func TestContainerRecords_F_PROC_1(t *testing.T) {
 			t.Errorf("kept: %d, %v", len(entries), err)
 		}
 	})
+}
+
+// A record that somebody has put into the state directory runs no program and removes no file of
+// theirs: its engine has to be a backend's, or a name in PATH, and its file beside it or a backend's.
+func TestContainerRecordsOfOthersAreNotUsed(t *testing.T) {
+	set := New(Options{Log: slog.New(slog.DiscardHandler), Limit: 1 << 20, Backends: []config.Backend{
+		{Name: "a", Command: "docker", Args: []string{"-H", "tcp://h", "run", "-i", "x"}, Cwd: "/work", Enabled: true},
+		{Name: "b", Command: "/opt/bin/podman", Args: []string{"run", "-i", "--cidfile", "id", "x"}, Cwd: "/work", Enabled: true},
+	}})
+	for _, c := range []struct {
+		engine, file string
+		want         bool
+		dir          string
+	}{
+		{"docker", "/state/x.cid", true, ""},
+		{"podman", "/state/x.cid", true, ""},
+		{"./tools/docker", "/state/x.cid", false, ""},
+		{"/tmp/docker", "/state/x.cid", false, ""},
+		{"docker --config /tmp", "/state/x.cid", false, ""},
+		{"docker -H tcp://h", "/state/x.cid", true, "/work"},
+		{"docker -H ssh://other", "/state/x.cid", false, ""},
+		{"sudo docker", "/state/x.cid", false, ""},
+		{"docker", "/home/user/file", false, ""},
+		{"docker", "/state/../home/x.cid", false, ""},
+		{"/opt/bin/podman", "/work/id", true, "/work"},
+		{"/opt/bin/podman", "/state/x.cid", true, "/work"},
+		{"/opt/bin/podman", "/work/other", false, ""},
+		{"docker", "/work/id", false, ""},
+	} {
+		k := &container{Engine: strings.Fields(c.engine), CIDFile: c.file, Dir: "/evil"}
+		if got := k.isVouchedFor(set.now().all, "/state"); got != c.want || got && k.Dir != c.dir {
+			t.Errorf("%s %s: %t in %q, want %t in %q", c.engine, c.file, got, k.Dir, c.want, c.dir)
+		}
+	}
 }
