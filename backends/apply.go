@@ -2,6 +2,7 @@ package backends
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"mcpgateway/catalog"
@@ -33,6 +34,9 @@ const (
 // it goes to the new one of that name, or ends. A backend that does not start is changed all
 // the same, and is tried again like any other.
 //
+// Backends that are removed or disabled go at once, before anything is started. One whose program a
+// new backend runs goes with the other changes: it has another name then, and its tools stay.
+//
 // Filters take effect first, before anything is started, also for a backend that is about to be
 // replaced: a request that they do not permit is not sent from then on.
 //
@@ -45,8 +49,9 @@ func (s *Set) Apply(ctx context.Context, c Change) error {
 	}
 	s.applying <- struct{}{}
 	defer func() { <-s.applying }()
+	s.refilter(s.now(), c.Backends)
+	s.removeFirst(c.Backends)
 	before := s.now() // but for retired nobody else changes it
-	s.refilter(before, c.Backends)
 	next, newcomers := s.plan(before, c)
 	for _, b := range newcomers {
 		b.recall()
@@ -60,6 +65,41 @@ func (s *Set) Apply(ctx context.Context, c Change) error {
 		s.swapLocked(next)
 		s.mu.Unlock()
 	}
+	s.retireAll(before, next)
+	for _, b := range newcomers {
+		b.shared.levelled(nil) // it may have been changed since the backend was told
+	}
+	s.thinOut()
+	return nil
+}
+
+// removeFirst swaps to the members at hand without those that are not among the backends to come, if
+// they were started.
+func (s *Set) removeFirst(coming []config.Backend) {
+	before := s.now()
+	var names []string
+	for _, c := range coming {
+		names = append(names, c.Name)
+	}
+	next := before.only(func(b *Backend) bool {
+		return slices.ContainsFunc(coming, func(c config.Backend) bool {
+			runs := c.Enabled && c.Misconfigured == ""
+			return runs && (c.Name == b.cfg.Name || before.byName[c.Name] == nil && programOf(&c) == b.program)
+		})
+	}, names)
+	s.mu.Lock()
+	removes := !s.launched.IsZero() && len(next.all) < len(before.all)
+	if removes {
+		s.swapLocked(next)
+	}
+	s.mu.Unlock()
+	if removes {
+		s.retireAll(before, next)
+	}
+}
+
+// retireAll retires the members of before that are not in next.
+func (s *Set) retireAll(before, next *members) {
 	for _, b := range before.all {
 		if !next.has(b) {
 			if heir := next.byName[b.cfg.Name]; heir != nil {
@@ -68,11 +108,6 @@ func (s *Set) Apply(ctx context.Context, c Change) error {
 			b.retire()
 		}
 	}
-	for _, b := range newcomers {
-		b.shared.levelled(nil) // it may have been changed since the backend was told
-	}
-	s.thinOut()
-	return nil
 }
 
 // swapEarly swaps at once if no backend was started yet, and reports whether it did.

@@ -132,8 +132,8 @@ func TestApply_AfterTheEnd(t *testing.T) {
 	})
 }
 
-// What is added is listed from the swap on, what was removed is not any more, and a call to
-// it says so: a client may have read its name before.
+// What is removed is listed no more at once, whatever else is started, and a call to it says so: a
+// client may have read its name before. What is added is listed when it is ready.
 func TestApply_AddsAndRemoves(t *testing.T) {
 	all := plain("a", "b", "c")
 	inHouse(t, backends.Options{Backends: all[:2]}, func(t *testing.T, h *house) {
@@ -142,7 +142,9 @@ func TestApply_AddsAndRemoves(t *testing.T) {
 		b.Ready("u")
 		done := h.apply(change(all[0], all[2]))
 		c := h.next("c")
-		h.wantNames("t", "u")
+		h.wantNames("t")
+		gone, _ := h.call("b")
+		gone.want(t, removed)
 		c.Ready("v")
 		<-done
 		h.wantNames("t", "v")
@@ -168,6 +170,40 @@ func TestApply_AddsAndRemoves(t *testing.T) {
 		h.wantNames("t", "u", "v")
 		call, _ = h.call("b")
 		call.want(t, "")
+	})
+}
+
+// A backend that is removed does not get a name while another backend of the same change starts, though
+// the one that has the name denies it from now on.
+func TestApply_ARemovedBackendGetsNoNames(t *testing.T) {
+	all := plain("a", "b", "c")
+	inHouse(t, backends.Options{Backends: all[:2]}, func(t *testing.T, h *house) {
+		a, b := h.next("a"), h.next("b")
+		a.Ready("t")
+		b.Ready("t")
+		h.wantNames("t", "b__t")
+		h.apply(change(denying(all[0], "t", "", ""), all[2]))
+		h.next("c") // it hangs
+		time.Sleep(time.Second)
+		h.wantNames()
+		gone, _ := h.call("b")
+		gone.want(t, removed)
+		b.WantNothing()
+	})
+}
+
+// A backend that gets another name serves under the old one until it is ready under the new one.
+func TestApply_ABackendIsRenamed(t *testing.T) {
+	all := plain("a", "b")
+	inHouse(t, backends.Options{Backends: all[:1]}, func(t *testing.T, h *house) {
+		h.next("a").Ready("t")
+		all[1].Command = all[0].Command
+		done := h.apply(change(all[1]))
+		next := h.next("b")
+		h.wantNames("t")
+		next.Ready("u")
+		<-done
+		h.wantNames("u")
 	})
 }
 

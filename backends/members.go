@@ -3,6 +3,7 @@ package backends
 import (
 	"fmt"
 	"iter"
+	"maps"
 	"reflect"
 	"slices"
 	"time"
@@ -104,6 +105,27 @@ func (s *Set) plan(m *members, c Change) (next *members, newcomers []*Backend) {
 	slices.Sort(next.catalog.Names)
 	next.moved = moved(m.names, next.names)
 	return next, newcomers
+}
+
+// only returns the members that stay, in their order, of a configuration that has the names; those
+// of the others are remembered.
+func (m *members) only(stays func(*Backend) bool, names []string) *members {
+	next := *m
+	next.all, next.byName, next.moved = nil, make(map[string]*Backend), false
+	next.names = slices.DeleteFunc(slices.Clone(m.names), func(name string) bool { return !slices.Contains(names, name) })
+	next.former = maps.Clone(m.former)
+	if next.former == nil {
+		next.former = make(map[string]bool)
+	}
+	for _, b := range m.all {
+		if stays(b) {
+			next.all = append(next.all, b)
+			next.byName[b.cfg.Name] = b
+		} else {
+			next.remember(b.cfg.Name)
+		}
+	}
+	return &next
 }
 
 // moved reports whether two backends that are in both lists have another order in the second.
