@@ -9,6 +9,8 @@ import (
 
 	"github.com/knadh/koanf/providers/rawbytes"
 	"github.com/knadh/koanf/v2"
+
+	"mcpgateway/internal/secrets"
 )
 
 // Describe returns one line for each thing that a gateway would do by a file: the programs it would
@@ -86,6 +88,21 @@ func shownToken(token string) string {
 	return "a token written in the file"
 }
 
+// shownEnv returns variables with their values, of which many decide what a program runs, such as
+// PATH, NODE_OPTIONS and LD_PRELOAD. A value of a variable with the name of a secret is left out,
+// unless it is a reference.
+func shownEnv(env map[string]string) []string {
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		value := env[name]
+		if (secrets.Name(name) || secrets.Value(value)) && refersTo(value) == nil {
+			value = "…"
+		}
+		all = append(all, name+"="+quoted([]string{value})[0])
+	}
+	return all
+}
+
 // backend describes b, which gets these variables of the gateway's environment.
 func (d *description) backend(b *Backend, variables []string) {
 	name := "backend " + b.Name
@@ -95,7 +112,7 @@ func (d *description) backend(b *Backend, variables []string) {
 			line += " in " + b.Cwd
 		}
 		d.add(name+" starts", line)
-		d.add(name+" gets the variables that the file sets", strings.Join(slices.Sorted(maps.Keys(b.Env)), ", "))
+		d.add(name+" gets the variables that the file sets", strings.Join(shownEnv(b.Env), ", "))
 	}
 	if b.URL != "" {
 		d.add(name+" calls", shownURL(b.URL))

@@ -175,7 +175,7 @@ func TestApprovals_F_SEC_2(t *testing.T) {
 
 func TestDescribeIsBounded_F_SEC_2(t *testing.T) {
 	var b strings.Builder
-	b.WriteString("backends:\n- {name: evil, command: \"sh\\e[2J\", args: [-c, \"${X}\"], env: {NODE_OPTIONS: s3cret}}\n" +
+	b.WriteString("backends:\n- {name: evil, command: \"sh\\e[2J\", args: [-c, \"${X}\"], env: {NODE_OPTIONS: --require=x.js, API_KEY: s3cret}}\n" +
 		"- {name: web, url: \"https://u:s3cret@h.example/mcp?k=s3cret\"}\n")
 	fmt.Fprintf(&b, "- {name: long, command: \"${LONG:-%s}\"}\n", strings.Repeat("x", 100*maxDescribedLine))
 	for i := range maxDescribed {
@@ -184,7 +184,7 @@ func TestDescribeIsBounded_F_SEC_2(t *testing.T) {
 	b.WriteString("audit: {file: /home/u/.bashrc}\n")
 	project(t, b.String())
 	_, _, stderr := runPiped(t, nil, "trust").printed()
-	for _, want := range []string{"evil starts: sh\uFFFD[2J -c ${X}", "NODE_OPTIONS", "https://u:xxxxx@h.example/mcp", "more: read the file", "more characters: read the file"} {
+	for _, want := range []string{"evil starts: sh\uFFFD[2J -c ${X}", "NODE_OPTIONS=--require=x.js", "https://u:xxxxx@h.example/mcp", "more: read the file", "more characters: read the file"} {
 		if !strings.Contains(stderr, want) {
 			t.Errorf("no %q in\n%s", want, stderr)
 		}
