@@ -22,7 +22,8 @@ type source struct {
 // there.
 func find(opts Options) (source, error) {
 	if opts.Path != "" {
-		src, err := read(opts.Path, "")
+		path, _ := expandHome(opts.Path, opts.Env) // a client that starts programs without a shell passes ~ on
+		src, err := read(path, "")
 		src.local = opts.Local
 		if err == nil {
 			err = opts.approve(src)

@@ -41,6 +41,7 @@ func TestLookup(t *testing.T) {
 	}{
 		{name: "nothing at all"},
 		{name: "flag first", files: []string{other, cwd, xdg}, path: other, env: map[string]string{"GATEWAY_CONFIG": "/" + cwd, "XDG_CONFIG_HOME": "/xdg"}, want: other},
+		{name: "flag with ~", files: []string{other, cwd}, path: "~/else.yaml", env: map[string]string{"HOME": "/home"}, want: other},
 		{name: "then GATEWAY_CONFIG", files: []string{other, cwd}, env: map[string]string{"GATEWAY_CONFIG": "/" + other}, want: other},
 		{name: "GATEWAY_CONFIG with ~", files: []string{other, cwd}, env: map[string]string{"GATEWAY_CONFIG": "~/else.yaml", "HOME": "/home"}, want: other},
 		{name: "GATEWAY_CONFIG empty", files: []string{cwd}, env: map[string]string{"GATEWAY_CONFIG": ""}, want: cwd},
@@ -63,7 +64,7 @@ func TestLookup(t *testing.T) {
 				vars[name] = value
 			}
 			opts := Options{Env: lookup(vars), Dir: filepath.Join(root, "cwd")}
-			if tc.path != "" {
+			if opts.Path = tc.path; tc.path != "" && tc.path[0] != '~' {
 				opts.Path = filepath.Join(root, tc.path)
 			}
 			loaded, err := Load(opts)
