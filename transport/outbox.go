@@ -21,6 +21,7 @@ type outbox struct {
 
 	mu      sync.Mutex
 	queue   [][]byte
+	gathers bool // the last of queue is a copy to which more is added
 	waiting int
 	writing bool // the goroutine holds the stream
 	err     error
@@ -52,6 +53,9 @@ func newOutbox(w io.Writer, try func([]byte) (int, error), limit int) *outbox {
 
 // small is how many bytes of lines are copied to be written in one system call: that is the most that is held.
 const small = 32 << 10
+
+// gathered is the length from which on a line waits as it is, in bytes.
+const gathered = 4 << 10
 
 func (o *outbox) send(m wire.Message) error {
 	line := m.OneLine().Raw()
@@ -127,7 +131,11 @@ func (o *outbox) releaseLocked() {
 		return
 	}
 	if n := o.write(o.held); n < len(o.held) {
-		o.push(bytes.Clone(o.held[n:]))
+		rest := o.held[n:]
+		if len(rest) >= gathered { // else it is copied in any case
+			rest = bytes.Clone(rest)
+		}
+		o.push(rest)
 	}
 	o.held = o.held[:0]
 }
@@ -144,11 +152,25 @@ func (o *outbox) push(b []byte) {
 	if o.waiting == 0 && o.patience > 0 {
 		o.watchLocked()
 	}
-	o.queue = append(o.queue, b)
+	o.enqueue(b)
 	o.waiting += len(b)
 	select {
 	case o.wake <- struct{}{}:
 	default:
+	}
+}
+
+// enqueue puts b behind what waits. Short lines are copied together, so that what waits takes no
+// more memory than its bytes.
+func (o *outbox) enqueue(b []byte) {
+	last := len(o.queue) - 1
+	switch {
+	case len(b) >= gathered:
+		o.queue, o.gathers = append(o.queue, b), false
+	case last >= 0 && o.gathers && len(o.queue[last])+len(b) <= chunk:
+		o.queue[last] = append(o.queue[last], b...)
+	default:
+		o.queue, o.gathers = append(o.queue, bytes.Clone(b)), true
 	}
 }
 

@@ -77,6 +77,34 @@ func TestFRAME_08_WriteNeverWaits(t *testing.T) {
 	}
 }
 
+// Short lines that wait take no more memory than their bytes: the bound is one of memory.
+func TestShortLinesThatWaitTakeTheirBytes(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	o := newOutbox(w, tryWriter(w), 8<<20)
+	for sent := 0; err == nil; sent++ {
+		err = o.send(numbered(sent, 0))
+	}
+	if !errors.Is(err, ErrFull) {
+		t.Errorf("got %v, want %v", err, ErrFull)
+	}
+	o.mu.Lock()
+	held, parts := 0, len(o.queue)
+	for _, b := range o.queue {
+		held += cap(b)
+	}
+	waiting := o.waiting
+	o.mu.Unlock()
+	if held > 3*waiting/2 || parts > 1000 {
+		t.Errorf("%d bytes wait in %d parts of %d bytes together", waiting, parts, held)
+	}
+	w.Close()
+	o.close()
+}
+
 func TestOutboxTellsThatTheStreamIsGone(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
