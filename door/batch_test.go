@@ -1,9 +1,11 @@
 package door
 
 import (
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"mcpgateway/revision"
 	"mcpgateway/wire"
@@ -73,6 +75,73 @@ func TestBatchAsEvents(t *testing.T) {
 			h.want(knock{session: key, body: `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + id + `}}`}, 202, "")
 		}
 		(<-got).end()
+	})
+}
+
+// A cancellation in a batch is of what stands before it: each request of the batch ends once.
+func TestCancellationsInABatch(t *testing.T) {
+	const cancel = `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`
+	one, two := call("1", "hold", "{}"), call("2", "hold", "{}")
+	for batch, answered := range map[string][]string{
+		cancel + "," + one:                                 {"1"},
+		cancel + "," + one + "," + two:                     {"1", "2"},
+		two + "," + cancel + "," + one:                     {"2", "1"},
+		cancel + "," + cancel + "," + one:                  {"1"},
+		one + "," + cancel:                                 {},
+		cancel + "," + one + "," + cancel:                  {},
+		cancel + "," + one + "," + cancel + "," + two:      {"2"},
+		two + "," + one + "," + cancel:                     {"2"},
+		call("1", "ping", "{}") + "," + cancel + "," + two: {"1", "2"},
+	} {
+		for _, accept := range []string{"application/json, text/event-stream", "application/json", "text/event-stream, */*;q=0.5"} {
+			t.Run(batch+" "+accept, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					h := newHouse(t, nil)
+					key, _ := h.enter("2025-03-26", nil)
+					go func() {
+						for r := range h.held {
+							time.Sleep(time.Second)
+							r.Reply([]byte("{}"))
+						}
+					}()
+					_, body := h.ask(knock{session: key, body: "[" + batch + "]", header: map[string]string{"Accept": accept}})
+					var results []string
+					for _, id := range answered {
+						results = append(results, result(id, "{}"))
+					}
+					want := "[" + strings.Join(results, ",") + "]"
+					if len(answered) == 0 && strings.Contains(body, "result") || len(answered) > 0 && !strings.Contains(body, want) {
+						t.Errorf("answered with %q, want %s", body, want)
+					}
+					h.want(knock{session: key, body: call("1", "echo", "{}")}, 200, result("1", "{}")) // nothing of it is in flight
+					time.Sleep(time.Minute)
+					close(h.held)
+				})
+			})
+		}
+	}
+}
+
+// A cancellation that is delivered before a request with its id does not end that.
+func TestACancellationThatIsDeliveredBeforeItsRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, nil)
+		key, _ := h.enter("2025-11-25", nil)
+		s := h.door.find(key, 0, false)
+		r, w := h.request(knock{session: key, body: call("1", "echo", "{}")}), httptest.NewRecorder()
+		p, _ := h.door.read(w, r, true, h.door.holderOf(0, s))
+		defer p.body.release()
+		st, x, no := s.enter(w, p)
+		if no != nil {
+			t.Fatal(no.err)
+		}
+		h.want(knock{session: key, body: `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`}, 202, "")
+		if err := s.deliver(t.Context(), p, st); err != nil {
+			t.Fatal(err)
+		}
+		if s.answer(w, r, p, st, x, quick); w.Body.String() != result("1", "{}") {
+			t.Errorf("answered with %q", w.Body)
+		}
 	})
 }
 

@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"mcpgateway/revision"
-	"mcpgateway/transport"
 	"mcpgateway/wire"
 )
 
@@ -74,17 +73,16 @@ func (d *Door) legacyPost(w http.ResponseWriter, r *http.Request, who principal)
 		d.refusePosted(w, r, p, s.name, no)
 		return
 	}
-	err := s.deliver(r.Context(), p.m)
+	err := s.deliver(r.Context(), p, nil)
 	if err != nil {
 		s.takenBack(p.ids)
 	}
-	s.takenBack(p.cancels)
 	s.leave(nil, nil)
-	switch err {
-	case nil:
+	switch {
+	case err == nil:
 		w.WriteHeader(http.StatusAccepted)
-	case transport.ErrClosed:
-		s.gone(w, r, p)
+	case !s.undelivered(w, r, p, err):
+		abort()
 	}
 }
 

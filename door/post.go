@@ -40,7 +40,9 @@ func (d *Door) post(w http.ResponseWriter, r *http.Request, who principal) {
 		no = noSession()
 	default:
 		if no = checkVersion(r); no == nil {
-			s.post(w, r, p)
+			if !s.exchange(w, r, p, quick) {
+				abort()
+			}
 			return
 		}
 	}
@@ -62,10 +64,19 @@ func (d *Door) hello(w http.ResponseWriter, r *http.Request, p *posted, who prin
 		return
 	}
 	w.Header().Set(sessionHeader, s.key)
-	if !s.exchange(w, r, p, keepAlive) || !s.agreed() {
+	sent := s.exchange(w, r, p, keepAlive)
+	if !sent || !s.agreed() {
 		s.end()
 	}
+	if !sent {
+		abort()
+	}
 }
+
+// abort closes the connection of an exchange whose client does not get its answer. If the exchange
+// returned instead, net/http would send an empty response with the status 200, or end a stream as if
+// it was complete: a client that has closed only its sending side would take that for the answer.
+func abort() { panic(http.ErrAbortHandler) }
 
 func (s *session) agreed() bool {
 	s.mu.Lock()
@@ -77,12 +88,8 @@ func (s *session) agreed() bool {
 // it.
 const quick = 200 * time.Millisecond
 
-func (s *session) post(w http.ResponseWriter, r *http.Request, p *posted) {
-	s.exchange(w, r, p, quick)
-}
-
 // exchange takes what was posted to where it is read, and the answer back. It
-// reports whether anything was sent to the client.
+// reports whether the client was sent all of its answer; if not, the caller calls abort.
 func (s *session) exchange(w http.ResponseWriter, r *http.Request, p *posted, patience time.Duration) bool {
 	st, x, no := s.enter(w, p)
 	if no != nil {
@@ -92,15 +99,11 @@ func (s *session) exchange(w http.ResponseWriter, r *http.Request, p *posted, pa
 		s.door.refusePosted(w, r, p, s.name, no)
 		return true
 	}
-	if err := s.deliver(r.Context(), p.m); err != nil {
+	if err := s.deliver(r.Context(), p, st); err != nil {
 		s.takenBack(p.ids)
 		s.leave(st, x)
-		if err == transport.ErrClosed {
-			s.gone(w, r, p)
-		}
-		return false
+		return s.undelivered(w, r, p, err)
 	}
-	s.takenBack(p.cancels)
 	if st == nil {
 		s.leave(nil, nil)
 		w.WriteHeader(http.StatusAccepted)
@@ -167,6 +170,20 @@ func (s *session) leave(st *stream, x *reader) {
 	}
 }
 
+// undelivered ends the exchange of a request that was not delivered. It reports whether the client
+// was sent an answer.
+func (s *session) undelivered(w http.ResponseWriter, r *http.Request, p *posted, err error) bool {
+	if err == transport.ErrClosed {
+		s.gone(w, r, p)
+		return true
+	}
+	s.door.record(p.m, s.name, errClientGone)
+	return false
+}
+
+// errClientGone is recorded for a request whose client is gone before the request is delivered.
+var errClientGone = wire.Errorf(wire.CodeInternalError, "The client has closed the connection; the request did not run")
+
 // gone answers a request whose session has ended.
 func (s *session) gone(w http.ResponseWriter, r *http.Request, p *posted) {
 	no := noSession()
@@ -182,7 +199,7 @@ func (s *session) gone(w http.ResponseWriter, r *http.Request, p *posted) {
 // client would rather have events.
 func (s *session) answer(w http.ResponseWriter, r *http.Request, p *posted, st *stream, x *reader, patience time.Duration) bool {
 	for wait := true; wait; wait = st.jsonOnly && !s.isDone(st) {
-		if !x.wait(r.Context(), patience) {
+		if !x.wait(r.Context(), patience) && !s.isDone(st) {
 			s.leave(st, x)
 			return false
 		}
@@ -204,7 +221,7 @@ func (s *session) answer(w http.ResponseWriter, r *http.Request, p *posted, st *
 		s.leave(st, x)
 	case asEvents:
 		beginEvents(w)
-		s.pump(r.Context(), st, x, prime)
+		return s.pump(r.Context(), st, x, prime)
 	}
 	return true
 }
@@ -218,9 +235,8 @@ func (x *reader) wait(ctx context.Context, patience time.Duration) bool {
 	case <-x.wake:
 	case <-timer.C:
 	case <-ctx.Done():
-		return false
 	}
-	return true
+	return ctx.Err() == nil
 }
 
 // isDone reports whether a stream has all that it will have.

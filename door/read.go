@@ -15,7 +15,7 @@ import (
 type posted struct {
 	m       wire.Message
 	ids     []wire.ID // of the requests in it
-	cancels []wire.ID // of the requests that it takes back
+	cancels []wire.ID // of the requests that it takes back, except those that stand behind that in a batch
 	hello   bool      // it is an initialize
 	takes   takes     // the forms of an answer that the client accepts
 	body    *body
@@ -79,18 +79,25 @@ func (p *posted) note(m wire.Message) {
 // the stateless era, from whoever reads the batch.
 func (p *posted) unpack() *refusal {
 	bad := false
-	seen := make(map[wire.ID]bool)
+	seen := make(map[wire.ID]int) // requests, and how many cancellations stand before each
 	wire.EachElement(p.m.Raw(), func(text []byte) bool {
 		m, err := wire.Parse(text)
 		bad = bad || err != nil || m.Kind() == wire.Batch
 		if err == nil {
 			p.note(m)
 			if m.Kind() == wire.Request {
-				seen[m.ID()] = true
+				seen[m.ID()] = len(p.cancels)
 			}
 		}
 		return true
 	})
+	kept := p.cancels[:0]
+	for i, id := range p.cancels {
+		if before, ok := seen[id]; !ok || i >= before {
+			kept = append(kept, id)
+		}
+	}
+	p.cancels = kept
 	switch {
 	case len(seen) < len(p.ids):
 		return refuse(http.StatusBadRequest, "Invalid request: an id stands twice in the batch")

@@ -59,17 +59,23 @@ func (d *Door) refuse(w http.ResponseWriter, r *http.Request, no *refusal) {
 // refusePosted is refuse for a request of which the message was read. Session is the name of its
 // session, "" if it has none.
 func (d *Door) refusePosted(w http.ResponseWriter, r *http.Request, p *posted, session string, no *refusal) {
-	if d.o.Refused != nil {
-		if p.m.Kind() != wire.Batch {
-			d.o.Refused(session, p.m, no.err)
-		}
-		for _, text := range p.m.Elements() {
-			if m, _ := wire.Parse(text); m.Kind() == wire.Request {
-				d.o.Refused(session, m, no.err)
-			}
+	d.record(p.m, session, no.err)
+	d.refuse(w, r, no.of(p))
+}
+
+// record calls [Options.Refused] for each request in a message.
+func (d *Door) record(m wire.Message, session string, err *wire.Error) {
+	if d.o.Refused == nil {
+		return
+	}
+	if m.Kind() != wire.Batch {
+		d.o.Refused(session, m, err)
+	}
+	for _, text := range m.Elements() {
+		if one, _ := wire.Parse(text); one.Kind() == wire.Request {
+			d.o.Refused(session, one, err)
 		}
 	}
-	d.refuse(w, r, no.of(p))
 }
 
 func (no *refusal) send(w http.ResponseWriter) {

@@ -187,8 +187,9 @@ func (s *session) arriveLocked() *refusal {
 const maxOpen = 4096
 
 // deliver gives a message to the holder, when that has seen to the one before: then, and only
-// then, is what the client sends next behind it. A panic in that ends the session.
-func (s *session) deliver(ctx context.Context, m wire.Message) (err error) {
+// then, is what the client sends next behind it. A panic in that ends the session. St is the stream
+// for the answers, nil if there is none; the streams of requests that the message cancels end.
+func (s *session) deliver(ctx context.Context, p *posted, st *stream) (err error) {
 	s.turn.Lock()
 	defer s.turn.Unlock()
 	switch {
@@ -204,8 +205,28 @@ func (s *session) deliver(ctx context.Context, m wire.Message) (err error) {
 			err = transport.ErrClosed
 		}
 	}()
-	s.holder.Receive(m)
+	if st != nil {
+		s.mu.Lock()
+		st.delivered = true
+		s.mu.Unlock()
+	}
+	s.holder.Receive(p.m)
+	s.takenBack(s.delivered(p.cancels))
 	return nil
+}
+
+// delivered returns those of the requests that the holder has: of a request that is delivered after
+// its cancellation, it ignores that.
+func (s *session) delivered(ids []wire.ID) []wire.ID {
+	if len(ids) == 0 {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.DeleteFunc(ids, func(id wire.ID) bool {
+		st := s.open[id]
+		return st != nil && !st.delivered
+	})
 }
 
 func (s *session) isOver() bool {

@@ -44,8 +44,8 @@ func parseEventID(id string) (stream, number int, ok bool) {
 
 // pump sends the events of a stream until it ends, another exchange takes it
 // over or the client is gone, and then ends the exchange. Prime is the id of the
-// event that it begins with, which has no data.
-func (s *session) pump(ctx context.Context, st *stream, x *reader, prime string) {
+// event that it begins with, which has no data. It reports false if the client is gone before the end.
+func (s *session) pump(ctx context.Context, st *stream, x *reader, prime string) bool {
 	defer s.leave(st, x)
 	timer := time.NewTimer(keepAlive)
 	defer timer.Stop()
@@ -54,7 +54,7 @@ func (s *session) pump(ctx context.Context, st *stream, x *reader, prime string)
 		head = append(append(append(head, "id: "...), prime...), "\nretry: "+comeBack+"\ndata: \n\n"...)
 	}
 	if x.send(head) != nil { // flushed even if it is nothing: the headers go out
-		return
+		return false
 	}
 	var batch [][]byte
 	var first int
@@ -63,20 +63,20 @@ func (s *session) pump(ctx context.Context, st *stream, x *reader, prime string)
 		switch {
 		case len(batch) > 0:
 			if x.sendEvents(batch, s.prefix(st), first) != nil {
-				return
+				return false
 			}
 		case !more:
-			return
+			return true
 		default:
 			select {
 			case <-x.wake:
 				continue
 			case <-timer.C:
 				if x.send([]byte(": keep-alive\n\n")) != nil {
-					return
+					return false
 				}
 			case <-ctx.Done():
-				return
+				return false
 			}
 		}
 		timer.Reset(keepAlive)

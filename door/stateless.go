@@ -50,7 +50,9 @@ func (d *Door) stateless(w http.ResponseWriter, r *http.Request, p *posted, who 
 	if no == nil {
 		e := d.newVisit(w, r, p, who)
 		if no = d.receive(e); no == nil {
-			e.exchange(r.Context(), p.takes)
+			if !e.exchange(r.Context(), p.takes) {
+				abort()
+			}
 			return
 		}
 	}

@@ -16,20 +16,21 @@ import (
 // Its events are numbered from 1. Those that were sent are kept in case that they
 // did not arrive.
 type stream struct {
-	number   int       // part of its events' ids; 0 = not yet a stream of events, or the session's own
-	owed     []wire.ID // the requests that it still has to answer
-	events   [][]byte
-	first    int   // the number of events[0]
-	sent     int   // how many of events
-	kept     int   // bytes of those
-	waiting  int   // bytes of the others
-	body     *body // in which its requests stand; nil once it owes nothing
-	done     bool
-	answered bool    // there is a response among its events
-	jsonOnly bool    // it is sent as JSON: it takes nothing but the response
-	lost     bool    // nobody can ask for it any more: what comes for it is dropped
-	known    bool    // the client has the id of one of its events, and can ask for the rest
-	reader   *reader // who sends it now, nil if nobody does
+	number    int       // part of its events' ids; 0 = not yet a stream of events, or the session's own
+	owed      []wire.ID // the requests that it still has to answer
+	events    [][]byte
+	first     int   // the number of events[0]
+	sent      int   // how many of events
+	kept      int   // bytes of those
+	waiting   int   // bytes of the others
+	body      *body // in which its requests stand; nil once it owes nothing
+	done      bool
+	delivered bool    // its requests were given to the holder
+	answered  bool    // there is a response among its events
+	jsonOnly  bool    // it is sent as JSON: it takes nothing but the response
+	lost      bool    // nobody can ask for it any more: what comes for it is dropped
+	known     bool    // the client has the id of one of its events, and can ask for the rest
+	reader    *reader // who sends it now, nil if nobody does
 }
 
 func newStream() *stream { return &stream{first: 1} }

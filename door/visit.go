@@ -159,6 +159,7 @@ func (e *visit) Read() (wire.Message, wire.ID, error) {
 		default:
 			return e.m, "", nil
 		}
+		e.door.record(e.m, e.name, errClientGone)
 	}
 	select {
 	case <-e.closed:
@@ -261,24 +262,31 @@ func (e *visit) addLocked(text []byte) {
 // headers are held back until it is known what comes first, for an answer alone can
 // be an error that has a status of its own. A result alone is sent as JSON, unless the
 // client would rather have events; all else, and what takes its time, is a stream. A client that takes
-// JSON alone waits for its answer however long that takes.
-func (e *visit) exchange(ctx context.Context, takes takes) {
+// JSON alone waits for its answer however long that takes. It reports whether the client was sent all
+// of its answer; if not, the caller calls abort.
+func (e *visit) exchange(ctx context.Context, takes takes) bool {
 	x := e.x
 	defer e.leave()
 	for wait := true; wait; wait = e.jsonOnly && !e.isOver() {
-		if !x.wait(ctx, keepAlive) {
-			return
+		if !x.wait(ctx, keepAlive) && !e.isAnswered() {
+			return false
 		}
 	}
 	switch answer, status := e.alone(); {
 	case answer != nil && (status != http.StatusOK || takes != takesEvents):
 		sendJSON(x.w, status, answer)
-		return
+		return true
 	case e.jsonOnly:
-		return // its connection was cut
+		return false // its connection was cut
 	}
 	beginEvents(x.w)
-	e.pump(ctx, x)
+	return e.pump(ctx, x)
+}
+
+func (e *visit) isAnswered() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.answered
 }
 
 func (e *visit) isOver() bool {
@@ -297,12 +305,12 @@ func (e *visit) alone() ([]byte, int) {
 	return e.events[0], e.status
 }
 
-// pump sends events until there will be no more, or the client is gone.
-func (e *visit) pump(ctx context.Context, x *reader) {
+// pump sends events until there will be no more, or the client is gone. It reports false for the latter.
+func (e *visit) pump(ctx context.Context, x *reader) bool {
 	timer := time.NewTimer(keepAlive)
 	defer timer.Stop()
 	if x.send(nil) != nil { // the headers go out
-		return
+		return false
 	}
 	var batch [][]byte
 	for more := true; ; timer.Reset(keepAlive) {
@@ -310,20 +318,20 @@ func (e *visit) pump(ctx context.Context, x *reader) {
 		switch {
 		case len(batch) > 0:
 			if x.sendEvents(batch, "", 0) != nil {
-				return
+				return false
 			}
 			continue
 		case !more:
-			return
+			return true
 		}
 		select {
 		case <-x.wake:
 		case <-timer.C:
 			if x.send([]byte(": keep-alive\n\n")) != nil {
-				return
+				return false
 			}
 		case <-ctx.Done():
-			return
+			return false
 		}
 	}
 }
