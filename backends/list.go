@@ -134,7 +134,11 @@ func (b *Backend) drain(ctx context.Context, p *peer.Peer, s server, read []*rea
 			open[i].err = err
 			open[i].done = err != nil || next == nil
 			if err == nil && next == nil {
-				b.takeFlaws(open[i], catalog.LookAlikes(open[i].kind, open[i].items))
+				r := open[i]
+				items, duplicates := catalog.Duplicates(r.kind, r.items)
+				r.items = items
+				b.takeFlaws(r, duplicates)
+				b.takeFlaws(r, catalog.LookAlikes(r.kind, r.items))
 			}
 			open[i].params = append(append([]byte(`{"cursor":`), next...), '}')
 		}

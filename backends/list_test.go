@@ -468,3 +468,41 @@ func TestANullListIsEmpty_F_LIST_6(t *testing.T) {
 		a.WantNothing() // it is not asked again
 	})
 }
+
+// Of two entries of one list with one name the first is listed. The other one is named once as a
+// duplicate, not as a change, unless both are the same.
+func TestADuplicateInAListIsNamed(t *testing.T) {
+	inHouse(t, backends.Options{Backends: plain("a"), State: t.TempDir()}, func(t *testing.T, h *house) {
+		a := h.next("a")
+		a.Greet(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"prompts":{}},"serverInfo":{"name":"s","version":"1"}}`)
+		entry := func(name, description string) string {
+			return fmt.Sprintf(`{"name":%q,"description":%q,"inputSchema":{"type":"object"}}`, name, description)
+		}
+		list := func() {
+			tools := a.Asked("tools/list").ID()
+			a.Reply(a.Asked("prompts/list").ID(), `{"prompts":[{"name":"p"},{"name":"p","title":"P"}]}`)
+			a.Reply(tools, `{"tools":[`+entry("same", "s")+","+entry("t", "one")+","+entry("same", "s")+`],"nextCursor":"2"}`)
+			a.Reply(a.Asked("tools/list").ID(), `{"tools":[`+entry("t", "two")+","+entry("t", "three")+","+entry("u", "")+`]}`)
+		}
+		list()
+		for range 3 {
+			synctest.Wait()
+			a.Send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+			a.Send(`{"jsonrpc":"2.0","method":"notifications/prompts/list_changed"}`)
+			list()
+		}
+		synctest.Wait()
+		if got := h.log.Lines("level=WARN", "left out a tool", "tool=t", "it is a duplicate", "same name"); len(got) != 1 {
+			t.Errorf("logged %q", h.log.Loud())
+		}
+		if got := h.log.Lines("level=WARN", "left out a prompt", "name=p", "it is a duplicate"); len(got) != 1 {
+			t.Errorf("logged %q", h.log.Loud())
+		}
+		if got := h.log.Loud(); len(got) != 2 {
+			t.Errorf("logged %q", got)
+		}
+		if s := h.status("a"); s.Counts[catalog.Tools] != 3 || s.Counts[catalog.Prompts] != 1 {
+			t.Errorf("%+v", s.Counts)
+		}
+	})
+}

@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"slices"
@@ -139,6 +140,26 @@ func LookAlikes(k Kind, items []Item) []Flaw {
 		}
 	}
 	return flaws
+}
+
+// Duplicates returns the entries of a backend's list without those whose name, or URI, an earlier
+// entry has, and a flaw for each of those that differs from the earlier one.
+func Duplicates(k Kind, items []Item) ([]Item, []Flaw) {
+	first := make(map[string]int, len(items))
+	var flaws []Flaw
+	kept := items[:0]
+	for i := range items {
+		own := items[i].Own
+		switch at, known := first[own]; {
+		case !known:
+			first[own] = len(kept)
+			kept = append(kept, items[i])
+		case !bytes.Equal(kept[at].raw, items[i].raw):
+			flaws = append(flaws, Flaw{Item: own, What: "it is a duplicate: an earlier entry of the list, which differs from it, has the same " + kinds[k].key})
+		}
+	}
+	clear(items[len(kept):])
+	return kept, flaws
 }
 
 // spaces are the backends by the folded beginning of their names: each backend has the names that
