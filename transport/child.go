@@ -60,6 +60,7 @@ type Child struct {
 	drops  sync.WaitGroup
 	closed atomic.Bool
 	deaf   atomic.Bool // it does not read
+	ousted atomic.Bool // hurry has sent it a signal
 	once   sync.Once   // Close
 	broken sync.Once   // its stdin
 }
@@ -166,6 +167,9 @@ func (p *Child) ended(err error) error {
 	case <-p.exited:
 		<-p.silent // soon: wait has set a deadline
 		status := status(p.cmd.ProcessState)
+		if p.ousted.Load() {
+			status = "it closed its stdin but ran on, so that the gateway ended it (" + status + ")"
+		}
 		if p.daemon {
 			status += "; it has left a process behind, but a server must not go into the background"
 		}
@@ -205,6 +209,7 @@ func (p *Child) hurry() {
 		for i, step := range []func(){p.group.terminate, p.group.kill} {
 			time.AfterFunc(time.Duration(i+1)*stragglers, func() {
 				if !p.gone(0) {
+					p.ousted.Store(true)
 					step()
 				}
 			})

@@ -175,7 +175,7 @@ func TestAChildThatClosesItsStdinIsEnded(t *testing.T) {
 	if err := p.Write(numbered(1, 0), ""); err != nil {
 		t.Errorf("Write: %v", err)
 	}
-	if _, _, err := p.Read(); err == nil || err.Error() != "signal: terminated" {
+	if _, _, err := p.Read(); err == nil || err.Error() != "it closed its stdin but ran on, so that the gateway ended it (signal: terminated)" {
 		t.Errorf("Read: %v", err)
 	}
 }
@@ -189,7 +189,7 @@ func TestAChildThatClosesItsStdinBehindAWriteIsEnded(t *testing.T) {
 		t.Errorf("Write: %v", err)
 	}
 	burst.End()
-	if _, _, err := p.Read(); err == nil || err.Error() != "signal: terminated" {
+	if _, _, err := p.Read(); err == nil || err.Error() != "it closed its stdin but ran on, so that the gateway ended it (signal: terminated)" {
 		t.Errorf("Read: %v", err)
 	}
 }
@@ -328,7 +328,7 @@ func TestAChildThatClosesItsStdinIsKilledInTheEnd(t *testing.T) {
 	if err := p.Write(numbered(1, 0), ""); err != nil {
 		t.Errorf("Write: %v", err)
 	}
-	if _, _, err := p.Read(); err == nil || err.Error() != "signal: killed" {
+	if _, _, err := p.Read(); err == nil || err.Error() != "it closed its stdin but ran on, so that the gateway ended it (signal: killed)" {
 		t.Errorf("Read: %v", err)
 	}
 }

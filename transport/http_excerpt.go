@@ -19,7 +19,11 @@ const maxHead = 16 << 10
 // body, is not a message for the request.
 func (s *site) statusError(resp *http.Response, body []byte) *StatusError {
 	text := s.excerpt(resp, body)
-	if to := s.redirectTarget(resp); to != "" {
+	switch to := s.redirectTarget(resp); {
+	case to == "":
+	case redirectsBack(resp):
+		text = "redirects in a loop, back to " + to + ": check the server, or the proxy in front of it"
+	default:
 		text = "redirects to " + to + ": put that into url"
 	}
 	return &StatusError{Code: resp.StatusCode, Text: text, Hint: s.advice(resp, body)}
@@ -36,6 +40,23 @@ func (s *site) redirectTarget(resp *http.Response) string {
 		return ""
 	}
 	return s.brief(to.Scheme + "://" + to.Host + to.EscapedPath())
+}
+
+// redirectsBack reports whether a redirect leads to a URL that was requested before it.
+func redirectsBack(resp *http.Response) bool {
+	to, err := resp.Location()
+	if err != nil {
+		return false
+	}
+	to.Fragment, to.RawFragment = "", ""
+	for ; resp != nil; resp = resp.Request.Response {
+		asked := *resp.Request.URL
+		asked.Fragment, asked.RawFragment = "", ""
+		if asked.String() == to.String() {
+			return true
+		}
+	}
+	return false
 }
 
 // excerpt returns the beginning of a body on one line, "" if it is not text. Of a page

@@ -130,6 +130,10 @@ func TestHTTPNamesTheTargetOfARedirect_F_HTTP_6(t *testing.T) {
 		{"/mcp/", "HTTP 302 Found: redirects to http://stub.test/mcp/: put that into url", 302},
 		{"//other.test/x", "HTTP 307 Temporary Redirect: redirects to http://other.test/x: put that into url", 307},
 		{"http://other.test/" + strings.Repeat("x", 1000), strings.Repeat("x", 100) + "…: put that into url", 307},
+		{"/mcp", "HTTP 307 Temporary Redirect: redirects in a loop, back to http://stub.test/mcp: check the server", 307},
+		{"/mcp#again", "HTTP 308 Permanent Redirect: redirects in a loop, back to http://stub.test/mcp: check the server", 308},
+		{"http://stub.test/mcp", "HTTP 302 Found: redirects in a loop, back to http://stub.test/mcp: check the server", 302},
+		{"/mcp?a=1", "HTTP 302 Found: redirects to http://stub.test/mcp: put that into url", 302},
 		{"javascript:alert(1)", "HTTP 302 Found", 302},
 		{"", "HTTP 304 Not Modified", 304},
 	} {
