@@ -25,9 +25,12 @@ const (
 )
 
 // A compiler finds out whether Ajv can compile a JSON Schema as the npm SDK has it done: by
-// draft-07, whatever $schema says, with "strict" and "validateSchema" off. It follows Ajv 8.20,
-// which accepts more than the meta-schema does: it looks only at schemas that it needs, and not at
-// unknown keywords.
+// draft-07, whatever $schema says, with "strict" and "validateSchema" off, and with ajv-formats. It
+// follows Ajv 8.20, which accepts more than the meta-schema does: it looks only at schemas that it
+// needs, and not at unknown keywords.
+//
+// It accepts a schema only if that compiles inside of another schema, too, because package revision
+// puts it into one for clients of earlier revisions.
 type compiler struct {
 	root     map[string]any
 	anchors  map[string]place
@@ -60,7 +63,12 @@ func notCompiled(schema []byte) (at, problem string) {
 	if err := d.Decode(&c.root); err != nil {
 		return "", "is not an object"
 	}
-	if c.findAnchors(c.root, nil) {
+	switch {
+	case truthy(c.root["$async"]):
+		c.fail([]string{"$async"}, "is refused: clients do not wait for a validator")
+	case truthy(c.root["$id"]): // withoutIdentifiers leaves no text here
+		c.fail([]string{"$id"}, "is not a string")
+	case c.findAnchors(c.root, nil):
 		c.schema(c.root, nil, 0)
 	}
 	return c.at, c.problem
@@ -91,10 +99,26 @@ var (
 	}
 )
 
-// findAnchors notes the anchors of all schemas in a schema but its own.
+// inherited are the names that each object of JavaScript has. Ajv takes them for keywords that it
+// knows, for a list of schemas if the value is an array, and for schemas by name if it is an object.
+var inherited = []string{
+	"__proto__", "constructor", "hasOwnProperty", "isPrototypeOf", "propertyIsEnumerable",
+	"toLocaleString", "toString", "valueOf",
+	"__defineGetter__", "__defineSetter__", "__lookupGetter__", "__lookupSetter__",
+}
+
+func hasSchemaList(key string) bool {
+	return slices.Contains(schemaLists, key) || slices.Contains(inherited, key)
+}
+
+func hasSchemaMap(key string) bool {
+	return slices.Contains(schemaMaps, key) || slices.Contains(inherited, key)
+}
+
+// findAnchors notes the anchors of all schemas in a schema. References do not find its own.
 func (c *compiler) findAnchors(schema map[string]any, path []string) (ok bool) {
 	for _, key := range []string{"$anchor", "$dynamicAnchor"} {
-		if name, isText := schema[key].(string); isText && path != nil {
+		if name, isText := schema[key].(string); isText {
 			if !anchor.MatchString(name) {
 				return c.fail(below(path, key), "is not an anchor")
 			}
@@ -113,11 +137,11 @@ func (c *compiler) findAnchors(schema map[string]any, path []string) (ok bool) {
 	for _, key := range slices.Sorted(maps.Keys(schema)) {
 		path := below(path, key)
 		switch list, isArray := schema[key].([]any); {
-		case isArray && slices.Contains(schemaLists, key):
+		case isArray && hasSchemaList(key):
 			for i, one := range list {
 				inside(one, below(path, strconv.Itoa(i)))
 			}
-		case slices.Contains(schemaMaps, key):
+		case hasSchemaMap(key):
 			many, _ := schema[key].(map[string]any)
 			for _, name := range slices.Sorted(maps.Keys(many)) {
 				inside(many[name], below(path, name))
@@ -137,7 +161,9 @@ var ajvKeywords = map[string]func(value any) (want string){
 	"multipleOf": wantNumber,
 	"minLength":  wantNumber, "maxLength": wantNumber, "minItems": wantNumber, "maxItems": wantNumber,
 	"minProperties": wantNumber, "maxProperties": wantNumber,
-	"required": wantArray, "allOf": wantArray, "anyOf": wantArray, "oneOf": wantArray,
+	"formatMinimum": wantText, "formatMaximum": wantText,
+	"formatExclusiveMinimum": wantText, "formatExclusiveMaximum": wantText,
+	"required": wantNames, "allOf": wantArray, "anyOf": wantArray, "oneOf": wantArray,
 	"nullable": wantBool, "uniqueItems": wantBool,
 	"properties": wantObject, "patternProperties": wantObject, "dependencies": wantObject,
 	"not": wantSchema, "if": wantSchema, "then": wantSchema, "else": wantSchema,
@@ -177,6 +203,22 @@ func wantText(v any) string   { return want[string](v, "a string") }
 func wantNumber(v any) string { return want[json.Number](v, "a number") }
 func wantBool(v any) string   { return want[bool](v, "true or false") }
 func wantArray(v any) string  { return want[[]any](v, "an array") }
+
+// wantNames accepts all that JavaScript can make texts of.
+func wantNames(v any) string {
+	list, isArray := v.([]any)
+	for _, one := range list {
+		switch one.(type) {
+		case []any, map[string]any:
+			isArray = false
+		}
+	}
+	if isArray {
+		return ""
+	}
+	return "an array of strings"
+}
+
 func wantObject(v any) string { return want[map[string]any](v, "an object") }
 
 func wantSchema(v any) string {
@@ -202,10 +244,32 @@ func isTrivial(schema any) bool {
 		return s
 	case map[string]any:
 		for key := range s {
-			if _, known := ajvKeywords[key]; known {
+			if isKeyword(key) {
 				return false
 			}
 		}
+	}
+	return true
+}
+
+// isKeyword reports whether Ajv compiles a schema because of this keyword.
+func isKeyword(key string) bool {
+	_, known := ajvKeywords[key]
+	return known || slices.Contains(inherited, key)
+}
+
+// truthy reports whether a value counts as true in JavaScript.
+func truthy(value any) bool {
+	switch v := value.(type) {
+	case nil:
+		return false
+	case bool:
+		return v
+	case string:
+		return v != ""
+	case json.Number:
+		number, _ := v.Float64()
+		return number != 0
 	}
 	return true
 }
@@ -216,18 +280,17 @@ func (c *compiler) schema(schema any, path []string, depth int) (ok bool) {
 	if c.compiled++; c.compiled > maxCompiled {
 		return c.fail(nil, "has more than "+strconv.Itoa(maxCompiled)+" schemas, with references followed")
 	}
-	id, async := s["$id"], s["$async"]
 	switch {
 	case depth > maxCompiledDepth:
 		return c.fail(path, "nests too deep, with references followed")
 	case schema == nil:
 		return c.fail(path, "is not a schema")
-	case async != nil && async != false:
-		return c.fail(below(path, "$async"), "is refused: clients do not wait for a validator")
-	case id != nil && id != false: // withoutIdentifiers leaves none in schemas
-		return c.fail(below(path, "$id"), "is not a string, or not in a schema")
 	case !isObject || isTrivial(s):
 		return true
+	case truthy(s["$async"]):
+		return c.fail(below(path, "$async"), "is refused: clients do not wait for a validator")
+	case truthy(s["$id"]): // withoutIdentifiers leaves none in schemas
+		return c.fail(below(path, "$id"), "is not a string, or not in a schema")
 	}
 	keys := slices.Sorted(maps.Keys(s))
 	for _, key := range keys {
@@ -264,8 +327,15 @@ func (c *compiler) keyword(s map[string]any, key string, path []string, depth in
 		return c.ref(s[key].(string), path, depth)
 	case "pattern":
 		return c.pattern(s[key].(string), path)
+	case "formatMinimum", "formatMaximum", "formatExclusiveMinimum", "formatExclusiveMaximum":
+		switch format, there := s["format"].(string); {
+		case !there:
+			return c.fail(path, "is there without a format")
+		case slices.Contains(formatsWithoutOrder, format):
+			return c.fail(path, "is there with the format "+format+", whose values have no order")
+		}
 	case "patternProperties":
-		many := s[key].(map[string]any)
+		many := byName(s[key])
 		rest, compiled := s["additionalProperties"]
 		compiled = compiled && !isTrivial(rest)
 		for _, schema := range many {
@@ -280,10 +350,18 @@ func (c *compiler) keyword(s map[string]any, key string, path []string, depth in
 		}
 		return c.branches(len(many), path) && c.all(many, path, depth)
 	case "properties":
-		return c.all(s[key].(map[string]any), path, depth)
+		return c.all(byName(s[key]), path, depth)
 	case "dependencies":
-		many := maps.Clone(s[key].(map[string]any))
-		maps.DeleteFunc(many, func(_ string, v any) bool { return wantArray(v) == "" }) // those are names
+		many := maps.Clone(byName(s[key]))
+		for _, name := range slices.Sorted(maps.Keys(many)) {
+			if wantArray(many[name]) != "" {
+				continue
+			}
+			if want := wantNames(many[name]); want != "" {
+				return c.fail(below(path, name), "is not "+want)
+			}
+			delete(many, name)
+		}
 		return c.all(many, path, depth)
 	case "anyOf", "oneOf", "allOf", "items":
 		list, isArray := s[key].([]any)
@@ -322,6 +400,16 @@ func (c *compiler) keyword(s map[string]any, key string, path []string, depth in
 	return true
 }
 
+// byName returns the schemas in an object that Ajv looks at.
+func byName(value any) map[string]any {
+	many := value.(map[string]any)
+	if _, there := many["__proto__"]; there {
+		many = maps.Clone(many)
+		delete(many, "__proto__")
+	}
+	return many
+}
+
 func (c *compiler) all(many map[string]any, path []string, depth int) (ok bool) {
 	for _, name := range slices.Sorted(maps.Keys(many)) {
 		if !c.schema(many[name], below(path, name), depth) {
@@ -342,13 +430,21 @@ func (c *compiler) pattern(text string, path []string) (ok bool) {
 	return true
 }
 
+// formatsWithoutOrder are the formats that ajv-formats checks and cannot compare. Ajv ignores formats
+// that it does not know.
+var formatsWithoutOrder = []string{
+	"duration", "uri", "uri-reference", "uri-template", "url", "email", "hostname", "ipv4", "ipv6", "regex", "uuid",
+	"json-pointer", "json-pointer-uri-fragment", "relative-json-pointer", "byte", "int32", "int64", "float", "double",
+}
+
 // metaSchemas are what Ajv has from the beginning.
 var metaSchemas = []string{"http://json-schema.org/draft-07/schema", "http://json-schema.org/schema"}
 
 // ref compiles the schema to which a reference leads.
 func (c *compiler) ref(text string, path []string, depth int) (ok bool) {
-	if text == "" || text == "#" || text == "#/" || slices.Contains(metaSchemas, strings.TrimSuffix(text, "#")) {
-		return true // the schema as a whole, which is being compiled
+	text = normalRef(text)
+	if slices.Contains(metaSchemas, text) {
+		return true
 	}
 	to, known := c.targets[text]
 	if !known {
@@ -363,30 +459,39 @@ func (c *compiler) ref(text string, path []string, depth int) (ok bool) {
 		to = &target{at, c.inline[path]}
 		c.targets[text] = to
 	}
-	if known && !to.inline {
+	if known && !to.inline || len(to.path) == 0 {
 		return true // it is compiled, or is being compiled
 	}
+	if s, _ := to.value.(map[string]any); !to.inline && truthy(s["$async"]) {
+		return c.fail(below(to.path, "$async"), "is refused: clients do not wait for a validator")
+	}
 	return c.schema(to.value, to.path, depth+refDepth)
+}
+
+// normalRef returns a reference without an empty fragment at its end, as Ajv does.
+func normalRef(ref string) string {
+	if before, ok := strings.CutSuffix(ref, "#/"); ok {
+		return before
+	}
+	return strings.TrimSuffix(ref, "#")
 }
 
 // follow returns the place to which a reference leads, or why there is none. If a reference and nothing
 // else stands there, it is followed, too.
 func (c *compiler) follow(text string) (p place, problem string) {
-	const nowhere = "leads nowhere in the schema"
 	p, isPointer, ok := c.find(text)
-	if !ok || p.data && refers(p.value) { // references in data are not adapted when the schema is
-		return p, nowhere
+	if !ok {
+		return p, "leads nowhere in the schema"
 	}
 	for range maxCompiledDepth {
 		s, _ := p.value.(map[string]any)
-		next, _ := s["$ref"].(string)
-		if !isPointer || next == "" || slices.ContainsFunc(slices.Collect(maps.Keys(s)), func(key string) bool {
-			_, known := ajvKeywords[key]
-			return known && key != "$ref"
+		next, refers := s["$ref"].(string)
+		if !isPointer || !refers || slices.ContainsFunc(slices.Collect(maps.Keys(s)), func(key string) bool {
+			return isKeyword(key) && key != "$ref"
 		}) {
 			return p, ""
 		}
-		further, pointer, ok := c.find(next)
+		further, pointer, ok := c.find(normalRef(next))
 		if !ok || !pointer {
 			return p, "" // its own reference is compiled next
 		}
@@ -395,15 +500,21 @@ func (c *compiler) follow(text string) (p place, problem string) {
 	return p, "leads back to itself, or through too many references"
 }
 
+// hasNoIdentifier are the parts of JSON pointers behind which Ajv does not look for an $id.
+var hasNoIdentifier = []string{"properties", "patternProperties", "enum", "dependencies", "definitions"}
+
 // find returns the place of which a reference is the JSON pointer or the anchor.
 func (c *compiler) find(ref string) (p place, isPointer, ok bool) {
+	if ref == "" {
+		return place{value: c.root}, true, true
+	}
 	fragment, isFragment := strings.CutPrefix(ref, "#")
 	if !isFragment {
 		return place{}, false, false
 	}
 	if !strings.HasPrefix(fragment, "/") {
 		p, ok = c.anchors[fragment]
-		return p, false, ok
+		return p, false, ok && len(p.path) > 0
 	}
 	p.value = c.root
 	names := false // the next part is a name, not a keyword
@@ -424,17 +535,17 @@ func (c *compiler) find(ref string) (p place, isPointer, ok bool) {
 		default:
 			ok = false
 		}
-		if !ok {
+		if !ok || token == "__proto__" { // the npm SDK removes that name in some places
 			return place{}, true, false
 		}
 		p.path = append(p.path, token)
 		p.data = p.data || !names && (token == "const" || token == "enum" || token == "default" || token == "examples")
 		names = !names && slices.Contains(schemaMaps, token)
-		if s, _ := p.value.(map[string]any); !names && wantText(s["$id"]) == "" {
-			return place{}, true, false // references in it are relative to that
+		if s, _ := p.value.(map[string]any); truthy(s["$id"]) && !slices.Contains(hasNoIdentifier, token) {
+			return place{}, true, false // Ajv takes that for an identifier to which references are relative
 		}
 	}
-	return p, true, true
+	return p, true, !p.data || !refers(p.value) // package revision does not change references in data
 }
 
 // refers reports whether there is a reference in a value.

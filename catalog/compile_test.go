@@ -30,22 +30,40 @@ func TestOutputSchemasThatDoNotCompile_F_LIST_2(t *testing.T) {
 		in(`{"$ref":null}`):                    "outputSchema.properties.a.$ref is not a string",
 		`{"$ref":"#/$defs/a","$defs":{"a":{"$ref":"#/$defs/b"},"b":{"$ref":"#/$defs/a"}}}`: "outputSchema.$ref leads back to itself",
 		`{"$ref":"#/$defs/a","$defs":{"a":{"properties":{"b":{"pattern":"("}}}}}`:          "outputSchema.$defs.a.properties.b.pattern is not a regular expression",
-		in(`{"pattern":"^(?P<x>a)$"}`):                          "outputSchema.properties.a.pattern is not a regular expression",
-		in(`{"patternProperties":{"[":{"type":"string"}}}`):     "outputSchema.properties.a.patternProperties.[ is not",
-		in(`{"nullable":true}`):                                 "outputSchema.properties.a.nullable is there without a type",
-		in(`{"type":["string","null"],"nullable":false}`):       "outputSchema.properties.a.nullable contradicts",
-		in(`{"exclusiveMinimum":true,"minimum":0}`):             "outputSchema.properties.a.exclusiveMinimum is not a number",
-		in(`{"enum":[]}`):                                       "outputSchema.properties.a.enum is not an array with a value",
-		in(`{"properties":{"b":null}}`):                         "outputSchema.properties.a.properties.b is not a schema",
-		in(`{"required":true}`):                                 "outputSchema.properties.a.required is not an array",
-		in(`{"id":"x"}`):                                        `outputSchema.properties.a.id is not a keyword`,
-		in(`{"$anchor":"1"}`):                                   "outputSchema.properties.a.$anchor is not an anchor",
-		`{"$id":5}`:                                             "outputSchema.$id is not a string, or not in a schema",
-		`{"$ref":"#/x/0","x":[{"$id":"a","type":"string"}]}`:    "outputSchema.$ref leads nowhere",
-		`{"$ref":"#/x/0/b","x":[{"$id":"a","b":{}}]}`:           "outputSchema.$ref leads nowhere",
-		`{"$ref":"#/const/a","const":{"a":{"$ref":"#/const"}}}`: "outputSchema.$ref leads nowhere",
-		`{"$async":true}`:                                       "outputSchema.$async is refused",
-		`{"allOf":[{"$anchor":"a"},{"$anchor":"a"}]}`:           "outputSchema.allOf.1.$anchor is there twice",
+		in(`{"pattern":"^(?P<x>a)$"}`):                                       "outputSchema.properties.a.pattern is not a regular expression",
+		in(`{"patternProperties":{"[":{"type":"string"}}}`):                  "outputSchema.properties.a.patternProperties.[ is not",
+		in(`{"nullable":true}`):                                              "outputSchema.properties.a.nullable is there without a type",
+		in(`{"type":["string","null"],"nullable":false}`):                    "outputSchema.properties.a.nullable contradicts",
+		in(`{"exclusiveMinimum":true,"minimum":0}`):                          "outputSchema.properties.a.exclusiveMinimum is not a number",
+		in(`{"enum":[]}`):                                                    "outputSchema.properties.a.enum is not an array with a value",
+		in(`{"properties":{"b":null}}`):                                      "outputSchema.properties.a.properties.b is not a schema",
+		in(`{"required":true}`):                                              "outputSchema.properties.a.required is not an array",
+		in(`{"id":"x"}`):                                                     `outputSchema.properties.a.id is not a keyword`,
+		in(`{"$anchor":"1"}`):                                                "outputSchema.properties.a.$anchor is not an anchor",
+		`{"$id":5}`:                                                          "outputSchema.$id is not a string",
+		`{"$ref":"#/x/0","x":[{"$id":"a","type":"string"}]}`:                 "outputSchema.$ref leads nowhere",
+		`{"$ref":"#/x/0/b","x":[{"$id":"a","b":{}}]}`:                        "outputSchema.$ref leads nowhere",
+		`{"$ref":"#/const/a","const":{"a":{"$ref":"#/const"}}}`:              "outputSchema.$ref leads nowhere",
+		`{"$async":true}`:                                                    "outputSchema.$async is refused",
+		in(`{"type":"string","$async":1}`):                                   "outputSchema.properties.a.$async is refused",
+		`{"$ref":"#/x","x":{"$async":1,"y":[{"$ref":"#"}]},"type":"object"}`: "outputSchema.x.$async is refused",
+		`{"$ref":"#"}`:                                                       "outputSchema.$ref leads back to itself",
+		`{"$ref":""}`:                                                        "outputSchema.$ref leads back to itself",
+		`{"$ref":"#/$defs/a","$defs":{"a":{"$ref":"#"}}}`:                    "outputSchema.$ref leads back to itself",
+		`{"$ref":"#/$defs/a","$defs":{"a":{"$ref":"#/"}}}`:                   "outputSchema.$ref leads back to itself",
+		`{"$anchor":"1"}`:                                                    "outputSchema.$anchor is not an anchor",
+		`{"$anchor":"a","$defs":{"b":{"$dynamicAnchor":"a"}}}`:               "outputSchema.$defs.b.$dynamicAnchor is there twice",
+		`{"$anchor":"a","items":{"$ref":"#a"}}`:                              "outputSchema.items.$ref leads nowhere",
+		`{"items":{"$ref":"##"}}`:                                            "outputSchema.items.$ref leads nowhere",
+		`{"items":{"$ref":"#/a#"},"a#":{}}`:                                  "outputSchema.items.$ref leads nowhere",
+		`{"items":{"$ref":"#/a#/"},"a#":{"":{}}}`:                            "outputSchema.items.$ref leads nowhere",
+		`{"items":{"$ref":"#/__proto__/a"},"__proto__":{"a":{}}}`:            "outputSchema.items.$ref leads nowhere",
+		`{"items":{"$ref":"#/$defs/a"},"$defs":{"a":{},"$id":{}}}`:           "outputSchema.items.$ref leads nowhere",
+		`{"items":{"$ref":"#/$defs/a/b"},"$defs":{"a":{"$id":5,"b":{}}}}`:    "outputSchema.items.$ref leads nowhere",
+		`{"$ref":"#/$defs/a","$defs":{"a":{"$ref":"#/const"}},"const":{"not":{"$ref":"#/x"}},"x":{}}`: "outputSchema.$defs.a.$ref leads nowhere",
+		in(`{"required":[{"toString":1}]}`):           "outputSchema.properties.a.required is not an array of strings",
+		in(`{"dependencies":{"b":[["a"]]}}`):          "outputSchema.properties.a.dependencies.b is not an array of strings",
+		`{"allOf":[{"$anchor":"a"},{"$anchor":"a"}]}`: "outputSchema.allOf.1.$anchor is there twice",
 	} {
 		if got, notes := outputOf(t, schema); got != "" || !strings.HasPrefix(notes, say) || !strings.HasSuffix(notes, "; outputSchema is removed") {
 			t.Errorf("%s: %s, %q", schema, got, notes)
@@ -57,10 +75,71 @@ func TestOutputSchemasThatDoNotCompile_F_LIST_2(t *testing.T) {
 		in(`{"pattern":"^(?=a)(?<!b)[\\w\\-]\\p{L}\\/$"}`), in(`{"format":"none"}`), `{"$schema":"https://example.com/none","type":"object"}`,
 		in(`{"items":[{"type":"string"}]}`), in(`{"anyOf":[{},{"pattern":"("}]}`), `{"type":"object","$defs":{"x":{"pattern":"("}}}`,
 		in(`{"properties":{"b":"text"}}`), in(`{"title":5,"prefixItems":5,"examples":null}`), in(`{"then":{"pattern":"("}}`),
+		in(`{"$async":true}`), in(`{"$id":5}`), in(`{"type":"string","$async":0,"$id":0.0}`), `{"$async":false,"$id":false}`,
+		`{"$anchor":"a","type":"object"}`, `{"items":{"$ref":"#/a#"},"a":{}}`, `{"items":{"$ref":"#/#"},"":{}}`, in(`{"required":[1,null]}`),
+		`{"items":{"$ref":"#/definitions/a"},"definitions":{"a":{},"$id":{}}}`, `{"items":{"items":{"$ref":"#/items/$defs/0"},"$defs":[{"$ref":"#"}]}}`,
 		`{"type":"object","properties":{"$ref":{"type":"string"},"id":{"type":"string"},"pattern":{"type":"string"}}}`,
 	} {
 		want := schema
 		if got, notes := outputOf(t, schema); got != want || notes != "" {
+			t.Errorf("%s: %s, %q", schema, got, notes)
+		}
+	}
+}
+
+// ajv-formats adds keywords that compare strings by their format. Each needs a format, and one with an order.
+func TestLimitsOfFormats_F_LIST_2(t *testing.T) {
+	for _, keyword := range []string{"formatMinimum", "formatMaximum", "formatExclusiveMinimum", "formatExclusiveMaximum"} {
+		in := func(value, more string) string { return `{"items":{"` + keyword + `":` + value + more + `}}` }
+		for schema, say := range map[string]string{
+			in(`5`, ``): "is not a string", in(`"a"`, ``): "is there without a format", in(`"a"`, `,"format":"email"`): "is there with the format email",
+			in(`"a"`, `,"format":"int32"`): "is there with the format int32", in(`null`, `,"format":"date"`): "is not a string",
+			`{"anyOf":[{"` + keyword + `":"a"},{"pattern":"("}]}`: "is there without a format",
+		} {
+			if got, notes := outputOf(t, schema); got != "" || !strings.Contains(notes, keyword+" "+say) {
+				t.Errorf("%s: %s, %q", schema, got, notes)
+			}
+		}
+		for _, format := range []string{"date", "time", "date-time", "iso-time", "iso-date-time", "password", "binary", "none", "toString", ""} {
+			schema := in(`"a"`, `,"format":"`+format+`"`)
+			if got, notes := outputOf(t, schema); got != schema || notes != "" {
+				t.Errorf("%s: %s, %q", schema, got, notes)
+			}
+		}
+	}
+}
+
+// Ajv finds the names that each object of JavaScript has in its table of keywords, and in those of the
+// keywords that hold schemas.
+func TestNamesOfObjectPrototype_F_LIST_2(t *testing.T) {
+	for _, name := range inherited {
+		quoted := `"` + name + `"`
+		for _, schema := range []string{
+			`{"anyOf":[{` + quoted + `:1},{"type":"foo"}]}`, `{"patternProperties":{"[":{` + quoted + `:5}}}`,
+			`{"patternProperties":{"[":true},"additionalProperties":{` + quoted + `:null}}`,
+			`{"if":{"type":"foo"},"then":{` + quoted + `:{}}}`, `{"properties":{"a":{"nullable":true,` + quoted + `:1}}}`,
+			`{"properties":{"a":{` + quoted + `:1,"$id":5}}}`,
+			`{` + quoted + `:[{"$anchor":"1"}]}`, `{` + quoted + `:{"a":{"$anchor":"1"}}}`, `{` + quoted + `:[{"$anchor":"a"},{"$anchor":"a"}]}`,
+		} {
+			if got, notes := outputOf(t, schema); got != "" || !strings.HasSuffix(notes, "outputSchema is removed") {
+				t.Errorf("%s: %s, %q", schema, got, notes)
+			}
+		}
+		for _, schema := range []string{
+			`{` + quoted + `:{"type":"foo","$anchor":"1","$id":"x"}}`, `{"items":{` + quoted + `:[{"pattern":"("}]}}`,
+			`{` + quoted + `:[{"$anchor":"a"}],"items":{"$ref":"#a"}}`,
+		} {
+			if got, notes := outputOf(t, schema); got != schema || notes != "" {
+				t.Errorf("%s: %s, %q", schema, got, notes)
+			}
+		}
+		if got, _ := outputOf(t, `{`+quoted+`:[{"$id":"x","type":"string"}]}`); got != `{`+quoted+`:[{"type":"string"}]}` {
+			t.Errorf("%s: $id stays: %s", name, got)
+		}
+	}
+	// Ajv passes over this name where schemas stand by name.
+	for _, schema := range []string{`{"properties":{"__proto__":{"type":"foo"}}}`, `{"patternProperties":{"__proto__":{"type":"foo"},"[":{}}}`, `{"dependencies":{"__proto__":[[]]}}`} {
+		if got, notes := outputOf(t, schema); got != schema || notes != "" {
 			t.Errorf("%s: %s, %q", schema, got, notes)
 		}
 	}
@@ -76,7 +155,7 @@ func TestIdentifiers_F_LIST_2(t *testing.T) {
 		`{"$id":"x:y#","$ref":"x:y#/$defs/a","$defs":{"a":{"$anchor":"b"},"c":{"$ref":"x:y#b"},"d":{"$ref":"#"}}}`:     `{"$ref":"#/$defs/a","$defs":{"a":{"$anchor":"b"},"c":{"$ref":"#b"},"d":{"$ref":"#"}}}`,
 		`{"properties":{"$id":{"const":{"$id":"x"}},"a":{"allOf":[{"\u0024id":"q"}]}}}`:                                `{"properties":{"$id":{"const":{"$id":"x"}},"a":{"allOf":[{}]}}}`,
 		`{"properties":{"a":{"$id":"q","type":"string"},"b":{"$id":"q"}}}`:                                             `{"properties":{"a":{"type":"string"},"b":{}}}`,
-		`{"$id":"a","$id":"b","$ref":"b"}`:                                                                             `{"$ref":"#"}`,
+		`{"$id":"a","$id":"b","items":{"$ref":"b"}}`:                                                                   `{"items":{"$ref":"#"}}`,
 		`{"properties":{"a":{"$id":"q"},"b":{"$id":"q"},"c":{"$ref":"q"}}}`:                                            ``,
 		`{"$id":"https://example.com/a/b","properties":{"a":{"$ref":"c"}}}`:                                            ``,
 		`{"$id":"http://json-schema.org/draft-07/schema","properties":{"a":{"$ref":"http://json-schema.org/schema"}}}`: `{"properties":{"a":{"$ref":"http://json-schema.org/schema"}}}`,
@@ -149,14 +228,16 @@ func TestOutputSchemasAreBounded_F_LIST_2(t *testing.T) {
 func TestPatterns_F_LIST_2(t *testing.T) {
 	for _, pattern := range []string{``, `^a$`, `(?=a)b`, `(?!a)`, `(?<=a)(?<!b)`, `(a)\1`, `\1(a)`, `(?<n>a)\k<n>`, `\k<n>(?<n>a)`, `(?<é_1$>x)`, `[\w\-.]`, `[-a]`, `[a-]`,
 		`[^]`, `[]`, `a{2}`, `a{2,}?`, `a{2,3}`, `a{02,3}`, `a*?`, `\p{L}\P{Lu}\p{Letter}\p{gc=Nd}\p{Script=Greek}\p{scx=Grek}\p{Emoji}\p{ASCII}`, `\u{1F600}`, `\ud83d\ude00`,
-		`\ud83d`, `\ud83dA`, `\ud83d\u{41}`, `[\ud83d\ude00-\ud83d\ude02]`, `[😀-😂]`, `😀{2}`, `\x41\cA\0\t`, `a|`, `\/`, `(?:a)+`, `[a&&b]`, `[\b]`, `\B\b`, `[(?<x>]`, `a{99999999999999999999}`} {
+		`\ud83d`, `\ud83dA`, `\ud83d\u{41}`, `[\ud83d\ude00-\ud83d\ude02]`, `[😀-😂]`, `😀{2}`, `\x41\cA\0\t`, `a|`, `\/`, `(?:a)+`, `[a&&b]`, `[\b]`, `\B\b`, `[(?<x>]`, `a{99999999999999999999}`,
+		`\p{Script=Kawi}\p{sc=Kawi}\p{scx=Zzzz}\p{sc=Unknown}\p{sc=Qaac}\p{sc=Zinh}`, strings.Repeat(`(a)`, maxGroups), strings.Repeat(`(?:a)`, maxGroups+1)} {
 		if fault := patternFault(pattern); fault != "" {
 			t.Errorf("%s: %s", pattern, fault)
 		}
 	}
 	for _, pattern := range []string{`(`, `)`, `[`, `]`, `{`, `}`, `a{`, `a{,2}`, `a{3,2}`, `*`, `a**`, `^*`, `(?=a)*`, `(?<=a)+`, `\b+`, `(?P<n>a)`, `(?i)a`, `(?i:a)`, `(?>a)`, `(?#c)`,
 		`(?<n>a)(?<n>b)`, `(?<1>a)`, `(?<>a)`, `(?<n`, `\1`, `(a)\2`, `\k<n>`, `\k`, `\A`, `\Z`, `\z`, `\_`, `\-`, `\"`, `\ `, `\e`, `\Q`, `\`, `\x4`, `\u12`, `\u{110000}`, `\u{}`, `\c1`, `\00`, `[\1]`,
-		`[\w-.]`, `[a-\d]`, `[b-a]`, `[\B]`, `[[:alpha:]-a]]`, `\pL`, `\p{}`, `\p{Foo}`, `\p{Script=}`, `\p{IsGreek}`, `\p{L`, `a++`} {
+		`[\w-.]`, `[a-\d]`, `[b-a]`, `[\B]`, `[[:alpha:]-a]]`, `\pL`, `\p{}`, `\p{Foo}`, `\p{Script=}`, `\p{IsGreek}`, `\p{L`, `a++`,
+		`\p{Script=Foo}`, `\p{sc=Garay}`, `\p{scx=Katakana_Or_Hiragana}`, `(?<ⸯ>a)`, strings.Repeat(`(a)`, maxGroups+1)} {
 		if patternFault(pattern) == "" {
 			t.Errorf("%s has no fault", pattern)
 		}

@@ -107,7 +107,7 @@ func rebuiltSchema(schema []byte, pointer string, member func(key string, value 
 		return made(value, pointer)
 	}
 	return rebuilt(schema, func(key string, value []byte) (now []byte, keep bool) {
-		isList := isArray(value) && slices.Contains(schemaLists, key)
+		isList := isArray(value) && hasSchemaList(key)
 		if !isList && !wire.IsObject(value) || slices.Contains(dataMembers, key) {
 			return member(key, value)
 		}
@@ -119,7 +119,7 @@ func rebuiltSchema(schema []byte, pointer string, member func(key string, value 
 				n++
 				return object(one, pointer+"/"+strconv.Itoa(n))
 			}), true
-		case slices.Contains(schemaMaps, key):
+		case hasSchemaMap(key):
 			return rebuilt(value, func(name string, one []byte) ([]byte, bool) {
 				return object(one, pointer+"/"+token(name)), true
 			}), true

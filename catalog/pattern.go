@@ -15,6 +15,9 @@ func patternFault(text string) string {
 	if p.names, p.groups = groupsOf(text); p.names == nil {
 		return "a name of two groups"
 	}
+	if p.groups > maxGroups {
+		return "too many groups"
+	}
 	p.pattern()
 	return p.fault
 }
@@ -29,6 +32,9 @@ type patternParser struct {
 }
 
 const noChar = -1
+
+// maxGroups is how many groups that capture V8 accepts in a pattern, with a margin.
+const maxGroups = 30_000
 
 // peek returns the next character, noChar behind the last one.
 func (p *patternParser) peek() rune {
@@ -173,7 +179,9 @@ func (p *patternParser) name() string {
 	return name
 }
 
-func isNameStart(r rune) bool { return unicode.In(r, unicode.L, unicode.Nl) || r == '_' || r == '$' }
+func isNameStart(r rune) bool {
+	return r == '_' || r == '$' || unicode.In(r, unicode.L, unicode.Nl) && !unicode.Is(unicode.Pattern_Syntax, r)
+}
 
 func isNamePart(r rune) bool {
 	return isNameStart(r) || r == '\u200c' || r == '\u200d' ||
@@ -372,12 +380,23 @@ func isCategory(name string) bool {
 	return short || long || name == "LC" || name == "Cased_Letter" || name == "Cn" || name == "Unassigned"
 }
 
-// isScript reports whether a name may be that of a script. JavaScript knows scripts that package
-// unicode does not, and short names.
+// isScript reports whether a name is that of a script in Unicode 15. Clients whose JavaScript is older
+// know no later ones.
 func isScript(name string) bool {
-	return name != "" && 'A' <= name[0] && name[0] <= 'Z' &&
-		strings.Trim(name, "_ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz") == ""
+	_, long := unicode.Scripts[name]
+	return long || name == "Unknown" || slices.Contains(shortScripts, name)
 }
+
+// shortScripts are the names of ISO 15924.
+var shortScripts = strings.Fields(`
+	Adlm Aghb Ahom Arab Armi Armn Avst Bali Bamu Bass Batk Beng Bhks Bopo Brah Brai Bugi Buhd Cakm Cans Cari Cham
+	Cher Chrs Copt Cpmn Cprt Cyrl Deva Diak Dogr Dsrt Dupl Egyp Elba Elym Ethi Geor Glag Gong Gonm Goth Gran Grek
+	Gujr Guru Hang Hani Hano Hatr Hebr Hira Hluw Hmng Hmnp Hung Ital Java Kali Kana Kawi Khar Khmr Khoj Kits Knda
+	Kthi Lana Laoo Latn Lepc Limb Lina Linb Lisu Lyci Lydi Mahj Maka Mand Mani Marc Medf Mend Merc Mero Miao Mlym
+	Modi Mong Mroo Mtei Mult Mymr Nagm Nand Narb Nbat Newa Nkoo Nshu Ogam Olck Orkh Orya Osge Osma Ougr Palm Pauc
+	Perm Phag Phli Phlp Phnx Plrd Prti Qaac Qaai Rjng Rohg Runr Samr Sarb Saur Sgnw Shaw Shrd Sidd Sind Sinh Sogd
+	Sogo Sora Soyo Sund Sylo Syrc Tagb Takr Tale Talu Taml Tang Tavt Telu Tfng Tglg Thaa Thai Tibt Tirh Tnsa Toto
+	Ugar Vaii Vith Wara Wcho Xpeo Xsux Yezi Yiii Zanb Zinh Zyyy Zzzz`)
 
 // binaryProperties are the names in ECMAScript 2024, tables 67 and 68.
 var binaryProperties = strings.Fields(`ASCII ASCII_Hex_Digit AHex Alphabetic Alpha Any Assigned Bidi_Control

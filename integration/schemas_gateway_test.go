@@ -7,23 +7,27 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os/exec"
 	"slices"
 	"strings"
 	"testing"
 
 	"mcpgateway/catalog"
+	"mcpgateway/revision"
+	"mcpgateway/wire"
 )
 
 // Schemas that a compiler refuses, identifiers of other tools, numbers beyond a double, members in another
 // case and invalid templates cost no client an entry of its list but the invalid templates.
 func TestEntriesThatFailToCompileOrToDecode_F_LIST_1_F_LIST_2(t *testing.T) {
 	t.Parallel()
-	schemas := []string{
+	ofObjects := []string{
 		`"properties":{"a":{"$ref":"#/$defs/none"}}`, `"properties":{"a":{"$ref":"https://example.com/none"}}`, `"properties":{"a":{"pattern":"("}}`,
 		`"properties":{"a":{"pattern":"^(?P<year>\\d+)\\Z"}}`, `"properties":{"a":{"pattern":"^(?=a)\\p{L}$"}}`, `"$schema":"https://example.com/none"`, `"$schema":5`,
 		`"properties":{"a":{"format":"none"}}`, `"properties":{"a":{"nullable":true}}`, `"properties":{"a":{"enum":[]}}`,
 		`"id":"x"`, `"$ref":"#/$defs/a","$defs":{"a":{"$ref":"#/$defs/b"},"b":{"$ref":"#/$defs/a"}}`,
+		`"formatMinimum":5`, `"formatMaximum":"a","format":"email"`, `"anyOf":[{"toString":1},{"type":"foo"}]`, `"patternProperties":{"[":{"__proto__":5}}`,
 		`"$id":"http://json-schema.org/draft-07/schema"`, `"properties":{"a":{"$id":"http://[::","$ref":"#"}}`, `"$async":true`,
 		`"properties":{"a":{"maximum":1e400,"default":-1e999}}`, `"additionalProperties":{"const":` + strings.Repeat("9", 400) + `}`,
 		`"Type":"string","Properties":5,"PROPERTIES":{"b":{}},"$Defs":7,"Required":{},"AdditionalProperties":1`,
@@ -34,6 +38,7 @@ func TestEntriesThatFailToCompileOrToDecode_F_LIST_1_F_LIST_2(t *testing.T) {
 	// Clients of earlier revisions get these within a schema of an object, so that references change.
 	ofValues := []string{
 		`{"type":"array","items":{"$ref":"#/x"},"x":{"$ref":"#/y/0"},"y":[{"$ref":"#/z"}],"z":{"type":"string"}}`,
+		`{"$ref":"#"}`, `{"$ref":"#/$defs/a","$defs":{"a":{"$ref":"#"}}}`, `{"$anchor":"1"}`, `{"items":{"items":{"$ref":"#/items/$defs/0"},"$defs":[{"$ref":"#"}]}}`,
 		`{"type":"array","items":{"$ref":"#/"}}`, `{"items":{"$ref":""}}`, `{"$id":"T2","type":"string","$ref":"T2#/$defs/a","$defs":{"a":{"$ref":"#/$defs/b"},"b":{}}}`,
 		`{"type":"array","enum":[{"$ref":"#/x"}],"x":{"pattern":"a"},"allOf":[{"$ref":"#/enum/0"}]}`,
 		`{"type":["array","null"],"items":{"$anchor":"a","allOf":[{"$ref":"#"}]},"not":{"$ref":"#a"}}`,
@@ -53,13 +58,13 @@ func TestEntriesThatFailToCompileOrToDecode_F_LIST_1_F_LIST_2(t *testing.T) {
 			all[member] = append(all[member], entry(key, id, more))
 			want = append(want, member+" "+id)
 		}
-		for i, schema := range slices.Concat(schemas, ofResults) {
+		for i, schema := range slices.Concat(ofObjects, ofResults) {
 			add("tools", "name", fmt.Sprintf("%so%d", prefix, i), `"inputSchema":{"type":"object"},"outputSchema":{"type":"object",`+schema+`}`)
 		}
 		for i, schema := range ofValues {
 			add("tools", "name", fmt.Sprintf("%sv%d", prefix, i), `"inputSchema":{"type":"object"},"outputSchema":`+schema)
 		}
-		for i, schema := range schemas {
+		for i, schema := range ofObjects {
 			add("tools", "name", fmt.Sprintf("%si%d", prefix, i), `"inputSchema":{"type":"object",`+schema+`}`)
 		}
 		add("tools", "name", prefix+"id", `"outputSchema":{"$id":"T0","type":"object","properties":{"a":{"$ref":"T0"},"b":{"$id":"T1","const":`+more+`}}}`)
@@ -89,40 +94,98 @@ func TestEntriesThatFailToCompileOrToDecode_F_LIST_1_F_LIST_2(t *testing.T) {
 	}
 }
 
-// An outputSchema is kept if the npm SDK compiles it, and removed if not.
-func TestOutputSchemasAreJudgedAsByTheNpmSDK_F_LIST_2(t *testing.T) {
-	t.Parallel()
+// A generatedSchema is one of testdata/schemas.mjs, with the verdict of the npm SDK.
+type generatedSchema struct {
+	Schema, Error string
+	Compiles      bool
+}
+
+// schemas runs testdata/schemas.mjs.
+func schemas(t *testing.T, stdin string, args ...string) []generatedSchema {
+	t.Helper()
 	module(t, "@modelcontextprotocol", "sdk", "package.json")
-	const number = 4000
-	cmd := exec.CommandContext(t.Context(), node(t), "testdata/schemas.mjs", fmt.Sprint(number), fmt.Sprint(int32(seed(t))))
+	cmd := exec.CommandContext(t.Context(), node(t), append([]string{"testdata/schemas.mjs"}, args...)...)
+	cmd.Stdin = strings.NewReader(stdin)
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	var kept, removed int
+	var all []generatedSchema
 	lines := bufio.NewScanner(bytes.NewReader(out))
 	for lines.Buffer(nil, 1<<20); lines.Scan(); {
-		var one struct {
-			Schema, Error string
-			Compiles      bool
-		}
+		var one generatedSchema
 		if err := json.Unmarshal(lines.Bytes(), &one); err != nil {
 			t.Fatal(err)
 		}
-		page, err := catalog.ParsePage(catalog.Tools, []byte(`{"tools":[{"name":"x","inputSchema":{"type":"object"},"outputSchema":`+one.Schema+`}]}`))
-		if err != nil || len(page.Items) != 1 {
-			t.Fatalf("%s: %v, %v", one.Schema, page, err)
-		}
-		if bytes.Contains(page.Items[0].Raw(), []byte(`"outputSchema"`)) {
+		all = append(all, one)
+	}
+	return all
+}
+
+// pageOf parses a list of a tool with an outputSchema.
+func pageOf(t *testing.T, schema string) (tool []byte, flaws []catalog.Flaw) {
+	t.Helper()
+	page, err := catalog.ParsePage(catalog.Tools, []byte(`{"tools":[{"name":"x","inputSchema":{"type":"object"},"outputSchema":`+schema+`}]}`))
+	if err != nil || len(page.Items) != 1 {
+		t.Fatalf("%s: %v, %v", schema, page, err)
+	}
+	return page.Items[0].Raw(), page.Flaws
+}
+
+// An outputSchema is kept if the npm SDK compiles it, and removed if not.
+func TestOutputSchemasAreJudgedAsByTheNpmSDK_F_LIST_2(t *testing.T) {
+	t.Parallel()
+	const number = 4000
+	var kept, removed int
+	for _, one := range schemas(t, "", fmt.Sprint(number), fmt.Sprint(int32(seed(t)))) {
+		tool, flaws := pageOf(t, one.Schema)
+		if bytes.Contains(tool, []byte(`"outputSchema"`)) {
 			kept++
 		} else {
 			removed++
 		}
-		if one.Compiles != (len(page.Flaws) == 0 || page.Flaws[0].Odd) {
-			t.Errorf("%s\nof the npm SDK: %q, but here: %v", one.Schema, one.Error, page.Flaws)
+		if one.Compiles != (len(flaws) == 0 || flaws[0].Odd) {
+			t.Errorf("%s\nof the npm SDK: %q, but here: %v", one.Schema, one.Error, flaws)
 		}
 	}
 	if kept < number/10 || removed < number/10 || kept+removed != number {
 		t.Errorf("%d of %d are kept and %d removed", kept, number, removed)
+	}
+}
+
+// The npm SDK compiles each outputSchema as it is sent to clients of each revision.
+func TestAdaptedOutputSchemasCompile_F_LIST_2(t *testing.T) {
+	t.Parallel()
+	const number = 4000
+	sent := make(map[string]bool)
+	changed := 0
+	for _, one := range schemas(t, "", fmt.Sprint(number), fmt.Sprint(int32(seed(t))), "roots") {
+		tool, _ := pageOf(t, one.Schema)
+		kept, _ := wire.Lookup(tool, "outputSchema")
+		if kept == nil {
+			continue
+		}
+		list := wire.NewResult("1", []byte(`{"tools":[`+string(tool)+`]}`))
+		for _, date := range revision.Dates() {
+			traits, _ := revision.Find(date)
+			adapted, _ := wire.Lookup(revision.Adapt(list, "tools/list", traits).Part(wire.PartResult), "tools")
+			schema, _ := wire.Lookup(wire.Elements(adapted)[0], "outputSchema")
+			if !sent[string(schema)] && !bytes.Equal(schema, kept) {
+				changed++
+			}
+			sent[string(schema)] = true
+		}
+	}
+	if changed < number/10 {
+		t.Errorf("%d of %d schemas are adapted", changed, number)
+	}
+	verdicts := schemas(t, strings.Join(slices.Collect(maps.Keys(sent)), "\n"), "check")
+	for _, one := range verdicts {
+		if !one.Compiles {
+			t.Errorf("%s\nis sent, but of the npm SDK: %s", one.Schema, one.Error)
+		}
+	}
+	if len(verdicts) != len(sent) {
+		t.Errorf("%d of %d are checked", len(verdicts), len(sent))
 	}
 }

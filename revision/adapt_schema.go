@@ -75,7 +75,7 @@ func moved(schema []byte, place string) []byte {
 				return wire.Quote(place + ref[1:])
 			}
 			return value
-		case namesSchemas[keyword]:
+		case namesSchemas[keyword] && value[0] == '{':
 			return mapMembers(value, func(_ string, one []byte) []byte { return moved(one, place) })
 		case keyword == "const" || keyword == "enum" || keyword == "default" || keyword == "examples":
 			return value

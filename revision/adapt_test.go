@@ -72,6 +72,10 @@ func TestAdapt(t *testing.T) {
 		{"tools/list", "2025-11-25", `{"tools":[{"outputSchema":{"type":"array","items":{"$ref":"#/x/0"},"x":[{"$ref":"#"},{"$ref":"#/"}],"const":[{"$ref":"#"}],"$defs":{"const":{"$ref":"#/x"}}}}]}`,
 			`{"tools":[{"outputSchema":{"type":"object","properties":{"result":{"type":"array","items":{"$ref":"#/properties/result/x/0"},` +
 				`"x":[{"$ref":"#/properties/result"},{"$ref":"#/properties/result"}],"const":[{"$ref":"#"}],"$defs":{"const":{"$ref":"#/properties/result/x"}}}},"required":["result"]}}]}`},
+		// So may those to what is not as the keyword wants it.
+		{"tools/list", "2025-11-25", `{"tools":[{"outputSchema":{"items":{"$ref":"#/$defs/0"},"$defs":[{"$ref":"#/$defs/1"},{}]}}]}`,
+			`{"tools":[{"outputSchema":{"type":"object","$defs":{"value":{"items":{"$ref":"#/$defs/value/$defs/0"},"$defs":[{"$ref":"#/$defs/value/$defs/1"},{}]}},` +
+				`"anyOf":[{"$ref":"#/$defs/value"},{"properties":{"result":{"$ref":"#/$defs/value"}},"required":["result"]}]}}]}`},
 	} {
 		m := parse(t, `{"jsonrpc":"2.0", "id":"é","result":`+tt.result+`}`)
 		got := revision.Adapt(m, tt.method, traits(t, tt.to))

@@ -1,8 +1,21 @@
 // Prints JSON Schemas that are right and wrong in many ways, each with whether the npm SDK's validator compiles it, as
-// lines {"schema": text, "compiles": bool, "error": text}: schemas.mjs NUMBER SEED.
+// lines {"schema": text, "compiles": bool, "error": text}.
+//   schemas.mjs NUMBER SEED        schemas of an object, with all that is generated inside of them
+//   schemas.mjs NUMBER SEED roots  schemas of anything
+//   schemas.mjs check              those that stdin has, one in a line
 import { AjvJsonSchemaValidator } from "@modelcontextprotocol/sdk/validation/ajv";
+import { createInterface } from "node:readline";
 
 console.warn = console.error = () => {};
+function print(text) {
+  let error = "";
+  try { new AjvJsonSchemaValidator().getValidator(JSON.parse(text)); } catch (e) { error = String(e.message); }
+  console.log(JSON.stringify({ schema: text, compiles: error === "", error }));
+}
+if (process.argv[2] === "check") {
+  for await (const text of createInterface({ input: process.stdin })) print(text);
+  process.exit(0);
+}
 let state = Number(process.argv[3]) | 0;
 function random() { // mulberry32
   state = (state + 0x6d2b79f5) | 0;
@@ -19,7 +32,9 @@ const refs = ["#", "#/", "", "#/$defs/a", "#/$defs/b", "#/definitions/c", "#/$de
   "http://json-schema.org/draft-07/schema#", "http://json-schema.org/draft-07/schema", "#/properties/p",
   "#/properties/p/type", "#/$defs",
   "#/$defs/a/allOf/0", "#/$defs/a/allOf/01", "#/$defs/a%2Fb", "#/$defs/%61", "#/$defs/a~1b", "#/$defs/%zz", "#/x",
-  "#/x/y", "#$defs/a"];
+  "#/x/y", "#$defs/a",
+  "##", "#/#", "#/$defs/a#", "#/$defs/b#/", "#/$defs/0", "#/x/0", "#/x/1"];
+const inherited = ["constructor", "hasOwnProperty", "toString", "valueOf", "__lookupGetter__"];
 const pieces = ["a", "b", "1", "(", ")", "(?:", "(?=", "(?!", "(?<=", "(?<!", "(?<n>", "(?<m>", "[", "]", "[^", "{",
   "}", "{2}", "{2,}", "{2,3}", "{3,2}",
   "{,2}", "*", "+", "?", "*?", "|", "^", "$", ".", "\\d", "\\w", "\\b", "\\B", "\\1", "\\2", "\\0", "\\k<n>", "\\k",
@@ -45,27 +60,30 @@ function schema(depth) {
     dependencies: () => random() < 0.3 ? { a: ["x"] } : map(() => "a"),
     anyOf: () => some(3), oneOf: () => some(3), allOf: () => some(3), items: () => random() < 0.3 ? some(2) : one(),
     not: one, if: one, then: one, else: one, propertyNames: one, contains: one, additionalProperties: one,
-    additionalItems: one, x: one,
+    additionalItems: one, x: () => random() < 0.3 ? some(2) : one(),
     $ref: () => pick(refs), pattern, required: () => ["p"], enum: () => pick([[1], ["a", null]]), const: junk,
     title: junk, prefixItems: junk,
-    format: () => pick(["date", "nope"]), minimum: () => 5, maxLength: () => 5, exclusiveMinimum: () => 5,
+    format: () => pick(["date", "nope", "email", "int32", "password"]), formatMinimum: () => "2026-01-01",
+    formatExclusiveMaximum: () => "a", $async: () => pick([true, false, 0]), minimum: () => 5, maxLength: () => 5, exclusiveMinimum: () => 5,
     uniqueItems: () => true,
     nullable: () => pick([true, false]), $anchor: () => pick(["a", "b", "c", "d", "1"]),
     $dynamicAnchor: () => pick(["e", "f"]), $comment: junk,
   };
   const made = {};
   for (let n = number(3); n >= 0; n--) {
+    if (random() < 0.05) {
+      made[pick(inherited)] = pick([junk, one, () => some(2), () => map(() => "a")])();
+      continue;
+    }
     const keyword = random() < 0.1 ? "$ref" : random() < 0.01 ? "id" : pick(Object.keys(keywords));
     made[keyword] = random() < 0.04 || !keywords[keyword] ? junk() : keywords[keyword]();
     if (keyword === "nullable" && random() < 0.6) made.type = "string";
+    if (keyword.startsWith("format") && random() < 0.7) made.format = keywords.format();
   }
   return made;
 }
 for (let n = Number(process.argv[2]); n > 0; n--) {
-  const made = { type: "object", properties: { p: { allOf: [schema(3), schema(2)] } }, $defs: { a: schema(2),
-    b: schema(1), "a/b": schema(1) }, x: schema(1) };
-  const text = JSON.stringify(made);
-  let error = "";
-  try { new AjvJsonSchemaValidator().getValidator(JSON.parse(text)); } catch (e) { error = String(e.message); }
-  console.log(JSON.stringify({ schema: text, compiles: error === "", error }));
+  const $defs = { a: schema(2), b: schema(1), "a/b": schema(1) };
+  print(JSON.stringify(process.argv[4] === "roots" ? { $defs, ...schema(3) } :
+    { type: "object", properties: { p: { allOf: [schema(3), schema(2)] } }, $defs, x: schema(1) }));
 }
