@@ -486,7 +486,7 @@ func (c *compiler) follow(text string) (p place, problem string) {
 	for range maxCompiledDepth {
 		s, _ := p.value.(map[string]any)
 		next, refers := s["$ref"].(string)
-		if !isPointer || !refers || slices.ContainsFunc(slices.Collect(maps.Keys(s)), func(key string) bool {
+		if !isPointer || !refers || truthy(s["$async"]) || slices.ContainsFunc(slices.Collect(maps.Keys(s)), func(key string) bool {
 			return isKeyword(key) && key != "$ref"
 		}) {
 			return p, ""

@@ -61,9 +61,10 @@ func TestOutputSchemasThatDoNotCompile_F_LIST_2(t *testing.T) {
 		`{"items":{"$ref":"#/$defs/a"},"$defs":{"a":{},"$id":{}}}`:           "outputSchema.items.$ref leads nowhere",
 		`{"items":{"$ref":"#/$defs/a/b"},"$defs":{"a":{"$id":5,"b":{}}}}`:    "outputSchema.items.$ref leads nowhere",
 		`{"$ref":"#/$defs/a","$defs":{"a":{"$ref":"#/const"}},"const":{"not":{"$ref":"#/x"}},"x":{}}`: "outputSchema.$defs.a.$ref leads nowhere",
-		in(`{"required":[{"toString":1}]}`):           "outputSchema.properties.a.required is not an array of strings",
-		in(`{"dependencies":{"b":[["a"]]}}`):          "outputSchema.properties.a.dependencies.b is not an array of strings",
-		`{"allOf":[{"$anchor":"a"},{"$anchor":"a"}]}`: "outputSchema.allOf.1.$anchor is there twice",
+		`{"type":"object","$ref":"#/x","x":{"$async":1,"$ref":"#"}}`:                                  "outputSchema.x.$async is refused",
+		in(`{"required":[{"toString":1}]}`):                                                           "outputSchema.properties.a.required is not an array of strings",
+		in(`{"dependencies":{"b":[["a"]]}}`):                                                          "outputSchema.properties.a.dependencies.b is not an array of strings",
+		`{"allOf":[{"$anchor":"a"},{"$anchor":"a"}]}`:                                                 "outputSchema.allOf.1.$anchor is there twice",
 	} {
 		if got, notes := outputOf(t, schema); got != "" || !strings.HasPrefix(notes, say) || !strings.HasSuffix(notes, "; outputSchema is removed") {
 			t.Errorf("%s: %s, %q", schema, got, notes)
