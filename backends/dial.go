@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -51,7 +52,11 @@ func (b *Backend) dial(by way) (transport.Conn, error) {
 	}
 	if c.Cwd != "" {
 		if info, err := os.Stat(c.Cwd); err != nil || !info.IsDir() {
-			return nil, fmt.Errorf("its cwd %s is no directory", c.Cwd)
+			dir := c.Cwd
+			if all, err := filepath.Abs(dir); err == nil {
+				dir = all
+			}
+			return nil, fmt.Errorf("its cwd %s is no directory", dir)
 		}
 	}
 	says := b.set.Stderr

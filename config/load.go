@@ -35,6 +35,9 @@ type Options struct {
 	// Approve is called with gateway.yaml of Dir, if nobody has named it, and the bytes that are
 	// parsed afterwards. Its error is that of Load. nil = every file is approved.
 	Approve func(path string, data []byte) error
+	// Needs are the keys outside of backends that the caller reads, with all below them: a variable
+	// that is not set leaves the value of another key out. nil = all keys are needed.
+	Needs []string
 	// strict makes problems with the variables of a backend errors of the file.
 	strict bool
 	// Local says that Path was found in Dir by an earlier Load, so that Approve is called.
@@ -48,7 +51,18 @@ type Loaded struct {
 	Local    bool     `json:",omitzero"` // Source is gateway.yaml of Options.Dir, and nobody has named it
 	Warnings []string // for the log, one line each, free of secrets
 
-	blank bool
+	blank  bool
+	places map[string]place
+}
+
+// At returns an error about the value of a key, such as backends[0].tls.ca, that has yet to say what
+// is wrong.
+func (l *Loaded) At(key string) *Error {
+	e := (&checker{file: l.Source, places: l.places}).at(key)
+	if l.Config != nil {
+		nameBackends(Errors{e}, l.Config, l.places)
+	}
+	return e
 }
 
 // Blank reports whether nothing is written in the file, as in one that is about to be
@@ -81,7 +95,7 @@ func load(src source, opts Options) (*Loaded, error) {
 		path = absolute
 	}
 	r.workspace = workspace(path, opts.Dir, home(opts.Env))
-	r.strict = opts.strict
+	r.strict, r.needs = opts.strict, opts.Needs
 	r.callUnit = callUnit(path)
 	over := &overrides{places: r.places}
 	out := settings{Config: Default(), Defaults: inbuilt()}
@@ -121,7 +135,7 @@ func load(src source, opts Options) (*Loaded, error) {
 	written := c.literals(cfg, r.literals)
 	nameBackends(r.literals, cfg, r.places)
 	return &Loaded{
-		Config: cfg, Source: src.path, Local: src.local,
+		Config: cfg, Source: src.path, Local: src.local, places: r.places,
 		Warnings: slices.Concat(src.warnings, r.warnings, c.remarks(cfg), written, r.literals.lines(), misspelt(opts.Names, used)), blank: r.blank && src.path != "",
 	}, nil
 }

@@ -32,9 +32,10 @@ type reader struct {
 	expands       map[string]bool   // by path: values that variables have changed
 	misconfigured map[string]faults // by path of a backend
 
-	strict       bool   // every problem is an error of the file
-	entry        string // the path of the backend where it is, "" = in none
-	off, foreign bool   // where it is: in a disabled backend, another client's entry
+	needs        []string // see Options
+	strict       bool     // every problem is an error of the file
+	entry        string   // the path of the backend where it is, "" = in none
+	off, foreign bool     // where it is: in a disabled backend, another client's entry
 
 	written map[string][]string // by path: the variables in the values, which stay as written; nil = they are expanded
 }

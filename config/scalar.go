@@ -68,12 +68,23 @@ func (r *reader) arrived(x *expander, at place) bool {
 	}
 	if !r.off {
 		for _, t := range x.wrong {
-			if t.unset == "" || !r.isolate(at, t.problem+": set it where the gateway is started") {
+			switch {
+			case t.unset != "" && r.isUnneeded(at.path):
+				r.broken[at.path] = true
+			case t.unset == "" || !r.isolate(at, t.problem+": set it where the gateway is started"):
 				r.fail(at, t.problem, t.hint)
 			}
 		}
 	}
 	return len(x.wrong) == 0
+}
+
+// isUnneeded reports whether the value at path is outside of backends, and not one of those that the
+// caller of Load reads.
+func (r *reader) isUnneeded(path string) bool {
+	return r.needs != nil && r.entry == "" && !slices.ContainsFunc(r.needs, func(key string) bool {
+		return path == key || strings.HasPrefix(path, key+".")
+	})
 }
 
 // isolate records a problem that is the variables' of one backend, which is misconfigured then. It

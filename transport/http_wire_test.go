@@ -374,9 +374,9 @@ func TestClientTLS_F_HTTP_7(t *testing.T) {
 		"nothing":             {ClientTLS{}, "x509: "},
 		"another name":        {ClientTLS{CA: ca, Cert: cert, Key: key}, "set tls.server_name of the backend"},
 		"no certificate":      {ClientTLS{CA: ca, ServerName: "docs.example"}, "set tls.cert and tls.key of the backend"},
-		"no such file":        {ClientTLS{CA: ca + "x"}, "tls.ca: open "},
+		"no such file":        {ClientTLS{CA: ca + "x"}, "tls.ca: " + ca + "x: "},
 		"nothing in the file": {ClientTLS{CA: empty}, "has no certificate in PEM"},
-		"no such key":         {ClientTLS{Cert: cert, Key: key + "x"}, "tls.cert and tls.key: open "},
+		"no such key":         {ClientTLS{Cert: cert, Key: key + "x"}, "tls.key: " + key + "x: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := &client{T: t, Conn: DialHTTP(HTTPOptions{URL: server.URL, TLS: tt.tls}), next: 100}

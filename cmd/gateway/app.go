@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -41,7 +42,18 @@ type flags struct {
 // load reads the configuration, with the flags laid over it. If gateway.yaml of the working
 // directory is not approved, load asks on a terminal.
 func (f *flags) load() (*config.Loaded, error) {
-	return config.Load(config.Options{Path: f.config, Flags: f.set(), Names: variables(), Approve: f.approval(true)})
+	return loadFrom(config.Options{Path: f.config, Flags: f.set(), Names: variables(), Approve: f.approval(true)})
+}
+
+// loadFrom loads a configuration, and adds warnings about paths in it that are not there.
+func loadFrom(o config.Options) (*config.Loaded, error) {
+	l, err := config.Load(o)
+	if err != nil {
+		return nil, err
+	}
+	l.Config.StateDir = absolute(l.Config.StateDir)
+	l.Warnings = append(l.Warnings, missingPaths(l)...)
+	return l, nil
 }
 
 // variables returns the names of the variables that are set.
@@ -57,7 +69,7 @@ func variables() (names []string) {
 // reload reads the file at path, or searches for one if path is "". It never asks. Local says
 // that the file was found in the working directory, and must be approved.
 func (f *flags) reload(path string, local bool) (*config.Loaded, error) {
-	return config.Load(config.Options{Path: path, Local: local, Flags: f.set(), Names: variables(), Approve: f.approval(false)})
+	return loadFrom(config.Options{Path: path, Local: local, Flags: f.set(), Names: variables(), Approve: f.approval(false)})
 }
 
 // set are the flags that were given, by the keys that they set.
@@ -278,11 +290,11 @@ func (a *app) openJournal() error {
 	a.journal = audit.New(a.log, o)
 	if path := a.Config.Audit.File; path != "" && path != config.Nowhere {
 		if info, err := os.Stat(path); err == nil && info.Mode()&os.ModeNamedPipe != 0 {
-			return hinted{fmt.Errorf("audit.file: %s is a pipe, and would wait for a reader", path), "name a file"}
+			return badPath(a.Loaded, "audit.file", path, errors.New("is a pipe, and would wait for a reader"), "name a file")
 		}
 		file, err := logs.OpenFile(path, logs.FileOptions{})
 		if err != nil {
-			return hinted{fmt.Errorf("audit.file: %w", err), "make the directory writable, or set audit.file to another path"}
+			return badPath(a.Loaded, "audit.file", path, err, "make the directory writable, or set audit.file to another path")
 		}
 		a.closers = append(a.closers, func() { file.Close() })
 		a.journal = audit.NewLines(&telling{Writer: file, log: a.log}, o)

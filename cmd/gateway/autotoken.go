@@ -24,14 +24,15 @@ const maxAutoFile = 4 << 10
 
 // tokens returns the tokens of a configuration. For auto it has the token that is kept in the state
 // directory, which it makes if there is none. A gateway that runs keeps the token that it has.
-func (a *app) tokens(source string, c *config.Config) ([]string, error) {
+func (a *app) tokens(l *config.Loaded, c *config.Config) ([]string, error) {
 	i := slices.Index(c.Auth.Tokens, config.AutoToken)
 	if i < 0 {
 		return c.Auth.Tokens, nil
 	}
 	problem := func(format string, args ...any) error {
-		return &config.Error{File: source, Key: fmt.Sprintf("auth.tokens[%d]", i), Problem: fmt.Sprintf(format, args...),
-			Hint: "write a token of your own: openssl rand -hex 32 makes a good one"}
+		e := l.At(fmt.Sprintf("auth.tokens[%d]", i))
+		e.Problem, e.Hint = fmt.Sprintf(format, args...), "write a token of your own: openssl rand -hex 32 makes a good one"
+		return e
 	}
 	if c.StateDir == "" {
 		return nil, problem("auto keeps the token in the state directory, and this gateway has none: " +

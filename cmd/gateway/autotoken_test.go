@@ -78,11 +78,11 @@ func TestWrongAutoTokens_F_SEC_6(t *testing.T) {
 	c := &config.Config{StateDir: dir, Auth: config.Auth{Tokens: []string{"0123456789abcdef", config.AutoToken}}}
 	start := func() *app { return &app{log: logs.New(&log, logs.Options{Mask: logs.NewMask()})} }
 	running := start()
-	first, err := running.tokens("f", c)
+	first, err := running.tokens(&config.Loaded{Source: "f", Config: c}, c)
 	if err != nil || len(first) != 2 || first[0] != "0123456789abcdef" || len(first[1]) != 64 || c.Auth.Tokens[1] != config.AutoToken {
 		t.Fatalf("%v, %v", first, err)
 	}
-	if second, err := start().tokens("f", c); err != nil || second[1] != first[1] {
+	if second, err := start().tokens(&config.Loaded{Source: "f", Config: c}, c); err != nil || second[1] != first[1] {
 		t.Errorf("another token: %v", err)
 	}
 	path := filepath.Join(dir, autoFile)
@@ -90,7 +90,7 @@ func TestWrongAutoTokens_F_SEC_6(t *testing.T) {
 		t.Fatal(err)
 	}
 	log.Reset()
-	if _, err := start().tokens("f", c); err != nil || !strings.Contains(log.String(), "other users can read the token") {
+	if _, err := start().tokens(&config.Loaded{Source: "f", Config: c}, c); err != nil || !strings.Contains(log.String(), "other users can read the token") {
 		t.Errorf("a token that others can read: %v\n%s", err, log.String())
 	}
 	for what, text := range map[string]string{
@@ -99,10 +99,10 @@ func TestWrongAutoTokens_F_SEC_6(t *testing.T) {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := start().tokens("f", c); err == nil || !strings.Contains(err.Error(), "auth.tokens[1]") || !strings.Contains(err.Error(), path) {
+		if _, err := start().tokens(&config.Loaded{Source: "f", Config: c}, c); err == nil || !strings.Contains(err.Error(), "auth.tokens[1]") || !strings.Contains(err.Error(), path) {
 			t.Errorf("%s: %v", what, err)
 		}
-		if reloaded, err := running.tokens("f", c); err != nil || reloaded[1] != first[1] {
+		if reloaded, err := running.tokens(&config.Loaded{Source: "f", Config: c}, c); err != nil || reloaded[1] != first[1] {
 			t.Errorf("%s: a reload brings %v", what, err)
 		}
 	}
@@ -112,11 +112,11 @@ func TestWrongAutoTokens_F_SEC_6(t *testing.T) {
 	if err := os.Mkdir(path, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := start().tokens("f", c); err == nil {
+	if _, err := start().tokens(&config.Loaded{Source: "f", Config: c}, c); err == nil {
 		t.Error("a directory is taken for a token")
 	}
 	c.StateDir = ""
-	if _, err := start().tokens("f", c); err == nil || !strings.Contains(err.Error(), "state") {
+	if _, err := start().tokens(&config.Loaded{Source: "f", Config: c}, c); err == nil || !strings.Contains(err.Error(), "state") {
 		t.Errorf("no state directory: %v", err)
 	}
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"crypto/tls"
+	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -39,16 +40,24 @@ func (c *certificates) config() *tls.Config {
 
 // loadCertificate reads the certificate, nil if there is to be none. What is wrong with it is wrong
 // with the configuration.
-func loadCertificate(source string, c config.TLS) (*certificate, error) {
+func loadCertificate(l *config.Loaded, c config.TLS) (*certificate, error) {
 	if c.Cert == "" {
 		return nil, nil
 	}
-	pair, err := tls.LoadX509KeyPair(c.Cert, c.Key)
+	const hint = "tls.cert and tls.key name PEM files: a certificate, and the key that belongs to it"
+	cert, err := os.ReadFile(c.Cert)
 	if err != nil {
-		return nil, &config.Error{
-			File: source, Key: "tls", Problem: strings.TrimPrefix(err.Error(), "tls: "),
-			Hint: "tls.cert and tls.key name PEM files: a certificate, and the key that belongs to it",
-		}
+		return nil, badPath(l, "tls.cert", c.Cert, err, hint)
+	}
+	key, err := os.ReadFile(c.Key)
+	if err != nil {
+		return nil, badPath(l, "tls.key", c.Key, err, hint)
+	}
+	pair, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		e := l.At("tls")
+		e.Problem, e.Hint = strings.TrimPrefix(err.Error(), "tls: "), hint
+		return nil, e
 	}
 	return &pair, nil
 }

@@ -53,7 +53,7 @@ func (f *flags) withAll(ctx context.Context, say func(*app), do func(*app) error
 	if err != nil {
 		return err
 	}
-	if _, err := loadCertificate(a.Source, a.Config.TLS); err != nil {
+	if _, err := loadCertificate(a.Loaded, a.Config.TLS); err != nil {
 		a.close()
 		return err
 	}

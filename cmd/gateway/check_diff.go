@@ -21,7 +21,7 @@ func (f *flags) printDiff() error {
 	if err != nil {
 		return err
 	}
-	if _, err := loadCertificate(loaded.Source, loaded.Config.TLS); err != nil {
+	if _, err := loadCertificate(loaded, loaded.Config.TLS); err != nil {
 		return err
 	}
 	if loaded.Source == "" {

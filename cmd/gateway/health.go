@@ -2,6 +2,8 @@ package main
 
 import (
 	"crypto/tls"
+	"crypto/x509"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -61,17 +63,38 @@ URL of a gateway it asks for /healthz there, or for the path of the URL if that 
 			}
 			response, err := client.Do(request)
 			if err != nil {
-				return hinted{err, "is a gateway running there? gateway serve --listen starts one"}
+				return hinted{err, unhealthyHint(err)}
 			}
 			defer response.Body.Close()
 			text, _ := io.ReadAll(io.LimitReader(response.Body, 200))
 			if response.StatusCode != http.StatusOK {
-				return fmt.Errorf("%s: %s: %q", at, response.Status, strings.TrimSpace(string(text)))
+				err := fmt.Errorf("%s: %s: %q", at, response.Status, strings.TrimSpace(string(text)))
+				if response.StatusCode == http.StatusBadRequest && strings.Contains(string(text), "HTTP request to an HTTPS server") {
+					return hinted{err, "the gateway serves TLS: write https://"}
+				}
+				return err
 			}
 			_, err = fmt.Fprintln(f.out, "ok")
 			return err
 		},
 	}
+}
+
+// unhealthyHint returns what to do about a gateway that cannot be asked.
+func unhealthyHint(err error) string {
+	_, expired := errors.AsType[x509.CertificateInvalidError](err)
+	_, otherName := errors.AsType[x509.HostnameError](err)
+	switch {
+	case errors.Is(err, http.ErrSchemeMismatch):
+		return "the gateway serves no TLS: write http://"
+	case otherName:
+		return "write the URL with a name that is in the certificate"
+	case expired:
+		return "the certificate is not valid: put a valid one into the files of tls.cert and tls.key"
+	case isA[*tls.CertificateVerificationError](err):
+		return "the certificate is not trusted: set SSL_CERT_FILE to a file with the certificate of its authority"
+	}
+	return "is a gateway running there? gateway serve --listen starts one"
 }
 
 // healthURL returns the URL at which the gateway with this URL is asked.
@@ -92,7 +115,9 @@ func healthURL(text string) (string, error) {
 
 // ownHealthURL returns the URL at which the gateway with the configuration at hand is asked.
 func (f *flags) ownHealthURL() (string, error) {
-	loaded, err := f.load()
+	loaded, err := config.Load(config.Options{
+		Path: f.config, Flags: f.set(), Names: variables(), Approve: f.approval(true), Needs: []string{"listen", "tls"},
+	})
 	if err != nil {
 		return "", err
 	}

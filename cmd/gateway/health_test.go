@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -94,6 +95,54 @@ func TestHealth_F_CFG_3(t *testing.T) {
 	plain.Close()
 	if code, text := health(t, plain.URL); code != 1 || !strings.Contains(text, "hint: ") {
 		t.Errorf("nobody: exit code %d, %s", code, text)
+	}
+}
+
+// What is wrong between health and a gateway that runs is told from a gateway that does not.
+func TestHealthHints(t *testing.T) {
+	plain, secure := httptest.NewServer(http.NotFoundHandler()), httptest.NewUnstartedServer(http.NotFoundHandler())
+	secure.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, 0)
+	secure.StartTLS()
+	defer plain.Close()
+	defer secure.Close()
+	for at, want := range map[string]string{
+		secure.URL: "hint: the certificate is not trusted: set SSL_CERT_FILE",
+		"https" + strings.TrimPrefix(plain.URL, "http"):  "hint: the gateway serves no TLS: write http://",
+		"http" + strings.TrimPrefix(secure.URL, "https"): "hint: the gateway serves TLS: write https://",
+	} {
+		if code, text := health(t, at); code != exitFailed || !strings.Contains(text, want) || strings.Contains(text, "is a gateway running") {
+			t.Errorf("%s: exit code %d, %s, want %s", at, code, text, want)
+		}
+	}
+}
+
+// health reads where the gateway listens. Variables of other keys, such as those of tokens, may be unset.
+func TestHealthNeedsNoToken(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer server.Close()
+	addr := strings.TrimPrefix(server.URL, "http://")
+	_, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		text string
+		code int
+		want string
+	}{
+		{"listen: " + addr + "\nauth: { tokens: [\"${NOT_SET_ANYWHERE}\"] }", exitOK, "ok"},
+		{"listen: 0.0.0.0:" + port + "\nauth: { tokens: [\"x-${NOT_SET_ANYWHERE}\"] }", exitOK, "ok"},
+		{"listen: " + addr + "\nhosts: [\"${NOT_SET_ANYWHERE}\"]\norigins: [\"${NOT_SET_ANYWHERE}\"]\nlimits: { page: \"${NOT_SET_ANYWHERE}\" }", exitOK, "ok"},
+		{"listen: \"${NOT_SET_ANYWHERE}\"", exitUsage, "listen: variable NOT_SET_ANYWHERE is not set"},
+		{"listen: " + addr + "\ntls: { cert: \"${NOT_SET_ANYWHERE}\", key: k }", exitUsage, "tls.cert: variable NOT_SET_ANYWHERE is not set"},
+		{"listen: " + addr + "\nauth: { tokens: [short] }", exitUsage, "auth.tokens[0]: "},
+	} {
+		if code, text := health(t, "-c", configured(t, tt.text)); code != tt.code || !strings.Contains(text, tt.want) {
+			t.Errorf("%s: exit code %d, %s, want %s", tt.text, code, text, tt.want)
+		}
+	}
+	if code, text := health(t, "-c", configured(t, "listen: 0.0.0.0:"+port)); code != exitUsage || !strings.Contains(text, "no auth.tokens") {
+		t.Errorf("no tokens: exit code %d, %s", code, text)
 	}
 }
 

@@ -276,22 +276,24 @@ func (r *reloader) read() (*config.Loaded, *certificate, error) {
 		return next, nil, nil
 	}
 	after := r.now.After(next.Config, config.Diff(r.now, next.Config))
-	if _, err := r.tokens(next.Source, after); err != nil {
+	if _, err := r.tokens(next, after); err != nil {
 		return nil, nil, err
 	}
-	pair, err := r.readCertificate(next.Source, after.TLS)
+	pair, err := r.readCertificate(next, after.TLS)
 	return next, pair, err
 }
 
 // readCertificate is loadCertificate, but keeps what came from a pipe: to read that again would wait for ever.
-func (r *reloader) readCertificate(source string, c config.TLS) (*certificate, error) {
+func (r *reloader) readCertificate(next *config.Loaded, c config.TLS) (*certificate, error) {
 	switch {
 	case !isPiped(c.Cert) && !isPiped(c.Key):
-		return loadCertificate(source, c)
+		return loadCertificate(next, c)
 	case c == r.now.TLS:
 		return r.certificate.Load(), nil
 	}
-	return nil, &config.Error{File: source, Key: "tls", Problem: "names a pipe or a device, which is read at the start alone", Hint: "name files"}
+	e := next.At("tls")
+	e.Problem, e.Hint = "names a pipe or a device, which is read at the start alone", "name files"
+	return nil, e
 }
 
 // emptied says what is wrong with an empty file, for a gateway that has so many backends.
@@ -344,7 +346,7 @@ func (r *reloader) apply(ctx context.Context, next *config.Loaded, changes confi
 	var tokens []string
 	var err error
 	if r.door != nil {
-		tokens, err = r.tokens(next.Source, c)
+		tokens, err = r.tokens(next, c)
 	}
 	r.mask.Renew(slices.Concat(config.Secrets(next.Config), config.Secrets(c), tokens)...)
 	if pair != nil {

@@ -156,7 +156,7 @@ func (a *app) saySignal(ctx context.Context) (said func()) {
 // listen opens the HTTP door.
 func (a *app) listen() (net.Listener, *door.Door, error) {
 	c := a.Config
-	tokens, err := a.tokens(a.Source, c)
+	tokens, err := a.tokens(a.Loaded, c)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -183,7 +183,7 @@ func (a *app) listen() (net.Listener, *door.Door, error) {
 		Loopback: c.Loopback(),
 		Log:      a.log,
 	}
-	pair, err := loadCertificate(a.Source, c.TLS)
+	pair, err := loadCertificate(a.Loaded, c.TLS)
 	if err != nil {
 		return nil, nil, err
 	}

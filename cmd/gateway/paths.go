@@ -1,0 +1,58 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"mcpgateway/config"
+)
+
+// absolute returns path from the root. A relative path begins in the folder in which the gateway was
+// started.
+func absolute(path string) string {
+	if path == "" {
+		return ""
+	}
+	if all, err := filepath.Abs(path); err == nil {
+		return all
+	}
+	return path
+}
+
+// badPath returns the error about the path that a key of the configuration names. The hint is for an
+// absolute path.
+func badPath(l *config.Loaded, key, path string, err error, hint string) *config.Error {
+	e := l.At(key)
+	if at, is := errors.AsType[*fs.PathError](err); is {
+		err = at.Err
+	}
+	e.Problem, e.Hint = absolute(path)+": "+err.Error(), hint
+	if !filepath.IsAbs(path) {
+		e.Hint = "a relative path begins in the folder in which the gateway is started: write an absolute one"
+	}
+	return e
+}
+
+// missingPaths returns a warning for each path of a backend that is not there. It may be made later:
+// the backend fails until then.
+func missingPaths(l *config.Loaded) (warnings []string) {
+	for i, b := range l.Config.Backends {
+		if !b.Enabled || b.Misconfigured != "" {
+			continue
+		}
+		for _, p := range []struct{ key, path string }{
+			{"tls.ca", b.TLS.CA}, {"tls.cert", b.TLS.Cert}, {"tls.key", b.TLS.Key}, {"cwd", b.Cwd},
+		} {
+			if p.path == "" {
+				continue
+			}
+			if _, err := os.Stat(p.path); err != nil {
+				warnings = append(warnings, badPath(l, fmt.Sprintf("backends[%d].%s", i, p.key), p.path, err, "").Error())
+			}
+		}
+	}
+	return warnings
+}

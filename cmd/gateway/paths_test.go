@@ -1,0 +1,64 @@
+package main
+
+import (
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// A path in the configuration that is relative begins in the working directory. If nothing is there the
+// error has the path from the root, the line and the key.
+func TestPathsThatAreNotThere(t *testing.T) {
+	const relative = "hint: a relative path begins in the folder in which the gateway is started"
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(dir)
+	for name, text := range map[string]string{"file": "", "cert.pem": "no certificate", "key.pem": "no key"} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	remote := httptest.NewTLSServer(nil)
+	defer remote.Close()
+	backends := "backends:\n- name: demo\n  embedded: demo\n"
+	at := func(name string) string { return filepath.Join(dir, name) }
+	for name, tt := range map[string]struct {
+		text string
+		code int
+		want []string
+	}{
+		"cert":           {"tls:\n  cert: none.pem\n  key: key.pem\n", exitUsage, []string{":3: tls.cert: " + at("none.pem") + ": ", relative}},
+		"key":            {"tls:\n  cert: cert.pem\n  key: sub/none.pem\n", exitUsage, []string{":4: tls.key: " + at("sub/none.pem") + ": ", relative}},
+		"an absolute":    {"tls: {cert: /none.pem, key: /none.pem}\n", exitUsage, []string{":2: tls.cert: /none.pem: ", "hint: tls.cert and tls.key name PEM files"}},
+		"no certificate": {"tls:\n  cert: cert.pem\n  key: key.pem\n", exitUsage, []string{":2: tls: ", "hint: tls.cert and tls.key name PEM files"}},
+		"audit":          {"audit:\n  file: file/audit.jsonl\n", exitUsage, []string{":3: audit.file: " + at("file/audit.jsonl") + ": ", relative}},
+		"ca": {backends + "- name: web\n  url: " + remote.URL + "\n  tls: {ca: ca.pem}\n", exitFailed,
+			[]string{":7: backend \"web\": tls.ca: " + at("ca.pem") + ": ", " tls.ca: " + at("ca.pem")}},
+		"client": {backends + "- name: web\n  url: " + remote.URL + "\n  tls: {cert: c.pem, key: k.pem}\n", exitFailed,
+			[]string{":7: backend \"web\": tls.cert: " + at("c.pem") + ": ", ":7: backend \"web\": tls.key: " + at("k.pem") + ": "}},
+		"cwd": {backends + "- name: local\n  command: cat\n  cwd: nowhere\n", exitFailed,
+			[]string{":7: backend \"local\": cwd: " + at("nowhere") + ": ", "its cwd " + at("nowhere") + " is no directory"}},
+		"off": {backends + "- name: web\n  url: https://h\n  enabled: false\n  tls: {ca: ca.pem}\n", exitOK, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := file(t, "g.yaml", "state: none\n"+tt.text)
+			code, stdout, stderr := gatewayRun(t, "check", "-c", path)
+			said := strings.Join(strings.Fields(stdout+stderr), " ")
+			for _, want := range tt.want {
+				if strings.HasPrefix(want, ":") {
+					want = path + want
+				}
+				if want = strings.Join(strings.Fields(want), " "); !strings.Contains(said, want) {
+					t.Errorf("no %q in\n%s%s", want, stdout, stderr)
+				}
+			}
+			if code != tt.code || tt.want == nil && strings.Contains(said, "ca.pem") {
+				t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
+			}
+		})
+	}
+}
