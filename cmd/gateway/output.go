@@ -31,7 +31,7 @@ func (o output) check() error {
 		}
 		return nil
 	case err != nil:
-		return err
+		return o.unwritable(err)
 	case !info.Mode().IsRegular():
 		return fmt.Errorf("%s is no file", o.path)
 	case !o.force:
@@ -46,8 +46,11 @@ func (o output) deliver(stdout io.Writer, text []byte) error {
 		_, err := stdout.Write(text)
 		return err
 	}
-	err := o.write(text)
-	// The paths in these errors may be that of the temporary file.
+	return o.unwritable(o.write(text))
+}
+
+// unwritable adds the path to an error of the system, which may have the path of the temporary file.
+func (o output) unwritable(err error) error {
 	var cause error
 	if at, is := errors.AsType[*fs.PathError](err); is {
 		cause = at.Err
