@@ -36,9 +36,18 @@ func badPath(l *config.Loaded, key, path string, err error, hint string) *config
 	return e
 }
 
-// missingPaths returns a warning for each path of a backend that is not there. It may be made later:
-// the backend fails until then.
+// missingPaths returns a warning for each path of a backend that is not there, and for a state
+// directory that cannot be one. A path may be made later: the backend fails until then.
 func missingPaths(l *config.Loaded) (warnings []string) {
+	if dir := l.Config.StateDir; l.Config.State != "" && dir != "" {
+		info, err := os.Stat(dir)
+		if err == nil && !info.IsDir() {
+			err = errors.New("not a directory")
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // one that is missing is made
+			warnings = append(warnings, badPath(l, "state", dir, err, "").Error())
+		}
+	}
 	for i, b := range l.Config.Backends {
 		if !b.Enabled || b.Misconfigured != "" {
 			continue

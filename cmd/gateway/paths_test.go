@@ -42,10 +42,17 @@ func TestPathsThatAreNotThere(t *testing.T) {
 			[]string{":7: backend \"web\": tls.cert: " + at("c.pem") + ": ", ":7: backend \"web\": tls.key: " + at("k.pem") + ": "}},
 		"cwd": {backends + "- name: local\n  command: cat\n  cwd: nowhere\n", exitFailed,
 			[]string{":7: backend \"local\": cwd: " + at("nowhere") + ": ", "its cwd " + at("nowhere") + " is no directory"}},
-		"off": {backends + "- name: web\n  url: https://h\n  enabled: false\n  tls: {ca: ca.pem}\n", exitOK, nil},
+		"state":       {backends + "state: file\n", exitOK, []string{":5: state: " + at("file") + ": not a directory"}},
+		"below state": {backends + "state: file/sub\n", exitOK, []string{":5: state: " + at("file/sub") + ": not a directory"}},
+		"new state":   {backends + "state: new\n", exitOK, nil},
+		"off":         {backends + "- name: web\n  url: https://h\n  enabled: false\n  tls: {ca: ca.pem}\n", exitOK, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			path := file(t, "g.yaml", "state: none\n"+tt.text)
+			first := "state: none\n"
+			if strings.Contains(tt.text, "state: ") {
+				first = "\n"
+			}
+			path := file(t, "g.yaml", first+tt.text)
 			code, stdout, stderr := gatewayRun(t, "check", "-c", path)
 			said := strings.Join(strings.Fields(stdout+stderr), " ")
 			for _, want := range tt.want {
