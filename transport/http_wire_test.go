@@ -365,6 +365,10 @@ func TestClientTLS_F_HTTP_7(t *testing.T) {
 	if err := os.WriteFile(empty, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
 	for name, tt := range map[string]struct {
 		tls  ClientTLS
 		want string // in the error
@@ -374,7 +378,7 @@ func TestClientTLS_F_HTTP_7(t *testing.T) {
 		"nothing":             {ClientTLS{}, "x509: "},
 		"another name":        {ClientTLS{CA: ca, Cert: cert, Key: key}, "set tls.server_name of the backend"},
 		"no certificate":      {ClientTLS{CA: ca, ServerName: "docs.example"}, "set tls.cert and tls.key of the backend"},
-		"no such file":        {ClientTLS{CA: ca + "x"}, "tls.ca: " + ca + "x: "},
+		"no such file":        {ClientTLS{CA: "none.pem"}, "tls.ca: " + filepath.Join(here, "none.pem") + ": "},
 		"nothing in the file": {ClientTLS{CA: empty}, "has no certificate in PEM"},
 		"no such key":         {ClientTLS{Cert: cert, Key: key + "x"}, "tls.key: " + key + "x: "},
 	} {
