@@ -19,8 +19,9 @@ const blot = "***"
 const shortest = 4
 
 // Mask blots secrets out of text. It knows values, given to NewMask and Add, in the forms in which they turn up: as they
-// are, escaped for JSON and for Go's %q, and each of these with any of its bytes percent-encoded; not in hex or base64.
-// It also knows by their looks user:pass@ and the query of URLs, "Bearer xxx" and "Authorization: xxx".
+// are, with any of its bytes percent-encoded, with any of its characters escaped as in strings of JSON, and these one
+// within the other; not in hex or base64. It also knows the beginning of a value in front of a … where a text was cut, and
+// by their looks user:pass@ and the query of URLs, "Bearer xxx" and "Authorization: xxx".
 //
 // A nil Mask and the zero Mask change nothing; the zero Mask begins to work with the first Add. All methods may be
 // called at any time from any goroutine, also while Add runs; masking takes no lock.
@@ -33,7 +34,7 @@ type known struct {
 	now   []string // values
 	past  []string // values of earlier, the latest first
 	forms []string // every form of all of them
-	plain []string // forms, as percentEncoded has them
+	plain []string // forms, as they are in a decoded text
 
 	heads      *heads // of forms, and of what credentials finds
 	plainHeads *heads // of plain
@@ -132,7 +133,7 @@ func (m *Mask) String(s string) string {
 		return s
 	}
 	k := m.secrets.Load()
-	if k == nil || !k.heads.in(s) && !k.plainHeads.inEncoded(s) {
+	if k == nil || !k.heads.in(s) && !k.plainHeads.inEncoded(s, percent) && !k.plainHeads.inEncoded(s, escapes) {
 		return s
 	}
 	return blotOut(s, k.find(credentials(s), s))

@@ -8,6 +8,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
+	"unicode/utf16"
+	"unicode/utf8"
 
 	"mcpgateway/logs"
 )
@@ -226,6 +229,93 @@ func TestMaskPercentEncoded_F_MASK_1(t *testing.T) {
 	}
 }
 
+// someEscaped returns s with some of its characters escaped as JSON has it: those that bits names, and always those that
+// have to be.
+func someEscaped(s string, bits uint64) string {
+	var b strings.Builder
+	i := 0
+	for _, r := range s {
+		i++
+		switch digits := []string{"\\u%04x", "\\u%04X"}[bits>>((i+7)%64)&1]; {
+		case r > 0xffff && bits>>(i%64)&1 == 1:
+			high, low := utf16.EncodeRune(r)
+			fmt.Fprintf(&b, digits+digits, high, low)
+		case r < ' ' || r <= 0xffff && bits>>(i%64)&1 == 1:
+			fmt.Fprintf(&b, digits, r)
+		case strings.ContainsRune(`"\`, r) || r == '/' && bits>>((i+13)%64)&1 == 1:
+			b.WriteString("\\" + string(r))
+		default:
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
+// TestMaskEscaped: encoders of JSON differ in which characters they escape, and in the case of the digits.
+func TestMaskEscaped(t *testing.T) {
+	const secret, letters = "q9Zk/Tm4v+Xr7Lw2Pb8N/dY6c==", "pass\"wörd\\\U0001F600<&>"
+	mask := logs.NewMask(secret, letters, "100%41sure/", "two lines\nof it")
+	for _, c := range []struct{ in, want string }{
+		{`{"v":"q9Zk\/Tm4v+Xr7Lw2Pb8N\/dY6c=="}`, `{"v":"***"}`},               // PHP
+		{`{"v":"q9Zk/Tm4v\u002BXr7Lw2Pb8N/dY6c\u003D\u003D"}`, `{"v":"***"}`},  // .NET
+		{`{"v":"q9Zk\u002fTm4v\u002bXr7Lw2Pb8N/dY6c\u003d="}`, `{"v":"***"}`},  // Java
+		{`"\u0071\u0039Zk/Tm4v+Xr7Lw2Pb8N/dY6c=\u003D."`, `"***."`},            // the first and the last
+		{`pass\"w\u00f6rd\\\ud83d\ude00<&>`, `***`},                            // Python
+		{`pass\u0022w\u00F6rd\u005C\uD83D\uDE00\u003C\u0026\u003E x`, `*** x`}, // .NET
+		{`pass\"wörd\\😀\u003c&\u003e`, `***`},
+		{`b'pass"w\xc3\xb6rd\\\xf0\x9f\x98\x80<&>'`, `b'***'`}, // Python's bytes
+		{`"pass\"w\u00f6rd\\\U0001f600<&>"`, `"***"`},          // Go's %+q
+		{`pass\"wörd\\😀\<\&\>`, `***`},                         // a shell
+		{`"{\"v\":\"q9Zk\\/Tm4v\\u002BXr7Lw2Pb8N\\/dY6c==\"}"`, `"{\"v\":\"***\"}"`},
+		{`https:\/\/h\/?u=q9Zk%2FTm4v%2BXr7Lw2Pb8N\/dY6c%3D%3D`, `https:\/\/h\/?u=***`},
+		{`v=q9Zk%5C%2FTm4v%5Cu002bXr7Lw2Pb8N%5C/dY6c==`, `v=***`},
+		{`"u":"100%41sure\/"`, `"u":"***"`},
+		{`"two\u0020lines\u000Aof it"`, `"***"`},
+		{`a \ b \u00 \u12G4 \q \/ \x4 \`, `a \ b \u00 \u12G4 \q \/ \x4 \`},
+		{`C:\q9Zk/Tm4v+Xr7Lw2Pb8N/dY6c==`, `C:\***`},
+	} {
+		if got := mask.String(c.in); got != c.want {
+			t.Errorf("String(%q)\n got %q\nwant %q", c.in, got, c.want)
+		}
+	}
+}
+
+// TestMaskOfACutText: of a secret in which a text was cut, the beginning is masked.
+func TestMaskOfACutText(t *testing.T) {
+	mask := logs.NewMask("q9Zk/Tm4v+Xr7Lw2é8N", `quo"te/d`, "first line\nsecond one")
+	for _, c := range []struct{ in, want string }{
+		{`the result is not an object: "rrrq9Zk/Tm4v+Xr7Lw…`, `the result is not an object: "rrr***…`},
+		{"q9Zk…, q9Z…, q9Zk", "***…, q9Z…, q9Zk"},
+		{"q9Zk/Tm4v+Xr7Lw2…", "***…"},
+		{"second o… and first l…", "***… and ***…"},
+		{`{"v":"q9Zk\/Tm4v\u002bXr…`, `{"v":"***…`},
+		{`"q9Zk\/Tm4v\u00…`, `"***…`},
+		{`"q9Zk\/Tm4v\…`, `"***…`},
+		{`x=q9Zk%2FTm4v%2…`, `x=***…`},
+		{`x=q9Zk%2FTm4v%…`, `x=***…`},
+		{`"{\"v\":\"quo\\\"te\\…`, `"{\"v\":\"***…`},
+		{"nothing of it… at 50%… or in C:\\…", "nothing of it… at 50%… or in C:\\…"},
+	} {
+		if got := mask.String(c.in); got != c.want {
+			t.Errorf("String(%q)\n got %q\nwant %q", c.in, got, c.want)
+		}
+	}
+}
+
+// TestMaskHasABoundedCost: texts that nearly are a secret, encoded over and over, take no longer than others of their
+// length, but for a factor.
+func TestMaskHasABoundedCost(t *testing.T) {
+	mask := logs.NewMask(append(manySecrets(50), "aaaa+aaaa/aaaab", strings.Repeat("long-secret-", 300))...)
+	for _, part := range []string{`\u0061`, `%2561`, `\\`, `\\u002561%5C`, "…aaaa", "aaaa…", "long-secret-", "long-secret…", `%5c%5c%25`, `a+\/%2`} {
+		text := strings.Repeat(part, (64<<10)/len(part))
+		start := time.Now()
+		mask.String(text)
+		if took := time.Since(start); took > 5*time.Second {
+			t.Errorf("%q: %v", part, took)
+		}
+	}
+}
+
 func FuzzMask(f *testing.F) {
 	f.Add("s3cret", "other", "a s3cret https://u:p@h/?q Bearer other", uint64(0))
 	f.Add("aaaa", "aaab", "aaaaaaab", uint64(1))
@@ -250,6 +340,14 @@ func FuzzMask(f *testing.F) {
 		for _, in := range []string{once, someEncoded(once, "%", bits>>9)} {
 			if got := mask.String("=" + in + "="); strings.Contains(got, in) {
 				t.Errorf("%q, encoded as %q, is in %q", one, in, got)
+			}
+		}
+		if utf8.ValidString(one) {
+			once = someEscaped(one, bits)
+			for _, in := range []string{once, someEscaped(once, bits>>9), someEncoded(once, "%", bits>>5)} {
+				if got := mask.String("=" + in + "="); strings.Contains(got, in) {
+					t.Errorf("%q, escaped as %q, is in %q", one, in, got)
+				}
 			}
 		}
 	})
