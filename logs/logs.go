@@ -2,7 +2,8 @@
 // lets a slow reader of stderr hold up a caller, and a rotated File which several gateways may append to at once. (The
 // audit record comes to its File as lines already.)
 //
-// It keeps no global logger and never calls slog.SetDefault: main builds one logger and hands it around.
+// It keeps no global logger and never calls slog.SetDefault: main builds one logger and hands it around. What libraries
+// write with package log goes there, too (Standard).
 //
 //	records ─ slog ─ Mask ─ Sink ─ stderr
 //	           lines of audit ─ File   audit.jsonl, audit.jsonl.1 …

@@ -269,7 +269,7 @@ func (a *app) openLog(w io.Writer) {
 	a.level.Set(levelOf(a.Config))
 	sink := logs.OpenSink(w, logs.SinkOptions{Lost: logs.LostLine(a.Config.Log.Format)})
 	a.log = logs.New(sink, logs.Options{Level: &a.level, Format: a.Config.Log.Format, Mask: a.mask})
-	a.closers = append(a.closers, func() { _ = sink.Close(flushLogs) })
+	a.closers = append(a.closers, func() { _ = sink.Close(flushLogs) }, logs.Standard(a.log))
 	for _, w := range a.Warnings {
 		a.log.Warn(w)
 	}

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+
+	"mcpgateway/wire"
+)
+
+// A server sends more than its response, and net/http tells so of its own accord: in the gateway's log, without the secret,
+// and only at the debug level. (The logger of the process is one for all gateways in it: no parallel test.)
+func TestWhatLibrariesReportIsInTheLog(t *testing.T) {
+	const secret = "tok-q9ZkTm4vXr7Lw2Pb8N"
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	go func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			go sayTooMuch(c, secret)
+		}
+	}()
+	path := file(t, "gateway.yaml", "state: none\nlog: {format: json}\nbackends:\n- {name: a, url: 'http://"+ln.Addr().String()+
+		"/mcp', era: legacy, headers: {Authorization: Bearer "+secret+"}}\n")
+	for _, verb := range []string{"tools", "check", "call works", "serve"} {
+		for _, level := range []string{"debug", "error"} {
+			c := runPiped(t, nil, append(strings.Fields(verb), "-c", path, "--log-level", level)...)
+			if verb == "serve" {
+				_, _ = io.WriteString(c.in, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25",`+
+					`"capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`+"\n"+`{"jsonrpc":"2.0","method":"notifications/initialized"}`+
+					"\n"+`{"jsonrpc":"2.0","id":2,"method":"tools/list"}`+"\n")
+				out := bufio.NewScanner(c.out)
+				for out.Scan() && !strings.Contains(out.Text(), `"works"`) {
+				}
+				c.in.Close()
+			}
+			_, _, stderr := c.printed()
+			if strings.Contains(stderr, secret) {
+				t.Errorf("%s at %s shows the secret:\n%s", verb, level, stderr)
+			}
+			reported := 0
+			for line := range strings.Lines(stderr) {
+				if strings.Contains(line, "Unsolicited response") {
+					reported++
+					if !strings.HasPrefix(line, "{") || !strings.Contains(line, "Bearer ***") {
+						t.Errorf("%s at %s: %s", verb, level, line)
+					}
+				}
+			}
+			if (reported > 0) != (level == "debug") {
+				t.Errorf("%s at %s: reported %d times\n%s", verb, level, reported, stderr)
+			}
+		}
+	}
+}
+
+// sayTooMuch serves MCP over one HTTP connection, and sends the secret after each response.
+func sayTooMuch(c net.Conn, secret string) {
+	defer c.Close()
+	r, err := http.ReadRequest(bufio.NewReader(c))
+	if err != nil {
+		return
+	}
+	body, _ := io.ReadAll(r.Body)
+	m, _ := wire.Parse(body)
+	result := ""
+	switch m.Method() {
+	case "initialize":
+		result = `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}`
+	case "tools/list":
+		result = `{"tools":[{"name":"works","inputSchema":{"type":"object"}}]}`
+	case "tools/call":
+		result = `{"content":[]}`
+	default:
+		_, _ = io.WriteString(c, "HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\nBearer "+secret)
+		return
+	}
+	result = `{"jsonrpc":"2.0","id":` + string(m.ID()) + `,"result":` + result + `}`
+	fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%sBearer %s", len(result), result, secret)
+	_, _ = c.Read(make([]byte, 1)) // until the gateway closes the connection
+}
