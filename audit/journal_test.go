@@ -140,7 +140,7 @@ func TestSEC_03_ThroughTheGatewaysLogger(t *testing.T) {
 	r.Result = []byte(`{"content":[{"type":"text","text":"{\"api_key\":\"x1x\",\"n\":1} "}, {"text":"Authorization: Bearer x1x\nAccept: *"}]}`)
 	run(t, audit.New(logs.New(&log, logs.Options{Format: "json", Level: slog.LevelError, Mask: mask}), o), r)
 	run(t, audit.NewLines(&file, o), r)
-	want := `"arguments":{"a":"***","Authorization":"***","url":"https://***@host/?***"},` +
+	want := `"arguments":{"a":"***","Authorization":"***","url":"https:\/\/***@host/?***"},` +
 		`"result":{"content":[{"type":"text","text":"{\"api_key\":\"***\",\"n\":1} "},{"text":"Authorization: Bearer ***\nAccept: *"}]}}`
 	for _, got := range []string{log.String(), file.String()} {
 		if strings.Contains(got, "s3cret") || strings.Contains(got, "x1x") {

@@ -8,7 +8,7 @@ import (
 	"mcpgateway/internal/secrets"
 )
 
-// hidden stands where a secret value stood.
+// hidden stands where a secret value stood that is no text.
 const hidden = `"***"`
 
 // redact returns the JSON text raw with secrets replaced: the value under the name of a secret, as package secrets has
@@ -19,21 +19,23 @@ const hidden = `"***"`
 // Valid JSON stays valid. From what is cut short or no JSON at all it takes what it can, up to the end: one flat pass
 // over the tokens, which needs no stack, since only a key is followed by a colon.
 func redact(raw []byte, mask func(string) string) []byte {
-	var out []byte
-	copied := 0
-	headers := 0 // where the last object of HTTP headers ends
-	replace := func(from, to int, with []byte) {
-		out = append(append(out, raw[copied:from]...), with...)
-		copied = to
+	all := edits(raw, mask, true)
+	if len(all) == 0 {
+		return raw
 	}
+	return []byte(apply(string(raw), all))
+}
+
+// edits returns what redact changes in raw. A number in which mask finds something is replaced as a whole if isJSON.
+func edits(raw []byte, mask func(string) string, isJSON bool) []edit {
+	var all []edit
+	headers := 0 // where the last object of HTTP headers ends
 	for i := 0; i < len(raw); {
 		end := tokenEnd(raw, i)
 		switch token := raw[i:end]; {
 		case token[0] == '"':
-			text, masked := unquote(token, mask)
-			if masked != text {
-				replace(i, end, quote(masked))
-			}
+			text, inside := inString(token, mask)
+			all = append(all, shift(inside, i)...)
 			value, ok := valueOf(raw, end)
 			switch {
 			case !ok:
@@ -50,23 +52,34 @@ func redact(raw []byte, mask func(string) string) []byte {
 			}
 			if to := valueEnd(raw, value); isSecret(text, raw[value:to], value < headers) {
 				end = to
-				replace(value, end, []byte(hidden))
+				all = append(all, whole(raw, value, to))
 			}
-		case isNumber(token) && mask(string(token)) != string(token):
-			replace(i, end, []byte(hidden))
+		case isJSON && isNumber(token) && mask(string(token)) != string(token):
+			all = append(all, edit{i, end, hidden})
 		}
 		i = end
 	}
-	if copied == 0 {
-		return raw
+	return all
+}
+
+// whole is the edit that hides the value raw[from:to]. The quotes of a string stay.
+func whole(raw []byte, from, to int) edit {
+	if raw[from] != '"' {
+		return edit{from, to, hidden}
 	}
-	return append(out, raw[copied:]...)
+	if from++; to > from && raw[to-1] == '"' {
+		to--
+	}
+	return edit{from, to, blot}
 }
 
 // isSecret reports whether value, under the name of a secret or of an HTTP header, is one. An object or array is, and a
 // boolean is not.
 func isSecret(name string, value []byte, header bool) bool {
-	if len(value) == 0 || value[0] == '{' || value[0] == '[' {
+	if len(value) == 0 {
+		return false
+	}
+	if value[0] == '{' || value[0] == '[' {
 		return true
 	}
 	text := string(value)
@@ -157,15 +170,24 @@ func isNumber(token []byte) bool {
 	return token[0] == '-' || '0' <= token[0] && token[0] <= '9'
 }
 
-// unquote returns the text of a string and what is left of it when secrets are out: it is masked and, if there may be
-// JSON in it, redacted. A string that cannot be read is masked as it stands.
-func unquote(token []byte, mask func(string) string) (text, masked string) {
+// inString returns the text of a string, and the edits of its bytes that take the secrets out: what mask finds in the
+// text, what is JSON in it and redacted, and names of secrets and tokens in it. Each is looked for in the text as it was,
+// for a secret that mask knows may have in it what ends the value after a name. A string that cannot be read is searched
+// as it stands.
+func inString(token []byte, mask func(string) string) (text string, inside []edit) {
 	text, ok := decode(token)
-	masked = text
+	all := masked(text, mask(text))
 	if ok && strings.IndexByte(text, '"') >= 0 {
-		masked = string(redact([]byte(text), mask))
+		all = append(all, edits([]byte(text), mask, json.Valid([]byte(text)))...)
 	}
-	return text, mask(redactText(masked))
+	all = append(all, inText(text)...)
+	if len(all) == 0 {
+		return text, nil
+	}
+	if ok {
+		all = escaped(token[1:], fold(all))
+	}
+	return text, shift(all, 1)
 }
 
 // decode returns the text of a string, of one that was cut short, perhaps amid an escape, the text of what is there. If
@@ -186,13 +208,4 @@ func decode(token []byte) (string, bool) {
 		}
 	}
 	return string(body), false
-}
-
-// quote is json.Marshal without the HTML escapes, which would rewrite innocent bytes.
-func quote(s string) []byte {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	e.Encode(s) // strings always encode
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }

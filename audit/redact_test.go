@@ -4,11 +4,14 @@ import (
 	"bytes"
 	"encoding/json"
 	"log/slog"
+	"math/rand/v2"
 	"reflect"
 	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
+
+	"mcpgateway/logs"
 )
 
 func known(secret string) func(string) string {
@@ -37,14 +40,14 @@ func TestRedact(t *testing.T) {
 		{``, ``},
 
 		// cut short, or broken
-		{`{"password":"x`, `{"password":"***"`},
+		{`{"password":"x`, `{"password":"***`},
 		{`{"password":{"a":[`, `{"password":"***"`},
-		{`{"password":}`, `{"password":"***"}`},
-		{`{"password":`, `{"password":"***"`},
-		{`{"a":"the s3cret`, `{"a":"the ***"`},
+		{`{"password":}`, `{"password":}`},
+		{`{"password":`, `{"password":`},
+		{`{"a":"the s3cret`, `{"a":"the ***`},
 		{`{"a":"b\`, `{"a":"b\`},
-		{`{"text":"{\"password\":\"x`, `{"text":"{\"password\":\"***\""`},
-		{`{"text":"{\"password\":\"x\u00`, `{"text":"{\"password\":\"***\""`},
+		{`{"text":"{\"password\":\"x`, `{"text":"{\"password\":\"***`},
+		{`{"text":"{\"password\":\"x\u00`, `{"text":"{\"password\":\"***\u00`},
 		{`}]s3cret`, `}]s3cret`}, // the text around is masked by payload
 	} {
 		in := []byte(c.in)
@@ -100,12 +103,73 @@ func TestRedact_F_SEC_10(t *testing.T) {
 	}
 }
 
+// TestRedactKnownValues: a known value is masked as a whole also where what ends a value after a name is in it, and what
+// is not masked keeps its bytes.
+func TestRedactKnownValues(t *testing.T) {
+	const secret = `S3cr,et/V4 lue+"q\u\u00e9<&>;end-of-it'` // with what looks like an escape
+	mask := logs.NewMask(secret, "other-known-1", "12345").String
+	quoted, _ := json.Marshal(secret)
+	nested, _ := json.Marshal(`{"v":` + string(quoted) + `, "w": "\/\u00e9"}`)
+	plain, _ := json.Marshal("password=" + secret + " next, token: " + secret + `; "q\u\/` + "\u00e9")
+	escapedText := `"\u0070assword=other-kn\u006fwn-1\u0021 and \/ \u00e9 \ud83d\ude00 token: x\u0031y\/\"z"`
+	for _, c := range []struct{ in, want string }{
+		{`{"a":` + string(quoted) + `}`, `{"a":"***"}`},
+		{`{"a":` + string(plain) + `}`, `{"a":"password=*** next, token: ***; \"q\\u\\/é"}`},
+		{`{"a":` + string(nested) + `}`, `{"a":"{\"v\":\"***\", \"w\": \"\\/\\u00e9\"}"}`},
+		{`{"a":` + escapedText + `}`, `{"a":"\u0070assword=*** and \/ \u00e9 \ud83d\ude00 token: ***\"z"}`},
+		{`{"a":"x \/ \u003c other-known-1 \/ \u00E9 \t"}`, `{"a":"x \/ \u003c *** \/ \u00E9 \t"}`},
+		{`{"a":"{\"n\":12345,\"pin\":1234,\"b\":\"\\/\"}"}`, `{"a":"{\"n\":\"***\",\"pin\":\"***\",\"b\":\"\\/\"}"}`},
+		{`{"a":"say \"hi\" then 12345 \"q\\u is \/ all"}`, `{"a":"say \"hi\" then *** \"q\\u is \/ all"}`},
+		{`{"a":"*** other-known-1*** *** other-known-1"}`, `{"a":"*** *** *** ***"}`},
+		{"{\"a\":\"\xff other-known-1 \xff\"}", "{\"a\":\"\xff *** \xff\"}"},
+		{"{\"a\":\"\\/\xff other-known-1 \xff\\ud800\\u0041\"}", "{\"a\":\"\\/\xff *** \xff\\ud800\\u0041\"}"},
+		{`{"a":"\ud800\ud800 \ud83d\ude00 other-known-1\u0021`, `{"a":"\ud800\ud800 \ud83d\ude00 ***\u0021`},
+		{`{"a":"{\"credentials\":{\"x\":[\"other-known-1\"]},\"y\":\"other-known-1\"}"}`, `{"a":"{\"credentials\":\"***\",\"y\":\"***\"}"}`},
+	} {
+		if got := string(redact([]byte(c.in), mask)); got != c.want {
+			t.Errorf("redact(%s)\n got %s\nwant %s", c.in, got, c.want)
+		}
+	}
+}
+
+// TestRedactOfRandomSecrets: passwords of all printable characters, in texts of all kinds.
+func TestRedactOfRandomSecrets(t *testing.T) {
+	random := rand.New(rand.NewPCG(7, 7))
+	for range 300 {
+		var b strings.Builder
+		for range 20 {
+			b.WriteByte(byte('!' + random.IntN('~'-'!'+1)))
+		}
+		secret := b.String()
+		mask := logs.NewMask(secret).String
+		quoted, _ := json.Marshal(secret)
+		slashed := strings.ReplaceAll(string(quoted), "/", `\/`)
+		for _, text := range []string{
+			secret, "password=" + secret + " next", "--token " + secret, "Cookie: " + secret, `{"v":` + string(quoted) + `}`, `{"v":` + slashed + `}`,
+			`say "hi" and ` + secret, "key: '" + secret + "'", `{"token":` + slashed + `, "x": 1}`, string(quoted) + secret + ` "`,
+		} {
+			in, _ := json.Marshal(map[string]string{"a": text})
+			got := string(redact(in, mask))
+			var out struct{ A string }
+			if err := json.Unmarshal([]byte(got), &out); err != nil {
+				t.Fatalf("%s became %s: %v", in, got, err)
+			}
+			for i := range len(secret) - 5 {
+				if piece := secret[i : i+6]; strings.Contains(out.A, piece) {
+					t.Errorf("%q of %q is in %s", piece, secret, got)
+					break
+				}
+			}
+		}
+	}
+}
+
 // TestRedactTextIsLinear: names within long values are not read again and again.
 func TestRedactTextIsLinear(t *testing.T) {
 	for _, part := range []string{"key=", "key=/usr/", "key: ", "--key ", "key", "key=/usr/ ", "Cookie:true ", "a=", "-----BEGIN X-----", "-----BEGIN PRIVATE-----END ", "key='", "<key>", "key\\\\"} {
 		text := strings.Repeat(part, longest/len(part))
 		start := time.Now()
-		redactText(text)
+		inText(text)
 		if took := time.Since(start); took > 5*time.Second {
 			t.Errorf("%q: %v", part, took)
 		}

@@ -13,19 +13,17 @@ const (
 	maxPlain = 1 << 10
 )
 
-// redactText returns text with secrets replaced: values after the name of a secret (name=value,
-// name: value, --name value) and tokens of known issuers. Its time is linear.
-func redactText(text string) string {
-	text = redactKeys(text)
-	var out strings.Builder
-	copied := 0
-	replace := func(from, to int) {
-		if from < copied || from == to || text[from:to] == "***" {
+// inText returns the edits that take secrets out of text: values after the name of a secret (name=value, name: value,
+// --name value), tokens of known issuers and private keys. Its time is linear.
+func inText(text string) []edit {
+	all := privateKeys(text)
+	done := 0
+	hide := func(from, to int) {
+		if from < done || from == to || text[from:to] == blot {
 			return
 		}
-		out.WriteString(text[copied:from])
-		out.WriteString("***")
-		copied = to
+		all = append(all, edit{from, to, blot})
+		done = to
 	}
 	word := 0 // where the word begins that i is in
 	for i := 0; i <= len(text); i++ {
@@ -33,21 +31,17 @@ func redactText(text string) string {
 			continue
 		}
 		if w := text[word:i]; i-word >= 12 && strings.ContainsAny(w, "0123456789") && secrets.Issued(w) {
-			replace(word, i)
+			hide(word, i)
 		}
 		if i < len(text) {
 			if from, to := named(text, word, i); from < to {
-				replace(from, to)
+				hide(from, to)
 				i = to - 1
 			}
 		}
 		word = i + 1
 	}
-	if copied == 0 {
-		return text
-	}
-	out.WriteString(text[copied:])
-	return out.String()
+	return all
 }
 
 // isWord reports whether c can be part of a name or of most tokens.
@@ -102,30 +96,42 @@ func skipQuotes(text string, i int) int {
 	return i + len(near) - len(strings.TrimLeft(near, ` "'\`))
 }
 
-// redactKeys returns text without the private keys in it.
-func redactKeys(text string) string {
+// privateKeys returns the edits that take private keys out of text.
+func privateKeys(text string) (all []edit) {
 	const begin, end, line = "-----BEGIN ", "-----END ", "-----"
-	if !strings.Contains(text, begin) {
-		return text
-	}
-	var out strings.Builder
-	for {
-		before, rest, found := strings.Cut(text, begin)
-		out.WriteString(before)
-		if !found {
-			return out.String()
+	for at := 0; ; {
+		i := strings.Index(text[at:], begin)
+		if i < 0 {
+			return all
 		}
-		out.WriteString(begin)
-		text = rest
-		title := rest[:min(len(rest), maxName)]
+		at += i + len(begin)
+		title := text[at:min(len(text), at+maxName)]
 		n := strings.Index(title, line)
-		if n < 0 || !strings.Contains(title[:n], "PRIVATE") || strings.HasPrefix(rest[n+len(line):], "***") {
+		if n < 0 || !strings.Contains(title[:n], "PRIVATE") {
 			continue
 		}
-		out.WriteString(title[:n] + line + "***")
-		text = ""
-		if i := strings.Index(rest[n+len(line):], end); i >= 0 {
-			text = rest[n+len(line)+i:]
+		from := at + n + len(line)
+		at = len(text)
+		if i := strings.Index(text[from:], end); i >= 0 {
+			at = from + i
+		} else {
+			at = from + stringEnd(text[from:])
+		}
+		if at > from && text[from:at] != blot {
+			all = append(all, edit{from, at, blot})
 		}
 	}
+}
+
+// stringEnd returns where the string of JSON ends in which text begins, the length of text if it is none.
+func stringEnd(text string) int {
+	for i := range len(text) {
+		if text[i] == '"' {
+			rest := strings.TrimLeft(text[i+1:min(len(text), i+maxName)], " \t\r\n")
+			if rest != "" && strings.IndexByte(",}]", rest[0]) >= 0 {
+				return i
+			}
+		}
+	}
+	return len(text)
 }

@@ -1,0 +1,141 @@
+package audit
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// blot stands where a secret stood in a text. package logs has the same.
+const blot = "***"
+
+// An edit replaces text[from:to] by with.
+type edit struct {
+	from, to int
+	with     string
+}
+
+// apply returns text with edits, in any order. Of edits that overlap, the one that holds the others counts; if none does,
+// a blot replaces all that they replace.
+func apply(text string, edits []edit) string {
+	var out strings.Builder
+	copied := 0
+	for _, e := range fold(edits) {
+		out.WriteString(text[copied:e.from] + e.with)
+		copied = e.to
+	}
+	out.WriteString(text[copied:])
+	return out.String()
+}
+
+// fold sorts edits and makes one of those that overlap.
+func fold(edits []edit) []edit {
+	slices.SortStableFunc(edits, func(a, b edit) int {
+		return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(b.to, a.to), cmp.Compare(len(b.with), len(a.with)))
+	})
+	var all []edit
+	for _, e := range edits {
+		last := len(all) - 1
+		switch {
+		case last < 0 || e.from >= all[last].to:
+			all = append(all, e)
+		case e.to > all[last].to:
+			all[last].to, all[last].with = e.to, blot
+		}
+	}
+	return all
+}
+
+func shift(edits []edit, by int) []edit {
+	for i := range edits {
+		edits[i].from += by
+		edits[i].to += by
+	}
+	return edits
+}
+
+// masked returns the edits that make masked of text, which is text with blots for some stretches of it.
+func masked(text, masked string) []edit {
+	if masked == text {
+		return nil
+	}
+	var all []edit
+	at := 0
+	kept := strings.Split(masked, blot)
+	for i, part := range kept {
+		from := at
+		switch {
+		case i == 0 && strings.HasPrefix(text, part):
+		case i == len(kept)-1 && strings.HasSuffix(text[at:], part):
+			from = len(text) - len(part)
+		case i == 0 || i == len(kept)-1 || !strings.Contains(text[at:], part):
+			return []edit{{0, len(text), masked}} // not a mask
+		default:
+			from += strings.Index(text[at:], part)
+		}
+		if from > at {
+			all = append(all, edit{at, from, blot})
+		}
+		at = from + len(part)
+	}
+	return all
+}
+
+// escaped turns edits of the text that body stands for into edits of body, which begins after the opening quote of a
+// string of JSON. They are in order.
+func escaped(body []byte, edits []edit) []edit {
+	if bytes.IndexByte(body, '\\') < 0 {
+		return edits // it was not decoded
+	}
+	text, source := 0, 0
+	to := func(offset int) int {
+		for text < offset && source < len(body) {
+			n, size := unit(body[source:])
+			text += n
+			source += size
+		}
+		return source
+	}
+	for i, e := range edits {
+		edits[i].from, edits[i].to = to(e.from), to(e.to)
+		if quoted := quote(e.with); len(quoted) > len(e.with)+2 {
+			edits[i].with = string(quoted[1 : len(quoted)-1])
+		}
+	}
+	return edits
+}
+
+// unit returns how many bytes of text the first character of body stands for, and how many bytes it takes in body.
+func unit(body []byte) (n, size int) {
+	if body[0] != '\\' || len(body) < 2 {
+		r, size := utf8.DecodeRune(body)
+		return utf8.RuneLen(r), size
+	}
+	if body[1] != 'u' {
+		return 1, 2
+	}
+	size = len(`\u0000`)
+	for _, pair := range []int{2 * size, size} {
+		if len(body) < pair {
+			continue
+		}
+		var s string
+		literal := append(append([]byte{'"'}, body[:pair]...), '"')
+		if json.Unmarshal(literal, &s) == nil && (pair == size || utf8.RuneCountInString(s) == 1) {
+			return len(s), pair
+		}
+	}
+	return 1, 1 // of a string that cannot be read
+}
+
+// quote is json.Marshal without the HTML escapes, which would rewrite innocent bytes.
+func quote(s string) []byte {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	e.Encode(s) // strings always encode
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+}
