@@ -75,7 +75,7 @@ type entry struct {
 }
 
 // attrs appends the keys that docs promise, in their order. Where a call was never routed, no backend is named. What
-// others have written is masked, but for the names that a configuration or a server has given, which people go by.
+// others have written is masked; the names that the configuration has given are not.
 func (e *entry) attrs(a []slog.Attr, mask func(string) string) []slog.Attr {
 	a = append(a, slog.String("session", e.Session), slog.String("client", mask(e.Client)))
 	a = appendKnown(a, "principal", e.Principal)
@@ -113,13 +113,9 @@ func (e *entry) named(a []slog.Attr, mask func(string) string) []slog.Attr {
 		}
 		return a
 	}
-	tool := e.Tool
-	if e.Backend == "" {
-		tool = mask(tool) // no name that anybody has, but a client's word
-	}
-	a = append(a, slog.String("tool", tool))
+	a = append(a, slog.String("tool", mask(e.Tool)))
 	a = appendKnown(a, "backend", e.Backend)
-	return appendKnown(a, "backend_tool", e.BackendTool)
+	return appendKnown(a, "backend_tool", mask(e.BackendTool))
 }
 
 // kind is the record's msg.

@@ -343,6 +343,16 @@ func TestRequestsAreRecordsOfTheirOwnKind(t *testing.T) {
 }
 
 // F-CLI-10: a record says why a call has no result. The text of a backend's is used only where results are recorded.
+// TestNamesAreMasked: a server may have put what it was given into the name of a tool.
+func TestNamesAreMasked(t *testing.T) {
+	r := call
+	r.Tool, r.BackendTool = "gh__get_s3cret-1", "get_s3cret-1"
+	got := written(t, "json", audit.Options{Mask: logs.NewMask("s3cret-1").String}, r)
+	if !strings.Contains(got, `"tool":"gh__get_***","backend":`) || !strings.Contains(got, `"backend_tool":"get_***"`) {
+		t.Error(got)
+	}
+}
+
 func TestReason_F_CLI_10(t *testing.T) {
 	for name, tc := range map[string]struct {
 		outcome  audit.Outcome
@@ -354,6 +364,7 @@ func TestReason_F_CLI_10(t *testing.T) {
 		"ours":               {audit.NotRun, "backend gh: it is not running", "", audit.None, `"reason":"backend gh: it is not running"`},
 		"masked":             {audit.Rejected, "Unknown tool: s3cret", "", audit.None, `"reason":"Unknown tool: ***"`},
 		"control characters": {audit.BackendLost, "a\x1b[2Jb\nc\u202ed", "", audit.None, `"reason":"a [2Jb c d"`},
+		"cut":                {audit.RPCError, "the result is not an object: \"rrs3cr…", "", audit.None, `"reason":"the result is not an object: \"rr***…"`},
 		"long":               {audit.BackendLost, strings.Repeat("é", 5000), "", audit.None, `"reason":"` + strings.Repeat("é", 150) + `…"`},
 		"tool error":         {audit.ToolError, "", `{"content":[{"type":"text","text":"no s3cret"}],"isError":true}`, audit.All, `"reason":"no ***"`},
 		"tool error, none":   {audit.ToolError, "", `{"content":[{"type":"text","text":"no s3cret"}],"isError":true}`, audit.None, ""},

@@ -21,7 +21,10 @@ func (e *entry) reason(mask func(string) string) string {
 	if text == "" {
 		return ""
 	}
-	text = strings.Map(plain, mask(text[:min(len(text), heldReason)]))
+	if len(text) > heldReason {
+		text = text[:heldReason] + "…" // where mask knows the beginning of a secret
+	}
+	text = strings.Map(plain, mask(text))
 	if len(text) > maxReason {
 		text = strings.ToValidUTF8(text[:maxReason], "") + "…"
 	}

@@ -134,7 +134,10 @@ func LookAlikes(k Kind, items []Item) []Flaw {
 		case !known:
 			first[fold(own)] = own
 		case other != own:
-			shown := strings.ToValidUTF8(other[:min(len(other), shownName)], "")
+			shown := other
+			if len(other) > shownName {
+				shown = strings.ToValidUTF8(other[:shownName], "") + "…"
+			}
 			flaws = append(flaws, Flaw{Item: own, With: other, Odd: true,
 				What: "its name and " + shown + " differ only in case, - and _, which some clients do not tell apart: deny one of them"})
 		}

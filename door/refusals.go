@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 )
@@ -14,7 +15,7 @@ const (
 	maxReasons = 32
 	// foldTime is how long refusals for a reason that was logged are counted instead of logged.
 	foldTime = time.Minute
-	// maxPath is how many characters of the path of a refused request are logged.
+	// maxPath is how many bytes of the path of a refused request are logged.
 	maxPath = 100
 )
 
@@ -55,7 +56,11 @@ func (f *refusals) note(r *http.Request, no *refusal) {
 		return
 	}
 	// The query is left out: it may be the key to a session.
-	what := fmt.Sprintf("%.20s %.*s: %d %s", r.Method, maxPath, r.URL.Path, no.status, no.err.Message)
+	path := r.URL.Path
+	if len(path) > maxPath {
+		path = strings.ToValidUTF8(path[:maxPath], "") + "…"
+	}
+	what := fmt.Sprintf("%.20s %s: %d %s", r.Method, path, no.status, no.err.Message)
 	if f.fold(no.err.Message, fold{level, 1, r.RemoteAddr, what}) {
 		return
 	}

@@ -29,7 +29,7 @@ func (v valuer) LogValue() slog.Value { return slog.GroupValue(slog.String("inne
 func everything() []any {
 	u := &url.URL{Scheme: "https", User: url.UserPassword("me", secret), Host: "host", Path: "/mcp", RawQuery: "k=" + url.QueryEscape(secret)}
 	return []any{
-		"string", secret,
+		"string", secret, "tool", "a " + secret, "backend_tool", secret, "as", []string{secret},
 		"err", fmt.Errorf("dial %q: %w", secret, errors.New(secret)),
 		"stringer", &stringer{secret},
 		"nil", (*stringer)(nil),
@@ -59,7 +59,7 @@ func TestNoValueCarriesASecret(t *testing.T) {
 			if strings.Contains(out.String(), "hun") || strings.Contains(out.String(), "s3cret") {
 				t.Errorf("leaked: %s", &out)
 			}
-			if n := strings.Count(out.String(), "***"); n < 12 {
+			if n := strings.Count(out.String(), "***"); n < 15 {
 				t.Errorf("%d places masked: %s", n, &out)
 			}
 			if !strings.Contains(out.String(), "8080") {

@@ -37,11 +37,10 @@ func (v values) replace(_ []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// names are the keys whose values are names that users or servers have given. They are not masked: a server whose
-// environment holds a common word must not make its tools unreadable.
+// names are the keys whose values are the gateway's words or names that the configuration has given. They are not masked.
+// Names that servers have given are: they may hold what a server was given.
 var names = map[string]bool{
-	"backend": true, "tool": true, "backend_tool": true, "as": true,
-	"session": true, "outcome": true,
+	"backend": true, "session": true, "outcome": true,
 	"added": true, "removed": true, "changed": true, // backends, and keys of the configuration
 }
 

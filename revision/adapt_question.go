@@ -21,7 +21,7 @@ func AdaptQuestion(method string, params []byte, to Traits, caps []byte) ([]byte
 	case "roots/list":
 		return params, needs(caps, "roots")
 	}
-	return nil, fmt.Errorf("%.100q is nothing that clients are asked", method)
+	return nil, fmt.Errorf("%q is nothing that clients are asked", wire.Excerpt(method))
 }
 
 // needs returns the error that a client has when it did not declare a capability.
@@ -40,7 +40,7 @@ func adaptElicitation(params []byte, to Traits, caps []byte) ([]byte, error) {
 	case mode == nil || wire.Unquote(mode) == "form":
 		return adaptForm(params, to, caps)
 	case wire.Unquote(mode) != "url":
-		return nil, fmt.Errorf("there is no elicitation of mode %.100s", mode)
+		return nil, fmt.Errorf("there is no elicitation of mode %s", wire.Excerpt(mode))
 	}
 	return params, needs(caps, "elicitation", "url")
 }
@@ -60,7 +60,7 @@ func adaptForm(params []byte, to Traits, caps []byte) (adapted []byte, err error
 			return mapMembers(properties, func(name string, field []byte) []byte {
 				old, problem := oldField(field)
 				if problem != nil {
-					err = fmt.Errorf("the form's field %.100q: %w", name, problem)
+					err = fmt.Errorf("the form's field %q: %w", wire.Excerpt(name), problem)
 				}
 				return old
 			})

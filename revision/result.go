@@ -45,7 +45,7 @@ func (f found) kind() (string, error) {
 	case wire.IsNull(f.value):
 		return Complete, nil
 	case f.value[0] != '"':
-		return "", fmt.Errorf("its resultType is no string: %.100s", f.value)
+		return "", fmt.Errorf("its resultType is no string: %s", wire.Excerpt(f.value))
 	}
 	return wire.Unquote(f.value), nil
 }

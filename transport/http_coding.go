@@ -54,7 +54,7 @@ func decode(resp *http.Response, limit int) {
 			continue
 		default:
 			text = failing{&unreadable{fmt.Sprintf("the body has the Content-Encoding %q, which cannot be read here and was not asked for: "+
-				"let the server, or the proxy before it, send it as it is", coding[:min(len(coding), 20)])}}
+				"let the server, or the proxy before it, send it as it is", cutCoding(coding))}}
 		}
 		break
 	}
@@ -169,4 +169,13 @@ func startsText(head []byte) bool {
 		return true
 	}
 	return false
+}
+
+// cutCoding returns the name of a coding, cut to what an error can bear.
+func cutCoding(name string) string {
+	const longest = 20
+	if len(name) <= longest {
+		return name
+	}
+	return strings.ToValidUTF8(name[:longest], "") + "…"
 }

@@ -33,7 +33,7 @@ func (m Message) Repair() (repaired Message, repair string) {
 	case failure != nil && !isError(failure):
 		repaired, repair = m.internal(errorText(failure), failure), "an error without an integer code and a message"
 	case failure == nil && result[0] != '{':
-		repaired, repair = m.internal("the result is not an object: "+excerpt(result), result), "a result that is not an object"
+		repaired, repair = m.internal("the result is not an object: "+Excerpt(result), result), "a result that is not an object"
 	case m.foreign || m.part(PartParams) != nil:
 		repaired, repair = own(withoutForeign(m.raw)), "members that are not part of a response"
 	default:
@@ -90,13 +90,15 @@ func errorText(failure []byte) string {
 			return text
 		}
 	}
-	return "an error without a message: " + excerpt(failure)
+	return "an error without a message: " + Excerpt(failure)
 }
 
 // maxExcerpt is how much of a value stands in the text of an error, in bytes.
 const maxExcerpt = 100
 
-func excerpt(value []byte) string {
+// Excerpt returns value, cut to what the text of an error can bear. A … stands where it was cut: the masks of the log
+// and of the audit record know the beginning of a secret there.
+func Excerpt[text []byte | string](value text) string {
 	if len(value) <= maxExcerpt {
 		return string(value)
 	}

@@ -25,7 +25,8 @@ func TestTextOfServersInOurLines_F_SEC_11_F_MASK_1(t *testing.T) {
 		case m.Method() == "tools/list":
 			answer = `"result":{"tools":[{"name":"error","description":"` + text + `","inputSchema":{"type":"object","properties":` +
 				`{"a":{"type":"string","description":"` + text + `"}}}},{"name":"fails","inputSchema":{"type":"object"}},` +
-				`{"name":"works","inputSchema":{"type":"object"}}]}`
+				`{"name":"works","inputSchema":{"type":"object"}},{"name":"x-` + secret + `","inputSchema":{"type":"object","properties":` +
+				`{"p-` + secret + `":{"type":"string"}}}},{"name":"bad-` + secret + `","inputSchema":"no"}]}`
 		case m.Method() != "tools/call":
 			w.WriteHeader(http.StatusAccepted)
 			return
@@ -47,10 +48,11 @@ func TestTextOfServersInOurLines_F_SEC_11_F_MASK_1(t *testing.T) {
 		forged bool // a text of several lines is printed as such
 	}{
 		{"call error", exitFailed, false}, {"call fails", exitFailed, true}, {"tools", exitOK, false}, {"tools error", exitOK, false},
+		{"tools --log-level debug", exitOK, false}, {"tools x-" + secret, exitOK, false}, {"check --log-level debug", exitOK, false},
 	} {
 		code, out, stderr := runPiped(t, nil, append(strings.Fields(c.verb), "-c", path)...).printed()
 		said := out + stderr
-		if code != c.code || !strings.Contains(said, "oops ***") {
+		if code != c.code || !strings.Contains(said, "***") {
 			t.Errorf("%s: exit code %d and\n%s", c.verb, code, said)
 		}
 		if strings.Contains(said, secret) || !c.forged && strings.Contains("\n"+said, "\ngateway: forged") ||

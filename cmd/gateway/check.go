@@ -105,6 +105,9 @@ func (f *flags) warn(a *app) {
 // before spaces are changed, because a secret may have some, and after, for the same reason.
 func (a *app) line(text string) string { return a.mask.String(oneLine(a.mask.String(text))) }
 
+// named returns a name that a backend has given, without secrets and what would move a terminal's cursor.
+func (a *app) named(name string) string { return plain(a.mask.String(name)) }
+
 // problem says what is wrong with a backend that is not well.
 func (a *app) problem(s backends.Status) string {
 	if !s.Answered && a.waited > 0 {
@@ -186,7 +189,7 @@ func (f *flags) printStatus(a *app) error {
 				took = a.waited
 			}
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", s.Name, state, counts, dash(a.line(s.Server)), dash(s.Revision),
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", s.Name, state, counts, dash(a.line(s.Server)), dash(a.line(s.Revision)),
 			took.Round(time.Millisecond), problem)
 	}
 	if t := totalOf(a.set.View().Snapshot); len(enabled(a.set.Status())) > 0 {

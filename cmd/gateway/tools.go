@@ -109,7 +109,7 @@ func (f *flags) printTool(a *app, e catalog.Entry) error {
 		} `json:"inputSchema"`
 	}
 	_ = json.Unmarshal(e.Item.Raw(), &t) // a schema of another form has no arguments to print
-	fmt.Fprintf(f.out, "%s (%s of backend %s)\n", dash(plain(e.Exposed)), plain(e.Item.Own), e.Backend)
+	fmt.Fprintf(f.out, "%s (%s of backend %s)\n", dash(a.named(e.Exposed)), a.named(e.Item.Own), e.Backend)
 	if text := a.line(e.Item.Description()); text != "" {
 		fmt.Fprintln(f.out, text)
 	}
@@ -129,7 +129,7 @@ func (f *flags) printTool(a *app, e catalog.Entry) error {
 			required = "yes"
 		}
 		kind := clip(a.line(typeOf(t.InputSchema.Properties[name])), typeWidth)
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", plain(name), dash(kind), required, a.line(p.Description))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", a.named(name), dash(kind), required, a.line(p.Description))
 	}
 	return w.Flush()
 }
@@ -189,7 +189,7 @@ func (f *flags) printTools(a *app, entries []catalog.Entry, asJSON bool) error {
 	var t total
 	for _, e := range entries {
 		t.add(catalog.Tools, e)
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", dash(plain(e.Exposed)), e.Backend, plain(e.Item.Own), clip(a.line(e.Item.Description()), 60))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", dash(a.named(e.Exposed)), e.Backend, a.named(e.Item.Own), clip(a.line(e.Item.Description()), 60))
 	}
 	fmt.Fprintf(w, "total\t\t\t%d tools, %s in the list\n", t.counts[catalog.Tools], size(t.bytes))
 	return w.Flush()
