@@ -9,6 +9,8 @@ import (
 	"log/slog"
 	"strings"
 	"time"
+
+	"mcpgateway/internal/secrets"
 )
 
 // Outcome is how a call ended.
@@ -127,12 +129,12 @@ func (e *entry) kind() string {
 }
 
 // bareURI returns a URI without what may be secret in it: its query, and what stands before the @ of its authority. A
-// name that is no URI has neither.
+// name that is no URI has neither, and expressions of a URI template are neither.
 func bareURI(uri string) string {
-	uri, query, ok := strings.Cut(uri, "?")
-	if ok && query != "" {
-		uri += "?***"
+	if i := secrets.Query(uri); i >= 0 {
+		uri = uri[:i] + blot
 	}
+	uri = strings.TrimSuffix(uri, "?")
 	scheme, rest, ok := strings.Cut(uri, "://")
 	if !ok {
 		return uri
@@ -141,8 +143,8 @@ func bareURI(uri string) string {
 	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
 		authority = rest[:i]
 	}
-	if i := strings.LastIndexByte(authority, '@'); i >= 0 {
-		rest = "***" + rest[i:]
+	if i := strings.LastIndexByte(authority, '@'); i >= 0 && secrets.User(authority[:i]) {
+		rest = blot + rest[i:]
 	}
 	return scheme + "://" + rest
 }

@@ -20,7 +20,7 @@ func credentials(s string) []span {
 	return authorizations(bearers(urls(nil, s), s), s)
 }
 
-// urls finds what stands before the @ of an authority, and the query.
+// urls finds what stands before the @ of an authority, and the query. Expressions of a URI template are neither.
 func urls(spans []span, s string) []span {
 	for at := 0; ; {
 		i := strings.Index(s[at:], afterProtocol)
@@ -30,11 +30,11 @@ func urls(spans []span, s string) []span {
 		at += i + len(afterProtocol)
 		end := at + word(s[at:])
 		host := at + upTo(s[at:end], "/?#")
-		if i := strings.LastIndexByte(s[at:host], '@'); i >= 0 {
+		if i := strings.LastIndexByte(s[at:host], '@'); i >= 0 && secrets.User(s[at:at+i]) {
 			spans = appendSpan(spans, s, at, at+i)
 		}
-		if i := strings.IndexByte(s[host:end], '?'); i >= 0 {
-			spans = appendSpan(spans, s, host+i+1, end)
+		if i := secrets.Query(s[at:end]); i >= 0 {
+			spans = appendSpan(spans, s, at+i, end)
 		}
 		at = end
 	}

@@ -41,6 +41,9 @@ func TestMask(t *testing.T) {
 		{`Get "https://h/mcp?key=v&x=1": EOF`, `Get "https://h/mcp?***": EOF`},
 		{"see https://h/p? and https://h/#a?b", "see https://h/p? and https://h/#a?***"},
 		{"https://***@host/?***", "https://***@host/?***"},
+		{"https://h/{+path}{?q,n*}{&r:3} and https://{user}:{pw}@h/?q={q}&n={n}{&m}#{+f}", "https://h/{+path}{?q,n*}{&r:3} and https://{user}:{pw}@h/?q={q}&n={n}{&m}#{+f}"},
+		{"name=odd://t/{+path}{?q} https://h{?q}?a=b https://h/?key=v1{&q}", "name=odd://t/{+path}{?q} https://h{?q}?*** https://h/?***"},
+		{"https://h/?q={q}&v2 https://h/?{not one} https://u{user}:x@h/{?", "https://h/?*** https://h/?*** one} https://***@h/{?"},
 		{`{"u":"https://h/?a=b\"c"}`, `{"u":"https://h/?***\"c"}`},
 
 		{"Authorization: Bearer abc.def-_~+/=", "Authorization: Bearer ***"},
