@@ -2,6 +2,7 @@ package backends
 
 import (
 	"context"
+	"reflect"
 	"slices"
 	"time"
 
@@ -28,14 +29,15 @@ const (
 
 // Apply makes the backends and the catalog's options what they are in c from now on. Backends
 // whose configuration is the same keep running, whatever their place in the list. New and
-// changed ones are started and given until they are ready or have failed, half a minute at most,
-// and then all changes at once: what is sent from then on goes by the new ones, and one View
-// follows. Calls that are at a backend that was changed or removed end there; what waits in
-// it goes to the new one of that name, or ends. A backend that does not start is changed all
-// the same, and is tried again like any other.
+// changed ones are started. If all of them are ready or have failed within a second, all changes
+// take effect together, and one View follows; else each takes effect when it is ready or has failed,
+// after half a minute at the latest. Calls that are at a backend that was changed or removed end
+// there; what waits in it goes to the new one of that name, or ends. A backend that does not start
+// is changed all the same, and is tried again like any other.
 //
-// Backends that are removed or disabled go at once, before anything is started. One whose program a
-// new backend runs goes with the other changes: it has another name then, and its tools stay.
+// Backends that are removed or disabled go at once, before anything is started, and the catalog's
+// options take effect. A backend whose program a new backend runs goes with the other changes: it has
+// another name then, and its tools stay.
 //
 // Filters take effect first, before anything is started, also for a backend that is about to be
 // replaced: a request that they do not permit is not sent from then on.
@@ -50,7 +52,7 @@ func (s *Set) Apply(ctx context.Context, c Change) error {
 	s.applying <- struct{}{}
 	defer func() { <-s.applying }()
 	s.refilter(s.now(), c.Backends)
-	s.removeFirst(c.Backends)
+	s.removeFirst(c)
 	before := s.now() // but for retired nobody else changes it
 	next, newcomers := s.plan(before, c)
 	for _, b := range newcomers {
@@ -60,12 +62,14 @@ func (s *Set) Apply(ctx context.Context, c Change) error {
 		}
 	}
 	if !s.swapEarly(next) {
-		s.bringUp(ctx, newcomers, c.Late)
-		s.mu.Lock()
-		s.swapLocked(next)
-		s.mu.Unlock()
+		s.bringUp(ctx, newcomers, c.Late, func(missing []*Backend) {
+			s.swap(next.until(missing, s.now()))
+			next.moved = false // names were given by the new order
+		})
+		s.swap(next)
+	} else {
+		s.retireAll(before, next)
 	}
-	s.retireAll(before, next)
 	for _, b := range newcomers {
 		b.shared.levelled(nil) // it may have been changed since the backend was told
 	}
@@ -73,10 +77,11 @@ func (s *Set) Apply(ctx context.Context, c Change) error {
 	return nil
 }
 
-// removeFirst swaps to the members at hand without those that are not among the backends to come, if
-// they were started.
-func (s *Set) removeFirst(coming []config.Backend) {
+// removeFirst swaps to the members at hand without those that are not among the backends to come, and
+// with the catalog's options to come, if that is a change and they were started.
+func (s *Set) removeFirst(change Change) {
 	before := s.now()
+	coming := change.Backends
 	var names []string
 	for _, c := range coming {
 		names = append(names, c.Name)
@@ -87,15 +92,24 @@ func (s *Set) removeFirst(coming []config.Backend) {
 			return runs && (c.Name == b.cfg.Name || before.byName[c.Name] == nil && programOf(&c) == b.program)
 		})
 	}, names)
+	was := next.catalog
+	next.catalog = change.Catalog
+	next.catalog.Names = was.Names
 	s.mu.Lock()
-	removes := !s.launched.IsZero() && len(next.all) < len(before.all)
-	if removes {
-		s.swapLocked(next)
-	}
+	launched := !s.launched.IsZero()
 	s.mu.Unlock()
-	if removes {
-		s.retireAll(before, next)
+	if launched && (len(next.all) < len(before.all) || !reflect.DeepEqual(next.catalog, was)) {
+		s.swap(next)
 	}
+}
+
+// swap puts next in the place of the members at hand, and retires those that leave.
+func (s *Set) swap(next *members) {
+	s.mu.Lock()
+	before := s.now()
+	s.swapLocked(next)
+	s.mu.Unlock()
+	s.retireAll(before, next)
 }
 
 // retireAll retires the members of before that are not in next.
@@ -122,8 +136,9 @@ func (s *Set) swapEarly(next *members) bool {
 }
 
 // bringUp starts new backends, and waits until it is known of each what it has, or that it
-// fails.
-func (s *Set) bringUp(ctx context.Context, newcomers []*Backend, late func(names []string)) {
+// fails. Ready is called with those of which it is not known yet: after a second, and then each time
+// that it is known of one more.
+func (s *Set) bringUp(ctx context.Context, newcomers []*Backend, late func(names []string), ready func(missing []*Backend)) {
 	for _, b := range newcomers {
 		b.start()
 	}
@@ -141,7 +156,27 @@ func (s *Set) bringUp(ctx context.Context, newcomers []*Backend, late func(names
 		}
 		late(names)
 	}
-	awaitSettled(ctx, missing, over)
+	settled := make(chan *Backend, len(missing))
+	for _, b := range missing {
+		go func() {
+			select {
+			case <-b.settled:
+				settled <- b
+			case <-ctx.Done():
+			}
+		}()
+	}
+	for len(missing) > 0 {
+		ready(missing)
+		select {
+		case one := <-settled:
+			missing = slices.DeleteFunc(missing, func(b *Backend) bool { return b == one })
+		case <-over:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // awaitSettled waits until it is known of each backend what it has, or that it fails. It returns those

@@ -128,6 +128,21 @@ func (m *members) only(stays func(*Backend) bool, names []string) *members {
 	return &next
 }
 
+// until returns the members while some of them are not ready yet: in their place are those that have
+// their names now, if there are any.
+func (m *members) until(missing []*Backend, now *members) *members {
+	next := *m
+	next.all, next.byName = nil, make(map[string]*Backend)
+	for _, b := range m.all {
+		if old := now.byName[b.cfg.Name]; old != nil && slices.Contains(missing, b) {
+			b = old
+		}
+		next.all = append(next.all, b)
+		next.byName[b.cfg.Name] = b
+	}
+	return &next
+}
+
 // moved reports whether two backends that are in both lists have another order in the second.
 func moved(was, is []string) bool {
 	last := -1
