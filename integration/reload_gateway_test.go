@@ -285,7 +285,7 @@ func TestReloadOfTokensAndCertificate(t *testing.T) {
 		}
 	}
 	move(cert2, cert)
-	log.await("level=ERROR", "gateway.yaml: tls: ")
+	log.await("level=ERROR", "gateway.yaml:", ": tls: ")
 	if err := kept.post("1", `{"jsonrpc":"2.0","id":1,"method":"ping"}`); err != nil {
 		t.Errorf("with half a certificate: %v", err)
 	}
