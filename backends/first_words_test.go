@@ -1,6 +1,7 @@
 package backends_test
 
 import (
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -53,4 +54,29 @@ func TestNOTIF20_NothingIsSentThatBlocksAServer(t *testing.T) {
 		p.Asked("ping") // which it leaves unanswered
 		p.WantNothing()
 	})
+}
+
+// A line of plain text on stdout is said to be no JSON; of a message that is broken the place is named.
+func TestOutputThatIsNotJSONIsNamedSo(t *testing.T) {
+	for line, want := range map[string]string{
+		"this is not json":                 `err="the line is not JSON"`,
+		"true story":                       `err="the line is not JSON"`,
+		"✓ ready":                          `err="the line is not JSON"`,
+		"12:00:01 INFO started":            `err="the line is not JSON"`,
+		`{"jsonrpc":"2.0","id":7,"result"`: `err="the line is not JSON: byte 32: `,
+		"[INFO] started":                   `err="the line is not JSON: byte 1: `,
+		`"a string"`:                       `err="Invalid request: a message is an object"`,
+	} {
+		t.Run(line, func(t *testing.T) {
+			inHouse(t, backends.Options{Backends: plain("a")}, func(t *testing.T, h *house) {
+				a := h.next("a")
+				a.Send(line)
+				a.Ready("t")
+				synctest.Wait()
+				if got := h.log.Lines("skipped output that is no message"); len(got) != 1 || !strings.Contains(got[0], want) {
+					t.Errorf("logged %q, want %s", got, want)
+				}
+			})
+		})
+	}
 }

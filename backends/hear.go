@@ -219,7 +219,21 @@ func (h *handler) heard(n *transport.Noise) {
 	if h.noise.Swap(&text) == nil {
 		say = h.l.says.Warn
 	}
-	say("skipped output that is no message", "text", text, "err", n.Err)
+	say("skipped output that is no message", "text", text, "err", notJSON(n))
+}
+
+// notJSON returns why a piece of output is no message. Of a line of plain text the position at which
+// it stops being JSON says nothing.
+func notJSON(n *transport.Noise) error {
+	reason, isParse := strings.CutPrefix(n.Err.Message, "Parse error: ")
+	begins := strings.TrimLeft(string(n.Text), " \t\r\n")
+	switch {
+	case n.Err.Code != wire.CodeParseError, errors.Is(n.Err, wire.ErrUTF8):
+		return n.Err
+	case isParse && begins != "" && (begins[0] == '{' || begins[0] == '['):
+		return fmt.Errorf("the line is not JSON: %s", reason)
+	}
+	return errors.New("the line is not JSON")
 }
 
 // warnOfParams logs that a message was not handed on because of its params: the first time as a
