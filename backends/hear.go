@@ -54,13 +54,16 @@ func (h *handler) Asked(r *peer.Request) {
 		r.Fail(wire.Errorf(wire.CodeMethodNotFound, "Method not found: %s", r.Method()))
 		return
 	}
-	if r.Method() == string(mcp.MethodElicitationCreate) {
-		if err := revision.CheckElicitation(r.Message.Part(wire.PartParams)); err != nil {
-			h.warnOfParams(r.Message, err)
-			r.Fail(wire.Errorf(wire.CodeInvalidParams, "Invalid params: %v", err))
-			return
-		}
+	m, err := revision.Askable(r.Message)
+	if err == nil && r.Method() == string(mcp.MethodElicitationCreate) {
+		err = revision.CheckElicitation(m.Part(wire.PartParams))
 	}
+	if err != nil {
+		h.warnOfParams(m, err)
+		r.Fail(wire.Errorf(wire.CodeInvalidParams, "Invalid params: %v", err))
+		return
+	}
+	r.Message = m
 	h.l.b.set.clients().Asked(h.owner(r.Message, r.On()), h.l.b.cfg.Name, r)
 }
 

@@ -20,6 +20,9 @@ type View struct {
 	Changed <-chan struct{}
 }
 
+// HasSeveral reports whether there is more than one backend, whatever is known of them.
+func (s *Snapshot) HasSeveral() bool { return len(s.listings) > 1 }
+
 // MayCome reports whether name, which is not in the catalog, is one by which a
 // tool or a prompt of a missing backend could be called.
 func (v *View) MayCome(name string) bool {

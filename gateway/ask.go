@@ -2,16 +2,13 @@ package gateway
 
 import (
 	"sync"
+	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"mcpgateway/peer"
 	"mcpgateway/wire"
 )
-
-// maxQuestions bounds the questions of backends that a client has not answered
-// yet. Beyond it they are refused.
-const maxQuestions = 256
 
 // question is something that a backend asks of a client, in flight: the row that
 // brings the answer home. Two may end it, the backend, which takes back its
@@ -24,8 +21,8 @@ type question struct {
 	s       *Session
 	r       *peer.Request
 	backend string
-	cause   *call // on hold until the question ends; nil if there is none
-	task    bool  // the client may answer with a task of its own
+	task    bool        // the client may answer with a task of its own
+	limit   *time.Timer // of a question that belongs to no call; guarded by the session's mu
 
 	mu        sync.Mutex
 	sent      bool
@@ -66,17 +63,11 @@ func (s *Session) ask(backend string, r *peer.Request) {
 		r.Fail(err)
 		return
 	}
-	q := &question{s: s, r: r, backend: backend, task: asksForTask(r.Message)}
-	s.mu.Lock()
-	full := s.questions >= maxQuestions
-	if !full {
-		s.questions++
-	}
-	s.mu.Unlock()
-	if full {
-		r.Fail(wire.Errorf(wire.CodeInternalError, "The client has %d questions to answer; wait for that", maxQuestions))
+	if err := s.mayBePut(backend); err != nil {
+		r.Fail(err)
 		return
 	}
+	q := &question{s: s, r: r, backend: backend, task: asksForTask(r.Message)}
 	if !r.Own(q) {
 		q.over()
 		return
@@ -130,10 +121,7 @@ func (q *question) send() {
 		return
 	}
 	q.sent = true
-	if q.cause = q.s.cause(q.backend, q.r.Message, q.r.On()); q.cause != nil {
-		q.cause.pending.Hold()
-	}
-	q.pending.To, q.pending.Token, q.pending.About = q, q.r.Token(), q.cause.on()
+	q.pending.To, q.pending.Token, q.pending.About = q, q.r.Token(), q.s.put(q).on()
 	// Under the lock, as in call.send.
 	q.s.peer.Send(q.s.exposeTasks(q.backend, q.signed()), &q.pending)
 }
@@ -209,15 +197,5 @@ func (q *question) Cancelled(params []byte) {
 		q.pending.Cancel(params)
 	} else {
 		q.over()
-	}
-}
-
-// over is called once, when the question has come to its end.
-func (q *question) over() {
-	q.s.mu.Lock()
-	q.s.questions--
-	q.s.mu.Unlock()
-	if q.cause != nil {
-		q.cause.pending.Release()
 	}
 }

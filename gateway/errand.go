@@ -331,11 +331,10 @@ func (q *query) move() {
 
 // decline answers a question in the client's place: what a person is asked is
 // cancelled, "the user dismissed without making an explicit choice" (elicitation,
-// response actions); for the rest there is an error.
-func decline(r *peer.Request, why *wire.Error) {
+// response actions); for the rest there is an error. It reports whether the question was still open.
+func decline(r *peer.Request, why *wire.Error) bool {
 	if r.Method() == "elicitation/create" {
-		r.Reply([]byte(`{"action":"cancel"}`))
-		return
+		return r.Reply([]byte(`{"action":"cancel"}`))
 	}
-	r.Fail(why)
+	return r.Fail(why)
 }

@@ -24,10 +24,23 @@ func (s *Session) depart(c *call) {
 	s.flights.newest = c
 }
 
-// arrive takes a call out, if it was ever entered.
+// arrive takes a call out, if it was ever entered, and ends the questions that belong to it.
 func (s *Session) arrive(c *call) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.arriveLocked(c)
+	var ending []*question
+	if len(s.asking.open) > 0 {
+		ending = s.orphanLocked(c)
+	}
+	s.mu.Unlock()
+	for _, q := range ending {
+		q.takeBack(errCallOver)
+	}
+}
+
+func (s *Session) isInFlightLocked(c *call) bool { return c.older != nil || s.flights.oldest == c }
+
+func (s *Session) arriveLocked(c *call) {
 	switch {
 	case c.older != nil:
 		c.older.newer = c.newer
@@ -74,6 +87,15 @@ func (s *Session) cause(backend string, m wire.Message, on peer.Stream) *call {
 		return nil // it is that call's, and none of these
 	}
 	return newest
+}
+
+// newestLocked returns the newest call that a backend is at, nil if there is none.
+func (s *Session) newestLocked(backend string) *call {
+	c := s.flights.newest
+	for c != nil && c.Route.Backend != backend {
+		c = c.older
+	}
+	return c
 }
 
 // on returns the client's id of the call that is the cause of something, "" if

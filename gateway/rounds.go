@@ -198,20 +198,10 @@ func (c *call) questions(inputs []revision.Input) (questions []wire.Message, fai
 // putOne asks the client one question and returns its result.
 func (c *call) putOne(ctx context.Context, question wire.Message) ([]byte, *wire.Error) {
 	s := c.s
-	s.mu.Lock()
-	full := s.questions >= maxQuestions
-	if !full {
-		s.questions++
+	if err := s.mayBePut(c.Route.Backend); err != nil {
+		return nil, err
 	}
-	s.mu.Unlock()
-	if full {
-		return nil, wire.Errorf(wire.CodeInternalError, "The client has %d questions to answer", maxQuestions)
-	}
-	defer func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.questions--
-	}()
+	defer s.leavePlace(c.Route.Backend)
 	return c.hearOf(ctx, question)
 }
 

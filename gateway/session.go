@@ -40,17 +40,17 @@ type Session struct {
 	elicited recent // what backends ask of the client by way of an URL
 	links    links  // that the client was given
 
-	mu        sync.Mutex
-	state     state
-	caller    Caller
-	held      []*peer.Request // waiting for initialized
-	hushed    []*question     // likewise, of backends
-	timer     *time.Timer     // gives up on it
-	seen      [catalog.NumKinds]seen
-	level     int // from which on it wants log messages; 0 = all
-	flights   flights
-	questions int // that the client has to answer
-	listens   map[*listen]bool
+	mu      sync.Mutex
+	state   state
+	caller  Caller
+	held    []*peer.Request // waiting for initialized
+	hushed  []*question     // likewise, of backends
+	timer   *time.Timer     // gives up on it
+	seen    [catalog.NumKinds]seen
+	level   int // from which on it wants log messages; 0 = all
+	flights flights
+	asking  questions
+	listens map[*listen]bool
 }
 
 // newSession returns one that has no peer yet.

@@ -24,6 +24,41 @@ func CheckElicitation(params []byte) error {
 	return nil
 }
 
+// Askable returns the request of a server in a form that every client takes for a request: params
+// and params._meta are objects, and params._meta.progressToken is a string or a number. The null that
+// some servers write for an object is replaced. Of a request that is not so some clients drop the
+// whole message, and do not answer it.
+func Askable(m wire.Message) (wire.Message, error) {
+	params := m.Part(wire.PartParams)
+	switch {
+	case params == nil:
+		return m, nil
+	case wire.IsNull(params):
+		return m.Splice(wire.Edit{Part: wire.PartParams, Text: []byte("{}")}), nil
+	case !wire.IsObject(params):
+		return m, errors.New("params must be an object")
+	}
+	meta, _ := wire.Lookup(params, "_meta")
+	switch {
+	case meta == nil:
+		return m, nil
+	case wire.IsNull(meta):
+		m, _ = m.Set([]byte("{}"), "params", "_meta")
+		return m, nil
+	case !wire.IsObject(meta):
+		return m, errors.New(`"_meta" in params must be an object`)
+	}
+	token, _ := wire.Lookup(meta, "progressToken")
+	switch {
+	case token == nil:
+	case wire.IsNull(token):
+		m, _ = m.Set(wire.Revise(meta, func(key string) bool { return key == "progressToken" }), "params", "_meta")
+	case token[0] != '"' && token[0] != '-' && (token[0] < '0' || token[0] > '9'):
+		return m, errors.New(`"progressToken" in params._meta must be a string or a number`)
+	}
+	return m, nil
+}
+
 // CheckLog is CheckElicitation for the params of notifications/message. A logger that is null is
 // none.
 func CheckLog(params []byte) error {
