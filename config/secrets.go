@@ -12,16 +12,15 @@ import (
 
 // Secrets returns the values that must not appear in a log, the longest first: tokens, and what
 // is secret by its name or form in the environment, headers, arguments and URLs of the backends.
-// Addresses, numbers, paths and plain words of an ordinary variable are not; neither are values
+// So is what people do not read (secrets.Opaque) in a variable. Addresses, numbers, paths and words
+// of an ordinary variable are not; neither are values
 // that the log needs to be readable: "true", the address of the gateway, the names, commands and
 // hosts of backends.
 func Secrets(c *Config) []string {
 	var all []string
 	for _, b := range c.Backends {
 		for name, value := range b.Env {
-			if !isPlain(name) {
-				all = appendParts(all, value, secrets.Find(name, value))
-			}
+			all = appendVariable(all, name, value)
 		}
 		for name, value := range b.Headers {
 			all = appendHeader(all, name, value)
@@ -76,6 +75,17 @@ func appendParts(all []string, text string, parts []secrets.Part) []string {
 	return all
 }
 
+// appendVariable adds what is secret in the value of a variable, by its name or its form.
+func appendVariable(all []string, name, value string) []string {
+	if isPlain(name) {
+		return all
+	}
+	if secrets.Opaque(name, value) {
+		all = append(all, value)
+	}
+	return appendParts(all, value, secrets.Find(name, value))
+}
+
 // appendHeader adds what is secret in the value of a header: the value, what follows its first
 // word, because that may be a scheme that is not known, and pairs such as those of a cookie.
 func appendHeader(all []string, name, value string) []string {
@@ -103,7 +113,7 @@ func expandedSecrets(path, variable, value string) []string {
 	if isPlain(variable) {
 		return nil
 	}
-	all := appendParts(nil, value, secrets.Find(variable, value))
+	all := appendVariable(nil, variable, value)
 	if _, header, ok := strings.Cut(path, ".headers."); ok {
 		all = appendHeader(all, header, value)
 	} else if strings.HasPrefix(path, "auth.") {
@@ -118,8 +128,8 @@ func inheritedSecrets(c *Config, env func(string) (string, bool)) []string {
 	var all []string
 	for _, b := range c.Backends {
 		for _, name := range b.InheritEnv {
-			if value, ok := env(name); ok && !isPlain(name) {
-				all = appendParts(all, value, secrets.Find(name, value))
+			if value, ok := env(name); ok {
+				all = appendVariable(all, name, value)
 			}
 		}
 	}

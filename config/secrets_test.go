@@ -80,7 +80,7 @@ func TestSecrets_F_MASK_1(t *testing.T) {
 	vars := map[string]string{
 		"PLAIN": "a-long-plain-value", "API_KEY": "hunter2-key", "DOCS": token, "TEAM": "header-value-1", "HOST": "10.1.2.3",
 		"SSH_AUTH_SOCK": "/private/tmp/agent.1", "DEPLOY_PASSWORD": "inherited-pw", "REGION": "eu-west-1-long",
-		"DATABASE_URL": "postgres://u:pw-of-url@db/x",
+		"DATABASE_URL": "postgres://u:pw-of-url@db/x", "OPAQUE": "abcdefgh12345678", "TEAM_ID": "T01ABCDEF2", "CODE": "Sek/ret+1x\"y",
 	}
 	for _, tc := range []struct {
 		backend string
@@ -102,6 +102,12 @@ func TestSecrets_F_MASK_1(t *testing.T) {
 		{`url: "https://h/mcp", headers: { X-Team: "${TEAM}", Authorization: "Custom ${PLAIN}", X-Addr: "${HOST}", User-Agent: long-agent/1, X-Region: "${REGION}" }`,
 			[]string{"header-value-1", "Custom a-long-plain-value", "a-long-plain-value"}},
 		{`url: "https://h/mcp", headers: { Cookie: "session=cookie-1; theme=dark" }`, []string{"session=cookie-1; theme=dark", "cookie-1"}},
+		// not what people read
+		{`command: x, args: ["${OPAQUE}", "--code=${CODE}"], env: { A: "x-${OPAQUE}", B: "P@ss!word", MODEL: a1b2c3d4e5, TEAM_ID: "${TEAM_ID}" }, inherit_env: [OPAQUE]`,
+			[]string{"abcdefgh12345678", `Sek/ret+1x"y`, "x-abcdefgh12345678", "P@ss!word"}},
+		{`url: "https://h/${OPAQUE}/mcp", headers: { User-Agent: "${CODE}", Accept: "a/${OPAQUE}" }`, []string{"abcdefgh12345678", `Sek/ret+1x"y`}},
+		{`command: x, env: { TOK: "${PLAIN}", PW: hunter5, LLM: claude-3-5-sonnet-20241022, Z: Europe/Berlin, V: "x v1.2.3", O: "--size=4096" }`,
+			[]string{"a-long-plain-value", "hunter5"}},
 		{`url: "https://me:pass-1@h/mcp?region=eu&port=80801&key=k-12&x=long-query-value"`, []string{"pass-1", "k-12", "long-query-value"}},
 		{`command: x, inherit_env: [SSH_AUTH_SOCK, PLAIN, REGION, HOST, NOT_SET, DEPLOY_PASSWORD, DOCS, DATABASE_URL]`,
 			[]string{"inherited-pw", token, "pw-of-url"}},

@@ -30,7 +30,7 @@ var (
 	// words are whole words of a name: DB_PASS, --pat.
 	words = []string{
 		"auth", "pass", "pin", "pat", "bearer", "dsn", "cred", "creds", "jwt", "otp", "session", "signature",
-		"dbpass", "userpass", "smtppass", "sshpass", "pgpass", "rootpass", "adminpass", "apitokens", "authtokens",
+		"tok", "pw", "dbpass", "userpass", "smtppass", "sshpass", "pgpass", "rootpass", "adminpass", "apitokens", "authtokens",
 	}
 	// notKeys end with "key" and are something else.
 	notKeys = []string{"monkey", "turkey", "donkey", "hotkey", "whiskey", "hockey", "jockey"}

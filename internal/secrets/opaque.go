@@ -1,0 +1,81 @@
+package secrets
+
+import (
+	"slices"
+	"strings"
+	"unicode"
+)
+
+// things are the last words of names of what a service shows and asks for: MODEL, SLACK_TEAM_ID.
+var things = []string{
+	"id", "ids", "model", "models", "bucket", "project", "org", "organization", "team", "workspace", "tenant", "account",
+	"cluster", "namespace", "database", "db", "table", "index", "collection", "image", "tag", "branch", "repo", "repository",
+	"zone", "locale", "timezone", "tz", "title", "label", "profile", "role", "level", "options", "opts", "flags", "args",
+}
+
+const (
+	shortestOpaque = 8 // characters of a value that Opaque may report
+	shortestMixed  = 6 // characters of a part of it that mixes letters and digits
+)
+
+// Opaque reports whether text, the value of a variable with an ordinary name, is one that people do not read: it has
+// at least 8 characters, and it mixes letters and digits, capitals and small letters, or those and signs, in a way that
+// words, numbers, versions and names of models and regions do not. Text with spaces, options, URLs, paths, JSON and
+// assignments are not: Find finds what is secret in them. Nor is anything under a name such as MODEL or TEAM_ID.
+func Opaque(name, text string) bool {
+	text = strings.TrimSpace(text)
+	if len(text) < shortestOpaque || Plain(text) || UUID(text) || digest().MatchString(text) || isStructured(text) {
+		return false
+	}
+	if parts := split(name); len(parts) > 0 {
+		last := parts[len(parts)-1]
+		if slices.Contains(lasts, last) || slices.Contains(things, last) || slices.Contains(digests, last) {
+			return false
+		}
+	}
+	separates := func(c rune) bool { return !unicode.IsLetter(c) && !unicode.IsDigit(c) }
+	short := 0 // parts such as x7Kp
+	for _, part := range strings.FieldsFunc(text, separates) {
+		if isMixed(part) {
+			return true
+		}
+		if turns(part) > 1 && strings.ContainsAny(part, digits) {
+			short++
+		}
+	}
+	if short > 1 {
+		return true
+	}
+	kinds := 0
+	for _, kind := range []string{lower, upper, digits} {
+		if strings.ContainsAny(text, kind) {
+			kinds++
+		}
+	}
+	return kinds > 1 && strings.ContainsAny(text, `!"#$%^&+=|<>~\`)
+}
+
+// isStructured reports whether text is of a form that Find takes apart.
+func isStructured(text string) bool {
+	return strings.ContainsAny(text, " \t\r\n") || strings.ContainsRune("{[<-/.~", rune(text[0])) || strings.Contains(text, "://") ||
+		assignment().MatchString(strings.TrimRight(text, "="))
+}
+
+// isMixed reports whether a part of a value without signs is no word, number or version: word2024, 32B, v20241022.
+func isMixed(part string) bool {
+	if turns(part) > max(2, len(part)/3) {
+		return true
+	}
+	front := strings.TrimRight(part, digits)
+	back := strings.TrimLeft(part, digits)
+	after, before := len(part)-len(front), len(part)-len(back)
+	switch {
+	case len(part) < shortestMixed, after == 0 && before == 0 && !strings.ContainsAny(part, digits), len(front) == 0:
+		return false
+	case !strings.ContainsAny(front, digits):
+		return after > 4 && !(len(front) <= 2 && after <= 8)
+	case !strings.ContainsAny(back, digits):
+		return len(back) > 3 || before > 8
+	}
+	return true
+}
