@@ -19,9 +19,10 @@ const blot = "***"
 const shortest = 4
 
 // Mask blots secrets out of text. It knows values, given to NewMask and Add, in the forms in which they turn up: as they
-// are, with any of its bytes percent-encoded, with any of its characters escaped as in strings of JSON, and these one
-// within the other; not in hex or base64. It also knows the beginning of a value in front of a … where a text was cut, and
-// by their looks user:pass@ and the query of URLs, "Bearer xxx" and "Authorization: xxx".
+// are, with any of their bytes percent-encoded, with any of their characters escaped as in strings of JSON, and these one
+// within the other; in the alphabet of base64 for URLs, without its padding, and as part of the name of a tool; not
+// encoded in hex or base64. It also knows the beginning of a value in front of a … where a text was cut, and by their looks
+// user:pass@ and the query of URLs, "Bearer xxx" and "Authorization: xxx".
 //
 // A nil Mask and the zero Mask change nothing; the zero Mask begins to work with the first Add. All methods may be
 // called at any time from any goroutine, also while Add runs; masking takes no lock.
@@ -108,6 +109,12 @@ func appendSecret(forms []string, value string) []string {
 	if html, err := json.Marshal(value); err == nil {
 		forms = append(forms, inner(string(html)))
 	}
+	if len(value) >= shortestVariant {
+		forms = append(forms, inName(value), forURL.Replace(value))
+		if unpadded := strings.TrimRight(value, "="); len(unpadded) >= shortestVariant {
+			forms = append(forms, unpadded)
+		}
+	}
 	if strings.Contains(value, "\n") {
 		for line := range strings.Lines(value) {
 			forms = appendSecret(forms, line)
@@ -116,6 +123,28 @@ func appendSecret(forms []string, value string) []string {
 		forms = appendSecret(forms, rest)
 	}
 	return forms
+}
+
+// shortestVariant is the length from which a value is also known in forms that stand for less than it: those that a value
+// in base64 has, and that of a part of a name.
+const shortestVariant = 8
+
+// forURL makes base64 of the alphabet for URLs.
+var forURL = strings.NewReplacer("+", "-", "/", "_")
+
+// inName returns value as it is in the name under which a client sees a tool: package catalog replaces what clients do not
+// take in a name.
+func inName(value string) string {
+	name := strings.Map(func(r rune) rune {
+		if r < 0x80 && isLetterOrDigit(byte(r)) || r == '-' {
+			return r
+		}
+		return '_'
+	}, value)
+	if trimmed := strings.TrimLeft(name, "_-"); len(trimmed) >= shortestVariant {
+		return trimmed
+	}
+	return value
 }
 
 func jsonEscape(s string) string {

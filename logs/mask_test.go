@@ -283,6 +283,20 @@ func TestMaskEscaped(t *testing.T) {
 	}
 }
 
+// TestMaskVariants: forms that a value has elsewhere than where it was given.
+func TestMaskVariants(t *testing.T) {
+	mask := logs.NewMask("Zq8+f7/d6s5a4zzKx90Lm==", `Sek/ret+"q8f7é-d6`, "a/b c", "=/=+====", "==========")
+	for _, c := range []struct{ in, want string }{
+		{"x Zq8-f7_d6s5a4zzKx90Lm==, Zq8+f7/d6s5a4zzKx90Lm.", "x ***, ***."},
+		{"tool=b__get_Sek_ret__q8f7_-d6_1a2b", "tool=b__get_***_1a2b"},
+		{"a_b_c and __ and _-", "a_b_c and __ and _-"},
+	} {
+		if got := mask.String(c.in); got != c.want {
+			t.Errorf("String(%q)\n got %q\nwant %q", c.in, got, c.want)
+		}
+	}
+}
+
 // TestMaskOfACutText: of a secret in which a text was cut, the beginning is masked.
 func TestMaskOfACutText(t *testing.T) {
 	mask := logs.NewMask("q9Zk/Tm4v+Xr7Lw2é8N", `quo"te/d`, "first line\nsecond one")
