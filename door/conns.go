@@ -25,8 +25,9 @@ const (
 // the one that has been busy the longest. When there are too many clients, the connection of one
 // that has been idle the longest is closed; if none is idle, the newest stays among the strangers.
 type connTracker struct {
-	most int // connections of clients
-	log  *slog.Logger
+	most          int // connections of clients
+	mostStrangers int
+	log           *slog.Logger
 
 	mu        sync.Mutex
 	all       map[net.Conn]*connInfo
@@ -57,9 +58,18 @@ type connInfo struct {
 }
 
 func newConnTracker(most int, log *slog.Logger) *connTracker {
-	t := &connTracker{most: most, log: log, all: make(map[net.Conn]*connInfo)}
+	t := &connTracker{most: most, mostStrangers: strangersFor(maxDescriptors()), log: log, all: make(map[net.Conn]*connInfo)}
 	t.changed.L = &t.mu
 	return t
+}
+
+// strangersFor returns how many strangers there may be in a process that may have so many
+// descriptors: a quarter at most, so that clients and programs have theirs.
+func strangersFor(descriptors int) int {
+	if descriptors <= 0 {
+		return maxStrangers
+	}
+	return max(min(maxStrangers, descriptors/4), 1)
 }
 
 type connKey struct{}
@@ -71,8 +81,8 @@ func (t *connTracker) begin(ctx context.Context, c net.Conn) context.Context {
 	info := &connInfo{tracker: t, conn: c}
 	t.all[c] = info
 	t.moveLocked(info, &t.strangers)
-	if t.strangers.len() > maxStrangers {
-		t.warnLocked("too many connections without a request that was let in: the oldest is closed", maxStrangers)
+	if t.strangers.len() > t.mostStrangers {
+		t.warnLocked("too many connections without a request that was let in: the oldest is closed", t.mostStrangers)
 		oldest := t.strangers.busy.Front()
 		if t.strangers.idle.Len() > 1 || oldest == nil { // the last of idle is the new one
 			oldest = t.strangers.idle.Front()

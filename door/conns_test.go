@@ -199,3 +199,26 @@ func TestBusyClientsAreNotClosed_F_SEC_8(t *testing.T) {
 		}
 	})
 }
+
+// Strangers leave descriptors to clients and programs.
+func TestStrangersHaveAQuarterOfTheDescriptors(t *testing.T) {
+	for descriptors, want := range map[int]int{0: maxStrangers, 1 << 20: maxStrangers, 1024: 256, 64: 16, 2: 1} {
+		if got := strangersFor(descriptors); got != want {
+			t.Errorf("of %d descriptors strangers have %d, want %d", descriptors, got, want)
+		}
+	}
+}
+
+// That there is no descriptor for a connection is a warning, once in a while; other words of the
+// HTTP server are for debugging.
+func TestAcceptErrorsAreWarnings(t *testing.T) {
+	var log lines
+	server := slog.NewLogLogger(&acceptErrors{Handler: slog.NewTextHandler(&log, nil)}, slog.LevelDebug)
+	for range 3 {
+		server.Print("http: Accept error: accept tcp: too many open files; retrying in 5ms")
+	}
+	server.Print("http: TLS handshake error from 127.0.0.1:1: EOF")
+	if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "level=WARN") || !strings.Contains(got, "too many open files") {
+		t.Errorf("the log has %q", got)
+	}
+}

@@ -8,6 +8,8 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -29,7 +31,7 @@ func (d *Door) Run(ctx context.Context, ln net.Listener) error {
 		ReadHeaderTimeout: headerTime,
 		IdleTimeout:       idleTime,
 		MaxHeaderBytes:    maxHeader,
-		ErrorLog:          slog.NewLogLogger(d.log.Handler(), slog.LevelDebug),
+		ErrorLog:          slog.NewLogLogger(&acceptErrors{Handler: d.log.Handler()}, slog.LevelDebug),
 		ConnContext:       conns.begin,
 		ConnState:         conns.note,
 	}
@@ -116,4 +118,30 @@ func (d *Door) end() {
 		d.idle.Wait()
 	}
 	d.over = true
+}
+
+// acceptErrors is a handler for the log of an http.Server. That no connection can be accepted, for
+// want of descriptors, is a warning, every so often; all else is as it comes.
+type acceptErrors struct {
+	slog.Handler
+	last atomic.Int64 // when that was a warning last, in nanoseconds
+}
+
+// Enabled implements slog.Handler.
+func (h *acceptErrors) Enabled(context.Context, slog.Level) bool { return true }
+
+// Handle implements slog.Handler.
+func (h *acceptErrors) Handle(ctx context.Context, r slog.Record) error {
+	if why, ok := strings.CutPrefix(r.Message, "http: Accept error: "); ok {
+		now, last := r.Time.UnixNano(), h.last.Load()
+		if time.Duration(now-last) > quiet && h.last.CompareAndSwap(last, now) {
+			warning := slog.NewRecord(r.Time, slog.LevelWarn, "no connection can be accepted", 0)
+			warning.AddAttrs(slog.String("err", why))
+			r = warning
+		}
+	}
+	if !h.Handler.Enabled(ctx, r.Level) {
+		return nil
+	}
+	return h.Handler.Handle(ctx, r)
 }
