@@ -171,7 +171,7 @@ var containerID = regexp.MustCompile(`^[0-9a-f]{12,64}$`)
 
 // stop has the engine stop the container, within containerTime, and removes the record.
 func (k *container) stop(ctx context.Context, env []string, grace string) error {
-	text, err := os.ReadFile(k.CIDFile)
+	text, err := readSmall(k.CIDFile)
 	id := strings.TrimSpace(string(text))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -191,6 +191,22 @@ func (k *container) stop(ctx context.Context, env []string, grace string) error 
 	}
 	k.forget()
 	return nil
+}
+
+// maxCIDFile bounds the file with the id of a container, in bytes.
+const maxCIDFile = 1 << 10
+
+// readSmall reads the file with the id of a container. Anything but a regular file is an error: a pipe
+// would never end.
+func readSmall(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular() || info.Size() > maxCIDFile:
+		return nil, fmt.Errorf("%s is not the file with the id of a container", path)
+	}
+	return os.ReadFile(path)
 }
 
 // command gives the engine a command about the container. That there is none is no error.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -77,6 +78,24 @@ func TestContainerRecords_F_PROC_1(t *testing.T) {
 			t.Errorf("kept: %d, %v", len(entries), err)
 		}
 	})
+}
+
+// Only a small regular file has the id of a container.
+func TestTheFileOfAContainerIsAFile(t *testing.T) {
+	dir := t.TempDir()
+	pipe, large := filepath.Join(dir, "pipe"), filepath.Join(dir, "large")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(large, make([]byte, maxCIDFile+1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{pipe, large, dir} {
+		k := &container{Engine: []string{"docker"}, CIDFile: path}
+		if err := k.stop(t.Context(), nil, "0"); err == nil {
+			t.Errorf("%s was read", path)
+		}
+	}
 }
 
 // A record that somebody has put into the state directory runs no program and removes no file of

@@ -12,7 +12,8 @@ type spellings struct {
 	// same are what a URI means to a program that reads it as RFC 3986 or the WHATWG's URL standard
 	// have it, or as a path.
 	same []string
-	// careless are what it means to a program that also drops repeated slashes, or the host of a file.
+	// careless are what it means to a program that also drops repeated slashes, a slash at the end, a
+	// user, a dot behind a host, or the host of a file.
 	careless []string
 }
 
@@ -50,11 +51,27 @@ func spell(uri string) (s spellings, ok bool) {
 	if query != "" { // to a program that takes all of it for a path
 		s.same = append(s.same, scheme+authority+withoutDots(path+slashed(query)))
 	}
-	s.careless = append(s.careless, scheme+authority+withoutDots(oneSlash(path))+query)
+	host := strings.TrimSuffix(authority, ".")
+	if i := strings.LastIndexByte(host, '@'); i >= 0 {
+		host = "//" + host[i+1:]
+	}
 	if file {
-		s.careless = append(s.careless, scheme+"//"+withoutDots(oneSlash(path))+query)
+		host, path = "//", drive(path)
+	}
+	path = withoutDots(oneSlash(path))
+	for _, path := range []string{path, strings.TrimSuffix(path, "/")} {
+		s.careless = append(s.careless, scheme+authority+path+query, scheme+host+path+query)
 	}
 	return s, true
+}
+
+// drive returns the path of a file with a slash before the letter of a drive, and a colon behind it.
+func drive(path string) string {
+	rest := strings.TrimPrefix(path, "/")
+	if len(rest) < 2 || rest[1] != ':' && rest[1] != '|' || !('a' <= rest[0]|0x20 && rest[0]|0x20 <= 'z') {
+		return "/" + rest
+	}
+	return "/" + rest[:1] + ":" + withoutDots("/"+strings.TrimLeft(rest[2:], "/"))
 }
 
 // webPorts are the ports that need not be named in a URL, by scheme.

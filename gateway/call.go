@@ -198,6 +198,10 @@ func (c *call) send(route catalog.Route) {
 		c.refuse(errForeign)
 		return
 	}
+	if c.is(mcp.MethodResourcesSubscribe) && len(c.Name) > maxURI { // it is kept
+		c.reject(longURI())
+		return
+	}
 	if err := c.bookTask(); err != nil {
 		c.reject(err)
 		return

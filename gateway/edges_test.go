@@ -132,6 +132,30 @@ func TestALongURIIsNotToldBack(t *testing.T) {
 	})
 }
 
+// A URI that a client is subscribed to is kept, and so has a bound: with a session and without one.
+func TestALongURIIsNotSubscribedTo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, settings{}, "gh")
+		client, _ := h.client()
+		client.Initialize("2025-11-25")
+		gh := h.backend("gh")
+		withResources(t, gh, "t", "")
+		list(t, client)
+		long := strings.Repeat("x", 8<<10+1)
+		client.Sendf(`{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"u:%s"}}`, long[:8<<10-2])
+		gh.Reply(gh.Asked("resources/subscribe").ID(), "{}")
+		client.Want(`{"jsonrpc":"2.0","id":1,"result":{}}`)
+		client.Sendf(`{"jsonrpc":"2.0","id":2,"method":"resources/subscribe","params":{"uri":%q}}`, long)
+		client.Want(`{"jsonrpc":"2.0","id":2,"error":{"code":-32602,"message":"Invalid params: the URI of a subscription has at most 8192 bytes"}}`)
+		guest, _ := h.client()
+		guest.Send(request("3", "subscriptions/listen", `"notifications":{"resourceSubscriptions":["`+long+`"]},`, able))
+		if e := wire.ReadError(guest.Message().Part(wire.PartError)); e.Code != -32602 || !strings.Contains(e.Message, "at most 8192 bytes") {
+			t.Errorf("%+v", e)
+		}
+		gh.WantNothing()
+	})
+}
+
 // What a client says of itself in each request has a bound.
 func TestStampsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

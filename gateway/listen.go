@@ -148,16 +148,19 @@ func listened(filter []byte) ([]string, *wire.Error) {
 		return nil, nil
 	}
 	var uris []string
-	ok := true
+	ok, long := true, false
 	if !wire.EachElement(list, func(one []byte) bool {
 		uri := wire.Unquote(one)
-		ok = ok && uri != ""
+		ok, long = ok && uri != "", long || len(uri) > maxURI
 		if !slices.Contains(uris, uri) {
 			uris = append(uris, uri)
 		}
 		return len(uris) <= maxListened
 	}) || !ok {
 		return nil, wire.Errorf(wire.CodeInvalidParams, "Invalid params: resourceSubscriptions is an array of URIs")
+	}
+	if long {
+		return nil, longURI()
 	}
 	if len(uris) > maxListened {
 		return nil, wire.Errorf(wire.CodeInvalidParams, "Invalid params: a subscription has at most %d resources", maxListened)

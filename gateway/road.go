@@ -98,7 +98,7 @@ func nobodyHas(noun string) func(string) *wire.Error {
 	}
 }
 
-// maxURI bounds an URI that is told back to a client, in bytes.
+// maxURI bounds a URI that is told back to a client, and one that a client is subscribed to, in bytes.
 const maxURI = 8 << 10
 
 func noResource(uri string) *wire.Error {
@@ -108,6 +108,11 @@ func noResource(uri string) *wire.Error {
 	}
 	e.Data = wire.Encode(map[string]string{"uri": uri})
 	return e
+}
+
+// longURI refuses a subscription to a URI that is too long to be kept.
+func longURI() *wire.Error {
+	return wire.Errorf(wire.CodeInvalidParams, "Invalid params: the URI of a subscription has at most %d bytes", maxURI)
 }
 
 func (c *call) sendNamed() {
