@@ -259,7 +259,8 @@ func cutEscape(s string) int {
 	if s[i] == '\\' {
 		rest = strings.TrimLeft(rest, "uUx")
 	}
-	if strings.IndexFunc(rest, func(c rune) bool { return c > 'f' || digit(byte(c)) > 15 }) >= 0 || s[i] == '%' && len(rest) > 1 {
+	isOther := func(c rune) bool { return c > 'f' || digit(byte(c)) > 15 }
+	if strings.IndexFunc(rest, isOther) >= 0 || s[i] == '%' && len(rest) > 1 {
 		return 0
 	}
 	return len(s) - i

@@ -125,15 +125,15 @@ func appendSecret(forms []string, value string) []string {
 	return forms
 }
 
-// shortestVariant is the length from which a value is also known in forms that stand for less than it: those that a value
-// in base64 has, and that of a part of a name.
+// shortestVariant is the length from which a value is also known in the forms of base64, and in that
+// of a part of a name.
 const shortestVariant = 8
 
 // forURL makes base64 of the alphabet for URLs.
 var forURL = strings.NewReplacer("+", "-", "/", "_")
 
-// inName returns value as it is in the name under which a client sees a tool: package catalog replaces what clients do not
-// take in a name.
+// inName returns value as it is in the name under which a client sees a tool: package catalog
+// replaces what clients do not take in a name.
 func inName(value string) string {
 	name := strings.Map(func(r rune) rune {
 		if r < 0x80 && isLetterOrDigit(byte(r)) || r == '-' {

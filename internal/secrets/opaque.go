@@ -57,8 +57,8 @@ func Opaque(name, text string) bool {
 
 // isStructured reports whether text is of a form that Find takes apart.
 func isStructured(text string) bool {
-	return strings.ContainsAny(text, " \t\r\n") || strings.ContainsRune("{[<-/.~", rune(text[0])) || strings.Contains(text, "://") ||
-		assignment().MatchString(strings.TrimRight(text, "="))
+	return strings.ContainsAny(text, " \t\r\n") || strings.IndexByte("{[<-/.~", text[0]) >= 0 ||
+		strings.Contains(text, "://") || assignment().MatchString(strings.TrimRight(text, "="))
 }
 
 // isMixed reports whether a part of a value without signs is no word, number or version: word2024, 32B, v20241022.
