@@ -95,8 +95,8 @@ type Holder interface {
 	// the session, after what grace it likes: what comes and is answered meanwhile still goes through.
 	Stop()
 	// End is called once the session is closed, by whomever, and nothing is received any more. Stop
-	// may be called at the same time.
-	End()
+	// may be called at the same time. Why is nil if the client or the Holder has closed it.
+	End(why error)
 }
 
 // A Visit is what is known of a session's client.
@@ -370,7 +370,7 @@ func (d *Door) forget(s *session) {
 		}
 		go func() {
 			defer d.serving.Done()
-			s.held().End()
+			s.held().End(s.reason())
 		}()
 	}
 	if s.keeper != nil {

@@ -19,7 +19,7 @@ type silent struct{ transport.Writer }
 
 func (silent) Receive(wire.Message) {}
 func (s silent) Stop()              { _ = s.Close() }
-func (silent) End()                 {}
+func (silent) End(error)            {}
 
 // answering answers every request at once, and one more time.
 type answering struct{ silent }

@@ -44,6 +44,7 @@ type visitor struct {
 	transport.Writer
 	Visit
 	ended chan error // why, once it is over; 1 slot
+	why   error      // as End was told, once ended has a value
 }
 
 func newVisitor(v Visit, out transport.Writer) *visitor {
@@ -53,8 +54,9 @@ func newVisitor(v Visit, out transport.Writer) *visitor {
 // Stop and End implement Holder; Receive is the Peer's.
 func (g *visitor) Stop() { _ = g.Peer.Close() }
 
-func (g *visitor) End() {
+func (g *visitor) End(why error) {
 	g.Peer.End()
+	g.why = why
 	g.ended <- transport.ErrClosed
 }
 

@@ -228,3 +228,40 @@ func TestIdleSessionsEnd_NotUnderARequest(t *testing.T) {
 		}
 	}
 }
+
+// Who holds a session is told once that it has ended, and why if neither side has closed it.
+func TestWhyASessionEnds(t *testing.T) {
+	for name, c := range map[string]struct {
+		end  func(h *house, key string, g *visitor)
+		want string
+	}{
+		"idle":    {func(*house, string, *visitor) { time.Sleep(2 * time.Hour) }, "idle for 1h0m0s: limits.session_idle"},
+		"deleted": {func(h *house, key string, _ *visitor) { h.want(knock{verb: "DELETE", session: key}, 204, "") }, "<nil>"},
+		"closed":  {func(_ *house, _ string, g *visitor) { _ = g.Writer.Close() }, "<nil>"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := newHouse(t, nil)
+				key, g := h.enter("2025-11-25", nil)
+				c.end(h, key, g)
+				<-g.ended
+				if got := fmt.Sprint(g.why); got != c.want {
+					t.Errorf("it has ended since %s, want %s", got, c.want)
+				}
+			})
+		})
+	}
+	t.Run("HTTP+SSE", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			h := newHouse(t, nil)
+			stream := h.stream(knock{verb: "GET", path: "/sse"})
+			g := <-h.conns
+			stream.cut()
+			<-g.ended
+			time.Sleep(2 * time.Hour)
+			if len(g.ended) > 0 || g.why != nil {
+				t.Errorf("it has ended twice, or since %v", g.why)
+			}
+		})
+	})
+}

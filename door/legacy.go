@@ -1,6 +1,7 @@
 package door
 
 import (
+	"errors"
 	"net/http"
 	"strings"
 
@@ -25,7 +26,7 @@ func (d *Door) legacyStream(w http.ResponseWriter, r *http.Request, who principa
 		d.refuse(w, r, no)
 		return
 	}
-	defer s.end()
+	defer s.end(nil)
 	beginEvents(w)
 	if x.send([]byte("event: endpoint\ndata: "+relative(r.URL.Path)+"message?session="+s.key+"\n\n")) != nil {
 		s.leave(s.alone, x)
@@ -91,7 +92,7 @@ func (d *Door) legacyPost(w http.ResponseWriter, r *http.Request, who principal)
 func (s *session) turnDown(w http.ResponseWriter, r *http.Request, p *posted) {
 	no := revision.UnsupportedInSessions(revision.Named(p.m))
 	if s.Write(wire.NewFailure(p.m.ID(), no), "") != nil {
-		s.end() // it does not read
+		s.end(errors.New("it does not read"))
 		s.door.refusePosted(w, r, p, s.name, noSession())
 		return
 	}

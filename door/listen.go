@@ -111,7 +111,6 @@ func (d *Door) delete(w http.ResponseWriter, r *http.Request, who principal) {
 		d.refuse(w, r, no)
 		return
 	}
-	d.log.Debug("session ends: deleted", "session", s.name)
-	s.end()
+	s.end(nil)
 	w.WriteHeader(http.StatusNoContent)
 }

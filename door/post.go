@@ -2,6 +2,7 @@ package door
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"time"
 
@@ -66,12 +67,14 @@ func (d *Door) hello(w http.ResponseWriter, r *http.Request, p *posted, who prin
 	w.Header().Set(sessionHeader, s.key)
 	sent := s.exchange(w, r, p, keepAlive)
 	if !sent || !s.agreed() {
-		s.end()
+		s.end(errUnheard)
 	}
 	if !sent {
 		abort()
 	}
 }
+
+var errUnheard = errors.New("the client has not got the answer to initialize")
 
 // abort closes the connection of an exchange whose client does not get its answer. If the exchange
 // returned instead, net/http would send an empty response with the status 200, or end a stream as if

@@ -3,6 +3,7 @@ package door
 import (
 	"container/list"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -32,6 +33,7 @@ type session struct {
 
 	mu       sync.Mutex
 	over     bool
+	why      error                    // for Holder.End; nil before it is over
 	hello    wire.ID                  // of the request that opens the session
 	revision string                   // that was agreed on; "" before
 	open     map[wire.ID]*stream      // requests that are not answered, and where their answers go; nil if there are none
@@ -68,8 +70,7 @@ func (s *session) endIfIdle() time.Duration {
 		left = s.door.o.Idle
 	}
 	if left <= 0 { // in one breath: a request that arrives now comes too late, or keeps the session
-		s.door.log.Debug("session ends: idle", "session", s.name)
-		s.endLocked()
+		s.endLocked(fmt.Errorf("idle for %v: limits.session_idle", s.door.o.Idle))
 	}
 	s.unlock()
 	if left <= 0 {
@@ -82,7 +83,7 @@ func (s *session) endIfIdle() time.Duration {
 // that are connected still goes out, which Close does not wait for; clients that
 // do not take it within lastWords are cut off.
 func (s *session) Close() error {
-	s.end()
+	s.end(nil)
 	return nil
 }
 
@@ -90,20 +91,20 @@ func (s *session) Close() error {
 // is over.
 const lastWords = 5 * time.Second
 
-// end ends the session, whoever wants it. After that nobody finds it.
-func (s *session) end() {
+// end ends the session, whoever wants it. After that nobody finds it. Why is for [Holder.End].
+func (s *session) end(why error) {
 	s.mu.Lock()
-	s.endLocked()
+	s.endLocked(why)
 	s.unlock()
 	s.door.forget(s)
 }
 
 // endLocked is the part of end under mu: from now on the session takes nothing more.
-func (s *session) endLocked() {
+func (s *session) endLocked(why error) {
 	if s.over {
 		return
 	}
-	s.over = true
+	s.over, s.why = true, why
 	for id, st := range s.open {
 		if st.number > 0 || len(st.events) > 0 || st.jsonOnly { // the others get a status, see answer
 			s.addLocked(st, wire.NewFailure(id, sessionEnded).Raw())
@@ -131,9 +132,16 @@ func (s *session) hangUp(size int64) {
 			s.cutLocked(st)
 		}
 	}
-	s.endLocked()
+	s.endLocked(fmt.Errorf("it does not read: %d bytes are unread", size))
 	s.unlock()
 	s.door.forget(s)
+}
+
+// reason returns why the session has ended, nil if its client or its holder has closed it.
+func (s *session) reason() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.why
 }
 
 // cutLocked ends the exchange that sends a stream, and drops the stream.
@@ -201,7 +209,7 @@ func (s *session) deliver(ctx context.Context, p *posted, st *stream) (err error
 	defer func() { // net/http would recover, too, and go on with a session of which nothing is certain any more
 		if bug := recover(); bug != nil {
 			s.door.log.Error("session ends: panic", "session", s.name, "err", fmt.Sprintf("%v\n%s", bug, debug.Stack()))
-			s.end()
+			s.end(errPanic)
 			err = transport.ErrClosed
 		}
 	}()
@@ -228,6 +236,8 @@ func (s *session) delivered(ids []wire.ID) []wire.ID {
 		return st != nil && !st.delivered
 	})
 }
+
+var errPanic = errors.New("a panic in the gateway")
 
 func (s *session) isOver() bool {
 	s.mu.Lock()

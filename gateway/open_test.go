@@ -1,6 +1,7 @@
 package gateway_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -60,7 +61,7 @@ func TestASessionThatIsFedEnds(t *testing.T) {
 		began := time.Now()
 		conn.Close()
 		<-closed
-		s.End()
+		s.End(nil)
 		if took := time.Since(began); took != 0 {
 			t.Errorf("the end took %v", took)
 		}
@@ -91,7 +92,7 @@ func TestASessionThatIsFedIsStopped(t *testing.T) {
 		gh.Reply(first.ID(), "{}")
 		client.Want(`{"jsonrpc":"2.0","id":1,"result":{}}`)
 		<-closed
-		s.End()
+		s.End(nil)
 		if took := time.Since(began); took != 500*time.Millisecond {
 			t.Errorf("the end took %v", took)
 		}
@@ -119,7 +120,7 @@ func TestASessionThatIsFedIsHungUpOn(t *testing.T) {
 			gh.Reply(gh.Asked("tools/call").ID(), large)
 			synctest.Wait()
 		}
-		s.End()
+		s.End(nil)
 		deaf.Listen()
 	})
 }
@@ -149,11 +150,43 @@ func TestThePrincipalIsOnRecord(t *testing.T) {
 			client.Want(`{"jsonrpc":"2.0","id":1,"result":{}}`)
 			conn.Close()
 			<-closed
-			s.End()
+			s.End(nil)
 			records := h.audit()
 			if len(records) != 1 || strings.Contains(records[0], "principal=2") != (principal == "2") || strings.Contains(records[0], "principal=\"") {
 				t.Errorf("principal %q: the audit log has %q", principal, records)
 			}
 		})
 	}
+}
+
+// That a session is over is logged once, and why, if the client has not ended it.
+func TestWhyAClientIsGoneIsLogged(t *testing.T) {
+	for _, why := range []error{nil, errors.New("idle for 1h0m0s")} {
+		synctest.Test(t, func(t *testing.T) {
+			h := newHouse(t, settings{solo: true}, "gh")
+			conn, _, _, s, closed := h.calling()
+			conn.Close()
+			<-closed
+			s.End(why)
+			got := h.log.Lines(`msg="client disconnected"`)
+			if len(got) != 1 || strings.Contains(got[0], "err=") != (why != nil) || why != nil && !strings.HasSuffix(got[0], `err="idle for 1h0m0s"`) {
+				t.Errorf("logged %q", got)
+			}
+		})
+	}
+}
+
+// Of a session that ends because the gateway does it is said so.
+func TestThatTheGatewayEndsIsLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, settings{solo: true}, "gh")
+		conn, _, _, s, closed := h.calling()
+		s.Stop()
+		conn.Close()
+		<-closed
+		s.End(nil)
+		if got := h.log.Lines(`msg="client disconnected"`, `err="the gateway is ending"`); len(got) != 1 {
+			t.Errorf("logged %q", h.log.Lines())
+		}
+	})
 }

@@ -105,7 +105,7 @@ func (s *Session) run(ctx context.Context) error {
 		<-over
 		err = nil
 	}
-	s.leave()
+	s.leave(err)
 	return err
 }
 
@@ -127,15 +127,17 @@ func (s *Session) Stop() {
 }
 
 // End is to be called once the Conn of a session that [Gateway.Open] has begun is closed, by
-// whomever, and nothing more is received. Nothing of the session is left when it returns.
-func (s *Session) End() {
+// whomever, and nothing more is received. Nothing of the session is left when it returns. Why is nil
+// if the client or the session has closed the Conn.
+func (s *Session) End(why error) {
 	s.peer.End()
 	s.finish(0) // there is nobody for whom an answer could be
-	s.leave()
+	s.leave(why)
 }
 
-// leave waits for what was begun on behalf of the session, and forgets it.
-func (s *Session) leave() {
+// leave waits for what was begun on behalf of the session, and forgets it. Why says why it has ended,
+// nil if the client has ended it.
+func (s *Session) leave(why error) {
 	s.work.Wait()
 	s.tasks.endAll()
 	for _, guest := range s.guests {
@@ -145,7 +147,14 @@ func (s *Session) leave() {
 		s.mu.Lock()
 		client := s.caller.Name
 		s.mu.Unlock()
-		s.log().Info("client disconnected", "client", client, "dur", time.Since(s.since).Round(time.Millisecond))
+		facts := []any{"client", client, "dur", time.Since(s.since).Round(time.Millisecond)}
+		if s.stopped.Load() {
+			why = errors.New("the gateway is ending")
+		}
+		if why != nil {
+			facts = append(facts, "err", why)
+		}
+		s.log().Info("client disconnected", facts...)
 		s.g.Backends.Close(s.id)
 	}
 	s.g.forget(s)
