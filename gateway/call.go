@@ -283,8 +283,12 @@ func (c *call) forward(m wire.Message) {
 	}
 	m = revision.Adapt(m, c.Method, c.s.traits())
 	c.noteLinks(m)
+	early := c.earlyStatuses()
 	if c.r.Forward(m) {
 		c.ended(outcome(m))
+		for _, status := range early {
+			c.s.g.taskStatus(c.s.id, c.Route.Backend, status, peer.Stream{Over: true})
+		}
 	}
 }
 

@@ -41,6 +41,9 @@ func (s *Session) arrive(c *call) {
 func (s *Session) isInFlightLocked(c *call) bool { return c.older != nil || s.flights.oldest == c }
 
 func (s *Session) arriveLocked(c *call) {
+	if len(s.early) > 0 {
+		s.takeEarlyLocked(c)
+	}
 	switch {
 	case c.older != nil:
 		c.older.newer = c.newer

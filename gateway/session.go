@@ -50,6 +50,7 @@ type Session struct {
 	level   int // from which on it wants log messages; 0 = all
 	flights flights
 	asking  questions
+	early   []earlyStatus
 	listens map[*listen]bool
 }
 

@@ -45,7 +45,7 @@ func (g *Gateway) Told(session, backend string, m wire.Message, on peer.Stream) 
 			s.tell(m, "")
 		}
 	case mcp.MethodNotificationTasksStatus:
-		g.taskStatus(session, backend, m)
+		g.taskStatus(session, backend, m, on)
 	default:
 		g.Log.Debug("dropped a notification", "backend", backend, "method", brief(method))
 	}
@@ -63,7 +63,7 @@ func (g *Gateway) whose(session string, known func(*Session) bool) *Session {
 	return nil
 }
 
-func (g *Gateway) taskStatus(session, backend string, m wire.Message) {
+func (g *Gateway) taskStatus(session, backend string, m wire.Message, on peer.Stream) {
 	if err := revision.CheckTask(m.Part(wire.PartParams)); err != nil {
 		g.Log.Debug("dropped a notification", "backend", backend, "method", m.Method(), "err", err)
 		return
@@ -74,6 +74,9 @@ func (g *Gateway) taskStatus(session, backend string, m wire.Message) {
 		return ok
 	})
 	if s == nil {
+		if s = g.session(session); s != nil {
+			s.keepStatus(backend, m, on)
+		}
 		return
 	}
 	s.taskIs(backend, id, stringAt(m, "params", "status"))

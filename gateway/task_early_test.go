@@ -1,0 +1,116 @@
+package gateway_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"mcpgateway/internal/mcptest"
+	"mcpgateway/wire"
+)
+
+// making has a client call a tool as a task, and returns the client, the backend and the call.
+func making(t *testing.T, calls int) (client, gh *mcptest.Peer, made []wire.Message) {
+	h := newHouse(t, settings{solo: true}, "gh")
+	client, _ = h.client()
+	client.Initialize("2025-11-25")
+	gh = h.backend("gh")
+	gh.Greet(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"tasks":{"requests":{"tools":{"call":{}}}}},"serverInfo":{"name":"gh","version":"1"}}`)
+	gh.List(mcptest.Tools("x"))
+	list(t, client)
+	for i := range calls {
+		client.Sendf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"x","task":{}}}`, i)
+		made = append(made, gh.Asked("tools/call"))
+	}
+	return client, gh, made
+}
+
+func status(task string, n int) string {
+	return fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/tasks/status","params":{"taskId":%q,"status":"working","statusMessage":"%d"}}`, task, n)
+}
+
+// The status of a task that comes before the answer that names the task follows the answer, if it is
+// certain to which call it belongs.
+func TestAStatusThatComesBeforeItsTaskFollowsTheAnswer(t *testing.T) {
+	const answer = `{"task":{"taskId":"t","status":"working"}}`
+	t.Run("the only call", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			client, gh, made := making(t, 1)
+			client.Send(call("9", "x"))
+			plain := gh.Asked("tools/call")
+			gh.Send(status("t", 1))
+			gh.Send(status("another", 1))
+			gh.Send(status("t", 2))
+			client.WantNothing()
+			gh.Reply(made[0].ID(), answer)
+			client.Want(`{"jsonrpc":"2.0","id":0,"result":` + answer + `}`)
+			client.Want(status("t", 1))
+			client.Want(status("t", 2))
+			gh.Send(status("t", 3))
+			client.Want(status("t", 3))
+			gh.Reply(plain.ID(), "{}")
+			client.Want(`{"jsonrpc":"2.0","id":9,"result":{}}`)
+			client.WantNothing()
+		})
+	})
+	t.Run("two calls", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			client, gh, made := making(t, 2)
+			gh.Send(status("t", 1))                 // may be of either
+			gh.SendOn(made[1].ID(), status("t", 2)) // is of the second
+			gh.Reply(made[0].ID(), `{"task":{"taskId":"u","status":"working"}}`)
+			client.Next()
+			client.WantNothing()
+			gh.Reply(made[1].ID(), answer)
+			client.Want(`{"jsonrpc":"2.0","id":1,"result":` + answer + `}`)
+			client.Want(status("t", 2))
+			client.WantNothing()
+		})
+	})
+	t.Run("cancelled", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			client, gh, made := making(t, 1)
+			gh.Send(status("t", 1))
+			client.WantNothing()
+			client.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":0}}`)
+			gh.Told("notifications/cancelled")
+			gh.Reply(made[0].ID(), answer)
+			gh.Send(status("t", 2))
+			client.WantNothing()
+		})
+	})
+	t.Run("no task", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			client, gh, made := making(t, 1)
+			gh.Send(status("t", 1))
+			client.WantNothing()
+			gh.Reply(made[0].ID(), `{"content":[]}`)
+			client.Next()
+			client.WantNothing()
+		})
+	})
+}
+
+// So many statuses are kept, and no longer ones than that.
+func TestEarlyStatusesAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, gh, made := making(t, 1)
+		long := func(n int) string {
+			empty := status("t", 1)
+			return strings.Replace(empty, `Message":"1`, `Message":"1`+strings.Repeat("x", n-len(empty)), 1)
+		}
+		gh.Send(long(8<<10 + 1))
+		gh.Send(long(8 << 10))
+		for i := range 70 {
+			gh.Send(status("t", i))
+		}
+		client.WantNothing()
+		gh.Reply(made[0].ID(), `{"task":{"taskId":"t","status":"working"}}`)
+		client.Next()
+		got := client.Taken()
+		if len(got) != 64 || got[0] != long(8<<10) || got[63] != status("t", 62) {
+			t.Errorf("%d statuses came", len(got))
+		}
+	})
+}
