@@ -35,6 +35,13 @@ func (s *session) Write(m wire.Message, about wire.ID) error {
 	return nil
 }
 
+// Crowded reports whether an eighth of what may wait for the client does.
+func (s *session) Crowded() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.over && s.live >= s.door.o.Limit/8
+}
+
 // routeLocked returns the one stream for a message, nil if there is none.
 func (s *session) routeLocked(m wire.Message, about wire.ID) *stream {
 	if s.legacy {

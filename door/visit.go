@@ -199,6 +199,13 @@ func (e *visit) Write(m wire.Message, _ wire.ID) error {
 	return nil
 }
 
+// Crowded reports whether an eighth of what may wait for the client does.
+func (e *visit) Crowded() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return !e.over && e.waiting >= e.door.o.Limit/8
+}
+
 // Close implements transport.Conn. A client that is still there is told that there is
 // no answer, for which Close does not wait; it has lastWords to take that.
 func (e *visit) Close() error {

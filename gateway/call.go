@@ -227,6 +227,9 @@ func (c *call) send(route catalog.Route) {
 // Progressed implements peer.Asker.
 func (c *call) Progressed(m wire.Message) {
 	c.progressed.Store(true)
+	if c.s.isCrowded(c.Route.Backend) {
+		return
+	}
 	c.r.Tell(c.s.exposeTasks(c.Route.Backend, m))
 }
 

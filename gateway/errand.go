@@ -105,7 +105,7 @@ func (e *errand) waiting() *call {
 // token that it has given.
 func (e *errand) Progressed(m wire.Message) {
 	if c := e.waiting(); c != nil {
-		if token := c.r.Token(); token != "" {
+		if token := c.r.Token(); token != "" && !c.s.isCrowded(e.route.Backend) {
 			c.r.Tell(revision.Unstamp(m).Splice(wire.Edit{Part: wire.PartToken, Text: []byte(token)}))
 		}
 	}

@@ -332,7 +332,7 @@ func (v *guest) unwanted(backend, uri string) {
 func (v *guest) told(backend string, m wire.Message, on peer.Stream) {
 	if m.Method() != string(mcp.MethodNotificationMessage) {
 		for _, l := range v.listening() {
-			l.told(m)
+			l.told(backend, m)
 		}
 		return
 	}
@@ -346,7 +346,7 @@ func (v *guest) told(backend string, m wire.Message, on peer.Stream) {
 		return // no request waits for it
 	}
 	if e, _ := v.cause(backend, on); e != nil {
-		if c := e.waiting(); c != nil {
+		if c := e.waiting(); c != nil && !c.s.isCrowded(backend) {
 			c.r.Tell(logged(backend, revision.Unstamp(m)))
 		}
 	}

@@ -25,6 +25,8 @@ type listen struct {
 	guest *guest
 	r     *peer.Request
 
+	missed missed // of which it is told later
+
 	ctx  context.Context // of what follows its tasks
 	stop context.CancelFunc
 
@@ -275,10 +277,15 @@ func (l *listen) wants(uri string) bool {
 
 // told hands on what a backend says to the guest, if it is of what the client wants to
 // hear.
-func (l *listen) told(m wire.Message) {
+func (l *listen) told(backend string, m wire.Message) {
 	method := m.Method()
 	if method == mcp.MethodNotificationResourceUpdated {
-		if l.wants(stringAt(m, "params", "uri")) {
+		uri := stringAt(m, "params", "uri")
+		switch {
+		case !l.wants(uri):
+		case l.s.isCrowded(backend):
+			l.missed.add(uri, m, l.s.peer.Crowded, l.say)
+		default:
 			l.say(m)
 		}
 		return

@@ -39,6 +39,7 @@ type Session struct {
 	hosted   recent // tasks of backends, at the client
 	elicited recent // what backends ask of the client by way of an URL
 	links    links  // that the client was given
+	missed   missed // of which it is told later
 
 	mu      sync.Mutex
 	state   state
@@ -52,6 +53,7 @@ type Session struct {
 	asking  questions
 	early   []earlyStatus
 	listens map[*listen]bool
+	crowded time.Time // when it was logged last that notifications are left out
 }
 
 // newSession returns one that has no peer yet.

@@ -37,7 +37,7 @@ func (g *Gateway) Told(session, backend string, m wire.Message, on peer.Stream) 
 		}
 	case mcp.MethodNotificationResourceUpdated:
 		if s := g.session(session); s != nil && s.offers("resources", "subscribe") {
-			s.tell(m, "")
+			s.updated(backend, m)
 		}
 	case string(mcp.MethodNotificationElicitationComplete):
 		id := stringAt(m, "params", "elicitationId")
@@ -88,7 +88,7 @@ func (g *Gateway) taskStatus(session, backend string, m wire.Message, on peer.St
 // pass passes a log message on, if the client wants any of its level. Its logger
 // is the backend, or one of its own.
 func (s *Session) pass(backend string, m wire.Message, stream peer.Stream) {
-	if !s.offers("logging") || !s.wants(stringAt(m, "params", "level")) {
+	if !s.offers("logging") || !s.wants(stringAt(m, "params", "level")) || s.isCrowded(backend) {
 		return
 	}
 	on := s.cause(backend, m, stream).on()

@@ -330,6 +330,14 @@ func (p *Peer) Tell(m wire.Message, about wire.ID) error {
 	return err
 }
 
+// Crowded reports whether much of what was sent waits for the far side, though not yet so much that
+// the conversation ends. Notifications that can be left out should be. It is false for a Conn that
+// does not tell.
+func (p *Peer) Crowded() bool {
+	out, tells := p.out.(interface{ Crowded() bool })
+	return tells && out.Crowded()
+}
+
 // write sends what is owed to the far side. If too much waits for it already the
 // conversation is over: a far side that does not read is hung up on, it must not
 // stall others. That it is gone shows when it is read from.

@@ -184,10 +184,9 @@ func (o *outbox) run() {
 			batch := o.queue
 			o.queue, o.writing = nil, true
 			o.mu.Unlock()
-			sent, err := o.flush(batch)
+			err := o.flush(batch)
 			o.mu.Lock()
 			o.writing = false
-			o.waiting -= sent
 			if broke = err != nil; broke {
 				o.err = err
 			}
@@ -207,7 +206,7 @@ func (o *outbox) run() {
 }
 
 // flush writes the batch, what is short in it gathered into writes of a sensible size.
-func (o *outbox) flush(batch [][]byte) (sent int, err error) {
+func (o *outbox) flush(batch [][]byte) error {
 	var gather []byte
 	for i, b := range batch {
 		if len(b) < chunk {
@@ -218,27 +217,28 @@ func (o *outbox) flush(batch [][]byte) (sent int, err error) {
 			continue
 		}
 		for _, text := range [][]byte{gather, b} {
-			n, err := o.writeAll(text)
-			sent += n
-			if err != nil {
-				return sent, err
+			if err := o.writeAll(text); err != nil {
+				return err
 			}
 		}
 		gather = gather[:0]
 	}
-	return sent, nil
+	return nil
 }
 
 // writeAll writes in pieces, so that it shows when some of it is taken.
-func (o *outbox) writeAll(text []byte) (sent int, err error) {
+func (o *outbox) writeAll(text []byte) error {
 	for piece := range slices.Chunk(text, chunk) {
 		n, err := o.w.Write(piece)
-		if sent += n; err != nil {
-			return sent, err
+		o.mu.Lock()
+		o.waiting -= n
+		o.mu.Unlock()
+		if err != nil {
+			return err
 		}
 		o.stirs.Add(1)
 	}
-	return sent, nil
+	return nil
 }
 
 // watchLocked begins to look whether the far side stirs.
@@ -269,6 +269,13 @@ func (o *outbox) look() {
 	if left <= 0 {
 		o.deaf()
 	}
+}
+
+// crowded reports whether an eighth of what may wait does.
+func (o *outbox) crowded() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.err == nil && o.waiting >= o.limit/8
 }
 
 // drain waits until nothing waits any more, or the stream has failed.

@@ -146,3 +146,27 @@ func TestPipeEndsAfterWhatWasWritten(t *testing.T) {
 		}
 	})
 }
+
+// What a reader has taken of a long queue counts as taken at once: one that reads steadily does not
+// look like one that reads nothing.
+func TestWhatIsTakenOfAQueueCountsAtOnce(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	o := newOutbox(w, tryWriter(w), 8<<20)
+	for sent := 0; !o.crowded(); sent++ {
+		if err := o.send(numbered(sent, 10<<10)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := io.CopyN(io.Discard, r, 1<<20-1<<18); err != nil {
+		t.Fatal(err)
+	}
+	if o.crowded() {
+		t.Error("it is crowded though three quarters were read")
+	}
+	w.Close()
+	o.close()
+}

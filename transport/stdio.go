@@ -79,6 +79,9 @@ func (s *stdio) Write(m wire.Message, _ wire.ID) error {
 	return err
 }
 
+// Crowded reports whether an eighth of what may wait for the client does.
+func (s *stdio) Crowded() bool { return s.outbox.crowded() }
+
 func (s *stdio) Close() error {
 	s.once.Do(func() {
 		done := make(chan struct{})
