@@ -486,9 +486,10 @@ func (c *compiler) follow(text string) (p place, problem string) {
 	for range maxCompiledDepth {
 		s, _ := p.value.(map[string]any)
 		next, refers := s["$ref"].(string)
-		if !isPointer || !refers || truthy(s["$async"]) || slices.ContainsFunc(slices.Collect(maps.Keys(s)), func(key string) bool {
+		others := slices.ContainsFunc(slices.Collect(maps.Keys(s)), func(key string) bool {
 			return isKeyword(key) && key != "$ref"
-		}) {
+		})
+		if !isPointer || !refers || others || truthy(s["$async"]) {
 			return p, ""
 		}
 		further, pointer, ok := c.find(normalRef(next))
