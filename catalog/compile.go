@@ -12,14 +12,19 @@ import (
 )
 
 // Bounds of the outputSchema of a tool. Ajv compiles each schema into JavaScript, about 5,000 in a
-// second, with a stack that ends at about three times maxCompiledDepth or twice maxBranches.
+// second, with a stack that ends at about twice maxCompiledDepth or maxBranches.
 const (
 	// maxCompiled bounds the schemas in one outputSchema. A schema counts once for each reference to it.
 	maxCompiled = 10_000
-	// maxCompiledDepth bounds how deep schemas nest in each other, with references followed.
-	maxCompiledDepth = 400
-	// refDepth is how many levels a reference counts as.
-	refDepth = 4
+	// maxCompiledDepth bounds how deep the JavaScript of one schema nests, with references followed.
+	maxCompiledDepth = 1_200
+	// schemaDepth is how many levels a schema in another one counts as, and refDepth a reference. Each
+	// schema of an anyOf or a oneOf counts as one. So does, below not and if, where the JavaScript
+	// ends at the first error, each schema of all lists and maps, and each keyword.
+	schemaDepth = 2
+	refDepth    = 8
+	// maxBareRefs bounds the references in a row that lead to another one and nothing else.
+	maxBareRefs = 400
 	// maxBranches bounds the schemas of one anyOf, oneOf or patternProperties.
 	maxBranches = 1_000
 )
@@ -69,7 +74,7 @@ func notCompiled(schema []byte) (at, problem string) {
 	case truthy(c.root["$id"]): // withoutIdentifiers leaves no text here
 		c.fail([]string{"$id"}, "is not a string")
 	case c.findAnchors(c.root, nil):
-		c.schema(c.root, nil, 0)
+		c.schema(c.root, nil, nesting{})
 	}
 	return c.at, c.problem
 }
@@ -274,14 +279,32 @@ func truthy(value any) bool {
 	return true
 }
 
+// A nesting is how deep a schema is compiled in others, and whether the JavaScript ends at its first
+// error.
+type nesting struct {
+	depth int
+	brief bool
+}
+
+// in returns the nesting of what is this many levels deeper.
+func (n nesting) in(levels int) nesting { return nesting{n.depth + levels, n.brief} }
+
+// among returns the nesting of one of several schemas or keywords in a row.
+func (n nesting) among(several int) nesting {
+	if n.brief {
+		return n.in(several)
+	}
+	return n
+}
+
 // schema compiles a schema that stands at a path.
-func (c *compiler) schema(schema any, path []string, depth int) (ok bool) {
+func (c *compiler) schema(schema any, path []string, at nesting) (ok bool) {
 	s, isObject := schema.(map[string]any)
 	if c.compiled++; c.compiled > maxCompiled {
 		return c.fail(nil, "has more than "+strconv.Itoa(maxCompiled)+" schemas, with references followed")
 	}
 	switch {
-	case depth > maxCompiledDepth:
+	case at.depth > maxCompiledDepth:
 		return c.fail(path, "nests too deep, with references followed")
 	case schema == nil:
 		return c.fail(path, "is not a schema")
@@ -312,8 +335,9 @@ func (c *compiler) schema(schema any, path []string, depth int) (ok bool) {
 			return c.fail(below(path, "nullable"), "contradicts the type")
 		}
 	}
+	at = at.in(schemaDepth).among(len(keys))
 	for _, key := range keys {
-		if !c.keyword(s, key, below(path, key), depth+1) {
+		if !c.keyword(s, key, below(path, key), at) {
 			return false
 		}
 	}
@@ -321,10 +345,10 @@ func (c *compiler) schema(schema any, path []string, depth int) (ok bool) {
 }
 
 // keyword compiles a keyword of a schema, whose value is as ajvKeywords has it, and the schemas in it.
-func (c *compiler) keyword(s map[string]any, key string, path []string, depth int) (ok bool) {
+func (c *compiler) keyword(s map[string]any, key string, path []string, at nesting) (ok bool) {
 	switch key {
 	case "$ref":
-		return c.ref(s[key].(string), path, depth)
+		return c.ref(s[key].(string), path, at)
 	case "pattern":
 		return c.pattern(s[key].(string), path)
 	case "formatMinimum", "formatMaximum", "formatExclusiveMinimum", "formatExclusiveMaximum":
@@ -348,11 +372,13 @@ func (c *compiler) keyword(s map[string]any, key string, path []string, depth in
 				}
 			}
 		}
-		return c.branches(len(many), path) && c.all(many, path, depth)
+		return c.branches(len(many), path) && c.all(many, path, at.among(len(many)))
 	case "properties":
-		return c.all(byName(s[key]), path, depth)
+		many := byName(s[key])
+		return c.all(many, path, at.among(len(many)))
 	case "dependencies":
 		many := maps.Clone(byName(s[key]))
+		at = at.among(len(many))
 		for _, name := range slices.Sorted(maps.Keys(many)) {
 			if wantArray(many[name]) != "" {
 				continue
@@ -362,40 +388,44 @@ func (c *compiler) keyword(s map[string]any, key string, path []string, depth in
 			}
 			delete(many, name)
 		}
-		return c.all(many, path, depth)
+		return c.all(many, path, at)
 	case "anyOf", "oneOf", "allOf", "items":
 		list, isArray := s[key].([]any)
 		if !isArray {
-			return c.schema(s[key], path, depth)
+			return c.schema(s[key], path, at)
 		}
 		// Of an anyOf Ajv compiles nothing if one is valid for every value, and sees no null behind that.
 		if n := slices.IndexFunc(list, isTrivial); key == "anyOf" && n >= 0 && list[n] != nil {
 			return true
 		}
-		if key != "items" && key != "allOf" && !c.branches(len(list), path) {
+		if key == "items" || key == "allOf" {
+			at = at.among(len(list))
+		} else if at = at.in(len(list)); !c.branches(len(list), path) {
 			return false
 		}
 		for i, one := range list {
-			if !c.schema(one, below(path, strconv.Itoa(i)), depth) {
+			if !c.schema(one, below(path, strconv.Itoa(i)), at) {
 				return false
 			}
 		}
 	case "additionalItems":
 		if _, isArray := s["items"].([]any); isArray {
-			return c.schema(s[key], path, depth)
+			return c.schema(s[key], path, at)
 		}
 	case "if":
 		then, hasThen := s["then"]
 		or, hasElse := s["else"]
 		if hasThen && !isTrivial(then) || hasElse && !isTrivial(or) {
-			return c.schema(s[key], path, depth)
+			return c.schema(s[key], path, nesting{at.depth, true})
 		}
 	case "then", "else":
 		if _, conditional := s["if"]; conditional {
-			return c.schema(s[key], path, depth)
+			return c.schema(s[key], path, at)
 		}
-	case "not", "propertyNames", "contains", "additionalProperties":
-		return c.schema(s[key], path, depth)
+	case "not":
+		return c.schema(s[key], path, nesting{at.depth, true})
+	case "propertyNames", "contains", "additionalProperties":
+		return c.schema(s[key], path, at)
 	}
 	return true
 }
@@ -410,9 +440,12 @@ func byName(value any) map[string]any {
 	return many
 }
 
-func (c *compiler) all(many map[string]any, path []string, depth int) (ok bool) {
+func (c *compiler) all(many map[string]any, path []string, at nesting) (ok bool) {
+	if at.depth > maxCompiledDepth {
+		return c.fail(path, "nests too deep, with references followed")
+	}
 	for _, name := range slices.Sorted(maps.Keys(many)) {
-		if !c.schema(many[name], below(path, name), depth) {
+		if !c.schema(many[name], below(path, name), at) {
 			return false
 		}
 	}
@@ -441,22 +474,22 @@ var formatsWithoutOrder = []string{
 var metaSchemas = []string{"http://json-schema.org/draft-07/schema", "http://json-schema.org/schema"}
 
 // ref compiles the schema to which a reference leads.
-func (c *compiler) ref(text string, path []string, depth int) (ok bool) {
+func (c *compiler) ref(text string, path []string, at nesting) (ok bool) {
 	text = normalRef(text)
 	if slices.Contains(metaSchemas, text) {
 		return true
 	}
 	to, known := c.targets[text]
 	if !known {
-		at, problem := c.follow(text)
+		place, problem := c.follow(text)
 		if problem != "" {
 			return c.fail(path, problem)
 		}
-		path := strings.Join(at.path, "\x00")
+		path := strings.Join(place.path, "\x00")
 		if _, seen := c.inline[path]; !seen {
-			c.inline[path] = !refers(at.value)
+			c.inline[path] = !refers(place.value)
 		}
-		to = &target{at, c.inline[path]}
+		to = &target{place, c.inline[path]}
 		c.targets[text] = to
 	}
 	if known && !to.inline || len(to.path) == 0 {
@@ -465,7 +498,9 @@ func (c *compiler) ref(text string, path []string, depth int) (ok bool) {
 	if s, _ := to.value.(map[string]any); !to.inline && truthy(s["$async"]) {
 		return c.fail(below(to.path, "$async"), "is refused: clients do not wait for a validator")
 	}
-	return c.schema(to.value, to.path, depth+refDepth)
+	at = at.in(refDepth)
+	at.brief = at.brief && to.inline // else it is a function by itself
+	return c.schema(to.value, to.path, at)
 }
 
 // normalRef returns a reference without an empty fragment at its end, as Ajv does.
@@ -483,7 +518,7 @@ func (c *compiler) follow(text string) (p place, problem string) {
 	if !ok {
 		return p, "leads nowhere in the schema"
 	}
-	for range maxCompiledDepth {
+	for range maxBareRefs {
 		s, _ := p.value.(map[string]any)
 		next, refers := s["$ref"].(string)
 		others := slices.ContainsFunc(slices.Collect(maps.Keys(s)), func(key string) bool {

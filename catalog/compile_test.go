@@ -205,7 +205,26 @@ func TestOutputSchemasAreBounded_F_LIST_2(t *testing.T) {
 	patterns := func(n int) string {
 		return `{"patternProperties":{` + many(n, func(i int) string { return fmt.Sprintf(`"a%d":{"type":"string"}`, i) }) + `}}`
 	}
+	nested := func(keyword string, levels, n int) string {
+		schema := `{"type":"string"}`
+		for range levels {
+			schema = `{"` + keyword + `":[` + strings.Repeat(`{"type":"string"},`, n-1) + schema + `]}`
+		}
+		return schema
+	}
+	members := func(outer, keyword, value string, n int) string {
+		return `{"then":{"const":1},"` + outer + `":{"` + keyword + `":{` + many(n, func(i int) string { return fmt.Sprintf(`"p%d":%s`, i, value) }) + `}}}`
+	}
+	elements := func(outer, keyword string, n int) string {
+		return `{"then":{"const":1},"` + outer + `":` + nested(keyword, 1, n) + `}`
+	}
 	for name, tt := range map[string]struct{ ok, not, say string }{
+		"branches": {nested("oneOf", 2, 500), nested("oneOf", 3, 500), "nests too deep"},
+		"any":      {nested("anyOf", 2, 500), nested("anyOf", 3, 500), "nests too deep"},
+		"all":      {nested("allOf", 3, 500), `{"not":` + nested("allOf", 3, 500) + `}`, "nests too deep"},
+		"not":      {members("not", "properties", `{"type":"string"}`, 1000), members("not", "properties", `{"type":"string"}`, 1300), "nests too deep"},
+		"names":    {members("items", "dependencies", `["a"]`, 1300), members("if", "dependencies", `["a"]`, 1300), "nests too deep"},
+		"tuple":    {elements("contains", "items", 1300), elements("if", "items", 1300), "nests too deep"},
 		"chain":    {chain(50), chain(100), "nests too deep"},
 		"bare":     {bare(300), bare(500), "through too many references"},
 		"copies":   {copies(90), copies(101), "more than 10000 schemas"},
