@@ -62,6 +62,12 @@ func (s *Set) Permits(backend string, m wire.Message, c *peer.Pending) bool {
 	return ok && b.permits(m, c)
 }
 
+// Shares reports whether a session uses a process of a backend that other clients use, too.
+func (s *Set) Shares(backend, session string) bool {
+	b := s.now().byName[backend]
+	return b != nil && !s.Solo && !b.isApart(session)
+}
+
 // Denied returns the first backend that lists a tool, a prompt or a resource under a name, its own or
 // that with the backend's name in front, and whose filters deny it; "" if there is none. It is for
 // operators: clients are not told whether a name is denied or does not exist.

@@ -19,7 +19,8 @@ type spellings struct {
 
 // spell returns the plain spellings of a URI. It reports false if the URI has characters that no URI
 // has, which some programs drop and others do not: control characters, spaces around it, and in the
-// host of a web address those outside of ASCII.
+// host of a web address those outside of ASCII; or if it has repeated slashes and segments .. that
+// together lead to different places.
 func spell(uri string) (s spellings, ok bool) {
 	if strings.ContainsFunc(uri, unicode.IsControl) || strings.TrimSpace(uri) != uri {
 		return s, false
@@ -58,7 +59,11 @@ func spell(uri string) (s spellings, ok bool) {
 	if file {
 		host, path = "//", drive(path)
 	}
-	path = withoutDots(oneSlash(path))
+	collapsed := withoutDots(oneSlash(path))
+	if collapsed != oneSlash(withoutDots(path)) {
+		return s, false // a .. behind // leads to another place than behind /
+	}
+	path = collapsed
 	for _, path := range []string{path, strings.TrimSuffix(path, "/")} {
 		s.careless = append(s.careless, scheme+authority+path+query, scheme+host+path+query)
 	}

@@ -80,9 +80,9 @@ func (c *call) reason(err error) (kind Kind, reason string, ran bool) {
 		return Rejected, err.Error(), false
 	case errors.As(err, &lost):
 		if !lost.Ran {
-			return NotRun, c.s.g.Mask(lost.Error()), false
+			return NotRun, c.s.g.Mask(c.toldOf(lost)), false
 		}
-		return BackendLost, c.s.g.Mask(lost.Error()), true
+		return BackendLost, c.s.g.Mask(c.toldOf(lost)), true
 	case errors.As(err, &bad):
 		return BackendLost, c.s.g.Mask(bad.Error()), true
 	case errors.Is(err, peer.ErrCancelled):
@@ -90,6 +90,17 @@ func (c *call) reason(err error) (kind Kind, reason string, ran bool) {
 	}
 	c.s.log().Error("call failed", "backend", c.Route.Backend, "method", c.Method, "tool", brief(c.Name), "err", err)
 	return BackendLost, "internal error", true
+}
+
+// toldOf returns an error for the client. What a process wrote that clients with other tokens use,
+// too, may be of their calls: it is in the log alone.
+func (c *call) toldOf(err error) string {
+	text := err.Error()
+	exit, ended := errors.AsType[*transport.ExitError](err)
+	if !ended || exit.Stderr == "" || c.s.principal == "" || !c.s.g.Backends.Shares(c.Route.Backend, c.pending.Owner) {
+		return text
+	}
+	return strings.ReplaceAll(text, exit.Error(), exit.Status+"; what it wrote last is in the log of the gateway")
 }
 
 // lacks is what a client of the stateless era is told that has not declared what a call

@@ -75,6 +75,9 @@ type Backends interface {
 	// backend's own time limit is applied. The call ends with [peer.ErrForbidden] if the
 	// configuration does not permit it at the moment at which it would be sent.
 	Send(backend string, m wire.Message, c *peer.Pending)
+	// Shares reports whether the session, or client without one, uses a process of the backend
+	// that others use, too.
+	Shares(backend, session string) bool
 	// Denied returns the backend whose filters deny what it lists under a name; "" if there is
 	// none.
 	Denied(k catalog.Kind, name string) (backend string)

@@ -134,6 +134,34 @@ func isClosed(c chan struct{}) bool {
 	}
 }
 
+// A process that clients with different tokens share ends in the call of one. What it wrote may be of
+// the call of another, and is not in the error; for a single principal it is.
+func TestTheLastWordsOfASharedProcessAreForOnePrincipal(t *testing.T) {
+	for principal, want := range map[string]string{
+		"2": "exit 1; what it wrote last is in the log of the gateway; outcome unknown",
+		"":  "exit 1; its last words: of another call; outcome unknown",
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			h := newHouse(t, settings{}, "gh")
+			conn, client := mcptest.Open(t, "client")
+			s, closed := h.feedFor(principal, conn)
+			client.Initialize("2025-06-18")
+			gh := h.backend("gh")
+			gh.Ready("one")
+			list(t, client)
+			client.Send(call("1", "one"))
+			gh.Asked("tools/call")
+			gh.Exit("exit 1", "of another call")
+			if failure := wire.ReadError(client.Message().Part(wire.PartError)); !strings.Contains(failure.Message, want) {
+				t.Errorf("principal %q: got %q, want %q in it", principal, failure.Message, want)
+			}
+			conn.Close()
+			<-closed
+			s.End(nil)
+		})
+	}
+}
+
 // The record of a call says which of several tokens its client has.
 func TestThePrincipalIsOnRecord(t *testing.T) {
 	for _, principal := range []string{"2", ""} {
