@@ -111,7 +111,6 @@ func privateKeys(text string) (all []edit) {
 			continue
 		}
 		from := at + n + len(line)
-		at = len(text)
 		if i := strings.Index(text[from:], end); i >= 0 {
 			at = from + i
 		} else {
