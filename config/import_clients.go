@@ -372,9 +372,10 @@ func (im *importer) usualFiles() []string {
 // existing returns the files of c that exist, of the project or of the user.
 func (im *importer) existing(c *client, project bool) []string {
 	var all []string
+	isHome := im.opts.Home != "" && filepath.Clean(im.opts.Cwd) == filepath.Clean(im.opts.Home)
 	for _, pattern := range c.files {
-		if (pattern[0] == '.') != project {
-			continue
+		if (pattern[0] == '.') != project || project && isHome && slices.Contains(c.files, "~"+pattern[1:]) {
+			continue // in the home directory the user's file and the project's are one, the user's
 		}
 		folders := []string{im.opts.Cwd}
 		rest := pattern[2:]

@@ -262,3 +262,22 @@ func TestImportSet(t *testing.T) {
 		t.Errorf("got %q, want %s", im.out.Notes, want)
 	}
 }
+
+// In the home directory the files of the user's clients are the user's, not those of a project.
+func TestImportInTheHomeDirectory(t *testing.T) {
+	home := t.TempDir()
+	write(t, home, map[string]string{
+		".cursor/mcp.json":      `{"mcpServers": {"a": {"command": "x"}}}`,
+		".gemini/settings.json": `{"mcpServers": {"b": {"command": "x"}}}`,
+		".mcp.json":             `{"mcpServers": {"c": {"command": "x"}}}`,
+	})
+	im := newImporter(ImportOptions{Home: home, Cwd: home, OS: "linux", Env: lookup(nil)})
+	got := map[string]bool{}
+	for _, file := range im.usualFiles() {
+		got[filepath.Base(filepath.Dir(file))+"/"+filepath.Base(file)] = im.found[file]
+	}
+	want := map[string]bool{".cursor/mcp.json": false, ".gemini/settings.json": false, filepath.Base(home) + "/.mcp.json": true}
+	if !maps.Equal(got, want) {
+		t.Errorf("of a project: %v, want %v", got, want)
+	}
+}
