@@ -38,14 +38,22 @@ var errNoStateDir = errors.New("there is no state directory to keep the approval
 
 // trustedPath returns the absolute path of a file, with the links on the way to its folder
 // resolved: a shell and a client may name one folder in two ways. The file itself may be a link;
-// its content counts.
+// its content counts. Of a folder that does not exist any longer, the links on the way to what
+// exists are resolved.
 func trustedPath(file string) (string, error) {
 	path, err := filepath.Abs(file)
 	if err != nil {
 		return "", err
 	}
-	dir, err := filepath.EvalSymlinks(filepath.Dir(path))
-	return filepath.Join(dir, filepath.Base(path)), err
+	dir, rest := filepath.Dir(path), filepath.Base(path)
+	for {
+		to, err := filepath.EvalSymlinks(dir)
+		parent := filepath.Dir(dir)
+		if err == nil || !errors.Is(err, fs.ErrNotExist) || parent == dir {
+			return filepath.Join(to, rest), err
+		}
+		dir, rest = parent, filepath.Join(filepath.Base(dir), rest)
+	}
 }
 
 // record returns the approval of a file with this content, and where it is kept.
@@ -148,7 +156,7 @@ func checkOwner(path, effect string) error {
 // remove takes back every approval of a file, and reports how many there were.
 func (s trustStore) remove(file string) (n int, err error) {
 	file, err = trustedPath(file)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err != nil {
 		return 0, err
 	}
 	err = s.each(func(path string, a approval) error {

@@ -202,3 +202,20 @@ func TestDescribeIsBounded_F_SEC_2(t *testing.T) {
 		t.Errorf("%q %v", lines, err)
 	}
 }
+
+// The approval of a file can be taken back when its folder is gone.
+func TestUntrustOfAFolderThatIsGone(t *testing.T) {
+	dir, _ := project(t, demoText)
+	gone := filepath.Join(dir, "sub", "folder")
+	put(t, filepath.Join(gone, localFile), demoText)
+	file := filepath.Join(gone, localFile)
+	if code, _, stderr := runPiped(t, nil, "trust", file).printed(); code != exitOK {
+		t.Fatalf("trust: %d\n%s", code, stderr)
+	}
+	if err := os.RemoveAll(filepath.Join(dir, "sub")); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, stderr := runPiped(t, nil, "untrust", file).printed(); code != exitOK {
+		t.Errorf("untrust: %d\n%s", code, stderr)
+	}
+}
