@@ -478,18 +478,21 @@ func TestADuplicateInAListIsNamed(t *testing.T) {
 		entry := func(name, description string) string {
 			return fmt.Sprintf(`{"name":%q,"description":%q,"inputSchema":{"type":"object"}}`, name, description)
 		}
-		list := func() {
-			tools := a.Asked("tools/list").ID()
-			a.Reply(a.Asked("prompts/list").ID(), `{"prompts":[{"name":"p"},{"name":"p","title":"P"}]}`)
-			a.Reply(tools, `{"tools":[`+entry("same", "s")+","+entry("t", "one")+","+entry("same", "s")+`],"nextCursor":"2"}`)
+		prompts := func() { a.Reply(a.Asked("prompts/list").ID(), `{"prompts":[{"name":"p"},{"name":"p","title":"P"}]}`) }
+		tools := func(between func()) {
+			first := a.Asked("tools/list").ID()
+			between()
+			a.Reply(first, `{"tools":[`+entry("same", "s")+","+entry("t", "one")+","+entry("same", "s")+`],"nextCursor":"2"}`)
 			a.Reply(a.Asked("tools/list").ID(), `{"tools":[`+entry("t", "two")+","+entry("t", "three")+","+entry("u", "")+`]}`)
 		}
-		list()
+		tools(prompts)
 		for range 3 {
 			synctest.Wait()
 			a.Send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+			tools(func() {})
+			synctest.Wait()
 			a.Send(`{"jsonrpc":"2.0","method":"notifications/prompts/list_changed"}`)
-			list()
+			prompts()
 		}
 		synctest.Wait()
 		if got := h.log.Lines("level=WARN", "left out a tool", "tool=t", "it is a duplicate", "same name"); len(got) != 1 {

@@ -130,19 +130,19 @@ func TestAClientThatClosesItsSendingSideGetsNoEmptyAnswer(t *testing.T) {
 func TestAnAnswerThatIsThereIsSent(t *testing.T) {
 	var mu sync.Mutex
 	var leave context.CancelFunc
-	hangUp := func() {
+	leaving := func() context.CancelFunc {
 		mu.Lock()
 		defer mu.Unlock()
-		leave()
+		return leave
 	}
 	d := New(Options{
 		Open: func(_ Visit, out transport.Writer) Holder {
 			g := newVisitor(Visit{}, out)
-			g.Peer = peer.Fed(out, hangingUp{hangUp}, peer.Options{})
+			g.Peer = peer.Fed(out, hangingUp{leaving}, peer.Options{})
 			return g
 		},
 		Serve: func(ctx context.Context, _ Visit, c transport.Conn) {
-			_ = peer.New(c, hangingUp{hangUp}, peer.Options{}).Run(ctx)
+			_ = peer.New(c, hangingUp{leaving}, peer.Options{}).Run(ctx)
 		},
 	})
 	defer d.serving.Wait()
@@ -176,13 +176,14 @@ func TestAnAnswerThatIsThereIsSent(t *testing.T) {
 }
 
 // hangingUp answers all requests at once; then the client is gone.
-type hangingUp struct{ hangUp func() }
+type hangingUp struct{ leaving func() context.CancelFunc }
 
 func (hangingUp) Told(wire.Message, peer.Stream) {}
 
 func (a hangingUp) Asked(r *peer.Request) {
+	leave := a.leaving() // before the answer, after which the next request may come
 	r.Reply([]byte(`{"protocolVersion":"2025-11-25","capabilities":{}}`))
-	a.hangUp()
+	leave()
 }
 
 // A request whose client is gone before the request is delivered is recorded.
