@@ -2,7 +2,6 @@ package config
 
 import (
 	"errors"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -23,6 +22,10 @@ type source struct {
 func find(opts Options) (source, error) {
 	if opts.Path != "" {
 		path, _ := expandHome(opts.Path, opts.Env) // a client that starts programs without a shell passes ~ on
+		read := readNamedSource
+		if opts.Local {
+			read = readFound
+		}
 		src, err := read(path, "")
 		src.local = opts.Local
 		if err == nil {
@@ -32,27 +35,52 @@ func find(opts Options) (source, error) {
 	}
 	if path, _ := opts.Env("GATEWAY_CONFIG"); path != "" {
 		expanded, _ := expandHome(path, opts.Env)
-		return read(expanded, "GATEWAY_CONFIG")
+		return readNamedSource(expanded, "GATEWAY_CONFIG")
 	}
-	places := []string{filepath.Join(opts.Dir, "gateway.yaml")}
 	var none source
-	if dir := baseDir(opts.Env, "XDG_CONFIG_HOME", ".config"); dir != "" {
-		places = append(places, filepath.Join(dir, "mcp-gateway", "config.yaml"))
-	} else {
+	places := places(opts)
+	if len(places) == 1 {
 		none.warnings = []string{"HOME is not set, so no configuration was looked for in its .config/mcp-gateway: " +
 			"set HOME or XDG_CONFIG_HOME, or name a file with --config"}
 	}
 	for i, path := range places {
-		found, err := read(path, "")
-		if !errors.Is(err, fs.ErrNotExist) {
-			found.local = i == 0
-			if err == nil {
-				err = opts.approve(found)
-			}
+		found, err := readFound(path, "")
+		switch found.local = i == 0; {
+		case errors.Is(err, fs.ErrNotExist):
+			continue
+		case err != nil:
 			return found, err
+		case found.local && isForeign(found.data):
+			none.warnings = append(none.warnings, path+": the file is not used: it has none of the keys of a gateway "+
+				"configuration at its top (backends, mcpServers, listen and others), and may be of another program; "+
+				"name a file with --config to have an error instead")
+			continue
 		}
+		found.warnings = append(none.warnings, found.warnings...)
+		return found, opts.approve(found)
 	}
 	return none, nil
+}
+
+// places are the files that are looked for where none was named, in order. The first is that of the
+// working directory.
+func places(opts Options) []string {
+	all := []string{filepath.Join(opts.Dir, "gateway.yaml")}
+	if dir := baseDir(opts.Env, "XDG_CONFIG_HOME", ".config"); dir != "" {
+		all = append(all, filepath.Join(dir, "mcp-gateway", "config.yaml"))
+	}
+	return all
+}
+
+// Places returns the files that Load looks for with these options; none if one was named.
+func Places(opts Options) []string {
+	if opts.Env == nil {
+		opts.Env = os.LookupEnv
+	}
+	if named, _ := opts.Env("GATEWAY_CONFIG"); opts.Path != "" || named != "" {
+		return nil
+	}
+	return places(opts)
 }
 
 // approve returns why a file of the working directory must not be used.
@@ -63,36 +91,27 @@ func (o Options) approve(src source) error {
 	return o.Approve(src.path, src.data)
 }
 
-// read reads one file. key says who named it.
-func read(path, key string) (source, error) {
-	data, err := readFile(path)
+// readNamedSource reads a file that the user has named, with key.
+func readNamedSource(path, key string) (source, error) {
+	data, err := readNamed(path, readTime)
+	return sourceOf(path, key, data, err)
+}
+
+// readFound reads a file that nobody has named.
+func readFound(path, key string) (source, error) {
+	data, err := ReadFile(path)
+	return sourceOf(path, key, data, err)
+}
+
+func sourceOf(path, key string, data []byte, err error) (source, error) {
 	if err != nil {
 		return source{}, &Error{File: path, Key: key, Problem: reason(err), cause: err}
 	}
 	return source{path: path, data: data, warnings: changeable(path)}, nil
 }
 
-// maxFile bounds a file, ours or another client's, in bytes.
-const maxFile = 64 << 20
-
-var errTooLong = errors.New("it is longer than 64 MiB")
-
-// readFile is [os.ReadFile] with a bound, for what is no regular file may have no end.
-func readFile(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	if err == nil && len(data) > maxFile {
-		err = errTooLong
-	}
-	return data, err
-}
-
-// ReadFile reads a configuration file, up to the length that Load accepts.
-func ReadFile(path string) ([]byte, error) { return readFile(path) }
+// Reason returns what the system said about a file, without its path and the name of the call.
+func Reason(err error) string { return reason(err) }
 
 // reason is what the system said, less the path and the name of the call.
 func reason(err error) string {

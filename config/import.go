@@ -126,7 +126,13 @@ func (im *importer) note(format string, args ...any) {
 }
 
 func (im *importer) read(path string) *Error {
-	data, err := readFile(path)
+	var data []byte
+	var err error
+	if _, found := im.found[path]; found {
+		data, err = ReadFile(path)
+	} else {
+		data, err = readNamed(path, readTime)
+	}
 	if err != nil {
 		return &Error{File: im.shown(path), Problem: reason(err), cause: err}
 	}

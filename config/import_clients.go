@@ -443,7 +443,7 @@ func (im *importer) appDirs() []string {
 // concerns reports whether a file that nobody named has servers, or is broken: most settings
 // files have nothing about MCP.
 func (im *importer) concerns(path string) bool {
-	data, err := readFile(path)
+	data, err := ReadFile(path)
 	if err != nil {
 		return true
 	}

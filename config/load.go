@@ -84,6 +84,13 @@ func Load(opts Options) (*Loaded, error) {
 	return load(src, opts)
 }
 
+// Validate returns what Load would say is wrong with a file of this content. A variable that is not
+// set is no mistake of the file.
+func Validate(path string, data []byte) error {
+	_, err := load(source{path: path, data: data}, Options{Env: os.LookupEnv, Needs: []string{}})
+	return err
+}
+
 func load(src source, opts Options) (*Loaded, error) {
 	used := make(map[string]bool)
 	r := newReader(src.path, func(name string) (string, bool) {

@@ -23,7 +23,8 @@ func trustCommand(f *flags) *cobra.Command {
 		Short: "Approve a gateway.yaml, so that the gateway uses it in its folder",
 		Long: `trust approves FILE (default ./gateway.yaml) with its present content, and prints what the
 file would do. Without --config the gateway uses a gateway.yaml of the working directory only if it
-is approved. After a change of the file it must be approved again; a gateway that runs loads it then.
+is approved. A file that is not a valid configuration is refused, and so is what is not a regular file.
+After a change of the file it must be approved again; a gateway that runs loads it then.
 What the file refers to, such as a script in the same folder, is not part of the approval.
 
     gateway trust              # approve ./gateway.yaml
@@ -90,7 +91,7 @@ func (f *flags) trustFile(file string) error {
 		return hinted{fmt.Errorf("%s: no such file", file), "name the file: gateway trust FILE"}
 	}
 	if err != nil {
-		return err
+		return &config.Error{File: file, Problem: config.Reason(err), Hint: "only a regular file can be approved"}
 	}
 	if err := f.describe(file, data); err != nil {
 		return err
@@ -127,8 +128,11 @@ const (
 	maxDescribedLine = 1000 // characters of one
 )
 
-// describe prints what a file would do.
+// describe prints what a file would do. It is an error if the file is not a valid configuration.
 func (f *flags) describe(file string, data []byte) error {
+	if err := config.Validate(file, data); err != nil {
+		return err
+	}
 	lines, err := config.Describe(file, data)
 	if err != nil {
 		return err

@@ -3,10 +3,12 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"mcpgateway/config"
@@ -218,4 +220,50 @@ func TestUntrustOfAFolderThatIsGone(t *testing.T) {
 	if code, _, stderr := runPiped(t, nil, "untrust", file).printed(); code != exitOK {
 		t.Errorf("untrust: %d\n%s", code, stderr)
 	}
+}
+
+// What cannot be loaded as a configuration is not approved, and the errors say why.
+func TestTrustRefusesWhatIsNoConfiguration(t *testing.T) {
+	dir, _ := project(t, "apiVersion: v1\nkind: Gateway\n")
+	expect(t, exitUsage, "trust", "gateway.yaml:1: apiVersion: unknown key")
+	put(t, localFile, demoText+"lsten: x\n")
+	expect(t, exitUsage, "trust", `gateway.yaml:2: lsten: unknown key (did you mean "listen"?)`)
+	put(t, "passwd", "root:x:0:0:root:/root:/bin/sh\nme:x:1:1:me:/:/bin/sh\n")
+	expect(t, exitUsage, "trust passwd", "passwd:1: ")
+	put(t, "list", "- one\n")
+	expect(t, exitUsage, "trust list", "list:1: must be a mapping")
+	if err := syscall.Mkfifo("pipe", 0o600); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, exitUsage, "trust pipe", "pipe: is a pipe, and must be a regular file")
+	expect(t, exitUsage, "trust "+dir, dir+": is a directory")
+	if _, out, _ := runPiped(t, nil, "trust", "--list").printed(); out != "" {
+		t.Errorf("approved: %s", out)
+	}
+	put(t, localFile, "auth: {tokens: ['${NOT_SET_AT_ALL}']}\nlisten: 127.0.0.1:0\n"+demoText)
+	expect(t, exitOK, "trust", "is approved")
+}
+
+// A pipe as gateway.yaml is an error at once, not approved or not.
+func TestPipeInTheWorkingDirectoryIsRefused(t *testing.T) {
+	project(t, "")
+	if err := errors.Join(os.Remove(localFile), syscall.Mkfifo(localFile, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, exitUsage, "check", "gateway.yaml: is a pipe, and must be a regular file or a link to one")
+	_, answers, _ := runPiped(t, []string{initialize}).end()
+	if len(answers) != 1 || !strings.Contains(answers[0], "is a pipe") {
+		t.Errorf("answers: %q", answers)
+	}
+}
+
+// A gateway.yaml of another program does not stop the gateway, which uses the user's own file.
+func TestForeignFileInTheWorkingDirectory(t *testing.T) {
+	_, state := project(t, "apiVersion: v1\nkind: Gateway\nmetadata: {name: x}\n")
+	dir := filepath.Join(state, "none", "mcp-gateway")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	put(t, filepath.Join(dir, "config.yaml"), "backends: [{name: mine, embedded: demo}]\n")
+	expect(t, exitOK, "check --log-level warn", "mine", "gateway.yaml: the file is not used")
 }

@@ -1,0 +1,116 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"syscall"
+	"time"
+)
+
+// maxFile bounds a file, ours or another client's, in bytes.
+const maxFile = 64 << 20
+
+// readTime is how long a pipe or a device may take until all of it is read.
+const readTime = 10 * time.Second
+
+var errTooLong = errors.New("it is longer than 64 MiB")
+
+// ReadFile reads a configuration file, up to the length that Load accepts. It must be a regular file
+// or a link to one: the open of a pipe waits until somebody writes to it.
+func ReadFile(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := mustBeRegular(info); err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // it may have become a pipe
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if info, err = f.Stat(); err != nil {
+		return nil, err
+	}
+	if err := mustBeRegular(info); err != nil {
+		return nil, err
+	}
+	if info.Size() > maxFile {
+		return nil, errTooLong
+	}
+	return readBounded(f)
+}
+
+// readNamed reads a file that the user has named: a regular file, or a pipe or a device that is read
+// to its end within the limit.
+func readNamed(path string, limit time.Duration) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	switch mode := info.Mode(); {
+	case mode.IsRegular(), mode.IsDir(), mode&fs.ModeSocket != 0:
+		return ReadFile(path)
+	}
+	type content struct {
+		data []byte
+		err  error
+	}
+	done := make(chan content, 1)
+	go func() { // it does not end before the open or the read of the pipe does
+		f, err := os.Open(path)
+		if err != nil {
+			done <- content{nil, err}
+			return
+		}
+		defer f.Close()
+		data, err := readBounded(f)
+		done <- content{data, err}
+	}()
+	late := time.NewTimer(limit)
+	defer late.Stop()
+	select {
+	case c := <-done:
+		return c.data, c.err
+	case <-late.C:
+		return nil, fmt.Errorf("is %s, and did not come to its end within %v: close it at the writing end, or name a file",
+			kindOf(info.Mode()), limit)
+	}
+}
+
+func readBounded(f *os.File) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err == nil && len(data) > maxFile {
+		err = errTooLong
+	}
+	return data, err
+}
+
+// mustBeRegular returns an error about anything but a regular file.
+func mustBeRegular(info fs.FileInfo) error {
+	switch mode := info.Mode(); {
+	case mode.IsRegular():
+		return nil
+	case mode.IsDir():
+		return errors.New("is a directory")
+	default:
+		return fmt.Errorf("is %s, and must be a regular file or a link to one", kindOf(mode))
+	}
+}
+
+// kindOf names what a file is that is neither regular nor a directory.
+func kindOf(mode fs.FileMode) string {
+	switch {
+	case mode&fs.ModeNamedPipe != 0:
+		return "a pipe"
+	case mode&fs.ModeSocket != 0:
+		return "a socket"
+	case mode&fs.ModeDevice != 0:
+		return "a device"
+	}
+	return "not a file"
+}
