@@ -72,17 +72,6 @@ func places(opts Options) []string {
 	return all
 }
 
-// Places returns the files that Load looks for with these options; none if one was named.
-func Places(opts Options) []string {
-	if opts.Env == nil {
-		opts.Env = os.LookupEnv
-	}
-	if named, _ := opts.Env("GATEWAY_CONFIG"); opts.Path != "" || named != "" {
-		return nil
-	}
-	return places(opts)
-}
-
 // approve returns why a file of the working directory must not be used.
 func (o Options) approve(src source) error {
 	if !src.local || o.Approve == nil {

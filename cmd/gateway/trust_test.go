@@ -209,6 +209,9 @@ func TestDescribeIsBounded_F_SEC_2(t *testing.T) {
 func TestUntrustOfAFolderThatIsGone(t *testing.T) {
 	dir, _ := project(t, demoText)
 	gone := filepath.Join(dir, "sub", "folder")
+	if err := os.MkdirAll(gone, 0o700); err != nil {
+		t.Fatal(err)
+	}
 	put(t, filepath.Join(gone, localFile), demoText)
 	file := filepath.Join(gone, localFile)
 	if code, _, stderr := runPiped(t, nil, "trust", file).printed(); code != exitOK {
