@@ -64,12 +64,12 @@ func newConnTracker(most int, log *slog.Logger) *connTracker {
 }
 
 // strangersFor returns how many strangers there may be in a process that may have so many
-// descriptors: a quarter at most, so that clients and programs have theirs.
+// descriptors: half at most, so that clients and programs have theirs.
 func strangersFor(descriptors int) int {
 	if descriptors <= 0 {
 		return maxStrangers
 	}
-	return max(min(maxStrangers, descriptors/4), 1)
+	return max(min(maxStrangers, descriptors/2), 1)
 }
 
 type connKey struct{}

@@ -201,8 +201,8 @@ func TestBusyClientsAreNotClosed_F_SEC_8(t *testing.T) {
 }
 
 // Strangers leave descriptors to clients and programs.
-func TestStrangersHaveAQuarterOfTheDescriptors(t *testing.T) {
-	for descriptors, want := range map[int]int{0: maxStrangers, 1 << 20: maxStrangers, 1024: 256, 64: 16, 2: 1} {
+func TestStrangersHaveHalfOfTheDescriptors(t *testing.T) {
+	for descriptors, want := range map[int]int{0: maxStrangers, 1 << 20: maxStrangers, 1024: 512, 64: 32, 1: 1} {
 		if got := strangersFor(descriptors); got != want {
 			t.Errorf("of %d descriptors strangers have %d, want %d", descriptors, got, want)
 		}

@@ -138,13 +138,23 @@ func TestOutOfDescriptorsClientsWait(t *testing.T) {
 	awaitReady(t, url)
 	c := dialHTTP(t, url, "2025-11-25")
 	var idle []net.Conn
+	answered := true
 	for range 100 { // the kernel takes them, whether the gateway does or not
 		conn, err := net.DialTimeout("tcp", addr, patience)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer conn.Close()
+		// With a request they are clients': others leave descriptors to them.
+		if _, err := conn.Write([]byte("POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}")); err != nil {
+			t.Fatal(err)
+		}
 		idle = append(idle, conn)
+		if answered { // until it accepts no more
+			_ = conn.SetReadDeadline(time.Now().Add(time.Second))
+			_, err = conn.Read(make([]byte, 1))
+			answered = err == nil
+		}
 	}
 	if !poll(patience, func() bool {
 		open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", cmd.Process.Pid))

@@ -14,6 +14,7 @@ function print(text) {
 }
 if (process.argv[2] === "check") {
   for await (const text of createInterface({ input: process.stdin })) print(text);
+  await new Promise((written) => process.stdout.write("", written)); // exit drops what a pipe has not taken
   process.exit(0);
 }
 let state = Number(process.argv[3]) | 0;
