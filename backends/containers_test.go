@@ -102,8 +102,8 @@ func TestTheFileOfAContainerIsAFile(t *testing.T) {
 // theirs: its engine has to be a backend's, or a name in PATH, and its file beside it or a backend's.
 func TestContainerRecordsOfOthersAreNotUsed(t *testing.T) {
 	set := New(Options{Log: slog.New(slog.DiscardHandler), Limit: 1 << 20, Backends: []config.Backend{
-		{Name: "a", Command: "docker", Args: []string{"-H", "tcp://h", "run", "-i", "x"}, Cwd: "/work", Enabled: true},
-		{Name: "b", Command: "/opt/bin/podman", Args: []string{"run", "-i", "--cidfile", "id", "x"}, Cwd: "/work", Enabled: true},
+		{Name: "a", Command: "docker", Args: []string{"-H", "tcp://h", "run", "-i", "x"}, Cwd: "/srv", Enabled: true},
+		{Name: "b", Command: "/opt/bin/podman", Args: []string{"run", "-i", "--cidfile", "id", "x"}, Cwd: "/srv", Enabled: true},
 	}})
 	for _, c := range []struct {
 		engine, file string
@@ -115,15 +115,15 @@ func TestContainerRecordsOfOthersAreNotUsed(t *testing.T) {
 		{"./tools/docker", "/state/x.cid", false, ""},
 		{"/tmp/docker", "/state/x.cid", false, ""},
 		{"docker --config /tmp", "/state/x.cid", false, ""},
-		{"docker -H tcp://h", "/state/x.cid", true, "/work"},
+		{"docker -H tcp://h", "/state/x.cid", true, "/srv"},
 		{"docker -H ssh://other", "/state/x.cid", false, ""},
 		{"sudo docker", "/state/x.cid", false, ""},
 		{"docker", "/home/user/file", false, ""},
 		{"docker", "/state/../home/x.cid", false, ""},
-		{"/opt/bin/podman", "/work/id", true, "/work"},
-		{"/opt/bin/podman", "/state/x.cid", true, "/work"},
-		{"/opt/bin/podman", "/work/other", false, ""},
-		{"docker", "/work/id", false, ""},
+		{"/opt/bin/podman", "/srv/id", true, "/srv"},
+		{"/opt/bin/podman", "/state/x.cid", true, "/srv"},
+		{"/opt/bin/podman", "/srv/other", false, ""},
+		{"docker", "/srv/id", false, ""},
 	} {
 		k := &container{Engine: strings.Fields(c.engine), CIDFile: c.file, Dir: "/evil"}
 		if got := k.isVouchedFor(set.now().all, "/state"); got != c.want || got && k.Dir != c.dir {
