@@ -136,8 +136,8 @@ func (s *Set) swapEarly(next *members) bool {
 }
 
 // bringUp starts new backends, and waits until it is known of each what it has, or that it
-// fails. Ready is called with those of which it is not known yet: after a second, and then each time
-// that it is known of one more.
+// fails. Ready is called with the backends that are not ready and have not failed: after a second, and
+// then each time that one more is ready or has failed.
 func (s *Set) bringUp(ctx context.Context, newcomers []*Backend, late func(names []string), ready func(missing []*Backend)) {
 	for _, b := range newcomers {
 		b.start()

@@ -192,7 +192,7 @@ func TestApply_ARemovedBackendGetsNoNames(t *testing.T) {
 	})
 }
 
-// A change of two backends of which one hangs: the other is changed when it is ready, and the one that
+// One of two changed backends hangs. The other is changed when it is ready, and the backend that
 // hangs is what it was until its time is over.
 func TestApply_ABackendThatHangsHoldsNobodyUp(t *testing.T) {
 	all := plain("a", "b", "c")

@@ -38,7 +38,7 @@ func permitsCompletion(f *config.Filters, m wire.Message) bool {
 }
 
 // completionArguments returns the arguments of a request completion/complete that have a value,
-// and the one that is to be completed. It reports false if they can be read in two ways.
+// and the argument that is to be completed. It reports false if they can be read in two ways.
 func completionArguments(params []byte) (context, argument map[string]string, ok bool) {
 	context, argument = map[string]string{}, map[string]string{}
 	ok = true

@@ -84,7 +84,7 @@ var webPorts = map[string]string{"http:": ":80", "https:": ":443", "ws:": ":80",
 
 // webAuthority returns the authority and the path of a web address. Any number of slashes may
 // stand before the host, a user and a password may, and a dot may follow it. The authority is "" if
-// the host is not one that can be compared.
+// the host cannot be compared with others.
 func webAuthority(text, port string) (authority, path string) {
 	text = strings.TrimLeft(text, "/")
 	host := text

@@ -184,7 +184,7 @@ func TestGuestTasks_QuestionsAreBounded(t *testing.T) {
 	})
 }
 
-// A request that was answered with an error in front of the gateway is on record, as one that the gateway refuses.
+// A request that the HTTP endpoint refuses is on record, like a request that the gateway refuses.
 func TestRequestsRefusedInFrontAreOnRecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t, settings{}, "gh")

@@ -77,8 +77,8 @@ func (c *call) shown(kind catalog.Kind) *catalog.Snapshot {
 }
 
 // findResource finds the backend that has a resource. Its URI is the same for
-// all clients, whatever they have seen. If no list and no template has it, it is the one that gave
-// the URI to this client.
+// all clients, whatever they have seen. If no list and no template has it, it goes to the backend
+// that gave the URI to this client.
 func findResource(c *call, v *catalog.View) (catalog.Route, bool) {
 	if !v.Settled && c.shown(catalog.Resources) == nil {
 		return catalog.Route{}, false // an earlier backend may yet claim it
@@ -98,7 +98,7 @@ func nobodyHas(noun string) func(string) *wire.Error {
 	}
 }
 
-// maxURI bounds a URI that is told back to a client, and one that a client is subscribed to, in bytes.
+// maxURI bounds a URI that is told back to a client, and the URI of a subscription, in bytes.
 const maxURI = 8 << 10
 
 func noResource(uri string) *wire.Error {

@@ -147,8 +147,8 @@ func TestPipeEndsAfterWhatWasWritten(t *testing.T) {
 	})
 }
 
-// What a reader has taken of a long queue counts as taken at once: one that reads steadily does not
-// look like one that reads nothing.
+// The bytes that a reader takes from a long queue count as taken at once, so that a client that reads
+// steadily does not count as a client that does not read.
 func TestWhatIsTakenOfAQueueCountsAtOnce(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
