@@ -34,8 +34,13 @@ func (h *house) feedFor(principal string, conn transport.Conn) (s *gateway.Sessi
 
 // calling opens a session in which a call is in flight, and returns it and its backend, too.
 func (h *house) calling() (conn transport.Conn, client, gh *mcptest.Peer, s *gateway.Session, closed chan struct{}) {
+	return h.callingFor("")
+}
+
+// callingFor is calling for a client that has one of several tokens.
+func (h *house) callingFor(principal string) (conn transport.Conn, client, gh *mcptest.Peer, s *gateway.Session, closed chan struct{}) {
 	conn, client = mcptest.Open(h.t, "client")
-	s, closed = h.feed(conn)
+	s, closed = h.feedFor(principal, conn)
 	client.Initialize("2025-06-18", `{"roots":{}}`)
 	gh = h.backend("gh")
 	gh.Ready("slow")
@@ -143,13 +148,7 @@ func TestTheLastWordsOfASharedProcessAreForOnePrincipal(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			h := newHouse(t, settings{}, "gh")
-			conn, client := mcptest.Open(t, "client")
-			s, closed := h.feedFor(principal, conn)
-			client.Initialize("2025-06-18")
-			gh := h.backend("gh")
-			gh.Ready("one")
-			list(t, client)
-			client.Send(call("1", "one"))
+			conn, client, gh, s, closed := h.callingFor(principal)
 			gh.Asked("tools/call")
 			gh.Exit("exit 1", "of another call")
 			if failure := wire.ReadError(client.Message().Part(wire.PartError)); !strings.Contains(failure.Message, want) {
@@ -167,13 +166,7 @@ func TestThePrincipalIsOnRecord(t *testing.T) {
 	for _, principal := range []string{"2", ""} {
 		synctest.Test(t, func(t *testing.T) {
 			h := newHouse(t, settings{solo: true}, "gh")
-			conn, client := mcptest.Open(t, "client")
-			s, closed := h.feedFor(principal, conn)
-			client.Initialize("2025-06-18")
-			gh := h.backend("gh")
-			gh.Ready("one")
-			list(t, client)
-			client.Send(call("1", "one"))
+			conn, client, gh, s, closed := h.callingFor(principal)
 			gh.Reply(gh.Asked("tools/call").ID(), "{}")
 			client.Want(`{"jsonrpc":"2.0","id":1,"result":{}}`)
 			conn.Close()
