@@ -182,6 +182,7 @@ func tell(w io.Writer, problem, hint string) {
 
 // command builds the tree of verbs.
 func (f *flags) command() *cobra.Command {
+	var showVersion bool
 	root := &cobra.Command{
 		Use:   "gateway",
 		Short: "One MCP server in front of all your others",
@@ -193,13 +194,19 @@ Without a verb it serves: it speaks MCP on stdin and stdout, as clients expect.
     claude mcp add -s user gateway -- gateway      # let Claude Code use it
     gateway import -o gateway.yaml                 # take over the servers you have
     gateway check                                  # see whether they all start`,
-		Args:          noArgs,
-		RunE:          f.serve,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if showVersion {
+				return f.printVersion()
+			}
+			return f.serve(cmd, args)
+		},
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Version:       versionText(),
 	}
-	root.SetVersionTemplate("{{.Version}}\n")
+	// Not cobra's own flag: to print another text than its default one would link text/template, and with that every
+	// exported method of the program (2 MB).
+	root.Flags().BoolVarP(&showVersion, "version", "v", false, "print the version, and the revisions of MCP it speaks")
 	p := root.PersistentFlags()
 	p.StringVarP(&f.config, "config", "c", "", "the configuration `FILE` (default ./gateway.yaml, then the user's)")
 	p.StringVar(&f.logLevel, "log-level", "", "debug, info, warn or error (default info; error for the verbs that print)")

@@ -15,11 +15,13 @@ func versionCommand(f *flags) *cobra.Command {
 		Use:   "version",
 		Short: "Print the version, and the revisions of MCP it speaks",
 		Args:  noArgs,
-		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprintln(f.out, versionText())
-			return err
-		},
+		RunE:  func(*cobra.Command, []string) error { return f.printVersion() },
 	}
+}
+
+func (f *flags) printVersion() error {
+	_, err := fmt.Fprintln(f.out, versionText())
+	return err
 }
 
 // versionText returns the line that gateway version and gateway --version print.
