@@ -1,6 +1,7 @@
 package config
 
 import (
+	"crypto/sha256"
 	"errors"
 	"io/fs"
 	"os"
@@ -15,6 +16,11 @@ type source struct {
 	data     []byte
 	warnings []string // who else can change it
 	local    bool     // it is gateway.yaml of the working directory, and nobody has named it
+}
+
+// sum tells one text, and who can change it, from another.
+func (s source) sum() [sha256.Size]byte {
+	return sha256.Sum256(append([]byte(strings.Join(s.warnings, "\n")+"\x00"), s.data...))
 }
 
 // find reads the first file there is. One that was asked for by name must be

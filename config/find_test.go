@@ -155,3 +155,49 @@ func TestStateDir(t *testing.T) {
 		t.Errorf("without HOME: got %v, want %s", err, want)
 	}
 }
+
+// A gateway reads its file again when something has happened to it, and does nothing if it is the same.
+func TestUnchanged(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "gateway.yaml")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("backends: [{name: a, command: a}]")
+	var refused error
+	opts := Options{Path: path, Local: true, Approve: func(string, []byte) error { return refused }}
+	l, err := Load(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !l.Unchanged(opts) {
+		t.Error("it has changed at once")
+	}
+	refused = errors.New("not approved any more")
+	if l.Unchanged(opts) {
+		t.Error("a file that is not approved any more is unchanged")
+	}
+	refused = nil
+	write("backends: [{name: a, command: b}]")
+	if l.Unchanged(opts) {
+		t.Error("a file of the same length is unchanged")
+	}
+	write("backends: [{name: a, command: a}]")
+	if !l.Unchanged(opts) {
+		t.Error("a file with the text of before has changed")
+	}
+	if err := os.Chmod(path, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if runtime.GOOS != "windows" && l.Unchanged(opts) {
+		t.Error("a file that everybody can change now is unchanged")
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if l.Unchanged(opts) {
+		t.Error("a file that is gone is unchanged")
+	}
+}

@@ -2,6 +2,7 @@ package config
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"fmt"
 	"math"
 	"os"
@@ -53,6 +54,7 @@ type Loaded struct {
 
 	blank  bool
 	places map[string]place
+	text   [sha256.Size]byte // of the file
 }
 
 // At returns an error about the value of a key, such as backends[0].tls.ca, that has yet to say what
@@ -68,6 +70,16 @@ func (l *Loaded) At(key string) *Error {
 // Blank reports whether nothing is written in the file, as in one that is about to be
 // written. It is valid nevertheless.
 func (l *Loaded) Blank() bool { return l.blank }
+
+// Unchanged reports whether Load with these options, which name the file, would find what l was made of, and
+// approve it.
+func (l *Loaded) Unchanged(opts Options) bool {
+	if opts.Env == nil {
+		opts.Env = os.LookupEnv
+	}
+	src, err := find(opts)
+	return err == nil && src.path == l.Source && src.sum() == l.text
+}
 
 // Load finds the configuration, reads it and checks it. A flag wins over the
 // environment (GATEWAY_LOG_LEVEL for log.level), that over the file, that over
@@ -142,7 +154,7 @@ func load(src source, opts Options) (*Loaded, error) {
 	written := c.literals(cfg, r.literals)
 	nameBackends(r.literals, cfg, r.places)
 	return &Loaded{
-		Config: cfg, Source: src.path, Local: src.local, places: r.places,
+		Config: cfg, Source: src.path, Local: src.local, places: r.places, text: src.sum(),
 		Warnings: slices.Concat(src.warnings, r.warnings, c.remarks(cfg), written, r.literals.lines(), misspelt(opts.Names, used)), blank: r.blank && src.path != "",
 	}, nil
 }
@@ -209,7 +221,7 @@ func inherit(cfg *Config, d defaults, given map[string]place) {
 func nameBackends(all Errors, cfg *Config, places map[string]place) {
 	for i, b := range cfg.Backends {
 		at := fmt.Sprintf("backends[%d]", i)
-		if !backendName.MatchString(b.Name) || places[at+".name"].text != b.Name {
+		if !backendName().MatchString(b.Name) || places[at+".name"].text != b.Name {
 			continue
 		}
 		for _, e := range all {

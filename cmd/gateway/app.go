@@ -72,6 +72,11 @@ func (f *flags) reload(path string, local bool) (*config.Loaded, error) {
 	return loadFrom(config.Options{Path: path, Local: local, Flags: f.set(), Names: variables(), Approve: f.approval(false)})
 }
 
+// unchanged reports whether reload would read what l was made of.
+func (f *flags) unchanged(l *config.Loaded) bool {
+	return l.Unchanged(config.Options{Path: l.Source, Local: l.Local, Approve: f.approval(false)})
+}
+
 // set are the flags that were given, by the keys that they set.
 func (f *flags) set() map[string]string {
 	set := make(map[string]string)

@@ -27,11 +27,13 @@ import (
 type reloader struct {
 	*app
 	load    func(path string, local bool) (*config.Loaded, error)
+	same    func(l *config.Loaded) bool
 	flags   []string   // keys that the command line has set
 	door    *door.Door // nil if there is none
 	lookout *lookout
 	hangups <-chan struct{}
 
+	last    *config.Loaded // what was read last, unless that was wrong
 	now     *config.Config // what is in force; of the goroutine that runs
 	source  string         // the file that it is from
 	local   bool           // source was found in the working directory, and must be approved
@@ -55,8 +57,8 @@ const (
 
 func (f *flags) reloader(a *app, d *door.Door) *reloader {
 	return &reloader{
-		app: a, load: f.reload, flags: f.given(), door: d, lookout: newLookout(a.log),
-		now: a.Config, source: a.Source, local: a.Local, trust: f.trusts().dir, warned: a.Warnings,
+		app: a, load: f.reload, same: f.unchanged, flags: f.given(), door: d, lookout: newLookout(a.log),
+		last: a.Loaded, now: a.Config, source: a.Source, local: a.Local, trust: f.trusts().dir, warned: a.Warnings,
 	}
 }
 
@@ -144,6 +146,9 @@ func (r *reloader) reload(ctx context.Context, asked bool) {
 	began := time.Now()
 	if asked {
 		r.settle(ctx)
+	} else if r.isUnchanged() {
+		r.sayNothingNew(r.source, false)
+		return
 	}
 	next, pair, err := r.read()
 	if err != nil {
@@ -151,6 +156,7 @@ func (r *reloader) reload(ctx context.Context, asked bool) {
 		r.refused = true
 		return
 	}
+	r.last = next
 	changes := config.Diff(r.now, next.Config)
 	r.sayHeld(next.Config, changes, asked)
 	if r.takes(changes, pair) {
@@ -166,6 +172,12 @@ func (r *reloader) reload(ctx context.Context, asked bool) {
 		r.log.Warn("what stands there now under these keys counts when the gateway is started anew: " + strings.Join(changes.Restart, ", "))
 	}
 	r.pending = changes.Restart
+}
+
+// isUnchanged reports whether all that is watched is known to be what it was when it was read last. Where there is
+// TLS that takes as long as to read it again.
+func (r *reloader) isUnchanged() bool {
+	return !r.refused && (r.door == nil || r.now.TLS.Cert == "") && r.source != "" && !isPiped(r.source) && r.same(r.last)
 }
 
 // sayNothingNew says that the file says what is in force; to whoever was told that it is wrong, that
