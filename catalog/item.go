@@ -142,9 +142,9 @@ func ParsePage(k Kind, result []byte) (Page, error) {
 	}
 	n := 0
 	wire.EachElement(list, func(raw []byte) bool {
-		item, flaw := parseItem(k, raw)
+		item, schema, flaw := parseItem(k, raw)
 		if n == maxListed {
-			item, flaw = Item{}, Flaw{What: "it and what follows are too many for one page"}
+			item, schema, flaw = Item{}, nil, Flaw{What: "it and what follows are too many for one page"}
 		}
 		if flaw.What != "" {
 			if flaw.Item = item.Own; item.Own == "" {
@@ -153,7 +153,7 @@ func ParsePage(k Kind, result []byte) (Page, error) {
 			page.Flaws = append(page.Flaws, flaw)
 		}
 		if flaw.What == "" || flaw.Mended {
-			page.add(k, item)
+			page.add(item, schema)
 		}
 		n++
 		return n <= maxListed
@@ -161,14 +161,14 @@ func ParsePage(k Kind, result []byte) (Page, error) {
 	return page, nil
 }
 
-// add takes an entry, with what is odd about it.
-func (p *Page) add(k Kind, item Item) {
+// add takes an entry, with what is odd about its inputSchema; nil = nothing can be.
+func (p *Page) add(item Item, schema []byte) {
 	item.sum = item.digest()
 	p.Items = append(p.Items, item)
-	if k != Tools {
+	if schema == nil {
 		return
 	}
-	if what := doubt(item.Schema()); what != "" {
+	if what := doubt(schema); what != "" {
 		p.Flaws = append(p.Flaws, Flaw{Item: item.Own, What: what, Odd: true})
 	}
 }
@@ -226,40 +226,40 @@ func look(raw []byte, name string) (found field, twice, isObject bool) {
 }
 
 // parseItem reads one entry. The member that tells it from the others must be plain; the others are
-// repaired if they are not as MCP's schema has them.
-func parseItem(k Kind, raw []byte) (Item, Flaw) {
+// repaired if they are not as MCP's schema has them. A tool comes with its inputSchema, unless that was made here.
+func parseItem(k Kind, raw []byte) (i Item, schema []byte, flaw Flaw) {
 	key := kinds[k].key
 	own, twice, isObject := look(raw, key)
-	i := Item{Own: wire.Unquote(own.value), raw: raw, at: own.at, end: own.at + int32(len(own.value))}
+	i = Item{Own: wire.Unquote(own.value), raw: raw, at: own.at, end: own.at + int32(len(own.value))}
 	switch longest := kinds[k].longest; {
 	case !isObject:
-		return Item{}, Flaw{What: "it is no object"}
+		return Item{}, nil, Flaw{What: "it is no object"}
 	case i.Own == "":
-		return Item{}, Flaw{What: "it has no " + key}
+		return Item{}, nil, Flaw{What: "it has no " + key}
 	case len(i.Own) > longest:
-		return Item{}, Flaw{What: fmt.Sprintf("its %s has more than %d bytes", key, longest)}
+		return Item{}, nil, Flaw{What: fmt.Sprintf("its %s has more than %d bytes", key, longest)}
 	case len(raw) > maxEntry:
-		return i, Flaw{What: fmt.Sprintf("it has more than %d bytes", maxEntry)}
+		return i, nil, Flaw{What: fmt.Sprintf("it has more than %d bytes", maxEntry)}
 	case nestsDeeper(raw, maxNesting):
-		return i, Flaw{What: fmt.Sprintf("it nests deeper than %d", maxNesting)}
+		return i, nil, Flaw{What: fmt.Sprintf("it nests deeper than %d", maxNesting)}
 	case twice:
-		return i, Flaw{What: "its " + key + " stands twice"}
+		return i, nil, Flaw{What: "its " + key + " stands twice"}
 	}
 	var r repair
 	i, what := i.repaired(k, &r)
 	if what == "" && k == Tools {
-		i, what = i.mendSchemas(&r)
+		i, schema, what = i.mendSchema(&r)
 	}
 	if what != "" {
-		return i, Flaw{What: what}
+		return i, nil, Flaw{What: what}
 	}
 	if k == Templates {
 		if i, what = i.withPattern(&r); what != "" {
-			return i, Flaw{What: what}
+			return i, nil, Flaw{What: what}
 		}
 	}
 	what = r.String()
-	return i, Flaw{What: what, Mended: what != ""}
+	return i, schema, Flaw{What: what, Mended: what != ""}
 }
 
 // repaired returns the entry with its members as the rules of its kind want them, or why it has to be

@@ -48,16 +48,17 @@ func nestsDeeper(text []byte, most int) bool {
 // that lists the tool; "" if for nothing that is known.
 func doubt(schema []byte) string {
 	top := ""
-	wire.Members(schema, func(key string, _ []byte, _ int) {
+	at, want := inside(schema, func(key string) shape {
 		switch key {
 		case "oneOf", "anyOf", "allOf", "not", "enum":
 			top = key
 		}
-	})
-	if top != "" {
+		return keywords[key]
+	}, aSchema, maxLooked-1)
+	switch {
+	case top != "":
 		return "its inputSchema has " + top + " at its top, for which some model APIs refuse every request that lists it"
-	}
-	if at, want := wrong(schema, aSchema, maxLooked); want != "" {
+	case want != "":
 		if len(at) > maxPath { // of keys as long as the backend likes
 			at = strings.ToValidUTF8(at[:maxPath], "") + "…"
 		}
@@ -147,10 +148,11 @@ func inside(object []byte, of func(key string) shape, must shape, levels int) (a
 		return "", ""
 	}
 	wire.Members(object, func(key string, value []byte, _ int) {
-		if want != "" || of(key) == "" {
+		must := of(key)
+		if want != "" || must == "" {
 			return
 		}
-		if below, w := wrong(value, of(key), levels); w != "" {
+		if below, w := wrong(value, must, levels); w != "" {
 			at, want = "."+key+below, w
 		}
 	})

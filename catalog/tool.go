@@ -56,20 +56,20 @@ func (s *Snapshot) tool(name string) *Item {
 
 const object = `"type":"object"`
 
-// mendSchemas returns a tool whose inputSchema is an object with "type": "object", as every revision of
-// MCP wants it ("tools", data types), or why the tool has to be left out.
-func (i Item) mendSchemas(r *repair) (Item, string) {
+// mendSchema returns a tool whose inputSchema is an object with "type": "object", as every revision of
+// MCP wants it ("tools", data types), or why the tool has to be left out. The schema is nil if it was made here.
+func (i Item) mendSchema(r *repair) (mended Item, schema []byte, why string) {
 	schema, at := i.schema()
 	switch {
 	case schema == nil:
 		end := int32(len(i.raw) - 1)
 		r.note("inputSchema", "is missing and is added")
-		return i.replaced(end, end, `,"inputSchema":{`+object+`}`), ""
+		return i.replaced(end, end, `,"inputSchema":{`+object+`}`), nil, ""
 	case wire.IsNull(schema) || isArray(schema) && len(wire.Elements(schema)) == 0: // as PHP writes {}
 		r.note("inputSchema", "was not an object and is replaced by {"+object+"}")
-		return i.replaced(at, at+int32(len(schema)), `{`+object+`}`), ""
+		return i.replaced(at, at+int32(len(schema)), `{`+object+`}`), nil, ""
 	case !wire.IsObject(schema):
-		return i, "its inputSchema is no object"
+		return i, nil, "its inputSchema is no object"
 	}
 	kind := ""
 	members, typed := 0, false
@@ -80,16 +80,16 @@ func (i Item) mendSchemas(r *repair) (Item, string) {
 	})
 	switch {
 	case kind == "object":
-		return i, ""
+		return i, schema, ""
 	case typed:
-		return i, `its inputSchema is not of type "object"`
+		return i, nil, `its inputSchema is not of type "object"`
 	}
 	text := object
 	if members > 0 {
 		text += ","
 	}
 	r.note("inputSchema.type", "is missing and is added")
-	return i.replaced(at+1, at+1, text), ""
+	return i.replaced(at+1, at+1, text), schema, "" // the type is nothing to doubt
 }
 
 // replaced returns the item with raw[lo:hi], which does not hold Own's literal,
