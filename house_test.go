@@ -19,15 +19,16 @@ var may = map[string][]string{
 	"wire":                         {},
 	"idmap":                        {},
 	"revision":                     {"wire"},
-	"config":                       {"internal/secrets"},
+	"config":                       {"internal/secrets", "internal/lazy"},
 	"audit":                        {"internal/secrets"},
 	"logs":                         {"internal/secrets"},
-	"internal/secrets":             {},
-	"catalog":                      {"wire"},
+	"internal/secrets":             {"internal/lazy"},
+	"internal/lazy":                {},
+	"catalog":                      {"wire", "internal/lazy"},
 	"transport":                    {"wire"},
 	"peer":                         {"transport", "idmap", "wire"},
 	"door":                         {"transport", "revision", "wire"},
-	"backends":                     {"peer", "catalog", "revision", "config", "transport", "wire"},
+	"backends":                     {"peer", "catalog", "revision", "config", "transport", "wire", "internal/lazy"},
 	"gateway":                      {"peer", "catalog", "revision", "audit", "transport", "wire"},
 	"cmd/gateway":                  {"*"},
 	"bench":                        {"*"},
@@ -51,6 +52,7 @@ var guests = map[string][]string{
 	"github.com/google/go-cmp":               {},
 	"github.com/rogpeppe/go-internal":        {},
 	"github.com/yosida95/uritemplate":        {"catalog"},
+	"golang.org/x/sync":                      {"backends"},
 	"golang.org/x/time":                      {"backends"},
 }
 
@@ -100,6 +102,30 @@ func TestNobodyPrintsOnStdout(t *testing.T) {
 			}
 			return true
 		})
+	})
+}
+
+// A client waits for a gateway to start, so that what few runs need is not made in all of them. See internal/lazy.
+func TestNoRegularExpressionIsCompiledAtTheStart(t *testing.T) {
+	eachFile(t, func(room string, path string, file *ast.File) {
+		if strings.HasSuffix(path, "_test.go") || len(may[room]) > 0 && may[room][0] == "*" && room != "cmd/gateway" {
+			return
+		}
+		for _, d := range file.Decls {
+			if of, ok := d.(*ast.GenDecl); ok && of.Tok == token.VAR {
+				ast.Inspect(of, func(n ast.Node) bool {
+					switch n := n.(type) {
+					case *ast.FuncLit:
+						return false
+					case *ast.SelectorExpr:
+						if pkg, ok := n.X.(*ast.Ident); ok && pkg.Name == "regexp" && n.Sel.Name == "MustCompile" {
+							t.Errorf("%s compiles a regular expression at the start", path)
+						}
+					}
+					return true
+				})
+			}
+		}
 	})
 }
 

@@ -2,9 +2,10 @@ package backends
 
 import (
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
+
+	"mcpgateway/internal/lazy"
 )
 
 // A containerRun is a command line that runs a container in the foreground: the server is process 1
@@ -145,7 +146,7 @@ func isConfined(path string) bool {
 }
 
 // startsContainer finds what starts containers in a text for a shell.
-var startsContainer = regexp.MustCompile(`\b(docker|podman|nerdctl)\b.*\b(run|up)\b`)
+var startsContainer = lazy.Regexp(`\b(docker|podman|nerdctl)\b.*\b(run|up)\b`)
 
 // hidesContainer reports whether a command line seems to run a container in a way that readRun
 // does not know, such as compose, or by a shell.
@@ -159,7 +160,7 @@ func hidesContainer(command string, args []string) bool {
 	}
 	switch program(command) {
 	case "sh", "bash", "zsh", "dash", "cmd", "env", "wsl", "docker-compose", "podman-compose", "sudo", "doas", "nohup", "flatpak-spawn":
-		return startsContainer.MatchString(program(command) + " " + strings.Join(args, " "))
+		return startsContainer().MatchString(program(command) + " " + strings.Join(args, " "))
 	}
 	return false
 }

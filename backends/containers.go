@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -17,6 +16,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"mcpgateway/internal/lazy"
 	"mcpgateway/transport"
 	"mcpgateway/wire"
 )
@@ -167,7 +167,7 @@ func (k *container) end(b *Backend, grace string) {
 }
 
 // containerID is what an engine writes into the file.
-var containerID = regexp.MustCompile(`^[0-9a-f]{12,64}$`)
+var containerID = lazy.Regexp(`^[0-9a-f]{12,64}$`)
 
 // stop has the engine stop the container, within containerTime, and removes the record.
 func (k *container) stop(ctx context.Context, env []string, grace string) error {
@@ -176,7 +176,7 @@ func (k *container) stop(ctx context.Context, env []string, grace string) error 
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if containerID.MatchString(id) {
+	if containerID().MatchString(id) {
 		ctx, cancel := context.WithTimeoutCause(ctx, containerTime,
 			fmt.Errorf("it did not stop container %s within %v", id, containerTime))
 		defer cancel()

@@ -6,9 +6,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"time"
+
+	"mcpgateway/internal/lazy"
 )
 
 // The bounds of the state directory, for all gateways that use it.
@@ -21,8 +22,8 @@ const (
 
 // The names of files that are ours; see Backend.path and replace.
 var (
-	memoryName = regexp.MustCompile(`-[0-9a-f]{12}\.json$`)
-	halfName   = regexp.MustCompile(`-[0-9a-f]{12}\.[0-9]+\.tmp$`)
+	memoryName = lazy.Regexp(`-[0-9a-f]{12}\.json$`)
+	halfName   = lazy.Regexp(`-[0-9a-f]{12}\.[0-9]+\.tmp$`)
 )
 
 // prune removes what is too old, or too much. It is called when a file was added, for
@@ -41,13 +42,13 @@ func prune(dir string, now time.Time) {
 		}
 		age := now.Sub(info.ModTime())
 		switch {
-		case halfName.MatchString(e.Name()):
+		case halfName().MatchString(e.Name()):
 			if age > abandoned {
 				_ = os.Remove(filepath.Join(dir, e.Name()))
 			}
-		case memoryName.MatchString(e.Name()) && age > forgotten:
+		case memoryName().MatchString(e.Name()) && age > forgotten:
 			removeMemory(filepath.Join(dir, e.Name()))
-		case memoryName.MatchString(e.Name()):
+		case memoryName().MatchString(e.Name()):
 			kept = append(kept, info)
 		}
 	}

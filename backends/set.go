@@ -21,12 +21,14 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
+	"golang.org/x/sync/errgroup"
 
 	"mcpgateway/catalog"
 	"mcpgateway/config"
@@ -280,13 +282,16 @@ func (s *Set) Start() *catalog.View {
 	return v
 }
 
-// recall reads the catalogs that are known from earlier times, once. Run does so
-// before there is a client, so that the first one need not wait for it.
+// recall reads the catalogs that are known from earlier times, once, as many at a time as there are processors. Run
+// does so before there is a client, so that the first one need not wait for it.
 func (s *Set) recall() {
 	s.recalled.Do(func() {
+		var all errgroup.Group
+		all.SetLimit(runtime.GOMAXPROCS(0))
 		for _, b := range s.now().all {
-			b.recall()
+			all.Go(func() error { b.recall(); return nil })
 		}
+		_ = all.Wait()
 		s.publish()
 	})
 }

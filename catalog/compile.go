@@ -4,10 +4,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"maps"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+
+	"mcpgateway/internal/lazy"
 )
 
 // Bounds of the outputSchema of a tool. Ajv compiles each schema into JavaScript, about 5,000 in a
@@ -90,7 +91,7 @@ func (c *compiler) fail(path []string, problem string) (ok bool) {
 // below returns the path of a member. The result of a call does not share memory with that of another.
 func below(path []string, name string) []string { return append(path[:len(path):len(path)], name) }
 
-var anchor = regexp.MustCompile(`^[A-Za-z_][-A-Za-z0-9._]*$`)
+var anchor = lazy.Regexp(`^[A-Za-z_][-A-Za-z0-9._]*$`)
 
 // Where schemas stand in a schema. In other members an object is a schema, too, unless they are data.
 var (
@@ -123,7 +124,7 @@ func hasSchemaMap(key string) bool {
 func (c *compiler) findAnchors(schema map[string]any, path []string) (ok bool) {
 	for _, key := range []string{"$anchor", "$dynamicAnchor"} {
 		if name, isText := schema[key].(string); isText {
-			if !anchor.MatchString(name) {
+			if !anchor().MatchString(name) {
 				return c.fail(below(path, key), "is not an anchor")
 			}
 			if _, twice := c.anchors[name]; twice {

@@ -3,12 +3,12 @@ package catalog
 import (
 	"bytes"
 	"math"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"mcpgateway/internal/lazy"
 	"mcpgateway/wire"
 )
 
@@ -67,11 +67,11 @@ func isPart(v []byte) bool {
 	return err == nil && !math.IsNaN(f) && 0 <= f && f <= 1 && (v[0] == '-' || '0' <= v[0] && v[0] <= '9')
 }
 
-var rfc3339 = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]([01]\d|2[0-3]):\d\d)$`)
+var rfc3339 = lazy.Regexp(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]([01]\d|2[0-3]):\d\d)$`)
 
 func isTime(text string) bool {
 	_, err := time.Parse(time.RFC3339, text)
-	return err == nil && rfc3339.MatchString(text)
+	return err == nil && rfc3339().MatchString(text)
 }
 
 func isRole(text string) bool { return text == "user" || text == "assistant" }
@@ -111,7 +111,7 @@ var entries = [NumKinds]rules{
 			"title": anyText, "readOnlyHint": aBool, "destructiveHint": aBool, "idempotentHint": aBool, "openWorldHint": aBool,
 		}),
 		"execution": anObject(rules{"taskSupport": oneOf("forbidden", "optional", "required")}),
-		"inputSchema": {members: rules{ // what is not an object is seen to by mendSchemas
+		"inputSchema": {members: rules{ // what is not an object is seen to by mendSchema
 			"type":       {want: "a string", accepts: isText, instead: objectType},
 			"properties": schemas, "required": required, "$defs": definitions, "definitions": definitions,
 			"$schema": anyText, "additionalProperties": nil,

@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
+	"mcpgateway/internal/lazy"
 	"mcpgateway/internal/secrets"
 )
 
@@ -74,7 +74,7 @@ func (c *checker) check(cfg *Config) {
 	c.oneOf("log.format", cfg.Log.Format, "text", "json")
 	c.oneOf("log.stderr", cfg.Log.Stderr, "info", "debug", "off")
 	c.oneOf("audit.payloads", cfg.Audit.Payloads, "none", "arguments", "all")
-	if !separator.MatchString(cfg.Catalog.Separator) {
+	if !separator().MatchString(cfg.Catalog.Separator) {
 		c.fail("catalog.separator", "must be letters, digits, _ and - only"+c.not("catalog.separator"), "")
 	}
 	if n := cfg.Catalog.NameLimit; n < 8 || n > 128 {
@@ -176,7 +176,7 @@ func (c *checker) alike(cfg *Config) (all []string) {
 	return all
 }
 
-var separator = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
+var separator = lazy.Regexp(`^[A-Za-z0-9_-]+$`)
 
 func (c *checker) oneOf(path, value string, allowed ...string) {
 	if !slices.Contains(allowed, value) {

@@ -5,14 +5,15 @@ import (
 	"maps"
 	"net/url"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
+
+	"mcpgateway/internal/lazy"
 )
 
 var (
-	backendName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]*$`)
-	headerName  = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
+	backendName = lazy.Regexp(`^[a-z0-9][a-z0-9_-]*$`)
+	headerName  = lazy.Regexp("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
 )
 
 // backend checks the i-th backend. Of one that is disabled only the name
@@ -59,7 +60,7 @@ func (c *checker) name(name, at string, named map[string]int) {
 	case name == "" && c.broken[at]:
 	case name == "":
 		c.fail(at, "has no name", "")
-	case !backendName.MatchString(name):
+	case !backendName().MatchString(name):
 		c.fail(at+".name", "must be lowercase letters, digits, _ and -, a letter or digit first"+c.not(at+".name"), "write it like my-server")
 	case taken:
 		c.fail(at+".name", fmt.Sprintf("%q is taken by the backend on line %d", c.places[at+".name"].text, first), "")
@@ -147,7 +148,7 @@ func (c *checker) headers(headers map[string]string, at string) {
 		first, twice := written[lower]
 		written[lower] = name
 		switch {
-		case !headerName.MatchString(name):
+		case !headerName().MatchString(name):
 			c.fail(at+name, "is no name for a header", "")
 		case isReserved(name):
 			c.fail(at+name, reservedHeader, "leave it out")

@@ -4,10 +4,11 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+
+	"mcpgateway/internal/lazy"
 )
 
 // shortest is how many characters a token must have. With fewer it can be
@@ -36,7 +37,7 @@ func (c *checker) listen(cfg *Config) {
 	host, port, err := net.SplitHostPort(cfg.Listen)
 	_, noAddress := netip.ParseAddr(host)
 	switch {
-	case err != nil, host != "" && noAddress != nil && !hostName.MatchString(strings.ToLower(host)):
+	case err != nil, host != "" && noAddress != nil && !hostName().MatchString(strings.ToLower(host)):
 		c.fail("listen", "must be host:port"+c.not("listen"), "write 127.0.0.1:7420, or another port")
 	case !isPort(port):
 		c.fail("listen", "must end in a port from 0 to 65535"+c.not("listen"), "write 127.0.0.1:7420, or another port")
@@ -46,7 +47,7 @@ func (c *checker) listen(cfg *Config) {
 	}
 }
 
-var visible = regexp.MustCompile(`^[!-~]+$`)
+var visible = lazy.Regexp(`^[!-~]+$`)
 
 // tokens says what is wrong with a token without showing it.
 func (c *checker) tokens(tokens []string) {
@@ -58,7 +59,7 @@ func (c *checker) tokens(tokens []string) {
 		case token == AutoToken && first == i:
 		case token == "":
 			c.fail(at, "is empty", hint)
-		case !visible.MatchString(token):
+		case !visible().MatchString(token):
 			c.fail(at, "may only have visible ASCII characters, and no spaces", hint)
 		case len(token) < shortest && token != AutoToken:
 			c.fail(at, fmt.Sprintf("must have at least %d characters, or it can be guessed", shortest), hint)
@@ -78,12 +79,12 @@ func (c *checker) tls(t TLS) {
 	}
 }
 
-var originParts = regexp.MustCompile(`^([a-z][a-z0-9+.-]*)://(\[[0-9a-f.]*:[0-9a-f:.]*\]|[^:/?#@\[\]]+)(?::([0-9]+))?$`)
+var originParts = lazy.Regexp(`^([a-z][a-z0-9+.-]*)://(\[[0-9a-f.]*:[0-9a-f:.]*\]|[^:/?#@\[\]]+)(?::([0-9]+))?$`)
 
 // origin accepts only the very text that a browser sends: another would never
 // be met, and nobody would know why.
 func (c *checker) origin(origin, at string) {
-	m := originParts.FindStringSubmatch(origin)
+	m := originParts().FindStringSubmatch(origin)
 	switch {
 	case c.broken[at]:
 	case strings.Contains(origin, "*"):
@@ -105,13 +106,13 @@ func (c *checker) host(host, at string) {
 	}
 }
 
-var hostName = regexp.MustCompile(`^[a-z0-9]([a-z0-9._-]*[a-z0-9])?$`)
+var hostName = lazy.Regexp(`^[a-z0-9]([a-z0-9._-]*[a-z0-9])?$`)
 
 // isHost tells whether host is a name in lowercase, or an IP address as it is
 // usually written: there are others, and texts are compared.
 func isHost(host string) bool {
 	addr, err := netip.ParseAddr(host)
-	return err == nil && addr.String() == host || hostName.MatchString(host)
+	return err == nil && addr.String() == host || hostName().MatchString(host)
 }
 
 func isPort(port string) bool {

@@ -1,8 +1,9 @@
 package config
 
 import (
-	"regexp"
 	"strings"
+
+	"mcpgateway/internal/lazy"
 )
 
 // piece is a part of a text with references: text without any, or one reference.
@@ -49,8 +50,8 @@ func pieces(s string) (all []piece) {
 }
 
 var (
-	password       = regexp.MustCompile(`:[^/?#]+@`)
-	beforePassword = regexp.MustCompile(`:[^/?#@]*$`)
+	password       = lazy.Regexp(`:[^/?#]+@`)
+	beforePassword = lazy.Regexp(`:[^/?#@]*$`)
 )
 
 // shownURL returns a URL as it is written, without its password and its query. The defaults of
@@ -66,7 +67,7 @@ func shownURL(text string) string {
 			if end := strings.IndexAny(p.text, "?#"); end >= 0 {
 				before, rest = p.text[:end], p.text[end:]
 			}
-			out.WriteString(password.ReplaceAllString(before, ":xxxxx@"))
+			out.WriteString(password().ReplaceAllString(before, ":xxxxx@"))
 			if rest != "" {
 				out.WriteString(rest[:1] + "…")
 				return out.String()
@@ -75,7 +76,7 @@ func shownURL(text string) string {
 			out.WriteString(p.text)
 		default:
 			fallback := shownURL(p.ref.fallback)
-			if i > 0 && i+1 < len(all) && beforePassword.MatchString(all[i-1].text) && all[i-1].ref == nil &&
+			if i > 0 && i+1 < len(all) && beforePassword().MatchString(all[i-1].text) && all[i-1].ref == nil &&
 				strings.HasPrefix(all[i+1].text, "@") && !strings.ContainsAny(p.ref.fallback, "$/?#@") {
 				fallback = "xxxxx"
 			}

@@ -4,9 +4,10 @@ import (
 	"bytes"
 	"errors"
 	"io"
-	"regexp"
 
 	"go.yaml.in/yaml/v3"
+
+	"mcpgateway/internal/lazy"
 )
 
 // foreignLimit is the length in bytes up to which a file is examined for keys of ours. A longer one
@@ -46,11 +47,11 @@ func isForeign(data []byte) bool {
 }
 
 // lineKey is a key at the begin of a line.
-var lineKey = regexp.MustCompile(`(?m)^["']?([A-Za-z][\w.-]*)["']?[ \t]*:(?:\s|$)`)
+var lineKey = lazy.Regexp(`(?m)^["']?([A-Za-z][\w.-]*)["']?[ \t]*:(?:\s|$)`)
 
 // brokenForeign is isForeign for a file that cannot be parsed, such as a template of Helm.
 func brokenForeign(data []byte) bool {
-	keys := lineKey.FindAllSubmatch(data, -1)
+	keys := lineKey().FindAllSubmatch(data, -1)
 	for _, key := range keys {
 		if isTopKey(string(key[1])) {
 			return false

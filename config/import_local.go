@@ -2,9 +2,10 @@ package config
 
 import (
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
+
+	"mcpgateway/internal/lazy"
 )
 
 // localise fits a server to where the gateway runs: another folder than its client, perhaps
@@ -57,7 +58,7 @@ func programName(command string) string {
 func (f *foreignFile) inFolder(s *server) {
 	relative := isRelative(s.command) || slices.ContainsFunc(s.args, isRelative)
 	relativeCwd := s.cwd != "" && !filepath.IsAbs(s.cwd) && !strings.HasPrefix(s.cwd, "~") &&
-		refersTo(s.cwd) == nil && !windowsPath.MatchString(s.cwd)
+		refersTo(s.cwd) == nil && !windowsPath().MatchString(s.cwd)
 	folder := strings.ReplaceAll(f.folder, "$", "$$")
 	switch {
 	case relativeCwd && folder != "":
@@ -80,9 +81,9 @@ func isRelative(text string) bool {
 }
 
 var (
-	windowsPath     = regexp.MustCompile(`^[A-Za-z]:[\\/]`)
-	windowsVariable = regexp.MustCompile(`%[A-Za-z_]\w*%`)
-	innerHome       = regexp.MustCompile(`[=:,]~/`)
+	windowsPath     = lazy.Regexp(`^[A-Za-z]:[\\/]`)
+	windowsVariable = lazy.Regexp(`%[A-Za-z_]\w*%`)
+	innerHome       = lazy.Regexp(`[=:,]~/`)
 )
 
 // noteForeignPaths notes paths and variables that mean something to another system or to a
@@ -90,11 +91,11 @@ var (
 func (f *foreignFile) noteForeignPaths(s *server) {
 	check := func(what, text string) {
 		switch {
-		case f.opts.OS != "windows" && windowsPath.MatchString(text):
+		case f.opts.OS != "windows" && windowsPath().MatchString(text):
 			f.note("%s: %q: %s is a path of Windows: write the one on this machine", f.shown, f.server, what)
-		case f.opts.OS != "windows" && windowsVariable.MatchString(text):
+		case f.opts.OS != "windows" && windowsVariable().MatchString(text):
 			f.note("%s: %q: %s has %%VARIABLE%% of Windows, which stays as it is: write ${VARIABLE}", f.shown, f.server, what)
-		case innerHome.MatchString(text), strings.HasPrefix(what, "env ") && strings.HasPrefix(text, "~/"):
+		case innerHome().MatchString(text), strings.HasPrefix(what, "env ") && strings.HasPrefix(text, "~/"):
 			f.note("%s: %q: ~ in %s stays as it is: write ${HOME}", f.shown, f.server, what)
 		}
 	}

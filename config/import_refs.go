@@ -2,18 +2,18 @@ package config
 
 import (
 	"iter"
-	"regexp"
 	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
 
+	"mcpgateway/internal/lazy"
 	"mcpgateway/internal/secrets"
 )
 
 // reference matches every way to refer to a variable, and any other dollar.
 // Which of them mean something is a matter of the client.
-var reference = regexp.MustCompile(`` +
+var reference = lazy.Regexp(`` +
 	`\$\{env:(?P<prefixed>[A-Za-z_]\w*)\}` +
 	`|\$\{input:(?P<input>[^}]*)\}` +
 	`|\$\{(?P<special>userHome|workspaceFolder|workspaceFolderBasename|pathSeparator|/)\}` +
@@ -30,9 +30,9 @@ var reference = regexp.MustCompile(`` +
 func (f *foreignFile) translate(s string) string {
 	var out strings.Builder
 	end := 0
-	for _, m := range reference.FindAllStringSubmatchIndex(s, -1) {
+	for _, m := range reference().FindAllStringSubmatchIndex(s, -1) {
 		group := func(name string) string {
-			i := 2 * reference.SubexpIndex(name)
+			i := 2 * reference().SubexpIndex(name)
 			if m[i] < 0 {
 				return ""
 			}
@@ -168,7 +168,7 @@ func keptForProgram(args, env *yaml.Node) *yaml.Node {
 	for _, item := range args.Content {
 		if n := deref(item); n.Kind == yaml.ScalarNode {
 			changed := *n
-			changed.Value = ownReference.ReplaceAllStringFunc(n.Value, func(whole string) string {
+			changed.Value = ownReference().ReplaceAllStringFunc(n.Value, func(whole string) string {
 				if own[whole[2:len(whole)-1]] {
 					return "$" + whole
 				}
@@ -181,7 +181,7 @@ func keptForProgram(args, env *yaml.Node) *yaml.Node {
 	return &kept
 }
 
-var ownReference = regexp.MustCompile(`\$\{[A-Za-z_]\w*\}`)
+var ownReference = lazy.Regexp(`\$\{[A-Za-z_]\w*\}`)
 
 // refersTo lists the variables that a string of ours refers to.
 func refersTo(s string) []string { return new(expander).names(s) }

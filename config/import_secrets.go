@@ -3,10 +3,10 @@ package config
 import (
 	"bytes"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
+	"mcpgateway/internal/lazy"
 	"mcpgateway/internal/secrets"
 )
 
@@ -76,7 +76,7 @@ func nameBefore(before, arg string) string {
 		return ""
 	case strings.HasPrefix(before, "-"):
 		return before
-	case !bareName.MatchString(before) || !secrets.Name(before):
+	case !bareName().MatchString(before) || !secrets.Name(before):
 		return ""
 	case len(arg) >= 8 && strings.ContainsAny(arg, "0123456789"):
 		return before
@@ -84,13 +84,13 @@ func nameBefore(before, arg string) string {
 	return ""
 }
 
-var bareName = regexp.MustCompile(`^[A-Za-z][\w.-]*$`)
+var bareName = lazy.Regexp(`^[A-Za-z][\w.-]*$`)
 
 // inServerURL finds the secrets in the URL of a server. Its UUIDs are secrets, too: whoever
 // knows such a URL can use the server.
 func inServerURL(name, text string) []secrets.Part {
 	parts := secrets.Find(name, text)
-	for _, at := range uuids.FindAllStringIndex(text, -1) {
+	for _, at := range uuids().FindAllStringIndex(text, -1) {
 		p := secrets.Part{From: at[0], To: at[1], Name: "path"}
 		if !slices.ContainsFunc(parts, func(o secrets.Part) bool { return o.From < p.To && p.From < o.To }) {
 			parts = append(parts, p)
@@ -100,19 +100,19 @@ func inServerURL(name, text string) []secrets.Part {
 	return parts
 }
 
-var uuids = regexp.MustCompile(`[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}`)
+var uuids = lazy.Regexp(`[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}`)
 
 // hide replaces the secrets in text with references to variables, and notes that. name is the
 // name of text, what says which key of s it belongs to.
 func (im *importer) hide(s *server, name, what, text string, find func(name, text string) []secrets.Part) string {
-	if store.MatchString(secrets.AfterScheme(text)) && programName(s.command) != "op" {
+	if store().MatchString(secrets.AfterScheme(text)) && programName(s.command) != "op" {
 		return im.fromStore(s, name, what, text)
 	}
 	text = im.dropDefaults(s, name, text, find)
 	var out strings.Builder
 	at := 0
 	for _, p := range find(name, masked(text)) {
-		if literalReference.MatchString(secrets.AfterScheme(text[p.From:p.To])) {
+		if literalReference().MatchString(secrets.AfterScheme(text[p.From:p.To])) {
 			continue
 		}
 		for _, piece := range s.outside(text, p) {
@@ -124,7 +124,7 @@ func (im *importer) hide(s *server, name, what, text string, find func(name, tex
 }
 
 // store matches a reference to a secret in a store that other programs resolve: op://vault/item.
-var store = regexp.MustCompile(`^(?:op|vault|ref\+[a-z]+|doppler|infisical|bws?|keychain|keyring|pass|secrets?|` +
+var store = lazy.Regexp(`^(?:op|vault|ref\+[a-z]+|doppler|infisical|bws?|keychain|keyring|pass|secrets?|` +
 	`aws-?sm|gcp-?sm|akv|kv)://[^\s?@]+$`)
 
 // fromStore puts a variable in the place of a reference to a secret store.
@@ -191,7 +191,7 @@ type spot struct {
 }
 
 // literalReference matches references that stay as they are written, for the program to expand.
-var literalReference = regexp.MustCompile(`^(?:\$\$\{[A-Za-z_][\w:.-]*\})+$`)
+var literalReference = lazy.Regexp(`^(?:\$\$\{[A-Za-z_][\w:.-]*\})+$`)
 
 // ownReferences returns the $${X} and $$X in a string of ours where s itself sets X.
 func (s *server) ownReferences(text string) []spot {

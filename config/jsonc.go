@@ -5,9 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"regexp"
 
 	"go.yaml.in/yaml/v3"
+
+	"mcpgateway/internal/lazy"
 )
 
 // YAML reads most JSON, but not what is found in the field: tabs, surrogate
@@ -18,9 +19,9 @@ import (
 // writes, few enough for the stack.
 const deepest = 200
 
-var jsonStart = regexp.MustCompile(`^\s*\{\s*["}]`)
+var jsonStart = lazy.Regexp(`^\s*\{\s*["}]`)
 
-func looksLikeJSON(data []byte) bool { return jsonStart.Match(plainJSON(data)) }
+func looksLikeJSON(data []byte) bool { return jsonStart().Match(plainJSON(data)) }
 
 // parseJSON returns the root of the document with the lines of all its nodes.
 // If there is an error, line tells where.

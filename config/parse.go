@@ -4,12 +4,13 @@ import (
 	"bytes"
 	"errors"
 	"io"
-	"regexp"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
+
+	"mcpgateway/internal/lazy"
 )
 
 // parse reads a file into nodes. A nil root means that nothing is written in
@@ -59,26 +60,26 @@ func parseYAML(file string, data []byte) (*yaml.Node, *Error) {
 }
 
 var (
-	yamlError = regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)`)
-	anchor    = regexp.MustCompile(`^unknown anchor '(.*)' referenced`)
+	yamlError = lazy.Regexp(`^yaml: (?:line (\d+): )?(.*)`)
+	anchor    = lazy.Regexp(`^unknown anchor '(.*)' referenced`)
 	// The library counts the lines of these from 0, of all others from 1.
-	fromZero = regexp.MustCompile(`^did not find expected (?:',' or|node content|key|'-' indicator|<)`)
+	fromZero = lazy.Regexp(`^did not find expected (?:',' or|node content|key|'-' indicator|<)`)
 )
 
 // syntaxError says what the YAML library says, with a line wherever one can be
 // had, and without the one piece of text it would quote: what looks like an
 // anchor may be a password that begins with a star.
 func syntaxError(file string, data []byte, err error) *Error {
-	m := yamlError.FindStringSubmatch(err.Error())
+	m := yamlError().FindStringSubmatch(err.Error())
 	if m == nil {
 		return &Error{File: file, Problem: "not valid YAML"}
 	}
 	e := &Error{File: file, Problem: "not valid YAML: " + m[2]}
 	e.Line, _ = strconv.Atoi(m[1])
-	if e.Line == 0 || fromZero.MatchString(m[2]) {
+	if e.Line == 0 || fromZero().MatchString(m[2]) {
 		e.Line++
 	}
-	if name := anchor.FindStringSubmatch(m[2]); name != nil {
+	if name := anchor().FindStringSubmatch(m[2]); name != nil {
 		e.Line = lineAt(data, max(0, bytes.Index(data, []byte("*"+name[1]))))
 		e.Problem = "not valid YAML: a value that begins with * refers to an anchor, and there is none of that name"
 		e.Hint = "put quotes around the value"

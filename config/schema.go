@@ -3,6 +3,7 @@ package config
 import (
 	"reflect"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -43,8 +44,14 @@ type field struct {
 	typ reflect.Type
 }
 
-// fields lists the keys that t, a struct, may be written with.
+// listed has what fields has returned, by type: to look through a struct takes longer than to read a value.
+var listed sync.Map
+
+// fields lists the keys that t, a struct, may be written with. The list must not be changed.
 func fields(t reflect.Type) []field {
+	if all, ok := listed.Load(t); ok {
+		return all.([]field)
+	}
 	var all []field
 	for f := range t.Fields() {
 		switch key := f.Tag.Get("koanf"); key {
@@ -55,6 +62,7 @@ func fields(t reflect.Type) []field {
 			all = append(all, field{key, f.Type})
 		}
 	}
+	listed.Store(t, all)
 	return all
 }
 

@@ -40,7 +40,7 @@ func (r *reader) servers(n *yaml.Node, at place) []any {
 	taken := map[string]bool{}
 	pairs := r.pairs(n, at)
 	for _, p := range pairs {
-		taken[p.key] = backendName.MatchString(p.key)
+		taken[p.key] = backendName().MatchString(p.key)
 	}
 	r.foreign = true
 	for i, p := range pairs {
@@ -96,7 +96,7 @@ func falsehood() *yaml.Node {
 // it.
 func fitName(name string, taken map[string]bool) string {
 	fit := name
-	if !backendName.MatchString(name) {
+	if !backendName().MatchString(name) {
 		fit = strings.Map(func(c rune) rune {
 			switch {
 			case 'a' <= c && c <= 'z', '0' <= c && c <= '9', c == '_':

@@ -5,6 +5,8 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+
+	"mcpgateway/internal/lazy"
 )
 
 // Part is the secret text[From:To] within a text.
@@ -70,11 +72,11 @@ type finder struct{ deeper int }
 func (f finder) next() finder { return finder{f.deeper - 1} }
 
 var (
-	urlScheme  = pattern(`^[A-Za-z][A-Za-z0-9+.-]*://`)
-	assignment = pattern(`(?s)^(-{0,2}[A-Za-z_][\w.-]*)(=|: *)(.+)$`)
-	userHost   = pattern(`^([A-Za-z_][\w.-]*):([^\s@/:]+)@([\w.-]+)`)
-	gap        = pattern(`[\s"'` + "`" + `<>(){}\[\]|]+|\\[nrt"]|[;,&](?:\s|$)?`)
-	uuid       = pattern(`^[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
+	urlScheme  = lazy.Regexp(`^[A-Za-z][A-Za-z0-9+.-]*://`)
+	assignment = lazy.Regexp(`(?s)^(-{0,2}[A-Za-z_][\w.-]*)(=|: *)(.+)$`)
+	userHost   = lazy.Regexp(`^([A-Za-z_][\w.-]*):([^\s@/:]+)@([\w.-]+)`)
+	gap        = lazy.Regexp(`[\s"'` + "`" + `<>(){}\[\]|]+|\\[nrt"]|[;,&](?:\s|$)?`)
+	uuid       = lazy.Regexp(`^[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
 )
 
 var (
@@ -94,8 +96,8 @@ var (
 		"basic", "bearer", "digest", "oauth", "oauth2", "oidc", "saml", "jwt", "iam", "api-key", "api_key", "apikey",
 		"token", "anonymous", "default", "required", "optional", "enabled", "disabled", "auto", "browser", "device",
 	}
-	userPassword = pattern(`^[^\s:/]+:([^\s/]*[^\s\d/][^\s/]*)$`)
-	innerPair    = pattern(`(?s)[^\w.-]([A-Za-z_][\w.-]*)=(\S+)$`)
+	userPassword = lazy.Regexp(`^[^\s:/]+:([^\s/]*[^\s\d/][^\s/]*)$`)
+	innerPair    = lazy.Regexp(`(?s)[^\w.-]([A-Za-z_][\w.-]*)=(\S+)$`)
 )
 
 // UUID reports whether text is a UUID. Value does not count one as a secret; in the path of a

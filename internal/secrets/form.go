@@ -4,23 +4,25 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"mcpgateway/internal/lazy"
 )
 
 var (
 	// issued are tokens with a prefix that their issuer uses for nothing else.
-	issued = pattern(`^(?:` + prefixes + `)[\w.~+/=:-]{8,}$`)
+	issued = lazy.Regexp(`^(?:` + prefixes + `)[\w.~+/=:-]{8,}$`)
 	// within is such a token after a character that ends a word.
-	within = pattern(`(?:^|[^A-Za-z0-9_.-])((?:` + prefixes + `)[\w.~+/=:-]{8,}` +
+	within = lazy.Regexp(`(?:^|[^A-Za-z0-9_.-])((?:` + prefixes + `)[\w.~+/=:-]{8,}` +
 		`|(?:AKIA|ASIA)[A-Z0-9]{12,}|(?:npm|hf|gsk|ntn|pcsk)_\w{16,})`)
 	// issuedMixed are tokens whose prefix may begin a plain word, too: they need a digit or both cases.
-	issuedMixed = pattern(`^(?:npm_|hf_|pat[-_A-Z0-9]|secret_|re_|key-|token[-_]|tok[-_]|e2b_|BSA|EAA|` +
+	issuedMixed = lazy.Regexp(`^(?:npm_|hf_|pat[-_A-Z0-9]|secret_|re_|key-|token[-_]|tok[-_]|e2b_|BSA|EAA|` +
 		`dapi|dvc_|LTAI|pk_|rk_|fc-|rnd_|ops_|ph[cx]_|vcp_|sqp_|sgp_|glc_|ntn_|gsk_|jina_)[\w.~+/=-]{8,}$`)
-	awsKey   = pattern(`^(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{12,}$`)
-	telegram = pattern(`^\d{6,12}:[\w-]{30,}$`)
-	inURL    = pattern(`^[A-Za-z][A-Za-z0-9+.-]*://[^/?#@\s]*:[^/?#\s]+@`)
-	dense    = pattern(`^[\w+/=.~-]{16,}$`)
-	digest   = pattern(`^sha(?:1|256|384|512)[-:]`)
-	pem      = pattern(`-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY|-----BEGIN PGP PRIVATE|-----BEGIN OPENSSH`)
+	awsKey   = lazy.Regexp(`^(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{12,}$`)
+	telegram = lazy.Regexp(`^\d{6,12}:[\w-]{30,}$`)
+	inURL    = lazy.Regexp(`^[A-Za-z][A-Za-z0-9+.-]*://[^/?#@\s]*:[^/?#\s]+@`)
+	dense    = lazy.Regexp(`^[\w+/=.~-]{16,}$`)
+	digest   = lazy.Regexp(`^sha(?:1|256|384|512)[-:]`)
+	pem      = lazy.Regexp(`-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY|-----BEGIN PGP PRIVATE|-----BEGIN OPENSSH`)
 )
 
 const prefixes = `gh[pousr]_|github_pat_|gl[a-z]{2,5}-|sk[-_]|[rp]k_(?:live|test)_|xox[a-z]-|xapp-|AIza|ya29\.|` +
@@ -66,9 +68,9 @@ func AfterScheme(value string) string {
 
 var (
 	// word matches a word of prose, with a capital at most at its start.
-	word = pattern(`^[A-Za-z]?[a-z]{0,18}[.:!?]?$`)
+	word = lazy.Regexp(`^[A-Za-z]?[a-z]{0,18}[.:!?]?$`)
 	// placeholder matches a word or the name of a variable in capitals, and a reference to a variable.
-	placeholder = pattern(`^(?:[A-Z]{2,19}|[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+|[$%][A-Za-z_][A-Za-z0-9_]*%?|\$)[.:!?]?$`)
+	placeholder = lazy.Regexp(`^(?:[A-Z]{2,19}|[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+|[$%][A-Za-z_][A-Za-z0-9_]*%?|\$)[.:!?]?$`)
 )
 
 // Word reports whether text, which follows the name of a header or an authorization scheme, is a

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"mcpgateway/internal/lazy"
 )
 
 // Pair reports whether value is a secret, by its name or by its form. The name of a secret does
@@ -155,13 +157,13 @@ func Plain(text string) bool {
 }
 
 var (
-	switches = pattern(`^(?i:|true|false|yes|no|on|off|none|null|nil|undefined)$`)
+	switches = lazy.Regexp(`^(?i:|true|false|yes|no|on|off|none|null|nil|undefined)$`)
 	// filePath matches a path with a known folder in front, or a file with a short suffix.
-	filePath = pattern(`^(?:/?(?:[\w@. -]+/)+[\w@. -]*\.[A-Za-z][A-Za-z0-9]{0,4}` +
+	filePath = lazy.Regexp(`^(?:/?(?:[\w@. -]+/)+[\w@. -]*\.[A-Za-z][A-Za-z0-9]{0,4}` +
 		`|(?:file://)?/(?:home|Users|root|etc|var|opt|run|usr|tmp|mnt|srv|dev|proc|bin|app|data|workspaces?)(?:/.*)?` +
 		`|(?:~|\.\.?)(?:[/\\].*)?|[A-Za-z]:[\\/].*|%[A-Z]+%\\.*)$`)
-	number   = pattern(`^[-+]?(?:\d[\d_,]*)?\.?\d+(?:[eE][-+]?\d+)?\s?(?:%|[kKMGT]i?[bB]?|[bB])?$`)
-	hostName = pattern(`^(?i:localhost|[a-z0-9_-]+(?:\.[a-z0-9_-]+)*\.[a-z]{2,24})$`)
+	number   = lazy.Regexp(`^[-+]?(?:\d[\d_,]*)?\.?\d+(?:[eE][-+]?\d+)?\s?(?:%|[kKMGT]i?[bB]?|[bB])?$`)
+	hostName = lazy.Regexp(`^(?i:localhost|[a-z0-9_-]+(?:\.[a-z0-9_-]+)*\.[a-z]{2,24})$`)
 )
 
 // harmless reports whether text is not a secret in spite of a secret's name.
