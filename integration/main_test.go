@@ -6,6 +6,8 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -25,6 +27,10 @@ func TestMain(m *testing.M) {
 
 func runTests(m *testing.M) int {
 	flag.Parse()
+	if err := raiseParallel(); err != nil {
+		fmt.Fprintln(os.Stderr, "integration:", err)
+		return 1
+	}
 	var err error
 	if packageDir, err = os.Getwd(); err == nil {
 		workDir, err = os.MkdirTemp("", "integration-")
@@ -39,4 +45,17 @@ func runTests(m *testing.M) int {
 		errNPM = installNPM(packageDir)
 	}
 	return m.Run()
+}
+
+// parallelShort is how many tests run at the same time with -short: they wait for processes most of the time.
+const parallelShort = 4
+
+// raiseParallel sets -parallel for -short, unless the command line does.
+func raiseParallel() error {
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if given || !testing.Short() || runtime.GOMAXPROCS(0) >= parallelShort {
+		return nil
+	}
+	return flag.Set("test.parallel", strconv.Itoa(parallelShort))
 }

@@ -24,7 +24,10 @@ type rawHTTP struct {
 // dialHTTP does the handshake. The session is deleted when the test ends.
 func dialHTTP(t testing.TB, url, revision string) *rawHTTP {
 	t.Helper()
-	c := &rawHTTP{t: t, url: url, client: http.Client{Timeout: patience}}
+	// A transport of its own: the default one closes connections of this client when other tests have many.
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	t.Cleanup(transport.CloseIdleConnections)
+	c := &rawHTTP{t: t, url: url, client: http.Client{Timeout: patience, Transport: transport}}
 	m := c.call("initialize", initializeParams(revision))
 	if m.Result == nil {
 		t.Fatalf("initialize: %s", m.Raw)
