@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -228,8 +229,24 @@ func TestNoRealSleepInTests(t *testing.T) {
 
 func eachFile(t *testing.T, visit func(room, path string, file *ast.File)) {
 	t.Helper()
+	files, err := parseAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		visit(filepath.ToSlash(filepath.Dir(f.path)), f.path, f.parsed)
+	}
+}
+
+type sourceFile struct {
+	path   string
+	parsed *ast.File
+}
+
+// parseAll parses all files in Go, once.
+var parseAll = sync.OnceValues(func() (files []sourceFile, err error) {
 	set := token.NewFileSet()
-	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+	err = filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
@@ -239,13 +256,8 @@ func eachFile(t *testing.T, visit func(room, path string, file *ast.File)) {
 			return nil
 		}
 		file, err := parser.ParseFile(set, path, nil, parser.ParseComments)
-		if err != nil {
-			return err
-		}
-		visit(filepath.ToSlash(filepath.Dir(path)), path, file)
-		return nil
+		files = append(files, sourceFile{path, file})
+		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+	return files, err
+})

@@ -70,6 +70,7 @@ func TestFRAME05_ALargeListArrivesInPieces(t *testing.T) {
 
 // FRAME-05: nothing is left of a child that did not start in time.
 func TestFRAME05_AStartThatTakesTooLongLeavesNoChild(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "pid")
 	b := config.Backend{
 		Name: "s", Command: "sh", Enabled: true, StartTimeout: 200 * time.Millisecond,

@@ -79,6 +79,7 @@ func TestAFloodOnStderrIsReadAndNotAllLogged(t *testing.T) {
 // FRAME-08: a server behind a URL that accepts connections and never reads costs its own calls
 // their time, and nobody else anything.
 func TestFRAME08_AServerThatNeverReads(t *testing.T) {
+	t.Parallel()
 	greeted := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(io.LimitReader(r.Body, 64<<10))
 		m, _ := wire.Parse(body)

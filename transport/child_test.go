@@ -170,6 +170,7 @@ func TestWritingToADeadChild(t *testing.T) {
 
 // A child that closes its stdin and lives on is of no use: it is ended.
 func TestAChildThatClosesItsStdinIsEnded(t *testing.T) {
+	t.Parallel()
 	p := spawn(t, shell("exec <&-; "+say+"say 0; while :; do sleep 0.01; done"))
 	number(t, p)
 	if err := p.Write(numbered(1, 0), ""); err != nil {
@@ -182,6 +183,7 @@ func TestAChildThatClosesItsStdinIsEnded(t *testing.T) {
 
 // So it is when the write that fails was put off to the end of a burst, and none follows.
 func TestAChildThatClosesItsStdinBehindAWriteIsEnded(t *testing.T) {
+	t.Parallel()
 	p := spawn(t, shell("exec <&-; "+say+"say 0; while :; do sleep 0.01; done"))
 	number(t, p)
 	burst := new(wire.Burst)
@@ -278,6 +280,7 @@ func TestPROC01GrandchildrenGoWithTheChild(t *testing.T) {
 // A child that dies is noticed though a process that left its group holds its
 // stdout open.
 func TestADeadChildIsNoticedBehindAnOpenStdout(t *testing.T) {
+	t.Parallel()
 	if _, err := exec.LookPath("setsid"); err != nil {
 		t.Log("no setsid here: the straggler stays in the group, and is killed")
 	}
@@ -291,6 +294,7 @@ func TestADeadChildIsNoticedBehindAnOpenStdout(t *testing.T) {
 
 // FRAME-08: a child that never reads is written to without waiting, and ended.
 func TestFRAME08AChildThatNeverReads(t *testing.T) {
+	t.Parallel()
 	p := spawn(t, shell("trap '' TERM; while :; do sleep 0.01; done"))
 	var err error
 	for i := 0; err == nil; i++ {
@@ -490,6 +494,7 @@ func TestAChildThatClosesItsStdoutHasEnded(t *testing.T) {
 
 // A child that has stopped itself hears no SIGTERM, but ends all the same.
 func TestAChildThatIsStoppedIsEnded(t *testing.T) {
+	t.Parallel()
 	p := spawn(t, shell(say+"trap 'exit' TERM; say 1; kill -s STOP $$; read -r never"))
 	number(t, p)
 	p.Close()
