@@ -21,8 +21,7 @@ func (h *house) excused(name string) string {
 
 // An unknown tool of a backend that is down is excused in the words in which a call of a known one ends.
 func TestAnUnknownToolIsExcusedLikeAKnownOne(t *testing.T) {
-	inHouse(t, backends.Options{Backends: plain("a")}, func(t *testing.T, h *house) {
-		h.breakDial("a", errors.New("exit 1"))
+	inBrokenHouse(t, startErrors{"a": errors.New("exit 1")}, backends.Options{Backends: plain("a")}, func(t *testing.T, h *house) {
 		time.Sleep(time.Minute)
 		c, _ := h.call("a")
 		synctest.Wait()

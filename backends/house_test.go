@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -51,8 +52,18 @@ func plain(names ...string) []config.Backend {
 // inHouse runs a test of a Set that was told to start.
 func inHouse(t *testing.T, o backends.Options, test func(t *testing.T, h *house)) {
 	t.Helper()
+	inBrokenHouse(t, nil, o, test)
+}
+
+// startErrors are the errors with which backends fail to start.
+type startErrors map[string]error
+
+// inBrokenHouse is inHouse where backends fail from the first start on.
+func inBrokenHouse(t *testing.T, fail startErrors, o backends.Options, test func(t *testing.T, h *house)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t, o)
+		maps.Copy(h.broken, fail)
 		h.Start()
 		test(t, h)
 	})

@@ -45,8 +45,7 @@ func (h *house) moved(lines ...string) {
 func TestAToolThatImitatesAnotherBackend_F_SEC_3(t *testing.T) {
 	all := plain("evil", "github")
 	all = append(all, config.Backend{Name: "off", Command: "off"})
-	inHouse(t, backends.Options{Backends: all}, func(t *testing.T, h *house) {
-		h.breakDial("github", errors.New("no such file"))
+	inBrokenHouse(t, startErrors{"github": errors.New("no such file")}, backends.Options{Backends: all}, func(t *testing.T, h *house) {
 		evil := h.next("evil")
 		evil.Ready("github__create_issue", "off__x", "own")
 		h.wantNames("evil__github__create_issue", "evil__off__x", "own")
@@ -217,8 +216,7 @@ func TestNamesSinceTheLastRun_F_CLI_6(t *testing.T) {
 		})
 	})
 	t.Run("it fails and comes back", func(t *testing.T) {
-		inHouse(t, backends.Options{Backends: plain("a", "b"), Owners: record("read")}, func(t *testing.T, h *house) {
-			h.breakDial("a", errors.New("no such file"))
+		inBrokenHouse(t, startErrors{"a": errors.New("no such file")}, backends.Options{Backends: plain("a", "b"), Owners: record("read")}, func(t *testing.T, h *house) {
 			h.next("b").Ready("read")
 			h.wantNames("b__read")
 			h.leads("read", "a", "read") // and ends with the reason

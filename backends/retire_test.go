@@ -327,9 +327,8 @@ func TestApply_ARetiredOneIsNotStartedAgain(t *testing.T) {
 // One that is between two starts is started no more.
 func TestApply_ARestartLoopEnds(t *testing.T) {
 	all := plain("a", "b")
-	inHouse(t, backends.Options{Backends: all}, func(t *testing.T, h *house) {
+	inBrokenHouse(t, startErrors{"a": errors.New("no such file")}, backends.Options{Backends: all}, func(t *testing.T, h *house) {
 		h.next("b").Ready("u")
-		h.breakDial("a", errors.New("no such file"))
 		time.Sleep(time.Second)
 		n := len(h.dials("a"))
 		<-h.apply(change(all[1]))
