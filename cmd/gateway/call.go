@@ -177,6 +177,9 @@ func (f *flags) failed(a *app, tool string, answer wire.Message, asJSON bool) er
 	}
 	err := fmt.Errorf("%s (code %d)", a.line(e.Message), e.Code)
 	if e.Code == wire.CodeInvalidParams && strings.HasPrefix(e.Message, "Unknown tool") {
+		if denied := a.denied(tool); denied != nil {
+			return denied
+		}
 		_ = f.tellFailed(a, "") // it may be one of theirs
 		return hinted{err, a.meant(tool)}
 	}

@@ -219,10 +219,30 @@ Without a verb it serves: it speaks MCP on stdin and stdout, as clients expect.
 		serveCommand(f), checkCommand(f), toolsCommand(f), callCommand(f), importCommand(f), trustCommand(f), untrustCommand(f),
 		healthCommand(f), versionCommand(f),
 	)
+	root.SetHelpCommand(helpCommand())
 	for _, c := range append(root.Commands(), root) {
 		c.Args = usageArgs(c.Args)
 	}
 	return root
+}
+
+// helpCommand is cobra's, but a word that is no command is an error.
+func helpCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [COMMAND]",
+		Short: "Help about any command",
+		RunE: func(c *cobra.Command, args []string) error {
+			about, rest, err := c.Root().Find(args)
+			if err != nil {
+				return misused(c.CommandPath(), err)
+			}
+			if about == c.Root() && len(rest) > 0 {
+				return noArgs(about, rest)
+			}
+			about.InitDefaultHelpFlag()
+			return about.Help()
+		},
+	}
 }
 
 // usageArgs makes what is wrong with the arguments a usage error.

@@ -64,6 +64,8 @@ func (a *app) pick(backend string, args []string) ([]catalog.Entry, error) {
 			names = append(names, s.Name)
 		}
 		return nil, usageError{fmt.Errorf("no backend is named %q", backend), "the backends are: " + some(names)}
+	} else if slices.ContainsFunc(all, func(s backends.Status) bool { return s.Name == backend && s.State == backends.Disabled }) {
+		return nil, hinted{fmt.Errorf("backend %s is disabled in the configuration", backend), a.edit("set enabled: true for it")}
 	}
 	var entries, named []catalog.Entry
 	for _, e := range a.set.View().Entries(catalog.Tools) {
@@ -78,9 +80,33 @@ func (a *app) pick(backend string, args []string) ([]catalog.Entry, error) {
 	case len(args) == 0:
 		return entries, nil
 	case len(named) == 0:
+		if denied := a.denied(args[0]); denied != nil {
+			return nil, denied
+		}
 		return nil, hinted{fmt.Errorf("no tool is named %q", args[0]), a.meant(args[0])}
 	}
 	return named, nil
+}
+
+// denied returns the error about a tool that a backend lists and the configuration denies; nil if there is none of that
+// name.
+func (a *app) denied(name string) error {
+	backend := a.set.Denied(catalog.Tools, name)
+	if backend == "" {
+		return nil
+	}
+	return hinted{
+		fmt.Errorf("backend %s has the tool %q, and the configuration denies it", backend, plain(name)),
+		a.edit("change allow and deny under tools of that backend"),
+	}
+}
+
+// edit returns a hint about the configuration, with the name of its file.
+func (a *app) edit(what string) string {
+	if a.Source == "" {
+		return what
+	}
+	return what + " in " + plain(a.Source)
 }
 
 // meant returns the hint about a name that no tool has.

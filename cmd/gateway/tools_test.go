@@ -23,6 +23,29 @@ func TestTools_F_CLI_9(t *testing.T) {
 	expect(t, exitFailed, "call ecko -c "+path, "did you mean echo?")
 }
 
+// A tool that is denied and a backend that is disabled are told from what does not exist.
+func TestToolsThatTheConfigurationTakesAway(t *testing.T) {
+	t.Parallel()
+	path := file(t, "gateway.yaml", "state: none\nbackends:\n- {name: demo, embedded: demo, tools: {deny: [echo]}}\n- {name: off, command: off, enabled: false}\n")
+	for _, tool := range []string{"echo", "demo__echo"} {
+		expect(t, exitFailed, "call "+tool+" -c "+path, "backend demo has the tool", "the configuration denies it", "allow and deny under tools", path)
+		expect(t, exitFailed, "tools "+tool+" -c "+path, "backend demo has the tool", "the configuration denies it")
+	}
+	expect(t, exitFailed, "tools echo --backend off -c "+path, "backend off is disabled", "set enabled: true", path)
+	expect(t, exitFailed, "tools --backend off -c "+path, "backend off is disabled")
+	expect(t, exitFailed, "call off__x -c "+path, "off", "disabled")
+	expect(t, exitFailed, "call ecko -c "+path, "Unknown tool")
+}
+
+func TestHelpAboutAWordThatIsNoCommand(t *testing.T) {
+	t.Parallel()
+	expect(t, exitUsage, "help tolls", `unknown command "tolls"`, "did you mean gateway tools?")
+	expect(t, exitUsage, "help nothing-like-it", `unknown command "nothing-like-it"`)
+	expect(t, exitOK, "help tools", "tools starts every backend once")
+	expect(t, exitOK, "help", "Available Commands")
+	expect(t, exitOK, "help completion bash", "autocompletion script for the bash shell")
+}
+
 // A backend that hangs costs as much as --timeout says, in all verbs that start backends, and is named.
 func TestTimeout_F_CLI_9(t *testing.T) {
 	t.Parallel()
