@@ -16,6 +16,7 @@ import (
 
 	"mcpgateway/catalog"
 	"mcpgateway/config"
+	"mcpgateway/internal/mcptest"
 )
 
 // script returns a backend that is a script for sh: it answers the handshake, and
@@ -171,5 +172,29 @@ func TestWhatIsNoServerIsToldByItsWords(t *testing.T) {
 				<-done
 			}
 		})
+	}
+}
+
+// At the level debug the log says which process a backend is, and by which command, without the secrets in it.
+func TestTheStartOfAProcessIsLogged(t *testing.T) {
+	t.Parallel()
+	log, logger := mcptest.NewLog()
+	b := config.Backend{Name: "s", Command: "sh", Enabled: true, Args: []string{"-c", "exit 0", "--token=k3y-of-the-backend", strings.Repeat("x", 2*maxCommand)}}
+	s := New(Options{
+		Backends: []config.Backend{b}, Limit: 1 << 20, Once: true, Log: logger,
+		Mask: func(text string) string { return strings.ReplaceAll(text, "k3y-of-the-backend", "***") },
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error)
+	go func() { done <- s.Run(ctx, nil) }()
+	s.Start()
+	for v := s.View(); !v.Complete; v = s.View() {
+		<-v.Changed
+	}
+	cancel()
+	<-done
+	lines := log.Lines("level=DEBUG", "backend=s", "started process ", ": sh -c exit 0 --token=*** xxx", "x…")
+	if len(lines) == 0 || len(lines[0]) > maxCommand+200 || len(log.Lines("k3y-of-the-backend")) > 0 {
+		t.Errorf("logged %q", log.Lines(""))
 	}
 }

@@ -79,9 +79,26 @@ func (b *Backend) dial(by way) (transport.Conn, error) {
 	case err != nil:
 		return nil, fmt.Errorf("start: %w", err)
 	case container != nil:
+		b.logStart(child.Pid(), args)
 		return &contained{Conn: child, stop: func(grace string) { container.end(b, grace) }}, nil
 	}
+	b.logStart(child.Pid(), args)
 	return child, nil
+}
+
+// maxCommand bounds how much of a command is logged, in bytes.
+const maxCommand = 1000
+
+// logStart logs the process of the backend and its command, without the secrets in it.
+func (b *Backend) logStart(pid int, args []string) {
+	if !b.says.Enabled(context.Background(), slog.LevelDebug) {
+		return
+	}
+	command := b.set.Mask(strings.Join(append([]string{b.cfg.Command}, args...), " "))
+	if len(command) > maxCommand {
+		command = strings.ToValidUTF8(command[:maxCommand], "") + "…"
+	}
+	b.says.Debug(fmt.Sprintf("started process %d: %s", pid, command))
 }
 
 // environ returns the environment of the backend's process.

@@ -144,6 +144,12 @@ func baseDir(env func(string) (string, bool), variable string, fallback ...strin
 	return ""
 }
 
+// ExpandHome replaces a leading ~ by the user's home directory, as a shell does, if there is one.
+func ExpandHome(path string) string {
+	expanded, _ := expandHome(path, os.LookupEnv)
+	return expanded
+}
+
 // expandHome replaces a leading ~ by the home directory. ok is false if there
 // is a ~ and no home.
 func expandHome(path string, env func(string) (string, bool)) (expanded string, ok bool) {

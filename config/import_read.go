@@ -65,7 +65,7 @@ func (im *importer) isOurs(s server) bool {
 	switch {
 	case err != nil || !onLoopback(u):
 		return false
-	case isGateway(s.theirName):
+	case isGatewayName(s.theirName):
 		return true
 	}
 	return (u.Path == "/mcp" || u.Path == "/sse") && im.opts.Ours != nil && im.opts.Ours(s.url)

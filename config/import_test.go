@@ -5,6 +5,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -279,5 +280,38 @@ func TestImportInTheHomeDirectory(t *testing.T) {
 	want := map[string]bool{".cursor/mcp.json": false, ".gemini/settings.json": false, filepath.Base(home) + "/.mcp.json": true}
 	if !maps.Equal(got, want) {
 		t.Errorf("of a project: %v, want %v", got, want)
+	}
+}
+
+// A program that is called as the gateway is, and is another one, is a server like any other.
+func TestAnotherProgramOfTheName(t *testing.T) {
+	dir := t.TempDir()
+	self, err := os.Executable() // of this module
+	if err != nil {
+		t.Fatal(err)
+	}
+	program, err := os.ReadFile(self)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := "gateway"
+	if runtime.GOOS == "windows" {
+		name += ".exe"
+	}
+	ours, other := filepath.Join(dir, "ours", name), filepath.Join(dir, "other", name)
+	for path, content := range map[string][]byte{ours: program, other: []byte("#!/bin/sh\n")} {
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, content, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for command, want := range map[string]bool{
+		ours: true, other: false, filepath.Join(dir, "missing", "mcp-gateway"): true, `C:\none\Gateway.exe`: true, "sh": false,
+	} {
+		if got := isGateway(command); got != want {
+			t.Errorf("isGateway(%s) = %t", command, got)
+		}
 	}
 }

@@ -140,3 +140,14 @@ func manySecrets(n int) []string {
 	}
 	return all
 }
+
+// A duration is the same text in both formats.
+func TestDurationsAreText(t *testing.T) {
+	for format, want := range map[string]string{"text": "dur=1.5s next=1m0s", "json": `"dur":"1.5s","next":"1m0s"`} {
+		var out bytes.Buffer
+		logs.New(&out, logs.Options{Format: format}).Info("x", "dur", 1500*time.Millisecond, "next", time.Minute)
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%s: %s", format, &out)
+		}
+	}
+}

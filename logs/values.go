@@ -31,6 +31,10 @@ func (v values) replace(_ []string, a slog.Attr) slog.Attr {
 		if v.json {
 			a.Value = slog.StringValue(a.Value.Time().UTC().Format(timeFormat))
 		}
+	case slog.KindDuration:
+		if v.json { // as in text: 1.5s, no number of nanoseconds
+			a.Value = slog.StringValue(a.Value.Duration().String())
+		}
 	case slog.KindAny:
 		a.Value = v.any(a.Value.Any())
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"mcpgateway/config"
+	"mcpgateway/door"
 )
 
 // healthTime is how long a gateway may take to answer.
@@ -73,6 +74,9 @@ URL of a gateway it asks for /healthz there, or for the path of the URL if that 
 					return hinted{err, "the gateway serves TLS: write https://"}
 				}
 				return err
+			}
+			if response.Header.Get("Server") != door.Name && (len(args) == 0 || string(text) != "ok\n") { // a proxy may change the header
+				return hinted{fmt.Errorf("%s: what answers there is not a gateway", at), "another program listens at that address"}
 			}
 			_, err = fmt.Fprintln(f.out, "ok")
 			return err

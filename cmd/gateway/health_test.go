@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"mcpgateway/config"
+	"mcpgateway/door"
 )
 
 // health runs gateway health, and returns its exit code and what it prints.
@@ -44,6 +45,7 @@ func configured(t *testing.T, text string) string {
 func TestHealth_F_CFG_3(t *testing.T) {
 	status := http.StatusOK
 	answer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Server", door.Name)
 		switch r.URL.Path {
 		case "/healthz":
 			w.WriteHeader(status)
@@ -118,7 +120,7 @@ func TestHealthHints(t *testing.T) {
 
 // health reads where the gateway listens. Variables of other keys, such as those of tokens, may be unset.
 func TestHealthNeedsNoToken(t *testing.T) {
-	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Server", door.Name) }))
 	defer server.Close()
 	addr := strings.TrimPrefix(server.URL, "http://")
 	_, port, err := net.SplitHostPort(addr)
@@ -154,5 +156,29 @@ func TestHealthOfOurOwn_F_CFG_3(t *testing.T) {
 		if got, err := listenURL(&config.Config{Listen: listen}); err != nil || got != want {
 			t.Errorf("%s: %s, %v", listen, got, err)
 		}
+	}
+}
+
+// What answers there may be another program, or a gateway behind a proxy that puts its own name into the header.
+func TestHealthOfAnotherProgram(t *testing.T) {
+	for _, c := range []struct {
+		server, text string
+		url, own     int // exit codes
+	}{
+		{door.Name, "ok\n", 0, 0}, {"nginx", "ok\n", 0, 1}, {"", "ok\n", 0, 1}, {"nginx", "<html>", 1, 1}, {"", "", 1, 1}, {"", "ok\nand more", 1, 1},
+	} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Server", c.server)
+			_, _ = w.Write([]byte(c.text))
+		}))
+		code, text := health(t, server.URL)
+		if code != c.url || code != 0 && !strings.Contains(text, "not a gateway") {
+			t.Errorf("%+v: exit code %d, %s", c, code, text)
+		}
+		code, text = health(t, "-c", configured(t, "listen: "+strings.TrimPrefix(server.URL, "http://")))
+		if code != c.own || code != 0 && !strings.Contains(text, "another program listens") {
+			t.Errorf("%+v, our own address: exit code %d, %s", c, code, text)
+		}
+		server.Close()
 	}
 }

@@ -37,6 +37,10 @@ Servers that a client has switched off, and those of a project's own files such 
 If nothing is found nothing is written, and a file that is there already stays as it is
 without --force.`,
 		RunE: func(cmd *cobra.Command, files []string) error {
+			o.path, project = config.ExpandHome(o.path), config.ExpandHome(project)
+			for i := range files {
+				files[i] = config.ExpandHome(files[i])
+			}
 			if err := o.check(); err != nil {
 				return err
 			}

@@ -139,3 +139,23 @@ func TestVersion(t *testing.T) {
 		t.Errorf("version: %d %q, --version: %d %q", code, verb, flagged, flag)
 	}
 }
+
+// A shell does not expand ~ in quotes, and a client that starts programs without a shell never does.
+func TestImportIntoTheHomeDirectory(t *testing.T) {
+	home := t.TempDir()
+	t.Setenv("HOME", home)
+	t.Setenv("XDG_STATE_HOME", t.TempDir())
+	t.Chdir(t.TempDir())
+	if err := os.WriteFile(filepath.Join(home, "mcp.json"), []byte(`{"mcpServers":{"a":{"command":"a"}}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, stderr := gatewayRun(t, "import", "~/mcp.json", "-o", "~/conf/gateway.yaml"); code != exitOK {
+		t.Fatalf("exit code %d: %s", code, stderr)
+	}
+	if _, err := os.Stat(filepath.Join(home, "conf", "gateway.yaml")); err != nil {
+		t.Error(err)
+	}
+	if entries, err := os.ReadDir("."); err != nil || len(entries) > 0 {
+		t.Errorf("in the working directory: %v %v", entries, err)
+	}
+}

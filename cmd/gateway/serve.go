@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"os"
 	"strconv"
 	"sync"
@@ -258,13 +259,17 @@ func addCommand(url, token string) string {
 	return command
 }
 
-// url is where clients find us: by our name, if we listen at all of our addresses.
+// url is where clients find us: by the name that listen has, or by our own if we listen at all of our addresses.
 func (a *app) url(addr net.Addr) string {
 	scheme, host := "http", addr.String()
 	if a.Config.TLS.Cert != "" {
 		scheme = "https"
 	}
-	if ip, ok := addr.(*net.TCPAddr); ok && ip.IP.IsUnspecified() {
+	written, _, _ := net.SplitHostPort(a.Config.Listen)
+	_, notIP := netip.ParseAddr(written)
+	if ip, ok := addr.(*net.TCPAddr); ok && written != "" && notIP != nil {
+		host = net.JoinHostPort(written, strconv.Itoa(ip.Port))
+	} else if ok && ip.IP.IsUnspecified() {
 		name, err := os.Hostname()
 		if err != nil {
 			name = "localhost"

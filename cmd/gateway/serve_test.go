@@ -3,11 +3,14 @@ package main
 import (
 	"bufio"
 	"context"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"mcpgateway/config"
 )
 
 // What serve prints to be copied works when it is pasted: the log's quotes spoil
@@ -80,4 +83,21 @@ func servesLines(t *testing.T, args ...string) (all []string) {
 		t.Fatalf("%q, exit code %d", all, code)
 	}
 	return all
+}
+
+// Clients are told the name that the configuration has: a certificate may be for that name alone.
+func TestTheURLHasTheNameOfListen(t *testing.T) {
+	for listen, want := range map[string]string{
+		"localhost:0": "http://localhost:7420/mcp", "gw.example:0": "http://gw.example:7420/mcp",
+		"127.0.0.1:0": "http://127.0.0.1:7420/mcp", "[::1]:0": "http://[::1]:7420/mcp",
+	} {
+		a := &app{Loaded: &config.Loaded{Config: &config.Config{Listen: listen}}}
+		ip := net.IPv4(127, 0, 0, 1)
+		if listen[0] == '[' {
+			ip = net.IPv6loopback
+		}
+		if got := a.url(&net.TCPAddr{IP: ip, Port: 7420}); got != want {
+			t.Errorf("%s: %s, want %s", listen, got, want)
+		}
+	}
 }

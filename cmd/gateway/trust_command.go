@@ -68,7 +68,7 @@ func fileOf(args []string) string {
 	if len(args) == 0 {
 		return localFile
 	}
-	return args[0]
+	return config.ExpandHome(args[0])
 }
 
 // trusts returns the store of approvals. Its place comes from the command line or the environment,
