@@ -78,18 +78,11 @@ func TestFRAME05_AStartThatTakesTooLongLeavesNoChild(t *testing.T) {
 		Args: []string{"-c", "trap '' TERM; echo $$ > '" + file + "'; while :; do sleep 0.05; done"},
 	}
 	s := New(Options{Backends: []config.Backend{b}, Limit: 1 << 20, Once: true, Log: slog.New(slog.DiscardHandler)})
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error)
-	go func() { done <- s.Run(ctx, nil) }()
-	s.Start()
-	for v := s.View(); !v.Complete; v = s.View() {
-		<-v.Changed
-	}
+	end := completed(s)
 	if err := s.Status()[0].Err; err == nil || !strings.Contains(err.Error(), "start_timeout") {
 		t.Errorf("it failed for %v", err)
 	}
-	cancel()
-	<-done // when it has returned nothing is left
+	end() // when it has returned nothing is left
 	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -184,15 +177,7 @@ func TestTheStartOfAProcessIsLogged(t *testing.T) {
 		Backends: []config.Backend{b}, Limit: 1 << 20, Once: true, Log: logger,
 		Mask: func(text string) string { return strings.ReplaceAll(text, "k3y-of-the-backend", "***") },
 	})
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error)
-	go func() { done <- s.Run(ctx, nil) }()
-	s.Start()
-	for v := s.View(); !v.Complete; v = s.View() {
-		<-v.Changed
-	}
-	cancel()
-	<-done
+	completed(s)()
 	lines := log.Lines("level=DEBUG", "backend=s", "started process ", ": sh -c exit 0 --token=*** xxx", "x…")
 	if len(lines) == 0 || len(lines[0]) > maxCommand+200 || len(log.Lines("k3y-of-the-backend")) > 0 {
 		t.Errorf("logged %q", log.Lines(""))

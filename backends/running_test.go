@@ -44,6 +44,11 @@ func asked(s *Set, backend string, size int) peer.Waiter {
 func running(t *testing.T, log io.Writer, all ...config.Backend) (s *Set, end func()) {
 	t.Helper()
 	s = New(Options{Backends: all, Limit: 8 << 20, Log: slog.New(slog.NewTextHandler(log, nil))})
+	return s, completed(s)
+}
+
+// completed runs a Set until every backend has answered or failed, and returns what ends it.
+func completed(s *Set) (end func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error)
 	go func() { done <- s.Run(ctx, nil) }()
@@ -51,7 +56,7 @@ func running(t *testing.T, log io.Writer, all ...config.Backend) (s *Set, end fu
 	for v := s.View(); !v.Complete; v = s.View() {
 		<-v.Changed
 	}
-	return s, func() {
+	return func() {
 		cancel()
 		<-done
 	}
