@@ -24,6 +24,8 @@ type sessionServer struct {
 	refuse func(w http.ResponseWriter, m wire.Message) // how it says that it does not know a session
 	fickle bool                                        // it knows no session when a tool is called
 
+	missing string // a method that is answered with 404 in each session
+
 	mu      sync.Mutex
 	session int            // the number of the last one
 	oldest  int            // earlier ones are forgotten
@@ -68,6 +70,11 @@ func (s *sessionServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	m, _ := wire.Parse(body)
 	if !s.known(r, m) {
 		s.refuse(w, m)
+		return
+	}
+	if s.missing != "" && m.Method() == s.missing {
+		w.WriteHeader(http.StatusNotFound)
+		_, _ = io.WriteString(w, `{"error":"no such document"}`)
 		return
 	}
 	result := "{}"
@@ -210,6 +217,33 @@ func TestALostSessionThatStaysLost_F_HTTP_13(t *testing.T) {
 			defer s.mu.Unlock()
 			if s.refused != tt.sent {
 				t.Errorf("it was sent %d times", s.refused)
+			}
+		})
+	}
+}
+
+// A server that gives 404 for what one request asks for costs nobody the session, and its circuit stays closed.
+func TestA404IsAnAnswer_F_HTTP_13(t *testing.T) {
+	for _, sharing := range []string{"shared", "session"} {
+		t.Run(sharing, func(t *testing.T) {
+			s := &sessionServer{missing: "prompts/get"}
+			set := s.serve(t, sharing)
+			if a := <-asked(set, "x", 1); a.Err != nil {
+				t.Fatal(a.Err)
+			}
+			greeted := s.count("initialize")
+			for range 2 * opensAt {
+				w := make(peer.Waiter, 1)
+				set.Send("x", wire.NewRequest("0", s.missing, []byte(`{"name":"n"}`)), &peer.Pending{To: w, Owner: "one"})
+				if a := <-w; a.Err == nil || !strings.Contains(a.Err.Error(), "404") {
+					t.Errorf("what is not there: %s, %v", a.Raw(), a.Err)
+				}
+				if a := <-asked(set, "x", 1); a.Err != nil {
+					t.Errorf("what is there: %v", a.Err)
+				}
+			}
+			if n := s.count("initialize"); n != greeted {
+				t.Errorf("initialize %d times more", n-greeted)
 			}
 		})
 	}

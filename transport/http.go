@@ -84,6 +84,8 @@ type dialect interface {
 	// misfit returns what is wrong with the dialect if the server refuses p as one does
 	// that has another transport; nil if p is not a request that shows it.
 	misfit(p *post) error
+	// knows asks the server whether it knows the session in which it has refused p; false if it does not say so.
+	knows(p *post) bool
 	// answersElsewhere reports whether the answer to a POST may come on another stream.
 	answersElsewhere() bool
 	// goodbye takes leave of a server with which the conversation still went on.

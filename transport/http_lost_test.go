@@ -432,3 +432,78 @@ func TestHTTPNotStreamable(t *testing.T) {
 		})
 	}
 }
+
+// 404 says that the session is gone, unless the server answers in that session. Some servers, and routers in front of
+// them, give it for what a request asks for.
+func TestA404InASessionThatLives_F_HTTP_13(t *testing.T) {
+	const missing = "prompts/get" // what is never found
+	pong := func(w http.ResponseWriter, _ *http.Request, m wire.Message) { answer(w, m, "{}") }
+	for name, tt := range map[string]struct {
+		body string
+		ping func(http.ResponseWriter, *http.Request, wire.Message)
+		lost bool
+	}{
+		"a ping is answered":             {"", pong, false},
+		"with a body":                    {`{"error":"no such document"}`, pong, false},
+		"a ping is answered on a stream": {"", func(w http.ResponseWriter, r *http.Request, m wire.Message) { stream(w, sse(result(m, "{}"))); hang(r) }, false},
+		"the body tells of the session":  {"Unknown session", pong, true},
+		"a ping gets 404":                {"", func(w http.ResponseWriter, _ *http.Request, _ wire.Message) { w.WriteHeader(404) }, true},
+		"a ping gets an error": {"", func(w http.ResponseWriter, _ *http.Request, m wire.Message) {
+			rpcError(w, 200, string(m.ID()), -32001, "no session")
+		}, true},
+		"a ping is not answered":           {"", func(_ http.ResponseWriter, r *http.Request, _ wire.Message) { hang(r) }, true},
+		"the connection breaks at a ping":  {"", func(http.ResponseWriter, *http.Request, wire.Message) { hangUp() }, true},
+		"a ping is answered with an event": {"", func(w http.ResponseWriter, r *http.Request, _ wire.Message) { stream(w, ": hello\n\n"); hang(r) }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStub(t)
+				s.post = func(w http.ResponseWriter, r *http.Request, m wire.Message) {
+					switch m.Method() {
+					case missing:
+						w.WriteHeader(404)
+						fmt.Fprint(w, tt.body)
+					case "ping":
+						tt.ping(w, r, m)
+					default:
+						answer(w, m, "{}")
+					}
+				}
+				c := ready(t, s, nil)
+				for range 2 * maxDenials {
+					err := c.lost(c.call(missing), false)
+					if lost := errors.Is(err, ErrSessionLost); lost != tt.lost || !strings.Contains(err.Error(), "404") {
+						t.Errorf("got %v", err)
+					}
+					if tt.lost {
+						break
+					}
+					c.answered()
+				}
+			})
+		})
+	}
+}
+
+// A server that answers pings without a session, and has forgotten that of the client, is found out.
+func TestPingsThatNeedNoSession_F_HTTP_13(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStub(t)
+		s.post = func(w http.ResponseWriter, _ *http.Request, m wire.Message) {
+			if m.Method() != "ping" {
+				w.WriteHeader(404)
+				return
+			}
+			answer(w, m, "{}")
+		}
+		c := ready(t, s, nil)
+		for n := 1; ; n++ {
+			if err := c.lost(c.call("tools/call"), false); errors.Is(err, ErrSessionLost) != (n > maxDenials) {
+				t.Fatalf("call %d: %v", n, err)
+			}
+			if n > maxDenials {
+				break
+			}
+		}
+	})
+}

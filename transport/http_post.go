@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -191,8 +192,11 @@ func (p *post) rejected(resp *http.Response, why *StatusError) {
 		}
 	}
 	if p.session && isSessionLost(p.status, &wire.Error{Message: why.Text}, false) {
-		p.forgotten(err, true)
-		return
+		// Some servers give 404 for what a request asks for, too.
+		if says := tellsOfLostSession(strings.ToLower(why.Text)); says || p.status != http.StatusNotFound || !p.c.kind.knows(p) {
+			p.forgotten(err, true)
+			return
+		}
 	}
 	p.unanswered(err, !isRefusal(resp))
 }

@@ -1,7 +1,9 @@
 package transport
 
 import (
+	"bytes"
 	"context"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -62,6 +64,59 @@ func (c *streamable) headerLocked() http.Header {
 		h.Set("Mcp-Protocol-Version", c.revision)
 	}
 	return h
+}
+
+const (
+	// checkTime is how long a server may take to say whether it knows a session.
+	checkTime = 5 * time.Second
+	// maxDenials is how often in a row a server may answer a request with 404 though it answers a ping in the
+	// same session: then the session is taken for lost.
+	maxDenials = 3
+	// maxPong bounds how much of the answer to a ping is read, in bytes.
+	maxPong = 64 << 10
+)
+
+// knows sends a ping within the session. The caller's context bounds it, too.
+func (c *streamable) knows(p *post) bool {
+	c.mu.Lock()
+	c.checks++
+	c.denials++
+	id, header, denied := fmt.Sprintf("session-check-%d", c.checks), c.headerLocked(), c.denials > maxDenials
+	c.mu.Unlock()
+	if p.id == "" || p.m.Method() == "ping" || denied {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(p.ctx, checkTime)
+	defer cancel()
+	header.Set("Accept", "application/json, text/event-stream")
+	header.Set("Content-Type", "application/json")
+	ping := wire.NewRequest(wire.ID(wire.Quote(id)), "ping", nil)
+	resp, err := c.send(ctx, http.MethodPost, header, ping.Raw(), &errand{method: "ping", log: c.log})
+	if err != nil {
+		return false
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode >= 300 {
+		return false
+	}
+	var text []byte
+	for part := make([]byte, 4<<10); len(text) < maxPong && !bytes.Contains(text, []byte(`"result"`)); {
+		n, err := resp.Body.Read(part)
+		if text = append(text, part[:n]...); err != nil {
+			break
+		}
+	}
+	return bytes.Contains(text, []byte(`"result"`))
+}
+
+// answersAgain notes that the server has answered a request p in the session.
+func (c *streamable) answersAgain(p *post) {
+	if p.id == "" {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.denials = 0
 }
 
 // deleteTime is how long a server may take to end a session.

@@ -102,6 +102,8 @@ func (c *sseConn) answered(*post, wire.Message) {}
 
 func (c *sseConn) misfit(*post) error { return nil }
 
+func (c *sseConn) knows(*post) bool { return false }
+
 func (c *sseConn) answersElsewhere() bool { return true }
 
 func (c *sseConn) goodbye() {}

@@ -101,6 +101,8 @@ func (c *stateless) readStream(p *post, resp *http.Response) {
 
 func (c *stateless) answered(*post, wire.Message) {}
 
+func (c *stateless) knows(*post) bool { return false }
+
 func (c *stateless) misfit(p *post) error {
 	if p.m.Method() == "server/discover" {
 		return ErrNotStateless

@@ -65,6 +65,8 @@ type streamable struct {
 	session  string
 	revision string
 	listens  bool
+	checks   int // times that the server was asked whether it knows the session
+	denials  int // of them since it has answered a request otherwise than with 404
 }
 
 func (c *streamable) depart(p *post) (*site, http.Header) {
@@ -78,6 +80,7 @@ func (c *streamable) depart(p *post) (*site, http.Header) {
 func (c *streamable) take(p *post, resp *http.Response) {
 	if resp.StatusCode < 300 {
 		c.accepted(p, resp)
+		c.answersAgain(p)
 	}
 	p.letOn()
 	if mediaType(resp) == eventStream {
