@@ -22,8 +22,12 @@ func parse(file string, data []byte) (*yaml.Node, *Error) {
 			return root, nil
 		}
 		// It may be a YAML flow mapping, {"a": b}; if not, JSON was meant.
-		if root, bad := parseYAML(file, data); bad == nil {
+		root, bad := parseYAML(file, data)
+		if bad == nil {
 			return root, nil
+		}
+		if bad.Hint == starHint {
+			return nil, bad
 		}
 		e := &Error{File: file, Line: line, Problem: "not valid JSON: " + err.Error()}
 		if strings.Contains(e.Problem, "in string escape code") || strings.Contains(e.Problem, "hexadecimal character escape") {
@@ -66,6 +70,33 @@ var (
 	fromZero = lazy.Regexp(`^did not find expected (?:',' or|node content|key|'-' indicator|<)`)
 )
 
+const (
+	starHint   = `put quotes around the value: deny: ["*"]`
+	anchorHint = "put quotes around the value"
+)
+
+// namelessAnchor reports what the library says about a * or & that no letter, digit, _ or - follows.
+func namelessAnchor(problem string) bool {
+	return strings.HasPrefix(problem, "did not find expected alphabetic or numeric character")
+}
+
+// unquoted returns an error about the * or & that a value on a line begins with. It does not show the value:
+// that may be a secret.
+func unquoted(file string, data []byte, line int) *Error {
+	var text []byte
+	for row := range bytes.Lines(data) {
+		if line--; line == 0 {
+			text = row
+			break
+		}
+	}
+	e := &Error{File: file, Problem: "not valid YAML: a value that begins with * must be quoted", Hint: starHint}
+	if !bytes.Contains(text, []byte("*")) && bytes.Contains(text, []byte("&")) {
+		e.Problem, e.Hint = "not valid YAML: a value that begins with & must be quoted", anchorHint
+	}
+	return e
+}
+
 // syntaxError says what the YAML library says, with a line wherever one can be
 // had, and without the one piece of text it would quote: what looks like an
 // anchor may be a password that begins with a star.
@@ -81,8 +112,13 @@ func syntaxError(file string, data []byte, err error) *Error {
 	}
 	if name := anchor().FindStringSubmatch(m[2]); name != nil {
 		e.Line = lineAt(data, max(0, bytes.Index(data, []byte("*"+name[1]))))
-		e.Problem = "not valid YAML: a value that begins with * refers to an anchor, and there is none of that name"
-		e.Hint = "put quotes around the value"
+		e.Problem = "not valid YAML: a value that begins with * must be quoted, or it refers to an anchor; there is none of that name"
+		e.Hint = starHint
+	}
+	if namelessAnchor(m[2]) {
+		at := e.Line
+		e = unquoted(file, data, at)
+		e.Line = at
 	}
 	if strings.Contains(m[2], "hexdecimal number") || strings.Contains(m[2], "unknown escape character") {
 		e.Hint = "a backslash in double quotes begins an escape: write a path such as C:\\Users\\me in single quotes, or with /"

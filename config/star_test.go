@@ -1,0 +1,49 @@
+package config
+
+import (
+	"errors"
+	"strings"
+	"testing"
+)
+
+// The error about a value that begins with * and has no quotes says so, whatever follows the *. It
+// does not show the value.
+func TestValuesThatBeginWithAStar(t *testing.T) {
+	const head = "backends:\n- name: a\n  command: x\n  tools:\n"
+	for _, c := range []struct {
+		text string
+		line int
+	}{
+		{head + "    deny: [*]\n", 5},
+		{head + "    deny: [*.hunter]\n", 5},
+		{head + "    deny: [**]\n", 5},
+		{head + "    deny: [ *-hunter ]\n", 5},
+		{head + "    deny: [ok, *hunter bar]\n", 5},
+		{head + "    deny: {*}\n", 5},
+		{head + "    deny: *\n", 5},
+		{head + "    deny: *hunter:x\n", 5},
+		{head + "    deny:\n    - ok\n    - *hunter\n", 7},
+		{head + "    deny:\n    - ok\n    - *hunter*\n    - b\n", 7},
+		{head + "    deny:\n    - *\n    - b\n", 6},
+		{head + "    deny: [*,\n      b]\n", 5},
+		{head + "    *hunter: x\n", 5},
+		{"{backends: [{name: a, command: x,\n tools: {deny: [*]}}]}", 2},
+		{`{"backends": [{"name": "a", "command": "x", "tools": {"deny": [*hunter]}}]}`, 1},
+	} {
+		_, err := load(source{path: "g.yaml", data: []byte(c.text)}, Options{Env: lookup(nil)})
+		errs, ok := errors.AsType[Errors](err)
+		if !ok || len(errs) != 1 {
+			t.Errorf("%q: %v", c.text, err)
+			continue
+		}
+		e := errs[0]
+		if e.Line != c.line || !strings.Contains(e.Problem, "a value that begins with * must be quoted") ||
+			!strings.Contains(e.Hint, `deny: ["*"]`) || strings.Contains(e.Error()+e.Hint, "hunter") {
+			t.Errorf("%q: %v (%s)", c.text, e, e.Hint)
+		}
+	}
+	_, err := load(source{path: "g.yaml", data: []byte(head + "    deny: [&]\n")}, Options{Env: lookup(nil)})
+	if err == nil || !strings.Contains(err.Error(), "begins with & must be quoted") {
+		t.Errorf("&: %v", err)
+	}
+}
