@@ -151,6 +151,11 @@ func load(src source, opts Options) (*Loaded, error) {
 		nameBackends(all, cfg, r.places)
 		return nil, inOrder(all)
 	}
+	for _, b := range cfg.Backends {
+		for _, name := range b.InheritEnv {
+			used[name] = true
+		}
+	}
 	written := c.literals(cfg, r.literals)
 	nameBackends(r.literals, cfg, r.places)
 	return &Loaded{

@@ -1,8 +1,12 @@
 package config
 
 import (
+	"maps"
 	"slices"
+	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 func TestMisspeltVariables_F_CLI_9(t *testing.T) {
@@ -17,5 +21,66 @@ func TestMisspeltVariables_F_CLI_9(t *testing.T) {
 	}
 	if err != nil || !slices.Equal(loaded.Warnings, want) {
 		t.Errorf("%q %v", loaded.Warnings, err)
+	}
+}
+
+// A variable or a flag for a key that none can set is named, with the place where the key is written.
+func TestVariablesOfKeysThatNoneSets(t *testing.T) {
+	const inFile = "; write it into the configuration file, where ${VARIABLE} stands for the value of a variable"
+	names := map[string]string{
+		"GATEWAY_AUTH_TOKENS":         "auth.tokens cannot be set by a variable" + inFile,
+		"GATEWAY_AUTH_TOKENS_0":       "auth.tokens cannot be set by a variable" + inFile,
+		"GATEWAY_AUTH__TOKENS":        "auth.tokens cannot be set by a variable" + inFile,
+		"GATEWAY_AUTH_TOKEN":          "auth.tokens cannot be set by a variable" + inFile,
+		"GATEWAY_TOKENS":              "auth.tokens cannot be set by a variable" + inFile,
+		"GATEWAY_ORIGINS":             "origins cannot be set by a variable" + inFile,
+		"GATEWAY_HOSTS":               "hosts cannot be set by a variable" + inFile,
+		"GATEWAY_BACKENDS":            "backends cannot be set by a variable" + inFile,
+		"GATEWAY_BACKENDS_0_URL":      "backends cannot be set by a variable" + inFile,
+		"GATEWAY_BACKENDS_GH_ENV_KEY": "backends cannot be set by a variable" + inFile,
+		"GATEWAY_MCPSERVERS":          "backends cannot be set by a variable" + inFile,
+		"GATEWAY_AUTH":                "auth has several keys and cannot be set by a variable as a whole" + inFile,
+		"GATEWAY_LOG": "log has several keys and cannot be set by a variable as a whole" + inFile +
+			", or set each key, as in GATEWAY_LOG_LEVEL",
+		"GATEWAY_ENV_KEY":    "env is a key of each backend and cannot be set by a variable; write it into the entry of the backend in the configuration file",
+		"GATEWAY_TOOLS_DENY": "tools.deny is a key of each backend and cannot be set by a variable; write it into the entry of the backend in the configuration file",
+		"GATEWAY_CALL_TIMEOUT": "call_timeout is a key of each backend and cannot be set by a variable; write it into the entry of the backend " +
+			"in the configuration file, or set GATEWAY_DEFAULTS_CALL_TIMEOUT for all backends",
+	}
+	var want []string
+	for name, problem := range names {
+		want = append(want, name+": the variable has no effect: "+problem)
+	}
+	slices.Sort(want)
+	others := []string{"GATEWAY_TOKEN", "GATEWAY_PORT", "GATEWAY_URL", "GATEWAY_HEADERS", "GATEWAY_ARGS", "GATEWAY_DEFAULTS_CALL_TIMEOUT"}
+	text := "backends: [{name: a, command: x, args: [\"${GATEWAY_ARGS}\"], inherit_env: [GATEWAY_HEADERS]}]"
+	loaded, err := load(source{path: "g.yaml", data: []byte(text)}, Options{
+		Env:   lookup(map[string]string{"GATEWAY_ARGS": "x", "GATEWAY_AUTH_TOKENS": "hunter"}),
+		Names: slices.Concat(slices.Collect(maps.Keys(names)), others),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := slices.Clone(loaded.Warnings)
+	slices.Sort(got)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestHintsForFlagsOfKeys(t *testing.T) {
+	for flag, want := range map[string]string{
+		"auth-tokens":           "auth.tokens cannot be set by a flag or a variable",
+		"audit.file":            "audit.file has no flag: write it into the configuration file, or set GATEWAY_AUDIT_FILE",
+		"defaults-call-timeout": "GATEWAY_DEFAULTS_CALL_TIMEOUT",
+		"call-timeout":          "GATEWAY_DEFAULTS_CALL_TIMEOUT",
+		"backends":              "write it into the configuration file",
+	} {
+		if got := FlagHint(flag); !strings.Contains(got, want) {
+			t.Errorf("--%s: %q", flag, got)
+		}
+	}
+	if got := FlagHint("nothing-like-it"); got != "" {
+		t.Errorf("%q", got)
 	}
 }

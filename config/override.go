@@ -2,6 +2,7 @@ package config
 
 import (
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 )
@@ -19,7 +20,7 @@ type overrides struct {
 func (o *overrides) fromEnv(env func(string) (string, bool)) map[string]any {
 	out := map[string]any{}
 	for _, f := range scalars(settingsType) {
-		name := "GATEWAY_" + strings.ToUpper(strings.ReplaceAll(f.key, ".", "_"))
+		name := variableOf(f.key)
 		if text, _ := env(name); text != "" {
 			o.set(out, f, name, text)
 		}
@@ -27,29 +28,150 @@ func (o *overrides) fromEnv(env func(string) (string, bool)) map[string]any {
 	return out
 }
 
-// misspelt returns a warning for each variable that looks like one of a key, misspelt, and that the
-// file does not use.
+// variableOf is the variable that sets a key.
+func variableOf(key string) string {
+	return "GATEWAY_" + strings.ToUpper(strings.ReplaceAll(key, ".", "_"))
+}
+
+// misspelt returns a warning for each variable that has no effect and looks like one of a key: it is
+// misspelt, or no variable can set that key. Variables that the file uses are left out.
 func misspelt(names []string, used map[string]bool) (warnings []string) {
-	var known []string
-	for _, f := range scalars(settingsType) {
-		known = append(known, "GATEWAY_"+strings.ToUpper(strings.ReplaceAll(f.key, ".", "_")))
+	if !slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(name, "GATEWAY_") }) {
+		return nil
 	}
-	known = append(known, "GATEWAY_CONFIG")
+	known := []string{"CONFIG"} // without the prefix, which is no sign that two names are alike
+	for _, f := range scalars(settingsType) {
+		known = append(known, short(f.key))
+	}
+	fixed := fixedKeys()
+	near := slices.Clone(known)
+	for name, f := range fixed {
+		if f.near {
+			near = append(near, name)
+		}
+	}
+	slices.Sort(near)
 	for _, name := range slices.Sorted(slices.Values(names)) {
-		if !strings.HasPrefix(name, "GATEWAY_") || used[name] || slices.Contains(known, name) {
+		bare, ours := strings.CutPrefix(name, "GATEWAY_")
+		if !ours || used[name] || slices.Contains(known, bare) {
 			continue
 		}
-		// The prefix is no sign that two names are alike.
-		short := func(name string) string { return strings.TrimPrefix(name, "GATEWAY_") }
-		var keys []string
-		for _, k := range known {
-			keys = append(keys, short(k))
+		if f, ok := fixedKeyOf(bare, fixed); ok {
+			warnings = append(warnings, name+": the variable has no effect: "+f.problem)
+			continue
 		}
-		if near, ok := Nearest(short(name), keys); ok {
-			warnings = append(warnings, name+": the variable has no effect; did you mean GATEWAY_"+near+"?")
+		like, ok := Nearest(bare, near)
+		if f, is := fixed[like]; ok && is {
+			warnings = append(warnings, name+": the variable has no effect: "+f.problem)
+		} else if ok {
+			warnings = append(warnings, name+": the variable has no effect; did you mean GATEWAY_"+like+"?")
 		}
 	}
 	return warnings
+}
+
+// A fixedKey is a key that no variable and no flag sets.
+type fixedKey struct {
+	problem string
+	many    bool // a list or a map: NAME_0 and NAME_X stand for a part of it
+	near    bool // a variable with a similar name stands for it
+}
+
+// fixedKeys are the keys that no variable sets, by the name of a variable without GATEWAY_.
+func fixedKeys() map[string]fixedKey {
+	all := map[string]fixedKey{}
+	add := func(f field, key fixedKey) {
+		name := short(f.key)
+		if _, ok := all[name]; !ok {
+			all[name] = key
+		}
+	}
+	const inFile = "; write it into the configuration file, where ${VARIABLE} stands for the value of a variable"
+	var walk func(t reflect.Type, at string)
+	walk = func(t reflect.Type, at string) {
+		for _, f := range fields(t) {
+			f.key = join(at, f.key)
+			switch f.typ.Kind() {
+			case reflect.Slice, reflect.Map:
+				key := fixedKey{problem: f.key + " cannot be set by a variable" + inFile, many: true, near: true}
+				add(f, key)
+				if _, last, ok := strings.Cut(f.key, "."); ok { // GATEWAY_TOKENS for auth.tokens
+					key.near = false
+					add(field{key: last}, key)
+				}
+			case reflect.Struct:
+				example := scalars(f.typ)
+				problem := f.key + " has several keys and cannot be set by a variable as a whole" + inFile
+				if len(example) > 0 {
+					problem += ", or set each key, as in " + variableOf(f.key+"."+example[0].key)
+				}
+				add(f, fixedKey{problem: problem})
+				walk(f.typ, f.key)
+			}
+		}
+	}
+	walk(settingsType, "")
+	backends := all["BACKENDS"]
+	for _, name := range []string{"MCPSERVERS", "MCP_SERVERS", "SERVERS"} {
+		all[name] = backends
+	}
+	inherited := fields(reflect.TypeFor[defaults]())
+	var walkBackend func(t reflect.Type, at string)
+	walkBackend = func(t reflect.Type, at string) {
+		for _, f := range fields(t) {
+			if f.key == "name" || f.key == "url" { // GATEWAY_NAME and GATEWAY_URL are likely to be another program's
+				continue
+			}
+			key := join(at, f.key)
+			problem := key + " is a key of each backend and cannot be set by a variable; " +
+				"write it into the entry of the backend in the configuration file"
+			if slices.ContainsFunc(inherited, func(g field) bool { return g.key == key }) {
+				problem += ", or set " + variableOf("defaults."+key) + " for all backends"
+			}
+			kind := f.typ.Kind()
+			add(field{key: key}, fixedKey{problem: problem, many: kind == reflect.Slice || kind == reflect.Map})
+			if kind == reflect.Struct {
+				walkBackend(f.typ, key)
+			}
+		}
+	}
+	walkBackend(backendType, "")
+	return all
+}
+
+// short is the name of the variable for a key, without its prefix.
+func short(key string) string { return strings.TrimPrefix(variableOf(key), "GATEWAY_") }
+
+// fixedKeyOf returns the key that a variable of this name stands for, without GATEWAY_: ORIGINS, and
+// ORIGINS_0 of programs that number the items of a list.
+func fixedKeyOf(name string, fixed map[string]fixedKey) (fixedKey, bool) {
+	if f, ok := fixed[name]; ok {
+		return f, true
+	}
+	for at := len(name); ; {
+		if at = strings.LastIndexByte(name[:at], '_'); at <= 0 {
+			return fixedKey{}, false
+		}
+		if f, ok := fixed[strings.TrimRight(name[:at], "_")]; ok && f.many {
+			return f, true
+		}
+	}
+}
+
+// FlagHint says how a key is set that an unknown flag may stand for, as --audit-file does for audit.file;
+// "" if there is no such key.
+func FlagHint(flag string) string {
+	name := strings.ToUpper(strings.NewReplacer("-", "_", ".", "_").Replace(strings.TrimLeft(flag, "-")))
+	for _, f := range scalars(settingsType) {
+		if short(f.key) == name {
+			return f.key + " has no flag: write it into the configuration file, or set " + variableOf(f.key)
+		}
+	}
+	f, ok := fixedKeyOf(name, fixedKeys())
+	if !ok {
+		return ""
+	}
+	return strings.Replace(f.problem, "by a variable", "by a flag or a variable", 1)
 }
 
 // fromFlags reads flags that were given, by key. They name no key but ours.

@@ -213,7 +213,7 @@ Without a verb it serves: it speaks MCP on stdin and stdout, as clients expect.
 	p.StringVar(&f.logFormat, "log-format", "", "text or json (default text)")
 	p.StringVar(&f.state, "state", "", "the `DIR` that keeps the last known catalogs, or none")
 	f.serveFlags(root)
-	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return misused(c.CommandPath(), err) })
+	root.SetFlagErrorFunc(flagError)
 	root.SuggestionsMinimumDistance = 2
 	root.AddCommand(
 		serveCommand(f), checkCommand(f), toolsCommand(f), callCommand(f), importCommand(f), trustCommand(f), untrustCommand(f),
@@ -243,6 +243,16 @@ func helpCommand() *cobra.Command {
 			return about.Help()
 		},
 	}
+}
+
+// flagError is the error about a flag. An unknown one may be meant for a key of the configuration.
+func flagError(c *cobra.Command, err error) error {
+	if name, ok := strings.CutPrefix(err.Error(), "unknown flag: --"); ok && c.Root().Flag(name) == nil {
+		if hint := config.FlagHint(name); hint != "" {
+			return usageError{err, hint}
+		}
+	}
+	return misused(c.CommandPath(), err)
 }
 
 // usageArgs makes what is wrong with the arguments a usage error.
