@@ -172,13 +172,13 @@ func TestWhatIsNoServerIsToldByItsWords(t *testing.T) {
 func TestTheStartOfAProcessIsLogged(t *testing.T) {
 	t.Parallel()
 	log, logger := mcptest.NewLog()
-	b := config.Backend{Name: "s", Command: "sh", Enabled: true, Args: []string{"-c", "exit 0", "--token=k3y-of-the-backend", strings.Repeat("x", 2*maxCommand)}}
+	b := config.Backend{Name: "s", Command: "sh", Enabled: true, Args: []string{"-c", "exit 0", "--token=k3y-of-the-backend", "k3y-of-the-backend", "--password", "sh", strings.Repeat("x", 2*maxCommand)}}
 	s := New(Options{
 		Backends: []config.Backend{b}, Limit: 1 << 20, Once: true, Log: logger,
 		Mask: func(text string) string { return strings.ReplaceAll(text, "k3y-of-the-backend", "***") },
 	})
 	completed(s)()
-	lines := log.Lines("level=DEBUG", "backend=s", "started process ", ": sh -c exit 0 --token=*** xxx", "x…")
+	lines := log.Lines("level=DEBUG", "backend=s", "started process ", ": sh -c exit 0 --token=*** *** --password *** xxx", "x…")
 	if len(lines) == 0 || len(lines[0]) > maxCommand+200 || len(log.Lines("k3y-of-the-backend")) > 0 {
 		t.Errorf("logged %q", log.Lines(""))
 	}

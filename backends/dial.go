@@ -15,6 +15,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"mcpgateway/config"
 	"mcpgateway/revision"
 	"mcpgateway/transport"
 	"mcpgateway/wire"
@@ -94,7 +95,7 @@ func (b *Backend) logStart(pid int, args []string) {
 	if !b.says.Enabled(context.Background(), slog.LevelDebug) {
 		return
 	}
-	command := b.set.Mask(strings.Join(append([]string{b.cfg.Command}, args...), " "))
+	command := b.set.Mask(strings.Join(append([]string{b.cfg.Command}, config.HideArguments(args)...), " "))
 	if len(command) > maxCommand {
 		command = strings.ToValidUTF8(command[:maxCommand], "") + "…"
 	}

@@ -26,11 +26,7 @@ func Secrets(c *Config) []string {
 			all = appendHeader(all, name, value)
 		}
 		for i, arg := range b.Args {
-			flag := ""
-			if i > 0 && strings.HasPrefix(b.Args[i-1], "-") && !strings.HasPrefix(arg, "-") {
-				flag = b.Args[i-1]
-			}
-			all = appendParts(all, arg, secrets.FindArgument(flag, arg))
+			all = appendParts(all, arg, argumentSecrets(b.Args, i))
 		}
 		all = append(all, urlSecrets(b.URL)...)
 	}
@@ -45,6 +41,29 @@ func Secrets(c *Config) []string {
 		return cmp.Or(cmp.Compare(len(b), len(a)), cmp.Compare(a, b))
 	})
 	return slices.Compact(all)
+}
+
+// argumentSecrets returns what is secret in an argument by its form, or by the flag before it.
+func argumentSecrets(args []string, i int) []secrets.Part {
+	flag := ""
+	if i > 0 && strings.HasPrefix(args[i-1], "-") && !strings.HasPrefix(args[i], "-") {
+		flag = args[i-1]
+	}
+	return secrets.FindArgument(flag, args[i])
+}
+
+// HideArguments returns the arguments of a program with *** for what is secret in them. Unlike a mask of Secrets it hides
+// short values and common words, too, because it knows where they are.
+func HideArguments(args []string) []string {
+	hidden := slices.Clone(args)
+	for i, arg := range args {
+		text, end := "", 0
+		for _, p := range argumentSecrets(args, i) { // in order, without overlaps
+			text, end = text+arg[end:p.From]+"***", p.To
+		}
+		hidden[i] = text + arg[end:]
+	}
+	return hidden
 }
 
 // publicTexts returns what the log shows of the gateway and its backends in any case.

@@ -2,6 +2,7 @@ package config
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -124,6 +125,21 @@ func TestSecrets_F_MASK_1(t *testing.T) {
 		slices.Sort(tc.want)
 		if diff := cmp.Diff(tc.want, got, cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", tc.backend, diff)
+		}
+	}
+}
+
+// Where the place of a secret is known it is hidden also if it is short, or a word that the log has elsewhere.
+func TestHideArguments(t *testing.T) {
+	for _, c := range []struct{ args, want string }{
+		{"-c x --password postgres --token abc", "-c x --password *** --token ***"},
+		{"-u a:bc -u joe:hunter2 -u 1000:1000", "-u a:*** -u joe:*** -u 1000:1000"},
+		{"--api-key=1234 --secret sh --port 8080", "--api-key=*** --secret *** --port 8080"},
+		{"postgres://joe:postgres@h/db", "postgres://joe:***@h/db"},
+		{"-e API_TOKEN=abc -y some-server --root /srv/data", "-e API_TOKEN=*** -y some-server --root /srv/data"},
+	} {
+		if got := strings.Join(HideArguments(strings.Fields(c.args)), " "); got != c.want {
+			t.Errorf("%s: %s, want %s", c.args, got, c.want)
 		}
 	}
 }
