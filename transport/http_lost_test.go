@@ -480,6 +480,22 @@ func TestA404InASessionThatLives_F_HTTP_13(t *testing.T) {
 					}
 					c.answered()
 				}
+				if tt.lost {
+					return
+				}
+				want := map[wire.ID]bool{}
+				for range 4 * maxDenials {
+					want[c.call(missing)] = true
+				}
+				for len(want) > 0 {
+					_, _, err := c.Read()
+					lost, is := errors.AsType[*Lost](err)
+					if !is || errors.Is(err, ErrSessionLost) || !want[lost.ID] {
+						t.Fatalf("at the same time: %v", err)
+					}
+					delete(want, lost.ID)
+				}
+				c.answered()
 			})
 		})
 	}

@@ -69,18 +69,21 @@ func (c *streamable) headerLocked() http.Header {
 const (
 	// checkTime is how long a server may take to say whether it knows a session.
 	checkTime = 5 * time.Second
-	// maxDenials is how often in a row a server may answer a request with 404 though it answers a ping in the
-	// same session: then the session is taken for lost.
-	maxDenials = 3
+	// maxDenials is how often in a row a server may answer with 404 though it answers a ping in the same session: then the
+	// session is taken for lost. Requests that are under way at the same time count once.
+	maxDenials = 5
 	// maxPong bounds how much of the answer to a ping is read, in bytes.
 	maxPong = 64 << 10
 )
 
-// knows sends a ping within the session. The caller's context bounds it, too.
+// knows sends a ping within the session.
 func (c *streamable) knows(p *post) bool {
 	c.mu.Lock()
 	c.checks++
-	c.denials++
+	if p.denied == c.denied { // it was sent after the last one
+		c.denied++
+		c.denials++
+	}
 	id, header, denied := fmt.Sprintf("session-check-%d", c.checks), c.headerLocked(), c.denials > maxDenials
 	c.mu.Unlock()
 	if p.id == "" || p.m.Method() == "ping" || denied {
@@ -109,9 +112,9 @@ func (c *streamable) knows(p *post) bool {
 	return bytes.Contains(text, []byte(`"result"`))
 }
 
-// answersAgain notes that the server has answered a request p in the session.
+// answersAgain notes that the server has answered p in the session.
 func (c *streamable) answersAgain(p *post) {
-	if p.id == "" {
+	if p.id == "" || p.m.Method() == "ping" {
 		return
 	}
 	c.mu.Lock()

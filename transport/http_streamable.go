@@ -66,13 +66,14 @@ type streamable struct {
 	revision string
 	listens  bool
 	checks   int // times that the server was asked whether it knows the session
-	denials  int // of them since it has answered a request otherwise than with 404
+	denied   int // of them, those for a request that was sent after the one before
+	denials  int // of these, those since it has answered a request otherwise than with 404
 }
 
 func (c *streamable) depart(p *post) (*site, http.Header) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	p.session = c.session != ""
+	p.session, p.denied = c.session != "", c.denied
 	p.opens = p.m.Method() == "initialize"
 	return c.site, c.headerLocked()
 }
