@@ -48,7 +48,7 @@ const itself = "it is this gateway itself"
 // whyNot tells what keeps s from being one of our backends; "" = nothing.
 func (s *server) whyNot() string {
 	switch {
-	case isGateway(s.command), isOurDoor(s.url):
+	case s.program().isGateway(), isOurDoor(s.url):
 		return itself
 	case s.command == "" && s.url == "":
 		return "it has neither a command nor a URL"

@@ -283,23 +283,24 @@ func TestImportInTheHomeDirectory(t *testing.T) {
 	}
 }
 
-// A program that is called as the gateway is, and is another one, is a server like any other.
+// A program is the gateway if it is the file of this process, under whatever name, or has the name and is built from this
+// module. Another program of the name is a server like any other.
 func TestAnotherProgramOfTheName(t *testing.T) {
 	dir := t.TempDir()
 	self, err := os.Executable() // of this module
 	if err != nil {
 		t.Fatal(err)
 	}
-	program, err := os.ReadFile(self)
+	content, err := os.ReadFile(self)
 	if err != nil {
 		t.Fatal(err)
 	}
-	name := "gateway"
+	exe := ""
 	if runtime.GOOS == "windows" {
-		name += ".exe"
+		exe = ".exe"
 	}
-	ours, other := filepath.Join(dir, "ours", name), filepath.Join(dir, "other", name)
-	for path, content := range map[string][]byte{ours: program, other: []byte("#!/bin/sh\n")} {
+	at := func(folder string) string { return filepath.Join(dir, folder, "gateway"+exe) }
+	for path, content := range map[string][]byte{at("ours"): content, at("other"): []byte("#!/bin/sh\n")} {
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -307,11 +308,82 @@ func TestAnotherProgramOfTheName(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for command, want := range map[string]bool{
-		ours: true, other: false, filepath.Join(dir, "missing", "mcp-gateway"): true, `C:\none\Gateway.exe`: true, "sh": false,
-	} {
-		if got := isGateway(command); got != want {
-			t.Errorf("isGateway(%s) = %t", command, got)
+	link := filepath.Join(dir, "other", "mcp"+exe)
+	if err := os.Link(self, link); err != nil {
+		if err := os.Symlink(self, link); err != nil {
+			t.Fatal(err)
 		}
+	}
+	ours, other, missing := filepath.Join(dir, "ours"), filepath.Join(dir, "other"), filepath.Join(dir, "missing", "mcp-gateway")
+	t.Setenv("PATH", other)
+	t.Setenv("GATEWAY_TEST_DIR", dir)
+	for _, c := range []struct {
+		p    program
+		want bool
+	}{
+		{program{command: at("ours")}, true},
+		{program{command: at("other")}, false},
+		{program{command: at("other"), args: []string{"serve"}}, false},
+		{program{command: "${GATEWAY_TEST_DIR}/ours/gateway"}, true},
+		{program{command: "${GATEWAY_TEST_DIR}/other/gateway"}, false},
+		{program{command: self}, true},
+		{program{command: link}, true},
+		{program{command: "mcp"}, true},
+		{program{command: "gateway"}, false},
+		{program{command: "gateway", path: ours + string(os.PathListSeparator) + other}, true},
+		{program{command: "gateway", path: "$${x}" + string(os.PathListSeparator) + "${GATEWAY_TEST_DIR}/other"}, false},
+		{program{command: "./gateway", cwd: ours}, true},
+		{program{command: "./gateway", cwd: other}, false},
+		{program{command: missing}, true},
+		{program{command: missing, args: []string{"--config=x.yaml"}}, true},
+		{program{command: missing, args: []string{"run", "--profile", "x"}}, false},
+		{program{command: `C:\none\Gateway.exe`}, true},
+		{program{command: "sh"}, false},
+		{program{}, false},
+	} {
+		if got := c.p.isGateway(); got != c.want {
+			t.Errorf("%+v: %t", c.p, got)
+		}
+	}
+}
+
+// What import reads of an entry tells where its program is.
+func TestImportOfAnotherProgramOfTheName(t *testing.T) {
+	dir, exe := t.TempDir(), ""
+	if runtime.GOOS == "windows" {
+		exe = ".exe"
+	}
+	if err := os.WriteFile(filepath.Join(dir, "gateway"+exe), []byte("#!/bin/sh\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", "")
+	entries := map[string]string{
+		"a": `"command": "gateway", "env": {"PATH": "` + filepath.ToSlash(dir) + `"}`, "b": `"command": "./gateway", "cwd": "` + filepath.ToSlash(dir) + `"`,
+		"c": `"command": "gateway", "args": ["run"]`, "d": `"command": "gateway", "args": ["-c", "x.yaml"]`, "e": `"command": "gateway"`,
+	}
+	var text []string
+	for name, entry := range entries {
+		text = append(text, `"`+name+`": {`+entry+`}`)
+	}
+	data := []byte(`{"mcpServers": {` + strings.Join(text, ",") + `}}`)
+	loaded, err := load(source{path: "mcp.json", data: data}, Options{Env: lookup(nil)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range loaded.Config.Backends {
+		if want := b.Name < "d"; b.Enabled != want {
+			t.Errorf("%s: enabled is %t", b.Name, b.Enabled)
+		}
+	}
+	path := filepath.Join(dir, "mcp.json")
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	im, err := Import([]string{path}, ImportOptions{Cwd: dir, Home: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if all, _ := im.Count(); all != 3 {
+		t.Errorf("imported %d servers, want 3:\n%s%q", all, im.YAML(), im.Notes)
 	}
 }

@@ -2,11 +2,9 @@ package config
 
 import (
 	"cmp"
-	"debug/buildinfo"
 	"fmt"
 	"net"
 	"net/url"
-	"os/exec"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -65,30 +63,6 @@ func (r *reader) servers(n *yaml.Node, at place) []any {
 
 func (r *reader) warn(at place, text string) {
 	r.warnings = append(r.warnings, (&Error{File: r.file, Line: at.line, Key: at.key, Problem: text}).Error())
-}
-
-// module is the Go module of this program.
-const module = "mcpgateway"
-
-// isGateway tells whether a command is a gateway: it is called so, and is a program of this module if it can be found.
-// Another program may be called so, too.
-func isGateway(command string) bool {
-	if !isGatewayName(command) {
-		return false
-	}
-	path, err := exec.LookPath(command)
-	if err != nil {
-		return true
-	}
-	info, err := buildinfo.ReadFile(path)
-	return err == nil && info.Main.Path == module
-}
-
-// isGatewayName tells whether a path, or the name of an entry, ends in a name that a gateway has.
-func isGatewayName(name string) bool {
-	base := strings.ToLower(name[strings.LastIndexAny(name, `/\`)+1:])
-	base = strings.TrimSuffix(base, ".exe")
-	return base == "gateway" || base == "mcp-gateway"
 }
 
 // isOurDoor tells whether a URL is where a gateway on this machine usually listens.

@@ -127,7 +127,7 @@ func (r *reader) isDisabled(pairs []pair, at place) bool {
 // unusable says why an entry cannot work behind a gateway, whatever its user
 // sets; "" = it can.
 func (e *theirs) unusable() string {
-	if command := e.values["command"]; command != nil && isGateway(command.Value) {
+	if e.program().isGateway() {
 		return "a gateway that starts itself would not stop doing so"
 	}
 	for _, key := range []string{"url", "serverUrl", "httpUrl"} {
