@@ -106,7 +106,7 @@ func TestNobodyPrintsOnStdout(t *testing.T) {
 	})
 }
 
-// A client waits for a gateway to start, so that what few runs need is not made in all of them. See internal/lazy.
+// A client waits until a gateway has started. What few runs need is made when it is needed: see internal/lazy.
 func TestNoRegularExpressionIsCompiledAtTheStart(t *testing.T) {
 	eachFile(t, func(room string, path string, file *ast.File) {
 		if strings.HasSuffix(path, "_test.go") || len(may[room]) > 0 && may[room][0] == "*" && room != "cmd/gateway" {

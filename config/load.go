@@ -71,8 +71,8 @@ func (l *Loaded) At(key string) *Error {
 // written. It is valid nevertheless.
 func (l *Loaded) Blank() bool { return l.blank }
 
-// Unchanged reports whether Load with these options, which name the file, would find what l was made of, and
-// approve it.
+// Unchanged reports whether Load with these options, which name the file, would read the text that l was made of, and
+// approve it. Other files that the configuration names are not looked at.
 func (l *Loaded) Unchanged(opts Options) bool {
 	if opts.Env == nil {
 		opts.Env = os.LookupEnv

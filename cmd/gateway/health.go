@@ -76,7 +76,7 @@ URL of a gateway it asks for /healthz there, or for the path of the URL if that 
 				return err
 			}
 			if response.Header.Get("Server") != door.Name && (len(args) == 0 || string(text) != "ok\n") { // a proxy may change the header
-				return hinted{fmt.Errorf("%s: what answers there is not a gateway", at), "another program listens at that address"}
+				return hinted{fmt.Errorf("%s: the program that answers there is not a gateway", at), "another program listens at that address"}
 			}
 			_, err = fmt.Fprintln(f.out, "ok")
 			return err

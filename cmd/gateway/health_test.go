@@ -159,7 +159,7 @@ func TestHealthOfOurOwn_F_CFG_3(t *testing.T) {
 	}
 }
 
-// What answers there may be another program, or a gateway behind a proxy that puts its own name into the header.
+// The program that answers may be another one, or a gateway behind a proxy that puts its own name into the header.
 func TestHealthOfAnotherProgram(t *testing.T) {
 	for _, c := range []struct {
 		server, text string
@@ -172,7 +172,7 @@ func TestHealthOfAnotherProgram(t *testing.T) {
 			_, _ = w.Write([]byte(c.text))
 		}))
 		code, text := health(t, server.URL)
-		if code != c.url || code != 0 && !strings.Contains(text, "not a gateway") {
+		if code != c.url || code != 0 && !strings.Contains(text, "the program that answers there is not a gateway") {
 			t.Errorf("%+v: exit code %d, %s", c, code, text)
 		}
 		code, text = health(t, "-c", configured(t, "listen: "+strings.TrimPrefix(server.URL, "http://")))

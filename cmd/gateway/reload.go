@@ -174,8 +174,8 @@ func (r *reloader) reload(ctx context.Context, asked bool) {
 	r.pending = changes.Restart
 }
 
-// isUnchanged reports whether all that is watched is known to be what it was when it was read last. Where there is
-// TLS that takes as long as to read it again.
+// isUnchanged reports whether all files that are watched are certainly those that were read last. With TLS they are read
+// again to find out.
 func (r *reloader) isUnchanged() bool {
 	return !r.refused && (r.door == nil || r.now.TLS.Cert == "") && r.source != "" && !isPiped(r.source) && r.same(r.last)
 }

@@ -1,4 +1,5 @@
-// Package lazy makes values when they are needed first. What is made at the start of a process a client waits for.
+// Package lazy makes values when they are needed first. A client waits for all that a process
+// makes at its start.
 package lazy
 
 import (
