@@ -45,6 +45,10 @@ func ReadFile(path string) ([]byte, error) {
 	return readBounded(f)
 }
 
+// ReadNamed reads a file that the user has named, up to the length that Load accepts. A pipe or a device
+// must come to its end within 10 s, so that one that nobody writes to is an error.
+func ReadNamed(path string) ([]byte, error) { return readNamed(path, readTime) }
+
 // readNamed reads a file that the user has named: a regular file, or a pipe or a device that is read
 // to its end within the limit.
 func readNamed(path string, limit time.Duration) ([]byte, error) {

@@ -5,9 +5,11 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 )
 
 // ClientTLS says how a server is reached over TLS. The zero value trusts the authorities of the
@@ -51,9 +53,14 @@ func (t ClientTLS) load() (*tls.Config, error) {
 	return c, nil
 }
 
-// read reads the file that a key of the configuration names.
+// maxPEM bounds each of the files, in bytes.
+const maxPEM = 16 << 20
+
+// read reads the file that a key of the configuration names. It is read at each start of the backend,
+// so it must be a regular file or a link to one: a pipe is empty the second time, and the open of one
+// may never return.
 func read(key, path string) ([]byte, error) {
-	text, err := os.ReadFile(path)
+	text, err := readRegular(path)
 	if at, is := errors.AsType[*fs.PathError](err); is {
 		err = at.Err
 	}
@@ -62,6 +69,32 @@ func read(key, path string) ([]byte, error) {
 	}
 	return text, nil
 }
+
+func readRegular(path string) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // the open of a pipe would wait for a writer
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+		return nil, err
+	case info.IsDir():
+		return nil, errors.New("is a directory: name a file")
+	case !info.Mode().IsRegular():
+		return nil, errors.New("is a pipe or a device: name a regular file, which can be read again at each start of the backend")
+	case info.Size() > maxPEM:
+		return nil, errPEMTooLong
+	}
+	text, err := io.ReadAll(io.LimitReader(f, maxPEM+1))
+	if err == nil && len(text) > maxPEM {
+		err = errPEMTooLong
+	}
+	return text, err
+}
+
+var errPEMTooLong = errors.New("is longer than 16 MiB, which no certificate or key is")
 
 // absolute returns path from the root, for an error.
 func absolute(path string) string {

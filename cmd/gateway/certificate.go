@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"crypto/tls"
-	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -45,11 +44,11 @@ func loadCertificate(l *config.Loaded, c config.TLS) (*certificate, error) {
 		return nil, nil
 	}
 	const hint = "tls.cert and tls.key name PEM files: a certificate, and the key that belongs to it"
-	cert, err := os.ReadFile(c.Cert)
+	cert, err := config.ReadNamed(c.Cert)
 	if err != nil {
 		return nil, badPath(l, "tls.cert", c.Cert, err, hint)
 	}
-	key, err := os.ReadFile(c.Key)
+	key, err := config.ReadNamed(c.Key)
 	if err != nil {
 		return nil, badPath(l, "tls.key", c.Key, err, hint)
 	}

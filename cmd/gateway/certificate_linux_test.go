@@ -2,9 +2,12 @@ package main
 
 import (
 	"log/slog"
+	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"mcpgateway/config"
 	"mcpgateway/door"
@@ -34,5 +37,30 @@ func TestACertificateFromAPipeIsReadOnce(t *testing.T) {
 	next.Cert = pipe("other")
 	if _, _, err := r.read(); err == nil {
 		t.Error("another pipe is taken for a certificate")
+	}
+}
+
+// A pipe that nobody writes to is an error at the start.
+func TestACertificateFromASilentPipe(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "cert")
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	_, err := loadCertificate(&config.Loaded{Config: new(config.Config)}, config.TLS{Cert: path, Key: path})
+	if err == nil || !strings.Contains(err.Error(), "tls.cert: "+path+": is a pipe, and did not come to its end within 10s") {
+		t.Error(err)
+	}
+	if took := time.Since(began); took > time.Minute {
+		t.Error(took)
+	}
+	go func() { // the reader that still waits ends
+		if f, err := os.OpenFile(path, os.O_WRONLY, 0); err == nil {
+			f.Close()
+		}
+	}()
+	if _, err := config.ReadNamed(path); err != nil {
+		t.Error(err)
 	}
 }
