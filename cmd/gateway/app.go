@@ -52,6 +52,9 @@ func loadFrom(o config.Options) (*config.Loaded, error) {
 		return nil, err
 	}
 	l.Config.StateDir = absolute(l.Config.StateDir)
+	if errs := auditOverwrites(l); len(errs) > 0 {
+		return nil, errs
+	}
 	l.Warnings = append(l.Warnings, missingPaths(l)...)
 	return l, nil
 }

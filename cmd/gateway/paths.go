@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"mcpgateway/config"
 )
@@ -34,6 +35,49 @@ func badPath(l *config.Loaded, key, path string, err error, hint string) *config
 		e.Hint = "a relative path begins in the folder in which the gateway is started: write an absolute one"
 	}
 	return e
+}
+
+// auditOverwrites returns an error for each file that the gateway reads and that audit.file names too:
+// records would be appended to it.
+func auditOverwrites(l *config.Loaded) (errs config.Errors) {
+	c := l.Config
+	audit := c.Audit.File
+	if audit == "" || audit == config.Nowhere {
+		return nil
+	}
+	refuse := func(path, what string) {
+		if path == "" || !isSameFile(audit, path) {
+			return
+		}
+		e := l.At("audit.file")
+		e.Problem = "names " + what + ", " + absolute(path) + ", and the audit records would be appended to it"
+		e.Hint = "give audit.file a file of its own"
+		errs = append(errs, e)
+	}
+	refuse(l.Source, "the configuration file itself")
+	refuse(c.TLS.Cert, "the same file as tls.cert")
+	refuse(c.TLS.Key, "the same file as tls.key")
+	if c.StateDir != "" && slices.Contains(c.Auth.Tokens, config.AutoToken) {
+		refuse(autoPath(c), "the file with the token that auto in auth.tokens stands for")
+	}
+	for i, b := range c.Backends {
+		for _, p := range []struct{ key, path string }{{"tls.ca", b.TLS.CA}, {"tls.cert", b.TLS.Cert}, {"tls.key", b.TLS.Key}} {
+			if key := l.At(fmt.Sprintf("backends[%d].%s", i, p.key)); p.path != "" {
+				refuse(p.path, "the same file as "+key.Key+" of the backend "+b.Name)
+			}
+		}
+	}
+	return errs
+}
+
+// isSameFile reports whether two paths lead to one file, or would if it were there.
+func isSameFile(a, b string) bool {
+	if absolute(a) == absolute(b) {
+		return true
+	}
+	one, errA := os.Stat(a)
+	other, errB := os.Stat(b)
+	return errA == nil && errB == nil && os.SameFile(one, other)
 }
 
 // missingPaths returns a warning for each path of a backend that is not there, and for a state

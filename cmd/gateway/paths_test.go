@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"mcpgateway/config"
 )
 
 // A path in the configuration that is relative begins in the working directory. If nothing is there the
@@ -67,5 +69,54 @@ func TestPathsThatAreNotThere(t *testing.T) {
 				t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
 			}
 		})
+	}
+}
+
+// An audit file that the gateway also reads is an error that names both, however it is written.
+func TestAuditFileThatIsRead(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(dir)
+	t.Setenv("HOME", dir)
+	at := func(name string) string { return filepath.Join(dir, name) }
+	for _, name := range []string{"cert.pem", "ca.pem", "other"} {
+		if err := os.WriteFile(at(name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink("ca.pem", at("link")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Link(at("cert.pem"), at("hard")); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ audit, want string }{
+		{"g.yaml", "names the configuration file itself, " + at("g.yaml")},
+		{"./x/../g.yaml", "names the configuration file itself"},
+		{"~/g.yaml", "names the configuration file itself"},
+		{at("g.yaml"), "names the configuration file itself"},
+		{"cert.pem", "names the same file as tls.cert, " + at("cert.pem")},
+		{"hard", "names the same file as tls.cert"},
+		{"~/key.pem", "names the same file as tls.key"},
+		{"link", "names the same file as tls.ca of the backend b"},
+		{"state/token", "names the file with the token that auto in auth.tokens stands for"},
+		{"other", ""},
+		{"none", ""},
+	} {
+		text := "audit: { file: '" + c.audit + "' }\ntls: { cert: cert.pem, key: ~/key.pem }\n" +
+			"listen: 127.0.0.1:0\nauth: { tokens: [auto] }\nstate: state\n" +
+			"backends: [{name: b, url: 'https://h', tls: { ca: ca.pem }}]\n"
+		if err := os.WriteFile(at("g.yaml"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := loadFrom(config.Options{Path: "g.yaml"})
+		switch {
+		case c.want == "" && err != nil:
+			t.Errorf("%s: %v", c.audit, err)
+		case c.want != "" && (err == nil || !strings.Contains(err.Error(), "audit.file") || !strings.Contains(err.Error(), c.want)):
+			t.Errorf("%s: %v; want %q", c.audit, err, c.want)
+		}
 	}
 }
