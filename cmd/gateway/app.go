@@ -11,6 +11,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -300,6 +301,7 @@ func (a *app) openJournal() error {
 		if info, err := os.Stat(path); err == nil && info.Mode()&os.ModeNamedPipe != 0 {
 			return badPath(a.Loaded, "audit.file", path, errors.New("is a pipe, and would wait for a reader"), "name a file")
 		}
+		a.warnOfOthers(path)
 		file, err := logs.OpenFile(path, logs.FileOptions{})
 		if err != nil {
 			return badPath(a.Loaded, "audit.file", path, err, "make the directory writable, or set audit.file to another path")
@@ -308,6 +310,31 @@ func (a *app) openJournal() error {
 		a.journal = audit.NewLines(&telling{Writer: file, log: a.log}, o)
 	}
 	return nil
+}
+
+// warnOfOthers warns of an audit file that is there and that other users can read or change. A new one is
+// for its owner alone.
+func (a *app) warnOfOthers(path string) {
+	path = absolute(path)
+	info, err := os.Stat(path)
+	if err != nil || !info.Mode().IsRegular() || runtime.GOOS == "windows" {
+		return
+	}
+	why := ""
+	switch mode := info.Mode().Perm(); {
+	case mode&0o044 != 0 && mode&0o022 != 0:
+		why = "other users can read and change the audit file"
+	case mode&0o044 != 0:
+		why = "other users can read the audit file"
+	case mode&0o022 != 0:
+		why = "other users can change the audit file"
+	default:
+		return
+	}
+	if a.Config.Audit.Payloads != "none" {
+		why += ", and the payloads in it may hold secrets"
+	}
+	a.log.Warn(why+": run chmod 600 "+shellWord(path), "file", path)
 }
 
 // run runs everything around work, which it gets a context for, and ends all of

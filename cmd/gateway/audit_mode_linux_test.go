@@ -1,0 +1,55 @@
+package main
+
+import (
+	"bytes"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"mcpgateway/config"
+	"mcpgateway/logs"
+)
+
+// An audit file that is there and that others can read or change is told of once. A new one is its owner's alone.
+func TestAnAuditFileThatOthersCanRead(t *testing.T) {
+	for mode, want := range map[os.FileMode]string{
+		0o666: "other users can read and change the audit file",
+		0o644: "other users can read the audit file",
+		0o640: "other users can read the audit file",
+		0o620: "other users can change the audit file",
+		0o600: "", 0o400: "", 0: "",
+	} {
+		for _, payloads := range []string{"none", "all"} {
+			path := filepath.Join(t.TempDir(), "my audit.jsonl")
+			if mode != 0 {
+				if err := os.WriteFile(path, nil, 0o600); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.Chmod(path, mode); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var out bytes.Buffer
+			a := &app{
+				Loaded: &config.Loaded{Config: &config.Config{Audit: config.Audit{File: path, Payloads: payloads}}},
+				log:    slog.New(slog.NewTextHandler(&out, nil)), mask: logs.NewMask(),
+			}
+			_ = a.openJournal()
+			a.close()
+			got := out.String()
+			switch {
+			case want == "" && got != "":
+				t.Errorf("%o: %s", mode, got)
+			case want == "":
+			case strings.Count(got, "level=WARN") != 1, !strings.Contains(got, want), !strings.Contains(got, "run chmod 600 '"+path+"'"),
+				strings.Contains(got, "may hold secrets") != (payloads == "all"):
+				t.Errorf("%o, payloads %s: %s", mode, payloads, got)
+			}
+			if info, err := os.Stat(path); mode == 0 && (err != nil || info.Mode().Perm() != 0o600) {
+				t.Errorf("a new file: %v %v", info, err)
+			}
+		}
+	}
+}
