@@ -99,9 +99,22 @@ func (f *flags) run(ctx context.Context, args []string) int {
 	root.SetIn(io.in)
 	root.SetOut(io.out)
 	root.SetErr(io.err)
+	checkShell(root)
+	var unknown error // cobra's help cannot fail
+	help := root.HelpFunc()
+	root.SetHelpFunc(func(c *cobra.Command, args []string) {
+		if words := c.Flags().Args(); c == root && len(words) > 0 {
+			unknown = noArgs(c, words)
+			return
+		}
+		help(c, args)
+	})
 	verb, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		err = unknown
+	}
 	code := report(io.err, f.mask, err)
-	if serves := verb == root || verb.Name() == "serve"; serves && err != nil && !f.served {
+	if serves := verb == root || verb.Name() == "serve"; serves && err != nil && unknown == nil && !f.served {
 		var problem strings.Builder
 		report(&problem, f.mask, err)
 		f.excuse(ctx, strings.ReplaceAll("\n"+problem.String(), "\ngateway: ", "\n"))
@@ -233,11 +246,13 @@ func helpCommand() *cobra.Command {
 		Short: "Help about any command",
 		RunE: func(c *cobra.Command, args []string) error {
 			about, rest, err := c.Root().Find(args)
-			if err != nil {
+			switch {
+			case err != nil:
 				return misused(c.CommandPath(), err)
-			}
-			if about == c.Root() && len(rest) > 0 {
+			case len(rest) > 0 && about.HasSubCommands():
 				return noArgs(about, rest)
+			case len(rest) > 0:
+				return misused(c.CommandPath(), fmt.Errorf("%s has no subcommand %q", about.CommandPath(), rest[0]))
 			}
 			about.InitDefaultHelpFlag()
 			return about.Help()
@@ -253,6 +268,19 @@ func flagError(c *cobra.Command, err error) error {
 		}
 	}
 	return misused(c.CommandPath(), err)
+}
+
+// checkShell makes a word that is no shell an error of the command completion: cobra prints its help. root must have its
+// output already, because cobra's command keeps it.
+func checkShell(root *cobra.Command) {
+	root.InitDefaultCompletionCmd()
+	c, _, err := root.Find([]string{"completion"})
+	if err != nil || c == root {
+		return
+	}
+	c.SuggestionsMinimumDistance = root.SuggestionsMinimumDistance
+	c.Args = noArgs
+	c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
 }
 
 // usageArgs makes what is wrong with the arguments a usage error.
