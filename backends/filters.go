@@ -72,14 +72,23 @@ func (s *Set) Shares(backend, session string) bool {
 // that with the backend's name in front, and whose filters deny it; "" if there is none. It is for
 // operators: clients are not told whether a name is denied or does not exist.
 func (s *Set) Denied(k catalog.Kind, name string) (backend string) {
-	m := s.now()
-	for _, b := range m.all {
-		own := strings.TrimPrefix(name, b.cfg.Name+m.catalog.Separator)
-		if b.denies(k, name) || own != name && b.denies(k, own) {
+	for _, b := range s.now().all {
+		if s.DeniedBy(b.cfg.Name, k, name) {
 			return b.cfg.Name
 		}
 	}
 	return ""
+}
+
+// DeniedBy reports the same of one backend.
+func (s *Set) DeniedBy(backend string, k catalog.Kind, name string) bool {
+	m := s.now()
+	b := m.byName[backend]
+	if b == nil {
+		return false
+	}
+	own := strings.TrimPrefix(name, backend+m.catalog.Separator)
+	return b.denies(k, name) || own != name && b.denies(k, own)
 }
 
 // denies reports whether the backend lists an entry and its filters deny it.

@@ -177,11 +177,16 @@ func (f *flags) failed(a *app, tool string, answer wire.Message, asJSON bool) er
 	}
 	err := fmt.Errorf("%s (code %d)", a.line(e.Message), e.Code)
 	if e.Code == wire.CodeInvalidParams && strings.HasPrefix(e.Message, "Unknown tool") {
-		if denied := a.denied(tool); denied != nil {
+		if denied := a.denied(tool, ""); denied != nil {
 			return denied
 		}
 		_ = f.tellFailed(a, "") // it may be one of theirs
 		return hinted{err, a.meant(tool)}
+	}
+	if strings.Contains(e.Message, "it is disabled in the configuration") {
+		if disabled := a.disabled(a.isPrefixOf(tool)); disabled != nil {
+			return disabled
+		}
 	}
 	return err
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -204,7 +203,7 @@ func (f *flags) printStatus(a *app) error {
 	}
 	all = enabled(all)
 	if len(all) == 0 {
-		return hinted{fmt.Errorf("no backend is configured, or none is enabled"), "list servers under backends: in " + cmp.Or(a.Source, "gateway.yaml")}
+		return a.noBackend()
 	}
 	if sick > 0 {
 		return hinted{fmt.Errorf("%d of %d backends failed", sick, len(all)), "gateway check --log-level debug shows all that they say"}

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -64,8 +66,8 @@ func (a *app) pick(backend string, args []string) ([]catalog.Entry, error) {
 			names = append(names, s.Name)
 		}
 		return nil, usageError{fmt.Errorf("no backend is named %q", backend), "the backends are: " + some(names)}
-	} else if slices.ContainsFunc(all, func(s backends.Status) bool { return s.Name == backend && s.State == backends.Disabled }) {
-		return nil, hinted{fmt.Errorf("backend %s is disabled in the configuration", backend), a.edit("set enabled: true for it")}
+	} else if err := a.disabled(func(name string) bool { return name == backend }); err != nil {
+		return nil, err
 	}
 	var entries, named []catalog.Entry
 	for _, e := range a.set.View().Entries(catalog.Tools) {
@@ -80,25 +82,43 @@ func (a *app) pick(backend string, args []string) ([]catalog.Entry, error) {
 	case len(args) == 0:
 		return entries, nil
 	case len(named) == 0:
-		if denied := a.denied(args[0]); denied != nil {
-			return nil, denied
+		if err := cmp.Or(a.denied(args[0], backend), a.disabled(a.isPrefixOf(args[0]))); err != nil {
+			return nil, err
 		}
 		return nil, hinted{fmt.Errorf("no tool is named %q", args[0]), a.meant(args[0])}
 	}
 	return named, nil
 }
 
-// denied returns the error about a tool that a backend lists and the configuration denies; nil if there is none of that
-// name.
-func (a *app) denied(name string) error {
-	backend := a.set.Denied(catalog.Tools, name)
-	if backend == "" {
+// denied returns the error about a tool that a backend, only if that is not "", lists and the configuration denies; nil if
+// there is none of that name.
+func (a *app) denied(name, only string) error {
+	backend := only
+	if only == "" {
+		backend = a.set.Denied(catalog.Tools, name)
+	}
+	if backend == "" || !a.set.DeniedBy(backend, catalog.Tools, name) {
 		return nil
 	}
 	return hinted{
 		fmt.Errorf("backend %s has the tool %q, and the configuration denies it", backend, plain(name)),
 		a.edit("change allow and deny under tools of that backend"),
 	}
+}
+
+// disabled returns the error about the first backend that is disabled and has a name that matches; nil if there is none.
+func (a *app) disabled(matches func(name string) bool) error {
+	for _, s := range a.set.Status() {
+		if s.State == backends.Disabled && matches(s.Name) {
+			return hinted{fmt.Errorf("backend %s is disabled in the configuration", s.Name), a.edit("set enabled: true for it")}
+		}
+	}
+	return nil
+}
+
+// isPrefixOf returns what tells whether a tool's name has the name of a backend in front.
+func (a *app) isPrefixOf(tool string) func(backend string) bool {
+	return func(backend string) bool { return strings.HasPrefix(tool, backend+a.Config.Catalog.Separator) }
 }
 
 // edit returns a hint about the configuration, with the name of its file.
@@ -221,6 +241,11 @@ func (f *flags) printTools(a *app, entries []catalog.Entry, asJSON bool) error {
 	return w.Flush()
 }
 
+// noBackend is the error about a configuration that has no backend to start.
+func (a *app) noBackend() error {
+	return hinted{errors.New("no backend is configured, or none is enabled"), "list servers under backends: in " + cmp.Or(plain(a.Source), "gateway.yaml")}
+}
+
 // tellFailed names the backends whose tools are missing, of one backend or of all if only is "". It is
 // an error if there is one.
 func (f *flags) tellFailed(a *app, only string) error {
@@ -233,6 +258,8 @@ func (f *flags) tellFailed(a *app, only string) error {
 		}
 	}
 	switch {
+	case len(all) == 0:
+		return a.noBackend()
 	case sick == 0:
 		return nil
 	case sick == len(all):

@@ -33,8 +33,25 @@ func TestToolsThatTheConfigurationTakesAway(t *testing.T) {
 	}
 	expect(t, exitFailed, "tools echo --backend off -c "+path, "backend off is disabled", "set enabled: true", path)
 	expect(t, exitFailed, "tools --backend off -c "+path, "backend off is disabled")
-	expect(t, exitFailed, "call off__x -c "+path, "off", "disabled")
+	expect(t, exitFailed, "call off__x -c "+path, "backend off is disabled", "set enabled: true", path)
+	expect(t, exitFailed, "tools off__x -c "+path, "backend off is disabled", "set enabled: true", path)
+	expect(t, exitFailed, "tools offx -c "+path, `no tool is named "offx"`)
 	expect(t, exitFailed, "call ecko -c "+path, "Unknown tool")
+}
+
+// Without a backend that is enabled check and tools say so. With --backend a tool is denied by that backend alone.
+func TestToolsOfOtherBackends(t *testing.T) {
+	t.Parallel()
+	none := file(t, "gateway.yaml", "state: none\nbackends:\n- {name: off, command: off, enabled: false}\n")
+	for _, verb := range []string{"check", "tools", "tools --json"} {
+		expect(t, exitFailed, verb+" -c "+none, "none is enabled", "list servers under backends", none)
+	}
+	two := file(t, "gateway.yaml", "state: none\nbackends:\n- {name: a, embedded: demo, tools: {deny: [echo]}}\n"+
+		"- {name: b, embedded: demo, tools: {deny: [add]}}\n- {name: c, embedded: demo, tools: {deny: [echo]}}\n")
+	expect(t, exitFailed, "tools add --backend b -c "+two, "backend b has the tool")
+	expect(t, exitFailed, "tools c__echo -c "+two, "backend c has the tool")
+	expect(t, exitFailed, "tools echo --backend c -c "+two, "backend c has the tool")
+	expect(t, exitFailed, "tools nothing --backend c -c "+two, `no tool is named "nothing"`)
 }
 
 func TestHelpAboutAWordThatIsNoCommand(t *testing.T) {
