@@ -68,6 +68,18 @@ func find(opts Options) (source, error) {
 	return none, nil
 }
 
+// Places returns the files that Load looks for, in order, if these options name none. It returns nil if
+// they, or $GATEWAY_CONFIG, name a file.
+func Places(opts Options) []string {
+	if opts.Env == nil {
+		opts.Env = os.LookupEnv
+	}
+	if path, _ := opts.Env("GATEWAY_CONFIG"); opts.Path != "" || path != "" {
+		return nil
+	}
+	return places(opts)
+}
+
 // places are the files that are looked for where none was named, in order. The first is that of the
 // working directory.
 func places(opts Options) []string {

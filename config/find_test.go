@@ -201,3 +201,19 @@ func TestUnchanged(t *testing.T) {
 		t.Error("a file that is gone is unchanged")
 	}
 }
+
+// Where a file is named nothing else is looked for.
+func TestPlaces(t *testing.T) {
+	env := map[string]string{"HOME": "/home/u"}
+	user := filepath.Join("/home/u", ".config", "mcp-gateway", "config.yaml")
+	if got := Places(Options{Env: lookup(env)}); len(got) != 2 || got[0] != "gateway.yaml" || got[1] != user {
+		t.Errorf("%q", got)
+	}
+	if got := Places(Options{Env: lookup(env), Path: "x.yaml"}); got != nil {
+		t.Errorf("%q", got)
+	}
+	env["GATEWAY_CONFIG"] = "x.yaml"
+	if got := Places(Options{Env: lookup(env)}); got != nil {
+		t.Errorf("%q", got)
+	}
+}

@@ -143,6 +143,9 @@ func (f *flags) quiet(c *config.Config) {
 const noFile = "no configuration found: serving the embedded demo backend; to serve your own, write gateway.yaml " +
 	"(gateway import -o gateway.yaml takes over what other clients have) or name a file with --config"
 
+// laterFile is what serve adds to noFile.
+const laterFile = "; a file that is written later is loaded"
+
 // sayFile says which file was read, if there is one; that there is none is said anyway.
 func (f *flags) sayFile(a *app) {
 	if a.Source == "" {

@@ -37,12 +37,14 @@ type reloader struct {
 	now     *config.Config // what is in force; of the goroutine that runs
 	source  string         // the file that it is from
 	local   bool           // source was found in the working directory, and must be approved
+	places  []string       // files that are looked for while source is ""
 	trust   string         // the directory of the approvals
 	warned  []string       // warnings about the configuration in force
 	held    []string       // what is wrong with the newer entries of backends that stay what they were
 	watched []string
 	pending []string // keys that were said to need a restart
 	refused bool     // what was read last was wrong
+	refusal string   // why
 	due     wish     // what came while new backends were waited for
 }
 
@@ -59,6 +61,7 @@ func (f *flags) reloader(a *app, d *door.Door) *reloader {
 	return &reloader{
 		app: a, load: f.reload, same: f.unchanged, flags: f.given(), door: d, lookout: newLookout(a.log),
 		last: a.Loaded, now: a.Config, source: a.Source, local: a.Local, trust: f.trusts().dir, warned: a.Warnings,
+		places: config.Places(config.Options{Path: f.config}),
 	}
 }
 
@@ -106,16 +109,19 @@ func (r *reloader) retry() {
 	}
 }
 
-// watch has the lookout watch what is read. What is no file is not watched: a pipe gives what it has once.
+// watch has the lookout watch what is read; if that is no file, the places where one is looked for. What is no file is not watched: a pipe gives what it has once.
 func (r *reloader) watch() {
-	if r.source == "" || !isRegular(r.source) {
+	if r.source != "" && !isRegular(r.source) {
 		return
 	}
 	files := []string{r.source}
+	if r.source == "" { // one may be written later
+		files = slices.Clone(r.places)
+	}
 	if r.now.TLS.Cert != "" && r.door != nil {
 		files = append(files, r.now.TLS.Cert, r.now.TLS.Key)
 	}
-	if r.local && isDir(r.trust) { // an approval has the file read again
+	if r.source == "" && r.trust != "" || r.local && isDir(r.trust) { // an approval has the file read again
 		files = append(files, r.trust)
 	}
 	if !slices.Equal(files, r.watched) {
@@ -152,10 +158,15 @@ func (r *reloader) reload(ctx context.Context, asked bool) {
 	}
 	next, pair, err := r.read()
 	if err != nil {
-		r.refuse(err)
+		// The places where a file is looked for change for other reasons, too.
+		if text := err.Error(); asked || r.source != "" || text != r.refusal {
+			r.refuse(err)
+			r.refusal = text
+		}
 		r.refused = true
 		return
 	}
+	r.refusal = ""
 	r.last = next
 	changes := config.Diff(r.now, next.Config)
 	r.sayHeld(next.Config, changes, asked)
@@ -166,6 +177,9 @@ func (r *reloader) reload(ctx context.Context, asked bool) {
 		r.watch()
 	} else if len(changes.Restart)+len(changes.Held) == 0 {
 		r.sayNothingNew(next.Source, asked)
+		if next.Source == "" { // a file may be passed over
+			r.sayWarnings(next)
+		}
 	}
 	r.refused = false
 	if len(changes.Restart) > 0 && (asked || !slices.Equal(changes.Restart, r.pending)) {
@@ -184,6 +198,8 @@ func (r *reloader) isUnchanged() bool {
 // it does so again.
 func (r *reloader) sayNothingNew(file string, asked bool) {
 	switch {
+	case r.refused && file == "":
+		r.log.Info("there is no configuration file again: the embedded demo backend stays")
 	case r.refused:
 		r.log.Info("the file is again what is in force", "file", file)
 	case asked:
@@ -225,6 +241,11 @@ func (r *reloader) say(next *config.Loaded, c config.Changes, took time.Duration
 	}
 	log.Info("the configuration was loaded anew", "file", next.Source, "added", some(added), "removed", some(removed),
 		"changed", some(changed(c)), "kept", len(c.Kept), "dur", took.Round(time.Millisecond))
+	r.sayWarnings(next)
+}
+
+// sayWarnings says the warnings that were not said before.
+func (r *reloader) sayWarnings(next *config.Loaded) {
 	for _, w := range next.Warnings {
 		if !slices.Contains(r.warned, w) {
 			r.log.Warn(w)
@@ -348,7 +369,15 @@ func (r *reloader) refuse(err error) {
 			break
 		}
 	}
-	r.log.Warn("nothing was loaded: the configuration of before stays in force", "file", r.source)
+	switch {
+	case r.source == "":
+		r.log.Warn("nothing was loaded: the embedded demo backend stays until the file is right")
+	case isMissing(r.source):
+		r.log.Warn("the configuration file is gone: the configuration of before stays in force; the file is loaded when it is there again",
+			"file", r.source)
+	default:
+		r.log.Warn("nothing was loaded: the configuration of before stays in force", "file", r.source)
+	}
 }
 
 // apply makes the gateway run by next. Secrets are masked before anything can speak of them,

@@ -214,7 +214,7 @@ func (a *app) waiting() (names []string) {
 // greet tells a person what to expect.
 func (a *app) greet(in *os.File) {
 	if a.Source == "" {
-		a.log.Info(noFile)
+		a.log.Info(noFile + laterFile)
 	} else {
 		a.log.Info("serving on stdin and stdout", "file", a.Source, "version", version)
 	}
@@ -226,7 +226,7 @@ func (a *app) greet(in *os.File) {
 // greetHTTP is greet for who listens.
 func (a *app) greetHTTP(url string, stderr *os.File) {
 	if a.Source == "" {
-		a.log.Info(noFile)
+		a.log.Info(noFile + laterFile)
 	}
 	a.log.Info("serving at "+url, "file", a.Source, "version", version)
 	use, token := "to use it", ""

@@ -34,6 +34,7 @@ type lookout struct {
 	seen    map[string]bool // paths on the way to the files: links, the files, and what is missing
 	dirs    map[string]bool // in which these are
 	last    []fs.FileInfo   // of the files, as they were seen last; nil = there was none
+	there   map[string]bool // files that existed when changes were told last
 }
 
 func newLookout(log *slog.Logger) *lookout {
@@ -66,7 +67,7 @@ func (l *lookout) run(ctx context.Context) {
 	defer eyes.Close()
 	l.arm(eyes, files)
 	l.looks(files)
-	l.tell()
+	l.tell(files)
 	var first time.Time // of a burst, zero if there is none
 	over := time.NewTimer(0)
 	over.Stop()
@@ -87,7 +88,7 @@ func (l *lookout) run(ctx context.Context) {
 		case files = <-l.files:
 			l.arm(eyes, files)
 			l.looks(files)
-			l.tell()
+			l.tell(files)
 		case e := <-eyes.Events:
 			if l.seen[e.Name] || l.dirs[e.Name] {
 				touched()
@@ -100,18 +101,25 @@ func (l *lookout) run(ctx context.Context) {
 				touched()
 			}
 		case <-over.C:
-			if time.Since(first) < absentTime && missing(files) {
+			if time.Since(first) < absentTime && l.missing(files) {
 				over.Reset(quietTime)
 				continue
 			}
 			first = time.Time{}
 			l.looks(files) // what is told of now is news no more
-			l.tell()
+			l.tell(files)
 		}
 	}
 }
 
-func (l *lookout) tell() {
+// tell tells that these files may have changed.
+func (l *lookout) tell(files []string) {
+	l.there = make(map[string]bool)
+	for _, file := range files {
+		if !isMissing(file) {
+			l.there[file] = true
+		}
+	}
 	select {
 	case l.changed <- struct{}{}:
 	default:
@@ -164,14 +172,20 @@ func (l *lookout) looks(files []string) (news bool) {
 	return news
 }
 
-// missing reports whether a file is not there.
-func missing(files []string) bool {
+// missing reports whether a file is gone that existed when changes were told last: another may be put in its
+// place. A file that did not exist then is not waited for.
+func (l *lookout) missing(files []string) bool {
 	for _, file := range files {
-		if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
+		if l.there[file] && isMissing(file) {
 			return true
 		}
 	}
 	return false
+}
+
+func isMissing(file string) bool {
+	_, err := os.Stat(file)
+	return errors.Is(err, fs.ErrNotExist)
 }
 
 // maxLinks bounds the links on the way to a file, as the system does.

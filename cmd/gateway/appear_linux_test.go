@@ -1,0 +1,164 @@
+package main
+
+import (
+	"bufio"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+const (
+	helloLines = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25",` +
+		`"capabilities":{},"clientInfo":{"name":"c","version":"1"}}}` + "\n" + `{"jsonrpc":"2.0","method":"notifications/initialized"}` + "\n"
+	listLine = `{"jsonrpc":"2.0","id":2,"method":"tools/list"}` + "\n"
+)
+
+// says waits until the log has a text, and returns all of it.
+func (c *client) says(text string, times int) string {
+	c.t.Helper()
+	end := time.Now().Add(40 * time.Second)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		said, err := os.ReadFile(c.stderr.Name())
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		if strings.Count(string(said), text) >= times {
+			return string(said)
+		}
+		if time.Now().After(end) {
+			c.t.Fatalf("the log does not have %q %d times:\n%s", text, times, said)
+		}
+		<-tick.C
+	}
+}
+
+// hears reads the messages of the gateway until one has a text.
+func (c *client) hears(out *bufio.Reader, text string) string {
+	c.t.Helper()
+	_ = c.out.SetReadDeadline(time.Now().Add(40 * time.Second))
+	for {
+		line, err := out.ReadString('\n')
+		if err != nil {
+			c.t.Fatalf("%s: %v", text, err)
+		}
+		if strings.Contains(line, text) {
+			return line
+		}
+	}
+}
+
+// emptyHome makes a working directory and a home directory without a configuration.
+func emptyHome(t *testing.T) (work, home string) {
+	t.Helper()
+	work, home = t.TempDir(), t.TempDir()
+	t.Chdir(work)
+	t.Setenv("HOME", home)
+	for _, name := range []string{"XDG_CONFIG_HOME", "XDG_STATE_HOME", "GATEWAY_CONFIG", "GATEWAY_STATE"} {
+		t.Setenv(name, "")
+	}
+	return work, home
+}
+
+const oneDemo = "backends: [{name: later, embedded: demo}]\ncatalog: {prefix: always}\n"
+
+// A gateway that found no configuration loads the user's file when it is written, in directories that did
+// not exist, and tells its client. What is wrong with the file is said once.
+func TestTheUsersFileIsLoadedWhenItAppears(t *testing.T) {
+	_, home := emptyHome(t)
+	c := runPiped(t, nil)
+	out := bufio.NewReader(c.out)
+	_, _ = io.WriteString(c.in, helloLines+listLine)
+	if list := c.hears(out, `"id":2`); strings.Contains(list, "later__") {
+		t.Fatal(list)
+	}
+	file := filepath.Join(home, ".config", "mcp-gateway", "config.yaml")
+	c.says("a file that is written later is loaded", 1)
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("backend: []\n")
+	c.says("the embedded demo backend stays until the file is right", 1)
+	if err := os.WriteFile(filepath.Join(filepath.Dir(file), "other"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	write("backend: []\n") // the same mistake
+	c.says("the embedded demo backend stays until the file is right", 1)
+	write(oneDemo)
+	c.hears(out, "notifications/tools/list_changed")
+	_, _ = io.WriteString(c.in, `{"jsonrpc":"2.0","id":4,"method":"tools/list"}`+"\n")
+	if list := c.hears(out, `"id":4`); !strings.Contains(list, `"later__`) {
+		t.Error(list)
+	}
+	said := c.says("the configuration was loaded anew", 1)
+	if n := strings.Count(said, "stays until the file is right"); n != 1 {
+		t.Errorf("the mistake was said %d times:\n%s", n, said)
+	}
+
+	// From now on it is the file, which may go and come back.
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	c.says("the configuration file is gone: the configuration of before stays in force", 1)
+	write(oneDemo)
+	c.says("the file is again what is in force", 1)
+	write(strings.Replace(oneDemo, "later", "back", 1))
+	c.says("the configuration was loaded anew", 2)
+	_, _ = io.WriteString(c.in, `{"jsonrpc":"2.0","id":5,"method":"tools/list"}`+"\n")
+	if list := c.hears(out, `"id":5`); !strings.Contains(list, `"back__`) || strings.Contains(list, `"later__`) {
+		t.Error(list)
+	}
+	c.in.Close()
+	if code, _, stderr := c.printed(); code != exitOK {
+		t.Errorf("exit code %d\n%s", code, stderr)
+	}
+}
+
+// A gateway.yaml that appears in the working directory is loaded when it is approved. That it is not is said once; one
+// of another program is passed over with a warning.
+func TestTheFileOfTheWorkingDirectoryIsLoadedWhenItIsApproved(t *testing.T) {
+	work, _ := emptyHome(t)
+	c := runPiped(t, nil)
+	out := bufio.NewReader(c.out)
+	_, _ = io.WriteString(c.in, helloLines+listLine)
+	c.hears(out, `"id":2`)
+	file := filepath.Join(work, "gateway.yaml")
+	if err := os.WriteFile(file, []byte("routes: []\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c.says("the file is not used: it has none of the keys", 1)
+	if err := os.WriteFile(file, []byte(oneDemo), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c.says("is not approved with this content", 1)
+	for range 2 {
+		if err := os.Chtimes(file, time.Time{}, time.Now()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if code, _, stderr := runPiped(t, nil, "trust", file).printed(); code != exitOK {
+		t.Fatal(stderr)
+	}
+	said := c.says("the configuration was loaded anew", 1)
+	if n := strings.Count(said, "is not approved with this content"); n != 1 {
+		t.Errorf("it was said %d times:\n%s", n, said)
+	}
+	_, _ = io.WriteString(c.in, `{"jsonrpc":"2.0","id":4,"method":"tools/list"}`+"\n")
+	if list := c.hears(out, `"id":4`); !strings.Contains(list, `"later__`) {
+		t.Error(list)
+	}
+	c.in.Close()
+	if code, _, stderr := c.printed(); code != exitOK {
+		t.Errorf("exit code %d\n%s", code, stderr)
+	}
+}
