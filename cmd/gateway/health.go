@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -73,6 +74,9 @@ URL of a gateway it asks for /healthz there, or for the path of the URL if that 
 				if response.StatusCode == http.StatusBadRequest && strings.Contains(string(text), "HTTP request to an HTTPS server") {
 					return hinted{err, "the gateway serves TLS: write https://"}
 				}
+				if response.Header.Get("Server") != door.Name && !isRefusal(text) {
+					return hinted{err, "another program listens at that address, or a proxy in front of the gateway answers"}
+				}
 				return err
 			}
 			if response.Header.Get("Server") != door.Name && (len(args) == 0 || string(text) != "ok\n") { // a proxy may change the header
@@ -82,6 +86,12 @@ URL of a gateway it asks for /healthz there, or for the path of the URL if that 
 			return err
 		},
 	}
+}
+
+// isRefusal reports whether a text begins as those do with which a gateway answers when it is not ready, or refuses a
+// request. A proxy leaves them as they are.
+func isRefusal(text []byte) bool {
+	return bytes.HasPrefix(text, []byte("not ready: ")) || bytes.HasPrefix(text, []byte(`{"jsonrpc":"2.0",`))
 }
 
 // unhealthyHint returns what to do about a gateway that cannot be asked.
@@ -97,6 +107,9 @@ func unhealthyHint(err error) string {
 		return "the certificate is not valid: put a valid one into the files of tls.cert and tls.key"
 	case isA[*tls.CertificateVerificationError](err):
 		return "the certificate is not trusted: set SSL_CERT_FILE to a file with the certificate of its authority"
+	}
+	if strings.Contains(err.Error(), "malformed HTTP") {
+		return "another program listens at that address"
 	}
 	return "is a gateway running there? gateway serve --listen starts one"
 }

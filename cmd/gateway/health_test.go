@@ -182,3 +182,46 @@ func TestHealthOfAnotherProgram(t *testing.T) {
 		server.Close()
 	}
 }
+
+// An answer that is no 200 may come from another program, too; the refusals of a gateway have no hint of that.
+func TestHealthOfAnotherProgramThatRefuses(t *testing.T) {
+	for _, c := range []struct {
+		server, text string
+		status       int
+		other        bool
+	}{
+		{"nginx", "<html>", 404, true}, {"", "", 302, true}, {"", "down", 503, true},
+		{door.Name, "not ready: waiting for 1 backend\n", 503, false}, {"nginx", "not ready: waiting for 1 backend\n", 503, false},
+		{"", `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"Forbidden: x"}}`, 403, false},
+	} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Server", c.server)
+			w.WriteHeader(c.status)
+			_, _ = w.Write([]byte(c.text))
+		}))
+		code, text := health(t, server.URL)
+		if code != exitFailed || strings.Contains(text, "another program listens") != c.other {
+			t.Errorf("%+v: exit code %d, %s", c, code, text)
+		}
+		server.Close()
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = conn.Read(make([]byte, 4<<10)) // closing with unread bytes would reset the connection
+			_, _ = conn.Write([]byte("SSH-2.0-OpenSSH_9.6\r\n"))
+			conn.Close()
+		}
+	}()
+	if code, text := health(t, listener.Addr().String()); code != exitFailed || !strings.Contains(text, "another program listens") {
+		t.Errorf("SSH: exit code %d, %s", code, text)
+	}
+}
