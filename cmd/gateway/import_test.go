@@ -159,3 +159,26 @@ func TestImportIntoTheHomeDirectory(t *testing.T) {
 		t.Errorf("in the working directory: %v %v", entries, err)
 	}
 }
+
+// A home directory that is not known is an error: no folder named ~ or ~USER is made.
+func TestImportIntoAHomeThatIsNotKnown(t *testing.T) {
+	t.Setenv("XDG_STATE_HOME", t.TempDir())
+	t.Chdir(t.TempDir())
+	servers := file(t, "mcp.json", `{"mcpServers":{"a":{"command":"a"}}}`)
+	for output, home := range map[string]string{"~nobody/x.yaml": t.TempDir(), "~/x.yaml": "", "~": ""} {
+		t.Setenv("HOME", home)
+		t.Setenv("USERPROFILE", home)
+		code, _, stderr := gatewayRun(t, "import", servers, "-o", output)
+		if code != exitUsage || !strings.Contains(stderr, "the home directory in "+output+" is not known") {
+			t.Errorf("%s: exit code %d, %s", output, code, stderr)
+		}
+	}
+	if entries, err := os.ReadDir("."); err != nil || len(entries) > 0 {
+		t.Errorf("in the working directory: %v %v", entries, err)
+	}
+	for _, output := range []string{"./~nobody/x.yaml", "~x.yaml"} {
+		if code, _, stderr := gatewayRun(t, "import", servers, "-o", output); code != exitOK {
+			t.Errorf("%s: exit code %d, %s", output, code, stderr)
+		}
+	}
+}

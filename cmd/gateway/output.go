@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
+	"unicode/utf8"
 )
 
 // output is the file that a verb writes, if path is not "".
@@ -25,6 +27,11 @@ func (o output) check() error {
 	}
 	info, err := os.Stat(o.path)
 	switch {
+	case errors.Is(err, fs.ErrNotExist) && isUnexpanded(o.path):
+		return usageError{
+			fmt.Errorf("--output: the home directory in %s is not known", o.path),
+			"write the full path, or ." + string(filepath.Separator) + o.path + " for a folder of that name",
+		}
 	case errors.Is(err, fs.ErrNotExist):
 		if info, err := os.Lstat(o.path); err == nil && info.Mode()&fs.ModeSymlink != 0 { // else somebody has made it just now
 			return fmt.Errorf("%s is a link to what is not there", o.path)
@@ -38,6 +45,12 @@ func (o output) check() error {
 		return hinted{fmt.Errorf("%s is there already", o.path), "name another file, or overwrite it with --force"}
 	}
 	return nil
+}
+
+// isUnexpanded reports whether a path begins with ~ or ~USER that was not replaced by a home directory.
+func isUnexpanded(path string) bool {
+	end := strings.IndexFunc(path, func(r rune) bool { return r < utf8.RuneSelf && os.IsPathSeparator(uint8(r)) })
+	return strings.HasPrefix(path, "~") && (end > 0 || path == "~")
 }
 
 // deliver writes text to the file, or to stdout if there is none.
