@@ -64,3 +64,18 @@ func TestACertificateFromASilentPipe(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// The hint for a pipe with a relative name is not about the folder: the pipe was found.
+func TestHintForARelativePathThatIsThere(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if err := syscall.Mkfifo("cert", 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l := &config.Loaded{Config: new(config.Config)}
+	if e := badPath(l, "tls.cert", "cert", os.ErrInvalid, "name a file"); e.Hint != "name a file" {
+		t.Error(e.Hint)
+	}
+	if e := badPath(l, "tls.cert", "none", os.ErrNotExist, "name a file"); !strings.Contains(e.Hint, "relative path") {
+		t.Error(e.Hint)
+	}
+}

@@ -23,15 +23,15 @@ func absolute(path string) string {
 	return path
 }
 
-// badPath returns the error about the path that a key of the configuration names. The hint is for an
-// absolute path.
+// badPath returns the error about the path that a key of the configuration names. The hint is for a
+// file that is there, or an absolute path.
 func badPath(l *config.Loaded, key, path string, err error, hint string) *config.Error {
 	e := l.At(key)
 	if at, is := errors.AsType[*fs.PathError](err); is {
 		err = at.Err
 	}
 	e.Problem, e.Hint = absolute(path)+": "+err.Error(), hint
-	if !filepath.IsAbs(path) {
+	if _, err := os.Stat(path); err != nil && !filepath.IsAbs(path) {
 		e.Hint = "a relative path begins in the folder in which the gateway is started: write an absolute one"
 	}
 	return e

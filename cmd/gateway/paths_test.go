@@ -120,3 +120,18 @@ func TestAuditFileThatIsRead(t *testing.T) {
 		}
 	}
 }
+
+// An unknown flag that looks like a key of the configuration is told where that key is written. Its value is not shown.
+func TestFlagsOfKeys(t *testing.T) {
+	for flag, want := range map[string]string{
+		"--auth-tokens=hunter2":   "hint: auth.tokens cannot be set by a flag or a variable; write it into the configuration file",
+		"--audit-file=hunter2":    "hint: audit.file has no flag: write it into the configuration file, or set GATEWAY_AUDIT_FILE",
+		"--nothing-like=hunter2":  "hint: gateway --help",
+		"--log-levels-no=hunter2": "hint: gateway --help",
+	} {
+		code, _, stderr := runPiped(t, nil, flag).printed()
+		if code != exitUsage || !strings.Contains(stderr, want) || strings.Contains(stderr, "hunter2") {
+			t.Errorf("%s: %d %s", flag, code, stderr)
+		}
+	}
+}
