@@ -42,6 +42,9 @@ func TestACertificateFromAPipeIsReadOnce(t *testing.T) {
 
 // A pipe that nobody writes to is an error at the start.
 func TestACertificateFromASilentPipe(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: this test takes seconds")
+	}
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "cert")
 	if err := syscall.Mkfifo(path, 0o600); err != nil {
