@@ -470,7 +470,7 @@ func TestA404InASessionThatLives_F_HTTP_13(t *testing.T) {
 					}
 				}
 				c := ready(t, s, nil)
-				for range 2 * maxDenials {
+				for range 3 {
 					err := c.lost(c.call(missing), false)
 					if lost := errors.Is(err, ErrSessionLost); lost != tt.lost || !strings.Contains(err.Error(), "404") {
 						t.Errorf("got %v", err)
@@ -484,7 +484,7 @@ func TestA404InASessionThatLives_F_HTTP_13(t *testing.T) {
 					return
 				}
 				want := map[wire.ID]bool{}
-				for range 4 * maxDenials {
+				for range 20 {
 					want[c.call(missing)] = true
 				}
 				for len(want) > 0 {
@@ -501,6 +501,30 @@ func TestA404InASessionThatLives_F_HTTP_13(t *testing.T) {
 	}
 }
 
+// A request that is cancelled while the gateway asks for the session costs nobody the session.
+func TestACancelledRequestThatGot404_F_HTTP_13(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStub(t)
+		s.post = func(w http.ResponseWriter, r *http.Request, m wire.Message) {
+			switch m.Method() {
+			case "prompts/get":
+				w.WriteHeader(404)
+			case "ping":
+				hang(r)
+			default:
+				answer(w, m, "{}")
+			}
+		}
+		c := ready(t, s, nil)
+		id := c.call("prompts/get")
+		synctest.Wait() // until the ping hangs
+		c.cancel(id)
+		synctest.Wait()
+		time.Sleep(2 * checkTime)
+		c.answered()
+	})
+}
+
 // A server that answers pings without a session, and has forgotten that of the client, is found out.
 func TestPingsThatNeedNoSession_F_HTTP_13(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -513,13 +537,17 @@ func TestPingsThatNeedNoSession_F_HTTP_13(t *testing.T) {
 			answer(w, m, "{}")
 		}
 		c := ready(t, s, nil)
-		for n := 1; ; n++ {
-			if err := c.lost(c.call("tools/call"), false); errors.Is(err, ErrSessionLost) != (n > maxDenials) {
-				t.Fatalf("call %d: %v", n, err)
+		began := time.Now()
+		for {
+			err := c.lost(c.call("tools/call"), false)
+			lost, late := errors.Is(err, ErrSessionLost), time.Since(began) > denialTime
+			if lost != late {
+				t.Fatalf("after %v: %v", time.Since(began), err)
 			}
-			if n > maxDenials {
+			if lost {
 				break
 			}
+			time.Sleep(7 * time.Second)
 		}
 	})
 }

@@ -35,7 +35,6 @@ type post struct {
 	sent    bool   // guarded by c.mu
 	to      *site  // where it was sent
 	session bool   // it was sent within a session
-	denied  int    // streamable.denied when it was sent
 	opens   bool   // it is the initialize that shows whether the server has streamable HTTP
 	status  int    // of the response
 	streams bool   // the response is a stream

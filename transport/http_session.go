@@ -69,24 +69,26 @@ func (c *streamable) headerLocked() http.Header {
 const (
 	// checkTime is how long a server may take to say whether it knows a session.
 	checkTime = 5 * time.Second
-	// maxDenials is how often in a row a server may answer with 404 though it answers a ping in the same session: then the
-	// session is taken for lost. Requests that are under way at the same time count once.
-	maxDenials = 5
+	// denialTime is for how long a server may answer with nothing but 404, though it answers pings in the same session:
+	// then the session is taken for lost.
+	denialTime = 30 * time.Second
 	// maxPong bounds how much of the answer to a ping is read, in bytes.
 	maxPong = 64 << 10
 )
 
 // knows sends a ping within the session.
 func (c *streamable) knows(p *post) bool {
+	if p.id == "" || p.m.Method() == "ping" {
+		return false
+	}
 	c.mu.Lock()
 	c.checks++
-	if p.denied == c.denied { // it was sent after the last one
-		c.denied++
-		c.denials++
+	if c.denied.IsZero() {
+		c.denied = time.Now()
 	}
-	id, header, denied := fmt.Sprintf("session-check-%d", c.checks), c.headerLocked(), c.denials > maxDenials
+	id, header, late := fmt.Sprintf("session-check-%d", c.checks), c.headerLocked(), time.Since(c.denied) > denialTime
 	c.mu.Unlock()
-	if p.id == "" || p.m.Method() == "ping" || denied {
+	if late {
 		return false
 	}
 	ctx, cancel := context.WithTimeout(p.ctx, checkTime)
@@ -96,7 +98,7 @@ func (c *streamable) knows(p *post) bool {
 	ping := wire.NewRequest(wire.ID(wire.Quote(id)), "ping", nil)
 	resp, err := c.send(ctx, http.MethodPost, header, ping.Raw(), &errand{method: "ping", log: c.log})
 	if err != nil {
-		return false
+		return p.ctx.Err() != nil // p was cancelled, which says nothing of the session
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode >= 300 {
@@ -109,7 +111,7 @@ func (c *streamable) knows(p *post) bool {
 			break
 		}
 	}
-	return bytes.Contains(text, []byte(`"result"`))
+	return bytes.Contains(text, []byte(`"result"`)) || p.ctx.Err() != nil
 }
 
 // answersAgain notes that the server has answered p in the session.
@@ -119,7 +121,7 @@ func (c *streamable) answersAgain(p *post) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.denials = 0
+	c.denied = time.Time{}
 }
 
 // deleteTime is how long a server may take to end a session.

@@ -65,15 +65,14 @@ type streamable struct {
 	session  string
 	revision string
 	listens  bool
-	checks   int // times that the server was asked whether it knows the session
-	denied   int // of them, those for a request that was sent after the one before
-	denials  int // of these, those since it has answered a request otherwise than with 404
+	checks   int       // times that the server was asked whether it knows the session
+	denied   time.Time // when it first refused a request with 404, since it has answered one otherwise; zero = it has not
 }
 
 func (c *streamable) depart(p *post) (*site, http.Header) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	p.session, p.denied = c.session != "", c.denied
+	p.session = c.session != ""
 	p.opens = p.m.Method() == "initialize"
 	return c.site, c.headerLocked()
 }
