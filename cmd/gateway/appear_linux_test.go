@@ -69,6 +69,9 @@ const oneDemo = "backends: [{name: later, embedded: demo}]\ncatalog: {prefix: al
 // A gateway that found no configuration loads the user's file when it is written, in directories that did
 // not exist, and tells its client. What is wrong with the file is said once.
 func TestTheUsersFileIsLoadedWhenItAppears(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: this test takes seconds")
+	}
 	_, home := emptyHome(t)
 	c := runPiped(t, nil)
 	out := bufio.NewReader(c.out)

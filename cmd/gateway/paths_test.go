@@ -129,7 +129,7 @@ func TestFlagsOfKeys(t *testing.T) {
 		"--nothing-like=hunter2":  "hint: gateway --help",
 		"--log-levels-no=hunter2": "hint: gateway --help",
 	} {
-		code, _, stderr := runPiped(t, nil, flag).printed()
+		code, _, stderr := gatewayRun(t, flag)
 		if code != exitUsage || !strings.Contains(stderr, want) || strings.Contains(stderr, "hunter2") {
 			t.Errorf("%s: %d %s", flag, code, stderr)
 		}
