@@ -56,7 +56,7 @@ func (l *lines) write(n int) (lost int64) {
 // entry.attrs has, and no others.
 func appendLine(b []byte, at time.Time, msg string, attrs []slog.Attr, mask func(string) string) []byte {
 	b = append(b, `{"time":"`...)
-	b = at.UTC().AppendFormat(b, timeFormat)
+	b = appendTime(b, at)
 	b = append(b, `","level":"INFO","msg":"`...)
 	b = append(b, msg...)
 	b = append(b, '"')
@@ -68,7 +68,7 @@ func appendLine(b []byte, at time.Time, msg string, attrs []slog.Attr, mask func
 		case slog.KindString:
 			b = appendString(b, v.String())
 		case slog.KindTime:
-			b = append(v.Time().UTC().AppendFormat(append(b, '"'), timeFormat), '"')
+			b = append(appendTime(append(b, '"'), v.Time()), '"')
 		case slog.KindInt64:
 			b = strconv.AppendInt(b, v.Int64(), 10)
 		case slog.KindFloat64: // a number of microseconds, in thousands: none that JSON would write with an exponent
@@ -78,6 +78,19 @@ func appendLine(b []byte, at time.Time, msg string, attrs []slog.Attr, mask func
 		}
 	}
 	return append(b, '}', '\n')
+}
+
+// appendTime appends a time as timeFormat has it. Package time has a fast path for RFC3339 alone.
+func appendTime(b []byte, t time.Time) []byte {
+	t = t.UTC()
+	b = t.AppendFormat(b, time.RFC3339)
+	b[len(b)-1] = '.' // which was Z
+	from := len(b)
+	b = append(b, "000000Z"...)
+	for at, us := from+5, t.Nanosecond()/int(time.Microsecond); at >= from; at, us = at-1, us/10 {
+		b[at] = byte('0' + us%10)
+	}
+	return b
 }
 
 // appendRaw appends a payload on one line; as a string, if then there is a secret in it that takes up more than one token.

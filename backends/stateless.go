@@ -47,7 +47,7 @@ func (l *line) offer(p *peer.Peer, s server, w waiting) error {
 	case s.stateless:
 		w.c.Again = l.sparer(p, w)
 	case l.b.cfg.URL != "" && !w.again:
-		w.c.Again = func(_ wire.Message, err error) bool { return l.keepForNext(p, w, err) }
+		w.c.Again = l.keeper(p, w)
 	}
 	return p.Offer(l.b.stamped(w.m, s, w.c.Owner, w.c.Tasks), w.c)
 }
@@ -55,6 +55,12 @@ func (l *line) offer(p *peer.Peer, s server, w waiting) error {
 // sparer returns what is shown the answer to a call before its caller is.
 func (l *line) sparer(p *peer.Peer, w waiting) func(wire.Message, error) bool {
 	return func(a wire.Message, err error) bool { return l.spared(p, w, a, err) }
+}
+
+// keeper returns what is shown an error before the caller of a call is. It is no part of offer, where the call would be
+// allocated for it although most calls need none.
+func (l *line) keeper(p *peer.Peer, w waiting) func(wire.Message, error) bool {
+	return func(_ wire.Message, err error) bool { return l.keepForNext(p, w, err) }
 }
 
 // keepForNext reports whether a call, sent over p, was refused only because the server does not

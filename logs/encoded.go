@@ -171,9 +171,19 @@ func (e *encoding) decode(s string) string {
 	return string(b)
 }
 
+// marked tells whether s has one of the marks. It is faster than strings.ContainsAny.
+func (e *encoding) marked(s string) bool {
+	for i := range len(e.marks) {
+		if strings.IndexByte(s, e.marks[i]) >= 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // inEncoded tells whether s may hold, encoded, one of what h was made of.
 func (h *heads) inEncoded(s string, e *encoding) bool {
-	if !strings.ContainsAny(s, e.marks) {
+	if !e.marked(s) {
 		return false
 	}
 	if slices.ContainsFunc(e.nests, func(part string) bool { return strings.Contains(s, part) }) {
