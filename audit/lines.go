@@ -10,9 +10,6 @@ import (
 	"unicode/utf8"
 )
 
-// timeFormat is the form of times: in UTC, with a fixed number of digits. The JSON log has the same.
-const timeFormat = "2006-01-02T15:04:05.000000Z"
-
 // maxBlock is how many bytes of records are written together.
 const maxBlock = 64 << 10
 
@@ -80,7 +77,8 @@ func appendLine(b []byte, at time.Time, msg string, attrs []slog.Attr, mask func
 	return append(b, '}', '\n')
 }
 
-// appendTime appends a time as timeFormat has it. Package time has a fast path for RFC3339 alone.
+// appendTime appends a time in UTC with a fixed number of digits, "2006-01-02T15:04:05.000000Z", as the JSON log has it.
+// Package time has a fast path for RFC3339 alone.
 func appendTime(b []byte, t time.Time) []byte {
 	t = t.UTC()
 	b = t.AppendFormat(b, time.RFC3339)
