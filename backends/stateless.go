@@ -57,8 +57,8 @@ func (l *line) sparer(p *peer.Peer, w waiting) func(wire.Message, error) bool {
 	return func(a wire.Message, err error) bool { return l.spared(p, w, a, err) }
 }
 
-// keeper returns what is shown an error before the caller of a call is. It is no part of offer, where the call would be
-// allocated for it although most calls need none.
+// keeper returns the function that gets the error of a call before its caller does. It is a function of its own because a
+// closure in offer would put every call on the heap.
 func (l *line) keeper(p *peer.Peer, w waiting) func(wire.Message, error) bool {
 	return func(_ wire.Message, err error) bool { return l.keepForNext(p, w, err) }
 }

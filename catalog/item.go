@@ -161,7 +161,7 @@ func ParsePage(k Kind, result []byte) (Page, error) {
 	return page, nil
 }
 
-// add takes an entry, with what is odd about its inputSchema; nil = nothing can be.
+// add takes an entry and notes a doubt about its inputSchema; nil = the schema needs no look.
 func (p *Page) add(item Item, schema []byte) {
 	item.sum = item.digest()
 	p.Items = append(p.Items, item)

@@ -46,7 +46,7 @@ func ReadFile(path string) ([]byte, error) {
 }
 
 // ReadNamed reads a file that the user has named, up to the length that Load accepts. A pipe or a device
-// must come to its end within 10 s, so that one that nobody writes to is an error.
+// must come to its end within 10 s, so that a pipe without a writer is an error.
 func ReadNamed(path string) ([]byte, error) { return readNamed(path, readTime) }
 
 // readNamed reads a file that the user has named: a regular file, or a pipe or a device that is read

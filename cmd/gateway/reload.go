@@ -109,7 +109,8 @@ func (r *reloader) retry() {
 	}
 }
 
-// watch has the lookout watch what is read; if that is no file, the places where one is looked for. What is no file is not watched: a pipe gives what it has once.
+// watch makes the lookout watch the files that are read. If there is no configuration file, it watches the places where
+// one is looked for. It does not watch a pipe, which can be read only once.
 func (r *reloader) watch() {
 	if r.source != "" && !isRegular(r.source) {
 		return

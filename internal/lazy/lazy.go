@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// Regexp returns a function that returns the regular expression of a text, which is compiled by its first call.
-// That panics if the text is none.
+// Regexp returns a function that compiles a regular expression at its first call and returns it. The function
+// panics if the text is not a regular expression.
 func Regexp(text string) func() *regexp.Regexp {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(text) })
 }
