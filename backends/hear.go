@@ -154,13 +154,24 @@ func (b *Backend) changed(notification string) bool {
 	return b.read(notification, func(k catalog.Kind) { b.rumours[k] = true })
 }
 
-// read is changed, but for who is told of it even if it turns out that nothing has: that
-// is for note, which is called with b.mu held.
+// read is changed without the clients being told of a list that did not change; note is called
+// for each kind of list, with b.mu held.
 func (b *Backend) read(notification string, note func(catalog.Kind)) bool {
+	return b.readKinds(func(k catalog.Kind) bool { return k.Changed() == notification }, note)
+}
+
+// changedAll has all lists read anew, each once.
+func (b *Backend) changedAll() {
+	b.readKinds(func(catalog.Kind) bool { return true }, func(k catalog.Kind) { b.rumours[k] = true })
+}
+
+// readKinds has the lists of these kinds read in one round. It reports whether there are any.
+// Both functions are called with b.mu held.
+func (b *Backend) readKinds(wanted func(catalog.Kind) bool, note func(catalog.Kind)) bool {
 	some := false
 	b.mu.Lock()
 	for k := range catalog.Kind(catalog.NumKinds) {
-		if k.Changed() == notification {
+		if wanted(k) {
 			b.stale[k], some = true, true
 			note(k)
 		}
@@ -174,13 +185,6 @@ func (b *Backend) read(notification string, note func(catalog.Kind)) bool {
 		b.shared.need() // which reads them
 	}
 	return some
-}
-
-// changedAll has all lists read anew.
-func (b *Backend) changedAll() {
-	for k := range catalog.Kind(catalog.NumKinds) {
-		b.changed(k.Changed())
-	}
 }
 
 // takeStale returns the lists that have changed since it was called last. Tell is to be

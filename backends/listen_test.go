@@ -178,6 +178,7 @@ func TestAListenThatIsNotAcknowledged(t *testing.T) {
 		if took := time.Since(began); took < 5*time.Second || took > 6*time.Second {
 			t.Errorf("agreed after %v", took)
 		}
+		b.WantNothing() // each list is read once
 		b.says(id, changedTools, "")
 		b.List(mcptest.Tools("u"))
 		h.wantNames("u")
