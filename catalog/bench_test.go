@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 )
@@ -78,8 +79,12 @@ func TestAllocations_OfRoutes(t *testing.T) {
 func TestAllocations_OfResources(t *testing.T) {
 	s := Merge(Options{}, []Listing{readable(t, "a", []string{"file:///a"}, nil), readable(t, "b", []string{"file:///b"}, []string{"x:{y}"})})
 	for uri, want := range map[string]float64{"file:///b": 0, "x:1": 1, "none:": 0} { // to quote it is the 1
-		if n := testing.AllocsPerRun(100, func() { s.Resource(uri) }); n > want {
-			t.Errorf("%s: %v allocations", uri, n)
+		least := math.Inf(1) // of five rounds: the race detector drops some of what regexp keeps in its pool
+		for range 5 {
+			least = min(least, testing.AllocsPerRun(100, func() { s.Resource(uri) }))
+		}
+		if least > want {
+			t.Errorf("%s: %v allocations", uri, least)
 		}
 	}
 }
