@@ -46,9 +46,10 @@ func NewDigest(c *Config, salt string) Digest {
 // sums has a sum for each key below v, a struct, that has a value.
 func sums(salt string, v reflect.Value) map[string]string {
 	all := make(map[string]string)
+	h := hmac.New(sha256.New, []byte(salt))
 	add := func(key string, value any) {
 		text, _ := json.Marshal(value) // strings, numbers and lists of them always encode
-		h := hmac.New(sha256.New, []byte(salt))
+		h.Reset()
 		h.Write([]byte(key + "\x00"))
 		h.Write(text)
 		all[key] = base64.RawStdEncoding.EncodeToString(h.Sum(nil)[:12])

@@ -31,11 +31,11 @@ func TestACertificateFromAPipeIsReadOnce(t *testing.T) {
 	r.load = func(string, bool) (*config.Loaded, error) {
 		return &config.Loaded{Config: &config.Config{TLS: next}}, nil
 	}
-	if _, pair, err := r.read(); err != nil || !r.certificate.same(pair) {
+	if _, _, pair, err := r.read(); err != nil || !r.certificate.same(pair) {
 		t.Errorf("%v", err)
 	}
 	next.Cert = pipe("other")
-	if _, _, err := r.read(); err == nil {
+	if _, _, _, err := r.read(); err == nil {
 		t.Error("another pipe is taken for a certificate")
 	}
 }

@@ -62,8 +62,9 @@ func auditOverwrites(l *config.Loaded) (errs config.Errors) {
 	}
 	for i, b := range c.Backends {
 		for _, p := range []struct{ key, path string }{{"tls.ca", b.TLS.CA}, {"tls.cert", b.TLS.Cert}, {"tls.key", b.TLS.Key}} {
-			if key := l.At(fmt.Sprintf("backends[%d].%s", i, p.key)); p.path != "" {
-				refuse(p.path, "the same file as "+key.Key+" of the backend "+b.Name)
+			if p.path != "" {
+				key := l.At(fmt.Sprintf("backends[%d].%s", i, p.key)).Key
+				refuse(p.path, "the same file as "+key+" of the backend "+b.Name)
 			}
 		}
 	}

@@ -157,7 +157,7 @@ func (r *reloader) reload(ctx context.Context, asked bool) {
 		r.sayNothingNew(r.source, false)
 		return
 	}
-	next, pair, err := r.read()
+	next, changes, pair, err := r.read()
 	if err != nil {
 		// The places where a file is looked for change for other reasons, too.
 		if text := err.Error(); asked || r.source != "" || text != r.refusal {
@@ -169,7 +169,6 @@ func (r *reloader) reload(ctx context.Context, asked bool) {
 	}
 	r.refusal = ""
 	r.last = next
-	changes := config.Diff(r.now, next.Config)
 	r.sayHeld(next.Config, changes, asked)
 	if r.takes(changes, pair) {
 		r.apply(ctx, next, changes, pair)
@@ -294,27 +293,30 @@ func changed(c config.Changes) []string {
 	return append(all, c.Taken...)
 }
 
-// read reads the file that is in force; where there was none, any there is now.
-func (r *reloader) read() (*config.Loaded, *certificate, error) {
+// read reads the configuration file, or any that there is now if there was none. It returns the
+// configuration, what differs from the one in force, and the certificate of the HTTP server.
+func (r *reloader) read() (*config.Loaded, config.Changes, *certificate, error) {
+	var none config.Changes
 	if r.source != "" && isPiped(r.source) {
-		return nil, nil, &config.Error{File: r.source, Problem: "is a pipe or a device, which can be read once", Hint: "write a file"}
+		return nil, none, nil, &config.Error{File: r.source, Problem: "is a pipe or a device, which can be read once", Hint: "write a file"}
 	}
 	next, err := r.load(r.source, r.local)
 	if err != nil {
-		return nil, nil, err
+		return nil, none, nil, err
 	}
 	if err := emptied(next, len(r.now.Backends)); err != nil {
-		return nil, nil, err
+		return nil, none, nil, err
 	}
+	changes := config.Diff(r.now, next.Config)
 	if r.door == nil {
-		return next, nil, nil
+		return next, changes, nil, nil
 	}
-	after := r.now.After(next.Config, config.Diff(r.now, next.Config))
+	after := r.now.After(next.Config, changes)
 	if _, err := r.tokens(next, after); err != nil {
-		return nil, nil, err
+		return nil, none, nil, err
 	}
 	pair, err := r.readCertificate(next, after.TLS)
-	return next, pair, err
+	return next, changes, pair, err
 }
 
 // readCertificate is loadCertificate, but keeps what came from a pipe: to read that again would wait for ever.
@@ -447,8 +449,8 @@ func (r *reloader) bringUp(ctx context.Context) error {
 
 // isNewer reports whether what stands in the file is not what is being loaded, be it right or wrong.
 func (r *reloader) isNewer() bool {
-	next, pair, err := r.read()
-	return err != nil || r.takes(config.Diff(r.now, next.Config), pair)
+	_, changes, pair, err := r.read()
+	return err != nil || r.takes(changes, pair)
 }
 
 // record keeps what is in force for others to compare with.
