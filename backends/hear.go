@@ -154,19 +154,20 @@ func (b *Backend) changed(notification string) bool {
 	return b.read(notification, func(k catalog.Kind) { b.rumours[k] = true })
 }
 
-// read is changed without the clients being told of a list that did not change; note is called
-// for each kind of list, with b.mu held.
+// read requests the lists that a notification names and reports whether it names any. Unlike
+// changed it does not announce a list that turns out to be the same. It calls note for each
+// kind of list, with b.mu held.
 func (b *Backend) read(notification string, note func(catalog.Kind)) bool {
 	return b.readKinds(func(k catalog.Kind) bool { return k.Changed() == notification }, note)
 }
 
-// changedAll has all lists read anew, each once.
+// changedAll requests every list again, each once.
 func (b *Backend) changedAll() {
 	b.readKinds(func(catalog.Kind) bool { return true }, func(k catalog.Kind) { b.rumours[k] = true })
 }
 
-// readKinds has the lists of these kinds read in one round. It reports whether there are any.
-// Both functions are called with b.mu held.
+// readKinds requests the lists of these kinds in one round and reports whether there are any.
+// It calls both functions with b.mu held.
 func (b *Backend) readKinds(wanted func(catalog.Kind) bool, note func(catalog.Kind)) bool {
 	some := false
 	b.mu.Lock()
