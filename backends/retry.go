@@ -1,19 +1,40 @@
 package backends
 
-// Retry has the backends be tried at once that have failed and wait for their next try, as if they
-// had not failed before; so are the own lines of sessions. It returns the names of those backends, and waits for none.
+import "time"
+
+// The connections of single sessions are opened retryStep apart, or closer together if there are
+// so many that the last would wait longer than retrySpread. Many handshakes at the same moment
+// would delay the calls of all backends.
+const (
+	retryStep   = 20 * time.Millisecond
+	retrySpread = time.Second
+)
+
+// Retry ends the pauses of the backends that have failed and resets their failures. The connections
+// that all sessions share are opened at once. Those of single sessions are opened one after the
+// other, within retrySpread, if a call waits or arrives. Retry returns the names of these backends. It does not wait for any of them.
 func (s *Set) Retry() (names []string) {
+	var perSession []*line
 	for _, b := range s.now().all {
 		failed := false
 		for _, l := range b.lines() {
-			if l.isDown() {
-				failed = true
+			switch {
+			case !l.isDown():
+				continue
+			case l.own():
+				perSession = append(perSession, l)
+			default:
 				l.anew()
 			}
+			failed = true
 		}
 		if failed {
 			names = append(names, b.cfg.Name)
 		}
+	}
+	step := min(retryStep, retrySpread/time.Duration(max(len(perSession), 1)))
+	for i, l := range perSession {
+		l.retry(time.Duration(i) * step)
 	}
 	return names
 }

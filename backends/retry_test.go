@@ -3,6 +3,7 @@ package backends_test
 import (
 	"errors"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -65,5 +66,56 @@ func TestRetryOpensTheDoorForOwnLines(t *testing.T) {
 		own.Greet("")
 		own.Reply(own.Asked("tools/call").ID(), "{}")
 		c.ok(t)
+	})
+}
+
+// Many handshakes at the same moment would delay the calls of all backends.
+func TestRetrySpreadsTheConnectionsOfSessions(t *testing.T) {
+	names := []string{"a", "b", "c", "d", "e"}
+	var all []config.Backend
+	for _, name := range names {
+		all = append(all, remote(name))
+	}
+	inHouse(t, backends.Options{Backends: all}, func(t *testing.T, h *house) {
+		const sessions = 4 // so few that failures of some do not stop those of the others
+		callAll := func() {
+			for _, name := range names {
+				for i := range sessions {
+					h.callFor(strconv.Itoa(i), name)
+				}
+			}
+		}
+		for i := range sessions {
+			h.Open(strconv.Itoa(i), nil, false)
+		}
+		for _, name := range names {
+			h.next(name).Ready("t")
+			h.breakDial(name, errors.New("connection refused"))
+		}
+		callAll()
+		time.Sleep(10 * time.Millisecond) // every connection has failed, and its pause is not over
+		before := make(map[string]int)
+		for _, name := range names {
+			h.breakDial(name, nil)
+			before[name] = len(h.dials(name))
+		}
+		began := time.Since(h.began)
+		h.Retry()
+		callAll()
+		time.Sleep(3 * time.Second)
+		var dials []time.Duration
+		for _, name := range names {
+			dials = append(dials, h.dials(name)[before[name]:]...)
+		}
+		if len(dials) != sessions*len(names) {
+			t.Fatalf("%d connections were tried", len(dials))
+		}
+		slices.Sort(dials)
+		if last := dials[len(dials)-1] - began; last > time.Second {
+			t.Errorf("the last was tried after %v", last)
+		}
+		if moments := slices.Compact(slices.Clone(dials)); len(moments) < len(dials)/2 {
+			t.Errorf("%d connections were tried at %d moments", len(dials), len(moments))
+		}
 	})
 }

@@ -228,7 +228,7 @@ func (s *supervisor) pardon(now time.Time, pause time.Duration) {
 		return
 	}
 	s.state, s.sour = BackingOff, false
-	s.breaker = breaker{reason: s.reason, next: s.next, pause: min(s.pause, pause)}
+	s.breaker = breaker{reason: s.reason, next: s.next, pause: min(s.pause, pause, firstPause)}
 	if soon := now.Add(pause); soon.Before(s.next) {
 		s.next = soon
 	}
