@@ -98,7 +98,7 @@ func FuzzImport(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, which uint8, data []byte) {
 		path := paths[int(which)%len(paths)]
-		im := newImporter(ImportOptions{Home: "/home/u", Cwd: "/work", Env: lookup(nil)})
+		im := newImporter(ImportOptions{Home: "/home/u", Cwd: "/src/project", Env: lookup(nil)})
 		if err := im.file(path, data); err != nil && err.Problem == "" {
 			t.Errorf("incomplete: %#v", err)
 		}
@@ -187,7 +187,7 @@ func FuzzImportHides(f *testing.F) {
 			"a":{"command":"x","args":["--flag",T,T],"env":{"X":T,"LONG_NAME":T}},
 			"b":{"url":"https://h/mcp","headers":{"X-Name":T,"Accept":T}}}}`, "T", string(text))
 		for _, path := range []string{"/nowhere/.mcp.json", "/nowhere/claude_desktop_config.json", "/nowhere/x.json"} {
-			im := newImporter(ImportOptions{Home: "/home/u", Cwd: "/work", Env: lookup(nil)})
+			im := newImporter(ImportOptions{Home: "/home/u", Cwd: "/src/project", Env: lookup(nil)})
 			if err := im.file(path, []byte(data)); err != nil {
 				t.Fatal(err)
 			}
