@@ -10,13 +10,15 @@ const (
 	retrySpread = time.Second
 )
 
-// Retry ends the pauses of the backends that have failed and resets their failures. The connections
-// that all sessions share are opened at once. Those of single sessions are opened one after the
-// other, within retrySpread, if a call waits or arrives. Retry returns the names of these backends. It does not wait for any of them.
+// Retry ends the pauses of the backends that have failed, resets their failures and returns their
+// names. It opens the connections that all sessions share at once. It lets those of single sessions
+// be opened one after the other, within retrySpread, if a call waits or arrives. It does not wait
+// for any of them.
 func (s *Set) Retry() (names []string) {
 	var perSession []*line
 	for _, b := range s.now().all {
 		failed := false
+		b.forgetFailedSessions()
 		for _, l := range b.lines() {
 			switch {
 			case !l.isDown():
@@ -39,11 +41,18 @@ func (s *Set) Retry() (names []string) {
 	return names
 }
 
-// lines returns all lines of a backend. What has failed bars none of them from being started any more.
-func (b *Backend) lines() []*line {
+// forgetFailedSessions lets connections of single sessions be opened although those of other
+// sessions have failed.
+func (b *Backend) forgetFailedSessions() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.crowd = crowd{}
+}
+
+// lines returns the connection that all sessions share, and those of single sessions.
+func (b *Backend) lines() []*line {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	all := []*line{b.shared}
 	for _, l := range b.own {
 		all = append(all, l)

@@ -222,7 +222,7 @@ func (s *supervisor) failed(now time.Time, reason error, random float64) {
 }
 
 // pardon forgets what has failed: if it waits for the next try that is in a pause at most, and
-// calls wait for it.
+// calls wait for it. Later pauses start from at most firstPause, however long this pause is.
 func (s *supervisor) pardon(now time.Time, pause time.Duration) {
 	if s.state != BackingOff && s.state != Open {
 		return
