@@ -63,6 +63,19 @@ func TestACertificateFromASilentPipe(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.Close()
+
+	path += "2" // no earlier read has this pipe open
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	written := make(chan error, 1)
+	go func() { written <- os.WriteFile(path, []byte("text"), 0) }()
+	if text, err := config.ReadNamed(path); string(text) != "text" || err != nil {
+		t.Errorf("of a pipe that is written: %q, %v", text, err)
+	}
+	if err := <-written; err != nil {
+		t.Error(err)
+	}
 }
 
 // The hint for a pipe with a relative name is not about the folder: the pipe was found.
