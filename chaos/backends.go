@@ -85,15 +85,18 @@ func small(all []*backend) (some []*backend) {
 // inFlight is how many calls a session may have on their way.
 const inFlight = 30
 
-// atLowPriority returns the command, and its first arguments, that starts a program which gives way to all others: with
-// SCHED_IDLE where that can be had, which on Linux is always. A program at nice 10 keeps a processor for its whole time
-// slice, 3 ms, when one that is not nice becomes runnable.
-var atLowPriority = sync.OnceValue(func() string {
-	if exec.Command("chrt", "-i", "0", "true").Run() == nil {
-		return `chrt, args: [-i, "0"`
+// atLowPriority returns the keys of a backend that starts program with a priority below that of
+// all others: with SCHED_IDLE if the machine has chrt, as Linux distributions do, else at nice 10.
+// At nice 10 a program keeps a processor for its whole time slice of 3 ms when a program of normal
+// priority becomes runnable.
+func atLowPriority(program string) string {
+	if hasIdlePriority() {
+		return fmt.Sprintf(`command: chrt, args: [-i, "0", %q]`, program)
 	}
-	return `nice, args: [-n, "10"`
-})
+	return fmt.Sprintf(`command: nice, args: [-n, "10", %q]`, program)
+}
+
+var hasIdlePriority = sync.OnceValue(func() bool { return exec.Command("chrt", "-i", "0", "true").Run() == nil })
 
 // configuration is the text of a gateway's file.
 func configuration(backends []*backend, dir, name, stub, mark string) string {
@@ -114,12 +117,12 @@ func configuration(backends []*backend, dir, name, stub, mark string) string {
 		default:
 			// What faulty programs burn, for they start all the time, is between them and the machine: it is not to be
 			// taken for what the gateway makes others suffer.
-			command := strconv.Quote(stub)
+			start := fmt.Sprintf("command: %q", stub)
 			if !x.spared() {
-				command = fmt.Sprintf("%s, %q]", atLowPriority(), stub)
+				start = atLowPriority(stub)
 			}
-			fmt.Fprintf(&b, "  - {name: %s, command: %s, env: {%s: %q, %s: %q, GENERATION: \"%d\"}%s}\n",
-				x.name, command, faults.ScriptEnv, x.script.String(), markEnv, mark, x.generation, patience)
+			fmt.Fprintf(&b, "  - {name: %s, %s, env: {%s: %q, %s: %q, GENERATION: \"%d\"}%s}\n",
+				x.name, start, faults.ScriptEnv, x.script.String(), markEnv, mark, x.generation, patience)
 		}
 	}
 	return b.String()

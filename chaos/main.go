@@ -46,8 +46,9 @@ type plan struct {
 	warm   time.Duration
 }
 
-// memoryLimit is what chaos itself may take, in bytes, before its collector runs: every 20 s. With GOGC=100 it ran 4.7
-// times a second for 9 ms each, and was part of 4 % of the latencies that are measured; with 800, every 7 s.
+// memoryLimit is how many bytes chaos itself may use before its collector runs, which is three
+// times in a run of two minutes. With GOGC=100 it ran 4.7 times a second for 9 ms each, and was
+// part of 4 % of the latencies that are measured; with GOGC=800 it ran every 7 s.
 const memoryLimit = 1 << 30
 
 func main() {
