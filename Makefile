@@ -25,19 +25,19 @@ wine:
 
 # Ratios against a relay that only copies bytes, in the same run.
 bench:
-	go run ./bench
+	go run ./integration/bench
 
 # What the gateway promises, held against everything that goes wrong (docs/reliability.md).
 chaos:
-	go run ./chaos
+	go run ./integration/chaos
 
 # An hour of moderate load, and whether anything grows.
 soak:
-	go run ./chaos -soak -for 1h -json soak.json
+	go run ./integration/chaos -soak -for 1h -json soak.json
 
 # Five minutes for each reader of outside bytes that the clients reach, and of the state files.
 fuzz:
-	go test ./wire -run '^$$' -fuzz '^FuzzParse$$' -fuzztime 5m
-	go test ./transport -run '^$$' -fuzz '^FuzzLines$$' -fuzztime 5m
-	go test ./door -run '^$$' -fuzz '^FuzzPost$$' -fuzztime 5m
+	go test ./internal/wire -run '^$$' -fuzz '^FuzzParse$$' -fuzztime 5m
+	go test ./internal/transport -run '^$$' -fuzz '^FuzzLines$$' -fuzztime 5m
+	go test ./internal/httpserver -run '^$$' -fuzz '^FuzzPost$$' -fuzztime 5m
 	go test ./backends -run '^$$' -fuzz '^FuzzMemory$$' -fuzztime 5m

@@ -9,7 +9,7 @@ import (
 
 	"mcpgateway/backends"
 	"mcpgateway/internal/mcptest"
-	"mcpgateway/wire"
+	"mcpgateway/internal/wire"
 )
 
 // What the only client says that it can do, at one time and at another.

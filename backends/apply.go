@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"mcpgateway/catalog"
-	"mcpgateway/config"
+	"mcpgateway/internal/config"
 )
 
 // A Change is what a Set is to be from now on. See [Options] for what the fields say.

@@ -9,7 +9,7 @@ import (
 
 	"mcpgateway/backends"
 	"mcpgateway/catalog"
-	"mcpgateway/config"
+	"mcpgateway/internal/config"
 	"mcpgateway/internal/mcptest"
 )
 

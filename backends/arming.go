@@ -3,8 +3,8 @@ package backends
 import (
 	"slices"
 
-	"mcpgateway/peer"
-	"mcpgateway/wire"
+	"mcpgateway/internal/peer"
+	"mcpgateway/internal/wire"
 )
 
 // isSubscription reports whether a request is one that the stateless era has not, for

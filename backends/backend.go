@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"mcpgateway/catalog"
-	"mcpgateway/config"
-	"mcpgateway/transport"
+	"mcpgateway/internal/config"
+	"mcpgateway/internal/transport"
 )
 
 // A Status is what can be said of a backend at one moment. It tells of the

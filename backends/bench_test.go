@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"mcpgateway/backends"
-	"mcpgateway/config"
-	"mcpgateway/peer"
-	"mcpgateway/wire"
+	"mcpgateway/internal/config"
+	"mcpgateway/internal/peer"
+	"mcpgateway/internal/wire"
 )
 
 // BenchmarkSend is a call of the embedded backend and its answer, with no bound near, and

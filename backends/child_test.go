@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"mcpgateway/catalog"
-	"mcpgateway/config"
+	"mcpgateway/internal/config"
 	"mcpgateway/internal/mcptest"
 )
 

@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"mcpgateway/backends"
-	"mcpgateway/config"
-	"mcpgateway/peer"
-	"mcpgateway/transport"
-	"mcpgateway/wire"
+	"mcpgateway/internal/config"
+	"mcpgateway/internal/peer"
+	"mcpgateway/internal/transport"
+	"mcpgateway/internal/wire"
 )
 
 // wantState checks where a backend stands.

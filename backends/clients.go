@@ -3,8 +3,8 @@ package backends
 import (
 	"sync"
 
-	"mcpgateway/revision"
-	"mcpgateway/wire"
+	"mcpgateway/internal/protocol"
+	"mcpgateway/internal/wire"
 )
 
 // sessions are the clients' sessions as far as backends have to know of them.
@@ -37,7 +37,7 @@ func (s *Set) Open(id string, capabilities []byte, stateless bool) {
 	}
 	s.sessions.last++
 	s.sessions.open[id] = &session{
-		capabilities: capabilities, modern: revision.ModernCapabilities(capabilities), stateless: stateless, number: s.sessions.last,
+		capabilities: capabilities, modern: protocol.ModernCapabilities(capabilities), stateless: stateless, number: s.sessions.last,
 	}
 }
 

@@ -5,8 +5,8 @@ import (
 	"strings"
 
 	"mcpgateway/catalog"
-	"mcpgateway/config"
-	"mcpgateway/wire"
+	"mcpgateway/internal/config"
+	"mcpgateway/internal/wire"
 )
 
 // permitsCompletion reports whether the filters permit a request completion/complete. A template is

@@ -3,8 +3,8 @@ package backends
 import (
 	"testing"
 
-	"mcpgateway/config"
-	"mcpgateway/wire"
+	"mcpgateway/internal/config"
+	"mcpgateway/internal/wire"
 )
 
 // The arguments of a completion expand its template to resources that are denied.

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"mcpgateway/config"
+	"mcpgateway/internal/config"
 )
 
 func TestReadRun_F_PROC_1(t *testing.T) {

@@ -17,8 +17,8 @@ import (
 	"time"
 
 	"mcpgateway/internal/lazy"
-	"mcpgateway/transport"
-	"mcpgateway/wire"
+	"mcpgateway/internal/transport"
+	"mcpgateway/internal/wire"
 )
 
 // The gateway has the engine write the id of each container that a backend runs into a file, and

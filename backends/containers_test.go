@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"mcpgateway/config"
+	"mcpgateway/internal/config"
 )
 
 // Of records only those of gateways that are over are taken up. What is damaged, too large, too old or

@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"mcpgateway/config"
-	"mcpgateway/peer"
-	"mcpgateway/wire"
+	"mcpgateway/internal/config"
+	"mcpgateway/internal/peer"
+	"mcpgateway/internal/wire"
 )
 
 // FRAME-08, FRAME-09: a backend that stops reading: its calls end when their time is over, it is

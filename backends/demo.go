@@ -12,10 +12,10 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"mcpgateway/peer"
-	"mcpgateway/revision"
-	"mcpgateway/transport"
-	"mcpgateway/wire"
+	"mcpgateway/internal/peer"
+	"mcpgateway/internal/protocol"
+	"mcpgateway/internal/transport"
+	"mcpgateway/internal/wire"
 )
 
 // demo is the embedded backend: a small MCP server inside the process, spoken to
@@ -67,7 +67,7 @@ func (d *demoServer) Asked(r *peer.Request) {
 		var hello server
 		_ = json.Unmarshal(r.Part(wire.PartParams), &hello) // Negotiate bears anything
 		r.Reply(wire.Encode(map[string]any{
-			"protocolVersion": revision.Negotiate(hello.ProtocolVersion).Date,
+			"protocolVersion": protocol.Negotiate(hello.ProtocolVersion).Date,
 			"capabilities":    map[string]any{"tools": struct{}{}, "prompts": struct{}{}, "resources": struct{}{}},
 			"serverInfo":      mcp.Implementation{Name: d.name, Version: "1"},
 		}))

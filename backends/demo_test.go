@@ -9,10 +9,10 @@ import (
 
 	"mcpgateway/backends"
 	"mcpgateway/catalog"
-	"mcpgateway/config"
+	"mcpgateway/internal/config"
 	"mcpgateway/internal/mcptest"
-	"mcpgateway/peer"
-	"mcpgateway/wire"
+	"mcpgateway/internal/peer"
+	"mcpgateway/internal/wire"
 )
 
 // The embedded backend is a server like any other, and ends with the Set.

@@ -15,10 +15,10 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"mcpgateway/config"
-	"mcpgateway/revision"
-	"mcpgateway/transport"
-	"mcpgateway/wire"
+	"mcpgateway/internal/config"
+	"mcpgateway/internal/protocol"
+	"mcpgateway/internal/transport"
+	"mcpgateway/internal/wire"
 )
 
 // A way is one to dial a backend.
@@ -123,7 +123,7 @@ func (b *Backend) describe(m wire.Message) map[string]string {
 		schema = b.headers[m.Name()]
 		b.mu.Unlock()
 	}
-	return revision.Describe(m, schema)
+	return protocol.Describe(m, schema)
 }
 
 // hasStreams reports whether what the backend says may come on several streams, of

@@ -10,10 +10,10 @@ import (
 	"sync"
 	"time"
 
-	"mcpgateway/peer"
-	"mcpgateway/revision"
-	"mcpgateway/transport"
-	"mcpgateway/wire"
+	"mcpgateway/internal/peer"
+	"mcpgateway/internal/protocol"
+	"mcpgateway/internal/transport"
+	"mcpgateway/internal/wire"
 )
 
 // An era is how a backend is spoken to. See docs/decisions/012-probe.md.
@@ -157,9 +157,9 @@ type discovery struct {
 // never asked to do anything. For how long the answer is good is not looked at: it
 // is for the conversation.
 func (l *line) discover(ctx context.Context, p *peer.Peer) (server, error) {
-	speaks := revision.Newest()
+	speaks := protocol.Newest()
 	for again := false; ; again = true {
-		stamp := revision.Stamp{Revision: speaks.Date, Capabilities: revision.ModernCapabilities(l.declares()), Client: l.b.set.client}
+		stamp := protocol.Stamp{Revision: speaks.Date, Capabilities: protocol.ModernCapabilities(l.declares()), Client: l.b.set.client}
 		m, err := p.Ask(ctx, stamp.On(wire.NewRequest("0", discoverMethod, nil)))
 		_, unusable := errors.AsType[*peer.BadAnswer](err)
 		switch {
@@ -174,13 +174,13 @@ func (l *line) discover(ctx context.Context, p *peer.Peer) (server, error) {
 		}
 		e := wire.ReadError(failure)
 		switch e.Code {
-		case revision.CodeUnsupportedVersion:
-			common, ok := revision.Common(supported(e.Data))
+		case protocol.CodeUnsupportedVersion:
+			common, ok := protocol.Common(supported(e.Data))
 			if !ok {
 				return server{}, classic{e}
 			}
 			speaks = common // be it the same: there are servers that first refuse it
-		case revision.CodeHeaderMismatch, revision.CodeMissingCapability:
+		case protocol.CodeHeaderMismatch, protocol.CodeMissingCapability:
 		default:
 			return server{}, classic{e}
 		}
@@ -209,8 +209,8 @@ func texts(array []byte) (all []string) {
 // anything with {}.
 func readDiscovery(result []byte) (server, error) {
 	get := func(path ...string) []byte { value, _ := wire.Lookup(result, path...); return value }
-	common, ok := revision.Common(texts(get("supportedVersions")))
-	if !ok || revision.TypeOf(result) != revision.Complete {
+	common, ok := protocol.Common(texts(get("supportedVersions")))
+	if !ok || protocol.TypeOf(result) != protocol.Complete {
 		return server{}, classic{errors.New("server/discover: its answer is no DiscoverResult with a revision that is known")}
 	}
 	s := server{
@@ -224,7 +224,7 @@ func readDiscovery(result []byte) (server, error) {
 // haveSessions reports whether there is a revision of the session era among some.
 func haveSessions(dates []string) bool {
 	return slices.ContainsFunc(dates, func(date string) bool {
-		t, known := revision.Find(date)
+		t, known := protocol.Find(date)
 		return known && !t.Stateless
 	})
 }
@@ -331,11 +331,11 @@ func contradicts(err error) bool {
 	if !ok {
 		return false
 	}
-	if e.Code == revision.CodeUnsupportedVersion || e.Code == wire.CodeMethodNotFound {
+	if e.Code == protocol.CodeUnsupportedVersion || e.Code == wire.CodeMethodNotFound {
 		return true
 	}
-	for _, date := range revision.Dates() {
-		if t, _ := revision.Find(date); t.Stateless && strings.Contains(e.Message+string(e.Data), date) {
+	for _, date := range protocol.Dates() {
+		if t, _ := protocol.Find(date); t.Stateless && strings.Contains(e.Message+string(e.Data), date) {
 			return true
 		}
 	}

@@ -7,9 +7,9 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"mcpgateway/catalog"
-	"mcpgateway/config"
-	"mcpgateway/peer"
-	"mcpgateway/wire"
+	"mcpgateway/internal/config"
+	"mcpgateway/internal/peer"
+	"mcpgateway/internal/wire"
 )
 
 // filterOf returns the filter of one of the backend's lists.

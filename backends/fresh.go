@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"mcpgateway/catalog"
-	"mcpgateway/revision"
+	"mcpgateway/internal/protocol"
 )
 
 // leastTTL is how long a list is kept, at least, that says that it is good for a while
@@ -74,7 +74,7 @@ func (b *Backend) mendHeaders(page *catalog.Page, s server) {
 		schema := item.Schema()
 		flaw := ""
 		if bytes.Contains(schema, annotation) {
-			flaw = revision.HeaderFlaw(schema)
+			flaw = protocol.HeaderFlaw(schema)
 		}
 		switch {
 		case flaw == "":
@@ -83,7 +83,7 @@ func (b *Backend) mendHeaders(page *catalog.Page, s server) {
 			continue
 		default:
 			page.Flaws = append(page.Flaws, catalog.Flaw{Item: item.Own, What: flaw, Mended: true})
-			item = item.WithSchema(revision.WithoutHeaders(schema))
+			item = item.WithSchema(protocol.WithoutHeaders(schema))
 		}
 		kept = append(kept, item)
 	}

@@ -13,10 +13,10 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"mcpgateway/catalog"
-	"mcpgateway/peer"
-	"mcpgateway/revision"
-	"mcpgateway/transport"
-	"mcpgateway/wire"
+	"mcpgateway/internal/peer"
+	"mcpgateway/internal/protocol"
+	"mcpgateway/internal/transport"
+	"mcpgateway/internal/wire"
 )
 
 // A server is what a backend said of itself in the handshake.
@@ -77,7 +77,7 @@ func (l *line) greet(ctx context.Context, p *peer.Peer, by way) (server, error) 
 		s, err = l.discover(ctx, p)
 		switch {
 		case pinned && isA[classic](err):
-			err = fmt.Errorf("it does not speak %s: remove `era: modern` (%w)", revision.Newest().Date, err)
+			err = fmt.Errorf("it does not speak %s: remove `era: modern` (%w)", protocol.Newest().Date, err)
 		case pinned && isA[*transport.ExitError](err):
 			err = fmt.Errorf("%w (it was asked server/discover, because of `era: modern`)", err)
 		}
@@ -93,7 +93,7 @@ func (l *line) greet(ctx context.Context, p *peer.Peer, by way) (server, error) 
 			l.b.judge(verdict{})
 			err = otherEra{err}
 		case l.b.cfg.Era == legacy && contradicts(err):
-			err = fmt.Errorf("it may speak %s alone: remove `era: legacy` (%w)", revision.Newest().Date, err)
+			err = fmt.Errorf("it may speak %s alone: remove `era: legacy` (%w)", protocol.Newest().Date, err)
 		}
 	}
 	if err != nil {
@@ -169,7 +169,7 @@ func (l *line) initialize(ctx context.Context, p *peer.Peer) (server, error) {
 			"clientInfo":      l.b.set.Info,
 		}))
 	}
-	result, err := offer(revision.NewestWithSessions().Date)
+	result, err := offer(protocol.NewestWithSessions().Date)
 	if date := counterOffer(err); date != "" {
 		l.log.Debug("backend refuses our revision and names others; offering one of them", "revision", date, "err", err)
 		again, failure := offer(date)
@@ -190,7 +190,7 @@ func (l *line) initialize(ctx context.Context, p *peer.Peer) (server, error) {
 		return server{}, errors.New("initialize: its answer is no InitializeResult")
 	}
 	s.Capabilities = capabilitiesOf(s.Capabilities)
-	if _, known := revision.Find(s.ProtocolVersion); !known {
+	if _, known := protocol.Find(s.ProtocolVersion); !known {
 		l.log.Warn("backend speaks a revision that is not known; going on all the same",
 			"revision", s.ProtocolVersion)
 	}
@@ -209,9 +209,9 @@ func counterOffer(err error) string {
 		return ""
 	}
 	text := e.Message + string(e.Data)
-	for _, date := range revision.Dates() { // the newest first
-		t, _ := revision.Find(date)
-		if !t.Stateless && date != revision.NewestWithSessions().Date && strings.Contains(text, date) {
+	for _, date := range protocol.Dates() { // the newest first
+		t, _ := protocol.Find(date)
+		if !t.Stateless && date != protocol.NewestWithSessions().Date && strings.Contains(text, date) {
 			return date
 		}
 	}

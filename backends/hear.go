@@ -10,10 +10,10 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"mcpgateway/catalog"
-	"mcpgateway/peer"
-	"mcpgateway/revision"
-	"mcpgateway/transport"
-	"mcpgateway/wire"
+	"mcpgateway/internal/peer"
+	"mcpgateway/internal/protocol"
+	"mcpgateway/internal/transport"
+	"mcpgateway/internal/wire"
 )
 
 // Clients is whoever knows the sessions. Its methods must not wait.
@@ -54,9 +54,9 @@ func (h *handler) Asked(r *peer.Request) {
 		r.Fail(wire.Errorf(wire.CodeMethodNotFound, "Method not found: %s", r.Method()))
 		return
 	}
-	m, err := revision.Askable(r.Message)
+	m, err := protocol.Askable(r.Message)
 	if err == nil && r.Method() == string(mcp.MethodElicitationCreate) {
-		err = revision.CheckElicitation(m.Part(wire.PartParams))
+		err = protocol.CheckElicitation(m.Part(wire.PartParams))
 	}
 	if err != nil {
 		h.warnOfParams(m, err)
@@ -132,14 +132,14 @@ func (h *handler) Told(m wire.Message, on peer.Stream) {
 			h.l.acknowledged(m, on)
 			return
 		}
-		m = revision.Unstamp(m)
+		m = protocol.Unstamp(m)
 	}
 	switch method {
 	case mcp.MethodNotificationResourceUpdated:
 		h.l.updated(m, on)
 		return
 	case string(mcp.MethodNotificationMessage):
-		if err := revision.CheckLog(m.Part(wire.PartParams)); err != nil {
+		if err := protocol.CheckLog(m.Part(wire.PartParams)); err != nil {
 			h.warnOfParams(m, err)
 			return
 		}

@@ -6,9 +6,9 @@ import (
 	"slices"
 	"time"
 
-	"mcpgateway/peer"
-	"mcpgateway/revision"
-	"mcpgateway/wire"
+	"mcpgateway/internal/peer"
+	"mcpgateway/internal/protocol"
+	"mcpgateway/internal/wire"
 )
 
 // A hearing is one subscriptions/listen.
@@ -26,7 +26,7 @@ func (h *hearing) hears(uri string) bool { return h.all || slices.Contains(h.som
 
 // is reports whether a notification says that it comes by this listen.
 func (h *hearing) is(m wire.Message) bool {
-	id := revision.Subscription(m)
+	id := protocol.Subscription(m)
 	return id == "" || string(id) == string(h.c.ID()) || wire.Unquote([]byte(id)) == string(h.c.ID())
 }
 

@@ -16,11 +16,11 @@ import (
 
 	"mcpgateway/backends"
 	"mcpgateway/catalog"
-	"mcpgateway/config"
+	"mcpgateway/internal/config"
 	"mcpgateway/internal/mcptest"
-	"mcpgateway/peer"
-	"mcpgateway/transport"
-	"mcpgateway/wire"
+	"mcpgateway/internal/peer"
+	"mcpgateway/internal/transport"
+	"mcpgateway/internal/wire"
 )
 
 // A house is a Set whose backends the test plays, in a bubble.

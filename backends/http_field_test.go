@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"mcpgateway/config"
-	"mcpgateway/wire"
+	"mcpgateway/internal/config"
+	"mcpgateway/internal/wire"
 )
 
 // records are the lines of a log.

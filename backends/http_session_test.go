@@ -13,9 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"mcpgateway/config"
-	"mcpgateway/peer"
-	"mcpgateway/wire"
+	"mcpgateway/internal/config"
+	"mcpgateway/internal/peer"
+	"mcpgateway/internal/wire"
 )
 
 // A sessionServer is a server of streamable HTTP. It keeps its sessions until it is told to

@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"mcpgateway/config"
-	"mcpgateway/peer"
-	"mcpgateway/wire"
+	"mcpgateway/internal/config"
+	"mcpgateway/internal/peer"
+	"mcpgateway/internal/wire"
 )
 
 // A server whose large answers stall takes no more room than its bound; what is beyond fails at

@@ -4,9 +4,9 @@ import (
 	"sync"
 	"time"
 
-	"mcpgateway/peer"
-	"mcpgateway/revision"
-	"mcpgateway/wire"
+	"mcpgateway/internal/peer"
+	"mcpgateway/internal/protocol"
+	"mcpgateway/internal/wire"
 )
 
 // wanted returns the level at which the backend should log: the session's, or the
@@ -26,7 +26,7 @@ func (l *line) wanted() string {
 		return "" // nobody hears what is logged there
 	}
 	for _, one := range all.open {
-		if one.level != "" && (lowest == "" || revision.Severity(one.level) < revision.Severity(lowest)) {
+		if one.level != "" && (lowest == "" || protocol.Severity(one.level) < protocol.Severity(lowest)) {
 			lowest = one.level
 		}
 	}

@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"mcpgateway/catalog"
-	"mcpgateway/peer"
-	"mcpgateway/transport"
-	"mcpgateway/wire"
+	"mcpgateway/internal/peer"
+	"mcpgateway/internal/transport"
+	"mcpgateway/internal/wire"
 )
 
 // A line is a way to a backend: one conversation at a time, and the calls that

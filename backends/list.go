@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"mcpgateway/catalog"
-	"mcpgateway/peer"
-	"mcpgateway/revision"
-	"mcpgateway/wire"
+	"mcpgateway/internal/peer"
+	"mcpgateway/internal/protocol"
+	"mcpgateway/internal/wire"
 )
 
 // What one backend may list of each kind; in bytes it is what a message may have.
@@ -158,7 +158,7 @@ func (b *Backend) page(r *reading, s server, a peer.Answer) (next []byte, err er
 		return nil, nil // a server that has none
 	}
 	result := a.OneLine().Part(wire.PartResult)
-	if t := revision.TypeOf(result); s.stateless && t != revision.Complete {
+	if t := protocol.TypeOf(result); s.stateless && t != protocol.Complete {
 		return nil, fmt.Errorf("its result is %s", cmp.Or(t, "of no type that is known"))
 	}
 	page, err := catalog.ParsePage(r.kind, result)

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"mcpgateway/catalog"
-	"mcpgateway/peer"
-	"mcpgateway/revision"
-	"mcpgateway/wire"
+	"mcpgateway/internal/peer"
+	"mcpgateway/internal/protocol"
+	"mcpgateway/internal/wire"
 )
 
 // A backend of the stateless era says what has changed on a subscriptions/listen of
@@ -229,7 +229,7 @@ func (g *listening) rest(ctx context.Context, err error) {
 func (g *listening) failed(err error) {
 	e, _ := errors.AsType[*wire.Error](err)
 	g.l.reached(err)
-	if foreign(err) || e != nil && e.Code == revision.CodeUnsupportedVersion {
+	if foreign(err) || e != nil && e.Code == protocol.CodeUnsupportedVersion {
 		g.l.doubtful()
 		g.l.b.refresh()
 	}

@@ -9,9 +9,9 @@ import (
 
 	"mcpgateway/backends"
 	"mcpgateway/internal/mcptest"
-	"mcpgateway/peer"
-	"mcpgateway/transport"
-	"mcpgateway/wire"
+	"mcpgateway/internal/peer"
+	"mcpgateway/internal/transport"
+	"mcpgateway/internal/wire"
 )
 
 const tells = `{"tools":{"listChanged":true},"resources":{"subscribe":true}}`

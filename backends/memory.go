@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"mcpgateway/catalog"
-	"mcpgateway/config"
-	"mcpgateway/wire"
+	"mcpgateway/internal/config"
+	"mcpgateway/internal/wire"
 )
 
 // legacy is the era of a backend that is not asked for it, as the file has it.

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"mcpgateway/backends"
-	"mcpgateway/transport"
+	"mcpgateway/internal/transport"
 )
 
 // A program that sends back what it is sent is not a server, in any era. It gets no answer, and the

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"mcpgateway/config"
+	"mcpgateway/internal/config"
 )
 
 // A call that comes to a backend at the moment in which it is retired may want a line of its own

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"mcpgateway/backends"
-	"mcpgateway/config"
+	"mcpgateway/internal/config"
 	"mcpgateway/internal/mcptest"
-	"mcpgateway/transport"
+	"mcpgateway/internal/transport"
 )
 
 // pong answers the ping that must come next.

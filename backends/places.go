@@ -7,9 +7,9 @@ import (
 	"sync"
 	"time"
 
-	"mcpgateway/config"
-	"mcpgateway/peer"
-	"mcpgateway/wire"
+	"mcpgateway/internal/config"
+	"mcpgateway/internal/peer"
+	"mcpgateway/internal/wire"
 )
 
 // places bound how many calls of clients are at a backend at one time, over all of

@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"mcpgateway/config"
-	"mcpgateway/peer"
-	"mcpgateway/wire"
+	"mcpgateway/internal/config"
+	"mcpgateway/internal/peer"
+	"mcpgateway/internal/wire"
 )
 
 // BenchmarkPlaces is a call that waits for a place, with n that wait before it: one of each of n

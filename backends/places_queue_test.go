@@ -9,8 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"mcpgateway/peer"
-	"mcpgateway/wire"
+	"mcpgateway/internal/peer"
+	"mcpgateway/internal/wire"
 )
 
 func TestSessionsTakeTurnsInTheQueue(t *testing.T) {

@@ -12,11 +12,11 @@ import (
 	"time"
 
 	"mcpgateway/backends"
-	"mcpgateway/config"
+	"mcpgateway/internal/config"
 	"mcpgateway/internal/mcptest"
-	"mcpgateway/peer"
-	"mcpgateway/transport"
-	"mcpgateway/wire"
+	"mcpgateway/internal/peer"
+	"mcpgateway/internal/transport"
+	"mcpgateway/internal/wire"
 )
 
 // withPlaces returns a backend a with so many places, for which a call waits so long.

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"mcpgateway/catalog"
-	"mcpgateway/config"
+	"mcpgateway/internal/config"
 )
 
 // BenchmarkPublish is what the group does when one of its backends has listed another tool, with

@@ -7,8 +7,8 @@ import (
 
 	"mcpgateway/backends"
 	"mcpgateway/internal/mcptest"
-	"mcpgateway/peer"
-	"mcpgateway/wire"
+	"mcpgateway/internal/peer"
+	"mcpgateway/internal/wire"
 )
 
 // A server that is of one era now and of the other then, calls that it

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"mcpgateway/catalog"
-	"mcpgateway/peer"
+	"mcpgateway/internal/peer"
 )
 
 // run keeps the shared line up until ctx is done; one that is stopped until it is needed

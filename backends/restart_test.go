@@ -10,7 +10,7 @@ import (
 	"mcpgateway/backends"
 	"mcpgateway/catalog"
 	"mcpgateway/internal/mcptest"
-	"mcpgateway/wire"
+	"mcpgateway/internal/wire"
 )
 
 func TestStartTimeout(t *testing.T) {

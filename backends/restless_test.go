@@ -8,10 +8,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"mcpgateway/config"
-	"mcpgateway/peer"
-	"mcpgateway/transport"
-	"mcpgateway/wire"
+	"mcpgateway/internal/config"
+	"mcpgateway/internal/peer"
+	"mcpgateway/internal/transport"
+	"mcpgateway/internal/wire"
 )
 
 // restless is a server that says its tools have changed whenever it is asked for

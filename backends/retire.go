@@ -5,8 +5,8 @@ import (
 	"errors"
 	"slices"
 
-	"mcpgateway/peer"
-	"mcpgateway/wire"
+	"mcpgateway/internal/peer"
+	"mcpgateway/internal/wire"
 )
 
 // A backend that is a member of its Set no more is retired. Its lines take nothing new:

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"mcpgateway/config"
+	"mcpgateway/internal/config"
 )
 
 // Nothing is kept of a backend that was retired and has ended, and not too much of what was once

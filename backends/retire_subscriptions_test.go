@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"mcpgateway/backends"
-	"mcpgateway/config"
-	"mcpgateway/wire"
+	"mcpgateway/internal/config"
+	"mcpgateway/internal/wire"
 )
 
 // Over HTTP, where a listen is made anew without a gap, an update may have been missed in the

@@ -9,11 +9,11 @@ import (
 	"time"
 
 	"mcpgateway/backends"
-	"mcpgateway/config"
+	"mcpgateway/internal/config"
 	"mcpgateway/internal/mcptest"
-	"mcpgateway/peer"
-	"mcpgateway/transport"
-	"mcpgateway/wire"
+	"mcpgateway/internal/peer"
+	"mcpgateway/internal/transport"
+	"mcpgateway/internal/wire"
 )
 
 // replace changes a backend, whose new server lists nothing but this tool, and returns that.

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"mcpgateway/backends"
-	"mcpgateway/config"
+	"mcpgateway/internal/config"
 )
 
 // What was repaired is up as soon as somebody says so, and what is well is left alone.

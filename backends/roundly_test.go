@@ -10,8 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"mcpgateway/config"
-	"mcpgateway/transport"
+	"mcpgateway/internal/config"
+	"mcpgateway/internal/transport"
 )
 
 // What is logged of a failure says when the next try is, in a number that can be read.

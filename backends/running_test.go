@@ -9,9 +9,9 @@ import (
 	"sync"
 	"testing"
 
-	"mcpgateway/config"
-	"mcpgateway/peer"
-	"mcpgateway/wire"
+	"mcpgateway/internal/config"
+	"mcpgateway/internal/peer"
+	"mcpgateway/internal/wire"
 )
 
 // A lockedBuffer may be read while it is written to.

@@ -31,10 +31,10 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"mcpgateway/catalog"
-	"mcpgateway/config"
-	"mcpgateway/peer"
-	"mcpgateway/transport"
-	"mcpgateway/wire"
+	"mcpgateway/internal/config"
+	"mcpgateway/internal/peer"
+	"mcpgateway/internal/transport"
+	"mcpgateway/internal/wire"
 )
 
 // Options of a Set. Backends, Catalog and Wait are what it begins with; see [Set.Apply].

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"mcpgateway/config"
+	"mcpgateway/internal/config"
 )
 
 // startHold is for how long a start counts as being under way, at most: one that hangs must

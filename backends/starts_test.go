@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"mcpgateway/backends"
-	"mcpgateway/config"
+	"mcpgateway/internal/config"
 )
 
 // Only so many processes are started at one time; one that hangs counts for two seconds, and

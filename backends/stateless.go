@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"mcpgateway/catalog"
-	"mcpgateway/peer"
-	"mcpgateway/revision"
-	"mcpgateway/transport"
-	"mcpgateway/wire"
+	"mcpgateway/internal/peer"
+	"mcpgateway/internal/protocol"
+	"mcpgateway/internal/transport"
+	"mcpgateway/internal/wire"
 )
 
 // stamped returns a request as a server reads it that is of the stateless era, on
@@ -22,10 +22,10 @@ func (b *Backend) stamped(m wire.Message, s server, session string, tasks bool) 
 	if !s.stateless {
 		return m // with answers that it was not asked for, if there are any: some servers read them in either era
 	}
-	stamp := revision.Stamp{Revision: s.ProtocolVersion, Client: b.set.client}
+	stamp := protocol.Stamp{Revision: s.ProtocolVersion, Client: b.set.client}
 	stamp.Capabilities, stamp.Level = b.set.says(session)
 	if tasks {
-		stamp.Capabilities = revision.DeclareTasks(stamp.Capabilities)
+		stamp.Capabilities = protocol.DeclareTasks(stamp.Capabilities)
 	}
 	return stamp.On(m)
 }
@@ -96,9 +96,9 @@ func (b *Backend) cannotGoOn(m wire.Message) error {
 func (l *line) spared(p *peer.Peer, w waiting, a wire.Message, err error) bool {
 	l.reached(err)
 	e := wire.ReadError(a.Part(wire.PartError))
-	doubt := e.Code == revision.CodeUnsupportedVersion || foreign(err)
+	doubt := e.Code == protocol.CodeUnsupportedVersion || foreign(err)
 	switch {
-	case !doubt && e.Code != revision.CodeHeaderMismatch:
+	case !doubt && e.Code != protocol.CodeHeaderMismatch:
 		return false
 	case w.again && err != nil:
 		return false

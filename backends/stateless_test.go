@@ -9,11 +9,11 @@ import (
 
 	"mcpgateway/backends"
 	"mcpgateway/catalog"
-	"mcpgateway/config"
+	"mcpgateway/internal/config"
 	"mcpgateway/internal/mcptest"
-	"mcpgateway/peer"
-	"mcpgateway/transport"
-	"mcpgateway/wire"
+	"mcpgateway/internal/peer"
+	"mcpgateway/internal/transport"
+	"mcpgateway/internal/wire"
 )
 
 // modern returns backends that are of the stateless era.

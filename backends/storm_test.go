@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"mcpgateway/backends"
-	"mcpgateway/config"
-	"mcpgateway/peer"
-	"mcpgateway/transport"
-	"mcpgateway/wire"
+	"mcpgateway/internal/config"
+	"mcpgateway/internal/peer"
+	"mcpgateway/internal/transport"
+	"mcpgateway/internal/wire"
 )
 
 // A storm is the servers of one backend, of either era, which do not start, die, cannot be

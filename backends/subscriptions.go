@@ -5,8 +5,8 @@ import (
 	"slices"
 
 	"mcpgateway/catalog"
-	"mcpgateway/peer"
-	"mcpgateway/wire"
+	"mcpgateway/internal/peer"
+	"mcpgateway/internal/wire"
 )
 
 // subscriptions are the resources that sessions want to hear of over one line. The

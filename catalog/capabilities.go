@@ -3,7 +3,7 @@ package catalog
 import (
 	"slices"
 
-	"mcpgateway/wire"
+	"mcpgateway/internal/wire"
 )
 
 const (

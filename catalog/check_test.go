@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"mcpgateway/wire"
+	"mcpgateway/internal/wire"
 )
 
 // check proves of a catalog what must be true of every one.

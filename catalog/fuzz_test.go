@@ -10,7 +10,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 	"github.com/yosida95/uritemplate/v3"
 
-	"mcpgateway/wire"
+	"mcpgateway/internal/wire"
 )
 
 // FuzzMerge reads two pages as they might come from any backend and merges what

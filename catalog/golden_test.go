@@ -14,7 +14,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/txtar"
 
-	"mcpgateway/wire"
+	"mcpgateway/internal/wire"
 )
 
 var fitting = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]*$`)

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"mcpgateway/wire"
+	"mcpgateway/internal/wire"
 )
 
 // identifiers are the schemas in a schema that have an $id.

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"time"
 
-	"mcpgateway/wire"
+	"mcpgateway/internal/wire"
 )
 
 // An Item is one entry of a backend's list, in the backend's own bytes.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"mcpgateway/wire"
+	"mcpgateway/internal/wire"
 )
 
 // exposed returns backend and own name of each entry of a list, by the exposed

@@ -6,7 +6,7 @@ import (
 	"encoding/binary"
 	"slices"
 
-	"mcpgateway/wire"
+	"mcpgateway/internal/wire"
 )
 
 // pages are the results that a client gets for one list, in order. To each but

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"mcpgateway/wire"
+	"mcpgateway/internal/wire"
 )
 
 // cursors follows the pages of a list and returns the cursor of each but the

@@ -3,7 +3,7 @@ package catalog
 import (
 	"strings"
 
-	"mcpgateway/wire"
+	"mcpgateway/internal/wire"
 )
 
 // claim lists each of a backend's entries under its own URI, unless another

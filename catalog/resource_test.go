@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"mcpgateway/wire"
+	"mcpgateway/internal/wire"
 )
 
 // readable makes a listing of resources and templates.

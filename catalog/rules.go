@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"mcpgateway/internal/lazy"
-	"mcpgateway/wire"
+	"mcpgateway/internal/wire"
 )
 
 // A rule says which values a member of a list entry may have by MCP's schema. Clients that validate

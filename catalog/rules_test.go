@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"mcpgateway/wire"
+	"mcpgateway/internal/wire"
 )
 
 // entryOf returns an entry of a kind with more members.

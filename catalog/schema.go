@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"mcpgateway/wire"
+	"mcpgateway/internal/wire"
 )
 
 const (

@@ -1,6 +1,6 @@
 package catalog
 
-import "mcpgateway/wire"
+import "mcpgateway/internal/wire"
 
 // A Snapshot is a merged catalog. It is immutable; any number of goroutines may
 // use it.

@@ -7,7 +7,7 @@ import (
 
 	"github.com/yosida95/uritemplate/v3"
 
-	"mcpgateway/wire"
+	"mcpgateway/internal/wire"
 )
 
 // template reads a template by way of ParsePage.

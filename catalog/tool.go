@@ -1,6 +1,6 @@
 package catalog
 
-import "mcpgateway/wire"
+import "mcpgateway/internal/wire"
 
 // Schema returns the inputSchema of a tool, nil if it has none.
 func (i Item) Schema() []byte {

@@ -13,9 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"mcpgateway/revision"
-	"mcpgateway/transport"
-	"mcpgateway/wire"
+	"mcpgateway/internal/protocol"
+	"mcpgateway/internal/transport"
+	"mcpgateway/internal/wire"
 )
 
 // A lane is a conversation in memory of which neither side costs memory.
@@ -191,7 +191,7 @@ func BenchmarkCall(b *testing.B) {
 	for _, n := range []int{1, 32, 256, 4096} {
 		b.Run(fmt.Sprintf("%d in flight of clients without sessions", n), func(b *testing.B) {
 			r := newRig(b, 2, small)
-			stamp := revision.Stamp{Revision: "2026-07-28", Client: []byte(`{"name":"c","version":"1"}`)}
+			stamp := protocol.Stamp{Revision: "2026-07-28", Client: []byte(`{"name":"c","version":"1"}`)}
 			for i := range n - 1 {
 				_ = r.Write(stamp.On(toolCall(3+i, fmt.Sprintf("never_b%d", i%2), "x")), "")
 			}

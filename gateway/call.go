@@ -10,10 +10,10 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"mcpgateway/catalog"
-	"mcpgateway/peer"
-	"mcpgateway/revision"
-	"mcpgateway/transport"
-	"mcpgateway/wire"
+	"mcpgateway/internal/peer"
+	"mcpgateway/internal/protocol"
+	"mcpgateway/internal/transport"
+	"mcpgateway/internal/wire"
 )
 
 // A Call is a request on its way to a backend: who asked, for what, and where it
@@ -66,7 +66,7 @@ func (s *Session) newCall(m wire.Message, id wire.ID, name string) Call {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	client := s.caller.Name
-	if revision.IsStateless(m) {
+	if protocol.IsStateless(m) {
 		client = clientName(m)
 	}
 	return Call{
@@ -174,7 +174,7 @@ func (c *call) forbidden(failure *wire.Error) Outcome {
 // unknownError returns the error for a name that nobody has, or that the configuration forbids.
 func (c *call) unknownError() *wire.Error {
 	err := c.road.unknown(c.Name)
-	if c.guest != nil && err.Code == revision.CodeNoResource {
+	if c.guest != nil && err.Code == protocol.CodeNoResource {
 		err.Code = wire.CodeInvalidParams
 	}
 	return err
@@ -275,7 +275,7 @@ func (c *call) Done(m wire.Message, err error) {
 // forward ends a call with a backend's answer, in the words of the client's revision.
 func (c *call) forward(m wire.Message) {
 	if failure := m.Part(wire.PartError); failure != nil {
-		marked, err := revision.MarkElicitations(failure, mark(c.Route.Backend))
+		marked, err := protocol.MarkElicitations(failure, mark(c.Route.Backend))
 		if err != nil {
 			c.giveIn(&peer.BadAnswer{Err: err})
 			return
@@ -284,7 +284,7 @@ func (c *call) forward(m wire.Message) {
 			m = m.Splice(wire.Edit{Part: wire.PartError, Text: marked})
 		}
 	}
-	m = revision.Adapt(m, c.Method, c.s.traits())
+	m = protocol.Adapt(m, c.Method, c.s.traits())
 	c.noteLinks(m)
 	early := c.earlyStatuses()
 	if c.r.Forward(m) {
@@ -317,7 +317,7 @@ func (c *call) Cancelled(params []byte) {
 	default:
 		reason = "the client is gone"
 	}
-	params = revision.UnstampParams(params)
+	params = protocol.UnstampParams(params)
 	c.mu.Lock()
 	c.cancelled = true
 	sent, e := c.sent, c.errand

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"mcpgateway/backends"
-	"mcpgateway/config"
+	"mcpgateway/internal/config"
 	"mcpgateway/internal/mcptest"
 )
 

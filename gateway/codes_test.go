@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/tools/txtar"
 
-	"mcpgateway/wire"
+	"mcpgateway/internal/wire"
 )
 
 // said returns what the clients of all conversations got, the elements of batches

@@ -2,8 +2,8 @@ package gateway
 
 import (
 	"mcpgateway/catalog"
-	"mcpgateway/peer"
-	"mcpgateway/wire"
+	"mcpgateway/internal/peer"
+	"mcpgateway/internal/wire"
 )
 
 var (

@@ -4,7 +4,7 @@ import (
 	"sync"
 	"time"
 
-	"mcpgateway/wire"
+	"mcpgateway/internal/wire"
 )
 
 const (

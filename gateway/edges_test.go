@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"mcpgateway/internal/mcptest"
-	"mcpgateway/wire"
+	"mcpgateway/internal/wire"
 )
 
 // One client, by what it says of itself, has so many subscriptions open and no more.

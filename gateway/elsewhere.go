@@ -8,9 +8,9 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"mcpgateway/peer"
-	"mcpgateway/revision"
-	"mcpgateway/wire"
+	"mcpgateway/internal/peer"
+	"mcpgateway/internal/protocol"
+	"mcpgateway/internal/wire"
 )
 
 // sendElsewhere asks the client to send its user to where a backend of 2025-11-25 has
@@ -18,12 +18,12 @@ import (
 // reports false if the error says nothing of the kind. A client that cannot is told what it
 // lacks.
 func (c *call) sendElsewhere(failure []byte) bool {
-	list, err := revision.Elicitations(failure)
+	list, err := protocol.Elicitations(failure)
 	if err != nil {
 		c.giveIn(&peer.BadAnswer{Err: err})
 		return true
 	}
-	var inputs []revision.Input
+	var inputs []protocol.Input
 	wire.EachElement(list, func(one []byte) bool {
 		if url, _ := wire.Lookup(one, "url"); len(url) == 0 || url[0] != '"' {
 			return true
@@ -32,7 +32,7 @@ func (c *call) sendElsewhere(failure []byte) bool {
 		params := wire.Revise(one, func(key string) bool { return key == "elicitationId" },
 			wire.Member{Key: "mode", Text: []byte(`"url"`)},
 			wire.Member{Key: "message", Text: prefixed(mark(c.Route.Backend), text)})
-		inputs = append(inputs, revision.Input{Key: queryKey(len(inputs) + 1), Method: string(mcp.MethodElicitationCreate), Params: params})
+		inputs = append(inputs, protocol.Input{Key: queryKey(len(inputs) + 1), Method: string(mcp.MethodElicitationCreate), Params: params})
 		return len(inputs) < maxQueries
 	})
 	switch {
@@ -51,9 +51,9 @@ func (c *call) sendElsewhere(failure []byte) bool {
 
 // askToGo asks for what a rerun waits for, which goes by id. What is asked is in the ticket, so
 // that what is missing can be asked for again.
-func (c *call) askToGo(id string, inputs []revision.Input, life time.Duration) {
-	text := id + " " + string(revision.WriteInputs(inputs, ""))
-	c.askFor(revision.WriteInputs(inputs, c.ticket(forRerun, text, life)))
+func (c *call) askToGo(id string, inputs []protocol.Input, life time.Duration) {
+	text := id + " " + string(protocol.WriteInputs(inputs, ""))
+	c.askFor(protocol.WriteInputs(inputs, c.ticket(forRerun, text, life)))
 }
 
 // takes takes the turn of a call that is sent anew, or will not be. If it is not to be had the
@@ -77,9 +77,9 @@ func (c *call) hasBeen(t ticket, responses []byte) bool {
 	c.Route.Backend = t.Backend
 	c.mu.Unlock()
 	id, asked, _ := strings.Cut(t.Text, " ")
-	inputs, _, _ := revision.ReadInputs([]byte(asked)) // we have written it
+	inputs, _, _ := protocol.ReadInputs([]byte(asked)) // we have written it
 	agreed := true
-	var left []revision.Input
+	var left []protocol.Input
 	for _, in := range inputs {
 		answer, _ := wire.Lookup(responses, in.Key)
 		if !fitsQuestion(in.Method, answer) {
@@ -103,7 +103,7 @@ func (c *call) hasBeen(t ticket, responses []byte) bool {
 		return false
 	}
 	m := c.sorry(wire.Errorf(wire.CodeInternalError, "the user has not agreed to what is needed first"))
-	if c.r.Forward(revision.Modern(m, c.Method, c.s.g.info, true)) {
+	if c.r.Forward(protocol.Modern(m, c.Method, c.s.g.info, true)) {
 		c.ended(outcome(m))
 	}
 	return false

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"mcpgateway/internal/mcptest"
-	"mcpgateway/wire"
+	"mcpgateway/internal/wire"
 )
 
 const goesElsewhere = `{"elicitation":{"url":{}}}`

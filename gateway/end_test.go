@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"mcpgateway/internal/mcptest"
-	"mcpgateway/transport"
-	"mcpgateway/wire"
+	"mcpgateway/internal/transport"
+	"mcpgateway/internal/wire"
 )
 
 // A client that stops reading is hung up on, and its backend serves on.

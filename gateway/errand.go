@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"mcpgateway/catalog"
-	"mcpgateway/peer"
-	"mcpgateway/revision"
-	"mcpgateway/transport"
-	"mcpgateway/wire"
+	"mcpgateway/internal/peer"
+	"mcpgateway/internal/protocol"
+	"mcpgateway/internal/transport"
+	"mcpgateway/internal/wire"
 )
 
 // An errand is what a backend is doing for a call of a guest's. The request that
@@ -106,7 +106,7 @@ func (e *errand) waiting() *call {
 func (e *errand) Progressed(m wire.Message) {
 	if c := e.waiting(); c != nil {
 		if token := c.r.Token(); token != "" && !c.s.isCrowded(e.route.Backend) {
-			c.r.Tell(revision.Unstamp(m).Splice(wire.Edit{Part: wire.PartToken, Text: []byte(token)}))
+			c.r.Tell(protocol.Unstamp(m).Splice(wire.Edit{Part: wire.PartToken, Text: []byte(token)}))
 		}
 	}
 }

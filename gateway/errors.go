@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"strings"
 
-	"mcpgateway/peer"
-	"mcpgateway/revision"
-	"mcpgateway/transport"
-	"mcpgateway/wire"
+	"mcpgateway/internal/peer"
+	"mcpgateway/internal/protocol"
+	"mcpgateway/internal/transport"
+	"mcpgateway/internal/wire"
 )
 
 var notInitialized = wire.Errorf(wire.CodeNotInitialized,
@@ -106,7 +106,7 @@ func (c *call) toldOf(err error) string {
 // lacks is what a client of the stateless era is told that has not declared what a call
 // turns out to need.
 func lacks(required []byte, format string, args ...any) *wire.Error {
-	e := wire.Errorf(revision.CodeMissingCapability, "Missing client capability: "+format, args...)
+	e := wire.Errorf(protocol.CodeMissingCapability, "Missing client capability: "+format, args...)
 	e.Data = wire.Revise(nil, nil, wire.Member{Key: "requiredCapabilities", Text: required})
 	return e
 }

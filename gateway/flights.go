@@ -3,8 +3,8 @@ package gateway
 import (
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"mcpgateway/peer"
-	"mcpgateway/wire"
+	"mcpgateway/internal/peer"
+	"mcpgateway/internal/wire"
 )
 
 // flights are a session's calls that were sent and have not ended, the oldest

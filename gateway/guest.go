@@ -11,9 +11,9 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"mcpgateway/peer"
-	"mcpgateway/revision"
-	"mcpgateway/wire"
+	"mcpgateway/internal/peer"
+	"mcpgateway/internal/protocol"
+	"mcpgateway/internal/wire"
 )
 
 // A guest stands for the clients that have no session and say the same of
@@ -24,7 +24,7 @@ type guest struct {
 	g         *Gateway
 	id        string // as a session's
 	principal string
-	stamp     revision.Stamp
+	stamp     protocol.Stamp
 	name      string // name/version
 	key       [sha256.Size]byte
 	links     links // that the client was given
@@ -65,7 +65,7 @@ var errCrowd = errors.New("too many different clients at one time; wait until so
 
 // guest returns the guest that a request is from, whom it uses until it is left. If there are
 // as many as there may be, one goes that nobody uses.
-func (g *Gateway) guest(principal string, stamp revision.Stamp) (*guest, error) {
+func (g *Gateway) guest(principal string, stamp protocol.Stamp) (*guest, error) {
 	key := fingerprint(principal, stamp)
 	all := &g.guests
 	var gone *guest
@@ -106,7 +106,7 @@ func (g *Gateway) guest(principal string, stamp revision.Stamp) (*guest, error) 
 	return fresh, nil
 }
 
-func fingerprint(principal string, stamp revision.Stamp) [sha256.Size]byte {
+func fingerprint(principal string, stamp protocol.Stamp) [sha256.Size]byte {
 	return sha256.Sum256(wire.Encode([]string{
 		principal, stamp.Revision, string(stamp.Capabilities), string(stamp.Client), stamp.Level,
 	}))
@@ -339,7 +339,7 @@ func (v *guest) told(backend string, m wire.Message, on peer.Stream) {
 	if v.stamp.Level == "" {
 		return
 	}
-	if revision.Severity(stringAt(m, "params", "level")) < revision.Severity(v.stamp.Level) {
+	if protocol.Severity(stringAt(m, "params", "level")) < protocol.Severity(v.stamp.Level) {
 		return
 	}
 	if v.jobOf(backend, m, on) != nil {
@@ -347,7 +347,7 @@ func (v *guest) told(backend string, m wire.Message, on peer.Stream) {
 	}
 	if e, _ := v.cause(backend, on); e != nil {
 		if c := e.waiting(); c != nil && !c.s.isCrowded(backend) {
-			c.r.Tell(logged(backend, revision.Unstamp(m)))
+			c.r.Tell(logged(backend, protocol.Unstamp(m)))
 		}
 	}
 }
@@ -355,7 +355,7 @@ func (v *guest) told(backend string, m wire.Message, on peer.Stream) {
 // clientName returns the name/version of the client that has sent a request of the
 // stateless era.
 func clientName(m wire.Message) string {
-	stamp, _ := revision.ReadStamp(m)
+	stamp, _ := protocol.ReadStamp(m)
 	return nameOf(stamp.Client)
 }
 

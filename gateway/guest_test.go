@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"mcpgateway/internal/mcptest"
-	"mcpgateway/wire"
+	"mcpgateway/internal/wire"
 )
 
 // meta is the _meta of a request of the stateless era; more is further members of it.

@@ -8,15 +8,15 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"mcpgateway/catalog"
-	"mcpgateway/peer"
-	"mcpgateway/revision"
-	"mcpgateway/wire"
+	"mcpgateway/internal/peer"
+	"mcpgateway/internal/protocol"
+	"mcpgateway/internal/wire"
 )
 
 // A Caller is who a session is with, and what the two may ask of each other:
 // plain facts, gathered at the handshake. The zero Caller may be asked nothing.
 type Caller struct {
-	Revision revision.Traits
+	Revision protocol.Traits
 	Name     string // name/version
 
 	can     []byte // the client's capabilities, as it declared them
@@ -44,7 +44,7 @@ func (s *Session) initialize(r *peer.Request) {
 	}
 	asked := *hello.ProtocolVersion
 	caller := Caller{
-		Revision: revision.Negotiate(asked),
+		Revision: protocol.Negotiate(asked),
 		Name:     brief(hello.ClientInfo.Name + "/" + hello.ClientInfo.Version),
 		can:      can,
 	}

@@ -5,7 +5,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"mcpgateway/wire"
+	"mcpgateway/internal/wire"
 )
 
 // Tasks that clients have made for backends: a question may be answered with one,

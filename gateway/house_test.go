@@ -12,13 +12,13 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"mcpgateway/audit"
 	"mcpgateway/backends"
 	"mcpgateway/catalog"
-	"mcpgateway/config"
 	"mcpgateway/gateway"
+	"mcpgateway/internal/audit"
+	"mcpgateway/internal/config"
 	"mcpgateway/internal/mcptest"
-	"mcpgateway/transport"
+	"mcpgateway/internal/transport"
 )
 
 // settings says how a test's gateway differs from the default one.

@@ -3,9 +3,9 @@ package gateway
 import (
 	"strings"
 
-	"mcpgateway/peer"
-	"mcpgateway/revision"
-	"mcpgateway/wire"
+	"mcpgateway/internal/peer"
+	"mcpgateway/internal/protocol"
+	"mcpgateway/internal/wire"
 )
 
 // setLevel remembers from which level on the client wants log messages, and has
@@ -13,9 +13,9 @@ import (
 func (s *Session) setLevel(r *peer.Request) {
 	value, _ := wire.Lookup(r.Part(wire.PartParams), "level")
 	level := wire.Unquote(value)
-	n := revision.Severity(level)
+	n := protocol.Severity(level)
 	if n < 0 {
-		s.fail(r, wire.Errorf(wire.CodeInvalidParams, "Invalid params: logging/setLevel needs one of the levels %s", strings.Join(revision.Levels, ", ")))
+		s.fail(r, wire.Errorf(wire.CodeInvalidParams, "Invalid params: logging/setLevel needs one of the levels %s", strings.Join(protocol.Levels, ", ")))
 		return
 	}
 	s.mu.Lock()
@@ -29,5 +29,5 @@ func (s *Session) setLevel(r *peer.Request) {
 func (s *Session) wants(level string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.level == 0 || revision.Severity(level) >= s.level
+	return s.level == 0 || protocol.Severity(level) >= s.level
 }

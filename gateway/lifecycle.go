@@ -3,7 +3,7 @@ package gateway
 import (
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"mcpgateway/wire"
+	"mcpgateway/internal/wire"
 )
 
 // A state is where a session stands (MCP lifecycle, revisions up to 2025-11-25):

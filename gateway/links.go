@@ -5,7 +5,7 @@ import (
 	"sync"
 
 	"mcpgateway/catalog"
-	"mcpgateway/wire"
+	"mcpgateway/internal/wire"
 )
 
 // Bounds of the links of one client: beyond maxLinks the oldest is forgotten, and a longer URI is not kept.

@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 
 	"mcpgateway/internal/mcptest"
-	"mcpgateway/wire"
+	"mcpgateway/internal/wire"
 )
 
 // withResources answers what a gateway asks of a server that has tools and resources, and lists none of these.

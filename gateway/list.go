@@ -5,9 +5,9 @@ import (
 	"context"
 
 	"mcpgateway/catalog"
-	"mcpgateway/peer"
-	"mcpgateway/revision"
-	"mcpgateway/wire"
+	"mcpgateway/internal/peer"
+	"mcpgateway/internal/protocol"
+	"mcpgateway/internal/wire"
 )
 
 // seen is what a client knows of one of the lists.
@@ -92,7 +92,7 @@ func (s *Session) adapted(kind catalog.Kind, page []byte) []byte {
 	if kind != catalog.Tools || !bytes.Contains(page, []byte(`"outputSchema"`)) {
 		return page
 	}
-	return revision.Adapt(wire.NewResult("0", page), kind.Method(), s.traits()).Part(wire.PartResult)
+	return protocol.Adapt(wire.NewResult("0", page), kind.Method(), s.traits()).Part(wire.PartResult)
 }
 
 // catalogChanged tells the client of each list that is not the one it has seen,

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"mcpgateway/internal/mcptest"
-	"mcpgateway/wire"
+	"mcpgateway/internal/wire"
 )
 
 // What the gateway says of itself, and what its backends say to a client: of

@@ -10,9 +10,9 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"mcpgateway/catalog"
-	"mcpgateway/peer"
-	"mcpgateway/revision"
-	"mcpgateway/wire"
+	"mcpgateway/internal/peer"
+	"mcpgateway/internal/protocol"
+	"mcpgateway/internal/wire"
 )
 
 // A listen is a request subscriptions/listen: as long as it is open the client hears of
@@ -323,7 +323,7 @@ func (l *listen) changed(now *catalog.Snapshot) {
 
 // sayLocked sends a notification of the subscription. It is in order with the others.
 func (l *listen) sayLocked(m wire.Message) {
-	l.r.Tell(revision.Subscribed(revision.Unstamp(m), l.r.ClientID()))
+	l.r.Tell(protocol.Subscribed(protocol.Unstamp(m), l.r.ClientID()))
 }
 
 // Cancelled implements peer.Owner: the client has taken the subscription back, or is
@@ -333,8 +333,8 @@ func (l *listen) Cancelled([]byte) { l.end() }
 // finish ends the subscription in the orderly way: its request is answered.
 func (l *listen) finish() {
 	id := []byte(l.r.ClientID())
-	m := revision.Modern(wire.NewResult("0", []byte("{}")), methodListen, l.g.info, true)
-	m = revision.SubscribedResult(m, wire.ID(id))
+	m := protocol.Modern(wire.NewResult("0", []byte("{}")), methodListen, l.g.info, true)
+	m = protocol.SubscribedResult(m, wire.ID(id))
 	if l.r.Forward(m) {
 		l.end()
 	}

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"mcpgateway/internal/mcptest"
-	"mcpgateway/revision"
-	"mcpgateway/wire"
+	"mcpgateway/internal/protocol"
+	"mcpgateway/internal/wire"
 )
 
 func listenFor(id, filter string) string {
@@ -194,7 +194,7 @@ func TestListen_ManyHearOfOneChange(t *testing.T) {
 		heard := make(map[string]int)
 		for range listens {
 			m := client.Message()
-			heard[m.Method()+" "+string(revision.Subscription(m))]++
+			heard[m.Method()+" "+string(protocol.Subscription(m))]++
 		}
 		client.WantNothing()
 		for n := range listens {

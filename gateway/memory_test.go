@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"mcpgateway/peer"
+	"mcpgateway/internal/peer"
 )
 
 func TestOnlyTheLatestIsRemembered(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"mcpgateway/gateway"
-	"mcpgateway/wire"
+	"mcpgateway/internal/wire"
 )
 
 // observer counts how often each call, by session and id, began. It is for one

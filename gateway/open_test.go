@@ -10,8 +10,8 @@ import (
 
 	"mcpgateway/gateway"
 	"mcpgateway/internal/mcptest"
-	"mcpgateway/transport"
-	"mcpgateway/wire"
+	"mcpgateway/internal/transport"
+	"mcpgateway/internal/wire"
 )
 
 // feed opens a session over conn and hands it what comes, as the door does, until conn is closed.

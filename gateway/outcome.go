@@ -5,8 +5,8 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"mcpgateway/audit"
-	"mcpgateway/wire"
+	"mcpgateway/internal/audit"
+	"mcpgateway/internal/wire"
 )
 
 // An Observer sees each call of a tool begin and end, once each, and likewise

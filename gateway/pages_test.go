@@ -12,8 +12,8 @@ import (
 
 	"mcpgateway/catalog"
 	"mcpgateway/internal/mcptest"
-	"mcpgateway/transport"
-	"mcpgateway/wire"
+	"mcpgateway/internal/transport"
+	"mcpgateway/internal/wire"
 )
 
 // page asks for a page and returns its result and where the next one is.

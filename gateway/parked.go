@@ -4,9 +4,9 @@ import (
 	"sync"
 	"time"
 
-	"mcpgateway/peer"
-	"mcpgateway/revision"
-	"mcpgateway/wire"
+	"mcpgateway/internal/peer"
+	"mcpgateway/internal/protocol"
+	"mcpgateway/internal/wire"
 )
 
 const (
@@ -88,7 +88,7 @@ func (e *errand) park() {
 		e.abandon("it asks the client something, and too many calls wait for their clients already")
 		return
 	}
-	inputs := make([]revision.Input, 0, len(e.asked))
+	inputs := make([]protocol.Input, 0, len(e.asked))
 	for _, q := range e.asked {
 		inputs = append(inputs, input(q.key, e.route.Backend, q.r.Message))
 	}
@@ -96,7 +96,7 @@ func (e *errand) park() {
 	e.timer = time.AfterFunc(parkedLife, e.expire)
 	e.mu.Unlock()
 	c.s.log().Debug("call waits for its client to come back", "backend", e.route.Backend, "method", c.Method, "name", brief(c.Name), "id", string(e.pending.ID()))
-	if !c.askFor(revision.WriteInputs(inputs, c.ticket(forErrand, e.id, parkedLife))) {
+	if !c.askFor(protocol.WriteInputs(inputs, c.ticket(forErrand, e.id, parkedLife))) {
 		e.abandon("the client is gone") // it will never know how to come back
 	}
 }
@@ -182,7 +182,7 @@ func fitsQuestion(method string, answer []byte) bool {
 }
 
 // input returns a backend's question as a client of the stateless era gets it.
-func input(key, backend string, m wire.Message) revision.Input {
+func input(key, backend string, m wire.Message) protocol.Input {
 	m = tagged(backend, m)
 	params := m.Part(wire.PartParams)
 	if wire.IsObject(params) {
@@ -195,7 +195,7 @@ func input(key, backend string, m wire.Message) revision.Input {
 	} else {
 		params = nil
 	}
-	return revision.Input{Key: key, Method: m.Method(), Params: params}
+	return protocol.Input{Key: key, Method: m.Method(), Params: params}
 }
 
 var _ peer.Asker = (*errand)(nil)

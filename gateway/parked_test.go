@@ -15,8 +15,8 @@ import (
 
 	"mcpgateway/gateway"
 	"mcpgateway/internal/mcptest"
-	"mcpgateway/transport"
-	"mcpgateway/wire"
+	"mcpgateway/internal/transport"
+	"mcpgateway/internal/wire"
 )
 
 // An askingServer is a server of the session era over a Conn that has a stream for each request: its

@@ -3,7 +3,7 @@ package gateway
 import (
 	"time"
 
-	"mcpgateway/wire"
+	"mcpgateway/internal/wire"
 )
 
 const (

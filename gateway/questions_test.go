@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"mcpgateway/internal/mcptest"
-	"mcpgateway/wire"
+	"mcpgateway/internal/wire"
 )
 
 // putMany sends questions of a backend and returns how many of them were put to the client, and how many

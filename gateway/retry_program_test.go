@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"mcpgateway/backends"
-	"mcpgateway/config"
+	"mcpgateway/internal/config"
 	"mcpgateway/internal/mcptest"
-	"mcpgateway/wire"
+	"mcpgateway/internal/wire"
 )
 
 // A call is answered with what its server needs. A reload then gives the name of the backend to

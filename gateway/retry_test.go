@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 
 	"mcpgateway/internal/mcptest"
-	"mcpgateway/wire"
+	"mcpgateway/internal/wire"
 )
 
 // A call of a backend of the session era is open while its client answers, and goes on with its

@@ -2,9 +2,9 @@ package gateway
 
 import (
 	"mcpgateway/catalog"
-	"mcpgateway/peer"
-	"mcpgateway/revision"
-	"mcpgateway/wire"
+	"mcpgateway/internal/peer"
+	"mcpgateway/internal/protocol"
+	"mcpgateway/internal/wire"
 )
 
 // A road is how the requests of a method come to the backend that they are for. A
@@ -102,7 +102,7 @@ func nobodyHas(noun string) func(string) *wire.Error {
 const maxURI = 8 << 10
 
 func noResource(uri string) *wire.Error {
-	e := wire.Errorf(revision.CodeNoResource, "Resource not found")
+	e := wire.Errorf(protocol.CodeNoResource, "Resource not found")
 	if len(uri) > maxURI {
 		uri = brief(uri)
 	}

@@ -9,10 +9,10 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"mcpgateway/peer"
-	"mcpgateway/revision"
-	"mcpgateway/transport"
-	"mcpgateway/wire"
+	"mcpgateway/internal/peer"
+	"mcpgateway/internal/protocol"
+	"mcpgateway/internal/transport"
+	"mcpgateway/internal/wire"
 )
 
 // A backend of the stateless era asks nothing: it answers that it needs input, and the
@@ -34,7 +34,7 @@ var errRounds = errors.New("it goes on asking")
 // become a task pursued. It reports false if it says nothing of the kind.
 func (c *call) asksFor(m wire.Message) bool {
 	result := m.Part(wire.PartResult)
-	if kind := revision.TypeOf(result); result == nil || kind != revision.InputRequired && kind != revision.Task {
+	if kind := protocol.TypeOf(result); result == nil || kind != protocol.InputRequired && kind != protocol.Task {
 		return false
 	}
 	unbook := func() {
@@ -48,7 +48,7 @@ func (c *call) asksFor(m wire.Message) bool {
 	defer c.mu.Unlock()
 	if c.cancelled {
 		unbook()
-		if own := revision.TaskNamed(result); revision.TypeOf(result) == revision.Task && own != "" && len(own) <= maxRef {
+		if own := protocol.TaskNamed(result); protocol.TypeOf(result) == protocol.Task && own != "" && len(own) <= maxRef {
 			c.drop(&pursuit{ref: ref{c.Route.Backend, own}}) // nobody waits for it any more
 		}
 		return true
@@ -67,8 +67,8 @@ func (c *call) asksFor(m wire.Message) bool {
 // one. Nothing is left to do when ctx has ended: the call has, too.
 func (c *call) rounds(ctx context.Context, m wire.Message) {
 	asked, idle := 0, 0
-	for revision.TypeOf(m.Part(wire.PartResult)) == revision.InputRequired {
-		inputs, state, err := revision.ReadInputs(m.Part(wire.PartResult))
+	for protocol.TypeOf(m.Part(wire.PartResult)) == protocol.InputRequired {
+		inputs, state, err := protocol.ReadInputs(m.Part(wire.PartResult))
 		switch {
 		case err != nil:
 			c.giveIn(&peer.BadAnswer{Err: err})
@@ -133,7 +133,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 // the answer with which the call ends, since one of them cannot be had. If that is because
 // the client has not declared it, or could not read it, none is asked: a backend that was
 // told what the client can do would only go on asking.
-func (c *call) put(ctx context.Context, inputs []revision.Input) (responses []byte, answer *wire.Message) {
+func (c *call) put(ctx context.Context, inputs []protocol.Input) (responses []byte, answer *wire.Message) {
 	questions, failure := c.questions(inputs)
 	if failure != nil {
 		m := c.sorry(failure)
@@ -166,7 +166,7 @@ func (c *call) put(ctx context.Context, inputs []revision.Input) (responses []by
 
 // questions returns what a backend asks as the client gets it, or why it cannot be asked
 // one of them.
-func (c *call) questions(inputs []revision.Input) (questions []wire.Message, failure *wire.Error) {
+func (c *call) questions(inputs []protocol.Input) (questions []wire.Message, failure *wire.Error) {
 	s := c.s
 	s.mu.Lock()
 	can := s.caller.can
@@ -176,15 +176,15 @@ func (c *call) questions(inputs []revision.Input) (questions []wire.Message, fai
 		short.add(can, wire.NewRequest("0", in.Method, in.Params))
 	}
 	if !short.none() {
-		return nil, wire.Errorf(revision.CodeMissingCapability, "%s", &short)
+		return nil, wire.Errorf(protocol.CodeMissingCapability, "%s", &short)
 	}
 	for _, in := range inputs {
-		params, err := revision.AdaptQuestion(in.Method, in.Params, s.traits(), can)
+		params, err := protocol.AdaptQuestion(in.Method, in.Params, s.traits(), can)
 		if err != nil {
 			return nil, wire.Errorf(wire.CodeInvalidParams, "%s: %v", brief(in.Method), err)
 		}
 		if c.related != "" {
-			params = revision.Related(params, c.related)
+			params = protocol.Related(params, c.related)
 		}
 		m := tagged(c.Route.Backend, wire.NewRequest("0", in.Method, params))
 		if in.Method == string(mcp.MethodElicitationCreate) && elicitationMode(params) == "url" {
@@ -253,7 +253,7 @@ func (c *call) sendAgain(ctx context.Context, responses, state []byte) peer.Answ
 	again := resending{make(peer.Waiter, 1), c}
 	p := &peer.Pending{To: again, By: c, Token: c.pending.Token, Name: c.pending.Name, Own: c.pending.Own, Owner: c.pending.Owner, Tasks: c.pending.Tasks,
 		GoesOn: true, Program: c.pending.Program}
-	c.s.g.Backends.Send(c.Route.Backend, revision.Retry(c.message(), responses, state), p)
+	c.s.g.Backends.Send(c.Route.Backend, protocol.Retry(c.message(), responses, state), p)
 	select {
 	case a := <-again.Waiter:
 		return a
@@ -267,23 +267,23 @@ func (c *call) sendAgain(ctx context.Context, responses, state []byte) peer.Answ
 func (c *call) classic(m wire.Message) wire.Message {
 	failure := m.Part(wire.PartError)
 	if failure == nil {
-		return revision.Classic(m)
+		return protocol.Classic(m)
 	}
 	uri := ""
 	if c.is(mcp.MethodResourcesRead) {
 		uri = c.Name
 	}
 	switch e := wire.ReadError(failure); e.Code {
-	case revision.CodeMissingCapability:
+	case protocol.CodeMissingCapability:
 		return c.sorry(e)
-	case revision.CodeHeaderMismatch, revision.CodeUnsupportedVersion:
+	case protocol.CodeHeaderMismatch, protocol.CodeUnsupportedVersion:
 		m, _ = m.Set([]byte("-32603"), "error", "code") // that is between the gateway and the backend
 	}
-	return revision.ClassicError(m, uri)
+	return protocol.ClassicError(m, uri)
 }
 
 // traits returns those of the revision that was agreed on with the client.
-func (s *Session) traits() revision.Traits {
+func (s *Session) traits() protocol.Traits {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.caller.Revision

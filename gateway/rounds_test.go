@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"mcpgateway/internal/mcptest"
-	"mcpgateway/wire"
+	"mcpgateway/internal/wire"
 )
 
 // between opens a session with a client that can do a thing, in front of a backend of the

@@ -13,10 +13,10 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"mcpgateway/catalog"
-	"mcpgateway/peer"
-	"mcpgateway/revision"
-	"mcpgateway/transport"
-	"mcpgateway/wire"
+	"mcpgateway/internal/peer"
+	"mcpgateway/internal/protocol"
+	"mcpgateway/internal/transport"
+	"mcpgateway/internal/wire"
 )
 
 // A Session is one client's conversation.
@@ -74,8 +74,8 @@ func (s *Session) options() peer.Options {
 		Log:      s.log,
 		InFlight: s.g.InFlight,
 		Batches:  s.batches,
-		Alone:    revision.Alone,
-		NoPing:   revision.IsStateless,
+		Alone:    protocol.Alone,
+		NoPing:   protocol.IsStateless,
 		Refused:  s.refused,
 		Farewell: s.farewell,
 	}
@@ -190,7 +190,7 @@ func (s *Session) finish(grace time.Duration) {
 
 // Asked implements peer.Handler.
 func (s *Session) Asked(r *peer.Request) {
-	if revision.IsStateless(r.Message) {
+	if protocol.IsStateless(r.Message) {
 		s.askedStateless(r)
 		return
 	}

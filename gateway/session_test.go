@@ -11,8 +11,8 @@ import (
 
 	"mcpgateway/gateway"
 	"mcpgateway/internal/mcptest"
-	"mcpgateway/transport"
-	"mcpgateway/wire"
+	"mcpgateway/internal/transport"
+	"mcpgateway/internal/wire"
 )
 
 const listRequest = `{"jsonrpc":"2.0","id":"list","method":"tools/list"}`

@@ -12,9 +12,9 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"mcpgateway/catalog"
-	"mcpgateway/peer"
-	"mcpgateway/revision"
-	"mcpgateway/wire"
+	"mcpgateway/internal/peer"
+	"mcpgateway/internal/protocol"
+	"mcpgateway/internal/wire"
 )
 
 // Requests of the stateless era. Each says itself who asks, and is answered by what is
@@ -39,9 +39,9 @@ var statelessMethods = map[string][]string{
 	string(mcp.MethodResourcesTemplatesList): nil,
 	string(mcp.MethodResourcesRead):          nil,
 	string(mcp.MethodCompletionComplete):     {"completions"},
-	string(mcp.MethodTasksGet):               {"extensions", revision.TasksExtension},
-	methodUpdate:                             {"extensions", revision.TasksExtension},
-	string(mcp.MethodTasksCancel):            {"extensions", revision.TasksExtension},
+	string(mcp.MethodTasksGet):               {"extensions", protocol.TasksExtension},
+	methodUpdate:                             {"extensions", protocol.TasksExtension},
+	string(mcp.MethodTasksCancel):            {"extensions", protocol.TasksExtension},
 }
 
 // Examine checks a request of the stateless era against the headers that came with it:
@@ -56,7 +56,7 @@ func (g *Gateway) Examine(m wire.Message, get func(header string) []string) *wir
 	if m.Method() == string(mcp.MethodToolsCall) {
 		schema = g.Backends.View().Schema(m.Name())
 	}
-	return revision.CheckHeaders(m, get, schema)
+	return protocol.CheckHeaders(m, get, schema)
 }
 
 // missing says that there is no such method in the stateless era, nil if there is.
@@ -74,7 +74,7 @@ func (g *Gateway) missing(method string) *wire.Error {
 // askedStateless serves a request of the stateless era.
 func (s *Session) askedStateless(r *peer.Request) {
 	method := r.Method()
-	stamp, err := revision.ReadStamp(r.Message)
+	stamp, err := protocol.ReadStamp(r.Message)
 	if err == nil {
 		err = s.g.missing(method)
 	}
@@ -110,7 +110,7 @@ func (s *Session) askedStateless(r *peer.Request) {
 // guest returns the guest that a request on this connection is from. It stays for as
 // long as the connection does, unless that brings many others later on: then for as long
 // as anything is done for it, and a while.
-func (s *Session) guest(stamp revision.Stamp) (*guest, error) {
+func (s *Session) guest(stamp protocol.Stamp) (*guest, error) {
 	one, err := s.g.guest(s.principal, stamp)
 	for errors.Is(err, errCrowd) && len(s.guests) > 0 {
 		s.guests[0].leave()
@@ -175,13 +175,13 @@ func (s *Session) discover(r *peer.Request) {
 		Instructions string          `json:"instructions,omitempty"`
 		TTL          int64           `json:"ttlMs"`
 		Scope        string          `json:"cacheScope"`
-	}{revision.Dates(), offer(view), view.Instructions, ttl.Milliseconds(), "public"}))
+	}{protocol.Dates(), offer(view), view.Instructions, ttl.Milliseconds(), "public"}))
 }
 
 // reply answers a request of the stateless era with a result of ours. It reports
 // whether the request was still open.
 func (g *Gateway) reply(r *peer.Request, result []byte) bool {
-	return r.Forward(revision.Modern(wire.NewResult("0", result), r.Method(), g.info, true))
+	return r.Forward(protocol.Modern(wire.NewResult("0", result), r.Method(), g.info, true))
 }
 
 // listNow answers with a page of the merged list, which is the same for everybody: "lists
@@ -230,17 +230,17 @@ func (s *Session) page(r *peer.Request, kind catalog.Kind, snapshot *catalog.Sna
 // client by whoever sends it: without what is of the stateless era alone, and with the
 // backend's own words in the place of ours.
 func (c *call) unstamped() wire.Message {
-	m := revision.Unstamp(c.r.Message)
+	m := protocol.Unstamp(c.r.Message)
 	if c.is(mcp.MethodToolsCall) {
-		m = revision.WithoutTask(m)
+		m = protocol.WithoutTask(m)
 	}
 	if c.asTask {
-		m = revision.AskForTask(m)
+		m = protocol.AskForTask(m)
 	}
 	switch round := c.round; {
 	case round == nil:
 	case round.anew:
-		m = revision.Retry(m, nil, nil)
+		m = protocol.Retry(m, nil, nil)
 	case round.state != nil:
 		m, _ = m.Set(round.state, "params", "requestState")
 	}
@@ -253,21 +253,21 @@ func (c *call) answerGuest(m wire.Message, stateless bool) {
 	modern := stateless // the words that m is in
 	kind := ""
 	if stateless {
-		kind = revision.TypeOf(m.Part(wire.PartResult))
+		kind = protocol.TypeOf(m.Part(wire.PartResult))
 	}
 	switch failure := m.Part(wire.PartError); {
 	case failure != nil:
 		if m = c.guestError(m, wire.ReadError(failure), stateless); m.Kind() == wire.Invalid {
 			return
 		}
-		out = outcome(revision.Modern(m, c.Method, c.s.g.info, stateless))
+		out = outcome(protocol.Modern(m, c.Method, c.s.g.info, stateless))
 	case c.begins(m, kind):
 		var ok bool
 		if m, ok = c.begun(m, stateless); !ok {
 			return
 		}
 		modern = true
-	case kind == revision.InputRequired:
+	case kind == protocol.InputRequired:
 		m = c.sealed(m)
 		out.Kind = InputRequired
 	}
@@ -275,7 +275,7 @@ func (c *call) answerGuest(m wire.Message, stateless bool) {
 		c.errand.unbook()
 	}
 	c.noteLinks(m)
-	if c.r.Forward(revision.Modern(m, c.Method, c.s.g.info, modern)) {
+	if c.r.Forward(protocol.Modern(m, c.Method, c.s.g.info, modern)) {
 		c.ended(out)
 	}
 }
@@ -291,14 +291,14 @@ func (c *call) unusable(m wire.Message) error {
 	case !c.pending.Stateless && wire.IsObject(result):
 		return nil
 	}
-	switch kind, err := revision.ReadType(result); {
+	switch kind, err := protocol.ReadType(result); {
 	case err != nil:
 		return &peer.BadAnswer{Err: err}
-	case kind == revision.Complete:
+	case kind == protocol.Complete:
 		return nil
-	case kind == revision.InputRequired && c.road.rounds:
+	case kind == protocol.InputRequired && c.road.rounds:
 		return c.overdemanding(result)
-	case kind == revision.Task && c.is(mcp.MethodToolsCall) && (c.guest == nil || revision.DeclaresTasks(c.guest.stamp.Capabilities)):
+	case kind == protocol.Task && c.is(mcp.MethodToolsCall) && (c.guest == nil || protocol.DeclaresTasks(c.guest.stamp.Capabilities)):
 		return nil
 	default:
 		return unfit(kind)
@@ -312,7 +312,7 @@ func unfit(kind string) error {
 // overdemanding is unusable for a result that asks for input. A client that has a session
 // is asked by us: see call.put.
 func (c *call) overdemanding(result []byte) error {
-	inputs, _, err := revision.ReadInputs(result)
+	inputs, _, err := protocol.ReadInputs(result)
 	if err != nil {
 		return &peer.BadAnswer{Err: err}
 	}
@@ -328,7 +328,7 @@ func (c *call) guestError(m wire.Message, e *wire.Error, stateless bool) wire.Me
 	switch {
 	case !stateless && c.sendElsewhere(m.Part(wire.PartError)):
 		return wire.Message{}
-	case e.Code == revision.CodeNoResource && c.is(mcp.MethodResourcesRead) && e.Data == nil:
+	case e.Code == protocol.CodeNoResource && c.is(mcp.MethodResourcesRead) && e.Data == nil:
 		m, _ = m.Set(wire.Encode(map[string]string{"uri": c.Name}), "error", "data")
 	}
 	return m
@@ -337,10 +337,10 @@ func (c *call) guestError(m wire.Message, e *wire.Error, stateless bool) wire.Me
 // sealed returns a result that is input_required as the client gets it: the backend's
 // own state in a ticket, and its name in front of what it asks a person.
 func (c *call) sealed(m wire.Message) wire.Message {
-	_, state, _ := revision.ReadInputs(m.Part(wire.PartResult)) // it is usable
-	m = c.s.g.signed(c.Route.Backend, revision.WithoutNulls(m))
+	_, state, _ := protocol.ReadInputs(m.Part(wire.PartResult)) // it is usable
+	m = c.s.g.signed(c.Route.Backend, protocol.WithoutNulls(m))
 	if state != nil {
-		m = revision.SetState(m, c.ticket(forState, string(state), ticketLife))
+		m = protocol.SetState(m, c.ticket(forState, string(state), ticketLife))
 	}
 	return m
 }

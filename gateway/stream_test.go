@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 
 	"mcpgateway/internal/mcptest"
-	"mcpgateway/wire"
+	"mcpgateway/internal/wire"
 )
 
 // wantNobodyAsked has a backend ask and say something on the stream of a request, of which no

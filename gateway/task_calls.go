@@ -6,9 +6,9 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"mcpgateway/catalog"
-	"mcpgateway/peer"
-	"mcpgateway/revision"
-	"mcpgateway/wire"
+	"mcpgateway/internal/peer"
+	"mcpgateway/internal/protocol"
+	"mcpgateway/internal/wire"
 )
 
 // related is the member of _meta by which a message says to which task it
@@ -79,9 +79,9 @@ func (c *call) message() wire.Message {
 func (c *call) unclear(m wire.Message) (err error) {
 	switch {
 	case c.task:
-		err = revision.CheckCreated(m.Part(wire.PartResult))
+		err = protocol.CheckCreated(m.Part(wire.PartResult))
 	case c.is(mcp.MethodTasksGet), c.is(mcp.MethodTasksCancel):
-		err = revision.CheckTask(m.Part(wire.PartResult))
+		err = protocol.CheckTask(m.Part(wire.PartResult))
 	}
 	if err != nil {
 		return &peer.BadAnswer{Err: err}

@@ -1,8 +1,8 @@
 package gateway
 
 import (
-	"mcpgateway/peer"
-	"mcpgateway/wire"
+	"mcpgateway/internal/peer"
+	"mcpgateway/internal/wire"
 )
 
 // Some servers tell the status of a task before they answer the call that makes it. Until the answer

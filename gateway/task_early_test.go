@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 
 	"mcpgateway/internal/mcptest"
-	"mcpgateway/wire"
+	"mcpgateway/internal/wire"
 )
 
 // making has a client call a tool as a task, and returns the client, the backend and the call.

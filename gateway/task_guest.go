@@ -10,9 +10,9 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"mcpgateway/catalog"
-	"mcpgateway/peer"
-	"mcpgateway/revision"
-	"mcpgateway/wire"
+	"mcpgateway/internal/peer"
+	"mcpgateway/internal/protocol"
+	"mcpgateway/internal/wire"
 )
 
 // Tasks as clients without sessions have them: the extension, which they declare in each
@@ -27,20 +27,20 @@ var toJob = &road{find: findJob, mayCome: never, unknown: nobodyHas("task"), sen
 // the other, too.
 func offer(v *catalog.View) []byte {
 	all := v.Capabilities(v.Complete)
-	return revision.ModernServerCapabilities(all, hasTasks(all))
+	return protocol.ModernServerCapabilities(all, hasTasks(all))
 }
 
 func classicOffer(v *catalog.View) []byte {
 	all := v.Capabilities(v.Complete)
-	if !revision.DeclaresTasks(all) {
+	if !protocol.DeclaresTasks(all) {
 		return all
 	}
-	return wire.Revise(revision.ClassicServerCapabilities(all), nil,
+	return wire.Revise(protocol.ClassicServerCapabilities(all), nil,
 		wire.Member{Key: "tasks", Text: []byte(`{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}`)})
 }
 
 func hasTasks(capabilities []byte) bool {
-	return revision.DeclaresTasks(capabilities) || catalog.Declares(capabilities, "tasks", "requests", "tools", "call")
+	return protocol.DeclaresTasks(capabilities) || catalog.Declares(capabilities, "tasks", "requests", "tools", "call")
 }
 
 // withoutExecution returns a page of tools as clients of the stateless era read it.
@@ -51,7 +51,7 @@ func withoutExecution(page []byte) []byte {
 	list, _ := wire.Lookup(page, "tools")
 	tools := wire.Elements(list)
 	for i, tool := range tools {
-		tools[i] = revision.WithoutExecution(tool)
+		tools[i] = protocol.WithoutExecution(tool)
 	}
 	return wire.Revise(page, nil, wire.Member{Key: "tools", Text: array(tools)})
 }
@@ -63,17 +63,17 @@ func (c *call) bookJob() *wire.Error {
 		return nil
 	}
 	v := c.s.g.Backends.View()
-	declared := revision.DeclaresTasks(c.guest.stamp.Capabilities)
+	declared := protocol.DeclaresTasks(c.guest.stamp.Capabilities)
 	may := declared
-	if !v.Has(c.Route.Backend, "extensions", revision.TasksExtension) {
-		support := revision.TaskForbidden
+	if !v.Has(c.Route.Backend, "extensions", protocol.TasksExtension) {
+		support := protocol.TaskForbidden
 		if v.Has(c.Route.Backend, "tasks", "requests", "tools", "call") {
-			support = revision.TaskSupport(v.Tool(c.Name))
+			support = protocol.TaskSupport(v.Tool(c.Name))
 		}
-		if support == revision.TaskRequired && !declared {
-			return revision.NeedsTasks()
+		if support == protocol.TaskRequired && !declared {
+			return protocol.NeedsTasks()
 		}
-		may = declared && support != revision.TaskForbidden
+		may = declared && support != protocol.TaskForbidden
 		c.asTask = may
 	}
 	if may {
@@ -88,7 +88,7 @@ func (c *call) bookJob() *wire.Error {
 // begins reports whether a backend's answer to a call of a guest's says that it has
 // become a task. Kind is its resultType, "" if the backend is of the session era.
 func (c *call) begins(m wire.Message, kind string) bool {
-	if kind == revision.Task {
+	if kind == protocol.Task {
 		return true
 	}
 	if kind != "" || c.errand == nil || !c.errand.asTask {
@@ -105,8 +105,8 @@ var (
 
 // begun returns the answer that says that a call has become a task as the client gets it.
 func (c *call) begun(m wire.Message, stateless bool) (wire.Message, bool) {
-	own := revision.TaskNamed(m.Part(wire.PartResult))
-	unclear := cmp.Or(revision.CheckTask(m.Part(wire.PartResult)), revision.CheckCreated(m.Part(wire.PartResult)))
+	own := protocol.TaskNamed(m.Part(wire.PartResult))
+	unclear := cmp.Or(protocol.CheckTask(m.Part(wire.PartResult)), protocol.CheckCreated(m.Part(wire.PartResult)))
 	switch {
 	case c.errand == nil || !c.errand.task:
 		c.giveIn(&peer.BadAnswer{Err: errUndeclared})
@@ -120,11 +120,11 @@ func (c *call) begun(m wire.Message, stateless bool) (wire.Message, bool) {
 	}
 	made := m.Part(wire.PartResult)
 	if !stateless {
-		made = revision.ModernCreated(made)
+		made = protocol.ModernCreated(made)
 	}
 	c.errand.task = false
 	j := c.s.g.jobs.add(c, own, stateless, made)
-	return wire.NewResult("0", revision.RelayedCreated(made, j.id)), true
+	return wire.NewResult("0", protocol.RelayedCreated(made, j.id)), true
 }
 
 // unbook gives back the place that was kept for a task, if it still is. It is called by
@@ -138,8 +138,8 @@ func (e *errand) unbook() {
 
 // ofTask takes a request about a task of a guest's.
 func (s *Session) ofTask(guest *guest, r *peer.Request) {
-	if !revision.DeclaresTasks(guest.stamp.Capabilities) {
-		s.fail(r, revision.NeedsTasks())
+	if !protocol.DeclaresTasks(guest.stamp.Capabilities) {
+		s.fail(r, protocol.NeedsTasks())
 		return
 	}
 	s.byParam(guest, r, toJob, "taskId")
@@ -169,7 +169,7 @@ func (c *call) sendOfJob() {
 		switch {
 		case a.Err != nil:
 			c.giveIn(a.Err)
-		case c.r.Forward(revision.Modern(a.Message, c.Method, c.s.g.info, j.stateless)):
+		case c.r.Forward(protocol.Modern(a.Message, c.Method, c.s.g.info, j.stateless)):
 			c.ended(outcome(a.Message))
 		}
 	})
@@ -184,7 +184,7 @@ func (j *job) do(ctx context.Context, m wire.Message, guest *guest) peer.Answer 
 	if a.Err != nil || task == nil || m.Method() != string(mcp.MethodTasksGet) {
 		return a
 	}
-	o, err := revision.OutcomeOf(task)
+	o, err := protocol.OutcomeOf(task)
 	if err != nil {
 		return peer.Answer{Err: &peer.BadAnswer{Err: err}}
 	}
@@ -196,10 +196,10 @@ func (j *job) do(ctx context.Context, m wire.Message, guest *guest) peer.Answer 
 
 // tell is do for what need not be fit for the guest.
 func (j *job) tell(ctx context.Context, m wire.Message, guest *guest) peer.Answer {
-	var responses []revision.Response
+	var responses []protocol.Response
 	if m.Method() == methodUpdate {
 		var err *wire.Error
-		if _, responses, err = revision.ReadUpdate(m); err != nil {
+		if _, responses, err = protocol.ReadUpdate(m); err != nil {
 			return peer.Answer{Message: wire.NewFailure("0", err)}
 		}
 	}
@@ -216,13 +216,13 @@ func (j *job) tell(ctx context.Context, m wire.Message, guest *guest) peer.Answe
 }
 
 func acknowledged() peer.Answer {
-	return peer.Answer{Message: wire.NewResult("0", []byte(revision.Acknowledged))}
+	return peer.Answer{Message: wire.NewResult("0", []byte(protocol.Acknowledged))}
 }
 
 // relay asks a backend of the stateless era, whose words are the client's but for the id,
 // and for its own name in front of what it asks a person.
 func (j *job) relay(ctx context.Context, m wire.Message, owner string) peer.Answer {
-	a := j.g.inquireOfTask(ctx, j.backend, revision.SetTask(m, j.ref.id), &peer.Pending{Owner: owner})
+	a := j.g.inquireOfTask(ctx, j.backend, protocol.SetTask(m, j.ref.id), &peer.Pending{Owner: owner})
 	get := m.Method() == string(mcp.MethodTasksGet)
 	result := a.Part(wire.PartResult)
 	if a.Err != nil || result == nil {
@@ -231,18 +231,18 @@ func (j *job) relay(ctx context.Context, m wire.Message, owner string) peer.Answ
 		}
 		return a
 	}
-	switch kind, err := revision.ReadType(result); {
+	switch kind, err := protocol.ReadType(result); {
 	case err != nil:
 		return peer.Answer{Err: &peer.BadAnswer{Err: err}}
-	case !get && kind == revision.Complete:
-		a.Message = revision.WithoutInputs(revision.SetTask(a.Message, j.id)) // it need not say anything of it
+	case !get && kind == protocol.Complete:
+		a.Message = protocol.WithoutInputs(protocol.SetTask(a.Message, j.id)) // it need not say anything of it
 		return a
-	case kind != revision.Complete && !(get && kind == revision.Task): // examples of the extension have that
+	case kind != protocol.Complete && !(get && kind == protocol.Task): // examples of the extension have that
 		return peer.Answer{Err: unfit(kind)}
 	}
 	j.g.jobs.renew(j, result)
 	signed := j.g.signed(j.backend, a.Message)
-	return peer.Answer{Message: wire.NewResult("0", revision.RelayedTask(signed.Part(wire.PartResult), j.id))}
+	return peer.Answer{Message: wire.NewResult("0", protocol.RelayedTask(signed.Part(wire.PartResult), j.id))}
 }
 
 // signed returns a result that may have inputRequests with the backend's name in front of
@@ -263,7 +263,7 @@ func (g *Gateway) signed(backend string, m wire.Message) wire.Message {
 // task than the gateway is an error.
 func (g *Gateway) inquireOfTask(ctx context.Context, backend string, m wire.Message, c *peer.Pending) peer.Answer {
 	a := g.inquire(ctx, backend, m, c)
-	if err := revision.CheckTask(a.Part(wire.PartResult)); a.Err == nil && err != nil {
+	if err := protocol.CheckTask(a.Part(wire.PartResult)); a.Err == nil && err != nil {
 		return peer.Answer{Err: &peer.BadAnswer{Err: err}}
 	}
 	return a

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"mcpgateway/internal/mcptest"
-	"mcpgateway/wire"
+	"mcpgateway/internal/wire"
 )
 
 const (

@@ -9,9 +9,9 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"mcpgateway/peer"
-	"mcpgateway/revision"
-	"mcpgateway/wire"
+	"mcpgateway/internal/peer"
+	"mcpgateway/internal/protocol"
+	"mcpgateway/internal/wire"
 )
 
 // held is what a job needs whose backend is of the session era, and tells in several
@@ -51,9 +51,9 @@ func (h *held) get(ctx context.Context) peer.Answer {
 		return a
 	}
 	h.j.g.jobs.renew(h.j, task)
-	var o revision.Outcome
-	switch revision.TaskStatus(task) {
-	case revision.TaskCompleted, revision.TaskFailed:
+	var o protocol.Outcome
+	switch protocol.TaskStatus(task) {
+	case protocol.TaskCompleted, protocol.TaskFailed:
 		f, err := h.await(ctx)
 		if err != nil {
 			return peer.Answer{Err: err}
@@ -62,9 +62,9 @@ func (h *held) get(ctx context.Context) peer.Answer {
 			o = f.outcome()
 			h.keep(task)
 		}
-	case revision.TaskCancelled:
+	case protocol.TaskCancelled:
 		h.keep(task)
-	case revision.TaskInputRequired:
+	case protocol.TaskInputRequired:
 		h.gather(ctx)
 		o.Inputs = h.inputs()
 	default:
@@ -73,11 +73,11 @@ func (h *held) get(ctx context.Context) peer.Answer {
 	return h.tell(task, o)
 }
 
-func (h *held) tell(task []byte, o revision.Outcome) peer.Answer {
+func (h *held) tell(task []byte, o protocol.Outcome) peer.Answer {
 	if o.Error != nil {
-		o.Error = revision.ModernError(o.Error, string(mcp.MethodToolsCall))
+		o.Error = protocol.ModernError(o.Error, string(mcp.MethodToolsCall))
 	}
-	return peer.Answer{Message: wire.NewResult("0", revision.NameTask(revision.ModernTask(task, o), h.j.id))}
+	return peer.Answer{Message: wire.NewResult("0", protocol.NameTask(protocol.ModernTask(task, o), h.j.id))}
 }
 
 // inquire asks about the task, on behalf of the guest that has made it.
@@ -93,10 +93,10 @@ func (h *held) request(method mcp.MCPMethod) wire.Message {
 func aboutTask(id string) []byte { return wire.Encode(map[string]string{"taskId": id}) }
 
 // kept returns how the task ended, if that is kept.
-func (h *held) kept() (task []byte, o revision.Outcome, ok bool) {
+func (h *held) kept() (task []byte, o protocol.Outcome, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.final != nil && revision.TaskStatus(h.final) != revision.TaskCancelled {
+	if h.final != nil && protocol.TaskStatus(h.final) != protocol.TaskCancelled {
 		o = h.fetch.outcome()
 	}
 	return h.final, o, h.final != nil
@@ -106,7 +106,7 @@ func (h *held) kept() (task []byte, o revision.Outcome, ok bool) {
 func (h *held) keep(task []byte) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	cancelled := revision.TaskStatus(task) == revision.TaskCancelled
+	cancelled := protocol.TaskStatus(task) == protocol.TaskCancelled
 	if h.final == nil && (cancelled || h.fetch != nil && h.fetch.stored > 0) {
 		h.final = slices.Clone(task)
 	}
@@ -184,8 +184,8 @@ func (h *held) open(early bool) *fetch {
 }
 
 // outcome reads an answer that has come.
-func (f *fetch) outcome() revision.Outcome {
-	return revision.Outcome{Result: f.answer.Part(wire.PartResult), Error: f.answer.Part(wire.PartError)}
+func (f *fetch) outcome() protocol.Outcome {
+	return protocol.Outcome{Result: f.answer.Part(wire.PartResult), Error: f.answer.Part(wire.PartError)}
 }
 
 // Progressed implements peer.Asker.
@@ -248,7 +248,7 @@ func (h *held) cancel(ctx context.Context) peer.Answer {
 		return a
 	case failure != nil && wire.ReadError(failure).Code != wire.CodeInvalidParams:
 		return a
-	case failure == nil && revision.TaskStatus(task) == revision.TaskCancelled:
+	case failure == nil && protocol.TaskStatus(task) == protocol.TaskCancelled:
 		h.j.g.jobs.renew(h.j, task)
 		h.keep(task)
 	}

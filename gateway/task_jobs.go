@@ -5,9 +5,9 @@ import (
 	"sync"
 	"time"
 
-	"mcpgateway/peer"
-	"mcpgateway/revision"
-	"mcpgateway/wire"
+	"mcpgateway/internal/peer"
+	"mcpgateway/internal/protocol"
+	"mcpgateway/internal/wire"
 )
 
 // A job is a task of a client that has no session. There is nothing by which such a
@@ -156,9 +156,9 @@ func (t *jobs) renewLocked(j *job, task []byte) {
 	if j.gone {
 		return
 	}
-	j.ended = j.ended || revision.TaskEnded(revision.TaskStatus(task))
+	j.ended = j.ended || protocol.TaskEnded(protocol.TaskStatus(task))
 	left := idleJob
-	if life, ok := revision.TaskLife(task); ok {
+	if life, ok := protocol.TaskLife(task); ok {
 		left = time.Until(j.made.Add(life)) + lateJob
 	}
 	j.timer.Reset(max(left, lateJob))

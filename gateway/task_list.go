@@ -7,9 +7,9 @@ import (
 	"sync"
 	"time"
 
-	"mcpgateway/peer"
-	"mcpgateway/revision"
-	"mcpgateway/wire"
+	"mcpgateway/internal/peer"
+	"mcpgateway/internal/protocol"
+	"mcpgateway/internal/wire"
 )
 
 const (
@@ -77,7 +77,7 @@ func (s *Session) tasksAt(ctx context.Context, backend string) [][]byte {
 		result := m.Part(wire.PartResult)
 		list, _ := wire.Lookup(result, "tasks")
 		if err == nil {
-			err = revision.CheckTasks(list)
+			err = protocol.CheckTasks(list)
 		}
 		if errors.Is(ctx.Err(), context.Canceled) {
 			return nil // the client, or the session, is gone
@@ -109,7 +109,7 @@ func (s *Session) tasksPursued(ctx context.Context) (all [][]byte) {
 	for some := range slices.Chunk(pursued, 16) {
 		var asking sync.WaitGroup
 		for _, p := range some {
-			if task, final := p.last(); !final && !revision.TaskEnded(revision.TaskStatus(task)) {
+			if task, final := p.last(); !final && !protocol.TaskEnded(protocol.TaskStatus(task)) {
 				asking.Go(func() { s.lookAt(ctx, p) })
 			}
 		}
@@ -117,7 +117,7 @@ func (s *Session) tasksPursued(ctx context.Context) (all [][]byte) {
 	}
 	for _, p := range pursued {
 		if task, _ := p.last(); task != nil {
-			all = append(all, revision.NameTask(task, p.exposed))
+			all = append(all, protocol.NameTask(task, p.exposed))
 		}
 	}
 	return all
@@ -127,8 +127,8 @@ func (s *Session) lookAt(ctx context.Context, p *pursuit) {
 	m := wire.NewRequest("0", "tasks/get", aboutTask(p.id))
 	a := s.g.inquireOfTask(ctx, p.backend, m, &peer.Pending{Owner: s.id, Tasks: true})
 	if task := a.Part(wire.PartResult); a.Err == nil && task != nil {
-		p.heard(revision.ClassicTask(task))
-		s.taskIs(p.backend, p.id, revision.TaskStatus(task))
+		p.heard(protocol.ClassicTask(task))
+		s.taskIs(p.backend, p.id, protocol.TaskStatus(task))
 	}
 }
 

@@ -5,8 +5,8 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"mcpgateway/revision"
-	"mcpgateway/wire"
+	"mcpgateway/internal/protocol"
+	"mcpgateway/internal/wire"
 )
 
 // pursue answers a request about a task at a stateless backend that the client knows. It
@@ -45,11 +45,11 @@ func (c *call) pursued(ctx context.Context, p *pursuit) (wire.Message, bool) {
 		case a.Part(wire.PartError) != nil:
 			return c.classic(a.Message), true
 		}
-		p.heard(revision.ClassicTask(a.Part(wire.PartResult)))
+		p.heard(protocol.ClassicTask(a.Part(wire.PartResult)))
 		task, _ = p.last()
 	}
-	c.s.taskIs(p.backend, p.id, revision.TaskStatus(task))
-	return wire.NewResult("0", revision.NameTask(task, p.exposed)), true
+	c.s.taskIs(p.backend, p.id, protocol.TaskStatus(task))
+	return wire.NewResult("0", protocol.NameTask(task, p.exposed)), true
 }
 
 // resultOf returns the answer to the call that has become a task, once it has ended.
@@ -68,7 +68,7 @@ func (c *call) resultOf(ctx context.Context, p *pursuit) (answer wire.Message, o
 		c.s.tasks.end(p.backend, p.id)
 	}
 	if result := answer.Part(wire.PartResult); result != nil {
-		answer = wire.NewResult("0", revision.Related(result, p.exposed))
+		answer = wire.NewResult("0", protocol.Related(result, p.exposed))
 	}
 	return answer, ok
 }
@@ -81,7 +81,7 @@ func (c *call) cancelTask(ctx context.Context, p *pursuit) (wire.Message, bool) 
 	if !ok || task == nil {
 		return answer, ok
 	}
-	if revision.TaskEnded(revision.TaskStatus(task)) {
+	if protocol.TaskEnded(protocol.TaskStatus(task)) {
 		return wire.NewFailure("0", errTaskEnded), true
 	}
 	a := c.inquire(ctx, p, string(mcp.MethodTasksCancel), aboutTask(p.id))
@@ -95,9 +95,9 @@ func (c *call) cancelTask(ctx context.Context, p *pursuit) (wire.Message, bool) 
 		return c.classic(a.Message), true
 	}
 	p.mu.Lock()
-	p.task, p.final = revision.CancelledTask(p.task), true
+	p.task, p.final = protocol.CancelledTask(p.task), true
 	task = p.task
 	p.mu.Unlock()
 	c.s.tasks.end(p.backend, p.id)
-	return wire.NewResult("0", revision.NameTask(task, p.exposed)), true
+	return wire.NewResult("0", protocol.NameTask(task, p.exposed)), true
 }

@@ -9,10 +9,10 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"mcpgateway/peer"
-	"mcpgateway/revision"
-	"mcpgateway/transport"
-	"mcpgateway/wire"
+	"mcpgateway/internal/peer"
+	"mcpgateway/internal/protocol"
+	"mcpgateway/internal/transport"
+	"mcpgateway/internal/wire"
 )
 
 // A pursuit is what a session knows of a task at a backend of the stateless era, which
@@ -60,31 +60,31 @@ func (c *call) settled(m wire.Message) wire.Message {
 		c.s.tasks.unbook()
 		return m
 	}
-	status := revision.TaskCompleted
+	status := protocol.TaskCompleted
 	if m.IsToolError() {
-		status = revision.TaskFailed
+		status = protocol.TaskFailed
 	}
 	id := newID()
 	p := &pursuit{ref: ref{c.Route.Backend, id}, final: true, done: result, store: &c.s.g.stored}
-	p.task = revision.NewTask(id, status, time.Now())
+	p.task = protocol.NewTask(id, status, time.Now())
 	c.s.tasks.pursue(p)
 	c.s.tasks.end(p.backend, id)
-	return wire.NewResult("0", wire.Revise(nil, nil, wire.Member{Key: "task", Text: revision.NameTask(p.task, p.exposed)}))
+	return wire.NewResult("0", wire.Revise(nil, nil, wire.Member{Key: "task", Text: protocol.NameTask(p.task, p.exposed)}))
 }
 
 // settle ends a call with what a stateless backend has answered in the end, be it that it
 // has become a task.
 func (c *call) settle(ctx context.Context, m wire.Message) {
 	made := m.Part(wire.PartResult)
-	if made == nil || revision.TypeOf(made) != revision.Task {
+	if made == nil || protocol.TypeOf(made) != protocol.Task {
 		c.forward(c.settled(m))
 		return
 	}
-	if err := revision.CheckTask(made); err != nil {
+	if err := protocol.CheckTask(made); err != nil {
 		c.giveIn(&peer.BadAnswer{Err: err})
 		return
 	}
-	own := revision.TaskNamed(made)
+	own := protocol.TaskNamed(made)
 	if own == "" || len(own) > maxRef {
 		c.giveIn(&peer.BadAnswer{Err: errNameless})
 		return
@@ -93,8 +93,8 @@ func (c *call) settle(ctx context.Context, m wire.Message) {
 	if c.task {
 		c.task = false
 		c.s.tasks.pursue(p)
-		p.heard(revision.ClassicTask(made))
-		c.forward(wire.NewResult("0", revision.NameTask(revision.ClassicCreated(made), p.exposed)))
+		p.heard(protocol.ClassicTask(made))
+		c.forward(wire.NewResult("0", protocol.NameTask(protocol.ClassicCreated(made), p.exposed)))
 		return
 	}
 	if answer, ok := c.chase(ctx, p, made); ok {
@@ -134,7 +134,7 @@ func (c *call) chase(ctx context.Context, p *pursuit, task []byte) (wire.Message
 			return c.classic(a.Message), true
 		}
 		missed, task = 0, a.Part(wire.PartResult)
-		o, err := revision.OutcomeOf(task)
+		o, err := protocol.OutcomeOf(task)
 		if err != nil {
 			c.giveIn(&peer.BadAnswer{Err: err})
 			return wire.Message{}, false
@@ -142,7 +142,7 @@ func (c *call) chase(ctx context.Context, p *pursuit, task []byte) (wire.Message
 		if _, final := p.last(); final {
 			return p.cancelled(), true
 		}
-		if p.heard(revision.ClassicTask(task)) {
+		if p.heard(protocol.ClassicTask(task)) {
 			c.noticeOf(p)
 		}
 		switch {
@@ -150,7 +150,7 @@ func (c *call) chase(ctx context.Context, p *pursuit, task []byte) (wire.Message
 			return c.classic(wire.NewResult("0", o.Result)), true
 		case o.Error != nil:
 			return c.classic(failed(o.Error)), true
-		case revision.TaskEnded(revision.TaskStatus(task)):
+		case protocol.TaskEnded(protocol.TaskStatus(task)):
 			return p.cancelled(), true
 		}
 		t.tick(task)
@@ -186,7 +186,7 @@ func (p *pursuit) heard(task []byte) (changed bool) {
 	if p.final {
 		return false
 	}
-	changed = p.task != nil && revision.TaskStatus(p.task) != revision.TaskStatus(task)
+	changed = p.task != nil && protocol.TaskStatus(p.task) != protocol.TaskStatus(task)
 	p.task = append([]byte(nil), task...)
 	return changed
 }
@@ -219,6 +219,6 @@ func (c *call) drop(p *pursuit) {
 // noticeOf tells a client of the status of a task that it knows.
 func (c *call) noticeOf(p *pursuit) {
 	if task, _ := p.last(); p.exposed != "" {
-		c.s.tell(wire.NewNotification(mcp.MethodNotificationTasksStatus, revision.NameTask(task, p.exposed)), "")
+		c.s.tell(wire.NewNotification(mcp.MethodNotificationTasksStatus, protocol.NameTask(task, p.exposed)), "")
 	}
 }

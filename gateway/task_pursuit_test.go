@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"mcpgateway/internal/mcptest"
-	"mcpgateway/transport"
-	"mcpgateway/wire"
+	"mcpgateway/internal/transport"
+	"mcpgateway/internal/wire"
 )
 
 // session opens a gateway in front of a TaskServer for a client that has a session.

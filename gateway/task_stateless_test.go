@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"mcpgateway/internal/mcptest"
-	"mcpgateway/transport"
-	"mcpgateway/wire"
+	"mcpgateway/internal/transport"
+	"mcpgateway/internal/wire"
 )
 
 // serving opens a gateway in front of a TaskServer, which is of the stateless era, in a

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"mcpgateway/internal/mcptest"
-	"mcpgateway/transport"
-	"mcpgateway/wire"
+	"mcpgateway/internal/transport"
+	"mcpgateway/internal/wire"
 )
 
 // A classicServer is a server of 2025-11-25 whose tool job becomes a task, which asks

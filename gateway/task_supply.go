@@ -7,15 +7,15 @@ import (
 	"strings"
 	"time"
 
-	"mcpgateway/revision"
-	"mcpgateway/transport"
-	"mcpgateway/wire"
+	"mcpgateway/internal/protocol"
+	"mcpgateway/internal/transport"
+	"mcpgateway/internal/wire"
 )
 
 // supply puts to the client what a task asks, as far as that has not been done, and tells
 // the task the answers. It reports false if the call has ended, or is to end with answer,
 // if that is a message.
-func (c *call) supply(ctx context.Context, p *pursuit, inputs []revision.Input) (answer wire.Message, ok bool) {
+func (c *call) supply(ctx context.Context, p *pursuit, inputs []protocol.Input) (answer wire.Message, ok bool) {
 	fresh, full := p.take(inputs)
 	switch {
 	case full:
@@ -52,7 +52,7 @@ func (c *call) supply(ctx context.Context, p *pursuit, inputs []revision.Input) 
 
 // take returns the questions that are to be put to the client, which nobody else does
 // then; full says that there have been too many.
-func (p *pursuit) take(inputs []revision.Input) (fresh []revision.Input, full bool) {
+func (p *pursuit) take(inputs []protocol.Input) (fresh []protocol.Input, full bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, in := range inputs {
@@ -72,7 +72,7 @@ func (p *pursuit) take(inputs []revision.Input) (fresh []revision.Input, full bo
 	return fresh, false
 }
 
-func (p *pursuit) giveBack(inputs []revision.Input) {
+func (p *pursuit) giveBack(inputs []protocol.Input) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, in := range inputs {

@@ -6,9 +6,9 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"mcpgateway/peer"
-	"mcpgateway/revision"
-	"mcpgateway/wire"
+	"mcpgateway/internal/peer"
+	"mcpgateway/internal/protocol"
+	"mcpgateway/internal/wire"
 )
 
 const (
@@ -22,7 +22,7 @@ const (
 
 // pace returns how long to wait before a task is asked about again.
 func pace(task []byte) time.Duration {
-	if p := revision.TaskPace(task); p > 0 {
+	if p := protocol.TaskPace(task); p > 0 {
 		return max(p, quickest)
 	}
 	return usual
@@ -31,12 +31,12 @@ func pace(task []byte) time.Duration {
 // watched returns the tasks of which a subscriptions/listen asks to be told, as far as
 // they are the client's.
 func (s *Session) watched(guest *guest, r *peer.Request) (all []*job, err *wire.Error) {
-	ids, err := revision.ListenedTasks(r.Message)
+	ids, err := protocol.ListenedTasks(r.Message)
 	switch {
 	case err != nil:
 		return nil, err
-	case ids != nil && !revision.DeclaresTasks(guest.stamp.Capabilities):
-		return nil, revision.NeedsTasks()
+	case ids != nil && !protocol.DeclaresTasks(guest.stamp.Capabilities):
+		return nil, protocol.NeedsTasks()
 	}
 	seen := make(map[string]bool, len(ids))
 	for _, id := range ids {
@@ -78,13 +78,13 @@ func (l *listen) follow(ctx context.Context, j *job) {
 		case ctx.Err() != nil, a.Err == nil && task == nil:
 			return // it is not known any more, or nobody wants to know
 		case a.Err == nil:
-			status := revision.TaskStatus(task)
+			status := protocol.TaskStatus(task)
 			now := string(wire.Revise(task, func(key string) bool { return key == "lastUpdatedAt" || key == "_meta" }))
-			if now != said && !(first && status == revision.TaskWorking) {
-				l.say(revision.TaskNotice(task))
+			if now != said && !(first && status == protocol.TaskWorking) {
+				l.say(protocol.TaskNotice(task))
 			}
 			said, first = now, false
-			if revision.TaskEnded(status) {
+			if protocol.TaskEnded(status) {
 				return
 			}
 		}

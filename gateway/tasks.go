@@ -6,8 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"mcpgateway/peer"
-	"mcpgateway/wire"
+	"mcpgateway/internal/peer"
+	"mcpgateway/internal/wire"
 )
 
 // maxTasks bounds the tasks of one session. Beyond it the oldest that has ended

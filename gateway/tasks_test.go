@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"mcpgateway/internal/mcptest"
-	"mcpgateway/wire"
+	"mcpgateway/internal/wire"
 )
 
 // make has a client make a task at a backend, and returns what the client got.

@@ -3,9 +3,9 @@ package gateway
 import (
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"mcpgateway/peer"
-	"mcpgateway/revision"
-	"mcpgateway/wire"
+	"mcpgateway/internal/peer"
+	"mcpgateway/internal/protocol"
+	"mcpgateway/internal/wire"
 )
 
 // Told hands on a notification of a backend's to the client that a session is
@@ -14,7 +14,7 @@ import (
 // so is what may be meant for another client.
 func (g *Gateway) Told(session, backend string, m wire.Message, on peer.Stream) {
 	switch m.Method() {
-	case mcp.MethodNotificationTasksStatus, revision.TaskState:
+	case mcp.MethodNotificationTasksStatus, protocol.TaskState:
 		g.taskChanged(backend, m)
 	}
 	if guest := g.guests.named(session); guest != nil {
@@ -64,7 +64,7 @@ func (g *Gateway) whose(session string, known func(*Session) bool) *Session {
 }
 
 func (g *Gateway) taskStatus(session, backend string, m wire.Message, on peer.Stream) {
-	if err := revision.CheckTask(m.Part(wire.PartParams)); err != nil {
+	if err := protocol.CheckTask(m.Part(wire.PartParams)); err != nil {
 		g.Log.Debug("dropped a notification", "backend", backend, "method", m.Method(), "err", err)
 		return
 	}
@@ -126,7 +126,7 @@ func (s *Session) tell(m wire.Message, on wire.ID) {
 // elicitedBy remembers what a client will be asked by way of an URL that an error
 // tells it of.
 func (s *Session) elicitedBy(backend string, failure []byte) {
-	list, _ := revision.Elicitations(failure)
+	list, _ := protocol.Elicitations(failure)
 	n := 0
 	wire.EachElement(list, func(one []byte) bool {
 		id, _ := wire.Lookup(one, "elicitationId")

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"mcpgateway/wire"
+	"mcpgateway/internal/wire"
 )
 
 // What can be read in two ways reaches nobody, in either direction; whoever waits for an answer gets

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"mcpgateway/internal/mcptest"
-	"mcpgateway/wire"
+	"mcpgateway/internal/wire"
 )
 
 // wantUnusable takes an answer that is an error of the gateway's and names a member.

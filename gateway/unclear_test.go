@@ -5,8 +5,8 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"mcpgateway/revision"
-	"mcpgateway/wire"
+	"mcpgateway/internal/protocol"
+	"mcpgateway/internal/wire"
 )
 
 // A text that would pass without the backend's name in front reaches no client.
@@ -37,7 +37,7 @@ func TestTextsWithoutTheBackendsName_F_SEC_5(t *testing.T) {
 				t.Errorf("%s: %+v", params, e)
 			}
 			result := `{"inputRequests":{"a":{"method":"elicitation/create","params":{` + params + `}}}}`
-			if _, _, err := revision.ReadInputs([]byte(result)); err == nil {
+			if _, _, err := protocol.ReadInputs([]byte(result)); err == nil {
 				t.Errorf("read %s", result)
 			}
 		}

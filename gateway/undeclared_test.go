@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 
 	"mcpgateway/internal/mcptest"
-	"mcpgateway/wire"
+	"mcpgateway/internal/wire"
 )
 
 // unaskable is what a backend of the stateless era asks though its client has not declared it.

@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 
 	"mcpgateway/internal/mcptest"
-	"mcpgateway/wire"
+	"mcpgateway/internal/wire"
 )
 
 // A resultType of a backend of the session era is none: its answer is complete, whatever

@@ -15,10 +15,10 @@ import (
 
 	"mcpgateway/backends"
 	"mcpgateway/catalog"
-	"mcpgateway/config"
-	"mcpgateway/door"
 	gate "mcpgateway/gateway"
-	"mcpgateway/transport"
+	"mcpgateway/internal/config"
+	"mcpgateway/internal/httpserver"
+	"mcpgateway/internal/transport"
 )
 
 // An inside is the gateway with its HTTP door, put together in this process as cmd/gateway does it: where the race
@@ -62,9 +62,11 @@ func newInside(t testing.TB, o insideOptions, list ...config.Backend) *inside {
 	gw := gate.New(gate.Options{
 		Backends: in.set, Observers: o.observers, Info: info, InFlight: c.Limits.InFlight, Log: log,
 	})
-	d := door.New(door.Options{
-		Open: func(v door.Visit, out transport.Writer) door.Holder { return gw.Open(v.Session, v.Principal, out) },
-		Serve: func(ctx context.Context, v door.Visit, conn transport.Conn) {
+	d := httpserver.New(httpserver.Options{
+		Open: func(v httpserver.Visit, out transport.Writer) httpserver.Holder {
+			return gw.Open(v.Session, v.Principal, out)
+		},
+		Serve: func(ctx context.Context, v httpserver.Visit, conn transport.Conn) {
 			_ = gw.Serve(ctx, v.Session, v.Principal, conn)
 		},
 		Examine: gw.Examine,

@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"mcpgateway/config"
+	"mcpgateway/internal/config"
 )
 
 // TestPROC_01_SessionsLeaveNothing opens, uses and ends a great many sessions, ten times over. After each round there are as

@@ -14,8 +14,8 @@ import (
 	"testing"
 
 	"mcpgateway/catalog"
-	"mcpgateway/revision"
-	"mcpgateway/wire"
+	"mcpgateway/internal/protocol"
+	"mcpgateway/internal/wire"
 )
 
 // Schemas that a compiler refuses, identifiers of other tools, numbers beyond a double, members in another
@@ -166,9 +166,9 @@ func TestAdaptedOutputSchemasCompile_F_LIST_2(t *testing.T) {
 			continue
 		}
 		list := wire.NewResult("1", []byte(`{"tools":[`+string(tool)+`]}`))
-		for _, date := range revision.Dates() {
-			traits, _ := revision.Find(date)
-			adapted, _ := wire.Lookup(revision.Adapt(list, "tools/list", traits).Part(wire.PartResult), "tools")
+		for _, date := range protocol.Dates() {
+			traits, _ := protocol.Find(date)
+			adapted, _ := wire.Lookup(protocol.Adapt(list, "tools/list", traits).Part(wire.PartResult), "tools")
 			schema, _ := wire.Lookup(wire.Elements(adapted)[0], "outputSchema")
 			if !sent[string(schema)] && !bytes.Equal(schema, kept) {
 				changed++

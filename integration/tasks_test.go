@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"mcpgateway/internal/mcptest"
-	"mcpgateway/transport"
+	"mcpgateway/internal/transport"
 )
 
 // The server of the tests with tasks of the stateless era, which no SDK in Go has: mcptest.TaskServer, over HTTP in this

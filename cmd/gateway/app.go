@@ -19,12 +19,12 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"mcpgateway/audit"
 	"mcpgateway/backends"
 	"mcpgateway/catalog"
-	"mcpgateway/config"
 	"mcpgateway/gateway"
-	"mcpgateway/logs"
+	"mcpgateway/internal/audit"
+	"mcpgateway/internal/config"
+	"mcpgateway/internal/logging"
 )
 
 // flags are those that all verbs have.
@@ -37,7 +37,7 @@ type flags struct {
 	timeout                            time.Duration // of check, tools and call: how long the backends may take to start; 0 = no limit
 	hangups                            *hangups
 	hurry                              *hurry
-	mask                               *logs.Mask // of the gateway that was put together; nil = none yet
+	mask                               *logging.Mask // of the gateway that was put together; nil = none yet
 }
 
 // load reads the configuration, with the flags laid over it. If gateway.yaml of the working
@@ -103,7 +103,7 @@ type app struct {
 	*config.Loaded
 	log     *slog.Logger
 	level   slog.LevelVar // of log
-	mask    *logs.Mask
+	mask    *logging.Mask
 	set     *backends.Set
 	gateway *gateway.Gateway
 	journal *audit.Journal
@@ -192,7 +192,7 @@ func (f *flags) open(m mode, tunes ...tune) (*app, error) {
 	if loaded.Source == "" && len(tunes) > 0 {
 		fmt.Fprintf(f.err, "gateway: %s\n", noFile)
 	}
-	a := &app{Loaded: loaded, mask: logs.NewMask(config.Secrets(c)...), via: "mcp-gateway-" + rand.Text()}
+	a := &app{Loaded: loaded, mask: logging.NewMask(config.Secrets(c)...), via: "mcp-gateway-" + rand.Text()}
 	f.mask = a.mask
 	a.openLog(f.err)
 	a.openNames()
@@ -267,7 +267,7 @@ func instructionsOf(text string) string {
 
 // levelOf returns the level from which on is logged.
 func levelOf(c *config.Config) slog.Level {
-	level, _ := logs.ParseLevel(c.Log.Level) // validated
+	level, _ := logging.ParseLevel(c.Log.Level) // validated
 	return level
 }
 
@@ -279,9 +279,9 @@ const flushLogs = time.Second
 
 func (a *app) openLog(w io.Writer) {
 	a.level.Set(levelOf(a.Config))
-	sink := logs.OpenSink(w, logs.SinkOptions{Lost: logs.LostLine(a.Config.Log.Format)})
-	a.log = logs.New(sink, logs.Options{Level: &a.level, Format: a.Config.Log.Format, Mask: a.mask})
-	a.closers = append(a.closers, func() { _ = sink.Close(flushLogs) }, logs.Standard(a.log))
+	sink := logging.OpenSink(w, logging.SinkOptions{Lost: logging.LostLine(a.Config.Log.Format)})
+	a.log = logging.New(sink, logging.Options{Level: &a.level, Format: a.Config.Log.Format, Mask: a.mask})
+	a.closers = append(a.closers, func() { _ = sink.Close(flushLogs) }, logging.Standard(a.log))
 	for _, w := range a.Warnings {
 		a.log.Warn(w)
 	}
@@ -305,7 +305,7 @@ func (a *app) openJournal() error {
 			return badPath(a.Loaded, "audit.file", path, errors.New("is a pipe, and would wait for a reader"), "name a file")
 		}
 		a.warnOfOthers(path)
-		file, err := logs.OpenFile(path, logs.FileOptions{})
+		file, err := logging.OpenFile(path, logging.FileOptions{})
 		if err != nil {
 			return badPath(a.Loaded, "audit.file", path, err, "make the directory writable, or set audit.file to another path")
 		}

@@ -15,7 +15,7 @@ import (
 	"slices"
 	"time"
 
-	"mcpgateway/config"
+	"mcpgateway/internal/config"
 )
 
 // An applied record says by which configuration a gateway runs, so that another process

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"mcpgateway/config"
+	"mcpgateway/internal/config"
 )
 
 // running is a configuration whose record is kept in a directory of its own.

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"mcpgateway/config"
-	"mcpgateway/logs"
+	"mcpgateway/internal/config"
+	"mcpgateway/internal/logging"
 )
 
 // An audit file that is there and that others can read or change is told of once. A new one is its owner's alone.
@@ -34,7 +34,7 @@ func TestAnAuditFileThatOthersCanRead(t *testing.T) {
 			var out bytes.Buffer
 			a := &app{
 				Loaded: &config.Loaded{Config: &config.Config{Audit: config.Audit{File: path, Payloads: payloads}}},
-				log:    slog.New(slog.NewTextHandler(&out, nil)), mask: logs.NewMask(),
+				log:    slog.New(slog.NewTextHandler(&out, nil)), mask: logging.NewMask(),
 			}
 			_ = a.openJournal()
 			a.close()

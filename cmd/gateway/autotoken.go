@@ -12,7 +12,7 @@ import (
 	"slices"
 	"strings"
 
-	"mcpgateway/config"
+	"mcpgateway/internal/config"
 )
 
 // autoFile is the name of the file in the state directory that keeps the token which

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"mcpgateway/config"
-	"mcpgateway/logs"
+	"mcpgateway/internal/config"
+	"mcpgateway/internal/logging"
 )
 
 // served runs a gateway with auth.tokens: [auto] until it says how to use it, and returns that line.
@@ -76,7 +76,7 @@ func TestWrongAutoTokens_F_SEC_6(t *testing.T) {
 	var log bytes.Buffer
 	dir := t.TempDir()
 	c := &config.Config{StateDir: dir, Auth: config.Auth{Tokens: []string{"0123456789abcdef", config.AutoToken}}}
-	start := func() *app { return &app{log: logs.New(&log, logs.Options{Mask: logs.NewMask()})} }
+	start := func() *app { return &app{log: logging.New(&log, logging.Options{Mask: logging.NewMask()})} }
 	running := start()
 	first, err := running.tokens(&config.Loaded{Source: "f", Config: c}, c)
 	if err != nil || len(first) != 2 || first[0] != "0123456789abcdef" || len(first[1]) != 64 || c.Auth.Tokens[1] != config.AutoToken {

@@ -14,10 +14,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"mcpgateway/catalog"
-	"mcpgateway/peer"
-	"mcpgateway/revision"
-	"mcpgateway/transport"
-	"mcpgateway/wire"
+	"mcpgateway/internal/peer"
+	"mcpgateway/internal/protocol"
+	"mcpgateway/internal/transport"
+	"mcpgateway/internal/wire"
 )
 
 // atLeastTool is what call needs to know.
@@ -77,7 +77,7 @@ func (f *flags) call(ctx context.Context, a *app, tool string, args []string, as
 	}()
 
 	hello := wire.Encode(map[string]any{
-		"protocolVersion": revision.NewestWithSessions().Date,
+		"protocolVersion": protocol.NewestWithSessions().Date,
 		"capabilities":    struct{}{},
 		"clientInfo":      mcp.Implementation{Name: "gateway call", Version: version},
 	})

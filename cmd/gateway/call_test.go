@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"mcpgateway/wire"
+	"mcpgateway/internal/wire"
 )
 
 // A server puts its secret, control characters and a line that looks like one of the gateway into whatever

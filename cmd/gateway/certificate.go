@@ -7,7 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"mcpgateway/config"
+	"mcpgateway/internal/config"
 )
 
 // A certificate is what TLS is spoken with.

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"mcpgateway/config"
-	"mcpgateway/door"
+	"mcpgateway/internal/config"
+	"mcpgateway/internal/httpserver"
 )
 
 // A certificate that came from a pipe was waited for at the first reload, which comes right after
@@ -26,7 +26,7 @@ func TestACertificateFromAPipeIsReadOnce(t *testing.T) {
 	}
 	was := config.TLS{Cert: pipe("cert"), Key: pipe("key")}
 	next := was
-	r := &reloader{app: &app{log: slog.New(slog.DiscardHandler)}, door: new(door.Door), now: &config.Config{TLS: was}}
+	r := &reloader{app: &app{log: slog.New(slog.DiscardHandler)}, door: new(httpserver.Door), now: &config.Config{TLS: was}}
 	r.certificate.Store(new(certificate))
 	r.load = func(string, bool) (*config.Loaded, error) {
 		return &config.Loaded{Config: &config.Config{TLS: next}}, nil

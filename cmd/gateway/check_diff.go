@@ -11,7 +11,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"mcpgateway/config"
+	"mcpgateway/internal/config"
 )
 
 // printDiff says what a reload would change for the gateway that runs with the same file. It starts

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"mcpgateway/config"
+	"mcpgateway/internal/config"
 )
 
 // A desk is a file with a record of who runs with it, and what check --diff says of both.

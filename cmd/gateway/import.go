@@ -14,8 +14,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"mcpgateway/config"
-	"mcpgateway/door"
+	"mcpgateway/internal/config"
+	"mcpgateway/internal/httpserver"
 )
 
 func importCommand(f *flags) *cobra.Command {
@@ -131,5 +131,5 @@ func isGateway(ctx context.Context, at string) bool {
 		return false
 	}
 	defer res.Body.Close()
-	return res.Header.Get("Server") == door.Name
+	return res.Header.Get("Server") == httpserver.Name
 }

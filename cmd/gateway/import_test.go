@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"mcpgateway/door"
-	"mcpgateway/transport"
+	"mcpgateway/internal/httpserver"
+	"mcpgateway/internal/transport"
 )
 
 // gatewayRun carries out a command line and returns what it wrote.
@@ -39,8 +39,8 @@ func gatewayRun(t *testing.T, args ...string) (code int, stdout, stderr string) 
 // A gateway at any port is not put behind itself: it says who it is, whatever its
 // token, and is asked for nothing but that.
 func TestImportLeavesOutARunningGateway(t *testing.T) {
-	d := door.New(door.Options{
-		Serve:  func(context.Context, door.Visit, transport.Conn) { t.Error("a session was opened") },
+	d := httpserver.New(httpserver.Options{
+		Serve:  func(context.Context, httpserver.Visit, transport.Conn) { t.Error("a session was opened") },
 		Tokens: []string{"secret"},
 	})
 	plain, secure, other := httptest.NewServer(d), httptest.NewTLSServer(d), httptest.NewServer(nil)

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"mcpgateway/catalog"
-	"mcpgateway/logs"
+	"mcpgateway/internal/logging"
 )
 
 func TestTheRecordOfNames_F_CLI_6(t *testing.T) {
@@ -66,7 +66,7 @@ func TestARecordOfNamesThatIsDamaged_F_CLI_6(t *testing.T) {
 }
 
 func TestTransfersAreBoundedInCheck_F_CLI_6(t *testing.T) {
-	a := &app{mask: logs.NewMask("hush-hush-hush")}
+	a := &app{mask: logging.NewMask("hush-hush-hush")}
 	if lines := a.transferLines(nil); lines != nil {
 		t.Errorf("nothing has changed: %q", lines)
 	}

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"mcpgateway/wire"
+	"mcpgateway/internal/wire"
 )
 
 // A server sends more than its response, and net/http tells so of its own accord: in the gateway's log, without the secret,

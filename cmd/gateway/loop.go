@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"mcpgateway/config"
+	"mcpgateway/internal/config"
 )
 
 // aboveEnv is how a gateway tells the processes that it starts of which configurations

@@ -16,9 +16,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"mcpgateway/config"
-	"mcpgateway/logs"
-	"mcpgateway/transport"
+	"mcpgateway/internal/config"
+	"mcpgateway/internal/logging"
+	"mcpgateway/internal/transport"
 )
 
 // version is what the gateway calls itself; a release sets it with -ldflags.
@@ -26,7 +26,7 @@ var version = "0.1.0-dev"
 
 func main() {
 	protect()
-	logs.DropStandard() // until there is a log
+	logging.DropStandard() // until there is a log
 	// A client that closes our stdout or stderr early must not kill us before the
 	// backends are ended. The signal is caught, not ignored: children inherit the
 	// latter.
@@ -153,7 +153,7 @@ var errSilent = errors.New("")
 var errInterrupted = errors.New("interrupted")
 
 // report tells the user what went wrong, and what to try, without the secrets that mask knows.
-func report(w io.Writer, mask *logs.Mask, err error) int {
+func report(w io.Writer, mask *logging.Mask, err error) int {
 	var usage usageError
 	var bad config.Errors
 	var one *config.Error

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 
-	"mcpgateway/config"
+	"mcpgateway/internal/config"
 )
 
 // absolute returns path from the root. A relative path begins in the folder in which the gateway was

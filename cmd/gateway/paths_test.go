@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"mcpgateway/config"
+	"mcpgateway/internal/config"
 )
 
 // A path in the configuration that is relative begins in the working directory. If nothing is there the

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"mcpgateway/config"
+	"mcpgateway/internal/config"
 )
 
 // Whoever sets a variable and loads the file anew is told that the gateway does not see it.

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"mcpgateway/backends"
-	"mcpgateway/config"
-	"mcpgateway/door"
+	"mcpgateway/internal/config"
+	"mcpgateway/internal/httpserver"
 )
 
 // A reloader has the gateway run by what stands in its file now, on SIGHUP and when the
@@ -28,8 +28,8 @@ type reloader struct {
 	*app
 	load    func(path string, local bool) (*config.Loaded, error)
 	same    func(l *config.Loaded) bool
-	flags   []string   // keys that the command line has set
-	door    *door.Door // nil if there is none
+	flags   []string         // keys that the command line has set
+	door    *httpserver.Door // nil if there is none
 	lookout *lookout
 	hangups <-chan struct{}
 
@@ -57,7 +57,7 @@ const (
 	asked        // somebody wants to know
 )
 
-func (f *flags) reloader(a *app, d *door.Door) *reloader {
+func (f *flags) reloader(a *app, d *httpserver.Door) *reloader {
 	return &reloader{
 		app: a, load: f.reload, same: f.unchanged, flags: f.given(), door: d, lookout: newLookout(a.log),
 		last: a.Loaded, now: a.Config, source: a.Source, local: a.Local, trust: f.trusts().dir, warned: a.Warnings,

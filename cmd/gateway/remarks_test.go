@@ -6,13 +6,13 @@ import (
 
 	"mcpgateway/backends"
 	"mcpgateway/catalog"
-	"mcpgateway/logs"
+	"mcpgateway/internal/logging"
 )
 
 // check names what is left out of a backend that is well, and does not let one that
 // lists a thousand bad tools fill the screen.
 func TestCheckNamesWhatIsLeftOut(t *testing.T) {
-	a := &app{mask: logs.NewMask("s3cret")}
+	a := &app{mask: logging.NewMask("s3cret")}
 	bad := catalog.Flaw{Item: "bad\x1b[2J s3cret", What: "its inputSchema is no object"}
 	s := backends.Status{LeftOut: []catalog.Flaw{bad}}
 	if got, want := a.remarks(s), "left out bad\uFFFD[2J ***: its inputSchema is no object"; got != want {
@@ -28,7 +28,7 @@ func TestCheckNamesWhatIsLeftOut(t *testing.T) {
 
 // SCHEMA-03, SCHEMA-04: so is what is listed and may be refused by model APIs.
 func TestSCHEMA03_SCHEMA04_CheckNamesWhatModelsMayRefuse(t *testing.T) {
-	a := &app{mask: logs.NewMask()}
+	a := &app{mask: logging.NewMask()}
 	odd := catalog.Flaw{Item: "t", What: "its inputSchema has anyOf at its top", Odd: true}
 	s := backends.Status{LeftOut: []catalog.Flaw{{Item: "bad", What: "it is no object"}}, Odd: []catalog.Flaw{odd}}
 	if got, want := a.remarks(s), "left out bad: it is no object; t: its inputSchema has anyOf at its top"; got != want {

@@ -16,10 +16,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"mcpgateway/config"
-	"mcpgateway/door"
-	"mcpgateway/transport"
-	"mcpgateway/wire"
+	"mcpgateway/internal/config"
+	"mcpgateway/internal/httpserver"
+	"mcpgateway/internal/transport"
+	"mcpgateway/internal/wire"
 )
 
 func serveCommand(f *flags) *cobra.Command {
@@ -95,7 +95,7 @@ func (f *flags) serve(cmd *cobra.Command, _ []string) error {
 }
 
 // serveHTTP serves what comes through the door, and stdin and stdout as well if that was asked for.
-func (f *flags) serveHTTP(ctx context.Context, a *app, d *door.Door, ln net.Listener) error {
+func (f *flags) serveHTTP(ctx context.Context, a *app, d *httpserver.Door, ln net.Listener) error {
 	both, end := context.WithCancel(ctx)
 	defer end()
 	var stdio sync.WaitGroup
@@ -155,18 +155,18 @@ func (a *app) saySignal(ctx context.Context) (said func()) {
 }
 
 // listen opens the HTTP door.
-func (a *app) listen() (net.Listener, *door.Door, error) {
+func (a *app) listen() (net.Listener, *httpserver.Door, error) {
 	c := a.Config
 	tokens, err := a.tokens(a.Loaded, c)
 	if err != nil {
 		return nil, nil, err
 	}
 	a.mask.Renew(append(config.Secrets(c), tokens...)...)
-	o := door.Options{
-		Open: func(v door.Visit, out transport.Writer) door.Holder {
+	o := httpserver.Options{
+		Open: func(v httpserver.Visit, out transport.Writer) httpserver.Holder {
 			return a.gateway.Open(v.Session, v.Principal, out)
 		},
-		Serve: func(ctx context.Context, v door.Visit, conn transport.Conn) {
+		Serve: func(ctx context.Context, v httpserver.Visit, conn transport.Conn) {
 			_ = a.gateway.Serve(ctx, v.Session, v.Principal, conn) // how it ended is in the log
 		},
 		Examine:  a.gateway.Examine,
@@ -198,7 +198,7 @@ func (a *app) listen() (net.Listener, *door.Door, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("listen: %w", err)
 	}
-	return ln, door.New(o), nil
+	return ln, httpserver.New(o), nil
 }
 
 // waiting names the backends that have not answered yet, and may still.

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"mcpgateway/config"
+	"mcpgateway/internal/config"
 )
 
 // What serve prints to be copied works when it is pasted: the log's quotes spoil

@@ -6,11 +6,11 @@ import (
 	"strings"
 	"time"
 
-	"mcpgateway/config"
-	"mcpgateway/logs"
-	"mcpgateway/peer"
-	"mcpgateway/transport"
-	"mcpgateway/wire"
+	"mcpgateway/internal/config"
+	"mcpgateway/internal/logging"
+	"mcpgateway/internal/peer"
+	"mcpgateway/internal/transport"
+	"mcpgateway/internal/wire"
 )
 
 // A stranger is a client that has started us on its pipes, where nobody serves it.
@@ -59,7 +59,7 @@ const maxExcuse = 4 << 10
 // excuse tells a client at our pipes why it will not be served: what the user reads on
 // stderr. The client may first ask what we are, and greet us when that has failed.
 func (f *flags) excuse(ctx context.Context, problem string) {
-	problem = logs.NewMask().String(strings.TrimSpace(problem))
+	problem = logging.NewMask().String(strings.TrimSpace(problem))
 	if len(problem) > maxExcuse {
 		problem = strings.ToValidUTF8(problem[:maxExcuse], "") + "…"
 	}

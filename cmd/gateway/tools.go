@@ -14,7 +14,7 @@ import (
 
 	"mcpgateway/backends"
 	"mcpgateway/catalog"
-	"mcpgateway/config"
+	"mcpgateway/internal/config"
 )
 
 func toolsCommand(f *flags) *cobra.Command {

@@ -12,7 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 
-	"mcpgateway/config"
+	"mcpgateway/internal/config"
 )
 
 // A trustStore keeps which files of working directories are approved: one record for each path with

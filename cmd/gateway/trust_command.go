@@ -13,7 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"mcpgateway/config"
+	"mcpgateway/internal/config"
 )
 
 func trustCommand(f *flags) *cobra.Command {

@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"testing"
 
-	"mcpgateway/config"
+	"mcpgateway/internal/config"
 )
 
 // project makes the working directory one with a gateway.yaml, of a user who has no state yet.

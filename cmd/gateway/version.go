@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"mcpgateway/revision"
+	"mcpgateway/internal/protocol"
 )
 
 func versionCommand(f *flags) *cobra.Command {
@@ -35,5 +35,5 @@ func versionText() string {
 		}
 	}
 	return fmt.Sprintf("gateway %s%s (%s %s/%s), MCP %s … %s", version, commit,
-		runtime.Version(), runtime.GOOS, runtime.GOARCH, revision.Oldest().Date, revision.Newest().Date)
+		runtime.Version(), runtime.GOOS, runtime.GOARCH, protocol.Oldest().Date, protocol.Newest().Date)
 }

@@ -17,8 +17,8 @@ import (
 
 	"golang.org/x/tools/txtar"
 
-	"mcpgateway/transport"
-	"mcpgateway/wire"
+	"mcpgateway/internal/transport"
+	"mcpgateway/internal/wire"
 )
 
 // A conversation is a txtar file: prose, then who says what.

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"mcpgateway/transport"
-	"mcpgateway/wire"
+	"mcpgateway/internal/transport"
+	"mcpgateway/internal/wire"
 )
 
 func TestAScriptIsWrittenAsItWasRead(t *testing.T) {

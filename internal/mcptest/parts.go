@@ -3,7 +3,7 @@ package mcptest
 import (
 	"strings"
 
-	"mcpgateway/wire"
+	"mcpgateway/internal/wire"
 )
 
 // Asked takes the next line, which must be a request of this method.

@@ -18,8 +18,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"mcpgateway/transport"
-	"mcpgateway/wire"
+	"mcpgateway/internal/transport"
+	"mcpgateway/internal/wire"
 )
 
 // patience is how long a Peer waits for what must come. In a bubble that time is

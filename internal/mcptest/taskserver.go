@@ -6,8 +6,8 @@ import (
 	"sync"
 	"time"
 
-	"mcpgateway/transport"
-	"mcpgateway/wire"
+	"mcpgateway/internal/transport"
+	"mcpgateway/internal/wire"
 )
 
 // A TaskServer is a server of 2026-07-28 with the extension io.modelcontextprotocol/tasks,

@@ -5,7 +5,7 @@ import (
 	"io"
 	"net/http"
 
-	"mcpgateway/wire"
+	"mcpgateway/internal/wire"
 )
 
 // maxUnsent bounds what waits for a client that does not read its listen; one that has

@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"time"
 
-	"mcpgateway/wire"
+	"mcpgateway/internal/wire"
 )
 
 const (

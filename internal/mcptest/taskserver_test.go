@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"mcpgateway/wire"
+	"mcpgateway/internal/wire"
 )
 
 // taskClient is a client of a TaskServer over a Conn, in a bubble.

@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"mcpgateway/wire"
+	"mcpgateway/internal/wire"
 )
 
 // callLocked begins a call of a tool, which is answered at once or later.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"mcpgateway/wire"
+	"mcpgateway/internal/wire"
 )
 
 // A plan is an answer with deeds done to it: what is written, and what happens

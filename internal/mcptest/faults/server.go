@@ -9,7 +9,7 @@ import (
 	"strings"
 	"sync"
 
-	"mcpgateway/wire"
+	"mcpgateway/internal/wire"
 )
 
 // A server is what stub and twin have in common: what a request is answered with, if

@@ -15,7 +15,7 @@ import (
 	"syscall"
 	"time"
 
-	"mcpgateway/wire"
+	"mcpgateway/internal/wire"
 )
 
 // ScriptEnv holds the script of a stub that gets none by flag.

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"mcpgateway/wire"
+	"mcpgateway/internal/wire"
 )
 
 // A Twin is the stub over streamable HTTP, at any path. It is of the era that its script

@@ -1,0 +1,434 @@
+//go:build unix
+
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"mcpgateway/internal/wire"
+)
+
+const initialize = `{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"chaos","version":"1"}}`
+
+// visitorName is what all visitors without a session call themselves. To the gateway they are one guest, of whom it
+// keeps something for minutes.
+const visitorName = "visitor"
+
+// An httpWay is streamable HTTP, with a session or, for clients of 2026-07-28, without.
+type httpWay struct {
+	c         *client
+	stateless bool
+	http      *http.Client
+
+	mu      sync.Mutex
+	session string
+	quit    context.CancelFunc // of the GET stream
+	stream  sync.WaitGroup
+}
+
+func newHTTPWay(c *client, stateless bool) *httpWay {
+	if stateless {
+		c.stamp = func(meta string) string {
+			name := c.name
+			if !c.steady {
+				name = visitorName
+			}
+			info, _ := json.Marshal(map[string]string{"name": "chaos-" + name, "version": "1"})
+			if meta != "" {
+				meta = "," + meta
+			}
+			return `{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/clientInfo":` + string(info) + meta + `}`
+		}
+	}
+	return &httpWay{c: c, stateless: stateless, http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16, IdleConnTimeout: 5 * time.Second}}}
+}
+
+func (h *httpWay) request(ctx context.Context, method string, m wire.Message, tool string) (*http.Request, error) {
+	req, err := http.NewRequestWithContext(ctx, method, h.c.w.url+"/mcp", bytes.NewReader(m.Raw()))
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "application/json, text/event-stream")
+	if h.stateless {
+		req.Header.Set("Mcp-Protocol-Version", "2026-07-28")
+		req.Header.Set("Mcp-Method", m.Method())
+		if tool != "" {
+			req.Header.Set("Mcp-Name", tool)
+		}
+		return req, nil
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.session != "" {
+		req.Header.Set("Mcp-Session-Id", h.session)
+		req.Header.Set("Mcp-Protocol-Version", "2025-11-25")
+	}
+	return req, nil
+}
+
+func (h *httpWay) open(ctx context.Context) error {
+	if h.stateless {
+		return nil
+	}
+	req, err := h.request(ctx, http.MethodPost, wire.NewRequest(`"hello"`, "initialize", []byte(initialize)), "")
+	if err != nil {
+		return err
+	}
+	res, err := h.http.Do(req)
+	if err != nil {
+		return err
+	}
+	body, _ := io.ReadAll(res.Body)
+	res.Body.Close()
+	session := res.Header.Get("Mcp-Session-Id")
+	if session == "" {
+		return fmt.Errorf("initialize: %s: %.200s", res.Status, body)
+	}
+	h.mu.Lock()
+	h.session = session
+	h.mu.Unlock()
+	if err := h.tell(ctx, wire.NewNotification("notifications/initialized", nil)); err != nil {
+		return err
+	}
+	h.listen(ctx)
+	return nil
+}
+
+// listen opens the session's own stream.
+func (h *httpWay) listen(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	h.mu.Lock()
+	h.quit = cancel
+	h.mu.Unlock()
+	h.stream.Go(func() {
+		req, err := h.request(ctx, http.MethodGet, wire.Message{}, "")
+		if err != nil {
+			return
+		}
+		req.Body, req.ContentLength = nil, 0
+		res, err := h.http.Do(req)
+		if err != nil {
+			return
+		}
+		defer res.Body.Close()
+		if res.StatusCode == http.StatusOK {
+			_ = events(res.Body, h.c.hear)
+		}
+	})
+}
+
+func (h *httpWay) tell(ctx context.Context, m wire.Message) error {
+	req, err := h.request(ctx, http.MethodPost, m, "")
+	if err != nil {
+		return err
+	}
+	res, err := h.http.Do(req)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	io.Copy(io.Discard, res.Body)
+	if res.StatusCode != http.StatusAccepted {
+		return fmt.Errorf("a notification was answered with %s", res.Status)
+	}
+	return nil
+}
+
+func (h *httpWay) send(ctx context.Context, m wire.Message, tool string) (over bool, err error) {
+	req, err := h.request(ctx, http.MethodPost, m, tool)
+	if err != nil {
+		return true, err
+	}
+	res, err := h.http.Do(req)
+	if err != nil {
+		return true, err
+	}
+	defer res.Body.Close()
+	kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
+	switch kind {
+	case "text/event-stream":
+		return true, events(res.Body, h.c.hear)
+	case "application/json":
+		body, err := io.ReadAll(res.Body)
+		if err == nil {
+			h.c.hear(body)
+		}
+		return true, err
+	}
+	body, _ := io.ReadAll(res.Body)
+	return true, fmt.Errorf("%s: %.200s", res.Status, body)
+}
+
+func (h *httpWay) close(politely bool) {
+	if politely && !h.stateless {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if req, err := h.request(ctx, http.MethodDelete, wire.Message{}, ""); err == nil {
+			req.Body, req.ContentLength = nil, 0
+			if res, err := h.http.Do(req); err == nil {
+				res.Body.Close()
+			}
+		}
+	}
+	h.mu.Lock()
+	if h.quit != nil {
+		h.quit()
+	}
+	h.session, h.quit = "", nil
+	h.mu.Unlock()
+	h.stream.Wait()
+	h.http.CloseIdleConnections()
+}
+
+// events calls hear with the data of each event, until the stream ends.
+func events(r io.Reader, hear func([]byte)) error {
+	return eventsOf(r, func(_ string, data []byte) { hear(data) })
+}
+
+func eventsOf(r io.Reader, hear func(kind string, data []byte)) error {
+	lines := bufio.NewReaderSize(r, 16<<10)
+	var data []byte
+	kind, some := "", false
+	for {
+		line, err := lines.ReadBytes('\n')
+		if err == io.EOF && len(line) == 0 {
+			return nil
+		}
+		if err != nil {
+			return errors.Join(err, errors.New("the stream was cut"))
+		}
+		line = bytes.TrimRight(line, "\r\n")
+		key, value, _ := bytes.Cut(line, []byte(":"))
+		value = bytes.TrimPrefix(value, []byte(" "))
+		switch {
+		case len(line) == 0:
+			if some && len(data) > 0 {
+				hear(kind, data)
+			}
+			data, kind, some = nil, "", false
+		case string(key) == "event":
+			kind = string(value)
+		case string(key) == "data":
+			if some {
+				data = append(data, '\n')
+			}
+			data, some = append(data, value...), true
+		}
+	}
+}
+
+// An sseWay is the HTTP+SSE of 2024.
+type sseWay struct {
+	c    *client
+	http *http.Client
+
+	mu     sync.Mutex
+	post   string // where to
+	quit   context.CancelFunc
+	stream sync.WaitGroup
+	hello  chan struct{}
+}
+
+func newSSEWay(c *client) *sseWay {
+	return &sseWay{c: c, http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16, IdleConnTimeout: 5 * time.Second}}}
+}
+
+func (s *sseWay) open(ctx context.Context) error {
+	life, cancel := context.WithCancel(ctx)
+	req, err := http.NewRequestWithContext(life, http.MethodGet, s.c.w.url+"/sse", nil)
+	if err != nil {
+		cancel()
+		return err
+	}
+	req.Header.Set("Accept", "text/event-stream")
+	res, err := s.http.Do(req)
+	if err != nil {
+		cancel()
+		return err
+	}
+	there, hello := make(chan struct{}), make(chan struct{})
+	s.mu.Lock()
+	s.quit, s.hello = cancel, hello
+	s.mu.Unlock()
+	s.stream.Go(func() {
+		defer res.Body.Close()
+		_ = eventsOf(res.Body, func(kind string, data []byte) {
+			switch {
+			case kind == "endpoint":
+				at, err := res.Request.URL.Parse(string(data))
+				if err != nil {
+					return // it counts as none
+				}
+				s.mu.Lock()
+				s.post = at.String()
+				s.mu.Unlock()
+				close(there)
+			case bytes.Contains(data, []byte(`"id":"hello"`)):
+				close(hello)
+			default:
+				s.c.hear(data)
+			}
+		})
+	})
+	select {
+	case <-there:
+	case <-time.After(patience):
+		cancel()
+		return errors.New("no endpoint came")
+	}
+	if err := s.tell(ctx, wire.NewRequest(`"hello"`, "initialize", []byte(strings.Replace(initialize, "2025-11-25", "2024-11-05", 1)))); err != nil {
+		return err
+	}
+	select {
+	case <-hello:
+	case <-time.After(patience):
+		return errors.New("initialize was not answered")
+	}
+	return s.tell(ctx, wire.NewNotification("notifications/initialized", nil))
+}
+
+func (s *sseWay) tell(ctx context.Context, m wire.Message) error {
+	s.mu.Lock()
+	url := s.post
+	s.mu.Unlock()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(m.Raw()))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	res, err := s.http.Do(req)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	body, _ := io.ReadAll(res.Body)
+	if res.StatusCode != http.StatusAccepted {
+		if bytes.HasPrefix(body, []byte("{")) {
+			s.c.hear(body)
+			return nil
+		}
+		return fmt.Errorf("%s: %.200s", res.Status, body)
+	}
+	return nil
+}
+
+func (s *sseWay) send(ctx context.Context, m wire.Message, _ string) (over bool, err error) {
+	return false, s.tell(ctx, m)
+}
+
+func (s *sseWay) close(bool) {
+	s.mu.Lock()
+	if s.quit != nil {
+		s.quit()
+	}
+	s.quit = nil
+	s.mu.Unlock()
+	s.stream.Wait()
+	s.http.CloseIdleConnections()
+}
+
+// A stdioWay is a gateway that its client has to itself, on stdio.
+type stdioWay struct {
+	c       *client
+	cmd     *exec.Cmd
+	in      io.WriteCloser
+	writing sync.Mutex
+	reader  sync.WaitGroup
+}
+
+func (s *stdioWay) open(ctx context.Context) error {
+	w := s.c.w
+	config := filepath.Join(filepath.Dir(w.config), s.c.name+".yaml")
+	if err := writeConfig(config, configuration(small(w.backends), w.dir, s.c.name, w.stub, w.mark)); err != nil {
+		return err
+	}
+	log, err := os.OpenFile(filepath.Join(w.dir, s.c.name+".log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	s.cmd = exec.Command(w.binary, "-c", config)
+	s.cmd.Env = append(os.Environ(), markEnv+"="+w.mark)
+	s.cmd.Stderr = log
+	in, err := s.cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
+	out, err := s.cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := s.cmd.Start(); err != nil {
+		return err
+	}
+	s.in = in
+	hello := make(chan struct{})
+	s.reader.Go(func() {
+		for lines := bufio.NewReaderSize(out, 64<<10); ; {
+			line, err := lines.ReadBytes('\n')
+			if err != nil {
+				return
+			}
+			line = bytes.TrimSuffix(line, []byte("\n"))
+			if bytes.HasPrefix(line, []byte(`{"jsonrpc":"2.0","id":"hello"`)) {
+				close(hello)
+				continue
+			}
+			s.c.hear(line)
+		}
+	})
+	if err := s.tell(ctx, wire.NewRequest(`"hello"`, "initialize", []byte(initialize))); err != nil {
+		return err
+	}
+	select {
+	case <-hello:
+	case <-time.After(patience):
+		return errors.New("initialize was not answered")
+	}
+	return s.tell(ctx, wire.NewNotification("notifications/initialized", nil))
+}
+
+func (s *stdioWay) tell(_ context.Context, m wire.Message) error {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	_, err := s.in.Write(append(bytes.Clone(m.Raw()), '\n'))
+	return err
+}
+
+func (s *stdioWay) send(ctx context.Context, m wire.Message, _ string) (over bool, err error) {
+	return false, s.tell(ctx, m)
+}
+
+// close closes stdin; a gateway has to end by that.
+func (s *stdioWay) close(bool) {
+	if s.cmd == nil {
+		return
+	}
+	s.in.Close()
+	kill := time.AfterFunc(15*time.Second, func() {
+		s.c.breach("its gateway did not end when stdin was closed")
+		_ = s.cmd.Process.Kill()
+	})
+	s.reader.Wait()
+	err := s.cmd.Wait()
+	kill.Stop()
+	if err != nil {
+		s.c.breach("its gateway ended with %v", err)
+	}
+	s.cmd = nil
+}

@@ -1,0 +1,106 @@
+package audit
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"sync"
+	"testing"
+	"time"
+
+	"mcpgateway/internal/logging"
+)
+
+var usual = Record{
+	Time: time.Date(2026, 1, 2, 3, 4, 5, 678912345, time.Local), Session: "3f2a9c", Client: "claude-code/2.0.14", ID: "4211",
+	BackendID: "815", Tool: "gh__search_issues", Backend: "gh", BackendTool: "search_issues", Outcome: OK,
+	Dur: 1234567 * time.Nanosecond, BytesIn: 10, BytesOut: 2048,
+	Arguments: []byte(`{"q": "go", "token": 1}`), Result: []byte(`{"content":[]}`),
+}
+
+type nowhere struct{}
+
+func (nowhere) put(*entry) int64 { return 0 }
+func (nowhere) flush() int64     { return 0 }
+
+// BenchmarkWrite is what a record costs the call that leaves it, alone and among others, while Run takes them out.
+func BenchmarkWrite(b *testing.B) {
+	benchmarkWrite(b, nowhere{})
+}
+
+// BenchmarkSustained is what a record costs in all, with calls that come faster than they can be encoded.
+func BenchmarkSustained(b *testing.B) {
+	benchmarkWrite(b, &lines{w: io.Discard, mask: manySecrets(20).String})
+}
+
+func benchmarkWrite(b *testing.B, to sink) {
+	running := func(b *testing.B, writes func(*Journal)) {
+		j := empty(Options{})
+		j.sink = to
+		ctx, cancel := context.WithCancel(b.Context())
+		var run sync.WaitGroup
+		run.Go(func() { j.Run(ctx) })
+		b.ReportAllocs()
+		writes(j)
+		cancel()
+		run.Wait()
+	}
+	b.Run("alone", func(b *testing.B) {
+		running(b, func(j *Journal) {
+			for b.Loop() {
+				j.Write(usual)
+			}
+		})
+	})
+	b.Run("parallel", func(b *testing.B) {
+		running(b, func(j *Journal) {
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					j.Write(usual)
+				}
+			})
+		})
+	})
+}
+
+// BenchmarkEncode is what Run does for a record, beside the rejected way to fill a file: by slog.
+func BenchmarkEncode(b *testing.B) {
+	for name, to := range map[string]func(*logging.Mask) sink{
+		"slog": func(mask *logging.Mask) sink {
+			return &toLog{logging.New(io.Discard, logging.Options{Format: "json", Mask: mask}).Handler(), mask.String}
+		},
+		"lines": func(mask *logging.Mask) sink { return &lines{w: io.Discard, mask: mask.String} },
+	} {
+		for _, payloads := range []Payloads{None, All} {
+			for _, secrets := range []int{0, 20, 400} {
+				b.Run(fmt.Sprintf("%s/payloads=%s/secrets=%d", name, payloads, secrets), func(b *testing.B) {
+					s := to(manySecrets(secrets))
+					e := empty(Options{Payloads: payloads}).entry(usual)
+					b.ReportAllocs()
+					for b.Loop() {
+						s.put(&e)
+					}
+				})
+			}
+		}
+	}
+}
+
+func manySecrets(n int) *logging.Mask {
+	all := make([]string, n)
+	for i := range all {
+		all[i] = fmt.Sprintf("%c%c_%032d", 'a'+i%26, 'a'+i/26, i)
+	}
+	return logging.NewMask(all...)
+}
+
+func TestAllocations_OfLines(t *testing.T) {
+	e := empty(Options{}).entry(usual)
+	l := &lines{w: io.Discard, mask: manySecrets(20).String}
+	for range 1000 {
+		l.put(&e) // until buf is as large as it gets
+	}
+	if n := testing.AllocsPerRun(1000, func() { l.put(&e) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}

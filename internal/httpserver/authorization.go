@@ -1,0 +1,41 @@
+package httpserver
+
+import (
+	"net/http"
+	"strings"
+
+	"mcpgateway/internal/wire"
+)
+
+// isAuthorization reports whether a path, without slashes at its end, is one at which clients look
+// for OAuth: metadata (RFC 8414, RFC 9728), and the endpoints that MCP 2025-03-26 has where there is
+// no metadata.
+func isAuthorization(path string) bool {
+	switch path {
+	case "/register", "/authorize", "/token":
+		return true
+	}
+	return strings.Contains(path, "/.well-known/")
+}
+
+const (
+	needsToken = "This gateway has no OAuth. It needs a bearer token: " +
+		"give the client the header Authorization: Bearer TOKEN " +
+		"(claude mcp add --transport http NAME URL -H 'Authorization: Bearer TOKEN'; in a file: \"headers\" beside \"url\")"
+	needsNothing = "This gateway has no OAuth, and it needs no token: connect to it without"
+)
+
+// noAuthorization tells a client that looks for OAuth how it gets in, in the form in which OAuth has
+// its errors (RFC 6749 §5.2): clients show the description. No token is needed to read that.
+func (d *Door) noAuthorization(w http.ResponseWriter, r *http.Request) {
+	text := needsNothing
+	if len(d.rules.Load().tokens) > 0 {
+		text = needsToken
+	}
+	d.refusals.note(r, refuse(http.StatusNotFound, "%s", text))
+	w.Header().Set("Cache-Control", "no-store")
+	sendJSON(w, http.StatusNotFound, wire.Encode(struct {
+		Error       string `json:"error"`
+		Description string `json:"error_description"`
+	}{"invalid_request", text}))
+}

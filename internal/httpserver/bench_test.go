@@ -1,0 +1,154 @@
+package httpserver
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// serveBench opens a Door on loopback whose sessions answer at once, and returns
+// where it is.
+func serveBench(b *testing.B, h http.Handler) string {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	if d, ok := h.(*Door); ok {
+		go func() { ended <- d.Run(ctx, ln) }()
+	} else {
+		server := &http.Server{Handler: h}
+		go func() { ended <- server.Serve(ln) }()
+		context.AfterFunc(ctx, func() { server.Close() })
+	}
+	b.Cleanup(func() {
+		cancel()
+		<-ended
+	})
+	return "http://" + ln.Addr().String() + "/mcp"
+}
+
+func benchPost(b *testing.B, client *http.Client, url, key, body string, header ...string) *http.Response {
+	req, err := http.NewRequest("POST", url, strings.NewReader(body))
+	if err != nil {
+		b.Fatal(err)
+	}
+	req.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}}
+	if key != "" {
+		req.Header[sessionHeader] = []string{key}
+	}
+	for i := 0; i < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	res, err := client.Do(req)
+	if err != nil {
+		b.Fatal(err)
+	}
+	var buf bytes.Buffer
+	if _, err := buf.ReadFrom(res.Body); err != nil || res.StatusCode != 200 || buf.Len() == 0 {
+		b.Fatalf("%d %s %v", res.StatusCode, buf.String(), err)
+	}
+	res.Body.Close()
+	return res
+}
+
+const benchCall = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","arguments":{"a":1}}}`
+
+// BenchmarkCall is a call of one session, while others are open.
+func BenchmarkCall(b *testing.B) {
+	for _, n := range []int{1, 100, 10_000} {
+		b.Run(fmt.Sprintf("%d sessions", n), func(b *testing.B) {
+			d := New(Options{Open: openToAll, Idle: time.Hour})
+			url := serveBench(b, d)
+			client := &http.Client{Transport: &http.Transport{}}
+			defer client.CloseIdleConnections()
+			for range n - 1 {
+				if no := d.open(d.newSession(0)); no != nil {
+					b.Fatal(no)
+				}
+			}
+			key := benchPost(b, client, url, "", initialize("2025-11-25")).Header.Get(sessionHeader)
+			b.ReportAllocs()
+			for b.Loop() {
+				benchPost(b, client, url, key, benchCall)
+			}
+		})
+	}
+}
+
+// A sieve is a ResponseWriter that keeps nothing.
+type sieve struct{ header http.Header }
+
+func (s sieve) Header() http.Header              { return s.header }
+func (s sieve) Write(b []byte) (int, error)      { return len(b), nil }
+func (s sieve) WriteHeader(int)                  {}
+func (s sieve) FlushError() error                { return nil }
+func (s sieve) SetWriteDeadline(time.Time) error { return nil }
+
+// BenchmarkEvents is what a message costs to be written as a server-sent event.
+func BenchmarkEvents(b *testing.B) {
+	for _, n := range []int{32, 4 << 10, 64 << 10, 1 << 20} {
+		b.Run(fmt.Sprintf("%d bytes", n), func(b *testing.B) {
+			x, batch := newReader(sieve{}), [][]byte{large(0, n).Raw()}
+			b.SetBytes(int64(n))
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := x.sendEvents(batch, "1-", 7); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// An event is written without a copy of its message, and one of a batch costs nothing of its own.
+func TestAllocations_OfEvents(t *testing.T) {
+	for _, n := range []int{1, 100} {
+		x := newReader(sieve{})
+		batch := slices.Repeat([][]byte{large(0, 4<<10).Raw()}, n)
+		send := func() {
+			if err := x.sendEvents(batch, "1-", 7); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := testing.AllocsPerRun(100, send); got > 6 {
+			t.Errorf("%d events cost %v allocations", n, got)
+		}
+	}
+}
+
+// BenchmarkLoneCall is BenchmarkCall in the stateless era.
+func BenchmarkLoneCall(b *testing.B) {
+	d := New(Options{Serve: serveAll})
+	url := serveBench(b, d)
+	client := &http.Client{Transport: &http.Transport{}}
+	defer client.CloseIdleConnections()
+	v := lone("1", "tools/call", `"name":"x","arguments":{"a":1}`)
+	b.ReportAllocs()
+	for b.Loop() {
+		benchPost(b, client, url, "", v.body, "Mcp-Protocol-Version", modern)
+	}
+}
+
+// BenchmarkBare is what net/http alone needs for as much.
+func BenchmarkBare(b *testing.B) {
+	url := serveBench(b, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write([]byte(result("1", `{"protocolVersion":"2025-03-26"}`)))
+	}))
+	client := &http.Client{Transport: &http.Transport{}}
+	defer client.CloseIdleConnections()
+	b.ReportAllocs()
+	for b.Loop() {
+		benchPost(b, client, url, "", benchCall)
+	}
+}

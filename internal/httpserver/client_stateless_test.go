@@ -1,0 +1,96 @@
+package httpserver
+
+import (
+	"context"
+	"errors"
+	"net"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"mcpgateway/internal/peer"
+	"mcpgateway/internal/transport"
+)
+
+// A modernTool is tool for clients of the stateless era, for one visit. A call that
+// names "wait" is not answered.
+type modernTool struct {
+	tool
+	waits  chan<- bool
+	waited bool
+}
+
+func (s *modernTool) Asked(r *peer.Request) {
+	const common = `"resultType":"complete"`
+	switch {
+	case r.Method() == "server/discover":
+		r.Reply([]byte(`{` + common + `,"supportedVersions":["2026-07-28","2025-11-25"],"capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"private"}`))
+	case r.Name() == "wait":
+		s.waited = true
+		s.waits <- true
+	case r.Method() == "tools/call":
+		r.Tell(progress(1))
+		r.Reply([]byte(`{` + common + `,"content":[{"type":"text","text":"greet"}]}`))
+	default:
+		s.tool.Asked(r)
+	}
+}
+
+// A client that others wrote finds out that there are no sessions, is served, and takes a
+// call back.
+func TestARealClientOfTheStatelessEra(t *testing.T) {
+	waits, over := make(chan bool), make(chan error, 1)
+	open := func(_ Visit, out transport.Writer) Holder {
+		t.Error("the client has opened a session")
+		return silent{out}
+	}
+	d := New(Options{Loopback: true, Open: open, Serve: func(ctx context.Context, _ Visit, c transport.Conn) {
+		s := &modernTool{waits: waits}
+		if err := peer.New(c, s, peer.Options{}).Run(ctx); s.waited {
+			over <- err
+		}
+	}})
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error)
+	go func() { ended <- d.Run(ctx, ln) }()
+
+	progressed := make(chan bool, 10)
+	client := mcp.NewClient(&mcp.Implementation{Name: "t", Version: "1"}, &mcp.ClientOptions{
+		ProgressNotificationHandler: func(context.Context, *mcp.ProgressNotificationClientRequest) { progressed <- true },
+	})
+	c, err := client.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: "http://" + ln.Addr().String() + "/mcp", DisableStandaloneSSE: true}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := c.InitializeResult().ProtocolVersion; got != modern {
+		t.Errorf("agreed on %s", got)
+	}
+	r, err := c.CallTool(t.Context(), &mcp.CallToolParams{Name: "greet"})
+	if err != nil || len(r.Content) != 1 || r.Content[0].(*mcp.TextContent).Text != "greet" {
+		t.Errorf("%+v %v", r, err)
+	}
+	<-progressed
+	calling, hangUp := context.WithCancel(t.Context())
+	called := make(chan error)
+	go func() {
+		_, err := c.CallTool(calling, &mcp.CallToolParams{Name: "wait"})
+		called <- err
+	}()
+	<-waits
+	hangUp()
+	if err := <-called; !errors.Is(err, context.Canceled) {
+		t.Errorf("the call that is taken back: %v", err)
+	}
+	if err := <-over; !errors.Is(err, transport.ErrClosed) {
+		t.Errorf("its visit ends: %v", err)
+	}
+	_ = c.Close()
+	cancel()
+	if err := <-ended; err != nil {
+		t.Errorf("Run: %v", err)
+	}
+}

@@ -1,0 +1,83 @@
+package httpserver
+
+import (
+	"context"
+	"encoding/json"
+	"net"
+	"testing"
+
+	"github.com/mark3labs/mcp-go/client"
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"mcpgateway/internal/peer"
+	"mcpgateway/internal/transport"
+	"mcpgateway/internal/wire"
+)
+
+// tool is a server whose one tool reports progress and says its name.
+type tool struct{}
+
+func (tool) Told(wire.Message, peer.Stream) {}
+
+func (tool) Asked(r *peer.Request) {
+	switch r.Method() {
+	case "initialize":
+		r.Reply([]byte(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"door","version":"1"}}`))
+	case "tools/call":
+		r.Tell(progress(1))
+		text, _ := json.Marshal(r.Name())
+		r.Reply([]byte(`{"content":[{"type":"text","text":` + string(text) + `}]}`))
+	default:
+		r.Fail(wire.Errorf(wire.CodeMethodNotFound, "Method not found"))
+	}
+}
+
+// A client that others wrote, over a real network, by either transport.
+func TestRealClients(t *testing.T) {
+	d := New(Options{Loopback: true, Open: func(v Visit, out transport.Writer) Holder {
+		g := newVisitor(v, out)
+		g.Peer = peer.Fed(out, tool{}, peer.Options{})
+		return g
+	}})
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error)
+	go func() { ended <- d.Run(ctx, ln) }()
+	base := "http://" + ln.Addr().String()
+	for name, dial := range map[string]func() (*client.Client, error){
+		"streamable HTTP": func() (*client.Client, error) { return client.NewStreamableHttpClient(base + "/mcp") },
+		"HTTP+SSE":        func() (*client.Client, error) { return client.NewSSEMCPClient(base + "/sse") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, err := dial()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			progressed := make(chan bool, 10)
+			c.OnNotification(func(n mcp.JSONRPCNotification) { progressed <- n.Method == "notifications/progress" })
+			if err := c.Start(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			hello := mcp.InitializeRequest{Params: mcp.InitializeParams{ProtocolVersion: "2025-11-25", ClientInfo: mcp.Implementation{Name: "t", Version: "1"}}}
+			if r, err := c.Initialize(t.Context(), hello); err != nil || r.ServerInfo.Name != "door" {
+				t.Fatalf("%+v %v", r, err)
+			}
+			call := mcp.CallToolRequest{Params: mcp.CallToolParams{Name: "greet"}}
+			r, err := c.CallTool(t.Context(), call)
+			if err != nil || len(r.Content) != 1 || r.Content[0].(mcp.TextContent).Text != "greet" {
+				t.Errorf("%+v %v", r, err)
+			}
+			if !<-progressed {
+				t.Error("no progress")
+			}
+		})
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Errorf("Run: %v", err)
+	}
+}

@@ -1,0 +1,224 @@
+package httpserver
+
+import (
+	"bufio"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+)
+
+// A caller has one connection to a house, over which it sends requests by itself.
+type caller struct {
+	*house
+	net.Conn
+	r *bufio.Reader
+}
+
+func (h *house) call() *caller {
+	h.Helper()
+	c, err := h.dial(h.Context(), "", "")
+	if err != nil {
+		h.Fatal(err)
+	}
+	h.Cleanup(func() { c.Close() })
+	return &caller{h, c, bufio.NewReader(c)}
+}
+
+// post sends a request, and returns the status of the answer, 0 if the connection is closed.
+func (c *caller) post(method, token string) int {
+	body := lone("1", method, "")
+	text := fmt.Sprintf("POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"+
+		"Authorization: Bearer %s\r\n", token)
+	for name, value := range body.header {
+		text += name + ": " + value + "\r\n"
+	}
+	text += fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(body.body), body.body)
+	if _, err := c.Write([]byte(text)); err != nil {
+		return 0
+	}
+	res, err := http.ReadResponse(c.r, nil)
+	if err != nil {
+		return 0
+	}
+	defer res.Body.Close()
+	var all [4096]byte
+	for {
+		if _, err := res.Body.Read(all[:]); err != nil {
+			return res.StatusCode
+		}
+	}
+}
+
+// isOpen reports whether the server still holds a connection on which it owes nothing.
+func (c *caller) isOpen() bool {
+	synctest.Wait()
+	closed := make(chan bool, 1)
+	go func() {
+		_, err := c.r.Peek(1)
+		closed <- err != nil
+	}()
+	synctest.Wait()
+	select {
+	case <-closed:
+		return false
+	default:
+		return true
+	}
+}
+
+// Connections without a token take no place from a client that has one, be they idle or busy.
+func TestStrangersShutNobodyOut_F_SEC_8(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log lines
+		h := newHouse(t, func(o *Options) {
+			o.Sessions, o.Tokens = 4, []string{"secret"}
+			o.Log = slog.New(slog.NewTextHandler(&log, nil))
+		})
+		client := h.call()
+		if got := client.post("echo", "secret"); got != 200 {
+			t.Fatalf("the client gets %d", got)
+		}
+		var strangers []*caller
+		for i := range maxStrangers {
+			c := h.call()
+			if i%16 == 1 { // it shows a wrong token
+				if got := c.post("echo", "guess"); got != 401 {
+					t.Fatalf("a stranger gets %d", got)
+				}
+			}
+			strangers = append(strangers, c)
+		}
+		synctest.Wait()
+		if strings.Contains(log.String(), "too many connections") {
+			t.Errorf("at the bound:\n%s", log.String())
+		}
+		for range 10 {
+			if got := h.call().post("echo", "secret"); got != 200 {
+				t.Errorf("a further client gets %d", got)
+			}
+		}
+		if got := client.post("echo", "secret"); got != 200 {
+			t.Errorf("the client gets %d", got)
+		}
+		if strangers[0].isOpen() {
+			t.Error("the oldest stranger is still there")
+		}
+		if !strangers[1].isOpen() || !strangers[maxStrangers-1].isOpen() {
+			t.Error("a newer stranger was closed") // one that was closed makes room for all that become clients
+		}
+		if n := strings.Count(log.String(), "too many connections"); n != 1 {
+			t.Errorf("the log has\n%s", log.String())
+		}
+	})
+}
+
+// Strangers that are busy, which a slow body makes them, go when there is none that is idle.
+func TestBusyStrangers_F_SEC_8(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, func(o *Options) { o.Sessions, o.Tokens = 4, []string{"secret"} })
+		const slow = "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100000\r\n\r\n{"
+		for range maxStrangers {
+			if _, err := h.call().Write([]byte(slow)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		synctest.Wait()
+		for range 3 {
+			if got := h.call().post("echo", "secret"); got != 200 {
+				t.Errorf("a client gets %d", got)
+			}
+		}
+	})
+}
+
+// Of too many connections of clients the one that has been idle the longest is closed.
+func TestTooManyConnections(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log lines
+		h := newHouse(t, func(o *Options) {
+			o.Sessions = 4
+			o.Log = slog.New(slog.NewTextHandler(&log, nil))
+		})
+		var clients []*caller
+		for range 4 * maxConns {
+			c := h.call()
+			if got := c.post("echo", ""); got != 200 {
+				t.Fatalf("a client gets %d", got)
+			}
+			synctest.Wait() // the server calls a connection idle only after it has answered
+			clients = append(clients, c)
+		}
+		if got := clients[0].post("echo", ""); got != 200 { // so that it is not the one that was idle the longest
+			t.Errorf("the first client gets %d", got)
+		}
+		synctest.Wait()
+		for range 2 {
+			if got := h.call().post("echo", ""); got != 200 {
+				t.Errorf("one more gets %d", got)
+			}
+			synctest.Wait()
+		}
+		for i, c := range clients {
+			if open := c.isOpen(); open != (i != 1 && i != 2) {
+				t.Errorf("connection %d is open: %v", i, open)
+			}
+		}
+		if n := strings.Count(log.String(), "no room for a further connection"); n != 1 {
+			t.Errorf("the log has\n%s", log.String())
+		}
+	})
+}
+
+// When all connections of clients are busy one more is served all the same, as long as no stranger
+// needs its place.
+func TestBusyClientsAreNotClosed_F_SEC_8(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, func(o *Options) { o.Sessions = 2 * maxConns; o.Tokens = []string{"secret"} })
+		synctest.Wait()          // Run has read it
+		h.door.o.Sessions = 1000 // as many requests may be open
+		done := make(chan int, 1000)
+		for range 2 * maxConns * maxConns {
+			c := h.call()
+			go func() { done <- c.post("hold", "secret") }()
+		}
+		synctest.Wait()
+		for range 3 {
+			if got := h.call().post("echo", "secret"); got != 200 {
+				t.Errorf("one more gets %d", got)
+			}
+		}
+		for range 2 * maxConns * maxConns {
+			(<-h.held).Reply([]byte("{}"))
+			if got := <-done; got != 200 {
+				t.Errorf("a busy client gets %d", got)
+			}
+		}
+	})
+}
+
+// Strangers leave descriptors to clients and programs.
+func TestStrangersHaveHalfOfTheDescriptors(t *testing.T) {
+	for descriptors, want := range map[int]int{0: maxStrangers, 1 << 20: maxStrangers, 1024: 512, 64: 32, 1: 1} {
+		if got := strangersFor(descriptors); got != want {
+			t.Errorf("of %d descriptors strangers have %d, want %d", descriptors, got, want)
+		}
+	}
+}
+
+// That there is no descriptor for a connection is a warning, once in a while; other words of the
+// HTTP server are for debugging.
+func TestAcceptErrorsAreWarnings(t *testing.T) {
+	var log lines
+	server := slog.NewLogLogger(&acceptErrors{Handler: slog.NewTextHandler(&log, nil)}, slog.LevelDebug)
+	for range 3 {
+		server.Print("http: Accept error: accept tcp: too many open files; retrying in 5ms")
+	}
+	server.Print("http: TLS handshake error from 127.0.0.1:1: EOF")
+	if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "level=WARN") || !strings.Contains(got, "too many open files") {
+		t.Errorf("the log has %q", got)
+	}
+}

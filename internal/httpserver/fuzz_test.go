@@ -1,0 +1,143 @@
+package httpserver
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"mcpgateway/internal/protocol"
+	"mcpgateway/internal/transport"
+	"mcpgateway/internal/wire"
+)
+
+// silent holds a session in which nothing is answered.
+type silent struct{ transport.Writer }
+
+func (silent) Receive(wire.Message) {}
+func (s silent) Stop()              { _ = s.Close() }
+func (silent) End(error)            {}
+
+// answering answers every request at once, and one more time.
+type answering struct{ silent }
+
+func (s answering) Receive(m wire.Message) {
+	requests := []wire.Message{m}
+	if m.Kind() == wire.Batch {
+		requests = nil
+		for _, text := range m.Elements() {
+			if e, err := wire.Parse(text); err == nil {
+				requests = append(requests, e)
+			}
+		}
+	}
+	for _, r := range requests {
+		if r.Kind() == wire.Request {
+			answer := wire.NewResult(r.ID(), []byte(`{"protocolVersion":"2025-03-26"}`))
+			_ = s.Write(answer, r.ID())
+			_ = s.Write(answer, r.ID())
+		}
+	}
+}
+
+// openToAll and serveAll are the Open and Serve of who answers so.
+func openToAll(_ Visit, out transport.Writer) Holder { return answering{silent{out}} }
+
+func serveAll(ctx context.Context, _ Visit, c transport.Conn) {
+	defer context.AfterFunc(ctx, func() { c.Close() })()
+	for m, _, err := c.Read(); err == nil; m, _, err = c.Read() {
+		answering{silent{c}}.Receive(m)
+	}
+}
+
+// Whatever is posted, with whatever headers: no panic, no status that blames the
+// server, no answer that is none. What is of the stateless era neither needs a session
+// nor gets one, and is answered under its own id.
+func FuzzPost(f *testing.F) {
+	d := New(Options{Open: openToAll, Serve: serveAll, Limit: 64 << 10, Sessions: 1 << 30, Idle: time.Second, Loopback: true})
+	go d.sweep(f.Context())
+	open := func() string {
+		r := httptest.NewRequest("POST", "/mcp", strings.NewReader(initialize("2025-03-26")))
+		r.Header, r.Host = http.Header{"Content-Type": {"application/json"}}, "localhost"
+		w := httptest.NewRecorder()
+		d.ServeHTTP(w, r)
+		return w.Header().Get(sessionHeader)
+	}
+	if open() == "" {
+		f.Fatal("no session")
+	}
+	const mcp, accept = "/mcp", "application/json, text/event-stream"
+	for _, body := range []string{
+		call("1", "echo", "{}"), initialize("2025-03-26"), "[]", "[" + call("1", "a", "{}") + "," + call(`"1"`, "b", "{}") + "]",
+		`[{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}]`, result("1", "{}"), "", "{", "7", `{"jsonrpc":"2.0","id":null,"method":""}`,
+	} {
+		f.Add([]byte(body), "POST", mcp, true, "application/json", accept, "2025-03-26", "", "http://localhost", "localhost")
+		f.Add([]byte(body), "POST", mcp, false, "application/json; x=y", "*/*;q=0.1, text/*", "", "0-1", "", "[::1]:80")
+		f.Add([]byte(body), "POST", "/message?session=x", false, "application/json", accept, "", "", "null", "evil.com")
+	}
+	const id, capabilities = `{"jsonrpc":"2.0","id":"i","method":`, prefix + `clientCapabilities":{}`
+	for date, body := range map[string]string{
+		modern: lone("7", "tools/call", `"name":"x"`).body, "2027-01-01": call("7", "echo", "{"+meta("v9")+"}"), "2025-11-25": lone("1", "initialize", "").body,
+		" " + modern: id + `"server/discover"}`, "v9": id + `"x","params":{"_meta":{"` + capabilities + `}}}`, "": call("null", "x", "{"+meta("2025-03-26")+"}"),
+		"2026-07-2": `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7,` + meta(modern) + `}}`,
+	} {
+		for _, named := range []string{date, modern, "2025-11-25"} {
+			f.Add([]byte(body), "POST", mcp, false, "application/json", accept, named, "", "", "localhost")
+			f.Add([]byte(body), "POST", mcp, true, "application/json", "text/event-stream, application/json", named, "1-1", "", "localhost")
+		}
+		f.Add([]byte(body), "DELETE", mcp, true, "", "", date, "", "", "localhost")
+	}
+	f.Fuzz(func(t *testing.T, body []byte, verb, path string, session bool, content, accept, version, seen, origin, host string) {
+		target := mcp
+		if strings.HasPrefix(path, "/") && !strings.ContainsAny(path, " %#") && !strings.HasPrefix(path, "//") && printable(path) {
+			target = path
+		}
+		if verb != "POST" && verb != "DELETE" && verb != "PUT" { // a GET would hold a stream
+			verb = "POST"
+		}
+		r := httptest.NewRequest(verb, target, strings.NewReader(string(body)))
+		r.Host = host
+		for name, value := range map[string]string{"Content-Type": content, "Accept": accept, "Mcp-Protocol-Version": version, "Last-Event-ID": seen, "Origin": origin} {
+			if value != "" {
+				r.Header.Set(name, value)
+			}
+		}
+		if session {
+			r.Header.Set(sessionHeader, open())
+		}
+		w := httptest.NewRecorder()
+		d.ServeHTTP(w, r)
+		if w.Code >= 500 && r.URL.Path != "/readyz" {
+			t.Errorf("%d %s", w.Code, w.Body)
+		}
+		if strings.HasPrefix(w.Header().Get("Content-Type"), "application/json") && !json.Valid(w.Body.Bytes()) {
+			t.Errorf("no JSON: %s", w.Body)
+		}
+		if m, err := wire.Parse(body); err == nil && m.Kind() == wire.Request && protocol.IsStateless(m) && target == mcp && verb == "POST" {
+			// What is refused before it is read has no id.
+			answer, err := wire.Parse(w.Body.Bytes())
+			if read := w.Code != 401 && w.Code != 403 && w.Code != 406 && w.Code != 413 && w.Code != 415; read && err == nil && answer.ID() != m.ID() ||
+				w.Header().Get(sessionHeader) != "" || w.Code == 200 && strings.TrimSpace(version) != protocol.Named(m) {
+				t.Errorf("%d %s %s", w.Code, w.Header(), w.Body)
+			}
+		}
+		if key := w.Header().Get(sessionHeader); key != "" {
+			end := httptest.NewRequest("DELETE", "/mcp", nil)
+			end.Host = "localhost"
+			end.Header.Set(sessionHeader, key)
+			d.ServeHTTP(httptest.NewRecorder(), end)
+		}
+	})
+}
+
+func printable(s string) bool {
+	for _, c := range []byte(s) {
+		if c <= ' ' || c > '~' {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,214 @@
+package httpserver
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A principal is whoever has one of the tokens; everyone is the same one, 0, where
+// there is none, or was one alone from the start. Sessions are bound to theirs.
+type principal int
+
+// String returns its number, "" where all are one.
+func (p principal) String() string {
+	if p == 0 {
+		return ""
+	}
+	return strconv.Itoa(int(p))
+}
+
+// admit checks where a request comes from, before anything of it is read. If it returns false the
+// request is answered.
+func (d *Door) admit(w http.ResponseWriter, r *http.Request) bool {
+	if d.o.Loopback && !d.isOurName(r.Host) {
+		d.refuse(w, r, refuse(http.StatusForbidden,
+			"Forbidden: the Host header names another host; if a proxy in front of the gateway has that name, add it to hosts in the gateway's configuration"))
+		return false
+	}
+	if no := checkSingle(r.Header); no != nil {
+		d.refuse(w, r, no)
+		return false
+	}
+	if !d.admitOrigin(w, r) {
+		return false
+	}
+	if r.Method == http.MethodOptions { // a preflight carries no token
+		w.WriteHeader(http.StatusNoContent)
+		return false
+	}
+	if d.o.Via != "" && strings.Contains(strings.Join(r.Header["Via"], ","), d.o.Via) {
+		d.refuse(w, r, refuse(http.StatusLoopDetected,
+			"Loop detected: this backend is the gateway itself; take it out of the configuration"))
+		return false
+	}
+	return true
+}
+
+// singleHeaders are the headers that may have one value only (RFC 9110 §5.3). A proxy in front of the
+// gateway may have looked at another one than the gateway would.
+var singleHeaders = []string{"Authorization", "Content-Type", "Last-Event-Id", sessionHeader}
+
+// checkSingle refuses a request that has one of singleHeaders with two values.
+func checkSingle(header http.Header) *refusal {
+	for _, name := range singleHeaders {
+		if values := header[name]; len(values) > 1 && len(slices.Compact(slices.Clone(values))) > 1 {
+			return refuse(http.StatusBadRequest, "Bad request: the header %s stands there with different values; send it once", name)
+		}
+	}
+	return nil
+}
+
+// authenticate returns who sends a request. If it returns false the request is answered.
+func (d *Door) authenticate(w http.ResponseWriter, r *http.Request) (who principal, ok bool) {
+	who, ok = d.identify(r)
+	switch {
+	case ok:
+		letIn(r)
+	case r.Header.Get("Authorization") == "":
+		d.refuse(w, r, refuse(http.StatusUnauthorized, "Unauthorized: send the header Authorization: Bearer TOKEN").
+			with("WWW-Authenticate", "Bearer"))
+	default:
+		d.refuse(w, r, refuseToken().with("WWW-Authenticate", "Bearer"))
+	}
+	return who, ok
+}
+
+// refuseToken refuses somebody who has no valid token, or whose token was taken back after it was
+// looked at.
+func refuseToken() *refusal {
+	return refuse(http.StatusUnauthorized,
+		"Unauthorized: what stands in the header Authorization is none of the tokens in auth.tokens, as Bearer TOKEN")
+}
+
+// quiet is how long after one message that there is no room others are not logged.
+const quiet = 10 * time.Second
+
+// identify compares with every token, so that the time tells nothing.
+func (d *Door) identify(r *http.Request) (principal, bool) {
+	tokens := d.rules.Load().tokens
+	if len(tokens) == 0 {
+		return 0, true
+	}
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	token = strings.TrimSpace(token)
+	sum := sha256.Sum256([]byte(token))
+	who, ok := 0, 0
+	for i := range tokens {
+		same := subtle.ConstantTimeCompare(sum[:], tokens[i].sum[:])
+		who = subtle.ConstantTimeSelect(same, int(tokens[i].who), who)
+		ok |= same
+	}
+	return principal(who), ok == 1 && token != "" && strings.EqualFold(scheme, "Bearer")
+}
+
+// admitOrigin refuses pages of other sites, and tells a browser what those that
+// are accepted may do. What is no browser sends no Origin.
+func (d *Door) admitOrigin(w http.ResponseWriter, r *http.Request) bool {
+	h := w.Header()
+	if r.Method == http.MethodOptions {
+		h.Set("Allow", "GET, POST, DELETE, OPTIONS")
+	}
+	origins := r.Header["Origin"]
+	if len(origins) == 0 {
+		if comesFromElsewhere(r) {
+			d.refuse(w, r, refuse(http.StatusForbidden, "Forbidden: a page of another site sends this request"))
+			return false
+		}
+		return true
+	}
+	h.Add("Vary", "Origin")
+	if len(origins) > 1 || !d.accepts(origins[0], r.Host) {
+		d.refuse(w, r, refuse(http.StatusForbidden,
+			"Forbidden: pages of this Origin may not use the gateway, unless it stands in origins"))
+		return false
+	}
+	h.Set("Access-Control-Allow-Origin", origins[0])
+	h.Set("Access-Control-Expose-Headers", "Mcp-Session-Id, Retry-After, WWW-Authenticate")
+	if r.Method == http.MethodOptions {
+		h.Set("Access-Control-Allow-Methods", "GET, POST, DELETE, OPTIONS")
+		h.Set("Access-Control-Allow-Headers", "Accept, Authorization, Content-Type, Last-Event-ID, Mcp-Method, Mcp-Name, Mcp-Protocol-Version, Mcp-Session-Id"+paramHeaders(r))
+		h.Set("Access-Control-Max-Age", "7200")
+	}
+	return true
+}
+
+// comesFromElsewhere reports whether a browser says that a page of another origin has it send a
+// request. Of a request without an Origin, such as an image's, this is the only sign. Pages of other
+// ports of the same host are of the same site, and no less strangers.
+func comesFromElsewhere(r *http.Request) bool {
+	return slices.ContainsFunc(r.Header["Sec-Fetch-Site"], func(site string) bool {
+		return site != "same-origin" && site != "none"
+	})
+}
+
+// maxParams bounds the headers Mcp-Param-* that a page may ask for.
+const maxParams = 64
+
+// paramHeaders returns those of the headers which a preflight asks for that repeat a
+// tool's argument, for a list: their names are the tools', so that they cannot be listed
+// in advance, and "*" stands for all of them only in requests without credentials.
+func paramHeaders(r *http.Request) string {
+	var list strings.Builder
+	n := 0
+	for _, line := range r.Header["Access-Control-Request-Headers"] {
+		for name := range strings.SplitSeq(line, ",") {
+			name = http.CanonicalHeaderKey(strings.TrimSpace(name))
+			if strings.HasPrefix(name, "Mcp-Param-") && n < maxParams {
+				list.WriteString(", " + name)
+				n++
+			}
+		}
+	}
+	return list.String()
+}
+
+// accepts reports whether a page of that origin may come to us, whom it calls
+// host. That the origin is our own proves something only if the name is known to
+// be ours: of a name that was rebound to our address both are equal, too.
+func (d *Door) accepts(origin, host string) bool {
+	if slices.ContainsFunc(d.rules.Load().origins, func(o string) bool { return strings.EqualFold(strings.TrimSuffix(o, "/"), origin) }) {
+		return true
+	}
+	u, err := url.Parse(origin)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.Scheme+"://"+u.Host != strings.ToLower(origin) && u.Scheme+"://"+u.Host != origin {
+		return false
+	}
+	if d.o.Loopback && len(d.rules.Load().tokens) > 0 && isLoopback(hostname(u.Host)) {
+		return true // a page there has to have a token, too
+	}
+	return strings.EqualFold(u.Host, host) && (d.isOurName(host) || isAddress(hostname(host)))
+}
+
+// isOurName reports whether a Host header names us for sure.
+func (d *Door) isOurName(host string) bool {
+	name := hostname(host)
+	return isLoopback(name) || slices.ContainsFunc(d.rules.Load().hosts, func(ours string) bool {
+		return strings.EqualFold(ours, host) || strings.EqualFold(ours, name)
+	})
+}
+
+// hostname returns the host without its port and brackets.
+func hostname(host string) string {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		return name
+	}
+	return strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
+}
+
+func isLoopback(name string) bool {
+	a, err := netip.ParseAddr(name)
+	return strings.EqualFold(name, "localhost") || err == nil && a.Unmap().IsLoopback()
+}
+
+func isAddress(name string) bool {
+	_, err := netip.ParseAddr(name)
+	return err == nil
+}

@@ -1,0 +1,226 @@
+package httpserver
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mcpgateway/internal/peer"
+	"mcpgateway/internal/transport"
+	"mcpgateway/internal/wire"
+)
+
+// A halfConn is one end of a connection of which each direction can be closed alone.
+type halfConn struct {
+	net.Conn // what is read
+	out      net.Conn
+}
+
+func halfPipe() (near, far halfConn) {
+	a, b := net.Pipe()
+	c, d := net.Pipe()
+	return halfConn{a, c}, halfConn{d, b}
+}
+
+func (c halfConn) Write(b []byte) (int, error)        { return c.out.Write(b) }
+func (c halfConn) CloseWrite() error                  { return c.out.Close() }
+func (c halfConn) SetWriteDeadline(t time.Time) error { return c.out.SetWriteDeadline(t) }
+
+func (c halfConn) SetDeadline(t time.Time) error {
+	_ = c.out.SetDeadline(t)
+	return c.Conn.SetDeadline(t)
+}
+
+func (c halfConn) Close() error {
+	_ = c.out.Close()
+	return c.Conn.Close()
+}
+
+// raw sends a request over a connection of its own, closes the sending side after the given time, and
+// returns all that comes back.
+func (h *house) raw(v knock, after time.Duration) string {
+	h.Helper()
+	near, far := halfPipe()
+	h.accept <- far
+	defer near.Close()
+	go func() {
+		if err := h.request(v).Write(near); err == nil {
+			time.Sleep(after)
+			_ = near.CloseWrite()
+		}
+	}()
+	text, _ := io.ReadAll(near)
+	return string(text)
+}
+
+// A client that closes its sending side gets its answer or a closed connection, and never a response
+// without an answer.
+func TestAClientThatClosesItsSendingSideGetsNoEmptyAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, nil)
+		key, _ := h.enter("2025-11-25", nil)
+		old, _ := h.enter("2025-06-18", nil)
+		for name, v := range map[string]knock{
+			"initialize": {body: initialize("2025-11-25")},
+			"echo":       {session: key, body: call("1", "echo", `{"a":1}`)},
+			"ping":       {session: key, body: call("2", "ping", `{}`)},
+			"error":      {session: key, body: call("3", "what", `{}`)},
+			"events":     {session: key, body: call("4", "echo", `{"a":1}`), header: map[string]string{"Accept": "text/event-stream, */*;q=0.5"}},
+			"JSON":       {session: key, body: call("5", "echo", `{"a":1}`), header: map[string]string{"Accept": "application/json"}},
+			"stateless":  lone("6", "echo", ""),
+			"no session": {session: "x", body: call("7", "ping", `{}`)},
+		} {
+			for i := range 20 {
+				got := h.raw(v, 0)
+				head, body, _ := strings.Cut(got, "\r\n\r\n")
+				if got != "" && !strings.Contains(body, `"result"`) && !strings.Contains(body, `"error"`) {
+					t.Fatalf("%s, %d: an answer without a message: %q", name, i, got)
+				}
+				_, id, named := strings.Cut(head, "Mcp-Session-Id: ")
+				id, _, _ = strings.Cut(id, "\r")
+				if named {
+					h.want(knock{session: id, body: call("9", "ping", `{}`)}, 200, result("9", "{}"))
+				}
+			}
+		}
+		for name, v := range map[string]knock{
+			"session":   {session: key, body: call("10", "hold", `{}`)},
+			"JSON":      {session: key, body: call("11", "hold", `{}`), header: map[string]string{"Accept": "application/json"}},
+			"stateless": lone("12", "hold", ""),
+		} {
+			if got := h.raw(v, time.Millisecond); got != "" {
+				t.Errorf("%s: answered before there is an answer: %q", name, got)
+			}
+		}
+		for name, v := range map[string]knock{
+			"session":     {session: key, body: call("13", "hold", `{}`)},
+			"old session": {session: old, body: call("14", "hold", `{}`)},
+			"stateless":   lone("15", "hold", ""),
+		} {
+			if got := h.raw(v, 20*time.Second); !strings.Contains(got, "text/event-stream") || strings.HasSuffix(got, "\r\n0\r\n\r\n") {
+				t.Errorf("%s: a stream without its answer was ended as if it was complete: %q", name, got)
+			}
+		}
+		legacy := h.stream(knock{verb: "GET", path: "/sse"})
+		endpoint, err := legacy.next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		note := `{"jsonrpc":"2.0","method":"notifications/x"}`
+		for range 20 {
+			got := h.raw(knock{path: endpoint.data, body: note}, 0)
+			if got != "" && !strings.HasPrefix(got, "HTTP/1.1 202 ") {
+				t.Errorf("HTTP+SSE: %q", got)
+			}
+		}
+		legacy.cut()
+	})
+}
+
+// An answer that is there when the client is found to be gone is sent: it may have closed its sending
+// side alone.
+func TestAnAnswerThatIsThereIsSent(t *testing.T) {
+	var mu sync.Mutex
+	var leave context.CancelFunc
+	leaving := func() context.CancelFunc {
+		mu.Lock()
+		defer mu.Unlock()
+		return leave
+	}
+	d := New(Options{
+		Open: func(_ Visit, out transport.Writer) Holder {
+			g := newVisitor(Visit{}, out)
+			g.Peer = peer.Fed(out, hangingUp{leaving}, peer.Options{})
+			return g
+		},
+		Serve: func(ctx context.Context, _ Visit, c transport.Conn) {
+			_ = peer.New(c, hangingUp{leaving}, peer.Options{}).Run(ctx)
+		},
+	})
+	defer d.serving.Wait()
+	defer d.stop()
+	ask := func(v knock) *httptest.ResponseRecorder {
+		ctx, cancel := context.WithCancel(t.Context())
+		mu.Lock()
+		leave = cancel
+		mu.Unlock()
+		w := httptest.NewRecorder()
+		d.ServeHTTP(w, (&house{T: t}).request(v).WithContext(ctx))
+		return w
+	}
+	for i := range 100 {
+		key := ask(knock{body: initialize("2025-11-25")}).Header().Get("Mcp-Session-Id")
+		if key == "" {
+			t.Fatalf("%d: no session", i)
+		}
+		for name, v := range map[string]knock{
+			"session":   {session: key, body: call("1", "echo", `{}`)},
+			"JSON":      {session: key, body: call("1", "echo", `{}`), header: map[string]string{"Accept": "application/json"}},
+			"events":    {session: key, body: call("1", "echo", `{}`), header: map[string]string{"Accept": "text/event-stream, */*;q=0.5"}},
+			"stateless": lone("1", "echo", ""),
+		} {
+			if w := ask(v); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), `"result"`) {
+				t.Fatalf("%s, %d: %d %q", name, i, w.Code, w.Body)
+			}
+		}
+		ask(knock{verb: "DELETE", session: key})
+	}
+}
+
+// hangingUp answers all requests at once; then the client is gone.
+type hangingUp struct{ leaving func() context.CancelFunc }
+
+func (hangingUp) Told(wire.Message, peer.Stream) {}
+
+func (a hangingUp) Asked(r *peer.Request) {
+	leave := a.leaving() // before the answer, after which the next request may come
+	r.Reply([]byte(`{"protocolVersion":"2025-11-25","capabilities":{}}`))
+	leave()
+}
+
+// A request whose client is gone before the request is delivered is recorded.
+func TestARequestThatIsNotDeliveredIsRecorded(t *testing.T) {
+	var mu sync.Mutex
+	var got []string
+	h := newHouse(t, func(o *Options) {
+		o.Refused = func(session string, m wire.Message, err *wire.Error) {
+			mu.Lock()
+			defer mu.Unlock()
+			got = append(got, fmt.Sprintf("%t %s %s", session != "", m.ID(), err.Message))
+		}
+	})
+	key, _ := h.enter("2025-03-26", nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, v := range []knock{
+		{session: key, body: call("1", "hold", `{}`)},
+		{session: key, body: "[" + call("2", "hold", `{}`) + "," + call("3", "hold", `{}`) + "]"},
+		lone("4", "hold", ""),
+	} {
+		func() {
+			defer func() {
+				if bug := recover(); bug != http.ErrAbortHandler {
+					t.Errorf("%s: the handler ends with %v", v.body, bug)
+				}
+			}()
+			h.door.ServeHTTP(httptest.NewRecorder(), h.request(v).WithContext(ctx))
+		}()
+	}
+	h.stop()
+	const why = " The client has closed the connection; the request did not run"
+	want := "true 1" + why + "\ntrue 2" + why + "\ntrue 3" + why + "\ntrue 4" + why
+	if text := strings.Join(got, "\n"); text != want {
+		t.Errorf("recorded:\n%s\nwant:\n%s", text, want)
+	}
+	if len(h.held) > 0 {
+		t.Error("a request was delivered whose client is gone")
+	}
+}

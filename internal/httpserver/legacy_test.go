@@ -1,0 +1,118 @@
+package httpserver
+
+import (
+	"net/url"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mcpgateway/internal/wire"
+)
+
+// HTTP+SSE of 2024-11-05: one stream for everything, which is the session.
+func TestLegacySSE(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, func(o *Options) { o.Idle = time.Minute })
+		s := h.stream(knock{verb: "GET", path: "/sse", header: map[string]string{"Accept": "text/event-stream"}})
+		first, err := s.next()
+		if err != nil || first.name != "endpoint" || !strings.HasPrefix(first.data, "message?session=") || len(first.data) < 80 {
+			t.Fatalf("%+v %v", first, err)
+		}
+		g := <-h.conns
+		post := func(body string) knock {
+			return knock{path: first.data, body: body, header: map[string]string{"Accept": "-"}}
+		}
+		want := func(data string) {
+			t.Helper()
+			if ev, err := s.next(); err != nil || ev != (event{name: "message", data: data}) {
+				t.Errorf("got %+v %v, want %s", ev, err, data)
+			}
+		}
+		// A client that would like to be of the stateless era learns that it cannot be here.
+		h.want(post(`{"jsonrpc":"2.0","id":"d","method":"server/discover","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`), 202, "")
+		want(`{"jsonrpc":"2.0","id":"d","error":{"code":-32022,"message":"Unsupported protocol version: supported are 2025-11-25, 2025-06-18, 2025-03-26, 2024-11-05",` +
+			`"data":{"requested":"2026-07-28","supported":["2025-11-25","2025-06-18","2025-03-26","2024-11-05"]}}}`)
+		h.want(post(initialize("2024-11-05")), 202, "")
+		want(result(`"init"`, `{"protocolVersion":"2024-11-05","capabilities":{}}`))
+		h.want(post(`{"jsonrpc":"2.0","method":"notifications/initialized"}`), 202, "")
+		h.want(post(call("1", "hold", "{}")), 202, "")
+		h.want(post(call("2", "echo", `{"a":1}`)), 202, "")
+		want(result("2", `{"a":1}`))
+		r := <-h.held
+		r.Tell(progress(1))
+		want(string(progress(1).Raw()))
+		h.write(g, note(1), "")
+		want(string(note(1).Raw()))
+		r.Reply([]byte("{}"))
+		want(result("1", "{}"))
+		h.want(post("["+call("3", "echo", `{}`)+"]"), 202, "")
+		want("[" + result("3", `{}`) + "]")
+
+		h.wantError(post("{"), 400, "null", wire.CodeParseError)
+		h.wantError(post(`{"jsonrpc":"2.0","id":4}`), 400, "4", wire.CodeInvalidRequest)
+		h.wantError(post(call("4", "echo", `"`+strings.Repeat("x", 2<<20)+`"`)), 413, "null", wire.CodeInvalidRequest)
+		h.wantError(knock{path: "/message?session=x", body: call("4", "ping", "{}")}, 404, "4", codeSessionNotFound)
+		h.wantError(knock{path: "/message", body: call("4", "ping", "{}")}, 404, "4", codeSessionNotFound)
+		h.wantError(knock{session: strings.TrimPrefix(first.data, "message?session="), body: call("4", "ping", "{}")}, 404, "4", codeSessionNotFound)
+		if kept := g.keeps(); kept != 0 {
+			t.Errorf("%d bytes are kept of what cannot be resumed", kept)
+		}
+
+		for range 20 { // far longer than Idle
+			if ev, err := s.next(); err != nil || ev.comment == "" {
+				t.Errorf("%+v %v", ev, err)
+			}
+		}
+		h.want(post(call("5", "ping", "{}")), 202, "")
+		want(result("5", "{}"))
+		s.cut()
+		synctest.Wait()
+		h.wantError(post(call("6", "ping", "{}")), 404, "6", codeSessionNotFound)
+		if err := g.Write(note(1), ""); err == nil {
+			t.Error("the session goes on")
+		}
+	})
+}
+
+func TestLegacySSEWhoseSessionEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, nil)
+		s := h.stream(knock{verb: "GET", path: "/sse"})
+		if _, err := s.next(); err != nil {
+			t.Fatal(err)
+		}
+		g := <-h.conns
+		h.write(g, note(1), "")
+		g.Writer.Close()
+		if ev, err := s.next(); err != nil || ev.data != string(note(1).Raw()) {
+			t.Errorf("%+v %v", ev, err)
+		}
+		s.end()
+	})
+}
+
+// Behind a proxy that serves the gateway under a prefix the endpoint has that prefix, too.
+func TestTheEndpointIsRelative_F_DOOR_8(t *testing.T) {
+	h := newHouse(t, nil)
+	for address, want := range map[string]string{
+		"https://proxy.example/tools/gw/sse":  "https://proxy.example/tools/gw/message",
+		"https://proxy.example/tools/gw/sse/": "https://proxy.example/tools/gw/message",
+		"http://localhost:7420/sse":           "http://localhost:7420/message",
+	} {
+		base, err := url.Parse(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := h.stream(knock{verb: "GET", path: base.Path[strings.Index(base.Path, "/sse"):]})
+		first, err := s.next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		at, err := base.Parse(first.data)
+		if err != nil || !strings.HasPrefix(at.String(), want+"?session=") {
+			t.Errorf("at %s the endpoint is %s: %v", address, at, err)
+		}
+		s.cut()
+	}
+}

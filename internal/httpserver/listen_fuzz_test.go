@@ -1,0 +1,124 @@
+package httpserver
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mcpgateway/internal/transport"
+)
+
+// tellThree holds a session in which each request is answered, and three things are said at first on its own stream.
+func tellThree(_ Visit, out transport.Writer) Holder {
+	for i := range 3 {
+		_ = out.Write(progress(i), "")
+	}
+	return answering{silent{out}}
+}
+
+// Whatever is asked for without a body, with whatever headers: no panic and no status that blames the server; what
+// a session has to say goes to who has its key, each thing once on a stream and from where the client left off; and only
+// who has the key ends a session.
+func FuzzListen(f *testing.F) {
+	for _, key := range []string{"KEY", "", "x", "KEYx"} {
+		for _, last := range []string{"", "0-1", "0-0", "0-3", "1-1", "0-99999999999999999999", "-1", "0-01", "x"} {
+			f.Add("GET", "/mcp", key, last, "text/event-stream", "2025-11-25", "", "localhost", "", "")
+		}
+		for _, verb := range []string{"DELETE", "OPTIONS", "HEAD", "PUT"} {
+			f.Add(verb, "/mcp", key, "", "*/*", "2025-11-25", "http://localhost", "127.0.0.1:1", "tools/call", "x")
+		}
+		f.Add("GET", "/sse?x=y", key, "", "text/event-stream;q=0", "", "", "localhost", "", "")
+		f.Add("GET", "/message?sessionId=KEY", key, "", "", "2026-07-28", "null", "[::1]", "", "")
+	}
+	f.Add("GET", "/mcp", "KEY", "0-1", "text/event-stream", modern, "", "localhost", "subscriptions/listen", "n")
+	f.Add("GET", "/readyz", "", "", "", "", "", "evil.com", "", "")
+	f.Fuzz(func(t *testing.T, verb, path, key, last, accept, version, origin, host, method, name string) {
+		if verb == "POST" || strings.ToUpper(verb) != verb || !printable(verb) || strings.ContainsAny(verb, `()<>@,;:\"/[]?={}`) || verb == "" {
+			verb = "GET" // FuzzPost posts
+		}
+		synctest.Test(t, func(t *testing.T) {
+			d := New(Options{Open: tellThree, Limit: 64 << 10, Loopback: true})
+			hello := httptest.NewRequest("POST", "/mcp", strings.NewReader(initialize("2025-11-25")))
+			hello.Host, hello.Header = "localhost", http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}}
+			welcome := httptest.NewRecorder()
+			d.ServeHTTP(welcome, hello)
+			real := welcome.Header().Get(sessionHeader)
+			if real == "" {
+				t.Fatalf("no session: %d %s", welcome.Code, welcome.Body)
+			}
+			session := d.sessions[real]
+			key, path := strings.ReplaceAll(key, "KEY", real), strings.ReplaceAll(path, "KEY", real)
+			if !strings.HasPrefix(path, "/") || strings.HasPrefix(path, "//") || !printable(path) || strings.ContainsAny(path, "%#") {
+				path = "/mcp"
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
+			defer cancel()
+			r := httptest.NewRequestWithContext(ctx, verb, path, nil)
+			r.Host = host
+			for header, value := range map[string]string{
+				sessionHeader: key, "Last-Event-ID": last, "Accept": accept, "Mcp-Protocol-Version": version, "Origin": origin, "Mcp-Method": method, "Mcp-Name": name,
+			} {
+				if value != "" {
+					r.Header.Set(header, value)
+				}
+			}
+			w := httptest.NewRecorder()
+			d.ServeHTTP(w, r)
+			synctest.Wait()
+
+			if w.Code >= 500 && r.URL.Path != "/readyz" {
+				t.Errorf("%d %s", w.Code, w.Body)
+			}
+			heard := heardOn(t, w)
+			if r.URL.Path == "/mcp" && heard != nil && (key != real || verb != "GET") {
+				t.Errorf("%s under the key %q hears %q", verb, key, heard)
+			}
+			if r.URL.Path == "/mcp" && w.Code == 200 && verb == "GET" {
+				var all []string
+				for i := range 3 {
+					all = append(all, string(progress(i).Raw()))
+				}
+				if at := len(all) - len(heard); at < 0 || !slices.Equal(heard, all[at:]) || last == "" && at != 0 || slices.Contains([]string{"0-1", "0-2", "0-3"}, last) && last != fmt.Sprint("0-", at) {
+					t.Errorf("from %q on it hears %q", last, heard)
+				}
+			}
+			if over := session.isOver(); over != (verb == "DELETE" && key == real && w.Code/100 == 2) {
+				t.Errorf("%s under the key %q (%q): %d, the session is over: %v", verb, key, real, w.Code, over)
+			}
+			d.stop()
+		})
+	})
+}
+
+// heardOn returns the messages in a stream of events, nil if it is none; of the older transport's
+// first event nothing.
+func heardOn(t *testing.T, w *httptest.ResponseRecorder) []string {
+	if w.Header().Get("Content-Type") != "text/event-stream" {
+		if strings.Contains(w.Body.String(), `"progressToken"`) {
+			t.Errorf("%d: outside of a stream of events: %s", w.Code, w.Body)
+		}
+		return nil
+	}
+	all := []string{}
+	ids := make(map[string]bool)
+	for line := range strings.Lines(w.Body.String()) {
+		name, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), ": ")
+		switch {
+		case name == "id" && ids[value]:
+			t.Errorf("the id %s stands twice", value)
+		case name == "id":
+			ids[value] = true
+		case name == "data" && strings.HasPrefix(value, "{"):
+			all = append(all, value)
+		case name != "data" && name != "event" && name != "retry" && name != "" && name != "\n" && !strings.HasPrefix(line, ":"):
+			t.Errorf("a line of the stream is %q", line)
+		}
+	}
+	return all
+}

@@ -1,0 +1,401 @@
+package httpserver
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mcpgateway/internal/transport"
+	"mcpgateway/internal/wire"
+)
+
+func lastSeen(key, id string) knock {
+	return knock{verb: "GET", session: key, header: map[string]string{"Last-Event-ID": id}}
+}
+
+func note(n int) wire.Message {
+	return wire.NewNotification("notifications/message", fmt.Appendf(nil, `{"n":%d}`, n))
+}
+
+func (h *house) write(g *visitor, m wire.Message, about wire.ID) {
+	h.Helper()
+	if err := g.Write(m, about); err != nil {
+		h.Errorf("write %s: %v", m.Raw(), err)
+	}
+}
+
+// What belongs to no request waits for the session's own stream.
+func TestOwnStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, nil)
+		key, g := h.enter("2025-11-25", nil)
+		h.write(g, note(1), "")
+		h.write(g, note(2), "77") // of a request that there is not
+		s := h.stream(knock{verb: "GET", session: key})
+		s.want("0-0", "")
+		s.want("0-1", string(note(1).Raw()))
+		s.want("0-2", string(note(2).Raw()))
+		h.write(g, note(3), "")
+		s.want("0-3", string(note(3).Raw()))
+		s.cut()
+		synctest.Wait()
+		h.write(g, note(4), "")
+		s = h.stream(knock{verb: "GET", session: key})
+		s.want("0-3", "")
+		s.want("0-4", string(note(4).Raw()))
+		s.cut()
+		synctest.Wait()
+		s = h.stream(lastSeen(key, "0-2"))
+		s.want("0-3", string(note(3).Raw()))
+		s.want("0-4", string(note(4).Raw()))
+		h.want(knock{verb: "DELETE", session: key}, 204, "")
+		s.end()
+		<-g.ended
+		if err := g.Write(note(5), ""); !errors.Is(err, transport.ErrClosed) {
+			t.Errorf("write: %v", err)
+		}
+	})
+}
+
+// A second stream of a session takes over from one whose client may be gone without anybody knowing;
+// no message is lost, and none is left out.
+func TestTheNewerStreamTakesOver_F_DOOR_1(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, date := range []string{"2025-03-26", "2025-11-25"} {
+			h := newHouse(t, nil)
+			key, g := h.enter(date, nil)
+			var streams []*events
+			for n := range 5 {
+				s := h.stream(knock{verb: "GET", session: key})
+				if date == "2025-11-25" {
+					s.want(fmt.Sprintf("0-%d", n), "")
+				}
+				if n > 0 {
+					streams[n-1].end()
+				}
+				streams = append(streams, s)
+				h.write(g, note(n), "")
+				s.want(fmt.Sprintf("0-%d", n+1), string(note(n).Raw()))
+				synctest.Wait()
+			}
+
+			// This one hangs: its client reads nothing of what is sent.
+			hanging := h.stream(knock{verb: "GET", session: key})
+			streams[4].end()
+			for n := range 3 {
+				h.write(g, note(100+n), "")
+			}
+			synctest.Wait()
+			s := h.stream(lastSeen(key, "0-5"))
+			for n := range 3 {
+				s.want(fmt.Sprintf("0-%d", 6+n), string(note(100+n).Raw()))
+			}
+			h.write(g, note(200), "")
+			s.want("0-9", string(note(200).Raw()))
+			h.want(knock{session: key, body: call("1", "echo", "{}")}, 200, result("1", "{}"))
+			s.cut()
+			hanging.cut()
+			h.stop()
+		}
+	})
+}
+
+// The stream of a POST that breaks is resumed, and only that one is replayed; a
+// client that is gone is no cancellation.
+func TestResume(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, nil)
+		key, g := h.enter("2025-11-25", nil)
+		s := h.stream(knock{session: key, body: call("1", "hold", `{}`)})
+		other := h.stream(knock{session: key, body: call("2", "hold", `{}`)})
+		r, r2 := <-h.held, <-h.held
+		s.want("1-0", "")
+		other.want("2-0", "")
+		r.Tell(progress(1))
+		r.Tell(progress(2))
+		s.want("1-1", string(progress(1).Raw()))
+		s.cut()
+		synctest.Wait()
+		h.write(g, note(1), "")
+		r2.Tell(progress(7))
+		r.Tell(progress(3))
+
+		s = h.stream(lastSeen(key, "1-1"))
+		s.want("1-2", string(progress(2).Raw()))
+		s.want("1-3", string(progress(3).Raw()))
+		r.Tell(progress(4))
+		s.want("1-4", string(progress(4).Raw()))
+		s.cut()
+		synctest.Wait()
+		if !r.Reply([]byte(`{"n":1}`)) {
+			t.Error("the request was cancelled")
+		}
+		s = h.stream(lastSeen(key, "1-0")) // from the start, and now it is all there
+		for i := 1; i <= 4; i++ {
+			s.want(fmt.Sprint("1-", i), string(progress(i).Raw()))
+		}
+		s.want("1-5", result("1", `{"n":1}`))
+		s.end()
+		s = h.stream(lastSeen(key, "1-5")) // nothing is left
+		s.end()
+
+		other.want("2-1", string(progress(7).Raw()))
+		r2.Reply([]byte("{}"))
+		other.want("2-2", result("2", "{}"))
+		other.end()
+	})
+}
+
+// The server need not have noticed that a connection is dead.
+func TestResumingTakesTheStreamOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, nil)
+		key, g := h.enter("2025-11-25", nil)
+		s := h.stream(knock{session: key, body: call("1", "hold", `{}`)})
+		r := <-h.held
+		s.want("1-0", "")
+		r.Tell(progress(1))
+		s.want("1-1", string(progress(1).Raw()))
+		again := h.stream(lastSeen(key, "1-0"))
+		s.end()
+		again.want("1-1", string(progress(1).Raw()))
+
+		r.Tell(progress(2)) // which hangs, for nobody reads
+		synctest.Wait()
+		third := h.stream(lastSeen(key, "1-1"))
+		third.want("1-2", string(progress(2).Raw()))
+		r.Reply([]byte("{}"))
+		third.want("1-3", result("1", "{}"))
+		third.end()
+		again.cut()
+
+		own := h.stream(knock{verb: "GET", session: key})
+		own.want("0-0", "")
+		h.write(g, note(1), "")
+		own.want("0-1", string(note(1).Raw()))
+		ownAgain := h.stream(lastSeen(key, "0-0"))
+		own.end()
+		ownAgain.want("0-1", string(note(1).Raw()))
+		ownAgain.cut()
+	})
+}
+
+// In revisions without the event at the start a stream can be asked for once it
+// has brought something. Before that, nothing is kept.
+func TestAnswerThatNobodyCanAskForIsDropped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, nil)
+		key, g := h.enter("2025-06-18", nil)
+		s := h.stream(knock{session: key, body: call("1", "hold", `{}`)})
+		s.cut()
+		synctest.Wait()
+		r := <-h.held
+		h.wantError(knock{session: key, body: call("1", "echo", "{}")}, 400, "1", wire.CodeInvalidRequest) // it still runs
+		r.Reply([]byte(`"` + strings.Repeat("x", 1000) + `"`))
+		if kept := g.keeps(); kept != 0 {
+			t.Errorf("%d bytes are kept", kept)
+		}
+		h.wantError(lastSeen(key, "1-0"), 410, "null", wire.CodeInvalidRequest)
+		h.want(knock{session: key, body: call("1", "echo", "{}")}, 200, result("1", "{}"))
+	})
+}
+
+func TestCancelledRequestsGetNoAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, nil)
+		key, _ := h.enter("2025-11-25", nil)
+		cancel := func(id string) {
+			h.want(knock{session: key, body: `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + id + `}}`}, 202, "")
+		}
+		s := h.stream(knock{session: key, body: call("1", "hold", `{}`)})
+		s.want("1-0", "")
+		r := <-h.held
+		r.Tell(progress(1))
+		s.want("1-1", string(progress(1).Raw()))
+		cancel("1")
+		s.end()
+		r.Reply([]byte("{}"))
+		s = h.stream(lastSeen(key, "1-0"))
+		s.want("1-1", string(progress(1).Raw()))
+		s.end()
+
+		got := make(chan *events)
+		go func() { got <- h.stream(knock{session: key, body: call("2", "hold", `{}`)}) }()
+		<-h.held
+		cancel("2") // before there are headers
+		(<-got).end()
+		cancel("3") // which nobody knows
+	})
+}
+
+// A message is on one stream and on no other, with everything going on at once.
+func TestEachMessageIsOnOneStream(t *testing.T) {
+	h := newHouse(t, func(o *Options) { o.Limit, o.Events = 64<<20, 64<<20 })
+	key, g := h.enter("2025-11-25", nil)
+	const calls, each = 40, 25
+	var mu sync.Mutex
+	seen := make(map[string]int)
+	where := make(map[string]string)
+	read := func(s *events, stream string) {
+		for {
+			ev, err := s.next()
+			if err != nil {
+				return
+			}
+			if ev.data != "" {
+				mu.Lock()
+				seen[ev.data]++
+				where[ev.data] = stream
+				mu.Unlock()
+			}
+		}
+	}
+	own := h.stream(knock{verb: "GET", session: key})
+	var all, posts sync.WaitGroup
+	all.Go(func() { read(own, "own") })
+	for i := range calls {
+		posts.Go(func() {
+			id := fmt.Sprint(i)
+			res := h.send(knock{session: key, body: call(id, "hold", `{}`)})
+			defer res.Body.Close()
+			if res.Header.Get("Content-Type") == "application/json" {
+				t.Errorf("%s: %s", id, res.Status)
+				return
+			}
+			read(h.events(res), id)
+		})
+	}
+	for range calls {
+		r := <-h.held
+		posts.Go(func() {
+			for n := range each {
+				h.write(g, wire.NewNotification("notifications/progress", fmt.Appendf(nil, `{"of":%s,"n":%d}`, r.ClientID(), n)), r.ClientID())
+				h.write(g, wire.NewNotification("notifications/message", fmt.Appendf(nil, `{"of":%s,"n":%d}`, r.ClientID(), n)), "")
+			}
+			r.Reply([]byte("{}"))
+		})
+	}
+	posts.Wait()
+	h.want(knock{verb: "DELETE", session: key}, 204, "")
+	all.Wait()
+	if len(seen) != calls*(2*each+1) {
+		t.Errorf("%d messages arrived", len(seen))
+	}
+	for data, n := range seen {
+		if n != 1 || strings.Contains(data, "/message") != (where[data] == "own") {
+			t.Errorf("%d times, last on %s: %s", n, where[data], data)
+		}
+	}
+}
+
+// A client that does not read is not waited for, and what it does not read is
+// bounded.
+func TestFull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, func(o *Options) { o.Limit = 10000 })
+		key, g := h.enter("2025-11-25", nil)
+		s := h.stream(knock{verb: "GET", session: key})
+		s.want("0-0", "")
+		n := 0
+		var err error
+		for ; err == nil && n < 1000; n++ {
+			err = g.Write(note(n), "")
+		}
+		if !errors.Is(err, transport.ErrFull) || n < 50 || n > 110 {
+			t.Errorf("after %d: %v", n, err)
+		}
+		for i := range n - 1 {
+			s.want(fmt.Sprint("0-", i+1), string(note(i).Raw()))
+		}
+		synctest.Wait()
+		h.write(g, note(n), "")
+		s.want(fmt.Sprint("0-", n), string(note(n).Raw()))
+		g.Writer.Close()
+		s.end()
+	})
+}
+
+// The end of a session does not wait for a client that does not read, and cuts it
+// off in the end.
+func TestEndOfASessionWhoseClientDoesNotRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, nil)
+		key, g := h.enter("2025-11-25", nil)
+		s := h.stream(knock{session: key, body: call("1", "hold", "{}")})
+		s.want("1-0", "")
+		(<-h.held).Tell(wire.NewNotification("x", []byte(`"`+strings.Repeat("x", 100000)+`"`)))
+		synctest.Wait()
+		began := time.Now()
+		g.Writer.Close()
+		if took := time.Since(began); took > 0 {
+			t.Errorf("Close took %v", took)
+		}
+		time.Sleep(lastWords + time.Second)
+		if _, err := s.next(); err == nil {
+			t.Error("the whole event came")
+		}
+		h.want(knock{verb: "GET", path: "/healthz"}, 200, "ok\n")
+	})
+}
+
+// A request whose session ends gets an end, too, and one that can be told from an
+// answer.
+func TestRequestsOfASessionThatEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, nil)
+		key, g := h.enter("2025-11-25", nil)
+		s := h.stream(knock{session: key, body: call("1", "hold", "{}")})
+		s.want("1-0", "")
+		done := make(chan bool)
+		go func() {
+			h.wantError(knock{session: key, body: call("2", "hold", "{}")}, 404, "2", codeSessionNotFound)
+			close(done)
+		}()
+		<-h.held
+		<-h.held
+		g.Writer.Close()
+		<-done
+		s.want("1-1", string(wire.NewFailure("1", sessionEnded).Raw()))
+		s.end()
+		h.wantError(lastSeen(key, "1-0"), 404, "null", codeSessionNotFound)
+	})
+}
+
+func TestHTTP_05_And_HTTP_06_SilentStreamsAreKeptAlive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, nil)
+		key, g := h.enter("2025-11-25", nil)
+		own := h.stream(knock{verb: "GET", session: key})
+		posted := h.stream(knock{session: key, body: call("1", "hold", "{}")})
+		r := <-h.held
+		var all sync.WaitGroup
+		var data [2]string
+		for i, s := range []*events{own, posted} {
+			all.Go(func() {
+				for last := time.Now(); ; last = time.Now() { // as a proxy would look at it
+					ev, err := s.next()
+					if silent := time.Since(last); silent > 30*time.Second {
+						t.Errorf("silent for %v", silent)
+					}
+					if err != nil {
+						return
+					}
+					data[i] += ev.data
+				}
+			})
+		}
+		time.Sleep(10 * time.Minute)
+		r.Reply([]byte("{}"))
+		h.write(g, note(1), "")
+		synctest.Wait()
+		if data[0] != string(note(1).Raw()) || data[1] != result("1", "{}") {
+			t.Errorf("arrived: %q", data)
+		}
+		own.cut()
+		all.Wait()
+	})
+}

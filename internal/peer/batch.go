@@ -1,0 +1,98 @@
+package peer
+
+import (
+	"errors"
+	"sync"
+
+	"mcpgateway/internal/transport"
+	"mcpgateway/internal/wire"
+)
+
+// A batch gathers the answers to the requests that came in one array: they go
+// back in one array, in the order of the requests (JSON-RPC 2.0 §6).
+type batch struct {
+	peer  *Peer
+	about wire.ID // the first request in it
+
+	mu      sync.Mutex
+	answers []wire.Message // a message without text where none is due
+	open    int
+}
+
+// unpack handles a batch, or refuses it. With [Options.Noise], elements that are no messages are
+// handled as if each was on a line of its own.
+func (p *Peer) unpack(m wire.Message, on Stream) {
+	elements := m.Elements()
+	switch {
+	case p.opts.Batches == nil || !p.opts.Batches():
+		p.write(wire.NewFailure("", wire.Errorf(wire.CodeInvalidRequest, "Batch requests not supported")), "")
+		return
+	case len(elements) == 0:
+		p.noise(transport.NewNoise(m.Raw(), wire.Message{}, wire.Errorf(wire.CodeInvalidRequest, "Invalid request: the batch is empty")))
+		return
+	}
+	// One more is open than there are elements, so that answers that come at
+	// once do not end the batch before all of it is read.
+	b := &batch{peer: p, answers: make([]wire.Message, len(elements)), open: len(elements) + 1}
+	p.mu.Lock()
+	p.settling++ // until the answers are written, whoever does that
+	p.mu.Unlock()
+	for i, text := range elements {
+		m, err := wire.Parse(text)
+		wrong, _ := errors.AsType[*wire.Error](err)
+		if wrong == nil && m.Kind() == wire.Request && p.opts.Alone != nil {
+			wrong = p.opts.Alone(m)
+		}
+		if wrong == nil && m.Kind() == wire.Batch {
+			wrong, m = wire.Errorf(wire.CodeInvalidRequest, "Invalid request: a batch in a batch"), wire.Message{}
+		}
+		switch {
+		case wrong != nil && p.opts.Noise != nil: // not an answer in an array to what may be a log
+			b.leave()
+			p.noise(transport.NewNoise(text, m, wrong))
+		case wrong != nil:
+			if p.opts.Refused != nil {
+				p.opts.Refused(m, wrong)
+			}
+			b.answer(i, wire.NewFailure(m.ID(), wrong))
+		case m.Kind() == wire.Request:
+			if b.about == "" {
+				b.about = m.ID()
+			}
+			p.receive(m, on, b, i)
+		default:
+			b.leave()
+			p.receive(m, on, nil, 0)
+		}
+	}
+	b.leave()
+}
+
+// answer puts the answer to element i in its place; leave is for an element that
+// gets none. The last one to be closed sends them all.
+func (b *batch) answer(i int, m wire.Message) {
+	b.mu.Lock()
+	b.answers[i] = m
+	b.mu.Unlock()
+	b.leave()
+}
+
+func (b *batch) leave() {
+	b.mu.Lock()
+	b.open--
+	last := b.open == 0
+	b.mu.Unlock()
+	if !last {
+		return
+	}
+	var due []wire.Message
+	for _, m := range b.answers {
+		if m.Raw() != nil {
+			due = append(due, m)
+		}
+	}
+	if len(due) > 0 {
+		b.peer.write(wire.NewBatch(due), b.about)
+	}
+	b.peer.settle()
+}

@@ -1,0 +1,132 @@
+package peer
+
+import (
+	"fmt"
+	"testing"
+
+	"mcpgateway/internal/transport"
+	"mcpgateway/internal/wire"
+)
+
+// quiet is an owner that says nothing.
+type quiet struct{}
+
+func (quiet) Asked(*Request)            {}
+func (quiet) Told(wire.Message, Stream) {}
+
+// answering answers what it is asked with the same result each time.
+type answering struct{ result []byte }
+
+func (a answering) Asked(r *Request)          { r.Reply(a.result) }
+func (a answering) Told(wire.Message, Stream) {}
+
+// connect returns a Peer at one end of a Pipe, with h at the other.
+func connect(tb testing.TB, h Handler) *Peer {
+	a, b := transport.Pipe()
+	near, far := New(a, quiet{}, Options{}), New(b, h, Options{})
+	done := make(chan struct{}, 2)
+	for _, p := range []*Peer{near, far} {
+		go func() {
+			_ = p.Run(tb.Context())
+			done <- struct{}{}
+		}()
+	}
+	tb.Cleanup(func() {
+		near.Close()
+		far.Close()
+		<-done
+		<-done
+	})
+	return near
+}
+
+var callOfATool = wire.NewRequest("0", "tools/call", []byte(`{"name":"t","arguments":{"text":"thirty-two bytes"}}`))
+
+// BenchmarkCall is a call there and its answer back, beside calls in flight and owners whose calls
+// were answered just before.
+func BenchmarkCall(b *testing.B) {
+	ask := func(b *testing.B, p *Peer, owner func(int) string) {
+		to := make(Waiter, 1)
+		b.ReportAllocs()
+		for i := 0; b.Loop(); i++ {
+			p.Send(callOfATool, &Pending{To: to, Owner: owner(i)})
+			if a := <-to; a.Err != nil {
+				b.Fatal(a.Err)
+			}
+		}
+	}
+	for _, n := range []int{1, 32, 256, 4096} {
+		b.Run(fmt.Sprintf("%d in flight", n), func(b *testing.B) {
+			p := connect(b, answering{[]byte(`{"content":[]}`)})
+			fly(p, n-1)
+			ask(b, p, func(int) string { return "o" })
+		})
+	}
+	for _, n := range []int{1, 100, 10_000} {
+		b.Run(fmt.Sprintf("%d owners", n), func(b *testing.B) {
+			p := connect(b, answering{[]byte(`{"content":[]}`)})
+			owners := make([]string, n)
+			for i := range owners {
+				owners[i] = fmt.Sprint("session", i)
+			}
+			ask(b, p, func(i int) string { return owners[i%n] })
+		})
+	}
+}
+
+// fly puts n calls of one owner in flight.
+func fly(p *Peer, n int) {
+	for range n {
+		c := &Pending{To: make(Waiter, 1), Owner: "o"}
+		p.fly(c, 1)
+		p.calls.Add(func(int64) *Pending { return c })
+	}
+}
+
+// BenchmarkSoleOwner is what each message costs that a backend says of no call in particular.
+func BenchmarkSoleOwner(b *testing.B) {
+	for _, n := range []int{1, 32, 256, 4096} {
+		b.Run(fmt.Sprintf("%d in flight", n), func(b *testing.B) {
+			p := New(nil, quiet{}, Options{})
+			fly(p, n)
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, ok := p.SoleOwner(); !ok {
+					b.Fatal("there is but one")
+				}
+			}
+		})
+	}
+	for _, n := range []int{1, 32, 1000} {
+		b.Run(fmt.Sprintf("%d others that were answered", n), func(b *testing.B) {
+			p := New(nil, quiet{}, Options{})
+			fly(p, 1)
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				if i%1000 == 0 { // they last for two seconds
+					for i := range n {
+						p.strays.answered(fmt.Sprint("session", i))
+					}
+				}
+				if _, ok := p.SoleOwner(); ok {
+					b.Fatal("there are several")
+				}
+			}
+		})
+	}
+}
+
+// A call there and its answer back, of which each side has its part. The bound is what they cost now.
+func TestAllocations(t *testing.T) {
+	p := connect(t, answering{[]byte(`{"content":[]}`)})
+	to := make(Waiter, 1)
+	call := func() {
+		p.Send(callOfATool, &Pending{To: to, Owner: "o"})
+		if a := <-to; a.Err != nil {
+			t.Fatal(a.Err)
+		}
+	}
+	if n := testing.AllocsPerRun(1000, call); n > 18 {
+		t.Errorf("%v allocations", n)
+	}
+}

@@ -1,0 +1,572 @@
+package peer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mcpgateway/internal/mcptest"
+	"mcpgateway/internal/peer"
+	"mcpgateway/internal/transport"
+	"mcpgateway/internal/wire"
+)
+
+func TestAnswersFindTheirCalls(t *testing.T) {
+	inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
+		var all []*caller
+		for i := range 5 {
+			c, _ := k.send(request(`"same"`, fmt.Sprintf(`,"n":%d`, i)), &peer.Pending{})
+			all = append(all, c)
+		}
+		for i := range 5 {
+			k.far.Want(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"t","n":%d}}`, i+1, i))
+		}
+		for _, i := range []int{4, 0, 2, 1, 3} {
+			k.far.Reply(wire.ID(fmt.Sprint(i+1)), fmt.Sprintf(`{"n":%d}`, i))
+		}
+		for i, c := range all {
+			m, err := c.end(t)
+			if want := fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":{"n":%d}}`, i+1, i); err != nil || string(m.Raw()) != want {
+				t.Errorf("call %d: got %s, %v\nwant %s", i, m.Raw(), err, want)
+			}
+		}
+	})
+}
+
+func TestOnlyIDTokenAndNameOfACallAreExchanged(t *testing.T) {
+	inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
+		m := message(`{ "x":1, "params":{"arguments":{"id":5,"name":"t","id":5,"progressToken":1e400},"_meta":{"vendor":"\u003c","progressToken":"p"},` +
+			`"name":"gh__t"} ,"method":"tools/call","id":"c" ,"jsonrpc":"2.0"}`)
+		k.send(m, &peer.Pending{Name: []byte(`"own/t"`), Token: `"p"`})
+		k.far.Want(`{ "x":1, "params":{"arguments":{"id":5,"name":"t","id":5,"progressToken":1e400},"_meta":{"vendor":"\u003c","progressToken":1},` +
+			`"name":"own/t"} ,"method":"tools/call","id":1 ,"jsonrpc":"2.0"}`)
+	})
+}
+
+func TestErrorsOfTheFarSideComeAsTheyAre(t *testing.T) {
+	inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
+		c, _ := k.send(request("1", ""), &peer.Pending{})
+		k.far.Send(`{"error": {"code":-32042,"message":"\u00e9","data":{"x":1.0},"odd":[]}, "id":1,"jsonrpc":"2.0"}`)
+		m, err := c.end(t)
+		if want := `{"error": {"code":-32042,"message":"\u00e9","data":{"x":1.0},"odd":[]}, "id":1,"jsonrpc":"2.0"}`; err != nil || string(m.Raw()) != want {
+			t.Errorf("got %s, %v\nwant %s", m.Raw(), err, want)
+		}
+	})
+}
+
+func TestID_02_AStringifiedEchoIsAcceptedWithOneWarning(t *testing.T) {
+	log, logger := mcptest.NewLog()
+	inBubble(t, peer.Options{Log: func() *slog.Logger { return logger }}, func(t *testing.T, k *talk) {
+		for i := 1; i <= 3; i++ {
+			c, _ := k.send(request("1", ""), &peer.Pending{})
+			k.far.Reply(wire.ID(fmt.Sprintf(`"%d"`, i)), "{}")
+			if m, err := c.end(t); err != nil || m.Part(wire.PartResult) == nil {
+				t.Errorf("call %d: %s, %v", i, m.Raw(), err)
+			}
+		}
+		if loud := log.Loud(); len(loud) != 1 || !strings.Contains(loud[0], "string where a number was asked") {
+			t.Errorf("logged %q, want one warning", loud)
+		}
+	})
+}
+
+// What is no id of ours is no sloppy echo of one.
+func TestOtherStringsAreNotTakenForAnEcho(t *testing.T) {
+	log, logger := mcptest.NewLog()
+	inBubble(t, peer.Options{Log: func() *slog.Logger { return logger }}, func(t *testing.T, k *talk) {
+		k.far.Send(`{"jsonrpc":"1.0","id":"init-1","method":"ping"}`)
+		k.far.Next()
+		if lines := log.Lines("string where a number"); len(lines) != 0 {
+			t.Errorf("logged %q", lines)
+		}
+	})
+}
+
+func TestNOTIF_15_OrphansAreDropped(t *testing.T) {
+	log, logger := mcptest.NewLog()
+	inBubble(t, peer.Options{Log: func() *slog.Logger { return logger }}, func(t *testing.T, k *talk) {
+		c, _ := k.send(request("1", ""), &peer.Pending{})
+		k.far.Next()
+		for _, id := range []wire.ID{"999999", "null", "0", "-1", "2", `""`, `"x"`, "1.0", "1e0", "99999999999999999999"} {
+			k.far.Reply(id, "{}")
+			k.far.Fail(id, `{"code":-1,"message":"x"}`)
+		}
+		k.far.WantNothing()
+		c.isOpen(t)
+		k.far.Reply("1", "{}")
+		if _, err := c.end(t); err != nil {
+			t.Error(err)
+		}
+		if loud := log.Loud(); len(loud) != 1 {
+			t.Errorf("logged %q, want one warning", loud)
+		}
+	})
+}
+
+func TestNOTIF_04_ProgressComesInOrderBeforeTheResult(t *testing.T) {
+	inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
+		c, _ := k.send(request("1", `,"_meta":{"progressToken":"p"}`), &peer.Pending{Token: `"p"`})
+		k.far.Next()
+		for i := range 3 {
+			k.far.Sendf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":%d,"progressToken":1}}`, i)
+		}
+		k.far.Reply("1", "{}")
+		k.far.Send(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":9,"progressToken":1}}`) // too late
+		c.end(t)
+		want := make([]string, 3)
+		for i := range want {
+			want[i] = fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":%d,"progressToken":"p"}}, 0 answers`, i)
+		}
+		if !slices.Equal(c.progress, want) {
+			t.Errorf("got %q\nwant %q", c.progress, want)
+		}
+	})
+}
+
+func TestProgressIsForCallsThatAskedAlone(t *testing.T) {
+	inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
+		quiet, _ := k.send(request("1", ""), &peer.Pending{})
+		loud, _ := k.send(request("2", `,"_meta":{"progressToken":0}`), &peer.Pending{Token: "0"})
+		for _, token := range []string{"1", "2", "0", `"p"`, "null", "{}", "77"} {
+			k.far.Sendf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":1,"progressToken":%s}}`, token)
+		}
+		for _, params := range []string{`{}`, `[]`, `{"progressToken":[2]}`, `{"progress":"x"}`} {
+			k.far.Sendf(`{"jsonrpc":"2.0","method":"notifications/progress","params":%s}`, params)
+		}
+		k.far.Send(`{"jsonrpc":"2.0","method":"notifications/progress"}`)
+		quiet.isOpen(t)
+		loud.isOpen(t)
+		if len(quiet.progress) != 0 || len(loud.progress) != 1 {
+			t.Errorf("progress: %q, %q, want none and one", quiet.progress, loud.progress)
+		}
+		if len(k.told) != 0 {
+			t.Errorf("%d of them went to the owner", len(k.told))
+		}
+	})
+}
+
+func TestTimeoutEndsACallAndTellsTheFarSide(t *testing.T) {
+	inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
+		began := time.Now()
+		c, _ := k.send(request(`"c"`, ""), &peer.Pending{Timeout: 2 * time.Second})
+		k.far.Next()
+		k.far.Want(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"reason":"no answer in time","requestId":1}}`)
+		if took := time.Since(began); took != 2*time.Second {
+			t.Errorf("it took %v", took)
+		}
+		if _, err := c.end(t); !errors.Is(err, peer.ErrTimeout) {
+			t.Errorf("it ended with %v", err)
+		}
+		k.far.Reply("1", "{}") // late
+		c.end(t)
+		k.far.WantNothing()
+	})
+}
+
+func TestCONC_07_ProgressRenewsTheTimeout(t *testing.T) {
+	for _, token := range []wire.ID{`"p"`, ""} {
+		t.Run("token "+string(token), func(t *testing.T) {
+			inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
+				c, _ := k.send(request("1", ""), &peer.Pending{Timeout: 3 * time.Second, Token: token})
+				k.far.Next()
+				for range 10 {
+					time.Sleep(2900 * time.Millisecond)
+					k.far.Send(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":1,"progressToken":1}}`)
+				}
+				c.isOpen(t)
+				time.Sleep(3 * time.Second)
+				if _, err := c.end(t); !errors.Is(err, peer.ErrTimeout) {
+					t.Errorf("it ended with %v", err)
+				}
+			})
+		})
+	}
+}
+
+// A call on hold has all the time there is, from whenever it is put there; the
+// last to let go of it starts its clock.
+func TestACallOnHoldHasNoTimeLimit(t *testing.T) {
+	for _, early := range []bool{true, false} {
+		t.Run(fmt.Sprint("before Send ", early), func(t *testing.T) {
+			inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
+				p := &peer.Pending{Timeout: 3 * time.Second}
+				if early {
+					p.Hold()
+				}
+				c, _ := k.send(request("1", ""), p)
+				k.far.Next()
+				time.Sleep(2 * time.Second)
+				if !early {
+					p.Hold()
+				}
+				p.Hold()
+				time.Sleep(time.Hour)
+				k.far.Send(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":1,"progressToken":1}}`)
+				time.Sleep(time.Hour)
+				p.Release()
+				time.Sleep(time.Hour)
+				c.isOpen(t)
+				p.Release()
+				time.Sleep(3*time.Second - 1)
+				c.isOpen(t)
+				time.Sleep(time.Nanosecond)
+				if _, err := c.end(t); !errors.Is(err, peer.ErrTimeout) {
+					t.Errorf("it ended with %v", err)
+				}
+				p.Hold()
+				p.Release() // of a call that has ended
+				time.Sleep(time.Hour)
+				c.end(t)
+			})
+		})
+	}
+}
+
+func TestCancelTellsTheFarSideOnceUnderOurID(t *testing.T) {
+	inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
+		k.send(request("1", ""), &peer.Pending{})
+		c, pending := k.send(request(`"c"`, ""), &peer.Pending{})
+		k.far.Next()
+		k.far.Next()
+		pending.Cancel([]byte(`{"reason":"\u003cuser>", "requestId":"c","_meta":{"x":1}}`))
+		pending.Cancel(nil)
+		k.far.Want(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"reason":"\u003cuser>", "requestId":2,"_meta":{"x":1}}}`)
+		if _, err := c.end(t); !errors.Is(err, peer.ErrCancelled) {
+			t.Errorf("it ended with %v", err)
+		}
+		k.far.Reply("2", "{}")
+		k.far.Fail("2", `{"code":0,"message":"Request cancelled"}`)
+		c.end(t)
+		k.far.WantNothing()
+	})
+}
+
+func TestCancelOfWhatIsNotInFlightDoesNothing(t *testing.T) {
+	inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
+		never := &peer.Pending{To: &caller{}}
+		never.Cancel(nil)
+		if never.ID() != "" {
+			t.Errorf("a call that was not sent has the id %s", never.ID())
+		}
+		c, pending := k.send(request("1", ""), &peer.Pending{})
+		k.far.Next()
+		k.far.Reply("1", "{}")
+		c.end(t)
+		pending.Cancel(nil)
+		c.end(t)
+		k.far.WantNothing()
+	})
+}
+
+func TestNoiseWithAnIDEndsThatCall(t *testing.T) {
+	inBubble(t, peer.Options{Noise: func(*transport.Noise) {}}, func(t *testing.T, k *talk) {
+		other, _ := k.send(request("1", ""), &peer.Pending{})
+		c, _ := k.send(request("2", ""), &peer.Pending{})
+		k.far.Taken()
+		k.far.Send(`{"jsonrpc":"2.0","id":2}`)
+		_, err := c.end(t)
+		if _, ok := errors.AsType[*peer.BadAnswer](err); !ok {
+			t.Errorf("it ended with %v", err)
+		}
+		k.far.Send(`✓ server ready`)
+		k.far.WantNothing()
+		other.isOpen(t)
+	})
+}
+
+func TestLostEndsThatCallAlone(t *testing.T) {
+	inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
+		other, _ := k.send(request("1", ""), &peer.Pending{})
+		c, _ := k.send(request("2", ""), &peer.Pending{})
+		k.far.Break(&transport.Lost{ID: "2", Err: errors.New("503"), Ran: true})
+		k.far.Break(&transport.Lost{ID: "9", Err: errors.New("nobody's"), Ran: true})
+		_, err := c.end(t)
+		if lost, ok := errors.AsType[*transport.Lost](err); !ok || !lost.Ran || err.Error() != "503" {
+			t.Errorf("it ended with %v", err)
+		}
+		other.isOpen(t)
+	})
+}
+
+// A Lost may wrap the noise that came in place of the answer; it is a Lost.
+func TestLostForNoiseEndsItsCall(t *testing.T) {
+	inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
+		c, _ := k.send(request("1", ""), &peer.Pending{})
+		noise := transport.NewNoise([]byte("<html>"), wire.Message{}, errors.New("no JSON"))
+		k.far.Break(&transport.Lost{ID: "1", Err: fmt.Errorf("the answer is no message: %w", noise), Ran: true})
+		if _, err := c.end(t); err == nil || err.Error() != "the answer is no message: no JSON" {
+			t.Errorf("it ended with %v", err)
+		}
+	})
+}
+
+func TestPROC_06_DeathEndsAllCallsAndSaysWhy(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		die  func(*mcptest.Peer)
+		want string
+		run  error
+	}{
+		{"exit", func(p *mcptest.Peer) { p.Exit("exit 3", "boom") }, "exit 3; its last words: boom", &transport.ExitError{Status: "exit 3", Stderr: "boom"}},
+		{"end", func(p *mcptest.Peer) { p.End() }, "it closed the connection", nil},
+		{"close", func(p *mcptest.Peer) { p.Close() }, "it closed the connection", nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
+				one, _ := k.send(request("1", ""), &peer.Pending{Timeout: time.Hour})
+				two, _ := k.send(request("2", ""), &peer.Pending{})
+				c.die(k.far)
+				for _, caller := range []*caller{one, two} {
+					_, err := caller.end(t)
+					if lost, ok := errors.AsType[*transport.Lost](err); !ok || !lost.Ran || err.Error() != c.want {
+						t.Errorf("ended with %v, want %s", err, c.want)
+					}
+				}
+				err := <-k.ended
+				if fmt.Sprint(err) != fmt.Sprint(c.run) {
+					t.Errorf("Run: %v, want %v", err, c.run)
+				}
+				late, _ := k.send(request("3", ""), &peer.Pending{Timeout: time.Second})
+				_, err = late.end(t)
+				if lost, ok := errors.AsType[*transport.Lost](err); !ok || lost.Ran || err.Error() != c.want {
+					t.Errorf("a call after the end ended with %v, want %s", err, c.want)
+				}
+				if err := k.Offer(request("4", ""), &peer.Pending{}); !errors.Is(err, transport.ErrClosed) {
+					t.Errorf("Offer: %v", err)
+				}
+			})
+		})
+	}
+}
+
+func TestOverIsHeardBeforeTheCallsEnd(t *testing.T) {
+	heard := 0
+	c := &caller{}
+	over := func(error) {
+		heard++
+		if len(c.answers) != 0 {
+			t.Error("the call has ended already")
+		}
+	}
+	inBubble(t, peer.Options{Over: over}, func(t *testing.T, k *talk) {
+		k.Send(request("1", ""), &peer.Pending{To: c})
+		k.far.End()
+		c.end(t)
+		if heard != 1 {
+			t.Errorf("heard %d times", heard)
+		}
+	})
+}
+
+func TestCallWaitsForTheResult(t *testing.T) {
+	inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
+		results := make(chan string, 2)
+		call := func(ctx context.Context) {
+			result, err := k.Call(ctx, "tools/list", []byte(`{"cursor":"x"}`))
+			results <- fmt.Sprintf("%s, %v", result, err)
+		}
+		go call(t.Context())
+		k.far.Want(`{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"cursor":"x"}}`)
+		k.far.Reply("1", `{"tools":[]}`)
+		if got := <-results; got != `{"tools":[]}, <nil>` {
+			t.Error(got)
+		}
+		go call(t.Context())
+		k.far.Next()
+		k.far.Fail("2", `{"code":-32601,"message":"no such"}`)
+		if got := <-results; got != `, no such` {
+			t.Error(got)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		go call(ctx)
+		k.far.Next()
+		if got := <-results; got != `, context deadline exceeded` {
+			t.Error(got)
+		}
+		k.far.Want(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"reason":"context deadline exceeded","requestId":3}}`)
+	})
+}
+
+// "The initialize request MUST NOT be cancelled by clients."
+func TestInitializeIsNotCancelled(t *testing.T) {
+	inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := k.Call(ctx, "initialize", []byte("{}")); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("it ended with %v", err)
+		}
+		k.far.Asked("initialize")
+		k.far.WantNothing()
+	})
+}
+
+// An answer, a cancellation, a time limit and the end of the conversation come
+// at one and the same moment, some progress among them.
+func TestEachCallEndsOnceWhateverComesFirst(t *testing.T) {
+	outcomes := make(map[string]int)
+	for round := range 150 {
+		inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
+			const n = 16
+			var all []*caller
+			var pending []*peer.Pending
+			for i := range n {
+				o := &peer.Pending{Token: "0"}
+				if (i+round)%3 != 0 {
+					o.Timeout = time.Second
+				}
+				c, p := k.send(request("1", `,"_meta":{"progressToken":0}`), o)
+				all, pending = append(all, c), append(pending, p)
+			}
+			at := func(do func(i int)) {
+				go func() {
+					time.Sleep(time.Second)
+					for i := range n {
+						do((i*7 + round) % n)
+					}
+				}()
+			}
+			at(func(i int) { k.far.Reply(wire.ID(fmt.Sprint(i+1)), "{}") })
+			at(func(i int) { pending[i].Cancel(nil) })
+			at(func(i int) {
+				k.far.Sendf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%d}}`, i+1)
+			})
+			if round%2 == 0 {
+				at(func(i int) {
+					if i == round%n {
+						k.far.Exit("exit 1", "")
+					}
+				})
+			}
+			time.Sleep(time.Second)
+			for _, c := range all {
+				_, err := c.end(t)
+				switch {
+				case err == nil:
+					outcomes["answered"]++
+				case errors.Is(err, peer.ErrTimeout):
+					outcomes["timeout"]++
+				case errors.Is(err, peer.ErrCancelled):
+					outcomes["cancelled"]++
+				default:
+					outcomes["lost"]++
+				}
+			}
+		})
+	}
+	t.Log(outcomes)
+	if len(outcomes) < 3 {
+		t.Errorf("the races were none: %v", outcomes)
+	}
+}
+
+func TestSendRacesTheEnd(t *testing.T) {
+	for range 150 {
+		inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
+			var all [8]*caller
+			for i := range all {
+				all[i] = &caller{}
+				go func() {
+					time.Sleep(time.Second)
+					k.Send(request("1", ""), &peer.Pending{To: all[i], Timeout: time.Minute})
+				}()
+			}
+			time.Sleep(time.Second)
+			k.far.Close()
+			synctest.Wait()
+			for _, c := range all {
+				if _, err := c.end(t); err == nil {
+					t.Error("a call was answered by nobody")
+				}
+			}
+		})
+	}
+}
+
+// abouts notes on whose stream each message went.
+type abouts struct {
+	transport.Conn
+	mu  sync.Mutex
+	all []string
+}
+
+func (a *abouts) Write(m wire.Message, about wire.ID) error {
+	a.mu.Lock()
+	a.all = append(a.all, m.Method()+" "+string(about))
+	a.mu.Unlock()
+	return a.Conn.Write(m, about)
+}
+
+// What is said of a call goes where the call went: on the stream of the request
+// that it is about, or on its own if there is none.
+func TestACallIsTakenBackOnItsStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conn, _ := mcptest.Open(t, "far side")
+		noted := &abouts{Conn: conn}
+		p := peer.New(noted, &talk{}, peer.Options{})
+		for _, about := range []wire.ID{"", `"theirs"`} {
+			c := &peer.Pending{To: &caller{}, About: about}
+			p.Send(request("1", ""), c)
+			c.Cancel(nil)
+		}
+		want := []string{"tools/call ", "notifications/cancelled 1", `tools/call "theirs"`, `notifications/cancelled "theirs"`}
+		if !slices.Equal(noted.all, want) {
+			t.Errorf("wrote %q, want %q", noted.all, want)
+		}
+	})
+}
+
+// ending is a Conn that reports each Write only after the conversation has ended.
+type ending struct {
+	transport.Conn
+	over chan struct{} // closed when it has
+	err  error         // what Write returns
+}
+
+func (e *ending) Write(m wire.Message, about wire.ID) error {
+	if e.err == nil {
+		if err := e.Conn.Write(m, about); err != nil {
+			return err
+		}
+	}
+	_ = e.Conn.Close()
+	<-e.over
+	return e.err
+}
+
+// A call whose write fails while the conversation ends did not run: Offer says so, and the call may be
+// sent again. One whose write succeeds in that moment ends, and may have run.
+func TestTheEndDuringAWrite_F_HTTP_13(t *testing.T) {
+	for _, failure := range []error{transport.ErrClosed, nil} {
+		synctest.Test(t, func(t *testing.T) {
+			conn, _ := mcptest.Open(t, "far side")
+			e := &ending{Conn: conn, over: make(chan struct{}), err: failure}
+			p := peer.New(e, &talk{}, peer.Options{})
+			go func() {
+				_ = p.Run(t.Context())
+				close(e.over)
+			}()
+			asked := &caller{}
+			c := &peer.Pending{To: asked}
+			err := p.Offer(request("1", ""), c)
+			if failure != nil {
+				asked.isOpen(t)
+				if !errors.Is(err, transport.ErrClosed) || !c.Sent().IsZero() {
+					t.Errorf("a failed write: %v, sent %v", err, c.Sent())
+				}
+				return
+			}
+			_, why := asked.end(t)
+			if lost, ok := errors.AsType[*transport.Lost](why); err != nil || !ok || !lost.Ran {
+				t.Errorf("a write that succeeded: %v, ended with %v", err, why)
+			}
+		})
+	}
+}

@@ -1,0 +1,110 @@
+package peer_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mcpgateway/internal/mcptest"
+	"mcpgateway/internal/peer"
+	"mcpgateway/internal/transport"
+	"mcpgateway/internal/wire"
+)
+
+// finish calls Finish, and returns what is closed when it has returned.
+func (k *talk) finish(ctx context.Context) <-chan struct{} {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		k.Finish(ctx)
+	}()
+	synctest.Wait()
+	return done
+}
+
+func isClosed(c <-chan struct{}) bool {
+	synctest.Wait()
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// Finish lets calls come to their ends, and none be begun; what the far side asks is still
+// answered.
+func TestFinish(t *testing.T) {
+	inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
+		one, two := make(peer.Waiter, 1), make(peer.Waiter, 1)
+		k.Send(request("1", ""), &peer.Pending{To: one})
+		second := &peer.Pending{To: two}
+		k.Send(request("2", ""), second)
+		first := k.far.Asked("tools/call")
+		k.far.Asked("tools/call")
+		done := k.finish(t.Context())
+		if err := k.Offer(request("3", ""), &peer.Pending{To: make(peer.Waiter, 1)}); !errors.Is(err, transport.ErrClosed) {
+			t.Errorf("Offer: %v", err)
+		}
+		k.far.WantNothing()
+		k.far.Send(`{"jsonrpc":"2.0","id":"q","method":"ping"}`)
+		k.far.Want(`{"jsonrpc":"2.0","id":"q","result":{}}`)
+		k.far.Reply(first.ID(), "{}")
+		if a := <-one; a.Err != nil || isClosed(done) {
+			t.Errorf("the first ended with %v; Finish has returned: %v", a.Err, isClosed(done))
+		}
+		second.Cancel(nil)
+		if a := <-two; !errors.Is(a.Err, peer.ErrCancelled) || !isClosed(done) {
+			t.Errorf("the second ended with %v; Finish has returned: %v", a.Err, isClosed(done))
+		}
+		k.far.Told("notifications/cancelled")
+	})
+}
+
+func TestFinishEndsWithItsContextAndWithTheConversation(t *testing.T) {
+	inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
+		w := make(peer.Waiter, 1)
+		k.Send(request("1", ""), &peer.Pending{To: w})
+		ctx, cancel := context.WithCancel(t.Context())
+		done, other := k.finish(ctx), k.finish(t.Context())
+		cancel()
+		if !isClosed(done) || isClosed(other) {
+			t.Error("the wrong one has returned")
+		}
+		k.far.Close()
+		if a := <-w; a.Err == nil || !isClosed(other) {
+			t.Errorf("the call ended with %v; Finish has returned: %v", a.Err, isClosed(other))
+		}
+	})
+}
+
+// slow is a Conn that takes its time to write a cancellation.
+type slow struct{ transport.Conn }
+
+func (s slow) Write(m wire.Message, about wire.ID) error {
+	if m.Method() == "notifications/cancelled" {
+		time.Sleep(time.Second)
+	}
+	return s.Conn.Write(m, about)
+}
+
+// Whoever hangs up after Finish does so after the far side was told of what was taken back.
+func TestFinishWaitsForCancellations(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conn, far := mcptest.Open(t, "far side")
+		p := peer.New(slow{conn}, &talk{}, peer.Options{})
+		ended := make(chan error, 1)
+		go func() { ended <- p.Run(t.Context()) }()
+		c := &peer.Pending{To: make(peer.Waiter, 1)}
+		p.Send(request("1", ""), c)
+		far.Asked("tools/call")
+		go c.Cancel(nil)
+		synctest.Wait() // it is being written
+		p.Finish(t.Context())
+		p.Close()
+		<-ended
+		far.Told("notifications/cancelled")
+	})
+}

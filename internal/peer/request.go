@@ -1,0 +1,212 @@
+package peer
+
+import (
+	"mcpgateway/internal/wire"
+)
+
+// A Request is something the far side asked, until it is answered.
+type Request struct {
+	wire.Message
+	peer  *Peer
+	id    wire.ID
+	on    Stream
+	batch *batch // nil unless it came in one
+	slot  int
+	owner Owner
+}
+
+// An Owner is told when the far side takes a request back. Params are those of
+// the cancellation, nil if the far side is gone.
+type Owner interface{ Cancelled(params []byte) }
+
+// asked enters a request under its id and hands it on.
+func (p *Peer) asked(m wire.Message, on Stream, b *batch, slot int) {
+	r := &Request{Message: m, peer: p, id: m.ID(), on: on, batch: b, slot: slot}
+	if err := p.enter(r); err != nil {
+		if p.opts.Refused != nil {
+			p.opts.Refused(m, err)
+		}
+		r.write(wire.NewFailure(r.id, err))
+		return
+	}
+	if p.pinged(m) {
+		r.Reply([]byte("{}"))
+		return
+	}
+	p.h.Asked(r)
+}
+
+// pinged reports whether a request is a ping, which is answered here.
+func (p *Peer) pinged(m wire.Message) bool {
+	return m.Method() == "ping" && (p.opts.NoPing == nil || !p.opts.NoPing(m))
+}
+
+func (p *Peer) enter(r *Request) *wire.Error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, dup := p.requests[r.id]; dup {
+		return wire.Errorf(wire.CodeInvalidRequest, "Invalid request: a request with this id is in flight")
+	}
+	// A ping never stays, so it is answered even then.
+	if n := p.opts.InFlight; n > 0 && len(p.requests) >= n && !p.pinged(r.Message) {
+		return wire.Errorf(wire.CodeInternalError, "Too many requests in flight: there may be %d; wait for answers", n)
+	}
+	if p.requests == nil {
+		p.requests = make(map[wire.ID]*Request)
+	}
+	p.requests[r.id] = r
+	return nil
+}
+
+// ClientID returns the id that the far side gave the request.
+func (r *Request) ClientID() wire.ID { return r.id }
+
+// On returns the stream on which the request came.
+func (r *Request) On() Stream { return r.on }
+
+// Own makes o the one who is told of a cancellation. It reports whether the
+// request is still open; if not, o will not be told.
+func (r *Request) Own(o Owner) bool {
+	r.peer.mu.Lock()
+	defer r.peer.mu.Unlock()
+	if r.peer.requests[r.id] != r {
+		return false
+	}
+	r.owner = o
+	return true
+}
+
+// take ends the request for whoever gets true, who then has to send its answer.
+func (r *Request) take() bool {
+	_, ok := r.takeFrom()
+	return ok
+}
+
+// takeFrom is take that tells whose the request was; if nothing is sent, settle has to
+// follow. An Owner that comes later is refused, so that none goes untold.
+func (r *Request) takeFrom() (Owner, bool) {
+	p := r.peer
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.requests[r.id] != r {
+		return nil, false
+	}
+	if delete(p.requests, r.id); len(p.requests) == 0 && p.in == nil {
+		p.requests = nil // who is fed may be one of many that nothing happens to for hours
+	}
+	p.settling++
+	return r.owner, true
+}
+
+// settle follows when what was owed to a request that was taken is written.
+func (p *Peer) settle() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.settling--
+	if p.owesLocked() {
+		return
+	}
+	for _, done := range p.idle {
+		close(done)
+	}
+	p.idle = nil
+}
+
+// owesLocked reports whether the far side waits for anything.
+func (p *Peer) owesLocked() bool { return len(p.requests)+p.settling > 0 }
+
+// Reply answers with a result of ours. Like Fail and Forward it reports whether
+// the request was still open; if it was answered or cancelled before, nothing
+// is sent.
+func (r *Request) Reply(result []byte) bool {
+	return r.take() && r.send(wire.NewResult(r.id, result))
+}
+
+// ReplyAfter is Reply for an answer that changes something: do is called before
+// the answer is sent, and not at all if it will not be.
+func (r *Request) ReplyAfter(do func(), result []byte) bool {
+	if !r.take() {
+		return false
+	}
+	do()
+	return r.send(wire.NewResult(r.id, result))
+}
+
+// Fail answers with an error of ours.
+func (r *Request) Fail(err *wire.Error) bool {
+	return r.take() && r.send(wire.NewFailure(r.id, err))
+}
+
+// Forward answers with somebody else's response, under the request's own id.
+func (r *Request) Forward(m wire.Message) bool {
+	return r.take() && r.send(m.Splice(wire.Edit{Part: wire.PartID, Text: r.Part(wire.PartID)}))
+}
+
+// Tell sends a notification that belongs to the request, such as its progress, if that is
+// still open.
+func (r *Request) Tell(m wire.Message) {
+	r.peer.mu.Lock()
+	open := r.peer.requests[r.id] == r
+	r.peer.mu.Unlock()
+	if open {
+		r.peer.write(m, r.id)
+	}
+}
+
+// send writes the answer of a request that was taken.
+func (r *Request) send(m wire.Message) bool {
+	r.write(m)
+	r.peer.settle()
+	return true
+}
+
+func (r *Request) write(m wire.Message) {
+	if r.batch != nil {
+		r.batch.answer(r.slot, m)
+	} else {
+		r.peer.write(m, r.id)
+	}
+}
+
+// cancelled ends a request that the far side takes back. Nothing is sent for it
+// any more ("SHOULD NOT send a response for the cancelled request"). An id that
+// is unknown, or answered already, is ignored.
+func (p *Peer) cancelled(m wire.Message) {
+	p.mu.Lock()
+	r := p.requests[m.RequestID()]
+	p.mu.Unlock()
+	if r != nil {
+		r.cancel(m.Part(wire.PartParams))
+	}
+}
+
+func (r *Request) cancel(params []byte) {
+	owner, ok := r.takeFrom()
+	if !ok {
+		return
+	}
+	defer r.peer.settle()
+	if r.batch != nil {
+		r.batch.leave()
+	}
+	if owner != nil {
+		owner.Cancelled(params)
+	}
+}
+
+// part ends a request because the conversation does: the far side may still read,
+// and is told so unless farewell is nil.
+func (r *Request) part(farewell *wire.Error) {
+	if farewell == nil {
+		r.cancel(nil)
+		return
+	}
+	owner, ok := r.takeFrom()
+	if !ok {
+		return
+	}
+	r.send(wire.NewFailure(r.id, farewell))
+	if owner != nil {
+		owner.Cancelled(nil)
+	}
+}

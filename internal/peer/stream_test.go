@@ -1,0 +1,50 @@
+package peer_test
+
+import (
+	"testing"
+	"testing/synctest"
+
+	"mcpgateway/internal/mcptest"
+	"mcpgateway/internal/peer"
+	"mcpgateway/internal/wire"
+)
+
+// hearing is a Handler that notes on which stream things came.
+type hearing chan peer.Stream
+
+func (h hearing) Asked(r *peer.Request)               { h <- r.On(); r.Reply([]byte("{}")) }
+func (h hearing) Told(_ wire.Message, on peer.Stream) { h <- on }
+
+// The stream of a call that is over, however it has ended, is not taken for one that is of no
+// call.
+func TestStream_OfACallThatIsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conn, far := mcptest.Open(t, "far side")
+		h := make(hearing, 10)
+		p := peer.New(conn, h, peer.Options{})
+		ended := make(chan error, 1)
+		go func() { ended <- p.Run(t.Context()) }()
+		defer func() { far.Close(); <-ended }()
+		want := func(on wire.ID, want peer.Stream) {
+			t.Helper()
+			for _, line := range []string{`{"jsonrpc":"2.0","id":"q","method":"roots/list"}`, `{"jsonrpc":"2.0","method":"n"}`} {
+				far.SendOn(on, line)
+				if got := <-h; got != want {
+					t.Errorf("on %q: %+v, want %+v", on, got, want)
+				}
+			}
+		}
+		over := peer.Stream{Over: true}
+		want("", peer.Stream{})
+		answered, cancelled := &peer.Pending{To: &caller{}}, &peer.Pending{To: &caller{}}
+		p.Send(request("1", ""), answered)
+		p.Send(request("2", ""), cancelled)
+		want(answered.ID(), peer.Stream{Call: answered})
+		want(cancelled.ID(), peer.Stream{Call: cancelled})
+		cancelled.Cancel(nil)
+		want(cancelled.ID(), over)
+		far.Reply(answered.ID(), `{}`)
+		want(answered.ID(), over)
+		want("", peer.Stream{})
+	})
+}

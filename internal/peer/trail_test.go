@@ -1,0 +1,51 @@
+package peer_test
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+
+	"mcpgateway/internal/peer"
+	"mcpgateway/internal/wire"
+)
+
+// A trail brings what progress comes after the answer, under the caller's token,
+// until its end. So many are kept and no more.
+func TestATrailBringsProgressAfterTheAnswer(t *testing.T) {
+	inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
+		var got []string
+		follow := func(token wire.ID) (*peer.Pending, *peer.Trail) {
+			c, p := k.send(request("1", `,"_meta":{"progressToken":0}`), &peer.Pending{Token: token})
+			k.far.Reply(k.far.Message().ID(), "{}")
+			c.end(t)
+			return p, p.Trail(func(m wire.Message) { got = append(got, string(m.Token())) })
+		}
+		progress := func(p *peer.Pending, want ...string) {
+			t.Helper()
+			k.far.Sendf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s}}`, p.ID())
+			synctest.Wait()
+			if fmt.Sprint(got) != fmt.Sprint(want) {
+				t.Errorf("got %q, want %q", got, want)
+			}
+			got = nil
+		}
+		one, trail := follow(`"p"`)
+		progress(one, `"p"`)
+		quiet, none := follow("")
+		progress(quiet)
+		none.End()
+		(&peer.Trail{}).End()
+		const bound = 4096
+		for range bound - 1 {
+			follow("7")
+		}
+		over, _ := follow("8")
+		progress(over)
+		progress(one, `"p"`)
+		trail.End()
+		trail.End()
+		progress(one)
+		last, _ := follow("9")
+		progress(last, "9")
+	})
+}

@@ -1,0 +1,80 @@
+package protocol_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"mcpgateway/internal/protocol"
+)
+
+// property is a schema of an object with one property, v.
+func property(schema string) string { return `{"type":"object","properties":{"v":` + schema + `}}` }
+
+func deep(n int, inner string) string {
+	return strings.Repeat(`{"properties":{"v":`, n) + inner + strings.Repeat(`}}`, n)
+}
+
+// Those of the scenario http-invalid-tool-headers, and others.
+func TestHeaderFlaw(t *testing.T) {
+	many := `{"properties":{`
+	for i := range 65 {
+		many += fmt.Sprintf(`"p%d":{"type":"string","x-mcp-header":"H%[1]d"},`, i)
+	}
+	many = strings.TrimSuffix(many, ",") + "}}"
+	for schema, want := range map[string]string{
+		"": "", "{}": "", "true": "", "[]": "", places: "",
+		property(`{"type":"string","x-mcp-header":"Region"}`):                                                                    "",
+		property(`{"type":"string","x-mcp-header":""}`):                                                                          "no name",
+		property(`{"type":"string","x-mcp-header":7}`):                                                                           "no name",
+		property(`{"type":"string","x-mcp-header":null}`):                                                                        "no name",
+		property(`{"type":"object","x-mcp-header":"Data"}`):                                                                      "of v, which is no string",
+		property(`{"type":"array","items":{"type":"string"},"x-mcp-header":"Items"}`):                                            "of v, which is no string",
+		property(`{"type":"null","x-mcp-header":"Nil"}`):                                                                         "of v, which is no string",
+		property(`{"type":"number","x-mcp-header":"Score"}`):                                                                     "of v, which is no string",
+		property(`{"x-mcp-header":"Score"}`):                                                                                     "of v, which is no string",
+		property(`{"$ref":"#/$defs/a","x-mcp-header":"Score"}`):                                                                  "of v, which is no string",
+		property(`{"type":["string","null"],"x-mcp-header":"S"}`):                                                                "of v, which is no string",
+		property(`{"type":[],"x-mcp-header":"S"}`):                                                                               "of v, which is no string",
+		property(`{"type":["string","integer"],"x-mcp-header":"S"}`):                                                             "",
+		property(`{"type":"string","x-mcp-header":"My Region"}`):                                                                 "no name",
+		property(`{"type":"string","x-mcp-header":"Region:Primary"}`):                                                            "no name",
+		property(`{"type":"string","x-mcp-header":"Région"}`):                                                                    "no name",
+		property(`{"type":"string","x-mcp-header":"Region\t1"}`):                                                                 "no name",
+		property(`{"type":"string","x-mcp\u002dheader":"My Region"}`):                                                            "no name",
+		`{"properties":{"a":{"type":"string","x-mcp-header":"R"},"b":{"type":"string","x-mcp-header":"R"}}}`:                     "R stands twice",
+		`{"properties":{"a":{"type":"string","x-mcp-header":"MyField"},"b":{"type":"string","x-mcp-header":"myfield"}}}`:         "myfield stands twice",
+		`{"properties":{"a":{"type":"string","x-mcp-header":"R"},"b":` + property(`{"type":"string","x-mcp-header":"r"}`) + `}}`: "r stands twice",
+		`{"type":"string","x-mcp-header":"R"}`:                                                                                   "properties alone",
+		property(`{"type":"array","items":{"type":"string","x-mcp-header":"R"}}`):                                                "properties alone",
+		`{"oneOf":[{},` + property(`{"type":"string","x-mcp-header":"R"}`) + `]}`:                                                "properties alone",
+		`{"$defs":{"a":{"type":"string","x-mcp-header":"R"}}}`:                                                                   "properties alone",
+		`{"if":` + property(`{"type":"string","x-mcp-header":"R"}`) + `}`:                                                        "properties alone",
+		`{"additionalProperties":{"type":"string","x-mcp-header":"R"}}`:                                                          "properties alone",
+		`{"properties":{"x-mcp-header":{"type":"object"}},"default":{"x-mcp-header":"a b"}}`:                                     "",
+		`{"const":{"properties":{"v":{"x-mcp-header":"a b"}}},"examples":[{"x-mcp-header":1}]}`:                                  "",
+		many: "more than 64",
+		deep(63, `{"type":"string","x-mcp-header":"a b"}`): "no name",
+		deep(64, `{"type":"string","x-mcp-header":"a b"}`): "", // too deep for anybody to look
+	} {
+		if got := protocol.HeaderFlaw([]byte(schema)); (want == "") != (got == "") || !strings.Contains(got, want) {
+			t.Errorf("%.200s: %q, want %q", schema, got, want)
+		}
+	}
+}
+
+func TestWithoutHeaders(t *testing.T) {
+	for schema, want := range map[string]string{
+		"": "", "true": "true", `{ "type": "object" }`: `{ "type": "object" }`,
+		`{ "properties": { "a": {"type": "string","x-mcp-header":"R"}, "b": {"type":"string" } } }`: `{ "properties": { "a": {"type": "string"}, "b": {"type":"string" } } }`,
+		`{"x-mcp-header":1,"oneOf":[ {"x-mcp-header":2} , {"n":1e400} ]}`:                           `{"oneOf":[{},{"n":1e400}]}`,
+		`{"items":{"x-mcp-header":3},"$defs":{"x-mcp-header":{"x-mcp-header":4,"a":"\u003c"}}}`:     `{"items":{},"$defs":{"x-mcp-header":{"a":"\u003c"}}}`,
+		`{"default":{"x-mcp-header":1},"enum":[{"x-mcp-header":1}]}`:                                `{"default":{"x-mcp-header":1},"enum":[{"x-mcp-header":1}]}`,
+		`{"not":{"x-mcp\u002dheader":1}}`:                                                           `{"not":{}}`,
+		`{"additionalProperties":false,"items":[true,{"x-mcp-header":1}],"a":"\u00e9"}`:             `{"additionalProperties":false,"items":[true,{}],"a":"\u00e9"}`,
+	} {
+		if got := protocol.WithoutHeaders([]byte(schema)); string(got) != want {
+			t.Errorf("%s: %s, want %s", schema, got, want)
+		}
+	}
+}

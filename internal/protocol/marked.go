@@ -1,0 +1,188 @@
+package protocol
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"mcpgateway/internal/wire"
+)
+
+// CheckElicitation returns an error if the params of an elicitation can be read in two ways where
+// the gateway reads them or puts the backend's name: a member is there twice, in another case, or
+// is not a string. The message must be there.
+func CheckElicitation(params []byte) error {
+	if err := checkTexts(params, false, "message", "mode", "url", "elicitationId"); err != nil {
+		return err
+	}
+	if message, _ := wire.Lookup(params, "message"); message == nil {
+		return errors.New(`"message" is missing in params`)
+	}
+	return nil
+}
+
+// Askable returns the request of a server in a form that every client takes for a request: params
+// and params._meta are objects, and params._meta.progressToken is a string or a number. The null that
+// some servers write for an object is replaced. Of a request that is not so some clients drop the
+// whole message, and do not answer it.
+func Askable(m wire.Message) (wire.Message, error) {
+	params := m.Part(wire.PartParams)
+	switch {
+	case params == nil:
+		return m, nil
+	case wire.IsNull(params):
+		return m.Splice(wire.Edit{Part: wire.PartParams, Text: []byte("{}")}), nil
+	case !wire.IsObject(params):
+		return m, errors.New("params must be an object")
+	}
+	meta, _ := wire.Lookup(params, "_meta")
+	switch {
+	case meta == nil:
+		return m, nil
+	case wire.IsNull(meta):
+		m, _ = m.Set([]byte("{}"), "params", "_meta")
+		return m, nil
+	case !wire.IsObject(meta):
+		return m, errors.New(`"_meta" in params must be an object`)
+	}
+	token, _ := wire.Lookup(meta, "progressToken")
+	switch {
+	case token == nil:
+	case wire.IsNull(token):
+		m, _ = m.Set(wire.Revise(meta, func(key string) bool { return key == "progressToken" }), "params", "_meta")
+	case token[0] != '"' && token[0] != '-' && (token[0] < '0' || token[0] > '9'):
+		return m, errors.New(`"progressToken" in params._meta must be a string or a number`)
+	}
+	return m, nil
+}
+
+// CheckLog is CheckElicitation for the params of notifications/message. A logger that is null is
+// none.
+func CheckLog(params []byte) error {
+	return checkTexts(params, true, "logger")
+}
+
+func checkTexts(params []byte, mayBeNull bool, names ...string) error {
+	err := checkNames(params, "params", names...)
+	for _, name := range names {
+		value, _ := wire.Lookup(params, name)
+		if err == nil && value != nil && value[0] != '"' && !(mayBeNull && wire.IsNull(value)) {
+			err = fmt.Errorf("%q in params must be a string", name)
+		}
+	}
+	return err
+}
+
+// checkNames returns an error if an object has one of these members twice, or a member that differs
+// from one of them only in case. Clients written in Go ignore the case and take the last one. Where
+// names the object in the error. What is not an object has no members.
+func checkNames(object []byte, where string, names ...string) (err error) {
+	var seen uint
+	wire.Members(object, func(key string, _ []byte, _ int) {
+		for i, name := range names {
+			switch {
+			case err != nil || !strings.EqualFold(key, name):
+			case key != name:
+				err = fmt.Errorf("%q in %s differs from %q only in case", key, where, name)
+			case seen&(1<<i) != 0:
+				err = fmt.Errorf("%q stands twice in %s", name, where)
+			default:
+				seen |= 1 << i
+			}
+		}
+	})
+	return err
+}
+
+// CheckTask returns an error if a client could read another task, another status or other questions
+// than the gateway in a task of either kind, or in the params of a notification about one.
+func CheckTask(task []byte) error {
+	return checkNames(task, "its task",
+		"taskId", "status", "result", "error", "inputRequests", "requestState", "resultType")
+}
+
+// CheckCreated is CheckTask for the classic result that says that a task was made. A result that
+// says something else passes.
+func CheckCreated(result []byte) error {
+	if err := checkNames(result, "its result", "task"); err != nil {
+		return err
+	}
+	task, _ := wire.Lookup(result, "task")
+	return CheckTask(task)
+}
+
+// CheckTasks is CheckTask for each task of a list.
+func CheckTasks(list []byte) (err error) {
+	wire.EachElement(list, func(one []byte) bool {
+		err = CheckTask(one)
+		return err == nil
+	})
+	return err
+}
+
+// MarkElicitations returns an error object with text in front of each message in its
+// data.elicitations, if its code is CodeElicitURL. All other bytes stay. It fails if one of these
+// elicitations is not clear, see CheckElicitation, or if the list or the code is not.
+func MarkElicitations(failure []byte, text string) ([]byte, error) {
+	list, err := Elicitations(failure)
+	if list == nil || err != nil {
+		return failure, err
+	}
+	front := wire.Quote(text)
+	front = front[:len(front)-1]
+	var marked []byte
+	done := 0
+	wire.EachElement(list, func(one []byte) bool {
+		start := done + bytes.Index(list[done:], one) // only white space and a comma are before it
+		_, at := wire.Lookup(one, "message")
+		marked = append(append(marked, list[done:start+at]...), front...)
+		done = start + at + len(`"`)
+		return true
+	})
+	marked = append(marked, list[done:]...)
+	return mapMember(failure, "data", func(data []byte) []byte {
+		return mapMember(data, "elicitations", func([]byte) []byte { return marked })
+	}), nil
+}
+
+// Elicitations returns data.elicitations of an error object whose code is CodeElicitURL, nil if
+// there is none. It fails where MarkElicitations does.
+func Elicitations(failure []byte) (list []byte, err error) {
+	if !mayElicit(failure) {
+		return nil, nil
+	}
+	if err := checkNames(failure, "its error", "code", "data"); err != nil {
+		return nil, err
+	}
+	data, _ := wire.Lookup(failure, "data")
+	if err := checkNames(data, "the data of its error", "elicitations"); err != nil {
+		return nil, err
+	}
+	list, _ = wire.Lookup(data, "elicitations")
+	if wire.IsNull(list) {
+		return nil, nil
+	}
+	if !wire.EachElement(list, func(one []byte) bool {
+		if unclear := CheckElicitation(one); unclear != nil {
+			err = fmt.Errorf("an entry of its elicitations is not clear: %w", unclear)
+		}
+		return err == nil
+	}) {
+		return nil, errors.New(`"elicitations" in the data of its error must be a list`)
+	}
+	return list, err
+}
+
+// mayElicit reports whether a client may read CodeElicitURL as the code of an error object.
+func mayElicit(failure []byte) (found bool) {
+	wire.Members(failure, func(key string, value []byte, _ int) {
+		if strings.EqualFold(key, "code") {
+			code, err := strconv.ParseFloat(string(value), 64)
+			found = found || err == nil && math.Trunc(code) == CodeElicitURL
+		}
+	})
+	return found
+}

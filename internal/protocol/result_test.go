@@ -1,0 +1,224 @@
+package protocol_test
+
+import (
+	"strings"
+	"testing"
+
+	"mcpgateway/internal/protocol"
+	"mcpgateway/internal/wire"
+)
+
+func TestTypeOf(t *testing.T) {
+	for result, want := range map[string]string{
+		``: "complete", `null`: "complete", `{}`: "complete", `{"a":"resultType"}`: "complete", `{"resultType":null}`: "complete",
+		`{"resultType":"complete"}`: "complete", `{"resultType":"input_\u0072equired"}`: "input_required", `{"resultType":"task"}`: "task",
+		`{"resultType":7}`: "", `{"resultType":"complete","resultType":"task"}`: "", `{"_meta":{"resultType":"task"}}`: "complete",
+	} {
+		if got := protocol.TypeOf([]byte(result)); got != want {
+			t.Errorf("%s: %q, want %q", result, got, want)
+		}
+	}
+}
+
+func TestReadType(t *testing.T) {
+	for result, want := range map[string]string{
+		`{}`: "complete", `{"resultType":null}`: "complete", `{"resultType":""}`: "", `{"resultType":"banana"}`: "banana",
+		`null`:              "its result is no object",
+		`"resultType"`:      "its result is no object",
+		`["resultType"]`:    "its result is no object",
+		`{"resultType":5}`:  "its resultType is no string: 5",
+		`{"resultType":{}}`: "its resultType is no string: {}",
+		`{"resultType":"complete","result\u0054ype":"complete"}`: "its resultType stands there twice",
+	} {
+		kind, err := protocol.ReadType([]byte(result))
+		if err != nil && (kind == "" || kind == protocol.Complete) {
+			kind = err.Error()
+		}
+		if kind != want {
+			t.Errorf("%s: %q, want %q", result, kind, want)
+		}
+	}
+}
+
+// answer is a response with that member.
+func answer(t testing.TB, member string) wire.Message {
+	t.Helper()
+	return parse(t, full(`{"jsonrpc":"2.0", "id":"\u0069",`+member+`}`))
+}
+
+func TestModernAnswers(t *testing.T) {
+	const me = `"_meta":{"io/serverInfo":{"name":"g"}`
+	for _, tt := range []struct{ method, was, is string }{
+		{"tools/call", `"result":{}`, `"result":{"resultType":"complete",` + me + `}}`},
+		{"tools/call", `"result":{ "content" : [1.0] }`, `"result":{"resultType":"complete",` + me + `},"content" : [1.0]}`},
+		{"tools/call", `"result":{"resultType":"task","taskId":"t"}`, `"result":{` + me + `},"resultType":"task","taskId":"t"}`},
+		{"tools/call", `"result":{"resultType":null}`, `"result":{"resultType":"complete",` + me + `}}`},
+		{"tools/list", `"result":{"tools":[]}`, `"result":{"resultType":"complete","ttlMs":0,"cacheScope":"private",` + me + `},"tools":[]}`},
+		{"resources/read", `"result":{"ttlMs":5000,"resultType":"complete"}`, `"result":{"cacheScope":"private",` + me + `},"ttlMs":5000,"resultType":"complete"}`},
+		{"resources/read", `"result":{"ttlMs":null,"cacheScope":"public"}`, `"result":{"resultType":"complete","ttlMs":0,` + me + `},"cacheScope":"public"}`},
+		{"resources/read", `"result":{"resultType":"input_required","requestState":"s"}`, `"result":{` + me + `},"resultType":"input_required","requestState":"s"}`},
+		{"prompts/get", `"result":{"_meta":{"a":1e1,"io/serverInfo":{"name":"b"},"io/related-task":{}}}`,
+			`"result":{"resultType":"complete",` + me + `,"a":1e1,"io/related-task":{}}}`},
+		{"prompts/get", `"result":{"_meta":7}`, `"result":{"resultType":"complete",` + me + `}}`},
+		{"tools/call", `"result":7`, `"result":7`},
+		{"tools/call", `"result":null`, `"result":null`},
+		{"resources/read", `"error":{"code":-32002,"message":"\u00e9", "data":{"uri":"u:1"}}`, `"error":{"code":-32602,"message":"\u00e9", "data":{"uri":"u:1"}}`},
+		{"resources/read", `"error":{"code":-32002,"message":"no"}`, `"error":{"code":-32602,"message":"no"}`},
+		{"tools/call", `"error":{"code":-32002,"message":"no","data":{"uri":"u:1"}}`, `"error":{"code":-32602,"message":"no","data":{"uri":"u:1"}}`},
+		{"tools/call", `"error":{"code":-32002,"message":"not initialized"}`, `"error":{"code":-32603,"message":"not initialized"}`},
+		{"resources/read", `"error":{"code":7,"data":{"uri":"u:1"}}`, `"error":{"code":7,"data":{"uri":"u:1"}}`},
+	} {
+		got := protocol.Modern(answer(t, tt.was), tt.method, []byte(`{"name":"g"}`), true)
+		if want := answer(t, tt.is); string(got.Raw()) != string(want.Raw()) {
+			t.Errorf("%s %s\nbecame %s\nnot    %s", tt.method, tt.was, got.Raw(), want.Raw())
+		}
+	}
+}
+
+// A code that means something else in the stateless era, or nothing, is not passed on.
+func TestModernErrors(t *testing.T) {
+	const caps = `{"requiredCapabilities":{"sampling":{}}}`
+	for _, tt := range []struct {
+		code, data string
+		was        bool // said in the stateless era
+		is         string
+	}{
+		{"-32020", `{}`, true, "-32603"},
+		{"-32020", `{}`, false, "-32603"},
+		{"-32021", caps, true, "-32021"},
+		{"-32021", caps, false, "-32021"},
+		{"-32021", `{}`, true, "-32603"},
+		{"-32021", `{"requiredCapabilities":["sampling"]}`, true, "-32603"},
+		{"-32022", `{"supported":[]}`, true, "-32603"},
+		{"-32023", `1`, true, "-32603"},
+		{"-32042", `{"elicitations":[]}`, false, "-32603"},
+		{"-32042", `{"elicitations":[{}]}`, true, "-32603"},
+		{"-32042.0", `1`, true, "-32603"},
+		{"-3.2042E4", `1`, false, "-32603"},
+		{`7,"code":-32042`, `1`, false, `-32603,"code":-32603`},
+		{"-32099", `1`, false, "-32603"},
+		{"-32002", `1`, true, "-32603"},
+		{"-32002", `1`, false, "-32603"},
+		{"-32002", `{"uri":"u:1"}`, false, "-32602"},
+		// Those that mean nothing here, or what they mean everywhere.
+		{"-32100", `1`, false, "-32100"},
+		{"-32019", `1`, false, "-32019"},
+		{"-32001", `1`, true, "-32001"},
+		{"-32000", `1`, true, "-32000"},
+		{"-32601", `1`, true, "-32601"},
+		{"-32042.5", `1`, true, "-32042.5"},
+		{"7", `1`, true, "7"},
+		{`"-32042"`, `1`, true, `"-32042"`},
+		{"1e400", `1`, true, "1e400"},
+	} {
+		failure := func(code string) wire.Message {
+			return answer(t, `"error":{"message":"\u00e9", "code":`+code+`,"data":`+tt.data+`}`)
+		}
+		got := protocol.Modern(failure(tt.code), "tools/call", []byte(`{}`), tt.was)
+		if want := failure(tt.is); string(got.Raw()) != string(want.Raw()) {
+			t.Errorf("%s %s, %v\nbecame %s", tt.code, tt.data, tt.was, got.Raw())
+		}
+	}
+}
+
+// What a server of the session era says by names that only the other era has means nothing.
+func TestModernAnswers_OfTheSessionEra(t *testing.T) {
+	const me = `"_meta":{"io/serverInfo":{"name":"g"}}`
+	for _, tt := range []struct{ method, was, is string }{
+		{"tools/call", `{ "content" : [1.0] }`, `{"resultType":"complete",` + me + `,"content" : [1.0]}`},
+		{"tools/call", `{"x":1.0,"resultType":"input_required", "inputRequests":{"a":{ }},"requestState":"s\u0031"}`,
+			`{"resultType":"complete",` + me + `,"x":1.0,"inputRequests":{"a":{ }},"requestState":"s\u0031"}`},
+		{"tools/call", `{"resultType":"task","taskId":"t"}`, `{"resultType":"complete",` + me + `,"taskId":"t"}`},
+		{"tools/call", `{"result\u0054ype":"banana"}`, `{"resultType":"complete",` + me + `}`},
+		{"tools/call", `{"resultType":5}`, `{"resultType":"complete",` + me + `}`},
+		{"tools/call", `{"resultType":"complete","resultType":"task"}`, `{"resultType":"complete",` + me + `}`},
+		{"tools/call", `{"ttlMs":"x","cacheScope":7}`, `{"resultType":"complete",` + me + `,"ttlMs":"x","cacheScope":7}`},
+		{"resources/read", `{"contents":[],"resultType":"banana","ttlMs":"x","cacheScope":"public"}`,
+			`{"resultType":"complete","ttlMs":0,"cacheScope":"private",` + me + `,"contents":[]}`},
+	} {
+		m := wire.NewResult("1", []byte(full(tt.was)))
+		got := protocol.Modern(m, tt.method, []byte(`{"name":"g"}`), false)
+		if want := full(tt.is); string(got.Part(wire.PartResult)) != want {
+			t.Errorf("%s %s\nbecame %s\nnot    %s", tt.method, tt.was, got.Part(wire.PartResult), want)
+		}
+	}
+}
+
+func TestClassicAnswers(t *testing.T) {
+	for was, is := range map[string]string{ // "" = the very same message
+		`"result":{}`: "",
+		`"result":{ "content":[], "_meta":{"a":1} }`:          "",
+		`"result":{"_meta":{}}`:                               "",
+		`"result":{"_meta":7}`:                                "",
+		`"result":7`:                                          "",
+		`"error":{"code":1,"data":{"resultType":"complete"}}`: "",
+		`"result":{"resultType":"complete"}`:                  `"result":{}`,
+		`"result":{"a":1.0, "resultType":"complete","ttlMs":1,"cacheScope":"public","b":"\u003c"}`:   `"result":{"a":1.0,"b":"\u003c"}`,
+		`"result":{"a":{"ttlMs":1},"_meta":{"io/serverInfo":{}}}`:                                    `"result":{"a":{"ttlMs":1}}`,
+		`"result":{"a": 1, "_meta":{"io/serverInfo":{},"b":2,"io/subscriptionId":3}}`:                `"result":{"a": 1, "_meta":{"b":2}}`,
+		`"result":{"_meta":{"io/serverInfo":{}, "io/related-task":{"taskId":"t"}},"resultType":"x"}`: `"result":{"_meta":{"io/related-task":{"taskId":"t"}}}`,
+		`"result":{"resultType":"complete","_meta":{}}`:                                              `"result":{"_meta":{}}`,
+	} {
+		m := answer(t, was)
+		got := protocol.Classic(m)
+		if is == "" {
+			if &got.Raw()[0] != &m.Raw()[0] {
+				t.Errorf("%s became %s", was, got.Raw())
+			}
+		} else if want := answer(t, is); string(got.Raw()) != string(want.Raw()) {
+			t.Errorf("%s\nbecame %s\nnot    %s", was, got.Raw(), want.Raw())
+		}
+	}
+}
+
+func TestClassicErrors(t *testing.T) {
+	for _, tt := range []struct{ uri, was, is string }{
+		{"u:1", `"error":{"code":-32602, "message":"\u00e9","data":{"uri":"u:1"}}`, `"error":{"code":-32002, "message":"\u00e9","data":{"uri":"u:1"}}`},
+		{"u:2", `"error":{"code":-32602,"data":{"uri":"u:1"}}`, `"error":{"code":-32602,"data":{"uri":"u:1"}}`},
+		{"", `"error":{"code":-32602,"data":{"uri":""}}`, `"error":{"code":-32602,"data":{"uri":""}}`},
+		{"u:1", `"error":{"code":-32602,"data":7}`, `"error":{"code":-32602,"data":7}`},
+		{"u:1", `"error":{"code":-32603,"data":{"uri":"u:1"}}`, `"error":{"code":-32603,"data":{"uri":"u:1"}}`},
+		{"u:1", `"result":{}`, `"result":{}`},
+	} {
+		got := protocol.ClassicError(answer(t, tt.was), tt.uri)
+		if want := answer(t, tt.is); string(got.Raw()) != string(want.Raw()) {
+			t.Errorf("%s: %s, want %s", tt.was, got.Raw(), want.Raw())
+		}
+	}
+}
+
+// What is told to a client of the other era and back is what it was, but for what was
+// put in front.
+func TestAnswersThereAndBack(t *testing.T) {
+	for i, result := range []string{`{}`, `{"tools":[{"n":1e400}],"nextCursor":"c"}`, `{"_meta":{"a":1},"content":[]}`} {
+		stateless := i%2 == 0
+		m := protocol.Classic(protocol.Modern(wire.NewResult("1", []byte(result)), "tools/list", []byte(`{}`), stateless))
+		if got := string(m.Part(wire.PartResult)); got != result {
+			t.Errorf("%s came back as %s", result, got)
+		}
+	}
+}
+
+// BenchmarkModern is what it costs to tell a client of the stateless era what an older server has
+// answered, beside one walk over as much JSON.
+func BenchmarkModern(b *testing.B) {
+	const row = `{"id":12345,"ok":true,"path":"src/a.go","score":0.25,"tags":["a","bc"],"next":null},`
+	for name, content := range map[string]string{
+		"text 4KiB":      `{"type":"text","text":"` + strings.Repeat(`line 17 of a file, with an escape\n`, 4<<10/35) + `"}`,
+		"structure 3MiB": strings.Repeat(row, 3<<20/len(row)) + `{}`,
+	} {
+		m := answer(b, `"result":{"content":[`+content+`],"isError":false}`)
+		run := func(name string, do func()) {
+			b.Run(name, func(b *testing.B) {
+				b.SetBytes(int64(len(m.Raw())))
+				b.ReportAllocs()
+				for b.Loop() {
+					do()
+				}
+			})
+		}
+		run(name+"/Modern", func() { protocol.Modern(m, "tools/call", []byte(`{"name":"g"}`), false) })
+		run(name+"/of its own era", func() { protocol.Modern(m, "tools/call", []byte(`{"name":"g"}`), true) })
+		run(name+"/one walk", func() { _, _ = wire.Parse(m.Raw()) })
+	}
+}

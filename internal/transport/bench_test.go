@@ -1,0 +1,130 @@
+package transport
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+
+	"mcpgateway/internal/wire"
+)
+
+// sizes are of the text in a message, in bytes.
+var sizes = []int{32, 4 << 10, 64 << 10, 1 << 20}
+
+func sized(n int) string {
+	return `{"jsonrpc":"2.0","id":7,"result":{"content":[{"type":"text","text":"` + strings.Repeat("x", n) + `"}]}}`
+}
+
+// A refrain is a stream that says the same over and over.
+type refrain struct {
+	text string
+	at   int
+}
+
+func (o *refrain) Read(b []byte) (n int, _ error) {
+	for n < len(b) && n < chunk { // as a pipe does, it has so much at a time
+		k := copy(b[n:min(len(b), chunk)], o.text[o.at:])
+		n += k
+		o.at = (o.at + k) % len(o.text)
+	}
+	return n, nil
+}
+
+func linesOf(n int) *lineReader {
+	return &lineReader{r: &refrain{text: sized(n) + "\n"}, limit: 4 << 20}
+}
+
+func eventsOf(n int) *eventReader {
+	r := newEventReader(4<<20, nil)
+	r.open(&refrain{text: "event: message\nid: 1-17\ndata: " + sized(n) + "\n\n"})
+	return r
+}
+
+// swallow is an outbox whose stream takes everything at once.
+func swallow(tb testing.TB) *outbox {
+	o := newOutbox(io.Discard, io.Discard.Write, 64<<20)
+	tb.Cleanup(o.close)
+	return o
+}
+
+func parsed(tb testing.TB, text string) wire.Message {
+	m, err := wire.Parse([]byte(text))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return m
+}
+
+func bySize(b *testing.B, of func(b *testing.B, n int) func() error) {
+	for _, n := range sizes {
+		b.Run(fmt.Sprintf("%d bytes", n), func(b *testing.B) {
+			do := of(b, n)
+			b.SetBytes(int64(n))
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := do(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkLines is what a message costs to be read from a pipe and parsed, but for the system call.
+func BenchmarkLines(b *testing.B) {
+	bySize(b, func(_ *testing.B, n int) func() error {
+		l := linesOf(n)
+		return func() error { _, err := l.readMessage(); return err }
+	})
+}
+
+// BenchmarkOutbox is what one costs to be written.
+func BenchmarkOutbox(b *testing.B) {
+	bySize(b, func(b *testing.B, n int) func() error {
+		o, m := swallow(b), parsed(b, sized(n))
+		return func() error { return o.send(m) }
+	})
+}
+
+// BenchmarkEvents is what a server-sent event costs to be read.
+func BenchmarkEvents(b *testing.B) {
+	bySize(b, func(_ *testing.B, n int) func() error {
+		r := eventsOf(n)
+		return func() error { _, err := r.next(); return err }
+	})
+}
+
+// What is read is kept in chunks, of which each is new; what is written costs nothing. The bounds
+// are what it costs now, and one or two more: one small object for each line, and up to three for
+// each event.
+func TestAllocations(t *testing.T) {
+	check := func(what string, n int, max float64, do func() error) {
+		t.Helper()
+		if got := testing.AllocsPerRun(10, func() {
+			if err := do(); err != nil {
+				t.Fatal(err)
+			}
+		}); got > max {
+			t.Errorf("%s of %d bytes: %v allocations, not %v", what, n, got, max)
+		}
+	}
+	for i, n := range sizes {
+		many := min(1000, max(1, 100_000/n)) // at a time: short ones share a chunk
+		each := func(do func() error) func() error {
+			return func() error {
+				for range many {
+					if err := do(); err != nil {
+						return err
+					}
+				}
+				return nil
+			}
+		}
+		l, r := linesOf(n), eventsOf(n)
+		check("lines", n, []float64{1004, 27, 5, 8 + dropped}[i], each(func() error { _, err := l.readMessage(); return err }))
+		check("events", n, []float64{2036, 78, 4, 4}[i], each(func() error { _, err := r.next(); return err }))
+		o, m := swallow(t), parsed(t, sized(n))
+		check("sending", n, 0, func() error { return o.send(m) })
+	}
+}

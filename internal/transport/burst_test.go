@@ -1,0 +1,167 @@
+package transport
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"testing"
+
+	"mcpgateway/internal/wire"
+)
+
+// piped returns an outbox at a pipe, and what comes out of that.
+func piped(t testing.TB) (*outbox, *os.File) {
+	t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := newOutbox(w, tryWriter(w), 64<<20)
+	t.Cleanup(func() {
+		w.Close()
+		o.close()
+		r.Close()
+	})
+	return o, r
+}
+
+func padded(t testing.TB, i, size int) wire.Message {
+	t.Helper()
+	m, err := wire.Parse(fmt.Appendf(nil, `{"jsonrpc":"2.0","method":"m","params":{"i":%d,"text":%q}}`, i, strings.Repeat("x", size)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// TestABurstIsWrittenTogether: nothing is written while the messages of a burst are sent, and all of it at its end.
+func TestABurstIsWrittenTogether(t *testing.T) {
+	o, r := piped(t)
+	writes := 0
+	try := o.try
+	o.try = func(b []byte) (int, error) { writes++; return try(b) }
+	burst := new(wire.Burst)
+	for i := range 20 {
+		if err := o.send(padded(t, i, 10).In(burst)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if writes != 0 {
+		t.Errorf("%d writes before the end of the burst", writes)
+	}
+	burst.End()
+	if writes != 1 {
+		t.Errorf("%d writes for the burst", writes)
+	}
+	lines := bufio.NewReader(r)
+	for i := range 20 {
+		line, err := lines.ReadString('\n')
+		if want := string(padded(t, i, 10).Raw()) + "\n"; line != want || err != nil {
+			t.Fatalf("line %d: %q, %v", i, line, err)
+		}
+	}
+	if err := o.send(padded(t, 20, 10).In(burst)); err != nil || writes != 2 {
+		t.Errorf("after the end: %v, %d writes", err, writes)
+	}
+}
+
+// TestWhatIsOfNoBurstTakesWhatIsHeldAlong: it does not overtake it, and does not wait.
+func TestWhatIsOfNoBurstTakesWhatIsHeldAlong(t *testing.T) {
+	o, r := piped(t)
+	burst := new(wire.Burst)
+	for i := range 2 {
+		m := padded(t, i, 10)
+		if i == 0 {
+			m = m.In(burst)
+		}
+		if err := o.send(m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lines := bufio.NewReader(r)
+	for i := range 2 {
+		if line, err := lines.ReadString('\n'); line != string(padded(t, i, 10).Raw())+"\n" || err != nil {
+			t.Fatalf("line %d: %q, %v", i, line, err)
+		}
+	}
+	burst.End()
+}
+
+// TestLinesKeepTheirOrderInBursts: of any length, to a far side that takes them slower than they come.
+func TestLinesKeepTheirOrderInBursts(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: this test takes seconds")
+	}
+	for _, size := range []int{10, 4 << 10, small - 10, small + 10, 200 << 10} {
+		t.Run(fmt.Sprint(size), func(t *testing.T) {
+			o, r := piped(t)
+			const n = 200
+			sent := make(chan error, 1)
+			go func() {
+				var burst *wire.Burst
+				for i := range n {
+					switch i % 7 {
+					case 0:
+						burst = new(wire.Burst)
+					case 5:
+						burst.End()
+					case 6:
+						burst = nil
+					}
+					if err := o.send(padded(t, i, size+i%3).In(burst)); err != nil {
+						sent <- err
+						return
+					}
+				}
+				burst.End()
+				sent <- nil
+			}()
+			lines := bufio.NewReader(r)
+			for i := range n {
+				line, err := lines.ReadString('\n')
+				if err != nil || line != string(padded(t, i, size+i%3).Raw())+"\n" {
+					t.Fatalf("line %d: %.100q, %v", i, line, err)
+				}
+			}
+			if err := <-sent; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestALineReaderTellsBursts: lines that are there at one time are of one burst, which is over when the reader
+// has to read again; a line alone is of none.
+func TestALineReaderTellsBursts(t *testing.T) {
+	const line = `{"jsonrpc":"2.0","method":"m"}` + "\n"
+	r, w := io.Pipe()
+	defer r.Close()
+	l := lineReader{r: r, limit: 1 << 20}
+	write := func(s string) {
+		go func() { _, _ = io.WriteString(w, s) }()
+	}
+	write(line)
+	if m, err := l.readMessage(); err != nil || m.Burst() != nil {
+		t.Fatalf("alone: %v, %v", m.Burst(), err)
+	}
+	write(line + line + line[:5])
+	first, _ := l.readMessage()
+	second, err := l.readMessage()
+	if err != nil || first.Burst() == nil || first.Burst() != second.Burst() {
+		t.Fatalf("two at once: %p, %p, %v", first.Burst(), second.Burst(), err)
+	}
+	over := false
+	if !second.Burst().Then(func() { over = true }) || over {
+		t.Fatal("the burst is over before its last message is seen to")
+	}
+	write(line[5:])
+	if third, err := l.readMessage(); err != nil || third.Burst() != nil || !over {
+		t.Fatalf("the next one: %v, %v, over: %v", third.Burst(), err, over)
+	}
+	if first.Burst().Then(func() {}) {
+		t.Error("a burst that is over takes more")
+	}
+	w.Close()
+}

@@ -1,0 +1,254 @@
+package transport
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"mcpgateway/internal/wire"
+)
+
+// Command says how to start a child process that speaks MCP on its stdio.
+type Command struct {
+	Path   string   // a file, seen from Dir, or a name that is looked up in the PATH of Env
+	Args   []string // without the name itself
+	Env    []string // all of its environment, as KEY=value
+	Dir    string   // "" = ours
+	Limit  int      // bytes of one message, and of what may wait to be written
+	Intake *Intake  // counts what is being received; nil = nothing does
+	// Patience is how long the child may neither take anything of what waits to be written,
+	// nor say anything, before the conversation ends; 0 = for ever. One that has taken
+	// everything may take its time.
+	Patience time.Duration
+	// Stderr is called with each line that the child writes there, in order,
+	// from a goroutine of its own. Lines over 8 KiB are cut.
+	Stderr func(line string)
+	// Grace is how long Close waits after closing stdin, and again after
+	// SIGTERM, and how long what the child leaves behind has; 0 = 750 ms. Clients give a gateway 4 s or so to end.
+	Grace time.Duration
+	// Mask takes secrets out of what it writes on stderr, before anything is cut;
+	// may be nil.
+	Mask func(string) string
+	// Mended is called when a message was no UTF-8 and was mended; may be nil.
+	Mended func()
+}
+
+// A Child is the Conn to a child process. When the process ends, for whatever
+// reason, Read returns an [*ExitError] once everything it wrote has been read,
+// and what is left of its process group is killed. On Linux, if this process adopts
+// (see [Adopt]), what has left the group is ended, too: with SIGTERM, and after Grace
+// with SIGKILL.
+type Child struct {
+	cmd    *exec.Cmd
+	group  *group
+	grace  time.Duration
+	lines  lineReader
+	stdin  *os.File
+	stdout *os.File
+	stderr *os.File
+	outbox *outbox
+	last   lastWords
+
+	exited chan struct{} // closed when the process is reaped
+	daemon bool          // it ended well and left others; set before that
+	silent chan struct{} // closed when its stderr has been read to the end
+	drops  sync.WaitGroup
+	closed atomic.Bool
+	deaf   atomic.Bool // it does not read
+	ousted atomic.Bool // hurry has sent it a signal
+	once   sync.Once   // Close
+	broken sync.Once   // its stdin
+}
+
+// Spawn starts the child in a process group of its own. Its stderr is drained
+// from the start, so that it cannot block there.
+func Spawn(c Command) (*Child, error) {
+	path, err := lookPath(c.Path, c.Dir, c.Env)
+	if err != nil {
+		return nil, err
+	}
+	p := &Child{grace: c.Grace, exited: make(chan struct{}), silent: make(chan struct{})}
+	if p.grace == 0 {
+		p.grace = 750 * time.Millisecond
+	}
+	p.cmd = &exec.Cmd{Path: path, Args: append([]string{c.Path}, c.Args...), Env: c.Env, Dir: c.Dir}
+	if err := p.start(); err != nil {
+		return nil, explain(path, err)
+	}
+	p.lines = lineReader{r: swift(p.stdout), limit: c.Limit, held: receipt{of: c.Intake}, mend: true, mended: c.Mended}
+	p.outbox = newOutbox(p.stdin, tryWriter(p.stdin), c.Limit)
+	p.outbox.failed = p.hurry
+	p.outbox.patience, p.outbox.deaf = c.Patience, func() {
+		p.deaf.Store(true)
+		_ = p.stdout.SetReadDeadline(time.Now()) // so that Read says so
+	}
+	p.drops.Go(func() {
+		defer close(p.silent)
+		drainLines(p.stderr, c.Mask, p.last.add, c.Stderr)
+	})
+	p.drops.Go(p.wait)
+	return p, nil
+}
+
+// start makes the three pipes and starts the process at their far ends.
+func (p *Child) start() (err error) {
+	var ours, theirs [3]*os.File
+	closeAll := func(files [3]*os.File) {
+		for _, f := range files {
+			if f != nil {
+				f.Close()
+			}
+		}
+	}
+	for i := range ours {
+		r, w, err := os.Pipe()
+		if err != nil {
+			closeAll(ours)
+			closeAll(theirs)
+			return fmt.Errorf("pipe: %w", err)
+		}
+		if ours[i], theirs[i] = r, w; i == 0 {
+			ours[i], theirs[i] = w, r
+		}
+	}
+	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = theirs[0], theirs[1], theirs[2]
+	p.group, err = startGroup(p.cmd)
+	closeAll(theirs)
+	if err != nil {
+		closeAll(ours)
+		return err
+	}
+	p.stdin, p.stdout, p.stderr = ours[0], ours[1], ours[2]
+	return nil
+}
+
+// stragglers is how long the pipes of a dead child are still read: what it
+// wrote is in them already, but a process that left its group may hold them open.
+const stragglers = 500 * time.Millisecond
+
+// wait reaps the child and sees to it that nothing of it stays behind.
+func (p *Child) wait() {
+	p.group.wait(p.cmd) // the state is read from cmd.ProcessState
+	p.daemon = p.cmd.ProcessState.Success() && p.group.left()
+	deadline := time.Now().Add(stragglers)
+	_ = p.stdout.SetReadDeadline(deadline)
+	_ = p.stderr.SetReadDeadline(deadline)
+	close(p.exited)
+	p.group.sweep(p.grace)
+}
+
+// Pid returns the process id.
+func (p *Child) Pid() int { return p.cmd.Process.Pid }
+
+func (p *Child) Read() (wire.Message, wire.ID, error) {
+	m, err := p.lines.readMessage()
+	switch err.(type) {
+	case nil, *Noise:
+		p.outbox.stirs.Add(1)
+		return m, "", err
+	}
+	switch {
+	case p.closed.Load():
+		return m, "", ErrClosed
+	case p.deaf.Load():
+		return m, "", fmt.Errorf("it does not read: for %v it has taken nothing of what it was sent, nor said anything", p.outbox.patience)
+	}
+	return m, "", p.ended(err)
+}
+
+// ended tells why nothing more will come from a child whose stdout has ended.
+func (p *Child) ended(err error) error {
+	select {
+	case <-p.exited:
+		<-p.silent // soon: wait has set a deadline
+		status := status(p.cmd.ProcessState)
+		if p.ousted.Load() {
+			status = "it closed its stdin but ran on, so that the gateway ended it (" + status + ")"
+		}
+		if p.daemon {
+			status += "; it has left a process behind, but a server must not go into the background"
+		}
+		return p.last.atEnd(status)
+	case <-time.After(stragglers):
+	}
+	if err == io.EOF {
+		return p.last.atEnd("it closed its stdout but runs on")
+	}
+	return err
+}
+
+func status(s *os.ProcessState) string {
+	if s.Exited() {
+		return fmt.Sprintf("exit %d", s.ExitCode())
+	}
+	return s.String()
+}
+
+// Write sends m. That the child has closed its stdin is no error here: it is dead
+// or dying, and Read will say of what.
+func (p *Child) Write(m wire.Message, _ wire.ID) error {
+	err := p.outbox.send(m)
+	if err == nil || errors.Is(err, ErrFull) || p.closed.Load() {
+		return err
+	}
+	p.hurry()
+	return nil
+}
+
+// hurry ends a child that has closed its stdin and does not end by itself.
+func (p *Child) hurry() {
+	if p.closed.Load() {
+		return
+	}
+	p.broken.Do(func() {
+		for i, step := range []func(){p.group.terminate, p.group.kill} {
+			time.AfterFunc(time.Duration(i+1)*stragglers, func() {
+				if !p.gone(0) {
+					p.ousted.Store(true)
+					step()
+				}
+			})
+		}
+	})
+}
+
+// Close ends the child as MCP's stdio transport asks a client to ("closing the
+// input stream to the child process", then SIGTERM, then SIGKILL), each step
+// given its grace, and waits until it and what it has left behind is gone.
+func (p *Child) Close() error {
+	p.once.Do(func() {
+		p.closed.Store(true)
+		p.stdin.Close()
+		p.outbox.close()
+		for _, step := range []func(){p.group.terminate, p.group.kill} {
+			if !p.gone(p.grace) {
+				step()
+			}
+		}
+		<-p.exited
+		p.stdout.Close()
+		p.drops.Wait()
+		p.stderr.Close()
+	})
+	return nil
+}
+
+// gone waits for the process to end, for a while.
+func (p *Child) gone(grace time.Duration) bool {
+	select {
+	case <-p.exited:
+		return true
+	default:
+	}
+	select {
+	case <-p.exited:
+		return true
+	case <-time.After(grace):
+		return false
+	}
+}

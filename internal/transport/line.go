@@ -1,0 +1,206 @@
+package transport
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"slices"
+	"sync"
+
+	"mcpgateway/internal/wire"
+)
+
+// chunk is how much a lineReader asks for at a time: what a pipe holds.
+const chunk = 64 << 10
+
+// chunks are arrays that nobody holds any more: what long lines are read into before their length is known.
+var chunks = sync.Pool{New: func() any { return new([chunk]byte) }}
+
+// A lineReader cuts a stream into lines. Each line is a slice of its own: what
+// a lineReader has handed out it never touches again, so that a message may be
+// kept without a copy. Short lines share a chunk.
+type lineReader struct {
+	r     io.Reader
+	limit int
+	buf   []byte         // read and not yet handed out, behind parts
+	parts []*[chunk]byte // of a long line, whole ones
+	first []byte         // how that begins, before parts
+	burst *wire.Burst    // of the lines that are whole in buf, and of the last that was handed out; nil = there was one alone
+	err   error
+	held  receipt
+	full  error // why there is no room for the line at hand
+
+	// What is no UTF-8 is noise, unless mend is set: then each bad byte becomes
+	// U+FFFD, and mended, if there is one, is called.
+	mend   bool
+	mended func()
+}
+
+// next returns the next line without its end, CR LF or LF; the stream's last
+// line needs none. A line that is longer than the limit is skipped and reported
+// as an *overlong. At the end of the stream it returns io.EOF.
+func (l *lineReader) next() ([]byte, error) {
+	scanned := 0
+	for {
+		if i := bytes.IndexByte(l.buf[scanned:], '\n'); i >= 0 {
+			line := l.take(scanned + i)
+			l.buf = l.buf[1:]
+			l.gather()
+			if len(line) > l.limit {
+				return nil, newOverlong(line, l.limit)
+			}
+			return l.trim(line), nil
+		}
+		l.burst.End()
+		l.burst = nil
+		switch scanned = len(l.buf); {
+		case l.long()+scanned > l.limit || l.full != nil:
+			return nil, l.skip()
+		case l.err != nil && l.long()+scanned > 0:
+			return l.trim(l.take(scanned)), nil
+		case l.err != nil:
+			return nil, l.err
+		case l.fill():
+			scanned = 0
+		}
+	}
+}
+
+// take returns the line that ends at n in buf.
+func (l *lineReader) take(n int) []byte {
+	end := l.buf[:n:n]
+	l.buf = l.buf[n:]
+	if l.long() == 0 {
+		return end
+	}
+	all := append(make([][]byte, 0, len(l.parts)+2), l.first)
+	for _, part := range l.parts {
+		all = append(all, part[:])
+	}
+	line := bytes.Join(append(all, end), nil)
+	l.drop()
+	return line
+}
+
+// long is how much of a line is in first and parts.
+func (l *lineReader) long() int { return len(l.first) + len(l.parts)*chunk }
+
+// drop forgets what there is of a long line, but for what is in buf.
+func (l *lineReader) drop() {
+	for _, part := range l.parts {
+		chunks.Put(part)
+	}
+	clear(l.parts)
+	l.first, l.parts, l.full = nil, l.parts[:0], nil
+	l.held.release()
+}
+
+// gather begins a burst if a further line is whole.
+func (l *lineReader) gather() {
+	if l.burst == nil && bytes.IndexByte(l.buf, '\n') >= 0 {
+		l.burst = new(wire.Burst)
+	}
+}
+
+// fill reads once. When the chunk is used up it starts a new one, and carries what it has of a line over to it; of a
+// long line it puts that aside, and reports that.
+func (l *lineReader) fill() (aside bool) {
+	if room := cap(l.buf) - len(l.buf); room == 0 || room < 512 && l.long() == 0 {
+		switch {
+		case len(l.buf) <= chunk/2 && l.long() == 0:
+			l.buf = append(make([]byte, 0, chunk), l.buf...)
+		case l.long() == 0:
+			l.first, l.buf, aside = l.buf, newChunk(), true
+		default:
+			l.parts, l.buf, aside = append(l.parts, (*[chunk]byte)(l.buf)), newChunk(), true
+		}
+	}
+	if aside {
+		l.full = l.held.hold(l.long() + chunk)
+	}
+	n, err := l.r.Read(l.buf[len(l.buf):cap(l.buf)])
+	l.buf = l.buf[:len(l.buf)+n]
+	l.err = err
+	return aside
+}
+
+func newChunk() []byte { return chunks.Get().(*[chunk]byte)[:0] }
+
+// trim removes what some writers put around each text: a byte order mark in front, a CR behind.
+func (l *lineReader) trim(line []byte) []byte {
+	return bytes.TrimSuffix(TrimBOM(line), []byte("\r"))
+}
+
+// An overlong is a line that was too long to keep.
+type overlong struct {
+	head []byte
+	id   wire.ID // the id of the message in it, if there is one
+	why  error   // why it is not kept, if it is not longer than the limit
+}
+
+func (o *overlong) Error() string { return "line too long" }
+
+func newOverlong(text []byte, limit int) *overlong {
+	var skim wire.Skimmer
+	skim.Write(text)
+	return &overlong{head: head(text, limit), id: skim.ID()}
+}
+
+// head returns a copy of how an overlong text begins. That it is overlong may be
+// known before more of it is.
+func head(text []byte, limit int) []byte {
+	return bytes.Clone(text[:min(len(text), maxNoise, limit+1)])
+}
+
+// skip reads on to the end of an overlong line and keeps of it what tells whose
+// it is.
+func (l *lineReader) skip() error {
+	over := &overlong{head: head(slices.Concat(l.first, l.buf), l.limit), why: l.full}
+	var skim wire.Skimmer
+	skim.Write(l.first)
+	for _, part := range l.parts {
+		skim.Write(part[:])
+	}
+	skim.Write(l.buf)
+	l.drop()
+	l.buf = make([]byte, 0, chunk)
+	for l.err == nil {
+		l.fill()
+		if i := bytes.IndexByte(l.buf, '\n'); i >= 0 {
+			skim.Write(l.buf[:i])
+			l.buf = l.buf[i+1:]
+			break
+		}
+		skim.Write(l.buf)
+		l.buf = l.buf[:0]
+	}
+	over.id = skim.ID()
+	return over
+}
+
+// readMessage returns the next message of a stream of lines; blank lines are
+// skipped. It is the Read of every Conn over pipes.
+func (l *lineReader) readMessage() (wire.Message, error) {
+	for {
+		line, err := l.next()
+		var over *overlong
+		switch {
+		case errors.As(err, &over):
+			return wire.Message{}, over.noise(l.limit)
+		case err != nil:
+			return wire.Message{}, err
+		case len(bytes.TrimSpace(line)) == 0:
+			continue
+		}
+		m, err := wire.Parse(line)
+		if l.mend && errors.Is(err, wire.ErrUTF8) {
+			if m, err = wire.Parse(wire.Mend(line)); err == nil && l.mended != nil {
+				l.mended()
+			}
+		}
+		if err != nil {
+			return m, NewNoise(line, m, err)
+		}
+		return m.In(l.burst), nil
+	}
+}
