@@ -14,11 +14,12 @@ import (
 	"strings"
 	"syscall"
 
+	"mcpgateway/internal/procgroup"
+
 	"github.com/spf13/cobra"
 
 	"mcpgateway/internal/config"
 	"mcpgateway/internal/logging"
-	"mcpgateway/internal/transport"
 )
 
 // version is what the gateway calls itself; a release sets it with -ldflags.
@@ -33,7 +34,7 @@ func main() {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	f := &flags{stdio: stdio{os.Stdin, os.Stdout, os.Stderr}, hangups: new(hangups), hurry: new(hurry)}
 	ctx, stop := orderly(f.hangups, f.hurry)
-	disown := transport.Adopt()
+	disown := procgroup.BecomeSubreaper()
 	code := f.run(ctx, os.Args[1:])
 	disown()
 	stop()

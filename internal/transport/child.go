@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"mcpgateway/internal/procgroup"
+
 	"mcpgateway/internal/wire"
 )
 
@@ -41,11 +43,11 @@ type Command struct {
 // A Child is the Conn to a child process. When the process ends, for whatever
 // reason, Read returns an [*ExitError] once everything it wrote has been read,
 // and what is left of its process group is killed. On Linux, if this process adopts
-// (see [Adopt]), what has left the group is ended, too: with SIGTERM, and after Grace
+// (see [BecomeSubreaper]), what has left the group is ended, too: with SIGTERM, and after Grace
 // with SIGKILL.
 type Child struct {
 	cmd    *exec.Cmd
-	group  *group
+	group  *procgroup.Group
 	grace  time.Duration
 	lines  lineReader
 	stdin  *os.File
@@ -117,7 +119,7 @@ func (p *Child) start() (err error) {
 		}
 	}
 	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = theirs[0], theirs[1], theirs[2]
-	p.group, err = startGroup(p.cmd)
+	p.group, err = procgroup.Start(p.cmd)
 	closeAll(theirs)
 	if err != nil {
 		closeAll(ours)
@@ -131,15 +133,15 @@ func (p *Child) start() (err error) {
 // wrote is in them already, but a process that left its group may hold them open.
 const stragglers = 500 * time.Millisecond
 
-// wait reaps the child and sees to it that nothing of it stays behind.
+// Wait reaps the child and sees to it that nothing of it stays behind.
 func (p *Child) wait() {
-	p.group.wait(p.cmd) // the state is read from cmd.ProcessState
-	p.daemon = p.cmd.ProcessState.Success() && p.group.left()
+	p.group.Wait(p.cmd) // the state is read from cmd.ProcessState
+	p.daemon = p.cmd.ProcessState.Success() && p.group.HasOrphans()
 	deadline := time.Now().Add(stragglers)
 	_ = p.stdout.SetReadDeadline(deadline)
 	_ = p.stderr.SetReadDeadline(deadline)
 	close(p.exited)
-	p.group.sweep(p.grace)
+	p.group.KillOrphans(p.grace)
 }
 
 // Pid returns the process id.
@@ -206,7 +208,7 @@ func (p *Child) hurry() {
 		return
 	}
 	p.broken.Do(func() {
-		for i, step := range []func(){p.group.terminate, p.group.kill} {
+		for i, step := range []func(){p.group.Terminate, p.group.Kill} {
 			time.AfterFunc(time.Duration(i+1)*stragglers, func() {
 				if !p.gone(0) {
 					p.ousted.Store(true)
@@ -225,7 +227,7 @@ func (p *Child) Close() error {
 		p.closed.Store(true)
 		p.stdin.Close()
 		p.outbox.close()
-		for _, step := range []func(){p.group.terminate, p.group.kill} {
+		for _, step := range []func(){p.group.Terminate, p.group.Kill} {
 			if !p.gone(p.grace) {
 				step()
 			}

@@ -17,6 +17,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"mcpgateway/internal/mcptest/proctest"
+
 	"mcpgateway/internal/wire"
 )
 
@@ -33,23 +35,6 @@ func spawn(t *testing.T, c Command) *Child {
 	t.Cleanup(func() { p.Close() })
 	return p
 }
-
-// eventually waits for something that another process does.
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	deadline := time.After(10 * time.Second)
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
-		select {
-		case <-deadline:
-			t.Fatal("never: " + what)
-		case <-tick.C:
-		}
-	}
-}
-
-func alive(pid int) bool { return syscall.Kill(pid, 0) == nil }
 
 // number reads a notification {"n":N} from the child, such as a pid.
 func number(t *testing.T, p *Child) int {
@@ -147,7 +132,7 @@ func TestTheEndNamesTheSignal(t *testing.T) {
 // What a child wrote before it died is read first.
 func TestLastMessagesOfADeadChildArrive(t *testing.T) {
 	p := spawn(t, shell(say+"say 1; say 2; exit 3"))
-	eventually(t, "exit", func() bool { return p.gone(0) })
+	proctest.Eventually(t, "exit", func() bool { return p.gone(0) })
 	if number(t, p) != 1 || number(t, p) != 2 {
 		t.Error("out of order")
 	}
@@ -159,7 +144,7 @@ func TestLastMessagesOfADeadChildArrive(t *testing.T) {
 // Whoever writes to a dead child learns how it died, not that a pipe broke.
 func TestWritingToADeadChild(t *testing.T) {
 	p := spawn(t, shell("exit 3"))
-	eventually(t, "exit", func() bool { return p.gone(0) })
+	proctest.Eventually(t, "exit", func() bool { return p.gone(0) })
 	if err := p.Write(numbered(1, 0), ""); err != nil {
 		t.Errorf("Write: %v", err)
 	}
@@ -252,7 +237,7 @@ func TestChildIsEndedPolitely(t *testing.T) {
 			if text, _ := os.ReadFile(mark); strings.TrimSpace(string(text)) != tt.mark {
 				t.Errorf("it noted %q", text)
 			}
-			if alive(p.Pid()) {
+			if proctest.Exists(p.Pid()) {
 				t.Error("it lives on")
 			}
 		})
@@ -272,7 +257,7 @@ func TestPROC01GrandchildrenGoWithTheChild(t *testing.T) {
 			p := spawn(t, shell(say+"trap '' TERM; sh -c 'trap \"\" TERM; while :; do sleep 0.01; done' & say $!; wait"))
 			grandchild := number(t, p)
 			end(p)
-			eventually(t, "the grandchild's end", func() bool { return !alive(grandchild) })
+			proctest.Eventually(t, "the grandchild's end", func() bool { return !proctest.Exists(grandchild) })
 		})
 	}
 }
@@ -406,38 +391,12 @@ func TestPROC04ChildrenDoNotOutliveAKilledParent(t *testing.T) {
 	if _, err := fmt.Fscanf(out, "pids %d %d\n", &child, &grandchild); err != nil {
 		t.Fatal(err)
 	}
-	if !alive(child) || !alive(grandchild) {
+	if !proctest.Exists(child) || !proctest.Exists(grandchild) {
 		t.Fatal("they do not live")
 	}
 	_ = parent.Process.Kill()
 	_ = parent.Wait()
-	eventually(t, "their end", func() bool { return !alive(child) && !alive(grandchild) })
-}
-
-// PROC-04: a child is held from before it runs: the pipe's end is all it takes
-// to end the group.
-func TestPROC04TheHolderEndsItsGroupWithThePipe(t *testing.T) {
-	cmd := exec.Command("sleep", "30")
-	g, err := startGroup(cmd)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if g.holder == nil || g.pgid != g.holder.Process.Pid {
-		t.Error("the group has no holder to lead it")
-	}
-	if pgid, err := syscall.Getpgid(cmd.Process.Pid); err != nil || pgid != g.pgid {
-		t.Errorf("the child is in group %d, not %d (%v)", pgid, g.pgid, err)
-	}
-	holder := g.holder
-	g.pipe.Close()
-	_ = cmd.Wait()
-	if status := cmd.ProcessState.Sys().(syscall.WaitStatus); status.Signal() != syscall.SIGKILL {
-		t.Errorf("the child ended with %v", status.Signal())
-	}
-	g.release()
-	if status := holder.ProcessState.Sys().(syscall.WaitStatus); status.Signal() != syscall.SIGKILL {
-		t.Errorf("the holder ended with %v", status.Signal())
-	}
+	proctest.Eventually(t, "their end", func() bool { return !proctest.Exists(child) && !proctest.Exists(grandchild) })
 }
 
 // Where there is no PATH at all, programs are where they always are.
@@ -487,7 +446,7 @@ func TestAChildThatClosesItsStdoutHasEnded(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	p.Close()
-	if alive(p.Pid()) {
+	if proctest.Exists(p.Pid()) {
 		t.Error("it lives on")
 	}
 }
@@ -498,7 +457,7 @@ func TestAChildThatIsStoppedIsEnded(t *testing.T) {
 	p := spawn(t, shell(say+"trap 'exit' TERM; say 1; kill -s STOP $$; read -r never"))
 	number(t, p)
 	p.Close()
-	if alive(p.Pid()) {
+	if proctest.Exists(p.Pid()) {
 		t.Error("it lives on")
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"os/exec"
 	"strings"
 	"time"
+
+	"mcpgateway/internal/procgroup"
 )
 
 // outputKept bounds the output of [Run], in bytes.
@@ -23,13 +25,13 @@ func Run(ctx context.Context, c Command) (output string, err error) {
 	var written cutBuffer
 	cmd := &exec.Cmd{Path: path, Args: append([]string{c.Path}, c.Args...), Env: c.Env, Dir: c.Dir, WaitDelay: stragglers}
 	cmd.Stdout, cmd.Stderr = &written, &written // one writer, so that os/exec does not write concurrently
-	g, err := startGroup(cmd)
+	g, err := procgroup.Start(cmd)
 	if err != nil {
 		return "", explain(path, err)
 	}
-	stop := context.AfterFunc(ctx, g.kill)
-	g.wait(cmd)
-	g.sweep(time.Second)
+	stop := context.AfterFunc(ctx, g.Kill)
+	g.Wait(cmd)
+	g.KillOrphans(time.Second)
 	output = strings.TrimSpace(strings.ToValidUTF8(written.String(), "\uFFFD"))
 	switch state := cmd.ProcessState; {
 	case !stop():

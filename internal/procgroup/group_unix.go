@@ -1,6 +1,6 @@
 //go:build unix
 
-package transport
+package procgroup
 
 import (
 	"crypto/rand"
@@ -16,10 +16,10 @@ import (
 	"time"
 )
 
-// A group is the process group that a child is started in. Everything that the
+// A Group is the process group that a child is started in. Everything that the
 // child starts is in it, too, unless it takes pains not to be.
 //
-// The group is led by a holder, a small shell that was there before the child and
+// The Group is led by a holder, a small shell that was there before the child and
 // does nothing but wait for the end of a pipe that this process holds. When this
 // process dies, in whatever way, the pipe ends and the holder kills the group. It
 // is needed beside Linux's PDEATHSIG because that reaches only the child itself,
@@ -28,26 +28,26 @@ import (
 //
 // What leaves the group is known by its mark, a word in its environment. Only Linux
 // shows that of other processes. See docs/decisions/021-no-orphans.md.
-type group struct {
-	mark   string
-	holder *exec.Cmd // nil if there is none
-	pipe   io.Closer
+type Group struct {
+	envMarker    string
+	watchdog     *exec.Cmd // nil if there is none
+	watchdogPipe io.Closer
 
-	after *group // holds what the child has left behind, until that is gone; nil if there is nothing
+	orphanWatchdog *Group // holds what the child has left behind, until that is gone; nil if there is nothing
 
 	mu   sync.Mutex
 	pgid int // 0 once it is released, when it may be another's
 }
 
-// markEnv is the variable that all processes of a child have in their environment,
+// markerVariable is the variable that all processes of a child have in their environment,
 // unless they take it out. It holds the child's mark, behind those of the gateways above.
-const markEnv = "MCP_GATEWAY_CHILD"
+const markerVariable = "MCP_GATEWAY_CHILD"
 
 // The holder ignores the signals that are sent to the whole group, or by a
 // terminal to everyone. What carries the mark ($1) and descends from the gateway, which its limit of
 // message queues ($2) proves, goes first, for the holder goes with the group.
 // It is looked for again, since it may have been starting something.
-const holderScript = `trap '' HUP INT TERM
+const watchdogScript = `trap '' HUP INT TERM
 read -r never
 for again in 1 2 3; do
 	ended=
@@ -59,33 +59,33 @@ for again in 1 2 3; do
 done
 kill -s KILL 0`
 
-func startGroup(cmd *exec.Cmd) (*group, error) {
-	g, err := newGroup(rand.Text())
+func Start(cmd *exec.Cmd) (*Group, error) {
+	g, err := startWatchdog(rand.Text())
 	if err != nil {
 		return nil, fmt.Errorf("holder: %w", err)
 	}
-	mark := g.mark
-	if above := os.Getenv(markEnv); above != "" {
+	mark := g.envMarker
+	if above := os.Getenv(markerVariable); above != "" {
 		mark = above + "," + mark
 	}
-	cmd.Env = append(cmd.Environ(), markEnv+"="+mark)
+	cmd.Env = append(cmd.Environ(), markerVariable+"="+mark)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pgid: g.pgid}
 	dieWithParent(cmd.SysProcAttr)
-	if err = kin.start(cmd); err != nil {
+	if err = children.start(cmd); err != nil {
 		g.release()
 		return nil, err
 	}
-	if g.holder == nil {
+	if g.watchdog == nil {
 		g.pgid = cmd.Process.Pid
 	}
 	return g, nil
 }
 
-// newGroup starts a holder, if there is a shell for it. That there is one and it cannot
+// startWatchdog starts a holder, if there is a shell for it. That there is one and it cannot
 // be started is an error: what would be left behind is worth more than a late start.
-func newGroup(mark string) (*group, error) {
-	g := &group{mark: mark}
-	holder := exec.Command("/bin/sh", "-c", holderScript, "sh", mark, strconv.FormatUint(descent(), 10))
+func startWatchdog(mark string) (*Group, error) {
+	g := &Group{envMarker: mark}
+	holder := exec.Command("/bin/sh", "-c", watchdogScript, "sh", mark, strconv.FormatUint(descentLimit(), 10))
 	holder.Args[0] = "mcp-gateway-holder"
 	holder.Env = []string{"PATH=/usr/bin:/bin"}
 	holder.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -93,8 +93,8 @@ func newGroup(mark string) (*group, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err = kin.start(holder); err == nil {
-		g.pgid, g.holder, g.pipe = holder.Process.Pid, holder, pipe
+	if err = children.start(holder); err == nil {
+		g.pgid, g.watchdog, g.watchdogPipe = holder.Process.Pid, holder, pipe
 		return g, nil
 	}
 	pipe.Close()
@@ -104,23 +104,23 @@ func newGroup(mark string) (*group, error) {
 	return nil, err
 }
 
-// wait reaps the child and sees to it that nothing of its group stays behind. The holder ends
+// Wait reaps the child and sees to it that nothing of its group stays behind. The holder ends
 // with the group. If anything else may be left another takes its place before that: there is no
 // moment in which this process could be killed and that would stay.
-func (g *group) wait(cmd *exec.Cmd) {
-	kin.wait(cmd)
-	if g.left() {
-		g.after, _ = newGroup(g.mark)
+func (g *Group) Wait(cmd *exec.Cmd) {
+	children.wait(cmd)
+	if g.HasOrphans() {
+		g.orphanWatchdog, _ = startWatchdog(g.envMarker)
 	}
 	g.release()
 }
 
-func (g *group) terminate() { g.signal(syscall.SIGTERM) }
+func (g *Group) Terminate() { g.signal(syscall.SIGTERM) }
 
-// kill ends what is left of the group; that nothing is, is no error.
-func (g *group) kill() { g.signal(syscall.SIGKILL) }
+// Kill ends what is left of the group; that nothing is, is no error.
+func (g *Group) Kill() { g.signal(syscall.SIGKILL) }
 
-func (g *group) signal(sig syscall.Signal) {
+func (g *Group) signal(sig syscall.Signal) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.pgid != 0 {
@@ -130,25 +130,25 @@ func (g *group) signal(sig syscall.Signal) {
 
 // release kills the group and reaps the holder. Until then the group's id cannot be
 // given to others; afterwards signals go nowhere.
-func (g *group) release() {
-	g.kill()
+func (g *Group) release() {
+	g.Kill()
 	g.mu.Lock()
 	g.pgid = 0
 	g.mu.Unlock()
-	if g.holder != nil {
-		g.pipe.Close()
-		kin.wait(g.holder)
-		g.holder = nil
+	if g.watchdog != nil {
+		g.watchdogPipe.Close()
+		children.wait(g.watchdog)
+		g.watchdog = nil
 	}
 }
 
-// left reports whether the child has left anything behind: after wait, outside of its group.
-func (g *group) left() bool { return hasStrays(g.mark) }
+// HasOrphans reports whether the child has left anything behind: after wait, outside of its group.
+func (g *Group) HasOrphans() bool { return hasOrphans(g.envMarker) }
 
-// sweep ends what the child has left behind outside of its group.
-func (g *group) sweep(grace time.Duration) {
-	stopStrays(g.mark, grace)
-	if g.after != nil {
-		g.after.release()
+// KillOrphans ends what the child has left behind outside of its group.
+func (g *Group) KillOrphans(grace time.Duration) {
+	killOrphans(g.envMarker, grace)
+	if g.orphanWatchdog != nil {
+		g.orphanWatchdog.release()
 	}
 }

@@ -1,4 +1,4 @@
-package transport
+package procgroup
 
 import (
 	"os"
@@ -12,16 +12,16 @@ func TestReadStat(t *testing.T) {
 	fields := " S 41 7 7 0 -1 4194304 1 0 0 0 1 2 0 0 20 0 5 0 8765432101 1234 5 18446744073709551615 1"
 	for name, c := range map[string]struct {
 		text string
-		want seen
+		want procInfo
 		ok   bool
 	}{
-		"plain":                  {"7 (server)" + fields, seen{stray{7, 8765432101}, 41, false}, true},
-		"a name like the fields": {"7 (a) R 1 (b) Z)" + fields, seen{stray{7, 8765432101}, 41, false}, true},
-		"a zombie":               {"7 (server)" + strings.Replace(fields, "S", "Z", 1), seen{stray{7, 8765432101}, 41, true}, true},
-		"cut behind the start":   {"7 (server)" + strings.SplitAfter(fields, "8765432101 ")[0], seen{stray{7, 8765432101}, 41, false}, true},
-		"cut in the start":       {"7 (server)" + strings.SplitAfter(fields, "87654")[0], seen{}, false},
-		"cut in the name":        {"7 (ser", seen{}, false},
-		"nothing":                {"", seen{}, false},
+		"plain":                  {"7 (server)" + fields, procInfo{process{7, 8765432101}, 41, false}, true},
+		"a name like the fields": {"7 (a) R 1 (b) Z)" + fields, procInfo{process{7, 8765432101}, 41, false}, true},
+		"a zombie":               {"7 (server)" + strings.Replace(fields, "S", "Z", 1), procInfo{process{7, 8765432101}, 41, true}, true},
+		"cut behind the start":   {"7 (server)" + strings.SplitAfter(fields, "8765432101 ")[0], procInfo{process{7, 8765432101}, 41, false}, true},
+		"cut in the start":       {"7 (server)" + strings.SplitAfter(fields, "87654")[0], procInfo{}, false},
+		"cut in the name":        {"7 (ser", procInfo{}, false},
+		"nothing":                {"", procInfo{}, false},
 	} {
 		if got, ok := readStat(7, []byte(c.text)); got != c.want || ok != c.ok {
 			t.Errorf("%s: %+v %v", name, got, ok)
@@ -36,7 +36,7 @@ func TestACensusIsNeverOlderThanTheQuestion(t *testing.T) {
 		all.Go(func() {
 			for range 20 {
 				cmd := exec.Command("/bin/sleep", "60")
-				if err := kin.start(cmd); err != nil {
+				if err := children.start(cmd); err != nil {
 					t.Error(err)
 					return
 				}
@@ -44,7 +44,7 @@ func TestACensusIsNeverOlderThanTheQuestion(t *testing.T) {
 					t.Errorf("%d was there, and is not seen", cmd.Process.Pid)
 				}
 				_ = cmd.Process.Kill()
-				kin.wait(cmd)
+				children.wait(cmd)
 				if seenIn(processes(), cmd.Process.Pid) {
 					t.Errorf("%d had gone, and is seen", cmd.Process.Pid)
 				}
@@ -55,7 +55,7 @@ func TestACensusIsNeverOlderThanTheQuestion(t *testing.T) {
 }
 
 // seenIn reports whether a process is among all, as a child of this one.
-func seenIn(all []seen, pid int) bool {
+func seenIn(all []procInfo, pid int) bool {
 	for _, p := range all {
 		if p.pid == pid && p.parent == os.Getpid() {
 			return true

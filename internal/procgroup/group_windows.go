@@ -1,4 +1,4 @@
-package transport
+package procgroup
 
 import (
 	"os/exec"
@@ -10,16 +10,16 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// A group is the job object that a child runs in. Windows kills what is in it
+// A Group is the job object that a child runs in. Windows kills what is in it
 // when the last handle is closed, so also when this process dies.
-type group struct {
+type Group struct {
 	mu  sync.Mutex
 	job windows.Handle // 0 once it is released
 }
 
-func startGroup(cmd *exec.Cmd) (*group, error) {
+func Start(cmd *exec.Cmd) (*Group, error) {
 	if isBatch(cmd.Path) {
-		if err := byShell(cmd); err != nil {
+		if err := runWithCmdExe(cmd); err != nil {
 			return nil, err
 		}
 	}
@@ -38,7 +38,7 @@ func startGroup(cmd *exec.Cmd) (*group, error) {
 		windows.CloseHandle(job)
 		return nil, err
 	}
-	g := &group{job: job}
+	g := &Group{job: job}
 	if err := g.adopt(cmd.Process.Pid); err != nil {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
@@ -48,8 +48,8 @@ func startGroup(cmd *exec.Cmd) (*group, error) {
 	return g, nil
 }
 
-// byShell has cmd.exe run a batch file.
-func byShell(cmd *exec.Cmd) error {
+// runWithCmdExe has cmd.exe run a batch file.
+func runWithCmdExe(cmd *exec.Cmd) error {
 	system, err := windows.GetSystemDirectory()
 	if err != nil {
 		return err
@@ -63,7 +63,7 @@ func byShell(cmd *exec.Cmd) error {
 	return nil
 }
 
-func (g *group) adopt(pid int) error {
+func (g *Group) adopt(pid int) error {
 	process, err := windows.OpenProcess(windows.PROCESS_SET_QUOTA|windows.PROCESS_TERMINATE, false, uint32(pid))
 	if err != nil {
 		return err
@@ -72,20 +72,20 @@ func (g *group) adopt(pid int) error {
 	return windows.AssignProcessToJobObject(g.job, process)
 }
 
-// wait reaps the child and sees to it that nothing of its job stays behind.
-func (g *group) wait(cmd *exec.Cmd) {
+// Wait reaps the child and sees to it that nothing of its job stays behind.
+func (g *Group) Wait(cmd *exec.Cmd) {
 	_ = cmd.Wait()
-	g.kill()
+	g.Kill()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	windows.CloseHandle(g.job)
 	g.job = 0
 }
 
-// terminate does what kill does: a console program has no other signal.
-func (g *group) terminate() { g.kill() }
+// Terminate does what kill does: a console program has no other signal.
+func (g *Group) Terminate() { g.Kill() }
 
-func (g *group) kill() {
+func (g *Group) Kill() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.job != 0 {
@@ -93,6 +93,6 @@ func (g *group) kill() {
 	}
 }
 
-// left and sweep find nothing: nobody leaves a job.
-func (g *group) left() bool          { return false }
-func (g *group) sweep(time.Duration) {}
+// HasOrphans and sweep find nothing: nobody leaves a job.
+func (g *Group) HasOrphans() bool          { return false }
+func (g *Group) KillOrphans(time.Duration) {}

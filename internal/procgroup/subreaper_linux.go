@@ -1,4 +1,4 @@
-package transport
+package procgroup
 
 import (
 	"os"
@@ -10,13 +10,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Adopt makes this process the parent of all that its children leave behind,
+// BecomeSubreaper makes this process the parent of all that its children leave behind,
 // instead of process 1: so that it can be found and ended with the [Child] that it
 // comes from, see [Spawn]. What it adopts it reaps, until stop is called. As process 1 it
 // adopts without being asked to, and has to reap all the same.
 //
 // Once it is called, everything that this process starts must be started by Spawn.
-func Adopt() (stop func()) {
+func BecomeSubreaper() (stop func()) {
 	adopts := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == nil || os.Getpid() == 1
 	if !adopts {
 		return func() {} // a kernel before 3.4
@@ -27,10 +27,10 @@ func Adopt() (stop func()) {
 	var reaper sync.WaitGroup
 	reaper.Go(func() {
 		for {
-			kin.reap()
+			children.reap()
 			select {
 			case <-ended:
-			case <-kin.news:
+			case <-children.changed:
 			case <-done:
 				return
 			}
@@ -45,21 +45,21 @@ func Adopt() (stop func()) {
 
 // reap reaps the dead that are not ours, and leaves ours to who waits for them:
 // looking at who is dead does not reap. If a child is being started it ends there; start and
-// wait tell it to look again.
-func (f *family) reap() {
+// Wait tell it to look again.
+func (f *childRegistry) reap() {
 	for f.reapOne() {
 	}
 }
 
-func (f *family) reapOne() bool {
+func (f *childRegistry) reapOne() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	pid := anyDead()
+	pid := anyZombie()
 	if f.starting > 0 {
 		return false
 	}
-	if f.ours[pid] > 0 { // it may be long before it is waited for, if it is a holder that somebody has killed
-		pid = f.deadLocked()
+	if f.started[pid] > 0 { // it may be long before it is waited for, if it is a holder that somebody has killed
+		pid = f.unknownZombieLocked()
 	}
 	if pid == 0 {
 		return false
@@ -68,18 +68,18 @@ func (f *family) reapOne() bool {
 	return got == pid || err == unix.EINTR
 }
 
-// deadLocked returns the pid of a child that is dead and not ours, 0 if there is none.
-func (f *family) deadLocked() int {
+// unknownZombieLocked returns the pid of a child that is dead and not ours, 0 if there is none.
+func (f *childRegistry) unknownZombieLocked() int {
 	for _, p := range processes() {
-		if p.dead && p.parent == os.Getpid() && f.ours[p.pid] == 0 {
+		if p.zombie && p.parent == os.Getpid() && f.started[p.pid] == 0 {
 			return p.pid
 		}
 	}
 	return 0
 }
 
-// anyDead returns the pid of a child that is dead and not reaped, 0 if there is none.
-func anyDead() int {
+// anyZombie returns the pid of a child that is dead and not reaped, 0 if there is none.
+func anyZombie() int {
 	var info unix.Siginfo
 	for {
 		err := unix.Waitid(unix.P_ALL, 0, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)

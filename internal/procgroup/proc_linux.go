@@ -1,4 +1,4 @@
-package transport
+package procgroup
 
 import (
 	"bytes"
@@ -9,65 +9,65 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// seen is what one process looks like in /proc.
-type seen struct {
-	stray
+// procInfo is what one process looks like in /proc.
+type procInfo struct {
+	process
 	parent int
-	dead   bool // but not reaped
+	zombie bool // but not reaped
 }
 
-// A census is a look at all processes. It costs the system more than most of what this one does, and
+// A procScanner is a look at all processes. It costs the system more than most of what this one does, and
 // when much dies at one time all who wait for that want one: so each that is taken is for all who asked
 // before it began.
-type census struct {
-	taking sync.Mutex // by who takes one
+type procScanner struct {
+	scanning sync.Mutex // by who takes one
 
 	mu   sync.Mutex
-	next *count // not begun yet; nil if nobody has asked
+	next *procScan // not begun yet; nil if nobody has asked
 }
 
-// A count is what came out.
-type count struct {
+// A procScan is what came out.
+type procScan struct {
 	once sync.Once
-	all  []seen
+	all  []procInfo
 }
 
-var people census
+var procs procScanner
 
 // processes returns all there are that can be seen. It begins to look when it is called, or later. The result
 // is shared, and must not be changed.
-func processes() []seen {
-	people.mu.Lock()
-	if people.next == nil {
-		people.next = new(count)
+func processes() []procInfo {
+	procs.mu.Lock()
+	if procs.next == nil {
+		procs.next = new(procScan)
 	}
-	mine := people.next
-	people.mu.Unlock()
+	mine := procs.next
+	procs.mu.Unlock()
 	mine.once.Do(func() {
-		people.taking.Lock()
-		defer people.taking.Unlock()
-		people.mu.Lock()
-		people.next = nil // who comes from now on would miss what is looked at first
-		people.mu.Unlock()
-		mine.all = lookAround()
+		procs.scanning.Lock()
+		defer procs.scanning.Unlock()
+		procs.mu.Lock()
+		procs.next = nil // who comes from now on would miss what is looked at first
+		procs.mu.Unlock()
+		mine.all = scanAll()
 	})
 	return mine.all
 }
 
-func lookAround() []seen {
+func scanAll() []procInfo {
 	dir, err := os.Open("/proc")
 	if err != nil {
 		return nil
 	}
 	defer dir.Close()
 	names, _ := dir.Readdirnames(-1)
-	all := make([]seen, 0, len(names))
+	all := make([]procInfo, 0, len(names))
 	for _, name := range names {
 		if name[0] < '1' || name[0] > '9' {
 			continue
 		}
 		if pid, err := strconv.Atoi(name); err == nil {
-			if p, ok := look(pid); ok {
+			if p, ok := readProc(pid); ok {
 				all = append(all, p)
 			}
 		}
@@ -75,31 +75,31 @@ func lookAround() []seen {
 	return all
 }
 
-// look reads the beginning of /proc/PID/stat, for as far as it is looked at it has less than 500 bytes. An [os.File]
+// readProc reads the beginning of /proc/PID/stat, for as far as it is looked at it has less than 500 bytes. An [os.File]
 // would take twice the system calls, and leave garbage.
-func look(pid int) (seen, bool) {
+func readProc(pid int) (procInfo, bool) {
 	var text [512]byte
 	var fd, n int
-	err := again(func() (err error) {
+	err := retryInterrupted(func() (err error) {
 		fd, err = unix.Open("/proc/"+strconv.Itoa(pid)+"/stat", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 		return err
 	})
 	if err != nil {
-		return seen{}, false
+		return procInfo{}, false
 	}
-	err = again(func() (err error) {
+	err = retryInterrupted(func() (err error) {
 		n, err = unix.Read(fd, text[:])
 		return err
 	})
 	unix.Close(fd)
 	if err != nil {
-		return seen{}, false
+		return procInfo{}, false
 	}
 	return readStat(pid, text[:n])
 }
 
-// again calls until it is not interrupted by a signal.
-func again(call func() error) error {
+// retryInterrupted calls until it is not interrupted by a signal.
+func retryInterrupted(call func() error) error {
 	for {
 		if err := call(); err != unix.EINTR {
 			return err
@@ -109,20 +109,20 @@ func again(call func() error) error {
 
 // readStat reads what stands in a stat file (proc_pid_stat(5)). The name of the program, in parentheses,
 // may be anything.
-func readStat(pid int, text []byte) (seen, bool) {
+func readStat(pid int, text []byte) (procInfo, bool) {
 	const state, parent, start = 0, 1, 19 // behind the name
-	p := seen{stray: stray{pid: pid}}
+	p := procInfo{process: process{pid: pid}}
 	rest := text[bytes.LastIndexByte(text, ')')+1:]
 	for i := 0; ; i++ {
 		rest = bytes.TrimLeft(rest, " ")
 		field, more, found := bytes.Cut(rest, []byte(" "))
 		if !found {
-			return seen{}, false // it ends too early
+			return procInfo{}, false // it ends too early
 		}
 		rest = more
 		switch i {
 		case state:
-			p.dead = field[0] == 'Z' || field[0] == 'X'
+			p.zombie = field[0] == 'Z' || field[0] == 'X'
 		case parent:
 			p.parent = int(digits(field))
 		case start:

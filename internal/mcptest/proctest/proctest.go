@@ -1,0 +1,119 @@
+//go:build unix
+
+// Package proctest has what tests about processes share: waiting for another process, and shell
+// scripts for processes that detach themselves or ignore signals.
+package proctest
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Eventually waits up to 10 s until ok returns true, and fails the test otherwise.
+func Eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.After(10 * time.Second)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-deadline:
+			t.Fatal("did not happen within 10 s: " + what)
+		case <-tick.C:
+		}
+	}
+}
+
+// Exists reports whether a process exists. A zombie exists.
+func Exists(pid int) bool { return syscall.Kill(pid, 0) == nil }
+
+// Runs reports whether a process exists and is not a zombie. It works on Linux only.
+func Runs(pid int) bool {
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return false
+	}
+	afterName := bytes.TrimSpace(text[bytes.LastIndexByte(text, ')')+1:])
+	return len(afterName) > 0 && afterName[0] != 'Z' && afterName[0] != 'X'
+}
+
+// PIDFrom waits until file contains a process id and a newline.
+func PIDFrom(t *testing.T, file string) (pid int) {
+	t.Helper()
+	Eventually(t, "a process id in "+filepath.Base(file), func() bool {
+		text, _ := os.ReadFile(file)
+		pid, _ = strconv.Atoi(strings.TrimSpace(string(text)))
+		return pid > 0 && bytes.HasSuffix(text, []byte("\n"))
+	})
+	return pid
+}
+
+// Scripts for [Detached].
+const (
+	IgnoreSignals = "trap \"\" TERM HUP INT; while :; do sleep 0.05; done"
+	Sleep         = "exec sleep 60"
+)
+
+// Detached returns shell code that starts a process in a session of its own whose parent has
+// exited. The process writes its id to file, which it knows as $FILE, and then runs script.
+func Detached(file, script string) string {
+	return fmt.Sprintf("(FILE=%s setsid sh -c 'echo $$ > $FILE; %s' <&- >&- 2>&- &); ",
+		file, strings.ReplaceAll(script, "'", `'\''`))
+}
+
+// InSubreaper runs the test that calls it again in a new process, in which it calls become and
+// returns true. In the first process it returns false once that process has ended.
+func InSubreaper(t *testing.T, become func() (stop func())) bool {
+	t.Helper()
+	const env = "TEST_IN_SUBREAPER"
+	if os.Getenv(env) == t.Name() {
+		t.Cleanup(become())
+		return true
+	}
+	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
+	cmd.Env = append(os.Environ(), env+"="+t.Name())
+	if out, err := cmd.CombinedOutput(); err != nil || !bytes.Contains(out, []byte("--- PASS: "+t.Name())) {
+		t.Errorf("in a subreaper process: %v\n%s", err, out)
+	}
+	return false
+}
+
+// A Victim is a second process of the same test, which the test will kill.
+type Victim struct {
+	cmd *exec.Cmd
+	dir string
+}
+
+// StartVictim runs the test that calls it again in a new process. There it returns nil, and the
+// environment variable DIR names a directory that both processes use.
+func StartVictim(t *testing.T) *Victim {
+	t.Helper()
+	const env = "TEST_VICTIM"
+	if os.Getenv(env) == t.Name() {
+		return nil
+	}
+	v := &Victim{exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$"), t.TempDir()}
+	v.cmd.Env = append(os.Environ(), env+"="+t.Name(), "DIR="+v.dir)
+	if err := v.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { v.Kill(); _ = v.cmd.Wait() })
+	return v
+}
+
+// PIDFrom waits for a process id in a file of the shared directory.
+func (v *Victim) PIDFrom(t *testing.T, name string) int {
+	t.Helper()
+	return PIDFrom(t, filepath.Join(v.dir, name))
+}
+
+// Kill sends SIGKILL.
+func (v *Victim) Kill() { _ = v.cmd.Process.Kill() }
