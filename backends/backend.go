@@ -45,7 +45,7 @@ type Backend struct {
 	says    *slog.Logger // for what it says, see sparing
 	shared  *line
 	places  *places
-	intake  *transport.Intake
+	intake  *transport.ReceiveQuota
 	relist  chan struct{}         // 1 slot: some of its lists have changed
 	flaws   map[catalog.Flaw]bool // of what it lists, that were logged; the shared line's own
 	defined map[string]string     // own name of a tool → hash of its definition, as last listed; likewise
@@ -90,7 +90,7 @@ func newBackend(s *Set, c config.Backend) *Backend {
 		program: programOf(&c),
 		log:     s.Log.With("backend", c.Name),
 		relist:  make(chan struct{}, 1),
-		intake:  transport.NewIntake(s.intakeBound()/2, s.intake),
+		intake:  transport.NewReceiveQuota(s.intakeBound()/2, s.intake),
 		settled: make(chan struct{}),
 		status:  Status{Name: c.Name},
 		listing: catalog.Listing{Backend: c.Name, Private: all},

@@ -295,7 +295,7 @@ func TestCONC04_WhatMayHaveRunIsNotSentAgain(t *testing.T) {
 				p.Asked("tools/call") // it runs, and dies before it has answered
 				p.Exit("signal: killed", "")
 				call.want(t, "signal: killed")
-				if lost, ok := errors.AsType[*transport.Lost](call.err); !ok || !lost.Ran {
+				if lost, ok := errors.AsType[*transport.CallLostError](call.err); !ok || !lost.MayHaveRun {
 					t.Errorf("it ended with %#v", call.err)
 				}
 				other := h.callFor("one", "a")

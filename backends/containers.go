@@ -16,6 +16,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"mcpgateway/internal/transport/child"
+
 	"mcpgateway/internal/lazy"
 	"mcpgateway/internal/transport"
 	"mcpgateway/internal/wire"
@@ -59,7 +61,7 @@ type contained struct {
 
 func (c *contained) Read() (wire.Message, wire.ID, error) {
 	m, about, err := c.Conn.Read()
-	if err != nil && isA[*transport.ExitError](err) {
+	if err != nil && isA[*child.ExitError](err) {
 		c.died.Store(true)
 	}
 	return m, about, err
@@ -96,7 +98,7 @@ func (b *Backend) readsRun() (run containerRun, why string, ok bool) {
 	case program(run.program) == "nerdctl" && runtime.GOOS != "linux":
 		return run, "nerdctl runs in a virtual machine here: the gateway cannot stop its container", true
 	}
-	if path, err := transport.LookPath(run.program, c.Cwd, b.environ()); err == nil && isConfined(path) {
+	if path, err := child.LookPath(run.program, c.Cwd, b.environ()); err == nil && isConfined(path) {
 		return run, "its container engine is a snap and cannot write to the state directory: the gateway cannot stop its container", true
 	}
 	return run, "", true
@@ -211,7 +213,7 @@ func readSmall(path string) ([]byte, error) {
 
 // command gives the engine a command about the container. That there is none is no error.
 func (k *container) command(ctx context.Context, env []string, words ...string) error {
-	out, err := transport.Run(ctx, transport.Command{
+	out, err := child.Run(ctx, child.Command{
 		Path: k.Engine[0], Args: slices.Concat(k.Engine[1:], words), Env: env, Dir: k.Dir,
 	})
 	said := strings.ToLower(out)

@@ -13,6 +13,10 @@ import (
 	"strings"
 	"time"
 
+	"mcpgateway/internal/transport/child"
+
+	"mcpgateway/internal/transport/httpclient"
+
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"mcpgateway/internal/config"
@@ -40,16 +44,16 @@ func (b *Backend) dial(by way) (transport.Conn, error) {
 	case c.Embedded != "":
 		return demo(c.Name), nil
 	case c.URL != "":
-		o := transport.HTTPOptions{URL: c.URL, Headers: c.Headers, TLS: transport.ClientTLS(c.TLS), Via: b.set.Via, Limit: b.set.Limit,
-			Intake: b.intake, Log: b.says}
+		o := httpclient.Options{URL: c.URL, Headers: c.Headers, TLS: httpclient.ClientTLS(c.TLS), Via: b.set.Via, Limit: b.set.Limit,
+			Quota: b.intake, Log: b.says}
 		switch by {
 		case byItself:
-			o.Describe = b.describe
-			return transport.DialStateless(o), nil
+			o.RequestHeaders = b.describe
+			return httpclient.DialStateless(o), nil
 		case bySSE:
-			return transport.DialSSE(o), nil
+			return httpclient.DialHTTPSSE(o), nil
 		}
-		return transport.DialHTTP(o), nil
+		return httpclient.DialStreamable(o), nil
 	}
 	if c.Cwd != "" {
 		if info, err := os.Stat(c.Cwd); err != nil || !info.IsDir() {
@@ -65,13 +69,13 @@ func (b *Backend) dial(by way) (transport.Conn, error) {
 		says = min(says, slog.LevelDebug) // it failed before, and will say the same again
 	}
 	container, args := b.contain()
-	child, err := transport.Spawn(transport.Command{
-		Path: c.Command, Args: args, Dir: c.Cwd, Limit: b.set.Limit, Intake: b.intake,
-		Env:      b.environ(),
-		Patience: unreadFor(c.CallTimeout),
-		Mask:     b.set.Mask,
-		Stderr:   func(line string) { b.says.Log(context.Background(), says, "stderr: "+line) },
-		Mended:   func() { b.says.Warn("the backend sent what is no UTF-8; it was mended") },
+	child, err := child.Start(child.Command{
+		Path: c.Command, Args: args, Dir: c.Cwd, Limit: b.set.Limit, Quota: b.intake,
+		Env:          b.environ(),
+		StallTimeout: unreadFor(c.CallTimeout),
+		Mask:         b.set.Mask,
+		Stderr:       func(line string) { b.says.Log(context.Background(), says, "stderr: "+line) },
+		OnRepair:     func() { b.says.Warn("the backend sent what is no UTF-8; it was mended") },
 	})
 	switch {
 	case err != nil && container != nil:
@@ -134,7 +138,7 @@ func (b *Backend) hasStreams() bool { return b.cfg.URL != "" }
 // fallsBack reports whether the backend is to be tried over the older transport,
 // because that is what its answer to initialize looks like.
 func (b *Backend) fallsBack(err error) bool {
-	return errors.Is(err, transport.ErrNotStreamable) && b.cfg.Transport != "http"
+	return errors.Is(err, httpclient.ErrNotStreamable) && b.cfg.Transport != "http"
 }
 
 // speaksOlder reports whether the backend is spoken to over HTTP+SSE.

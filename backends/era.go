@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"mcpgateway/internal/transport/httpclient"
+
 	"mcpgateway/internal/peer"
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/transport"
@@ -113,12 +115,12 @@ func isUndecided(err error) bool {
 	if isA[classic](err) {
 		return false
 	}
-	status, answered := errors.AsType[*transport.StatusError](err)
+	status, answered := errors.AsType[*httpclient.StatusError](err)
 	if answered {
 		return status.Code != http.StatusUnauthorized && status.Code != http.StatusForbidden
 	}
-	lost, isLost := errors.AsType[*transport.Lost](err)
-	return !isLost || lost.Ran
+	lost, isLost := errors.AsType[*transport.CallLostError](err)
+	return !isLost || lost.MayHaveRun
 }
 
 // discoverOverHTTP is discover for a server behind a URL whose era is not pinned. It waits no
@@ -163,7 +165,7 @@ func (l *line) discover(ctx context.Context, p *peer.Peer) (server, error) {
 		m, err := p.Ask(ctx, stamp.On(wire.NewRequest("0", discoverMethod, nil)))
 		_, unusable := errors.AsType[*peer.BadAnswer](err)
 		switch {
-		case unusable, errors.Is(err, transport.ErrNotStateless):
+		case unusable, errors.Is(err, httpclient.ErrNotStateless):
 			return server{}, classic{failed(discoverMethod, err)}
 		case err != nil:
 			return server{}, failed(discoverMethod, err)

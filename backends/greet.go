@@ -10,6 +10,10 @@ import (
 	"strings"
 	"time"
 
+	"mcpgateway/internal/transport/child"
+
+	"mcpgateway/internal/transport/httpclient"
+
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"mcpgateway/catalog"
@@ -78,7 +82,7 @@ func (l *line) greet(ctx context.Context, p *peer.Peer, by way) (server, error) 
 		switch {
 		case pinned && isA[classic](err):
 			err = fmt.Errorf("it does not speak %s: remove `era: modern` (%w)", protocol.Newest().Date, err)
-		case pinned && isA[*transport.ExitError](err):
+		case pinned && isA[*child.ExitError](err):
 			err = fmt.Errorf("%w (it was asked server/discover, because of `era: modern`)", err)
 		}
 	case by == byPipe && v.era != ofSessions && !mirrors:
@@ -122,7 +126,7 @@ func (l *line) greet(ctx context.Context, p *peer.Peer, by way) (server, error) 
 // does not where initialize could not be sent, or failed in the same way: then the revision is not
 // the reason.
 func (l *line) afterRefusal(ctx context.Context, err error) error {
-	if lost, isLost := errors.AsType[*transport.Lost](err); isLost && !lost.Ran {
+	if lost, isLost := errors.AsType[*transport.CallLostError](err); isLost && !lost.MayHaveRun {
 		return err
 	}
 	if !isA[undecided](l.hasty) || isA[otherEra](err) || l.b.fallsBack(err) || context.Cause(ctx) == context.Canceled {
@@ -139,8 +143,8 @@ func (l *line) afterRefusal(ctx context.Context, err error) error {
 // failedAlike reports whether two requests failed in the same way: with the same status, or with the
 // same text.
 func failedAlike(a, b error) bool {
-	one, isStatus := errors.AsType[*transport.StatusError](a)
-	if other, is := errors.AsType[*transport.StatusError](b); is && isStatus {
+	one, isStatus := errors.AsType[*httpclient.StatusError](a)
+	if other, is := errors.AsType[*httpclient.StatusError](b); is && isStatus {
 		return one.Code == other.Code
 	}
 	return a.Error() == b.Error()
@@ -149,7 +153,7 @@ func failedAlike(a, b error) bool {
 // failed names the request that an error is of, unless the connection is to blame, for
 // whoever reads it.
 func failed(method string, err error) error {
-	if isA[*transport.Lost](err) {
+	if isA[*transport.CallLostError](err) {
 		return err
 	}
 	return fmt.Errorf("%s: %w", method, err)

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"mcpgateway/internal/transport/child"
+
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"mcpgateway/catalog"
@@ -221,7 +223,7 @@ func cut(text string, n int) string {
 
 // heard says, once, that there is something on the backend's stdout that should
 // not be there.
-func (h *handler) heard(n *transport.Noise) {
+func (h *handler) heard(n *transport.MalformedError) {
 	text := cut(h.l.b.set.Mask(string(n.Text)), 200)
 	say := h.l.says.Debug
 	if h.noise.Swap(&text) == nil {
@@ -232,7 +234,7 @@ func (h *handler) heard(n *transport.Noise) {
 
 // notJSON returns why a piece of output is no message. Of a line of plain text the position at which
 // it stops being JSON says nothing.
-func notJSON(n *transport.Noise) error {
+func notJSON(n *transport.MalformedError) error {
 	reason, isParse := strings.CutPrefix(n.Err.Message, "Parse error: ")
 	begins := strings.TrimLeft(string(n.Text), " \t\r\n")
 	switch {
@@ -258,7 +260,7 @@ func (h *handler) warnOfParams(m wire.Message, err error) {
 // it may well say why.
 func (h *handler) blame(err error) error {
 	noise := h.noise.Load()
-	exit, ended := errors.AsType[*transport.ExitError](err)
+	exit, ended := errors.AsType[*child.ExitError](err)
 	switch {
 	case noise == nil:
 		return err

@@ -92,7 +92,7 @@ func newLine(b *Backend, session string) *line {
 func (l *line) own() bool { return l.session != "" }
 
 func notSent(format string, args ...any) error {
-	return &transport.Lost{Err: fmt.Errorf(format, args...)}
+	return &transport.CallLostError{Err: fmt.Errorf(format, args...)}
 }
 
 // send sends a call, or has it wait while the backend starts. A backend whose
@@ -202,7 +202,7 @@ func notOffered(err error) error {
 	if errors.Is(err, peer.ErrCancelled) || errors.Is(err, peer.ErrForbidden) || isA[*wire.Error](err) {
 		return err
 	}
-	return &transport.Lost{Err: err}
+	return &transport.CallLostError{Err: err}
 }
 
 // wakeLocked has the line come up, if it is stopped until something is wanted of it, or is an

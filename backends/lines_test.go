@@ -7,6 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"mcpgateway/internal/transport/httpclient"
+
 	"mcpgateway/backends"
 	"mcpgateway/internal/config"
 	"mcpgateway/internal/mcptest"
@@ -388,9 +390,9 @@ func TestLinesFallBackSideBySide(t *testing.T) {
 		call := h.callFor("one", "a")
 		own := h.next("a")
 		of, and := shared.Asked("initialize"), own.Asked("initialize")
-		shared.Break(&transport.Lost{ID: of.ID(), Err: transport.ErrNotStreamable})
+		shared.Break(&transport.CallLostError{ID: of.ID(), Err: httpclient.ErrNotStreamable})
 		h.next("a").Ready("t")
-		own.Break(&transport.Lost{ID: and.ID(), Err: transport.ErrNotStreamable})
+		own.Break(&transport.CallLostError{ID: and.ID(), Err: httpclient.ErrNotStreamable})
 		again := h.next("a")
 		again.Greet("")
 		again.Reply(again.Asked("tools/call").ID(), "{}")

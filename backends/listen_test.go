@@ -147,7 +147,7 @@ func TestAListenThatFails(t *testing.T) {
 		"ended":    func(b *listener, id wire.ID) { b.acknowledge(id, nil); b.Reply(id, `{"resultType":"complete"}`) },
 		"refused":  func(b *listener, id wire.ID) { b.Fail(id, `{"code":-32603,"message":"no"}`) },
 		"answered": func(b *listener, id wire.ID) { b.Reply(id, `{}`) },
-		"lost":     func(b *listener, id wire.ID) { b.Break(&transport.Lost{ID: id, Err: fmt.Errorf("503")}) },
+		"lost":     func(b *listener, id wire.ID) { b.Break(&transport.CallLostError{ID: id, Err: fmt.Errorf("503")}) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			if n := count(t, end); n < 20 || n > 40 {

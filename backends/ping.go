@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"mcpgateway/internal/transport/httpclient"
+
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"mcpgateway/catalog"
@@ -131,7 +133,7 @@ func (w *watch) look(ctx context.Context, now time.Time) {
 	}
 	t = w.p.Traffic()
 	switch gone := nowhere(err); {
-	case err == nil, t.Heard.After(now), isA[*transport.StatusError](err) && !gone:
+	case err == nil, t.Heard.After(now), isA[*httpclient.StatusError](err) && !gone:
 		w.answers = w.answers || err == nil
 		w.heard()
 	case t.Busy: // it may be at that
@@ -218,14 +220,14 @@ func (l *line) ails(which ill) bool {
 // nowhere reports whether a request failed because there is no server at the other end,
 // or none that a proxy could reach.
 func nowhere(err error) bool {
-	lost, ok := errors.AsType[*transport.Lost](err)
+	lost, ok := errors.AsType[*transport.CallLostError](err)
 	if !ok {
 		return false
 	}
-	if status, ok := errors.AsType[*transport.StatusError](err); ok {
+	if status, ok := errors.AsType[*httpclient.StatusError](err); ok {
 		return status.Code == http.StatusBadGateway || status.Code == http.StatusServiceUnavailable || status.Code == http.StatusGatewayTimeout
 	}
-	return !lost.Ran && !errors.Is(err, transport.ErrClosed)
+	return !lost.MayHaveRun && !errors.Is(err, transport.ErrClosed)
 }
 
 // reached notes what came of a request to a server of the stateless era: behind a URL there
@@ -237,7 +239,7 @@ func (l *line) reached(err error) {
 	case gone && !l.nowhere.Load():
 		l.ail(illNowhere, err)
 		l.b.refresh()
-	case !gone && (err == nil || isA[*transport.StatusError](err)) && l.nowhere.Load():
+	case !gone && (err == nil || isA[*httpclient.StatusError](err)) && l.nowhere.Load():
 		l.ail(illNowhere, nil)
 		l.b.changedAll()
 	}

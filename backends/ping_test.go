@@ -7,6 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"mcpgateway/internal/transport/httpclient"
+
 	"mcpgateway/backends"
 	"mcpgateway/internal/config"
 	"mcpgateway/internal/mcptest"
@@ -180,7 +182,7 @@ func TestABackendWithoutConnectionThatIsGone(t *testing.T) {
 		h.wantState("a", backends.Ready)
 		lose := func(method string) {
 			t.Helper()
-			a.Break(&transport.Lost{ID: a.Asked(method).ID(), Err: errors.New("connection refused")})
+			a.Break(&transport.CallLostError{ID: a.Asked(method).ID(), Err: errors.New("connection refused")})
 		}
 		c, _ := h.call("a")
 		lose("tools/call")
@@ -238,8 +240,8 @@ func TestARefusalIsNotForLackOfAServer(t *testing.T) {
 		a := h.next("a")
 		a.Discover("")
 		a.List(mcptest.Tools("t"))
-		for _, err := range []*transport.Lost{
-			{Err: &transport.StatusError{Code: 401}}, {Err: &transport.StatusError{Code: 500}, Ran: true}, {Err: errors.New("cut off"), Ran: true},
+		for _, err := range []*transport.CallLostError{
+			{Err: &httpclient.StatusError{Code: 401}}, {Err: &httpclient.StatusError{Code: 500}, MayHaveRun: true}, {Err: errors.New("cut off"), MayHaveRun: true},
 		} {
 			h.call("a")
 			err.ID = a.Asked("tools/call").ID()
@@ -247,7 +249,7 @@ func TestARefusalIsNotForLackOfAServer(t *testing.T) {
 			h.wantState("a", backends.Ready)
 		}
 		h.call("a")
-		a.Break(&transport.Lost{ID: a.Asked("tools/call").ID(), Err: &transport.StatusError{Code: 503}})
+		a.Break(&transport.CallLostError{ID: a.Asked("tools/call").ID(), Err: &httpclient.StatusError{Code: 503}})
 		h.wantState("a", backends.Degraded)
 	})
 }
@@ -261,9 +263,9 @@ func TestABackendThatIsGoneIsMissedByTheListen(t *testing.T) {
 		a.Sendf(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":{"toolsListChanged":true}}}`)
 		a.List(mcptest.Tools("t"))
 		h.wantState("a", backends.Ready)
-		a.Break(&transport.Lost{ID: listen.ID(), Err: errors.New("cut off"), Ran: true})
+		a.Break(&transport.CallLostError{ID: listen.ID(), Err: errors.New("cut off"), MayHaveRun: true})
 		m := a.Asked("subscriptions/listen")
-		a.Break(&transport.Lost{ID: m.ID(), Err: errors.New("connection refused")})
+		a.Break(&transport.CallLostError{ID: m.ID(), Err: errors.New("connection refused")})
 		h.wantState("a", backends.Degraded)
 		a.Discover(discovered(`{"tools":{"listChanged":true}}`))
 		h.wantState("a", backends.Ready)
@@ -278,7 +280,7 @@ func TestAServerWithoutPingsThatWasGoneIsWellAgain(t *testing.T) {
 		a.HearPings()
 		a.Ready("t")
 		time.Sleep(time.Minute)
-		a.Break(&transport.Lost{ID: a.Asked("ping").ID(), Err: errors.New("connection refused")})
+		a.Break(&transport.CallLostError{ID: a.Asked("ping").ID(), Err: errors.New("connection refused")})
 		h.wantState("a", backends.Degraded)
 		a.Asked("ping")
 		time.Sleep(time.Hour)

@@ -90,8 +90,8 @@ func TestACallThatFindsNoPlaceIsRefused(t *testing.T) {
 				t.Fatal("it is refused early")
 			}
 			time.Sleep(time.Nanosecond)
-			lost, _ := errors.AsType[*transport.Lost]((<-late).Err)
-			if want := words + " (max_in_flight), and this one's turn did not come within 30s (queue_wait)"; lost == nil || lost.Ran || !errors.Is(lost, peer.ErrBusy) || lost.Error() != want {
+			lost, _ := errors.AsType[*transport.CallLostError]((<-late).Err)
+			if want := words + " (max_in_flight), and this one's turn did not come within 30s (queue_wait)"; lost == nil || lost.MayHaveRun || !errors.Is(lost, peer.ErrBusy) || lost.Error() != want {
 				t.Errorf("ended with %v, want %s", lost, want)
 			}
 			names, ids := tools(p)
@@ -442,7 +442,7 @@ func TestNoiseIsLoggedAtABoundedRateAndCut(t *testing.T) {
 		a.Ready("t")
 		a.Send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"` + strings.Repeat("x", 1<<20) + `"}}`)
 		for range 5000 {
-			a.Break(transport.NewNoise([]byte("noise"), wire.Message{}, errors.New("no JSON")))
+			a.Break(transport.NewMalformedError([]byte("noise"), wire.Message{}, errors.New("no JSON")))
 		}
 		synctest.Wait()
 		if n := len(h.log.Lines("skipped output")); n < 100 || n > 500 {

@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"mcpgateway/internal/transport/httpclient"
+
 	"mcpgateway/backends"
 	"mcpgateway/internal/config"
 	"mcpgateway/internal/mcptest"
@@ -149,12 +151,12 @@ func TestTheQuestionOfTheEraIsNotAnsweredOverHTTP(t *testing.T) {
 	inHouse(t, backends.Options{Backends: unasked(remote("a"))}, func(t *testing.T, h *house) {
 		lose := func(err error) {
 			p := h.next("a")
-			p.Break(&transport.Lost{ID: p.Asked("server/discover").ID(), Err: err})
+			p.Break(&transport.CallLostError{ID: p.Asked("server/discover").ID(), Err: err})
 			synctest.Wait()
 			p.WantNothing()
 		}
 		for _, code := range []int{401, 403} {
-			lose(&transport.StatusError{Code: code})
+			lose(&httpclient.StatusError{Code: code})
 		}
 		lose(errors.New("connection refused"))
 		at := h.dials("a")
@@ -164,7 +166,7 @@ func TestTheQuestionOfTheEraIsNotAnsweredOverHTTP(t *testing.T) {
 			}
 		}
 		// 400, 404, 405 without an answer of the era: session era, at once.
-		lose(fmt.Errorf("%w: 404", transport.ErrNotStateless))
+		lose(fmt.Errorf("%w: 404", httpclient.ErrNotStateless))
 		h.speaksClassic(h.next("a"))
 	})
 }
@@ -173,16 +175,16 @@ func TestTheQuestionOfTheEraIsNotAnsweredOverHTTP(t *testing.T) {
 // reason that is shown.
 var refusals = map[string]func(p *mcptest.Peer, id wire.ID){
 	"HTTP 500 Internal Server Error": func(p *mcptest.Peer, id wire.ID) {
-		p.Break(&transport.Lost{ID: id, Err: &transport.StatusError{Code: 500}, Ran: true})
+		p.Break(&transport.CallLostError{ID: id, Err: &httpclient.StatusError{Code: 500}, MayHaveRun: true})
 	},
 	"HTTP 415 Unsupported Media Type": func(p *mcptest.Peer, id wire.ID) {
-		p.Break(&transport.Lost{ID: id, Err: &transport.StatusError{Code: 415}})
+		p.Break(&transport.CallLostError{ID: id, Err: &httpclient.StatusError{Code: 415}})
 	},
 	"HTTP 202 Accepted": func(p *mcptest.Peer, id wire.ID) {
-		p.Break(&transport.Lost{ID: id, Err: &transport.StatusError{Code: 202}, Ran: true})
+		p.Break(&transport.CallLostError{ID: id, Err: &httpclient.StatusError{Code: 202}, MayHaveRun: true})
 	},
 	"unexpected EOF": func(p *mcptest.Peer, id wire.ID) {
-		p.Break(&transport.Lost{ID: id, Err: io.ErrUnexpectedEOF, Ran: true})
+		p.Break(&transport.CallLostError{ID: id, Err: io.ErrUnexpectedEOF, MayHaveRun: true})
 	},
 	"no answer within 5s": func(*mcptest.Peer, wire.ID) { time.Sleep(5 * time.Second) },
 }
@@ -225,7 +227,7 @@ func TestDiscoverFailsOverHTTP_F_HTTP_3(t *testing.T) {
 					p := h.next("a")
 					refuse(p, p.Asked("server/discover").ID())
 					p = h.next("a")
-					p.Break(&transport.Lost{ID: p.Asked("initialize").ID(), Err: errors.New("boom"), Ran: true})
+					p.Break(&transport.CallLostError{ID: p.Asked("initialize").ID(), Err: errors.New("boom"), MayHaveRun: true})
 					why := "boom (server/discover failed before that: " + reason + "; if the server does not know it, set `era: legacy`)"
 					waits.want(t, "it did not start: "+why)
 					h.wantProblem("a", why)

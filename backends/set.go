@@ -74,7 +74,7 @@ type Set struct {
 	started  chan struct{} // closed by Start
 	sessions sessions
 	client   []byte // Info
-	intake   *transport.Intake
+	intake   *transport.ReceiveQuota
 	hearing  Clients // set by Run before anything can be heard
 
 	runs   runs
@@ -115,7 +115,7 @@ func New(o Options) *Set {
 	if o.StartParallel > 0 {
 		s.starts = make(starts, o.StartParallel)
 	}
-	s.intake = transport.NewIntake(s.intakeBound(), nil)
+	s.intake = transport.NewReceiveQuota(s.intakeBound(), nil)
 	s.life, s.end = context.WithCancelCause(context.Background())
 	none := &members{}
 	next, _ := s.plan(none, Change{Backends: o.Backends, Catalog: o.Catalog, Wait: o.Wait})

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"mcpgateway/internal/transport/httpclient"
+
 	"mcpgateway/catalog"
 	"mcpgateway/internal/peer"
 	"mcpgateway/internal/protocol"
@@ -66,7 +68,7 @@ func (l *line) keeper(p *peer.Peer, w waiting) func(wire.Message, error) bool {
 // keepForNext reports whether a call, sent over p, was refused only because the server does not
 // know the session. It then waits for the next session, in which it is sent once more.
 func (l *line) keepForNext(p *peer.Peer, w waiting, err error) bool {
-	if err == nil || !transport.IsUnknownSession(err) {
+	if err == nil || !httpclient.IsUnknownSession(err) {
 		return false
 	}
 	l.log.Debug("backend does not know the session; the call is sent again in a new one", "method", w.m.Method(), "err", err)
@@ -147,9 +149,9 @@ func (l *line) giveUp(c *peer.Pending, waited time.Duration) {
 // foreign reports whether a request was refused as by an HTTP server that knows only the
 // session era, before anything was done.
 func foreign(err error) bool {
-	lost, ok := errors.AsType[*transport.Lost](err)
-	status, _ := errors.AsType[*transport.StatusError](err)
-	return ok && !lost.Ran && status != nil && (status.Code == 400 || status.Code == 404 || status.Code == 405)
+	lost, ok := errors.AsType[*transport.CallLostError](err)
+	status, _ := errors.AsType[*httpclient.StatusError](err)
+	return ok && !lost.MayHaveRun && status != nil && (status.Code == 400 || status.Code == 404 || status.Code == 405)
 }
 
 // doubtful has the server discovered anew when its lists are read next.

@@ -7,6 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"mcpgateway/internal/transport/httpclient"
+
 	"mcpgateway/backends"
 	"mcpgateway/catalog"
 	"mcpgateway/internal/config"
@@ -297,8 +299,8 @@ func TestTheGatewaysOwnErrorsAreAbsorbed(t *testing.T) {
 			p.List(mcptest.Tools("t"))
 			call := h.callFor("one", "a")
 			// The server behind the URL is another one now.
-			p.Break(&transport.Lost{ID: p.Asked("tools/call").ID(), Err: &transport.StatusError{Code: 400}})
-			p.Break(&transport.Lost{ID: p.Asked("server/discover").ID(), Err: transport.ErrNotStateless})
+			p.Break(&transport.CallLostError{ID: p.Asked("tools/call").ID(), Err: &httpclient.StatusError{Code: 400}})
+			p.Break(&transport.CallLostError{ID: p.Asked("server/discover").ID(), Err: httpclient.ErrNotStateless})
 			p = h.next("a")
 			p.Fail(p.Asked("server/discover").ID(), `{"code":-32601,"message":"no"}`)
 			h.next("a").Ready("t")

@@ -139,7 +139,7 @@ func (c *call) unknown() {
 			c.mu.Lock()
 			c.Route.Backend = backend
 			c.mu.Unlock()
-			c.Done(wire.Message{}, &transport.Lost{Err: err})
+			c.Done(wire.Message{}, &transport.CallLostError{Err: err})
 			return
 		}
 	}

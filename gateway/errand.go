@@ -142,7 +142,7 @@ var errNoRoom = errors.New("it has answered, and there was no room to keep that 
 func (e *errand) keepLocked(m wire.Message, err error) {
 	size := len(m.Raw())
 	if !e.g.stored.keep(size) {
-		m, err, size = wire.Message{}, &transport.Lost{Err: errNoRoom, Ran: true}, 0
+		m, err, size = wire.Message{}, &transport.CallLostError{Err: errNoRoom, MayHaveRun: true}, 0
 	}
 	e.answer, e.stored = &result{m, err}, size
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 
+	"mcpgateway/internal/transport/child"
+
 	"mcpgateway/internal/peer"
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/transport"
@@ -69,7 +71,7 @@ func unanswered(kind Kind, failure *wire.Error) Outcome {
 // not known here goes to the log alone.
 func (c *call) reason(err error) (kind Kind, reason string, ran bool) {
 	var late overdue
-	var lost *transport.Lost
+	var lost *transport.CallLostError
 	var bad *peer.BadAnswer
 	switch {
 	case errors.As(err, &late):
@@ -79,7 +81,7 @@ func (c *call) reason(err error) (kind Kind, reason string, ran bool) {
 	case errors.Is(err, peer.ErrBusy):
 		return Rejected, err.Error(), false
 	case errors.As(err, &lost):
-		if !lost.Ran {
+		if !lost.MayHaveRun {
 			return NotRun, c.s.g.Mask(c.toldOf(lost)), false
 		}
 		return BackendLost, c.s.g.Mask(c.toldOf(lost)), true
@@ -96,7 +98,7 @@ func (c *call) reason(err error) (kind Kind, reason string, ran bool) {
 // too, may be of their calls: it is in the log alone.
 func (c *call) toldOf(err error) string {
 	text := err.Error()
-	exit, ended := errors.AsType[*transport.ExitError](err)
+	exit, ended := errors.AsType[*child.ExitError](err)
 	if !ended || exit.Stderr == "" || c.s.principal == "" || !c.s.g.Backends.Shares(c.Route.Backend, c.pending.Owner) {
 		return text
 	}

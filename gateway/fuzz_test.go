@@ -34,7 +34,7 @@ func owed(line []byte, asked map[wire.ID]int) {
 	case err != nil:
 		var reason *wire.Error
 		errors.As(err, &reason)
-		asked[transport.NewNoise(line, m, reason).ID]++
+		asked[transport.NewMalformedError(line, m, reason).ID]++
 		asked["null"]++
 	case m.Kind() == wire.Request:
 		asked[m.ID()]++

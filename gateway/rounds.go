@@ -74,7 +74,7 @@ func (c *call) rounds(ctx context.Context, m wire.Message) {
 			c.giveIn(&peer.BadAnswer{Err: err})
 			return
 		case asked == maxRounds || idle == maxIdle:
-			c.giveIn(&transport.Lost{Err: errRounds, Ran: true})
+			c.giveIn(&transport.CallLostError{Err: errRounds, MayHaveRun: true})
 			return
 		}
 		var responses []byte
@@ -99,7 +99,7 @@ func (c *call) rounds(ctx context.Context, m wire.Message) {
 			return
 		}
 		if e, ok := a.Err.(*wire.Error); ok {
-			a.Err = &transport.Lost{Err: e, Ran: true} // it is about what the client knows nothing of
+			a.Err = &transport.CallLostError{Err: e, MayHaveRun: true} // it is about what the client knows nothing of
 		}
 		if a.Err != nil {
 			c.giveIn(a.Err)

@@ -128,7 +128,7 @@ func (c *call) chase(ctx context.Context, p *pursuit, task []byte) (wire.Message
 			c.giveIn(a.Err)
 			return wire.Message{}, false
 		case a.Part(wire.PartError) != nil && p.exposed == "":
-			c.giveIn(&transport.Lost{Err: fmt.Errorf("its task is gone: %s", wire.ReadError(a.Part(wire.PartError)).Message), Ran: true})
+			c.giveIn(&transport.CallLostError{Err: fmt.Errorf("its task is gone: %s", wire.ReadError(a.Part(wire.PartError)).Message), MayHaveRun: true})
 			return wire.Message{}, false
 		case a.Part(wire.PartError) != nil:
 			return c.classic(a.Message), true
@@ -168,7 +168,7 @@ func (p *pursuit) cancelled() wire.Message {
 // isLost reports whether a request may be repeated that changes nothing: what came back
 // says nothing of it.
 func isLost(err error) bool {
-	_, lost := errors.AsType[*transport.Lost](err)
+	_, lost := errors.AsType[*transport.CallLostError](err)
 	return lost || errors.Is(err, peer.ErrTimeout)
 }
 

@@ -19,7 +19,7 @@ func (c *call) supply(ctx context.Context, p *pursuit, inputs []protocol.Input) 
 	fresh, full := p.take(inputs)
 	switch {
 	case full:
-		c.giveIn(&transport.Lost{Err: errRounds, Ran: true})
+		c.giveIn(&transport.CallLostError{Err: errRounds, MayHaveRun: true})
 		return wire.Message{}, false
 	case len(fresh) == 0:
 		return wire.Message{}, true
@@ -39,7 +39,7 @@ func (c *call) supply(ctx context.Context, p *pursuit, inputs []protocol.Input) 
 	case ctx.Err() != nil:
 		return wire.Message{}, false
 	case a.Err != nil:
-		if lost, ok := errors.AsType[*transport.Lost](a.Err); ok && !lost.Ran {
+		if lost, ok := errors.AsType[*transport.CallLostError](a.Err); ok && !lost.MayHaveRun {
 			p.giveBack(fresh)
 		}
 		c.giveIn(a.Err) // it may have been told: an answer is given once

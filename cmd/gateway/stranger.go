@@ -38,7 +38,7 @@ func (f *flags) meet(s stranger, limit int) (gone <-chan struct{}, end func()) {
 		close(over)
 		return over, func() {}
 	}
-	ignore := func(*transport.Noise) {} // it may be no client at all
+	ignore := func(*transport.MalformedError) {} // it may be no client at all
 	p := peer.New(transport.Stdio(f.in, f.out, limit), s, peer.Options{Noise: ignore})
 	go func() {
 		defer close(over)

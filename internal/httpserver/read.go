@@ -131,7 +131,7 @@ func readBody(w http.ResponseWriter, from io.Reader, announced int64, limit int)
 	}
 	control := http.NewResponseController(w)
 	_ = control.SetReadDeadline(time.Now().Add(timeFor(size)))
-	text, err := transport.ReadText(from, announced, smallBody, limit)
+	text, err := transport.ReadText(from, announced, smallBody, limit, nil)
 	switch {
 	case errors.Is(err, errCrowded):
 		return nil, refuse(http.StatusServiceUnavailable, "Too much has been sent that is not answered yet").retry(1)

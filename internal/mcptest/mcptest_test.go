@@ -45,14 +45,14 @@ func TestAConnReadsWhatItsPeerSends(t *testing.T) {
 		p.Send(`{"jsonrpc":"2.0","id":1,"method":"m"}`)
 		p.Send("noise")
 		p.Send(`{"jsonrpc":"1.0","id":7,"method":"m"}`)
-		p.Break(&transport.Lost{ID: "3", Err: errors.New("503")})
+		p.Break(&transport.CallLostError{ID: "3", Err: errors.New("503")})
 		p.Send(`{"jsonrpc":"2.0","method":"n"}`)
 		p.End()
 		p.Send(`{"jsonrpc":"2.0","method":"beyond the end"}`)
 		var got []string
 		for range 7 {
 			m, _, err := conn.Read()
-			noise, _ := errors.AsType[*transport.Noise](err)
+			noise, _ := errors.AsType[*transport.MalformedError](err)
 			switch {
 			case noise != nil:
 				got = append(got, "noise "+string(noise.ID))

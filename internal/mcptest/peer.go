@@ -18,6 +18,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"mcpgateway/internal/transport/child"
+
 	"mcpgateway/internal/transport"
 	"mcpgateway/internal/wire"
 )
@@ -137,8 +139,8 @@ func (n *near) Read() (wire.Message, wire.ID, error) {
 	if err = next.err; err == nil {
 		return next.m, next.about, nil
 	}
-	var noise *transport.Noise
-	var lost *transport.Lost
+	var noise *transport.MalformedError
+	var lost *transport.CallLostError
 	if !errors.As(err, &noise) && !errors.As(err, &lost) {
 		n.last = err
 	}
@@ -170,7 +172,7 @@ func (p *Peer) End() { p.Break(io.EOF) }
 
 // Exit is how a child process dies.
 func (p *Peer) Exit(status, stderr string) {
-	p.Break(&transport.ExitError{Status: status, Stderr: stderr})
+	p.Break(&child.ExitError{Status: status, Stderr: stderr})
 }
 
 // Close ends the conversation both ways.
@@ -181,7 +183,7 @@ func (p *Peer) Send(line string) {
 	m, err := wire.Parse([]byte(line))
 	if err != nil {
 		reason, _ := errors.AsType[*wire.Error](err)
-		p.Break(transport.NewNoise([]byte(line), m, reason))
+		p.Break(transport.NewMalformedError([]byte(line), m, reason))
 		return
 	}
 	_ = p.conn.Write(m, "") // who is gone reads nothing

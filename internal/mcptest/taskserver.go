@@ -81,7 +81,7 @@ func (s *TaskServer) Serve(c transport.Conn) {
 	mine := make(map[wire.ID]*listen)
 	for {
 		m, _, err := c.Read()
-		if _, noise := err.(*transport.Noise); noise {
+		if _, noise := err.(*transport.MalformedError); noise {
 			continue
 		}
 		if err != nil {

@@ -31,7 +31,7 @@ func TestACallIsSentOnceMore(t *testing.T) {
 		c, _ := k.send(request("1", ""), call)
 		k.far.Fail("1", `{"code":-32020,"message":"no"}`)
 		time.Sleep(time.Minute) // the clock begins anew
-		k.far.Break(&transport.Lost{ID: "2", Err: errors.New("503")})
+		k.far.Break(&transport.CallLostError{ID: "2", Err: errors.New("503")})
 		time.Sleep(51 * time.Second)
 		c.isOpen(t)
 		if call.ID() != "3" {

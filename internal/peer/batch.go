@@ -28,7 +28,7 @@ func (p *Peer) unpack(m wire.Message, on Stream) {
 		p.write(wire.NewFailure("", wire.Errorf(wire.CodeInvalidRequest, "Batch requests not supported")), "")
 		return
 	case len(elements) == 0:
-		p.noise(transport.NewNoise(m.Raw(), wire.Message{}, wire.Errorf(wire.CodeInvalidRequest, "Invalid request: the batch is empty")))
+		p.noise(transport.NewMalformedError(m.Raw(), wire.Message{}, wire.Errorf(wire.CodeInvalidRequest, "Invalid request: the batch is empty")))
 		return
 	}
 	// One more is open than there are elements, so that answers that come at
@@ -49,7 +49,7 @@ func (p *Peer) unpack(m wire.Message, on Stream) {
 		switch {
 		case wrong != nil && p.opts.Noise != nil: // not an answer in an array to what may be a log
 			b.leave()
-			p.noise(transport.NewNoise(text, m, wrong))
+			p.noise(transport.NewMalformedError(text, m, wrong))
 		case wrong != nil:
 			if p.opts.Refused != nil {
 				p.opts.Refused(m, wrong)

@@ -81,7 +81,7 @@ func TestArraysInTheOutputOfAServerAreNoise(t *testing.T) {
 	} {
 		n := 0
 		opts := batches
-		opts.Noise = func(*transport.Noise) { n++ }
+		opts.Noise = func(*transport.MalformedError) { n++ }
 		inBubble(t, opts, func(t *testing.T, k *talk) {
 			k.far.Send(sent)
 			if want != "" {

@@ -20,7 +20,7 @@ type Asker interface {
 	Progressed(wire.Message)
 	// Done is called exactly once: with the response, be it a result or an
 	// error, as the far side sent it, under our id; or with the reason why there
-	// is none: ErrTimeout, ErrCancelled, a *BadAnswer, or a *transport.Lost, which
+	// is none: ErrTimeout, ErrCancelled, a *BadAnswer, or a *transport.CallLostError, which
 	// says whether the far side may have acted upon the call.
 	Done(wire.Message, error)
 }
@@ -126,7 +126,7 @@ func (p *Peer) Send(m wire.Message, c *Pending) {
 	case errors.Is(err, ErrCancelled):
 		c.To.Done(wire.Message{}, err)
 	case err != nil:
-		c.To.Done(wire.Message{}, &transport.Lost{Err: p.because(err)})
+		c.To.Done(wire.Message{}, &transport.CallLostError{Err: p.because(err)})
 	}
 }
 
@@ -197,7 +197,7 @@ func (p *Peer) Offer(m wire.Message, c *Pending) error {
 	// call, because over looks at writing after it has set isOver, and Offer the other way round.
 	if departs.writing.Store(false); p.isOver.Load() {
 		if _, ok := p.take(id); ok {
-			c.end(wire.Message{}, &transport.Lost{ID: c.ID(), Err: p.because(transport.ErrClosed), Ran: true})
+			c.end(wire.Message{}, &transport.CallLostError{ID: c.ID(), Err: p.because(transport.ErrClosed), MayHaveRun: true})
 		}
 	}
 	return nil

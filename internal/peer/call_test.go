@@ -12,6 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"mcpgateway/internal/transport/child"
+
 	"mcpgateway/internal/mcptest"
 	"mcpgateway/internal/peer"
 	"mcpgateway/internal/transport"
@@ -266,7 +268,7 @@ func TestCancelOfWhatIsNotInFlightDoesNothing(t *testing.T) {
 }
 
 func TestNoiseWithAnIDEndsThatCall(t *testing.T) {
-	inBubble(t, peer.Options{Noise: func(*transport.Noise) {}}, func(t *testing.T, k *talk) {
+	inBubble(t, peer.Options{Noise: func(*transport.MalformedError) {}}, func(t *testing.T, k *talk) {
 		other, _ := k.send(request("1", ""), &peer.Pending{})
 		c, _ := k.send(request("2", ""), &peer.Pending{})
 		k.far.Taken()
@@ -285,10 +287,10 @@ func TestLostEndsThatCallAlone(t *testing.T) {
 	inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
 		other, _ := k.send(request("1", ""), &peer.Pending{})
 		c, _ := k.send(request("2", ""), &peer.Pending{})
-		k.far.Break(&transport.Lost{ID: "2", Err: errors.New("503"), Ran: true})
-		k.far.Break(&transport.Lost{ID: "9", Err: errors.New("nobody's"), Ran: true})
+		k.far.Break(&transport.CallLostError{ID: "2", Err: errors.New("503"), MayHaveRun: true})
+		k.far.Break(&transport.CallLostError{ID: "9", Err: errors.New("nobody's"), MayHaveRun: true})
 		_, err := c.end(t)
-		if lost, ok := errors.AsType[*transport.Lost](err); !ok || !lost.Ran || err.Error() != "503" {
+		if lost, ok := errors.AsType[*transport.CallLostError](err); !ok || !lost.MayHaveRun || err.Error() != "503" {
 			t.Errorf("it ended with %v", err)
 		}
 		other.isOpen(t)
@@ -299,8 +301,8 @@ func TestLostEndsThatCallAlone(t *testing.T) {
 func TestLostForNoiseEndsItsCall(t *testing.T) {
 	inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
 		c, _ := k.send(request("1", ""), &peer.Pending{})
-		noise := transport.NewNoise([]byte("<html>"), wire.Message{}, errors.New("no JSON"))
-		k.far.Break(&transport.Lost{ID: "1", Err: fmt.Errorf("the answer is no message: %w", noise), Ran: true})
+		noise := transport.NewMalformedError([]byte("<html>"), wire.Message{}, errors.New("no JSON"))
+		k.far.Break(&transport.CallLostError{ID: "1", Err: fmt.Errorf("the answer is no message: %w", noise), MayHaveRun: true})
 		if _, err := c.end(t); err == nil || err.Error() != "the answer is no message: no JSON" {
 			t.Errorf("it ended with %v", err)
 		}
@@ -314,7 +316,7 @@ func TestPROC_06_DeathEndsAllCallsAndSaysWhy(t *testing.T) {
 		want string
 		run  error
 	}{
-		{"exit", func(p *mcptest.Peer) { p.Exit("exit 3", "boom") }, "exit 3; its last words: boom", &transport.ExitError{Status: "exit 3", Stderr: "boom"}},
+		{"exit", func(p *mcptest.Peer) { p.Exit("exit 3", "boom") }, "exit 3; its last words: boom", &child.ExitError{Status: "exit 3", Stderr: "boom"}},
 		{"end", func(p *mcptest.Peer) { p.End() }, "it closed the connection", nil},
 		{"close", func(p *mcptest.Peer) { p.Close() }, "it closed the connection", nil},
 	} {
@@ -325,7 +327,7 @@ func TestPROC_06_DeathEndsAllCallsAndSaysWhy(t *testing.T) {
 				c.die(k.far)
 				for _, caller := range []*caller{one, two} {
 					_, err := caller.end(t)
-					if lost, ok := errors.AsType[*transport.Lost](err); !ok || !lost.Ran || err.Error() != c.want {
+					if lost, ok := errors.AsType[*transport.CallLostError](err); !ok || !lost.MayHaveRun || err.Error() != c.want {
 						t.Errorf("ended with %v, want %s", err, c.want)
 					}
 				}
@@ -335,7 +337,7 @@ func TestPROC_06_DeathEndsAllCallsAndSaysWhy(t *testing.T) {
 				}
 				late, _ := k.send(request("3", ""), &peer.Pending{Timeout: time.Second})
 				_, err = late.end(t)
-				if lost, ok := errors.AsType[*transport.Lost](err); !ok || lost.Ran || err.Error() != c.want {
+				if lost, ok := errors.AsType[*transport.CallLostError](err); !ok || lost.MayHaveRun || err.Error() != c.want {
 					t.Errorf("a call after the end ended with %v, want %s", err, c.want)
 				}
 				if err := k.Offer(request("4", ""), &peer.Pending{}); !errors.Is(err, transport.ErrClosed) {
@@ -564,7 +566,7 @@ func TestTheEndDuringAWrite_F_HTTP_13(t *testing.T) {
 				return
 			}
 			_, why := asked.end(t)
-			if lost, ok := errors.AsType[*transport.Lost](why); err != nil || !ok || !lost.Ran {
+			if lost, ok := errors.AsType[*transport.CallLostError](why); err != nil || !ok || !lost.MayHaveRun {
 				t.Errorf("a write that succeeded: %v, ended with %v", err, why)
 			}
 		})

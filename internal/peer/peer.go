@@ -68,7 +68,7 @@ type Options struct {
 	// Noise is called with what is no message. A request that can be read in two ways is
 	// answered with an error, too. nil = answer all of it with an error, as JSON-RPC 2.0 §5.1
 	// has it.
-	Noise func(*transport.Noise)
+	Noise func(*transport.MalformedError)
 	// Refused is called with a request that the Peer itself answers with an
 	// error, before it does; may be nil.
 	Refused func(wire.Message, *wire.Error)
@@ -179,7 +179,7 @@ func (p *Peer) over(err error) {
 	p.leave()
 	for _, c := range all {
 		p.fly(c, -1)
-		c.end(wire.Message{}, &transport.Lost{ID: c.ID(), Err: why(err), Ran: true})
+		c.end(wire.Message{}, &transport.CallLostError{ID: c.ID(), Err: why(err), MayHaveRun: true})
 	}
 }
 
@@ -213,8 +213,8 @@ func (p *Peer) read() error {
 
 // trouble sees to what Read returns in the place of a message. It returns what ends the conversation.
 func (p *Peer) trouble(err error) error {
-	var noise *transport.Noise
-	var lost *transport.Lost
+	var noise *transport.MalformedError
+	var lost *transport.CallLostError
 	switch {
 	case errors.As(err, &lost): // first: it may wrap the noise that there was instead
 		p.lost(lost)
@@ -271,12 +271,12 @@ func (p *Peer) told(m wire.Message, on Stream) {
 
 // noise answers what is no message, unless the owner sees to it. It may also be
 // the answer to a call, be it an unusable one.
-func (p *Peer) noise(n *transport.Noise) {
-	if salvaged := n.Message.Salvage(); n.Answer && salvaged.Kind() == wire.Response {
+func (p *Peer) noise(n *transport.MalformedError) {
+	if salvaged := n.Message.Salvage(); n.LooksLikeResponse && salvaged.Kind() == wire.Response {
 		p.answered(salvaged)
 		return
 	}
-	if n.Answer {
+	if n.LooksLikeResponse {
 		if c, ok := p.takeByID(n.ID); ok {
 			p.noteEnd(c)
 			c.end(wire.Message{}, &BadAnswer{n.Err})
@@ -306,7 +306,7 @@ type BadAnswer struct{ Err error }
 func (b *BadAnswer) Error() string { return "its answer is unusable: " + b.Err.Error() }
 func (b *BadAnswer) Unwrap() error { return b.Err }
 
-func (p *Peer) lost(l *transport.Lost) {
+func (p *Peer) lost(l *transport.CallLostError) {
 	if c, ok := p.takeByID(l.ID); ok {
 		p.noteEnd(c)
 		c.endUnless(wire.Message{}, l)

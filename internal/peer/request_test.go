@@ -216,7 +216,7 @@ func TestNoiseIsAnsweredUnlessTheOwnerSeesToIt(t *testing.T) {
 		k.far.Want(`{"jsonrpc":"2.0","id":1,"result":{}}`)
 	})
 	n := 0
-	inBubble(t, peer.Options{Noise: func(*transport.Noise) { n++ }}, func(t *testing.T, k *talk) {
+	inBubble(t, peer.Options{Noise: func(*transport.MalformedError) { n++ }}, func(t *testing.T, k *talk) {
 		for _, line := range lines {
 			k.far.Send(line)
 		}

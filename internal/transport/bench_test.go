@@ -31,20 +31,14 @@ func (o *refrain) Read(b []byte) (n int, _ error) {
 	return n, nil
 }
 
-func linesOf(n int) *lineReader {
-	return &lineReader{r: &refrain{text: sized(n) + "\n"}, limit: 4 << 20}
-}
-
-func eventsOf(n int) *eventReader {
-	r := newEventReader(4<<20, nil)
-	r.open(&refrain{text: "event: message\nid: 1-17\ndata: " + sized(n) + "\n\n"})
-	return r
+func linesOf(n int) *LineReader {
+	return &LineReader{r: &refrain{text: sized(n) + "\n"}, limit: 4 << 20}
 }
 
 // swallow is an outbox whose stream takes everything at once.
-func swallow(tb testing.TB) *outbox {
-	o := newOutbox(io.Discard, io.Discard.Write, 64<<20)
-	tb.Cleanup(o.close)
+func swallow(tb testing.TB) *WriteQueue {
+	o := newWriteQueue(io.Discard, io.Discard.Write, 64<<20)
+	tb.Cleanup(o.Close)
 	return o
 }
 
@@ -75,7 +69,7 @@ func bySize(b *testing.B, of func(b *testing.B, n int) func() error) {
 func BenchmarkLines(b *testing.B) {
 	bySize(b, func(_ *testing.B, n int) func() error {
 		l := linesOf(n)
-		return func() error { _, err := l.readMessage(); return err }
+		return func() error { _, err := l.ReadMessage(); return err }
 	})
 }
 
@@ -83,15 +77,7 @@ func BenchmarkLines(b *testing.B) {
 func BenchmarkOutbox(b *testing.B) {
 	bySize(b, func(b *testing.B, n int) func() error {
 		o, m := swallow(b), parsed(b, sized(n))
-		return func() error { return o.send(m) }
-	})
-}
-
-// BenchmarkEvents is what a server-sent event costs to be read.
-func BenchmarkEvents(b *testing.B) {
-	bySize(b, func(_ *testing.B, n int) func() error {
-		r := eventsOf(n)
-		return func() error { _, err := r.next(); return err }
+		return func() error { return o.Send(m) }
 	})
 }
 
@@ -121,10 +107,9 @@ func TestAllocations(t *testing.T) {
 				return nil
 			}
 		}
-		l, r := linesOf(n), eventsOf(n)
-		check("lines", n, []float64{1004, 27, 5, 8 + dropped}[i], each(func() error { _, err := l.readMessage(); return err }))
-		check("events", n, []float64{2036, 78, 4, 4}[i], each(func() error { _, err := r.next(); return err }))
+		l := linesOf(n)
+		check("lines", n, []float64{1004, 27, 5, 8 + dropped}[i], each(func() error { _, err := l.ReadMessage(); return err }))
 		o, m := swallow(t), parsed(t, sized(n))
-		check("sending", n, 0, func() error { return o.send(m) })
+		check("sending", n, 0, func() error { return o.Send(m) })
 	}
 }

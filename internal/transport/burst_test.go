@@ -12,16 +12,16 @@ import (
 )
 
 // piped returns an outbox at a pipe, and what comes out of that.
-func piped(t testing.TB) (*outbox, *os.File) {
+func piped(t testing.TB) (*WriteQueue, *os.File) {
 	t.Helper()
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := newOutbox(w, tryWriter(w), 64<<20)
+	o := newWriteQueue(w, tryWriter(w), 64<<20)
 	t.Cleanup(func() {
 		w.Close()
-		o.close()
+		o.Close()
 		r.Close()
 	})
 	return o, r
@@ -44,7 +44,7 @@ func TestABurstIsWrittenTogether(t *testing.T) {
 	o.try = func(b []byte) (int, error) { writes++; return try(b) }
 	burst := new(wire.Burst)
 	for i := range 20 {
-		if err := o.send(padded(t, i, 10).In(burst)); err != nil {
+		if err := o.Send(padded(t, i, 10).In(burst)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -62,7 +62,7 @@ func TestABurstIsWrittenTogether(t *testing.T) {
 			t.Fatalf("line %d: %q, %v", i, line, err)
 		}
 	}
-	if err := o.send(padded(t, 20, 10).In(burst)); err != nil || writes != 2 {
+	if err := o.Send(padded(t, 20, 10).In(burst)); err != nil || writes != 2 {
 		t.Errorf("after the end: %v, %d writes", err, writes)
 	}
 }
@@ -76,7 +76,7 @@ func TestWhatIsOfNoBurstTakesWhatIsHeldAlong(t *testing.T) {
 		if i == 0 {
 			m = m.In(burst)
 		}
-		if err := o.send(m); err != nil {
+		if err := o.Send(m); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -94,7 +94,7 @@ func TestLinesKeepTheirOrderInBursts(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: this test takes seconds")
 	}
-	for _, size := range []int{10, 4 << 10, small - 10, small + 10, 200 << 10} {
+	for _, size := range []int{10, 4 << 10, maxCoalesced - 10, maxCoalesced + 10, 200 << 10} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
 			o, r := piped(t)
 			const n = 200
@@ -110,7 +110,7 @@ func TestLinesKeepTheirOrderInBursts(t *testing.T) {
 					case 6:
 						burst = nil
 					}
-					if err := o.send(padded(t, i, size+i%3).In(burst)); err != nil {
+					if err := o.Send(padded(t, i, size+i%3).In(burst)); err != nil {
 						sent <- err
 						return
 					}
@@ -138,17 +138,17 @@ func TestALineReaderTellsBursts(t *testing.T) {
 	const line = `{"jsonrpc":"2.0","method":"m"}` + "\n"
 	r, w := io.Pipe()
 	defer r.Close()
-	l := lineReader{r: r, limit: 1 << 20}
+	l := LineReader{r: r, limit: 1 << 20}
 	write := func(s string) {
 		go func() { _, _ = io.WriteString(w, s) }()
 	}
 	write(line)
-	if m, err := l.readMessage(); err != nil || m.Burst() != nil {
+	if m, err := l.ReadMessage(); err != nil || m.Burst() != nil {
 		t.Fatalf("alone: %v, %v", m.Burst(), err)
 	}
 	write(line + line + line[:5])
-	first, _ := l.readMessage()
-	second, err := l.readMessage()
+	first, _ := l.ReadMessage()
+	second, err := l.ReadMessage()
 	if err != nil || first.Burst() == nil || first.Burst() != second.Burst() {
 		t.Fatalf("two at once: %p, %p, %v", first.Burst(), second.Burst(), err)
 	}
@@ -157,7 +157,7 @@ func TestALineReaderTellsBursts(t *testing.T) {
 		t.Fatal("the burst is over before its last message is seen to")
 	}
 	write(line[5:])
-	if third, err := l.readMessage(); err != nil || third.Burst() != nil || !over {
+	if third, err := l.ReadMessage(); err != nil || third.Burst() != nil || !over {
 		t.Fatalf("the next one: %v, %v, over: %v", third.Burst(), err, over)
 	}
 	if first.Burst().Then(func() {}) {

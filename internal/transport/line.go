@@ -10,16 +10,16 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// chunk is how much a lineReader asks for at a time: what a pipe holds.
+// chunk is how much a LineReader asks for at a time: what a pipe holds.
 const chunk = 64 << 10
 
 // chunks are arrays that nobody holds any more: what long lines are read into before their length is known.
 var chunks = sync.Pool{New: func() any { return new([chunk]byte) }}
 
-// A lineReader cuts a stream into lines. Each line is a slice of its own: what
-// a lineReader has handed out it never touches again, so that a message may be
+// A LineReader cuts a stream into lines. Each line is a slice of its own: what
+// a LineReader has handed out it never touches again, so that a message may be
 // kept without a copy. Short lines share a chunk.
-type lineReader struct {
+type LineReader struct {
 	r     io.Reader
 	limit int
 	buf   []byte         // read and not yet handed out, behind parts
@@ -27,19 +27,32 @@ type lineReader struct {
 	first []byte         // how that begins, before parts
 	burst *wire.Burst    // of the lines that are whole in buf, and of the last that was handed out; nil = there was one alone
 	err   error
-	held  receipt
+	lease ReceiveLease
 	full  error // why there is no room for the line at hand
 
 	// What is no UTF-8 is noise, unless mend is set: then each bad byte becomes
 	// U+FFFD, and mended, if there is one, is called.
-	mend   bool
-	mended func()
+	repairUTF8 bool
+	onRepair   func()
+}
+
+// LineOptions configure a [LineReader].
+type LineOptions struct {
+	Limit      int           // maximum bytes of one line
+	Quota      *ReceiveQuota // counts bytes of incomplete lines; nil = no bound
+	RepairUTF8 bool          // replace invalid UTF-8 by U+FFFD instead of reporting a MalformedError
+	OnRepair   func()        // called after each repair; may be nil
+}
+
+// NewLineReader returns a reader of the lines of r.
+func NewLineReader(r io.Reader, o LineOptions) *LineReader {
+	return &LineReader{r: r, limit: o.Limit, lease: o.Quota.Lease(), repairUTF8: o.RepairUTF8, onRepair: o.OnRepair}
 }
 
 // next returns the next line without its end, CR LF or LF; the stream's last
 // line needs none. A line that is longer than the limit is skipped and reported
 // as an *overlong. At the end of the stream it returns io.EOF.
-func (l *lineReader) next() ([]byte, error) {
+func (l *LineReader) next() ([]byte, error) {
 	scanned := 0
 	for {
 		if i := bytes.IndexByte(l.buf[scanned:], '\n'); i >= 0 {
@@ -47,7 +60,7 @@ func (l *lineReader) next() ([]byte, error) {
 			l.buf = l.buf[1:]
 			l.gather()
 			if len(line) > l.limit {
-				return nil, newOverlong(line, l.limit)
+				return nil, NewOversizedError(line, l.limit)
 			}
 			return l.trim(line), nil
 		}
@@ -67,7 +80,7 @@ func (l *lineReader) next() ([]byte, error) {
 }
 
 // take returns the line that ends at n in buf.
-func (l *lineReader) take(n int) []byte {
+func (l *LineReader) take(n int) []byte {
 	end := l.buf[:n:n]
 	l.buf = l.buf[n:]
 	if l.long() == 0 {
@@ -83,20 +96,20 @@ func (l *lineReader) take(n int) []byte {
 }
 
 // long is how much of a line is in first and parts.
-func (l *lineReader) long() int { return len(l.first) + len(l.parts)*chunk }
+func (l *LineReader) long() int { return len(l.first) + len(l.parts)*chunk }
 
 // drop forgets what there is of a long line, but for what is in buf.
-func (l *lineReader) drop() {
+func (l *LineReader) drop() {
 	for _, part := range l.parts {
 		chunks.Put(part)
 	}
 	clear(l.parts)
 	l.first, l.parts, l.full = nil, l.parts[:0], nil
-	l.held.release()
+	l.lease.Release()
 }
 
 // gather begins a burst if a further line is whole.
-func (l *lineReader) gather() {
+func (l *LineReader) gather() {
 	if l.burst == nil && bytes.IndexByte(l.buf, '\n') >= 0 {
 		l.burst = new(wire.Burst)
 	}
@@ -104,7 +117,7 @@ func (l *lineReader) gather() {
 
 // fill reads once. When the chunk is used up it starts a new one, and carries what it has of a line over to it; of a
 // long line it puts that aside, and reports that.
-func (l *lineReader) fill() (aside bool) {
+func (l *LineReader) fill() (aside bool) {
 	if room := cap(l.buf) - len(l.buf); room == 0 || room < 512 && l.long() == 0 {
 		switch {
 		case len(l.buf) <= chunk/2 && l.long() == 0:
@@ -116,7 +129,7 @@ func (l *lineReader) fill() (aside bool) {
 		}
 	}
 	if aside {
-		l.full = l.held.hold(l.long() + chunk)
+		l.full = l.lease.Resize(l.long() + chunk)
 	}
 	n, err := l.r.Read(l.buf[len(l.buf):cap(l.buf)])
 	l.buf = l.buf[:len(l.buf)+n]
@@ -127,35 +140,35 @@ func (l *lineReader) fill() (aside bool) {
 func newChunk() []byte { return chunks.Get().(*[chunk]byte)[:0] }
 
 // trim removes what some writers put around each text: a byte order mark in front, a CR behind.
-func (l *lineReader) trim(line []byte) []byte {
+func (l *LineReader) trim(line []byte) []byte {
 	return bytes.TrimSuffix(TrimBOM(line), []byte("\r"))
 }
 
-// An overlong is a line that was too long to keep.
-type overlong struct {
-	head []byte
-	id   wire.ID // the id of the message in it, if there is one
-	why  error   // why it is not kept, if it is not longer than the limit
+// An OversizedError is a line that was too long to keep.
+type OversizedError struct {
+	Head   []byte
+	ID     wire.ID // the id of the message in it, if there is one
+	Reason error   // why it is not kept, if it is not longer than the limit
 }
 
-func (o *overlong) Error() string { return "line too long" }
+func (o *OversizedError) Error() string { return "line too long" }
 
-func newOverlong(text []byte, limit int) *overlong {
+func NewOversizedError(text []byte, limit int) *OversizedError {
 	var skim wire.Skimmer
 	skim.Write(text)
-	return &overlong{head: head(text, limit), id: skim.ID()}
+	return &OversizedError{Head: ClippedHead(text, limit), ID: skim.ID()}
 }
 
-// head returns a copy of how an overlong text begins. That it is overlong may be
+// ClippedHead returns a copy of how an overlong text begins. That it is overlong may be
 // known before more of it is.
-func head(text []byte, limit int) []byte {
-	return bytes.Clone(text[:min(len(text), maxNoise, limit+1)])
+func ClippedHead(text []byte, limit int) []byte {
+	return bytes.Clone(text[:min(len(text), maxMalformed, limit+1)])
 }
 
 // skip reads on to the end of an overlong line and keeps of it what tells whose
 // it is.
-func (l *lineReader) skip() error {
-	over := &overlong{head: head(slices.Concat(l.first, l.buf), l.limit), why: l.full}
+func (l *LineReader) skip() error {
+	over := &OversizedError{Head: ClippedHead(slices.Concat(l.first, l.buf), l.limit), Reason: l.full}
 	var skim wire.Skimmer
 	skim.Write(l.first)
 	for _, part := range l.parts {
@@ -174,32 +187,32 @@ func (l *lineReader) skip() error {
 		skim.Write(l.buf)
 		l.buf = l.buf[:0]
 	}
-	over.id = skim.ID()
+	over.ID = skim.ID()
 	return over
 }
 
-// readMessage returns the next message of a stream of lines; blank lines are
+// ReadMessage returns the next message of a stream of lines; blank lines are
 // skipped. It is the Read of every Conn over pipes.
-func (l *lineReader) readMessage() (wire.Message, error) {
+func (l *LineReader) ReadMessage() (wire.Message, error) {
 	for {
 		line, err := l.next()
-		var over *overlong
+		var over *OversizedError
 		switch {
 		case errors.As(err, &over):
-			return wire.Message{}, over.noise(l.limit)
+			return wire.Message{}, over.Malformed(l.limit)
 		case err != nil:
 			return wire.Message{}, err
 		case len(bytes.TrimSpace(line)) == 0:
 			continue
 		}
 		m, err := wire.Parse(line)
-		if l.mend && errors.Is(err, wire.ErrUTF8) {
-			if m, err = wire.Parse(wire.Mend(line)); err == nil && l.mended != nil {
-				l.mended()
+		if l.repairUTF8 && errors.Is(err, wire.ErrUTF8) {
+			if m, err = wire.Parse(wire.Mend(line)); err == nil && l.onRepair != nil {
+				l.onRepair()
 			}
 		}
 		if err != nil {
-			return m, NewNoise(line, m, err)
+			return m, NewMalformedError(line, m, err)
 		}
 		return m.In(l.burst), nil
 	}

@@ -15,7 +15,7 @@ import (
 )
 
 // lines reads a stream to its end and says then of each piece what it was.
-func lines(l *lineReader) (all []string) {
+func lines(l *LineReader) (all []string) {
 	var kept []wire.Message
 	defer func() {
 		for i := range all {
@@ -25,8 +25,8 @@ func lines(l *lineReader) (all []string) {
 		}
 	}()
 	for {
-		m, err := l.readMessage()
-		var noise *Noise
+		m, err := l.ReadMessage()
+		var noise *MalformedError
 		switch {
 		case err == nil:
 			kept, all = append(kept, m), append(all, "")
@@ -71,7 +71,7 @@ func TestLinesAreMessages(t *testing.T) {
 				"in halves":   iotest.HalfReader(strings.NewReader(tt.in)),
 				"end at once": iotest.DataErrReader(strings.NewReader(tt.in)),
 			} {
-				got := lines(&lineReader{r: r, limit: 1 << 20})
+				got := lines(&LineReader{r: r, limit: 1 << 20})
 				if fmt.Sprint(got) != fmt.Sprint(tt.want) {
 					t.Errorf("%s:\ngot  %q\nwant %q", how, got, tt.want)
 				}
@@ -85,8 +85,8 @@ func TestFRAME_04_LinesOfAnyLengthUpToTheLimit(t *testing.T) {
 	for _, size := range []int{4096, 64<<10 - 1, 64 << 10, 64<<10 + 1, 1 << 20, 10 << 20} {
 		m := wire.NewResult("1", wire.Quote(strings.Repeat("x", size)))
 		text := append(bytes.Clone(m.Raw()), '\n')
-		l := &lineReader{r: bytes.NewReader(append(text, note+"\n"...)), limit: len(m.Raw())}
-		got, err := l.readMessage()
+		l := &LineReader{r: bytes.NewReader(append(text, note+"\n"...)), limit: len(m.Raw())}
+		got, err := l.ReadMessage()
 		if err != nil || !bytes.Equal(got.Raw(), m.Raw()) {
 			t.Errorf("size %d: %v, %d bytes", size, err, len(got.Raw()))
 		}
@@ -105,10 +105,10 @@ func TestALineOverTheLimitIsSkippedAndNamesItsID(t *testing.T) {
 			`{"result":{"id":1,"text":"\"id\":2,%s"},"jsonrpc":"2.0","id":42}`,
 		} {
 			in := fmt.Sprintf(form, strings.Repeat("x", size)) + "\n" + note + "\n"
-			l := &lineReader{r: strings.NewReader(in), limit: limit}
-			_, err := l.readMessage()
-			var noise *Noise
-			if !errors.As(err, &noise) || noise.ID != "42" || noise.Err.Code != wire.CodeInvalidRequest || len(noise.Text) > maxNoise {
+			l := &LineReader{r: strings.NewReader(in), limit: limit}
+			_, err := l.ReadMessage()
+			var noise *MalformedError
+			if !errors.As(err, &noise) || noise.ID != "42" || noise.Err.Code != wire.CodeInvalidRequest || len(noise.Text) > maxMalformed {
 				t.Errorf("size %d: got %#v", size, err)
 			}
 			if got := lines(l); fmt.Sprint(got) != fmt.Sprint([]string{note}) {
@@ -127,10 +127,10 @@ func TestAMessageMayBeKept(t *testing.T) {
 		want = append(want, text)
 		in.WriteString(text + "\n")
 	}
-	l := &lineReader{r: &in, limit: 1 << 20}
+	l := &LineReader{r: &in, limit: 1 << 20}
 	var kept []wire.Message
 	for {
-		m, err := l.readMessage()
+		m, err := l.ReadMessage()
 		if err != nil {
 			break
 		}
@@ -150,11 +150,11 @@ func TestAMessageMayBeKept(t *testing.T) {
 func TestFRAME_11_InvalidUTF8(t *testing.T) {
 	in := "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":\"\xb0\xa1\"}\n"
 	mended := 0
-	backend := &lineReader{r: strings.NewReader(in), limit: 1000, mend: true, mended: func() { mended++ }}
+	backend := &LineReader{r: strings.NewReader(in), limit: 1000, repairUTF8: true, onRepair: func() { mended++ }}
 	if got, want := lines(backend), `{"jsonrpc":"2.0","id":1,"result":"`+"\uFFFD"+`"}`; len(got) != 1 || got[0] != want || mended != 1 {
 		t.Errorf("from a backend: %q, mended %d times", got, mended)
 	}
-	client := &lineReader{r: strings.NewReader(in), limit: 1000}
+	client := &LineReader{r: strings.NewReader(in), limit: 1000}
 	if got := lines(client); len(got) != 1 || !strings.HasPrefix(got[0], "noise -32700") {
 		t.Errorf("from a client: %q", got)
 	}
@@ -171,9 +171,9 @@ func TestABrokenAnswerNamesItsID(t *testing.T) {
 		`{"level":30,"id":5,"msg":NaN}`:                                                                   false,
 		`{"jsonrpc":"2.0","id":5,"result":` + strings.Repeat("[", 2000) + strings.Repeat("]", 2000) + "}": true,
 	} {
-		_, err := (&lineReader{r: strings.NewReader(in + "\n"), limit: 1 << 20}).readMessage()
-		var noise *Noise
-		if !errors.As(err, &noise) || noise.Answer != answer || answer && noise.ID != "5" {
+		_, err := (&LineReader{r: strings.NewReader(in + "\n"), limit: 1 << 20}).ReadMessage()
+		var noise *MalformedError
+		if !errors.As(err, &noise) || noise.LooksLikeResponse != answer || answer && noise.ID != "5" {
 			t.Errorf("%.60s: %+v", in, noise)
 		}
 	}
@@ -191,7 +191,7 @@ func FuzzLines(f *testing.F) {
 		if slow {
 			r = iotest.OneByteReader(r)
 		}
-		got := lines(&lineReader{r: r, limit: int(limit)})
+		got := lines(&LineReader{r: r, limit: int(limit)})
 		if want := plainLines(in, int(limit)); fmt.Sprintf("%q", got) != fmt.Sprintf("%q", want) {
 			t.Errorf("limit %d\nin   %q\ngot  %q\nwant %q", limit, in, got, want)
 		}
@@ -219,7 +219,7 @@ func FuzzLongLines(f *testing.F) {
 		}
 		limit := length(halves, more)
 		r := &piecewise{r: bytes.NewReader(in), size: func() int { return 1 + int(piece%(3*chunk)) }}
-		got, want := lines(&lineReader{r: r, limit: limit}), plainLines(in, limit)
+		got, want := lines(&LineReader{r: r, limit: limit}), plainLines(in, limit)
 		if len(got) != len(want) {
 			t.Fatalf("limit %d: %d lines, want %d", limit, len(got), len(want))
 		}
@@ -241,7 +241,7 @@ func plainLines(in []byte, limit int) []string {
 		if len(line) > limit {
 			var skim wire.Skimmer
 			skim.Write(line)
-			all = append(all, fmt.Sprintf("noise %d id=%s %.20s", wire.CodeInvalidRequest, skim.ID(), line[:min(len(line), maxNoise, limit+1)]))
+			all = append(all, fmt.Sprintf("noise %d id=%s %.20s", wire.CodeInvalidRequest, skim.ID(), line[:min(len(line), maxMalformed, limit+1)]))
 			continue
 		}
 		if len(all) == 0 && !passedShort(split[:i], limit) {
@@ -259,7 +259,7 @@ func plainLines(in []byte, limit int) []string {
 				skim.Write(line)
 				id = skim.ID()
 			}
-			all = append(all, fmt.Sprintf("noise %d id=%s %.20s", err.(*wire.Error).Code, id, line[:min(len(line), maxNoise)]))
+			all = append(all, fmt.Sprintf("noise %d id=%s %.20s", err.(*wire.Error).Code, id, line[:min(len(line), maxMalformed)]))
 			continue
 		}
 		all = append(all, string(line))
@@ -280,9 +280,9 @@ func passedShort(before [][]byte, limit int) bool {
 // One long line must not be held in memory by the short ones that come behind it.
 func TestALongLineIsNotKeptByThoseBehindIt(t *testing.T) {
 	long := `{"jsonrpc":"2.0","method":"` + strings.Repeat("x", 5<<20) + `"}`
-	l := &lineReader{r: strings.NewReader(long + "\n" + note + "\n" + quest + "\n"), limit: 8 << 20}
+	l := &LineReader{r: strings.NewReader(long + "\n" + note + "\n" + quest + "\n"), limit: 8 << 20}
 	for _, want := range []string{long, note, quest} {
-		if m, err := l.readMessage(); err != nil || string(m.Raw()) != want {
+		if m, err := l.ReadMessage(); err != nil || string(m.Raw()) != want {
 			t.Fatalf("%v, %.50s", err, m.Raw())
 		}
 		if cap(l.buf) > chunk {
@@ -305,7 +305,7 @@ func TestLinesOfAllLengthsMayBeKept(t *testing.T) {
 			text = append(append(text, line...), '\n')
 		}
 		pieces := &piecewise{r: bytes.NewReader(text), size: func() int { return 1 + random.IntN([]int{100, 2000, 2 * chunk}[random.IntN(3)]) }}
-		got := lines(&lineReader{r: pieces, limit: 20 * chunk})
+		got := lines(&LineReader{r: pieces, limit: 20 * chunk})
 		if !slices.Equal(got, want) {
 			t.Fatalf("seed %d: %d lines, want %d, or other ones", seed, len(got), len(want))
 		}

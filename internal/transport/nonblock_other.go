@@ -10,6 +10,6 @@ import (
 // tryWriter returns nil: here a write may always wait.
 func tryWriter(*os.File) func([]byte) (int, error) { return nil }
 
-func swift(f *os.File) io.Reader { return f }
+func FastReader(f *os.File) io.Reader { return f }
 
-func pollable(f *os.File) (mine *os.File, restore func()) { return f, func() {} }
+func ownPollable(f *os.File) (mine *os.File, restore func()) { return f, func() {} }

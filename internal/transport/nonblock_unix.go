@@ -10,17 +10,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A turn is one read or write of a pollable file, to which it belongs: one at a time.
-type turn struct {
+// A ioOp is one read or write of a pollable file, to which it belongs: one at a time.
+type ioOp struct {
 	b    []byte
 	n    int
 	err  error
 	take func(fd uintptr) (done bool)
 }
 
-// newTurn returns a turn that moves bytes with move; with wait, it is not done until some were moved.
-func newTurn(move func(uintptr, []byte) (int, error), wait bool) *turn {
-	t := new(turn)
+// newIOOp returns a turn that moves bytes with move; with wait, it is not done until some were moved.
+func newIOOp(move func(uintptr, []byte) (int, error), wait bool) *ioOp {
+	t := new(ioOp)
 	t.take = func(fd uintptr) bool {
 		for {
 			t.n, t.err = move(fd, t.b)
@@ -33,7 +33,7 @@ func newTurn(move func(uintptr, []byte) (int, error), wait bool) *turn {
 }
 
 // do has the file's poller take the turn.
-func (t *turn) do(poll func(func(uintptr) bool) error, b []byte) (int, error) {
+func (t *ioOp) do(poll func(func(uintptr) bool) error, b []byte) (int, error) {
 	t.b = b
 	err := poll(t.take)
 	t.b = nil
@@ -50,7 +50,7 @@ func tryWriter(f *os.File) func([]byte) (int, error) {
 	if err != nil || !nonblocking(conn) {
 		return nil
 	}
-	t := newTurn(writer(), false)
+	t := newIOOp(writer(), false)
 	return func(b []byte) (int, error) {
 		n, err := t.do(conn.Write, b)
 		if err == syscall.EAGAIN {
@@ -60,29 +60,29 @@ func tryWriter(f *os.File) func([]byte) (int, error) {
 	}
 }
 
-// swift returns what reads from f as f does, for one reader, and costs less. A file on a disk, whose mode may say that it
+// FastReader returns what reads from f as f does, for one reader, and costs less. A file on a disk, whose mode may say that it
 // does not block, cannot be waited for when it does.
-func swift(f *os.File) io.Reader {
+func FastReader(f *os.File) io.Reader {
 	info, err := f.Stat()
-	if err != nil || !streams(info) {
+	if err != nil || !isPipeOrSocket(info) {
 		return f
 	}
 	conn, err := f.SyscallConn()
 	if err != nil || !nonblocking(conn) {
 		return f
 	}
-	return &swiftReader{conn, newTurn(reader(), true)}
+	return &fastReader{conn, newIOOp(reader(), true)}
 }
 
-// streams reports whether it is a pipe or a socket.
-func streams(info os.FileInfo) bool { return info.Mode()&(os.ModeNamedPipe|os.ModeSocket) != 0 }
+// isPipeOrSocket reports whether it is a pipe or a socket.
+func isPipeOrSocket(info os.FileInfo) bool { return info.Mode()&(os.ModeNamedPipe|os.ModeSocket) != 0 }
 
-type swiftReader struct {
+type fastReader struct {
 	conn syscall.RawConn
-	turn *turn
+	turn *ioOp
 }
 
-func (r *swiftReader) Read(b []byte) (int, error) {
+func (r *fastReader) Read(b []byte) (int, error) {
 	n, err := r.turn.do(r.conn.Read, b)
 	if n == 0 && err == nil && len(b) > 0 {
 		return 0, io.EOF
@@ -106,15 +106,15 @@ func nonblocking(conn syscall.RawConn) bool {
 	return err == nil && on
 }
 
-// pollable returns a file of its own for the pipe or socket f, one whose reads
+// ownPollable returns a file of its own for the pipe or socket f, one whose reads
 // and writes Close unblocks; restore undoes what was done to f. Any other
 // file, and one that shares its pipe with stderr, is returned as it is: the
 // non-blocking mode belongs to the open pipe, and whoever else writes to it
 // would be surprised.
-func pollable(f *os.File) (mine *os.File, restore func()) {
+func ownPollable(f *os.File) (mine *os.File, restore func()) {
 	same := func() {}
 	info, err := f.Stat()
-	if err != nil || !streams(info) {
+	if err != nil || !isPipeOrSocket(info) {
 		return f, same
 	}
 	if stderr, err := os.Stderr.Stat(); err == nil && f != os.Stderr && os.SameFile(info, stderr) {

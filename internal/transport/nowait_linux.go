@@ -11,10 +11,10 @@ import (
 // EAGAIN. That is asked of the kernel with each call (RWF_NOWAIT) and does not rest on the mode of the open pipe, which
 // others who hold it may change: so the runtime need not be told that the call may block, which is half of what one at a
 // time costs. See docs/decisions/027-nowait.md.
-func reader() func(uintptr, []byte) (int, error) { return now(unix.SYS_PREADV2, syscall.Read) }
-func writer() func(uintptr, []byte) (int, error) { return now(unix.SYS_PWRITEV2, syscall.Write) }
+func reader() func(uintptr, []byte) (int, error) { return noWait(unix.SYS_PREADV2, syscall.Read) }
+func writer() func(uintptr, []byte) (int, error) { return noWait(unix.SYS_PWRITEV2, syscall.Write) }
 
-func now(trap uintptr, plain func(int, []byte) (int, error)) func(uintptr, []byte) (int, error) {
+func noWait(trap uintptr, plain func(int, []byte) (int, error)) func(uintptr, []byte) (int, error) {
 	unknown := false // the kernel has said that it does not do that, or not with such a file
 	return func(fd uintptr, b []byte) (int, error) {
 		if len(b) > 0 && !unknown {

@@ -70,7 +70,7 @@ func TestWithoutNowait(t *testing.T) {
 				if n, err := try([]byte(text)); n != len(text) || err != nil {
 					t.Errorf("wrote %d, %v", n, err)
 				}
-				from, b := swift(r), make([]byte, 100)
+				from, b := FastReader(r), make([]byte, 100)
 				if n, err := from.Read(b); string(b[:n]) != text || err != nil {
 					t.Errorf("read %q, %v", b[:n], err)
 				}

@@ -5,9 +5,9 @@ package transport
 import "syscall"
 
 // reader and writer return what moves what can be moved; the file has to be in its non-blocking mode.
-func reader() func(uintptr, []byte) (int, error) { return on(syscall.Read) }
-func writer() func(uintptr, []byte) (int, error) { return on(syscall.Write) }
+func reader() func(uintptr, []byte) (int, error) { return plainCall(syscall.Read) }
+func writer() func(uintptr, []byte) (int, error) { return plainCall(syscall.Write) }
 
-func on(plain func(int, []byte) (int, error)) func(uintptr, []byte) (int, error) {
+func plainCall(plain func(int, []byte) (int, error)) func(uintptr, []byte) (int, error) {
 	return func(fd uintptr, b []byte) (int, error) { return plain(int(fd), b) }
 }

@@ -13,17 +13,14 @@ func TrimBOM(text []byte) []byte { return bytes.TrimPrefix(text, byteOrderMark) 
 // ReadText reads to the end of a text, or one byte further than limit. Announced is how long the text is said to be, -1 if
 // nothing is said. That is believed up to believed; beyond it there is room for four times as much as has come at most, so
 // that nobody takes up memory by what is only said.
-func ReadText(from io.Reader, announced int64, believed, limit int) ([]byte, error) {
-	return readText(from, announced, believed, limit, new(receipt))
-}
-
-// readText is ReadText that counts the room for the text; the caller releases it.
-func readText(from io.Reader, announced int64, believed, limit int, r *receipt) ([]byte, error) {
+//
+// The room for the text is counted by lease, which the caller releases and which may be nil.
+func ReadText(from io.Reader, announced int64, believed, limit int, lease *ReceiveLease) ([]byte, error) {
 	room := min(believed, limit+1)
 	if announced >= 0 {
 		room = int(min(int64(room), announced+1)) // one more, to see the end
 	}
-	if err := r.hold(room); err != nil {
+	if err := lease.Resize(room); err != nil {
 		return nil, err
 	}
 	text := make([]byte, 0, room)
@@ -40,7 +37,7 @@ func readText(from io.Reader, announced int64, believed, limit int, r *receipt) 
 				room = int(min(int64(2*room), announced)) + 1
 			}
 			room = min(room, limit+1)
-			if err := r.hold(room); err != nil {
+			if err := lease.Resize(room); err != nil {
 				return text, err
 			}
 			text = append(make([]byte, 0, room), text...)

@@ -19,7 +19,7 @@ func TestReadText(t *testing.T) {
 		text := strings.Repeat("0123456789abcdef", n/16+1)[:n]
 		for name, way := range ways {
 			for _, announced := range []int64{-1, 0, int64(n) / 2, int64(n), 2 * int64(n), 1 << 40} {
-				got, err := ReadText(way(strings.NewReader(text)), announced, 4<<10, limit)
+				got, err := ReadText(way(strings.NewReader(text)), announced, 4<<10, limit, nil)
 				if n <= limit && string(got) != text || n > limit && len(got) <= limit || err != nil {
 					t.Errorf("%d bytes, %s, announced as %d: got %d bytes, %v", n, name, announced, len(got), err)
 				}
@@ -30,7 +30,7 @@ func TestReadText(t *testing.T) {
 		}
 	}
 	broken := errors.New("broken")
-	if _, err := ReadText(io.MultiReader(strings.NewReader("x"), iotest.ErrReader(broken)), 2, 4<<10, limit); err != broken {
+	if _, err := ReadText(io.MultiReader(strings.NewReader("x"), iotest.ErrReader(broken)), 2, 4<<10, limit, nil); err != broken {
 		t.Errorf("got %v of a text that breaks off", err)
 	}
 }
@@ -43,7 +43,7 @@ func TestAllocations_OfATextRead(t *testing.T) {
 		from := strings.NewReader(text)
 		got := testing.AllocsPerRun(20, func() {
 			from.Reset(text)
-			if _, err := ReadText(from, 1<<20, believed, 4<<20); err != nil {
+			if _, err := ReadText(from, 1<<20, believed, 4<<20, nil); err != nil {
 				t.Fatal(err)
 			}
 		})

@@ -21,16 +21,16 @@ const flushTime = time.Second
 // Close gives what waits a second to be taken. Where out cannot be polled, such as
 // a terminal that is stopped, a write that blocks stays behind.
 func Stdio(in, out *os.File, limit int) Conn {
-	r, restoreIn := pollable(in)
-	w, restoreOut := pollable(out)
+	r, restoreIn := ownPollable(in)
+	w, restoreOut := ownPollable(out)
 	s := &stdio{
-		lines: lineReader{r: unblockable(r, in), limit: limit},
+		lines: NewLineReader(unblockable(r, in), LineOptions{Limit: limit}),
 		in:    r, out: w,
 		ours:    w != out,
-		outbox:  newOutbox(w, tryWriter(w), limit),
+		outbox:  newWriteQueue(w, tryWriter(w), limit),
 		restore: func() { restoreIn(); restoreOut() },
 	}
-	s.outbox.failed = s.closeIn
+	s.outbox.onFailure = s.closeIn
 	return s
 }
 
@@ -40,7 +40,7 @@ func Stdio(in, out *os.File, limit int) Conn {
 func unblockable(r, was *os.File) io.Reader {
 	info, err := r.Stat()
 	if r != was || err != nil || info.Mode().IsRegular() {
-		return swift(r)
+		return FastReader(r)
 	}
 	pr, pw := io.Pipe()
 	go func() {
@@ -51,17 +51,17 @@ func unblockable(r, was *os.File) io.Reader {
 }
 
 type stdio struct {
-	lines   lineReader
+	lines   *LineReader
 	in, out *os.File
 	ours    bool // out is, so that closing it unblocks a write
-	outbox  *outbox
+	outbox  *WriteQueue
 	restore func()
 	closed  atomic.Bool
 	once    sync.Once
 }
 
 func (s *stdio) Read() (wire.Message, wire.ID, error) {
-	m, err := s.lines.readMessage()
+	m, err := s.lines.ReadMessage()
 	if err != nil && s.closed.Load() {
 		return m, "", ErrClosed
 	}
@@ -71,7 +71,7 @@ func (s *stdio) Read() (wire.Message, wire.ID, error) {
 // Write sends m. A client that has closed its side of our stdout is gone, whoever still holds our
 // stdin open: nothing that is asked there could be answered.
 func (s *stdio) Write(m wire.Message, _ wire.ID) error {
-	err := s.outbox.send(m)
+	err := s.outbox.Send(m)
 	if err != nil && !errors.Is(err, ErrFull) {
 		s.closeIn()
 		return ErrClosed
@@ -80,16 +80,16 @@ func (s *stdio) Write(m wire.Message, _ wire.ID) error {
 }
 
 // Crowded reports whether an eighth of what may wait for the client does.
-func (s *stdio) Crowded() bool { return s.outbox.crowded() }
+func (s *stdio) Crowded() bool { return s.outbox.Crowded() }
 
 func (s *stdio) Close() error {
 	s.once.Do(func() {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			s.outbox.drain()
+			s.outbox.flush()
 			s.closeOut()
-			s.outbox.close()
+			s.outbox.Close()
 		}()
 		giveUp := time.NewTimer(flushTime)
 		defer giveUp.Stop()

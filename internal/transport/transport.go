@@ -15,7 +15,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"time"
 
 	"mcpgateway/internal/wire"
 )
@@ -23,7 +22,7 @@ import (
 // A Conn is one stream of messages in each direction. One goroutine may read
 // while any number write; Close may be called at any time, and by anyone.
 type Conn interface {
-	// Read blocks until a message arrives. An error of type [*Noise] or [*Lost]
+	// Read blocks until a message arrives. An error of type [*MalformedError] or [*CallLostError]
 	// concerns what it names; the conversation goes on and Read may be called
 	// again. Every other error ends it: io.EOF if the far side closed it in an
 	// orderly way, [ErrClosed] after Close, or if nothing can be delivered any more.
@@ -59,45 +58,45 @@ var ErrClosed = errors.New("connection closed")
 // the bound for it is reached. The message was not sent, not even in part.
 var ErrFull = errors.New("the other side does not read: too much is waiting for it")
 
-// Noise is what Read returns for a piece of input that is no message. It was
+// MalformedError is what Read returns for a piece of input that is no message. It was
 // skipped.
-type Noise struct {
+type MalformedError struct {
 	Text []byte  // how it begins
 	ID   wire.ID // the id that could be read in it, if any
-	// Answer says that it seems to be meant as the answer to the request ID, and
+	// LooksLikeResponse says that it seems to be meant as the answer to the request ID, and
 	// not, say, a line of a log that has an id, too.
-	Answer bool
-	Err    *wire.Error // what is wrong with it, fit to be sent back
+	LooksLikeResponse bool
+	Err               *wire.Error // what is wrong with it, fit to be sent back
 	// Message is what could be read of it, of no kind.
 	Message wire.Message
 }
 
-func (n *Noise) Error() string { return n.Err.Message }
+func (n *MalformedError) Error() string { return n.Err.Message }
 
-// Lost is what Read returns when it is certain that a request written before
+// CallLostError is what Read returns when it is certain that a request written before
 // will get no answer, though the conversation goes on.
-type Lost struct {
+type CallLostError struct {
 	ID  wire.ID // the request's
 	Err error
-	// Ran says that the far side may have acted upon the request.
-	Ran bool
+	// MayHaveRun says that the far side may have acted upon the request.
+	MayHaveRun bool
 }
 
-func (l *Lost) Error() string { return l.Err.Error() }
-func (l *Lost) Unwrap() error { return l.Err }
+func (l *CallLostError) Error() string { return l.Err.Error() }
+func (l *CallLostError) Unwrap() error { return l.Err }
 
-// maxNoise is how much of a piece of noise is kept, in bytes. Whoever shows it
+// maxMalformed is how much of a piece of noise is kept, in bytes. Whoever shows it
 // has to take the secrets out first, and to cut it then.
-const maxNoise = 4 << 10
+const maxMalformed = 4 << 10
 
-// NewNoise returns the Noise that text is, of which wire.Parse has made m and
+// NewMalformedError returns the MalformedError that text is, of which wire.Parse has made m and
 // err.
-func NewNoise(text []byte, m wire.Message, err error) *Noise {
+func NewMalformedError(text []byte, m wire.Message, err error) *MalformedError {
 	var reason *wire.Error
 	if !errors.As(err, &reason) {
 		reason = wire.Errorf(wire.CodeParseError, "%v", err)
 	}
-	n := &Noise{Text: text[:min(len(text), maxNoise)], ID: m.ID(), Err: reason, Message: m}
+	n := &MalformedError{Text: text[:min(len(text), maxMalformed)], ID: m.ID(), Err: reason, Message: m}
 	if reason.Code == wire.CodeParseError {
 		// No JSON, such as the NaN that some write; yet a call may wait for it.
 		var skim wire.Skimmer
@@ -105,48 +104,38 @@ func NewNoise(text []byte, m wire.Message, err error) *Noise {
 		n.ID = skim.ID()
 	}
 	has := func(key string) bool { return bytes.Contains(text, []byte(key)) }
-	n.Answer = n.ID != "" && m.Part(wire.PartMethod) == nil && (has(`"jsonrpc"`) || has(`"result"`) || has(`"error"`)) &&
+	n.LooksLikeResponse = n.ID != "" && m.Part(wire.PartMethod) == nil && (has(`"jsonrpc"`) || has(`"result"`) || has(`"error"`)) &&
 		(reason.Code != wire.CodeParseError || !has(`"method"`))
 	return n
 }
 
-// noise returns the Noise that an overlong message is.
-func (o *overlong) noise(limit int) *Noise {
+// Malformed returns the MalformedError that an overlong message is.
+func (o *OversizedError) Malformed(limit int) *MalformedError {
 	err := tooLong(limit)
-	if o.why != nil {
-		err = wire.Errorf(wire.CodeInternalError, "%v", o.why)
+	if o.Reason != nil {
+		err = wire.Errorf(wire.CodeInternalError, "%v", o.Reason)
 	}
-	return &Noise{Text: o.head, ID: o.id, Answer: true, Err: err}
+	return &MalformedError{Text: o.Head, ID: o.ID, LooksLikeResponse: true, Err: err}
 }
 
-// lost returns why a request has no answer whose answer is an overlong message.
-func (o *overlong) lost(limit int) error {
-	if o.why != nil {
-		return fmt.Errorf("the answer cannot be read: %w", o.why)
+// LostError returns why a request has no answer whose answer is an overlong message.
+func (o *OversizedError) LostError(limit int) error {
+	if o.Reason != nil {
+		return fmt.Errorf("the answer cannot be read: %w", o.Reason)
 	}
-	return tooLongAnswer(limit)
+	return ErrAnswerTooLong(limit)
+}
+
+// ErrAnswerTooLong returns the error of a request whose answer has more than limit bytes.
+func ErrAnswerTooLong(limit int) error {
+	return fmt.Errorf("the answer is longer than limits.message, %d bytes", limit)
 }
 
 func tooLong(limit int) *wire.Error {
 	return wire.Errorf(wire.CodeInvalidRequest, "Invalid request: the message is longer than limits.message, %d bytes", limit)
 }
 
-// An ExitError tells how a child process ended.
-type ExitError struct {
-	Status string        // "exit 127", "signal: killed"
-	Stderr string        // the last lines it wrote there
-	Before time.Duration // how long it had written nothing there when it ended
-}
+// An UnreadableError is why a body or an event is not read: its coding, or want of room.
+type UnreadableError struct{ Reason string }
 
-// staleWords is how old what a child wrote last may be, for it to be taken for the cause of its end.
-const staleWords = 10 * time.Second
-
-func (e *ExitError) Error() string {
-	switch {
-	case e.Stderr == "":
-		return e.Status
-	case e.Before >= staleWords:
-		return fmt.Sprintf("%s; its last words, %v before: %s", e.Status, e.Before.Truncate(time.Second), e.Stderr)
-	}
-	return fmt.Sprintf("%s; its last words: %s", e.Status, e.Stderr)
-}
+func (u *UnreadableError) Error() string { return u.Reason }

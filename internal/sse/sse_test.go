@@ -1,0 +1,257 @@
+package sse
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+	"unicode"
+
+	"mcpgateway/internal/transport"
+)
+
+func TestEventReader(t *testing.T) {
+	tests := []struct {
+		name, stream string
+		want         []string
+	}{
+		{"one line", "data: a\n\n", []string{"a"}},
+		{"no space after the colon", "data:a\n\n", []string{"a"}},
+		{"only one space is dropped", "data:  a\n\n", []string{" a"}},
+		{"CR LF", "data: a\r\n\r\ndata: b\r\n\r\n", []string{"a", "b"}},
+		{"CR", "data: a\r\rdata: b\r\r", []string{"a", "b"}},
+		{"mixed ends", "data: a\r\ndata: b\rdata: c\n\r\n", []string{"a\nb\nc"}},
+		{"several lines", "data: {\ndata: \"a\":\ndata: 1}\n\n", []string{"{\n\"a\":\n1}"}},
+		{"lines with a comment between", "data: a\n: ping\ndata: b\n\n", []string{"a\nb"}},
+		{"a byte order mark", "\xEF\xBB\xBFdata: a\n\n", []string{"a"}},
+		{"a byte order mark before a comment", "\xEF\xBB\xBF: hello\n\ndata: a\n\n", []string{"a"}},
+		{"unknown fields", "foo: x\ndatum: y\ndata: a\nbar\n\n", []string{"a"}},
+		{"no data", ": ping\n\nevent: x\n\nid: 1\n\n\n\n", nil},
+		{"empty data", "id: 1\ndata:\n\ndata\n\ndata: a\n\n", []string{"a"}},
+		{"two empty lines of data", "data\ndata\n\n", []string{"\n"}},
+		{"named message", "event: message\ndata: a\n\n", []string{"message a"}},
+		{"named otherwise", "event: ping\ndata: a\n\ndata: b\n\n", []string{"ping a", "b"}},
+		{"the last blank line is missing", "data: a\n\ndata: b\n", []string{"a", "b"}},
+		{"the last line end is missing", "data: a\n\ndata: b", []string{"a", "b"}},
+		{"nothing", "", nil},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			for name, r := range readers(tt.stream) {
+				events, err := readEvents(NewReader(1000, nil), r)
+				if err != io.EOF || strings.Join(events, "|") != strings.Join(tt.want, "|") {
+					t.Errorf("%s: got %q, %v; want %q", name, events, err, tt.want)
+				}
+			}
+		})
+	}
+}
+
+// readers are ways in which a stream may arrive.
+func readers(stream string) map[string]io.Reader {
+	return map[string]io.Reader{
+		"at once":        strings.NewReader(stream),
+		"byte by byte":   iotest.OneByteReader(strings.NewReader(stream)),
+		"EOF with bytes": iotest.DataErrReader(strings.NewReader(stream)),
+	}
+}
+
+// readEvents reads until the stream ends. An event is shown as its data, with
+// its name before it if it has one.
+func readEvents(r *Reader, body io.Reader) (all []string, err error) {
+	r.Open(body)
+	for {
+		e, err := r.Next()
+		var large *transport.OversizedError
+		switch {
+		case errors.As(err, &large):
+			all = append(all, "too large: "+string(large.Head[:min(10, len(large.Head))])+" id "+string(large.ID))
+		case err != nil:
+			return all, err
+		default:
+			all = append(all, strings.TrimPrefix(e.Name+" "+string(e.Data), " "))
+		}
+	}
+}
+
+func TestEventReaderRemembersWhereToResume(t *testing.T) {
+	r := NewReader(1000, nil)
+	if r.Retry >= 0 {
+		t.Error("retry is set before the server asked for any")
+	}
+	const first = "id: 1\nretry: 250\ndata: a\n\nid: 2\ndata:\n\nid: bad\x00id\nretry: soon\ndata: b\n\nid: 4\n"
+	readEvents(r, strings.NewReader(first))
+	if r.LastID != "2" || r.Retry != 250*time.Millisecond {
+		t.Errorf("lastID %q, retry %v; want 2, for event 4 never came, and 250ms", r.LastID, r.Retry)
+	}
+	readEvents(r, strings.NewReader("data: c\n\n"))
+	if r.LastID != "2" {
+		t.Errorf("lastID %q after an event without an id, want 2", r.LastID)
+	}
+	readEvents(r, strings.NewReader("id: bad\x01id\ndata: d\n\n"))
+	if r.LastID != "" {
+		t.Errorf("lastID %q after an id that no header field can have, want none", r.LastID)
+	}
+	readEvents(r, strings.NewReader("id: 5\ndata: d\n\n"))
+	readEvents(r, strings.NewReader("id\ndata: d\n\n"))
+	if r.LastID != "" {
+		t.Errorf("lastID %q after an empty id, want none", r.LastID)
+	}
+}
+
+func TestEventReaderDeliversNothingOfABrokenStream(t *testing.T) {
+	broken := errors.New("broken")
+	stream := io.MultiReader(strings.NewReader("data: a\n\ndata: b\n"), iotest.ErrReader(broken))
+	events, err := readEvents(NewReader(1000, nil), stream)
+	if err != broken || strings.Join(events, "|") != "a" {
+		t.Errorf("got %q, %v", events, err)
+	}
+}
+
+// A CR ends a line even while nothing follows it.
+func TestEventReaderDoesNotWaitBehindCR(t *testing.T) {
+	pr, pw := io.Pipe()
+	defer pw.Close()
+	go io.WriteString(pw, "data: a\r\r")
+	r := NewReader(1000, nil)
+	r.Open(pr)
+	if e, err := r.Next(); string(e.Data) != "a" || err != nil {
+		t.Errorf("got %q, %v", e.Data, err)
+	}
+}
+
+func TestEventReaderPassesOverWhatIsTooLarge(t *testing.T) {
+	long := strings.Repeat("x", 10_000)
+	tests := []struct{ name, stream, want string }{
+		{"one line", `data: {"a":"` + long + `","id":7}` + "\n\ndata: b\n\n", `too large: {"a":"xxxx id 7|b`},
+		{"many lines", strings.Repeat("data: 0123456789\n", 20) + "\ndata: b\n\n", "too large: 0123456789 id |b"},
+		{"just over", "data: " + long[:101] + "\n\ndata: b\n\n", "too large: xxxxxxxxxx id |b"},
+		{"just not", "data: " + long[:100] + "\n\n", long[:100]},
+		{"at the end", "data: " + long, "too large: xxxxxxxxxx id "},
+		{"a comment", "data: a\n: " + long + "\ndata: b\n\n", "a\nb"},
+		{"another field", "data: a\nid: " + long + "\n\n", "a"},
+		{"then more data", "data: " + long + "\ndata: a\n\ndata: b\n\n", "too large: xxxxxxxxxx id |b"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			for name, r := range readers(tt.stream) {
+				events, err := readEvents(NewReader(100, nil), r)
+				if got := strings.Join(events, "|"); err != io.EOF || got != tt.want {
+					t.Errorf("%s: got %.200q, %v; want %q", name, got, err, tt.want)
+				}
+			}
+		})
+	}
+}
+
+// What was handed out must not change when more is read.
+func TestEventReaderLeavesItsEventsAlone(t *testing.T) {
+	var stream bytes.Buffer
+	for i := range 2000 {
+		stream.WriteString("data: event number " + strconv.Itoa(i) + "\n\n")
+	}
+	r := NewReader(1000, nil)
+	r.Open(&stream)
+	var all [][]byte
+	for e, err := r.Next(); err == nil; e, err = r.Next() {
+		all = append(all, e.Data)
+	}
+	for i, data := range all {
+		if want := "event number " + strconv.Itoa(i); string(data) != want {
+			t.Fatalf("event %d has become %q", i, data)
+		}
+	}
+	if len(all) != 2000 {
+		t.Errorf("%d events, want 2000", len(all))
+	}
+}
+
+// The reference reads all first and follows the text of the standard, but for
+// the event that the end of the stream cuts off.
+func referenceEvents(stream string) (all []string, lastID, retry string) {
+	stream = strings.TrimPrefix(stream, "\uFEFF")
+	lines := regexp.MustCompile(`\r\n|\n|\r`).Split(stream, -1)
+	if end := len(lines) - 1; lines[end] == "" {
+		lines = lines[:end]
+	}
+	var name, data, id string
+	dispatch := func() {
+		lastID = id
+		if data = strings.TrimSuffix(data, "\n"); data != "" {
+			all = append(all, strings.TrimPrefix(name+" "+data, " "))
+		}
+		name, data = "", ""
+	}
+	for _, line := range lines {
+		field, value, _ := strings.Cut(line, ":")
+		value = strings.TrimPrefix(value, " ")
+		switch {
+		case line == "":
+			dispatch()
+		case field == "data":
+			data += value + "\n"
+		case field == "event":
+			name = value
+		case field == "id" && strings.ContainsFunc(value, unicode.IsControl) && !strings.Contains(value, "\x00"):
+			id = "" // no header can have it
+		case field == "id" && !strings.Contains(value, "\x00"):
+			id = value
+		case field == "retry" && regexp.MustCompile(`^0*[0-9]{1,9}$`).MatchString(value):
+			retry = value
+		}
+	}
+	if strings.TrimSuffix(data, "\n") != "" {
+		dispatch()
+	}
+	return all, lastID, retry
+}
+
+func FuzzEventReader(f *testing.F) {
+	for _, seed := range []string{
+		"data: a\n\n", "\xEF\xBB\xBFdata: a\r\rdata:b\r\n\r\n", "id: 1\nretry: 10\ndata\ndata: x\n\n: c\n\n",
+		"event: ping\ndata: {}\n\nid:\x00\n\n", "data: x", "\r\n\r\n\n\r", "id: 9\ndata: {\ndata: }\n", "retry:00\ndata:\n\n",
+	} {
+		f.Add(seed, uint8(3))
+	}
+	f.Fuzz(func(t *testing.T, stream string, piece uint8) {
+		want, lastID, retry := referenceEvents(stream)
+		r := NewReader(1<<20, nil)
+		got, err := readEvents(r, &pieces{rest: stream, size: int(piece)%7 + 1})
+		if err != io.EOF || strings.Join(got, "|") != strings.Join(want, "|") {
+			t.Fatalf("got %q, %v; want %q", got, err, want)
+		}
+		if r.LastID != lastID {
+			t.Errorf("last id %q, want %q", r.LastID, lastID)
+		}
+		if ms, err := strconv.Atoi(retry); err == nil && r.Retry != time.Duration(ms)*time.Millisecond {
+			t.Errorf("retry %v, want %dms", r.Retry, ms)
+		}
+		small := NewReader(8, nil)
+		few, _ := readEvents(small, strings.NewReader(stream))
+		if len(few) > len(want)+strings.Count(stream, "data") {
+			t.Errorf("%d events where no more than %d can be", len(few), len(want))
+		}
+		if small.LastID != lastID && len(lastID) < 8 {
+			t.Errorf("with a small limit the last id is %q, want %q", small.LastID, lastID)
+		}
+	})
+}
+
+// pieces is a reader that gives a few bytes at a time.
+type pieces struct {
+	rest string
+	size int
+}
+
+func (p *pieces) Read(b []byte) (int, error) {
+	n := copy(b[:min(len(b), p.size)], p.rest)
+	if p.rest = p.rest[n:]; n == 0 {
+		return 0, io.EOF
+	}
+	return n, nil
+}

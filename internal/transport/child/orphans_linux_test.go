@@ -1,0 +1,150 @@
+package child
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"mcpgateway/internal/procgroup"
+
+	"mcpgateway/internal/mcptest/proctest"
+)
+
+// PROC-01: what a child leaves behind in a session of its own ends with it, and
+// when Close returns it has.
+func TestPROC01WhatHasLeftTheGroupEndsWithTheChild(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: this test takes seconds")
+	}
+	if !proctest.InSubreaper(t, procgroup.BecomeSubreaper) {
+		return
+	}
+	for name, end := range map[string]func(*Process){
+		"Close": func(p *Process) { p.Close() },
+		"death": func(p *Process) { _ = syscall.Kill(p.Pid(), syscall.SIGKILL) },
+	} {
+		for what, does := range map[string]string{
+			"sleeps":                              proctest.Sleep,
+			"ignores SIGTERM":                     proctest.IgnoreSignals,
+			"has a child without its environment": "env -i sh -c 'echo $$ > " + t.TempDir() + "/deep; " + proctest.IgnoreSignals + "' & wait",
+		} {
+			t.Run(name+", "+what, func(t *testing.T) {
+				file := filepath.Join(t.TempDir(), "pid")
+				p := spawn(t, shell(proctest.Detached(file, does)+"read -r never"))
+				pid := proctest.PIDFrom(t, file)
+				all := []int{pid}
+				if _, deep, ok := strings.Cut(does, "> "); ok {
+					deep, _, _ = strings.Cut(deep, ";")
+					all = append(all, proctest.PIDFrom(t, deep))
+				}
+				end(p)
+				for _, pid := range all {
+					if name == "Close" && proctest.Runs(pid) {
+						t.Errorf("%d is there after Close", pid)
+					}
+					proctest.Eventually(t, "its end", func() bool { return !proctest.Exists(pid) })
+				}
+			})
+		}
+	}
+}
+
+// What a child leaves behind is asked to end before it is made to.
+func TestWhatIsLeftBehindIsEndedPolitely(t *testing.T) {
+	if !proctest.InSubreaper(t, procgroup.BecomeSubreaper) {
+		return
+	}
+	dir := t.TempDir()
+	said := filepath.Join(dir, "said")
+	c := shell(proctest.Detached(dir+"/pid", "trap 'echo bye > "+said+"; exit' TERM; while :; do sleep 0.01; done") + "read -r never")
+	c.Grace = 5 * time.Second
+	p := spawn(t, c)
+	proctest.PIDFrom(t, dir+"/pid")
+	p.Close()
+	if text, _ := os.ReadFile(said); string(text) != "bye\n" {
+		t.Errorf("it said %q", text)
+	}
+}
+
+// Whom a child leaves behind while another lives is told from what that one has left.
+func TestTheStraysOfASiblingAreLeftAlone(t *testing.T) {
+	if !proctest.InSubreaper(t, procgroup.BecomeSubreaper) {
+		return
+	}
+	dir := t.TempDir()
+	a := spawn(t, shell(proctest.Detached(dir+"/a", proctest.Sleep)+"read -r never"))
+	b := spawn(t, shell(proctest.Detached(dir+"/b", proctest.Sleep)+"setsid sleep 60 & echo $! > "+dir+"/c; read -r never"))
+	ofA, ofB, stillB := proctest.PIDFrom(t, dir+"/a"), proctest.PIDFrom(t, dir+"/b"), proctest.PIDFrom(t, dir+"/c")
+	a.Close()
+	if proctest.Runs(ofA) {
+		t.Error("what the ended one left is there")
+	}
+	if !proctest.Runs(ofB) || !proctest.Runs(stillB) || b.waitExit(0) {
+		t.Error("the sibling was hit")
+	}
+	b.Close()
+	if proctest.Runs(ofB) || proctest.Runs(stillB) {
+		t.Error("what the other one left is there")
+	}
+}
+
+// A server that makes a daemon of itself is told not to.
+func TestADaemonIsToldToStayInTheForeground(t *testing.T) {
+	if !proctest.InSubreaper(t, procgroup.BecomeSubreaper) {
+		return
+	}
+	file := filepath.Join(t.TempDir(), "pid")
+	daemon := proctest.Detached(file, proctest.Sleep) + "until [ -s " + file + " ]; do sleep 0.01; done; " // its end must not overtake it
+	for script, want := range map[string]string{
+		daemon + "exit 0": "exit 0; it has left a process behind, but a server must not go into the background",
+		daemon + "exit 3": "exit 3",
+		"exit 0":          "exit 0",
+	} {
+		_ = os.Remove(file)
+		p := spawn(t, shell(script))
+		if _, _, err := p.Read(); err == nil || err.Error() != want {
+			t.Errorf("%s: got %v", script, err)
+		}
+	}
+}
+
+// PROC-04: with a parent that is killed goes also what has left the group of its child.
+func TestPROC04TheHolderFindsWhatHasLeftTheGroup(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: this test takes seconds")
+	}
+	victim := proctest.StartVictim(t)
+	if victim == nil {
+		procgroup.BecomeSubreaper()
+		spawn(t, shell(proctest.Detached(os.Getenv("DIR")+"/pid", proctest.IgnoreSignals)+"read -r never"))
+		select {}
+	}
+	pid := victim.PIDFrom(t, "pid")
+	if !proctest.Exists(pid) {
+		t.Fatal("it does not live")
+	}
+	victim.Kill()
+	proctest.Eventually(t, "its end", func() bool { return !proctest.Exists(pid) })
+}
+
+// PROC-04: so does what was left behind by a child that is dead, while it is given its grace.
+func TestPROC04StraysAreHeldWhileTheyHaveTheirGrace(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: this test takes seconds")
+	}
+	victim := proctest.StartVictim(t)
+	if victim == nil {
+		procgroup.BecomeSubreaper()
+		dir := os.Getenv("DIR")
+		c := shell(proctest.Detached(dir+"/pid", "trap 'echo $$ > "+dir+"/asked' TERM; while :; do sleep 0.01; done") + "until [ -s " + dir + "/pid ]; do sleep 0.01; done")
+		c.Grace = time.Hour
+		spawn(t, c)
+		select {}
+	}
+	pid := victim.PIDFrom(t, "asked")
+	victim.Kill()
+	proctest.Eventually(t, "its end", func() bool { return !proctest.Exists(pid) })
+}

@@ -1,0 +1,51 @@
+package child
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os/exec"
+	"strings"
+	"time"
+
+	"mcpgateway/internal/procgroup"
+)
+
+// outputKept bounds the output of [Run], in bytes.
+const outputKept = 64 << 10
+
+// Run runs a program that speaks no MCP to its end, and returns what it wrote. Of the Command it
+// needs Path, Args, Env and Dir. The program ends with ctx, and with this process, as those of
+// [Start] do.
+func Run(ctx context.Context, c Command) (output string, err error) {
+	path, err := lookPath(c.Path, c.Dir, c.Env)
+	if err != nil {
+		return "", err
+	}
+	var written cutBuffer
+	cmd := &exec.Cmd{Path: path, Args: append([]string{c.Path}, c.Args...), Env: c.Env, Dir: c.Dir, WaitDelay: pipeDrainTimeout}
+	cmd.Stdout, cmd.Stderr = &written, &written // one writer, so that os/exec does not write concurrently
+	g, err := procgroup.Start(cmd)
+	if err != nil {
+		return "", explainStartError(path, err)
+	}
+	stop := context.AfterFunc(ctx, g.Kill)
+	g.Wait(cmd)
+	g.KillOrphans(time.Second)
+	output = strings.TrimSpace(strings.ToValidUTF8(written.String(), "\uFFFD"))
+	switch state := cmd.ProcessState; {
+	case !stop():
+		return output, fmt.Errorf("%s: %w", c.Path, context.Cause(ctx))
+	case !state.Success():
+		return output, fmt.Errorf("%s: %s", c.Path, status(state))
+	}
+	return output, nil
+}
+
+// A cutBuffer keeps the beginning of what is written to it.
+type cutBuffer struct{ bytes.Buffer }
+
+func (b *cutBuffer) Write(p []byte) (int, error) {
+	b.Buffer.Write(p[:min(len(p), max(0, outputKept-b.Len()))])
+	return len(p), nil
+}

@@ -1,0 +1,558 @@
+package httpclient
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mcpgateway/internal/transport"
+
+	"mcpgateway/internal/wire"
+)
+
+func TestHTTPLost(t *testing.T) {
+	status := func(code int, text string) func(http.ResponseWriter, *http.Request, wire.Message) {
+		return func(w http.ResponseWriter, _ *http.Request, _ wire.Message) { http.Error(w, text, code) }
+	}
+	tests := []struct {
+		name  string
+		serve func(http.ResponseWriter, *http.Request, wire.Message)
+		want  string
+		ran   bool
+	}{
+		{"400", status(400, "bad\n\n request"), "HTTP 400 Bad Request: bad request", true},
+		{"401", status(401, "who are you"), "HTTP 401 Unauthorized: who are you", false},
+		{"403", status(403, ""), "HTTP 403 Forbidden", false},
+		{"405", status(405, ""), "HTTP 405 Method Not Allowed", false},
+		{"413", status(413, ""), "HTTP 413 Request Entity Too Large", false},
+		{"429", status(429, "slow down"), "HTTP 429 Too Many Requests: slow down", false},
+		{"500", status(500, strings.Repeat("é", 150)), "HTTP 500 Internal Server Error: " + strings.Repeat("é", 100) + "…", true},
+		{"501", status(501, ""), "HTTP 501 Not Implemented", false},
+		{"502", status(502, "<h1>Bad\tGateway</h1>"), "HTTP 502 Bad Gateway: Bad Gateway", true},
+		{"503", status(503, "upstream connect error"), "HTTP 503 Service Unavailable: upstream connect error", true},
+		{"599", status(599, ""), "HTTP 599", true},
+		{"no text", func(w http.ResponseWriter, _ *http.Request, _ wire.Message) {
+			w.Header().Set("Content-Type", "image/png")
+			w.WriteHeader(500)
+			fmt.Fprint(w, "\x89PNG")
+		}, "HTTP 500 Internal Server Error", true},
+		{"202 for a request", status(202, ""), "HTTP 202 Accepted", true},
+		{"204 for a request", func(w http.ResponseWriter, _ *http.Request, _ wire.Message) {
+			w.WriteHeader(204)
+		}, "what came back is no answer: HTTP 204 No Content", true},
+		{"a page", func(w http.ResponseWriter, _ *http.Request, _ wire.Message) {
+			fmt.Fprint(w, "<html>log in</html>")
+		}, "HTTP 200 OK: log in", true},
+		{"truncated JSON", func(w http.ResponseWriter, _ *http.Request, m wire.Message) {
+			fmt.Fprint(w, result(m, `{}`)[:20])
+		}, "the answer is no message: Parse error", true},
+		{"both result and error", func(w http.ResponseWriter, _ *http.Request, m wire.Message) {
+			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":1,"error":{"code":1,"message":"m"}}`, m.ID())
+		}, "the answer is no message: Invalid request", true},
+		{"too long", func(w http.ResponseWriter, _ *http.Request, m wire.Message) {
+			answer(w, m, string(wire.Quote(strings.Repeat("x", 1<<20))))
+		}, "the answer is longer than limits.message, 1048576 bytes", true},
+		{"too long, length unknown", func(w http.ResponseWriter, _ *http.Request, m wire.Message) {
+			w.(http.Flusher).Flush()
+			answer(w, m, string(wire.Quote(strings.Repeat("x", 1<<20))))
+		}, "the answer is longer than limits.message, 1048576 bytes", true},
+		{"too long an event", func(w http.ResponseWriter, r *http.Request, m wire.Message) {
+			stream(w, sseEvent(result(m, string(wire.Quote(strings.Repeat("x", 1<<20))))))
+			hang(r)
+		}, "the answer is longer than limits.message, 1048576 bytes", true},
+		{"connection broken", func(http.ResponseWriter, *http.Request, wire.Message) { hangUp() },
+			"the connection broke before the answer: EOF", true},
+		{"broken in a body", func(w http.ResponseWriter, _ *http.Request, m wire.Message) {
+			w.Header().Set("Content-Length", "1000")
+			fmt.Fprint(w, result(m, `{}`))
+			w.(http.Flusher).Flush()
+			hangUp()
+		}, "the connection broke before the answer was complete: unexpected EOF", true},
+		{"stream ended", func(w http.ResponseWriter, _ *http.Request, _ wire.Message) {
+			stream(w, ": hello\n\n")
+		}, "the stream ended without the answer: EOF", true},
+		{"stream broken", func(w http.ResponseWriter, _ *http.Request, m wire.Message) {
+			stream(w, "data: "+result(m, `{}`)+"\n")
+			hangUp()
+		}, "the stream ended without the answer: unexpected EOF", true},
+		{"stream on a refusal", func(w http.ResponseWriter, _ *http.Request, m wire.Message) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			w.WriteHeader(403)
+		}, "HTTP 403 Forbidden", false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStub(t)
+				s.post = tt.serve
+				c := ready(t, s, nil)
+				wantText(t, c.lost(c.call("tools/call"), tt.ran), tt.want)
+				s.post = nil // the conversation goes on
+				id := c.call("tools/call")
+				if m := c.read(); m.ID() != id {
+					t.Errorf("then got %s", m.Raw())
+				}
+			})
+		})
+	}
+}
+
+// What is no message in a stream is noise; it is said what the stream had when
+// it ends without the answer.
+func TestHTTPNoiseInAStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStub(t)
+		s.post = func(w http.ResponseWriter, _ *http.Request, m wire.Message) {
+			stream(w, sseEvent("nonsense"), sseEvent(`{"jsonrpc":"2.0","id":`+string(m.ID())+`}`), sseEvent(result(m, `{}`)))
+		}
+		c := ready(t, s, nil)
+		id := c.call("tools/call")
+		for _, text := range []string{"nonsense", `{"jsonrpc":`} {
+			_, _, err := c.Read()
+			var noise *transport.MalformedError
+			if !errors.As(err, &noise) || !strings.HasPrefix(string(noise.Text), text) {
+				t.Fatalf("got %v", err)
+			}
+		}
+		wantText(t, c.lost(id, true), "the answer is no message")
+	})
+}
+
+func TestHTTPDialErrors(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStub(t)
+		c := ready(t, s, nil)
+		synctest.Wait()
+		time.Sleep(10 * time.Second) // the pool is empty now
+		s.dialled, s.refusing = 0, 1000
+		wantText(t, c.lost(c.call("tools/call"), false), "no connection: dial tcp: connection refused")
+		if s.dialled != 1+maxTries {
+			t.Errorf("dialled %d times", s.dialled)
+		}
+		s.refusing = maxTries
+		id := c.call("tools/call")
+		if m := c.read(); m.ID() != id || s.count("tools/call") != 1 {
+			t.Errorf("got %s after %d calls", m.Raw(), s.count("tools/call"))
+		}
+		if !strings.Contains(s.log.String(), "sending a message again") {
+			t.Error("the log tells nothing of it")
+		}
+	})
+}
+
+// Whatever goes wrong, a call that may have run is not sent again.
+func TestCONC_04_CallIsNeverReplayed(t *testing.T) {
+	failures := map[string]func(http.ResponseWriter, *http.Request){
+		"connection broken": func(http.ResponseWriter, *http.Request) { hangUp() },
+		"broken in a body": func(w http.ResponseWriter, _ *http.Request) {
+			w.(http.Flusher).Flush()
+			hangUp()
+		},
+		"stream broken": func(w http.ResponseWriter, _ *http.Request) { stream(w, "id: 1\ndata:\n\n"); hangUp() },
+		"500":           func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) },
+		"502":           func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(502) },
+		"503":           func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503) },
+		"504":           func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(504) },
+	}
+	for name, fail := range failures {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStub(t)
+				s.post = func(w http.ResponseWriter, r *http.Request, _ wire.Message) { fail(w, r) }
+				c := ready(t, s, nil)
+				c.call("ping") // leaves a connection in the pool, so that the call goes out on an old one
+				c.lost("101", true)
+				c.lost(c.call("tools/call"), true)
+				time.Sleep(time.Hour)
+				synctest.Wait()
+				if n := s.count("tools/call"); n != 1 {
+					t.Errorf("the server got %d calls", n)
+				}
+			})
+		})
+	}
+}
+
+func TestHTTPSendsAgain(t *testing.T) {
+	putOff := func(status int, after string) func(http.ResponseWriter) {
+		return func(w http.ResponseWriter) {
+			w.Header().Set("Retry-After", after)
+			w.WriteHeader(status)
+		}
+	}
+	status := func(code int) func(http.ResponseWriter) {
+		return func(w http.ResponseWriter) { w.WriteHeader(code) }
+	}
+	tests := []struct {
+		name, method string
+		fail         func(http.ResponseWriter)
+		again        bool
+		after        time.Duration
+	}{
+		{"a call on 429 with Retry-After", "tools/call", putOff(429, "20"), true, 20 * time.Second},
+		{"a call on 503 with Retry-After", "tools/call", putOff(503, "30"), true, 30 * time.Second},
+		{"a call on 429 with a date", "tools/call", putOff(429, "Sat, 01 Jan 2000 00:00:07 GMT"), true, 7 * time.Second},
+		{"not if that is too long", "tools/call", putOff(429, "31"), false, 0},
+		{"not a call on 500 with Retry-After", "tools/call", putOff(500, "1"), false, 0},
+		{"a list on 502", "tools/list", status(502), true, 250 * time.Millisecond},
+		{"a list on 503", "resources/templates/list", status(503), true, 250 * time.Millisecond},
+		{"a resource on 504", "resources/read", status(504), true, 250 * time.Millisecond},
+		{"a prompt when the connection breaks", "prompts/get", func(http.ResponseWriter) { hangUp() }, true, 250 * time.Millisecond},
+		{"not a list on 500", "tools/list", status(500), false, 0},
+		{"not an unknown method", "x/y", status(502), false, 0},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStub(t)
+				c := ready(t, s, nil)
+				synctest.Wait()
+				failed := false
+				s.post = func(w http.ResponseWriter, _ *http.Request, m wire.Message) {
+					if !failed {
+						failed = true
+						tt.fail(w)
+						return
+					}
+					answer(w, m, "{}")
+				}
+				began := time.Now()
+				id := c.call(tt.method)
+				m, _, err := c.Read()
+				if again := err == nil && m.ID() == id; again != tt.again {
+					t.Errorf("got %s, %v", m.Raw(), err)
+				}
+				if took := time.Since(began).Truncate(10 * time.Millisecond); took != tt.after {
+					t.Errorf("took %v, want %v", took, tt.after)
+				}
+			})
+		})
+	}
+}
+
+// Ways in which servers say that they do not know the session.
+var forgotten = map[string]func(http.ResponseWriter){
+	"404":           func(w http.ResponseWriter) { http.Error(w, "Invalid session ID", 404) },
+	"404 with JSON": func(w http.ResponseWriter) { rpcError(w, 404, "null", -32001, "Session not found") },
+	"400 of the TypeScript examples": func(w http.ResponseWriter) {
+		rpcError(w, 400, "101", -32000, "Bad Request: No valid session ID provided")
+	},
+	"400 of a server started anew": func(w http.ResponseWriter) { rpcError(w, 400, "null", -32000, "Bad Request: Server not initialized") },
+	"400 with text":                func(w http.ResponseWriter) { http.Error(w, "Invalid session ID", 400) },
+	"200 with -32600":              func(w http.ResponseWriter) { rpcError(w, 200, "101", -32600, "Session not found") },
+	"200 with -32001":              func(w http.ResponseWriter) { rpcError(w, 200, "null", -32001, "session not found") },
+}
+
+func rpcError(w http.ResponseWriter, status int, id string, code int, message string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":%q}}`, id, code, message)
+}
+
+func TestHTTP_02_SessionIsLost(t *testing.T) {
+	for name, reply := range forgotten {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStub(t)
+				s.post = func(w http.ResponseWriter, r *http.Request, m wire.Message) {
+					if m.Method() == "slow" {
+						hang(r)
+					}
+					reply(w)
+				}
+				c := ready(t, s, nil)
+				c.call("tools/call")
+				err := c.lost("101", false)
+				if !errors.Is(err, ErrSessionLost) {
+					t.Errorf("got %v", err)
+				}
+				_, _, err = c.Read()
+				if lost := new(transport.CallLostError); errors.As(err, &lost) || !errors.Is(err, ErrSessionLost) {
+					t.Errorf("Read ends with %v", err)
+				}
+				if err := c.Write(wire.NewRequest("9", "ping", nil), ""); !errors.Is(err, ErrSessionLost) {
+					t.Errorf("Write: %v", err)
+				}
+			})
+		})
+	}
+}
+
+func TestHTTP_02_OpenRequestsAreLostWithTheSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStub(t)
+		s.get = func(w http.ResponseWriter, r *http.Request) { stream(w); hang(r) }
+		s.post = func(w http.ResponseWriter, r *http.Request, m wire.Message) {
+			if m.Method() == "slow" {
+				hang(r)
+			}
+			w.WriteHeader(404)
+		}
+		c := ready(t, s, nil)
+		c.call("slow")
+		c.call("slow")
+		synctest.Wait()
+		c.call("tools/call")
+		ran := map[wire.ID]bool{}
+		for {
+			_, _, err := c.Read()
+			var lost *transport.CallLostError
+			if !errors.As(err, &lost) {
+				if !errors.Is(err, ErrSessionLost) {
+					t.Errorf("Read ends with %v", err)
+				}
+				break
+			}
+			ran[lost.ID] = lost.MayHaveRun
+		}
+		if len(ran) != 3 || !ran["101"] || !ran["102"] || ran["103"] {
+			t.Errorf("which ran: %v", ran)
+		}
+		c.Close()
+		if s.count("DELETE") != 0 {
+			t.Error("DELETE for a session that was lost")
+		}
+	})
+}
+
+// These only look as if.
+func TestHTTP_02_SessionIsNotLost(t *testing.T) {
+	replies := map[string]func(http.ResponseWriter){
+		"unknown method with 404": func(w http.ResponseWriter) { rpcError(w, 404, "101", -32601, "Method not found") },
+		"a tool's own session":    func(w http.ResponseWriter) { rpcError(w, 200, "101", -32000, "browser session not found") },
+		"invalid params":          func(w http.ResponseWriter) { rpcError(w, 400, "101", -32602, "invalid params: session_id") },
+	}
+	for name, reply := range replies {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStub(t)
+				s.post = func(w http.ResponseWriter, _ *http.Request, _ wire.Message) { reply(w) }
+				c := ready(t, s, nil)
+				c.call("tools/call")
+				if m := c.read(); m.ID() != "101" {
+					t.Errorf("got %s", m.Raw())
+				}
+			})
+		})
+	}
+}
+
+func TestHTTP404WithoutASession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStub(t)
+		s.session = ""
+		s.post = func(w http.ResponseWriter, _ *http.Request, _ wire.Message) { http.NotFound(w, nil) }
+		c := ready(t, s, nil)
+		for range 2 {
+			err := c.lost(c.call("tools/call"), false)
+			wantText(t, err, "HTTP 404 Not Found: 404 page not found")
+		}
+		c.Close()
+		if s.count("DELETE") != 0 {
+			t.Error("DELETE without a session")
+		}
+	})
+}
+
+// A notification tells, too.
+func TestHTTPSessionIsLostWithANotification(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStub(t)
+		s.note = func(w http.ResponseWriter, _ *http.Request, _ wire.Message) { w.WriteHeader(404) }
+		c := ready(t, s, nil)
+		if _, _, err := c.Read(); !errors.Is(err, ErrSessionLost) {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+// What a server answers to initialize tells whether the older transport is worth
+// a try.
+func TestHTTPNotStreamable(t *testing.T) {
+	status := func(code int, body string) func(http.ResponseWriter, wire.Message) {
+		return func(w http.ResponseWriter, _ wire.Message) { http.Error(w, body, code) }
+	}
+	failure := func(code int, id string) func(http.ResponseWriter, wire.Message) {
+		return func(w http.ResponseWriter, m wire.Message) {
+			rpcError(w, code, strings.ReplaceAll(id, "ID", string(m.ID())), -32000, "no")
+		}
+	}
+	tests := []struct {
+		name  string
+		reply func(http.ResponseWriter, wire.Message)
+		older bool
+		want  string // of the error; "" if there is an answer
+	}{
+		{"400", status(400, "sessionid must be provided"), true, "HTTP 400 Bad Request: sessionid must be provided"},
+		{"404", status(404, "<pre>Cannot POST /sse</pre>"), true, "HTTP 404 Not Found: Cannot POST /sse"},
+		{"405", status(405, ""), true, "HTTP 405 Method Not Allowed"},
+		{"404 with other JSON", status(404, `{"detail":"Not Found"}`), true, `HTTP 404 Not Found: {"detail":"Not Found"}`},
+		{"405 with a stream", func(w http.ResponseWriter, _ wire.Message) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			w.WriteHeader(405)
+		}, true, "HTTP 405 Method Not Allowed"},
+		{"400 with an error that names nothing", failure(400, "null"), true, `HTTP 400 Bad Request: {"jsonrpc":"2.0","id":null,"error"`},
+		{"400 with the request's error", failure(400, "ID"), false, ""},
+		{"404 with the request's error", failure(404, "ID"), false, ""},
+		{"405 with the request's error", failure(405, "ID"), false, ""},
+		{"401", status(401, "who are you"), false, "HTTP 401 Unauthorized: who are you"},
+		{"403", status(403, ""), false, "HTTP 403 Forbidden"},
+		{"406", status(406, ""), false, "HTTP 406 Not Acceptable"},
+		{"500", status(500, "oh"), false, "HTTP 500 Internal Server Error: oh"},
+		{"502", status(502, "oh"), false, "HTTP 502 Bad Gateway: oh"},
+		{"a page", status(200, "<html>"), false, "(HTTP 200 OK)"},
+		{"403 with an error that names nothing", failure(403, "null"), false, ""},
+		{"connection broken", func(http.ResponseWriter, wire.Message) { hangUp() }, false, "the connection broke"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStub(t)
+				s.init = func(w http.ResponseWriter, _ *http.Request, m wire.Message) { tt.reply(w, m) }
+				s.session = ""
+				c := dialStub(t, s, nil)
+				id := c.call("initialize")
+				m, _, err := c.Read()
+				if errors.Is(err, ErrNotStreamable) != tt.older {
+					t.Errorf("got %v", err)
+				}
+				if tt.want != "" {
+					wantText(t, err, tt.want)
+				} else if m.ID() != id || m.Part(wire.PartError) == nil {
+					t.Errorf("got %s, %v", m.Raw(), err)
+				}
+				s.post = func(w http.ResponseWriter, _ *http.Request, m wire.Message) { tt.reply(w, m) }
+				c.call("tools/call") // is no sign of anything
+				if _, _, err := c.Read(); errors.Is(err, ErrNotStreamable) {
+					t.Errorf("for another request: %v", err)
+				}
+			})
+		})
+	}
+}
+
+// 404 says that the session is gone, unless the server answers in that session. Some servers, and routers in front of
+// them, give it for what a request asks for.
+func TestA404InASessionThatLives_F_HTTP_13(t *testing.T) {
+	const missing = "prompts/get" // what is never found
+	pong := func(w http.ResponseWriter, _ *http.Request, m wire.Message) { answer(w, m, "{}") }
+	for name, tt := range map[string]struct {
+		body string
+		ping func(http.ResponseWriter, *http.Request, wire.Message)
+		lost bool
+	}{
+		"a ping is answered": {"", pong, false},
+		"with a body":        {`{"error":"no such document"}`, pong, false},
+		"a ping is answered on a stream": {"", func(w http.ResponseWriter, r *http.Request, m wire.Message) {
+			stream(w, sseEvent(result(m, "{}")))
+			hang(r)
+		}, false},
+		"the body tells of the session": {"Unknown session", pong, true},
+		"a ping gets 404":               {"", func(w http.ResponseWriter, _ *http.Request, _ wire.Message) { w.WriteHeader(404) }, true},
+		"a ping gets an error": {"", func(w http.ResponseWriter, _ *http.Request, m wire.Message) {
+			rpcError(w, 200, string(m.ID()), -32001, "no session")
+		}, true},
+		"a ping is not answered":           {"", func(_ http.ResponseWriter, r *http.Request, _ wire.Message) { hang(r) }, true},
+		"the connection breaks at a ping":  {"", func(http.ResponseWriter, *http.Request, wire.Message) { hangUp() }, true},
+		"a ping is answered with an event": {"", func(w http.ResponseWriter, r *http.Request, _ wire.Message) { stream(w, ": hello\n\n"); hang(r) }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStub(t)
+				s.post = func(w http.ResponseWriter, r *http.Request, m wire.Message) {
+					switch m.Method() {
+					case missing:
+						w.WriteHeader(404)
+						fmt.Fprint(w, tt.body)
+					case "ping":
+						tt.ping(w, r, m)
+					default:
+						answer(w, m, "{}")
+					}
+				}
+				c := ready(t, s, nil)
+				for range 3 {
+					err := c.lost(c.call(missing), false)
+					if lost := errors.Is(err, ErrSessionLost); lost != tt.lost || !strings.Contains(err.Error(), "404") {
+						t.Errorf("got %v", err)
+					}
+					if tt.lost {
+						break
+					}
+					c.answered()
+				}
+				if tt.lost {
+					return
+				}
+				want := map[wire.ID]bool{}
+				for range 20 {
+					want[c.call(missing)] = true
+				}
+				for len(want) > 0 {
+					_, _, err := c.Read()
+					lost, is := errors.AsType[*transport.CallLostError](err)
+					if !is || errors.Is(err, ErrSessionLost) || !want[lost.ID] {
+						t.Fatalf("at the same time: %v", err)
+					}
+					delete(want, lost.ID)
+				}
+				c.answered()
+			})
+		})
+	}
+}
+
+// A request that is cancelled while the gateway asks for the session costs nobody the session.
+func TestACancelledRequestThatGot404_F_HTTP_13(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStub(t)
+		s.post = func(w http.ResponseWriter, r *http.Request, m wire.Message) {
+			switch m.Method() {
+			case "prompts/get":
+				w.WriteHeader(404)
+			case "ping":
+				hang(r)
+			default:
+				answer(w, m, "{}")
+			}
+		}
+		c := ready(t, s, nil)
+		id := c.call("prompts/get")
+		synctest.Wait() // until the ping hangs
+		c.cancel(id)
+		synctest.Wait()
+		time.Sleep(2 * checkTime)
+		c.answered()
+	})
+}
+
+// A server that answers pings without a session, and has forgotten that of the client, is found out.
+func TestPingsThatNeedNoSession_F_HTTP_13(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStub(t)
+		s.post = func(w http.ResponseWriter, _ *http.Request, m wire.Message) {
+			if m.Method() != "ping" {
+				w.WriteHeader(404)
+				return
+			}
+			answer(w, m, "{}")
+		}
+		c := ready(t, s, nil)
+		began := time.Now()
+		for {
+			err := c.lost(c.call("tools/call"), false)
+			lost, late := errors.Is(err, ErrSessionLost), time.Since(began) > denialTime
+			if lost != late {
+				t.Fatalf("after %v: %v", time.Since(began), err)
+			}
+			if lost {
+				break
+			}
+			time.Sleep(7 * time.Second)
+		}
+	})
+}

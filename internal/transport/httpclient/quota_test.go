@@ -1,0 +1,160 @@
+package httpclient
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"mcpgateway/internal/transport"
+
+	"mcpgateway/internal/wire"
+)
+
+const quarter = 256 << 10 // bytes of an answer, of which a few fill the ReceiveQuota of these tests
+
+// noRoom reads the CallLostError of a request for which there was no room.
+func (c *client) noRoom() {
+	c.Helper()
+	_, _, err := c.Read()
+	if lost, is := errors.AsType[*transport.CallLostError](err); !is || !strings.Contains(lost.Error(), "the answer cannot be read: messages from this backend that are not complete may have") {
+		c.Errorf("got %v", err)
+	}
+}
+
+// Bodies that stall fill the ReceiveQuota: one more large answer fails, a short one does not, and when the
+// others are gone there is room again.
+func TestIntakeOfBodies_F_SEC_9(t *testing.T) {
+	for _, announced := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newStub(t)
+			in := transport.NewReceiveQuota(1<<20, transport.NewReceiveQuota(1<<30, nil))
+			stalled := make(chan bool)
+			s.post = func(w http.ResponseWriter, r *http.Request, m wire.Message) {
+				text := result(m, `{"a":"`+strings.Repeat("x", quarter)+`"}`)
+				if announced && m.Method() == "tools/call" {
+					w.Header().Set("Content-Length", fmt.Sprint(len(text)))
+				}
+				switch m.Method() {
+				case "prompts/list":
+					answer(w, m, "{}")
+				case "resources/read":
+					io.WriteString(w, text)
+				default:
+					io.WriteString(w, text[:len(text)-1])
+					w.(http.Flusher).Flush()
+					select {
+					case <-stalled:
+						io.WriteString(w, text[len(text)-1:])
+					case <-r.Context().Done():
+					}
+				}
+			}
+			c := ready(t, s, func(o *Options) { o.Quota = in })
+			failed := 0
+			for range 10 {
+				before := in.Held()
+				c.call("tools/call")
+				synctest.Wait()
+				if in.Held() > before {
+					continue // it stalls
+				}
+				c.noRoom()
+				failed++
+			}
+			if failed < 6 || failed > 8 {
+				t.Fatalf("%d of 10 failed, %d bytes are held", failed, in.Held())
+			}
+			id := c.call("prompts/list")
+			c.want(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{}}`, id))
+			for range 10 - failed {
+				stalled <- true
+				if m := c.read(); m.Kind() != wire.Response {
+					t.Errorf("got %s", m.Raw())
+				}
+			}
+			synctest.Wait()
+			if n := in.Held(); n != 0 {
+				t.Errorf("%d bytes are held", n)
+			}
+			id = c.call("resources/read")
+			if m := c.read(); m.ID() != id || m.Kind() != wire.Response {
+				t.Errorf("got %s", m.Raw())
+			}
+		})
+	}
+}
+
+// An event counts until its blank line has come, whether it has one line of data or many.
+func TestIntakeOfStreams_F_SEC_9(t *testing.T) {
+	for name, data := range map[string]func(string) string{
+		"a line without its end": func(text string) string { return "data: " + text },
+		"a line":                 func(text string) string { return "data: " + text + "\n" },
+		"many lines": func(text string) string {
+			return "data: " + strings.ReplaceAll(text, `", "`, "\",\ndata: \"") + "\n"
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStub(t)
+				in := transport.NewReceiveQuota(1<<20, nil)
+				s.post = func(w http.ResponseWriter, r *http.Request, m wire.Message) {
+					if m.Method() != "tools/call" {
+						stream(w, sseEvent(result(m, "{}")))
+						return
+					}
+					text := result(m, `["`+strings.Repeat(strings.Repeat("x", 1<<10)+`","`, quarter>>10)+`"]`)
+					stream(w, data(strings.ReplaceAll(text, `x","`, `x", "`)))
+					hang(r)
+				}
+				c := ready(t, s, func(o *Options) { o.Quota = in })
+				var open []wire.ID
+				for range 10 {
+					open = append(open, c.call("tools/call"))
+					synctest.Wait()
+				}
+				if n := in.Held(); n < quarter || n > 1<<20 {
+					t.Errorf("%d bytes are held", n)
+				}
+				id := c.call("ping")
+				for { // what is given up is told when its event ends, or never
+					m, _, err := c.Read()
+					if err == nil && m.ID() == id {
+						break
+					} else if err == nil {
+						t.Fatalf("got %s", m.Raw())
+					}
+				}
+				for _, id := range open {
+					c.cancel(id)
+				}
+				synctest.Wait()
+				if n := in.Held(); n != 0 {
+					t.Errorf("%d bytes are held", n)
+				}
+			})
+		})
+	}
+}
+
+// A whole event for which there is no room makes its request fail.
+func TestIntakeOfAnEvent_F_SEC_9(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStub(t)
+		in := transport.NewReceiveQuota(64<<10, transport.NewReceiveQuota(1<<30, nil))
+		s.post = func(w http.ResponseWriter, r *http.Request, m wire.Message) {
+			stream(w, sseEvent(result(m, `{"a":"`+strings.Repeat("x", quarter)+`"}`)))
+			hang(r)
+		}
+		c := ready(t, s, func(o *Options) { o.Quota = in })
+		c.call("tools/call")
+		c.noRoom()
+		c.Close()
+		if n := in.Held(); n != 0 {
+			t.Errorf("%d bytes are held", n)
+		}
+	})
+}

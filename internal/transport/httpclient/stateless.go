@@ -1,0 +1,119 @@
+package httpclient
+
+import (
+	"errors"
+	"net/http"
+
+	"mcpgateway/internal/transport"
+
+	"mcpgateway/internal/sse"
+
+	"mcpgateway/internal/wire"
+)
+
+// ErrNotStateless is what the CallLostError of a request server/discover wraps if the server
+// answered as one does that knows only revisions with sessions: with 400, 404 or
+// 405, and without a JSON-RPC response to that request ("Backward Compatibility").
+// It is worth trying [DialStreamable] then. Any other status does not tell of the revisions.
+var ErrNotStateless = errors.New("this may be no server of a revision without sessions")
+
+// errNoQuestion is what Write says to a response.
+var errNoQuestion = errors.New("a response cannot be sent: in this revision the server asks nothing")
+
+// DialStateless returns the Conn to a server of streamable HTTP, the transport as
+// the revisions without sessions have it, 2026-07-28 and later. It only looks at
+// the URL; a server that cannot be reached shows when a request is written, as that
+// request's [*CallLostError].
+//
+// Each request and notification is a POST of its own, with the headers that
+// [Options].Describe has for it, and there is nothing else: no session, no GET,
+// no DELETE. A response cannot be written. What comes on the stream of a request
+// Read returns with its id as about, the answer last and without. A stream may live
+// for as long as both sides wish, and the server may be as late with its headers as
+// with its answer: a subscriptions/listen is a request like any other, and one of
+// those that may be under way at once.
+//
+// Closing its stream is what cancels a request ("Cancellation"). So it is what Write
+// does with a notifications/cancelled about it, which itself is not sent; what was
+// not sent either is dropped, and nothing happens if no such request is open. Read
+// tells nothing of the request from then on.
+//
+// A stream that ends before the answer is not resumed, even where its events have
+// ids: the request is CallLostError, with Ran. What else makes a request CallLostError, what is sent
+// again, order, bounds and what errors show are as with [DialStreamable]. That
+// subscriptions/listen has to be sent again is for others to see.
+//
+// Close closes every stream, and so cancels what is open.
+func DialStateless(o Options) transport.Conn {
+	c := &stateless{httpConn: newHTTPConn(o), describe: o.RequestHeaders}
+	if c.describe == nil {
+		c.describe = func(wire.Message) map[string]string { return nil }
+	}
+	c.kind = c
+	close(c.ready)
+	return c
+}
+
+// A stateless is the Conn to a server of streamable HTTP without sessions. It runs
+// nothing beside the messages under way.
+type stateless struct {
+	*httpConn
+	describe func(wire.Message) map[string]string
+}
+
+func (c *stateless) Write(m wire.Message, about wire.ID) error {
+	if m.Kind() == wire.Response {
+		return errNoQuestion
+	}
+	return c.httpConn.Write(m, about)
+}
+
+// cancelLocked closes the stream of the request about; p is not needed for that.
+func (c *stateless) cancelLocked(_ *post, about wire.ID) error {
+	if target := c.open[about]; target != nil {
+		delete(c.open, about)
+		target.cancel()
+	}
+	return nil
+}
+
+func (c *stateless) depart(p *post) (*site, http.Header) {
+	header := c.always.Clone()
+	for name, value := range c.describe(p.m) {
+		header.Set(name, value)
+	}
+	return c.site, header
+}
+
+func (c *stateless) take(p *post, resp *http.Response) {
+	p.letOn()
+	if mediaType(resp) == eventStream {
+		c.readStream(p, resp)
+	} else if body, ok := p.readBody(resp); ok {
+		p.conclude(resp, body)
+	}
+}
+
+// readStream reads the stream that answers p to its end, which is final.
+func (c *stateless) readStream(p *post, resp *http.Response) {
+	hear, stop := p.listen()
+	defer stop()
+	if _, err := follow(sse.NewReader(c.limit, c.intake), resp, hear); !p.done {
+		p.cutOff(resp, err)
+	}
+}
+
+func (c *stateless) answered(*post, wire.Message) {}
+
+func (c *stateless) knows(*post) bool { return false }
+
+func (c *stateless) misfit(p *post) error {
+	if p.m.Method() == "server/discover" {
+		return ErrNotStateless
+	}
+	return nil
+}
+
+func (c *stateless) answersElsewhere() bool { return false }
+
+func (c *stateless) goodbye() {}

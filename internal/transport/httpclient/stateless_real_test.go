@@ -1,0 +1,149 @@
+package httpclient
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	mcpgo "github.com/mark3labs/mcp-go/server"
+	gosdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"mcpgateway/internal/wire"
+)
+
+// Those that speak the revision without sessions.
+var realStatelessServers = map[string]realServer{
+	"go-sdk, streams": goSDKStreamable(gosdk.StreamableHTTPOptions{Stateless: true}),
+	"go-sdk, JSON":    goSDKStreamable(gosdk.StreamableHTTPOptions{Stateless: true, JSONResponse: true}),
+	"mcp-go":          mcpGoStreamable(mcpgo.WithStateLess(true)),
+}
+
+// describe is Options.Describe for the few requests of these tests.
+func describe(m wire.Message) map[string]string {
+	h := map[string]string{"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": m.Method()}
+	if m.Method() == "tools/call" {
+		h["Mcp-Name"] = m.Name()
+	}
+	return h
+}
+
+// dialRealStateless returns a Conn to a real server.
+func dialRealStateless(t *testing.T, handler http.Handler) (*client, *httptest.Server) {
+	server := httptest.NewServer(handler)
+	t.Cleanup(server.Close)
+	c := &client{T: t, Conn: DialStateless(Options{URL: server.URL, RequestHeaders: describe})}
+	t.Cleanup(func() { c.Close() }) // first: the server waits for its streams to end
+	return c, server
+}
+
+// ask writes a request that says who asks; params are members of an object.
+func (c *client) ask(id, method, params string) {
+	c.Helper()
+	const meta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
+		`"io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"}}`
+	if params != "" {
+		params += ","
+	}
+	c.write(`{"jsonrpc":"2.0","id":` + id + `,"method":"` + method + `","params":{` + params + meta + `}}`)
+}
+
+func TestStatelessRealServers(t *testing.T) {
+	for name, start := range realStatelessServers {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			handler := start()
+			c, _ := dialRealStateless(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.Method != "POST" || r.Header.Get("Mcp-Session-Id") != "" {
+					t.Errorf("%s with session %q", r.Method, r.Header.Get("Mcp-Session-Id"))
+				}
+				handler.ServeHTTP(w, r)
+			}))
+			c.ask("1", "server/discover", "")
+			c.wantResult("1", `"2026-07-28"`)
+			c.ask("2", "tools/list", "")
+			c.wantResult("2", `"name":"echo"`)
+			c.ask("3", "tools/call", `"name":"echo","arguments":{"text":"hello"}`)
+			c.wantResult("3", `"text":"hello"`)
+			c.ask("4", "tools/call", `"name":"no-such-tool"`)
+			c.wantError("4")
+			c.ask("5", "no/such", "")
+			c.wantError("5")
+		})
+	}
+}
+
+func (c *client) wantError(id string) {
+	c.Helper()
+	if m := c.until(id); m.Part(wire.PartError) == nil {
+		c.Errorf("got %s", m.Raw())
+	}
+}
+
+// A change comes on the stream of the request that asked to be told, and the
+// server sees when that stream is closed.
+func TestStatelessRealServersAreListenedTo(t *testing.T) {
+	for _, name := range []string{"go-sdk, streams", "mcp-go"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			over := make(chan bool, 1)
+			handler := realStatelessServers[name]()
+			c, _ := dialRealStateless(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				handler.ServeHTTP(w, r)
+				if r.Header.Get("Mcp-Method") == "subscriptions/listen" {
+					over <- r.Context().Err() != nil
+				}
+			}))
+			c.ask("1", "subscriptions/listen", `"notifications":{"toolsListChanged":true}`)
+			c.until("notifications/subscriptions/acknowledged")
+			c.ask("2", "tools/call", `"name":"grow","arguments":{"text":"more"}`)
+			for seen := 0; seen < 2; {
+				m, about, err := c.Read()
+				switch {
+				case err != nil:
+					t.Fatal(err)
+				case m.Method() == "notifications/tools/list_changed" && about == "1", string(m.ID()) == "2":
+					seen++
+				}
+			}
+			c.cancel("1")
+			if !<-over {
+				t.Error("the server ended the stream")
+			}
+			c.ask("3", "tools/list", "")
+			c.wantResult("3", `"name":"new"`)
+		})
+	}
+}
+
+// The probe is put to servers of every kind. Those of older revisions say so, and
+// are then spoken with as ever.
+func TestStatelessProbeOfRealServers(t *testing.T) {
+	for name, start := range realServers {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			probe, server := dialRealStateless(t, start())
+			probe.ask("1", "server/discover", "")
+			if m, _, err := probe.Read(); err != nil && !errors.Is(err, ErrNotStateless) {
+				t.Errorf("got %s, %v", m.Raw(), err)
+			} else if knows := strings.Contains(string(m.Part(wire.PartResult)), "2026-07-28"); knows != (strings.HasPrefix(name, "mcp-go") || strings.Contains(name, "without sessions")) {
+				t.Errorf("got %s, %v", m.Raw(), err)
+			}
+			c := &client{T: t, Conn: DialStreamable(Options{URL: server.URL})}
+			defer c.Close()
+			c.greetReal("2025-11-25")
+			c.converse()
+		})
+	}
+	for name, start := range realSSEServers {
+		t.Run("HTTP+SSE, "+name, func(t *testing.T) {
+			t.Parallel()
+			probe, _ := dialRealStateless(t, start())
+			probe.ask("1", "server/discover", "")
+			if m, _, err := probe.Read(); !errors.Is(err, ErrNotStateless) {
+				t.Errorf("got %s, %v", m.Raw(), err)
+			}
+		})
+	}
+}

@@ -1,0 +1,333 @@
+package httpclient
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	"mcpgateway/internal/transport"
+
+	"mcpgateway/internal/wire"
+)
+
+// A stub is an MCP server over HTTP of which each part can be replaced. Its
+// network is in memory, so that it runs in a synctest bubble.
+type stub struct {
+	post func(w http.ResponseWriter, r *http.Request, m wire.Message) // of requests but initialize; nil gives a result
+	note func(w http.ResponseWriter, r *http.Request, m wire.Message) // of notifications and responses; nil accepts
+	get  http.HandlerFunc                                             // nil refuses with 405
+	end  http.HandlerFunc                                             // of DELETE; nil answers 204
+	init func(w http.ResponseWriter, r *http.Request, m wire.Message) // of initialize; nil accepts
+
+	mu       sync.Mutex
+	asked    []asked
+	session  string
+	conns    map[net.Conn]bool // open on the server's side
+	dialled  int
+	refusing int // how many connections are still refused
+	accept   chan net.Conn
+	done     chan struct{}
+	log      logBuffer
+}
+
+// asked is one HTTP request that has arrived.
+type asked struct {
+	verb, method string // of HTTP and of JSON-RPC
+	header       http.Header
+	host, uri    string
+	body         string
+}
+
+// A logBuffer is a log that may be read while it is written to.
+type logBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (l *logBuffer) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(b)
+}
+
+func (l *logBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
+}
+
+// newStub starts a stub for the length of the test.
+func newStub(t *testing.T) *stub {
+	s := &stub{session: "session-1", conns: map[net.Conn]bool{}, accept: make(chan net.Conn), done: make(chan struct{})}
+	server := &http.Server{Handler: s, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, 0), ConnState: s.connState}
+	served := make(chan struct{})
+	go func() {
+		server.Serve(s)
+		close(served)
+	}()
+	t.Cleanup(func() {
+		server.Close()
+		<-served
+	})
+	return s
+}
+
+func (s *stub) connState(c net.Conn, state http.ConnState) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch state {
+	case http.StateNew:
+		s.conns[c] = true
+	case http.StateClosed, http.StateHijacked:
+		delete(s.conns, c)
+	}
+}
+
+// Accept, Close and Addr make the stub its own listener.
+func (s *stub) Accept() (net.Conn, error) {
+	select {
+	case c := <-s.accept:
+		return c, nil
+	case <-s.done:
+		return nil, net.ErrClosed
+	}
+}
+
+func (s *stub) Close() error {
+	select {
+	case <-s.done:
+	default:
+		close(s.done)
+	}
+	return nil
+}
+
+func (s *stub) Addr() net.Addr { return &net.UnixAddr{Name: "stub"} }
+
+func (s *stub) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	s.mu.Lock()
+	s.dialled++
+	refuse := s.refusing > 0
+	if refuse {
+		s.refusing--
+	}
+	s.mu.Unlock()
+	if refuse {
+		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}
+	}
+	near, far := net.Pipe()
+	select {
+	case s.accept <- far:
+		return near, nil
+	case <-s.done:
+		return nil, net.ErrClosed
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (s *stub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	m, _ := wire.Parse(body)
+	s.mu.Lock()
+	s.asked = append(s.asked, asked{r.Method, m.Method(), r.Header.Clone(), r.Host, r.RequestURI, string(body)})
+	s.mu.Unlock()
+	switch {
+	case r.Method == "DELETE" && s.end != nil:
+		s.end(w, r)
+	case r.Method == "DELETE":
+		w.WriteHeader(http.StatusNoContent)
+	case r.Method == "GET" && s.get != nil:
+		s.get(w, r)
+	case r.Method == "GET":
+		http.Error(w, "no stream here", http.StatusMethodNotAllowed)
+	case m.Method() == "initialize" && s.init != nil:
+		s.init(w, r, m)
+	case m.Method() == "initialize":
+		w.Header().Set("Mcp-Session-Id", s.session)
+		answer(w, m, `{"protocolVersion":"2025-06-18","capabilities":{},"serverInfo":{"name":"stub","version":"1"}}`)
+	case m.Kind() == wire.Request && s.post != nil:
+		s.post(w, r, m)
+	case m.Kind() == wire.Request:
+		answer(w, m, `{}`)
+	case s.note != nil:
+		s.note(w, r, m)
+	default:
+		w.WriteHeader(http.StatusAccepted)
+	}
+}
+
+func answer(w http.ResponseWriter, m wire.Message, result string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Write(wire.NewResult(m.ID(), []byte(result)).Raw())
+}
+
+// stream answers with a stream of events.
+func stream(w http.ResponseWriter, events ...string) {
+	w.Header().Set("Content-Type", "text/event-stream")
+	for _, e := range events {
+		io.WriteString(w, e)
+		w.(http.Flusher).Flush()
+	}
+	w.(http.Flusher).Flush()
+}
+
+// sse is an event whose data is the message.
+func sseEvent(m string) string { return "data: " + m + "\n\n" }
+
+// result is the response to m.
+func result(m wire.Message, result string) string {
+	return string(wire.NewResult(m.ID(), []byte(result)).Raw())
+}
+
+// hang keeps the exchange open until the other side gives it up.
+func hang(r *http.Request) { <-r.Context().Done() }
+
+// hangUp breaks the connection.
+func hangUp() { panic(http.ErrAbortHandler) }
+
+// count tells how many requests with that verb of HTTP, or method of JSON-RPC,
+// have arrived.
+func (s *stub) count(what string) (n int) {
+	return len(s.those(what))
+}
+
+func (s *stub) those(what string) (all []asked) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, a := range s.asked {
+		if a.verb == what || a.method == what {
+			all = append(all, a)
+		}
+	}
+	return all
+}
+
+// order tells in which order the messages arrived.
+func (s *stub) order() string {
+	var all []string
+	for _, a := range s.those("POST") {
+		all = append(all, a.method)
+	}
+	return strings.Join(all, " ")
+}
+
+func (s *stub) openConns() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.conns)
+}
+
+// client is a Conn with a test around it.
+type client struct {
+	*testing.T
+	transport.Conn
+	next int
+}
+
+// dialStub returns a Conn that the test closes; change may be nil.
+func dialStub(t *testing.T, s *stub, change func(*Options)) *client {
+	return dialStubBy(DialStreamable, t, s, change)
+}
+
+func dialStubBy(dial func(Options) transport.Conn, t *testing.T, s *stub, change func(*Options)) *client {
+	pool := newPool()
+	pool.Proxy, pool.DialContext = nil, s.dial
+	o := Options{
+		URL: "http://stub.test/mcp", RoundTripper: pool, Limit: 1 << 20,
+		Log: slog.New(slog.NewTextHandler(&s.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+	}
+	if change != nil {
+		change(&o)
+	}
+	c := &client{T: t, Conn: dial(o), next: 100}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// ready returns a Conn that has shaken hands, and waits until nothing moves.
+func ready(t *testing.T, s *stub, change func(*Options)) *client {
+	c := dialStub(t, s, change)
+	c.shake()
+	return c
+}
+
+func (c *client) shake() {
+	c.Helper()
+	c.write(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`)
+	if m := c.read(); m.Kind() != wire.Response || m.Part(wire.PartResult) == nil {
+		c.Fatalf("initialize was answered with %s", m.Raw())
+	}
+	c.write(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+}
+
+func (c *client) write(text string) {
+	c.Helper()
+	m, err := wire.Parse([]byte(text))
+	if err != nil {
+		c.Fatalf("%s: %v", text, err)
+	}
+	if err := c.Write(m, m.RequestID()); err != nil {
+		c.Fatalf("write %s: %v", text, err)
+	}
+}
+
+// call writes a request and returns its id.
+func (c *client) call(method string) wire.ID {
+	c.Helper()
+	c.next++
+	c.write(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":%q}`, c.next, method))
+	return wire.ID(fmt.Sprint(c.next))
+}
+
+func (c *client) cancel(id wire.ID) {
+	c.Helper()
+	c.write(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%s}}`, id))
+}
+
+func (c *client) read() wire.Message {
+	c.Helper()
+	m, _, err := c.Read()
+	if err != nil {
+		c.Fatalf("read: %v", err)
+	}
+	return m
+}
+
+// want reads a message with that text.
+func (c *client) want(text string) {
+	c.Helper()
+	if m := c.read(); string(m.Raw()) != text {
+		c.Errorf("got %s\nwant %s", m.Raw(), text)
+	}
+}
+
+// lost reads the CallLostError of a request.
+func (c *client) lost(id wire.ID, ran bool) error {
+	c.Helper()
+	m, _, err := c.Read()
+	var lost *transport.CallLostError
+	if !errors.As(err, &lost) {
+		c.Fatalf("got %s, %v; want Lost", m.Raw(), err)
+	}
+	if lost.ID != id || lost.MayHaveRun != ran {
+		c.Errorf("Lost has id %s, ran %v (%v); want %s, %v", lost.ID, lost.MayHaveRun, err, id, ran)
+	}
+	return err
+}
+
+// wantText checks that an error says something.
+func wantText(t testing.TB, err error, text string) {
+	t.Helper()
+	if err == nil || !strings.Contains(err.Error(), text) {
+		t.Errorf("the error is %q, want %q in it", err, text)
+	}
+}

@@ -1,0 +1,105 @@
+package httpclient
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// ClientTLS says how a server is reached over TLS. The zero value trusts the authorities of the
+// system and shows no certificate.
+type ClientTLS struct {
+	CA         string // file with the authorities to trust, instead of the system's; PEM
+	Cert, Key  string // files with the certificate to show and its key; PEM, both or none
+	ServerName string // name that the server's certificate must have; "" = the host of the URL
+}
+
+// load reads the files. It returns nil for the zero value.
+func (t ClientTLS) load() (*tls.Config, error) {
+	if t == (ClientTLS{}) {
+		return nil, nil
+	}
+	c := &tls.Config{ServerName: t.ServerName}
+	if t.CA != "" {
+		pem, err := read("tls.ca", t.CA)
+		if err != nil {
+			return nil, err
+		}
+		if c.RootCAs = x509.NewCertPool(); !c.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("tls.ca: %s has no certificate in PEM", absolute(t.CA))
+		}
+	}
+	if t.Cert != "" {
+		cert, err := read("tls.cert", t.Cert)
+		if err != nil {
+			return nil, err
+		}
+		key, err := read("tls.key", t.Key)
+		if err != nil {
+			return nil, err
+		}
+		pair, err := tls.X509KeyPair(cert, key)
+		if err != nil {
+			return nil, fmt.Errorf("tls.cert and tls.key: %w", err)
+		}
+		c.Certificates = []tls.Certificate{pair}
+	}
+	return c, nil
+}
+
+// maxPEM bounds each of the files, in bytes.
+const maxPEM = 16 << 20
+
+// read reads the file that a key of the configuration names. It is read at each start of the backend,
+// so it must be a regular file or a link to one: a pipe is empty the second time, and the open of one
+// may never return.
+func read(key, path string) ([]byte, error) {
+	text, err := readRegular(path)
+	if at, is := errors.AsType[*fs.PathError](err); is {
+		err = at.Err
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %s: %w", key, absolute(path), err)
+	}
+	return text, nil
+}
+
+func readRegular(path string) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // the open of a pipe would wait for a writer
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+		return nil, err
+	case info.IsDir():
+		return nil, errors.New("is a directory: name a file")
+	case !info.Mode().IsRegular():
+		return nil, errors.New("is a pipe or a device: name a regular file, which can be read again at each start of the backend")
+	case info.Size() > maxPEM:
+		return nil, errPEMTooLong
+	}
+	text, err := io.ReadAll(io.LimitReader(f, maxPEM+1))
+	if err == nil && len(text) > maxPEM {
+		err = errPEMTooLong
+	}
+	return text, err
+}
+
+var errPEMTooLong = errors.New("is longer than 16 MiB, which no certificate or key is")
+
+// absolute returns path from the root, for an error.
+func absolute(path string) string {
+	if all, err := filepath.Abs(path); err == nil {
+		return all
+	}
+	return path
+}

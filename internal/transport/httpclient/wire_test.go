@@ -1,0 +1,408 @@
+package httpclient
+
+import (
+	"bytes"
+	"compress/flate"
+	"compress/gzip"
+	"compress/zlib"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/big"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mcpgateway/internal/transport"
+
+	"mcpgateway/internal/wire"
+)
+
+// A packer compresses, and can flush.
+type packer interface {
+	io.WriteCloser
+	Flush() error
+}
+
+var packers = map[string]func(io.Writer) packer{
+	"gzip":    func(w io.Writer) packer { return gzip.NewWriter(w) },
+	"X-GZip":  func(w io.Writer) packer { return gzip.NewWriter(w) },
+	"deflate": func(w io.Writer) packer { return zlib.NewWriter(w) },
+	"Deflate": func(w io.Writer) packer { raw, _ := flate.NewWriter(w, 6); return raw },
+}
+
+func pack(coding, text string) []byte {
+	var b bytes.Buffer
+	p := packers[coding](&b)
+	io.WriteString(p, text)
+	p.Close()
+	return b.Bytes()
+}
+
+// A body is read in gzip and deflate, too, though neither is asked for.
+func TestHTTPCodings_F_HTTP_2(t *testing.T) {
+	const text = `{"jsonrpc":"2.0","id":101,"result":{"a":1}}`
+	type reply struct {
+		coding string
+		body   []byte
+		want   string // in the error
+	}
+	replies := map[string]reply{
+		"two codings":         {"deflate, gzip", pack("gzip", string(pack("deflate", text))), ""},
+		"identity":            {"identity", []byte(text), ""},
+		"two members":         {"gzip", append(pack("gzip", text[:10]), pack("gzip", text[10:])...), ""},
+		"padding":             {"gzip", append(pack("gzip", text), 0, 0, 0), ""},
+		"not compressed":      {"gzip", []byte(text), ""},
+		"not compressed, too": {"deflate", []byte(text), ""},
+		"br":                  {"br", []byte("\x0b\x02\x80"), `the answer cannot be read: the body has the Content-Encoding "br"`},
+		"br within gzip":      {"br, gzip", pack("gzip", "\x0b"), `Content-Encoding "br"`},
+		"zstd":                {"zstd", []byte("\x28\xb5\x2f\xfd"), `Content-Encoding "zstd"`},
+		"many":                {"gzip, gzip, gzip, gzip", pack("gzip", text), "more than 3 codings"},
+		"cut":                 {"gzip", pack("gzip", text)[:30], "the connection broke before the answer was complete: unexpected EOF"},
+		"cut in the header":   {"gzip", pack("gzip", text)[:5], "unexpected EOF"},
+		"damaged":             {"gzip", append(pack("gzip", text)[:20], "damage, damage"...), "the answer was complete"},
+		"empty":               {"gzip", nil, "what came back is no answer: HTTP 200 OK"},
+	}
+	for coding := range packers {
+		replies[coding] = reply{coding, pack(coding, text), ""}
+	}
+	for name, reply := range replies {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStub(t)
+				s.post = func(w http.ResponseWriter, _ *http.Request, _ wire.Message) {
+					w.Header().Set("Content-Encoding", reply.coding)
+					w.Write(reply.body)
+				}
+				c := ready(t, s, nil)
+				c.call("tools/call")
+				if reply.want == "" {
+					c.want(text)
+				} else {
+					wantText(t, c.lost("101", true), reply.want)
+				}
+				if a := s.those("tools/call")[0]; a.header.Get("Accept-Encoding") != "identity" {
+					t.Errorf("Accept-Encoding: %s", a.header.Get("Accept-Encoding"))
+				}
+			})
+		})
+	}
+}
+
+func TestHTTPCodingOfAnError_F_HTTP_2(t *testing.T) {
+	for coding, body := range map[string][]byte{"gzip": pack("gzip", `{"error":"invalid_token"}`), "br": []byte("\x0b")} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newStub(t)
+			s.post = func(w http.ResponseWriter, _ *http.Request, _ wire.Message) {
+				w.Header().Set("Content-Encoding", coding)
+				w.WriteHeader(401)
+				w.Write(body)
+			}
+			c := ready(t, s, nil)
+			want := map[string]string{"gzip": `HTTP 401 Unauthorized: {"error":"invalid_token"}`, "br": `HTTP 401 Unauthorized: the body has the Content-Encoding "br"`}
+			wantText(t, c.lost(c.call("tools/call"), false), want[coding])
+		})
+	}
+}
+
+// Events of a compressed stream arrive when the server flushes them.
+func TestHTTPCodingOfStreams_F_HTTP_2(t *testing.T) {
+	for coding := range packers {
+		for _, members := range []bool{false, true} { // each event is a member of its own
+			if members && !strings.EqualFold(coding, "gzip") {
+				continue
+			}
+			t.Run(fmt.Sprint(coding, members), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					s := newStub(t)
+					next := make(chan bool)
+					s.post = func(w http.ResponseWriter, r *http.Request, m wire.Message) {
+						w.Header().Set("Content-Encoding", coding)
+						w.Header().Set("Content-Type", "text/event-stream")
+						p := packers[coding](w)
+						for _, e := range []string{sseEvent(serverSays(1)), sseEvent(serverSays(2)), sseEvent(result(m, "{}"))} {
+							io.WriteString(p, e)
+							if p.Flush(); members {
+								p.Close()
+								p = packers[coding](w)
+							}
+							w.(http.Flusher).Flush()
+							<-next
+						}
+						hang(r)
+					}
+					c := ready(t, s, nil)
+					c.call("tools/call")
+					for _, text := range []string{serverSays(1), serverSays(2), `{"jsonrpc":"2.0","id":101,"result":{}}`} {
+						c.want(text) // while the server waits
+						next <- true
+					}
+				})
+			})
+		}
+	}
+}
+
+// A body that grows beyond all measure fails, and costs neither memory nor time.
+func TestHTTPBombs_F_HTTP_2(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: this test takes seconds")
+	}
+	var bomb bytes.Buffer
+	z := gzip.NewWriter(&bomb)
+	for range 64 {
+		z.Write(make([]byte, 1<<20))
+	}
+	z.Close()
+	for kind, want := range map[string]string{
+		"application/json":  "the answer is longer than limits.message, 1048576 bytes",
+		"text/event-stream": "more than 200 times as long",
+	} {
+		t.Run(kind, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStub(t)
+				s.post = func(w http.ResponseWriter, _ *http.Request, m wire.Message) {
+					w.Header().Set("Content-Encoding", "gzip")
+					w.Header().Set("Content-Type", kind)
+					w.Write(bomb.Bytes())
+				}
+				c := ready(t, s, nil)
+				wantText(t, c.lost(c.call("tools/call"), true), want)
+			})
+		})
+	}
+}
+
+// A cookie that the server sets goes with each later request of the connection.
+func TestHTTPCookies_F_HTTP_4(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStub(t)
+		s.init = func(w http.ResponseWriter, r *http.Request, m wire.Message) {
+			w.Header().Add("Set-Cookie", "NODE=node-zero; Path=/; HttpOnly")
+			w.Header().Add("Set-Cookie", "OTHER=x; Domain=other.test")
+			answer(w, m, `{"protocolVersion":"2025-06-18","capabilities":{},"serverInfo":{"name":"stub","version":"1"}}`)
+		}
+		tries := 0
+		s.post = func(w http.ResponseWriter, r *http.Request, m wire.Message) {
+			switch tries++; {
+			case m.Method() == "tools/list" && tries < 3:
+				w.WriteHeader(502) // it is asked again
+			case m.Method() == "tools/call":
+				http.Error(w, "no "+r.Header.Get("Cookie")+" here", 500)
+			default:
+				w.Header().Add("Set-Cookie", "NODE=node-one; Path=/")
+				answer(w, m, "{}")
+			}
+		}
+		c := ready(t, s, func(o *Options) { o.Headers = map[string]string{"Cookie": "mine=1"} })
+		c.call("tools/list")
+		c.read()
+		err := c.lost(c.call("tools/call"), true)
+		wantText(t, err, "no ***; NODE=*** here")
+		synctest.Wait()
+		for _, a := range s.those("tools/list") {
+			if got := a.header.Get("Cookie"); got != "mine=1; NODE=node-zero" {
+				t.Errorf("tools/list has the cookie %q", got)
+			}
+		}
+		if got := s.those("tools/call")[0].header.Get("Cookie"); got != "mine=1; NODE=node-one" {
+			t.Errorf("tools/call has the cookie %q", got)
+		}
+		if got := s.those("GET")[0].header.Get("Cookie"); got != "mine=1; NODE=node-zero" {
+			t.Errorf("GET has the cookie %q", got)
+		}
+		if got := s.those("initialize")[0].header.Get("Cookie"); got != "mine=1" {
+			t.Errorf("initialize has the cookie %q", got)
+		}
+		other := dialStub(t, s, nil) // another connection has none of them
+		other.call("initialize")
+		other.read()
+		if got := s.those("initialize")[1].header.Get("Cookie"); got != "" {
+			t.Errorf("another connection has the cookie %q", got)
+		}
+		if strings.Contains(s.log.String(), "node-") {
+			t.Errorf("a cookie is logged: %s", s.log.String())
+		}
+	})
+}
+
+func TestSSECookies_F_HTTP_4(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSSEStub(t)
+		get := s.get
+		s.get = func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Set-Cookie", "NODE=0; Path=/")
+			get(w, r)
+		}
+		s.ready(t)
+		synctest.Wait()
+		for _, a := range s.those("POST") {
+			if got := a.header.Get("Cookie"); got != "NODE=0" {
+				t.Errorf("%s has the cookie %q", a.method, got)
+			}
+		}
+	})
+}
+
+func TestCookiesAreBounded_F_HTTP_4(t *testing.T) {
+	j := newJar()
+	u, _ := url.Parse("http://stub.test/mcp")
+	for i := range 10 * maxCookies {
+		j.SetCookies(u, []*http.Cookie{{Name: fmt.Sprint("c", i), Value: "v", Path: "/"}, {Name: fmt.Sprint("p", i), Value: "v", Path: fmt.Sprint("/", i)}})
+		if n := len(j.known); n > maxCookies {
+			t.Fatalf("%d cookies are kept", n)
+		}
+	}
+	j.SetCookies(u, []*http.Cookie{{Name: "long", Value: strings.Repeat("x", maxCookie)}})
+	for _, c := range j.Cookies(u) {
+		if c.Name == "long" {
+			t.Error("a cookie that is too long is kept")
+		}
+	}
+	if len(j.Cookies(u)) == 0 {
+		t.Error("no cookie is kept")
+	}
+}
+
+// The header Host is that of the request.
+func TestHTTPHost_F_HTTP_5(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStub(t)
+		s.post = func(w http.ResponseWriter, r *http.Request, m wire.Message) {
+			http.Error(w, "unknown host "+r.Host, 500)
+		}
+		c := ready(t, s, func(o *Options) { o.Headers = map[string]string{"host": "docs.example:8443", "X-Key": "k"} })
+		wantText(t, c.lost(c.call("tools/call"), true), "unknown host docs.example:8443")
+		synctest.Wait()
+		c.Close()
+		for _, a := range s.asked {
+			if a.host != "docs.example:8443" || a.header.Get("Host") != "" || a.header.Get("X-Key") != "k" {
+				t.Errorf("%s %s: host %s, %v", a.verb, a.method, a.host, a.header)
+			}
+		}
+	})
+}
+
+// certificate makes a certificate and its key, signed by those of an authority, or by itself.
+func certificate(t *testing.T, name string, signer *tls.Certificate) tls.Certificate {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IsCA: signer == nil, BasicConstraintsValid: true,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		KeyUsage:    x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+	}
+	parent, parentKey := template, any(key)
+	if signer != nil {
+		parent, parentKey = signer.Leaf, signer.PrivateKey
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, parentKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}
+}
+
+// write writes a certificate and its key to files.
+func writeCertificate(t *testing.T, c tls.Certificate) (cert, key string) {
+	t.Helper()
+	dir := t.TempDir()
+	der, err := x509.MarshalPKCS8PrivateKey(c.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, key = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	for file, block := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: c.Certificate[0]}, key: {Type: "PRIVATE KEY", Bytes: der}} {
+		if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return cert, key
+}
+
+// A server may have a certificate of a private authority, for another name, and ask for one.
+func TestClientTLS_F_HTTP_7(t *testing.T) {
+	authority := certificate(t, "authority", nil)
+	us := certificate(t, "us", &authority)
+	pool := x509.NewCertPool()
+	pool.AddCert(authority.Leaf)
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		m, _ := wire.Parse(body)
+		answer(w, m, `{"of":"`+r.TLS.PeerCertificates[0].Subject.CommonName+`"}`)
+	}))
+	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, 0)
+	server.TLS = &tls.Config{
+		Certificates: []tls.Certificate{certificate(t, "docs.example", &authority)},
+		ClientAuth:   tls.RequireAndVerifyClientCert, ClientCAs: pool,
+	}
+	server.StartTLS()
+	defer server.Close()
+	ca, _ := writeCertificate(t, authority)
+	cert, key := writeCertificate(t, us)
+	empty := filepath.Join(t.TempDir(), "empty.pem")
+	if err := os.WriteFile(empty, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, tt := range map[string]struct {
+		tls  ClientTLS
+		want string // in the error
+	}{
+		"all":                 {ClientTLS{CA: ca, Cert: cert, Key: key, ServerName: "docs.example"}, ""},
+		"unknown authority":   {ClientTLS{Cert: cert, Key: key, ServerName: "docs.example"}, "set tls.ca of the backend, or SSL_CERT_FILE"},
+		"nothing":             {ClientTLS{}, "x509: "},
+		"another name":        {ClientTLS{CA: ca, Cert: cert, Key: key}, "set tls.server_name of the backend"},
+		"no certificate":      {ClientTLS{CA: ca, ServerName: "docs.example"}, "set tls.cert and tls.key of the backend"},
+		"no such file":        {ClientTLS{CA: "none.pem"}, "tls.ca: " + filepath.Join(here, "none.pem") + ": "},
+		"nothing in the file": {ClientTLS{CA: empty}, "has no certificate in PEM"},
+		"no such key":         {ClientTLS{Cert: cert, Key: key + "x"}, "tls.key: " + key + "x: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := &client{T: t, Conn: DialStreamable(Options{URL: server.URL, TLS: tt.tls}), next: 100}
+			defer c.Close()
+			m, err := wire.Parse([]byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call"}`))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err = c.Write(m, ""); err == nil {
+				m, _, err = c.Read()
+			}
+			switch {
+			case tt.want != "":
+				wantText(t, err, tt.want)
+			case err != nil || string(m.Part(wire.PartResult)) != `{"of":"us"}`:
+				t.Errorf("got %s, %v", m.Raw(), err)
+			}
+			if lost, is := errors.AsType[*transport.CallLostError](err); is && lost.MayHaveRun && name != "no certificate" {
+				t.Errorf("it may have run: %v", err)
+			}
+		})
+	}
+}

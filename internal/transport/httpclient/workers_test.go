@@ -1,0 +1,46 @@
+package httpclient
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+	"testing/synctest"
+
+	"mcpgateway/internal/wire"
+)
+
+// TestGoroutinesThatPostAreUsedAgain: of many that were busy at one time a few stay, and post what comes then.
+func TestGoroutinesThatPostAreUsedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStub(t)
+		s.post = func(w http.ResponseWriter, _ *http.Request, m wire.Message) {
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprint(w, result(m, `{}`))
+		}
+		c := ready(t, s, nil)
+		conn := c.Conn.(*streamable)
+		goroutines := func() (running, spare int) {
+			conn.mu.Lock()
+			defer conn.mu.Unlock()
+			return conn.running, conn.spare
+		}
+		const calls = 3 * maxSpare // more than there are goroutines that stay
+		first, _ := goroutines()
+		for round := range 3 {
+			for i := range calls {
+				if err := c.Write(wire.NewRequest(wire.ID(fmt.Sprint(calls*round+i+1000)), "call", nil), ""); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for range calls {
+				if m := c.read(); m.Kind() != wire.Response {
+					t.Fatalf("read %s", m.Raw())
+				}
+			}
+			synctest.Wait()
+			if running, spare := goroutines(); spare != maxSpare || running > first+maxSpare {
+				t.Errorf("round %d: %d goroutines, of which %d have nothing to do; want %d of those, beside %d", round, running, spare, maxSpare, first)
+			}
+		}
+	})
+}

@@ -1,0 +1,172 @@
+package transport
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"mcpgateway/internal/wire"
+)
+
+func numbered(i, size int) wire.Message {
+	return wire.NewNotification("n", fmt.Appendf(nil, `{"i":%d,"x":"%s"}`, i, strings.Repeat("x", size)))
+}
+
+// Lines come out whole and in order, whether the stream takes them at once, in
+// part or late.
+func TestOutboxKeepsOrder(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := newWriteQueue(w, tryWriter(w), 1<<30)
+	const n = 300
+	sizes := []int{0, 10, 5000, maxCoalesced - 10, maxCoalesced + 10, 200 << 10}
+	for i := range n { // nobody reads yet: the pipe is full soon
+		if err := o.Send(numbered(i, sizes[i%len(sizes)])); err != nil {
+			t.Fatal(err)
+		}
+	}
+	in := bufio.NewReaderSize(r, 1<<20)
+	for i := range n {
+		line, err := in.ReadString('\n')
+		if want := string(numbered(i, sizes[i%len(sizes)]).Raw()) + "\n"; err != nil || line != want {
+			t.Fatalf("line %d: %v, %.60s", i, err, line)
+		}
+	}
+	o.flush()
+	if o.waiting != 0 {
+		t.Errorf("%d bytes still wait", o.waiting)
+	}
+	w.Close()
+	o.Close()
+}
+
+// FRAME-08, FRAME-09: a stream that is not read never holds up a writer, and at
+// the bound the writer is told.
+func TestFRAME_08_WriteNeverWaits(t *testing.T) {
+	for name, try := range map[string]bool{"trying": true, "never trying": false} {
+		t.Run(name, func(t *testing.T) {
+			r, w, err := os.Pipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer r.Close()
+			o := newWriteQueue(w, nil, 1<<20)
+			if try {
+				o.try = tryWriter(w)
+			}
+			sent := 0
+			for err = nil; err == nil && sent < 100; sent++ {
+				err = o.Send(numbered(sent, 100<<10))
+			}
+			if !errors.Is(err, ErrFull) {
+				t.Errorf("after %d messages: %v", sent, err)
+			}
+			w.Close()
+			o.Close() // must not wait either
+			if err := o.Send(numbered(0, 0)); !errors.Is(err, ErrClosed) && !errors.Is(err, os.ErrClosed) {
+				t.Errorf("after close: %v", err)
+			}
+		})
+	}
+}
+
+// Short lines that wait take no more memory than their bytes: the bound is one of memory.
+func TestShortLinesThatWaitTakeTheirBytes(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	o := newWriteQueue(w, tryWriter(w), 8<<20)
+	for sent := 0; err == nil; sent++ {
+		err = o.Send(numbered(sent, 0))
+	}
+	if !errors.Is(err, ErrFull) {
+		t.Errorf("got %v, want %v", err, ErrFull)
+	}
+	o.mu.Lock()
+	held, parts := 0, len(o.queue)
+	for _, b := range o.queue {
+		held += cap(b)
+	}
+	waiting := o.waiting
+	o.mu.Unlock()
+	if held > 3*waiting/2 || parts > 1000 {
+		t.Errorf("%d bytes wait in %d parts of %d bytes together", waiting, parts, held)
+	}
+	w.Close()
+	o.Close()
+}
+
+func TestOutboxTellsThatTheStreamIsGone(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Close()
+	o := newWriteQueue(w, tryWriter(w), 1<<20)
+	if err := o.Send(numbered(0, 10)); err == nil {
+		t.Error("no error")
+	}
+	w.Close()
+	o.Close()
+}
+
+func TestPipeEndsAfterWhatWasWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := Pipe()
+		go func() {
+			for i := range 3 {
+				if err := a.Write(numbered(i, 0), ""); err != nil {
+					t.Error(err)
+				}
+			}
+			a.Close()
+		}()
+		for i := range 3 {
+			if m, _, err := b.Read(); err != nil || string(m.Raw()) != string(numbered(i, 0).Raw()) {
+				t.Errorf("%s, %v", m.Raw(), err)
+			}
+		}
+		if _, _, err := b.Read(); err != io.EOF {
+			t.Errorf("at the end: %v", err)
+		}
+		if err := b.Write(numbered(9, 0), ""); !errors.Is(err, ErrClosed) {
+			t.Errorf("write after the end: %v", err)
+		}
+		if _, _, err := a.Read(); !errors.Is(err, ErrClosed) {
+			t.Errorf("read after Close: %v", err)
+		}
+	})
+}
+
+// The bytes that a reader takes from a long queue count as taken at once, so that a client that reads
+// steadily does not count as a client that does not read.
+func TestWhatIsTakenOfAQueueCountsAtOnce(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	o := newWriteQueue(w, tryWriter(w), 8<<20)
+	for sent := 0; !o.Crowded(); sent++ {
+		if err := o.Send(numbered(sent, 10<<10)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := io.CopyN(io.Discard, r, 1<<20-1<<18); err != nil {
+		t.Fatal(err)
+	}
+	if o.Crowded() {
+		t.Error("it is crowded though three quarters were read")
+	}
+	w.Close()
+	o.Close()
+}
