@@ -13,6 +13,8 @@ import (
 	"strings"
 	"time"
 
+	"mcpgateway/internal/demo"
+
 	"mcpgateway/internal/transport/child"
 
 	"mcpgateway/internal/transport/httpclient"
@@ -42,7 +44,7 @@ func (b *Backend) dial(by way) (transport.Conn, error) {
 	case b.set.Dial != nil:
 		return b.set.Dial(c)
 	case c.Embedded != "":
-		return demo(c.Name), nil
+		return demo.Connect(c.Name), nil
 	case c.URL != "":
 		o := httpclient.Options{URL: c.URL, Headers: c.Headers, TLS: httpclient.ClientTLS(c.TLS), Via: b.set.Via, Limit: b.set.Limit,
 			Quota: b.intake, Log: b.says}

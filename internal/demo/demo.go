@@ -1,4 +1,6 @@
-package backends
+// Package demo is a small MCP server inside the process. A backend with `embedded: demo` is one,
+// so that a newcomer sees tools before any server is installed.
+package demo
 
 import (
 	"context"
@@ -18,14 +20,14 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// demo is the embedded backend: a small MCP server inside the process, spoken to
-// over the protocol like any other.
-func demo(name string) transport.Conn {
+// Connect starts a demo server called name, and returns the client's end of a connection to it. The
+// server ends when that is closed.
+func Connect(name string) transport.Conn {
 	ours, theirs := transport.Pipe()
 	c := &embedded{Conn: ours, done: make(chan struct{})}
 	go func() {
 		defer close(c.done)
-		server := &demoServer{name: name}
+		server := &embeddedServer{name: name}
 		p := peer.New(theirs, server, peer.Options{})
 		_ = p.Run(context.Background()) // ends when ours is closed
 		p.Close()
@@ -44,7 +46,7 @@ func (e *embedded) Close() error {
 	return err
 }
 
-type demoServer struct{ name string }
+type embeddedServer struct{ name string }
 
 const (
 	demoTools = `{"tools":[` +
@@ -58,16 +60,18 @@ const (
 )
 
 // Told implements peer.Handler.
-func (d *demoServer) Told(wire.Message, peer.Stream) {}
+func (d *embeddedServer) Told(wire.Message, peer.Stream) {}
 
 // Asked implements peer.Handler.
-func (d *demoServer) Asked(r *peer.Request) {
+func (d *embeddedServer) Asked(r *peer.Request) {
 	switch mcp.MCPMethod(r.Method()) {
 	case mcp.MethodInitialize:
-		var hello server
-		_ = json.Unmarshal(r.Part(wire.PartParams), &hello) // Negotiate bears anything
+		var params struct {
+			ProtocolVersion string `json:"protocolVersion"`
+		}
+		_ = json.Unmarshal(r.Part(wire.PartParams), &params) // Negotiate accepts anything
 		r.Reply(wire.Encode(map[string]any{
-			"protocolVersion": protocol.Negotiate(hello.ProtocolVersion).Date,
+			"protocolVersion": protocol.Negotiate(params.ProtocolVersion).Date,
 			"capabilities":    map[string]any{"tools": struct{}{}, "prompts": struct{}{}, "resources": struct{}{}},
 			"serverInfo":      mcp.Implementation{Name: d.name, Version: "1"},
 		}))
@@ -88,7 +92,7 @@ func (d *demoServer) Asked(r *peer.Request) {
 	}
 }
 
-func (d *demoServer) call(r *peer.Request) {
+func (d *embeddedServer) call(r *peer.Request) {
 	schema, known := demoSchemas[r.Name()]
 	if !known {
 		r.Fail(wire.Errorf(wire.CodeInvalidParams, "Unknown tool: %s", r.Name()))
