@@ -1,29 +1,31 @@
-package house_test
+// Package docs_test checks documents against the code.
+package docs_test
 
 import (
 	"go/ast"
 	"go/token"
 	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+
+	"mcpgateway/internal/mcptest/gosource"
 )
 
-// The tests that docs/reliability.md names exist.
+// TestReliabilityDoc checks that the tests which reliability.md names exist.
 func TestReliabilityDoc(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join("docs", "reliability.md"))
+	text, err := os.ReadFile("reliability.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	tests := make(map[string]bool)
-	eachFile(t, func(_, path string, file *ast.File) {
-		for _, d := range file.Decls {
-			if f, ok := d.(*ast.FuncDecl); ok && strings.HasSuffix(path, "_test.go") {
-				tests[f.Name.Name] = true
+	for _, f := range gosource.Files(t) {
+		for _, d := range f.Syntax.Decls {
+			if fn, ok := d.(*ast.FuncDecl); ok && f.IsTest() {
+				tests[fn.Name.Name] = true
 			}
 		}
-	})
+	}
 	named := regexp.MustCompile(`\b(Test|Fuzz)[A-Z]\w*`).FindAllString(string(text), -1)
 	if len(named) == 0 {
 		t.Error("docs/reliability.md names no test")
@@ -35,35 +37,35 @@ func TestReliabilityDoc(t *testing.T) {
 	}
 }
 
-// docs/limits.md is true as far as a test can tell: each test that it names exists, each row has one, and each
-// constant that bounds something (maxThis, maxThat) is in it, by the name of its package and its own, and no other is.
+// TestLimitsDoc checks limits.md: each row names a test that exists, and the constants in it are exactly
+// the constants of the code that bound something (maxThis, maxThat).
 func TestLimitsDoc(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join("docs", "limits.md"))
+	text, err := os.ReadFile("limits.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	doc := string(text)
 	tests, bounds := make(map[string]bool), make(map[string]bool)
-	eachFile(t, func(room, path string, file *ast.File) {
-		for _, d := range file.Decls {
-			if f, ok := d.(*ast.FuncDecl); ok && strings.HasSuffix(path, "_test.go") {
-				tests[f.Name.Name] = true
+	for _, f := range gosource.Files(t) {
+		for _, d := range f.Syntax.Decls {
+			if fn, ok := d.(*ast.FuncDecl); ok && f.IsTest() {
+				tests[fn.Name.Name] = true
 			}
-			if g, ok := d.(*ast.GenDecl); ok && g.Tok == token.CONST && isProduct(room) && !strings.HasSuffix(path, "_test.go") {
+			if g, ok := d.(*ast.GenDecl); ok && g.Tok == token.CONST && isProduct(f.Dir) && !f.IsTest() {
 				for _, name := range maxima(g) {
-					bounds[file.Name.Name+"."+name] = true
+					bounds[f.Syntax.Name.Name+"."+name] = true
 				}
 			}
 		}
-	})
+	}
 	for name := range bounds {
 		if !strings.Contains(doc, "`"+name+"`") {
-			t.Errorf("%s is a bound that docs/limits.md does not tell of", name)
+			t.Errorf("%s is a bound that docs/limits.md lacks", name)
 		}
 	}
 	for _, named := range regexp.MustCompile("`([a-z]+\\.max[A-Z]\\w*)`").FindAllStringSubmatch(doc, -1) {
 		if !bounds[named[1]] {
-			t.Errorf("docs/limits.md tells of %s, which does not exist", named[1])
+			t.Errorf("docs/limits.md names %s, which does not exist", named[1])
 		}
 	}
 	test := regexp.MustCompile(`\b(Test|Fuzz)\w+`)
@@ -80,8 +82,9 @@ func TestLimitsDoc(t *testing.T) {
 	}
 }
 
-func isProduct(room string) bool {
-	return room != "bench" && room != "chaos" && room != "integration" && !strings.HasPrefix(room, "internal/")
+// isProduct reports whether the packages in dir are part of the gateway.
+func isProduct(dir string) bool {
+	return !strings.HasPrefix(dir, "integration") && !strings.HasPrefix(dir, "internal/mcptest")
 }
 
 // maxima returns the constants of a declaration that are called max…

@@ -1,8 +1,9 @@
-package house_test
+package integration
 
 import (
 	"go/ast"
 	"go/token"
+	"io/fs"
 	"maps"
 	"path/filepath"
 	"regexp"
@@ -10,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"mcpgateway/internal/mcptest/gosource"
 )
 
 // cases are those that others have met, from public issue reports, by family: what
@@ -139,35 +142,46 @@ func caseIDs(name, prefix string, families []string) (ids []string) {
 // named by a constant, and of files that are run as subtests.
 func testNames(t *testing.T) map[string]string {
 	names := make(map[string]string)
-	eachFile(t, func(_ string, path string, file *ast.File) {
-		if !strings.HasSuffix(path, "_test.go") {
-			return
+	for _, f := range gosource.Files(t) {
+		if !f.IsTest() {
+			continue
 		}
-		ast.Inspect(file, func(n ast.Node) bool {
+		ast.Inspect(f.Syntax, func(n ast.Node) bool {
 			switch n := n.(type) {
 			case *ast.FuncDecl:
 				if strings.HasPrefix(n.Name.Name, "Test") {
-					names[n.Name.Name] = path
+					names[n.Name.Name] = f.Path
 				}
 			case *ast.CallExpr:
-				if f, ok := n.Fun.(*ast.SelectorExpr); ok && f.Sel.Name == "Run" && len(n.Args) == 2 {
+				if fn, ok := n.Fun.(*ast.SelectorExpr); ok && fn.Sel.Name == "Run" && len(n.Args) == 2 {
 					if lit, ok := n.Args[0].(*ast.BasicLit); ok && lit.Kind == token.STRING {
 						name, _ := strconv.Unquote(lit.Value)
-						names[name] = path
+						names[name] = f.Path
 					}
 				}
 			}
 			return true
 		})
+	}
+	root := gosource.Root(t)
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (d.Name() == "node_modules" || d.Name() == ".git"):
+			return filepath.SkipDir
+		case d.IsDir() || !strings.Contains(filepath.ToSlash(path), "/testdata/"):
+			return nil
+		}
+		for _, suffix := range []string{".txtar", ".bad.yml", ".good.yml"} {
+			if strings.HasSuffix(path, suffix) {
+				names[filepath.Base(path)] = filepath.Dir(path)
+			}
+		}
+		return nil
 	})
-	for _, pattern := range []string{"*/testdata/*.txtar", "*/testdata/*/*.txtar", "*/testdata/*.bad.yml", "*/testdata/*.good.yml"} {
-		files, err := filepath.Glob(pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, file := range files {
-			names[filepath.Base(file)] = filepath.Dir(file)
-		}
+	if err != nil {
+		t.Fatal(err)
 	}
 	return names
 }

@@ -1,0 +1,2 @@
+// Package sse reads streams of server-sent events within bounds.
+package sse
