@@ -18,7 +18,7 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// An era is how a backend is spoken to. See docs/decisions/012-probe.md.
+// An era is how a backend is spoken to. See docs/decisions/012-generation-probe.md.
 type era uint8
 
 const (

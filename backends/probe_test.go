@@ -67,7 +67,7 @@ func (h *house) speaksClassic(p *mcptest.Peer) {
 	}
 }
 
-// What old servers and new ones answer server/discover with (docs/decisions/012-probe.md).
+// What old servers and new ones answer server/discover with (docs/decisions/012-generation-probe.md).
 func TestTheQuestionOfTheEraIsAnswered(t *testing.T) {
 	asked := func(p *mcptest.Peer) wire.ID { return p.Asked("server/discover").ID() }
 	fails := func(objects ...string) func(p *mcptest.Peer) {

@@ -15,7 +15,7 @@ import (
 
 // aboveEnv is how a gateway tells the processes that it starts of which configurations
 // there are gateways above them: their identities, the outermost first, with commas.
-// See docs/decisions/015-loops.md.
+// See docs/decisions/015-recursive-gateways.md.
 const aboveEnv = "MCP_GATEWAY_ABOVE"
 
 // maxAbove bounds how many gateways may stand above one. It ends the loops in which no

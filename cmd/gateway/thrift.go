@@ -11,7 +11,7 @@ import (
 // The heap of a gateway is small and each call leaves some garbage: with the collector's own setting, which lets as
 // much garbage gather as there is in use, it would run dozens of times a second under load, and take a fifth of the
 // processor. So while there is much to do more may gather, up to garbage; and when that is over what is free is given
-// back to the system, as the runtime by itself would do late and in part. See docs/decisions/025-thrift.md.
+// back to the system, as the runtime by itself would do late and in part. See docs/decisions/025-gc-tuning.md.
 const (
 	garbage = 64 << 20 // bytes that may gather under load; 4 times what is in use at most
 	lookAt  = 2 * time.Second

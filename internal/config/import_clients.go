@@ -51,7 +51,7 @@ var (
 )
 
 // clients lists the known clients. Two that share a format differ in the references that they
-// expand or in the unit of their time limits. See docs/decisions/037-import.md.
+// expand or in the unit of their time limits. See docs/decisions/037-client-import.md.
 var clients = []client{
 	{
 		id: "claude-code", title: "Claude Code", key: "mcpServers",

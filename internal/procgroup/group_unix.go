@@ -27,7 +27,7 @@ import (
 // nothing like it. Where there is no /bin/sh, the child leads its own group.
 //
 // What leaves the group is known by its mark, a word in its environment. Only Linux
-// shows that of other processes. See docs/decisions/021-no-orphans.md.
+// shows that of other processes. See docs/decisions/021-orphaned-processes.md.
 type Group struct {
 	envMarker    string
 	watchdog     *exec.Cmd // nil if there is none

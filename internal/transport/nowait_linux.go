@@ -10,7 +10,7 @@ import (
 // reader and writer return what moves what can be moved without waiting, for one caller at a time, and else fails with
 // EAGAIN. That is asked of the kernel with each call (RWF_NOWAIT) and does not rest on the mode of the open pipe, which
 // others who hold it may change: so the runtime need not be told that the call may block, which is half of what one at a
-// time costs. See docs/decisions/027-nowait.md.
+// time costs. See docs/decisions/027-nonblocking-pipe-io.md.
 func reader() func(uintptr, []byte) (int, error) { return noWait(unix.SYS_PREADV2, syscall.Read) }
 func writer() func(uintptr, []byte) (int, error) { return noWait(unix.SYS_PWRITEV2, syscall.Write) }
 

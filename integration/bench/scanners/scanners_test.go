@@ -1,5 +1,5 @@
 // Package scanners compares wire.Parse with what could be in its place
-// (docs/decisions/023-scanner.md). It is a module of its own, so that the gateway
+// (docs/decisions/023-json-scanner.md). It is a module of its own, so that the gateway
 // depends on none of them:
 //
 //	cd integration/bench/scanners && go test -v . && go test -bench . -benchtime 100ms
