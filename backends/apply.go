@@ -94,7 +94,7 @@ func (s *Set) removeFirst(change Change) {
 	}, names)
 	was := next.catalog
 	next.catalog = change.Catalog
-	next.catalog.Names = was.Names
+	next.catalog.ReservedBackends = was.ReservedBackends
 	s.mu.Lock()
 	launched := !s.launched.IsZero()
 	s.mu.Unlock()

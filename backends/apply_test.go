@@ -14,7 +14,7 @@ import (
 )
 
 // options are the catalog's of every house.
-var options = catalog.Options{Prefix: catalog.Collision, Separator: "__", NameLimit: 50}
+var options = catalog.Options{Prefix: catalog.PrefixOnCollision, Separator: "__", NameLimit: 50}
 
 const removed = "it was removed from the configuration"
 
@@ -201,7 +201,7 @@ func TestApply_ABackendThatHangsHoldsNobodyUp(t *testing.T) {
 		a.Ready("t")
 		b.Ready("u")
 		c := change(edited(all[0], "new"), edited(all[1], "new"), all[2])
-		c.Catalog.Prefix = catalog.Always
+		c.Catalog.Prefix = catalog.PrefixAlways
 		done := h.apply(c)
 		h.next("a") // it hangs
 		slow := h.next("b")
@@ -425,7 +425,7 @@ func TestApply_CatalogOptions(t *testing.T) {
 		h.next("b").Ready("t")
 		h.wantNames("t", "b__t")
 		c := change(all...)
-		c.Catalog = catalog.Options{Prefix: catalog.Always, Separator: "--", NameLimit: 50}
+		c.Catalog = catalog.Options{Prefix: catalog.PrefixAlways, Separator: "--", NameLimit: 50}
 		<-h.apply(c)
 		h.wantNames("a--t", "b--t")
 		if len(h.dials("a")) != 1 {

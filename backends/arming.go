@@ -38,11 +38,11 @@ func (l *line) subscribeLocked(w waiting) (tell func()) {
 	case !l.server.has("resources", "subscribe"):
 		l.subs.refused(uri, w.c.Owner)
 		return func() {
-			w.c.To.Done(wire.NewFailure("0", wire.Errorf(wire.CodeMethodNotFound, "Method not found: the backend has no subscriptions")), nil)
+			w.c.To.Done(wire.NewErrorResponse("0", wire.Errorf(wire.CodeMethodNotFound, "Method not found: the backend has no subscriptions")), nil)
 		}
 	case !l.subs.add(uri, w.c.Owner):
 		return func() {
-			w.c.To.Done(wire.NewFailure("0", wire.Errorf(wire.CodeInternalError, "Too many subscriptions: there may be %d, of which one client has half at most", maxSubscriptions)), nil)
+			w.c.To.Done(wire.NewErrorResponse("0", wire.Errorf(wire.CodeInternalError, "Too many subscriptions: there may be %d, of which one client has half at most", maxSubscriptions)), nil)
 		}
 	case l.listened != nil && slices.Contains(l.listened.uris, uri) && l.listened.hears(uri):
 		return l.agreeLocked(w, uri, nil)
@@ -77,7 +77,7 @@ func (l *line) settleLocked(state func(uri string) (known bool, err *wire.Error)
 func (l *line) agreeLocked(w waiting, uri string, err *wire.Error) func() {
 	if err != nil {
 		l.subs.refused(uri, w.c.Owner)
-		return func() { w.c.To.Done(wire.NewFailure("0", err), nil) }
+		return func() { w.c.To.Done(wire.NewErrorResponse("0", err), nil) }
 	}
 	l.subs.agreed(uri, w.c.Owner)
 	return func() { w.c.To.Done(wire.NewResult("0", nothing), nil) }

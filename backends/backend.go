@@ -29,10 +29,10 @@ type Status struct {
 	Took     time.Duration         // from the start to that
 
 	Unmatched []string       // what its configuration says of tools, as config.Filter.Unmatched, that is of none of them
-	LeftOut   []catalog.Flaw // of what it lists, what no client could bear, and why
-	Repaired  []catalog.Flaw // of what it lists, what was repaired, and how
+	LeftOut   []catalog.Issue // of what it lists, what no client could bear, and why
+	Repaired  []catalog.Issue // of what it lists, what was repaired, and how
 	Container string         // why its container may stay when it ends; "" = it does not, or there is none
-	Odd       []catalog.Flaw // of what is listed, what some clients may not bear, and why
+	Odd       []catalog.Issue // of what is listed, what some clients may not bear, and why
 }
 
 // A Backend is one MCP server and what is known of it.
@@ -47,7 +47,7 @@ type Backend struct {
 	places  *places
 	intake  *transport.ReceiveQuota
 	relist  chan struct{}         // 1 slot: some of its lists have changed
-	flaws   map[catalog.Flaw]bool // of what it lists, that were logged; the shared line's own
+	flaws   map[catalog.Issue]bool // of what it lists, that were logged; the shared line's own
 	defined map[string]string     // own name of a tool → hash of its definition, as last listed; likewise
 
 	serving  context.Context // done when it is a member no more
@@ -76,9 +76,9 @@ type Backend struct {
 	public   [catalog.NumKinds]bool           // the backend says that the list is for everybody
 	answered bool                             // at some time: listing is its own, or it failed
 	kept     bool                             // the file says that the verdict was costly
-	leftOut  [catalog.NumKinds][]catalog.Flaw
-	repaired [catalog.NumKinds][]catalog.Flaw
-	odd      [catalog.NumKinds][]catalog.Flaw
+	leftOut  [catalog.NumKinds][]catalog.Issue
+	repaired [catalog.NumKinds][]catalog.Issue
+	odd      [catalog.NumKinds][]catalog.Issue
 	headers  map[string][]byte           // own name of a tool → its schema, if it names headers
 	due      [catalog.NumKinds]time.Time // when a list is good no longer; zero = there is no such time
 }

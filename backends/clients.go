@@ -37,7 +37,7 @@ func (s *Set) Open(id string, capabilities []byte, stateless bool) {
 	}
 	s.sessions.last++
 	s.sessions.open[id] = &session{
-		capabilities: capabilities, modern: protocol.ModernCapabilities(capabilities), stateless: stateless, number: s.sessions.last,
+		capabilities: capabilities, modern: protocol.ClientCapabilitiesToModern(capabilities), stateless: stateless, number: s.sessions.last,
 	}
 }
 

@@ -28,12 +28,12 @@ func permitsCompletion(f *config.Filters, m wire.Message) bool {
 		return false
 	}
 	values, argument, ok := completionArguments(params)
-	settled, err := catalog.Expand(uri, values)
+	settled, err := catalog.ExpandTemplate(uri, values)
 	if !ok || err != nil || len(values) > 0 && !f.Resources.PermitsURI(settled) {
 		return false
 	}
 	maps.Copy(values, argument)
-	asked, _ := catalog.Expand(uri, values) // it is valid, as before
+	asked, _ := catalog.ExpandTemplate(uri, values) // it is valid, as before
 	return config.Filter{Deny: f.Resources.Deny}.PermitsURI(asked)
 }
 

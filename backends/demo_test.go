@@ -21,7 +21,7 @@ func TestTheDemoBackend(t *testing.T) {
 		_, logger := mcptest.NewLog()
 		set := backends.New(backends.Options{
 			Backends: []config.Backend{{Name: "demo", Embedded: "demo", Enabled: true}},
-			Catalog:  catalog.Options{Prefix: catalog.Collision, Separator: "__", NameLimit: 50},
+			Catalog:  catalog.Options{Prefix: catalog.PrefixOnCollision, Separator: "__", NameLimit: 50},
 			Log:      logger,
 		})
 		ctx, cancel := context.WithCancel(t.Context())

@@ -129,7 +129,7 @@ func (b *Backend) describe(m wire.Message) map[string]string {
 		schema = b.headers[m.Name()]
 		b.mu.Unlock()
 	}
-	return protocol.Describe(m, schema)
+	return protocol.RequestHeaders(m, schema)
 }
 
 // hasStreams reports whether what the backend says may come on several streams, of

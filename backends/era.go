@@ -161,8 +161,8 @@ type discovery struct {
 func (l *line) discover(ctx context.Context, p *peer.Peer) (server, error) {
 	speaks := protocol.Newest()
 	for again := false; ; again = true {
-		stamp := protocol.Stamp{Revision: speaks.Date, Capabilities: protocol.ModernCapabilities(l.declares()), Client: l.b.set.client}
-		m, err := p.Ask(ctx, stamp.On(wire.NewRequest("0", discoverMethod, nil)))
+		stamp := protocol.ClientMeta{Revision: speaks.Date, Capabilities: protocol.ClientCapabilitiesToModern(l.declares()), ClientInfo: l.b.set.client}
+		m, err := p.Ask(ctx, stamp.AddTo(wire.NewRequest("0", discoverMethod, nil)))
 		_, unusable := errors.AsType[*peer.BadAnswer](err)
 		switch {
 		case unusable, errors.Is(err, httpclient.ErrNotStateless):
@@ -177,7 +177,7 @@ func (l *line) discover(ctx context.Context, p *peer.Peer) (server, error) {
 		e := wire.ReadError(failure)
 		switch e.Code {
 		case protocol.CodeUnsupportedVersion:
-			common, ok := protocol.Common(supported(e.Data))
+			common, ok := protocol.NewestModernOf(supported(e.Data))
 			if !ok {
 				return server{}, classic{e}
 			}
@@ -211,8 +211,8 @@ func texts(array []byte) (all []string) {
 // anything with {}.
 func readDiscovery(result []byte) (server, error) {
 	get := func(path ...string) []byte { value, _ := wire.Lookup(result, path...); return value }
-	common, ok := protocol.Common(texts(get("supportedVersions")))
-	if !ok || protocol.TypeOf(result) != protocol.Complete {
+	common, ok := protocol.NewestModernOf(texts(get("supportedVersions")))
+	if !ok || protocol.ResultType(result) != protocol.ResultComplete {
 		return server{}, classic{errors.New("server/discover: its answer is no DiscoverResult with a revision that is known")}
 	}
 	s := server{
@@ -226,8 +226,8 @@ func readDiscovery(result []byte) (server, error) {
 // haveSessions reports whether there is a revision of the session era among some.
 func haveSessions(dates []string) bool {
 	return slices.ContainsFunc(dates, func(date string) bool {
-		t, known := protocol.Find(date)
-		return known && !t.Stateless
+		t, known := protocol.FindRevision(date)
+		return known && !t.Modern
 	})
 }
 
@@ -336,8 +336,8 @@ func contradicts(err error) bool {
 	if e.Code == protocol.CodeUnsupportedVersion || e.Code == wire.CodeMethodNotFound {
 		return true
 	}
-	for _, date := range protocol.Dates() {
-		if t, _ := protocol.Find(date); t.Stateless && strings.Contains(e.Message+string(e.Data), date) {
+	for _, date := range protocol.RevisionDates() {
+		if t, _ := protocol.FindRevision(date); t.Modern && strings.Contains(e.Message+string(e.Data), date) {
 			return true
 		}
 	}

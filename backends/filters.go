@@ -98,7 +98,7 @@ func (b *Backend) denies(k catalog.Kind, own string) bool {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return slices.ContainsFunc(b.items[k], func(i catalog.Item) bool { return i.Own == own })
+	return slices.ContainsFunc(b.items[k], func(i catalog.Item) bool { return i.Original == own })
 }
 
 // named returns the backend's own name of the tool or prompt that a request asks for.
@@ -179,7 +179,7 @@ func (b *Backend) setItems(k catalog.Kind, items []catalog.Item) {
 	b.items[k] = items
 	permitted := items
 	if !b.filterOf(k).IsZero() {
-		permitted = slices.DeleteFunc(slices.Clone(items), func(i catalog.Item) bool { return !b.lists(k, i.Own) })
+		permitted = slices.DeleteFunc(slices.Clone(items), func(i catalog.Item) bool { return !b.lists(k, i.Original) })
 	}
 	if k == catalog.Tools {
 		b.headers = headersIn(items)
@@ -206,7 +206,7 @@ func (b *Backend) compareLocked() (news []string) {
 		}
 		var names []string
 		for _, item := range b.items[one.kind] {
-			names = append(names, item.Own)
+			names = append(names, item.Original)
 		}
 		globs := one.filter.Unmatched(one.key, names)
 		if slices.ContainsFunc(globs, func(glob string) bool { return !slices.Contains(known, glob) }) {

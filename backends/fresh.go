@@ -74,16 +74,16 @@ func (b *Backend) mendHeaders(page *catalog.Page, s server) {
 		schema := item.Schema()
 		flaw := ""
 		if bytes.Contains(schema, annotation) {
-			flaw = protocol.HeaderFlaw(schema)
+			flaw = protocol.CheckHeaderSchema(schema)
 		}
 		switch {
 		case flaw == "":
 		case s.stateless && b.cfg.URL != "":
-			page.Flaws = append(page.Flaws, catalog.Flaw{Item: item.Own, What: flaw})
+			page.Issues = append(page.Issues, catalog.Issue{Item: item.Original, Problem: flaw})
 			continue
 		default:
-			page.Flaws = append(page.Flaws, catalog.Flaw{Item: item.Own, What: flaw, Mended: true})
-			item = item.WithSchema(protocol.WithoutHeaders(schema))
+			page.Issues = append(page.Issues, catalog.Issue{Item: item.Original, Problem: flaw, Repaired: true})
+			item = item.WithSchema(protocol.StripHeaderAnnotations(schema))
 		}
 		kept = append(kept, item)
 	}
@@ -100,7 +100,7 @@ func headersIn(tools []catalog.Item) map[string][]byte {
 		if all == nil {
 			all = make(map[string][]byte)
 		}
-		all[t.Own] = t.Schema()
+		all[t.Original] = t.Schema()
 	}
 	return all
 }

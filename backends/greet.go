@@ -173,7 +173,7 @@ func (l *line) initialize(ctx context.Context, p *peer.Peer) (server, error) {
 			"clientInfo":      l.b.set.Info,
 		}))
 	}
-	result, err := offer(protocol.NewestWithSessions().Date)
+	result, err := offer(protocol.NewestLegacy().Date)
 	if date := counterOffer(err); date != "" {
 		l.log.Debug("backend refuses our revision and names others; offering one of them", "revision", date, "err", err)
 		again, failure := offer(date)
@@ -194,7 +194,7 @@ func (l *line) initialize(ctx context.Context, p *peer.Peer) (server, error) {
 		return server{}, errors.New("initialize: its answer is no InitializeResult")
 	}
 	s.Capabilities = capabilitiesOf(s.Capabilities)
-	if _, known := protocol.Find(s.ProtocolVersion); !known {
+	if _, known := protocol.FindRevision(s.ProtocolVersion); !known {
 		l.log.Warn("backend speaks a revision that is not known; going on all the same",
 			"revision", s.ProtocolVersion)
 	}
@@ -213,9 +213,9 @@ func counterOffer(err error) string {
 		return ""
 	}
 	text := e.Message + string(e.Data)
-	for _, date := range protocol.Dates() { // the newest first
-		t, _ := protocol.Find(date)
-		if !t.Stateless && date != protocol.NewestWithSessions().Date && strings.Contains(text, date) {
+	for _, date := range protocol.RevisionDates() { // the newest first
+		t, _ := protocol.FindRevision(date)
+		if !t.Modern && date != protocol.NewestLegacy().Date && strings.Contains(text, date) {
 			return date
 		}
 	}

@@ -56,9 +56,9 @@ func (h *handler) Asked(r *peer.Request) {
 		r.Fail(wire.Errorf(wire.CodeMethodNotFound, "Method not found: %s", r.Method()))
 		return
 	}
-	m, err := protocol.Askable(r.Message)
+	m, err := protocol.NormalizeServerRequest(r.Message)
 	if err == nil && r.Method() == string(mcp.MethodElicitationCreate) {
-		err = protocol.CheckElicitation(m.Part(wire.PartParams))
+		err = protocol.CheckElicitationParams(m.Part(wire.PartParams))
 	}
 	if err != nil {
 		h.warnOfParams(m, err)
@@ -134,14 +134,14 @@ func (h *handler) Told(m wire.Message, on peer.Stream) {
 			h.l.acknowledged(m, on)
 			return
 		}
-		m = protocol.Unstamp(m)
+		m = protocol.StripMeta(m)
 	}
 	switch method {
 	case mcp.MethodNotificationResourceUpdated:
 		h.l.updated(m, on)
 		return
 	case string(mcp.MethodNotificationMessage):
-		if err := protocol.CheckLog(m.Part(wire.PartParams)); err != nil {
+		if err := protocol.CheckLogParams(m.Part(wire.PartParams)); err != nil {
 			h.warnOfParams(m, err)
 			return
 		}
@@ -160,7 +160,7 @@ func (b *Backend) changed(notification string) bool {
 // changed it does not announce a list that turns out to be the same. It calls note for each
 // kind of list, with b.mu held.
 func (b *Backend) read(notification string, note func(catalog.Kind)) bool {
-	return b.readKinds(func(k catalog.Kind) bool { return k.Changed() == notification }, note)
+	return b.readKinds(func(k catalog.Kind) bool { return k.ChangedNotification() == notification }, note)
 }
 
 // changedAll requests every list again, each once.
@@ -201,7 +201,7 @@ func (b *Backend) takeStale() (which [catalog.NumKinds]bool, tell func()) {
 	for session, l := range b.own {
 		for k, said := range l.news {
 			if said {
-				heard[change{session, catalog.Kind(k).Changed()}] = true
+				heard[change{session, catalog.Kind(k).ChangedNotification()}] = true
 			}
 		}
 		clear(l.news[:])

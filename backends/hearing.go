@@ -26,7 +26,7 @@ func (h *hearing) hears(uri string) bool { return h.all || slices.Contains(h.som
 
 // is reports whether a notification says that it comes by this listen.
 func (h *hearing) is(m wire.Message) bool {
-	id := protocol.Subscription(m)
+	id := protocol.SubscriptionID(m)
 	return id == "" || string(id) == string(h.c.ID()) || wire.Unquote([]byte(id)) == string(h.c.ID())
 }
 

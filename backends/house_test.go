@@ -85,7 +85,7 @@ func newHouse(t *testing.T, o backends.Options) *house {
 	}
 	o.Info = mcp.Implementation{Name: "mcp-gateway", Version: "test"}
 	o.Catalog = catalog.Options{
-		Prefix: cmp.Or(o.Catalog.Prefix, catalog.Collision), Separator: "__", NameLimit: 50,
+		Prefix: cmp.Or(o.Catalog.Prefix, catalog.PrefixOnCollision), Separator: "__", NameLimit: 50,
 	}
 	o.Wait = cmp.Or(o.Wait, 3*time.Second)
 	o.Limit = 1 << 20

@@ -203,7 +203,7 @@ func TestALostSessionThatStaysLost_F_HTTP_13(t *testing.T) {
 		"404": {notFound, 2},
 		"200": {func(w http.ResponseWriter, m wire.Message) {
 			w.Header().Set("Content-Type", "application/json")
-			_, _ = w.Write(wire.NewFailure(m.ID(), wire.Errorf(-32001, "session not found")).Raw())
+			_, _ = w.Write(wire.NewErrorResponse(m.ID(), wire.Errorf(-32001, "session not found")).Raw())
 		}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -33,7 +33,7 @@ func TestInstructions_OfBothGenerationsAndReplacedByAReload(t *testing.T) {
 		for i := range all {
 			all[i].Instructions = "other"
 		}
-		o := catalog.Options{InstructionsOf: map[string]string{"b": "Use b."}}
+		o := catalog.Options{BackendInstructions: map[string]string{"b": "Use b."}}
 		if err := h.Apply(t.Context(), backends.Change{Backends: all, Catalog: o}); err != nil {
 			t.Fatal(err)
 		}

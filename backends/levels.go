@@ -26,7 +26,7 @@ func (l *line) wanted() string {
 		return "" // nobody hears what is logged there
 	}
 	for _, one := range all.open {
-		if one.level != "" && (lowest == "" || protocol.Severity(one.level) < protocol.Severity(lowest)) {
+		if one.level != "" && (lowest == "" || protocol.LogSeverity(one.level) < protocol.LogSeverity(lowest)) {
 			lowest = one.level
 		}
 	}

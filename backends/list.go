@@ -29,9 +29,9 @@ var all = [catalog.NumKinds]bool{true, true, true, true}
 type reading struct {
 	kind     catalog.Kind
 	items    []catalog.Item
-	left     []catalog.Flaw // what was left out
-	repaired []catalog.Flaw
-	odd      []catalog.Flaw // what was not, though some clients may not bear it
+	left     []catalog.Issue // what was left out
+	repaired []catalog.Issue
+	odd      []catalog.Issue // what was not, though some clients may not bear it
 	ttl      time.Duration  // the shortest that a page says
 	shared   bool           // all pages say that they are for everybody
 	err      error
@@ -71,7 +71,7 @@ func (b *Backend) list(ctx context.Context, p *peer.Peer, s server, which [catal
 			b.shared.reached(r.err)
 		}
 		if r.err != nil {
-			r.err = fmt.Errorf("%s: %w", r.kind.Method(), because(ctx, r.err))
+			r.err = fmt.Errorf("%s: %w", r.kind.ListMethod(), because(ctx, r.err))
 			if repeats, tell := b.listFailed(r.kind); tell {
 				b.says.Warn("the backend could not be listed what it has; it will be asked again", "err", r.err, "records", repeats)
 			}
@@ -123,7 +123,7 @@ func (b *Backend) drain(ctx context.Context, p *peer.Peer, s server, read []*rea
 		for _, r := range read {
 			if !r.done {
 				open = append(open, r)
-				requests = append(requests, b.stamped(wire.NewRequest("0", r.kind.Method(), r.params), s, "", false))
+				requests = append(requests, b.stamped(wire.NewRequest("0", r.kind.ListMethod(), r.params), s, "", false))
 			}
 		}
 		if len(open) == 0 {
@@ -135,10 +135,10 @@ func (b *Backend) drain(ctx context.Context, p *peer.Peer, s server, read []*rea
 			open[i].done = err != nil || next == nil
 			if err == nil && next == nil {
 				r := open[i]
-				items, duplicates := catalog.Duplicates(r.kind, r.items)
+				items, duplicates := catalog.RemoveDuplicates(r.kind, r.items)
 				r.items = items
 				b.takeFlaws(r, duplicates)
-				b.takeFlaws(r, catalog.LookAlikes(r.kind, r.items))
+				b.takeFlaws(r, catalog.FindLookAlikes(r.kind, r.items))
 			}
 			open[i].params = append(append([]byte(`{"cursor":`), next...), '}')
 		}
@@ -158,7 +158,7 @@ func (b *Backend) page(r *reading, s server, a peer.Answer) (next []byte, err er
 		return nil, nil // a server that has none
 	}
 	result := a.OneLine().Part(wire.PartResult)
-	if t := protocol.TypeOf(result); s.stateless && t != protocol.Complete {
+	if t := protocol.ResultType(result); s.stateless && t != protocol.ResultComplete {
 		return nil, fmt.Errorf("its result is %s", cmp.Or(t, "of no type that is known"))
 	}
 	page, err := catalog.ParsePage(r.kind, result)
@@ -168,7 +168,7 @@ func (b *Backend) page(r *reading, s server, a peer.Answer) (next []byte, err er
 	if r.kind == catalog.Tools {
 		b.mendHeaders(&page, s)
 	}
-	b.takeFlaws(r, page.Flaws)
+	b.takeFlaws(r, page.Issues)
 	if r.pages == 0 || page.TTL < r.ttl {
 		r.ttl = page.TTL
 	}
@@ -176,12 +176,12 @@ func (b *Backend) page(r *reading, s server, a peer.Answer) (next []byte, err er
 	r.items = append(r.items, page.Items...)
 	r.size += len(a.Raw())
 	r.pages++
-	list := r.kind.Method()
+	list := r.kind.ListMethod()
 	switch {
-	case page.Next == nil:
+	case page.NextCursor == nil:
 		return nil, nil
-	case r.seen[string(page.Next)]:
-		if string(page.Next) != `""` { // which many servers mean as the end
+	case r.seen[string(page.NextCursor)]:
+		if string(page.NextCursor) != `""` { // which many servers mean as the end
 			b.says.Warn("the backend's pages run in a circle; the list ends there", "method", list)
 		}
 		return nil, nil
@@ -196,28 +196,28 @@ func (b *Backend) page(r *reading, s server, a peer.Answer) (next []byte, err er
 		b.says.Warn("the backend lists too many pages; the rest is left out", "method", list, "max", maxPages)
 		return nil, nil
 	}
-	r.seen[string(page.Next)] = true
-	return page.Next, nil
+	r.seen[string(page.NextCursor)] = true
+	return page.NextCursor, nil
 }
 
 // takeFlaws logs flaws of a list that is being read, and keeps them.
-func (b *Backend) takeFlaws(r *reading, flaws []catalog.Flaw) {
+func (b *Backend) takeFlaws(r *reading, flaws []catalog.Issue) {
 	b.logFlaws(r.kind, flaws)
 	for _, f := range flaws {
 		switch {
-		case f.Odd && len(r.odd) < maxListed:
+		case f.Suspicious && len(r.odd) < maxListed:
 			r.odd = append(r.odd, f)
-		case f.Mended && len(r.repaired) < maxListed:
+		case f.Repaired && len(r.repaired) < maxListed:
 			r.repaired = append(r.repaired, f)
-		case !f.Mended && !f.Odd && len(r.left) < maxListed:
+		case !f.Repaired && !f.Suspicious && len(r.left) < maxListed:
 			r.left = append(r.left, f)
 		}
 	}
 }
 
 // isOdd reports whether an entry that is odd is listed, and the one, too, without which it is not odd.
-func (b *Backend) isOdd(k catalog.Kind, f catalog.Flaw) bool {
-	return b.lists(k, f.Item) && (f.With == "" || b.lists(k, f.With))
+func (b *Backend) isOdd(k catalog.Kind, f catalog.Issue) bool {
+	return b.lists(k, f.Item) && (f.ConflictsWith == "" || b.lists(k, f.ConflictsWith))
 }
 
 // listed takes what was read, or why it could not be. If the conversation is over, settles is
@@ -232,7 +232,7 @@ func (b *Backend) listed(read []*reading, s server, settles bool) {
 	b.shared.ail(illLists, cmp.Or(errs[:]...)) // before anyone learns that the backend has answered
 	for _, r := range read {
 		if r.err == nil {
-			raw[r.kind] = catalog.Marshal(r.kind, r.items)
+			raw[r.kind] = catalog.MarshalList(r.kind, r.items)
 		}
 		if r.err == nil && r.kind == catalog.Tools {
 			b.logChanged(known, r.items)
@@ -253,7 +253,7 @@ func (b *Backend) listed(read []*reading, s server, settles bool) {
 			}
 			if r.err == nil && b.rumours[r.kind] {
 				b.rumours[r.kind] = false
-				b.listing.Announced[r.kind]++
+				b.listing.Announcements[r.kind]++
 				news = true
 			}
 		}
@@ -276,18 +276,18 @@ func (b *Backend) logChanged(known, read []catalog.Item) {
 	if b.defined == nil || len(b.defined) > maxListed {
 		b.defined = make(map[string]string)
 		for _, item := range known {
-			b.defined[item.Own] = hash(item.Raw())
+			b.defined[item.Original] = hash(item.Raw())
 		}
 	}
 	changed := 0
 	for _, item := range read {
-		was, now := b.defined[item.Own], hash(item.Raw())
-		b.defined[item.Own] = now
+		was, now := b.defined[item.Original], hash(item.Raw())
+		b.defined[item.Original] = now
 		if was == "" || was == now {
 			continue
 		}
 		if changed++; changed <= maxChanged {
-			b.log.Warn("tool_changed: the backend defines a tool anew", "tool", item.Own, "was", was, "now", now)
+			b.log.Warn("tool_changed: the backend defines a tool anew", "tool", item.Original, "was", was, "now", now)
 		}
 	}
 	if more := changed - maxChanged; more > 0 {
@@ -314,34 +314,34 @@ func key(k catalog.Kind) string {
 const maxFlaws = 20
 
 // logFlaws logs, once, what is wrong with the list of a backend and its entries.
-func (b *Backend) logFlaws(k catalog.Kind, flaws []catalog.Flaw) {
+func (b *Backend) logFlaws(k catalog.Kind, flaws []catalog.Issue) {
 	if len(b.flaws) > maxListed {
 		b.flaws = nil
 	}
 	fresh := 0
 	for _, f := range flaws {
-		if b.flaws[f] || f.Odd && !b.isOdd(k, f) {
+		if b.flaws[f] || f.Suspicious && !b.isOdd(k, f) {
 			continue
 		}
 		if b.flaws == nil {
-			b.flaws = make(map[catalog.Flaw]bool)
+			b.flaws = make(map[catalog.Issue]bool)
 		}
 		b.flaws[f] = true
 		if fresh++; fresh > maxFlaws {
 			continue
 		}
 		switch {
-		case f.Whole:
-			b.says.Warn("a list of the backend is null; it is taken for an empty one", "method", k.Method())
-		case f.Odd:
-			b.says.Warn("a "+k.String()+" is listed as it is, though some clients may not bear it", key(k), f.Item, "err", f.What)
-		case !f.Mended:
-			b.says.Warn("left out a "+k.String()+" that no client could bear", key(k), f.Item, "err", f.What)
+		case f.WholeList:
+			b.says.Warn("a list of the backend is null; it is taken for an empty one", "method", k.ListMethod())
+		case f.Suspicious:
+			b.says.Warn("a "+k.String()+" is listed as it is, though some clients may not bear it", key(k), f.Item, "err", f.Problem)
+		case !f.Repaired:
+			b.says.Warn("left out a "+k.String()+" that no client could bear", key(k), f.Item, "err", f.Problem)
 		default:
-			b.says.Info("repaired a "+k.String(), key(k), f.Item, "err", f.What)
+			b.says.Info("repaired a "+k.String(), key(k), f.Item, "err", f.Problem)
 		}
 	}
 	if more := fresh - maxFlaws; more > 0 {
-		b.says.Warn("more entries of the list are wrong; gateway check names some", "method", k.Method(), "records", more)
+		b.says.Warn("more entries of the list are wrong; gateway check names some", "method", k.ListMethod(), "records", more)
 	}
 }

@@ -203,7 +203,7 @@ func TestToolMendsAreLogged(t *testing.T) {
 		if out := h.log.Lines("level=WARN", "left out a tool", "backend=a", "tool=bad"); len(out) != 1 {
 			t.Errorf("logged %q", h.log.Lines())
 		}
-		want := catalog.Flaw{Item: "bad", What: "its inputSchema is no object"}
+		want := catalog.Issue{Item: "bad", Problem: "its inputSchema is no object"}
 		if s := h.status("a"); len(s.LeftOut) != 1 || s.LeftOut[0] != want {
 			t.Errorf("left out: %v", s.LeftOut)
 		}
@@ -300,8 +300,8 @@ func TestGlobsThatMatchNothingAreTold(t *testing.T) {
 // Many new names of one backend are one line, which names some of them.
 func TestManyNewNamesAreOneLine(t *testing.T) {
 	for prefix, want := range map[catalog.Prefix]string{
-		catalog.Collision: `msg="name collision" backend=b tool="t0, t1, t2, t3, t4 and 2 more" as="b__t0, b__t1, b__t2, b__t3, b__t4 and 2 more" owner=a`,
-		catalog.Never:     `msg="name collision" backend=b tool="t0, t1, t2, t3, t4 and 2 more" as="" owner=a`,
+		catalog.PrefixOnCollision: `msg="name collision" backend=b tool="t0, t1, t2, t3, t4 and 2 more" as="b__t0, b__t1, b__t2, b__t3, b__t4 and 2 more" owner=a`,
+		catalog.PrefixNever:     `msg="name collision" backend=b tool="t0, t1, t2, t3, t4 and 2 more" as="" owner=a`,
 	} {
 		o := backends.Options{Backends: plain("a", "b"), Catalog: catalog.Options{Prefix: prefix}}
 		inHouse(t, o, func(t *testing.T, h *house) {
@@ -322,9 +322,9 @@ func TestNewNamesAreLoggedOnce(t *testing.T) {
 		prefix catalog.Prefix
 		want   string
 	}{
-		{catalog.Collision, `msg="name collision" backend=b tool=t as=b__t owner=a`},
-		{catalog.Never, `msg="name collision" backend=b tool=t as="" owner=a`},
-		{catalog.Always, ""},
+		{catalog.PrefixOnCollision, `msg="name collision" backend=b tool=t as=b__t owner=a`},
+		{catalog.PrefixNever, `msg="name collision" backend=b tool=t as="" owner=a`},
+		{catalog.PrefixAlways, ""},
 	} {
 		t.Run(string(c.prefix), func(t *testing.T) {
 			o := backends.Options{Backends: plain("a", "b"), Catalog: catalog.Options{Prefix: c.prefix}}

@@ -98,11 +98,11 @@ func (s *Set) plan(m *members, c Change) (next *members, newcomers []*Backend) {
 	for name := range m.former {
 		next.remember(name)
 	}
-	next.catalog.Names = slices.Clone(next.names)
+	next.catalog.ReservedBackends = slices.Clone(next.names)
 	for name := range next.former {
-		next.catalog.Names = append(next.catalog.Names, name)
+		next.catalog.ReservedBackends = append(next.catalog.ReservedBackends, name)
 	}
-	slices.Sort(next.catalog.Names)
+	slices.Sort(next.catalog.ReservedBackends)
 	next.moved = moved(m.names, next.names)
 	return next, newcomers
 }

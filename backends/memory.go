@@ -112,7 +112,7 @@ func readMemory(text []byte) (m memory, err error) {
 			m.costly = wire.Unquote(value) == legacy
 		}
 		for k := range catalog.Kind(catalog.NumKinds) {
-			if key == k.Member() {
+			if key == k.ResultMember() {
 				m.raw[k] = value
 			}
 		}
@@ -185,7 +185,7 @@ func (m memory) text() []byte {
 	}
 	for k := range catalog.Kind(catalog.NumKinds) {
 		if m.raw[k] != nil {
-			text = fmt.Appendf(text, ",%q:%s", k.Member(), m.raw[k])
+			text = fmt.Appendf(text, ",%q:%s", k.ResultMember(), m.raw[k])
 		}
 	}
 	return append(text, "}\n"...)

@@ -19,8 +19,8 @@ func (h *house) leads(name, backend, own string) {
 	h.t.Helper()
 	synctest.Wait()
 	r, _ := h.View().Lookup(catalog.Tools, name)
-	if r.Backend != backend || r.Own != own {
-		h.t.Errorf("%s leads to %q %q, want %q %q", name, r.Backend, r.Own, backend, own)
+	if r.Backend != backend || r.Original != own {
+		h.t.Errorf("%s leads to %q %q, want %q %q", name, r.Backend, r.Original, backend, own)
 	}
 }
 
@@ -175,10 +175,10 @@ func TestManyMovesAreSummedUp_F_SEC_3(t *testing.T) {
 
 // The backends of this run are compared with the record of the last one, once lists can go out.
 func TestNamesSinceTheLastRun_F_CLI_6(t *testing.T) {
-	record := func(names ...string) (all catalog.Owners) {
-		all[catalog.Tools] = map[string]catalog.Owner{}
+	record := func(names ...string) (all catalog.Assignments) {
+		all[catalog.Tools] = map[string]catalog.Assignment{}
 		for _, name := range names {
-			all[catalog.Tools][name] = catalog.Owner{Backend: "a", Own: name}
+			all[catalog.Tools][name] = catalog.Assignment{Backend: "a", Original: name}
 		}
 		return all
 	}
@@ -233,13 +233,13 @@ func TestNamesSinceTheLastRun_F_CLI_6(t *testing.T) {
 }
 
 func TestTransfersAreBoundedInTheLog_F_CLI_6(t *testing.T) {
-	var all catalog.Owners
-	all[catalog.Tools] = map[string]catalog.Owner{}
+	var all catalog.Assignments
+	all[catalog.Tools] = map[string]catalog.Assignment{}
 	var names []string
 	for i := range 25 {
 		name := "t" + strings.Repeat("x", i+1)
 		names = append(names, name)
-		all[catalog.Tools][name] = catalog.Owner{Backend: "was" + name, Own: name}
+		all[catalog.Tools][name] = catalog.Assignment{Backend: "was" + name, Original: name}
 	}
 	inHouse(t, backends.Options{Backends: plain("b"), Owners: all}, func(t *testing.T, h *house) {
 		h.next("b").Ready(names...)

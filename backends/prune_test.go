@@ -106,7 +106,7 @@ func FuzzMemory(f *testing.F) {
 		}
 		for k := range catalog.Kind(catalog.NumKinds) {
 			if !bytes.Equal(again.raw[k], m.raw[k]) || len(again.items[k]) != len(m.items[k]) {
-				t.Errorf("%s: %q becomes %q", k.Member(), m.raw[k], again.raw[k])
+				t.Errorf("%s: %q becomes %q", k.ResultMember(), m.raw[k], again.raw[k])
 			}
 		}
 	})

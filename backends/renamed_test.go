@@ -13,12 +13,12 @@ func TestWhatWasLoggedIsForgotten(t *testing.T) {
 	for n := range maxRenamed {
 		s.renamed[renaming{own: fmt.Sprint(n)}] = true
 	}
-	s.logNames(catalog.Merge(catalog.Options{}, nil), catalog.Collision)
+	s.logNames(catalog.Merge(catalog.Options{}, nil), catalog.PrefixOnCollision)
 	if len(s.renamed) != maxRenamed {
 		t.Errorf("%d are remembered at the bound", len(s.renamed))
 	}
 	s.renamed[renaming{own: "one more"}] = true
-	s.logNames(catalog.Merge(catalog.Options{}, nil), catalog.Collision)
+	s.logNames(catalog.Merge(catalog.Options{}, nil), catalog.PrefixOnCollision)
 	if len(s.renamed) != 0 {
 		t.Errorf("%d are remembered", len(s.renamed))
 	}

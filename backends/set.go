@@ -52,7 +52,7 @@ type Options struct {
 	Anew     bool                   // no listing of an earlier time stands in for a backend's own
 	Self     []byte                 // which process this is, as JSON, for records that outlive it; nil = there are none
 	Over     func(self []byte) bool // whether the process of a record is known to have ended
-	Owners   catalog.Owners         // who had each name in the last run
+	Owners   catalog.Assignments         // who had each name in the last run
 	Solo     bool                   // there is one client at most; see Backend.private
 	// StartParallel is how many processes may be being started at one time; 0 = any number.
 	StartParallel int
@@ -110,7 +110,7 @@ func New(o Options) *Set {
 		applying: make(chan struct{}, 1),
 		renamed:  make(map[renaming]bool),
 		client:   wire.Encode(o.Info),
-		last:     catalog.Recall(o.Owners),
+		last:     catalog.FromAssignments(o.Owners),
 	}
 	if o.StartParallel > 0 {
 		s.starts = make(starts, o.StartParallel)
@@ -341,7 +341,7 @@ func (s *Set) Subscribe(backend, uri string, on bool, request wire.Message, c *p
 // if there is no such backend.
 func (s *Set) Excuse(name string) (backend string, err error) {
 	m := s.now()
-	for _, one := range m.catalog.Names {
+	for _, one := range m.catalog.ReservedBackends {
 		if strings.HasPrefix(name, one+m.catalog.Separator) && len(one) > len(backend) {
 			backend = one // the longest name has it
 		}

@@ -24,12 +24,12 @@ func (b *Backend) stamped(m wire.Message, s server, session string, tasks bool) 
 	if !s.stateless {
 		return m // with answers that it was not asked for, if there are any: some servers read them in either era
 	}
-	stamp := protocol.Stamp{Revision: s.ProtocolVersion, Client: b.set.client}
-	stamp.Capabilities, stamp.Level = b.set.says(session)
+	stamp := protocol.ClientMeta{Revision: s.ProtocolVersion, ClientInfo: b.set.client}
+	stamp.Capabilities, stamp.LogLevel = b.set.says(session)
 	if tasks {
-		stamp.Capabilities = protocol.DeclareTasks(stamp.Capabilities)
+		stamp.Capabilities = protocol.AddTasksExtension(stamp.Capabilities)
 	}
-	return stamp.On(m)
+	return stamp.AddTo(m)
 }
 
 // offer sends a call over the conversation with s, in the words of its era. A call that the
@@ -80,7 +80,7 @@ func (l *line) keepForNext(p *peer.Peer, w waiting, err error) bool {
 
 func (b *Backend) cannotGoOn(m wire.Message) error {
 	why := "inputResponses without requestState: the call that asked goes on with the requestState that it was answered with"
-	if !wire.IsNull(m.Part(wire.PartState)) {
+	if !wire.IsNull(m.Part(wire.PartRequestState)) {
 		why = "requestState: it is of no use any more: begin the call anew"
 	}
 	return wire.Errorf(wire.CodeInvalidParams, "Invalid params: backend %s: %s", b.cfg.Name, why)
@@ -105,7 +105,7 @@ func (l *line) spared(p *peer.Peer, w waiting, a wire.Message, err error) bool {
 	case w.again && err != nil:
 		return false
 	case w.again:
-		w.c.To.Done(wire.NewFailure(a.ID(), wire.Errorf(wire.CodeInternalError,
+		w.c.To.Done(wire.NewErrorResponse(a.ID(), wire.Errorf(wire.CodeInternalError,
 			"backend %s refuses how the gateway asks it: %s", l.b.cfg.Name, e.Message)), nil)
 		return true
 	}
@@ -162,7 +162,7 @@ func (l *line) doubtful() {
 }
 
 // refresh has the tools listed anew.
-func (b *Backend) refresh() { b.read(catalog.Tools.Changed(), func(catalog.Kind) {}) }
+func (b *Backend) refresh() { b.read(catalog.Tools.ChangedNotification(), func(catalog.Kind) {}) }
 
 // pollWait is how long a server that could not be reached may take to say that it is there.
 const pollWait = 10 * time.Second

@@ -109,7 +109,7 @@ func (s *subscriptions) uris() []string { return slices.Sorted(maps.Keys(s.byURI
 func (s *subscriptions) of(uri string) []string {
 	all := make(map[string]bool)
 	for subscribed, sessions := range s.byURI {
-		if catalog.Covers(subscribed, uri) {
+		if catalog.SubscriptionCovers(subscribed, uri) {
 			maps.Copy(all, sessions)
 		}
 	}

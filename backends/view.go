@@ -38,7 +38,7 @@ func (s *Set) publishLocked(anew bool) {
 		Snapshot: s.last.Next(m.catalog, listings, anew || !s.out),
 		Settled:  len(missing) == 0 || s.waited,
 		Complete: len(missing) == 0,
-		Missing:  missing,
+		MissingPrefixes:  missing,
 		Changed:  s.changed,
 	}
 	if v.Settled {
@@ -71,7 +71,7 @@ func (s *Set) logMoves(moves []catalog.Move) {
 	}
 	all := catalog.Transfers(moves)
 	for _, t := range all[:min(len(all), maxMoves)] {
-		s.Log.Warn(t.Kind.String()+text, key(t.Kind), few(t.Names), "backend", t.Now, "was", t.Was)
+		s.Log.Warn(t.Kind.String()+text, key(t.Kind), few(t.Names), "backend", t.To, "was", t.From)
 	}
 	if more := len(all) - maxMoves; more > 0 {
 		s.Log.Warn("names of more backends belong to another backend", "records", more)
@@ -103,10 +103,10 @@ func (s *Set) logNames(v *catalog.Snapshot, prefix catalog.Prefix) {
 		var causes []cause // in the order in which they have something new
 		fresh := make(map[cause][]catalog.Entry)
 		for _, e := range v.Entries(k) {
-			if e.Exposed == e.Item.Own || e.Exposed != "" && prefix == catalog.Always || !s.isNewName(k, e) {
+			if e.Exposed == e.Item.Original || e.Exposed != "" && prefix == catalog.PrefixAlways || !s.isNewName(k, e) {
 				continue
 			}
-			c := cause{e.Backend, e.Rival, e.Mimics, e.Exposed == ""}
+			c := cause{e.Backend, e.ConflictBackend, e.PrefixConflict, e.Exposed == ""}
 			if fresh[c] == nil {
 				causes = append(causes, c)
 			}
@@ -119,7 +119,7 @@ func (s *Set) logNames(v *catalog.Snapshot, prefix catalog.Prefix) {
 }
 
 func (s *Set) isNewName(k catalog.Kind, e catalog.Entry) bool {
-	r := renaming{k, e.Backend, e.Item.Own, e.Exposed, e.Rival}
+	r := renaming{k, e.Backend, e.Item.Original, e.Exposed, e.ConflictBackend}
 	if s.renamed[r] {
 		return false
 	}
@@ -132,7 +132,7 @@ func (s *Set) isNewName(k catalog.Kind, e catalog.Entry) bool {
 func (s *Set) logRenamed(k catalog.Kind, c cause, some []catalog.Entry) {
 	var own, as []string
 	for _, e := range some {
-		own, as = append(own, e.Item.Own), append(as, e.Exposed)
+		own, as = append(own, e.Item.Original), append(as, e.Exposed)
 	}
 	args := []any{"backend", c.backend, key(k), few(own)}
 	say, text := s.Log.Info, "name collision"

@@ -42,7 +42,7 @@ func BenchmarkMerge(b *testing.B) {
 }
 
 func BenchmarkParsePage(b *testing.B) {
-	page := Marshal(Tools, manyListings(b)[0].Items[Tools])
+	page := MarshalList(Tools, manyListings(b)[0].Items[Tools])
 	b.SetBytes(int64(len(page)))
 	b.ReportAllocs()
 	for b.Loop() {
@@ -81,7 +81,7 @@ func TestAllocations_OfResources(t *testing.T) {
 	for uri, want := range map[string]float64{"file:///b": 0, "x:1": 1, "none:": 0} { // to quote it is the 1
 		least := math.Inf(1) // of five rounds: the race detector drops some of what regexp keeps in its pool
 		for range 5 {
-			least = min(least, testing.AllocsPerRun(100, func() { s.Resource(uri) }))
+			least = min(least, testing.AllocsPerRun(100, func() { s.ResolveResource(uri) }))
 		}
 		if least > want {
 			t.Errorf("%s: %v allocations", uri, least)
@@ -99,7 +99,7 @@ func BenchmarkResource(b *testing.B) {
 		b.Run(uri, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				s.Resource(uri)
+				s.ResolveResource(uri)
 			}
 		})
 	}
@@ -109,7 +109,7 @@ func BenchmarkResource(b *testing.B) {
 // list is read, all are merged, each client is compared what it has seen with, and one lists again.
 func BenchmarkMergeAfterOneChange(b *testing.B) {
 	all := manyListings(b)
-	changed := [2][]byte{Marshal(Tools, all[100].Items[Tools]), Marshal(Tools, all[100].Items[Tools][1:])}
+	changed := [2][]byte{MarshalList(Tools, all[100].Items[Tools]), MarshalList(Tools, all[100].Items[Tools][1:])}
 	before := Merge(Options{}, all)
 	before.Page(Tools, nil)
 	b.ReportAllocs()
@@ -122,7 +122,7 @@ func BenchmarkMergeAfterOneChange(b *testing.B) {
 		now := Merge(Options{}, all)
 		for k := range Kind(NumKinds) {
 			if same := now.SameList(k, before); same != (k != Tools) {
-				b.Fatalf("%s: the same is %v", k.Method(), same)
+				b.Fatalf("%s: the same is %v", k.ListMethod(), same)
 			}
 		}
 		if _, ok := now.Lookup(Tools, "backend100__common_5"); !ok {

@@ -50,9 +50,9 @@ func (s *Snapshot) union(complete bool) []byte {
 	return unionOfObjects(all, 0)
 }
 
-// Backends returns the backends that have a capability, in the order of the
+// BackendsWith returns the backends that have a capability, in the order of the
 // configuration: Backends("tasks", "list") are those with tasks.list.
-func (s *Snapshot) Backends(capability ...string) []string {
+func (s *Snapshot) BackendsWith(capability ...string) []string {
 	var all []string
 	for i := range s.listings {
 		if s.listings[i].has(capability...) {
@@ -62,9 +62,9 @@ func (s *Snapshot) Backends(capability ...string) []string {
 	return all
 }
 
-// Has reports whether a backend has a capability, which counts as absent if it
+// HasCapability reports whether a backend has a capability, which counts as absent if it
 // is false or null.
-func (s *Snapshot) Has(backend string, capability ...string) bool {
+func (s *Snapshot) HasCapability(backend string, capability ...string) bool {
 	l := s.of[backend]
 	return l != nil && l.has(capability...)
 }

@@ -117,11 +117,11 @@ func TestBackendsWithACapability(t *testing.T) {
 		{"resources", "a c d"}, {"resources subscribe", "a"}, {"x", ""}, {"", "a c d e"},
 	} {
 		path := strings.Fields(tt.path)
-		if got := strings.Join(s.Backends(path...), " "); got != tt.want {
+		if got := strings.Join(s.BackendsWith(path...), " "); got != tt.want {
 			t.Errorf("%q: %s, want %s", tt.path, got, tt.want)
 		}
 		for _, backend := range strings.Fields("a b c d e f g h") {
-			if got, want := s.Has(backend, path...), strings.Contains(tt.want, backend); got != want {
+			if got, want := s.HasCapability(backend, path...), strings.Contains(tt.want, backend); got != want {
 				t.Errorf("%s has %q: %v", backend, tt.path, got)
 			}
 		}
@@ -133,7 +133,7 @@ func BenchmarkCapabilities(b *testing.B) {
 	b.Run("Has", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			s.Has("a", "resources", "subscribe")
+			s.HasCapability("a", "resources", "subscribe")
 		}
 	})
 	b.Run("union", func(b *testing.B) {

@@ -42,11 +42,11 @@ func checkList(t testing.TB, o Options, s *Snapshot, k Kind) {
 		exposed[e.Exposed] = true
 		if k.named() && (len(e.Exposed) > o.NameLimit || !fitting.MatchString(e.Exposed)) {
 			t.Errorf("no client takes the name %q", e.Exposed)
-		} else if !k.named() && e.Exposed != e.Item.Own {
-			t.Errorf("%q has become %q", e.Item.Own, e.Exposed)
+		} else if !k.named() && e.Exposed != e.Item.Original {
+			t.Errorf("%q has become %q", e.Item.Original, e.Exposed)
 		}
-		if r, ok := s.Lookup(k, e.Exposed); !ok || r.Backend != e.Backend || r.Own != e.Item.Own || wire.Unquote(r.OwnJSON) != e.Item.Own {
-			t.Errorf("%s leads to %s %q, not to %s %q", e.Exposed, r.Backend, r.Own, e.Backend, e.Item.Own)
+		if r, ok := s.Lookup(k, e.Exposed); !ok || r.Backend != e.Backend || r.Original != e.Item.Original || wire.Unquote(r.OriginalJSON) != e.Item.Original {
+			t.Errorf("%s leads to %s %q, not to %s %q", e.Exposed, r.Backend, r.Original, e.Backend, e.Item.Original)
 		}
 		got := []byte(written[i])
 		if k.named() {
@@ -64,7 +64,7 @@ func checkList(t testing.TB, o Options, s *Snapshot, k Kind) {
 func checkCalls(t testing.TB, o Options, listings []Listing, s *Snapshot, k Kind) {
 	t.Helper()
 	meanings := make(map[string]map[string]bool)
-	names := slices.Clone(o.Names)
+	names := slices.Clone(o.ReservedBackends)
 	for _, l := range listings {
 		names = append(names, l.Backend)
 	}
@@ -86,13 +86,13 @@ func checkCalls(t testing.TB, o Options, listings []Listing, s *Snapshot, k Kind
 		for _, l := range listings {
 			for _, item := range l.Items[k] {
 				e := &Entry{Backend: l.Backend, Item: item}
-				for _, name := range []string{item.Own, l.Backend + o.Separator + item.Own, o.prefixed(k, e)} {
+				for _, name := range []string{item.Original, l.Backend + o.Separator + item.Original, o.prefixed(k, e)} {
 					free := true
 					for _, spelled := range []string{name, fit(name, k.String(), e.tag(), o.NameLimit)} {
 						space := spaces.of(spelled, e.Backend)
 						other, known := looks[fold(spelled)]
 						free = free && (space == "" || space == e.Backend) && (!known || other == e.Backend)
-						if name != item.Own {
+						if name != item.Original {
 							break
 						}
 					}
@@ -118,8 +118,8 @@ func checkCalls(t testing.TB, o Options, listings []Listing, s *Snapshot, k Kind
 		r, ok := s.Lookup(k, name)
 		if alone := len(meanings[name]) == 1; ok != alone {
 			t.Errorf("%q has %d meanings, and callable is %v", name, len(meanings[name]), ok)
-		} else if ok && (r.Backend != e.Backend || r.Own != e.Item.Own) {
-			t.Errorf("%q leads to %s %q, not to %s %q", name, r.Backend, r.Own, e.Backend, e.Item.Own)
+		} else if ok && (r.Backend != e.Backend || r.Original != e.Item.Original) {
+			t.Errorf("%q leads to %s %q, not to %s %q", name, r.Backend, r.Original, e.Backend, e.Item.Original)
 		}
 	})
 }
@@ -146,7 +146,7 @@ func written(t testing.TB, s *Snapshot, k Kind) []json.RawMessage {
 			t.Fatalf("the page of %s is no JSON: %v", cursor, err)
 		}
 		var some []json.RawMessage
-		if err := json.Unmarshal(members[k.Member()], &some); err != nil || some == nil {
+		if err := json.Unmarshal(members[k.ResultMember()], &some); err != nil || some == nil {
 			t.Fatalf("the page of %s has no list: %.100s", cursor, page)
 		}
 		all = append(all, some...)

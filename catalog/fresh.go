@@ -28,11 +28,11 @@ func (l *Listing) mayHave(k Kind) bool {
 	return l.Capabilities == nil || len(l.Items[k]) > 0 || l.has(kinds[k].capability)
 }
 
-// Announced counts how often any backend has said that its list of a kind has changed. A
+// Announcements counts how often any backend has said that its list of a kind has changed. A
 // snapshot of which that is another number follows one of which it is not.
-func (s *Snapshot) Announced(k Kind) (n int) {
+func (s *Snapshot) Announcements(k Kind) (n int) {
 	for i := range s.listings {
-		n += s.listings[i].Announced[k]
+		n += s.listings[i].Announcements[k]
 	}
 	return n
 }

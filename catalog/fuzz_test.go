@@ -42,7 +42,7 @@ func FuzzMerge(f *testing.F) {
 		if a == b || strings.ContainsRune(a+b, 0) {
 			return // the configuration refuses them, as it does a limit of more than 128
 		}
-		o := Options{Prefix: []Prefix{Collision, Always, Never}[prefix%3], Separator: separator, NameLimit: limit % 129}
+		o := Options{Prefix: []Prefix{PrefixOnCollision, PrefixAlways, PrefixNever}[prefix%3], Separator: separator, NameLimit: limit % 129}
 		var listings []Listing
 		for backend, text := range map[string][]byte{a: one, b: two} {
 			page, err := ParsePage(Tools, text)
@@ -68,7 +68,7 @@ func FuzzParsePage(f *testing.F) {
 			`{"` + key + `":"x","inputSchema":{}}`, `{"` + key + `":"x:\u0061{/b,c*}","x":[1.10]},{"` + key + `":"x:a{/b,c*}"}`,
 			`{"name":"n"},{"` + key + `":null},1,{"` + key + `":"","` + key + `":"x"},{"` + strings.ToUpper(key) + `":"x"}`, `{"` + key + `":"{"}`,
 		} {
-			f.Add(byte(k), []byte(`{"`+k.Member()+`":[`+entry+`],"nextCursor":"c"}`), "x:a/1/2", 100)
+			f.Add(byte(k), []byte(`{"`+k.ResultMember()+`":[`+entry+`],"nextCursor":"c"}`), "x:a/1/2", 100)
 		}
 	}
 	f.Fuzz(func(t *testing.T, kind byte, text []byte, uri string, size int) {
@@ -83,8 +83,8 @@ func FuzzParsePage(f *testing.F) {
 		listings[0].Items[k], listings[1].Items[k] = page.Items, page.Items
 		s := Merge(o, listings)
 		check(t, o, listings, s)
-		if r, ok := s.Resource(uri); ok && (r.Own != uri || utf8.ValidString(uri) && wire.Unquote(r.OwnJSON) != uri) {
-			t.Errorf("%q is read as %q, %s", uri, r.Own, r.OwnJSON)
+		if r, ok := s.ResolveResource(uri); ok && (r.Original != uri || utf8.ValidString(uri) && wire.Unquote(r.OriginalJSON) != uri) {
+			t.Errorf("%q is read as %q, %s", uri, r.Original, r.OriginalJSON)
 		}
 	})
 }
@@ -93,7 +93,7 @@ func FuzzParsePage(f *testing.F) {
 // that clients take, and that what is kept of it is read as the same again.
 func checkPage(t *testing.T, k Kind, page Page) {
 	t.Helper()
-	if n := page.Next; n != nil && (!json.Valid(n) || n[0] != '"' && n[0] != '-' && (n[0] < '0' || n[0] > '9')) {
+	if n := page.NextCursor; n != nil && (!json.Valid(n) || n[0] != '"' && n[0] != '-' && (n[0] < '0' || n[0] > '9')) {
 		t.Errorf("the cursor is %s", n)
 	}
 	for _, item := range page.Items {
@@ -102,16 +102,16 @@ func checkPage(t *testing.T, k Kind, page Page) {
 			t.Fatalf("%s: %v", item.Raw(), err)
 		}
 		own := fields[kinds[k].key]
-		if wire.Unquote(own) != item.Own || string(own) != string(item.literal()) || item.Own == "" || len(item.Own) > kinds[k].longest {
-			t.Errorf("%q is named %s", item.Own, own)
+		if wire.Unquote(own) != item.Original || string(own) != string(item.literal()) || item.Original == "" || len(item.Original) > kinds[k].longest {
+			t.Errorf("%q is named %s", item.Original, own)
 		}
 		if k == Tools && (json.Unmarshal(fields["inputSchema"], &schema) != nil || wire.Unquote(schema["type"]) != "object") {
 			t.Errorf("its schema is %s", fields["inputSchema"])
 		}
 	}
-	again, err := ParsePage(k, Marshal(k, page.Items))
-	if err != nil || len(again.Items) != len(page.Items) || k != Templates && len(again.Flaws) != 0 {
-		t.Errorf("read again: %v %v", again.Flaws, err)
+	again, err := ParsePage(k, MarshalList(k, page.Items))
+	if err != nil || len(again.Items) != len(page.Items) || k != Templates && len(again.Issues) != 0 {
+		t.Errorf("read again: %v %v", again.Issues, err)
 	}
 }
 

@@ -87,8 +87,8 @@ func options(t *testing.T, text string) (o Options) {
 func listing(t testing.TB, backend, lines string) Listing {
 	t.Helper()
 	page, err := ParsePage(Tools, pageOf(lines))
-	if err != nil || len(page.Flaws) != 0 {
-		t.Fatalf("backend %s: %v %v", backend, page.Flaws, err)
+	if err != nil || len(page.Issues) != 0 {
+		t.Fatalf("backend %s: %v %v", backend, page.Issues, err)
 	}
 	return Listing{Backend: backend, Items: [NumKinds][]Item{Tools: page.Items}}
 }
@@ -141,9 +141,9 @@ func items(t testing.TB, k Kind, own ...string) []Item {
 		}
 		entries = append(entries, entry+`}`)
 	}
-	p := page(t, k, `{"`+k.Member()+`":[`+strings.Join(entries, ",")+`]}`)
+	p := page(t, k, `{"`+k.ResultMember()+`":[`+strings.Join(entries, ",")+`]}`)
 	if len(p.Items) != len(own) {
-		t.Fatal(p.Flaws)
+		t.Fatal(p.Issues)
 	}
 	return p.Items
 }
@@ -154,7 +154,7 @@ func picture(s *Snapshot, k Kind) string {
 	l := &s.lists[k]
 	var b strings.Builder
 	show := func(name string, e *Entry) {
-		fmt.Fprintf(&b, "  %-24s %s %s\n", name, e.Backend, wire.Quote(e.Item.Own))
+		fmt.Fprintf(&b, "  %-24s %s %s\n", name, e.Backend, wire.Quote(e.Item.Original))
 	}
 	b.WriteString("listed\n")
 	for _, e := range l.entries {
@@ -168,7 +168,7 @@ func picture(s *Snapshot, k Kind) string {
 	}
 	for _, e := range l.entries {
 		if e.Exposed == "" {
-			fmt.Fprintf(&b, "not listed: %s of %s\n", wire.Quote(e.Item.Own), e.Backend)
+			fmt.Fprintf(&b, "not listed: %s of %s\n", wire.Quote(e.Item.Original), e.Backend)
 		}
 	}
 	return b.String()

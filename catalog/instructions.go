@@ -34,7 +34,7 @@ func instructions(o Options, listings []Listing) (text string, cut int) {
 	fixed, least, whole := 0, 0, 0
 	for _, l := range listings {
 		text := l.Instructions
-		if own, set := o.InstructionsOf[l.Backend]; set {
+		if own, set := o.BackendInstructions[l.Backend]; set {
 			text = own
 		}
 		if text = plainText(text); text == "" {

@@ -98,7 +98,7 @@ func TestInstructions_CannotImitateAnother(t *testing.T) {
 }
 
 func TestInstructions_AreReplaced(t *testing.T) {
-	o := Options{InstructionsOf: map[string]string{"a": "", "b": "Mine."}}
+	o := Options{BackendInstructions: map[string]string{"a": "", "b": "Mine."}}
 	if got := merged(o, "A", "B", "C").Instructions; got != "## b\n\nMine.\n\n## c\n\nC" {
 		t.Errorf("got %q", got)
 	}

@@ -14,7 +14,7 @@ import (
 
 // An Item is one entry of a backend's list, in the backend's own bytes.
 type Item struct {
-	Own string // what the backend knows it by: its name, uri or uriTemplate
+	Original string // what the backend knows it by: its name, uri or uriTemplate
 
 	raw      []byte   // the object
 	at, end  int32    // where Own's literal stands in it
@@ -53,7 +53,7 @@ func (i *Item) literal() []byte { return i.raw[i.at:i.end:i.end] }
 
 // as appends the entry to b under another name.
 func (i *Item) as(b []byte, exposed string) []byte {
-	if exposed == i.Own {
+	if exposed == i.Original {
 		return append(b, i.raw...)
 	}
 	return append(i.name(append(b, i.raw[:i.at]...), exposed), i.raw[i.end:]...)
@@ -61,7 +61,7 @@ func (i *Item) as(b []byte, exposed string) []byte {
 
 // name appends the name by which the entry is exposed. One that is not Own needs no escapes.
 func (i *Item) name(b []byte, exposed string) []byte {
-	if exposed == i.Own {
+	if exposed == i.Original {
 		return append(b, i.literal()...)
 	}
 	return append(append(append(b, '"'), exposed...), '"')
@@ -69,27 +69,27 @@ func (i *Item) name(b []byte, exposed string) []byte {
 
 // size is how many bytes as appends.
 func (i *Item) size(exposed string) int {
-	if exposed == i.Own {
+	if exposed == i.Original {
 		return len(i.raw)
 	}
 	return len(i.raw) - len(i.literal()) + len(exposed) + len(`""`)
 }
 
-// A Flaw is something wrong with an entry that a backend lists.
-type Flaw struct {
+// A Issue is something wrong with an entry that a backend lists.
+type Issue struct {
 	Item   string // its Own, or its place in the list if it has none
-	What   string
-	Mended bool   // it is listed, repaired as What says
-	Whole  bool   // the list itself is wrong, not an entry; Item is its member
-	Odd    bool   // the entry is listed as it is, though some clients may not bear it; else it was left out, if not mended
-	With   string // if Odd: the Own of the entry without which it is not; "" = there is none
+	Problem   string
+	Repaired bool   // it is listed, repaired as What says
+	WholeList  bool   // the list itself is wrong, not an entry; Item is its member
+	Suspicious    bool   // the entry is listed as it is, though some clients may not bear it; else it was left out, if not mended
+	ConflictsWith   string // if Odd: the Own of the entry without which it is not; "" = there is none
 }
 
 // Page is one answer to a request for a list.
 type Page struct {
 	Items []Item
-	Flaws []Flaw
-	Next  []byte        // the cursor of the page that follows, as JSON; nil on the last one
+	Issues []Issue
+	NextCursor  []byte        // the cursor of the page that follows, as JSON; nil on the last one
 	TTL   time.Duration // for how long it says that it is good; 0 = it does not
 	// Public says that it may be shown to whoever asks, as the page itself says
 	// ("cacheScope").
@@ -123,10 +123,10 @@ func ParsePage(k Kind, result []byte) (Page, error) {
 	var list []byte
 	ok := wire.Members(result, func(key string, value []byte, _ int) {
 		switch key {
-		case k.Member():
+		case k.ResultMember():
 			list = value
 		case "nextCursor":
-			page.Next = cursor(value)
+			page.NextCursor = cursor(value)
 		case "ttlMs":
 			page.TTL = ttl(value)
 		case "cacheScope":
@@ -134,25 +134,25 @@ func ParsePage(k Kind, result []byte) (Page, error) {
 		}
 	})
 	if ok && string(list) == "null" {
-		page.Flaws = append(page.Flaws, Flaw{Item: k.Member(), What: "it is null, and taken for an empty list", Mended: true, Whole: true})
+		page.Issues = append(page.Issues, Issue{Item: k.ResultMember(), Problem: "it is null, and taken for an empty list", Repaired: true, WholeList: true})
 		return page, nil
 	}
 	if !ok || len(list) == 0 || list[0] != '[' {
-		return Page{}, fmt.Errorf("the result of %s has no array %q", k.Method(), k.Member())
+		return Page{}, fmt.Errorf("the result of %s has no array %q", k.ListMethod(), k.ResultMember())
 	}
 	n := 0
 	wire.EachElement(list, func(raw []byte) bool {
 		item, schema, flaw := parseItem(k, raw)
 		if n == maxListed {
-			item, schema, flaw = Item{}, nil, Flaw{What: "it and what follows are too many for one page"}
+			item, schema, flaw = Item{}, nil, Issue{Problem: "it and what follows are too many for one page"}
 		}
-		if flaw.What != "" {
-			if flaw.Item = item.Own; item.Own == "" {
-				flaw.Item = fmt.Sprintf("%s[%d]", k.Member(), n)
+		if flaw.Problem != "" {
+			if flaw.Item = item.Original; item.Original == "" {
+				flaw.Item = fmt.Sprintf("%s[%d]", k.ResultMember(), n)
 			}
-			page.Flaws = append(page.Flaws, flaw)
+			page.Issues = append(page.Issues, flaw)
 		}
-		if flaw.What == "" || flaw.Mended {
+		if flaw.Problem == "" || flaw.Repaired {
 			page.add(item, schema)
 		}
 		n++
@@ -169,7 +169,7 @@ func (p *Page) add(item Item, schema []byte) {
 		return
 	}
 	if what := doubt(schema); what != "" {
-		p.Flaws = append(p.Flaws, Flaw{Item: item.Own, What: what, Odd: true})
+		p.Issues = append(p.Issues, Issue{Item: item.Original, Problem: what, Suspicious: true})
 	}
 }
 
@@ -182,10 +182,10 @@ func cursor(value []byte) []byte {
 	return nil
 }
 
-// Marshal returns the items of a listing as the result of the request for it,
+// MarshalList returns the items of a listing as the result of the request for it,
 // for [ParsePage] to read again.
-func Marshal(k Kind, items []Item) []byte {
-	size := len(`{"":[]}`) + len(k.Member())
+func MarshalList(k Kind, items []Item) []byte {
+	size := len(`{"":[]}`) + len(k.ResultMember())
 	for i := range items {
 		size += len(items[i].raw) + 1
 	}
@@ -201,7 +201,7 @@ func Marshal(k Kind, items []Item) []byte {
 
 // open appends the start of a result that is a list.
 func open(b []byte, k Kind) []byte {
-	return append(append(append(b, `{"`...), k.Member()...), `":[`...)
+	return append(append(append(b, `{"`...), k.ResultMember()...), `":[`...)
 }
 
 // A field is a member of an entry that is looked at.
@@ -227,23 +227,23 @@ func look(raw []byte, name string) (found field, twice, isObject bool) {
 
 // parseItem reads one entry. The member that tells it from the others must be plain; the others are
 // repaired if they are not as MCP's schema has them. A tool comes with its inputSchema, unless that was made here.
-func parseItem(k Kind, raw []byte) (i Item, schema []byte, flaw Flaw) {
+func parseItem(k Kind, raw []byte) (i Item, schema []byte, flaw Issue) {
 	key := kinds[k].key
 	own, twice, isObject := look(raw, key)
-	i = Item{Own: wire.Unquote(own.value), raw: raw, at: own.at, end: own.at + int32(len(own.value))}
+	i = Item{Original: wire.Unquote(own.value), raw: raw, at: own.at, end: own.at + int32(len(own.value))}
 	switch longest := kinds[k].longest; {
 	case !isObject:
-		return Item{}, nil, Flaw{What: "it is no object"}
-	case i.Own == "":
-		return Item{}, nil, Flaw{What: "it has no " + key}
-	case len(i.Own) > longest:
-		return Item{}, nil, Flaw{What: fmt.Sprintf("its %s has more than %d bytes", key, longest)}
+		return Item{}, nil, Issue{Problem: "it is no object"}
+	case i.Original == "":
+		return Item{}, nil, Issue{Problem: "it has no " + key}
+	case len(i.Original) > longest:
+		return Item{}, nil, Issue{Problem: fmt.Sprintf("its %s has more than %d bytes", key, longest)}
 	case len(raw) > maxEntry:
-		return i, nil, Flaw{What: fmt.Sprintf("it has more than %d bytes", maxEntry)}
+		return i, nil, Issue{Problem: fmt.Sprintf("it has more than %d bytes", maxEntry)}
 	case nestsDeeper(raw, maxNesting):
-		return i, nil, Flaw{What: fmt.Sprintf("it nests deeper than %d", maxNesting)}
+		return i, nil, Issue{Problem: fmt.Sprintf("it nests deeper than %d", maxNesting)}
 	case twice:
-		return i, nil, Flaw{What: "its " + key + " stands twice"}
+		return i, nil, Issue{Problem: "its " + key + " stands twice"}
 	}
 	var r repair
 	i, what := i.repaired(k, &r)
@@ -251,15 +251,15 @@ func parseItem(k Kind, raw []byte) (i Item, schema []byte, flaw Flaw) {
 		i, schema, what = i.mendSchema(&r)
 	}
 	if what != "" {
-		return i, nil, Flaw{What: what}
+		return i, nil, Issue{Problem: what}
 	}
 	if k == Templates {
 		if i, what = i.withPattern(&r); what != "" {
-			return i, nil, Flaw{What: what}
+			return i, nil, Issue{Problem: what}
 		}
 	}
 	what = r.String()
-	return i, schema, Flaw{What: what, Mended: what != ""}
+	return i, schema, Issue{Problem: what, Repaired: what != ""}
 }
 
 // repaired returns the entry with its members as the rules of its kind want them, or why it has to be

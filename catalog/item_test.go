@@ -13,12 +13,12 @@ func TestKinds(t *testing.T) {
 		Resources: "resources/list resources uri resource",
 		Templates: "resources/templates/list resourceTemplates uriTemplate resource template",
 	} {
-		if got := strings.Join([]string{k.Method(), k.Member(), kinds[k].key, k.String()}, " "); got != want {
+		if got := strings.Join([]string{k.ListMethod(), k.ResultMember(), kinds[k].key, k.String()}, " "); got != want {
 			t.Errorf("got %s, want %s", got, want)
 		}
-		for _, text := range []string{`{}`, `[]`, `{"` + k.Member() + `":{}}`, `{"` + strings.ToUpper(k.Member()) + `":[]}`} {
+		for _, text := range []string{`{}`, `[]`, `{"` + k.ResultMember() + `":{}}`, `{"` + strings.ToUpper(k.ResultMember()) + `":[]}`} {
 			_, err := ParsePage(k, []byte(text))
-			if want := "the result of " + k.Method() + ` has no array "` + k.Member() + `"`; err == nil || err.Error() != want {
+			if want := "the result of " + k.ListMethod() + ` has no array "` + k.ResultMember() + `"`; err == nil || err.Error() != want {
 				t.Errorf("%s: %v, want %s", text, err, want)
 			}
 		}
@@ -53,20 +53,20 @@ func TestFlawsOfOtherKinds(t *testing.T) {
 				name = ""
 			}
 			entry := strings.NewReplacer("KEY", key, "REST", name).Replace(tt.entry)
-			got, err := ParsePage(k, []byte(`{"`+k.Member()+`":[{"`+key+`":"a"`+name+`}, `+entry+` ,{"`+key+`":"z"`+name+`}]}`))
+			got, err := ParsePage(k, []byte(`{"`+k.ResultMember()+`":[{"`+key+`":"a"`+name+`}, `+entry+` ,{"`+key+`":"z"`+name+`}]}`))
 			switch {
-			case err != nil || len(got.Items) < 2 || got.Items[0].Own != "a" || got.Items[len(got.Items)-1].Own != "z":
+			case err != nil || len(got.Items) < 2 || got.Items[0].Original != "a" || got.Items[len(got.Items)-1].Original != "z":
 				t.Errorf("%.60s: its neighbours are lost: %.200s, %v", entry, told(got, err), err)
-			case tt.flaw == "" && (len(got.Items) != 3 || len(got.Flaws) != 0 || string(got.Items[1].Raw()) != entry || got.Items[1].Own != tt.of):
+			case tt.flaw == "" && (len(got.Items) != 3 || len(got.Issues) != 0 || string(got.Items[1].Raw()) != entry || got.Items[1].Original != tt.of):
 				t.Errorf("%.60s: %s", entry, told(got, err))
-			case tt.flaw != "" && (len(got.Items) != 2 || len(got.Flaws) != 1 || got.Flaws[0].Mended || !strings.HasSuffix(got.Flaws[0].What, tt.flaw)):
+			case tt.flaw != "" && (len(got.Items) != 2 || len(got.Issues) != 1 || got.Issues[0].Repaired || !strings.HasSuffix(got.Issues[0].Problem, tt.flaw)):
 				t.Errorf("%.60s: %.200s", entry, told(got, err))
-			case tt.flaw != "" && tt.of == "" && got.Flaws[0].Item != k.Member()+"[1]", tt.flaw != "" && tt.of != "" && got.Flaws[0].Item != tt.of:
-				t.Errorf("%.60s: the flaw is said of %q", entry, got.Flaws[0].Item)
+			case tt.flaw != "" && tt.of == "" && got.Issues[0].Item != k.ResultMember()+"[1]", tt.flaw != "" && tt.of != "" && got.Issues[0].Item != tt.of:
+				t.Errorf("%.60s: the flaw is said of %q", entry, got.Issues[0].Item)
 			}
 		}
-		if got := page(t, k, `{"`+k.Member()+`":[{"`+key+`":"`+longest+`"}]}`); len(got.Items) != 1 {
-			t.Errorf("%v: refused at the bound: %v", k, got.Flaws)
+		if got := page(t, k, `{"`+k.ResultMember()+`":[{"`+key+`":"`+longest+`"}]}`); len(got.Items) != 1 {
+			t.Errorf("%v: refused at the bound: %v", k, got.Issues)
 		}
 	}
 }
@@ -80,17 +80,17 @@ func TestFIDELITY_05_OfOtherKinds(t *testing.T) {
 		if !k.named() {
 			raw = `{"name":"n",` + raw[1:]
 		}
-		got := page(t, k, `{"`+k.Member()+`":[`+raw+`],"_meta":{}}`)
+		got := page(t, k, `{"`+k.ResultMember()+`":[`+raw+`],"_meta":{}}`)
 		l := Listing{Backend: "a"}
 		l.Items[k] = got.Items
-		o := Options{Prefix: Never}
+		o := Options{Prefix: PrefixNever}
 		if k == Prompts {
 			raw = strings.Replace(raw, `"\u0078:\/t"`, `"x__t"`, 1)
 		}
-		if list, _ := Merge(o, []Listing{l}).Page(k, nil); string(list) != `{"`+k.Member()+`":[`+raw+`]}` {
+		if list, _ := Merge(o, []Listing{l}).Page(k, nil); string(list) != `{"`+k.ResultMember()+`":[`+raw+`]}` {
 			t.Errorf("listed\n%s\nwant\n%s", list, raw)
 		}
-		if again := page(t, k, string(Marshal(k, got.Items))); told(again, nil) != told(got, nil) {
+		if again := page(t, k, string(MarshalList(k, got.Items))); told(again, nil) != told(got, nil) {
 			t.Errorf("kept\n%s", told(again, nil))
 		}
 		if text := got.Items[0].Description(); text != "é\n" {

@@ -34,15 +34,15 @@ const (
 	maxURI = 8 << 10
 )
 
-// Method is the request by which a client asks for the list.
-func (k Kind) Method() string { return kinds[k].method }
+// ListMethod is the request by which a client asks for the list.
+func (k Kind) ListMethod() string { return kinds[k].method }
 
-// Member is where the result of that request has the list.
-func (k Kind) Member() string { return kinds[k].member }
+// ResultMember is where the result of that request has the list.
+func (k Kind) ResultMember() string { return kinds[k].member }
 
-// Changed is the notification that the list is another one. Resources and their
+// ChangedNotification is the notification that the list is another one. Resources and their
 // templates share theirs.
-func (k Kind) Changed() string { return kinds[k].changed }
+func (k Kind) ChangedNotification() string { return kinds[k].changed }
 
 // Capability is what servers declare that have such lists.
 func (k Kind) Capability() string { return kinds[k].capability }

@@ -26,30 +26,30 @@ import (
 type Prefix string
 
 const (
-	// Collision: when an earlier backend has the bare name.
-	Collision Prefix = "collision"
-	// Always: all of them.
-	Always Prefix = "always"
-	// Never: of those with one name the first is listed, the others are not.
-	Never Prefix = "never"
+	// PrefixOnCollision: when an earlier backend has the bare name.
+	PrefixOnCollision Prefix = "collision"
+	// PrefixAlways: all of them.
+	PrefixAlways Prefix = "always"
+	// PrefixNever: of those with one name the first is listed, the others are not.
+	PrefixNever Prefix = "never"
 )
 
 // Options say how names are made. The zero value works: it prefixes on
 // collision.
 type Options struct {
 	Prefix    Prefix
-	Names     []string // backends that are known without a listing: their names are kept for them, too
+	ReservedBackends     []string // backends that are known without a listing: their names are kept for them, too
 	Separator string   // between backend and name; "" = __
 	NameLimit int      // longest exposed name, in bytes, at least 8; 0 = 50
 	PageSize  int      // bytes of one page of a list; 0 = 4 MiB
 
 	Instructions   *string           // takes the place of the merged instructions; nil = nothing does
-	InstructionsOf map[string]string // backend → what takes the place of its own instructions, "" = none
+	BackendInstructions map[string]string // backend → what takes the place of its own instructions, "" = none
 }
 
 func (o Options) withDefaults() Options {
 	if o.Prefix == "" {
-		o.Prefix = Collision
+		o.Prefix = PrefixOnCollision
 	}
 	if o.Separator == "" {
 		o.Separator = "__"
@@ -70,9 +70,9 @@ type Listing struct {
 	Items        [NumKinds][]Item
 	Capabilities []byte // as it has told them in the handshake; nil = not known
 	Instructions string
-	// Announced counts how often the backend has said that a list has changed. It need not
+	// Announcements counts how often the backend has said that a list has changed. It need not
 	// have: who caches what is in it is told all the same.
-	Announced [NumKinds]int
+	Announcements [NumKinds]int
 	// TTL is for how long a list is good, as the backend has said; 0 = it has not.
 	TTL [NumKinds]time.Duration
 	// Unknown says that a list was not read yet: the names in it that the backend has had are
@@ -88,11 +88,11 @@ type Entry struct {
 	Exposed string // "" = it is not listed
 	Backend string
 	Item    Item
-	// Rival is another backend, because of which the entry does not have its bare name or its URI; ""
+	// ConflictBackend is another backend, because of which the entry does not have its bare name or its URI; ""
 	// if there is none. It has the name, or one that looks like it.
-	Rival string
-	// Mimics says that the bare name begins with the name of Rival and the separator.
-	Mimics bool
+	ConflictBackend string
+	// PrefixConflict says that the bare name begins with the name of Rival and the separator.
+	PrefixConflict bool
 	bare   string // the name that the entry has unless another backend has it, or the URI
 }
 
@@ -115,7 +115,7 @@ func merge(o Options, listings []Listing, before *Snapshot, anew bool) *Snapshot
 	s := &Snapshot{listings: slices.Clone(listings)}
 	s.Instructions, s.InstructionsCut = instructions(o, listings)
 	s.of = make(map[string]*Listing, len(listings))
-	names := slices.Clone(o.Names)
+	names := slices.Clone(o.ReservedBackends)
 	for i := range s.listings {
 		s.of[listings[i].Backend] = &s.listings[i]
 		names = append(names, listings[i].Backend)
@@ -136,7 +136,7 @@ func merge(o Options, listings []Listing, before *Snapshot, anew bool) *Snapshot
 }
 
 func (l *list) merge(k Kind, o Options, s *Snapshot, spaces spaces, was *list, anew bool) {
-	l.kind, l.always = k, o.Prefix == Always && k.named()
+	l.kind, l.always = k, o.Prefix == PrefixAlways && k.named()
 	l.pages = sync.OnceValue(func() pages { return l.write(o.PageSize) })
 	l.sum = sync.OnceValue(func() digest { return l.digest(o.PageSize) })
 	n := &namer{Options: o, kind: k, spaces: spaces}
@@ -160,7 +160,7 @@ func (l *list) merge(k Kind, o Options, s *Snapshot, spaces spaces, was *list, a
 	}
 	for i := range l.entries {
 		e := &l.entries[i]
-		if e.bare = e.Item.Own; k.named() {
+		if e.bare = e.Item.Original; k.named() {
 			e.bare = n.bare(k, e)
 		}
 	}
@@ -191,8 +191,8 @@ func (l *list) merge(k Kind, o Options, s *Snapshot, spaces spaces, was *list, a
 // the first stays: it is the one that the backend would call. Seen is empty before.
 func appendEntries(all []Entry, k Kind, l *Listing, seen map[string]bool) []Entry {
 	for _, item := range l.Items[k] {
-		if !seen[item.Own] {
-			seen[item.Own] = true
+		if !seen[item.Original] {
+			seen[item.Original] = true
 			all = append(all, Entry{Backend: l.Backend, Item: item})
 		}
 	}
@@ -207,8 +207,8 @@ func (n *namer) alias(l *list) map[string]*Entry {
 	aliases := make(map[string]*Entry, len(l.entries))
 	for i := range l.entries {
 		e := &l.entries[i]
-		for _, name := range []string{e.Item.Own, e.Backend + n.Separator + e.Item.Own, n.prefixed(n.kind, e)} {
-			if _, listed := l.routes[name]; listed || !n.free(e, name) || name == e.Item.Own && !n.free(e, e.bare) {
+		for _, name := range []string{e.Item.Original, e.Backend + n.Separator + e.Item.Original, n.prefixed(n.kind, e)} {
+			if _, listed := l.routes[name]; listed || !n.free(e, name) || name == e.Item.Original && !n.free(e, e.bare) {
 				continue
 			}
 			if was, dup := aliases[name]; !dup {

@@ -119,16 +119,16 @@ func fold(name string) string {
 
 const shownName = 128 // bytes of a name that are shown in a flaw of another entry
 
-// LookAlikes returns a flaw for each entry of a backend's list whose name some clients do not tell
+// FindLookAlikes returns a flaw for each entry of a backend's list whose name some clients do not tell
 // apart from that of an earlier entry.
-func LookAlikes(k Kind, items []Item) []Flaw {
+func FindLookAlikes(k Kind, items []Item) []Issue {
 	if !k.named() {
 		return nil
 	}
-	var flaws []Flaw
+	var flaws []Issue
 	first := make(map[string]string, len(items))
 	for i := range items {
-		own := items[i].Own
+		own := items[i].Original
 		other, known := first[fold(own)]
 		switch {
 		case !known:
@@ -138,27 +138,27 @@ func LookAlikes(k Kind, items []Item) []Flaw {
 			if len(other) > shownName {
 				shown = strings.ToValidUTF8(other[:shownName], "") + "…"
 			}
-			flaws = append(flaws, Flaw{Item: own, With: other, Odd: true,
-				What: "its name and " + shown + " differ only in case, - and _, which some clients do not tell apart: deny one of them"})
+			flaws = append(flaws, Issue{Item: own, ConflictsWith: other, Suspicious: true,
+				Problem: "its name and " + shown + " differ only in case, - and _, which some clients do not tell apart: deny one of them"})
 		}
 	}
 	return flaws
 }
 
-// Duplicates returns the entries of a backend's list without those whose name, or URI, an earlier
+// RemoveDuplicates returns the entries of a backend's list without those whose name, or URI, an earlier
 // entry has, and a flaw for each of those that differs from the earlier one.
-func Duplicates(k Kind, items []Item) ([]Item, []Flaw) {
+func RemoveDuplicates(k Kind, items []Item) ([]Item, []Issue) {
 	first := make(map[string]int, len(items))
-	var flaws []Flaw
+	var flaws []Issue
 	kept := items[:0]
 	for i := range items {
-		own := items[i].Own
+		own := items[i].Original
 		switch at, known := first[own]; {
 		case !known:
 			first[own] = len(kept)
 			kept = append(kept, items[i])
 		case !bytes.Equal(kept[at].raw, items[i].raw):
-			flaws = append(flaws, Flaw{Item: own, What: "it is a duplicate: an earlier entry of the list, which differs from it, has the same " + kinds[k].key})
+			flaws = append(flaws, Issue{Item: own, Problem: "it is a duplicate: an earlier entry of the list, which differs from it, has the same " + kinds[k].key})
 		}
 	}
 	clear(items[len(kept):])
@@ -227,20 +227,20 @@ func (n *namer) name(entries []Entry) {
 	order := make([]*Entry, 0, len(entries))
 	var mended []*Entry
 	for i := range entries {
-		if e := &entries[i]; fits(e.Item.Own, n.NameLimit) {
+		if e := &entries[i]; fits(e.Item.Original, n.NameLimit) {
 			order = append(order, e)
 		} else {
 			mended = append(mended, e)
 		}
 	}
-	byName := func(a, b *Entry) int { return strings.Compare(a.Item.Own, b.Item.Own) }
+	byName := func(a, b *Entry) int { return strings.Compare(a.Item.Original, b.Item.Original) }
 	slices.SortFunc(order, byName)
 	slices.SortFunc(mended, byName)
 	order = append(order, mended...)
-	if n.Prefix != Always {
+	if n.Prefix != PrefixAlways {
 		n.give(order, n.bareOfNew)
 	}
-	if n.Prefix != Never {
+	if n.Prefix != PrefixNever {
 		n.give(order, n.prefixedName)
 	}
 	n.giveHashed(order)
@@ -254,42 +254,42 @@ func (n *namer) name(entries []Entry) {
 
 // own notes that the entry's backend has its own name, unless another backend has.
 func (n *namer) own(e *Entry) {
-	if e.Exposed == e.Item.Own {
+	if e.Exposed == e.Item.Original {
 		return // taken has it
 	}
 	if owner, _ := n.owner(e); owner == "" && n.may(e, e.bare) {
-		n.owned[n.kind.key(e.Item.Own)] = holder{e.Backend, e.Item.Own}
+		n.owned[n.kind.key(e.Item.Original)] = holder{e.Backend, e.Item.Original}
 	}
 }
 
 // owner returns the backend that has the entry's own name, or one that looks like it; "" if none
 // has. Same says that it is the very name.
 func (n *namer) owner(e *Entry) (backend string, same bool) {
-	if other := n.taken[e.Item.Own]; other != nil && other.Item.Own == e.Item.Own {
+	if other := n.taken[e.Item.Original]; other != nil && other.Item.Original == e.Item.Original {
 		return other.Backend, true
 	}
-	key := n.kind.key(e.Item.Own)
+	key := n.kind.key(e.Item.Original)
 	if h, known := n.owned[key]; known {
-		return h.backend, h.own == e.Item.Own
+		return h.backend, h.own == e.Item.Original
 	}
 	return n.holder(key), false
 }
 
 // explain notes which other backend is the reason that an entry does not have its bare name.
 func (n *namer) explain(e *Entry) {
-	if n.Prefix == Always || e.Exposed == e.bare {
+	if n.Prefix == PrefixAlways || e.Exposed == e.bare {
 		return
 	}
 	if space := n.spaces.of(e.bare, e.Backend); space != "" && space != e.Backend {
-		e.Rival, e.Mimics = space, true
+		e.ConflictBackend, e.PrefixConflict = space, true
 		return
 	}
-	e.Rival = n.holder(n.kind.key(e.bare))
-	if e.Rival == "" || e.Rival == e.Backend {
-		e.Rival, _ = n.owner(e)
+	e.ConflictBackend = n.holder(n.kind.key(e.bare))
+	if e.ConflictBackend == "" || e.ConflictBackend == e.Backend {
+		e.ConflictBackend, _ = n.owner(e)
 	}
-	if e.Rival == e.Backend {
-		e.Rival = ""
+	if e.ConflictBackend == e.Backend {
+		e.ConflictBackend = ""
 	}
 }
 
@@ -320,22 +320,22 @@ func (n *namer) prefixedName(e *Entry) string { return n.prefixed(n.kind, e) }
 // maxHashed bounds how many hashes are tried for one entry and one beginning of its name.
 const maxHashed = 8
 
-// giveHashed gives each entry that has none yet a name that nobody wants. Never
+// giveHashed gives each entry that has none yet a name that nobody wants. PrefixNever
 // leaves out those whose own name an earlier backend has. The name begins like the entry's own, or
 // with its backend if that would be another backend's name.
 func (n *namer) giveHashed(entries []*Entry) {
 	form := n.prefixed
-	if n.Prefix == Never {
+	if n.Prefix == PrefixNever {
 		form = n.bare
 	}
 	for _, e := range entries {
 		if e.Exposed != "" {
 			continue
 		}
-		if owner, same := n.owner(e); n.Prefix == Never && same && owner != e.Backend {
+		if owner, same := n.owner(e); n.Prefix == PrefixNever && same && owner != e.Backend {
 			continue
 		}
-		own := fit(e.Backend+"_"+e.Item.Own, n.kind.String(), e.tag(), n.NameLimit)
+		own := fit(e.Backend+"_"+e.Item.Original, n.kind.String(), e.tag(), n.NameLimit)
 		for _, stem := range []string{form(n.kind, e), own, fit(e.Backend, n.kind.String(), e.tag(), n.NameLimit), n.kind.String(), "x"} {
 			tag := e.tag()
 			for try := 0; try < maxHashed && e.Exposed == ""; try++ {
@@ -361,21 +361,21 @@ func (n *namer) take(e *Entry, name string) bool {
 }
 
 // tag tells an entry from all others of its kind.
-func (e *Entry) tag() string { return e.Backend + "\x00" + e.Item.Own }
+func (e *Entry) tag() string { return e.Backend + "\x00" + e.Item.Original }
 
 func (o Options) bare(k Kind, e *Entry) string {
-	if fits(e.Item.Own, o.NameLimit) {
-		return e.Item.Own
+	if fits(e.Item.Original, o.NameLimit) {
+		return e.Item.Original
 	}
-	return fit(e.Item.Own, k.String(), e.tag(), o.NameLimit)
+	return fit(e.Item.Original, k.String(), e.tag(), o.NameLimit)
 }
 
 func (o Options) prefixed(k Kind, e *Entry) string {
-	name := e.Backend + o.Separator + e.Item.Own
+	name := e.Backend + o.Separator + e.Item.Original
 	if fits(name, o.NameLimit) {
 		return name
 	}
-	if strings.IndexFunc(e.Item.Own, func(r rune) bool { return r < 0x80 && isAlnum(byte(r)) }) < 0 {
+	if strings.IndexFunc(e.Item.Original, func(r rune) bool { return r < 0x80 && isAlnum(byte(r)) }) < 0 {
 		// Not even a letter to tell it by.
 		stem := fit(e.Backend+o.Separator+k.String(), k.String(), e.tag(), o.NameLimit)
 		return hashed(stem, e.tag(), o.NameLimit)

@@ -16,7 +16,7 @@ func exposed(s *Snapshot, k Kind) map[string]string {
 	all := make(map[string]string)
 	for _, e := range s.Entries(k) {
 		if e.Exposed != "" {
-			all[e.Exposed] = e.Backend + " " + e.Item.Own
+			all[e.Exposed] = e.Backend + " " + e.Item.Original
 		}
 	}
 	return all
@@ -26,7 +26,7 @@ func exposed(s *Snapshot, k Kind) map[string]string {
 // are found again, whichever it is.
 func TestNAME_01_SeparatorInNames(t *testing.T) {
 	for _, separator := range []string{"__", "-", "_", "___"} {
-		for _, prefix := range []Prefix{Collision, Always, Never} {
+		for _, prefix := range []Prefix{PrefixOnCollision, PrefixAlways, PrefixNever} {
 			o := Options{Prefix: prefix, Separator: separator, NameLimit: 50}
 			listings := []Listing{
 				named(t, "a", "x"+separator+"y", "x", "y", "a"+separator+"x", separator+"x"),
@@ -41,7 +41,7 @@ func TestNAME_01_SeparatorInNames(t *testing.T) {
 // TestNAME_03_BackendNames: a backend's name may look like a prefix of its own, or
 // not be fit to begin a name.
 func TestNAME_03_BackendNames(t *testing.T) {
-	for _, prefix := range []Prefix{Collision, Always, Never} {
+	for _, prefix := range []Prefix{PrefixOnCollision, PrefixAlways, PrefixNever} {
 		o := Options{Prefix: prefix}
 		var listings []Listing
 		for _, backend := range []string{"Demo__Everything", "a_", "_a", "A", "a", "a__", "__", "é", "Demo"} {
@@ -57,8 +57,8 @@ func TestNAME_05_UnfitCharacters(t *testing.T) {
 		"admin_tools_list": "admin.tools.list", "user_update": "user/update", "Query_all_x": "Query all x", "b_squeda": "búsqueda",
 	} {
 		for _, name := range []string{exposed, own, "b__" + exposed, "b__" + own} {
-			if r, ok := s.Lookup(Tools, name); !ok || r.Own != own || string(r.OwnJSON) != string(wire.Quote(own)) {
-				t.Errorf("a call of %q arrives as %s", name, r.OwnJSON)
+			if r, ok := s.Lookup(Tools, name); !ok || r.Original != own || string(r.OriginalJSON) != string(wire.Quote(own)) {
+				t.Errorf("a call of %q arrives as %s", name, r.OriginalJSON)
 			}
 		}
 		if !strings.Contains(string(result(s)), `"name":"`+exposed+`"`) {
@@ -89,8 +89,8 @@ func TestNAME_06_LongNames(t *testing.T) {
 func TestNAME_11_NamesThatStartWithUnderscores(t *testing.T) {
 	s := Merge(Options{}, []Listing{named(t, "b", "__IMPORTANT")})
 	for _, name := range []string{"IMPORTANT", "__IMPORTANT", "b____IMPORTANT"} {
-		if r, ok := s.Lookup(Tools, name); !ok || string(r.OwnJSON) != `"__IMPORTANT"` {
-			t.Errorf("a call of %s arrives as %s", name, r.OwnJSON)
+		if r, ok := s.Lookup(Tools, name); !ok || string(r.OriginalJSON) != `"__IMPORTANT"` {
+			t.Errorf("a call of %s arrives as %s", name, r.OriginalJSON)
 		}
 	}
 	if got := exposed(s, Tools)["IMPORTANT"]; got != "b __IMPORTANT" {
@@ -107,7 +107,7 @@ func TestNamesDependOnListingsAlone(t *testing.T) {
 	names = slices.DeleteFunc(names, func(s string) bool { return s == "" })
 	random := rand.New(rand.NewPCG(1, 2))
 	for round := range 400 {
-		o := Options{Prefix: []Prefix{Collision, Always, Never}[round%3], NameLimit: []int{8, 20, 50}[round/3%3]}
+		o := Options{Prefix: []Prefix{PrefixOnCollision, PrefixAlways, PrefixNever}[round%3], NameLimit: []int{8, 20, 50}[round/3%3]}
 		k := Kind(round % NumKinds)
 		names := names
 		if k == Templates {
@@ -139,14 +139,14 @@ func TestEarlierBackendsKeepTheirNames(t *testing.T) {
 	listings := []Listing{
 		named(t, "a", "x", "a.b", "b__x"), named(t, "b", "x", "a_b", "a__x"), named(t, "c", "x", "a.b", "b__x", "a__x"),
 	}
-	for _, prefix := range []Prefix{Collision, Always, Never} {
+	for _, prefix := range []Prefix{PrefixOnCollision, PrefixAlways, PrefixNever} {
 		var before *Snapshot
 		for n := range listings {
-			s := Merge(Options{Prefix: prefix, Names: []string{"a", "b", "c"}}, listings[:n+1])
+			s := Merge(Options{Prefix: prefix, ReservedBackends: []string{"a", "b", "c"}}, listings[:n+1])
 			if before != nil {
 				for i, e := range before.Entries(Tools) {
 					if got := s.Entries(Tools)[i].Exposed; got != e.Exposed {
-						t.Errorf("%s: %s of %s was %s and became %s", prefix, e.Item.Own, e.Backend, e.Exposed, got)
+						t.Errorf("%s: %s of %s was %s and became %s", prefix, e.Item.Original, e.Backend, e.Exposed, got)
 					}
 				}
 			}

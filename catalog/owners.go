@@ -10,7 +10,7 @@ import (
 type Move struct {
 	Kind     Kind
 	Name     string // or URI
-	Was, Now string // backends
+	From, To string // backends
 }
 
 // maxReleased bounds the names of one kind of which the last backend is remembered when nobody
@@ -26,8 +26,8 @@ func (s *Snapshot) Moves() (all []Move) {
 	return all
 }
 
-// Owners returns each listed bare name of a kind, with the backend that has it.
-func (s *Snapshot) Owners(k Kind) iter.Seq2[string, string] {
+// Assignments returns each listed bare name of a kind, with the backend that has it.
+func (s *Snapshot) BareNames(k Kind) iter.Seq2[string, string] {
 	return func(yield func(name, backend string) bool) {
 		for i := range s.lists[k].entries {
 			if e := &s.lists[k].entries[i]; s.lists[k].isBare(e) && !yield(e.Exposed, e.Backend) {
@@ -43,7 +43,7 @@ func (n *namer) keep(l, was *list) {
 		for i := range l.entries {
 			e := &l.entries[i]
 			before := was.owner(e.bare)
-			if e.Exposed == "" && before.backend == e.Backend && (before.own == e.Item.Own) == same && n.take(e, e.bare) {
+			if e.Exposed == "" && before.backend == e.Backend && (before.own == e.Item.Original) == same && n.take(e, e.bare) {
 				n.own(e)
 			}
 		}
@@ -55,7 +55,7 @@ func (n *namer) wait(l, was *list, of map[string]*Listing) {
 	waits := func(backend string) bool { return of[backend] != nil && of[backend].Unknown[n.kind] }
 	for i := range was.entries {
 		if e := &was.entries[i]; was.isBare(e) && waits(e.Backend) {
-			n.hold(l, e.Exposed, holder{e.Backend, e.Item.Own})
+			n.hold(l, e.Exposed, holder{e.Backend, e.Item.Original})
 		}
 	}
 	for name, h := range was.kept {
@@ -67,7 +67,7 @@ func (n *namer) wait(l, was *list, of map[string]*Listing) {
 
 // hold keeps a name for a backend that does not list it now.
 func (n *namer) hold(l *list, name string, h holder) {
-	e := &Entry{Backend: h.backend, Item: Item{Own: h.own}}
+	e := &Entry{Backend: h.backend, Item: Item{Original: h.own}}
 	if n.taken[name] != nil || !n.may(e, name) {
 		return
 	}
@@ -85,7 +85,7 @@ func (l *list) isBare(e *Entry) bool { return !l.always && e.Exposed != "" && e.
 // owner returns who has a bare name or a URI; the zero holder if nobody has.
 func (l *list) owner(name string) holder {
 	if e := l.routes[name]; e != nil && l.isBare(e) {
-		return holder{e.Backend, e.Item.Own}
+		return holder{e.Backend, e.Item.Original}
 	}
 	return l.kept[name]
 }
@@ -151,10 +151,10 @@ func (l *list) rank(was *list, anew bool, ends []int) {
 	}
 	places := make(map[holder]int, len(was.order))
 	for i, e := range was.order {
-		places[holder{e.Backend, e.Item.Own}] = i
+		places[holder{e.Backend, e.Item.Original}] = i
 	}
 	place := func(e ranked) int {
-		if i, known := places[holder{e.Backend, e.Item.Own}]; known {
+		if i, known := places[holder{e.Backend, e.Item.Original}]; known {
 			return i
 		}
 		return len(places)

@@ -14,13 +14,13 @@ func routesOf(s *Snapshot, k Kind, names ...string) (all []string) {
 	for _, name := range names {
 		r, ok := s.Lookup(k, name)
 		if k == Resources {
-			r, ok = s.Resource(name)
+			r, ok = s.ResolveResource(name)
 		}
 		if !ok {
 			all = append(all, "")
 			continue
 		}
-		all = append(all, r.Backend+" "+r.Own)
+		all = append(all, r.Backend+" "+r.Original)
 	}
 	return all
 }
@@ -40,8 +40,8 @@ func TestNamesOfOtherBackends_F_SEC_3(t *testing.T) {
 	for _, k := range []Kind{Tools, Prompts} {
 		for _, own := range []string{"github__create_issue", "GitHub__create_issue", "github--create_issue", ".github__create_issue",
 			"github.__x", "github__" + strings.Repeat("long", 20), "github__"} {
-			for _, prefix := range []Prefix{Collision, Always, Never} {
-				o := Options{Prefix: prefix, Names: []string{"evil", "github"}}
+			for _, prefix := range []Prefix{PrefixOnCollision, PrefixAlways, PrefixNever} {
+				o := Options{Prefix: prefix, ReservedBackends: []string{"evil", "github"}}
 				for name, listings := range map[string][]Listing{
 					"alone":  {having(t, "evil", k, own)},
 					"before": {having(t, "evil", k, own), having(t, "github", k, "create_issue")},
@@ -58,7 +58,7 @@ func TestNamesOfOtherBackends_F_SEC_3(t *testing.T) {
 						t.Errorf("%s, %s, %s: evil's own is %q", own, prefix, name, got)
 					}
 					for _, e := range s.Entries(k) {
-						if e.Backend == "evil" && prefix != Always && (e.Rival != "github" || !e.Mimics) {
+						if e.Backend == "evil" && prefix != PrefixAlways && (e.ConflictBackend != "github" || !e.PrefixConflict) {
 							t.Errorf("%s, %s, %s: %+v", own, prefix, name, e)
 						}
 					}
@@ -71,7 +71,7 @@ func TestNamesOfOtherBackends_F_SEC_3(t *testing.T) {
 // A backend's name may begin like another backend's name and the separator. Then names belong to the
 // longer one.
 func TestBackendsWithinEachOther_F_SEC_3(t *testing.T) {
-	o := Options{Names: []string{"a", "a__b", "a_"}}
+	o := Options{ReservedBackends: []string{"a", "a__b", "a_"}}
 	s := Merge(o, []Listing{named(t, "a", "b__c", "_x", "c"), named(t, "a__b", "c", "d")})
 	wantRoutes(t, s, Tools, map[string]string{
 		"a__b__c": "a__b c", "a__b__d": "a__b d", "a__b__x": "", "c": "a c", "b__c": "a b__c", "a__c": "a c",
@@ -169,11 +169,11 @@ func TestKeptNamesAreNobodyElses_F_SEC_3(t *testing.T) {
 	unknown := Listing{Backend: "b", Unknown: [NumKinds]bool{true, true, true, true}}
 	s = s.Next(Options{}, []Listing{named(t, "a", "search", "Search", "a_b", "a.b"), unknown}, false)
 	wantRoutes(t, s, Tools, map[string]string{"search": "b search", "Search": "", "a_b": "b a.b", "a__search": "a search", "a__Search": "a Search"})
-	if r, _ := s.Lookup(Tools, "a_b"); string(r.OwnJSON) != `"a.b"` {
-		t.Errorf("it is called as %s", r.OwnJSON)
+	if r, _ := s.Lookup(Tools, "a_b"); string(r.OriginalJSON) != `"a.b"` {
+		t.Errorf("it is called as %s", r.OriginalJSON)
 	}
 	// A backend that has come meanwhile has its names.
-	s = s.Next(Options{Names: []string{"search"}}, []Listing{named(t, "a", "search__x"), unknown}, false)
+	s = s.Next(Options{ReservedBackends: []string{"search"}}, []Listing{named(t, "a", "search__x"), unknown}, false)
 	wantRoutes(t, s, Tools, map[string]string{"search": "b search", "search__x": ""})
 }
 
@@ -193,7 +193,7 @@ func TestNoNameMovesInSilence_F_SEC_3(t *testing.T) {
 	names := []string{"x", "X", "y", "a.b", "a_b", "a-b", "b__x", "a__x", "c__y", "_x", strings.Repeat("long", 20)}
 	random := rand.New(rand.NewPCG(3, 4))
 	for round := range 200 {
-		o := Options{Prefix: []Prefix{Collision, Never, Always}[round%3], Names: []string{"a", "b", "c"}}
+		o := Options{Prefix: []Prefix{PrefixOnCollision, PrefixNever, PrefixAlways}[round%3], ReservedBackends: []string{"a", "b", "c"}}
 		k := Kind(round % NumKinds)
 		var s *Snapshot
 		for range 8 {
@@ -217,7 +217,7 @@ func TestNoNameMovesInSilence_F_SEC_3(t *testing.T) {
 			for _, m := range next.Moves() {
 				moves[m.Name] = true
 			}
-			for name, backend := range s.Owners(k) {
+			for name, backend := range s.BareNames(k) {
 				now, ok := next.Lookup(k, name)
 				if !ok || now.Backend == backend {
 					continue
@@ -255,11 +255,11 @@ func TestReleasedNamesAreBounded_F_SEC_3(t *testing.T) {
 
 // There are so many backends with names of one letter that no beginning is free.
 func TestHashesAreBounded_F_SEC_3(t *testing.T) {
-	o := Options{Separator: "_", NameLimit: 8, Names: []string{"q", "a", "t", "x"}}
+	o := Options{Separator: "_", NameLimit: 8, ReservedBackends: []string{"q", "a", "t", "x"}}
 	listings := []Listing{named(t, "q", "a_x", "fine"), {Backend: "a"}}
 	s := Merge(o, listings)
 	check(t, o, listings, s)
-	o.Names = append(o.Names, "quux")
+	o.ReservedBackends = append(o.ReservedBackends, "quux")
 	listings = []Listing{named(t, "quux", "a_long_name"), {Backend: "a"}}
 	s = Merge(o, listings)
 	check(t, o, listings, s)

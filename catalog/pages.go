@@ -77,7 +77,7 @@ const (
 
 // page writes what fits into one page, without an end; rest is what does not.
 func (l *list) page(entries []Entry, size int) (text []byte, rest []Entry) {
-	n, length := 0, len(`{"":[`)+len(l.kind.Member())
+	n, length := 0, len(`{"":[`)+len(l.kind.ResultMember())
 	empty := true
 	for ; n < len(entries); n++ {
 		e := &entries[n]

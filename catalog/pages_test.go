@@ -46,7 +46,7 @@ func TestPages(t *testing.T) {
 			s := Merge(o, listings)
 			check(t, o, listings, s)
 			if got := fmt.Sprintf("%s", written(t, s, k)); got != whole {
-				t.Errorf("%s on pages of %d bytes: %s\nwant %s", k.Method(), size, got, whole)
+				t.Errorf("%s on pages of %d bytes: %s\nwant %s", k.ListMethod(), size, got, whole)
 			}
 			for i, page := range s.lists[k].pages().results {
 				if room := cap(page) - len(page); room > 2*margin && room > len(page)/5 { // the allocator rounds up
@@ -64,7 +64,7 @@ func TestPages(t *testing.T) {
 }
 
 func TestNoPageIsEmptyButOfAnEmptyList(t *testing.T) {
-	s := Merge(Options{PageSize: 1, Prefix: Never}, []Listing{
+	s := Merge(Options{PageSize: 1, Prefix: PrefixNever}, []Listing{
 		named(t, "a", "x"), named(t, "b", "x"), named(t, "c", "x", "y"), named(t, "d", "x", "y"),
 	})
 	if n := len(cursors(t, s, Tools)); n != 1 {
@@ -72,7 +72,7 @@ func TestNoPageIsEmptyButOfAnEmptyList(t *testing.T) {
 	}
 	for k := range Kind(NumKinds) {
 		page, ok := Merge(Options{PageSize: 1}, nil).Page(k, nil)
-		if want := `{"` + k.Member() + `":[]}`; !ok || string(page) != want {
+		if want := `{"` + k.ResultMember() + `":[]}`; !ok || string(page) != want {
 			t.Errorf("of nothing came %s, want %s", page, want)
 		}
 	}
@@ -131,7 +131,7 @@ func TestPAGECursorsOfOurs(t *testing.T) {
 		"another size":         {Merge(Options{PageSize: 700}, many(t, Tools, 60)), Tools, false},
 		"one page":             {Merge(Options{}, many(t, Tools, 60)), Tools, false},
 		"none":                 {Merge(o, nil), Tools, false},
-		"other names":          {Merge(Options{PageSize: 500, Prefix: Always}, many(t, Tools, 60)), Tools, false},
+		"other names":          {Merge(Options{PageSize: 500, Prefix: PrefixAlways}, many(t, Tools, 60)), Tools, false},
 		"the other kind's own": {s, Prompts, false},
 	} {
 		for _, c := range of {
@@ -206,7 +206,7 @@ func TestSameList_IsWhatIsWritten(t *testing.T) {
 	other := tools("a", x)
 	other.Items[Tools][0] = other.Items[Tools][0].WithSchema([]byte(`{"type":"object","a":1}`))
 	var all []*Snapshot
-	for _, o := range []Options{{}, {Prefix: Always}, {Prefix: Never}} {
+	for _, o := range []Options{{}, {Prefix: PrefixAlways}, {Prefix: PrefixNever}} {
 		for _, listings := range [][]Listing{
 			nil, {tools("a", "")}, {tools("a", x)}, {tools("b", x)}, {tools("a", x+","+y)}, {tools("a", y+","+x)},
 			{tools("a", x), tools("b", y)}, {tools("a", x), tools("b", x)}, {tools("a", x), tools("c", x)}, {other},

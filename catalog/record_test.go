@@ -25,21 +25,21 @@ func TestNamesSinceTheLastRun_F_CLI_6(t *testing.T) {
 		"nobody lists it":               {listings: []Listing{named(t, "a", "write"), named(t, "b", "list")}, moves: "[]"},
 		"a list is not known":           {listings: []Listing{unknown("a"), last[1]}, moves: "[]"},
 		"it is not, and one is before":  {listings: []Listing{named(t, "c", "read"), unknown("a"), last[1]}, moves: "[]"},
-		"always":                        {o: Options{Prefix: Always}, listings: []Listing{last[1], last[0]}, moves: "[]"},
-		"never":                         {o: Options{Prefix: Never}, listings: []Listing{last[1], last[0]}, moves: "[{tool read a b}]"},
+		"always":                        {o: Options{Prefix: PrefixAlways}, listings: []Listing{last[1], last[0]}, moves: "[]"},
+		"never":                         {o: Options{Prefix: PrefixNever}, listings: []Listing{last[1], last[0]}, moves: "[{tool read a b}]"},
 		"what was prefixed is imitated": {listings: []Listing{named(t, "a", "read", "b__read")}, moves: "[{tool b__read b a}]"},
 		"what was bare is prefixed": {listings: []Listing{named(t, "a", "read"), named(t, "list", "read"), named(t, "b", "list__read")},
 			moves: "[]"},
 	} {
-		record := Merge(Options{}, last).Record()
-		next := Recall(record).Next(c.o, c.listings, true)
+		record := Merge(Options{}, last).Assignments()
+		next := FromAssignments(record).Next(c.o, c.listings, true)
 		if got := fmt.Sprint(next.Moves()); got != c.moves {
 			t.Errorf("%s: moves %s, want %s", name, got, c.moves)
 		}
-		if got := fmt.Sprint(next.Since(record)); got != c.moves {
+		if got := fmt.Sprint(next.MovesSince(record)); got != c.moves {
 			t.Errorf("%s: since the record %s, want %s", name, got, c.moves)
 		}
-		if again := Recall(next.Record()).Next(c.o, c.listings, true).Moves(); again != nil {
+		if again := FromAssignments(next.Assignments()).Next(c.o, c.listings, true).Moves(); again != nil {
 			t.Errorf("%s: in the run after that %v", name, again)
 		}
 	}
@@ -55,8 +55,8 @@ func unknown(backend string) Listing {
 
 // A name that was bare is another backend's prefixed one in the next run.
 func TestABareNameIsPrefixedInTheNextRun_F_CLI_6(t *testing.T) {
-	record := Merge(Options{}, []Listing{named(t, "a", "github__create")}).Record()
-	next := Recall(record).Next(Options{}, []Listing{named(t, "a", "create"), named(t, "github", "create")}, true)
+	record := Merge(Options{}, []Listing{named(t, "a", "github__create")}).Assignments()
+	next := FromAssignments(record).Next(Options{}, []Listing{named(t, "a", "create"), named(t, "github", "create")}, true)
 	if got := fmt.Sprint(next.Moves()); got != "[{tool github__create a github}]" {
 		t.Errorf("moves %s", got)
 	}
@@ -71,13 +71,13 @@ func TestNamesWaitOverARestart_F_CLI_6(t *testing.T) {
 			name = "file:///x"
 		}
 		first := []Listing{having(t, "a", k, name), having(t, "b", k, name)}
-		record := Merge(Options{}, first).Record()
-		failed := Recall(record).Next(Options{}, []Listing{unknown("a"), first[1]}, true)
+		record := Merge(Options{}, first).Assignments()
+		failed := FromAssignments(record).Next(Options{}, []Listing{unknown("a"), first[1]}, true)
 		wantRoutes(t, failed, k, map[string]string{name: "a " + name})
 		if moves := failed.Moves(); moves != nil {
 			t.Errorf("%v: %v", k, moves)
 		}
-		if again := failed.Record(); !maps.Equal(again[k], record[k]) {
+		if again := failed.Assignments(); !maps.Equal(again[k], record[k]) {
 			t.Errorf("%v: the record is %v, was %v", k, again[k], record[k])
 		}
 		back := failed.Next(Options{}, first, false)
@@ -85,7 +85,7 @@ func TestNamesWaitOverARestart_F_CLI_6(t *testing.T) {
 		if moves := back.Moves(); moves != nil {
 			t.Errorf("%v: %v", k, moves)
 		}
-		gone := Recall(record).Next(Options{}, first[1:], true)
+		gone := FromAssignments(record).Next(Options{}, first[1:], true)
 		if moves := gone.Moves(); fmt.Sprint(moves) != fmt.Sprintf("[{%v %s a b}]", k, name) {
 			t.Errorf("%v: %v", k, moves)
 		}
@@ -94,11 +94,11 @@ func TestNamesWaitOverARestart_F_CLI_6(t *testing.T) {
 
 // What nobody has any longer is remembered for the run in which another backend has it.
 func TestReleasedNamesStayInTheRecord_F_CLI_6(t *testing.T) {
-	record := Merge(Options{}, []Listing{named(t, "a", "read")}).Record()
+	record := Merge(Options{}, []Listing{named(t, "a", "read")}).Assignments()
 	for range 3 {
-		record = Recall(record).Next(Options{}, []Listing{named(t, "b", "other")}, true).Record()
+		record = FromAssignments(record).Next(Options{}, []Listing{named(t, "b", "other")}, true).Assignments()
 	}
-	s := Recall(record).Next(Options{}, []Listing{named(t, "b", "other")}, true)
+	s := FromAssignments(record).Next(Options{}, []Listing{named(t, "b", "other")}, true)
 	s = s.Next(Options{}, []Listing{named(t, "b", "other", "read")}, false) // it lists that later
 	if got := fmt.Sprint(s.Moves()); got != "[{tool read a b}]" {
 		t.Errorf("moves %s", got)
@@ -110,11 +110,11 @@ func TestTheRecordOfNamesIsBounded_F_CLI_6(t *testing.T) {
 	for i := range 3000 {
 		all = append(all, fmt.Sprintf("file:///%d/%s", i, strings.Repeat("x", 4000)))
 	}
-	record := Merge(Options{}, []Listing{named(t, "a", "read"), readable(t, "b", all, nil)}).Record()
+	record := Merge(Options{}, []Listing{named(t, "a", "read"), readable(t, "b", all, nil)}).Assignments()
 	size := 0
 	for _, names := range record {
 		for name, o := range names {
-			size += len(name) + len(o.Backend) + len(o.Own) + ownerSize
+			size += len(name) + len(o.Backend) + len(o.Original) + ownerSize
 		}
 	}
 	if size > maxOwners || size < maxOwners*9/10 || len(record[Tools]) != 1 {

@@ -10,8 +10,8 @@ import (
 // backend has it.
 func (n *namer) claim(entries []Entry) {
 	for i := range entries {
-		if e := &entries[i]; e.Exposed == "" && !n.take(e, e.Item.Own) {
-			e.Rival = n.holder(e.Item.Own)
+		if e := &entries[i]; e.Exposed == "" && !n.take(e, e.Item.Original) {
+			e.ConflictBackend = n.holder(e.Item.Original)
 		}
 	}
 }
@@ -21,13 +21,13 @@ func (n *namer) claim(entries []Entry) {
 // tried.
 const maxTried = 128 << 10
 
-// Resource returns the route by which a resource is read: to the backend that
+// ResolveResource returns the route by which a resource is read: to the backend that
 // lists it, else to the first that has a template for it, else to the only one
 // that has resources at all. Nothing is guessed: if several have, there is none.
 //
 // The URI goes to the backend unchanged. One of more than 8 KiB is found by no
 // template.
-func (s *Snapshot) Resource(uri string) (Route, bool) {
+func (s *Snapshot) ResolveResource(uri string) (Route, bool) {
 	if e := s.lists[Resources].routes[uri]; e != nil {
 		return e.route(), true
 	}
@@ -41,7 +41,7 @@ func (s *Snapshot) Resource(uri string) (Route, bool) {
 	if backend == "" {
 		return Route{}, false
 	}
-	return Route{Backend: backend, Own: uri, OwnJSON: wire.Quote(uri)}, true
+	return Route{Backend: backend, Original: uri, OriginalJSON: wire.Quote(uri)}, true
 }
 
 // matching returns the first backend that has a template for the URI, "" if
@@ -87,11 +87,11 @@ func onlyReader(listings []Listing) string {
 	return only
 }
 
-// Covers reports whether who is subscribed to a resource is to hear of an update of uri:
+// SubscriptionCovers reports whether who is subscribed to a resource is to hear of an update of uri:
 // it is that resource, or "a sub-resource of the one that the client actually subscribed
 // to" (resources, notifications/resources/updated), which begins with its URI and goes on
 // where a part of it ends.
-func Covers(subscribed, uri string) bool {
+func SubscriptionCovers(subscribed, uri string) bool {
 	rest, ok := strings.CutPrefix(uri, subscribed)
 	return ok && (rest == "" || strings.HasSuffix(subscribed, "/") || strings.ContainsRune("/?#", rune(rest[0])))
 }

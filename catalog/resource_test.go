@@ -31,7 +31,7 @@ func TestRES_01(t *testing.T) {
 		t.Errorf("listed: %s", got)
 	}
 	for range 3 {
-		if r, ok := s.Resource("timezone://info"); !ok || r.Backend != "a" || string(r.OwnJSON) != `"timezone://info"` {
+		if r, ok := s.ResolveResource("timezone://info"); !ok || r.Backend != "a" || string(r.OriginalJSON) != `"timezone://info"` {
 			t.Errorf("read from %v", r)
 		}
 	}
@@ -43,7 +43,7 @@ func TestRES_01(t *testing.T) {
 	if got, _ := s.Page(Resources, nil); string(got) != `{"resources":[{"name":"theirs","uri":"timezone:\/\/info"},{"uri":"two://","name":"two"}]}` {
 		t.Errorf("listed: %s", got)
 	}
-	if r, ok := s.Resource("timezone://info"); !ok || r.Backend != "b" || string(r.OwnJSON) != `"timezone:\/\/info"` {
+	if r, ok := s.ResolveResource("timezone://info"); !ok || r.Backend != "b" || string(r.OriginalJSON) != `"timezone:\/\/info"` {
 		t.Errorf("read from %v", r)
 	}
 }
@@ -83,12 +83,12 @@ func TestResources(t *testing.T) {
 	} {
 		s := Merge(Options{}, tt.listings)
 		check(t, Options{}, tt.listings, s)
-		r, ok := s.Resource(tt.uri)
+		r, ok := s.ResolveResource(tt.uri)
 		if r.Backend != tt.want || ok != (tt.want != "") {
 			t.Errorf("%s: read from %q, want %q", tt.name, r.Backend, tt.want)
 		}
-		if ok && (r.Own != tt.uri || wire.Unquote(r.OwnJSON) != tt.uri) {
-			t.Errorf("%s: %q is read as %q, %s", tt.name, tt.uri, r.Own, r.OwnJSON)
+		if ok && (r.Original != tt.uri || wire.Unquote(r.OriginalJSON) != tt.uri) {
+			t.Errorf("%s: %q is read as %q, %s", tt.name, tt.uri, r.Original, r.OriginalJSON)
 		}
 	}
 }
@@ -125,7 +125,7 @@ func TestManyTemplates(t *testing.T) {
 	s := catalog(hostile...)
 	for _, n := range []int{10, maxURI} {
 		start := time.Now()
-		if r, ok := s.Resource(strings.Repeat("x", n)); !ok || r.Backend != "b" {
+		if r, ok := s.ResolveResource(strings.Repeat("x", n)); !ok || r.Backend != "b" {
 			t.Errorf("%d bytes: read from %v", n, r)
 		}
 		if took := time.Since(start); took > 20*time.Second { // at most some 0.3 s, without -race and alone
@@ -136,24 +136,24 @@ func TestManyTemplates(t *testing.T) {
 	}
 	const uri, fitting = "x:" + "1234567890", "{+a}"
 	most := (maxTried - len(uri) - len(fitting)) / (len(uri) + len(hostile[0]))
-	if r, _ := catalog(append(slices.Clone(hostile[:most]), fitting)...).Resource(uri); r.Backend != "a" {
+	if r, _ := catalog(append(slices.Clone(hostile[:most]), fitting)...).ResolveResource(uri); r.Backend != "a" {
 		t.Errorf("at the bound it is read from %q", r.Backend)
 	}
-	if r, _ := catalog(append(slices.Clone(hostile[:most+1]), fitting)...).Resource(uri); r.Backend != "b" {
+	if r, _ := catalog(append(slices.Clone(hostile[:most+1]), fitting)...).ResolveResource(uri); r.Backend != "b" {
 		t.Errorf("beyond the bound it is read from %q", r.Backend)
 	}
 	others := slices.Clone(hostile[1:])
 	for i := range others {
 		others[i] = "y" + others[i]
 	}
-	if r, _ := catalog(append(others, fitting)...).Resource(uri); r.Backend != "a" {
+	if r, _ := catalog(append(others, fitting)...).ResolveResource(uri); r.Backend != "a" {
 		t.Errorf("behind templates that it does not begin like it is read from %q", r.Backend)
 	}
 }
 
 // TestPromptsAreNamedLikeTools, in a namespace of their own.
 func TestPromptsAreNamedLikeTools(t *testing.T) {
-	for _, prefix := range []Prefix{Collision, Always, Never} {
+	for _, prefix := range []Prefix{PrefixOnCollision, PrefixAlways, PrefixNever} {
 		names := [][]string{{"x", "a.b", strings.Repeat("n", 60)}, {"x", "a_b", "a b", strings.Repeat("n", 60)}, {"b__x", "x", "a.b"}}
 		var both []Listing
 		for i, backend := range []string{"a", "b", "c"} {

@@ -24,13 +24,13 @@ func entryOf(k Kind, more string) string {
 // repairedEntry returns an entry as it is listed, and what was repaired.
 func repairedEntry(t *testing.T, k Kind, entry string) (listed, notes string) {
 	t.Helper()
-	got := page(t, k, `{"`+k.Member()+`":[`+entry+`]}`)
+	got := page(t, k, `{"`+k.ResultMember()+`":[`+entry+`]}`)
 	if len(got.Items) != 1 {
-		t.Fatalf("%s: %v", entry, got.Flaws)
+		t.Fatalf("%s: %v", entry, got.Issues)
 	}
-	for _, f := range got.Flaws {
-		if f.Mended {
-			notes = f.What
+	for _, f := range got.Issues {
+		if f.Repaired {
+			notes = f.Problem
 		}
 	}
 	return string(got.Items[0].Raw()), notes
@@ -232,10 +232,10 @@ func TestSurrogates_F_LIST_4(t *testing.T) {
 	got := page(t, Tools, `{"tools":[{"name":"a\ud83d","inputSchema":{"type":"object"}}]}`)
 	s := Merge(Options{}, []Listing{{Backend: "b", Items: [NumKinds][]Item{Tools: got.Items}}})
 	r, ok := s.Lookup(Tools, s.Entries(Tools)[0].Exposed)
-	if list, _ := s.Page(Tools, nil); !ok || string(r.OwnJSON) != `"a\ud83d"` || strings.Contains(string(list), "ud83d") {
+	if list, _ := s.Page(Tools, nil); !ok || string(r.OriginalJSON) != `"a\ud83d"` || strings.Contains(string(list), "ud83d") {
 		t.Errorf("%s, %v", list, r)
 	}
-	if got := page(t, Resources, `{"resources":[{"uri":"x:\ud83d","name":"n"}]}`); len(got.Items) != 0 || len(got.Flaws) != 1 {
+	if got := page(t, Resources, `{"resources":[{"uri":"x:\ud83d","name":"n"}]}`); len(got.Items) != 0 || len(got.Issues) != 1 {
 		t.Errorf("a URI that strict parsers refuse: %s", told(got, nil))
 	}
 }
@@ -263,8 +263,8 @@ func TestMembersTwice_F_LIST_5(t *testing.T) {
 
 func TestNullLists_F_LIST_6(t *testing.T) {
 	for k := range Kind(NumKinds) {
-		got, err := ParsePage(k, []byte(`{"`+k.Member()+`": null ,"nextCursor":null}`))
-		if err != nil || len(got.Items) != 0 || got.Next != nil || len(got.Flaws) != 1 || !got.Flaws[0].Whole || !got.Flaws[0].Mended {
+		got, err := ParsePage(k, []byte(`{"`+k.ResultMember()+`": null ,"nextCursor":null}`))
+		if err != nil || len(got.Items) != 0 || got.NextCursor != nil || len(got.Issues) != 1 || !got.Issues[0].WholeList || !got.Issues[0].Repaired {
 			t.Errorf("%v: %+v, %v", k, got, err)
 		}
 	}
@@ -297,7 +297,7 @@ func FuzzEntry(f *testing.F) {
 		if !json.Valid([]byte(entry)) {
 			return
 		}
-		got, err := ParsePage(k, []byte(`{"`+k.Member()+`":[`+entry+`]}`))
+		got, err := ParsePage(k, []byte(`{"`+k.ResultMember()+`":[`+entry+`]}`))
 		if err != nil || len(got.Items) == 0 {
 			return
 		}
@@ -306,12 +306,12 @@ func FuzzEntry(f *testing.F) {
 			t.Fatalf("%s becomes %s", entry, raw)
 		}
 		repaired := func(p Page) bool {
-			return slices.ContainsFunc(p.Flaws, func(f Flaw) bool { return f.Mended && !strings.HasPrefix(f.What, "uriTemplate finds no resource") })
+			return slices.ContainsFunc(p.Issues, func(f Issue) bool { return f.Repaired && !strings.HasPrefix(f.Problem, "uriTemplate finds no resource") })
 		}
 		if same := string(raw) == strings.TrimSpace(entry); repaired(got) == same && !strings.Contains(entry, `\u`) {
-			t.Errorf("%s becomes %s: %v", entry, raw, got.Flaws)
+			t.Errorf("%s becomes %s: %v", entry, raw, got.Issues)
 		}
-		again, err := ParsePage(k, Marshal(k, got.Items))
+		again, err := ParsePage(k, MarshalList(k, got.Items))
 		if err != nil || len(again.Items) != 1 || string(again.Items[0].Raw()) != string(raw) || repaired(again) {
 			t.Errorf("%s becomes %s, and then %v", entry, raw, again)
 		}

@@ -15,11 +15,11 @@ func odd(t *testing.T, schema string) string {
 		t.Fatalf("%s: %s", schema, told(page, err))
 	}
 	what := ""
-	for _, f := range page.Flaws {
-		if !f.Odd || f.Mended || f.Item != "t" || what != "" {
-			t.Errorf("%s: %+v", schema, page.Flaws)
+	for _, f := range page.Issues {
+		if !f.Suspicious || f.Repaired || f.Item != "t" || what != "" {
+			t.Errorf("%s: %+v", schema, page.Issues)
 		}
-		what = f.What
+		what = f.Problem
 	}
 	return what
 }
@@ -36,8 +36,8 @@ func TestSCHEMA03_AlternativesAtTheTop(t *testing.T) {
 		}
 	}
 	page, err := ParsePage(Tools, []byte(`{"tools":[{"name":"t","inputSchema":{"anyOf":[{}]}}]}`))
-	if err != nil || len(page.Items) != 1 || len(page.Flaws) != 2 || !page.Flaws[0].Mended || !page.Flaws[1].Odd {
-		t.Errorf("one that is mended as well: %+v, %v", page.Flaws, err)
+	if err != nil || len(page.Items) != 1 || len(page.Issues) != 2 || !page.Issues[0].Repaired || !page.Issues[1].Suspicious {
+		t.Errorf("one that is mended as well: %+v, %v", page.Issues, err)
 	}
 }
 
@@ -106,14 +106,14 @@ func TestEntriesAreBounded(t *testing.T) {
 			entry(`"y":[` + strings.Repeat("[],{},", 200) + deep(98) + `]`): "",
 			entry(`"y":[` + strings.Repeat("[],{},", 200) + deep(99) + `]`): "it nests deeper than 100",
 		} {
-			page, err := ParsePage(k, []byte(`{"`+k.Member()+`":[`+raw+`,{"`+kinds[k].key+`":"z"`+name+`,"inputSchema":{"type":"object"}}]}`))
+			page, err := ParsePage(k, []byte(`{"`+k.ResultMember()+`":[`+raw+`,{"`+kinds[k].key+`":"z"`+name+`,"inputSchema":{"type":"object"}}]}`))
 			switch {
-			case err != nil || len(page.Items) == 0 || page.Items[len(page.Items)-1].Own != "z":
+			case err != nil || len(page.Items) == 0 || page.Items[len(page.Items)-1].Original != "z":
 				t.Errorf("%v, %.60s: its neighbour is lost: %v", k, raw, err)
-			case want == "" && len(page.Items)+len(page.Flaws) != 2:
-				t.Errorf("%v, %.60s: %.200v", k, raw, page.Flaws)
-			case want != "" && (len(page.Items) != 1 || len(page.Flaws) != 1 || page.Flaws[0] != Flaw{Item: "x", What: want}):
-				t.Errorf("%v, %.60s: %.200v, want %s", k, raw, page.Flaws, want)
+			case want == "" && len(page.Items)+len(page.Issues) != 2:
+				t.Errorf("%v, %.60s: %.200v", k, raw, page.Issues)
+			case want != "" && (len(page.Items) != 1 || len(page.Issues) != 1 || page.Issues[0] != Issue{Item: "x", Problem: want}):
+				t.Errorf("%v, %.60s: %.200v, want %s", k, raw, page.Issues, want)
 			}
 		}
 	}

@@ -36,12 +36,12 @@ type list struct {
 // A Route says where a call goes.
 type Route struct {
 	Backend string
-	Own     string // what the backend knows it by
-	OwnJSON []byte // that as JSON, ready to be spliced in
+	Original     string // what the backend knows it by
+	OriginalJSON []byte // that as JSON, ready to be spliced in
 }
 
 func (e *Entry) route() Route {
-	return Route{Backend: e.Backend, Own: e.Item.Own, OwnJSON: e.Item.literal()}
+	return Route{Backend: e.Backend, Original: e.Item.Original, OriginalJSON: e.Item.literal()}
 }
 
 // Lookup returns the route of what name stands for: as it is listed or, of tools
@@ -66,7 +66,7 @@ func (l *list) lookup(name string) *Entry {
 // keptRoute returns the route of a name or URI that is kept for a backend.
 func (l *list) keptRoute(name string) (Route, bool) {
 	if h, ok := l.kept[name]; ok {
-		return Route{Backend: h.backend, Own: h.own, OwnJSON: wire.Quote(h.own)}, true
+		return Route{Backend: h.backend, Original: h.own, OriginalJSON: wire.Quote(h.own)}, true
 	}
 	return Route{}, false
 }

@@ -34,31 +34,31 @@ type pattern struct {
 // withPattern reads the item's template. wrong says why it is none: mcp-go, which reads templates
 // with the same library, then refuses the whole list.
 func (i Item) withPattern(r *repair) (_ Item, wrong string) {
-	if _, err := uritemplate.New(i.Own); err != nil {
+	if _, err := uritemplate.New(i.Original); err != nil {
 		return i, "its uriTemplate is not valid by RFC 6570: " + syntaxFault(err)
 	}
 	problem := ""
-	if len(i.Own) > maxTemplate {
+	if len(i.Original) > maxTemplate {
 		problem = fmt.Sprintf("it has more than %d bytes", maxTemplate)
-	} else if variables(i.Own) > maxVariables {
+	} else if variables(i.Original) > maxVariables {
 		problem = fmt.Sprintf("it has more than %d variables", maxVariables)
 	}
 	if problem != "" {
 		r.note("uriTemplate", "finds no resource: "+problem)
 		return i, ""
 	}
-	p := &pattern{template: i.Own, prefix: i.Own}
-	if n := strings.IndexFunc(i.Own, func(r rune) bool { return r == '{' || r > '~' }); n >= 0 {
-		p.prefix = i.Own[:n]
+	p := &pattern{template: i.Original, prefix: i.Original}
+	if n := strings.IndexFunc(i.Original, func(r rune) bool { return r == '{' || r > '~' }); n >= 0 {
+		p.prefix = i.Original[:n]
 	}
 	p.compiled = sync.OnceValue(p.compile)
 	i.template = p
 	return i, ""
 }
 
-// Expand returns what a URI template (RFC 6570) expands to. A variable without a value stays as
+// ExpandTemplate returns what a URI template (RFC 6570) expands to. A variable without a value stays as
 // {name}, with the braces encoded. The error says that it is no template.
-func Expand(template string, given map[string]string) (uri string, err error) {
+func ExpandTemplate(template string, given map[string]string) (uri string, err error) {
 	t, err := uritemplate.New(template)
 	if err != nil {
 		return "", err
@@ -74,7 +74,7 @@ func Expand(template string, given map[string]string) (uri string, err error) {
 	return t.Expand(values)
 }
 
-// syntaxFault returns an error of the library without the template, which a Flaw has as its Item.
+// syntaxFault returns an error of the library without the template, which a Issue has as its Item.
 func syntaxFault(err error) string {
 	what, _, _ := strings.Cut(err.Error(), ": ")
 	what, _, _ = strings.Cut(what, " (hint")

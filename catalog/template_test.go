@@ -118,8 +118,8 @@ func TestInvalidTemplatesAreLeftOut_F_LIST_1(t *testing.T) {
 		strings.Repeat("{a}", 500) + "{": "incomplete expression",
 	} {
 		got := page(t, Templates, `{"resourceTemplates":[{"name":"n","uriTemplate":`+string(wire.Quote(text))+`},{"name":"n","uriTemplate":"z:{a}"}]}`)
-		if len(got.Items) != 1 || len(got.Flaws) != 1 || got.Flaws[0].Mended || got.Flaws[0].Item != text ||
-			!strings.HasPrefix(got.Flaws[0].What, "its uriTemplate is not valid by RFC 6570: "+problem) {
+		if len(got.Items) != 1 || len(got.Issues) != 1 || got.Issues[0].Repaired || got.Issues[0].Item != text ||
+			!strings.HasPrefix(got.Issues[0].Problem, "its uriTemplate is not valid by RFC 6570: "+problem) {
 			t.Errorf("%.40s: %.300s", text, told(got, nil))
 		}
 	}
@@ -135,7 +135,7 @@ func TestTemplatesThatFindNothing(t *testing.T) {
 	} {
 		raw := `{"name":"n","uriTemplate":` + string(wire.Quote(text)) + `}`
 		page, err := ParsePage(Templates, []byte(`{"resourceTemplates":[`+raw+`]}`))
-		if err != nil || len(page.Items) != 1 || len(page.Flaws) != 1 || !page.Flaws[0].Mended || page.Flaws[0].Item != text || !strings.Contains(page.Flaws[0].What, problem) {
+		if err != nil || len(page.Items) != 1 || len(page.Issues) != 1 || !page.Issues[0].Repaired || page.Issues[0].Item != text || !strings.Contains(page.Issues[0].Problem, problem) {
 			t.Errorf("%.40s: %.300s, %v", text, told(page, err), err)
 			continue
 		}
@@ -146,7 +146,7 @@ func TestTemplatesThatFindNothing(t *testing.T) {
 		if r, ok := s.Lookup(Templates, text); !ok || r.Backend != "a" {
 			t.Errorf("%.40s: is of %s", text, r.Backend)
 		}
-		if r, ok := s.Resource("a/b"); ok {
+		if r, ok := s.ResolveResource("a/b"); ok {
 			t.Errorf("%.40s: leads to %v", text, r)
 		}
 	}

@@ -16,15 +16,15 @@ func told(page Page, err error) string {
 	for _, tool := range page.Items {
 		fmt.Fprintf(&b, "%s\n", tool.Raw())
 	}
-	for _, f := range page.Flaws {
+	for _, f := range page.Issues {
 		fate := "left out"
-		if f.Mended {
+		if f.Repaired {
 			fate = "mended"
 		}
-		fmt.Fprintf(&b, "%s %s: %s\n", fate, f.Item, f.What)
+		fmt.Fprintf(&b, "%s %s: %s\n", fate, f.Item, f.Problem)
 	}
-	if page.Next != nil {
-		fmt.Fprintf(&b, "next %s\n", page.Next)
+	if page.NextCursor != nil {
+		fmt.Fprintf(&b, "next %s\n", page.NextCursor)
 	}
 	return b.String()
 }
@@ -99,15 +99,15 @@ func TestNamelessToolsAreLeftOut(t *testing.T) {
 		`{"name":"x","n\u0061me":"x"}`: "its name stands twice",
 	} {
 		page, err := ParsePage(Tools, []byte(`{"tools":[`+tool+`]}`))
-		if err != nil || len(page.Items) != 0 || len(page.Flaws) != 1 || page.Flaws[0].What != want || page.Flaws[0].Mended {
+		if err != nil || len(page.Items) != 0 || len(page.Issues) != 1 || page.Issues[0].Problem != want || page.Issues[0].Repaired {
 			t.Errorf("%.40s: got %q, %v; want %s", tool, told(page, err), err, want)
-		} else if f := page.Flaws[0].Item; f != "tools[0]" && f != "x" {
+		} else if f := page.Issues[0].Item; f != "tools[0]" && f != "x" {
 			t.Errorf("%.40s: the flaw is said of %q", tool, f)
 		}
 	}
 	page, err := ParsePage(Tools, []byte(`{"tools":[{"name":"`+long+`"}]}`))
 	if err != nil || len(page.Items) != 1 {
-		t.Errorf("a name at the bound is refused: %v", page.Flaws)
+		t.Errorf("a name at the bound is refused: %v", page.Issues)
 	}
 }
 
@@ -130,7 +130,7 @@ func TestPAGECursors(t *testing.T) {
 		`{"tools":[],"nextcursor":"c","x":{"next":"d"}}`: ``,
 	} {
 		page, err := ParsePage(Tools, []byte(text))
-		if got := string(page.Next); (err != nil) != (want == "error") || err == nil && got != want {
+		if got := string(page.NextCursor); (err != nil) != (want == "error") || err == nil && got != want {
 			t.Errorf("%s: next is %s, %v", text, got, err)
 		}
 	}
@@ -141,7 +141,7 @@ func TestNonsensePages(t *testing.T) {
 		``, ` `, `null`, `[]`, `"tools"`, `{}`, `{"tools":{}}`, `{"tools":"[]"}`, `{"Tools":[]}`, `{"tools":[}`,
 		`{"tools":[]`, `{"tools":[]}}`, `{"tools":[{"name":"a"},]}`, "{\"tools\":[\"\xff\"]}", `{"tools":[` + strings.Repeat("[", 2000),
 	} {
-		if page, err := ParsePage(Tools, []byte(text)); err == nil || page.Items != nil || page.Flaws != nil || page.Next != nil {
+		if page, err := ParsePage(Tools, []byte(text)); err == nil || page.Items != nil || page.Issues != nil || page.NextCursor != nil {
 			t.Errorf("ParsePage(%.60s): %s", text, told(page, err))
 		}
 	}
@@ -155,14 +155,14 @@ func TestFIDELITY_05(t *testing.T) {
 		`"execution":{"taskSupport":"optional"},"_meta":{"a/b":9007199254740993},"x-unknown":{"f":1.10}`
 	raw := `{"name":"t",` + rest + `}`
 	page, err := ParsePage(Tools, []byte(`{"tools":[`+raw+`],"_meta":{}}`))
-	if err != nil || len(page.Flaws) != 0 {
+	if err != nil || len(page.Issues) != 0 {
 		t.Fatal(told(page, err))
 	}
 	s := Merge(Options{}, []Listing{{Backend: "a", Items: [NumKinds][]Item{Tools: page.Items}}, {Backend: "b", Items: [NumKinds][]Item{Tools: page.Items}}})
 	if got, want := string(result(s)), `{"tools":[`+raw+`,{"name":"b__t",`+rest+`}]}`; got != want {
 		t.Errorf("listed\n%s\nwant\n%s", got, want)
 	}
-	again, err := ParsePage(Tools, Marshal(Tools, page.Items))
+	again, err := ParsePage(Tools, MarshalList(Tools, page.Items))
 	if told(again, err) != told(page, nil) {
 		t.Errorf("kept\n%s", told(again, err))
 	}
@@ -178,12 +178,12 @@ func TestPagesAreBounded(t *testing.T) {
 			return []byte(`{"tools":[` + strings.Repeat(entry+",", n-1) + entry + `],"nextCursor":"c"}`)
 		}
 		page, err := ParsePage(Tools, list(maxListed))
-		if n := len(page.Flaws); err != nil || n != maxListed || strings.Contains(page.Flaws[n-1].What, "too many") {
+		if n := len(page.Issues); err != nil || n != maxListed || strings.Contains(page.Issues[n-1].Problem, "too many") {
 			t.Errorf("%s: at the bound: %d flaws, %v", entry, n, err)
 		}
 		most := len(page.Items)
 		page, err = ParsePage(Tools, list(maxListed*10))
-		if n := len(page.Flaws); err != nil || n != maxListed+1 || len(page.Items) != most || page.Flaws[n-1].Item != "tools[10000]" || page.Flaws[n-1].Mended {
+		if n := len(page.Issues); err != nil || n != maxListed+1 || len(page.Items) != most || page.Issues[n-1].Item != "tools[10000]" || page.Issues[n-1].Repaired {
 			t.Errorf("%s: beyond the bound: %d tools, %d flaws, %v", entry, len(page.Items), n, err)
 		}
 	}

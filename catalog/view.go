@@ -13,20 +13,20 @@ type View struct {
 	// Complete says that every backend has answered, now or at an earlier time,
 	// or has failed: a name that is not in the catalog means nothing.
 	Complete bool
-	// Missing are the backends of which that cannot be said, each with the
+	// MissingPrefixes are the backends of which that cannot be said, each with the
 	// separator behind it.
-	Missing []string
+	MissingPrefixes []string
 	// Changed is closed when there is a newer View.
 	Changed <-chan struct{}
 }
 
-// HasSeveral reports whether there is more than one backend, whatever is known of them.
-func (s *Snapshot) HasSeveral() bool { return len(s.listings) > 1 }
+// HasSeveralBackends reports whether there is more than one backend, whatever is known of them.
+func (s *Snapshot) HasSeveralBackends() bool { return len(s.listings) > 1 }
 
-// MayCome reports whether name, which is not in the catalog, is one by which a
+// MayResolveLater reports whether name, which is not in the catalog, is one by which a
 // tool or a prompt of a missing backend could be called.
-func (v *View) MayCome(name string) bool {
-	for _, prefix := range v.Missing {
+func (v *View) MayResolveLater(name string) bool {
+	for _, prefix := range v.MissingPrefixes {
 		if strings.HasPrefix(name, prefix) {
 			return true
 		}

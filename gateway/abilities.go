@@ -107,7 +107,7 @@ func (s *shortfall) failure(backend string) *wire.Error {
 
 // excess says why a client of the stateless era, of these capabilities, is not given what a
 // backend asks; nil if it is.
-func excess(backend string, can []byte, inputs []protocol.Input) (err error) {
+func excess(backend string, can []byte, inputs []protocol.InputRequest) (err error) {
 	var s shortfall
 	for _, in := range inputs {
 		m := wire.NewRequest("0", in.Method, in.Params)

@@ -191,11 +191,11 @@ func BenchmarkCall(b *testing.B) {
 	for _, n := range []int{1, 32, 256, 4096} {
 		b.Run(fmt.Sprintf("%d in flight of clients without sessions", n), func(b *testing.B) {
 			r := newRig(b, 2, small)
-			stamp := protocol.Stamp{Revision: "2026-07-28", Client: []byte(`{"name":"c","version":"1"}`)}
+			stamp := protocol.ClientMeta{Revision: "2026-07-28", ClientInfo: []byte(`{"name":"c","version":"1"}`)}
 			for i := range n - 1 {
-				_ = r.Write(stamp.On(toolCall(3+i, fmt.Sprintf("never_b%d", i%2), "x")), "")
+				_ = r.Write(stamp.AddTo(toolCall(3+i, fmt.Sprintf("never_b%d", i%2), "x")), "")
 			}
-			benchAsk(b, r, stamp.On(toolCall(2, "tool_7_of_b1", "thirty-two bytes")))
+			benchAsk(b, r, stamp.AddTo(toolCall(2, "tool_7_of_b1", "thirty-two bytes")))
 		})
 	}
 	for _, n := range []int{32, 4 << 10, 64 << 10, 1 << 20} {

@@ -66,7 +66,7 @@ func (s *Session) newCall(m wire.Message, id wire.ID, name string) Call {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	client := s.caller.Name
-	if protocol.IsStateless(m) {
+	if protocol.IsModern(m) {
 		client = clientName(m)
 	}
 	return Call{
@@ -174,7 +174,7 @@ func (c *call) forbidden(failure *wire.Error) Outcome {
 // unknownError returns the error for a name that nobody has, or that the configuration forbids.
 func (c *call) unknownError() *wire.Error {
 	err := c.road.unknown(c.Name)
-	if c.guest != nil && err.Code == protocol.CodeNoResource {
+	if c.guest != nil && err.Code == protocol.CodeResourceNotFound {
 		err.Code = wire.CodeInvalidParams
 	}
 	return err
@@ -212,7 +212,7 @@ func (c *call) send(route catalog.Route) {
 		}
 		return
 	}
-	c.pending.Own = route.Own
+	c.pending.Own = route.Original
 	if c.guest != nil {
 		c.depart()
 	} else {
@@ -275,7 +275,7 @@ func (c *call) Done(m wire.Message, err error) {
 // forward ends a call with a backend's answer, in the words of the client's revision.
 func (c *call) forward(m wire.Message) {
 	if failure := m.Part(wire.PartError); failure != nil {
-		marked, err := protocol.MarkElicitations(failure, mark(c.Route.Backend))
+		marked, err := protocol.LabelElicitations(failure, mark(c.Route.Backend))
 		if err != nil {
 			c.giveIn(&peer.BadAnswer{Err: err})
 			return
@@ -284,7 +284,7 @@ func (c *call) forward(m wire.Message) {
 			m = m.Splice(wire.Edit{Part: wire.PartError, Text: marked})
 		}
 	}
-	m = protocol.Adapt(m, c.Method, c.s.traits())
+	m = protocol.AdaptResponse(m, c.Method, c.s.traits())
 	c.noteLinks(m)
 	early := c.earlyStatuses()
 	if c.r.Forward(m) {
@@ -317,7 +317,7 @@ func (c *call) Cancelled(params []byte) {
 	default:
 		reason = "the client is gone"
 	}
-	params = protocol.UnstampParams(params)
+	params = protocol.StripParamsMeta(params)
 	c.mu.Lock()
 	c.cancelled = true
 	sent, e := c.sent, c.errand

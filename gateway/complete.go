@@ -42,13 +42,13 @@ func findTemplate(c *call, v *catalog.View) (catalog.Route, bool) {
 	if route, ok := v.Lookup(catalog.Templates, c.Name); ok {
 		return route, true
 	}
-	return v.Resource(c.Name)
+	return v.ResolveResource(c.Name)
 }
 
 func (c *call) completePrompt() {
 	m := c.message()
-	if c.Name != c.Route.Own {
-		m, _ = m.Set(c.Route.OwnJSON, "params", "ref", "name")
+	if c.Name != c.Route.Original {
+		m, _ = m.Set(c.Route.OriginalJSON, "params", "ref", "name")
 	}
 	c.sendCompletion(m)
 }
@@ -58,7 +58,7 @@ func (c *call) completeResource() { c.sendCompletion(c.message()) }
 // sendCompletion sends the request, unless the backend completes nothing: that
 // another one does is no reason to tell the client so with an error.
 func (c *call) sendCompletion(m wire.Message) {
-	if !c.s.g.Backends.View().Has(c.Route.Backend, "completions") {
+	if !c.s.g.Backends.View().HasCapability(c.Route.Backend, "completions") {
 		c.answer([]byte(`{"completion":{"values":[],"hasMore":false}}`))
 		return
 	}

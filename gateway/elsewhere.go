@@ -18,21 +18,21 @@ import (
 // reports false if the error says nothing of the kind. A client that cannot is told what it
 // lacks.
 func (c *call) sendElsewhere(failure []byte) bool {
-	list, err := protocol.Elicitations(failure)
+	list, err := protocol.URLElicitations(failure)
 	if err != nil {
 		c.giveIn(&peer.BadAnswer{Err: err})
 		return true
 	}
-	var inputs []protocol.Input
+	var inputs []protocol.InputRequest
 	wire.EachElement(list, func(one []byte) bool {
 		if url, _ := wire.Lookup(one, "url"); len(url) == 0 || url[0] != '"' {
 			return true
 		}
 		text, _ := wire.Lookup(one, "message")
-		params := wire.Revise(one, func(key string) bool { return key == "elicitationId" },
+		params := wire.EditObject(one, func(key string) bool { return key == "elicitationId" },
 			wire.Member{Key: "mode", Text: []byte(`"url"`)},
 			wire.Member{Key: "message", Text: prefixed(mark(c.Route.Backend), text)})
-		inputs = append(inputs, protocol.Input{Key: queryKey(len(inputs) + 1), Method: string(mcp.MethodElicitationCreate), Params: params})
+		inputs = append(inputs, protocol.InputRequest{Key: queryKey(len(inputs) + 1), Method: string(mcp.MethodElicitationCreate), Params: params})
 		return len(inputs) < maxQueries
 	})
 	switch {
@@ -51,9 +51,9 @@ func (c *call) sendElsewhere(failure []byte) bool {
 
 // askToGo asks for what a rerun waits for, which goes by id. What is asked is in the ticket, so
 // that what is missing can be asked for again.
-func (c *call) askToGo(id string, inputs []protocol.Input, life time.Duration) {
-	text := id + " " + string(protocol.WriteInputs(inputs, ""))
-	c.askFor(protocol.WriteInputs(inputs, c.ticket(forRerun, text, life)))
+func (c *call) askToGo(id string, inputs []protocol.InputRequest, life time.Duration) {
+	text := id + " " + string(protocol.InputRequiredResult(inputs, ""))
+	c.askFor(protocol.InputRequiredResult(inputs, c.ticket(forRerun, text, life)))
 }
 
 // takes takes the turn of a call that is sent anew, or will not be. If it is not to be had the
@@ -77,9 +77,9 @@ func (c *call) hasBeen(t ticket, responses []byte) bool {
 	c.Route.Backend = t.Backend
 	c.mu.Unlock()
 	id, asked, _ := strings.Cut(t.Text, " ")
-	inputs, _, _ := protocol.ReadInputs([]byte(asked)) // we have written it
+	inputs, _, _ := protocol.ReadInputRequests([]byte(asked)) // we have written it
 	agreed := true
-	var left []protocol.Input
+	var left []protocol.InputRequest
 	for _, in := range inputs {
 		answer, _ := wire.Lookup(responses, in.Key)
 		if !fitsQuestion(in.Method, answer) {
@@ -103,7 +103,7 @@ func (c *call) hasBeen(t ticket, responses []byte) bool {
 		return false
 	}
 	m := c.sorry(wire.Errorf(wire.CodeInternalError, "the user has not agreed to what is needed first"))
-	if c.r.Forward(protocol.Modern(m, c.Method, c.s.g.info, true)) {
+	if c.r.Forward(protocol.ToModern(m, c.Method, c.s.g.info, true)) {
 		c.ended(outcome(m))
 	}
 	return false

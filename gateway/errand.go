@@ -106,7 +106,7 @@ func (e *errand) waiting() *call {
 func (e *errand) Progressed(m wire.Message) {
 	if c := e.waiting(); c != nil {
 		if token := c.r.Token(); token != "" && !c.s.isCrowded(e.route.Backend) {
-			c.r.Tell(protocol.Unstamp(m).Splice(wire.Edit{Part: wire.PartToken, Text: []byte(token)}))
+			c.r.Tell(protocol.StripMeta(m).Splice(wire.Edit{Part: wire.PartToken, Text: []byte(token)}))
 		}
 	}
 }

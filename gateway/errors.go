@@ -109,6 +109,6 @@ func (c *call) toldOf(err error) string {
 // turns out to need.
 func lacks(required []byte, format string, args ...any) *wire.Error {
 	e := wire.Errorf(protocol.CodeMissingCapability, "Missing client capability: "+format, args...)
-	e.Data = wire.Revise(nil, nil, wire.Member{Key: "requiredCapabilities", Text: required})
+	e.Data = wire.EditObject(nil, nil, wire.Member{Key: "requiredCapabilities", Text: required})
 	return e
 }

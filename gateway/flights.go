@@ -80,7 +80,7 @@ func (s *Session) cause(backend string, m wire.Message, on peer.Stream) *call {
 	for c := s.flights.newest; c != nil && (newest == nil || task != ""); c = c.older {
 		switch {
 		case c.Route.Backend != backend:
-		case task != "" && c.is(mcp.MethodTasksResult) && c.Route.Own == task:
+		case task != "" && c.is(mcp.MethodTasksResult) && c.Route.Original == task:
 			return c
 		case newest == nil:
 			newest = c

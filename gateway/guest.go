@@ -24,7 +24,7 @@ type guest struct {
 	g         *Gateway
 	id        string // as a session's
 	principal string
-	stamp     protocol.Stamp
+	stamp     protocol.ClientMeta
 	name      string // name/version
 	key       [sha256.Size]byte
 	links     links // that the client was given
@@ -65,7 +65,7 @@ var errCrowd = errors.New("too many different clients at one time; wait until so
 
 // guest returns the guest that a request is from, whom it uses until it is left. If there are
 // as many as there may be, one goes that nobody uses.
-func (g *Gateway) guest(principal string, stamp protocol.Stamp) (*guest, error) {
+func (g *Gateway) guest(principal string, stamp protocol.ClientMeta) (*guest, error) {
 	key := fingerprint(principal, stamp)
 	all := &g.guests
 	var gone *guest
@@ -92,23 +92,23 @@ func (g *Gateway) guest(principal string, stamp protocol.Stamp) (*guest, error) 
 	if all.over {
 		return nil, errEnding
 	}
-	stamp.Capabilities, stamp.Client = slices.Clone(stamp.Capabilities), slices.Clone(stamp.Client)
-	fresh := &guest{g: g, id: newID(), principal: principal, stamp: stamp, name: nameOf(stamp.Client), key: key, uses: 1}
+	stamp.Capabilities, stamp.ClientInfo = slices.Clone(stamp.Capabilities), slices.Clone(stamp.ClientInfo)
+	fresh := &guest{g: g, id: newID(), principal: principal, stamp: stamp, name: nameOf(stamp.ClientInfo), key: key, uses: 1}
 	if all.all == nil {
 		all.all, all.byID, all.per = make(map[[sha256.Size]byte]*guest), make(map[string]*guest), make(map[string]int)
 	}
 	all.all[key], all.byID[fresh.id] = fresh, fresh
 	all.per[principal]++
 	g.Backends.Open(fresh.id, stamp.Capabilities, true)
-	if stamp.Level != "" {
-		g.Backends.SetLevel(fresh.id, stamp.Level, func() {})
+	if stamp.LogLevel != "" {
+		g.Backends.SetLevel(fresh.id, stamp.LogLevel, func() {})
 	}
 	return fresh, nil
 }
 
-func fingerprint(principal string, stamp protocol.Stamp) [sha256.Size]byte {
+func fingerprint(principal string, stamp protocol.ClientMeta) [sha256.Size]byte {
 	return sha256.Sum256(wire.Encode([]string{
-		principal, stamp.Revision, string(stamp.Capabilities), string(stamp.Client), stamp.Level,
+		principal, stamp.Revision, string(stamp.Capabilities), string(stamp.ClientInfo), stamp.LogLevel,
 	}))
 }
 
@@ -336,10 +336,10 @@ func (v *guest) told(backend string, m wire.Message, on peer.Stream) {
 		}
 		return
 	}
-	if v.stamp.Level == "" {
+	if v.stamp.LogLevel == "" {
 		return
 	}
-	if protocol.Severity(stringAt(m, "params", "level")) < protocol.Severity(v.stamp.Level) {
+	if protocol.LogSeverity(stringAt(m, "params", "level")) < protocol.LogSeverity(v.stamp.LogLevel) {
 		return
 	}
 	if v.jobOf(backend, m, on) != nil {
@@ -347,7 +347,7 @@ func (v *guest) told(backend string, m wire.Message, on peer.Stream) {
 	}
 	if e, _ := v.cause(backend, on); e != nil {
 		if c := e.waiting(); c != nil && !c.s.isCrowded(backend) {
-			c.r.Tell(logged(backend, protocol.Unstamp(m)))
+			c.r.Tell(logged(backend, protocol.StripMeta(m)))
 		}
 	}
 }
@@ -355,8 +355,8 @@ func (v *guest) told(backend string, m wire.Message, on peer.Stream) {
 // clientName returns the name/version of the client that has sent a request of the
 // stateless era.
 func clientName(m wire.Message) string {
-	stamp, _ := protocol.ReadStamp(m)
-	return nameOf(stamp.Client)
+	stamp, _ := protocol.ParseClientMeta(m)
+	return nameOf(stamp.ClientInfo)
 }
 
 func nameOf(client []byte) string {

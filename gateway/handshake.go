@@ -16,7 +16,7 @@ import (
 // A Caller is who a session is with, and what the two may ask of each other:
 // plain facts, gathered at the handshake. The zero Caller may be asked nothing.
 type Caller struct {
-	Revision protocol.Traits
+	Revision protocol.Features
 	Name     string // name/version
 
 	can     []byte // the client's capabilities, as it declared them

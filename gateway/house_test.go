@@ -62,7 +62,7 @@ func open(t testing.TB, o settings, names []string, dial func(string) (transport
 	set := backends.New(backends.Options{
 		Backends: all,
 		Catalog: catalog.Options{
-			Prefix:    cmp.Or(o.prefix, catalog.Collision),
+			Prefix:    cmp.Or(o.prefix, catalog.PrefixOnCollision),
 			Separator: cmp.Or(o.separator, "__"),
 			NameLimit: cmp.Or(o.nameLimit, 50),
 			PageSize:  o.pageSize,

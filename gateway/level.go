@@ -13,9 +13,9 @@ import (
 func (s *Session) setLevel(r *peer.Request) {
 	value, _ := wire.Lookup(r.Part(wire.PartParams), "level")
 	level := wire.Unquote(value)
-	n := protocol.Severity(level)
+	n := protocol.LogSeverity(level)
 	if n < 0 {
-		s.fail(r, wire.Errorf(wire.CodeInvalidParams, "Invalid params: logging/setLevel needs one of the levels %s", strings.Join(protocol.Levels, ", ")))
+		s.fail(r, wire.Errorf(wire.CodeInvalidParams, "Invalid params: logging/setLevel needs one of the levels %s", strings.Join(protocol.LogLevels, ", ")))
 		return
 	}
 	s.mu.Lock()
@@ -29,5 +29,5 @@ func (s *Session) setLevel(r *peer.Request) {
 func (s *Session) wants(level string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.level == 0 || protocol.Severity(level) >= s.level
+	return s.level == 0 || protocol.LogSeverity(level) >= s.level
 }

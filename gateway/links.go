@@ -53,7 +53,7 @@ func (l *links) route(uri string) (catalog.Route, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	backend, ok := l.backends[uri]
-	return catalog.Route{Backend: backend, Own: uri}, ok
+	return catalog.Route{Backend: backend, Original: uri}, ok
 }
 
 // links returns those of the client that has made the call.
@@ -67,7 +67,7 @@ func (c *call) links() *links {
 // noteLinks keeps the links in an answer that the client is about to get.
 func (c *call) noteLinks(m wire.Message) {
 	result := m.Part(wire.PartResult)
-	if !bytes.Contains(result, []byte(`"uri"`)) || !c.s.g.Backends.View().Has(c.Route.Backend, "resources") {
+	if !bytes.Contains(result, []byte(`"uri"`)) || !c.s.g.Backends.View().HasCapability(c.Route.Backend, "resources") {
 		return
 	}
 	add := func(uri string) { c.links().add(uri, c.Route.Backend) }

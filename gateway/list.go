@@ -92,7 +92,7 @@ func (s *Session) adapted(kind catalog.Kind, page []byte) []byte {
 	if kind != catalog.Tools || !bytes.Contains(page, []byte(`"outputSchema"`)) {
 		return page
 	}
-	return protocol.Adapt(wire.NewResult("0", page), kind.Method(), s.traits()).Part(wire.PartResult)
+	return protocol.AdaptResponse(wire.NewResult("0", page), kind.ListMethod(), s.traits()).Part(wire.PartResult)
 }
 
 // catalogChanged tells the client of each list that is not the one it has seen,
@@ -100,8 +100,8 @@ func (s *Session) adapted(kind catalog.Kind, page []byte) []byte {
 func (s *Session) catalogChanged(now *catalog.Snapshot) {
 	said := ""
 	for kind := range catalog.Kind(catalog.NumKinds) {
-		if s.isNews(kind, now) && said != kind.Changed() {
-			said = kind.Changed()
+		if s.isNews(kind, now) && said != kind.ChangedNotification() {
+			said = kind.ChangedNotification()
 			_ = s.peer.Notify(said, nil) // a client that is gone needs no news
 		}
 	}
@@ -113,7 +113,7 @@ func (s *Session) learns(notification string, now *catalog.Snapshot) (some bool)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for kind := range catalog.Kind(catalog.NumKinds) {
-		if l := &s.seen[kind]; kind.Changed() == notification && l.shown != nil {
+		if l := &s.seen[kind]; kind.ChangedNotification() == notification && l.shown != nil {
 			l.told, some = now, true
 		}
 	}

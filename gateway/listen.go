@@ -91,9 +91,9 @@ func (l *listens) list() []*listen {
 var flags = []struct {
 	name, notification, capability string
 }{
-	{"toolsListChanged", catalog.Tools.Changed(), "tools"},
-	{"promptsListChanged", catalog.Prompts.Changed(), "prompts"},
-	{"resourcesListChanged", catalog.Resources.Changed(), "resources"},
+	{"toolsListChanged", catalog.Tools.ChangedNotification(), "tools"},
+	{"promptsListChanged", catalog.Prompts.ChangedNotification(), "prompts"},
+	{"resourcesListChanged", catalog.Resources.ChangedNotification(), "resources"},
 }
 
 // listen opens a subscription. It is acknowledged when the backends have agreed to what
@@ -193,7 +193,7 @@ func (l *listen) arm(filter []byte, uris []string, tasks []*job) {
 		honoured = append(honoured, wire.Member{Key: "taskIds", Text: wire.Encode(ids)})
 	}
 	ack := wire.NewNotification("notifications/subscriptions/acknowledged",
-		wire.Revise(nil, nil, wire.Member{Key: "notifications", Text: wire.Revise(nil, nil, honoured...)}))
+		wire.EditObject(nil, nil, wire.Member{Key: "notifications", Text: wire.EditObject(nil, nil, honoured...)}))
 	l.mu.Lock()
 	l.acked = true
 	l.sayLocked(ack)
@@ -214,11 +214,11 @@ func (l *listen) subscribe(ctx context.Context, v *catalog.View, uris []string) 
 	waiting := make(map[string]peer.Waiter)
 	backends := make(map[string]string)
 	for _, uri := range uris {
-		route, ok := v.Resource(uri)
+		route, ok := v.ResolveResource(uri)
 		if !ok {
 			route, ok = l.guest.links.route(uri)
 		}
-		if !ok || !v.Has(route.Backend, "resources", "subscribe") {
+		if !ok || !v.HasCapability(route.Backend, "resources", "subscribe") {
 			continue
 		}
 		w := make(peer.Waiter, 1)
@@ -268,7 +268,7 @@ func (l *listen) wants(uri string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for subscribed := range l.uris {
-		if catalog.Covers(subscribed, uri) {
+		if catalog.SubscriptionCovers(subscribed, uri) {
 			return true
 		}
 	}
@@ -307,11 +307,11 @@ func (l *listen) changed(now *catalog.Snapshot) {
 		return
 	}
 	for kind := range catalog.Kind(catalog.NumKinds) {
-		known := l.lists[kind.Changed()]
-		if known == nil || now.Announced(kind) == known.Announced(kind) && now.SameList(kind, known) {
+		known := l.lists[kind.ChangedNotification()]
+		if known == nil || now.Announcements(kind) == known.Announcements(kind) && now.SameList(kind, known) {
 			continue
 		}
-		l.sayLocked(wire.NewNotification(kind.Changed(), nil))
+		l.sayLocked(wire.NewNotification(kind.ChangedNotification(), nil))
 		if kind == catalog.Resources { // which share theirs with the templates
 			break
 		}
@@ -323,7 +323,7 @@ func (l *listen) changed(now *catalog.Snapshot) {
 
 // sayLocked sends a notification of the subscription. It is in order with the others.
 func (l *listen) sayLocked(m wire.Message) {
-	l.r.Tell(protocol.Subscribed(protocol.Unstamp(m), l.r.ClientID()))
+	l.r.Tell(protocol.SetSubscriptionID(protocol.StripMeta(m), l.r.ClientID()))
 }
 
 // Cancelled implements peer.Owner: the client has taken the subscription back, or is
@@ -333,8 +333,8 @@ func (l *listen) Cancelled([]byte) { l.end() }
 // finish ends the subscription in the orderly way: its request is answered.
 func (l *listen) finish() {
 	id := []byte(l.r.ClientID())
-	m := protocol.Modern(wire.NewResult("0", []byte("{}")), methodListen, l.g.info, true)
-	m = protocol.SubscribedResult(m, wire.ID(id))
+	m := protocol.ToModern(wire.NewResult("0", []byte("{}")), methodListen, l.g.info, true)
+	m = protocol.SetResultSubscriptionID(m, wire.ID(id))
 	if l.r.Forward(m) {
 		l.end()
 	}

@@ -27,7 +27,7 @@ func BenchmarkListen_Changed(b *testing.B) {
 	snapshots := []*catalog.Snapshot{merged(), merged()}
 	var all []*listen
 	for range listens {
-		l := &listen{acked: true, lists: map[string]*catalog.Snapshot{catalog.Tools.Changed(): snapshots[0]}}
+		l := &listen{acked: true, lists: map[string]*catalog.Snapshot{catalog.Tools.ChangedNotification(): snapshots[0]}}
 		all = append(all, l)
 	}
 	b.ReportAllocs()

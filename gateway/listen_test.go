@@ -194,7 +194,7 @@ func TestListen_ManyHearOfOneChange(t *testing.T) {
 		heard := make(map[string]int)
 		for range listens {
 			m := client.Message()
-			heard[m.Method()+" "+string(protocol.Subscription(m))]++
+			heard[m.Method()+" "+string(protocol.SubscriptionID(m))]++
 		}
 		client.WantNothing()
 		for n := range listens {

@@ -98,7 +98,7 @@ func (j journal) End(c *Call, o Outcome) {
 	r := audit.Record{
 		Session: c.Session, Client: c.Client, Principal: c.Principal,
 		ID: string(c.ID), BackendID: string(c.BackendID),
-		Tool: brief(c.Name), Backend: c.Route.Backend, BackendTool: c.Route.Own,
+		Tool: brief(c.Name), Backend: c.Route.Backend, BackendTool: c.Route.Original,
 		Outcome: o.Kind, Code: o.Code, Reason: o.Reason, Started: c.Started, Queued: o.Queued, Dur: o.Dur,
 		BytesIn: len(c.Arguments), BytesOut: len(o.Result),
 		Arguments: c.Arguments, Result: o.Result,

@@ -23,7 +23,7 @@ func page(t *testing.T, client *mcptest.Peer, kind catalog.Kind, cursor string) 
 	if cursor != "" {
 		params = `{"cursor":` + cursor + `}`
 	}
-	client.Sendf(`{"jsonrpc":"2.0","id":"page","method":%q,"params":%s}`, kind.Method(), params)
+	client.Sendf(`{"jsonrpc":"2.0","id":"page","method":%q,"params":%s}`, kind.ListMethod(), params)
 	m := client.Message()
 	if failure := m.Part(wire.PartError); failure != nil {
 		return wire.ReadError(failure).Message, ""

@@ -88,7 +88,7 @@ func (e *errand) park() {
 		e.abandon("it asks the client something, and too many calls wait for their clients already")
 		return
 	}
-	inputs := make([]protocol.Input, 0, len(e.asked))
+	inputs := make([]protocol.InputRequest, 0, len(e.asked))
 	for _, q := range e.asked {
 		inputs = append(inputs, input(q.key, e.route.Backend, q.r.Message))
 	}
@@ -96,7 +96,7 @@ func (e *errand) park() {
 	e.timer = time.AfterFunc(parkedLife, e.expire)
 	e.mu.Unlock()
 	c.s.log().Debug("call waits for its client to come back", "backend", e.route.Backend, "method", c.Method, "name", brief(c.Name), "id", string(e.pending.ID()))
-	if !c.askFor(protocol.WriteInputs(inputs, c.ticket(forErrand, e.id, parkedLife))) {
+	if !c.askFor(protocol.InputRequiredResult(inputs, c.ticket(forErrand, e.id, parkedLife))) {
 		e.abandon("the client is gone") // it will never know how to come back
 	}
 }
@@ -182,20 +182,20 @@ func fitsQuestion(method string, answer []byte) bool {
 }
 
 // input returns a backend's question as a client of the stateless era gets it.
-func input(key, backend string, m wire.Message) protocol.Input {
+func input(key, backend string, m wire.Message) protocol.InputRequest {
 	m = tagged(backend, m)
 	params := m.Part(wire.PartParams)
 	if wire.IsObject(params) {
-		meta := wire.Revise(m.Part(wire.PartMeta), func(key string) bool { return key == "progressToken" || key == related })
+		meta := wire.EditObject(m.Part(wire.PartMeta), func(key string) bool { return key == "progressToken" || key == related })
 		put := []wire.Member{{Key: "_meta", Text: meta}}
 		if string(meta) == "{}" {
 			put = nil
 		}
-		params = wire.Revise(params, func(key string) bool { return key == "task" || key == "elicitationId" || key == "_meta" }, put...)
+		params = wire.EditObject(params, func(key string) bool { return key == "task" || key == "elicitationId" || key == "_meta" }, put...)
 	} else {
 		params = nil
 	}
-	return protocol.Input{Key: key, Method: m.Method(), Params: params}
+	return protocol.InputRequest{Key: key, Method: m.Method(), Params: params}
 }
 
 var _ peer.Asker = (*errand)(nil)

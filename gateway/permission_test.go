@@ -27,7 +27,7 @@ func forbidding(t *testing.T, set *backends.Set, era, tools, prompts, resources 
 func applied(t *testing.T, set *backends.Set, all ...config.Backend) {
 	t.Helper()
 	err := set.Apply(context.Background(), backends.Change{Backends: all,
-		Catalog: catalog.Options{Prefix: catalog.Collision, Separator: "__", NameLimit: 50}, Wait: 3 * time.Second})
+		Catalog: catalog.Options{Prefix: catalog.PrefixOnCollision, Separator: "__", NameLimit: 50}, Wait: 3 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

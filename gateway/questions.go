@@ -30,7 +30,7 @@ type cause struct {
 // mayBePut takes a place for a question of a backend. If there is none it returns why.
 func (s *Session) mayBePut(backend string) *wire.Error {
 	most := maxQuestions
-	if s.g.Backends.View().HasSeveral() {
+	if s.g.Backends.View().HasSeveralBackends() {
 		most /= 2
 	}
 	s.mu.Lock()

@@ -20,14 +20,14 @@ func (r *round) goesOn() bool { return r != nil && !r.anew }
 
 // isRound reports whether the request goes on with a call, or says so.
 func (c *call) isRound() bool {
-	_, _, retry := protocol.Responses(c.r.Message)
+	_, _, retry := protocol.ReadContinuation(c.r.Message)
 	return c.road.rounds && retry
 }
 
 // goOn takes a request with which a guest goes on with a call. It reports whether it is
 // yet to be sent to the backend.
 func (c *call) goOn() bool {
-	responses, state, _ := protocol.Responses(c.r.Message)
+	responses, state, _ := protocol.ReadContinuation(c.r.Message)
 	literal, _ := wire.Lookup(c.r.Part(wire.PartParams), "requestState")
 	if wire.IsNull(literal) {
 		if answersQueries(responses) {

@@ -61,7 +61,7 @@ func findNamed(kind catalog.Kind) func(*call, *catalog.View) (catalog.Route, boo
 // has not: any name.
 func mayComeNamed(kind catalog.Kind) func(*call, *catalog.View) bool {
 	return func(c *call, v *catalog.View) bool {
-		return c.shown(kind) == nil && !v.Complete || v.MayCome(c.Name)
+		return c.shown(kind) == nil && !v.Complete || v.MayResolveLater(c.Name)
 	}
 }
 
@@ -83,7 +83,7 @@ func findResource(c *call, v *catalog.View) (catalog.Route, bool) {
 	if !v.Settled && c.shown(catalog.Resources) == nil {
 		return catalog.Route{}, false // an earlier backend may yet claim it
 	}
-	if route, ok := v.Resource(c.Name); ok {
+	if route, ok := v.ResolveResource(c.Name); ok {
 		return route, true
 	}
 	return c.links().route(c.Name)
@@ -102,7 +102,7 @@ func nobodyHas(noun string) func(string) *wire.Error {
 const maxURI = 8 << 10
 
 func noResource(uri string) *wire.Error {
-	e := wire.Errorf(protocol.CodeNoResource, "Resource not found")
+	e := wire.Errorf(protocol.CodeResourceNotFound, "Resource not found")
 	if len(uri) > maxURI {
 		uri = brief(uri)
 	}
@@ -116,8 +116,8 @@ func longURI() *wire.Error {
 }
 
 func (c *call) sendNamed() {
-	if c.Name != c.Route.Own {
-		c.pending.Name = c.Route.OwnJSON
+	if c.Name != c.Route.Original {
+		c.pending.Name = c.Route.OriginalJSON
 	}
 	c.sendAsIs()
 }

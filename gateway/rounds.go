@@ -34,7 +34,7 @@ var errRounds = errors.New("it goes on asking")
 // become a task pursued. It reports false if it says nothing of the kind.
 func (c *call) asksFor(m wire.Message) bool {
 	result := m.Part(wire.PartResult)
-	if kind := protocol.TypeOf(result); result == nil || kind != protocol.InputRequired && kind != protocol.Task {
+	if kind := protocol.ResultType(result); result == nil || kind != protocol.ResultInputRequired && kind != protocol.ResultTask {
 		return false
 	}
 	unbook := func() {
@@ -48,7 +48,7 @@ func (c *call) asksFor(m wire.Message) bool {
 	defer c.mu.Unlock()
 	if c.cancelled {
 		unbook()
-		if own := protocol.TaskNamed(result); protocol.TypeOf(result) == protocol.Task && own != "" && len(own) <= maxRef {
+		if own := protocol.TaskID(result); protocol.ResultType(result) == protocol.ResultTask && own != "" && len(own) <= maxRef {
 			c.drop(&pursuit{ref: ref{c.Route.Backend, own}}) // nobody waits for it any more
 		}
 		return true
@@ -67,8 +67,8 @@ func (c *call) asksFor(m wire.Message) bool {
 // one. Nothing is left to do when ctx has ended: the call has, too.
 func (c *call) rounds(ctx context.Context, m wire.Message) {
 	asked, idle := 0, 0
-	for protocol.TypeOf(m.Part(wire.PartResult)) == protocol.InputRequired {
-		inputs, state, err := protocol.ReadInputs(m.Part(wire.PartResult))
+	for protocol.ResultType(m.Part(wire.PartResult)) == protocol.ResultInputRequired {
+		inputs, state, err := protocol.ReadInputRequests(m.Part(wire.PartResult))
 		switch {
 		case err != nil:
 			c.giveIn(&peer.BadAnswer{Err: err})
@@ -133,7 +133,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 // the answer with which the call ends, since one of them cannot be had. If that is because
 // the client has not declared it, or could not read it, none is asked: a backend that was
 // told what the client can do would only go on asking.
-func (c *call) put(ctx context.Context, inputs []protocol.Input) (responses []byte, answer *wire.Message) {
+func (c *call) put(ctx context.Context, inputs []protocol.InputRequest) (responses []byte, answer *wire.Message) {
 	questions, failure := c.questions(inputs)
 	if failure != nil {
 		m := c.sorry(failure)
@@ -161,12 +161,12 @@ func (c *call) put(ctx context.Context, inputs []protocol.Input) (responses []by
 		m := c.sorry(failure)
 		return nil, &m
 	}
-	return wire.Revise(nil, nil, got...), nil
+	return wire.EditObject(nil, nil, got...), nil
 }
 
 // questions returns what a backend asks as the client gets it, or why it cannot be asked
 // one of them.
-func (c *call) questions(inputs []protocol.Input) (questions []wire.Message, failure *wire.Error) {
+func (c *call) questions(inputs []protocol.InputRequest) (questions []wire.Message, failure *wire.Error) {
 	s := c.s
 	s.mu.Lock()
 	can := s.caller.can
@@ -179,12 +179,12 @@ func (c *call) questions(inputs []protocol.Input) (questions []wire.Message, fai
 		return nil, wire.Errorf(protocol.CodeMissingCapability, "%s", &short)
 	}
 	for _, in := range inputs {
-		params, err := protocol.AdaptQuestion(in.Method, in.Params, s.traits(), can)
+		params, err := protocol.AdaptServerRequest(in.Method, in.Params, s.traits(), can)
 		if err != nil {
 			return nil, wire.Errorf(wire.CodeInvalidParams, "%s: %v", brief(in.Method), err)
 		}
 		if c.related != "" {
-			params = protocol.Related(params, c.related)
+			params = protocol.AddRelatedTask(params, c.related)
 		}
 		m := tagged(c.Route.Backend, wire.NewRequest("0", in.Method, params))
 		if in.Method == string(mcp.MethodElicitationCreate) && elicitationMode(params) == "url" {
@@ -230,7 +230,7 @@ func (c *call) hearOf(ctx context.Context, question wire.Message) ([]byte, *wire
 // give: of a tool the model is told, so that it can do something else.
 func (c *call) sorry(why *wire.Error) wire.Message {
 	if !c.is(mcp.MethodToolsCall) {
-		return wire.NewFailure("0", wire.Errorf(wire.CodeInternalError, "backend %s needs input that the client does not give: %s", c.Route.Backend, why.Message))
+		return wire.NewErrorResponse("0", wire.Errorf(wire.CodeInternalError, "backend %s needs input that the client does not give: %s", c.Route.Backend, why.Message))
 	}
 	return wire.NewResult("0", wire.Encode(map[string]any{
 		"isError": true,
@@ -253,7 +253,7 @@ func (c *call) sendAgain(ctx context.Context, responses, state []byte) peer.Answ
 	again := resending{make(peer.Waiter, 1), c}
 	p := &peer.Pending{To: again, By: c, Token: c.pending.Token, Name: c.pending.Name, Own: c.pending.Own, Owner: c.pending.Owner, Tasks: c.pending.Tasks,
 		GoesOn: true, Program: c.pending.Program}
-	c.s.g.Backends.Send(c.Route.Backend, protocol.Retry(c.message(), responses, state), p)
+	c.s.g.Backends.Send(c.Route.Backend, protocol.SetContinuation(c.message(), responses, state), p)
 	select {
 	case a := <-again.Waiter:
 		return a
@@ -267,7 +267,7 @@ func (c *call) sendAgain(ctx context.Context, responses, state []byte) peer.Answ
 func (c *call) classic(m wire.Message) wire.Message {
 	failure := m.Part(wire.PartError)
 	if failure == nil {
-		return protocol.Classic(m)
+		return protocol.ToLegacy(m)
 	}
 	uri := ""
 	if c.is(mcp.MethodResourcesRead) {
@@ -279,11 +279,11 @@ func (c *call) classic(m wire.Message) wire.Message {
 	case protocol.CodeHeaderMismatch, protocol.CodeUnsupportedVersion:
 		m, _ = m.Set([]byte("-32603"), "error", "code") // that is between the gateway and the backend
 	}
-	return protocol.ClassicError(m, uri)
+	return protocol.ErrorToLegacy(m, uri)
 }
 
 // traits returns those of the revision that was agreed on with the client.
-func (s *Session) traits() protocol.Traits {
+func (s *Session) traits() protocol.Features {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.caller.Revision

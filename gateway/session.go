@@ -74,8 +74,8 @@ func (s *Session) options() peer.Options {
 		Log:      s.log,
 		InFlight: s.g.InFlight,
 		Batches:  s.batches,
-		Alone:    protocol.Alone,
-		NoPing:   protocol.IsStateless,
+		Alone:    protocol.RejectInBatch,
+		NoPing:   protocol.IsModern,
 		Refused:  s.refused,
 		Farewell: s.farewell,
 	}
@@ -190,7 +190,7 @@ func (s *Session) finish(grace time.Duration) {
 
 // Asked implements peer.Handler.
 func (s *Session) Asked(r *peer.Request) {
-	if protocol.IsStateless(r.Message) {
+	if protocol.IsModern(r.Message) {
 		s.askedStateless(r)
 		return
 	}

@@ -74,14 +74,14 @@ func (g *Gateway) missing(method string) *wire.Error {
 // askedStateless serves a request of the stateless era.
 func (s *Session) askedStateless(r *peer.Request) {
 	method := r.Method()
-	stamp, err := protocol.ReadStamp(r.Message)
+	stamp, err := protocol.ParseClientMeta(r.Message)
 	if err == nil {
 		err = s.g.missing(method)
 	}
 	if err == nil {
 		err = checkID(r.Message)
 	}
-	if err == nil && len(stamp.Capabilities)+len(stamp.Client) > maxStamp {
+	if err == nil && len(stamp.Capabilities)+len(stamp.ClientInfo) > maxStamp {
 		err = wire.Errorf(wire.CodeInvalidParams, "Invalid params: what _meta says of the client is longer than %d bytes", maxStamp)
 	}
 	s.mu.Lock()
@@ -110,7 +110,7 @@ func (s *Session) askedStateless(r *peer.Request) {
 // guest returns the guest that a request on this connection is from. It stays for as
 // long as the connection does, unless that brings many others later on: then for as long
 // as anything is done for it, and a while.
-func (s *Session) guest(stamp protocol.Stamp) (*guest, error) {
+func (s *Session) guest(stamp protocol.ClientMeta) (*guest, error) {
 	one, err := s.g.guest(s.principal, stamp)
 	for errors.Is(err, errCrowd) && len(s.guests) > 0 {
 		s.guests[0].leave()
@@ -175,13 +175,13 @@ func (s *Session) discover(r *peer.Request) {
 		Instructions string          `json:"instructions,omitempty"`
 		TTL          int64           `json:"ttlMs"`
 		Scope        string          `json:"cacheScope"`
-	}{protocol.Dates(), offer(view), view.Instructions, ttl.Milliseconds(), "public"}))
+	}{protocol.RevisionDates(), offer(view), view.Instructions, ttl.Milliseconds(), "public"}))
 }
 
 // reply answers a request of the stateless era with a result of ours. It reports
 // whether the request was still open.
 func (g *Gateway) reply(r *peer.Request, result []byte) bool {
-	return r.Forward(protocol.Modern(wire.NewResult("0", result), r.Method(), g.info, true))
+	return r.Forward(protocol.ToModern(wire.NewResult("0", result), r.Method(), g.info, true))
 }
 
 // listNow answers with a page of the merged list, which is the same for everybody: "lists
@@ -221,7 +221,7 @@ func (s *Session) page(r *peer.Request, kind catalog.Kind, snapshot *catalog.Sna
 	if private {
 		scope = `"private"`
 	}
-	s.g.reply(r, wire.Revise(page, nil,
+	s.g.reply(r, wire.EditObject(page, nil,
 		wire.Member{Key: "ttlMs", Text: strconv.AppendInt(nil, ttl.Milliseconds(), 10)},
 		wire.Member{Key: "cacheScope", Text: []byte(scope)}))
 }
@@ -230,17 +230,17 @@ func (s *Session) page(r *peer.Request, kind catalog.Kind, snapshot *catalog.Sna
 // client by whoever sends it: without what is of the stateless era alone, and with the
 // backend's own words in the place of ours.
 func (c *call) unstamped() wire.Message {
-	m := protocol.Unstamp(c.r.Message)
+	m := protocol.StripMeta(c.r.Message)
 	if c.is(mcp.MethodToolsCall) {
-		m = protocol.WithoutTask(m)
+		m = protocol.StripTaskParam(m)
 	}
 	if c.asTask {
-		m = protocol.AskForTask(m)
+		m = protocol.AddTaskParam(m)
 	}
 	switch round := c.round; {
 	case round == nil:
 	case round.anew:
-		m = protocol.Retry(m, nil, nil)
+		m = protocol.SetContinuation(m, nil, nil)
 	case round.state != nil:
 		m, _ = m.Set(round.state, "params", "requestState")
 	}
@@ -253,21 +253,21 @@ func (c *call) answerGuest(m wire.Message, stateless bool) {
 	modern := stateless // the words that m is in
 	kind := ""
 	if stateless {
-		kind = protocol.TypeOf(m.Part(wire.PartResult))
+		kind = protocol.ResultType(m.Part(wire.PartResult))
 	}
 	switch failure := m.Part(wire.PartError); {
 	case failure != nil:
 		if m = c.guestError(m, wire.ReadError(failure), stateless); m.Kind() == wire.Invalid {
 			return
 		}
-		out = outcome(protocol.Modern(m, c.Method, c.s.g.info, stateless))
+		out = outcome(protocol.ToModern(m, c.Method, c.s.g.info, stateless))
 	case c.begins(m, kind):
 		var ok bool
 		if m, ok = c.begun(m, stateless); !ok {
 			return
 		}
 		modern = true
-	case kind == protocol.InputRequired:
+	case kind == protocol.ResultInputRequired:
 		m = c.sealed(m)
 		out.Kind = InputRequired
 	}
@@ -275,7 +275,7 @@ func (c *call) answerGuest(m wire.Message, stateless bool) {
 		c.errand.unbook()
 	}
 	c.noteLinks(m)
-	if c.r.Forward(protocol.Modern(m, c.Method, c.s.g.info, modern)) {
+	if c.r.Forward(protocol.ToModern(m, c.Method, c.s.g.info, modern)) {
 		c.ended(out)
 	}
 }
@@ -291,14 +291,14 @@ func (c *call) unusable(m wire.Message) error {
 	case !c.pending.Stateless && wire.IsObject(result):
 		return nil
 	}
-	switch kind, err := protocol.ReadType(result); {
+	switch kind, err := protocol.ParseResultType(result); {
 	case err != nil:
 		return &peer.BadAnswer{Err: err}
-	case kind == protocol.Complete:
+	case kind == protocol.ResultComplete:
 		return nil
-	case kind == protocol.InputRequired && c.road.rounds:
+	case kind == protocol.ResultInputRequired && c.road.rounds:
 		return c.overdemanding(result)
-	case kind == protocol.Task && c.is(mcp.MethodToolsCall) && (c.guest == nil || protocol.DeclaresTasks(c.guest.stamp.Capabilities)):
+	case kind == protocol.ResultTask && c.is(mcp.MethodToolsCall) && (c.guest == nil || protocol.HasTasksExtension(c.guest.stamp.Capabilities)):
 		return nil
 	default:
 		return unfit(kind)
@@ -312,7 +312,7 @@ func unfit(kind string) error {
 // overdemanding is unusable for a result that asks for input. A client that has a session
 // is asked by us: see call.put.
 func (c *call) overdemanding(result []byte) error {
-	inputs, _, err := protocol.ReadInputs(result)
+	inputs, _, err := protocol.ReadInputRequests(result)
 	if err != nil {
 		return &peer.BadAnswer{Err: err}
 	}
@@ -328,7 +328,7 @@ func (c *call) guestError(m wire.Message, e *wire.Error, stateless bool) wire.Me
 	switch {
 	case !stateless && c.sendElsewhere(m.Part(wire.PartError)):
 		return wire.Message{}
-	case e.Code == protocol.CodeNoResource && c.is(mcp.MethodResourcesRead) && e.Data == nil:
+	case e.Code == protocol.CodeResourceNotFound && c.is(mcp.MethodResourcesRead) && e.Data == nil:
 		m, _ = m.Set(wire.Encode(map[string]string{"uri": c.Name}), "error", "data")
 	}
 	return m
@@ -337,10 +337,10 @@ func (c *call) guestError(m wire.Message, e *wire.Error, stateless bool) wire.Me
 // sealed returns a result that is input_required as the client gets it: the backend's
 // own state in a ticket, and its name in front of what it asks a person.
 func (c *call) sealed(m wire.Message) wire.Message {
-	_, state, _ := protocol.ReadInputs(m.Part(wire.PartResult)) // it is usable
-	m = c.s.g.signed(c.Route.Backend, protocol.WithoutNulls(m))
+	_, state, _ := protocol.ReadInputRequests(m.Part(wire.PartResult)) // it is usable
+	m = c.s.g.signed(c.Route.Backend, protocol.StripNullInputs(m))
 	if state != nil {
-		m = protocol.SetState(m, c.ticket(forState, string(state), ticketLife))
+		m = protocol.SetRequestState(m, c.ticket(forState, string(state), ticketLife))
 	}
 	return m
 }

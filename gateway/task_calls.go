@@ -24,7 +24,7 @@ func findTask(c *call, _ *catalog.View) (catalog.Route, bool) {
 	if !ok {
 		return catalog.Route{}, false
 	}
-	return catalog.Route{Backend: at.backend, Own: at.id, OwnJSON: wire.Quote(at.id)}, true
+	return catalog.Route{Backend: at.backend, Original: at.id, OriginalJSON: wire.Quote(at.id)}, true
 }
 
 func never(*call, *catalog.View) bool { return false }
@@ -32,13 +32,13 @@ func never(*call, *catalog.View) bool { return false }
 // sendOfTask sends a request about a task. The one for its result is answered
 // when the task has ended, so that no limit of time is for it.
 func (c *call) sendOfTask() {
-	if p := c.s.tasks.pursuit(ref{c.Route.Backend, c.Route.Own}); p != nil {
+	if p := c.s.tasks.pursuit(ref{c.Route.Backend, c.Route.Original}); p != nil {
 		c.pursue(p)
 		return
 	}
 	m := c.message()
-	if c.Name != c.Route.Own {
-		m, _ = m.Set(c.Route.OwnJSON, "params", "taskId")
+	if c.Name != c.Route.Original {
+		m, _ = m.Set(c.Route.OriginalJSON, "params", "taskId")
 	}
 	if c.is(mcp.MethodTasksResult) {
 		c.pending.Hold()
@@ -79,7 +79,7 @@ func (c *call) message() wire.Message {
 func (c *call) unclear(m wire.Message) (err error) {
 	switch {
 	case c.task:
-		err = protocol.CheckCreated(m.Part(wire.PartResult))
+		err = protocol.CheckCreateTaskResult(m.Part(wire.PartResult))
 	case c.is(mcp.MethodTasksGet), c.is(mcp.MethodTasksCancel):
 		err = protocol.CheckTask(m.Part(wire.PartResult))
 	}
@@ -106,10 +106,10 @@ func (c *call) learn(m wire.Message) wire.Message {
 		m = exchange(m, id, c.s.tasks.add(backend, id, c.trail()), "result", "task", "taskId")
 		c.s.taskIs(backend, id, stringAt(m, "result", "task", "status"))
 	case c.is(mcp.MethodTasksGet), c.is(mcp.MethodTasksCancel):
-		m = exchange(m, c.Route.Own, c.Name, "result", "taskId")
-		c.s.taskIs(backend, c.Route.Own, stringAt(m, "result", "status"))
+		m = exchange(m, c.Route.Original, c.Name, "result", "taskId")
+		c.s.taskIs(backend, c.Route.Original, stringAt(m, "result", "status"))
 	case c.is(mcp.MethodTasksResult):
-		c.s.tasks.end(backend, c.Route.Own)
+		c.s.tasks.end(backend, c.Route.Original)
 	}
 	return c.s.exposeTasks(backend, m)
 }

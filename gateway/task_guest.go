@@ -27,20 +27,20 @@ var toJob = &road{find: findJob, mayCome: never, unknown: nobodyHas("task"), sen
 // the other, too.
 func offer(v *catalog.View) []byte {
 	all := v.Capabilities(v.Complete)
-	return protocol.ModernServerCapabilities(all, hasTasks(all))
+	return protocol.ServerCapabilitiesToModern(all, hasTasks(all))
 }
 
 func classicOffer(v *catalog.View) []byte {
 	all := v.Capabilities(v.Complete)
-	if !protocol.DeclaresTasks(all) {
+	if !protocol.HasTasksExtension(all) {
 		return all
 	}
-	return wire.Revise(protocol.ClassicServerCapabilities(all), nil,
+	return wire.EditObject(protocol.ServerCapabilitiesToLegacy(all), nil,
 		wire.Member{Key: "tasks", Text: []byte(`{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}`)})
 }
 
 func hasTasks(capabilities []byte) bool {
-	return protocol.DeclaresTasks(capabilities) || catalog.Declares(capabilities, "tasks", "requests", "tools", "call")
+	return protocol.HasTasksExtension(capabilities) || catalog.Declares(capabilities, "tasks", "requests", "tools", "call")
 }
 
 // withoutExecution returns a page of tools as clients of the stateless era read it.
@@ -51,9 +51,9 @@ func withoutExecution(page []byte) []byte {
 	list, _ := wire.Lookup(page, "tools")
 	tools := wire.Elements(list)
 	for i, tool := range tools {
-		tools[i] = protocol.WithoutExecution(tool)
+		tools[i] = protocol.StripExecution(tool)
 	}
-	return wire.Revise(page, nil, wire.Member{Key: "tools", Text: array(tools)})
+	return wire.EditObject(page, nil, wire.Member{Key: "tools", Text: array(tools)})
 }
 
 // bookJob decides whether a call of a guest's may become a task, and keeps a place for
@@ -63,17 +63,17 @@ func (c *call) bookJob() *wire.Error {
 		return nil
 	}
 	v := c.s.g.Backends.View()
-	declared := protocol.DeclaresTasks(c.guest.stamp.Capabilities)
+	declared := protocol.HasTasksExtension(c.guest.stamp.Capabilities)
 	may := declared
-	if !v.Has(c.Route.Backend, "extensions", protocol.TasksExtension) {
-		support := protocol.TaskForbidden
-		if v.Has(c.Route.Backend, "tasks", "requests", "tools", "call") {
+	if !v.HasCapability(c.Route.Backend, "extensions", protocol.TasksExtension) {
+		support := protocol.TaskSupportForbidden
+		if v.HasCapability(c.Route.Backend, "tasks", "requests", "tools", "call") {
 			support = protocol.TaskSupport(v.Tool(c.Name))
 		}
-		if support == protocol.TaskRequired && !declared {
-			return protocol.NeedsTasks()
+		if support == protocol.TaskSupportRequired && !declared {
+			return protocol.MissingTasksError()
 		}
-		may = declared && support != protocol.TaskForbidden
+		may = declared && support != protocol.TaskSupportForbidden
 		c.asTask = may
 	}
 	if may {
@@ -88,7 +88,7 @@ func (c *call) bookJob() *wire.Error {
 // begins reports whether a backend's answer to a call of a guest's says that it has
 // become a task. Kind is its resultType, "" if the backend is of the session era.
 func (c *call) begins(m wire.Message, kind string) bool {
-	if kind == protocol.Task {
+	if kind == protocol.ResultTask {
 		return true
 	}
 	if kind != "" || c.errand == nil || !c.errand.asTask {
@@ -105,8 +105,8 @@ var (
 
 // begun returns the answer that says that a call has become a task as the client gets it.
 func (c *call) begun(m wire.Message, stateless bool) (wire.Message, bool) {
-	own := protocol.TaskNamed(m.Part(wire.PartResult))
-	unclear := cmp.Or(protocol.CheckTask(m.Part(wire.PartResult)), protocol.CheckCreated(m.Part(wire.PartResult)))
+	own := protocol.TaskID(m.Part(wire.PartResult))
+	unclear := cmp.Or(protocol.CheckTask(m.Part(wire.PartResult)), protocol.CheckCreateTaskResult(m.Part(wire.PartResult)))
 	switch {
 	case c.errand == nil || !c.errand.task:
 		c.giveIn(&peer.BadAnswer{Err: errUndeclared})
@@ -120,11 +120,11 @@ func (c *call) begun(m wire.Message, stateless bool) (wire.Message, bool) {
 	}
 	made := m.Part(wire.PartResult)
 	if !stateless {
-		made = protocol.ModernCreated(made)
+		made = protocol.CreateTaskResultToModern(made)
 	}
 	c.errand.task = false
 	j := c.s.g.jobs.add(c, own, stateless, made)
-	return wire.NewResult("0", protocol.RelayedCreated(made, j.id)), true
+	return wire.NewResult("0", protocol.SanitizeCreateTaskResult(made, j.id)), true
 }
 
 // unbook gives back the place that was kept for a task, if it still is. It is called by
@@ -138,8 +138,8 @@ func (e *errand) unbook() {
 
 // ofTask takes a request about a task of a guest's.
 func (s *Session) ofTask(guest *guest, r *peer.Request) {
-	if !protocol.DeclaresTasks(guest.stamp.Capabilities) {
-		s.fail(r, protocol.NeedsTasks())
+	if !protocol.HasTasksExtension(guest.stamp.Capabilities) {
+		s.fail(r, protocol.MissingTasksError())
 		return
 	}
 	s.byParam(guest, r, toJob, "taskId")
@@ -150,7 +150,7 @@ func findJob(c *call, _ *catalog.View) (catalog.Route, bool) {
 	if j == nil {
 		return catalog.Route{}, false
 	}
-	return catalog.Route{Backend: j.backend, Own: j.ref.id}, true
+	return catalog.Route{Backend: j.backend, Original: j.ref.id}, true
 }
 
 // sendOfJob does what a request about a task is for. It is called under c.mu.
@@ -169,7 +169,7 @@ func (c *call) sendOfJob() {
 		switch {
 		case a.Err != nil:
 			c.giveIn(a.Err)
-		case c.r.Forward(protocol.Modern(a.Message, c.Method, c.s.g.info, j.stateless)):
+		case c.r.Forward(protocol.ToModern(a.Message, c.Method, c.s.g.info, j.stateless)):
 			c.ended(outcome(a.Message))
 		}
 	})
@@ -184,7 +184,7 @@ func (j *job) do(ctx context.Context, m wire.Message, guest *guest) peer.Answer 
 	if a.Err != nil || task == nil || m.Method() != string(mcp.MethodTasksGet) {
 		return a
 	}
-	o, err := protocol.OutcomeOf(task)
+	o, err := protocol.ReadTaskOutcome(task)
 	if err != nil {
 		return peer.Answer{Err: &peer.BadAnswer{Err: err}}
 	}
@@ -196,11 +196,11 @@ func (j *job) do(ctx context.Context, m wire.Message, guest *guest) peer.Answer 
 
 // tell is do for what need not be fit for the guest.
 func (j *job) tell(ctx context.Context, m wire.Message, guest *guest) peer.Answer {
-	var responses []protocol.Response
+	var responses []protocol.InputResponse
 	if m.Method() == methodUpdate {
 		var err *wire.Error
-		if _, responses, err = protocol.ReadUpdate(m); err != nil {
-			return peer.Answer{Message: wire.NewFailure("0", err)}
+		if _, responses, err = protocol.ParseTaskUpdate(m); err != nil {
+			return peer.Answer{Message: wire.NewErrorResponse("0", err)}
 		}
 	}
 	switch {
@@ -216,13 +216,13 @@ func (j *job) tell(ctx context.Context, m wire.Message, guest *guest) peer.Answe
 }
 
 func acknowledged() peer.Answer {
-	return peer.Answer{Message: wire.NewResult("0", []byte(protocol.Acknowledged))}
+	return peer.Answer{Message: wire.NewResult("0", []byte(protocol.CompleteResult))}
 }
 
 // relay asks a backend of the stateless era, whose words are the client's but for the id,
 // and for its own name in front of what it asks a person.
 func (j *job) relay(ctx context.Context, m wire.Message, owner string) peer.Answer {
-	a := j.g.inquireOfTask(ctx, j.backend, protocol.SetTask(m, j.ref.id), &peer.Pending{Owner: owner})
+	a := j.g.inquireOfTask(ctx, j.backend, protocol.SetMessageTaskID(m, j.ref.id), &peer.Pending{Owner: owner})
 	get := m.Method() == string(mcp.MethodTasksGet)
 	result := a.Part(wire.PartResult)
 	if a.Err != nil || result == nil {
@@ -231,18 +231,18 @@ func (j *job) relay(ctx context.Context, m wire.Message, owner string) peer.Answ
 		}
 		return a
 	}
-	switch kind, err := protocol.ReadType(result); {
+	switch kind, err := protocol.ParseResultType(result); {
 	case err != nil:
 		return peer.Answer{Err: &peer.BadAnswer{Err: err}}
-	case !get && kind == protocol.Complete:
-		a.Message = protocol.WithoutInputs(protocol.SetTask(a.Message, j.id)) // it need not say anything of it
+	case !get && kind == protocol.ResultComplete:
+		a.Message = protocol.StripInputRequired(protocol.SetMessageTaskID(a.Message, j.id)) // it need not say anything of it
 		return a
-	case kind != protocol.Complete && !(get && kind == protocol.Task): // examples of the extension have that
+	case kind != protocol.ResultComplete && !(get && kind == protocol.ResultTask): // examples of the extension have that
 		return peer.Answer{Err: unfit(kind)}
 	}
 	j.g.jobs.renew(j, result)
 	signed := j.g.signed(j.backend, a.Message)
-	return peer.Answer{Message: wire.NewResult("0", protocol.RelayedTask(signed.Part(wire.PartResult), j.id))}
+	return peer.Answer{Message: wire.NewResult("0", protocol.SanitizeTask(signed.Part(wire.PartResult), j.id))}
 }
 
 // signed returns a result that may have inputRequests with the backend's name in front of

@@ -78,7 +78,7 @@ func get(client, gh *mcptest.Peer, task, classic string) {
 
 func told(client *mcptest.Peer) string {
 	m := client.Message()
-	result := wire.Revise(m.Part(wire.PartResult), func(key string) bool { return key == "_meta" })
+	result := wire.EditObject(m.Part(wire.PartResult), func(key string) bool { return key == "_meta" })
 	if failure := m.Part(wire.PartError); failure != nil {
 		return string(failure)
 	}

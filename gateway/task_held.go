@@ -51,7 +51,7 @@ func (h *held) get(ctx context.Context) peer.Answer {
 		return a
 	}
 	h.j.g.jobs.renew(h.j, task)
-	var o protocol.Outcome
+	var o protocol.TaskOutcome
 	switch protocol.TaskStatus(task) {
 	case protocol.TaskCompleted, protocol.TaskFailed:
 		f, err := h.await(ctx)
@@ -73,11 +73,11 @@ func (h *held) get(ctx context.Context) peer.Answer {
 	return h.tell(task, o)
 }
 
-func (h *held) tell(task []byte, o protocol.Outcome) peer.Answer {
+func (h *held) tell(task []byte, o protocol.TaskOutcome) peer.Answer {
 	if o.Error != nil {
-		o.Error = protocol.ModernError(o.Error, string(mcp.MethodToolsCall))
+		o.Error = protocol.ErrorToModern(o.Error, string(mcp.MethodToolsCall))
 	}
-	return peer.Answer{Message: wire.NewResult("0", protocol.NameTask(protocol.ModernTask(task, o), h.j.id))}
+	return peer.Answer{Message: wire.NewResult("0", protocol.SetTaskID(protocol.TaskToModern(task, o), h.j.id))}
 }
 
 // inquire asks about the task, on behalf of the guest that has made it.
@@ -93,7 +93,7 @@ func (h *held) request(method mcp.MCPMethod) wire.Message {
 func aboutTask(id string) []byte { return wire.Encode(map[string]string{"taskId": id}) }
 
 // kept returns how the task ended, if that is kept.
-func (h *held) kept() (task []byte, o protocol.Outcome, ok bool) {
+func (h *held) kept() (task []byte, o protocol.TaskOutcome, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.final != nil && protocol.TaskStatus(h.final) != protocol.TaskCancelled {
@@ -184,8 +184,8 @@ func (h *held) open(early bool) *fetch {
 }
 
 // outcome reads an answer that has come.
-func (f *fetch) outcome() protocol.Outcome {
-	return protocol.Outcome{Result: f.answer.Part(wire.PartResult), Error: f.answer.Part(wire.PartError)}
+func (f *fetch) outcome() protocol.TaskOutcome {
+	return protocol.TaskOutcome{Result: f.answer.Part(wire.PartResult), Error: f.answer.Part(wire.PartError)}
 }
 
 // Progressed implements peer.Asker.
@@ -238,7 +238,7 @@ func (h *held) changed() <-chan struct{} {
 // cancel asks the backend to end the task. That it has ended already is no failure, nor
 // that the backend cannot: it is a wish.
 func (h *held) cancel(ctx context.Context) peer.Answer {
-	if _, _, ended := h.kept(); ended || !h.j.g.Backends.View().Has(h.j.backend, "tasks", "cancel") {
+	if _, _, ended := h.kept(); ended || !h.j.g.Backends.View().HasCapability(h.j.backend, "tasks", "cancel") {
 		return acknowledged()
 	}
 	a := h.inquire(ctx, mcp.MethodTasksCancel)

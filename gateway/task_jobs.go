@@ -156,9 +156,9 @@ func (t *jobs) renewLocked(j *job, task []byte) {
 	if j.gone {
 		return
 	}
-	j.ended = j.ended || protocol.TaskEnded(protocol.TaskStatus(task))
+	j.ended = j.ended || protocol.IsTerminalStatus(protocol.TaskStatus(task))
 	left := idleJob
-	if life, ok := protocol.TaskLife(task); ok {
+	if life, ok := protocol.TaskTTL(task); ok {
 		left = time.Until(j.made.Add(life)) + lateJob
 	}
 	j.timer.Reset(max(left, lateJob))

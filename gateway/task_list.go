@@ -30,7 +30,7 @@ func (s *Session) listTasks(r *peer.Request) {
 	}
 	at := s.tasks.at()
 	var asked []string
-	for _, backend := range s.g.Backends.View().Backends("tasks", "list") {
+	for _, backend := range s.g.Backends.View().BackendsWith("tasks", "list") {
 		if at[backend] {
 			asked = append(asked, backend)
 		}
@@ -77,7 +77,7 @@ func (s *Session) tasksAt(ctx context.Context, backend string) [][]byte {
 		result := m.Part(wire.PartResult)
 		list, _ := wire.Lookup(result, "tasks")
 		if err == nil {
-			err = protocol.CheckTasks(list)
+			err = protocol.CheckTaskList(list)
 		}
 		if errors.Is(ctx.Err(), context.Canceled) {
 			return nil // the client, or the session, is gone
@@ -109,7 +109,7 @@ func (s *Session) tasksPursued(ctx context.Context) (all [][]byte) {
 	for some := range slices.Chunk(pursued, 16) {
 		var asking sync.WaitGroup
 		for _, p := range some {
-			if task, final := p.last(); !final && !protocol.TaskEnded(protocol.TaskStatus(task)) {
+			if task, final := p.last(); !final && !protocol.IsTerminalStatus(protocol.TaskStatus(task)) {
 				asking.Go(func() { s.lookAt(ctx, p) })
 			}
 		}
@@ -117,7 +117,7 @@ func (s *Session) tasksPursued(ctx context.Context) (all [][]byte) {
 	}
 	for _, p := range pursued {
 		if task, _ := p.last(); task != nil {
-			all = append(all, protocol.NameTask(task, p.exposed))
+			all = append(all, protocol.SetTaskID(task, p.exposed))
 		}
 	}
 	return all
@@ -127,7 +127,7 @@ func (s *Session) lookAt(ctx context.Context, p *pursuit) {
 	m := wire.NewRequest("0", "tasks/get", aboutTask(p.id))
 	a := s.g.inquireOfTask(ctx, p.backend, m, &peer.Pending{Owner: s.id, Tasks: true})
 	if task := a.Part(wire.PartResult); a.Err == nil && task != nil {
-		p.heard(protocol.ClassicTask(task))
+		p.heard(protocol.TaskToLegacy(task))
 		s.taskIs(p.backend, p.id, protocol.TaskStatus(task))
 	}
 }

@@ -46,7 +46,7 @@ func (h *held) gather(ctx context.Context) {
 }
 
 // inputs are the questions that are open.
-func (h *held) inputs() (all []protocol.Input) {
+func (h *held) inputs() (all []protocol.InputRequest) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, n := range h.asked {
@@ -99,7 +99,7 @@ func (n *need) refuse() {
 }
 
 // update answers what the task asks. What it does not ask, or not any more, is left alone.
-func (h *held) update(responses []protocol.Response) {
+func (h *held) update(responses []protocol.InputResponse) {
 	for _, answer := range responses {
 		h.mu.Lock()
 		i := slices.IndexFunc(h.asked, func(n *need) bool {

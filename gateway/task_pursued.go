@@ -45,11 +45,11 @@ func (c *call) pursued(ctx context.Context, p *pursuit) (wire.Message, bool) {
 		case a.Part(wire.PartError) != nil:
 			return c.classic(a.Message), true
 		}
-		p.heard(protocol.ClassicTask(a.Part(wire.PartResult)))
+		p.heard(protocol.TaskToLegacy(a.Part(wire.PartResult)))
 		task, _ = p.last()
 	}
 	c.s.taskIs(p.backend, p.id, protocol.TaskStatus(task))
-	return wire.NewResult("0", protocol.NameTask(task, p.exposed)), true
+	return wire.NewResult("0", protocol.SetTaskID(task, p.exposed)), true
 }
 
 // resultOf returns the answer to the call that has become a task, once it has ended.
@@ -68,7 +68,7 @@ func (c *call) resultOf(ctx context.Context, p *pursuit) (answer wire.Message, o
 		c.s.tasks.end(p.backend, p.id)
 	}
 	if result := answer.Part(wire.PartResult); result != nil {
-		answer = wire.NewResult("0", protocol.Related(result, p.exposed))
+		answer = wire.NewResult("0", protocol.AddRelatedTask(result, p.exposed))
 	}
 	return answer, ok
 }
@@ -81,8 +81,8 @@ func (c *call) cancelTask(ctx context.Context, p *pursuit) (wire.Message, bool) 
 	if !ok || task == nil {
 		return answer, ok
 	}
-	if protocol.TaskEnded(protocol.TaskStatus(task)) {
-		return wire.NewFailure("0", errTaskEnded), true
+	if protocol.IsTerminalStatus(protocol.TaskStatus(task)) {
+		return wire.NewErrorResponse("0", errTaskEnded), true
 	}
 	a := c.inquire(ctx, p, string(mcp.MethodTasksCancel), aboutTask(p.id))
 	switch {
@@ -95,9 +95,9 @@ func (c *call) cancelTask(ctx context.Context, p *pursuit) (wire.Message, bool) 
 		return c.classic(a.Message), true
 	}
 	p.mu.Lock()
-	p.task, p.final = protocol.CancelledTask(p.task), true
+	p.task, p.final = protocol.WithStatusCancelled(p.task), true
 	task = p.task
 	p.mu.Unlock()
 	c.s.tasks.end(p.backend, p.id)
-	return wire.NewResult("0", protocol.NameTask(task, p.exposed)), true
+	return wire.NewResult("0", protocol.SetTaskID(task, p.exposed)), true
 }

@@ -66,17 +66,17 @@ func (c *call) settled(m wire.Message) wire.Message {
 	}
 	id := newID()
 	p := &pursuit{ref: ref{c.Route.Backend, id}, final: true, done: result, store: &c.s.g.stored}
-	p.task = protocol.NewTask(id, status, time.Now())
+	p.task = protocol.NewLegacyTask(id, status, time.Now())
 	c.s.tasks.pursue(p)
 	c.s.tasks.end(p.backend, id)
-	return wire.NewResult("0", wire.Revise(nil, nil, wire.Member{Key: "task", Text: protocol.NameTask(p.task, p.exposed)}))
+	return wire.NewResult("0", wire.EditObject(nil, nil, wire.Member{Key: "task", Text: protocol.SetTaskID(p.task, p.exposed)}))
 }
 
 // settle ends a call with what a stateless backend has answered in the end, be it that it
 // has become a task.
 func (c *call) settle(ctx context.Context, m wire.Message) {
 	made := m.Part(wire.PartResult)
-	if made == nil || protocol.TypeOf(made) != protocol.Task {
+	if made == nil || protocol.ResultType(made) != protocol.ResultTask {
 		c.forward(c.settled(m))
 		return
 	}
@@ -84,7 +84,7 @@ func (c *call) settle(ctx context.Context, m wire.Message) {
 		c.giveIn(&peer.BadAnswer{Err: err})
 		return
 	}
-	own := protocol.TaskNamed(made)
+	own := protocol.TaskID(made)
 	if own == "" || len(own) > maxRef {
 		c.giveIn(&peer.BadAnswer{Err: errNameless})
 		return
@@ -93,8 +93,8 @@ func (c *call) settle(ctx context.Context, m wire.Message) {
 	if c.task {
 		c.task = false
 		c.s.tasks.pursue(p)
-		p.heard(protocol.ClassicTask(made))
-		c.forward(wire.NewResult("0", protocol.NameTask(protocol.ClassicCreated(made), p.exposed)))
+		p.heard(protocol.TaskToLegacy(made))
+		c.forward(wire.NewResult("0", protocol.SetTaskID(protocol.CreateTaskResultToLegacy(made), p.exposed)))
 		return
 	}
 	if answer, ok := c.chase(ctx, p, made); ok {
@@ -134,7 +134,7 @@ func (c *call) chase(ctx context.Context, p *pursuit, task []byte) (wire.Message
 			return c.classic(a.Message), true
 		}
 		missed, task = 0, a.Part(wire.PartResult)
-		o, err := protocol.OutcomeOf(task)
+		o, err := protocol.ReadTaskOutcome(task)
 		if err != nil {
 			c.giveIn(&peer.BadAnswer{Err: err})
 			return wire.Message{}, false
@@ -142,7 +142,7 @@ func (c *call) chase(ctx context.Context, p *pursuit, task []byte) (wire.Message
 		if _, final := p.last(); final {
 			return p.cancelled(), true
 		}
-		if p.heard(protocol.ClassicTask(task)) {
+		if p.heard(protocol.TaskToLegacy(task)) {
 			c.noticeOf(p)
 		}
 		switch {
@@ -150,7 +150,7 @@ func (c *call) chase(ctx context.Context, p *pursuit, task []byte) (wire.Message
 			return c.classic(wire.NewResult("0", o.Result)), true
 		case o.Error != nil:
 			return c.classic(failed(o.Error)), true
-		case protocol.TaskEnded(protocol.TaskStatus(task)):
+		case protocol.IsTerminalStatus(protocol.TaskStatus(task)):
 			return p.cancelled(), true
 		}
 		t.tick(task)
@@ -162,7 +162,7 @@ func (c *call) chase(ctx context.Context, p *pursuit, task []byte) (wire.Message
 
 // cancelled is the answer to a call whose task was cancelled.
 func (p *pursuit) cancelled() wire.Message {
-	return wire.NewFailure("0", wire.Errorf(wire.CodeInternalError, "backend %s: the task was cancelled", p.backend))
+	return wire.NewErrorResponse("0", wire.Errorf(wire.CodeInternalError, "backend %s: the task was cancelled", p.backend))
 }
 
 // isLost reports whether a request may be repeated that changes nothing: what came back
@@ -174,7 +174,7 @@ func isLost(err error) bool {
 
 // failed returns a response that is an error, as it stands.
 func failed(object []byte) wire.Message {
-	m := wire.NewFailure("0", wire.Errorf(wire.CodeInternalError, ""))
+	m := wire.NewErrorResponse("0", wire.Errorf(wire.CodeInternalError, ""))
 	return m.Splice(wire.Edit{Part: wire.PartError, Text: object})
 }
 
@@ -219,6 +219,6 @@ func (c *call) drop(p *pursuit) {
 // noticeOf tells a client of the status of a task that it knows.
 func (c *call) noticeOf(p *pursuit) {
 	if task, _ := p.last(); p.exposed != "" {
-		c.s.tell(wire.NewNotification(mcp.MethodNotificationTasksStatus, protocol.NameTask(task, p.exposed)), "")
+		c.s.tell(wire.NewNotification(mcp.MethodNotificationTasksStatus, protocol.SetTaskID(task, p.exposed)), "")
 	}
 }

@@ -48,7 +48,7 @@ func TestOutcomesAreKeptWithinABound(t *testing.T) {
 func TestQuestionsOfOneTaskAreBounded(t *testing.T) {
 	var p pursuit
 	for i := range maxAsked {
-		fresh, full := p.take([]protocol.Input{{Key: "a"}, {Key: string(wire.Quote(string(rune('b' + i))))}})
+		fresh, full := p.take([]protocol.InputRequest{{Key: "a"}, {Key: string(wire.Quote(string(rune('b' + i))))}})
 		if full != (i == maxAsked-1) {
 			t.Fatalf("%d: full %v", i, full)
 		}
@@ -56,8 +56,8 @@ func TestQuestionsOfOneTaskAreBounded(t *testing.T) {
 			t.Fatalf("%d: %d are to be asked", i, len(fresh))
 		}
 	}
-	p.giveBack([]protocol.Input{{Key: "a"}})
-	if fresh, full := p.take([]protocol.Input{{Key: "a"}}); full || len(fresh) != 1 {
+	p.giveBack([]protocol.InputRequest{{Key: "a"}})
+	if fresh, full := p.take([]protocol.InputRequest{{Key: "a"}}); full || len(fresh) != 1 {
 		t.Error("what was taken back is not asked again")
 	}
 }

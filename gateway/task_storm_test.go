@@ -83,7 +83,7 @@ func (s *classicServer) hear(m wire.Message) {
 			}
 		})
 	case strings.HasPrefix(method, "tasks/") && task == nil:
-		_ = s.conn.Write(wire.NewFailure(m.ID(), wire.Errorf(-32602, "unknown")), "")
+		_ = s.conn.Write(wire.NewErrorResponse(m.ID(), wire.Errorf(-32602, "unknown")), "")
 	case method == "tasks/get":
 		reply(task.text())
 	case method == "tasks/cancel":
@@ -237,7 +237,7 @@ func play(client *mcptest.Peer, task string) string {
 		switch s := wire.Unquote(status); s {
 		case "input_required":
 			for range 2 { // the second is dropped
-				send("tasks/update", `"inputResponses":`+string(wire.Revise(nil, nil, answers...))+`,`)
+				send("tasks/update", `"inputResponses":`+string(wire.EditObject(nil, nil, answers...))+`,`)
 				answer()
 			}
 		case "working":

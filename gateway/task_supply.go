@@ -15,7 +15,7 @@ import (
 // supply puts to the client what a task asks, as far as that has not been done, and tells
 // the task the answers. It reports false if the call has ended, or is to end with answer,
 // if that is a message.
-func (c *call) supply(ctx context.Context, p *pursuit, inputs []protocol.Input) (answer wire.Message, ok bool) {
+func (c *call) supply(ctx context.Context, p *pursuit, inputs []protocol.InputRequest) (answer wire.Message, ok bool) {
 	fresh, full := p.take(inputs)
 	switch {
 	case full:
@@ -33,7 +33,7 @@ func (c *call) supply(ctx context.Context, p *pursuit, inputs []protocol.Input) 
 		c.drop(p)
 		return *sorry, false
 	}
-	params := wire.Revise(aboutTask(p.id), nil, wire.Member{Key: "inputResponses", Text: responses})
+	params := wire.EditObject(aboutTask(p.id), nil, wire.Member{Key: "inputResponses", Text: responses})
 	a := c.inquire(ctx, p, methodUpdate, params)
 	switch {
 	case ctx.Err() != nil:
@@ -52,7 +52,7 @@ func (c *call) supply(ctx context.Context, p *pursuit, inputs []protocol.Input) 
 
 // take returns the questions that are to be put to the client, which nobody else does
 // then; full says that there have been too many.
-func (p *pursuit) take(inputs []protocol.Input) (fresh []protocol.Input, full bool) {
+func (p *pursuit) take(inputs []protocol.InputRequest) (fresh []protocol.InputRequest, full bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, in := range inputs {
@@ -72,7 +72,7 @@ func (p *pursuit) take(inputs []protocol.Input) (fresh []protocol.Input, full bo
 	return fresh, false
 }
 
-func (p *pursuit) giveBack(inputs []protocol.Input) {
+func (p *pursuit) giveBack(inputs []protocol.InputRequest) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, in := range inputs {
@@ -103,5 +103,5 @@ func (t *ticker) tick(task []byte) {
 	if wire.Unquote(literal) != "" {
 		put = append(put, wire.Member{Key: "message", Text: literal})
 	}
-	t.c.r.Tell(wire.NewNotification("notifications/progress", wire.Revise(nil, nil, put...)))
+	t.c.r.Tell(wire.NewNotification("notifications/progress", wire.EditObject(nil, nil, put...)))
 }

@@ -22,7 +22,7 @@ const (
 
 // pace returns how long to wait before a task is asked about again.
 func pace(task []byte) time.Duration {
-	if p := protocol.TaskPace(task); p > 0 {
+	if p := protocol.TaskPollInterval(task); p > 0 {
 		return max(p, quickest)
 	}
 	return usual
@@ -31,12 +31,12 @@ func pace(task []byte) time.Duration {
 // watched returns the tasks of which a subscriptions/listen asks to be told, as far as
 // they are the client's.
 func (s *Session) watched(guest *guest, r *peer.Request) (all []*job, err *wire.Error) {
-	ids, err := protocol.ListenedTasks(r.Message)
+	ids, err := protocol.ListenTaskIDs(r.Message)
 	switch {
 	case err != nil:
 		return nil, err
-	case ids != nil && !protocol.DeclaresTasks(guest.stamp.Capabilities):
-		return nil, protocol.NeedsTasks()
+	case ids != nil && !protocol.HasTasksExtension(guest.stamp.Capabilities):
+		return nil, protocol.MissingTasksError()
 	}
 	seen := make(map[string]bool, len(ids))
 	for _, id := range ids {
@@ -79,12 +79,12 @@ func (l *listen) follow(ctx context.Context, j *job) {
 			return // it is not known any more, or nobody wants to know
 		case a.Err == nil:
 			status := protocol.TaskStatus(task)
-			now := string(wire.Revise(task, func(key string) bool { return key == "lastUpdatedAt" || key == "_meta" }))
+			now := string(wire.EditObject(task, func(key string) bool { return key == "lastUpdatedAt" || key == "_meta" }))
 			if now != said && !(first && status == protocol.TaskWorking) {
-				l.say(protocol.TaskNotice(task))
+				l.say(protocol.NewTaskNotification(task))
 			}
 			said, first = now, false
-			if protocol.TaskEnded(status) {
+			if protocol.IsTerminalStatus(status) {
 				return
 			}
 		}

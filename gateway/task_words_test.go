@@ -27,7 +27,7 @@ func relaying(t *testing.T, more string) (client, gh *mcptest.Peer, task, made s
 	client.Send(request("1", "tools/call", `"name":"ask",`, tasky))
 	gh.Reply(gh.Asked("tools/call").ID(), `{"resultType":"task","taskId":"t1",`+ofTask+more+`}`)
 	m := client.Message()
-	rest := wire.Revise(m.Part(wire.PartResult), func(key string) bool { return key == "_meta" || key == "taskId" })
+	rest := wire.EditObject(m.Part(wire.PartResult), func(key string) bool { return key == "_meta" || key == "taskId" })
 	return client, gh, taskIn(t, m), string(rest)
 }
 

@@ -14,7 +14,7 @@ import (
 // so is what may be meant for another client.
 func (g *Gateway) Told(session, backend string, m wire.Message, on peer.Stream) {
 	switch m.Method() {
-	case mcp.MethodNotificationTasksStatus, protocol.TaskState:
+	case mcp.MethodNotificationTasksStatus, protocol.MethodNotificationTasks:
 		g.taskChanged(backend, m)
 	}
 	if guest := g.guests.named(session); guest != nil {
@@ -126,7 +126,7 @@ func (s *Session) tell(m wire.Message, on wire.ID) {
 // elicitedBy remembers what a client will be asked by way of an URL that an error
 // tells it of.
 func (s *Session) elicitedBy(backend string, failure []byte) {
-	list, _ := protocol.Elicitations(failure)
+	list, _ := protocol.URLElicitations(failure)
 	n := 0
 	wire.EachElement(list, func(one []byte) bool {
 		id, _ := wire.Lookup(one, "elicitationId")

@@ -37,7 +37,7 @@ func TestTextsWithoutTheBackendsName_F_SEC_5(t *testing.T) {
 				t.Errorf("%s: %+v", params, e)
 			}
 			result := `{"inputRequests":{"a":{"method":"elicitation/create","params":{` + params + `}}}}`
-			if _, _, err := protocol.ReadInputs([]byte(result)); err == nil {
+			if _, _, err := protocol.ReadInputRequests([]byte(result)); err == nil {
 				t.Errorf("read %s", result)
 			}
 		}

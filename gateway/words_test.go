@@ -152,7 +152,7 @@ func TestWords_NullIsNothing(t *testing.T) {
 		client.Send(first("1"))
 		gh.Reply(gh.Asked("tools/call").ID(), `{"resultType":"input_required","inputRequests":null,"requestState":"RAW"}`)
 		m := client.Message()
-		result := wire.Revise(m.Part(wire.PartResult), func(key string) bool { return key == "_meta" })
+		result := wire.EditObject(m.Part(wire.PartResult), func(key string) bool { return key == "_meta" })
 		ticket, _ := wire.Lookup(result, "requestState")
 		if want := `{"requestState":` + string(ticket) + `,"resultType":"input_required"}`; string(result) != want || strings.Contains(want, "RAW") {
 			t.Errorf("told %s", result)

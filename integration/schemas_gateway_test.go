@@ -123,13 +123,13 @@ func schemas(t *testing.T, stdin string, args ...string) []generatedSchema {
 }
 
 // pageOf parses a list of a tool with an outputSchema.
-func pageOf(t *testing.T, schema string) (tool []byte, flaws []catalog.Flaw) {
+func pageOf(t *testing.T, schema string) (tool []byte, flaws []catalog.Issue) {
 	t.Helper()
 	page, err := catalog.ParsePage(catalog.Tools, []byte(`{"tools":[{"name":"x","inputSchema":{"type":"object"},"outputSchema":`+schema+`}]}`))
 	if err != nil || len(page.Items) != 1 {
 		t.Fatalf("%s: %v, %v", schema, page, err)
 	}
-	return page.Items[0].Raw(), page.Flaws
+	return page.Items[0].Raw(), page.Issues
 }
 
 // An outputSchema is kept if the npm SDK compiles it, and removed if not.
@@ -144,7 +144,7 @@ func TestOutputSchemasAreJudgedAsByTheNpmSDK_F_LIST_2(t *testing.T) {
 		} else {
 			removed++
 		}
-		if one.Compiles != (len(flaws) == 0 || flaws[0].Odd) {
+		if one.Compiles != (len(flaws) == 0 || flaws[0].Suspicious) {
 			t.Errorf("%s\nof the npm SDK: %q, but here: %v", one.Schema, one.Error, flaws)
 		}
 	}
@@ -166,9 +166,9 @@ func TestAdaptedOutputSchemasCompile_F_LIST_2(t *testing.T) {
 			continue
 		}
 		list := wire.NewResult("1", []byte(`{"tools":[`+string(tool)+`]}`))
-		for _, date := range protocol.Dates() {
-			traits, _ := protocol.Find(date)
-			adapted, _ := wire.Lookup(protocol.Adapt(list, "tools/list", traits).Part(wire.PartResult), "tools")
+		for _, date := range protocol.RevisionDates() {
+			traits, _ := protocol.FindRevision(date)
+			adapted, _ := wire.Lookup(protocol.AdaptResponse(list, "tools/list", traits).Part(wire.PartResult), "tools")
 			schema, _ := wire.Lookup(wire.Elements(adapted)[0], "outputSchema")
 			if !sent[string(schema)] && !bytes.Equal(schema, kept) {
 				changed++

@@ -110,7 +110,7 @@ type app struct {
 
 	certificate certificates
 
-	lastNames catalog.Owners // who had each name in the last run
+	lastNames catalog.Assignments // who had each name in the last run
 
 	auto string // the token that auto stands for, "" = there is none
 
@@ -249,7 +249,7 @@ func catalogOptions(c *config.Config) catalog.Options {
 		}
 	}
 	return catalog.Options{
-		Instructions: whole, InstructionsOf: each,
+		Instructions: whole, BackendInstructions: each,
 		Prefix:    catalog.Prefix(c.Catalog.Prefix),
 		Separator: c.Catalog.Separator,
 		NameLimit: c.Catalog.NameLimit,

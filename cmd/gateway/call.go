@@ -77,7 +77,7 @@ func (f *flags) call(ctx context.Context, a *app, tool string, args []string, as
 	}()
 
 	hello := wire.Encode(map[string]any{
-		"protocolVersion": protocol.NewestWithSessions().Date,
+		"protocolVersion": protocol.NewestLegacy().Date,
 		"capabilities":    struct{}{},
 		"clientInfo":      mcp.Implementation{Name: "gateway call", Version: version},
 	})
@@ -281,7 +281,7 @@ func schemaStrings(ctx context.Context, a *app, tool string) map[string]bool {
 		v := a.set.View()
 		if route, ok := v.Lookup(catalog.Tools, tool); ok {
 			for _, e := range v.Entries(catalog.Tools) {
-				if e.Backend == route.Backend && e.Item.Own == route.Own {
+				if e.Backend == route.Backend && e.Item.Original == route.Original {
 					found = &e
 				}
 			}

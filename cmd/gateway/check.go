@@ -139,19 +139,19 @@ func (a *app) remarks(s backends.Status) string {
 		all = append(all, s.Container)
 	}
 	for _, f := range s.LeftOut[:min(len(s.LeftOut), shown)] {
-		all = append(all, "left out "+f.Item+": "+f.What)
+		all = append(all, "left out "+f.Item+": "+f.Problem)
 	}
 	if more := len(s.LeftOut) - shown; more > 0 {
 		all = append(all, fmt.Sprintf("left out %d more", more))
 	}
 	for _, f := range s.Repaired[:min(len(s.Repaired), shown)] {
-		all = append(all, "repaired "+f.Item+": "+f.What)
+		all = append(all, "repaired "+f.Item+": "+f.Problem)
 	}
 	if more := len(s.Repaired) - shown; more > 0 {
 		all = append(all, fmt.Sprintf("repaired %d more", more))
 	}
 	for _, f := range s.Odd[:min(len(s.Odd), shown)] {
-		all = append(all, f.Item+": "+f.What)
+		all = append(all, f.Item+": "+f.Problem)
 	}
 	if more := len(s.Odd) - shown; more > 0 {
 		all = append(all, fmt.Sprintf("so it is with %d more", more))
@@ -198,7 +198,7 @@ func (f *flags) printStatus(a *app) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	for _, line := range a.transferLines(a.set.View().Since(a.lastNames)) {
+	for _, line := range a.transferLines(a.set.View().MovesSince(a.lastNames)) {
 		fmt.Fprintln(f.out, line)
 	}
 	all = enabled(all)

@@ -22,7 +22,7 @@ import (
 type nameRecord struct {
 	Version int                                 `json:"version"`
 	File    string                              `json:"file"`
-	Names   map[string]map[string]catalog.Owner `json:"names"` // by the lists' names in MCP
+	Names   map[string]map[string]catalog.Assignment `json:"names"` // by the lists' names in MCP
 }
 
 const (
@@ -44,32 +44,32 @@ func nameRecordPath(state, source string) string {
 }
 
 // readNames returns the record at a path. There is nothing in it if there is no file.
-func readNames(path string) (catalog.Owners, error) {
+func readNames(path string) (catalog.Assignments, error) {
 	if path == "" {
-		return catalog.Owners{}, nil
+		return catalog.Assignments{}, nil
 	}
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return catalog.Owners{}, nil
+		return catalog.Assignments{}, nil
 	case err != nil:
-		return catalog.Owners{}, err
+		return catalog.Assignments{}, err
 	case !info.Mode().IsRegular():
-		return catalog.Owners{}, errors.New("it is no file")
+		return catalog.Assignments{}, errors.New("it is no file")
 	}
 	f, err := os.Open(path)
 	if err != nil {
-		return catalog.Owners{}, err
+		return catalog.Assignments{}, err
 	}
 	defer f.Close()
 	text, err := io.ReadAll(io.LimitReader(f, maxNameRecord+1))
 	if err != nil {
-		return catalog.Owners{}, err
+		return catalog.Assignments{}, err
 	}
 	return parseNames(text)
 }
 
-func parseNames(text []byte) (all catalog.Owners, err error) {
+func parseNames(text []byte) (all catalog.Assignments, err error) {
 	if len(text) > maxNameRecord {
 		return all, errors.New("it is too large")
 	}
@@ -81,20 +81,20 @@ func parseNames(text []byte) (all catalog.Owners, err error) {
 		return all, fmt.Errorf("it is of version %d, not %d", r.Version, nameRecordVersion)
 	}
 	for k := range all {
-		all[k] = r.Names[catalog.Kind(k).Member()]
+		all[k] = r.Names[catalog.Kind(k).ResultMember()]
 	}
 	return all, nil
 }
 
 // textOf is what parseNames reads.
-func textOf(source string, all catalog.Owners) ([]byte, error) {
+func textOf(source string, all catalog.Assignments) ([]byte, error) {
 	file, err := filepath.Abs(source)
 	if err != nil {
 		return nil, err
 	}
-	r := nameRecord{nameRecordVersion, file, make(map[string]map[string]catalog.Owner)}
+	r := nameRecord{nameRecordVersion, file, make(map[string]map[string]catalog.Assignment)}
 	for k := range all {
-		r.Names[catalog.Kind(k).Member()] = all[k]
+		r.Names[catalog.Kind(k).ResultMember()] = all[k]
 	}
 	text, err := json.Marshal(r)
 	return append(text, '\n'), err
@@ -149,7 +149,7 @@ func (k *nameKeeper) keep(v *catalog.View) bool {
 		return false
 	}
 	k.seen = v.Snapshot
-	text, err := textOf(k.Source, v.Record())
+	text, err := textOf(k.Source, v.Assignments())
 	if err == nil && string(text) != k.written {
 		if err = (output{path: k.path, force: true}).write(text); err == nil {
 			k.written = string(text)
@@ -174,7 +174,7 @@ func (a *app) transferLines(moves []catalog.Move) (lines []string) {
 	}
 	for _, t := range all[:min(len(all), maxTransfers)] {
 		lines = append(lines, plain(a.mask.String(fmt.Sprintf("%s %s: belongs to %s, and belonged to %s in the last run",
-			t.Kind, some(t.Names), t.Now, t.Was))))
+			t.Kind, some(t.Names), t.To, t.From))))
 	}
 	if more := len(all) - maxTransfers; more > 0 {
 		lines = append(lines, fmt.Sprintf("names of %d more backends belong to another backend", more))

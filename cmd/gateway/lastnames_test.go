@@ -15,9 +15,9 @@ import (
 )
 
 func TestTheRecordOfNames_F_CLI_6(t *testing.T) {
-	var want catalog.Owners
+	var want catalog.Assignments
 	for k := range want {
-		want[k] = map[string]catalog.Owner{fmt.Sprintf("x<%d>\n", k): {Backend: "a", Own: "ü"}, "y": {Backend: "b"}}
+		want[k] = map[string]catalog.Assignment{fmt.Sprintf("x<%d>\n", k): {Backend: "a", Original: "ü"}, "y": {Backend: "b"}}
 	}
 	dir := t.TempDir()
 	source := filepath.Join(dir, "gateway.yaml")
@@ -25,7 +25,7 @@ func TestTheRecordOfNames_F_CLI_6(t *testing.T) {
 	if other := nameRecordPath(dir, source+"2"); other == path {
 		t.Errorf("two configurations have one record, %s", path)
 	}
-	if none, err := readNames(path); err != nil || !reflect.DeepEqual(none, catalog.Owners{}) {
+	if none, err := readNames(path); err != nil || !reflect.DeepEqual(none, catalog.Assignments{}) {
 		t.Errorf("before there is one: %v, %v", none, err)
 	}
 	text, err := textOf(source, want)
@@ -53,14 +53,14 @@ func TestARecordOfNamesThatIsDamaged_F_CLI_6(t *testing.T) {
 		if err := os.WriteFile(path, text, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if all, err := readNames(path); err == nil || !reflect.DeepEqual(all, catalog.Owners{}) {
+		if all, err := readNames(path); err == nil || !reflect.DeepEqual(all, catalog.Assignments{}) {
 			t.Errorf("%.80q: %v, %v", text, all, err)
 		}
 	}
 	if _, err := readNames(dir); err == nil {
 		t.Error("a directory is read")
 	}
-	if all, err := readNames(""); err != nil || !reflect.DeepEqual(all, catalog.Owners{}) {
+	if all, err := readNames(""); err != nil || !reflect.DeepEqual(all, catalog.Assignments{}) {
 		t.Errorf("no state directory: %v, %v", all, err)
 	}
 }
@@ -70,9 +70,9 @@ func TestTransfersAreBoundedInCheck_F_CLI_6(t *testing.T) {
 	if lines := a.transferLines(nil); lines != nil {
 		t.Errorf("nothing has changed: %q", lines)
 	}
-	moves := []catalog.Move{{Kind: catalog.Resources, Name: "x:hush-hush-hush\x1b[2J", Was: "a", Now: "b"}}
+	moves := []catalog.Move{{Kind: catalog.Resources, Name: "x:hush-hush-hush\x1b[2J", From: "a", To: "b"}}
 	for i := range 24 {
-		moves = append(moves, catalog.Move{Kind: catalog.Tools, Name: "read", Was: fmt.Sprint("a", i), Now: "b"})
+		moves = append(moves, catalog.Move{Kind: catalog.Tools, Name: "read", From: fmt.Sprint("a", i), To: "b"})
 	}
 	lines := a.transferLines(moves)
 	if len(lines) != maxTransfers+2 || !strings.Contains(lines[maxTransfers], "5 more") || !strings.Contains(lines[maxTransfers+1], "catalog.prefix") {

@@ -13,8 +13,8 @@ import (
 // lists a thousand bad tools fill the screen.
 func TestCheckNamesWhatIsLeftOut(t *testing.T) {
 	a := &app{mask: logging.NewMask("s3cret")}
-	bad := catalog.Flaw{Item: "bad\x1b[2J s3cret", What: "its inputSchema is no object"}
-	s := backends.Status{LeftOut: []catalog.Flaw{bad}}
+	bad := catalog.Issue{Item: "bad\x1b[2J s3cret", Problem: "its inputSchema is no object"}
+	s := backends.Status{LeftOut: []catalog.Issue{bad}}
 	if got, want := a.remarks(s), "left out bad\uFFFD[2J ***: its inputSchema is no object"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -29,8 +29,8 @@ func TestCheckNamesWhatIsLeftOut(t *testing.T) {
 // SCHEMA-03, SCHEMA-04: so is what is listed and may be refused by model APIs.
 func TestSCHEMA03_SCHEMA04_CheckNamesWhatModelsMayRefuse(t *testing.T) {
 	a := &app{mask: logging.NewMask()}
-	odd := catalog.Flaw{Item: "t", What: "its inputSchema has anyOf at its top", Odd: true}
-	s := backends.Status{LeftOut: []catalog.Flaw{{Item: "bad", What: "it is no object"}}, Odd: []catalog.Flaw{odd}}
+	odd := catalog.Issue{Item: "t", Problem: "its inputSchema has anyOf at its top", Suspicious: true}
+	s := backends.Status{LeftOut: []catalog.Issue{{Item: "bad", Problem: "it is no object"}}, Odd: []catalog.Issue{odd}}
 	if got, want := a.remarks(s), "left out bad: it is no object; t: its inputSchema has anyOf at its top"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}

@@ -73,7 +73,7 @@ func (a *app) pick(backend string, args []string) ([]catalog.Entry, error) {
 	for _, e := range a.set.View().Entries(catalog.Tools) {
 		if backend == "" || e.Backend == backend {
 			entries = append(entries, e)
-			if len(args) > 0 && (e.Exposed == args[0] || e.Exposed == "" && e.Item.Own == args[0]) {
+			if len(args) > 0 && (e.Exposed == args[0] || e.Exposed == "" && e.Item.Original == args[0]) {
 				named = append(named, e)
 			}
 		}
@@ -135,7 +135,7 @@ func (a *app) meant(name string) string {
 	for _, e := range a.set.View().Entries(catalog.Tools) {
 		if e.Exposed != "" {
 			names = append(names, e.Exposed)
-			if e.Item.Own == name && e.Exposed != name {
+			if e.Item.Original == name && e.Exposed != name {
 				return "did you mean " + plain(e.Exposed) + "? gateway tools lists all"
 			}
 		}
@@ -155,7 +155,7 @@ func (f *flags) printTool(a *app, e catalog.Entry) error {
 		} `json:"inputSchema"`
 	}
 	_ = json.Unmarshal(e.Item.Raw(), &t) // a schema of another form has no arguments to print
-	fmt.Fprintf(f.out, "%s (%s of backend %s)\n", dash(a.named(e.Exposed)), a.named(e.Item.Own), e.Backend)
+	fmt.Fprintf(f.out, "%s (%s of backend %s)\n", dash(a.named(e.Exposed)), a.named(e.Item.Original), e.Backend)
 	if text := a.line(e.Item.Description()); text != "" {
 		fmt.Fprintln(f.out, text)
 	}
@@ -223,7 +223,7 @@ func (f *flags) printTools(a *app, entries []catalog.Entry, asJSON bool) error {
 	if asJSON {
 		rows := make([]row, 0, len(entries))
 		for _, e := range entries {
-			rows = append(rows, row{e.Exposed, e.Backend, e.Item.Own, e.Item.Raw()})
+			rows = append(rows, row{e.Exposed, e.Backend, e.Item.Original, e.Item.Raw()})
 		}
 		enc := json.NewEncoder(f.out)
 		enc.SetEscapeHTML(false)
@@ -235,7 +235,7 @@ func (f *flags) printTools(a *app, entries []catalog.Entry, asJSON bool) error {
 	var t total
 	for _, e := range entries {
 		t.add(catalog.Tools, e)
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", dash(a.named(e.Exposed)), e.Backend, a.named(e.Item.Own), clip(a.line(e.Item.Description()), 60))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", dash(a.named(e.Exposed)), e.Backend, a.named(e.Item.Original), clip(a.line(e.Item.Description()), 60))
 	}
 	fmt.Fprintf(w, "total\t\t\t%d tools, %s in the list\n", t.counts[catalog.Tools], size(t.bytes))
 	return w.Flush()

@@ -152,7 +152,7 @@ func TestBatchWithARequestThatIsStateless(t *testing.T) {
 		h := newHouse(t, nil)
 		modern := lone("2", "echo", "").body
 		m, _ := wire.Parse([]byte(modern))
-		no := string(wire.NewFailure("2", protocol.Alone(m)).Raw())
+		no := string(wire.NewErrorResponse("2", protocol.RejectInBatch(m)).Raw())
 		mixed := "[" + call("1", "echo", `{"a":1}`) + "," + modern + "," + call("3", "echo", `{"b":2}`) + "]"
 		key, _ := h.enter("2025-03-26", nil)
 		for _, header := range []map[string]string{nil, {"Mcp-Protocol-Version": "2025-03-26"}} {

@@ -116,11 +116,11 @@ func FuzzPost(f *testing.F) {
 		if strings.HasPrefix(w.Header().Get("Content-Type"), "application/json") && !json.Valid(w.Body.Bytes()) {
 			t.Errorf("no JSON: %s", w.Body)
 		}
-		if m, err := wire.Parse(body); err == nil && m.Kind() == wire.Request && protocol.IsStateless(m) && target == mcp && verb == "POST" {
+		if m, err := wire.Parse(body); err == nil && m.Kind() == wire.Request && protocol.IsModern(m) && target == mcp && verb == "POST" {
 			// What is refused before it is read has no id.
 			answer, err := wire.Parse(w.Body.Bytes())
 			if read := w.Code != 401 && w.Code != 403 && w.Code != 406 && w.Code != 413 && w.Code != 415; read && err == nil && answer.ID() != m.ID() ||
-				w.Header().Get(sessionHeader) != "" || w.Code == 200 && strings.TrimSpace(version) != protocol.Named(m) {
+				w.Header().Get(sessionHeader) != "" || w.Code == 200 && strings.TrimSpace(version) != protocol.RevisionOf(m) {
 				t.Errorf("%d %s %s", w.Code, w.Header(), w.Body)
 			}
 		}

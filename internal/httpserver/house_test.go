@@ -163,7 +163,7 @@ func (h *house) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 // does, and whatever else with an error.
 func (h *house) open(v Visit, out transport.Writer) Holder {
 	g := newVisitor(v, out)
-	g.Peer = peer.Fed(out, &server{h, g}, peer.Options{Batches: func() bool { return true }, Alone: protocol.Alone})
+	g.Peer = peer.Fed(out, &server{h, g}, peer.Options{Batches: func() bool { return true }, Alone: protocol.RejectInBatch})
 	h.conns <- g
 	return g
 }

@@ -66,7 +66,7 @@ func (d *Door) legacyPost(w http.ResponseWriter, r *http.Request, who principal)
 	case no != nil:
 		d.refusePosted(w, r, p, s.name, no)
 		return
-	case p.m.Kind() == wire.Request && protocol.IsStateless(p.m):
+	case p.m.Kind() == wire.Request && protocol.IsModern(p.m):
 		s.turnDown(w, r, p)
 		return
 	}
@@ -90,8 +90,8 @@ func (d *Door) legacyPost(w http.ResponseWriter, r *http.Request, who principal)
 // turnDown answers a request of the stateless era, to which this transport does not
 // belong: the client is to begin with initialize, as it had to when there was no other.
 func (s *session) turnDown(w http.ResponseWriter, r *http.Request, p *posted) {
-	no := protocol.UnsupportedInSessions(protocol.Named(p.m))
-	if s.Write(wire.NewFailure(p.m.ID(), no), "") != nil {
+	no := protocol.UnsupportedLegacyVersionError(protocol.RevisionOf(p.m))
+	if s.Write(wire.NewErrorResponse(p.m.ID(), no), "") != nil {
 		s.end(errors.New("it does not read"))
 		s.door.refusePosted(w, r, p, s.name, noSession())
 		return

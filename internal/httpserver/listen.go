@@ -85,7 +85,7 @@ func (s *session) attachAloneLocked(x *reader) (st *stream, prime string) {
 		s.door.log.Debug("a newer stream of the session takes over", "session", s.name)
 	}
 	s.attachLocked(st, x)
-	if s.traitsLocked().Primes {
+	if s.traitsLocked().PrimingEvents {
 		prime = eventID(0, st.first+st.sent-1)
 	}
 	return st, prime

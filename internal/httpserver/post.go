@@ -26,7 +26,7 @@ func (d *Door) post(w http.ResponseWriter, r *http.Request, who principal) {
 	p.takes = takes
 	switch {
 	case no != nil:
-	case modern || protocol.IsStateless(p.m):
+	case modern || protocol.IsModern(p.m):
 		d.stateless(w, r, p, who)
 		return
 	case p.hello && key == "":
@@ -275,7 +275,7 @@ func (s *session) first(st *stream, events bool) (text []byte, prime string, how
 		return nil, "", asEvents
 	}
 	s.numberLocked(st)
-	if s.traitsLocked().Primes && (!st.done || len(st.events) > 0) {
+	if s.traitsLocked().PrimingEvents && (!st.done || len(st.events) > 0) {
 		st.known = true
 		prime = eventID(st.number, 0)
 	}

@@ -89,7 +89,7 @@ func (no *refusal) send(w http.ResponseWriter) {
 	case http.StatusRequestEntityTooLarge, http.StatusRequestTimeout, http.StatusServiceUnavailable:
 		w.Header().Set("Connection", "close") // the rest of the body is not waited for
 	}
-	sendJSON(w, no.status, wire.NewFailure(no.id, no.err).Raw())
+	sendJSON(w, no.status, wire.NewErrorResponse(no.id, no.err).Raw())
 }
 
 func sendJSON(w http.ResponseWriter, status int, text []byte) {
@@ -120,8 +120,8 @@ func needsSession() *refusal {
 // none is of the session's. One that is newer reads the code, and falls back.
 func checkVersion(r *http.Request) *refusal {
 	asked := version(r)
-	if t, known := protocol.Find(asked); known && !t.Stateless || asked == "" {
+	if t, known := protocol.FindRevision(asked); known && !t.Modern || asked == "" {
 		return nil
 	}
-	return &refusal{status: http.StatusBadRequest, err: protocol.Unsupported(asked)}
+	return &refusal{status: http.StatusBadRequest, err: protocol.UnsupportedVersionError(asked)}
 }

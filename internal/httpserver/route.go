@@ -152,7 +152,7 @@ func (s *session) rescueLocked(st *stream) {
 func (s *session) agreeLocked(m wire.Message) {
 	s.hello = ""
 	wire.Members(m.Part(wire.PartResult), func(key string, value []byte, _ int) {
-		if t, ok := protocol.Find(wire.Unquote(value)); ok && key == "protocolVersion" {
+		if t, ok := protocol.FindRevision(wire.Unquote(value)); ok && key == "protocolVersion" {
 			s.revision = t.Date
 		}
 	})
@@ -162,7 +162,7 @@ func (s *session) agreeLocked(m wire.Message) {
 }
 
 // traitsLocked returns those of the revision that was agreed on.
-func (s *session) traitsLocked() protocol.Traits {
-	t, _ := protocol.Find(s.revision)
+func (s *session) traitsLocked() protocol.Features {
+	t, _ := protocol.FindRevision(s.revision)
 	return t
 }

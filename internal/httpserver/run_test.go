@@ -77,7 +77,7 @@ func TestClosing(t *testing.T) {
 		h.write(g, note(1), "")
 		own.want("0-1", string(note(1).Raw()))
 		own.end()
-		never.want("2-1", string(wire.NewFailure("2", sessionEnded).Raw()))
+		never.want("2-1", string(wire.NewErrorResponse("2", sessionEnded).Raw()))
 		never.end()
 		<-stopped
 		if took := time.Since(began); took != time.Second {

@@ -107,7 +107,7 @@ func (s *session) endLocked(why error) {
 	s.over, s.why = true, why
 	for id, st := range s.open {
 		if st.number > 0 || len(st.events) > 0 || st.jsonOnly { // the others get a status, see answer
-			s.addLocked(st, wire.NewFailure(id, sessionEnded).Raw())
+			s.addLocked(st, wire.NewErrorResponse(id, sessionEnded).Raw())
 			st.answered = true
 		}
 		st.letGo()

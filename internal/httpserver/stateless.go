@@ -25,8 +25,8 @@ func version(r *http.Request) string {
 // revision that is not known does not, where the request is of a session.
 func asStateless(r *http.Request, inSession bool) bool {
 	asked := version(r)
-	t, _ := protocol.Find(asked)
-	return t.Stateless || !inSession && protocol.IsStatelessDate(asked)
+	t, _ := protocol.FindRevision(asked)
+	return t.Modern || !inSession && protocol.IsModernRevision(asked)
 }
 
 // stateless answers a POST of the stateless era. It has no session, whatever its
@@ -64,9 +64,9 @@ func (d *Door) stateless(w http.ResponseWriter, r *http.Request, p *posted, who 
 // here is Options.Examine's.
 func (d *Door) examine(r *http.Request, m wire.Message) *refusal {
 	asked := version(r)
-	stamp, wrong := protocol.ReadStamp(m)
-	switch claims := protocol.IsStatelessDate(asked); {
-	case claims && m.Method() == "initialize" && !protocol.IsStateless(m): // it would be right without the header
+	stamp, wrong := protocol.ParseClientMeta(m)
+	switch claims := protocol.IsModernRevision(asked); {
+	case claims && m.Method() == "initialize" && !protocol.IsModern(m): // it would be right without the header
 		return mismatch()
 	case claims && wrong != nil && wrong.Code == wire.CodeInvalidParams:
 		return &refusal{status: http.StatusBadRequest, err: wrong}

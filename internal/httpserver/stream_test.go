@@ -359,7 +359,7 @@ func TestRequestsOfASessionThatEnds(t *testing.T) {
 		<-h.held
 		g.Writer.Close()
 		<-done
-		s.want("1-1", string(wire.NewFailure("1", sessionEnded).Raw()))
+		s.want("1-1", string(wire.NewErrorResponse("1", sessionEnded).Raw()))
 		s.end()
 		h.wantError(lastSeen(key, "1-0"), 404, "null", codeSessionNotFound)
 	})

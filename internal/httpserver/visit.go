@@ -251,7 +251,7 @@ func (e *visit) endLocked(patience time.Duration) {
 	e.over = true
 	close(e.closed)
 	if !e.answered {
-		e.addLocked(wire.NewFailure(e.m.ID(), unanswered).Raw())
+		e.addLocked(wire.NewErrorResponse(e.m.ID(), unanswered).Raw())
 	}
 	e.x.hurry(patience)
 	e.x.call()

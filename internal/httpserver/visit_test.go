@@ -275,23 +275,23 @@ func TestARequestThatIsNotAnswered(t *testing.T) {
 			<-h.held
 			(<-h.conns).Writer.Close()
 		}()
-		h.want(lone("1", "hold", ""), 200, string(wire.NewFailure("1", unanswered).Raw()))
+		h.want(lone("1", "hold", ""), 200, string(wire.NewErrorResponse("1", unanswered).Raw()))
 		go func() {
 			(<-h.held).Tell(progress(1))
 			(<-h.conns).Writer.Close()
 		}()
 		s := h.stream(lone("1", "hold", ""))
 		s.want("", string(progress(1).Raw()))
-		s.want("", string(wire.NewFailure("1", unanswered).Raw()))
+		s.want("", string(wire.NewErrorResponse("1", unanswered).Raw()))
 		s.end()
 
 		gone := newHouse(t, func(o *Options) { o.Serve = func(context.Context, Visit, transport.Conn) {} })
-		gone.want(lone("1", "x", ""), 200, string(wire.NewFailure("1", unanswered).Raw()))
+		gone.want(lone("1", "x", ""), 200, string(wire.NewErrorResponse("1", unanswered).Raw()))
 
 		// And when the Door closes before there is an answer, whose server gives no grace.
 		asked := make(chan bool)
 		go func() {
-			h.want(lone("1", "hold", ""), 200, string(wire.NewFailure("1", unanswered).Raw()))
+			h.want(lone("1", "hold", ""), 200, string(wire.NewErrorResponse("1", unanswered).Raw()))
 			close(asked)
 		}()
 		<-h.held

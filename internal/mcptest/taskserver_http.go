@@ -26,7 +26,7 @@ func (s *TaskServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	m, err := wire.Parse(body)
 	switch {
 	case err != nil || m.Kind() != wire.Request && m.Kind() != wire.Notification:
-		answerHTTP(w, wire.NewFailure(m.ID(), wire.Errorf(wire.CodeInvalidRequest, "Invalid request")))
+		answerHTTP(w, wire.NewErrorResponse(m.ID(), wire.Errorf(wire.CodeInvalidRequest, "Invalid request")))
 		return
 	case m.Kind() == wire.Notification:
 		w.WriteHeader(http.StatusAccepted)
@@ -35,7 +35,7 @@ func (s *TaskServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if _, err := admit(m); err != nil {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusBadRequest)
-		_, _ = w.Write(wire.NewFailure(m.ID(), err).Raw()) // who is gone reads nothing
+		_, _ = w.Write(wire.NewErrorResponse(m.ID(), err).Raw()) // who is gone reads nothing
 		return
 	}
 	said := make(chan wire.Message, maxUnsent)

@@ -88,7 +88,7 @@ func (s *TaskServer) ask(m wire.Message, reject func(*taskParams) *wire.Error, t
 		err = reject(p)
 	}
 	if err != nil {
-		tell(wire.NewFailure(m.ID(), err))
+		tell(wire.NewErrorResponse(m.ID(), err))
 		return nil
 	}
 	if m.Method() == "subscriptions/listen" {
@@ -96,7 +96,7 @@ func (s *TaskServer) ask(m wire.Message, reject func(*taskParams) *wire.Error, t
 	}
 	reply := func(result any, err *wire.Error) {
 		if err != nil {
-			tell(wire.NewFailure(m.ID(), err))
+			tell(wire.NewErrorResponse(m.ID(), err))
 		} else {
 			tell(wire.NewResult(m.ID(), wire.Encode(result)))
 		}
@@ -148,7 +148,7 @@ func (s *TaskServer) listenLocked(m wire.Message, p *taskParams, tell func(wire.
 		}
 	}
 	if p.Notifications.TaskIDs != nil && !p.tasks() {
-		tell(wire.NewFailure(m.ID(), need(needTasks)))
+		tell(wire.NewErrorResponse(m.ID(), need(needTasks)))
 		return nil
 	}
 	s.listens[l] = true

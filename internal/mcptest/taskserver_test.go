@@ -146,8 +146,8 @@ func TestATaskServerTellsWhoListens(t *testing.T) {
 		told := func() string {
 			params := c.Told("notifications/tasks").Part(wire.PartParams)
 			got := c.ask("tasks/get", id, declares, "result")
-			if !sameJSON(string(wire.Revise(params, nil, wire.Member{Key: "resultType", Text: []byte(`"complete"`)}, wire.Member{Key: "_meta", Text: []byte("1")})),
-				string(wire.Revise([]byte(got), nil, wire.Member{Key: "_meta", Text: []byte("1")}))) {
+			if !sameJSON(string(wire.EditObject(params, nil, wire.Member{Key: "resultType", Text: []byte(`"complete"`)}, wire.Member{Key: "_meta", Text: []byte("1")})),
+				string(wire.EditObject([]byte(got), nil, wire.Member{Key: "_meta", Text: []byte("1")}))) {
 				t.Errorf("told %s\nand answered %s", params, got)
 			}
 			status, _ := wire.Lookup(params, "status")

@@ -25,7 +25,7 @@ func (p *Peer) unpack(m wire.Message, on Stream) {
 	elements := m.Elements()
 	switch {
 	case p.opts.Batches == nil || !p.opts.Batches():
-		p.write(wire.NewFailure("", wire.Errorf(wire.CodeInvalidRequest, "Batch requests not supported")), "")
+		p.write(wire.NewErrorResponse("", wire.Errorf(wire.CodeInvalidRequest, "Batch requests not supported")), "")
 		return
 	case len(elements) == 0:
 		p.noise(transport.NewMalformedError(m.Raw(), wire.Message{}, wire.Errorf(wire.CodeInvalidRequest, "Invalid request: the batch is empty")))
@@ -54,7 +54,7 @@ func (p *Peer) unpack(m wire.Message, on Stream) {
 			if p.opts.Refused != nil {
 				p.opts.Refused(m, wrong)
 			}
-			b.answer(i, wire.NewFailure(m.ID(), wrong))
+			b.answer(i, wire.NewErrorResponse(m.ID(), wrong))
 		case m.Kind() == wire.Request:
 			if b.about == "" {
 				b.about = m.ID()

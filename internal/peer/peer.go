@@ -285,8 +285,8 @@ func (p *Peer) noise(n *transport.MalformedError) {
 	}
 	if p.opts.Noise != nil {
 		p.opts.Noise(n)
-		if n.Message.IsRefusable() { // else the far side waits for ever
-			p.write(wire.NewFailure(n.Message.ID(), n.Err), "")
+		if n.Message.WantsResponse() { // else the far side waits for ever
+			p.write(wire.NewErrorResponse(n.Message.ID(), n.Err), "")
 		}
 		return
 	}
@@ -297,7 +297,7 @@ func (p *Peer) noise(n *transport.MalformedError) {
 	if n.Err.Code == wire.CodeParseError {
 		id = "" // what is no JSON has no id that could be relied on
 	}
-	p.write(wire.NewFailure(id, n.Err), "")
+	p.write(wire.NewErrorResponse(id, n.Err), "")
 }
 
 // BadAnswer is what a call ends with whose answer came but is no message.

@@ -26,7 +26,7 @@ func (p *Peer) asked(m wire.Message, on Stream, b *batch, slot int) {
 		if p.opts.Refused != nil {
 			p.opts.Refused(m, err)
 		}
-		r.write(wire.NewFailure(r.id, err))
+		r.write(wire.NewErrorResponse(r.id, err))
 		return
 	}
 	if p.pinged(m) {
@@ -134,7 +134,7 @@ func (r *Request) ReplyAfter(do func(), result []byte) bool {
 
 // Fail answers with an error of ours.
 func (r *Request) Fail(err *wire.Error) bool {
-	return r.take() && r.send(wire.NewFailure(r.id, err))
+	return r.take() && r.send(wire.NewErrorResponse(r.id, err))
 }
 
 // Forward answers with somebody else's response, under the request's own id.
@@ -205,7 +205,7 @@ func (r *Request) part(farewell *wire.Error) {
 	if !ok {
 		return
 	}
-	r.send(wire.NewFailure(r.id, farewell))
+	r.send(wire.NewErrorResponse(r.id, farewell))
 	if owner != nil {
 		owner.Cancelled(nil)
 	}

@@ -7,7 +7,7 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// Adapt returns the answer to a request of that method as a client of the revision to
+// AdaptResponse returns the answer to a request of that method as a client of the revision to
 // can read it: what a result has that would be of an unknown type there is said in
 // another way. Members that are unknown there stay, for they do no harm, and so does
 // every byte that need not change: if none need, it is m that is returned. An answer
@@ -17,12 +17,12 @@ import (
 //	resource_link       text: its name, its uri and its description
 //	structuredContent   that is no object: {"result": it}, and what the text says if there is none
 //	outputSchema        of no object: of {"result": it}
-func Adapt(m wire.Message, method string, to Traits) wire.Message {
+func AdaptResponse(m wire.Message, method string, to Features) wire.Message {
 	result := m.Part(wire.PartResult)
 	adapted := result
 	switch method {
 	case "tools/call", "tasks/result":
-		if !to.AnyStructured && mentions(result, `"structuredContent"`) {
+		if !to.NonObjectStructured && mentions(result, `"structuredContent"`) {
 			adapted = structured(adapted, to)
 		}
 		if hasStrange(result, to) {
@@ -33,7 +33,7 @@ func Adapt(m wire.Message, method string, to Traits) wire.Message {
 			adapted = mapMember(adapted, "messages", func(messages []byte) []byte { return oldMessages(messages, to) })
 		}
 	case "tools/list":
-		if !to.AnyStructured && mentions(result, `"outputSchema"`) {
+		if !to.NonObjectStructured && mentions(result, `"outputSchema"`) {
 			adapted = mapMember(adapted, "tools", objectOutputs)
 		}
 	}
@@ -45,7 +45,7 @@ func Adapt(m wire.Message, method string, to Traits) wire.Message {
 
 // hasStrange is the glance that tells whether a result may have content of a type that a
 // revision lacks.
-func hasStrange(result []byte, to Traits) bool {
+func hasStrange(result []byte, to Features) bool {
 	return !to.Audio && mentions(result, `"audio"`) ||
 		!to.ResourceLinks && mentions(result, `"resource_link"`)
 }
@@ -66,12 +66,12 @@ func mentions(text []byte, quoted string) bool {
 }
 
 // oldContent returns blocks of content, each of a type that the revision has.
-func oldContent(content []byte, to Traits) []byte {
+func oldContent(content []byte, to Features) []byte {
 	return mapElements(content, func(i int, block []byte) [][]byte { return [][]byte{oldBlock(i, block, to)} })
 }
 
 // oldMessages does the same for the messages of a prompt, of which each has one block.
-func oldMessages(messages []byte, to Traits) []byte {
+func oldMessages(messages []byte, to Features) []byte {
 	return mapElements(messages, func(i int, message []byte) [][]byte {
 		return [][]byte{mapMember(message, "content", func(block []byte) []byte { return oldBlock(i, block, to) })}
 	})
@@ -79,7 +79,7 @@ func oldMessages(messages []byte, to Traits) []byte {
 
 // oldBlock returns a block of content, the one at place i, as one of a type that the
 // revision has.
-func oldBlock(i int, block []byte, to Traits) []byte {
+func oldBlock(i int, block []byte, to Features) []byte {
 	switch kind := member(block, "type"); {
 	case kind == "audio" && !to.Audio:
 		return embedded(i, block)
@@ -100,9 +100,9 @@ func embedded(i int, audio []byte) []byte {
 	if data == nil {
 		data = []byte(`""`)
 	}
-	resource := wire.Revise(nil, nil, append(put, wire.Member{Key: "blob", Text: data})...)
+	resource := wire.EditObject(nil, nil, append(put, wire.Member{Key: "blob", Text: data})...)
 	drop := func(key string) bool { return key == "data" || key == "mimeType" }
-	return wire.Revise(audio, drop, wire.Member{Key: "type", Text: []byte(`"resource"`)}, wire.Member{Key: "resource", Text: resource})
+	return wire.EditObject(audio, drop, wire.Member{Key: "type", Text: []byte(`"resource"`)}, wire.Member{Key: "resource", Text: resource})
 }
 
 // linkText returns a link to a resource as text.
@@ -114,20 +114,20 @@ func linkText(link []byte) []byte {
 	if description := member(link, "description"); description != "" {
 		text += "\n" + description
 	}
-	return wire.Revise(link, func(key string) bool { return key != "annotations" && key != "_meta" },
+	return wire.EditObject(link, func(key string) bool { return key != "annotations" && key != "_meta" },
 		wire.Member{Key: "type", Text: []byte(`"text"`)}, wire.Member{Key: "text", Text: wire.Quote(text)})
 }
 
 // structured returns the result of a tool whose structuredContent, if it has any, is an
 // object, and which says in text what that says if the revision does not know of it or
 // if it was none.
-func structured(result []byte, to Traits) []byte {
+func structured(result []byte, to Features) []byte {
 	value, _ := wire.Lookup(result, "structuredContent")
-	if value == nil || wire.IsObject(value) && to.Structured {
+	if value == nil || wire.IsObject(value) && to.StructuredContent {
 		return result
 	}
 	if !wire.IsObject(value) {
-		wrapped := wire.Revise(nil, nil, wire.Member{Key: "result", Text: value})
+		wrapped := wire.EditObject(nil, nil, wire.Member{Key: "result", Text: value})
 		result = mapMember(result, "structuredContent", func([]byte) []byte { return wrapped })
 	}
 	content, _ := wire.Lookup(result, "content")
@@ -138,8 +138,8 @@ func structured(result []byte, to Traits) []byte {
 	if hasText || content != nil && content[0] != '[' {
 		return result
 	}
-	text := wire.Revise(nil, nil, wire.Member{Key: "type", Text: []byte(`"text"`)}, wire.Member{Key: "text", Text: wire.Quote(string(value))})
-	return wire.Revise(result, nil, wire.Member{Key: "content", Text: array(append(blocks, text))})
+	text := wire.EditObject(nil, nil, wire.Member{Key: "type", Text: []byte(`"text"`)}, wire.Member{Key: "text", Text: wire.Quote(string(value))})
+	return wire.EditObject(result, nil, wire.Member{Key: "content", Text: array(append(blocks, text))})
 }
 
 // member returns the string that a member of an object is, "" if it is none.

@@ -7,12 +7,12 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// AdaptQuestion returns the params of what a server asks a client of the session era, as
+// AdaptServerRequest returns the params of what a server asks a client of the session era, as
 // a client of the revision to with such capabilities can read them; the same slice if
 // nothing has to change. An error tells why it cannot be asked that. What a client has
 // declared it can do, be its revision one that has it not: there are SDKs that declare,
 // and do, the same in all of them.
-func AdaptQuestion(method string, params []byte, to Traits, caps []byte) ([]byte, error) {
+func AdaptServerRequest(method string, params []byte, to Features, caps []byte) ([]byte, error) {
 	switch method {
 	case "elicitation/create":
 		return adaptElicitation(params, to, caps)
@@ -32,7 +32,7 @@ func needs(caps []byte, path ...string) error {
 	return fmt.Errorf("the client has no capability %s", path[len(path)-1])
 }
 
-func adaptElicitation(params []byte, to Traits, caps []byte) ([]byte, error) {
+func adaptElicitation(params []byte, to Features, caps []byte) ([]byte, error) {
 	if err := needs(caps, "elicitation"); err != nil {
 		return nil, err
 	}
@@ -48,11 +48,11 @@ func adaptElicitation(params []byte, to Traits, caps []byte) ([]byte, error) {
 // adaptForm puts a form into the words of the revision. A client that declares a mode
 // and not this one takes none ("an empty object is equivalent to declaring support for
 // form mode only").
-func adaptForm(params []byte, to Traits, caps []byte) (adapted []byte, err error) {
+func adaptForm(params []byte, to Features, caps []byte) (adapted []byte, err error) {
 	if needs(caps, "elicitation", "url") == nil && needs(caps, "elicitation", "form") != nil {
 		return nil, errors.New("the client has no capability form")
 	}
-	if to.EnumForms {
+	if to.TitledEnums {
 		return params, nil
 	}
 	adapted = mapMember(params, "requestedSchema", func(schema []byte) []byte {
@@ -94,11 +94,11 @@ func oldField(field []byte) (old []byte, err error) {
 	if values == nil {
 		return field, errors.New("oneOf has no choices")
 	}
-	return wire.Revise(field, func(key string) bool { return key == "oneOf" },
+	return wire.EditObject(field, func(key string) bool { return key == "oneOf" },
 		wire.Member{Key: "enum", Text: array(values)}, wire.Member{Key: "enumNames", Text: array(titles)}), nil
 }
 
-func adaptSampling(params []byte, to Traits, caps []byte) (adapted []byte, err error) {
+func adaptSampling(params []byte, to Features, caps []byte) (adapted []byte, err error) {
 	if err := needs(caps, "sampling"); err != nil {
 		return nil, err
 	}
@@ -133,7 +133,7 @@ func isAsked(params []byte, name string) bool {
 
 // oldSamples returns a message of a sampling request as messages with one block of
 // content each, of the same role.
-func oldSamples(message []byte, to Traits) (all [][]byte, err error) {
+func oldSamples(message []byte, to Features) (all [][]byte, err error) {
 	content, _ := wire.Lookup(message, "content")
 	blocks := [][]byte{content}
 	if several := len(content) > 0 && content[0] == '['; several {

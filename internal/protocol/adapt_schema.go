@@ -30,14 +30,14 @@ func objectSchema(schema []byte) []byte {
 	}
 	if !may {
 		inner := wire.Member{Key: "result", Text: moved(schema, "#/properties/result")}
-		put = append(put, wire.Member{Key: "properties", Text: wire.Revise(nil, nil, inner)},
+		put = append(put, wire.Member{Key: "properties", Text: wire.EditObject(nil, nil, inner)},
 			wire.Member{Key: "required", Text: []byte(`["result"]`)})
-		return wire.Revise(nil, nil, put...)
+		return wire.EditObject(nil, nil, put...)
 	}
-	defs := wire.Revise(nil, nil, wire.Member{Key: "value", Text: moved(schema, "#/$defs/value")})
+	defs := wire.EditObject(nil, nil, wire.Member{Key: "value", Text: moved(schema, "#/$defs/value")})
 	put = append(put, wire.Member{Key: "$defs", Text: defs}, wire.Member{Key: "anyOf", Text: []byte(
 		`[{"$ref":"#/$defs/value"},{"properties":{"result":{"$ref":"#/$defs/value"}},"required":["result"]}]`)})
-	return wire.Revise(nil, nil, put...)
+	return wire.EditObject(nil, nil, put...)
 }
 
 // mayBeObject returns the type that a schema's root says, as it says it, and whether an

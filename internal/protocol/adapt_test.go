@@ -11,9 +11,9 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-func traits(t testing.TB, date string) protocol.Traits {
+func traits(t testing.TB, date string) protocol.Features {
 	t.Helper()
-	to, ok := protocol.Find(date)
+	to, ok := protocol.FindRevision(date)
 	if !ok {
 		t.Fatal(date)
 	}
@@ -78,7 +78,7 @@ func TestAdapt(t *testing.T) {
 				`"anyOf":[{"$ref":"#/$defs/value"},{"properties":{"result":{"$ref":"#/$defs/value"}},"required":["result"]}]}}]}`},
 	} {
 		m := parse(t, `{"jsonrpc":"2.0", "id":"é","result":`+tt.result+`}`)
-		got := protocol.Adapt(m, tt.method, traits(t, tt.to))
+		got := protocol.AdaptResponse(m, tt.method, traits(t, tt.to))
 		if &got.Raw()[0] == &m.Raw()[0] {
 			if tt.want != "" {
 				t.Errorf("%s for %s: %s stays", tt.method, tt.to, tt.result)
@@ -89,7 +89,7 @@ func TestAdapt(t *testing.T) {
 	}
 	for _, text := range []string{`{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"structuredContent"}}`, `{"jsonrpc":"2.0","id":1,"method":"tools/call"}`} {
 		m := parse(t, text)
-		if got := protocol.Adapt(m, "tools/call", traits(t, "2024-11-05")); &got.Raw()[0] != &m.Raw()[0] {
+		if got := protocol.AdaptResponse(m, "tools/call", traits(t, "2024-11-05")); &got.Raw()[0] != &m.Raw()[0] {
 			t.Errorf("%s became %s", text, got.Raw())
 		}
 	}
@@ -110,7 +110,7 @@ func TestAdaptedResultsAreValidByAdaptedSchemas(t *testing.T) {
 		`{"oneOf":[{"type":"array","items":{"$ref":"#/$defs/n"}},{"$ref":"#/$defs/n"}],"$defs":{"n":{"$ref":"#i"},"i":{"$anchor":"i","type":"integer"}}}`,
 		`{"type":"array","items":{"$ref":"https://example.com/i#/$defs/n"},"$defs":{"i":{"$id":"https://example.com/i","$ref":"#/$defs/n","$defs":{"n":{"type":"integer"}}}}}`,
 	} {
-		list := protocol.Adapt(wire.NewResult("1", []byte(`{"tools":[{"outputSchema":`+schema+`}]}`)), "tools/list", to)
+		list := protocol.AdaptResponse(wire.NewResult("1", []byte(`{"tools":[{"outputSchema":`+schema+`}]}`)), "tools/list", to)
 		var told struct {
 			Tools []struct{ OutputSchema json.RawMessage }
 		}
@@ -126,7 +126,7 @@ func TestAdaptedResultsAreValidByAdaptedSchemas(t *testing.T) {
 		}
 		was, is := resolve(t, schema), resolve(t, string(told.Tools[0].OutputSchema))
 		for _, value := range values {
-			m := protocol.Adapt(wire.NewResult("1", []byte(`{"content":[],"structuredContent":`+value+`}`)), "tools/call", to)
+			m := protocol.AdaptResponse(wire.NewResult("1", []byte(`{"content":[],"structuredContent":`+value+`}`)), "tools/call", to)
 			got, _ := wire.Lookup(m.Part(wire.PartResult), "structuredContent")
 			before, after := was.Validate(decode(t, value)), is.Validate(decode(t, string(got)))
 			if before == nil && after != nil {
@@ -177,12 +177,12 @@ func FuzzAdapt(f *testing.F) {
 			return
 		}
 		for _, method := range []string{"tools/call", "prompts/get", "tools/list"} {
-			for _, date := range protocol.Dates() {
-				once := protocol.Adapt(m, method, traits(t, date))
+			for _, date := range protocol.RevisionDates() {
+				once := protocol.AdaptResponse(m, method, traits(t, date))
 				if !json.Valid(once.Raw()) || once.ID() != m.ID() {
 					t.Fatalf("%s for %s: %s", method, date, once.Raw())
 				}
-				if twice := protocol.Adapt(once, method, traits(t, date)); string(twice.Raw()) != string(once.Raw()) {
+				if twice := protocol.AdaptResponse(once, method, traits(t, date)); string(twice.Raw()) != string(once.Raw()) {
 					t.Fatalf("%s for %s: %s, then %s", method, date, once.Raw(), twice.Raw())
 				}
 			}
@@ -202,7 +202,7 @@ func BenchmarkAdapt(b *testing.B) {
 				b.ReportAllocs()
 				b.SetBytes(int64(len(m.Raw())))
 				for b.Loop() {
-					protocol.Adapt(m, "tools/call", to)
+					protocol.AdaptResponse(m, "tools/call", to)
 				}
 			})
 		}

@@ -2,10 +2,10 @@ package protocol
 
 import "mcpgateway/internal/wire"
 
-// ModernCapabilities returns the capabilities of a client of the session era as a
+// ClientCapabilitiesToModern returns the capabilities of a client of the session era as a
 // stateless request declares them: without tasks, and without those of being told of
 // other roots, which the era has not. What is no object is taken for an empty one.
-func ModernCapabilities(caps []byte) []byte {
+func ClientCapabilitiesToModern(caps []byte) []byte {
 	if !wire.IsObject(caps) {
 		return []byte("{}")
 	}
@@ -13,9 +13,9 @@ func ModernCapabilities(caps []byte) []byte {
 	return without(caps, "tasks")
 }
 
-// ClassicServerCapabilities returns the capabilities of a server as clients of the
+// ServerCapabilitiesToLegacy returns the capabilities of a server as clients of the
 // session era are told of them: without the extension that tasks are in the other one.
-func ClassicServerCapabilities(caps []byte) []byte {
+func ServerCapabilitiesToLegacy(caps []byte) []byte {
 	extensions, _ := wire.Lookup(caps, "extensions")
 	if rest := without(extensions, TasksExtension); same(rest, extensions) {
 		return caps
@@ -25,15 +25,15 @@ func ClassicServerCapabilities(caps []byte) []byte {
 	return mapMember(caps, "extensions", func(extensions []byte) []byte { return without(extensions, TasksExtension) })
 }
 
-// ModernServerCapabilities returns the capabilities of a server as clients of the
+// ServerCapabilitiesToModern returns the capabilities of a server as clients of the
 // stateless era are told of them: without tasks, for they are an extension, which is
 // there if tasks says so.
-func ModernServerCapabilities(caps []byte, tasks bool) []byte {
-	caps = without(ClassicServerCapabilities(caps), "tasks")
+func ServerCapabilitiesToModern(caps []byte, tasks bool) []byte {
+	caps = without(ServerCapabilitiesToLegacy(caps), "tasks")
 	if !tasks {
 		return caps
 	}
 	extensions, _ := wire.Lookup(caps, "extensions")
-	extensions = wire.Revise(extensions, nil, wire.Member{Key: TasksExtension, Text: []byte("{}")})
-	return wire.Revise(caps, nil, wire.Member{Key: "extensions", Text: extensions})
+	extensions = wire.EditObject(extensions, nil, wire.Member{Key: TasksExtension, Text: []byte("{}")})
+	return wire.EditObject(caps, nil, wire.Member{Key: "extensions", Text: extensions})
 }

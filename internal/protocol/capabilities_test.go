@@ -16,7 +16,7 @@ func TestModernCapabilities(t *testing.T) {
 		`{ "sampling" : {"context":{}, "tools":{}}, "roots":{"listChanged":false,"x":1.0}, "elicitation":{}, "tasks":{}, "experimental":{"\u0061":1} }`: `{"sampling" : {"context":{}, "tools":{}},"roots":{"x":1.0},"elicitation":{},"experimental":{"\u0061":1}}`,
 		`{"extensions":{"io.modelcontextprotocol/ui":{}},"elicitation":{"form":{},"url":{}}}`:                                                           `{"extensions":{"io.modelcontextprotocol/ui":{}},"elicitation":{"form":{},"url":{}}}`,
 	} {
-		if got := protocol.ModernCapabilities([]byte(caps)); string(got) != want {
+		if got := protocol.ClientCapabilitiesToModern([]byte(caps)); string(got) != want {
 			t.Errorf("%s: %s, want %s", caps, got, want)
 		}
 	}
@@ -36,13 +36,13 @@ func TestServerCapabilities(t *testing.T) {
 			`{"experimental":{"a":1},"extensions":{"io.modelcontextprotocol/ui":{"b":2}}}`,
 			`{"extensions":{"io.modelcontextprotocol/tasks":{},"io.modelcontextprotocol/ui":{"b":2}},"experimental":{"a":1}}`},
 	} {
-		if got := protocol.ClassicServerCapabilities([]byte(tt.caps)); string(got) != tt.classic {
+		if got := protocol.ServerCapabilitiesToLegacy([]byte(tt.caps)); string(got) != tt.classic {
 			t.Errorf("classic %s: %s, want %s", tt.caps, got, tt.classic)
 		}
-		if got := protocol.ModernServerCapabilities([]byte(tt.caps), false); string(got) != tt.modern {
+		if got := protocol.ServerCapabilitiesToModern([]byte(tt.caps), false); string(got) != tt.modern {
 			t.Errorf("modern %s: %s, want %s", tt.caps, got, tt.modern)
 		}
-		if got := protocol.ModernServerCapabilities([]byte(tt.caps), true); string(got) != tt.tasks {
+		if got := protocol.ServerCapabilitiesToModern([]byte(tt.caps), true); string(got) != tt.tasks {
 			t.Errorf("modern with tasks %s: %s, want %s", tt.caps, got, tt.tasks)
 		}
 	}
@@ -56,7 +56,7 @@ func TestUnstampParams(t *testing.T) {
 		`{"requestId":1.0,"_meta":{"io.modelcontextprotocol\/clientInfo":{}},"reason":"\u00e9"}`: `{"requestId":1.0,"reason":"\u00e9"}`,
 		`[1]`: `[1]`,
 	} {
-		if got := string(protocol.UnstampParams([]byte(params))); got != want {
+		if got := string(protocol.StripParamsMeta([]byte(params))); got != want {
 			t.Errorf("%s: %s, want %s", params, got, want)
 		}
 	}

@@ -16,10 +16,10 @@ const annotation = "x-mcp-header"
 // limited number of headers.
 const maxHeaders = 64
 
-// HeaderFlaw tells what is wrong with the headers that a tool's inputSchema wants, ""
+// CheckHeaderSchema tells what is wrong with the headers that a tool's inputSchema wants, ""
 // if nothing is. Over HTTP a tool with a flaw must not be used: "Clients MUST exclude"
 // it.
-func HeaderFlaw(schema []byte) string {
+func CheckHeaderSchema(schema []byte) string {
 	flaw := ""
 	seen := make(map[string]bool)
 	eachAnnotation(schema, func(path []string, reached bool, property, value []byte) {
@@ -43,9 +43,9 @@ func HeaderFlaw(schema []byte) string {
 	return flaw
 }
 
-// WithoutHeaders returns a tool's inputSchema that wants no headers. What else it says
+// StripHeaderAnnotations returns a tool's inputSchema that wants no headers. What else it says
 // keeps its bytes.
-func WithoutHeaders(schema []byte) []byte {
+func StripHeaderAnnotations(schema []byte) []byte {
 	if !isAnnotated(schema) {
 		return schema
 	}

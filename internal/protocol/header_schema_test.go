@@ -57,7 +57,7 @@ func TestHeaderFlaw(t *testing.T) {
 		deep(63, `{"type":"string","x-mcp-header":"a b"}`): "no name",
 		deep(64, `{"type":"string","x-mcp-header":"a b"}`): "", // too deep for anybody to look
 	} {
-		if got := protocol.HeaderFlaw([]byte(schema)); (want == "") != (got == "") || !strings.Contains(got, want) {
+		if got := protocol.CheckHeaderSchema([]byte(schema)); (want == "") != (got == "") || !strings.Contains(got, want) {
 			t.Errorf("%.200s: %q, want %q", schema, got, want)
 		}
 	}
@@ -73,7 +73,7 @@ func TestWithoutHeaders(t *testing.T) {
 		`{"not":{"x-mcp\u002dheader":1}}`:                                                           `{"not":{}}`,
 		`{"additionalProperties":false,"items":[true,{"x-mcp-header":1}],"a":"\u00e9"}`:             `{"additionalProperties":false,"items":[true,{}],"a":"\u00e9"}`,
 	} {
-		if got := protocol.WithoutHeaders([]byte(schema)); string(got) != want {
+		if got := protocol.StripHeaderAnnotations([]byte(schema)); string(got) != want {
 			t.Errorf("%s: %s, want %s", schema, got, want)
 		}
 	}

@@ -15,18 +15,18 @@ const (
 	headerParam   = "Mcp-Param-"
 )
 
-// Describe returns the headers that repeat what stands in a stateless request: its
+// RequestHeaders returns the headers that repeat what stands in a stateless request: its
 // revision, its method, what it is about and, if it is a tools/call, those of its
 // arguments that the tool's inputSchema wants there; schema nil = none. Of what
-// schema wants against the rules ([HeaderFlaw]) nothing may come. An argument that
+// schema wants against the rules ([CheckHeaderSchema]) nothing may come. An argument that
 // no header can say is left out.
 //
 // A notification has its method and, if its _meta names one, its revision: so do the
 // SDKs, and nothing is asked of it.
-func Describe(m wire.Message, schema []byte) map[string]string {
+func RequestHeaders(m wire.Message, schema []byte) map[string]string {
 	method := m.Method()
 	headers := map[string]string{headerMethod: method}
-	if date := Named(m); date != "" {
+	if date := RevisionOf(m); date != "" {
 		headers[headerVersion] = date
 	}
 	if _, literal := subject(m, method); literal != nil {
@@ -45,7 +45,7 @@ func Describe(m wire.Message, schema []byte) map[string]string {
 }
 
 // CheckHeaders reports where the headers of a stateless request do not repeat what
-// stands in its body, as [Describe] would have them; get returns the values of one
+// stands in its body, as [RequestHeaders] would have them; get returns the values of one
 // header. A header that stands there twice repeats nothing. That of an argument which
 // is absent, null, or of a type that no header can say must be absent or empty.
 //

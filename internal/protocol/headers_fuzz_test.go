@@ -27,7 +27,7 @@ func FuzzHeaders(f *testing.F) {
 		if err != nil || m.Kind() != wire.Request && m.Kind() != wire.Notification {
 			return
 		}
-		made := protocol.Describe(m, schema)
+		made := protocol.RequestHeaders(m, schema)
 		h := make(http.Header)
 		for name, text := range made {
 			h.Set(name, text)
@@ -36,7 +36,7 @@ func FuzzHeaders(f *testing.F) {
 				t.Errorf("%s: %q is not fit for a header", name, text)
 			}
 		}
-		flaw := protocol.HeaderFlaw(schema)
+		flaw := protocol.CheckHeaderSchema(schema)
 		refused := protocol.CheckHeaders(m, h.Values, schema)
 		if fit := strings.Trim(m.Method(), " \t") == m.Method(); refused != nil && flaw == "" && fit && !strings.Contains(refused.Message, "stands twice") {
 			t.Errorf("what was described is refused: %s\n%s\n%q", refused.Message, body, h)

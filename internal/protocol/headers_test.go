@@ -55,18 +55,18 @@ func TestDescribe(t *testing.T) {
 			name, value, _ := strings.Cut(field, "=")
 			want[name] = value
 		}
-		if got := protocol.Describe(request(t, tt.method, tt.params), []byte(tt.schema)); !maps.Equal(got, want) {
+		if got := protocol.RequestHeaders(request(t, tt.method, tt.params), []byte(tt.schema)); !maps.Equal(got, want) {
 			t.Errorf("%s %s: %v, want %v", tt.method, tt.params, got, want)
 		}
 		want["MCP-Protocol-Version"] = "2026-07-28"
 		stamped := strings.TrimSuffix(tt.params, "}") + "," + stamp + "}"
 		stamped = strings.Replace(stamped, "{,", "{", 1)
-		if got := protocol.Describe(request(t, tt.method, stamped), []byte(tt.schema)); !maps.Equal(got, want) {
+		if got := protocol.RequestHeaders(request(t, tt.method, stamped), []byte(tt.schema)); !maps.Equal(got, want) {
 			t.Errorf("%s %s: %v, want %v", tt.method, stamped, got, want)
 		}
 	}
 	note := wire.NewNotification("notifications/cancelled", []byte(`{"requestId":1}`))
-	if got := protocol.Describe(note, nil); len(got) != 1 || got["Mcp-Method"] != "notifications/cancelled" {
+	if got := protocol.RequestHeaders(note, nil); len(got) != 1 || got["Mcp-Method"] != "notifications/cancelled" {
 		t.Errorf("a notification: %v", got)
 	}
 }
@@ -83,7 +83,7 @@ func TestHeaderValues(t *testing.T) {
 		"=?base64?SGVsbG8=": "=?base64?SGVsbG8=", "SGVsbG8=?=": "SGVsbG8=?=", "=?BASE64?SGVsbG8=?=": "=?BASE64?SGVsbG8=?=",
 	} {
 		m := request(t, "tools/call", fmt.Sprintf(`{"name":%s,"arguments":{"region":%[1]s}}`, wire.Quote(text)))
-		got := protocol.Describe(m, []byte(places))
+		got := protocol.RequestHeaders(m, []byte(places))
 		if got["Mcp-Name"] != want || got["Mcp-Param-Region"] != want {
 			t.Errorf("%q: %v, want %s", text, got, want)
 		}
@@ -200,7 +200,7 @@ func BenchmarkDescribe(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				protocol.Describe(m, []byte(schema))
+				protocol.RequestHeaders(m, []byte(schema))
 			}
 		})
 	}

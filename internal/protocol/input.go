@@ -8,9 +8,9 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// An Input is one of the questions of a result that is input_required: what a server
+// An InputRequest is one of the questions of a result that is input_required: what a server
 // of the session era would have asked as a request of its own.
-type Input struct {
+type InputRequest struct {
 	Key    string
 	Method string
 	Params []byte // an object; nil = none
@@ -19,10 +19,10 @@ type Input struct {
 // maxInputs bounds the questions of one result.
 const maxInputs = 256
 
-// ReadInputs reads a result that is input_required: its questions, in their order, and
+// ReadInputRequests reads a result that is input_required: its questions, in their order, and
 // the JSON text of its requestState, nil if it has none. One that has neither is an
 // error, and so is one whose questions cannot be read.
-func ReadInputs(result []byte) (inputs []Input, state []byte, err error) {
+func ReadInputRequests(result []byte) (inputs []InputRequest, state []byte, err error) {
 	if err := checkNames(result, "its result", "inputRequests", "requestState", "resultType"); err != nil {
 		return nil, nil, err
 	}
@@ -39,13 +39,13 @@ func ReadInputs(result []byte) (inputs []Input, state []byte, err error) {
 	if !wire.Members(requests, func(key string, value []byte, _ int) {
 		method, _ := wire.Lookup(value, "method")
 		params, _ := wire.Lookup(value, "params")
-		in := Input{Key: key, Method: wire.Unquote(method), Params: params}
+		in := InputRequest{Key: key, Method: wire.Unquote(method), Params: params}
 		if wire.IsNull(params) {
 			in.Params = nil
 		}
 		unclear := checkNames(value, "its inputRequests", "method", "params")
 		if unclear == nil && in.Method == "elicitation/create" {
-			unclear = CheckElicitation(params)
+			unclear = CheckElicitationParams(params)
 		}
 		switch {
 		case err != nil:
@@ -55,7 +55,7 @@ func ReadInputs(result []byte) (inputs []Input, state []byte, err error) {
 			err = errors.New("its inputRequests have one without a method")
 		case in.Params != nil && !wire.IsObject(params):
 			err = errors.New("its inputRequests have one whose params are no object")
-		case slices.ContainsFunc(inputs, func(other Input) bool { return other.Key == key }):
+		case slices.ContainsFunc(inputs, func(other InputRequest) bool { return other.Key == key }):
 			err = errors.New("its inputRequests have two of one name")
 		case len(inputs) == maxInputs:
 			err = fmt.Errorf("it has more than %d inputRequests", maxInputs)
@@ -71,9 +71,9 @@ func ReadInputs(result []byte) (inputs []Input, state []byte, err error) {
 	return inputs, state, err
 }
 
-// WriteInputs returns the result that asks for inputs. State is a string of ours that
+// InputRequiredResult returns the result that asks for inputs. State is a string of ours that
 // the client gives back.
-func WriteInputs(inputs []Input, state string) []byte {
+func InputRequiredResult(inputs []InputRequest, state string) []byte {
 	put := []wire.Member{{Key: "resultType", Text: []byte(`"input_required"`)}}
 	if len(inputs) > 0 {
 		put = append(put, wire.Member{Key: "inputRequests", Text: writeRequests(inputs)})
@@ -81,11 +81,11 @@ func WriteInputs(inputs []Input, state string) []byte {
 	if state != "" {
 		put = append(put, wire.Member{Key: "requestState", Text: wire.Quote(state)})
 	}
-	return wire.Revise(nil, nil, put...)
+	return wire.EditObject(nil, nil, put...)
 }
 
 // writeRequests returns inputs as they stand in inputRequests.
-func writeRequests(inputs []Input) []byte {
+func writeRequests(inputs []InputRequest) []byte {
 	requests := make([]wire.Member, 0, len(inputs))
 	for _, in := range inputs {
 		params := in.Params
@@ -93,14 +93,14 @@ func writeRequests(inputs []Input) []byte {
 			params = []byte("{}") // go-sdk 1.8.0 cannot read a request without them
 		}
 		one := []wire.Member{{Key: "method", Text: wire.Quote(in.Method)}, {Key: "params", Text: params}}
-		requests = append(requests, wire.Member{Key: in.Key, Text: wire.Revise(nil, nil, one...)})
+		requests = append(requests, wire.Member{Key: in.Key, Text: wire.EditObject(nil, nil, one...)})
 	}
-	return wire.Revise(nil, nil, requests...)
+	return wire.EditObject(nil, nil, requests...)
 }
 
-// WithoutNulls returns a result that is input_required without inputRequests or requestState
+// StripNullInputs returns a result that is input_required without inputRequests or requestState
 // that are null: so some servers write that there are none.
-func WithoutNulls(m wire.Message) wire.Message {
+func StripNullInputs(m wire.Message) wire.Message {
 	result := m.Part(wire.PartResult)
 	null := func(key string) bool {
 		value, times := lookup(result, key)
@@ -115,8 +115,8 @@ func WithoutNulls(m wire.Message) wire.Message {
 	return setResult(m, rest)
 }
 
-// WithoutInputs returns a result without the members that belong to the status input_required.
-func WithoutInputs(m wire.Message) wire.Message {
+// StripInputRequired returns a result without the members that belong to the status input_required.
+func StripInputRequired(m wire.Message) wire.Message {
 	result := m.Part(wire.PartResult)
 	rest := strip(result, func(key string) bool { return key == "inputRequests" || key == "requestState" })
 	if same(rest, result) {
@@ -125,30 +125,30 @@ func WithoutInputs(m wire.Message) wire.Message {
 	return setResult(m, rest)
 }
 
-// SetState returns a result that is input_required with another requestState; what
+// SetRequestState returns a result that is input_required with another requestState; what
 // else it says stays as it is. "" takes it out.
-func SetState(m wire.Message, state string) wire.Message {
+func SetRequestState(m wire.Message, state string) wire.Message {
 	const key = "requestState"
 	if state == "" {
-		return setResult(m, wire.Revise(m.Part(wire.PartResult), func(k string) bool { return k == key }))
+		return setResult(m, wire.EditObject(m.Part(wire.PartResult), func(k string) bool { return k == key }))
 	}
-	return setResult(m, wire.Revise(m.Part(wire.PartResult), nil, wire.Member{Key: key, Text: wire.Quote(state)}))
+	return setResult(m, wire.EditObject(m.Part(wire.PartResult), nil, wire.Member{Key: key, Text: wire.Quote(state)}))
 }
 
-// Responses returns the inputResponses of a request, nil if it has none that are an
+// ReadContinuation returns the inputResponses of a request, nil if it has none that are an
 // object, and its requestState, "" if it has none; retry says whether it has either,
 // be it one that is unusable: then it is no first try.
-func Responses(m wire.Message) (responses []byte, state string, retry bool) {
-	given, literal := m.Part(wire.PartResponses), m.Part(wire.PartState)
+func ReadContinuation(m wire.Message) (responses []byte, state string, retry bool) {
+	given, literal := m.Part(wire.PartInputResponses), m.Part(wire.PartRequestState)
 	if wire.IsObject(given) {
 		responses = given
 	}
 	return responses, wire.Unquote(literal), given != nil || literal != nil
 }
 
-// Retry returns the request m with other inputResponses and another requestState, the
+// SetContinuation returns the request m with other inputResponses and another requestState, the
 // JSON text of each, in the place of those that it has; nil = none.
-func Retry(m wire.Message, responses, state []byte) wire.Message {
+func SetContinuation(m wire.Message, responses, state []byte) wire.Message {
 	var put []wire.Member
 	if responses != nil {
 		put = append(put, wire.Member{Key: "inputResponses", Text: responses})
@@ -157,5 +157,5 @@ func Retry(m wire.Message, responses, state []byte) wire.Message {
 		put = append(put, wire.Member{Key: "requestState", Text: state})
 	}
 	drop := func(key string) bool { return key == "inputResponses" || key == "requestState" }
-	return m.Splice(wire.Edit{Part: wire.PartParams, Text: wire.Revise(m.Part(wire.PartParams), drop, put...)})
+	return m.Splice(wire.Edit{Part: wire.PartParams, Text: wire.EditObject(m.Part(wire.PartParams), drop, put...)})
 }

@@ -43,7 +43,7 @@ func TestReadInputs(t *testing.T) {
 		{`{"inputRequests":{"a":{"method":"m"}},"requestState":"s","requestState":"t"}`, "", "twice"},
 		{some(257), "", "more than 256"},
 	} {
-		inputs, state, err := protocol.ReadInputs([]byte(tt.result))
+		inputs, state, err := protocol.ReadInputRequests([]byte(tt.result))
 		if err != nil {
 			if tt.err == "" || !strings.Contains(err.Error(), tt.err) {
 				t.Errorf("%.200s: %v, want %q", tt.result, err, tt.err)
@@ -58,23 +58,23 @@ func TestReadInputs(t *testing.T) {
 			t.Errorf("%.200s: %s, want %s %s", tt.result, got, tt.want, tt.err)
 		}
 	}
-	if inputs, _, err := protocol.ReadInputs([]byte(some(256))); len(inputs) != 256 || err != nil {
+	if inputs, _, err := protocol.ReadInputRequests([]byte(some(256))); len(inputs) != 256 || err != nil {
 		t.Errorf("%d inputs, %v", len(inputs), err)
 	}
 }
 
 func TestWriteInputs(t *testing.T) {
-	inputs := []protocol.Input{{Key: "é\"", Method: "roots/list"}, {Key: "b", Method: "elicitation/create", Params: []byte(`{ "message":"1.0" }`)}}
+	inputs := []protocol.InputRequest{{Key: "é\"", Method: "roots/list"}, {Key: "b", Method: "elicitation/create", Params: []byte(`{ "message":"1.0" }`)}}
 	const requests = `"inputRequests":{"é\"":{"method":"roots/list","params":{}},"b":{"method":"elicitation/create","params":{ "message":"1.0" }}}`
 	for _, tt := range []struct {
-		inputs      []protocol.Input
+		inputs      []protocol.InputRequest
 		state, want string
 	}{
 		{inputs, "s\n", `{"resultType":"input_required",` + requests + `,"requestState":"s\n"}`},
 		{inputs, "", `{"resultType":"input_required",` + requests + `}`},
 		{nil, "s", `{"resultType":"input_required","requestState":"s"}`},
 	} {
-		if got := protocol.WriteInputs(tt.inputs, tt.state); string(got) != tt.want {
+		if got := protocol.InputRequiredResult(tt.inputs, tt.state); string(got) != tt.want {
 			t.Errorf("%s, want %s", got, tt.want)
 		}
 	}
@@ -86,7 +86,7 @@ func TestSetState(t *testing.T) {
 		{`{"inputRequests": {}}`, "b", `{"requestState":"b","inputRequests": {}}`},
 		{`{"inputRequests": {},"requestState":"a"}`, "", `{"inputRequests": {}}`},
 	} {
-		if got := protocol.SetState(answer(t, `"result":`+tt.was), tt.state); string(got.Part(wire.PartResult)) != tt.is {
+		if got := protocol.SetRequestState(answer(t, `"result":`+tt.was), tt.state); string(got.Part(wire.PartResult)) != tt.is {
 			t.Errorf("%s: %s, want %s", tt.was, got.Raw(), tt.is)
 		}
 	}
@@ -107,12 +107,12 @@ func TestResponses(t *testing.T) {
 		{`{"requestState":null}`, "", "", true},
 		{`{"requestState":""}`, "", "", true},
 	} {
-		responses, state, retry := protocol.Responses(request(t, "tools/call", tt.params))
+		responses, state, retry := protocol.ReadContinuation(request(t, "tools/call", tt.params))
 		if string(responses) != tt.responses || state != tt.state || retry != tt.retry {
 			t.Errorf("%s: %s, %q, %v", tt.params, responses, state, retry)
 		}
 	}
-	if _, _, retry := protocol.Responses(wire.NewRequest("1", "m", nil)); retry {
+	if _, _, retry := protocol.ReadContinuation(wire.NewRequest("1", "m", nil)); retry {
 		t.Error("without params it is no first try")
 	}
 }
@@ -144,7 +144,7 @@ func TestRetry(t *testing.T) {
 		if tt.state != "" {
 			state = []byte(tt.state)
 		}
-		got := protocol.Retry(request(t, "tools/call", tt.was), responses, state)
+		got := protocol.SetContinuation(request(t, "tools/call", tt.was), responses, state)
 		if string(got.Part(wire.PartParams)) != tt.is || got.ID() != "1" {
 			t.Errorf("%s: %s, want %s", tt.was, got.Raw(), tt.is)
 		}
@@ -161,15 +161,15 @@ func FuzzReadInputs(f *testing.F) {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, result []byte) {
-		inputs, state, err := protocol.ReadInputs(result)
+		inputs, state, err := protocol.ReadInputRequests(result)
 		if err != nil || !json.Valid(result) {
 			return
 		}
 		if len(inputs) == 0 && state == nil {
 			t.Fatal("nothing is asked")
 		}
-		written := protocol.WriteInputs(inputs, wire.Unquote(state))
-		again, _, err := protocol.ReadInputs(written)
+		written := protocol.InputRequiredResult(inputs, wire.Unquote(state))
+		again, _, err := protocol.ReadInputRequests(written)
 		if !json.Valid(written) || len(again) != len(inputs) || err != nil && wire.Unquote(state) != "" {
 			t.Fatalf("%s was written as %s: %v", result, written, err)
 		}
@@ -191,7 +191,7 @@ func TestWithoutNulls(t *testing.T) {
 		`{"resultType":"input_required","inputRequests":{}, "requestState":"null"}`:        "",
 	} {
 		m := answer(t, `"result":`+was)
-		got := protocol.WithoutNulls(m)
+		got := protocol.StripNullInputs(m)
 		if is == "" {
 			if &got.Raw()[0] != &m.Raw()[0] {
 				t.Errorf("%s became %s", was, got.Raw())

@@ -11,10 +11,10 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// CheckElicitation returns an error if the params of an elicitation can be read in two ways where
+// CheckElicitationParams returns an error if the params of an elicitation can be read in two ways where
 // the gateway reads them or puts the backend's name: a member is there twice, in another case, or
 // is not a string. The message must be there.
-func CheckElicitation(params []byte) error {
+func CheckElicitationParams(params []byte) error {
 	if err := checkTexts(params, false, "message", "mode", "url", "elicitationId"); err != nil {
 		return err
 	}
@@ -24,11 +24,11 @@ func CheckElicitation(params []byte) error {
 	return nil
 }
 
-// Askable returns the request of a server in a form that every client takes for a request: params
+// NormalizeServerRequest returns the request of a server in a form that every client takes for a request: params
 // and params._meta are objects, and params._meta.progressToken is a string or a number. The null that
 // some servers write for an object is replaced. Of a request that is not so some clients drop the
 // whole message, and do not answer it.
-func Askable(m wire.Message) (wire.Message, error) {
+func NormalizeServerRequest(m wire.Message) (wire.Message, error) {
 	params := m.Part(wire.PartParams)
 	switch {
 	case params == nil:
@@ -52,16 +52,16 @@ func Askable(m wire.Message) (wire.Message, error) {
 	switch {
 	case token == nil:
 	case wire.IsNull(token):
-		m, _ = m.Set(wire.Revise(meta, func(key string) bool { return key == "progressToken" }), "params", "_meta")
+		m, _ = m.Set(wire.EditObject(meta, func(key string) bool { return key == "progressToken" }), "params", "_meta")
 	case token[0] != '"' && token[0] != '-' && (token[0] < '0' || token[0] > '9'):
 		return m, errors.New(`"progressToken" in params._meta must be a string or a number`)
 	}
 	return m, nil
 }
 
-// CheckLog is CheckElicitation for the params of notifications/message. A logger that is null is
+// CheckLogParams is CheckElicitationParams for the params of notifications/message. A logger that is null is
 // none.
-func CheckLog(params []byte) error {
+func CheckLogParams(params []byte) error {
 	return checkTexts(params, true, "logger")
 }
 
@@ -104,9 +104,9 @@ func CheckTask(task []byte) error {
 		"taskId", "status", "result", "error", "inputRequests", "requestState", "resultType")
 }
 
-// CheckCreated is CheckTask for the classic result that says that a task was made. A result that
+// CheckCreateTaskResult is CheckTask for the classic result that says that a task was made. A result that
 // says something else passes.
-func CheckCreated(result []byte) error {
+func CheckCreateTaskResult(result []byte) error {
 	if err := checkNames(result, "its result", "task"); err != nil {
 		return err
 	}
@@ -114,8 +114,8 @@ func CheckCreated(result []byte) error {
 	return CheckTask(task)
 }
 
-// CheckTasks is CheckTask for each task of a list.
-func CheckTasks(list []byte) (err error) {
+// CheckTaskList is CheckTask for each task of a list.
+func CheckTaskList(list []byte) (err error) {
 	wire.EachElement(list, func(one []byte) bool {
 		err = CheckTask(one)
 		return err == nil
@@ -123,11 +123,11 @@ func CheckTasks(list []byte) (err error) {
 	return err
 }
 
-// MarkElicitations returns an error object with text in front of each message in its
-// data.elicitations, if its code is CodeElicitURL. All other bytes stay. It fails if one of these
-// elicitations is not clear, see CheckElicitation, or if the list or the code is not.
-func MarkElicitations(failure []byte, text string) ([]byte, error) {
-	list, err := Elicitations(failure)
+// LabelElicitations returns an error object with text in front of each message in its
+// data.elicitations, if its code is CodeURLElicitationRequired. All other bytes stay. It fails if one of these
+// elicitations is not clear, see CheckElicitationParams, or if the list or the code is not.
+func LabelElicitations(failure []byte, text string) ([]byte, error) {
+	list, err := URLElicitations(failure)
 	if list == nil || err != nil {
 		return failure, err
 	}
@@ -148,9 +148,9 @@ func MarkElicitations(failure []byte, text string) ([]byte, error) {
 	}), nil
 }
 
-// Elicitations returns data.elicitations of an error object whose code is CodeElicitURL, nil if
-// there is none. It fails where MarkElicitations does.
-func Elicitations(failure []byte) (list []byte, err error) {
+// URLElicitations returns data.elicitations of an error object whose code is CodeURLElicitationRequired, nil if
+// there is none. It fails where LabelElicitations does.
+func URLElicitations(failure []byte) (list []byte, err error) {
 	if !mayElicit(failure) {
 		return nil, nil
 	}
@@ -166,7 +166,7 @@ func Elicitations(failure []byte) (list []byte, err error) {
 		return nil, nil
 	}
 	if !wire.EachElement(list, func(one []byte) bool {
-		if unclear := CheckElicitation(one); unclear != nil {
+		if unclear := CheckElicitationParams(one); unclear != nil {
 			err = fmt.Errorf("an entry of its elicitations is not clear: %w", unclear)
 		}
 		return err == nil
@@ -176,12 +176,12 @@ func Elicitations(failure []byte) (list []byte, err error) {
 	return list, err
 }
 
-// mayElicit reports whether a client may read CodeElicitURL as the code of an error object.
+// mayElicit reports whether a client may read CodeURLElicitationRequired as the code of an error object.
 func mayElicit(failure []byte) (found bool) {
 	wire.Members(failure, func(key string, value []byte, _ int) {
 		if strings.EqualFold(key, "code") {
 			code, err := strconv.ParseFloat(string(value), 64)
-			found = found || err == nil && math.Trunc(code) == CodeElicitURL
+			found = found || err == nil && math.Trunc(code) == CodeURLElicitationRequired
 		}
 	})
 	return found

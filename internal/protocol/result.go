@@ -12,29 +12,29 @@ import (
 
 // The values of resultType. Extensions have others.
 const (
-	Complete      = "complete"
-	InputRequired = "input_required"
-	Task          = "task"
+	ResultComplete      = "complete"
+	ResultInputRequired = "input_required"
+	ResultTask          = "task"
 )
 
-// TypeOf returns the resultType of a result. One that does not say is complete, as
+// ResultType returns the resultType of a result. One that does not say is complete, as
 // those of the session era are; "" stands for what is no string, or stands there twice.
-func TypeOf(result []byte) string {
-	kind, _ := ReadType(result)
+func ResultType(result []byte) string {
+	kind, _ := ParseResultType(result)
 	return kind
 }
 
-// ReadType is TypeOf for a result that may be anything. It fails if that is no object, or
+// ParseResultType is ResultType for a result that may be anything. It fails if that is no object, or
 // says of what type it is in a way that cannot be read.
-func ReadType(result []byte) (string, error) {
+func ParseResultType(result []byte) (string, error) {
 	if !mayHave(result, "resultType") {
-		return Complete, isObject(result)
+		return ResultComplete, isObject(result)
 	}
 	value, times := lookup(result, "resultType")
-	if kind, err := (found{value, times}).kind(); err != nil || kind != Complete {
+	if kind, err := (found{value, times}).kind(); err != nil || kind != ResultComplete {
 		return kind, err
 	}
-	return Complete, isObject(result)
+	return ResultComplete, isObject(result)
 }
 
 // kind reads a resultType.
@@ -43,7 +43,7 @@ func (f found) kind() (string, error) {
 	case f.times > 1:
 		return "", errors.New("its resultType stands there twice")
 	case wire.IsNull(f.value):
-		return Complete, nil
+		return ResultComplete, nil
 	case f.value[0] != '"':
 		return "", fmt.Errorf("its resultType is no string: %s", wire.Excerpt(f.value))
 	}
@@ -63,13 +63,13 @@ var cacheable = map[string]bool{
 	"resources/templates/list": true, "resources/read": true,
 }
 
-// Modern returns the answer to a request of that method as clients of the stateless era
+// ToModern returns the answer to a request of that method as clients of the stateless era
 // read it: a result says that it is complete, who the server is (an Implementation,
 // in the place of any other), and, where it must, that it is good for no time and for
 // nobody else. What it says itself of that stays, if stateless says that who has answered
 // is of that era, too: in the other one members of these names mean nothing, whatever they
 // say. Errors are put into the era's words.
-func Modern(m wire.Message, method string, server []byte, stateless bool) wire.Message {
+func ToModern(m wire.Message, method string, server []byte, stateless bool) wire.Message {
 	result := m.Part(wire.PartResult)
 	switch {
 	case m.Part(wire.PartError) != nil:
@@ -85,13 +85,13 @@ func Modern(m wire.Message, method string, server []byte, stateless bool) wire.M
 		}
 	}
 	say(resultType, `"complete"`)
-	if kind, _ := said[resultType].kind(); cacheable[method] && (!stateless || kind == Complete) {
+	if kind, _ := said[resultType].kind(); cacheable[method] && (!stateless || kind == ResultComplete) {
 		say(ttlMs, "0")
 		say(cacheScope, `"private"`)
 	}
-	meta := wire.Revise(said[resultMeta].value, nil, wire.Member{Key: metaServer, Text: server})
+	meta := wire.EditObject(said[resultMeta].value, nil, wire.Member{Key: metaServer, Text: server})
 	put = append(put, wire.Member{Key: ofResults[resultMeta], Text: meta})
-	return m.ReviseResult(otherCase, put...)
+	return m.EditResult(otherCase, put...)
 }
 
 // otherCase reports whether a key differs only in case from one of ofResults: clients written in Go
@@ -127,10 +127,10 @@ func ofEra(result []byte, stateless bool) []found {
 	return make([]found, len(ofResults))
 }
 
-// Classic returns the answer to a request as clients of the session era read it:
+// ToLegacy returns the answer to a request as clients of the session era read it:
 // without what only the stateless one has. One that has none of that is returned as
 // it is.
-func Classic(m wire.Message) wire.Message {
+func ToLegacy(m wire.Message) wire.Message {
 	result := m.Part(wire.PartResult)
 	if m.Part(wire.PartError) != nil || !wire.IsObject(result) {
 		return m
@@ -156,28 +156,28 @@ func setResult(m wire.Message, result []byte) wire.Message {
 
 func modernError(m wire.Message, method string) wire.Message {
 	failure := m.Part(wire.PartError)
-	modern := ModernError(failure, method)
+	modern := ErrorToModern(failure, method)
 	if same(modern, failure) {
 		return m
 	}
 	return m.Splice(wire.Edit{Part: wire.PartError, Text: modern})
 }
 
-// ModernError puts an error object into the words of the stateless era, as [Modern] does: a
+// ErrorToModern puts an error object into the words of the stateless era, as [ToModern] does: a
 // resource that is not found has the code of any other param that is unknown, and none has
 // a code that means something else there than what it was said for, or nothing. Of those
 // of the era a backend's can be the client's in one case: it has not declared what the
 // call needs.
-func ModernError(failure []byte, method string) []byte {
+func ErrorToModern(failure []byte, method string) []byte {
 	data := wire.ReadError(failure).Data
 	uri, _ := wire.Lookup(data, "uri")
 	required, _ := wire.Lookup(data, "requiredCapabilities")
 	is := ""
 	switch code := codeOf(failure); {
-	case code == CodeNoResource && (uri != nil || method == "resources/read"):
+	case code == CodeResourceNotFound && (uri != nil || method == "resources/read"):
 		is = "-32602"
 	case code == CodeMissingCapability && wire.IsObject(required):
-	case code == CodeNoResource, code <= firstReserved && code >= lastReserved:
+	case code == CodeResourceNotFound, code <= firstReserved && code >= lastReserved:
 		is = "-32603"
 	}
 	if is == "" {
@@ -201,9 +201,9 @@ func codeOf(failure []byte) int {
 	return int(code)
 }
 
-// ClassicError puts an error of the stateless era into the words of the session era,
+// ErrorToLegacy puts an error of the stateless era into the words of the session era,
 // the answer to a request for the resource uri, "" if it was for none.
-func ClassicError(m wire.Message, uri string) wire.Message {
+func ErrorToLegacy(m wire.Message, uri string) wire.Message {
 	e := wire.ReadError(m.Part(wire.PartError))
 	if about, _ := wire.Lookup(e.Data, "uri"); e.Code == wire.CodeInvalidParams && uri != "" && wire.Unquote(about) == uri {
 		m, _ = m.Set([]byte("-32002"), "error", "code")

@@ -14,7 +14,7 @@ func TestTypeOf(t *testing.T) {
 		`{"resultType":"complete"}`: "complete", `{"resultType":"input_\u0072equired"}`: "input_required", `{"resultType":"task"}`: "task",
 		`{"resultType":7}`: "", `{"resultType":"complete","resultType":"task"}`: "", `{"_meta":{"resultType":"task"}}`: "complete",
 	} {
-		if got := protocol.TypeOf([]byte(result)); got != want {
+		if got := protocol.ResultType([]byte(result)); got != want {
 			t.Errorf("%s: %q, want %q", result, got, want)
 		}
 	}
@@ -30,8 +30,8 @@ func TestReadType(t *testing.T) {
 		`{"resultType":{}}`: "its resultType is no string: {}",
 		`{"resultType":"complete","result\u0054ype":"complete"}`: "its resultType stands there twice",
 	} {
-		kind, err := protocol.ReadType([]byte(result))
-		if err != nil && (kind == "" || kind == protocol.Complete) {
+		kind, err := protocol.ParseResultType([]byte(result))
+		if err != nil && (kind == "" || kind == protocol.ResultComplete) {
 			kind = err.Error()
 		}
 		if kind != want {
@@ -68,7 +68,7 @@ func TestModernAnswers(t *testing.T) {
 		{"tools/call", `"error":{"code":-32002,"message":"not initialized"}`, `"error":{"code":-32603,"message":"not initialized"}`},
 		{"resources/read", `"error":{"code":7,"data":{"uri":"u:1"}}`, `"error":{"code":7,"data":{"uri":"u:1"}}`},
 	} {
-		got := protocol.Modern(answer(t, tt.was), tt.method, []byte(`{"name":"g"}`), true)
+		got := protocol.ToModern(answer(t, tt.was), tt.method, []byte(`{"name":"g"}`), true)
 		if want := answer(t, tt.is); string(got.Raw()) != string(want.Raw()) {
 			t.Errorf("%s %s\nbecame %s\nnot    %s", tt.method, tt.was, got.Raw(), want.Raw())
 		}
@@ -114,7 +114,7 @@ func TestModernErrors(t *testing.T) {
 		failure := func(code string) wire.Message {
 			return answer(t, `"error":{"message":"\u00e9", "code":`+code+`,"data":`+tt.data+`}`)
 		}
-		got := protocol.Modern(failure(tt.code), "tools/call", []byte(`{}`), tt.was)
+		got := protocol.ToModern(failure(tt.code), "tools/call", []byte(`{}`), tt.was)
 		if want := failure(tt.is); string(got.Raw()) != string(want.Raw()) {
 			t.Errorf("%s %s, %v\nbecame %s", tt.code, tt.data, tt.was, got.Raw())
 		}
@@ -137,7 +137,7 @@ func TestModernAnswers_OfTheSessionEra(t *testing.T) {
 			`{"resultType":"complete","ttlMs":0,"cacheScope":"private",` + me + `,"contents":[]}`},
 	} {
 		m := wire.NewResult("1", []byte(full(tt.was)))
-		got := protocol.Modern(m, tt.method, []byte(`{"name":"g"}`), false)
+		got := protocol.ToModern(m, tt.method, []byte(`{"name":"g"}`), false)
 		if want := full(tt.is); string(got.Part(wire.PartResult)) != want {
 			t.Errorf("%s %s\nbecame %s\nnot    %s", tt.method, tt.was, got.Part(wire.PartResult), want)
 		}
@@ -160,7 +160,7 @@ func TestClassicAnswers(t *testing.T) {
 		`"result":{"resultType":"complete","_meta":{}}`:                                              `"result":{"_meta":{}}`,
 	} {
 		m := answer(t, was)
-		got := protocol.Classic(m)
+		got := protocol.ToLegacy(m)
 		if is == "" {
 			if &got.Raw()[0] != &m.Raw()[0] {
 				t.Errorf("%s became %s", was, got.Raw())
@@ -180,7 +180,7 @@ func TestClassicErrors(t *testing.T) {
 		{"u:1", `"error":{"code":-32603,"data":{"uri":"u:1"}}`, `"error":{"code":-32603,"data":{"uri":"u:1"}}`},
 		{"u:1", `"result":{}`, `"result":{}`},
 	} {
-		got := protocol.ClassicError(answer(t, tt.was), tt.uri)
+		got := protocol.ErrorToLegacy(answer(t, tt.was), tt.uri)
 		if want := answer(t, tt.is); string(got.Raw()) != string(want.Raw()) {
 			t.Errorf("%s: %s, want %s", tt.was, got.Raw(), want.Raw())
 		}
@@ -192,7 +192,7 @@ func TestClassicErrors(t *testing.T) {
 func TestAnswersThereAndBack(t *testing.T) {
 	for i, result := range []string{`{}`, `{"tools":[{"n":1e400}],"nextCursor":"c"}`, `{"_meta":{"a":1},"content":[]}`} {
 		stateless := i%2 == 0
-		m := protocol.Classic(protocol.Modern(wire.NewResult("1", []byte(result)), "tools/list", []byte(`{}`), stateless))
+		m := protocol.ToLegacy(protocol.ToModern(wire.NewResult("1", []byte(result)), "tools/list", []byte(`{}`), stateless))
 		if got := string(m.Part(wire.PartResult)); got != result {
 			t.Errorf("%s came back as %s", result, got)
 		}
@@ -217,8 +217,8 @@ func BenchmarkModern(b *testing.B) {
 				}
 			})
 		}
-		run(name+"/Modern", func() { protocol.Modern(m, "tools/call", []byte(`{"name":"g"}`), false) })
-		run(name+"/of its own era", func() { protocol.Modern(m, "tools/call", []byte(`{"name":"g"}`), true) })
+		run(name+"/Modern", func() { protocol.ToModern(m, "tools/call", []byte(`{"name":"g"}`), false) })
+		run(name+"/of its own era", func() { protocol.ToModern(m, "tools/call", []byte(`{"name":"g"}`), true) })
 		run(name+"/one walk", func() { _, _ = wire.Parse(m.Raw()) })
 	}
 }

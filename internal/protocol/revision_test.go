@@ -19,12 +19,12 @@ func parse(t testing.TB, text string) wire.Message {
 
 func TestMission_B_D_WhichRevisionsHaveBatches(t *testing.T) {
 	for date, want := range map[string]bool{"2024-11-05": true, "2025-03-26": true, "2025-06-18": false, "2025-11-25": false, "2026-07-28": false} {
-		if got, ok := protocol.Find(date); !ok || got.Date != date || got.Batches != want {
+		if got, ok := protocol.FindRevision(date); !ok || got.Date != date || got.Batches != want {
 			t.Errorf("Find(%s) = %+v, %v", date, got, ok)
 		}
 	}
 	for _, date := range []string{"", "2024-10-07", "2025-06-18 ", "2025-6-18", "latest"} {
-		if got, ok := protocol.Find(date); ok || got.Batches {
+		if got, ok := protocol.FindRevision(date); ok || got.Batches {
 			t.Errorf("Find(%q) = %+v, %v", date, got, ok)
 		}
 	}
@@ -39,7 +39,7 @@ func TestNegotiate(t *testing.T) {
 			t.Errorf("Negotiate(%q) = %s, want %s", asked, got, want)
 		}
 	}
-	if protocol.Newest().Date != "2026-07-28" || protocol.NewestWithSessions().Date != "2025-11-25" || protocol.Oldest().Date != "2024-11-05" {
+	if protocol.Newest().Date != "2026-07-28" || protocol.NewestLegacy().Date != "2025-11-25" || protocol.Oldest().Date != "2024-11-05" {
 		t.Errorf("from %s to %s", protocol.Oldest().Date, protocol.Newest().Date)
 	}
 }

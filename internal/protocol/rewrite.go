@@ -115,7 +115,7 @@ func strip(object []byte, drop func(key string) bool) []byte {
 	if !found {
 		return object
 	}
-	return wire.Revise(object, drop)
+	return wire.EditObject(object, drop)
 }
 
 // same reports whether two texts are one and the same slice.

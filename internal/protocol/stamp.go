@@ -12,7 +12,7 @@ import (
 const reserved = "io.modelcontextprotocol/"
 
 // Members of _meta that are of the stateless era. Those that a request carries are
-// read and written as a [Stamp].
+// read and written as a [ClientMeta].
 const (
 	metaRevision     = reserved + "protocolVersion"
 	metaCapabilities = reserved + "clientCapabilities"
@@ -22,17 +22,17 @@ const (
 	metaSubscription = reserved + "subscriptionId"
 )
 
-// A Stamp is what a request of the stateless era says of who asks.
-type Stamp struct {
+// A ClientMeta is what a request of the stateless era says of who asks.
+type ClientMeta struct {
 	Revision     string // its date
 	Capabilities []byte // of the client, a JSON object; nil = it has none
-	Client       []byte // its Implementation; nil = it does not say
-	Level        string // from which it wants log messages, "" = it wants none
+	ClientInfo       []byte // its Implementation; nil = it does not say
+	LogLevel        string // from which it wants log messages, "" = it wants none
 }
 
-// Named returns the revision that a message names in its _meta, "" if it names none.
+// RevisionOf returns the revision that a message names in its _meta, "" if it names none.
 // What stands there and is no string is named, too, by its JSON text.
-func Named(m wire.Message) string {
+func RevisionOf(m wire.Message) string {
 	value, _ := wire.Lookup(m.Part(wire.PartMeta), metaRevision)
 	if len(value) > 0 && value[0] == '"' {
 		return wire.Unquote(value)
@@ -40,22 +40,22 @@ func Named(m wire.Message) string {
 	return string(value)
 }
 
-// IsStateless reports whether a request is of the stateless era: it names a revision
+// IsModern reports whether a request is of the stateless era: it names a revision
 // that is not one of those with sessions. Be it one that is not known: then it is
-// answered as this era has it, see [ReadStamp].
-func IsStateless(m wire.Message) bool {
+// answered as this era has it, see [ParseClientMeta].
+func IsModern(m wire.Message) bool {
 	if !mayHave(m.Part(wire.PartMeta), metaRevision) {
 		return false
 	}
-	date := Named(m)
-	t, known := Find(date)
-	return date != "" && (!known || t.Stateless)
+	date := RevisionOf(m)
+	t, known := FindRevision(date)
+	return date != "" && (!known || t.Modern)
 }
 
-// Alone returns what a request is refused with that stands in a batch and is of the
+// RejectInBatch returns what a request is refused with that stands in a batch and is of the
 // stateless era, which has none; nil if it is not.
-func Alone(m wire.Message) *wire.Error {
-	if !IsStateless(m) {
+func RejectInBatch(m wire.Message) *wire.Error {
+	if !IsModern(m) {
 		return nil
 	}
 	return wire.Errorf(wire.CodeInvalidRequest, "Invalid request: it is of a revision that has no batches, and has to be sent alone")
@@ -68,30 +68,30 @@ func mayHave(object []byte, name string) bool {
 	return has(name) || has(`\u`) || has(`\/`)
 }
 
-// ReadStamp reads what a request of the stateless era says of who asks. It fails with
+// ParseClientMeta reads what a request of the stateless era says of who asks. It fails with
 // -32602 if something is missing or is not as it must be, and with -32022 if the
 // revision is none that is spoken here. Capabilities that are null are left out: many servers refuse
-// them. The Stamp may share its bytes with m.
-func ReadStamp(m wire.Message) (Stamp, *wire.Error) {
+// them. The ClientMeta may share its bytes with m.
+func ParseClientMeta(m wire.Message) (ClientMeta, *wire.Error) {
 	meta := m.Part(wire.PartMeta)
 	get := func(key string) []byte { v, _ := wire.Lookup(meta, key); return v }
-	s := Stamp{Revision: Named(m), Capabilities: get(metaCapabilities), Client: get(metaClient)}
+	s := ClientMeta{Revision: RevisionOf(m), Capabilities: get(metaCapabilities), ClientInfo: get(metaClient)}
 	switch date := get(metaRevision); {
 	case wire.IsNull(date) || date[0] != '"':
 		return s, wire.Errorf(wire.CodeInvalidParams, "Invalid params: _meta needs %s", metaRevision)
 	case !wire.IsObject(s.Capabilities):
 		return s, wire.Errorf(wire.CodeInvalidParams, "Invalid params: _meta needs %s, an object", metaCapabilities)
 	}
-	if t, known := Find(s.Revision); !known || !t.Stateless {
-		return s, Unsupported(s.Revision)
+	if t, known := FindRevision(s.Revision); !known || !t.Modern {
+		return s, UnsupportedVersionError(s.Revision)
 	}
 	s.Capabilities = wire.WithoutNulls(s.Capabilities)
-	if !wire.IsObject(s.Client) {
-		s.Client = nil
+	if !wire.IsObject(s.ClientInfo) {
+		s.ClientInfo = nil
 	}
 	if level := get(metaLevel); !wire.IsNull(level) {
-		if s.Level = wire.Unquote(level); Severity(s.Level) < 0 {
-			return s, wire.Errorf(wire.CodeInvalidParams, "Invalid params: %s is one of %s", metaLevel, strings.Join(Levels, ", "))
+		if s.LogLevel = wire.Unquote(level); LogSeverity(s.LogLevel) < 0 {
+			return s, wire.Errorf(wire.CodeInvalidParams, "Invalid params: %s is one of %s", metaLevel, strings.Join(LogLevels, ", "))
 		}
 	}
 	return s, nil
@@ -100,15 +100,15 @@ func ReadStamp(m wire.Message) (Stamp, *wire.Error) {
 // maxNamed bounds what is told of a revision that is not spoken here, in bytes.
 const maxNamed = 100
 
-// Unsupported returns the error for a revision that is not spoken here.
-func Unsupported(date string) *wire.Error { return unsupported(date, Dates()) }
+// UnsupportedVersionError returns the error for a revision that is not spoken here.
+func UnsupportedVersionError(date string) *wire.Error { return unsupported(date, RevisionDates()) }
 
-// UnsupportedInSessions is Unsupported where no revision is spoken but those with
+// UnsupportedLegacyVersionError is UnsupportedVersionError where no revision is spoken but those with
 // sessions.
-func UnsupportedInSessions(date string) *wire.Error {
-	return unsupported(date, slices.DeleteFunc(Dates(), func(date string) bool {
-		t, _ := Find(date)
-		return t.Stateless
+func UnsupportedLegacyVersionError(date string) *wire.Error {
+	return unsupported(date, slices.DeleteFunc(RevisionDates(), func(date string) bool {
+		t, _ := FindRevision(date)
+		return t.Modern
 	}))
 }
 
@@ -119,9 +119,9 @@ func unsupported(date string, all []string) *wire.Error {
 	return e
 }
 
-// On returns the request m with the stamp on it, in the place of any that it has. What
+// AddTo returns the request m with the stamp on it, in the place of any that it has. What
 // else its _meta says stays as it is.
-func (s Stamp) On(m wire.Message) wire.Message {
+func (s ClientMeta) AddTo(m wire.Message) wire.Message {
 	if s.Capabilities == nil {
 		s.Capabilities = []byte("{}")
 	}
@@ -129,35 +129,35 @@ func (s Stamp) On(m wire.Message) wire.Message {
 		{Key: metaRevision, Text: wire.Quote(s.Revision)},
 		{Key: metaCapabilities, Text: s.Capabilities},
 	}
-	if s.Client != nil {
-		put = append(put, wire.Member{Key: metaClient, Text: s.Client})
+	if s.ClientInfo != nil {
+		put = append(put, wire.Member{Key: metaClient, Text: s.ClientInfo})
 	}
-	if s.Level != "" {
-		put = append(put, wire.Member{Key: metaLevel, Text: wire.Quote(s.Level)})
+	if s.LogLevel != "" {
+		put = append(put, wire.Member{Key: metaLevel, Text: wire.Quote(s.LogLevel)})
 	}
-	return setMeta(m, wire.Revise(m.Part(wire.PartMeta), isStamp, put...))
+	return setMeta(m, wire.EditObject(m.Part(wire.PartMeta), isStamp, put...))
 }
 
-// Unstamp returns a message without the members of _meta that are of the stateless era.
-func Unstamp(m wire.Message) wire.Message {
+// StripMeta returns a message without the members of _meta that are of the stateless era.
+func StripMeta(m wire.Message) wire.Message {
 	meta := m.Part(wire.PartMeta)
 	if !mayHave(meta, reserved) {
 		return m
 	}
-	return setMeta(m, wire.Revise(meta, isStamp))
+	return setMeta(m, wire.EditObject(meta, isStamp))
 }
 
-// UnstampParams is Unstamp for the params of a message, nil for none.
-func UnstampParams(params []byte) []byte {
+// StripParamsMeta is StripMeta for the params of a message, nil for none.
+func StripParamsMeta(params []byte) []byte {
 	meta, _ := wire.Lookup(params, "_meta")
 	if !wire.IsObject(meta) || !mayHave(meta, reserved) {
 		return params
 	}
-	rest := wire.Revise(meta, isStamp)
+	rest := wire.EditObject(meta, isStamp)
 	if string(rest) == "{}" {
-		return wire.Revise(params, func(key string) bool { return key == "_meta" })
+		return wire.EditObject(params, func(key string) bool { return key == "_meta" })
 	}
-	return wire.Revise(params, nil, wire.Member{Key: "_meta", Text: rest})
+	return wire.EditObject(params, nil, wire.Member{Key: "_meta", Text: rest})
 }
 
 func isStamp(key string) bool {
@@ -177,21 +177,21 @@ func setMeta(m wire.Message, meta []byte) wire.Message {
 	case wire.IsObject(params):
 		m, _ = m.Set(meta, "params", "_meta")
 	case wire.IsNull(params):
-		m, _ = m.Set(wire.Revise(nil, nil, wire.Member{Key: "_meta", Text: meta}), "params")
+		m, _ = m.Set(wire.EditObject(nil, nil, wire.Member{Key: "_meta", Text: meta}), "params")
 	}
 	return m
 }
 
-// Subscribed returns a notification with the id of the subscription on it by which
+// SetSubscriptionID returns a notification with the id of the subscription on it by which
 // it is sent, the JSON text of that of the request subscriptions/listen.
-func Subscribed(m wire.Message, id wire.ID) wire.Message {
+func SetSubscriptionID(m wire.Message, id wire.ID) wire.Message {
 	put := wire.Member{Key: metaSubscription, Text: []byte(id)}
-	return setMeta(m, wire.Revise(m.Part(wire.PartMeta), nil, put))
+	return setMeta(m, wire.EditObject(m.Part(wire.PartMeta), nil, put))
 }
 
-// Subscription returns the id of the subscription by which a notification is sent, ""
+// SubscriptionID returns the id of the subscription by which a notification is sent, ""
 // if it does not say.
-func Subscription(m wire.Message) wire.ID {
+func SubscriptionID(m wire.Message) wire.ID {
 	value, _ := wire.Lookup(m.Part(wire.PartMeta), metaSubscription)
 	return wire.ID(value)
 }

@@ -35,15 +35,15 @@ func TestWhichRequestsAreStateless(t *testing.T) {
 		`"io/protocolVersion":"2026-07-28","io/protocolVersion":"2025-11-25"`: {"", false},
 	} {
 		m := meta(t, members)
-		if named, stateless := protocol.Named(m), protocol.IsStateless(m); named != want.named || stateless != want.stateless {
+		if named, stateless := protocol.RevisionOf(m), protocol.IsModern(m); named != want.named || stateless != want.stateless {
 			t.Errorf("%s: %q, %v", members, named, stateless)
 		}
-		if err := protocol.Alone(m); want.stateless != (err != nil && err.Code == wire.CodeInvalidRequest) {
+		if err := protocol.RejectInBatch(m); want.stateless != (err != nil && err.Code == wire.CodeInvalidRequest) {
 			t.Errorf("%s: in a batch: %v", members, err)
 		}
 	}
 	for _, text := range []string{`{"jsonrpc":"2.0","id":1,"method":"ping"}`, `{"jsonrpc":"2.0","id":1,"method":"ping","params":[]}`, `{"jsonrpc":"2.0","id":1,"method":"ping","params":{"_meta":"io.modelcontextprotocol/protocolVersion"}}`} {
-		if m := parse(t, text); protocol.IsStateless(m) || protocol.Named(m) != "" {
+		if m := parse(t, text); protocol.IsModern(m) || protocol.RevisionOf(m) != "" {
 			t.Errorf("%s is stateless", text)
 		}
 	}
@@ -74,11 +74,11 @@ func TestReadStamp(t *testing.T) {
 		{`"io/protocolVersion":"2099-01-01","io/clientCapabilities":{}`, -32022, "", ""},
 		{`"io/protocolVersion":"2025-11-25","io/clientCapabilities":{}`, -32022, "", ""},
 	} {
-		s, err := protocol.ReadStamp(meta(t, tt.members))
+		s, err := protocol.ParseClientMeta(meta(t, tt.members))
 		switch {
 		case err != nil && err.Code != tt.code, err == nil && tt.code != 0:
 			t.Errorf("%s: %v, want %d", tt.members, err, tt.code)
-		case err == nil && (s.Revision != "2026-07-28" || string(s.Capabilities) != `{ "roots":{} }` || string(s.Client) != tt.client || s.Level != tt.level):
+		case err == nil && (s.Revision != "2026-07-28" || string(s.Capabilities) != `{ "roots":{} }` || string(s.ClientInfo) != tt.client || s.LogLevel != tt.level):
 			t.Errorf("%s: %+v", tt.members, s)
 		}
 	}
@@ -90,19 +90,19 @@ func TestUnsupported(t *testing.T) {
 			Supported []string
 			Requested string
 		}
-		e := protocol.Unsupported(date)
+		e := protocol.UnsupportedVersionError(date)
 		if err := json.Unmarshal(e.Data, &data); err != nil || e.Code != -32022 || data.Requested != want || len(data.Supported) != 5 || data.Supported[0] != "2026-07-28" {
 			t.Errorf("%q: %d %s", date, e.Code, e.Data)
 		}
 	}
-	e := protocol.UnsupportedInSessions("2026-07-28")
+	e := protocol.UnsupportedLegacyVersionError("2026-07-28")
 	if want := `{"requested":"2026-07-28","supported":["2025-11-25","2025-06-18","2025-03-26","2024-11-05"]}`; string(e.Data) != want || e.Code != -32022 {
 		t.Errorf("%d %s, want %s", e.Code, e.Data, want)
 	}
 }
 
 func TestStampOn(t *testing.T) {
-	all := protocol.Stamp{Revision: "2026-07-28", Capabilities: []byte(`{"roots": {}}`), Client: []byte(`{"name":"g"}`), Level: "error"}
+	all := protocol.ClientMeta{Revision: "2026-07-28", Capabilities: []byte(`{"roots": {}}`), ClientInfo: []byte(`{"name":"g"}`), LogLevel: "error"}
 	const (
 		bare    = `"io/protocolVersion":"2026-07-28","io/clientCapabilities":{}`
 		stamped = `"io/protocolVersion":"2026-07-28","io/clientCapabilities":{"roots": {}},"io/clientInfo":{"name":"g"},"io/logLevel":"error"`
@@ -125,13 +125,13 @@ func TestStampOn(t *testing.T) {
 		{`{"jsonrpc":"2.0","id":1,"method":"m","params":[1]}`, `{"jsonrpc":"2.0","id":1,"method":"m","params":[1]}`, `{"jsonrpc":"2.0","id":1,"method":"m","params":[1]}`, ""},
 	} {
 		m := parse(t, full(tt.was))
-		if got := all.On(m); string(got.Raw()) != full(tt.all) {
+		if got := all.AddTo(m); string(got.Raw()) != full(tt.all) {
 			t.Errorf("%s\nbecame %s\nnot    %s", tt.was, got.Raw(), full(tt.all))
 		}
-		if got := (protocol.Stamp{Revision: "2026-07-28"}).On(all.On(m)); string(got.Raw()) != full(tt.bare) {
+		if got := (protocol.ClientMeta{Revision: "2026-07-28"}).AddTo(all.AddTo(m)); string(got.Raw()) != full(tt.bare) {
 			t.Errorf("%s\nbecame %s\nnot    %s", tt.was, got.Raw(), full(tt.bare))
 		}
-		if got := protocol.Unstamp(m); tt.off != "" && string(got.Raw()) != full(tt.off) || tt.off == "" && &got.Raw()[0] != &m.Raw()[0] {
+		if got := protocol.StripMeta(m); tt.off != "" && string(got.Raw()) != full(tt.off) || tt.off == "" && &got.Raw()[0] != &m.Raw()[0] {
 			t.Errorf("off %s: %s", tt.was, got.Raw())
 		}
 		if string(m.Raw()) != full(tt.was) {
@@ -147,16 +147,16 @@ func TestSubscriptionsOfNotifications(t *testing.T) {
 			if params != "" {
 				m = wire.NewNotification("notifications/resources/updated", []byte(params))
 			}
-			got := protocol.Subscribed(m, id)
-			if protocol.Subscription(got) != id || got.Kind() != wire.Notification {
+			got := protocol.SetSubscriptionID(m, id)
+			if protocol.SubscriptionID(got) != id || got.Kind() != wire.Notification {
 				t.Errorf("%s: %s", id, got.Raw())
 			}
-			if off := protocol.Unstamp(got); protocol.Subscription(off) != "" {
+			if off := protocol.StripMeta(got); protocol.SubscriptionID(off) != "" {
 				t.Errorf("off: %s", off.Raw())
 			}
 		}
 	}
-	if id := protocol.Subscription(wire.NewNotification("m", nil)); id != "" {
+	if id := protocol.SubscriptionID(wire.NewNotification("m", nil)); id != "" {
 		t.Errorf("of none: %s", id)
 	}
 }
@@ -172,29 +172,29 @@ func FuzzStamp(f *testing.F) {
 		if err != nil || m.Kind() != wire.Request {
 			return
 		}
-		if _, err := protocol.ReadStamp(m); err != nil && err.Code != -32602 && err.Code != -32022 {
+		if _, err := protocol.ParseClientMeta(m); err != nil && err.Code != -32602 && err.Code != -32022 {
 			t.Fatal(err)
 		}
-		protocol.IsStateless(m)
-		s := protocol.Stamp{Revision: date, Level: level, Client: []byte("{}")}
-		on := s.On(m)
+		protocol.IsModern(m)
+		s := protocol.ClientMeta{Revision: date, LogLevel: level, ClientInfo: []byte("{}")}
+		on := s.AddTo(m)
 		if !json.Valid(on.Raw()) || on.Method() != "m" || on.ID() != m.ID() {
 			t.Fatalf("%s", on.Raw())
 		}
 		if !wire.IsObject(on.Part(wire.PartParams)) {
 			return
 		}
-		if got, err := protocol.ReadStamp(on); err == nil && (got.Revision != date || got.Level != level || string(got.Capabilities) != "{}") {
+		if got, err := protocol.ParseClientMeta(on); err == nil && (got.Revision != date || got.LogLevel != level || string(got.Capabilities) != "{}") {
 			t.Fatalf("%+v became %+v", s, got)
 		}
-		if off := protocol.Unstamp(on); protocol.IsStateless(off) || off.Token() != m.Token() {
+		if off := protocol.StripMeta(on); protocol.IsModern(off) || off.Token() != m.Token() {
 			t.Fatalf("off: %s", off.Raw())
 		}
 	})
 }
 
 func BenchmarkStampOn(b *testing.B) {
-	s := protocol.Stamp{Revision: "2026-07-28", Capabilities: []byte(`{"sampling":{},"elicitation":{}}`), Client: []byte(`{"name":"gateway","version":"1"}`)}
+	s := protocol.ClientMeta{Revision: "2026-07-28", Capabilities: []byte(`{"sampling":{},"elicitation":{}}`), ClientInfo: []byte(`{"name":"gateway","version":"1"}`)}
 	page := strings.Repeat(`line 17 of a file, with an escape\n`, 120)
 	for name, params := range map[string]string{
 		"call 32B": `{"name":"gh__search","arguments":{"query":"thirty-two bytes"},"_meta":{"progressToken":7}}`, "call 4KiB": `{"name":"a","arguments":{"text":"` + page + `"},"_meta":{"progressToken":7}}`,
@@ -203,7 +203,7 @@ func BenchmarkStampOn(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				s.On(m)
+				s.AddTo(m)
 			}
 		})
 	}

@@ -33,15 +33,15 @@ const (
 	TaskCancelled     = "cancelled"
 )
 
-// TaskState is the notification that a modern task has changed.
-const TaskState = "notifications/tasks"
+// MethodNotificationTasks is the notification that a modern task has changed.
+const MethodNotificationTasks = "notifications/tasks"
 
-// An Outcome is what a modern task says beyond its status: how it ended, or what it
+// An TaskOutcome is what a modern task says beyond its status: how it ended, or what it
 // waits for. The zero value is that of one that works.
-type Outcome struct {
+type TaskOutcome struct {
 	Result []byte  // of the request that became the task
 	Error  []byte  // the error object with which that request was answered
-	Inputs []Input // the questions that are open
+	Inputs []InputRequest // the questions that are open
 }
 
 // TaskStatus returns the status of a task.
@@ -50,13 +50,13 @@ func TaskStatus(task []byte) string {
 	return wire.Unquote(status)
 }
 
-// TaskEnded reports whether a task of that status has ended, so that its status is not
+// IsTerminalStatus reports whether a task of that status has ended, so that its status is not
 // going to change.
-func TaskEnded(status string) bool {
+func IsTerminalStatus(status string) bool {
 	return status == TaskCompleted || status == TaskFailed || status == TaskCancelled
 }
 
-// ModernTask returns a classic task as tasks/get answers with it in the stateless era.
+// TaskToModern returns a classic task as tasks/get answers with it in the stateless era.
 // How it ended is told by o, and the status is the one that goes with it: a task that
 // has ended with a result has completed, be the result an error of the tool; one that
 // has ended without o telling how is said to be working still, for none may say the one
@@ -64,86 +64,86 @@ func TaskEnded(status string) bool {
 // numbers, a ttl that cannot be one is null. All other members stay as they are, and so
 // do the bytes of the outcome, but for the related-task in the _meta of a result and a
 // resultType of its, which means nothing in the session era.
-func ModernTask(task []byte, o Outcome) []byte {
+func TaskToModern(task []byte, o TaskOutcome) []byte {
 	return modernTask(task, o, wire.Member{Key: "resultType", Text: []byte(`"complete"`)})
 }
 
-// RelayedTask returns what a modern server has answered to tasks/get, by the id that the
+// SanitizeTask returns what a modern server has answered to tasks/get, by the id that the
 // client knows, as it is passed on: nothing is said beyond what a task of its status says,
 // and the type is the one that there is for it, be it that the server says that it is a
 // task. All else stays as it is, byte for byte.
-func RelayedTask(task []byte, id string) []byte {
+func SanitizeTask(task []byte, id string) []byte {
 	status := TaskStatus(task)
 	task = strip(task, func(key string) bool {
 		return key == "requestState" || key == "result" && status != TaskCompleted ||
 			key == "error" && status != TaskFailed || key == "inputRequests" && status != TaskInputRequired
 	})
 	task = untyped(task)
-	task = mapMember(task, "error", func(failure []byte) []byte { return ModernError(failure, "tools/call") })
+	task = mapMember(task, "error", func(failure []byte) []byte { return ErrorToModern(failure, "tools/call") })
 	return nameTask(task, id)
 }
 
-// RelayedCreated is RelayedTask for a result that says that a task was made. How it ended,
+// SanitizeCreateTaskResult is SanitizeTask for a result that says that a task was made. How it ended,
 // and what it waits for, is not said there.
-func RelayedCreated(result []byte, id string) []byte {
+func SanitizeCreateTaskResult(result []byte, id string) []byte {
 	result = strip(result, func(key string) bool {
 		return key == "requestState" || key == "result" || key == "error" || key == "inputRequests"
 	})
-	if status := TaskStatus(result); status != TaskCancelled && TaskEnded(status) || status == TaskInputRequired {
+	if status := TaskStatus(result); status != TaskCancelled && IsTerminalStatus(status) || status == TaskInputRequired {
 		result = mapMember(result, "status", func([]byte) []byte { return wire.Quote(TaskWorking) })
 	}
 	return nameTask(result, id)
 }
 
-// nameTask is [NameTask] for a modern task, which has an id then even if it had none, or
+// nameTask is [SetTaskID] for a modern task, which has an id then even if it had none, or
 // none that could be read.
 func nameTask(task []byte, id string) []byte {
 	if was, _ := wire.Lookup(task, "taskId"); len(was) > 0 && was[0] == '"' {
-		return NameTask(task, id)
+		return SetTaskID(task, id)
 	}
-	return wire.Revise(task, nil, wire.Member{Key: "taskId", Text: wire.Quote(id)})
+	return wire.EditObject(task, nil, wire.Member{Key: "taskId", Text: wire.Quote(id)})
 }
 
-// TaskNotice returns the notification that a task has changed, for a listen of the
+// NewTaskNotification returns the notification that a task has changed, for a listen of the
 // stateless era; task is what tasks/get has answered.
-func TaskNotice(task []byte) wire.Message {
-	return wire.NewNotification(TaskState, wire.Revise(task, func(key string) bool { return key == "resultType" || key == "_meta" }))
+func NewTaskNotification(task []byte) wire.Message {
+	return wire.NewNotification(MethodNotificationTasks, wire.EditObject(task, func(key string) bool { return key == "resultType" || key == "_meta" }))
 }
 
-// ModernCreated returns the classic result that says that a task was made as clients of
+// CreateTaskResultToModern returns the classic result that says that a task was made as clients of
 // the stateless era read it. What stands beside the task in it stands in it then, unless
 // the task has a member of that name.
-func ModernCreated(result []byte) []byte {
+func CreateTaskResultToModern(result []byte) []byte {
 	task, _ := wire.Lookup(result, "task")
 	put := []wire.Member{{Key: "resultType", Text: []byte(`"task"`)}}
-	wire.Members(Unrelated(result), func(key string, value []byte, _ int) {
+	wire.Members(StripRelatedTask(result), func(key string, value []byte, _ int) {
 		if there, _ := wire.Lookup(task, key); key != "task" && there == nil && !isModern(key) {
 			put = append(put, wire.Member{Key: key, Text: value})
 		}
 	})
-	return modernTask(task, Outcome{}, put...)
+	return modernTask(task, TaskOutcome{}, put...)
 }
 
-func modernTask(task []byte, o Outcome, put ...wire.Member) []byte {
+func modernTask(task []byte, o TaskOutcome, put ...wire.Member) []byte {
 	status := TaskStatus(task)
 	switch {
 	case status == TaskCancelled:
 	case o.Result != nil:
 		status = TaskCompleted
-		put = append(put, wire.Member{Key: "result", Text: untyped(Unrelated(o.Result))})
+		put = append(put, wire.Member{Key: "result", Text: untyped(StripRelatedTask(o.Result))})
 	case o.Error != nil:
 		status = TaskFailed
 		put = append(put, wire.Member{Key: "error", Text: o.Error})
 	case len(o.Inputs) > 0:
 		status = TaskInputRequired
 		put = append(put, wire.Member{Key: "inputRequests", Text: writeRequests(o.Inputs)})
-	case TaskEnded(status), status == TaskInputRequired:
+	case IsTerminalStatus(status), status == TaskInputRequired:
 		status = TaskWorking
 	}
 	put = append(put, statusAndTimes(task, status)...)
 	put = append(put, durations(task, "ttlMs", "pollIntervalMs")...)
 	drop := func(key string) bool { return key == "ttl" || key == "pollInterval" || isModern(key) }
-	return wire.Revise(Unrelated(task), drop, put...)
+	return wire.EditObject(StripRelatedTask(task), drop, put...)
 }
 
 // untyped returns a result in which a resultType means nothing: if it has one it is
@@ -163,39 +163,39 @@ func isModern(key string) bool {
 	return false
 }
 
-// ClassicTask returns a modern task as tasks/get answers with it in 2025-11-25. One that
+// TaskToLegacy returns a modern task as tasks/get answers with it in 2025-11-25. One that
 // has completed with an error of the tool has failed there. Durations become whole
 // numbers, a ttl that cannot be one is null. All other members stay as they are.
-func ClassicTask(task []byte) []byte {
+func TaskToLegacy(task []byte) []byte {
 	status := TaskStatus(task)
 	if wrong, _ := wire.Lookup(task, "result", "isError"); status == TaskCompleted && string(wrong) == "true" {
 		status = TaskFailed
 	}
 	put := append(statusAndTimes(task, status), durations(task, "ttl", "pollInterval")...)
 	meta, _ := wire.Lookup(task, "_meta")
-	rest := wire.Revise(meta, isStamp)
+	rest := wire.EditObject(meta, isStamp)
 	if string(rest) != "{}" {
 		put = append(put, wire.Member{Key: "_meta", Text: rest})
 	}
 	drop := func(key string) bool { return key == "ttl" || key == "pollInterval" || key == "_meta" || isModern(key) }
-	return wire.Revise(task, drop, put...)
+	return wire.EditObject(task, drop, put...)
 }
 
-// ClassicCreated returns the modern result that says that a task was made as clients of
+// CreateTaskResultToLegacy returns the modern result that says that a task was made as clients of
 // 2025-11-25 read it.
-func ClassicCreated(result []byte) []byte {
-	task := ClassicTask(result)
+func CreateTaskResultToLegacy(result []byte) []byte {
+	task := TaskToLegacy(result)
 	var put []wire.Member
 	if meta, _ := wire.Lookup(task, "_meta"); meta != nil {
 		put = []wire.Member{{Key: "_meta", Text: meta}}
-		task = wire.Revise(task, func(key string) bool { return key == "_meta" })
+		task = wire.EditObject(task, func(key string) bool { return key == "_meta" })
 	}
-	return wire.Revise(nil, nil, append(put, wire.Member{Key: "task", Text: task})...)
+	return wire.EditObject(nil, nil, append(put, wire.Member{Key: "task", Text: task})...)
 }
 
-// NewTask returns a classic task that a server of 2025-11-25 would have made of a
+// NewLegacyTask returns a classic task that a server of 2025-11-25 would have made of a
 // request, made and changed at a time. It may live for ever.
-func NewTask(id, status string, at time.Time) []byte {
+func NewLegacyTask(id, status string, at time.Time) []byte {
 	return wire.Encode(struct {
 		ID      string    `json:"taskId"`
 		Status  string    `json:"status"`
@@ -205,28 +205,28 @@ func NewTask(id, status string, at time.Time) []byte {
 	}{id, status, at.UTC(), at.UTC(), nil})
 }
 
-// CancelledTask returns a classic task with the status that tasks/cancel answers with.
-func CancelledTask(task []byte) []byte {
-	return wire.Revise(task, nil, wire.Member{Key: "status", Text: wire.Quote(TaskCancelled)})
+// WithStatusCancelled returns a classic task with the status that tasks/cancel answers with.
+func WithStatusCancelled(task []byte) []byte {
+	return wire.EditObject(task, nil, wire.Member{Key: "status", Text: wire.Quote(TaskCancelled)})
 }
 
-// OutcomeOf reads how a modern task ended, or what it waits for. One that does not say
+// ReadTaskOutcome reads how a modern task ended, or what it waits for. One that does not say
 // what its status promises is an error.
-func OutcomeOf(task []byte) (o Outcome, err error) {
+func ReadTaskOutcome(task []byte) (o TaskOutcome, err error) {
 	result, _ := wire.Lookup(task, "result")
 	failure, _ := wire.Lookup(task, "error")
 	if err := checkNames(result, "its result", "resultType", "inputRequests", "requestState"); err != nil {
-		return Outcome{}, err
+		return TaskOutcome{}, err
 	}
 	switch status := TaskStatus(task); {
-	case status == TaskCompleted && wire.IsObject(result) && TypeOf(result) != Complete:
+	case status == TaskCompleted && wire.IsObject(result) && ResultType(result) != ResultComplete:
 		err = errors.New("it has completed with a result that is not complete")
 	case status == TaskCompleted && wire.IsObject(result):
 		o.Result = result
 	case status == TaskFailed && wire.IsObject(failure):
 		o.Error = failure
 	case status == TaskInputRequired:
-		o.Inputs, _, err = ReadInputs(task)
+		o.Inputs, _, err = ReadInputRequests(task)
 		if err == nil && len(o.Inputs) == 0 {
 			err = errors.New("it has no inputRequests")
 		}
@@ -238,16 +238,16 @@ func OutcomeOf(task []byte) (o Outcome, err error) {
 	return o, err
 }
 
-// TaskPace returns how long to wait before a task, of either kind, is asked about anew; 0
+// TaskPollInterval returns how long to wait before a task, of either kind, is asked about anew; 0
 // if it does not say.
-func TaskPace(task []byte) time.Duration {
+func TaskPollInterval(task []byte) time.Duration {
 	ms, _ := milliseconds(either(task, "pollInterval", "pollIntervalMs"), math.Ceil)
 	return time.Duration(ms) * time.Millisecond
 }
 
-// TaskLife returns how long a task, of either kind, is kept from when it was made; not ok
+// TaskTTL returns how long a task, of either kind, is kept from when it was made; not ok
 // means that it does not say, or that it is for ever.
-func TaskLife(task []byte) (life time.Duration, ok bool) {
+func TaskTTL(task []byte) (life time.Duration, ok bool) {
 	ms, ok := milliseconds(either(task, "ttl", "ttlMs"), math.Floor)
 	return time.Duration(ms) * time.Millisecond, ok
 }

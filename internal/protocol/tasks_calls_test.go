@@ -18,14 +18,14 @@ func TestIDsOfTasks(t *testing.T) {
 		`{"resultType":"task","taskId":"t","task":{"taskId":"no"}}`,
 	} {
 		want := strings.Replace(object, `"t"`, `"other \" é"`, 1)
-		if got := protocol.TaskNamed([]byte(object)); got != "t" {
+		if got := protocol.TaskID([]byte(object)); got != "t" {
 			t.Errorf("%s names %q", object, got)
 		}
-		if got := string(protocol.NameTask([]byte(object), `other " é`)); got != want {
+		if got := string(protocol.SetTaskID([]byte(object), `other " é`)); got != want {
 			t.Errorf("got %s\nwant %s", got, want)
 		}
 		for _, around := range []string{`{"id":1,"jsonrpc":"2.0", "result":%s}`, `{"id":1,"jsonrpc":"2.0","method":"m", "params":%s}`, `{"jsonrpc":"2.0","method":"m", "params":%s}`} {
-			m := protocol.SetTask(parse(t, fmt.Sprintf(around, object)), `other " é`)
+			m := protocol.SetMessageTaskID(parse(t, fmt.Sprintf(around, object)), `other " é`)
 			if got, want := string(m.Raw()), fmt.Sprintf(around, want); got != want {
 				t.Errorf("got %s\nwant %s", got, want)
 			}
@@ -33,7 +33,7 @@ func TestIDsOfTasks(t *testing.T) {
 	}
 	for _, object := range []string{`{}`, `{"task":{"ttl":1}}`, `{"taskId":7}`, `[]`} {
 		m := parse(t, `{"jsonrpc":"2.0","id":1,"result":`+object+`}`)
-		if protocol.TaskNamed([]byte(object)) != "" || string(protocol.SetTask(m, "t").Raw()) != string(m.Raw()) {
+		if protocol.TaskID([]byte(object)) != "" || string(protocol.SetMessageTaskID(m, "t").Raw()) != string(m.Raw()) {
 			t.Errorf("%s names a task", object)
 		}
 	}
@@ -44,24 +44,24 @@ func TestRelatedTasks(t *testing.T) {
 		`{"n":1.0}`:                      `{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t"}},"n":1.0}`,
 		`{"_meta":{"own":1.0},"n": 1.0}`: `{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t"},"own":1.0},"n": 1.0}`,
 	} {
-		if got := string(protocol.Related([]byte(without), "t")); got != with {
+		if got := string(protocol.AddRelatedTask([]byte(without), "t")); got != with {
 			t.Errorf("got %s\nwant %s", got, with)
 		}
-		if got := string(protocol.Related([]byte(with), "t")); got != with {
+		if got := string(protocol.AddRelatedTask([]byte(with), "t")); got != with {
 			t.Errorf("got %s\nwant %s", got, with)
 		}
-		if got := string(protocol.Unrelated([]byte(with))); got != without {
+		if got := string(protocol.StripRelatedTask([]byte(with))); got != without {
 			t.Errorf("got %s\nwant %s", got, without)
 		}
 	}
 	for _, object := range []string{`{ "n":1.0 }`, `{"text": "related-task"}`, `{ "_meta":{"related-task":1} }`, `{ "_meta" : { } }`} {
-		if got := string(protocol.Unrelated([]byte(object))); got != object {
+		if got := string(protocol.StripRelatedTask([]byte(object))); got != object {
 			t.Errorf("got %s\nwant %s", got, object)
 		}
 	}
 	// A result that is part of a task has none either.
 	result := []byte(`{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t"},"own":1},"content":[ ]}`)
-	got, _ := wire.Lookup(protocol.ModernTask(classic("completed"), protocol.Outcome{Result: result}), "result")
+	got, _ := wire.Lookup(protocol.TaskToModern(classic("completed"), protocol.TaskOutcome{Result: result}), "result")
 	if want := `{"_meta":{"own":1},"content":[ ]}`; string(got) != want {
 		t.Errorf("got %s\nwant %s", got, want)
 	}
@@ -76,19 +76,19 @@ func TestWhoDeclaresTasks(t *testing.T) {
 		`{"extensions":{` + ext + `:null}}`:    `{"extensions":{` + ext + `:{}}}`,
 		`{"tasks":{}}`:                         `{"extensions":{` + ext + `:{}},"tasks":{}}`,
 	} {
-		if protocol.DeclaresTasks([]byte(capabilities)) {
+		if protocol.HasTasksExtension([]byte(capabilities)) {
 			t.Errorf("%s declares tasks", capabilities)
 		}
-		got := protocol.DeclareTasks([]byte(capabilities))
-		if string(got) != want || !protocol.DeclaresTasks(got) {
+		got := protocol.AddTasksExtension([]byte(capabilities))
+		if string(got) != want || !protocol.HasTasksExtension(got) {
 			t.Errorf("got %s\nwant %s", got, want)
 		}
 	}
 	const declared = `{ "extensions" : {` + ext + `: {"n":1.0}} }`
-	if got := string(protocol.DeclareTasks([]byte(declared))); got != declared {
+	if got := string(protocol.AddTasksExtension([]byte(declared))); got != declared {
 		t.Errorf("got %s\nwant %s", got, declared)
 	}
-	got := string(wire.NewFailure("1", protocol.NeedsTasks()).Raw())
+	got := string(wire.NewErrorResponse("1", protocol.MissingTasksError()).Raw())
 	if want := `{"jsonrpc":"2.0","id":1,"error":{"code":-32021,"message":"Missing required client capability: the extension io.modelcontextprotocol/tasks","data":{"requiredCapabilities":{"extensions":{` + ext + `:{}}}}}}`; got != want {
 		t.Errorf("got %s\nwant %s", got, want)
 	}
@@ -111,35 +111,35 @@ func TestToolsThatAreTasks(t *testing.T) {
 		if !strings.Contains(tool, `"execution":`) {
 			bare = tool
 		}
-		if got := string(protocol.WithoutExecution([]byte(tool))); got != bare {
+		if got := string(protocol.StripExecution([]byte(tool))); got != bare {
 			t.Errorf("got %s\nwant %s", got, bare)
 		}
 	}
 	call := parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","arguments": {"task":1.0},"task":{"ttl":1}}}`)
 	const asks, silent = `{"task":{},"name":"a","arguments": {"task":1.0}}`, `{"name":"a","arguments": {"task":1.0}}`
-	if got := string(protocol.AskForTask(call).Part(wire.PartParams)); got != asks {
+	if got := string(protocol.AddTaskParam(call).Part(wire.PartParams)); got != asks {
 		t.Errorf("got %s\nwant %s", got, asks)
 	}
-	call = protocol.WithoutTask(call)
+	call = protocol.StripTaskParam(call)
 	if got := string(call.Part(wire.PartParams)); got != silent {
 		t.Errorf("got %s\nwant %s", got, silent)
 	}
-	if got := protocol.WithoutTask(call).Raw(); string(got) != string(call.Raw()) {
+	if got := protocol.StripTaskParam(call).Raw(); string(got) != string(call.Raw()) {
 		t.Errorf("got %s\nwant %s", got, call.Raw())
 	}
-	if got := protocol.AskForTask(call); got.Name() != "a" || string(got.Part(wire.PartParams)) != asks {
+	if got := protocol.AddTaskParam(call); got.Name() != "a" || string(got.Part(wire.PartParams)) != asks {
 		t.Errorf("got %s\nwant the params %s", got.Raw(), asks)
 	}
 }
 
 func TestUpdatesOfTasks(t *testing.T) {
-	responses := []protocol.Response{{Key: "b", Result: []byte(`{ "n":1.0}`)}, {Key: "a", Result: []byte(`{"action":"cancel"}`)}}
+	responses := []protocol.InputResponse{{Key: "b", Result: []byte(`{ "n":1.0}`)}, {Key: "a", Result: []byte(`{"action":"cancel"}`)}}
 	params := []byte(`{"taskId":"t","inputResponses":{"b":{ "n":1.0},"a":{"action":"cancel"}}}`)
-	id, got, err := protocol.ReadUpdate(wire.NewRequest("1", "tasks/update", params))
+	id, got, err := protocol.ParseTaskUpdate(wire.NewRequest("1", "tasks/update", params))
 	if err != nil || id != "t" || fmt.Sprint(got) != fmt.Sprint(responses) {
 		t.Errorf("got %q %v, %v", id, got, err)
 	}
-	if id, got, err := protocol.ReadUpdate(wire.NewRequest("1", "tasks/update", []byte(`{"taskId":"t","inputResponses":{}}`))); err != nil || id != "t" || got != nil {
+	if id, got, err := protocol.ParseTaskUpdate(wire.NewRequest("1", "tasks/update", []byte(`{"taskId":"t","inputResponses":{}}`))); err != nil || id != "t" || got != nil {
 		t.Errorf("got %q %v, %v", id, got, err)
 	}
 	for _, params := range []string{
@@ -147,7 +147,7 @@ func TestUpdatesOfTasks(t *testing.T) {
 		`{"taskId":"t","inputResponses":[]}`, `{"taskId":"t","inputResponses":{"a":1}}`,
 		`{"taskId":"t","inputResponses":{` + many(257, `"%d":{}`) + `}}`,
 	} {
-		id, got, err := protocol.ReadUpdate(wire.NewRequest("1", "tasks/update", []byte(params)))
+		id, got, err := protocol.ParseTaskUpdate(wire.NewRequest("1", "tasks/update", []byte(params)))
 		if err == nil || err.Code != wire.CodeInvalidParams || id != "" || got != nil {
 			t.Errorf("%.60s: got %q %v, %v", params, id, got, err)
 		}
@@ -156,7 +156,7 @@ func TestUpdatesOfTasks(t *testing.T) {
 
 func TestListensForTasks(t *testing.T) {
 	listen := func(filter string) ([]string, *wire.Error) {
-		return protocol.ListenedTasks(wire.NewRequest("1", "subscriptions/listen", []byte(`{"notifications":`+filter+`}`)))
+		return protocol.ListenTaskIDs(wire.NewRequest("1", "subscriptions/listen", []byte(`{"notifications":`+filter+`}`)))
 	}
 	for filter, want := range map[string][]string{
 		`{}`: nil, `null`: nil, `{"taskIds":null}`: nil, `{"taskIds":[]}`: nil, `{"taskIds":["b","a","b"]}`: {"b", "a", "b"},

@@ -2,21 +2,21 @@ package protocol
 
 import "mcpgateway/internal/wire"
 
-// Acknowledged is the result of tasks/update and tasks/cancel in the stateless era, which
+// CompleteResult is the result of tasks/update and tasks/cancel in the stateless era, which
 // say nothing of the task.
-const Acknowledged = `{"resultType":"complete"}`
+const CompleteResult = `{"resultType":"complete"}`
 
-// A Response is what a client has answered to the Input of that key: what would have
+// A InputResponse is what a client has answered to the InputRequest of that key: what would have
 // been the result of a request of its own in the session era.
-type Response struct {
+type InputResponse struct {
 	Key    string
 	Result []byte // an object
 }
 
-// ReadUpdate reads a tasks/update: the task it names, and what it answers, in its order.
+// ParseTaskUpdate reads a tasks/update: the task it names, and what it answers, in its order.
 // It fails with -32602 if it names none, or has no responses that can be read, or more
 // than one task may have questions.
-func ReadUpdate(m wire.Message) (id string, responses []Response, err *wire.Error) {
+func ParseTaskUpdate(m wire.Message) (id string, responses []InputResponse, err *wire.Error) {
 	params := m.Part(wire.PartParams)
 	literal, _ := wire.Lookup(params, "taskId")
 	if id = wire.Unquote(literal); id == "" {
@@ -33,7 +33,7 @@ func ReadUpdate(m wire.Message) (id string, responses []Response, err *wire.Erro
 		case len(responses) == maxInputs:
 			err = wire.Errorf(wire.CodeInvalidParams, "Invalid params: more than %d inputResponses", maxInputs)
 		default:
-			responses = append(responses, Response{Key: key, Result: value})
+			responses = append(responses, InputResponse{Key: key, Result: value})
 		}
 	})
 	if err != nil {
@@ -45,10 +45,10 @@ func ReadUpdate(m wire.Message) (id string, responses []Response, err *wire.Erro
 // maxListened bounds the tasks that one subscriptions/listen names.
 const maxListened = 4096
 
-// ListenedTasks returns the ids of the tasks of which a subscriptions/listen asks to be
+// ListenTaskIDs returns the ids of the tasks of which a subscriptions/listen asks to be
 // told, nil if of none, in its order. It fails with -32602 if they cannot be read, or are
 // more than 4096.
-func ListenedTasks(m wire.Message) (ids []string, err *wire.Error) {
+func ListenTaskIDs(m wire.Message) (ids []string, err *wire.Error) {
 	list, _ := wire.Lookup(m.Part(wire.PartParams), "notifications", "taskIds")
 	if wire.IsNull(list) {
 		return nil, nil

@@ -24,32 +24,32 @@ func classic(status string) []byte {
 func TestModernTask(t *testing.T) {
 	result := []byte(`{"content":[ ],"isError":true,"n":1.0}`)
 	failure := []byte(`{"code":-32603, "message":"no","data":1.0}`)
-	inputs := []protocol.Input{{Key: "a", Method: "elicitation/create", Params: []byte(`{"message": "?"}`)}, {Key: "b", Method: "roots/list"}}
+	inputs := []protocol.InputRequest{{Key: "a", Method: "elicitation/create", Params: []byte(`{"message": "?"}`)}, {Key: "b", Method: "roots/list"}}
 	const requests = `{"a":{"method":"elicitation/create","params":{"message": "?"}},"b":{"method":"roots/list","params":{}}}`
 	for _, c := range []struct {
 		was      string
-		o        protocol.Outcome
+		o        protocol.TaskOutcome
 		is, more string
 	}{
-		{"working", protocol.Outcome{}, "working", ""},
-		{"cancelled", protocol.Outcome{}, "cancelled", ""},
-		{"cancelled", protocol.Outcome{Error: failure}, "cancelled", ""},
-		{"cancelled", protocol.Outcome{Result: result}, "cancelled", ""},
-		{"completed", protocol.Outcome{Result: result}, "completed", `"result":` + string(result) + `,`},
-		{"failed", protocol.Outcome{Result: result}, "completed", `"result":` + string(result) + `,`},
-		{"working", protocol.Outcome{Result: result}, "completed", `"result":` + string(result) + `,`},
-		{"failed", protocol.Outcome{Error: failure}, "failed", `"error":` + string(failure) + `,`},
-		{"completed", protocol.Outcome{Error: failure}, "failed", `"error":` + string(failure) + `,`},
-		{"input_required", protocol.Outcome{Inputs: inputs}, "input_required", `"inputRequests":` + requests + `,`},
-		{"working", protocol.Outcome{Inputs: inputs}, "input_required", `"inputRequests":` + requests + `,`},
+		{"working", protocol.TaskOutcome{}, "working", ""},
+		{"cancelled", protocol.TaskOutcome{}, "cancelled", ""},
+		{"cancelled", protocol.TaskOutcome{Error: failure}, "cancelled", ""},
+		{"cancelled", protocol.TaskOutcome{Result: result}, "cancelled", ""},
+		{"completed", protocol.TaskOutcome{Result: result}, "completed", `"result":` + string(result) + `,`},
+		{"failed", protocol.TaskOutcome{Result: result}, "completed", `"result":` + string(result) + `,`},
+		{"working", protocol.TaskOutcome{Result: result}, "completed", `"result":` + string(result) + `,`},
+		{"failed", protocol.TaskOutcome{Error: failure}, "failed", `"error":` + string(failure) + `,`},
+		{"completed", protocol.TaskOutcome{Error: failure}, "failed", `"error":` + string(failure) + `,`},
+		{"input_required", protocol.TaskOutcome{Inputs: inputs}, "input_required", `"inputRequests":` + requests + `,`},
+		{"working", protocol.TaskOutcome{Inputs: inputs}, "input_required", `"inputRequests":` + requests + `,`},
 		// None says that it has ended and not how, or that it waits and not for what.
-		{"completed", protocol.Outcome{}, "working", ""},
-		{"failed", protocol.Outcome{}, "working", ""},
-		{"input_required", protocol.Outcome{}, "working", ""},
-		{"of tomorrow", protocol.Outcome{}, "of tomorrow", ""},
+		{"completed", protocol.TaskOutcome{}, "working", ""},
+		{"failed", protocol.TaskOutcome{}, "working", ""},
+		{"input_required", protocol.TaskOutcome{}, "working", ""},
+		{"of tomorrow", protocol.TaskOutcome{}, "of tomorrow", ""},
 	} {
 		task := c.more + `"status":"` + c.is + `","ttlMs":60000,"pollIntervalMs":5000,"taskId":"t",` + rest
-		if got, want := string(protocol.ModernTask(classic(c.was), c.o)), `{"resultType":"complete",`+task; got != want {
+		if got, want := string(protocol.TaskToModern(classic(c.was), c.o)), `{"resultType":"complete",`+task; got != want {
 			t.Errorf("%s, %+v:\n got %s\nwant %s", c.was, c.o, got, want)
 		}
 	}
@@ -66,7 +66,7 @@ func TestClassicTask(t *testing.T) {
 		`{"taskId":"t","status":"working","_meta":{"io.modelcontextprotocol/serverInfo":{},"own":1.0}}`:                            `{"status":"working","ttl":null,"_meta":{"own":1.0},"taskId":"t"}`,
 		`{"taskId":"t","status":"working","_meta":{"io.modelcontextprotocol/subscriptionId":7}}`:                                   `{"status":"working","ttl":null,"taskId":"t"}`,
 	} {
-		if got := string(protocol.ClassicTask([]byte(modern))); got != want {
+		if got := string(protocol.TaskToLegacy([]byte(modern))); got != want {
 			t.Errorf("%s\n got %s\nwant %s", modern, got, want)
 		}
 	}
@@ -86,8 +86,8 @@ func TestDurationsOfTasks(t *testing.T) {
 		{`"60000"`, `{}`, "null", ""},
 	} {
 		for names, to := range map[[2]string]func([]byte) []byte{
-			{"ttl", "pollInterval"}:     protocol.ClassicTask,
-			{"ttlMs", "pollIntervalMs"}: func(task []byte) []byte { return protocol.ModernTask(task, protocol.Outcome{}) },
+			{"ttl", "pollInterval"}:     protocol.TaskToLegacy,
+			{"ttlMs", "pollIntervalMs"}: func(task []byte) []byte { return protocol.TaskToModern(task, protocol.TaskOutcome{}) },
 		} {
 			for _, from := range [][2]string{{"ttl", "pollInterval"}, {"ttlMs", "pollIntervalMs"}} {
 				task := to(fmt.Appendf(nil, `{"status":"working","%s":%s,"%s":%s}`, from[0], c.ttl, from[1], c.interval))
@@ -100,12 +100,12 @@ func TestDurationsOfTasks(t *testing.T) {
 		}
 	}
 	task := []byte(`{"ttl":null,"ttlMs":1500.5,"pollIntervalMs":2.5}`)
-	life, ok := protocol.TaskLife(task)
-	if pace := protocol.TaskPace(task); pace != 3*time.Millisecond || !ok || life != 1500*time.Millisecond {
+	life, ok := protocol.TaskTTL(task)
+	if pace := protocol.TaskPollInterval(task); pace != 3*time.Millisecond || !ok || life != 1500*time.Millisecond {
 		t.Errorf("asked about each %v, kept for %v, %v", pace, life, ok)
 	}
-	life, ok = protocol.TaskLife([]byte(`{"ttlMs":null}`))
-	if pace := protocol.TaskPace([]byte(`{}`)); pace != 0 || ok || life != 0 {
+	life, ok = protocol.TaskTTL([]byte(`{"ttlMs":null}`))
+	if pace := protocol.TaskPollInterval([]byte(`{}`)); pace != 0 || ok || life != 0 {
 		t.Errorf("asked about each %v, kept for %v, %v", pace, life, ok)
 	}
 }
@@ -116,52 +116,52 @@ func TestTasksThatWereMade(t *testing.T) {
 		flat = `{"resultType":"task","_meta":{"io.modelcontextprotocol/model-immediate-response":"soon"},"beside":1.0,"status":"working","ttlMs":60000,"pollIntervalMs":5000,"taskId":"t",` + rest
 		back = `{"_meta":{"io.modelcontextprotocol/model-immediate-response":"soon"},"task":{"status":"working","ttl":60000,"pollInterval":5000,"beside":1.0,"taskId":"t",` + rest + `}`
 	)
-	got := protocol.ModernCreated([]byte(made))
+	got := protocol.CreateTaskResultToModern([]byte(made))
 	if string(got) != flat {
 		t.Errorf("got %s\nwant %s", got, flat)
 	}
-	if got := string(protocol.ClassicCreated(got)); got != back {
+	if got := string(protocol.CreateTaskResultToLegacy(got)); got != back {
 		t.Errorf("got %s\nwant %s", got, back)
 	}
 	// How a task has ended is not said where it is made.
 	for was, is := range map[string]string{"completed": "working", "failed": "working", "input_required": "working", "cancelled": "cancelled"} {
-		got := protocol.ModernCreated(fmt.Appendf(nil, `{"task":{"taskId":"t","status":%q,"result":{},"requestState":"s"}}`, was))
+		got := protocol.CreateTaskResultToModern(fmt.Appendf(nil, `{"task":{"taskId":"t","status":%q,"result":{},"requestState":"s"}}`, was))
 		if want := `{"resultType":"task","status":"` + is + `","ttlMs":null,"taskId":"t"}`; string(got) != want {
 			t.Errorf("got %s\nwant %s", got, want)
 		}
 	}
 	at := time.Date(2026, 7, 28, 12, 0, 0, 0, time.FixedZone("", 3600))
 	const task = `"taskId":"t","createdAt":"2026-07-28T11:00:00Z","lastUpdatedAt":"2026-07-28T11:00:00Z"}`
-	got = protocol.ClassicCreated(protocol.NewTask("t", protocol.TaskCompleted, at))
+	got = protocol.CreateTaskResultToLegacy(protocol.NewLegacyTask("t", protocol.TaskCompleted, at))
 	if want := `{"task":{"status":"completed","ttl":null,` + task + `}`; string(got) != want {
 		t.Errorf("got %s\nwant %s", got, want)
 	}
-	if got := string(protocol.CancelledTask([]byte(`{"taskId":"t","status":"working","n":1.0}`))); got != `{"status":"cancelled","taskId":"t","n":1.0}` {
+	if got := string(protocol.WithStatusCancelled([]byte(`{"taskId":"t","status":"working","n":1.0}`))); got != `{"status":"cancelled","taskId":"t","n":1.0}` {
 		t.Errorf("got %s", got)
 	}
 }
 
 // There and back nothing is lost of a task, and its outcome is the same, byte for byte.
 func TestTasksThereAndBack(t *testing.T) {
-	for status, o := range map[string]protocol.Outcome{
+	for status, o := range map[string]protocol.TaskOutcome{
 		"working":        {},
 		"cancelled":      {},
 		"completed":      {Result: []byte(`{ "content" : [{"type":"text","text":"\u00e9"}],"n":1.10,"isError":false}`)},
 		"failed":         {Result: []byte(`{ "content" : [ ],"isError":true}`)},
-		"input_required": {Inputs: []protocol.Input{{Key: "k", Method: "sampling/createMessage", Params: []byte(`{ "n":1.0}`)}}},
+		"input_required": {Inputs: []protocol.InputRequest{{Key: "k", Method: "sampling/createMessage", Params: []byte(`{ "n":1.0}`)}}},
 	} {
-		modern := protocol.ModernTask(classic(status), o)
-		if got, want := members(protocol.ClassicTask(modern)), members(classic(status)); !slices.Equal(got, want) {
+		modern := protocol.TaskToModern(classic(status), o)
+		if got, want := members(protocol.TaskToLegacy(modern)), members(classic(status)); !slices.Equal(got, want) {
 			t.Errorf("%s:\n got %q\nwant %q", status, got, want)
 		}
-		got, err := protocol.OutcomeOf(modern)
+		got, err := protocol.ReadTaskOutcome(modern)
 		if err != nil || fmt.Sprint(got) != fmt.Sprint(o) {
 			t.Errorf("%s: got %+v, %v\nwant %+v", status, got, err, o)
 		}
 	}
 	failure := []byte(`{"code":1, "message":"no"}`)
-	modern := protocol.ModernTask(classic("failed"), protocol.Outcome{Error: failure})
-	if got, err := protocol.OutcomeOf(modern); err != nil || string(got.Error) != string(failure) || protocol.TaskStatus(protocol.ClassicTask(modern)) != "failed" {
+	modern := protocol.TaskToModern(classic("failed"), protocol.TaskOutcome{Error: failure})
+	if got, err := protocol.ReadTaskOutcome(modern); err != nil || string(got.Error) != string(failure) || protocol.TaskStatus(protocol.TaskToLegacy(modern)) != "failed" {
 		t.Errorf("got %+v, %v", got, err)
 	}
 }
@@ -185,12 +185,12 @@ func TestOutcomesThatAreNone(t *testing.T) {
 		`{"status":"gone"}`:                                                                  `its status is "gone"`,
 		`{}`:                                                                                 `its status is ""`,
 	} {
-		if o, err := protocol.OutcomeOf([]byte(task)); err == nil || err.Error() != want {
+		if o, err := protocol.ReadTaskOutcome([]byte(task)); err == nil || err.Error() != want {
 			t.Errorf("%s: %+v, %v, want %s", task, o, err, want)
 		}
 	}
 	for status, ended := range map[string]bool{"working": false, "input_required": false, "completed": true, "failed": true, "cancelled": true, "": false} {
-		if protocol.TaskEnded(status) != ended {
+		if protocol.IsTerminalStatus(status) != ended {
 			t.Errorf("TaskEnded(%q) = %v", status, !ended)
 		}
 	}
@@ -199,7 +199,7 @@ func TestOutcomesThatAreNone(t *testing.T) {
 // A task as tasks/get has told of it is what is told of it unasked, but for what only a
 // result has.
 func TestTaskNotice(t *testing.T) {
-	m := protocol.TaskNotice([]byte(`{"resultType":"complete","taskId":"t","status":"working","x":1.0,"_meta":{"io.modelcontextprotocol/serverInfo":{}}}`))
+	m := protocol.NewTaskNotification([]byte(`{"resultType":"complete","taskId":"t","status":"working","x":1.0,"_meta":{"io.modelcontextprotocol/serverInfo":{}}}`))
 	if got, want := string(m.Raw()), `{"jsonrpc":"2.0","method":"notifications/tasks","params":{"taskId":"t","status":"working","x":1.0}}`; got != want {
 		t.Errorf("got %s\nwant %s", got, want)
 	}

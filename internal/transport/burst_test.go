@@ -44,7 +44,7 @@ func TestABurstIsWrittenTogether(t *testing.T) {
 	o.try = func(b []byte) (int, error) { writes++; return try(b) }
 	burst := new(wire.Burst)
 	for i := range 20 {
-		if err := o.Send(padded(t, i, 10).In(burst)); err != nil {
+		if err := o.Send(padded(t, i, 10).WithBurst(burst)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -62,7 +62,7 @@ func TestABurstIsWrittenTogether(t *testing.T) {
 			t.Fatalf("line %d: %q, %v", i, line, err)
 		}
 	}
-	if err := o.Send(padded(t, 20, 10).In(burst)); err != nil || writes != 2 {
+	if err := o.Send(padded(t, 20, 10).WithBurst(burst)); err != nil || writes != 2 {
 		t.Errorf("after the end: %v, %d writes", err, writes)
 	}
 }
@@ -74,7 +74,7 @@ func TestWhatIsOfNoBurstTakesWhatIsHeldAlong(t *testing.T) {
 	for i := range 2 {
 		m := padded(t, i, 10)
 		if i == 0 {
-			m = m.In(burst)
+			m = m.WithBurst(burst)
 		}
 		if err := o.Send(m); err != nil {
 			t.Fatal(err)
@@ -110,7 +110,7 @@ func TestLinesKeepTheirOrderInBursts(t *testing.T) {
 					case 6:
 						burst = nil
 					}
-					if err := o.Send(padded(t, i, size+i%3).In(burst)); err != nil {
+					if err := o.Send(padded(t, i, size+i%3).WithBurst(burst)); err != nil {
 						sent <- err
 						return
 					}
@@ -153,14 +153,14 @@ func TestALineReaderTellsBursts(t *testing.T) {
 		t.Fatalf("two at once: %p, %p, %v", first.Burst(), second.Burst(), err)
 	}
 	over := false
-	if !second.Burst().Then(func() { over = true }) || over {
+	if !second.Burst().OnEnd(func() { over = true }) || over {
 		t.Fatal("the burst is over before its last message is seen to")
 	}
 	write(line[5:])
 	if third, err := l.ReadMessage(); err != nil || third.Burst() != nil || !over {
 		t.Fatalf("the next one: %v, %v, over: %v", third.Burst(), err, over)
 	}
-	if first.Burst().Then(func() {}) {
+	if first.Burst().OnEnd(func() {}) {
 		t.Error("a burst that is over takes more")
 	}
 	w.Close()

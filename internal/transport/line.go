@@ -207,13 +207,13 @@ func (l *LineReader) ReadMessage() (wire.Message, error) {
 		}
 		m, err := wire.Parse(line)
 		if l.repairUTF8 && errors.Is(err, wire.ErrUTF8) {
-			if m, err = wire.Parse(wire.Mend(line)); err == nil && l.onRepair != nil {
+			if m, err = wire.Parse(wire.ReplaceInvalidUTF8(line)); err == nil && l.onRepair != nil {
 				l.onRepair()
 			}
 		}
 		if err != nil {
 			return m, NewMalformedError(line, m, err)
 		}
-		return m.In(l.burst), nil
+		return m.WithBurst(l.burst), nil
 	}
 }

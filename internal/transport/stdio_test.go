@@ -149,7 +149,7 @@ func TestStdioEndsWhenItsOutputIsClosedBehindAWrite(t *testing.T) {
 		m    wire.Message
 		shut func(outR *os.File)
 	}{
-		"held":   {numbered(1, 0).In(burst), func(outR *os.File) { outR.Close(); burst.End() }},
+		"held":   {numbered(1, 0).WithBurst(burst), func(outR *os.File) { outR.Close(); burst.End() }},
 		"queued": {numbered(1, 1<<20), func(outR *os.File) { outR.Close() }},
 	} {
 		t.Run(how, func(t *testing.T) {

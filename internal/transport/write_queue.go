@@ -107,7 +107,7 @@ var newline = []byte{'\n'}
 func (q *WriteQueue) coalesce(line []byte, burst *wire.Burst) {
 	q.coalesced = append(append(q.coalesced, line...), '\n')
 	if burst != nil && !q.coalescing {
-		q.coalescing = burst.Then(q.release)
+		q.coalescing = burst.OnEnd(q.release)
 	}
 	if burst == nil || !q.coalescing {
 		q.releaseLocked()

@@ -11,9 +11,9 @@ type Burst struct {
 	then []func()
 }
 
-// Then has f called when the burst is over, and answers true; it answers false, and f is not called, if that
+// OnEnd has f called when the burst is over, and answers true; it answers false, and f is not called, if that
 // is so already.
-func (b *Burst) Then(f func()) bool {
+func (b *Burst) OnEnd(f func()) bool {
 	if b == nil {
 		return false
 	}
@@ -39,8 +39,8 @@ func (b *Burst) End() {
 	}
 }
 
-// In returns m as part of a burst.
-func (m Message) In(b *Burst) Message {
+// WithBurst returns m as part of a burst.
+func (m Message) WithBurst(b *Burst) Message {
 	m.burst = b
 	return m
 }

@@ -158,8 +158,8 @@ func check(t *testing.T, m Message, top []pair) {
 	part(params, "arguments", PartArguments)
 	part(params, "requestId", PartRequestID)
 	part(params, "cursor", PartCursor)
-	part(params, "inputResponses", PartResponses)
-	part(params, "requestState", PartState)
+	part(params, "inputResponses", PartInputResponses)
+	part(params, "requestState", PartRequestState)
 	result, failure := part(top, "result", PartResult), part(top, "error", PartError)
 
 	kind := Response
@@ -245,7 +245,7 @@ func FuzzSkimmer(f *testing.F) {
 		s.Write(text[b:])
 		m, err := Parse(text)
 		if e, ok := err.(*Error); ok && e.Code == CodeParseError {
-			same(t, NewFailure(s.ID(), e)) // any id will do, if it can be sent
+			same(t, NewErrorResponse(s.ID(), e)) // any id will do, if it can be sent
 		} else if m.Kind() == Batch && s.ID() != "" || m.Kind() != Batch && s.ID() != m.ID() {
 			t.Fatalf("cut at %d and %d: id %s, Parse says %s", a, b, s.ID(), m.ID())
 		}

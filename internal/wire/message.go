@@ -35,8 +35,8 @@ const (
 	PartToken     // params._meta.progressToken, or params.progressToken of a notification; never null
 	PartRequestID // params.requestId of a cancellation
 	PartCursor    // params.cursor
-	PartResponses // params.inputResponses of a request that goes on
-	PartState     // params.requestState of one
+	PartInputResponses // params.inputResponses of a request that goes on
+	PartRequestState     // params.requestState of one
 	PartResult
 	PartError
 
@@ -113,9 +113,9 @@ func (m Message) OneLine() Message {
 	return m
 }
 
-// IsRefusable reports whether a message of which [Parse] said that it is invalid is a request of
+// WantsResponse reports whether a message of which [Parse] said that it is invalid is a request of
 // JSON-RPC 2.0 all the same: it has a method and an id, and its sender waits for an answer.
-func (m Message) IsRefusable() bool {
+func (m Message) WantsResponse() bool {
 	method := m.Part(PartMethod)
 	return m.kind == Invalid && Unquote(m.Part(partVersion)) == "2.0" && len(method) > 0 && method[0] == '"' &&
 		m.Part(PartID) != nil && !IsNull(m.Part(PartID))

@@ -7,11 +7,11 @@ import (
 )
 
 // ErrUTF8 is what a parse error wraps when the text is no UTF-8, as JSON must
-// be. It may still be JSON once mended: see [Mend].
+// be. It may still be JSON once mended: see [ReplaceInvalidUTF8].
 var ErrUTF8 = errors.New("invalid UTF-8")
 
-// Mend returns text with each run of bytes that is not UTF-8 replaced by U+FFFD.
-func Mend(text []byte) []byte {
+// ReplaceInvalidUTF8 returns text with each run of bytes that is not UTF-8 replaced by U+FFFD.
+func ReplaceInvalidUTF8(text []byte) []byte {
 	return bytes.ToValidUTF8(text, []byte("\uFFFD"))
 }
 
@@ -121,8 +121,8 @@ var (
 		{name: "requestId", part: PartRequestID},
 		{name: "progressToken", part: partProgress},
 		{name: "cursor", part: PartCursor},
-		{name: "inputResponses", part: PartResponses},
-		{name: "requestState", part: PartState},
+		{name: "inputResponses", part: PartInputResponses},
+		{name: "requestState", part: PartRequestState},
 		// A request goes by these to a backend, or a notification to a client.
 		{name: "uri", part: numParts},
 		{name: "ref", part: numParts, inside: inRef},

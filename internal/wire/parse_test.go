@@ -12,7 +12,7 @@ var kinds = map[Kind]string{Invalid: "invalid", Request: "request", Notification
 var partNames = [...]string{
 	PartID: "id", PartMethod: "method", PartParams: "params", PartName: "name", PartArguments: "arguments",
 	PartMeta: "meta", PartToken: "token", PartRequestID: "requestId", PartCursor: "cursor",
-	PartResponses: "inputResponses", PartState: "requestState",
+	PartInputResponses: "inputResponses", PartRequestState: "requestState",
 	PartResult: "result", PartError: "error",
 }
 
@@ -232,7 +232,7 @@ func TestParseNamesInvalidUTF8(t *testing.T) {
 			if e, ok := err.(*Error); !ok || e.Code != CodeParseError || !errors.Is(err, ErrUTF8) {
 				t.Errorf("Parse(%q): got %v", text, err)
 			}
-			if _, err := Parse(Mend([]byte(text))); errors.Is(err, ErrUTF8) {
+			if _, err := Parse(ReplaceInvalidUTF8([]byte(text))); errors.Is(err, ErrUTF8) {
 				t.Errorf("Parse(Mend(%q)): got %v", text, err)
 			}
 		}

@@ -8,17 +8,17 @@ type Member struct {
 	Text []byte
 }
 
-// Revise returns a JSON object without the members of which drop says so (nil =
+// EditObject returns a JSON object without the members of which drop says so (nil =
 // none), and with those of put in front, in whose place it has no others. What is
 // kept keeps its bytes and its order, but not the white space between members.
 // What is no object is taken for an empty one.
-func Revise(object []byte, drop func(key string) bool, put ...Member) []byte {
+func EditObject(object []byte, drop func(key string) bool, put ...Member) []byte {
 	return revise(make([]byte, 0, len(object)+room(put)), object, drop, put, func(string, span) {})
 }
 
-// ReviseResult returns a response with its result as Revise leaves it, in one walk over that: the
+// EditResult returns a response with its result as EditObject leaves it, in one walk over that: the
 // new message is not parsed. What has no result is returned as it is.
-func (m Message) ReviseResult(drop func(key string) bool, put ...Member) Message {
+func (m Message) EditResult(drop func(key string) bool, put ...Member) Message {
 	at := m.parts[PartResult]
 	if at == (span{}) {
 		return m
@@ -49,7 +49,7 @@ func room(put []Member) int {
 	return size
 }
 
-// revise appends what Revise returns to b, and calls lies with each member: where its value is there.
+// revise appends what EditObject returns to b, and calls lies with each member: where its value is there.
 func revise(b, object []byte, drop func(key string) bool, put []Member, lies func(key string, value span)) []byte {
 	b = append(b, '{')
 	empty := len(b)

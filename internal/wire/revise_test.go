@@ -35,16 +35,16 @@ func TestRevise(t *testing.T) {
 		{`{"a":1,"b":`, put("c", "7"), `{"c":7,"a":1}`},
 		{`{"a":1]`, nil, `{"a":1}`},
 	} {
-		if got := Revise([]byte(tt.object), drop, tt.put...); string(got) != tt.want {
+		if got := EditObject([]byte(tt.object), drop, tt.put...); string(got) != tt.want {
 			t.Errorf("%s with %s: %s, want %s", tt.object, tt.put, got, tt.want)
 		}
 	}
-	if got := Revise([]byte(`{"x":1}`), nil); string(got) != `{"x":1}` {
+	if got := EditObject([]byte(`{"x":1}`), nil); string(got) != `{"x":1}` {
 		t.Errorf("without a drop: %s", got)
 	}
 }
 
-// FuzzRevise holds Revise against encoding/json: what comes out is JSON, and has, in
+// FuzzRevise holds EditObject against encoding/json: what comes out is JSON, and has, in
 // their order, what was put in and each other member, byte for byte.
 func FuzzRevise(f *testing.F) {
 	seed(func(text string) { f.Add([]byte(text), "method", []byte(`[1]`), "id") })
@@ -53,7 +53,7 @@ func FuzzRevise(f *testing.F) {
 		if !json.Valid(text) || !utf8.Valid(text) || !utf8.ValidString(key) || depth(text) > 900 {
 			return
 		}
-		got := Revise(object, func(key string) bool { return key == dropped }, Member{key, text})
+		got := EditObject(object, func(key string) bool { return key == dropped }, Member{key, text})
 		if !json.Valid(object) || !utf8.Valid(object) || depth(object) > maxDepth {
 			if utf8.Valid(object) && !json.Valid(got) {
 				t.Fatalf("of %q: %s", object, got)
@@ -84,8 +84,8 @@ func FuzzRevise(f *testing.F) {
 // revisesAsItSplices holds ReviseResult, which does not parse what it makes, against Splice, which does.
 func revisesAsItSplices(t testing.TB, m Message, drop func(string) bool, put ...Member) {
 	t.Helper()
-	got := m.ReviseResult(drop, put...)
-	want := m.Splice(Edit{PartResult, Revise(m.Part(PartResult), drop, put...)})
+	got := m.EditResult(drop, put...)
+	want := m.Splice(Edit{PartResult, EditObject(m.Part(PartResult), drop, put...)})
 	if string(got.Raw()) != string(want.Raw()) || want.multiline && !got.multiline {
 		t.Fatalf("%s\nis revised to %s\nand spliced to %s", m.Raw(), got.Raw(), want.Raw())
 	}
@@ -113,7 +113,7 @@ func TestReviseResult(t *testing.T) {
 		}
 	}
 	m := mustParse(t, `{"jsonrpc":"2.0","id":7,"error":{"code":1}}`)
-	if got := m.ReviseResult(nil, Member{"a", []byte("1")}); string(got.Raw()) != string(m.Raw()) {
+	if got := m.EditResult(nil, Member{"a", []byte("1")}); string(got.Raw()) != string(m.Raw()) {
 		t.Errorf("of an error: %s", got.Raw())
 	}
 }

@@ -80,12 +80,12 @@ func TestSkimmerByteByByte(t *testing.T) {
 	}
 }
 
-// TestSkimmerIDCanBeAnswered: NewFailure panics on an id that is no JSON.
+// TestSkimmerIDCanBeAnswered: NewErrorResponse panics on an id that is no JSON.
 func TestSkimmerIDCanBeAnswered(t *testing.T) {
 	for _, tt := range skimCases {
 		var s Skimmer
 		s.Write([]byte(tt.text))
-		same(t, NewFailure(s.ID(), Errorf(CodeInvalidRequest, "too long")))
+		same(t, NewErrorResponse(s.ID(), Errorf(CodeInvalidRequest, "too long")))
 	}
 }
 

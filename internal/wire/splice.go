@@ -97,9 +97,9 @@ func NewResult(id ID, result []byte) Message {
 	return own(response(id, "result", result))
 }
 
-// NewFailure returns the response that carries err. An id that could not be
+// NewErrorResponse returns the response that carries err. An id that could not be
 // read, "", is answered as null (JSON-RPC 2.0 §5).
-func NewFailure(id ID, err *Error) Message {
+func NewErrorResponse(id ID, err *Error) Message {
 	if id == "" {
 		id = "null"
 	}

@@ -145,8 +145,8 @@ func TestNewMessages(t *testing.T) {
 		{NewRequest(`"a"`, "quo\"te<", []byte(`{}`)), `{"jsonrpc":"2.0","id":"a","method":"quo\"te<","params":{}}`},
 		{NewNotification("n/m", []byte(`{"name":1}`)), `{"jsonrpc":"2.0","method":"n/m","params":{"name":1}}`},
 		{NewResult("null", []byte(`{"isError":true}`)), `{"jsonrpc":"2.0","id":null,"result":{"isError":true}}`},
-		{NewFailure("", Errorf(-1, "%d<", 5)), `{"jsonrpc":"2.0","id":null,"error":{"code":-1,"message":"5<"}}`},
-		{NewFailure("0", &Error{Code: 2, Data: []byte(`{"a": 1}`)}), `{"jsonrpc":"2.0","id":0,"error":{"code":2,"message":"","data":{"a":1}}}`},
+		{NewErrorResponse("", Errorf(-1, "%d<", 5)), `{"jsonrpc":"2.0","id":null,"error":{"code":-1,"message":"5<"}}`},
+		{NewErrorResponse("0", &Error{Code: 2, Data: []byte(`{"a": 1}`)}), `{"jsonrpc":"2.0","id":0,"error":{"code":2,"message":"","data":{"a":1}}}`},
 	}
 	for _, tt := range tests {
 		if string(tt.got.Raw()) != tt.want {

@@ -148,7 +148,7 @@ func (s *stub) hear(line []byte) {
 	if m.Method() == "tools/call" && m.Name() == "do" {
 		more, err := asked(m.Part(wire.PartArguments))
 		if err != nil {
-			s.write(wire.NewFailure(m.ID(), wire.Errorf(wire.CodeInvalidParams, "%v", err)).Raw(), 0, 0, nil)
+			s.write(wire.NewErrorResponse(m.ID(), wire.Errorf(wire.CodeInvalidParams, "%v", err)).Raw(), 0, 0, nil)
 			return
 		}
 		deeds = append(deeds, more...)

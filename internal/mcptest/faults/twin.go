@@ -123,7 +123,7 @@ func (t *Twin) post(w http.ResponseWriter, r *http.Request) {
 		more, err := asked(m.Part(wire.PartArguments))
 		if err != nil {
 			w.Header().Set("Content-Type", jsonType)
-			w.Write(wire.NewFailure(m.ID(), wire.Errorf(wire.CodeInvalidParams, "%v", err)).Raw())
+			w.Write(wire.NewErrorResponse(m.ID(), wire.Errorf(wire.CodeInvalidParams, "%v", err)).Raw())
 			return
 		}
 		deeds = append(deeds, more...)
@@ -176,7 +176,7 @@ func (t *Twin) strange(w http.ResponseWriter, m wire.Message, status int) {
 	id := m.ID()
 	w.Header().Set("Content-Type", jsonType)
 	w.WriteHeader(status)
-	w.Write(wire.NewFailure(id, wire.Errorf(wire.CodeInvalidRequest, "Session not found")).Raw())
+	w.Write(wire.NewErrorResponse(id, wire.Errorf(wire.CodeInvalidRequest, "Session not found")).Raw())
 }
 
 // dawdles reports whether slow shows its progress, for which there has to be a stream.

@@ -178,7 +178,7 @@ func TestAChildThatClosesItsStdinBehindAWriteIsEnded(t *testing.T) {
 	p := spawn(t, shell("exec <&-; "+say+"say 0; while :; do sleep 0.01; done"))
 	number(t, p)
 	burst := new(wire.Burst)
-	if err := p.Write(notification(1, 0).In(burst), ""); err != nil {
+	if err := p.Write(notification(1, 0).WithBurst(burst), ""); err != nil {
 		t.Errorf("Write: %v", err)
 	}
 	burst.End()

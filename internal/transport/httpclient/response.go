@@ -31,7 +31,7 @@ func (c *httpConn) parse(text []byte) (wire.Message, *transport.MalformedError) 
 	m, err := wire.Parse(text)
 	if errors.Is(err, wire.ErrUTF8) {
 		c.mending.Do(func() { c.log.Warn("the server sends text that is not UTF-8; it is mended", "err", err) })
-		text = wire.Mend(text)
+		text = wire.ReplaceInvalidUTF8(text)
 		m, err = wire.Parse(text)
 	}
 	if err != nil {
@@ -47,7 +47,7 @@ func (p *post) handle(m wire.Message, noise *transport.MalformedError) {
 		p.flaw = m.Raw()
 	case failure != nil && p.opens && isForeign(p.status): // conclude shows it
 	case failure != nil:
-		p.answer(wire.NewFailure(p.id, failure), false)
+		p.answer(wire.NewErrorResponse(p.id, failure), false)
 	case noise != nil && noise.LooksLikeResponse && noise.ID == p.id && p.id != "" && m.Salvage().Kind() == wire.Response:
 		p.answer(m.Salvage(), true)
 	case noise != nil:
