@@ -21,12 +21,12 @@ const (
 // welcome plays a backend's part of the handshake, in which it must be told this.
 func welcome(t *testing.T, p *mcptest.Peer, can string) {
 	t.Helper()
-	m := p.Asked("initialize")
+	m := p.HandleRequest("initialize")
 	if got := capabilitiesIn(m); got != can {
 		t.Errorf("told of %s, want %s", got, can)
 	}
 	p.Reply(m.ID(), logger)
-	p.Told("notifications/initialized")
+	p.HandleNotification("notifications/initialized")
 }
 
 // turned runs a test in which the shared line of the only client's backend was told of what
@@ -49,7 +49,7 @@ func turned(t *testing.T, test func(t *testing.T, h *house, p *mcptest.Peer)) {
 // answer takes a request and answers it with {}.
 func answer(t *testing.T, p *mcptest.Peer, method, uri string) {
 	t.Helper()
-	m := p.Asked(method)
+	m := p.HandleRequest(method)
 	if value, _ := wire.Lookup(m.Part(wire.PartParams), "uri"); wire.Unquote(value) != uri {
 		t.Errorf("got %s, want %s", m.Raw(), uri)
 	}
@@ -66,16 +66,16 @@ func TestCallsWaitForAHandshakeThatIsTheirs(t *testing.T) {
 			h.Start()
 			one := h.callFor("one", "a")
 			p := h.next("a")
-			hello := p.Asked("initialize")
+			hello := p.HandleRequest("initialize")
 			h.Open("two", []byte(canElicit), true)
 			two := h.callFor("two", "a")
 			p.Reply(hello.ID(), logger)
-			p.Told("notifications/initialized")
-			p.Reply(p.Asked("tools/call").ID(), "{}")
+			p.HandleNotification("notifications/initialized")
+			p.Reply(p.HandleRequest("tools/call").ID(), "{}")
 			one.ok(t)
 			own := h.next("a")
 			welcome(t, own, canElicit)
-			own.Reply(own.Asked("tools/call").ID(), "{}")
+			own.Reply(own.HandleRequest("tools/call").ID(), "{}")
 			two.ok(t)
 			h.lists(p)
 			p.WantNothing()
@@ -88,11 +88,11 @@ func TestCallsWaitForAHandshakeThatIsTheirs(t *testing.T) {
 			one, two := h.callFor("one", "a"), h.callFor("two", "a")
 			p = h.next("a")
 			welcome(t, p, canElicit)
-			p.Reply(p.Asked("tools/call").ID(), "{}")
+			p.Reply(p.HandleRequest("tools/call").ID(), "{}")
 			two.ok(t)
 			own := h.next("a")
 			welcome(t, own, canSample)
-			own.Reply(own.Asked("tools/call").ID(), "{}")
+			own.Reply(own.HandleRequest("tools/call").ID(), "{}")
 			one.ok(t)
 			h.lists(p)
 			p.WantNothing()
@@ -106,7 +106,7 @@ func TestCallsWaitForAHandshakeThatIsTheirs(t *testing.T) {
 			one := h.callFor("one", "a")
 			p = h.next("a")
 			welcome(t, p, canSample)
-			p.Reply(p.Asked("tools/call").ID(), "{}")
+			p.Reply(p.HandleRequest("tools/call").ID(), "{}")
 			one.ok(t)
 			if n := len(h.dials("a")); n != 2 {
 				t.Errorf("dialled %d times", n)
@@ -127,13 +127,13 @@ func TestCallsWaitForAHandshakeThatIsTheirs(t *testing.T) {
 			synctest.Wait()
 			one, two := h.callFor("one", "a"), h.callFor("two", "a")
 			p = h.next("a")
-			p.Fail(p.Asked("server/discover").ID(), `{"code":-32601,"message":"no"}`)
+			p.Fail(p.HandleRequest("server/discover").ID(), `{"code":-32601,"message":"no"}`)
 			welcome(t, p, canElicit)
-			p.Reply(p.Asked("tools/call").ID(), "{}")
+			p.Reply(p.HandleRequest("tools/call").ID(), "{}")
 			two.ok(t)
 			own := h.next("a")
 			welcome(t, own, canSample)
-			own.Reply(own.Asked("tools/call").ID(), "{}")
+			own.Reply(own.HandleRequest("tools/call").ID(), "{}")
 			one.ok(t)
 		})
 	})
@@ -153,11 +153,11 @@ func TestCallsWaitForAHandshakeThatIsTheirs(t *testing.T) {
 			guest, session := h.callFor("guest", "a"), h.callFor("session", "a")
 			p = h.next("a")
 			welcome(t, p, canElicit)
-			p.Reply(p.Asked("tools/call").ID(), "{}")
+			p.Reply(p.HandleRequest("tools/call").ID(), "{}")
 			session.ok(t)
 			own := h.next("a")
 			welcome(t, own, canSample)
-			own.Reply(own.Asked("tools/call").ID(), "{}")
+			own.Reply(own.HandleRequest("tools/call").ID(), "{}")
 			guest.ok(t)
 			if n := len(h.dials("a")); n != 3 {
 				t.Errorf("dialled %d times", n)
@@ -219,7 +219,7 @@ func TestASubscriptionIsHeldWhereItIsMade(t *testing.T) {
 			own := h.next("a")
 			welcome(t, own, canSample)
 			answer(t, own, "resources/subscribe", "x:y")
-			own.Reply(own.Asked("tools/call").ID(), "{}")
+			own.Reply(own.HandleRequest("tools/call").ID(), "{}")
 			call.ok(t)
 			answer(t, p, "resources/unsubscribe", "x:y")
 			h.ear.want(t, "one told by a: notifications/resources/updated")
@@ -232,13 +232,13 @@ func TestASubscriptionIsHeldWhereItIsMade(t *testing.T) {
 		inHouse(t, backends.Options{Backends: unasked(each...)}, func(t *testing.T, h *house) {
 			p := h.next("a")
 			p.Discover(discovered(`{"resources":{"subscribe":true}}`))
-			p.Asked("tools/list")
+			p.HandleRequest("tools/list")
 			p.Close()
 			h.Open("one", []byte(canSample), false)
 			synctest.Wait()
 			on := h.subscribe("one", "a", "x:y", true)
 			p = h.next("a")
-			p.Fail(p.Asked("server/discover").ID(), `{"code":-32601,"message":"no"}`)
+			p.Fail(p.HandleRequest("server/discover").ID(), `{"code":-32601,"message":"no"}`)
 			welcome(t, p, "{}")
 			own := h.next("a")
 			welcome(t, own, canSample)
@@ -299,18 +299,18 @@ func TestASubscriptionEndsWhereItIsHeld(t *testing.T) {
 			inHouse(t, backends.Options{Backends: unasked(each...)}, func(t *testing.T, h *house) {
 				p := h.next("a")
 				p.Discover(discovered(`{"resources":{"subscribe":true}}`))
-				p.Asked("tools/list")
+				p.HandleRequest("tools/list")
 				p.Close()
 				h.Open("one", []byte(canSample), false)
 				synctest.Wait()
 				on := []*caller{h.subscribe("one", "a", "x:y", true)}
 				p = h.next("a")
-				p.Fail(p.Asked("server/discover").ID(), `{"code":-32601,"message":"no"}`)
-				hello := p.Asked("initialize")
+				p.Fail(p.HandleRequest("server/discover").ID(), `{"code":-32601,"message":"no"}`)
+				hello := p.HandleRequest("initialize")
 				call := h.callFor("one", "a") // from now on it is to have one
 				own := h.next("a")
 				welcome(t, own, canSample)
-				own.Reply(own.Asked("tools/call").ID(), "{}")
+				own.Reply(own.HandleRequest("tools/call").ID(), "{}")
 				call.ok(t)
 				if again {
 					on = append(on, h.subscribe("one", "a", "x:y", true))
@@ -322,7 +322,7 @@ func TestASubscriptionEndsWhereItIsHeld(t *testing.T) {
 				}
 				off.ok(t)
 				p.Reply(hello.ID(), logger)
-				p.Told("notifications/initialized")
+				p.HandleNotification("notifications/initialized")
 				for _, one := range on {
 					one.ok(t)
 				}

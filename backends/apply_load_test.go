@@ -166,15 +166,15 @@ func TestCONFIG_08_ChangesUnderLoad(t *testing.T) {
 // outcome makes a call, and perhaps takes it back at once. It returns what became of it, or
 // what should not have.
 func (h *house) outcome(session, name string, cancel bool) (string, error) {
-	w := make(peer.Waiter, 2)
-	pending := &peer.Pending{To: w, Owner: session}
+	w := make(peer.ResponseChan, 2)
+	pending := &peer.Call{Handler: w, SessionID: session}
 	h.Send(name, wire.NewRequest("7", "tools/call", []byte(`{"name":"t"}`)), pending)
 	if cancel {
 		h.Cancel(name, pending, nil)
 	}
 	limit := time.NewTimer(time.Minute)
 	defer limit.Stop()
-	var a peer.Answer
+	var a peer.Response
 	select {
 	case a = <-w:
 	case <-limit.C:

@@ -58,7 +58,7 @@ func TestApply_ChangesOneAndKeepsTheOther(t *testing.T) {
 			t.Error("the wrong one ended")
 		}
 		c, _ := h.call("a")
-		next.Reply(next.Asked("tools/call").ID(), "{}")
+		next.Reply(next.HandleRequest("tools/call").ID(), "{}")
 		c.ok(t)
 		if n := len(h.dials("b")); n != 1 {
 			t.Errorf("b was started %d times", n)
@@ -107,7 +107,7 @@ func TestApply_BeforeStartSwapsAtOnce(t *testing.T) {
 		h.Start()
 		a, c := h.next("a"), h.next("c")
 		a.Greet("")
-		a.Reply(a.Asked("tools/call").ID(), "{}")
+		a.Reply(a.HandleRequest("tools/call").ID(), "{}")
 		early.ok(t)
 		a.List(mcptest.Tools("t"))
 		c.Ready("u")
@@ -215,7 +215,7 @@ func TestApply_ABackendThatHangsHoldsNobodyUp(t *testing.T) {
 			t.Error("the wrong one ended")
 		}
 		call, _ := h.call("a")
-		a.Reply(a.Asked("tools/call").ID(), "{}")
+		a.Reply(a.HandleRequest("tools/call").ID(), "{}")
 		call.ok(t)
 		<-done
 		h.wantNames("b__w", "c__v")
@@ -282,7 +282,7 @@ func TestApply_ABackendThatDoesNotStartIsSwappedIn(t *testing.T) {
 			t.Error("the old one goes on")
 		}
 		c, _ := h.call("b")
-		b.Reply(b.Asked("tools/call").ID(), "{}")
+		b.Reply(b.HandleRequest("tools/call").ID(), "{}")
 		c.ok(t)
 		if lines := h.log.Lines("level=WARN", "backend=a", "exit 1"); len(lines) != 1 {
 			t.Errorf("logged %q", h.log.Loud())
@@ -352,7 +352,7 @@ func TestApply_WaitsHalfAMinuteAtMost(t *testing.T) {
 		c, _ := h.call("a") // it waits for the start, as at any other
 		c.want(t, "")
 		slow.Greet("")
-		slow.Reply(slow.Asked("tools/call").ID(), "{}")
+		slow.Reply(slow.HandleRequest("tools/call").ID(), "{}")
 		c.ok(t)
 	})
 }

@@ -24,25 +24,25 @@ func subject(m wire.Message) string {
 // its end at once. It returns what tells the caller so, to be called without l.mu.
 func (l *line) subscribeLocked(w waiting) (tell func()) {
 	uri := subject(w.m)
-	w.c.Stateless, w.c.Again = false, nil // it is answered by the gateway
+	w.c.Modern, w.c.InterceptResponse = false, nil // it is answered by the gateway
 	if w.m.Method() == "resources/unsubscribe" {
-		if l.subs.remove(uri, w.c.Owner) {
+		if l.subs.remove(uri, w.c.SessionID) {
 			l.pokeListening()
 		}
-		return func() { w.c.To.Done(wire.NewResult("0", nothing), nil) }
+		return func() { w.c.Handler.OnResponse(wire.NewResult("0", nothing), nil) }
 	}
 	switch {
 	case !l.b.permits(w.m, w.c):
-		l.subs.refused(uri, w.c.Owner)
-		return func() { w.c.To.Done(wire.Message{}, peer.ErrForbidden) }
+		l.subs.refused(uri, w.c.SessionID)
+		return func() { w.c.Handler.OnResponse(wire.Message{}, peer.ErrForbidden) }
 	case !l.server.has("resources", "subscribe"):
-		l.subs.refused(uri, w.c.Owner)
+		l.subs.refused(uri, w.c.SessionID)
 		return func() {
-			w.c.To.Done(wire.NewErrorResponse("0", wire.Errorf(wire.CodeMethodNotFound, "Method not found: the backend has no subscriptions")), nil)
+			w.c.Handler.OnResponse(wire.NewErrorResponse("0", wire.Errorf(wire.CodeMethodNotFound, "Method not found: the backend has no subscriptions")), nil)
 		}
-	case !l.subs.add(uri, w.c.Owner):
+	case !l.subs.add(uri, w.c.SessionID):
 		return func() {
-			w.c.To.Done(wire.NewErrorResponse("0", wire.Errorf(wire.CodeInternalError, "Too many subscriptions: there may be %d, of which one client has half at most", maxSubscriptions)), nil)
+			w.c.Handler.OnResponse(wire.NewErrorResponse("0", wire.Errorf(wire.CodeInternalError, "Too many subscriptions: there may be %d, of which one client has half at most", maxSubscriptions)), nil)
 		}
 	case l.listened != nil && slices.Contains(l.listened.uris, uri) && l.listened.hears(uri):
 		return l.agreeLocked(w, uri, nil)
@@ -59,8 +59,8 @@ func (l *line) settleLocked(state func(uri string) (known bool, err *wire.Error)
 	for _, w := range l.arming {
 		uri := subject(w.m)
 		if !l.b.permits(w.m, w.c) { // since it began to wait
-			l.subs.refused(uri, w.c.Owner)
-			tell = append(tell, func() { w.c.To.Done(wire.Message{}, peer.ErrForbidden) })
+			l.subs.refused(uri, w.c.SessionID)
+			tell = append(tell, func() { w.c.Handler.OnResponse(wire.Message{}, peer.ErrForbidden) })
 			continue
 		}
 		known, err := state(uri)
@@ -76,9 +76,9 @@ func (l *line) settleLocked(state func(uri string) (known bool, err *wire.Error)
 
 func (l *line) agreeLocked(w waiting, uri string, err *wire.Error) func() {
 	if err != nil {
-		l.subs.refused(uri, w.c.Owner)
-		return func() { w.c.To.Done(wire.NewErrorResponse("0", err), nil) }
+		l.subs.refused(uri, w.c.SessionID)
+		return func() { w.c.Handler.OnResponse(wire.NewErrorResponse("0", err), nil) }
 	}
-	l.subs.agreed(uri, w.c.Owner)
-	return func() { w.c.To.Done(wire.NewResult("0", nothing), nil) }
+	l.subs.agreed(uri, w.c.SessionID)
+	return func() { w.c.Handler.OnResponse(wire.NewResult("0", nothing), nil) }
 }

@@ -101,7 +101,7 @@ func newBackend(s *Set, c config.Backend) *Backend {
 	b.serving, b.withdraw = context.WithCancel(b.life)
 	b.says = spare(b.log)
 	b.shared = newLine(b, "")
-	b.places = newPlaces(c, func(w waiting) { b.line(w.c.Owner, false).send(w) })
+	b.places = newPlaces(c, func(w waiting) { b.line(w.c.SessionID, false).send(w) })
 	return b
 }
 

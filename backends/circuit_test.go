@@ -56,7 +56,7 @@ func TestAnOpenCircuit(t *testing.T) {
 		a := h.next("a")
 		waits, _ := h.call("a") // of a start under way the end is waited for
 		a.Greet("")
-		a.Reply(a.Asked("tools/call").ID(), "{}")
+		a.Reply(a.HandleRequest("tools/call").ID(), "{}")
 		waits.ok(t)
 		a.List(`{"tools":[]}`)
 		h.wantState("a", backends.Ready)
@@ -165,7 +165,7 @@ func TestAnOpenCircuitIsForEverybody(t *testing.T) {
 		call := h.callFor("s7", "a")
 		own := h.next("a")
 		own.Greet("")
-		own.Reply(own.Asked("tools/call").ID(), "{}")
+		own.Reply(own.HandleRequest("tools/call").ID(), "{}")
 		call.ok(t)
 	})
 }
@@ -201,12 +201,12 @@ func TestOwnLinesThatDoNotStartAreBoundedTogether(t *testing.T) {
 		call := h.callFor("s3", "a")
 		own := h.next("a")
 		own.Greet("")
-		own.Reply(own.Asked("tools/call").ID(), "{}")
+		own.Reply(own.HandleRequest("tools/call").ID(), "{}")
 		call.ok(t)
 		other := h.callFor("s4", "a")
 		own = h.next("a")
 		own.Greet("")
-		own.Reply(own.Asked("tools/call").ID(), "{}")
+		own.Reply(own.HandleRequest("tools/call").ID(), "{}")
 		other.ok(t)
 	})
 	inHouse(t, backends.Options{Backends: []config.Backend{remote("a")}}, func(t *testing.T, h *house) {
@@ -225,7 +225,7 @@ func TestOwnLinesThatDoNotStartAreBoundedTogether(t *testing.T) {
 		call := h.callFor("good", "a")
 		own := h.next("a")
 		own.Greet("")
-		own.Reply(own.Asked("tools/call").ID(), "{}")
+		own.Reply(own.HandleRequest("tools/call").ID(), "{}")
 		call.ok(t)
 	})
 }
@@ -242,7 +242,7 @@ func TestACrashLoopOfAnOwnLine(t *testing.T) {
 				select {
 				case p := <-h.queue("a"):
 					p.Greet("")
-					p.Asked("tools/call")
+					p.HandleRequest("tools/call")
 					p.Exit("exit 3", "")
 				case <-stop:
 					return
@@ -269,9 +269,9 @@ type asker struct {
 	err error
 }
 
-func (a *asker) Done(m wire.Message, err error) {
+func (a *asker) OnResponse(m wire.Message, err error) {
 	a.err = err
-	a.caller.Done(m, err)
+	a.caller.OnResponse(m, err)
 }
 
 // CONC-04: a call that may have run is not sent again. It says so.
@@ -287,12 +287,12 @@ func TestCONC04_WhatMayHaveRunIsNotSentAgain(t *testing.T) {
 				p := h.next("a")
 				p.Ready("t")
 				call := &asker{}
-				h.Send("a", wire.NewRequest("7", "tools/call", []byte(`{"name":"t"}`)), &peer.Pending{To: call, Owner: "one"})
+				h.Send("a", wire.NewRequest("7", "tools/call", []byte(`{"name":"t"}`)), &peer.Call{Handler: call, SessionID: "one"})
 				if own {
 					p = h.next("a")
 					p.Greet("")
 				}
-				p.Asked("tools/call") // it runs, and dies before it has answered
+				p.HandleRequest("tools/call") // it runs, and dies before it has answered
 				p.Exit("signal: killed", "")
 				call.want(t, "signal: killed")
 				if lost, ok := errors.AsType[*transport.CallLostError](call.err); !ok || !lost.MayHaveRun {
@@ -301,7 +301,7 @@ func TestCONC04_WhatMayHaveRunIsNotSentAgain(t *testing.T) {
 				other := h.callFor("one", "a")
 				p = h.next("a")
 				p.Greet("")
-				p.Reply(p.Asked("tools/call").ID(), "{}") // the other
+				p.Reply(p.HandleRequest("tools/call").ID(), "{}") // the other
 				other.ok(t)
 				if !own {
 					p.List(`{"tools":[]}`)

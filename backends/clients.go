@@ -117,7 +117,7 @@ func (s *Set) Tell(id, backend string, m wire.Message) {
 			continue
 		}
 		if p, server := l.talk(); p != nil && !server.stateless {
-			_ = p.Tell(m, "") // one that is gone needs no news
+			_ = p.SendNotification(m, "") // one that is gone needs no news
 		}
 	}
 }

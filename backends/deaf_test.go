@@ -29,7 +29,7 @@ func TestFRAME08_FRAME09_ABackendThatStopsReadingIsStartedAgain(t *testing.T) {
 	var log lockedBuffer
 	s, end := running(t, &log, deaf, config.Backend{Name: "good", Embedded: "demo", Enabled: true})
 	began := time.Now()
-	var calls []peer.Waiter
+	var calls []peer.ResponseChan
 	for range 3 {
 		calls = append(calls, asked(s, "deaf", 1<<20))
 	}
@@ -107,7 +107,7 @@ func TestFRAME08_AServerThatNeverReads(t *testing.T) {
 	deaf := config.Backend{Name: "deaf", URL: server.URL, Enabled: true, Era: "legacy", StartTimeout: time.Minute, CallTimeout: time.Second, Sharing: "shared"}
 	s, end := running(t, io.Discard, deaf, config.Backend{Name: "good", Embedded: "demo", Enabled: true})
 	began := time.Now()
-	var calls []peer.Waiter
+	var calls []peer.ResponseChan
 	for range 20 { // 80 MiB: more than may be under way
 		calls = append(calls, asked(s, "deaf", 4<<20))
 	}

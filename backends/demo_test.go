@@ -61,7 +61,7 @@ func TestTheDemoBackend(t *testing.T) {
 			`{"name":"add","arguments":{"a":-1e308,"b":-1e308}}`: `"isError":true`,
 		} {
 			c := &caller{}
-			set.Send("demo", wire.NewRequest("0", "tools/call", []byte(params)), &peer.Pending{To: c})
+			set.Send("demo", wire.NewRequest("0", "tools/call", []byte(params)), &peer.Call{Handler: c})
 			synctest.Wait()
 			if len(c.ends) != 1 || !strings.Contains(c.ends[0], want) {
 				t.Errorf("%s: %q, want %s", params, c.ends, want)

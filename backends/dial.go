@@ -76,7 +76,7 @@ func (b *Backend) dial(by way) (transport.Conn, error) {
 		Env:          b.environ(),
 		StallTimeout: unreadFor(c.CallTimeout),
 		Mask:         b.set.Mask,
-		Stderr:       func(line string) { b.says.Log(context.Background(), says, "stderr: "+line) },
+		OnStderr:       func(line string) { b.says.Log(context.Background(), says, "stderr: "+line) },
 		OnRepair:     func() { b.says.Warn("the backend sent what is no UTF-8; it was mended") },
 	})
 	switch {

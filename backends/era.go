@@ -162,8 +162,8 @@ func (l *line) discover(ctx context.Context, p *peer.Peer) (server, error) {
 	speaks := protocol.Newest()
 	for again := false; ; again = true {
 		stamp := protocol.ClientMeta{Revision: speaks.Date, Capabilities: protocol.ClientCapabilitiesToModern(l.declares()), ClientInfo: l.b.set.client}
-		m, err := p.Ask(ctx, stamp.AddTo(wire.NewRequest("0", discoverMethod, nil)))
-		_, unusable := errors.AsType[*peer.BadAnswer](err)
+		m, err := p.RoundTrip(ctx, stamp.AddTo(wire.NewRequest("0", discoverMethod, nil)))
+		_, unusable := errors.AsType[*peer.BadResponseError](err)
 		switch {
 		case unusable, errors.Is(err, httpclient.ErrNotStateless):
 			return server{}, classic{failed(discoverMethod, err)}

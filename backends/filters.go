@@ -37,7 +37,7 @@ func (b *Backend) lists(k catalog.Kind, own string) bool {
 // the request is written. Without a filter it looks at nothing and allocates nothing. A request
 // that ends something, such as resources/unsubscribe, and one about a task are always permitted:
 // the call that they belong to was.
-func (b *Backend) permits(m wire.Message, c *peer.Pending) bool {
+func (b *Backend) permits(m wire.Message, c *peer.Call) bool {
 	f := b.filters.Load()
 	if f.Tools.IsZero() && f.Prompts.IsZero() && f.Resources.IsZero() {
 		return true
@@ -57,7 +57,7 @@ func (b *Backend) permits(m wire.Message, c *peer.Pending) bool {
 
 // Permits reports whether the configuration in force permits that a request goes to a backend: the
 // backend is in it, and its filters permit the request.
-func (s *Set) Permits(backend string, m wire.Message, c *peer.Pending) bool {
+func (s *Set) Permits(backend string, m wire.Message, c *peer.Call) bool {
 	b, ok := s.now().byName[backend]
 	return ok && b.permits(m, c)
 }
@@ -102,10 +102,10 @@ func (b *Backend) denies(k catalog.Kind, own string) bool {
 }
 
 // named returns the backend's own name of the tool or prompt that a request asks for.
-func named(m wire.Message, c *peer.Pending) string {
+func named(m wire.Message, c *peer.Call) string {
 	switch {
-	case c.Own != "":
-		return c.Own
+	case c.RemoteName != "":
+		return c.RemoteName
 	case c.Name != nil:
 		return wire.Unquote(c.Name)
 	}

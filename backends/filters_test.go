@@ -23,11 +23,11 @@ func denying(c config.Backend, tools, prompts, resources string) config.Backend 
 }
 
 // ends is why a call ended.
-type ends struct{ peer.Waiter }
+type ends struct{ peer.ResponseChan }
 
 func (h *house) sendTo(backend, method, params string) ends {
-	e := ends{make(peer.Waiter, 2)}
-	h.Send(backend, wire.NewRequest("0", method, []byte(params)), &peer.Pending{To: e.Waiter, Owner: "s"})
+	e := ends{make(peer.ResponseChan, 2)}
+	h.Send(backend, wire.NewRequest("0", method, []byte(params)), &peer.Call{Handler: e.ResponseChan, SessionID: "s"})
 	return e
 }
 
@@ -35,11 +35,11 @@ func (h *house) sendTo(backend, method, params string) ends {
 func (e ends) wantForbidden(t *testing.T, what string) {
 	t.Helper()
 	synctest.Wait()
-	if len(e.Waiter) != 1 {
-		t.Errorf("%s: ended %d times", what, len(e.Waiter))
+	if len(e.ResponseChan) != 1 {
+		t.Errorf("%s: ended %d times", what, len(e.ResponseChan))
 		return
 	}
-	if a := <-e.Waiter; !errors.Is(a.Err, peer.ErrForbidden) {
+	if a := <-e.ResponseChan; !errors.Is(a.Err, peer.ErrForbidden) {
 		t.Errorf("%s: ended with %v %s", what, a.Err, a.Raw())
 	}
 }
@@ -60,7 +60,7 @@ func TestReloadForbidsQueuedCalls_F_SEC_1(t *testing.T) {
 		queued.wantForbidden(t, "queued")
 		ids = wantTools(t, p, "open")
 		p.Reply(ids[0], "{}")
-		if a := <-last.Waiter; a.Err != nil {
+		if a := <-last.ResponseChan; a.Err != nil {
 			t.Errorf("the permitted call ended with %v", a.Err)
 		}
 		h.sendTo("a", "tools/call", `{"name":"secret"}`).wantForbidden(t, "direct")
@@ -148,8 +148,8 @@ func TestReloadForbidsRetriedCalls_F_SEC_1(t *testing.T) {
 		p.List(mcptest.Tools("secret"))
 		h.Open("s", nil, false)
 		e := h.sendTo("a", "tools/call", `{"name":"secret"}`)
-		p.Fail(p.Asked("tools/call").ID(), `{"code":-32020,"message":"header mismatch"}`)
-		list := p.Asked("tools/list")
+		p.Fail(p.HandleRequest("tools/call").ID(), `{"code":-32020,"message":"header mismatch"}`)
+		list := p.HandleRequest("tools/list")
 		<-h.apply(change(denying(all[0], "secret", "", "")))
 		p.Reply(list.ID(), mcptest.Tools("secret"))
 		e.wantForbidden(t, "retried")
@@ -167,7 +167,7 @@ func TestReloadForbidsSubscriptions_F_SEC_1(t *testing.T) {
 		h.lists(p)
 		h.Open("s", nil, false)
 		c := h.subscribe("s", "a", "x:secret", true)
-		p.Reply(p.Asked("resources/subscribe").ID(), "{}")
+		p.Reply(p.HandleRequest("resources/subscribe").ID(), "{}")
 		c.ok(t)
 		const heard = "s told by a: notifications/resources/updated"
 		update := `{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"x:secret"}}`
@@ -184,7 +184,7 @@ func TestReloadForbidsSubscriptions_F_SEC_1(t *testing.T) {
 		h.lists(next)
 		next.WantNothing() // it is not subscribed to again
 		<-h.apply(change(all[0]))
-		next.Reply(next.Asked("resources/subscribe").ID(), "{}")
+		next.Reply(next.HandleRequest("resources/subscribe").ID(), "{}")
 		h.ear.want(t, heard) // something may have been missed
 		next.Send(update)
 		h.ear.want(t, heard)
@@ -198,7 +198,7 @@ func TestFiltersChangeInPlace_F_CLI_5(t *testing.T) {
 		p.Greet("")
 		p.List(mcptest.Tools("open", "secret"))
 		c, _ := h.call("a")
-		id := p.Asked("tools/call").ID()
+		id := p.HandleRequest("tools/call").ID()
 		for _, step := range []struct {
 			deny string
 			want []string

@@ -30,7 +30,7 @@ func TestVERSION02_VERSION03_InitializeComesFirst(t *testing.T) {
 					time.Sleep(time.Second)
 					p.Greet("")
 				}
-				p.Reply(p.Asked("tools/call").ID(), "{}")
+				p.Reply(p.HandleRequest("tools/call").ID(), "{}")
 				call.ok(t)
 			})
 		})
@@ -44,14 +44,14 @@ func TestNOTIF20_NothingIsSentThatBlocksAServer(t *testing.T) {
 	inHouse(t, backends.Options{Backends: plain("a")}, func(t *testing.T, h *house) {
 		p := h.next("a")
 		p.Greet(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},"logging":{}},"serverInfo":{"name":"s","version":"1"}}`)
-		p.Reply(p.Asked("tools/list").ID(), mcptest.Tools("t"))
-		p.Reply(p.Asked("prompts/list").ID(), `{"prompts":[]}`)
-		p.Reply(p.Asked("resources/list").ID(), `{"resources":[]}`)
-		p.Reply(p.Asked("resources/templates/list").ID(), `{"resourceTemplates":[]}`)
+		p.Reply(p.HandleRequest("tools/list").ID(), mcptest.Tools("t"))
+		p.Reply(p.HandleRequest("prompts/list").ID(), `{"prompts":[]}`)
+		p.Reply(p.HandleRequest("resources/list").ID(), `{"resources":[]}`)
+		p.Reply(p.HandleRequest("resources/templates/list").ID(), `{"resourceTemplates":[]}`)
 		synctest.Wait()
 		p.HearPings()
 		time.Sleep(24 * time.Hour)
-		p.Asked("ping") // which it leaves unanswered
+		p.HandleRequest("ping") // which it leaves unanswered
 		p.WantNothing()
 	})
 }

@@ -300,7 +300,7 @@ func (l *line) restore(ctx context.Context, p *peer.Peer, s server) (missed []st
 func (l *line) repeat(ctx context.Context, p *peer.Peer, requests []wire.Message) {
 	warned := false
 	for some := range slices.Chunk(requests, 64) { // more than a few at once are refused by some
-		for i, a := range p.AskAll(ctx, some...) {
+		for i, a := range p.RoundTripAll(ctx, some...) {
 			if failure := a.Part(wire.PartError); a.Err == nil && failure != nil {
 				a.Err = wire.ReadError(failure)
 			}

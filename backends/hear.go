@@ -22,10 +22,10 @@ import (
 type Clients interface {
 	// Asked hands on what a backend asks of a client: of that whose session is
 	// named. "" means that it is not certain which one is concerned.
-	Asked(session, backend string, r *peer.Request)
+	HandleRequest(session, backend string, r *peer.Request)
 	// Told hands on what a backend says unasked, likewise. On is the stream on which it
 	// came.
-	Told(session, backend string, m wire.Message, on peer.Stream)
+	HandleNotification(session, backend string, m wire.Message, on peer.Origin)
 }
 
 // maxQuestions bounds what a backend may ask of us at one time, over one line. Clients
@@ -46,7 +46,7 @@ type handler struct {
 var errEcho = errors.New("it sends back what it is sent: it is no MCP server, or there is a terminal between (docker run -t, ssh -t)")
 
 // Asked implements peer.Handler.
-func (h *handler) Asked(r *peer.Request) {
+func (h *handler) HandleRequest(r *peer.Request) {
 	ready, server := h.l.talk()
 	if m := r.Method(); ready == nil && (m == string(mcp.MethodInitialize) || m == discoverMethod) {
 		h.hangUp(errEcho)
@@ -66,7 +66,7 @@ func (h *handler) Asked(r *peer.Request) {
 		return
 	}
 	r.Message = m
-	h.l.b.set.clients().Asked(h.owner(r.Message, r.On()), h.l.b.cfg.Name, r)
+	h.l.b.set.clients().HandleRequest(h.owner(r.Message, r.Origin()), h.l.b.cfg.Name, r)
 }
 
 // namesCause reports whether a message names something, a task or an elicitation,
@@ -89,36 +89,36 @@ func namesCause(m wire.Message) bool {
 // one client it is in any case one of its sessions, see soleSession. Where there are
 // several streams (HTTP), what comes on no call's may be older than an answer that is
 // here already, and is nobody's; so is what comes on that of a call that is over.
-func (h *handler) owner(m wire.Message, on peer.Stream) string {
+func (h *handler) owner(m wire.Message, on peer.Origin) string {
 	switch {
 	case h.l.own():
 		return h.l.session
-	case on.Call != nil && (on.Call.Owner != "" || !h.l.b.set.Solo):
-		return on.Call.Owner
+	case on.Call != nil && (on.Call.SessionID != "" || !h.l.b.set.Solo):
+		return on.Call.SessionID
 	case h.l.b.set.Solo:
-		if owner, ok := h.peer.SoleOwner(); ok && !namesCause(m) {
+		if owner, ok := h.peer.SoleSession(); ok && !namesCause(m) {
 			return owner
 		}
-		if owner := h.peer.FirstOwner(); owner != "" && !namesCause(m) {
+		if owner := h.peer.OldestSession(); owner != "" && !namesCause(m) {
 			return owner // there is but one client, whatever it goes by
 		}
 		return h.l.b.set.soleSession()
-	case on.Over, h.l.b.hasStreams(), namesCause(m):
+	case on.CallEnded, h.l.b.hasStreams(), namesCause(m):
 		return ""
 	}
 	if _, server := h.l.talk(); server.stateless { // there a log is of a call that asked for it, and has not been answered
-		owner, _ := h.peer.SoleOwnerOf(func(owner string) bool {
+		owner, _ := h.peer.SoleSessionWhere(func(owner string) bool {
 			_, level := h.l.b.set.says(owner)
 			return level != ""
 		})
 		return owner
 	}
-	owner, _ := h.peer.SoleOwner()
+	owner, _ := h.peer.SoleSession()
 	return owner
 }
 
 // Told implements peer.Handler.
-func (h *handler) Told(m wire.Message, on peer.Stream) {
+func (h *handler) HandleNotification(m wire.Message, on peer.Origin) {
 	method := m.Method()
 	switch {
 	case h.l.own() && h.l.b.read(method, func(k catalog.Kind) { h.l.news[k] = true }):
@@ -147,7 +147,7 @@ func (h *handler) Told(m wire.Message, on peer.Stream) {
 		}
 		h.l.says.Debug("backend says", "params", cut(string(m.Part(wire.PartParams)), maxSaid))
 	}
-	h.l.b.set.clients().Told(h.owner(m, on), h.l.b.cfg.Name, m, on)
+	h.l.b.set.clients().HandleNotification(h.owner(m, on), h.l.b.cfg.Name, m, on)
 }
 
 // changed has those lists read anew that a notification says have changed. One look
@@ -208,7 +208,7 @@ func (b *Backend) takeStale() (which [catalog.NumKinds]bool, tell func()) {
 	}
 	return which, func() {
 		for c := range heard {
-			b.set.clients().Told(c.session, b.cfg.Name, wire.NewNotification(c.notification, nil), peer.Stream{})
+			b.set.clients().HandleNotification(c.session, b.cfg.Name, wire.NewNotification(c.notification, nil), peer.Origin{})
 		}
 	}
 }

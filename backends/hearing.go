@@ -13,10 +13,10 @@ import (
 
 // A hearing is one subscriptions/listen.
 type hearing struct {
-	c     *peer.Pending
+	c     *peer.Call
 	uris  []string
 	acked chan []byte // 1 slot: what the server has agreed to
-	over  peer.Waiter
+	over  peer.ResponseChan
 	began time.Time
 	all   bool     // it has not said what it has agreed to
 	some  []string // the URIs that it has agreed to
@@ -33,8 +33,8 @@ func (h *hearing) is(m wire.Message) bool {
 // arm opens a listen and waits until the server has acknowledged it.
 func (g *listening) arm(ctx context.Context, params []byte, uris []string) (*hearing, error) {
 	l := g.l
-	h := &hearing{uris: uris, acked: make(chan []byte, 1), over: make(peer.Waiter, 1), began: time.Now()}
-	h.c = &peer.Pending{To: h.over, Stateless: true, Aside: true}
+	h := &hearing{uris: uris, acked: make(chan []byte, 1), over: make(peer.ResponseChan, 1), began: time.Now()}
+	h.c = &peer.Call{Handler: h.over, Modern: true, Internal: true}
 	l.mu.Lock()
 	l.opening = h
 	l.mu.Unlock()
@@ -44,7 +44,7 @@ func (g *listening) arm(ctx context.Context, params []byte, uris []string) (*hea
 		l.mu.Unlock()
 	}()
 	m := wire.NewRequest("0", "subscriptions/listen", params)
-	if err := g.p.Offer(l.b.stamped(m, g.s, "", false), h.c); err != nil {
+	if err := g.p.TrySend(l.b.stamped(m, g.s, "", false), h.c); err != nil {
 		return nil, err
 	}
 	select {
@@ -63,7 +63,7 @@ func (g *listening) arm(ctx context.Context, params []byte, uris []string) (*hea
 }
 
 // ending returns why a listen ended that was not acknowledged.
-func ending(a peer.Answer) error {
+func ending(a peer.Response) error {
 	if failure := a.Part(wire.PartError); a.Err == nil && failure != nil {
 		return wire.ReadError(failure)
 	}
@@ -74,7 +74,7 @@ func ending(a peer.Answer) error {
 }
 
 // acknowledged notes what the server has agreed to.
-func (l *line) acknowledged(m wire.Message, on peer.Stream) {
+func (l *line) acknowledged(m wire.Message, on peer.Origin) {
 	l.mu.Lock()
 	h := l.opening
 	l.mu.Unlock()

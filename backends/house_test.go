@@ -191,11 +191,11 @@ type caller struct {
 	ends []string
 }
 
-// Progressed implements peer.Asker.
-func (c *caller) Progressed(wire.Message) {}
+// Progressed implements peer.ResponseHandler.
+func (c *caller) OnProgress(wire.Message) {}
 
-// Done implements peer.Asker.
-func (c *caller) Done(m wire.Message, err error) {
+// Done implements peer.ResponseHandler.
+func (c *caller) OnResponse(m wire.Message, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err != nil {
@@ -206,9 +206,9 @@ func (c *caller) Done(m wire.Message, err error) {
 }
 
 // call sends a tools/call to a backend.
-func (h *house) call(backend string) (*caller, *peer.Pending) {
+func (h *house) call(backend string) (*caller, *peer.Call) {
 	c := &caller{}
-	p := &peer.Pending{To: c}
+	p := &peer.Call{Handler: c}
 	h.Send(backend, wire.NewRequest("0", "tools/call", []byte(`{"name":"t"}`)), p)
 	return c, p
 }

@@ -152,7 +152,7 @@ func TestCallsOfALostSession_F_HTTP_13(t *testing.T) {
 				calls, greeted := 1, s.count("initialize")
 				for round := range 3 {
 					s.forget()
-					var waiters []peer.Waiter
+					var waiters []peer.ResponseChan
 					for range 20 {
 						waiters = append(waiters, asked(set, "x", 1))
 					}
@@ -181,8 +181,8 @@ func TestRequestsOfALostSession_F_HTTP_13(t *testing.T) {
 			s := &sessionServer{refuse: notFound}
 			set := s.serve(t, "shared")
 			s.forget()
-			w := make(peer.Waiter, 1)
-			set.Send("x", wire.NewRequest("0", m, []byte(`{"uri":"x://y","name":"n"}`)), &peer.Pending{To: w, Owner: "one"})
+			w := make(peer.ResponseChan, 1)
+			set.Send("x", wire.NewRequest("0", m, []byte(`{"uri":"x://y","name":"n"}`)), &peer.Call{Handler: w, SessionID: "one"})
 			if a := <-w; a.Err != nil || string(a.Part(wire.PartResult)) != "{}" {
 				t.Errorf("got %s, %v", a.Raw(), a.Err)
 			}
@@ -233,8 +233,8 @@ func TestA404IsAnAnswer_F_HTTP_13(t *testing.T) {
 			}
 			greeted := s.count("initialize")
 			for range 2 * opensAt {
-				w := make(peer.Waiter, 1)
-				set.Send("x", wire.NewRequest("0", s.missing, []byte(`{"name":"n"}`)), &peer.Pending{To: w, Owner: "one"})
+				w := make(peer.ResponseChan, 1)
+				set.Send("x", wire.NewRequest("0", s.missing, []byte(`{"name":"n"}`)), &peer.Call{Handler: w, SessionID: "one"})
 				if a := <-w; a.Err == nil || !strings.Contains(a.Err.Error(), "404") {
 					t.Errorf("what is not there: %s, %v", a.Raw(), a.Err)
 				}

@@ -79,8 +79,8 @@ func TestALazyBackendIsStartedByTheFirstCall(t *testing.T) {
 			} else {
 				p.Greet("")
 			}
-			p.Reply(p.Asked("tools/call").ID(), `{"content":[]}`)
-			p.Reply(p.Asked("tools/call").ID(), `{"content":[]}`)
+			p.Reply(p.HandleRequest("tools/call").ID(), `{"content":[]}`)
+			p.Reply(p.HandleRequest("tools/call").ID(), `{"content":[]}`)
 			one.ok(t)
 			two.ok(t)
 			p.List(mcptest.Tools("new" + c.Name)) // what is known may be out of date
@@ -126,8 +126,8 @@ func TestALazyBackendIsStartedByASubscription(t *testing.T) {
 		sub := h.subscribe("one", "a", "x:y", true)
 		p := h.next("a")
 		p.Greet(logger)
-		p.Reply(p.Asked("logging/setLevel").ID(), "{}")
-		p.Reply(p.Asked("resources/subscribe").ID(), "{}")
+		p.Reply(p.HandleRequest("logging/setLevel").ID(), "{}")
+		p.Reply(p.HandleRequest("resources/subscribe").ID(), "{}")
 		sub.ok(t)
 	})
 }
@@ -144,7 +144,7 @@ func TestALazyBackendWithAConnectionForEach(t *testing.T) {
 		own := h.next("a")
 		h.wantState("a", backends.Stopped)
 		own.Greet("")
-		own.Reply(own.Asked("tools/call").ID(), "{}")
+		own.Reply(own.HandleRequest("tools/call").ID(), "{}")
 		call.ok(t)
 		h.next("a").Ready("u")
 		h.wantNames("u")
@@ -187,7 +187,7 @@ func TestAnIdleBackendIsStopped(t *testing.T) {
 				}
 				rest := func() {
 					if era == "modern" { // it is listened to for changes all the time
-						p.Asked("subscriptions/listen")
+						p.HandleRequest("subscriptions/listen")
 						p.Send(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":{"toolsListChanged":true}}}`)
 					}
 					p.List(mcptest.Tools("t"))
@@ -196,7 +196,7 @@ func TestAnIdleBackendIsStopped(t *testing.T) {
 				rest()
 				time.Sleep(50 * time.Second)
 				c, _ := h.call("a")
-				m := p.Asked("tools/call")
+				m := p.HandleRequest("tools/call")
 				time.Sleep(5 * time.Minute) // it is at work
 				h.wantState("a", backends.Ready)
 				p.Reply(m.ID(), `{"content":[]}`)
@@ -219,7 +219,7 @@ func TestAnIdleBackendIsStopped(t *testing.T) {
 				c, _ = h.call("a")
 				p = h.next("a")
 				start()
-				p.Reply(p.Asked("tools/call").ID(), `{"content":[]}`)
+				p.Reply(p.HandleRequest("tools/call").ID(), `{"content":[]}`)
 				c.ok(t)
 				rest()
 				h.wantState("a", backends.Ready)
@@ -240,7 +240,7 @@ func TestAStoppedBackendStaysSo(t *testing.T) {
 		h.Start()
 		p := h.next("a")
 		p.Greet("")
-		p.Reply(p.Asked("tools/call").ID(), "{}")
+		p.Reply(p.HandleRequest("tools/call").ID(), "{}")
 		c.ok(t)
 		p.List(mcptest.Tools("t"))
 		time.Sleep(time.Hour)
@@ -258,11 +258,11 @@ func TestWhatKeepsABackendFromBeingStopped(t *testing.T) {
 	}{
 		"a subscription": {func(h *house, p *mcptest.Peer) func() {
 			a := h.subscribe("one", "a", "x:y", true)
-			p.Reply(p.Asked("resources/subscribe").ID(), "{}")
+			p.Reply(p.HandleRequest("resources/subscribe").ID(), "{}")
 			a.ok(h.t)
 			return func() {
 				a := h.subscribe("one", "a", "x:y", false)
-				p.Reply(p.Asked("resources/unsubscribe").ID(), "{}")
+				p.Reply(p.HandleRequest("resources/unsubscribe").ID(), "{}")
 				a.ok(h.t)
 			}
 		}},
@@ -277,17 +277,17 @@ func TestWhatKeepsABackendFromBeingStopped(t *testing.T) {
 		}},
 		"a call": {func(h *house, p *mcptest.Peer) func() {
 			h.callFor("one", "a")
-			m := p.Asked("tools/call")
+			m := p.HandleRequest("tools/call")
 			return func() { p.Reply(m.ID(), "{}") }
 		}},
 		"what goes on after a call": {func(h *house, p *mcptest.Peer) func() {
 			t := &trailing{}
-			t.pending = &peer.Pending{To: t, Owner: "one"}
+			t.pending = &peer.Call{Handler: t, SessionID: "one"}
 			h.Send("a", wire.NewRequest("7", "tools/call", []byte(`{"name":"t"}`)), t.pending)
-			p.Reply(p.Asked("tools/call").ID(), `{"task":{"taskId":"1"}}`)
+			p.Reply(p.HandleRequest("tools/call").ID(), `{"task":{"taskId":"1"}}`)
 			synctest.Wait()
 			return func() {
-				t.trail.End()
+				t.trail.Stop()
 				p.Send(`{"jsonrpc":"2.0","method":"notifications/x"}`)
 			}
 		}},
@@ -316,7 +316,7 @@ func TestWhatKeepsABackendFromBeingStopped(t *testing.T) {
 			p := h.next("a")
 			p.HearPings()
 			p.Greet("")
-			p.Fail(p.Asked("tools/list").ID(), `{"code":-32603,"message":"not yet"}`)
+			p.Fail(p.HandleRequest("tools/list").ID(), `{"code":-32603,"message":"not yet"}`)
 			time.Sleep(time.Second)
 			p.List(mcptest.Tools("t"))
 			for range 4 {
@@ -332,13 +332,13 @@ func TestWhatKeepsABackendFromBeingStopped(t *testing.T) {
 
 // trailing goes on after its answer.
 type trailing struct {
-	pending *peer.Pending
-	trail   *peer.Trail
+	pending *peer.Call
+	trail   *peer.ProgressRelay
 }
 
-func (t *trailing) Progressed(wire.Message) {}
+func (t *trailing) OnProgress(wire.Message) {}
 
-func (t *trailing) Done(wire.Message, error) { t.trail = t.pending.Trail(func(wire.Message) {}) }
+func (t *trailing) OnResponse(wire.Message, error) { t.trail = t.pending.RelayProgress(func(wire.Message) {}) }
 
 // A first list that takes longer than a backend may be idle is waited for.
 func TestABackendIsNotStoppedBeforeItIsListed(t *testing.T) {
@@ -347,7 +347,7 @@ func TestABackendIsNotStoppedBeforeItIsListed(t *testing.T) {
 	inHouse(t, backends.Options{Backends: []config.Backend{c}}, func(t *testing.T, h *house) {
 		p := h.next("a")
 		p.Greet("")
-		m := p.Asked("tools/list")
+		m := p.HandleRequest("tools/list")
 		time.Sleep(30 * time.Second)
 		p.Reply(m.ID(), mcptest.Tools("t"))
 		h.wantNames("t")
@@ -370,13 +370,13 @@ func TestAnIdleOwnLineIsStopped(t *testing.T) {
 		call := h.callFor("one", "a")
 		one := h.next("a")
 		one.Greet(logger)
-		one.Reply(one.Asked("logging/setLevel").ID(), "{}")
-		one.Reply(one.Asked("tools/call").ID(), "{}")
+		one.Reply(one.HandleRequest("logging/setLevel").ID(), "{}")
+		one.Reply(one.HandleRequest("tools/call").ID(), "{}")
 		call.ok(t)
 		sub := h.subscribe("two", "a", "x:y", true)
 		two := h.next("a")
 		two.Greet(logger)
-		two.Reply(two.Asked("resources/subscribe").ID(), "{}")
+		two.Reply(two.HandleRequest("resources/subscribe").ID(), "{}")
 		sub.ok(t)
 		time.Sleep(2 * time.Minute)
 		if !one.Over() || two.Over() {
@@ -387,8 +387,8 @@ func TestAnIdleOwnLineIsStopped(t *testing.T) {
 		call = h.callFor("one", "a")
 		one = h.next("a")
 		one.Greet(logger)
-		one.Reply(one.Asked("logging/setLevel").ID(), "{}") // what it knew it is told again
-		one.Reply(one.Asked("tools/call").ID(), "{}")
+		one.Reply(one.HandleRequest("logging/setLevel").ID(), "{}") // what it knew it is told again
+		one.Reply(one.HandleRequest("tools/call").ID(), "{}")
 		call.ok(t)
 		if len(h.dials("a")) != n+1 {
 			t.Errorf("started %d times", len(h.dials("a"))-n)
@@ -419,7 +419,7 @@ func TestACallInTheMomentOfTheStopIsNotLost(t *testing.T) {
 					first := h.callFor("one", "a")
 					p = h.next("a")
 					p.Greet("")
-					p.Reply(p.Asked("tools/call").ID(), "{}")
+					p.Reply(p.HandleRequest("tools/call").ID(), "{}")
 					first.ok(t)
 				}
 				time.Sleep(time.Minute - time.Nanosecond)
@@ -446,7 +446,7 @@ func TestACallInTheMomentOfTheStopIsNotLost(t *testing.T) {
 					live.Greet("")
 				}
 				for range calls {
-					live.Reply(live.Asked("tools/call").ID(), "{}")
+					live.Reply(live.HandleRequest("tools/call").ID(), "{}")
 				}
 				for _, c := range calls {
 					c.ok(t)
@@ -482,7 +482,7 @@ func TestAChangeDoesNotStartALazyBackend(t *testing.T) {
 		c, _ := h.call("a")
 		p := h.next("a")
 		p.Greet("")
-		p.Reply(p.Asked("tools/call").ID(), "{}")
+		p.Reply(p.HandleRequest("tools/call").ID(), "{}")
 		c.ok(t)
 	})
 }
@@ -495,7 +495,7 @@ func TestABackendThatWasNeverListedIsNotStopped(t *testing.T) {
 		p.Greet("")
 		ready := time.Now().Add(5 * time.Minute)
 		for {
-			m := p.Asked("tools/list")
+			m := p.HandleRequest("tools/list")
 			if time.Now().After(ready) {
 				p.Reply(m.ID(), mcptest.Tools("t"))
 				break
@@ -534,19 +534,19 @@ func TestSubscriptionsThatAreHandedOverWakeAStoppedLine(t *testing.T) {
 	c.Sharing, c.Era = "session", ""
 	inHouse(t, backends.Options{Backends: []config.Backend{c}}, func(t *testing.T, h *house) {
 		p := h.next("a")
-		p.Fail(p.Asked("server/discover").ID(), `{"code":-32601,"message":"Method not found"}`)
+		p.Fail(p.HandleRequest("server/discover").ID(), `{"code":-32601,"message":"Method not found"}`)
 		p.Ready("t")
 		h.Open("one", nil, false)
 		sub := h.subscribe("one", "a", "x:y", true)
 		own := h.next("a")
 		own.Greet(`{"protocolVersion":"2025-11-25","capabilities":{"resources":{"subscribe":true}},"serverInfo":{"name":"x","version":"1"}}`)
-		own.Reply(own.Asked("resources/subscribe").ID(), "{}")
+		own.Reply(own.HandleRequest("resources/subscribe").ID(), "{}")
 		sub.ok(t)
 		time.Sleep(2 * time.Minute)
 		h.wantState("a", backends.Stopped) // the shared one
 		own.Exit("killed", "")
 		own = h.next("a")
-		own.Fail(own.Asked("initialize").ID(), `{"code":-32601,"message":"Method not found"}`)
+		own.Fail(own.HandleRequest("initialize").ID(), `{"code":-32601,"message":"Method not found"}`)
 		own = h.next("a")
 		own.Discover(discovered(`{"tools":{},"resources":{"subscribe":true}}`))
 		synctest.Wait()
@@ -555,7 +555,7 @@ func TestSubscriptionsThatAreHandedOverWakeAStoppedLine(t *testing.T) {
 		}
 		shared := h.next("a")
 		shared.Discover(discovered(`{"tools":{},"resources":{"subscribe":true}}`))
-		shared.Asked("subscriptions/listen")
+		shared.HandleRequest("subscriptions/listen")
 	})
 }
 
@@ -570,7 +570,7 @@ func TestIdleStopIsCountedFromTheLastCall(t *testing.T) {
 			p.HearPings()
 			time.Sleep(idle / 2)
 			call, _ := h.call("a")
-			p.Reply(p.Asked("tools/call").ID(), "{}")
+			p.Reply(p.HandleRequest("tools/call").ID(), "{}")
 			call.ok(t)
 			time.Sleep(idle - time.Millisecond)
 			if p.Over() {

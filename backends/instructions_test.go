@@ -16,10 +16,10 @@ func TestInstructions_OfBothGenerationsAndReplacedByAReload(t *testing.T) {
 	all := unasked(plain("a", "b")...)
 	inHouse(t, backends.Options{Backends: all}, func(t *testing.T, h *house) {
 		a := h.next("a")
-		a.Reply(a.Asked("server/discover").ID(), strings.Replace(mcptest.Discovered, "{", `{"instructions":"Use a.",`, 1))
+		a.Reply(a.HandleRequest("server/discover").ID(), strings.Replace(mcptest.Discovered, "{", `{"instructions":"Use a.",`, 1))
 		a.List(mcptest.Tools("t"))
 		b := h.next("b")
-		b.Fail(b.Asked("server/discover").ID(), `{"code":-32601,"message":"no"}`)
+		b.Fail(b.HandleRequest("server/discover").ID(), `{"code":-32601,"message":"no"}`)
 		b.Greet(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"instructions":"` + long + `"}`)
 		b.List(mcptest.Tools("u"))
 		a.WantNothing()

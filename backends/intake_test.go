@@ -39,7 +39,7 @@ func TestStalledAnswers_F_SEC_9(t *testing.T) {
 	stalls := config.Backend{Name: "stalls", URL: server.URL, Enabled: true, Era: "legacy", StartTimeout: time.Minute, CallTimeout: time.Hour, Sharing: "shared"}
 	s, end := running(t, io.Discard, stalls, config.Backend{Name: "good", Embedded: "demo", Enabled: true})
 	const all, fit = 40, 5 // calls, and the answers of 3 MiB that may be held at a time
-	ended := make(chan peer.Answer, all)
+	ended := make(chan peer.Response, all)
 	for range all {
 		call := asked(s, "stalls", 10)
 		go func() { ended <- <-call }()
@@ -49,7 +49,7 @@ func TestStalledAnswers_F_SEC_9(t *testing.T) {
 		if a.Err == nil || !strings.Contains(a.Err.Error(), "messages from this backend that are not complete may have 16777216 bytes together") {
 			t.Errorf("ended with %v, %s", a.Err, a.Raw())
 		}
-		if held := s.intake.Held(); held > 16<<20 {
+		if held := s.intake.InUse(); held > 16<<20 {
 			t.Errorf("%d bytes are held", held)
 		}
 		if a := <-asked(s, "good", 10); a.Err != nil {

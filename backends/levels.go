@@ -77,12 +77,12 @@ func (l *line) levelLocked(g *gathering) {
 		return
 	}
 	l.level = level
-	c := &peer.Pending{To: nobody{}, Timeout: restoring}
+	c := &peer.Call{Handler: nobody{}, Timeout: restoring}
 	if g != nil {
 		g.join()
-		c.To = g
+		c.Handler = g
 	}
-	if l.peer.Offer(setLevel(level), c) != nil {
+	if l.peer.TrySend(setLevel(level), c) != nil {
 		l.level = "" // it was not told; the next who asks, or the next conversation, tells it
 		if g != nil {
 			g.leave()
@@ -119,8 +119,8 @@ func (g *gathering) leave() {
 
 func (g *gathering) end() { g.once.Do(g.done) }
 
-// Progressed implements peer.Asker.
-func (g *gathering) Progressed(wire.Message) {}
+// Progressed implements peer.ResponseHandler.
+func (g *gathering) OnProgress(wire.Message) {}
 
-// Done implements peer.Asker.
-func (g *gathering) Done(wire.Message, error) { g.leave() }
+// Done implements peer.ResponseHandler.
+func (g *gathering) OnResponse(wire.Message, error) { g.leave() }

@@ -72,7 +72,7 @@ type line struct {
 // waiting is a call that waits, for the backend to start or for another try.
 type waiting struct {
 	m     wire.Message
-	c     *peer.Pending
+	c     *peer.Call
 	sub   *subscribing // likewise c.To, if it is a subscription
 	again bool         // it is sent a second time
 	moved bool         // it stays with the line to which it has come: see line.elsewhereLocked
@@ -117,14 +117,14 @@ func (l *line) sent(w waiting) bool {
 		l.b.passOn(w)
 		return true
 	}
-	if w.c.Revoked() { // while it was on its way from one line to another
+	if w.c.IsCancelled() { // while it was on its way from one line to another
 		l.mu.Unlock()
-		w.c.To.Done(wire.Message{}, peer.ErrCancelled)
+		w.c.Handler.OnResponse(wire.Message{}, peer.ErrCancelled)
 		return true
 	}
 	if w.sub != nil && !l.b.set.isOpen(w.sub.session) { // who closes it looks here afterwards
 		l.mu.Unlock()
-		w.c.To.Done(wire.Message{}, notSent("%w", errSessionOver))
+		w.c.Handler.OnResponse(wire.Message{}, notSent("%w", errSessionOver))
 		return true
 	}
 	p, server := l.peer, l.server
@@ -150,7 +150,7 @@ func (l *line) sent(w waiting) bool {
 	}
 	switch {
 	case refusal != nil:
-		w.c.To.Done(wire.Message{}, refusal)
+		w.c.Handler.OnResponse(wire.Message{}, refusal)
 	case p != nil:
 		err := l.offer(p, server, w)
 		if errors.Is(err, transport.ErrClosed) {
@@ -158,7 +158,7 @@ func (l *line) sent(w waiting) bool {
 			return false
 		}
 		if err != nil {
-			w.c.To.Done(wire.Message{}, notOffered(err))
+			w.c.Handler.OnResponse(wire.Message{}, notOffered(err))
 		}
 	}
 	return true
@@ -225,7 +225,7 @@ func (l *line) wakeLocked() {
 }
 
 // takeBack takes a call out that waits, and reports whether it did.
-func (l *line) takeBack(c *peer.Pending) bool {
+func (l *line) takeBack(c *peer.Call) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, list := range []*[]waiting{&l.waiting, &l.again, &l.arming} {
@@ -288,16 +288,16 @@ func (l *line) letThrough(p *peer.Peer) (down time.Duration, refused []func()) {
 // session's client. This can only be said of the conversation over which it is to go, so
 // not while there is none.
 func (l *line) elsewhereLocked(w waiting) bool {
-	if l.own() || l.server.stateless || w.moved || w.c.Owner == "" {
+	if l.own() || l.server.stateless || w.moved || w.c.SessionID == "" {
 		return false
 	}
-	return l.b.private() || l.b.set.Solo && l.toldOtherLocked(w.c.Owner)
+	return l.b.private() || l.b.set.Solo && l.toldOtherLocked(w.c.SessionID)
 }
 
 // move sends what was elsewhere, on the line that it belongs on. It stays there, unless that
 // is the line that all share, and nobody knows what its next server will be told.
 func (b *Backend) move(w waiting) {
-	l := b.line(w.c.Owner, false)
+	l := b.line(w.c.SessionID, false)
 	l.mu.Lock()
 	w.moved = l.own() || l.peer != nil
 	l.mu.Unlock()
@@ -326,7 +326,7 @@ func (l *line) offerLocked(p *peer.Peer, some []waiting) (refused []func()) {
 			return refused
 		}
 		if err != nil {
-			refused = append(refused, func() { w.c.To.Done(wire.Message{}, notOffered(err)) })
+			refused = append(refused, func() { w.c.Handler.OnResponse(wire.Message{}, notOffered(err)) })
 		}
 	}
 	return refused
@@ -392,7 +392,7 @@ func (l *line) down(why error) {
 // end ends what has waited. The backend has answered thereby.
 func (l *line) end(dropped []waiting, why error) {
 	for _, w := range dropped {
-		w.c.To.Done(wire.Message{}, why)
+		w.c.Handler.OnResponse(wire.Message{}, why)
 	}
 	if !l.own() {
 		l.b.answer(true, nil)

@@ -20,7 +20,7 @@ func (h *house) subscribe(session, backend, uri string, on bool) *caller {
 	}
 	a := &caller{}
 	m := wire.NewRequest("7", method, wire.Encode(map[string]string{"uri": uri}))
-	h.Subscribe(backend, uri, on, m, &peer.Pending{To: a, Owner: session})
+	h.Subscribe(backend, uri, on, m, &peer.Call{Handler: a, SessionID: session})
 	return a
 }
 
@@ -34,11 +34,11 @@ func TestSubscriptionsOverASharedConnection(t *testing.T) {
 		}
 		for _, session := range []string{"one", "two"} {
 			a := h.subscribe(session, "a", "file:///dir", true)
-			p.Reply(p.Asked("resources/subscribe").ID(), "{}")
+			p.Reply(p.HandleRequest("resources/subscribe").ID(), "{}")
 			a.ok(t)
 		}
 		refused := h.subscribe("three", "a", "file:///dir", true)
-		p.Fail(p.Asked("resources/subscribe").ID(), `{"code":-32603,"message":"no"}`)
+		p.Fail(p.HandleRequest("resources/subscribe").ID(), `{"code":-32603,"message":"no"}`)
 		refused.ok(t)
 		note := `{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"file:///dir/part"}}`
 		p.Send(note)
@@ -53,12 +53,12 @@ func TestSubscriptionsOverASharedConnection(t *testing.T) {
 		p.Close()
 		p = h.next("a")
 		p.Greet(logger)
-		p.Reply(p.Asked("resources/subscribe").ID(), "{}")
+		p.Reply(p.HandleRequest("resources/subscribe").ID(), "{}")
 		h.lists(p)
 		h.ear.want(t, "two told by a: notifications/resources/updated")
 
 		h.Close("two")
-		if m := p.Asked("resources/unsubscribe"); !strings.Contains(string(m.Raw()), "file:///dir") {
+		if m := p.HandleRequest("resources/unsubscribe"); !strings.Contains(string(m.Raw()), "file:///dir") {
 			t.Errorf("got %s", m.Raw())
 		}
 		p.Send(note)
@@ -75,17 +75,17 @@ func TestSubscriptionsKeepAnOwnConnectionUp(t *testing.T) {
 		a := h.subscribe("one", "a", "x:y", true)
 		p := h.next("a")
 		p.Greet(logger)
-		p.Reply(p.Asked("resources/subscribe").ID(), "{}")
+		p.Reply(p.HandleRequest("resources/subscribe").ID(), "{}")
 		a.ok(t)
 		p.Close()
 		p = h.next("a")
 		p.Greet(logger)
-		p.Reply(p.Asked("resources/subscribe").ID(), "{}")
+		p.Reply(p.HandleRequest("resources/subscribe").ID(), "{}")
 		h.ear.want(t, "one told by a: notifications/resources/updated")
 		p.Send(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"x:other"}}`)
 		h.ear.want(t, "one told by a: notifications/resources/updated")
 		off := h.subscribe("one", "a", "x:y", false)
-		p.Reply(p.Asked("resources/unsubscribe").ID(), "{}")
+		p.Reply(p.HandleRequest("resources/unsubscribe").ID(), "{}")
 		off.ok(t)
 		p.Close()
 		time.Sleep(time.Hour)
@@ -99,7 +99,7 @@ func TestSubscriptionsKeepAnOwnConnectionUp(t *testing.T) {
 func TestNOTIF11_LogLevels(t *testing.T) {
 	level := func(t *testing.T, p *mcptest.Peer, want string) {
 		t.Helper()
-		m := p.Asked("logging/setLevel")
+		m := p.HandleRequest("logging/setLevel")
 		if value, _ := wire.Lookup(m.Part(wire.PartParams), "level"); wire.Unquote(value) != want {
 			t.Errorf("level %s, want %s", value, want)
 		}
@@ -140,7 +140,7 @@ func TestNOTIF11_LogLevels(t *testing.T) {
 		own := h.next("own")
 		own.Greet(logger)
 		level(t, own, "warning")
-		own.Asked("tools/call")
+		own.HandleRequest("tools/call")
 
 		a.Close()
 		a = h.next("a")
@@ -167,9 +167,9 @@ func TestASubscriptionUnderWayCounts(t *testing.T) {
 		h.Open("one", nil, false)
 		h.Open("two", nil, false)
 		h.subscribe("one", "a", "x:y", true)
-		p.Reply(p.Asked("resources/subscribe").ID(), "{}")
+		p.Reply(p.HandleRequest("resources/subscribe").ID(), "{}")
 		two := h.subscribe("two", "a", "x:y", true)
-		under := p.Asked("resources/subscribe")
+		under := p.HandleRequest("resources/subscribe")
 		h.Close("one")
 		p.Reply(under.ID(), "{}")
 		two.ok(t)
@@ -177,14 +177,14 @@ func TestASubscriptionUnderWayCounts(t *testing.T) {
 
 		// The other way round: the request to stop is under way when somebody subscribes.
 		off := h.subscribe("two", "a", "x:y", false)
-		stop := p.Asked("resources/unsubscribe")
+		stop := p.HandleRequest("resources/unsubscribe")
 		h.Open("three", nil, false)
 		three := h.subscribe("three", "a", "x:y", true)
-		p.Reply(p.Asked("resources/subscribe").ID(), "{}")
+		p.Reply(p.HandleRequest("resources/subscribe").ID(), "{}")
 		p.Reply(stop.ID(), "{}")
 		off.ok(t)
 		three.ok(t)
-		p.Asked("resources/subscribe") // once more, for it may have come first
+		p.HandleRequest("resources/subscribe") // once more, for it may have come first
 	})
 }
 
@@ -199,15 +199,15 @@ func TestNoCallOvertakesALevel(t *testing.T) {
 		h.callFor("one", "a")
 		p := h.next("a")
 		p.Greet(logger)
-		first := p.Asked("logging/setLevel")
+		first := p.HandleRequest("logging/setLevel")
 		h.SetLevel("one", "debug", func() {})
 		h.callFor("one", "a")
 		p.Reply(first.ID(), "{}")
-		if m := p.Asked("logging/setLevel"); !strings.Contains(string(m.Raw()), `"debug"`) {
+		if m := p.HandleRequest("logging/setLevel"); !strings.Contains(string(m.Raw()), `"debug"`) {
 			t.Errorf("got %s", m.Raw())
 		}
-		p.Asked("tools/call")
-		p.Asked("tools/call")
+		p.HandleRequest("tools/call")
+		p.HandleRequest("tools/call")
 	})
 }
 
@@ -219,9 +219,9 @@ func TestARefusedSubscriptionTakesNoneAway(t *testing.T) {
 		h.lists(p)
 		h.Open("one", nil, false)
 		h.subscribe("one", "a", "x:y", true)
-		p.Reply(p.Asked("resources/subscribe").ID(), "{}")
+		p.Reply(p.HandleRequest("resources/subscribe").ID(), "{}")
 		h.subscribe("one", "a", "x:y", true)
-		p.Fail(p.Asked("resources/subscribe").ID(), `{"code":-32603,"message":"twice"}`)
+		p.Fail(p.HandleRequest("resources/subscribe").ID(), `{"code":-32603,"message":"twice"}`)
 		p.Send(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"x:y"}}`)
 		h.ear.want(t, "one told by a: notifications/resources/updated")
 	})

@@ -24,14 +24,14 @@ type ear struct {
 	asked []*peer.Request
 }
 
-func (e *ear) Asked(session, backend string, r *peer.Request) {
+func (e *ear) HandleRequest(session, backend string, r *peer.Request) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.heard = append(e.heard, session+" asked by "+backend+": "+r.Method())
 	e.asked = append(e.asked, r)
 }
 
-func (e *ear) Told(session, backend string, m wire.Message, _ peer.Stream) {
+func (e *ear) HandleNotification(session, backend string, m wire.Message, _ peer.Origin) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.heard = append(e.heard, session+" told by "+backend+": "+m.Method())
@@ -58,7 +58,7 @@ func remote(name string) config.Backend {
 // callFor sends a tools/call of a session.
 func (h *house) callFor(session, backend string) *caller {
 	a := &caller{}
-	h.Send(backend, wire.NewRequest("7", "tools/call", []byte(`{"name":"t"}`)), &peer.Pending{To: a, Owner: session})
+	h.Send(backend, wire.NewRequest("7", "tools/call", []byte(`{"name":"t"}`)), &peer.Call{Handler: a, SessionID: session})
 	return a
 }
 
@@ -77,9 +77,9 @@ const logger = `{"protocolVersion":"2025-11-25","capabilities":{"logging":{},"re
 
 func (h *house) lists(p *mcptest.Peer) {
 	h.t.Helper()
-	p.Reply(p.Asked("tools/list").ID(), `{"tools":[]}`)
-	p.Reply(p.Asked("resources/list").ID(), `{"resources":[]}`)
-	p.Reply(p.Asked("resources/templates/list").ID(), `{"resourceTemplates":[]}`)
+	p.Reply(p.HandleRequest("tools/list").ID(), `{"tools":[]}`)
+	p.Reply(p.HandleRequest("resources/list").ID(), `{"resources":[]}`)
+	p.Reply(p.HandleRequest("resources/templates/list").ID(), `{"resourceTemplates":[]}`)
 }
 
 func capabilitiesIn(m wire.Message) string {
@@ -97,7 +97,7 @@ func TestS2C02_BackendsAreToldWhatTheClientCanDo(t *testing.T) {
 			h.Open("one", []byte(mine), false)
 			h.Start()
 			for _, name := range []string{"a", "b"} {
-				if m := h.next(name).Asked("initialize"); capabilitiesIn(m) != mine {
+				if m := h.next(name).HandleRequest("initialize"); capabilitiesIn(m) != mine {
 					t.Errorf("%s was told %s", name, m.Raw())
 				}
 			}
@@ -112,7 +112,7 @@ func TestS2C02_BackendsAreToldWhatTheClientCanDo(t *testing.T) {
 			h.Open("one", []byte(mine), false)
 			h.Open("two", nil, false)
 			for _, name := range []string{"a", "b", "shared", "each"} {
-				if m := h.next(name).Asked("initialize"); capabilitiesIn(m) != "{}" {
+				if m := h.next(name).HandleRequest("initialize"); capabilitiesIn(m) != "{}" {
 					t.Errorf("%s, shared: %s", name, m.Raw())
 				}
 			}
@@ -121,7 +121,7 @@ func TestS2C02_BackendsAreToldWhatTheClientCanDo(t *testing.T) {
 					h.callFor(session, name)
 				}
 				for _, name := range []string{"a", "each"} {
-					if m := h.next(name).Asked("initialize"); capabilitiesIn(m) != want {
+					if m := h.next(name).HandleRequest("initialize"); capabilitiesIn(m) != want {
 						t.Errorf("%s, of session %s: %s", name, session, m.Raw())
 					}
 				}
@@ -147,8 +147,8 @@ func TestCONC09_ASessionHasAConnectionOfItsOwn(t *testing.T) {
 		q := h.next("a")
 		p.Greet("")
 		q.Greet("")
-		p.Reply(p.Asked("tools/call").ID(), `{"content":[]}`)
-		p.Reply(p.Asked("tools/call").ID(), `{"content":[]}`)
+		p.Reply(p.HandleRequest("tools/call").ID(), `{"content":[]}`)
+		p.Reply(p.HandleRequest("tools/call").ID(), `{"content":[]}`)
 		one.ok(t)
 		again.ok(t)
 		h.Close("one")
@@ -156,7 +156,7 @@ func TestCONC09_ASessionHasAConnectionOfItsOwn(t *testing.T) {
 		if !p.Over() || q.Over() {
 			t.Error("the wrong connection ended")
 		}
-		q.Reply(q.Asked("tools/call").ID(), `{"content":[]}`)
+		q.Reply(q.HandleRequest("tools/call").ID(), `{"content":[]}`)
 		two.ok(t)
 		h.callFor("one", "a").want(t, "it is not running: the session is over")
 		h.Close("one") // does nothing
@@ -175,7 +175,7 @@ func TestAnOwnConnectionIsMadeAnewWhenItIsNeeded(t *testing.T) {
 		call := h.callFor("one", "a")
 		p := h.next("a")
 		p.Greet("")
-		p.Asked("tools/call")
+		p.HandleRequest("tools/call")
 		p.Close()
 		call.want(t, "it closed the connection")
 		time.Sleep(time.Hour)
@@ -185,7 +185,7 @@ func TestAnOwnConnectionIsMadeAnewWhenItIsNeeded(t *testing.T) {
 		call = h.callFor("one", "a")
 		p = h.next("a")
 		p.Greet("")
-		p.Reply(p.Asked("tools/call").ID(), `{"content":[]}`)
+		p.Reply(p.HandleRequest("tools/call").ID(), `{"content":[]}`)
 		call.ok(t)
 	})
 }
@@ -198,7 +198,7 @@ func TestAnOwnConnectionThatFailsIsLeftAloneForAWhile(t *testing.T) {
 		for range 5 {
 			call := h.callFor("one", "a")
 			p := h.next("a")
-			p.Fail(p.Asked("initialize").ID(), `{"code":-32603,"message":"no"}`)
+			p.Fail(p.HandleRequest("initialize").ID(), `{"code":-32603,"message":"no"}`)
 			call.want(t, "it did not start: initialize: no")
 			n := len(h.dials("a"))
 			h.callFor("one", "a").wantReason(t, "it is not running: initialize: no; next try in ")
@@ -223,7 +223,7 @@ func TestWhoseItIsWhatABackendSays(t *testing.T) {
 			h.callFor("one", "a")
 			p := h.next("a")
 			p.Greet("")
-			p.Asked("tools/call")
+			p.HandleRequest("tools/call")
 			say(p)
 			h.ear.want(t, "one asked by a: roots/list", "one told by a: notifications/message")
 			say(shared)
@@ -238,12 +238,12 @@ func TestWhoseItIsWhatABackendSays(t *testing.T) {
 			h.Open("two", nil, false)
 			h.callFor("one", "a")
 			h.callFor("one", "a")
-			first, second := p.Asked("tools/call"), p.Asked("tools/call")
+			first, second := p.HandleRequest("tools/call"), p.HandleRequest("tools/call")
 			p.Reply(first.ID(), `{}`)
 			p.Send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}`)
 			h.ear.want(t, "one told by a: notifications/message")
 			two := h.callFor("two", "a")
-			third := p.Asked("tools/call")
+			third := p.HandleRequest("tools/call")
 			say(p)
 			h.ear.want(t, " asked by a: roots/list", " told by a: notifications/message")
 			p.Reply(second.ID(), `{}`)
@@ -263,7 +263,7 @@ func TestWhoseItIsWhatABackendSays(t *testing.T) {
 			p.Ready("t")
 			h.Open("one", nil, false)
 			h.callFor("one", "a")
-			p.Asked("tools/call")
+			p.HandleRequest("tools/call")
 			say(p)
 			h.ear.want(t, " asked by a: roots/list", " told by a: notifications/message")
 		})
@@ -276,13 +276,13 @@ func TestWhoseItIsWhatABackendSays(t *testing.T) {
 			p.Ready("t")
 			h.Open("one", nil, false)
 			h.Open("two", nil, false)
-			cancelled := &peer.Pending{To: &caller{}, Owner: "one"}
+			cancelled := &peer.Call{Handler: &caller{}, SessionID: "one"}
 			h.Send("a", wire.NewRequest("7", "tools/call", []byte(`{"name":"t"}`)), cancelled)
-			taken := p.Asked("tools/call")
+			taken := p.HandleRequest("tools/call")
 			h.Cancel("a", cancelled, nil)
-			p.Told("notifications/cancelled")
+			p.HandleNotification("notifications/cancelled")
 			h.callFor("two", "a")
-			p.Asked("tools/call")
+			p.HandleRequest("tools/call")
 			note := `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}`
 			p.Send(note)
 			h.ear.want(t, " told by a: notifications/message")
@@ -293,11 +293,11 @@ func TestWhoseItIsWhatABackendSays(t *testing.T) {
 			p.Send(note)
 			h.ear.want(t, "two told by a: notifications/message")
 
-			cancelled = &peer.Pending{To: &caller{}, Owner: "one"}
+			cancelled = &peer.Call{Handler: &caller{}, SessionID: "one"}
 			h.Send("a", wire.NewRequest("7", "tools/call", []byte(`{"name":"t"}`)), cancelled)
-			p.Asked("tools/call")
+			p.HandleRequest("tools/call")
 			h.Cancel("a", cancelled, nil)
-			p.Told("notifications/cancelled")
+			p.HandleNotification("notifications/cancelled")
 			p.Send(note)
 			h.ear.want(t, " told by a: notifications/message")
 			time.Sleep(31 * time.Second)
@@ -321,13 +321,13 @@ func TestNotificationsOfAClientGoWhereItIsAlone(t *testing.T) {
 		q := h.next("own")
 		p.Greet("")
 		q.Greet("")
-		p.Asked("tools/call")
-		q.Asked("tools/call")
+		p.HandleRequest("tools/call")
+		q.HandleRequest("tools/call")
 		h.Tell("one", "", wire.NewNotification("notifications/roots/list_changed", nil))
-		p.Told("notifications/roots/list_changed")
+		p.HandleNotification("notifications/roots/list_changed")
 		h.Tell("one", "a", wire.NewNotification("notifications/tasks/status", nil))
 		h.Tell("one", "own", wire.NewNotification("notifications/tasks/status", nil))
-		p.Told("notifications/tasks/status")
+		p.HandleNotification("notifications/tasks/status")
 		p.WantNothing()
 		for _, other := range []*mcptest.Peer{a, lists, q} {
 			other.WantNothing()
@@ -341,8 +341,8 @@ func TestRES06_AListThatIsUnknownIsEmpty(t *testing.T) {
 	inHouse(t, backends.Options{Backends: plain("a")}, func(t *testing.T, h *house) {
 		a := h.next("a")
 		a.Greet(`{"protocolVersion":"2025-11-25","capabilities":{"prompts":{},"resources":{}},"serverInfo":{"name":"s","version":"1"}}`)
-		tools, prompts := a.Asked("tools/list"), a.Asked("prompts/list")
-		resources, templates := a.Asked("resources/list"), a.Asked("resources/templates/list")
+		tools, prompts := a.HandleRequest("tools/list"), a.HandleRequest("prompts/list")
+		resources, templates := a.HandleRequest("resources/list"), a.HandleRequest("resources/templates/list")
 		a.Fail(prompts.ID(), `{"code":-32601,"message":"Method not found"}`)
 		a.Reply(resources.ID(), `{"resources":[{"uri":"x:y","name":"y"}]}`)
 		a.Fail(templates.ID(), `{"code":-32603,"message":"oh"}`)
@@ -354,7 +354,7 @@ func TestRES06_AListThatIsUnknownIsEmpty(t *testing.T) {
 		}
 		// It is asked again for all of them, for one was not to be had.
 		for _, method := range []string{"tools/list", "prompts/list", "resources/list", "resources/templates/list"} {
-			a.Asked(method)
+			a.HandleRequest(method)
 		}
 	})
 }
@@ -364,20 +364,20 @@ func TestAListIsReadAgainWhenItHasChanged(t *testing.T) {
 	inHouse(t, backends.Options{Backends: plain("a")}, func(t *testing.T, h *house) {
 		a := h.next("a")
 		a.Greet(`{"protocolVersion":"2025-11-25","capabilities":{"prompts":{},"resources":{}},"serverInfo":{"name":"s","version":"1"}}`)
-		a.Reply(a.Asked("tools/list").ID(), mcptest.Tools("t"))
-		a.Reply(a.Asked("prompts/list").ID(), `{"prompts":[]}`)
-		a.Reply(a.Asked("resources/list").ID(), `{"resources":[]}`)
-		a.Reply(a.Asked("resources/templates/list").ID(), `{"resourceTemplates":[]}`)
+		a.Reply(a.HandleRequest("tools/list").ID(), mcptest.Tools("t"))
+		a.Reply(a.HandleRequest("prompts/list").ID(), `{"prompts":[]}`)
+		a.Reply(a.HandleRequest("resources/list").ID(), `{"resources":[]}`)
+		a.Reply(a.HandleRequest("resources/templates/list").ID(), `{"resourceTemplates":[]}`)
 		synctest.Wait()
 		a.Send(`{"jsonrpc":"2.0","method":"notifications/prompts/list_changed"}`)
-		a.Reply(a.Asked("prompts/list").ID(), `{"prompts":[{"name":"p"}]}`)
+		a.Reply(a.HandleRequest("prompts/list").ID(), `{"prompts":[{"name":"p"}]}`)
 		synctest.Wait()
 		if s := h.status("a"); s.Counts != [4]int{1, 1, 0, 0} {
 			t.Errorf("status: %+v", s)
 		}
 		a.Send(`{"jsonrpc":"2.0","method":"notifications/resources/list_changed"}`)
-		a.Asked("resources/list")
-		a.Asked("resources/templates/list")
+		a.HandleRequest("resources/list")
+		a.HandleRequest("resources/templates/list")
 		a.WantNothing()
 	})
 }
@@ -389,13 +389,13 @@ func TestLinesFallBackSideBySide(t *testing.T) {
 		h.Open("one", nil, false)
 		call := h.callFor("one", "a")
 		own := h.next("a")
-		of, and := shared.Asked("initialize"), own.Asked("initialize")
+		of, and := shared.HandleRequest("initialize"), own.HandleRequest("initialize")
 		shared.Break(&transport.CallLostError{ID: of.ID(), Err: httpclient.ErrNotStreamable})
 		h.next("a").Ready("t")
 		own.Break(&transport.CallLostError{ID: and.ID(), Err: httpclient.ErrNotStreamable})
 		again := h.next("a")
 		again.Greet("")
-		again.Reply(again.Asked("tools/call").ID(), "{}")
+		again.Reply(again.HandleRequest("tools/call").ID(), "{}")
 		call.ok(t)
 	})
 }
@@ -414,19 +414,19 @@ func TestAClientHearsOfItsOwnServersListsWhenTheyHaveBeenRead(t *testing.T) {
 			call := h.callFor(session, "a")
 			own[i] = h.next("a")
 			own[i].Greet(logger)
-			own[i].Reply(own[i].Asked("tools/call").ID(), "{}")
+			own[i].Reply(own[i].HandleRequest("tools/call").ID(), "{}")
 			call.ok(t)
 		}
 		e := h.ear
 		time.Sleep(time.Second)
 		own[0].Send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
-		list := shared.Asked("tools/list")
+		list := shared.HandleRequest("tools/list")
 		e.want(t)
 		own[0].Send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`) // while it is read
 		synctest.Wait()
 		shared.Reply(list.ID(), mcptest.Tools("t"))
 		e.want(t, "one told by a: notifications/tools/list_changed")
-		shared.Reply(shared.Asked("tools/list").ID(), mcptest.Tools("t"))
+		shared.Reply(shared.HandleRequest("tools/list").ID(), mcptest.Tools("t"))
 		e.want(t, "one told by a: notifications/tools/list_changed")
 		time.Sleep(time.Minute)
 		e.want(t)

@@ -129,7 +129,7 @@ func (b *Backend) drain(ctx context.Context, p *peer.Peer, s server, read []*rea
 		if len(open) == 0 {
 			return
 		}
-		for i, a := range p.AskAll(ctx, requests...) {
+		for i, a := range p.RoundTripAll(ctx, requests...) {
 			next, err := b.page(open[i], s, a)
 			open[i].err = err
 			open[i].done = err != nil || next == nil
@@ -147,7 +147,7 @@ func (b *Backend) drain(ctx context.Context, p *peer.Peer, s server, read []*rea
 
 // page takes one page and returns the cursor of the next one, nil if there is none.
 // A cursor that comes twice ends the list: following it would never end.
-func (b *Backend) page(r *reading, s server, a peer.Answer) (next []byte, err error) {
+func (b *Backend) page(r *reading, s server, a peer.Response) (next []byte, err error) {
 	if a.Err != nil {
 		return nil, a.Err
 	}

@@ -22,9 +22,9 @@ func TestPARTIAL05_NoToolsIsNoFailure(t *testing.T) {
 		empty, without, failing := h.next("empty"), h.next("without"), h.next("failing")
 		empty.Ready()
 		without.Greet(`{"protocolVersion":"2024-11-05","capabilities":{}}`)
-		without.Fail(without.Asked("tools/list").ID(), `{"code":-32601,"message":"Method not found"}`)
+		without.Fail(without.HandleRequest("tools/list").ID(), `{"code":-32601,"message":"Method not found"}`)
 		failing.Greet("")
-		failing.Fail(failing.Asked("tools/list").ID(), `{"code":-32603,"message":"database is locked"}`)
+		failing.Fail(failing.HandleRequest("tools/list").ID(), `{"code":-32603,"message":"database is locked"}`)
 		for name, want := range map[string]string{"empty": "<nil>", "without": "<nil>", "failing": "tools/list: database is locked"} {
 			state := backends.Ready
 			if want != "<nil>" {
@@ -46,7 +46,7 @@ func TestPARTIAL08_AFailedListIsAskedForAgain(t *testing.T) {
 		a.Greet("")
 		began := time.Now()
 		for i := range 3 {
-			a.Fail(a.Asked("tools/list").ID(), `{"code":-32603,"message":"not yet"}`)
+			a.Fail(a.HandleRequest("tools/list").ID(), `{"code":-32603,"message":"not yet"}`)
 			if took := time.Since(began); i > 0 && took > time.Second {
 				t.Errorf("asked again after %v", took)
 			}
@@ -60,10 +60,10 @@ func TestPARTIAL08_AFailedListIsAskedForAgain(t *testing.T) {
 		a.WantNothing()
 		// A list that fails later leaves the last one as it was.
 		a.Send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
-		a.Reply(a.Asked("tools/list").ID(), `"nonsense"`)
+		a.Reply(a.HandleRequest("tools/list").ID(), `"nonsense"`)
 		h.wantNames("t")
 		c, _ := h.call("a")
-		m := a.Asked("tools/call")
+		m := a.HandleRequest("tools/call")
 		a.Reply(m.ID(), "{}")
 		c.want(t, result(string(m.ID()), "{}"))
 	})
@@ -76,8 +76,8 @@ func TestAListThatIsNeverAnsweredIsGivenUp(t *testing.T) {
 		a := h.next("a")
 		a.Greet("")
 		began := time.Now()
-		m := a.Asked("tools/list")
-		if note := a.Told("notifications/cancelled"); note.RequestID() != m.ID() {
+		m := a.HandleRequest("tools/list")
+		if note := a.HandleNotification("notifications/cancelled"); note.RequestID() != m.ID() {
 			t.Errorf("cancelled %s", note.RequestID())
 		}
 		if took := time.Since(began); took != 10*time.Second {
@@ -98,7 +98,7 @@ func TestListChangesAreReadAndBurstsCoalesced(t *testing.T) {
 		for range 10 { // before the first list is answered
 			a.Send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
 		}
-		m := a.Asked("tools/list")
+		m := a.HandleRequest("tools/list")
 		a.WantNothing()
 		a.Reply(m.ID(), mcptest.Tools("one"))
 		a.List(mcptest.Tools("two"))
@@ -108,7 +108,7 @@ func TestListChangesAreReadAndBurstsCoalesced(t *testing.T) {
 		for range 10 {
 			a.Send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
 		}
-		m = a.Asked("tools/list")
+		m = a.HandleRequest("tools/list")
 		a.Reply(m.ID(), mcptest.Tools("two")) // the same: no news
 		if extra := a.Taken(); len(extra) > 1 {
 			t.Errorf("asked %d times more", len(extra))
@@ -128,7 +128,7 @@ func TestPagesThatRunInACircleEnd(t *testing.T) {
 		a := h.next("a")
 		a.Greet("")
 		for i := range 3 {
-			a.Reply(a.Asked("tools/list").ID(), fmt.Sprintf(`{"tools":[{"name":"t%d","inputSchema":{"type":"object"}}],"nextCursor":"c%d"}`, i, i%2))
+			a.Reply(a.HandleRequest("tools/list").ID(), fmt.Sprintf(`{"tools":[{"name":"t%d","inputSchema":{"type":"object"}}],"nextCursor":"c%d"}`, i, i%2))
 		}
 		a.WantNothing()
 		h.wantNames("t0", "t1", "t2")
@@ -144,7 +144,7 @@ func TestPagesAndToolsHaveBounds(t *testing.T) {
 			a := h.next("a")
 			a.Greet("")
 			for i := range 1000 {
-				a.Reply(a.Asked("tools/list").ID(), fmt.Sprintf(`{"tools":[],"nextCursor":"c%d"}`, i))
+				a.Reply(a.HandleRequest("tools/list").ID(), fmt.Sprintf(`{"tools":[],"nextCursor":"c%d"}`, i))
 			}
 			a.WantNothing()
 			if lines := h.log.Lines("level=WARN", "too many pages"); len(lines) != 1 || !h.View().Complete {
@@ -162,7 +162,7 @@ func TestPagesAndToolsHaveBounds(t *testing.T) {
 					names[i] = fmt.Sprintf("t%d_%d", page, i)
 				}
 				list := strings.TrimSuffix(mcptest.Tools(names...), "}") + fmt.Sprintf(`,"nextCursor":"c%d"}`, page)
-				a.Reply(a.Asked("tools/list").ID(), list)
+				a.Reply(a.HandleRequest("tools/list").ID(), list)
 			}
 			a.WantNothing()
 			if n := len(h.names()); n != 10000 {
@@ -290,7 +290,7 @@ func TestGlobsThatMatchNothingAreTold(t *testing.T) {
 		a.List(mcptest.Tools("t", "t_delete", "u"))
 		told(1, `tools.allow "x?"`, `tools.deny "tdelete"`)
 		a.Send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
-		a.Fail(a.Asked("tools/list").ID(), `{"code":-32603,"message":"not now"}`)
+		a.Fail(a.HandleRequest("tools/list").ID(), `{"code":-32603,"message":"not now"}`)
 		told(1, `tools.allow "x?"`, `tools.deny "tdelete"`)
 		a.List(mcptest.Tools("t", "tdelete", "x1", "t_delete"))
 		told(1)
@@ -455,9 +455,9 @@ func TestANullListIsEmpty_F_LIST_6(t *testing.T) {
 	inHouse(t, backends.Options{Backends: plain("a")}, func(t *testing.T, h *house) {
 		a := h.next("a")
 		a.Greet(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"resources":{}},"serverInfo":{"name":"s","version":"1"}}`)
-		a.Reply(a.Asked("tools/list").ID(), `{"tools":null}`)
-		a.Reply(a.Asked("resources/list").ID(), `{"resources":null}`)
-		a.Reply(a.Asked("resources/templates/list").ID(), `{"resourceTemplates":[]}`)
+		a.Reply(a.HandleRequest("tools/list").ID(), `{"tools":null}`)
+		a.Reply(a.HandleRequest("resources/list").ID(), `{"resources":null}`)
+		a.Reply(a.HandleRequest("resources/templates/list").ID(), `{"resourceTemplates":[]}`)
 		time.Sleep(25 * time.Second)
 		if loud := h.log.Loud(); len(loud) != 2 || !strings.Contains(loud[0], "is null") {
 			t.Errorf("logged %q", loud)
@@ -478,12 +478,12 @@ func TestADuplicateInAListIsNamed(t *testing.T) {
 		entry := func(name, description string) string {
 			return fmt.Sprintf(`{"name":%q,"description":%q,"inputSchema":{"type":"object"}}`, name, description)
 		}
-		prompts := func() { a.Reply(a.Asked("prompts/list").ID(), `{"prompts":[{"name":"p"},{"name":"p","title":"P"}]}`) }
+		prompts := func() { a.Reply(a.HandleRequest("prompts/list").ID(), `{"prompts":[{"name":"p"},{"name":"p","title":"P"}]}`) }
 		tools := func(between func()) {
-			first := a.Asked("tools/list").ID()
+			first := a.HandleRequest("tools/list").ID()
 			between()
 			a.Reply(first, `{"tools":[`+entry("same", "s")+","+entry("t", "one")+","+entry("same", "s")+`],"nextCursor":"2"}`)
-			a.Reply(a.Asked("tools/list").ID(), `{"tools":[`+entry("t", "two")+","+entry("t", "three")+","+entry("u", "")+`]}`)
+			a.Reply(a.HandleRequest("tools/list").ID(), `{"tools":[`+entry("t", "two")+","+entry("t", "three")+","+entry("u", "")+`]}`)
 		}
 		tools(prompts)
 		for range 3 {

@@ -179,7 +179,7 @@ func (g *listening) arrived() bool {
 
 // hear waits until something else is to be listened to, or nothing is said any more.
 func (g *listening) hear(ctx context.Context, much bool) {
-	var over peer.Waiter // nil: never
+	var over peer.ResponseChan // nil: never
 	if g.now != nil {
 		over = g.now.over
 	}
@@ -303,7 +303,7 @@ func (g *listening) catchUp() {
 	uris := g.l.subs.agreedTo()
 	g.l.mu.Unlock()
 	for _, uri := range uris {
-		g.l.updated(updated(uri), peer.Stream{})
+		g.l.updated(updated(uri), peer.Origin{})
 	}
 }
 

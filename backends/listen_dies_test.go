@@ -25,7 +25,7 @@ func TestListen_ABackendThatDiesOfItIsListed(t *testing.T) {
 		}
 		c, _ := h.call("a") // waits for it
 		b = h.listens(t)
-		call := b.Asked("tools/call")
+		call := b.HandleRequest("tools/call")
 		id := b.listened(nil) // what it has is known: nothing more is asked for before that
 		b.Reply(call.ID(), `{"resultType":"complete"}`)
 		c.want(t, result(string(call.ID()), `{"resultType":"complete"}`))

@@ -48,7 +48,7 @@ func (b *listener) heard(uris []string, without ...string) wire.ID {
 
 func (b *listener) listened(uris []string) wire.ID {
 	b.t.Helper()
-	m := b.Asked("subscriptions/listen")
+	m := b.HandleRequest("subscriptions/listen")
 	want := map[string]any{"toolsListChanged": true}
 	if uris != nil {
 		want["resourceSubscriptions"] = uris
@@ -73,8 +73,8 @@ func (b *listener) says(id wire.ID, method, params string) {
 func (b *listener) lists(tools ...string) {
 	b.t.Helper()
 	b.List(mcptest.Tools(tools...))
-	b.Reply(b.Asked("resources/list").ID(), `{"resources":[]}`)
-	b.Reply(b.Asked("resources/templates/list").ID(), `{"resourceTemplates":[]}`)
+	b.Reply(b.HandleRequest("resources/list").ID(), `{"resources":[]}`)
+	b.Reply(b.HandleRequest("resources/templates/list").ID(), `{"resourceTemplates":[]}`)
 }
 
 const changedTools = "notifications/tools/list_changed"
@@ -204,7 +204,7 @@ func TestSubscriptionsAreListenedToOverHTTP(t *testing.T) {
 		b.WantNothing()
 		b.acknowledge(id, []string{"x:y"})
 		one.want(t, result("0", "{}"))
-		if m := b.Told("notifications/cancelled"); string(m.RequestID()) != string(first) {
+		if m := b.HandleNotification("notifications/cancelled"); string(m.RequestID()) != string(first) {
 			t.Errorf("ended %s", m.Raw())
 		}
 		h.subscribe("two", "a", "x:y", true).want(t, result("0", "{}")) // it is listened to
@@ -220,7 +220,7 @@ func TestSubscriptionsAreListenedToOverHTTP(t *testing.T) {
 		b.WantNothing() // there is no hurry
 		time.Sleep(trimming)
 		b.heard(nil)
-		b.Told("notifications/cancelled")
+		b.HandleNotification("notifications/cancelled")
 		b.WantNothing()
 	})
 }
@@ -237,14 +237,14 @@ func TestSubscriptionsAreListenedToOverAPipe(t *testing.T) {
 		for _, uri := range []string{"x:1", "x:2", "x:3"} {
 			all = append(all, h.subscribe("one", "a", uri, true))
 		}
-		if m := b.Told("notifications/cancelled"); string(m.RequestID()) != string(first) {
+		if m := b.HandleNotification("notifications/cancelled"); string(m.RequestID()) != string(first) {
 			t.Errorf("ended %s", m.Raw())
 		}
 		b.WantNothing()
 		b.Reply(first, `{"resultType":"complete"}`)
 		// Those that came while the old one ended may need another.
 		uris := []string{"x:1", "x:2", "x:3"}
-		m := b.Asked("subscriptions/listen")
+		m := b.HandleRequest("subscriptions/listen")
 		b.acknowledge(m.ID(), uris)
 		synctest.Wait()
 		for len(all) > 0 {
@@ -287,9 +287,9 @@ func TestAListenThatDoesNotEnd(t *testing.T) {
 		b.heard(nil)
 		b.lists("t")
 		one := h.subscribe("one", "a", "x:y", true)
-		b.Told("notifications/cancelled")
+		b.HandleNotification("notifications/cancelled")
 		began := time.Now()
-		b.Told("notifications/cancelled")
+		b.HandleNotification("notifications/cancelled")
 		b.heard([]string{"x:y"})
 		one.want(t, result("0", "{}"))
 		if took := time.Since(began); took != time.Second {
@@ -311,7 +311,7 @@ func TestAURIThatIsRefused(t *testing.T) {
 			b.lists("t")
 			good := h.subscribe("one", "a", "x:good", true)
 			b.heard([]string{"x:good"})
-			b.Told("notifications/cancelled")
+			b.HandleNotification("notifications/cancelled")
 			good.want(t, result("0", "{}"))
 			test(h, b)
 		})
@@ -320,7 +320,7 @@ func TestAURIThatIsRefused(t *testing.T) {
 		start(t, func(h *house, b *listener) {
 			bad := h.subscribe("two", "a", "x:bad", true)
 			id := b.heard([]string{"x:bad", "x:good"}, "x:bad")
-			b.Told("notifications/cancelled")
+			b.HandleNotification("notifications/cancelled")
 			bad.want(t, `{"jsonrpc":"2.0","id":0,"error":{"code":-32602,"message":"Invalid params: the backend sends no updates of this resource"}}`)
 			b.says(id, "notifications/resources/updated", `"uri":"x:bad",`)
 			h.ear.want(t)
@@ -361,7 +361,7 @@ func TestASubscriptionThatWaits(t *testing.T) {
 		early.want(t, result("0", "{}"))
 
 		back := &caller{}
-		pending := &peer.Pending{To: back, Owner: "one"}
+		pending := &peer.Call{Handler: back, SessionID: "one"}
 		h.Subscribe("a", "x:back", true, wire.NewRequest("7", "resources/subscribe", []byte(`{"uri":"x:back"}`)), pending)
 		b.listened([]string{"x:back", "x:early"})
 		h.Cancel("a", pending, nil)
@@ -407,7 +407,7 @@ func TestUpdatesForTheOnlyClient(t *testing.T) {
 		h.ear.want(t, "real told by a: notifications/resources/updated")
 		h.Open("listens", nil, false)
 		on := h.subscribe("listens", "a", "x:y", true)
-		b.Told("notifications/cancelled")
+		b.HandleNotification("notifications/cancelled")
 		b.Reply(first, `{"resultType":"complete"}`)
 		id := b.heard([]string{"x:y"})
 		b.lists("t")
@@ -468,7 +468,7 @@ func TestTheEndOfASessionEndsItsWaitingSubscriptions(t *testing.T) {
 		h.subscribe("one", "a", "x:one", true).want(t, over)
 		p := h.next("a")
 		p.Discover(discovered(tells))
-		listen := p.Asked("subscriptions/listen")
+		listen := p.HandleRequest("subscriptions/listen")
 		if strings.Contains(string(listen.Raw()), "x:one") {
 			t.Errorf("it is listened to for who is gone: %s", listen.Raw())
 		}

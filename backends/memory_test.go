@@ -363,13 +363,13 @@ func TestARecalledCatalogIsSettled(t *testing.T) {
 func TestWhatIsListedAnewIsRememberedAllTheSame(t *testing.T) {
 	o := backends.Options{Backends: unasked(plain("a")...), State: t.TempDir(), Anew: true}
 	inHouse(t, o, func(t *testing.T, h *house) {
-		h.next("a").Asked("server/discover")
+		h.next("a").HandleRequest("server/discover")
 		synctest.Wait()
 		time.Sleep(5 * time.Second)
 	})
 	inHouse(t, o, func(t *testing.T, h *house) {
 		p := h.next("a")
-		p.Asked("server/discover") // it has not answered initialize
+		p.HandleRequest("server/discover") // it has not answered initialize
 		p.Ready("one", "two")
 		h.wantNames("one", "two")
 	})
@@ -393,14 +393,14 @@ func TestWhatIsListedAnewIsRememberedAllTheSame(t *testing.T) {
 // for its protocol generation, has nothing of lists that were not read, and can be read at the next start.
 func TestABackendEndsBeforeItIsListed_F_STATE_1(t *testing.T) {
 	for name, end := range map[string]func(*mcptest.Peer){
-		"no list is answered": func(p *mcptest.Peer) { p.Asked("tools/list") },
+		"no list is answered": func(p *mcptest.Peer) { p.HandleRequest("tools/list") },
 		"one list is answered": func(p *mcptest.Peer) {
 			p.List(mcptest.Tools("t"))
-			p.Asked("prompts/list")
+			p.HandleRequest("prompts/list")
 		},
 		"a list is refused": func(p *mcptest.Peer) {
-			p.Fail(p.Asked("tools/list").ID(), `{"code":-32603,"message":"fetch failed"}`)
-			p.Reply(p.Asked("prompts/list").ID(), `{"prompts":[]}`)
+			p.Fail(p.HandleRequest("tools/list").ID(), `{"code":-32603,"message":"fetch failed"}`)
+			p.Reply(p.HandleRequest("prompts/list").ID(), `{"prompts":[]}`)
 			synctest.Wait()
 		},
 	} {
@@ -408,7 +408,7 @@ func TestABackendEndsBeforeItIsListed_F_STATE_1(t *testing.T) {
 			o := backends.Options{Backends: unasked(plain("a")...), State: t.TempDir()}
 			inHouse(t, o, func(t *testing.T, h *house) {
 				p := h.next("a")
-				p.Asked("server/discover")
+				p.HandleRequest("server/discover")
 				p.Exit("exit 1", "")
 				p = h.next("a")
 				p.Greet(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"prompts":{}},"serverInfo":{"name":"s","version":"1"}}`)

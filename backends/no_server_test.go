@@ -19,7 +19,7 @@ func TestAnEcho(t *testing.T) {
 			inHouse(t, backends.Options{Backends: one}, func(t *testing.T, h *house) {
 				call, _ := h.call("a")
 				p := h.next("a")
-				p.Send(string(p.Asked(first).Raw()))
+				p.Send(string(p.HandleRequest(first).Raw()))
 				const echo = "it sends back what it is sent: it is no MCP server, or there is a terminal between (docker run -t, ssh -t)"
 				h.wantProblem("a", echo)
 				call.want(t, "it did not start: "+echo)
@@ -42,16 +42,16 @@ func TestAnEcho(t *testing.T) {
 func TestNoConnection(t *testing.T) {
 	inHouse(t, backends.Options{Backends: unasked(remote("a"))}, func(t *testing.T, h *house) {
 		p := h.next("a")
-		p.Break(&transport.CallLostError{ID: p.Asked("server/discover").ID(), Err: errors.New("no connection: dial tcp: connection refused")})
+		p.Break(&transport.CallLostError{ID: p.HandleRequest("server/discover").ID(), Err: errors.New("no connection: dial tcp: connection refused")})
 		h.wantProblem("a", "no connection: dial tcp: connection refused")
 	})
 	// The silence of a host that is not there does not say which revision it speaks.
 	inHouse(t, backends.Options{Backends: unasked(remote("a"))}, func(t *testing.T, h *house) {
 		p := h.next("a")
-		p.Asked("server/discover")
+		p.HandleRequest("server/discover")
 		time.Sleep(5 * time.Second)
 		p = h.next("a")
-		p.Break(&transport.CallLostError{ID: p.Asked("initialize").ID(), Err: errors.New("no connection: dial tcp: connection refused")})
+		p.Break(&transport.CallLostError{ID: p.HandleRequest("initialize").ID(), Err: errors.New("no connection: dial tcp: connection refused")})
 		h.wantProblem("a", "no connection: dial tcp: connection refused")
 	})
 }

@@ -81,7 +81,7 @@ func (w *watch) run(ctx context.Context) error {
 			return nil
 		}
 		looked = time.Now()
-		if t := w.p.Traffic(); w.idle > 0 && looked.Sub(t.Used) >= w.idle && w.l.fallAsleep(w.p) {
+		if t := w.p.Activity(); w.idle > 0 && looked.Sub(t.LastUsed) >= w.idle && w.l.fallAsleep(w.p) {
 			return errIdle
 		}
 		if w.pings {
@@ -95,15 +95,15 @@ func (w *watch) run(ctx context.Context) error {
 
 // due returns when there may be something to do next, after a look at looked; zero = never.
 func (w *watch) due(looked time.Time) (first time.Time) {
-	t := w.p.Traffic()
+	t := w.p.Activity()
 	if w.pings {
-		first = later(t.Heard.Add(quietFor), looked.Add(pingWait))
+		first = later(t.LastReceived.Add(quietFor), looked.Add(pingWait))
 		if w.unanswered > 0 {
 			first = later(w.pinged.Add(pingWait), looked.Add(time.Second)) // so soon it is noticed that it was heard
 		}
 	}
 	if w.idle > 0 {
-		due := t.Used.Add(w.idle)
+		due := t.LastUsed.Add(w.idle)
 		if !due.After(looked) { // something is wanted of it
 			due = looked.Add(min(w.idle, pingWait))
 		}
@@ -116,27 +116,27 @@ func (w *watch) due(looked time.Time) (first time.Time) {
 
 // look pings the server if that is due.
 func (w *watch) look(ctx context.Context, now time.Time) {
-	t := w.p.Traffic()
-	if w.unanswered > 0 && t.Heard.After(w.pinged) {
+	t := w.p.Activity()
+	if w.unanswered > 0 && t.LastReceived.After(w.pinged) {
 		w.heard()
 	}
-	quiet := now.Sub(t.Heard) >= quietFor
-	if t.Busy || !quiet || now.Sub(w.pinged) < pingWait {
+	quiet := now.Sub(t.LastReceived) >= quietFor
+	if t.InFlight || !quiet || now.Sub(w.pinged) < pingWait {
 		return
 	}
 	w.pinged = now
 	asking, cancel := context.WithTimeout(ctx, pingWait)
 	defer cancel()
-	_, err := w.p.Ask(asking, wire.NewRequest("0", string(mcp.MethodPing), nil))
+	_, err := w.p.RoundTrip(asking, wire.NewRequest("0", string(mcp.MethodPing), nil))
 	if ctx.Err() != nil {
 		return
 	}
-	t = w.p.Traffic()
+	t = w.p.Activity()
 	switch gone := nowhere(err); {
-	case err == nil, t.Heard.After(now), isA[*httpclient.StatusError](err) && !gone:
+	case err == nil, t.LastReceived.After(now), isA[*httpclient.StatusError](err) && !gone:
 		w.answers = w.answers || err == nil
 		w.heard()
-	case t.Busy: // it may be at that
+	case t.InFlight: // it may be at that
 	case !gone && !w.answers:
 		w.l.log.Debug("backend does not answer ping; it will not be asked again", "dur", pingWait)
 		w.pings = false
@@ -165,12 +165,12 @@ func silence(err error) error {
 func (l *line) fallAsleep(p *peer.Peer) bool {
 	unread := !l.own() && l.b.isUnread()
 	l.mu.Lock()
-	var listen *peer.Pending
+	var listen *peer.Call
 	if l.listened != nil {
 		listen = l.listened.c
 	}
 	wanted := unread || l.peer != p || l.reading.Load() > 0 || !l.subs.empty() || len(l.waiting)+len(l.again)+len(l.arming) > 0
-	stops := !wanted && p.Retire(errIdle, listen)
+	stops := !wanted && p.CloseIfIdle(errIdle, listen)
 	if stops {
 		l.gone, l.peer = p, nil
 		l.sup.stop(nil)

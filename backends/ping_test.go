@@ -16,7 +16,7 @@ import (
 )
 
 // pong answers the ping that must come next.
-func pong(p *mcptest.Peer) { p.Reply(p.Asked("ping").ID(), "{}") }
+func pong(p *mcptest.Peer) { p.Reply(p.HandleRequest("ping").ID(), "{}") }
 
 // A backend of the session era of which nothing was heard for a minute is pinged; whatever
 // it says is as good as an answer.
@@ -31,7 +31,7 @@ func TestAnIdleBackendIsPinged(t *testing.T) {
 		time.Sleep(59 * time.Second)
 		a.WantNothing()
 		time.Sleep(time.Second)
-		a.Fail(a.Asked("ping").ID(), `{"code":-32601,"message":"Method not found"}`) // which is an answer
+		a.Fail(a.HandleRequest("ping").ID(), `{"code":-32601,"message":"Method not found"}`) // which is an answer
 		time.Sleep(59 * time.Second)
 		a.WantNothing()
 		time.Sleep(time.Second)
@@ -50,14 +50,14 @@ func TestABackendThatHangsIsStartedAgain(t *testing.T) {
 		time.Sleep(time.Minute)
 		pong(a)
 		time.Sleep(time.Minute)
-		a.Asked("ping")
+		a.HandleRequest("ping")
 		h.wantState("a", backends.Ready)
 		time.Sleep(10 * time.Second)
 		h.wantState("a", backends.Degraded)
 		h.wantProblem("a", "it does not answer ping: it is silent for 10s")
-		a.Asked("ping") // and nothing is said of the first
+		a.HandleRequest("ping") // and nothing is said of the first
 		time.Sleep(10 * time.Second)
-		a.Asked("ping")
+		a.HandleRequest("ping")
 		died := time.Now()
 		time.Sleep(10*time.Second - 1)
 		if a.Over() {
@@ -83,12 +83,12 @@ func TestABackendThatWasSilentAndIsHeardIsWellAgain(t *testing.T) {
 		time.Sleep(time.Minute)
 		pong(a)
 		time.Sleep(time.Minute)
-		late := a.Asked("ping")
+		late := a.HandleRequest("ping")
 		time.Sleep(11 * time.Second)
 		h.wantState("a", backends.Degraded)
 		c, _ := h.call("a")
-		a.Asked("ping")
-		call := a.Asked("tools/call") // which goes to it all the same
+		a.HandleRequest("ping")
+		call := a.HandleRequest("tools/call") // which goes to it all the same
 		time.Sleep(time.Hour)
 		a.WantNothing() // it is busy
 		h.wantState("a", backends.Degraded)
@@ -112,7 +112,7 @@ func TestAServerWithoutPings(t *testing.T) {
 		a.HearPings()
 		a.Ready("t")
 		time.Sleep(time.Minute)
-		a.Asked("ping")
+		a.HandleRequest("ping")
 		time.Sleep(24 * time.Hour)
 		a.WantNothing()
 		h.wantState("a", backends.Ready)
@@ -133,7 +133,7 @@ func TestPROC11_BusyIsNotDead(t *testing.T) {
 		pong(a) // it does answer them
 		for _, long := range []time.Duration{30 * time.Second, time.Hour} {
 			c, _ := h.call("a")
-			m := a.Asked("tools/call")
+			m := a.HandleRequest("tools/call")
 			time.Sleep(long)
 			a.WantNothing() // no ping meanwhile
 			h.wantState("a", backends.Ready)
@@ -142,10 +142,10 @@ func TestPROC11_BusyIsNotDead(t *testing.T) {
 		}
 		// A call behind a ping that it has not come to: it may be at the call by now.
 		time.Sleep(time.Minute)
-		ping := a.Asked("ping")
+		ping := a.HandleRequest("ping")
 		time.Sleep(5 * time.Second)
 		c, _ := h.call("a")
-		m := a.Asked("tools/call")
+		m := a.HandleRequest("tools/call")
 		time.Sleep(10 * time.Minute)
 		a.WantNothing()
 		h.wantState("a", backends.Ready)
@@ -182,7 +182,7 @@ func TestABackendWithoutConnectionThatIsGone(t *testing.T) {
 		h.wantState("a", backends.Ready)
 		lose := func(method string) {
 			t.Helper()
-			a.Break(&transport.CallLostError{ID: a.Asked(method).ID(), Err: errors.New("connection refused")})
+			a.Break(&transport.CallLostError{ID: a.HandleRequest(method).ID(), Err: errors.New("connection refused")})
 		}
 		c, _ := h.call("a")
 		lose("tools/call")
@@ -220,7 +220,7 @@ func TestABackendWithoutConnectionThatIsGone(t *testing.T) {
 		synctest.Wait()
 		h.wantState("a", backends.Degraded)
 		c, _ = h.call("a")
-		a.Reply(a.Asked("tools/call").ID(), `{"resultType":"complete","content":[]}`)
+		a.Reply(a.HandleRequest("tools/call").ID(), `{"resultType":"complete","content":[]}`)
 		c.ok(t)
 		h.wantState("a", backends.Ready)
 		back := time.Now()
@@ -244,12 +244,12 @@ func TestARefusalIsNotForLackOfAServer(t *testing.T) {
 			{Err: &httpclient.StatusError{Code: 401}}, {Err: &httpclient.StatusError{Code: 500}, MayHaveRun: true}, {Err: errors.New("cut off"), MayHaveRun: true},
 		} {
 			h.call("a")
-			err.ID = a.Asked("tools/call").ID()
+			err.ID = a.HandleRequest("tools/call").ID()
 			a.Break(err)
 			h.wantState("a", backends.Ready)
 		}
 		h.call("a")
-		a.Break(&transport.CallLostError{ID: a.Asked("tools/call").ID(), Err: &httpclient.StatusError{Code: 503}})
+		a.Break(&transport.CallLostError{ID: a.HandleRequest("tools/call").ID(), Err: &httpclient.StatusError{Code: 503}})
 		h.wantState("a", backends.Degraded)
 	})
 }
@@ -259,12 +259,12 @@ func TestABackendThatIsGoneIsMissedByTheListen(t *testing.T) {
 	inHouse(t, backends.Options{Backends: modern(remote("a"))}, func(t *testing.T, h *house) {
 		a := h.next("a")
 		a.Discover(discovered(`{"tools":{"listChanged":true}}`))
-		listen := a.Asked("subscriptions/listen")
+		listen := a.HandleRequest("subscriptions/listen")
 		a.Sendf(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":{"toolsListChanged":true}}}`)
 		a.List(mcptest.Tools("t"))
 		h.wantState("a", backends.Ready)
 		a.Break(&transport.CallLostError{ID: listen.ID(), Err: errors.New("cut off"), MayHaveRun: true})
-		m := a.Asked("subscriptions/listen")
+		m := a.HandleRequest("subscriptions/listen")
 		a.Break(&transport.CallLostError{ID: m.ID(), Err: errors.New("connection refused")})
 		h.wantState("a", backends.Degraded)
 		a.Discover(discovered(`{"tools":{"listChanged":true}}`))
@@ -280,9 +280,9 @@ func TestAServerWithoutPingsThatWasGoneIsWellAgain(t *testing.T) {
 		a.HearPings()
 		a.Ready("t")
 		time.Sleep(time.Minute)
-		a.Break(&transport.CallLostError{ID: a.Asked("ping").ID(), Err: errors.New("connection refused")})
+		a.Break(&transport.CallLostError{ID: a.HandleRequest("ping").ID(), Err: errors.New("connection refused")})
 		h.wantState("a", backends.Degraded)
-		a.Asked("ping")
+		a.HandleRequest("ping")
 		time.Sleep(time.Hour)
 		a.WantNothing()
 		h.wantState("a", backends.Ready)

@@ -39,7 +39,7 @@ type turn struct {
 
 // A seat is the Asker of a call that has a place, or waits for one.
 type seat struct {
-	peer.Asker // whose the call is
+	peer.ResponseHandler // whose the call is
 	at         *places
 	late       *late // nil if there was a place at once
 }
@@ -71,7 +71,7 @@ func (p *places) enter(w waiting) {
 		p.send(w)
 		return
 	}
-	s := &seat{Asker: w.c.To, at: p}
+	s := &seat{ResponseHandler: w.c.Handler, at: p}
 	p.mu.Lock()
 	if p.closed {
 		p.mu.Unlock()
@@ -80,7 +80,7 @@ func (p *places) enter(w waiting) {
 	}
 	if p.taken < p.max {
 		p.taken++
-		w.c.To = s
+		w.c.Handler = s
 		p.mu.Unlock()
 		p.send(w)
 		return
@@ -88,7 +88,7 @@ func (p *places) enter(w waiting) {
 	refused, why := p.queueLocked(s, w)
 	p.mu.Unlock()
 	if why != nil {
-		refused.Asker.Done(wire.Message{}, why)
+		refused.ResponseHandler.OnResponse(wire.Message{}, why)
 	}
 }
 
@@ -96,14 +96,14 @@ func (p *places) enter(w waiting) {
 // that call or another in its stead.
 func (p *places) queueLocked(s *seat, w waiting) (refused *seat, why error) {
 	switch {
-	case w.c.Revoked():
+	case w.c.IsCancelled():
 		return s, peer.ErrCancelled
 	case p.wait <= 0:
 		return s, p.busy("none may wait (queue_wait: 0s)")
 	}
-	t := p.turns[w.c.Owner]
+	t := p.turns[w.c.SessionID]
 	if t == nil {
-		t = &turn{owner: w.c.Owner}
+		t = &turn{owner: w.c.SessionID}
 	}
 	if p.queued >= p.most {
 		refused, why = p.makeRoomLocked(len(t.calls)+1), p.busy(fmt.Sprintf("%d wait already", p.most))
@@ -111,7 +111,7 @@ func (p *places) queueLocked(s *seat, w waiting) (refused *seat, why error) {
 			return s, why
 		}
 	}
-	w.c.To, s.late = s, &late{waiting: w}
+	w.c.Handler, s.late = s, &late{waiting: w}
 	s.late.timer = time.AfterFunc(p.wait, func() { p.expire(s) })
 	if t.calls = append(t.calls, s); len(t.calls) == 1 {
 		p.turns[t.owner] = t
@@ -128,7 +128,7 @@ func (p *places) busy(and string) error {
 	if p.max == 1 {
 		calls = "call"
 	}
-	return notSent("%w: it takes %d %s at a time (max_in_flight), and %s", peer.ErrBusy, p.max, calls, and)
+	return notSent("%w: it takes %d %s at a time (max_in_flight), and %s", peer.ErrQueueFull, p.max, calls, and)
 }
 
 // makeRoomLocked takes out the call that came last of the owner who has most that wait, for
@@ -178,11 +178,11 @@ func (p *places) nextLocked() *seat {
 	return s
 }
 
-// Done implements peer.Asker: the call has ended, and its place is free before anybody
+// Done implements peer.ResponseHandler: the call has ended, and its place is free before anybody
 // hears of it. Whose it is now is sent behind that.
-func (s *seat) Done(m wire.Message, err error) {
+func (s *seat) OnResponse(m wire.Message, err error) {
 	next := s.at.free(s)
-	s.Asker.Done(m, err)
+	s.ResponseHandler.OnResponse(m, err)
 	s.at.seat(next)
 }
 
@@ -226,23 +226,23 @@ func (p *places) expire(s *seat) {
 	}
 	p.mu.Unlock()
 	if i >= 0 {
-		s.Asker.Done(wire.Message{}, p.busy(fmt.Sprintf("this one's turn did not come within %v (queue_wait)", p.wait)))
+		s.ResponseHandler.OnResponse(wire.Message{}, p.busy(fmt.Sprintf("this one's turn did not come within %v (queue_wait)", p.wait)))
 	}
 }
 
 // findLocked returns where a call waits, i < 0 if it does not.
-func (p *places) findLocked(c *peer.Pending) (t *turn, i int) {
+func (p *places) findLocked(c *peer.Call) (t *turn, i int) {
 	if c == nil {
 		return nil, -1
 	}
-	if t = p.turns[c.Owner]; t == nil {
+	if t = p.turns[c.SessionID]; t == nil {
 		return nil, -1
 	}
 	return t, slices.IndexFunc(t.calls, func(s *seat) bool { return s.late.c == c })
 }
 
 // takeBack ends a call that waits and was cancelled, and reports whether it did.
-func (p *places) takeBack(c *peer.Pending) bool {
+func (p *places) takeBack(c *peer.Call) bool {
 	p.mu.Lock()
 	var s *seat
 	t, i := p.findLocked(c)
@@ -253,7 +253,7 @@ func (p *places) takeBack(c *peer.Pending) bool {
 	if s == nil {
 		return false
 	}
-	s.Asker.Done(wire.Message{}, peer.ErrCancelled)
+	s.ResponseHandler.OnResponse(wire.Message{}, peer.ErrCancelled)
 	return true
 }
 
@@ -266,7 +266,7 @@ func (p *places) leave(session string) {
 	}
 	p.mu.Unlock()
 	for _, s := range left {
-		s.Asker.Done(wire.Message{}, notSent("%w", errSessionOver))
+		s.ResponseHandler.OnResponse(wire.Message{}, notSent("%w", errSessionOver))
 	}
 }
 
@@ -282,7 +282,7 @@ func (p *places) close() (all []waiting) {
 		if len(t.calls) > 0 {
 			p.ring = append(p.ring[1:], t)
 		}
-		s.late.c.To = s.Asker
+		s.late.c.Handler = s.ResponseHandler
 		all = append(all, s.late.waiting)
 	}
 	return all

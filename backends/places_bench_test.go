@@ -14,12 +14,12 @@ import (
 // sessions, or all of one.
 func BenchmarkPlaces(b *testing.B) {
 	for _, n := range []int{1, 32, 1000, 10_000} {
-		queue := func(b *testing.B, owner func(i int) string) (enter func(i int) *peer.Pending, next func()) {
-			var at *peer.Pending
+		queue := func(b *testing.B, owner func(i int) string) (enter func(i int) *peer.Call, next func()) {
+			var at *peer.Call
 			p := newPlaces(config.Backend{MaxInFlight: 1, QueueWait: time.Hour}, func(w waiting) { at = w.c })
 			p.most = n
-			enter = func(i int) *peer.Pending {
-				c := &peer.Pending{Owner: owner(i), To: nobody{}}
+			enter = func(i int) *peer.Call {
+				c := &peer.Call{SessionID: owner(i), Handler: nobody{}}
 				p.enter(waiting{c: c})
 				return c
 			}
@@ -27,7 +27,7 @@ func BenchmarkPlaces(b *testing.B) {
 				enter(i)
 			}
 			b.ReportAllocs()
-			return enter, func() { at.To.Done(wire.Message{}, nil) }
+			return enter, func() { at.Handler.OnResponse(wire.Message{}, nil) }
 		}
 		names := make([]string, n)
 		for i := range names {
@@ -52,11 +52,11 @@ func BenchmarkPlaces(b *testing.B) {
 			p := newPlaces(config.Backend{MaxInFlight: 1, QueueWait: time.Hour}, func(waiting) {})
 			p.most = n + 1
 			for range n {
-				p.enter(waiting{c: &peer.Pending{Owner: one(0), To: nobody{}}})
+				p.enter(waiting{c: &peer.Call{SessionID: one(0), Handler: nobody{}}})
 			}
 			b.ReportAllocs()
 			for b.Loop() {
-				c := &peer.Pending{Owner: one(0), To: nobody{}}
+				c := &peer.Call{SessionID: one(0), Handler: nobody{}}
 				p.enter(waiting{c: c})
 				p.takeBack(c)
 			}

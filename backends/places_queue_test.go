@@ -108,7 +108,7 @@ func TestTheEndOfTheGatewayClearsTheQueue(t *testing.T) {
 			c, _ := h.ask("one", "t")
 			all = append(all, c)
 		}
-		p.Asked("tools/call")
+		p.HandleRequest("tools/call")
 		h.stop()
 		<-h.done
 		at.want(t, "context canceled")
@@ -126,7 +126,7 @@ type shallow struct {
 	depth *int
 }
 
-func (s *shallow) Done(m wire.Message, err error) {
+func (s *shallow) OnResponse(m wire.Message, err error) {
 	*s.depth = max(*s.depth, runtime.Callers(0, make([]uintptr, 1000)))
 }
 
@@ -139,7 +139,7 @@ func TestAQueueBeforeABackendThatIsGone(t *testing.T) {
 		h.ask("one", "at")
 		deepest := 0
 		for range 999 {
-			h.Send("a", wire.NewRequest("0", "tools/call", []byte(`{"name":"t"}`)), &peer.Pending{To: &shallow{depth: &deepest}})
+			h.Send("a", wire.NewRequest("0", "tools/call", []byte(`{"name":"t"}`)), &peer.Call{Handler: &shallow{depth: &deepest}})
 		}
 		last, _ := h.ask("two", "last")
 		h.breakDial("a", errors.New("no such file"))

@@ -27,9 +27,9 @@ func withPlaces(most int, wait time.Duration) backends.Options {
 }
 
 // ask sends a session's call of a tool to the backend a.
-func (h *house) ask(session, tool string) (*caller, *peer.Pending) {
+func (h *house) ask(session, tool string) (*caller, *peer.Call) {
 	c := &caller{}
-	p := &peer.Pending{To: c, Owner: session}
+	p := &peer.Call{Handler: c, SessionID: session}
 	h.Send("a", wire.NewRequest("0", "tools/call", []byte(`{"name":"`+tool+`"}`)), p)
 	return c, p
 }
@@ -83,15 +83,15 @@ func TestACallThatFindsNoPlaceIsRefused(t *testing.T) {
 			for range most {
 				h.ask("one", "t")
 			}
-			late := make(peer.Waiter, 1)
-			h.Send("a", wire.NewRequest("0", "tools/call", []byte(`{"name":"late"}`)), &peer.Pending{To: late})
+			late := make(peer.ResponseChan, 1)
+			h.Send("a", wire.NewRequest("0", "tools/call", []byte(`{"name":"late"}`)), &peer.Call{Handler: late})
 			time.Sleep(30*time.Second - 1)
 			if len(late) > 0 {
 				t.Fatal("it is refused early")
 			}
 			time.Sleep(time.Nanosecond)
 			lost, _ := errors.AsType[*transport.CallLostError]((<-late).Err)
-			if want := words + " (max_in_flight), and this one's turn did not come within 30s (queue_wait)"; lost == nil || lost.MayHaveRun || !errors.Is(lost, peer.ErrBusy) || lost.Error() != want {
+			if want := words + " (max_in_flight), and this one's turn did not come within 30s (queue_wait)"; lost == nil || lost.MayHaveRun || !errors.Is(lost, peer.ErrQueueFull) || lost.Error() != want {
 				t.Errorf("ended with %v, want %s", lost, want)
 			}
 			names, ids := tools(p)
@@ -129,12 +129,12 @@ type again struct {
 	left int
 }
 
-func (a *again) Done(m wire.Message, err error) {
+func (a *again) OnResponse(m wire.Message, err error) {
 	if a.left--; err == nil && a.left > 0 {
-		a.h.Send("a", wire.NewRequest("0", "tools/call", []byte(`{"name":"t"}`)), &peer.Pending{To: a})
+		a.h.Send("a", wire.NewRequest("0", "tools/call", []byte(`{"name":"t"}`)), &peer.Call{Handler: a})
 		return
 	}
-	a.caller.Done(m, err)
+	a.caller.OnResponse(m, err)
 }
 
 func TestAPlaceIsFreeBeforeItsCallerHears(t *testing.T) {
@@ -142,9 +142,9 @@ func TestAPlaceIsFreeBeforeItsCallerHears(t *testing.T) {
 		p := h.next("a")
 		p.Ready("t")
 		a := &again{h: h, left: 3}
-		h.Send("a", wire.NewRequest("0", "tools/call", []byte(`{"name":"t"}`)), &peer.Pending{To: a})
+		h.Send("a", wire.NewRequest("0", "tools/call", []byte(`{"name":"t"}`)), &peer.Call{Handler: a})
 		for range 3 {
-			p.Reply(p.Asked("tools/call").ID(), "{}")
+			p.Reply(p.HandleRequest("tools/call").ID(), "{}")
 		}
 		a.ok(t)
 	})
@@ -218,16 +218,16 @@ func TestWhoWaitsForAStartHasAPlace(t *testing.T) {
 // Whatever ends the calls that have all places, those are free again, once.
 func TestEveryEndGivesThePlaceBack(t *testing.T) {
 	const most = 3
-	type ends func(h *house, p *mcptest.Peer, calls []*peer.Pending, ids []wire.ID) *mcptest.Peer
+	type ends func(h *house, p *mcptest.Peer, calls []*peer.Call, ids []wire.ID) *mcptest.Peer
 	for name, end := range map[string]ends{
-		"answers": func(_ *house, p *mcptest.Peer, _ []*peer.Pending, ids []wire.ID) *mcptest.Peer {
+		"answers": func(_ *house, p *mcptest.Peer, _ []*peer.Call, ids []wire.ID) *mcptest.Peer {
 			for _, id := range ids {
 				p.Reply(id, "{}")
 				p.Reply(id, "{}") // the second is none
 			}
 			return p
 		},
-		"cancellations": func(h *house, p *mcptest.Peer, calls []*peer.Pending, ids []wire.ID) *mcptest.Peer {
+		"cancellations": func(h *house, p *mcptest.Peer, calls []*peer.Call, ids []wire.ID) *mcptest.Peer {
 			for i, c := range calls {
 				h.Cancel("a", c, nil)
 				h.Cancel("a", c, nil)
@@ -235,17 +235,17 @@ func TestEveryEndGivesThePlaceBack(t *testing.T) {
 			}
 			return p
 		},
-		"timeouts": func(_ *house, p *mcptest.Peer, _ []*peer.Pending, _ []wire.ID) *mcptest.Peer {
+		"timeouts": func(_ *house, p *mcptest.Peer, _ []*peer.Call, _ []wire.ID) *mcptest.Peer {
 			time.Sleep(time.Minute)
 			return p
 		},
-		"death": func(h *house, p *mcptest.Peer, _ []*peer.Pending, _ []wire.ID) *mcptest.Peer {
+		"death": func(h *house, p *mcptest.Peer, _ []*peer.Call, _ []wire.ID) *mcptest.Peer {
 			p.Exit("exit 1", "")
 			p = h.next("a")
 			p.Ready("t")
 			return p
 		},
-		"a failed start": func(h *house, p *mcptest.Peer, calls []*peer.Pending, _ []wire.ID) *mcptest.Peer {
+		"a failed start": func(h *house, p *mcptest.Peer, calls []*peer.Call, _ []wire.ID) *mcptest.Peer {
 			p.Exit("exit 1", "")
 			synctest.Wait()
 			for range most {
@@ -263,7 +263,7 @@ func TestEveryEndGivesThePlaceBack(t *testing.T) {
 			inHouse(t, o, func(t *testing.T, h *house) {
 				p := h.next("a")
 				p.Ready("t")
-				var calls []*peer.Pending
+				var calls []*peer.Call
 				for range most {
 					_, c := h.ask("one", "t")
 					calls = append(calls, c)
@@ -292,7 +292,7 @@ func TestPlacesAreCountedOverAllConnections(t *testing.T) {
 			if session != "three" {
 				of[session] = h.next("a")
 				of[session].Greet("")
-				of[session].Asked("tools/call")
+				of[session].HandleRequest("tools/call")
 			}
 		}
 		if n := len(h.dials("a")); n != 3 {
@@ -334,17 +334,17 @@ func TestWhatNeedsNoPlace(t *testing.T) {
 		p.Greet(logger)
 		h.lists(p)
 		h.ask("one", "at")
-		p.Asked("tools/call")
+		p.HandleRequest("tools/call")
 		for _, method := range []string{"tasks/get", "tasks/result", "tasks/cancel"} {
-			h.Send("a", wire.NewRequest("0", method, []byte(`{"taskId":"x"}`)), &peer.Pending{To: &caller{}, Owner: "one"})
-			p.Asked(method)
+			h.Send("a", wire.NewRequest("0", method, []byte(`{"taskId":"x"}`)), &peer.Call{Handler: &caller{}, SessionID: "one"})
+			p.HandleRequest(method)
 		}
-		h.Subscribe("a", "u", true, wire.NewRequest("0", "resources/subscribe", []byte(`{"uri":"u"}`)), &peer.Pending{To: &caller{}, Owner: "one"})
-		p.Asked("resources/subscribe")
+		h.Subscribe("a", "u", true, wire.NewRequest("0", "resources/subscribe", []byte(`{"uri":"u"}`)), &peer.Call{Handler: &caller{}, SessionID: "one"})
+		p.HandleRequest("resources/subscribe")
 		h.SetLevel("one", "debug", func() {})
-		p.Asked("logging/setLevel")
+		p.HandleRequest("logging/setLevel")
 		p.Send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
-		p.Asked("tools/list")
+		p.HandleRequest("tools/list")
 		c, _ := h.ask("one", "t")
 		c.want(t, "busy: it takes 1 call at a time (max_in_flight), and none may wait (queue_wait: 0s)")
 	})
@@ -465,14 +465,14 @@ func TestAStormOfOneBackendIsItsOwn(t *testing.T) {
 		b.Ready("u")
 		h.Open("one", nil, false)
 		h.callFor("one", "a")
-		a.Asked("tools/call")
+		a.HandleRequest("tools/call")
 		const storm = 5000
 		for i := range storm {
 			a.Send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}`)
 			a.Send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
 			if i%500 == 0 {
 				c := h.callFor("one", "b")
-				b.Reply(b.Asked("tools/call").ID(), "{}")
+				b.Reply(b.HandleRequest("tools/call").ID(), "{}")
 				c.ok(t)
 			}
 		}

@@ -38,7 +38,7 @@ func (h *house) speaksModern(p *mcptest.Peer) {
 	h.t.Helper()
 	p.List(mcptest.Tools("t"))
 	call, _ := h.call("a")
-	m := p.Asked("tools/call")
+	m := p.HandleRequest("tools/call")
 	if named, _ := wire.Lookup(m.Part(wire.PartMeta), "io.modelcontextprotocol/protocolVersion"); string(named) != `"2026-07-28"` {
 		h.t.Errorf("the call is not stamped: %s", m.Raw())
 	}
@@ -55,7 +55,7 @@ func (h *house) speaksClassic(p *mcptest.Peer) {
 	h.t.Helper()
 	p.Ready("t")
 	call, _ := h.call("a")
-	m := p.Asked("tools/call")
+	m := p.HandleRequest("tools/call")
 	if m.Part(wire.PartMeta) != nil {
 		h.t.Errorf("the call is stamped: %s", m.Raw())
 	}
@@ -69,7 +69,7 @@ func (h *house) speaksClassic(p *mcptest.Peer) {
 
 // What old servers and new ones answer server/discover with (docs/decisions/012-generation-probe.md).
 func TestTheQuestionOfTheEraIsAnswered(t *testing.T) {
-	asked := func(p *mcptest.Peer) wire.ID { return p.Asked("server/discover").ID() }
+	asked := func(p *mcptest.Peer) wire.ID { return p.HandleRequest("server/discover").ID() }
 	fails := func(objects ...string) func(p *mcptest.Peer) {
 		return func(p *mcptest.Peer) {
 			for _, o := range objects {
@@ -151,7 +151,7 @@ func TestTheQuestionOfTheEraIsNotAnsweredOverHTTP(t *testing.T) {
 	inHouse(t, backends.Options{Backends: unasked(remote("a"))}, func(t *testing.T, h *house) {
 		lose := func(err error) {
 			p := h.next("a")
-			p.Break(&transport.CallLostError{ID: p.Asked("server/discover").ID(), Err: err})
+			p.Break(&transport.CallLostError{ID: p.HandleRequest("server/discover").ID(), Err: err})
 			synctest.Wait()
 			p.WantNothing()
 		}
@@ -199,10 +199,10 @@ func TestDiscoverFailsOverHTTP_F_HTTP_3(t *testing.T) {
 			inHouse(t, o, func(t *testing.T, h *house) {
 				waits, _ := h.call("a")
 				p := h.next("a")
-				refuse(p, p.Asked("server/discover").ID())
+				refuse(p, p.HandleRequest("server/discover").ID())
 				p = h.next("a")
 				p.Greet("")
-				p.Reply(p.Asked("tools/call").ID(), "{}")
+				p.Reply(p.HandleRequest("tools/call").ID(), "{}")
 				waits.ok(t)
 				p.List(mcptest.Tools("t"))
 				if said := h.log.Lines("level=INFO", "era: legacy"); len(said) != 1 {
@@ -214,7 +214,7 @@ func TestDiscoverFailsOverHTTP_F_HTTP_3(t *testing.T) {
 			inHouse(t, o, func(t *testing.T, h *house) {
 				p := h.next("a")
 				if reason != "no answer within 5s" {
-					p.Fail(p.Asked("server/discover").ID(), `{"code":-32601,"message":"no"}`)
+					p.Fail(p.HandleRequest("server/discover").ID(), `{"code":-32601,"message":"no"}`)
 					p = h.next("a")
 				}
 				h.speaksClassic(p)
@@ -225,9 +225,9 @@ func TestDiscoverFailsOverHTTP_F_HTTP_3(t *testing.T) {
 				for range 2 {
 					waits, _ := h.call("a")
 					p := h.next("a")
-					refuse(p, p.Asked("server/discover").ID())
+					refuse(p, p.HandleRequest("server/discover").ID())
 					p = h.next("a")
-					p.Break(&transport.CallLostError{ID: p.Asked("initialize").ID(), Err: errors.New("boom"), MayHaveRun: true})
+					p.Break(&transport.CallLostError{ID: p.HandleRequest("initialize").ID(), Err: errors.New("boom"), MayHaveRun: true})
 					why := "boom (server/discover failed before that: " + reason + "; if the server does not know it, set `era: legacy`)"
 					waits.want(t, "it did not start: "+why)
 					h.wantProblem("a", why)
@@ -249,15 +249,15 @@ func TestARestartOfAModernServer_F_HTTP_3(t *testing.T) {
 		h.speaksModern(p)
 		p.Exit("gone", "")
 		p = h.next("a")
-		refusals["HTTP 500 Internal Server Error"](p, p.Asked("server/discover").ID())
+		refusals["HTTP 500 Internal Server Error"](p, p.HandleRequest("server/discover").ID())
 		p = h.next("a")
 		p.Discover("")
 		h.speaksModern(p)
 		p.Exit("gone", "")
 		p = h.next("a")
-		refusals["HTTP 500 Internal Server Error"](p, p.Asked("server/discover").ID())
+		refusals["HTTP 500 Internal Server Error"](p, p.HandleRequest("server/discover").ID())
 		p = h.next("a")
-		refusals["HTTP 500 Internal Server Error"](p, p.Asked("server/discover").ID())
+		refusals["HTTP 500 Internal Server Error"](p, p.HandleRequest("server/discover").ID())
 		h.speaksClassic(h.next("a"))
 	})
 }
@@ -275,26 +275,26 @@ func TestARevisionIsRefused_F_HTTP_12(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inHouse(t, backends.Options{Backends: plain("a")}, func(t *testing.T, h *house) {
 				p := h.next("a")
-				p.Fail(p.Asked("initialize").ID(), tt.refusal)
+				p.Fail(p.HandleRequest("initialize").ID(), tt.refusal)
 				if tt.want == "" {
 					p.WantNothing()
 					h.speaksClassic(h.next("a"))
 					return
 				}
-				m := p.Asked("initialize")
+				m := p.HandleRequest("initialize")
 				if date, _ := wire.Lookup(m.Part(wire.PartParams), "protocolVersion"); wire.Unquote(date) != tt.want {
 					t.Errorf("offered %s", m.Raw())
 				}
 				p.Reply(m.ID(), `{"protocolVersion":"`+tt.want+`","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}`)
-				p.Told("notifications/initialized")
+				p.HandleNotification("notifications/initialized")
 				p.List(mcptest.Tools("t"))
 				if s := h.status("a"); s.State != backends.Ready || s.Revision != tt.want {
 					t.Errorf("status %+v", s)
 				}
 				p.Exit("exit 1", "")
 				p = h.next("a")
-				p.Fail(p.Asked("initialize").ID(), tt.refusal)
-				p.Fail(p.Asked("initialize").ID(), tt.refusal) // one more try, not two
+				p.Fail(p.HandleRequest("initialize").ID(), tt.refusal)
+				p.Fail(p.HandleRequest("initialize").ID(), tt.refusal) // one more try, not two
 				p.WantNothing()
 			})
 		})
@@ -308,11 +308,11 @@ func TestVERSION02_AServerThatEndsAtTheQuestion(t *testing.T) {
 	inHouse(t, o, func(t *testing.T, h *house) {
 		waits, _ := h.call("a")
 		p := h.next("a")
-		p.Asked("server/discover")
+		p.HandleRequest("server/discover")
 		p.Exit("exit 1", "")
 		p = h.next("a")
 		p.Greet("")
-		p.Reply(p.Asked("tools/call").ID(), "{}")
+		p.Reply(p.HandleRequest("tools/call").ID(), "{}")
 		waits.ok(t)
 		p.List(mcptest.Tools("t"))
 		if at := h.dials("a"); len(at) != 2 || at[1] != at[0] {
@@ -333,7 +333,7 @@ func TestVERSION02_AServerThatEndsAtTheQuestion(t *testing.T) {
 		// It is another one now, and says so.
 		p.Exit("exit 3", "")
 		p = h.next("a")
-		p.Fail(p.Asked("initialize").ID(), `{"code":-32022,"message":"no","data":{"supported":["2026-07-28"]}}`)
+		p.Fail(p.HandleRequest("initialize").ID(), `{"code":-32022,"message":"no","data":{"supported":["2026-07-28"]}}`)
 		p = h.next("a")
 		p.Discover("")
 		h.speaksModern(p)
@@ -357,7 +357,7 @@ func TestAProgramThatCannotStart(t *testing.T) {
 			}
 		}()
 		p := h.next("a") // it is there now, and modern
-		p.Fail(p.Asked("initialize").ID(), `{"code":-32601,"message":"Method not found"}`)
+		p.Fail(p.HandleRequest("initialize").ID(), `{"code":-32601,"message":"Method not found"}`)
 		p = h.next("a")
 		p.Discover("")
 		h.speaksModern(p)
@@ -370,7 +370,7 @@ func TestVERSION03_AServerThatIsSilent(t *testing.T) {
 	o := backends.Options{Backends: unasked(plain("a")...), State: t.TempDir()}
 	inHouse(t, o, func(t *testing.T, h *house) {
 		p := h.next("a")
-		p.Asked("server/discover")
+		p.HandleRequest("server/discover")
 		began := time.Now()
 		h.speaksClassic(p)
 		if took := time.Since(began); took < 5*time.Second || took > 5100*time.Millisecond {
@@ -390,7 +390,7 @@ func TestAServerThatIsSlow(t *testing.T) {
 		o.Backends[0].StartTimeout = 12 * time.Second
 		inHouse(t, o, func(t *testing.T, h *house) {
 			p := h.next("a")
-			id := p.Asked("server/discover").ID()
+			id := p.HandleRequest("server/discover").ID()
 			time.Sleep(4 * time.Second) // a third of start_timeout
 			test(h, p, id)
 		})
@@ -416,20 +416,20 @@ func TestAServerThatIsSlow(t *testing.T) {
 	t.Run("and of the stateless era", func(t *testing.T) {
 		slow(t, func(h *house, p *mcptest.Peer, discover wire.ID) {
 			p.Reply(discover, mcptest.Discovered)
-			p.Fail(p.Asked("initialize").ID(), `{"code":-32601,"message":"no"}`)
+			p.Fail(p.HandleRequest("initialize").ID(), `{"code":-32601,"message":"no"}`)
 			h.speaksModern(p)
 		})
 	})
 	t.Run("and answers in the other order", func(t *testing.T) {
 		slow(t, func(h *house, p *mcptest.Peer, discover wire.ID) {
-			p.Fail(p.Asked("initialize").ID(), `{"code":-32601,"message":"no"}`)
+			p.Fail(p.HandleRequest("initialize").ID(), `{"code":-32601,"message":"no"}`)
 			p.Reply(discover, mcptest.Discovered)
 			h.speaksModern(p)
 		})
 	})
 	t.Run("too slow", func(t *testing.T) {
 		slow(t, func(h *house, p *mcptest.Peer, _ wire.ID) {
-			p.Asked("initialize")
+			p.HandleRequest("initialize")
 			time.Sleep(8 * time.Second)
 			if err := h.status("a").Err; err == nil || !strings.HasPrefix(err.Error(), "it was not ready within 12s (start_timeout)") || !strings.HasSuffix(err.Error(), "set `era: legacy`)") {
 				t.Errorf("it failed for %v", err)
@@ -439,7 +439,7 @@ func TestAServerThatIsSlow(t *testing.T) {
 	})
 	t.Run("and ends", func(t *testing.T) {
 		slow(t, func(h *house, p *mcptest.Peer, _ wire.ID) {
-			p.Asked("initialize")
+			p.HandleRequest("initialize")
 			p.Exit("exit 1", "")
 			began := time.Now()
 			h.speaksClassic(h.next("a"))
@@ -464,29 +464,29 @@ func TestTheEraChangesWithTheProcess(t *testing.T) {
 				waits := h.callFor("one", "a") // over the line that all share
 
 				p = h.next("a")
-				p.Fail(p.Asked("server/discover").ID(), `{"code":-32601,"message":"no"}`)
+				p.Fail(p.HandleRequest("server/discover").ID(), `{"code":-32601,"message":"no"}`)
 				if one.URL == "" {
 					p.Greet("")
-					p.Reply(p.Asked("tools/call").ID(), `{}`)
+					p.Reply(p.HandleRequest("tools/call").ID(), `{}`)
 					p.List(mcptest.Tools("t"))
 				} else {
 					shared := h.next("a")
 					shared.Ready("t")
 					own := h.next("a") // which a session needs now
-					if m := own.Asked("initialize"); capabilitiesIn(m) != `{"sampling":{}}` {
+					if m := own.HandleRequest("initialize"); capabilitiesIn(m) != `{"sampling":{}}` {
 						t.Errorf("told %s", m.Raw())
 					} else {
 						own.Reply(m.ID(), mcptest.Hello)
 					}
-					own.Told("notifications/initialized")
-					own.Reply(own.Asked("tools/call").ID(), `{}`)
+					own.HandleNotification("notifications/initialized")
+					own.Reply(own.HandleRequest("tools/call").ID(), `{}`)
 					p = shared
 				}
 				waits.ok(t)
 
 				p.Exit("exit 1", "")
 				p = h.next("a") // it is taken for what it was
-				p.Fail(p.Asked("initialize").ID(), `{"code":-32601,"message":"no"}`)
+				p.Fail(p.HandleRequest("initialize").ID(), `{"code":-32601,"message":"no"}`)
 				p = h.next("a")
 				p.Discover("")
 				h.speaksModern(p)
@@ -499,9 +499,9 @@ func TestTheEraChangesWithTheProcess(t *testing.T) {
 func TestAServerOfNoEra(t *testing.T) {
 	inHouse(t, backends.Options{Backends: unasked(remote("a"))}, func(t *testing.T, h *house) {
 		p := h.next("a")
-		p.Fail(p.Asked("server/discover").ID(), `{"code":-32601,"message":"no"}`)
+		p.Fail(p.HandleRequest("server/discover").ID(), `{"code":-32601,"message":"no"}`)
 		p = h.next("a")
-		p.Fail(p.Asked("initialize").ID(), `{"code":-32601,"message":"no"}`)
+		p.Fail(p.HandleRequest("initialize").ID(), `{"code":-32601,"message":"no"}`)
 		if at := h.dials("a"); len(at) != 2 {
 			t.Errorf("dialled at %v", at)
 		}
@@ -519,7 +519,7 @@ func TestThePinnedEra(t *testing.T) {
 		t.Run("legacy, "+name, func(t *testing.T) {
 			inHouse(t, backends.Options{Backends: []config.Backend{one}}, func(t *testing.T, h *house) {
 				p := h.next("a")
-				p.Fail(p.Asked("initialize").ID(), `{"code":-32601,"message":"no"}`)
+				p.Fail(p.HandleRequest("initialize").ID(), `{"code":-32601,"message":"no"}`)
 				h.speaksClassic(h.next("a")) // what it says does not change it
 			})
 		})
@@ -527,7 +527,7 @@ func TestThePinnedEra(t *testing.T) {
 			one.Era = "modern"
 			inHouse(t, backends.Options{Backends: []config.Backend{one}}, func(t *testing.T, h *house) {
 				p := h.next("a")
-				p.Fail(p.Asked("server/discover").ID(), `{"code":-32601,"message":"no"}`)
+				p.Fail(p.HandleRequest("server/discover").ID(), `{"code":-32601,"message":"no"}`)
 				h.wantProblem("a", "it does not speak 2026-07-28: remove `era: modern` (no)")
 				p = h.next("a")
 				p.Discover("")
@@ -540,7 +540,7 @@ func TestThePinnedEra(t *testing.T) {
 		one[0].Era = "modern"
 		inHouse(t, backends.Options{Backends: one}, func(t *testing.T, h *house) {
 			p := h.next("a")
-			p.Asked("server/discover")
+			p.HandleRequest("server/discover")
 			p.Exit("exit 3", "boom")
 			h.wantProblem("a", "exit 3; its last words: boom (it was asked server/discover, because of `era: modern`)")
 		})
@@ -548,7 +548,7 @@ func TestThePinnedEra(t *testing.T) {
 	t.Run("legacy, and it is not", func(t *testing.T) {
 		inHouse(t, backends.Options{Backends: plain("a")}, func(t *testing.T, h *house) {
 			p := h.next("a")
-			p.Fail(p.Asked("initialize").ID(), `{"code":-32601,"message":"no"}`)
+			p.Fail(p.HandleRequest("initialize").ID(), `{"code":-32601,"message":"no"}`)
 			h.wantProblem("a", "it may speak 2026-07-28 alone: remove `era: legacy` (initialize: no)")
 			h.speaksClassic(h.next("a"))
 		})

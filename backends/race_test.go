@@ -35,7 +35,7 @@ func TestErasCallsAndCancellationsRace(t *testing.T) {
 				all[i] = c
 				go func() {
 					time.Sleep(time.Duration(i%5) * 100 * time.Millisecond)
-					p := &peer.Pending{To: c, Owner: []string{"one", "two", ""}[(i+i/6)%3]}
+					p := &peer.Call{Handler: c, SessionID: []string{"one", "two", ""}[(i+i/6)%3]}
 					if i%6 == 5 {
 						h.Subscribe("a", "x:y", true, wire.NewRequest("7", "resources/subscribe", []byte(`{"uri":"x:y"}`)), p)
 					} else if i%6 == 4 {

@@ -321,7 +321,7 @@ func (l *line) talkOver(ctx context.Context, by way) error {
 	h := &handler{l: l, hangUp: hangUp}
 	var p *peer.Peer
 	p = peer.New(conn, h, peer.Options{
-		Log: func() *slog.Logger { return l.says }, InFlight: maxQuestions, Noise: h.heard, Batches: always, Over: func(why error) { l.lost(p, why) },
+		Log: func() *slog.Logger { return l.says }, MaxInFlight: maxQuestions, OnMalformed: h.heard, AllowBatches: always, OnDisconnect: func(why error) { l.lost(p, why) },
 	})
 	h.peer = p
 	ended := make(chan error, 1)
@@ -403,7 +403,7 @@ func (l *line) begin(ctx context.Context, h *handler, by way, ended chan error, 
 	listens := l.listening(ctx, p, server) // behind up, so that it has what waited
 	defer listens.end()
 	for _, uri := range missed {
-		l.updated(updated(uri), peer.Stream{})
+		l.updated(updated(uri), peer.Origin{})
 	}
 	if l.own() {
 		listed()

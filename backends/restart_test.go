@@ -28,7 +28,7 @@ func TestStartTimeout(t *testing.T) {
 		if !first.Over() {
 			t.Error("it was not ended")
 		}
-		first.Asked("initialize")
+		first.HandleRequest("initialize")
 		first.WantNothing() // "The initialize request MUST NOT be cancelled by clients"
 		c, _ = h.call("a")
 		c.want(t, "it is not running: it was not ready within 10s (start_timeout); next try in 1s")
@@ -38,7 +38,7 @@ func TestStartTimeout(t *testing.T) {
 		time.Sleep(time.Hour) // start_timeout: 0 is none
 		unbound.want(t, "")
 		slow.Greet("")
-		slow.Asked("tools/call")
+		slow.HandleRequest("tools/call")
 	})
 }
 
@@ -105,7 +105,7 @@ func TestPROC06_DeathFailsCallsInFlightAndOthersWait(t *testing.T) {
 		h.wantNames("t", "u") // PROC-08: tools stay listed
 		again := h.next("a")
 		again.Greet("")
-		m := again.Asked("tools/call")
+		m := again.HandleRequest("tools/call")
 		again.Reply(m.ID(), "{}")
 		waits.want(t, result("2", "{}"))
 		again.List(mcptest.Tools("t"))
@@ -153,7 +153,7 @@ func TestDeathWhileListing(t *testing.T) {
 	inHouse(t, backends.Options{Backends: plain("a")}, func(t *testing.T, h *house) {
 		a := h.next("a")
 		a.Greet("")
-		a.Asked("tools/list")
+		a.HandleRequest("tools/list")
 		a.Exit("exit 1", "")
 		synctest.Wait()
 		c, _ := h.call("a")
@@ -173,7 +173,7 @@ func TestDeathRightAfterTheHandshake(t *testing.T) {
 	for range 100 {
 		inHouse(t, backends.Options{Backends: plain("a")}, func(t *testing.T, h *house) {
 			a := h.next("a")
-			m := a.Asked("initialize")
+			m := a.HandleRequest("initialize")
 			a.Reply(m.ID(), mcptest.Hello)
 			a.Exit("exit 1", "")
 			synctest.Wait()

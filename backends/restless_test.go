@@ -21,9 +21,9 @@ type restless struct {
 	lists *atomic.Int64
 }
 
-func (r *restless) Told(wire.Message, peer.Stream) {}
+func (r *restless) HandleNotification(wire.Message, peer.Origin) {}
 
-func (r *restless) Asked(q *peer.Request) {
+func (r *restless) HandleRequest(q *peer.Request) {
 	if q.Method() == "initialize" {
 		q.Reply([]byte(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"r","version":"1"}}`))
 		return

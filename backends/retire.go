@@ -97,7 +97,7 @@ func (l *line) finish(ctx context.Context, p *peer.Peer) {
 	over := l.closed
 	l.mu.Unlock()
 	if !over {
-		p.Finish(ctx)
+		p.DrainCalls(ctx)
 	}
 }
 
@@ -114,11 +114,11 @@ func (b *Backend) passOn(w waiting) {
 	next := b.successor()
 	switch {
 	case next == nil:
-		w.c.To.Done(wire.Message{}, b.set.now().absent(b.cfg.Name))
+		w.c.Handler.OnResponse(wire.Message{}, b.set.now().absent(b.cfg.Name))
 	case w.m.Method() == "resources/unsubscribe":
 		next.unsubscribe(subject(w.m), w.m, w.c)
 	case w.sub != nil:
-		next.line(w.c.Owner, false).send(waiting{m: w.m, c: w.c, sub: w.sub})
+		next.line(w.c.SessionID, false).send(waiting{m: w.m, c: w.c, sub: w.sub})
 	default:
 		next.places.enter(waiting{m: w.m, c: w.c})
 	}
@@ -181,7 +181,7 @@ func (l *line) tellAdoptedLocked() {
 			l.repeat(ctx, p, subscribeAll(l.b.permitted(uris)))
 		}
 		for _, uri := range uris {
-			l.updated(updated(uri), peer.Stream{})
+			l.updated(updated(uri), peer.Origin{})
 		}
 	})
 }

@@ -22,7 +22,7 @@ func TestApply_SubscriptionsAreListenedToAtTheNewOne(t *testing.T) {
 		a.lists("t")
 		sub := h.subscribe("one", "a", "x:y", true)
 		a.heard([]string{"x:y"})
-		a.Told("notifications/cancelled")
+		a.HandleNotification("notifications/cancelled")
 		sub.ok(t)
 		h.ear.want(t)
 		done := h.apply(change(edited(all[0], "new")))
@@ -55,7 +55,7 @@ func (b *listener) await(method string) wire.Message {
 // quits takes the end of the listen at hand, which at a pipe comes before another.
 func (b *listener) quits() {
 	b.t.Helper()
-	m := b.Told("notifications/cancelled")
+	m := b.HandleNotification("notifications/cancelled")
 	id, _ := wire.Lookup(m.Part(wire.PartParams), "requestId")
 	b.Reply(wire.ID(id), `{"resultType":"complete"}`)
 }
@@ -72,18 +72,18 @@ func TestApply_SubscriptionsGoToTheNewOne(t *testing.T) {
 		h.Open("two", nil, false)
 		for _, session := range []string{"one", "two"} {
 			sub := h.subscribe(session, "a", "x:y", true)
-			a.Reply(a.Asked("resources/subscribe").ID(), "{}")
+			a.Reply(a.HandleRequest("resources/subscribe").ID(), "{}")
 			sub.ok(t)
 		}
 		late := h.subscribe("two", "a", "x:late", true)
-		asked := a.Asked("resources/subscribe")
+		asked := a.HandleRequest("resources/subscribe")
 		done := h.apply(change(edited(all[0], "new")))
 		next := h.next("a")
 		next.Greet(logger)
 		h.lists(next)
 		<-done
 		for range 2 { // one for each session that comes: it does no harm
-			m := next.Asked("resources/subscribe")
+			m := next.HandleRequest("resources/subscribe")
 			if subjectOf(m) != "x:y" {
 				t.Errorf("told %s", m.Raw())
 			}
@@ -94,7 +94,7 @@ func TestApply_SubscriptionsGoToTheNewOne(t *testing.T) {
 
 		a.Reply(asked.ID(), "{}") // it counts although it was agreed to by the old one
 		late.ok(t)
-		m := next.Asked("resources/subscribe")
+		m := next.HandleRequest("resources/subscribe")
 		if subjectOf(m) != "x:late" {
 			t.Errorf("told %s", m.Raw())
 		}
@@ -108,7 +108,7 @@ func TestApply_SubscriptionsGoToTheNewOne(t *testing.T) {
 		h.ear.want(t, "one told by a: notifications/resources/updated", "two told by a: notifications/resources/updated")
 		h.subscribe("one", "a", "x:y", false).ok(t)
 		off := h.subscribe("two", "a", "x:y", false)
-		next.Reply(next.Asked("resources/unsubscribe").ID(), "{}")
+		next.Reply(next.HandleRequest("resources/unsubscribe").ID(), "{}")
 		off.ok(t)
 	})
 }
@@ -140,7 +140,7 @@ func TestApply_SubscriptionsOverOwnConnections(t *testing.T) {
 		sub := h.subscribe("one", "a", "x:y", true)
 		p := h.next("a")
 		p.Greet(logger)
-		p.Reply(p.Asked("resources/subscribe").ID(), "{}")
+		p.Reply(p.HandleRequest("resources/subscribe").ID(), "{}")
 		sub.ok(t)
 		done := h.apply(change(edited(all[0], "new")))
 		next := h.next("a")
@@ -149,7 +149,7 @@ func TestApply_SubscriptionsOverOwnConnections(t *testing.T) {
 		<-done
 		q := h.next("a") // it is opened for the subscription's sake
 		q.Greet(logger)
-		q.Reply(q.Asked("resources/subscribe").ID(), "{}")
+		q.Reply(q.HandleRequest("resources/subscribe").ID(), "{}")
 		h.ear.want(t, "one told by a: notifications/resources/updated")
 		if !p.Over() || !shared.Over() {
 			t.Error("the old ones go on")
@@ -167,13 +167,13 @@ func TestApply_SubscriptionsWaitForANewOneThatIsSlow(t *testing.T) {
 		h.lists(a)
 		h.Open("one", nil, false)
 		sub := h.subscribe("one", "a", "x:y", true)
-		a.Reply(a.Asked("resources/subscribe").ID(), "{}")
+		a.Reply(a.HandleRequest("resources/subscribe").ID(), "{}")
 		sub.ok(t)
 		done := h.apply(change(broken(all[0])))
 		next := h.next("a")
 		<-done
 		next.Greet(logger)
-		next.Reply(next.Asked("resources/subscribe").ID(), "{}")
+		next.Reply(next.HandleRequest("resources/subscribe").ID(), "{}")
 		h.lists(next)
 		h.ear.want(t, "one told by a: notifications/resources/updated")
 		next.WantNothing()
@@ -190,15 +190,15 @@ func TestApply_SubscriptionsComeInTheMiddleOfAStart(t *testing.T) {
 		h.lists(a)
 		h.Open("one", nil, false)
 		h.SetLevel("one", "error", func() {})
-		a.Reply(a.Asked("logging/setLevel").ID(), "{}")
+		a.Reply(a.HandleRequest("logging/setLevel").ID(), "{}")
 		sub := h.subscribe("one", "a", "x:y", true)
-		a.Reply(a.Asked("resources/subscribe").ID(), "{}")
+		a.Reply(a.HandleRequest("resources/subscribe").ID(), "{}")
 		sub.ok(t)
 		done := h.apply(change(edited(all[0], "new")))
 		next := h.next("a")
 		time.Sleep(28 * time.Second)
 		next.Greet(logger)
-		level := next.Asked("logging/setLevel")
+		level := next.HandleRequest("logging/setLevel")
 		<-done
 		next.WantNothing()
 		next.Reply(level.ID(), "{}")
@@ -220,15 +220,15 @@ func TestApply_LevelsAreToldToTheNewOne(t *testing.T) {
 		h.lists(a)
 		h.Open("one", nil, false)
 		h.SetLevel("one", "error", func() {})
-		a.Reply(a.Asked("logging/setLevel").ID(), "{}")
+		a.Reply(a.HandleRequest("logging/setLevel").ID(), "{}")
 		done := h.apply(change(edited(all[0], "new")))
 		next := h.next("a")
 		next.Greet(logger)
-		told := next.Asked("logging/setLevel")
+		told := next.HandleRequest("logging/setLevel")
 		next.Reply(told.ID(), "{}")
-		next.Asked("tools/list") // and while the change waits for that
+		next.HandleRequest("tools/list") // and while the change waits for that
 		h.SetLevel("one", "info", func() {})
-		a.Asked("logging/setLevel")
+		a.HandleRequest("logging/setLevel")
 		<-done
 		m := next.Message()
 		for m.Method() != "logging/setLevel" {

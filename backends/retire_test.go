@@ -32,8 +32,8 @@ type hearer struct {
 	progress []string
 }
 
-// Progressed implements peer.Asker.
-func (c *hearer) Progressed(m wire.Message) {
+// Progressed implements peer.ResponseHandler.
+func (c *hearer) OnProgress(m wire.Message) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.progress = append(c.progress, string(m.Part(wire.PartParams)))
@@ -50,8 +50,8 @@ func TestCONFIG_09_ACallInFlightEndsOnTheOldDefinition(t *testing.T) {
 		h.Open("one", nil, false)
 		long := &hearer{}
 		h.Send("a", wire.NewRequest("7", "tools/call", []byte(`{"name":"t","_meta":{"progressToken":"mine"}}`)),
-			&peer.Pending{To: long, Owner: "one", Token: `"mine"`})
-		call := a.Asked("tools/call")
+			&peer.Call{Handler: long, SessionID: "one", Token: `"mine"`})
+		call := a.HandleRequest("tools/call")
 		other := h.callFor("one", "b")
 		next := h.replace(edited(all[0], "new"), all[1])
 		h.wantNames("new", "u")
@@ -68,7 +68,7 @@ func TestCONFIG_09_ACallInFlightEndsOnTheOldDefinition(t *testing.T) {
 		long.want(t, "")
 
 		since := h.callFor("one", "a") // what is sent now goes to the new one
-		next.Reply(next.Asked("tools/call").ID(), "{}")
+		next.Reply(next.HandleRequest("tools/call").ID(), "{}")
 		since.ok(t)
 		a.WantNothing()
 
@@ -80,7 +80,7 @@ func TestCONFIG_09_ACallInFlightEndsOnTheOldDefinition(t *testing.T) {
 		if !a.Over() {
 			t.Error("the old one goes on")
 		}
-		b.Reply(b.Asked("tools/call").ID(), "{}")
+		b.Reply(b.HandleRequest("tools/call").ID(), "{}")
 		other.ok(t)
 		if n := len(h.dials("b")); n != 1 || b.Over() {
 			t.Errorf("b was started %d times", n)
@@ -109,7 +109,7 @@ func TestApply_CallsOverOwnConnectionsEndThere(t *testing.T) {
 		two := h.callFor("two", "a")
 		q := h.next("a")
 		q.Greet("")
-		first, second := p.Asked("tools/call"), q.Asked("tools/call")
+		first, second := p.HandleRequest("tools/call"), q.HandleRequest("tools/call")
 		<-h.apply(change(all[1]))
 		if !shared.Over() || p.Over() || q.Over() {
 			t.Error("the wrong connections ended")
@@ -139,7 +139,7 @@ func TestApply_OwnConnectionsAreMadeAnewWhenTheyAreNeeded(t *testing.T) {
 		c := h.callFor("one", "a")
 		p := h.next("a")
 		p.Greet("")
-		p.Reply(p.Asked("tools/call").ID(), "{}")
+		p.Reply(p.HandleRequest("tools/call").ID(), "{}")
 		c.ok(t)
 		h.replace(edited(all[0], "new"))
 		if !p.Over() {
@@ -151,7 +151,7 @@ func TestApply_OwnConnectionsAreMadeAnewWhenTheyAreNeeded(t *testing.T) {
 		c = h.callFor("one", "a")
 		q := h.next("a")
 		q.Greet("")
-		q.Reply(q.Asked("tools/call").ID(), "{}")
+		q.Reply(q.HandleRequest("tools/call").ID(), "{}")
 		c.ok(t)
 	})
 }
@@ -172,7 +172,7 @@ func TestApply_WhatWaitsGoesToTheNewOne(t *testing.T) {
 					old = h.next("a")
 				}
 				waits.want(t, "")
-				old.Asked("initialize") // and that is all
+				old.HandleRequest("initialize") // and that is all
 				done := h.apply(change(edited(c, "new"), plain("b")[0]))
 				next := h.next("a")
 				next.Ready("new")
@@ -181,7 +181,7 @@ func TestApply_WhatWaitsGoesToTheNewOne(t *testing.T) {
 					next = h.next("a")
 					next.Greet("")
 				}
-				next.Reply(next.Asked("tools/call").ID(), "{}")
+				next.Reply(next.HandleRequest("tools/call").ID(), "{}")
 				waits.ok(t)
 				old.WantNothing()
 				if !old.Over() {
@@ -207,15 +207,15 @@ func TestApply_WhatWaitsForAPlaceGoesToTheNewOne(t *testing.T) {
 		a := h.next("a")
 		a.Ready("t")
 		one, _ := h.call("a")
-		call := a.Asked("tools/call")
+		call := a.HandleRequest("tools/call")
 		two, _ := h.call("a")
 		three, _ := h.call("a")
 		next := h.replace(edited(all[0], "new"))
-		second := next.Asked("tools/call")
+		second := next.HandleRequest("tools/call")
 		next.WantNothing() // it has one place, too
 		next.Reply(second.ID(), "{}")
 		two.ok(t)
-		next.Reply(next.Asked("tools/call").ID(), "{}")
+		next.Reply(next.HandleRequest("tools/call").ID(), "{}")
 		three.ok(t)
 		a.Reply(call.ID(), "{}")
 		one.ok(t)
@@ -236,7 +236,7 @@ func TestApply_PlacesAreOfTheNewOne(t *testing.T) {
 		next := h.replace(edited(all[0], "new"))
 		three, _ := h.call("a")
 		for _, c := range []*caller{one, two, three} {
-			call := next.Asked("tools/call")
+			call := next.HandleRequest("tools/call")
 			next.WantNothing()
 			next.Reply(call.ID(), "{}")
 			c.ok(t)
@@ -252,19 +252,19 @@ func TestApply_WhatIsSparedGoesToTheNewOne(t *testing.T) {
 		a.List(mcptest.Tools("t"))
 		waits, _ := h.call("a")
 		late, _ := h.call("a")
-		first, second := a.Asked("tools/call"), a.Asked("tools/call")
+		first, second := a.HandleRequest("tools/call"), a.HandleRequest("tools/call")
 		a.Fail(first.ID(), `{"code":-32020,"message":"no"}`)
-		a.Asked("tools/list") // which is not answered
+		a.HandleRequest("tools/list") // which is not answered
 		waits.want(t, "")
 		done := h.apply(change(edited(all[0], "new")))
 		next := h.next("a")
 		next.Discover("")
 		next.List(mcptest.Tools("new"))
 		<-done
-		next.Reply(next.Asked("tools/call").ID(), `{"resultType":"complete"}`)
+		next.Reply(next.HandleRequest("tools/call").ID(), `{"resultType":"complete"}`)
 		waits.ok(t)
 		a.Fail(second.ID(), `{"code":-32020,"message":"no"}`) // one that is refused now goes there, too
-		next.Reply(next.Asked("tools/call").ID(), `{"resultType":"complete"}`)
+		next.Reply(next.HandleRequest("tools/call").ID(), `{"resultType":"complete"}`)
 		late.ok(t)
 		if !a.Over() {
 			t.Error("the old one goes on")
@@ -313,7 +313,7 @@ func TestApply_ARetiredOneIsNotStartedAgain(t *testing.T) {
 		a := h.next("a")
 		a.Ready("t")
 		c, _ := h.call("a")
-		a.Asked("tools/call")
+		a.HandleRequest("tools/call")
 		h.replace(edited(all[0], "new"))
 		a.Exit("exit 3", "")
 		c.want(t, "exit 3")
@@ -349,7 +349,7 @@ func TestApply_RetiredBackendsAreBounded(t *testing.T) {
 		var generations []*mcptest.Peer
 		for i := range 6 {
 			c, _ := h.call("a")
-			a.Asked("tools/call")
+			a.HandleRequest("tools/call")
 			calls, generations = append(calls, c), append(generations, a)
 			a = h.replace(edited(all[0], fmt.Sprint(i)))
 		}
@@ -373,7 +373,7 @@ func TestApply_TheEndOfTheGatewayEndsRetiredOnes(t *testing.T) {
 		a := h.next("a")
 		a.Ready("t")
 		c, _ := h.call("a")
-		a.Asked("tools/call")
+		a.HandleRequest("tools/call")
 		next := h.replace(edited(all[0], "new"))
 		h.stop()
 		<-h.done
@@ -391,11 +391,11 @@ func TestApply_CancelFindsACallThatARetiredOneIsAt(t *testing.T) {
 		a.Ready("t")
 		h.wantNames("t") // else it is told that its list is of no interest any more
 		c, pending := h.call("a")
-		call := a.Asked("tools/call")
+		call := a.HandleRequest("tools/call")
 		<-h.apply(change()) // be it that there is none of that name any more
 		h.Cancel("a", pending, nil)
 		c.want(t, "cancelled")
-		m := a.Told("notifications/cancelled")
+		m := a.HandleNotification("notifications/cancelled")
 		if id, _ := wire.Lookup(m.Part(wire.PartParams), "requestId"); string(id) != string(call.ID()) {
 			t.Errorf("told %s", m.Raw())
 		}
@@ -430,7 +430,7 @@ func TestApply_CloseEndsOwnConnectionsToRetiredOnes(t *testing.T) {
 		c := h.callFor("one", "a")
 		p := h.next("a")
 		p.Greet("")
-		p.Asked("tools/call")
+		p.HandleRequest("tools/call")
 		h.replace(edited(all[0], "new"))
 		c.want(t, "")
 		h.Close("one")
@@ -454,7 +454,7 @@ func TestApply_AServerOfWhichThereCanBeOne(t *testing.T) {
 		c, _ := h.call("a")
 		next := h.next("a")
 		next.Greet("")
-		next.Reply(next.Asked("tools/call").ID(), "{}")
+		next.Reply(next.HandleRequest("tools/call").ID(), "{}")
 		c.ok(t)
 		if took := time.Since(began); took > 250*time.Millisecond {
 			t.Errorf("it took %v", took)
@@ -487,12 +487,12 @@ func TestApply_AServerThatTakesItsTimeToFail(t *testing.T) {
 		(<-processes).Ready("t")
 		done := h.apply(change(edited(all[0], "new")))
 		fails := <-processes
-		fails.Fail(fails.Asked("initialize").ID(), `{"code":-32603,"message":"address in use"}`)
+		fails.Fail(fails.HandleRequest("initialize").ID(), `{"code":-32603,"message":"address in use"}`)
 		<-done
 		c, _ := h.call("a")
 		next := <-processes
 		next.Greet("")
-		next.Reply(next.Asked("tools/call").ID(), "{}")
+		next.Reply(next.HandleRequest("tools/call").ID(), "{}")
 		c.ok(t)
 	})
 }
@@ -505,7 +505,7 @@ func TestApply_AServerOfWhichThereCanBeOneAndALongCall(t *testing.T) {
 		a := h.next("a")
 		a.Ready("t")
 		long, _ := h.call("a")
-		call := a.Asked("tools/call")
+		call := a.HandleRequest("tools/call")
 		h.breakDial("a", errors.New("address in use"))
 		<-h.apply(change(edited(all[0], "new")))
 		waits, _ := h.call("a")
@@ -521,7 +521,7 @@ func TestApply_AServerOfWhichThereCanBeOneAndALongCall(t *testing.T) {
 		next := h.next("a")
 		began := time.Now()
 		next.Greet("")
-		next.Reply(next.Asked("tools/call").ID(), "{}")
+		next.Reply(next.HandleRequest("tools/call").ID(), "{}")
 		c.ok(t)
 		if took := time.Since(began); took > time.Second {
 			t.Errorf("it took %v", took)
@@ -552,7 +552,7 @@ func TestApply_ALazyOneIsNotStarted(t *testing.T) {
 		c, _ := h.call("a")
 		p := h.next("a")
 		p.Greet("")
-		p.Reply(p.Asked("tools/call").ID(), "{}")
+		p.Reply(p.HandleRequest("tools/call").ID(), "{}")
 		c.ok(t)
 	})
 }

@@ -39,7 +39,7 @@ func TestRetryTriesAtOnceWhatHasFailed(t *testing.T) {
 			t.Errorf("tried after %v", took)
 		}
 		a.Greet("")
-		a.Reply(a.Asked("tools/call").ID(), "{}")
+		a.Reply(a.HandleRequest("tools/call").ID(), "{}")
 		c.ok(t)
 		a.List(`{"tools":[]}`)
 		if names := h.Retry(); len(names) != 0 || len(h.dials("b")) != 1 {
@@ -64,7 +64,7 @@ func TestRetryOpensTheDoorForOwnLines(t *testing.T) {
 		c := h.callFor("s", "a")
 		own := h.next("a")
 		own.Greet("")
-		own.Reply(own.Asked("tools/call").ID(), "{}")
+		own.Reply(own.HandleRequest("tools/call").ID(), "{}")
 		c.ok(t)
 	})
 }

@@ -33,10 +33,10 @@ func (l *lockedBuffer) String() string {
 }
 
 // asked sends a call with arguments of so many bytes.
-func asked(s *Set, backend string, size int) peer.Waiter {
-	w := make(peer.Waiter, 1)
+func asked(s *Set, backend string, size int) peer.ResponseChan {
+	w := make(peer.ResponseChan, 1)
 	params := `{"name":"now","arguments":{"x":"` + strings.Repeat("x", size) + `"}}`
-	s.Send(backend, wire.NewRequest("0", "tools/call", []byte(params)), &peer.Pending{To: w, Owner: "one"})
+	s.Send(backend, wire.NewRequest("0", "tools/call", []byte(params)), &peer.Call{Handler: w, SessionID: "one"})
 	return w
 }
 

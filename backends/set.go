@@ -10,7 +10,7 @@
 // A [Set] is all of them, in the order of the configuration. To each backend there
 // is one line that all share, and perhaps one for each session (line.go). Which era of
 // MCP a backend is of is known here alone: calls come without the words of either
-// (stateless.go), and answers say of which they are ([peer.Pending].Stateless). It refuses
+// (stateless.go), and answers say of which they are ([peer.Call].Stateless). It refuses
 // to let one backend cost another anything: none waits for any other, and none that
 // fails, hangs or talks nonsense is missed by more than its own tools. It refuses,
 // too, to guess for which client something is that a backend says: see handler.owner.
@@ -243,11 +243,11 @@ func (s *Set) clients() Clients {
 // noClients are what a Set has that was run without any.
 type noClients struct{}
 
-func (noClients) Asked(_, _ string, r *peer.Request) {
+func (noClients) HandleRequest(_, _ string, r *peer.Request) {
 	r.Fail(wire.Errorf(wire.CodeMethodNotFound, "Method not found: %s", r.Method()))
 }
 
-func (noClients) Told(_, _ string, _ wire.Message, _ peer.Stream) {}
+func (noClients) HandleNotification(_, _ string, _ wire.Message, _ peer.Origin) {}
 
 // headStart is how long the backends are held back when all their catalogs are
 // known: a client asks for its list right after the handshake, and gets it sooner
@@ -307,13 +307,13 @@ func (s *Set) View() *catalog.View { return s.view.Load() }
 // none of what the stateless era has in _meta: it is put there for a backend that is of
 // it, and c.Stateless set. The errors -32020 and -32022 of such a backend are seen to
 // here, and never come of a call; c.Again is not the caller's to set.
-func (s *Set) Send(backend string, request wire.Message, c *peer.Pending) {
+func (s *Set) Send(backend string, request wire.Message, c *peer.Call) {
 	m := s.now()
 	if b, ok := m.byName[backend]; ok {
 		b.places.enter(waiting{m: request, c: c})
 		return
 	}
-	c.To.Done(wire.Message{}, m.absent(backend))
+	c.Handler.OnResponse(wire.Message{}, m.absent(backend))
 }
 
 // Subscribe is Send for resources/subscribe, and for resources/unsubscribe if on
@@ -323,12 +323,12 @@ func (s *Set) Send(backend string, request wire.Message, c *peer.Pending) {
 // is not told to stop, and the call answered with {}. A backend of the stateless era is
 // listened to instead, and the call answered when it has agreed to that; then the answer is
 // of the gateway's own making.
-func (s *Set) Subscribe(backend, uri string, on bool, request wire.Message, c *peer.Pending) {
+func (s *Set) Subscribe(backend, uri string, on bool, request wire.Message, c *peer.Call) {
 	m := s.now()
 	b, ok := m.byName[backend]
 	switch {
 	case !ok:
-		c.To.Done(wire.Message{}, m.absent(backend))
+		c.Handler.OnResponse(wire.Message{}, m.absent(backend))
 	case on:
 		b.subscribe(uri, request, c)
 	default:
@@ -358,7 +358,7 @@ func (s *Set) Excuse(name string) (backend string, err error) {
 }
 
 // Cancel takes back what was sent to a backend, or waits to be.
-func (s *Set) Cancel(backend string, c *peer.Pending, params []byte) {
+func (s *Set) Cancel(backend string, c *peer.Call, params []byte) {
 	c.Cancel(params) // before it is looked for: who passes it on, or has it wait, at this moment sees that
 	for b := range s.now().everyone(backend) {
 		if b.places.takeBack(c) {
@@ -366,9 +366,9 @@ func (s *Set) Cancel(backend string, c *peer.Pending, params []byte) {
 		}
 		// It waits where it was sent, or for the line that all share, if that has turned out
 		// to do for everybody, or does so no more.
-		for _, l := range []*line{b.line(c.Owner, true), b.shared} {
+		for _, l := range []*line{b.line(c.SessionID, true), b.shared} {
 			if l != nil && l.takeBack(c) {
-				c.To.Done(wire.Message{}, peer.ErrCancelled)
+				c.Handler.OnResponse(wire.Message{}, peer.ErrCancelled)
 				return
 			}
 		}

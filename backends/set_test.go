@@ -33,7 +33,7 @@ func TestSTART08_NothingStartsBeforeStart(t *testing.T) {
 			t.Errorf("%d backends were dialled", n)
 		}
 		a.Greet("") // what was asked before has waited
-		a.Asked("tools/call")
+		a.HandleRequest("tools/call")
 		c.want(t, "")
 	})
 }
@@ -59,7 +59,7 @@ func TestTheEndOfASetEndsItsBackends(t *testing.T) {
 		ready.Ready("t")
 		sent, _ := h.call("ready")
 		waits, _ := h.call("starting")
-		ready.Asked("tools/call")
+		ready.HandleRequest("tools/call")
 		h.stop()
 		<-h.done
 		sent.want(t, "context canceled")
@@ -90,7 +90,7 @@ func TestBackendsStartSideBySideAndCostEachOtherNothing(t *testing.T) {
 		h.next("hangs")
 		nonsense.Greet("")
 		nonsense.List(`{"tools":{"name":"x"}}`)
-		strange.Reply(strange.Asked("initialize").ID(), `"welcome"`)
+		strange.Reply(strange.HandleRequest("initialize").ID(), `"welcome"`)
 		good.Ready("one", "two")
 		h.wantNames("one", "two")
 		if v := h.View(); v.Settled || v.Complete {
@@ -132,7 +132,7 @@ func TestNOTIF19_InitializedComesBeforeTheFirstRequest(t *testing.T) {
 				h.call("a")
 			}
 			a := h.next("a")
-			m := a.Asked("initialize")
+			m := a.HandleRequest("initialize")
 			if want := `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"capabilities":{},"clientInfo":{"name":"mcp-gateway","version":"test"},"protocolVersion":"2025-11-25"}}`; string(m.Raw()) != want {
 				t.Errorf("got %s\nwant %s", m.Raw(), want)
 			}
@@ -140,7 +140,7 @@ func TestNOTIF19_InitializedComesBeforeTheFirstRequest(t *testing.T) {
 			a.WantNothing() // before initialize is answered
 			a.Reply(m.ID(), mcptest.Hello)
 			go h.call("a")
-			a.Told("notifications/initialized")
+			a.HandleNotification("notifications/initialized")
 			for range 7 {
 				a.Message() // five that waited and two; or the list among them
 			}

@@ -41,17 +41,17 @@ func (l *line) offer(p *peer.Peer, s server, w waiting) error {
 	if !l.b.permits(w.m, w.c) {
 		return peer.ErrForbidden
 	}
-	if w.c.GoesOn && (!s.stateless || w.c.Program != "" && w.c.Program != l.b.program) {
+	if w.c.IsContinuation && (!s.stateless || w.c.ServerKey != "" && w.c.ServerKey != l.b.program) {
 		return l.b.cannotGoOn(w.m)
 	}
-	w.c.Stateless, w.c.Program, w.c.Again = s.stateless, l.b.program, nil
+	w.c.Modern, w.c.ServerKey, w.c.InterceptResponse = s.stateless, l.b.program, nil
 	switch {
 	case s.stateless:
-		w.c.Again = l.sparer(p, w)
+		w.c.InterceptResponse = l.sparer(p, w)
 	case l.b.cfg.URL != "" && !w.again:
-		w.c.Again = l.keeper(p, w)
+		w.c.InterceptResponse = l.keeper(p, w)
 	}
-	return p.Offer(l.b.stamped(w.m, s, w.c.Owner, w.c.Tasks), w.c)
+	return p.TrySend(l.b.stamped(w.m, s, w.c.SessionID, w.c.AllowTask), w.c)
 }
 
 // sparer returns what is shown the answer to a call before its caller is.
@@ -105,14 +105,14 @@ func (l *line) spared(p *peer.Peer, w waiting, a wire.Message, err error) bool {
 	case w.again && err != nil:
 		return false
 	case w.again:
-		w.c.To.Done(wire.NewErrorResponse(a.ID(), wire.Errorf(wire.CodeInternalError,
+		w.c.Handler.OnResponse(wire.NewErrorResponse(a.ID(), wire.Errorf(wire.CodeInternalError,
 			"backend %s refuses how the gateway asks it: %s", l.b.cfg.Name, e.Message)), nil)
 		return true
 	}
 	w.again = true
 	l.mu.Lock()
 	switch {
-	case l.retired, w.c.Revoked():
+	case l.retired, w.c.IsCancelled():
 		l.mu.Unlock()
 		l.send(w) // which knows where to
 		return true
@@ -134,7 +134,7 @@ const remedyWait = 2 * time.Minute
 
 // giveUp ends a call that was spared, unless it waits for that no more: it is sent once
 // more only once.
-func (l *line) giveUp(c *peer.Pending, waited time.Duration) {
+func (l *line) giveUp(c *peer.Call, waited time.Duration) {
 	l.mu.Lock()
 	i := slices.IndexFunc(l.again, func(w waiting) bool { return w.c == c })
 	if i >= 0 {
@@ -142,7 +142,7 @@ func (l *line) giveUp(c *peer.Pending, waited time.Duration) {
 	}
 	l.mu.Unlock()
 	if i >= 0 {
-		c.To.Done(wire.Message{}, notSent("it refuses how the gateway asks it, and did not list its tools anew within %v", waited))
+		c.Handler.OnResponse(wire.Message{}, notSent("it refuses how the gateway asks it, and did not list its tools anew within %v", waited))
 	}
 }
 

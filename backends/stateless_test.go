@@ -48,12 +48,12 @@ func TestRequestsOfTheStatelessEraSayWhoAsks(t *testing.T) {
 		h.SetLevel("one", "debug", func() {})
 		for _, name := range []string{"a", "b", "each"} {
 			p := h.next(name)
-			if m := p.Asked("server/discover"); meta(m, "clientCapabilities") != "{}" || meta(m, "clientInfo") != `{"name":"mcp-gateway","version":"test"}` {
+			if m := p.HandleRequest("server/discover"); meta(m, "clientCapabilities") != "{}" || meta(m, "clientInfo") != `{"name":"mcp-gateway","version":"test"}` {
 				t.Errorf("asked with %s", m.Raw())
 			} else {
 				p.Reply(m.ID(), discovered(`{"tools":{},"logging":{}}`))
 			}
-			if m := p.Asked("tools/list"); meta(m, "protocolVersion") != `"2026-07-28"` || meta(m, "clientCapabilities") != "{}" || meta(m, "logLevel") != "" {
+			if m := p.HandleRequest("tools/list"); meta(m, "protocolVersion") != `"2026-07-28"` || meta(m, "clientCapabilities") != "{}" || meta(m, "logLevel") != "" {
 				t.Errorf("listed with %s", m.Raw())
 			} else {
 				p.Reply(m.ID(), mcptest.Tools("t"))
@@ -63,14 +63,14 @@ func TestRequestsOfTheStatelessEraSayWhoAsks(t *testing.T) {
 				"one": {`{"roots":{},"elicitation":{},"x":1.10}`, `"debug"`}, "two": {`{"sampling":{}}`, ""}, "": {"{}", ""},
 			} {
 				c := &caller{}
-				pending := &peer.Pending{To: c, Owner: session, Token: `"mine"`}
+				pending := &peer.Call{Handler: c, SessionID: session, Token: `"mine"`}
 				h.Send(name, wire.NewRequest("7", "tools/call", []byte(`{"name":"t","_meta":{"progressToken":"mine","trace":1.0}}`)), pending)
-				m := p.Asked("tools/call")
+				m := p.HandleRequest("tools/call")
 				if meta(m, "clientCapabilities") != want[0] || meta(m, "logLevel") != want[1] ||
 					meta(m, "clientInfo") != `{"name":"mcp-gateway","version":"test"}` || meta(m, "protocolVersion") != `"2026-07-28"` {
 					t.Errorf("%s, session %q: called with %s", name, session, m.Raw())
 				}
-				if !pending.Stateless || string(m.Token()) != string(m.ID()) || !strings.Contains(string(m.Raw()), `"trace":1.0`) {
+				if !pending.Modern || string(m.Token()) != string(m.ID()) || !strings.Contains(string(m.Raw()), `"trace":1.0`) {
 					t.Errorf("%s: called with %s", name, m.Raw())
 				}
 				p.Reply(m.ID(), `{"resultType":"complete"}`)
@@ -97,11 +97,11 @@ func TestWhatABackendOfTheStatelessEraSays(t *testing.T) {
 		h.Open("two", nil, false)
 		h.SetLevel("one", "info", func() {})
 		h.callFor("two", "a")
-		p.Reply(p.Asked("tools/call").ID(), `{"resultType":"complete"}`) // of which nothing more is said
+		p.Reply(p.HandleRequest("tools/call").ID(), `{"resultType":"complete"}`) // of which nothing more is said
 		h.callFor("two", "a")
-		p.Asked("tools/call") // and this one has not asked for logs
+		p.HandleRequest("tools/call") // and this one has not asked for logs
 		h.callFor("one", "a")
-		p.Asked("tools/call")
+		p.HandleRequest("tools/call")
 		p.Send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}`)
 		h.ear.want(t, "one told by a: notifications/message")
 		p.Send(`{"jsonrpc":"2.0","id":"q","method":"roots/list"}`)
@@ -126,7 +126,7 @@ func TestTheOnlyClientHasSeveralSessions(t *testing.T) {
 		h.callFor("real", "a")
 		say()
 		h.ear.want(t, "real told by a: notifications/message")
-		p.Reply(p.Asked("tools/call").ID(), "{}")
+		p.Reply(p.HandleRequest("tools/call").ID(), "{}")
 		time.Sleep(5 * time.Second)
 		say()
 		h.ear.want(t, "guest told by a: notifications/message")
@@ -142,22 +142,22 @@ func TestTheOnlyClientHasSeveralSessions(t *testing.T) {
 // A session's call that comes before it is known that all share one connection goes
 // over that, and can be taken back wherever it is.
 func TestACallThatWaitsForTheEra(t *testing.T) {
-	wait := func(t *testing.T, test func(h *house, shared, own *mcptest.Peer, call *caller, pending *peer.Pending)) {
+	wait := func(t *testing.T, test func(h *house, shared, own *mcptest.Peer, call *caller, pending *peer.Call)) {
 		inHouse(t, backends.Options{Backends: unasked(remote("a"))}, func(t *testing.T, h *house) {
 			h.Open("one", []byte(`{"sampling":{}}`), false)
 			shared := h.next("a")
 			call := &caller{}
-			pending := &peer.Pending{To: call, Owner: "one"}
+			pending := &peer.Call{Handler: call, SessionID: "one"}
 			h.Send("a", wire.NewRequest("7", "tools/call", []byte(`{"name":"t"}`)), pending)
 			test(h, shared, h.next("a"), call, pending)
 		})
 	}
 	t.Run("the session's line knows first", func(t *testing.T) {
-		wait(t, func(h *house, shared, own *mcptest.Peer, call *caller, _ *peer.Pending) {
+		wait(t, func(h *house, shared, own *mcptest.Peer, call *caller, _ *peer.Call) {
 			own.Discover("")
 			synctest.Wait()
 			shared.Discover("")
-			m := shared.Asked("tools/call")
+			m := shared.HandleRequest("tools/call")
 			if meta(m, "clientCapabilities") != `{"sampling":{}}` {
 				t.Errorf("called with %s", m.Raw())
 			}
@@ -169,7 +169,7 @@ func TestACallThatWaitsForTheEra(t *testing.T) {
 			}
 			h.callFor("one", "a")
 			shared.List(mcptest.Tools("t"))
-			shared.Asked("tools/call")
+			shared.HandleRequest("tools/call")
 			time.Sleep(time.Hour)
 			if n := len(h.dials("a")); n != 2 {
 				t.Errorf("dialled %d times", n)
@@ -177,16 +177,16 @@ func TestACallThatWaitsForTheEra(t *testing.T) {
 		})
 	})
 	t.Run("the session's line knows last", func(t *testing.T) {
-		wait(t, func(h *house, shared, own *mcptest.Peer, call *caller, _ *peer.Pending) {
+		wait(t, func(h *house, shared, own *mcptest.Peer, call *caller, _ *peer.Call) {
 			shared.Discover("")
 			shared.List(mcptest.Tools("t"))
 			own.Discover("")
-			shared.Reply(shared.Asked("tools/call").ID(), "{}")
+			shared.Reply(shared.HandleRequest("tools/call").ID(), "{}")
 			call.ok(t)
 		})
 	})
 	t.Run("taken back at the session's line", func(t *testing.T) {
-		wait(t, func(h *house, shared, own *mcptest.Peer, call *caller, pending *peer.Pending) {
+		wait(t, func(h *house, shared, own *mcptest.Peer, call *caller, pending *peer.Call) {
 			h.Cancel("a", pending, nil)
 			call.want(t, "cancelled")
 			own.Discover("")
@@ -197,7 +197,7 @@ func TestACallThatWaitsForTheEra(t *testing.T) {
 		})
 	})
 	t.Run("taken back at the shared line", func(t *testing.T) {
-		wait(t, func(h *house, shared, own *mcptest.Peer, call *caller, pending *peer.Pending) {
+		wait(t, func(h *house, shared, own *mcptest.Peer, call *caller, pending *peer.Call) {
 			own.Discover("")
 			synctest.Wait()
 			h.Cancel("a", pending, nil)
@@ -208,15 +208,15 @@ func TestACallThatWaitsForTheEra(t *testing.T) {
 		})
 	})
 	t.Run("taken back in flight", func(t *testing.T) {
-		wait(t, func(h *house, shared, own *mcptest.Peer, call *caller, pending *peer.Pending) {
+		wait(t, func(h *house, shared, own *mcptest.Peer, call *caller, pending *peer.Call) {
 			own.Discover("")
 			synctest.Wait()
 			shared.Discover("")
-			shared.Asked("tools/call")
+			shared.HandleRequest("tools/call")
 			shared.List(mcptest.Tools("t"))
 			h.Cancel("a", pending, nil)
 			call.want(t, "cancelled")
-			shared.Told("notifications/cancelled")
+			shared.HandleNotification("notifications/cancelled")
 		})
 	})
 }
@@ -224,48 +224,48 @@ func TestACallThatWaitsForTheEra(t *testing.T) {
 // -32020 and -32022 are about how the gateway asks: it sees to it, asks once more, and
 // never shows them.
 func TestTheGatewaysOwnErrorsAreAbsorbed(t *testing.T) {
-	start := func(t *testing.T, test func(h *house, p *mcptest.Peer, call *caller, pending *peer.Pending, id wire.ID)) {
+	start := func(t *testing.T, test func(h *house, p *mcptest.Peer, call *caller, pending *peer.Call, id wire.ID)) {
 		inHouse(t, backends.Options{Backends: modern(remote("a"))}, func(t *testing.T, h *house) {
 			p := h.next("a")
 			p.Discover("")
 			p.List(mcptest.Tools("t"))
 			call, pending := h.call("a")
-			test(h, p, call, pending, p.Asked("tools/call").ID())
+			test(h, p, call, pending, p.HandleRequest("tools/call").ID())
 		})
 	}
 	mismatch := `{"code":-32020,"message":"Mcp-Param-X is missing"}`
 	t.Run("headers", func(t *testing.T) {
-		start(t, func(h *house, p *mcptest.Peer, call *caller, _ *peer.Pending, id wire.ID) {
+		start(t, func(h *house, p *mcptest.Peer, call *caller, _ *peer.Call, id wire.ID) {
 			p.Fail(id, mismatch)
 			p.List(mcptest.Tools("t"))
-			p.Reply(p.Asked("tools/call").ID(), "{}")
+			p.Reply(p.HandleRequest("tools/call").ID(), "{}")
 			call.ok(t)
 			p.WantNothing()
 		})
 	})
 	t.Run("headers, for good", func(t *testing.T) {
-		start(t, func(h *house, p *mcptest.Peer, call *caller, _ *peer.Pending, id wire.ID) {
+		start(t, func(h *house, p *mcptest.Peer, call *caller, _ *peer.Call, id wire.ID) {
 			p.Fail(id, mismatch)
 			p.List(mcptest.Tools("t"))
-			m := p.Asked("tools/call")
+			m := p.HandleRequest("tools/call")
 			p.Fail(m.ID(), mismatch)
 			call.want(t, `{"jsonrpc":"2.0","id":`+string(m.ID())+`,"error":{"code":-32603,"message":"backend a refuses how the gateway asks it: Mcp-Param-X is missing"}}`)
 			p.WantNothing()
 		})
 	})
 	t.Run("revision", func(t *testing.T) {
-		start(t, func(h *house, p *mcptest.Peer, call *caller, _ *peer.Pending, id wire.ID) {
+		start(t, func(h *house, p *mcptest.Peer, call *caller, _ *peer.Call, id wire.ID) {
 			p.Fail(id, refusal(`"2026-07-28"`))
 			p.Discover("")
 			p.List(mcptest.Tools("t"))
-			p.Reply(p.Asked("tools/call").ID(), "{}")
+			p.Reply(p.HandleRequest("tools/call").ID(), "{}")
 			call.ok(t)
 		})
 	})
 	t.Run("taken back meanwhile", func(t *testing.T) {
-		start(t, func(h *house, p *mcptest.Peer, call *caller, pending *peer.Pending, id wire.ID) {
+		start(t, func(h *house, p *mcptest.Peer, call *caller, pending *peer.Call, id wire.ID) {
 			p.Fail(id, mismatch)
-			m := p.Asked("tools/list")
+			m := p.HandleRequest("tools/list")
 			h.Cancel("a", pending, nil)
 			call.want(t, "cancelled")
 			p.Reply(m.ID(), mcptest.Tools("t"))
@@ -273,18 +273,18 @@ func TestTheGatewaysOwnErrorsAreAbsorbed(t *testing.T) {
 		})
 	})
 	t.Run("the backend ends meanwhile", func(t *testing.T) {
-		start(t, func(h *house, p *mcptest.Peer, call *caller, _ *peer.Pending, id wire.ID) {
+		start(t, func(h *house, p *mcptest.Peer, call *caller, _ *peer.Call, id wire.ID) {
 			p.Fail(id, mismatch)
-			p.Asked("tools/list")
+			p.HandleRequest("tools/list")
 			p.Exit("exit 1", "")
 			p = h.next("a")
 			p.Discover("")
-			p.Reply(p.Asked("tools/call").ID(), "{}")
+			p.Reply(p.HandleRequest("tools/call").ID(), "{}")
 			call.ok(t)
 		})
 	})
 	t.Run("what a client lacks", func(t *testing.T) {
-		start(t, func(h *house, p *mcptest.Peer, call *caller, _ *peer.Pending, id wire.ID) {
+		start(t, func(h *house, p *mcptest.Peer, call *caller, _ *peer.Call, id wire.ID) {
 			const lacks = `{"code":-32021,"message":"no","data":{"requiredCapabilities":{"sampling":{}}}}`
 			p.Fail(id, lacks)
 			call.want(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":%s}`, id, lacks))
@@ -299,14 +299,14 @@ func TestTheGatewaysOwnErrorsAreAbsorbed(t *testing.T) {
 			p.List(mcptest.Tools("t"))
 			call := h.callFor("one", "a")
 			// The server behind the URL is another one now.
-			p.Break(&transport.CallLostError{ID: p.Asked("tools/call").ID(), Err: &httpclient.StatusError{Code: 400}})
-			p.Break(&transport.CallLostError{ID: p.Asked("server/discover").ID(), Err: httpclient.ErrNotStateless})
+			p.Break(&transport.CallLostError{ID: p.HandleRequest("tools/call").ID(), Err: &httpclient.StatusError{Code: 400}})
+			p.Break(&transport.CallLostError{ID: p.HandleRequest("server/discover").ID(), Err: httpclient.ErrNotStateless})
 			p = h.next("a")
-			p.Fail(p.Asked("server/discover").ID(), `{"code":-32601,"message":"no"}`)
+			p.Fail(p.HandleRequest("server/discover").ID(), `{"code":-32601,"message":"no"}`)
 			h.next("a").Ready("t")
 			own := h.next("a")
 			own.Greet("")
-			own.Reply(own.Asked("tools/call").ID(), "{}")
+			own.Reply(own.HandleRequest("tools/call").ID(), "{}")
 			call.ok(t)
 		})
 	})
@@ -327,8 +327,8 @@ func TestACallThatWaitsForAListThatHangs(t *testing.T) {
 					p.Discover("")
 					p.List(mcptest.Tools("t"))
 					call, _ := h.call("a")
-					p.Fail(p.Asked("tools/call").ID(), refusal)
-					hangs := p.Asked(asks)
+					p.Fail(p.HandleRequest("tools/call").ID(), refusal)
+					hangs := p.HandleRequest(asks)
 					time.Sleep(ends - time.Millisecond)
 					call.want(t, "")
 					time.Sleep(time.Millisecond)
@@ -337,12 +337,12 @@ func TestACallThatWaitsForAListThatHangs(t *testing.T) {
 					// It is over, whatever comes now; and the next one is served.
 					if asks == "server/discover" {
 						p.Reply(hangs.ID(), mcptest.Discovered)
-						hangs = p.Asked("tools/list")
+						hangs = p.HandleRequest("tools/list")
 					}
 					p.Reply(hangs.ID(), mcptest.Tools("t"))
 					p.WantNothing()
 					next, _ := h.call("a")
-					p.Reply(p.Asked("tools/call").ID(), "{}")
+					p.Reply(p.HandleRequest("tools/call").ID(), "{}")
 					next.ok(t)
 				})
 			})
@@ -359,11 +359,11 @@ func TestTheSecondTryHasAClockOfItsOwn(t *testing.T) {
 		p.Discover("")
 		p.List(mcptest.Tools("t"))
 		call, _ := h.call("a")
-		p.Fail(p.Asked("tools/call").ID(), `{"code":-32020,"message":"Mcp-Param-X is missing"}`)
-		list := p.Asked("tools/list")
+		p.Fail(p.HandleRequest("tools/call").ID(), `{"code":-32020,"message":"Mcp-Param-X is missing"}`)
+		list := p.HandleRequest("tools/list")
 		time.Sleep(9 * time.Second)
 		p.Reply(list.ID(), mcptest.Tools("t"))
-		again := p.Asked("tools/call")
+		again := p.HandleRequest("tools/call")
 		time.Sleep(9 * time.Second)
 		p.Reply(again.ID(), "{}")
 		call.ok(t)

@@ -141,7 +141,7 @@ func (s *storm) asks(h *house, name string, made func(*caller), until time.Time)
 		}
 		c := &caller{}
 		made(c)
-		p := &peer.Pending{To: c, Owner: session}
+		p := &peer.Call{Handler: c, SessionID: session}
 		params := []byte(fmt.Sprintf(`{"name":"t","uri":"x:%d"}`, n%2))
 		switch k := s.n(10); {
 		case k < 2:

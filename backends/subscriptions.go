@@ -149,15 +149,15 @@ func updated(uri string) wire.Message {
 }
 
 // subscribe sends a subscription.
-func (b *Backend) subscribe(uri string, m wire.Message, c *peer.Pending) {
-	sub := &subscribing{Asker: c.To, uri: uri, session: c.Owner}
-	c.To = sub
-	b.line(c.Owner, false).send(waiting{m: m, c: c, sub: sub})
+func (b *Backend) subscribe(uri string, m wire.Message, c *peer.Call) {
+	sub := &subscribing{ResponseHandler: c.Handler, uri: uri, session: c.SessionID}
+	c.Handler = sub
+	b.line(c.SessionID, false).send(waiting{m: m, c: c, sub: sub})
 }
 
 // subscribing is the Asker of a subscription.
 type subscribing struct {
-	peer.Asker
+	peer.ResponseHandler
 	l            *line // that it is sent over, or waits for: there it is held; nil before that
 	uri, session string
 }
@@ -170,12 +170,12 @@ func (l *line) holdLocked(s *subscribing) bool {
 	return l.subs.add(s.uri, s.session)
 }
 
-// Done implements peer.Asker.
-func (s *subscribing) Done(m wire.Message, err error) {
+// Done implements peer.ResponseHandler.
+func (s *subscribing) OnResponse(m wire.Message, err error) {
 	if s.l != nil {
 		s.l.subscribed(s, err == nil && m.Part(wire.PartError) == nil)
 	}
-	s.Asker.Done(m, err)
+	s.ResponseHandler.OnResponse(m, err)
 }
 
 // subscribed notes what came of a subscription that was sent over the line. One to which
@@ -197,17 +197,17 @@ func (l *line) subscribed(s *subscribing, agreed bool) {
 }
 
 // unsubscribe takes a subscription back where it is held.
-func (b *Backend) unsubscribe(uri string, m wire.Message, c *peer.Pending) {
-	l := b.line(c.Owner, true)
-	if l != b.shared && b.shared.holds(uri, c.Owner) {
-		if l != nil && l.holds(uri, c.Owner) { // it has waited there since before the session had its line, and was asked for again
-			b.shared.unsubscribe(uri, m, &peer.Pending{To: nobody{}, Owner: c.Owner})
+func (b *Backend) unsubscribe(uri string, m wire.Message, c *peer.Call) {
+	l := b.line(c.SessionID, true)
+	if l != b.shared && b.shared.holds(uri, c.SessionID) {
+		if l != nil && l.holds(uri, c.SessionID) { // it has waited there since before the session had its line, and was asked for again
+			b.shared.unsubscribe(uri, m, &peer.Call{Handler: nobody{}, SessionID: c.SessionID})
 		} else {
 			l = b.shared
 		}
 	}
 	if l == nil {
-		l = b.line(c.Owner, false)
+		l = b.line(c.SessionID, false)
 	}
 	l.unsubscribe(uri, m, c)
 }
@@ -222,21 +222,21 @@ func (l *line) holds(uri, session string) bool {
 // unsubscribe takes a subscription back; the backend is told if it was the last
 // one to the URI. One that still waits is not sent any more, for it might be over another
 // line.
-func (l *line) unsubscribe(uri string, m wire.Message, c *peer.Pending) {
+func (l *line) unsubscribe(uri string, m wire.Message, c *peer.Call) {
 	l.mu.Lock()
-	early := l.notSentLocked(uri, c.Owner)
-	known := len(early) == 0 || l.subs.byURI[uri][c.Owner] // to the backend
-	last := l.subs.remove(uri, c.Owner)
+	early := l.notSentLocked(uri, c.SessionID)
+	known := len(early) == 0 || l.subs.byURI[uri][c.SessionID] // to the backend
+	last := l.subs.remove(uri, c.SessionID)
 	l.mu.Unlock()
 	for _, w := range early {
-		w.sub.Asker.Done(wire.NewResult("0", nothing), nil) // the backend has agreed to nothing
+		w.sub.ResponseHandler.OnResponse(wire.NewResult("0", nothing), nil) // the backend has agreed to nothing
 	}
 	if last && known {
-		c.To = &unsubscribing{Asker: c.To, l: l, uri: uri}
+		c.Handler = &unsubscribing{ResponseHandler: c.Handler, l: l, uri: uri}
 		l.send(waiting{m: m, c: c, moved: true})
 		return
 	}
-	c.To.Done(wire.NewResult("0", nothing), nil)
+	c.Handler.OnResponse(wire.NewResult("0", nothing), nil)
 }
 
 // notSentLocked takes out what waits to subscribe a session to a URI.
@@ -257,20 +257,20 @@ func (l *line) notSentLocked(uri, session string) (early []waiting) {
 // subscribed meanwhile, whose request may have arrived before, the backend is asked
 // once more.
 type unsubscribing struct {
-	peer.Asker
+	peer.ResponseHandler
 	l   *line
 	uri string
 }
 
-// Done implements peer.Asker.
-func (u *unsubscribing) Done(m wire.Message, err error) {
+// Done implements peer.ResponseHandler.
+func (u *unsubscribing) OnResponse(m wire.Message, err error) {
 	u.l.mu.Lock()
 	wanted, p, server := len(u.l.subs.byURI[u.uri]) > 0, u.l.peer, u.l.server
 	u.l.mu.Unlock()
 	if wanted && p != nil && !server.stateless && u.l.b.lists(catalog.Resources, u.uri) {
-		p.Send(subscribe(u.uri, true), &peer.Pending{To: nobody{}, Timeout: restoring})
+		p.Send(subscribe(u.uri, true), &peer.Call{Handler: nobody{}, Timeout: restoring})
 	}
-	u.Asker.Done(m, err)
+	u.ResponseHandler.OnResponse(m, err)
 }
 
 // leave takes back the subscriptions of a session that is over, and ends what waits to subscribe
@@ -291,7 +291,7 @@ func (l *line) leave(session string) {
 	}
 	l.mu.Unlock()
 	for _, w := range left {
-		w.c.To.Done(wire.Message{}, notSent("%w", errSessionOver))
+		w.c.Handler.OnResponse(wire.Message{}, notSent("%w", errSessionOver))
 	}
 	l.drop(session, false)
 }
@@ -310,8 +310,8 @@ func (l *line) drop(session string, agreedTo bool) []string {
 		return dropped
 	}
 	for _, uri := range last {
-		to := &unsubscribing{Asker: nobody{}, l: l, uri: uri}
-		p.Send(subscribe(uri, false), &peer.Pending{To: to, Timeout: restoring})
+		to := &unsubscribing{ResponseHandler: nobody{}, l: l, uri: uri}
+		p.Send(subscribe(uri, false), &peer.Call{Handler: to, Timeout: restoring})
 	}
 	return dropped
 }
@@ -319,19 +319,19 @@ func (l *line) drop(session string, agreedTo bool) []string {
 // nobody waits for an answer.
 type nobody struct{}
 
-func (nobody) Progressed(wire.Message)  {}
-func (nobody) Done(wire.Message, error) {}
+func (nobody) OnProgress(wire.Message)  {}
+func (nobody) OnResponse(wire.Message, error) {}
 
 // updated passes on that a resource has changed: to the sessions that have
 // subscribed to it, if several share the line. An update of a resource that the filters do not
 // permit is dropped.
-func (l *line) updated(m wire.Message, on peer.Stream) {
+func (l *line) updated(m wire.Message, on peer.Origin) {
 	set, backend := l.b.set, l.b.cfg.Name
 	if !l.b.lists(catalog.Resources, subject(m)) {
 		return
 	}
 	if l.own() {
-		set.clients().Told(l.session, backend, m, on)
+		set.clients().HandleNotification(l.session, backend, m, on)
 		return
 	}
 	value, _ := wire.Lookup(m.Part(wire.PartParams), "uri")
@@ -340,11 +340,11 @@ func (l *line) updated(m wire.Message, on peer.Stream) {
 	l.mu.Unlock()
 	switch {
 	case !set.Solo:
-		on = peer.Stream{}
+		on = peer.Origin{}
 	case len(sessions) == 0:
 		sessions = []string{set.soleSession()}
 	}
 	for _, session := range sessions {
-		set.clients().Told(session, backend, m, on)
+		set.clients().HandleNotification(session, backend, m, on)
 	}
 }

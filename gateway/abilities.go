@@ -114,9 +114,9 @@ func excess(backend string, can []byte, inputs []protocol.InputRequest) (err err
 		s.add(can, m)
 		switch a, ok := abilityFor(m); {
 		case a.capability == "":
-			err = &peer.BadAnswer{Err: fmt.Errorf("its inputRequests have %s, which a backend may not ask", brief(in.Method))}
+			err = &peer.BadResponseError{Err: fmt.Errorf("its inputRequests have %s, which a backend may not ask", brief(in.Method))}
 		case !ok:
-			err = &peer.BadAnswer{Err: fmt.Errorf("its inputRequests have an elicitation of mode %s, which there is not", brief(a.part))}
+			err = &peer.BadResponseError{Err: fmt.Errorf("its inputRequests have an elicitation of mode %s, which there is not", brief(a.part))}
 		}
 	}
 	if !s.none() {

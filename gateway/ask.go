@@ -17,7 +17,7 @@ import (
 //
 // [call] is the same in the other direction.
 type question struct {
-	pending peer.Pending
+	pending peer.Call
 	s       *Session
 	r       *peer.Request
 	backend string
@@ -32,8 +32,8 @@ type question struct {
 // Asked hands on what a backend asks of the client that a session is with, ""
 // if it is not certain which. It does not wait. What comes on the stream of a call that is
 // over is of that call: nobody is asked it, unless it names the task that it is about.
-func (g *Gateway) Asked(session, backend string, r *peer.Request) {
-	if r.On().Over && relatedTask(r.Message) == "" && taskID(r.Message) == "" {
+func (g *Gateway) HandleRequest(session, backend string, r *peer.Request) {
+	if r.Origin().CallEnded && relatedTask(r.Message) == "" && taskID(r.Message) == "" {
 		decline(r, errCallOver)
 		return
 	}
@@ -68,7 +68,7 @@ func (s *Session) ask(backend string, r *peer.Request) {
 		return
 	}
 	q := &question{s: s, r: r, backend: backend, task: asksForTask(r.Message)}
-	if !r.Own(q) {
+	if !r.OnCancel(q) {
 		q.over()
 		return
 	}
@@ -121,7 +121,7 @@ func (q *question) send() {
 		return
 	}
 	q.sent = true
-	q.pending.To, q.pending.Token, q.pending.About = q, q.r.Token(), q.s.put(q).on()
+	q.pending.Handler, q.pending.Token, q.pending.RelatedTo = q, q.r.Token(), q.s.put(q).on()
 	// Under the lock, as in call.send.
 	q.s.peer.Send(q.s.exposeTasks(q.backend, q.signed()), &q.pending)
 }
@@ -172,12 +172,12 @@ func stringAt(m wire.Message, path ...string) string {
 	return wire.Unquote(value)
 }
 
-// Progressed implements peer.Asker.
-func (q *question) Progressed(m wire.Message) { q.r.Tell(q.s.ownTasks(q.backend, m)) }
+// Progressed implements peer.ResponseHandler.
+func (q *question) OnProgress(m wire.Message) { q.r.Notify(q.s.ownTasks(q.backend, m)) }
 
-// Done implements peer.Asker: the answer goes home as it is, or the reason why
+// Done implements peer.ResponseHandler: the answer goes home as it is, or the reason why
 // there is none.
-func (q *question) Done(m wire.Message, err error) {
+func (q *question) OnResponse(m wire.Message, err error) {
 	q.over() // before the answer: who hears it may ask again
 	if err != nil {
 		q.r.Fail(wire.Errorf(wire.CodeInternalError, "The client is gone, or its answer could not be read"))
@@ -186,9 +186,9 @@ func (q *question) Done(m wire.Message, err error) {
 	q.r.Forward(q.learn(m))
 }
 
-// Cancelled implements peer.Owner: the backend has taken the question back, or is
+// Cancelled implements peer.CancelHandler: the backend has taken the question back, or is
 // gone.
-func (q *question) Cancelled(params []byte) {
+func (q *question) HandleCancel(params []byte) {
 	q.mu.Lock()
 	q.cancelled = true
 	sent := q.sent

@@ -26,7 +26,7 @@ func asking(t *testing.T, o settings, can string) (h *house, client, gh *mcptest
 	gh.Ready("ask")
 	list(t, client)
 	client.Send(call("1", "ask"))
-	return h, client, gh, served, gh.Asked("tools/call")
+	return h, client, gh, served, gh.HandleRequest("tools/call")
 }
 
 // A backend is told what the client can do, and asks it for that alone: what it was
@@ -95,7 +95,7 @@ func TestACallDoesNotTimeOutWhileAPersonIsAsked(t *testing.T) {
 			},
 		} {
 			gh.Sendf(`{"jsonrpc":"2.0","id":%d,"method":"elicitation/create","params":{"message":"m"}}`, i)
-			id := client.Asked("elicitation/create").ID()
+			id := client.HandleRequest("elicitation/create").ID()
 			time.Sleep(time.Hour)
 			client.WantNothing()
 			end(id)
@@ -107,7 +107,7 @@ func TestACallDoesNotTimeOutWhileAPersonIsAsked(t *testing.T) {
 		gh.Reply(ofCall.ID(), "{}")
 		client.Want(`{"jsonrpc":"2.0","id":1,"result":{}}`)
 		client.Send(call("2", "ask"))
-		gh.Asked("tools/call")
+		gh.HandleRequest("tools/call")
 		time.Sleep(time.Minute)
 		if got := client.Next(); !strings.Contains(got, "no answer within 1m0s") {
 			t.Errorf("got %s", got)
@@ -137,7 +137,7 @@ func TestMoreQuestionsThanAClientCanAnswerAreRefused(t *testing.T) {
 		client.Reply(m.ID(), `{"roots":[]}`)
 		gh.Want(`{"jsonrpc":"2.0","id":"q7","result":{"roots":[]}}`)
 		gh.Send(`{"jsonrpc":"2.0","id":"again","method":"roots/list"}`)
-		client.Asked("roots/list")
+		client.HandleRequest("roots/list")
 	})
 }
 
@@ -197,16 +197,16 @@ func TestAQuestionWaitsForInitialized(t *testing.T) {
 				synctest.Wait() // what comes in the moment after the answer is for nobody yet
 				gh := h.backend("gh")
 				gh.Greet("")
-				gh.Asked("tools/list")
+				gh.HandleRequest("tools/list")
 				gh.Send(`{"jsonrpc":"2.0","id":"a","method":"roots/list"}`)
 				gh.Send(`{"jsonrpc":"2.0","id":"b","method":"roots/list"}`)
 				gh.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"b"}}`)
 				gh.Send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info"}}`)
-				client.Told("notifications/message") // is allowed before
+				client.HandleNotification("notifications/message") // is allowed before
 				client.WantNothing()
 				if comes {
 					client.Send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
-					client.Reply(client.Asked("roots/list").ID(), "{}")
+					client.Reply(client.HandleRequest("roots/list").ID(), "{}")
 					gh.Want(`{"jsonrpc":"2.0","id":"a","result":{}}`)
 				} else {
 					time.Sleep(2 * time.Second)
@@ -245,9 +245,9 @@ func TestNobodyIsAskedByGuess(t *testing.T) {
 		list(t, a)
 		list(t, b)
 		a.Send(call("1", "ask"))
-		ofA := gh.Asked("tools/call")
+		ofA := gh.HandleRequest("tools/call")
 		b.Send(call("1", "ask"))
-		gh.Asked("tools/call")
+		gh.HandleRequest("tools/call")
 		refused()
 		b.WantNothing()
 		gh.Reply(ofA.ID(), "{}")
@@ -256,7 +256,7 @@ func TestNobodyIsAskedByGuess(t *testing.T) {
 		b.WantNothing()
 		time.Sleep(3 * time.Second)
 		gh.Send(`{"jsonrpc":"2.0","id":"q","method":"sampling/createMessage"}`)
-		b.Asked("sampling/createMessage")
+		b.HandleRequest("sampling/createMessage")
 		a.WantNothing()
 	})
 }
@@ -274,7 +274,7 @@ func TestABackendAsksAboutTasksOfItsOwnAlone(t *testing.T) {
 		create := func(p *mcptest.Peer, id string) {
 			t.Helper()
 			p.Send(`{"jsonrpc":"2.0","id":"make","method":"sampling/createMessage","params":{"task":{"ttl":1}}}`)
-			m := client.Asked("sampling/createMessage")
+			m := client.HandleRequest("sampling/createMessage")
 			if got := string(m.Part(wire.PartParams)); got != `{"task":{"ttl":1}}` {
 				t.Errorf("asked with %s", got)
 			}
@@ -284,14 +284,14 @@ func TestABackendAsksAboutTasksOfItsOwnAlone(t *testing.T) {
 		create(gh, "g")
 		create(docs, "d")
 		gh.Send(`{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"taskId":"g"}}`)
-		client.Reply(client.Asked("tasks/get").ID(), `{"taskId":"g"}`)
+		client.Reply(client.HandleRequest("tasks/get").ID(), `{"taskId":"g"}`)
 		gh.Want(`{"jsonrpc":"2.0","id":1,"result":{"taskId":"g"}}`)
 		for _, method := range []string{"tasks/get", "tasks/result", "tasks/cancel"} {
 			gh.Send(`{"jsonrpc":"2.0","id":2,"method":"` + method + `","params":{"taskId":"d"}}`)
 			gh.Want(`{"jsonrpc":"2.0","id":2,"error":{"code":-32602,"message":"Unknown task: d"}}`)
 		}
 		docs.Send(`{"jsonrpc":"2.0","id":3,"method":"tasks/list"}`)
-		client.Reply(client.Asked("tasks/list").ID(), `{"tasks":[{"taskId":"g"},{"taskId":"d","n":1.0},{"taskId":"mine"}],"x":1}`)
+		client.Reply(client.HandleRequest("tasks/list").ID(), `{"tasks":[{"taskId":"g"},{"taskId":"d","n":1.0},{"taskId":"mine"}],"x":1}`)
 		docs.Want(`{"jsonrpc":"2.0","id":3,"result":{"tasks":[{"taskId":"d","n":1.0}],"x":1}}`)
 		client.Send(`{"jsonrpc":"2.0","method":"notifications/tasks/status","params":{"taskId":"mine","status":"failed"}}`)
 		client.Send(`{"jsonrpc":"2.0","method":"notifications/future","params":{}}`)

@@ -41,8 +41,8 @@ type Call struct {
 type call struct {
 	Call
 	road    *road
-	row     peer.Pending
-	pending *peer.Pending // at the backend: row, or another round's, or the errand's if there is one
+	row     peer.Call
+	pending *peer.Call // at the backend: row, or another round's, or the errand's if there is one
 	s       *Session
 	r       *peer.Request
 	guest   *guest  // whose it is, if that has no session
@@ -78,15 +78,15 @@ func (s *Session) newCall(m wire.Message, id wire.ID, name string) Call {
 // call sends a request on its way. What it names may be of a backend that is not
 // known yet; then the call waits for the catalog.
 func (s *Session) call(guest *guest, r *peer.Request, to *road, name string) {
-	c := &call{Call: s.newCall(r.Message, r.ClientID(), name), road: to, s: s, r: r, guest: guest}
+	c := &call{Call: s.newCall(r.Message, r.RemoteID(), name), road: to, s: s, r: r, guest: guest}
 	c.pending = &c.row
-	c.row.To, c.row.By, c.row.Token, c.row.Owner, c.row.Tasks = c, c, r.Token(), s.id, to == toTool && guest == nil
+	c.row.Handler, c.row.Tag, c.row.Token, c.row.SessionID, c.row.AllowTask = c, c, r.Token(), s.id, to == toTool && guest == nil
 	if guest != nil {
-		c.pending.Owner = guest.id
+		c.pending.SessionID = guest.id
 		guest.stayOn()
 	}
 	s.g.begin(&c.Call)
-	if !r.Own(c) { // the session is ending and has cancelled it
+	if !r.OnCancel(c) { // the session is ending and has cancelled it
 		c.finish(Outcome{Kind: Cancelled})
 		return
 	}
@@ -139,7 +139,7 @@ func (c *call) unknown() {
 			c.mu.Lock()
 			c.Route.Backend = backend
 			c.mu.Unlock()
-			c.Done(wire.Message{}, &transport.CallLostError{Err: err})
+			c.OnResponse(wire.Message{}, &transport.CallLostError{Err: err})
 			return
 		}
 	}
@@ -212,7 +212,7 @@ func (c *call) send(route catalog.Route) {
 		}
 		return
 	}
-	c.pending.Own = route.Original
+	c.pending.RemoteName = route.Original
 	if c.guest != nil {
 		c.depart()
 	} else {
@@ -224,22 +224,22 @@ func (c *call) send(route catalog.Route) {
 	c.road.send(c)
 }
 
-// Progressed implements peer.Asker.
-func (c *call) Progressed(m wire.Message) {
+// Progressed implements peer.ResponseHandler.
+func (c *call) OnProgress(m wire.Message) {
 	c.progressed.Store(true)
 	if c.s.isCrowded(c.Route.Backend) {
 		return
 	}
-	c.r.Tell(c.s.exposeTasks(c.Route.Backend, m))
+	c.r.Notify(c.s.exposeTasks(c.Route.Backend, m))
 }
 
-// Done implements peer.Asker: the answer goes home as it is, or the reason why
+// Done implements peer.ResponseHandler: the answer goes home as it is, or the reason why
 // there is none. Where the backend is of another era than the client it goes home in
 // the client's words, or not yet: see rounds.go and errand.go.
-func (c *call) Done(m wire.Message, err error) {
+func (c *call) OnResponse(m wire.Message, err error) {
 	switch {
 	case err != nil:
-	case c.pending.Stateless || c.guest != nil:
+	case c.pending.Modern || c.guest != nil:
 		err = c.unusable(m)
 	default:
 		err = c.unclear(m)
@@ -258,7 +258,7 @@ func (c *call) Done(m wire.Message, err error) {
 		}
 		return
 	}
-	switch stateless := c.pending.Stateless; {
+	switch stateless := c.pending.Modern; {
 	case c.guest != nil:
 		c.answerGuest(m, stateless)
 		return
@@ -277,7 +277,7 @@ func (c *call) forward(m wire.Message) {
 	if failure := m.Part(wire.PartError); failure != nil {
 		marked, err := protocol.LabelElicitations(failure, mark(c.Route.Backend))
 		if err != nil {
-			c.giveIn(&peer.BadAnswer{Err: err})
+			c.giveIn(&peer.BadResponseError{Err: err})
 			return
 		}
 		if len(marked) > len(failure) {
@@ -290,7 +290,7 @@ func (c *call) forward(m wire.Message) {
 	if c.r.Forward(m) {
 		c.ended(outcome(m))
 		for _, status := range early {
-			c.s.g.taskStatus(c.s.id, c.Route.Backend, status, peer.Stream{Over: true})
+			c.s.g.taskStatus(c.s.id, c.Route.Backend, status, peer.Origin{CallEnded: true})
 		}
 	}
 }
@@ -306,9 +306,9 @@ func (c *call) answer(result []byte) {
 	}
 }
 
-// Cancelled implements peer.Owner: the client has taken the call back, or is
+// Cancelled implements peer.CancelHandler: the client has taken the call back, or is
 // gone.
-func (c *call) Cancelled(params []byte) {
+func (c *call) HandleCancel(params []byte) {
 	reason := ""
 	switch {
 	case params != nil:
@@ -338,7 +338,7 @@ func (c *call) is(method mcp.MCPMethod) bool { return c.Method == string(method)
 
 func (c *call) ended(o Outcome) {
 	c.s.arrive(c)
-	c.BackendID, c.Sent = c.pending.ID(), c.pending.Sent()
+	c.BackendID, c.Sent = c.pending.ID(), c.pending.SentAt()
 	c.finish(o)
 }
 

@@ -61,7 +61,7 @@ func TestCONTEXT_06_ALargeResultIsWhole(t *testing.T) {
 		}
 		client.Send(call("1", "search"))
 		text := `{"content":[{"type":"text","text":"` + strings.Repeat("é", 512<<10) + `"}],"_meta":{"anthropic/maxResultSizeChars":500000}}`
-		gh.Reply(gh.Asked("tools/call").ID(), text)
+		gh.Reply(gh.HandleRequest("tools/call").ID(), text)
 		if got, want := client.Next(), `{"jsonrpc":"2.0","id":1,"result":`+text+`}`; got != want {
 			t.Errorf("%d bytes of %d arrived: %.200s", len(got), len(want), got)
 		}
@@ -91,7 +91,7 @@ func TestOBS_01_AllSayTheSameOfABackend(t *testing.T) {
 			t.Errorf("with all well: %+v, %+v; logged %q", s, other, h.log.Loud())
 		}
 		client.Send(call("1", "search"))
-		gh.Asked("tools/call")
+		gh.HandleRequest("tools/call")
 		const why = "exit 3; its last words: boom"
 		gh.Exit("exit 3", "boom")
 		if got := client.Next(); !strings.Contains(got, `"data":{"backend":"gh","reason":"`+why+`"}`) {
@@ -109,7 +109,7 @@ func TestOBS_01_AllSayTheSameOfABackend(t *testing.T) {
 		again := h.backend("gh") // and of its coming back
 		again.Ready("search")
 		client.Send(call("2", "search"))
-		again.Reply(again.Asked("tools/call").ID(), "{}")
+		again.Reply(again.HandleRequest("tools/call").ID(), "{}")
 		client.Want(`{"jsonrpc":"2.0","id":2,"result":{}}`)
 		time.Sleep(mcptest.Gather)
 		if s, _ := status(); s.State != backends.Ready || s.Err != nil || len(h.audit()) != 2 {

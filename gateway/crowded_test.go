@@ -44,11 +44,11 @@ func TestABackendThatFloodsDoesNotCostTheSession(t *testing.T) {
 		list(t, client)
 		for _, uri := range []string{"x:1", "x:2"} {
 			client.Send(`{"jsonrpc":"2.0","id":"s","method":"resources/subscribe","params":{"uri":"` + uri + `"}}`)
-			gh.Reply(gh.Asked("resources/subscribe").ID(), "{}")
+			gh.Reply(gh.HandleRequest("resources/subscribe").ID(), "{}")
 			client.Want(`{"jsonrpc":"2.0","id":"s","result":{}}`)
 		}
 		client.Send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","_meta":{"progressToken":"p"}}}`)
-		asked := gh.Asked("tools/call")
+		asked := gh.HandleRequest("tools/call")
 		token := param(t, asked, "_meta", "progressToken")
 
 		slow.slow.Store(true)

@@ -42,17 +42,17 @@ func TestGuestTasks_ListenedToAreBounded(t *testing.T) {
 		var tasks []string
 		for i := range 3 {
 			client.Send(request("1", "tools/call", `"name":"job",`, tasky))
-			gh.Reply(gh.Asked("tools/call").ID(), fmt.Sprintf(`{"task":{"taskId":"t%d","status":"working","pollInterval":600000}}`, i))
+			gh.Reply(gh.HandleRequest("tools/call").ID(), fmt.Sprintf(`{"task":{"taskId":"t%d","status":"working","pollInterval":600000}}`, i))
 			tasks = append(tasks, made(t, client))
 		}
 		h.gateway.FillWatched(2)
 		client.Send(request(`"l"`, "subscriptions/listen", `"notifications":{"taskIds":[`+strings.Join(tasks, ",")+`]},`, tasky))
-		ack := client.Told("notifications/subscriptions/acknowledged")
+		ack := client.HandleNotification("notifications/subscriptions/acknowledged")
 		if got, _ := wire.Lookup(ack.Part(wire.PartParams), "notifications"); string(got) != `{"taskIds":[`+strings.Join(tasks[:2], ",")+`]}` {
 			t.Errorf("acknowledged %s", got)
 		}
-		gh.Asked("tasks/get")
-		gh.Asked("tasks/get")
+		gh.HandleRequest("tasks/get")
+		gh.HandleRequest("tasks/get")
 		gh.WantNothing()
 	})
 }
@@ -65,7 +65,7 @@ func TestTasksArePagesWithABound(t *testing.T) {
 		makeTask(t, a, gh, "gh", "t")
 		a.Send(`{"jsonrpc":"2.0","id":1,"method":"tasks/list"}`)
 		for i := range 1000 {
-			gh.Reply(gh.Asked("tasks/list").ID(), fmt.Sprintf(`{"tasks":[],"nextCursor":"%d"}`, i))
+			gh.Reply(gh.HandleRequest("tasks/list").ID(), fmt.Sprintf(`{"tasks":[],"nextCursor":"%d"}`, i))
 		}
 		a.Want(`{"jsonrpc":"2.0","id":1,"result":{"tasks":[]}}`)
 		gh.WantNothing()
@@ -83,15 +83,15 @@ func TestPursuit_OfATaskThatIsSilent(t *testing.T) {
 		gh.List(mcptest.Tools("job"))
 		list(t, client)
 		client.Send(call("1", "job"))
-		gh.Reply(gh.Asked("tools/call").ID(), `{"resultType":"task","taskId":"t","status":"working","ttlMs":null,"pollIntervalMs":1000}`)
+		gh.Reply(gh.HandleRequest("tools/call").ID(), `{"resultType":"task","taskId":"t","status":"working","ttlMs":null,"pollIntervalMs":1000}`)
 		for range 6 {
-			gh.Asked("tasks/get")
-			gh.Told("notifications/cancelled")
+			gh.HandleRequest("tasks/get")
+			gh.HandleNotification("notifications/cancelled")
 		}
 		if m := client.Message(); m.ID() != "1" || m.Part(wire.PartError) == nil {
 			t.Errorf("got %s", m.Raw())
 		}
-		gh.Asked("tasks/cancel")
+		gh.HandleRequest("tasks/cancel")
 		gh.WantNothing()
 	})
 }
@@ -101,7 +101,7 @@ func TestParked_QuestionsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh := visiting(t, able)
 		client.Send(first("1"))
-		gh.Asked("tools/call")
+		gh.HandleRequest("tools/call")
 		const bound = 256
 		for i := range bound + 1 {
 			gh.Sendf(`{"jsonrpc":"2.0","id":"e%d","method":"roots/list"}`, i)
@@ -143,7 +143,7 @@ func TestALongURIIsNotSubscribedTo(t *testing.T) {
 		list(t, client)
 		long := strings.Repeat("x", 8<<10+1)
 		client.Sendf(`{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"u:%s"}}`, long[:8<<10-2])
-		gh.Reply(gh.Asked("resources/subscribe").ID(), "{}")
+		gh.Reply(gh.HandleRequest("resources/subscribe").ID(), "{}")
 		client.Want(`{"jsonrpc":"2.0","id":1,"result":{}}`)
 		client.Sendf(`{"jsonrpc":"2.0","id":2,"method":"resources/subscribe","params":{"uri":%q}}`, long)
 		client.Want(`{"jsonrpc":"2.0","id":2,"error":{"code":-32602,"message":"Invalid params: the URI of a subscription has at most 8192 bytes"}}`)

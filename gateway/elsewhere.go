@@ -20,7 +20,7 @@ import (
 func (c *call) sendElsewhere(failure []byte) bool {
 	list, err := protocol.URLElicitations(failure)
 	if err != nil {
-		c.giveIn(&peer.BadAnswer{Err: err})
+		c.giveIn(&peer.BadResponseError{Err: err})
 		return true
 	}
 	var inputs []protocol.InputRequest

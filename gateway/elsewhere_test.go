@@ -17,7 +17,7 @@ const goesElsewhere = `{"elicitation":{"url":{}}}`
 func elsewhere(t *testing.T, client, gh *mcptest.Peer) (ticket string, back func(id, responses, ticket string) string) {
 	t.Helper()
 	client.Send(request("1", "tools/call", `"name":"ask",`, goesElsewhere))
-	gh.Fail(gh.Asked("tools/call").ID(), `{"code":-32042,"message":"go","data":{"elicitations":[{"url":"https://a.example/x","message":"Pay"},{"url":"https://a.example/y","message":"Sign in"}]}}`)
+	gh.Fail(gh.HandleRequest("tools/call").ID(), `{"code":-32042,"message":"go","data":{"elicitations":[{"url":"https://a.example/x","message":"Pay"},{"url":"https://a.example/y","message":"Sign in"}]}}`)
 	return state(t, client, "q1", "q2"), func(id, responses, ticket string) string {
 		return request(id, "tools/call", `"name":"ask","inputResponses":`+responses+`,"requestState":`+ticket+`,`, goesElsewhere)
 	}
@@ -42,7 +42,7 @@ func TestElsewhere_ATicketIsGoodOnce(t *testing.T) {
 		for id := range 11 {
 			client.Send(back(fmt.Sprint(id+2), both, ticket))
 		}
-		again := gh.Asked("tools/call")
+		again := gh.HandleRequest("tools/call")
 		if want := `{"name":"ask","_meta":{}}`; string(again.Part(wire.PartParams)) != want {
 			t.Errorf("sent anew with %s", again.Part(wire.PartParams))
 		}
@@ -85,7 +85,7 @@ func TestElsewhere_WhatIsMissingIsAskedForAgain(t *testing.T) {
 		last := state(t, client, "q2")
 		gh.WantNothing()
 		client.Send(back("5", `{"q2":{"action":"accept"}}`, last))
-		gh.Reply(gh.Asked("tools/call").ID(), `{"content":[]}`)
+		gh.Reply(gh.HandleRequest("tools/call").ID(), `{"content":[]}`)
 		client.Want(complete("5", `"content":[]}`))
 		for _, used := range []string{ticket, string(rest), last} {
 			client.Send(back("6", both, used))
@@ -142,11 +142,11 @@ func wanting(t *testing.T, but int) (h *house, client, gh *mcptest.Peer, ask fun
 	client.Next()
 	ask = func(id, more string) { client.Send(request(id, "tools/call", `"name":"job",`+more, can)) }
 	ask("1", "")
-	gh.Fail(gh.Asked("tools/call").ID(), `{"code":-32042,"message":"go","data":{"elicitations":[{"url":"https://a.example/x","message":"Pay"}]}}`)
+	gh.Fail(gh.HandleRequest("tools/call").ID(), `{"code":-32042,"message":"go","data":{"elicitations":[{"url":"https://a.example/x","message":"Pay"}]}}`)
 	again = `"inputResponses":{"q1":{"action":"accept"}},"requestState":` + state(t, client, "q1") + `,`
 	for i := range 4096 - but {
 		ask("1", "")
-		gh.Reply(gh.Asked("tools/call").ID(), fmt.Sprintf(`{"task":{"taskId":"t%d","status":"working","ttl":60000}}`, i))
+		gh.Reply(gh.HandleRequest("tools/call").ID(), fmt.Sprintf(`{"task":{"taskId":"t%d","status":"working","ttl":60000}}`, i))
 		made(t, client)
 	}
 	return h, client, gh, ask, again
@@ -160,7 +160,7 @@ func TestElsewhere_ATicketOutlivesWantOfRoom(t *testing.T) {
 		refused(t, client, -32603)
 		time.Sleep(3 * time.Minute) // the tasks' time is over
 		ask("1", again)
-		gh.Reply(gh.Asked("tools/call").ID(), `{"content":[]}`)
+		gh.Reply(gh.HandleRequest("tools/call").ID(), `{"content":[]}`)
 		client.Want(complete("1", `"content":[]}`))
 		ask("1", again)
 		refused(t, client, -32602)
@@ -176,11 +176,11 @@ func TestElsewhere_NoPlaceIsKeptForWhatIsNotSent(t *testing.T) {
 		ask("1", again)
 		refused(t, client, -32603)
 		ask("1", "")
-		gh.Reply(gh.Asked("tools/call").ID(), `{"task":{"taskId":"x","status":"working"}}`)
+		gh.Reply(gh.HandleRequest("tools/call").ID(), `{"task":{"taskId":"x","status":"working"}}`)
 		made(t, client)
 		time.Sleep(2 * time.Minute)
 		ask("1", again)
-		gh.Reply(gh.Asked("tools/call").ID(), `{"content":[]}`)
+		gh.Reply(gh.HandleRequest("tools/call").ID(), `{"content":[]}`)
 		client.Want(complete("1", `"content":[]}`))
 	})
 }

@@ -34,7 +34,7 @@ func TestMission_C_AClientThatDoesNotReadIsHungUpOn(t *testing.T) {
 		n := 0
 		for ; len(served) == 0 && n < 100; n++ {
 			deaf.Send(call(fmt.Sprint(n), "big"))
-			gh.Reply(gh.Asked("tools/call").ID(), large)
+			gh.Reply(gh.HandleRequest("tools/call").ID(), large)
 			synctest.Wait()
 		}
 		if err := <-served; !errors.Is(err, transport.ErrFull) {
@@ -45,7 +45,7 @@ func TestMission_C_AClientThatDoesNotReadIsHungUpOn(t *testing.T) {
 		}
 		deaf.Listen()
 		good.Send(call("1", "big"))
-		gh.Reply(gh.Asked("tools/call").ID(), "{}")
+		gh.Reply(gh.HandleRequest("tools/call").ID(), "{}")
 		good.Want(`{"jsonrpc":"2.0","id":1,"result":{}}`)
 	})
 }
@@ -62,7 +62,7 @@ func TestPingIsAnsweredWhileTheSessionEnds(t *testing.T) {
 		gh.Ready("slow")
 		list(t, client)
 		client.Send(call("1", "slow"))
-		m := gh.Asked("tools/call")
+		m := gh.HandleRequest("tools/call")
 		stop() // a signal
 		synctest.Wait()
 		client.Send(`{"jsonrpc":"2.0","id":2,"method":"ping"}`)
@@ -116,7 +116,7 @@ func TestASignalDrains_F_PROC_2(t *testing.T) {
 				gh.Ready("slow")
 				list(t, client)
 				client.Send(call("1", "slow"))
-				m := gh.Asked("tools/call")
+				m := gh.HandleRequest("tools/call")
 				began := time.Now()
 				stop()
 				synctest.Wait()
@@ -141,7 +141,7 @@ func TestASignalDrains_F_PROC_2(t *testing.T) {
 				}
 				if c.after == 0 {
 					client.Want(`{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"The gateway was stopped; outcome unknown: the call may have run"}}`)
-					gh.Told("notifications/cancelled")
+					gh.HandleNotification("notifications/cancelled")
 				}
 				if h.gateway.Hurry() {
 					t.Error("calls are waited for after the end")
@@ -164,7 +164,7 @@ func TestASignalHurriesTheEnd(t *testing.T) {
 		gh.Ready("slow")
 		list(t, client)
 		client.Send(call("1", "slow"))
-		gh.Asked("tools/call")
+		gh.HandleRequest("tools/call")
 		client.End() // grace: 4 s
 		synctest.Wait()
 		began := time.Now()
@@ -176,7 +176,7 @@ func TestASignalHurriesTheEnd(t *testing.T) {
 			t.Errorf("the end took %v", took)
 		}
 		client.Want(`{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"The gateway was stopped; outcome unknown: the call may have run"}}`)
-		gh.Told("notifications/cancelled")
+		gh.HandleNotification("notifications/cancelled")
 		if records := h.audit(); len(records) != 1 || !strings.Contains(records[0], `outcome=cancelled reason="the gateway was stopped"`) {
 			t.Errorf("recorded %q", records)
 		}

@@ -36,7 +36,7 @@ type errand struct {
 	task    bool // a place for a task is kept for it
 	asTask  bool // it was asked for one
 	route   catalog.Route
-	pending peer.Pending
+	pending peer.Call
 
 	mu     sync.Mutex
 	call   *call       // that waits for it; nil = it is parked, or over
@@ -84,10 +84,10 @@ func (c *call) depart() {
 		return
 	}
 	e := &errand{g: c.s.g, guest: c.guest, id: newID(), route: c.Route, call: c, task: c.task, asTask: c.asTask}
-	e.pending.To, e.pending.By, e.pending.Token, e.pending.Owner = e, e, c.pending.Token, c.pending.Owner
-	e.pending.Own = c.pending.Own
+	e.pending.Handler, e.pending.Tag, e.pending.Token, e.pending.SessionID = e, e, c.pending.Token, c.pending.SessionID
+	e.pending.RemoteName = c.pending.RemoteName
 	if c.round.goesOn() {
-		e.pending.GoesOn, e.pending.Program = true, c.round.program
+		e.pending.IsContinuation, e.pending.ServerKey = true, c.round.program
 	}
 	c.pending, c.errand = &e.pending, e
 	c.guest.stayOn()
@@ -101,18 +101,18 @@ func (e *errand) waiting() *call {
 	return e.call
 }
 
-// Progressed implements peer.Asker: progress goes to whoever waits now, under the
+// Progressed implements peer.ResponseHandler: progress goes to whoever waits now, under the
 // token that it has given.
-func (e *errand) Progressed(m wire.Message) {
+func (e *errand) OnProgress(m wire.Message) {
 	if c := e.waiting(); c != nil {
 		if token := c.r.Token(); token != "" && !c.s.isCrowded(e.route.Backend) {
-			c.r.Tell(protocol.StripMeta(m).Splice(wire.Edit{Part: wire.PartToken, Text: []byte(token)}))
+			c.r.Notify(protocol.StripMeta(m).Splice(wire.Edit{Part: wire.PartToken, Text: []byte(token)}))
 		}
 	}
 }
 
-// Done implements peer.Asker.
-func (e *errand) Done(m wire.Message, err error) {
+// Done implements peer.ResponseHandler.
+func (e *errand) OnResponse(m wire.Message, err error) {
 	e.mu.Lock()
 	if e.over {
 		e.mu.Unlock()
@@ -130,7 +130,7 @@ func (e *errand) Done(m wire.Message, err error) {
 		q.move()
 	}
 	if c != nil {
-		c.Done(m, err)
+		c.OnResponse(m, err)
 		e.gone()
 	}
 }
@@ -193,7 +193,7 @@ func (e *errand) ask(r *peer.Request, certain bool) {
 	q.key = queryKey(e.keys)
 	ok := !e.over && e.answer == nil && len(e.asked) < maxQueries
 	if ok {
-		e.pending.Hold()
+		e.pending.PauseTimeout()
 		e.asked = append(e.asked, q)
 		if e.call != nil && e.timer == nil {
 			e.timer = time.AfterFunc(gathering, e.park)
@@ -203,7 +203,7 @@ func (e *errand) ask(r *peer.Request, certain bool) {
 	switch {
 	case !ok:
 		r.Fail(wire.Errorf(wire.CodeInternalError, "The client cannot be asked this any more, or not that much at one time"))
-	case !r.Own(q):
+	case !r.OnCancel(q):
 		q.drop() // the backend is gone
 	}
 }
@@ -294,24 +294,24 @@ func (q *query) take() bool {
 	return true
 }
 
-// Cancelled implements peer.Owner: the backend has taken the question back.
-func (q *query) Cancelled([]byte) { q.drop() }
+// Cancelled implements peer.CancelHandler: the backend has taken the question back.
+func (q *query) HandleCancel([]byte) { q.drop() }
 
 func (q *query) drop() {
 	if q.take() {
-		q.e.pending.Release()
+		q.e.pending.ResumeTimeout()
 	}
 }
 
 // reply and refuse answer a query that was taken.
 func (q *query) reply(result []byte) {
 	q.r.Reply(result)
-	q.e.pending.Release()
+	q.e.pending.ResumeTimeout()
 }
 
 func (q *query) refuse() {
 	decline(q.r, wire.Errorf(wire.CodeInternalError, "The client has not answered, and the call is over"))
-	q.e.pending.Release()
+	q.e.pending.ResumeTimeout()
 }
 
 // move finds another errand for a query whose own is over, if it may have been another's
@@ -321,8 +321,8 @@ func (q *query) move() {
 		q.refuse()
 		return
 	}
-	q.e.pending.Release()
-	if e, _ := q.e.guest.cause(q.e.route.Backend, peer.Stream{}); e != nil && e != q.e {
+	q.e.pending.ResumeTimeout()
+	if e, _ := q.e.guest.cause(q.e.route.Backend, peer.Origin{}); e != nil && e != q.e {
 		e.ask(q.r, true) // it stays there: of many that end each would move all that were moved to it
 		return
 	}

@@ -72,13 +72,13 @@ func unanswered(kind Kind, failure *wire.Error) Outcome {
 func (c *call) reason(err error) (kind Kind, reason string, ran bool) {
 	var late overdue
 	var lost *transport.CallLostError
-	var bad *peer.BadAnswer
+	var bad *peer.BadResponseError
 	switch {
 	case errors.As(err, &late):
 		return Timeout, late.Error() + " (call_timeout)", true
 	case errors.Is(err, peer.ErrTimeout):
 		return Timeout, fmt.Sprintf("no answer within %v (call_timeout)", c.pending.Timeout), true
-	case errors.Is(err, peer.ErrBusy):
+	case errors.Is(err, peer.ErrQueueFull):
 		return Rejected, err.Error(), false
 	case errors.As(err, &lost):
 		if !lost.MayHaveRun {
@@ -99,7 +99,7 @@ func (c *call) reason(err error) (kind Kind, reason string, ran bool) {
 func (c *call) toldOf(err error) string {
 	text := err.Error()
 	exit, ended := errors.AsType[*child.ExitError](err)
-	if !ended || exit.Stderr == "" || c.s.principal == "" || !c.s.g.Backends.Shares(c.Route.Backend, c.pending.Owner) {
+	if !ended || exit.Stderr == "" || c.s.principal == "" || !c.s.g.Backends.Shares(c.Route.Backend, c.pending.SessionID) {
 		return text
 	}
 	return strings.ReplaceAll(text, exit.Error(), exit.Status+"; what it wrote last is in the log of the gateway")

@@ -18,7 +18,7 @@ func TestACallThatTheQueueRefusesIsRejected(t *testing.T) {
 		gh.Ready("search")
 		list(t, client)
 		client.Send(call("1", "search"))
-		id := gh.Asked("tools/call").ID()
+		id := gh.HandleRequest("tools/call").ID()
 		client.Send(call("2", "search"))
 		const busy = "busy: it takes 1 call at a time (max_in_flight), and none may wait (queue_wait: 0s)"
 		client.Want(`{"jsonrpc":"2.0","id":2,"error":{"code":-32603,"message":"backend gh: ` + busy + `; the call did not run",` +

@@ -67,9 +67,9 @@ func (s *Session) arriveLocked(c *call) {
 // decides on what stream the client hears of it; that it is this client's is
 // certain already. The newest, for on older ones the client may have hung up: some
 // do when they give a call up, and say nothing.
-func (s *Session) cause(backend string, m wire.Message, on peer.Stream) *call {
+func (s *Session) cause(backend string, m wire.Message, on peer.Origin) *call {
 	if on.Call != nil {
-		if c, ok := on.Call.By.(*call); ok && c.s == s {
+		if c, ok := on.Call.Tag.(*call); ok && c.s == s {
 			return c
 		}
 	}
@@ -86,7 +86,7 @@ func (s *Session) cause(backend string, m wire.Message, on peer.Stream) *call {
 			newest = c
 		}
 	}
-	if on.Over {
+	if on.CallEnded {
 		return nil // it is that call's, and none of these
 	}
 	return newest

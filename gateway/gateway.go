@@ -74,7 +74,7 @@ type Backends interface {
 	// [peer.Peer.Send]. A backend that is still starting gets it later. The
 	// backend's own time limit is applied. The call ends with [peer.ErrForbidden] if the
 	// configuration does not permit it at the moment at which it would be sent.
-	Send(backend string, m wire.Message, c *peer.Pending)
+	Send(backend string, m wire.Message, c *peer.Call)
 	// Shares reports whether the session, or client without one, uses a process of the backend
 	// that others use, too.
 	Shares(backend, session string) bool
@@ -83,14 +83,14 @@ type Backends interface {
 	Denied(k catalog.Kind, name string) (backend string)
 	// Permits reports whether the configuration permits that the request goes to the backend now.
 	// Send checks it itself; Permits is for what goes on without being sent.
-	Permits(backend string, m wire.Message, c *peer.Pending) bool
-	// Cancel takes back what was sent; see [peer.Pending.Cancel].
-	Cancel(backend string, c *peer.Pending, params []byte)
+	Permits(backend string, m wire.Message, c *peer.Call) bool
+	// Cancel takes back what was sent; see [peer.Call.Cancel].
+	Cancel(backend string, c *peer.Call, params []byte)
 	// Subscribe is Send for resources/subscribe, and for resources/unsubscribe if
 	// on is false. What is subscribed to is kept up when a connection has to be
 	// made anew; a backend that others are still subscribed to over the same
 	// connection is not told to stop, and the call answered with {}.
-	Subscribe(backend, uri string, on bool, m wire.Message, c *peer.Pending)
+	Subscribe(backend, uri string, on bool, m wire.Message, c *peer.Call)
 	// SetLevel has the backends that log do so from a level on, as far as the
 	// session is concerned, now and whenever a connection is made. It calls done
 	// once, when those that can be reached have answered or had their time.
@@ -191,7 +191,7 @@ func (g *Gateway) Serve(ctx context.Context, id, principal string, conn transpor
 // end: once out is closed, by whomever, [Session.End] is to be called.
 func (g *Gateway) Open(id, principal string, out transport.Writer) *Session {
 	s := newSession(g, id, principal)
-	s.peer = peer.Fed(out, s, s.options())
+	s.peer = peer.NewPush(out, s, s.options())
 	if !g.enter(s) {
 		g.Log.Error("the id of a session is taken", "session", s.id)
 		out.Close()

@@ -231,13 +231,13 @@ func (v *guest) underway() (all []*errand) {
 // that is a stream of anything else, or of a call that is over: a guest may be several clients,
 // and none is asked or told what is another's. On no call's stream it is the oldest that
 // seems best, see errand.rank. That it is this guest's is certain already.
-func (v *guest) cause(backend string, on peer.Stream) (e *errand, certain bool) {
+func (v *guest) cause(backend string, on peer.Origin) (e *errand, certain bool) {
 	if on.Call != nil {
-		if e, ok := on.Call.By.(*errand); ok && e.guest == v {
+		if e, ok := on.Call.Tag.(*errand); ok && e.guest == v {
 			return e, true
 		}
 	}
-	if on.Call != nil || on.Over {
+	if on.Call != nil || on.CallEnded {
 		return nil, true
 	}
 	v.mu.Lock()
@@ -260,9 +260,9 @@ var errCallOver = wire.Errorf(wire.CodeInternalError, "The call to which this be
 
 // asked hands on what a backend asks of the guest.
 func (v *guest) asked(backend string, r *peer.Request) {
-	j := v.jobOf(backend, r.Message, r.On())
+	j := v.jobOf(backend, r.Message, r.Origin())
 	if j == nil {
-		e, certain := v.cause(backend, r.On())
+		e, certain := v.cause(backend, r.Origin())
 		switch {
 		case e != nil:
 			e.ask(r, certain)
@@ -304,13 +304,13 @@ func (v *guest) listening() []*listen {
 }
 
 // subscribe has a backend tell of a resource, or stop to.
-func (v *guest) subscribe(backend, uri string, on bool, to peer.Waiter) {
+func (v *guest) subscribe(backend, uri string, on bool, to peer.ResponseChan) {
 	method := mcp.MethodResourcesSubscribe
 	if !on {
 		method = mcp.MethodResourcesUnsubscribe
 	}
 	m := wire.NewRequest("0", string(method), wire.Encode(map[string]string{"uri": uri}))
-	v.g.Backends.Subscribe(backend, uri, on, m, &peer.Pending{To: to, Owner: v.id})
+	v.g.Backends.Subscribe(backend, uri, on, m, &peer.Call{Handler: to, SessionID: v.id})
 }
 
 // unwanted has a backend stop to tell of a resource, if no other subscription is to it.
@@ -324,12 +324,12 @@ func (v *guest) unwanted(backend, uri string) {
 			return
 		}
 	}
-	v.subscribe(backend, uri, false, make(peer.Waiter, 1))
+	v.subscribe(backend, uri, false, make(peer.ResponseChan, 1))
 }
 
 // told hands on what a backend says to the guest: changes, to its subscriptions; log
 // messages, to the request on whose behalf they are, if it wants any of that level.
-func (v *guest) told(backend string, m wire.Message, on peer.Stream) {
+func (v *guest) told(backend string, m wire.Message, on peer.Origin) {
 	if m.Method() != string(mcp.MethodNotificationMessage) {
 		for _, l := range v.listening() {
 			l.told(backend, m)
@@ -347,7 +347,7 @@ func (v *guest) told(backend string, m wire.Message, on peer.Stream) {
 	}
 	if e, _ := v.cause(backend, on); e != nil {
 		if c := e.waiting(); c != nil && !c.s.isCrowded(backend) {
-			c.r.Tell(logged(backend, protocol.StripMeta(m)))
+			c.r.Notify(logged(backend, protocol.StripMeta(m)))
 		}
 	}
 }

@@ -80,7 +80,7 @@ func TestParked_AskedAndAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, client, gh := visiting(t, able)
 		client.Send(first("1"))
-		asked := gh.Asked("tools/call")
+		asked := gh.HandleRequest("tools/call")
 		if want := `{"name":"ask","arguments":{"n":9007199254740993},"_meta":{}}`; string(asked.Part(wire.PartParams)) != want {
 			t.Errorf("the backend was asked with %s", asked.Part(wire.PartParams))
 		}
@@ -131,7 +131,7 @@ func TestParked_ExpiresAndIsNeverRunAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, client, gh := visiting(t, able)
 		client.Send(first("1"))
-		asked := gh.Asked("tools/call")
+		asked := gh.HandleRequest("tools/call")
 		gh.Send(`{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"Who?"}}`)
 		ticket := state(t, client, "q1")
 		gh.Send(`{"jsonrpc":"2.0","id":"s","method":"sampling/createMessage","params":{}}`) // while it is parked
@@ -141,7 +141,7 @@ func TestParked_ExpiresAndIsNeverRunAgain(t *testing.T) {
 		if failure := gh.Message(); failure.ID() != `"s"` || failure.Part(wire.PartError) == nil {
 			t.Errorf("sampling was answered with %s", failure.Raw())
 		}
-		if note := gh.Told("notifications/cancelled"); note.RequestID() != asked.ID() {
+		if note := gh.HandleNotification("notifications/cancelled"); note.RequestID() != asked.ID() {
 			t.Errorf("cancelled %s", note.Raw())
 		}
 		client.Send(retry("2", `{"q1":{"action":"accept"}}`, ticket))
@@ -160,7 +160,7 @@ func TestParked_AnsweredMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh := visiting(t, able)
 		client.Send(first("1"))
-		asked := gh.Asked("tools/call")
+		asked := gh.HandleRequest("tools/call")
 		gh.Send(`{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"Who?"}}`)
 		ticket := state(t, client, "q1")
 		gh.Reply(asked.ID(), `{"content":[]}`)
@@ -175,7 +175,7 @@ func TestParked_TicketsAreBound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh := visiting(t, able)
 		client.Send(first("1"))
-		gh.Asked("tools/call")
+		gh.HandleRequest("tools/call")
 		gh.Send(`{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"Who?"}}`)
 		ticket := state(t, client, "q1")
 		inner := strings.Trim(ticket, `"`)
@@ -212,7 +212,7 @@ func TestParked_OneGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh := visiting(t, able)
 		client.Send(first("1"))
-		asked := gh.Asked("tools/call")
+		asked := gh.HandleRequest("tools/call")
 		gh.Send(`{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"Who?"}}`)
 		ticket := state(t, client, "q1")
 		client.Send(retry("2", `{"q1":{"action":"accept"}}`, ticket))
@@ -239,13 +239,13 @@ func TestParked_TakenBack(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h, client, gh := visiting(t, able)
 				client.Send(first("1"))
-				asked := gh.Asked("tools/call")
+				asked := gh.HandleRequest("tools/call")
 				gh.Send(`{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"Who?"}}`)
 				ticket := state(t, client, "q1")
 				client.Send(retry("2", `{"q1":{"action":"accept"}}`, ticket))
 				gh.Want(`{"jsonrpc":"2.0","id":"e","result":{"action":"accept"}}`)
 				take(client)
-				if note := gh.Told("notifications/cancelled"); note.RequestID() != asked.ID() {
+				if note := gh.HandleNotification("notifications/cancelled"); note.RequestID() != asked.ID() {
 					t.Errorf("told %s", note.Raw())
 				}
 				synctest.Wait() // the backend is told first
@@ -271,7 +271,7 @@ func TestGuest_MissingCapability(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				_, client, gh := visiting(t, `{}`)
 				client.Send(request("1", "tools/call", `"name":"ask",`, `{}`))
-				gh.Asked("tools/call")
+				gh.HandleRequest("tools/call")
 				gh.Send(`{"jsonrpc":"2.0","id":"q","method":` + question + `}`)
 				failure := wire.ReadError(client.Message().Part(wire.PartError))
 				if failure.Code != -32021 {
@@ -281,7 +281,7 @@ func TestGuest_MissingCapability(t *testing.T) {
 					t.Errorf("it lacks %s, want %s", got, required)
 				}
 				gh.Message() // the question is answered
-				gh.Told("notifications/cancelled")
+				gh.HandleNotification("notifications/cancelled")
 			})
 		})
 	}
@@ -294,7 +294,7 @@ func TestGuest_SentElsewhere(t *testing.T) {
 		_, client, gh := visiting(t, can)
 		first := request("1", "tools/call", `"name":"ask",`, can)
 		client.Send(first)
-		gh.Fail(gh.Asked("tools/call").ID(), `{"code":-32042,"message":"go","data":{"elicitations":[{"mode":"url","elicitationId":"e","url":"https://a.example/x","message":"Sign in"}]}}`)
+		gh.Fail(gh.HandleRequest("tools/call").ID(), `{"code":-32042,"message":"go","data":{"elicitations":[{"mode":"url","elicitationId":"e","url":"https://a.example/x","message":"Sign in"}]}}`)
 		m := client.Message()
 		requests, _ := wire.Lookup(m.Part(wire.PartResult), "inputRequests")
 		if want := `{"q1":{"method":"elicitation/create","params":{"mode":"url","message":"[gh] Sign in","url":"https://a.example/x"}}}`; string(requests) != want {
@@ -302,7 +302,7 @@ func TestGuest_SentElsewhere(t *testing.T) {
 		}
 		ticket, _ := wire.Lookup(m.Part(wire.PartResult), "requestState")
 		client.Send(request("2", "tools/call", `"name":"ask","inputResponses":{"q1":{"action":"accept"}},"requestState":`+string(ticket)+`,`, can))
-		again := gh.Asked("tools/call")
+		again := gh.HandleRequest("tools/call")
 		if want := `{"name":"ask","_meta":{}}`; string(again.Part(wire.PartParams)) != want {
 			t.Errorf("sent anew with %s", again.Part(wire.PartParams))
 		}
@@ -324,26 +324,26 @@ func TestGuest_BackendsAreToldWhatItCanDo(t *testing.T) {
 		client, _ := h.client()
 		client.Send(request("0", "tools/list", "", able))
 		gh := h.backend("gh")
-		m := gh.Asked("initialize")
+		m := gh.HandleRequest("initialize")
 		if got, _ := wire.Lookup(m.Part(wire.PartParams), "capabilities"); string(got) != able {
 			t.Errorf("the backend is told %s", got)
 		}
 		gh.Reply(m.ID(), mcptest.Hello)
-		gh.Told("notifications/initialized")
+		gh.HandleNotification("notifications/initialized")
 		gh.List(mcptest.Tools("ask"))
 		client.Message()
 		client.Send(request("1", "tools/call", `"name":"ask",`, able))
-		gh.Reply(gh.Asked("tools/call").ID(), `{}`)
+		gh.Reply(gh.HandleRequest("tools/call").ID(), `{}`)
 		client.Message()
 		client.Send(request("2", "tools/call", `"name":"ask",`, `{"roots":{}}`))
 		own := h.backend("gh")
-		m = own.Asked("initialize")
+		m = own.HandleRequest("initialize")
 		if got, _ := wire.Lookup(m.Part(wire.PartParams), "capabilities"); string(got) != `{"roots":{}}` {
 			t.Errorf("the other one is told %s", got)
 		}
 		own.Reply(m.ID(), mcptest.Hello)
-		own.Told("notifications/initialized")
-		own.Reply(own.Asked("tools/call").ID(), `{}`)
+		own.HandleNotification("notifications/initialized")
+		own.Reply(own.HandleRequest("tools/call").ID(), `{}`)
 		client.Message()
 		gh.WantNothing()
 	})
@@ -355,7 +355,7 @@ func TestGuest_EscapedKeys(t *testing.T) {
 		_, client, gh := visiting(t, able)
 		text := strings.ReplaceAll(first("1"), "io.modelcontextprotocol/", `io.modelcontextprotocol\/`)
 		client.Send(strings.Replace(text, "clientInfo", `\u0063lientInfo`, 1))
-		m := gh.Asked("tools/call")
+		m := gh.HandleRequest("tools/call")
 		if got := string(m.Part(wire.PartMeta)); got != `{}` {
 			t.Errorf("the backend is sent the _meta %s", got)
 		}
@@ -370,11 +370,11 @@ func TestParked_AskedPastTheAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh := visiting(t, able)
 		client.Send(first("1"))
-		gh.Asked("tools/call")
+		gh.HandleRequest("tools/call")
 		gh.Send(`{"jsonrpc":"2.0","id":"a","method":"elicitation/create","params":{"message":"A?"}}`)
 		ticket := state(t, client, "q1")
 		client.Send(first("2"))
-		two := gh.Asked("tools/call")
+		two := gh.HandleRequest("tools/call")
 		gh.Send(`{"jsonrpc":"2.0","id":"b","method":"elicitation/create","params":{"message":"B?"}}`)
 		state(t, client, "q1")
 		gh.Reply(two.ID(), `{"content":[]}`) // while it is parked; b was for the first, then
@@ -393,13 +393,13 @@ func TestParked_QuestionsThatNameNoCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh := visiting(t, able)
 		client.Send(first("1"))
-		one := gh.Asked("tools/call")
+		one := gh.HandleRequest("tools/call")
 		client.Send(first("2"))
-		two := gh.Asked("tools/call")
+		two := gh.HandleRequest("tools/call")
 		gh.Send(`{"jsonrpc":"2.0","id":"a","method":"roots/list"}`)
 		synctest.Wait() // it belongs to the first call now
 		client.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
-		if note := gh.Told("notifications/cancelled"); note.RequestID() != one.ID() {
+		if note := gh.HandleNotification("notifications/cancelled"); note.RequestID() != one.ID() {
 			t.Errorf("told %s", note.Raw())
 		}
 		m := client.Message() // the question is not lost with it
@@ -420,7 +420,7 @@ func TestGuest_CannotBeSentElsewhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh := visiting(t, `{"elicitation":{}}`)
 		client.Send(request("1", "tools/call", `"name":"ask",`, `{"elicitation":{}}`))
-		gh.Fail(gh.Asked("tools/call").ID(), `{"code":-32042,"message":"go","data":{"elicitations":[{"mode":"url","url":"https://a.example/x","message":"m"}]}}`)
+		gh.Fail(gh.HandleRequest("tools/call").ID(), `{"code":-32042,"message":"go","data":{"elicitations":[{"mode":"url","url":"https://a.example/x","message":"m"}]}}`)
 		failure := wire.ReadError(client.Message().Part(wire.PartError))
 		if failure.Code != -32021 || string(failure.Data) != `{"requiredCapabilities":{"elicitation":{"url":{}}}}` {
 			t.Errorf("%+v", failure)
@@ -435,23 +435,23 @@ func TestParked_MovedOnce(t *testing.T) {
 		_, client, gh := visiting(t, able)
 		for i := range 3 {
 			client.Send(first(fmt.Sprint(i + 1)))
-			gh.Asked("tools/call")
+			gh.HandleRequest("tools/call")
 			gh.Sendf(`{"jsonrpc":"2.0","id":%d,"method":"elicitation/create","params":{"message":"Who?"}}`, i)
 			state(t, client, "q1")
 			time.Sleep(time.Minute)
 		}
 		time.Sleep(7*time.Minute + time.Second)
-		gh.Told("notifications/cancelled")
+		gh.HandleNotification("notifications/cancelled")
 		gh.WantNothing() // the question is the second's now
 		time.Sleep(time.Minute)
 		gh.Want(`{"jsonrpc":"2.0","id":0,"result":{"action":"cancel"}}`)
-		gh.Told("notifications/cancelled")
+		gh.HandleNotification("notifications/cancelled")
 		gh.WantNothing()
 		time.Sleep(time.Minute)
 		for range 2 {
 			gh.Message()
 		}
-		gh.Told("notifications/cancelled")
+		gh.HandleNotification("notifications/cancelled")
 		gh.WantNothing()
 	})
 }
@@ -461,7 +461,7 @@ func TestGuest_CancelsWithoutItsStamp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh := visiting(t, able)
 		client.Send(first("1"))
-		asked := gh.Asked("tools/call")
+		asked := gh.HandleRequest("tools/call")
 		client.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1,"reason":"<é>",` + meta(able, "") + `}}`)
 		gh.Want(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + string(asked.ID()) + `,"reason":"<é>"}}`)
 	})
@@ -476,7 +476,7 @@ func TestParked_AnswersAreKeptWithinABound(t *testing.T) {
 		var tickets []string
 		for _, id := range []string{"1", "2"} {
 			client.Send(first(id))
-			asked := gh.Asked("tools/call")
+			asked := gh.HandleRequest("tools/call")
 			gh.Sendf(`{"jsonrpc":"2.0","id":"q%s","method":"roots/list"}`, id)
 			tickets = append(tickets, state(t, client, "q1"))
 			gh.Reply(asked.ID(), large)
@@ -540,7 +540,7 @@ func TestCapabilitiesThatAreNull_F_DOOR_9(t *testing.T) {
 				client, _ := h.client()
 				client.Send(first)
 				gh := h.backend("gh")
-				m := gh.Asked("initialize")
+				m := gh.HandleRequest("initialize")
 				if got, _ := wire.Lookup(m.Part(wire.PartParams), "capabilities"); string(got) != told {
 					t.Errorf("the backend is told %s", got)
 				}

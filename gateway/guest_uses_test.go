@@ -24,7 +24,7 @@ func lodging(t *testing.T, calls int) (client, own *mcptest.Peer) {
 			own = h.backend("gh")
 			own.Greet(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"gh","version":"1"}}`)
 		}
-		own.Reply(own.Asked("tools/call").ID(), `{"content":[]}`)
+		own.Reply(own.HandleRequest("tools/call").ID(), `{"content":[]}`)
 		client.Message()
 	}
 	return client, own
@@ -52,7 +52,7 @@ func TestGuest_StaysWhileItsConnectionDoes(t *testing.T) {
 		client, own := lodging(t, 1)
 		time.Sleep(time.Hour)
 		client.Send(first("9"))
-		own.Reply(own.Asked("tools/call").ID(), `{"content":[]}`)
+		own.Reply(own.HandleRequest("tools/call").ID(), `{"content":[]}`)
 		client.Want(complete("9", `"content":[]}`))
 	})
 }
@@ -109,15 +109,15 @@ func TestGuest_OfAPipeStaysWhileInUse(t *testing.T) {
 			own[n] = visit(n, nil)
 		}
 		client.Send(as(calls, first(`"call"`)))
-		call := own[calls].Asked("tools/call")
+		call := own[calls].HandleRequest("tools/call")
 		client.Send(as(completes, request(`"complete"`, "completion/complete", `"ref":{"type":"ref/resource","uri":"x:a"},"argument":{"name":"n","value":"v"},`, able)))
-		completion := own[completes].Asked("completion/complete")
+		completion := own[completes].HandleRequest("completion/complete")
 		client.Send(as(parks, first(`"park"`)))
-		parked := own[parks].Asked("tools/call")
+		parked := own[parks].HandleRequest("tools/call")
 		own[parks].Send(`{"jsonrpc":"2.0","id":"q","method":"roots/list"}`)
 		ticket := state(t, client, "q1")
 		client.Send(as(listens, request(`"L"`, "subscriptions/listen", `"notifications":{"resourceSubscriptions":["x:a"]},`, able)))
-		own[listens].Reply(own[listens].Asked("resources/subscribe").ID(), `{}`)
+		own[listens].Reply(own[listens].HandleRequest("resources/subscribe").ID(), `{}`)
 		acknowledged(t, client, `"L"`, `{"resourceSubscriptions":["x:a"]}`)
 
 		for n := range 20 {
@@ -139,7 +139,7 @@ func TestGuest_OfAPipeStaysWhileInUse(t *testing.T) {
 		own[listens].Send(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"x:a"}}`)
 		client.Want(updatedFor(`"L"`, "x:a"))
 		client.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"L"}}`)
-		own[listens].Reply(own[listens].Asked("resources/unsubscribe").ID(), `{}`)
+		own[listens].Reply(own[listens].HandleRequest("resources/unsubscribe").ID(), `{}`)
 
 		for n := range 20 {
 			visit(200+n, nil)
@@ -164,7 +164,7 @@ func TestGuest_OthersMakeRoom(t *testing.T) {
 		client, _, visit := hotel(t, settings{guests: 3})
 		own := []*mcptest.Peer{visit(0, nil)}
 		client.Send(as(0, first(`"call"`)))
-		call := own[0].Asked("tools/call")
+		call := own[0].HandleRequest("tools/call")
 		for n := range 20 {
 			own = append(own, visit(n+1, nil))
 			synctest.Wait()
@@ -214,7 +214,7 @@ func hotel(t *testing.T, o settings) (client *mcptest.Peer, h *house, visit func
 			own = h.backend("gh")
 			own.Greet(greeting)
 		}
-		own.Reply(own.Asked("tools/call").ID(), `{"content":[]}`)
+		own.Reply(own.HandleRequest("tools/call").ID(), `{"content":[]}`)
 		client.Want(complete(id, `"content":[]}`))
 		return own
 	}

@@ -49,15 +49,15 @@ func TestResourcesOfResultsAreRead(t *testing.T) {
 		client.Want(missing(1, "x:linked"))
 
 		client.Send(call("2", "two"))
-		b.Reply(b.Asked("tools/call").ID(), `{"content":[{"type":"resource_link","uri":"x:linked","name":"n"},`+
+		b.Reply(b.HandleRequest("tools/call").ID(), `{"content":[{"type":"resource_link","uri":"x:linked","name":"n"},`+
 			`{"type":"resource","resource":{"uri":"x:embedded","text":"t"}},{"type":"resource_link","uri":"x:listed","name":"n"}]}`)
 		client.Message()
 		client.Send(`{"jsonrpc":"2.0","id":3,"method":"prompts/get","params":{"name":"ptwo"}}`)
-		b.Reply(b.Asked("prompts/get").ID(), `{"messages":[{"role":"user","content":{"type":"resource_link","uri":"x:prompted","name":"n"}}]}`)
+		b.Reply(b.HandleRequest("prompts/get").ID(), `{"messages":[{"role":"user","content":{"type":"resource_link","uri":"x:prompted","name":"n"}}]}`)
 		client.Message()
 		for i, uri := range []string{"x:linked", "x:embedded", "x:prompted"} {
 			client.Send(read(10+i, uri))
-			asked := b.Asked("resources/read")
+			asked := b.HandleRequest("resources/read")
 			if got := param(t, asked, "uri"); got != `"`+uri+`"` {
 				t.Errorf("read %s, want %s", got, uri)
 			}
@@ -65,10 +65,10 @@ func TestResourcesOfResultsAreRead(t *testing.T) {
 			client.Want(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":{"contents":[]}}`, 10+i))
 		}
 		client.Send(`{"jsonrpc":"2.0","id":20,"method":"resources/subscribe","params":{"uri":"x:linked"}}`)
-		b.Reply(b.Asked("resources/subscribe").ID(), `{}`)
+		b.Reply(b.HandleRequest("resources/subscribe").ID(), `{}`)
 		client.Want(`{"jsonrpc":"2.0","id":20,"result":{}}`)
 		client.Send(read(21, "x:listed"))
-		a.Reply(a.Asked("resources/read").ID(), `{"contents":[]}`)
+		a.Reply(a.HandleRequest("resources/read").ID(), `{"contents":[]}`)
 		client.Message()
 
 		other, _ := h.client()
@@ -94,14 +94,14 @@ func TestLinksAreBounded(t *testing.T) {
 			content += fmt.Sprintf(`,{"type":"resource_link","uri":"x:%d","name":"n"}`, i)
 		}
 		client.Send(call("2", "two"))
-		b.Reply(b.Asked("tools/call").ID(), `{"content":[`+content[1:]+`]}`)
+		b.Reply(b.HandleRequest("tools/call").ID(), `{"content":[`+content[1:]+`]}`)
 		client.Message()
 		client.Send(`{"jsonrpc":"2.0","id":3,"method":"resources/read","params":{"uri":"x:0"}}`)
 		if m := client.Message(); m.Part(wire.PartError) == nil {
 			t.Errorf("the oldest link is kept: %s", m.Raw())
 		}
 		client.Send(`{"jsonrpc":"2.0","id":4,"method":"resources/read","params":{"uri":"x:1"}}`)
-		b.Reply(b.Asked("resources/read").ID(), `{"contents":[]}`)
+		b.Reply(b.HandleRequest("resources/read").ID(), `{"contents":[]}`)
 		client.Want(`{"jsonrpc":"2.0","id":4,"result":{"contents":[]}}`)
 	})
 }
@@ -117,10 +117,10 @@ func TestResourcesOfResultsAreReadWithoutASession(t *testing.T) {
 		withResources(t, b, "two", "")
 		client.Message()
 		client.Send(request("1", "tools/call", `"name":"two",`, able))
-		b.Reply(b.Asked("tools/call").ID(), `{"content":[{"type":"resource_link","uri":"x:linked","name":"n"}]}`)
+		b.Reply(b.HandleRequest("tools/call").ID(), `{"content":[{"type":"resource_link","uri":"x:linked","name":"n"}]}`)
 		client.Message()
 		client.Send(request("2", "resources/read", `"uri":"x:linked",`, able))
-		b.Reply(b.Asked("resources/read").ID(), `{"contents":[]}`)
+		b.Reply(b.HandleRequest("resources/read").ID(), `{"contents":[]}`)
 		if m := client.Message(); m.Part(wire.PartError) != nil {
 			t.Errorf("answered %s", m.Raw())
 		}

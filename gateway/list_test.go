@@ -135,14 +135,14 @@ func TestKnownCatalogsAreListedAtOnce(t *testing.T) {
 		client.WantNothing()
 		gh, docs := h.backend("gh"), h.backend("docs")
 		docs.Greet("")
-		m := docs.Asked("tools/call")
+		m := docs.HandleRequest("tools/call")
 		docs.Reply(m.ID(), `{"docs":1}`)
 		client.Want(`{"jsonrpc":"2.0","id":1,"result":{"docs":1}}`)
 		docs.List(mcptest.Tools("search"))
 		time.Sleep(time.Second)
 		client.WantNothing()
 		gh.Ready("search", "more")
-		client.Told("notifications/tools/list_changed")
+		client.HandleNotification("notifications/tools/list_changed")
 		time.Sleep(time.Second)
 		client.WantNothing()
 	})
@@ -166,7 +166,7 @@ func TestNOTIF_07_AChangeIsToldOnce(t *testing.T) {
 		}
 		change("b")
 		time.Sleep(time.Second)
-		client.Told("notifications/tools/list_changed")
+		client.HandleNotification("notifications/tools/list_changed")
 		change("c") // and back within the time in which changes are gathered
 		change("b")
 		time.Sleep(time.Second)
@@ -178,7 +178,7 @@ func TestNOTIF_07_AChangeIsToldOnce(t *testing.T) {
 		client.WantNothing()
 		change("b")
 		time.Sleep(time.Second)
-		client.Told("notifications/tools/list_changed")
+		client.HandleNotification("notifications/tools/list_changed")
 		client.WantNothing()
 	})
 }
@@ -196,7 +196,7 @@ func TestPAGE_03_AllPagesAreListedAndCallable(t *testing.T) {
 			names = append(names, fmt.Sprintf("t%03d", i))
 		}
 		for page := range 3 {
-			m := gh.Asked("tools/list")
+			m := gh.HandleRequest("tools/list")
 			want := []string{"", `"c\u0031"`, `""`}[page]
 			if got := string(m.Part(wire.PartCursor)); got != want {
 				t.Errorf("page %d was asked for with the cursor %s, want %s", page, got, want)
@@ -211,7 +211,7 @@ func TestPAGE_03_AllPagesAreListedAndCallable(t *testing.T) {
 			t.Errorf("got %s", got)
 		}
 		client.Send(call("1", "t100"))
-		gh.Reply(gh.Asked("tools/call").ID(), "{}")
+		gh.Reply(gh.HandleRequest("tools/call").ID(), "{}")
 		client.Want(`{"jsonrpc":"2.0","id":1,"result":{}}`)
 	})
 }

@@ -129,7 +129,7 @@ func (s *Session) listen(guest *guest, r *peer.Request) {
 	}
 	s.listens[l] = true
 	s.mu.Unlock()
-	if !r.Own(l) {
+	if !r.OnCancel(l) {
 		l.end()
 		return
 	}
@@ -211,7 +211,7 @@ func (l *listen) arm(filter []byte, uris []string, tasks []*job) {
 // subscribe subscribes to resources at the backends that have them and returns those
 // to which these have agreed.
 func (l *listen) subscribe(ctx context.Context, v *catalog.View, uris []string) (agreed []string) {
-	waiting := make(map[string]peer.Waiter)
+	waiting := make(map[string]peer.ResponseChan)
 	backends := make(map[string]string)
 	for _, uri := range uris {
 		route, ok := v.ResolveResource(uri)
@@ -221,7 +221,7 @@ func (l *listen) subscribe(ctx context.Context, v *catalog.View, uris []string) 
 		if !ok || !v.HasCapability(route.Backend, "resources", "subscribe") {
 			continue
 		}
-		w := make(peer.Waiter, 1)
+		w := make(peer.ResponseChan, 1)
 		waiting[uri], backends[uri] = w, route.Backend
 		l.mu.Lock()
 		l.asked[uri] = true
@@ -323,16 +323,16 @@ func (l *listen) changed(now *catalog.Snapshot) {
 
 // sayLocked sends a notification of the subscription. It is in order with the others.
 func (l *listen) sayLocked(m wire.Message) {
-	l.r.Tell(protocol.SetSubscriptionID(protocol.StripMeta(m), l.r.ClientID()))
+	l.r.Notify(protocol.SetSubscriptionID(protocol.StripMeta(m), l.r.RemoteID()))
 }
 
-// Cancelled implements peer.Owner: the client has taken the subscription back, or is
+// Cancelled implements peer.CancelHandler: the client has taken the subscription back, or is
 // gone.
-func (l *listen) Cancelled([]byte) { l.end() }
+func (l *listen) HandleCancel([]byte) { l.end() }
 
 // finish ends the subscription in the orderly way: its request is answered.
 func (l *listen) finish() {
-	id := []byte(l.r.ClientID())
+	id := []byte(l.r.RemoteID())
 	m := protocol.ToModern(wire.NewResult("0", []byte("{}")), methodListen, l.g.info, true)
 	m = protocol.SetResultSubscriptionID(m, wire.ID(id))
 	if l.r.Forward(m) {

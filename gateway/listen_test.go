@@ -57,10 +57,10 @@ func TestListen_FilterAndIDs(t *testing.T) {
 		client.Message()
 
 		client.Send(listenFor(`"L"`, `{"resourceSubscriptions":["x:a","y:nobody has it","x:a"],"promptsListChanged":true,"unknown":true}`))
-		armed := gh.Asked("resources/subscribe")
+		armed := gh.HandleRequest("resources/subscribe")
 		client.WantNothing() // not before the backend has agreed
 		gh.Reply(armed.ID(), `{}`)
-		gh.Fail(gh.Asked("resources/subscribe").ID(), `{"code":-32002,"message":"I do not have it either"}`)
+		gh.Fail(gh.HandleRequest("resources/subscribe").ID(), `{"code":-32002,"message":"I do not have it either"}`)
 		acknowledged(t, client, `"L"`, `{"promptsListChanged":true,"resourceSubscriptions":["x:a"]}`)
 
 		client.Send(listenFor(`7`, `{"toolsListChanged":true}`))
@@ -80,7 +80,7 @@ func TestListen_FilterAndIDs(t *testing.T) {
 		client.WantNothing()
 
 		client.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"L"}}`)
-		if m := gh.Asked("resources/unsubscribe"); !strings.Contains(string(m.Raw()), `"x:a"`) {
+		if m := gh.HandleRequest("resources/unsubscribe"); !strings.Contains(string(m.Raw()), `"x:a"`) {
 			t.Errorf("asked %s", m.Raw())
 		} else {
 			gh.Reply(m.ID(), `{}`)
@@ -99,7 +99,7 @@ func TestListen_WhatIsNotHonoured(t *testing.T) {
 		gh := shelf(t, h, "gh")
 		client.Message()
 		client.Send(listenFor(`1`, `{"resourceSubscriptions":["x:a"]}`))
-		gh.Fail(gh.Asked("resources/subscribe").ID(), `{"code":-32602,"message":"no"}`)
+		gh.Fail(gh.HandleRequest("resources/subscribe").ID(), `{"code":-32602,"message":"no"}`)
 		acknowledged(t, client, `1`, `{}`)
 		client.WantJSON(`{"jsonrpc":"2.0","id":1,"result":{"_meta":{"io.modelcontextprotocol/subscriptionId":1,"io.modelcontextprotocol/serverInfo":` + info + `},"resultType":"complete"}}`)
 		for _, filter := range []string{`[]`, `null`, `{"resourceSubscriptions":"x:a"}`, `{"resourceSubscriptions":[1]}`, `{"resourceSubscriptions":[""]}`,
@@ -134,7 +134,7 @@ func TestListen_SilentBackendAndGracefulEnd(t *testing.T) {
 		gh := shelf(t, h, "gh")
 		client.Message()
 		client.Send(listenFor(`1`, `{"resourceSubscriptions":["x:a"],"toolsListChanged":true}`))
-		gh.Asked("resources/subscribe")
+		gh.HandleRequest("resources/subscribe")
 		time.Sleep(6 * time.Second)
 		acknowledged(t, client, `1`, `{"toolsListChanged":true}`)
 		cancel()
@@ -155,7 +155,7 @@ func TestListen_TakesAnothersPlace(t *testing.T) {
 		gh := shelf(t, h, "gh")
 		client.Message()
 		client.Send(listenFor(`1`, `{"resourceSubscriptions":["x:a"]}`))
-		gh.Reply(gh.Asked("resources/subscribe").ID(), `{}`)
+		gh.Reply(gh.HandleRequest("resources/subscribe").ID(), `{}`)
 		acknowledged(t, client, `1`, `{"resourceSubscriptions":["x:a"]}`)
 		client.Send(listenFor(`2`, `{"resourceSubscriptions":["x:a"]}`))
 		synctest.Wait()
@@ -170,7 +170,7 @@ func TestListen_TakesAnothersPlace(t *testing.T) {
 		}
 		acknowledged(t, client, `2`, `{"resourceSubscriptions":["x:a"]}`)
 		client.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`)
-		gh.Asked("resources/unsubscribe")
+		gh.HandleRequest("resources/unsubscribe")
 	})
 }
 

@@ -33,7 +33,7 @@ func TestTasksHaveIDsOfTheirOwn(t *testing.T) {
 		if !all.book() {
 			t.Fatal("no room")
 		}
-		exposed := all.add(own.backend, own.id, &peer.Trail{})
+		exposed := all.add(own.backend, own.id, &peer.ProgressRelay{})
 		if at, ok := all.find(exposed); !ok || at != own || seen[exposed] {
 			t.Errorf("%v is %s, which is %v", own, exposed, at)
 		}
@@ -43,7 +43,7 @@ func TestTasksHaveIDsOfTheirOwn(t *testing.T) {
 		seen[exposed] = true
 	}
 	all.book()
-	if got := all.add("b", "t", &peer.Trail{}); got != "b:t" || len(all.all) != len(seen) || all.booked != 0 {
+	if got := all.add("b", "t", &peer.ProgressRelay{}); got != "b:t" || len(all.all) != len(seen) || all.booked != 0 {
 		t.Errorf("a task made anew is %s", got)
 	}
 }
@@ -53,17 +53,17 @@ func TestAForgottenTaskLeavesNothing(t *testing.T) {
 	var all tasks
 	for i := range maxTasks {
 		all.book()
-		all.add("a", fmt.Sprint(i/2), &peer.Trail{})
+		all.add("a", fmt.Sprint(i/2), &peer.ProgressRelay{})
 		all.end("a", fmt.Sprint(i/2))
 	}
 	all.book()
-	all.add("b", "0", &peer.Trail{}) // which a has
+	all.add("b", "0", &peer.ProgressRelay{}) // which a has
 	all.end("b", "0")
 	for i := range 2 * maxTasks {
 		if !all.book() {
 			t.Fatal("no room")
 		}
-		all.add("c", fmt.Sprint(i), &peer.Trail{})
+		all.add("c", fmt.Sprint(i), &peer.ProgressRelay{})
 		all.end("c", fmt.Sprint(i))
 	}
 	if len(all.all) != maxTasks || len(all.exposed) != maxTasks || len(all.own) != maxTasks || all.renamed.Load() != 0 || len(all.at()) != 1 {

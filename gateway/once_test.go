@@ -39,7 +39,7 @@ func TestOBS_03_EachCallHasOneEndAndOneRecord(t *testing.T) {
 			}
 			ids := make([]wire.ID, n)
 			for i := range n {
-				ids[i] = gh.Asked("tools/call").ID()
+				ids[i] = gh.HandleRequest("tools/call").ID()
 			}
 			go func() {
 				time.Sleep(time.Second)
@@ -124,7 +124,7 @@ func TestOBS_05_EachRecordNamesAllIDs(t *testing.T) {
 			client.Sendf(`{"jsonrpc":"2.0","id":"c%d","method":"tools/call","params":{"name":"search"}}`, i)
 		}
 		for range n {
-			gh.Reply(gh.Asked("tools/call").ID(), "{}")
+			gh.Reply(gh.HandleRequest("tools/call").ID(), "{}")
 		}
 		for range n {
 			client.Next()

@@ -55,10 +55,10 @@ func TestASessionThatIsFedEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t, settings{solo: true}, "gh")
 		conn, client, gh, s, closed := h.calling()
-		gh.Reply(gh.Asked("tools/call").ID(), "{}")
+		gh.Reply(gh.HandleRequest("tools/call").ID(), "{}")
 		client.Want(`{"jsonrpc":"2.0","id":1,"result":{}}`)
 		client.Send(call("2", "slow"))
-		gh.Asked("tools/call")
+		gh.HandleRequest("tools/call")
 		gh.Send(`{"jsonrpc":"2.0","id":"q","method":"roots/list"}`)
 		if m := client.Message(); m.Method() != "roots/list" {
 			t.Errorf("got %s", m.Raw())
@@ -86,9 +86,9 @@ func TestASessionThatIsFedIsStopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t, settings{}, "gh")
 		_, client, gh, s, closed := h.calling()
-		first := gh.Asked("tools/call")
+		first := gh.HandleRequest("tools/call")
 		client.Send(call("2", "slow"))
-		gh.Asked("tools/call")
+		gh.HandleRequest("tools/call")
 		began := time.Now()
 		go s.Stop()
 		synctest.Wait()
@@ -102,7 +102,7 @@ func TestASessionThatIsFedIsStopped(t *testing.T) {
 			t.Errorf("the end took %v", took)
 		}
 		client.Want(`{"jsonrpc":"2.0","id":2,"error":{"code":-32603,"message":"The gateway was stopped; outcome unknown: the call may have run"}}`)
-		gh.Told("notifications/cancelled")
+		gh.HandleNotification("notifications/cancelled")
 	})
 }
 
@@ -122,7 +122,7 @@ func TestASessionThatIsFedIsHungUpOn(t *testing.T) {
 				t.Fatal("it is not hung up on")
 			}
 			deaf.Send(call(fmt.Sprint(n), "big"))
-			gh.Reply(gh.Asked("tools/call").ID(), large)
+			gh.Reply(gh.HandleRequest("tools/call").ID(), large)
 			synctest.Wait()
 		}
 		s.End(nil)
@@ -149,7 +149,7 @@ func TestTheLastWordsOfASharedProcessAreForOnePrincipal(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			h := newHouse(t, settings{}, "gh")
 			conn, client, gh, s, closed := h.callingFor(principal)
-			gh.Asked("tools/call")
+			gh.HandleRequest("tools/call")
 			gh.Exit("exit 1", "of another call")
 			if failure := wire.ReadError(client.Message().Part(wire.PartError)); !strings.Contains(failure.Message, want) {
 				t.Errorf("principal %q: got %q, want %q in it", principal, failure.Message, want)
@@ -167,7 +167,7 @@ func TestThePrincipalIsOnRecord(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			h := newHouse(t, settings{solo: true}, "gh")
 			conn, client, gh, s, closed := h.callingFor(principal)
-			gh.Reply(gh.Asked("tools/call").ID(), "{}")
+			gh.Reply(gh.HandleRequest("tools/call").ID(), "{}")
 			client.Want(`{"jsonrpc":"2.0","id":1,"result":{}}`)
 			conn.Close()
 			<-closed

@@ -97,13 +97,13 @@ type wait struct {
 	name string
 }
 
-func (w *wait) Progressed(m wire.Message) {
+func (w *wait) OnProgress(m wire.Message) {
 	if got := mark(m.Raw()); got != w.want {
 		w.t.Errorf("progress of %s came to %s", got, w.want)
 	}
 }
 
-func (w *wait) Done(m wire.Message, err error) {
+func (w *wait) OnResponse(m wire.Message, err error) {
 	defer close(w.done)
 	switch {
 	case err != nil:
@@ -120,7 +120,7 @@ func (w *wait) Done(m wire.Message, err error) {
 // ask asks for something, takes it back now and then, and waits for the end.
 func (p *player) ask(name, method, mark, params string) {
 	w := &wait{player: p, want: mark, done: make(chan struct{}), name: name}
-	c := &peer.Pending{To: w, Token: wire.ID(wire.Quote("token " + mark))}
+	c := &peer.Call{Handler: w, Token: wire.ID(wire.Quote("token " + mark))}
 	p.Send(wire.NewRequest("0", method, []byte(params)), c)
 	if p.roll(4) == 0 {
 		p.idle()
@@ -131,13 +131,13 @@ func (p *player) ask(name, method, mark, params string) {
 
 // Asked implements peer.Handler: a client answers what it is asked, a backend
 // works on what it is called for.
-func (p *player) Asked(r *peer.Request) {
+func (p *player) HandleRequest(r *peer.Request) {
 	at := mark(r.Raw())
 	if p.who == "" && at == "" {
 		p.greet(r)
 		return
 	}
-	r.Own(back{p, at})
+	r.OnCancel(back{p, at})
 	p.work.Go(func() {
 		p.idle()
 		if p.who == "" {
@@ -157,14 +157,14 @@ type back struct {
 	at string
 }
 
-func (b back) Cancelled(params []byte) {
+func (b back) HandleCancel(params []byte) {
 	if got := mark(params); params != nil && got != b.at {
 		b.t.Errorf("%s was taken back as %s", b.at, params)
 	}
 	b.tally.add("cancelled")
 }
 
-func (p *player) Told(wire.Message, peer.Stream) {}
+func (p *player) HandleNotification(wire.Message, peer.Origin) {}
 
 func (p *player) greet(r *peer.Request) {
 	switch r.Method() {

@@ -72,14 +72,14 @@ func TestPAGE_03_PagesOfOneListing(t *testing.T) {
 			gh.Send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
 			gh.List(mcptest.Tools(names("b")...))
 			time.Sleep(time.Second)
-			client.Told("notifications/tools/list_changed")
+			client.HandleNotification("notifications/tools/list_changed")
 		})
 		_, old := page(t, client, catalog.Tools, "") // of b
 		collect("b", func() {
 			gh.Send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
 			gh.List(mcptest.Tools(names("a")...))
 			time.Sleep(time.Second)
-			client.Told("notifications/tools/list_changed")
+			client.HandleNotification("notifications/tools/list_changed")
 		})
 		_, cursor := page(t, client, catalog.Tools, "") // of a
 		if got, _ := page(t, client, catalog.Tools, old); got != "Invalid params: unknown cursor" {
@@ -107,29 +107,29 @@ func TestNOTIF_07_ChangesOfPromptsAndResourcesAreToldToThoseWhoAsked(t *testing.
 		change := func(n int) {
 			t.Helper()
 			gh.Send(`{"jsonrpc":"2.0","method":"notifications/prompts/list_changed"}`)
-			gh.Reply(gh.Asked("prompts/list").ID(), fmt.Sprintf(`{"prompts":[{"name":"p%d"}]}`, n))
+			gh.Reply(gh.HandleRequest("prompts/list").ID(), fmt.Sprintf(`{"prompts":[{"name":"p%d"}]}`, n))
 			gh.Send(`{"jsonrpc":"2.0","method":"notifications/resources/list_changed"}`)
-			gh.Reply(gh.Asked("resources/list").ID(), fmt.Sprintf(`{"resources":[{"uri":"r%d://"}]}`, n))
-			gh.Reply(gh.Asked("resources/templates/list").ID(), fmt.Sprintf(`{"resourceTemplates":[{"uriTemplate":"t%d://{x}"}]}`, n))
+			gh.Reply(gh.HandleRequest("resources/list").ID(), fmt.Sprintf(`{"resources":[{"uri":"r%d://"}]}`, n))
+			gh.Reply(gh.HandleRequest("resources/templates/list").ID(), fmt.Sprintf(`{"resourceTemplates":[{"uriTemplate":"t%d://{x}"}]}`, n))
 			time.Sleep(time.Second)
 		}
 		change(1)
 		a.WantNothing() // it has asked for nothing
 		page(t, a, catalog.Templates, "")
 		change(2)
-		a.Told("notifications/resources/list_changed")
+		a.HandleNotification("notifications/resources/list_changed")
 		a.WantNothing()
 		page(t, a, catalog.Prompts, "")
 		page(t, a, catalog.Resources, "")
 		page(t, a, catalog.Templates, "")
 		change(3)
-		a.Told("notifications/prompts/list_changed")
-		a.Told("notifications/resources/list_changed")
+		a.HandleNotification("notifications/prompts/list_changed")
+		a.HandleNotification("notifications/resources/list_changed")
 		a.WantNothing()
 		b.WantNothing()
 		// A prompt means what the client has read.
 		a.Send(`{"jsonrpc":"2.0","id":1,"method":"prompts/get","params":{"name":"p2"}}`)
-		gh.Asked("prompts/get")
+		gh.HandleRequest("prompts/get")
 	})
 }
 
@@ -180,7 +180,7 @@ func TestASessionThatIsGoneEndsAtOnce(t *testing.T) {
 		if err := <-served; err != nil || time.Since(began) != 0 {
 			t.Errorf("Serve: %v, after %v", err, time.Since(began))
 		}
-		if m := gh.Told("notifications/cancelled"); m.RequestID() != ofCall.ID() {
+		if m := gh.HandleNotification("notifications/cancelled"); m.RequestID() != ofCall.ID() {
 			t.Errorf("got %s", m.Raw())
 		}
 	})
@@ -224,13 +224,13 @@ func TestCONC_01_WhatWaitsHoldsNothingUp(t *testing.T) {
 		a.Send(`{"jsonrpc":"2.0","id":1,"method":"tasks/list"}`)
 		a.Send(`{"jsonrpc":"2.0","id":2,"method":"resources/read","params":{"uri":"slow://"}}`)
 		a.Send(`{"jsonrpc":"2.0","id":3,"method":"logging/setLevel","params":{"level":"info"}}`)
-		quick.Reply(quick.Asked("logging/setLevel").ID(), "{}")
+		quick.Reply(quick.HandleRequest("logging/setLevel").ID(), "{}")
 		began := time.Now()
 		a.Send(`{"jsonrpc":"2.0","id":4,"method":"ping"}`)
 		a.Want(`{"jsonrpc":"2.0","id":4,"result":{}}`)
 		page(t, a, catalog.Prompts, "")
 		a.Send(`{"jsonrpc":"2.0","id":5,"method":"resources/read","params":{"uri":"quick://"}}`)
-		quick.Reply(quick.Asked("resources/read").ID(), "{}")
+		quick.Reply(quick.HandleRequest("resources/read").ID(), "{}")
 		a.Want(`{"jsonrpc":"2.0","id":5,"result":{}}`)
 		if took := time.Since(began); took != 0 {
 			t.Errorf("it took %v", took)

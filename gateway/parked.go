@@ -130,7 +130,7 @@ func (e *errand) resume(c *call, responses []byte) *wire.Error {
 	if answer := e.answer; answer != nil {
 		e.endLocked()
 		e.mu.Unlock()
-		c.Done(answer.m, answer.err)
+		c.OnResponse(answer.m, answer.err)
 		e.gone()
 		return nil
 	}
@@ -198,4 +198,4 @@ func input(key, backend string, m wire.Message) protocol.InputRequest {
 	return protocol.InputRequest{Key: key, Method: m.Method(), Params: params}
 }
 
-var _ peer.Asker = (*errand)(nil)
+var _ peer.ResponseHandler = (*errand)(nil)

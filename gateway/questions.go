@@ -68,7 +68,7 @@ func (s *Session) leavePlaceLocked(backend string) {
 // put notes that a question is put to the client, and to which call it belongs, and returns that call.
 // A question that belongs to none has to be answered within humanTime.
 func (s *Session) put(q *question) *call {
-	on := q.r.On()
+	on := q.r.Origin()
 	why := cause{call: s.cause(q.backend, q.r.Message, on)}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,7 +91,7 @@ func (s *Session) attributeLocked(q *question, why cause) {
 		q.limit = time.AfterFunc(humanTime, q.expire)
 		return
 	}
-	why.call.pending.Hold()
+	why.call.pending.PauseTimeout()
 }
 
 // orphanLocked is called when a call has ended. It returns the questions that end with the call. Those
@@ -103,7 +103,7 @@ func (s *Session) orphanLocked(c *call) (ending []*question) {
 		case why.certain:
 			ending = append(ending, q)
 		default:
-			c.pending.Release()
+			c.pending.ResumeTimeout()
 			s.attributeLocked(q, cause{call: s.newestLocked(q.backend)})
 		}
 	}
@@ -118,7 +118,7 @@ func (q *question) expire() {
 // takeBack ends a question, of which the client is told, and declines it.
 func (q *question) takeBack(why *wire.Error) {
 	if decline(q.r, why) {
-		q.Cancelled(nil)
+		q.HandleCancel(nil)
 	}
 }
 
@@ -136,6 +136,6 @@ func (q *question) over() {
 		s.asking.open = nil
 	}
 	if why.call != nil {
-		why.call.pending.Release()
+		why.call.pending.ResumeTimeout()
 	}
 }

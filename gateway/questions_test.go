@@ -35,7 +35,7 @@ func TestOneBackendDoesNotTakeAllQuestions(t *testing.T) {
 		list(t, client)
 		for i, name := range []string{"a", "b", "c", "d"} {
 			client.Send(call(fmt.Sprint(i), "ask_"+name))
-			all[name].Asked("tools/call")
+			all[name].HandleRequest("tools/call")
 		}
 		for _, c := range []struct {
 			name         string
@@ -46,7 +46,7 @@ func TestOneBackendDoesNotTakeAllQuestions(t *testing.T) {
 			}
 		}
 		all["a"].Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"q7"}}`)
-		client.Told("notifications/cancelled")
+		client.HandleNotification("notifications/cancelled")
 		if put, refused := putMany(client, all["c"], "again", 2); put != 0 || refused != 2 { // b and c have what a has left
 			t.Errorf("%d were put and %d refused", put, refused)
 		}
@@ -62,13 +62,13 @@ func TestAQuestionEndsWithTheCallOnWhoseStreamItCame(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh, _, ofCall := asking(t, settings{}, everything)
 		client.Send(call("2", "ask"))
-		other := gh.Asked("tools/call")
+		other := gh.HandleRequest("tools/call")
 		gh.SendOn(ofCall.ID(), `{"jsonrpc":"2.0","id":"r","method":"roots/list"}`)
 		gh.SendOn(ofCall.ID(), `{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"m"}}`)
 		gh.SendOn(other.ID(), `{"jsonrpc":"2.0","id":"o","method":"roots/list"}`)
-		client.Asked("roots/list")
-		client.Asked("elicitation/create")
-		ofOther := client.Asked("roots/list").ID()
+		client.HandleRequest("roots/list")
+		client.HandleRequest("elicitation/create")
+		ofOther := client.HandleRequest("roots/list").ID()
 		gh.SendOn(ofCall.ID(), `{"jsonrpc":"2.0","id":`+string(ofCall.ID())+`,"result":{}}`)
 		var cancelled, answered int
 		for _, line := range client.Taken() {
@@ -103,9 +103,9 @@ func TestAQuestionThatBelongsToNoCallHasATimeLimit(t *testing.T) {
 		o := settings{callTimeout: map[string]time.Duration{"gh": time.Minute}}
 		_, client, gh, _, first := asking(t, o, everything)
 		client.Send(call("2", "ask"))
-		second := gh.Asked("tools/call")
+		second := gh.HandleRequest("tools/call")
 		gh.Send(`{"jsonrpc":"2.0","id":"q","method":"roots/list"}`)
-		client.Asked("roots/list")
+		client.HandleRequest("roots/list")
 		gh.Reply(second.ID(), "{}")
 		client.Want(`{"jsonrpc":"2.0","id":2,"result":{}}`)
 		time.Sleep(time.Hour) // the first call is on hold now
@@ -113,19 +113,19 @@ func TestAQuestionThatBelongsToNoCallHasATimeLimit(t *testing.T) {
 		gh.Reply(first.ID(), "{}")
 		client.Want(`{"jsonrpc":"2.0","id":1,"result":{}}`)
 		gh.Send(`{"jsonrpc":"2.0","id":"none","method":"roots/list"}`) // while no call is in flight
-		client.Asked("roots/list")
+		client.HandleRequest("roots/list")
 		time.Sleep(10*time.Minute - time.Second)
 		client.WantNothing()
 		gh.WantNothing()
 		time.Sleep(2 * time.Second)
 		for range 2 {
-			client.Told("notifications/cancelled")
+			client.HandleNotification("notifications/cancelled")
 			if got := gh.Next(); !strings.Contains(got, `"error":{"code":-32603`) || !strings.Contains(got, "within 10m0s") {
 				t.Errorf("got %s", got)
 			}
 		}
 		client.Send(call("3", "ask")) // whose time runs
-		gh.Asked("tools/call")
+		gh.HandleRequest("tools/call")
 		time.Sleep(time.Minute)
 		if got := client.Next(); !strings.Contains(got, "no answer within 1m0s") {
 			t.Errorf("got %s", got)
@@ -156,7 +156,7 @@ func TestAQuestionWhoseParamsAreNoObjectIsRefused(t *testing.T) {
 						}
 						return
 					}
-					if m := client.Asked(method); string(m.Part(wire.PartParams)) != want {
+					if m := client.HandleRequest(method); string(m.Part(wire.PartParams)) != want {
 						t.Errorf("asked with params %s, want %s", m.Part(wire.PartParams), want)
 					}
 				})

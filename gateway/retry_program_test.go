@@ -40,11 +40,11 @@ func TestRetry_NotToAnotherProgramOfTheName(t *testing.T) {
 				list(t, client)
 				const asks = `{"resultType":"input_required","inputRequests":{"u":{"method":"elicitation/create","params":{"message":"Who?"}}},"requestState":"S"}`
 				guest.Send(first("1"))
-				gh.Reply(gh.Asked("tools/call").ID(), asks)
+				gh.Reply(gh.HandleRequest("tools/call").ID(), asks)
 				ticket := state(t, guest, "u")
 				client.Send(call("1", "ask"))
-				gh.Reply(gh.Asked("tools/call").ID(), asks)
-				question := client.Asked("elicitation/create")
+				gh.Reply(gh.HandleRequest("tools/call").ID(), asks)
+				question := client.HandleRequest("elicitation/create")
 
 				c := config.Backend{Name: "gh", Command: "gh", Enabled: true, StartTimeout: time.Minute, MaxInFlight: 20_000, Era: "modern"}
 				one.edit(&c)
@@ -60,7 +60,7 @@ func TestRetry_NotToAnotherProgramOfTheName(t *testing.T) {
 
 				guest.Send(retry("2", `{"u":{"action":"accept"}}`, ticket))
 				if one.same {
-					if again := next.Asked("tools/call"); param(t, again, "requestState") != `"S"` {
+					if again := next.HandleRequest("tools/call"); param(t, again, "requestState") != `"S"` {
 						t.Errorf("sent again as %s", again.Raw())
 					}
 					return

@@ -15,7 +15,7 @@ func TestRetry_WithoutItsState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh := visiting(t, able)
 		client.Send(first("1"))
-		asked := gh.Asked("tools/call")
+		asked := gh.HandleRequest("tools/call")
 		gh.Send(`{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"Who?"}}`)
 		ticket := state(t, client, "q1")
 		for _, more := range []string{
@@ -40,7 +40,7 @@ func TestRetry_WithoutItsState(t *testing.T) {
 		// read, or not to.
 		for _, more := range []string{`"inputResponses":null,"requestState":null,`, `"inputResponses":{},`, `"inputResponses":{"user_name":{"action":"accept"}},`} {
 			client.Send(request("4", "tools/call", `"name":"ask",`+more, able))
-			gh.Reply(gh.Asked("tools/call").ID(), `{"content":[]}`)
+			gh.Reply(gh.HandleRequest("tools/call").ID(), `{"content":[]}`)
 			client.Want(complete("4", `"content":[]}`))
 		}
 	})
@@ -71,8 +71,8 @@ func TestRetry_OfWhatIsOfTheOtherEraNow(t *testing.T) {
 		}
 		ticket := state(t, guest, "u")
 		client.Send(call("1", "ask"))
-		gh.Reply(gh.Asked("tools/call").ID(), asks)
-		question := client.Asked("elicitation/create")
+		gh.Reply(gh.HandleRequest("tools/call").ID(), asks)
+		question := client.HandleRequest("elicitation/create")
 		gh.Exit("exit 1", "")
 		again := h.backend("gh")
 		gone := func() {
@@ -83,7 +83,7 @@ func TestRetry_OfWhatIsOfTheOtherEraNow(t *testing.T) {
 			}
 		}
 		guest.Send(retry("2", `{"u":{"action":"accept"}}`, ticket))
-		again.Fail(again.Asked("server/discover").ID(), `{"code":-32601,"message":"?"}`)
+		again.Fail(again.HandleRequest("server/discover").ID(), `{"code":-32601,"message":"?"}`)
 		again.Ready("ask")
 		gone()
 		guest.Send(retry("3", `{"u":{"action":"accept"}}`, ticket))

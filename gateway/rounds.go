@@ -71,7 +71,7 @@ func (c *call) rounds(ctx context.Context, m wire.Message) {
 		inputs, state, err := protocol.ReadInputRequests(m.Part(wire.PartResult))
 		switch {
 		case err != nil:
-			c.giveIn(&peer.BadAnswer{Err: err})
+			c.giveIn(&peer.BadResponseError{Err: err})
 			return
 		case asked == maxRounds || idle == maxIdle:
 			c.giveIn(&transport.CallLostError{Err: errRounds, MayHaveRun: true})
@@ -207,10 +207,10 @@ func (c *call) putOne(ctx context.Context, question wire.Message) ([]byte, *wire
 
 // hearOf sends the client a question, on the stream of the call, and waits for its result.
 func (c *call) hearOf(ctx context.Context, question wire.Message) ([]byte, *wire.Error) {
-	w := make(peer.Waiter, 1)
-	p := &peer.Pending{To: w, About: c.ID, Timeout: humanTime}
+	w := make(peer.ResponseChan, 1)
+	p := &peer.Call{Handler: w, RelatedTo: c.ID, Timeout: humanTime}
 	c.s.peer.Send(question, p)
-	var a peer.Answer
+	var a peer.Response
 	select {
 	case a = <-w:
 	case <-ctx.Done():
@@ -240,26 +240,26 @@ func (c *call) sorry(why *wire.Error) wire.Message {
 
 // A resending is the Asker of a call that is sent again: its progress is the call's.
 type resending struct {
-	peer.Waiter
+	peer.ResponseChan
 	c *call
 }
 
-// Progressed implements peer.Asker.
-func (r resending) Progressed(m wire.Message) { r.c.Progressed(m) }
+// Progressed implements peer.ResponseHandler.
+func (r resending) OnProgress(m wire.Message) { r.c.OnProgress(m) }
 
 // sendAgain sends the call with the client's answers, and the state that the backend
 // gave, and waits for what it says now.
-func (c *call) sendAgain(ctx context.Context, responses, state []byte) peer.Answer {
-	again := resending{make(peer.Waiter, 1), c}
-	p := &peer.Pending{To: again, By: c, Token: c.pending.Token, Name: c.pending.Name, Own: c.pending.Own, Owner: c.pending.Owner, Tasks: c.pending.Tasks,
-		GoesOn: true, Program: c.pending.Program}
+func (c *call) sendAgain(ctx context.Context, responses, state []byte) peer.Response {
+	again := resending{make(peer.ResponseChan, 1), c}
+	p := &peer.Call{Handler: again, Tag: c, Token: c.pending.Token, Name: c.pending.Name, RemoteName: c.pending.RemoteName, SessionID: c.pending.SessionID, AllowTask: c.pending.AllowTask,
+		IsContinuation: true, ServerKey: c.pending.ServerKey}
 	c.s.g.Backends.Send(c.Route.Backend, protocol.SetContinuation(c.message(), responses, state), p)
 	select {
-	case a := <-again.Waiter:
+	case a := <-again.ResponseChan:
 		return a
 	case <-ctx.Done():
 		c.s.g.Backends.Cancel(c.Route.Backend, p, nil)
-		return <-again.Waiter
+		return <-again.ResponseChan
 	}
 }
 

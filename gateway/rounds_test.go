@@ -22,7 +22,7 @@ func between(t *testing.T, date, can string) (h *house, client, gh *mcptest.Peer
 	gh.List(mcptest.Tools("ask"))
 	list(t, client)
 	client.Send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"ask","arguments":{"n":9007199254740993},"_meta":{"progressToken":"p"}}}`)
-	return h, client, gh, gh.Asked("tools/call")
+	return h, client, gh, gh.HandleRequest("tools/call")
 }
 
 func param(t *testing.T, m wire.Message, path ...string) string {
@@ -52,7 +52,7 @@ func TestRounds_TheClientIsAsked(t *testing.T) {
 				t.Fatalf("asked %s", m.Raw())
 			}
 		}
-		again := gh.Asked("tools/call")
+		again := gh.HandleRequest("tools/call")
 		if again.ID() == first.ID() {
 			t.Error("the call was sent again under the same id")
 		}
@@ -70,14 +70,14 @@ func TestRounds_TheClientIsAsked(t *testing.T) {
 
 		// No question, a state: it is to come again later.
 		gh.Reply(again.ID(), `{"resultType":"input_required","requestState":"T"}`)
-		third := gh.Asked("tools/call")
+		third := gh.HandleRequest("tools/call")
 		if param(t, third, "inputResponses") != "" || param(t, third, "requestState") != `"T"` {
 			t.Errorf("sent again as %s", third.Raw())
 		}
 		// Without a state none is made up.
 		gh.Reply(third.ID(), `{"resultType":"input_required","inputRequests":{"u":{"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object"}}}}}`)
 		client.Reply(client.Message().ID(), `{"action":"decline"}`)
-		fourth := gh.Asked("tools/call")
+		fourth := gh.HandleRequest("tools/call")
 		if param(t, fourth, "requestState") != "" || param(t, fourth, "inputResponses") != `{"u":{"action":"decline"}}` {
 			t.Errorf("sent again as %s", fourth.Raw())
 		}
@@ -99,14 +99,14 @@ func TestRounds_WhatTheClientDoesNotGive(t *testing.T) {
 		gh.Reply(first.ID(), `{"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object"}}},`+
 			`"b":{"method":"elicitation/create","params":{"mode":"url","url":"x:y","message":"m"}}}}`)
 		for range 2 {
-			client.Fail(client.Asked("elicitation/create").ID(), `{"code":-1,"message":"no"}`)
+			client.Fail(client.HandleRequest("elicitation/create").ID(), `{"code":-1,"message":"no"}`)
 		}
-		again := gh.Asked("tools/call")
+		again := gh.HandleRequest("tools/call")
 		if got := param(t, again, "inputResponses"); got != `{"a":{"action":"cancel"},"b":{"action":"cancel"}}` {
 			t.Errorf("the responses are %s", got)
 		}
 		gh.Reply(again.ID(), `{"resultType":"input_required","inputRequests":{"c":{"method":"sampling/createMessage","params":{"messages":[]}}}}`)
-		client.Fail(client.Asked("sampling/createMessage").ID(), `{"code":-1,"message":"no"}`)
+		client.Fail(client.HandleRequest("sampling/createMessage").ID(), `{"code":-1,"message":"no"}`)
 		if m := client.Message(); m.ID() != "1" || !m.IsToolError() {
 			t.Errorf("answered %s", m.Raw())
 		}
@@ -145,7 +145,7 @@ func TestRounds_AreBounded(t *testing.T) {
 							continue
 						}
 					}
-					m = gh.Asked("tools/call")
+					m = gh.HandleRequest("tools/call")
 				}
 				if sent < 5 || sent > 12 {
 					t.Errorf("the call was sent %d times", sent)
@@ -163,7 +163,7 @@ func TestRounds_TakenBack(t *testing.T) {
 		gh.Reply(first.ID(), `{"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object"}}}}}`)
 		question := client.Message()
 		client.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
-		if note := client.Told("notifications/cancelled"); note.RequestID() != question.ID() {
+		if note := client.HandleNotification("notifications/cancelled"); note.RequestID() != question.ID() {
 			t.Errorf("told %s", note.Raw())
 		}
 		client.Reply(question.ID(), `{"action":"accept"}`)
@@ -171,10 +171,10 @@ func TestRounds_TakenBack(t *testing.T) {
 		gh.WantNothing()
 
 		client.Send(call("2", "ask"))
-		gh.Reply(gh.Asked("tools/call").ID(), `{"resultType":"input_required","requestState":"later"}`)
-		again := gh.Asked("tools/call")
+		gh.Reply(gh.HandleRequest("tools/call").ID(), `{"resultType":"input_required","requestState":"later"}`)
+		again := gh.HandleRequest("tools/call")
 		client.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`)
-		if note := gh.Told("notifications/cancelled"); note.RequestID() != again.ID() {
+		if note := gh.HandleNotification("notifications/cancelled"); note.RequestID() != again.ID() {
 			t.Errorf("told %s", note.Raw())
 		}
 		client.WantNothing()
@@ -190,10 +190,10 @@ func TestRounds_Errors(t *testing.T) {
 			t.Errorf("answered %s", m.Raw())
 		}
 		client.Send(call("2", "ask"))
-		gh.Fail(gh.Asked("tools/call").ID(), `{"code":-32050,"message":"m"}`)
+		gh.Fail(gh.HandleRequest("tools/call").ID(), `{"code":-32050,"message":"m"}`)
 		client.Want(`{"jsonrpc":"2.0","id":2,"error":{"code":-32050,"message":"m"}}`)
 		client.Send(call("3", "ask"))
-		gh.Reply(gh.Asked("tools/call").ID(), `{"resultType":"input_required"}`)
+		gh.Reply(gh.HandleRequest("tools/call").ID(), `{"resultType":"input_required"}`)
 		if m := client.Message(); m.Part(wire.PartError) == nil {
 			t.Errorf("answered %s", m.Raw())
 		}
@@ -213,7 +213,7 @@ func TestS2C_04_Sealed_BothStateless(t *testing.T) {
 		client.Message()
 
 		client.Send(first("1"))
-		asked := gh.Asked("tools/call")
+		asked := gh.HandleRequest("tools/call")
 		if got := param(t, asked, "_meta", "io.modelcontextprotocol/clientCapabilities"); got != able {
 			t.Errorf("the backend is told %s", got)
 		}
@@ -227,7 +227,7 @@ func TestS2C_04_Sealed_BothStateless(t *testing.T) {
 		}
 		ticket, _ := wire.Lookup(m.Part(wire.PartResult), "requestState")
 		client.Send(retry("2", `{"user_name":{"action":"accept"}}`, string(ticket)))
-		again := gh.Asked("tools/call")
+		again := gh.HandleRequest("tools/call")
 		if param(t, again, "requestState") != `"S\u0031"` || param(t, again, "inputResponses") != `{"user_name":{"action":"accept"}}` {
 			t.Errorf("sent again as %s", again.Raw())
 		}
@@ -248,7 +248,7 @@ func TestS2C_04_Sealed_BothStateless(t *testing.T) {
 		gh.WantNothing()
 		// No state, answers: the backend makes of them what it likes.
 		client.Send(request("5", "tools/call", `"name":"ask","inputResponses":{"user_name":{"action":"accept"}},`, able))
-		if m := gh.Asked("tools/call"); param(t, m, "inputResponses") != `{"user_name":{"action":"accept"}}` || param(t, m, "requestState") != "" {
+		if m := gh.HandleRequest("tools/call"); param(t, m, "inputResponses") != `{"user_name":{"action":"accept"}}` || param(t, m, "requestState") != "" {
 			t.Errorf("sent as %s", m.Raw())
 		}
 	})
@@ -262,11 +262,11 @@ func TestRounds_PutOffBetweenQuestions(t *testing.T) {
 		for range 3 {
 			for range 5 {
 				gh.Reply(m.ID(), `{"resultType":"input_required","requestState":"later"}`)
-				m = gh.Asked("tools/call")
+				m = gh.HandleRequest("tools/call")
 			}
 			gh.Reply(m.ID(), `{"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object"}}}}}`)
-			client.Reply(client.Asked("elicitation/create").ID(), `{"action":"accept"}`)
-			m = gh.Asked("tools/call")
+			client.Reply(client.HandleRequest("elicitation/create").ID(), `{"action":"accept"}`)
+			m = gh.HandleRequest("tools/call")
 		}
 		gh.Reply(m.ID(), `{"content":[]}`)
 		client.Want(`{"jsonrpc":"2.0","id":1,"result":{"content":[]}}`)
@@ -293,7 +293,7 @@ func TestUnusableResultsOfStatelessBackends(t *testing.T) {
 				gh.List(mcptest.Tools("ask"))
 				client.Message()
 				client.Send(request("1", "tools/call", `"name":"ask",`, `{"elicitation":{}}`))
-				gh.Reply(gh.Asked("tools/call").ID(), result)
+				gh.Reply(gh.HandleRequest("tools/call").ID(), result)
 				if failure := wire.ReadError(client.Message().Part(wire.PartError)); failure.Code != -32603 || !strings.Contains(failure.Message, "backend gh") {
 					t.Errorf("answered with %+v", failure)
 				}

@@ -20,7 +20,7 @@ type ticket struct {
 	Kind      string    // of what it stands for
 	Principal string    // whose it is
 	Backend   string    // where it leads
-	Program   string    // which program that backend ran when it asked; see [peer.Pending]
+	Program   string    // which program that backend ran when it asked; see [peer.Call]
 	Call      []byte    // digest of the call's method, name and arguments
 	Until     time.Time // when it is good for nothing any more
 	Text      string    // what it is for: the backend's own requestState as JSON text, the id of an errand, what a rerun waits for
@@ -107,7 +107,7 @@ func (c *call) digest() []byte {
 // ticket returns a sealed ticket for the call.
 func (c *call) ticket(kind, text string, life time.Duration) string {
 	return c.s.g.sealer.seal(ticket{
-		Kind: kind, Principal: c.guest.principal, Backend: c.Route.Backend, Program: c.pending.Program,
+		Kind: kind, Principal: c.guest.principal, Backend: c.Route.Backend, Program: c.pending.ServerKey,
 		Call: c.digest(), Until: time.Now().Add(life), Text: text,
 	})
 }

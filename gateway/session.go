@@ -72,12 +72,12 @@ func (s *Session) log() *slog.Logger { return s.g.Log.With("session", s.id) }
 func (s *Session) options() peer.Options {
 	return peer.Options{
 		Log:      s.log,
-		InFlight: s.g.InFlight,
-		Batches:  s.batches,
-		Alone:    protocol.RejectInBatch,
-		NoPing:   protocol.IsModern,
-		Refused:  s.refused,
-		Farewell: s.farewell,
+		MaxInFlight: s.g.InFlight,
+		AllowBatches:  s.batches,
+		RejectInBatch:    protocol.RejectInBatch,
+		PassPing:   protocol.IsModern,
+		OnRejected:  s.refused,
+		CloseError: s.farewell,
 	}
 }
 
@@ -133,7 +133,7 @@ func (s *Session) Stop() {
 // whomever, and nothing more is received. Nothing of the session is left when it returns. Why is nil
 // if the client or the session has closed the Conn.
 func (s *Session) End(why error) {
-	s.peer.End()
+	s.peer.Disconnected()
 	s.finish(0) // there is nobody for whom an answer could be
 	s.leave(why)
 }
@@ -182,14 +182,14 @@ func (s *Session) finish(grace time.Duration) {
 	defer cancel()
 	defer context.AfterFunc(s.g.hurry, cancel)()
 	s.g.draining.Add(1)
-	s.peer.Drain(ctx)
+	s.peer.DrainRequests(ctx)
 	s.g.draining.Add(-1)
 	s.peer.Close()
 	s.end()
 }
 
 // Asked implements peer.Handler.
-func (s *Session) Asked(r *peer.Request) {
+func (s *Session) HandleRequest(r *peer.Request) {
 	if protocol.IsModern(r.Message) {
 		s.askedStateless(r)
 		return
@@ -279,7 +279,7 @@ var needed = map[mcp.MCPMethod][]string{
 
 // Told implements peer.Handler. Notifications that mean nothing here are
 // dropped: they are never answered, not with an error either.
-func (s *Session) Told(m wire.Message, _ peer.Stream) {
+func (s *Session) HandleNotification(m wire.Message, _ peer.Origin) {
 	switch m.Method() {
 	case string(mcp.MethodNotificationInitialized):
 		s.mu.Lock()
@@ -341,7 +341,7 @@ func (s *Session) release() {
 	}
 	s.mu.Unlock()
 	for _, r := range held {
-		s.Asked(r)
+		s.HandleRequest(r)
 	}
 	for _, q := range hushed {
 		q.send()

@@ -126,7 +126,7 @@ func TestSecretsAreMaskedInWhatAClientReads(t *testing.T) {
 		gh.Ready("search")
 		list(t, client)
 		client.Send(call("1", "search"))
-		gh.Asked("tools/call")
+		gh.HandleRequest("tools/call")
 		gh.Exit("exit 1", "bad token hunter2")
 		if got := client.Next(); strings.Contains(got, "hunter2") || !strings.Contains(got, "bad token ***") {
 			t.Errorf("got %s", got)
@@ -150,7 +150,7 @@ func TestCONC_01_FRAME_09_ASlowBackendCostsOnlyItself(t *testing.T) {
 			client.Send(call(fmt.Sprint(i), "hang"))
 		}
 		client.Send(call(`"q"`, "go"))
-		quick.Reply(quick.Asked("tools/call").ID(), "{}")
+		quick.Reply(quick.HandleRequest("tools/call").ID(), "{}")
 		client.Want(`{"jsonrpc":"2.0","id":"q","result":{}}`)
 		client.Send(`{"jsonrpc":"2.0","id":"p","method":"ping"}`)
 		client.Want(`{"jsonrpc":"2.0","id":"p","result":{}}`)
@@ -184,19 +184,19 @@ func TestSessionsAreStrangers(t *testing.T) {
 		list(t, b)
 		const line = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"slow","_meta":{"progressToken":1}}}`
 		a.Send(line)
-		ofA := gh.Asked("tools/call")
+		ofA := gh.HandleRequest("tools/call")
 		b.Send(line)
-		ofB := gh.Asked("tools/call")
+		ofB := gh.HandleRequest("tools/call")
 		gh.Sendf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":1}}`, ofB.Token())
-		b.Told("notifications/progress")
+		b.HandleNotification("notifications/progress")
 		a.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
-		if m := gh.Told("notifications/cancelled"); m.RequestID() != ofA.ID() {
+		if m := gh.HandleNotification("notifications/cancelled"); m.RequestID() != ofA.ID() {
 			t.Errorf("cancelled %s, want %s", m.RequestID(), ofA.ID())
 		}
 		gh.Reply(ofB.ID(), `{"of":"b"}`)
 		b.Want(`{"jsonrpc":"2.0","id":1,"result":{"of":"b"}}`)
 		a.Send(line)
-		ofA = gh.Asked("tools/call")
+		ofA = gh.HandleRequest("tools/call")
 		b.End() // the end of one is not the end of the other
 		gh.Reply(ofA.ID(), `{"of":"a"}`)
 		a.Want(`{"jsonrpc":"2.0","id":1,"result":{"of":"a"}}`)
@@ -248,7 +248,7 @@ func TestACancelMeetsABackendThatHasJustStarted(t *testing.T) {
 			}
 			gh := h.backend("gh")
 			gh.Greet("")
-			m := gh.Asked("tools/list")
+			m := gh.HandleRequest("tools/list")
 			go func() {
 				time.Sleep(time.Second)
 				for i := range n {
@@ -316,7 +316,7 @@ func TestQueuedIsApartFromDur_F_CLI_10(t *testing.T) {
 		client.Send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"search"}}`)
 		time.Sleep(2 * time.Second)
 		gh.Ready("search")
-		call := gh.Asked("tools/call")
+		call := gh.HandleRequest("tools/call")
 		time.Sleep(time.Second)
 		gh.Reply(call.ID(), `{}`)
 		synctest.Wait()

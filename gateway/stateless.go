@@ -193,7 +193,7 @@ func (s *Session) listNow(r *peer.Request, kind catalog.Kind) {
 		return
 	}
 	ctx, cancel := context.WithCancel(s.ctx)
-	if !r.Own(withdrawal(cancel)) {
+	if !r.OnCancel(withdrawal(cancel)) {
 		cancel()
 		return
 	}
@@ -288,12 +288,12 @@ func (c *call) unusable(m wire.Message) error {
 	switch {
 	case result == nil:
 		return nil
-	case !c.pending.Stateless && wire.IsObject(result):
+	case !c.pending.Modern && wire.IsObject(result):
 		return nil
 	}
 	switch kind, err := protocol.ParseResultType(result); {
 	case err != nil:
-		return &peer.BadAnswer{Err: err}
+		return &peer.BadResponseError{Err: err}
 	case kind == protocol.ResultComplete:
 		return nil
 	case kind == protocol.ResultInputRequired && c.road.rounds:
@@ -306,7 +306,7 @@ func (c *call) unusable(m wire.Message) error {
 }
 
 func unfit(kind string) error {
-	return &peer.BadAnswer{Err: fmt.Errorf("its resultType %q is not for this request", brief(kind))}
+	return &peer.BadResponseError{Err: fmt.Errorf("its resultType %q is not for this request", brief(kind))}
 }
 
 // overdemanding is unusable for a result that asks for input. A client that has a session
@@ -314,7 +314,7 @@ func unfit(kind string) error {
 func (c *call) overdemanding(result []byte) error {
 	inputs, _, err := protocol.ReadInputRequests(result)
 	if err != nil {
-		return &peer.BadAnswer{Err: err}
+		return &peer.BadResponseError{Err: err}
 	}
 	if c.guest == nil {
 		return nil

@@ -71,12 +71,12 @@ func TestStream_OfAGuestsCallThatIsOver(t *testing.T) {
 				note := `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"error","data":"of a"}}`
 				gh.SendOn(ofA.ID(), note)
 				if sharing != "shared" { // there nobody has said how much it logs
-					a.Told("notifications/message")
+					a.HandleNotification("notifications/message")
 				} else {
 					a.Taken()
 				}
 				a.Send(cancelFirst)
-				gh.Told("notifications/cancelled")
+				gh.HandleNotification("notifications/cancelled")
 				gh.SendOn(ofA.ID(), note)
 				wantNobodyAsked(t, gh, ofA.ID(), a, b)
 
@@ -118,16 +118,16 @@ func TestStream_OfASessionsCallThatIsOver(t *testing.T) {
 		ready(gh, "gh")
 		list(t, client)
 		client.Send(call("1", "gh"))
-		one := gh.Asked("tools/call")
+		one := gh.HandleRequest("tools/call")
 		client.Send(call("2", "gh"))
-		gh.Asked("tools/call")
+		gh.HandleRequest("tools/call")
 		client.Send(cancelFirst)
-		gh.Told("notifications/cancelled")
+		gh.HandleNotification("notifications/cancelled")
 		wantNobodyAsked(t, gh, one.ID(), client)
 		gh.SendOn(one.ID(), `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info"}}`)
-		client.Told("notifications/message")
+		client.HandleNotification("notifications/message")
 		gh.SendOn(one.ID(), `{"jsonrpc":"2.0","id":"t","method":"roots/list","params":{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"x"}}}}`)
-		client.Asked("roots/list")
+		client.HandleRequest("roots/list")
 	})
 }
 
@@ -137,7 +137,7 @@ func TestStream_OfACallThatHasTakenItsTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh := visiting(t, able)
 		client.Send(first("1"))
-		asked := gh.Asked("tools/call")
+		asked := gh.HandleRequest("tools/call")
 		gh.SendOn(asked.ID(), `{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"Who?","requestedSchema":{"type":"object"}}}`)
 		client.Send(retry("2", `{"q1":{"action":"accept"}}`, state(t, client, "q1")))
 		gh.Want(`{"jsonrpc":"2.0","id":"e","result":{"action":"accept"}}`)

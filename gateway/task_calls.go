@@ -41,7 +41,7 @@ func (c *call) sendOfTask() {
 		m, _ = m.Set(c.Route.OriginalJSON, "params", "taskId")
 	}
 	if c.is(mcp.MethodTasksResult) {
-		c.pending.Hold()
+		c.pending.PauseTimeout()
 	}
 	c.s.g.Backends.Send(c.Route.Backend, m, c.pending)
 }
@@ -84,7 +84,7 @@ func (c *call) unclear(m wire.Message) (err error) {
 		err = protocol.CheckTask(m.Part(wire.PartResult))
 	}
 	if err != nil {
-		return &peer.BadAnswer{Err: err}
+		return &peer.BadResponseError{Err: err}
 	}
 	return nil
 }
@@ -116,10 +116,10 @@ func (c *call) learn(m wire.Message) wire.Message {
 
 // trail sees to it that the client hears of the progress of what has become a task.
 // It comes on the stream on which the client waits for the result, if it does.
-func (c *call) trail() *peer.Trail {
+func (c *call) trail() *peer.ProgressRelay {
 	s, backend := c.s, c.Route.Backend
-	return c.pending.Trail(func(m wire.Message) {
-		on := s.cause(backend, m, peer.Stream{}).on()
+	return c.pending.RelayProgress(func(m wire.Message) {
+		on := s.cause(backend, m, peer.Origin{}).on()
 		s.tell(s.exposeTasks(backend, m), on)
 	})
 }

@@ -24,8 +24,8 @@ type earlyStatus struct {
 // keepStatus keeps a status of a task that is not known until the answer to the call that makes the
 // task: the call on whose stream the status came, or else the only one at the backend that asks for a
 // task. If there is no such call, or no room, the status is dropped.
-func (s *Session) keepStatus(backend string, m wire.Message, on peer.Stream) {
-	if on.Over || len(m.Raw()) > maxEarlySize {
+func (s *Session) keepStatus(backend string, m wire.Message, on peer.Origin) {
+	if on.CallEnded || len(m.Raw()) > maxEarlySize {
 		return
 	}
 	s.mu.Lock()
@@ -33,7 +33,7 @@ func (s *Session) keepStatus(backend string, m wire.Message, on peer.Stream) {
 	var maker *call
 	for c := s.flights.newest; c != nil; c = c.older {
 		switch {
-		case !c.task, c.Route.Backend != backend, on.Call != nil && on.Call.By != c:
+		case !c.task, c.Route.Backend != backend, on.Call != nil && on.Call.Tag != c:
 		case maker != nil:
 			return
 		default:

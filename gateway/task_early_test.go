@@ -21,7 +21,7 @@ func making(t *testing.T, calls int) (client, gh *mcptest.Peer, made []wire.Mess
 	list(t, client)
 	for i := range calls {
 		client.Sendf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"x","task":{}}}`, i)
-		made = append(made, gh.Asked("tools/call"))
+		made = append(made, gh.HandleRequest("tools/call"))
 	}
 	return client, gh, made
 }
@@ -38,7 +38,7 @@ func TestAStatusThatComesBeforeItsTaskFollowsTheAnswer(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			client, gh, made := making(t, 1)
 			client.Send(call("9", "x"))
-			plain := gh.Asked("tools/call")
+			plain := gh.HandleRequest("tools/call")
 			gh.Send(status("t", 1))
 			gh.Send(status("another", 1))
 			gh.Send(status("t", 2))
@@ -74,7 +74,7 @@ func TestAStatusThatComesBeforeItsTaskFollowsTheAnswer(t *testing.T) {
 			gh.Send(status("t", 1))
 			client.WantNothing()
 			client.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":0}}`)
-			gh.Told("notifications/cancelled")
+			gh.HandleNotification("notifications/cancelled")
 			gh.Reply(made[0].ID(), answer)
 			gh.Send(status("t", 2))
 			client.WantNothing()

@@ -109,13 +109,13 @@ func (c *call) begun(m wire.Message, stateless bool) (wire.Message, bool) {
 	unclear := cmp.Or(protocol.CheckTask(m.Part(wire.PartResult)), protocol.CheckCreateTaskResult(m.Part(wire.PartResult)))
 	switch {
 	case c.errand == nil || !c.errand.task:
-		c.giveIn(&peer.BadAnswer{Err: errUndeclared})
+		c.giveIn(&peer.BadResponseError{Err: errUndeclared})
 		return m, false
 	case unclear != nil:
-		c.giveIn(&peer.BadAnswer{Err: unclear})
+		c.giveIn(&peer.BadResponseError{Err: unclear})
 		return m, false
 	case own == "" || len(own) > maxRef:
-		c.giveIn(&peer.BadAnswer{Err: errNameless})
+		c.giveIn(&peer.BadResponseError{Err: errNameless})
 		return m, false
 	}
 	made := m.Part(wire.PartResult)
@@ -178,7 +178,7 @@ func (c *call) sendOfJob() {
 // do returns what a request about the task is answered with: in the words of the stateless
 // era, by the id that the client knows. The guest asks: what the task asks it must have
 // declared, or the answer is what it would have to declare.
-func (j *job) do(ctx context.Context, m wire.Message, guest *guest) peer.Answer {
+func (j *job) do(ctx context.Context, m wire.Message, guest *guest) peer.Response {
 	a := j.tell(ctx, m, guest)
 	task := a.Part(wire.PartResult)
 	if a.Err != nil || task == nil || m.Method() != string(mcp.MethodTasksGet) {
@@ -186,21 +186,21 @@ func (j *job) do(ctx context.Context, m wire.Message, guest *guest) peer.Answer 
 	}
 	o, err := protocol.ReadTaskOutcome(task)
 	if err != nil {
-		return peer.Answer{Err: &peer.BadAnswer{Err: err}}
+		return peer.Response{Err: &peer.BadResponseError{Err: err}}
 	}
 	if err := excess(j.backend, guest.stamp.Capabilities, o.Inputs); err != nil {
-		return peer.Answer{Err: err}
+		return peer.Response{Err: err}
 	}
 	return a
 }
 
 // tell is do for what need not be fit for the guest.
-func (j *job) tell(ctx context.Context, m wire.Message, guest *guest) peer.Answer {
+func (j *job) tell(ctx context.Context, m wire.Message, guest *guest) peer.Response {
 	var responses []protocol.InputResponse
 	if m.Method() == methodUpdate {
 		var err *wire.Error
 		if _, responses, err = protocol.ParseTaskUpdate(m); err != nil {
-			return peer.Answer{Message: wire.NewErrorResponse("0", err)}
+			return peer.Response{Message: wire.NewErrorResponse("0", err)}
 		}
 	}
 	switch {
@@ -215,14 +215,14 @@ func (j *job) tell(ctx context.Context, m wire.Message, guest *guest) peer.Answe
 	return j.held.get(ctx)
 }
 
-func acknowledged() peer.Answer {
-	return peer.Answer{Message: wire.NewResult("0", []byte(protocol.CompleteResult))}
+func acknowledged() peer.Response {
+	return peer.Response{Message: wire.NewResult("0", []byte(protocol.CompleteResult))}
 }
 
 // relay asks a backend of the stateless era, whose words are the client's but for the id,
 // and for its own name in front of what it asks a person.
-func (j *job) relay(ctx context.Context, m wire.Message, owner string) peer.Answer {
-	a := j.g.inquireOfTask(ctx, j.backend, protocol.SetMessageTaskID(m, j.ref.id), &peer.Pending{Owner: owner})
+func (j *job) relay(ctx context.Context, m wire.Message, owner string) peer.Response {
+	a := j.g.inquireOfTask(ctx, j.backend, protocol.SetMessageTaskID(m, j.ref.id), &peer.Call{SessionID: owner})
 	get := m.Method() == string(mcp.MethodTasksGet)
 	result := a.Part(wire.PartResult)
 	if a.Err != nil || result == nil {
@@ -233,16 +233,16 @@ func (j *job) relay(ctx context.Context, m wire.Message, owner string) peer.Answ
 	}
 	switch kind, err := protocol.ParseResultType(result); {
 	case err != nil:
-		return peer.Answer{Err: &peer.BadAnswer{Err: err}}
+		return peer.Response{Err: &peer.BadResponseError{Err: err}}
 	case !get && kind == protocol.ResultComplete:
 		a.Message = protocol.StripInputRequired(protocol.SetMessageTaskID(a.Message, j.id)) // it need not say anything of it
 		return a
 	case kind != protocol.ResultComplete && !(get && kind == protocol.ResultTask): // examples of the extension have that
-		return peer.Answer{Err: unfit(kind)}
+		return peer.Response{Err: unfit(kind)}
 	}
 	j.g.jobs.renew(j, result)
 	signed := j.g.signed(j.backend, a.Message)
-	return peer.Answer{Message: wire.NewResult("0", protocol.SanitizeTask(signed.Part(wire.PartResult), j.id))}
+	return peer.Response{Message: wire.NewResult("0", protocol.SanitizeTask(signed.Part(wire.PartResult), j.id))}
 }
 
 // signed returns a result that may have inputRequests with the backend's name in front of
@@ -261,20 +261,20 @@ func (g *Gateway) signed(backend string, m wire.Message) wire.Message {
 
 // inquireOfTask is inquire for a request about a task. A result in which a client could read another
 // task than the gateway is an error.
-func (g *Gateway) inquireOfTask(ctx context.Context, backend string, m wire.Message, c *peer.Pending) peer.Answer {
+func (g *Gateway) inquireOfTask(ctx context.Context, backend string, m wire.Message, c *peer.Call) peer.Response {
 	a := g.inquire(ctx, backend, m, c)
 	if err := protocol.CheckTask(a.Part(wire.PartResult)); a.Err == nil && err != nil {
-		return peer.Answer{Err: &peer.BadAnswer{Err: err}}
+		return peer.Response{Err: &peer.BadResponseError{Err: err}}
 	}
 	return a
 }
 
 // inquire sends a request to a backend, and waits.
-func (g *Gateway) inquire(ctx context.Context, backend string, m wire.Message, c *peer.Pending) peer.Answer {
-	w := make(peer.Waiter, 1)
-	c.To = w
+func (g *Gateway) inquire(ctx context.Context, backend string, m wire.Message, c *peer.Call) peer.Response {
+	w := make(peer.ResponseChan, 1)
+	c.Handler = w
 	g.Backends.Send(backend, m, c)
-	var a peer.Answer
+	var a peer.Response
 	select {
 	case a = <-w:
 	case <-ctx.Done():

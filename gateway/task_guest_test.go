@@ -40,7 +40,7 @@ func working(t *testing.T, o settings) (h *house, client, gh *mcptest.Peer) {
 func begin(t *testing.T, client, gh *mcptest.Peer, more string) string {
 	t.Helper()
 	client.Send(request(`"make"`, "tools/call", `"name":"job","task":{"ttl":7},`, tasky))
-	m := gh.Asked("tools/call")
+	m := gh.HandleRequest("tools/call")
 	if task, _ := wire.Lookup(m.Part(wire.PartParams), "task"); string(task) != "{}" {
 		t.Errorf("sent with task %s", task)
 	}
@@ -72,7 +72,7 @@ func about(id, method, task, more string) string {
 // for the serverInfo.
 func get(client, gh *mcptest.Peer, task, classic string) {
 	client.Send(about(`"get"`, "tasks/get", task, ""))
-	m := gh.Asked("tasks/get")
+	m := gh.HandleRequest("tasks/get")
 	gh.Reply(m.ID(), classic)
 }
 
@@ -102,7 +102,7 @@ func TestGuestTasks_OfASessionEraBackend(t *testing.T) {
 		want(t, "working", told(client), `{"resultType":"complete","status":"working","ttlMs":60000,"taskId":`+task+`}`)
 
 		get(client, gh, task, `{"taskId":"t1","status":"failed","ttl":60000}`)
-		m := gh.Asked("tasks/result")
+		m := gh.HandleRequest("tasks/result")
 		if want := `{"taskId":"t1"}`; string(m.Part(wire.PartParams)) != want {
 			t.Errorf("tasks/result with %s", m.Part(wire.PartParams))
 		}
@@ -142,7 +142,7 @@ func testQuestionsOfATask(t *testing.T, solo bool) {
 	task := begin(t, client, gh, "")
 	waits := `{"taskId":"t1","status":"input_required","ttl":60000}`
 	get(client, gh, task, waits)
-	result := gh.Asked("tasks/result")
+	result := gh.HandleRequest("tasks/result")
 	const related = `"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t1"}}`
 	gh.Send(`{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"Who?",` + related + `}}`)
 	gh.Send(`{"jsonrpc":"2.0","id":"s","method":"sampling/createMessage","params":{"x":1.0,` + related + `}}`)
@@ -174,7 +174,7 @@ func TestGuestTasks_NoQuestionAndAnError(t *testing.T) {
 		_, client, gh := working(t, settings{solo: true})
 		task := begin(t, client, gh, "")
 		get(client, gh, task, `{"taskId":"t1","status":"input_required","ttl":null}`)
-		result := gh.Asked("tasks/result")
+		result := gh.HandleRequest("tasks/result")
 		want(t, "nothing asked", told(client), `{"resultType":"complete","status":"working","ttlMs":null,"taskId":`+task+`}`)
 		gh.Fail(result.ID(), `{"code":-32000,"message":"no","data":1.0}`)
 		get(client, gh, task, `{"taskId":"t1","status":"failed","ttl":null}`)
@@ -188,7 +188,7 @@ func TestGuestTasks_Cancel(t *testing.T) {
 		_, client, gh := working(t, settings{solo: true})
 		task := begin(t, client, gh, "")
 		client.Send(about("1", "tasks/cancel", task, ""))
-		gh.Reply(gh.Asked("tasks/cancel").ID(), `{"taskId":"t1","status":"cancelled","ttl":60000}`)
+		gh.Reply(gh.HandleRequest("tasks/cancel").ID(), `{"taskId":"t1","status":"cancelled","ttl":60000}`)
 		want(t, "cancel", told(client), `{"resultType":"complete"}`)
 		client.Send(about("1", "tasks/get", task, ""))
 		want(t, "get", told(client), `{"resultType":"complete","status":"cancelled","ttlMs":60000,"taskId":`+task+`}`)
@@ -196,7 +196,7 @@ func TestGuestTasks_Cancel(t *testing.T) {
 
 		task = begin(t, client, gh, "")
 		client.Send(about("1", "tasks/cancel", task, ""))
-		gh.Fail(gh.Asked("tasks/cancel").ID(), `{"code":-32602,"message":"it has ended"}`)
+		gh.Fail(gh.HandleRequest("tasks/cancel").ID(), `{"code":-32602,"message":"it has ended"}`)
 		want(t, "cancel", told(client), `{"resultType":"complete"}`)
 	})
 }
@@ -220,7 +220,7 @@ func TestGuestTasks_Undeclared(t *testing.T) {
 				can = tasky
 			}
 			client.Send(request("1", "tools/call", `"name":"`+tool+`",`, can))
-			m := gh.Asked("tools/call")
+			m := gh.HandleRequest("tools/call")
 			if want := `{"name":"` + tool + `","_meta":{}}`; string(m.Part(wire.PartParams)) != want {
 				t.Errorf("%s was called with %s", tool, m.Part(wire.PartParams))
 			}
@@ -278,7 +278,7 @@ func TestGuestTasks_AreThePrincipals(t *testing.T) {
 		conn, again := mcptest.Open(t, "again")
 		go h.gateway.Serve(context.Background(), "", "", conn)
 		again.Send(request("1", "tasks/get", `"taskId":`+task+`,`, `{"extensions":{"io.modelcontextprotocol/tasks":{}}}`))
-		gh.Reply(gh.Asked("tasks/get").ID(), `{"taskId":"t1","status":"working"}`)
+		gh.Reply(gh.HandleRequest("tasks/get").ID(), `{"taskId":"t1","status":"working"}`)
 		want(t, "again", told(again), `{"resultType":"complete","status":"working","ttlMs":null,"taskId":`+task+`}`)
 	})
 }
@@ -297,7 +297,7 @@ func TestGuestTasks_KeepTheirLine(t *testing.T) {
 		client.Send(request(`"make"`, "tools/call", `"name":"job",`, tasky))
 		gh := h.backend("gh")
 		gh.Greet(taskful)
-		gh.Reply(gh.Asked("tools/call").ID(), `{"task":{"taskId":"t1","status":"working","ttl":3600000}}`)
+		gh.Reply(gh.HandleRequest("tools/call").ID(), `{"task":{"taskId":"t1","status":"working","ttl":3600000}}`)
 		task := made(t, client)
 		client.Close()
 		time.Sleep(30 * time.Minute)
@@ -306,7 +306,7 @@ func TestGuestTasks_KeepTheirLine(t *testing.T) {
 		}
 		client, _ = h.client()
 		get(client, gh, task, `{"taskId":"t1","status":"input_required","ttl":3600000}`)
-		gh.Asked("tasks/result")
+		gh.HandleRequest("tasks/result")
 		gh.Send(`{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"Who?"}}`)
 		if got := told(client); !strings.Contains(got, `[gh] Who?`) {
 			t.Errorf("told %s", got)
@@ -318,7 +318,7 @@ func TestGuestTasks_KeepTheirLine(t *testing.T) {
 			t.Error("the line is open after the task's life")
 		}
 		gh.Want(`{"jsonrpc":"2.0","id":"e","result":{"action":"cancel"}}`)
-		gh.Told("notifications/cancelled")
+		gh.HandleNotification("notifications/cancelled")
 		if n := h.gateway.Jobs(); n != 0 {
 			t.Errorf("%d tasks are left", n)
 		}
@@ -333,7 +333,7 @@ func TestGuestTasks_AreBounded(t *testing.T) {
 		first := ""
 		for i := range most {
 			client.Send(request("1", "tools/call", `"name":"job",`, tasky))
-			gh.Reply(gh.Asked("tools/call").ID(), fmt.Sprintf(`{"task":{"taskId":"t%d","status":"working"}}`, i))
+			gh.Reply(gh.HandleRequest("tools/call").ID(), fmt.Sprintf(`{"task":{"taskId":"t%d","status":"working"}}`, i))
 			if task := made(t, client); i == 0 {
 				first = task
 			}
@@ -344,10 +344,10 @@ func TestGuestTasks_AreBounded(t *testing.T) {
 		}
 		gh.WantNothing()
 		client.Send(about("1", "tasks/cancel", first, ""))
-		gh.Reply(gh.Asked("tasks/cancel").ID(), `{"taskId":"t0","status":"cancelled"}`)
+		gh.Reply(gh.HandleRequest("tasks/cancel").ID(), `{"taskId":"t0","status":"cancelled"}`)
 		told(client)
 		client.Send(request("1", "tools/call", `"name":"job",`, tasky))
-		gh.Reply(gh.Asked("tools/call").ID(), `{"content":[]}`) // it likes to make no task of it
+		gh.Reply(gh.HandleRequest("tools/call").ID(), `{"content":[]}`) // it likes to make no task of it
 		client.Want(complete("1", `"content":[]}`))
 		begin(t, client, gh, "")
 		if n := h.gateway.Jobs(); n != most {
@@ -363,15 +363,15 @@ func TestGuestTasks_Listen(t *testing.T) {
 		task := begin(t, client, gh, `,"pollInterval":60000`)
 		client.Send(request(`"l"`, "subscriptions/listen", `"notifications":{"taskIds":[`+task+`,"other",`+task+`]},`, tasky))
 		state := `"taskId":"t1","pollInterval":60000}`
-		gh.Reply(gh.Asked("tasks/get").ID(), `{"status":"working",`+state)
-		ack := client.Told("notifications/subscriptions/acknowledged")
+		gh.Reply(gh.HandleRequest("tasks/get").ID(), `{"status":"working",`+state)
+		ack := client.HandleNotification("notifications/subscriptions/acknowledged")
 		if got, _ := wire.Lookup(ack.Part(wire.PartParams), "notifications"); string(got) != `{"taskIds":[`+task+`]}` {
 			t.Errorf("acknowledged %s", got)
 		}
 		client.WantNothing()
 		gh.Send(`{"jsonrpc":"2.0","method":"notifications/tasks/status","params":{"status":"completed","taskId":"t1"}}`)
-		gh.Reply(gh.Asked("tasks/get").ID(), `{"status":"completed",`+state)
-		gh.Reply(gh.Asked("tasks/result").ID(), `{"content":[]}`)
+		gh.Reply(gh.HandleRequest("tasks/get").ID(), `{"status":"completed",`+state)
+		gh.Reply(gh.HandleRequest("tasks/result").ID(), `{"content":[]}`)
 		client.Want(`{"jsonrpc":"2.0","method":"notifications/tasks","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":"l"},"result":{"content":[]},"status":"completed","ttlMs":null,"pollIntervalMs":60000,"taskId":` + task + `}}`)
 		time.Sleep(time.Hour)
 		gh.WantNothing()

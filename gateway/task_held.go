@@ -33,14 +33,14 @@ type held struct {
 type fetch struct {
 	h       *held
 	early   bool // asked for before the task had ended
-	pending peer.Pending
+	pending peer.Call
 	done    chan struct{}
-	answer  peer.Answer // once it is done
+	answer  peer.Response // once it is done
 	stored  int         // bytes of it for which there was room
 }
 
 // get returns the task as it is now.
-func (h *held) get(ctx context.Context) peer.Answer {
+func (h *held) get(ctx context.Context) peer.Response {
 	if task, o, ok := h.kept(); ok {
 		return h.tell(task, o)
 	}
@@ -56,7 +56,7 @@ func (h *held) get(ctx context.Context) peer.Answer {
 	case protocol.TaskCompleted, protocol.TaskFailed:
 		f, err := h.await(ctx)
 		if err != nil {
-			return peer.Answer{Err: err}
+			return peer.Response{Err: err}
 		}
 		if f != nil {
 			o = f.outcome()
@@ -73,16 +73,16 @@ func (h *held) get(ctx context.Context) peer.Answer {
 	return h.tell(task, o)
 }
 
-func (h *held) tell(task []byte, o protocol.TaskOutcome) peer.Answer {
+func (h *held) tell(task []byte, o protocol.TaskOutcome) peer.Response {
 	if o.Error != nil {
 		o.Error = protocol.ErrorToModern(o.Error, string(mcp.MethodToolsCall))
 	}
-	return peer.Answer{Message: wire.NewResult("0", protocol.SetTaskID(protocol.TaskToModern(task, o), h.j.id))}
+	return peer.Response{Message: wire.NewResult("0", protocol.SetTaskID(protocol.TaskToModern(task, o), h.j.id))}
 }
 
 // inquire asks about the task, on behalf of the guest that has made it.
-func (h *held) inquire(ctx context.Context, method mcp.MCPMethod) peer.Answer {
-	return h.j.g.inquireOfTask(ctx, h.j.backend, h.request(method), &peer.Pending{Owner: h.j.guest.id})
+func (h *held) inquire(ctx context.Context, method mcp.MCPMethod) peer.Response {
+	return h.j.g.inquireOfTask(ctx, h.j.backend, h.request(method), &peer.Call{SessionID: h.j.guest.id})
 }
 
 func (h *held) request(method mcp.MCPMethod) wire.Message {
@@ -166,8 +166,8 @@ func (h *held) open(early bool) *fetch {
 	fresh := f == nil
 	if fresh {
 		f = &fetch{h: h, early: early, done: make(chan struct{})}
-		f.pending.To, f.pending.By, f.pending.Owner = f, f, h.j.guest.id
-		f.pending.Hold() // it is answered when the task has ended: no limit of time is for that
+		f.pending.Handler, f.pending.Tag, f.pending.SessionID = f, f, h.j.guest.id
+		f.pending.PauseTimeout() // it is answered when the task has ended: no limit of time is for that
 		if h.over {
 			f.answer.Err = peer.ErrCancelled
 			close(f.done)
@@ -188,13 +188,13 @@ func (f *fetch) outcome() protocol.TaskOutcome {
 	return protocol.TaskOutcome{Result: f.answer.Part(wire.PartResult), Error: f.answer.Part(wire.PartError)}
 }
 
-// Progressed implements peer.Asker.
-func (f *fetch) Progressed(wire.Message) {}
+// Progressed implements peer.ResponseHandler.
+func (f *fetch) OnProgress(wire.Message) {}
 
-// Done implements peer.Asker. After a failure, and if there is no room for the answer, the
+// Done implements peer.ResponseHandler. After a failure, and if there is no room for the answer, the
 // next who needs it asks anew.
-func (f *fetch) Done(m wire.Message, err error) {
-	f.answer = peer.Answer{Message: m, Err: err}
+func (f *fetch) OnResponse(m wire.Message, err error) {
+	f.answer = peer.Response{Message: m, Err: err}
 	h := f.h
 	h.mu.Lock()
 	var asked []*need
@@ -237,7 +237,7 @@ func (h *held) changed() <-chan struct{} {
 
 // cancel asks the backend to end the task. That it has ended already is no failure, nor
 // that the backend cannot: it is a wish.
-func (h *held) cancel(ctx context.Context) peer.Answer {
+func (h *held) cancel(ctx context.Context) peer.Response {
 	if _, _, ended := h.kept(); ended || !h.j.g.Backends.View().HasCapability(h.j.backend, "tasks", "cancel") {
 		return acknowledged()
 	}

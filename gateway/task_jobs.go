@@ -26,7 +26,7 @@ type job struct {
 	stateless bool   // the backend is
 	guest     *guest // for whom it was made; it stays while a backend of the session era has the task
 	made      time.Time
-	trail     *peer.Trail // keeps the backend from taking what it asks for somebody else's
+	trail     *peer.ProgressRelay // keeps the backend from taking what it asks for somebody else's
 
 	held held // of a backend of the session era
 
@@ -116,10 +116,10 @@ func (t *jobs) add(c *call, own string, stateless bool, made []byte) *job {
 		stateless: stateless, guest: c.guest, made: time.Now(),
 	}
 	j.held.j, j.held.news = j, make(chan struct{})
-	j.trail = &peer.Trail{}
+	j.trail = &peer.ProgressRelay{}
 	if !stateless {
 		j.guest.stayOn()
-		j.trail = c.pending.Trail(func(wire.Message) {}) // "progress" is not of the extension
+		j.trail = c.pending.RelayProgress(func(wire.Message) {}) // "progress" is not of the extension
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -144,7 +144,7 @@ func (t *jobs) renew(j *job, task []byte) {
 }
 
 // lost notes that a backend does not know a task any more: then it may make room.
-func (j *job) lost(a peer.Answer) {
+func (j *job) lost(a peer.Response) {
 	if a.Err == nil && wire.ReadError(a.Part(wire.PartError)).Code == wire.CodeInvalidParams {
 		j.g.jobs.mu.Lock()
 		defer j.g.jobs.mu.Unlock()
@@ -199,7 +199,7 @@ func without(all []*job, j *job) []*job {
 
 // end lets go of what a task has that was taken out.
 func (j *job) end() {
-	j.trail.End()
+	j.trail.Stop()
 	if !j.stateless {
 		j.held.end()
 		j.guest.leave()

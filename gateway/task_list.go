@@ -36,7 +36,7 @@ func (s *Session) listTasks(r *peer.Request) {
 		}
 	}
 	ctx, cancel := context.WithTimeout(s.ctx, listing)
-	if !r.Own(withdrawal(cancel)) {
+	if !r.OnCancel(withdrawal(cancel)) {
 		cancel()
 		return
 	}
@@ -61,8 +61,8 @@ func (s *Session) listTasks(r *peer.Request) {
 // withdrawal is the Owner of a request for which a context stands: it ends that.
 type withdrawal context.CancelFunc
 
-// Cancelled implements peer.Owner.
-func (end withdrawal) Cancelled([]byte) { end() }
+// Cancelled implements peer.CancelHandler.
+func (end withdrawal) HandleCancel([]byte) { end() }
 
 // tasksAt returns the session's tasks as a backend lists them.
 func (s *Session) tasksAt(ctx context.Context, backend string) [][]byte {
@@ -125,7 +125,7 @@ func (s *Session) tasksPursued(ctx context.Context) (all [][]byte) {
 
 func (s *Session) lookAt(ctx context.Context, p *pursuit) {
 	m := wire.NewRequest("0", "tasks/get", aboutTask(p.id))
-	a := s.g.inquireOfTask(ctx, p.backend, m, &peer.Pending{Owner: s.id, Tasks: true})
+	a := s.g.inquireOfTask(ctx, p.backend, m, &peer.Call{SessionID: s.id, AllowTask: true})
 	if task := a.Part(wire.PartResult); a.Err == nil && task != nil {
 		p.heard(protocol.TaskToLegacy(task))
 		s.taskIs(p.backend, p.id, protocol.TaskStatus(task))
@@ -151,6 +151,6 @@ func (s *Session) exposeListed(backend string, one []byte) ([]byte, bool) {
 }
 
 // inquire asks a backend something on the session's own behalf, and waits.
-func (s *Session) inquire(ctx context.Context, backend string, m wire.Message) peer.Answer {
-	return s.g.inquire(ctx, backend, m, &peer.Pending{Owner: s.id})
+func (s *Session) inquire(ctx context.Context, backend string, m wire.Message) peer.Response {
+	return s.g.inquire(ctx, backend, m, &peer.Call{SessionID: s.id})
 }

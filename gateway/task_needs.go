@@ -74,7 +74,7 @@ func (h *held) ask(r *peer.Request) {
 	switch {
 	case !ok:
 		decline(r, wire.Errorf(wire.CodeInternalError, "The task has ended, or has asked too much at one time"))
-	case !r.Own(n):
+	case !r.OnCancel(n):
 		n.take() // the backend is gone
 	}
 }
@@ -91,8 +91,8 @@ func (n *need) take() bool {
 	return true
 }
 
-// Cancelled implements peer.Owner: the backend has taken the question back.
-func (n *need) Cancelled([]byte) { n.take() }
+// Cancelled implements peer.CancelHandler: the backend has taken the question back.
+func (n *need) HandleCancel([]byte) { n.take() }
 
 func (n *need) refuse() {
 	decline(n.r, wire.Errorf(wire.CodeInternalError, "The client has not answered, and the task is over"))
@@ -119,9 +119,9 @@ func (h *held) update(responses []protocol.InputResponse) {
 
 // jobOf returns the task of a guest's to which something belongs that a backend says, nil
 // if it does not say.
-func (v *guest) jobOf(backend string, m wire.Message, on peer.Stream) *job {
+func (v *guest) jobOf(backend string, m wire.Message, on peer.Origin) *job {
 	if on.Call != nil {
-		if f, ok := on.Call.By.(*fetch); ok && f.h.j.guest == v {
+		if f, ok := on.Call.Tag.(*fetch); ok && f.h.j.guest == v {
 			return f.h.j
 		}
 	}

@@ -17,7 +17,7 @@ import (
 
 // A pursuit is what a session knows of a task at a backend of the stateless era, which
 // makes tasks where it likes: the gateway declares the extension for clients that have a
-// session (peer.Pending.Tasks). One that has asked for a task is given it, by the id that
+// session (peer.Call.Tasks). One that has asked for a task is given it, by the id that
 // [tasks] has for it. One that has not waits for its answer: the task is pursued to its
 // end, for as long as that takes.
 //
@@ -81,12 +81,12 @@ func (c *call) settle(ctx context.Context, m wire.Message) {
 		return
 	}
 	if err := protocol.CheckTask(made); err != nil {
-		c.giveIn(&peer.BadAnswer{Err: err})
+		c.giveIn(&peer.BadResponseError{Err: err})
 		return
 	}
 	own := protocol.TaskID(made)
 	if own == "" || len(own) > maxRef {
-		c.giveIn(&peer.BadAnswer{Err: errNameless})
+		c.giveIn(&peer.BadResponseError{Err: errNameless})
 		return
 	}
 	p := &pursuit{ref: ref{c.Route.Backend, own}}
@@ -136,7 +136,7 @@ func (c *call) chase(ctx context.Context, p *pursuit, task []byte) (wire.Message
 		missed, task = 0, a.Part(wire.PartResult)
 		o, err := protocol.ReadTaskOutcome(task)
 		if err != nil {
-			c.giveIn(&peer.BadAnswer{Err: err})
+			c.giveIn(&peer.BadResponseError{Err: err})
 			return wire.Message{}, false
 		}
 		if _, final := p.last(); final {
@@ -206,14 +206,14 @@ func (p *pursuit) release() {
 }
 
 // inquire asks a backend of the stateless era about a task.
-func (c *call) inquire(ctx context.Context, p *pursuit, method string, params []byte) peer.Answer {
-	return c.s.g.inquireOfTask(ctx, p.backend, wire.NewRequest("0", method, params), &peer.Pending{Owner: c.s.id, Tasks: true})
+func (c *call) inquire(ctx context.Context, p *pursuit, method string, params []byte) peer.Response {
+	return c.s.g.inquireOfTask(ctx, p.backend, wire.NewRequest("0", method, params), &peer.Call{SessionID: c.s.id, AllowTask: true})
 }
 
 // drop has a backend give a task up, for whose end nobody waits.
 func (c *call) drop(p *pursuit) {
 	m := wire.NewRequest("0", string(mcp.MethodTasksCancel), aboutTask(p.id))
-	c.s.g.Backends.Send(p.backend, m, &peer.Pending{To: make(peer.Waiter, 1), Owner: c.s.id, Tasks: true})
+	c.s.g.Backends.Send(p.backend, m, &peer.Call{Handler: make(peer.ResponseChan, 1), SessionID: c.s.id, AllowTask: true})
 }
 
 // noticeOf tells a client of the status of a task that it knows.

@@ -80,7 +80,7 @@ func TestPursuit_Questions(t *testing.T) {
 				asked = 2
 			}
 			for range asked {
-				m := client.Asked("elicitation/create")
+				m := client.HandleRequest("elicitation/create")
 				if text, _ := wire.Lookup(m.Part(wire.PartParams), "message"); !strings.HasPrefix(string(text), `"[jobs] `) {
 					t.Errorf("asked %s", m.Raw())
 				}
@@ -114,14 +114,14 @@ func TestPursuit_IsTakenBack(t *testing.T) {
 				h, server, client := session(t, settings{}, `{"elicitation":{}}`)
 				client.Send(use("1", "slow_compute", `{"seconds":3600}`, ""))
 				client.Send(use("2", "confirm_delete", `{"filename":"f"}`, ""))
-				client.Asked("elicitation/create")
+				client.HandleRequest("elicitation/create")
 				take(client)
 				time.Sleep(time.Minute)
 				if n := server.Running(); n != 0 {
 					t.Errorf("%d tasks go on", n)
 				}
 				if what == "cancelled" {
-					client.Told("notifications/cancelled") // of the question
+					client.HandleNotification("notifications/cancelled") // of the question
 					client.WantNothing()
 				}
 				if records := h.audit(); len(records) != 2 || !strings.Contains(records[0], "outcome=cancelled") || !strings.Contains(records[1], "outcome=cancelled") {
@@ -185,7 +185,7 @@ func TestPursuit_TasksThatWereAskedFor(t *testing.T) {
 		for _, id := range []string{"a", "b"} {
 			client.Sendf(`{"jsonrpc":"2.0","id":%q,"method":"tasks/result","params":{"taskId":%q}}`, id, asks)
 		}
-		m := client.Asked("elicitation/create")
+		m := client.HandleRequest("elicitation/create")
 		if meta, _ := wire.Lookup(m.Part(wire.PartParams), "_meta"); string(meta) != `{"io.modelcontextprotocol/related-task":{"taskId":"`+asks+`"}}` {
 			t.Errorf("asked with _meta %s", meta)
 		}
@@ -228,14 +228,14 @@ func TestPursuit_WhoWaitsMayLeave(t *testing.T) {
 		value, _ := wire.Lookup(client.Message().Part(wire.PartResult), "task", "taskId")
 		wait := func(id string) {
 			client.Sendf(`{"jsonrpc":"2.0","id":%s,"method":"tasks/result","params":{"taskId":%s}}`, id, value)
-			client.Told("notifications/tasks/status")
+			client.HandleNotification("notifications/tasks/status")
 		}
 		wait("2")
-		client.Asked("elicitation/create")
+		client.HandleRequest("elicitation/create")
 		client.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`)
-		client.Told("notifications/cancelled")
+		client.HandleNotification("notifications/cancelled")
 		client.Sendf(`{"jsonrpc":"2.0","id":3,"method":"tasks/result","params":{"taskId":%s}}`, value)
-		client.Reply(client.Asked("elicitation/create").ID(), `{"action":"decline"}`)
+		client.Reply(client.HandleRequest("elicitation/create").ID(), `{"action":"decline"}`)
 		for m := client.Message(); ; m = client.Message() {
 			if m.Method() == "notifications/tasks/status" {
 				continue

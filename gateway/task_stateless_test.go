@@ -133,12 +133,12 @@ func TestStatelessTasks_Listen(t *testing.T) {
 		_, _, client := visitor(t)
 		task, other := start(t, client, "confirm_delete", `{"filename":"f"}`), start(t, client, "slow_compute", `{"seconds":60}`)
 		client.Send(request(`"l"`, "subscriptions/listen", `"notifications":{"taskIds":[`+task+`,`+other+`]},`, tasky))
-		client.Told("notifications/subscriptions/acknowledged")
+		client.HandleNotification("notifications/subscriptions/acknowledged")
 		field := func(m wire.Message, path ...string) string {
 			value, _ := wire.Lookup(m.Part(wire.PartParams), path...)
 			return string(value)
 		}
-		m := client.Told("notifications/tasks")
+		m := client.HandleNotification("notifications/tasks")
 		want(t, "id", field(m, "taskId"), task)
 		want(t, "status", field(m, "status"), `"input_required"`)
 		want(t, "question", field(m, "inputRequests", "confirm", "params", "message"), `"[jobs] Delete f?"`)
@@ -147,7 +147,7 @@ func TestStatelessTasks_Listen(t *testing.T) {
 		client.Send(about("1", "tasks/update", task, `"inputResponses":{"confirm":{"action":"accept","content":{"confirm":"yes"}}},`))
 		told(client)
 		for status := ""; status != `"completed"`; {
-			status = field(client.Told("notifications/tasks"), "status")
+			status = field(client.HandleNotification("notifications/tasks"), "status")
 		}
 		client.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"l"}}`)
 		time.Sleep(2 * time.Minute)

@@ -103,5 +103,5 @@ func (t *ticker) tick(task []byte) {
 	if wire.Unquote(literal) != "" {
 		put = append(put, wire.Member{Key: "message", Text: literal})
 	}
-	t.c.r.Tell(wire.NewNotification("notifications/progress", wire.EditObject(nil, nil, put...)))
+	t.c.r.Notify(wire.NewNotification("notifications/progress", wire.EditObject(nil, nil, put...)))
 }

@@ -25,7 +25,7 @@ func relaying(t *testing.T, more string) (client, gh *mcptest.Peer, task, made s
 	gh.List(mcptest.Tools("ask"))
 	client.Message()
 	client.Send(request("1", "tools/call", `"name":"ask",`, tasky))
-	gh.Reply(gh.Asked("tools/call").ID(), `{"resultType":"task","taskId":"t1",`+ofTask+more+`}`)
+	gh.Reply(gh.HandleRequest("tools/call").ID(), `{"resultType":"task","taskId":"t1",`+ofTask+more+`}`)
 	m := client.Message()
 	rest := wire.EditObject(m.Part(wire.PartResult), func(key string) bool { return key == "_meta" || key == "taskId" })
 	return client, gh, taskIn(t, m), string(rest)
@@ -114,7 +114,7 @@ func TestTaskWords_OfAcknowledgements(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					client, gh, task, _ := relaying(t, `,"status":"working"`)
 					client.Send(about("1", method, task, `"inputResponses":{"a":{}},`))
-					gh.Reply(gh.Asked(method).ID(), says)
+					gh.Reply(gh.HandleRequest(method).ID(), says)
 					got := strings.ReplaceAll(told(client), task, `"T"`)
 					if want[0] == '{' && got != want || want[0] != '{' && !strings.HasPrefix(got, `{"code":-32603,"message":"backend gh: its answer is unusable: `+want) {
 						t.Errorf("told %s\nwant %s", got, want)
@@ -151,7 +151,7 @@ func TestTaskWords_TheRequestDeclares(t *testing.T) {
 		client, gh, task, _ := relaying(t, `,"status":"working"`)
 		ask := func(can string) string {
 			client.Send(request("1", "tasks/get", `"taskId":`+task+`,`, can))
-			gh.Reply(gh.Asked("tasks/get").ID(), asks)
+			gh.Reply(gh.HandleRequest("tasks/get").ID(), asks)
 			return told(client)
 		}
 		if got := ask(less); !strings.Contains(got, `"code":-32021`) || !strings.Contains(got, `"data":{"requiredCapabilities":{"sampling":{}}}`) {
@@ -161,11 +161,11 @@ func TestTaskWords_TheRequestDeclares(t *testing.T) {
 			t.Errorf("told %s", got)
 		}
 		client.Send(request(`"l"`, "subscriptions/listen", `"notifications":{"taskIds":[`+task+`]},`, less))
-		gh.Reply(gh.Asked("tasks/get").ID(), asks)
-		client.Told("notifications/subscriptions/acknowledged")
+		gh.Reply(gh.HandleRequest("tasks/get").ID(), asks)
+		client.HandleNotification("notifications/subscriptions/acknowledged")
 		client.WantNothing()
-		gh.Reply(gh.Asked("tasks/get").ID(), `{"taskId":"t1","status":"cancelled"}`)
-		if m := client.Told("notifications/tasks"); !strings.Contains(string(m.Raw()), `"cancelled"`) {
+		gh.Reply(gh.HandleRequest("tasks/get").ID(), `{"taskId":"t1","status":"cancelled"}`)
+		if m := client.HandleNotification("notifications/tasks"); !strings.Contains(string(m.Raw()), `"cancelled"`) {
 			t.Errorf("told %s", m.Raw())
 		}
 	})
@@ -177,13 +177,13 @@ func TestTaskWords_TheRequestDeclares(t *testing.T) {
 			t.Errorf("told %s", got)
 		}
 		get(client, gh, task, `{"taskId":"t1","status":"input_required"}`)
-		gh.Asked("tasks/result")
+		gh.HandleRequest("tasks/result")
 		gh.Send(`{"jsonrpc":"2.0","id":"s","method":"sampling/createMessage","params":{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t1"}}}}`)
 		if got := told(client); !strings.Contains(got, `"inputRequests":{"q1"`) {
 			t.Errorf("told %s", got)
 		}
 		client.Send(request("1", "tasks/get", `"taskId":`+task+`,`, less))
-		gh.Reply(gh.Asked("tasks/get").ID(), `{"taskId":"t1","status":"input_required"}`)
+		gh.Reply(gh.HandleRequest("tasks/get").ID(), `{"taskId":"t1","status":"input_required"}`)
 		if got := told(client); !strings.Contains(got, `"code":-32021`) {
 			t.Errorf("told %s", got)
 		}
@@ -201,7 +201,7 @@ func TestTaskWords_AnEndWithoutAResult(t *testing.T) {
 		works := `{"resultType":"complete","status":"working","ttlMs":null,"taskId":` + task + `}`
 		began := time.Now()
 		get(client, gh, task, ended)
-		result := gh.Asked("tasks/result")
+		result := gh.HandleRequest("tasks/result")
 		want(t, "unknown", told(client), works)
 		if waited := time.Since(began); waited != time.Second {
 			t.Errorf("told after %v", waited)
@@ -219,17 +219,17 @@ func TestTaskWords_AnEndWithoutAResult(t *testing.T) {
 		task := begin(t, client, gh, "")
 		works := `{"resultType":"complete","status":"working","ttlMs":null,"taskId":` + task + `}`
 		get(client, gh, task, `{"taskId":"t1","status":"input_required"}`)
-		early := gh.Asked("tasks/result")
+		early := gh.HandleRequest("tasks/result")
 		want(t, "nothing asked", told(client), works)
 		get(client, gh, task, ended)
 		time.Sleep(time.Second / 2)
 		client.Send(about(`"too"`, "tasks/get", task, ""))
-		gh.Reply(gh.Asked("tasks/get").ID(), ended)
+		gh.Reply(gh.HandleRequest("tasks/get").ID(), ended)
 		want(t, "unknown", told(client), works)
-		if m := gh.Told("notifications/cancelled"); m.RequestID() != early.ID() {
+		if m := gh.HandleNotification("notifications/cancelled"); m.RequestID() != early.ID() {
 			t.Errorf("cancelled %s", m.Raw())
 		}
-		gh.Reply(gh.Asked("tasks/result").ID(), `{"content":[]}`) // for who waits still
+		gh.Reply(gh.HandleRequest("tasks/result").ID(), `{"content":[]}`) // for who waits still
 		want(t, "known", told(client), `{"resultType":"complete","result":{"content":[]},"status":"completed","ttlMs":null,"taskId":`+task+`}`)
 		gh.WantNothing()
 	})
@@ -241,7 +241,7 @@ func TestTaskWords_TheCodeOfAFailure(t *testing.T) {
 		_, client, gh := working(t, settings{solo: true})
 		task := begin(t, client, gh, "")
 		get(client, gh, task, `{"taskId":"t1","status":"failed"}`)
-		gh.Fail(gh.Asked("tasks/result").ID(), `{"code":-32042,"message":"own words","data":{}}`)
+		gh.Fail(gh.HandleRequest("tasks/result").ID(), `{"code":-32042,"message":"own words","data":{}}`)
 		want(t, "failed", told(client), `{"resultType":"complete","error":{"code":-32603,"message":"own words","data":{}},"status":"failed","ttlMs":null,"taskId":`+task+`}`)
 	})
 }
@@ -255,7 +255,7 @@ func TestTaskWords_AnEndInTheLastMoment(t *testing.T) {
 			_, client, gh := working(t, settings{solo: true})
 			task := begin(t, client, gh, "")
 			get(client, gh, task, `{"taskId":"t1","status":"input_required"}`)
-			early := gh.Asked("tasks/result")
+			early := gh.HandleRequest("tasks/result")
 			told(client)
 			go func() {
 				time.Sleep(time.Second)
@@ -264,7 +264,7 @@ func TestTaskWords_AnEndInTheLastMoment(t *testing.T) {
 			get(client, gh, task, ended)
 			time.Sleep(time.Second / 2)
 			client.Send(about(`"too"`, "tasks/get", task, ""))
-			gh.Reply(gh.Asked("tasks/get").ID(), ended)
+			gh.Reply(gh.HandleRequest("tasks/get").ID(), ended)
 			time.Sleep(2 * time.Second)
 			gh.Taken()
 			client.Taken()

@@ -23,7 +23,7 @@ type task struct {
 	ref
 	exposed string
 	ended   bool
-	trail   *peer.Trail // brings the progress that it makes
+	trail   *peer.ProgressRelay // brings the progress that it makes
 	pursuit *pursuit    // of one at a backend of the stateless era; nil = it is none
 }
 
@@ -67,7 +67,7 @@ func (t *tasks) forgetLocked() bool {
 	}
 	old := t.all[i]
 	t.all = slices.Delete(t.all, i, i+1)
-	old.trail.End()
+	old.trail.Stop()
 	old.pursuit.release()
 	delete(t.exposed, old.exposed)
 	delete(t.own, old.ref)
@@ -79,13 +79,13 @@ func (t *tasks) forgetLocked() bool {
 
 // add enters a task in the place that was kept for it, and returns the id by
 // which the client is to know it.
-func (t *tasks) add(backend, id string, trail *peer.Trail) string {
+func (t *tasks) add(backend, id string, trail *peer.ProgressRelay) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if made := t.addLocked(backend, id, trail); made != nil {
 		return made.exposed
 	}
-	trail.End()
+	trail.Stop()
 	return id
 }
 
@@ -93,7 +93,7 @@ func (t *tasks) add(backend, id string, trail *peer.Trail) string {
 func (t *tasks) pursue(p *pursuit) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	made := t.addLocked(p.backend, p.id, &peer.Trail{})
+	made := t.addLocked(p.backend, p.id, &peer.ProgressRelay{})
 	if made == nil {
 		p.exposed = p.id
 		p.release()
@@ -126,13 +126,13 @@ func (t *tasks) pursuit(of ref) *pursuit {
 }
 
 // addLocked returns the task that was entered, nil if the session is over.
-func (t *tasks) addLocked(backend, id string, trail *peer.Trail) *task {
+func (t *tasks) addLocked(backend, id string, trail *peer.ProgressRelay) *task {
 	t.booked--
 	if t.over {
 		return nil
 	}
 	if known, ok := t.own[ref{backend, id}]; ok { // made anew, by a backend that was started anew
-		known.trail.End()
+		known.trail.Stop()
 		known.ended, known.trail = false, trail
 		return known
 	}
@@ -160,7 +160,7 @@ func (t *tasks) end(backend, id string) {
 	defer t.mu.Unlock()
 	if known, ok := t.own[ref{backend, id}]; ok {
 		known.ended = true
-		known.trail.End()
+		known.trail.Stop()
 	}
 }
 
@@ -170,7 +170,7 @@ func (t *tasks) endAll() {
 	defer t.mu.Unlock()
 	t.over = true
 	for _, known := range t.all {
-		known.trail.End()
+		known.trail.Stop()
 		known.pursuit.release()
 		known.pursuit = nil
 	}

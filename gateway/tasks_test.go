@@ -15,7 +15,7 @@ import (
 func makeTask(t *testing.T, client, backend *mcptest.Peer, tool, id string) string {
 	t.Helper()
 	client.Sendf(`{"jsonrpc":"2.0","id":"make","method":"tools/call","params":{"name":%q,"task":{"ttl":1.0}}}`, tool)
-	m := backend.Asked("tools/call")
+	m := backend.HandleRequest("tools/call")
 	backend.Reply(m.ID(), `{"task":{"taskId":"`+id+`","status":"working","n":1.0}}`)
 	return client.Next()
 }
@@ -37,10 +37,10 @@ func TestTasksWithOneIDAreKeptApart(t *testing.T) {
 			t.Errorf("got %s\nwant %s", got, want)
 		}
 		ask(a, "tasks/get", "t")
-		gh.Reply(gh.Asked("tasks/get").ID(), `{"taskId":"t"}`)
+		gh.Reply(gh.HandleRequest("tasks/get").ID(), `{"taskId":"t"}`)
 		a.Want(`{"jsonrpc":"2.0","id":"ask","result":{"taskId":"t"}}`)
 		ask(a, "tasks/get", "docs:t")
-		m := docs.Asked("tasks/get")
+		m := docs.HandleRequest("tasks/get")
 		if got := string(m.Part(wire.PartParams)); got != `{"taskId":"t"}` {
 			t.Errorf("asked for %s", got)
 		}
@@ -49,7 +49,7 @@ func TestTasksWithOneIDAreKeptApart(t *testing.T) {
 
 		// The result is waited for, as long as it takes; meanwhile everything goes on.
 		a.Send(`{"jsonrpc":"2.0","id":"wait","method":"tasks/result","params":{"taskId":"docs:t","_meta":{"progressToken":"p","io.modelcontextprotocol/related-task":{"taskId":"docs:t"}}}}`)
-		wait := docs.Asked("tasks/result")
+		wait := docs.HandleRequest("tasks/result")
 		if got := string(wire.ID(wait.Part(wire.PartParams))); !strings.HasPrefix(got, `{"taskId":"t","_meta"`) || !strings.HasSuffix(got, `related-task":{"taskId":"t"}}}`) {
 			t.Errorf("asked with %s", got)
 		}
@@ -57,7 +57,7 @@ func TestTasksWithOneIDAreKeptApart(t *testing.T) {
 		const related = `"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"%s"}}`
 		of := func(id string) string { return fmt.Sprintf(related, id) }
 		docs.Send(`{"jsonrpc":"2.0","id":"q","method":"sampling/createMessage","params":{` + of("t") + `}}`)
-		q := a.Asked("sampling/createMessage")
+		q := a.HandleRequest("sampling/createMessage")
 		if got := string(q.Part(wire.PartParams)); got != `{`+of("docs:t")+`}` {
 			t.Errorf("asked with %s", got)
 		}
@@ -84,7 +84,7 @@ func TestNOTIF_04_ATaskMakesProgressAfterItsCall(t *testing.T) {
 		_, a, b, backends := two(t, settings{}, "gh")
 		gh := backends["gh"]
 		a.Send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"gh","task":{},"_meta":{"progressToken":"p"}}}`)
-		m := gh.Asked("tools/call")
+		m := gh.HandleRequest("tools/call")
 		progress := func() {
 			gh.Sendf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":1.0}}`, m.Token())
 		}
@@ -98,13 +98,13 @@ func TestNOTIF_04_ATaskMakesProgressAfterItsCall(t *testing.T) {
 		a.Want(got)
 		a.Want(got)
 		ask(a, "tasks/get", "t")
-		gh.Reply(gh.Asked("tasks/get").ID(), `{"taskId":"t","status":"completed"}`)
+		gh.Reply(gh.HandleRequest("tasks/get").ID(), `{"taskId":"t","status":"completed"}`)
 		a.Next()
 		progress()
 		a.WantNothing()
 		b.WantNothing()
 		a.Send(call("2", "gh")) // one that did not become a task makes none
-		m = gh.Asked("tools/call")
+		m = gh.HandleRequest("tools/call")
 		gh.Reply(m.ID(), "{}")
 		a.Next()
 		gh.Sendf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s}}`, m.ID())
@@ -128,7 +128,7 @@ func TestTasksOfOthersAreUnknown(t *testing.T) {
 		b.Want(`{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"Invalid params: tasks/get needs a taskId"}}`)
 		gh.WantNothing()
 		ask(a, "tasks/cancel", "secret")
-		gh.Reply(gh.Asked("tasks/cancel").ID(), `{"taskId":"secret","status":"cancelled"}`)
+		gh.Reply(gh.HandleRequest("tasks/cancel").ID(), `{"taskId":"secret","status":"cancelled"}`)
 		a.Want(`{"jsonrpc":"2.0","id":"ask","result":{"taskId":"secret","status":"cancelled"}}`)
 	})
 }
@@ -147,20 +147,20 @@ func TestTasksAreListedTogether(t *testing.T) {
 		makeTask(t, a, docs, "docs", "gh") // docs:gh to the client
 		makeTask(t, b, gh, "gh", "of b")
 		a.Send(`{"jsonrpc":"2.0","id":1,"method":"tasks/list","params":{}}`)
-		m := gh.Asked("tasks/list")
+		m := gh.HandleRequest("tasks/list")
 		gh.Reply(m.ID(), `{"tasks":[{"taskId":"of b"},{"taskId":"nobody's"}],"nextCursor":"\u0063"}`)
-		m = gh.Asked("tasks/list")
+		m = gh.HandleRequest("tasks/list")
 		if got := string(m.Part(wire.PartCursor)); got != `"\u0063"` {
 			t.Errorf("the next page was asked for with %s", got)
 		}
 		gh.Reply(m.ID(), `{"tasks":[{"n":1.0,"taskId":"gh","status":"working"}]}`)
-		docs.Reply(docs.Asked("tasks/list").ID(), `{"tasks":[{"taskId":"docs"},{"n":1.0,"taskId":"gh","status":"completed"}]}`)
-		bad.Fail(bad.Asked("tasks/list").ID(), `{"code":-1,"message":"no"}`)
-		mute.Asked("tasks/list")
+		docs.Reply(docs.HandleRequest("tasks/list").ID(), `{"tasks":[{"taskId":"docs"},{"n":1.0,"taskId":"gh","status":"completed"}]}`)
+		bad.Fail(bad.HandleRequest("tasks/list").ID(), `{"code":-1,"message":"no"}`)
+		mute.HandleRequest("tasks/list")
 		a.WantNothing()
 		time.Sleep(10 * time.Second)
 		a.Want(`{"jsonrpc":"2.0","id":1,"result":{"tasks":[{"n":1.0,"taskId":"gh","status":"working"},{"taskId":"docs"},{"n":1.0,"taskId":"docs:gh","status":"completed"}]}}`)
-		mute.Told("notifications/cancelled")
+		mute.HandleNotification("notifications/cancelled")
 		backends["idle"].WantNothing()
 		if loud := h.log.Lines("tasks of a backend are not listed"); len(loud) != 2 {
 			t.Errorf("logged %q", loud)
@@ -168,9 +168,9 @@ func TestTasksAreListedTogether(t *testing.T) {
 		a.Send(`{"jsonrpc":"2.0","id":2,"method":"tasks/list","params":{"cursor":"x"}}`)
 		a.Want(`{"jsonrpc":"2.0","id":2,"error":{"code":-32602,"message":"Invalid params: unknown cursor"}}`)
 		a.Send(`{"jsonrpc":"2.0","id":3,"method":"tasks/list"}`)
-		gh.Asked("tasks/list")
+		gh.HandleRequest("tasks/list")
 		a.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":3}}`)
-		gh.Told("notifications/cancelled")
+		gh.HandleNotification("notifications/cancelled")
 		a.WantNothing()
 	})
 }
@@ -190,13 +190,13 @@ func TestMoreTasksThanThereIsRoomForAreRefused(t *testing.T) {
 			t.Errorf("got %s", got)
 		}
 		a.Send(call("2", "gh")) // no task
-		gh.Reply(gh.Asked("tools/call").ID(), "{}")
+		gh.Reply(gh.HandleRequest("tools/call").ID(), "{}")
 		a.Want(`{"jsonrpc":"2.0","id":2,"result":{}}`)
 		ask(a, "tasks/get", "t7")
-		gh.Reply(gh.Asked("tasks/get").ID(), `{"taskId":"t7","status":"completed"}`)
+		gh.Reply(gh.HandleRequest("tasks/get").ID(), `{"taskId":"t7","status":"completed"}`)
 		a.Next()
 		a.Send(more)
-		ofCall := gh.Asked("tools/call")
+		ofCall := gh.HandleRequest("tools/call")
 		a.Send(strings.Replace(more, `"id":1`, `"id":3`, 1)) // there was room for one
 		if got := a.Next(); !strings.Contains(got, "Too many tasks") {
 			t.Errorf("got %s", got)
@@ -207,6 +207,6 @@ func TestMoreTasksThanThereIsRoomForAreRefused(t *testing.T) {
 		ask(a, "tasks/get", "t7")
 		a.Want(`{"jsonrpc":"2.0","id":"ask","error":{"code":-32602,"message":"Unknown task: t7"}}`)
 		ask(a, "tasks/get", "t0")
-		gh.Asked("tasks/get")
+		gh.HandleRequest("tasks/get")
 	})
 }

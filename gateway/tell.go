@@ -12,7 +12,7 @@ import (
 // with, "" if it is not certain whose it is. On is the stream on which it came.
 // It does not wait. What nobody knows here is dropped, and
 // so is what may be meant for another client.
-func (g *Gateway) Told(session, backend string, m wire.Message, on peer.Stream) {
+func (g *Gateway) HandleNotification(session, backend string, m wire.Message, on peer.Origin) {
 	switch m.Method() {
 	case mcp.MethodNotificationTasksStatus, protocol.MethodNotificationTasks:
 		g.taskChanged(backend, m)
@@ -63,7 +63,7 @@ func (g *Gateway) whose(session string, known func(*Session) bool) *Session {
 	return nil
 }
 
-func (g *Gateway) taskStatus(session, backend string, m wire.Message, on peer.Stream) {
+func (g *Gateway) taskStatus(session, backend string, m wire.Message, on peer.Origin) {
 	if err := protocol.CheckTask(m.Part(wire.PartParams)); err != nil {
 		g.Log.Debug("dropped a notification", "backend", backend, "method", m.Method(), "err", err)
 		return
@@ -87,7 +87,7 @@ func (g *Gateway) taskStatus(session, backend string, m wire.Message, on peer.St
 
 // pass passes a log message on, if the client wants any of its level. Its logger
 // is the backend, or one of its own.
-func (s *Session) pass(backend string, m wire.Message, stream peer.Stream) {
+func (s *Session) pass(backend string, m wire.Message, stream peer.Origin) {
 	if !s.offers("logging") || !s.wants(stringAt(m, "params", "level")) || s.isCrowded(backend) {
 		return
 	}
@@ -97,7 +97,7 @@ func (s *Session) pass(backend string, m wire.Message, stream peer.Stream) {
 	early := s.state == greeted // then "server SHOULD NOT send requests … other than pings and logging" (lifecycle)
 	s.mu.Unlock()
 	if m = s.exposeTasks(backend, m); early {
-		_ = s.peer.Tell(m, on)
+		_ = s.peer.SendNotification(m, on)
 		return
 	}
 	s.tell(m, on)
@@ -119,7 +119,7 @@ func logged(backend string, m wire.Message) wire.Message {
 // one to tell.
 func (s *Session) tell(m wire.Message, on wire.ID) {
 	if s.isReady() {
-		_ = s.peer.Tell(m, on) // a client that is gone needs no news
+		_ = s.peer.SendNotification(m, on) // a client that is gone needs no news
 	}
 }
 

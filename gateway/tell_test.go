@@ -18,9 +18,9 @@ const capable = `{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"pro
 func ready(p *mcptest.Peer, name string) {
 	p.Greet(capable)
 	p.List(mcptest.Tools(name))
-	p.Reply(p.Asked("prompts/list").ID(), `{"prompts":[{"name":"`+name+`"}]}`)
-	p.Reply(p.Asked("resources/list").ID(), `{"resources":[{"uri":"`+name+`://","name":"r"}]}`)
-	p.Reply(p.Asked("resources/templates/list").ID(), `{"resourceTemplates":[]}`)
+	p.Reply(p.HandleRequest("prompts/list").ID(), `{"prompts":[{"name":"`+name+`"}]}`)
+	p.Reply(p.HandleRequest("resources/list").ID(), `{"resources":[{"uri":"`+name+`://","name":"r"}]}`)
+	p.Reply(p.HandleRequest("resources/templates/list").ID(), `{"resourceTemplates":[]}`)
 }
 
 // two opens a house whose backends are known already, and two clients in it.
@@ -88,7 +88,7 @@ func TestUpdatesGoToThoseWhoSubscribed(t *testing.T) {
 		gh := backends["gh"]
 		const updated = `{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"gh://","x":1.0}}`
 		a.Send(`{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"gh://","x":1.0}}`)
-		m := gh.Asked("resources/subscribe")
+		m := gh.HandleRequest("resources/subscribe")
 		if got := string(m.Part(wire.PartParams)); got != `{"uri":"gh://","x":1.0}` {
 			t.Errorf("asked with %s", got)
 		}
@@ -98,7 +98,7 @@ func TestUpdatesGoToThoseWhoSubscribed(t *testing.T) {
 		a.Want(updated)
 		b.WantNothing()
 		a.Send(`{"jsonrpc":"2.0","id":2,"method":"resources/unsubscribe","params":{"uri":"gh://"}}`)
-		gh.Reply(gh.Asked("resources/unsubscribe").ID(), "{}")
+		gh.Reply(gh.HandleRequest("resources/unsubscribe").ID(), "{}")
 		a.Want(`{"jsonrpc":"2.0","id":2,"result":{}}`)
 		gh.Send(updated)
 		a.WantNothing()
@@ -117,9 +117,9 @@ func TestTheEndOfAnElicitationIsToldToWhomItConcerns(t *testing.T) {
 		_, a, b, backends := two(t, settings{}, "gh", "docs")
 		gh, docs := backends["gh"], backends["docs"]
 		a.Send(call("1", "gh"))
-		ofA := gh.Asked("tools/call")
+		ofA := gh.HandleRequest("tools/call")
 		gh.Send(`{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"mode":"url","url":"https://x","elicitationId":"e1","message":"m"}}`)
-		a.Reply(a.Asked("elicitation/create").ID(), `{"action":"accept"}`)
+		a.Reply(a.HandleRequest("elicitation/create").ID(), `{"action":"accept"}`)
 		gh.Want(`{"jsonrpc":"2.0","id":"q","result":{"action":"accept"}}`)
 		const failure = `{"code":-32042,"message":"m","data":{"x":1.0,"elicitations":[{"mode":"url","elicitationId":"e2","message":"%sm"},{"message":"%sn"}]}}`
 		gh.Fail(ofA.ID(), strings.ReplaceAll(failure, "%s", ""))
@@ -134,7 +134,7 @@ func TestTheEndOfAnElicitationIsToldToWhomItConcerns(t *testing.T) {
 		complete(gh, "nobody's")
 		complete(docs, "e1")
 		b.Send(call("1", "gh")) // now what gh says unasked is b's, unless an id says more
-		gh.Asked("tools/call")
+		gh.HandleRequest("tools/call")
 		a.Want(complete(gh, "e1"))
 		a.WantNothing()
 		b.WantNothing()
@@ -147,27 +147,27 @@ func TestCONC_09_AnOwnConnectionIsForOneClient(t *testing.T) {
 		h, a, b, _ := two(t, settings{sharing: map[string]string{"gh": "session"}}, "gh")
 		a.Send(call("1", "gh"))
 		ofA := h.backend("gh")
-		m := ofA.Asked("initialize")
+		m := ofA.HandleRequest("initialize")
 		if can, _ := wire.Lookup(m.Part(wire.PartParams), "capabilities"); string(can) != everything {
 			t.Errorf("told %s", can)
 		}
 		ofA.Reply(m.ID(), capable)
-		ofA.Told("notifications/initialized")
-		ofA.Asked("tools/call")
+		ofA.HandleNotification("notifications/initialized")
+		ofA.HandleRequest("tools/call")
 		b.Send(call("1", "gh"))
 		ofB := h.backend("gh")
 		ofB.Greet(capable)
-		ofB.Asked("tools/call")
+		ofB.HandleRequest("tools/call")
 		ofA.Send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info"}}`)
-		a.Told("notifications/message")
+		a.HandleNotification("notifications/message")
 		b.WantNothing()
 		b.Send(`{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}`)
-		ofB.Told("notifications/roots/list_changed")
+		ofB.HandleNotification("notifications/roots/list_changed")
 		ofA.WantNothing()
 		a.Close()
 		synctest.Wait()
 		time.Sleep(10 * time.Second)
-		ofA.Told("notifications/cancelled")
+		ofA.HandleNotification("notifications/cancelled")
 		if !ofA.Over() || ofB.Over() {
 			t.Error("the connection of the session that ended is there still, or that of the other is not")
 		}

@@ -40,7 +40,7 @@ func TestWhatCanBeReadInTwoWays_F_SEC_4(t *testing.T) {
 			}
 		}
 		client.Send(call("1", "a"))
-		asked := gh.Asked("tools/call")
+		asked := gh.HandleRequest("tools/call")
 		client.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1,"RequestId":2}}`)
 		if e := wire.ReadError(client.Message().Part(wire.PartError)); e.Code != -32600 {
 			t.Errorf("the notification was taken: %+v", e)

@@ -63,7 +63,7 @@ func TestFaultyInputRequests_F_SEC_5(t *testing.T) {
 	each(t, faultyInputs(), func(t *testing.T, member, says string) {
 		_, client, gh := visited(t, "modern")
 		client.Send(first("1"))
-		gh.Reply(gh.Asked("tools/call").ID(), `{"resultType":"input_required",`+says+`}`)
+		gh.Reply(gh.HandleRequest("tools/call").ID(), `{"resultType":"input_required",`+says+`}`)
 		wantUnusable(t, client, member)
 		gh.WantNothing()
 	})
@@ -83,7 +83,7 @@ func TestFaultyInputRequests_F_SEC_5(t *testing.T) {
 		_, client, gh, ofCall := between(t, "2025-11-25", everything)
 		gh.Reply(ofCall.ID(), `{"resultType":"task","taskId":"t1","status":"working"}`)
 		time.Sleep(time.Second)
-		gh.Reply(gh.Asked("tasks/get").ID(), `{"taskId":"t1","status":"input_required",`+says+`}`)
+		gh.Reply(gh.HandleRequest("tasks/get").ID(), `{"taskId":"t1","status":"input_required",`+says+`}`)
 		wantUnusable(t, client, member)
 	})
 }
@@ -118,7 +118,7 @@ func TestResultTypeInAnotherCase_F_SEC_5(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			_, client, gh := visited(t, era)
 			client.Send(first("1"))
-			gh.Reply(gh.Asked("tools/call").ID(), `{"content":[],"ResultType":"input_required","re\u017fultType":"task","x":1.0}`)
+			gh.Reply(gh.HandleRequest("tools/call").ID(), `{"content":[],"ResultType":"input_required","re\u017fultType":"task","x":1.0}`)
 			client.Want(complete("1", `"content":[],"x":1.0}`))
 		})
 	}
@@ -152,7 +152,7 @@ func TestURLElicitationErrors_F_SEC_5(t *testing.T) {
 		list(t, a)
 		makeTask(t, a, gh, "job", "t9")
 		ask(a, "tasks/result", "t9")
-		gh.Fail(gh.Asked("tasks/result").ID(), says)
+		gh.Fail(gh.HandleRequest("tasks/result").ID(), says)
 		a.Want(`{"jsonrpc":"2.0","id":"ask","error":` + is + `}`)
 	})
 	for _, plain := range []string{
@@ -194,7 +194,7 @@ func TestFaultyURLElicitationErrors_F_SEC_5(t *testing.T) {
 	each(t, of, func(t *testing.T, member, says string) {
 		_, client, gh := visiting(t, goesElsewhere)
 		client.Send(request("1", "tools/call", `"name":"ask",`, goesElsewhere))
-		gh.Fail(gh.Asked("tools/call").ID(), `{"message":"go",`+says+`}`)
+		gh.Fail(gh.HandleRequest("tools/call").ID(), `{"message":"go",`+says+`}`)
 		wantUnusable(t, client, member)
 	})
 }
@@ -221,7 +221,7 @@ func TestFaultyTasks_F_SEC_4(t *testing.T) {
 		h, client, gh := opened(t)
 		making := func(result string) {
 			client.Send(`{"jsonrpc":"2.0","id":"make","method":"tools/call","params":{"name":"gh","task":{}}}`)
-			gh.Reply(gh.Asked("tools/call").ID(), result)
+			gh.Reply(gh.HandleRequest("tools/call").ID(), result)
 		}
 		making(`{"task":{` + says + `}}`)
 		wantUnusable(t, client, member)
@@ -232,11 +232,11 @@ func TestFaultyTasks_F_SEC_4(t *testing.T) {
 		makeTask(t, client, gh, "gh", "t1")
 		for _, method := range []string{"tasks/get", "tasks/cancel"} {
 			ask(client, method, "t1")
-			gh.Reply(gh.Asked(method).ID(), `{`+says+`}`)
+			gh.Reply(gh.HandleRequest(method).ID(), `{`+says+`}`)
 			wantUnusable(t, client, member)
 		}
 		client.Send(`{"jsonrpc":"2.0","id":1,"method":"tasks/list"}`)
-		gh.Reply(gh.Asked("tasks/list").ID(), `{"tasks":[{"taskId":"t1","status":"working"},{`+says+`}]}`)
+		gh.Reply(gh.HandleRequest("tasks/list").ID(), `{"tasks":[{"taskId":"t1","status":"working"},{`+says+`}]}`)
 		client.Want(`{"jsonrpc":"2.0","id":1,"result":{"tasks":[]}}`)
 		if lines := h.log.Lines("level=WARN", "backend=gh", "not listed"); len(lines) != 1 {
 			t.Errorf("logged %q", lines)
@@ -250,9 +250,9 @@ func TestFaultyTasks_F_SEC_4(t *testing.T) {
 		gh.Reply(ofCall.ID(), `{"resultType":"task",`+says+`}`)
 		wantUnusable(t, client, member)
 		client.Send(call("2", "ask"))
-		gh.Reply(gh.Asked("tools/call").ID(), `{"resultType":"task","taskId":"t1","status":"working"}`)
+		gh.Reply(gh.HandleRequest("tools/call").ID(), `{"resultType":"task","taskId":"t1","status":"working"}`)
 		time.Sleep(time.Second)
-		gh.Reply(gh.Asked("tasks/get").ID(), `{`+says+`}`)
+		gh.Reply(gh.HandleRequest("tasks/get").ID(), `{`+says+`}`)
 		wantUnusable(t, client, member)
 	})
 	// A client without a session, at a backend of the session era.
@@ -260,21 +260,21 @@ func TestFaultyTasks_F_SEC_4(t *testing.T) {
 		_, client, gh := working(t, settings{})
 		for _, result := range []string{`{"task":{` + says + `}}`, `{"task":{"taskId":"t1","status":"working"},` + says + `}`} {
 			client.Send(request(`"make"`, "tools/call", `"name":"job",`, tasky))
-			gh.Reply(gh.Asked("tools/call").ID(), result)
+			gh.Reply(gh.HandleRequest("tools/call").ID(), result)
 			wantUnusable(t, client, member)
 		}
 		task := begin(t, client, gh, "")
 		get(client, gh, task, `{`+says+`}`)
 		wantUnusable(t, client, member)
 		client.Send(about("1", "tasks/cancel", task, ""))
-		gh.Reply(gh.Asked("tasks/cancel").ID(), `{`+says+`}`)
+		gh.Reply(gh.HandleRequest("tasks/cancel").ID(), `{`+says+`}`)
 		wantUnusable(t, client, member)
 	})
 	// A client without a session, at a stateless backend.
 	each(t, faultyTasks, func(t *testing.T, member, says string) {
 		client, gh, task, _ := relaying(t, `,"status":"working"`)
 		client.Send(request("1", "tools/call", `"name":"ask",`, tasky))
-		gh.Reply(gh.Asked("tools/call").ID(), `{"resultType":"task",`+says+`}`)
+		gh.Reply(gh.HandleRequest("tools/call").ID(), `{"resultType":"task",`+says+`}`)
 		wantUnusable(t, client, member)
 		get(client, gh, task, `{`+says+`}`)
 		wantUnusable(t, client, member)

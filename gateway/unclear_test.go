@@ -19,7 +19,7 @@ func TestTextsWithoutTheBackendsName_F_SEC_5(t *testing.T) {
 		gh.Ready("a")
 		list(t, client)
 		client.Send(call("1", "a"))
-		asked := gh.Asked("tools/call")
+		asked := gh.HandleRequest("tools/call")
 		for member, params := range map[string]string{
 			`"message" stands twice`:   `"message":"x","message":"y"`,
 			`"Message"`:                `"Message":"x"`,

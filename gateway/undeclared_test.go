@@ -73,10 +73,10 @@ func TestNotDeclared_NoTool(t *testing.T) {
 		gh := h.backend("gh")
 		gh.Discover(strings.Replace(mcptest.Discovered, `"tools":{}`, `"prompts":{}`, 1))
 		gh.List(mcptest.Tools())
-		gh.Reply(gh.Asked("prompts/list").ID(), `{"prompts":[{"name":"p"}]}`)
+		gh.Reply(gh.HandleRequest("prompts/list").ID(), `{"prompts":[{"name":"p"}]}`)
 		synctest.Wait()
 		client.Send(`{"jsonrpc":"2.0","id":1,"method":"prompts/get","params":{"name":"p"}}`)
-		gh.Reply(gh.Asked("prompts/get").ID(), `{"resultType":"input_required","inputRequests":{`+unaskable[0].inputs+`}}`)
+		gh.Reply(gh.HandleRequest("prompts/get").ID(), `{"resultType":"input_required","inputRequests":{`+unaskable[0].inputs+`}}`)
 		client.WantJSON(`{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"backend gh needs input that the client does not give: ` + unaskable[0].text + `"}}`)
 		gh.WantNothing()
 	})
@@ -87,7 +87,7 @@ func TestNotDeclared_ATask(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh, m := between(t, "2025-11-25", `{}`)
 		gh.Reply(m.ID(), `{"resultType":"task","taskId":"t","status":"working","createdAt":"2026-01-01T00:00:00Z","lastUpdatedAt":"2026-01-01T00:00:00Z","ttlMs":60000}`)
-		gh.Reply(gh.Asked("tasks/get").ID(), `{"resultType":"complete","taskId":"t","status":"input_required","createdAt":"2026-01-01T00:00:00Z","lastUpdatedAt":"2026-01-01T00:00:00Z","ttlMs":60000,"inputRequests":{`+unaskable[0].inputs+`}}`)
+		gh.Reply(gh.HandleRequest("tasks/get").ID(), `{"resultType":"complete","taskId":"t","status":"input_required","createdAt":"2026-01-01T00:00:00Z","lastUpdatedAt":"2026-01-01T00:00:00Z","ttlMs":60000,"inputRequests":{`+unaskable[0].inputs+`}}`)
 		m = client.Message()
 		for m.Method() == "notifications/progress" { // of the task
 			m = client.Message()
@@ -95,7 +95,7 @@ func TestNotDeclared_ATask(t *testing.T) {
 		if m.ID() != "1" || !m.IsToolError() || !strings.Contains(string(m.Raw()), unaskable[0].text) {
 			t.Errorf("answered %s", m.Raw())
 		}
-		gh.Asked("tasks/cancel")
+		gh.HandleRequest("tasks/cancel")
 		client.WantNothing()
 		gh.WantNothing()
 	})
@@ -115,7 +115,7 @@ func TestNotDeclared_ByAClientWithoutASession(t *testing.T) {
 				gh.List(mcptest.Tools("ask"))
 				client.Message()
 				client.Send(request("1", "tools/call", `"name":"ask",`, tc.can))
-				gh.Reply(gh.Asked("tools/call").ID(), `{"resultType":"input_required","inputRequests":{`+tc.inputs+`},"requestState":"s"}`)
+				gh.Reply(gh.HandleRequest("tools/call").ID(), `{"resultType":"input_required","inputRequests":{`+tc.inputs+`},"requestState":"s"}`)
 				failure := wire.ReadError(client.Message().Part(wire.PartError))
 				if failure.Code != -32021 || failure.Message != "Missing client capability: backend gh asks "+tc.text {
 					t.Errorf("answered with %d %s", failure.Code, failure.Message)

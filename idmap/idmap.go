@@ -20,11 +20,11 @@ type Table[V any] struct {
 	closed bool
 }
 
-// Add puts in what row returns for the new id, which is greater than every one
+// Insert puts in what row returns for the new id, which is greater than every one
 // before it; the first is 1. Row is called with the table locked, so that nobody
 // meets a row that is not finished; it must not use the table. After Close or Drain
 // nothing is put in, row is not called, and Add answers false.
-func (t *Table[V]) Add(row func(id int64) V) bool {
+func (t *Table[V]) Insert(row func(id int64) V) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed {
@@ -38,8 +38,8 @@ func (t *Table[V]) Add(row func(id int64) V) bool {
 	return true
 }
 
-// Look returns the value under id and leaves it there.
-func (t *Table[V]) Look(id int64) (v V, ok bool) {
+// Get returns the value under id and leaves it there.
+func (t *Table[V]) Get(id int64) (v V, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	v, ok = t.rows[id]

@@ -12,7 +12,7 @@ import (
 
 // add puts v in and returns its id, 0 if the table is closed.
 func add[V any](t *Table[V], v V) (id int64) {
-	t.Add(func(n int64) V { id = n; return v })
+	t.Insert(func(n int64) V { id = n; return v })
 	return id
 }
 
@@ -33,7 +33,7 @@ func TestIDsAscendFromOneAndNeverComeAgain(t *testing.T) {
 
 func TestLookLeavesAndTakeRemoves(t *testing.T) {
 	var table Table[string]
-	if _, ok := table.Look(1); ok {
+	if _, ok := table.Get(1); ok {
 		t.Error("an empty table has a row")
 	}
 	if _, ok := table.Take(1); ok {
@@ -42,21 +42,21 @@ func TestLookLeavesAndTakeRemoves(t *testing.T) {
 	id := add(&table, "a")
 	add(&table, "b")
 	for range 2 {
-		if v, ok := table.Look(id); v != "a" || !ok {
+		if v, ok := table.Get(id); v != "a" || !ok {
 			t.Errorf("Look: %q, %v", v, ok)
 		}
 	}
 	if v, ok := table.Take(id); v != "a" || !ok {
 		t.Errorf("Take: %q, %v", v, ok)
 	}
-	for name, get := range map[string]func(int64) (string, bool){"Look": table.Look, "Take": table.Take} {
+	for name, get := range map[string]func(int64) (string, bool){"Look": table.Get, "Take": table.Take} {
 		for _, gone := range []int64{id, 0, -1, 3, 1 << 62} {
 			if v, ok := get(gone); v != "" || ok {
 				t.Errorf("%s(%d): %q, %v", name, gone, v, ok)
 			}
 		}
 	}
-	if v, ok := table.Look(id + 1); v != "b" || !ok {
+	if v, ok := table.Get(id + 1); v != "b" || !ok {
 		t.Errorf("the other row: %q, %v", v, ok)
 	}
 }
@@ -73,7 +73,7 @@ func TestDrainReturnsAllAndCloses(t *testing.T) {
 		t.Errorf("Drain: %v, want %v", got, want)
 	}
 	called := false
-	if table.Add(func(int64) int { called = true; return 0 }) || called {
+	if table.Insert(func(int64) int { called = true; return 0 }) || called {
 		t.Error("a row was put in after Drain")
 	}
 	if again := table.Drain(nil); len(again) != 0 || table.Len() != 0 {
@@ -94,7 +94,7 @@ func TestAddSurvivesAPanic(t *testing.T) {
 	var table Table[int]
 	func() {
 		defer func() { recover() }()
-		table.Add(func(int64) int { panic("no row") })
+		table.Insert(func(int64) int { panic("no row") })
 	}()
 	if table.Len() != 0 || add(&table, 7) != 2 {
 		t.Error("the table is not what it was")
@@ -126,7 +126,7 @@ func TestEachRowIsTakenOnce(t *testing.T) {
 				var race sync.WaitGroup
 				for range 2 {
 					race.Go(func() {
-						table.Look(id)
+						table.Get(id)
 						if v, ok := table.Take(id); ok {
 							taken[v].Add(1)
 						}
@@ -187,7 +187,7 @@ func TestRowIsFinishedBeforeItIsMet(t *testing.T) {
 	var all sync.WaitGroup
 	all.Go(func() {
 		for range 1000 {
-			table.Add(func(id int64) *row {
+			table.Insert(func(id int64) *row {
 				r := &row{}
 				runtime.Gosched()
 				r.id = id
@@ -238,9 +238,9 @@ func TestAllocations(t *testing.T) {
 	id := int64(0)
 	row := func(n int64) int { id = n; return 1 }
 	for range 1000 {
-		table.Add(row)
+		table.Insert(row)
 	}
-	if n := testing.AllocsPerRun(1000, func() { table.Add(row); table.Look(id); table.Take(id) }); n > 0 {
+	if n := testing.AllocsPerRun(1000, func() { table.Insert(row); table.Get(id); table.Take(id) }); n > 0 {
 		t.Errorf("a row costs %v allocations", n)
 	}
 }
@@ -253,12 +253,12 @@ func BenchmarkTable(b *testing.B) {
 			id := int64(0)
 			row := func(n int64) int { id = n; return 1 }
 			for range n - 1 {
-				table.Add(row)
+				table.Insert(row)
 			}
 			b.ReportAllocs()
 			for b.Loop() {
-				table.Add(row)
-				table.Look(id)
+				table.Insert(row)
+				table.Get(id)
 				table.Take(id)
 			}
 		})
@@ -271,8 +271,8 @@ func BenchmarkTableInParallel(b *testing.B) {
 		id := int64(0)
 		row := func(n int64) int { id = n; return 1 }
 		for pb.Next() {
-			table.Add(row)
-			table.Look(id)
+			table.Insert(row)
+			table.Get(id)
 			table.Take(id)
 		}
 	})

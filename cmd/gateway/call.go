@@ -113,10 +113,10 @@ func (f *flags) call(ctx context.Context, a *app, tool string, args []string, as
 // deaf is a client that nobody asks anything.
 type deaf struct{}
 
-func (deaf) Asked(r *peer.Request) {
+func (deaf) HandleRequest(r *peer.Request) {
 	r.Fail(wire.Errorf(wire.CodeMethodNotFound, "Method not found: %s", r.Method()))
 }
-func (deaf) Told(wire.Message, peer.Stream) {}
+func (deaf) HandleNotification(wire.Message, peer.Origin) {}
 
 // ask calls the tool and waits; progress goes to stderr.
 func (f *flags) ask(ctx context.Context, a *app, p *peer.Peer, tool string, arguments []byte) (wire.Message, error) {
@@ -126,7 +126,7 @@ func (f *flags) ask(ctx context.Context, a *app, p *peer.Peer, tool string, argu
 	}
 	params = append(params, `,"_meta":{"progressToken":0}}`...)
 	w := &watcher{w: f.err, line: a.line, done: make(chan struct{})}
-	pending := &peer.Pending{To: w, Token: "0"}
+	pending := &peer.Call{Handler: w, Token: "0"}
 	p.Send(wire.NewRequest("0", string(mcp.MethodToolsCall), params), pending)
 	select {
 	case <-w.done:
@@ -146,8 +146,8 @@ type watcher struct {
 	done   chan struct{}
 }
 
-// Progressed implements peer.Asker.
-func (w *watcher) Progressed(m wire.Message) {
+// Progressed implements peer.ResponseHandler.
+func (w *watcher) OnProgress(m wire.Message) {
 	var p struct {
 		Progress float64  `json:"progress"`
 		Total    *float64 `json:"total"`
@@ -163,8 +163,8 @@ func (w *watcher) Progressed(m wire.Message) {
 	fmt.Fprintln(w.w, w.line(text+" "+p.Message))
 }
 
-// Done implements peer.Asker.
-func (w *watcher) Done(m wire.Message, err error) {
+// Done implements peer.ResponseHandler.
+func (w *watcher) OnResponse(m wire.Message, err error) {
 	w.answer, w.err = m, err
 	close(w.done)
 }

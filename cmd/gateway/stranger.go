@@ -22,13 +22,13 @@ type stranger struct {
 }
 
 // Asked implements peer.Handler.
-func (s stranger) Asked(r *peer.Request) {
+func (s stranger) HandleRequest(r *peer.Request) {
 	r.Fail(wire.Errorf(wire.CodeInvalidRequest, "%s", s.why))
 	s.asked(r.Method())
 }
 
 // Told implements peer.Handler.
-func (stranger) Told(wire.Message, peer.Stream) {}
+func (stranger) HandleNotification(wire.Message, peer.Origin) {}
 
 // meet has a stranger answered until end is called, or it hangs up, which closes gone.
 // A terminal, or nothing, is not read.
@@ -39,7 +39,7 @@ func (f *flags) meet(s stranger, limit int) (gone <-chan struct{}, end func()) {
 		return over, func() {}
 	}
 	ignore := func(*transport.MalformedError) {} // it may be no client at all
-	p := peer.New(transport.Stdio(f.in, f.out, limit), s, peer.Options{Noise: ignore})
+	p := peer.New(transport.Stdio(f.in, f.out, limit), s, peer.Options{OnMalformed: ignore})
 	go func() {
 		defer close(over)
 		_ = p.Run(context.Background())

@@ -60,10 +60,10 @@ const (
 )
 
 // Told implements peer.Handler.
-func (d *embeddedServer) Told(wire.Message, peer.Stream) {}
+func (d *embeddedServer) HandleNotification(wire.Message, peer.Origin) {}
 
 // Asked implements peer.Handler.
-func (d *embeddedServer) Asked(r *peer.Request) {
+func (d *embeddedServer) HandleRequest(r *peer.Request) {
 	switch mcp.MCPMethod(r.Method()) {
 	case mcp.MethodInitialize:
 		var params struct {

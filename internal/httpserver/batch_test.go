@@ -53,8 +53,8 @@ func TestBatchAsEvents(t *testing.T) {
 		key, _ := h.enter("2025-03-26", nil)
 		s := h.stream(knock{session: key, body: "[" + call("1", "hold", "{}") + "," + call("2", "hold", "{}") + "," + call("3", "hold", "{}") + "]"})
 		r1, r2, _ := <-h.held, <-h.held, <-h.held
-		r2.Tell(progress(2))
-		r1.Tell(progress(1))
+		r2.Notify(progress(2))
+		r1.Notify(progress(1))
 		s.want("1-1", string(progress(2).Raw()))
 		s.want("1-2", string(progress(1).Raw()))
 		r2.Reply([]byte(`{"n":2}`))

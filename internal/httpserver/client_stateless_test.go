@@ -20,7 +20,7 @@ type modernTool struct {
 	waited bool
 }
 
-func (s *modernTool) Asked(r *peer.Request) {
+func (s *modernTool) HandleRequest(r *peer.Request) {
 	const common = `"resultType":"complete"`
 	switch {
 	case r.Method() == "server/discover":
@@ -29,10 +29,10 @@ func (s *modernTool) Asked(r *peer.Request) {
 		s.waited = true
 		s.waits <- true
 	case r.Method() == "tools/call":
-		r.Tell(progress(1))
+		r.Notify(progress(1))
 		r.Reply([]byte(`{` + common + `,"content":[{"type":"text","text":"greet"}]}`))
 	default:
-		s.tool.Asked(r)
+		s.tool.HandleRequest(r)
 	}
 }
 

@@ -17,14 +17,14 @@ import (
 // tool is a server whose one tool reports progress and says its name.
 type tool struct{}
 
-func (tool) Told(wire.Message, peer.Stream) {}
+func (tool) HandleNotification(wire.Message, peer.Origin) {}
 
-func (tool) Asked(r *peer.Request) {
+func (tool) HandleRequest(r *peer.Request) {
 	switch r.Method() {
 	case "initialize":
 		r.Reply([]byte(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"door","version":"1"}}`))
 	case "tools/call":
-		r.Tell(progress(1))
+		r.Notify(progress(1))
 		text, _ := json.Marshal(r.Name())
 		r.Reply([]byte(`{"content":[{"type":"text","text":` + string(text) + `}]}`))
 	default:
@@ -36,7 +36,7 @@ func (tool) Asked(r *peer.Request) {
 func TestRealClients(t *testing.T) {
 	d := New(Options{Loopback: true, Open: func(v Visit, out transport.Writer) Holder {
 		g := newVisitor(v, out)
-		g.Peer = peer.Fed(out, tool{}, peer.Options{})
+		g.Peer = peer.NewPush(out, tool{}, peer.Options{})
 		return g
 	}})
 	ln, err := net.Listen("tcp", "127.0.0.1:0")

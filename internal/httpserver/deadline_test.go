@@ -76,7 +76,7 @@ func TestAQuestionAboutALostStreamIsHeard(t *testing.T) {
 		res.Body.Close() // before there was an event, so that nobody can come back for it
 		synctest.Wait()
 		question := wire.NewRequest("9", "elicitation/create", []byte("{}"))
-		if err := g.Writer.Write(question, r.ClientID()); err != nil {
+		if err := g.Writer.Write(question, r.RemoteID()); err != nil {
 			t.Fatal(err)
 		}
 		alone.want("0-1", string(question.Raw()))
@@ -139,7 +139,7 @@ func TestAQuestionSurvivesTheEndOfAnotherCall(t *testing.T) {
 		s.cut()
 		synctest.Wait()
 		question := wire.NewRequest("9", "elicitation/create", []byte("{}"))
-		if err := g.Writer.Write(question, r.ClientID()); err != nil {
+		if err := g.Writer.Write(question, r.RemoteID()); err != nil {
 			t.Fatal(err)
 		}
 		h.want(knock{session: key, body: `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`}, 202, "")

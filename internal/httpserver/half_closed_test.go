@@ -138,7 +138,7 @@ func TestAnAnswerThatIsThereIsSent(t *testing.T) {
 	d := New(Options{
 		Open: func(_ Visit, out transport.Writer) Holder {
 			g := newVisitor(Visit{}, out)
-			g.Peer = peer.Fed(out, hangingUp{leaving}, peer.Options{})
+			g.Peer = peer.NewPush(out, hangingUp{leaving}, peer.Options{})
 			return g
 		},
 		Serve: func(ctx context.Context, _ Visit, c transport.Conn) {
@@ -178,9 +178,9 @@ func TestAnAnswerThatIsThereIsSent(t *testing.T) {
 // hangingUp answers all requests at once; then the client is gone.
 type hangingUp struct{ leaving func() context.CancelFunc }
 
-func (hangingUp) Told(wire.Message, peer.Stream) {}
+func (hangingUp) HandleNotification(wire.Message, peer.Origin) {}
 
-func (a hangingUp) Asked(r *peer.Request) {
+func (a hangingUp) HandleRequest(r *peer.Request) {
 	leave := a.leaving() // before the answer, after which the next request may come
 	r.Reply([]byte(`{"protocolVersion":"2025-11-25","capabilities":{}}`))
 	leave()

@@ -55,7 +55,7 @@ func newVisitor(v Visit, out transport.Writer) *visitor {
 func (g *visitor) Stop() { _ = g.Peer.Close() }
 
 func (g *visitor) End(why error) {
-	g.Peer.End()
+	g.Peer.Disconnected()
 	g.why = why
 	g.ended <- transport.ErrClosed
 }
@@ -163,7 +163,7 @@ func (h *house) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 // does, and whatever else with an error.
 func (h *house) open(v Visit, out transport.Writer) Holder {
 	g := newVisitor(v, out)
-	g.Peer = peer.Fed(out, &server{h, g}, peer.Options{Batches: func() bool { return true }, Alone: protocol.RejectInBatch})
+	g.Peer = peer.NewPush(out, &server{h, g}, peer.Options{AllowBatches: func() bool { return true }, RejectInBatch: protocol.RejectInBatch})
 	h.conns <- g
 	return g
 }
@@ -180,9 +180,9 @@ type server struct {
 	g *visitor
 }
 
-func (s *server) Told(m wire.Message, _ peer.Stream) { s.h.told <- m.Method() }
+func (s *server) HandleNotification(m wire.Message, _ peer.Origin) { s.h.told <- m.Method() }
 
-func (s *server) Asked(r *peer.Request) {
+func (s *server) HandleRequest(r *peer.Request) {
 	switch r.Method() {
 	case "initialize":
 		var params struct{ ProtocolVersion string }

@@ -40,7 +40,7 @@ func TestLegacySSE(t *testing.T) {
 		h.want(post(call("2", "echo", `{"a":1}`)), 202, "")
 		want(result("2", `{"a":1}`))
 		r := <-h.held
-		r.Tell(progress(1))
+		r.Notify(progress(1))
 		want(string(progress(1).Raw()))
 		h.write(g, note(1), "")
 		want(string(note(1).Raw()))

@@ -33,7 +33,7 @@ func TestAnswersComeAsEvents(t *testing.T) {
 			key, _ := h.enter(date, nil)
 			go func() {
 				r := <-h.held
-				r.Tell(progress(1))
+				r.Notify(progress(1))
 				r.Reply([]byte(`{}`))
 			}()
 			s := h.stream(knock{session: key, body: call("1", "hold", `{}`)})
@@ -125,8 +125,8 @@ func TestOneKindOfAnswer_F_DOOR_4(t *testing.T) {
 		own.want("0-0", "")
 		go func() {
 			r := <-h.held
-			r.Tell(progress(1))
-			h.write(g, wire.NewRequest("77", "sampling/createMessage", []byte("{}")), r.ClientID())
+			r.Notify(progress(1))
+			h.write(g, wire.NewRequest("77", "sampling/createMessage", []byte("{}")), r.RemoteID())
 			time.Sleep(time.Hour)
 			r.Reply([]byte(`{"a":1}`))
 		}()
@@ -166,7 +166,7 @@ func TestOneKindOfAnswer_F_DOOR_4(t *testing.T) {
 		// Without a session.
 		go func() {
 			r := <-h.held
-			r.Tell(progress(1))
+			r.Notify(progress(1))
 			time.Sleep(time.Hour)
 			r.Reply([]byte(`{"a":1}`))
 		}()

@@ -306,7 +306,7 @@ func TestTLS(t *testing.T) {
 			s := h.events(send(knock{session: session, body: call("1", "hold", "{}")}))
 			s.want("1-0", "")
 			r := <-h.held
-			r.Tell(progress(1))
+			r.Notify(progress(1))
 			s.want("1-1", string(progress(1).Raw()))
 			again := h.events(send(lastSeen(session, "1-0"))) // takes it over
 			again.want("1-1", string(progress(1).Raw()))
@@ -314,7 +314,7 @@ func TestTLS(t *testing.T) {
 			again.want("1-2", result("1", "{}"))
 			again.end()
 			s.cut()
-			go func() { (<-h.held).Tell(progress(1)) }()
+			go func() { (<-h.held).Notify(progress(1)) }()
 			alone := h.events(send(lone("1", "hold", "")))
 			alone.want("", string(progress(1).Raw()))
 			<-h.conns // the session

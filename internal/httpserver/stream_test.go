@@ -115,19 +115,19 @@ func TestResume(t *testing.T) {
 		r, r2 := <-h.held, <-h.held
 		s.want("1-0", "")
 		other.want("2-0", "")
-		r.Tell(progress(1))
-		r.Tell(progress(2))
+		r.Notify(progress(1))
+		r.Notify(progress(2))
 		s.want("1-1", string(progress(1).Raw()))
 		s.cut()
 		synctest.Wait()
 		h.write(g, note(1), "")
-		r2.Tell(progress(7))
-		r.Tell(progress(3))
+		r2.Notify(progress(7))
+		r.Notify(progress(3))
 
 		s = h.stream(lastSeen(key, "1-1"))
 		s.want("1-2", string(progress(2).Raw()))
 		s.want("1-3", string(progress(3).Raw()))
-		r.Tell(progress(4))
+		r.Notify(progress(4))
 		s.want("1-4", string(progress(4).Raw()))
 		s.cut()
 		synctest.Wait()
@@ -158,13 +158,13 @@ func TestResumingTakesTheStreamOver(t *testing.T) {
 		s := h.stream(knock{session: key, body: call("1", "hold", `{}`)})
 		r := <-h.held
 		s.want("1-0", "")
-		r.Tell(progress(1))
+		r.Notify(progress(1))
 		s.want("1-1", string(progress(1).Raw()))
 		again := h.stream(lastSeen(key, "1-0"))
 		s.end()
 		again.want("1-1", string(progress(1).Raw()))
 
-		r.Tell(progress(2)) // which hangs, for nobody reads
+		r.Notify(progress(2)) // which hangs, for nobody reads
 		synctest.Wait()
 		third := h.stream(lastSeen(key, "1-1"))
 		third.want("1-2", string(progress(2).Raw()))
@@ -214,7 +214,7 @@ func TestCancelledRequestsGetNoAnswer(t *testing.T) {
 		s := h.stream(knock{session: key, body: call("1", "hold", `{}`)})
 		s.want("1-0", "")
 		r := <-h.held
-		r.Tell(progress(1))
+		r.Notify(progress(1))
 		s.want("1-1", string(progress(1).Raw()))
 		cancel("1")
 		s.end()
@@ -273,8 +273,8 @@ func TestEachMessageIsOnOneStream(t *testing.T) {
 		r := <-h.held
 		posts.Go(func() {
 			for n := range each {
-				h.write(g, wire.NewNotification("notifications/progress", fmt.Appendf(nil, `{"of":%s,"n":%d}`, r.ClientID(), n)), r.ClientID())
-				h.write(g, wire.NewNotification("notifications/message", fmt.Appendf(nil, `{"of":%s,"n":%d}`, r.ClientID(), n)), "")
+				h.write(g, wire.NewNotification("notifications/progress", fmt.Appendf(nil, `{"of":%s,"n":%d}`, r.RemoteID(), n)), r.RemoteID())
+				h.write(g, wire.NewNotification("notifications/message", fmt.Appendf(nil, `{"of":%s,"n":%d}`, r.RemoteID(), n)), "")
 			}
 			r.Reply([]byte("{}"))
 		})
@@ -327,7 +327,7 @@ func TestEndOfASessionWhoseClientDoesNotRead(t *testing.T) {
 		key, g := h.enter("2025-11-25", nil)
 		s := h.stream(knock{session: key, body: call("1", "hold", "{}")})
 		s.want("1-0", "")
-		(<-h.held).Tell(wire.NewNotification("x", []byte(`"`+strings.Repeat("x", 100000)+`"`)))
+		(<-h.held).Notify(wire.NewNotification("x", []byte(`"`+strings.Repeat("x", 100000)+`"`)))
 		synctest.Wait()
 		began := time.Now()
 		g.Writer.Close()

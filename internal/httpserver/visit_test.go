@@ -29,7 +29,7 @@ func TestStatusOfAnAnswer(t *testing.T) {
 		fail := func(code int, first bool) {
 			r := <-h.held
 			if first {
-				r.Tell(progress(1))
+				r.Notify(progress(1))
 			}
 			r.Fail(&wire.Error{Code: code, Message: "no", Data: []byte(`{"code":1,"x":[1.0]}`)})
 		}
@@ -66,13 +66,13 @@ func TestStreamOfARequest(t *testing.T) {
 			r := <-h.held
 			g := <-h.conns
 			h.write(g, note(1), "") // about nothing, but there is no other stream
-			r.Tell(progress(1))
+			r.Notify(progress(1))
 			h.write(g, wire.NewResult("2", []byte("{}")), "2") // of no request of this client's
-			if err := g.Write(wire.NewRequest("9", "roots/list", nil), r.ClientID()); err == nil {
+			if err := g.Write(wire.NewRequest("9", "roots/list", nil), r.RemoteID()); err == nil {
 				t.Error("the client is asked")
 			}
 			r.Reply([]byte("[\r\n1,\n2]"))
-			if err := g.Write(note(2), r.ClientID()); !errors.Is(err, transport.ErrClosed) {
+			if err := g.Write(note(2), r.RemoteID()); !errors.Is(err, transport.ErrClosed) {
 				t.Errorf("after the answer: %v", err)
 			}
 		}()
@@ -277,7 +277,7 @@ func TestARequestThatIsNotAnswered(t *testing.T) {
 		}()
 		h.want(lone("1", "hold", ""), 200, string(wire.NewErrorResponse("1", unanswered).Raw()))
 		go func() {
-			(<-h.held).Tell(progress(1))
+			(<-h.held).Notify(progress(1))
 			(<-h.conns).Writer.Close()
 		}()
 		s := h.stream(lone("1", "hold", ""))
@@ -323,7 +323,7 @@ func TestAClientOfARequestThatDoesNotRead(t *testing.T) {
 
 		h.write(g, large(1, 100_000), "")
 		synctest.Wait()
-		r.Tell(progress(1)) // too much: the peer hangs up
+		r.Notify(progress(1)) // too much: the peer hangs up
 		if err := <-g.ended; !errors.Is(err, transport.ErrClosed) {
 			t.Errorf("it has ended: %v", err)
 		}
@@ -393,7 +393,7 @@ func TestAnAnswerToARequestThatIsNotTaken(t *testing.T) {
 			fmt.Fprintf(c, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nMcp-Protocol-Version: %s\r\nContent-Length: %d\r\n\r\n%s", modern, len(body), body)
 			r := <-h.held
 			if first {
-				r.Tell(large(1, 100_000))
+				r.Notify(large(1, 100_000))
 			}
 			synctest.Wait()
 			r.Reply([]byte(`"` + strings.Repeat("x", 1<<20) + `"`))

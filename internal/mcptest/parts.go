@@ -7,7 +7,7 @@ import (
 )
 
 // Asked takes the next line, which must be a request of this method.
-func (p *Peer) Asked(method string) wire.Message {
+func (p *Peer) HandleRequest(method string) wire.Message {
 	p.t.Helper()
 	m := p.Message()
 	if m.Kind() != wire.Request || m.Method() != method {
@@ -17,7 +17,7 @@ func (p *Peer) Asked(method string) wire.Message {
 }
 
 // Told takes the next line, which must be a notification of this method.
-func (p *Peer) Told(method string) wire.Message {
+func (p *Peer) HandleNotification(method string) wire.Message {
 	p.t.Helper()
 	m := p.Message()
 	if m.Kind() != wire.Notification || m.Method() != method {
@@ -45,8 +45,8 @@ func (p *Peer) Greet(result string) {
 	if result == "" {
 		result = Hello
 	}
-	p.Reply(p.Asked("initialize").ID(), result)
-	p.Told("notifications/initialized")
+	p.Reply(p.HandleRequest("initialize").ID(), result)
+	p.HandleNotification("notifications/initialized")
 }
 
 // Discovered is a result of server/discover: of a backend with tools.
@@ -58,13 +58,13 @@ func (p *Peer) Discover(result string) {
 	if result == "" {
 		result = Discovered
 	}
-	p.Reply(p.Asked("server/discover").ID(), result)
+	p.Reply(p.HandleRequest("server/discover").ID(), result)
 }
 
 // List answers the tools/list that must come next.
 func (p *Peer) List(result string) {
 	p.t.Helper()
-	p.Reply(p.Asked("tools/list").ID(), result)
+	p.Reply(p.HandleRequest("tools/list").ID(), result)
 }
 
 // Ready is Greet and List for a backend with these tools.

@@ -144,7 +144,7 @@ func TestATaskServerTellsWhoListens(t *testing.T) {
 		const meta = `"_meta":{"io.modelcontextprotocol/subscriptionId":"l"}`
 		c.Want(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{` + meta + `,"notifications":{` + strings.Replace(ids, `"unknown",`, "", 1) + `}}}`)
 		told := func() string {
-			params := c.Told("notifications/tasks").Part(wire.PartParams)
+			params := c.HandleNotification("notifications/tasks").Part(wire.PartParams)
 			got := c.ask("tasks/get", id, declares, "result")
 			if !sameJSON(string(wire.EditObject(params, nil, wire.Member{Key: "resultType", Text: []byte(`"complete"`)}, wire.Member{Key: "_meta", Text: []byte("1")})),
 				string(wire.EditObject([]byte(got), nil, wire.Member{Key: "_meta", Text: []byte("1")}))) {

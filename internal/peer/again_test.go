@@ -16,13 +16,13 @@ import (
 func TestACallIsSentOnceMore(t *testing.T) {
 	inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
 		tries := 0
-		call := &peer.Pending{Timeout: time.Minute}
-		call.Again = func(m wire.Message, err error) bool {
+		call := &peer.Call{Timeout: time.Minute}
+		call.InterceptResponse = func(m wire.Message, err error) bool {
 			if tries++; tries == 3 {
 				return false
 			}
 			time.AfterFunc(50*time.Second, func() {
-				if err := k.Offer(request("1", ""), call); err != nil {
+				if err := k.TrySend(request("1", ""), call); err != nil {
 					t.Error(err)
 				}
 			})
@@ -46,14 +46,14 @@ func TestACallIsSentOnceMore(t *testing.T) {
 
 // A deadline, a cancellation and the end of the conversation are ends.
 func TestWhatIsNoAnswerIsAnEnd(t *testing.T) {
-	for name, end := range map[string]func(k *talk, c *peer.Pending){
-		"timeout": func(*talk, *peer.Pending) { time.Sleep(time.Minute) },
-		"cancel":  func(_ *talk, c *peer.Pending) { c.Cancel(nil) },
-		"death":   func(k *talk, _ *peer.Pending) { k.far.Exit("exit 1", "") },
+	for name, end := range map[string]func(k *talk, c *peer.Call){
+		"timeout": func(*talk, *peer.Call) { time.Sleep(time.Minute) },
+		"cancel":  func(_ *talk, c *peer.Call) { c.Cancel(nil) },
+		"death":   func(k *talk, _ *peer.Call) { k.far.Exit("exit 1", "") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
-				call := &peer.Pending{Timeout: time.Minute, Again: func(wire.Message, error) bool {
+				call := &peer.Call{Timeout: time.Minute, InterceptResponse: func(wire.Message, error) bool {
 					t.Error("it was asked whether the call goes on")
 					return true
 				}}
@@ -70,21 +70,21 @@ func TestWhatIsNoAnswerIsAnEnd(t *testing.T) {
 // A call that was taken back between two tries is not sent again.
 func TestACallThatWasTakenBackIsNotOffered(t *testing.T) {
 	inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
-		call := &peer.Pending{Again: func(wire.Message, error) bool { return true }}
+		call := &peer.Call{InterceptResponse: func(wire.Message, error) bool { return true }}
 		c, _ := k.send(request("1", ""), call)
-		k.far.Asked("tools/call")
+		k.far.HandleRequest("tools/call")
 		k.far.Fail("1", `{"code":-32020,"message":"no"}`)
 		synctest.Wait()
-		if call.Revoked() {
+		if call.IsCancelled() {
 			t.Error("taken back already")
 		}
 		call.Cancel(nil)
-		if err := k.Offer(request("1", ""), call); !errors.Is(err, peer.ErrCancelled) || !call.Revoked() {
+		if err := k.TrySend(request("1", ""), call); !errors.Is(err, peer.ErrCancelled) || !call.IsCancelled() {
 			t.Errorf("offered: %v", err)
 		}
 		k.far.WantNothing()
 		c.isOpen(t) // it is whose Again it is who ends it
-		other := &peer.Pending{}
+		other := &peer.Call{}
 		other.Cancel(nil)
 		d, _ := k.send(request("1", ""), other)
 		if _, err := d.end(t); !errors.Is(err, peer.ErrCancelled) {

@@ -19,12 +19,12 @@ type batch struct {
 	open    int
 }
 
-// unpack handles a batch, or refuses it. With [Options.Noise], elements that are no messages are
+// unpack handles a batch, or refuses it. With [Options.OnMalformed], elements that are no messages are
 // handled as if each was on a line of its own.
-func (p *Peer) unpack(m wire.Message, on Stream) {
+func (p *Peer) unpack(m wire.Message, on Origin) {
 	elements := m.Elements()
 	switch {
-	case p.opts.Batches == nil || !p.opts.Batches():
+	case p.opts.AllowBatches == nil || !p.opts.AllowBatches():
 		p.write(wire.NewErrorResponse("", wire.Errorf(wire.CodeInvalidRequest, "Batch requests not supported")), "")
 		return
 	case len(elements) == 0:
@@ -40,19 +40,19 @@ func (p *Peer) unpack(m wire.Message, on Stream) {
 	for i, text := range elements {
 		m, err := wire.Parse(text)
 		wrong, _ := errors.AsType[*wire.Error](err)
-		if wrong == nil && m.Kind() == wire.Request && p.opts.Alone != nil {
-			wrong = p.opts.Alone(m)
+		if wrong == nil && m.Kind() == wire.Request && p.opts.RejectInBatch != nil {
+			wrong = p.opts.RejectInBatch(m)
 		}
 		if wrong == nil && m.Kind() == wire.Batch {
 			wrong, m = wire.Errorf(wire.CodeInvalidRequest, "Invalid request: a batch in a batch"), wire.Message{}
 		}
 		switch {
-		case wrong != nil && p.opts.Noise != nil: // not an answer in an array to what may be a log
+		case wrong != nil && p.opts.OnMalformed != nil: // not an answer in an array to what may be a log
 			b.leave()
 			p.noise(transport.NewMalformedError(text, m, wrong))
 		case wrong != nil:
-			if p.opts.Refused != nil {
-				p.opts.Refused(m, wrong)
+			if p.opts.OnRejected != nil {
+				p.opts.OnRejected(m, wrong)
 			}
 			b.answer(i, wire.NewErrorResponse(m.ID(), wrong))
 		case m.Kind() == wire.Request:

@@ -10,7 +10,7 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-var batches = peer.Options{Batches: func() bool { return true }}
+var batches = peer.Options{AllowBatches: func() bool { return true }}
 
 func TestMission_B_ABatchIsAnsweredInItsOrder(t *testing.T) {
 	inBubble(t, batches, func(t *testing.T, k *talk) {
@@ -81,7 +81,7 @@ func TestArraysInTheOutputOfAServerAreNoise(t *testing.T) {
 	} {
 		n := 0
 		opts := batches
-		opts.Noise = func(*transport.MalformedError) { n++ }
+		opts.OnMalformed = func(*transport.MalformedError) { n++ }
 		inBubble(t, opts, func(t *testing.T, k *talk) {
 			k.far.Send(sent)
 			if want != "" {
@@ -111,7 +111,7 @@ func TestACancelledElementIsLeftOutOfTheAnswer(t *testing.T) {
 		k.far.Send(`[{"jsonrpc":"2.0","id":1,"method":"m"},{"jsonrpc":"2.0","id":2,"method":"m"}]`)
 		first, second := <-k.asked, <-k.asked
 		var o owner
-		first.Own(&o)
+		first.OnCancel(&o)
 		second.Reply([]byte("2"))
 		k.far.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
 		k.far.Want(`[{"jsonrpc":"2.0","id":2,"result":2}]`)
@@ -136,8 +136,8 @@ func TestABatchThatIsCancelledWholeGetsNothing(t *testing.T) {
 
 func TestResponsesInABatchFindTheirCalls(t *testing.T) {
 	inBubble(t, batches, func(t *testing.T, k *talk) {
-		one, _ := k.send(request("1", ""), &peer.Pending{})
-		two, _ := k.send(request("2", ""), &peer.Pending{})
+		one, _ := k.send(request("1", ""), &peer.Call{})
+		two, _ := k.send(request("2", ""), &peer.Call{})
 		k.far.Taken()
 		k.far.Send(`[{"jsonrpc":"2.0","id":2,"result":{"n":2}},{"jsonrpc":"2.0","id":1,"result":{"n":1}}]`)
 		for i, c := range []*caller{one, two} {
@@ -151,7 +151,7 @@ func TestResponsesInABatchFindTheirCalls(t *testing.T) {
 
 func TestMission_D_BatchesAreRefusedWhereThereAreNone(t *testing.T) {
 	for name, o := range map[string]peer.Options{
-		"never": {}, "not now": {Batches: func() bool { return false }},
+		"never": {}, "not now": {AllowBatches: func() bool { return false }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, o, func(t *testing.T, k *talk) {
@@ -173,13 +173,13 @@ func TestMission_D_BatchesAreRefusedWhereThereAreNone(t *testing.T) {
 func TestARequestThatMayNotStandInABatch(t *testing.T) {
 	var refused []string
 	options := batches
-	options.Alone = func(m wire.Message) *wire.Error {
+	options.RejectInBatch = func(m wire.Message) *wire.Error {
 		if m.Name() != "alone" {
 			return nil
 		}
 		return wire.Errorf(wire.CodeInvalidRequest, "alone")
 	}
-	options.Refused = func(m wire.Message, err *wire.Error) { refused = append(refused, string(m.ID())+" "+err.Message) }
+	options.OnRejected = func(m wire.Message, err *wire.Error) { refused = append(refused, string(m.ID())+" "+err.Message) }
 	inBubble(t, options, func(t *testing.T, k *talk) {
 		const alone = `"params":{"name":"alone"}}`
 		const no = `"error":{"code":-32600,"message":"alone"}}`

@@ -11,14 +11,14 @@ import (
 // quiet is an owner that says nothing.
 type quiet struct{}
 
-func (quiet) Asked(*Request)            {}
-func (quiet) Told(wire.Message, Stream) {}
+func (quiet) HandleRequest(*Request)            {}
+func (quiet) HandleNotification(wire.Message, Origin) {}
 
 // answering answers what it is asked with the same result each time.
 type answering struct{ result []byte }
 
-func (a answering) Asked(r *Request)          { r.Reply(a.result) }
-func (a answering) Told(wire.Message, Stream) {}
+func (a answering) HandleRequest(r *Request)          { r.Reply(a.result) }
+func (a answering) HandleNotification(wire.Message, Origin) {}
 
 // connect returns a Peer at one end of a Pipe, with h at the other.
 func connect(tb testing.TB, h Handler) *Peer {
@@ -46,10 +46,10 @@ var callOfATool = wire.NewRequest("0", "tools/call", []byte(`{"name":"t","argume
 // were answered just before.
 func BenchmarkCall(b *testing.B) {
 	ask := func(b *testing.B, p *Peer, owner func(int) string) {
-		to := make(Waiter, 1)
+		to := make(ResponseChan, 1)
 		b.ReportAllocs()
 		for i := 0; b.Loop(); i++ {
-			p.Send(callOfATool, &Pending{To: to, Owner: owner(i)})
+			p.Send(callOfATool, &Call{Handler: to, SessionID: owner(i)})
 			if a := <-to; a.Err != nil {
 				b.Fatal(a.Err)
 			}
@@ -77,9 +77,9 @@ func BenchmarkCall(b *testing.B) {
 // fly puts n calls of one owner in flight.
 func fly(p *Peer, n int) {
 	for range n {
-		c := &Pending{To: make(Waiter, 1), Owner: "o"}
+		c := &Call{Handler: make(ResponseChan, 1), SessionID: "o"}
 		p.fly(c, 1)
-		p.calls.Add(func(int64) *Pending { return c })
+		p.calls.Insert(func(int64) *Call { return c })
 	}
 }
 
@@ -91,7 +91,7 @@ func BenchmarkSoleOwner(b *testing.B) {
 			fly(p, n)
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, ok := p.SoleOwner(); !ok {
+				if _, ok := p.SoleSession(); !ok {
 					b.Fatal("there is but one")
 				}
 			}
@@ -108,7 +108,7 @@ func BenchmarkSoleOwner(b *testing.B) {
 						p.strays.answered(fmt.Sprint("session", i))
 					}
 				}
-				if _, ok := p.SoleOwner(); ok {
+				if _, ok := p.SoleSession(); ok {
 					b.Fatal("there are several")
 				}
 			}
@@ -119,9 +119,9 @@ func BenchmarkSoleOwner(b *testing.B) {
 // A call there and its answer back, of which each side has its part. The bound is what they cost now.
 func TestAllocations(t *testing.T) {
 	p := connect(t, answering{[]byte(`{"content":[]}`)})
-	to := make(Waiter, 1)
+	to := make(ResponseChan, 1)
 	call := func() {
-		p.Send(callOfATool, &Pending{To: to, Owner: "o"})
+		p.Send(callOfATool, &Call{Handler: to, SessionID: "o"})
 		if a := <-to; a.Err != nil {
 			t.Fatal(a.Err)
 		}

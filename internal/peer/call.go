@@ -12,51 +12,51 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// An Asker gets what comes back for a call. Its methods must not wait: they run
+// An ResponseHandler gets what comes back for a call. Its methods must not wait: they run
 // on the goroutine that reads from the far side, or on a timer's.
-type Asker interface {
-	// Progressed is called with each progress notification, its token
+type ResponseHandler interface {
+	// OnProgress is called with each progress notification, its token
 	// replaced by the caller's. Only calls with a Token have any.
-	Progressed(wire.Message)
-	// Done is called exactly once: with the response, be it a result or an
+	OnProgress(wire.Message)
+	// OnResponse is called exactly once: with the response, be it a result or an
 	// error, as the far side sent it, under our id; or with the reason why there
-	// is none: ErrTimeout, ErrCancelled, a *BadAnswer, or a *transport.CallLostError, which
+	// is none: ErrTimeout, ErrCancelled, a *BadResponseError, or a *transport.CallLostError, which
 	// says whether the far side may have acted upon the call.
-	Done(wire.Message, error)
+	OnResponse(wire.Message, error)
 }
 
-// A Pending is a call in flight: the row that waits for its answer. The fields
+// A Call is a call in flight: the row that waits for its answer. The fields
 // are the caller's to set before Send and must not be changed afterwards.
-type Pending struct {
-	To      Asker         // perhaps with others around it, of those who pass the call on
-	By      any           // whoever sends the call, by which it knows its own; nobody else looks at it
+type Call struct {
+	Handler      ResponseHandler         // perhaps with others around it, of those who pass the call on
+	Tag      any           // whoever sends the call, by which it knows its own; nobody else looks at it
 	Token   wire.ID       // the caller's own progress token, "" = wants none
 	Name    []byte        // takes the place of params.name, as JSON; nil = none does
-	Own     string        // the far side's own name of the tool or prompt; "" = it is in Name or in the message
-	Owner   string        // on whose behalf; see [Peer.SoleOwner]
-	About   wire.ID       // the request of the far side that the call belongs to, "" = none
+	RemoteName     string        // the far side's own name of the tool or prompt; "" = it is in Name or in the message
+	SessionID   string        // on whose behalf; see [Peer.SoleSession]
+	RelatedTo   wire.ID       // the request of the far side that the call belongs to, "" = none
 	Timeout time.Duration // since the start or the last progress; 0 = none
-	// Stateless is set by whoever sends the call over a conversation of the
+	// Modern is set by whoever sends the call over a conversation of the
 	// stateless era (2026-07-28), before it does: it says in which era the answer is.
-	Stateless bool
-	// Tasks says that a server of the stateless era may answer with a task, whatever
+	Modern bool
+	// AllowTask says that a server of the stateless era may answer with a task, whatever
 	// the client has declared: whoever has sent the call sees to that.
-	Tasks bool
-	// GoesOn says that the call goes on with one of the stateless era that was answered with what
+	AllowTask bool
+	// IsContinuation says that the call goes on with one of the stateless era that was answered with what
 	// a server needs. For a server of the session era it would be another call: whoever sends it
 	// ends it then with a *[wire.Error].
-	GoesOn bool
-	// Program is the program that the call is sent to, as the owner tells programs apart. Whoever
+	IsContinuation bool
+	// ServerKey is the program that the call is sent to, as the owner tells programs apart. Whoever
 	// sends the call sets it before it does. If it is set and GoesOn is, too, the call is for
 	// that program alone: at another it ends with a *[wire.Error].
-	Program string
-	// Aside says that the call is on the owner's own behalf: see [Traffic].
-	Aside bool
-	// Again, if it is set, is shown the answer, or the reason why there is none,
+	ServerKey string
+	// Internal says that the call is on the owner's own behalf: see [Activity].
+	Internal bool
+	// InterceptResponse, if it is set, is shown the answer, or the reason why there is none,
 	// before To is; not so if the call was taken back, or has met its deadline or
 	// the end of the conversation. If it returns true the call has not ended: who has
 	// set it offers the call once more, or tells To of its end. Like To it must not wait.
-	Again func(wire.Message, error) bool
+	InterceptResponse func(wire.Message, error) bool
 
 	quiet   bool // the far side is not told when it is taken back
 	sent    atomic.Pointer[departure]
@@ -77,28 +77,28 @@ type departure struct {
 }
 
 // isWriting reports whether Offer is still writing the call to p.
-func (c *Pending) isWriting(p *Peer) bool {
+func (c *Call) isWriting(p *Peer) bool {
 	d := c.sent.Load()
 	return d != nil && d.peer == p && d.writing.Load()
 }
 
 // ID returns the id under which the call was sent last, "" before that.
-func (c *Pending) ID() wire.ID {
+func (c *Call) ID() wire.ID {
 	if n := c.number(); n != 0 {
 		return wire.ID(strconv.FormatInt(n, 10))
 	}
 	return ""
 }
 
-func (c *Pending) number() int64 {
+func (c *Call) number() int64 {
 	if d := c.sent.Load(); d != nil {
 		return d.id
 	}
 	return 0
 }
 
-// Sent returns when the call was sent last, zero before that.
-func (c *Pending) Sent() time.Time {
+// SentAt returns when the call was sent last, zero before that.
+func (c *Call) SentAt() time.Time {
 	if d := c.sent.Load(); d != nil {
 		return d.at
 	}
@@ -108,9 +108,9 @@ func (c *Pending) Sent() time.Time {
 // ErrTimeout is what a call ends with that was not answered in time.
 var ErrTimeout = errors.New("no answer in time")
 
-// ErrBusy is what a call ends with that was not sent because the far side is at as many as it
+// ErrQueueFull is what a call ends with that was not sent because the far side is at as many as it
 // may be at. It is what a queue before a Peer says; a Peer has no such bound.
-var ErrBusy = errors.New("busy")
+var ErrQueueFull = errors.New("busy")
 
 // ErrForbidden is what a call ends with that was not sent because the configuration no longer
 // permits it. A Peer permits everything.
@@ -121,12 +121,12 @@ var ErrCancelled = errors.New("cancelled")
 
 // Send sends the request m under an id of ours, which takes the place of the one
 // it has, as it does that of a progress token. It returns at once. c.To.Done is called once, perhaps before Send returns.
-func (p *Peer) Send(m wire.Message, c *Pending) {
-	switch err := p.Offer(m, c); {
+func (p *Peer) Send(m wire.Message, c *Call) {
+	switch err := p.TrySend(m, c); {
 	case errors.Is(err, ErrCancelled):
-		c.To.Done(wire.Message{}, err)
+		c.Handler.OnResponse(wire.Message{}, err)
 	case err != nil:
-		c.To.Done(wire.Message{}, &transport.CallLostError{Err: p.because(err)})
+		c.Handler.OnResponse(wire.Message{}, &transport.CallLostError{Err: p.because(err)})
 	}
 }
 
@@ -140,17 +140,17 @@ func (p *Peer) because(err error) error {
 	return err
 }
 
-// Offer is Send for who knows what else to do with a call that cannot be sent: the
+// TrySend is Send for who knows what else to do with a call that cannot be sent: the
 // error says why not, nothing has reached the far side, c.To is not told, and c
 // may be sent again. A [transport.ErrClosed] means that the conversation is over,
 // and a [transport.ErrFull] ends it: a far side that does not read is of no use. An
 // [ErrCancelled] means that c was cancelled before.
-func (p *Peer) Offer(m wire.Message, c *Pending) error {
+func (p *Peer) TrySend(m wire.Message, c *Call) error {
 	departs := &c.first
 	if departs.peer != nil { // somebody may still look at how it was sent before
 		departs = new(departure)
 	}
-	row := func(id int64) *Pending {
+	row := func(id int64) *Call {
 		departs.peer, departs.id, departs.at = p, id, time.Now()
 		departs.writing.Store(true)
 		c.sent.Store(departs)
@@ -158,7 +158,7 @@ func (p *Peer) Offer(m wire.Message, c *Pending) error {
 		return c
 	}
 	p.fly(c, 1)
-	if !p.calls.Add(row) {
+	if !p.calls.Insert(row) {
 		p.fly(c, -1)
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -182,7 +182,7 @@ func (p *Peer) Offer(m wire.Message, c *Pending) error {
 		n++
 	}
 	out := m.Splice(edits[:n]...)
-	if err := p.out.Write(out, c.About); err != nil {
+	if err := p.out.Write(out, c.RelatedTo); err != nil {
 		if _, ok := p.take(id); ok {
 			c.stop()
 			c.sent.Store(nil)
@@ -207,26 +207,26 @@ func (p *Peer) Offer(m wire.Message, c *Pending) error {
 // ErrCancelled, unless it has ended already or was never sent. It is not sent
 // any more then. Params are those of the caller's own cancellation, nil if there
 // are none; its requestId is replaced.
-func (c *Pending) Cancel(params []byte) {
+func (c *Call) Cancel(params []byte) {
 	c.revoked.Store(true)
 	if d := c.sent.Load(); d != nil {
 		d.peer.giveUp(d.id, ErrCancelled, params)
 	}
 }
 
-// Revoked reports whether the call was cancelled.
-func (c *Pending) Revoked() bool { return c.revoked.Load() }
+// IsCancelled reports whether the call was cancelled.
+func (c *Call) IsCancelled() bool { return c.revoked.Load() }
 
-// Hold stops the clock of a call while somebody is asked on its behalf, a person
+// PauseTimeout stops the clock of a call while somebody is asked on its behalf, a person
 // perhaps. Each Hold needs a Release, which starts it anew. Both may be called at
 // any time, also before Send and after the end.
-func (c *Pending) Hold() { c.wind(1) }
+func (c *Call) PauseTimeout() { c.wind(1) }
 
-// Release takes a Hold back.
-func (c *Pending) Release() { c.wind(-1) }
+// ResumeTimeout takes a Hold back.
+func (c *Call) ResumeTimeout() { c.wind(-1) }
 
 // start starts the clock, unless the call is on hold already.
-func (c *Pending) start(d *departure) {
+func (c *Call) start(d *departure) {
 	if c.Timeout <= 0 {
 		return
 	}
@@ -239,7 +239,7 @@ func (c *Pending) start(d *departure) {
 }
 
 // wind starts the clock anew, unless the call is on hold.
-func (c *Pending) wind(hold int) {
+func (c *Call) wind(hold int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.holds += hold
@@ -252,7 +252,7 @@ func (c *Pending) wind(hold int) {
 	}
 }
 
-func (c *Pending) stop() {
+func (c *Call) stop() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.timer != nil {
@@ -269,9 +269,9 @@ func (p *Peer) giveUp(id int64, why error, params []byte) {
 	}()
 	// The call becomes a stray before it stops being a call, so that there is no
 	// moment at which nobody knows of it.
-	if c, ok := p.calls.Look(id); ok {
+	if c, ok := p.calls.Get(id); ok {
 		p.mu.Lock()
-		p.strays.giveUp(id, c.Owner)
+		p.strays.giveUp(id, c.SessionID)
 		p.mu.Unlock()
 	}
 	c, ok := p.take(id)
@@ -297,24 +297,24 @@ func (p *Peer) giveUp(id int64, why error, params []byte) {
 
 // stream names the request on whose stream the far side is told of c: the one of
 // its own that c is about, or c itself where the streams are of our making.
-func (c *Pending) stream() wire.ID {
-	if c.About != "" {
-		return c.About
+func (c *Call) stream() wire.ID {
+	if c.RelatedTo != "" {
+		return c.RelatedTo
 	}
 	return c.ID()
 }
 
 // end is called by whoever took the call's row, so once.
-func (c *Pending) end(m wire.Message, err error) {
+func (c *Call) end(m wire.Message, err error) {
 	c.stop()
-	c.To.Done(m, err)
+	c.Handler.OnResponse(m, err)
 }
 
 // endUnless is end for what Again may know something else to do with.
-func (c *Pending) endUnless(m wire.Message, err error) {
+func (c *Call) endUnless(m wire.Message, err error) {
 	c.stop()
-	if c.Again == nil || !c.Again(m, err) {
-		c.To.Done(m, err)
+	if c.InterceptResponse == nil || !c.InterceptResponse(m, err) {
+		c.Handler.OnResponse(m, err)
 	}
 }
 
@@ -344,14 +344,14 @@ func (p *Peer) progressed(m wire.Message) {
 	if err != nil {
 		return
 	}
-	c, ok := p.calls.Look(n)
+	c, ok := p.calls.Get(n)
 	if !ok {
 		p.trailed(n, m)
 		return
 	}
 	c.wind(0)
 	if c.Token != "" {
-		c.To.Progressed(m.Splice(wire.Edit{Part: wire.PartToken, Text: []byte(c.Token)}))
+		c.Handler.OnProgress(m.Splice(wire.Edit{Part: wire.PartToken, Text: []byte(c.Token)}))
 	}
 }
 
@@ -359,7 +359,7 @@ func (p *Peer) progressed(m wire.Message) {
 // error object of the far side is returned as a *wire.Error. When ctx ends
 // first the far side is told that the call is cancelled.
 func (p *Peer) Call(ctx context.Context, method string, params []byte) ([]byte, error) {
-	m, err := p.Ask(ctx, wire.NewRequest("0", method, params))
+	m, err := p.RoundTrip(ctx, wire.NewRequest("0", method, params))
 	switch {
 	case err != nil:
 		return nil, err
@@ -369,33 +369,33 @@ func (p *Peer) Call(ctx context.Context, method string, params []byte) ([]byte, 
 	return m.Part(wire.PartResult), nil
 }
 
-// Ask is Call for a request at hand; it returns the response as it came.
-func (p *Peer) Ask(ctx context.Context, request wire.Message) (wire.Message, error) {
-	a := p.AskAll(ctx, request)[0]
+// RoundTrip is Call for a request at hand; it returns the response as it came.
+func (p *Peer) RoundTrip(ctx context.Context, request wire.Message) (wire.Message, error) {
+	a := p.RoundTripAll(ctx, request)[0]
 	return a.Message, a.Err
 }
 
-// An Answer is what came of one of several requests.
-type Answer struct {
+// An Response is what came of one of several requests.
+type Response struct {
 	wire.Message // the response
 	Err          error
 }
 
-// AskAll is Ask for several requests, which are sent one behind the other before
+// RoundTripAll is Ask for several requests, which are sent one behind the other before
 // the first answer is waited for.
-func (p *Peer) AskAll(ctx context.Context, requests ...wire.Message) []Answer {
-	calls := make([]*Pending, len(requests))
-	waiters := make([]Waiter, len(requests))
+func (p *Peer) RoundTripAll(ctx context.Context, requests ...wire.Message) []Response {
+	calls := make([]*Call, len(requests))
+	waiters := make([]ResponseChan, len(requests))
 	for i, r := range requests {
-		waiters[i] = make(Waiter, 1)
+		waiters[i] = make(ResponseChan, 1)
 		// "The initialize request MUST NOT be cancelled by clients" (cancellation). And
 		// who has not answered server/discover may not bear to hear more of it, nor is there
 		// anything to be stopped about a ping.
 		quiet := r.Method() == "initialize" || r.Method() == "server/discover" || r.Method() == "ping"
-		calls[i] = &Pending{To: waiters[i], quiet: quiet, Aside: true}
+		calls[i] = &Call{Handler: waiters[i], quiet: quiet, Internal: true}
 		p.Send(r, calls[i])
 	}
-	answers := make([]Answer, len(requests))
+	answers := make([]Response, len(requests))
 	for i, w := range waiters {
 		select {
 		case answers[i] = <-w:
@@ -407,12 +407,12 @@ func (p *Peer) AskAll(ctx context.Context, requests ...wire.Message) []Answer {
 	return answers
 }
 
-// A Waiter is the Asker of a call that somebody waits for. It needs one slot: Done
+// A ResponseChan is the ResponseHandler of a call that somebody waits for. It needs one slot: Done
 // comes once.
-type Waiter chan Answer
+type ResponseChan chan Response
 
-// Progressed implements Asker.
-func (w Waiter) Progressed(wire.Message) {}
+// OnProgress implements ResponseHandler.
+func (w ResponseChan) OnProgress(wire.Message) {}
 
-// Done implements Asker.
-func (w Waiter) Done(m wire.Message, err error) { w <- Answer{m, err} }
+// OnResponse implements ResponseHandler.
+func (w ResponseChan) OnResponse(m wire.Message, err error) { w <- Response{m, err} }

@@ -24,7 +24,7 @@ func TestAnswersFindTheirCalls(t *testing.T) {
 	inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
 		var all []*caller
 		for i := range 5 {
-			c, _ := k.send(request(`"same"`, fmt.Sprintf(`,"n":%d`, i)), &peer.Pending{})
+			c, _ := k.send(request(`"same"`, fmt.Sprintf(`,"n":%d`, i)), &peer.Call{})
 			all = append(all, c)
 		}
 		for i := range 5 {
@@ -46,7 +46,7 @@ func TestOnlyIDTokenAndNameOfACallAreExchanged(t *testing.T) {
 	inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
 		m := message(`{ "x":1, "params":{"arguments":{"id":5,"name":"t","id":5,"progressToken":1e400},"_meta":{"vendor":"\u003c","progressToken":"p"},` +
 			`"name":"gh__t"} ,"method":"tools/call","id":"c" ,"jsonrpc":"2.0"}`)
-		k.send(m, &peer.Pending{Name: []byte(`"own/t"`), Token: `"p"`})
+		k.send(m, &peer.Call{Name: []byte(`"own/t"`), Token: `"p"`})
 		k.far.Want(`{ "x":1, "params":{"arguments":{"id":5,"name":"t","id":5,"progressToken":1e400},"_meta":{"vendor":"\u003c","progressToken":1},` +
 			`"name":"own/t"} ,"method":"tools/call","id":1 ,"jsonrpc":"2.0"}`)
 	})
@@ -54,7 +54,7 @@ func TestOnlyIDTokenAndNameOfACallAreExchanged(t *testing.T) {
 
 func TestErrorsOfTheFarSideComeAsTheyAre(t *testing.T) {
 	inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
-		c, _ := k.send(request("1", ""), &peer.Pending{})
+		c, _ := k.send(request("1", ""), &peer.Call{})
 		k.far.Send(`{"error": {"code":-32042,"message":"\u00e9","data":{"x":1.0},"odd":[]}, "id":1,"jsonrpc":"2.0"}`)
 		m, err := c.end(t)
 		if want := `{"error": {"code":-32042,"message":"\u00e9","data":{"x":1.0},"odd":[]}, "id":1,"jsonrpc":"2.0"}`; err != nil || string(m.Raw()) != want {
@@ -67,7 +67,7 @@ func TestID_02_AStringifiedEchoIsAcceptedWithOneWarning(t *testing.T) {
 	log, logger := mcptest.NewLog()
 	inBubble(t, peer.Options{Log: func() *slog.Logger { return logger }}, func(t *testing.T, k *talk) {
 		for i := 1; i <= 3; i++ {
-			c, _ := k.send(request("1", ""), &peer.Pending{})
+			c, _ := k.send(request("1", ""), &peer.Call{})
 			k.far.Reply(wire.ID(fmt.Sprintf(`"%d"`, i)), "{}")
 			if m, err := c.end(t); err != nil || m.Part(wire.PartResult) == nil {
 				t.Errorf("call %d: %s, %v", i, m.Raw(), err)
@@ -94,7 +94,7 @@ func TestOtherStringsAreNotTakenForAnEcho(t *testing.T) {
 func TestNOTIF_15_OrphansAreDropped(t *testing.T) {
 	log, logger := mcptest.NewLog()
 	inBubble(t, peer.Options{Log: func() *slog.Logger { return logger }}, func(t *testing.T, k *talk) {
-		c, _ := k.send(request("1", ""), &peer.Pending{})
+		c, _ := k.send(request("1", ""), &peer.Call{})
 		k.far.Next()
 		for _, id := range []wire.ID{"999999", "null", "0", "-1", "2", `""`, `"x"`, "1.0", "1e0", "99999999999999999999"} {
 			k.far.Reply(id, "{}")
@@ -114,7 +114,7 @@ func TestNOTIF_15_OrphansAreDropped(t *testing.T) {
 
 func TestNOTIF_04_ProgressComesInOrderBeforeTheResult(t *testing.T) {
 	inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
-		c, _ := k.send(request("1", `,"_meta":{"progressToken":"p"}`), &peer.Pending{Token: `"p"`})
+		c, _ := k.send(request("1", `,"_meta":{"progressToken":"p"}`), &peer.Call{Token: `"p"`})
 		k.far.Next()
 		for i := range 3 {
 			k.far.Sendf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":%d,"progressToken":1}}`, i)
@@ -134,8 +134,8 @@ func TestNOTIF_04_ProgressComesInOrderBeforeTheResult(t *testing.T) {
 
 func TestProgressIsForCallsThatAskedAlone(t *testing.T) {
 	inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
-		quiet, _ := k.send(request("1", ""), &peer.Pending{})
-		loud, _ := k.send(request("2", `,"_meta":{"progressToken":0}`), &peer.Pending{Token: "0"})
+		quiet, _ := k.send(request("1", ""), &peer.Call{})
+		loud, _ := k.send(request("2", `,"_meta":{"progressToken":0}`), &peer.Call{Token: "0"})
 		for _, token := range []string{"1", "2", "0", `"p"`, "null", "{}", "77"} {
 			k.far.Sendf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":1,"progressToken":%s}}`, token)
 		}
@@ -157,7 +157,7 @@ func TestProgressIsForCallsThatAskedAlone(t *testing.T) {
 func TestTimeoutEndsACallAndTellsTheFarSide(t *testing.T) {
 	inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
 		began := time.Now()
-		c, _ := k.send(request(`"c"`, ""), &peer.Pending{Timeout: 2 * time.Second})
+		c, _ := k.send(request(`"c"`, ""), &peer.Call{Timeout: 2 * time.Second})
 		k.far.Next()
 		k.far.Want(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"reason":"no answer in time","requestId":1}}`)
 		if took := time.Since(began); took != 2*time.Second {
@@ -176,7 +176,7 @@ func TestCONC_07_ProgressRenewsTheTimeout(t *testing.T) {
 	for _, token := range []wire.ID{`"p"`, ""} {
 		t.Run("token "+string(token), func(t *testing.T) {
 			inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
-				c, _ := k.send(request("1", ""), &peer.Pending{Timeout: 3 * time.Second, Token: token})
+				c, _ := k.send(request("1", ""), &peer.Call{Timeout: 3 * time.Second, Token: token})
 				k.far.Next()
 				for range 10 {
 					time.Sleep(2900 * time.Millisecond)
@@ -198,32 +198,32 @@ func TestACallOnHoldHasNoTimeLimit(t *testing.T) {
 	for _, early := range []bool{true, false} {
 		t.Run(fmt.Sprint("before Send ", early), func(t *testing.T) {
 			inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
-				p := &peer.Pending{Timeout: 3 * time.Second}
+				p := &peer.Call{Timeout: 3 * time.Second}
 				if early {
-					p.Hold()
+					p.PauseTimeout()
 				}
 				c, _ := k.send(request("1", ""), p)
 				k.far.Next()
 				time.Sleep(2 * time.Second)
 				if !early {
-					p.Hold()
+					p.PauseTimeout()
 				}
-				p.Hold()
+				p.PauseTimeout()
 				time.Sleep(time.Hour)
 				k.far.Send(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":1,"progressToken":1}}`)
 				time.Sleep(time.Hour)
-				p.Release()
+				p.ResumeTimeout()
 				time.Sleep(time.Hour)
 				c.isOpen(t)
-				p.Release()
+				p.ResumeTimeout()
 				time.Sleep(3*time.Second - 1)
 				c.isOpen(t)
 				time.Sleep(time.Nanosecond)
 				if _, err := c.end(t); !errors.Is(err, peer.ErrTimeout) {
 					t.Errorf("it ended with %v", err)
 				}
-				p.Hold()
-				p.Release() // of a call that has ended
+				p.PauseTimeout()
+				p.ResumeTimeout() // of a call that has ended
 				time.Sleep(time.Hour)
 				c.end(t)
 			})
@@ -233,8 +233,8 @@ func TestACallOnHoldHasNoTimeLimit(t *testing.T) {
 
 func TestCancelTellsTheFarSideOnceUnderOurID(t *testing.T) {
 	inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
-		k.send(request("1", ""), &peer.Pending{})
-		c, pending := k.send(request(`"c"`, ""), &peer.Pending{})
+		k.send(request("1", ""), &peer.Call{})
+		c, pending := k.send(request(`"c"`, ""), &peer.Call{})
 		k.far.Next()
 		k.far.Next()
 		pending.Cancel([]byte(`{"reason":"\u003cuser>", "requestId":"c","_meta":{"x":1}}`))
@@ -252,12 +252,12 @@ func TestCancelTellsTheFarSideOnceUnderOurID(t *testing.T) {
 
 func TestCancelOfWhatIsNotInFlightDoesNothing(t *testing.T) {
 	inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
-		never := &peer.Pending{To: &caller{}}
+		never := &peer.Call{Handler: &caller{}}
 		never.Cancel(nil)
 		if never.ID() != "" {
 			t.Errorf("a call that was not sent has the id %s", never.ID())
 		}
-		c, pending := k.send(request("1", ""), &peer.Pending{})
+		c, pending := k.send(request("1", ""), &peer.Call{})
 		k.far.Next()
 		k.far.Reply("1", "{}")
 		c.end(t)
@@ -268,13 +268,13 @@ func TestCancelOfWhatIsNotInFlightDoesNothing(t *testing.T) {
 }
 
 func TestNoiseWithAnIDEndsThatCall(t *testing.T) {
-	inBubble(t, peer.Options{Noise: func(*transport.MalformedError) {}}, func(t *testing.T, k *talk) {
-		other, _ := k.send(request("1", ""), &peer.Pending{})
-		c, _ := k.send(request("2", ""), &peer.Pending{})
+	inBubble(t, peer.Options{OnMalformed: func(*transport.MalformedError) {}}, func(t *testing.T, k *talk) {
+		other, _ := k.send(request("1", ""), &peer.Call{})
+		c, _ := k.send(request("2", ""), &peer.Call{})
 		k.far.Taken()
 		k.far.Send(`{"jsonrpc":"2.0","id":2}`)
 		_, err := c.end(t)
-		if _, ok := errors.AsType[*peer.BadAnswer](err); !ok {
+		if _, ok := errors.AsType[*peer.BadResponseError](err); !ok {
 			t.Errorf("it ended with %v", err)
 		}
 		k.far.Send(`✓ server ready`)
@@ -285,8 +285,8 @@ func TestNoiseWithAnIDEndsThatCall(t *testing.T) {
 
 func TestLostEndsThatCallAlone(t *testing.T) {
 	inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
-		other, _ := k.send(request("1", ""), &peer.Pending{})
-		c, _ := k.send(request("2", ""), &peer.Pending{})
+		other, _ := k.send(request("1", ""), &peer.Call{})
+		c, _ := k.send(request("2", ""), &peer.Call{})
 		k.far.Break(&transport.CallLostError{ID: "2", Err: errors.New("503"), MayHaveRun: true})
 		k.far.Break(&transport.CallLostError{ID: "9", Err: errors.New("nobody's"), MayHaveRun: true})
 		_, err := c.end(t)
@@ -300,7 +300,7 @@ func TestLostEndsThatCallAlone(t *testing.T) {
 // A Lost may wrap the noise that came in place of the answer; it is a Lost.
 func TestLostForNoiseEndsItsCall(t *testing.T) {
 	inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
-		c, _ := k.send(request("1", ""), &peer.Pending{})
+		c, _ := k.send(request("1", ""), &peer.Call{})
 		noise := transport.NewMalformedError([]byte("<html>"), wire.Message{}, errors.New("no JSON"))
 		k.far.Break(&transport.CallLostError{ID: "1", Err: fmt.Errorf("the answer is no message: %w", noise), MayHaveRun: true})
 		if _, err := c.end(t); err == nil || err.Error() != "the answer is no message: no JSON" {
@@ -322,8 +322,8 @@ func TestPROC_06_DeathEndsAllCallsAndSaysWhy(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
-				one, _ := k.send(request("1", ""), &peer.Pending{Timeout: time.Hour})
-				two, _ := k.send(request("2", ""), &peer.Pending{})
+				one, _ := k.send(request("1", ""), &peer.Call{Timeout: time.Hour})
+				two, _ := k.send(request("2", ""), &peer.Call{})
 				c.die(k.far)
 				for _, caller := range []*caller{one, two} {
 					_, err := caller.end(t)
@@ -335,12 +335,12 @@ func TestPROC_06_DeathEndsAllCallsAndSaysWhy(t *testing.T) {
 				if fmt.Sprint(err) != fmt.Sprint(c.run) {
 					t.Errorf("Run: %v, want %v", err, c.run)
 				}
-				late, _ := k.send(request("3", ""), &peer.Pending{Timeout: time.Second})
+				late, _ := k.send(request("3", ""), &peer.Call{Timeout: time.Second})
 				_, err = late.end(t)
 				if lost, ok := errors.AsType[*transport.CallLostError](err); !ok || lost.MayHaveRun || err.Error() != c.want {
 					t.Errorf("a call after the end ended with %v, want %s", err, c.want)
 				}
-				if err := k.Offer(request("4", ""), &peer.Pending{}); !errors.Is(err, transport.ErrClosed) {
+				if err := k.TrySend(request("4", ""), &peer.Call{}); !errors.Is(err, transport.ErrClosed) {
 					t.Errorf("Offer: %v", err)
 				}
 			})
@@ -357,8 +357,8 @@ func TestOverIsHeardBeforeTheCallsEnd(t *testing.T) {
 			t.Error("the call has ended already")
 		}
 	}
-	inBubble(t, peer.Options{Over: over}, func(t *testing.T, k *talk) {
-		k.Send(request("1", ""), &peer.Pending{To: c})
+	inBubble(t, peer.Options{OnDisconnect: over}, func(t *testing.T, k *talk) {
+		k.Send(request("1", ""), &peer.Call{Handler: c})
 		k.far.End()
 		c.end(t)
 		if heard != 1 {
@@ -405,7 +405,7 @@ func TestInitializeIsNotCancelled(t *testing.T) {
 		if _, err := k.Call(ctx, "initialize", []byte("{}")); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("it ended with %v", err)
 		}
-		k.far.Asked("initialize")
+		k.far.HandleRequest("initialize")
 		k.far.WantNothing()
 	})
 }
@@ -418,9 +418,9 @@ func TestEachCallEndsOnceWhateverComesFirst(t *testing.T) {
 		inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
 			const n = 16
 			var all []*caller
-			var pending []*peer.Pending
+			var pending []*peer.Call
 			for i := range n {
-				o := &peer.Pending{Token: "0"}
+				o := &peer.Call{Token: "0"}
 				if (i+round)%3 != 0 {
 					o.Timeout = time.Second
 				}
@@ -477,7 +477,7 @@ func TestSendRacesTheEnd(t *testing.T) {
 				all[i] = &caller{}
 				go func() {
 					time.Sleep(time.Second)
-					k.Send(request("1", ""), &peer.Pending{To: all[i], Timeout: time.Minute})
+					k.Send(request("1", ""), &peer.Call{Handler: all[i], Timeout: time.Minute})
 				}()
 			}
 			time.Sleep(time.Second)
@@ -514,7 +514,7 @@ func TestACallIsTakenBackOnItsStream(t *testing.T) {
 		noted := &abouts{Conn: conn}
 		p := peer.New(noted, &talk{}, peer.Options{})
 		for _, about := range []wire.ID{"", `"theirs"`} {
-			c := &peer.Pending{To: &caller{}, About: about}
+			c := &peer.Call{Handler: &caller{}, RelatedTo: about}
 			p.Send(request("1", ""), c)
 			c.Cancel(nil)
 		}
@@ -556,12 +556,12 @@ func TestTheEndDuringAWrite_F_HTTP_13(t *testing.T) {
 				close(e.over)
 			}()
 			asked := &caller{}
-			c := &peer.Pending{To: asked}
-			err := p.Offer(request("1", ""), c)
+			c := &peer.Call{Handler: asked}
+			err := p.TrySend(request("1", ""), c)
 			if failure != nil {
 				asked.isOpen(t)
-				if !errors.Is(err, transport.ErrClosed) || !c.Sent().IsZero() {
-					t.Errorf("a failed write: %v, sent %v", err, c.Sent())
+				if !errors.Is(err, transport.ErrClosed) || !c.SentAt().IsZero() {
+					t.Errorf("a failed write: %v, sent %v", err, c.SentAt())
 				}
 				return
 			}

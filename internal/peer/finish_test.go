@@ -18,7 +18,7 @@ func (k *talk) finish(ctx context.Context) <-chan struct{} {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		k.Finish(ctx)
+		k.DrainCalls(ctx)
 	}()
 	synctest.Wait()
 	return done
@@ -38,14 +38,14 @@ func isClosed(c <-chan struct{}) bool {
 // answered.
 func TestFinish(t *testing.T) {
 	inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
-		one, two := make(peer.Waiter, 1), make(peer.Waiter, 1)
-		k.Send(request("1", ""), &peer.Pending{To: one})
-		second := &peer.Pending{To: two}
+		one, two := make(peer.ResponseChan, 1), make(peer.ResponseChan, 1)
+		k.Send(request("1", ""), &peer.Call{Handler: one})
+		second := &peer.Call{Handler: two}
 		k.Send(request("2", ""), second)
-		first := k.far.Asked("tools/call")
-		k.far.Asked("tools/call")
+		first := k.far.HandleRequest("tools/call")
+		k.far.HandleRequest("tools/call")
 		done := k.finish(t.Context())
-		if err := k.Offer(request("3", ""), &peer.Pending{To: make(peer.Waiter, 1)}); !errors.Is(err, transport.ErrClosed) {
+		if err := k.TrySend(request("3", ""), &peer.Call{Handler: make(peer.ResponseChan, 1)}); !errors.Is(err, transport.ErrClosed) {
 			t.Errorf("Offer: %v", err)
 		}
 		k.far.WantNothing()
@@ -59,14 +59,14 @@ func TestFinish(t *testing.T) {
 		if a := <-two; !errors.Is(a.Err, peer.ErrCancelled) || !isClosed(done) {
 			t.Errorf("the second ended with %v; Finish has returned: %v", a.Err, isClosed(done))
 		}
-		k.far.Told("notifications/cancelled")
+		k.far.HandleNotification("notifications/cancelled")
 	})
 }
 
 func TestFinishEndsWithItsContextAndWithTheConversation(t *testing.T) {
 	inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
-		w := make(peer.Waiter, 1)
-		k.Send(request("1", ""), &peer.Pending{To: w})
+		w := make(peer.ResponseChan, 1)
+		k.Send(request("1", ""), &peer.Call{Handler: w})
 		ctx, cancel := context.WithCancel(t.Context())
 		done, other := k.finish(ctx), k.finish(t.Context())
 		cancel()
@@ -97,14 +97,14 @@ func TestFinishWaitsForCancellations(t *testing.T) {
 		p := peer.New(slow{conn}, &talk{}, peer.Options{})
 		ended := make(chan error, 1)
 		go func() { ended <- p.Run(t.Context()) }()
-		c := &peer.Pending{To: make(peer.Waiter, 1)}
+		c := &peer.Call{Handler: make(peer.ResponseChan, 1)}
 		p.Send(request("1", ""), c)
-		far.Asked("tools/call")
+		far.HandleRequest("tools/call")
 		go c.Cancel(nil)
 		synctest.Wait() // it is being written
-		p.Finish(t.Context())
+		p.DrainCalls(t.Context())
 		p.Close()
 		<-ended
-		far.Told("notifications/cancelled")
+		far.HandleNotification("notifications/cancelled")
 	})
 }

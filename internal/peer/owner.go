@@ -146,13 +146,13 @@ func (o owners) only() string {
 	return ""
 }
 
-// SoleOwner returns the [Pending.Owner] of all calls in flight, if it is one and
+// SoleSession returns the [Call.CancelHandler] of all calls in flight, if it is one and
 // the same, and if what the far side says unasked can concern nobody else: there is
-// no [Trail] of another's, no call of another's that was given up and not answered
+// no [ProgressRelay] of another's, no call of another's that was given up and not answered
 // within the last half minute, and none that was answered within the last two
 // seconds. On a connection that is shared and has one stream for everything there
 // is no better way to know.
-func (p *Peer) SoleOwner() (owner string, ok bool) {
+func (p *Peer) SoleSession() (owner string, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	owner = p.flying.only()
@@ -163,10 +163,10 @@ func (p *Peer) SoleOwner() (owner string, ok bool) {
 	return owner, true
 }
 
-// SoleOwnerOf is SoleOwner for what can concern none but the calls in flight of certain
+// SoleSessionWhere is SoleOwner for what can concern none but the calls in flight of certain
 // owners, because the far side says nothing of a call that it has answered: there is
 // only one of them, and none that has given a call up within the last half minute.
-func (p *Peer) SoleOwnerOf(is func(owner string) bool) (owner string, ok bool) {
+func (p *Peer) SoleSessionWhere(is func(owner string) bool) (owner string, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	several := false
@@ -183,13 +183,13 @@ func (p *Peer) SoleOwnerOf(is func(owner string) bool) (owner string, ok bool) {
 	return owner, owner != "" && !several && !now.Before(p.strays.crowd)
 }
 
-// FirstOwner returns the owner of the call in flight that was sent first and has one, ""
+// OldestSession returns the owner of the call in flight that was sent first and has one, ""
 // if none has.
-func (p *Peer) FirstOwner() (owner string) {
+func (p *Peer) OldestSession() (owner string) {
 	first := int64(0)
-	p.calls.Each(func(c *Pending) {
-		if n := c.number(); c.Owner != "" && (first == 0 || n < first) {
-			owner, first = c.Owner, n
+	p.calls.Each(func(c *Call) {
+		if n := c.number(); c.SessionID != "" && (first == 0 || n < first) {
+			owner, first = c.SessionID, n
 		}
 	})
 	return owner

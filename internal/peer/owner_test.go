@@ -59,9 +59,9 @@ func TestStraysAreNotLookedThroughForEachCall(t *testing.T) {
 // Who owns what is in flight is counted wherever a call comes to its end.
 func TestOwnersAreCounted(t *testing.T) {
 	p := connect(t, answering{[]byte(`{}`)})
-	to := make(Waiter, 1)
-	send := func(owner string, c *Pending) *Pending {
-		c.To, c.Owner = to, owner
+	to := make(ResponseChan, 1)
+	send := func(owner string, c *Call) *Call {
+		c.Handler, c.SessionID = to, owner
 		p.Send(callOfATool, c)
 		return c
 	}
@@ -71,11 +71,11 @@ func TestOwnersAreCounted(t *testing.T) {
 		return len(p.flying)
 	}
 	for end, do := range map[string]func(){
-		"answered":                 func() { send("a", &Pending{}) },
-		"of nobody":                func() { send("", &Pending{}) },
-		"taken back":               func() { send("a", &Pending{}).Cancel(nil) },
-		"taken back before it was": func() { c := &Pending{}; c.Cancel(nil); send("a", c) },
-		"in no time":               func() { send("a", &Pending{Timeout: 1}) },
+		"answered":                 func() { send("a", &Call{}) },
+		"of nobody":                func() { send("", &Call{}) },
+		"taken back":               func() { send("a", &Call{}).Cancel(nil) },
+		"taken back before it was": func() { c := &Call{}; c.Cancel(nil); send("a", c) },
+		"in no time":               func() { send("a", &Call{Timeout: 1}) },
 	} {
 		do()
 		if <-to; flying() != 0 {

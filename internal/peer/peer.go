@@ -32,53 +32,53 @@ import (
 // methods are called on the goroutine that reads, or receives, one after the other, in order
 // of arrival: they must not wait.
 type Handler interface {
-	// Asked is called with a request. It owes one answer, now or later.
-	Asked(*Request)
-	// Told is called with a notification other than those that concern a call
+	// HandleRequest is called with a request. It owes one answer, now or later.
+	HandleRequest(*Request)
+	// HandleNotification is called with a notification other than those that concern a call
 	// or a request at hand, which the Peer sees to itself. On says on whose stream it
 	// came.
-	Told(m wire.Message, on Stream)
+	HandleNotification(m wire.Message, on Origin)
 }
 
-// A Stream is where something came that the far side says: on the stream of a call of ours, if
+// A Origin is where something came that the far side says: on the stream of a call of ours, if
 // the transport has one for each, or on none of a call. The zero value is none of a call: it may
 // be of any call, or of no call at all.
-type Stream struct {
-	Call *Pending // that is in flight and has the stream; nil if there is none
-	// Over says that it is the stream of a call that has come to its end for us: it was
+type Origin struct {
+	Call *Call // that is in flight and has the stream; nil if there is none
+	// CallEnded says that it is the stream of a call that has come to its end for us: it was
 	// answered, given up or taken back. What comes there is of that call and of no other.
-	Over bool
+	CallEnded bool
 }
 
 // Options of a Peer. The zero value works.
 type Options struct {
 	Log func() *slog.Logger // asked when there is something to log; nil = none
-	// InFlight bounds the requests of the far side that are open at one time;
+	// MaxInFlight bounds the requests of the far side that are open at one time;
 	// beyond it they are refused. 0 = no bound.
-	InFlight int
-	// Batches, asked about each batch, says whether the conversation may have
+	MaxInFlight int
+	// AllowBatches, asked about each batch, says whether the conversation may have
 	// any. nil = never.
-	Batches func() bool
-	// Alone, asked about each request in a batch, returns what that is refused with if
+	AllowBatches func() bool
+	// RejectInBatch, asked about each request in a batch, returns what that is refused with if
 	// it may not stand in one; what else is in the batch is seen to. nil = none is.
-	Alone func(wire.Message) *wire.Error
-	// NoPing, asked about each ping, says whether it is one of an era that has none: then
+	RejectInBatch func(wire.Message) *wire.Error
+	// PassPing, asked about each ping, says whether it is one of an era that has none: then
 	// it is handed on like any other request. nil = none is.
-	NoPing func(wire.Message) bool
-	// Noise is called with what is no message. A request that can be read in two ways is
+	PassPing func(wire.Message) bool
+	// OnMalformed is called with what is no message. A request that can be read in two ways is
 	// answered with an error, too. nil = answer all of it with an error, as JSON-RPC 2.0 §5.1
 	// has it.
-	Noise func(*transport.MalformedError)
-	// Refused is called with a request that the Peer itself answers with an
+	OnMalformed func(*transport.MalformedError)
+	// OnRejected is called with a request that the Peer itself answers with an
 	// error, before it does; may be nil.
-	Refused func(wire.Message, *wire.Error)
-	// Farewell, asked by Close, returns what that answers to the requests that are still
+	OnRejected func(wire.Message, *wire.Error)
+	// CloseError, asked by Close, returns what that answers to the requests that are still
 	// open. nil = nothing.
-	Farewell func() *wire.Error
-	// Over is called once Run has read its last, or by End, before the calls in flight
+	CloseError func() *wire.Error
+	// OnDisconnect is called once Run has read its last, or by End, before the calls in flight
 	// end: whoever hears of such an end finds that the owner knows of it, too. The error is
 	// the reason, as Run returns it or for a far side that closed the connection. May be nil.
-	Over func(error)
+	OnDisconnect func(error)
 }
 
 // A Peer is this side of a conversation over a Conn.
@@ -88,10 +88,10 @@ type Peer struct {
 	h    Handler
 	opts Options
 
-	calls idmap.Table[*Pending] // what we asked
+	calls idmap.Table[*Call] // what we asked
 
 	began       time.Time
-	heard, used atomic.Int64 // see Traffic; since began
+	heard, used atomic.Int64 // see Activity; since began
 
 	isOver    atomic.Bool // over was called
 	finishing atomic.Bool
@@ -102,7 +102,7 @@ type Peer struct {
 	requests map[wire.ID]*Request // what they asked, under their ids
 	flying   owners               // of calls
 	strays   strays               // calls at an end that the far side may still be at
-	trails   map[int64]*Trail     // calls answered that the far side goes on with
+	trails   map[int64]*ProgressRelay     // calls answered that the far side goes on with
 	trailing owners               // of those
 	settling int                  // requests that were taken out, and batches, whose answers are not written yet
 	idle     []chan struct{}      // closed when nothing is owed any more
@@ -114,14 +114,14 @@ type Peer struct {
 
 // New returns a Peer. It starts nothing; the conversation begins with Run.
 func New(conn transport.Conn, h Handler, opts Options) *Peer {
-	p := Fed(conn, h, opts)
+	p := NewPush(conn, h, opts)
 	p.in = conn
 	return p
 }
 
-// Fed is New for a Peer that does not read, and has no Run: what the far side says is given
+// NewPush is New for a Peer that does not read, and has no Run: what the far side says is given
 // to Receive, until End.
-func Fed(out transport.Writer, h Handler, opts Options) *Peer {
+func NewPush(out transport.Writer, h Handler, opts Options) *Peer {
 	return &Peer{out: out, h: h, opts: opts, began: time.Now(), hangUp: func(error) { _ = out.Close() }}
 }
 
@@ -129,12 +129,12 @@ func Fed(out transport.Writer, h Handler, opts Options) *Peer {
 // one at a time, and not after End.
 func (p *Peer) Receive(m wire.Message) {
 	p.note(&p.heard)
-	p.receive(m, Stream{}, nil, 0)
+	p.receive(m, Origin{}, nil, 0)
 }
 
-// End is the end of Run where there is none: no more is received, for the Conn has been closed, and all
+// Disconnected is the end of Run where there is none: no more is received, for the Conn has been closed, and all
 // calls sent over it end.
-func (p *Peer) End() { p.over(transport.ErrClosed) }
+func (p *Peer) Disconnected() { p.over(transport.ErrClosed) }
 
 // Run reads until the far side ends the conversation (nil), the Conn fails, or
 // ctx is done (both an error); only then are all calls sent over it ended, but for one that is
@@ -163,19 +163,19 @@ func (p *Peer) Run(ctx context.Context) error {
 }
 
 // over ends the calls that were sent, for nothing can answer them any more. A call that is being
-// written stays: only Offer learns whether it has reached the far side, see [Peer.Offer].
+// written stays: only Offer learns whether it has reached the far side, see [Peer.TrySend].
 func (p *Peer) over(err error) {
 	p.mu.Lock()
 	p.end = ended{why(err)}
 	p.mu.Unlock()
-	if p.opts.Over != nil {
-		p.opts.Over(why(err))
+	if p.opts.OnDisconnect != nil {
+		p.opts.OnDisconnect(why(err))
 	}
 	p.mu.Lock()
 	p.ended, p.trails, p.trailing = why(err), nil, nil
 	p.mu.Unlock()
 	p.isOver.Store(true)
-	all := p.calls.Drain(func(c *Pending) bool { return c.isWriting(p) })
+	all := p.calls.Drain(func(c *Call) bool { return c.isWriting(p) })
 	p.leave()
 	for _, c := range all {
 		p.fly(c, -1)
@@ -230,20 +230,20 @@ func (p *Peer) trouble(err error) error {
 }
 
 // stream returns the stream of the request of ours that has the id, that of no call if it is "".
-func (p *Peer) stream(id wire.ID) Stream {
+func (p *Peer) stream(id wire.ID) Origin {
 	if id == "" {
-		return Stream{}
+		return Origin{}
 	}
 	if n, err := p.ours([]byte(id)); err == nil {
-		if c, ok := p.calls.Look(n); ok {
-			return Stream{Call: c}
+		if c, ok := p.calls.Get(n); ok {
+			return Origin{Call: c}
 		}
 	}
-	return Stream{Over: true}
+	return Origin{CallEnded: true}
 }
 
 // receive handles one message, in slot i of a batch unless batch is nil.
-func (p *Peer) receive(m wire.Message, on Stream, b *batch, i int) {
+func (p *Peer) receive(m wire.Message, on Origin, b *batch, i int) {
 	switch m.Kind() {
 	case wire.Response:
 		p.answered(m)
@@ -258,14 +258,14 @@ func (p *Peer) receive(m wire.Message, on Stream, b *batch, i int) {
 	}
 }
 
-func (p *Peer) told(m wire.Message, on Stream) {
+func (p *Peer) told(m wire.Message, on Origin) {
 	switch m.Method() {
 	case "notifications/progress":
 		p.progressed(m)
 	case "notifications/cancelled":
 		p.cancelled(m)
 	default:
-		p.h.Told(m, on)
+		p.h.HandleNotification(m, on)
 	}
 }
 
@@ -279,19 +279,19 @@ func (p *Peer) noise(n *transport.MalformedError) {
 	if n.LooksLikeResponse {
 		if c, ok := p.takeByID(n.ID); ok {
 			p.noteEnd(c)
-			c.end(wire.Message{}, &BadAnswer{n.Err})
+			c.end(wire.Message{}, &BadResponseError{n.Err})
 			return
 		}
 	}
-	if p.opts.Noise != nil {
-		p.opts.Noise(n)
+	if p.opts.OnMalformed != nil {
+		p.opts.OnMalformed(n)
 		if n.Message.WantsResponse() { // else the far side waits for ever
 			p.write(wire.NewErrorResponse(n.Message.ID(), n.Err), "")
 		}
 		return
 	}
-	if p.opts.Refused != nil {
-		p.opts.Refused(n.Message, n.Err)
+	if p.opts.OnRejected != nil {
+		p.opts.OnRejected(n.Message, n.Err)
 	}
 	id := n.ID
 	if n.Err.Code == wire.CodeParseError {
@@ -300,11 +300,11 @@ func (p *Peer) noise(n *transport.MalformedError) {
 	p.write(wire.NewErrorResponse(id, n.Err), "")
 }
 
-// BadAnswer is what a call ends with whose answer came but is no message.
-type BadAnswer struct{ Err error }
+// BadResponseError is what a call ends with whose answer came but is no message.
+type BadResponseError struct{ Err error }
 
-func (b *BadAnswer) Error() string { return "its answer is unusable: " + b.Err.Error() }
-func (b *BadAnswer) Unwrap() error { return b.Err }
+func (b *BadResponseError) Error() string { return "its answer is unusable: " + b.Err.Error() }
+func (b *BadResponseError) Unwrap() error { return b.Err }
 
 func (p *Peer) lost(l *transport.CallLostError) {
 	if c, ok := p.takeByID(l.ID); ok {
@@ -315,13 +315,13 @@ func (p *Peer) lost(l *transport.CallLostError) {
 
 // Notify sends a notification; params may be nil.
 func (p *Peer) Notify(method string, params []byte) error {
-	return p.Tell(wire.NewNotification(method, params), "")
+	return p.SendNotification(wire.NewNotification(method, params), "")
 }
 
-// Tell sends the notification m. About names the request of the far side that it
+// SendNotification sends the notification m. About names the request of the far side that it
 // belongs to, "" if there is none. Like everything that is sent it ends the
 // conversation with a far side that does not read.
-func (p *Peer) Tell(m wire.Message, about wire.ID) error {
+func (p *Peer) SendNotification(m wire.Message, about wire.ID) error {
 	p.note(&p.used)
 	err := p.out.Write(m, about)
 	if errors.Is(err, transport.ErrFull) {
@@ -342,7 +342,7 @@ func (p *Peer) Crowded() bool {
 // conversation is over: a far side that does not read is hung up on, it must not
 // stall others. That it is gone shows when it is read from.
 func (p *Peer) write(m wire.Message, about wire.ID) {
-	_ = p.Tell(m, about)
+	_ = p.SendNotification(m, about)
 }
 
 // hang ends the conversation with a far side that does not read.
@@ -354,9 +354,9 @@ func (p *Peer) hang(err error) {
 	hangUp(err)
 }
 
-// Drain waits until every request of the far side is cancelled, or answered and the answer
+// DrainRequests waits until every request of the far side is cancelled, or answered and the answer
 // given to the Conn, or ctx is done.
-func (p *Peer) Drain(ctx context.Context) {
+func (p *Peer) DrainRequests(ctx context.Context) {
 	p.mu.Lock()
 	if !p.owesLocked() {
 		p.mu.Unlock()
@@ -371,13 +371,13 @@ func (p *Peer) Drain(ctx context.Context) {
 	}
 }
 
-// errFinishing is why nothing is sent after [Peer.Finish].
+// errFinishing is why nothing is sent after [Peer.DrainCalls].
 var errFinishing = errors.New("no more calls are sent over it")
 
-// Finish lets the calls that were sent come to their ends, and has no more be: Offer fails
+// DrainCalls lets the calls that were sent come to their ends, and has no more be: Offer fails
 // with a [transport.ErrClosed] as soon as Finish was called. It waits until none is in flight any
 // more, or ctx is done. The conversation goes on meanwhile, and does after it.
-func (p *Peer) Finish(ctx context.Context) {
+func (p *Peer) DrainCalls(ctx context.Context) {
 	p.mu.Lock()
 	if p.end == nil {
 		p.end = ended{errFinishing}
@@ -417,8 +417,8 @@ func (p *Peer) Close() error {
 	}
 	p.mu.Unlock()
 	var farewell *wire.Error
-	if len(open) > 0 && p.opts.Farewell != nil {
-		farewell = p.opts.Farewell()
+	if len(open) > 0 && p.opts.CloseError != nil {
+		farewell = p.opts.CloseError()
 	}
 	for _, r := range open {
 		r.part(farewell)
@@ -448,7 +448,7 @@ func (p *Peer) warnOnce(kind string, args ...any) {
 	}
 }
 
-func (p *Peer) takeByID(id wire.ID) (*Pending, bool) {
+func (p *Peer) takeByID(id wire.ID) (*Call, bool) {
 	n, err := p.ours([]byte(id))
 	if err != nil {
 		return nil, false
@@ -458,7 +458,7 @@ func (p *Peer) takeByID(id wire.ID) (*Pending, bool) {
 
 // takeAnswered removes the row of a call that is answered. That is noted, so that what is still
 // said of it is not taken for another's.
-func (p *Peer) takeAnswered(id int64) (*Pending, bool) {
+func (p *Peer) takeAnswered(id int64) (*Call, bool) {
 	c, ok := p.calls.Take(id)
 	p.leave()
 	p.mu.Lock()
@@ -467,13 +467,13 @@ func (p *Peer) takeAnswered(id int64) (*Pending, bool) {
 		p.strays.answeredLate(id)
 		return nil, false
 	}
-	p.flying.add(c.Owner, -1)
-	p.strays.answered(c.Owner)
+	p.flying.add(c.SessionID, -1)
+	p.strays.answered(c.SessionID)
 	return c, true
 }
 
 // take removes the row of a call that has come to another end.
-func (p *Peer) take(id int64) (*Pending, bool) {
+func (p *Peer) take(id int64) (*Call, bool) {
 	c, ok := p.calls.Take(id)
 	p.leave()
 	if ok {
@@ -483,10 +483,10 @@ func (p *Peer) take(id int64) (*Pending, bool) {
 }
 
 // fly counts a call in flight, or that it is so no more. It counts before the call is, and while it is.
-func (p *Peer) fly(c *Pending, n int) {
+func (p *Peer) fly(c *Call, n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.flying.add(c.Owner, n)
+	p.flying.add(c.SessionID, n)
 }
 
 // ours reads an id that we gave. A sloppy server may give it back as a string.

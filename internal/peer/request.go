@@ -9,22 +9,22 @@ type Request struct {
 	wire.Message
 	peer  *Peer
 	id    wire.ID
-	on    Stream
+	on    Origin
 	batch *batch // nil unless it came in one
 	slot  int
-	owner Owner
+	owner CancelHandler
 }
 
-// An Owner is told when the far side takes a request back. Params are those of
+// An CancelHandler is told when the far side takes a request back. Params are those of
 // the cancellation, nil if the far side is gone.
-type Owner interface{ Cancelled(params []byte) }
+type CancelHandler interface{ HandleCancel(params []byte) }
 
 // asked enters a request under its id and hands it on.
-func (p *Peer) asked(m wire.Message, on Stream, b *batch, slot int) {
+func (p *Peer) asked(m wire.Message, on Origin, b *batch, slot int) {
 	r := &Request{Message: m, peer: p, id: m.ID(), on: on, batch: b, slot: slot}
 	if err := p.enter(r); err != nil {
-		if p.opts.Refused != nil {
-			p.opts.Refused(m, err)
+		if p.opts.OnRejected != nil {
+			p.opts.OnRejected(m, err)
 		}
 		r.write(wire.NewErrorResponse(r.id, err))
 		return
@@ -33,12 +33,12 @@ func (p *Peer) asked(m wire.Message, on Stream, b *batch, slot int) {
 		r.Reply([]byte("{}"))
 		return
 	}
-	p.h.Asked(r)
+	p.h.HandleRequest(r)
 }
 
 // pinged reports whether a request is a ping, which is answered here.
 func (p *Peer) pinged(m wire.Message) bool {
-	return m.Method() == "ping" && (p.opts.NoPing == nil || !p.opts.NoPing(m))
+	return m.Method() == "ping" && (p.opts.PassPing == nil || !p.opts.PassPing(m))
 }
 
 func (p *Peer) enter(r *Request) *wire.Error {
@@ -48,7 +48,7 @@ func (p *Peer) enter(r *Request) *wire.Error {
 		return wire.Errorf(wire.CodeInvalidRequest, "Invalid request: a request with this id is in flight")
 	}
 	// A ping never stays, so it is answered even then.
-	if n := p.opts.InFlight; n > 0 && len(p.requests) >= n && !p.pinged(r.Message) {
+	if n := p.opts.MaxInFlight; n > 0 && len(p.requests) >= n && !p.pinged(r.Message) {
 		return wire.Errorf(wire.CodeInternalError, "Too many requests in flight: there may be %d; wait for answers", n)
 	}
 	if p.requests == nil {
@@ -58,15 +58,15 @@ func (p *Peer) enter(r *Request) *wire.Error {
 	return nil
 }
 
-// ClientID returns the id that the far side gave the request.
-func (r *Request) ClientID() wire.ID { return r.id }
+// RemoteID returns the id that the far side gave the request.
+func (r *Request) RemoteID() wire.ID { return r.id }
 
-// On returns the stream on which the request came.
-func (r *Request) On() Stream { return r.on }
+// Origin returns the stream on which the request came.
+func (r *Request) Origin() Origin { return r.on }
 
-// Own makes o the one who is told of a cancellation. It reports whether the
+// OnCancel makes o the one who is told of a cancellation. It reports whether the
 // request is still open; if not, o will not be told.
-func (r *Request) Own(o Owner) bool {
+func (r *Request) OnCancel(o CancelHandler) bool {
 	r.peer.mu.Lock()
 	defer r.peer.mu.Unlock()
 	if r.peer.requests[r.id] != r {
@@ -83,8 +83,8 @@ func (r *Request) take() bool {
 }
 
 // takeFrom is take that tells whose the request was; if nothing is sent, settle has to
-// follow. An Owner that comes later is refused, so that none goes untold.
-func (r *Request) takeFrom() (Owner, bool) {
+// follow. An CancelHandler that comes later is refused, so that none goes untold.
+func (r *Request) takeFrom() (CancelHandler, bool) {
 	p := r.peer
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -142,9 +142,9 @@ func (r *Request) Forward(m wire.Message) bool {
 	return r.take() && r.send(m.Splice(wire.Edit{Part: wire.PartID, Text: r.Part(wire.PartID)}))
 }
 
-// Tell sends a notification that belongs to the request, such as its progress, if that is
+// Notify sends a notification that belongs to the request, such as its progress, if that is
 // still open.
-func (r *Request) Tell(m wire.Message) {
+func (r *Request) Notify(m wire.Message) {
 	r.peer.mu.Lock()
 	open := r.peer.requests[r.id] == r
 	r.peer.mu.Unlock()
@@ -190,7 +190,7 @@ func (r *Request) cancel(params []byte) {
 		r.batch.leave()
 	}
 	if owner != nil {
-		owner.Cancelled(params)
+		owner.HandleCancel(params)
 	}
 }
 
@@ -207,6 +207,6 @@ func (r *Request) part(farewell *wire.Error) {
 	}
 	r.send(wire.NewErrorResponse(r.id, farewell))
 	if owner != nil {
-		owner.Cancelled(nil)
+		owner.HandleCancel(nil)
 	}
 }

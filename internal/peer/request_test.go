@@ -28,8 +28,8 @@ func TestMission_B_AResponseCarriesTheIDOfItsRequest(t *testing.T) {
 		for i, id := range ids {
 			k.far.Sendf(`{"jsonrpc":"2.0","id":%s,"method":"m"}`, id)
 			r := <-k.asked
-			if r.ClientID() != id {
-				t.Errorf("the id %s became %s", id, r.ClientID())
+			if r.RemoteID() != id {
+				t.Errorf("the id %s became %s", id, r.RemoteID())
 			}
 			var want string
 			switch i % 3 {
@@ -57,7 +57,7 @@ func TestID_05_SameTextOfAnotherTypeIsAnotherID(t *testing.T) {
 		open := make(map[wire.ID]*peer.Request)
 		for range ids {
 			r := <-k.asked
-			open[r.ClientID()] = r
+			open[r.RemoteID()] = r
 		}
 		if len(open) != len(ids) {
 			t.Fatalf("%d requests are open, want %d", len(open), len(ids))
@@ -88,7 +88,7 @@ func TestARequestIsAnsweredOnce(t *testing.T) {
 		if r.Reply([]byte("{}")) || r.Fail(wire.Errorf(1, "x")) || r.Forward(message(`{"jsonrpc":"2.0","id":1,"result":1}`)) {
 			t.Error("a second answer was taken")
 		}
-		r.Tell(message(`{"jsonrpc":"2.0","method":"notifications/progress"}`))
+		r.Notify(message(`{"jsonrpc":"2.0","method":"notifications/progress"}`))
 		k.far.Want(`{"jsonrpc":"2.0","id":1,"result":{}}`)
 		k.far.WantNothing()
 	})
@@ -112,7 +112,7 @@ func TestAnAnswerIsForItsOwnRequest(t *testing.T) {
 
 func TestADuplicateIDInFlightIsRefused(t *testing.T) {
 	var refused []string
-	o := peer.Options{Refused: func(m wire.Message, err *wire.Error) {
+	o := peer.Options{OnRejected: func(m wire.Message, err *wire.Error) {
 		refused = append(refused, fmt.Sprintf("%s %d", m.Raw(), err.Code))
 	}}
 	inBubble(t, o, func(t *testing.T, k *talk) {
@@ -138,7 +138,7 @@ func TestADuplicateIDInFlightIsRefused(t *testing.T) {
 }
 
 func TestMoreThanMayBeInFlightIsRefusedButAPing(t *testing.T) {
-	inBubble(t, peer.Options{InFlight: 2}, func(t *testing.T, k *talk) {
+	inBubble(t, peer.Options{MaxInFlight: 2}, func(t *testing.T, k *talk) {
 		for i := range 3 {
 			k.far.Sendf(`{"jsonrpc":"2.0","id":%d,"method":"m"}`, i)
 		}
@@ -158,7 +158,7 @@ func TestMoreThanMayBeInFlightIsRefusedButAPing(t *testing.T) {
 
 func TestMission_A_PingIsAnsweredWhateverElseGoesOn(t *testing.T) {
 	inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
-		k.send(request("1", ""), &peer.Pending{}) // they have a call of ours
+		k.send(request("1", ""), &peer.Call{}) // they have a call of ours
 		k.far.Next()
 		k.far.Send(`{"jsonrpc":"2.0","id":1,"method":"m"}`) // we have one of theirs
 		r := <-k.asked
@@ -216,7 +216,7 @@ func TestNoiseIsAnsweredUnlessTheOwnerSeesToIt(t *testing.T) {
 		k.far.Want(`{"jsonrpc":"2.0","id":1,"result":{}}`)
 	})
 	n := 0
-	inBubble(t, peer.Options{Noise: func(*transport.MalformedError) { n++ }}, func(t *testing.T, k *talk) {
+	inBubble(t, peer.Options{OnMalformed: func(*transport.MalformedError) { n++ }}, func(t *testing.T, k *talk) {
 		for _, line := range lines {
 			k.far.Send(line)
 		}
@@ -233,8 +233,8 @@ type owner struct {
 	told []string
 }
 
-// Cancelled implements peer.Owner.
-func (o *owner) Cancelled(params []byte) {
+// HandleCancel implements peer.CancelHandler.
+func (o *owner) HandleCancel(params []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.told = append(o.told, string(params))
@@ -253,14 +253,14 @@ func TestNOTIF_13_NothingIsSentAfterACancel(t *testing.T) {
 		k.far.Send(`{"jsonrpc":"2.0","id":"1","method":"m"}`)
 		r := <-k.asked
 		var o owner
-		if !r.Own(&o) {
+		if !r.OnCancel(&o) {
 			t.Fatal("the request is gone")
 		}
 		k.far.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`) // another id
 		k.far.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"1","reason":"<x>"}}`)
 		k.far.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"1"}}`)
 		synctest.Wait()
-		r.Tell(message(`{"jsonrpc":"2.0","method":"notifications/progress"}`))
+		r.Notify(message(`{"jsonrpc":"2.0","method":"notifications/progress"}`))
 		if r.Reply([]byte("{}")) || r.Fail(wire.Errorf(0, "Request cancelled")) || r.Forward(message(`{"jsonrpc":"2.0","id":1,"result":1}`)) {
 			t.Error("an answer was taken")
 		}
@@ -268,7 +268,7 @@ func TestNOTIF_13_NothingIsSentAfterACancel(t *testing.T) {
 		if told := o.heard(); len(told) != 1 || told[0] != `{"requestId":"1","reason":"<x>"}` {
 			t.Errorf("the owner was told %q", told)
 		}
-		if r.Own(&o) {
+		if r.OnCancel(&o) {
 			t.Error("it can still be owned")
 		}
 	})
@@ -309,7 +309,7 @@ func TestAnOwnerIsRefusedOrTold(t *testing.T) {
 				r := <-k.asked
 				go func() {
 					time.Sleep(time.Second)
-					owned[i] = r.Own(&owners[i])
+					owned[i] = r.OnCancel(&owners[i])
 				}()
 			}
 			time.Sleep(time.Second)
@@ -339,7 +339,7 @@ func TestAFarSideThatDoesNotReadIsHungUpOn(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() { ended <- p.Run(t.Context()) }()
 		call := &caller{}
-		p.Send(request("1", ""), &peer.Pending{To: call})
+		p.Send(request("1", ""), &peer.Call{Handler: call})
 		for i := range 100 {
 			far.Sendf(`{"jsonrpc":"2.0","id":%d,"method":"m"}`, i)
 		}
@@ -368,7 +368,7 @@ func TestAFarSideThatDoesNotReadIsHungUpOn(t *testing.T) {
 
 func TestDrainWaitsForWhatIsOpen(t *testing.T) {
 	inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
-		k.Drain(t.Context()) // nothing is
+		k.DrainRequests(t.Context()) // nothing is
 		for i := range 3 {
 			k.far.Sendf(`{"jsonrpc":"2.0","id":%d,"method":"m"}`, i)
 		}
@@ -377,7 +377,7 @@ func TestDrainWaitsForWhatIsOpen(t *testing.T) {
 		began := time.Now()
 		for range 2 {
 			go func() {
-				k.Drain(t.Context())
+				k.DrainRequests(t.Context())
 				drained <- time.Since(began)
 			}()
 		}
@@ -401,7 +401,7 @@ func TestDrainWaitsForWhatIsBeingAnswered(t *testing.T) {
 		r := <-k.asked
 		go r.ReplyAfter(func() { time.Sleep(time.Second) }, []byte("{}"))
 		synctest.Wait()
-		k.Drain(t.Context())
+		k.DrainRequests(t.Context())
 		_ = k.Close()
 		k.far.Want(`{"jsonrpc":"2.0","id":1,"result":{}}`)
 	})
@@ -410,12 +410,12 @@ func TestDrainWaitsForWhatIsBeingAnswered(t *testing.T) {
 // So is that of a batch, whoever writes it: here the reader, who has not read all of it yet.
 func TestDrainWaitsForABatchThatIsBeingAnswered(t *testing.T) {
 	inBubble(t, peer.Options{
-		Batches: func() bool { return true },
-		Refused: func(wire.Message, *wire.Error) { time.Sleep(time.Second) },
+		AllowBatches: func() bool { return true },
+		OnRejected: func(wire.Message, *wire.Error) { time.Sleep(time.Second) },
 	}, func(t *testing.T, k *talk) {
 		k.far.Send(`[{"jsonrpc":"2.0","id":1,"method":"ping"},7]`)
 		synctest.Wait() // at the second
-		k.Drain(t.Context())
+		k.DrainRequests(t.Context())
 		_ = k.Close()
 		if got := k.far.Next(); !strings.Contains(got, `{"jsonrpc":"2.0","id":1,"result":{}}`) {
 			t.Errorf("got %s", got)
@@ -429,11 +429,11 @@ func TestDrainEndsWithItsContext(t *testing.T) {
 		r := <-k.asked
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		k.Drain(ctx)
+		k.DrainRequests(ctx)
 		if !r.Reply([]byte("{}")) {
 			t.Error("Drain ended the request")
 		}
-		k.Drain(t.Context())
+		k.DrainRequests(t.Context())
 	})
 }
 
@@ -455,7 +455,7 @@ func TestCloseCancelsWhatIsOpen(t *testing.T) {
 		var o owner
 		k.far.Send(`{"jsonrpc":"2.0","id":1,"method":"m"}`)
 		r := <-k.asked
-		r.Own(&o)
+		r.OnCancel(&o)
 		if err := k.Close(); err != nil {
 			t.Error(err)
 		}
@@ -480,7 +480,7 @@ func TestCloseCancelsWhatIsOpen(t *testing.T) {
 
 func TestRunEndsWithItsContext(t *testing.T) {
 	inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
-		c, _ := k.send(request("1", ""), &peer.Pending{})
+		c, _ := k.send(request("1", ""), &peer.Call{})
 		k.hang()
 		if err := <-k.ended; !errors.Is(err, context.Canceled) {
 			t.Errorf("Run: %v", err)

@@ -10,10 +10,10 @@ import (
 )
 
 // hearing is a Handler that notes on which stream things came.
-type hearing chan peer.Stream
+type hearing chan peer.Origin
 
-func (h hearing) Asked(r *peer.Request)               { h <- r.On(); r.Reply([]byte("{}")) }
-func (h hearing) Told(_ wire.Message, on peer.Stream) { h <- on }
+func (h hearing) HandleRequest(r *peer.Request)               { h <- r.Origin(); r.Reply([]byte("{}")) }
+func (h hearing) HandleNotification(_ wire.Message, on peer.Origin) { h <- on }
 
 // The stream of a call that is over, however it has ended, is not taken for one that is of no
 // call.
@@ -25,7 +25,7 @@ func TestStream_OfACallThatIsOver(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() { ended <- p.Run(t.Context()) }()
 		defer func() { far.Close(); <-ended }()
-		want := func(on wire.ID, want peer.Stream) {
+		want := func(on wire.ID, want peer.Origin) {
 			t.Helper()
 			for _, line := range []string{`{"jsonrpc":"2.0","id":"q","method":"roots/list"}`, `{"jsonrpc":"2.0","method":"n"}`} {
 				far.SendOn(on, line)
@@ -34,17 +34,17 @@ func TestStream_OfACallThatIsOver(t *testing.T) {
 				}
 			}
 		}
-		over := peer.Stream{Over: true}
-		want("", peer.Stream{})
-		answered, cancelled := &peer.Pending{To: &caller{}}, &peer.Pending{To: &caller{}}
+		over := peer.Origin{CallEnded: true}
+		want("", peer.Origin{})
+		answered, cancelled := &peer.Call{Handler: &caller{}}, &peer.Call{Handler: &caller{}}
 		p.Send(request("1", ""), answered)
 		p.Send(request("2", ""), cancelled)
-		want(answered.ID(), peer.Stream{Call: answered})
-		want(cancelled.ID(), peer.Stream{Call: cancelled})
+		want(answered.ID(), peer.Origin{Call: answered})
+		want(cancelled.ID(), peer.Origin{Call: cancelled})
 		cancelled.Cancel(nil)
 		want(cancelled.ID(), over)
 		far.Reply(answered.ID(), `{}`)
 		want(answered.ID(), over)
-		want("", peer.Stream{})
+		want("", peer.Origin{})
 	})
 }

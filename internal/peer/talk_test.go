@@ -22,11 +22,11 @@ type talk struct {
 	hang  context.CancelFunc
 }
 
-// Asked implements peer.Handler.
-func (k *talk) Asked(r *peer.Request) { k.asked <- r }
+// HandleRequest implements peer.Handler.
+func (k *talk) HandleRequest(r *peer.Request) { k.asked <- r }
 
-// Told implements peer.Handler.
-func (k *talk) Told(m wire.Message, _ peer.Stream) { k.told <- m }
+// HandleNotification implements peer.Handler.
+func (k *talk) HandleNotification(m wire.Message, _ peer.Origin) { k.told <- m }
 
 // inBubble runs a test of a conversation in a bubble, where time is virtual and a
 // goroutine that is left fails the test.
@@ -69,7 +69,7 @@ func message(text string) wire.Message {
 	return m
 }
 
-// A caller is an Asker that notes what it gets.
+// A caller is an ResponseHandler that notes what it gets.
 type caller struct {
 	mu       sync.Mutex
 	progress []string
@@ -77,15 +77,15 @@ type caller struct {
 	errs     []error
 }
 
-// Progressed implements peer.Asker.
-func (c *caller) Progressed(m wire.Message) {
+// OnProgress implements peer.ResponseHandler.
+func (c *caller) OnProgress(m wire.Message) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.progress = append(c.progress, fmt.Sprintf("%s, %d answers", m.Raw(), len(c.answers)))
 }
 
-// Done implements peer.Asker.
-func (c *caller) Done(m wire.Message, err error) {
+// OnResponse implements peer.ResponseHandler.
+func (c *caller) OnResponse(m wire.Message, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.answers = append(c.answers, m)
@@ -116,9 +116,9 @@ func (c *caller) isOpen(t *testing.T) {
 }
 
 // send sends a call and returns who waits for it.
-func (k *talk) send(m wire.Message, p *peer.Pending) (*caller, *peer.Pending) {
+func (k *talk) send(m wire.Message, p *peer.Call) (*caller, *peer.Call) {
 	c := &caller{}
-	p.To = c
+	p.Handler = c
 	k.Send(m, p)
 	return c, p
 }

@@ -2,10 +2,10 @@ package peer
 
 import "mcpgateway/internal/wire"
 
-// A Trail is what is left of a call that was answered though the far side goes on
+// A ProgressRelay is what is left of a call that was answered though the far side goes on
 // with it, as with a task ("the progressToken provided in the original request MUST
 // continue to be used throughout the task's lifetime", tasks).
-type Trail struct {
+type ProgressRelay struct {
 	peer  *Peer
 	id    int64
 	token wire.ID // "" = nobody wants progress
@@ -16,11 +16,11 @@ type Trail struct {
 // maxTrails bounds those of one conversation. Progress of what is beyond is dropped.
 const maxTrails = 4096
 
-// Trail has what progress still comes go to to, until [Trail.End], and counts for
-// [Peer.SoleOwner] until then. It is for Done to call. The call itself is not held
+// RelayProgress has what progress still comes go to to, until [ProgressRelay.End], and counts for
+// [Peer.SoleSession] until then. It is for Done to call. The call itself is not held
 // on to.
-func (c *Pending) Trail(to func(wire.Message)) *Trail {
-	t := &Trail{token: c.Token, owner: c.Owner, to: to}
+func (c *Call) RelayProgress(to func(wire.Message)) *ProgressRelay {
+	t := &ProgressRelay{token: c.Token, owner: c.SessionID, to: to}
 	d := c.sent.Load()
 	if d == nil {
 		return t
@@ -33,18 +33,18 @@ func (c *Pending) Trail(to func(wire.Message)) *Trail {
 	case p.end != nil:
 		return t
 	case len(p.trails) >= maxTrails:
-		p.strays.giveUp(t.id, c.Owner) // better than nothing
+		p.strays.giveUp(t.id, c.SessionID) // better than nothing
 		return t
 	case p.trails == nil:
-		p.trails = make(map[int64]*Trail)
+		p.trails = make(map[int64]*ProgressRelay)
 	}
 	p.trails[t.id] = t
 	p.trailing.add(t.owner, 1)
 	return t
 }
 
-// End ends a trail. Calling it again does nothing.
-func (t *Trail) End() {
+// Stop ends a trail. Calling it again does nothing.
+func (t *ProgressRelay) Stop() {
 	if t.peer == nil {
 		return
 	}

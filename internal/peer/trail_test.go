@@ -14,13 +14,13 @@ import (
 func TestATrailBringsProgressAfterTheAnswer(t *testing.T) {
 	inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
 		var got []string
-		follow := func(token wire.ID) (*peer.Pending, *peer.Trail) {
-			c, p := k.send(request("1", `,"_meta":{"progressToken":0}`), &peer.Pending{Token: token})
+		follow := func(token wire.ID) (*peer.Call, *peer.ProgressRelay) {
+			c, p := k.send(request("1", `,"_meta":{"progressToken":0}`), &peer.Call{Token: token})
 			k.far.Reply(k.far.Message().ID(), "{}")
 			c.end(t)
-			return p, p.Trail(func(m wire.Message) { got = append(got, string(m.Token())) })
+			return p, p.RelayProgress(func(m wire.Message) { got = append(got, string(m.Token())) })
 		}
-		progress := func(p *peer.Pending, want ...string) {
+		progress := func(p *peer.Call, want ...string) {
 			t.Helper()
 			k.far.Sendf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s}}`, p.ID())
 			synctest.Wait()
@@ -33,8 +33,8 @@ func TestATrailBringsProgressAfterTheAnswer(t *testing.T) {
 		progress(one, `"p"`)
 		quiet, none := follow("")
 		progress(quiet)
-		none.End()
-		(&peer.Trail{}).End()
+		none.Stop()
+		(&peer.ProgressRelay{}).Stop()
 		const bound = 4096
 		for range bound - 1 {
 			follow("7")
@@ -42,8 +42,8 @@ func TestATrailBringsProgressAfterTheAnswer(t *testing.T) {
 		over, _ := follow("8")
 		progress(over)
 		progress(one, `"p"`)
-		trail.End()
-		trail.End()
+		trail.Stop()
+		trail.Stop()
 		progress(one)
 		last, _ := follow("9")
 		progress(last, "9")

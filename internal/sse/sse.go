@@ -23,7 +23,7 @@ import (
 // several lines is copied.
 type Reader struct {
 	limit  int           // bytes of one event's data
-	LastID string        // the id of the last complete event
+	LastEventID string        // the id of the last complete event
 	Retry  time.Duration // how long the server asked to wait before resuming; below 0 if it did not
 
 	r     io.Reader
@@ -60,11 +60,11 @@ func (r *Reader) done() {
 
 // An Event is one server-sent event that has data.
 type Event struct {
-	Name string // "" and "message" are the same
+	Type string // "" and "message" are the same
 	Data []byte
 }
 
-func (e Event) IsMessage() bool { return e.Name == "" || e.Name == "message" }
+func (e Event) IsMessage() bool { return e.Type == "" || e.Type == "message" }
 
 // draft is an event of which the blank line at its end is still to come.
 type draft struct {
@@ -78,7 +78,7 @@ type draft struct {
 // for an event that was too large, and reading may go on; every other ends the
 // stream, io.EOF if it ended in an orderly way.
 func (r *Reader) Next() (Event, error) {
-	d := draft{id: r.LastID}
+	d := draft{id: r.LastEventID}
 	defer r.done()
 	for {
 		line, err := r.line()
@@ -94,14 +94,14 @@ func (r *Reader) Next() (Event, error) {
 			r.field(&d, line)
 			continue
 		}
-		r.LastID = d.id
+		r.LastEventID = d.id
 		switch {
 		case d.large != nil:
 			return Event{}, d.large
 		case len(d.Data) > 0:
 			return d.Event, nil
 		}
-		d = draft{id: r.LastID}
+		d = draft{id: r.LastEventID}
 	}
 }
 
@@ -109,7 +109,7 @@ func (r *Reader) Next() (Event, error) {
 // error of one that is too large. It reports whether anything has come, and why the
 // stream ended.
 func (r *Reader) Each(take func(Event, *transport.OversizedError)) (news bool, err error) {
-	before := r.LastID
+	before := r.LastEventID
 	for {
 		e, err := r.Next()
 		large, isLarge := errors.AsType[*transport.OversizedError](err)
@@ -117,7 +117,7 @@ func (r *Reader) Each(take func(Event, *transport.OversizedError)) (news bool, e
 		case isLarge:
 			take(Event{}, large)
 		case err != nil:
-			return news || r.LastID != before, err
+			return news || r.LastEventID != before, err
 		default:
 			take(e, nil)
 		}
@@ -141,7 +141,7 @@ func (r *Reader) field(d *draft, line []byte) {
 			d.large.Reason = err
 		}
 	case "event":
-		d.Name = string(value)
+		d.Type = string(value)
 	case "id":
 		switch {
 		case bytes.IndexByte(value, 0) >= 0:
@@ -256,7 +256,7 @@ func (r *Reader) withoutBOM(line []byte) []byte {
 // skipLine reads on to the end of the line and keeps of it what tells whose it is.
 func (r *Reader) skipLine() *transport.OversizedError {
 	head := r.withoutBOM(r.buf)
-	head = transport.ClippedHead(head, len(head))
+	head = transport.CopyHead(head, len(head))
 	var skim wire.Skimmer
 	for {
 		if n := lineEnd(r.buf); n >= 0 {

@@ -74,7 +74,7 @@ func readEvents(r *Reader, body io.Reader) (all []string, err error) {
 		case err != nil:
 			return all, err
 		default:
-			all = append(all, strings.TrimPrefix(e.Name+" "+string(e.Data), " "))
+			all = append(all, strings.TrimPrefix(e.Type+" "+string(e.Data), " "))
 		}
 	}
 }
@@ -86,21 +86,21 @@ func TestEventReaderRemembersWhereToResume(t *testing.T) {
 	}
 	const first = "id: 1\nretry: 250\ndata: a\n\nid: 2\ndata:\n\nid: bad\x00id\nretry: soon\ndata: b\n\nid: 4\n"
 	readEvents(r, strings.NewReader(first))
-	if r.LastID != "2" || r.Retry != 250*time.Millisecond {
-		t.Errorf("lastID %q, retry %v; want 2, for event 4 never came, and 250ms", r.LastID, r.Retry)
+	if r.LastEventID != "2" || r.Retry != 250*time.Millisecond {
+		t.Errorf("lastID %q, retry %v; want 2, for event 4 never came, and 250ms", r.LastEventID, r.Retry)
 	}
 	readEvents(r, strings.NewReader("data: c\n\n"))
-	if r.LastID != "2" {
-		t.Errorf("lastID %q after an event without an id, want 2", r.LastID)
+	if r.LastEventID != "2" {
+		t.Errorf("lastID %q after an event without an id, want 2", r.LastEventID)
 	}
 	readEvents(r, strings.NewReader("id: bad\x01id\ndata: d\n\n"))
-	if r.LastID != "" {
-		t.Errorf("lastID %q after an id that no header field can have, want none", r.LastID)
+	if r.LastEventID != "" {
+		t.Errorf("lastID %q after an id that no header field can have, want none", r.LastEventID)
 	}
 	readEvents(r, strings.NewReader("id: 5\ndata: d\n\n"))
 	readEvents(r, strings.NewReader("id\ndata: d\n\n"))
-	if r.LastID != "" {
-		t.Errorf("lastID %q after an empty id, want none", r.LastID)
+	if r.LastEventID != "" {
+		t.Errorf("lastID %q after an empty id, want none", r.LastEventID)
 	}
 }
 
@@ -225,8 +225,8 @@ func FuzzEventReader(f *testing.F) {
 		if err != io.EOF || strings.Join(got, "|") != strings.Join(want, "|") {
 			t.Fatalf("got %q, %v; want %q", got, err, want)
 		}
-		if r.LastID != lastID {
-			t.Errorf("last id %q, want %q", r.LastID, lastID)
+		if r.LastEventID != lastID {
+			t.Errorf("last id %q, want %q", r.LastEventID, lastID)
 		}
 		if ms, err := strconv.Atoi(retry); err == nil && r.Retry != time.Duration(ms)*time.Millisecond {
 			t.Errorf("retry %v, want %dms", r.Retry, ms)
@@ -236,8 +236,8 @@ func FuzzEventReader(f *testing.F) {
 		if len(few) > len(want)+strings.Count(stream, "data") {
 			t.Errorf("%d events where no more than %d can be", len(few), len(want))
 		}
-		if small.LastID != lastID && len(lastID) < 8 {
-			t.Errorf("with a small limit the last id is %q, want %q", small.LastID, lastID)
+		if small.LastEventID != lastID && len(lastID) < 8 {
+			t.Errorf("with a small limit the last id is %q, want %q", small.LastEventID, lastID)
 		}
 	})
 }

@@ -156,19 +156,19 @@ func (o *OversizedError) Error() string { return "line too long" }
 func NewOversizedError(text []byte, limit int) *OversizedError {
 	var skim wire.Skimmer
 	skim.Write(text)
-	return &OversizedError{Head: ClippedHead(text, limit), ID: skim.ID()}
+	return &OversizedError{Head: CopyHead(text, limit), ID: skim.ID()}
 }
 
-// ClippedHead returns a copy of how an overlong text begins. That it is overlong may be
+// CopyHead returns a copy of how an overlong text begins. That it is overlong may be
 // known before more of it is.
-func ClippedHead(text []byte, limit int) []byte {
+func CopyHead(text []byte, limit int) []byte {
 	return bytes.Clone(text[:min(len(text), maxMalformed, limit+1)])
 }
 
 // skip reads on to the end of an overlong line and keeps of it what tells whose
 // it is.
 func (l *LineReader) skip() error {
-	over := &OversizedError{Head: ClippedHead(slices.Concat(l.first, l.buf), l.limit), Reason: l.full}
+	over := &OversizedError{Head: CopyHead(slices.Concat(l.first, l.buf), l.limit), Reason: l.full}
 	var skim wire.Skimmer
 	skim.Write(l.first)
 	for _, part := range l.parts {

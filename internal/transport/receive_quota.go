@@ -19,8 +19,8 @@ func NewReceiveQuota(bound int64, whole *ReceiveQuota) *ReceiveQuota {
 	return &ReceiveQuota{limit: bound, parent: whole}
 }
 
-// Held returns the bytes that are counted.
-func (q *ReceiveQuota) Held() int64 { return q.held.Load() }
+// InUse returns the bytes that are counted.
+func (q *ReceiveQuota) InUse() int64 { return q.held.Load() }
 
 // acquire counts n more bytes. It fails, and counts nothing, if that is too much.
 func (q *ReceiveQuota) acquire(n int64) error {

@@ -22,8 +22,8 @@ func TestIntakeOfAllBackends_F_SEC_9(t *testing.T) {
 	if err := two.Resize(maxUncounted); err != nil {
 		t.Error(err)
 	}
-	if one.Release(); all.Held() != 0 || one.quota.Held() != 0 || two.quota.Held() != 0 {
-		t.Errorf("%d bytes are held", all.Held())
+	if one.Release(); all.InUse() != 0 || one.quota.InUse() != 0 || two.quota.InUse() != 0 {
+		t.Errorf("%d bytes are held", all.InUse())
 	}
 	if err := two.Resize(60 << 10); err != nil {
 		t.Error(err)
@@ -44,7 +44,7 @@ func TestIntakeOfLines_F_SEC_9(t *testing.T) {
 	if m, err := l.ReadMessage(); err != nil || m.ID() != "7" {
 		t.Fatalf("got %s, %v", m.Raw(), err)
 	}
-	if n := in.Held(); n != 0 {
+	if n := in.InUse(); n != 0 {
 		t.Errorf("%d bytes are held", n)
 	}
 	if err := in.acquire(1 << 20); err != nil {
@@ -60,7 +60,7 @@ func TestIntakeOfLines_F_SEC_9(t *testing.T) {
 	if _, err = l.ReadMessage(); err != io.EOF {
 		t.Errorf("got %v", err)
 	}
-	if n := in.Held(); n != 1<<20 {
+	if n := in.InUse(); n != 1<<20 {
 		t.Errorf("%d bytes are held", n)
 	}
 }

@@ -118,16 +118,16 @@ func (o *OversizedError) Malformed(limit int) *MalformedError {
 	return &MalformedError{Text: o.Head, ID: o.ID, LooksLikeResponse: true, Err: err}
 }
 
-// LostError returns why a request has no answer whose answer is an overlong message.
-func (o *OversizedError) LostError(limit int) error {
+// LostReason returns why a request has no answer whose answer is an overlong message.
+func (o *OversizedError) LostReason(limit int) error {
 	if o.Reason != nil {
 		return fmt.Errorf("the answer cannot be read: %w", o.Reason)
 	}
-	return ErrAnswerTooLong(limit)
+	return ResponseTooLong(limit)
 }
 
-// ErrAnswerTooLong returns the error of a request whose answer has more than limit bytes.
-func ErrAnswerTooLong(limit int) error {
+// ResponseTooLong returns the error of a request whose answer has more than limit bytes.
+func ResponseTooLong(limit int) error {
 	return fmt.Errorf("the answer is longer than limits.message, %d bytes", limit)
 }
 

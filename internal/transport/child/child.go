@@ -29,9 +29,9 @@ type Command struct {
 	// nor say anything, before the conversation ends; 0 = for ever. One that has taken
 	// everything may take its time.
 	StallTimeout time.Duration
-	// Stderr is called with each line that the child writes there, in order,
+	// OnStderr is called with each line that the child writes there, in order,
 	// from a goroutine of its own. Lines over 8 KiB are cut.
-	Stderr func(line string)
+	OnStderr func(line string)
 	// Grace is how long Close waits after closing stdin, and again after
 	// SIGTERM, and how long what the child leaves behind has; 0 = 750 ms. Clients give a gateway 4 s or so to end.
 	Grace time.Duration
@@ -97,7 +97,7 @@ func Start(c Command) (*Process, error) {
 	})
 	p.wg.Go(func() {
 		defer close(p.stderrDone)
-		copyLines(p.stderr, c.Mask, p.tail.add, c.Stderr)
+		copyLines(p.stderr, c.Mask, p.tail.add, c.OnStderr)
 	})
 	p.wg.Go(p.wait)
 	return p, nil

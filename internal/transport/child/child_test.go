@@ -192,7 +192,7 @@ func TestFRAME07StderrIsDrainedFromTheStart(t *testing.T) {
 	var mu sync.Mutex
 	count := 0
 	c := shell("i=0; while [ $i -lt 4000 ]; do echo 'a wall of text, fifty characters long, on stderr' >&2; i=$((i+1)); done; read -r line; echo \"$line\"")
-	c.Stderr = func(string) { mu.Lock(); count++; mu.Unlock() }
+	c.OnStderr = func(string) { mu.Lock(); count++; mu.Unlock() }
 	p := spawn(t, c)
 	if err := p.Write(notification(1, 0), ""); err != nil {
 		t.Fatal(err)

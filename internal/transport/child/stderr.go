@@ -96,7 +96,7 @@ func (l *stderrTail) exitError(status string) *ExitError {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if e.Stderr != "" {
-		e.Before = time.Since(l.at)
+		e.SilentFor = time.Since(l.at)
 	}
 	return e
 }
@@ -114,7 +114,7 @@ func (l *stderrTail) String() string {
 type ExitError struct {
 	Status string        // "exit 127", "signal: killed"
 	Stderr string        // the last lines it wrote there
-	Before time.Duration // how long it had written nothing there when it ended
+	SilentFor time.Duration // how long it had written nothing there when it ended
 }
 
 // staleStderr is how old what a child wrote last may be, for it to be taken for the cause of its end.
@@ -124,8 +124,8 @@ func (e *ExitError) Error() string {
 	switch {
 	case e.Stderr == "":
 		return e.Status
-	case e.Before >= staleStderr:
-		return fmt.Sprintf("%s; its last words, %v before: %s", e.Status, e.Before.Truncate(time.Second), e.Stderr)
+	case e.SilentFor >= staleStderr:
+		return fmt.Sprintf("%s; its last words, %v before: %s", e.Status, e.SilentFor.Truncate(time.Second), e.Stderr)
 	}
 	return fmt.Sprintf("%s; its last words: %s", e.Status, e.Stderr)
 }

@@ -161,7 +161,7 @@ func endpointEvent(events *sse.Reader) (string, error) {
 		case isLarge:
 		case err != nil:
 			return "", err
-		case e.Name == "endpoint":
+		case e.Type == "endpoint":
 			return string(e.Data), nil
 		}
 	}

@@ -142,7 +142,7 @@ func (p *post) readBody(resp *http.Response) (body []byte, ok bool) {
 	case isUnreadable(err) && !elsewhere:
 		p.unreadable(resp, err)
 	case errors.Is(err, errTooLong):
-		p.unanswered(transport.ErrAnswerTooLong(p.c.limit), !isRefusal(resp))
+		p.unanswered(transport.ResponseTooLong(p.c.limit), !isRefusal(resp))
 	case err != nil:
 		p.broke(fmt.Errorf("the connection broke before the answer was complete: %w", p.to.clean(err)), !isRefusal(resp), elsewhere)
 	case len(body) > 0:

@@ -56,17 +56,17 @@ func TestIntakeOfBodies_F_SEC_9(t *testing.T) {
 			c := ready(t, s, func(o *Options) { o.Quota = in })
 			failed := 0
 			for range 10 {
-				before := in.Held()
+				before := in.InUse()
 				c.call("tools/call")
 				synctest.Wait()
-				if in.Held() > before {
+				if in.InUse() > before {
 					continue // it stalls
 				}
 				c.noRoom()
 				failed++
 			}
 			if failed < 6 || failed > 8 {
-				t.Fatalf("%d of 10 failed, %d bytes are held", failed, in.Held())
+				t.Fatalf("%d of 10 failed, %d bytes are held", failed, in.InUse())
 			}
 			id := c.call("prompts/list")
 			c.want(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{}}`, id))
@@ -77,7 +77,7 @@ func TestIntakeOfBodies_F_SEC_9(t *testing.T) {
 				}
 			}
 			synctest.Wait()
-			if n := in.Held(); n != 0 {
+			if n := in.InUse(); n != 0 {
 				t.Errorf("%d bytes are held", n)
 			}
 			id = c.call("resources/read")
@@ -116,7 +116,7 @@ func TestIntakeOfStreams_F_SEC_9(t *testing.T) {
 					open = append(open, c.call("tools/call"))
 					synctest.Wait()
 				}
-				if n := in.Held(); n < quarter || n > 1<<20 {
+				if n := in.InUse(); n < quarter || n > 1<<20 {
 					t.Errorf("%d bytes are held", n)
 				}
 				id := c.call("ping")
@@ -132,7 +132,7 @@ func TestIntakeOfStreams_F_SEC_9(t *testing.T) {
 					c.cancel(id)
 				}
 				synctest.Wait()
-				if n := in.Held(); n != 0 {
+				if n := in.InUse(); n != 0 {
 					t.Errorf("%d bytes are held", n)
 				}
 			})
@@ -153,7 +153,7 @@ func TestIntakeOfAnEvent_F_SEC_9(t *testing.T) {
 		c.call("tools/call")
 		c.noRoom()
 		c.Close()
-		if n := in.Held(); n != 0 {
+		if n := in.InUse(); n != 0 {
 			t.Errorf("%d bytes are held", n)
 		}
 	})

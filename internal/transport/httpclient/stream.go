@@ -43,12 +43,12 @@ func (c *streamable) readStream(p *post, resp *http.Response) {
 	hear, stop := p.listen()
 	defer stop()
 	_, err := follow(events, resp, hear)
-	for failures := 0; p.id != "" && !p.done && events.LastID != "" && failures < maxResume && !isFinal(err) && !isUnreadable(err); failures++ {
+	for failures := 0; p.id != "" && !p.done && events.LastEventID != "" && failures < maxResume && !isFinal(err) && !isUnreadable(err); failures++ {
 		if !pause(p.ctx, resumeWait(events, failures)) {
 			break
 		}
 		var again *http.Response
-		if again, err = c.get(p.ctx, events.LastID); err != nil {
+		if again, err = c.get(p.ctx, events.LastEventID); err != nil {
 			continue
 		}
 		var news bool
@@ -101,12 +101,12 @@ var errEndpoint = errors.New("the server answered with an event endpoint, as HTT
 func (p *post) hear(e sse.Event, large *transport.OversizedError) {
 	switch {
 	case large != nil && large.ID == p.id && p.id != "":
-		p.unanswered(large.LostError(p.c.limit), true)
+		p.unanswered(large.LostReason(p.c.limit), true)
 	case large != nil:
 		p.c.push(item{err: large.Malformed(p.c.limit)})
 	case e.IsMessage():
 		p.c.messages(e.Data, p.handle)
-	case e.Name == "error" && p.id != "":
+	case e.Type == "error" && p.id != "":
 		p.c.messages(e.Data, func(m wire.Message, _ *transport.MalformedError) {
 			if m.Kind() == wire.Response && m.ID() == p.id || nameless(m) != nil {
 				p.handle(m, nil)
@@ -114,7 +114,7 @@ func (p *post) hear(e sse.Event, large *transport.OversizedError) {
 				p.flaw = e.Data
 			}
 		})
-	case e.Name == "endpoint":
+	case e.Type == "endpoint":
 		if other := p.c.kind.misfit(p); other != nil {
 			p.unanswered(fmt.Errorf("%w: %w", other, errEndpoint), false)
 			p.cancel() // the stream would go on
@@ -141,7 +141,7 @@ func (c *streamable) listen() {
 	defer first.Do(func() { close(c.hears) })
 	for failures := 0; ; failures++ {
 		began := time.Now()
-		resp, err := c.get(c.ctx, events.LastID)
+		resp, err := c.get(c.ctx, events.LastEventID)
 		first.Do(func() { close(c.hears) })
 		if err == nil {
 			opened = true
@@ -162,8 +162,8 @@ func (c *streamable) listen() {
 		case opened && status.Code == http.StatusNotFound && c.hasSession():
 			c.forget(&sessionError{fmt.Errorf("%w: GET: %w", ErrSessionLost, err), true})
 			return
-		case events.LastID != "": // it may be the place to resume that is refused
-			events.LastID = ""
+		case events.LastEventID != "": // it may be the place to resume that is refused
+			events.LastEventID = ""
 		case isFinal(err) && !(opened && status.Code == http.StatusConflict):
 			c.log.Debug("the server has no stream for messages of its own", "err", err)
 			return
@@ -181,12 +181,12 @@ func (c *httpConn) hear(e sse.Event, large *transport.OversizedError) {
 	case large != nil:
 		c.push(item{err: large.Malformed(c.limit)})
 		return
-	case !e.IsMessage() && e.Name != "error":
+	case !e.IsMessage() && e.Type != "error":
 		return
 	}
 	c.messages(e.Data, func(m wire.Message, noise *transport.MalformedError) {
 		switch {
-		case e.Name == "error" && (m.Kind() != wire.Response || m.Part(wire.PartError) == nil):
+		case e.Type == "error" && (m.Kind() != wire.Response || m.Part(wire.PartError) == nil):
 			c.log.Debug("the server sent an event with the name error", "text", c.brief(string(e.Data)))
 		case noise != nil:
 			c.push(item{err: noise})
