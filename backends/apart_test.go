@@ -25,7 +25,7 @@ func welcome(t *testing.T, p *mcptest.Peer, can string) {
 	if got := capabilitiesIn(m); got != can {
 		t.Errorf("told of %s, want %s", got, can)
 	}
-	p.Reply(m.ID(), logger)
+	p.SendResult(m.ID(), logger)
 	p.HandleNotification("notifications/initialized")
 }
 
@@ -34,14 +34,14 @@ func welcome(t *testing.T, p *mcptest.Peer, can string) {
 func turned(t *testing.T, test func(t *testing.T, h *house, p *mcptest.Peer)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, backends.Options{Backends: plain("a"), Solo: true})
-		h.Open("one", []byte(canSample), true)
+		h := newHouse(t, backends.Options{Backends: plain("a"), SingleClient: true})
+		h.OpenSession("one", []byte(canSample), true)
 		h.Start()
 		p := h.next("a")
 		welcome(t, p, canSample)
 		h.lists(p)
 		synctest.Wait()
-		h.Open("two", []byte(canElicit), true)
+		h.OpenSession("two", []byte(canElicit), true)
 		test(t, h, p)
 	})
 }
@@ -53,7 +53,7 @@ func answer(t *testing.T, p *mcptest.Peer, method, uri string) {
 	if value, _ := wire.Lookup(m.Part(wire.PartParams), "uri"); wire.Unquote(value) != uri {
 		t.Errorf("got %s, want %s", m.Raw(), uri)
 	}
-	p.Reply(m.ID(), "{}")
+	p.SendResult(m.ID(), "{}")
 }
 
 // Calls that wait for a backend go over a handshake that was made with what their own
@@ -61,21 +61,21 @@ func answer(t *testing.T, p *mcptest.Peer, method, uri string) {
 func TestCallsWaitForAHandshakeThatIsTheirs(t *testing.T) {
 	t.Run("at the start", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			h := newHouse(t, backends.Options{Backends: plain("a"), Solo: true})
-			h.Open("one", []byte(canSample), true)
+			h := newHouse(t, backends.Options{Backends: plain("a"), SingleClient: true})
+			h.OpenSession("one", []byte(canSample), true)
 			h.Start()
 			one := h.callFor("one", "a")
 			p := h.next("a")
 			hello := p.HandleRequest("initialize")
-			h.Open("two", []byte(canElicit), true)
+			h.OpenSession("two", []byte(canElicit), true)
 			two := h.callFor("two", "a")
-			p.Reply(hello.ID(), logger)
+			p.SendResult(hello.ID(), logger)
 			p.HandleNotification("notifications/initialized")
-			p.Reply(p.HandleRequest("tools/call").ID(), "{}")
+			p.SendResult(p.HandleRequest("tools/call").ID(), "{}")
 			one.ok(t)
 			own := h.next("a")
 			welcome(t, own, canElicit)
-			own.Reply(own.HandleRequest("tools/call").ID(), "{}")
+			own.SendResult(own.HandleRequest("tools/call").ID(), "{}")
 			two.ok(t)
 			h.lists(p)
 			p.WantNothing()
@@ -88,11 +88,11 @@ func TestCallsWaitForAHandshakeThatIsTheirs(t *testing.T) {
 			one, two := h.callFor("one", "a"), h.callFor("two", "a")
 			p = h.next("a")
 			welcome(t, p, canElicit)
-			p.Reply(p.HandleRequest("tools/call").ID(), "{}")
+			p.SendResult(p.HandleRequest("tools/call").ID(), "{}")
 			two.ok(t)
 			own := h.next("a")
 			welcome(t, own, canSample)
-			own.Reply(own.HandleRequest("tools/call").ID(), "{}")
+			own.SendResult(own.HandleRequest("tools/call").ID(), "{}")
 			one.ok(t)
 			h.lists(p)
 			p.WantNothing()
@@ -100,13 +100,13 @@ func TestCallsWaitForAHandshakeThatIsTheirs(t *testing.T) {
 	})
 	t.Run("the same again", func(t *testing.T) {
 		turned(t, func(t *testing.T, h *house, p *mcptest.Peer) {
-			h.Close("two")
+			h.CloseSession("two")
 			p.Close()
 			synctest.Wait()
 			one := h.callFor("one", "a")
 			p = h.next("a")
 			welcome(t, p, canSample)
-			p.Reply(p.HandleRequest("tools/call").ID(), "{}")
+			p.SendResult(p.HandleRequest("tools/call").ID(), "{}")
 			one.ok(t)
 			if n := len(h.dials("a")); n != 2 {
 				t.Errorf("dialled %d times", n)
@@ -116,48 +116,48 @@ func TestCallsWaitForAHandshakeThatIsTheirs(t *testing.T) {
 	// It was stateless when the calls began to wait, so that nobody was told anything.
 	t.Run("the era has changed", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			h := newHouse(t, backends.Options{Backends: unasked(plain("a")...), Solo: true})
-			h.Open("one", []byte(canSample), true)
-			h.Open("two", []byte(canElicit), true)
+			h := newHouse(t, backends.Options{Backends: unasked(plain("a")...), SingleClient: true})
+			h.OpenSession("one", []byte(canSample), true)
+			h.OpenSession("two", []byte(canElicit), true)
 			h.Start()
 			p := h.next("a")
-			p.Discover("")
-			p.List(mcptest.Tools("t"))
+			p.ServeDiscover("")
+			p.ServeToolsList(mcptest.ToolsResult("t"))
 			p.Close()
 			synctest.Wait()
 			one, two := h.callFor("one", "a"), h.callFor("two", "a")
 			p = h.next("a")
-			p.Fail(p.HandleRequest("server/discover").ID(), `{"code":-32601,"message":"no"}`)
+			p.SendError(p.HandleRequest("server/discover").ID(), `{"code":-32601,"message":"no"}`)
 			welcome(t, p, canElicit)
-			p.Reply(p.HandleRequest("tools/call").ID(), "{}")
+			p.SendResult(p.HandleRequest("tools/call").ID(), "{}")
 			two.ok(t)
 			own := h.next("a")
 			welcome(t, own, canSample)
-			own.Reply(own.HandleRequest("tools/call").ID(), "{}")
+			own.SendResult(own.HandleRequest("tools/call").ID(), "{}")
 			one.ok(t)
 		})
 	})
 	// It was asked before there was a session, is of both eras, and spoken to in the session's own.
 	t.Run("of both eras", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			h := newHouse(t, backends.Options{Backends: unasked(plain("a")...), Solo: true})
-			h.Open("guest", []byte(canSample), true)
+			h := newHouse(t, backends.Options{Backends: unasked(plain("a")...), SingleClient: true})
+			h.OpenSession("guest", []byte(canSample), true)
 			h.Start()
 			p := h.next("a")
-			p.Discover(strings.Replace(mcptest.Discovered, `["2026-07-28"]`, `["2026-07-28","2025-11-25"]`, 1))
-			p.List(mcptest.Tools("t"))
+			p.ServeDiscover(strings.Replace(mcptest.DiscoverResult, `["2026-07-28"]`, `["2026-07-28","2025-11-25"]`, 1))
+			p.ServeToolsList(mcptest.ToolsResult("t"))
 			synctest.Wait()
-			h.Open("session", []byte(canElicit), false)
+			h.OpenSession("session", []byte(canElicit), false)
 			p.Close()
 			synctest.Wait()
 			guest, session := h.callFor("guest", "a"), h.callFor("session", "a")
 			p = h.next("a")
 			welcome(t, p, canElicit)
-			p.Reply(p.HandleRequest("tools/call").ID(), "{}")
+			p.SendResult(p.HandleRequest("tools/call").ID(), "{}")
 			session.ok(t)
 			own := h.next("a")
 			welcome(t, own, canSample)
-			own.Reply(own.HandleRequest("tools/call").ID(), "{}")
+			own.SendResult(own.HandleRequest("tools/call").ID(), "{}")
 			guest.ok(t)
 			if n := len(h.dials("a")); n != 3 {
 				t.Errorf("dialled %d times", n)
@@ -174,7 +174,7 @@ func TestASubscriptionIsHeldWhereItIsMade(t *testing.T) {
 		t.Helper()
 		own.Close()
 		own = h.next("a")
-		own.Greet(logger)
+		own.ServeHandshake(logger)
 		answer(t, own, "resources/subscribe", "x:y")
 		h.ear.want(t, "one told by a: notifications/resources/updated") // one may have been missed
 		off := h.subscribe("one", "a", "x:y", false)
@@ -219,7 +219,7 @@ func TestASubscriptionIsHeldWhereItIsMade(t *testing.T) {
 			own := h.next("a")
 			welcome(t, own, canSample)
 			answer(t, own, "resources/subscribe", "x:y")
-			own.Reply(own.HandleRequest("tools/call").ID(), "{}")
+			own.SendResult(own.HandleRequest("tools/call").ID(), "{}")
 			call.ok(t)
 			answer(t, p, "resources/unsubscribe", "x:y")
 			h.ear.want(t, "one told by a: notifications/resources/updated")
@@ -231,14 +231,14 @@ func TestASubscriptionIsHeldWhereItIsMade(t *testing.T) {
 		each[0].Sharing = "session"
 		inHouse(t, backends.Options{Backends: unasked(each...)}, func(t *testing.T, h *house) {
 			p := h.next("a")
-			p.Discover(discovered(`{"resources":{"subscribe":true}}`))
+			p.ServeDiscover(discovered(`{"resources":{"subscribe":true}}`))
 			p.HandleRequest("tools/list")
 			p.Close()
-			h.Open("one", []byte(canSample), false)
+			h.OpenSession("one", []byte(canSample), false)
 			synctest.Wait()
 			on := h.subscribe("one", "a", "x:y", true)
 			p = h.next("a")
-			p.Fail(p.HandleRequest("server/discover").ID(), `{"code":-32601,"message":"no"}`)
+			p.SendError(p.HandleRequest("server/discover").ID(), `{"code":-32601,"message":"no"}`)
 			welcome(t, p, "{}")
 			own := h.next("a")
 			welcome(t, own, canSample)
@@ -298,19 +298,19 @@ func TestASubscriptionEndsWhereItIsHeld(t *testing.T) {
 			each[0].Sharing = "session"
 			inHouse(t, backends.Options{Backends: unasked(each...)}, func(t *testing.T, h *house) {
 				p := h.next("a")
-				p.Discover(discovered(`{"resources":{"subscribe":true}}`))
+				p.ServeDiscover(discovered(`{"resources":{"subscribe":true}}`))
 				p.HandleRequest("tools/list")
 				p.Close()
-				h.Open("one", []byte(canSample), false)
+				h.OpenSession("one", []byte(canSample), false)
 				synctest.Wait()
 				on := []*caller{h.subscribe("one", "a", "x:y", true)}
 				p = h.next("a")
-				p.Fail(p.HandleRequest("server/discover").ID(), `{"code":-32601,"message":"no"}`)
+				p.SendError(p.HandleRequest("server/discover").ID(), `{"code":-32601,"message":"no"}`)
 				hello := p.HandleRequest("initialize")
 				call := h.callFor("one", "a") // from now on it is to have one
 				own := h.next("a")
 				welcome(t, own, canSample)
-				own.Reply(own.HandleRequest("tools/call").ID(), "{}")
+				own.SendResult(own.HandleRequest("tools/call").ID(), "{}")
 				call.ok(t)
 				if again {
 					on = append(on, h.subscribe("one", "a", "x:y", true))
@@ -321,7 +321,7 @@ func TestASubscriptionEndsWhereItIsHeld(t *testing.T) {
 					answer(t, own, "resources/unsubscribe", "x:y")
 				}
 				off.ok(t)
-				p.Reply(hello.ID(), logger)
+				p.SendResult(hello.ID(), logger)
 				p.HandleNotification("notifications/initialized")
 				for _, one := range on {
 					one.ok(t)

@@ -12,12 +12,12 @@ import (
 
 // A Change is what a Set is to be from now on. See [Options] for what the fields say.
 type Change struct {
-	Backends []config.Backend
-	Catalog  catalog.Options
-	Wait     time.Duration
-	// Late is told once, by Apply, if after a second new backends are neither ready nor have
+	Backends    []config.Backend
+	Catalog     catalog.Options
+	CatalogWait time.Duration
+	// OnSlowStart is told once, by Apply, if after a second new backends are neither ready nor have
 	// failed: it has their names. nil = nobody wants to know.
-	Late func(names []string)
+	OnSlowStart func(names []string)
 }
 
 const (
@@ -62,7 +62,7 @@ func (s *Set) Apply(ctx context.Context, c Change) error {
 		}
 	}
 	if !s.swapEarly(next) {
-		s.bringUp(ctx, newcomers, c.Late, func(missing []*Backend) {
+		s.bringUp(ctx, newcomers, c.OnSlowStart, func(missing []*Backend) {
 			s.swap(next.until(missing, s.now()))
 			next.moved = false // names were given by the new order
 		})

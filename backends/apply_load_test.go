@@ -47,9 +47,9 @@ func (f *fleet) serve(conn transport.Conn, name string) {
 		reply := func(result string) { _ = conn.Write(wire.NewResult(m.ID(), []byte(result)), "") } // who is gone reads nothing
 		switch m.Method() {
 		case "initialize":
-			reply(mcptest.Hello)
+			reply(mcptest.InitializeResult)
 		case "tools/list":
-			reply(mcptest.Tools(name))
+			reply(mcptest.ToolsResult(name))
 		case "tools/call":
 			f.release()
 			answer := func() { reply(`{"by":"` + name + `"}`) }
@@ -103,7 +103,7 @@ func TestCONFIG_08_ChangesUnderLoad(t *testing.T) {
 	for i := range made {
 		made[i] = make(chan struct{})
 		session := fmt.Sprint("s", i)
-		h.Open(session, nil, false)
+		h.OpenSession(session, nil, false)
 		callers.Go(func() {
 			defer close(made[i])
 			for n := 0; ; n++ {

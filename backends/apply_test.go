@@ -20,7 +20,7 @@ const removed = "it was removed from the configuration"
 
 // change returns a Change to these backends.
 func change(all ...config.Backend) backends.Change {
-	return backends.Change{Backends: all, Catalog: options, Wait: 3 * time.Second}
+	return backends.Change{Backends: all, Catalog: options, CatalogWait: 3 * time.Second}
 }
 
 // apply begins a change, and returns what is closed when it is over.
@@ -46,19 +46,19 @@ func TestApply_ChangesOneAndKeepsTheOther(t *testing.T) {
 	all := plain("a", "b")
 	inHouse(t, backends.Options{Backends: all}, func(t *testing.T, h *house) {
 		a, b := h.next("a"), h.next("b")
-		a.Ready("t")
-		b.Ready("u")
+		a.ServeStartup("t")
+		b.ServeStartup("u")
 		done := h.apply(change(edited(all[0], "new"), all[1]))
 		next := h.next("a")
 		h.wantNames("t", "u") // the old one serves until the new one is ready
-		next.Ready("v")
+		next.ServeStartup("v")
 		<-done
 		h.wantNames("v", "u")
-		if !a.Over() || b.Over() {
+		if !a.Disconnected() || b.Disconnected() {
 			t.Error("the wrong one ended")
 		}
 		c, _ := h.call("a")
-		next.Reply(next.HandleRequest("tools/call").ID(), "{}")
+		next.SendResult(next.HandleRequest("tools/call").ID(), "{}")
 		c.ok(t)
 		if n := len(h.dials("b")); n != 1 {
 			t.Errorf("b was started %d times", n)
@@ -71,8 +71,8 @@ func TestApply_OrderAloneChangesNames(t *testing.T) {
 	all := plain("a", "b")
 	inHouse(t, backends.Options{Backends: all}, func(t *testing.T, h *house) {
 		a, b := h.next("a"), h.next("b")
-		a.Ready("t")
-		b.Ready("t")
+		a.ServeStartup("t")
+		b.ServeStartup("t")
 		h.wantNames("t", "b__t")
 		v := h.View()
 		<-h.apply(change(all[1], all[0]))
@@ -82,7 +82,7 @@ func TestApply_OrderAloneChangesNames(t *testing.T) {
 		default:
 			t.Error("nobody is told")
 		}
-		if len(h.dials("a"))+len(h.dials("b")) != 2 || a.Over() || b.Over() {
+		if len(h.dials("a"))+len(h.dials("b")) != 2 || a.Disconnected() || b.Disconnected() {
 			t.Error("something was started anew")
 		}
 	})
@@ -106,11 +106,11 @@ func TestApply_BeforeStartSwapsAtOnce(t *testing.T) {
 		early.want(t, "")
 		h.Start()
 		a, c := h.next("a"), h.next("c")
-		a.Greet("")
-		a.Reply(a.HandleRequest("tools/call").ID(), "{}")
+		a.ServeHandshake("")
+		a.SendResult(a.HandleRequest("tools/call").ID(), "{}")
 		early.ok(t)
-		a.List(mcptest.Tools("t"))
-		c.Ready("u")
+		a.ServeToolsList(mcptest.ToolsResult("t"))
+		c.ServeStartup("u")
 		h.wantNames("t", "u")
 		if len(h.dials("a")) != 1 || len(h.dials("b")) != 0 {
 			t.Error("what was never a member when it began was started")
@@ -121,7 +121,7 @@ func TestApply_BeforeStartSwapsAtOnce(t *testing.T) {
 func TestApply_AfterTheEnd(t *testing.T) {
 	all := plain("a")
 	inHouse(t, backends.Options{Backends: all}, func(t *testing.T, h *house) {
-		h.next("a").Ready("t")
+		h.next("a").ServeStartup("t")
 		h.stop()
 		<-h.done
 		<-h.apply(change(edited(all[0], "new"), plain("b")[0]))
@@ -138,17 +138,17 @@ func TestApply_AddsAndRemoves(t *testing.T) {
 	all := plain("a", "b", "c")
 	inHouse(t, backends.Options{Backends: all[:2]}, func(t *testing.T, h *house) {
 		a, b := h.next("a"), h.next("b")
-		a.Ready("t")
-		b.Ready("u")
+		a.ServeStartup("t")
+		b.ServeStartup("u")
 		done := h.apply(change(all[0], all[2]))
 		c := h.next("c")
 		h.wantNames("t")
 		gone, _ := h.call("b")
 		gone.want(t, removed)
-		c.Ready("v")
+		c.ServeStartup("v")
 		<-done
 		h.wantNames("t", "v")
-		if !b.Over() {
+		if !b.Disconnected() {
 			t.Error("b goes on")
 		}
 		call, _ := h.call("b")
@@ -165,7 +165,7 @@ func TestApply_AddsAndRemoves(t *testing.T) {
 		}
 
 		again := h.apply(change(all...)) // it comes back
-		h.next("b").Ready("u")
+		h.next("b").ServeStartup("u")
 		<-again
 		h.wantNames("t", "u", "v")
 		call, _ = h.call("b")
@@ -179,8 +179,8 @@ func TestApply_ARemovedBackendGetsNoNames(t *testing.T) {
 	all := plain("a", "b", "c")
 	inHouse(t, backends.Options{Backends: all[:2]}, func(t *testing.T, h *house) {
 		a, b := h.next("a"), h.next("b")
-		a.Ready("t")
-		b.Ready("t")
+		a.ServeStartup("t")
+		b.ServeStartup("t")
 		h.wantNames("t", "b__t")
 		h.apply(change(denying(all[0], "t", "", ""), all[2]))
 		h.next("c") // it hangs
@@ -198,28 +198,28 @@ func TestApply_ABackendThatHangsHoldsNobodyUp(t *testing.T) {
 	all := plain("a", "b", "c")
 	inHouse(t, backends.Options{Backends: all[:2]}, func(t *testing.T, h *house) {
 		a, b := h.next("a"), h.next("b")
-		a.Ready("t")
-		b.Ready("u")
+		a.ServeStartup("t")
+		b.ServeStartup("u")
 		c := change(edited(all[0], "new"), edited(all[1], "new"), all[2])
 		c.Catalog.Prefix = catalog.PrefixAlways
 		done := h.apply(c)
 		h.next("a") // it hangs
 		slow := h.next("b")
-		h.next("c").Ready("v")
+		h.next("c").ServeStartup("v")
 		h.wantNames("a__t", "b__u")
 		time.Sleep(2 * time.Second)
 		h.wantNames("a__t", "b__u", "c__v")
-		slow.Ready("w")
+		slow.ServeStartup("w")
 		h.wantNames("a__t", "b__w", "c__v")
-		if a.Over() || !b.Over() {
+		if a.Disconnected() || !b.Disconnected() {
 			t.Error("the wrong one ended")
 		}
 		call, _ := h.call("a")
-		a.Reply(a.HandleRequest("tools/call").ID(), "{}")
+		a.SendResult(a.HandleRequest("tools/call").ID(), "{}")
 		call.ok(t)
 		<-done
 		h.wantNames("b__w", "c__v")
-		if !a.Over() {
+		if !a.Disconnected() {
 			t.Error("the old one goes on")
 		}
 	})
@@ -229,12 +229,12 @@ func TestApply_ABackendThatHangsHoldsNobodyUp(t *testing.T) {
 func TestApply_ABackendIsRenamed(t *testing.T) {
 	all := plain("a", "b")
 	inHouse(t, backends.Options{Backends: all[:1]}, func(t *testing.T, h *house) {
-		h.next("a").Ready("t")
+		h.next("a").ServeStartup("t")
 		all[1].Command = all[0].Command
 		done := h.apply(change(all[1]))
 		next := h.next("b")
 		h.wantNames("t")
-		next.Ready("u")
+		next.ServeStartup("u")
 		<-done
 		h.wantNames("u")
 	})
@@ -245,13 +245,13 @@ func TestApply_Disables(t *testing.T) {
 	all := plain("a", "b")
 	inHouse(t, backends.Options{Backends: all}, func(t *testing.T, h *house) {
 		a := h.next("a")
-		a.Ready("t")
-		h.next("b").Ready("u")
+		a.ServeStartup("t")
+		h.next("b").ServeStartup("u")
 		off := all[0]
 		off.Enabled = false
 		<-h.apply(change(off, all[1]))
 		h.wantNames("u")
-		if !a.Over() {
+		if !a.Disconnected() {
 			t.Error("it goes on")
 		}
 		c, _ := h.call("a")
@@ -260,7 +260,7 @@ func TestApply_Disables(t *testing.T) {
 			t.Errorf("status: %+v", s)
 		}
 		done := h.apply(change(all...))
-		h.next("a").Ready("t")
+		h.next("a").ServeStartup("t")
 		<-done
 		h.wantNames("t", "u")
 	})
@@ -272,22 +272,22 @@ func TestApply_ABackendThatDoesNotStartIsSwappedIn(t *testing.T) {
 	all := plain("a", "b")
 	inHouse(t, backends.Options{Backends: all}, func(t *testing.T, h *house) {
 		a, b := h.next("a"), h.next("b")
-		a.Ready("t")
-		b.Ready("u")
+		a.ServeStartup("t")
+		b.ServeStartup("u")
 		done := h.apply(change(broken(all[0]), all[1]))
 		h.next("a").Exit("exit 1", "")
 		<-done
 		h.wantNames("u")
-		if !a.Over() {
+		if !a.Disconnected() {
 			t.Error("the old one goes on")
 		}
 		c, _ := h.call("b")
-		b.Reply(b.HandleRequest("tools/call").ID(), "{}")
+		b.SendResult(b.HandleRequest("tools/call").ID(), "{}")
 		c.ok(t)
 		if lines := h.log.Lines("level=WARN", "backend=a", "exit 1"); len(lines) != 1 {
-			t.Errorf("logged %q", h.log.Loud())
+			t.Errorf("logged %q", h.log.Warnings())
 		}
-		h.next("a").Ready("v")
+		h.next("a").ServeStartup("v")
 		h.wantNames("v", "u")
 	})
 }
@@ -303,8 +303,8 @@ func broken(c config.Backend) config.Backend {
 func TestApply_WhatIsKnownOfTheSameProgramStands(t *testing.T) {
 	all := plain("a", "b")
 	inHouse(t, backends.Options{Backends: all}, func(t *testing.T, h *house) {
-		h.next("a").Ready("t", "delete")
-		h.next("b").Ready("u")
+		h.next("a").ServeStartup("t", "delete")
+		h.next("b").ServeStartup("u")
 		h.wantNames("t", "delete", "u")
 		next := all[0]
 		next.Env = map[string]string{"KEY": "wrong"}
@@ -319,13 +319,13 @@ func TestApply_WhatIsKnownOfTheSameProgramStands(t *testing.T) {
 func TestApply_TheLastKnownCatalogStandsIn(t *testing.T) {
 	all := plain("a", "b")
 	dir := t.TempDir()
-	inHouse(t, backends.Options{Backends: all, State: dir}, func(t *testing.T, h *house) {
-		h.next("a").Ready("t")
-		h.next("b").Ready("u")
+	inHouse(t, backends.Options{Backends: all, StateDir: dir}, func(t *testing.T, h *house) {
+		h.next("a").ServeStartup("t")
+		h.next("b").ServeStartup("u")
 		h.wantNames("t", "u")
 	})
-	inHouse(t, backends.Options{Backends: all[1:], State: dir}, func(t *testing.T, h *house) {
-		h.next("b").Ready("u")
+	inHouse(t, backends.Options{Backends: all[1:], StateDir: dir}, func(t *testing.T, h *house) {
+		h.next("b").ServeStartup("u")
 		done := h.apply(change(all...))
 		h.next("a") // which hangs
 		time.Sleep(time.Second - time.Nanosecond)
@@ -339,8 +339,8 @@ func TestApply_TheLastKnownCatalogStandsIn(t *testing.T) {
 func TestApply_WaitsHalfAMinuteAtMost(t *testing.T) {
 	all := plain("a", "b")
 	inHouse(t, backends.Options{Backends: all}, func(t *testing.T, h *house) {
-		h.next("a").Ready("t")
-		h.next("b").Ready("u")
+		h.next("a").ServeStartup("t")
+		h.next("b").ServeStartup("u")
 		began := time.Now()
 		done := h.apply(change(broken(all[0]), all[1]))
 		slow := h.next("a")
@@ -351,8 +351,8 @@ func TestApply_WaitsHalfAMinuteAtMost(t *testing.T) {
 		h.wantNames("u")
 		c, _ := h.call("a") // it waits for the start, as at any other
 		c.want(t, "")
-		slow.Greet("")
-		slow.Reply(slow.HandleRequest("tools/call").ID(), "{}")
+		slow.ServeHandshake("")
+		slow.SendResult(slow.HandleRequest("tools/call").ID(), "{}")
 		c.ok(t)
 	})
 }
@@ -361,7 +361,7 @@ func TestApply_CtxEndsTheWaitAndNotTheChange(t *testing.T) {
 	all := plain("a")
 	inHouse(t, backends.Options{Backends: all}, func(t *testing.T, h *house) {
 		a := h.next("a")
-		a.Ready("t")
+		a.ServeStartup("t")
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
 		began := time.Now()
@@ -371,10 +371,10 @@ func TestApply_CtxEndsTheWaitAndNotTheChange(t *testing.T) {
 		if took := time.Since(began); took != time.Second {
 			t.Errorf("it took %v", took)
 		}
-		if !a.Over() {
+		if !a.Disconnected() {
 			t.Error("nothing was changed")
 		}
-		h.next("a").Ready("v")
+		h.next("a").ServeStartup("v")
 		h.wantNames("v")
 	})
 }
@@ -383,13 +383,13 @@ func TestApply_TheSameNameTwiceIsRefused(t *testing.T) {
 	all := plain("a")
 	inHouse(t, backends.Options{Backends: all}, func(t *testing.T, h *house) {
 		a := h.next("a")
-		a.Ready("t")
+		a.ServeStartup("t")
 		err := h.Apply(context.Background(), change(broken(all[0]), all[0]))
 		if err == nil || err.Error() != "backend a: it is there twice" {
 			t.Errorf("Apply: %v", err)
 		}
 		h.wantNames("t")
-		if a.Over() {
+		if a.Disconnected() {
 			t.Error("something was changed")
 		}
 	})
@@ -399,20 +399,20 @@ func TestApply_TheSameNameTwiceIsRefused(t *testing.T) {
 func TestApply_OneAtATime(t *testing.T) {
 	all := plain("a")
 	inHouse(t, backends.Options{Backends: all}, func(t *testing.T, h *house) {
-		h.next("a").Ready("t")
+		h.next("a").ServeStartup("t")
 		first := h.apply(change(edited(all[0], "1")))
 		one := h.next("a")
 		second := h.apply(change(edited(all[0], "2")))
 		if n := len(h.dials("a")); n != 2 {
 			t.Errorf("started %d times", n)
 		}
-		one.Ready("u")
+		one.ServeStartup("u")
 		<-first
 		two := h.next("a")
-		two.Ready("v")
+		two.ServeStartup("v")
 		<-second
 		h.wantNames("v")
-		if !one.Over() || two.Over() {
+		if !one.Disconnected() || two.Disconnected() {
 			t.Error("the wrong one ended")
 		}
 	})
@@ -421,8 +421,8 @@ func TestApply_OneAtATime(t *testing.T) {
 func TestApply_CatalogOptions(t *testing.T) {
 	all := plain("a", "b")
 	inHouse(t, backends.Options{Backends: all}, func(t *testing.T, h *house) {
-		h.next("a").Ready("t")
-		h.next("b").Ready("t")
+		h.next("a").ServeStartup("t")
+		h.next("b").ServeStartup("t")
 		h.wantNames("t", "b__t")
 		c := change(all...)
 		c.Catalog = catalog.Options{Prefix: catalog.PrefixAlways, Separator: "--", NameLimit: 50}
@@ -438,11 +438,11 @@ func TestApply_CatalogOptions(t *testing.T) {
 func TestApply_Wait(t *testing.T) {
 	all := plain("a")
 	all[0].StartTimeout = 0
-	inHouse(t, backends.Options{Backends: all, Wait: time.Hour}, func(t *testing.T, h *house) {
+	inHouse(t, backends.Options{Backends: all, CatalogWait: time.Hour}, func(t *testing.T, h *house) {
 		h.next("a")
 		time.Sleep(time.Minute)
 		c := change(all...)
-		c.Wait = 2 * time.Minute
+		c.CatalogWait = 2 * time.Minute
 		<-h.apply(c)
 		time.Sleep(time.Minute - time.Second)
 		synctest.Wait()
@@ -461,21 +461,21 @@ func TestApply_Wait(t *testing.T) {
 func TestApply_SaysWhomItWaitsFor(t *testing.T) {
 	all := plain("a", "quick", "hang", "slow")
 	inHouse(t, backends.Options{Backends: all[:1]}, func(t *testing.T, h *house) {
-		h.next("a").Ready("t")
+		h.next("a").ServeStartup("t")
 		ctx, hurry := context.WithCancel(t.Context())
 		late, done := make(chan []string, 2), make(chan error, 1)
 		began := time.Now()
 		c := change(all...)
-		c.Late = func(names []string) { late <- names }
+		c.OnSlowStart = func(names []string) { late <- names }
 		go func() { done <- h.Apply(ctx, c) }()
-		h.next("quick").Ready("q")
+		h.next("quick").ServeStartup("q")
 		h.next("hang")
 		slow := h.next("slow")
 		if names := <-late; !slices.Equal(names, []string{"hang", "slow"}) || time.Since(began) != time.Second {
 			t.Errorf("waits for %v after %v", names, time.Since(began))
 		}
 		h.wantNames("t", "q") // the others do not wait
-		slow.Ready("s")
+		slow.ServeStartup("s")
 		h.wantNames("t", "q", "s")
 		hurry()
 		if err := <-done; err != nil || time.Since(began) != time.Second {
@@ -487,7 +487,7 @@ func TestApply_SaysWhomItWaitsFor(t *testing.T) {
 			t.Error("it is told twice")
 		}
 		c = change(all[:2]...)
-		c.Late = func(names []string) { t.Errorf("waits for %v", names) }
+		c.OnSlowStart = func(names []string) { t.Errorf("waits for %v", names) }
 		<-h.apply(c)
 	})
 }

@@ -18,21 +18,21 @@ import (
 // A Status is what can be said of a backend at one moment. It tells of the
 // connection that all sessions share.
 type Status struct {
-	Name     string
-	State    State
-	Err      error     // why it is not Ready, as far as there is a reason
-	Next     time.Time // when it is tried again, zero if it is not waiting for that
-	Server   string    // name/version of its serverInfo
-	Revision string
-	Counts   [catalog.NumKinds]int // of what it lists and is allowed
-	Answered bool                  // since it was started: it is listed what it has, or it failed; or it need not be started for that
-	Took     time.Duration         // from the start to that
+	Name        string
+	State       State
+	Err         error     // why it is not Ready, as far as there is a reason
+	NextTry     time.Time // when it is tried again, zero if it is not waiting for that
+	Server      string    // name/version of its serverInfo
+	Revision    string
+	Counts      [catalog.NumKinds]int // of what it lists and is allowed
+	Settled     bool                  // since it was started: it is listed what it has, or it failed; or it need not be started for that
+	StartupTime time.Duration         // from the start to that
 
-	Unmatched []string       // what its configuration says of tools, as config.Filter.Unmatched, that is of none of them
-	LeftOut   []catalog.Issue // of what it lists, what no client could bear, and why
-	Repaired  []catalog.Issue // of what it lists, what was repaired, and how
-	Container string         // why its container may stay when it ends; "" = it does not, or there is none
-	Odd       []catalog.Issue // of what is listed, what some clients may not bear, and why
+	Unmatched        []string        // what its configuration says of tools, as config.Filter.Unmatched, that is of none of them
+	Omitted          []catalog.Issue // of what it lists, what no client could bear, and why
+	Repaired         []catalog.Issue // of what it lists, what was repaired, and how
+	ContainerWarning string          // why its container may stay when it ends; "" = it does not, or there is none
+	Suspicious       []catalog.Issue // of what is listed, what some clients may not bear, and why
 }
 
 // A Backend is one MCP server and what is known of it.
@@ -46,9 +46,9 @@ type Backend struct {
 	shared  *line
 	places  *places
 	intake  *transport.ReceiveQuota
-	relist  chan struct{}         // 1 slot: some of its lists have changed
+	relist  chan struct{}          // 1 slot: some of its lists have changed
 	flaws   map[catalog.Issue]bool // of what it lists, that were logged; the shared line's own
-	defined map[string]string     // own name of a tool → hash of its definition, as last listed; likewise
+	defined map[string]string      // own name of a tool → hash of its definition, as last listed; likewise
 
 	serving  context.Context // done when it is a member no more
 	withdraw context.CancelFunc
@@ -109,7 +109,7 @@ func newBackend(s *Set, c config.Backend) *Backend {
 // backend, as long as that is of the session era. With a single client there is no need for one: what is shared is its
 // own.
 func (b *Backend) private() bool {
-	if b.set.Solo {
+	if b.set.SingleClient {
 		return false
 	}
 	return b.cfg.Sharing == "session" || b.cfg.Sharing != "shared" && b.cfg.URL != ""
@@ -145,7 +145,7 @@ func (b *Backend) ownLine(session string) *line {
 func (b *Backend) isApart(session string) bool {
 	v, _ := b.verdict()
 	switch {
-	case b.set.Solo:
+	case b.set.SingleClient:
 		return (v.era != stateless || v.both && b.cfg.URL == "") && b.shared.wasToldOther(session)
 	case !b.private():
 		return false
@@ -213,20 +213,20 @@ func (b *Backend) Status() Status {
 	known, container := b.isKnown(), b.containerRemark()
 	b.mu.Lock()
 	s := b.status
-	s.Container = container
-	s.LeftOut, s.Repaired = slices.Concat(b.leftOut[:]...), slices.Concat(b.repaired[:]...)
+	s.ContainerWarning = container
+	s.Omitted, s.Repaired = slices.Concat(b.leftOut[:]...), slices.Concat(b.repaired[:]...)
 	for k, odd := range b.odd {
 		for _, f := range odd {
 			if b.isOdd(catalog.Kind(k), f) {
-				s.Odd = append(s.Odd, f)
+				s.Suspicious = append(s.Suspicious, f)
 			}
 		}
 	}
 	b.mu.Unlock()
 	b.shared.mu.Lock()
 	defer b.shared.mu.Unlock()
-	s.Answered = s.Answered || known
-	s.State, s.Err, s.Next = b.shared.sup.stands(), b.shared.sup.problem(), b.shared.sup.due()
+	s.Settled = s.Settled || known
+	s.State, s.Err, s.NextTry = b.shared.sup.stands(), b.shared.sup.problem(), b.shared.sup.due()
 	return s
 }
 
@@ -259,11 +259,11 @@ func (b *Backend) excuse() error {
 func (b *Backend) answer(settles bool, set func() (news bool)) {
 	took := time.Since(b.shared.beginning())
 	b.mu.Lock()
-	if settles && !b.status.Answered {
-		b.status.Answered = true
+	if settles && !b.status.Settled {
+		b.status.Settled = true
 		close(b.settled)
 	}
-	b.status.Took = took
+	b.status.StartupTime = took
 	news := settles && !b.answered
 	b.answered = b.answered || settles
 	if set != nil && set() {

@@ -32,7 +32,7 @@ func script(list string) config.Backend {
 // started runs backends until every one has answered or failed.
 func started(t *testing.T, all ...config.Backend) *Set {
 	t.Helper()
-	s := New(Options{Backends: all, Limit: 8 << 20, Log: slog.New(slog.DiscardHandler)})
+	s := New(Options{Backends: all, MaxMessage: 8 << 20, Log: slog.New(slog.DiscardHandler)})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error)
 	go func() { done <- s.Run(ctx, nil) }()
@@ -77,7 +77,7 @@ func TestFRAME05_AStartThatTakesTooLongLeavesNoChild(t *testing.T) {
 		Name: "s", Command: "sh", Enabled: true, StartTimeout: 200 * time.Millisecond,
 		Args: []string{"-c", "trap '' TERM; echo $$ > '" + file + "'; while :; do sleep 0.05; done"},
 	}
-	s := New(Options{Backends: []config.Backend{b}, Limit: 1 << 20, Once: true, Log: slog.New(slog.DiscardHandler)})
+	s := New(Options{Backends: []config.Backend{b}, MaxMessage: 1 << 20, NoRestart: true, Log: slog.New(slog.DiscardHandler)})
 	end := completed(s)
 	if err := s.Status()[0].Err; err == nil || !strings.Contains(err.Error(), "start_timeout") {
 		t.Errorf("it failed for %v", err)
@@ -140,8 +140,8 @@ func TestWhatIsNoServerIsToldByItsWords(t *testing.T) {
 			t.Parallel()
 			for _, era := range []string{"auto", "legacy"} {
 				s := New(Options{
-					Backends: []config.Backend{{Name: "s", Command: "sh", Args: []string{"-c", script}, Enabled: true, StartTimeout: time.Minute, Era: era}},
-					Limit:    1 << 20, Once: true, Log: slog.New(slog.DiscardHandler), Mask: strings.NewReplacer("hunter22", "***").Replace,
+					Backends:   []config.Backend{{Name: "s", Command: "sh", Args: []string{"-c", script}, Enabled: true, StartTimeout: time.Minute, Era: era}},
+					MaxMessage: 1 << 20, NoRestart: true, Log: slog.New(slog.DiscardHandler), Mask: strings.NewReplacer("hunter22", "***").Replace,
 				})
 				want := want
 				if strings.Contains(want, "start_timeout") {
@@ -174,7 +174,7 @@ func TestTheStartOfAProcessIsLogged(t *testing.T) {
 	log, logger := mcptest.NewLog()
 	b := config.Backend{Name: "s", Command: "sh", Enabled: true, Args: []string{"-c", "exit 0", "--token=k3y-of-the-backend", "k3y-of-the-backend", "--password", "sh", strings.Repeat("x", 2*maxCommand)}}
 	s := New(Options{
-		Backends: []config.Backend{b}, Limit: 1 << 20, Once: true, Log: logger,
+		Backends: []config.Backend{b}, MaxMessage: 1 << 20, NoRestart: true, Log: logger,
 		Mask: func(text string) string { return strings.ReplaceAll(text, "k3y-of-the-backend", "***") },
 	})
 	completed(s)()

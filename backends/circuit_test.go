@@ -31,9 +31,9 @@ func TestAnOpenCircuit(t *testing.T) {
 		h.next("a").Exit("exit 1", "")
 		h.breakDial("a", errors.New("no such file"))
 		time.Sleep(5 * time.Second)
-		h.wantState("a", backends.Open)
+		h.wantState("a", backends.BreakerOpen)
 		s := h.status("a")
-		if s.Next.IsZero() || s.Err == nil || s.Err.Error() != "no such file" {
+		if s.NextTry.IsZero() || s.Err == nil || s.Err.Error() != "no such file" {
 			t.Errorf("status: %+v", s)
 		}
 		n := len(h.dials("a"))
@@ -55,10 +55,10 @@ func TestAnOpenCircuit(t *testing.T) {
 		h.breakDial("a", nil)
 		a := h.next("a")
 		waits, _ := h.call("a") // of a start under way the end is waited for
-		a.Greet("")
-		a.Reply(a.HandleRequest("tools/call").ID(), "{}")
+		a.ServeHandshake("")
+		a.SendResult(a.HandleRequest("tools/call").ID(), "{}")
 		waits.ok(t)
-		a.List(`{"tools":[]}`)
+		a.ServeToolsList(`{"tools":[]}`)
 		h.wantState("a", backends.Ready)
 		if lines := h.log.Lines("level=INFO", `"backend is back"`, "backend=a"); len(lines) != 1 {
 			t.Errorf("logged %q", lines)
@@ -76,7 +76,7 @@ func TestACrashLoopEndsInAnOpenCircuit(t *testing.T) {
 			for {
 				select {
 				case p := <-h.queue("a"):
-					p.Greet("")
+					p.ServeHandshake("")
 					p.Exit("exit 3", "")
 				case <-stop:
 					return
@@ -116,11 +116,11 @@ func TestACallThatWaitsEndsWhenTheCircuitOpens(t *testing.T) {
 	inHouse(t, backends.Options{Backends: plain("a")}, func(t *testing.T, h *house) {
 		for range 4 {
 			a := h.next("a")
-			a.Ready("t")
+			a.ServeStartup("t")
 			a.Exit("exit 3", "")
 		}
 		a := h.next("a")
-		a.Ready("t")
+		a.ServeStartup("t")
 		a.Exit("exit 3", "")
 		var late []*caller
 		for range 3 { // of which some are at it, and others wait, when it is noticed
@@ -128,7 +128,7 @@ func TestACallThatWaitsEndsWhenTheCircuitOpens(t *testing.T) {
 			late = append(late, c)
 		}
 		synctest.Wait()
-		h.wantState("a", backends.Open)
+		h.wantState("a", backends.BreakerOpen)
 		for _, c := range late {
 			c.mu.Lock()
 			if len(c.ends) != 1 || !strings.Contains(c.ends[0], "exit 3") {
@@ -147,11 +147,11 @@ func TestAnOpenCircuitIsForEverybody(t *testing.T) {
 		h.next("a").Exit("gone", "")
 		h.breakDial("a", errors.New("connection refused"))
 		time.Sleep(5 * time.Second)
-		h.wantState("a", backends.Open)
+		h.wantState("a", backends.BreakerOpen)
 		n := len(h.dials("a"))
 		for i := range 50 {
 			session := fmt.Sprint("s", i)
-			h.Open(session, nil, false)
+			h.OpenSession(session, nil, false)
 			h.callFor(session, "a").wantReason(t, "it is not running: connection refused; next try in ")
 			h.callFor(session, "a").wantReason(t, "it is not running: connection refused; next try in ")
 		}
@@ -160,12 +160,12 @@ func TestAnOpenCircuitIsForEverybody(t *testing.T) {
 		}
 		h.breakDial("a", nil)
 		shared := h.next("a")
-		shared.Ready("t")
+		shared.ServeStartup("t")
 		time.Sleep(time.Minute)
 		call := h.callFor("s7", "a")
 		own := h.next("a")
-		own.Greet("")
-		own.Reply(own.HandleRequest("tools/call").ID(), "{}")
+		own.ServeHandshake("")
+		own.SendResult(own.HandleRequest("tools/call").ID(), "{}")
 		call.ok(t)
 	})
 }
@@ -174,11 +174,11 @@ func TestAnOpenCircuitIsForEverybody(t *testing.T) {
 // fails for one alone is its own affair.
 func TestOwnLinesThatDoNotStartAreBoundedTogether(t *testing.T) {
 	inHouse(t, backends.Options{Backends: []config.Backend{remote("a")}}, func(t *testing.T, h *house) {
-		h.next("a").Ready("t")
+		h.next("a").ServeStartup("t")
 		h.breakDial("a", errors.New("no more sessions"))
 		for i := range 200 {
 			session := fmt.Sprint("s", i)
-			h.Open(session, nil, false)
+			h.OpenSession(session, nil, false)
 			h.callFor(session, "a")
 		}
 		if n := len(h.dials("a")) - 1; n < 5 || n > 10 {
@@ -200,18 +200,18 @@ func TestOwnLinesThatDoNotStartAreBoundedTogether(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		call := h.callFor("s3", "a")
 		own := h.next("a")
-		own.Greet("")
-		own.Reply(own.HandleRequest("tools/call").ID(), "{}")
+		own.ServeHandshake("")
+		own.SendResult(own.HandleRequest("tools/call").ID(), "{}")
 		call.ok(t)
 		other := h.callFor("s4", "a")
 		own = h.next("a")
-		own.Greet("")
-		own.Reply(own.HandleRequest("tools/call").ID(), "{}")
+		own.ServeHandshake("")
+		own.SendResult(own.HandleRequest("tools/call").ID(), "{}")
 		other.ok(t)
 	})
 	inHouse(t, backends.Options{Backends: []config.Backend{remote("a")}}, func(t *testing.T, h *house) {
-		h.next("a").Ready("t")
-		h.Open("bad", nil, false)
+		h.next("a").ServeStartup("t")
+		h.OpenSession("bad", nil, false)
 		h.breakDial("a", errors.New("no"))
 		for range 600 {
 			time.Sleep(time.Second)
@@ -221,11 +221,11 @@ func TestOwnLinesThatDoNotStartAreBoundedTogether(t *testing.T) {
 			t.Errorf("%d starts in ten minutes", n)
 		}
 		h.breakDial("a", nil)
-		h.Open("good", nil, false)
+		h.OpenSession("good", nil, false)
 		call := h.callFor("good", "a")
 		own := h.next("a")
-		own.Greet("")
-		own.Reply(own.HandleRequest("tools/call").ID(), "{}")
+		own.ServeHandshake("")
+		own.SendResult(own.HandleRequest("tools/call").ID(), "{}")
 		call.ok(t)
 	})
 }
@@ -233,15 +233,15 @@ func TestOwnLinesThatDoNotStartAreBoundedTogether(t *testing.T) {
 // A session whose calls kill its own server does not start it for each of them.
 func TestACrashLoopOfAnOwnLine(t *testing.T) {
 	inHouse(t, backends.Options{Backends: []config.Backend{remote("a")}}, func(t *testing.T, h *house) {
-		h.next("a").Ready("t")
-		h.Open("one", nil, false)
+		h.next("a").ServeStartup("t")
+		h.OpenSession("one", nil, false)
 		stop := make(chan struct{})
 		var running sync.WaitGroup
 		running.Go(func() {
 			for {
 				select {
 				case p := <-h.queue("a"):
-					p.Greet("")
+					p.ServeHandshake("")
 					p.HandleRequest("tools/call")
 					p.Exit("exit 3", "")
 				case <-stop:
@@ -283,14 +283,14 @@ func TestCONC04_WhatMayHaveRunIsNotSentAgain(t *testing.T) {
 				all[0].Sharing = "session"
 			}
 			inHouse(t, backends.Options{Backends: all}, func(t *testing.T, h *house) {
-				h.Open("one", nil, false)
+				h.OpenSession("one", nil, false)
 				p := h.next("a")
-				p.Ready("t")
+				p.ServeStartup("t")
 				call := &asker{}
 				h.Send("a", wire.NewRequest("7", "tools/call", []byte(`{"name":"t"}`)), &peer.Call{Handler: call, SessionID: "one"})
 				if own {
 					p = h.next("a")
-					p.Greet("")
+					p.ServeHandshake("")
 				}
 				p.HandleRequest("tools/call") // it runs, and dies before it has answered
 				p.Exit("signal: killed", "")
@@ -300,11 +300,11 @@ func TestCONC04_WhatMayHaveRunIsNotSentAgain(t *testing.T) {
 				}
 				other := h.callFor("one", "a")
 				p = h.next("a")
-				p.Greet("")
-				p.Reply(p.HandleRequest("tools/call").ID(), "{}") // the other
+				p.ServeHandshake("")
+				p.SendResult(p.HandleRequest("tools/call").ID(), "{}") // the other
 				other.ok(t)
 				if !own {
-					p.List(`{"tools":[]}`)
+					p.ServeToolsList(`{"tools":[]}`)
 				}
 				p.WantNothing()
 			})

@@ -24,9 +24,9 @@ type session struct {
 
 var nothing = []byte("{}")
 
-// Open makes a session known, with the capabilities that its client has declared.
+// OpenSession makes a session known, with the capabilities that its client has declared.
 // Stateless says that it stands for clients that have none.
-func (s *Set) Open(id string, capabilities []byte, stateless bool) {
+func (s *Set) OpenSession(id string, capabilities []byte, stateless bool) {
 	if !wire.IsObject(capabilities) {
 		capabilities = nothing
 	}
@@ -41,9 +41,9 @@ func (s *Set) Open(id string, capabilities []byte, stateless bool) {
 	}
 }
 
-// Close forgets a session: the connections that are its own end, and its
+// CloseSession forgets a session: the connections that are its own end, and its
 // subscriptions over others.
-func (s *Set) Close(id string) {
+func (s *Set) CloseSession(id string) {
 	s.sessions.mu.Lock()
 	closing := s.sessions.open[id]
 	delete(s.sessions.open, id)
@@ -108,12 +108,12 @@ func (s *Set) capabilities(id string) []byte {
 	return nothing
 }
 
-// Tell passes a client's notification on to a backend, "" = to each, provided that
+// Notify passes a client's notification on to a backend, "" = to each, provided that
 // it has a connection for this session alone. In the stateless era there is none.
-func (s *Set) Tell(id, backend string, m wire.Message) {
+func (s *Set) Notify(id, backend string, m wire.Message) {
 	for b := range s.now().everyone(backend) {
 		l := b.line(id, true)
-		if l == nil || !l.own() && !s.Solo {
+		if l == nil || !l.own() && !s.SingleClient {
 			continue
 		}
 		if p, server := l.talk(); p != nil && !server.stateless {

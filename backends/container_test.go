@@ -92,10 +92,10 @@ func TestStatusNamesContainer_F_PROC_1(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			words := strings.Fields(c.line)
-			s := New(Options{State: c.state, Log: slog.New(slog.DiscardHandler), Backends: []config.Backend{
+			s := New(Options{StateDir: c.state, Log: slog.New(slog.DiscardHandler), Backends: []config.Backend{
 				{Name: "b", Command: words[0], Args: words[1:], Enabled: true},
 			}})
-			got := s.Status()[0].Container
+			got := s.Status()[0].ContainerWarning
 			if c.want == "" && got != "" || !strings.Contains(got, c.want) {
 				t.Errorf("got %q, want %q", got, c.want)
 			}

@@ -107,7 +107,7 @@ func (b *Backend) readsRun() (run containerRun, why string, ok bool) {
 // containerRemark says why the container of a backend may stay when the backend ends, "" if it does not.
 func (b *Backend) containerRemark() string {
 	_, why, ok := b.readsRun()
-	if ok && why == "" && b.set.State == "" {
+	if ok && why == "" && b.set.StateDir == "" {
 		return "state is none: its container stays if the gateway is killed; set state to a directory"
 	}
 	return why
@@ -122,10 +122,10 @@ func (b *Backend) contain() (*container, []string) {
 		return nil, c.Args
 	}
 	<-b.set.swept
-	k := &container{Version: recordVersion, Backend: c.Name, Engine: run.engine, Dir: c.Cwd, Remove: run.remove, Owner: b.set.Self}
+	k := &container{Version: recordVersion, Backend: c.Name, Engine: run.engine, Dir: c.Cwd, Remove: run.remove, Owner: b.set.ProcessID}
 	args, base := c.Args, filepath.Join(os.TempDir(), "mcp-gateway-"+rand.Text())
-	if b.set.State != "" {
-		dir := filepath.Join(b.set.State, containersDir)
+	if b.set.StateDir != "" {
+		dir := filepath.Join(b.set.StateDir, containersDir)
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			b.log.Warn("the container of this backend cannot be recorded, and stays when the backend ends", "err", err)
 			return nil, c.Args
@@ -145,7 +145,7 @@ func (b *Backend) contain() (*container, []string) {
 	if path, err := filepath.Abs(k.CIDFile); err == nil {
 		k.CIDFile = path
 	}
-	if b.set.State != "" && b.set.Self != nil {
+	if b.set.StateDir != "" && b.set.ProcessID != nil {
 		k.record = base + ".json"
 		text, err := json.Marshal(k)
 		if err == nil {
@@ -239,16 +239,16 @@ func (k *container) forget() {
 // start after it: the name of one may still be taken.
 func (s *Set) sweepContainers(ctx context.Context) {
 	defer close(s.swept)
-	if s.State == "" || s.Over == nil {
+	if s.StateDir == "" || s.HasExited == nil {
 		return
 	}
 	places := make(chan struct{}, sweepParallel)
 	var ending sync.WaitGroup
-	dir, err := filepath.Abs(filepath.Join(s.State, containersDir))
+	dir, err := filepath.Abs(filepath.Join(s.StateDir, containersDir))
 	if err != nil {
 		return
 	}
-	for _, k := range leftContainers(dir, s.Over, time.Now()) {
+	for _, k := range leftContainers(dir, s.HasExited, time.Now()) {
 		if !k.isVouchedFor(s.now().all, dir) {
 			s.Log.Warn("a record of a container is not used: no backend has its engine and file; the container may still run",
 				"backend", k.Backend, "file", k.record)
@@ -257,7 +257,7 @@ func (s *Set) sweepContainers(ctx context.Context) {
 		places <- struct{}{}
 		ending.Go(func() {
 			defer func() { <-places }()
-			env := environ(nil, s.Env, nil)
+			env := environ(nil, s.ChildEnv, nil)
 			for _, b := range s.now().all {
 				if b.cfg.Name == k.Backend {
 					env = b.environ()

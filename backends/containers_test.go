@@ -101,7 +101,7 @@ func TestTheFileOfAContainerIsAFile(t *testing.T) {
 // A record that somebody has put into the state directory runs no program and removes no file of
 // theirs: its engine has to be a backend's, or a name in PATH, and its file beside it or a backend's.
 func TestContainerRecordsOfOthersAreNotUsed(t *testing.T) {
-	set := New(Options{Log: slog.New(slog.DiscardHandler), Limit: 1 << 20, Backends: []config.Backend{
+	set := New(Options{Log: slog.New(slog.DiscardHandler), MaxMessage: 1 << 20, Backends: []config.Backend{
 		{Name: "a", Command: "docker", Args: []string{"-H", "tcp://h", "run", "-i", "x"}, Cwd: "/srv", Enabled: true},
 		{Name: "b", Command: "/opt/bin/podman", Args: []string{"run", "-i", "--cidfile", "id", "x"}, Cwd: "/srv", Enabled: true},
 	}})

@@ -46,7 +46,7 @@ func (b *Backend) dial(by way) (transport.Conn, error) {
 	case c.Embedded != "":
 		return demo.Connect(c.Name), nil
 	case c.URL != "":
-		o := httpclient.Options{URL: c.URL, Headers: c.Headers, TLS: httpclient.ClientTLS(c.TLS), Via: b.set.Via, Limit: b.set.Limit,
+		o := httpclient.Options{URL: c.URL, Headers: c.Headers, TLS: httpclient.ClientTLS(c.TLS), Via: b.set.Via, Limit: b.set.MaxMessage,
 			Quota: b.intake, Log: b.says}
 		switch by {
 		case byItself:
@@ -66,17 +66,17 @@ func (b *Backend) dial(by way) (transport.Conn, error) {
 			return nil, fmt.Errorf("its cwd %s is no directory", dir)
 		}
 	}
-	says := b.set.Stderr
+	says := b.set.StderrLevel
 	if b.shared.isSour() {
 		says = min(says, slog.LevelDebug) // it failed before, and will say the same again
 	}
 	container, args := b.contain()
 	child, err := child.Start(child.Command{
-		Path: c.Command, Args: args, Dir: c.Cwd, Limit: b.set.Limit, Quota: b.intake,
+		Path: c.Command, Args: args, Dir: c.Cwd, Limit: b.set.MaxMessage, Quota: b.intake,
 		Env:          b.environ(),
 		StallTimeout: unreadFor(c.CallTimeout),
 		Mask:         b.set.Mask,
-		OnStderr:       func(line string) { b.says.Log(context.Background(), says, "stderr: "+line) },
+		OnStderr:     func(line string) { b.says.Log(context.Background(), says, "stderr: "+line) },
 		OnRepair:     func() { b.says.Warn("the backend sent what is no UTF-8; it was mended") },
 	})
 	switch {
@@ -109,7 +109,7 @@ func (b *Backend) logStart(pid int, args []string) {
 }
 
 // environ returns the environment of the backend's process.
-func (b *Backend) environ() []string { return environ(b.cfg.InheritEnv, b.set.Env, b.cfg.Env) }
+func (b *Backend) environ() []string { return environ(b.cfg.InheritEnv, b.set.ChildEnv, b.cfg.Env) }
 
 // unreadFor returns how long a child may leave unread what it is sent, without a word: until its
 // calls have met their limit of time. Without one it may be at a call for ever, and reads no other

@@ -48,12 +48,12 @@ func (l *line) mirrors() bool {
 	switch {
 	case pinned, v.era == stateless && !v.both:
 		return false
-	case l.own() && set.Solo: // it is there because the shared line is of the session era
+	case l.own() && set.SingleClient: // it is there because the shared line is of the session era
 		return l.b.cfg.URL == "" && v.era != ofSessions
 	case l.own():
 		return v.both && l.b.isMirrored(l.session)
 	}
-	return set.Solo && l.b.cfg.URL == "" && set.hasSession(set.soleSession())
+	return set.SingleClient && l.b.cfg.URL == "" && set.hasSession(set.soleSession())
 }
 
 // verdict returns what is known of the backend's era, and whether that is because the

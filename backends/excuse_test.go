@@ -12,7 +12,7 @@ import (
 // excused returns what is said of a name that nobody has.
 func (h *house) excused(name string) string {
 	synctest.Wait()
-	backend, err := h.Excuse(name)
+	backend, err := h.WhyUnavailable(name)
 	if err == nil {
 		return ""
 	}
@@ -36,8 +36,8 @@ func TestAnUnknownToolIsExcusedLikeAKnownOne(t *testing.T) {
 // A name that a route once had says what has become of its backend.
 func TestAToolOfABackendThatIsGoneIsExcused(t *testing.T) {
 	inHouse(t, backends.Options{Backends: plain("one", "two")}, func(t *testing.T, h *house) {
-		h.next("one").Ready("t")
-		h.next("two").Ready("t")
+		h.next("one").ServeStartup("t")
+		h.next("two").ServeStartup("t")
 		off := plain("two")[0]
 		off.Enabled = false
 		<-h.apply(change(off))

@@ -62,26 +62,26 @@ func (s *Set) Permits(backend string, m wire.Message, c *peer.Call) bool {
 	return ok && b.permits(m, c)
 }
 
-// Shares reports whether a session uses a process of a backend that other clients use, too.
-func (s *Set) Shares(backend, session string) bool {
+// SharesProcess reports whether a session uses a process of a backend that other clients use, too.
+func (s *Set) SharesProcess(backend, session string) bool {
 	b := s.now().byName[backend]
-	return b != nil && !s.Solo && !b.isApart(session)
+	return b != nil && !s.SingleClient && !b.isApart(session)
 }
 
-// Denied returns the first backend that lists a tool, a prompt or a resource under a name, its own or
+// DeniedBy returns the first backend that lists a tool, a prompt or a resource under a name, its own or
 // that with the backend's name in front, and whose filters deny it; "" if there is none. It is for
 // operators: clients are not told whether a name is denied or does not exist.
-func (s *Set) Denied(k catalog.Kind, name string) (backend string) {
+func (s *Set) DeniedBy(k catalog.Kind, name string) (backend string) {
 	for _, b := range s.now().all {
-		if s.DeniedBy(b.cfg.Name, k, name) {
+		if s.Denies(b.cfg.Name, k, name) {
 			return b.cfg.Name
 		}
 	}
 	return ""
 }
 
-// DeniedBy reports the same of one backend.
-func (s *Set) DeniedBy(backend string, k catalog.Kind, name string) bool {
+// Denies reports the same of one backend.
+func (s *Set) Denies(backend string, k catalog.Kind, name string) bool {
 	m := s.now()
 	b := m.byName[backend]
 	if b == nil {

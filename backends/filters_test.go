@@ -48,18 +48,18 @@ func TestReloadForbidsQueuedCalls_F_SEC_1(t *testing.T) {
 	o := withPlaces(1, time.Minute)
 	inHouse(t, o, func(t *testing.T, h *house) {
 		p := h.next("a")
-		p.Ready("open", "secret")
-		h.Open("s", nil, false)
+		p.ServeStartup("open", "secret")
+		h.OpenSession("s", nil, false)
 		first, _ := h.ask("s", "secret")
 		ids := wantTools(t, p, "secret")
 		queued, last := h.sendTo("a", "tools/call", `{"name":"secret"}`), h.sendTo("a", "tools/call", `{"name":"open"}`)
 		<-h.apply(change(denying(o.Backends[0], "secret", "", "")))
 		h.wantNames("open")
-		p.Reply(ids[0], "{}") // a call that was sent before ends as it would have
+		p.SendResult(ids[0], "{}") // a call that was sent before ends as it would have
 		first.ok(t)
 		queued.wantForbidden(t, "queued")
 		ids = wantTools(t, p, "open")
-		p.Reply(ids[0], "{}")
+		p.SendResult(ids[0], "{}")
 		if a := <-last.ResponseChan; a.Err != nil {
 			t.Errorf("the permitted call ended with %v", a.Err)
 		}
@@ -72,7 +72,7 @@ func TestReloadForbidsQueuedCalls_F_SEC_1(t *testing.T) {
 func TestReloadForbidsCallsOfAStartingBackend_F_SEC_1(t *testing.T) {
 	all := plain("a")
 	inHouse(t, backends.Options{Backends: all}, func(t *testing.T, h *house) {
-		h.Open("s", nil, false)
+		h.OpenSession("s", nil, false)
 		p := h.next("a")
 		var waiting []ends
 		for method, params := range map[string]string{
@@ -86,7 +86,7 @@ func TestReloadForbidsCallsOfAStartingBackend_F_SEC_1(t *testing.T) {
 		}
 		waiting = append(waiting, h.sendTo("a", "completion/complete", `{"ref":{"type":"ref/resource","uri":"x:secret"}}`))
 		<-h.apply(change(denying(all[0], "secret", "secret", "x:secret")))
-		p.Ready("secret", "open")
+		p.ServeStartup("secret", "open")
 		for _, e := range waiting {
 			e.wantForbidden(t, "waiting")
 		}
@@ -101,13 +101,13 @@ func TestReloadForbidsAtTheServerThatIsReplaced_F_SEC_1(t *testing.T) {
 	all := plain("a")
 	inHouse(t, backends.Options{Backends: all}, func(t *testing.T, h *house) {
 		p := h.next("a")
-		p.Ready("open", "secret")
-		h.Open("s", nil, false)
+		p.ServeStartup("open", "secret")
+		h.OpenSession("s", nil, false)
 		done := h.apply(change(denying(edited(all[0], "new"), "secret", "", "")))
 		next := h.next("a")
 		h.sendTo("a", "tools/call", `{"name":"secret"}`).wantForbidden(t, "at the old one")
 		h.wantNames("open")
-		next.Ready("open", "secret")
+		next.ServeStartup("open", "secret")
 		<-done
 		h.sendTo("a", "tools/call", `{"name":"secret"}`).wantForbidden(t, "at the new one")
 		h.wantNames("open")
@@ -120,7 +120,7 @@ func TestReloadWithoutTheBackendEndsQueuedCalls_F_SEC_1(t *testing.T) {
 		o := withPlaces(1, time.Minute)
 		inHouse(t, o, func(t *testing.T, h *house) {
 			p := h.next("a")
-			p.Ready("t")
+			p.ServeStartup("t")
 			first, _ := h.ask("one", "t")
 			queued, _ := h.ask("one", "t")
 			ids := wantTools(t, p, "t")
@@ -131,7 +131,7 @@ func TestReloadWithoutTheBackendEndsQueuedCalls_F_SEC_1(t *testing.T) {
 			}
 			<-h.apply(next)
 			queued.want(t, want)
-			p.Reply(ids[0], "{}")
+			p.SendResult(ids[0], "{}")
 			first.ok(t)
 			wantTools(t, p)
 		})
@@ -144,14 +144,14 @@ func TestReloadForbidsRetriedCalls_F_SEC_1(t *testing.T) {
 	all := modern(remote("a"))
 	inHouse(t, backends.Options{Backends: all}, func(t *testing.T, h *house) {
 		p := h.next("a")
-		p.Discover("")
-		p.List(mcptest.Tools("secret"))
-		h.Open("s", nil, false)
+		p.ServeDiscover("")
+		p.ServeToolsList(mcptest.ToolsResult("secret"))
+		h.OpenSession("s", nil, false)
 		e := h.sendTo("a", "tools/call", `{"name":"secret"}`)
-		p.Fail(p.HandleRequest("tools/call").ID(), `{"code":-32020,"message":"header mismatch"}`)
+		p.SendError(p.HandleRequest("tools/call").ID(), `{"code":-32020,"message":"header mismatch"}`)
 		list := p.HandleRequest("tools/list")
 		<-h.apply(change(denying(all[0], "secret", "", "")))
-		p.Reply(list.ID(), mcptest.Tools("secret"))
+		p.SendResult(list.ID(), mcptest.ToolsResult("secret"))
 		e.wantForbidden(t, "retried")
 		p.WantNothing()
 	})
@@ -163,11 +163,11 @@ func TestReloadForbidsSubscriptions_F_SEC_1(t *testing.T) {
 	all := plain("a")
 	inHouse(t, backends.Options{Backends: all}, func(t *testing.T, h *house) {
 		p := h.next("a")
-		p.Greet(logger)
+		p.ServeHandshake(logger)
 		h.lists(p)
-		h.Open("s", nil, false)
+		h.OpenSession("s", nil, false)
 		c := h.subscribe("s", "a", "x:secret", true)
-		p.Reply(p.HandleRequest("resources/subscribe").ID(), "{}")
+		p.SendResult(p.HandleRequest("resources/subscribe").ID(), "{}")
 		c.ok(t)
 		const heard = "s told by a: notifications/resources/updated"
 		update := `{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"x:secret"}}`
@@ -180,11 +180,11 @@ func TestReloadForbidsSubscriptions_F_SEC_1(t *testing.T) {
 		again.want(t, peer.ErrForbidden.Error())
 		p.Close()
 		next := h.next("a")
-		next.Greet(logger)
+		next.ServeHandshake(logger)
 		h.lists(next)
 		next.WantNothing() // it is not subscribed to again
 		<-h.apply(change(all[0]))
-		next.Reply(next.HandleRequest("resources/subscribe").ID(), "{}")
+		next.SendResult(next.HandleRequest("resources/subscribe").ID(), "{}")
 		h.ear.want(t, heard) // something may have been missed
 		next.Send(update)
 		h.ear.want(t, heard)
@@ -195,8 +195,8 @@ func TestFiltersChangeInPlace_F_CLI_5(t *testing.T) {
 	all := plain("a")
 	inHouse(t, backends.Options{Backends: all}, func(t *testing.T, h *house) {
 		p := h.next("a")
-		p.Greet("")
-		p.List(mcptest.Tools("open", "secret"))
+		p.ServeHandshake("")
+		p.ServeToolsList(mcptest.ToolsResult("open", "secret"))
 		c, _ := h.call("a")
 		id := p.HandleRequest("tools/call").ID()
 		for _, step := range []struct {
@@ -215,11 +215,11 @@ func TestFiltersChangeInPlace_F_CLI_5(t *testing.T) {
 				t.Error("nobody is told")
 			}
 		}
-		if n := len(h.dials("a")); n != 1 || p.Over() {
+		if n := len(h.dials("a")); n != 1 || p.Disconnected() {
 			t.Errorf("a was started %d times", n)
 		}
 		p.WantNothing() // it is not listed anew either
-		p.Reply(id, "{}")
+		p.SendResult(id, "{}")
 		c.ok(t)
 	})
 }
@@ -228,7 +228,7 @@ func TestFiltersChangeInPlace_F_CLI_5(t *testing.T) {
 func TestGlobsOfAChangedFilterAreCompared_F_CLI_5(t *testing.T) {
 	all := plain("a")
 	inHouse(t, backends.Options{Backends: all}, func(t *testing.T, h *house) {
-		h.next("a").Ready("t")
+		h.next("a").ServeStartup("t")
 		<-h.apply(change(denying(all[0], "nope t", "p", "x:y")))
 		if got, want := h.status("a").Unmatched, []string{`tools.deny "nope"`, `prompts.deny "p"`, `resources.deny "x:y"`}; !slices.Equal(got, want) {
 			t.Errorf("unmatched %q, want %q", got, want)

@@ -20,17 +20,17 @@ func TestVERSION02_VERSION03_InitializeComesFirst(t *testing.T) {
 			o := backends.Options{Backends: plain("a")}
 			o.Backends[0].Sharing = sharing
 			inHouse(t, o, func(t *testing.T, h *house) {
-				h.Open("one", nil, false)
+				h.OpenSession("one", nil, false)
 				p := h.next("a")
 				time.Sleep(time.Second)
-				p.Ready("t") // its first line must be initialize, and the next initialized
+				p.ServeStartup("t") // its first line must be initialize, and the next initialized
 				call := h.callFor("one", "a")
 				if sharing == "session" {
 					p = h.next("a")
 					time.Sleep(time.Second)
-					p.Greet("")
+					p.ServeHandshake("")
 				}
-				p.Reply(p.HandleRequest("tools/call").ID(), "{}")
+				p.SendResult(p.HandleRequest("tools/call").ID(), "{}")
 				call.ok(t)
 			})
 		})
@@ -43,13 +43,13 @@ func TestVERSION02_VERSION03_InitializeComesFirst(t *testing.T) {
 func TestNOTIF20_NothingIsSentThatBlocksAServer(t *testing.T) {
 	inHouse(t, backends.Options{Backends: plain("a")}, func(t *testing.T, h *house) {
 		p := h.next("a")
-		p.Greet(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},"logging":{}},"serverInfo":{"name":"s","version":"1"}}`)
-		p.Reply(p.HandleRequest("tools/list").ID(), mcptest.Tools("t"))
-		p.Reply(p.HandleRequest("prompts/list").ID(), `{"prompts":[]}`)
-		p.Reply(p.HandleRequest("resources/list").ID(), `{"resources":[]}`)
-		p.Reply(p.HandleRequest("resources/templates/list").ID(), `{"resourceTemplates":[]}`)
+		p.ServeHandshake(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},"logging":{}},"serverInfo":{"name":"s","version":"1"}}`)
+		p.SendResult(p.HandleRequest("tools/list").ID(), mcptest.ToolsResult("t"))
+		p.SendResult(p.HandleRequest("prompts/list").ID(), `{"prompts":[]}`)
+		p.SendResult(p.HandleRequest("resources/list").ID(), `{"resources":[]}`)
+		p.SendResult(p.HandleRequest("resources/templates/list").ID(), `{"resourceTemplates":[]}`)
 		synctest.Wait()
-		p.HearPings()
+		p.ReceivePings()
 		time.Sleep(24 * time.Hour)
 		p.HandleRequest("ping") // which it leaves unanswered
 		p.WantNothing()
@@ -71,7 +71,7 @@ func TestOutputThatIsNotJSONIsNamedSo(t *testing.T) {
 			inHouse(t, backends.Options{Backends: plain("a")}, func(t *testing.T, h *house) {
 				a := h.next("a")
 				a.Send(line)
-				a.Ready("t")
+				a.ServeStartup("t")
 				synctest.Wait()
 				if got := h.log.Lines("skipped output that is no message"); len(got) != 1 || !strings.Contains(got[0], want) {
 					t.Errorf("logged %q, want %s", got, want)

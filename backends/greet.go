@@ -170,7 +170,7 @@ func (l *line) initialize(ctx context.Context, p *peer.Peer) (server, error) {
 		return p.Call(ctx, string(mcp.MethodInitialize), wire.Encode(map[string]any{
 			"protocolVersion": date,
 			"capabilities":    json.RawMessage(declared),
-			"clientInfo":      l.b.set.Info,
+			"clientInfo":      l.b.set.ClientInfo,
 		}))
 	}
 	result, err := offer(protocol.NewestLegacy().Date)
@@ -227,7 +227,7 @@ func counterOffer(err error) string {
 // are none, for nobody knows whom the backend would be asking.
 func (l *line) declares() []byte {
 	session := l.session
-	if session == "" && l.b.set.Solo {
+	if session == "" && l.b.set.SingleClient {
 		session = l.b.set.soleSession()
 	}
 	return l.b.set.capabilities(session)

@@ -18,17 +18,17 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// Clients is whoever knows the sessions. Its methods must not wait.
-type Clients interface {
-	// Asked hands on what a backend asks of a client: of that whose session is
+// ClientSide is whoever knows the sessions. Its methods must not wait.
+type ClientSide interface {
+	// HandleRequest hands on what a backend asks of a client: of that whose session is
 	// named. "" means that it is not certain which one is concerned.
 	HandleRequest(session, backend string, r *peer.Request)
-	// Told hands on what a backend says unasked, likewise. On is the stream on which it
+	// HandleNotification hands on what a backend says unasked, likewise. On is the stream on which it
 	// came.
 	HandleNotification(session, backend string, m wire.Message, on peer.Origin)
 }
 
-// maxQuestions bounds what a backend may ask of us at one time, over one line. Clients
+// maxQuestions bounds what a backend may ask of us at one time, over one line. ClientSide
 // have bounds of their own; those that have no session come back for each question, and
 // it is open until then.
 const maxQuestions = 16_384
@@ -45,7 +45,7 @@ type handler struct {
 // errEcho is why a conversation cannot begin with what asks what only a client does.
 var errEcho = errors.New("it sends back what it is sent: it is no MCP server, or there is a terminal between (docker run -t, ssh -t)")
 
-// Asked implements peer.Handler.
+// HandleRequest implements peer.Handler.
 func (h *handler) HandleRequest(r *peer.Request) {
 	ready, server := h.l.talk()
 	if m := r.Method(); ready == nil && (m == string(mcp.MethodInitialize) || m == discoverMethod) {
@@ -93,9 +93,9 @@ func (h *handler) owner(m wire.Message, on peer.Origin) string {
 	switch {
 	case h.l.own():
 		return h.l.session
-	case on.Call != nil && (on.Call.SessionID != "" || !h.l.b.set.Solo):
+	case on.Call != nil && (on.Call.SessionID != "" || !h.l.b.set.SingleClient):
 		return on.Call.SessionID
-	case h.l.b.set.Solo:
+	case h.l.b.set.SingleClient:
 		if owner, ok := h.peer.SoleSession(); ok && !namesCause(m) {
 			return owner
 		}
@@ -117,7 +117,7 @@ func (h *handler) owner(m wire.Message, on peer.Origin) string {
 	return owner
 }
 
-// Told implements peer.Handler.
+// HandleNotification implements peer.Handler.
 func (h *handler) HandleNotification(m wire.Message, on peer.Origin) {
 	method := m.Method()
 	switch {

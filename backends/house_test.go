@@ -83,12 +83,12 @@ func newHouse(t *testing.T, o backends.Options) *house {
 	if o.Dial == nil {
 		o.Dial = h.dial
 	}
-	o.Info = mcp.Implementation{Name: "mcp-gateway", Version: "test"}
+	o.ClientInfo = mcp.Implementation{Name: "mcp-gateway", Version: "test"}
 	o.Catalog = catalog.Options{
 		Prefix: cmp.Or(o.Catalog.Prefix, catalog.PrefixOnCollision), Separator: "__", NameLimit: 50,
 	}
-	o.Wait = cmp.Or(o.Wait, 3*time.Second)
-	o.Limit = 1 << 20
+	o.CatalogWait = cmp.Or(o.CatalogWait, 3*time.Second)
+	o.MaxMessage = 1 << 20
 	h.Set = backends.New(o)
 	ctx, cancel := context.WithCancel(context.Background())
 	h.stop = cancel
@@ -111,7 +111,7 @@ func (h *house) dial(c config.Backend) (transport.Conn, error) {
 	if err := h.broken[c.Name]; err != nil {
 		return nil, err
 	}
-	conn, p := mcptest.Open(h.t, c.Name)
+	conn, p := mcptest.NewPeer(h.t, c.Name)
 	queue <- p
 	return conn, nil
 }

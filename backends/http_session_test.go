@@ -111,7 +111,7 @@ func (s *sessionServer) serve(t *testing.T, sharing string) *Set {
 		Name: "x", URL: server.URL, Enabled: true, StartTimeout: time.Minute, Era: "legacy", Transport: "auto", Sharing: sharing,
 	})
 	t.Cleanup(end)
-	set.Open("one", []byte("{}"), false)
+	set.OpenSession("one", []byte("{}"), false)
 	return set
 }
 
@@ -279,7 +279,7 @@ func TestTheReasonIsThere_F_HTTP_14(t *testing.T) {
 				tries = 40
 			}
 			for range tries {
-				set := New(Options{Limit: 1 << 20, Once: true, Anew: true, Log: slog.New(slog.DiscardHandler), Backends: []config.Backend{
+				set := New(Options{MaxMessage: 1 << 20, NoRestart: true, IgnoreCache: true, Log: slog.New(slog.DiscardHandler), Backends: []config.Backend{
 					{Name: "x", URL: server.URL, Enabled: true, StartTimeout: time.Minute, Era: "legacy", Transport: "http", Sharing: "shared"},
 				}})
 				ctx, cancel := context.WithCancel(t.Context())

@@ -34,10 +34,10 @@ func known(t *testing.T, o backends.Options, tools ...string) {
 		inHouse(t, alone, func(t *testing.T, h *house) {
 			p := h.next(c.Name)
 			if c.Era == "modern" {
-				p.Discover("")
-				p.List(mcptest.Tools(tools[i]))
+				p.ServeDiscover("")
+				p.ServeToolsList(mcptest.ToolsResult(tools[i]))
 			} else {
-				p.Ready(tools[i])
+				p.ServeStartup(tools[i])
 			}
 			synctest.Wait()
 		})
@@ -46,7 +46,7 @@ func known(t *testing.T, o backends.Options, tools ...string) {
 
 // A lazy backend whose tools are known is started by the first call, which waits for it.
 func TestALazyBackendIsStartedByTheFirstCall(t *testing.T) {
-	o := backends.Options{Backends: []config.Backend{plain("a")[0], remote("b"), plain("c")[0]}, State: t.TempDir()}
+	o := backends.Options{Backends: []config.Backend{plain("a")[0], remote("b"), plain("c")[0]}, StateDir: t.TempDir()}
 	o.Backends[1].Sharing = "shared"
 	o.Backends[2].Era = "modern"
 	for i := range o.Backends {
@@ -61,7 +61,7 @@ func TestALazyBackendIsStartedByTheFirstCall(t *testing.T) {
 		}
 		for _, c := range o.Backends {
 			h.wantState(c.Name, backends.Stopped)
-			if s := h.status(c.Name); len(h.dials(c.Name)) != 0 || s.Err != nil || s.Counts[catalog.Tools] != 1 || !s.Answered {
+			if s := h.status(c.Name); len(h.dials(c.Name)) != 0 || s.Err != nil || s.Counts[catalog.Tools] != 1 || !s.Settled {
 				t.Errorf("%s: dialled at %v, %+v", c.Name, h.dials(c.Name), s)
 			}
 			if n := len(h.log.Lines("level=INFO", "backend is started by its first call (lazy)", "backend="+c.Name)); n != 1 {
@@ -75,19 +75,19 @@ func TestALazyBackendIsStartedByTheFirstCall(t *testing.T) {
 				t.Errorf("%s: said %d times that it is started", c.Name, n)
 			}
 			if c.Era == "modern" {
-				p.Discover("")
+				p.ServeDiscover("")
 			} else {
-				p.Greet("")
+				p.ServeHandshake("")
 			}
-			p.Reply(p.HandleRequest("tools/call").ID(), `{"content":[]}`)
-			p.Reply(p.HandleRequest("tools/call").ID(), `{"content":[]}`)
+			p.SendResult(p.HandleRequest("tools/call").ID(), `{"content":[]}`)
+			p.SendResult(p.HandleRequest("tools/call").ID(), `{"content":[]}`)
 			one.ok(t)
 			two.ok(t)
-			p.List(mcptest.Tools("new" + c.Name)) // what is known may be out of date
+			p.ServeToolsList(mcptest.ToolsResult("new" + c.Name)) // what is known may be out of date
 			h.wantState(c.Name, backends.Ready)
 		}
 		h.wantNames("newa", "newb", "newc")
-		if loud := h.log.Loud(); len(loud) != 0 {
+		if loud := h.log.Warnings(); len(loud) != 0 {
 			t.Errorf("logged %q", loud)
 		}
 	})
@@ -96,16 +96,16 @@ func TestALazyBackendIsStartedByTheFirstCall(t *testing.T) {
 // Without a known catalog it is started like any other, and then it runs; so it is for who
 // lists everything anew.
 func TestALazyBackendThatIsNotKnownIsStarted(t *testing.T) {
-	o := backends.Options{Backends: plain("a"), State: t.TempDir()}
+	o := backends.Options{Backends: plain("a"), StateDir: t.TempDir()}
 	o.Backends[0].Lazy = true
 	inHouse(t, o, func(t *testing.T, h *house) {
-		h.next("a").Ready("t")
+		h.next("a").ServeStartup("t")
 		h.wantState("a", backends.Ready)
 	})
-	for _, verb := range []backends.Options{{Anew: true}, {Once: true}} {
-		verb.Backends, verb.State = o.Backends, o.State
+	for _, verb := range []backends.Options{{IgnoreCache: true}, {NoRestart: true}} {
+		verb.Backends, verb.StateDir = o.Backends, o.StateDir
 		inHouse(t, verb, func(t *testing.T, h *house) {
-			h.next("a").Ready("t")
+			h.next("a").ServeStartup("t")
 			h.wantState("a", backends.Ready)
 		})
 	}
@@ -113,11 +113,11 @@ func TestALazyBackendThatIsNotKnownIsStarted(t *testing.T) {
 
 // A subscription starts it, too; what a session sets before that is told to it.
 func TestALazyBackendIsStartedByASubscription(t *testing.T) {
-	o := backends.Options{Backends: plain("a"), State: t.TempDir()}
+	o := backends.Options{Backends: plain("a"), StateDir: t.TempDir()}
 	o.Backends[0].Lazy = true
 	known(t, o, "t")
 	inHouse(t, o, func(t *testing.T, h *house) {
-		h.Open("one", nil, false)
+		h.OpenSession("one", nil, false)
 		done := false
 		h.SetLevel("one", "error", func() { done = true })
 		if !done || len(h.dials("a")) != 0 {
@@ -125,9 +125,9 @@ func TestALazyBackendIsStartedByASubscription(t *testing.T) {
 		}
 		sub := h.subscribe("one", "a", "x:y", true)
 		p := h.next("a")
-		p.Greet(logger)
-		p.Reply(p.HandleRequest("logging/setLevel").ID(), "{}")
-		p.Reply(p.HandleRequest("resources/subscribe").ID(), "{}")
+		p.ServeHandshake(logger)
+		p.SendResult(p.HandleRequest("logging/setLevel").ID(), "{}")
+		p.SendResult(p.HandleRequest("resources/subscribe").ID(), "{}")
 		sub.ok(t)
 	})
 }
@@ -135,18 +135,18 @@ func TestALazyBackendIsStartedByASubscription(t *testing.T) {
 // The lists of a lazy backend of which each session has a connection are read over the one that
 // all share: that comes up with the first of them.
 func TestALazyBackendWithAConnectionForEach(t *testing.T) {
-	o := backends.Options{Backends: []config.Backend{remote("a")}, State: t.TempDir()}
+	o := backends.Options{Backends: []config.Backend{remote("a")}, StateDir: t.TempDir()}
 	o.Backends[0].Lazy = true
 	known(t, o, "t")
 	inHouse(t, o, func(t *testing.T, h *house) {
-		h.Open("one", nil, false)
+		h.OpenSession("one", nil, false)
 		call := h.callFor("one", "a")
 		own := h.next("a")
 		h.wantState("a", backends.Stopped)
-		own.Greet("")
-		own.Reply(own.HandleRequest("tools/call").ID(), "{}")
+		own.ServeHandshake("")
+		own.SendResult(own.HandleRequest("tools/call").ID(), "{}")
 		call.ok(t)
-		h.next("a").Ready("u")
+		h.next("a").ServeStartup("u")
 		h.wantNames("u")
 		h.wantState("a", backends.Ready)
 	})
@@ -154,7 +154,7 @@ func TestALazyBackendWithAConnectionForEach(t *testing.T) {
 
 // A lazy backend that cannot be started is one like any other.
 func TestALazyBackendThatDoesNotStart(t *testing.T) {
-	o := backends.Options{Backends: plain("a"), State: t.TempDir()}
+	o := backends.Options{Backends: plain("a"), StateDir: t.TempDir()}
 	o.Backends[0].Lazy = true
 	known(t, o, "t")
 	inHouse(t, o, func(t *testing.T, h *house) {
@@ -166,7 +166,7 @@ func TestALazyBackendThatDoesNotStart(t *testing.T) {
 		c.wantReason(t, "it is not running: no such file; next try in ")
 		h.wantNames("t")
 		time.Sleep(10 * time.Second)
-		h.wantState("a", backends.Open)
+		h.wantState("a", backends.BreakerOpen)
 	})
 }
 
@@ -180,9 +180,9 @@ func TestAnIdleBackendIsStopped(t *testing.T) {
 				p := h.next("a")
 				start := func() {
 					if era == "modern" {
-						p.Discover(discovered(`{"tools":{"listChanged":true}}`))
+						p.ServeDiscover(discovered(`{"tools":{"listChanged":true}}`))
 					} else {
-						p.Greet("")
+						p.ServeHandshake("")
 					}
 				}
 				rest := func() {
@@ -190,7 +190,7 @@ func TestAnIdleBackendIsStopped(t *testing.T) {
 						p.HandleRequest("subscriptions/listen")
 						p.Send(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":{"toolsListChanged":true}}}`)
 					}
-					p.List(mcptest.Tools("t"))
+					p.ServeToolsList(mcptest.ToolsResult("t"))
 				}
 				start()
 				rest()
@@ -199,16 +199,16 @@ func TestAnIdleBackendIsStopped(t *testing.T) {
 				m := p.HandleRequest("tools/call")
 				time.Sleep(5 * time.Minute) // it is at work
 				h.wantState("a", backends.Ready)
-				p.Reply(m.ID(), `{"content":[]}`)
+				p.SendResult(m.ID(), `{"content":[]}`)
 				c.ok(t)
 				time.Sleep(59 * time.Second)
 				h.wantState("a", backends.Ready)
 				time.Sleep(time.Second)
-				if !p.Over() {
+				if !p.Disconnected() {
 					t.Error("it was not ended")
 				}
 				h.wantState("a", backends.Stopped)
-				if s := h.status("a"); s.Err != nil || !s.Next.IsZero() || s.Counts[catalog.Tools] != 1 {
+				if s := h.status("a"); s.Err != nil || !s.NextTry.IsZero() || s.Counts[catalog.Tools] != 1 {
 					t.Errorf("status: %+v", s)
 				}
 				time.Sleep(time.Hour)
@@ -219,11 +219,11 @@ func TestAnIdleBackendIsStopped(t *testing.T) {
 				c, _ = h.call("a")
 				p = h.next("a")
 				start()
-				p.Reply(p.HandleRequest("tools/call").ID(), `{"content":[]}`)
+				p.SendResult(p.HandleRequest("tools/call").ID(), `{"content":[]}`)
 				c.ok(t)
 				rest()
 				h.wantState("a", backends.Ready)
-				if loud := h.log.Loud(); len(loud) != 0 {
+				if loud := h.log.Warnings(); len(loud) != 0 {
 					t.Errorf("logged %q", loud)
 				}
 			})
@@ -239,10 +239,10 @@ func TestAStoppedBackendStaysSo(t *testing.T) {
 		synctest.Wait()
 		h.Start()
 		p := h.next("a")
-		p.Greet("")
-		p.Reply(p.HandleRequest("tools/call").ID(), "{}")
+		p.ServeHandshake("")
+		p.SendResult(p.HandleRequest("tools/call").ID(), "{}")
 		c.ok(t)
-		p.List(mcptest.Tools("t"))
+		p.ServeToolsList(mcptest.ToolsResult("t"))
 		time.Sleep(time.Hour)
 		h.wantState("a", backends.Stopped)
 		if n := len(h.dials("a")); n != 1 {
@@ -258,11 +258,11 @@ func TestWhatKeepsABackendFromBeingStopped(t *testing.T) {
 	}{
 		"a subscription": {func(h *house, p *mcptest.Peer) func() {
 			a := h.subscribe("one", "a", "x:y", true)
-			p.Reply(p.HandleRequest("resources/subscribe").ID(), "{}")
+			p.SendResult(p.HandleRequest("resources/subscribe").ID(), "{}")
 			a.ok(h.t)
 			return func() {
 				a := h.subscribe("one", "a", "x:y", false)
-				p.Reply(p.HandleRequest("resources/unsubscribe").ID(), "{}")
+				p.SendResult(p.HandleRequest("resources/unsubscribe").ID(), "{}")
 				a.ok(h.t)
 			}
 		}},
@@ -271,20 +271,20 @@ func TestWhatKeepsABackendFromBeingStopped(t *testing.T) {
 			synctest.Wait()
 			return func() {
 				h.ear.asked[0].Reply([]byte("{}"))
-				p.Message()
+				p.NextMessage()
 				p.Send(`{"jsonrpc":"2.0","method":"notifications/x"}`)
 			}
 		}},
 		"a call": {func(h *house, p *mcptest.Peer) func() {
 			h.callFor("one", "a")
 			m := p.HandleRequest("tools/call")
-			return func() { p.Reply(m.ID(), "{}") }
+			return func() { p.SendResult(m.ID(), "{}") }
 		}},
 		"what goes on after a call": {func(h *house, p *mcptest.Peer) func() {
 			t := &trailing{}
 			t.pending = &peer.Call{Handler: t, SessionID: "one"}
 			h.Send("a", wire.NewRequest("7", "tools/call", []byte(`{"name":"t"}`)), t.pending)
-			p.Reply(p.HandleRequest("tools/call").ID(), `{"task":{"taskId":"1"}}`)
+			p.SendResult(p.HandleRequest("tools/call").ID(), `{"task":{"taskId":"1"}}`)
 			synctest.Wait()
 			return func() {
 				t.trail.Stop()
@@ -295,9 +295,9 @@ func TestWhatKeepsABackendFromBeingStopped(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inHouse(t, backends.Options{Backends: []config.Backend{short("a")}}, func(t *testing.T, h *house) {
 				p := h.next("a")
-				p.Greet(logger)
+				p.ServeHandshake(logger)
 				h.lists(p)
-				h.Open("one", nil, false)
+				h.OpenSession("one", nil, false)
 				end := c.does(h, p)
 				time.Sleep(time.Hour)
 				h.wantState("a", backends.Ready)
@@ -314,11 +314,11 @@ func TestWhatKeepsABackendFromBeingStopped(t *testing.T) {
 		c.IdleStop = 5 * time.Minute
 		inHouse(t, backends.Options{Backends: []config.Backend{c}}, func(t *testing.T, h *house) {
 			p := h.next("a")
-			p.HearPings()
-			p.Greet("")
-			p.Fail(p.HandleRequest("tools/list").ID(), `{"code":-32603,"message":"not yet"}`)
+			p.ReceivePings()
+			p.ServeHandshake("")
+			p.SendError(p.HandleRequest("tools/list").ID(), `{"code":-32603,"message":"not yet"}`)
 			time.Sleep(time.Second)
-			p.List(mcptest.Tools("t"))
+			p.ServeToolsList(mcptest.ToolsResult("t"))
 			for range 4 {
 				time.Sleep(30 * time.Second)
 				pong(p)
@@ -338,7 +338,9 @@ type trailing struct {
 
 func (t *trailing) OnProgress(wire.Message) {}
 
-func (t *trailing) OnResponse(wire.Message, error) { t.trail = t.pending.RelayProgress(func(wire.Message) {}) }
+func (t *trailing) OnResponse(wire.Message, error) {
+	t.trail = t.pending.RelayProgress(func(wire.Message) {})
+}
 
 // A first list that takes longer than a backend may be idle is waited for.
 func TestABackendIsNotStoppedBeforeItIsListed(t *testing.T) {
@@ -346,10 +348,10 @@ func TestABackendIsNotStoppedBeforeItIsListed(t *testing.T) {
 	c.IdleStop = time.Second
 	inHouse(t, backends.Options{Backends: []config.Backend{c}}, func(t *testing.T, h *house) {
 		p := h.next("a")
-		p.Greet("")
+		p.ServeHandshake("")
 		m := p.HandleRequest("tools/list")
 		time.Sleep(30 * time.Second)
-		p.Reply(m.ID(), mcptest.Tools("t"))
+		p.SendResult(m.ID(), mcptest.ToolsResult("t"))
 		h.wantNames("t")
 		time.Sleep(2 * time.Second)
 		h.wantState("a", backends.Stopped)
@@ -363,32 +365,32 @@ func TestAnIdleOwnLineIsStopped(t *testing.T) {
 	c := short("a")
 	c.Sharing = "session"
 	inHouse(t, backends.Options{Backends: []config.Backend{c}}, func(t *testing.T, h *house) {
-		h.next("a").Ready("t")
-		h.Open("one", nil, false)
-		h.Open("two", nil, false)
+		h.next("a").ServeStartup("t")
+		h.OpenSession("one", nil, false)
+		h.OpenSession("two", nil, false)
 		h.SetLevel("one", "error", func() {})
 		call := h.callFor("one", "a")
 		one := h.next("a")
-		one.Greet(logger)
-		one.Reply(one.HandleRequest("logging/setLevel").ID(), "{}")
-		one.Reply(one.HandleRequest("tools/call").ID(), "{}")
+		one.ServeHandshake(logger)
+		one.SendResult(one.HandleRequest("logging/setLevel").ID(), "{}")
+		one.SendResult(one.HandleRequest("tools/call").ID(), "{}")
 		call.ok(t)
 		sub := h.subscribe("two", "a", "x:y", true)
 		two := h.next("a")
-		two.Greet(logger)
-		two.Reply(two.HandleRequest("resources/subscribe").ID(), "{}")
+		two.ServeHandshake(logger)
+		two.SendResult(two.HandleRequest("resources/subscribe").ID(), "{}")
 		sub.ok(t)
 		time.Sleep(2 * time.Minute)
-		if !one.Over() || two.Over() {
+		if !one.Disconnected() || two.Disconnected() {
 			t.Error("the wrong one was stopped")
 		}
 		h.wantState("a", backends.Stopped) // the one that all share, too
 		n := len(h.dials("a"))
 		call = h.callFor("one", "a")
 		one = h.next("a")
-		one.Greet(logger)
-		one.Reply(one.HandleRequest("logging/setLevel").ID(), "{}") // what it knew it is told again
-		one.Reply(one.HandleRequest("tools/call").ID(), "{}")
+		one.ServeHandshake(logger)
+		one.SendResult(one.HandleRequest("logging/setLevel").ID(), "{}") // what it knew it is told again
+		one.SendResult(one.HandleRequest("tools/call").ID(), "{}")
 		call.ok(t)
 		if len(h.dials("a")) != n+1 {
 			t.Errorf("started %d times", len(h.dials("a"))-n)
@@ -396,8 +398,8 @@ func TestAnIdleOwnLineIsStopped(t *testing.T) {
 		// What it says of its lists has them read, over the line that all share.
 		one.Send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
 		shared := h.next("a")
-		shared.Ready("new")
-		shared.List(mcptest.Tools("new"))
+		shared.ServeStartup("new")
+		shared.ServeToolsList(mcptest.ToolsResult("new"))
 		h.wantNames("new")
 	})
 }
@@ -411,15 +413,15 @@ func TestACallInTheMomentOfTheStopIsNotLost(t *testing.T) {
 			c.Sharing = sharing
 			inHouse(t, backends.Options{Backends: []config.Backend{c}}, func(t *testing.T, h *house) {
 				var calling sync.WaitGroup
-				h.Open("one", nil, false)
+				h.OpenSession("one", nil, false)
 				shared := h.next("a")
-				shared.Ready("t")
+				shared.ServeStartup("t")
 				p := shared
 				if sharing == "session" {
 					first := h.callFor("one", "a")
 					p = h.next("a")
-					p.Greet("")
-					p.Reply(p.HandleRequest("tools/call").ID(), "{}")
+					p.ServeHandshake("")
+					p.SendResult(p.HandleRequest("tools/call").ID(), "{}")
 					first.ok(t)
 				}
 				time.Sleep(time.Minute - time.Nanosecond)
@@ -436,17 +438,17 @@ func TestACallInTheMomentOfTheStopIsNotLost(t *testing.T) {
 				calling.Wait()
 				synctest.Wait()
 				live := p
-				if p.Over() {
-					for _, line := range p.Taken() {
+				if p.Disconnected() {
+					for _, line := range p.TakeAll() {
 						if strings.Contains(line, "tools/call") {
 							t.Errorf("round %d: sent to who is being stopped: %s", round, line)
 						}
 					}
 					live = h.next("a")
-					live.Greet("")
+					live.ServeHandshake("")
 				}
 				for range calls {
-					live.Reply(live.HandleRequest("tools/call").ID(), "{}")
+					live.SendResult(live.HandleRequest("tools/call").ID(), "{}")
 				}
 				for _, c := range calls {
 					c.ok(t)
@@ -459,7 +461,7 @@ func TestACallInTheMomentOfTheStopIsNotLost(t *testing.T) {
 // A change of the set does not wait for a lazy backend whose tools are known, nor start it; and
 // those that are disabled are told of, in their place.
 func TestAChangeDoesNotStartALazyBackend(t *testing.T) {
-	o := backends.Options{Backends: plain("a"), State: t.TempDir()}
+	o := backends.Options{Backends: plain("a"), StateDir: t.TempDir()}
 	o.Backends[0].Lazy = true
 	known(t, o, "t")
 	inHouse(t, o, func(t *testing.T, h *house) {
@@ -481,8 +483,8 @@ func TestAChangeDoesNotStartALazyBackend(t *testing.T) {
 		h.wantNames("t")
 		c, _ := h.call("a")
 		p := h.next("a")
-		p.Greet("")
-		p.Reply(p.HandleRequest("tools/call").ID(), "{}")
+		p.ServeHandshake("")
+		p.SendResult(p.HandleRequest("tools/call").ID(), "{}")
 		c.ok(t)
 	})
 }
@@ -492,15 +494,15 @@ func TestAChangeDoesNotStartALazyBackend(t *testing.T) {
 func TestABackendThatWasNeverListedIsNotStopped(t *testing.T) {
 	inHouse(t, backends.Options{Backends: []config.Backend{short("a")}}, func(t *testing.T, h *house) {
 		p := h.next("a")
-		p.Greet("")
+		p.ServeHandshake("")
 		ready := time.Now().Add(5 * time.Minute)
 		for {
 			m := p.HandleRequest("tools/list")
 			if time.Now().After(ready) {
-				p.Reply(m.ID(), mcptest.Tools("t"))
+				p.SendResult(m.ID(), mcptest.ToolsResult("t"))
 				break
 			}
-			p.Fail(m.ID(), `{"code":-32603,"message":"not logged in yet"}`)
+			p.SendError(m.ID(), `{"code":-32603,"message":"not logged in yet"}`)
 		}
 		h.wantNames("t")
 		time.Sleep(time.Hour)
@@ -514,15 +516,15 @@ func TestABackendIsNotStoppedBeforeItsChangesAreRead(t *testing.T) {
 	c.IdleStop = time.Second
 	inHouse(t, backends.Options{Backends: []config.Backend{c}}, func(t *testing.T, h *house) {
 		p := h.next("a")
-		p.Ready("t")
+		p.ServeStartup("t")
 		for range 12 { // it is restless
 			synctest.Wait()
 			p.Send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
-			p.List(mcptest.Tools("t"))
+			p.ServeToolsList(mcptest.ToolsResult("t"))
 		}
 		synctest.Wait()
 		p.Send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
-		p.List(mcptest.Tools("new"))
+		p.ServeToolsList(mcptest.ToolsResult("new"))
 		h.wantNames("new")
 	})
 }
@@ -534,27 +536,27 @@ func TestSubscriptionsThatAreHandedOverWakeAStoppedLine(t *testing.T) {
 	c.Sharing, c.Era = "session", ""
 	inHouse(t, backends.Options{Backends: []config.Backend{c}}, func(t *testing.T, h *house) {
 		p := h.next("a")
-		p.Fail(p.HandleRequest("server/discover").ID(), `{"code":-32601,"message":"Method not found"}`)
-		p.Ready("t")
-		h.Open("one", nil, false)
+		p.SendError(p.HandleRequest("server/discover").ID(), `{"code":-32601,"message":"Method not found"}`)
+		p.ServeStartup("t")
+		h.OpenSession("one", nil, false)
 		sub := h.subscribe("one", "a", "x:y", true)
 		own := h.next("a")
-		own.Greet(`{"protocolVersion":"2025-11-25","capabilities":{"resources":{"subscribe":true}},"serverInfo":{"name":"x","version":"1"}}`)
-		own.Reply(own.HandleRequest("resources/subscribe").ID(), "{}")
+		own.ServeHandshake(`{"protocolVersion":"2025-11-25","capabilities":{"resources":{"subscribe":true}},"serverInfo":{"name":"x","version":"1"}}`)
+		own.SendResult(own.HandleRequest("resources/subscribe").ID(), "{}")
 		sub.ok(t)
 		time.Sleep(2 * time.Minute)
 		h.wantState("a", backends.Stopped) // the shared one
 		own.Exit("killed", "")
 		own = h.next("a")
-		own.Fail(own.HandleRequest("initialize").ID(), `{"code":-32601,"message":"Method not found"}`)
+		own.SendError(own.HandleRequest("initialize").ID(), `{"code":-32601,"message":"Method not found"}`)
 		own = h.next("a")
-		own.Discover(discovered(`{"tools":{},"resources":{"subscribe":true}}`))
+		own.ServeDiscover(discovered(`{"tools":{},"resources":{"subscribe":true}}`))
 		synctest.Wait()
 		if n := len(h.dials("a")); n != 5 {
 			t.Fatalf("dialled %d times", n)
 		}
 		shared := h.next("a")
-		shared.Discover(discovered(`{"tools":{},"resources":{"subscribe":true}}`))
+		shared.ServeDiscover(discovered(`{"tools":{},"resources":{"subscribe":true}}`))
 		shared.HandleRequest("subscriptions/listen")
 	})
 }
@@ -566,14 +568,14 @@ func TestIdleStopIsCountedFromTheLastCall(t *testing.T) {
 		c.IdleStop = idle
 		inHouse(t, backends.Options{Backends: []config.Backend{c}}, func(t *testing.T, h *house) {
 			p := h.next("a")
-			p.Ready("t")
-			p.HearPings()
+			p.ServeStartup("t")
+			p.ReceivePings()
 			time.Sleep(idle / 2)
 			call, _ := h.call("a")
-			p.Reply(p.HandleRequest("tools/call").ID(), "{}")
+			p.SendResult(p.HandleRequest("tools/call").ID(), "{}")
 			call.ok(t)
 			time.Sleep(idle - time.Millisecond)
-			if p.Over() {
+			if p.Disconnected() {
 				t.Errorf("%v: it was stopped too soon", idle)
 			}
 			time.Sleep(2 * time.Millisecond)

@@ -16,12 +16,12 @@ func TestInstructions_OfBothGenerationsAndReplacedByAReload(t *testing.T) {
 	all := unasked(plain("a", "b")...)
 	inHouse(t, backends.Options{Backends: all}, func(t *testing.T, h *house) {
 		a := h.next("a")
-		a.Reply(a.HandleRequest("server/discover").ID(), strings.Replace(mcptest.Discovered, "{", `{"instructions":"Use a.",`, 1))
-		a.List(mcptest.Tools("t"))
+		a.SendResult(a.HandleRequest("server/discover").ID(), strings.Replace(mcptest.DiscoverResult, "{", `{"instructions":"Use a.",`, 1))
+		a.ServeToolsList(mcptest.ToolsResult("t"))
 		b := h.next("b")
-		b.Fail(b.HandleRequest("server/discover").ID(), `{"code":-32601,"message":"no"}`)
-		b.Greet(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"instructions":"` + long + `"}`)
-		b.List(mcptest.Tools("u"))
+		b.SendError(b.HandleRequest("server/discover").ID(), `{"code":-32601,"message":"no"}`)
+		b.ServeHandshake(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"instructions":"` + long + `"}`)
+		b.ServeToolsList(mcptest.ToolsResult("u"))
 		a.WantNothing()
 		v := h.View()
 		if text := v.Instructions; len([]rune(text)) != 2048 || !strings.HasPrefix(text, "## a\n\nUse a.\n\n## b\n\nxx") || !strings.HasSuffix(text, "x…") {

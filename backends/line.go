@@ -190,7 +190,7 @@ func (l *line) excuse() error {
 	switch why := l.sup.problem(); {
 	case l.sup.course(now) == fails:
 		return l.sup.refusal(now)
-	case why != nil && !l.sup.stands().Up():
+	case why != nil && !l.sup.stands().IsUp():
 		return notSent("it is not running: %w", why)
 	default:
 		return why
@@ -291,7 +291,7 @@ func (l *line) elsewhereLocked(w waiting) bool {
 	if l.own() || l.server.stateless || w.moved || w.c.SessionID == "" {
 		return false
 	}
-	return l.b.private() || l.b.set.Solo && l.toldOtherLocked(w.c.SessionID)
+	return l.b.private() || l.b.set.SingleClient && l.toldOtherLocked(w.c.SessionID)
 }
 
 // move sends what was elsewhere, on the line that it belongs on. It stays there, unless that

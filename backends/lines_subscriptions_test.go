@@ -27,18 +27,18 @@ func (h *house) subscribe(session, backend, uri string, on bool) *caller {
 func TestSubscriptionsOverASharedConnection(t *testing.T) {
 	inHouse(t, backends.Options{Backends: plain("a")}, func(t *testing.T, h *house) {
 		p := h.next("a")
-		p.Greet(logger)
+		p.ServeHandshake(logger)
 		h.lists(p)
 		for _, session := range []string{"one", "two", "three"} {
-			h.Open(session, nil, false)
+			h.OpenSession(session, nil, false)
 		}
 		for _, session := range []string{"one", "two"} {
 			a := h.subscribe(session, "a", "file:///dir", true)
-			p.Reply(p.HandleRequest("resources/subscribe").ID(), "{}")
+			p.SendResult(p.HandleRequest("resources/subscribe").ID(), "{}")
 			a.ok(t)
 		}
 		refused := h.subscribe("three", "a", "file:///dir", true)
-		p.Fail(p.HandleRequest("resources/subscribe").ID(), `{"code":-32603,"message":"no"}`)
+		p.SendError(p.HandleRequest("resources/subscribe").ID(), `{"code":-32603,"message":"no"}`)
 		refused.ok(t)
 		note := `{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"file:///dir/part"}}`
 		p.Send(note)
@@ -52,12 +52,12 @@ func TestSubscriptionsOverASharedConnection(t *testing.T) {
 		// The next process is told, and an update may have been missed.
 		p.Close()
 		p = h.next("a")
-		p.Greet(logger)
-		p.Reply(p.HandleRequest("resources/subscribe").ID(), "{}")
+		p.ServeHandshake(logger)
+		p.SendResult(p.HandleRequest("resources/subscribe").ID(), "{}")
 		h.lists(p)
 		h.ear.want(t, "two told by a: notifications/resources/updated")
 
-		h.Close("two")
+		h.CloseSession("two")
 		if m := p.HandleRequest("resources/unsubscribe"); !strings.Contains(string(m.Raw()), "file:///dir") {
 			t.Errorf("got %s", m.Raw())
 		}
@@ -69,23 +69,23 @@ func TestSubscriptionsOverASharedConnection(t *testing.T) {
 func TestSubscriptionsKeepAnOwnConnectionUp(t *testing.T) {
 	inHouse(t, backends.Options{Backends: []config.Backend{remote("a")}}, func(t *testing.T, h *house) {
 		shared := h.next("a")
-		shared.Greet(logger)
+		shared.ServeHandshake(logger)
 		h.lists(shared)
-		h.Open("one", nil, false)
+		h.OpenSession("one", nil, false)
 		a := h.subscribe("one", "a", "x:y", true)
 		p := h.next("a")
-		p.Greet(logger)
-		p.Reply(p.HandleRequest("resources/subscribe").ID(), "{}")
+		p.ServeHandshake(logger)
+		p.SendResult(p.HandleRequest("resources/subscribe").ID(), "{}")
 		a.ok(t)
 		p.Close()
 		p = h.next("a")
-		p.Greet(logger)
-		p.Reply(p.HandleRequest("resources/subscribe").ID(), "{}")
+		p.ServeHandshake(logger)
+		p.SendResult(p.HandleRequest("resources/subscribe").ID(), "{}")
 		h.ear.want(t, "one told by a: notifications/resources/updated")
 		p.Send(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"x:other"}}`)
 		h.ear.want(t, "one told by a: notifications/resources/updated")
 		off := h.subscribe("one", "a", "x:y", false)
-		p.Reply(p.HandleRequest("resources/unsubscribe").ID(), "{}")
+		p.SendResult(p.HandleRequest("resources/unsubscribe").ID(), "{}")
 		off.ok(t)
 		p.Close()
 		time.Sleep(time.Hour)
@@ -103,17 +103,17 @@ func TestNOTIF11_LogLevels(t *testing.T) {
 		if value, _ := wire.Lookup(m.Part(wire.PartParams), "level"); wire.Unquote(value) != want {
 			t.Errorf("level %s, want %s", value, want)
 		}
-		p.Reply(m.ID(), "{}")
+		p.SendResult(m.ID(), "{}")
 	}
 	inHouse(t, backends.Options{Backends: append(plain("a", "mute"), remote("own"))}, func(t *testing.T, h *house) {
 		a, mute, lists := h.next("a"), h.next("mute"), h.next("own")
-		a.Greet(logger)
+		a.ServeHandshake(logger)
 		h.lists(a)
-		mute.Ready("t")
-		lists.Greet(logger)
+		mute.ServeStartup("t")
+		lists.ServeHandshake(logger)
 		h.lists(lists)
-		h.Open("one", nil, false)
-		h.Open("two", nil, false)
+		h.OpenSession("one", nil, false)
+		h.OpenSession("two", nil, false)
 		set := func(session, to string) chan struct{} {
 			done := make(chan struct{})
 			h.SetLevel(session, to, func() { close(done) })
@@ -138,16 +138,16 @@ func TestNOTIF11_LogLevels(t *testing.T) {
 
 		h.callFor("one", "own")
 		own := h.next("own")
-		own.Greet(logger)
+		own.ServeHandshake(logger)
 		level(t, own, "warning")
 		own.HandleRequest("tools/call")
 
 		a.Close()
 		a = h.next("a")
-		a.Greet(logger)
+		a.ServeHandshake(logger)
 		level(t, a, "debug")
 		h.lists(a)
-		h.Close("two")
+		h.CloseSession("two")
 		level(t, a, "warning")
 
 		began := time.Now()
@@ -162,26 +162,26 @@ func TestNOTIF11_LogLevels(t *testing.T) {
 func TestASubscriptionUnderWayCounts(t *testing.T) {
 	inHouse(t, backends.Options{Backends: plain("a")}, func(t *testing.T, h *house) {
 		p := h.next("a")
-		p.Greet(logger)
+		p.ServeHandshake(logger)
 		h.lists(p)
-		h.Open("one", nil, false)
-		h.Open("two", nil, false)
+		h.OpenSession("one", nil, false)
+		h.OpenSession("two", nil, false)
 		h.subscribe("one", "a", "x:y", true)
-		p.Reply(p.HandleRequest("resources/subscribe").ID(), "{}")
+		p.SendResult(p.HandleRequest("resources/subscribe").ID(), "{}")
 		two := h.subscribe("two", "a", "x:y", true)
 		under := p.HandleRequest("resources/subscribe")
-		h.Close("one")
-		p.Reply(under.ID(), "{}")
+		h.CloseSession("one")
+		p.SendResult(under.ID(), "{}")
 		two.ok(t)
 		p.WantNothing()
 
 		// The other way round: the request to stop is under way when somebody subscribes.
 		off := h.subscribe("two", "a", "x:y", false)
 		stop := p.HandleRequest("resources/unsubscribe")
-		h.Open("three", nil, false)
+		h.OpenSession("three", nil, false)
 		three := h.subscribe("three", "a", "x:y", true)
-		p.Reply(p.HandleRequest("resources/subscribe").ID(), "{}")
-		p.Reply(stop.ID(), "{}")
+		p.SendResult(p.HandleRequest("resources/subscribe").ID(), "{}")
+		p.SendResult(stop.ID(), "{}")
 		off.ok(t)
 		three.ok(t)
 		p.HandleRequest("resources/subscribe") // once more, for it may have come first
@@ -192,17 +192,17 @@ func TestASubscriptionUnderWayCounts(t *testing.T) {
 func TestNoCallOvertakesALevel(t *testing.T) {
 	inHouse(t, backends.Options{Backends: []config.Backend{remote("a")}}, func(t *testing.T, h *house) {
 		shared := h.next("a")
-		shared.Greet(logger)
+		shared.ServeHandshake(logger)
 		h.lists(shared)
-		h.Open("one", nil, false)
+		h.OpenSession("one", nil, false)
 		h.SetLevel("one", "error", func() {})
 		h.callFor("one", "a")
 		p := h.next("a")
-		p.Greet(logger)
+		p.ServeHandshake(logger)
 		first := p.HandleRequest("logging/setLevel")
 		h.SetLevel("one", "debug", func() {})
 		h.callFor("one", "a")
-		p.Reply(first.ID(), "{}")
+		p.SendResult(first.ID(), "{}")
 		if m := p.HandleRequest("logging/setLevel"); !strings.Contains(string(m.Raw()), `"debug"`) {
 			t.Errorf("got %s", m.Raw())
 		}
@@ -215,13 +215,13 @@ func TestNoCallOvertakesALevel(t *testing.T) {
 func TestARefusedSubscriptionTakesNoneAway(t *testing.T) {
 	inHouse(t, backends.Options{Backends: plain("a")}, func(t *testing.T, h *house) {
 		p := h.next("a")
-		p.Greet(logger)
+		p.ServeHandshake(logger)
 		h.lists(p)
-		h.Open("one", nil, false)
+		h.OpenSession("one", nil, false)
 		h.subscribe("one", "a", "x:y", true)
-		p.Reply(p.HandleRequest("resources/subscribe").ID(), "{}")
+		p.SendResult(p.HandleRequest("resources/subscribe").ID(), "{}")
 		h.subscribe("one", "a", "x:y", true)
-		p.Fail(p.HandleRequest("resources/subscribe").ID(), `{"code":-32603,"message":"twice"}`)
+		p.SendError(p.HandleRequest("resources/subscribe").ID(), `{"code":-32603,"message":"twice"}`)
 		p.Send(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"x:y"}}`)
 		h.ear.want(t, "one told by a: notifications/resources/updated")
 	})

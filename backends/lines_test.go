@@ -77,9 +77,9 @@ const logger = `{"protocolVersion":"2025-11-25","capabilities":{"logging":{},"re
 
 func (h *house) lists(p *mcptest.Peer) {
 	h.t.Helper()
-	p.Reply(p.HandleRequest("tools/list").ID(), `{"tools":[]}`)
-	p.Reply(p.HandleRequest("resources/list").ID(), `{"resources":[]}`)
-	p.Reply(p.HandleRequest("resources/templates/list").ID(), `{"resourceTemplates":[]}`)
+	p.SendResult(p.HandleRequest("tools/list").ID(), `{"tools":[]}`)
+	p.SendResult(p.HandleRequest("resources/list").ID(), `{"resources":[]}`)
+	p.SendResult(p.HandleRequest("resources/templates/list").ID(), `{"resourceTemplates":[]}`)
 }
 
 func capabilitiesIn(m wire.Message) string {
@@ -93,8 +93,8 @@ func TestS2C02_BackendsAreToldWhatTheClientCanDo(t *testing.T) {
 	const mine = `{"roots":{"listChanged":true},"x-unknown":1.10,"sampling":{}}`
 	t.Run("solo", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			h := newHouse(t, backends.Options{Solo: true, Backends: []config.Backend{remote("a"), plain("b")[0]}})
-			h.Open("one", []byte(mine), false)
+			h := newHouse(t, backends.Options{SingleClient: true, Backends: []config.Backend{remote("a"), plain("b")[0]}})
+			h.OpenSession("one", []byte(mine), false)
 			h.Start()
 			for _, name := range []string{"a", "b"} {
 				if m := h.next(name).HandleRequest("initialize"); capabilitiesIn(m) != mine {
@@ -109,8 +109,8 @@ func TestS2C02_BackendsAreToldWhatTheClientCanDo(t *testing.T) {
 		each := plain("each")[0]
 		each.Sharing = "session"
 		inHouse(t, backends.Options{Backends: []config.Backend{remote("a"), plain("b")[0], shared, each}}, func(t *testing.T, h *house) {
-			h.Open("one", []byte(mine), false)
-			h.Open("two", nil, false)
+			h.OpenSession("one", []byte(mine), false)
+			h.OpenSession("two", nil, false)
 			for _, name := range []string{"a", "b", "shared", "each"} {
 				if m := h.next(name).HandleRequest("initialize"); capabilitiesIn(m) != "{}" {
 					t.Errorf("%s, shared: %s", name, m.Raw())
@@ -138,29 +138,29 @@ func TestS2C02_BackendsAreToldWhatTheClientCanDo(t *testing.T) {
 // CONC-09: what one session does to a backend's state is its own.
 func TestCONC09_ASessionHasAConnectionOfItsOwn(t *testing.T) {
 	inHouse(t, backends.Options{Backends: []config.Backend{remote("a")}}, func(t *testing.T, h *house) {
-		h.next("a").Ready("t")
-		h.Open("one", nil, false)
-		h.Open("two", nil, false)
+		h.next("a").ServeStartup("t")
+		h.OpenSession("one", nil, false)
+		h.OpenSession("two", nil, false)
 		one, again := h.callFor("one", "a"), h.callFor("one", "a")
 		p := h.next("a")
 		two := h.callFor("two", "a")
 		q := h.next("a")
-		p.Greet("")
-		q.Greet("")
-		p.Reply(p.HandleRequest("tools/call").ID(), `{"content":[]}`)
-		p.Reply(p.HandleRequest("tools/call").ID(), `{"content":[]}`)
+		p.ServeHandshake("")
+		q.ServeHandshake("")
+		p.SendResult(p.HandleRequest("tools/call").ID(), `{"content":[]}`)
+		p.SendResult(p.HandleRequest("tools/call").ID(), `{"content":[]}`)
 		one.ok(t)
 		again.ok(t)
-		h.Close("one")
+		h.CloseSession("one")
 		synctest.Wait()
-		if !p.Over() || q.Over() {
+		if !p.Disconnected() || q.Disconnected() {
 			t.Error("the wrong connection ended")
 		}
-		q.Reply(q.HandleRequest("tools/call").ID(), `{"content":[]}`)
+		q.SendResult(q.HandleRequest("tools/call").ID(), `{"content":[]}`)
 		two.ok(t)
 		h.callFor("one", "a").want(t, "it is not running: the session is over")
-		h.Close("one") // does nothing
-		h.Close("two")
+		h.CloseSession("one") // does nothing
+		h.CloseSession("two")
 		synctest.Wait()
 		if n := len(h.dials("a")); n != 3 {
 			t.Errorf("dialled %d times", n)
@@ -170,11 +170,11 @@ func TestCONC09_ASessionHasAConnectionOfItsOwn(t *testing.T) {
 
 func TestAnOwnConnectionIsMadeAnewWhenItIsNeeded(t *testing.T) {
 	inHouse(t, backends.Options{Backends: []config.Backend{remote("a")}}, func(t *testing.T, h *house) {
-		h.next("a").Ready("t")
-		h.Open("one", nil, false)
+		h.next("a").ServeStartup("t")
+		h.OpenSession("one", nil, false)
 		call := h.callFor("one", "a")
 		p := h.next("a")
-		p.Greet("")
+		p.ServeHandshake("")
 		p.HandleRequest("tools/call")
 		p.Close()
 		call.want(t, "it closed the connection")
@@ -184,8 +184,8 @@ func TestAnOwnConnectionIsMadeAnewWhenItIsNeeded(t *testing.T) {
 		}
 		call = h.callFor("one", "a")
 		p = h.next("a")
-		p.Greet("")
-		p.Reply(p.HandleRequest("tools/call").ID(), `{"content":[]}`)
+		p.ServeHandshake("")
+		p.SendResult(p.HandleRequest("tools/call").ID(), `{"content":[]}`)
 		call.ok(t)
 	})
 }
@@ -193,12 +193,12 @@ func TestAnOwnConnectionIsMadeAnewWhenItIsNeeded(t *testing.T) {
 // A backend that cannot be reached is not tried for every call.
 func TestAnOwnConnectionThatFailsIsLeftAloneForAWhile(t *testing.T) {
 	inHouse(t, backends.Options{Backends: []config.Backend{remote("a")}}, func(t *testing.T, h *house) {
-		h.next("a").Ready("t")
-		h.Open("one", nil, false)
+		h.next("a").ServeStartup("t")
+		h.OpenSession("one", nil, false)
 		for range 5 {
 			call := h.callFor("one", "a")
 			p := h.next("a")
-			p.Fail(p.HandleRequest("initialize").ID(), `{"code":-32603,"message":"no"}`)
+			p.SendError(p.HandleRequest("initialize").ID(), `{"code":-32603,"message":"no"}`)
 			call.want(t, "it did not start: initialize: no")
 			n := len(h.dials("a"))
 			h.callFor("one", "a").wantReason(t, "it is not running: initialize: no; next try in ")
@@ -218,11 +218,11 @@ func TestWhoseItIsWhatABackendSays(t *testing.T) {
 	t.Run("of an own connection", func(t *testing.T) {
 		inHouse(t, backends.Options{Backends: []config.Backend{remote("a")}}, func(t *testing.T, h *house) {
 			shared := h.next("a")
-			shared.Ready("t")
-			h.Open("one", nil, false)
+			shared.ServeStartup("t")
+			h.OpenSession("one", nil, false)
 			h.callFor("one", "a")
 			p := h.next("a")
-			p.Greet("")
+			p.ServeHandshake("")
 			p.HandleRequest("tools/call")
 			say(p)
 			h.ear.want(t, "one asked by a: roots/list", "one told by a: notifications/message")
@@ -233,21 +233,21 @@ func TestWhoseItIsWhatABackendSays(t *testing.T) {
 	t.Run("of a shared one", func(t *testing.T) {
 		inHouse(t, backends.Options{Backends: plain("a")}, func(t *testing.T, h *house) {
 			p := h.next("a")
-			p.Ready("t")
-			h.Open("one", nil, false)
-			h.Open("two", nil, false)
+			p.ServeStartup("t")
+			h.OpenSession("one", nil, false)
+			h.OpenSession("two", nil, false)
 			h.callFor("one", "a")
 			h.callFor("one", "a")
 			first, second := p.HandleRequest("tools/call"), p.HandleRequest("tools/call")
-			p.Reply(first.ID(), `{}`)
+			p.SendResult(first.ID(), `{}`)
 			p.Send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}`)
 			h.ear.want(t, "one told by a: notifications/message")
 			two := h.callFor("two", "a")
 			third := p.HandleRequest("tools/call")
 			say(p)
 			h.ear.want(t, " asked by a: roots/list", " told by a: notifications/message")
-			p.Reply(second.ID(), `{}`)
-			p.Reply(third.ID(), `{}`)
+			p.SendResult(second.ID(), `{}`)
+			p.SendResult(third.ID(), `{}`)
 			two.ok(t)
 			p.Send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}`)
 			h.ear.want(t, " told by a: notifications/message")
@@ -260,8 +260,8 @@ func TestWhoseItIsWhatABackendSays(t *testing.T) {
 		o.Backends[0].Sharing = "shared"
 		inHouse(t, o, func(t *testing.T, h *house) {
 			p := h.next("a")
-			p.Ready("t")
-			h.Open("one", nil, false)
+			p.ServeStartup("t")
+			h.OpenSession("one", nil, false)
 			h.callFor("one", "a")
 			p.HandleRequest("tools/call")
 			say(p)
@@ -273,9 +273,9 @@ func TestWhoseItIsWhatABackendSays(t *testing.T) {
 	t.Run("after a cancel", func(t *testing.T) {
 		inHouse(t, backends.Options{Backends: plain("a")}, func(t *testing.T, h *house) {
 			p := h.next("a")
-			p.Ready("t")
-			h.Open("one", nil, false)
-			h.Open("two", nil, false)
+			p.ServeStartup("t")
+			h.OpenSession("one", nil, false)
+			h.OpenSession("two", nil, false)
 			cancelled := &peer.Call{Handler: &caller{}, SessionID: "one"}
 			h.Send("a", wire.NewRequest("7", "tools/call", []byte(`{"name":"t"}`)), cancelled)
 			taken := p.HandleRequest("tools/call")
@@ -286,7 +286,7 @@ func TestWhoseItIsWhatABackendSays(t *testing.T) {
 			note := `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}`
 			p.Send(note)
 			h.ear.want(t, " told by a: notifications/message")
-			p.Reply(taken.ID(), `{}`)
+			p.SendResult(taken.ID(), `{}`)
 			p.Send(note)
 			h.ear.want(t, " told by a: notifications/message") // it may still be about that
 			time.Sleep(3 * time.Second)
@@ -310,23 +310,23 @@ func TestWhoseItIsWhatABackendSays(t *testing.T) {
 func TestNotificationsOfAClientGoWhereItIsAlone(t *testing.T) {
 	inHouse(t, backends.Options{Backends: append(plain("a"), remote("own"), remote("unused"))}, func(t *testing.T, h *house) {
 		a, lists := h.next("a"), h.next("own")
-		a.Ready("t")
-		lists.Ready("t")
-		h.next("unused").Ready("t")
-		h.Open("one", nil, false)
-		h.Open("two", nil, false)
+		a.ServeStartup("t")
+		lists.ServeStartup("t")
+		h.next("unused").ServeStartup("t")
+		h.OpenSession("one", nil, false)
+		h.OpenSession("two", nil, false)
 		h.callFor("one", "own")
 		p := h.next("own")
 		h.callFor("two", "own")
 		q := h.next("own")
-		p.Greet("")
-		q.Greet("")
+		p.ServeHandshake("")
+		q.ServeHandshake("")
 		p.HandleRequest("tools/call")
 		q.HandleRequest("tools/call")
-		h.Tell("one", "", wire.NewNotification("notifications/roots/list_changed", nil))
+		h.Notify("one", "", wire.NewNotification("notifications/roots/list_changed", nil))
 		p.HandleNotification("notifications/roots/list_changed")
-		h.Tell("one", "a", wire.NewNotification("notifications/tasks/status", nil))
-		h.Tell("one", "own", wire.NewNotification("notifications/tasks/status", nil))
+		h.Notify("one", "a", wire.NewNotification("notifications/tasks/status", nil))
+		h.Notify("one", "own", wire.NewNotification("notifications/tasks/status", nil))
 		p.HandleNotification("notifications/tasks/status")
 		p.WantNothing()
 		for _, other := range []*mcptest.Peer{a, lists, q} {
@@ -340,13 +340,13 @@ func TestNotificationsOfAClientGoWhereItIsAlone(t *testing.T) {
 func TestRES06_AListThatIsUnknownIsEmpty(t *testing.T) {
 	inHouse(t, backends.Options{Backends: plain("a")}, func(t *testing.T, h *house) {
 		a := h.next("a")
-		a.Greet(`{"protocolVersion":"2025-11-25","capabilities":{"prompts":{},"resources":{}},"serverInfo":{"name":"s","version":"1"}}`)
+		a.ServeHandshake(`{"protocolVersion":"2025-11-25","capabilities":{"prompts":{},"resources":{}},"serverInfo":{"name":"s","version":"1"}}`)
 		tools, prompts := a.HandleRequest("tools/list"), a.HandleRequest("prompts/list")
 		resources, templates := a.HandleRequest("resources/list"), a.HandleRequest("resources/templates/list")
-		a.Fail(prompts.ID(), `{"code":-32601,"message":"Method not found"}`)
-		a.Reply(resources.ID(), `{"resources":[{"uri":"x:y","name":"y"}]}`)
-		a.Fail(templates.ID(), `{"code":-32603,"message":"oh"}`)
-		a.Reply(tools.ID(), mcptest.Tools("t"))
+		a.SendError(prompts.ID(), `{"code":-32601,"message":"Method not found"}`)
+		a.SendResult(resources.ID(), `{"resources":[{"uri":"x:y","name":"y"}]}`)
+		a.SendError(templates.ID(), `{"code":-32603,"message":"oh"}`)
+		a.SendResult(tools.ID(), mcptest.ToolsResult("t"))
 		h.wantNames("t")
 		s := h.status("a")
 		if s.Counts != [4]int{1, 0, 1, 0} || s.Err == nil || s.Err.Error() != "resources/templates/list: oh" {
@@ -363,14 +363,14 @@ func TestRES06_AListThatIsUnknownIsEmpty(t *testing.T) {
 func TestAListIsReadAgainWhenItHasChanged(t *testing.T) {
 	inHouse(t, backends.Options{Backends: plain("a")}, func(t *testing.T, h *house) {
 		a := h.next("a")
-		a.Greet(`{"protocolVersion":"2025-11-25","capabilities":{"prompts":{},"resources":{}},"serverInfo":{"name":"s","version":"1"}}`)
-		a.Reply(a.HandleRequest("tools/list").ID(), mcptest.Tools("t"))
-		a.Reply(a.HandleRequest("prompts/list").ID(), `{"prompts":[]}`)
-		a.Reply(a.HandleRequest("resources/list").ID(), `{"resources":[]}`)
-		a.Reply(a.HandleRequest("resources/templates/list").ID(), `{"resourceTemplates":[]}`)
+		a.ServeHandshake(`{"protocolVersion":"2025-11-25","capabilities":{"prompts":{},"resources":{}},"serverInfo":{"name":"s","version":"1"}}`)
+		a.SendResult(a.HandleRequest("tools/list").ID(), mcptest.ToolsResult("t"))
+		a.SendResult(a.HandleRequest("prompts/list").ID(), `{"prompts":[]}`)
+		a.SendResult(a.HandleRequest("resources/list").ID(), `{"resources":[]}`)
+		a.SendResult(a.HandleRequest("resources/templates/list").ID(), `{"resourceTemplates":[]}`)
 		synctest.Wait()
 		a.Send(`{"jsonrpc":"2.0","method":"notifications/prompts/list_changed"}`)
-		a.Reply(a.HandleRequest("prompts/list").ID(), `{"prompts":[{"name":"p"}]}`)
+		a.SendResult(a.HandleRequest("prompts/list").ID(), `{"prompts":[{"name":"p"}]}`)
 		synctest.Wait()
 		if s := h.status("a"); s.Counts != [4]int{1, 1, 0, 0} {
 			t.Errorf("status: %+v", s)
@@ -386,16 +386,16 @@ func TestAListIsReadAgainWhenItHasChanged(t *testing.T) {
 func TestLinesFallBackSideBySide(t *testing.T) {
 	inHouse(t, backends.Options{Backends: []config.Backend{remote("a")}}, func(t *testing.T, h *house) {
 		shared := h.next("a")
-		h.Open("one", nil, false)
+		h.OpenSession("one", nil, false)
 		call := h.callFor("one", "a")
 		own := h.next("a")
 		of, and := shared.HandleRequest("initialize"), own.HandleRequest("initialize")
-		shared.Break(&transport.CallLostError{ID: of.ID(), Err: httpclient.ErrNotStreamable})
-		h.next("a").Ready("t")
-		own.Break(&transport.CallLostError{ID: and.ID(), Err: httpclient.ErrNotStreamable})
+		shared.FailRead(&transport.CallLostError{ID: of.ID(), Err: httpclient.ErrNotStreamable})
+		h.next("a").ServeStartup("t")
+		own.FailRead(&transport.CallLostError{ID: and.ID(), Err: httpclient.ErrNotStreamable})
 		again := h.next("a")
-		again.Greet("")
-		again.Reply(again.HandleRequest("tools/call").ID(), "{}")
+		again.ServeHandshake("")
+		again.SendResult(again.HandleRequest("tools/call").ID(), "{}")
 		call.ok(t)
 	})
 }
@@ -406,15 +406,15 @@ func TestLinesFallBackSideBySide(t *testing.T) {
 func TestAClientHearsOfItsOwnServersListsWhenTheyHaveBeenRead(t *testing.T) {
 	inHouse(t, backends.Options{Backends: []config.Backend{remote("a")}}, func(t *testing.T, h *house) {
 		shared := h.next("a")
-		shared.Ready("t")
-		h.Open("one", nil, false)
-		h.Open("two", nil, false)
+		shared.ServeStartup("t")
+		h.OpenSession("one", nil, false)
+		h.OpenSession("two", nil, false)
 		var own [2]*mcptest.Peer
 		for i, session := range []string{"one", "two"} {
 			call := h.callFor(session, "a")
 			own[i] = h.next("a")
-			own[i].Greet(logger)
-			own[i].Reply(own[i].HandleRequest("tools/call").ID(), "{}")
+			own[i].ServeHandshake(logger)
+			own[i].SendResult(own[i].HandleRequest("tools/call").ID(), "{}")
 			call.ok(t)
 		}
 		e := h.ear
@@ -424,9 +424,9 @@ func TestAClientHearsOfItsOwnServersListsWhenTheyHaveBeenRead(t *testing.T) {
 		e.want(t)
 		own[0].Send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`) // while it is read
 		synctest.Wait()
-		shared.Reply(list.ID(), mcptest.Tools("t"))
+		shared.SendResult(list.ID(), mcptest.ToolsResult("t"))
 		e.want(t, "one told by a: notifications/tools/list_changed")
-		shared.Reply(shared.HandleRequest("tools/list").ID(), mcptest.Tools("t"))
+		shared.SendResult(shared.HandleRequest("tools/list").ID(), mcptest.ToolsResult("t"))
 		e.want(t, "one told by a: notifications/tools/list_changed")
 		time.Sleep(time.Minute)
 		e.want(t)

@@ -32,8 +32,8 @@ type reading struct {
 	left     []catalog.Issue // what was left out
 	repaired []catalog.Issue
 	odd      []catalog.Issue // what was not, though some clients may not bear it
-	ttl      time.Duration  // the shortest that a page says
-	shared   bool           // all pages say that they are for everybody
+	ttl      time.Duration   // the shortest that a page says
+	shared   bool            // all pages say that they are for everybody
 	err      error
 	params   []byte // of the request for the next page
 	pages    int
@@ -185,7 +185,7 @@ func (b *Backend) page(r *reading, s server, a peer.Response) (next []byte, err 
 			b.says.Warn("the backend's pages run in a circle; the list ends there", "method", list)
 		}
 		return nil, nil
-	case r.size > b.set.Limit:
+	case r.size > b.set.MaxMessage:
 		b.says.Warn("the backend's list is longer than limits.message; the rest is left out", "method", list)
 		return nil, nil
 	case len(r.items) > maxListed:

@@ -27,7 +27,7 @@ func TestListen_ABackendThatDiesOfItIsListed(t *testing.T) {
 		b = h.listens(t)
 		call := b.HandleRequest("tools/call")
 		id := b.listened(nil) // what it has is known: nothing more is asked for before that
-		b.Reply(call.ID(), `{"resultType":"complete"}`)
+		b.SendResult(call.ID(), `{"resultType":"complete"}`)
 		c.want(t, result(string(call.ID()), `{"resultType":"complete"}`))
 		b.WantNothing()
 		b.acknowledge(id, nil)

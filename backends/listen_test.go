@@ -27,7 +27,7 @@ type listener struct {
 func (h *house) listens(t *testing.T) *listener {
 	t.Helper()
 	b := &listener{h.next("a"), h, t}
-	b.Discover(discovered(tells))
+	b.ServeDiscover(discovered(tells))
 	return b
 }
 
@@ -72,9 +72,9 @@ func (b *listener) says(id wire.ID, method, params string) {
 // lists answers the requests for all lists.
 func (b *listener) lists(tools ...string) {
 	b.t.Helper()
-	b.List(mcptest.Tools(tools...))
-	b.Reply(b.HandleRequest("resources/list").ID(), `{"resources":[]}`)
-	b.Reply(b.HandleRequest("resources/templates/list").ID(), `{"resourceTemplates":[]}`)
+	b.ServeToolsList(mcptest.ToolsResult(tools...))
+	b.SendResult(b.HandleRequest("resources/list").ID(), `{"resources":[]}`)
+	b.SendResult(b.HandleRequest("resources/templates/list").ID(), `{"resourceTemplates":[]}`)
 }
 
 const changedTools = "notifications/tools/list_changed"
@@ -87,13 +87,13 @@ func TestABackendOfTheStatelessEraIsListenedTo(t *testing.T) {
 		b.lists("t")
 		h.wantNames("t")
 		b.says(id, changedTools, "")
-		b.List(mcptest.Tools("u"))
+		b.ServeToolsList(mcptest.ToolsResult("u"))
 		h.wantNames("u")
 		time.Sleep(24 * time.Hour) // it has no time limit
 		b.WantNothing()
 
 		// It ends, in an orderly way: it is made anew, and something may have been missed.
-		b.Reply(id, `{"resultType":"complete"}`)
+		b.SendResult(id, `{"resultType":"complete"}`)
 		began := time.Now()
 		b.heard(nil)
 		if took := time.Since(began); took > 250*time.Millisecond {
@@ -108,7 +108,7 @@ func TestABackendOfTheStatelessEraIsListenedTo(t *testing.T) {
 		b.heard(nil)
 		b.lists("w")
 		h.wantNames("w")
-		if loud := h.log.Loud(); len(loud) != 1 {
+		if loud := h.log.Warnings(); len(loud) != 1 {
 			t.Errorf("logged %q", loud)
 		}
 	})
@@ -123,20 +123,20 @@ func TestAListenThatFails(t *testing.T) {
 			end(b, b.listened(nil))
 			b.lists("t")
 			for began := time.Now(); time.Since(began) < 10*time.Minute; time.Sleep(10 * time.Millisecond) {
-				for _, line := range b.Taken() {
+				for _, line := range b.TakeAll() {
 					m, _ := wire.Parse([]byte(line))
 					switch m.Method() {
 					case "subscriptions/listen":
 						n++
 						end(b, m.ID())
 					case "tools/list":
-						b.Reply(m.ID(), mcptest.Tools("t"))
+						b.SendResult(m.ID(), mcptest.ToolsResult("t"))
 					default:
-						b.Reply(m.ID(), `{"resources":[],"resourceTemplates":[]}`)
+						b.SendResult(m.ID(), `{"resources":[],"resourceTemplates":[]}`)
 					}
 				}
 			}
-			if loud := h.log.Loud(); len(loud) > 1 {
+			if loud := h.log.Warnings(); len(loud) > 1 {
 				t.Errorf("logged %q", loud)
 			}
 			h.wantNames("t")
@@ -144,10 +144,10 @@ func TestAListenThatFails(t *testing.T) {
 		return n
 	}
 	for name, end := range map[string]func(b *listener, id wire.ID){
-		"ended":    func(b *listener, id wire.ID) { b.acknowledge(id, nil); b.Reply(id, `{"resultType":"complete"}`) },
-		"refused":  func(b *listener, id wire.ID) { b.Fail(id, `{"code":-32603,"message":"no"}`) },
-		"answered": func(b *listener, id wire.ID) { b.Reply(id, `{}`) },
-		"lost":     func(b *listener, id wire.ID) { b.Break(&transport.CallLostError{ID: id, Err: fmt.Errorf("503")}) },
+		"ended":    func(b *listener, id wire.ID) { b.acknowledge(id, nil); b.SendResult(id, `{"resultType":"complete"}`) },
+		"refused":  func(b *listener, id wire.ID) { b.SendError(id, `{"code":-32603,"message":"no"}`) },
+		"answered": func(b *listener, id wire.ID) { b.SendResult(id, `{}`) },
+		"lost":     func(b *listener, id wire.ID) { b.FailRead(&transport.CallLostError{ID: id, Err: fmt.Errorf("503")}) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			if n := count(t, end); n < 20 || n > 40 {
@@ -156,7 +156,7 @@ func TestAListenThatFails(t *testing.T) {
 		})
 	}
 	t.Run("unknown", func(t *testing.T) {
-		if n := count(t, func(b *listener, id wire.ID) { b.Fail(id, `{"code":-32601,"message":"no"}`) }); n != 0 {
+		if n := count(t, func(b *listener, id wire.ID) { b.SendError(id, `{"code":-32601,"message":"no"}`) }); n != 0 {
 			t.Errorf("listened %d times more", n)
 		}
 	})
@@ -166,7 +166,7 @@ func TestAListenThatFails(t *testing.T) {
 // long, and are read again.
 func TestAListenThatIsNotAcknowledged(t *testing.T) {
 	inHouse(t, backends.Options{Backends: modern(plain("a")...)}, func(t *testing.T, h *house) {
-		h.Open("one", nil, false)
+		h.OpenSession("one", nil, false)
 		b := h.listens(t)
 		id := b.listened(nil)
 		began := time.Now()
@@ -180,7 +180,7 @@ func TestAListenThatIsNotAcknowledged(t *testing.T) {
 		}
 		b.WantNothing() // each list is read once
 		b.says(id, changedTools, "")
-		b.List(mcptest.Tools("u"))
+		b.ServeToolsList(mcptest.ToolsResult("u"))
 		h.wantNames("u")
 	})
 }
@@ -192,8 +192,8 @@ const trimming = 2 * time.Minute
 // Over HTTP the new listen is there before the old one ends, so nothing is missed.
 func TestSubscriptionsAreListenedToOverHTTP(t *testing.T) {
 	inHouse(t, backends.Options{Backends: modern(remote("a"))}, func(t *testing.T, h *house) {
-		h.Open("one", nil, false)
-		h.Open("two", nil, false)
+		h.OpenSession("one", nil, false)
+		h.OpenSession("two", nil, false)
 		b := h.listens(t)
 		first := b.heard(nil)
 		b.lists("t")
@@ -216,7 +216,7 @@ func TestSubscriptionsAreListenedToOverHTTP(t *testing.T) {
 		b.WantNothing()
 		b.says(id, "notifications/resources/updated", `"uri":"x:y",`)
 		h.ear.want(t, "two told by a: notifications/resources/updated")
-		h.Close("two")
+		h.CloseSession("two")
 		b.WantNothing() // there is no hurry
 		time.Sleep(trimming)
 		b.heard(nil)
@@ -229,7 +229,7 @@ func TestSubscriptionsAreListenedToOverHTTP(t *testing.T) {
 // been missed counts as changed. Many changes are one.
 func TestSubscriptionsAreListenedToOverAPipe(t *testing.T) {
 	inHouse(t, backends.Options{Backends: modern(plain("a")...)}, func(t *testing.T, h *house) {
-		h.Open("one", nil, false)
+		h.OpenSession("one", nil, false)
 		b := h.listens(t)
 		first := b.heard(nil)
 		b.lists("t")
@@ -241,26 +241,26 @@ func TestSubscriptionsAreListenedToOverAPipe(t *testing.T) {
 			t.Errorf("ended %s", m.Raw())
 		}
 		b.WantNothing()
-		b.Reply(first, `{"resultType":"complete"}`)
+		b.SendResult(first, `{"resultType":"complete"}`)
 		// Those that came while the old one ended may need another.
 		uris := []string{"x:1", "x:2", "x:3"}
 		m := b.HandleRequest("subscriptions/listen")
 		b.acknowledge(m.ID(), uris)
 		synctest.Wait()
 		for len(all) > 0 {
-			for _, line := range b.Taken() {
+			for _, line := range b.TakeAll() {
 				m, _ := wire.Parse([]byte(line))
 				switch m.Method() {
 				case "subscriptions/listen":
 					b.acknowledge(m.ID(), uris)
 				case "notifications/cancelled":
-					b.Reply(m.RequestID(), `{"resultType":"complete"}`)
+					b.SendResult(m.RequestID(), `{"resultType":"complete"}`)
 				case "tools/list":
-					b.Reply(m.ID(), mcptest.Tools("u"))
+					b.SendResult(m.ID(), mcptest.ToolsResult("u"))
 				case "resources/list":
-					b.Reply(m.ID(), `{"resources":[]}`)
+					b.SendResult(m.ID(), `{"resources":[]}`)
 				default:
-					b.Reply(m.ID(), `{"resourceTemplates":[]}`)
+					b.SendResult(m.ID(), `{"resourceTemplates":[]}`)
 				}
 			}
 			synctest.Wait()
@@ -282,7 +282,7 @@ func TestSubscriptionsAreListenedToOverAPipe(t *testing.T) {
 // A server that does not end its listen when it is told to does not keep anybody waiting.
 func TestAListenThatDoesNotEnd(t *testing.T) {
 	inHouse(t, backends.Options{Backends: modern(plain("a")...)}, func(t *testing.T, h *house) {
-		h.Open("one", nil, false)
+		h.OpenSession("one", nil, false)
 		b := h.listens(t)
 		b.heard(nil)
 		b.lists("t")
@@ -304,8 +304,8 @@ func TestAListenThatDoesNotEnd(t *testing.T) {
 func TestAURIThatIsRefused(t *testing.T) {
 	start := func(t *testing.T, test func(h *house, b *listener)) {
 		inHouse(t, backends.Options{Backends: modern(remote("a"))}, func(t *testing.T, h *house) {
-			h.Open("one", nil, false)
-			h.Open("two", nil, false)
+			h.OpenSession("one", nil, false)
+			h.OpenSession("two", nil, false)
 			b := h.listens(t)
 			b.heard(nil)
 			b.lists("t")
@@ -331,7 +331,7 @@ func TestAURIThatIsRefused(t *testing.T) {
 	t.Run("by an error", func(t *testing.T) {
 		start(t, func(h *house, b *listener) {
 			bad := h.subscribe("two", "a", "x:bad", true)
-			b.Fail(b.listened([]string{"x:bad", "x:good"}), `{"code":-32602,"message":"no such resource"}`)
+			b.SendError(b.listened([]string{"x:bad", "x:good"}), `{"code":-32602,"message":"no such resource"}`)
 			bad.want(t, `{"jsonrpc":"2.0","id":0,"error":{"code":-32602,"message":"Invalid params: the backend refuses the subscription: no such resource"}}`)
 			b.WantNothing() // the listen that there was goes on
 			b.Send(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"x:good"}}`)
@@ -340,9 +340,9 @@ func TestAURIThatIsRefused(t *testing.T) {
 	})
 	t.Run("because there are none", func(t *testing.T) {
 		inHouse(t, backends.Options{Backends: modern(remote("a"))}, func(t *testing.T, h *house) {
-			h.Open("one", nil, false)
+			h.OpenSession("one", nil, false)
 			b := &listener{h.next("a"), h, t}
-			b.Discover(discovered(`{"resources":{}}`))
+			b.ServeDiscover(discovered(`{"resources":{}}`))
 			b.lists()
 			h.subscribe("one", "a", "x:y", true).want(t, `{"jsonrpc":"2.0","id":0,"error":{"code":-32601,"message":"Method not found: the backend has no subscriptions"}}`)
 			b.WantNothing()
@@ -353,7 +353,7 @@ func TestAURIThatIsRefused(t *testing.T) {
 // A subscription that waits can be taken back, and outlives the process.
 func TestASubscriptionThatWaits(t *testing.T) {
 	inHouse(t, backends.Options{Backends: modern(remote("a"))}, func(t *testing.T, h *house) {
-		h.Open("one", nil, false)
+		h.OpenSession("one", nil, false)
 		early := h.subscribe("one", "a", "x:early", true) // the backend is not up
 		b := h.listens(t)
 		b.heard([]string{"x:early"})
@@ -384,10 +384,10 @@ func TestNothingToListenTo(t *testing.T) {
 	for _, capabilities := range []string{`{}`, `{"tools":{}}`, `{"resources":{"subscribe":true}}`} {
 		inHouse(t, backends.Options{Backends: modern(plain("a")...)}, func(t *testing.T, h *house) {
 			p := h.next("a")
-			p.Discover(discovered(capabilities))
-			p.List(mcptest.Tools("t"))
+			p.ServeDiscover(discovered(capabilities))
+			p.ServeToolsList(mcptest.ToolsResult("t"))
 			synctest.Wait()
-			for _, line := range p.Taken() {
+			for _, line := range p.TakeAll() {
 				if strings.Contains(line, "subscriptions/listen") {
 					t.Errorf("%s: got %s", capabilities, line)
 				}
@@ -398,17 +398,17 @@ func TestNothingToListenTo(t *testing.T) {
 
 // With one client that has several sessions an update goes to those that want it.
 func TestUpdatesForTheOnlyClient(t *testing.T) {
-	inHouse(t, backends.Options{Backends: modern(plain("a")...), Solo: true}, func(t *testing.T, h *house) {
-		h.Open("real", nil, false)
+	inHouse(t, backends.Options{Backends: modern(plain("a")...), SingleClient: true}, func(t *testing.T, h *house) {
+		h.OpenSession("real", nil, false)
 		b := h.listens(t)
 		first := b.heard(nil)
 		b.lists("t")
 		b.says(first, "notifications/resources/updated", `"uri":"x:y",`)
 		h.ear.want(t, "real told by a: notifications/resources/updated")
-		h.Open("listens", nil, false)
+		h.OpenSession("listens", nil, false)
 		on := h.subscribe("listens", "a", "x:y", true)
 		b.HandleNotification("notifications/cancelled")
-		b.Reply(first, `{"resultType":"complete"}`)
+		b.SendResult(first, `{"resultType":"complete"}`)
 		id := b.heard([]string{"x:y"})
 		b.lists("t")
 		on.want(t, result("0", "{}"))
@@ -421,9 +421,9 @@ func TestUpdatesForTheOnlyClient(t *testing.T) {
 // What is beyond the bound is refused, and leaves the rest as it is. One session leaves room for others.
 func TestTooManySubscriptions(t *testing.T) {
 	inHouse(t, backends.Options{Backends: modern(remote("a"))}, func(t *testing.T, h *house) {
-		h.Open("one", nil, false)
-		h.Open("two", nil, false)
-		h.Open("three", nil, false)
+		h.OpenSession("one", nil, false)
+		h.OpenSession("two", nil, false)
+		h.OpenSession("three", nil, false)
 		const most = 10_000
 		var uris []string
 		var all, more []*caller
@@ -459,22 +459,22 @@ func TestTheEndOfASessionEndsItsWaitingSubscriptions(t *testing.T) {
 	inHouse(t, backends.Options{Backends: c}, func(t *testing.T, h *house) {
 		const over = "the session is over"
 		for _, session := range []string{"one", "two"} {
-			h.Open(session, nil, true)
+			h.OpenSession(session, nil, true)
 		}
 		early := h.subscribe("one", "a", "x:one", true)
 		early.want(t, "")
-		h.Close("one")
+		h.CloseSession("one")
 		early.want(t, over)
 		h.subscribe("one", "a", "x:one", true).want(t, over)
 		p := h.next("a")
-		p.Discover(discovered(tells))
+		p.ServeDiscover(discovered(tells))
 		listen := p.HandleRequest("subscriptions/listen")
 		if strings.Contains(string(listen.Raw()), "x:one") {
 			t.Errorf("it is listened to for who is gone: %s", listen.Raw())
 		}
 		late := h.subscribe("two", "a", "x:two", true)
 		late.want(t, "")
-		h.Close("two")
+		h.CloseSession("two")
 		late.want(t, over)
 		p.Send(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{}}`)
 		h.lists(p)

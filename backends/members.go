@@ -70,7 +70,7 @@ func (m *members) absent(name string) error {
 // plan returns the members after a change, but for retired, and those among them that are
 // new. A backend of which only the filters differ stays a member.
 func (s *Set) plan(m *members, c Change) (next *members, newcomers []*Backend) {
-	next = &members{byName: make(map[string]*Backend), faults: make(map[string]string), catalog: c.Catalog, wait: c.Wait}
+	next = &members{byName: make(map[string]*Backend), faults: make(map[string]string), catalog: c.Catalog, wait: c.CatalogWait}
 	for _, one := range c.Backends {
 		next.names = append(next.names, one.Name)
 		if !one.Enabled {

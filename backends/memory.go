@@ -39,10 +39,10 @@ const memoryVersion = 3
 // path names the file after the backend and what it runs, so that another
 // backend of the same name does not find it. It is "" if nothing is kept.
 func (b *Backend) path() string {
-	if b.set.State == "" {
+	if b.set.StateDir == "" {
 		return ""
 	}
-	return filepath.Join(b.set.State, b.cfg.Name+"-"+b.program+".json")
+	return filepath.Join(b.set.StateDir, b.cfg.Name+"-"+b.program+".json")
 }
 
 // programOf returns a text that is the same for two backends if they run the same program with
@@ -63,7 +63,7 @@ func (b *Backend) recall() {
 	if err != nil || !info.Mode().IsRegular() {
 		return // the usual case of it: there is none yet
 	}
-	if info.Size() > catalog.NumKinds*int64(b.set.Limit) {
+	if info.Size() > catalog.NumKinds*int64(b.set.MaxMessage) {
 		b.log.Warn("the last known catalog is damaged; it will be written anew", "file", path, "err", "it is too large")
 		return
 	}
@@ -83,7 +83,7 @@ func (b *Backend) recall() {
 	if m.costly {
 		b.found, b.kept = verdict{era: ofSessions, costly: true}, true
 	}
-	if b.set.Anew {
+	if b.set.IgnoreCache {
 		return
 	}
 	if !m.complete {

@@ -32,15 +32,15 @@ func kept(t *testing.T, dir string) string {
 func TestWhatIsKnownIsRemembered(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state", "mcp-gateway") // made when there is something to keep
 	const tools = `{"tools":[{"name":"búsqueda", "x-unknown":1.10,"inputSchema":{"type":"object"},"description":"<\u003c>"},{"name":"hidden","inputSchema":{"type":"object"}}]}`
-	o := backends.Options{Backends: plain("a", "b"), State: dir}
+	o := backends.Options{Backends: plain("a", "b"), StateDir: dir}
 	o.Backends[0].Tools = config.Filter{Deny: []string{"hidden"}}
 	inHouse(t, o, func(t *testing.T, h *house) {
 		if _, err := os.Stat(dir); err == nil {
 			t.Error("the directory is made before there is anything to keep")
 		}
 		a := h.next("a")
-		a.Greet(`{"protocolVersion":"2025-11-25","instructions":"<Search> \"all\""}`)
-		a.List(tools)
+		a.ServeHandshake(`{"protocolVersion":"2025-11-25","instructions":"<Search> \"all\""}`)
+		a.ServeToolsList(tools)
 		h.wantNames("b_squeda")
 		path := kept(t, dir)
 		if info, err := os.Stat(path); runtime.GOOS != "windows" && (err != nil || info.Mode().Perm() != 0o600) {
@@ -65,16 +65,16 @@ func TestWhatIsKnownIsRemembered(t *testing.T) {
 		if v.Complete || v.Instructions != "## a\n\n<Search> \"all\"" || !strings.Contains(list, `"x-unknown":1.10`) {
 			t.Errorf("complete: %v, instructions %q, list %s", v.Complete, v.Instructions, list)
 		}
-		if s := h.status("a"); s.Counts[catalog.Tools] != 2 || s.Answered {
+		if s := h.status("a"); s.Counts[catalog.Tools] != 2 || s.Settled {
 			t.Errorf("status: %+v", s)
 		}
-		h.next("b").Ready()
+		h.next("b").ServeStartup()
 		synctest.Wait()
 		if !h.View().Complete {
 			t.Error("all that is known or has answered is not complete")
 		}
 		// It has fewer now, and says so.
-		h.next("a").Ready("only")
+		h.next("a").ServeStartup("only")
 		h.wantNames("only")
 	})
 	if text, _ := os.ReadFile(keptFor(t, dir, "a-")); !strings.Contains(string(text), `"only"`) {
@@ -94,20 +94,20 @@ func keptFor(t *testing.T, dir, prefix string) string {
 
 // The list that has not changed is not written again.
 func TestTheSameListIsNotWrittenAgain(t *testing.T) {
-	o := backends.Options{Backends: plain("a"), State: t.TempDir()}
+	o := backends.Options{Backends: plain("a"), StateDir: t.TempDir()}
 	for round := range 2 {
 		inHouse(t, o, func(t *testing.T, h *house) {
 			if round > 0 {
 				h.wantNames("t")
-				if err := os.Remove(kept(t, o.State)); err != nil {
+				if err := os.Remove(kept(t, o.StateDir)); err != nil {
 					t.Fatal(err)
 				}
 			}
-			h.next("a").Ready("t")
+			h.next("a").ServeStartup("t")
 			h.wantNames("t")
 		})
 	}
-	if files, _ := os.ReadDir(o.State); len(files) != 0 {
+	if files, _ := os.ReadDir(o.StateDir); len(files) != 0 {
 		t.Error("it was written though it had not changed")
 	}
 }
@@ -115,8 +115,8 @@ func TestTheSameListIsNotWrittenAgain(t *testing.T) {
 // Another program under the same name is another backend.
 func TestAMemoryBelongsToWhatWasRun(t *testing.T) {
 	dir := t.TempDir()
-	inHouse(t, backends.Options{Backends: plain("a"), State: dir}, func(t *testing.T, h *house) {
-		h.next("a").Ready("t")
+	inHouse(t, backends.Options{Backends: plain("a"), StateDir: dir}, func(t *testing.T, h *house) {
+		h.next("a").ServeStartup("t")
 		h.wantNames("t")
 	})
 	for _, change := range []func(*config.Backend){
@@ -126,40 +126,40 @@ func TestAMemoryBelongsToWhatWasRun(t *testing.T) {
 		func(b *config.Backend) { b.Command, b.URL = "", "http://127.0.0.1:1/mcp" },
 		func(b *config.Backend) { b.Name = "b" },
 	} {
-		o := backends.Options{Backends: plain("a"), State: dir}
+		o := backends.Options{Backends: plain("a"), StateDir: dir}
 		change(&o.Backends[0])
 		inHouse(t, o, func(t *testing.T, h *house) { h.wantNames() })
 	}
-	inHouse(t, backends.Options{Backends: plain("a"), State: dir}, func(t *testing.T, h *house) { h.wantNames("t") })
+	inHouse(t, backends.Options{Backends: plain("a"), StateDir: dir}, func(t *testing.T, h *house) { h.wantNames("t") })
 }
 
 // A file of the version before, which knows nothing of eras, is as good as any.
 func TestTheMemoryOfAnOlderGateway(t *testing.T) {
-	o := backends.Options{Backends: plain("a"), State: t.TempDir()}
+	o := backends.Options{Backends: plain("a"), StateDir: t.TempDir()}
 	inHouse(t, o, func(t *testing.T, h *house) {
-		h.next("a").Ready("t")
+		h.next("a").ServeStartup("t")
 		h.wantNames("t")
 	})
-	path := kept(t, o.State)
+	path := kept(t, o.StateDir)
 	text, _ := os.ReadFile(path)
 	if err := os.WriteFile(path, []byte(strings.Replace(string(text), `"version":3`, `"version":2`, 1)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	inHouse(t, o, func(t *testing.T, h *house) {
 		h.wantNames("t")
-		if loud := h.log.Loud(); len(loud) > 0 {
+		if loud := h.log.Warnings(); len(loud) > 0 {
 			t.Errorf("logged %q", loud)
 		}
 	})
 }
 
 func TestADamagedMemoryIsNoMemory(t *testing.T) {
-	o := backends.Options{Backends: plain("a"), State: t.TempDir()}
+	o := backends.Options{Backends: plain("a"), StateDir: t.TempDir()}
 	inHouse(t, o, func(t *testing.T, h *house) {
-		h.next("a").Ready("t")
+		h.next("a").ServeStartup("t")
 		h.wantNames("t")
 	})
-	path := kept(t, o.State)
+	path := kept(t, o.StateDir)
 	whole, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -184,11 +184,11 @@ func TestADamagedMemoryIsNoMemory(t *testing.T) {
 				t.Fatal(err)
 			}
 			inHouse(t, o, func(t *testing.T, h *house) {
-				if loud := h.log.Loud(); len(loud) != 1 || !strings.Contains(loud[0], "damaged") {
+				if loud := h.log.Warnings(); len(loud) != 1 || !strings.Contains(loud[0], "damaged") {
 					t.Errorf("logged %q", loud)
 				}
 				h.wantNames()
-				h.next("a").Ready("t")
+				h.next("a").ServeStartup("t")
 				h.wantNames("t")
 			})
 			if now, _ := os.ReadFile(path); string(now) != good {
@@ -200,12 +200,12 @@ func TestADamagedMemoryIsNoMemory(t *testing.T) {
 
 // What stands in the file's place and is no file costs the memory, and at most a word in the log; nobody waits for it.
 func TestWhatIsNoFileIsNoMemory(t *testing.T) {
-	o := backends.Options{Backends: plain("a"), State: t.TempDir()}
+	o := backends.Options{Backends: plain("a"), StateDir: t.TempDir()}
 	inHouse(t, o, func(t *testing.T, h *house) {
-		h.next("a").Ready("t")
+		h.next("a").ServeStartup("t")
 		h.wantNames("t")
 	})
-	path := kept(t, o.State)
+	path := kept(t, o.StateDir)
 	whole, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -227,9 +227,9 @@ func TestWhatIsNoFileIsNoMemory(t *testing.T) {
 			}
 			inHouse(t, o, func(t *testing.T, h *house) {
 				h.wantNames()
-				h.next("a").Ready("t")
+				h.next("a").ServeStartup("t")
 				h.wantNames("t")
-				if loud := h.log.Loud(); len(loud) > 1 {
+				if loud := h.log.Warnings(); len(loud) > 1 {
 					t.Errorf("logged %q", loud)
 				}
 			})
@@ -239,7 +239,7 @@ func TestWhatIsNoFileIsNoMemory(t *testing.T) {
 			if text, err := os.ReadFile(elsewhere); err == nil && string(text) != "secret" {
 				t.Errorf("what the link led to is %q now", text)
 			}
-			if half, _ := filepath.Glob(o.State + "/*.tmp"); len(half) > 0 {
+			if half, _ := filepath.Glob(o.StateDir + "/*.tmp"); len(half) > 0 {
 				t.Errorf("left behind: %q", half)
 			}
 		})
@@ -251,13 +251,13 @@ func TestAMemoryIsItsOwners(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		return // there are no such modes
 	}
-	o := backends.Options{Backends: plain("a"), State: t.TempDir()}
+	o := backends.Options{Backends: plain("a"), StateDir: t.TempDir()}
 	for _, tool := range []string{"t", "t", "u"} {
 		inHouse(t, o, func(t *testing.T, h *house) {
-			h.next("a").Ready(tool)
+			h.next("a").ServeStartup(tool)
 			h.wantNames(tool)
 		})
-		path := kept(t, o.State)
+		path := kept(t, o.StateDir)
 		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
 			t.Errorf("mode %v, %v", info.Mode(), err)
 		}
@@ -274,12 +274,12 @@ func TestCONC11_ManyWritersOneMemory(t *testing.T) {
 	for i := range 4 {
 		all.Go(func() {
 			for j := range 10 {
-				o := backends.Options{Backends: plain("a"), State: dir}
+				o := backends.Options{Backends: plain("a"), StateDir: dir}
 				inHouse(t, o, func(t *testing.T, h *house) {
-					if loud := h.log.Loud(); len(loud) != 0 {
+					if loud := h.log.Warnings(); len(loud) != 0 {
 						t.Errorf("logged %q", loud)
 					}
-					h.next("a").Ready(fmt.Sprintf("t%d_%d", i, j))
+					h.next("a").ServeStartup(fmt.Sprintf("t%d_%d", i, j))
 					h.wantNames(fmt.Sprintf("t%d_%d", i, j))
 				})
 			}
@@ -295,10 +295,10 @@ func TestAMemoryThatCannotBeKept(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	inHouse(t, backends.Options{Backends: plain("a"), State: filepath.Join(file, "state")}, func(t *testing.T, h *house) {
-		h.next("a").Ready("t")
+	inHouse(t, backends.Options{Backends: plain("a"), StateDir: filepath.Join(file, "state")}, func(t *testing.T, h *house) {
+		h.next("a").ServeStartup("t")
 		h.wantNames("t")
-		if loud := h.log.Loud(); len(loud) != 1 || !strings.Contains(loud[0], "could not be kept") {
+		if loud := h.log.Warnings(); len(loud) != 1 || !strings.Contains(loud[0], "could not be kept") {
 			t.Errorf("logged %q", loud)
 		}
 	})
@@ -308,17 +308,17 @@ func TestAMemoryThatCannotBeKept(t *testing.T) {
 // the last has written.
 func TestOddCapabilitiesAreRemembered(t *testing.T) {
 	for _, odd := range []string{`,"capabilities":null`, `,"capabilities":[]`, `,"capabilities":"all"`, ``} {
-		o := backends.Options{Backends: plain("a"), State: t.TempDir()}
+		o := backends.Options{Backends: plain("a"), StateDir: t.TempDir()}
 		for start := range 2 {
 			inHouse(t, o, func(t *testing.T, h *house) {
 				if start > 0 {
 					h.wantNames("t")
 				}
 				a := h.next("a")
-				a.Greet(`{"protocolVersion":"2025-11-25"` + odd + `}`)
-				a.List(`{"tools":[{"name":"t","inputSchema":{"type":"object"}}]}`)
+				a.ServeHandshake(`{"protocolVersion":"2025-11-25"` + odd + `}`)
+				a.ServeToolsList(`{"tools":[{"name":"t","inputSchema":{"type":"object"}}]}`)
 				h.wantNames("t")
-				if loud := h.log.Loud(); len(loud) != 0 {
+				if loud := h.log.Warnings(); len(loud) != 0 {
 					t.Errorf("%s: logged %q", odd, loud)
 				}
 			})
@@ -328,10 +328,10 @@ func TestOddCapabilitiesAreRemembered(t *testing.T) {
 
 // The first list is there at once if all is known, and what is late is news.
 func TestARecalledCatalogIsSettled(t *testing.T) {
-	o := backends.Options{Backends: plain("a", "b"), State: t.TempDir()}
+	o := backends.Options{Backends: plain("a", "b"), StateDir: t.TempDir()}
 	inHouse(t, o, func(t *testing.T, h *house) {
-		h.next("a").Ready("t")
-		h.next("b").Ready("t")
+		h.next("a").ServeStartup("t")
+		h.next("b").ServeStartup("t")
 		h.wantNames("t", "b__t")
 	})
 	synctest.Test(t, func(t *testing.T) {
@@ -342,13 +342,13 @@ func TestARecalledCatalogIsSettled(t *testing.T) {
 			t.Errorf("settled %v, complete %v, %d tools", v.Settled, v.Complete, len(v.Entries(catalog.Tools)))
 		}
 		b := h.next("b") // started first, and yet not first in line
-		b.Ready("t")
+		b.ServeStartup("t")
 		synctest.Wait()
 		if h.View() != v {
 			t.Error("a list that has not changed made a new View")
 		}
 		a := h.next("a")
-		a.Ready("t", "more")
+		a.ServeStartup("t", "more")
 		select {
 		case <-v.Changed:
 		case <-time.After(time.Second):
@@ -361,7 +361,7 @@ func TestARecalledCatalogIsSettled(t *testing.T) {
 // Anew: of what is remembered only how the backend is to be spoken to counts, and both
 // are remembered.
 func TestWhatIsListedAnewIsRememberedAllTheSame(t *testing.T) {
-	o := backends.Options{Backends: unasked(plain("a")...), State: t.TempDir(), Anew: true}
+	o := backends.Options{Backends: unasked(plain("a")...), StateDir: t.TempDir(), IgnoreCache: true}
 	inHouse(t, o, func(t *testing.T, h *house) {
 		h.next("a").HandleRequest("server/discover")
 		synctest.Wait()
@@ -370,7 +370,7 @@ func TestWhatIsListedAnewIsRememberedAllTheSame(t *testing.T) {
 	inHouse(t, o, func(t *testing.T, h *house) {
 		p := h.next("a")
 		p.HandleRequest("server/discover") // it has not answered initialize
-		p.Ready("one", "two")
+		p.ServeStartup("one", "two")
 		h.wantNames("one", "two")
 	})
 	inHouse(t, o, func(t *testing.T, h *house) {
@@ -379,13 +379,13 @@ func TestWhatIsListedAnewIsRememberedAllTheSame(t *testing.T) {
 		if h.View().Complete || h.status("a").Counts[catalog.Tools] != 0 {
 			t.Errorf("what was listed earlier counts: %+v", h.status("a"))
 		}
-		p.Ready("one") // and is not asked what it is
+		p.ServeStartup("one") // and is not asked what it is
 		h.wantNames("one")
 	})
-	o.Anew = false
+	o.IgnoreCache = false
 	inHouse(t, o, func(t *testing.T, h *house) {
 		h.wantNames("one")
-		h.next("a").Ready("one")
+		h.next("a").ServeStartup("one")
 	})
 }
 
@@ -395,28 +395,28 @@ func TestABackendEndsBeforeItIsListed_F_STATE_1(t *testing.T) {
 	for name, end := range map[string]func(*mcptest.Peer){
 		"no list is answered": func(p *mcptest.Peer) { p.HandleRequest("tools/list") },
 		"one list is answered": func(p *mcptest.Peer) {
-			p.List(mcptest.Tools("t"))
+			p.ServeToolsList(mcptest.ToolsResult("t"))
 			p.HandleRequest("prompts/list")
 		},
 		"a list is refused": func(p *mcptest.Peer) {
-			p.Fail(p.HandleRequest("tools/list").ID(), `{"code":-32603,"message":"fetch failed"}`)
-			p.Reply(p.HandleRequest("prompts/list").ID(), `{"prompts":[]}`)
+			p.SendError(p.HandleRequest("tools/list").ID(), `{"code":-32603,"message":"fetch failed"}`)
+			p.SendResult(p.HandleRequest("prompts/list").ID(), `{"prompts":[]}`)
 			synctest.Wait()
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := backends.Options{Backends: unasked(plain("a")...), State: t.TempDir()}
+			o := backends.Options{Backends: unasked(plain("a")...), StateDir: t.TempDir()}
 			inHouse(t, o, func(t *testing.T, h *house) {
 				p := h.next("a")
 				p.HandleRequest("server/discover")
 				p.Exit("exit 1", "")
 				p = h.next("a")
-				p.Greet(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"prompts":{}},"serverInfo":{"name":"s","version":"1"}}`)
+				p.ServeHandshake(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"prompts":{}},"serverInfo":{"name":"s","version":"1"}}`)
 				end(p)
 				p.Exit("exit 2", "")
 				synctest.Wait()
 			})
-			text, err := os.ReadFile(kept(t, o.State))
+			text, err := os.ReadFile(kept(t, o.StateDir))
 			if err != nil || !json.Valid(text) {
 				t.Errorf("kept %s, %v", text, err)
 			}
@@ -425,10 +425,10 @@ func TestABackendEndsBeforeItIsListed_F_STATE_1(t *testing.T) {
 					t.Error("the catalog is complete though no list is known")
 				}
 				p := h.next("a")
-				p.Greet("") // without server/discover
-				p.List(mcptest.Tools("t"))
+				p.ServeHandshake("") // without server/discover
+				p.ServeToolsList(mcptest.ToolsResult("t"))
 				h.wantNames("t")
-				if loud := h.log.Loud(); len(loud) > 0 {
+				if loud := h.log.Warnings(); len(loud) > 0 {
 					t.Errorf("logged %q", loud)
 				}
 			})

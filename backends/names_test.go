@@ -47,11 +47,11 @@ func TestAToolThatImitatesAnotherBackend_F_SEC_3(t *testing.T) {
 	all = append(all, config.Backend{Name: "off", Command: "off"})
 	inBrokenHouse(t, startErrors{"github": errors.New("no such file")}, backends.Options{Backends: all}, func(t *testing.T, h *house) {
 		evil := h.next("evil")
-		evil.Ready("github__create_issue", "off__x", "own")
+		evil.ServeStartup("github__create_issue", "off__x", "own")
 		h.wantNames("evil__github__create_issue", "evil__off__x", "own")
 		h.leads("github__create_issue", "", "")
 		h.leads("off__x", "", "")
-		if name, err := h.Excuse("github__create_issue"); name != "github" || err == nil {
+		if name, err := h.WhyUnavailable("github__create_issue"); name != "github" || err == nil {
 			t.Errorf("excused with %q %v", name, err)
 		}
 		warned := h.log.Lines("level=WARN", "begins with the name of another backend")
@@ -69,11 +69,11 @@ func TestAnEarlierBackendGrowsAName_F_SEC_3(t *testing.T) {
 	all := plain("a", "b")
 	inHouse(t, backends.Options{Backends: all}, func(t *testing.T, h *house) {
 		a, b := h.next("a"), h.next("b")
-		a.Ready("x")
-		b.Ready("search")
+		a.ServeStartup("x")
+		b.ServeStartup("search")
 		h.leads("search", "b", "search")
 		a.Send(toolsChanged)
-		a.List(mcptest.Tools("x", "search"))
+		a.ServeToolsList(mcptest.ToolsResult("x", "search"))
 		h.wantNames("x", "a__search", "search")
 		h.leads("search", "b", "search")
 		if lines := h.log.Lines("name collision", "backend=a tool=search as=a__search owner=b"); len(lines) != 1 {
@@ -84,16 +84,16 @@ func TestAnEarlierBackendGrowsAName_F_SEC_3(t *testing.T) {
 		b.Close() // it keeps the name while it is down, and when it is there again
 		h.leads("search", "b", "search")
 		b = h.next("b")
-		b.Ready("search")
+		b.ServeStartup("search")
 		h.leads("search", "b", "search")
 		h.moved()
 
 		b.Send(toolsChanged) // it gives it up
-		b.List(mcptest.Tools("other"))
+		b.ServeToolsList(mcptest.ToolsResult("other"))
 		h.leads("search", "a", "search")
 		h.moved("tool=search backend=a was=b")
 		b.Send(toolsChanged)
-		b.List(mcptest.Tools("search"))
+		b.ServeToolsList(mcptest.ToolsResult("search"))
 		h.leads("search", "a", "search")
 		h.moved("tool=search backend=a was=b")
 	})
@@ -103,9 +103,9 @@ func TestAnEarlierBackendGrowsAName_F_SEC_3(t *testing.T) {
 func TestAReplacedBackendKeepsItsNames_F_SEC_3(t *testing.T) {
 	all := plain("a", "b")
 	inHouse(t, backends.Options{Backends: all}, func(t *testing.T, h *house) {
-		h.next("a").Ready("search")
+		h.next("a").ServeStartup("search")
 		b := h.next("b")
-		b.Ready("search", "fetch")
+		b.ServeStartup("search", "fetch")
 		h.wantNames("search", "b__search", "fetch")
 		h.breakDial("a", errors.New("no such file"))
 		<-h.apply(change(edited(all[0], "new"), all[1]))
@@ -113,8 +113,8 @@ func TestAReplacedBackendKeepsItsNames_F_SEC_3(t *testing.T) {
 		h.leads("search", "a", "search") // and ends with the reason
 		h.moved()
 		h.breakDial("a", nil)
-		h.Retry()
-		h.next("a").Ready("search")
+		h.RetryFailed()
+		h.next("a").ServeStartup("search")
 		h.wantNames("search", "b__search", "fetch")
 		h.moved()
 		<-h.apply(change(all[1]))
@@ -127,11 +127,11 @@ func TestAReplacedBackendKeepsItsNames_F_SEC_3(t *testing.T) {
 func TestReloadsMoveNamesOnlyByOrder_F_SEC_3(t *testing.T) {
 	all := plain("first", "a", "b")
 	inHouse(t, backends.Options{Backends: all[1:]}, func(t *testing.T, h *house) {
-		h.next("a").Ready("search")
-		h.next("b").Ready("search")
+		h.next("a").ServeStartup("search")
+		h.next("b").ServeStartup("search")
 		h.wantNames("search", "b__search")
 		done := h.apply(change(all...))
-		h.next("first").Ready("search")
+		h.next("first").ServeStartup("search")
 		<-done
 		h.wantNames("first__search", "search", "b__search")
 		h.moved()
@@ -145,9 +145,9 @@ func TestReloadsMoveNamesOnlyByOrder_F_SEC_3(t *testing.T) {
 func TestNamesAreGivenByOrderBeforeListsGoOut_F_SEC_3(t *testing.T) {
 	inHouse(t, backends.Options{Backends: plain("a", "b")}, func(t *testing.T, h *house) {
 		a := h.next("a")
-		h.next("b").Ready("search")
+		h.next("b").ServeStartup("search")
 		synctest.Wait()
-		a.Ready("search")
+		a.ServeStartup("search")
 		h.wantNames("search", "b__search")
 		h.leads("search", "a", "search")
 		h.moved()
@@ -161,11 +161,11 @@ func TestManyMovesAreSummedUp_F_SEC_3(t *testing.T) {
 	}
 	inHouse(t, backends.Options{Backends: plain("a", "b")}, func(t *testing.T, h *house) {
 		a := h.next("a")
-		a.Ready(names...)
-		h.next("b").Ready(names...)
+		a.ServeStartup(names...)
+		h.next("b").ServeStartup(names...)
 		synctest.Wait()
 		a.Send(toolsChanged)
-		a.List(mcptest.Tools("other"))
+		a.ServeToolsList(mcptest.ToolsResult("other"))
 		synctest.Wait()
 		if lines := h.log.Lines("belongs to another backend now", "tx, txx, txxx, txxxx, txxxxx and 20 more"); len(lines) != 1 {
 			t.Errorf("logged %q", lines)
@@ -187,42 +187,42 @@ func TestNamesSinceTheLastRun_F_CLI_6(t *testing.T) {
 		return h.log.Lines("level=WARN", "than in the last run")
 	}
 	t.Run("added before", func(t *testing.T) {
-		inHouse(t, backends.Options{Backends: plain("first", "a"), Owners: record("read", "write")}, func(t *testing.T, h *house) {
-			h.next("first").Ready("read", "write", "new")
+		inHouse(t, backends.Options{Backends: plain("first", "a"), NameOwners: record("read", "write")}, func(t *testing.T, h *house) {
+			h.next("first").ServeStartup("read", "write", "new")
 			if got := lines(h); len(got) != 0 {
 				t.Errorf("before lists go out: %q", got)
 			}
 			a := h.next("a")
-			a.Ready("read", "write")
+			a.ServeStartup("read", "write")
 			got := lines(h)
 			if len(got) != 1 || !strings.HasSuffix(got[0], `tool="read, write" backend=first was=a`) {
 				t.Errorf("logged %q", got)
 			}
 			a.Send(toolsChanged)
-			a.List(mcptest.Tools("read"))
+			a.ServeToolsList(mcptest.ToolsResult("read"))
 			if got := lines(h); len(got) != 1 {
 				t.Errorf("logged again: %q", got)
 			}
 		})
 	})
 	t.Run("removed, and listed late", func(t *testing.T) {
-		inHouse(t, backends.Options{Backends: plain("b"), Owners: record("read")}, func(t *testing.T, h *house) {
+		inHouse(t, backends.Options{Backends: plain("b"), NameOwners: record("read")}, func(t *testing.T, h *house) {
 			b := h.next("b")
-			b.Ready("other")
+			b.ServeStartup("other")
 			h.moved()
 			b.Send(toolsChanged)
-			b.List(mcptest.Tools("other", "read"))
+			b.ServeToolsList(mcptest.ToolsResult("other", "read"))
 			h.moved("tool=read backend=b was=a")
 		})
 	})
 	t.Run("it fails and comes back", func(t *testing.T) {
-		inBrokenHouse(t, startErrors{"a": errors.New("no such file")}, backends.Options{Backends: plain("a", "b"), Owners: record("read")}, func(t *testing.T, h *house) {
-			h.next("b").Ready("read")
+		inBrokenHouse(t, startErrors{"a": errors.New("no such file")}, backends.Options{Backends: plain("a", "b"), NameOwners: record("read")}, func(t *testing.T, h *house) {
+			h.next("b").ServeStartup("read")
 			h.wantNames("b__read")
 			h.leads("read", "a", "read") // and ends with the reason
 			h.breakDial("a", nil)
-			h.Retry()
-			h.next("a").Ready("read")
+			h.RetryFailed()
+			h.next("a").ServeStartup("read")
 			h.wantNames("read", "b__read")
 			if got := lines(h); len(got) != 0 {
 				t.Errorf("logged %q", got)
@@ -241,8 +241,8 @@ func TestTransfersAreBoundedInTheLog_F_CLI_6(t *testing.T) {
 		names = append(names, name)
 		all[catalog.Tools][name] = catalog.Assignment{Backend: "was" + name, Original: name}
 	}
-	inHouse(t, backends.Options{Backends: plain("b"), Owners: all}, func(t *testing.T, h *house) {
-		h.next("b").Ready(names...)
+	inHouse(t, backends.Options{Backends: plain("b"), NameOwners: all}, func(t *testing.T, h *house) {
+		h.next("b").ServeStartup(names...)
 		synctest.Wait()
 		if one, more := h.log.Lines("than in the last run"), h.log.Lines("names of more backends", "records=5"); len(one) != 20 || len(more) != 1 {
 			t.Errorf("%d lines, %q", len(one), more)

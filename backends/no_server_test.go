@@ -30,7 +30,7 @@ func TestAnEcho(t *testing.T) {
 				if p := h.next("a"); era == "legacy" { // it is tried again as any other
 					h.speaksClassic(p)
 				} else {
-					p.Discover("")
+					p.ServeDiscover("")
 					h.speaksModern(p)
 				}
 			})
@@ -42,7 +42,7 @@ func TestAnEcho(t *testing.T) {
 func TestNoConnection(t *testing.T) {
 	inHouse(t, backends.Options{Backends: unasked(remote("a"))}, func(t *testing.T, h *house) {
 		p := h.next("a")
-		p.Break(&transport.CallLostError{ID: p.HandleRequest("server/discover").ID(), Err: errors.New("no connection: dial tcp: connection refused")})
+		p.FailRead(&transport.CallLostError{ID: p.HandleRequest("server/discover").ID(), Err: errors.New("no connection: dial tcp: connection refused")})
 		h.wantProblem("a", "no connection: dial tcp: connection refused")
 	})
 	// The silence of a host that is not there does not say which revision it speaks.
@@ -51,7 +51,7 @@ func TestNoConnection(t *testing.T) {
 		p.HandleRequest("server/discover")
 		time.Sleep(5 * time.Second)
 		p = h.next("a")
-		p.Break(&transport.CallLostError{ID: p.HandleRequest("initialize").ID(), Err: errors.New("no connection: dial tcp: connection refused")})
+		p.FailRead(&transport.CallLostError{ID: p.HandleRequest("initialize").ID(), Err: errors.New("no connection: dial tcp: connection refused")})
 		h.wantProblem("a", "no connection: dial tcp: connection refused")
 	})
 }

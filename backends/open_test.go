@@ -15,7 +15,7 @@ import (
 func TestALineThatIsOpenedTooLateTakesNothingAlong(t *testing.T) {
 	one := config.Backend{Name: "a", URL: "http://a", Era: "legacy", Enabled: true}
 	s := New(Options{Backends: []config.Backend{one}, Log: slog.New(slog.DiscardHandler)})
-	s.Open("one", nil, false)
+	s.OpenSession("one", nil, false)
 	b := s.now().byName["a"]
 	b.shared.inherit("one", []string{"x:y"})
 	b.retired = true // as the first step of retire

@@ -51,7 +51,7 @@ type watch struct {
 // watch has a conversation looked after until ctx is done or end is called.
 func (l *line) watch(ctx context.Context, h *handler, s server) (end func()) {
 	w := &watch{l: l, p: h.peer, pings: !s.stateless}
-	if l.b.isChild() && !l.b.set.Once {
+	if l.b.isChild() && !l.b.set.NoRestart {
 		w.idle = l.b.cfg.IdleStop
 	}
 	ctx, stop := context.WithCancel(ctx)

@@ -16,22 +16,22 @@ import (
 )
 
 // pong answers the ping that must come next.
-func pong(p *mcptest.Peer) { p.Reply(p.HandleRequest("ping").ID(), "{}") }
+func pong(p *mcptest.Peer) { p.SendResult(p.HandleRequest("ping").ID(), "{}") }
 
 // A backend of the session era of which nothing was heard for a minute is pinged; whatever
 // it says is as good as an answer.
 func TestAnIdleBackendIsPinged(t *testing.T) {
 	inHouse(t, backends.Options{Backends: plain("a")}, func(t *testing.T, h *house) {
 		a := h.next("a")
-		a.HearPings()
-		a.Ready("t")
+		a.ReceivePings()
+		a.ServeStartup("t")
 		time.Sleep(59 * time.Second)
 		a.WantNothing()
 		a.Send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}`)
 		time.Sleep(59 * time.Second)
 		a.WantNothing()
 		time.Sleep(time.Second)
-		a.Fail(a.HandleRequest("ping").ID(), `{"code":-32601,"message":"Method not found"}`) // which is an answer
+		a.SendError(a.HandleRequest("ping").ID(), `{"code":-32601,"message":"Method not found"}`) // which is an answer
 		time.Sleep(59 * time.Second)
 		a.WantNothing()
 		time.Sleep(time.Second)
@@ -45,8 +45,8 @@ func TestAnIdleBackendIsPinged(t *testing.T) {
 func TestABackendThatHangsIsStartedAgain(t *testing.T) {
 	inHouse(t, backends.Options{Backends: plain("a")}, func(t *testing.T, h *house) {
 		a := h.next("a")
-		a.HearPings()
-		a.Ready("t")
+		a.ReceivePings()
+		a.ServeStartup("t")
 		time.Sleep(time.Minute)
 		pong(a)
 		time.Sleep(time.Minute)
@@ -60,16 +60,16 @@ func TestABackendThatHangsIsStartedAgain(t *testing.T) {
 		a.HandleRequest("ping")
 		died := time.Now()
 		time.Sleep(10*time.Second - 1)
-		if a.Over() {
+		if a.Disconnected() {
 			t.Error("it is ended too early")
 		}
-		h.next("a").Ready("t")
+		h.next("a").ServeStartup("t")
 		if took := time.Since(died); took > 10300*time.Millisecond {
 			t.Errorf("it was started again after %v", took)
 		}
 		h.wantState("a", backends.Ready)
 		if lines := h.log.Lines("level=WARN", "backend ended", "it hangs: it has left 3 pings in a row unanswered"); len(lines) != 1 {
-			t.Errorf("logged %q", h.log.Loud())
+			t.Errorf("logged %q", h.log.Warnings())
 		}
 	})
 }
@@ -78,8 +78,8 @@ func TestABackendThatHangsIsStartedAgain(t *testing.T) {
 func TestABackendThatWasSilentAndIsHeardIsWellAgain(t *testing.T) {
 	inHouse(t, backends.Options{Backends: plain("a")}, func(t *testing.T, h *house) {
 		a := h.next("a")
-		a.HearPings()
-		a.Ready("t")
+		a.ReceivePings()
+		a.ServeStartup("t")
 		time.Sleep(time.Minute)
 		pong(a)
 		time.Sleep(time.Minute)
@@ -92,10 +92,10 @@ func TestABackendThatWasSilentAndIsHeardIsWellAgain(t *testing.T) {
 		time.Sleep(time.Hour)
 		a.WantNothing() // it is busy
 		h.wantState("a", backends.Degraded)
-		a.Reply(late.ID(), "{}")
+		a.SendResult(late.ID(), "{}")
 		time.Sleep(2 * time.Second)
 		h.wantState("a", backends.Ready)
-		a.Reply(call.ID(), "{}")
+		a.SendResult(call.ID(), "{}")
 		c.ok(t)
 		if len(h.log.Lines("well again")) != 1 {
 			t.Error("nobody says that it is well again")
@@ -109,15 +109,15 @@ func TestABackendThatWasSilentAndIsHeardIsWellAgain(t *testing.T) {
 func TestAServerWithoutPings(t *testing.T) {
 	inHouse(t, backends.Options{Backends: plain("a")}, func(t *testing.T, h *house) {
 		a := h.next("a")
-		a.HearPings()
-		a.Ready("t")
+		a.ReceivePings()
+		a.ServeStartup("t")
 		time.Sleep(time.Minute)
 		a.HandleRequest("ping")
 		time.Sleep(24 * time.Hour)
 		a.WantNothing()
 		h.wantState("a", backends.Ready)
-		if len(h.dials("a")) != 1 || len(h.log.Loud()) != 0 || len(h.log.Lines("does not answer ping")) != 1 {
-			t.Errorf("started %d times, logged %q", len(h.dials("a")), h.log.Loud())
+		if len(h.dials("a")) != 1 || len(h.log.Warnings()) != 0 || len(h.log.Lines("does not answer ping")) != 1 {
+			t.Errorf("started %d times, logged %q", len(h.dials("a")), h.log.Warnings())
 		}
 	})
 }
@@ -127,8 +127,8 @@ func TestAServerWithoutPings(t *testing.T) {
 func TestPROC11_BusyIsNotDead(t *testing.T) {
 	inHouse(t, backends.Options{Backends: plain("a")}, func(t *testing.T, h *house) {
 		a := h.next("a")
-		a.HearPings()
-		a.Ready("t")
+		a.ReceivePings()
+		a.ServeStartup("t")
 		time.Sleep(time.Minute)
 		pong(a) // it does answer them
 		for _, long := range []time.Duration{30 * time.Second, time.Hour} {
@@ -137,7 +137,7 @@ func TestPROC11_BusyIsNotDead(t *testing.T) {
 			time.Sleep(long)
 			a.WantNothing() // no ping meanwhile
 			h.wantState("a", backends.Ready)
-			a.Reply(m.ID(), "{}")
+			a.SendResult(m.ID(), "{}")
 			c.ok(t)
 		}
 		// A call behind a ping that it has not come to: it may be at the call by now.
@@ -149,8 +149,8 @@ func TestPROC11_BusyIsNotDead(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		a.WantNothing()
 		h.wantState("a", backends.Ready)
-		a.Reply(ping.ID(), "{}")
-		a.Reply(m.ID(), "{}")
+		a.SendResult(ping.ID(), "{}")
+		a.SendResult(m.ID(), "{}")
 		c.ok(t)
 		if n := len(h.dials("a")); n != 1 {
 			t.Errorf("it was started %d times", n)
@@ -163,9 +163,9 @@ func TestTheStatelessEraHasNoPing(t *testing.T) {
 	inHouse(t, backends.Options{Backends: modern(plain("a")[0], remote("b"))}, func(t *testing.T, h *house) {
 		for _, name := range []string{"a", "b"} {
 			p := h.next(name)
-			p.HearPings()
-			p.Discover("")
-			p.List(mcptest.Tools("t"))
+			p.ReceivePings()
+			p.ServeDiscover("")
+			p.ServeToolsList(mcptest.ToolsResult("t"))
 			defer p.WantNothing()
 		}
 		time.Sleep(time.Hour)
@@ -177,12 +177,12 @@ func TestTheStatelessEraHasNoPing(t *testing.T) {
 func TestABackendWithoutConnectionThatIsGone(t *testing.T) {
 	inHouse(t, backends.Options{Backends: modern(remote("a"))}, func(t *testing.T, h *house) {
 		a := h.next("a")
-		a.Discover("")
-		a.List(mcptest.Tools("t"))
+		a.ServeDiscover("")
+		a.ServeToolsList(mcptest.ToolsResult("t"))
 		h.wantState("a", backends.Ready)
 		lose := func(method string) {
 			t.Helper()
-			a.Break(&transport.CallLostError{ID: a.HandleRequest(method).ID(), Err: errors.New("connection refused")})
+			a.FailRead(&transport.CallLostError{ID: a.HandleRequest(method).ID(), Err: errors.New("connection refused")})
 		}
 		c, _ := h.call("a")
 		lose("tools/call")
@@ -199,15 +199,15 @@ func TestABackendWithoutConnectionThatIsGone(t *testing.T) {
 			t.Errorf("asked again after %v", pause)
 		}
 		h.wantNames("t") // which it still has
-		if loud := h.log.Loud(); len(loud) != 1 || !strings.Contains(loud[0], "not well") {
+		if loud := h.log.Warnings(); len(loud) != 1 || !strings.Contains(loud[0], "not well") {
 			t.Errorf("logged %q", loud)
 		}
 		c, _ = h.call("a")
 		lose("tools/call") // calls go to it all the same
 		c.want(t, "connection refused")
 
-		a.Discover("")
-		a.List(mcptest.Tools("t", "u"))
+		a.ServeDiscover("")
+		a.ServeToolsList(mcptest.ToolsResult("t", "u"))
 		h.wantState("a", backends.Ready)
 		h.wantNames("t", "u")
 
@@ -220,11 +220,11 @@ func TestABackendWithoutConnectionThatIsGone(t *testing.T) {
 		synctest.Wait()
 		h.wantState("a", backends.Degraded)
 		c, _ = h.call("a")
-		a.Reply(a.HandleRequest("tools/call").ID(), `{"resultType":"complete","content":[]}`)
+		a.SendResult(a.HandleRequest("tools/call").ID(), `{"resultType":"complete","content":[]}`)
 		c.ok(t)
 		h.wantState("a", backends.Ready)
 		back := time.Now()
-		a.List(mcptest.Tools("v"))
+		a.ServeToolsList(mcptest.ToolsResult("v"))
 		if took := time.Since(back); took != 0 {
 			t.Errorf("its lists were read after %v", took)
 		}
@@ -238,18 +238,18 @@ func TestABackendWithoutConnectionThatIsGone(t *testing.T) {
 func TestARefusalIsNotForLackOfAServer(t *testing.T) {
 	inHouse(t, backends.Options{Backends: modern(remote("a"))}, func(t *testing.T, h *house) {
 		a := h.next("a")
-		a.Discover("")
-		a.List(mcptest.Tools("t"))
+		a.ServeDiscover("")
+		a.ServeToolsList(mcptest.ToolsResult("t"))
 		for _, err := range []*transport.CallLostError{
 			{Err: &httpclient.StatusError{Code: 401}}, {Err: &httpclient.StatusError{Code: 500}, MayHaveRun: true}, {Err: errors.New("cut off"), MayHaveRun: true},
 		} {
 			h.call("a")
 			err.ID = a.HandleRequest("tools/call").ID()
-			a.Break(err)
+			a.FailRead(err)
 			h.wantState("a", backends.Ready)
 		}
 		h.call("a")
-		a.Break(&transport.CallLostError{ID: a.HandleRequest("tools/call").ID(), Err: &httpclient.StatusError{Code: 503}})
+		a.FailRead(&transport.CallLostError{ID: a.HandleRequest("tools/call").ID(), Err: &httpclient.StatusError{Code: 503}})
 		h.wantState("a", backends.Degraded)
 	})
 }
@@ -258,16 +258,16 @@ func TestARefusalIsNotForLackOfAServer(t *testing.T) {
 func TestABackendThatIsGoneIsMissedByTheListen(t *testing.T) {
 	inHouse(t, backends.Options{Backends: modern(remote("a"))}, func(t *testing.T, h *house) {
 		a := h.next("a")
-		a.Discover(discovered(`{"tools":{"listChanged":true}}`))
+		a.ServeDiscover(discovered(`{"tools":{"listChanged":true}}`))
 		listen := a.HandleRequest("subscriptions/listen")
 		a.Sendf(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":{"toolsListChanged":true}}}`)
-		a.List(mcptest.Tools("t"))
+		a.ServeToolsList(mcptest.ToolsResult("t"))
 		h.wantState("a", backends.Ready)
-		a.Break(&transport.CallLostError{ID: listen.ID(), Err: errors.New("cut off"), MayHaveRun: true})
+		a.FailRead(&transport.CallLostError{ID: listen.ID(), Err: errors.New("cut off"), MayHaveRun: true})
 		m := a.HandleRequest("subscriptions/listen")
-		a.Break(&transport.CallLostError{ID: m.ID(), Err: errors.New("connection refused")})
+		a.FailRead(&transport.CallLostError{ID: m.ID(), Err: errors.New("connection refused")})
 		h.wantState("a", backends.Degraded)
-		a.Discover(discovered(`{"tools":{"listChanged":true}}`))
+		a.ServeDiscover(discovered(`{"tools":{"listChanged":true}}`))
 		h.wantState("a", backends.Ready)
 	})
 }
@@ -277,10 +277,10 @@ func TestABackendThatIsGoneIsMissedByTheListen(t *testing.T) {
 func TestAServerWithoutPingsThatWasGoneIsWellAgain(t *testing.T) {
 	inHouse(t, backends.Options{Backends: []config.Backend{remote("a")}}, func(t *testing.T, h *house) {
 		a := h.next("a")
-		a.HearPings()
-		a.Ready("t")
+		a.ReceivePings()
+		a.ServeStartup("t")
 		time.Sleep(time.Minute)
-		a.Break(&transport.CallLostError{ID: a.HandleRequest("ping").ID(), Err: errors.New("connection refused")})
+		a.FailRead(&transport.CallLostError{ID: a.HandleRequest("ping").ID(), Err: errors.New("connection refused")})
 		h.wantState("a", backends.Degraded)
 		a.HandleRequest("ping")
 		time.Sleep(time.Hour)

@@ -40,8 +40,8 @@ type turn struct {
 // A seat is the Asker of a call that has a place, or waits for one.
 type seat struct {
 	peer.ResponseHandler // whose the call is
-	at         *places
-	late       *late // nil if there was a place at once
+	at                   *places
+	late                 *late // nil if there was a place at once
 }
 
 // late is what there is beside of a call that had to wait.

@@ -16,7 +16,7 @@ import (
 func TestSessionsTakeTurnsInTheQueue(t *testing.T) {
 	inHouse(t, withPlaces(1, time.Hour), func(t *testing.T, h *house) {
 		p := h.next("a")
-		p.Ready("t")
+		p.ServeStartup("t")
 		h.ask("flood", "at")
 		for i := range 900 {
 			h.ask("flood", fmt.Sprint("f", i))
@@ -27,7 +27,7 @@ func TestSessionsTakeTurnsInTheQueue(t *testing.T) {
 		}
 		want := []string{"at", "f0", "one0", "two0", "f1", "one1", "two1", "f2", "f3"}
 		for _, name := range want {
-			p.Reply(wantTools(t, p, name)[0], "{}")
+			p.SendResult(wantTools(t, p, name)[0], "{}")
 		}
 	})
 }
@@ -36,7 +36,7 @@ func TestSessionsTakeTurnsInTheQueue(t *testing.T) {
 func TestAFullQueueIsFullForWhoFillsIt(t *testing.T) {
 	inHouse(t, withPlaces(1, time.Hour), func(t *testing.T, h *house) {
 		p := h.next("a")
-		p.Ready("t")
+		p.ServeStartup("t")
 		h.ask("flood", "at")
 		var all []*caller
 		for range 1000 {
@@ -51,14 +51,14 @@ func TestAFullQueueIsFullForWhoFillsIt(t *testing.T) {
 		other.want(t, "")
 		all[999].want(t, full)
 		all[998].want(t, "")
-		p.Reply(wantTools(t, p, "at")[0], "{}")
-		p.Reply(wantTools(t, p, "f")[0], "{}")
-		p.Reply(wantTools(t, p, "other")[0], "{}")
+		p.SendResult(wantTools(t, p, "at")[0], "{}")
+		p.SendResult(wantTools(t, p, "f")[0], "{}")
+		p.SendResult(wantTools(t, p, "other")[0], "{}")
 		other.ok(t)
 	})
 	inHouse(t, withPlaces(1, time.Hour), func(t *testing.T, h *house) {
 		p := h.next("a")
-		p.Ready("t")
+		p.ServeStartup("t")
 		h.ask("one", "at")
 		for i := range 1000 {
 			h.ask(fmt.Sprint(i), "f")
@@ -72,7 +72,7 @@ func TestAFullQueueIsFullForWhoFillsIt(t *testing.T) {
 // With more places than that, as many may wait.
 func TestTheQueueIsAsLongAsThereArePlaces(t *testing.T) {
 	inHouse(t, withPlaces(1200, time.Hour), func(t *testing.T, h *house) {
-		h.next("a").Ready("t")
+		h.next("a").ServeStartup("t")
 		for range 2400 {
 			h.ask("one", "t")
 		}
@@ -84,16 +84,16 @@ func TestTheQueueIsAsLongAsThereArePlaces(t *testing.T) {
 func TestTheEndOfASessionClearsItsQueue(t *testing.T) {
 	inHouse(t, withPlaces(1, time.Hour), func(t *testing.T, h *house) {
 		p := h.next("a")
-		p.Ready("t")
-		h.Open("one", nil, false)
-		h.Open("two", nil, false)
+		p.ServeStartup("t")
+		h.OpenSession("one", nil, false)
+		h.OpenSession("two", nil, false)
 		h.ask("two", "at")
 		mine, _ := h.ask("one", "mine")
 		theirs, _ := h.ask("two", "theirs")
-		h.Close("one")
+		h.CloseSession("one")
 		mine.want(t, "the session is over")
 		theirs.want(t, "")
-		p.Reply(wantTools(t, p, "at")[0], "{}")
+		p.SendResult(wantTools(t, p, "at")[0], "{}")
 		wantTools(t, p, "theirs")
 	})
 }
@@ -101,7 +101,7 @@ func TestTheEndOfASessionClearsItsQueue(t *testing.T) {
 func TestTheEndOfTheGatewayClearsTheQueue(t *testing.T) {
 	inHouse(t, withPlaces(1, time.Hour), func(t *testing.T, h *house) {
 		p := h.next("a")
-		p.Ready("t")
+		p.ServeStartup("t")
 		at, _ := h.ask("one", "at")
 		var all []*caller
 		for range 1000 {
@@ -135,7 +135,7 @@ func (s *shallow) OnResponse(m wire.Message, err error) {
 func TestAQueueBeforeABackendThatIsGone(t *testing.T) {
 	inHouse(t, withPlaces(1, time.Hour), func(t *testing.T, h *house) {
 		p := h.next("a")
-		p.Ready("t")
+		p.ServeStartup("t")
 		h.ask("one", "at")
 		deepest := 0
 		for range 999 {

@@ -36,7 +36,7 @@ func (h *house) ask(session, tool string) (*caller, *peer.Call) {
 
 // tools returns which tools were called since the last time, and under which ids.
 func tools(p *mcptest.Peer) (names []string, ids []wire.ID) {
-	for _, line := range p.Taken() {
+	for _, line := range p.TakeAll() {
 		if m, _ := wire.Parse([]byte(line)); m.Method() == "tools/call" {
 			names, ids = append(names, m.Name()), append(ids, m.ID())
 		}
@@ -57,19 +57,19 @@ func wantTools(t *testing.T, p *mcptest.Peer, want ...string) []wire.ID {
 func TestCallsWaitForAPlaceInTheirOrder(t *testing.T) {
 	inHouse(t, withPlaces(2, time.Minute), func(t *testing.T, h *house) {
 		p := h.next("a")
-		p.Ready("t")
+		p.ServeStartup("t")
 		var all []*caller
 		for i := range 5 {
 			c, _ := h.ask("one", fmt.Sprint("t", i))
 			all = append(all, c)
 		}
 		ids := wantTools(t, p, "t0", "t1")
-		p.Reply(ids[1], "{}")
+		p.SendResult(ids[1], "{}")
 		next := wantTools(t, p, "t2")
 		all[1].ok(t)
 		all[0].want(t, "")
-		p.Reply(ids[0], "{}")
-		p.Fail(next[0], `{"code":1,"message":"no"}`)
+		p.SendResult(ids[0], "{}")
+		p.SendError(next[0], `{"code":1,"message":"no"}`)
 		wantTools(t, p, "t3", "t4")
 	})
 }
@@ -79,7 +79,7 @@ func TestACallThatFindsNoPlaceIsRefused(t *testing.T) {
 	for most, words := range map[int]string{1: "busy: it takes 1 call at a time", 16: "busy: it takes 16 calls at a time"} {
 		inHouse(t, withPlaces(most, 30*time.Second), func(t *testing.T, h *house) {
 			p := h.next("a")
-			p.Ready("t")
+			p.ServeStartup("t")
 			for range most {
 				h.ask("one", "t")
 			}
@@ -95,7 +95,7 @@ func TestACallThatFindsNoPlaceIsRefused(t *testing.T) {
 				t.Errorf("ended with %v, want %s", lost, want)
 			}
 			names, ids := tools(p)
-			p.Reply(ids[0], "{}")
+			p.SendResult(ids[0], "{}")
 			p.WantNothing()
 			c, _ := h.ask("two", "next") // the place is nobody's
 			if wantTools(t, p, "next"); len(names) != most {
@@ -109,13 +109,13 @@ func TestACallThatFindsNoPlaceIsRefused(t *testing.T) {
 func TestWithoutAQueueACallIsRefusedAtOnce(t *testing.T) {
 	inHouse(t, withPlaces(2, 0), func(t *testing.T, h *house) {
 		p := h.next("a")
-		p.Ready("t")
+		p.ServeStartup("t")
 		h.ask("one", "t")
 		last, _ := h.ask("one", "t")
 		c, _ := h.ask("two", "t")
 		c.want(t, "busy: it takes 2 calls at a time (max_in_flight), and none may wait (queue_wait: 0s)")
 		ids := wantTools(t, p, "t", "t")
-		p.Reply(ids[1], "{}")
+		p.SendResult(ids[1], "{}")
 		last.ok(t)
 		h.ask("one", "again")
 		wantTools(t, p, "again")
@@ -140,11 +140,11 @@ func (a *again) OnResponse(m wire.Message, err error) {
 func TestAPlaceIsFreeBeforeItsCallerHears(t *testing.T) {
 	inHouse(t, withPlaces(1, 0), func(t *testing.T, h *house) {
 		p := h.next("a")
-		p.Ready("t")
+		p.ServeStartup("t")
 		a := &again{h: h, left: 3}
 		h.Send("a", wire.NewRequest("0", "tools/call", []byte(`{"name":"t"}`)), &peer.Call{Handler: a})
 		for range 3 {
-			p.Reply(p.HandleRequest("tools/call").ID(), "{}")
+			p.SendResult(p.HandleRequest("tools/call").ID(), "{}")
 		}
 		a.ok(t)
 	})
@@ -153,7 +153,7 @@ func TestAPlaceIsFreeBeforeItsCallerHears(t *testing.T) {
 func TestACallThatWaitsForAPlaceIsTakenBack(t *testing.T) {
 	inHouse(t, withPlaces(1, time.Minute), func(t *testing.T, h *house) {
 		p := h.next("a")
-		p.Ready("t")
+		p.ServeStartup("t")
 		_, at := h.ask("one", "at")
 		first, one := h.ask("one", "first")
 		second, _ := h.ask("one", "second")
@@ -175,7 +175,7 @@ func TestCallTimeoutBeginsWithThePlace(t *testing.T) {
 	o.Backends[0].CallTimeout = 10 * time.Second
 	inHouse(t, o, func(t *testing.T, h *house) {
 		p := h.next("a")
-		p.Ready("t")
+		p.ServeStartup("t")
 		first, _ := h.ask("one", "first")
 		second, _ := h.ask("one", "second")
 		time.Sleep(10 * time.Second)
@@ -200,7 +200,7 @@ func TestWhoWaitsForAStartHasAPlace(t *testing.T) {
 			c, _ := h.ask("one", fmt.Sprint("t", i))
 			all = append(all, c)
 		}
-		p.Greet("")
+		p.ServeHandshake("")
 		wantTools(t, p, "t0", "t1")
 		p.Exit("exit 1", "") // they end, and the next two wait for the next start
 		for i, want := range []string{"exit 1", "exit 1", "", ""} {
@@ -208,7 +208,7 @@ func TestWhoWaitsForAStartHasAPlace(t *testing.T) {
 		}
 		late, _ := h.ask("one", "t4")
 		p = h.next("a")
-		p.Greet("")
+		p.ServeHandshake("")
 		wantTools(t, p, "t2", "t3")
 		time.Sleep(time.Minute)
 		late.want(t, "busy: it takes 2 calls at a time (max_in_flight), and this one's turn did not come within 1m0s (queue_wait)")
@@ -222,8 +222,8 @@ func TestEveryEndGivesThePlaceBack(t *testing.T) {
 	for name, end := range map[string]ends{
 		"answers": func(_ *house, p *mcptest.Peer, _ []*peer.Call, ids []wire.ID) *mcptest.Peer {
 			for _, id := range ids {
-				p.Reply(id, "{}")
-				p.Reply(id, "{}") // the second is none
+				p.SendResult(id, "{}")
+				p.SendResult(id, "{}") // the second is none
 			}
 			return p
 		},
@@ -231,7 +231,7 @@ func TestEveryEndGivesThePlaceBack(t *testing.T) {
 			for i, c := range calls {
 				h.Cancel("a", c, nil)
 				h.Cancel("a", c, nil)
-				p.Reply(ids[i], "{}")
+				p.SendResult(ids[i], "{}")
 			}
 			return p
 		},
@@ -242,7 +242,7 @@ func TestEveryEndGivesThePlaceBack(t *testing.T) {
 		"death": func(h *house, p *mcptest.Peer, _ []*peer.Call, _ []wire.ID) *mcptest.Peer {
 			p.Exit("exit 1", "")
 			p = h.next("a")
-			p.Ready("t")
+			p.ServeStartup("t")
 			return p
 		},
 		"a failed start": func(h *house, p *mcptest.Peer, calls []*peer.Call, _ []wire.ID) *mcptest.Peer {
@@ -253,7 +253,7 @@ func TestEveryEndGivesThePlaceBack(t *testing.T) {
 			}
 			h.next("a").Exit("exit 2", "")
 			p = h.next("a")
-			p.Ready("t")
+			p.ServeStartup("t")
 			return p
 		},
 	} {
@@ -262,14 +262,14 @@ func TestEveryEndGivesThePlaceBack(t *testing.T) {
 			o.Backends[0].CallTimeout = time.Minute
 			inHouse(t, o, func(t *testing.T, h *house) {
 				p := h.next("a")
-				p.Ready("t")
+				p.ServeStartup("t")
 				var calls []*peer.Call
 				for range most {
 					_, c := h.ask("one", "t")
 					calls = append(calls, c)
 				}
 				p = end(h, p, calls, wantTools(t, p, "t", "t", "t"))
-				p.Taken()
+				p.TakeAll()
 				for range most + 1 {
 					h.ask("one", "u")
 				}
@@ -284,23 +284,23 @@ func TestPlacesAreCountedOverAllConnections(t *testing.T) {
 	o := withPlaces(2, time.Minute)
 	o.Backends[0].Sharing = "session"
 	inHouse(t, o, func(t *testing.T, h *house) {
-		h.next("a").Ready("t")
+		h.next("a").ServeStartup("t")
 		of := make(map[string]*mcptest.Peer)
 		for _, session := range []string{"one", "two", "three"} {
-			h.Open(session, nil, false)
+			h.OpenSession(session, nil, false)
 			h.ask(session, session)
 			if session != "three" {
 				of[session] = h.next("a")
-				of[session].Greet("")
+				of[session].ServeHandshake("")
 				of[session].HandleRequest("tools/call")
 			}
 		}
 		if n := len(h.dials("a")); n != 3 {
 			t.Errorf("dialled %d times", n)
 		}
-		h.Close("two") // its connection ends, and with it its call
+		h.CloseSession("two") // its connection ends, and with it its call
 		p := h.next("a")
-		p.Greet("")
+		p.ServeHandshake("")
 		wantTools(t, p, "three")
 	})
 }
@@ -311,15 +311,15 @@ func TestACallThatIsSentAgainKeepsItsPlace(t *testing.T) {
 	o.Backends = modern(o.Backends...)
 	inHouse(t, o, func(t *testing.T, h *house) {
 		p := h.next("a")
-		p.Discover("")
-		p.List(mcptest.Tools("t"))
+		p.ServeDiscover("")
+		p.ServeToolsList(mcptest.ToolsResult("t"))
 		twice, _ := h.ask("one", "twice")
 		next, _ := h.ask("one", "next")
-		p.Fail(wantTools(t, p, "twice")[0], `{"code":-32020,"message":"Mcp-Param-X is missing"}`)
-		p.List(mcptest.Tools("t"))
+		p.SendError(wantTools(t, p, "twice")[0], `{"code":-32020,"message":"Mcp-Param-X is missing"}`)
+		p.ServeToolsList(mcptest.ToolsResult("t"))
 		ids := wantTools(t, p, "twice")
 		next.want(t, "")
-		p.Reply(ids[0], `{"resultType":"complete"}`)
+		p.SendResult(ids[0], `{"resultType":"complete"}`)
 		twice.ok(t)
 		wantTools(t, p, "next")
 	})
@@ -329,9 +329,9 @@ func TestACallThatIsSentAgainKeepsItsPlace(t *testing.T) {
 func TestWhatNeedsNoPlace(t *testing.T) {
 	o := withPlaces(1, 0)
 	inHouse(t, o, func(t *testing.T, h *house) {
-		h.Open("one", nil, false)
+		h.OpenSession("one", nil, false)
 		p := h.next("a")
-		p.Greet(logger)
+		p.ServeHandshake(logger)
 		h.lists(p)
 		h.ask("one", "at")
 		p.HandleRequest("tools/call")
@@ -364,7 +364,7 @@ func TestPlacesUnderARace(t *testing.T) {
 			dice := rand.New(rand.NewPCG(uint64(round), 0))
 			sessions := []string{"s0", "s1", "s2"}
 			for _, s := range sessions {
-				h.Open(s, nil, false)
+				h.OpenSession(s, nil, false)
 			}
 			over := make(chan struct{})
 			var playing sync.WaitGroup
@@ -417,18 +417,18 @@ func (h *house) respond(over chan struct{}, seed uint64) {
 		case <-time.After(time.Duration(1+dice.IntN(20)) * time.Millisecond):
 		}
 		for _, p := range up {
-			for _, line := range p.Taken() {
+			for _, line := range p.TakeAll() {
 				m, _ := wire.Parse([]byte(line))
 				switch {
 				case m.Kind() != wire.Request:
 				case m.Method() == "initialize":
-					p.Reply(m.ID(), mcptest.Hello)
+					p.SendResult(m.ID(), mcptest.InitializeResult)
 				case m.Method() == "tools/list":
-					p.Reply(m.ID(), mcptest.Tools("t"))
+					p.SendResult(m.ID(), mcptest.ToolsResult("t"))
 				case dice.IntN(12) == 0:
 					p.Exit("exit 1", "")
 				case dice.IntN(4) > 0:
-					p.Reply(m.ID(), "{}")
+					p.SendResult(m.ID(), "{}")
 				}
 			}
 		}
@@ -439,10 +439,10 @@ func (h *house) respond(over chan struct{}, seed uint64) {
 func TestNoiseIsLoggedAtABoundedRateAndCut(t *testing.T) {
 	inHouse(t, backends.Options{Backends: plain("a")}, func(t *testing.T, h *house) {
 		a := h.next("a")
-		a.Ready("t")
+		a.ServeStartup("t")
 		a.Send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"` + strings.Repeat("x", 1<<20) + `"}}`)
 		for range 5000 {
-			a.Break(transport.NewMalformedError([]byte("noise"), wire.Message{}, errors.New("no JSON")))
+			a.FailRead(transport.NewMalformedError([]byte("noise"), wire.Message{}, errors.New("no JSON")))
 		}
 		synctest.Wait()
 		if n := len(h.log.Lines("skipped output")); n < 100 || n > 500 {
@@ -461,9 +461,9 @@ func TestAStormOfOneBackendIsItsOwn(t *testing.T) {
 	o := backends.Options{Backends: []config.Backend{plain("a")[0], plain("b")[0]}}
 	inHouse(t, o, func(t *testing.T, h *house) {
 		a, b := h.next("a"), h.next("b")
-		a.Ready("t")
-		b.Ready("u")
-		h.Open("one", nil, false)
+		a.ServeStartup("t")
+		b.ServeStartup("u")
+		h.OpenSession("one", nil, false)
 		h.callFor("one", "a")
 		a.HandleRequest("tools/call")
 		const storm = 5000
@@ -472,7 +472,7 @@ func TestAStormOfOneBackendIsItsOwn(t *testing.T) {
 			a.Send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
 			if i%500 == 0 {
 				c := h.callFor("one", "b")
-				b.Reply(b.HandleRequest("tools/call").ID(), "{}")
+				b.SendResult(b.HandleRequest("tools/call").ID(), "{}")
 				c.ok(t)
 			}
 		}
@@ -485,7 +485,7 @@ func TestAStormOfOneBackendIsItsOwn(t *testing.T) {
 			}
 		}
 		h.ear.mu.Unlock()
-		for _, line := range a.Taken() {
+		for _, line := range a.TakeAll() {
 			if strings.Contains(line, `"tools/list"`) {
 				lists++
 			}

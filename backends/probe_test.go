@@ -36,13 +36,13 @@ func refusal(dates string) string {
 // stamped.
 func (h *house) speaksModern(p *mcptest.Peer) {
 	h.t.Helper()
-	p.List(mcptest.Tools("t"))
+	p.ServeToolsList(mcptest.ToolsResult("t"))
 	call, _ := h.call("a")
 	m := p.HandleRequest("tools/call")
 	if named, _ := wire.Lookup(m.Part(wire.PartMeta), "io.modelcontextprotocol/protocolVersion"); string(named) != `"2026-07-28"` {
 		h.t.Errorf("the call is not stamped: %s", m.Raw())
 	}
-	p.Reply(m.ID(), `{"resultType":"complete","content":[]}`)
+	p.SendResult(m.ID(), `{"resultType":"complete","content":[]}`)
 	call.ok(h.t)
 	p.WantNothing()
 	if s := h.status("a"); s.State != backends.Ready || s.Revision != "2026-07-28" || s.Server != "scripted/1" {
@@ -53,13 +53,13 @@ func (h *house) speaksModern(p *mcptest.Peer) {
 // speaksClassic is the same in the session era.
 func (h *house) speaksClassic(p *mcptest.Peer) {
 	h.t.Helper()
-	p.Ready("t")
+	p.ServeStartup("t")
 	call, _ := h.call("a")
 	m := p.HandleRequest("tools/call")
 	if m.Part(wire.PartMeta) != nil {
 		h.t.Errorf("the call is stamped: %s", m.Raw())
 	}
-	p.Reply(m.ID(), `{"content":[]}`)
+	p.SendResult(m.ID(), `{"content":[]}`)
 	call.ok(h.t)
 	p.WantNothing()
 	if s := h.status("a"); s.State != backends.Ready || s.Revision != "2025-11-25" {
@@ -73,12 +73,12 @@ func TestTheQuestionOfTheEraIsAnswered(t *testing.T) {
 	fails := func(objects ...string) func(p *mcptest.Peer) {
 		return func(p *mcptest.Peer) {
 			for _, o := range objects {
-				p.Fail(asked(p), o)
+				p.SendError(asked(p), o)
 			}
 		}
 	}
 	answers := func(result string) func(p *mcptest.Peer) {
-		return func(p *mcptest.Peer) { p.Reply(asked(p), result) }
+		return func(p *mcptest.Peer) { p.SendResult(asked(p), result) }
 	}
 	then := func(some ...func(p *mcptest.Peer)) func(p *mcptest.Peer) {
 		return func(p *mcptest.Peer) {
@@ -88,7 +88,7 @@ func TestTheQuestionOfTheEraIsAnswered(t *testing.T) {
 		}
 	}
 	code := func(n int) string { return fmt.Sprintf(`{"code":%d,"message":"no"}`, n) }
-	valid := answers(mcptest.Discovered)
+	valid := answers(mcptest.DiscoverResult)
 	type row struct {
 		name   string
 		play   func(p *mcptest.Peer)
@@ -151,7 +151,7 @@ func TestTheQuestionOfTheEraIsNotAnsweredOverHTTP(t *testing.T) {
 	inHouse(t, backends.Options{Backends: unasked(remote("a"))}, func(t *testing.T, h *house) {
 		lose := func(err error) {
 			p := h.next("a")
-			p.Break(&transport.CallLostError{ID: p.HandleRequest("server/discover").ID(), Err: err})
+			p.FailRead(&transport.CallLostError{ID: p.HandleRequest("server/discover").ID(), Err: err})
 			synctest.Wait()
 			p.WantNothing()
 		}
@@ -175,16 +175,16 @@ func TestTheQuestionOfTheEraIsNotAnsweredOverHTTP(t *testing.T) {
 // reason that is shown.
 var refusals = map[string]func(p *mcptest.Peer, id wire.ID){
 	"HTTP 500 Internal Server Error": func(p *mcptest.Peer, id wire.ID) {
-		p.Break(&transport.CallLostError{ID: id, Err: &httpclient.StatusError{Code: 500}, MayHaveRun: true})
+		p.FailRead(&transport.CallLostError{ID: id, Err: &httpclient.StatusError{Code: 500}, MayHaveRun: true})
 	},
 	"HTTP 415 Unsupported Media Type": func(p *mcptest.Peer, id wire.ID) {
-		p.Break(&transport.CallLostError{ID: id, Err: &httpclient.StatusError{Code: 415}})
+		p.FailRead(&transport.CallLostError{ID: id, Err: &httpclient.StatusError{Code: 415}})
 	},
 	"HTTP 202 Accepted": func(p *mcptest.Peer, id wire.ID) {
-		p.Break(&transport.CallLostError{ID: id, Err: &httpclient.StatusError{Code: 202}, MayHaveRun: true})
+		p.FailRead(&transport.CallLostError{ID: id, Err: &httpclient.StatusError{Code: 202}, MayHaveRun: true})
 	},
 	"unexpected EOF": func(p *mcptest.Peer, id wire.ID) {
-		p.Break(&transport.CallLostError{ID: id, Err: io.ErrUnexpectedEOF, MayHaveRun: true})
+		p.FailRead(&transport.CallLostError{ID: id, Err: io.ErrUnexpectedEOF, MayHaveRun: true})
 	},
 	"no answer within 5s": func(*mcptest.Peer, wire.ID) { time.Sleep(5 * time.Second) },
 }
@@ -194,17 +194,17 @@ var refusals = map[string]func(p *mcptest.Peer, id wire.ID){
 func TestDiscoverFailsOverHTTP_F_HTTP_3(t *testing.T) {
 	for reason, refuse := range refusals {
 		t.Run(reason, func(t *testing.T) {
-			o := backends.Options{Backends: unasked(remote("a")), State: t.TempDir()}
+			o := backends.Options{Backends: unasked(remote("a")), StateDir: t.TempDir()}
 			o.Backends[0].Sharing = "shared"
 			inHouse(t, o, func(t *testing.T, h *house) {
 				waits, _ := h.call("a")
 				p := h.next("a")
 				refuse(p, p.HandleRequest("server/discover").ID())
 				p = h.next("a")
-				p.Greet("")
-				p.Reply(p.HandleRequest("tools/call").ID(), "{}")
+				p.ServeHandshake("")
+				p.SendResult(p.HandleRequest("tools/call").ID(), "{}")
 				waits.ok(t)
-				p.List(mcptest.Tools("t"))
+				p.ServeToolsList(mcptest.ToolsResult("t"))
 				if said := h.log.Lines("level=INFO", "era: legacy"); len(said) != 1 {
 					t.Errorf("logged %q", said)
 				}
@@ -214,7 +214,7 @@ func TestDiscoverFailsOverHTTP_F_HTTP_3(t *testing.T) {
 			inHouse(t, o, func(t *testing.T, h *house) {
 				p := h.next("a")
 				if reason != "no answer within 5s" {
-					p.Fail(p.HandleRequest("server/discover").ID(), `{"code":-32601,"message":"no"}`)
+					p.SendError(p.HandleRequest("server/discover").ID(), `{"code":-32601,"message":"no"}`)
 					p = h.next("a")
 				}
 				h.speaksClassic(p)
@@ -227,14 +227,14 @@ func TestDiscoverFailsOverHTTP_F_HTTP_3(t *testing.T) {
 					p := h.next("a")
 					refuse(p, p.HandleRequest("server/discover").ID())
 					p = h.next("a")
-					p.Break(&transport.CallLostError{ID: p.HandleRequest("initialize").ID(), Err: errors.New("boom"), MayHaveRun: true})
+					p.FailRead(&transport.CallLostError{ID: p.HandleRequest("initialize").ID(), Err: errors.New("boom"), MayHaveRun: true})
 					why := "boom (server/discover failed before that: " + reason + "; if the server does not know it, set `era: legacy`)"
 					waits.want(t, "it did not start: "+why)
 					h.wantProblem("a", why)
 					time.Sleep(time.Second)
 				}
 				p := h.next("a") // it is asked for its era again
-				p.Discover("")
+				p.ServeDiscover("")
 				h.speaksModern(p)
 			})
 		})
@@ -245,13 +245,13 @@ func TestDiscoverFailsOverHTTP_F_HTTP_3(t *testing.T) {
 func TestARestartOfAModernServer_F_HTTP_3(t *testing.T) {
 	inHouse(t, backends.Options{Backends: unasked(remote("a"))}, func(t *testing.T, h *house) {
 		p := h.next("a")
-		p.Discover("")
+		p.ServeDiscover("")
 		h.speaksModern(p)
 		p.Exit("gone", "")
 		p = h.next("a")
 		refusals["HTTP 500 Internal Server Error"](p, p.HandleRequest("server/discover").ID())
 		p = h.next("a")
-		p.Discover("")
+		p.ServeDiscover("")
 		h.speaksModern(p)
 		p.Exit("gone", "")
 		p = h.next("a")
@@ -275,7 +275,7 @@ func TestARevisionIsRefused_F_HTTP_12(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inHouse(t, backends.Options{Backends: plain("a")}, func(t *testing.T, h *house) {
 				p := h.next("a")
-				p.Fail(p.HandleRequest("initialize").ID(), tt.refusal)
+				p.SendError(p.HandleRequest("initialize").ID(), tt.refusal)
 				if tt.want == "" {
 					p.WantNothing()
 					h.speaksClassic(h.next("a"))
@@ -285,16 +285,16 @@ func TestARevisionIsRefused_F_HTTP_12(t *testing.T) {
 				if date, _ := wire.Lookup(m.Part(wire.PartParams), "protocolVersion"); wire.Unquote(date) != tt.want {
 					t.Errorf("offered %s", m.Raw())
 				}
-				p.Reply(m.ID(), `{"protocolVersion":"`+tt.want+`","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}`)
+				p.SendResult(m.ID(), `{"protocolVersion":"`+tt.want+`","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}`)
 				p.HandleNotification("notifications/initialized")
-				p.List(mcptest.Tools("t"))
+				p.ServeToolsList(mcptest.ToolsResult("t"))
 				if s := h.status("a"); s.State != backends.Ready || s.Revision != tt.want {
 					t.Errorf("status %+v", s)
 				}
 				p.Exit("exit 1", "")
 				p = h.next("a")
-				p.Fail(p.HandleRequest("initialize").ID(), tt.refusal)
-				p.Fail(p.HandleRequest("initialize").ID(), tt.refusal) // one more try, not two
+				p.SendError(p.HandleRequest("initialize").ID(), tt.refusal)
+				p.SendError(p.HandleRequest("initialize").ID(), tt.refusal) // one more try, not two
 				p.WantNothing()
 			})
 		})
@@ -304,21 +304,21 @@ func TestARevisionIsRefused_F_HTTP_12(t *testing.T) {
 // VERSION-02: a server that exits when it is asked anything before initialize is started
 // again at once, without the question; so it is from then on, also by the next gateway.
 func TestVERSION02_AServerThatEndsAtTheQuestion(t *testing.T) {
-	o := backends.Options{Backends: unasked(plain("a")...), State: t.TempDir()}
+	o := backends.Options{Backends: unasked(plain("a")...), StateDir: t.TempDir()}
 	inHouse(t, o, func(t *testing.T, h *house) {
 		waits, _ := h.call("a")
 		p := h.next("a")
 		p.HandleRequest("server/discover")
 		p.Exit("exit 1", "")
 		p = h.next("a")
-		p.Greet("")
-		p.Reply(p.HandleRequest("tools/call").ID(), "{}")
+		p.ServeHandshake("")
+		p.SendResult(p.HandleRequest("tools/call").ID(), "{}")
 		waits.ok(t)
-		p.List(mcptest.Tools("t"))
+		p.ServeToolsList(mcptest.ToolsResult("t"))
 		if at := h.dials("a"); len(at) != 2 || at[1] != at[0] {
 			t.Errorf("dialled at %v", at)
 		}
-		if loud := h.log.Loud(); len(loud) > 0 {
+		if loud := h.log.Warnings(); len(loud) > 0 {
 			t.Errorf("logged %q", loud)
 		}
 		if said := h.log.Lines("level=INFO", "era: legacy", "exit 1"); len(said) != 1 {
@@ -333,12 +333,12 @@ func TestVERSION02_AServerThatEndsAtTheQuestion(t *testing.T) {
 		// It is another one now, and says so.
 		p.Exit("exit 3", "")
 		p = h.next("a")
-		p.Fail(p.HandleRequest("initialize").ID(), `{"code":-32022,"message":"no","data":{"supported":["2026-07-28"]}}`)
+		p.SendError(p.HandleRequest("initialize").ID(), `{"code":-32022,"message":"no","data":{"supported":["2026-07-28"]}}`)
 		p = h.next("a")
-		p.Discover("")
+		p.ServeDiscover("")
 		h.speaksModern(p)
 	})
-	if text, _ := os.ReadFile(kept(t, o.State)); strings.Contains(string(text), "era") {
+	if text, _ := os.ReadFile(kept(t, o.StateDir)); strings.Contains(string(text), "era") {
 		t.Errorf("kept %s", text)
 	}
 }
@@ -346,7 +346,7 @@ func TestVERSION02_AServerThatEndsAtTheQuestion(t *testing.T) {
 // A program that does not start does not start, whatever it is asked: its end is no
 // reason to believe anything.
 func TestAProgramThatCannotStart(t *testing.T) {
-	inHouse(t, backends.Options{Backends: unasked(plain("a")...), State: t.TempDir()}, func(t *testing.T, h *house) {
+	inHouse(t, backends.Options{Backends: unasked(plain("a")...), StateDir: t.TempDir()}, func(t *testing.T, h *house) {
 		waits, _ := h.call("a")
 		h.next("a").Exit("exit 127", "sh: npx: not found")
 		h.next("a").Exit("exit 127", "sh: npx: not found")
@@ -357,9 +357,9 @@ func TestAProgramThatCannotStart(t *testing.T) {
 			}
 		}()
 		p := h.next("a") // it is there now, and modern
-		p.Fail(p.HandleRequest("initialize").ID(), `{"code":-32601,"message":"Method not found"}`)
+		p.SendError(p.HandleRequest("initialize").ID(), `{"code":-32601,"message":"Method not found"}`)
 		p = h.next("a")
-		p.Discover("")
+		p.ServeDiscover("")
 		h.speaksModern(p)
 	})
 }
@@ -367,7 +367,7 @@ func TestAProgramThatCannotStart(t *testing.T) {
 // VERSION-03: a server that is silent when it is asked is greeted after 5 s, in the same
 // process, for it may only be slow; and it is not asked again.
 func TestVERSION03_AServerThatIsSilent(t *testing.T) {
-	o := backends.Options{Backends: unasked(plain("a")...), State: t.TempDir()}
+	o := backends.Options{Backends: unasked(plain("a")...), StateDir: t.TempDir()}
 	inHouse(t, o, func(t *testing.T, h *house) {
 		p := h.next("a")
 		p.HandleRequest("server/discover")
@@ -386,7 +386,7 @@ func TestVERSION03_AServerThatIsSilent(t *testing.T) {
 func TestAServerThatIsSlow(t *testing.T) {
 	slow := func(t *testing.T, test func(h *house, p *mcptest.Peer, discover wire.ID)) {
 		t.Helper()
-		o := backends.Options{Backends: unasked(plain("a")...), State: t.TempDir()}
+		o := backends.Options{Backends: unasked(plain("a")...), StateDir: t.TempDir()}
 		o.Backends[0].StartTimeout = 12 * time.Second
 		inHouse(t, o, func(t *testing.T, h *house) {
 			p := h.next("a")
@@ -397,7 +397,7 @@ func TestAServerThatIsSlow(t *testing.T) {
 	}
 	t.Run("and of the session era", func(t *testing.T) {
 		slow(t, func(h *house, p *mcptest.Peer, discover wire.ID) {
-			p.Fail(discover, `{"code":-32601,"message":"no"}`)
+			p.SendError(discover, `{"code":-32601,"message":"no"}`)
 			h.speaksClassic(p)
 			p.Exit("exit 1", "")
 			h.speaksClassic(h.next("a"))
@@ -405,25 +405,25 @@ func TestAServerThatIsSlow(t *testing.T) {
 	})
 	t.Run("and of both", func(t *testing.T) {
 		slow(t, func(h *house, p *mcptest.Peer, discover wire.ID) {
-			p.Reply(discover, mcptest.Discovered)
+			p.SendResult(discover, mcptest.DiscoverResult)
 			h.speaksClassic(p)
 			p.Exit("exit 1", "")
 			p = h.next("a") // it is worth asking
-			p.Discover("")
+			p.ServeDiscover("")
 			h.speaksModern(p)
 		})
 	})
 	t.Run("and of the stateless era", func(t *testing.T) {
 		slow(t, func(h *house, p *mcptest.Peer, discover wire.ID) {
-			p.Reply(discover, mcptest.Discovered)
-			p.Fail(p.HandleRequest("initialize").ID(), `{"code":-32601,"message":"no"}`)
+			p.SendResult(discover, mcptest.DiscoverResult)
+			p.SendError(p.HandleRequest("initialize").ID(), `{"code":-32601,"message":"no"}`)
 			h.speaksModern(p)
 		})
 	})
 	t.Run("and answers in the other order", func(t *testing.T) {
 		slow(t, func(h *house, p *mcptest.Peer, discover wire.ID) {
-			p.Fail(p.HandleRequest("initialize").ID(), `{"code":-32601,"message":"no"}`)
-			p.Reply(discover, mcptest.Discovered)
+			p.SendError(p.HandleRequest("initialize").ID(), `{"code":-32601,"message":"no"}`)
+			p.SendResult(discover, mcptest.DiscoverResult)
 			h.speaksModern(p)
 		})
 	})
@@ -455,40 +455,40 @@ func TestTheEraChangesWithTheProcess(t *testing.T) {
 	for name, one := range map[string]config.Backend{"pipe": plain("a")[0], "HTTP": remote("a")} {
 		t.Run(name, func(t *testing.T) {
 			inHouse(t, backends.Options{Backends: unasked(one)}, func(t *testing.T, h *house) {
-				h.Open("one", []byte(`{"sampling":{}}`), false)
+				h.OpenSession("one", []byte(`{"sampling":{}}`), false)
 				p := h.next("a")
-				p.Discover("")
+				p.ServeDiscover("")
 				h.speaksModern(p)
 				p.Exit("exit 1", "")
 				synctest.Wait()
 				waits := h.callFor("one", "a") // over the line that all share
 
 				p = h.next("a")
-				p.Fail(p.HandleRequest("server/discover").ID(), `{"code":-32601,"message":"no"}`)
+				p.SendError(p.HandleRequest("server/discover").ID(), `{"code":-32601,"message":"no"}`)
 				if one.URL == "" {
-					p.Greet("")
-					p.Reply(p.HandleRequest("tools/call").ID(), `{}`)
-					p.List(mcptest.Tools("t"))
+					p.ServeHandshake("")
+					p.SendResult(p.HandleRequest("tools/call").ID(), `{}`)
+					p.ServeToolsList(mcptest.ToolsResult("t"))
 				} else {
 					shared := h.next("a")
-					shared.Ready("t")
+					shared.ServeStartup("t")
 					own := h.next("a") // which a session needs now
 					if m := own.HandleRequest("initialize"); capabilitiesIn(m) != `{"sampling":{}}` {
 						t.Errorf("told %s", m.Raw())
 					} else {
-						own.Reply(m.ID(), mcptest.Hello)
+						own.SendResult(m.ID(), mcptest.InitializeResult)
 					}
 					own.HandleNotification("notifications/initialized")
-					own.Reply(own.HandleRequest("tools/call").ID(), `{}`)
+					own.SendResult(own.HandleRequest("tools/call").ID(), `{}`)
 					p = shared
 				}
 				waits.ok(t)
 
 				p.Exit("exit 1", "")
 				p = h.next("a") // it is taken for what it was
-				p.Fail(p.HandleRequest("initialize").ID(), `{"code":-32601,"message":"no"}`)
+				p.SendError(p.HandleRequest("initialize").ID(), `{"code":-32601,"message":"no"}`)
 				p = h.next("a")
-				p.Discover("")
+				p.ServeDiscover("")
 				h.speaksModern(p)
 			})
 		})
@@ -499,9 +499,9 @@ func TestTheEraChangesWithTheProcess(t *testing.T) {
 func TestAServerOfNoEra(t *testing.T) {
 	inHouse(t, backends.Options{Backends: unasked(remote("a"))}, func(t *testing.T, h *house) {
 		p := h.next("a")
-		p.Fail(p.HandleRequest("server/discover").ID(), `{"code":-32601,"message":"no"}`)
+		p.SendError(p.HandleRequest("server/discover").ID(), `{"code":-32601,"message":"no"}`)
 		p = h.next("a")
-		p.Fail(p.HandleRequest("initialize").ID(), `{"code":-32601,"message":"no"}`)
+		p.SendError(p.HandleRequest("initialize").ID(), `{"code":-32601,"message":"no"}`)
 		if at := h.dials("a"); len(at) != 2 {
 			t.Errorf("dialled at %v", at)
 		}
@@ -509,7 +509,7 @@ func TestAServerOfNoEra(t *testing.T) {
 			t.Errorf("it failed for %v", err)
 		}
 		p = h.next("a")
-		p.Discover("") // it is asked again, for it is another one perhaps
+		p.ServeDiscover("") // it is asked again, for it is another one perhaps
 		h.speaksModern(p)
 	})
 }
@@ -519,7 +519,7 @@ func TestThePinnedEra(t *testing.T) {
 		t.Run("legacy, "+name, func(t *testing.T) {
 			inHouse(t, backends.Options{Backends: []config.Backend{one}}, func(t *testing.T, h *house) {
 				p := h.next("a")
-				p.Fail(p.HandleRequest("initialize").ID(), `{"code":-32601,"message":"no"}`)
+				p.SendError(p.HandleRequest("initialize").ID(), `{"code":-32601,"message":"no"}`)
 				h.speaksClassic(h.next("a")) // what it says does not change it
 			})
 		})
@@ -527,10 +527,10 @@ func TestThePinnedEra(t *testing.T) {
 			one.Era = "modern"
 			inHouse(t, backends.Options{Backends: []config.Backend{one}}, func(t *testing.T, h *house) {
 				p := h.next("a")
-				p.Fail(p.HandleRequest("server/discover").ID(), `{"code":-32601,"message":"no"}`)
+				p.SendError(p.HandleRequest("server/discover").ID(), `{"code":-32601,"message":"no"}`)
 				h.wantProblem("a", "it does not speak 2026-07-28: remove `era: modern` (no)")
 				p = h.next("a")
-				p.Discover("")
+				p.ServeDiscover("")
 				h.speaksModern(p)
 			})
 		})
@@ -548,7 +548,7 @@ func TestThePinnedEra(t *testing.T) {
 	t.Run("legacy, and it is not", func(t *testing.T) {
 		inHouse(t, backends.Options{Backends: plain("a")}, func(t *testing.T, h *house) {
 			p := h.next("a")
-			p.Fail(p.HandleRequest("initialize").ID(), `{"code":-32601,"message":"no"}`)
+			p.SendError(p.HandleRequest("initialize").ID(), `{"code":-32601,"message":"no"}`)
 			h.wantProblem("a", "it may speak 2026-07-28 alone: remove `era: legacy` (initialize: no)")
 			h.speaksClassic(h.next("a"))
 		})

@@ -18,16 +18,16 @@ import (
 func TestErasCallsAndCancellationsRace(t *testing.T) {
 	for round := range 80 {
 		o := backends.Options{Backends: unasked(remote("a"))}
-		if o.Solo = round%4 >= 2; o.Solo {
+		if o.SingleClient = round%4 >= 2; o.SingleClient {
 			o.Backends = unasked(plain("a")...)
 		}
 		inHouse(t, o, func(t *testing.T, h *house) {
-			h.Open("one", []byte(canSample), false)
+			h.OpenSession("one", []byte(canSample), false)
 			go func() {
 				time.Sleep(250 * time.Millisecond)
-				h.Open("two", []byte(canElicit), true)
+				h.OpenSession("two", []byte(canElicit), true)
 				time.Sleep(time.Second)
-				h.Close("two")
+				h.CloseSession("two")
 			}()
 			var all [30]*caller
 			for i := range all {
@@ -92,7 +92,7 @@ func (h *house) play(stop chan struct{}, round int) {
 			peers = nil
 		}
 		for _, p := range peers {
-			for _, line := range p.Taken() {
+			for _, line := range p.TakeAll() {
 				m, _ := wire.Parse([]byte(line))
 				if m.Kind() != wire.Request {
 					continue
@@ -101,26 +101,26 @@ func (h *house) play(stop chan struct{}, round int) {
 				case "server/discover", "initialize":
 					switch {
 					case modern != (m.Method() == "server/discover"):
-						p.Fail(m.ID(), `{"code":-32601,"message":"no"}`)
+						p.SendError(m.ID(), `{"code":-32601,"message":"no"}`)
 					case modern:
-						p.Reply(m.ID(), discovered(tells))
+						p.SendResult(m.ID(), discovered(tells))
 					default:
-						p.Reply(m.ID(), logger)
+						p.SendResult(m.ID(), logger)
 					}
 				case "subscriptions/listen":
 					if refused++; refused%2 == 0 {
-						p.Fail(m.ID(), `{"code":-32603,"message":"no"}`)
+						p.SendError(m.ID(), `{"code":-32603,"message":"no"}`)
 					} else {
 						p.Sendf(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{}}`)
 					}
 				case "tools/call":
 					if refused++; modern && refused%2 == 0 {
-						p.Fail(m.ID(), `{"code":-32020,"message":"no"}`)
+						p.SendError(m.ID(), `{"code":-32020,"message":"no"}`)
 					} else {
-						p.Reply(m.ID(), "{}")
+						p.SendResult(m.ID(), "{}")
 					}
 				default:
-					p.Reply(m.ID(), `{"tools":[],"resources":[],"resourceTemplates":[]}`)
+					p.SendResult(m.ID(), `{"tools":[],"resources":[],"resourceTemplates":[]}`)
 				}
 			}
 		}

@@ -26,7 +26,7 @@ func (l *line) run(ctx context.Context) {
 		needed = ctx.Err() == nil && !errors.Is(err, errIdle)
 		switch {
 		case !needed:
-		case l.b.set.Once:
+		case l.b.set.NoRestart:
 			l.down(err)
 			<-ctx.Done()
 			return
@@ -42,7 +42,7 @@ func (l *line) run(ctx context.Context) {
 // isKnown reports whether the backend need not be started to be listed.
 func (b *Backend) isKnown() bool {
 	_, answered := b.offer()
-	return b.cfg.Lazy && answered && !b.set.Once && !b.set.Anew
+	return b.cfg.Lazy && answered && !b.set.NoRestart && !b.set.IgnoreCache
 }
 
 // need has the shared line come up if it is stopped until something is wanted of it.
@@ -56,7 +56,7 @@ func (l *line) need() {
 // what it lists may be another thing by now than what is known of it.
 func (b *Backend) wakeUnlisted() {
 	b.mu.Lock()
-	listed := b.status.Answered
+	listed := b.status.Settled
 	b.mu.Unlock()
 	if !listed {
 		b.shared.need()

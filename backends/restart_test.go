@@ -25,19 +25,19 @@ func TestStartTimeout(t *testing.T) {
 		c.want(t, "")
 		time.Sleep(time.Millisecond)
 		c.want(t, "it did not start: it was not ready within 10s (start_timeout)")
-		if !first.Over() {
+		if !first.Disconnected() {
 			t.Error("it was not ended")
 		}
 		first.HandleRequest("initialize")
 		first.WantNothing() // "The initialize request MUST NOT be cancelled by clients"
 		c, _ = h.call("a")
 		c.want(t, "it is not running: it was not ready within 10s (start_timeout); next try in 1s")
-		h.next("a").Ready("t")
+		h.next("a").ServeStartup("t")
 		h.wantNames("t")
 
 		time.Sleep(time.Hour) // start_timeout: 0 is none
 		unbound.want(t, "")
-		slow.Greet("")
+		slow.ServeHandshake("")
 		slow.HandleRequest("tools/call")
 	})
 }
@@ -71,7 +71,7 @@ func TestThePausesBeginAnew(t *testing.T) {
 			h.next("a").Exit("exit 1", "")
 		}
 		a := h.next("a")
-		a.Ready("t")
+		a.ServeStartup("t")
 		time.Sleep(31 * time.Second)
 		a.Exit("exit 1", "")
 		died := time.Now()
@@ -85,8 +85,8 @@ func TestThePausesBeginAnew(t *testing.T) {
 func TestPROC06_DeathFailsCallsInFlightAndOthersWait(t *testing.T) {
 	inHouse(t, backends.Options{Backends: plain("a", "b")}, func(t *testing.T, h *house) {
 		a, b := h.next("a"), h.next("b")
-		a.Ready("t")
-		b.Ready("u")
+		a.ServeStartup("t")
+		b.ServeStartup("u")
 		one, _ := h.call("a")
 		two, _ := h.call("a")
 		other, _ := h.call("b")
@@ -104,11 +104,11 @@ func TestPROC06_DeathFailsCallsInFlightAndOthersWait(t *testing.T) {
 		}
 		h.wantNames("t", "u") // PROC-08: tools stay listed
 		again := h.next("a")
-		again.Greet("")
+		again.ServeHandshake("")
 		m := again.HandleRequest("tools/call")
-		again.Reply(m.ID(), "{}")
+		again.SendResult(m.ID(), "{}")
 		waits.want(t, result("2", "{}"))
-		again.List(mcptest.Tools("t"))
+		again.ServeToolsList(mcptest.ToolsResult("t"))
 		again.WantNothing() // the call that was taken back is not sent, and none is sent twice
 	})
 }
@@ -122,7 +122,7 @@ func TestCallsAfterAFailedStartFailAtOnceWithTheReason(t *testing.T) {
 		c, _ := h.call("a")
 		c.want(t, "it is not running: exit 127; its last words: sh: npx: not found; next try in 1s")
 		if lines := h.log.Lines("level=WARN", "exit 127; its last words: sh: npx: not found"); len(lines) != 1 {
-			t.Errorf("logged %q", h.log.Loud())
+			t.Errorf("logged %q", h.log.Warnings())
 		}
 		if !h.View().Complete || !h.View().Settled {
 			t.Error("who has failed is still waited for")
@@ -136,7 +136,7 @@ func TestFRAME08_ABackendThatReadsNothing(t *testing.T) {
 	o.Backends[0].CallTimeout = time.Second
 	inHouse(t, o, func(t *testing.T, h *house) {
 		a := h.next("a")
-		a.Ready("t")
+		a.ServeStartup("t")
 		began := time.Now()
 		c, _ := h.call("a")
 		time.Sleep(time.Second)
@@ -152,19 +152,19 @@ func TestFRAME08_ABackendThatReadsNothing(t *testing.T) {
 func TestDeathWhileListing(t *testing.T) {
 	inHouse(t, backends.Options{Backends: plain("a")}, func(t *testing.T, h *house) {
 		a := h.next("a")
-		a.Greet("")
+		a.ServeHandshake("")
 		a.HandleRequest("tools/list")
 		a.Exit("exit 1", "")
 		synctest.Wait()
 		c, _ := h.call("a")
 		c.want(t, "")
-		if loud := h.log.Loud(); len(loud) != 1 || !strings.Contains(loud[0], "backend ended") {
+		if loud := h.log.Warnings(); len(loud) != 1 || !strings.Contains(loud[0], "backend ended") {
 			t.Errorf("logged %q", loud)
 		}
 		if !h.View().Complete {
 			t.Error("it is still waited for")
 		}
-		h.next("a").Greet("")
+		h.next("a").ServeHandshake("")
 	})
 }
 
@@ -174,13 +174,13 @@ func TestDeathRightAfterTheHandshake(t *testing.T) {
 		inHouse(t, backends.Options{Backends: plain("a")}, func(t *testing.T, h *house) {
 			a := h.next("a")
 			m := a.HandleRequest("initialize")
-			a.Reply(m.ID(), mcptest.Hello)
+			a.SendResult(m.ID(), mcptest.InitializeResult)
 			a.Exit("exit 1", "")
 			synctest.Wait()
-			if loud := h.log.Loud(); len(loud) != 1 || !strings.Contains(loud[0], `backend=a err="exit 1"`) {
+			if loud := h.log.Warnings(); len(loud) != 1 || !strings.Contains(loud[0], `backend=a err="exit 1"`) {
 				t.Fatalf("logged %q", loud)
 			}
-			h.next("a").Ready("t")
+			h.next("a").ServeStartup("t")
 			h.wantNames("t")
 		})
 	}
@@ -208,15 +208,15 @@ func TestCallsRestartsAndCancellationsRace(t *testing.T) {
 				a.Exit("exit 1", "") // it does not start
 				a = h.next("a")
 			}
-			a.Greet("")
+			a.ServeHandshake("")
 			time.Sleep(time.Duration(round%4) * 50 * time.Millisecond)
 			a.Exit("exit 2", "")
 			a = h.next("a")
-			a.Greet("")
+			a.ServeHandshake("")
 			time.Sleep(time.Second)
-			for _, line := range a.Taken() {
+			for _, line := range a.TakeAll() {
 				if m, _ := wire.Parse([]byte(line)); m.Kind() == wire.Request {
-					a.Reply(m.ID(), `{"tools":[]}`)
+					a.SendResult(m.ID(), `{"tools":[]}`)
 				}
 			}
 			synctest.Wait()
@@ -238,7 +238,7 @@ func TestAFailureIsLoggedOnce(t *testing.T) {
 			h.next("a").Exit("exit 2", "")
 		}
 		time.Sleep(time.Second)
-		if loud := h.log.Loud(); len(loud) != 3 || !strings.Contains(loud[0], "exit 1") || !strings.Contains(loud[1], "exit 2") ||
+		if loud := h.log.Warnings(); len(loud) != 3 || !strings.Contains(loud[0], "exit 1") || !strings.Contains(loud[1], "exit 2") ||
 			!strings.Contains(loud[2], "fails again and again") {
 			t.Errorf("logged %q", loud)
 		}

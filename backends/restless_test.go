@@ -37,9 +37,9 @@ func TestPARTIAL06_AListThatNeverSettlesIsAskedForNowAndThen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var lists atomic.Int64
 		s := New(Options{
-			Backends: []config.Backend{{Name: "r", Embedded: "demo", Enabled: true}},
-			Limit:    1 << 20,
-			Log:      slog.New(slog.DiscardHandler),
+			Backends:   []config.Backend{{Name: "r", Embedded: "demo", Enabled: true}},
+			MaxMessage: 1 << 20,
+			Log:        slog.New(slog.DiscardHandler),
 			Dial: func(config.Backend) (transport.Conn, error) {
 				ours, theirs := transport.Pipe()
 				r := &restless{lists: &lists}

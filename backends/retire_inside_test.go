@@ -15,7 +15,7 @@ import (
 func TestApply_NothingIsLeftOfRetiredOnes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		one := config.Backend{Name: "a", Embedded: "demo", Enabled: true}
-		s := New(Options{Backends: []config.Backend{one}, Limit: 1 << 20, Log: slog.New(slog.DiscardHandler)})
+		s := New(Options{Backends: []config.Backend{one}, MaxMessage: 1 << 20, Log: slog.New(slog.DiscardHandler)})
 		ctx, cancel := context.WithCancel(t.Context())
 		apply := func(all ...config.Backend) {
 			t.Helper()

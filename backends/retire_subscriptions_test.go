@@ -16,7 +16,7 @@ import (
 func TestApply_SubscriptionsAreListenedToAtTheNewOne(t *testing.T) {
 	all := modern(remote("a"))
 	inHouse(t, backends.Options{Backends: all}, func(t *testing.T, h *house) {
-		h.Open("one", nil, false)
+		h.OpenSession("one", nil, false)
 		a := h.listens(t)
 		a.heard(nil)
 		a.lists("t")
@@ -30,7 +30,7 @@ func TestApply_SubscriptionsAreListenedToAtTheNewOne(t *testing.T) {
 		next.heard(nil)
 		next.lists("new")
 		<-done
-		if !a.Over() {
+		if !a.Disconnected() {
 			t.Error("the old one goes on")
 		}
 		id := next.listened([]string{"x:y"})
@@ -44,11 +44,11 @@ func TestApply_SubscriptionsAreListenedToAtTheNewOne(t *testing.T) {
 func (b *listener) await(method string) wire.Message {
 	b.t.Helper()
 	for {
-		m := b.Message()
+		m := b.NextMessage()
 		if m.Method() == method {
 			return m
 		}
-		b.Reply(m.ID(), `{"tools":[],"resources":[],"resourceTemplates":[]}`)
+		b.SendResult(m.ID(), `{"tools":[],"resources":[],"resourceTemplates":[]}`)
 	}
 }
 
@@ -57,7 +57,7 @@ func (b *listener) quits() {
 	b.t.Helper()
 	m := b.HandleNotification("notifications/cancelled")
 	id, _ := wire.Lookup(m.Part(wire.PartParams), "requestId")
-	b.Reply(wire.ID(id), `{"resultType":"complete"}`)
+	b.SendResult(wire.ID(id), `{"resultType":"complete"}`)
 }
 
 // Subscriptions go with their sessions to the new backend, which is told of them; the sessions
@@ -66,20 +66,20 @@ func TestApply_SubscriptionsGoToTheNewOne(t *testing.T) {
 	all := plain("a")
 	inHouse(t, backends.Options{Backends: all}, func(t *testing.T, h *house) {
 		a := h.next("a")
-		a.Greet(logger)
+		a.ServeHandshake(logger)
 		h.lists(a)
-		h.Open("one", nil, false)
-		h.Open("two", nil, false)
+		h.OpenSession("one", nil, false)
+		h.OpenSession("two", nil, false)
 		for _, session := range []string{"one", "two"} {
 			sub := h.subscribe(session, "a", "x:y", true)
-			a.Reply(a.HandleRequest("resources/subscribe").ID(), "{}")
+			a.SendResult(a.HandleRequest("resources/subscribe").ID(), "{}")
 			sub.ok(t)
 		}
 		late := h.subscribe("two", "a", "x:late", true)
 		asked := a.HandleRequest("resources/subscribe")
 		done := h.apply(change(edited(all[0], "new")))
 		next := h.next("a")
-		next.Greet(logger)
+		next.ServeHandshake(logger)
 		h.lists(next)
 		<-done
 		for range 2 { // one for each session that comes: it does no harm
@@ -87,20 +87,20 @@ func TestApply_SubscriptionsGoToTheNewOne(t *testing.T) {
 			if subjectOf(m) != "x:y" {
 				t.Errorf("told %s", m.Raw())
 			}
-			next.Reply(m.ID(), "{}")
+			next.SendResult(m.ID(), "{}")
 		}
 		synctest.Wait()
 		h.ear.wantAll(t, "one told by a: notifications/resources/updated", "two told by a: notifications/resources/updated")
 
-		a.Reply(asked.ID(), "{}") // it counts although it was agreed to by the old one
+		a.SendResult(asked.ID(), "{}") // it counts although it was agreed to by the old one
 		late.ok(t)
 		m := next.HandleRequest("resources/subscribe")
 		if subjectOf(m) != "x:late" {
 			t.Errorf("told %s", m.Raw())
 		}
-		next.Reply(m.ID(), "{}")
+		next.SendResult(m.ID(), "{}")
 		h.ear.want(t, "two told by a: notifications/resources/updated")
-		if !a.Over() {
+		if !a.Disconnected() {
 			t.Error("the old one goes on")
 		}
 
@@ -108,7 +108,7 @@ func TestApply_SubscriptionsGoToTheNewOne(t *testing.T) {
 		h.ear.want(t, "one told by a: notifications/resources/updated", "two told by a: notifications/resources/updated")
 		h.subscribe("one", "a", "x:y", false).ok(t)
 		off := h.subscribe("two", "a", "x:y", false)
-		next.Reply(next.HandleRequest("resources/unsubscribe").ID(), "{}")
+		next.SendResult(next.HandleRequest("resources/unsubscribe").ID(), "{}")
 		off.ok(t)
 	})
 }
@@ -134,24 +134,24 @@ func TestApply_SubscriptionsOverOwnConnections(t *testing.T) {
 	all := []config.Backend{remote("a")}
 	inHouse(t, backends.Options{Backends: all}, func(t *testing.T, h *house) {
 		shared := h.next("a")
-		shared.Greet(logger)
+		shared.ServeHandshake(logger)
 		h.lists(shared)
-		h.Open("one", nil, false)
+		h.OpenSession("one", nil, false)
 		sub := h.subscribe("one", "a", "x:y", true)
 		p := h.next("a")
-		p.Greet(logger)
-		p.Reply(p.HandleRequest("resources/subscribe").ID(), "{}")
+		p.ServeHandshake(logger)
+		p.SendResult(p.HandleRequest("resources/subscribe").ID(), "{}")
 		sub.ok(t)
 		done := h.apply(change(edited(all[0], "new")))
 		next := h.next("a")
-		next.Greet(logger)
+		next.ServeHandshake(logger)
 		h.lists(next)
 		<-done
 		q := h.next("a") // it is opened for the subscription's sake
-		q.Greet(logger)
-		q.Reply(q.HandleRequest("resources/subscribe").ID(), "{}")
+		q.ServeHandshake(logger)
+		q.SendResult(q.HandleRequest("resources/subscribe").ID(), "{}")
 		h.ear.want(t, "one told by a: notifications/resources/updated")
-		if !p.Over() || !shared.Over() {
+		if !p.Disconnected() || !shared.Disconnected() {
 			t.Error("the old ones go on")
 		}
 	})
@@ -163,17 +163,17 @@ func TestApply_SubscriptionsWaitForANewOneThatIsSlow(t *testing.T) {
 	all := plain("a")
 	inHouse(t, backends.Options{Backends: all}, func(t *testing.T, h *house) {
 		a := h.next("a")
-		a.Greet(logger)
+		a.ServeHandshake(logger)
 		h.lists(a)
-		h.Open("one", nil, false)
+		h.OpenSession("one", nil, false)
 		sub := h.subscribe("one", "a", "x:y", true)
-		a.Reply(a.HandleRequest("resources/subscribe").ID(), "{}")
+		a.SendResult(a.HandleRequest("resources/subscribe").ID(), "{}")
 		sub.ok(t)
 		done := h.apply(change(broken(all[0])))
 		next := h.next("a")
 		<-done
-		next.Greet(logger)
-		next.Reply(next.HandleRequest("resources/subscribe").ID(), "{}")
+		next.ServeHandshake(logger)
+		next.SendResult(next.HandleRequest("resources/subscribe").ID(), "{}")
 		h.lists(next)
 		h.ear.want(t, "one told by a: notifications/resources/updated")
 		next.WantNothing()
@@ -186,28 +186,28 @@ func TestApply_SubscriptionsComeInTheMiddleOfAStart(t *testing.T) {
 	all := plain("a")
 	inHouse(t, backends.Options{Backends: all}, func(t *testing.T, h *house) {
 		a := h.next("a")
-		a.Greet(logger)
+		a.ServeHandshake(logger)
 		h.lists(a)
-		h.Open("one", nil, false)
+		h.OpenSession("one", nil, false)
 		h.SetLevel("one", "error", func() {})
-		a.Reply(a.HandleRequest("logging/setLevel").ID(), "{}")
+		a.SendResult(a.HandleRequest("logging/setLevel").ID(), "{}")
 		sub := h.subscribe("one", "a", "x:y", true)
-		a.Reply(a.HandleRequest("resources/subscribe").ID(), "{}")
+		a.SendResult(a.HandleRequest("resources/subscribe").ID(), "{}")
 		sub.ok(t)
 		done := h.apply(change(edited(all[0], "new")))
 		next := h.next("a")
 		time.Sleep(28 * time.Second)
-		next.Greet(logger)
+		next.ServeHandshake(logger)
 		level := next.HandleRequest("logging/setLevel")
 		<-done
 		next.WantNothing()
-		next.Reply(level.ID(), "{}")
-		m := next.Message()
+		next.SendResult(level.ID(), "{}")
+		m := next.NextMessage()
 		for m.Method() != "resources/subscribe" {
-			m = next.Message()
+			m = next.NextMessage()
 		}
 		h.ear.want(t)
-		next.Reply(m.ID(), "{}")
+		next.SendResult(m.ID(), "{}")
 		h.ear.want(t, "one told by a: notifications/resources/updated")
 	})
 }
@@ -216,23 +216,23 @@ func TestApply_LevelsAreToldToTheNewOne(t *testing.T) {
 	all := plain("a")
 	inHouse(t, backends.Options{Backends: all}, func(t *testing.T, h *house) {
 		a := h.next("a")
-		a.Greet(logger)
+		a.ServeHandshake(logger)
 		h.lists(a)
-		h.Open("one", nil, false)
+		h.OpenSession("one", nil, false)
 		h.SetLevel("one", "error", func() {})
-		a.Reply(a.HandleRequest("logging/setLevel").ID(), "{}")
+		a.SendResult(a.HandleRequest("logging/setLevel").ID(), "{}")
 		done := h.apply(change(edited(all[0], "new")))
 		next := h.next("a")
-		next.Greet(logger)
+		next.ServeHandshake(logger)
 		told := next.HandleRequest("logging/setLevel")
-		next.Reply(told.ID(), "{}")
+		next.SendResult(told.ID(), "{}")
 		next.HandleRequest("tools/list") // and while the change waits for that
 		h.SetLevel("one", "info", func() {})
 		a.HandleRequest("logging/setLevel")
 		<-done
-		m := next.Message()
+		m := next.NextMessage()
 		for m.Method() != "logging/setLevel" {
-			m = next.Message()
+			m = next.NextMessage()
 		}
 		if level, _ := wire.Lookup(m.Part(wire.PartParams), "level"); wire.Unquote(level) != "info" {
 			t.Errorf("told %s", m.Raw())

@@ -21,7 +21,7 @@ func (h *house) replace(c config.Backend, others ...config.Backend) *mcptest.Pee
 	h.t.Helper()
 	done := h.apply(change(append([]config.Backend{c}, others...)...))
 	p := h.next(c.Name)
-	p.Ready("new")
+	p.ServeStartup("new")
 	<-done
 	return p
 }
@@ -45,9 +45,9 @@ func TestCONFIG_09_ACallInFlightEndsOnTheOldDefinition(t *testing.T) {
 	all := plain("a", "b")
 	inHouse(t, backends.Options{Backends: all}, func(t *testing.T, h *house) {
 		a, b := h.next("a"), h.next("b")
-		a.Ready("t")
-		b.Ready("u")
-		h.Open("one", nil, false)
+		a.ServeStartup("t")
+		b.ServeStartup("u")
+		h.OpenSession("one", nil, false)
 		long := &hearer{}
 		h.Send("a", wire.NewRequest("7", "tools/call", []byte(`{"name":"t","_meta":{"progressToken":"mine"}}`)),
 			&peer.Call{Handler: long, SessionID: "one", Token: `"mine"`})
@@ -57,7 +57,7 @@ func TestCONFIG_09_ACallInFlightEndsOnTheOldDefinition(t *testing.T) {
 		h.wantNames("new", "u")
 
 		time.Sleep(5 * time.Second)
-		if a.Over() {
+		if a.Disconnected() {
 			t.Fatal("the old one ended while it was at a call")
 		}
 		a.Sendf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":1}}`, call.Token())
@@ -68,27 +68,27 @@ func TestCONFIG_09_ACallInFlightEndsOnTheOldDefinition(t *testing.T) {
 		long.want(t, "")
 
 		since := h.callFor("one", "a") // what is sent now goes to the new one
-		next.Reply(next.HandleRequest("tools/call").ID(), "{}")
+		next.SendResult(next.HandleRequest("tools/call").ID(), "{}")
 		since.ok(t)
 		a.WantNothing()
 
-		a.Reply(call.ID(), `{"content":[]}`)
+		a.SendResult(call.ID(), `{"content":[]}`)
 		long.ok(t)
 		if !slices.Equal(long.progress, []string{`{"progressToken":"mine","progress":1}`}) {
 			t.Errorf("progress %q", long.progress)
 		}
-		if !a.Over() {
+		if !a.Disconnected() {
 			t.Error("the old one goes on")
 		}
-		b.Reply(b.HandleRequest("tools/call").ID(), "{}")
+		b.SendResult(b.HandleRequest("tools/call").ID(), "{}")
 		other.ok(t)
-		if n := len(h.dials("b")); n != 1 || b.Over() {
+		if n := len(h.dials("b")); n != 1 || b.Disconnected() {
 			t.Errorf("b was started %d times", n)
 		}
 		if n := len(h.dials("a")); n != 2 {
 			t.Errorf("a was started %d times", n)
 		}
-		if loud := h.log.Loud(); len(loud) > 0 {
+		if loud := h.log.Warnings(); len(loud) > 0 {
 			t.Errorf("logged %q", loud)
 		}
 	})
@@ -99,32 +99,32 @@ func TestApply_CallsOverOwnConnectionsEndThere(t *testing.T) {
 	all := []config.Backend{remote("a"), plain("b")[0]}
 	inHouse(t, backends.Options{Backends: all}, func(t *testing.T, h *house) {
 		shared := h.next("a")
-		shared.Ready("t")
-		h.next("b").Ready("u")
-		h.Open("one", nil, false)
-		h.Open("two", nil, false)
+		shared.ServeStartup("t")
+		h.next("b").ServeStartup("u")
+		h.OpenSession("one", nil, false)
+		h.OpenSession("two", nil, false)
 		one := h.callFor("one", "a")
 		p := h.next("a")
-		p.Greet("")
+		p.ServeHandshake("")
 		two := h.callFor("two", "a")
 		q := h.next("a")
-		q.Greet("")
+		q.ServeHandshake("")
 		first, second := p.HandleRequest("tools/call"), q.HandleRequest("tools/call")
 		<-h.apply(change(all[1]))
-		if !shared.Over() || p.Over() || q.Over() {
+		if !shared.Disconnected() || p.Disconnected() || q.Disconnected() {
 			t.Error("the wrong connections ended")
 		}
 		p.Send(`{"jsonrpc":"2.0","id":"q","method":"roots/list"}`)
 		h.ear.want(t, "one asked by a: roots/list")
-		p.Reply(first.ID(), "{}")
+		p.SendResult(first.ID(), "{}")
 		one.ok(t)
-		if !p.Over() || q.Over() {
+		if !p.Disconnected() || q.Disconnected() {
 			t.Error("the wrong connection ended")
 		}
 		h.callFor("one", "a").want(t, removed)
-		q.Reply(second.ID(), "{}")
+		q.SendResult(second.ID(), "{}")
 		two.ok(t)
-		if !q.Over() {
+		if !q.Disconnected() {
 			t.Error("it goes on")
 		}
 	})
@@ -134,15 +134,15 @@ func TestApply_CallsOverOwnConnectionsEndThere(t *testing.T) {
 func TestApply_OwnConnectionsAreMadeAnewWhenTheyAreNeeded(t *testing.T) {
 	all := []config.Backend{remote("a")}
 	inHouse(t, backends.Options{Backends: all}, func(t *testing.T, h *house) {
-		h.next("a").Ready("t")
-		h.Open("one", nil, false)
+		h.next("a").ServeStartup("t")
+		h.OpenSession("one", nil, false)
 		c := h.callFor("one", "a")
 		p := h.next("a")
-		p.Greet("")
-		p.Reply(p.HandleRequest("tools/call").ID(), "{}")
+		p.ServeHandshake("")
+		p.SendResult(p.HandleRequest("tools/call").ID(), "{}")
 		c.ok(t)
 		h.replace(edited(all[0], "new"))
-		if !p.Over() {
+		if !p.Disconnected() {
 			t.Error("it goes on")
 		}
 		if n := len(h.dials("a")); n != 3 {
@@ -150,8 +150,8 @@ func TestApply_OwnConnectionsAreMadeAnewWhenTheyAreNeeded(t *testing.T) {
 		}
 		c = h.callFor("one", "a")
 		q := h.next("a")
-		q.Greet("")
-		q.Reply(q.HandleRequest("tools/call").ID(), "{}")
+		q.ServeHandshake("")
+		q.SendResult(q.HandleRequest("tools/call").ID(), "{}")
 		c.ok(t)
 	})
 }
@@ -166,7 +166,7 @@ func TestApply_WhatWaitsGoesToTheNewOne(t *testing.T) {
 			}
 			inHouse(t, backends.Options{Backends: []config.Backend{c, plain("b")[0]}}, func(t *testing.T, h *house) {
 				old := h.next("a")
-				h.Open("one", nil, false)
+				h.OpenSession("one", nil, false)
 				waits := h.callFor("one", "a")
 				if kind == "own" {
 					old = h.next("a")
@@ -175,22 +175,22 @@ func TestApply_WhatWaitsGoesToTheNewOne(t *testing.T) {
 				old.HandleRequest("initialize") // and that is all
 				done := h.apply(change(edited(c, "new"), plain("b")[0]))
 				next := h.next("a")
-				next.Ready("new")
+				next.ServeStartup("new")
 				<-done
 				if kind == "own" {
 					next = h.next("a")
-					next.Greet("")
+					next.ServeHandshake("")
 				}
-				next.Reply(next.HandleRequest("tools/call").ID(), "{}")
+				next.SendResult(next.HandleRequest("tools/call").ID(), "{}")
 				waits.ok(t)
 				old.WantNothing()
-				if !old.Over() {
+				if !old.Disconnected() {
 					t.Error("the old one goes on")
 				}
 			})
 			inHouse(t, backends.Options{Backends: []config.Backend{c}}, func(t *testing.T, h *house) {
 				h.next("a")
-				h.Open("one", nil, false)
+				h.OpenSession("one", nil, false)
 				waits := h.callFor("one", "a")
 				<-h.apply(change(plain("b")[0]))
 				waits.want(t, removed)
@@ -205,7 +205,7 @@ func TestApply_WhatWaitsForAPlaceGoesToTheNewOne(t *testing.T) {
 	all[0].MaxInFlight, all[0].QueueWait = 1, time.Hour
 	inHouse(t, backends.Options{Backends: all}, func(t *testing.T, h *house) {
 		a := h.next("a")
-		a.Ready("t")
+		a.ServeStartup("t")
 		one, _ := h.call("a")
 		call := a.HandleRequest("tools/call")
 		two, _ := h.call("a")
@@ -213,13 +213,13 @@ func TestApply_WhatWaitsForAPlaceGoesToTheNewOne(t *testing.T) {
 		next := h.replace(edited(all[0], "new"))
 		second := next.HandleRequest("tools/call")
 		next.WantNothing() // it has one place, too
-		next.Reply(second.ID(), "{}")
+		next.SendResult(second.ID(), "{}")
 		two.ok(t)
-		next.Reply(next.HandleRequest("tools/call").ID(), "{}")
+		next.SendResult(next.HandleRequest("tools/call").ID(), "{}")
 		three.ok(t)
-		a.Reply(call.ID(), "{}")
+		a.SendResult(call.ID(), "{}")
 		one.ok(t)
-		if !a.Over() {
+		if !a.Disconnected() {
 			t.Error("the old one goes on")
 		}
 	})
@@ -238,7 +238,7 @@ func TestApply_PlacesAreOfTheNewOne(t *testing.T) {
 		for _, c := range []*caller{one, two, three} {
 			call := next.HandleRequest("tools/call")
 			next.WantNothing()
-			next.Reply(call.ID(), "{}")
+			next.SendResult(call.ID(), "{}")
 			c.ok(t)
 		}
 	})
@@ -248,25 +248,25 @@ func TestApply_WhatIsSparedGoesToTheNewOne(t *testing.T) {
 	all := modern(plain("a")...)
 	inHouse(t, backends.Options{Backends: all}, func(t *testing.T, h *house) {
 		a := h.next("a")
-		a.Discover("")
-		a.List(mcptest.Tools("t"))
+		a.ServeDiscover("")
+		a.ServeToolsList(mcptest.ToolsResult("t"))
 		waits, _ := h.call("a")
 		late, _ := h.call("a")
 		first, second := a.HandleRequest("tools/call"), a.HandleRequest("tools/call")
-		a.Fail(first.ID(), `{"code":-32020,"message":"no"}`)
+		a.SendError(first.ID(), `{"code":-32020,"message":"no"}`)
 		a.HandleRequest("tools/list") // which is not answered
 		waits.want(t, "")
 		done := h.apply(change(edited(all[0], "new")))
 		next := h.next("a")
-		next.Discover("")
-		next.List(mcptest.Tools("new"))
+		next.ServeDiscover("")
+		next.ServeToolsList(mcptest.ToolsResult("new"))
 		<-done
-		next.Reply(next.HandleRequest("tools/call").ID(), `{"resultType":"complete"}`)
+		next.SendResult(next.HandleRequest("tools/call").ID(), `{"resultType":"complete"}`)
 		waits.ok(t)
-		a.Fail(second.ID(), `{"code":-32020,"message":"no"}`) // one that is refused now goes there, too
-		next.Reply(next.HandleRequest("tools/call").ID(), `{"resultType":"complete"}`)
+		a.SendError(second.ID(), `{"code":-32020,"message":"no"}`) // one that is refused now goes there, too
+		next.SendResult(next.HandleRequest("tools/call").ID(), `{"resultType":"complete"}`)
 		late.ok(t)
-		if !a.Over() {
+		if !a.Disconnected() {
 			t.Error("the old one goes on")
 		}
 	})
@@ -276,7 +276,7 @@ func TestApply_WhatIsSparedGoesToTheNewOne(t *testing.T) {
 func TestApply_AServerOfTheStatelessEra(t *testing.T) {
 	all := modern(plain("a")...)
 	inHouse(t, backends.Options{Backends: all}, func(t *testing.T, h *house) {
-		h.Open("one", nil, false)
+		h.OpenSession("one", nil, false)
 		a := h.listens(t)
 		a.heard(nil)
 		a.lists("t")
@@ -295,12 +295,12 @@ func TestApply_AServerOfTheStatelessEra(t *testing.T) {
 		next.quits() // the subscription comes with the session
 		next.heard([]string{"x:y"})
 		h.ear.want(t, "one told by a: notifications/resources/updated")
-		if a.Over() {
+		if a.Disconnected() {
 			t.Error("the old one ended while it was at a call")
 		}
-		a.Reply(call.ID(), `{"resultType":"complete"}`)
+		a.SendResult(call.ID(), `{"resultType":"complete"}`)
 		c.ok(t)
-		if !a.Over() {
+		if !a.Disconnected() {
 			t.Error("the old one goes on")
 		}
 	})
@@ -311,7 +311,7 @@ func TestApply_ARetiredOneIsNotStartedAgain(t *testing.T) {
 	all := plain("a")
 	inHouse(t, backends.Options{Backends: all}, func(t *testing.T, h *house) {
 		a := h.next("a")
-		a.Ready("t")
+		a.ServeStartup("t")
 		c, _ := h.call("a")
 		a.HandleRequest("tools/call")
 		h.replace(edited(all[0], "new"))
@@ -328,7 +328,7 @@ func TestApply_ARetiredOneIsNotStartedAgain(t *testing.T) {
 func TestApply_ARestartLoopEnds(t *testing.T) {
 	all := plain("a", "b")
 	inBrokenHouse(t, startErrors{"a": errors.New("no such file")}, backends.Options{Backends: all}, func(t *testing.T, h *house) {
-		h.next("b").Ready("u")
+		h.next("b").ServeStartup("u")
 		time.Sleep(time.Second)
 		n := len(h.dials("a"))
 		<-h.apply(change(all[1]))
@@ -344,7 +344,7 @@ func TestApply_RetiredBackendsAreBounded(t *testing.T) {
 	all := plain("a")
 	inHouse(t, backends.Options{Backends: all}, func(t *testing.T, h *house) {
 		a := h.next("a")
-		a.Ready("t")
+		a.ServeStartup("t")
 		var calls []*caller
 		var generations []*mcptest.Peer
 		for i := range 6 {
@@ -359,7 +359,7 @@ func TestApply_RetiredBackendsAreBounded(t *testing.T) {
 				want = "the configuration was changed too often while it was at the call"
 			}
 			c.want(t, want)
-			if generations[i].Over() != (i < 2) {
+			if generations[i].Disconnected() != (i < 2) {
 				t.Errorf("generation %d has ended: %v", i, i >= 2)
 			}
 		}
@@ -371,14 +371,14 @@ func TestApply_TheEndOfTheGatewayEndsRetiredOnes(t *testing.T) {
 	all := plain("a")
 	inHouse(t, backends.Options{Backends: all}, func(t *testing.T, h *house) {
 		a := h.next("a")
-		a.Ready("t")
+		a.ServeStartup("t")
 		c, _ := h.call("a")
 		a.HandleRequest("tools/call")
 		next := h.replace(edited(all[0], "new"))
 		h.stop()
 		<-h.done
 		c.want(t, "context canceled")
-		if !a.Over() || !next.Over() {
+		if !a.Disconnected() || !next.Disconnected() {
 			t.Error("something goes on")
 		}
 	})
@@ -388,7 +388,7 @@ func TestApply_CancelFindsACallThatARetiredOneIsAt(t *testing.T) {
 	all := plain("a")
 	inHouse(t, backends.Options{Backends: all}, func(t *testing.T, h *house) {
 		a := h.next("a")
-		a.Ready("t")
+		a.ServeStartup("t")
 		h.wantNames("t") // else it is told that its list is of no interest any more
 		c, pending := h.call("a")
 		call := a.HandleRequest("tools/call")
@@ -399,7 +399,7 @@ func TestApply_CancelFindsACallThatARetiredOneIsAt(t *testing.T) {
 		if id, _ := wire.Lookup(m.Part(wire.PartParams), "requestId"); string(id) != string(call.ID()) {
 			t.Errorf("told %s", m.Raw())
 		}
-		if !a.Over() {
+		if !a.Disconnected() {
 			t.Error("it goes on")
 		}
 	})
@@ -416,7 +416,7 @@ func TestApply_CancelFindsACallThatWasPassedOn(t *testing.T) {
 		c.want(t, "")
 		h.Cancel("a", pending, nil)
 		c.want(t, "cancelled")
-		next.Ready("new")
+		next.ServeStartup("new")
 		next.WantNothing()
 	})
 }
@@ -425,16 +425,16 @@ func TestApply_CancelFindsACallThatWasPassedOn(t *testing.T) {
 func TestApply_CloseEndsOwnConnectionsToRetiredOnes(t *testing.T) {
 	all := []config.Backend{remote("a")}
 	inHouse(t, backends.Options{Backends: all}, func(t *testing.T, h *house) {
-		h.next("a").Ready("t")
-		h.Open("one", nil, false)
+		h.next("a").ServeStartup("t")
+		h.OpenSession("one", nil, false)
 		c := h.callFor("one", "a")
 		p := h.next("a")
-		p.Greet("")
+		p.ServeHandshake("")
 		p.HandleRequest("tools/call")
 		h.replace(edited(all[0], "new"))
 		c.want(t, "")
-		h.Close("one")
-		if !p.Over() {
+		h.CloseSession("one")
+		if !p.Disconnected() {
 			t.Error("it goes on")
 		}
 	})
@@ -446,20 +446,20 @@ func TestApply_AServerOfWhichThereCanBeOne(t *testing.T) {
 	all := plain("a")
 	inHouse(t, backends.Options{Backends: all}, func(t *testing.T, h *house) {
 		a := h.next("a")
-		a.Ready("t")
+		a.ServeStartup("t")
 		began := time.Now()
 		done := h.apply(change(edited(all[0], "new")))
 		h.next("a").Exit("exit 1", "address in use")
 		<-done
 		c, _ := h.call("a")
 		next := h.next("a")
-		next.Greet("")
-		next.Reply(next.HandleRequest("tools/call").ID(), "{}")
+		next.ServeHandshake("")
+		next.SendResult(next.HandleRequest("tools/call").ID(), "{}")
 		c.ok(t)
 		if took := time.Since(began); took > 250*time.Millisecond {
 			t.Errorf("it took %v", took)
 		}
-		if !a.Over() {
+		if !a.Disconnected() {
 			t.Error("the old one goes on")
 		}
 	})
@@ -479,20 +479,20 @@ func TestApply_AServerThatTakesItsTimeToFail(t *testing.T) {
 		all := plain("a")
 		processes := make(chan *mcptest.Peer, 10)
 		h := newHouse(t, backends.Options{Backends: all, Dial: func(c config.Backend) (transport.Conn, error) {
-			conn, p := mcptest.Open(t, c.Name)
+			conn, p := mcptest.NewPeer(t, c.Name)
 			processes <- p
 			return leisurely{conn}, nil
 		}})
 		h.Start()
-		(<-processes).Ready("t")
+		(<-processes).ServeStartup("t")
 		done := h.apply(change(edited(all[0], "new")))
 		fails := <-processes
-		fails.Fail(fails.HandleRequest("initialize").ID(), `{"code":-32603,"message":"address in use"}`)
+		fails.SendError(fails.HandleRequest("initialize").ID(), `{"code":-32603,"message":"address in use"}`)
 		<-done
 		c, _ := h.call("a")
 		next := <-processes
-		next.Greet("")
-		next.Reply(next.HandleRequest("tools/call").ID(), "{}")
+		next.ServeHandshake("")
+		next.SendResult(next.HandleRequest("tools/call").ID(), "{}")
 		c.ok(t)
 	})
 }
@@ -503,7 +503,7 @@ func TestApply_AServerOfWhichThereCanBeOneAndALongCall(t *testing.T) {
 	all := plain("a")
 	inHouse(t, backends.Options{Backends: all}, func(t *testing.T, h *house) {
 		a := h.next("a")
-		a.Ready("t")
+		a.ServeStartup("t")
 		long, _ := h.call("a")
 		call := a.HandleRequest("tools/call")
 		h.breakDial("a", errors.New("address in use"))
@@ -515,13 +515,13 @@ func TestApply_AServerOfWhichThereCanBeOneAndALongCall(t *testing.T) {
 		refused, _ := h.call("a")
 		refused.wantReason(t, "it is not running: address in use; next try in ")
 		h.breakDial("a", nil)
-		a.Reply(call.ID(), "{}")
+		a.SendResult(call.ID(), "{}")
 		long.ok(t)
 		c, _ := h.call("a")
 		next := h.next("a")
 		began := time.Now()
-		next.Greet("")
-		next.Reply(next.HandleRequest("tools/call").ID(), "{}")
+		next.ServeHandshake("")
+		next.SendResult(next.HandleRequest("tools/call").ID(), "{}")
 		c.ok(t)
 		if took := time.Since(began); took > time.Second {
 			t.Errorf("it took %v", took)
@@ -536,7 +536,7 @@ func TestApply_ALazyOneIsNotStarted(t *testing.T) {
 	all[0].Lazy = true
 	inHouse(t, backends.Options{Backends: all}, func(t *testing.T, h *house) {
 		a := h.next("a") // nothing is known of it
-		a.Ready("t")
+		a.ServeStartup("t")
 		h.wantNames("t")
 		next := all[0]
 		next.CallTimeout = time.Minute
@@ -546,13 +546,13 @@ func TestApply_ALazyOneIsNotStarted(t *testing.T) {
 			t.Errorf("it took %v", took)
 		}
 		h.wantNames("t")
-		if !a.Over() || len(h.dials("a")) != 1 {
+		if !a.Disconnected() || len(h.dials("a")) != 1 {
 			t.Error("the wrong one runs")
 		}
 		c, _ := h.call("a")
 		p := h.next("a")
-		p.Greet("")
-		p.Reply(p.HandleRequest("tools/call").ID(), "{}")
+		p.ServeHandshake("")
+		p.SendResult(p.HandleRequest("tools/call").ID(), "{}")
 		c.ok(t)
 	})
 }

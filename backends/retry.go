@@ -10,11 +10,11 @@ const (
 	retrySpread = time.Second
 )
 
-// Retry ends the pauses of the backends that have failed, resets their failures and returns their
+// RetryFailed ends the pauses of the backends that have failed, resets their failures and returns their
 // names. It opens the connections that all sessions share at once. It lets those of single sessions
 // be opened one after the other, within retrySpread, if a call waits or arrives. It does not wait
 // for any of them.
-func (s *Set) Retry() (names []string) {
+func (s *Set) RetryFailed() (names []string) {
 	var perSession []*line
 	for _, b := range s.now().all {
 		failed := false

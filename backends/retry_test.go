@@ -14,14 +14,14 @@ import (
 // What was repaired is up as soon as somebody says so, and what is well is left alone.
 func TestRetryTriesAtOnceWhatHasFailed(t *testing.T) {
 	inHouse(t, backends.Options{Backends: plain("a", "b", "c")}, func(t *testing.T, h *house) {
-		h.next("b").Ready("t")
+		h.next("b").ServeStartup("t")
 		h.next("c") // is starting
 		h.next("a").Exit("exit 1", "")
 		h.breakDial("a", errors.New("no such file"))
 		time.Sleep(40 * time.Second)
-		h.wantState("a", backends.Open)
+		h.wantState("a", backends.BreakerOpen)
 		tries := len(h.dials("a"))
-		if names := h.Retry(); !slices.Equal(names, []string{"a"}) {
+		if names := h.RetryFailed(); !slices.Equal(names, []string{"a"}) {
 			t.Errorf("tried are %v", names)
 		}
 		time.Sleep(time.Second)
@@ -29,20 +29,20 @@ func TestRetryTriesAtOnceWhatHasFailed(t *testing.T) {
 			t.Errorf("tried %d times", n)
 		}
 		time.Sleep(time.Minute)
-		h.wantState("a", backends.Open)
+		h.wantState("a", backends.BreakerOpen)
 		h.breakDial("a", nil)
 		began := time.Now()
-		h.Retry()
+		h.RetryFailed()
 		c, _ := h.call("a")
 		a := h.next("a")
 		if took := time.Since(began); took != 0 {
 			t.Errorf("tried after %v", took)
 		}
-		a.Greet("")
-		a.Reply(a.HandleRequest("tools/call").ID(), "{}")
+		a.ServeHandshake("")
+		a.SendResult(a.HandleRequest("tools/call").ID(), "{}")
 		c.ok(t)
-		a.List(`{"tools":[]}`)
-		if names := h.Retry(); len(names) != 0 || len(h.dials("b")) != 1 {
+		a.ServeToolsList(`{"tools":[]}`)
+		if names := h.RetryFailed(); len(names) != 0 || len(h.dials("b")) != 1 {
 			t.Errorf("tried are %v; b %d times", names, len(h.dials("b")))
 		}
 	})
@@ -54,17 +54,17 @@ func TestRetryOpensTheDoorForOwnLines(t *testing.T) {
 		h.next("a").Exit("gone", "")
 		h.breakDial("a", errors.New("connection refused"))
 		time.Sleep(5 * time.Second)
-		h.Open("s", nil, false)
+		h.OpenSession("s", nil, false)
 		h.callFor("s", "a").wantReason(t, "it is not running: connection refused; next try in ")
 		h.breakDial("a", nil)
-		if names := h.Retry(); !slices.Equal(names, []string{"a"}) {
+		if names := h.RetryFailed(); !slices.Equal(names, []string{"a"}) {
 			t.Errorf("tried are %v", names)
 		}
-		h.next("a").Ready("t")
+		h.next("a").ServeStartup("t")
 		c := h.callFor("s", "a")
 		own := h.next("a")
-		own.Greet("")
-		own.Reply(own.HandleRequest("tools/call").ID(), "{}")
+		own.ServeHandshake("")
+		own.SendResult(own.HandleRequest("tools/call").ID(), "{}")
 		c.ok(t)
 	})
 }
@@ -86,10 +86,10 @@ func TestRetrySpreadsTheConnectionsOfSessions(t *testing.T) {
 			}
 		}
 		for i := range sessions {
-			h.Open(strconv.Itoa(i), nil, false)
+			h.OpenSession(strconv.Itoa(i), nil, false)
 		}
 		for _, name := range names {
-			h.next(name).Ready("t")
+			h.next(name).ServeStartup("t")
 			h.breakDial(name, errors.New("connection refused"))
 		}
 		callAll()
@@ -100,7 +100,7 @@ func TestRetrySpreadsTheConnectionsOfSessions(t *testing.T) {
 			before[name] = len(h.dials(name))
 		}
 		began := time.Since(h.began)
-		h.Retry()
+		h.RetryFailed()
 		callAll()
 		time.Sleep(3 * time.Second)
 		var dials []time.Duration

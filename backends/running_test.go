@@ -43,7 +43,7 @@ func asked(s *Set, backend string, size int) peer.ResponseChan {
 // running runs backends until every one has answered or failed, and returns what ends them.
 func running(t *testing.T, log io.Writer, all ...config.Backend) (s *Set, end func()) {
 	t.Helper()
-	s = New(Options{Backends: all, Limit: 8 << 20, Log: slog.New(slog.NewTextHandler(log, nil))})
+	s = New(Options{Backends: all, MaxMessage: 8 << 20, Log: slog.New(slog.NewTextHandler(log, nil))})
 	return s, completed(s)
 }
 

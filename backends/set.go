@@ -5,7 +5,7 @@
 //	            └ converse: of which era (era.go) → dial → greet → restore, listen (listen.go) → list → until it ends
 //	Set.Send ─ Backend.line ─ line.send ─ peer.Offer, or a place among those that wait
 //	Set.Apply ─ bringUp ─ swap (apply.go) ─ Backend.retire, passOn, adopt (retire.go)
-//	handler (hear.go) ─ Clients, who know the sessions
+//	handler (hear.go) ─ ClientSide, who know the sessions
 //
 // A [Set] is all of them, in the order of the configuration. To each backend there
 // is one line that all share, and perhaps one for each session (line.go). Which era of
@@ -39,29 +39,29 @@ import (
 
 // Options of a Set. Backends, Catalog and Wait are what it begins with; see [Set.Apply].
 type Options struct {
-	Backends []config.Backend // in their order; those that are not enabled are not run
-	Catalog  catalog.Options
-	Wait     time.Duration          // for backends that are starting, before a first list is given without them
-	Limit    int                    // bytes of one message
-	State    string                 // directory of the last known catalogs, "" = none are kept
-	Info     mcp.Implementation     // who we say we are
-	Via      string                 // likewise, in the header of that name; "" = we do not say
-	Env      map[string]string      // likewise, to children, beside their own environment; theirs wins
-	Mask     func(string) string    // takes secrets out of what backends write; nil = there are none
-	Once     bool                   // a backend that ends is not started again
-	Anew     bool                   // no listing of an earlier time stands in for a backend's own
-	Self     []byte                 // which process this is, as JSON, for records that outlive it; nil = there are none
-	Over     func(self []byte) bool // whether the process of a record is known to have ended
-	Owners   catalog.Assignments         // who had each name in the last run
-	Solo     bool                   // there is one client at most; see Backend.private
+	Backends     []config.Backend // in their order; those that are not enabled are not run
+	Catalog      catalog.Options
+	CatalogWait  time.Duration          // for backends that are starting, before a first list is given without them
+	MaxMessage   int                    // bytes of one message
+	StateDir     string                 // directory of the last known catalogs, "" = none are kept
+	ClientInfo   mcp.Implementation     // who we say we are
+	Via          string                 // likewise, in the header of that name; "" = we do not say
+	ChildEnv     map[string]string      // likewise, to children, beside their own environment; theirs wins
+	Mask         func(string) string    // takes secrets out of what backends write; nil = there are none
+	NoRestart    bool                   // a backend that ends is not started again
+	IgnoreCache  bool                   // no listing of an earlier time stands in for a backend's own
+	ProcessID    []byte                 // which process this is, as JSON, for records that outlive it; nil = there are none
+	HasExited    func(self []byte) bool // whether the process of a record is known to have ended
+	NameOwners   catalog.Assignments    // who had each name in the last run
+	SingleClient bool                   // there is one client at most; see Backend.private
 	// StartParallel is how many processes may be being started at one time; 0 = any number.
 	StartParallel int
 	// Dial opens the Conn to a backend; nil = as its configuration says. It is
 	// where tests put a backend that lives in memory.
 	Dial func(config.Backend) (transport.Conn, error)
 	Log  *slog.Logger
-	// Stderr is the level at which lines that backends write to stderr are logged.
-	Stderr slog.Level
+	// StderrLevel is the level at which lines that backends write to stderr are logged.
+	StderrLevel slog.Level
 }
 
 // A Set is the backends of a gateway. Create it with New.
@@ -75,7 +75,7 @@ type Set struct {
 	sessions sessions
 	client   []byte // Info
 	intake   *transport.ReceiveQuota
-	hearing  Clients // set by Run before anything can be heard
+	hearing  ClientSide // set by Run before anything can be heard
 
 	runs   runs
 	starts starts
@@ -109,8 +109,8 @@ func New(o Options) *Set {
 		swept:    make(chan struct{}),
 		applying: make(chan struct{}, 1),
 		renamed:  make(map[renaming]bool),
-		client:   wire.Encode(o.Info),
-		last:     catalog.FromAssignments(o.Owners),
+		client:   wire.Encode(o.ClientInfo),
+		last:     catalog.FromAssignments(o.NameOwners),
 	}
 	if o.StartParallel > 0 {
 		s.starts = make(starts, o.StartParallel)
@@ -118,7 +118,7 @@ func New(o Options) *Set {
 	s.intake = transport.NewReceiveQuota(s.intakeBound(), nil)
 	s.life, s.end = context.WithCancelCause(context.Background())
 	none := &members{}
-	next, _ := s.plan(none, Change{Backends: o.Backends, Catalog: o.Catalog, Wait: o.Wait})
+	next, _ := s.plan(none, Change{Backends: o.Backends, Catalog: o.Catalog, CatalogWait: o.CatalogWait})
 	s.members.Store(next)
 	s.publish()
 	return s
@@ -126,12 +126,12 @@ func New(o Options) *Set {
 
 // intakeBound is how many bytes the messages that are being received from all backends may have
 // before they are complete. One backend's may have half of them.
-func (s *Set) intakeBound() int64 { return 4 * int64(cmp.Or(s.Limit, 64<<20)) }
+func (s *Set) intakeBound() int64 { return 4 * int64(cmp.Or(s.MaxMessage, 64<<20)) }
 
 // Run runs the backends from the moment that Start is called until ctx is done,
 // and returns when nothing of them is left. What they say unasked goes to clients;
 // nil = nobody hears it.
-func (s *Set) Run(ctx context.Context, clients Clients) error {
+func (s *Set) Run(ctx context.Context, clients ClientSide) error {
 	s.recall()
 	s.begin(ctx, clients)
 	if !s.awaitStart(ctx) {
@@ -198,7 +198,7 @@ type runs struct {
 	running sync.WaitGroup
 }
 
-func (s *Set) begin(ctx context.Context, clients Clients) {
+func (s *Set) begin(ctx context.Context, clients ClientSide) {
 	s.hearing = clients
 	r := &s.runs
 	r.mu.Lock()
@@ -233,7 +233,7 @@ func (s *Set) spawn(f func(ctx context.Context)) bool {
 	return true
 }
 
-func (s *Set) clients() Clients {
+func (s *Set) clients() ClientSide {
 	if s.hearing == nil {
 		return noClients{}
 	}
@@ -336,10 +336,10 @@ func (s *Set) Subscribe(backend, uri string, on bool, request wire.Message, c *p
 	}
 }
 
-// Excuse returns the backend whose tool a name that nobody has would be by its
+// WhyUnavailable returns the backend whose tool a name that nobody has would be by its
 // prefix, and why that backend has never listed any, or is none any more; err is nil
 // if there is no such backend.
-func (s *Set) Excuse(name string) (backend string, err error) {
+func (s *Set) WhyUnavailable(name string) (backend string, err error) {
 	m := s.now()
 	for _, one := range m.catalog.ReservedBackends {
 		if strings.HasPrefix(name, one+m.catalog.Separator) && len(one) > len(backend) {
@@ -384,7 +384,7 @@ func (s *Set) Status() []Status {
 		if b, ok := m.byName[name]; ok {
 			all = append(all, b.Status())
 		} else if m.faults[name] != "" {
-			all = append(all, Status{Name: name, State: Misconfigured, Err: errors.New(m.faults[name]), Answered: true})
+			all = append(all, Status{Name: name, State: Misconfigured, Err: errors.New(m.faults[name]), Settled: true})
 		} else {
 			all = append(all, Status{Name: name, State: Disabled})
 		}

@@ -22,7 +22,7 @@ func TestSTART08_NothingStartsBeforeStart(t *testing.T) {
 		if n := len(h.dials("a")) + len(h.dials("b")); n != 0 {
 			t.Errorf("%d backends were dialled", n)
 		}
-		if s := h.status("a"); s.State != backends.Stopped || s.Answered {
+		if s := h.status("a"); s.State != backends.Stopped || s.Settled {
 			t.Errorf("status: %+v", s)
 		}
 		h.Start()
@@ -32,7 +32,7 @@ func TestSTART08_NothingStartsBeforeStart(t *testing.T) {
 		if n := len(h.dials("a")) + len(h.dials("b")); n != 2 {
 			t.Errorf("%d backends were dialled", n)
 		}
-		a.Greet("") // what was asked before has waited
+		a.ServeHandshake("") // what was asked before has waited
 		a.HandleRequest("tools/call")
 		c.want(t, "")
 	})
@@ -56,7 +56,7 @@ func TestTheEndOfASetEndsItsBackends(t *testing.T) {
 		h.breakDial("broken", errors.New("no such file"))
 		h.Start()
 		ready, starting := h.next("ready"), h.next("starting")
-		ready.Ready("t")
+		ready.ServeStartup("t")
 		sent, _ := h.call("ready")
 		waits, _ := h.call("starting")
 		ready.HandleRequest("tools/call")
@@ -64,7 +64,7 @@ func TestTheEndOfASetEndsItsBackends(t *testing.T) {
 		<-h.done
 		sent.want(t, "context canceled")
 		waits.want(t, "it did not start: the gateway is ending")
-		if !ready.Over() || !starting.Over() {
+		if !ready.Disconnected() || !starting.Disconnected() {
 			t.Error("a backend was not hung up on")
 		}
 		for _, s := range h.Status() {
@@ -88,10 +88,10 @@ func TestBackendsStartSideBySideAndCostEachOtherNothing(t *testing.T) {
 		h.Start()
 		nonsense, strange, good := h.next("nonsense"), h.next("strange"), h.next("good")
 		h.next("hangs")
-		nonsense.Greet("")
-		nonsense.List(`{"tools":{"name":"x"}}`)
-		strange.Reply(strange.HandleRequest("initialize").ID(), `"welcome"`)
-		good.Ready("one", "two")
+		nonsense.ServeHandshake("")
+		nonsense.ServeToolsList(`{"tools":{"name":"x"}}`)
+		strange.SendResult(strange.HandleRequest("initialize").ID(), `"welcome"`)
+		good.ServeStartup("one", "two")
 		h.wantNames("one", "two")
 		if v := h.View(); v.Settled || v.Complete {
 			t.Error("the list is settled though one backend is still to come")
@@ -118,7 +118,7 @@ func TestBackendsStartSideBySideAndCostEachOtherNothing(t *testing.T) {
 		if s := h.status("off"); len(h.Status()) != 6 || s.State != backends.Disabled || s.Err != nil {
 			t.Errorf("%d backends, and %+v", len(h.Status()), s)
 		}
-		if s := h.status("good"); s.State != backends.Ready || s.Counts[catalog.Tools] != 2 || s.Server != "scripted/1" || s.Revision != "2025-11-25" || !s.Answered {
+		if s := h.status("good"); s.State != backends.Ready || s.Counts[catalog.Tools] != 2 || s.Server != "scripted/1" || s.Revision != "2025-11-25" || !s.Settled {
 			t.Errorf("status: %+v", s)
 		}
 	})
@@ -138,11 +138,11 @@ func TestNOTIF19_InitializedComesBeforeTheFirstRequest(t *testing.T) {
 			}
 			go h.call("a")
 			a.WantNothing() // before initialize is answered
-			a.Reply(m.ID(), mcptest.Hello)
+			a.SendResult(m.ID(), mcptest.InitializeResult)
 			go h.call("a")
 			a.HandleNotification("notifications/initialized")
 			for range 7 {
-				a.Message() // five that waited and two; or the list among them
+				a.NextMessage() // five that waited and two; or the list among them
 			}
 		})
 	}
@@ -158,8 +158,8 @@ func TestVERSION04_BackendsSpeakTheirOwnRevisions(t *testing.T) {
 	inHouse(t, backends.Options{Backends: plain(names...)}, func(t *testing.T, h *house) {
 		for i, revision := range revisions {
 			p := h.next(names[i])
-			p.Greet(fmt.Sprintf(`{"protocolVersion":%q,"capabilities":{},"serverInfo":{"name":"x","version":"1","title":7,"icons":[{"src":"i","sizes":"48x48"}]}}`, revision))
-			p.List(mcptest.Tools("t" + names[i]))
+			p.ServeHandshake(fmt.Sprintf(`{"protocolVersion":%q,"capabilities":{},"serverInfo":{"name":"x","version":"1","title":7,"icons":[{"src":"i","sizes":"48x48"}]}}`, revision))
+			p.ServeToolsList(mcptest.ToolsResult("t" + names[i]))
 			if s := h.status(names[i]); s.State != backends.Ready || s.Revision != revision {
 				t.Errorf("%s: %+v", revision, s)
 			}
@@ -173,9 +173,9 @@ func TestVERSION04_BackendsSpeakTheirOwnRevisions(t *testing.T) {
 // F-LOG-1: backends that are not ready when the wait is over share one line.
 func TestLateBackendsShareOneLine_F_LOG_1(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, backends.Options{Backends: plain("a", "b", "c", "d", "e", "f", "g"), Wait: time.Second})
+		h := newHouse(t, backends.Options{Backends: plain("a", "b", "c", "d", "e", "f", "g"), CatalogWait: time.Second})
 		h.Start()
-		h.next("a").Ready("t")
+		h.next("a").ServeStartup("t")
 		for _, name := range []string{"b", "c", "d", "e", "f", "g"} {
 			h.next(name)
 		}

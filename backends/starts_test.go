@@ -34,7 +34,7 @@ func TestStartsAreLimited(t *testing.T) {
 		}
 		first := h.first()
 		started(append(first, "url", "demo")...)
-		h.next(first[0]).Greet("") // it is ready, and makes room for one
+		h.next(first[0]).ServeHandshake("") // it is ready, and makes room for one
 		if n := h.running("a", "b", "c", "d", "e"); n != 3 {
 			t.Errorf("%d are started", n)
 		}
@@ -55,18 +55,18 @@ func TestStartsOfOwnLinesAreLimited(t *testing.T) {
 	c := plain("a")[0]
 	c.Sharing = "session"
 	inHouse(t, backends.Options{Backends: []config.Backend{c}, StartParallel: 1}, func(t *testing.T, h *house) {
-		h.next("a").Ready("t")
+		h.next("a").ServeStartup("t")
 		var calls []*caller
 		for i := range 4 {
 			session := fmt.Sprint("s", i)
-			h.Open(session, nil, false)
+			h.OpenSession(session, nil, false)
 			calls = append(calls, h.callFor(session, "a"))
 			h.running("a") // they come in this order
 		}
 		if n := h.running("a"); n != 2 {
 			t.Errorf("%d were started", n)
 		}
-		h.Close("s1")
+		h.CloseSession("s1")
 		calls[1].want(t, "it did not start: the session is over")
 		h.breakDial("a", errors.New("no more"))
 		h.next("a").Exit("exit 1", "")

@@ -43,20 +43,20 @@ func TestRequestsOfTheStatelessEraSayWhoAsks(t *testing.T) {
 	each := plain("each")[0]
 	each.Sharing = "session"
 	inHouse(t, backends.Options{Backends: modern(remote("a"), plain("b")[0], each)}, func(t *testing.T, h *house) {
-		h.Open("one", []byte(`{"roots":{"listChanged":true},"elicitation":{},"x":1.10}`), false)
-		h.Open("two", []byte(`{"sampling":{}}`), false)
+		h.OpenSession("one", []byte(`{"roots":{"listChanged":true},"elicitation":{},"x":1.10}`), false)
+		h.OpenSession("two", []byte(`{"sampling":{}}`), false)
 		h.SetLevel("one", "debug", func() {})
 		for _, name := range []string{"a", "b", "each"} {
 			p := h.next(name)
 			if m := p.HandleRequest("server/discover"); meta(m, "clientCapabilities") != "{}" || meta(m, "clientInfo") != `{"name":"mcp-gateway","version":"test"}` {
 				t.Errorf("asked with %s", m.Raw())
 			} else {
-				p.Reply(m.ID(), discovered(`{"tools":{},"logging":{}}`))
+				p.SendResult(m.ID(), discovered(`{"tools":{},"logging":{}}`))
 			}
 			if m := p.HandleRequest("tools/list"); meta(m, "protocolVersion") != `"2026-07-28"` || meta(m, "clientCapabilities") != "{}" || meta(m, "logLevel") != "" {
 				t.Errorf("listed with %s", m.Raw())
 			} else {
-				p.Reply(m.ID(), mcptest.Tools("t"))
+				p.SendResult(m.ID(), mcptest.ToolsResult("t"))
 			}
 			synctest.Wait()
 			for session, want := range map[string][2]string{
@@ -73,11 +73,11 @@ func TestRequestsOfTheStatelessEraSayWhoAsks(t *testing.T) {
 				if !pending.Modern || string(m.Token()) != string(m.ID()) || !strings.Contains(string(m.Raw()), `"trace":1.0`) {
 					t.Errorf("%s: called with %s", name, m.Raw())
 				}
-				p.Reply(m.ID(), `{"resultType":"complete"}`)
+				p.SendResult(m.ID(), `{"resultType":"complete"}`)
 				c.ok(t)
 			}
 			h.SetLevel("two", "info", func() {})
-			h.Tell("one", "", wire.NewNotification("notifications/roots/list_changed", nil))
+			h.Notify("one", "", wire.NewNotification("notifications/roots/list_changed", nil))
 			p.WantNothing()
 			if n := len(h.dials(name)); n != 1 {
 				t.Errorf("dialled %d times", n)
@@ -91,13 +91,13 @@ func TestRequestsOfTheStatelessEraSayWhoAsks(t *testing.T) {
 func TestWhatABackendOfTheStatelessEraSays(t *testing.T) {
 	inHouse(t, backends.Options{Backends: modern(plain("a")...)}, func(t *testing.T, h *house) {
 		p := h.next("a")
-		p.Discover("")
-		p.List(mcptest.Tools("t"))
-		h.Open("one", nil, false)
-		h.Open("two", nil, false)
+		p.ServeDiscover("")
+		p.ServeToolsList(mcptest.ToolsResult("t"))
+		h.OpenSession("one", nil, false)
+		h.OpenSession("two", nil, false)
 		h.SetLevel("one", "info", func() {})
 		h.callFor("two", "a")
-		p.Reply(p.HandleRequest("tools/call").ID(), `{"resultType":"complete"}`) // of which nothing more is said
+		p.SendResult(p.HandleRequest("tools/call").ID(), `{"resultType":"complete"}`) // of which nothing more is said
 		h.callFor("two", "a")
 		p.HandleRequest("tools/call") // and this one has not asked for logs
 		h.callFor("one", "a")
@@ -105,7 +105,7 @@ func TestWhatABackendOfTheStatelessEraSays(t *testing.T) {
 		p.Send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}`)
 		h.ear.want(t, "one told by a: notifications/message")
 		p.Send(`{"jsonrpc":"2.0","id":"q","method":"roots/list"}`)
-		if m := p.Message(); m.ID() != `"q"` || m.Part(wire.PartError) == nil {
+		if m := p.NextMessage(); m.ID() != `"q"` || m.Part(wire.PartError) == nil {
 			t.Errorf("answered %s", m.Raw())
 		}
 		h.ear.want(t)
@@ -115,25 +115,25 @@ func TestWhatABackendOfTheStatelessEraSays(t *testing.T) {
 // With one client that asks within a session and without, what is said is that one's
 // whose call it belongs to.
 func TestTheOnlyClientHasSeveralSessions(t *testing.T) {
-	inHouse(t, backends.Options{Backends: plain("a"), Solo: true}, func(t *testing.T, h *house) {
-		h.Open("real", nil, false)
+	inHouse(t, backends.Options{Backends: plain("a"), SingleClient: true}, func(t *testing.T, h *house) {
+		h.OpenSession("real", nil, false)
 		p := h.next("a")
-		p.Ready("t")
-		h.Open("guest", nil, false)
+		p.ServeStartup("t")
+		h.OpenSession("guest", nil, false)
 		say := func() {
 			p.Send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}`)
 		}
 		h.callFor("real", "a")
 		say()
 		h.ear.want(t, "real told by a: notifications/message")
-		p.Reply(p.HandleRequest("tools/call").ID(), "{}")
+		p.SendResult(p.HandleRequest("tools/call").ID(), "{}")
 		time.Sleep(5 * time.Second)
 		say()
 		h.ear.want(t, "guest told by a: notifications/message")
-		h.Close("guest")
+		h.CloseSession("guest")
 		say()
 		h.ear.want(t, "real told by a: notifications/message")
-		h.Close("real")
+		h.CloseSession("real")
 		say()
 		h.ear.want(t, " told by a: notifications/message")
 	})
@@ -144,7 +144,7 @@ func TestTheOnlyClientHasSeveralSessions(t *testing.T) {
 func TestACallThatWaitsForTheEra(t *testing.T) {
 	wait := func(t *testing.T, test func(h *house, shared, own *mcptest.Peer, call *caller, pending *peer.Call)) {
 		inHouse(t, backends.Options{Backends: unasked(remote("a"))}, func(t *testing.T, h *house) {
-			h.Open("one", []byte(`{"sampling":{}}`), false)
+			h.OpenSession("one", []byte(`{"sampling":{}}`), false)
 			shared := h.next("a")
 			call := &caller{}
 			pending := &peer.Call{Handler: call, SessionID: "one"}
@@ -154,21 +154,21 @@ func TestACallThatWaitsForTheEra(t *testing.T) {
 	}
 	t.Run("the session's line knows first", func(t *testing.T) {
 		wait(t, func(h *house, shared, own *mcptest.Peer, call *caller, _ *peer.Call) {
-			own.Discover("")
+			own.ServeDiscover("")
 			synctest.Wait()
-			shared.Discover("")
+			shared.ServeDiscover("")
 			m := shared.HandleRequest("tools/call")
 			if meta(m, "clientCapabilities") != `{"sampling":{}}` {
 				t.Errorf("called with %s", m.Raw())
 			}
-			shared.Reply(m.ID(), "{}")
+			shared.SendResult(m.ID(), "{}")
 			call.ok(t)
 			own.WantNothing()
-			if !own.Over() {
+			if !own.Disconnected() {
 				t.Error("the session's connection goes on")
 			}
 			h.callFor("one", "a")
-			shared.List(mcptest.Tools("t"))
+			shared.ServeToolsList(mcptest.ToolsResult("t"))
 			shared.HandleRequest("tools/call")
 			time.Sleep(time.Hour)
 			if n := len(h.dials("a")); n != 2 {
@@ -178,10 +178,10 @@ func TestACallThatWaitsForTheEra(t *testing.T) {
 	})
 	t.Run("the session's line knows last", func(t *testing.T) {
 		wait(t, func(h *house, shared, own *mcptest.Peer, call *caller, _ *peer.Call) {
-			shared.Discover("")
-			shared.List(mcptest.Tools("t"))
-			own.Discover("")
-			shared.Reply(shared.HandleRequest("tools/call").ID(), "{}")
+			shared.ServeDiscover("")
+			shared.ServeToolsList(mcptest.ToolsResult("t"))
+			own.ServeDiscover("")
+			shared.SendResult(shared.HandleRequest("tools/call").ID(), "{}")
 			call.ok(t)
 		})
 	})
@@ -189,31 +189,31 @@ func TestACallThatWaitsForTheEra(t *testing.T) {
 		wait(t, func(h *house, shared, own *mcptest.Peer, call *caller, pending *peer.Call) {
 			h.Cancel("a", pending, nil)
 			call.want(t, "cancelled")
-			own.Discover("")
+			own.ServeDiscover("")
 			synctest.Wait()
-			shared.Discover("")
-			shared.List(mcptest.Tools("t"))
+			shared.ServeDiscover("")
+			shared.ServeToolsList(mcptest.ToolsResult("t"))
 			shared.WantNothing()
 		})
 	})
 	t.Run("taken back at the shared line", func(t *testing.T) {
 		wait(t, func(h *house, shared, own *mcptest.Peer, call *caller, pending *peer.Call) {
-			own.Discover("")
+			own.ServeDiscover("")
 			synctest.Wait()
 			h.Cancel("a", pending, nil)
 			call.want(t, "cancelled")
-			shared.Discover("")
-			shared.List(mcptest.Tools("t"))
+			shared.ServeDiscover("")
+			shared.ServeToolsList(mcptest.ToolsResult("t"))
 			shared.WantNothing()
 		})
 	})
 	t.Run("taken back in flight", func(t *testing.T) {
 		wait(t, func(h *house, shared, own *mcptest.Peer, call *caller, pending *peer.Call) {
-			own.Discover("")
+			own.ServeDiscover("")
 			synctest.Wait()
-			shared.Discover("")
+			shared.ServeDiscover("")
 			shared.HandleRequest("tools/call")
-			shared.List(mcptest.Tools("t"))
+			shared.ServeToolsList(mcptest.ToolsResult("t"))
 			h.Cancel("a", pending, nil)
 			call.want(t, "cancelled")
 			shared.HandleNotification("notifications/cancelled")
@@ -227,8 +227,8 @@ func TestTheGatewaysOwnErrorsAreAbsorbed(t *testing.T) {
 	start := func(t *testing.T, test func(h *house, p *mcptest.Peer, call *caller, pending *peer.Call, id wire.ID)) {
 		inHouse(t, backends.Options{Backends: modern(remote("a"))}, func(t *testing.T, h *house) {
 			p := h.next("a")
-			p.Discover("")
-			p.List(mcptest.Tools("t"))
+			p.ServeDiscover("")
+			p.ServeToolsList(mcptest.ToolsResult("t"))
 			call, pending := h.call("a")
 			test(h, p, call, pending, p.HandleRequest("tools/call").ID())
 		})
@@ -236,77 +236,77 @@ func TestTheGatewaysOwnErrorsAreAbsorbed(t *testing.T) {
 	mismatch := `{"code":-32020,"message":"Mcp-Param-X is missing"}`
 	t.Run("headers", func(t *testing.T) {
 		start(t, func(h *house, p *mcptest.Peer, call *caller, _ *peer.Call, id wire.ID) {
-			p.Fail(id, mismatch)
-			p.List(mcptest.Tools("t"))
-			p.Reply(p.HandleRequest("tools/call").ID(), "{}")
+			p.SendError(id, mismatch)
+			p.ServeToolsList(mcptest.ToolsResult("t"))
+			p.SendResult(p.HandleRequest("tools/call").ID(), "{}")
 			call.ok(t)
 			p.WantNothing()
 		})
 	})
 	t.Run("headers, for good", func(t *testing.T) {
 		start(t, func(h *house, p *mcptest.Peer, call *caller, _ *peer.Call, id wire.ID) {
-			p.Fail(id, mismatch)
-			p.List(mcptest.Tools("t"))
+			p.SendError(id, mismatch)
+			p.ServeToolsList(mcptest.ToolsResult("t"))
 			m := p.HandleRequest("tools/call")
-			p.Fail(m.ID(), mismatch)
+			p.SendError(m.ID(), mismatch)
 			call.want(t, `{"jsonrpc":"2.0","id":`+string(m.ID())+`,"error":{"code":-32603,"message":"backend a refuses how the gateway asks it: Mcp-Param-X is missing"}}`)
 			p.WantNothing()
 		})
 	})
 	t.Run("revision", func(t *testing.T) {
 		start(t, func(h *house, p *mcptest.Peer, call *caller, _ *peer.Call, id wire.ID) {
-			p.Fail(id, refusal(`"2026-07-28"`))
-			p.Discover("")
-			p.List(mcptest.Tools("t"))
-			p.Reply(p.HandleRequest("tools/call").ID(), "{}")
+			p.SendError(id, refusal(`"2026-07-28"`))
+			p.ServeDiscover("")
+			p.ServeToolsList(mcptest.ToolsResult("t"))
+			p.SendResult(p.HandleRequest("tools/call").ID(), "{}")
 			call.ok(t)
 		})
 	})
 	t.Run("taken back meanwhile", func(t *testing.T) {
 		start(t, func(h *house, p *mcptest.Peer, call *caller, pending *peer.Call, id wire.ID) {
-			p.Fail(id, mismatch)
+			p.SendError(id, mismatch)
 			m := p.HandleRequest("tools/list")
 			h.Cancel("a", pending, nil)
 			call.want(t, "cancelled")
-			p.Reply(m.ID(), mcptest.Tools("t"))
+			p.SendResult(m.ID(), mcptest.ToolsResult("t"))
 			p.WantNothing()
 		})
 	})
 	t.Run("the backend ends meanwhile", func(t *testing.T) {
 		start(t, func(h *house, p *mcptest.Peer, call *caller, _ *peer.Call, id wire.ID) {
-			p.Fail(id, mismatch)
+			p.SendError(id, mismatch)
 			p.HandleRequest("tools/list")
 			p.Exit("exit 1", "")
 			p = h.next("a")
-			p.Discover("")
-			p.Reply(p.HandleRequest("tools/call").ID(), "{}")
+			p.ServeDiscover("")
+			p.SendResult(p.HandleRequest("tools/call").ID(), "{}")
 			call.ok(t)
 		})
 	})
 	t.Run("what a client lacks", func(t *testing.T) {
 		start(t, func(h *house, p *mcptest.Peer, call *caller, _ *peer.Call, id wire.ID) {
 			const lacks = `{"code":-32021,"message":"no","data":{"requiredCapabilities":{"sampling":{}}}}`
-			p.Fail(id, lacks)
+			p.SendError(id, lacks)
 			call.want(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":%s}`, id, lacks))
 			p.WantNothing()
 		})
 	})
 	t.Run("the era", func(t *testing.T) {
 		inHouse(t, backends.Options{Backends: unasked(remote("a"))}, func(t *testing.T, h *house) {
-			h.Open("one", nil, false)
+			h.OpenSession("one", nil, false)
 			p := h.next("a")
-			p.Discover("")
-			p.List(mcptest.Tools("t"))
+			p.ServeDiscover("")
+			p.ServeToolsList(mcptest.ToolsResult("t"))
 			call := h.callFor("one", "a")
 			// The server behind the URL is another one now.
-			p.Break(&transport.CallLostError{ID: p.HandleRequest("tools/call").ID(), Err: &httpclient.StatusError{Code: 400}})
-			p.Break(&transport.CallLostError{ID: p.HandleRequest("server/discover").ID(), Err: httpclient.ErrNotStateless})
+			p.FailRead(&transport.CallLostError{ID: p.HandleRequest("tools/call").ID(), Err: &httpclient.StatusError{Code: 400}})
+			p.FailRead(&transport.CallLostError{ID: p.HandleRequest("server/discover").ID(), Err: httpclient.ErrNotStateless})
 			p = h.next("a")
-			p.Fail(p.HandleRequest("server/discover").ID(), `{"code":-32601,"message":"no"}`)
-			h.next("a").Ready("t")
+			p.SendError(p.HandleRequest("server/discover").ID(), `{"code":-32601,"message":"no"}`)
+			h.next("a").ServeStartup("t")
 			own := h.next("a")
-			own.Greet("")
-			own.Reply(own.HandleRequest("tools/call").ID(), "{}")
+			own.ServeHandshake("")
+			own.SendResult(own.HandleRequest("tools/call").ID(), "{}")
 			call.ok(t)
 		})
 	})
@@ -324,10 +324,10 @@ func TestACallThatWaitsForAListThatHangs(t *testing.T) {
 				o.Backends[0].StartTimeout, o.Backends[0].CallTimeout = 0, timeout
 				inHouse(t, o, func(t *testing.T, h *house) {
 					p := h.next("a")
-					p.Discover("")
-					p.List(mcptest.Tools("t"))
+					p.ServeDiscover("")
+					p.ServeToolsList(mcptest.ToolsResult("t"))
 					call, _ := h.call("a")
-					p.Fail(p.HandleRequest("tools/call").ID(), refusal)
+					p.SendError(p.HandleRequest("tools/call").ID(), refusal)
 					hangs := p.HandleRequest(asks)
 					time.Sleep(ends - time.Millisecond)
 					call.want(t, "")
@@ -336,13 +336,13 @@ func TestACallThatWaitsForAListThatHangs(t *testing.T) {
 
 					// It is over, whatever comes now; and the next one is served.
 					if asks == "server/discover" {
-						p.Reply(hangs.ID(), mcptest.Discovered)
+						p.SendResult(hangs.ID(), mcptest.DiscoverResult)
 						hangs = p.HandleRequest("tools/list")
 					}
-					p.Reply(hangs.ID(), mcptest.Tools("t"))
+					p.SendResult(hangs.ID(), mcptest.ToolsResult("t"))
 					p.WantNothing()
 					next, _ := h.call("a")
-					p.Reply(p.HandleRequest("tools/call").ID(), "{}")
+					p.SendResult(p.HandleRequest("tools/call").ID(), "{}")
 					next.ok(t)
 				})
 			})
@@ -356,16 +356,16 @@ func TestTheSecondTryHasAClockOfItsOwn(t *testing.T) {
 	o.Backends[0].CallTimeout = 10 * time.Second
 	inHouse(t, o, func(t *testing.T, h *house) {
 		p := h.next("a")
-		p.Discover("")
-		p.List(mcptest.Tools("t"))
+		p.ServeDiscover("")
+		p.ServeToolsList(mcptest.ToolsResult("t"))
 		call, _ := h.call("a")
-		p.Fail(p.HandleRequest("tools/call").ID(), `{"code":-32020,"message":"Mcp-Param-X is missing"}`)
+		p.SendError(p.HandleRequest("tools/call").ID(), `{"code":-32020,"message":"Mcp-Param-X is missing"}`)
 		list := p.HandleRequest("tools/list")
 		time.Sleep(9 * time.Second)
-		p.Reply(list.ID(), mcptest.Tools("t"))
+		p.SendResult(list.ID(), mcptest.ToolsResult("t"))
 		again := p.HandleRequest("tools/call")
 		time.Sleep(9 * time.Second)
-		p.Reply(again.ID(), "{}")
+		p.SendResult(again.ID(), "{}")
 		call.ok(t)
 	})
 }
@@ -383,11 +383,11 @@ func TestAnnotationsOfHeaders(t *testing.T) {
 			inHouse(t, backends.Options{Backends: era}, func(t *testing.T, h *house) {
 				p := h.next("a")
 				if era[0].Era == "modern" {
-					p.Discover("")
+					p.ServeDiscover("")
 				} else {
-					p.Greet("")
+					p.ServeHandshake("")
 				}
-				p.List(list)
+				p.ServeToolsList(list)
 				want := []string{"good", "bad"}
 				synctest.Wait()
 				if name == "stateless HTTP" {
@@ -414,7 +414,7 @@ func TestListsAreReadAnewWhenTheyAreOld(t *testing.T) {
 	o.Backends[1].Tools.Deny = []string{"u"}
 	inHouse(t, o, func(t *testing.T, h *house) {
 		list := func(p *mcptest.Peer, ttl int, scope, tool string) {
-			p.List(fmt.Sprintf(`{"resultType":"complete","ttlMs":%d,"cacheScope":%q,"tools":[{"name":%q,"inputSchema":{"type":"object"}}]}`, ttl, scope, tool))
+			p.ServeToolsList(fmt.Sprintf(`{"resultType":"complete","ttlMs":%d,"cacheScope":%q,"tools":[{"name":%q,"inputSchema":{"type":"object"}}]}`, ttl, scope, tool))
 		}
 		fresh := func(want time.Duration, private bool) {
 			t.Helper()
@@ -424,8 +424,8 @@ func TestListsAreReadAnewWhenTheyAreOld(t *testing.T) {
 			}
 		}
 		a, b := h.next("a"), h.next("b")
-		a.Discover("")
-		b.Discover("")
+		a.ServeDiscover("")
+		b.ServeDiscover("")
 		fresh(0, true)
 		list(a, 60_000, "public", "t")
 		list(b, 90_000, "public", "u")
@@ -453,12 +453,12 @@ func TestListsAreReadAnewWhenTheyAreOld(t *testing.T) {
 func TestAListThatIsNotComplete(t *testing.T) {
 	inHouse(t, backends.Options{Backends: modern(plain("a")...)}, func(t *testing.T, h *house) {
 		p := h.next("a")
-		p.Discover("")
-		p.List(`{"resultType":"input_required","requestState":"x","tools":[]}`)
+		p.ServeDiscover("")
+		p.ServeToolsList(`{"resultType":"input_required","requestState":"x","tools":[]}`)
 		if err := h.status("a").Err; err == nil || err.Error() != "tools/list: its result is input_required" {
 			t.Errorf("status: %v", err)
 		}
-		p.List(mcptest.Tools("t"))
+		p.ServeToolsList(mcptest.ToolsResult("t"))
 		h.wantNames("t")
 	})
 }

@@ -128,16 +128,16 @@ func (s *storm) rages(h *house, c config.Backend, until time.Time) {
 func (s *storm) asks(h *house, name string, made func(*caller), until time.Time) {
 	stateless := s.n(3) == 0
 	session := name
-	h.Open(session, []byte(canSample), stateless)
+	h.OpenSession(session, []byte(canSample), stateless)
 	for n := 0; time.Now().Before(until); n++ {
 		time.Sleep(time.Duration(s.n(400)) * time.Millisecond)
 		switch {
 		case s.strikes(15):
 			time.Sleep(time.Duration(s.n(6)) * time.Second)
 		case s.strikes(12):
-			h.Close(session)
+			h.CloseSession(session)
 			session = fmt.Sprint(name, n)
-			h.Open(session, []byte(canSample), stateless)
+			h.OpenSession(session, []byte(canSample), stateless)
 		}
 		c := &caller{}
 		made(c)
@@ -155,7 +155,7 @@ func (s *storm) asks(h *house, name string, made func(*caller), until time.Time)
 			h.Cancel("a", p, nil)
 		}
 	}
-	h.Close(session)
+	h.CloseSession(session)
 }
 
 // After all that can happen at once each call has ended once, no place is taken, nobody is
@@ -173,7 +173,7 @@ func TestAfterAStormNothingIsLeft(t *testing.T) {
 		c.Era, c.Lazy, c.IdleStop = "", seed%2 == 0, 2*time.Second
 		c.StartTimeout, c.CallTimeout = 20*time.Second, 5*time.Second
 		c.MaxInFlight, c.QueueWait = 3, 4*time.Second
-		o := backends.Options{Backends: []config.Backend{c}, Dial: s.dial, StartParallel: 2, State: t.TempDir()}
+		o := backends.Options{Backends: []config.Backend{c}, Dial: s.dial, StartParallel: 2, StateDir: t.TempDir()}
 		inHouse(t, o, func(t *testing.T, h *house) {
 			var mu sync.Mutex
 			var calls []*caller
@@ -206,7 +206,7 @@ func TestAfterAStormNothingIsLeft(t *testing.T) {
 			}
 			h.wantState("a", want)
 			h.wantNames("t")
-			h.Open("last", nil, false)
+			h.OpenSession("last", nil, false)
 			for range c.MaxInFlight {
 				one := h.callFor("last", "a")
 				two := h.callFor("last", "a")

@@ -319,7 +319,7 @@ func (l *line) drop(session string, agreedTo bool) []string {
 // nobody waits for an answer.
 type nobody struct{}
 
-func (nobody) OnProgress(wire.Message)  {}
+func (nobody) OnProgress(wire.Message)        {}
 func (nobody) OnResponse(wire.Message, error) {}
 
 // updated passes on that a resource has changed: to the sessions that have
@@ -339,7 +339,7 @@ func (l *line) updated(m wire.Message, on peer.Origin) {
 	sessions := l.subs.of(wire.Unquote(value))
 	l.mu.Unlock()
 	switch {
-	case !set.Solo:
+	case !set.SingleClient:
 		on = peer.Origin{}
 	case len(sessions) == 0:
 		sessions = []string{set.soleSession()}

@@ -9,19 +9,19 @@ import (
 type State string
 
 const (
-	Stopped    State = "stopped"     // not started yet, or not until it is needed, or ended for good
-	Starting   State = "starting"    // from the dial to the end of the handshake
-	Ready      State = "ready"       // calls go to it
-	Degraded   State = "degraded"    // calls go to it, but something is wrong
-	BackingOff State = "backing off" // it has ended, or did not start, and is tried again soon
-	Open       State = "open"        // it failed again and again: calls fail at once, and it is tried now and then
-	Disabled   State = "disabled"    // by the configuration
+	Stopped     State = "stopped"     // not started yet, or not until it is needed, or ended for good
+	Starting    State = "starting"    // from the dial to the end of the handshake
+	Ready       State = "ready"       // calls go to it
+	Degraded    State = "degraded"    // calls go to it, but something is wrong
+	BackingOff  State = "backing off" // it has ended, or did not start, and is tried again soon
+	BreakerOpen State = "open"        // it failed again and again: calls fail at once, and it is tried now and then
+	Disabled    State = "disabled"    // by the configuration
 
 	Misconfigured State = "misconfigured" // variables that it needs are missing: it is never started
 )
 
-// Up reports whether calls go to a backend in this state.
-func (s State) Up() bool { return s == Ready || s == Degraded }
+// IsUp reports whether calls go to a backend in this state.
+func (s State) IsUp() bool { return s == Ready || s == Degraded }
 
 const (
 	// firstPause is the pause after the first of several failures; it doubles with each.
@@ -132,7 +132,7 @@ func (s *supervisor) problem() error {
 
 // due returns when the next try is, zero if none is.
 func (s *supervisor) due() time.Time {
-	if s.state == BackingOff || s.state == Open {
+	if s.state == BackingOff || s.state == BreakerOpen {
 		return s.next
 	}
 	return time.Time{}
@@ -152,7 +152,7 @@ func (s *supervisor) course(now time.Time) course {
 		if s.sour && now.Before(s.next) {
 			return fails
 		}
-	case Open:
+	case BreakerOpen:
 		if now.Before(s.next) {
 			return fails
 		}
@@ -217,14 +217,14 @@ func (s *supervisor) failed(now time.Time, reason error, random float64) {
 	}
 	s.state = BackingOff
 	if s.open() {
-		s.state = Open
+		s.state = BreakerOpen
 	}
 }
 
 // pardon forgets what has failed: if it waits for the next try that is in a pause at most, and
 // calls wait for it. Later pauses start from at most firstPause, however long this pause is.
 func (s *supervisor) pardon(now time.Time, pause time.Duration) {
-	if s.state != BackingOff && s.state != Open {
+	if s.state != BackingOff && s.state != BreakerOpen {
 		return
 	}
 	s.state, s.sour = BackingOff, false
@@ -236,7 +236,7 @@ func (s *supervisor) pardon(now time.Time, pause time.Duration) {
 
 // bar notes that it may not be tried before next, for a reason that is not its own.
 func (s *supervisor) bar(reason error, next time.Time) {
-	s.state, s.reason, s.next = Open, reason, next
+	s.state, s.reason, s.next = BreakerOpen, reason, next
 }
 
 // stop notes that it was stopped: for good if there is a reason, else until it is needed.

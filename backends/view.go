@@ -35,11 +35,11 @@ func (s *Set) publishLocked(anew bool) {
 	was := s.changed
 	s.changed = make(chan struct{})
 	v := &catalog.View{
-		Snapshot: s.last.Next(m.catalog, listings, anew || !s.out),
-		Settled:  len(missing) == 0 || s.waited,
-		Complete: len(missing) == 0,
-		MissingPrefixes:  missing,
-		Changed:  s.changed,
+		Snapshot:        s.last.Next(m.catalog, listings, anew || !s.out),
+		Settled:         len(missing) == 0 || s.waited,
+		Complete:        len(missing) == 0,
+		MissingPrefixes: missing,
+		Changed:         s.changed,
 	}
 	if v.Settled {
 		s.logMoves(v.Moves())

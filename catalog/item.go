@@ -77,20 +77,20 @@ func (i *Item) size(exposed string) int {
 
 // A Issue is something wrong with an entry that a backend lists.
 type Issue struct {
-	Item   string // its Own, or its place in the list if it has none
-	Problem   string
-	Repaired bool   // it is listed, repaired as What says
-	WholeList  bool   // the list itself is wrong, not an entry; Item is its member
+	Item          string // its Own, or its place in the list if it has none
+	Problem       string
+	Repaired      bool   // it is listed, repaired as What says
+	WholeList     bool   // the list itself is wrong, not an entry; Item is its member
 	Suspicious    bool   // the entry is listed as it is, though some clients may not bear it; else it was left out, if not mended
-	ConflictsWith   string // if Odd: the Own of the entry without which it is not; "" = there is none
+	ConflictsWith string // if Odd: the Own of the entry without which it is not; "" = there is none
 }
 
 // Page is one answer to a request for a list.
 type Page struct {
-	Items []Item
-	Issues []Issue
-	NextCursor  []byte        // the cursor of the page that follows, as JSON; nil on the last one
-	TTL   time.Duration // for how long it says that it is good; 0 = it does not
+	Items      []Item
+	Issues     []Issue
+	NextCursor []byte        // the cursor of the page that follows, as JSON; nil on the last one
+	TTL        time.Duration // for how long it says that it is good; 0 = it does not
 	// Public says that it may be shown to whoever asks, as the page itself says
 	// ("cacheScope").
 	Public bool

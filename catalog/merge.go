@@ -37,13 +37,13 @@ const (
 // Options say how names are made. The zero value works: it prefixes on
 // collision.
 type Options struct {
-	Prefix    Prefix
-	ReservedBackends     []string // backends that are known without a listing: their names are kept for them, too
-	Separator string   // between backend and name; "" = __
-	NameLimit int      // longest exposed name, in bytes, at least 8; 0 = 50
-	PageSize  int      // bytes of one page of a list; 0 = 4 MiB
+	Prefix           Prefix
+	ReservedBackends []string // backends that are known without a listing: their names are kept for them, too
+	Separator        string   // between backend and name; "" = __
+	NameLimit        int      // longest exposed name, in bytes, at least 8; 0 = 50
+	PageSize         int      // bytes of one page of a list; 0 = 4 MiB
 
-	Instructions   *string           // takes the place of the merged instructions; nil = nothing does
+	Instructions        *string           // takes the place of the merged instructions; nil = nothing does
 	BackendInstructions map[string]string // backend → what takes the place of its own instructions, "" = none
 }
 
@@ -93,7 +93,7 @@ type Entry struct {
 	ConflictBackend string
 	// PrefixConflict says that the bare name begins with the name of Rival and the separator.
 	PrefixConflict bool
-	bare   string // the name that the entry has unless another backend has it, or the URI
+	bare           string // the name that the entry has unless another backend has it, or the URI
 }
 
 // Merge makes one catalog of the listings, which must be in the order of the

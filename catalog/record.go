@@ -8,8 +8,8 @@ import (
 // An Assignment is the backend that has a name or a URI. Own is what the backend calls the entry if the
 // name is bare, "" otherwise: bare names are kept for a backend while its list is not known.
 type Assignment struct {
-	Backend string `json:"backend"`
-	Original     string `json:"own,omitempty"`
+	Backend  string `json:"backend"`
+	Original string `json:"own,omitempty"`
 }
 
 // Assignments are the owners of names and URIs, for each kind.

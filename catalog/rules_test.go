@@ -306,7 +306,9 @@ func FuzzEntry(f *testing.F) {
 			t.Fatalf("%s becomes %s", entry, raw)
 		}
 		repaired := func(p Page) bool {
-			return slices.ContainsFunc(p.Issues, func(f Issue) bool { return f.Repaired && !strings.HasPrefix(f.Problem, "uriTemplate finds no resource") })
+			return slices.ContainsFunc(p.Issues, func(f Issue) bool {
+				return f.Repaired && !strings.HasPrefix(f.Problem, "uriTemplate finds no resource")
+			})
 		}
 		if same := string(raw) == strings.TrimSpace(entry); repaired(got) == same && !strings.Contains(entry, `\u`) {
 			t.Errorf("%s becomes %s: %v", entry, raw, got.Issues)

@@ -35,7 +35,7 @@ type list struct {
 
 // A Route says where a call goes.
 type Route struct {
-	Backend string
+	Backend      string
 	Original     string // what the backend knows it by
 	OriginalJSON []byte // that as JSON, ready to be spliced in
 }

@@ -29,7 +29,7 @@ type question struct {
 	cancelled bool
 }
 
-// Asked hands on what a backend asks of the client that a session is with, ""
+// HandleRequest hands on what a backend asks of the client that a session is with, ""
 // if it is not certain which. It does not wait. What comes on the stream of a call that is
 // over is of that call: nobody is asked it, unless it names the task that it is about.
 func (g *Gateway) HandleRequest(session, backend string, r *peer.Request) {

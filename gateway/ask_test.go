@@ -23,7 +23,7 @@ func asking(t *testing.T, o settings, can string) (h *house, client, gh *mcptest
 	client, served = h.client()
 	client.Initialize("2025-11-25", can)
 	gh = h.backend("gh")
-	gh.Ready("ask")
+	gh.ServeStartup("ask")
 	list(t, client)
 	client.Send(call("1", "ask"))
 	return h, client, gh, served, gh.HandleRequest("tools/call")
@@ -68,12 +68,12 @@ func TestS2C_02_WhatAClientCannotDoItIsNotAsked(t *testing.T) {
 				_, client, gh, _, _ := asking(t, settings{}, c.can)
 				gh.Send(`{"jsonrpc":"2.0","id":"q","method":` + c.question + `}`)
 				if c.code == 0 {
-					client.Reply(client.Message().ID(), `{"ok":1.0}`)
+					client.SendResult(client.NextMessage().ID(), `{"ok":1.0}`)
 					gh.Want(`{"jsonrpc":"2.0","id":"q","result":{"ok":1.0}}`)
 					return
 				}
 				client.WantNothing()
-				if failure := wire.ReadError(gh.Message().Part(wire.PartError)); failure.Code != c.code {
+				if failure := wire.ReadError(gh.NextMessage().Part(wire.PartError)); failure.Code != c.code {
 					t.Errorf("refused with %+v, want %d", failure, c.code)
 				}
 			})
@@ -88,8 +88,8 @@ func TestACallDoesNotTimeOutWhileAPersonIsAsked(t *testing.T) {
 		o := settings{callTimeout: map[string]time.Duration{"gh": time.Minute}}
 		_, client, gh, _, ofCall := asking(t, o, everything)
 		for i, end := range []func(wire.ID){
-			func(id wire.ID) { client.Reply(id, `{"action":"accept"}`) },
-			func(id wire.ID) { client.Fail(id, `{"code":-1,"message":"no"}`) },
+			func(id wire.ID) { client.SendResult(id, `{"action":"accept"}`) },
+			func(id wire.ID) { client.SendError(id, `{"code":-1,"message":"no"}`) },
 			func(wire.ID) {
 				gh.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`)
 			},
@@ -99,12 +99,12 @@ func TestACallDoesNotTimeOutWhileAPersonIsAsked(t *testing.T) {
 			time.Sleep(time.Hour)
 			client.WantNothing()
 			end(id)
-			client.Taken()
-			gh.Taken()
+			client.TakeAll()
+			gh.TakeAll()
 			time.Sleep(59 * time.Second)
 			client.WantNothing()
 		}
-		gh.Reply(ofCall.ID(), "{}")
+		gh.SendResult(ofCall.ID(), "{}")
 		client.Want(`{"jsonrpc":"2.0","id":1,"result":{}}`)
 		client.Send(call("2", "ask"))
 		gh.HandleRequest("tools/call")
@@ -124,7 +124,7 @@ func TestMoreQuestionsThanAClientCanAnswerAreRefused(t *testing.T) {
 		for i := range bound {
 			gh.Sendf(`{"jsonrpc":"2.0","id":"q%d","method":"roots/list"}`, i)
 		}
-		questions := client.Taken()
+		questions := client.TakeAll()
 		if len(questions) != bound {
 			t.Fatalf("%d were asked, want %d", len(questions), bound)
 		}
@@ -134,7 +134,7 @@ func TestMoreQuestionsThanAClientCanAnswerAreRefused(t *testing.T) {
 			t.Errorf("got %s", got)
 		}
 		m, _ := wire.Parse([]byte(questions[7]))
-		client.Reply(m.ID(), `{"roots":[]}`)
+		client.SendResult(m.ID(), `{"roots":[]}`)
 		gh.Want(`{"jsonrpc":"2.0","id":"q7","result":{"roots":[]}}`)
 		gh.Send(`{"jsonrpc":"2.0","id":"again","method":"roots/list"}`)
 		client.HandleRequest("roots/list")
@@ -144,9 +144,9 @@ func TestMoreQuestionsThanAClientCanAnswerAreRefused(t *testing.T) {
 // When a session ends each question ends, once, whatever of it is left.
 func TestQuestionsEndWithTheSession(t *testing.T) {
 	for name, end := range map[string]func(*mcptest.Peer){
-		"end of input": (*mcptest.Peer).End,
+		"end of input": (*mcptest.Peer).CloseSend,
 		"closed":       (*mcptest.Peer).Close,
-		"idled out":    func(p *mcptest.Peer) { p.Break(transport.ErrClosed) },
+		"idled out":    func(p *mcptest.Peer) { p.FailRead(transport.ErrClosed) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -155,11 +155,11 @@ func TestQuestionsEndWithTheSession(t *testing.T) {
 				for i := range n {
 					gh.Sendf(`{"jsonrpc":"2.0","id":%d,"method":"sampling/createMessage"}`, i)
 				}
-				client.Taken()
+				client.TakeAll()
 				end(client)
 				synctest.Wait()
 				ends := 0
-				for _, line := range gh.Taken() {
+				for _, line := range gh.TakeAll() {
 					switch m, _ := wire.Parse([]byte(line)); {
 					case m.Part(wire.PartError) != nil:
 						ends++
@@ -170,7 +170,7 @@ func TestQuestionsEndWithTheSession(t *testing.T) {
 				if ends != n {
 					t.Errorf("%d questions have ended, want %d", ends, n)
 				}
-				gh.Reply(ofCall.ID(), "{}")
+				gh.SendResult(ofCall.ID(), "{}")
 				if err := <-served; err != nil {
 					t.Error(err)
 				}
@@ -196,7 +196,7 @@ func TestAQuestionWaitsForInitialized(t *testing.T) {
 				client.Next()
 				synctest.Wait() // what comes in the moment after the answer is for nobody yet
 				gh := h.backend("gh")
-				gh.Greet("")
+				gh.ServeHandshake("")
 				gh.HandleRequest("tools/list")
 				gh.Send(`{"jsonrpc":"2.0","id":"a","method":"roots/list"}`)
 				gh.Send(`{"jsonrpc":"2.0","id":"b","method":"roots/list"}`)
@@ -206,7 +206,7 @@ func TestAQuestionWaitsForInitialized(t *testing.T) {
 				client.WantNothing()
 				if comes {
 					client.Send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
-					client.Reply(client.HandleRequest("roots/list").ID(), "{}")
+					client.SendResult(client.HandleRequest("roots/list").ID(), "{}")
 					gh.Want(`{"jsonrpc":"2.0","id":"a","result":{}}`)
 				} else {
 					time.Sleep(2 * time.Second)
@@ -232,7 +232,7 @@ func TestNobodyIsAskedByGuess(t *testing.T) {
 			client.Initialize("2025-11-25", everything)
 		}
 		gh := h.backend("gh")
-		gh.Ready("ask")
+		gh.ServeStartup("ask")
 		refused := func() {
 			t.Helper()
 			gh.Send(`{"jsonrpc":"2.0","id":"q","method":"sampling/createMessage"}`)
@@ -250,7 +250,7 @@ func TestNobodyIsAskedByGuess(t *testing.T) {
 		gh.HandleRequest("tools/call")
 		refused()
 		b.WantNothing()
-		gh.Reply(ofA.ID(), "{}")
+		gh.SendResult(ofA.ID(), "{}")
 		a.Want(`{"jsonrpc":"2.0","id":1,"result":{}}`)
 		refused() // it may be about the call that was answered just now
 		b.WantNothing()
@@ -269,8 +269,8 @@ func TestABackendAsksAboutTasksOfItsOwnAlone(t *testing.T) {
 		client, _ := h.client()
 		client.Initialize("2025-11-25", everything)
 		gh, docs := h.backend("gh"), h.backend("docs")
-		gh.Ready("a")
-		docs.Ready("b")
+		gh.ServeStartup("a")
+		docs.ServeStartup("b")
 		create := func(p *mcptest.Peer, id string) {
 			t.Helper()
 			p.Send(`{"jsonrpc":"2.0","id":"make","method":"sampling/createMessage","params":{"task":{"ttl":1}}}`)
@@ -278,20 +278,20 @@ func TestABackendAsksAboutTasksOfItsOwnAlone(t *testing.T) {
 			if got := string(m.Part(wire.PartParams)); got != `{"task":{"ttl":1}}` {
 				t.Errorf("asked with %s", got)
 			}
-			client.Reply(m.ID(), `{"task":{"taskId":"`+id+`","status":"working","n":1.0}}`)
+			client.SendResult(m.ID(), `{"task":{"taskId":"`+id+`","status":"working","n":1.0}}`)
 			p.Want(`{"jsonrpc":"2.0","id":"make","result":{"task":{"taskId":"` + id + `","status":"working","n":1.0}}}`)
 		}
 		create(gh, "g")
 		create(docs, "d")
 		gh.Send(`{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"taskId":"g"}}`)
-		client.Reply(client.HandleRequest("tasks/get").ID(), `{"taskId":"g"}`)
+		client.SendResult(client.HandleRequest("tasks/get").ID(), `{"taskId":"g"}`)
 		gh.Want(`{"jsonrpc":"2.0","id":1,"result":{"taskId":"g"}}`)
 		for _, method := range []string{"tasks/get", "tasks/result", "tasks/cancel"} {
 			gh.Send(`{"jsonrpc":"2.0","id":2,"method":"` + method + `","params":{"taskId":"d"}}`)
 			gh.Want(`{"jsonrpc":"2.0","id":2,"error":{"code":-32602,"message":"Unknown task: d"}}`)
 		}
 		docs.Send(`{"jsonrpc":"2.0","id":3,"method":"tasks/list"}`)
-		client.Reply(client.HandleRequest("tasks/list").ID(), `{"tasks":[{"taskId":"g"},{"taskId":"d","n":1.0},{"taskId":"mine"}],"x":1}`)
+		client.SendResult(client.HandleRequest("tasks/list").ID(), `{"tasks":[{"taskId":"g"},{"taskId":"d","n":1.0},{"taskId":"mine"}],"x":1}`)
 		docs.Want(`{"jsonrpc":"2.0","id":3,"result":{"tasks":[{"taskId":"d","n":1.0}],"x":1}}`)
 		client.Send(`{"jsonrpc":"2.0","method":"notifications/tasks/status","params":{"taskId":"mine","status":"failed"}}`)
 		client.Send(`{"jsonrpc":"2.0","method":"notifications/future","params":{}}`)
@@ -314,7 +314,7 @@ func TestEachQuestionHasOneEnd(t *testing.T) {
 				gh.Sendf(`{"jsonrpc":"2.0","id":%d,"method":"sampling/createMessage","params":{"n":%d}}`, i, i)
 			}
 			asked := make(map[int]wire.ID)
-			for i, line := range client.Taken() {
+			for i, line := range client.TakeAll() {
 				m, _ := wire.Parse([]byte(line))
 				asked[i] = m.ID()
 			}
@@ -323,9 +323,9 @@ func TestEachQuestionHasOneEnd(t *testing.T) {
 				for i := range n {
 					switch k := (i*5 + round) % n; {
 					case k%3 == 0:
-						client.Reply(asked[k], `{"n":1}`)
+						client.SendResult(asked[k], `{"n":1}`)
 					case k%3 == 1:
-						client.Fail(asked[k], `{"code":-1,"message":"no"}`)
+						client.SendError(asked[k], `{"code":-1,"message":"no"}`)
 					case k == 2 && round%4 == 0:
 						client.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
 					case k == 2 && round%4 == 1:
@@ -343,12 +343,12 @@ func TestEachQuestionHasOneEnd(t *testing.T) {
 					}
 				}
 				if round%4 == 2 {
-					gh.Reply(ofCall.ID(), "{}")
+					gh.SendResult(ofCall.ID(), "{}")
 				}
 			}()
 			time.Sleep(1500 * time.Millisecond)
 			answers := make(map[wire.ID]int)
-			for _, line := range gh.Taken() {
+			for _, line := range gh.TakeAll() {
 				if m, _ := wire.Parse([]byte(line)); m.Kind() == wire.Response {
 					answers[m.ID()]++
 				}
@@ -374,11 +374,11 @@ func TestEachQuestionHasOneEnd(t *testing.T) {
 					open++
 				}
 			}
-			client.Taken()
+			client.TakeAll()
 			for i := range 256 {
 				gh.Sendf(`{"jsonrpc":"2.0","id":"again%d","method":"roots/list"}`, i)
 			}
-			if got := len(client.Taken()); got != 256-open {
+			if got := len(client.TakeAll()); got != 256-open {
 				t.Errorf("round %d: %d more could be asked, want %d", round, got, 256-open)
 			}
 		})

@@ -16,8 +16,8 @@ func TestBatch_OfARequestThatIsStateless(t *testing.T) {
 		client.Initialize("2025-03-26")
 		client.Send(`{"jsonrpc":"2.0","id":0,"method":"tools/list"}`)
 		gh := h.backend("gh")
-		gh.Ready("ask")
-		client.Message()
+		gh.ServeStartup("ask")
+		client.NextMessage()
 
 		const call = `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"ask"}}`
 		const no = `"error":{"code":-32600,"message":"Invalid request: it is of a revision that has no batches, and has to be sent alone"}}`
@@ -27,7 +27,7 @@ func TestBatch_OfARequestThatIsStateless(t *testing.T) {
 			`{"jsonrpc":"2.0","id":7,"method":"ping"}`,
 		}, `,`) + `]`)
 		for range 2 { // 2 and 6: who names a revision with sessions is of a session
-			gh.Reply(gh.HandleRequest("tools/call").ID(), `{"content":[]}`)
+			gh.SendResult(gh.HandleRequest("tools/call").ID(), `{"content":[]}`)
 		}
 		gh.WantNothing()
 		client.Want(`[{"jsonrpc":"2.0","id":1,` + no + `,{"jsonrpc":"2.0","id":2,"result":{"content":[]}},{"jsonrpc":"2.0","id":3,` + no +
@@ -37,7 +37,7 @@ func TestBatch_OfARequestThatIsStateless(t *testing.T) {
 		}
 
 		client.Send(request("8", "tools/call", `"name":"ask",`, `{}`)) // alone it is served
-		gh.Reply(gh.HandleRequest("tools/call").ID(), `{"content":[]}`)
+		gh.SendResult(gh.HandleRequest("tools/call").ID(), `{"content":[]}`)
 		client.Want(complete("8", `"content":[]}`))
 	})
 }

@@ -16,9 +16,9 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A Call is a request on its way to a backend: who asked, for what, and where it
+// A CallInfo is a request on its way to a backend: who asked, for what, and where it
 // goes. An Observer may read it, and must not keep it.
-type Call struct {
+type CallInfo struct {
 	Session   string
 	Client    string // name/version
 	Principal string // which of several tokens it has; "" if that is not told apart
@@ -33,13 +33,13 @@ type Call struct {
 	Sent      time.Time // to the backend, the last time; zero = it was not
 }
 
-// call is a Call in flight: the row that brings the answer home. Two may end
+// call is a CallInfo in flight: the row that brings the answer home. Two may end
 // it, the client, who takes back its request, and the backend; the one that
 // takes the request from the client's table does, and tells the observers.
 //
 // [question] is the same in the other direction.
 type call struct {
-	Call
+	CallInfo
 	road    *road
 	row     peer.Call
 	pending *peer.Call // at the backend: row, or another round's, or the errand's if there is one
@@ -62,14 +62,14 @@ type call struct {
 	giveUp    context.CancelFunc // ends the wait for the route; nil unless there is one
 }
 
-func (s *Session) newCall(m wire.Message, id wire.ID, name string) Call {
+func (s *Session) newCall(m wire.Message, id wire.ID, name string) CallInfo {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	client := s.caller.Name
 	if protocol.IsModern(m) {
 		client = clientName(m)
 	}
-	return Call{
+	return CallInfo{
 		Session: s.id, Client: client, Principal: s.principal, ID: id, Method: m.Method(),
 		Name: name, Arguments: m.Part(wire.PartArguments), Started: time.Now(),
 	}
@@ -78,14 +78,14 @@ func (s *Session) newCall(m wire.Message, id wire.ID, name string) Call {
 // call sends a request on its way. What it names may be of a backend that is not
 // known yet; then the call waits for the catalog.
 func (s *Session) call(guest *guest, r *peer.Request, to *road, name string) {
-	c := &call{Call: s.newCall(r.Message, r.RemoteID(), name), road: to, s: s, r: r, guest: guest}
+	c := &call{CallInfo: s.newCall(r.Message, r.RemoteID(), name), road: to, s: s, r: r, guest: guest}
 	c.pending = &c.row
 	c.row.Handler, c.row.Tag, c.row.Token, c.row.SessionID, c.row.AllowTask = c, c, r.Token(), s.id, to == toTool && guest == nil
 	if guest != nil {
 		c.pending.SessionID = guest.id
 		guest.stayOn()
 	}
-	s.g.begin(&c.Call)
+	s.g.begin(&c.CallInfo)
 	if !r.OnCancel(c) { // the session is ending and has cancelled it
 		c.finish(Outcome{Kind: Cancelled})
 		return
@@ -135,7 +135,7 @@ func (c *call) awaitRoute() {
 // to a backend that has never listed any.
 func (c *call) unknown() {
 	if c.is(mcp.MethodToolsCall) {
-		if backend, err := c.s.g.Backends.Excuse(c.Name); err != nil {
+		if backend, err := c.s.g.Backends.WhyUnavailable(c.Name); err != nil {
 			c.mu.Lock()
 			c.Route.Backend = backend
 			c.mu.Unlock()
@@ -165,7 +165,7 @@ func (c *call) forbidden(failure *wire.Error) Outcome {
 	case mcp.MethodResourcesRead:
 		kind = catalog.Resources
 	}
-	if backend := c.s.g.Backends.Denied(kind, c.Name); backend != "" {
+	if backend := c.s.g.Backends.DeniedBy(kind, c.Name); backend != "" {
 		o.Reason = "the filters of backend " + backend + " deny it"
 	}
 	return o
@@ -344,7 +344,7 @@ func (c *call) ended(o Outcome) {
 
 // finish lets go of what a call has that has ended.
 func (c *call) finish(o Outcome) {
-	c.s.g.finish(&c.Call, o)
+	c.s.g.finish(&c.CallInfo, o)
 	if c.guest != nil {
 		c.guest.leave()
 	}

@@ -34,8 +34,8 @@ func TestCONTEXT_05_AFilteredListIsAsMuchShorter(t *testing.T) {
 			client, _ := h.client()
 			client.Initialize("2025-11-25")
 			gh := h.backend("gh")
-			gh.Greet("")
-			gh.List(`{"tools":[` + strings.Join(tools, ",") + `]}`)
+			gh.ServeHandshake("")
+			gh.ServeToolsList(`{"tools":[` + strings.Join(tools, ",") + `]}`)
 			return len(list(t, client))
 		}
 		all, allowed, denied := size(config.Filter{}), size(config.Filter{Allow: []string{"search_*"}}), size(config.Filter{Deny: []string{"delete_*"}})
@@ -53,15 +53,15 @@ func TestCONTEXT_06_ALargeResultIsWhole(t *testing.T) {
 		client, _ := h.client()
 		client.Initialize("2025-11-25")
 		gh := h.backend("gh")
-		gh.Greet("")
+		gh.ServeHandshake("")
 		const tools = `{"tools":[{"name":"search","inputSchema":{"type":"object"},"_meta":{"anthropic/maxResultSizeChars":500000}}]}`
-		gh.List(tools)
+		gh.ServeToolsList(tools)
 		if got := list(t, client); got != tools {
 			t.Errorf("listed %s", got)
 		}
 		client.Send(call("1", "search"))
 		text := `{"content":[{"type":"text","text":"` + strings.Repeat("é", 512<<10) + `"}],"_meta":{"anthropic/maxResultSizeChars":500000}}`
-		gh.Reply(gh.HandleRequest("tools/call").ID(), text)
+		gh.SendResult(gh.HandleRequest("tools/call").ID(), text)
 		if got, want := client.Next(), `{"jsonrpc":"2.0","id":1,"result":`+text+`}`; got != want {
 			t.Errorf("%d bytes of %d arrived: %.200s", len(got), len(want), got)
 		}
@@ -81,14 +81,14 @@ func TestOBS_01_AllSayTheSameOfABackend(t *testing.T) {
 		client, _ := h.client()
 		client.Initialize("2025-11-25")
 		gh := h.backend("gh")
-		if s, _ := status(); s.State == backends.Ready || s.Answered || set.View().Settled {
+		if s, _ := status(); s.State == backends.Ready || s.Settled || set.View().Settled {
 			t.Errorf("before it has answered: %+v, settled %v", s, set.View().Settled)
 		}
-		gh.Ready("search")
-		h.backend("docs").Ready("other")
+		gh.ServeStartup("search")
+		h.backend("docs").ServeStartup("other")
 		list(t, client)
-		if s, other := status(); s.State != backends.Ready || other.State != backends.Ready || s.Err != nil || !set.View().Settled || h.log.Loud() != nil {
-			t.Errorf("with all well: %+v, %+v; logged %q", s, other, h.log.Loud())
+		if s, other := status(); s.State != backends.Ready || other.State != backends.Ready || s.Err != nil || !set.View().Settled || h.log.Warnings() != nil {
+			t.Errorf("with all well: %+v, %+v; logged %q", s, other, h.log.Warnings())
 		}
 		client.Send(call("1", "search"))
 		gh.HandleRequest("tools/call")
@@ -100,18 +100,18 @@ func TestOBS_01_AllSayTheSameOfABackend(t *testing.T) {
 		if s, other := status(); s.State == backends.Ready || s.Err == nil || s.Err.Error() != why || other.State != backends.Ready || other.Err != nil {
 			t.Errorf("status: %+v, %+v", s, other)
 		}
-		if got := h.log.Loud(); len(got) != 1 || !strings.Contains(got[0], "backend=gh") || !strings.Contains(got[0], `err="`+why+`"`) {
+		if got := h.log.Warnings(); len(got) != 1 || !strings.Contains(got[0], "backend=gh") || !strings.Contains(got[0], `err="`+why+`"`) {
 			t.Errorf("logged %q", got)
 		}
 		if got := h.audit(); len(got) != 1 || !strings.Contains(got[0], "backend=gh") || !strings.Contains(got[0], "outcome=backend_lost") {
 			t.Errorf("on record: %q", got)
 		}
 		again := h.backend("gh") // and of its coming back
-		again.Ready("search")
+		again.ServeStartup("search")
 		client.Send(call("2", "search"))
-		again.Reply(again.HandleRequest("tools/call").ID(), "{}")
+		again.SendResult(again.HandleRequest("tools/call").ID(), "{}")
 		client.Want(`{"jsonrpc":"2.0","id":2,"result":{}}`)
-		time.Sleep(mcptest.Gather)
+		time.Sleep(mcptest.JournalDelay)
 		if s, _ := status(); s.State != backends.Ready || s.Err != nil || len(h.audit()) != 2 {
 			t.Errorf("when it is back: %+v; on record: %q", s, h.audit())
 		}

@@ -25,26 +25,26 @@ func (c *slowConn) Crowded() bool { return c.slow.Load() }
 func TestABackendThatFloodsDoesNotCostTheSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t, settings{solo: true}, "gh")
-		conn, client := mcptest.Open(t, "client")
+		conn, client := mcptest.NewPeer(t, "client")
 		slow := &slowConn{Conn: conn}
 		s, closed := h.feed(slow)
 		client.Initialize("2025-11-25")
 		gh := h.backend("gh")
-		gh.Greet(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"logging":{},"resources":{"subscribe":true}},"serverInfo":{"name":"x","version":"1"}}`)
+		gh.ServeHandshake(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"logging":{},"resources":{"subscribe":true}},"serverInfo":{"name":"x","version":"1"}}`)
 		for range 3 {
-			switch m := gh.Message(); m.Method() {
+			switch m := gh.NextMessage(); m.Method() {
 			case "tools/list":
-				gh.Reply(m.ID(), mcptest.Tools("t"))
+				gh.SendResult(m.ID(), mcptest.ToolsResult("t"))
 			case "resources/list":
-				gh.Reply(m.ID(), `{"resources":[{"uri":"x:1","name":"n"},{"uri":"x:2","name":"n"}]}`)
+				gh.SendResult(m.ID(), `{"resources":[{"uri":"x:1","name":"n"},{"uri":"x:2","name":"n"}]}`)
 			case "resources/templates/list":
-				gh.Reply(m.ID(), `{"resourceTemplates":[]}`)
+				gh.SendResult(m.ID(), `{"resourceTemplates":[]}`)
 			}
 		}
 		list(t, client)
 		for _, uri := range []string{"x:1", "x:2"} {
 			client.Send(`{"jsonrpc":"2.0","id":"s","method":"resources/subscribe","params":{"uri":"` + uri + `"}}`)
-			gh.Reply(gh.HandleRequest("resources/subscribe").ID(), "{}")
+			gh.SendResult(gh.HandleRequest("resources/subscribe").ID(), "{}")
 			client.Want(`{"jsonrpc":"2.0","id":"s","result":{}}`)
 		}
 		client.Send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","_meta":{"progressToken":"p"}}}`)
@@ -60,12 +60,12 @@ func TestABackendThatFloodsDoesNotCostTheSession(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		client.WantNothing()
-		gh.Reply(asked.ID(), `{"content":[]}`)
+		gh.SendResult(asked.ID(), `{"content":[]}`)
 		client.Want(`{"jsonrpc":"2.0","id":1,"result":{"content":[]}}`)
 		slow.slow.Store(false)
 		time.Sleep(time.Second)
 		updated := map[string]int{}
-		for _, line := range client.Taken() {
+		for _, line := range client.TakeAll() {
 			m, _ := wire.Parse([]byte(line))
 			updated[param(t, m, "uri")]++
 		}
@@ -77,6 +77,6 @@ func TestABackendThatFloodsDoesNotCostTheSession(t *testing.T) {
 		}
 		conn.Close()
 		<-closed
-		s.End(nil)
+		s.Closed(nil)
 	})
 }

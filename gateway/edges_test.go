@@ -18,7 +18,7 @@ func TestListen_OneGuestHasABound(t *testing.T) {
 		client, _ := h.client()
 		client.Send(request(`"list"`, "prompts/list", "", `{}`))
 		shelf(t, h, "gh")
-		client.Message()
+		client.NextMessage()
 		const filter = `{"toolsListChanged":true}`
 		for n := range 1000 {
 			client.Send(listenFor(fmt.Sprint(n), filter))
@@ -42,7 +42,7 @@ func TestGuestTasks_ListenedToAreBounded(t *testing.T) {
 		var tasks []string
 		for i := range 3 {
 			client.Send(request("1", "tools/call", `"name":"job",`, tasky))
-			gh.Reply(gh.HandleRequest("tools/call").ID(), fmt.Sprintf(`{"task":{"taskId":"t%d","status":"working","pollInterval":600000}}`, i))
+			gh.SendResult(gh.HandleRequest("tools/call").ID(), fmt.Sprintf(`{"task":{"taskId":"t%d","status":"working","pollInterval":600000}}`, i))
 			tasks = append(tasks, made(t, client))
 		}
 		h.gateway.FillWatched(2)
@@ -65,7 +65,7 @@ func TestTasksArePagesWithABound(t *testing.T) {
 		makeTask(t, a, gh, "gh", "t")
 		a.Send(`{"jsonrpc":"2.0","id":1,"method":"tasks/list"}`)
 		for i := range 1000 {
-			gh.Reply(gh.HandleRequest("tasks/list").ID(), fmt.Sprintf(`{"tasks":[],"nextCursor":"%d"}`, i))
+			gh.SendResult(gh.HandleRequest("tasks/list").ID(), fmt.Sprintf(`{"tasks":[],"nextCursor":"%d"}`, i))
 		}
 		a.Want(`{"jsonrpc":"2.0","id":1,"result":{"tasks":[]}}`)
 		gh.WantNothing()
@@ -79,16 +79,16 @@ func TestPursuit_OfATaskThatIsSilent(t *testing.T) {
 		client, _ := h.client()
 		client.Initialize("2025-11-25")
 		gh := h.backend("gh")
-		gh.Discover(strings.Replace(mcptest.Discovered, `"tools":{}`, `"tools":{},"extensions":{"io.modelcontextprotocol/tasks":{}}`, 1))
-		gh.List(mcptest.Tools("job"))
+		gh.ServeDiscover(strings.Replace(mcptest.DiscoverResult, `"tools":{}`, `"tools":{},"extensions":{"io.modelcontextprotocol/tasks":{}}`, 1))
+		gh.ServeToolsList(mcptest.ToolsResult("job"))
 		list(t, client)
 		client.Send(call("1", "job"))
-		gh.Reply(gh.HandleRequest("tools/call").ID(), `{"resultType":"task","taskId":"t","status":"working","ttlMs":null,"pollIntervalMs":1000}`)
+		gh.SendResult(gh.HandleRequest("tools/call").ID(), `{"resultType":"task","taskId":"t","status":"working","ttlMs":null,"pollIntervalMs":1000}`)
 		for range 6 {
 			gh.HandleRequest("tasks/get")
 			gh.HandleNotification("notifications/cancelled")
 		}
-		if m := client.Message(); m.ID() != "1" || m.Part(wire.PartError) == nil {
+		if m := client.NextMessage(); m.ID() != "1" || m.Part(wire.PartError) == nil {
 			t.Errorf("got %s", m.Raw())
 		}
 		gh.HandleRequest("tasks/cancel")
@@ -120,7 +120,7 @@ func TestALongURIIsNotToldBack(t *testing.T) {
 		h := newHouse(t, settings{solo: true}, "gh")
 		client, _ := h.client()
 		client.Initialize("2025-11-25")
-		h.backend("gh").Ready("t")
+		h.backend("gh").ServeStartup("t")
 		list(t, client)
 		for _, length := range []int{8 << 10, 8<<10 + 1} {
 			uri := strings.Repeat("x", length)
@@ -143,13 +143,13 @@ func TestALongURIIsNotSubscribedTo(t *testing.T) {
 		list(t, client)
 		long := strings.Repeat("x", 8<<10+1)
 		client.Sendf(`{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"u:%s"}}`, long[:8<<10-2])
-		gh.Reply(gh.HandleRequest("resources/subscribe").ID(), "{}")
+		gh.SendResult(gh.HandleRequest("resources/subscribe").ID(), "{}")
 		client.Want(`{"jsonrpc":"2.0","id":1,"result":{}}`)
 		client.Sendf(`{"jsonrpc":"2.0","id":2,"method":"resources/subscribe","params":{"uri":%q}}`, long)
 		client.Want(`{"jsonrpc":"2.0","id":2,"error":{"code":-32602,"message":"Invalid params: the URI of a subscription has at most 8192 bytes"}}`)
 		guest, _ := h.client()
 		guest.Send(request("3", "subscriptions/listen", `"notifications":{"resourceSubscriptions":["`+long+`"]},`, able))
-		if e := wire.ReadError(guest.Message().Part(wire.PartError)); e.Code != -32602 || !strings.Contains(e.Message, "at most 8192 bytes") {
+		if e := wire.ReadError(guest.NextMessage().Part(wire.PartError)); e.Code != -32602 || !strings.Contains(e.Message, "at most 8192 bytes") {
 			t.Errorf("%+v", e)
 		}
 		gh.WantNothing()
@@ -162,7 +162,7 @@ func TestStampsAreBounded(t *testing.T) {
 		h := newHouse(t, settings{})
 		client, _ := h.client()
 		client.Send(request("1", "tools/list", "", `{"x":"`+strings.Repeat("x", 64<<10)+`"}`))
-		if e := wire.ReadError(client.Message().Part(wire.PartError)); e.Code != -32602 || !strings.Contains(e.Message, "longer than 65536 bytes") {
+		if e := wire.ReadError(client.NextMessage().Part(wire.PartError)); e.Code != -32602 || !strings.Contains(e.Message, "longer than 65536 bytes") {
 			t.Errorf("%+v", e)
 		}
 	})
@@ -190,9 +190,9 @@ func TestRequestsRefusedInFrontAreOnRecord(t *testing.T) {
 		h := newHouse(t, settings{}, "gh")
 		client, _ := h.client()
 		client.Initialize("2025-11-25")
-		h.backend("gh").Ready("one")
+		h.backend("gh").ServeStartup("one")
 		m, _ := wire.Parse([]byte(call("7", "one")))
-		h.gateway.Refused("", m, wire.Errorf(wire.CodeInvalidRequest, "no"))
+		h.gateway.RecordRejected("", m, wire.Errorf(wire.CodeInvalidRequest, "no"))
 		records := h.audit()
 		if len(records) != 1 || !strings.Contains(records[0], "outcome=rejected") || !strings.Contains(records[0], "tool=one") || !strings.Contains(records[0], "id=7") {
 			t.Errorf("the audit log has %q", records)

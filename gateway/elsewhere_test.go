@@ -17,7 +17,7 @@ const goesElsewhere = `{"elicitation":{"url":{}}}`
 func elsewhere(t *testing.T, client, gh *mcptest.Peer) (ticket string, back func(id, responses, ticket string) string) {
 	t.Helper()
 	client.Send(request("1", "tools/call", `"name":"ask",`, goesElsewhere))
-	gh.Fail(gh.HandleRequest("tools/call").ID(), `{"code":-32042,"message":"go","data":{"elicitations":[{"url":"https://a.example/x","message":"Pay"},{"url":"https://a.example/y","message":"Sign in"}]}}`)
+	gh.SendError(gh.HandleRequest("tools/call").ID(), `{"code":-32042,"message":"go","data":{"elicitations":[{"url":"https://a.example/x","message":"Pay"},{"url":"https://a.example/y","message":"Sign in"}]}}`)
 	return state(t, client, "q1", "q2"), func(id, responses, ticket string) string {
 		return request(id, "tools/call", `"name":"ask","inputResponses":`+responses+`,"requestState":`+ticket+`,`, goesElsewhere)
 	}
@@ -26,7 +26,7 @@ func elsewhere(t *testing.T, client, gh *mcptest.Peer) (ticket string, back func
 // refused takes an answer that is an error with that code.
 func refused(t *testing.T, client *mcptest.Peer, code int) {
 	t.Helper()
-	if m := client.Message(); wire.ReadError(m.Part(wire.PartError)).Code != code {
+	if m := client.NextMessage(); wire.ReadError(m.Part(wire.PartError)).Code != code {
 		t.Errorf("got %s, want an error %d", m.Raw(), code)
 	}
 }
@@ -50,7 +50,7 @@ func TestElsewhere_ATicketIsGoodOnce(t *testing.T) {
 		for range 10 {
 			refused(t, client, -32602)
 		}
-		gh.Reply(again.ID(), `{"content":[]}`)
+		gh.SendResult(again.ID(), `{"content":[]}`)
 		client.Want(complete("2", `"content":[]}`))
 		for i, responses := range []string{both, `{}`, `{"q1":{"action":"decline"}}`} {
 			client.Send(back(fmt.Sprint(i+20), responses, ticket))
@@ -74,7 +74,7 @@ func TestElsewhere_WhatIsMissingIsAskedForAgain(t *testing.T) {
 			state(t, client, "q1", "q2")
 		}
 		client.Send(back("3", `{"q1":{"action":"accept"},"x":{"action":"accept"}}`, ticket))
-		m := client.Message()
+		m := client.NextMessage()
 		requests, _ := wire.Lookup(m.Part(wire.PartResult), "inputRequests")
 		if want := `{"q2":{"method":"elicitation/create","params":{"mode":"url","message":"[gh] Sign in","url":"https://a.example/y"}}}`; string(requests) != want {
 			t.Errorf("asked %s", requests)
@@ -85,7 +85,7 @@ func TestElsewhere_WhatIsMissingIsAskedForAgain(t *testing.T) {
 		last := state(t, client, "q2")
 		gh.WantNothing()
 		client.Send(back("5", `{"q2":{"action":"accept"}}`, last))
-		gh.Reply(gh.HandleRequest("tools/call").ID(), `{"content":[]}`)
+		gh.SendResult(gh.HandleRequest("tools/call").ID(), `{"content":[]}`)
 		client.Want(complete("5", `"content":[]}`))
 		for _, used := range []string{ticket, string(rest), last} {
 			client.Send(back("6", both, used))
@@ -118,7 +118,7 @@ func TestElsewhere_NotAgreed(t *testing.T) {
 			_, client, gh := visiting(t, goesElsewhere)
 			ticket, back := elsewhere(t, client, gh)
 			client.Send(back("2", responses, ticket))
-			if m := client.Message(); !m.IsToolError() {
+			if m := client.NextMessage(); !m.IsToolError() {
 				t.Errorf("%s: %s", responses, m.Raw())
 			}
 			client.Send(back("3", both, ticket))
@@ -137,16 +137,16 @@ func wanting(t *testing.T, but int) (h *house, client, gh *mcptest.Peer, ask fun
 	client, _ = h.client()
 	client.Send(request("0", "tools/list", "", can))
 	gh = h.backend("gh")
-	gh.Greet(taskful)
-	gh.List(jobs)
+	gh.ServeHandshake(taskful)
+	gh.ServeToolsList(jobs)
 	client.Next()
 	ask = func(id, more string) { client.Send(request(id, "tools/call", `"name":"job",`+more, can)) }
 	ask("1", "")
-	gh.Fail(gh.HandleRequest("tools/call").ID(), `{"code":-32042,"message":"go","data":{"elicitations":[{"url":"https://a.example/x","message":"Pay"}]}}`)
+	gh.SendError(gh.HandleRequest("tools/call").ID(), `{"code":-32042,"message":"go","data":{"elicitations":[{"url":"https://a.example/x","message":"Pay"}]}}`)
 	again = `"inputResponses":{"q1":{"action":"accept"}},"requestState":` + state(t, client, "q1") + `,`
 	for i := range 4096 - but {
 		ask("1", "")
-		gh.Reply(gh.HandleRequest("tools/call").ID(), fmt.Sprintf(`{"task":{"taskId":"t%d","status":"working","ttl":60000}}`, i))
+		gh.SendResult(gh.HandleRequest("tools/call").ID(), fmt.Sprintf(`{"task":{"taskId":"t%d","status":"working","ttl":60000}}`, i))
 		made(t, client)
 	}
 	return h, client, gh, ask, again
@@ -160,7 +160,7 @@ func TestElsewhere_ATicketOutlivesWantOfRoom(t *testing.T) {
 		refused(t, client, -32603)
 		time.Sleep(3 * time.Minute) // the tasks' time is over
 		ask("1", again)
-		gh.Reply(gh.HandleRequest("tools/call").ID(), `{"content":[]}`)
+		gh.SendResult(gh.HandleRequest("tools/call").ID(), `{"content":[]}`)
 		client.Want(complete("1", `"content":[]}`))
 		ask("1", again)
 		refused(t, client, -32602)
@@ -176,11 +176,11 @@ func TestElsewhere_NoPlaceIsKeptForWhatIsNotSent(t *testing.T) {
 		ask("1", again)
 		refused(t, client, -32603)
 		ask("1", "")
-		gh.Reply(gh.HandleRequest("tools/call").ID(), `{"task":{"taskId":"x","status":"working"}}`)
+		gh.SendResult(gh.HandleRequest("tools/call").ID(), `{"task":{"taskId":"x","status":"working"}}`)
 		made(t, client)
 		time.Sleep(2 * time.Minute)
 		ask("1", again)
-		gh.Reply(gh.HandleRequest("tools/call").ID(), `{"content":[]}`)
+		gh.SendResult(gh.HandleRequest("tools/call").ID(), `{"content":[]}`)
 		client.Want(complete("1", `"content":[]}`))
 	})
 }

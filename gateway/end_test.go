@@ -22,10 +22,10 @@ func TestMission_C_AClientThatDoesNotReadIsHungUpOn(t *testing.T) {
 		good, _ := h.client()
 		good.Initialize("2025-06-18")
 		gh := h.backend("gh")
-		gh.Ready("big")
+		gh.ServeStartup("big")
 		list(t, good)
 
-		conn, deaf := mcptest.OpenDeaf(t, "deaf client")
+		conn, deaf := mcptest.NewPausedPeer(t, "deaf client")
 		served := make(chan error, 1)
 		go func() { served <- h.gateway.Serve(context.Background(), "", "", conn) }()
 		deaf.Send(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"deaf","version":"1"}}}`)
@@ -34,7 +34,7 @@ func TestMission_C_AClientThatDoesNotReadIsHungUpOn(t *testing.T) {
 		n := 0
 		for ; len(served) == 0 && n < 100; n++ {
 			deaf.Send(call(fmt.Sprint(n), "big"))
-			gh.Reply(gh.HandleRequest("tools/call").ID(), large)
+			gh.SendResult(gh.HandleRequest("tools/call").ID(), large)
 			synctest.Wait()
 		}
 		if err := <-served; !errors.Is(err, transport.ErrFull) {
@@ -43,9 +43,9 @@ func TestMission_C_AClientThatDoesNotReadIsHungUpOn(t *testing.T) {
 		if n > 66 {
 			t.Errorf("hung up after %d MiB", n)
 		}
-		deaf.Listen()
+		deaf.StartReading()
 		good.Send(call("1", "big"))
-		gh.Reply(gh.HandleRequest("tools/call").ID(), "{}")
+		gh.SendResult(gh.HandleRequest("tools/call").ID(), "{}")
 		good.Want(`{"jsonrpc":"2.0","id":1,"result":{}}`)
 	})
 }
@@ -53,13 +53,13 @@ func TestMission_C_AClientThatDoesNotReadIsHungUpOn(t *testing.T) {
 func TestPingIsAnsweredWhileTheSessionEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t, settings{}, "gh")
-		conn, client := mcptest.Open(t, "client")
+		conn, client := mcptest.NewPeer(t, "client")
 		ctx, stop := context.WithCancel(t.Context())
 		served := make(chan error, 1)
 		go func() { served <- h.gateway.Serve(ctx, "", "", conn) }()
 		client.Initialize("2025-06-18")
 		gh := h.backend("gh")
-		gh.Ready("slow")
+		gh.ServeStartup("slow")
 		list(t, client)
 		client.Send(call("1", "slow"))
 		m := gh.HandleRequest("tools/call")
@@ -75,7 +75,7 @@ func TestPingIsAnsweredWhileTheSessionEnds(t *testing.T) {
 		}
 		began := time.Now()
 		time.Sleep(400 * time.Millisecond)
-		gh.Reply(m.ID(), "{}")
+		gh.SendResult(m.ID(), "{}")
 		client.Want(`{"jsonrpc":"2.0","id":1,"result":{}}`)
 		if err := <-served; err != nil {
 			t.Errorf("Serve: %v", err)
@@ -83,7 +83,7 @@ func TestPingIsAnsweredWhileTheSessionEnds(t *testing.T) {
 		if took := time.Since(began); took != 400*time.Millisecond {
 			t.Errorf("it went on for %v", took-400*time.Millisecond)
 		}
-		if !client.Over() {
+		if !client.Disconnected() {
 			t.Error("the client was not hung up on")
 		}
 		if records := h.audit(); len(records) != 2 {
@@ -107,13 +107,13 @@ func TestASignalDrains_F_PROC_2(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h := newHouse(t, settings{drain: 5 * time.Second}, "gh")
-				conn, client := mcptest.Open(t, "client")
+				conn, client := mcptest.NewPeer(t, "client")
 				ctx, stop := context.WithCancel(t.Context())
 				served := make(chan error, 1)
 				go func() { served <- h.gateway.Serve(ctx, "", "", conn) }()
 				client.Initialize("2025-06-18")
 				gh := h.backend("gh")
-				gh.Ready("slow")
+				gh.ServeStartup("slow")
 				list(t, client)
 				client.Send(call("1", "slow"))
 				m := gh.HandleRequest("tools/call")
@@ -125,11 +125,11 @@ func TestASignalDrains_F_PROC_2(t *testing.T) {
 				switch {
 				case c.after > 0:
 					time.Sleep(c.after)
-					gh.Reply(m.ID(), "{}")
+					gh.SendResult(m.ID(), "{}")
 					client.Want(`{"jsonrpc":"2.0","id":1,"result":{}}`)
 				case c.hurry > 0:
 					time.Sleep(c.hurry)
-					if !h.gateway.Hurry() {
+					if !h.gateway.EndGracePeriods() {
 						t.Error("no call was waited for")
 					}
 				}
@@ -143,7 +143,7 @@ func TestASignalDrains_F_PROC_2(t *testing.T) {
 					client.Want(`{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"The gateway was stopped; outcome unknown: the call may have run"}}`)
 					gh.HandleNotification("notifications/cancelled")
 				}
-				if h.gateway.Hurry() {
+				if h.gateway.EndGracePeriods() {
 					t.Error("calls are waited for after the end")
 				}
 			})
@@ -155,17 +155,17 @@ func TestASignalDrains_F_PROC_2(t *testing.T) {
 func TestASignalHurriesTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t, settings{}, "gh")
-		conn, client := mcptest.Open(t, "client")
+		conn, client := mcptest.NewPeer(t, "client")
 		ctx, stop := context.WithCancel(t.Context())
 		served := make(chan error, 1)
 		go func() { served <- h.gateway.Serve(ctx, "", "", conn) }()
 		client.Initialize("2025-06-18")
 		gh := h.backend("gh")
-		gh.Ready("slow")
+		gh.ServeStartup("slow")
 		list(t, client)
 		client.Send(call("1", "slow"))
 		gh.HandleRequest("tools/call")
-		client.End() // grace: 4 s
+		client.CloseSend() // grace: 4 s
 		synctest.Wait()
 		began := time.Now()
 		stop()
@@ -195,14 +195,14 @@ func TestNobodyWaitsForBackendsBeyondTheEnd(t *testing.T) {
 		client.Send(call("2", "search"))
 		client.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`)
 		began := time.Now()
-		client.End()
+		client.CloseSend()
 		if err := <-served; err != nil {
 			t.Error(err)
 		}
 		if took := time.Since(began); took != time.Second {
 			t.Errorf("the end took %v", took)
 		}
-		told := client.Taken()
+		told := client.TakeAll()
 		slices.Sort(told)
 		want := []string{
 			`{"jsonrpc":"2.0","id":"list","error":{"code":-32603,"message":"The session is ending; outcome unknown: the call may have run"}}`,
@@ -227,7 +227,7 @@ func TestTheEndLetsGoOfWhatWaitsForInitialized(t *testing.T) {
 		client.Next()
 		client.Send(call("2", "search"))
 		began := time.Now()
-		client.End()
+		client.CloseSend()
 		client.Want(`{"jsonrpc":"2.0","id":2,"error":{"code":-32603,"message":"The gateway is ending; the request did not run"}}`)
 		if err := <-served; err != nil {
 			t.Error(err)
@@ -246,7 +246,7 @@ func TestServeReportsAConnThatFails(t *testing.T) {
 		h := newHouse(t, settings{})
 		client, served := h.client()
 		failure := errors.New("read |0: input/output error")
-		client.Break(failure)
+		client.FailRead(failure)
 		if err := <-served; !errors.Is(err, failure) {
 			t.Errorf("Serve: %v", err)
 		}

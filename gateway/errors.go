@@ -38,7 +38,7 @@ func brief(s string) string {
 
 // failure says to the client why its call has no answer, naming the backend. Of each
 // it says whether it may have run: the client must not take one for the other. An error that is the client's as it is stays that.
-func (c *call) failure(err error) (Kind, *wire.Error) {
+func (c *call) failure(err error) (OutcomeKind, *wire.Error) {
 	if e, ok := err.(*wire.Error); ok {
 		return RPCError, e
 	}
@@ -59,7 +59,7 @@ func (c *call) failure(err error) (Kind, *wire.Error) {
 
 // unanswered is the outcome of a call that ended with an error of ours. An error that may be the
 // backend's own words is not recorded as a reason: it is a payload.
-func unanswered(kind Kind, failure *wire.Error) Outcome {
+func unanswered(kind OutcomeKind, failure *wire.Error) Outcome {
 	o := Outcome{Kind: kind, Code: failure.Code}
 	if kind != RPCError {
 		o.Reason = failure.Message
@@ -69,7 +69,7 @@ func unanswered(kind Kind, failure *wire.Error) Outcome {
 
 // reason is the one door from Go errors to what a client may read: what is
 // not known here goes to the log alone.
-func (c *call) reason(err error) (kind Kind, reason string, ran bool) {
+func (c *call) reason(err error) (kind OutcomeKind, reason string, ran bool) {
 	var late overdue
 	var lost *transport.CallLostError
 	var bad *peer.BadResponseError
@@ -99,7 +99,7 @@ func (c *call) reason(err error) (kind Kind, reason string, ran bool) {
 func (c *call) toldOf(err error) string {
 	text := err.Error()
 	exit, ended := errors.AsType[*child.ExitError](err)
-	if !ended || exit.Stderr == "" || c.s.principal == "" || !c.s.g.Backends.Shares(c.Route.Backend, c.pending.SessionID) {
+	if !ended || exit.Stderr == "" || c.s.principal == "" || !c.s.g.Backends.SharesProcess(c.Route.Backend, c.pending.SessionID) {
 		return text
 	}
 	return strings.ReplaceAll(text, exit.Error(), exit.Status+"; what it wrote last is in the log of the gateway")

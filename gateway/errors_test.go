@@ -15,7 +15,7 @@ func TestACallThatTheQueueRefusesIsRejected(t *testing.T) {
 		client, _ := h.client()
 		client.Initialize("2025-06-18")
 		gh := h.backend("gh")
-		gh.Ready("search")
+		gh.ServeStartup("search")
 		list(t, client)
 		client.Send(call("1", "search"))
 		id := gh.HandleRequest("tools/call").ID()
@@ -23,9 +23,9 @@ func TestACallThatTheQueueRefusesIsRejected(t *testing.T) {
 		const busy = "busy: it takes 1 call at a time (max_in_flight), and none may wait (queue_wait: 0s)"
 		client.Want(`{"jsonrpc":"2.0","id":2,"error":{"code":-32603,"message":"backend gh: ` + busy + `; the call did not run",` +
 			`"data":{"backend":"gh","reason":"` + busy + `"}}}`)
-		gh.Reply(id, "{}")
+		gh.SendResult(id, "{}")
 		client.Next()
-		time.Sleep(mcptest.Gather)
+		time.Sleep(mcptest.JournalDelay)
 		if len(h.journal.Lines("id=2", "backend=gh", "outcome=rejected")) != 1 || len(h.journal.Lines("id=1", "outcome=ok")) != 1 {
 			t.Errorf("recorded %q", h.journal.Lines())
 		}

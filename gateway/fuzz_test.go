@@ -85,7 +85,7 @@ func (p *stage) process() *mcptest.Peer {
 
 // hear reads what the client was sent and holds it to be messages. Questions are refused.
 func (p *stage) hear() (more bool) {
-	for _, line := range p.client.Taken() {
+	for _, line := range p.client.TakeAll() {
 		more = true
 		m, err := wire.Parse([]byte(line))
 		if err != nil || !json.Valid([]byte(line)) {
@@ -101,7 +101,7 @@ func (p *stage) count(m wire.Message) {
 	case wire.Response:
 		p.answers[m.ID()]++
 	case wire.Request:
-		p.client.Fail(m.ID(), `{"code":-1,"message":"no"}`)
+		p.client.SendError(m.ID(), `{"code":-1,"message":"no"}`)
 	case wire.Batch:
 		for _, e := range m.Elements() {
 			one, _ := wire.Parse(e)
@@ -112,7 +112,7 @@ func (p *stage) count(m wire.Message) {
 
 // end ends the session, in which each id must have at most as many answers as it was asked under.
 func (p *stage) end() {
-	p.client.End()
+	p.client.CloseSend()
 	select {
 	case <-p.served:
 	case <-time.After(time.Hour):
@@ -139,7 +139,7 @@ func (p *stage) echo() (more bool) {
 	if gh == nil {
 		return false
 	}
-	for _, line := range gh.Taken() {
+	for _, line := range gh.TakeAll() {
 		more = true
 		m, err := wire.Parse([]byte(line))
 		switch {
@@ -147,15 +147,15 @@ func (p *stage) echo() (more bool) {
 			p.t.Errorf("the backend is sent what is no message: %v: %.300s", err, line)
 		case m.Kind() != wire.Request:
 		case m.Method() == "initialize":
-			gh.Reply(m.ID(), `{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true},"prompts":{},"resources":{"subscribe":true},"logging":{},"completions":{}},"serverInfo":{"name":"x","version":"1"}}`)
+			gh.SendResult(m.ID(), `{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true},"prompts":{},"resources":{"subscribe":true},"logging":{},"completions":{}},"serverInfo":{"name":"x","version":"1"}}`)
 		case strings.HasSuffix(m.Method(), "/list"):
-			gh.Reply(m.ID(), `{"tools":[{"name":"t","inputSchema":{"type":"object"}}],"prompts":[{"name":"p"}],"resources":[{"uri":"u:1","name":"r"}],"resourceTemplates":[{"uriTemplate":"u:{x}","name":"rt"}]}`)
+			gh.SendResult(m.ID(), `{"tools":[{"name":"t","inputSchema":{"type":"object"}}],"prompts":[{"name":"p"}],"resources":[{"uri":"u:1","name":"r"}],"resourceTemplates":[{"uriTemplate":"u:{x}","name":"rt"}]}`)
 		default:
 			params := m.Part(wire.PartParams)
 			if params == nil {
 				params = []byte("{}")
 			}
-			gh.Reply(m.ID(), `{"content":[],"params":`+string(params)+`}`)
+			gh.SendResult(m.ID(), `{"content":[],"params":`+string(params)+`}`)
 		}
 	}
 	return more
@@ -207,15 +207,15 @@ func FuzzSession(f *testing.F) {
 // FuzzBackend: whatever a backend says in the place of its answers, in either era ("$" stands for the id of what it was
 // asked last): each request of the client's is answered exactly once.
 func FuzzBackend(f *testing.F) {
-	const hello = `{"jsonrpc":"2.0","id":$,"result":` + mcptest.Hello + "}\n"
-	tools := `{"jsonrpc":"2.0","id":$,"result":` + mcptest.Tools("t") + "}\n"
+	const hello = `{"jsonrpc":"2.0","id":$,"result":` + mcptest.InitializeResult + "}\n"
+	tools := `{"jsonrpc":"2.0","id":$,"result":` + mcptest.ToolsResult("t") + "}\n"
 	for _, lines := range []string{
 		hello + tools + `{"jsonrpc":"2.0","id":$,"result":{"content":[]}}`,
 		hello + tools + `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":$,"progress":1}}` + "\n" + `{"jsonrpc":"2.0","id":"$","result":{}}`,
 		hello + tools + `{"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{"message":"?"}}` + "\n" + `{"jsonrpc":"2.0","id":$,"error":{"code":-32042,"message":"x"}}`,
 		hello + `{"jsonrpc":"2.0","id":$,"result":{"tools":[{"name":"t"},{"name":"t"},7],"nextCursor":"c"}}` + "\n" + `{"jsonrpc":"2.0","id":$,"result":{"tools":[],"nextCursor":"c"}}`,
 		`{"jsonrpc":"2.0","id":$,"result":{"protocolVersion":7,"capabilities":[]}}` + "\n" + `{"jsonrpc":"2.0","id":$,"error":{"code":-32601,"message":"no"}}`,
-		`{"jsonrpc":"2.0","id":$,"result":` + mcptest.Discovered + "}\n" + tools + `{"jsonrpc":"2.0","id":$,"result":{"resultType":"input_required","inputRequests":{"a":{"method":"roots/list"}},"requestState":"s"}}`,
+		`{"jsonrpc":"2.0","id":$,"result":` + mcptest.DiscoverResult + "}\n" + tools + `{"jsonrpc":"2.0","id":$,"result":{"resultType":"input_required","inputRequests":{"a":{"method":"roots/list"}},"requestState":"s"}}`,
 		`{"jsonrpc":"2.0","id":$,"error":{"code":-32022,"message":"v","data":{"supported":["2025-06-18"]}}}` + "\n[" + strings.TrimSpace(hello) + "]\n" + tools,
 		hello + tools + `{"jsonrpc":"2.0","id":$,"result":{"task":{"taskId":"x","status":"working","createdAt":"","ttl":1,"pollInterval":1}}}` + "\n" + `{"jsonrpc":"2.0","id":$,"result":NaN}`,
 	} {
@@ -234,7 +234,7 @@ func FuzzBackend(f *testing.F) {
 					if gh == nil {
 						break
 					}
-					for _, line := range gh.Taken() {
+					for _, line := range gh.TakeAll() {
 						m, err := wire.Parse([]byte(line))
 						if err != nil {
 							t.Errorf("the backend is sent what is no message: %v: %.300s", err, line)

@@ -58,29 +58,29 @@ type Backends interface {
 	Start() *catalog.View
 	// View returns what is known of the catalog now.
 	View() *catalog.View
-	// Excuse says why a name that is in no catalog may yet be a tool's: the backend
+	// WhyUnavailable says why a name that is in no catalog may yet be a tool's: the backend
 	// that its prefix names has never listed any, or is configured no more. err is nil if that is not so.
-	Excuse(name string) (backend string, err error)
+	WhyUnavailable(name string) (backend string, err error)
 
-	// Open makes a session known before anything is sent for it. Capabilities are
+	// OpenSession makes a session known before anything is sent for it. Capabilities are
 	// those that its client declared, as JSON: backends that speak to it alone are
 	// told just these. Stateless says that it stands for clients that have no session.
-	Open(session string, capabilities []byte, stateless bool)
-	// Close forgets a session, and ends the connections that were its own. It is
+	OpenSession(session string, capabilities []byte, stateless bool)
+	// CloseSession forgets a session, and ends the connections that were its own. It is
 	// called when all that was sent for the session has come to its end.
-	Close(session string)
+	CloseSession(session string)
 
 	// Send sends a request to a backend, on behalf of the session c.Owner; see
 	// [peer.Peer.Send]. A backend that is still starting gets it later. The
 	// backend's own time limit is applied. The call ends with [peer.ErrForbidden] if the
 	// configuration does not permit it at the moment at which it would be sent.
 	Send(backend string, m wire.Message, c *peer.Call)
-	// Shares reports whether the session, or client without one, uses a process of the backend
+	// SharesProcess reports whether the session, or client without one, uses a process of the backend
 	// that others use, too.
-	Shares(backend, session string) bool
-	// Denied returns the backend whose filters deny what it lists under a name; "" if there is
+	SharesProcess(backend, session string) bool
+	// DeniedBy returns the backend whose filters deny what it lists under a name; "" if there is
 	// none.
-	Denied(k catalog.Kind, name string) (backend string)
+	DeniedBy(k catalog.Kind, name string) (backend string)
 	// Permits reports whether the configuration permits that the request goes to the backend now.
 	// Send checks it itself; Permits is for what goes on without being sent.
 	Permits(backend string, m wire.Message, c *peer.Call) bool
@@ -95,26 +95,26 @@ type Backends interface {
 	// session is concerned, now and whenever a connection is made. It calls done
 	// once, when those that can be reached have answered or had their time.
 	SetLevel(session, level string, done func())
-	// Tell passes a client's notification on to a backend, "" = to each, provided
+	// Notify passes a client's notification on to a backend, "" = to each, provided
 	// that it has a connection for this session alone.
-	Tell(session, backend string, m wire.Message)
+	Notify(session, backend string, m wire.Message)
 }
 
 // Options of a Gateway.
 type Options struct {
-	Backends  Backends
-	Observers []Observer // in this order; each sees every call begin and end
-	Info      mcp.Implementation
-	InFlight  int // requests of one session at a time
-	// Guests bounds the clients without a session for whom backends keep something open:
+	Backends    Backends
+	Observers   []Observer // in this order; each sees every call begin and end
+	Info        mcp.Implementation
+	MaxInFlight int // requests of one session at a time
+	// MaxStatelessClients bounds the clients without a session for whom backends keep something open:
 	// those that are being served, and those that were in the last five minutes, which go
 	// when there is no room. A principal has half of the places at most, if there are
 	// principals. 0 = 10000.
-	Guests int
-	Grace  time.Duration // for calls in flight when a client has sent its last; 0 = 4 s
-	// Drain is how long calls in flight may take when the gateway itself is told to end.
-	Drain time.Duration
-	Log   *slog.Logger
+	MaxStatelessClients int
+	Grace               time.Duration // for calls in flight when a client has sent its last; 0 = 4 s
+	// DrainTimeout is how long calls in flight may take when the gateway itself is told to end.
+	DrainTimeout time.Duration
+	Log          *slog.Logger
 	// Mask takes secrets out of a text that a client will see; may be nil.
 	Mask func(string) string
 }
@@ -144,8 +144,8 @@ type Gateway struct {
 
 // New returns a Gateway. It starts nothing.
 func New(o Options) *Gateway {
-	if o.Guests == 0 {
-		o.Guests = 10_000
+	if o.MaxStatelessClients == 0 {
+		o.MaxStatelessClients = 10_000
 	}
 	if o.Grace == 0 {
 		o.Grace = 4 * time.Second
@@ -158,9 +158,9 @@ func New(o Options) *Gateway {
 	return g
 }
 
-// Hurry ends the time that calls in flight have when a session ends: they end at once, with an
+// EndGracePeriods ends the time that calls in flight have when a session ends: they end at once, with an
 // unknown outcome. It reports false if no session was waiting for its calls.
-func (g *Gateway) Hurry() bool {
+func (g *Gateway) EndGracePeriods() bool {
 	waits := g.draining.Load() > 0
 	g.endHurry()
 	return waits

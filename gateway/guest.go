@@ -80,8 +80,8 @@ func (g *Gateway) guest(principal string, stamp protocol.ClientMeta) (*guest, er
 		}
 		return known, nil
 	}
-	whose, many := "", len(all.all) >= g.Guests
-	if all.per[principal] >= share(principal, g.Guests) {
+	whose, many := "", len(all.all) >= g.MaxStatelessClients
+	if all.per[principal] >= share(principal, g.MaxStatelessClients) {
 		whose, many = principal, true
 	}
 	if many {
@@ -99,7 +99,7 @@ func (g *Gateway) guest(principal string, stamp protocol.ClientMeta) (*guest, er
 	}
 	all.all[key], all.byID[fresh.id] = fresh, fresh
 	all.per[principal]++
-	g.Backends.Open(fresh.id, stamp.Capabilities, true)
+	g.Backends.OpenSession(fresh.id, stamp.Capabilities, true)
 	if stamp.LogLevel != "" {
 		g.Backends.SetLevel(fresh.id, stamp.LogLevel, func() {})
 	}
@@ -139,7 +139,7 @@ func (all *guests) removeLocked(one *guest) {
 // close ends what backends have for a guest who was taken out. A nil one has nothing.
 func (v *guest) close() {
 	if v != nil {
-		v.g.Backends.Close(v.id)
+		v.g.Backends.CloseSession(v.id)
 	}
 }
 

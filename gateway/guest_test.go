@@ -37,7 +37,7 @@ func visiting(t *testing.T, can string) (h *house, client, gh *mcptest.Peer) {
 	client, _ = h.client()
 	client.Send(request("0", "tools/list", "", can))
 	gh = h.backend("gh")
-	gh.Ready("ask")
+	gh.ServeStartup("ask")
 	client.Want(`{"jsonrpc":"2.0","id":0,"result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":` + info +
 		`},"ttlMs":0,"cacheScope":"private","tools":[{"name":"ask","inputSchema":{"type":"object"}}]}}`)
 	return h, client, gh
@@ -47,7 +47,7 @@ func visiting(t *testing.T, can string) (h *house, client, gh *mcptest.Peer) {
 // there.
 func state(t *testing.T, client *mcptest.Peer, keys ...string) string {
 	t.Helper()
-	m := client.Message()
+	m := client.NextMessage()
 	result := m.Part(wire.PartResult)
 	if kind, _ := wire.Lookup(result, "resultType"); string(kind) != `"input_required"` {
 		t.Fatalf("not asked for input: %s", m.Raw())
@@ -86,7 +86,7 @@ func TestParked_AskedAndAnswered(t *testing.T) {
 		}
 		gh.Send(`{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"Who?","requestedSchema":{"type":"object"},"elicitationId":"x","_meta":{"progressToken":1,"vendor/a":1.0}}}`)
 		gh.Send(`{"jsonrpc":"2.0","id":"r","method":"roots/list"}`)
-		m := client.Message()
+		m := client.NextMessage()
 		wantPrefix := `{"jsonrpc":"2.0","id":1,"result":{"resultType":"input_required",`
 		if !strings.HasPrefix(string(m.Raw()), wantPrefix) && !strings.Contains(string(m.Raw()), `"resultType":"input_required"`) {
 			t.Fatalf("answered with %s", m.Raw())
@@ -104,13 +104,13 @@ func TestParked_AskedAndAnswered(t *testing.T) {
 		again := state(t, client, "q2")
 		client.Send(retry("3", `{"q2":{"roots":[]}}`, again))
 		gh.Want(`{"jsonrpc":"2.0","id":"r","result":{"roots":[]}}`)
-		gh.Reply(asked.ID(), `{"content":[],"x":9007199254740993}`)
+		gh.SendResult(asked.ID(), `{"content":[],"x":9007199254740993}`)
 		client.Want(complete("3", `"content":[],"x":9007199254740993}`))
 		gh.WantNothing()
 
 		// It is over: the ticket is good for nothing any more, and nothing runs again.
 		client.Send(retry("4", `{"q2":{"roots":[]}}`, again))
-		if failure := wire.ReadError(client.Message().Part(wire.PartError)); failure.Code != -32602 {
+		if failure := wire.ReadError(client.NextMessage().Part(wire.PartError)); failure.Code != -32602 {
 			t.Errorf("a call that is over goes on: %+v", failure)
 		}
 		gh.WantNothing()
@@ -138,14 +138,14 @@ func TestParked_ExpiresAndIsNeverRunAgain(t *testing.T) {
 		time.Sleep(11 * time.Minute)
 		synctest.Wait()
 		gh.Want(`{"jsonrpc":"2.0","id":"e","result":{"action":"cancel"}}`)
-		if failure := gh.Message(); failure.ID() != `"s"` || failure.Part(wire.PartError) == nil {
+		if failure := gh.NextMessage(); failure.ID() != `"s"` || failure.Part(wire.PartError) == nil {
 			t.Errorf("sampling was answered with %s", failure.Raw())
 		}
 		if note := gh.HandleNotification("notifications/cancelled"); note.RequestID() != asked.ID() {
 			t.Errorf("cancelled %s", note.Raw())
 		}
 		client.Send(retry("2", `{"q1":{"action":"accept"}}`, ticket))
-		if failure := wire.ReadError(client.Message().Part(wire.PartError)); failure.Code != -32602 || !strings.Contains(failure.Message, "expired") {
+		if failure := wire.ReadError(client.NextMessage().Part(wire.PartError)); failure.Code != -32602 || !strings.Contains(failure.Message, "expired") {
 			t.Errorf("%+v", failure)
 		}
 		gh.WantNothing()
@@ -163,8 +163,8 @@ func TestParked_AnsweredMeanwhile(t *testing.T) {
 		asked := gh.HandleRequest("tools/call")
 		gh.Send(`{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"Who?"}}`)
 		ticket := state(t, client, "q1")
-		gh.Reply(asked.ID(), `{"content":[]}`)
-		gh.Message() // the question is answered all the same
+		gh.SendResult(asked.ID(), `{"content":[]}`)
+		gh.NextMessage() // the question is answered all the same
 		client.Send(retry("2", `{"q1":{"action":"accept"}}`, ticket))
 		client.Want(complete("2", `"content":[]}`))
 	})
@@ -190,7 +190,7 @@ func TestParked_TicketsAreBound(t *testing.T) {
 			"no string":       retry("2", `{"q1":{"action":"accept"}}`, `17`),
 		} {
 			client.Send(text)
-			if failure := wire.ReadError(client.Message().Part(wire.PartError)); failure.Code != -32602 {
+			if failure := wire.ReadError(client.NextMessage().Part(wire.PartError)); failure.Code != -32602 {
 				t.Errorf("%s: %+v", what, failure)
 			}
 		}
@@ -218,10 +218,10 @@ func TestParked_OneGoesOn(t *testing.T) {
 		client.Send(retry("2", `{"q1":{"action":"accept"}}`, ticket))
 		client.Send(retry("3", `{"q1":{"action":"accept"}}`, ticket))
 		gh.Want(`{"jsonrpc":"2.0","id":"e","result":{"action":"accept"}}`)
-		if m := client.Message(); m.ID() != "3" || wire.ReadError(m.Part(wire.PartError)).Code != -32602 {
+		if m := client.NextMessage(); m.ID() != "3" || wire.ReadError(m.Part(wire.PartError)).Code != -32602 {
 			t.Errorf("the second got %s", m.Raw())
 		}
-		gh.Reply(asked.ID(), `{"content":[]}`)
+		gh.SendResult(asked.ID(), `{"content":[]}`)
 		client.Want(complete("2", `"content":[]}`))
 	})
 }
@@ -273,14 +273,14 @@ func TestGuest_MissingCapability(t *testing.T) {
 				client.Send(request("1", "tools/call", `"name":"ask",`, `{}`))
 				gh.HandleRequest("tools/call")
 				gh.Send(`{"jsonrpc":"2.0","id":"q","method":` + question + `}`)
-				failure := wire.ReadError(client.Message().Part(wire.PartError))
+				failure := wire.ReadError(client.NextMessage().Part(wire.PartError))
 				if failure.Code != -32021 {
 					t.Errorf("%+v", failure)
 				}
 				if got, _ := wire.Lookup(failure.Data, "requiredCapabilities"); string(got) != required {
 					t.Errorf("it lacks %s, want %s", got, required)
 				}
-				gh.Message() // the question is answered
+				gh.NextMessage() // the question is answered
 				gh.HandleNotification("notifications/cancelled")
 			})
 		})
@@ -294,8 +294,8 @@ func TestGuest_SentElsewhere(t *testing.T) {
 		_, client, gh := visiting(t, can)
 		first := request("1", "tools/call", `"name":"ask",`, can)
 		client.Send(first)
-		gh.Fail(gh.HandleRequest("tools/call").ID(), `{"code":-32042,"message":"go","data":{"elicitations":[{"mode":"url","elicitationId":"e","url":"https://a.example/x","message":"Sign in"}]}}`)
-		m := client.Message()
+		gh.SendError(gh.HandleRequest("tools/call").ID(), `{"code":-32042,"message":"go","data":{"elicitations":[{"mode":"url","elicitationId":"e","url":"https://a.example/x","message":"Sign in"}]}}`)
+		m := client.NextMessage()
 		requests, _ := wire.Lookup(m.Part(wire.PartResult), "inputRequests")
 		if want := `{"q1":{"method":"elicitation/create","params":{"mode":"url","message":"[gh] Sign in","url":"https://a.example/x"}}}`; string(requests) != want {
 			t.Errorf("asked %s", requests)
@@ -306,10 +306,10 @@ func TestGuest_SentElsewhere(t *testing.T) {
 		if want := `{"name":"ask","_meta":{}}`; string(again.Part(wire.PartParams)) != want {
 			t.Errorf("sent anew with %s", again.Part(wire.PartParams))
 		}
-		gh.Reply(again.ID(), `{"content":[]}`)
+		gh.SendResult(again.ID(), `{"content":[]}`)
 		client.Want(complete("2", `"content":[]}`))
 		client.Send(request("3", "tools/call", `"name":"ask","inputResponses":{"q1":{"action":"decline"}},"requestState":`+string(ticket)+`,`, can))
-		if failure := wire.ReadError(client.Message().Part(wire.PartError)); failure.Code != -32602 {
+		if failure := wire.ReadError(client.NextMessage().Part(wire.PartError)); failure.Code != -32602 {
 			t.Errorf("a ticket that was used: %+v", failure)
 		}
 		gh.WantNothing()
@@ -328,23 +328,23 @@ func TestGuest_BackendsAreToldWhatItCanDo(t *testing.T) {
 		if got, _ := wire.Lookup(m.Part(wire.PartParams), "capabilities"); string(got) != able {
 			t.Errorf("the backend is told %s", got)
 		}
-		gh.Reply(m.ID(), mcptest.Hello)
+		gh.SendResult(m.ID(), mcptest.InitializeResult)
 		gh.HandleNotification("notifications/initialized")
-		gh.List(mcptest.Tools("ask"))
-		client.Message()
+		gh.ServeToolsList(mcptest.ToolsResult("ask"))
+		client.NextMessage()
 		client.Send(request("1", "tools/call", `"name":"ask",`, able))
-		gh.Reply(gh.HandleRequest("tools/call").ID(), `{}`)
-		client.Message()
+		gh.SendResult(gh.HandleRequest("tools/call").ID(), `{}`)
+		client.NextMessage()
 		client.Send(request("2", "tools/call", `"name":"ask",`, `{"roots":{}}`))
 		own := h.backend("gh")
 		m = own.HandleRequest("initialize")
 		if got, _ := wire.Lookup(m.Part(wire.PartParams), "capabilities"); string(got) != `{"roots":{}}` {
 			t.Errorf("the other one is told %s", got)
 		}
-		own.Reply(m.ID(), mcptest.Hello)
+		own.SendResult(m.ID(), mcptest.InitializeResult)
 		own.HandleNotification("notifications/initialized")
-		own.Reply(own.HandleRequest("tools/call").ID(), `{}`)
-		client.Message()
+		own.SendResult(own.HandleRequest("tools/call").ID(), `{}`)
+		client.NextMessage()
 		gh.WantNothing()
 	})
 }
@@ -359,8 +359,8 @@ func TestGuest_EscapedKeys(t *testing.T) {
 		if got := string(m.Part(wire.PartMeta)); got != `{}` {
 			t.Errorf("the backend is sent the _meta %s", got)
 		}
-		gh.Reply(m.ID(), `{}`)
-		client.Message()
+		gh.SendResult(m.ID(), `{}`)
+		client.NextMessage()
 	})
 }
 
@@ -377,7 +377,7 @@ func TestParked_AskedPastTheAnswered(t *testing.T) {
 		two := gh.HandleRequest("tools/call")
 		gh.Send(`{"jsonrpc":"2.0","id":"b","method":"elicitation/create","params":{"message":"B?"}}`)
 		state(t, client, "q1")
-		gh.Reply(two.ID(), `{"content":[]}`) // while it is parked; b was for the first, then
+		gh.SendResult(two.ID(), `{"content":[]}`) // while it is parked; b was for the first, then
 		gh.WantNothing()
 		gh.Send(`{"jsonrpc":"2.0","id":"c","method":"elicitation/create","params":{"message":"C?"}}`)
 		gh.WantNothing()
@@ -402,14 +402,14 @@ func TestParked_QuestionsThatNameNoCall(t *testing.T) {
 		if note := gh.HandleNotification("notifications/cancelled"); note.RequestID() != one.ID() {
 			t.Errorf("told %s", note.Raw())
 		}
-		m := client.Message() // the question is not lost with it
+		m := client.NextMessage() // the question is not lost with it
 		if m.ID() != "2" {
 			t.Fatalf("asked with %s", m.Raw())
 		}
 		ticket, _ := wire.Lookup(m.Part(wire.PartResult), "requestState")
 		client.Send(retry("3", `{"q1":{"roots":[]}}`, string(ticket)))
 		gh.Want(`{"jsonrpc":"2.0","id":"a","result":{"roots":[]}}`)
-		gh.Reply(two.ID(), `{"content":[]}`)
+		gh.SendResult(two.ID(), `{"content":[]}`)
 		client.Want(complete("3", `"content":[]}`))
 		gh.WantNothing()
 	})
@@ -420,8 +420,8 @@ func TestGuest_CannotBeSentElsewhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh := visiting(t, `{"elicitation":{}}`)
 		client.Send(request("1", "tools/call", `"name":"ask",`, `{"elicitation":{}}`))
-		gh.Fail(gh.HandleRequest("tools/call").ID(), `{"code":-32042,"message":"go","data":{"elicitations":[{"mode":"url","url":"https://a.example/x","message":"m"}]}}`)
-		failure := wire.ReadError(client.Message().Part(wire.PartError))
+		gh.SendError(gh.HandleRequest("tools/call").ID(), `{"code":-32042,"message":"go","data":{"elicitations":[{"mode":"url","url":"https://a.example/x","message":"m"}]}}`)
+		failure := wire.ReadError(client.NextMessage().Part(wire.PartError))
 		if failure.Code != -32021 || string(failure.Data) != `{"requiredCapabilities":{"elicitation":{"url":{}}}}` {
 			t.Errorf("%+v", failure)
 		}
@@ -449,7 +449,7 @@ func TestParked_MovedOnce(t *testing.T) {
 		gh.WantNothing()
 		time.Sleep(time.Minute)
 		for range 2 {
-			gh.Message()
+			gh.NextMessage()
 		}
 		gh.HandleNotification("notifications/cancelled")
 		gh.WantNothing()
@@ -479,15 +479,15 @@ func TestParked_AnswersAreKeptWithinABound(t *testing.T) {
 			asked := gh.HandleRequest("tools/call")
 			gh.Sendf(`{"jsonrpc":"2.0","id":"q%s","method":"roots/list"}`, id)
 			tickets = append(tickets, state(t, client, "q1"))
-			gh.Reply(asked.ID(), large)
-			gh.Message() // the question is answered all the same
+			gh.SendResult(asked.ID(), large)
+			gh.NextMessage() // the question is answered all the same
 		}
 		client.Send(retry("4", `{"q1":{"roots":[]}}`, tickets[1]))
-		if failure := wire.ReadError(client.Message().Part(wire.PartError)); failure.Code != -32603 || !strings.Contains(failure.Message, "may have run") {
+		if failure := wire.ReadError(client.NextMessage().Part(wire.PartError)); failure.Code != -32603 || !strings.Contains(failure.Message, "may have run") {
 			t.Errorf("the second: %+v", failure)
 		}
 		client.Send(retry("3", `{"q1":{"roots":[]}}`, tickets[0]))
-		if m := client.Message(); len(m.Part(wire.PartResult)) < 40<<20 {
+		if m := client.NextMessage(); len(m.Part(wire.PartResult)) < 40<<20 {
 			t.Errorf("the first: %.100s", m.Raw())
 		}
 	})
@@ -502,7 +502,7 @@ func as(n int, request string) string {
 func TestGuest_OnePrincipalLeavesRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t, settings{inFlight: 20_000}, "gh")
-		conn, crowd := mcptest.Open(t, "crowd")
+		conn, crowd := mcptest.NewPeer(t, "crowd")
 		go func() { _ = h.gateway.Serve(t.Context(), "", "crowd", conn) }()
 		say := func(p *mcptest.Peer, n int) { // a call that waits for its backend to start
 			p.Send(as(n, request(fmt.Sprint(n), "tools/call", `"name":"ask",`, `{}`)))
@@ -512,10 +512,10 @@ func TestGuest_OnePrincipalLeavesRoom(t *testing.T) {
 		}
 		crowd.WantNothing()
 		say(crowd, 5000)
-		if m := crowd.Message(); m.ID() != "5000" || !strings.Contains(string(m.Raw()), "too many different clients") {
+		if m := crowd.NextMessage(); m.ID() != "5000" || !strings.Contains(string(m.Raw()), "too many different clients") {
 			t.Errorf("one more got %s", m.Raw())
 		}
-		other, alone := mcptest.Open(t, "alone")
+		other, alone := mcptest.NewPeer(t, "alone")
 		go func() { _ = h.gateway.Serve(t.Context(), "", "alone", other) }()
 		say(alone, 1)
 		alone.WantNothing()

@@ -16,16 +16,16 @@ func lodging(t *testing.T, calls int) (client, own *mcptest.Peer) {
 	h := newHouse(t, settings{sharing: map[string]string{"gh": "session"}}, "gh")
 	client, _ = h.client()
 	client.Send(request("0", "tools/list", "", able))
-	h.backend("gh").Ready("ask")
-	client.Message()
+	h.backend("gh").ServeStartup("ask")
+	client.NextMessage()
 	for n := range calls {
 		client.Send(first(fmt.Sprint(n + 1)))
 		if own == nil {
 			own = h.backend("gh")
-			own.Greet(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"gh","version":"1"}}`)
+			own.ServeHandshake(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"gh","version":"1"}}`)
 		}
-		own.Reply(own.HandleRequest("tools/call").ID(), `{"content":[]}`)
-		client.Message()
+		own.SendResult(own.HandleRequest("tools/call").ID(), `{"content":[]}`)
+		client.NextMessage()
 	}
 	return client, own
 }
@@ -40,7 +40,7 @@ func TestGuest_GoesAfterItsLastCall(t *testing.T) {
 		own.WantNothing()
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
-		if !own.Over() {
+		if !own.Disconnected() {
 			t.Error("six minutes after the guest's last call its process still runs")
 		}
 	})
@@ -52,7 +52,7 @@ func TestGuest_StaysWhileItsConnectionDoes(t *testing.T) {
 		client, own := lodging(t, 1)
 		time.Sleep(time.Hour)
 		client.Send(first("9"))
-		own.Reply(own.HandleRequest("tools/call").ID(), `{"content":[]}`)
+		own.SendResult(own.HandleRequest("tools/call").ID(), `{"content":[]}`)
 		client.Want(complete("9", `"content":[]}`))
 	})
 }
@@ -70,22 +70,22 @@ func TestGuest_OfAPipeThatBringsMany(t *testing.T) {
 		visit(0, own[0])            // it is the latest again, and 13 the first that is kept
 		time.Sleep(4 * time.Minute) // after all of them
 		for n, p := range own {
-			if p.Over() {
+			if p.Disconnected() {
 				t.Errorf("the process of guest %d is gone too early", n)
 			}
 		}
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
 		for n, p := range own {
-			if kept := n >= 13 || n == 0; p.Over() == kept {
-				t.Errorf("the process of guest %d: gone is %t", n, p.Over())
+			if kept := n >= 13 || n == 0; p.Disconnected() == kept {
+				t.Errorf("the process of guest %d: gone is %t", n, p.Disconnected())
 			}
 		}
 		client.Close()
 		time.Sleep(6 * time.Minute)
 		synctest.Wait()
 		for n, p := range own {
-			if !p.Over() {
+			if !p.Disconnected() {
 				t.Errorf("the process of guest %d still runs", n)
 			}
 		}
@@ -117,7 +117,7 @@ func TestGuest_OfAPipeStaysWhileInUse(t *testing.T) {
 		own[parks].Send(`{"jsonrpc":"2.0","id":"q","method":"roots/list"}`)
 		ticket := state(t, client, "q1")
 		client.Send(as(listens, request(`"L"`, "subscriptions/listen", `"notifications":{"resourceSubscriptions":["x:a"]},`, able)))
-		own[listens].Reply(own[listens].HandleRequest("resources/subscribe").ID(), `{}`)
+		own[listens].SendResult(own[listens].HandleRequest("resources/subscribe").ID(), `{}`)
 		acknowledged(t, client, `"L"`, `{"resourceSubscriptions":["x:a"]}`)
 
 		for n := range 20 {
@@ -125,21 +125,21 @@ func TestGuest_OfAPipeStaysWhileInUse(t *testing.T) {
 		}
 		time.Sleep(9 * time.Minute)
 		synctest.Wait()
-		if !own[idles].Over() {
+		if !own[idles].Disconnected() {
 			t.Error("the process of the idle guest still runs")
 		}
-		own[calls].Reply(call.ID(), `{"content":[]}`)
+		own[calls].SendResult(call.ID(), `{"content":[]}`)
 		client.Want(complete(`"call"`, `"content":[]}`))
-		own[completes].Reply(completion.ID(), `{"completion":{"values":[]}}`)
+		own[completes].SendResult(completion.ID(), `{"completion":{"values":[]}}`)
 		client.Want(complete(`"complete"`, `"completion":{"values":[]}}`))
 		client.Send(as(parks, retry(`"again"`, `{"q1":{"roots":[]}}`, ticket)))
 		own[parks].Want(`{"jsonrpc":"2.0","id":"q","result":{"roots":[]}}`)
-		own[parks].Reply(parked.ID(), `{"content":[]}`)
+		own[parks].SendResult(parked.ID(), `{"content":[]}`)
 		client.Want(complete(`"again"`, `"content":[]}`))
 		own[listens].Send(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"x:a"}}`)
 		client.Want(updatedFor(`"L"`, "x:a"))
 		client.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"L"}}`)
-		own[listens].Reply(own[listens].HandleRequest("resources/unsubscribe").ID(), `{}`)
+		own[listens].SendResult(own[listens].HandleRequest("resources/unsubscribe").ID(), `{}`)
 
 		for n := range 20 {
 			visit(200+n, nil)
@@ -147,7 +147,7 @@ func TestGuest_OfAPipeStaysWhileInUse(t *testing.T) {
 		time.Sleep(6 * time.Minute)
 		synctest.Wait()
 		for n, p := range own {
-			if !p.Over() {
+			if !p.Disconnected() {
 				t.Errorf("the process of guest %d still runs", n)
 			}
 		}
@@ -170,7 +170,7 @@ func TestGuest_OthersMakeRoom(t *testing.T) {
 			synctest.Wait()
 			running := 0
 			for _, p := range own {
-				if !p.Over() {
+				if !p.Disconnected() {
 					running++
 				}
 			}
@@ -178,7 +178,7 @@ func TestGuest_OthersMakeRoom(t *testing.T) {
 				t.Fatalf("%d processes run for 3 guests", running)
 			}
 		}
-		own[0].Reply(call.ID(), `{"content":[]}`)
+		own[0].SendResult(call.ID(), `{"content":[]}`)
 		client.Want(complete(`"call"`, `"content":[]}`))
 	})
 }
@@ -194,27 +194,27 @@ func hotel(t *testing.T, o settings) (client *mcptest.Peer, h *house, visit func
 	client, _ = h.client()
 	client.Send(request("0", "prompts/list", "", able))
 	p := h.backend("gh")
-	p.Greet(greeting)
+	p.ServeHandshake(greeting)
 	for range 3 {
-		switch m := p.Message(); m.Method() {
+		switch m := p.NextMessage(); m.Method() {
 		case "tools/list":
-			p.Reply(m.ID(), mcptest.Tools("ask"))
+			p.SendResult(m.ID(), mcptest.ToolsResult("ask"))
 		case "resources/list":
-			p.Reply(m.ID(), `{"resources":[{"uri":"x:a","name":"a"}]}`)
+			p.SendResult(m.ID(), `{"resources":[{"uri":"x:a","name":"a"}]}`)
 		case "resources/templates/list":
-			p.Reply(m.ID(), `{"resourceTemplates":[]}`)
+			p.SendResult(m.ID(), `{"resourceTemplates":[]}`)
 		}
 	}
-	client.Message()
+	client.NextMessage()
 	return client, h, func(n int, own *mcptest.Peer) *mcptest.Peer {
 		t.Helper()
 		id := fmt.Sprint(n + 1)
 		client.Send(as(n, first(id)))
 		if own == nil {
 			own = h.backend("gh")
-			own.Greet(greeting)
+			own.ServeHandshake(greeting)
 		}
-		own.Reply(own.HandleRequest("tools/call").ID(), `{"content":[]}`)
+		own.SendResult(own.HandleRequest("tools/call").ID(), `{"content":[]}`)
 		client.Want(complete(id, `"content":[]}`))
 		return own
 	}

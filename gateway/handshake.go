@@ -57,7 +57,7 @@ func (s *Session) initialize(r *peer.Request) {
 	}
 	s.log().Info("client", who...)
 
-	s.g.Backends.Open(s.id, can, false)
+	s.g.Backends.OpenSession(s.id, can, false)
 	s.opened, s.since = true, time.Now()
 	view := s.g.Backends.Start()
 	offered := classicOffer(view)

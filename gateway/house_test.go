@@ -67,20 +67,20 @@ func open(t testing.TB, o settings, names []string, dial func(string) (transport
 			NameLimit: cmp.Or(o.nameLimit, 50),
 			PageSize:  o.pageSize,
 		},
-		Wait: cmp.Or(o.wait, 3*time.Second), Limit: cmp.Or(o.limit, 1<<20), State: o.state, Info: info, Log: log, Solo: o.solo,
+		CatalogWait: cmp.Or(o.wait, 3*time.Second), MaxMessage: cmp.Or(o.limit, 1<<20), StateDir: o.state, ClientInfo: info, Log: log, SingleClient: o.solo,
 		Dial: func(c config.Backend) (transport.Conn, error) { return dial(c.Name) },
 	})
 	if o.set != nil {
 		*o.set = set
 	}
 	j := audit.New(journal, audit.Options{})
-	observers := []gateway.Observer{gateway.Journal(j)}
+	observers := []gateway.Observer{gateway.AuditObserver(j)}
 	if o.observer != nil {
 		observers = append(observers, o.observer)
 	}
 	g := gateway.New(gateway.Options{
 		Backends: set, Observers: observers, Info: info,
-		InFlight: o.inFlight, Guests: o.guests, Grace: o.grace, Drain: cmp.Or(o.drain, 500*time.Millisecond), Log: log, Mask: o.mask,
+		MaxInFlight: o.inFlight, MaxStatelessClients: o.guests, Grace: o.grace, DrainTimeout: cmp.Or(o.drain, 500*time.Millisecond), Log: log, Mask: o.mask,
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -97,7 +97,7 @@ func open(t testing.TB, o settings, names []string, dial func(string) (transport
 // TestConversations holds those in testdata, with the real package backends
 // behind the gateway.
 func TestConversations(t *testing.T) {
-	mcptest.Converse(t, "testdata", func(t *testing.T, s mcptest.Setup) func(context.Context, transport.Conn) error {
+	mcptest.RunConversations(t, "testdata", func(t *testing.T, s mcptest.GatewaySetup) func(context.Context, transport.Conn) error {
 		g := open(t, read(t, s.Config), s.Backends, s.Dial, s.Log, s.Audit)
 		return func(ctx context.Context, conn transport.Conn) error { return g.Serve(ctx, "", "", conn) }
 	})
@@ -169,7 +169,7 @@ func newHouse(t *testing.T, o settings, names ...string) *house {
 		h.queues[name] = make(chan *mcptest.Peer, 100)
 	}
 	dial := func(name string) (transport.Conn, error) {
-		conn, p := mcptest.Open(t, name)
+		conn, p := mcptest.NewPeer(t, name)
 		h.queues[name] <- p
 		return conn, nil
 	}
@@ -191,7 +191,7 @@ func (h *house) backend(name string) *mcptest.Peer {
 
 // client connects a client; served is what Serve returns.
 func (h *house) client() (p *mcptest.Peer, served chan error) {
-	conn, p := mcptest.Open(h.t, "client")
+	conn, p := mcptest.NewPeer(h.t, "client")
 	served = make(chan error, 1)
 	go func() { served <- h.gateway.Serve(context.Background(), "", "", conn) }()
 	return p, served
@@ -199,6 +199,6 @@ func (h *house) client() (p *mcptest.Peer, served chan error) {
 
 // audit returns the records.
 func (h *house) audit() []string {
-	time.Sleep(mcptest.Gather)
+	time.Sleep(mcptest.JournalDelay)
 	return h.journal.Lines("msg=call")
 }

@@ -12,17 +12,17 @@ import (
 // withResources answers what a gateway asks of a server that has tools and resources, and lists none of these.
 func withResources(t *testing.T, p *mcptest.Peer, tool, resources string) {
 	t.Helper()
-	p.Greet(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"resources":{"subscribe":true},"prompts":{}},"serverInfo":{"name":"x","version":"1"}}`)
+	p.ServeHandshake(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"resources":{"subscribe":true},"prompts":{}},"serverInfo":{"name":"x","version":"1"}}`)
 	for range 4 {
-		switch m := p.Message(); m.Method() {
+		switch m := p.NextMessage(); m.Method() {
 		case "tools/list":
-			p.Reply(m.ID(), mcptest.Tools(tool))
+			p.SendResult(m.ID(), mcptest.ToolsResult(tool))
 		case "prompts/list":
-			p.Reply(m.ID(), `{"prompts":[{"name":"p`+tool+`"}]}`)
+			p.SendResult(m.ID(), `{"prompts":[{"name":"p`+tool+`"}]}`)
 		case "resources/list":
-			p.Reply(m.ID(), `{"resources":[`+resources+`]}`)
+			p.SendResult(m.ID(), `{"resources":[`+resources+`]}`)
 		case "resources/templates/list":
-			p.Reply(m.ID(), `{"resourceTemplates":[]}`)
+			p.SendResult(m.ID(), `{"resourceTemplates":[]}`)
 		}
 	}
 }
@@ -49,27 +49,27 @@ func TestResourcesOfResultsAreRead(t *testing.T) {
 		client.Want(missing(1, "x:linked"))
 
 		client.Send(call("2", "two"))
-		b.Reply(b.HandleRequest("tools/call").ID(), `{"content":[{"type":"resource_link","uri":"x:linked","name":"n"},`+
+		b.SendResult(b.HandleRequest("tools/call").ID(), `{"content":[{"type":"resource_link","uri":"x:linked","name":"n"},`+
 			`{"type":"resource","resource":{"uri":"x:embedded","text":"t"}},{"type":"resource_link","uri":"x:listed","name":"n"}]}`)
-		client.Message()
+		client.NextMessage()
 		client.Send(`{"jsonrpc":"2.0","id":3,"method":"prompts/get","params":{"name":"ptwo"}}`)
-		b.Reply(b.HandleRequest("prompts/get").ID(), `{"messages":[{"role":"user","content":{"type":"resource_link","uri":"x:prompted","name":"n"}}]}`)
-		client.Message()
+		b.SendResult(b.HandleRequest("prompts/get").ID(), `{"messages":[{"role":"user","content":{"type":"resource_link","uri":"x:prompted","name":"n"}}]}`)
+		client.NextMessage()
 		for i, uri := range []string{"x:linked", "x:embedded", "x:prompted"} {
 			client.Send(read(10+i, uri))
 			asked := b.HandleRequest("resources/read")
 			if got := param(t, asked, "uri"); got != `"`+uri+`"` {
 				t.Errorf("read %s, want %s", got, uri)
 			}
-			b.Reply(asked.ID(), `{"contents":[]}`)
+			b.SendResult(asked.ID(), `{"contents":[]}`)
 			client.Want(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":{"contents":[]}}`, 10+i))
 		}
 		client.Send(`{"jsonrpc":"2.0","id":20,"method":"resources/subscribe","params":{"uri":"x:linked"}}`)
-		b.Reply(b.HandleRequest("resources/subscribe").ID(), `{}`)
+		b.SendResult(b.HandleRequest("resources/subscribe").ID(), `{}`)
 		client.Want(`{"jsonrpc":"2.0","id":20,"result":{}}`)
 		client.Send(read(21, "x:listed"))
-		a.Reply(a.HandleRequest("resources/read").ID(), `{"contents":[]}`)
-		client.Message()
+		a.SendResult(a.HandleRequest("resources/read").ID(), `{"contents":[]}`)
+		client.NextMessage()
 
 		other, _ := h.client()
 		other.Initialize("2025-11-25")
@@ -94,14 +94,14 @@ func TestLinksAreBounded(t *testing.T) {
 			content += fmt.Sprintf(`,{"type":"resource_link","uri":"x:%d","name":"n"}`, i)
 		}
 		client.Send(call("2", "two"))
-		b.Reply(b.HandleRequest("tools/call").ID(), `{"content":[`+content[1:]+`]}`)
-		client.Message()
+		b.SendResult(b.HandleRequest("tools/call").ID(), `{"content":[`+content[1:]+`]}`)
+		client.NextMessage()
 		client.Send(`{"jsonrpc":"2.0","id":3,"method":"resources/read","params":{"uri":"x:0"}}`)
-		if m := client.Message(); m.Part(wire.PartError) == nil {
+		if m := client.NextMessage(); m.Part(wire.PartError) == nil {
 			t.Errorf("the oldest link is kept: %s", m.Raw())
 		}
 		client.Send(`{"jsonrpc":"2.0","id":4,"method":"resources/read","params":{"uri":"x:1"}}`)
-		b.Reply(b.HandleRequest("resources/read").ID(), `{"contents":[]}`)
+		b.SendResult(b.HandleRequest("resources/read").ID(), `{"contents":[]}`)
 		client.Want(`{"jsonrpc":"2.0","id":4,"result":{"contents":[]}}`)
 	})
 }
@@ -115,13 +115,13 @@ func TestResourcesOfResultsAreReadWithoutASession(t *testing.T) {
 		a, b := h.backend("a"), h.backend("b")
 		withResources(t, a, "one", "")
 		withResources(t, b, "two", "")
-		client.Message()
+		client.NextMessage()
 		client.Send(request("1", "tools/call", `"name":"two",`, able))
-		b.Reply(b.HandleRequest("tools/call").ID(), `{"content":[{"type":"resource_link","uri":"x:linked","name":"n"}]}`)
-		client.Message()
+		b.SendResult(b.HandleRequest("tools/call").ID(), `{"content":[{"type":"resource_link","uri":"x:linked","name":"n"}]}`)
+		client.NextMessage()
 		client.Send(request("2", "resources/read", `"uri":"x:linked",`, able))
-		b.Reply(b.HandleRequest("resources/read").ID(), `{"contents":[]}`)
-		if m := client.Message(); m.Part(wire.PartError) != nil {
+		b.SendResult(b.HandleRequest("resources/read").ID(), `{"contents":[]}`)
+		if m := client.NextMessage(); m.Part(wire.PartError) != nil {
 			t.Errorf("answered %s", m.Raw())
 		}
 	})

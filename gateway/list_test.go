@@ -23,8 +23,8 @@ func TestMission_C_InitializeAnswersWithWhatIsKnown(t *testing.T) {
 			client, served := h.client()
 			got := client.Initialize("2025-06-18")
 			p := h.backend("gh")
-			p.Greet(`{"protocolVersion":"2024-11-05","capabilities":{"tools":{},"logging":{"x":1}},"instructions":"Use <search>."}`)
-			p.List(mcptest.Tools("search"))
+			p.ServeHandshake(`{"protocolVersion":"2024-11-05","capabilities":{"tools":{},"logging":{"x":1}},"instructions":"Use <search>."}`)
+			p.ServeToolsList(mcptest.ToolsResult("search"))
 			list(t, client)
 			can := `"resources":{"listChanged":true,"subscribe":true},"logging":{},"completions":{},"tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}`
 			if o.grace != 0 {
@@ -38,7 +38,7 @@ func TestMission_C_InitializeAnswersWithWhatIsKnown(t *testing.T) {
 			if got != want+"}" {
 				t.Errorf("got %s\nwant %s}", got, want)
 			}
-			client.End()
+			client.CloseSend()
 			<-served
 			o.grace = time.Second // the second time round
 		}
@@ -50,14 +50,14 @@ func TestMission_C_ACollisionIsLoggedOnce(t *testing.T) {
 		h := newHouse(t, settings{}, "gh", "docs")
 		client, _ := h.client()
 		client.Initialize("2025-06-18")
-		h.backend("gh").Ready("search", "own")
+		h.backend("gh").ServeStartup("search", "own")
 		docs := h.backend("docs")
-		docs.Ready("search")
+		docs.ServeStartup("search")
 		if got := list(t, client); got != `{"tools":[{"name":"search","inputSchema":{"type":"object"}},{"name":"own","inputSchema":{"type":"object"}},{"name":"docs__search","inputSchema":{"type":"object"}}]}` {
 			t.Errorf("got %s", got)
 		}
 		docs.Send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
-		docs.List(mcptest.Tools("search", "more"))
+		docs.ServeToolsList(mcptest.ToolsResult("search", "more"))
 		synctest.Wait()
 		if lines := h.log.Lines("name collision"); len(lines) != 1 || !strings.Contains(lines[0], "backend=docs tool=search as=docs__search owner=gh") {
 			t.Errorf("logged %q", lines)
@@ -99,7 +99,7 @@ func TestSTART_08_AProbedCopyStartsNothing(t *testing.T) {
 		client.Send(`{"jsonrpc":"2.0","id":3,"method":"ping"}`)
 		client.Next()
 		began := time.Now()
-		client.End()
+		client.CloseSend()
 		if err := <-served; err != nil {
 			t.Error(err)
 		}
@@ -120,8 +120,8 @@ func TestKnownCatalogsAreListedAtOnce(t *testing.T) {
 		first := newHouse(t, o, "gh", "docs")
 		client, _ := first.client()
 		client.Initialize("2025-06-18")
-		first.backend("gh").Ready("search")
-		first.backend("docs").Ready("search")
+		first.backend("gh").ServeStartup("search")
+		first.backend("docs").ServeStartup("search")
 		want := list(t, client)
 
 		h := newHouse(t, o, "gh", "docs")
@@ -134,14 +134,14 @@ func TestKnownCatalogsAreListedAtOnce(t *testing.T) {
 		client.Send(call("1", "docs__search")) // waits for its backend
 		client.WantNothing()
 		gh, docs := h.backend("gh"), h.backend("docs")
-		docs.Greet("")
+		docs.ServeHandshake("")
 		m := docs.HandleRequest("tools/call")
-		docs.Reply(m.ID(), `{"docs":1}`)
+		docs.SendResult(m.ID(), `{"docs":1}`)
 		client.Want(`{"jsonrpc":"2.0","id":1,"result":{"docs":1}}`)
-		docs.List(mcptest.Tools("search"))
+		docs.ServeToolsList(mcptest.ToolsResult("search"))
 		time.Sleep(time.Second)
 		client.WantNothing()
-		gh.Ready("search", "more")
+		gh.ServeStartup("search", "more")
 		client.HandleNotification("notifications/tools/list_changed")
 		time.Sleep(time.Second)
 		client.WantNothing()
@@ -156,12 +156,12 @@ func TestNOTIF_07_AChangeIsToldOnce(t *testing.T) {
 		client, _ := h.client()
 		client.Initialize("2025-06-18")
 		gh := h.backend("gh")
-		gh.Ready("a")
+		gh.ServeStartup("a")
 		list(t, client)
 		change := func(name string) {
 			t.Helper()
 			gh.Send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
-			gh.List(mcptest.Tools(name))
+			gh.ServeToolsList(mcptest.ToolsResult(name))
 			synctest.Wait()
 		}
 		change("b")
@@ -190,7 +190,7 @@ func TestPAGE_03_AllPagesAreListedAndCallable(t *testing.T) {
 		client, _ := h.client()
 		client.Initialize("2025-06-18")
 		gh := h.backend("gh")
-		gh.Greet("")
+		gh.ServeHandshake("")
 		var names []string
 		for i := range 101 {
 			names = append(names, fmt.Sprintf("t%03d", i))
@@ -201,17 +201,17 @@ func TestPAGE_03_AllPagesAreListedAndCallable(t *testing.T) {
 			if got := string(m.Part(wire.PartCursor)); got != want {
 				t.Errorf("page %d was asked for with the cursor %s, want %s", page, got, want)
 			}
-			result := mcptest.Tools(names[page*50 : min(page*50+50, 101)]...)
+			result := mcptest.ToolsResult(names[page*50 : min(page*50+50, 101)]...)
 			if page < 2 {
 				result = strings.TrimSuffix(result, "}") + `,"nextCursor":` + []string{`"c\u0031"`, `""`}[page] + "}"
 			}
-			gh.Reply(m.ID(), result)
+			gh.SendResult(m.ID(), result)
 		}
-		if got := list(t, client); got != mcptest.Tools(names...) {
+		if got := list(t, client); got != mcptest.ToolsResult(names...) {
 			t.Errorf("got %s", got)
 		}
 		client.Send(call("1", "t100"))
-		gh.Reply(gh.HandleRequest("tools/call").ID(), "{}")
+		gh.SendResult(gh.HandleRequest("tools/call").ID(), "{}")
 		client.Want(`{"jsonrpc":"2.0","id":1,"result":{}}`)
 	})
 }
@@ -222,7 +222,7 @@ func TestADamagedMemoryIsAsGoodAsNone(t *testing.T) {
 		h := newHouse(t, o, "gh")
 		client, _ := h.client()
 		client.Initialize("2025-06-18")
-		h.backend("gh").Ready("search")
+		h.backend("gh").ServeStartup("search")
 		want := list(t, client)
 		files, _ := filepath.Glob(filepath.Join(o.state, "*"))
 		if len(files) != 1 {
@@ -241,9 +241,9 @@ func TestADamagedMemoryIsAsGoodAsNone(t *testing.T) {
 		client.Initialize("2025-06-18")
 		client.Send(listRequest)
 		client.WantNothing()
-		h.backend("gh").Ready("search")
+		h.backend("gh").ServeStartup("search")
 		client.Want(`{"jsonrpc":"2.0","id":"list","result":` + want + `}`)
-		if loud := h.log.Loud(); len(loud) != 1 || !strings.Contains(loud[0], "damaged") {
+		if loud := h.log.Warnings(); len(loud) != 1 || !strings.Contains(loud[0], "damaged") {
 			t.Errorf("logged %q", loud)
 		}
 	})

@@ -31,16 +31,16 @@ func updatedFor(id, uri string) string {
 func shelf(t *testing.T, h *house, name string) *mcptest.Peer {
 	t.Helper()
 	p := h.backend(name)
-	p.Greet(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true},"resources":{"subscribe":true}},"serverInfo":{"name":"s","version":"1"}}`)
+	p.ServeHandshake(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true},"resources":{"subscribe":true}},"serverInfo":{"name":"s","version":"1"}}`)
 	for range 3 {
-		m := p.Message()
+		m := p.NextMessage()
 		switch m.Method() {
 		case "tools/list":
-			p.Reply(m.ID(), mcptest.Tools("t"))
+			p.SendResult(m.ID(), mcptest.ToolsResult("t"))
 		case "resources/list":
-			p.Reply(m.ID(), `{"resources":[{"uri":"x:a","name":"a"}]}`)
+			p.SendResult(m.ID(), `{"resources":[{"uri":"x:a","name":"a"}]}`)
 		case "resources/templates/list":
-			p.Reply(m.ID(), `{"resourceTemplates":[]}`)
+			p.SendResult(m.ID(), `{"resourceTemplates":[]}`)
 		}
 	}
 	return p
@@ -54,13 +54,13 @@ func TestListen_FilterAndIDs(t *testing.T) {
 		client, _ := h.client()
 		client.Send(request("0", "prompts/list", "", `{}`))
 		gh := shelf(t, h, "gh")
-		client.Message()
+		client.NextMessage()
 
 		client.Send(listenFor(`"L"`, `{"resourceSubscriptions":["x:a","y:nobody has it","x:a"],"promptsListChanged":true,"unknown":true}`))
 		armed := gh.HandleRequest("resources/subscribe")
 		client.WantNothing() // not before the backend has agreed
-		gh.Reply(armed.ID(), `{}`)
-		gh.Fail(gh.HandleRequest("resources/subscribe").ID(), `{"code":-32002,"message":"I do not have it either"}`)
+		gh.SendResult(armed.ID(), `{}`)
+		gh.SendError(gh.HandleRequest("resources/subscribe").ID(), `{"code":-32002,"message":"I do not have it either"}`)
 		acknowledged(t, client, `"L"`, `{"promptsListChanged":true,"resourceSubscriptions":["x:a"]}`)
 
 		client.Send(listenFor(`7`, `{"toolsListChanged":true}`))
@@ -71,11 +71,11 @@ func TestListen_FilterAndIDs(t *testing.T) {
 		gh.Send(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"z:other"}}`)
 		client.WantNothing()
 		gh.Send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
-		gh.List(mcptest.Tools("t", "u"))
+		gh.ServeToolsList(mcptest.ToolsResult("t", "u"))
 		client.WantJSON(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":7}}}`)
 		// The list is the same, but who caches what goes with it is told all the same.
 		gh.Send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
-		gh.List(mcptest.Tools("t", "u"))
+		gh.ServeToolsList(mcptest.ToolsResult("t", "u"))
 		client.WantJSON(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":7}}}`)
 		client.WantNothing()
 
@@ -83,7 +83,7 @@ func TestListen_FilterAndIDs(t *testing.T) {
 		if m := gh.HandleRequest("resources/unsubscribe"); !strings.Contains(string(m.Raw()), `"x:a"`) {
 			t.Errorf("asked %s", m.Raw())
 		} else {
-			gh.Reply(m.ID(), `{}`)
+			gh.SendResult(m.ID(), `{}`)
 		}
 		gh.Send(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"x:a"}}`)
 		client.WantNothing()
@@ -97,15 +97,15 @@ func TestListen_WhatIsNotHonoured(t *testing.T) {
 		client, _ := h.client()
 		client.Send(request("0", "prompts/list", "", `{}`))
 		gh := shelf(t, h, "gh")
-		client.Message()
+		client.NextMessage()
 		client.Send(listenFor(`1`, `{"resourceSubscriptions":["x:a"]}`))
-		gh.Fail(gh.HandleRequest("resources/subscribe").ID(), `{"code":-32602,"message":"no"}`)
+		gh.SendError(gh.HandleRequest("resources/subscribe").ID(), `{"code":-32602,"message":"no"}`)
 		acknowledged(t, client, `1`, `{}`)
 		client.WantJSON(`{"jsonrpc":"2.0","id":1,"result":{"_meta":{"io.modelcontextprotocol/subscriptionId":1,"io.modelcontextprotocol/serverInfo":` + info + `},"resultType":"complete"}}`)
 		for _, filter := range []string{`[]`, `null`, `{"resourceSubscriptions":"x:a"}`, `{"resourceSubscriptions":[1]}`, `{"resourceSubscriptions":[""]}`,
 			`{"resourceSubscriptions":[` + many(1025) + `]}`} {
 			client.Send(listenFor(`2`, filter))
-			if failure := wire.ReadError(client.Message().Part(wire.PartError)); failure.Code != -32602 {
+			if failure := wire.ReadError(client.NextMessage().Part(wire.PartError)); failure.Code != -32602 {
 				t.Errorf("%.40s: %+v", filter, failure)
 			}
 		}
@@ -126,13 +126,13 @@ func many(n int) string {
 func TestListen_SilentBackendAndGracefulEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t, settings{}, "gh")
-		conn, client := mcptest.Open(t, "client")
+		conn, client := mcptest.NewPeer(t, "client")
 		ctx, cancel := context.WithCancel(t.Context())
 		served := make(chan error, 1)
 		go func() { served <- h.gateway.Serve(ctx, "", "", conn) }()
 		client.Send(request("0", "prompts/list", "", `{}`))
 		gh := shelf(t, h, "gh")
-		client.Message()
+		client.NextMessage()
 		client.Send(listenFor(`1`, `{"resourceSubscriptions":["x:a"],"toolsListChanged":true}`))
 		gh.HandleRequest("resources/subscribe")
 		time.Sleep(6 * time.Second)
@@ -153,20 +153,20 @@ func TestListen_TakesAnothersPlace(t *testing.T) {
 		client, _ := h.client()
 		client.Send(request("0", "prompts/list", "", `{}`))
 		gh := shelf(t, h, "gh")
-		client.Message()
+		client.NextMessage()
 		client.Send(listenFor(`1`, `{"resourceSubscriptions":["x:a"]}`))
-		gh.Reply(gh.HandleRequest("resources/subscribe").ID(), `{}`)
+		gh.SendResult(gh.HandleRequest("resources/subscribe").ID(), `{}`)
 		acknowledged(t, client, `1`, `{"resourceSubscriptions":["x:a"]}`)
 		client.Send(listenFor(`2`, `{"resourceSubscriptions":["x:a"]}`))
 		synctest.Wait()
 		client.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
 		synctest.Wait()
-		for _, line := range gh.Taken() {
+		for _, line := range gh.TakeAll() {
 			m, _ := wire.Parse([]byte(line))
 			if m.Method() == "resources/unsubscribe" {
 				t.Errorf("the backend was told to stop: %s", line)
 			}
-			gh.Reply(m.ID(), `{}`)
+			gh.SendResult(m.ID(), `{}`)
 		}
 		acknowledged(t, client, `2`, `{"resourceSubscriptions":["x:a"]}`)
 		client.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`)
@@ -182,7 +182,7 @@ func TestListen_ManyHearOfOneChange(t *testing.T) {
 		client, _ := h.client()
 		client.Send(request("0", "prompts/list", "", `{}`))
 		gh := shelf(t, h, "gh")
-		client.Message()
+		client.NextMessage()
 		const listens = 500
 		for n := range listens {
 			id := fmt.Sprint(n + 1)
@@ -190,10 +190,10 @@ func TestListen_ManyHearOfOneChange(t *testing.T) {
 			acknowledged(t, client, id, `{"toolsListChanged":true,"promptsListChanged":true}`)
 		}
 		gh.Send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
-		gh.List(mcptest.Tools("t", "u"))
+		gh.ServeToolsList(mcptest.ToolsResult("t", "u"))
 		heard := make(map[string]int)
 		for range listens {
-			m := client.Message()
+			m := client.NextMessage()
 			heard[m.Method()+" "+string(protocol.SubscriptionID(m))]++
 		}
 		client.WantNothing()
@@ -211,14 +211,14 @@ func TestListen_OnePrincipalLeavesRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t, settings{inFlight: 20_000}, "gh")
 		connect := func(principal string) *mcptest.Peer {
-			conn, client := mcptest.Open(t, principal)
+			conn, client := mcptest.NewPeer(t, principal)
 			go func() { _ = h.gateway.Serve(t.Context(), "", principal, conn) }()
 			return client
 		}
 		crowd, again, alone := connect("crowd"), connect("crowd"), connect("alone")
 		crowd.Send(request(`"list"`, "prompts/list", "", `{}`))
 		shelf(t, h, "gh")
-		crowd.Message()
+		crowd.NextMessage()
 		const filter = `{"toolsListChanged":true}`
 		say := func(client *mcptest.Peer, n int) string {
 			id := fmt.Sprint(n)

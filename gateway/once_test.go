@@ -17,8 +17,8 @@ import (
 // call at a time.
 type observer map[string]int
 
-func (o observer) Begin(c *gateway.Call)            { o[c.Session+"/"+string(c.ID)]++ }
-func (observer) End(*gateway.Call, gateway.Outcome) {}
+func (o observer) Begin(c *gateway.CallInfo)            { o[c.Session+"/"+string(c.ID)]++ }
+func (observer) End(*gateway.CallInfo, gateway.Outcome) {}
 
 // A backend that answers, dies and comes back, clients that cancel and leave, a
 // time limit: all at the same moments. Each call has one answer, or none if it
@@ -31,7 +31,7 @@ func TestOBS_03_EachCallHasOneEndAndOneRecord(t *testing.T) {
 			client, served := h.client()
 			client.Initialize("2025-06-18")
 			gh := h.backend("gh")
-			gh.Ready("slow")
+			gh.ServeStartup("slow")
 			list(t, client)
 			const n = 24
 			for i := range n {
@@ -48,13 +48,13 @@ func TestOBS_03_EachCallHasOneEndAndOneRecord(t *testing.T) {
 					gh.Sendf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s}}`, ids[k])
 					switch {
 					case k%4 == 0:
-						gh.Reply(ids[k], `{"isError":true}`)
+						gh.SendResult(ids[k], `{"isError":true}`)
 					case k%4 == 1:
-						gh.Fail(ids[k], `{"code":1,"message":""}`)
+						gh.SendError(ids[k], `{"code":1,"message":""}`)
 					case k == round%n && round%2 == 0:
 						gh.Exit("exit 1", "")
 					default:
-						gh.Reply(ids[k], "{}")
+						gh.SendResult(ids[k], "{}")
 					}
 				}
 			}()
@@ -71,7 +71,7 @@ func TestOBS_03_EachCallHasOneEndAndOneRecord(t *testing.T) {
 			}()
 			time.Sleep(1500 * time.Millisecond)
 			answers := make(map[wire.ID]int)
-			for _, line := range client.Taken() {
+			for _, line := range client.TakeAll() {
 				m, err := wire.Parse([]byte(line))
 				if err != nil {
 					t.Fatal(err)
@@ -80,7 +80,7 @@ func TestOBS_03_EachCallHasOneEndAndOneRecord(t *testing.T) {
 					answers[m.ID()]++
 				}
 			}
-			client.End()
+			client.CloseSend()
 			<-served
 			records := h.audit()
 			if len(records) != n {
@@ -117,14 +117,14 @@ func TestOBS_05_EachRecordNamesAllIDs(t *testing.T) {
 		client, _ := h.client()
 		client.Initialize("2025-06-18")
 		gh := h.backend("gh")
-		gh.Ready("search")
+		gh.ServeStartup("search")
 		list(t, client)
 		const n = 1000
 		for i := range n {
 			client.Sendf(`{"jsonrpc":"2.0","id":"c%d","method":"tools/call","params":{"name":"search"}}`, i)
 		}
 		for range n {
-			gh.Reply(gh.HandleRequest("tools/call").ID(), "{}")
+			gh.SendResult(gh.HandleRequest("tools/call").ID(), "{}")
 		}
 		for range n {
 			client.Next()
@@ -152,7 +152,7 @@ func TestCallsMeetRestarts(t *testing.T) {
 			client, _ := h.client()
 			client.Initialize("2025-06-18")
 			gh := h.backend("gh")
-			gh.Ready("slow")
+			gh.ServeStartup("slow")
 			list(t, client)
 			const n = 10
 			for i := range n {
@@ -166,18 +166,18 @@ func TestCallsMeetRestarts(t *testing.T) {
 				gh.Send(`{"jsonrpc":"2.0","method":"x"}`) // so that it is not always the same moment
 			}
 			gh.Exit("exit 1", "")
-			reached := len(gh.Taken())
+			reached := len(gh.TakeAll())
 			again := h.backend("gh")
-			again.Greet("")
+			again.ServeHandshake("")
 			waited := 0
-			for _, line := range again.Taken() {
+			for _, line := range again.TakeAll() {
 				if m, _ := wire.Parse([]byte(line)); m.Method() == "tools/call" {
 					waited++
-					again.Reply(m.ID(), "{}")
+					again.SendResult(m.ID(), "{}")
 				}
 			}
 			ok, lost := 0, 0
-			for _, line := range client.Taken() {
+			for _, line := range client.TakeAll() {
 				switch {
 				case strings.Contains(line, `"result":{}`):
 					ok++

@@ -39,11 +39,11 @@ func (h *house) calling() (conn transport.Conn, client, gh *mcptest.Peer, s *gat
 
 // callingFor is calling for a client that has one of several tokens.
 func (h *house) callingFor(principal string) (conn transport.Conn, client, gh *mcptest.Peer, s *gateway.Session, closed chan struct{}) {
-	conn, client = mcptest.Open(h.t, "client")
+	conn, client = mcptest.NewPeer(h.t, "client")
 	s, closed = h.feedFor(principal, conn)
 	client.Initialize("2025-06-18", `{"roots":{}}`)
 	gh = h.backend("gh")
-	gh.Ready("slow")
+	gh.ServeStartup("slow")
 	list(h.t, client)
 	client.Send(call("1", "slow"))
 	return conn, client, gh, s, closed
@@ -55,23 +55,23 @@ func TestASessionThatIsFedEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t, settings{solo: true}, "gh")
 		conn, client, gh, s, closed := h.calling()
-		gh.Reply(gh.HandleRequest("tools/call").ID(), "{}")
+		gh.SendResult(gh.HandleRequest("tools/call").ID(), "{}")
 		client.Want(`{"jsonrpc":"2.0","id":1,"result":{}}`)
 		client.Send(call("2", "slow"))
 		gh.HandleRequest("tools/call")
 		gh.Send(`{"jsonrpc":"2.0","id":"q","method":"roots/list"}`)
-		if m := client.Message(); m.Method() != "roots/list" {
+		if m := client.NextMessage(); m.Method() != "roots/list" {
 			t.Errorf("got %s", m.Raw())
 		}
 		began := time.Now()
 		conn.Close()
 		<-closed
-		s.End(nil)
+		s.Closed(nil)
 		if took := time.Since(began); took != 0 {
 			t.Errorf("the end took %v", took)
 		}
 		synctest.Wait()
-		said := strings.Join(gh.Taken(), "\n")
+		said := strings.Join(gh.TakeAll(), "\n")
 		if !strings.Contains(said, `"id":"q","error":`) || !strings.Contains(said, "notifications/cancelled") {
 			t.Errorf("the backend was told %s", said)
 		}
@@ -90,14 +90,14 @@ func TestASessionThatIsFedIsStopped(t *testing.T) {
 		client.Send(call("2", "slow"))
 		gh.HandleRequest("tools/call")
 		began := time.Now()
-		go s.Stop()
+		go s.Shutdown()
 		synctest.Wait()
 		client.Send(`{"jsonrpc":"2.0","id":3,"method":"ping"}`)
 		client.Want(`{"jsonrpc":"2.0","id":3,"result":{}}`)
-		gh.Reply(first.ID(), "{}")
+		gh.SendResult(first.ID(), "{}")
 		client.Want(`{"jsonrpc":"2.0","id":1,"result":{}}`)
 		<-closed
-		s.End(nil)
+		s.Closed(nil)
 		if took := time.Since(began); took != 500*time.Millisecond {
 			t.Errorf("the end took %v", took)
 		}
@@ -110,23 +110,23 @@ func TestASessionThatIsFedIsStopped(t *testing.T) {
 func TestASessionThatIsFedIsHungUpOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t, settings{}, "gh")
-		conn, deaf := mcptest.OpenDeaf(t, "deaf client")
+		conn, deaf := mcptest.NewPausedPeer(t, "deaf client")
 		s, closed := h.feed(conn)
 		deaf.Send(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"deaf","version":"1"}}}`)
 		deaf.Send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 		gh := h.backend("gh")
-		gh.Ready("big")
+		gh.ServeStartup("big")
 		large := string(wire.Quote(strings.Repeat("x", 1<<20)))
 		for n := 0; !isClosed(closed); n++ {
 			if n > 66 {
 				t.Fatal("it is not hung up on")
 			}
 			deaf.Send(call(fmt.Sprint(n), "big"))
-			gh.Reply(gh.HandleRequest("tools/call").ID(), large)
+			gh.SendResult(gh.HandleRequest("tools/call").ID(), large)
 			synctest.Wait()
 		}
-		s.End(nil)
-		deaf.Listen()
+		s.Closed(nil)
+		deaf.StartReading()
 	})
 }
 
@@ -151,12 +151,12 @@ func TestTheLastWordsOfASharedProcessAreForOnePrincipal(t *testing.T) {
 			conn, client, gh, s, closed := h.callingFor(principal)
 			gh.HandleRequest("tools/call")
 			gh.Exit("exit 1", "of another call")
-			if failure := wire.ReadError(client.Message().Part(wire.PartError)); !strings.Contains(failure.Message, want) {
+			if failure := wire.ReadError(client.NextMessage().Part(wire.PartError)); !strings.Contains(failure.Message, want) {
 				t.Errorf("principal %q: got %q, want %q in it", principal, failure.Message, want)
 			}
 			conn.Close()
 			<-closed
-			s.End(nil)
+			s.Closed(nil)
 		})
 	}
 }
@@ -167,11 +167,11 @@ func TestThePrincipalIsOnRecord(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			h := newHouse(t, settings{solo: true}, "gh")
 			conn, client, gh, s, closed := h.callingFor(principal)
-			gh.Reply(gh.HandleRequest("tools/call").ID(), "{}")
+			gh.SendResult(gh.HandleRequest("tools/call").ID(), "{}")
 			client.Want(`{"jsonrpc":"2.0","id":1,"result":{}}`)
 			conn.Close()
 			<-closed
-			s.End(nil)
+			s.Closed(nil)
 			records := h.audit()
 			if len(records) != 1 || strings.Contains(records[0], "principal=2") != (principal == "2") || strings.Contains(records[0], "principal=\"") {
 				t.Errorf("principal %q: the audit log has %q", principal, records)
@@ -188,7 +188,7 @@ func TestWhyAClientIsGoneIsLogged(t *testing.T) {
 			conn, _, _, s, closed := h.calling()
 			conn.Close()
 			<-closed
-			s.End(why)
+			s.Closed(why)
 			got := h.log.Lines(`msg="client disconnected"`)
 			if len(got) != 1 || strings.Contains(got[0], "err=") != (why != nil) || why != nil && !strings.HasSuffix(got[0], `err="idle for 1h0m0s"`) {
 				t.Errorf("logged %q", got)
@@ -202,10 +202,10 @@ func TestThatTheGatewayEndsIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t, settings{solo: true}, "gh")
 		conn, _, _, s, closed := h.calling()
-		s.Stop()
+		s.Shutdown()
 		conn.Close()
 		<-closed
-		s.End(nil)
+		s.Closed(nil)
 		if got := h.log.Lines(`msg="client disconnected"`, `err="the gateway is ending"`); len(got) != 1 {
 			t.Errorf("logged %q", h.log.Lines())
 		}

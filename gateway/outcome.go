@@ -13,12 +13,12 @@ import (
 // what else brings a client something of a backend's: prompts/get and
 // resources/read. Its methods run on the call's path: they must be quick.
 type Observer interface {
-	Begin(*Call)
-	End(*Call, Outcome)
+	Begin(*CallInfo)
+	End(*CallInfo, Outcome)
 }
 
-// Kind is how a call ended, in the words of the audit log.
-type Kind = audit.Outcome
+// OutcomeKind is how a call ended, in the words of the audit log.
+type OutcomeKind = audit.Outcome
 
 const (
 	OK          = audit.OK
@@ -35,7 +35,7 @@ const (
 
 // An Outcome is what became of a call.
 type Outcome struct {
-	Kind   Kind
+	Kind   OutcomeKind
 	Code   int           // of the error, if there is one
 	Reason string        // in our words, if there is no answer of the backend's
 	Result []byte        // the result or the error object as the backend sent it, nil if it sent none
@@ -55,7 +55,7 @@ func outcome(m wire.Message) Outcome {
 	return o
 }
 
-func (g *Gateway) begin(c *Call) {
+func (g *Gateway) begin(c *CallInfo) {
 	if !observed(c.Method) {
 		return
 	}
@@ -64,7 +64,7 @@ func (g *Gateway) begin(c *Call) {
 	}
 }
 
-func (g *Gateway) finish(c *Call, out Outcome) {
+func (g *Gateway) finish(c *CallInfo, out Outcome) {
 	if !observed(c.Method) {
 		return
 	}
@@ -87,14 +87,14 @@ func observed(method string) bool {
 	return false
 }
 
-// Journal returns the observer that keeps the audit log.
-func Journal(j *audit.Journal) Observer { return journal{j} }
+// AuditObserver returns the observer that keeps the audit log.
+func AuditObserver(j *audit.Journal) Observer { return journal{j} }
 
 type journal struct{ *audit.Journal }
 
-func (journal) Begin(*Call) {}
+func (journal) Begin(*CallInfo) {}
 
-func (j journal) End(c *Call, o Outcome) {
+func (j journal) End(c *CallInfo, o Outcome) {
 	r := audit.Record{
 		Session: c.Session, Client: c.Client, Principal: c.Principal,
 		ID: string(c.ID), BackendID: string(c.BackendID),

@@ -129,7 +129,7 @@ func (p *player) ask(name, method, mark, params string) {
 	<-w.done
 }
 
-// Asked implements peer.Handler: a client answers what it is asked, a backend
+// HandleRequest implements peer.Handler: a client answers what it is asked, a backend
 // works on what it is called for.
 func (p *player) HandleRequest(r *peer.Request) {
 	at := mark(r.Raw())
@@ -171,7 +171,7 @@ func (p *player) greet(r *peer.Request) {
 	case "initialize":
 		r.Reply([]byte(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"logging":{}},"serverInfo":{"name":"s","version":"1"}}`))
 	case "tools/list":
-		r.Reply([]byte(mcptest.Tools("work")))
+		r.Reply([]byte(mcptest.ToolsResult("work")))
 	default:
 		r.Fail(wire.Errorf(wire.CodeMethodNotFound, "no"))
 	}

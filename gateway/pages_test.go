@@ -24,7 +24,7 @@ func page(t *testing.T, client *mcptest.Peer, kind catalog.Kind, cursor string) 
 		params = `{"cursor":` + cursor + `}`
 	}
 	client.Sendf(`{"jsonrpc":"2.0","id":"page","method":%q,"params":%s}`, kind.ListMethod(), params)
-	m := client.Message()
+	m := client.NextMessage()
 	if failure := m.Part(wire.PartError); failure != nil {
 		return wire.ReadError(failure).Message, ""
 	}
@@ -47,7 +47,7 @@ func TestPAGE_03_PagesOfOneListing(t *testing.T) {
 			}
 			return all
 		}
-		gh.Ready(names("a")...)
+		gh.ServeStartup(names("a")...)
 		collect := func(prefix string, change func()) {
 			t.Helper()
 			var got []string
@@ -70,14 +70,14 @@ func TestPAGE_03_PagesOfOneListing(t *testing.T) {
 		}
 		collect("a", func() {
 			gh.Send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
-			gh.List(mcptest.Tools(names("b")...))
+			gh.ServeToolsList(mcptest.ToolsResult(names("b")...))
 			time.Sleep(time.Second)
 			client.HandleNotification("notifications/tools/list_changed")
 		})
 		_, old := page(t, client, catalog.Tools, "") // of b
 		collect("b", func() {
 			gh.Send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
-			gh.List(mcptest.Tools(names("a")...))
+			gh.ServeToolsList(mcptest.ToolsResult(names("a")...))
 			time.Sleep(time.Second)
 			client.HandleNotification("notifications/tools/list_changed")
 		})
@@ -107,10 +107,10 @@ func TestNOTIF_07_ChangesOfPromptsAndResourcesAreToldToThoseWhoAsked(t *testing.
 		change := func(n int) {
 			t.Helper()
 			gh.Send(`{"jsonrpc":"2.0","method":"notifications/prompts/list_changed"}`)
-			gh.Reply(gh.HandleRequest("prompts/list").ID(), fmt.Sprintf(`{"prompts":[{"name":"p%d"}]}`, n))
+			gh.SendResult(gh.HandleRequest("prompts/list").ID(), fmt.Sprintf(`{"prompts":[{"name":"p%d"}]}`, n))
 			gh.Send(`{"jsonrpc":"2.0","method":"notifications/resources/list_changed"}`)
-			gh.Reply(gh.HandleRequest("resources/list").ID(), fmt.Sprintf(`{"resources":[{"uri":"r%d://"}]}`, n))
-			gh.Reply(gh.HandleRequest("resources/templates/list").ID(), fmt.Sprintf(`{"resourceTemplates":[{"uriTemplate":"t%d://{x}"}]}`, n))
+			gh.SendResult(gh.HandleRequest("resources/list").ID(), fmt.Sprintf(`{"resources":[{"uri":"r%d://"}]}`, n))
+			gh.SendResult(gh.HandleRequest("resources/templates/list").ID(), fmt.Sprintf(`{"resourceTemplates":[{"uriTemplate":"t%d://{x}"}]}`, n))
 			time.Sleep(time.Second)
 		}
 		change(1)
@@ -150,11 +150,11 @@ func TestRequestsWaitForWhatMayCome(t *testing.T) {
 		ready(docs, "docs")
 		docs.WantNothing()
 		ready(gh, "gh") // the first backend has had its say
-		for _, line := range docs.Taken() {
+		for _, line := range docs.TakeAll() {
 			m, _ := wire.Parse([]byte(line))
-			docs.Reply(m.ID(), `{"of":`+string(wire.Quote(m.Method()))+"}")
+			docs.SendResult(m.ID(), `{"of":`+string(wire.Quote(m.Method()))+"}")
 		}
-		got := client.Taken()
+		got := client.TakeAll()
 		slices.Sort(got)
 		if want := []string{
 			`{"jsonrpc":"2.0","id":1,"result":{"of":"prompts/get"}}`,
@@ -175,7 +175,7 @@ func TestRequestsWaitForWhatMayCome(t *testing.T) {
 func TestASessionThatIsGoneEndsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh, served, ofCall := asking(t, settings{grace: time.Hour}, everything)
-		client.Break(fmt.Errorf("idle: %w", transport.ErrClosed))
+		client.FailRead(fmt.Errorf("idle: %w", transport.ErrClosed))
 		began := time.Now()
 		if err := <-served; err != nil || time.Since(began) != 0 {
 			t.Errorf("Serve: %v, after %v", err, time.Since(began))
@@ -192,7 +192,7 @@ func TestAnIDIsOneSessions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t, settings{})
 		serve := func() (*mcptest.Peer, chan error) {
-			conn, p := mcptest.Open(t, "client")
+			conn, p := mcptest.NewPeer(t, "client")
 			served := make(chan error, 1)
 			go func() { served <- h.gateway.Serve(context.Background(), "mine", "", conn) }()
 			synctest.Wait()
@@ -200,11 +200,11 @@ func TestAnIDIsOneSessions(t *testing.T) {
 		}
 		first, served := serve()
 		second, refused := serve()
-		if err := <-refused; err == nil || errors.Is(err, transport.ErrClosed) || !second.Over() {
+		if err := <-refused; err == nil || errors.Is(err, transport.ErrClosed) || !second.Disconnected() {
 			t.Errorf("Serve: %v", err)
 		}
 		first.Initialize("2025-11-25")
-		first.End()
+		first.CloseSend()
 		if err := <-served; err != nil {
 			t.Error(err)
 		}
@@ -224,13 +224,13 @@ func TestCONC_01_WhatWaitsHoldsNothingUp(t *testing.T) {
 		a.Send(`{"jsonrpc":"2.0","id":1,"method":"tasks/list"}`)
 		a.Send(`{"jsonrpc":"2.0","id":2,"method":"resources/read","params":{"uri":"slow://"}}`)
 		a.Send(`{"jsonrpc":"2.0","id":3,"method":"logging/setLevel","params":{"level":"info"}}`)
-		quick.Reply(quick.HandleRequest("logging/setLevel").ID(), "{}")
+		quick.SendResult(quick.HandleRequest("logging/setLevel").ID(), "{}")
 		began := time.Now()
 		a.Send(`{"jsonrpc":"2.0","id":4,"method":"ping"}`)
 		a.Want(`{"jsonrpc":"2.0","id":4,"result":{}}`)
 		page(t, a, catalog.Prompts, "")
 		a.Send(`{"jsonrpc":"2.0","id":5,"method":"resources/read","params":{"uri":"quick://"}}`)
-		quick.Reply(quick.HandleRequest("resources/read").ID(), "{}")
+		quick.SendResult(quick.HandleRequest("resources/read").ID(), "{}")
 		a.Want(`{"jsonrpc":"2.0","id":5,"result":{}}`)
 		if took := time.Since(began); took != 0 {
 			t.Errorf("it took %v", took)

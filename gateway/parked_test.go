@@ -88,7 +88,7 @@ func (s *askingServer) Write(m wire.Message, _ wire.ID) error {
 	case "initialize":
 		say(wire.NewResult(m.ID(), []byte(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}`)), "")
 	case "tools/list":
-		say(wire.NewResult(m.ID(), []byte(mcptest.Tools("ask"))), "")
+		say(wire.NewResult(m.ID(), []byte(mcptest.ToolsResult("ask"))), "")
 	case "tools/call":
 		n, _ := wire.Lookup(m.Part(wire.PartArguments), "n")
 		number, _ := strconv.Atoi(string(n))
@@ -116,16 +116,16 @@ type ledger struct {
 	mu    sync.Mutex
 	begun map[string]int
 	ended map[string]int
-	kinds map[gateway.Kind]int
+	kinds map[gateway.OutcomeKind]int
 }
 
-func (c *ledger) Begin(call *gateway.Call) {
+func (c *ledger) Begin(call *gateway.CallInfo) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.begun[call.Session+" "+string(call.ID)]++
 }
 
-func (c *ledger) End(call *gateway.Call, o gateway.Outcome) {
+func (c *ledger) End(call *gateway.CallInfo, o gateway.Outcome) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.ended[call.Session+" "+string(call.ID)]++
@@ -145,14 +145,14 @@ func TestParked_TenThousand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		random := rand.New(rand.NewPCG(seed, 0))
 		server := newAskingServer()
-		counts := &ledger{begun: make(map[string]int), ended: make(map[string]int), kinds: make(map[gateway.Kind]int)}
+		counts := &ledger{begun: make(map[string]int), ended: make(map[string]int), kinds: make(map[gateway.OutcomeKind]int)}
 		quiet := slog.New(slog.DiscardHandler)
 		dial := func(string) (transport.Conn, error) { return server, nil }
 		g := open(t, settings{sharing: map[string]string{"s": "shared"}, observer: counts, inFlight: 2000}, []string{"s"}, dial, quiet, quiet)
 		peers := make([]*mcptest.Peer, clients)
 		var serving sync.WaitGroup
 		for i := range peers {
-			conn, p := mcptest.Open(t, fmt.Sprint("client ", i))
+			conn, p := mcptest.NewPeer(t, fmt.Sprint("client ", i))
 			peers[i] = p
 			serving.Go(func() { _ = g.Serve(context.Background(), fmt.Sprint("s", i), fmt.Sprint(i), conn) })
 		}
@@ -188,7 +188,7 @@ func TestParked_TenThousand(t *testing.T) {
 				fate[n] = random.IntN(fates)
 				id := fmt.Sprint(first*10 + calls + n)
 				refused := func(p *mcptest.Peer) {
-					if failure := wire.ReadError(p.Message().Part(wire.PartError)); failure.Code != -32602 {
+					if failure := wire.ReadError(p.NextMessage().Part(wire.PartError)); failure.Code != -32602 {
 						t.Errorf("call %d: refused with %+v", n, failure)
 					}
 				}
@@ -200,11 +200,11 @@ func TestParked_TenThousand(t *testing.T) {
 				switch fate[n] {
 				case answered:
 					ask(n, id, answer(tickets[n]))
-					done(p.Message())
+					done(p.NextMessage())
 				case twice:
 					ask(n, id, answer(tickets[n]))
 					ask(n, `"`+id+`"`, answer(tickets[n]))
-					a, b := p.Message(), p.Message()
+					a, b := p.NextMessage(), p.NextMessage()
 					if a.Part(wire.PartError) != nil {
 						a, b = b, a
 					}
@@ -262,7 +262,7 @@ func TestParked_TenThousand(t *testing.T) {
 				}
 			}
 			t.Logf("%d requests: %v", len(counts.begun), counts.kinds)
-			counts.begun, counts.ended, counts.kinds = make(map[string]int), make(map[string]int), make(map[gateway.Kind]int)
+			counts.begun, counts.ended, counts.kinds = make(map[string]int), make(map[string]int), make(map[gateway.OutcomeKind]int)
 			counts.mu.Unlock()
 			return full
 		}

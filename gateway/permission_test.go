@@ -27,7 +27,7 @@ func forbidding(t *testing.T, set *backends.Set, era, tools, prompts, resources 
 func applied(t *testing.T, set *backends.Set, all ...config.Backend) {
 	t.Helper()
 	err := set.Apply(context.Background(), backends.Change{Backends: all,
-		Catalog: catalog.Options{Prefix: catalog.PrefixOnCollision, Separator: "__", NameLimit: 50}, Wait: 3 * time.Second})
+		Catalog: catalog.Options{Prefix: catalog.PrefixOnCollision, Separator: "__", NameLimit: 50}, CatalogWait: 3 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,17 +44,17 @@ func TestWhatWasShownIsForbiddenByAReload_F_SEC_1_F_SEC_12(t *testing.T) {
 		client, _ := h.client()
 		client.Initialize("2025-11-25")
 		gh := h.backend("gh")
-		gh.Greet(completing)
+		gh.ServeHandshake(completing)
 		for range 4 {
-			switch m := gh.Message(); m.Method() {
+			switch m := gh.NextMessage(); m.Method() {
 			case "tools/list":
-				gh.Reply(m.ID(), mcptest.Tools("open", "secret"))
+				gh.SendResult(m.ID(), mcptest.ToolsResult("open", "secret"))
 			case "prompts/list":
-				gh.Reply(m.ID(), `{"prompts":[{"name":"open"},{"name":"secret"}]}`)
+				gh.SendResult(m.ID(), `{"prompts":[{"name":"open"},{"name":"secret"}]}`)
 			case "resources/list":
-				gh.Reply(m.ID(), `{"resources":[{"uri":"x:open","name":"o"},{"uri":"x:secret","name":"s"}]}`)
+				gh.SendResult(m.ID(), `{"resources":[{"uri":"x:open","name":"o"},{"uri":"x:secret","name":"s"}]}`)
 			case "resources/templates/list":
-				gh.Reply(m.ID(), `{"resourceTemplates":[{"uriTemplate":"x:secret/{id}","name":"t"}]}`)
+				gh.SendResult(m.ID(), `{"resourceTemplates":[{"uriTemplate":"x:secret/{id}","name":"t"}]}`)
 			}
 		}
 		list(t, client)
@@ -72,7 +72,7 @@ func TestWhatWasShownIsForbiddenByAReload_F_SEC_1_F_SEC_12(t *testing.T) {
 		} {
 			id := fmt.Sprint(i + 10)
 			client.Send(`{"jsonrpc":"2.0","id":` + id + `,"method":"` + one.method + `","params":` + one.params + `}`)
-			for m := client.Message(); ; m = client.Message() {
+			for m := client.NextMessage(); ; m = client.NextMessage() {
 				if m.Kind() != wire.Response { // lists have changed
 					continue
 				}
@@ -89,13 +89,13 @@ func TestWhatWasShownIsForbiddenByAReload_F_SEC_1_F_SEC_12(t *testing.T) {
 			"resources/templates": `{"resourceTemplates":[]}`,
 		} {
 			client.Send(`{"jsonrpc":"2.0","id":1,"method":"` + kind + `/list"}`)
-			if m := client.Message(); string(m.Part(wire.PartResult)) != want {
+			if m := client.NextMessage(); string(m.Part(wire.PartResult)) != want {
 				t.Errorf("%s: listed %s, want %s", kind, m.Raw(), want)
 			}
 		}
 		gh.WantNothing()
 		client.Send(call("99", "open"))
-		gh.Reply(gh.HandleRequest("tools/call").ID(), "{}")
+		gh.SendResult(gh.HandleRequest("tools/call").ID(), "{}")
 		client.Want(`{"jsonrpc":"2.0","id":99,"result":{}}`)
 		records := h.audit()
 		if !strings.Contains(records[0], `reason="the filters of backend gh deny it"`) || !strings.Contains(records[1], `reason="the filters of backend gh deny it"`) {
@@ -115,15 +115,15 @@ func TestAQueuedCallIsForbiddenByAReload_F_SEC_1(t *testing.T) {
 		client, _ := h.client()
 		client.Initialize("2025-11-25")
 		gh := h.backend("gh")
-		gh.Ready("secret")
+		gh.ServeStartup("secret")
 		list(t, client)
 		gh.Exit("exit 1", "")
 		again := h.backend("gh") // it has not been greeted yet
 		client.Send(call("1", "secret"))
 		synctest.Wait()
 		forbidding(t, set, "legacy", "secret", "", "")
-		again.Greet("")
-		for m := client.Message(); ; m = client.Message() {
+		again.ServeHandshake("")
+		for m := client.NextMessage(); ; m = client.NextMessage() {
 			if m.Kind() == wire.Response {
 				if want := `{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"Unknown tool: secret"}}`; string(m.Raw()) != want {
 					t.Errorf("got %s, want %s", m.Raw(), want)
@@ -131,7 +131,7 @@ func TestAQueuedCallIsForbiddenByAReload_F_SEC_1(t *testing.T) {
 				break
 			}
 		}
-		if lines := again.Taken(); strings.Contains(strings.Join(lines, ""), "tools/call") {
+		if lines := again.TakeAll(); strings.Contains(strings.Join(lines, ""), "tools/call") {
 			t.Errorf("the server was sent %q", lines)
 		}
 		if records := h.audit(); len(records) != 1 || !strings.Contains(records[0], "outcome=rejected") {
@@ -161,8 +161,8 @@ func parkedAndForbidden(t *testing.T, reload func(*testing.T, *backends.Set)) {
 		client, _ := h.client()
 		client.Send(request("0", "tools/list", "", able))
 		gh := h.backend("gh")
-		gh.Ready("ask")
-		client.Message()
+		gh.ServeStartup("ask")
+		client.NextMessage()
 		client.Send(first("1"))
 		gh.HandleRequest("tools/call")
 		gh.Send(`{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"Who?","requestedSchema":{"type":"object"}}}`)
@@ -170,7 +170,7 @@ func parkedAndForbidden(t *testing.T, reload func(*testing.T, *backends.Set)) {
 		reload(t, set)
 		client.Send(retry("2", `{"q1":{"action":"accept","content":{}}}`, ticket))
 		client.Want(`{"jsonrpc":"2.0","id":2,"error":{"code":-32602,"message":"Unknown tool: ask"}}`)
-		sent := strings.Join(gh.Taken(), "\n")
+		sent := strings.Join(gh.TakeAll(), "\n")
 		if !strings.Contains(sent, `{"action":"cancel"}`) || !strings.Contains(sent, "notifications/cancelled") || strings.Contains(sent, "accept") {
 			t.Errorf("the backend was sent %s", sent)
 		}
@@ -192,15 +192,15 @@ func TestARoundIsForbiddenByAReload_F_SEC_1(t *testing.T) {
 		client, _ := h.client()
 		client.Initialize("2025-11-25", `{"elicitation":{}}`)
 		gh := h.backend("gh")
-		gh.Discover("")
-		gh.List(mcptest.Tools("ask"))
+		gh.ServeDiscover("")
+		gh.ServeToolsList(mcptest.ToolsResult("ask"))
 		list(t, client)
 		client.Send(call("1", "ask"))
-		gh.Reply(gh.HandleRequest("tools/call").ID(), `{"resultType":"input_required","inputRequests":{"u":{"method":"elicitation/create","params":{"message":"Who?","requestedSchema":{"type":"object","properties":{}}}}},"requestState":"S"}`)
+		gh.SendResult(gh.HandleRequest("tools/call").ID(), `{"resultType":"input_required","inputRequests":{"u":{"method":"elicitation/create","params":{"message":"Who?","requestedSchema":{"type":"object","properties":{}}}}},"requestState":"S"}`)
 		question := client.HandleRequest("elicitation/create")
 		forbidding(t, set, "modern", "ask", "", "")
 		client.HandleNotification("notifications/tools/list_changed")
-		client.Reply(question.ID(), `{"action":"accept","content":{}}`)
+		client.SendResult(question.ID(), `{"action":"accept","content":{}}`)
 		client.Want(`{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"Unknown tool: ask"}}`)
 		gh.WantNothing()
 		if records := h.audit(); len(records) != 1 || !strings.Contains(records[0], "outcome=rejected") {
@@ -218,8 +218,8 @@ func TestARerunIsForbiddenByAReload_F_SEC_1(t *testing.T) {
 		client, _ := h.client()
 		client.Send(request("0", "tools/list", "", goesElsewhere))
 		gh := h.backend("gh")
-		gh.Ready("ask")
-		client.Message()
+		gh.ServeStartup("ask")
+		client.NextMessage()
 		ticket, back := elsewhere(t, client, gh)
 		forbidding(t, set, "legacy", "ask", "", "")
 		client.Send(back("2", both, ticket))

@@ -17,7 +17,7 @@ func putMany(client, backend *mcptest.Peer, prefix string, n int) (put, refused 
 	for i := range n {
 		backend.Sendf(`{"jsonrpc":"2.0","id":"%s%d","method":"roots/list"}`, prefix, i)
 	}
-	return len(client.Taken()), len(backend.Taken())
+	return len(client.TakeAll()), len(backend.TakeAll())
 }
 
 // One backend takes half of the places for questions at most if there are others, and each has a few
@@ -30,7 +30,7 @@ func TestOneBackendDoesNotTakeAllQuestions(t *testing.T) {
 		all := make(map[string]*mcptest.Peer)
 		for _, name := range []string{"a", "b", "c", "d"} {
 			all[name] = h.backend(name)
-			all[name].Ready("ask_" + name)
+			all[name].ServeStartup("ask_" + name)
 		}
 		list(t, client)
 		for i, name := range []string{"a", "b", "c", "d"} {
@@ -63,15 +63,15 @@ func TestAQuestionEndsWithTheCallOnWhoseStreamItCame(t *testing.T) {
 		_, client, gh, _, ofCall := asking(t, settings{}, everything)
 		client.Send(call("2", "ask"))
 		other := gh.HandleRequest("tools/call")
-		gh.SendOn(ofCall.ID(), `{"jsonrpc":"2.0","id":"r","method":"roots/list"}`)
-		gh.SendOn(ofCall.ID(), `{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"m"}}`)
-		gh.SendOn(other.ID(), `{"jsonrpc":"2.0","id":"o","method":"roots/list"}`)
+		gh.SendOnStream(ofCall.ID(), `{"jsonrpc":"2.0","id":"r","method":"roots/list"}`)
+		gh.SendOnStream(ofCall.ID(), `{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"m"}}`)
+		gh.SendOnStream(other.ID(), `{"jsonrpc":"2.0","id":"o","method":"roots/list"}`)
 		client.HandleRequest("roots/list")
 		client.HandleRequest("elicitation/create")
 		ofOther := client.HandleRequest("roots/list").ID()
-		gh.SendOn(ofCall.ID(), `{"jsonrpc":"2.0","id":`+string(ofCall.ID())+`,"result":{}}`)
+		gh.SendOnStream(ofCall.ID(), `{"jsonrpc":"2.0","id":`+string(ofCall.ID())+`,"result":{}}`)
 		var cancelled, answered int
-		for _, line := range client.Taken() {
+		for _, line := range client.TakeAll() {
 			if strings.Contains(line, "notifications/cancelled") {
 				cancelled++
 			}
@@ -82,13 +82,13 @@ func TestAQuestionEndsWithTheCallOnWhoseStreamItCame(t *testing.T) {
 		if cancelled != 2 || answered != 1 {
 			t.Errorf("%d questions were taken back and %d calls answered", cancelled, answered)
 		}
-		ends := strings.Join(gh.Taken(), "\n")
+		ends := strings.Join(gh.TakeAll(), "\n")
 		if !strings.Contains(ends, `"id":"r","error":{"code":-32603`) || !strings.Contains(ends, `{"jsonrpc":"2.0","id":"e","result":{"action":"cancel"}}`) {
 			t.Errorf("the backend got %s", ends)
 		}
-		client.Reply(ofOther, `{"roots":[]}`)
+		client.SendResult(ofOther, `{"roots":[]}`)
 		gh.Want(`{"jsonrpc":"2.0","id":"o","result":{"roots":[]}}`)
-		gh.Reply(other.ID(), "{}")
+		gh.SendResult(other.ID(), "{}")
 		client.Want(`{"jsonrpc":"2.0","id":2,"result":{}}`)
 		time.Sleep(time.Hour)
 		client.WantNothing()
@@ -106,11 +106,11 @@ func TestAQuestionThatBelongsToNoCallHasATimeLimit(t *testing.T) {
 		second := gh.HandleRequest("tools/call")
 		gh.Send(`{"jsonrpc":"2.0","id":"q","method":"roots/list"}`)
 		client.HandleRequest("roots/list")
-		gh.Reply(second.ID(), "{}")
+		gh.SendResult(second.ID(), "{}")
 		client.Want(`{"jsonrpc":"2.0","id":2,"result":{}}`)
 		time.Sleep(time.Hour) // the first call is on hold now
 		client.WantNothing()
-		gh.Reply(first.ID(), "{}")
+		gh.SendResult(first.ID(), "{}")
 		client.Want(`{"jsonrpc":"2.0","id":1,"result":{}}`)
 		gh.Send(`{"jsonrpc":"2.0","id":"none","method":"roots/list"}`) // while no call is in flight
 		client.HandleRequest("roots/list")

@@ -32,18 +32,18 @@ func TestRetry_NotToAnotherProgramOfTheName(t *testing.T) {
 				guest, _ := h.client()
 				guest.Send(request("0", "tools/list", "", able))
 				gh := h.backend("gh")
-				gh.Discover("")
-				gh.List(mcptest.Tools("ask"))
-				guest.Message()
+				gh.ServeDiscover("")
+				gh.ServeToolsList(mcptest.ToolsResult("ask"))
+				guest.NextMessage()
 				client, _ := h.client()
 				client.Initialize("2025-11-25", able)
 				list(t, client)
 				const asks = `{"resultType":"input_required","inputRequests":{"u":{"method":"elicitation/create","params":{"message":"Who?"}}},"requestState":"S"}`
 				guest.Send(first("1"))
-				gh.Reply(gh.HandleRequest("tools/call").ID(), asks)
+				gh.SendResult(gh.HandleRequest("tools/call").ID(), asks)
 				ticket := state(t, guest, "u")
 				client.Send(call("1", "ask"))
-				gh.Reply(gh.HandleRequest("tools/call").ID(), asks)
+				gh.SendResult(gh.HandleRequest("tools/call").ID(), asks)
 				question := client.HandleRequest("elicitation/create")
 
 				c := config.Backend{Name: "gh", Command: "gh", Enabled: true, StartTimeout: time.Minute, MaxInFlight: 20_000, Era: "modern"}
@@ -54,8 +54,8 @@ func TestRetry_NotToAnotherProgramOfTheName(t *testing.T) {
 					applied(t, set, c)
 				}()
 				next := h.backend("gh")
-				next.Discover("")
-				next.List(mcptest.Tools("ask"))
+				next.ServeDiscover("")
+				next.ServeToolsList(mcptest.ToolsResult("ask"))
 				<-done
 
 				guest.Send(retry("2", `{"u":{"action":"accept"}}`, ticket))
@@ -65,12 +65,12 @@ func TestRetry_NotToAnotherProgramOfTheName(t *testing.T) {
 					}
 					return
 				}
-				failure := wire.ReadError(guest.Message().Part(wire.PartError))
+				failure := wire.ReadError(guest.NextMessage().Part(wire.PartError))
 				if failure.Code != -32602 || !strings.Contains(failure.Message, "begin the call anew") {
 					t.Errorf("%+v", failure)
 				}
-				client.Reply(question.ID(), `{"action":"accept"}`)
-				for m := client.Message(); ; m = client.Message() {
+				client.SendResult(question.ID(), `{"action":"accept"}`)
+				for m := client.NextMessage(); ; m = client.NextMessage() {
 					if m.Kind() == wire.Response {
 						if m.ID() != "1" || m.Part(wire.PartError) == nil {
 							t.Errorf("got %s", m.Raw())
@@ -78,7 +78,7 @@ func TestRetry_NotToAnotherProgramOfTheName(t *testing.T) {
 						break
 					}
 				}
-				for _, line := range next.Taken() {
+				for _, line := range next.TakeAll() {
 					if strings.Contains(line, "tools/call") {
 						t.Errorf("the other program was sent %s", line)
 					}

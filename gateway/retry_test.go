@@ -25,7 +25,7 @@ func TestRetry_WithoutItsState(t *testing.T) {
 			`"inputResponses":{"q2":{"action":"accept"}},`,
 		} {
 			client.Send(request("2", "tools/call", `"name":"ask","arguments":{"n":9007199254740993},`+more, able))
-			failure := wire.ReadError(client.Message().Part(wire.PartError))
+			failure := wire.ReadError(client.NextMessage().Part(wire.PartError))
 			if failure.Code != -32602 || !strings.Contains(failure.Message, "inputResponses without requestState") {
 				t.Errorf("%s: %+v", more, failure)
 			}
@@ -33,14 +33,14 @@ func TestRetry_WithoutItsState(t *testing.T) {
 		}
 		client.Send(retry("3", `{"q1":{"action":"accept"}}`, ticket))
 		gh.Want(`{"jsonrpc":"2.0","id":"e","result":{"action":"accept"}}`)
-		gh.Reply(asked.ID(), `{"content":[]}`)
+		gh.SendResult(asked.ID(), `{"content":[]}`)
 		client.Want(complete("3", `"content":[]}`))
 
 		// That there is nothing some clients write out; and what nobody has asked is the backend's to
 		// read, or not to.
 		for _, more := range []string{`"inputResponses":null,"requestState":null,`, `"inputResponses":{},`, `"inputResponses":{"user_name":{"action":"accept"}},`} {
 			client.Send(request("4", "tools/call", `"name":"ask",`+more, able))
-			gh.Reply(gh.HandleRequest("tools/call").ID(), `{"content":[]}`)
+			gh.SendResult(gh.HandleRequest("tools/call").ID(), `{"content":[]}`)
 			client.Want(complete("4", `"content":[]}`))
 		}
 	})
@@ -57,39 +57,39 @@ func TestRetry_OfWhatIsOfTheOtherEraNow(t *testing.T) {
 		guest, _ := h.client()
 		guest.Send(request("0", "tools/list", "", able))
 		gh := h.backend("gh")
-		gh.Discover("")
-		gh.List(mcptest.Tools("ask"))
-		guest.Message()
+		gh.ServeDiscover("")
+		gh.ServeToolsList(mcptest.ToolsResult("ask"))
+		guest.NextMessage()
 		list(t, client)
 		const asks = `{"resultType":"input_required","inputRequests":{"u":{"method":"elicitation/create","params":{"message":"Who?"}}},"requestState":"S"}`
 		guest.Send(first("1"))
-		for m := gh.Message(); ; m = gh.Message() {
+		for m := gh.NextMessage(); ; m = gh.NextMessage() {
 			if m.Method() == "tools/call" {
-				gh.Reply(m.ID(), asks)
+				gh.SendResult(m.ID(), asks)
 				break
 			}
 		}
 		ticket := state(t, guest, "u")
 		client.Send(call("1", "ask"))
-		gh.Reply(gh.HandleRequest("tools/call").ID(), asks)
+		gh.SendResult(gh.HandleRequest("tools/call").ID(), asks)
 		question := client.HandleRequest("elicitation/create")
 		gh.Exit("exit 1", "")
 		again := h.backend("gh")
 		gone := func() {
 			t.Helper()
-			failure := wire.ReadError(guest.Message().Part(wire.PartError))
+			failure := wire.ReadError(guest.NextMessage().Part(wire.PartError))
 			if failure.Code != -32602 || !strings.Contains(failure.Message, "begin the call anew") {
 				t.Errorf("%+v", failure)
 			}
 		}
 		guest.Send(retry("2", `{"u":{"action":"accept"}}`, ticket))
-		again.Fail(again.HandleRequest("server/discover").ID(), `{"code":-32601,"message":"?"}`)
-		again.Ready("ask")
+		again.SendError(again.HandleRequest("server/discover").ID(), `{"code":-32601,"message":"?"}`)
+		again.ServeStartup("ask")
 		gone()
 		guest.Send(retry("3", `{"u":{"action":"accept"}}`, ticket))
 		gone()
-		client.Reply(question.ID(), `{"action":"accept"}`)
-		if m := client.Message(); m.ID() != "1" || m.Part(wire.PartError) == nil {
+		client.SendResult(question.ID(), `{"action":"accept"}`)
+		if m := client.NextMessage(); m.ID() != "1" || m.Part(wire.PartError) == nil {
 			t.Errorf("got %s", m.Raw())
 		}
 		again.WantNothing()

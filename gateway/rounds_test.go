@@ -18,8 +18,8 @@ func between(t *testing.T, date, can string) (h *house, client, gh *mcptest.Peer
 	client, _ = h.client()
 	client.Initialize(date, can)
 	gh = h.backend("gh")
-	gh.Discover("")
-	gh.List(mcptest.Tools("ask"))
+	gh.ServeDiscover("")
+	gh.ServeToolsList(mcptest.ToolsResult("ask"))
 	list(t, client)
 	client.Send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"ask","arguments":{"n":9007199254740993},"_meta":{"progressToken":"p"}}}`)
 	return h, client, gh, gh.HandleRequest("tools/call")
@@ -36,18 +36,18 @@ func param(t *testing.T, m wire.Message, path ...string) string {
 func TestRounds_TheClientIsAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, client, gh, first := between(t, "2025-11-25", `{"elicitation":{},"sampling":{}}`)
-		gh.Reply(first.ID(), `{"resultType":"input_required","inputRequests":{"user":{"method":"elicitation/create","params":{"message":"Who?","requestedSchema":{"type":"object","properties":{}}}},`+
+		gh.SendResult(first.ID(), `{"resultType":"input_required","inputRequests":{"user":{"method":"elicitation/create","params":{"message":"Who?","requestedSchema":{"type":"object","properties":{}}}},`+
 			`"model":{"method":"sampling/createMessage","params":{"messages":[],"maxTokens":1}}},"requestState":"S\u0031<é>"}`)
 		for range 2 {
-			m := client.Message()
+			m := client.NextMessage()
 			switch m.Method() {
 			case "elicitation/create":
 				if got := param(t, m, "message"); got != `"[gh] Who?"` {
 					t.Errorf("asked %s", got)
 				}
-				client.Reply(m.ID(), `{"action":"accept","content":{"name":"x","n":1.0}}`)
+				client.SendResult(m.ID(), `{"action":"accept","content":{"name":"x","n":1.0}}`)
 			case "sampling/createMessage":
-				client.Reply(m.ID(), `{"role":"assistant","model":"m","content":{"type":"text","text":"<hi>"}}`)
+				client.SendResult(m.ID(), `{"role":"assistant","model":"m","content":{"type":"text","text":"<hi>"}}`)
 			default:
 				t.Fatalf("asked %s", m.Raw())
 			}
@@ -69,19 +69,19 @@ func TestRounds_TheClientIsAsked(t *testing.T) {
 		client.Want(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"p","progress":1}}`)
 
 		// No question, a state: it is to come again later.
-		gh.Reply(again.ID(), `{"resultType":"input_required","requestState":"T"}`)
+		gh.SendResult(again.ID(), `{"resultType":"input_required","requestState":"T"}`)
 		third := gh.HandleRequest("tools/call")
 		if param(t, third, "inputResponses") != "" || param(t, third, "requestState") != `"T"` {
 			t.Errorf("sent again as %s", third.Raw())
 		}
 		// Without a state none is made up.
-		gh.Reply(third.ID(), `{"resultType":"input_required","inputRequests":{"u":{"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object"}}}}}`)
-		client.Reply(client.Message().ID(), `{"action":"decline"}`)
+		gh.SendResult(third.ID(), `{"resultType":"input_required","inputRequests":{"u":{"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object"}}}}}`)
+		client.SendResult(client.NextMessage().ID(), `{"action":"decline"}`)
 		fourth := gh.HandleRequest("tools/call")
 		if param(t, fourth, "requestState") != "" || param(t, fourth, "inputResponses") != `{"u":{"action":"decline"}}` {
 			t.Errorf("sent again as %s", fourth.Raw())
 		}
-		gh.Reply(fourth.ID(), `{"resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"s"}},"content":[],"x":1.0}`)
+		gh.SendResult(fourth.ID(), `{"resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"s"}},"content":[],"x":1.0}`)
 		client.Want(`{"jsonrpc":"2.0","id":1,"result":{"content":[],"x":1.0}}`)
 		client.WantNothing()
 		gh.WantNothing()
@@ -96,18 +96,18 @@ func TestRounds_TheClientIsAsked(t *testing.T) {
 func TestRounds_WhatTheClientDoesNotGive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh, first := between(t, "2025-11-25", `{"elicitation":{"form":{},"url":{}},"sampling":{}}`)
-		gh.Reply(first.ID(), `{"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object"}}},`+
+		gh.SendResult(first.ID(), `{"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object"}}},`+
 			`"b":{"method":"elicitation/create","params":{"mode":"url","url":"x:y","message":"m"}}}}`)
 		for range 2 {
-			client.Fail(client.HandleRequest("elicitation/create").ID(), `{"code":-1,"message":"no"}`)
+			client.SendError(client.HandleRequest("elicitation/create").ID(), `{"code":-1,"message":"no"}`)
 		}
 		again := gh.HandleRequest("tools/call")
 		if got := param(t, again, "inputResponses"); got != `{"a":{"action":"cancel"},"b":{"action":"cancel"}}` {
 			t.Errorf("the responses are %s", got)
 		}
-		gh.Reply(again.ID(), `{"resultType":"input_required","inputRequests":{"c":{"method":"sampling/createMessage","params":{"messages":[]}}}}`)
-		client.Fail(client.HandleRequest("sampling/createMessage").ID(), `{"code":-1,"message":"no"}`)
-		if m := client.Message(); m.ID() != "1" || !m.IsToolError() {
+		gh.SendResult(again.ID(), `{"resultType":"input_required","inputRequests":{"c":{"method":"sampling/createMessage","params":{"messages":[]}}}}`)
+		client.SendError(client.HandleRequest("sampling/createMessage").ID(), `{"code":-1,"message":"no"}`)
+		if m := client.NextMessage(); m.ID() != "1" || !m.IsToolError() {
 			t.Errorf("answered %s", m.Raw())
 		}
 		client.WantNothing()
@@ -128,18 +128,18 @@ func TestRounds_AreBounded(t *testing.T) {
 				sent := 0
 				for {
 					sent++
-					gh.Reply(m.ID(), answer)
+					gh.SendResult(m.ID(), answer)
 					if what == "asks" {
-						question := client.Message()
+						question := client.NextMessage()
 						if question.Kind() == wire.Response {
 							break
 						}
-						client.Reply(question.ID(), `{"action":"accept"}`)
+						client.SendResult(question.ID(), `{"action":"accept"}`)
 					} else {
 						time.Sleep(5 * time.Second)
 						synctest.Wait()
-						if lines := gh.Taken(); len(lines) == 0 {
-							client.Message()
+						if lines := gh.TakeAll(); len(lines) == 0 {
+							client.NextMessage()
 							break
 						} else if m, _ = wire.Parse([]byte(lines[0])); true {
 							continue
@@ -160,18 +160,18 @@ func TestRounds_AreBounded(t *testing.T) {
 func TestRounds_TakenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh, first := between(t, "2025-11-25", `{"elicitation":{}}`)
-		gh.Reply(first.ID(), `{"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object"}}}}}`)
-		question := client.Message()
+		gh.SendResult(first.ID(), `{"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object"}}}}}`)
+		question := client.NextMessage()
 		client.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
 		if note := client.HandleNotification("notifications/cancelled"); note.RequestID() != question.ID() {
 			t.Errorf("told %s", note.Raw())
 		}
-		client.Reply(question.ID(), `{"action":"accept"}`)
+		client.SendResult(question.ID(), `{"action":"accept"}`)
 		client.WantNothing()
 		gh.WantNothing()
 
 		client.Send(call("2", "ask"))
-		gh.Reply(gh.HandleRequest("tools/call").ID(), `{"resultType":"input_required","requestState":"later"}`)
+		gh.SendResult(gh.HandleRequest("tools/call").ID(), `{"resultType":"input_required","requestState":"later"}`)
 		again := gh.HandleRequest("tools/call")
 		client.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`)
 		if note := gh.HandleNotification("notifications/cancelled"); note.RequestID() != again.ID() {
@@ -185,16 +185,16 @@ func TestRounds_TakenBack(t *testing.T) {
 func TestRounds_Errors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh, first := between(t, "2025-11-25", `{}`)
-		gh.Fail(first.ID(), `{"code":-32021,"message":"needs sampling","data":{"requiredCapabilities":{"sampling":{}}}}`)
-		if m := client.Message(); m.ID() != "1" || !m.IsToolError() {
+		gh.SendError(first.ID(), `{"code":-32021,"message":"needs sampling","data":{"requiredCapabilities":{"sampling":{}}}}`)
+		if m := client.NextMessage(); m.ID() != "1" || !m.IsToolError() {
 			t.Errorf("answered %s", m.Raw())
 		}
 		client.Send(call("2", "ask"))
-		gh.Fail(gh.HandleRequest("tools/call").ID(), `{"code":-32050,"message":"m"}`)
+		gh.SendError(gh.HandleRequest("tools/call").ID(), `{"code":-32050,"message":"m"}`)
 		client.Want(`{"jsonrpc":"2.0","id":2,"error":{"code":-32050,"message":"m"}}`)
 		client.Send(call("3", "ask"))
-		gh.Reply(gh.HandleRequest("tools/call").ID(), `{"resultType":"input_required"}`)
-		if m := client.Message(); m.Part(wire.PartError) == nil {
+		gh.SendResult(gh.HandleRequest("tools/call").ID(), `{"resultType":"input_required"}`)
+		if m := client.NextMessage(); m.Part(wire.PartError) == nil {
 			t.Errorf("answered %s", m.Raw())
 		}
 	})
@@ -208,9 +208,9 @@ func TestS2C_04_Sealed_BothStateless(t *testing.T) {
 		client, _ := h.client()
 		client.Send(request("0", "tools/list", "", able))
 		gh := h.backend("gh")
-		gh.Discover("")
-		gh.List(mcptest.Tools("ask"))
-		client.Message()
+		gh.ServeDiscover("")
+		gh.ServeToolsList(mcptest.ToolsResult("ask"))
+		client.NextMessage()
 
 		client.Send(first("1"))
 		asked := gh.HandleRequest("tools/call")
@@ -220,8 +220,8 @@ func TestS2C_04_Sealed_BothStateless(t *testing.T) {
 		if got := param(t, asked, "_meta", "io.modelcontextprotocol/clientInfo"); got != info {
 			t.Errorf("the backend is asked by %s", got)
 		}
-		gh.Reply(asked.ID(), `{"resultType":"input_required","inputRequests":{"user_name":{"method":"elicitation/create","params":{"message":"Who?"}}},"requestState":"S\u0031","x":1.0}`)
-		m := client.Message()
+		gh.SendResult(asked.ID(), `{"resultType":"input_required","inputRequests":{"user_name":{"method":"elicitation/create","params":{"message":"Who?"}}},"requestState":"S\u0031","x":1.0}`)
+		m := client.NextMessage()
 		if requests, _ := wire.Lookup(m.Part(wire.PartResult), "inputRequests"); string(requests) != `{"user_name":{"method":"elicitation/create","params":{"message":"[gh] Who?"}}}` {
 			t.Errorf("asked %s", requests)
 		}
@@ -231,18 +231,18 @@ func TestS2C_04_Sealed_BothStateless(t *testing.T) {
 		if param(t, again, "requestState") != `"S\u0031"` || param(t, again, "inputResponses") != `{"user_name":{"action":"accept"}}` {
 			t.Errorf("sent again as %s", again.Raw())
 		}
-		gh.Reply(again.ID(), `{"resultType":"complete","content":[],"ttlMs":5}`)
-		m = client.Message()
+		gh.SendResult(again.ID(), `{"resultType":"complete","content":[],"ttlMs":5}`)
+		m = client.NextMessage()
 		if got := string(m.Part(wire.PartResult)); got != `{"_meta":{"io.modelcontextprotocol/serverInfo":`+info+`},"resultType":"complete","content":[],"ttlMs":5}` {
 			t.Errorf("answered %s", got)
 		}
 		client.Send(retry("3", `{}`, `"`+strings.Trim(string(ticket), `"`)+`x"`))
-		if failure := wire.ReadError(client.Message().Part(wire.PartError)); failure.Code != -32602 {
+		if failure := wire.ReadError(client.NextMessage().Part(wire.PartError)); failure.Code != -32602 {
 			t.Errorf("a forged ticket: %+v", failure)
 		}
 		// A state that the client has made up does not reach the backend either.
 		client.Send(retry("4", `{}`, `"S1"`))
-		if failure := wire.ReadError(client.Message().Part(wire.PartError)); failure.Code != -32602 {
+		if failure := wire.ReadError(client.NextMessage().Part(wire.PartError)); failure.Code != -32602 {
 			t.Errorf("a made-up state: %+v", failure)
 		}
 		gh.WantNothing()
@@ -261,14 +261,14 @@ func TestRounds_PutOffBetweenQuestions(t *testing.T) {
 		_, client, gh, m := between(t, "2025-11-25", `{"elicitation":{}}`)
 		for range 3 {
 			for range 5 {
-				gh.Reply(m.ID(), `{"resultType":"input_required","requestState":"later"}`)
+				gh.SendResult(m.ID(), `{"resultType":"input_required","requestState":"later"}`)
 				m = gh.HandleRequest("tools/call")
 			}
-			gh.Reply(m.ID(), `{"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object"}}}}}`)
-			client.Reply(client.HandleRequest("elicitation/create").ID(), `{"action":"accept"}`)
+			gh.SendResult(m.ID(), `{"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object"}}}}}`)
+			client.SendResult(client.HandleRequest("elicitation/create").ID(), `{"action":"accept"}`)
 			m = gh.HandleRequest("tools/call")
 		}
-		gh.Reply(m.ID(), `{"content":[]}`)
+		gh.SendResult(m.ID(), `{"content":[]}`)
 		client.Want(`{"jsonrpc":"2.0","id":1,"result":{"content":[]}}`)
 	})
 }
@@ -289,12 +289,12 @@ func TestUnusableResultsOfStatelessBackends(t *testing.T) {
 				client, _ := h.client()
 				client.Send(request("0", "tools/list", "", `{}`))
 				gh := h.backend("gh")
-				gh.Discover("")
-				gh.List(mcptest.Tools("ask"))
-				client.Message()
+				gh.ServeDiscover("")
+				gh.ServeToolsList(mcptest.ToolsResult("ask"))
+				client.NextMessage()
 				client.Send(request("1", "tools/call", `"name":"ask",`, `{"elicitation":{}}`))
-				gh.Reply(gh.HandleRequest("tools/call").ID(), result)
-				if failure := wire.ReadError(client.Message().Part(wire.PartError)); failure.Code != -32603 || !strings.Contains(failure.Message, "backend gh") {
+				gh.SendResult(gh.HandleRequest("tools/call").ID(), result)
+				if failure := wire.ReadError(client.NextMessage().Part(wire.PartError)); failure.Code != -32603 || !strings.Contains(failure.Message, "backend gh") {
 					t.Errorf("answered with %+v", failure)
 				}
 			})
@@ -306,16 +306,16 @@ func TestUnusableResultsOfStatelessBackends(t *testing.T) {
 func TestRounds_OneThatCannotBeHad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh, m := between(t, "2025-11-25", `{"elicitation":{},"sampling":{}}`)
-		gh.Reply(m.ID(), `{"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object"}}},`+
+		gh.SendResult(m.ID(), `{"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object"}}},`+
 			`"b":{"method":"sampling/createMessage","params":{"messages":[],"maxTokens":1}}}}`)
 		asked, takenBack := 1, 0
-		question := client.Message()
+		question := client.NextMessage()
 		if question.Method() == "elicitation/create" {
-			asked, question = 2, client.Message()
+			asked, question = 2, client.NextMessage()
 		}
-		client.Fail(question.ID(), `{"code":-1,"message":"not now"}`)
+		client.SendError(question.ID(), `{"code":-1,"message":"not now"}`)
 		synctest.Wait() // no minutes go by
-		lines := client.Taken()
+		lines := client.TakeAll()
 		last, _ := wire.Parse([]byte(lines[len(lines)-1]))
 		if last.ID() != "1" || !last.IsToolError() || !strings.Contains(lines[len(lines)-1], "not now") {
 			t.Errorf("got %q", lines)

@@ -71,13 +71,13 @@ func (s *Session) log() *slog.Logger { return s.g.Log.With("session", s.id) }
 
 func (s *Session) options() peer.Options {
 	return peer.Options{
-		Log:      s.log,
-		MaxInFlight: s.g.InFlight,
+		Log:           s.log,
+		MaxInFlight:   s.g.MaxInFlight,
 		AllowBatches:  s.batches,
-		RejectInBatch:    protocol.RejectInBatch,
-		PassPing:   protocol.IsModern,
-		OnRejected:  s.refused,
-		CloseError: s.farewell,
+		RejectInBatch: protocol.RejectInBatch,
+		PassPing:      protocol.IsModern,
+		OnRejected:    s.refused,
+		CloseError:    s.farewell,
 	}
 }
 
@@ -96,7 +96,7 @@ func (s *Session) run(ctx context.Context) error {
 	over := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(over)
-		s.Stop()
+		s.Shutdown()
 	})
 	err := s.peer.Run(s.ctx)
 	grace := s.g.Grace
@@ -118,9 +118,9 @@ func (s *Session) Receive(m wire.Message) { s.peer.Receive(m) }
 
 // Stop ends the session because the gateway ends: after a grace for what is in flight
 // its Conn is closed. Receive may be called meanwhile.
-func (s *Session) Stop() {
+func (s *Session) Shutdown() {
 	s.stopped.Store(true)
-	grace := s.g.Drain
+	grace := s.g.DrainTimeout
 	s.mu.Lock()
 	if s.state == closing {
 		grace = min(grace, hurried)
@@ -132,7 +132,7 @@ func (s *Session) Stop() {
 // End is to be called once the Conn of a session that [Gateway.Open] has begun is closed, by
 // whomever, and nothing more is received. Nothing of the session is left when it returns. Why is nil
 // if the client or the session has closed the Conn.
-func (s *Session) End(why error) {
+func (s *Session) Closed(why error) {
 	s.peer.Disconnected()
 	s.finish(0) // there is nobody for whom an answer could be
 	s.leave(why)
@@ -158,7 +158,7 @@ func (s *Session) leave(why error) {
 			facts = append(facts, "err", why)
 		}
 		s.log().Info("client disconnected", facts...)
-		s.g.Backends.Close(s.id)
+		s.g.Backends.CloseSession(s.id)
 	}
 	s.g.forget(s)
 }
@@ -188,7 +188,7 @@ func (s *Session) finish(grace time.Duration) {
 	s.end()
 }
 
-// Asked implements peer.Handler.
+// HandleRequest implements peer.Handler.
 func (s *Session) HandleRequest(r *peer.Request) {
 	if protocol.IsModern(r.Message) {
 		s.askedStateless(r)
@@ -277,7 +277,7 @@ var needed = map[mcp.MCPMethod][]string{
 	mcp.MethodTasksCancel:          {"tasks", "cancel"},
 }
 
-// Told implements peer.Handler. Notifications that mean nothing here are
+// HandleNotification implements peer.Handler. Notifications that mean nothing here are
 // dropped: they are never answered, not with an error either.
 func (s *Session) HandleNotification(m wire.Message, _ peer.Origin) {
 	switch m.Method() {
@@ -290,12 +290,12 @@ func (s *Session) HandleNotification(m wire.Message, _ peer.Origin) {
 		s.release()
 	case mcp.MethodNotificationRootsListChanged:
 		if s.isReady() && s.can("roots") {
-			s.g.Backends.Tell(s.id, "", m)
+			s.g.Backends.Notify(s.id, "", m)
 		}
 	case mcp.MethodNotificationTasksStatus:
 		if s.isReady() {
 			for _, backend := range s.hosted.of(stringAt(m, "params", "taskId")) {
-				s.g.Backends.Tell(s.id, backend, m)
+				s.g.Backends.Notify(s.id, backend, m)
 			}
 		}
 	}
@@ -381,9 +381,9 @@ func (s *Session) refused(m wire.Message, err *wire.Error) {
 	s.note(m, unanswered(Rejected, err))
 }
 
-// Refused records a request that was answered with an error before a session received it. Session is
+// RecordRejected records a request that was answered with an error before a session received it. Session is
 // the id of the session that it belongs to, "" if it belongs to none.
-func (g *Gateway) Refused(session string, m wire.Message, err *wire.Error) {
+func (g *Gateway) RecordRejected(session string, m wire.Message, err *wire.Error) {
 	g.mu.Lock()
 	s := g.sessions[session]
 	g.mu.Unlock()

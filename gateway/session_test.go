@@ -21,7 +21,7 @@ const listRequest = `{"jsonrpc":"2.0","id":"list","method":"tools/list"}`
 func list(t *testing.T, client *mcptest.Peer) string {
 	t.Helper()
 	client.Send(listRequest)
-	m := client.Message()
+	m := client.NextMessage()
 	if m.ID() != `"list"` || m.Part(wire.PartResult) == nil {
 		t.Fatalf("tools/list was answered with %s", m.Raw())
 	}
@@ -67,7 +67,7 @@ func TestMission_A_NoTwoSessionsShareAnID(t *testing.T) {
 			client, served := h.client()
 			client.Send(call("1", "x"))
 			client.Next()
-			client.End()
+			client.CloseSend()
 			<-served
 		}
 		ids := make(map[string]bool)
@@ -91,14 +91,14 @@ func TestACallToABackendThatDidNotStart(t *testing.T) {
 		h := newHouse(t, settings{state: state}, "gh")
 		client, _ := h.client()
 		client.Initialize("2025-06-18")
-		h.backend("gh").Ready("search")
+		h.backend("gh").ServeStartup("search")
 		list(t, client)
 
 		log, logger := mcptest.NewLog()
 		journal, auditor := mcptest.NewLog()
 		fails := func(string) (transport.Conn, error) { return nil, errors.New("exit 127; its last words: boom") }
 		g := open(t, settings{state: state}, []string{"gh"}, fails, logger, auditor)
-		conn, client := mcptest.Open(t, "client")
+		conn, client := mcptest.NewPeer(t, "client")
 		go g.Serve(t.Context(), "", "", conn)
 		client.Initialize("2025-06-18")
 		list(t, client)
@@ -106,11 +106,11 @@ func TestACallToABackendThatDidNotStart(t *testing.T) {
 		client.Send(call("1", "search"))
 		client.Want(`{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"backend gh: it is not running: exit 127; its last words: boom; next try in 1s; the call did not run",` +
 			`"data":{"backend":"gh","reason":"it is not running: exit 127; its last words: boom; next try in 1s"}}}`)
-		time.Sleep(mcptest.Gather)
+		time.Sleep(mcptest.JournalDelay)
 		if records := journal.Lines("outcome=not_run", "tool=search"); len(records) != 1 {
 			t.Errorf("recorded %q", journal.Lines())
 		}
-		if loud := log.Loud(); len(loud) != 1 {
+		if loud := log.Warnings(); len(loud) != 1 {
 			t.Errorf("logged %q", loud)
 		}
 	})
@@ -123,7 +123,7 @@ func TestSecretsAreMaskedInWhatAClientReads(t *testing.T) {
 		client, _ := h.client()
 		client.Initialize("2025-06-18")
 		gh := h.backend("gh")
-		gh.Ready("search")
+		gh.ServeStartup("search")
 		list(t, client)
 		client.Send(call("1", "search"))
 		gh.HandleRequest("tools/call")
@@ -141,16 +141,16 @@ func TestCONC_01_FRAME_09_ASlowBackendCostsOnlyItself(t *testing.T) {
 		h := newHouse(t, settings{callTimeout: map[string]time.Duration{"slow": 2 * time.Second}}, "slow", "quick")
 		client, _ := h.client()
 		client.Initialize("2025-06-18")
-		h.backend("slow").Ready("hang")
+		h.backend("slow").ServeStartup("hang")
 		quick := h.backend("quick")
-		quick.Ready("go")
+		quick.ServeStartup("go")
 		list(t, client)
 		began := time.Now()
 		for i := range 3 {
 			client.Send(call(fmt.Sprint(i), "hang"))
 		}
 		client.Send(call(`"q"`, "go"))
-		quick.Reply(quick.HandleRequest("tools/call").ID(), "{}")
+		quick.SendResult(quick.HandleRequest("tools/call").ID(), "{}")
 		client.Want(`{"jsonrpc":"2.0","id":"q","result":{}}`)
 		client.Send(`{"jsonrpc":"2.0","id":"p","method":"ping"}`)
 		client.Want(`{"jsonrpc":"2.0","id":"p","result":{}}`)
@@ -179,7 +179,7 @@ func TestSessionsAreStrangers(t *testing.T) {
 		a.Initialize("2025-03-26")
 		b.Initialize("2025-11-25")
 		gh := h.backend("gh")
-		gh.Ready("slow")
+		gh.ServeStartup("slow")
 		list(t, a)
 		list(t, b)
 		const line = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"slow","_meta":{"progressToken":1}}}`
@@ -193,17 +193,17 @@ func TestSessionsAreStrangers(t *testing.T) {
 		if m := gh.HandleNotification("notifications/cancelled"); m.RequestID() != ofA.ID() {
 			t.Errorf("cancelled %s, want %s", m.RequestID(), ofA.ID())
 		}
-		gh.Reply(ofB.ID(), `{"of":"b"}`)
+		gh.SendResult(ofB.ID(), `{"of":"b"}`)
 		b.Want(`{"jsonrpc":"2.0","id":1,"result":{"of":"b"}}`)
 		a.Send(line)
 		ofA = gh.HandleRequest("tools/call")
-		b.End() // the end of one is not the end of the other
-		gh.Reply(ofA.ID(), `{"of":"a"}`)
+		b.CloseSend() // the end of one is not the end of the other
+		gh.SendResult(ofA.ID(), `{"of":"a"}`)
 		a.Want(`{"jsonrpc":"2.0","id":1,"result":{"of":"a"}}`)
 		a.WantNothing()
 		a.Send(`[{"jsonrpc":"2.0","id":1,"method":"ping"}]`) // a's revision is its own
 		a.Want(`[{"jsonrpc":"2.0","id":1,"result":{}}]`)
-		a.End()
+		a.CloseSend()
 		if err := <-aServed; err != nil {
 			t.Error(err)
 		}
@@ -247,7 +247,7 @@ func TestACancelMeetsABackendThatHasJustStarted(t *testing.T) {
 				client.Send(call(fmt.Sprint(i), "search"))
 			}
 			gh := h.backend("gh")
-			gh.Greet("")
+			gh.ServeHandshake("")
 			m := gh.HandleRequest("tools/list")
 			go func() {
 				time.Sleep(time.Second)
@@ -256,9 +256,9 @@ func TestACancelMeetsABackendThatHasJustStarted(t *testing.T) {
 				}
 			}()
 			time.Sleep(time.Second)
-			gh.Reply(m.ID(), mcptest.Tools("search"))
+			gh.SendResult(m.ID(), mcptest.ToolsResult("search"))
 			running := make(map[wire.ID]bool)
-			for _, line := range gh.Taken() {
+			for _, line := range gh.TakeAll() {
 				switch m, _ := wire.Parse([]byte(line)); m.Method() {
 				case "tools/call":
 					running[m.ID()] = true
@@ -290,7 +290,7 @@ func TestAClientThatLeavesIsLogged_F_CLI_10(t *testing.T) {
 		if lines := h.log.Lines(`msg="client disconnected"`); len(lines) != 0 {
 			t.Errorf("it is still there, and logged %q", lines)
 		}
-		client.End()
+		client.CloseSend()
 		synctest.Wait()
 		if lines := h.log.Lines("level=INFO", `msg="client disconnected"`, "session=S", "client=tester/1"); len(lines) != 1 {
 			t.Errorf("logged %q", h.log.Lines())
@@ -301,8 +301,8 @@ func TestAClientThatLeavesIsLogged_F_CLI_10(t *testing.T) {
 // timing keeps how calls ended.
 type timing struct{ ended []gateway.Outcome }
 
-func (*timing) Begin(*gateway.Call)                      {}
-func (o *timing) End(_ *gateway.Call, e gateway.Outcome) { o.ended = append(o.ended, e) }
+func (*timing) Begin(*gateway.CallInfo)                      {}
+func (o *timing) End(_ *gateway.CallInfo, e gateway.Outcome) { o.ended = append(o.ended, e) }
 
 // F-CLI-10: the time in which a call waits for its backend to start is apart from the time at the backend.
 func TestQueuedIsApartFromDur_F_CLI_10(t *testing.T) {
@@ -315,10 +315,10 @@ func TestQueuedIsApartFromDur_F_CLI_10(t *testing.T) {
 		gh := h.backend("gh")
 		client.Send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"search"}}`)
 		time.Sleep(2 * time.Second)
-		gh.Ready("search")
+		gh.ServeStartup("search")
 		call := gh.HandleRequest("tools/call")
 		time.Sleep(time.Second)
-		gh.Reply(call.ID(), `{}`)
+		gh.SendResult(call.ID(), `{}`)
 		synctest.Wait()
 		if len(times.ended) != 1 || times.ended[0].Queued != 2*time.Second || times.ended[0].Dur != time.Second {
 			t.Errorf("ended: %+v", times.ended)

@@ -44,11 +44,11 @@ var statelessMethods = map[string][]string{
 	string(mcp.MethodTasksCancel):            {"extensions", protocol.TasksExtension},
 }
 
-// Examine checks a request of the stateless era against the headers that came with it:
+// ValidateHeaders checks a request of the stateless era against the headers that came with it:
 // that there is such a method at all, and that they say the same (streamable HTTP,
 // "Standard Request Headers"). Get returns the values of a header. The error is nil
 // if there is nothing wrong.
-func (g *Gateway) Examine(m wire.Message, get func(header string) []string) *wire.Error {
+func (g *Gateway) ValidateHeaders(m wire.Message, get func(header string) []string) *wire.Error {
 	if err := g.missing(m.Method()); err != nil {
 		return err
 	}

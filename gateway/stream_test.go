@@ -13,9 +13,9 @@ import (
 // client may hear: what a person is asked is cancelled, the rest refused.
 func wantNobodyAsked(t *testing.T, gh *mcptest.Peer, stream wire.ID, clients ...*mcptest.Peer) {
 	t.Helper()
-	gh.SendOn(stream, `{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"Delete it?","requestedSchema":{"type":"object"}}}`)
+	gh.SendOnStream(stream, `{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"Delete it?","requestedSchema":{"type":"object"}}}`)
 	gh.Want(`{"jsonrpc":"2.0","id":"e","result":{"action":"cancel"}}`)
-	gh.SendOn(stream, `{"jsonrpc":"2.0","id":"r","method":"roots/list"}`)
+	gh.SendOnStream(stream, `{"jsonrpc":"2.0","id":"r","method":"roots/list"}`)
 	if got := gh.Next(); !strings.HasPrefix(got, `{"jsonrpc":"2.0","id":"r","error":`) {
 		t.Errorf("got %s", got)
 	}
@@ -43,18 +43,18 @@ func TestStream_OfAGuestsCallThatIsOver(t *testing.T) {
 				// next is the next call that the backend gets.
 				next := func() wire.Message {
 					for {
-						switch m := gh.Message(); m.Method() {
+						switch m := gh.NextMessage(); m.Method() {
 						case "initialize":
-							gh.Reply(m.ID(), logs)
+							gh.SendResult(m.ID(), logs)
 						case "logging/setLevel":
-							gh.Reply(m.ID(), `{}`)
+							gh.SendResult(m.ID(), `{}`)
 						case "tools/list":
-							gh.Reply(m.ID(), mcptest.Tools("ask"))
+							gh.SendResult(m.ID(), mcptest.ToolsResult("ask"))
 						case "resources/list":
-							gh.Reply(m.ID(), `{"resources":[{"uri":"x:a","name":"a"}]}`)
+							gh.SendResult(m.ID(), `{"resources":[{"uri":"x:a","name":"a"}]}`)
 						case "resources/templates/list":
-							gh.Reply(m.ID(), `{"resourceTemplates":[]}`)
-							a.Message()
+							gh.SendResult(m.ID(), `{"resourceTemplates":[]}`)
+							a.NextMessage()
 							say(a, first("1"))
 							if sharing == "session" {
 								gh = h.backend("gh")
@@ -69,33 +69,33 @@ func TestStream_OfAGuestsCallThatIsOver(t *testing.T) {
 				say(b, first("2"))
 				ofB := next()
 				note := `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"error","data":"of a"}}`
-				gh.SendOn(ofA.ID(), note)
+				gh.SendOnStream(ofA.ID(), note)
 				if sharing != "shared" { // there nobody has said how much it logs
 					a.HandleNotification("notifications/message")
 				} else {
-					a.Taken()
+					a.TakeAll()
 				}
 				a.Send(cancelFirst)
 				gh.HandleNotification("notifications/cancelled")
-				gh.SendOn(ofA.ID(), note)
+				gh.SendOnStream(ofA.ID(), note)
 				wantNobodyAsked(t, gh, ofA.ID(), a, b)
 
 				say(a, request("3", "completion/complete", `"ref":{"type":"ref/resource","uri":"x:a"},"argument":{"name":"n","value":"v"},`, able))
 				completion := next()
-				gh.SendOn(completion.ID(), note)
+				gh.SendOnStream(completion.ID(), note)
 				wantNobodyAsked(t, gh, completion.ID(), a, b)
-				gh.Reply(completion.ID(), `{"completion":{"values":[]}}`)
-				a.Message()
+				gh.SendResult(completion.ID(), `{"completion":{"values":[]}}`)
+				a.NextMessage()
 
 				say(a, first("4"))
 				ofA = next()
-				gh.Reply(ofA.ID(), `{"content":[]}`)
+				gh.SendResult(ofA.ID(), `{"content":[]}`)
 				a.Want(complete("4", `"content":[]}`))
-				gh.SendOn(ofA.ID(), note)
+				gh.SendOnStream(ofA.ID(), note)
 				wantNobodyAsked(t, gh, ofA.ID(), a, b)
 
 				if sharing != "shared" { // where it was told of no capabilities
-					gh.SendOn(ofB.ID(), `{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"And b?"}}`)
+					gh.SendOnStream(ofB.ID(), `{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"And b?"}}`)
 					state(t, b, "q1")
 				}
 				a.WantNothing()
@@ -124,9 +124,9 @@ func TestStream_OfASessionsCallThatIsOver(t *testing.T) {
 		client.Send(cancelFirst)
 		gh.HandleNotification("notifications/cancelled")
 		wantNobodyAsked(t, gh, one.ID(), client)
-		gh.SendOn(one.ID(), `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info"}}`)
+		gh.SendOnStream(one.ID(), `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info"}}`)
 		client.HandleNotification("notifications/message")
-		gh.SendOn(one.ID(), `{"jsonrpc":"2.0","id":"t","method":"roots/list","params":{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"x"}}}}`)
+		gh.SendOnStream(one.ID(), `{"jsonrpc":"2.0","id":"t","method":"roots/list","params":{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"x"}}}}`)
 		client.HandleRequest("roots/list")
 	})
 }
@@ -138,10 +138,10 @@ func TestStream_OfACallThatHasTakenItsTurn(t *testing.T) {
 		_, client, gh := visiting(t, able)
 		client.Send(first("1"))
 		asked := gh.HandleRequest("tools/call")
-		gh.SendOn(asked.ID(), `{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"Who?","requestedSchema":{"type":"object"}}}`)
+		gh.SendOnStream(asked.ID(), `{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"Who?","requestedSchema":{"type":"object"}}}`)
 		client.Send(retry("2", `{"q1":{"action":"accept"}}`, state(t, client, "q1")))
 		gh.Want(`{"jsonrpc":"2.0","id":"e","result":{"action":"accept"}}`)
-		gh.Reply(asked.ID(), `{"content":[]}`)
+		gh.SendResult(asked.ID(), `{"content":[]}`)
 		client.Want(complete("2", `"content":[]}`))
 	})
 }

@@ -16,8 +16,8 @@ func making(t *testing.T, calls int) (client, gh *mcptest.Peer, made []wire.Mess
 	client, _ = h.client()
 	client.Initialize("2025-11-25")
 	gh = h.backend("gh")
-	gh.Greet(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"tasks":{"requests":{"tools":{"call":{}}}}},"serverInfo":{"name":"gh","version":"1"}}`)
-	gh.List(mcptest.Tools("x"))
+	gh.ServeHandshake(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"tasks":{"requests":{"tools":{"call":{}}}}},"serverInfo":{"name":"gh","version":"1"}}`)
+	gh.ServeToolsList(mcptest.ToolsResult("x"))
 	list(t, client)
 	for i := range calls {
 		client.Sendf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"x","task":{}}}`, i)
@@ -43,13 +43,13 @@ func TestAStatusThatComesBeforeItsTaskFollowsTheAnswer(t *testing.T) {
 			gh.Send(status("another", 1))
 			gh.Send(status("t", 2))
 			client.WantNothing()
-			gh.Reply(made[0].ID(), answer)
+			gh.SendResult(made[0].ID(), answer)
 			client.Want(`{"jsonrpc":"2.0","id":0,"result":` + answer + `}`)
 			client.Want(status("t", 1))
 			client.Want(status("t", 2))
 			gh.Send(status("t", 3))
 			client.Want(status("t", 3))
-			gh.Reply(plain.ID(), "{}")
+			gh.SendResult(plain.ID(), "{}")
 			client.Want(`{"jsonrpc":"2.0","id":9,"result":{}}`)
 			client.WantNothing()
 		})
@@ -57,12 +57,12 @@ func TestAStatusThatComesBeforeItsTaskFollowsTheAnswer(t *testing.T) {
 	t.Run("two calls", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			client, gh, made := making(t, 2)
-			gh.Send(status("t", 1))                 // may be of either
-			gh.SendOn(made[1].ID(), status("t", 2)) // is of the second
-			gh.Reply(made[0].ID(), `{"task":{"taskId":"u","status":"working"}}`)
+			gh.Send(status("t", 1))                       // may be of either
+			gh.SendOnStream(made[1].ID(), status("t", 2)) // is of the second
+			gh.SendResult(made[0].ID(), `{"task":{"taskId":"u","status":"working"}}`)
 			client.Next()
 			client.WantNothing()
-			gh.Reply(made[1].ID(), answer)
+			gh.SendResult(made[1].ID(), answer)
 			client.Want(`{"jsonrpc":"2.0","id":1,"result":` + answer + `}`)
 			client.Want(status("t", 2))
 			client.WantNothing()
@@ -75,7 +75,7 @@ func TestAStatusThatComesBeforeItsTaskFollowsTheAnswer(t *testing.T) {
 			client.WantNothing()
 			client.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":0}}`)
 			gh.HandleNotification("notifications/cancelled")
-			gh.Reply(made[0].ID(), answer)
+			gh.SendResult(made[0].ID(), answer)
 			gh.Send(status("t", 2))
 			client.WantNothing()
 		})
@@ -85,7 +85,7 @@ func TestAStatusThatComesBeforeItsTaskFollowsTheAnswer(t *testing.T) {
 			client, gh, made := making(t, 1)
 			gh.Send(status("t", 1))
 			client.WantNothing()
-			gh.Reply(made[0].ID(), `{"content":[]}`)
+			gh.SendResult(made[0].ID(), `{"content":[]}`)
 			client.Next()
 			client.WantNothing()
 		})
@@ -106,9 +106,9 @@ func TestEarlyStatusesAreBounded(t *testing.T) {
 			gh.Send(status("t", i))
 		}
 		client.WantNothing()
-		gh.Reply(made[0].ID(), `{"task":{"taskId":"t","status":"working"}}`)
+		gh.SendResult(made[0].ID(), `{"task":{"taskId":"t","status":"working"}}`)
 		client.Next()
-		got := client.Taken()
+		got := client.TakeAll()
 		if len(got) != 64 || got[0] != long(8<<10) || got[63] != status("t", 62) {
 			t.Errorf("%d statuses came", len(got))
 		}

@@ -86,7 +86,7 @@ func (c *call) bookJob() *wire.Error {
 }
 
 // begins reports whether a backend's answer to a call of a guest's says that it has
-// become a task. Kind is its resultType, "" if the backend is of the session era.
+// become a task. OutcomeKind is its resultType, "" if the backend is of the session era.
 func (c *call) begins(m wire.Message, kind string) bool {
 	if kind == protocol.ResultTask {
 		return true

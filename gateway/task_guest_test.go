@@ -27,8 +27,8 @@ func working(t *testing.T, o settings) (h *house, client, gh *mcptest.Peer) {
 	client, _ = h.client()
 	client.Send(request("0", "tools/list", "", tasky))
 	gh = h.backend("gh")
-	gh.Greet(taskful)
-	gh.List(jobs)
+	gh.ServeHandshake(taskful)
+	gh.ServeToolsList(jobs)
 	if got := client.Next(); strings.Contains(got, "execution") {
 		t.Errorf("the client is told of execution: %s", got)
 	}
@@ -44,13 +44,13 @@ func begin(t *testing.T, client, gh *mcptest.Peer, more string) string {
 	if task, _ := wire.Lookup(m.Part(wire.PartParams), "task"); string(task) != "{}" {
 		t.Errorf("sent with task %s", task)
 	}
-	gh.Reply(m.ID(), `{"task":{"taskId":"t1","status":"working","ttl":60000`+more+`}}`)
+	gh.SendResult(m.ID(), `{"task":{"taskId":"t1","status":"working","ttl":60000`+more+`}}`)
 	return made(t, client)
 }
 
 func made(t *testing.T, client *mcptest.Peer) string {
 	t.Helper()
-	return taskIn(t, client.Message())
+	return taskIn(t, client.NextMessage())
 }
 
 // taskIn returns the id of the task that an answer says was made.
@@ -73,11 +73,11 @@ func about(id, method, task, more string) string {
 func get(client, gh *mcptest.Peer, task, classic string) {
 	client.Send(about(`"get"`, "tasks/get", task, ""))
 	m := gh.HandleRequest("tasks/get")
-	gh.Reply(m.ID(), classic)
+	gh.SendResult(m.ID(), classic)
 }
 
 func told(client *mcptest.Peer) string {
-	m := client.Message()
+	m := client.NextMessage()
 	result := wire.EditObject(m.Part(wire.PartResult), func(key string) bool { return key == "_meta" })
 	if failure := m.Part(wire.PartError); failure != nil {
 		return string(failure)
@@ -106,7 +106,7 @@ func TestGuestTasks_OfASessionEraBackend(t *testing.T) {
 		if want := `{"taskId":"t1"}`; string(m.Part(wire.PartParams)) != want {
 			t.Errorf("tasks/result with %s", m.Part(wire.PartParams))
 		}
-		gh.Reply(m.ID(), `{"isError":true,"content":[ ],"n":1.0,"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t1"}}}`)
+		gh.SendResult(m.ID(), `{"isError":true,"content":[ ],"n":1.0,"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t1"}}}`)
 		ended := `{"resultType":"complete","result":{"isError":true,"content":[ ],"n":1.0},"status":"completed","ttlMs":60000,"taskId":` + task + `}`
 		want(t, "ended", told(client), ended)
 		for range 3 { // kept
@@ -119,7 +119,7 @@ func TestGuestTasks_OfASessionEraBackend(t *testing.T) {
 
 		time.Sleep(3 * time.Minute)
 		client.Send(about("1", "tasks/get", task, ""))
-		if e := wire.ReadError(client.Message().Part(wire.PartError)); e.Code != -32602 {
+		if e := wire.ReadError(client.NextMessage().Part(wire.PartError)); e.Code != -32602 {
 			t.Errorf("after its ttl: %+v", e)
 		}
 		if n := h.gateway.Jobs(); n != 0 {
@@ -161,7 +161,7 @@ func testQuestionsOfATask(t *testing.T, solo bool) {
 	client.Send(about("1", "tasks/update", task, `"inputResponses":{"q2":{"role":"assistant","content":{"type":"text","text":"?"}}},`))
 	told(client)
 	gh.Want(`{"jsonrpc":"2.0","id":"s","result":{"role":"assistant","content":{"type":"text","text":"?"}}}`)
-	gh.Reply(result.ID(), `{"content":[]}`)
+	gh.SendResult(result.ID(), `{"content":[]}`)
 	get(client, gh, task, `{"taskId":"t1","status":"completed","ttl":60000}`)
 	want(t, "ended", told(client), `{"resultType":"complete","result":{"content":[]},"status":"completed","ttlMs":60000,"taskId":`+task+`}`)
 	gh.WantNothing()
@@ -176,7 +176,7 @@ func TestGuestTasks_NoQuestionAndAnError(t *testing.T) {
 		get(client, gh, task, `{"taskId":"t1","status":"input_required","ttl":null}`)
 		result := gh.HandleRequest("tasks/result")
 		want(t, "nothing asked", told(client), `{"resultType":"complete","status":"working","ttlMs":null,"taskId":`+task+`}`)
-		gh.Fail(result.ID(), `{"code":-32000,"message":"no","data":1.0}`)
+		gh.SendError(result.ID(), `{"code":-32000,"message":"no","data":1.0}`)
 		get(client, gh, task, `{"taskId":"t1","status":"failed","ttl":null}`)
 		want(t, "failed", told(client), `{"resultType":"complete","error":{"code":-32000,"message":"no","data":1.0},"status":"failed","ttlMs":null,"taskId":`+task+`}`)
 	})
@@ -188,7 +188,7 @@ func TestGuestTasks_Cancel(t *testing.T) {
 		_, client, gh := working(t, settings{solo: true})
 		task := begin(t, client, gh, "")
 		client.Send(about("1", "tasks/cancel", task, ""))
-		gh.Reply(gh.HandleRequest("tasks/cancel").ID(), `{"taskId":"t1","status":"cancelled","ttl":60000}`)
+		gh.SendResult(gh.HandleRequest("tasks/cancel").ID(), `{"taskId":"t1","status":"cancelled","ttl":60000}`)
 		want(t, "cancel", told(client), `{"resultType":"complete"}`)
 		client.Send(about("1", "tasks/get", task, ""))
 		want(t, "get", told(client), `{"resultType":"complete","status":"cancelled","ttlMs":60000,"taskId":`+task+`}`)
@@ -196,7 +196,7 @@ func TestGuestTasks_Cancel(t *testing.T) {
 
 		task = begin(t, client, gh, "")
 		client.Send(about("1", "tasks/cancel", task, ""))
-		gh.Fail(gh.HandleRequest("tasks/cancel").ID(), `{"code":-32602,"message":"it has ended"}`)
+		gh.SendError(gh.HandleRequest("tasks/cancel").ID(), `{"code":-32602,"message":"it has ended"}`)
 		want(t, "cancel", told(client), `{"resultType":"complete"}`)
 	})
 }
@@ -207,10 +207,10 @@ func TestGuestTasks_Undeclared(t *testing.T) {
 		_, client, gh := working(t, settings{})
 		code := func(line string) int {
 			client.Send(line)
-			return wire.ReadError(client.Message().Part(wire.PartError)).Code
+			return wire.ReadError(client.NextMessage().Part(wire.PartError)).Code
 		}
 		client.Send(request("1", "tools/call", `"name":"must",`, able))
-		failure := wire.ReadError(client.Message().Part(wire.PartError))
+		failure := wire.ReadError(client.NextMessage().Part(wire.PartError))
 		if failure.Code != -32021 || string(failure.Data) != `{"requiredCapabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}}}` {
 			t.Errorf("a tool that must be a task: %+v", failure)
 		}
@@ -224,7 +224,7 @@ func TestGuestTasks_Undeclared(t *testing.T) {
 			if want := `{"name":"` + tool + `","_meta":{}}`; string(m.Part(wire.PartParams)) != want {
 				t.Errorf("%s was called with %s", tool, m.Part(wire.PartParams))
 			}
-			gh.Reply(m.ID(), `{"content":[]}`)
+			gh.SendResult(m.ID(), `{"content":[]}`)
 			client.Want(complete("1", `"content":[]}`))
 		}
 		task := begin(t, client, gh, "")
@@ -261,13 +261,13 @@ func TestGuestTasks_AreThePrincipals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, client, gh := working(t, settings{})
 		task := begin(t, client, gh, "")
-		conn, other := mcptest.Open(t, "other")
+		conn, other := mcptest.NewPeer(t, "other")
 		go h.gateway.Serve(context.Background(), "", "2", conn)
 		for _, method := range []string{"tasks/get", "tasks/update", "tasks/cancel"} {
 			other.Send(about("1", method, task, `"inputResponses":{},`))
-			mine := other.Message()
+			mine := other.NextMessage()
 			other.Send(about("1", method, `"`+strings.Repeat("0", len(task)-2)+`"`, `"inputResponses":{},`))
-			none := other.Message()
+			none := other.NextMessage()
 			if e := wire.ReadError(mine.Part(wire.PartError)); e.Code != -32602 {
 				t.Errorf("%s: %s", method, mine.Raw())
 			}
@@ -275,10 +275,10 @@ func TestGuestTasks_AreThePrincipals(t *testing.T) {
 		}
 		gh.WantNothing()
 		// The same principal over another connection, which declares something else besides.
-		conn, again := mcptest.Open(t, "again")
+		conn, again := mcptest.NewPeer(t, "again")
 		go h.gateway.Serve(context.Background(), "", "", conn)
 		again.Send(request("1", "tasks/get", `"taskId":`+task+`,`, `{"extensions":{"io.modelcontextprotocol/tasks":{}}}`))
-		gh.Reply(gh.HandleRequest("tasks/get").ID(), `{"taskId":"t1","status":"working"}`)
+		gh.SendResult(gh.HandleRequest("tasks/get").ID(), `{"taskId":"t1","status":"working"}`)
 		want(t, "again", told(again), `{"resultType":"complete","status":"working","ttlMs":null,"taskId":`+task+`}`)
 	})
 }
@@ -291,17 +291,17 @@ func TestGuestTasks_KeepTheirLine(t *testing.T) {
 		client, _ := h.client()
 		client.Send(request("0", "tools/list", "", tasky))
 		shared := h.backend("gh")
-		shared.Greet(taskful)
-		shared.List(jobs)
+		shared.ServeHandshake(taskful)
+		shared.ServeToolsList(jobs)
 		client.Next()
 		client.Send(request(`"make"`, "tools/call", `"name":"job",`, tasky))
 		gh := h.backend("gh")
-		gh.Greet(taskful)
-		gh.Reply(gh.HandleRequest("tools/call").ID(), `{"task":{"taskId":"t1","status":"working","ttl":3600000}}`)
+		gh.ServeHandshake(taskful)
+		gh.SendResult(gh.HandleRequest("tools/call").ID(), `{"task":{"taskId":"t1","status":"working","ttl":3600000}}`)
 		task := made(t, client)
 		client.Close()
 		time.Sleep(30 * time.Minute)
-		if gh.Over() {
+		if gh.Disconnected() {
 			t.Fatal("the line is closed")
 		}
 		client, _ = h.client()
@@ -314,7 +314,7 @@ func TestGuestTasks_KeepTheirLine(t *testing.T) {
 		client.Close()
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		if !gh.Over() {
+		if !gh.Disconnected() {
 			t.Error("the line is open after the task's life")
 		}
 		gh.Want(`{"jsonrpc":"2.0","id":"e","result":{"action":"cancel"}}`)
@@ -333,21 +333,21 @@ func TestGuestTasks_AreBounded(t *testing.T) {
 		first := ""
 		for i := range most {
 			client.Send(request("1", "tools/call", `"name":"job",`, tasky))
-			gh.Reply(gh.HandleRequest("tools/call").ID(), fmt.Sprintf(`{"task":{"taskId":"t%d","status":"working"}}`, i))
+			gh.SendResult(gh.HandleRequest("tools/call").ID(), fmt.Sprintf(`{"task":{"taskId":"t%d","status":"working"}}`, i))
 			if task := made(t, client); i == 0 {
 				first = task
 			}
 		}
 		client.Send(request("1", "tools/call", `"name":"job",`, tasky))
-		if e := wire.ReadError(client.Message().Part(wire.PartError)); e.Code != -32603 || !strings.Contains(e.Message, "Too many tasks") {
+		if e := wire.ReadError(client.NextMessage().Part(wire.PartError)); e.Code != -32603 || !strings.Contains(e.Message, "Too many tasks") {
 			t.Errorf("%+v", e)
 		}
 		gh.WantNothing()
 		client.Send(about("1", "tasks/cancel", first, ""))
-		gh.Reply(gh.HandleRequest("tasks/cancel").ID(), `{"taskId":"t0","status":"cancelled"}`)
+		gh.SendResult(gh.HandleRequest("tasks/cancel").ID(), `{"taskId":"t0","status":"cancelled"}`)
 		told(client)
 		client.Send(request("1", "tools/call", `"name":"job",`, tasky))
-		gh.Reply(gh.HandleRequest("tools/call").ID(), `{"content":[]}`) // it likes to make no task of it
+		gh.SendResult(gh.HandleRequest("tools/call").ID(), `{"content":[]}`) // it likes to make no task of it
 		client.Want(complete("1", `"content":[]}`))
 		begin(t, client, gh, "")
 		if n := h.gateway.Jobs(); n != most {
@@ -363,15 +363,15 @@ func TestGuestTasks_Listen(t *testing.T) {
 		task := begin(t, client, gh, `,"pollInterval":60000`)
 		client.Send(request(`"l"`, "subscriptions/listen", `"notifications":{"taskIds":[`+task+`,"other",`+task+`]},`, tasky))
 		state := `"taskId":"t1","pollInterval":60000}`
-		gh.Reply(gh.HandleRequest("tasks/get").ID(), `{"status":"working",`+state)
+		gh.SendResult(gh.HandleRequest("tasks/get").ID(), `{"status":"working",`+state)
 		ack := client.HandleNotification("notifications/subscriptions/acknowledged")
 		if got, _ := wire.Lookup(ack.Part(wire.PartParams), "notifications"); string(got) != `{"taskIds":[`+task+`]}` {
 			t.Errorf("acknowledged %s", got)
 		}
 		client.WantNothing()
 		gh.Send(`{"jsonrpc":"2.0","method":"notifications/tasks/status","params":{"status":"completed","taskId":"t1"}}`)
-		gh.Reply(gh.HandleRequest("tasks/get").ID(), `{"status":"completed",`+state)
-		gh.Reply(gh.HandleRequest("tasks/result").ID(), `{"content":[]}`)
+		gh.SendResult(gh.HandleRequest("tasks/get").ID(), `{"status":"completed",`+state)
+		gh.SendResult(gh.HandleRequest("tasks/result").ID(), `{"content":[]}`)
 		client.Want(`{"jsonrpc":"2.0","method":"notifications/tasks","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":"l"},"result":{"content":[]},"status":"completed","ttlMs":null,"pollIntervalMs":60000,"taskId":` + task + `}}`)
 		time.Sleep(time.Hour)
 		gh.WantNothing()

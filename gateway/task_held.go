@@ -36,7 +36,7 @@ type fetch struct {
 	pending peer.Call
 	done    chan struct{}
 	answer  peer.Response // once it is done
-	stored  int         // bytes of it for which there was room
+	stored  int           // bytes of it for which there was room
 }
 
 // get returns the task as it is now.

@@ -38,8 +38,8 @@ func TestPursuit_WaitsForTheAnswer(t *testing.T) {
 		h, server, client := session(t, settings{callTimeout: map[string]time.Duration{"jobs": time.Second}}, "{}")
 		client.Send(use("1", "slow_compute", `{"seconds":300}`, `,"_meta":{"progressToken":"p"}`))
 		last := ""
-		m := client.Message()
-		for ; m.Kind() == wire.Notification; m = client.Message() {
+		m := client.NextMessage()
+		for ; m.Kind() == wire.Notification; m = client.NextMessage() {
 			value, _ := wire.Lookup(m.Part(wire.PartParams), "progress")
 			if now := string(value); m.Method() != "notifications/progress" || m.Token() != `"p"` || len(now) < len(last) {
 				t.Errorf("told %s after %s", m.Raw(), last)
@@ -57,7 +57,7 @@ func TestPursuit_WaitsForTheAnswer(t *testing.T) {
 		client.Want(`{"jsonrpc":"2.0","id":3,"error":{"code":-32603,"message":"the job is broken"}}`)
 		client.Send(use("4", "greet", `{"name":"you"}`, ""))
 		client.Want(`{"jsonrpc":"2.0","id":4,"result":{"content":[{"text":"Hello, you!","type":"text"}],"isError":false}}`)
-		if n := server.Calls(); n != 4 {
+		if n := server.ToolCalls(); n != 4 {
 			t.Errorf("%d calls", n)
 		}
 		records := h.audit() // of which the last two may be the other way round
@@ -88,13 +88,13 @@ func TestPursuit_Questions(t *testing.T) {
 					t.Errorf("the client knows no task: %s", m.Raw())
 				}
 				time.Sleep(time.Minute) // and is not asked again
-				client.Reply(m.ID(), `{"action":"accept","content":{"name":"n"}}`)
+				client.SendResult(m.ID(), `{"action":"accept","content":{"name":"n"}}`)
 			}
-			if m := client.Message(); m.ID() != wire.ID(id) || m.IsToolError() || !strings.Contains(string(m.Raw()), "content") {
+			if m := client.NextMessage(); m.ID() != wire.ID(id) || m.IsToolError() || !strings.Contains(string(m.Raw()), "content") {
 				t.Errorf("%s: %s", tool, m.Raw())
 			}
 		}
-		if n := server.Calls(); n != 3 { // test_tool_with_task is called again with the answer
+		if n := server.ToolCalls(); n != 3 { // test_tool_with_task is called again with the answer
 			t.Errorf("%d calls", n)
 		}
 	})
@@ -107,7 +107,7 @@ func TestPursuit_IsTakenBack(t *testing.T) {
 			client.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
 			client.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`)
 		},
-		"gone": func(client *mcptest.Peer) { client.Break(transport.ErrClosed) },
+		"gone": func(client *mcptest.Peer) { client.FailRead(transport.ErrClosed) },
 	} {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -117,7 +117,7 @@ func TestPursuit_IsTakenBack(t *testing.T) {
 				client.HandleRequest("elicitation/create")
 				take(client)
 				time.Sleep(time.Minute)
-				if n := server.Running(); n != 0 {
+				if n := server.RunningTasks(); n != 0 {
 					t.Errorf("%d tasks go on", n)
 				}
 				if what == "cancelled" {
@@ -138,7 +138,7 @@ func TestPursuit_TasksThatWereAskedFor(t *testing.T) {
 		_, server, client := session(t, settings{}, `{"elicitation":{}}`)
 		make := func(tool, arguments string) (id string) {
 			client.Send(use(`"make"`, tool, arguments, `,"task":{}`))
-			m := client.Message()
+			m := client.NextMessage()
 			task, _ := wire.Lookup(m.Part(wire.PartResult), "task")
 			value, _ := wire.Lookup(task, "taskId")
 			if wire.Unquote(value) == "" {
@@ -148,9 +148,9 @@ func TestPursuit_TasksThatWereAskedFor(t *testing.T) {
 		}
 		result := func(method, id string, path ...string) string {
 			ask(client, method, id)
-			m := client.Message()
+			m := client.NextMessage()
 			for m.Method() == "notifications/tasks/status" {
-				m = client.Message()
+				m = client.NextMessage()
 			}
 			if failure := m.Part(wire.PartError); failure != nil {
 				return string(failure)
@@ -190,10 +190,10 @@ func TestPursuit_TasksThatWereAskedFor(t *testing.T) {
 			t.Errorf("asked with _meta %s", meta)
 		}
 		client.WantNothing() // two wait, and one asks
-		client.Reply(m.ID(), `{"action":"accept","content":{"confirm":"yes"}}`)
+		client.SendResult(m.ID(), `{"action":"accept","content":{"confirm":"yes"}}`)
 		ended := 0
 		for ended < 2 {
-			switch m := client.Message(); {
+			switch m := client.NextMessage(); {
 			case m.Method() == "notifications/tasks/status":
 			case m.Part(wire.PartResult) != nil && strings.Contains(string(m.Raw()), `accept f: yes`):
 				ended++
@@ -202,7 +202,7 @@ func TestPursuit_TasksThatWereAskedFor(t *testing.T) {
 			}
 		}
 		client.Send(`{"jsonrpc":"2.0","id":"list","method":"tasks/list"}`)
-		list, _ := wire.Lookup(client.Message().Part(wire.PartResult), "tasks")
+		list, _ := wire.Lookup(client.NextMessage().Part(wire.PartResult), "tasks")
 		var listed []string
 		for _, one := range wire.Elements(list) {
 			id, _ := wire.Lookup(one, "taskId")
@@ -210,7 +210,7 @@ func TestPursuit_TasksThatWereAskedFor(t *testing.T) {
 			listed = append(listed, wire.Unquote(id)+" "+wire.Unquote(status))
 		}
 		want(t, "list", strings.Join(listed, ", "), wrong+" failed, "+slow+" cancelled, "+quick+" completed, "+asks+" completed")
-		if n := server.Calls(); n != 4 {
+		if n := server.ToolCalls(); n != 4 {
 			t.Errorf("%d calls", n)
 		}
 		if got := result("tasks/get", "other"); !strings.Contains(got, "-32602") {
@@ -225,7 +225,7 @@ func TestPursuit_WhoWaitsMayLeave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, _, client := session(t, settings{}, `{"elicitation":{}}`)
 		client.Send(use("1", "confirm_delete", `{"filename":"f"}`, `,"task":{}`))
-		value, _ := wire.Lookup(client.Message().Part(wire.PartResult), "task", "taskId")
+		value, _ := wire.Lookup(client.NextMessage().Part(wire.PartResult), "task", "taskId")
 		wait := func(id string) {
 			client.Sendf(`{"jsonrpc":"2.0","id":%s,"method":"tasks/result","params":{"taskId":%s}}`, id, value)
 			client.HandleNotification("notifications/tasks/status")
@@ -235,8 +235,8 @@ func TestPursuit_WhoWaitsMayLeave(t *testing.T) {
 		client.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`)
 		client.HandleNotification("notifications/cancelled")
 		client.Sendf(`{"jsonrpc":"2.0","id":3,"method":"tasks/result","params":{"taskId":%s}}`, value)
-		client.Reply(client.HandleRequest("elicitation/create").ID(), `{"action":"decline"}`)
-		for m := client.Message(); ; m = client.Message() {
+		client.SendResult(client.HandleRequest("elicitation/create").ID(), `{"action":"decline"}`)
+		for m := client.NextMessage(); ; m = client.NextMessage() {
 			if m.Method() == "notifications/tasks/status" {
 				continue
 			}
@@ -273,9 +273,9 @@ func TestPursuit_Storm(t *testing.T) {
 					}
 				}
 				for len(answered) < each {
-					switch m := client.Message(); m.Kind() {
+					switch m := client.NextMessage(); m.Kind() {
 					case wire.Request:
-						client.Reply(m.ID(), `{"action":"accept","content":{}}`)
+						client.SendResult(m.ID(), `{"action":"accept","content":{}}`)
 					case wire.Response:
 						if answered[m.ID()]++; m.Part(wire.PartError) != nil {
 							t.Errorf("got %s", m.Raw())
@@ -291,10 +291,10 @@ func TestPursuit_Storm(t *testing.T) {
 		}
 		players.Wait()
 		time.Sleep(time.Minute)
-		if n := server.Running(); n != 0 {
+		if n := server.RunningTasks(); n != 0 {
 			t.Errorf("%d tasks go on", n)
 		}
-		if n := server.Calls(); n != clients*each {
+		if n := server.ToolCalls(); n != clients*each {
 			t.Errorf("%d calls", n)
 		}
 		if n := len(h.audit()); n != clients*each {

@@ -43,7 +43,7 @@ func visitor(t *testing.T) (*house, *mcptest.TaskServer, *mcptest.Peer) {
 	h, server := serving(t, settings{})
 	client, _ := h.client()
 	client.Send(request("0", "tools/list", "", tasky))
-	client.Message()
+	client.NextMessage()
 	return h, server, client
 }
 
@@ -56,7 +56,7 @@ func start(t *testing.T, client *mcptest.Peer, tool, arguments string) string {
 // status returns some member of a task.
 func member(client *mcptest.Peer, task string, path ...string) string {
 	client.Send(about(`"get"`, "tasks/get", task, ""))
-	value, _ := wire.Lookup(client.Message().Part(wire.PartResult), path...)
+	value, _ := wire.Lookup(client.NextMessage().Part(wire.PartResult), path...)
 	return string(value)
 }
 
@@ -66,7 +66,7 @@ func TestStatelessTasks_AreRelayed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, server, client := visitor(t)
 		client.Send(request("1", "server/discover", "", `{}`))
-		if m := client.Message(); !strings.Contains(string(m.Raw()), `"extensions":{"io.modelcontextprotocol/tasks":{}}`) {
+		if m := client.NextMessage(); !strings.Contains(string(m.Raw()), `"extensions":{"io.modelcontextprotocol/tasks":{}}`) {
 			t.Errorf("discovered %s", m.Raw())
 		}
 		broken, wrong, slow := start(t, client, "protocol_error_job", `{}`), start(t, client, "failing_job", `{}`), start(t, client, "slow_compute", `{"seconds":60}`)
@@ -87,13 +87,13 @@ func TestStatelessTasks_AreRelayed(t *testing.T) {
 			t.Errorf("no task, answered with %s", got)
 		}
 		client.Send(request("1", "tools/call", `"name":"failing_job",`, able))
-		if e := wire.ReadError(client.Message().Part(wire.PartError)); e.Code != -32021 {
+		if e := wire.ReadError(client.NextMessage().Part(wire.PartError)); e.Code != -32021 {
 			t.Errorf("undeclared: %+v", e)
 		}
-		if n := server.Calls(); n != 5 {
+		if n := server.ToolCalls(); n != 5 {
 			t.Errorf("%d calls", n)
 		}
-		time.Sleep(mcptest.TaskLife + time.Hour)
+		time.Sleep(mcptest.TaskTTL + time.Hour)
 		if n := h.gateway.Jobs(); n != 0 {
 			t.Errorf("%d tasks are left", n)
 		}

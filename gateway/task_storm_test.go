@@ -164,9 +164,9 @@ func TestGuestTasks_Storm(t *testing.T) {
 						what, tool = "modern", `"name":"confirm_delete","arguments":{"filename":"f"}`
 					}
 					client.Send(request(`"make"`, "tools/call", tool+",", tasky))
-					m := client.Message()
+					m := client.NextMessage()
 					for m.ID() != `"make"` {
-						m = client.Message() // an answer that was not waited for
+						m = client.NextMessage() // an answer that was not waited for
 					}
 					end := play(client, taskIn(t, m))
 					mu.Lock()
@@ -185,7 +185,7 @@ func TestGuestTasks_Storm(t *testing.T) {
 			}
 		}
 		classic.mu.Lock()
-		if n := classic.calls + modern.Calls(); n != clients*each || len(classic.strange) > 0 {
+		if n := classic.calls + modern.ToolCalls(); n != clients*each || len(classic.strange) > 0 {
 			t.Errorf("%d calls for %d; %q", n, clients*each, classic.strange)
 		}
 		classic.mu.Unlock()
@@ -208,7 +208,7 @@ func play(client *mcptest.Peer, task string) string {
 	}
 	answer := func() wire.Message {
 		for {
-			if m := client.Message(); m.ID() == wire.ID(fmt.Sprint(n)) { // else it is one that was not waited for
+			if m := client.NextMessage(); m.ID() == wire.ID(fmt.Sprint(n)) { // else it is one that was not waited for
 				return m
 			}
 		}

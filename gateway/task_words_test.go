@@ -21,12 +21,12 @@ func relaying(t *testing.T, more string) (client, gh *mcptest.Peer, task, made s
 	client, _ = h.client()
 	client.Send(request("0", "tools/list", "", tasky))
 	gh = h.backend("gh")
-	gh.Discover(strings.Replace(mcptest.Discovered, `"tools":{}`, `"tools":{},"extensions":{"io.modelcontextprotocol/tasks":{}}`, 1))
-	gh.List(mcptest.Tools("ask"))
-	client.Message()
+	gh.ServeDiscover(strings.Replace(mcptest.DiscoverResult, `"tools":{}`, `"tools":{},"extensions":{"io.modelcontextprotocol/tasks":{}}`, 1))
+	gh.ServeToolsList(mcptest.ToolsResult("ask"))
+	client.NextMessage()
 	client.Send(request("1", "tools/call", `"name":"ask",`, tasky))
-	gh.Reply(gh.HandleRequest("tools/call").ID(), `{"resultType":"task","taskId":"t1",`+ofTask+more+`}`)
-	m := client.Message()
+	gh.SendResult(gh.HandleRequest("tools/call").ID(), `{"resultType":"task","taskId":"t1",`+ofTask+more+`}`)
+	m := client.NextMessage()
 	rest := wire.EditObject(m.Part(wire.PartResult), func(key string) bool { return key == "_meta" || key == "taskId" })
 	return client, gh, taskIn(t, m), string(rest)
 }
@@ -114,7 +114,7 @@ func TestTaskWords_OfAcknowledgements(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					client, gh, task, _ := relaying(t, `,"status":"working"`)
 					client.Send(about("1", method, task, `"inputResponses":{"a":{}},`))
-					gh.Reply(gh.HandleRequest(method).ID(), says)
+					gh.SendResult(gh.HandleRequest(method).ID(), says)
 					got := strings.ReplaceAll(told(client), task, `"T"`)
 					if want[0] == '{' && got != want || want[0] != '{' && !strings.HasPrefix(got, `{"code":-32603,"message":"backend gh: its answer is unusable: `+want) {
 						t.Errorf("told %s\nwant %s", got, want)
@@ -151,7 +151,7 @@ func TestTaskWords_TheRequestDeclares(t *testing.T) {
 		client, gh, task, _ := relaying(t, `,"status":"working"`)
 		ask := func(can string) string {
 			client.Send(request("1", "tasks/get", `"taskId":`+task+`,`, can))
-			gh.Reply(gh.HandleRequest("tasks/get").ID(), asks)
+			gh.SendResult(gh.HandleRequest("tasks/get").ID(), asks)
 			return told(client)
 		}
 		if got := ask(less); !strings.Contains(got, `"code":-32021`) || !strings.Contains(got, `"data":{"requiredCapabilities":{"sampling":{}}}`) {
@@ -161,10 +161,10 @@ func TestTaskWords_TheRequestDeclares(t *testing.T) {
 			t.Errorf("told %s", got)
 		}
 		client.Send(request(`"l"`, "subscriptions/listen", `"notifications":{"taskIds":[`+task+`]},`, less))
-		gh.Reply(gh.HandleRequest("tasks/get").ID(), asks)
+		gh.SendResult(gh.HandleRequest("tasks/get").ID(), asks)
 		client.HandleNotification("notifications/subscriptions/acknowledged")
 		client.WantNothing()
-		gh.Reply(gh.HandleRequest("tasks/get").ID(), `{"taskId":"t1","status":"cancelled"}`)
+		gh.SendResult(gh.HandleRequest("tasks/get").ID(), `{"taskId":"t1","status":"cancelled"}`)
 		if m := client.HandleNotification("notifications/tasks"); !strings.Contains(string(m.Raw()), `"cancelled"`) {
 			t.Errorf("told %s", m.Raw())
 		}
@@ -183,7 +183,7 @@ func TestTaskWords_TheRequestDeclares(t *testing.T) {
 			t.Errorf("told %s", got)
 		}
 		client.Send(request("1", "tasks/get", `"taskId":`+task+`,`, less))
-		gh.Reply(gh.HandleRequest("tasks/get").ID(), `{"taskId":"t1","status":"input_required"}`)
+		gh.SendResult(gh.HandleRequest("tasks/get").ID(), `{"taskId":"t1","status":"input_required"}`)
 		if got := told(client); !strings.Contains(got, `"code":-32021`) {
 			t.Errorf("told %s", got)
 		}
@@ -209,7 +209,7 @@ func TestTaskWords_AnEndWithoutAResult(t *testing.T) {
 		get(client, gh, task, ended) // one that came when the task had ended is waited for
 		want(t, "still unknown", told(client), works)
 		gh.WantNothing()
-		gh.Reply(result.ID(), `{"content":[],"resultType":"input_required","n":1.50}`)
+		gh.SendResult(result.ID(), `{"content":[],"resultType":"input_required","n":1.50}`)
 		get(client, gh, task, ended)
 		want(t, "known", told(client), `{"resultType":"complete","result":{"content":[],"resultType":"complete","n":1.50},"status":"completed","ttlMs":null,"taskId":`+task+`}`)
 		gh.WantNothing()
@@ -224,12 +224,12 @@ func TestTaskWords_AnEndWithoutAResult(t *testing.T) {
 		get(client, gh, task, ended)
 		time.Sleep(time.Second / 2)
 		client.Send(about(`"too"`, "tasks/get", task, ""))
-		gh.Reply(gh.HandleRequest("tasks/get").ID(), ended)
+		gh.SendResult(gh.HandleRequest("tasks/get").ID(), ended)
 		want(t, "unknown", told(client), works)
 		if m := gh.HandleNotification("notifications/cancelled"); m.RequestID() != early.ID() {
 			t.Errorf("cancelled %s", m.Raw())
 		}
-		gh.Reply(gh.HandleRequest("tasks/result").ID(), `{"content":[]}`) // for who waits still
+		gh.SendResult(gh.HandleRequest("tasks/result").ID(), `{"content":[]}`) // for who waits still
 		want(t, "known", told(client), `{"resultType":"complete","result":{"content":[]},"status":"completed","ttlMs":null,"taskId":`+task+`}`)
 		gh.WantNothing()
 	})
@@ -241,7 +241,7 @@ func TestTaskWords_TheCodeOfAFailure(t *testing.T) {
 		_, client, gh := working(t, settings{solo: true})
 		task := begin(t, client, gh, "")
 		get(client, gh, task, `{"taskId":"t1","status":"failed"}`)
-		gh.Fail(gh.HandleRequest("tasks/result").ID(), `{"code":-32042,"message":"own words","data":{}}`)
+		gh.SendError(gh.HandleRequest("tasks/result").ID(), `{"code":-32042,"message":"own words","data":{}}`)
 		want(t, "failed", told(client), `{"resultType":"complete","error":{"code":-32603,"message":"own words","data":{}},"status":"failed","ttlMs":null,"taskId":`+task+`}`)
 	})
 }
@@ -259,18 +259,18 @@ func TestTaskWords_AnEndInTheLastMoment(t *testing.T) {
 			told(client)
 			go func() {
 				time.Sleep(time.Second)
-				gh.Reply(early.ID(), `{"content":[]}`)
+				gh.SendResult(early.ID(), `{"content":[]}`)
 			}()
 			get(client, gh, task, ended)
 			time.Sleep(time.Second / 2)
 			client.Send(about(`"too"`, "tasks/get", task, ""))
-			gh.Reply(gh.HandleRequest("tasks/get").ID(), ended)
+			gh.SendResult(gh.HandleRequest("tasks/get").ID(), ended)
 			time.Sleep(2 * time.Second)
-			gh.Taken()
-			client.Taken()
+			gh.TakeAll()
+			client.TakeAll()
 			client.Send(about(`"z"`, "tasks/get", task, ""))
 			synctest.Wait()
-			if m := gh.Taken(); len(m) > 0 { // it was renounced before it came
+			if m := gh.TakeAll(); len(m) > 0 { // it was renounced before it came
 				return
 			}
 			want(t, "known", told(client), `{"resultType":"complete","result":{"content":[]},"status":"completed","ttlMs":null,"taskId":`+task+`}`)

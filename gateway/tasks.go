@@ -24,7 +24,7 @@ type task struct {
 	exposed string
 	ended   bool
 	trail   *peer.ProgressRelay // brings the progress that it makes
-	pursuit *pursuit    // of one at a backend of the stateless era; nil = it is none
+	pursuit *pursuit            // of one at a backend of the stateless era; nil = it is none
 }
 
 // tasks are those that a session has made. That a task is in no other session's

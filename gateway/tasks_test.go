@@ -16,7 +16,7 @@ func makeTask(t *testing.T, client, backend *mcptest.Peer, tool, id string) stri
 	t.Helper()
 	client.Sendf(`{"jsonrpc":"2.0","id":"make","method":"tools/call","params":{"name":%q,"task":{"ttl":1.0}}}`, tool)
 	m := backend.HandleRequest("tools/call")
-	backend.Reply(m.ID(), `{"task":{"taskId":"`+id+`","status":"working","n":1.0}}`)
+	backend.SendResult(m.ID(), `{"task":{"taskId":"`+id+`","status":"working","n":1.0}}`)
 	return client.Next()
 }
 
@@ -37,14 +37,14 @@ func TestTasksWithOneIDAreKeptApart(t *testing.T) {
 			t.Errorf("got %s\nwant %s", got, want)
 		}
 		ask(a, "tasks/get", "t")
-		gh.Reply(gh.HandleRequest("tasks/get").ID(), `{"taskId":"t"}`)
+		gh.SendResult(gh.HandleRequest("tasks/get").ID(), `{"taskId":"t"}`)
 		a.Want(`{"jsonrpc":"2.0","id":"ask","result":{"taskId":"t"}}`)
 		ask(a, "tasks/get", "docs:t")
 		m := docs.HandleRequest("tasks/get")
 		if got := string(m.Part(wire.PartParams)); got != `{"taskId":"t"}` {
 			t.Errorf("asked for %s", got)
 		}
-		docs.Reply(m.ID(), `{"taskId":"t","x":1.0}`)
+		docs.SendResult(m.ID(), `{"taskId":"t","x":1.0}`)
 		a.Want(`{"jsonrpc":"2.0","id":"ask","result":{"taskId":"docs:t","x":1.0}}`)
 
 		// The result is waited for, as long as it takes; meanwhile everything goes on.
@@ -61,7 +61,7 @@ func TestTasksWithOneIDAreKeptApart(t *testing.T) {
 		if got := string(q.Part(wire.PartParams)); got != `{`+of("docs:t")+`}` {
 			t.Errorf("asked with %s", got)
 		}
-		a.Reply(q.ID(), `{`+of("docs:t")+`}`)
+		a.SendResult(q.ID(), `{`+of("docs:t")+`}`)
 		docs.Want(`{"jsonrpc":"2.0","id":"q","result":{` + of("t") + `}}`)
 		docs.Sendf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,%s}}`, wait.Token(), of("t"))
 		a.Want(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"p",` + of("docs:t") + `}}`)
@@ -69,7 +69,7 @@ func TestTasksWithOneIDAreKeptApart(t *testing.T) {
 		a.Want(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","logger":"docs/x",` + of("docs:t") + `}}`)
 		docs.Send(`{"jsonrpc":"2.0","method":"notifications/tasks/status","params":{"taskId":"t","status":"completed"}}`)
 		a.Want(`{"jsonrpc":"2.0","method":"notifications/tasks/status","params":{"taskId":"docs:t","status":"completed"}}`)
-		docs.Reply(wait.ID(), `{"content":[],`+of("t")+`}`)
+		docs.SendResult(wait.ID(), `{"content":[],`+of("t")+`}`)
 		a.Want(`{"jsonrpc":"2.0","id":"wait","result":{"content":[],` + of("docs:t") + `}}`)
 		docs.Send(`{"jsonrpc":"2.0","method":"notifications/tasks/status","params":{"taskId":"nobody's","status":"completed"}}`)
 		a.WantNothing()
@@ -91,21 +91,21 @@ func TestNOTIF_04_ATaskMakesProgressAfterItsCall(t *testing.T) {
 		const got = `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"p","progress":1.0}}`
 		progress()
 		a.Want(got)
-		gh.Reply(m.ID(), `{"task":{"taskId":"t","status":"working"}}`)
+		gh.SendResult(m.ID(), `{"task":{"taskId":"t","status":"working"}}`)
 		a.Next()
 		progress()
 		progress()
 		a.Want(got)
 		a.Want(got)
 		ask(a, "tasks/get", "t")
-		gh.Reply(gh.HandleRequest("tasks/get").ID(), `{"taskId":"t","status":"completed"}`)
+		gh.SendResult(gh.HandleRequest("tasks/get").ID(), `{"taskId":"t","status":"completed"}`)
 		a.Next()
 		progress()
 		a.WantNothing()
 		b.WantNothing()
 		a.Send(call("2", "gh")) // one that did not become a task makes none
 		m = gh.HandleRequest("tools/call")
-		gh.Reply(m.ID(), "{}")
+		gh.SendResult(m.ID(), "{}")
 		a.Next()
 		gh.Sendf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s}}`, m.ID())
 		a.WantNothing()
@@ -128,7 +128,7 @@ func TestTasksOfOthersAreUnknown(t *testing.T) {
 		b.Want(`{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"Invalid params: tasks/get needs a taskId"}}`)
 		gh.WantNothing()
 		ask(a, "tasks/cancel", "secret")
-		gh.Reply(gh.HandleRequest("tasks/cancel").ID(), `{"taskId":"secret","status":"cancelled"}`)
+		gh.SendResult(gh.HandleRequest("tasks/cancel").ID(), `{"taskId":"secret","status":"cancelled"}`)
 		a.Want(`{"jsonrpc":"2.0","id":"ask","result":{"taskId":"secret","status":"cancelled"}}`)
 	})
 }
@@ -148,14 +148,14 @@ func TestTasksAreListedTogether(t *testing.T) {
 		makeTask(t, b, gh, "gh", "of b")
 		a.Send(`{"jsonrpc":"2.0","id":1,"method":"tasks/list","params":{}}`)
 		m := gh.HandleRequest("tasks/list")
-		gh.Reply(m.ID(), `{"tasks":[{"taskId":"of b"},{"taskId":"nobody's"}],"nextCursor":"\u0063"}`)
+		gh.SendResult(m.ID(), `{"tasks":[{"taskId":"of b"},{"taskId":"nobody's"}],"nextCursor":"\u0063"}`)
 		m = gh.HandleRequest("tasks/list")
 		if got := string(m.Part(wire.PartCursor)); got != `"\u0063"` {
 			t.Errorf("the next page was asked for with %s", got)
 		}
-		gh.Reply(m.ID(), `{"tasks":[{"n":1.0,"taskId":"gh","status":"working"}]}`)
-		docs.Reply(docs.HandleRequest("tasks/list").ID(), `{"tasks":[{"taskId":"docs"},{"n":1.0,"taskId":"gh","status":"completed"}]}`)
-		bad.Fail(bad.HandleRequest("tasks/list").ID(), `{"code":-1,"message":"no"}`)
+		gh.SendResult(m.ID(), `{"tasks":[{"n":1.0,"taskId":"gh","status":"working"}]}`)
+		docs.SendResult(docs.HandleRequest("tasks/list").ID(), `{"tasks":[{"taskId":"docs"},{"n":1.0,"taskId":"gh","status":"completed"}]}`)
+		bad.SendError(bad.HandleRequest("tasks/list").ID(), `{"code":-1,"message":"no"}`)
 		mute.HandleRequest("tasks/list")
 		a.WantNothing()
 		time.Sleep(10 * time.Second)
@@ -190,10 +190,10 @@ func TestMoreTasksThanThereIsRoomForAreRefused(t *testing.T) {
 			t.Errorf("got %s", got)
 		}
 		a.Send(call("2", "gh")) // no task
-		gh.Reply(gh.HandleRequest("tools/call").ID(), "{}")
+		gh.SendResult(gh.HandleRequest("tools/call").ID(), "{}")
 		a.Want(`{"jsonrpc":"2.0","id":2,"result":{}}`)
 		ask(a, "tasks/get", "t7")
-		gh.Reply(gh.HandleRequest("tasks/get").ID(), `{"taskId":"t7","status":"completed"}`)
+		gh.SendResult(gh.HandleRequest("tasks/get").ID(), `{"taskId":"t7","status":"completed"}`)
 		a.Next()
 		a.Send(more)
 		ofCall := gh.HandleRequest("tools/call")
@@ -201,7 +201,7 @@ func TestMoreTasksThanThereIsRoomForAreRefused(t *testing.T) {
 		if got := a.Next(); !strings.Contains(got, "Too many tasks") {
 			t.Errorf("got %s", got)
 		}
-		gh.Reply(ofCall.ID(), `{"content":[]}`) // it did not become one: the place is free
+		gh.SendResult(ofCall.ID(), `{"content":[]}`) // it did not become one: the place is free
 		a.Next()
 		makeTask(t, a, gh, "gh", "new")
 		ask(a, "tasks/get", "t7")

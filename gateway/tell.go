@@ -8,7 +8,7 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// Told hands on a notification of a backend's to the client that a session is
+// HandleNotification hands on a notification of a backend's to the client that a session is
 // with, "" if it is not certain whose it is. On is the stream on which it came.
 // It does not wait. What nobody knows here is dropped, and
 // so is what may be meant for another client.

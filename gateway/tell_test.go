@@ -16,11 +16,11 @@ const capable = `{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"pro
 // ready plays the start of a backend that can do everything and has a tool, a
 // prompt and a resource named for it.
 func ready(p *mcptest.Peer, name string) {
-	p.Greet(capable)
-	p.List(mcptest.Tools(name))
-	p.Reply(p.HandleRequest("prompts/list").ID(), `{"prompts":[{"name":"`+name+`"}]}`)
-	p.Reply(p.HandleRequest("resources/list").ID(), `{"resources":[{"uri":"`+name+`://","name":"r"}]}`)
-	p.Reply(p.HandleRequest("resources/templates/list").ID(), `{"resourceTemplates":[]}`)
+	p.ServeHandshake(capable)
+	p.ServeToolsList(mcptest.ToolsResult(name))
+	p.SendResult(p.HandleRequest("prompts/list").ID(), `{"prompts":[{"name":"`+name+`"}]}`)
+	p.SendResult(p.HandleRequest("resources/list").ID(), `{"resources":[{"uri":"`+name+`://","name":"r"}]}`)
+	p.SendResult(p.HandleRequest("resources/templates/list").ID(), `{"resourceTemplates":[]}`)
 }
 
 // two opens a house whose backends are known already, and two clients in it.
@@ -35,7 +35,7 @@ func two(t *testing.T, o settings, names ...string) (h *house, a, b *mcptest.Pee
 		ready(backends[name], name)
 	}
 	list(t, first)
-	first.End()
+	first.CloseSend()
 	<-served
 	a, _ = h.client()
 	a.Initialize("2025-11-25", everything)
@@ -67,7 +67,7 @@ func TestMethodsThatWereNotOfferedDoNotExist(t *testing.T) {
 		h := newHouse(t, settings{}, "gh")
 		client, _ := h.client()
 		client.Initialize("2025-11-25")
-		h.backend("gh").Ready("a")
+		h.backend("gh").ServeStartup("a")
 		list(t, client)
 		client, _ = h.client()
 		client.Initialize("2025-11-25")
@@ -92,13 +92,13 @@ func TestUpdatesGoToThoseWhoSubscribed(t *testing.T) {
 		if got := string(m.Part(wire.PartParams)); got != `{"uri":"gh://","x":1.0}` {
 			t.Errorf("asked with %s", got)
 		}
-		gh.Reply(m.ID(), "{}")
+		gh.SendResult(m.ID(), "{}")
 		a.Want(`{"jsonrpc":"2.0","id":1,"result":{}}`)
 		gh.Send(updated)
 		a.Want(updated)
 		b.WantNothing()
 		a.Send(`{"jsonrpc":"2.0","id":2,"method":"resources/unsubscribe","params":{"uri":"gh://"}}`)
-		gh.Reply(gh.HandleRequest("resources/unsubscribe").ID(), "{}")
+		gh.SendResult(gh.HandleRequest("resources/unsubscribe").ID(), "{}")
 		a.Want(`{"jsonrpc":"2.0","id":2,"result":{}}`)
 		gh.Send(updated)
 		a.WantNothing()
@@ -119,10 +119,10 @@ func TestTheEndOfAnElicitationIsToldToWhomItConcerns(t *testing.T) {
 		a.Send(call("1", "gh"))
 		ofA := gh.HandleRequest("tools/call")
 		gh.Send(`{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"mode":"url","url":"https://x","elicitationId":"e1","message":"m"}}`)
-		a.Reply(a.HandleRequest("elicitation/create").ID(), `{"action":"accept"}`)
+		a.SendResult(a.HandleRequest("elicitation/create").ID(), `{"action":"accept"}`)
 		gh.Want(`{"jsonrpc":"2.0","id":"q","result":{"action":"accept"}}`)
 		const failure = `{"code":-32042,"message":"m","data":{"x":1.0,"elicitations":[{"mode":"url","elicitationId":"e2","message":"%sm"},{"message":"%sn"}]}}`
-		gh.Fail(ofA.ID(), strings.ReplaceAll(failure, "%s", ""))
+		gh.SendError(ofA.ID(), strings.ReplaceAll(failure, "%s", ""))
 		a.Want(`{"jsonrpc":"2.0","id":1,"error":` + strings.ReplaceAll(failure, "%s", "[gh] ") + `}`)
 		complete := func(p *mcptest.Peer, id string) string {
 			line := `{"jsonrpc":"2.0","method":"notifications/elicitation/complete","params":{"elicitationId":"` + id + `","x":1.0}}`
@@ -151,12 +151,12 @@ func TestCONC_09_AnOwnConnectionIsForOneClient(t *testing.T) {
 		if can, _ := wire.Lookup(m.Part(wire.PartParams), "capabilities"); string(can) != everything {
 			t.Errorf("told %s", can)
 		}
-		ofA.Reply(m.ID(), capable)
+		ofA.SendResult(m.ID(), capable)
 		ofA.HandleNotification("notifications/initialized")
 		ofA.HandleRequest("tools/call")
 		b.Send(call("1", "gh"))
 		ofB := h.backend("gh")
-		ofB.Greet(capable)
+		ofB.ServeHandshake(capable)
 		ofB.HandleRequest("tools/call")
 		ofA.Send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info"}}`)
 		a.HandleNotification("notifications/message")
@@ -168,7 +168,7 @@ func TestCONC_09_AnOwnConnectionIsForOneClient(t *testing.T) {
 		synctest.Wait()
 		time.Sleep(10 * time.Second)
 		ofA.HandleNotification("notifications/cancelled")
-		if !ofA.Over() || ofB.Over() {
+		if !ofA.Disconnected() || ofB.Disconnected() {
 			t.Error("the connection of the session that ended is there still, or that of the other is not")
 		}
 		b.WantNothing()

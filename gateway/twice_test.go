@@ -16,7 +16,7 @@ func TestWhatCanBeReadInTwoWays_F_SEC_4(t *testing.T) {
 		client, _ := h.client()
 		client.Initialize("2025-11-25", `{"elicitation":{},"tasks":{"list":{},"cancel":{}}}`)
 		gh := h.backend("gh")
-		gh.Ready("a", "b")
+		gh.ServeStartup("a", "b")
 		list(t, client)
 		for id, request := range []string{
 			`"method":"tools/call","params":{"name":"a","NAME":"b"}`,
@@ -34,7 +34,7 @@ func TestWhatCanBeReadInTwoWays_F_SEC_4(t *testing.T) {
 			`"method":"tools/list","params":{"cursor":"x","CURSOR":"y"}`,
 		} {
 			client.Sendf(`{"jsonrpc":"2.0","id":%d,%s}`, id+10, request)
-			m := client.Message()
+			m := client.NextMessage()
 			if e := wire.ReadError(m.Part(wire.PartError)); e.Code != -32600 || !strings.Contains(e.Message, "twice") && !strings.Contains(e.Message, "only in case") {
 				t.Errorf("%s: answered with %s", request, m.Raw())
 			}
@@ -42,14 +42,14 @@ func TestWhatCanBeReadInTwoWays_F_SEC_4(t *testing.T) {
 		client.Send(call("1", "a"))
 		asked := gh.HandleRequest("tools/call")
 		client.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1,"RequestId":2}}`)
-		if e := wire.ReadError(client.Message().Part(wire.PartError)); e.Code != -32600 {
+		if e := wire.ReadError(client.NextMessage().Part(wire.PartError)); e.Code != -32600 {
 			t.Errorf("the notification was taken: %+v", e)
 		}
 		gh.WantNothing()
 
 		// From the backend:
 		gh.Send(`{"jsonrpc":"2.0","id":5,"method":"elicitation/create","params":{"message":"x","_meta":{},"_Meta":{}}}`)
-		if m := gh.Message(); m.ID() != "5" || wire.ReadError(m.Part(wire.PartError)).Code != -32600 {
+		if m := gh.NextMessage(); m.ID() != "5" || wire.ReadError(m.Part(wire.PartError)).Code != -32600 {
 			t.Errorf("the backend was answered with %s", m.Raw())
 		}
 		for _, params := range []string{
@@ -66,7 +66,7 @@ func TestWhatCanBeReadInTwoWays_F_SEC_4(t *testing.T) {
 		if lines := h.log.Lines("level=WARN", "backend=gh", "no message"); len(lines) != 1 {
 			t.Errorf("logged %q", lines)
 		}
-		gh.Reply(asked.ID(), "{}")
+		gh.SendResult(asked.ID(), "{}")
 		client.Want(`{"jsonrpc":"2.0","id":1,"result":{}}`)
 	})
 }

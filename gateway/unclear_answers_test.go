@@ -13,7 +13,7 @@ import (
 // wantUnusable takes an answer that is an error of the gateway's and names a member.
 func wantUnusable(t *testing.T, client *mcptest.Peer, member string) {
 	t.Helper()
-	m := client.Message()
+	m := client.NextMessage()
 	e := wire.ReadError(m.Part(wire.PartError))
 	ours := strings.HasPrefix(e.Message, "backend gh: its answer is unusable: ")
 	if e.Code != -32603 || !ours || !strings.Contains(e.Message, member) {
@@ -63,13 +63,13 @@ func TestFaultyInputRequests_F_SEC_5(t *testing.T) {
 	each(t, faultyInputs(), func(t *testing.T, member, says string) {
 		_, client, gh := visited(t, "modern")
 		client.Send(first("1"))
-		gh.Reply(gh.HandleRequest("tools/call").ID(), `{"resultType":"input_required",`+says+`}`)
+		gh.SendResult(gh.HandleRequest("tools/call").ID(), `{"resultType":"input_required",`+says+`}`)
 		wantUnusable(t, client, member)
 		gh.WantNothing()
 	})
 	each(t, faultyInputs(), func(t *testing.T, member, says string) {
 		_, client, gh, ofCall := between(t, "2025-11-25", everything)
-		gh.Reply(ofCall.ID(), `{"resultType":"input_required",`+says+`}`)
+		gh.SendResult(ofCall.ID(), `{"resultType":"input_required",`+says+`}`)
 		wantUnusable(t, client, member)
 		gh.WantNothing()
 	})
@@ -81,9 +81,9 @@ func TestFaultyInputRequests_F_SEC_5(t *testing.T) {
 	})
 	each(t, faultyInputs(), func(t *testing.T, member, says string) {
 		_, client, gh, ofCall := between(t, "2025-11-25", everything)
-		gh.Reply(ofCall.ID(), `{"resultType":"task","taskId":"t1","status":"working"}`)
+		gh.SendResult(ofCall.ID(), `{"resultType":"task","taskId":"t1","status":"working"}`)
 		time.Sleep(time.Second)
-		gh.Reply(gh.HandleRequest("tasks/get").ID(), `{"taskId":"t1","status":"input_required",`+says+`}`)
+		gh.SendResult(gh.HandleRequest("tasks/get").ID(), `{"taskId":"t1","status":"input_required",`+says+`}`)
 		wantUnusable(t, client, member)
 	})
 }
@@ -118,7 +118,7 @@ func TestResultTypeInAnotherCase_F_SEC_5(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			_, client, gh := visited(t, era)
 			client.Send(first("1"))
-			gh.Reply(gh.HandleRequest("tools/call").ID(), `{"content":[],"ResultType":"input_required","re\u017fultType":"task","x":1.0}`)
+			gh.SendResult(gh.HandleRequest("tools/call").ID(), `{"content":[],"ResultType":"input_required","re\u017fultType":"task","x":1.0}`)
 			client.Want(complete("1", `"content":[],"x":1.0}`))
 		})
 	}
@@ -135,13 +135,13 @@ func TestURLElicitationErrors_F_SEC_5(t *testing.T) {
 	is := strings.Replace(strings.ReplaceAll(failure, "%s", "[gh] "), `"\u00e9"`, `"[gh] \u00e9"`, 1)
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh, _, ofCall := asking(t, settings{}, everything)
-		gh.Fail(ofCall.ID(), says)
+		gh.SendError(ofCall.ID(), says)
 		client.Want(`{"jsonrpc":"2.0","id":1,"error":` + is + `}`)
 	})
 	for _, date := range []string{"2025-11-25", "2025-06-18"} {
 		synctest.Test(t, func(t *testing.T) {
 			_, client, gh, ofCall := between(t, date, `{"elicitation":{}}`)
-			gh.Fail(ofCall.ID(), says)
+			gh.SendError(ofCall.ID(), says)
 			client.Want(`{"jsonrpc":"2.0","id":1,"error":` + is + `}`)
 		})
 	}
@@ -152,7 +152,7 @@ func TestURLElicitationErrors_F_SEC_5(t *testing.T) {
 		list(t, a)
 		makeTask(t, a, gh, "job", "t9")
 		ask(a, "tasks/result", "t9")
-		gh.Fail(gh.HandleRequest("tasks/result").ID(), says)
+		gh.SendError(gh.HandleRequest("tasks/result").ID(), says)
 		a.Want(`{"jsonrpc":"2.0","id":"ask","error":` + is + `}`)
 	})
 	for _, plain := range []string{
@@ -161,7 +161,7 @@ func TestURLElicitationErrors_F_SEC_5(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			_, client, gh, _, ofCall := asking(t, settings{}, everything)
-			gh.Fail(ofCall.ID(), plain)
+			gh.SendError(ofCall.ID(), plain)
 			client.Want(`{"jsonrpc":"2.0","id":1,"error":` + plain + `}`)
 		})
 	}
@@ -188,13 +188,13 @@ func TestFaultyURLElicitationErrors_F_SEC_5(t *testing.T) {
 	}
 	each(t, of, func(t *testing.T, member, says string) {
 		_, client, gh, _, ofCall := asking(t, settings{}, everything)
-		gh.Fail(ofCall.ID(), `{"message":"go",`+says+`}`)
+		gh.SendError(ofCall.ID(), `{"message":"go",`+says+`}`)
 		wantUnusable(t, client, member)
 	})
 	each(t, of, func(t *testing.T, member, says string) {
 		_, client, gh := visiting(t, goesElsewhere)
 		client.Send(request("1", "tools/call", `"name":"ask",`, goesElsewhere))
-		gh.Fail(gh.HandleRequest("tools/call").ID(), `{"message":"go",`+says+`}`)
+		gh.SendError(gh.HandleRequest("tools/call").ID(), `{"message":"go",`+says+`}`)
 		wantUnusable(t, client, member)
 	})
 }
@@ -221,7 +221,7 @@ func TestFaultyTasks_F_SEC_4(t *testing.T) {
 		h, client, gh := opened(t)
 		making := func(result string) {
 			client.Send(`{"jsonrpc":"2.0","id":"make","method":"tools/call","params":{"name":"gh","task":{}}}`)
-			gh.Reply(gh.HandleRequest("tools/call").ID(), result)
+			gh.SendResult(gh.HandleRequest("tools/call").ID(), result)
 		}
 		making(`{"task":{` + says + `}}`)
 		wantUnusable(t, client, member)
@@ -232,11 +232,11 @@ func TestFaultyTasks_F_SEC_4(t *testing.T) {
 		makeTask(t, client, gh, "gh", "t1")
 		for _, method := range []string{"tasks/get", "tasks/cancel"} {
 			ask(client, method, "t1")
-			gh.Reply(gh.HandleRequest(method).ID(), `{`+says+`}`)
+			gh.SendResult(gh.HandleRequest(method).ID(), `{`+says+`}`)
 			wantUnusable(t, client, member)
 		}
 		client.Send(`{"jsonrpc":"2.0","id":1,"method":"tasks/list"}`)
-		gh.Reply(gh.HandleRequest("tasks/list").ID(), `{"tasks":[{"taskId":"t1","status":"working"},{`+says+`}]}`)
+		gh.SendResult(gh.HandleRequest("tasks/list").ID(), `{"tasks":[{"taskId":"t1","status":"working"},{`+says+`}]}`)
 		client.Want(`{"jsonrpc":"2.0","id":1,"result":{"tasks":[]}}`)
 		if lines := h.log.Lines("level=WARN", "backend=gh", "not listed"); len(lines) != 1 {
 			t.Errorf("logged %q", lines)
@@ -247,12 +247,12 @@ func TestFaultyTasks_F_SEC_4(t *testing.T) {
 	// A client with a session, at a stateless backend.
 	each(t, faultyTasks, func(t *testing.T, member, says string) {
 		_, client, gh, ofCall := between(t, "2025-11-25", everything)
-		gh.Reply(ofCall.ID(), `{"resultType":"task",`+says+`}`)
+		gh.SendResult(ofCall.ID(), `{"resultType":"task",`+says+`}`)
 		wantUnusable(t, client, member)
 		client.Send(call("2", "ask"))
-		gh.Reply(gh.HandleRequest("tools/call").ID(), `{"resultType":"task","taskId":"t1","status":"working"}`)
+		gh.SendResult(gh.HandleRequest("tools/call").ID(), `{"resultType":"task","taskId":"t1","status":"working"}`)
 		time.Sleep(time.Second)
-		gh.Reply(gh.HandleRequest("tasks/get").ID(), `{`+says+`}`)
+		gh.SendResult(gh.HandleRequest("tasks/get").ID(), `{`+says+`}`)
 		wantUnusable(t, client, member)
 	})
 	// A client without a session, at a backend of the session era.
@@ -260,21 +260,21 @@ func TestFaultyTasks_F_SEC_4(t *testing.T) {
 		_, client, gh := working(t, settings{})
 		for _, result := range []string{`{"task":{` + says + `}}`, `{"task":{"taskId":"t1","status":"working"},` + says + `}`} {
 			client.Send(request(`"make"`, "tools/call", `"name":"job",`, tasky))
-			gh.Reply(gh.HandleRequest("tools/call").ID(), result)
+			gh.SendResult(gh.HandleRequest("tools/call").ID(), result)
 			wantUnusable(t, client, member)
 		}
 		task := begin(t, client, gh, "")
 		get(client, gh, task, `{`+says+`}`)
 		wantUnusable(t, client, member)
 		client.Send(about("1", "tasks/cancel", task, ""))
-		gh.Reply(gh.HandleRequest("tasks/cancel").ID(), `{`+says+`}`)
+		gh.SendResult(gh.HandleRequest("tasks/cancel").ID(), `{`+says+`}`)
 		wantUnusable(t, client, member)
 	})
 	// A client without a session, at a stateless backend.
 	each(t, faultyTasks, func(t *testing.T, member, says string) {
 		client, gh, task, _ := relaying(t, `,"status":"working"`)
 		client.Send(request("1", "tools/call", `"name":"ask",`, tasky))
-		gh.Reply(gh.HandleRequest("tools/call").ID(), `{"resultType":"task",`+says+`}`)
+		gh.SendResult(gh.HandleRequest("tools/call").ID(), `{"resultType":"task",`+says+`}`)
 		wantUnusable(t, client, member)
 		get(client, gh, task, `{`+says+`}`)
 		wantUnusable(t, client, member)

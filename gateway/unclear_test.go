@@ -16,7 +16,7 @@ func TestTextsWithoutTheBackendsName_F_SEC_5(t *testing.T) {
 		client, _ := h.client()
 		client.Initialize("2025-11-25", `{"elicitation":{"form":{},"url":{}}}`)
 		gh := h.backend("gh")
-		gh.Ready("a")
+		gh.ServeStartup("a")
 		list(t, client)
 		client.Send(call("1", "a"))
 		asked := gh.HandleRequest("tools/call")
@@ -32,7 +32,7 @@ func TestTextsWithoutTheBackendsName_F_SEC_5(t *testing.T) {
 			`"URL"`:                    `"message":"x","mode":"url","url":"a:b","URL":"c:d"`,
 		} {
 			gh.Send(`{"jsonrpc":"2.0","id":5,"method":"elicitation/create","params":{` + params + `}}`)
-			e := wire.ReadError(gh.Message().Part(wire.PartError))
+			e := wire.ReadError(gh.NextMessage().Part(wire.PartError))
 			if member = strings.ReplaceAll(member, `\u017f`, "ſ"); e.Code != -32602 || !strings.Contains(e.Message, member) {
 				t.Errorf("%s: %+v", params, e)
 			}
@@ -46,7 +46,7 @@ func TestTextsWithoutTheBackendsName_F_SEC_5(t *testing.T) {
 		}
 		for _, params := range []string{``, `,"params":null`, `,"params":{}`} {
 			gh.Send(`{"jsonrpc":"2.0","id":6,"method":"elicitation/create"` + params + `}`)
-			if e := wire.ReadError(gh.Message().Part(wire.PartError)); e.Code != -32602 || !strings.Contains(e.Message, `"message" is missing`) {
+			if e := wire.ReadError(gh.NextMessage().Part(wire.PartError)); e.Code != -32602 || !strings.Contains(e.Message, `"message" is missing`) {
 				t.Errorf("%q: %+v", params, e)
 			}
 		}
@@ -55,7 +55,7 @@ func TestTextsWithoutTheBackendsName_F_SEC_5(t *testing.T) {
 		if lines := h.log.Lines("level=WARN", "backend=gh", "not clear"); len(lines) != 1 {
 			t.Errorf("logged %q", lines)
 		}
-		gh.Reply(asked.ID(), "{}")
+		gh.SendResult(asked.ID(), "{}")
 		client.Want(`{"jsonrpc":"2.0","id":1,"result":{}}`)
 	})
 }

@@ -37,7 +37,7 @@ func TestNotDeclared_ByAClientWithASession(t *testing.T) {
 		t.Run(tc.can+tc.inputs, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				_, client, gh, m := between(t, "2025-11-25", tc.can)
-				gh.Reply(m.ID(), `{"resultType":"input_required","inputRequests":{`+tc.inputs+`},"requestState":"s"}`)
+				gh.SendResult(m.ID(), `{"resultType":"input_required","inputRequests":{`+tc.inputs+`},"requestState":"s"}`)
 				client.WantJSON(`{"jsonrpc":"2.0","id":1,"result":{"isError":true,"content":[{"type":"text","text":"The tool needs input that the client does not give: ` + tc.text + `"}]}}`)
 				client.WantNothing()
 				gh.WantNothing()
@@ -53,8 +53,8 @@ func TestNotDeclared_ByAClientWithASession(t *testing.T) {
 		t.Run(inputs, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				_, client, gh, m := between(t, "2025-06-18", `{"elicitation":{}}`)
-				gh.Reply(m.ID(), `{"resultType":"input_required","inputRequests":{`+inputs+`}}`)
-				if m := client.Message(); m.ID() != "1" || !m.IsToolError() {
+				gh.SendResult(m.ID(), `{"resultType":"input_required","inputRequests":{`+inputs+`}}`)
+				if m := client.NextMessage(); m.ID() != "1" || !m.IsToolError() {
 					t.Errorf("answered %s", m.Raw())
 				}
 				client.WantNothing()
@@ -71,12 +71,12 @@ func TestNotDeclared_NoTool(t *testing.T) {
 		client, _ := h.client()
 		client.Initialize("2025-11-25")
 		gh := h.backend("gh")
-		gh.Discover(strings.Replace(mcptest.Discovered, `"tools":{}`, `"prompts":{}`, 1))
-		gh.List(mcptest.Tools())
-		gh.Reply(gh.HandleRequest("prompts/list").ID(), `{"prompts":[{"name":"p"}]}`)
+		gh.ServeDiscover(strings.Replace(mcptest.DiscoverResult, `"tools":{}`, `"prompts":{}`, 1))
+		gh.ServeToolsList(mcptest.ToolsResult())
+		gh.SendResult(gh.HandleRequest("prompts/list").ID(), `{"prompts":[{"name":"p"}]}`)
 		synctest.Wait()
 		client.Send(`{"jsonrpc":"2.0","id":1,"method":"prompts/get","params":{"name":"p"}}`)
-		gh.Reply(gh.HandleRequest("prompts/get").ID(), `{"resultType":"input_required","inputRequests":{`+unaskable[0].inputs+`}}`)
+		gh.SendResult(gh.HandleRequest("prompts/get").ID(), `{"resultType":"input_required","inputRequests":{`+unaskable[0].inputs+`}}`)
 		client.WantJSON(`{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"backend gh needs input that the client does not give: ` + unaskable[0].text + `"}}`)
 		gh.WantNothing()
 	})
@@ -86,11 +86,11 @@ func TestNotDeclared_NoTool(t *testing.T) {
 func TestNotDeclared_ATask(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh, m := between(t, "2025-11-25", `{}`)
-		gh.Reply(m.ID(), `{"resultType":"task","taskId":"t","status":"working","createdAt":"2026-01-01T00:00:00Z","lastUpdatedAt":"2026-01-01T00:00:00Z","ttlMs":60000}`)
-		gh.Reply(gh.HandleRequest("tasks/get").ID(), `{"resultType":"complete","taskId":"t","status":"input_required","createdAt":"2026-01-01T00:00:00Z","lastUpdatedAt":"2026-01-01T00:00:00Z","ttlMs":60000,"inputRequests":{`+unaskable[0].inputs+`}}`)
-		m = client.Message()
+		gh.SendResult(m.ID(), `{"resultType":"task","taskId":"t","status":"working","createdAt":"2026-01-01T00:00:00Z","lastUpdatedAt":"2026-01-01T00:00:00Z","ttlMs":60000}`)
+		gh.SendResult(gh.HandleRequest("tasks/get").ID(), `{"resultType":"complete","taskId":"t","status":"input_required","createdAt":"2026-01-01T00:00:00Z","lastUpdatedAt":"2026-01-01T00:00:00Z","ttlMs":60000,"inputRequests":{`+unaskable[0].inputs+`}}`)
+		m = client.NextMessage()
 		for m.Method() == "notifications/progress" { // of the task
-			m = client.Message()
+			m = client.NextMessage()
 		}
 		if m.ID() != "1" || !m.IsToolError() || !strings.Contains(string(m.Raw()), unaskable[0].text) {
 			t.Errorf("answered %s", m.Raw())
@@ -111,12 +111,12 @@ func TestNotDeclared_ByAClientWithoutASession(t *testing.T) {
 				client, _ := h.client()
 				client.Send(request("0", "tools/list", "", tc.can))
 				gh := h.backend("gh")
-				gh.Discover("")
-				gh.List(mcptest.Tools("ask"))
-				client.Message()
+				gh.ServeDiscover("")
+				gh.ServeToolsList(mcptest.ToolsResult("ask"))
+				client.NextMessage()
 				client.Send(request("1", "tools/call", `"name":"ask",`, tc.can))
-				gh.Reply(gh.HandleRequest("tools/call").ID(), `{"resultType":"input_required","inputRequests":{`+tc.inputs+`},"requestState":"s"}`)
-				failure := wire.ReadError(client.Message().Part(wire.PartError))
+				gh.SendResult(gh.HandleRequest("tools/call").ID(), `{"resultType":"input_required","inputRequests":{`+tc.inputs+`},"requestState":"s"}`)
+				failure := wire.ReadError(client.NextMessage().Part(wire.PartError))
 				if failure.Code != -32021 || failure.Message != "Missing client capability: backend gh asks "+tc.text {
 					t.Errorf("answered with %d %s", failure.Code, failure.Message)
 				}

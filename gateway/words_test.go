@@ -24,7 +24,7 @@ func TestWords_AResultTypeOfTheSessionEra(t *testing.T) {
 			{`"resultType":null,"content":[]`, `"content":[]`},
 		} {
 			client.Send(first("1"))
-			gh.Reply(gh.HandleRequest("tools/call").ID(), `{`+of.says+`}`)
+			gh.SendResult(gh.HandleRequest("tools/call").ID(), `{`+of.says+`}`)
 			client.Want(complete("1", of.rest+`}`))
 		}
 		gh.WantNothing()
@@ -67,7 +67,7 @@ func TestWords_Codes(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h, client, gh := visited(t, era)
 				client.Send(first("1"))
-				gh.Fail(gh.HandleRequest("tools/call").ID(), `{"code":`+of.code+`,"message":"own words"`+of.data+`}`)
+				gh.SendError(gh.HandleRequest("tools/call").ID(), `{"code":`+of.code+`,"message":"own words"`+of.data+`}`)
 				client.Want(`{"jsonrpc":"2.0","id":1,"error":{"code":` + want + `,"message":"own words"` + of.data + `}}`)
 				if records := h.audit(); len(records) != 1 || !strings.Contains(records[0], "code="+want) {
 					t.Errorf("the audit log has %q", records)
@@ -86,7 +86,7 @@ func TestAResultThatIsNotAnObject_F_HTTP_11(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					h, client, gh := visited(t, era)
 					client.Send(first("1"))
-					gh.Reply(gh.HandleRequest("tools/call").ID(), says)
+					gh.SendResult(gh.HandleRequest("tools/call").ID(), says)
 					text := wire.Quote("the result is not an object: " + says)
 					client.Want(`{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":` + string(text) + `,"data":` + says + `}}`)
 					if records := h.audit(); len(records) != 1 || !strings.Contains(records[0], "outcome=rpc_error") {
@@ -108,9 +108,9 @@ func visited(t *testing.T, era string) (h *house, client, gh *mcptest.Peer) {
 	client, _ = h.client()
 	client.Send(request("0", "tools/list", "", able))
 	gh = h.backend("gh")
-	gh.Discover("")
-	gh.List(mcptest.Tools("ask"))
-	client.Message()
+	gh.ServeDiscover("")
+	gh.ServeToolsList(mcptest.ToolsResult("ask"))
+	client.NextMessage()
 	return h, client, gh
 }
 
@@ -133,7 +133,7 @@ func TestWords_AResultThatIsUnusable(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					_, client, gh := visited(t, era)
 					client.Send(first("1"))
-					gh.Reply(gh.HandleRequest("tools/call").ID(), says)
+					gh.SendResult(gh.HandleRequest("tools/call").ID(), says)
 					if got := told(client); !strings.HasPrefix(got, `{"code":-32603,"message":"backend gh: its answer is unusable: `+want+`;`) {
 						t.Errorf("told %s\nwant %s", got, want)
 					}
@@ -150,8 +150,8 @@ func TestWords_NullIsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client, gh := visited(t, "modern")
 		client.Send(first("1"))
-		gh.Reply(gh.HandleRequest("tools/call").ID(), `{"resultType":"input_required","inputRequests":null,"requestState":"RAW"}`)
-		m := client.Message()
+		gh.SendResult(gh.HandleRequest("tools/call").ID(), `{"resultType":"input_required","inputRequests":null,"requestState":"RAW"}`)
+		m := client.NextMessage()
 		result := wire.EditObject(m.Part(wire.PartResult), func(key string) bool { return key == "_meta" })
 		ticket, _ := wire.Lookup(result, "requestState")
 		if want := `{"requestState":` + string(ticket) + `,"resultType":"input_required"}`; string(result) != want || strings.Contains(want, "RAW") {
@@ -162,7 +162,7 @@ func TestWords_NullIsNothing(t *testing.T) {
 		if got := param(t, again, "requestState"); got != `"RAW"` {
 			t.Errorf("sent again with %s", got)
 		}
-		gh.Reply(again.ID(), `{"content":[]}`)
+		gh.SendResult(again.ID(), `{"content":[]}`)
 		client.Want(complete("2", `"content":[]}`))
 	})
 }

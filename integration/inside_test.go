@@ -57,20 +57,20 @@ func newInside(t testing.TB, o insideOptions, list ...config.Backend) *inside {
 			Prefix: catalog.Prefix(c.Catalog.Prefix), Separator: c.Catalog.Separator,
 			NameLimit: c.Catalog.NameLimit, PageSize: int(c.Limits.Page),
 		},
-		Wait: patience, Limit: int(c.Limits.Message), Info: info, Log: log,
+		CatalogWait: patience, MaxMessage: int(c.Limits.Message), ClientInfo: info, Log: log,
 	})
 	gw := gate.New(gate.Options{
-		Backends: in.set, Observers: o.observers, Info: info, InFlight: c.Limits.InFlight, Log: log,
+		Backends: in.set, Observers: o.observers, Info: info, MaxInFlight: c.Limits.InFlight, Log: log,
 	})
 	d := httpserver.New(httpserver.Options{
-		Open: func(v httpserver.Visit, out transport.Writer) httpserver.Holder {
-			return gw.Open(v.Session, v.Principal, out)
+		OpenSession: func(v httpserver.SessionInfo, out transport.Writer) httpserver.SessionHandler {
+			return gw.Open(v.ID, v.Principal, out)
 		},
-		Serve: func(ctx context.Context, v httpserver.Visit, conn transport.Conn) {
-			_ = gw.Serve(ctx, v.Session, v.Principal, conn)
+		ServeStateless: func(ctx context.Context, v httpserver.SessionInfo, conn transport.Conn) {
+			_ = gw.Serve(ctx, v.ID, v.Principal, conn)
 		},
-		Examine: gw.Examine,
-		Limit:   int(c.Limits.Message), Sessions: c.Limits.Sessions, Idle: o.idle, Events: int(c.Limits.Events),
+		ValidateHeaders: gw.ValidateHeaders,
+		MessageLimit:    int(c.Limits.Message), MaxSessions: c.Limits.Sessions, IdleTimeout: o.idle, RetainLimit: int(c.Limits.Events),
 		Loopback: true, Log: log,
 	})
 	ln, err := net.Listen("tcp", "127.0.0.1:0")

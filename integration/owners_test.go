@@ -69,7 +69,7 @@ func TestOwners(t *testing.T) {
 				t.Cleanup(server.Close)
 				b = backend{Name: "talker", URL: server.URL}
 			}
-			ends := &ends{seen: map[string][]gate.Kind{}}
+			ends := &ends{seen: map[string][]gate.OutcomeKind{}}
 			in := newInside(t, insideOptions{observers: []gate.Observer{ends}}, of(b, c.sharing))
 			h := &hall{t: t, seed: seed(t), streams: map[string]string{}}
 			alice, bob := h.enter("Alice", in.url), h.enter("Bob", in.url)
@@ -106,12 +106,12 @@ func TestOwners(t *testing.T) {
 type ends struct {
 	mu   sync.Mutex
 	open int
-	seen map[string][]gate.Kind // client's session and id → each end
+	seen map[string][]gate.OutcomeKind // client's session and id → each end
 }
 
-func (e *ends) Begin(*gate.Call) { e.mu.Lock(); e.open++; e.mu.Unlock() }
+func (e *ends) Begin(*gate.CallInfo) { e.mu.Lock(); e.open++; e.mu.Unlock() }
 
-func (e *ends) End(c *gate.Call, o gate.Outcome) {
+func (e *ends) End(c *gate.CallInfo, o gate.Outcome) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.open--

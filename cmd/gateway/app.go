@@ -198,23 +198,23 @@ func (f *flags) open(m mode, tunes ...tune) (*app, error) {
 	a.openNames()
 	info := mcp.Implementation{Name: "mcp-gateway", Version: version}
 	a.set = backends.New(backends.Options{
-		Stderr:   stderrLevels[a.Config.Log.Stderr],
-		Backends: c.Backends,
-		Catalog:  catalogOptions(c),
-		Wait:     c.Catalog.Wait,
-		Limit:    int(c.Limits.Message),
-		State:    c.StateDir,
-		Owners:   a.lastNames,
-		Self:     ownLife(),
-		Over:     isOverLife,
-		Info:     info,
-		Via:      a.via,
-		Env:      map[string]string{aboveEnv: chain},
-		Mask:     a.mask.String,
-		Once:     m.once,
-		Anew:     m.anew,
-		Solo:     c.Listen == "",
-		Log:      a.log,
+		StderrLevel:  stderrLevels[a.Config.Log.Stderr],
+		Backends:     c.Backends,
+		Catalog:      catalogOptions(c),
+		CatalogWait:  c.Catalog.Wait,
+		MaxMessage:   int(c.Limits.Message),
+		StateDir:     c.StateDir,
+		NameOwners:   a.lastNames,
+		ProcessID:    ownLife(),
+		HasExited:    isOverLife,
+		ClientInfo:   info,
+		Via:          a.via,
+		ChildEnv:     map[string]string{aboveEnv: chain},
+		Mask:         a.mask.String,
+		NoRestart:    m.once,
+		IgnoreCache:  m.anew,
+		SingleClient: c.Listen == "",
+		Log:          a.log,
 
 		StartParallel: c.Limits.StartParallel,
 	})
@@ -223,14 +223,14 @@ func (f *flags) open(m mode, tunes ...tune) (*app, error) {
 		return nil, err
 	}
 	a.gateway = gateway.New(gateway.Options{
-		Backends:  a.set,
-		Observers: a.observers(),
-		Info:      info,
-		InFlight:  c.Limits.InFlight,
-		Guests:    c.Limits.Sessions,
-		Drain:     c.Limits.Drain,
-		Log:       a.log,
-		Mask:      a.mask.String,
+		Backends:            a.set,
+		Observers:           a.observers(),
+		Info:                info,
+		MaxInFlight:         c.Limits.InFlight,
+		MaxStatelessClients: c.Limits.Sessions,
+		DrainTimeout:        c.Limits.Drain,
+		Log:                 a.log,
+		Mask:                a.mask.String,
 	})
 	return a, nil
 }
@@ -292,7 +292,7 @@ func (a *app) observers() []gateway.Observer {
 	if a.Config.Audit.File == config.Nowhere {
 		return nil
 	}
-	return []gateway.Observer{gateway.Journal(a.journal)}
+	return []gateway.Observer{gateway.AuditObserver(a.journal)}
 }
 
 // openJournal has the audit records written to their file, or into the log. A journal that nobody observes

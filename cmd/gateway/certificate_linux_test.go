@@ -26,7 +26,7 @@ func TestACertificateFromAPipeIsReadOnce(t *testing.T) {
 	}
 	was := config.TLS{Cert: pipe("cert"), Key: pipe("key")}
 	next := was
-	r := &reloader{app: &app{log: slog.New(slog.DiscardHandler)}, door: new(httpserver.Door), now: &config.Config{TLS: was}}
+	r := &reloader{app: &app{log: slog.New(slog.DiscardHandler)}, door: new(httpserver.Server), now: &config.Config{TLS: was}}
 	r.certificate.Store(new(certificate))
 	r.load = func(string, bool) (*config.Loaded, error) {
 		return &config.Loaded{Config: &config.Config{TLS: next}}, nil

@@ -109,7 +109,7 @@ func (a *app) named(name string) string { return plain(a.mask.String(name)) }
 
 // problem says what is wrong with a backend that is not well.
 func (a *app) problem(s backends.Status) string {
-	if !s.Answered && a.waited > 0 {
+	if !s.Settled && a.waited > 0 {
 		problem := fmt.Sprintf("it did not answer within %v; raise that with --timeout", a.waited)
 		if s.Err != nil {
 			problem += "; " + s.Err.Error()
@@ -135,13 +135,13 @@ func (a *app) remarks(s backends.Status) string {
 		}
 		all = append(all, strings.Join(s.Unmatched, ", ")+": "+what)
 	}
-	if s.Container != "" {
-		all = append(all, s.Container)
+	if s.ContainerWarning != "" {
+		all = append(all, s.ContainerWarning)
 	}
-	for _, f := range s.LeftOut[:min(len(s.LeftOut), shown)] {
+	for _, f := range s.Omitted[:min(len(s.Omitted), shown)] {
 		all = append(all, "left out "+f.Item+": "+f.Problem)
 	}
-	if more := len(s.LeftOut) - shown; more > 0 {
+	if more := len(s.Omitted) - shown; more > 0 {
 		all = append(all, fmt.Sprintf("left out %d more", more))
 	}
 	for _, f := range s.Repaired[:min(len(s.Repaired), shown)] {
@@ -150,10 +150,10 @@ func (a *app) remarks(s backends.Status) string {
 	if more := len(s.Repaired) - shown; more > 0 {
 		all = append(all, fmt.Sprintf("repaired %d more", more))
 	}
-	for _, f := range s.Odd[:min(len(s.Odd), shown)] {
+	for _, f := range s.Suspicious[:min(len(s.Suspicious), shown)] {
 		all = append(all, f.Item+": "+f.Problem)
 	}
-	if more := len(s.Odd) - shown; more > 0 {
+	if more := len(s.Suspicious) - shown; more > 0 {
 		all = append(all, fmt.Sprintf("so it is with %d more", more))
 	}
 	return a.line(strings.Join(all, "; "))
@@ -164,7 +164,7 @@ func enabled(all []backends.Status) []backends.Status {
 	return slices.DeleteFunc(all, func(s backends.Status) bool { return s.State == backends.Disabled })
 }
 
-func well(s backends.Status) bool { return s.Answered && s.State == backends.Ready && s.Err == nil }
+func well(s backends.Status) bool { return s.Settled && s.State == backends.Ready && s.Err == nil }
 
 // printStatus prints the rows; the error says that not all are well.
 func (f *flags) printStatus(a *app) error {
@@ -177,14 +177,14 @@ func (f *flags) printStatus(a *app) error {
 			fmt.Fprintf(w, "%s\tdisabled\t-\t-\t-\t-\t-\t-\t\n", s.Name)
 			continue
 		}
-		state, counts, problem, took := "ok", countsOf(s), a.remarks(s), s.Took
+		state, counts, problem, took := "ok", countsOf(s), a.remarks(s), s.StartupTime
 		if !well(s) {
 			sick++
 			state, counts, problem = "failed", "-\t-\t-", a.problem(s)
 			if s.State == backends.Misconfigured {
 				state = string(s.State)
 			}
-			if !s.Answered {
+			if !s.Settled {
 				took = a.waited
 			}
 		}

@@ -74,12 +74,12 @@ URL of a gateway it asks for /healthz there, or for the path of the URL if that 
 				if response.StatusCode == http.StatusBadRequest && strings.Contains(string(text), "HTTP request to an HTTPS server") {
 					return hinted{err, "the gateway serves TLS: write https://"}
 				}
-				if response.Header.Get("Server") != httpserver.Name && !isRefusal(text) {
+				if response.Header.Get("Server") != httpserver.ServerHeader && !isRefusal(text) {
 					return hinted{err, "another program listens at that address, or a proxy in front of the gateway answers"}
 				}
 				return err
 			}
-			if response.Header.Get("Server") != httpserver.Name && (len(args) == 0 || string(text) != "ok\n") { // a proxy may change the header
+			if response.Header.Get("Server") != httpserver.ServerHeader && (len(args) == 0 || string(text) != "ok\n") { // a proxy may change the header
 				return hinted{fmt.Errorf("%s: the program that answers there is not a gateway", at), "another program listens at that address"}
 			}
 			_, err = fmt.Fprintln(f.out, "ok")

@@ -45,7 +45,7 @@ func configured(t *testing.T, text string) string {
 func TestHealth_F_CFG_3(t *testing.T) {
 	status := http.StatusOK
 	answer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Server", httpserver.Name)
+		w.Header().Set("Server", httpserver.ServerHeader)
 		switch r.URL.Path {
 		case "/healthz":
 			w.WriteHeader(status)
@@ -120,7 +120,7 @@ func TestHealthHints(t *testing.T) {
 
 // health reads where the gateway listens. Variables of other keys, such as those of tokens, may be unset.
 func TestHealthNeedsNoToken(t *testing.T) {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Server", httpserver.Name) }))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Server", httpserver.ServerHeader) }))
 	defer server.Close()
 	addr := strings.TrimPrefix(server.URL, "http://")
 	_, port, err := net.SplitHostPort(addr)
@@ -165,7 +165,7 @@ func TestHealthOfAnotherProgram(t *testing.T) {
 		server, text string
 		url, own     int // exit codes
 	}{
-		{httpserver.Name, "ok\n", 0, 0}, {"nginx", "ok\n", 0, 1}, {"", "ok\n", 0, 1}, {"nginx", "<html>", 1, 1}, {"", "", 1, 1}, {"", "ok\nand more", 1, 1},
+		{httpserver.ServerHeader, "ok\n", 0, 0}, {"nginx", "ok\n", 0, 1}, {"", "ok\n", 0, 1}, {"nginx", "<html>", 1, 1}, {"", "", 1, 1}, {"", "ok\nand more", 1, 1},
 	} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Server", c.server)
@@ -191,7 +191,7 @@ func TestHealthOfAnotherProgramThatRefuses(t *testing.T) {
 		other        bool
 	}{
 		{"nginx", "<html>", 404, true}, {"", "", 302, true}, {"", "down", 503, true},
-		{httpserver.Name, "not ready: waiting for 1 backend\n", 503, false}, {"nginx", "not ready: waiting for 1 backend\n", 503, false},
+		{httpserver.ServerHeader, "not ready: waiting for 1 backend\n", 503, false}, {"nginx", "not ready: waiting for 1 backend\n", 503, false},
 		{"", `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"Forbidden: x"}}`, 403, false},
 	} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

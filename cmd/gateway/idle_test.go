@@ -45,7 +45,7 @@ func bytesInUse() int {
 }
 
 // openDoor puts a gateway together as serve does, and runs it until end is called.
-func openDoor(t *testing.T) (d *httpserver.Door, end func()) {
+func openDoor(t *testing.T) (d *httpserver.Server, end func()) {
 	t.Helper()
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
@@ -76,7 +76,7 @@ func openDoor(t *testing.T) (d *httpserver.Door, end func()) {
 }
 
 // enterByHTTP opens a session and calls a tool in it.
-func enterByHTTP(t *testing.T, d *httpserver.Door) {
+func enterByHTTP(t *testing.T, d *httpserver.Server) {
 	t.Helper()
 	key := post(t, d, "", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25",`+
 		`"capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`).Get("Mcp-Session-Id")
@@ -85,7 +85,7 @@ func enterByHTTP(t *testing.T, d *httpserver.Door) {
 	post(t, d, key, `{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"now"}}`)
 }
 
-func post(t *testing.T, d *httpserver.Door, key, body string) http.Header {
+func post(t *testing.T, d *httpserver.Server, key, body string) http.Header {
 	t.Helper()
 	r := httptest.NewRequest("POST", "http://localhost/mcp", strings.NewReader(body))
 	r.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}}

@@ -131,5 +131,5 @@ func isGateway(ctx context.Context, at string) bool {
 		return false
 	}
 	defer res.Body.Close()
-	return res.Header.Get("Server") == httpserver.Name
+	return res.Header.Get("Server") == httpserver.ServerHeader
 }

@@ -40,8 +40,8 @@ func gatewayRun(t *testing.T, args ...string) (code int, stdout, stderr string) 
 // token, and is asked for nothing but that.
 func TestImportLeavesOutARunningGateway(t *testing.T) {
 	d := httpserver.New(httpserver.Options{
-		Serve:  func(context.Context, httpserver.Visit, transport.Conn) { t.Error("a session was opened") },
-		Tokens: []string{"secret"},
+		ServeStateless: func(context.Context, httpserver.SessionInfo, transport.Conn) { t.Error("a session was opened") },
+		Tokens:         []string{"secret"},
 	})
 	plain, secure, other := httptest.NewServer(d), httptest.NewTLSServer(d), httptest.NewServer(nil)
 	for _, s := range []*httptest.Server{plain, secure, other} {

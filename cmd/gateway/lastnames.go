@@ -20,8 +20,8 @@ import (
 // tell which names mean something else. There is one for each configuration file, in the state
 // directory.
 type nameRecord struct {
-	Version int                                 `json:"version"`
-	File    string                              `json:"file"`
+	Version int                                      `json:"version"`
+	File    string                                   `json:"file"`
 	Names   map[string]map[string]catalog.Assignment `json:"names"` // by the lists' names in MCP
 }
 

@@ -29,7 +29,7 @@ func (p *progress) show(all []backends.Status) {
 	}
 	var names []string
 	for _, s := range all {
-		if !s.Answered {
+		if !s.Settled {
 			names = append(names, s.Name)
 		}
 	}

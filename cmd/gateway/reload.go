@@ -28,8 +28,8 @@ type reloader struct {
 	*app
 	load    func(path string, local bool) (*config.Loaded, error)
 	same    func(l *config.Loaded) bool
-	flags   []string         // keys that the command line has set
-	door    *httpserver.Door // nil if there is none
+	flags   []string           // keys that the command line has set
+	door    *httpserver.Server // nil if there is none
 	lookout *lookout
 	hangups <-chan struct{}
 
@@ -57,7 +57,7 @@ const (
 	asked        // somebody wants to know
 )
 
-func (f *flags) reloader(a *app, d *httpserver.Door) *reloader {
+func (f *flags) reloader(a *app, d *httpserver.Server) *reloader {
 	return &reloader{
 		app: a, load: f.reload, same: f.unchanged, flags: f.given(), door: d, lookout: newLookout(a.log),
 		last: a.Loaded, now: a.Config, source: a.Source, local: a.Local, trust: f.trusts().dir, warned: a.Warnings,
@@ -104,7 +104,7 @@ func (r *reloader) run(ctx context.Context) {
 
 // retry has the backends that have failed be tried at once: whoever has repaired one asks for that.
 func (r *reloader) retry() {
-	if names := r.set.Retry(); len(names) > 0 {
+	if names := r.set.RetryFailed(); len(names) > 0 {
 		r.log.Info("failed backends are tried at once: " + some(names))
 	}
 }
@@ -265,7 +265,7 @@ func (r *reloader) down(c config.Changes) (names []string) {
 	}
 	for _, s := range r.set.Status() {
 		switch s.State {
-		case backends.Starting, backends.BackingOff, backends.Open, backends.Misconfigured:
+		case backends.Starting, backends.BackingOff, backends.BreakerOpen, backends.Misconfigured:
 			if fresh[s.Name] {
 				names = append(names, s.Name+" ("+string(s.State)+")")
 			}
@@ -401,7 +401,7 @@ func (r *reloader) apply(ctx context.Context, next *config.Loaded, changes confi
 	case err != nil: // it could be read a moment ago
 		r.log.Error("tokens, origins and hosts stay what they were", "err", err)
 	default:
-		r.door.Renew(tokens, c.Origins, c.Hosts)
+		r.door.UpdateAccess(tokens, c.Origins, c.Hosts)
 	}
 	r.level.Set(levelOf(c))
 	before := r.now
@@ -421,8 +421,8 @@ func (r *reloader) bringUp(ctx context.Context) error {
 	late, done := make(chan []string, 1), make(chan error, 1)
 	go func() {
 		done <- r.set.Apply(ctx, backends.Change{
-			Backends: r.now.Backends, Catalog: catalogOptions(r.now), Wait: r.now.Catalog.Wait,
-			Late: func(names []string) { late <- names },
+			Backends: r.now.Backends, Catalog: catalogOptions(r.now), CatalogWait: r.now.Catalog.Wait,
+			OnSlowStart: func(names []string) { late <- names },
 		})
 	}()
 	waiting := false // and said so

@@ -14,12 +14,12 @@ import (
 func TestCheckNamesWhatIsLeftOut(t *testing.T) {
 	a := &app{mask: logging.NewMask("s3cret")}
 	bad := catalog.Issue{Item: "bad\x1b[2J s3cret", Problem: "its inputSchema is no object"}
-	s := backends.Status{LeftOut: []catalog.Issue{bad}}
+	s := backends.Status{Omitted: []catalog.Issue{bad}}
 	if got, want := a.remarks(s), "left out bad\uFFFD[2J ***: its inputSchema is no object"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	for range 99 {
-		s.LeftOut = append(s.LeftOut, bad)
+		s.Omitted = append(s.Omitted, bad)
 	}
 	if got := a.remarks(s); strings.Count(got, "inputSchema") != 10 || !strings.HasSuffix(got, "; left out 90 more") {
 		t.Errorf("got %q", got)
@@ -30,12 +30,12 @@ func TestCheckNamesWhatIsLeftOut(t *testing.T) {
 func TestSCHEMA03_SCHEMA04_CheckNamesWhatModelsMayRefuse(t *testing.T) {
 	a := &app{mask: logging.NewMask()}
 	odd := catalog.Issue{Item: "t", Problem: "its inputSchema has anyOf at its top", Suspicious: true}
-	s := backends.Status{LeftOut: []catalog.Issue{{Item: "bad", Problem: "it is no object"}}, Odd: []catalog.Issue{odd}}
+	s := backends.Status{Omitted: []catalog.Issue{{Item: "bad", Problem: "it is no object"}}, Suspicious: []catalog.Issue{odd}}
 	if got, want := a.remarks(s), "left out bad: it is no object; t: its inputSchema has anyOf at its top"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	for range 99 {
-		s.Odd = append(s.Odd, odd)
+		s.Suspicious = append(s.Suspicious, odd)
 	}
 	if got := a.remarks(s); strings.Count(got, "anyOf") != 10 || !strings.HasSuffix(got, "; so it is with 90 more") {
 		t.Errorf("got %q", got)

@@ -64,7 +64,7 @@ func (f *flags) serve(cmd *cobra.Command, _ []string) error {
 	if err != nil {
 		return err
 	}
-	f.hurry.set(a.gateway.Hurry)
+	f.hurry.set(a.gateway.EndGracePeriods)
 	if a.Config.Listen == "" {
 		a.greet(f.in)
 		f.served = true
@@ -95,7 +95,7 @@ func (f *flags) serve(cmd *cobra.Command, _ []string) error {
 }
 
 // serveHTTP serves what comes through the door, and stdin and stdout as well if that was asked for.
-func (f *flags) serveHTTP(ctx context.Context, a *app, d *httpserver.Door, ln net.Listener) error {
+func (f *flags) serveHTTP(ctx context.Context, a *app, d *httpserver.Server, ln net.Listener) error {
 	both, end := context.WithCancel(ctx)
 	defer end()
 	var stdio sync.WaitGroup
@@ -155,7 +155,7 @@ func (a *app) saySignal(ctx context.Context) (said func()) {
 }
 
 // listen opens the HTTP door.
-func (a *app) listen() (net.Listener, *httpserver.Door, error) {
+func (a *app) listen() (net.Listener, *httpserver.Server, error) {
 	c := a.Config
 	tokens, err := a.tokens(a.Loaded, c)
 	if err != nil {
@@ -163,26 +163,26 @@ func (a *app) listen() (net.Listener, *httpserver.Door, error) {
 	}
 	a.mask.Renew(append(config.Secrets(c), tokens...)...)
 	o := httpserver.Options{
-		Open: func(v httpserver.Visit, out transport.Writer) httpserver.Holder {
-			return a.gateway.Open(v.Session, v.Principal, out)
+		OpenSession: func(v httpserver.SessionInfo, out transport.Writer) httpserver.SessionHandler {
+			return a.gateway.Open(v.ID, v.Principal, out)
 		},
-		Serve: func(ctx context.Context, v httpserver.Visit, conn transport.Conn) {
-			_ = a.gateway.Serve(ctx, v.Session, v.Principal, conn) // how it ended is in the log
+		ServeStateless: func(ctx context.Context, v httpserver.SessionInfo, conn transport.Conn) {
+			_ = a.gateway.Serve(ctx, v.ID, v.Principal, conn) // how it ended is in the log
 		},
-		Examine:  a.gateway.Examine,
-		Refused:  a.gateway.Refused,
-		Waiting:  a.waiting,
-		Via:      a.via,
-		Limit:    int(c.Limits.Message),
-		Sessions: c.Limits.Sessions,
-		Idle:     c.Limits.SessionIdle,
-		Events:   int(c.Limits.Events),
-		Outbox:   c.Limits.Outbox,
-		Tokens:   tokens,
-		Origins:  c.Origins,
-		Hosts:    c.Hosts,
-		Loopback: c.Loopback(),
-		Log:      a.log,
+		ValidateHeaders: a.gateway.ValidateHeaders,
+		OnRejected:      a.gateway.RecordRejected,
+		PendingBackends: a.waiting,
+		Via:             a.via,
+		MessageLimit:    int(c.Limits.Message),
+		MaxSessions:     c.Limits.Sessions,
+		IdleTimeout:     c.Limits.SessionIdle,
+		RetainLimit:     int(c.Limits.Events),
+		BacklogLimit:    c.Limits.Outbox,
+		Tokens:          tokens,
+		Origins:         c.Origins,
+		Hosts:           c.Hosts,
+		Loopback:        c.Loopback(),
+		Log:             a.log,
 	}
 	pair, err := loadCertificate(a.Loaded, c.TLS)
 	if err != nil {
@@ -204,7 +204,7 @@ func (a *app) listen() (net.Listener, *httpserver.Door, error) {
 // waiting names the backends that have not answered yet, and may still.
 func (a *app) waiting() (names []string) {
 	for _, s := range enabled(a.set.Status()) {
-		if !s.Answered {
+		if !s.Settled {
 			names = append(names, s.Name)
 		}
 	}

@@ -41,7 +41,7 @@ func (a *app) starting(tool string) (names []string) {
 	v := a.set.View()
 	route, found := v.Lookup(catalog.Tools, tool)
 	for _, s := range enabled(a.set.Status()) {
-		if found && s.Name == route.Backend && s.State == backends.Starting || !found && !s.Answered {
+		if found && s.Name == route.Backend && s.State == backends.Starting || !found && !s.Settled {
 			names = append(names, s.Name)
 		}
 	}

@@ -95,9 +95,9 @@ func (a *app) pick(backend string, args []string) ([]catalog.Entry, error) {
 func (a *app) denied(name, only string) error {
 	backend := only
 	if only == "" {
-		backend = a.set.Denied(catalog.Tools, name)
+		backend = a.set.DeniedBy(catalog.Tools, name)
 	}
-	if backend == "" || !a.set.DeniedBy(backend, catalog.Tools, name) {
+	if backend == "" || !a.set.Denies(backend, catalog.Tools, name) {
 		return nil
 	}
 	return hinted{
@@ -252,7 +252,7 @@ func (f *flags) tellFailed(a *app, only string) error {
 	all := enabled(a.set.Status())
 	sick := 0
 	for _, s := range all {
-		if (s.Answered || a.waited > 0) && !well(s) && (only == "" || only == s.Name) {
+		if (s.Settled || a.waited > 0) && !well(s) && (only == "" || only == s.Name) {
 			sick++
 			fmt.Fprintf(f.err, "gateway: backend %s: %s\n", s.Name, a.problem(s))
 		}

@@ -110,7 +110,7 @@ func TestProgress_F_CLI_9(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out strings.Builder
 		p := progress{w: &out, began: time.Now()}
-		all := []backends.Status{{Name: "demo", Answered: true}, {Name: "slow"}, {Name: "hang"}}
+		all := []backends.Status{{Name: "demo", Settled: true}, {Name: "slow"}, {Name: "hang"}}
 		for range 40 { // 8 s
 			time.Sleep(200 * time.Millisecond)
 			p.show(all)

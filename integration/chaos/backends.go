@@ -32,7 +32,7 @@ type backend struct {
 	http   bool
 	modern bool
 	script faults.Script
-	twin   *faults.Twin // if it is one
+	twin   *faults.HTTPStub // if it is one
 	url    string
 
 	pid        atomic.Int64 // of the process that has answered last
@@ -47,21 +47,21 @@ func (b *backend) spared() bool { return b.role == healthy || b.role == demo }
 func cast() []*backend {
 	var all []*backend
 	add := func(role role, s faults.Script, web bool) {
-		all = append(all, &backend{name: s.Name, role: role, http: web, modern: s.Era == "modern", script: s})
+		all = append(all, &backend{name: s.Name, role: role, http: web, modern: s.Generation == "modern", script: s})
 	}
 	for i, s := range []faults.Script{
-		0: {}, 1: {Tools: 20, Page: 7}, 2: {}, 3: {Era: "modern"}, // healthy
-		4: {}, 5: {}, 6: {Era: "modern"}, 7: {Stubborn: true}, // liars
+		0: {}, 1: {ExtraTools: 20, PageSize: 7}, 2: {}, 3: {Generation: "modern"}, // healthy
+		4: {}, 5: {}, 6: {Generation: "modern"}, 7: {IgnoreStop: true}, // liars
 		8: {}, 9: {}, // mortal
-		10: {Pages: "circle", Page: 2}, // broken
-		11: {On: map[string][]faults.Deed{"start": {{Fault: "stderr", Bytes: 2000}, {Fault: "die", Code: 3}}}},
+		10: {PageLoop: "circle", PageSize: 2}, // broken
+		11: {On: map[string][]faults.Fault{"start": {{Kind: "stderr", Bytes: 2000}, {Kind: "die", Code: 3}}}},
 	} {
 		s.Name = "s" + strconv.Itoa(i)
 		add([]role{healthy, healthy, healthy, healthy, liar, liar, liar, liar, mortal, mortal, broken, broken}[i], s, false)
 	}
 	for i, s := range []faults.Script{
-		0: {}, 1: {Era: "modern"}, // healthy
-		2: {}, 3: {Stream: true}, 4: {NoGet: true}, 5: {Era: "modern"}, // liars
+		0: {}, 1: {Generation: "modern"}, // healthy
+		2: {}, 3: {AlwaysStream: true}, 4: {NoGet: true}, 5: {Generation: "modern"}, // liars
 	} {
 		s.Name = "h" + strconv.Itoa(i)
 		add([]role{healthy, healthy, liar, liar, liar, liar}[i], s, true)

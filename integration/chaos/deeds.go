@@ -73,18 +73,18 @@ func (s *script) huge(b *backend) deed {
 const hugeBytes = 300_000
 
 // kind is a fault's name in the tables.
-func kind(f faults.Deed) string {
-	switch f.Fault {
+func kind(f faults.Fault) string {
+	switch f.Kind {
 	case "die", "cut":
-		return f.Fault + " " + f.At
+		return f.Kind + " " + f.At
 	case "notify", "ask":
-		return f.Fault + " " + f.What
+		return f.Kind + " " + f.What
 	case "status", "session":
-		return fmt.Sprintf("%s %d", f.Fault, f.Code)
+		return fmt.Sprintf("%s %d", f.Kind, f.Code)
 	case "noise":
-		return strings.TrimSpace(f.Fault + " " + f.Where)
+		return strings.TrimSpace(f.Kind + " " + f.Where)
 	}
-	return strings.TrimSpace(f.Fault + " " + f.How)
+	return strings.TrimSpace(f.Kind + " " + f.How)
 }
 
 // next draws a deed. Of those to backends that are not spared so many in a hundred
@@ -110,9 +110,9 @@ func (s *script) next(share int) deed {
 		if f.What == "log" {
 			f.Text = d.nonce
 		}
-		all := []faults.Deed{f}
-		if f.Fault == "fork" { // what it leaves behind is to end with it
-			all = append(all, faults.Deed{Fault: "die", At: "after", By: "kill"})
+		all := []faults.Fault{f}
+		if f.Kind == "fork" { // what it leaves behind is to end with it
+			all = append(all, faults.Fault{Kind: "die", At: "after", By: "kill"})
 		}
 		text, _ := json.Marshal(all)
 		more = `"deeds":` + string(text) + ","
@@ -187,11 +187,11 @@ func quoted(text string) []byte {
 }
 
 // fault draws what is to go wrong in a call to a backend.
-func (s *script) fault(b *backend) faults.Deed {
+func (s *script) fault(b *backend) faults.Fault {
 	all := lies
 	switch {
 	case b.http && b.modern: // it has no sessions to lose
-		all = slices.DeleteFunc(slices.Clone(webs), func(d faults.Deed) bool { return d.Fault == "session" })
+		all = slices.DeleteFunc(slices.Clone(webs), func(d faults.Fault) bool { return d.Kind == "session" })
 	case b.role == mortal && s.rng.IntN(3) == 0:
 		all = deaths
 	case b.http:
@@ -200,90 +200,90 @@ func (s *script) fault(b *backend) faults.Deed {
 	return all[s.rng.IntN(len(all))]
 }
 
-const ms = faults.Span(time.Millisecond)
+const ms = faults.Duration(time.Millisecond)
 
-var lies = []faults.Deed{
-	{Fault: "delay", For: 20 * ms},
-	{Fault: "delay", For: 100 * ms},
-	{Fault: "noise"},
-	{Fault: "noise", Times: 3, Text: "{ \"level\": \"info\", \"msg\": \"listening\" }"},
-	{Fault: "noise", Where: "after"},
-	{Fault: "noise", Where: "between"},
-	{Fault: "chunks", Bytes: 40, For: ms},
-	{Fault: "stderr", Bytes: 20_000},
-	{Fault: "silent"},
-	{Fault: "id", How: "unknown"},
-	{Fault: "id", How: "string"},
-	{Fault: "id", How: "null"},
-	{Fault: "id", How: "twice"},
-	{Fault: "notify", What: "log", Times: 20},
-	{Fault: "notify", What: "progress", Times: 20},
-	{Fault: "notify", What: "list_changed", Times: 20},
-	{Fault: "notify", What: "window/logMessage"},
-	{Fault: "huge", Bytes: hugeBytes},
-	{Fault: "utf8"},
-	{Fault: "junk"},
-	{Fault: "junk", Text: `{"jsonrpc":"2.0","id":`},
-	{Fault: "error", Code: ownError},
-	{Fault: "ask", What: "sampling/createMessage", Text: `{"messages":[],"maxTokens":1}`},
-	{Fault: "ask", What: "roots/list"},
-	{Fault: "ask", What: "ping"},
-	{Fault: "deaf", For: 100 * ms},
-	{Fault: "mute", For: 100 * ms},
+var lies = []faults.Fault{
+	{Kind: "delay", Duration: 20 * ms},
+	{Kind: "delay", Duration: 100 * ms},
+	{Kind: "noise"},
+	{Kind: "noise", Times: 3, Text: "{ \"level\": \"info\", \"msg\": \"listening\" }"},
+	{Kind: "noise", Where: "after"},
+	{Kind: "noise", Where: "between"},
+	{Kind: "chunks", Bytes: 40, Duration: ms},
+	{Kind: "stderr", Bytes: 20_000},
+	{Kind: "silent"},
+	{Kind: "id", How: "unknown"},
+	{Kind: "id", How: "string"},
+	{Kind: "id", How: "null"},
+	{Kind: "id", How: "twice"},
+	{Kind: "notify", What: "log", Times: 20},
+	{Kind: "notify", What: "progress", Times: 20},
+	{Kind: "notify", What: "list_changed", Times: 20},
+	{Kind: "notify", What: "window/logMessage"},
+	{Kind: "huge", Bytes: hugeBytes},
+	{Kind: "utf8"},
+	{Kind: "junk"},
+	{Kind: "junk", Text: `{"jsonrpc":"2.0","id":`},
+	{Kind: "error", Code: ownError},
+	{Kind: "ask", What: "sampling/createMessage", Text: `{"messages":[],"maxTokens":1}`},
+	{Kind: "ask", What: "roots/list"},
+	{Kind: "ask", What: "ping"},
+	{Kind: "deaf", Duration: 100 * ms},
+	{Kind: "mute", Duration: 100 * ms},
 }
 
-var deaths = []faults.Deed{
-	{Fault: "die", At: "reading"},
-	{Fault: "die", At: "reading", By: "kill"},
-	{Fault: "die", At: "before", Code: 1},
-	{Fault: "die", At: "middle", By: "kill"},
-	{Fault: "die", At: "middle"},
-	{Fault: "die", At: "after", By: "kill"},
-	{Fault: "fork", How: "normal"},
-	{Fault: "fork", How: "stubborn"},
-	{Fault: "fork", How: "setsid"},
+var deaths = []faults.Fault{
+	{Kind: "die", At: "reading"},
+	{Kind: "die", At: "reading", By: "kill"},
+	{Kind: "die", At: "before", Code: 1},
+	{Kind: "die", At: "middle", By: "kill"},
+	{Kind: "die", At: "middle"},
+	{Kind: "die", At: "after", By: "kill"},
+	{Kind: "fork", How: "normal"},
+	{Kind: "fork", How: "stubborn"},
+	{Kind: "fork", How: "setsid"},
 }
 
-var webs = []faults.Deed{
-	{Fault: "delay", For: 50 * ms},
-	{Fault: "noise"},
-	{Fault: "noise", Where: "between"},
-	{Fault: "chunks", Bytes: 100, For: ms},
-	{Fault: "silent"},
-	{Fault: "id", How: "unknown"},
-	{Fault: "id", How: "twice"},
-	{Fault: "id", How: "null"},
-	{Fault: "notify", What: "log", Times: 20},
-	{Fault: "notify", What: "progress", Times: 20},
-	{Fault: "huge", Bytes: hugeBytes},
-	{Fault: "utf8"},
-	{Fault: "junk"},
-	{Fault: "error", Code: ownError},
-	{Fault: "die", At: "reading"},
-	{Fault: "die", At: "before"},
-	{Fault: "die", At: "middle"},
-	{Fault: "die", At: "after"},
-	{Fault: "cut", At: "before"},
-	{Fault: "cut", At: "middle"},
-	{Fault: "cut", At: "after"},
-	{Fault: "reset"},
-	{Fault: "redirect"},
-	{Fault: "type", Text: "text/plain"},
-	{Fault: "type", Text: "application/octet-stream"},
-	{Fault: "session", Code: 404},
-	{Fault: "session", Code: 400},
-	{Fault: "session", Code: 200},
-	{Fault: "status", Code: 400},
-	{Fault: "status", Code: 401},
-	{Fault: "status", Code: 404},
-	{Fault: "status", Code: 405},
-	{Fault: "status", Code: 408},
-	{Fault: "status", Code: 429, Retry: "1"},
-	{Fault: "status", Code: 500},
-	{Fault: "status", Code: 502},
-	{Fault: "status", Code: 503, Retry: "1"},
-	{Fault: "status", Code: 504},
-	{Fault: "status", Code: 200},
+var webs = []faults.Fault{
+	{Kind: "delay", Duration: 50 * ms},
+	{Kind: "noise"},
+	{Kind: "noise", Where: "between"},
+	{Kind: "chunks", Bytes: 100, Duration: ms},
+	{Kind: "silent"},
+	{Kind: "id", How: "unknown"},
+	{Kind: "id", How: "twice"},
+	{Kind: "id", How: "null"},
+	{Kind: "notify", What: "log", Times: 20},
+	{Kind: "notify", What: "progress", Times: 20},
+	{Kind: "huge", Bytes: hugeBytes},
+	{Kind: "utf8"},
+	{Kind: "junk"},
+	{Kind: "error", Code: ownError},
+	{Kind: "die", At: "reading"},
+	{Kind: "die", At: "before"},
+	{Kind: "die", At: "middle"},
+	{Kind: "die", At: "after"},
+	{Kind: "cut", At: "before"},
+	{Kind: "cut", At: "middle"},
+	{Kind: "cut", At: "after"},
+	{Kind: "reset"},
+	{Kind: "redirect"},
+	{Kind: "type", Text: "text/plain"},
+	{Kind: "type", Text: "application/octet-stream"},
+	{Kind: "session", Code: 404},
+	{Kind: "session", Code: 400},
+	{Kind: "session", Code: 200},
+	{Kind: "status", Code: 400},
+	{Kind: "status", Code: 401},
+	{Kind: "status", Code: 404},
+	{Kind: "status", Code: 405},
+	{Kind: "status", Code: 408},
+	{Kind: "status", Code: 429, RetryAfter: "1"},
+	{Kind: "status", Code: 500},
+	{Kind: "status", Code: 502},
+	{Kind: "status", Code: 503, RetryAfter: "1"},
+	{Kind: "status", Code: 504},
+	{Kind: "status", Code: 200},
 }
 
 // ownError is the code of errors that a backend was asked to answer with.

@@ -122,17 +122,17 @@ func (w *world) upset(rng *rand.Rand, b *backend) {
 	if rng.IntN(2) == 0 {
 		status := []int{404, 400, 200}[rng.IntN(3)]
 		w.say("%s loses its sessions (%d)", b.name, status)
-		b.twin.Forget(status)
+		b.twin.DropSessions(status)
 		w.tally.fault("outside: sessions lost")
 		return
 	}
-	d := []faults.Deed{
-		{Fault: "status", Code: 500}, {Fault: "status", Code: 503, Retry: "1"}, {Fault: "status", Code: 404},
-		{Fault: "reset"}, {Fault: "cut", At: "middle"}, {Fault: "type", Text: "text/html"}, {Fault: "delay", For: 300 * ms},
+	d := []faults.Fault{
+		{Kind: "status", Code: 500}, {Kind: "status", Code: 503, RetryAfter: "1"}, {Kind: "status", Code: 404},
+		{Kind: "reset"}, {Kind: "cut", At: "middle"}, {Kind: "type", Text: "text/html"}, {Kind: "delay", Duration: 300 * ms},
 	}[rng.IntN(7)]
-	w.say("%s: %s for the next requests", b.name, d.Fault)
-	b.twin.Next(d, 1+rng.IntN(5))
-	w.tally.fault("outside: next requests " + d.Fault)
+	w.say("%s: %s for the next requests", b.name, d.Kind)
+	b.twin.FailNext(d, 1+rng.IntN(5))
+	w.tally.fault("outside: next requests " + d.Kind)
 }
 
 // rewrite changes the configuration, every now and then until ctx is done: backends that are not spared are

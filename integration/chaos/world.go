@@ -96,7 +96,7 @@ func (w *world) serveTwin(b *backend) error {
 	if err != nil {
 		return err
 	}
-	b.twin = faults.Handler(b.script)
+	b.twin = faults.NewHTTPStub(b.script)
 	b.url = "http://" + ln.Addr().String() + "/mcp"
 	server := &http.Server{Handler: b.twin, ErrorLog: discardLog()}
 	w.twins = append(w.twins, server)

@@ -27,7 +27,7 @@ const (
 
 // noAuthorization tells a client that looks for OAuth how it gets in, in the form in which OAuth has
 // its errors (RFC 6749 §5.2): clients show the description. No token is needed to read that.
-func (d *Door) noAuthorization(w http.ResponseWriter, r *http.Request) {
+func (d *Server) noAuthorization(w http.ResponseWriter, r *http.Request) {
 	text := needsNothing
 	if len(d.rules.Load().tokens) > 0 {
 		text = needsToken

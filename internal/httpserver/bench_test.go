@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// serveBench opens a Door on loopback whose sessions answer at once, and returns
+// serveBench opens a Server on loopback whose sessions answer at once, and returns
 // where it is.
 func serveBench(b *testing.B, h http.Handler) string {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -22,7 +22,7 @@ func serveBench(b *testing.B, h http.Handler) string {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	if d, ok := h.(*Door); ok {
+	if d, ok := h.(*Server); ok {
 		go func() { ended <- d.Run(ctx, ln) }()
 	} else {
 		server := &http.Server{Handler: h}
@@ -66,7 +66,7 @@ const benchCall = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name
 func BenchmarkCall(b *testing.B) {
 	for _, n := range []int{1, 100, 10_000} {
 		b.Run(fmt.Sprintf("%d sessions", n), func(b *testing.B) {
-			d := New(Options{Open: openToAll, Idle: time.Hour})
+			d := New(Options{OpenSession: openToAll, IdleTimeout: time.Hour})
 			url := serveBench(b, d)
 			client := &http.Client{Transport: &http.Transport{}}
 			defer client.CloseIdleConnections()
@@ -127,7 +127,7 @@ func TestAllocations_OfEvents(t *testing.T) {
 
 // BenchmarkLoneCall is BenchmarkCall in the stateless era.
 func BenchmarkLoneCall(b *testing.B) {
-	d := New(Options{Serve: serveAll})
+	d := New(Options{ServeStateless: serveAll})
 	url := serveBench(b, d)
 	client := &http.Client{Transport: &http.Transport{}}
 	defer client.CloseIdleConnections()

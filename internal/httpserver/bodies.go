@@ -30,7 +30,7 @@ type holder struct {
 	session string
 }
 
-func (d *Door) holderOf(who principal, s *session) holder {
+func (d *Server) holderOf(who principal, s *session) holder {
 	if s != nil && !d.rules.Load().tellApart() {
 		return holder{session: s.key}
 	}

@@ -122,7 +122,7 @@ func TestBodiesAreHeldUntilTheyAreAnswered_SSE(t *testing.T) {
 func TestBodiesAreHeldUntilTheyAreAnswered_Stateless(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t, func(o *Options) {
-			o.Limit, o.Outbox, o.Tokens = 1<<20, 2<<20, []string{"a", "b"}
+			o.MessageLimit, o.BacklogLimit, o.Tokens = 1<<20, 2<<20, []string{"a", "b"}
 		})
 		by := func(token, id string, n int) knock {
 			return lone(id, "hold", `"x":"`+strings.Repeat("x", n)+`"`).with("Authorization", "Bearer "+token)
@@ -154,8 +154,8 @@ func TestBodiesAreHeldUntilTheyAreAnswered_Stateless(t *testing.T) {
 func TestAPlaceIsFreeAfterTheAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t, func(o *Options) {
-			o.Sessions = 1
-			o.Serve = func(_ context.Context, _ Visit, c transport.Conn) {
+			o.MaxSessions = 1
+			o.ServeStateless = func(_ context.Context, _ SessionInfo, c transport.Conn) {
 				m, _, _ := c.Read()
 				_ = c.Write(wire.NewResult(m.ID(), []byte("{}")), "")
 				_, _, _ = c.Read()
@@ -208,14 +208,14 @@ func TestTheFirstBodyIsTooLong(t *testing.T) {
 // many sessions are not many shares.
 func TestWhoWasAloneHoldsOneShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, func(o *Options) { o.Tokens, o.Limit, o.Outbox = []string{"alpha"}, 100_000, 300_000 })
+		h := newHouse(t, func(o *Options) { o.Tokens, o.MessageLimit, o.BacklogLimit = []string{"alpha"}, 100_000, 300_000 })
 		by := func(token string) map[string]string { return map[string]string{"Authorization": "Bearer " + token} }
 		hold := func(id, token, key string) knock {
 			return knock{session: key, body: bulky(id, "hold", 80_000), header: by(token)}
 		}
 		one, _ := h.enter("2025-11-25", by("alpha"))
 		two, _ := h.enter("2025-11-25", by("alpha"))
-		h.door.Renew([]string{"alpha", "beta"}, nil, nil)
+		h.door.UpdateAccess([]string{"alpha", "beta"}, nil, nil)
 		beta, _ := h.enter("2025-11-25", by("beta"))
 		s := h.stream(hold("1", "alpha", one))
 		if res, _ := h.ask(hold("2", "alpha", two)); res.StatusCode != 503 {

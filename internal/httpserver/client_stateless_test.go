@@ -40,11 +40,11 @@ func (s *modernTool) HandleRequest(r *peer.Request) {
 // call back.
 func TestARealClientOfTheStatelessEra(t *testing.T) {
 	waits, over := make(chan bool), make(chan error, 1)
-	open := func(_ Visit, out transport.Writer) Holder {
+	open := func(_ SessionInfo, out transport.Writer) SessionHandler {
 		t.Error("the client has opened a session")
 		return silent{out}
 	}
-	d := New(Options{Loopback: true, Open: open, Serve: func(ctx context.Context, _ Visit, c transport.Conn) {
+	d := New(Options{Loopback: true, OpenSession: open, ServeStateless: func(ctx context.Context, _ SessionInfo, c transport.Conn) {
 		s := &modernTool{waits: waits}
 		if err := peer.New(c, s, peer.Options{}).Run(ctx); s.waited {
 			over <- err

@@ -34,7 +34,7 @@ func (tool) HandleRequest(r *peer.Request) {
 
 // A client that others wrote, over a real network, by either transport.
 func TestRealClients(t *testing.T) {
-	d := New(Options{Loopback: true, Open: func(v Visit, out transport.Writer) Holder {
+	d := New(Options{Loopback: true, OpenSession: func(v SessionInfo, out transport.Writer) SessionHandler {
 		g := newVisitor(v, out)
 		g.Peer = peer.NewPush(out, tool{}, peer.Options{})
 		return g

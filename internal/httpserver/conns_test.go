@@ -75,7 +75,7 @@ func TestStrangersShutNobodyOut_F_SEC_8(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log lines
 		h := newHouse(t, func(o *Options) {
-			o.Sessions, o.Tokens = 4, []string{"secret"}
+			o.MaxSessions, o.Tokens = 4, []string{"secret"}
 			o.Log = slog.New(slog.NewTextHandler(&log, nil))
 		})
 		client := h.call()
@@ -119,7 +119,7 @@ func TestStrangersShutNobodyOut_F_SEC_8(t *testing.T) {
 // Strangers that are busy, which a slow body makes them, go when there is none that is idle.
 func TestBusyStrangers_F_SEC_8(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, func(o *Options) { o.Sessions, o.Tokens = 4, []string{"secret"} })
+		h := newHouse(t, func(o *Options) { o.MaxSessions, o.Tokens = 4, []string{"secret"} })
 		const slow = "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100000\r\n\r\n{"
 		for range maxStrangers {
 			if _, err := h.call().Write([]byte(slow)); err != nil {
@@ -140,7 +140,7 @@ func TestTooManyConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log lines
 		h := newHouse(t, func(o *Options) {
-			o.Sessions = 4
+			o.MaxSessions = 4
 			o.Log = slog.New(slog.NewTextHandler(&log, nil))
 		})
 		var clients []*caller
@@ -177,9 +177,9 @@ func TestTooManyConnections(t *testing.T) {
 // needs its place.
 func TestBusyClientsAreNotClosed_F_SEC_8(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, func(o *Options) { o.Sessions = 2 * maxConns; o.Tokens = []string{"secret"} })
-		synctest.Wait()          // Run has read it
-		h.door.o.Sessions = 1000 // as many requests may be open
+		h := newHouse(t, func(o *Options) { o.MaxSessions = 2 * maxConns; o.Tokens = []string{"secret"} })
+		synctest.Wait()             // Run has read it
+		h.door.o.MaxSessions = 1000 // as many requests may be open
 		done := make(chan int, 1000)
 		for range 2 * maxConns * maxConns {
 			c := h.call()

@@ -32,7 +32,7 @@ func TestABodyThatNobodyReadsHasToCome(t *testing.T) {
 				began := time.Now()
 				fmt.Fprintf(c, "%s%s\r\n\r\n", head, length)
 				_, _ = io.Copy(io.Discard, c)
-				if took := time.Since(began); took > timeFor(1000)+time.Second && length[0] == 'C' || took > timeFor(int64(h.door.o.Limit))+time.Second {
+				if took := time.Since(began); took > timeFor(1000)+time.Second && length[0] == 'C' || took > timeFor(int64(h.door.o.MessageLimit))+time.Second {
 					t.Errorf("%s, %s: the connection ended after %v", name, length, took)
 				}
 				c.Close()
@@ -89,7 +89,7 @@ func TestAQuestionAboutALostStreamIsHeard(t *testing.T) {
 // some room for each that comes.
 func TestBodiesThatArriveHaveABound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, func(o *Options) { o.Limit, o.Outbox = 1<<20, 4<<20 })
+		h := newHouse(t, func(o *Options) { o.MessageLimit, o.BacklogLimit = 1<<20, 4<<20 })
 		var held []io.WriteCloser
 		var key string
 		for range 3 {

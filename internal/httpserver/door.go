@@ -1,12 +1,12 @@
 // Package door is the HTTP side, through which clients come in: streamable HTTP of
 // both eras at /mcp, and the HTTP+SSE of 2024-11-05 at /sse. Somebody else holds each session:
-// what its client posts is given to that [Holder], which writes to a [transport.Writer]. Of
+// what its client posts is given to that [SessionHandler], which writes to a [transport.Writer]. Of
 // each request of the revisions that have no sessions a [transport.Conn] is made. Which era
 // a message is of it says itself, so that both go on side by side.
 //
 //	ServeHTTP ─ admit (guard.go: Host, Origin, token)
 //	  ├ POST /mcp    post.go
-//	  │   ├ in a session    session.enter ─ session.deliver ─► Holder.Receive
+//	  │   ├ in a session    session.enter ─ session.deliver ─► SessionHandler.Receive
 //	  │   │                   └ session.answer ◄─ stream ◄─ session.route ◄─ Writer.Write
 //	  │   └ stateless.go    examine ─ receive ─► Conn.Read
 //	  │                       └ visit.exchange ◄─ Conn.Write
@@ -38,42 +38,42 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// Options of a Door. The zero value of all but Open and Serve works.
+// Options of a Server. The zero value of all but Open and Serve works.
 type Options struct {
-	// Open begins a session, over which out leads to the client, and returns who holds it. It must
+	// OpenSession begins a session, over which out leads to the client, and returns who holds it. It must
 	// not wait.
-	Open func(v Visit, out transport.Writer) Holder
-	// Serve holds a session that lives for one request, until it is over. It
-	// is called on a goroutine of its own, which the Door waits for; ctx is done when the
-	// Door closes, and Serve has to return then, after what grace it likes: what it
+	OpenSession func(v SessionInfo, out transport.Writer) SessionHandler
+	// ServeStateless holds a session that lives for one request, until it is over. It
+	// is called on a goroutine of its own, which the Server waits for; ctx is done when the
+	// Server closes, and Serve has to return then, after what grace it likes: what it
 	// answers meanwhile still goes out.
-	Serve func(ctx context.Context, v Visit, c transport.Conn)
-	// Examine is asked about each request of the stateless era whose _meta and
+	ServeStateless func(ctx context.Context, v SessionInfo, c transport.Conn)
+	// ValidateHeaders is asked about each request of the stateless era whose _meta and
 	// header MCP-Protocol-Version agree on a revision that is spoken. What it returns is
 	// the answer; get returns the values of a header. It is called by many at once and
 	// before anything is counted, and must not wait; nil = nothing is looked at.
-	Examine func(m wire.Message, get func(header string) []string) *wire.Error
-	// Refused is called with a request that the Door itself answers with an error, and with the
+	ValidateHeaders func(m wire.Message, get func(header string) []string) *wire.Error
+	// OnRejected is called with a request that the Server itself answers with an error, and with the
 	// name of its session, "" if it has none, before it does. What it is given may be no valid
 	// message. It is called by many at once and must not wait; may be nil.
-	Refused func(session string, m wire.Message, err *wire.Error)
-	Waiting func() []string // for /readyz: the backends that have neither answered nor failed; nil = none
+	OnRejected      func(session string, m wire.Message, err *wire.Error)
+	PendingBackends func() []string // for /readyz: the backends that have neither answered nor failed; nil = none
 
-	Limit int // bytes of one message, and of what may wait for a client that does not read; 0 = 64 MiB
-	// Sessions bounds those that are open at one time; beyond it initialize gets 503.
+	MessageLimit int // bytes of one message, and of what may wait for a client that does not read; 0 = 64 MiB
+	// MaxSessions bounds those that are open at one time; beyond it initialize gets 503.
 	// As many requests of the stateless era may be open beside them, subscriptions
 	// among them; beyond that they get 503, too. Of either, one of several tokens gets half at most.
 	// 0 = 10000.
-	Sessions int
-	Idle     time.Duration // a session to which its client has no connection ends after it; 0 = 1 h
-	// Events bounds what a session keeps so that a broken stream can be resumed, in
+	MaxSessions int
+	IdleTimeout time.Duration // a session to which its client has no connection ends after it; 0 = 1 h
+	// RetainLimit bounds what a session keeps so that a broken stream can be resumed, in
 	// bytes; 0 = 1 MiB. All sessions together keep at most 64 times as much. What
-	// goes first is told at [session.evictLocked] and [Door.relieve].
-	Events int
-	// Outbox bounds what waits for all clients that are connected together, in bytes;
+	// goes first is told at [session.evictLocked] and [Server.relieve].
+	RetainLimit int
+	// BacklogLimit bounds what waits for all clients that are connected together, in bytes;
 	// beyond it the one with most is hung up on. What they have posted and is not answered
 	// may be as much, and twice Limit at least; beyond that a POST gets 503. 0 = four times Limit.
-	Outbox int64
+	BacklogLimit int64
 
 	Tokens   []string    // bearer tokens; none = no authentication
 	Origins  []string    // origins of browser pages that may come, beside our own; with Tokens and Loopback, beside loopback's
@@ -84,26 +84,26 @@ type Options struct {
 	Log      *slog.Logger
 }
 
-// A Holder holds a session. All but Receive are called on goroutines of their own, which the Door
+// A SessionHandler holds a session. All but Receive are called on goroutines of their own, which the Server
 // waits for.
-type Holder interface {
+type SessionHandler interface {
 	// Receive is called with what the client posts, one message after the other, in order of
-	// arrival, on the goroutine of the POST: it must not wait. In a batch it is for the Holder to
+	// arrival, on the goroutine of the POST: it must not wait. In a batch it is for the SessionHandler to
 	// refuse what may not stand in one, see [revision.Alone].
 	Receive(m wire.Message)
-	// Stop is called when the Door closes, if the session is open then. It has to close
+	// Shutdown is called when the Server closes, if the session is open then. It has to close
 	// the session, after what grace it likes: what comes and is answered meanwhile still goes through.
-	Stop()
-	// End is called once the session is closed, by whomever, and nothing is received any more. Stop
-	// may be called at the same time. Why is nil if the client or the Holder has closed it.
-	End(why error)
+	Shutdown()
+	// Closed is called once the session is closed, by whomever, and nothing is received any more. Stop
+	// may be called at the same time. Why is nil if the client or the SessionHandler has closed it.
+	Closed(why error)
 }
 
-// A Visit is what is known of a session's client.
-type Visit struct {
-	// Session is the name of the session in logs: the first half of its Mcp-Session-Id,
+// A SessionInfo is what is known of a session's client.
+type SessionInfo struct {
+	// ID is the name of the session in logs: the first half of its Mcp-Session-Id,
 	// and not a key to it. No two have the same.
-	Session string
+	ID string
 	// Principal tells those apart who have different tokens, without being the token;
 	// "" where there are none.
 	Principal string
@@ -114,8 +114,8 @@ type Visit struct {
 	Stateless bool
 }
 
-// A Door lets sessions in. Create it with New.
-type Door struct {
+// A Server lets sessions in. Create it with New.
+type Server struct {
 	o      Options
 	log    *slog.Logger
 	rules  atomic.Pointer[rules]
@@ -148,31 +148,31 @@ type Door struct {
 	refusals refusals
 }
 
-// New returns a Door. It starts nothing; the goroutines of sessions end when Run
+// New returns a Server. It starts nothing; the goroutines of sessions end when Run
 // does.
-func New(o Options) *Door {
-	if o.Limit <= 0 {
-		o.Limit = 64 << 20
+func New(o Options) *Server {
+	if o.MessageLimit <= 0 {
+		o.MessageLimit = 64 << 20
 	}
-	if o.Sessions <= 0 {
-		o.Sessions = 10000
+	if o.MaxSessions <= 0 {
+		o.MaxSessions = 10000
 	}
-	if o.Idle <= 0 {
-		o.Idle = time.Hour
+	if o.IdleTimeout <= 0 {
+		o.IdleTimeout = time.Hour
 	}
-	if o.Events <= 0 {
-		o.Events = 1 << 20
+	if o.RetainLimit <= 0 {
+		o.RetainLimit = 1 << 20
 	}
-	if o.Outbox <= 0 {
-		o.Outbox = 4 * int64(o.Limit)
+	if o.BacklogLimit <= 0 {
+		o.BacklogLimit = 4 * int64(o.MessageLimit)
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	d := &Door{o: o, log: o.Log, sessions: make(map[string]*session), sessionsOf: make(map[principal]int), visitsOf: make(map[principal]int)}
+	d := &Server{o: o, log: o.Log, sessions: make(map[string]*session), sessionsOf: make(map[principal]int), visitsOf: make(map[principal]int)}
 	d.refusals.log = o.Log
 	d.left.L, d.idle.L = &d.mu, &d.mu
-	d.outbox.most, d.bodies.most = o.Outbox, max(o.Outbox, 2*int64(o.Limit))
+	d.outbox.most, d.bodies.most = o.BacklogLimit, max(o.BacklogLimit, 2*int64(o.MessageLimit))
 	d.bodies.of, d.visiting = make(map[holder]int64), make(map[*visit]struct{})
 	d.rules.Store(d.firstRules())
 	d.ctx, d.cancel = context.WithCancel(context.Background())
@@ -180,7 +180,7 @@ func New(o Options) *Door {
 }
 
 // ServeHTTP implements http.Handler.
-func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (d *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !d.come() {
 		return // the connection is gone, too
 	}
@@ -223,7 +223,7 @@ func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // come begins an exchange, unless Run has ended.
-func (d *Door) come() bool {
+func (d *Server) come() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if !d.over {
@@ -232,7 +232,7 @@ func (d *Door) come() bool {
 	return !d.over
 }
 
-func (d *Door) leave() {
+func (d *Server) leave() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.exchanges--; d.exchanges == 0 {
@@ -240,7 +240,7 @@ func (d *Door) leave() {
 	}
 }
 
-func (d *Door) mcp(w http.ResponseWriter, r *http.Request, who principal) {
+func (d *Server) mcp(w http.ResponseWriter, r *http.Request, who principal) {
 	if r.Method != http.MethodPost && asStateless(r, d.find(r.Header.Get(sessionHeader), who, false) != nil) {
 		d.refuse(w, r, wrongVerb(http.MethodPost))
 		return
@@ -259,7 +259,7 @@ func (d *Door) mcp(w http.ResponseWriter, r *http.Request, who principal) {
 
 // readiness answers a probe that asks whether a client that comes now would be served. The names of
 // backends that it waits for are for holders of a token.
-func (d *Door) readiness(w http.ResponseWriter, r *http.Request) {
+func (d *Server) readiness(w http.ResponseWriter, r *http.Request) {
 	names := r.URL.Query().Has("backends")
 	if names {
 		if len(d.rules.Load().tokens) == 0 {
@@ -274,8 +274,8 @@ func (d *Door) readiness(w http.ResponseWriter, r *http.Request) {
 	closing := d.closing
 	d.mu.Unlock()
 	var waiting []string
-	if d.o.Waiting != nil {
-		waiting = d.o.Waiting()
+	if d.o.PendingBackends != nil {
+		waiting = d.o.PendingBackends()
 	}
 	switch {
 	case closing:
@@ -291,20 +291,20 @@ func (d *Door) readiness(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Name is what a Door calls itself in the header Server of /healthz and /readyz, so
+// ServerHeader is what a Server calls itself in the header Server of /healthz and /readyz, so
 // that one gateway can tell that it meets another.
-const Name = "mcp-gateway"
+const ServerHeader = "mcp-gateway"
 
 // health answers a probe. It is asked by whoever can reach us, and says so
 // little that everybody may know it.
-func (d *Door) health(w http.ResponseWriter, r *http.Request, missing error) {
+func (d *Server) health(w http.ResponseWriter, r *http.Request, missing error) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		d.refuse(w, r, wrongVerb("GET, HEAD"))
 		return
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
-	w.Header().Set("Server", Name)
+	w.Header().Set("Server", ServerHeader)
 	text := "ok\n"
 	if missing != nil {
 		w.WriteHeader(http.StatusServiceUnavailable)
@@ -314,18 +314,18 @@ func (d *Door) health(w http.ResponseWriter, r *http.Request, missing error) {
 }
 
 // open has a new session held, if there is room for it.
-func (d *Door) open(s *session) *refusal {
+func (d *Server) open(s *session) *refusal {
 	s.turn.Lock() // before it can be found
 	defer s.turn.Unlock()
 	if no := d.enter(s); no != nil {
 		return no
 	}
-	s.holder = d.o.Open(Visit{Session: s.name, Principal: s.who.String()}, s)
+	s.holder = d.o.OpenSession(SessionInfo{ID: s.name, Principal: s.who.String()}, s)
 	return nil
 }
 
 // enter makes a session one of ours. Forget is the end of that.
-func (d *Door) enter(s *session) *refusal {
+func (d *Server) enter(s *session) *refusal {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch {
@@ -333,8 +333,8 @@ func (d *Door) enter(s *session) *refusal {
 		return d.ending()
 	case !d.rules.Load().knows(s.who):
 		return refuseToken()
-	case len(d.sessions) >= d.o.Sessions:
-		return d.crowdLocked("session", "Too many sessions are open", "max", d.o.Sessions).retry(30)
+	case len(d.sessions) >= d.o.MaxSessions:
+		return d.crowdLocked("session", "Too many sessions are open", "max", d.o.MaxSessions).retry(30)
 	case d.sessionsOf[s.who] >= d.share():
 		return d.crowdLocked("session", "Too many sessions are open under this token", "max", d.share(), "principal", s.who.String()).retry(30)
 	}
@@ -344,13 +344,13 @@ func (d *Door) enter(s *session) *refusal {
 	return nil
 }
 
-func (d *Door) ending() *refusal {
+func (d *Server) ending() *refusal {
 	return refuse(http.StatusServiceUnavailable, "The gateway is ending").retry(2)
 }
 
 // find returns the session of that key, nil if there is none, or none that was
 // opened by that principal in that way.
-func (d *Door) find(key string, who principal, legacy bool) *session {
+func (d *Server) find(key string, who principal, legacy bool) *session {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if s := d.sessions[key]; s != nil && s.who == who && s.legacy == legacy {
@@ -360,7 +360,7 @@ func (d *Door) find(key string, who principal, legacy bool) *session {
 }
 
 // forget takes an ended session out of the tables, and tells its holder, which may take its time.
-func (d *Door) forget(s *session) {
+func (d *Server) forget(s *session) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.sessions[s.key] == s {
@@ -370,7 +370,7 @@ func (d *Door) forget(s *session) {
 		}
 		go func() {
 			defer d.serving.Done()
-			s.held().End(s.reason())
+			s.held().Closed(s.reason())
 		}()
 	}
 	if s.keeper != nil {
@@ -381,7 +381,7 @@ func (d *Door) forget(s *session) {
 
 // account notes that s keeps delta bytes more than before, and takes from those
 // who have kept longest what is too much.
-func (d *Door) account(s *session, delta int) {
+func (d *Server) account(s *session, delta int) {
 	total := d.kept.Add(int64(delta))
 	if delta <= 0 {
 		return
@@ -397,11 +397,11 @@ func (d *Door) account(s *session, delta int) {
 }
 
 // maxKept bounds what all sessions keep together.
-func (d *Door) maxKept() int64 { return 64 * int64(d.o.Events) }
+func (d *Server) maxKept() int64 { return 64 * int64(d.o.RetainLimit) }
 
 // relieve makes room: the session that began first to keep anything forgets all
 // of it, delivered or not, and so on until the rest is within the bound.
-func (d *Door) relieve() {
+func (d *Server) relieve() {
 	for d.kept.Load() > d.maxKept() {
 		d.mu.Lock()
 		front := d.keepers.Front()

@@ -21,7 +21,7 @@ func TestHeadersHaveABound(t *testing.T) {
 // Who has no session yet needs no long message.
 func TestAStrangersBodyHasABound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, func(o *Options) { o.Limit = 4 << 20 })
+		h := newHouse(t, func(o *Options) { o.MessageLimit = 4 << 20 })
 		hello := func(n int) string {
 			return strings.Replace(initialize("2025-11-25"), `"t"`, `"`+strings.Repeat("x", n)+`"`, 1)
 		}

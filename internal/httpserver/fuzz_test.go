@@ -18,8 +18,8 @@ import (
 type silent struct{ transport.Writer }
 
 func (silent) Receive(wire.Message) {}
-func (s silent) Stop()              { _ = s.Close() }
-func (silent) End(error)            {}
+func (s silent) Shutdown()          { _ = s.Close() }
+func (silent) Closed(error)         {}
 
 // answering answers every request at once, and one more time.
 type answering struct{ silent }
@@ -44,9 +44,9 @@ func (s answering) Receive(m wire.Message) {
 }
 
 // openToAll and serveAll are the Open and Serve of who answers so.
-func openToAll(_ Visit, out transport.Writer) Holder { return answering{silent{out}} }
+func openToAll(_ SessionInfo, out transport.Writer) SessionHandler { return answering{silent{out}} }
 
-func serveAll(ctx context.Context, _ Visit, c transport.Conn) {
+func serveAll(ctx context.Context, _ SessionInfo, c transport.Conn) {
 	defer context.AfterFunc(ctx, func() { c.Close() })()
 	for m, _, err := c.Read(); err == nil; m, _, err = c.Read() {
 		answering{silent{c}}.Receive(m)
@@ -57,7 +57,7 @@ func serveAll(ctx context.Context, _ Visit, c transport.Conn) {
 // server, no answer that is none. What is of the stateless era neither needs a session
 // nor gets one, and is answered under its own id.
 func FuzzPost(f *testing.F) {
-	d := New(Options{Open: openToAll, Serve: serveAll, Limit: 64 << 10, Sessions: 1 << 30, Idle: time.Second, Loopback: true})
+	d := New(Options{OpenSession: openToAll, ServeStateless: serveAll, MessageLimit: 64 << 10, MaxSessions: 1 << 30, IdleTimeout: time.Second, Loopback: true})
 	go d.sweep(f.Context())
 	open := func() string {
 		r := httptest.NewRequest("POST", "/mcp", strings.NewReader(initialize("2025-03-26")))

@@ -27,7 +27,7 @@ func (p principal) String() string {
 
 // admit checks where a request comes from, before anything of it is read. If it returns false the
 // request is answered.
-func (d *Door) admit(w http.ResponseWriter, r *http.Request) bool {
+func (d *Server) admit(w http.ResponseWriter, r *http.Request) bool {
 	if d.o.Loopback && !d.isOurName(r.Host) {
 		d.refuse(w, r, refuse(http.StatusForbidden,
 			"Forbidden: the Host header names another host; if a proxy in front of the gateway has that name, add it to hosts in the gateway's configuration"))
@@ -67,7 +67,7 @@ func checkSingle(header http.Header) *refusal {
 }
 
 // authenticate returns who sends a request. If it returns false the request is answered.
-func (d *Door) authenticate(w http.ResponseWriter, r *http.Request) (who principal, ok bool) {
+func (d *Server) authenticate(w http.ResponseWriter, r *http.Request) (who principal, ok bool) {
 	who, ok = d.identify(r)
 	switch {
 	case ok:
@@ -92,7 +92,7 @@ func refuseToken() *refusal {
 const quiet = 10 * time.Second
 
 // identify compares with every token, so that the time tells nothing.
-func (d *Door) identify(r *http.Request) (principal, bool) {
+func (d *Server) identify(r *http.Request) (principal, bool) {
 	tokens := d.rules.Load().tokens
 	if len(tokens) == 0 {
 		return 0, true
@@ -111,7 +111,7 @@ func (d *Door) identify(r *http.Request) (principal, bool) {
 
 // admitOrigin refuses pages of other sites, and tells a browser what those that
 // are accepted may do. What is no browser sends no Origin.
-func (d *Door) admitOrigin(w http.ResponseWriter, r *http.Request) bool {
+func (d *Server) admitOrigin(w http.ResponseWriter, r *http.Request) bool {
 	h := w.Header()
 	if r.Method == http.MethodOptions {
 		h.Set("Allow", "GET, POST, DELETE, OPTIONS")
@@ -173,7 +173,7 @@ func paramHeaders(r *http.Request) string {
 // accepts reports whether a page of that origin may come to us, whom it calls
 // host. That the origin is our own proves something only if the name is known to
 // be ours: of a name that was rebound to our address both are equal, too.
-func (d *Door) accepts(origin, host string) bool {
+func (d *Server) accepts(origin, host string) bool {
 	if slices.ContainsFunc(d.rules.Load().origins, func(o string) bool { return strings.EqualFold(strings.TrimSuffix(o, "/"), origin) }) {
 		return true
 	}
@@ -188,7 +188,7 @@ func (d *Door) accepts(origin, host string) bool {
 }
 
 // isOurName reports whether a Host header names us for sure.
-func (d *Door) isOurName(host string) bool {
+func (d *Server) isOurName(host string) bool {
 	name := hostname(host)
 	return isLoopback(name) || slices.ContainsFunc(d.rules.Load().hosts, func(ours string) bool {
 		return strings.EqualFold(ours, host) || strings.EqualFold(ours, name)

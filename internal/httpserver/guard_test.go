@@ -175,7 +175,7 @@ func TestTokens(t *testing.T) {
 }
 
 func TestTooManySessions(t *testing.T) {
-	h := newHouse(t, func(o *Options) { o.Sessions = 3 })
+	h := newHouse(t, func(o *Options) { o.MaxSessions = 3 })
 	first, _ := h.enter("2025-11-25", nil)
 	h.enter("2025-11-25", nil)
 	sse := h.stream(knock{verb: "GET", path: "/sse"})
@@ -195,7 +195,7 @@ func TestTooManySessions(t *testing.T) {
 
 // Of the sessions there may be, one of several tokens has half at most.
 func TestSessionsUnderOneTokenLeaveRoom(t *testing.T) {
-	h := newHouse(t, func(o *Options) { o.Sessions, o.Tokens = 3, []string{"a", "b"} })
+	h := newHouse(t, func(o *Options) { o.MaxSessions, o.Tokens = 3, []string{"a", "b"} })
 	open := func(token string, status int, text string) (session string) {
 		t.Helper()
 		res, body := h.ask(knock{body: initialize("2025-11-25")}.with("Authorization", "Bearer "+token))
@@ -225,7 +225,9 @@ func TestNoSessionWithoutAgreement(t *testing.T) {
 			t.Error("there is a session")
 		}
 
-		silent := newHouse(t, func(o *Options) { o.Open = func(_ Visit, out transport.Writer) Holder { return silent{out} } })
+		silent := newHouse(t, func(o *Options) {
+			o.OpenSession = func(_ SessionInfo, out transport.Writer) SessionHandler { return silent{out} }
+		})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan bool)
 		go func() {
@@ -249,7 +251,7 @@ func TestNoSessionWithoutAgreement(t *testing.T) {
 
 func TestAHolderThatClosesEndsTheSession(t *testing.T) {
 	h := newHouse(t, func(o *Options) {
-		o.Open = func(_ Visit, out transport.Writer) Holder {
+		o.OpenSession = func(_ SessionInfo, out transport.Writer) SessionHandler {
 			_ = out.Close()
 			return silent{out}
 		}
@@ -275,7 +277,7 @@ func TestAPanicEndsItsSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log lines
 		h := newHouse(t, func(o *Options) {
-			o.Open = func(_ Visit, out transport.Writer) Holder { return panicking{answering{silent{out}}} }
+			o.OpenSession = func(_ SessionInfo, out transport.Writer) SessionHandler { return panicking{answering{silent{out}}} }
 			o.Log = slog.New(slog.NewTextHandler(&log, nil))
 		})
 		enter := func() string {

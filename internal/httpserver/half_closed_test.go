@@ -136,12 +136,12 @@ func TestAnAnswerThatIsThereIsSent(t *testing.T) {
 		return leave
 	}
 	d := New(Options{
-		Open: func(_ Visit, out transport.Writer) Holder {
-			g := newVisitor(Visit{}, out)
+		OpenSession: func(_ SessionInfo, out transport.Writer) SessionHandler {
+			g := newVisitor(SessionInfo{}, out)
 			g.Peer = peer.NewPush(out, hangingUp{leaving}, peer.Options{})
 			return g
 		},
-		Serve: func(ctx context.Context, _ Visit, c transport.Conn) {
+		ServeStateless: func(ctx context.Context, _ SessionInfo, c transport.Conn) {
 			_ = peer.New(c, hangingUp{leaving}, peer.Options{}).Run(ctx)
 		},
 	})
@@ -191,7 +191,7 @@ func TestARequestThatIsNotDeliveredIsRecorded(t *testing.T) {
 	var mu sync.Mutex
 	var got []string
 	h := newHouse(t, func(o *Options) {
-		o.Refused = func(session string, m wire.Message, err *wire.Error) {
+		o.OnRejected = func(session string, m wire.Message, err *wire.Error) {
 			mu.Lock()
 			defer mu.Unlock()
 			got = append(got, fmt.Sprintf("%t %s %s", session != "", m.ID(), err.Message))

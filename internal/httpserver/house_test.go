@@ -21,11 +21,11 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A house is a Door with a server behind it. Its network is in memory, so that it
+// A house is a Server with a server behind it. Its network is in memory, so that it
 // runs in a synctest bubble.
 type house struct {
 	*testing.T
-	door   *Door
+	door   *Server
 	client *http.Client
 	pool   *http.Transport
 	held   chan *peer.Request // those with the method "hold"
@@ -42,19 +42,19 @@ type house struct {
 type visitor struct {
 	*peer.Peer
 	transport.Writer
-	Visit
+	SessionInfo
 	ended chan error // why, once it is over; 1 slot
 	why   error      // as End was told, once ended has a value
 }
 
-func newVisitor(v Visit, out transport.Writer) *visitor {
-	return &visitor{Writer: out, Visit: v, ended: make(chan error, 1)}
+func newVisitor(v SessionInfo, out transport.Writer) *visitor {
+	return &visitor{Writer: out, SessionInfo: v, ended: make(chan error, 1)}
 }
 
-// Stop and End implement Holder; Receive is the Peer's.
-func (g *visitor) Stop() { _ = g.Peer.Close() }
+// Shutdown and End implement SessionHandler; Receive is the Peer's.
+func (g *visitor) Shutdown() { _ = g.Peer.Close() }
 
-func (g *visitor) End(why error) {
+func (g *visitor) Closed(why error) {
 	g.Peer.Disconnected()
 	g.why = why
 	g.ended <- transport.ErrClosed
@@ -72,7 +72,7 @@ func (g *visitor) keeps() int {
 func newHouse(t *testing.T, change func(*Options)) *house {
 	h := &house{T: t, held: make(chan *peer.Request, 5000), told: make(chan string, 5000), conns: make(chan *visitor, 20000),
 		accept: make(chan net.Conn), done: make(chan struct{})}
-	o := Options{Open: h.open, Serve: h.serve, Limit: 1 << 20, Log: slog.New(slog.DiscardHandler)}
+	o := Options{OpenSession: h.open, ServeStateless: h.serve, MessageLimit: 1 << 20, Log: slog.New(slog.DiscardHandler)}
 	if change != nil {
 		change(&o)
 	}
@@ -161,14 +161,14 @@ func (h *house) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 
 // open holds a session, and serve one request: the server answers "echo" with its params, "hold" when the test
 // does, and whatever else with an error.
-func (h *house) open(v Visit, out transport.Writer) Holder {
+func (h *house) open(v SessionInfo, out transport.Writer) SessionHandler {
 	g := newVisitor(v, out)
 	g.Peer = peer.NewPush(out, &server{h, g}, peer.Options{AllowBatches: func() bool { return true }, RejectInBatch: protocol.RejectInBatch})
 	h.conns <- g
 	return g
 }
 
-func (h *house) serve(ctx context.Context, v Visit, c transport.Conn) {
+func (h *house) serve(ctx context.Context, v SessionInfo, c transport.Conn) {
 	g := newVisitor(v, c)
 	g.Peer = peer.New(c, &server{h, g}, peer.Options{})
 	h.conns <- g

@@ -21,7 +21,7 @@ func large(i, n int) wire.Message {
 // what was sent and has ended, what was sent, and only then what was not sent.
 func TestEviction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, func(o *Options) { o.Events = 20000 })
+		h := newHouse(t, func(o *Options) { o.RetainLimit = 20000 })
 		key, g := h.enter("2025-11-25", nil)
 		open := func(id string) *events {
 			s := h.stream(knock{session: key, body: call(id, "hold", "{}")})
@@ -104,7 +104,7 @@ func TestEviction(t *testing.T) {
 // What nobody fetches pushes itself out, but for the newest.
 func TestNobodyFetches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, func(o *Options) { o.Events = 10000 })
+		h := newHouse(t, func(o *Options) { o.RetainLimit = 10000 })
 		key, g := h.enter("2025-11-25", nil)
 		for i := range 100 {
 			h.write(g, large(i, 1000), "")
@@ -145,7 +145,7 @@ func TestNobodyFetches(t *testing.T) {
 // first.
 func TestWhatAllSessionsKeepIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, func(o *Options) { o.Events = 10000 })
+		h := newHouse(t, func(o *Options) { o.RetainLimit = 10000 })
 		var keys []string
 		for range 100 {
 			key, g := h.enter("2025-11-25", nil)
@@ -173,7 +173,7 @@ func TestWhatAllSessionsKeepIsBounded(t *testing.T) {
 
 func TestIdleSessionsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, func(o *Options) { o.Idle = time.Minute })
+		h := newHouse(t, func(o *Options) { o.IdleTimeout = time.Minute })
 		ping := func(key string, status int) {
 			t.Helper()
 			h.want(knock{session: key, body: call("9", "ping", "{}")}, status, "*")
@@ -214,7 +214,7 @@ func TestIdleSessionsEnd(t *testing.T) {
 // A request that comes in the very moment in which its session has been idle for long enough is served, or is told that
 // there is no such session. It is not taken and then lost.
 func TestIdleSessionsEnd_NotUnderARequest(t *testing.T) {
-	d := New(Options{Idle: time.Nanosecond, Log: slog.New(slog.DiscardHandler)})
+	d := New(Options{IdleTimeout: time.Nanosecond, Log: slog.New(slog.DiscardHandler)})
 	for range 20000 {
 		s := d.newSession(0)
 		var both sync.WaitGroup

@@ -11,7 +11,7 @@ import (
 
 // legacyStream answers a GET to /sse, the HTTP+SSE transport of 2024-11-05: the
 // stream is the session. Its first event says where the client has to post.
-func (d *Door) legacyStream(w http.ResponseWriter, r *http.Request, who principal) {
+func (d *Server) legacyStream(w http.ResponseWriter, r *http.Request, who principal) {
 	switch {
 	case r.Method != http.MethodGet:
 		d.refuse(w, r, wrongVerb("GET, OPTIONS")) // a client that tries streamable HTTP first falls back
@@ -44,7 +44,7 @@ func relative(path string) string {
 
 // legacyPost answers a POST to /message: what is answered to it comes on the
 // session's stream.
-func (d *Door) legacyPost(w http.ResponseWriter, r *http.Request, who principal) {
+func (d *Server) legacyPost(w http.ResponseWriter, r *http.Request, who principal) {
 	if r.Method != http.MethodPost {
 		d.refuse(w, r, wrongVerb("POST, OPTIONS"))
 		return

@@ -13,7 +13,7 @@ import (
 // HTTP+SSE of 2024-11-05: one stream for everything, which is the session.
 func TestLegacySSE(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, func(o *Options) { o.Idle = time.Minute })
+		h := newHouse(t, func(o *Options) { o.IdleTimeout = time.Minute })
 		s := h.stream(knock{verb: "GET", path: "/sse", header: map[string]string{"Accept": "text/event-stream"}})
 		first, err := s.next()
 		if err != nil || first.name != "endpoint" || !strings.HasPrefix(first.data, "message?session=") || len(first.data) < 80 {

@@ -5,7 +5,7 @@ import (
 )
 
 // session returns the session that a request without a body names.
-func (d *Door) session(r *http.Request, who principal) (*session, *refusal) {
+func (d *Server) session(r *http.Request, who principal) (*session, *refusal) {
 	key := r.Header.Get(sessionHeader)
 	if key == "" {
 		return nil, needsSession()
@@ -19,7 +19,7 @@ func (d *Door) session(r *http.Request, who principal) (*session, *refusal) {
 
 // listen answers a GET to /mcp: with the stream of what belongs to no request,
 // or with the rest of any stream that has broken.
-func (d *Door) listen(w http.ResponseWriter, r *http.Request, who principal) {
+func (d *Server) listen(w http.ResponseWriter, r *http.Request, who principal) {
 	if !acceptsType(r, "text", "event-stream") {
 		d.refuse(w, r, refuse(http.StatusNotAcceptable, "Not acceptable: the client must accept text/event-stream"))
 		return
@@ -105,7 +105,7 @@ func (s *session) streamLocked(number int) *stream {
 }
 
 // delete answers a DELETE to /mcp: the client ends its session.
-func (d *Door) delete(w http.ResponseWriter, r *http.Request, who principal) {
+func (d *Server) delete(w http.ResponseWriter, r *http.Request, who principal) {
 	s, no := d.session(r, who)
 	if no != nil {
 		d.refuse(w, r, no)

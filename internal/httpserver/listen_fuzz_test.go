@@ -15,7 +15,7 @@ import (
 )
 
 // tellThree holds a session in which each request is answered, and three things are said at first on its own stream.
-func tellThree(_ Visit, out transport.Writer) Holder {
+func tellThree(_ SessionInfo, out transport.Writer) SessionHandler {
 	for i := range 3 {
 		_ = out.Write(progress(i), "")
 	}
@@ -43,7 +43,7 @@ func FuzzListen(f *testing.F) {
 			verb = "GET" // FuzzPost posts
 		}
 		synctest.Test(t, func(t *testing.T) {
-			d := New(Options{Open: tellThree, Limit: 64 << 10, Loopback: true})
+			d := New(Options{OpenSession: tellThree, MessageLimit: 64 << 10, Loopback: true})
 			hello := httptest.NewRequest("POST", "/mcp", strings.NewReader(initialize("2025-11-25")))
 			hello.Host, hello.Header = "localhost", http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}}
 			welcome := httptest.NewRecorder()

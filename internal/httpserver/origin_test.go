@@ -34,7 +34,7 @@ func TestPagesOfOtherPorts_F_SEC_6(t *testing.T) {
 			closed.want(v.with("Authorization", "-"), 401, "*")
 		}
 	}
-	open.door.Renew([]string{"secret"}, nil, nil)
+	open.door.UpdateAccess([]string{"secret"}, nil, nil)
 	open.want(knock{body: initialize("2025-11-25")}.with("Origin", other, "Authorization", "Bearer secret"), 200, "*")
 }
 

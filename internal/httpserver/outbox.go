@@ -57,9 +57,9 @@ func (o *outbox) count(p *pile, delta int64) (tooMuch []*pile) {
 }
 
 // tellHangUp names a client in the log that was hung up on since it has left most unread.
-func (d *Door) tellHangUp(session string, size int64) {
+func (d *Server) tellHangUp(session string, size int64) {
 	d.log.Warn("hung up: more than may waits for all clients, and most for this one, which does not read", "session", session,
-		"max", d.o.Outbox, "err", fmt.Sprintf("%d bytes are unread", size))
+		"max", d.o.BacklogLimit, "err", fmt.Sprintf("%d bytes are unread", size))
 }
 
 func (o *outbox) dropLargestLocked() (largest *pile) {

@@ -26,7 +26,7 @@ func TestOutboxOfAllClients(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log lines
 		h := newHouse(t, func(o *Options) {
-			o.Limit, o.Outbox = 1<<20, 1<<20
+			o.MessageLimit, o.BacklogLimit = 1<<20, 1<<20
 			o.Log = slog.New(slog.NewTextHandler(&log, nil))
 		})
 		visit := h.stream(lone("1", "hold", "")) // after keepAlive
@@ -68,7 +68,7 @@ func TestOutboxOfAllClients(t *testing.T) {
 		streams[0].want("0-1", string(large(0, 200_000).Raw()))
 		streams[0].want("0-2", string(large(1, 150_000).Raw()))
 		streams[1].want("0-1", string(large(0, 300_000).Raw()))
-		if n := strings.Count(log.String(), "hung up"); n != 2 || !strings.Contains(log.String(), "session="+guests[2].Session) || !strings.Contains(log.String(), "session="+v.Session) {
+		if n := strings.Count(log.String(), "hung up"); n != 2 || !strings.Contains(log.String(), "session="+guests[2].ID) || !strings.Contains(log.String(), "session="+v.ID) {
 			t.Errorf("the log has\n%s", log.String())
 		}
 		for _, s := range streams {
@@ -81,7 +81,7 @@ func TestOutboxOfAllClients(t *testing.T) {
 // A session that is over still has what its client does not take. It is cut off first, before anybody who has less.
 func TestOutboxOfAllClients_OfASessionThatIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, func(o *Options) { o.Limit, o.Outbox = 1<<20, 1<<20 })
+		h := newHouse(t, func(o *Options) { o.MessageLimit, o.BacklogLimit = 1<<20, 1<<20 })
 		key, g := h.enter("2025-11-25", nil)
 		s := h.stream(knock{session: key, body: call("1", "hold", "{}")})
 		s.want("1-0", "")

@@ -12,7 +12,7 @@ import (
 )
 
 // post answers a POST to /mcp, each in the era that it is of itself.
-func (d *Door) post(w http.ResponseWriter, r *http.Request, who principal) {
+func (d *Server) post(w http.ResponseWriter, r *http.Request, who principal) {
 	takes, no := checkMedia(r)
 	if no != nil {
 		d.refuse(w, r, no)
@@ -58,7 +58,7 @@ const sessionHeader = "Mcp-Session-Id"
 
 // hello answers the initialize that opens a session. If the answer is an error,
 // or does not arrive, there is no session.
-func (d *Door) hello(w http.ResponseWriter, r *http.Request, p *posted, who principal) {
+func (d *Server) hello(w http.ResponseWriter, r *http.Request, p *posted, who principal) {
 	s := d.newSession(who)
 	if no := d.open(s); no != nil {
 		d.refusePosted(w, r, p, "", no)

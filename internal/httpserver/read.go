@@ -32,8 +32,8 @@ func (p *posted) id() wire.ID {
 // read reads the message that was posted, by whom it counts for. If it belongs to nothing
 // it may be an initialize, and no longer than such a one is. What is returned has to be
 // released when there is nothing more to be done with it.
-func (d *Door) read(w http.ResponseWriter, r *http.Request, belongs bool, by holder) (p *posted, no *refusal) {
-	limit := d.o.Limit
+func (d *Server) read(w http.ResponseWriter, r *http.Request, belongs bool, by holder) (p *posted, no *refusal) {
+	limit := d.o.MessageLimit
 	if !belongs {
 		limit = min(limit, maxHello)
 	}

@@ -105,12 +105,12 @@ func TestRefusalsAreLogged_F_DOOR_2(t *testing.T) {
 	})
 }
 
-// What the Door answers with an error by itself is told, with the session that it belongs to.
+// What the Server answers with an error by itself is told, with the session that it belongs to.
 func TestRefusedRequestsAreTold(t *testing.T) {
 	var told []string
 	var mu sync.Mutex
 	h := newHouse(t, func(o *Options) {
-		o.Refused = func(session string, m wire.Message, err *wire.Error) {
+		o.OnRejected = func(session string, m wire.Message, err *wire.Error) {
 			mu.Lock()
 			defer mu.Unlock()
 			told = append(told, fmt.Sprintf("%t %s %s %d", session != "", m.Method(), m.ID(), err.Code))

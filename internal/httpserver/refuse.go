@@ -51,29 +51,29 @@ func (no *refusal) of(p *posted) *refusal {
 }
 
 // refuse answers a request with a refusal, and logs that.
-func (d *Door) refuse(w http.ResponseWriter, r *http.Request, no *refusal) {
+func (d *Server) refuse(w http.ResponseWriter, r *http.Request, no *refusal) {
 	d.refusals.note(r, no)
 	no.send(w)
 }
 
 // refusePosted is refuse for a request of which the message was read. Session is the name of its
 // session, "" if it has none.
-func (d *Door) refusePosted(w http.ResponseWriter, r *http.Request, p *posted, session string, no *refusal) {
+func (d *Server) refusePosted(w http.ResponseWriter, r *http.Request, p *posted, session string, no *refusal) {
 	d.record(p.m, session, no.err)
 	d.refuse(w, r, no.of(p))
 }
 
-// record calls [Options.Refused] for each request in a message.
-func (d *Door) record(m wire.Message, session string, err *wire.Error) {
-	if d.o.Refused == nil {
+// record calls [Options.OnRejected] for each request in a message.
+func (d *Server) record(m wire.Message, session string, err *wire.Error) {
+	if d.o.OnRejected == nil {
 		return
 	}
 	if m.Kind() != wire.Batch {
-		d.o.Refused(session, m, err)
+		d.o.OnRejected(session, m, err)
 	}
 	for _, text := range m.Elements() {
 		if one, _ := wire.Parse(text); one.Kind() == wire.Request {
-			d.o.Refused(session, one, err)
+			d.o.OnRejected(session, one, err)
 		}
 	}
 }

@@ -27,7 +27,7 @@ func (s *session) Write(m wire.Message, about wire.ID) error {
 	switch {
 	case st == nil:
 		return nil
-	case st.reader != nil && s.live >= s.door.o.Limit:
+	case st.reader != nil && s.live >= s.door.o.MessageLimit:
 		return transport.ErrFull
 	}
 	s.answeredLocked(st, m)
@@ -39,7 +39,7 @@ func (s *session) Write(m wire.Message, about wire.ID) error {
 func (s *session) Crowded() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return !s.over && s.live >= s.door.o.Limit/8
+	return !s.over && s.live >= s.door.o.MessageLimit/8
 }
 
 // routeLocked returns the one stream for a message, nil if there is none.

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// rules say who is let in. They are replaced as a whole; see [Door.Renew].
+// rules say who is let in. They are replaced as a whole; see [Server.Renew].
 type rules struct {
 	tokens         []credential
 	origins, hosts []string
@@ -29,7 +29,7 @@ func (r *rules) knows(who principal) bool {
 func (r *rules) tellApart() bool { return len(r.tokens) > 1 }
 
 // firstRules are those that the Options ask for.
-func (d *Door) firstRules() *rules {
+func (d *Server) firstRules() *rules {
 	r := &rules{origins: d.o.Origins, hosts: d.o.Hosts}
 	for _, token := range d.o.Tokens {
 		who := d.newPrincipal()
@@ -42,16 +42,16 @@ func (d *Door) firstRules() *rules {
 }
 
 // newPrincipal returns one that nobody was.
-func (d *Door) newPrincipal() principal {
+func (d *Server) newPrincipal() principal {
 	d.principals++
 	return d.principals
 }
 
-// Renew makes these, in the place of those in the Options, the tokens, origins and hosts
+// UpdateAccess makes these, in the place of those in the Options, the tokens, origins and hosts
 // from now on. Who has a token that is still there keeps its sessions and what it has asked
 // for. Those of a token that is not, and of nobody where there was none and is one now, are
 // ended. It does not wait for that.
-func (d *Door) Renew(tokens, origins, hosts []string) {
+func (d *Server) UpdateAccess(tokens, origins, hosts []string) {
 	d.mu.Lock()
 	old := d.rules.Load()
 	next := &rules{origins: origins, hosts: hosts}

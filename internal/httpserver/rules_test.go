@@ -28,7 +28,7 @@ func TestTokensAreRenewed(t *testing.T) {
 		call := <-h.held
 		stream := h.stream(by("alpha", knock{verb: "GET", session: alpha}))
 
-		h.door.Renew([]string{"gamma", "beta"}, nil, nil)
+		h.door.UpdateAccess([]string{"gamma", "beta"}, nil, nil)
 		if body := <-held; body == result("7", "{}") {
 			t.Errorf("what alpha asked is answered: %s", body)
 		}
@@ -48,7 +48,7 @@ func TestTokensAreRenewed(t *testing.T) {
 		}
 		h.want(by("gamma", lone("1", "echo", "")), 200, "*")
 
-		h.door.Renew([]string{"alpha", "beta"}, nil, nil)
+		h.door.UpdateAccess([]string{"alpha", "beta"}, nil, nil)
 		if res, body := h.ask(by("alpha", echo(alpha))); res.StatusCode != 404 {
 			t.Errorf("what has ended is there again: %s %s", res.Status, body)
 		}
@@ -72,7 +72,7 @@ func TestTheFirstTokens(t *testing.T) {
 			return k
 		}
 		nobody, _ := h.enter("2025-11-25", nil)
-		h.door.Renew([]string{"alpha"}, nil, nil)
+		h.door.UpdateAccess([]string{"alpha"}, nil, nil)
 		h.wantError(echo(nobody, ""), 401, "null", -32600)
 		if res, body := h.ask(echo(nobody, "alpha")); res.StatusCode != 404 {
 			t.Errorf("alpha finds what was nobody's: %s %s", res.Status, body)
@@ -80,12 +80,12 @@ func TestTheFirstTokens(t *testing.T) {
 
 		one := newHouse(t, func(o *Options) { o.Tokens = []string{"alpha"} })
 		alpha, _ := one.enter("2025-11-25", map[string]string{"Authorization": "Bearer alpha"})
-		one.door.Renew([]string{"beta", "alpha"}, nil, nil)
+		one.door.UpdateAccess([]string{"beta", "alpha"}, nil, nil)
 		one.want(echo(alpha, "alpha"), 200, result("1", "{}"))
 		if res, body := one.ask(echo(alpha, "beta")); res.StatusCode != 404 {
 			t.Errorf("beta finds alpha's session: %s %s", res.Status, body)
 		}
-		one.door.Renew([]string{"beta"}, nil, nil)
+		one.door.UpdateAccess([]string{"beta"}, nil, nil)
 		one.wantError(echo(alpha, "alpha"), 401, "null", -32600)
 		if res, body := one.ask(echo(alpha, "beta")); res.StatusCode != 404 {
 			t.Errorf("beta, who is alone now, finds alpha's session: %s %s", res.Status, body)
@@ -97,7 +97,7 @@ func TestTheFirstTokens(t *testing.T) {
 func TestNothingIsOpenedUnderATokenThatIsGone(t *testing.T) {
 	h := newHouse(t, func(o *Options) { o.Tokens = []string{"alpha", "beta"} })
 	who := h.door.rules.Load().tokens[0].who
-	h.door.Renew([]string{"beta"}, nil, nil)
+	h.door.UpdateAccess([]string{"beta"}, nil, nil)
 	if no := h.door.open(h.door.newSession(who)); no == nil || no.status != 401 {
 		t.Errorf("a session: %+v", no)
 	}
@@ -111,7 +111,7 @@ func TestHostsAndOriginsAreRenewed(t *testing.T) {
 	page := knock{body: initialize("2025-11-25"), header: map[string]string{"Origin": "https://app.example"}}
 	h.want(page, 403, "*")
 	h.want(knock{body: initialize("2025-11-25"), host: "gw.example"}, 200, "*")
-	h.door.Renew(nil, []string{"https://app.example"}, nil)
+	h.door.UpdateAccess(nil, []string{"https://app.example"}, nil)
 	h.want(page, 200, "*")
 	h.want(knock{body: initialize("2025-11-25"), host: "gw.example"}, 403, "*")
 }

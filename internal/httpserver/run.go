@@ -23,9 +23,9 @@ const (
 // is begun: a request is refused with 503, while answers to our own questions
 // are still let in. The sessions are told, have what grace Serve gives them, and
 // what they answer goes out; clients that do not take it are cut off. Everything
-// is gone when Run returns, and the Door cannot be used any more.
-func (d *Door) Run(ctx context.Context, ln net.Listener) error {
-	conns := newConnTracker(maxConns*d.o.Sessions, d.log)
+// is gone when Run returns, and the Server cannot be used any more.
+func (d *Server) Run(ctx context.Context, ln net.Listener) error {
+	conns := newConnTracker(maxConns*d.o.MaxSessions, d.log)
 	server := &http.Server{
 		Handler:           d,
 		ReadHeaderTimeout: headerTime,
@@ -65,7 +65,7 @@ func (d *Door) Run(ctx context.Context, ln net.Listener) error {
 }
 
 // close lets no session begin any more, and ends all in the way that their holders have for it.
-func (d *Door) close(server *http.Server) {
+func (d *Server) close(server *http.Server) {
 	d.mu.Lock()
 	d.closing = true
 	d.mu.Unlock()
@@ -74,17 +74,17 @@ func (d *Door) close(server *http.Server) {
 }
 
 // stop ends what is open, and waits for that.
-func (d *Door) stop() {
+func (d *Server) stop() {
 	d.cancel()
 	for _, s := range d.all() {
-		d.serving.Go(func() { s.held().Stop() })
+		d.serving.Go(func() { s.held().Shutdown() })
 	}
 	d.serving.Wait()
 }
 
 // sweep ends the sessions that are idle, each when its time has come or at most one thousandth of it later, until ctx
 // is done.
-func (d *Door) sweep(ctx context.Context) {
+func (d *Server) sweep(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -93,25 +93,25 @@ func (d *Door) sweep(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		next := d.o.Idle // of those, too, that begin from now on
+		next := d.o.IdleTimeout // of those, too, that begin from now on
 		for _, s := range d.all() {
 			if left := s.endIfIdle(); left > 0 {
 				next = min(next, left)
 			}
 		}
-		timer.Reset(max(next, d.o.Idle/1000))
+		timer.Reset(max(next, d.o.IdleTimeout/1000))
 	}
 }
 
 // all returns the sessions that are open.
-func (d *Door) all() []*session {
+func (d *Server) all() []*session {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return slices.Collect(maps.Values(d.sessions))
 }
 
 // end waits until the last exchange has ended, and lets none begin any more.
-func (d *Door) end() {
+func (d *Server) end() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for d.exchanges > 0 {

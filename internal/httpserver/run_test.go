@@ -21,21 +21,21 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// gracious is a Holder that gives a grace.
-type gracious struct{ Holder }
+// gracious is a SessionHandler that gives a grace.
+type gracious struct{ SessionHandler }
 
-func (g gracious) Stop() {
+func (g gracious) Shutdown() {
 	time.Sleep(time.Second)
-	g.Holder.Stop()
+	g.SessionHandler.Shutdown()
 }
 
-// When the Door closes, what was asked is answered within the grace that the Holder
+// When the Server closes, what was asked is answered within the grace that the SessionHandler
 // gives, nothing new is let in, and then everything is gone.
 func TestClosing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t, func(o *Options) {
-			open := o.Open
-			o.Open = func(v Visit, out transport.Writer) Holder { return gracious{open(v, out)} }
+			open := o.OpenSession
+			o.OpenSession = func(v SessionInfo, out transport.Writer) SessionHandler { return gracious{open(v, out)} }
 		})
 		key, g := h.enter("2025-11-25", nil)
 		slow := h.stream(knock{session: key, body: call("1", "hold", "{}")})
@@ -123,7 +123,7 @@ func TestRunTellsThatTheListenerFailed(t *testing.T) {
 // all.
 func TestTricklingBody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, func(o *Options) { o.Idle = 10 * time.Second })
+		h := newHouse(t, func(o *Options) { o.IdleTimeout = 10 * time.Second })
 		key, _ := h.enter("2025-11-25", nil)
 		r, w := io.Pipe()
 		req := h.request(knock{session: key})
@@ -160,7 +160,7 @@ func TestLEAK_01_SessionsThatAreNotDeleted(t *testing.T) {
 		t.Skip("-short: this test takes seconds")
 	}
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, func(o *Options) { o.Idle = 30 * time.Minute })
+		h := newHouse(t, func(o *Options) { o.IdleTimeout = 30 * time.Minute })
 		h.want(knock{verb: "GET", path: "/healthz"}, 200, "ok\n")
 		synctest.Wait()
 		goroutines := runtime.NumGoroutine()
@@ -205,7 +205,7 @@ func heapInUse() int64 {
 // What the door itself needs for a session that nothing happens in.
 func TestIdleSessionsCostLittle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, func(o *Options) { o.Open = openToAll })
+		h := newHouse(t, func(o *Options) { o.OpenSession = openToAll })
 		h.want(knock{body: initialize("2025-11-25")}, 200, "*")
 		heap := heapInUse()
 		const n = 2000
@@ -247,7 +247,7 @@ func TestRunOutlivesTheExchangesOfHTTP2(t *testing.T) {
 		begun, goOn := make(chan bool), make(chan bool)
 		h := newHouse(t, func(o *Options) {
 			o.TLS = &tls.Config{Certificates: []tls.Certificate{cert}}
-			o.Examine = func(wire.Message, func(string) []string) *wire.Error {
+			o.ValidateHeaders = func(wire.Message, func(string) []string) *wire.Error {
 				close(begun)
 				<-goOn
 				return nil

@@ -20,7 +20,7 @@ import (
 // streams, and what the client posts is given to its holder. Nothing runs for it while there is
 // nothing to do.
 type session struct {
-	door   *Door
+	door   *Server
 	key    string
 	name   string // in logs
 	who    principal
@@ -28,12 +28,12 @@ type session struct {
 
 	keeper *list.Element // guarded by door.mu
 
-	turn   sync.Mutex // of who gives the holder a message
-	holder Holder     // guarded by turn
+	turn   sync.Mutex     // of who gives the holder a message
+	holder SessionHandler // guarded by turn
 
 	mu       sync.Mutex
 	over     bool
-	why      error                    // for Holder.End; nil before it is over
+	why      error                    // for SessionHandler.End; nil before it is over
 	hello    wire.ID                  // of the request that opens the session
 	revision string                   // that was agreed on; "" before
 	open     map[wire.ID]*stream      // requests that are not answered, and where their answers go; nil if there are none
@@ -50,7 +50,7 @@ type session struct {
 	pile     pile
 }
 
-func (d *Door) newSession(who principal) *session {
+func (d *Server) newSession(who principal) *session {
 	s := &session{
 		door: d, who: who,
 		alone: newStream(), since: time.Now(),
@@ -65,12 +65,12 @@ func (d *Door) newSession(who principal) *session {
 // keep it if its client is not connected any more.
 func (s *session) endIfIdle() time.Duration {
 	s.mu.Lock()
-	left := s.door.o.Idle - time.Since(s.since)
+	left := s.door.o.IdleTimeout - time.Since(s.since)
 	if s.busy > 0 {
-		left = s.door.o.Idle
+		left = s.door.o.IdleTimeout
 	}
 	if left <= 0 { // in one breath: a request that arrives now comes too late, or keeps the session
-		s.endLocked(fmt.Errorf("idle for %v: limits.session_idle", s.door.o.Idle))
+		s.endLocked(fmt.Errorf("idle for %v: limits.session_idle", s.door.o.IdleTimeout))
 	}
 	s.unlock()
 	if left <= 0 {
@@ -91,7 +91,7 @@ func (s *session) Close() error {
 // is over.
 const lastWords = 5 * time.Second
 
-// end ends the session, whoever wants it. After that nobody finds it. Why is for [Holder.End].
+// end ends the session, whoever wants it. After that nobody finds it. Why is for [SessionHandler.End].
 func (s *session) end(why error) {
 	s.mu.Lock()
 	s.endLocked(why)
@@ -164,7 +164,7 @@ func (s *session) finishLocked(st *stream) {
 
 // unlock releases mu, with what is kept brought down to its bound.
 func (s *session) unlock() {
-	for s.kept > s.door.o.Events && s.evictLocked() {
+	for s.kept > s.door.o.RetainLimit && s.evictLocked() {
 	}
 	if s.over {
 		s.kept = 0
@@ -246,7 +246,7 @@ func (s *session) isOver() bool {
 }
 
 // held returns the holder, once the message that it is being given is dealt with.
-func (s *session) held() Holder {
+func (s *session) held() SessionHandler {
 	s.turn.Lock()
 	defer s.turn.Unlock()
 	return s.holder

@@ -32,7 +32,7 @@ func asStateless(r *http.Request, inSession bool) bool {
 // stateless answers a POST of the stateless era. It has no session, whatever its
 // headers say of one. A notification is accepted, and nothing comes of it: the only
 // one that a client might send takes a request back, which here is done by hanging up.
-func (d *Door) stateless(w http.ResponseWriter, r *http.Request, p *posted, who principal) {
+func (d *Server) stateless(w http.ResponseWriter, r *http.Request, p *posted, who principal) {
 	var no *refusal
 	switch p.m.Kind() {
 	case wire.Request:
@@ -62,7 +62,7 @@ func (d *Door) stateless(w http.ResponseWriter, r *http.Request, p *posted, who 
 // examine refuses a request whose headers and _meta are not as they have to be. The
 // order of the checks is part of what clients may rely on; what is behind those of
 // here is Options.Examine's.
-func (d *Door) examine(r *http.Request, m wire.Message) *refusal {
+func (d *Server) examine(r *http.Request, m wire.Message) *refusal {
 	asked := version(r)
 	stamp, wrong := protocol.ParseClientMeta(m)
 	switch claims := protocol.IsModernRevision(asked); {
@@ -75,10 +75,10 @@ func (d *Door) examine(r *http.Request, m wire.Message) *refusal {
 	case wrong != nil:
 		return &refusal{status: http.StatusBadRequest, err: wrong}
 	}
-	if d.o.Examine == nil {
+	if d.o.ValidateHeaders == nil {
 		return nil
 	}
-	if wrong := d.o.Examine(m, r.Header.Values); wrong != nil {
+	if wrong := d.o.ValidateHeaders(m, r.Header.Values); wrong != nil {
 		return &refusal{status: statusOfCode(wrong.Code), err: wrong}
 	}
 	return nil

@@ -52,7 +52,7 @@ func (v knock) named(date string) knock { return v.with("Mcp-Protocol-Version", 
 func TestLadder(t *testing.T) {
 	h := newHouse(t, func(o *Options) {
 		o.Loopback, o.Tokens = true, []string{"secret"}
-		o.Examine = func(m wire.Message, get func(string) []string) *wire.Error {
+		o.ValidateHeaders = func(m wire.Message, get func(string) []string) *wire.Error {
 			switch {
 			case m.Method() == "initialize" || m.Method() == "ping":
 				return wire.Errorf(wire.CodeMethodNotFound, "Method not found")
@@ -229,9 +229,9 @@ func TestEachRequestStandsAlone(t *testing.T) {
 		names := make(map[string]bool)
 		for range 10 {
 			g := <-h.conns
-			names[g.Session] = true
-			if !g.Stateless || g.Principal != "" || len(g.Session) != 32 {
-				t.Errorf("%+v", g.Visit)
+			names[g.ID] = true
+			if !g.Stateless || g.Principal != "" || len(g.ID) != 32 {
+				t.Errorf("%+v", g.SessionInfo)
 			}
 		}
 		if len(names) != 10 {
@@ -242,7 +242,7 @@ func TestEachRequestStandsAlone(t *testing.T) {
 
 // Of a request no more is bounded than of one in a session.
 func TestALongRequestNeedsNoSession(t *testing.T) {
-	h := newHouse(t, func(o *Options) { o.Limit = 4 << 20 })
+	h := newHouse(t, func(o *Options) { o.MessageLimit = 4 << 20 })
 	text := `"x":"` + strings.Repeat("x", 3<<20) + `"`
 	h.want(lone("1", "echo", text), 200, result("1", "{"+meta(modern)+","+text+"}"))
 	h.wantError(knock{body: call("1", "echo", "{"+text+"}")}, 413, "null", wire.CodeInvalidRequest)

@@ -177,8 +177,8 @@ func TestMission_A_SessionIDs(t *testing.T) {
 	for range 100 {
 		key, g := h.enter("2025-11-25", nil)
 		name, secret, _ := strings.Cut(key, "-")
-		if len(name) != 32 || len(secret) != 32 || strings.Trim(name+secret, "0123456789abcdef") != "" || g.Session != name || seen[name] || seen[secret] {
-			t.Errorf("key %s of %s", key, g.Session)
+		if len(name) != 32 || len(secret) != 32 || strings.Trim(name+secret, "0123456789abcdef") != "" || g.ID != name || seen[name] || seen[secret] {
+			t.Errorf("key %s of %s", key, g.ID)
 		}
 		seen[name], seen[secret] = true, true
 	}
@@ -189,7 +189,7 @@ func TestHealth_F_SEC_12(t *testing.T) {
 	var waiting []string
 	house := func(tokens ...string) *house {
 		return newHouse(t, func(o *Options) {
-			o.Waiting = func() []string { return waiting }
+			o.PendingBackends = func() []string { return waiting }
 			o.Tokens = tokens
 			o.Loopback = true
 		})
@@ -210,7 +210,7 @@ func TestHealth_F_SEC_12(t *testing.T) {
 	h.want(probe, 200, "ok\n")
 	h.want(named.with("Authorization", "Bearer secret"), 200, "ok\n")
 	probe.path = "/healthz"
-	if res := h.want(probe, 200, "ok\n"); res.Header.Get("Server") != Name {
+	if res := h.want(probe, 200, "ok\n"); res.Header.Get("Server") != ServerHeader {
 		t.Errorf("Server: %q", res.Header.Get("Server"))
 	}
 	probe.verb = "POST"

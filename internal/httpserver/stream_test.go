@@ -234,7 +234,7 @@ func TestCancelledRequestsGetNoAnswer(t *testing.T) {
 
 // A message is on one stream and on no other, with everything going on at once.
 func TestEachMessageIsOnOneStream(t *testing.T) {
-	h := newHouse(t, func(o *Options) { o.Limit, o.Events = 64<<20, 64<<20 })
+	h := newHouse(t, func(o *Options) { o.MessageLimit, o.RetainLimit = 64<<20, 64<<20 })
 	key, g := h.enter("2025-11-25", nil)
 	const calls, each = 40, 25
 	var mu sync.Mutex
@@ -296,7 +296,7 @@ func TestEachMessageIsOnOneStream(t *testing.T) {
 // bounded.
 func TestFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, func(o *Options) { o.Limit = 10000 })
+		h := newHouse(t, func(o *Options) { o.MessageLimit = 10000 })
 		key, g := h.enter("2025-11-25", nil)
 		s := h.stream(knock{verb: "GET", session: key})
 		s.want("0-0", "")

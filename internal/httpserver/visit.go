@@ -18,7 +18,7 @@ import (
 // response is written, Close is called or the client is gone, which takes the request
 // back: then Read says so, if only by [transport.ErrClosed].
 type visit struct {
-	door     *Door
+	door     *Server
 	who      principal
 	m        wire.Message
 	listens  bool            // it is a subscription
@@ -43,7 +43,7 @@ type visit struct {
 	moved    time.Time // when the client last took any, or there were none
 }
 
-func (d *Door) newVisit(w http.ResponseWriter, r *http.Request, p *posted, who principal) *visit {
+func (d *Server) newVisit(w http.ResponseWriter, r *http.Request, p *posted, who principal) *visit {
 	e := &visit{
 		door: d, name: newName(), who: who, m: p.m, body: p.body, listens: p.m.Method() == methodListen, jsonOnly: p.takes == takesJSON,
 		gone: r.Context().Done(), closed: make(chan struct{}), status: http.StatusOK, x: newReader(w),
@@ -64,7 +64,7 @@ const (
 const methodListen = "subscriptions/listen"
 
 // receive has a visit served, if there is room for it.
-func (d *Door) receive(e *visit) *refusal {
+func (d *Server) receive(e *visit) *refusal {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.awaitPlaceLocked(e.who)
@@ -74,8 +74,8 @@ func (d *Door) receive(e *visit) *refusal {
 		return d.ending()
 	case !d.rules.Load().knows(e.who):
 		return refuseToken()
-	case d.visits >= d.o.Sessions:
-		return d.crowdLocked(request, "Too many requests are open", "max", d.o.Sessions).retry(1)
+	case d.visits >= d.o.MaxSessions:
+		return d.crowdLocked(request, "Too many requests are open", "max", d.o.MaxSessions).retry(1)
 	case d.visitsOf[e.who] >= d.share():
 		return d.crowdLocked(request, "Too many requests are open under this token", "max", d.share(), "principal", e.who.String()).retry(1)
 	}
@@ -84,7 +84,7 @@ func (d *Door) receive(e *visit) *refusal {
 	d.visitsOf[e.who]++
 	e.body.hold()
 	d.serving.Go(func() {
-		d.o.Serve(d.ctx, Visit{Session: e.name, Principal: e.who.String(), Stateless: true}, e)
+		d.o.ServeStateless(d.ctx, SessionInfo{ID: e.name, Principal: e.who.String(), Stateless: true}, e)
 		_ = e.Close()
 		e.release()
 	})
@@ -95,8 +95,8 @@ func (d *Door) receive(e *visit) *refusal {
 // just after its client has the answer, and that may be the client that comes now.
 const justAfter = 20 * time.Millisecond
 
-func (d *Door) awaitPlaceLocked(who principal) {
-	full := func() bool { return !d.closing && (d.visits >= d.o.Sessions || d.visitsOf[who] >= d.share()) }
+func (d *Server) awaitPlaceLocked(who principal) {
+	full := func() bool { return !d.closing && (d.visits >= d.o.MaxSessions || d.visitsOf[who] >= d.share()) }
 	if !full() {
 		return
 	}
@@ -115,15 +115,15 @@ func (d *Door) awaitPlaceLocked(who principal) {
 
 // share bounds the sessions of one principal, and its visits, so that it leaves room for
 // others if there are any.
-func (d *Door) share() int {
+func (d *Server) share() int {
 	if d.rules.Load().tellApart() {
-		return (d.o.Sessions + 1) / 2
+		return (d.o.MaxSessions + 1) / 2
 	}
-	return d.o.Sessions
+	return d.o.MaxSessions
 }
 
 // crowdLocked refuses what there is no room for, and says so in the log, but not each time.
-func (d *Door) crowdLocked(what, why string, facts ...any) *refusal {
+func (d *Server) crowdLocked(what, why string, facts ...any) *refusal {
 	if now := time.Now(); now.Sub(d.crowded) > quiet {
 		d.crowded = now
 		d.log.Warn("no room for a further "+what, facts...)
@@ -187,7 +187,7 @@ func (e *visit) Write(m wire.Message, _ wire.ID) error {
 		return errNoQuestions
 	case m.Kind() == wire.Response && m.ID() != e.m.ID(), m.Kind() == wire.Notification && e.jsonOnly:
 		return nil
-	case e.waiting >= e.door.o.Limit, e.waiting >= maxUnheard && e.listens && time.Since(e.moved) > stalled:
+	case e.waiting >= e.door.o.MessageLimit, e.waiting >= maxUnheard && e.listens && time.Since(e.moved) > stalled:
 		return transport.ErrFull
 	}
 	e.addLocked(m.Raw())
@@ -203,7 +203,7 @@ func (e *visit) Write(m wire.Message, _ wire.ID) error {
 func (e *visit) Crowded() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return !e.over && e.waiting >= e.door.o.Limit/8
+	return !e.over && e.waiting >= e.door.o.MessageLimit/8
 }
 
 // Close implements transport.Conn. A client that is still there is told that there is

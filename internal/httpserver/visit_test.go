@@ -122,9 +122,9 @@ type reading struct {
 	over chan error // what ended it
 }
 
-func readers(n int) (func(context.Context, Visit, transport.Conn), chan reading) {
+func readers(n int) (func(context.Context, SessionInfo, transport.Conn), chan reading) {
 	all := make(chan reading, n)
-	return func(_ context.Context, _ Visit, c transport.Conn) {
+	return func(_ context.Context, _ SessionInfo, c transport.Conn) {
 		g := reading{c, make(chan error, 1)}
 		m, _, err := c.Read()
 		if err != nil || m.Kind() != wire.Request {
@@ -142,7 +142,7 @@ func readers(n int) (func(context.Context, Visit, transport.Conn), chan reading)
 func TestHangingUpTakesARequestBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		serve, all := readers(1)
-		h := newHouse(t, func(o *Options) { o.Serve = serve })
+		h := newHouse(t, func(o *Options) { o.ServeStateless = serve })
 		for name, before := range map[string]func(g reading, s func() *events){
 			"headers": func(reading, func() *events) {},
 			"events": func(g reading, s func() *events) {
@@ -187,7 +187,7 @@ func TestHangingUpTakesARequestBack(t *testing.T) {
 // The same over a real network.
 func TestHangingUpOverANetwork(t *testing.T) {
 	serve, all := readers(1)
-	d := New(Options{Serve: serve, Loopback: true})
+	d := New(Options{ServeStateless: serve, Loopback: true})
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -226,7 +226,7 @@ func TestASubscriptionIsALongRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		listening := make(chan transport.Conn, 1)
 		h := newHouse(t, func(o *Options) {
-			o.Serve = func(ctx context.Context, _ Visit, c transport.Conn) {
+			o.ServeStateless = func(ctx context.Context, _ SessionInfo, c transport.Conn) {
 				m, _, _ := c.Read()
 				_ = c.Write(wire.NewNotification("notifications/subscriptions/acknowledged", nil), m.ID())
 				listening <- c
@@ -285,10 +285,10 @@ func TestARequestThatIsNotAnswered(t *testing.T) {
 		s.want("", string(wire.NewErrorResponse("1", unanswered).Raw()))
 		s.end()
 
-		gone := newHouse(t, func(o *Options) { o.Serve = func(context.Context, Visit, transport.Conn) {} })
+		gone := newHouse(t, func(o *Options) { o.ServeStateless = func(context.Context, SessionInfo, transport.Conn) {} })
 		gone.want(lone("1", "x", ""), 200, string(wire.NewErrorResponse("1", unanswered).Raw()))
 
-		// And when the Door closes before there is an answer, whose server gives no grace.
+		// And when the Server closes before there is an answer, whose server gives no grace.
 		asked := make(chan bool)
 		go func() {
 			h.want(lone("1", "hold", ""), 200, string(wire.NewErrorResponse("1", unanswered).Raw()))
@@ -303,7 +303,7 @@ func TestARequestThatIsNotAnswered(t *testing.T) {
 // What a client leaves unread is bounded, and it is hung up on.
 func TestAClientOfARequestThatDoesNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, func(o *Options) { o.Limit = 10000 })
+		h := newHouse(t, func(o *Options) { o.MessageLimit = 10000 })
 		s := h.stream(lone("1", "hold", "")) // after keepAlive
 		r, g := <-h.held, <-h.conns
 		n := 0
@@ -341,7 +341,7 @@ func TestAClientOfARequestThatDoesNotRead(t *testing.T) {
 // Who has subscribed and does not read is hung up on long before it has cost a message of full size.
 func TestASubscriberThatDoesNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, func(o *Options) { o.Limit = 64 << 20 })
+		h := newHouse(t, func(o *Options) { o.MessageLimit = 64 << 20 })
 		s := h.stream(lone("1", methodListen, ""))
 		_, g := <-h.held, <-h.conns
 		h.write(g, large(1, 300_000), "")
@@ -364,7 +364,7 @@ func TestASubscriberThatDoesNotRead(t *testing.T) {
 // Who has subscribed and reads hears all of it, however much comes at once and however long there was nothing before.
 func TestASubscriberThatReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, func(o *Options) { o.Limit = 64 << 20 })
+		h := newHouse(t, func(o *Options) { o.MessageLimit = 64 << 20 })
 		s := h.stream(lone("1", methodListen, ""))
 		_, g := <-h.held, <-h.conns
 		for round := range 3 {
@@ -414,7 +414,7 @@ func TestAnAnswerToARequestThatIsNotTaken(t *testing.T) {
 // There are as many requests at one time as sessions, and neither takes the other's room.
 func TestTooManyRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, func(o *Options) { o.Sessions = 2 })
+		h := newHouse(t, func(o *Options) { o.MaxSessions = 2 })
 		var all sync.WaitGroup
 		for range 2 {
 			all.Go(func() { h.want(lone("1", "hold", ""), 200, result("1", "{}")) })
@@ -442,7 +442,7 @@ func TestRequestsUnderOneTokenLeaveRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log lines
 		h := newHouse(t, func(o *Options) {
-			o.Sessions, o.Tokens = 4, []string{"a", "b", "c"}
+			o.MaxSessions, o.Tokens = 4, []string{"a", "b", "c"}
 			o.Log = slog.New(slog.NewTextHandler(&log, nil))
 		})
 		by := func(token string, v knock) knock { return v.with("Authorization", "Bearer "+token) }
@@ -487,7 +487,9 @@ func TestRequestsUnderOneTokenLeaveRoom(t *testing.T) {
 func TestRequestsLeaveNothingBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t, func(o *Options) {
-			o.Serve = func(ctx context.Context, _ Visit, c transport.Conn) { _ = peer.New(c, tool{}, peer.Options{}).Run(ctx) }
+			o.ServeStateless = func(ctx context.Context, _ SessionInfo, c transport.Conn) {
+				_ = peer.New(c, tool{}, peer.Options{}).Run(ctx)
+			}
 		})
 		h.want(lone("1", "initialize", ""), 200, "*")
 		synctest.Wait()

@@ -51,7 +51,7 @@ import (
 //
 // A backend's script runs beside it: → is what the backend must be asked next, ←
 // what it says then, wait lets time pass. "hello RESULT" is a handshake that
-// is answered with RESULT (or [Hello]), "listing RESULT" that and the answer to the
+// is answered with RESULT (or [InitializeResult]), "listing RESULT" that and the answer to the
 // tools/list behind it. "exit STATUS" is its death; what follows it is the next
 // process. "refuse REASON" in place of a process is a dial that fails. A backend
 // that dies once more than the script says hangs from then on.
@@ -69,21 +69,21 @@ type conversation struct {
 
 var update = flag.Bool("update", false, "rewrite what conversations expect")
 
-// A Setup is what a conversation needs of a gateway.
-type Setup struct {
+// A GatewaySetup is what a conversation needs of a gateway.
+type GatewaySetup struct {
 	Config     map[string]string
 	Backends   []string // their names, in order
 	Dial       func(backend string) (transport.Conn, error)
 	Log, Audit *slog.Logger
 }
 
-// An Opener puts a gateway together, starts what it needs, and returns its Serve. What it
+// An StartGateway puts a gateway together, starts what it needs, and returns its Serve. What it
 // started ends with the test.
-type Opener func(*testing.T, Setup) func(context.Context, transport.Conn) error
+type StartGateway func(*testing.T, GatewaySetup) func(context.Context, transport.Conn) error
 
-// Converse holds each of the conversations in a directory, as a test named for
+// RunConversations holds each of the conversations in a directory, as a test named for
 // its file, in a bubble of its own.
-func Converse(t *testing.T, dir string, open Opener) {
+func RunConversations(t *testing.T, dir string, open StartGateway) {
 	paths, err := filepath.Glob(filepath.Join(dir, "*.txtar"))
 	if err != nil || len(paths) == 0 {
 		t.Fatalf("no conversations in %s: %v", dir, errors.Join(err, fs.ErrNotExist))
@@ -132,10 +132,10 @@ func load(path string) (*conversation, error) {
 }
 
 // hold runs in a bubble.
-func (c *conversation) hold(t *testing.T, open Opener) {
+func (c *conversation) hold(t *testing.T, open StartGateway) {
 	log, logger := NewLog()
 	journal, auditor := NewLog()
-	s := Setup{Config: c.config, Log: logger, Audit: auditor}
+	s := GatewaySetup{Config: c.config, Log: logger, Audit: auditor}
 	byName := make(map[string]*backend)
 	for _, b := range c.backends {
 		b.t = t
@@ -145,7 +145,7 @@ func (c *conversation) hold(t *testing.T, open Opener) {
 	s.Dial = func(name string) (transport.Conn, error) { return byName[name].dial() }
 	serve := open(t, s)
 
-	conn, client := Open(t, "client")
+	conn, client := NewPeer(t, "client")
 	served := make(chan error, 1)
 	go func() { served <- serve(t.Context(), conn) }()
 	c.play(t, client)
@@ -155,9 +155,9 @@ func (c *conversation) hold(t *testing.T, open Opener) {
 	for _, b := range c.backends {
 		b.check()
 	}
-	time.Sleep(Gather)
+	time.Sleep(JournalDelay)
 	c.expect(t, "audit", journal.Lines())
-	c.expect(t, "log", log.Loud())
+	c.expect(t, "log", log.Warnings())
 }
 
 // play plays the client's script and notes what really came.
@@ -186,7 +186,7 @@ func (c *conversation) play(t *testing.T, client *Peer) {
 		case pause:
 			time.Sleep(step.time)
 		case end:
-			client.End()
+			client.CloseSend()
 		case hello:
 			revision, can, _ := strings.Cut(step.text, " ")
 			client.Initialize(revision, can)
@@ -200,7 +200,7 @@ func (c *conversation) play(t *testing.T, client *Peer) {
 			}
 			want = append(want, script[i].text)
 		}
-		got := client.Taken()
+		got := client.TakeAll()
 		compare(t, fmt.Sprintf("client, after %s", step), got, want)
 		for _, text := range got {
 			real = append(real, line{kind: back, text: text})
@@ -284,7 +284,7 @@ func (b *backend) dial() (transport.Conn, error) {
 		b.at++
 		return nil, errors.New(b.script[b.at-1].text)
 	}
-	conn, p := Open(b.t, "backend "+b.name)
+	conn, p := NewPeer(b.t, "backend "+b.name)
 	if b.at == len(b.script) && len(b.peers) > 0 {
 		return conn, nil // it hangs, and what it is asked is of no interest
 	}
@@ -343,7 +343,7 @@ func (b *backend) greet(p *Peer, l line) bool {
 		result, list = "", l.text
 	}
 	if result == "" {
-		result = Hello
+		result = InitializeResult
 	}
 	if !b.answer(p, result) {
 		return false
@@ -358,7 +358,7 @@ func (b *backend) answer(p *Peer, result string) bool {
 	asked, ok := p.await()
 	if ok {
 		m, _ := wire.Parse([]byte(asked))
-		p.Reply(m.ID(), result)
+		p.SendResult(m.ID(), result)
 	}
 	return ok
 }
@@ -375,7 +375,7 @@ func (b *backend) check() {
 	b.t.Helper()
 	var extra []string
 	for _, p := range b.peers {
-		extra = append(extra, p.Taken()...)
+		extra = append(extra, p.TakeAll()...)
 	}
 	compare(b.t, "backend "+b.name+", beyond its script", extra, nil)
 	b.mu.Lock()

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// Gather is longer than a journal lets records come together before it writes
+// JournalDelay is longer than a journal lets records come together before it writes
 // them.
-const Gather = 50 * time.Millisecond
+const JournalDelay = 50 * time.Millisecond
 
 // A Log keeps what is logged, as lines of key=value without the time.
 type Log struct {
@@ -56,7 +56,7 @@ func (l *Log) Lines(texts ...string) []string {
 	return found
 }
 
-// Loud returns the warnings and errors.
-func (l *Log) Loud() []string {
+// Warnings returns the warnings and errors.
+func (l *Log) Warnings() []string {
 	return slices.Concat(l.Lines("level=WARN"), l.Lines("level=ERROR"))
 }

@@ -41,13 +41,13 @@ func TestAScriptIsRefused(t *testing.T) {
 // What a Peer sends comes out of the Conn in its order, be it a message or not.
 func TestAConnReadsWhatItsPeerSends(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		conn, p := Open(t, "peer")
+		conn, p := NewPeer(t, "peer")
 		p.Send(`{"jsonrpc":"2.0","id":1,"method":"m"}`)
 		p.Send("noise")
 		p.Send(`{"jsonrpc":"1.0","id":7,"method":"m"}`)
-		p.Break(&transport.CallLostError{ID: "3", Err: errors.New("503")})
+		p.FailRead(&transport.CallLostError{ID: "3", Err: errors.New("503")})
 		p.Send(`{"jsonrpc":"2.0","method":"n"}`)
-		p.End()
+		p.CloseSend()
 		p.Send(`{"jsonrpc":"2.0","method":"beyond the end"}`)
 		var got []string
 		for range 7 {
@@ -70,12 +70,12 @@ func TestAConnReadsWhatItsPeerSends(t *testing.T) {
 		}
 		p.Want(`{"jsonrpc":"2.0","method":"answer"}`)
 		p.WantNothing()
-		if p.Over() {
+		if p.Disconnected() {
 			t.Error("over before it was closed")
 		}
 		conn.Close()
 		synctest.Wait()
-		if !p.Over() {
+		if !p.Disconnected() {
 			t.Error("not over though it was closed")
 		}
 		if _, _, err := conn.Read(); !errors.Is(err, io.EOF) {

@@ -45,16 +45,16 @@ type Peer struct {
 	done    chan struct{} // closed when the reader is gone
 }
 
-// Open returns a Conn for whom the test is about, and the Peer at its other end,
+// NewPeer returns a Conn for whom the test is about, and the Peer at its other end,
 // called name in what it reports. The Peer ends with the test.
-func Open(t testing.TB, name string) (transport.Conn, *Peer) {
-	conn, p := OpenDeaf(t, name)
-	p.Listen()
+func NewPeer(t testing.TB, name string) (transport.Conn, *Peer) {
+	conn, p := NewPausedPeer(t, name)
+	p.StartReading()
 	return conn, p
 }
 
-// OpenDeaf is Open for a Peer that reads nothing before Listen.
-func OpenDeaf(t testing.TB, name string) (transport.Conn, *Peer) {
+// NewPausedPeer is NewPeer for a Peer that reads nothing before Listen.
+func NewPausedPeer(t testing.TB, name string) (transport.Conn, *Peer) {
 	a, b := transport.Pipe()
 	p := &Peer{
 		t: t, name: name, conn: b, near: &near{Conn: a},
@@ -63,8 +63,8 @@ func OpenDeaf(t testing.TB, name string) (transport.Conn, *Peer) {
 	return p.near, p
 }
 
-// Listen has the Peer read what it is sent.
-func (p *Peer) Listen() {
+// StartReading has the Peer read what it is sent.
+func (p *Peer) StartReading() {
 	p.t.Cleanup(func() {
 		p.conn.Close()
 		<-p.done
@@ -96,9 +96,9 @@ func (p *Peer) read() {
 	}
 }
 
-// HearPings has the Peer take pings for lines like any other from now on. Before that it
+// ReceivePings has the Peer take pings for lines like any other from now on. Before that it
 // answers them by itself.
-func (p *Peer) HearPings() {
+func (p *Peer) ReceivePings() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.pings = true
@@ -147,12 +147,12 @@ func (n *near) Read() (wire.Message, wire.ID, error) {
 	return wire.Message{}, "", err
 }
 
-// Break has the other side's Read return err, after what was sent before.
-func (p *Peer) Break(err error) { p.near.say(p, saying{err: err}) }
+// FailRead has the other side's Read return err, after what was sent before.
+func (p *Peer) FailRead(err error) { p.near.say(p, saying{err: err}) }
 
-// SendOn sends a message on the stream of the request call, as a server does that has one for
+// SendOnStream sends a message on the stream of the request call, as a server does that has one for
 // each.
-func (p *Peer) SendOn(call wire.ID, line string) {
+func (p *Peer) SendOnStream(call wire.ID, line string) {
 	m, err := wire.Parse([]byte(line))
 	if err != nil {
 		p.t.Fatalf("%s: %v", p.name, err)
@@ -167,12 +167,12 @@ func (n *near) say(p *Peer, s saying) {
 	_ = p.conn.Write(wire.NewNotification(oddity, nil), "") // who is gone reads nothing
 }
 
-// End is the end of what the Peer sends; it goes on to listen.
-func (p *Peer) End() { p.Break(io.EOF) }
+// CloseSend is the end of what the Peer sends; it goes on to listen.
+func (p *Peer) CloseSend() { p.FailRead(io.EOF) }
 
 // Exit is how a child process dies.
 func (p *Peer) Exit(status, stderr string) {
-	p.Break(&child.ExitError{Status: status, Stderr: stderr})
+	p.FailRead(&child.ExitError{Status: status, Stderr: stderr})
 }
 
 // Close ends the conversation both ways.
@@ -183,7 +183,7 @@ func (p *Peer) Send(line string) {
 	m, err := wire.Parse([]byte(line))
 	if err != nil {
 		reason, _ := errors.AsType[*wire.Error](err)
-		p.Break(transport.NewMalformedError([]byte(line), m, reason))
+		p.FailRead(transport.NewMalformedError([]byte(line), m, reason))
 		return
 	}
 	_ = p.conn.Write(m, "") // who is gone reads nothing
@@ -223,8 +223,8 @@ func (p *Peer) take() (line string, over, ok bool) {
 	return line, p.over, true
 }
 
-// Message is Next for a line that is a message.
-func (p *Peer) Message() wire.Message {
+// NextMessage is Next for a line that is a message.
+func (p *Peer) NextMessage() wire.Message {
 	p.t.Helper()
 	line := p.Next()
 	m, err := wire.Parse([]byte(line))
@@ -255,9 +255,9 @@ func sameJSON(a, b string) bool {
 	return json.Unmarshal([]byte(a), &x) == nil && json.Unmarshal([]byte(b), &y) == nil && reflect.DeepEqual(x, y)
 }
 
-// Taken returns all lines that were received and not taken yet, once everything
+// TakeAll returns all lines that were received and not taken yet, once everything
 // in the bubble has come to rest.
-func (p *Peer) Taken() []string {
+func (p *Peer) TakeAll() []string {
 	synctest.Wait()
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -270,14 +270,14 @@ func (p *Peer) Taken() []string {
 // everything in the bubble has come to rest.
 func (p *Peer) WantNothing() {
 	p.t.Helper()
-	for _, line := range p.Taken() {
+	for _, line := range p.TakeAll() {
 		p.t.Errorf("%s: got %s\nwant nothing", p.name, line)
 	}
 }
 
-// Over reports whether the other side has closed the conversation, once everybody in the
+// Disconnected reports whether the other side has closed the conversation, once everybody in the
 // bubble waits.
-func (p *Peer) Over() bool {
+func (p *Peer) Disconnected() bool {
 	synctest.Wait()
 	p.mu.Lock()
 	defer p.mu.Unlock()

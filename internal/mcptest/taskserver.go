@@ -27,7 +27,7 @@ import (
 //
 // All of them but the first two can be called only by who declares the extension, and
 // those that ask only by who declares elicitation, too. Who has a task's id may ask about
-// it. A task is forgotten [TaskLife] after it was made.
+// it. A task is forgotten [TaskTTL] after it was made.
 type TaskServer struct {
 	mu      sync.Mutex
 	jobs    map[string]*job
@@ -38,9 +38,9 @@ type TaskServer struct {
 
 // What a TaskServer says of its tasks, and how long each step of theirs takes.
 const (
-	TaskLife = 10 * time.Minute
-	TaskPace = 100 * time.Millisecond
-	TaskStep = 20 * time.Millisecond
+	TaskTTL          = 10 * time.Minute
+	TaskPollInterval = 100 * time.Millisecond
+	TaskDelay        = 20 * time.Millisecond
 )
 
 // A job is a task.
@@ -113,15 +113,15 @@ func (s *TaskServer) Close() {
 	}
 }
 
-// Calls returns how many calls of tools were begun.
-func (s *TaskServer) Calls() int {
+// ToolCalls returns how many calls of tools were begun.
+func (s *TaskServer) ToolCalls() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.calls
 }
 
-// Running returns how many tasks have not ended.
-func (s *TaskServer) Running() (n int) {
+// RunningTasks returns how many tasks have not ended.
+func (s *TaskServer) RunningTasks() (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, j := range s.jobs {
@@ -147,9 +147,9 @@ func (s *TaskServer) after(wait time.Duration, do func()) {
 func (s *TaskServer) createLocked() (*job, any) {
 	now := time.Now().UTC()
 	j := &job{ID: rand.Text(), Status: "working", Created: now, Updated: now,
-		TTL: TaskLife.Milliseconds(), Pace: TaskPace.Milliseconds()}
+		TTL: TaskTTL.Milliseconds(), Pace: TaskPollInterval.Milliseconds()}
 	s.jobs[j.ID] = j
-	s.after(TaskLife, func() { delete(s.jobs, j.ID) })
+	s.after(TaskTTL, func() { delete(s.jobs, j.ID) })
 	made := *j
 	made.Type = "task"
 	return j, made
@@ -195,7 +195,7 @@ func (s *TaskServer) updateLocked(j *job, responses map[string]json.RawMessage) 
 	default:
 		answers, then := j.answers, j.then
 		s.changeLocked(j, "working", func(j *job) { j.Message = "thank you" })
-		s.after(TaskStep, func() { then(answers) })
+		s.after(TaskDelay, func() { then(answers) })
 	}
 }
 

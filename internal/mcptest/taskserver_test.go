@@ -19,7 +19,7 @@ type taskClient struct {
 
 func withTaskServer(t *testing.T, test func(s *TaskServer, c taskClient)) {
 	synctest.Test(t, func(t *testing.T) {
-		conn, p := Open(t, "client")
+		conn, p := NewPeer(t, "client")
 		s := NewTaskServer()
 		done := make(chan struct{})
 		go func() { s.Serve(conn); close(done) }()
@@ -50,7 +50,7 @@ func (c taskClient) send(id, method, params, capabilities string) {
 func (c taskClient) ask(method, params, capabilities string, path ...string) string {
 	c.t.Helper()
 	c.send("1", method, params, capabilities)
-	value, _ := wire.Lookup(c.Message().Raw(), path...)
+	value, _ := wire.Lookup(c.NextMessage().Raw(), path...)
 	return string(value)
 }
 
@@ -88,10 +88,10 @@ func TestATaskServerWorksInVirtualTime(t *testing.T) {
 		c.want("completed", get(wrong, "status"), `"completed"`)
 		c.want("failed", get(broken, "error", "code"), `-32603`)
 		c.want("failed", get(broken, "status"), `"failed"`)
-		pass(TaskLife)
+		pass(TaskTTL)
 		c.want("forgotten", c.ask("tasks/get", slow, declares, "error", "code"), `-32602`)
-		if s.Calls() != 4 {
-			t.Errorf("%d calls", s.Calls())
+		if s.ToolCalls() != 4 {
+			t.Errorf("%d calls", s.ToolCalls())
 		}
 	})
 }
@@ -99,14 +99,14 @@ func TestATaskServerWorksInVirtualTime(t *testing.T) {
 func TestATaskServerAsks(t *testing.T) {
 	withTaskServer(t, func(s *TaskServer, c taskClient) {
 		id := c.make("multi_input")
-		pass(TaskStep)
+		pass(TaskDelay)
 		c.want("asks", c.ask("tasks/get", id, declares, "result", "inputRequests", "first", "method"), `"elicitation/create"`)
 		c.want("ack", c.ask("tasks/update", id+`,"inputResponses":{"first":{"action":"accept","content":{"name":"A"}},"no":{}}`, declares, "result"), `{"resultType":"complete"}`)
 		c.want("answered", c.ask("tasks/get", id, declares, "result", "inputRequests", "first"), ``)
 		c.want("open", c.ask("tasks/get", id, declares, "result", "status"), `"input_required"`)
 		c.ask("tasks/update", id+`,"inputResponses":{"second":{"action":"accept","content":{"name":"B"}}}`, declares)
 		c.want("working", c.ask("tasks/get", id, declares, "result", "status"), `"working"`)
-		pass(TaskStep)
+		pass(TaskDelay)
 		c.want("done", c.ask("tasks/get", id, declares, "result", "result", "content"), `[{"text":"A and B"`)
 
 		const call = `"name":"test_tool_with_task"`

@@ -34,7 +34,7 @@ func (s *TaskServer) callLocked(p *taskParams, reply func(any, *wire.Error)) {
 		s.askFirstLocked(p, reply)
 	default:
 		j, made := s.createLocked()
-		s.after(TaskStep, func() { s.workLocked(j, p) })
+		s.after(TaskDelay, func() { s.workLocked(j, p) })
 		reply(made, nil)
 	}
 }
@@ -74,7 +74,7 @@ func (s *TaskServer) askFirstLocked(p *taskParams, reply func(any, *wire.Error))
 			"inputRequests": map[string]question{"user_name": elicit("What is your name?", "name")}}, nil)
 	default:
 		j, made := s.createLocked()
-		s.after(TaskStep, func() {
+		s.after(TaskDelay, func() {
 			s.completeLocked(j, text(fmt.Sprintf("%s: Hello, %v!", a.Action, a.Content["name"]), a.Action != "accept"))
 		})
 		reply(made, nil)

@@ -29,15 +29,15 @@ func TestACallIsSentOnceMore(t *testing.T) {
 			return true
 		}
 		c, _ := k.send(request("1", ""), call)
-		k.far.Fail("1", `{"code":-32020,"message":"no"}`)
+		k.far.SendError("1", `{"code":-32020,"message":"no"}`)
 		time.Sleep(time.Minute) // the clock begins anew
-		k.far.Break(&transport.CallLostError{ID: "2", Err: errors.New("503")})
+		k.far.FailRead(&transport.CallLostError{ID: "2", Err: errors.New("503")})
 		time.Sleep(51 * time.Second)
 		c.isOpen(t)
 		if call.ID() != "3" {
 			t.Errorf("its id is %s", call.ID())
 		}
-		k.far.Reply("3", "{}")
+		k.far.SendResult("3", "{}")
 		if m, err := c.end(t); err != nil || m.Part(wire.PartResult) == nil {
 			t.Errorf("it ended with %s, %v", m.Raw(), err)
 		}
@@ -73,7 +73,7 @@ func TestACallThatWasTakenBackIsNotOffered(t *testing.T) {
 		call := &peer.Call{InterceptResponse: func(wire.Message, error) bool { return true }}
 		c, _ := k.send(request("1", ""), call)
 		k.far.HandleRequest("tools/call")
-		k.far.Fail("1", `{"code":-32020,"message":"no"}`)
+		k.far.SendError("1", `{"code":-32020,"message":"no"}`)
 		synctest.Wait()
 		if call.IsCancelled() {
 			t.Error("taken back already")

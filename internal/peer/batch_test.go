@@ -138,7 +138,7 @@ func TestResponsesInABatchFindTheirCalls(t *testing.T) {
 	inBubble(t, batches, func(t *testing.T, k *talk) {
 		one, _ := k.send(request("1", ""), &peer.Call{})
 		two, _ := k.send(request("2", ""), &peer.Call{})
-		k.far.Taken()
+		k.far.TakeAll()
 		k.far.Send(`[{"jsonrpc":"2.0","id":2,"result":{"n":2}},{"jsonrpc":"2.0","id":1,"result":{"n":1}}]`)
 		for i, c := range []*caller{one, two} {
 			if m, err := c.end(t); err != nil || string(m.Part(wire.PartResult)) != []string{`{"n":1}`, `{"n":2}`}[i] {

@@ -11,13 +11,13 @@ import (
 // quiet is an owner that says nothing.
 type quiet struct{}
 
-func (quiet) HandleRequest(*Request)            {}
+func (quiet) HandleRequest(*Request)                  {}
 func (quiet) HandleNotification(wire.Message, Origin) {}
 
 // answering answers what it is asked with the same result each time.
 type answering struct{ result []byte }
 
-func (a answering) HandleRequest(r *Request)          { r.Reply(a.result) }
+func (a answering) HandleRequest(r *Request)                { r.Reply(a.result) }
 func (a answering) HandleNotification(wire.Message, Origin) {}
 
 // connect returns a Peer at one end of a Pipe, with h at the other.

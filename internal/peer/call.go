@@ -28,14 +28,14 @@ type ResponseHandler interface {
 // A Call is a call in flight: the row that waits for its answer. The fields
 // are the caller's to set before Send and must not be changed afterwards.
 type Call struct {
-	Handler      ResponseHandler         // perhaps with others around it, of those who pass the call on
-	Tag      any           // whoever sends the call, by which it knows its own; nobody else looks at it
-	Token   wire.ID       // the caller's own progress token, "" = wants none
-	Name    []byte        // takes the place of params.name, as JSON; nil = none does
-	RemoteName     string        // the far side's own name of the tool or prompt; "" = it is in Name or in the message
-	SessionID   string        // on whose behalf; see [Peer.SoleSession]
-	RelatedTo   wire.ID       // the request of the far side that the call belongs to, "" = none
-	Timeout time.Duration // since the start or the last progress; 0 = none
+	Handler    ResponseHandler // perhaps with others around it, of those who pass the call on
+	Tag        any             // whoever sends the call, by which it knows its own; nobody else looks at it
+	Token      wire.ID         // the caller's own progress token, "" = wants none
+	Name       []byte          // takes the place of params.name, as JSON; nil = none does
+	RemoteName string          // the far side's own name of the tool or prompt; "" = it is in Name or in the message
+	SessionID  string          // on whose behalf; see [Peer.SoleSession]
+	RelatedTo  wire.ID         // the request of the far side that the call belongs to, "" = none
+	Timeout    time.Duration   // since the start or the last progress; 0 = none
 	// Modern is set by whoever sends the call over a conversation of the
 	// stateless era (2026-07-28), before it does: it says in which era the answer is.
 	Modern bool

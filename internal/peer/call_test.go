@@ -31,7 +31,7 @@ func TestAnswersFindTheirCalls(t *testing.T) {
 			k.far.Want(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"t","n":%d}}`, i+1, i))
 		}
 		for _, i := range []int{4, 0, 2, 1, 3} {
-			k.far.Reply(wire.ID(fmt.Sprint(i+1)), fmt.Sprintf(`{"n":%d}`, i))
+			k.far.SendResult(wire.ID(fmt.Sprint(i+1)), fmt.Sprintf(`{"n":%d}`, i))
 		}
 		for i, c := range all {
 			m, err := c.end(t)
@@ -68,12 +68,12 @@ func TestID_02_AStringifiedEchoIsAcceptedWithOneWarning(t *testing.T) {
 	inBubble(t, peer.Options{Log: func() *slog.Logger { return logger }}, func(t *testing.T, k *talk) {
 		for i := 1; i <= 3; i++ {
 			c, _ := k.send(request("1", ""), &peer.Call{})
-			k.far.Reply(wire.ID(fmt.Sprintf(`"%d"`, i)), "{}")
+			k.far.SendResult(wire.ID(fmt.Sprintf(`"%d"`, i)), "{}")
 			if m, err := c.end(t); err != nil || m.Part(wire.PartResult) == nil {
 				t.Errorf("call %d: %s, %v", i, m.Raw(), err)
 			}
 		}
-		if loud := log.Loud(); len(loud) != 1 || !strings.Contains(loud[0], "string where a number was asked") {
+		if loud := log.Warnings(); len(loud) != 1 || !strings.Contains(loud[0], "string where a number was asked") {
 			t.Errorf("logged %q, want one warning", loud)
 		}
 	})
@@ -97,16 +97,16 @@ func TestNOTIF_15_OrphansAreDropped(t *testing.T) {
 		c, _ := k.send(request("1", ""), &peer.Call{})
 		k.far.Next()
 		for _, id := range []wire.ID{"999999", "null", "0", "-1", "2", `""`, `"x"`, "1.0", "1e0", "99999999999999999999"} {
-			k.far.Reply(id, "{}")
-			k.far.Fail(id, `{"code":-1,"message":"x"}`)
+			k.far.SendResult(id, "{}")
+			k.far.SendError(id, `{"code":-1,"message":"x"}`)
 		}
 		k.far.WantNothing()
 		c.isOpen(t)
-		k.far.Reply("1", "{}")
+		k.far.SendResult("1", "{}")
 		if _, err := c.end(t); err != nil {
 			t.Error(err)
 		}
-		if loud := log.Loud(); len(loud) != 1 {
+		if loud := log.Warnings(); len(loud) != 1 {
 			t.Errorf("logged %q, want one warning", loud)
 		}
 	})
@@ -119,7 +119,7 @@ func TestNOTIF_04_ProgressComesInOrderBeforeTheResult(t *testing.T) {
 		for i := range 3 {
 			k.far.Sendf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":%d,"progressToken":1}}`, i)
 		}
-		k.far.Reply("1", "{}")
+		k.far.SendResult("1", "{}")
 		k.far.Send(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":9,"progressToken":1}}`) // too late
 		c.end(t)
 		want := make([]string, 3)
@@ -166,7 +166,7 @@ func TestTimeoutEndsACallAndTellsTheFarSide(t *testing.T) {
 		if _, err := c.end(t); !errors.Is(err, peer.ErrTimeout) {
 			t.Errorf("it ended with %v", err)
 		}
-		k.far.Reply("1", "{}") // late
+		k.far.SendResult("1", "{}") // late
 		c.end(t)
 		k.far.WantNothing()
 	})
@@ -243,8 +243,8 @@ func TestCancelTellsTheFarSideOnceUnderOurID(t *testing.T) {
 		if _, err := c.end(t); !errors.Is(err, peer.ErrCancelled) {
 			t.Errorf("it ended with %v", err)
 		}
-		k.far.Reply("2", "{}")
-		k.far.Fail("2", `{"code":0,"message":"Request cancelled"}`)
+		k.far.SendResult("2", "{}")
+		k.far.SendError("2", `{"code":0,"message":"Request cancelled"}`)
 		c.end(t)
 		k.far.WantNothing()
 	})
@@ -259,7 +259,7 @@ func TestCancelOfWhatIsNotInFlightDoesNothing(t *testing.T) {
 		}
 		c, pending := k.send(request("1", ""), &peer.Call{})
 		k.far.Next()
-		k.far.Reply("1", "{}")
+		k.far.SendResult("1", "{}")
 		c.end(t)
 		pending.Cancel(nil)
 		c.end(t)
@@ -271,7 +271,7 @@ func TestNoiseWithAnIDEndsThatCall(t *testing.T) {
 	inBubble(t, peer.Options{OnMalformed: func(*transport.MalformedError) {}}, func(t *testing.T, k *talk) {
 		other, _ := k.send(request("1", ""), &peer.Call{})
 		c, _ := k.send(request("2", ""), &peer.Call{})
-		k.far.Taken()
+		k.far.TakeAll()
 		k.far.Send(`{"jsonrpc":"2.0","id":2}`)
 		_, err := c.end(t)
 		if _, ok := errors.AsType[*peer.BadResponseError](err); !ok {
@@ -287,8 +287,8 @@ func TestLostEndsThatCallAlone(t *testing.T) {
 	inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
 		other, _ := k.send(request("1", ""), &peer.Call{})
 		c, _ := k.send(request("2", ""), &peer.Call{})
-		k.far.Break(&transport.CallLostError{ID: "2", Err: errors.New("503"), MayHaveRun: true})
-		k.far.Break(&transport.CallLostError{ID: "9", Err: errors.New("nobody's"), MayHaveRun: true})
+		k.far.FailRead(&transport.CallLostError{ID: "2", Err: errors.New("503"), MayHaveRun: true})
+		k.far.FailRead(&transport.CallLostError{ID: "9", Err: errors.New("nobody's"), MayHaveRun: true})
 		_, err := c.end(t)
 		if lost, ok := errors.AsType[*transport.CallLostError](err); !ok || !lost.MayHaveRun || err.Error() != "503" {
 			t.Errorf("it ended with %v", err)
@@ -302,7 +302,7 @@ func TestLostForNoiseEndsItsCall(t *testing.T) {
 	inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
 		c, _ := k.send(request("1", ""), &peer.Call{})
 		noise := transport.NewMalformedError([]byte("<html>"), wire.Message{}, errors.New("no JSON"))
-		k.far.Break(&transport.CallLostError{ID: "1", Err: fmt.Errorf("the answer is no message: %w", noise), MayHaveRun: true})
+		k.far.FailRead(&transport.CallLostError{ID: "1", Err: fmt.Errorf("the answer is no message: %w", noise), MayHaveRun: true})
 		if _, err := c.end(t); err == nil || err.Error() != "the answer is no message: no JSON" {
 			t.Errorf("it ended with %v", err)
 		}
@@ -317,7 +317,7 @@ func TestPROC_06_DeathEndsAllCallsAndSaysWhy(t *testing.T) {
 		run  error
 	}{
 		{"exit", func(p *mcptest.Peer) { p.Exit("exit 3", "boom") }, "exit 3; its last words: boom", &child.ExitError{Status: "exit 3", Stderr: "boom"}},
-		{"end", func(p *mcptest.Peer) { p.End() }, "it closed the connection", nil},
+		{"end", func(p *mcptest.Peer) { p.CloseSend() }, "it closed the connection", nil},
 		{"close", func(p *mcptest.Peer) { p.Close() }, "it closed the connection", nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -359,7 +359,7 @@ func TestOverIsHeardBeforeTheCallsEnd(t *testing.T) {
 	}
 	inBubble(t, peer.Options{OnDisconnect: over}, func(t *testing.T, k *talk) {
 		k.Send(request("1", ""), &peer.Call{Handler: c})
-		k.far.End()
+		k.far.CloseSend()
 		c.end(t)
 		if heard != 1 {
 			t.Errorf("heard %d times", heard)
@@ -376,13 +376,13 @@ func TestCallWaitsForTheResult(t *testing.T) {
 		}
 		go call(t.Context())
 		k.far.Want(`{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"cursor":"x"}}`)
-		k.far.Reply("1", `{"tools":[]}`)
+		k.far.SendResult("1", `{"tools":[]}`)
 		if got := <-results; got != `{"tools":[]}, <nil>` {
 			t.Error(got)
 		}
 		go call(t.Context())
 		k.far.Next()
-		k.far.Fail("2", `{"code":-32601,"message":"no such"}`)
+		k.far.SendError("2", `{"code":-32601,"message":"no such"}`)
 		if got := <-results; got != `, no such` {
 			t.Error(got)
 		}
@@ -435,7 +435,7 @@ func TestEachCallEndsOnceWhateverComesFirst(t *testing.T) {
 					}
 				}()
 			}
-			at(func(i int) { k.far.Reply(wire.ID(fmt.Sprint(i+1)), "{}") })
+			at(func(i int) { k.far.SendResult(wire.ID(fmt.Sprint(i+1)), "{}") })
 			at(func(i int) { pending[i].Cancel(nil) })
 			at(func(i int) {
 				k.far.Sendf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%d}}`, i+1)
@@ -510,7 +510,7 @@ func (a *abouts) Write(m wire.Message, about wire.ID) error {
 // that it is about, or on its own if there is none.
 func TestACallIsTakenBackOnItsStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		conn, _ := mcptest.Open(t, "far side")
+		conn, _ := mcptest.NewPeer(t, "far side")
 		noted := &abouts{Conn: conn}
 		p := peer.New(noted, &talk{}, peer.Options{})
 		for _, about := range []wire.ID{"", `"theirs"`} {
@@ -548,7 +548,7 @@ func (e *ending) Write(m wire.Message, about wire.ID) error {
 func TestTheEndDuringAWrite_F_HTTP_13(t *testing.T) {
 	for _, failure := range []error{transport.ErrClosed, nil} {
 		synctest.Test(t, func(t *testing.T) {
-			conn, _ := mcptest.Open(t, "far side")
+			conn, _ := mcptest.NewPeer(t, "far side")
 			e := &ending{Conn: conn, over: make(chan struct{}), err: failure}
 			p := peer.New(e, &talk{}, peer.Options{})
 			go func() {

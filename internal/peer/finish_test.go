@@ -51,7 +51,7 @@ func TestFinish(t *testing.T) {
 		k.far.WantNothing()
 		k.far.Send(`{"jsonrpc":"2.0","id":"q","method":"ping"}`)
 		k.far.Want(`{"jsonrpc":"2.0","id":"q","result":{}}`)
-		k.far.Reply(first.ID(), "{}")
+		k.far.SendResult(first.ID(), "{}")
 		if a := <-one; a.Err != nil || isClosed(done) {
 			t.Errorf("the first ended with %v; Finish has returned: %v", a.Err, isClosed(done))
 		}
@@ -93,7 +93,7 @@ func (s slow) Write(m wire.Message, about wire.ID) error {
 // Whoever hangs up after Finish does so after the far side was told of what was taken back.
 func TestFinishWaitsForCancellations(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		conn, far := mcptest.Open(t, "far side")
+		conn, far := mcptest.NewPeer(t, "far side")
 		p := peer.New(slow{conn}, &talk{}, peer.Options{})
 		ended := make(chan error, 1)
 		go func() { ended <- p.Run(t.Context()) }()

@@ -99,17 +99,17 @@ type Peer struct {
 	left      chan struct{} // 1 slot: since finishing, one of calls has come to its end; nil before
 
 	mu       sync.Mutex
-	requests map[wire.ID]*Request // what they asked, under their ids
-	flying   owners               // of calls
-	strays   strays               // calls at an end that the far side may still be at
-	trails   map[int64]*ProgressRelay     // calls answered that the far side goes on with
-	trailing owners               // of those
-	settling int                  // requests that were taken out, and batches, whose answers are not written yet
-	idle     []chan struct{}      // closed when nothing is owed any more
-	warned   map[string]bool      // kinds of oddities that were logged
-	hangUp   func(error)          // ends the conversation
-	end      error                // why nothing can be sent any more, once the last was read
-	ended    error                // why it did
+	requests map[wire.ID]*Request     // what they asked, under their ids
+	flying   owners                   // of calls
+	strays   strays                   // calls at an end that the far side may still be at
+	trails   map[int64]*ProgressRelay // calls answered that the far side goes on with
+	trailing owners                   // of those
+	settling int                      // requests that were taken out, and batches, whose answers are not written yet
+	idle     []chan struct{}          // closed when nothing is owed any more
+	warned   map[string]bool          // kinds of oddities that were logged
+	hangUp   func(error)              // ends the conversation
+	end      error                    // why nothing can be sent any more, once the last was read
+	ended    error                    // why it did
 }
 
 // New returns a Peer. It starts nothing; the conversation begins with Run.

@@ -165,13 +165,13 @@ func TestMission_A_PingIsAnsweredWhateverElseGoesOn(t *testing.T) {
 		k.far.Send(`{"jsonrpc":"2.0","id":"p","method":"ping","params":{"_meta":{}}}`)
 		k.far.Want(`{"jsonrpc":"2.0","id":"p","result":{}}`)
 		result := make(chan string, 1)
-		k.far.HearPings()
+		k.far.ReceivePings()
 		go func() { // and the other way
 			text, err := k.Call(t.Context(), "ping", nil)
 			result <- fmt.Sprintf("%s, %v", text, err)
 		}()
 		k.far.Want(`{"jsonrpc":"2.0","id":2,"method":"ping"}`)
-		k.far.Reply("2", "{}")
+		k.far.SendResult("2", "{}")
 		if got := <-result; got != "{}, <nil>" {
 			t.Errorf("our ping was answered with %s", got)
 		}
@@ -333,7 +333,7 @@ func TestAnOwnerIsRefusedOrTold(t *testing.T) {
 func TestAFarSideThatDoesNotReadIsHungUpOn(t *testing.T) {
 	log, logger := mcptest.NewLog()
 	synctest.Test(t, func(t *testing.T) {
-		conn, far := mcptest.OpenDeaf(t, "deaf")
+		conn, far := mcptest.NewPausedPeer(t, "deaf")
 		k := &talk{asked: make(chan *peer.Request, 200)}
 		p := peer.New(conn, k, peer.Options{Log: func() *slog.Logger { return logger }})
 		ended := make(chan error, 1)
@@ -359,8 +359,8 @@ func TestAFarSideThatDoesNotReadIsHungUpOn(t *testing.T) {
 			t.Errorf("a call in flight ended with %v", err)
 		}
 		p.Close()
-		far.Listen()
-		if loud := log.Loud(); len(loud) != 1 {
+		far.StartReading()
+		if loud := log.Warnings(); len(loud) != 1 {
 			t.Errorf("logged %q, want one warning", loud)
 		}
 	})
@@ -411,7 +411,7 @@ func TestDrainWaitsForWhatIsBeingAnswered(t *testing.T) {
 func TestDrainWaitsForABatchThatIsBeingAnswered(t *testing.T) {
 	inBubble(t, peer.Options{
 		AllowBatches: func() bool { return true },
-		OnRejected: func(wire.Message, *wire.Error) { time.Sleep(time.Second) },
+		OnRejected:   func(wire.Message, *wire.Error) { time.Sleep(time.Second) },
 	}, func(t *testing.T, k *talk) {
 		k.far.Send(`[{"jsonrpc":"2.0","id":1,"method":"ping"},7]`)
 		synctest.Wait() // at the second
@@ -441,7 +441,7 @@ func TestDrainEndsWithItsContext(t *testing.T) {
 func TestRequestsOutliveTheEndOfInput(t *testing.T) {
 	inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
 		k.far.Send(`{"jsonrpc":"2.0","id":1,"method":"m"}`)
-		k.far.End()
+		k.far.CloseSend()
 		if err := <-k.ended; err != nil {
 			t.Errorf("Run: %v", err)
 		}
@@ -472,7 +472,7 @@ func TestCloseCancelsWhatIsOpen(t *testing.T) {
 			t.Errorf("Run: %v", err)
 		}
 		k.far.WantNothing()
-		if !k.far.Over() {
+		if !k.far.Disconnected() {
 			t.Error("the far side does not know")
 		}
 	})
@@ -488,7 +488,7 @@ func TestRunEndsWithItsContext(t *testing.T) {
 		if _, err := c.end(t); err == nil {
 			t.Error("the call was answered")
 		}
-		if !k.far.Over() {
+		if !k.far.Disconnected() {
 			t.Error("the far side does not know")
 		}
 	})

@@ -12,14 +12,14 @@ import (
 // hearing is a Handler that notes on which stream things came.
 type hearing chan peer.Origin
 
-func (h hearing) HandleRequest(r *peer.Request)               { h <- r.Origin(); r.Reply([]byte("{}")) }
+func (h hearing) HandleRequest(r *peer.Request)                     { h <- r.Origin(); r.Reply([]byte("{}")) }
 func (h hearing) HandleNotification(_ wire.Message, on peer.Origin) { h <- on }
 
 // The stream of a call that is over, however it has ended, is not taken for one that is of no
 // call.
 func TestStream_OfACallThatIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		conn, far := mcptest.Open(t, "far side")
+		conn, far := mcptest.NewPeer(t, "far side")
 		h := make(hearing, 10)
 		p := peer.New(conn, h, peer.Options{})
 		ended := make(chan error, 1)
@@ -28,7 +28,7 @@ func TestStream_OfACallThatIsOver(t *testing.T) {
 		want := func(on wire.ID, want peer.Origin) {
 			t.Helper()
 			for _, line := range []string{`{"jsonrpc":"2.0","id":"q","method":"roots/list"}`, `{"jsonrpc":"2.0","method":"n"}`} {
-				far.SendOn(on, line)
+				far.SendOnStream(on, line)
 				if got := <-h; got != want {
 					t.Errorf("on %q: %+v, want %+v", on, got, want)
 				}
@@ -43,7 +43,7 @@ func TestStream_OfACallThatIsOver(t *testing.T) {
 		want(cancelled.ID(), peer.Origin{Call: cancelled})
 		cancelled.Cancel(nil)
 		want(cancelled.ID(), over)
-		far.Reply(answered.ID(), `{}`)
+		far.SendResult(answered.ID(), `{}`)
 		want(answered.ID(), over)
 		want("", peer.Origin{})
 	})

@@ -36,7 +36,7 @@ func inBubble(t *testing.T, o peer.Options, test func(t *testing.T, k *talk)) {
 }
 
 func newTalk(t *testing.T, o peer.Options) *talk {
-	conn, far := mcptest.Open(t, "far side")
+	conn, far := mcptest.NewPeer(t, "far side")
 	k := &talk{
 		far:   far,
 		asked: make(chan *peer.Request, 100),

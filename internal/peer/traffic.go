@@ -20,8 +20,8 @@ type Activity struct {
 func (p *Peer) Activity() Activity {
 	return Activity{
 		LastReceived: p.began.Add(time.Duration(p.heard.Load())),
-		LastUsed:  p.began.Add(time.Duration(p.used.Load())),
-		InFlight:  p.calls.Len() > 0,
+		LastUsed:     p.began.Add(time.Duration(p.used.Load())),
+		InFlight:     p.calls.Len() > 0,
 	}
 }
 

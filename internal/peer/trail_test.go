@@ -16,7 +16,7 @@ func TestATrailBringsProgressAfterTheAnswer(t *testing.T) {
 		var got []string
 		follow := func(token wire.ID) (*peer.Call, *peer.ProgressRelay) {
 			c, p := k.send(request("1", `,"_meta":{"progressToken":0}`), &peer.Call{Token: token})
-			k.far.Reply(k.far.Message().ID(), "{}")
+			k.far.SendResult(k.far.NextMessage().ID(), "{}")
 			c.end(t)
 			return p, p.RelayProgress(func(m wire.Message) { got = append(got, string(m.Token())) })
 		}

@@ -98,7 +98,7 @@ func TestAProcessWithoutTheMarkerIsNotKilled(t *testing.T) {
 	s := startShell(t, "unset "+markerVariable+"; "+proctest.Detached(file, proctest.Sleep))
 	pid := proctest.PIDFrom(t, file)
 	s.end()
-	if !proctest.Runs(pid) {
+	if !proctest.Running(pid) {
 		t.Error("it was killed")
 	}
 	_ = syscall.Kill(pid, syscall.SIGKILL)
@@ -164,7 +164,7 @@ func TestZombiesBehindAnOwnChildAreReaped(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "pid")
 	second := startShell(t, proctest.Detached(file, "exit"))
 	pid := proctest.PIDFrom(t, file)
-	proctest.Eventually(t, "both end", func() bool { return !proctest.Runs(watchdog.Pid) && !proctest.Runs(pid) })
+	proctest.Eventually(t, "both end", func() bool { return !proctest.Running(watchdog.Pid) && !proctest.Running(pid) })
 	addStarting(-1)
 	children.reap()
 	if proctest.Exists(pid) {
@@ -186,7 +186,7 @@ func TestPROC04OrphansAreGuardedFromTheEndOfTheProcess(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: this test takes seconds")
 	}
-	victim := proctest.StartVictim(t)
+	victim := proctest.StartSubprocess(t)
 	if victim == nil {
 		BecomeSubreaper()
 		dir := os.Getenv("DIR")

@@ -15,18 +15,18 @@ import "slices"
 
 // Features are what a revision has. The zero value is no revision.
 type Features struct {
-	Date      string // its name, as it stands in protocolVersion
-	PrimingEvents    bool   // a stream of events begins with an empty one, so that it can be resumed from its start
-	Batches   bool   // arrays of messages; an implementation MUST take them in 2025-03-26
-	Modern bool   // no handshake, no sessions, nothing that servers ask: each request stands alone
+	Date          string // its name, as it stands in protocolVersion
+	PrimingEvents bool   // a stream of events begins with an empty one, so that it can be resumed from its start
+	Batches       bool   // arrays of messages; an implementation MUST take them in 2025-03-26
+	Modern        bool   // no handshake, no sessions, nothing that servers ask: each request stands alone
 
-	Audio           bool // content of type audio
-	ResourceLinks   bool // content of type resource_link
-	StructuredContent      bool // structuredContent and outputSchema; objects
-	NonObjectStructured   bool // they may be of any type
-	TitledEnums       bool // enums with titles as oneOf, or of which one picks several
-	SamplingTools   bool // the client's model may use tools; several blocks of content in one message
-	SamplingContext bool // includeContext needs a capability
+	Audio               bool // content of type audio
+	ResourceLinks       bool // content of type resource_link
+	StructuredContent   bool // structuredContent and outputSchema; objects
+	NonObjectStructured bool // they may be of any type
+	TitledEnums         bool // enums with titles as oneOf, or of which one picks several
+	SamplingTools       bool // the client's model may use tools; several blocks of content in one message
+	SamplingContext     bool // includeContext needs a capability
 }
 
 // All revisions, oldest first. What one has the next ones have, too, but for how they

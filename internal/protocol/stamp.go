@@ -26,8 +26,8 @@ const (
 type ClientMeta struct {
 	Revision     string // its date
 	Capabilities []byte // of the client, a JSON object; nil = it has none
-	ClientInfo       []byte // its Implementation; nil = it does not say
-	LogLevel        string // from which it wants log messages, "" = it wants none
+	ClientInfo   []byte // its Implementation; nil = it does not say
+	LogLevel     string // from which it wants log messages, "" = it wants none
 }
 
 // RevisionOf returns the revision that a message names in its _meta, "" if it names none.

@@ -39,8 +39,8 @@ const MethodNotificationTasks = "notifications/tasks"
 // An TaskOutcome is what a modern task says beyond its status: how it ended, or what it
 // waits for. The zero value is that of one that works.
 type TaskOutcome struct {
-	Result []byte  // of the request that became the task
-	Error  []byte  // the error object with which that request was answered
+	Result []byte         // of the request that became the task
+	Error  []byte         // the error object with which that request was answered
 	Inputs []InputRequest // the questions that are open
 }
 

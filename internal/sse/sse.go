@@ -22,9 +22,9 @@ import (
 // What it hands out are slices that it never touches again; only data of
 // several lines is copied.
 type Reader struct {
-	limit  int           // bytes of one event's data
+	limit       int           // bytes of one event's data
 	LastEventID string        // the id of the last complete event
-	Retry  time.Duration // how long the server asked to wait before resuming; below 0 if it did not
+	Retry       time.Duration // how long the server asked to wait before resuming; below 0 if it did not
 
 	r     io.Reader
 	buf   []byte // read and not yet consumed

@@ -29,14 +29,14 @@ const (
 	PartID Part = iota
 	PartMethod
 	PartParams
-	PartName      // params.name
-	PartArguments // params.arguments
-	PartMeta      // params._meta
-	PartToken     // params._meta.progressToken, or params.progressToken of a notification; never null
-	PartRequestID // params.requestId of a cancellation
-	PartCursor    // params.cursor
+	PartName           // params.name
+	PartArguments      // params.arguments
+	PartMeta           // params._meta
+	PartToken          // params._meta.progressToken, or params.progressToken of a notification; never null
+	PartRequestID      // params.requestId of a cancellation
+	PartCursor         // params.cursor
 	PartInputResponses // params.inputResponses of a request that goes on
-	PartRequestState     // params.requestState of one
+	PartRequestState   // params.requestState of one
 	PartResult
 	PartError
 

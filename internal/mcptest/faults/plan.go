@@ -14,7 +14,7 @@ import (
 type plan struct {
 	delay  time.Duration
 	stderr int
-	forks  []Deed
+	forks  []Fault
 
 	before  [][]byte // messages, or what is none, in front of the answer
 	between []byte   // what stands between its halves
@@ -24,15 +24,15 @@ type plan struct {
 	chunk int // bytes that are written at one time; 0 = all
 	pause time.Duration
 
-	die  *Deed
-	deaf *Deed
-	mute *Deed
-	ask  *Deed
+	die  *Fault
+	deaf *Fault
+	mute *Fault
+	ask  *Fault
 
 	stubborn bool
 
 	// Of the twin:
-	web  *Deed  // status, session, cut, reset or redirect
+	web  *Fault // status, session, cut, reset or redirect
 	kind string // Content-Type
 }
 
@@ -43,20 +43,20 @@ const (
 
 // plan does deeds to the answer to m. other is the id of another request that is being
 // answered, "" if there is none.
-func (s *server) plan(m wire.Message, deeds []Deed, other wire.ID) plan {
+func (s *server) plan(m wire.Message, deeds []Fault, other wire.ID) plan {
 	p := plan{}
 	id, more := m.ID(), ""
 	var failed *wire.Error
 	silent, twice := false, false
 	var junk []byte
 	for _, d := range deeds {
-		switch d.Fault {
+		switch d.Kind {
 		case "delay":
-			p.delay += time.Duration(d.For)
+			p.delay += time.Duration(d.Duration)
 		case "noise":
 			p.noise(d)
 		case "chunks":
-			p.chunk, p.pause = max(d.Bytes, 1), time.Duration(d.For)
+			p.chunk, p.pause = max(d.Bytes, 1), time.Duration(d.Duration)
 		case "stderr":
 			p.stderr += d.Bytes
 		case "die":
@@ -112,7 +112,7 @@ func (s *server) plan(m wire.Message, deeds []Deed, other wire.ID) plan {
 	return p
 }
 
-func (p *plan) noise(d Deed) {
+func (p *plan) noise(d Fault) {
 	text := d.Text
 	switch {
 	case text == "" && d.Where == "between":
@@ -165,7 +165,7 @@ func falseID(how string, id, other wire.ID) wire.ID {
 }
 
 // notifications returns one of a storm.
-func notifications(d Deed, token wire.ID) []byte {
+func notifications(d Fault, token wire.ID) []byte {
 	switch d.What {
 	case "log", "":
 		return []byte(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"error","logger":"storm","data":` + string(wire.Quote(d.Text)) + `}}`)

@@ -12,30 +12,30 @@ import (
 
 // A Script is how a stub behaves. The zero value behaves well.
 type Script struct {
-	Name string `json:"name"` // what echo says that it is; "" = stub
-	Era  string `json:"era"`  // legacy (""), modern, or both
+	Name       string `json:"name"` // what echo says that it is; "" = stub
+	Generation string `json:"era"`  // legacy (""), modern, or both
 
-	Capabilities json.RawMessage `json:"capabilities"` // declared instead of those that it has
-	Revision     string          `json:"revision"`     // said in the handshake whatever is asked for
-	Refuses      []string        `json:"refuses"`      // methods that it does not know, be they declared or not
-	Tools        int             `json:"tools"`        // tool_0 and so on, beside echo, slow and do
-	Page         int             `json:"page"`         // tools on one page; 0 = all
-	Pages        string          `json:"pages"`        // endless: there is always a next one; circle: the first follows the last
+	Capabilities   json.RawMessage `json:"capabilities"` // declared instead of those that it has
+	Revision       string          `json:"revision"`     // said in the handshake whatever is asked for
+	UnknownMethods []string        `json:"refuses"`      // methods that it does not know, be they declared or not
+	ExtraTools     int             `json:"tools"`        // tool_0 and so on, beside echo, slow and do
+	PageSize       int             `json:"page"`         // tools on one page; 0 = all
+	PageLoop       string          `json:"pages"`        // endless: there is always a next one; circle: the first follows the last
 
 	// On says what is done at each message of a method, and at "start": before
 	// anything is read.
-	On map[string][]Deed `json:"on"`
+	On map[string][]Fault `json:"on"`
 
-	Stubborn bool `json:"stubborn"` // neither SIGTERM nor the end of stdin ends it
+	IgnoreStop bool `json:"stubborn"` // neither SIGTERM nor the end of stdin ends it
 
 	// Of the HTTP twin:
-	Stream bool `json:"stream"` // answers are events, even where one message is all
-	NoGet  bool `json:"noGet"`  // GET is answered with 405
+	AlwaysStream bool `json:"stream"` // answers are events, even where one message is all
+	NoGet        bool `json:"noGet"`  // GET is answered with 405
 }
 
-// A Deed is one thing done wrong. Which of its members count depends on Fault.
-type Deed struct {
-	// Fault is one of:
+// A Fault is one thing done wrong. Which of its members count depends on Fault.
+type Fault struct {
+	// Kind is one of:
 	//
 	//	delay    For
 	//	noise    what is no JSON: Where is before (""), between the halves of the answer (lines of its own, but for
@@ -65,53 +65,53 @@ type Deed struct {
 	//	type     Text as Content-Type
 	//	reset    the connection is reset
 	//	redirect to Text; "" = in a circle
-	Fault string `json:"fault"`
+	Kind string `json:"fault"`
 
-	At    string `json:"at,omitempty"`
-	By    string `json:"by,omitempty"`
-	How   string `json:"how,omitempty"`
-	Where string `json:"where,omitempty"`
-	What  string `json:"what,omitempty"`
-	Text  string `json:"text,omitempty"`
-	Retry string `json:"retry,omitempty"`
-	Bytes int    `json:"bytes,omitempty"`
-	Times int    `json:"times,omitempty"` // 0 = 1
-	Code  int    `json:"code,omitempty"`
-	For   Span   `json:"for,omitempty"`
+	At         string   `json:"at,omitempty"`
+	By         string   `json:"by,omitempty"`
+	How        string   `json:"how,omitempty"`
+	Where      string   `json:"where,omitempty"`
+	What       string   `json:"what,omitempty"`
+	Text       string   `json:"text,omitempty"`
+	RetryAfter string   `json:"retry,omitempty"`
+	Bytes      int      `json:"bytes,omitempty"`
+	Times      int      `json:"times,omitempty"` // 0 = 1
+	Code       int      `json:"code,omitempty"`
+	Duration   Duration `json:"for,omitempty"`
 
 	// Skip is how many messages of its method are let through first, Most how many
 	// times at most it is done (0 = always), by one process. Once names a file: it is
 	// done by who can make it, so by one process of many. These are of a Script alone.
-	Skip int    `json:"skip,omitempty"`
-	Most int    `json:"most,omitempty"`
-	Once string `json:"once,omitempty"`
+	Skip     int    `json:"skip,omitempty"`
+	MaxTimes int    `json:"most,omitempty"`
+	OnceFile string `json:"once,omitempty"`
 }
 
-// A Span is a time.Duration, "20ms" in JSON.
-type Span time.Duration
+// A Duration is a time.Duration, "20ms" in JSON.
+type Duration time.Duration
 
-func (s *Span) UnmarshalJSON(text []byte) error {
+func (s *Duration) UnmarshalJSON(text []byte) error {
 	var word string
 	if err := json.Unmarshal(text, &word); err != nil {
 		return err
 	}
 	d, err := time.ParseDuration(word)
-	*s = Span(d)
+	*s = Duration(d)
 	return err
 }
 
-func (s Span) MarshalJSON() ([]byte, error) { return json.Marshal(time.Duration(s).String()) }
+func (s Duration) MarshalJSON() ([]byte, error) { return json.Marshal(time.Duration(s).String()) }
 
-func (d Deed) times() int { return max(d.Times, 1) }
+func (d Fault) times() int { return max(d.Times, 1) }
 
-// Faults are those that a stdio stub knows, and TwinFaults those that the twin knows
+// StdioKinds are those that a stdio stub knows, and HTTPKinds those that the twin knows
 // beside them.
 var (
-	Faults = []string{
+	StdioKinds = []string{
 		"delay", "noise", "chunks", "stderr", "die", "deaf", "mute", "silent", "fork", "stubborn", "id", "notify",
 		"huge", "utf8", "junk", "error", "ask",
 	}
-	TwinFaults = []string{"status", "session", "cut", "type", "reset", "redirect"}
+	HTTPKinds = []string{"status", "session", "cut", "type", "reset", "redirect"}
 )
 
 // ParseScript reads a Script, strictly: a knob that does not exist, or a fault, is an
@@ -130,8 +130,8 @@ func ParseScript(text string) (s Script, err error) {
 	}
 	for method, deeds := range s.On {
 		for _, deed := range deeds {
-			if !slices.Contains(Faults, deed.Fault) && !slices.Contains(TwinFaults, deed.Fault) {
-				return s, fmt.Errorf("script: on %s: there is no fault %q", method, deed.Fault)
+			if !slices.Contains(StdioKinds, deed.Kind) && !slices.Contains(HTTPKinds, deed.Kind) {
+				return s, fmt.Errorf("script: on %s: there is no fault %q", method, deed.Kind)
 			}
 		}
 	}
@@ -148,20 +148,20 @@ func (s Script) String() string {
 }
 
 // asked are the deeds that the arguments of do ask for.
-func asked(arguments []byte) ([]Deed, error) {
+func asked(arguments []byte) ([]Fault, error) {
 	var a struct {
-		Deed
-		Deeds []Deed `json:"deeds"`
+		Fault
+		Deeds []Fault `json:"deeds"`
 	}
 	if err := json.Unmarshal(arguments, &a); err != nil {
 		return nil, err
 	}
-	if a.Fault != "" {
-		a.Deeds = append([]Deed{a.Deed}, a.Deeds...)
+	if a.Kind != "" {
+		a.Deeds = append([]Fault{a.Fault}, a.Deeds...)
 	}
 	for _, d := range a.Deeds {
-		if !slices.Contains(Faults, d.Fault) && !slices.Contains(TwinFaults, d.Fault) {
-			return nil, fmt.Errorf("there is no fault %q", d.Fault)
+		if !slices.Contains(StdioKinds, d.Kind) && !slices.Contains(HTTPKinds, d.Kind) {
+			return nil, fmt.Errorf("there is no fault %q", d.Kind)
 		}
 	}
 	return a.Deeds, nil

@@ -31,14 +31,14 @@ func newServer(s Script, pid int) *server {
 }
 
 // scripted are the deeds of the script that are due at a message of this method.
-func (s *server) scripted(method string) (due []Deed) {
+func (s *server) scripted(method string) (due []Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := s.seen[method]
 	s.seen[method]++
 	for i, d := range s.On[method] {
 		key := method + "#" + strconv.Itoa(i)
-		if n < d.Skip || d.Most > 0 && s.done[key] >= d.Most || !first(d.Once) {
+		if n < d.Skip || d.MaxTimes > 0 && s.done[key] >= d.MaxTimes || !first(d.OnceFile) {
 			continue
 		}
 		s.done[key]++
@@ -70,7 +70,7 @@ func modern(m wire.Message) bool {
 	return revision != nil
 }
 
-func (s *server) speaksModern() bool { return s.Era == "modern" || s.Era == "both" }
+func (s *server) speaksModern() bool { return s.Generation == "modern" || s.Generation == "both" }
 
 func (s *server) capabilities() string {
 	if s.Capabilities != nil {
@@ -86,7 +86,7 @@ func (s *server) result(m wire.Message) (result []byte, err *wire.Error) {
 	method, stateless := m.Method(), modern(m)
 	unknown := wire.Errorf(wire.CodeMethodNotFound, "Method not found: %s", method)
 	switch {
-	case slices.Contains(s.Refuses, method), stateless && !s.speaksModern(), !stateless && s.Era == "modern":
+	case slices.Contains(s.UnknownMethods, method), stateless && !s.speaksModern(), !stateless && s.Generation == "modern":
 		return nil, unknown
 	}
 	switch method {
@@ -118,16 +118,16 @@ func value(m wire.Message, key string) []byte {
 // page returns a page of the tools. The cursor is the number of its first one.
 func (s *server) page(cursor string, stateless bool) []byte {
 	names := []string{"echo", "slow", "do"}
-	for i := range s.Tools {
+	for i := range s.ExtraTools {
 		names = append(names, "tool_"+strconv.Itoa(i))
 	}
-	size := s.Page
+	size := s.PageSize
 	if size == 0 {
 		size = len(names)
 	}
 	from, _ := strconv.Atoi(cursor)
 	next := from + size
-	if s.Pages == "endless" {
+	if s.PageLoop == "endless" {
 		for len(names) < next {
 			names = append(names, "more_"+strconv.Itoa(len(names)))
 		}
@@ -142,9 +142,9 @@ func (s *server) page(cursor string, stateless bool) []byte {
 	}
 	b.WriteByte(']')
 	switch {
-	case s.Pages == "endless", next < len(names):
+	case s.PageLoop == "endless", next < len(names):
 		fmt.Fprintf(&b, `,"nextCursor":"%d"`, next)
-	case s.Pages == "circle":
+	case s.PageLoop == "circle":
 		b.WriteString(`,"nextCursor":"0"`)
 	}
 	if stateless {

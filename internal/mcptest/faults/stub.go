@@ -22,7 +22,7 @@ import (
 const ScriptEnv = "FAULTS_SCRIPT"
 
 // Main is the program: it serves what its flags say on stdin and stdout until stdin
-// ends, and returns the exit code. It ends the process itself where a Deed says so.
+// ends, and returns the exit code. It ends the process itself where a Fault says so.
 // It forks by starting its own binary, so it has to be the main of one.
 func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	flags := flag.NewFlagSet("stub", flag.ContinueOnError)
@@ -85,7 +85,7 @@ type stub struct {
 }
 
 func (s *stub) serve(stdin io.Reader) int {
-	if s.Script.Stubborn {
+	if s.Script.IgnoreStop {
 		s.harden()
 	}
 	s.carryOut(context.Background(), wire.Message{}, s.plan(wire.Message{}, s.scripted("start"), ""))
@@ -187,11 +187,11 @@ func (s *stub) hear(line []byte) {
 func (s *stub) listen(p plan) {
 	switch {
 	case p.deaf == nil:
-	case p.deaf.For == 0:
+	case p.deaf.Duration == 0:
 		s.working.Wait()
 		linger(false)
 	default:
-		<-time.After(time.Duration(p.deaf.For))
+		<-time.After(time.Duration(p.deaf.Duration))
 	}
 }
 
@@ -315,12 +315,12 @@ func (s *stub) write(line []byte, chunk int, pause time.Duration, at func(writte
 	}
 }
 
-func (s *stub) mute(d Deed) {
+func (s *stub) mute(d Fault) {
 	s.state.Lock()
 	defer s.state.Unlock()
 	s.muted, s.unmuted = true, time.Time{}
-	if d.For > 0 {
-		s.unmuted = time.Now().Add(time.Duration(d.For))
+	if d.Duration > 0 {
+		s.unmuted = time.Now().Add(time.Duration(d.Duration))
 	}
 }
 
@@ -335,7 +335,7 @@ func (s *stub) flood(size int) {
 }
 
 // ask sends a request of ours and returns the text of what came back, null if that is nothing.
-func (s *stub) ask(ctx context.Context, d Deed) []byte {
+func (s *stub) ask(ctx context.Context, d Fault) []byte {
 	reply := make(chan wire.Message, 1)
 	s.state.Lock()
 	s.asks++
@@ -352,7 +352,7 @@ func (s *stub) ask(ctx context.Context, d Deed) []byte {
 	return []byte("null")
 }
 
-func question(d Deed, id wire.ID) []byte {
+func question(d Fault, id wire.ID) []byte {
 	params := []byte(nil)
 	if d.Text != "" {
 		params = []byte(d.Text)
@@ -369,7 +369,7 @@ func (s *server) withReply(m wire.Message, answer, reply []byte) []byte {
 }
 
 // fork starts grandchildren, which hold our pipes open.
-func (s *stub) fork(d Deed) {
+func (s *stub) fork(d Fault) {
 	self, err := os.Executable()
 	if err != nil {
 		fmt.Fprintln(s.err, "stub:", err)
@@ -392,7 +392,7 @@ func (s *stub) fork(d Deed) {
 }
 
 // die ends this process, here and now.
-func die(d Deed) {
+func die(d Fault) {
 	if d.By == "kill" {
 		if self, err := os.FindProcess(os.Getpid()); err == nil {
 			_ = self.Kill()

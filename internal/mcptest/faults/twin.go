@@ -13,31 +13,31 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A Twin is the stub over streamable HTTP, at any path. It is of the era that its script
+// A HTTPStub is the stub over streamable HTTP, at any path. It is of the era that its script
 // says. Serve it with any http.Server; what it does not answer ends when the client
 // hangs up, or with Close.
-type Twin struct {
+type HTTPStub struct {
 	*server
 	closed chan struct{}
 	once   sync.Once
 
 	state    sync.Mutex
 	sessions map[string]bool
-	lost     int    // the status by which unknown sessions are told so
-	next     []Deed // for the next POSTs
+	lost     int     // the status by which unknown sessions are told so
+	next     []Fault // for the next POSTs
 	muted    time.Time
 }
 
-// Handler returns a Twin.
-func Handler(s Script) *Twin {
-	return &Twin{server: newServer(s, 0), closed: make(chan struct{}), sessions: make(map[string]bool), lost: http.StatusNotFound}
+// NewHTTPStub returns a HTTPStub.
+func NewHTTPStub(s Script) *HTTPStub {
+	return &HTTPStub{server: newServer(s, 0), closed: make(chan struct{}), sessions: make(map[string]bool), lost: http.StatusNotFound}
 }
 
 // Close ends all that hangs.
-func (t *Twin) Close() { t.once.Do(func() { close(t.closed) }) }
+func (t *HTTPStub) Close() { t.once.Do(func() { close(t.closed) }) }
 
-// Next has a deed done at the next n requests that are posted, whatever they are.
-func (t *Twin) Next(d Deed, n int) {
+// FailNext has a deed done at the next n requests that are posted, whatever they are.
+func (t *HTTPStub) FailNext(d Fault, n int) {
 	t.state.Lock()
 	defer t.state.Unlock()
 	for range n {
@@ -45,9 +45,9 @@ func (t *Twin) Next(d Deed, n int) {
 	}
 }
 
-// Forget loses all sessions. Whoever comes with one is told by status: 404, 400, or 200 with an error in
+// DropSessions loses all sessions. Whoever comes with one is told by status: 404, 400, or 200 with an error in
 // the body.
-func (t *Twin) Forget(status int) {
+func (t *HTTPStub) DropSessions(status int) {
 	t.state.Lock()
 	defer t.state.Unlock()
 	clear(t.sessions)
@@ -56,8 +56,8 @@ func (t *Twin) Forget(status int) {
 	}
 }
 
-// Sessions returns how many are open.
-func (t *Twin) Sessions() int {
+// SessionCount returns how many are open.
+func (t *HTTPStub) SessionCount() int {
 	t.state.Lock()
 	defer t.state.Unlock()
 	return len(t.sessions)
@@ -70,16 +70,16 @@ const (
 	eventsType    = "text/event-stream"
 )
 
-// ServeHTTP implements http.Handler.
-func (t *Twin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+// ServeHTTP implements http.NewHTTPStub.
+func (t *HTTPStub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case strings.HasSuffix(r.URL.Path, circlePath):
 		http.Redirect(w, r, r.URL.Path, http.StatusTemporaryRedirect)
 	case r.Method == http.MethodPost:
 		t.post(w, r)
-	case r.Method == http.MethodGet && !t.NoGet && t.Era != "modern":
+	case r.Method == http.MethodGet && !t.NoGet && t.Generation != "modern":
 		t.listen(w, r)
-	case r.Method == http.MethodDelete && t.Era != "modern":
+	case r.Method == http.MethodDelete && t.Generation != "modern":
 		t.state.Lock()
 		delete(t.sessions, r.Header.Get(sessionHeader))
 		t.state.Unlock()
@@ -90,7 +90,7 @@ func (t *Twin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // listen is a stream on which nothing comes.
-func (t *Twin) listen(w http.ResponseWriter, r *http.Request) {
+func (t *HTTPStub) listen(w http.ResponseWriter, r *http.Request) {
 	if status := t.knows(r, nil); status != 0 {
 		http.Error(w, "no such session", status)
 		return
@@ -101,14 +101,14 @@ func (t *Twin) listen(w http.ResponseWriter, r *http.Request) {
 }
 
 // hang waits until the client hangs up.
-func (t *Twin) hang(r *http.Request) {
+func (t *HTTPStub) hang(r *http.Request) {
 	select {
 	case <-r.Context().Done():
 	case <-t.closed:
 	}
 }
 
-func (t *Twin) post(w http.ResponseWriter, r *http.Request) {
+func (t *HTTPStub) post(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		return
@@ -145,7 +145,7 @@ func (t *Twin) post(w http.ResponseWriter, r *http.Request) {
 }
 
 // due takes the deeds out that Next has left for one request.
-func (t *Twin) due() (deeds []Deed) {
+func (t *HTTPStub) due() (deeds []Fault) {
 	t.state.Lock()
 	defer t.state.Unlock()
 	if len(t.next) > 0 {
@@ -155,7 +155,7 @@ func (t *Twin) due() (deeds []Deed) {
 }
 
 // knows returns the status with which a session is refused, 0 if it is not.
-func (t *Twin) knows(r *http.Request, m *wire.Message) int {
+func (t *HTTPStub) knows(r *http.Request, m *wire.Message) int {
 	if m != nil && (modern(*m) || m.Method() == "initialize" || m.Method() == "server/discover") {
 		return 0
 	}
@@ -163,7 +163,7 @@ func (t *Twin) knows(r *http.Request, m *wire.Message) int {
 	t.state.Lock()
 	defer t.state.Unlock()
 	switch {
-	case t.sessions[key], t.Era == "modern" && key == "":
+	case t.sessions[key], t.Generation == "modern" && key == "":
 		return 0
 	case key == "":
 		return http.StatusBadRequest
@@ -172,7 +172,7 @@ func (t *Twin) knows(r *http.Request, m *wire.Message) int {
 }
 
 // strange answers who comes with a session that is not known.
-func (t *Twin) strange(w http.ResponseWriter, m wire.Message, status int) {
+func (t *HTTPStub) strange(w http.ResponseWriter, m wire.Message, status int) {
 	id := m.ID()
 	w.Header().Set("Content-Type", jsonType)
 	w.WriteHeader(status)
@@ -180,13 +180,13 @@ func (t *Twin) strange(w http.ResponseWriter, m wire.Message, status int) {
 }
 
 // dawdles reports whether slow shows its progress, for which there has to be a stream.
-func (t *Twin) dawdles(m wire.Message) bool {
+func (t *HTTPStub) dawdles(m wire.Message) bool {
 	_, steps := slowly(m)
 	return steps > 0 && m.Token() != ""
 }
 
 // answer does what is planned.
-func (t *Twin) answer(w http.ResponseWriter, r *http.Request, m wire.Message, p plan) {
+func (t *HTTPStub) answer(w http.ResponseWriter, r *http.Request, m wire.Message, p plan) {
 	if p.delay > 0 {
 		select {
 		case <-time.After(p.delay):
@@ -208,7 +208,7 @@ func (t *Twin) answer(w http.ResponseWriter, r *http.Request, m wire.Message, p 
 		t.hang(r)
 		return
 	}
-	if m.Method() == "initialize" && t.Era != "modern" {
+	if m.Method() == "initialize" && t.Generation != "modern" {
 		key := rand.Text()
 		t.state.Lock()
 		t.sessions[key] = true
@@ -227,13 +227,13 @@ func (t *Twin) answer(w http.ResponseWriter, r *http.Request, m wire.Message, p 
 }
 
 // streams reports whether an answer takes more than one message.
-func (t *Twin) streams(m wire.Message, p plan) bool {
-	return t.Stream || len(p.before)+len(p.after)+len(p.between) > 0 || p.die != nil || p.answer == nil ||
-		p.web != nil && p.web.Fault == "cut" || m.Method() == "tools/call" && m.Name() == "slow" && t.dawdles(m)
+func (t *HTTPStub) streams(m wire.Message, p plan) bool {
+	return t.AlwaysStream || len(p.before)+len(p.after)+len(p.between) > 0 || p.die != nil || p.answer == nil ||
+		p.web != nil && p.web.Kind == "cut" || m.Method() == "tools/call" && m.Name() == "slow" && t.dawdles(m)
 }
 
 // events writes an answer as a stream.
-func (t *Twin) events(w http.ResponseWriter, r *http.Request, m wire.Message, p plan) {
+func (t *HTTPStub) events(w http.ResponseWriter, r *http.Request, m wire.Message, p plan) {
 	w.Header().Set("Content-Type", eventsType)
 	if p.kind != "" {
 		w.Header().Set("Content-Type", p.kind)
@@ -247,7 +247,7 @@ func (t *Twin) events(w http.ResponseWriter, r *http.Request, m wire.Message, p 
 		t.write(w, event(message), p)
 	}
 	_ = flush()
-	at, cut := "", p.web != nil && p.web.Fault == "cut"
+	at, cut := "", p.web != nil && p.web.Kind == "cut"
 	switch {
 	case p.die != nil:
 		at = p.die.At
@@ -262,7 +262,7 @@ func (t *Twin) events(w http.ResponseWriter, r *http.Request, m wire.Message, p 
 		_ = flush()
 		panic(http.ErrAbortHandler)
 	case at == "after" && cut: // an event that is whole, and no answer
-		w.Write(event(notifications(Deed{}, "")))
+		w.Write(event(notifications(Fault{}, "")))
 		_ = flush()
 		panic(http.ErrAbortHandler)
 	case at != "after":
@@ -291,7 +291,7 @@ func event(message []byte) []byte {
 }
 
 // progress tells how slow gets on; it reports whether the client stayed.
-func (t *Twin) progress(w http.ResponseWriter, r *http.Request, m wire.Message) bool {
+func (t *HTTPStub) progress(w http.ResponseWriter, r *http.Request, m wire.Message) bool {
 	ms, steps := slowly(m)
 	for i := range steps + 1 {
 		select {
@@ -308,7 +308,7 @@ func (t *Twin) progress(w http.ResponseWriter, r *http.Request, m wire.Message) 
 }
 
 // write writes, in chunks if there are to be any.
-func (t *Twin) write(w http.ResponseWriter, text []byte, p plan) {
+func (t *HTTPStub) write(w http.ResponseWriter, text []byte, p plan) {
 	if p.chunk == 0 {
 		w.Write(text)
 		return
@@ -325,11 +325,11 @@ func (t *Twin) write(w http.ResponseWriter, text []byte, p plan) {
 }
 
 // web does what only HTTP can do; it reports whether that was the answer.
-func (t *Twin) web(w http.ResponseWriter, r *http.Request, m wire.Message, d Deed) bool {
-	switch d.Fault {
+func (t *HTTPStub) web(w http.ResponseWriter, r *http.Request, m wire.Message, d Fault) bool {
+	switch d.Kind {
 	case "status":
-		if d.Retry != "" {
-			w.Header().Set("Retry-After", d.Retry)
+		if d.RetryAfter != "" {
+			w.Header().Set("Retry-After", d.RetryAfter)
 		}
 		text := d.Text
 		if text == "" {
@@ -339,7 +339,7 @@ func (t *Twin) web(w http.ResponseWriter, r *http.Request, m wire.Message, d Dee
 		w.WriteHeader(d.Code)
 		fmt.Fprint(w, text)
 	case "session":
-		t.Forget(d.Code)
+		t.DropSessions(d.Code)
 		t.state.Lock()
 		status := t.lost
 		t.state.Unlock()
@@ -370,16 +370,16 @@ func reset(w http.ResponseWriter) {
 	c.Close()
 }
 
-func (t *Twin) mute(d Deed) {
+func (t *HTTPStub) mute(d Fault) {
 	t.state.Lock()
 	defer t.state.Unlock()
-	t.muted = time.Now().Add(time.Duration(d.For))
-	if d.For == 0 {
+	t.muted = time.Now().Add(time.Duration(d.Duration))
+	if d.Duration == 0 {
 		t.muted = time.Now().AddDate(1, 0, 0)
 	}
 }
 
-func (t *Twin) isMute() bool {
+func (t *HTTPStub) isMute() bool {
 	t.state.Lock()
 	defer t.state.Unlock()
 	return time.Now().Before(t.muted)

@@ -21,7 +21,7 @@ import (
 // A visitor is a client of a twin.
 type visitor struct {
 	t       *testing.T
-	twin    *faults.Twin
+	twin    *faults.HTTPStub
 	url     string
 	session string
 	client  http.Client
@@ -30,7 +30,7 @@ type visitor struct {
 // visit starts a twin and opens a session.
 func visit(t *testing.T, script faults.Script) *visitor {
 	t.Helper()
-	twin := faults.Handler(script)
+	twin := faults.NewHTTPStub(script)
 	server := httptest.NewUnstartedServer(twin)
 	server.Config.ErrorLog = nil
 	server.Start()
@@ -141,8 +141,8 @@ func TestALostSessionStaysLost(t *testing.T) {
 	if res, _, _ := v.post(list); res.StatusCode != http.StatusOK {
 		t.Error(res.Status)
 	}
-	v.twin.Forget(0)
-	if res, _, _ := v.post(list); res.StatusCode != http.StatusNotFound || v.twin.Sessions() != 0 {
+	v.twin.DropSessions(0)
+	if res, _, _ := v.post(list); res.StatusCode != http.StatusNotFound || v.twin.SessionCount() != 0 {
 		t.Error(res.Status)
 	}
 }
@@ -167,7 +167,7 @@ func TestTheTwinNeverAnswers(t *testing.T) {
 
 func TestWhatComesNextIsToldFromOutside(t *testing.T) {
 	v := visit(t, faults.Script{})
-	v.twin.Next(faults.Deed{Fault: "status", Code: 500}, 2)
+	v.twin.FailNext(faults.Fault{Kind: "status", Code: 500}, 2)
 	for _, want := range []int{500, 500, 200} {
 		if res, _, err := v.post(list); err != nil || res.StatusCode != want {
 			t.Errorf("%v, %v: want %d", res, err, want)
@@ -176,7 +176,7 @@ func TestWhatComesNextIsToldFromOutside(t *testing.T) {
 }
 
 func TestTheTwinSpeaksTheStatelessEra(t *testing.T) {
-	v := visit(t, faults.Script{Era: "modern"})
+	v := visit(t, faults.Script{Generation: "modern"})
 	if v.session != "" {
 		t.Error("it has sessions")
 	}

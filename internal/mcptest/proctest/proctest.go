@@ -35,8 +35,8 @@ func Eventually(t *testing.T, what string, ok func() bool) {
 // Exists reports whether a process exists. A zombie exists.
 func Exists(pid int) bool { return syscall.Kill(pid, 0) == nil }
 
-// Runs reports whether a process exists and is not a zombie. It works on Linux only.
-func Runs(pid int) bool {
+// Running reports whether a process exists and is not a zombie. It works on Linux only.
+func Running(pid int) bool {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
 		return false
@@ -86,21 +86,21 @@ func InSubreaper(t *testing.T, become func() (stop func())) bool {
 	return false
 }
 
-// A Victim is a second process of the same test, which the test will kill.
-type Victim struct {
+// A Subprocess is a second process of the same test, which the test will kill.
+type Subprocess struct {
 	cmd *exec.Cmd
 	dir string
 }
 
-// StartVictim runs the test that calls it again in a new process. There it returns nil, and the
+// StartSubprocess runs the test that calls it again in a new process. There it returns nil, and the
 // environment variable DIR names a directory that both processes use.
-func StartVictim(t *testing.T) *Victim {
+func StartSubprocess(t *testing.T) *Subprocess {
 	t.Helper()
 	const env = "TEST_VICTIM"
 	if os.Getenv(env) == t.Name() {
 		return nil
 	}
-	v := &Victim{exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$"), t.TempDir()}
+	v := &Subprocess{exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$"), t.TempDir()}
 	v.cmd.Env = append(os.Environ(), env+"="+t.Name(), "DIR="+v.dir)
 	if err := v.cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -110,10 +110,10 @@ func StartVictim(t *testing.T) *Victim {
 }
 
 // PIDFrom waits for a process id in a file of the shared directory.
-func (v *Victim) PIDFrom(t *testing.T, name string) int {
+func (v *Subprocess) PIDFrom(t *testing.T, name string) int {
 	t.Helper()
 	return PIDFrom(t, filepath.Join(v.dir, name))
 }
 
 // Kill sends SIGKILL.
-func (v *Victim) Kill() { _ = v.cmd.Process.Kill() }
+func (v *Subprocess) Kill() { _ = v.cmd.Process.Kill() }

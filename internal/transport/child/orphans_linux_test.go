@@ -42,7 +42,7 @@ func TestPROC01WhatHasLeftTheGroupEndsWithTheChild(t *testing.T) {
 				}
 				end(p)
 				for _, pid := range all {
-					if name == "Close" && proctest.Runs(pid) {
+					if name == "Close" && proctest.Running(pid) {
 						t.Errorf("%d is there after Close", pid)
 					}
 					proctest.Eventually(t, "its end", func() bool { return !proctest.Exists(pid) })
@@ -79,14 +79,14 @@ func TestTheStraysOfASiblingAreLeftAlone(t *testing.T) {
 	b := spawn(t, shell(proctest.Detached(dir+"/b", proctest.Sleep)+"setsid sleep 60 & echo $! > "+dir+"/c; read -r never"))
 	ofA, ofB, stillB := proctest.PIDFrom(t, dir+"/a"), proctest.PIDFrom(t, dir+"/b"), proctest.PIDFrom(t, dir+"/c")
 	a.Close()
-	if proctest.Runs(ofA) {
+	if proctest.Running(ofA) {
 		t.Error("what the ended one left is there")
 	}
-	if !proctest.Runs(ofB) || !proctest.Runs(stillB) || b.waitExit(0) {
+	if !proctest.Running(ofB) || !proctest.Running(stillB) || b.waitExit(0) {
 		t.Error("the sibling was hit")
 	}
 	b.Close()
-	if proctest.Runs(ofB) || proctest.Runs(stillB) {
+	if proctest.Running(ofB) || proctest.Running(stillB) {
 		t.Error("what the other one left is there")
 	}
 }
@@ -116,7 +116,7 @@ func TestPROC04TheHolderFindsWhatHasLeftTheGroup(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: this test takes seconds")
 	}
-	victim := proctest.StartVictim(t)
+	victim := proctest.StartSubprocess(t)
 	if victim == nil {
 		procgroup.BecomeSubreaper()
 		spawn(t, shell(proctest.Detached(os.Getenv("DIR")+"/pid", proctest.IgnoreSignals)+"read -r never"))
@@ -135,7 +135,7 @@ func TestPROC04StraysAreHeldWhileTheyHaveTheirGrace(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: this test takes seconds")
 	}
-	victim := proctest.StartVictim(t)
+	victim := proctest.StartSubprocess(t)
 	if victim == nil {
 		procgroup.BecomeSubreaper()
 		dir := os.Getenv("DIR")

@@ -112,8 +112,8 @@ func (l *stderrTail) String() string {
 
 // An ExitError tells how a child process ended.
 type ExitError struct {
-	Status string        // "exit 127", "signal: killed"
-	Stderr string        // the last lines it wrote there
+	Status    string        // "exit 127", "signal: killed"
+	Stderr    string        // the last lines it wrote there
 	SilentFor time.Duration // how long it had written nothing there when it ended
 }
 
