@@ -7,29 +7,28 @@ import (
 )
 
 const (
-	// maxCapabilities bounds the capabilities of one backend, in bytes. Longer
-	// ones count as none.
+	// maxCapabilities bounds the capabilities of one backend, in bytes. Longer ones count as none.
 	maxCapabilities = 64 << 10
-	// maxMerged bounds how deep they are merged: below it the first counts.
-	maxMerged = 8
+	// maxMergeDepth bounds the depth of merging. Below it the first value applies.
+	maxMergeDepth = 8
 )
 
-// What the gateway itself can do, whatever its backends can: a session cannot
-// negotiate again when one of them comes. certain is all of that if the
-// capabilities of all backends are known, possible is what else may come if not.
+// Capabilities of the gateway itself, whatever its backends have, because a session cannot
+// negotiate again when a backend is added. alwaysDeclared applies if the capabilities of all
+// backends are known; possiblyDeclared is added otherwise.
 const (
-	certain  = `{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"listChanged":true}}`
-	possible = `{"resources":{"subscribe":true},"logging":{},"completions":{},"tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}}`
+	alwaysDeclared   = `{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"listChanged":true}}`
+	possiblyDeclared = `{"resources":{"subscribe":true},"logging":{},"completions":{},"tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}}`
 )
 
-// Capabilities returns the capabilities to tell a client: the union of the
-// backends'. Unless complete, some backend's are not known yet, and what it may
-// turn out to have is in it, too.
+// Capabilities returns the capabilities to declare to a client: the union of those of the
+// backends. Unless complete is true, the capabilities of some backends are not known yet, and the
+// result also contains those that they may have.
 //
-// Objects are merged member by member; true counts for more than false, anything
-// for more than null, and otherwise the first counts. What one backend alone
-// has is as it was sent. A capability that is no object, as MCP has them, is left
-// out: there are clients that would refuse the whole answer.
+// Objects are merged member by member. Otherwise true takes precedence over false, any value over
+// null, and the first value over the following ones. A value of a single backend stays as it was
+// sent. Capabilities that are not objects, as MCP requires, are removed, because some clients
+// would reject the whole response.
 func (s *Snapshot) Capabilities(complete bool) []byte {
 	if complete {
 		return s.capabilities[1]()
@@ -37,39 +36,39 @@ func (s *Snapshot) Capabilities(complete bool) []byte {
 	return s.capabilities[0]()
 }
 
-func (s *Snapshot) union(complete bool) []byte {
-	all := [][]byte{[]byte(certain)}
+func (s *Snapshot) mergedCapabilities(complete bool) []byte {
+	all := [][]byte{[]byte(alwaysDeclared)}
 	if !complete {
-		all = append(all, []byte(possible))
+		all = append(all, []byte(possiblyDeclared))
 	}
 	for i := range s.listings {
 		if c := s.listings[i].capabilities(); c != nil {
 			all = append(all, c)
 		}
 	}
-	return unionOfObjects(all, 0)
+	return mergeObjects(all, 0)
 }
 
-// BackendsWith returns the backends that have a capability, in the order of the
-// configuration: Backends("tasks", "list") are those with tasks.list.
+// BackendsWith returns the backends that have a capability, in the order of the configuration:
+// BackendsWith("tasks", "list") returns those with tasks.list.
 func (s *Snapshot) BackendsWith(capability ...string) []string {
 	var all []string
 	for i := range s.listings {
-		if s.listings[i].has(capability...) {
+		if s.listings[i].hasCapability(capability...) {
 			all = append(all, s.listings[i].Backend)
 		}
 	}
 	return all
 }
 
-// HasCapability reports whether a backend has a capability, which counts as absent if it
-// is false or null.
+// HasCapability reports whether a backend has a capability. A capability that is false or null
+// counts as absent.
 func (s *Snapshot) HasCapability(backend string, capability ...string) bool {
-	l := s.of[backend]
-	return l != nil && l.has(capability...)
+	l := s.byBackend[backend]
+	return l != nil && l.hasCapability(capability...)
 }
 
-// capabilities returns those that can be read, nil if there are none.
+// capabilities returns the capabilities of the backend, nil if they are absent or invalid.
 func (l *Listing) capabilities() []byte {
 	if len(l.Capabilities) > maxCapabilities || !wire.Members(l.Capabilities, func(string, []byte, int) {}) {
 		return nil
@@ -77,39 +76,39 @@ func (l *Listing) capabilities() []byte {
 	return l.Capabilities
 }
 
-func (l *Listing) has(path ...string) bool { return Declares(l.capabilities(), path...) }
+func (l *Listing) hasCapability(path ...string) bool { return Declares(l.capabilities(), path...) }
 
-// Declares reports whether a capabilities object has the one to which a path leads.
-// One that is false or null is none, nor is one that stands twice.
+// Declares reports whether a capabilities object has the capability at this path. A capability
+// that is false, null, or a duplicate counts as absent.
 func Declares(capabilities []byte, path ...string) bool {
 	value, _ := wire.Lookup(capabilities, path...)
 	return !wire.IsNull(value) && string(value) != "false"
 }
 
-// union merges values, of which there is at least one.
-func union(values [][]byte, depth int) []byte {
+// mergeValues merges at least one value.
+func mergeValues(values [][]byte, depth int) []byte {
 	first := values[0]
 	for _, v := range values[1:] {
 		if wire.IsNull(first) || string(first) == "false" && string(v) == "true" {
 			first = v
 		}
 	}
-	objects := slices.DeleteFunc(values, notObject)
-	if notObject(first) || len(objects) == 1 || depth == maxMerged {
+	objects := slices.DeleteFunc(values, isNotObject)
+	if isNotObject(first) || len(objects) == 1 || depth == maxMergeDepth {
 		return first
 	}
-	return unionOfObjects(objects, depth)
+	return mergeObjects(objects, depth)
 }
 
-func notObject(value []byte) bool { return !wire.IsObject(value) }
+func isNotObject(value []byte) bool { return !wire.IsObject(value) }
 
-func unionOfObjects(objects [][]byte, depth int) []byte {
-	keys, values := gather(objects)
+func mergeObjects(objects [][]byte, depth int) []byte {
+	keys, values := collectMembers(objects)
 	b := []byte{'{'}
 	for _, key := range keys {
 		all := values[key]
 		if depth == 0 {
-			all = slices.DeleteFunc(all, notObject)
+			all = slices.DeleteFunc(all, isNotObject)
 		}
 		if len(all) == 0 {
 			continue
@@ -118,14 +117,14 @@ func unionOfObjects(objects [][]byte, depth int) []byte {
 			b = append(b, ',')
 		}
 		b = append(append(b, wire.Quote(key)...), ':')
-		b = append(b, union(all, depth+1)...)
+		b = append(b, mergeValues(all, depth+1)...)
 	}
 	return append(b, '}')
 }
 
-// gather returns the members' keys in order of appearance, and what each object
-// has under them. If it has one twice, the first counts.
-func gather(objects [][]byte) (keys []string, values map[string][][]byte) {
+// collectMembers returns the keys of the members in order of appearance, and the values for each
+// key. Of duplicates in one object the first counts.
+func collectMembers(objects [][]byte) (keys []string, values map[string][][]byte) {
 	values = make(map[string][][]byte)
 	for _, o := range objects {
 		seen := make(map[string]bool)

@@ -79,10 +79,10 @@ func TestCapabilitiesAreBounded(t *testing.T) {
 		return strings.Repeat(`{"x":`, n) + inside + strings.Repeat(`}`, n)
 	}
 	for n, want := range map[int]string{
-		1:             `{"a":1,"b":2}`,
-		maxMerged - 1: `{"a":1,"b":2}`,
-		maxMerged:     `{"a":1}`,
-		900:           `{"a":1}`,
+		1:                 `{"a":1,"b":2}`,
+		maxMergeDepth - 1: `{"a":1,"b":2}`,
+		maxMergeDepth:     `{"a":1}`,
+		900:               `{"a":1}`,
 	} {
 		got := string(capable(nested(n, `{"a":1}`), nested(n, `{"b":2}`)).Capabilities(true))
 		if !json.Valid([]byte(got)) || !strings.Contains(got, want) {
@@ -139,7 +139,7 @@ func BenchmarkCapabilities(b *testing.B) {
 	b.Run("union", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			s.union(true)
+			s.mergedCapabilities(true)
 		}
 	})
 }

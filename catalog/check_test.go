@@ -14,7 +14,7 @@ func check(t testing.TB, o Options, listings []Listing, s *Snapshot) {
 	o = o.withDefaults()
 	for k := range Kind(NumKinds) {
 		checkList(t, o, s, k)
-		if k.named() {
+		if k.isNamed() {
 			checkCalls(t, o, listings, s, k)
 		}
 	}
@@ -40,17 +40,17 @@ func checkList(t testing.TB, o Options, s *Snapshot, k Kind) {
 			t.Errorf("two of kind %v are %s", k, e.Exposed)
 		}
 		exposed[e.Exposed] = true
-		if k.named() && (len(e.Exposed) > o.NameLimit || !fitting.MatchString(e.Exposed)) {
+		if k.isNamed() && (len(e.Exposed) > o.NameLimit || !fitting.MatchString(e.Exposed)) {
 			t.Errorf("no client takes the name %q", e.Exposed)
-		} else if !k.named() && e.Exposed != e.Item.Original {
+		} else if !k.isNamed() && e.Exposed != e.Item.Original {
 			t.Errorf("%q has become %q", e.Item.Original, e.Exposed)
 		}
 		if r, ok := s.Lookup(k, e.Exposed); !ok || r.Backend != e.Backend || r.Original != e.Item.Original || wire.Unquote(r.OriginalJSON) != e.Item.Original {
 			t.Errorf("%s leads to %s %q, not to %s %q", e.Exposed, r.Backend, r.Original, e.Backend, e.Item.Original)
 		}
 		got := []byte(written[i])
-		if k.named() {
-			got = rename(got, e.Item.literal())
+		if k.isNamed() {
+			got = rename(got, e.Item.originalLiteral())
 		}
 		if string(got) != string(e.Item.Raw()) {
 			t.Errorf("more of %s has changed than its name: %s", e.Item.Raw(), written[i])
@@ -68,7 +68,7 @@ func checkCalls(t testing.TB, o Options, listings []Listing, s *Snapshot, k Kind
 	for _, l := range listings {
 		names = append(names, l.Backend)
 	}
-	spaces := newSpaces(o.Separator, names)
+	spaces := newPrefixTable(o.Separator, names)
 	looks := make(map[string]string)
 	for _, e := range s.Entries(k) {
 		if e.Exposed == "" {
@@ -78,7 +78,7 @@ func checkCalls(t testing.TB, o Options, listings []Listing, s *Snapshot, k Kind
 			t.Errorf("%s of %s looks like a name of %s", e.Exposed, e.Backend, other)
 		}
 		looks[fold(e.Exposed)] = e.Backend
-		if space := spaces.of(e.Exposed, e.Backend); space != "" && space != e.Backend {
+		if space := spaces.owner(e.Exposed, e.Backend); space != "" && space != e.Backend {
 			t.Errorf("%s of %s is a name of %s", e.Exposed, e.Backend, space)
 		}
 	}
@@ -86,10 +86,10 @@ func checkCalls(t testing.TB, o Options, listings []Listing, s *Snapshot, k Kind
 		for _, l := range listings {
 			for _, item := range l.Items[k] {
 				e := &Entry{Backend: l.Backend, Item: item}
-				for _, name := range []string{item.Original, l.Backend + o.Separator + item.Original, o.prefixed(k, e)} {
+				for _, name := range []string{item.Original, l.Backend + o.Separator + item.Original, o.prefixedNameOf(k, e)} {
 					free := true
-					for _, spelled := range []string{name, fit(name, k.String(), e.tag(), o.NameLimit)} {
-						space := spaces.of(spelled, e.Backend)
+					for _, spelled := range []string{name, fitName(name, k.String(), e.uniqueKey(), o.NameLimit)} {
+						space := spaces.owner(spelled, e.Backend)
 						other, known := looks[fold(spelled)]
 						free = free && (space == "" || space == e.Backend) && (!known || other == e.Backend)
 						if name != item.Original {
@@ -109,7 +109,7 @@ func checkCalls(t testing.TB, o Options, listings []Listing, s *Snapshot, k Kind
 		if meanings[name] == nil {
 			meanings[name] = make(map[string]bool)
 		}
-		meanings[name][e.tag()] = true
+		meanings[name][e.uniqueKey()] = true
 	})
 	all(func(name string, e *Entry) {
 		if _, listed := s.lists[k].routes[name]; listed {

@@ -11,58 +11,61 @@ import (
 	"mcpgateway/internal/lazy"
 )
 
-// Bounds of the outputSchema of a tool. Ajv compiles each schema into JavaScript, about 5,000 in a
-// second, with a stack that ends at about twice maxCompiledDepth or maxBranches.
+// Bounds of the outputSchema of a tool. Ajv compiles each schema into JavaScript, about 5,000 per
+// second, and its stack overflows at about twice maxCompiledDepth or maxBranches.
 const (
-	// maxCompiled bounds the schemas in one outputSchema. A schema counts once for each reference to it.
+	// maxCompiled bounds the schemas in one outputSchema. A schema counts once per reference to
+	// it.
 	maxCompiled = 10_000
-	// maxCompiledDepth bounds how deep the JavaScript of one schema nests, with references followed.
+	// maxCompiledDepth bounds the nesting of the JavaScript for one schema, with references
+	// followed.
 	maxCompiledDepth = 1_200
-	// schemaDepth is how many levels a schema in another one counts as, and refDepth a reference. Each
-	// schema of an anyOf or a oneOf counts as one. So does, below not and if, where the JavaScript
-	// ends at the first error, each schema of all lists and maps, and each keyword.
+	// schemaDepth is the number of levels that a nested schema counts as, and refDepth the number
+	// for a reference. Each schema of an anyOf or oneOf counts as one level. Below not and if,
+	// where the JavaScript stops at the first error, so does each schema of any list or map, and
+	// each keyword.
 	schemaDepth = 2
 	refDepth    = 8
-	// maxBareRefs bounds the references in a row that lead to another one and nothing else.
+	// maxBareRefs bounds a chain of schemas that contain only a reference to the next one.
 	maxBareRefs = 400
 	// maxBranches bounds the schemas of one anyOf, oneOf or patternProperties.
 	maxBranches = 1_000
 )
 
-// A compiler finds out whether Ajv can compile a JSON Schema as the npm SDK has it done: by
-// draft-07, whatever $schema says, with "strict" and "validateSchema" off, and with ajv-formats. It
-// follows Ajv 8.20, which accepts more than the meta-schema does: it looks only at schemas that it
-// needs, and not at unknown keywords.
+// A schemaCompiler determines whether Ajv can compile a JSON Schema with the options of the npm
+// SDK: draft-07 regardless of $schema, "strict" and "validateSchema" off, and with ajv-formats. It
+// follows Ajv 8.20, which accepts more than the meta-schema does: Ajv reads only schemas that it
+// needs, and ignores unknown keywords.
 //
-// It accepts a schema only if that compiles inside of another schema, too, because package revision
-// puts it into one for clients of earlier revisions.
-type compiler struct {
-	root     map[string]any
-	anchors  map[string]place
-	targets  map[string]*target // by the text of $ref
-	inline   map[string]bool    // whether a place has no references in it, by its path
-	compiled int
+// The schema must also compile as a subschema of another schema, because package protocol embeds
+// it in one for clients of earlier revisions.
+type schemaCompiler struct {
+	root        map[string]any
+	anchors     map[string]location
+	targets     map[string]*target // by the text of $ref
+	inline      map[string]bool    // by location: whether a schema contains no references
+	schemaCount int
 
-	at, problem string // the first fault
+	problemPath, problem string // the first problem
 }
 
-// A place is a value in a schema.
-type place struct {
-	value any
-	path  []string
-	data  bool // it is in the value of a keyword such as const
+// A location is a value inside a schema.
+type location struct {
+	value  any
+	path   []string
+	inData bool // inside the value of a keyword such as const
 }
 
-// A target is where a reference leads.
+// A target is the target of a reference.
 type target struct {
-	place
-	inline bool // it has no references itself, so that Ajv copies it to each place that refers to it
+	location
+	inline bool // contains no references, so that Ajv copies it to each reference
 }
 
-// notCompiled returns what a JSON Schema compiler does not accept in an object, as a path and a
-// description; problem is "" if there is no such thing.
-func notCompiled(schema []byte) (at, problem string) {
-	c := compiler{anchors: make(map[string]place), targets: make(map[string]*target), inline: make(map[string]bool)}
+// checkCompiles returns the path and a description of the first problem for which a JSON Schema
+// compiler rejects schema; problem is "" if there is none.
+func checkCompiles(schema []byte) (at, problem string) {
+	c := schemaCompiler{anchors: make(map[string]location), targets: make(map[string]*target), inline: make(map[string]bool)}
 	d := json.NewDecoder(bytes.NewReader(schema))
 	d.UseNumber()
 	if err := d.Decode(&c.root); err != nil {
@@ -71,29 +74,30 @@ func notCompiled(schema []byte) (at, problem string) {
 	switch {
 	case truthy(c.root["$async"]):
 		c.fail([]string{"$async"}, "is refused: clients do not wait for a validator")
-	case truthy(c.root["$id"]): // withoutIdentifiers leaves no text here
+	case truthy(c.root["$id"]): // withoutIdentifiers removes strings
 		c.fail([]string{"$id"}, "is not a string")
 	case c.findAnchors(c.root, nil):
 		c.schema(c.root, nil, nesting{})
 	}
-	return c.at, c.problem
+	return c.problemPath, c.problem
 }
 
-func (c *compiler) fail(path []string, problem string) (ok bool) {
+func (c *schemaCompiler) fail(path []string, problem string) (ok bool) {
 	var b strings.Builder
 	for _, name := range path {
 		b.WriteString("." + name)
 	}
-	c.at, c.problem = b.String(), problem
+	c.problemPath, c.problem = b.String(), problem
 	return false
 }
 
-// below returns the path of a member. The result of a call does not share memory with that of another.
-func below(path []string, name string) []string { return append(path[:len(path):len(path)], name) }
+// appendPath returns the path of a member. Results do not share memory.
+func appendPath(path []string, name string) []string { return append(path[:len(path):len(path)], name) }
 
 var anchor = lazy.Regexp(`^[A-Za-z_][-A-Za-z0-9._]*$`)
 
-// Where schemas stand in a schema. In other members an object is a schema, too, unless they are data.
+// The keywords that contain schemas. An object in any other member is a schema as well, unless the
+// member is data.
 var (
 	schemaLists = []string{"items", "allOf", "anyOf", "oneOf"}
 	schemaMaps  = []string{"$defs", "definitions", "properties", "patternProperties", "dependencies"}
@@ -104,33 +108,34 @@ var (
 	}
 )
 
-// inherited are the names that each object of JavaScript has. Ajv takes them for keywords that it
-// knows, for a list of schemas if the value is an array, and for schemas by name if it is an object.
-var inherited = []string{
+// prototypeNames are the names that every JavaScript object has. Ajv takes them for known
+// keywords: an array is a list of schemas there, and an object a map of schemas.
+var prototypeNames = []string{
 	"__proto__", "constructor", "hasOwnProperty", "isPrototypeOf", "propertyIsEnumerable",
 	"toLocaleString", "toString", "valueOf",
 	"__defineGetter__", "__defineSetter__", "__lookupGetter__", "__lookupSetter__",
 }
 
 func hasSchemaList(key string) bool {
-	return slices.Contains(schemaLists, key) || slices.Contains(inherited, key)
+	return slices.Contains(schemaLists, key) || slices.Contains(prototypeNames, key)
 }
 
 func hasSchemaMap(key string) bool {
-	return slices.Contains(schemaMaps, key) || slices.Contains(inherited, key)
+	return slices.Contains(schemaMaps, key) || slices.Contains(prototypeNames, key)
 }
 
-// findAnchors notes the anchors of all schemas in a schema. References do not find its own.
-func (c *compiler) findAnchors(schema map[string]any, path []string) (ok bool) {
+// findAnchors records the anchors of all subschemas. References do not find the anchor of the
+// root.
+func (c *schemaCompiler) findAnchors(schema map[string]any, path []string) (ok bool) {
 	for _, key := range []string{"$anchor", "$dynamicAnchor"} {
 		if name, isText := schema[key].(string); isText {
 			if !anchor().MatchString(name) {
-				return c.fail(below(path, key), "is not an anchor")
+				return c.fail(appendPath(path, key), "is not an anchor")
 			}
 			if _, twice := c.anchors[name]; twice {
-				return c.fail(below(path, key), "is there twice")
+				return c.fail(appendPath(path, key), "is there twice")
 			}
-			c.anchors[name] = place{value: schema, path: path}
+			c.anchors[name] = location{value: schema, path: path}
 		}
 	}
 	ok = true
@@ -140,16 +145,16 @@ func (c *compiler) findAnchors(schema map[string]any, path []string) (ok bool) {
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(schema)) {
-		path := below(path, key)
+		path := appendPath(path, key)
 		switch list, isArray := schema[key].([]any); {
 		case isArray && hasSchemaList(key):
 			for i, one := range list {
-				inside(one, below(path, strconv.Itoa(i)))
+				inside(one, appendPath(path, strconv.Itoa(i)))
 			}
 		case hasSchemaMap(key):
 			many, _ := schema[key].(map[string]any)
 			for _, name := range slices.Sorted(maps.Keys(many)) {
-				inside(many[name], below(path, name))
+				inside(many[name], appendPath(path, name))
 			}
 		case !slices.Contains(dataMembers, key):
 			inside(schema[key], path)
@@ -158,16 +163,16 @@ func (c *compiler) findAnchors(schema map[string]any, path []string) (ok bool) {
 	return ok
 }
 
-// ajvKeywords are the keywords that Ajv compiles, with what it accepts as their values. It ignores all
-// others.
+// ajvKeywords are the keywords that Ajv compiles, and the values that it accepts. It ignores all
+// other keywords.
 var ajvKeywords = map[string]func(value any) (want string){
-	"$ref": wantText, "format": wantText, "pattern": wantText,
+	"$ref": wantString, "format": wantString, "pattern": wantString,
 	"minimum": wantNumber, "maximum": wantNumber, "exclusiveMinimum": wantNumber, "exclusiveMaximum": wantNumber,
 	"multipleOf": wantNumber,
 	"minLength":  wantNumber, "maxLength": wantNumber, "minItems": wantNumber, "maxItems": wantNumber,
 	"minProperties": wantNumber, "maxProperties": wantNumber,
-	"formatMinimum": wantText, "formatMaximum": wantText,
-	"formatExclusiveMinimum": wantText, "formatExclusiveMaximum": wantText,
+	"formatMinimum": wantString, "formatMaximum": wantString,
+	"formatExclusiveMinimum": wantString, "formatExclusiveMaximum": wantString,
 	"required": wantNames, "allOf": wantArray, "anyOf": wantArray, "oneOf": wantArray,
 	"nullable": wantBool, "uniqueItems": wantBool,
 	"properties": wantObject, "patternProperties": wantObject, "dependencies": wantObject,
@@ -197,19 +202,19 @@ var ajvKeywords = map[string]func(value any) (want string){
 	},
 }
 
-func want[T any](v any, want string) string {
+func wantType[T any](v any, want string) string {
 	if _, ok := v.(T); ok {
 		return ""
 	}
 	return want
 }
 
-func wantText(v any) string   { return want[string](v, "a string") }
-func wantNumber(v any) string { return want[json.Number](v, "a number") }
-func wantBool(v any) string   { return want[bool](v, "true or false") }
-func wantArray(v any) string  { return want[[]any](v, "an array") }
+func wantString(v any) string { return wantType[string](v, "a string") }
+func wantNumber(v any) string { return wantType[json.Number](v, "a number") }
+func wantBool(v any) string   { return wantType[bool](v, "true or false") }
+func wantArray(v any) string  { return wantType[[]any](v, "an array") }
 
-// wantNames accepts all that JavaScript can make texts of.
+// wantNames accepts all arrays whose elements JavaScript can convert to strings.
 func wantNames(v any) string {
 	list, isArray := v.([]any)
 	for _, one := range list {
@@ -224,13 +229,13 @@ func wantNames(v any) string {
 	return "an array of strings"
 }
 
-func wantObject(v any) string { return want[map[string]any](v, "an object") }
+func wantObject(v any) string { return wantType[map[string]any](v, "an object") }
 
 func wantSchema(v any) string {
 	if _, isBool := v.(bool); isBool {
 		return ""
 	}
-	return want[map[string]any](v, "a schema")
+	return wantType[map[string]any](v, "a schema")
 }
 
 func isTypeName(v any) bool {
@@ -241,8 +246,7 @@ func isTypeName(v any) bool {
 	return false
 }
 
-// isTrivial reports whether every value is valid by a schema as far as Ajv can tell at once, so that it
-// does not compile it.
+// isTrivial reports whether Ajv can tell without compiling a schema that every value is valid.
 func isTrivial(schema any) bool {
 	switch s := schema.(type) {
 	case bool:
@@ -257,10 +261,10 @@ func isTrivial(schema any) bool {
 	return true
 }
 
-// isKeyword reports whether Ajv compiles a schema because of this keyword.
+// isKeyword reports whether the keyword makes Ajv compile a schema.
 func isKeyword(key string) bool {
 	_, known := ajvKeywords[key]
-	return known || slices.Contains(inherited, key)
+	return known || slices.Contains(prototypeNames, key)
 }
 
 // truthy reports whether a value counts as true in JavaScript.
@@ -279,28 +283,27 @@ func truthy(value any) bool {
 	return true
 }
 
-// A nesting is how deep a schema is compiled in others, and whether the JavaScript ends at its first
-// error.
+// A nesting is the depth of a schema, and whether the JavaScript stops at the first error there.
 type nesting struct {
-	depth int
-	brief bool
+	depth             int
+	stopsAtFirstError bool
 }
 
-// in returns the nesting of what is this many levels deeper.
-func (n nesting) in(levels int) nesting { return nesting{n.depth + levels, n.brief} }
+// deeper returns the nesting that is this many levels deeper.
+func (n nesting) deeper(levels int) nesting { return nesting{n.depth + levels, n.stopsAtFirstError} }
 
-// among returns the nesting of one of several schemas or keywords in a row.
-func (n nesting) among(several int) nesting {
-	if n.brief {
-		return n.in(several)
+// amongSeveral returns the nesting of one of several schemas or keywords in sequence.
+func (n nesting) amongSeveral(several int) nesting {
+	if n.stopsAtFirstError {
+		return n.deeper(several)
 	}
 	return n
 }
 
-// schema compiles a schema that stands at a path.
-func (c *compiler) schema(schema any, path []string, at nesting) (ok bool) {
+// schema compiles the schema at path.
+func (c *schemaCompiler) schema(schema any, path []string, at nesting) (ok bool) {
 	s, isObject := schema.(map[string]any)
-	if c.compiled++; c.compiled > maxCompiled {
+	if c.schemaCount++; c.schemaCount > maxCompiled {
 		return c.fail(nil, "has more than "+strconv.Itoa(maxCompiled)+" schemas, with references followed")
 	}
 	switch {
@@ -311,15 +314,15 @@ func (c *compiler) schema(schema any, path []string, at nesting) (ok bool) {
 	case !isObject || isTrivial(s):
 		return true
 	case truthy(s["$async"]):
-		return c.fail(below(path, "$async"), "is refused: clients do not wait for a validator")
-	case truthy(s["$id"]): // withoutIdentifiers leaves none in schemas
-		return c.fail(below(path, "$id"), "is not a string, or not in a schema")
+		return c.fail(appendPath(path, "$async"), "is refused: clients do not wait for a validator")
+	case truthy(s["$id"]): // withoutIdentifiers removes them from schemas
+		return c.fail(appendPath(path, "$id"), "is not a string, or not in a schema")
 	}
 	keys := slices.Sorted(maps.Keys(s))
 	for _, key := range keys {
 		if accepts := ajvKeywords[key]; accepts != nil {
 			if want := accepts(s[key]); want != "" {
-				return c.fail(below(path, key), "is not "+want)
+				return c.fail(appendPath(path, key), "is not "+want)
 			}
 		}
 	}
@@ -329,23 +332,23 @@ func (c *compiler) schema(schema any, path []string, at nesting) (ok bool) {
 			types = []any{text}
 		}
 		if len(types) == 0 {
-			return c.fail(below(path, "nullable"), "is there without a type")
+			return c.fail(appendPath(path, "nullable"), "is there without a type")
 		}
 		if s["nullable"] == false && slices.Contains(types, any("null")) {
-			return c.fail(below(path, "nullable"), "contradicts the type")
+			return c.fail(appendPath(path, "nullable"), "contradicts the type")
 		}
 	}
-	at = at.in(schemaDepth).among(len(keys))
+	at = at.deeper(schemaDepth).amongSeveral(len(keys))
 	for _, key := range keys {
-		if !c.keyword(s, key, below(path, key), at) {
+		if !c.keyword(s, key, appendPath(path, key), at) {
 			return false
 		}
 	}
 	return true
 }
 
-// keyword compiles a keyword of a schema, whose value is as ajvKeywords has it, and the schemas in it.
-func (c *compiler) keyword(s map[string]any, key string, path []string, at nesting) (ok bool) {
+// keyword compiles a keyword of a schema and its subschemas. The value has passed ajvKeywords.
+func (c *schemaCompiler) keyword(s map[string]any, key string, path []string, at nesting) (ok bool) {
 	switch key {
 	case "$ref":
 		return c.ref(s[key].(string), path, at)
@@ -359,52 +362,53 @@ func (c *compiler) keyword(s map[string]any, key string, path []string, at nesti
 			return c.fail(path, "is there with the format "+format+", whose values have no order")
 		}
 	case "patternProperties":
-		many := byName(s[key])
+		many := schemasByName(s[key])
 		rest, compiled := s["additionalProperties"]
 		compiled = compiled && !isTrivial(rest)
 		for _, schema := range many {
 			compiled = compiled || !isTrivial(schema)
 		}
-		if compiled { // else Ajv does not look at the patterns
+		if compiled { // otherwise Ajv does not read the patterns
 			for _, name := range slices.Sorted(maps.Keys(many)) {
-				if !c.pattern(name, below(path, name)) {
+				if !c.pattern(name, appendPath(path, name)) {
 					return false
 				}
 			}
 		}
-		return c.branches(len(many), path) && c.all(many, path, at.among(len(many)))
+		return c.checkBranches(len(many), path) && c.schemaMap(many, path, at.amongSeveral(len(many)))
 	case "properties":
-		many := byName(s[key])
-		return c.all(many, path, at.among(len(many)))
+		many := schemasByName(s[key])
+		return c.schemaMap(many, path, at.amongSeveral(len(many)))
 	case "dependencies":
-		many := maps.Clone(byName(s[key]))
-		at = at.among(len(many))
+		many := maps.Clone(schemasByName(s[key]))
+		at = at.amongSeveral(len(many))
 		for _, name := range slices.Sorted(maps.Keys(many)) {
 			if wantArray(many[name]) != "" {
 				continue
 			}
 			if want := wantNames(many[name]); want != "" {
-				return c.fail(below(path, name), "is not "+want)
+				return c.fail(appendPath(path, name), "is not "+want)
 			}
 			delete(many, name)
 		}
-		return c.all(many, path, at)
+		return c.schemaMap(many, path, at)
 	case "anyOf", "oneOf", "allOf", "items":
 		list, isArray := s[key].([]any)
 		if !isArray {
 			return c.schema(s[key], path, at)
 		}
-		// Of an anyOf Ajv compiles nothing if one is valid for every value, and sees no null behind that.
+		// If a schema of an anyOf accepts every value, Ajv compiles none, and does not notice a
+		// null after it.
 		if n := slices.IndexFunc(list, isTrivial); key == "anyOf" && n >= 0 && list[n] != nil {
 			return true
 		}
 		if key == "items" || key == "allOf" {
-			at = at.among(len(list))
-		} else if at = at.in(len(list)); !c.branches(len(list), path) {
+			at = at.amongSeveral(len(list))
+		} else if at = at.deeper(len(list)); !c.checkBranches(len(list), path) {
 			return false
 		}
 		for i, one := range list {
-			if !c.schema(one, below(path, strconv.Itoa(i)), at) {
+			if !c.schema(one, appendPath(path, strconv.Itoa(i)), at) {
 				return false
 			}
 		}
@@ -430,8 +434,8 @@ func (c *compiler) keyword(s map[string]any, key string, path []string, at nesti
 	return true
 }
 
-// byName returns the schemas in an object that Ajv looks at.
-func byName(value any) map[string]any {
+// schemasByName returns the schemas in an object that Ajv reads.
+func schemasByName(value any) map[string]any {
 	many := value.(map[string]any)
 	if _, there := many["__proto__"]; there {
 		many = maps.Clone(many)
@@ -440,41 +444,41 @@ func byName(value any) map[string]any {
 	return many
 }
 
-func (c *compiler) all(many map[string]any, path []string, at nesting) (ok bool) {
+func (c *schemaCompiler) schemaMap(many map[string]any, path []string, at nesting) (ok bool) {
 	if at.depth > maxCompiledDepth {
 		return c.fail(path, "nests too deep, with references followed")
 	}
 	for _, name := range slices.Sorted(maps.Keys(many)) {
-		if !c.schema(many[name], below(path, name), at) {
+		if !c.schema(many[name], appendPath(path, name), at) {
 			return false
 		}
 	}
 	return true
 }
 
-func (c *compiler) branches(n int, path []string) (ok bool) {
+func (c *schemaCompiler) checkBranches(n int, path []string) (ok bool) {
 	return n <= maxBranches || c.fail(path, "has more than "+strconv.Itoa(maxBranches)+" schemas")
 }
 
-func (c *compiler) pattern(text string, path []string) (ok bool) {
-	if fault := patternFault(text); fault != "" {
+func (c *schemaCompiler) pattern(text string, path []string) (ok bool) {
+	if fault := regexpProblem(text); fault != "" {
 		return c.fail(path, "is not a regular expression of JavaScript ("+fault+")")
 	}
 	return true
 }
 
-// formatsWithoutOrder are the formats that ajv-formats checks and cannot compare. Ajv ignores formats
-// that it does not know.
+// formatsWithoutOrder are the formats that ajv-formats checks but cannot compare. Ajv ignores
+// unknown formats.
 var formatsWithoutOrder = []string{
 	"duration", "uri", "uri-reference", "uri-template", "url", "email", "hostname", "ipv4", "ipv6", "regex", "uuid",
 	"json-pointer", "json-pointer-uri-fragment", "relative-json-pointer", "byte", "int32", "int64", "float", "double",
 }
 
-// metaSchemas are what Ajv has from the beginning.
+// metaSchemas are the schemas that Ajv knows from the start.
 var metaSchemas = []string{"http://json-schema.org/draft-07/schema", "http://json-schema.org/schema"}
 
-// ref compiles the schema to which a reference leads.
-func (c *compiler) ref(text string, path []string, at nesting) (ok bool) {
+// ref compiles the target of a reference.
+func (c *schemaCompiler) ref(text string, path []string, at nesting) (ok bool) {
 	text = normalRef(text)
 	if slices.Contains(metaSchemas, text) {
 		return true
@@ -487,18 +491,19 @@ func (c *compiler) ref(text string, path []string, at nesting) (ok bool) {
 		}
 		path := strings.Join(place.path, "\x00")
 		if _, seen := c.inline[path]; !seen {
-			c.inline[path] = !refers(place.value)
+			c.inline[path] = !hasReference(place.value)
 		}
 		to = &target{place, c.inline[path]}
 		c.targets[text] = to
 	}
 	if known && !to.inline || len(to.path) == 0 {
-		return true // it is compiled, or is being compiled
+		return true // already compiled, or being compiled
 	}
 	if s, _ := to.value.(map[string]any); !to.inline && truthy(s["$async"]) {
-		return c.fail(below(to.path, "$async"), "is refused: clients do not wait for a validator")
+		return c.fail(appendPath(to.path, "$async"), "is refused: clients do not wait for a validator")
 	}
-	at = at.in(refDepth)
-	at.brief = at.brief && to.inline // else it is a function by itself
+	at = at.deeper(refDepth)
+	// a target that is not inlined is a function of its own
+	at.stopsAtFirstError = at.stopsAtFirstError && to.inline
 	return c.schema(to.value, to.path, at)
 }

@@ -113,7 +113,7 @@ func TestLimitsOfFormats_F_LIST_2(t *testing.T) {
 // Ajv finds the names that each object of JavaScript has in its table of keywords, and in those of the
 // keywords that hold schemas.
 func TestNamesOfObjectPrototype_F_LIST_2(t *testing.T) {
-	for _, name := range inherited {
+	for _, name := range prototypeNames {
 		quoted := `"` + name + `"`
 		for _, schema := range []string{
 			`{"anyOf":[{` + quoted + `:1},{"type":"foo"}]}`, `{"patternProperties":{"[":{` + quoted + `:5}}}`,
@@ -249,22 +249,22 @@ func TestPatterns_F_LIST_2(t *testing.T) {
 	for _, pattern := range []string{``, `^a$`, `(?=a)b`, `(?!a)`, `(?<=a)(?<!b)`, `(a)\1`, `\1(a)`, `(?<n>a)\k<n>`, `\k<n>(?<n>a)`, `(?<é_1$>x)`, `[\w\-.]`, `[-a]`, `[a-]`,
 		`[^]`, `[]`, `a{2}`, `a{2,}?`, `a{2,3}`, `a{02,3}`, `a*?`, `\p{L}\P{Lu}\p{Letter}\p{gc=Nd}\p{Script=Greek}\p{scx=Grek}\p{Emoji}\p{ASCII}`, `\u{1F600}`, `\ud83d\ude00`,
 		`\ud83d`, `\ud83dA`, `\ud83d\u{41}`, `[\ud83d\ude00-\ud83d\ude02]`, `[😀-😂]`, `😀{2}`, `\x41\cA\0\t`, `a|`, `\/`, `(?:a)+`, `[a&&b]`, `[\b]`, `\B\b`, `[(?<x>]`, `a{99999999999999999999}`,
-		`\p{Script=Kawi}\p{sc=Kawi}\p{scx=Zzzz}\p{sc=Unknown}\p{sc=Qaac}\p{sc=Zinh}`, strings.Repeat(`(a)`, maxGroups), strings.Repeat(`(?:a)`, maxGroups+1)} {
-		if fault := patternFault(pattern); fault != "" {
+		`\p{Script=Kawi}\p{sc=Kawi}\p{scx=Zzzz}\p{sc=Unknown}\p{sc=Qaac}\p{sc=Zinh}`, strings.Repeat(`(a)`, maxCaptures), strings.Repeat(`(?:a)`, maxCaptures+1)} {
+		if fault := regexpProblem(pattern); fault != "" {
 			t.Errorf("%s: %s", pattern, fault)
 		}
 	}
 	for _, pattern := range []string{`(`, `)`, `[`, `]`, `{`, `}`, `a{`, `a{,2}`, `a{3,2}`, `*`, `a**`, `^*`, `(?=a)*`, `(?<=a)+`, `\b+`, `(?P<n>a)`, `(?i)a`, `(?i:a)`, `(?>a)`, `(?#c)`,
 		`(?<n>a)(?<n>b)`, `(?<1>a)`, `(?<>a)`, `(?<n`, `\1`, `(a)\2`, `\k<n>`, `\k`, `\A`, `\Z`, `\z`, `\_`, `\-`, `\"`, `\ `, `\e`, `\Q`, `\`, `\x4`, `\u12`, `\u{110000}`, `\u{}`, `\c1`, `\00`, `[\1]`,
 		`[\w-.]`, `[a-\d]`, `[b-a]`, `[\B]`, `[[:alpha:]-a]]`, `\pL`, `\p{}`, `\p{Foo}`, `\p{Script=}`, `\p{IsGreek}`, `\p{L`, `a++`,
-		`\p{Script=Foo}`, `\p{sc=Garay}`, `\p{scx=Katakana_Or_Hiragana}`, `(?<ⸯ>a)`, strings.Repeat(`(a)`, maxGroups+1)} {
-		if patternFault(pattern) == "" {
+		`\p{Script=Foo}`, `\p{sc=Garay}`, `\p{scx=Katakana_Or_Hiragana}`, `(?<ⸯ>a)`, strings.Repeat(`(a)`, maxCaptures+1)} {
+		if regexpProblem(pattern) == "" {
 			t.Errorf("%s has no fault", pattern)
 		}
 	}
 	// These take minutes if the time grows with the square of the length.
 	for _, part := range []string{`(`, `(?<`, `(?<a`, `\k<`, `[`, `\p{`, `a{1`} {
-		if fault := patternFault(strings.Repeat(part, 1<<20/len(part))); fault == "" {
+		if fault := regexpProblem(strings.Repeat(part, 1<<20/len(part))); fault == "" {
 			t.Errorf("%s again and again has no fault", part)
 		}
 	}
@@ -286,8 +286,8 @@ func FuzzOutputSchema(f *testing.F) {
 		if again := withoutIdentifiers(without); string(again) != string(without) {
 			t.Errorf("%s becomes %s, and then %s", schema, without, again)
 		}
-		at, problem := notCompiled(without)
-		if at2, problem2 := notCompiled(without); at != at2 || problem != problem2 {
+		at, problem := checkCompiles(without)
+		if at2, problem2 := checkCompiles(without); at != at2 || problem != problem2 {
 			t.Errorf("%s: %s %s, and then %s %s", schema, at, problem, at2, problem2)
 		}
 	})

@@ -2,11 +2,10 @@ package catalog
 
 import "time"
 
-// Freshness returns for how long the merged list of a kind is good, and whether it is
-// for nobody but who asked for it: the shortest time of all backends that have, or
-// may come to have, entries of the kind, and private if the list of one of them is.
-// 0 is no time: nobody has said. A backend that has declared that it has none of the
-// kind does not count.
+// Freshness returns how long the merged list of a kind is fresh, and whether it is private to the
+// client that requested it. The ttl is the shortest one of all backends that have, or may have,
+// entries of the kind; 0 means unspecified. The list is private if the list of one of these
+// backends is. A backend that declared that it has no such entries does not count.
 func (s *Snapshot) Freshness(k Kind) (ttl time.Duration, private bool) {
 	first := true
 	for i := range s.listings {
@@ -23,13 +22,13 @@ func (s *Snapshot) Freshness(k Kind) (ttl time.Duration, private bool) {
 	return ttl, private
 }
 
-// mayHave reports whether the backend has, or may come to have, entries of a kind.
+// mayHave reports whether the backend has, or may have, entries of a kind.
 func (l *Listing) mayHave(k Kind) bool {
-	return l.Capabilities == nil || len(l.Items[k]) > 0 || l.has(kinds[k].capability)
+	return l.Capabilities == nil || len(l.Items[k]) > 0 || l.hasCapability(kinds[k].capability)
 }
 
-// Announcements counts how often any backend has said that its list of a kind has changed. A
-// snapshot of which that is another number follows one of which it is not.
+// Announcements returns how often the backends have announced a change of their lists of a kind.
+// If the number differs between two snapshots, there was an announcement in between.
 func (s *Snapshot) Announcements(k Kind) (n int) {
 	for i := range s.listings {
 		n += s.listings[i].Announcements[k]

@@ -75,8 +75,8 @@ func TestSchemas(t *testing.T) {
 	}
 	item := b.Items[Tools][0]
 	other := item.WithSchema([]byte(`{"type":"object"}`))
-	if got := string(other.Raw()); got != `{"inputSchema":{"type":"object"},"name":"x"}` || string(other.literal()) != `"x"` {
-		t.Errorf("with another schema: %s, called %s", got, other.literal())
+	if got := string(other.Raw()); got != `{"inputSchema":{"type":"object"},"name":"x"}` || string(other.originalLiteral()) != `"x"` {
+		t.Errorf("with another schema: %s, called %s", got, other.originalLiteral())
 	}
 	if !strings.Contains(string(item.Raw()), `"title":"b"`) {
 		t.Error("the item itself has changed")

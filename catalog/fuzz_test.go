@@ -102,7 +102,7 @@ func checkPage(t *testing.T, k Kind, page Page) {
 			t.Fatalf("%s: %v", item.Raw(), err)
 		}
 		own := fields[kinds[k].key]
-		if wire.Unquote(own) != item.Original || string(own) != string(item.literal()) || item.Original == "" || len(item.Original) > kinds[k].longest {
+		if wire.Unquote(own) != item.Original || string(own) != string(item.originalLiteral()) || item.Original == "" || len(item.Original) > kinds[k].longest {
 			t.Errorf("%q is named %s", item.Original, own)
 		}
 		if k == Tools && (json.Unmarshal(fields["inputSchema"], &schema) != nil || wire.Unquote(schema["type"]) != "object") {
@@ -138,7 +138,7 @@ func FuzzTemplates(f *testing.F) {
 			}
 		}
 		uri, err := tmpl.Expand(values)
-		if p := template(t, text).template; err == nil && p != nil && !p.match(uri) {
+		if p := template(t, text).uriPattern; err == nil && p != nil && !p.matches(uri) {
 			t.Errorf("%q does not match %q", text, uri)
 		}
 	})
@@ -152,14 +152,14 @@ func FuzzNames(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, name string, limit int) {
 		limit = max(limit%129, 8)
-		got := fit(name, "tool", name, limit)
+		got := fitName(name, "tool", name, limit)
 		if len(got) > limit || !fitting.MatchString(got) {
 			t.Errorf("fit(%q, %d) is %q", name, limit, got)
 		}
 		if fits := len(name) <= limit && fitting.MatchString(name); fits != (got == name) {
 			t.Errorf("%q became %q", name, got)
 		}
-		if again := fit(got, "stem", "another tag", limit); again != got {
+		if again := fitName(got, "stem", "another tag", limit); again != got {
 			t.Errorf("%q became %q, and that %q", name, got, again)
 		}
 	})

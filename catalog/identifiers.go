@@ -10,40 +10,41 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// identifiers are the schemas in a schema that have an $id.
+// identifiers are the subschemas with an $id.
 type identifiers struct {
-	pointers map[string]string // by $id
-	places   map[string]bool   // by JSON pointer
+	pointers  map[string]string // JSON pointer by $id
+	locations map[string]bool   // by JSON pointer
 }
 
-// ambiguous is in the place of a pointer if two schemas have the $id.
-const ambiguous = "?"
+// ambiguousPointer replaces the pointer if two schemas have the same $id.
+const ambiguousPointer = "?"
 
-// withoutIdentifiers returns a JSON Schema without $id; its references are JSON pointers where they
-// were identifiers. It is the same bytes if there is no $id. The npm SDK has one table of
-// identifiers for the tools of all backends, and fails if two schemas have the same one, or takes
-// one for the other.
+// withoutIdentifiers returns a JSON Schema without $id, in which references to identifiers are
+// replaced by JSON pointers. It returns schema itself if there is no $id. The npm SDK has one
+// table of identifiers for the tools of all backends: if two schemas have the same identifier it
+// fails, or confuses them.
 //
-// A reference relative to an $id, other than "#…", stays, and leads nowhere.
+// A reference relative to an $id, except "#…", stays, and its target does not exist.
 func withoutIdentifiers(schema []byte) []byte {
 	spelled := func(text string) bool { return bytes.Contains(schema, []byte(text)) }
 	if !slices.ContainsFunc([]string{`$id`, `\u0024`, `\u0069`, `\u0064`}, spelled) {
-		return schema // as nearly always
+		return schema // nearly always
 	}
 	ids := identifiers{make(map[string]string), make(map[string]bool)}
 	ids.find(schema, "")
-	if len(ids.places) == 0 {
+	if len(ids.locations) == 0 {
 		return schema
 	}
-	return ids.removed(schema, "", "")
+	return ids.removeFrom(schema, "", "")
 }
 
-// find notes the identifiers of the schema that stands at a pointer, and of those in it.
+// find records the identifiers of the schema at pointer and of its subschemas.
 func (ids identifiers) find(schema []byte, pointer string) {
 	id, there := "", false
-	rebuiltSchema(schema, pointer, func(key string, value []byte) ([]byte, bool) {
-		if key == "$id" && isText(value) {
-			id, there = strings.TrimSuffix(wire.Unquote(value), "#"), true // the last one counts
+	editSchema(schema, pointer, func(key string, value []byte) ([]byte, bool) {
+		if key == "$id" && isString(value) {
+			// of duplicates the last one counts
+			id, there = strings.TrimSuffix(wire.Unquote(value), "#"), true
 		}
 		return value, true
 	}, func(inner []byte, pointer string) []byte {
@@ -53,28 +54,28 @@ func (ids identifiers) find(schema []byte, pointer string) {
 	if !there {
 		return
 	}
-	ids.places[pointer] = true
+	ids.locations[pointer] = true
 	if _, twice := ids.pointers[id]; twice {
-		pointer = ambiguous
+		pointer = ambiguousPointer
 	}
 	ids.pointers[id] = pointer
 }
 
-// removed returns the schema that stands at a pointer without identifiers. base is the pointer to which
-// its references are relative.
-func (ids identifiers) removed(schema []byte, pointer, base string) []byte {
-	if ids.places[pointer] {
+// removeFrom removes the identifiers from the schema at pointer. References in it are relative to
+// the pointer base.
+func (ids identifiers) removeFrom(schema []byte, pointer, base string) []byte {
+	if ids.locations[pointer] {
 		base = pointer
 	}
-	return rebuiltSchema(schema, pointer, func(key string, value []byte) (now []byte, keep bool) {
-		if key == "$ref" && isText(value) {
+	return editSchema(schema, pointer, func(key string, value []byte) (now []byte, keep bool) {
+		if key == "$ref" && isString(value) {
 			value = ids.reference(value, base)
 		}
-		return value, key != "$id" || !isText(value)
-	}, func(inner []byte, pointer string) []byte { return ids.removed(inner, pointer, base) })
+		return value, key != "$id" || !isString(value)
+	}, func(inner []byte, pointer string) []byte { return ids.removeFrom(inner, pointer, base) })
 }
 
-// reference returns the value of $ref without an identifier.
+// reference returns the value of a $ref without identifiers.
 func (ids identifiers) reference(literal []byte, base string) []byte {
 	text := wire.Unquote(literal)
 	if strings.HasPrefix(text, "#/") || text == "#" {
@@ -83,12 +84,12 @@ func (ids identifiers) reference(literal []byte, base string) []byte {
 		}
 		return wire.Quote("#" + base + text[1:])
 	}
-	if pointer, known := ids.pointers[text]; known && pointer != ambiguous {
+	if pointer, known := ids.pointers[text]; known && pointer != ambiguousPointer {
 		return wire.Quote("#" + pointer)
 	}
 	id, fragment, _ := strings.Cut(text, "#")
 	switch pointer, known := ids.pointers[id]; {
-	case !known || pointer == ambiguous:
+	case !known || pointer == ambiguousPointer:
 		return literal
 	case fragment == "" || fragment[0] == '/':
 		return wire.Quote("#" + pointer + fragment)
@@ -96,9 +97,9 @@ func (ids identifiers) reference(literal []byte, base string) []byte {
 	return wire.Quote("#" + fragment)
 }
 
-// rebuiltSchema returns a schema with what is made of each schema directly in it, and of its other
-// members.
-func rebuiltSchema(schema []byte, pointer string, member func(key string, value []byte) (now []byte, keep bool),
+// editSchema replaces the direct subschemas of a schema by the results of made, and its other
+// members by the results of member.
+func editSchema(schema []byte, pointer string, member func(key string, value []byte) (now []byte, keep bool),
 	made func(inner []byte, pointer string) []byte) []byte {
 	object := func(value []byte, pointer string) []byte {
 		if !wire.IsObject(value) {
@@ -106,41 +107,41 @@ func rebuiltSchema(schema []byte, pointer string, member func(key string, value 
 		}
 		return made(value, pointer)
 	}
-	return rebuilt(schema, func(key string, value []byte) (now []byte, keep bool) {
+	return editMembers(schema, func(key string, value []byte) (now []byte, keep bool) {
 		isList := isArray(value) && hasSchemaList(key)
 		if !isList && !wire.IsObject(value) || slices.Contains(dataMembers, key) {
 			return member(key, value)
 		}
-		pointer := pointer + "/" + token(key)
+		pointer := pointer + "/" + pointerToken(key)
 		switch {
 		case isList:
 			n := -1
-			return rebuiltArray(value, func(one []byte) []byte {
+			return editElements(value, func(one []byte) []byte {
 				n++
 				return object(one, pointer+"/"+strconv.Itoa(n))
 			}), true
 		case hasSchemaMap(key):
-			return rebuilt(value, func(name string, one []byte) ([]byte, bool) {
-				return object(one, pointer+"/"+token(name)), true
+			return editMembers(value, func(name string, one []byte) ([]byte, bool) {
+				return object(one, pointer+"/"+pointerToken(name)), true
 			}), true
 		}
 		return made(value, pointer), true
 	})
 }
 
-// token returns a name as a part of a JSON pointer in a URI.
-func token(name string) string {
+// pointerToken returns name as a token of a JSON pointer in a URI.
+func pointerToken(name string) string {
 	return url.PathEscape(strings.ReplaceAll(strings.ReplaceAll(name, "~", "~0"), "/", "~1"))
 }
 
-// rebuilt returns an object with what is made of its members: the same bytes if that is the same.
-// What is no object stays.
-func rebuilt(object []byte, made func(key string, value []byte) (now []byte, keep bool)) []byte {
-	var b []byte // from the first change on
+// editMembers replaces the members of an object by the results of made. It returns object itself
+// if nothing changes or if it is not an object.
+func editMembers(object []byte, made func(key string, value []byte) (now []byte, keep bool)) []byte {
+	var b []byte // nil until the first change
 	end := len("{")
 	ok := wire.Members(object, func(key string, value []byte, at int) {
 		now, keep := made(key, value)
-		if b == nil && (!keep || !same(now, value)) {
+		if b == nil && (!keep || !sameSlice(now, value)) {
 			b = append(make([]byte, 0, len(object)), object[:end]...)
 		}
 		if b != nil && keep {
@@ -157,13 +158,13 @@ func rebuilt(object []byte, made func(key string, value []byte) (now []byte, kee
 	return append(b, '}')
 }
 
-// rebuiltArray is rebuilt for the elements of an array.
-func rebuiltArray(array []byte, made func(one []byte) []byte) []byte {
+// editElements does the same for the elements of an array.
+func editElements(array []byte, made func(one []byte) []byte) []byte {
 	var all [][]byte
 	changed := false
 	wire.EachElement(array, func(one []byte) bool {
 		now := made(one)
-		changed = changed || !same(now, one)
+		changed = changed || !sameSlice(now, one)
 		all = append(all, now)
 		return true
 	})
@@ -173,5 +174,5 @@ func rebuiltArray(array []byte, made func(one []byte) []byte) []byte {
 	return append(append([]byte{'['}, bytes.Join(all, []byte{','})...), ']')
 }
 
-// same reports whether two slices are the same memory.
-func same(a, b []byte) bool { return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0]) }
+// sameSlice reports whether a and b are the same slice.
+func sameSlice(a, b []byte) bool { return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0]) }

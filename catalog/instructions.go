@@ -8,24 +8,25 @@ import (
 	"unicode/utf8"
 )
 
-// maxInstructions bounds the merged instructions, in characters: some clients cut what is longer.
+// maxInstructions bounds the merged instructions, in characters, because some clients truncate
+// longer ones.
 const maxInstructions = 2048
 
-// minInstructions is the least share of a backend's text, in characters. If there is room for less,
-// only names are listed.
+// minInstructions is the smallest share of a backend's text, in characters. If the shares would be
+// smaller, only names are listed.
 const minInstructions = 16
 
-// A section is what the merged instructions contain of one backend.
+// A section is the part of one backend in the merged instructions.
 type section struct {
 	backend, text string
-	size          int // characters of text
+	size          int // length of text in characters
 }
 
 func (s section) heading() string { return "## " + s.backend + "\n\n" }
 
-// instructions joins the backends' instructions, each under its name, and returns how many
-// characters were left out of their texts. Headings count. Short texts are whole; the others share
-// the remaining characters equally.
+// instructions joins the instructions of the backends, each below a heading with the backend's
+// name. It returns the number of characters that were cut from the texts. Headings count towards
+// the bound. Short texts stay whole; the others share the remaining characters equally.
 func instructions(o Options, listings []Listing) (text string, cut int) {
 	if o.Instructions != nil {
 		return *o.Instructions, 0
@@ -70,8 +71,8 @@ func instructions(o Options, listings []Listing) (text string, cut int) {
 	return b.String(), cut
 }
 
-// fairShare returns the most characters that each section may have so that all together have no
-// more than room (max-min fairness).
+// fairShare returns the largest size for each section such that all together fit into room
+// (max-min fairness).
 func fairShare(sections []section, room int) int {
 	sizes := make([]int, 0, len(sections))
 	for _, s := range sections {
@@ -87,7 +88,7 @@ func fairShare(sections []section, room int) int {
 	return maxInstructions
 }
 
-// namesOnly names the backends of sections, as far as there is room.
+// namesOnly lists the names of the backends, as many as fit.
 func namesOnly(sections []section) string {
 	const first = "There is no room for the instructions of these servers: "
 	more := func(n int) string { return fmt.Sprintf(" and %d more", n) }
@@ -113,11 +114,11 @@ func firstRunes(s string, n int) string {
 	return s
 }
 
-// lineEnds makes each end of a line a line feed.
+// lineEnds replaces every kind of line end by a line feed.
 var lineEnds = strings.NewReplacer("\r\n", "\n", "\r", "\n", "\v", "\n", "\f", "\n", "\u0085", "\n", "\u2028", "\n", "\u2029", "\n")
 
-// plainText returns a backend's text without control and format characters, and without lines that
-// read as headings: it must not look like the section of another backend.
+// plainText removes control and format characters from a backend's text and escapes lines that
+// would be headings, so that the text cannot imitate the section of another backend.
 func plainText(text string) string {
 	if text == "" {
 		return ""
@@ -125,7 +126,7 @@ func plainText(text string) string {
 	text = lineEnds.Replace(text)
 	text = strings.Map(func(r rune) rune {
 		switch {
-		case r == '\n', r == '\t', r == '\u200c', r == '\u200d': // the last two join letters and emoji
+		case r == '\n', r == '\t', r == '\u200c', r == '\u200d': // these two join emoji
 			return r
 		case unicode.Is(unicode.Cc, r), unicode.Is(unicode.Cf, r):
 			return -1
@@ -142,7 +143,7 @@ func plainText(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// isHeading reports whether a line is a heading of Markdown, or underlines one.
+// isHeading reports whether a line is a Markdown heading, or the underline of one.
 func isHeading(line string) bool {
 	if strings.HasPrefix(line, "#") {
 		return true

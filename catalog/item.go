@@ -12,24 +12,24 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// An Item is one entry of a backend's list, in the backend's own bytes.
+// An Item is an entry of a backend's list, with the backend's bytes.
 type Item struct {
-	Original string // what the backend knows it by: its name, uri or uriTemplate
+	Original string // the backend's name, uri or uriTemplate for it
 
-	raw      []byte   // the object
-	at, end  int32    // where Own's literal stands in it
-	template *pattern // nil = no URI is found by it
-	sum      digest   // of all but Own's literal
+	raw                        []byte      // the JSON object
+	originalStart, originalEnd int32       // offsets of the literal of Original in raw
+	uriPattern                 *uriPattern // nil = no URI matches
+	sum                        digest      // of raw without the literal of Original
 }
 
-// A digest tells one text from another.
+// A digest identifies a text.
 type digest [16]byte
 
-func (i *Item) digest() (d digest) {
+func (i *Item) computeDigest() (d digest) {
 	h := sha256.New()
-	h.Write(i.raw[:i.at])
-	h.Write([]byte{0}) // which no JSON has
-	h.Write(i.raw[i.end:])
+	h.Write(i.raw[:i.originalStart])
+	h.Write([]byte{0}) // does not occur in JSON
+	h.Write(i.raw[i.originalEnd:])
 	copy(d[:], h.Sum(nil))
 	return d
 }
@@ -37,7 +37,7 @@ func (i *Item) digest() (d digest) {
 // Raw returns the entry's bytes, which must not be changed.
 func (i Item) Raw() []byte { return i.raw }
 
-// Description returns the entry's description, for people.
+// Description returns the entry's description for people.
 func (i Item) Description() string {
 	text := ""
 	wire.Members(i.raw, func(key string, value []byte, _ int) {
@@ -48,59 +48,59 @@ func (i Item) Description() string {
 	return text
 }
 
-// literal is Own as the backend writes it.
-func (i *Item) literal() []byte { return i.raw[i.at:i.end:i.end] }
+// originalLiteral returns the JSON literal of Original as the backend wrote it.
+func (i *Item) originalLiteral() []byte { return i.raw[i.originalStart:i.originalEnd:i.originalEnd] }
 
-// as appends the entry to b under another name.
-func (i *Item) as(b []byte, exposed string) []byte {
+// appendAs appends the entry to b under its exposed name.
+func (i *Item) appendAs(b []byte, exposed string) []byte {
 	if exposed == i.Original {
 		return append(b, i.raw...)
 	}
-	return append(i.name(append(b, i.raw[:i.at]...), exposed), i.raw[i.end:]...)
+	return append(i.appendName(append(b, i.raw[:i.originalStart]...), exposed), i.raw[i.originalEnd:]...)
 }
 
-// name appends the name by which the entry is exposed. One that is not Own needs no escapes.
-func (i *Item) name(b []byte, exposed string) []byte {
+// appendName appends the literal of the exposed name. If it is not Original it needs no escapes.
+func (i *Item) appendName(b []byte, exposed string) []byte {
 	if exposed == i.Original {
-		return append(b, i.literal()...)
+		return append(b, i.originalLiteral()...)
 	}
 	return append(append(append(b, '"'), exposed...), '"')
 }
 
-// size is how many bytes as appends.
-func (i *Item) size(exposed string) int {
+// sizeAs returns the number of bytes that appendAs appends.
+func (i *Item) sizeAs(exposed string) int {
 	if exposed == i.Original {
 		return len(i.raw)
 	}
-	return len(i.raw) - len(i.literal()) + len(exposed) + len(`""`)
+	return len(i.raw) - len(i.originalLiteral()) + len(exposed) + len(`""`)
 }
 
-// A Issue is something wrong with an entry that a backend lists.
+// An Issue is a problem with an entry in a backend's list. The entry is omitted from the list,
+// unless Repaired or Suspicious is true.
 type Issue struct {
-	Item          string // its Own, or its place in the list if it has none
+	Item          string // the entry's Original, or its index in the list if it has none
 	Problem       string
-	Repaired      bool   // it is listed, repaired as What says
-	WholeList     bool   // the list itself is wrong, not an entry; Item is its member
-	Suspicious    bool   // the entry is listed as it is, though some clients may not bear it; else it was left out, if not mended
-	ConflictsWith string // if Odd: the Own of the entry without which it is not; "" = there is none
+	Repaired      bool   // the entry is listed after the repair in Problem
+	WholeList     bool   // the problem is in the list itself; Item is the member of the result
+	Suspicious    bool   // the entry is listed unchanged, although some clients may reject it
+	ConflictsWith string // if Suspicious: Original of the entry that it conflicts with; "" = none
 }
 
-// Page is one answer to a request for a list.
+// A Page is the result of one list request.
 type Page struct {
 	Items      []Item
 	Issues     []Issue
-	NextCursor []byte        // the cursor of the page that follows, as JSON; nil on the last one
-	TTL        time.Duration // for how long it says that it is good; 0 = it does not
-	// Public says that it may be shown to whoever asks, as the page itself says
-	// ("cacheScope").
+	NextCursor []byte        // cursor of the next page, as JSON; nil on the last page
+	TTL        time.Duration // how long the page is fresh, as the page specifies; 0 = unspecified
+	// Public is true if any client may see the page (cacheScope "public").
 	Public bool
 }
 
-// maxTTL bounds what a page may say of how long it is good.
+// maxTTL bounds the ttlMs of a page.
 const maxTTL = 24 * time.Hour
 
-// ttl reads ttlMs. What is no whole number of milliseconds says nothing.
-func ttl(value []byte) time.Duration {
+// readTTL reads ttlMs. A value that is not a whole number of milliseconds counts as unspecified.
+func readTTL(value []byte) time.Duration {
 	ms, err := strconv.ParseUint(string(value), 10, 64)
 	if errors.Is(err, strconv.ErrRange) || err == nil && ms > uint64(maxTTL/time.Millisecond) {
 		return maxTTL
@@ -108,14 +108,14 @@ func ttl(value []byte) time.Duration {
 	return time.Duration(ms) * time.Millisecond
 }
 
-// maxListed bounds the entries of one page that are read. An entry costs some
-// hundred bytes of memory, however short its text.
-const maxListed = 10_000
+// maxPageEntries bounds the entries of one page that are read. An entry costs some hundred bytes
+// of memory, however short its text is.
+const maxPageEntries = 10_000
 
-// ParsePage reads the result of the request for a list. An entry that clients would refuse, and the
-// whole list with it, is repaired where that is certain, and otherwise left out; a tool that some model
-// APIs would refuse is listed as it is. Each of these is in Flaws. An entry without faults keeps its
-// bytes. An error means that the result is not a list.
+// ParsePage reads the result of a list request. Entries for which clients would reject the whole
+// list are repaired if the repair is unambiguous, and omitted otherwise. Tools that some model
+// APIs would reject are listed unchanged. All of these are in Issues. Entries without issues keep
+// their bytes. An error means that the result does not contain a list.
 //
 // The items keep result, which must not be changed afterwards.
 func ParsePage(k Kind, result []byte) (Page, error) {
@@ -126,9 +126,9 @@ func ParsePage(k Kind, result []byte) (Page, error) {
 		case k.ResultMember():
 			list = value
 		case "nextCursor":
-			page.NextCursor = cursor(value)
+			page.NextCursor = readCursor(value)
 		case "ttlMs":
-			page.TTL = ttl(value)
+			page.TTL = readTTL(value)
 		case "cacheScope":
 			page.Public = wire.Unquote(value) == "public"
 		}
@@ -143,7 +143,7 @@ func ParsePage(k Kind, result []byte) (Page, error) {
 	n := 0
 	wire.EachElement(list, func(raw []byte) bool {
 		item, schema, flaw := parseItem(k, raw)
-		if n == maxListed {
+		if n == maxPageEntries {
 			item, schema, flaw = Item{}, nil, Issue{Problem: "it and what follows are too many for one page"}
 		}
 		if flaw.Problem != "" {
@@ -156,40 +156,39 @@ func ParsePage(k Kind, result []byte) (Page, error) {
 			page.add(item, schema)
 		}
 		n++
-		return n <= maxListed
+		return n <= maxPageEntries
 	})
 	return page, nil
 }
 
-// add takes an entry and notes a doubt about its inputSchema; nil = the schema needs no look.
+// add adds an item to the page, and a warning about its inputSchema; a nil schema is not checked.
 func (p *Page) add(item Item, schema []byte) {
-	item.sum = item.digest()
+	item.sum = item.computeDigest()
 	p.Items = append(p.Items, item)
 	if schema == nil {
 		return
 	}
-	if what := doubt(schema); what != "" {
+	if what := modelAPIWarning(schema); what != "" {
 		p.Issues = append(p.Issues, Issue{Item: item.Original, Problem: what, Suspicious: true})
 	}
 }
 
-// cursor returns value if a next page can be asked for with it. An empty string
-// can be, too: what a cursor is made of is the server's business.
-func cursor(value []byte) []byte {
+// readCursor returns value if it is valid as a cursor, nil otherwise. An empty string is valid:
+// the format of cursors is up to the server.
+func readCursor(value []byte) []byte {
 	if c := value[0]; c == '"' || c == '-' || '0' <= c && c <= '9' {
 		return value
 	}
 	return nil
 }
 
-// MarshalList returns the items of a listing as the result of the request for it,
-// for [ParsePage] to read again.
+// MarshalList returns the items as the result of a list request, for [ParsePage].
 func MarshalList(k Kind, items []Item) []byte {
 	size := len(`{"":[]}`) + len(k.ResultMember())
 	for i := range items {
 		size += len(items[i].raw) + 1
 	}
-	b := open(make([]byte, 0, size), k)
+	b := appendListStart(make([]byte, 0, size), k)
 	for i := range items {
 		if i > 0 {
 			b = append(b, ',')
@@ -199,38 +198,39 @@ func MarshalList(k Kind, items []Item) []byte {
 	return append(b, `]}`...)
 }
 
-// open appends the start of a result that is a list.
-func open(b []byte, k Kind) []byte {
+// appendListStart appends the start of a list result.
+func appendListStart(b []byte, k Kind) []byte {
 	return append(append(append(b, `{"`...), k.ResultMember()...), `":[`...)
 }
 
-// A field is a member of an entry that is looked at.
-type field struct {
+// A memberAt is the value of a member in an entry, and its offset.
+type memberAt struct {
 	value []byte
 	at    int32
 }
 
-// look finds the member of an entry that has this name. twice is set if the member is there more than
-// once, so that clients may differ on what it says.
-func look(raw []byte, name string) (found field, twice, isObject bool) {
+// findMember returns the member of an entry with this name. twice is true if the member occurs
+// more than once, so that clients may read different values.
+func findMember(raw []byte, name string) (found memberAt, twice, isObject bool) {
 	isObject = wire.Members(raw, func(key string, value []byte, at int) {
 		switch {
 		case key != name:
 		case found.value != nil:
 			twice = true
 		default:
-			found = field{value, int32(at)}
+			found = memberAt{value, int32(at)}
 		}
 	})
 	return found, twice, isObject
 }
 
-// parseItem reads one entry. The member that tells it from the others must be plain; the others are
-// repaired if they are not as MCP's schema has them. A tool comes with its inputSchema, unless that was made here.
+// parseItem reads one entry. The member that identifies it must be valid; the other members are
+// repaired if they do not conform to MCP's schema. For a tool it returns the inputSchema, unless
+// the schema was added by the repair.
 func parseItem(k Kind, raw []byte) (i Item, schema []byte, flaw Issue) {
 	key := kinds[k].key
-	own, twice, isObject := look(raw, key)
-	i = Item{Original: wire.Unquote(own.value), raw: raw, at: own.at, end: own.at + int32(len(own.value))}
+	own, twice, isObject := findMember(raw, key)
+	i = Item{Original: wire.Unquote(own.value), raw: raw, originalStart: own.at, originalEnd: own.at + int32(len(own.value))}
 	switch longest := kinds[k].longest; {
 	case !isObject:
 		return Item{}, nil, Issue{Problem: "it is no object"}
@@ -246,15 +246,15 @@ func parseItem(k Kind, raw []byte) (i Item, schema []byte, flaw Issue) {
 		return i, nil, Issue{Problem: "its " + key + " stands twice"}
 	}
 	var r repair
-	i, what := i.repaired(k, &r)
+	i, what := i.repairMembers(k, &r)
 	if what == "" && k == Tools {
-		i, schema, what = i.mendSchema(&r)
+		i, schema, what = i.repairInputSchema(&r)
 	}
 	if what != "" {
 		return i, nil, Issue{Problem: what}
 	}
 	if k == Templates {
-		if i, what = i.withPattern(&r); what != "" {
+		if i, what = i.withURIPattern(&r); what != "" {
 			return i, nil, Issue{Problem: what}
 		}
 	}
@@ -262,38 +262,39 @@ func parseItem(k Kind, raw []byte) (i Item, schema []byte, flaw Issue) {
 	return i, schema, Issue{Problem: what, Repaired: what != ""}
 }
 
-// repaired returns the entry with its members as the rules of its kind want them, or why it has to be
-// left out.
-func (i Item) repaired(k Kind, r *repair) (Item, string) {
-	if text, places := mendSurrogates(i.raw); places > 0 {
-		if !k.named() && !bytes.Equal(text[i.at:i.end], i.raw[i.at:i.end]) {
+// repairMembers applies the rules of the kind to the members of an entry. If the entry has to be
+// omitted, it returns the reason.
+func (i Item) repairMembers(k Kind, r *repair) (Item, string) {
+	if text, places := replaceLoneSurrogates(i.raw); places > 0 {
+		if !k.isNamed() && !bytes.Equal(text[i.originalStart:i.originalEnd], i.raw[i.originalStart:i.originalEnd]) {
 			return i, "its " + kinds[k].key + " has half of a surrogate pair"
 		}
-		copy(text[i.at:i.end], i.literal()) // a name is what the backend knows it by, and listed under another
+		// a name stays as the backend wrote it, because it is listed under another one
+		copy(text[i.originalStart:i.originalEnd], i.originalLiteral())
 		if !bytes.Equal(text, i.raw) {
 			r.note("text", "had half of a surrogate pair, which is replaced by U+FFFD")
 		}
 		i.raw = text
 	}
-	text, places := mendNumbers(i.raw)
+	text, places := clampNumbers(i.raw)
 	if places > 0 {
 		r.note("number", "was larger than a double can hold, and is the largest that it can")
 	}
-	text = r.object(&rule{members: entries[k]}, text, "")
-	if !k.named() {
-		text = r.named(text, i.literal())
+	text = r.applyMembers(&rule{members: entryRules[k]}, text, "")
+	if !k.isNamed() {
+		text = r.ensureName(text, i.originalLiteral())
 	}
-	if same(text, i.raw) {
+	if sameSlice(text, i.raw) {
 		return i, ""
 	}
-	found, _, _ := look(text, kinds[k].key)
-	i.raw, i.at = text, found.at
-	i.end = i.at + int32(len(found.value))
+	found, _, _ := findMember(text, kinds[k].key)
+	i.raw, i.originalStart = text, found.at
+	i.originalEnd = i.originalStart + int32(len(found.value))
 	return i, ""
 }
 
-// named returns a resource, or a template of some, with a name: its URI if it has none.
-func (r *repair) named(entry, uri []byte) []byte {
+// ensureName sets the missing name of a resource or resource template to its URI.
+func (r *repair) ensureName(entry, uri []byte) []byte {
 	if name, _ := wire.Lookup(entry, "name"); name != nil {
 		return entry
 	}

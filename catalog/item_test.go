@@ -49,18 +49,18 @@ func TestFlawsOfOtherKinds(t *testing.T) {
 			{`{"KEY":"x"REST,"inputSchema":1,"inputSchema":2,"x":null,"x":[]}`, "x", ""},
 		} {
 			name := `,"name":"n"`
-			if k.named() {
+			if k.isNamed() {
 				name = ""
 			}
 			entry := strings.NewReplacer("KEY", key, "REST", name).Replace(tt.entry)
 			got, err := ParsePage(k, []byte(`{"`+k.ResultMember()+`":[{"`+key+`":"a"`+name+`}, `+entry+` ,{"`+key+`":"z"`+name+`}]}`))
 			switch {
 			case err != nil || len(got.Items) < 2 || got.Items[0].Original != "a" || got.Items[len(got.Items)-1].Original != "z":
-				t.Errorf("%.60s: its neighbours are lost: %.200s, %v", entry, told(got, err), err)
+				t.Errorf("%.60s: its neighbours are lost: %.200s, %v", entry, issueTexts(got, err), err)
 			case tt.flaw == "" && (len(got.Items) != 3 || len(got.Issues) != 0 || string(got.Items[1].Raw()) != entry || got.Items[1].Original != tt.of):
-				t.Errorf("%.60s: %s", entry, told(got, err))
+				t.Errorf("%.60s: %s", entry, issueTexts(got, err))
 			case tt.flaw != "" && (len(got.Items) != 2 || len(got.Issues) != 1 || got.Issues[0].Repaired || !strings.HasSuffix(got.Issues[0].Problem, tt.flaw)):
-				t.Errorf("%.60s: %.200s", entry, told(got, err))
+				t.Errorf("%.60s: %.200s", entry, issueTexts(got, err))
 			case tt.flaw != "" && tt.of == "" && got.Issues[0].Item != k.ResultMember()+"[1]", tt.flaw != "" && tt.of != "" && got.Issues[0].Item != tt.of:
 				t.Errorf("%.60s: the flaw is said of %q", entry, got.Issues[0].Item)
 			}
@@ -77,7 +77,7 @@ func TestFIDELITY_05_OfOtherKinds(t *testing.T) {
 		`"annotations":{"priority":0.10,"uri":"inner"},"icons":[{"src":"data:,"}],"_meta":{"a/b":1E+40},"x-unknown": [ 1 , 2 ]}`
 	for _, k := range []Kind{Prompts, Resources, Templates} {
 		raw := `{"` + kinds[k].key + `":"\u0078:\/t",` + rest
-		if !k.named() {
+		if !k.isNamed() {
 			raw = `{"name":"n",` + raw[1:]
 		}
 		got := page(t, k, `{"`+k.ResultMember()+`":[`+raw+`],"_meta":{}}`)
@@ -90,8 +90,8 @@ func TestFIDELITY_05_OfOtherKinds(t *testing.T) {
 		if list, _ := Merge(o, []Listing{l}).Page(k, nil); string(list) != `{"`+k.ResultMember()+`":[`+raw+`]}` {
 			t.Errorf("listed\n%s\nwant\n%s", list, raw)
 		}
-		if again := page(t, k, string(MarshalList(k, got.Items))); told(again, nil) != told(got, nil) {
-			t.Errorf("kept\n%s", told(again, nil))
+		if again := page(t, k, string(MarshalList(k, got.Items))); issueTexts(again, nil) != issueTexts(got, nil) {
+			t.Errorf("kept\n%s", issueTexts(again, nil))
 		}
 		if text := got.Items[0].Description(); text != "é\n" {
 			t.Errorf("described as %q", text)

@@ -1,24 +1,24 @@
 package catalog
 
-// A Kind is one of the lists that a server has.
+// A Kind is one of the lists of a server.
 type Kind uint8
 
 const (
 	Tools Kind = iota
 	Prompts
 	Resources
-	Templates // of resources' URIs
+	Templates // resource templates
 )
 
-// NumKinds is how many there are.
+// NumKinds is the number of kinds.
 const NumKinds = 4
 
 var kinds = [NumKinds]struct {
 	method, member, noun string
-	key                  string // the member of an entry that tells it from the others
-	longest              int    // bytes of that
-	changed              string // the notification that the list is another one
-	capability           string // of servers that have such
+	key                  string // the member that identifies an entry
+	longest              int    // bound of that member, in bytes
+	changed              string // the list_changed notification
+	capability           string // the capability of servers with such a list
 }{
 	Tools:     {"tools/list", "tools", "tool", "name", maxName, "notifications/tools/list_changed", "tools"},
 	Prompts:   {"prompts/list", "prompts", "prompt", "name", maxName, "notifications/prompts/list_changed", "prompts"},
@@ -27,29 +27,28 @@ var kinds = [NumKinds]struct {
 }
 
 const (
-	// maxName bounds the own name of a tool or a prompt, in bytes; MCP has 128
-	// for tools.
+	// maxName bounds the name of a tool or prompt, in bytes. MCP has 128 for tools.
 	maxName = 1 << 10
-	// maxURI bounds a URI and a template of URIs, in bytes.
+	// maxURI bounds a URI and a URI template, in bytes.
 	maxURI = 8 << 10
 )
 
-// ListMethod is the request by which a client asks for the list.
+// ListMethod returns the method that requests the list.
 func (k Kind) ListMethod() string { return kinds[k].method }
 
-// ResultMember is where the result of that request has the list.
+// ResultMember returns the member of the result that contains the list.
 func (k Kind) ResultMember() string { return kinds[k].member }
 
-// ChangedNotification is the notification that the list is another one. Resources and their
-// templates share theirs.
+// ChangedNotification returns the notification that the list has changed. Resources and resource
+// templates have the same one.
 func (k Kind) ChangedNotification() string { return kinds[k].changed }
 
-// Capability is what servers declare that have such lists.
+// Capability returns the capability that servers with such a list declare.
 func (k Kind) Capability() string { return kinds[k].capability }
 
-// String is what people call an entry of the list.
+// String returns a noun for an entry of the list.
 func (k Kind) String() string { return kinds[k].noun }
 
-// named reports whether the entries go by names, of which the gateway may give
-// others. The rest go by URIs, which pass unchanged.
-func (k Kind) named() bool { return k == Tools || k == Prompts }
+// isNamed reports whether entries are identified by names, which the gateway may replace. The
+// others are identified by URIs, which it does not change.
+func (k Kind) isNamed() bool { return k == Tools || k == Prompts }

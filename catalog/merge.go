@@ -1,18 +1,17 @@
-// Package catalog makes one list out of those of many backends, for each
-// [Kind]: tools, prompts, resources and templates of them. It knows which backend
-// each name and each URI stands for, and what all of them together are capable of.
+// Package catalog merges the lists of many backends into one per [Kind]: tools, prompts, resources
+// and resource templates. It maps exposed names and URIs to backends, and merges capabilities and
+// instructions.
 //
-//	Merge, Next ─┬ names.go      tools and prompts: who gets which name
-//	             ├ owners.go     who keeps the name that it had
-//	             ├ record.go     who had it in the last run
-//	             └ resource.go   URIs: the first has it; else a template, else the only one
-//	Snapshot.Page          pages.go, written out when first asked for
+//	Merge, Next ─┬ names.go         assigns names to tools and prompts
+//	             ├ moves.go         keeps names with their backends, reports moves
+//	             ├ assignments.go   record of the names for the next run
+//	             └ resource.go      URIs: first backend that lists it, then templates, then the only backend
+//	Snapshot.Page          pages.go, written on first use
 //	Snapshot.Capabilities  capabilities.go, the same
 //
-// It is pure: [Merge] is given listings and returns a [Snapshot], which never
-// changes. An entry's bytes are the backend's own but for the name, and for a
-// schema that no client could bear. The package refuses to take a name apart: the
-// way back from an exposed name to a backend is a table.
+// The package is pure: [Merge] takes listings and returns a [Snapshot], which never changes.
+// Entries keep the backend's bytes except for the name and for repairs. Exposed names are never
+// parsed: a table maps them to backends.
 package catalog
 
 import (
@@ -22,29 +21,28 @@ import (
 	"time"
 )
 
-// Prefix says when a tool or a prompt appears as backend__name.
+// A Prefix determines when a tool or prompt is exposed as backend__name.
 type Prefix string
 
 const (
-	// PrefixOnCollision: when an earlier backend has the bare name.
+	// PrefixOnCollision: if an earlier backend has the bare name.
 	PrefixOnCollision Prefix = "collision"
-	// PrefixAlways: all of them.
+	// PrefixAlways: always.
 	PrefixAlways Prefix = "always"
-	// PrefixNever: of those with one name the first is listed, the others are not.
+	// PrefixNever: of entries with the same name the first is listed, the others are omitted.
 	PrefixNever Prefix = "never"
 )
 
-// Options say how names are made. The zero value works: it prefixes on
-// collision.
+// Options determine the exposed names. The zero value prefixes on collision.
 type Options struct {
 	Prefix           Prefix
-	ReservedBackends []string // backends that are known without a listing: their names are kept for them, too
+	ReservedBackends []string // backends without a listing whose prefixes are reserved as well
 	Separator        string   // between backend and name; "" = __
-	NameLimit        int      // longest exposed name, in bytes, at least 8; 0 = 50
-	PageSize         int      // bytes of one page of a list; 0 = 4 MiB
+	NameLimit        int      // length of exposed names, in bytes, at least 8; 0 = 50
+	PageSize         int      // bytes per page of a list; 0 = 4 MiB
 
-	Instructions        *string           // takes the place of the merged instructions; nil = nothing does
-	BackendInstructions map[string]string // backend → what takes the place of its own instructions, "" = none
+	Instructions        *string           // replaces the merged instructions; nil = not replaced
+	BackendInstructions map[string]string // by backend: replaces its instructions, "" = none
 }
 
 func (o Options) withDefaults() Options {
@@ -68,44 +66,42 @@ func (o Options) withDefaults() Options {
 type Listing struct {
 	Backend      string
 	Items        [NumKinds][]Item
-	Capabilities []byte // as it has told them in the handshake; nil = not known
+	Capabilities []byte // from the handshake; nil = unknown
 	Instructions string
-	// Announcements counts how often the backend has said that a list has changed. It need not
-	// have: who caches what is in it is told all the same.
+	// Announcements counts the list_changed notifications of the backend. The list may still be
+	// the same, but clients that cache its contents must be notified.
 	Announcements [NumKinds]int
-	// TTL is for how long a list is good, as the backend has said; 0 = it has not.
+	// TTL is how long a list is fresh, as the backend specified; 0 = unspecified.
 	TTL [NumKinds]time.Duration
-	// Unknown says that a list was not read yet: the names in it that the backend has had are
-	// kept for it.
+	// Unknown is true if a list was not read yet: names that the backend had are reserved for it.
 	Unknown [NumKinds]bool
-	// Private says that a list may not be shown to whoever asks: the backend has
-	// said so, or has not said otherwise, or not all of it is shown.
+	// Private is true if a list must not be shared between clients: the backend said so or said
+	// nothing, or a filter hides a part of it.
 	Private [NumKinds]bool
 }
 
-// An Entry is an item as it appears in the merged list.
+// An Entry is an item in the merged list.
 type Entry struct {
-	Exposed string // "" = it is not listed
+	Exposed string // "" = not listed
 	Backend string
 	Item    Item
-	// ConflictBackend is another backend, because of which the entry does not have its bare name or its URI; ""
-	// if there is none. It has the name, or one that looks like it.
+	// ConflictBackend is the backend because of which the entry does not have its bare name or
+	// URI: it has that name, or one that looks like it. "" = none.
 	ConflictBackend string
-	// PrefixConflict says that the bare name begins with the name of Rival and the separator.
+	// PrefixConflict is true if the bare name begins with ConflictBackend and the separator.
 	PrefixConflict bool
-	bare           string // the name that the entry has unless another backend has it, or the URI
+	bareName       string // the name unless another backend has it, or the URI
 }
 
-// Merge makes one catalog of the listings, which must be in the order of the
-// configuration: that order alone decides who keeps a bare name or a URI, so that
-// they are the same however the backends start. A running gateway has [Snapshot.Next] for what
-// follows.
+// Merge returns the catalog of the listings. They must be in the order of the configuration: only
+// that order decides which backend has a bare name or URI, so that the result does not depend on
+// the order in which backends start. A running gateway continues with [Snapshot.Next].
 func Merge(o Options, listings []Listing) *Snapshot { return merge(o, listings, nil, false) }
 
-// Next makes the catalog that follows s. A backend that has a bare name or a URI in s keeps it for
-// as long as it lists the entry, or its list is not known; what is new is given in the order of
-// the listings. With anew the names of the lists that are known are given as by [Merge]. Either way
-// [Snapshot.Moves] tells which names another backend has now.
+// Next returns the catalog that follows s. A backend keeps a bare name or URI that it has in s
+// while it lists the entry or its list is unknown; new names are assigned in the order of the
+// listings. If reassign is true, the names in known lists are assigned as by [Merge].
+// [Snapshot.Moves] returns the names that have changed their backend.
 func (s *Snapshot) Next(o Options, listings []Listing, anew bool) *Snapshot {
 	return merge(o, listings, s, anew)
 }
@@ -114,13 +110,13 @@ func merge(o Options, listings []Listing, before *Snapshot, anew bool) *Snapshot
 	o = o.withDefaults()
 	s := &Snapshot{listings: slices.Clone(listings)}
 	s.Instructions, s.InstructionsCut = instructions(o, listings)
-	s.of = make(map[string]*Listing, len(listings))
+	s.byBackend = make(map[string]*Listing, len(listings))
 	names := slices.Clone(o.ReservedBackends)
 	for i := range s.listings {
-		s.of[listings[i].Backend] = &s.listings[i]
+		s.byBackend[listings[i].Backend] = &s.listings[i]
 		names = append(names, listings[i].Backend)
 	}
-	spaces := newSpaces(o.Separator, names)
+	spaces := newPrefixTable(o.Separator, names)
 	for k := range Kind(NumKinds) {
 		var was *list
 		if before != nil {
@@ -128,19 +124,19 @@ func merge(o Options, listings []Listing, before *Snapshot, anew bool) *Snapshot
 		}
 		s.lists[k].merge(k, o, s, spaces, was, anew)
 	}
-	s.reader = sync.OnceValue(func() string { return onlyReader(s.listings) })
+	s.onlyResourceBackend = sync.OnceValue(func() string { return findOnlyResourceBackend(s.listings) })
 	for i, complete := range []bool{false, true} {
-		s.capabilities[i] = sync.OnceValue(func() []byte { return s.union(complete) })
+		s.capabilities[i] = sync.OnceValue(func() []byte { return s.mergedCapabilities(complete) })
 	}
 	return s
 }
 
-func (l *list) merge(k Kind, o Options, s *Snapshot, spaces spaces, was *list, anew bool) {
-	l.kind, l.always = k, o.Prefix == PrefixAlways && k.named()
-	l.pages = sync.OnceValue(func() pages { return l.write(o.PageSize) })
+func (l *list) merge(k Kind, o Options, s *Snapshot, spaces prefixTable, was *list, anew bool) {
+	l.kind, l.alwaysPrefixed = k, o.Prefix == PrefixAlways && k.isNamed()
+	l.pages = sync.OnceValue(func() pages { return l.writePages(o.PageSize) })
 	l.sum = sync.OnceValue(func() digest { return l.digest(o.PageSize) })
-	n := &namer{Options: o, kind: k, spaces: spaces}
-	l.aliases = sync.OnceValue(func() map[string]*Entry { return n.alias(l) })
+	n := &namer{Options: o, kind: k, prefixes: spaces}
+	l.aliases = sync.OnceValue(func() map[string]*Entry { return n.buildAliases(l) })
 	all := 0
 	for i := range s.listings {
 		all += len(s.listings[i].Items[k])
@@ -150,45 +146,46 @@ func (l *list) merge(k Kind, o Options, s *Snapshot, spaces spaces, was *list, a
 	}
 	l.entries = make([]Entry, 0, all)
 	l.routes = make(map[string]*Entry, all)
-	n.taken, n.holders, n.owned = l.routes, make(map[string]string), make(map[string]holder)
+	n.assigned, n.backendByKey, n.originals = l.routes, make(map[string]string), make(map[string]entryRef)
 	seen := make(map[string]bool)
 	ends := make([]int, len(s.listings))
 	for i := range s.listings {
 		clear(seen)
-		l.entries = appendEntries(l.entries, k, &s.listings[i], seen) // they stay where they are: there is room for all
+		// entries do not move, because there is enough capacity
+		l.entries = appendEntries(l.entries, k, &s.listings[i], seen)
 		ends[i] = len(l.entries)
 	}
 	for i := range l.entries {
 		e := &l.entries[i]
-		if e.bare = e.Item.Original; k.named() {
-			e.bare = n.bare(k, e)
+		if e.bareName = e.Item.Original; k.isNamed() {
+			e.bareName = n.bareNameOf(k, e)
 		}
 	}
-	if was != nil && !l.always {
+	if was != nil && !l.alwaysPrefixed {
 		if !anew {
-			n.keep(l, was)
+			n.keepNames(l, was)
 		}
-		n.wait(l, was, s.of)
+		n.reserveUnlisted(l, was, s.byBackend)
 	}
 	lo := 0
 	for _, hi := range ends {
-		if k.named() {
-			n.name(l.entries[lo:hi])
+		if k.isNamed() {
+			n.assignNames(l.entries[lo:hi])
 		} else {
-			n.claim(l.entries[lo:hi])
+			n.claimURIs(l.entries[lo:hi])
 		}
 		lo = hi
 	}
 	if was != nil {
-		l.compare(was)
+		l.noteMoves(was)
 	}
 	if k == Templates {
-		l.rank(was, anew, ends)
+		l.orderTemplates(was, anew, ends)
 	}
 }
 
-// appendEntries appends a backend's items in its own order. Of two with one name
-// the first stays: it is the one that the backend would call. Seen is empty before.
+// appendEntries appends the items of a backend in their order. Of items with the same name the
+// first one counts, because the backend would call that. seen is empty.
 func appendEntries(all []Entry, k Kind, l *Listing, seen map[string]bool) []Entry {
 	for _, item := range l.Items[k] {
 		if !seen[item.Original] {
@@ -199,22 +196,22 @@ func appendEntries(all []Entry, k Kind, l *Listing, seen map[string]bool) []Entr
 	return all
 }
 
-// alias returns the names that are not listed and yet mean one tool alone: its
-// own spelling, and backend__name in either spelling. A name that could mean two
-// is none, and neither is one that belongs to another backend or looks like a name that it has,
-// also once it is mended.
-func (n *namer) alias(l *list) map[string]*Entry {
+// buildAliases returns the names that are not listed but can only mean one entry: its original
+// name, and backend__name in either spelling. It omits names with two meanings, names with the
+// prefix of another backend, and names that look like one that another backend has, before or
+// after [fitName].
+func (n *namer) buildAliases(l *list) map[string]*Entry {
 	aliases := make(map[string]*Entry, len(l.entries))
 	for i := range l.entries {
 		e := &l.entries[i]
-		for _, name := range []string{e.Item.Original, e.Backend + n.Separator + e.Item.Original, n.prefixed(n.kind, e)} {
-			if _, listed := l.routes[name]; listed || !n.free(e, name) || name == e.Item.Original && !n.free(e, e.bare) {
+		for _, name := range []string{e.Item.Original, e.Backend + n.Separator + e.Item.Original, n.prefixedNameOf(n.kind, e)} {
+			if _, listed := l.routes[name]; listed || !n.isAvailable(e, name) || name == e.Item.Original && !n.isAvailable(e, e.bareName) {
 				continue
 			}
 			if was, dup := aliases[name]; !dup {
 				aliases[name] = e
 			} else if was != e {
-				aliases[name] = nil // several
+				aliases[name] = nil // ambiguous
 			}
 		}
 	}
@@ -222,9 +219,9 @@ func (n *namer) alias(l *list) map[string]*Entry {
 	return aliases
 }
 
-// free reports whether a name neither belongs to another backend nor looks like a name that
-// another backend has.
-func (n *namer) free(e *Entry, name string) bool {
-	backend := n.holder(n.kind.key(name))
-	return (backend == "" || backend == e.Backend) && n.may(e, name)
+// isAvailable reports whether a name does not have the prefix of another backend and does not look
+// like a name that another backend has.
+func (n *namer) isAvailable(e *Entry, name string) bool {
+	backend := n.backendOfKey(n.kind.foldKey(name))
+	return (backend == "" || backend == e.Backend) && n.respectsPrefixes(e, name)
 }

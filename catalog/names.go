@@ -8,13 +8,12 @@ import (
 	"strings"
 )
 
-// fit makes name one that every client takes: letters, digits, _ and -, a
-// letter or digit first, of limit bytes at most. A name that is one already
-// stays as it is. What is cut off is made up for by a hash of tag, so that the
-// result depends on nothing else and is the same at every start. stem stands in
-// for a name of which nothing is left.
-func fit(name, stem, tag string, limit int) string {
-	if fits(name, limit) {
+// fitName converts name to one that every client accepts: letters, digits, _ and -, a letter or
+// digit first, at most limit bytes. A valid name stays. A truncated name gets a hash of unique, so
+// that the result depends only on the arguments and is the same at every start. base is used if
+// nothing is left of the name.
+func fitName(name, stem, tag string, limit int) string {
+	if isValidName(name, limit) {
 		return name
 	}
 	var b strings.Builder
@@ -31,15 +30,15 @@ func fit(name, stem, tag string, limit int) string {
 	}
 	switch s := b.String(); {
 	case s == "":
-		return hashed(stem, tag, limit)
+		return withHash(stem, tag, limit)
 	case len(s) > limit:
-		return hashed(s, tag, limit)
+		return withHash(s, tag, limit)
 	default:
 		return s
 	}
 }
 
-func fits(name string, limit int) bool {
+func isValidName(name string, limit int) bool {
 	if name == "" || len(name) > limit || !isAlnum(name[0]) {
 		return false
 	}
@@ -55,48 +54,51 @@ func isAlnum(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
 }
 
-// hashed returns name, shortened as need be, with a hash of tag behind it. At
-// least one byte of the name stays, for a name begins with a letter or digit.
-func hashed(name, tag string, limit int) string {
+// withHash appends a hash of unique to name and truncates name if necessary. At least one byte of
+// the name stays, because a name begins with a letter or digit.
+func withHash(name, tag string, limit int) string {
 	sum := sha256.Sum256([]byte(tag))
 	tail := "_" + hex.EncodeToString(sum[:4])
 	head := name[:min(len(name), max(limit-len(tail), 1))]
 	return head + tail[:min(len(tail), limit-len(head))]
 }
 
-// A namer gives out exposed names, each once.
+// A namer assigns exposed names, each once.
 type namer struct {
 	Options
-	kind   Kind
-	spaces spaces
-	taken  map[string]*Entry // by their exposed names
-	// holders has, by their keys, the backends of names that are not in taken by their keys: names
-	// that are spelled otherwise, and names that are kept for a backend whose list is not known.
-	holders map[string]string
-	owned   map[string]holder // key of an own name → who has it bare, or may have
+	kind     Kind
+	prefixes prefixTable
+	assigned map[string]*Entry // by exposed name
+	// backendByKey contains names by foldKey that are not a key of assigned: names whose key
+	// differs from their spelling, and names that are reserved for a backend whose list is
+	// unknown.
+	backendByKey map[string]string
+	// by foldKey of an original name: the entry that has it, or could have it, as its bare name
+	originals map[string]entryRef
 }
 
-// A holder is the backend that has a name, and its own name for the entry.
-type holder struct{ backend, own string }
+// An entryRef identifies an entry: its backend and the backend's name for it.
+type entryRef struct{ backend, original string }
 
-// holder returns the backend that has a name with this key; "" if none has.
-func (n *namer) holder(key string) string {
-	if e := n.taken[key]; e != nil {
+// backendOfKey returns the backend that has a name with this key, "" if there is none.
+func (n *namer) backendOfKey(key string) string {
+	if e := n.assigned[key]; e != nil {
 		return e.Backend
 	}
-	return n.holders[key]
+	return n.backendByKey[key]
 }
 
-// key returns what names that clients may confuse have in common. URIs are compared as they are.
-func (k Kind) key(name string) string {
-	if k.named() {
+// foldKey returns a key that is equal for names that clients may confuse. URIs are compared
+// exactly.
+func (k Kind) foldKey(name string) string {
+	if k.isNamed() {
 		return fold(name)
 	}
 	return name
 }
 
-// fold returns a name in lower case and with _ in the place of -. Two names that are equal then
-// can become equal in a client, and look alike to a model.
+// fold returns a name in lower case, with _ for -. Two names that are equal then can become equal
+// in a client, and look alike to a model.
 func fold(name string) string {
 	at := 0
 	for at < len(name) && name[at] != '-' && (name[at] < 'A' || name[at] > 'Z') {
@@ -105,7 +107,7 @@ func fold(name string) string {
 	if at == len(name) {
 		return name
 	}
-	b := []byte(name) // of the same length, whatever it is made of
+	b := []byte(name) // of the same length, even if it is not ASCII
 	for i := at; i < len(b); i++ {
 		switch c := b[i]; {
 		case 'A' <= c && c <= 'Z':
@@ -117,12 +119,12 @@ func fold(name string) string {
 	return string(b)
 }
 
-const shownName = 128 // bytes of a name that are shown in a flaw of another entry
+const shownNameBytes = 128 // length of another entry's name in an issue, in bytes
 
-// FindLookAlikes returns a flaw for each entry of a backend's list whose name some clients do not tell
-// apart from that of an earlier entry.
+// FindLookAlikes returns an issue for each entry of a backend's list whose name some clients
+// cannot distinguish from the name of an earlier entry.
 func FindLookAlikes(k Kind, items []Item) []Issue {
-	if !k.named() {
+	if !k.isNamed() {
 		return nil
 	}
 	var flaws []Issue
@@ -135,8 +137,8 @@ func FindLookAlikes(k Kind, items []Item) []Issue {
 			first[fold(own)] = own
 		case other != own:
 			shown := other
-			if len(other) > shownName {
-				shown = strings.ToValidUTF8(other[:shownName], "") + "…"
+			if len(other) > shownNameBytes {
+				shown = strings.ToValidUTF8(other[:shownNameBytes], "") + "…"
 			}
 			flaws = append(flaws, Issue{Item: own, ConflictsWith: other, Suspicious: true,
 				Problem: "its name and " + shown + " differ only in case, - and _, which some clients do not tell apart: deny one of them"})
@@ -145,8 +147,8 @@ func FindLookAlikes(k Kind, items []Item) []Issue {
 	return flaws
 }
 
-// RemoveDuplicates returns the entries of a backend's list without those whose name, or URI, an earlier
-// entry has, and a flaw for each of those that differs from the earlier one.
+// RemoveDuplicates removes entries from a backend's list that have the name or URI of an earlier
+// entry. It returns an issue for each of them that differs from the earlier entry.
 func RemoveDuplicates(k Kind, items []Item) ([]Item, []Issue) {
 	first := make(map[string]int, len(items))
 	var flaws []Issue
@@ -165,15 +167,15 @@ func RemoveDuplicates(k Kind, items []Item) ([]Item, []Issue) {
 	return kept, flaws
 }
 
-// spaces are the backends by the folded beginning of their names: each backend has the names that
-// begin with its own name and the separator.
-type spaces struct {
+// prefixTable contains the backends by their folded names. A backend owns the names that begin
+// with its name and the separator.
+type prefixTable struct {
 	separator string // folded
 	backends  map[string][]string
 }
 
-func newSpaces(separator string, names []string) spaces {
-	s := spaces{fold(separator), make(map[string][]string, len(names))}
+func newPrefixTable(separator string, names []string) prefixTable {
+	s := prefixTable{fold(separator), make(map[string][]string, len(names))}
 	for _, name := range names {
 		if f := fold(name); !slices.Contains(s.backends[f], name) {
 			s.backends[f] = append(s.backends[f], name)
@@ -182,11 +184,10 @@ func newSpaces(separator string, names []string) spaces {
 	return s
 }
 
-// of returns the backend that a name belongs to, because it begins with that backend's name and
-// the separator; "" if it begins with none. Of several backends the one with the longest name
-// has it. Of backends whose names look alike it is the one that is spelled so, or else mine if
-// it is among them.
-func (s *spaces) of(name, mine string) string {
+// owner returns the backend that owns a name because the name begins with the backend's name and
+// the separator, "" if there is none. The longest backend name takes precedence. Among backends
+// whose names look alike, the exact spelling takes precedence, then mine.
+func (s *prefixTable) owner(name, mine string) string {
 	f := fold(name)
 	if !strings.Contains(f, s.separator) {
 		return ""
@@ -209,25 +210,24 @@ func (s *spaces) of(name, mine string) string {
 	return ""
 }
 
-// may reports whether a backend's entry may have a name: it does not belong to another backend.
-func (n *namer) may(e *Entry, name string) bool {
-	if !n.kind.named() {
+// respectsPrefixes reports whether a name does not have the prefix of another backend.
+func (n *namer) respectsPrefixes(e *Entry, name string) bool {
+	if !n.kind.isNamed() {
 		return true
 	}
-	space := n.spaces.of(name, e.Backend)
+	space := n.prefixes.owner(name, e.Backend)
 	return space == "" || space == e.Backend
 }
 
-// name gives each of a backend's entries its exposed name. What an entry gets
-// does not depend on the order of the list: those whose own names will do come
-// first, so that none of them loses its name to one that had to be mended, and
-// bare names are given before prefixed ones, so that b__x keeps its name though x
-// wants it, too. Entries that have a name already keep it.
-func (n *namer) name(entries []Entry) {
+// assignNames assigns exposed names to the entries of a backend. The result does not depend on the
+// order of the list: entries with valid names come first, so that none of them loses its name to a
+// converted one, and bare names are assigned before prefixed ones, so that b__x keeps its name
+// even if x would get it, too. Entries that already have a name keep it.
+func (n *namer) assignNames(entries []Entry) {
 	order := make([]*Entry, 0, len(entries))
 	var mended []*Entry
 	for i := range entries {
-		if e := &entries[i]; fits(e.Item.Original, n.NameLimit) {
+		if e := &entries[i]; isValidName(e.Item.Original, n.NameLimit) {
 			order = append(order, e)
 		} else {
 			mended = append(mended, e)
@@ -238,147 +238,148 @@ func (n *namer) name(entries []Entry) {
 	slices.SortFunc(mended, byName)
 	order = append(order, mended...)
 	if n.Prefix != PrefixAlways {
-		n.give(order, n.bareOfNew)
+		n.assign(order, n.bareIfUnclaimed)
 	}
 	if n.Prefix != PrefixNever {
-		n.give(order, n.prefixedName)
+		n.assign(order, n.prefixedName)
 	}
-	n.giveHashed(order)
+	n.assignHashed(order)
 	for _, e := range order {
-		n.explain(e)
+		n.noteConflict(e)
 	}
 	for _, e := range order {
-		n.own(e)
+		n.noteOriginal(e)
 	}
 }
 
-// own notes that the entry's backend has its own name, unless another backend has.
-func (n *namer) own(e *Entry) {
+// noteOriginal records that the entry's backend has its original name, unless another backend has
+// it.
+func (n *namer) noteOriginal(e *Entry) {
 	if e.Exposed == e.Item.Original {
-		return // taken has it
+		return // assigned contains it
 	}
-	if owner, _ := n.owner(e); owner == "" && n.may(e, e.bare) {
-		n.owned[n.kind.key(e.Item.Original)] = holder{e.Backend, e.Item.Original}
+	if owner, _ := n.originalOwner(e); owner == "" && n.respectsPrefixes(e, e.bareName) {
+		n.originals[n.kind.foldKey(e.Item.Original)] = entryRef{e.Backend, e.Item.Original}
 	}
 }
 
-// owner returns the backend that has the entry's own name, or one that looks like it; "" if none
-// has. Same says that it is the very name.
-func (n *namer) owner(e *Entry) (backend string, same bool) {
-	if other := n.taken[e.Item.Original]; other != nil && other.Item.Original == e.Item.Original {
+// originalOwner returns the backend that has the entry's original name, or one that looks like it,
+// "" if there is none. same is true if it is exactly the same name.
+func (n *namer) originalOwner(e *Entry) (backend string, same bool) {
+	if other := n.assigned[e.Item.Original]; other != nil && other.Item.Original == e.Item.Original {
 		return other.Backend, true
 	}
-	key := n.kind.key(e.Item.Original)
-	if h, known := n.owned[key]; known {
-		return h.backend, h.own == e.Item.Original
+	key := n.kind.foldKey(e.Item.Original)
+	if h, known := n.originals[key]; known {
+		return h.backend, h.original == e.Item.Original
 	}
-	return n.holder(key), false
+	return n.backendOfKey(key), false
 }
 
-// explain notes which other backend is the reason that an entry does not have its bare name.
-func (n *namer) explain(e *Entry) {
-	if n.Prefix == PrefixAlways || e.Exposed == e.bare {
+// noteConflict records the backend because of which an entry does not have its bare name.
+func (n *namer) noteConflict(e *Entry) {
+	if n.Prefix == PrefixAlways || e.Exposed == e.bareName {
 		return
 	}
-	if space := n.spaces.of(e.bare, e.Backend); space != "" && space != e.Backend {
+	if space := n.prefixes.owner(e.bareName, e.Backend); space != "" && space != e.Backend {
 		e.ConflictBackend, e.PrefixConflict = space, true
 		return
 	}
-	e.ConflictBackend = n.holder(n.kind.key(e.bare))
+	e.ConflictBackend = n.backendOfKey(n.kind.foldKey(e.bareName))
 	if e.ConflictBackend == "" || e.ConflictBackend == e.Backend {
-		e.ConflictBackend, _ = n.owner(e)
+		e.ConflictBackend, _ = n.originalOwner(e)
 	}
 	if e.ConflictBackend == e.Backend {
 		e.ConflictBackend = ""
 	}
 }
 
-// give gives the name of a form, if there is one and nobody has it, to each entry
-// that has none yet.
-func (n *namer) give(entries []*Entry, form func(*Entry) string) {
+// assign gives each entry without a name the name that form returns, if form returns one and it is
+// available.
+func (n *namer) assign(entries []*Entry, form func(*Entry) string) {
 	for _, e := range entries {
 		if e.Exposed != "" {
 			continue
 		}
 		if name := form(e); name != "" {
-			n.take(e, name)
+			n.claim(e, name)
 		}
 	}
 }
 
-// bareOfNew is the bare name, unless another backend has the entry's own name: cut
-// names do not collide of themselves, for their hashes differ.
-func (n *namer) bareOfNew(e *Entry) string {
-	if owner, _ := n.owner(e); owner != "" && owner != e.Backend {
+// bareIfUnclaimed returns the bare name, "" if another backend has the entry's original name.
+// Truncated names do not collide by themselves, because their hashes differ.
+func (n *namer) bareIfUnclaimed(e *Entry) string {
+	if owner, _ := n.originalOwner(e); owner != "" && owner != e.Backend {
 		return ""
 	}
-	return e.bare
+	return e.bareName
 }
 
-func (n *namer) prefixedName(e *Entry) string { return n.prefixed(n.kind, e) }
+func (n *namer) prefixedName(e *Entry) string { return n.prefixedNameOf(n.kind, e) }
 
-// maxHashed bounds how many hashes are tried for one entry and one beginning of its name.
-const maxHashed = 8
+// maxHashAttempts bounds the hashes that are tried for one entry and one beginning of its name.
+const maxHashAttempts = 8
 
-// giveHashed gives each entry that has none yet a name that nobody wants. PrefixNever
-// leaves out those whose own name an earlier backend has. The name begins like the entry's own, or
-// with its backend if that would be another backend's name.
-func (n *namer) giveHashed(entries []*Entry) {
-	form := n.prefixed
+// assignHashed gives each entry without a name a unique name with a hash. With PrefixNever it
+// skips entries whose original name an earlier backend has. The name begins like the entry's
+// original name, or with its backend if the former has the prefix of another backend.
+func (n *namer) assignHashed(entries []*Entry) {
+	form := n.prefixedNameOf
 	if n.Prefix == PrefixNever {
-		form = n.bare
+		form = n.bareNameOf
 	}
 	for _, e := range entries {
 		if e.Exposed != "" {
 			continue
 		}
-		if owner, same := n.owner(e); n.Prefix == PrefixNever && same && owner != e.Backend {
+		if owner, same := n.originalOwner(e); n.Prefix == PrefixNever && same && owner != e.Backend {
 			continue
 		}
-		own := fit(e.Backend+"_"+e.Item.Original, n.kind.String(), e.tag(), n.NameLimit)
-		for _, stem := range []string{form(n.kind, e), own, fit(e.Backend, n.kind.String(), e.tag(), n.NameLimit), n.kind.String(), "x"} {
-			tag := e.tag()
-			for try := 0; try < maxHashed && e.Exposed == ""; try++ {
-				n.take(e, hashed(stem, tag, n.NameLimit))
+		own := fitName(e.Backend+"_"+e.Item.Original, n.kind.String(), e.uniqueKey(), n.NameLimit)
+		for _, stem := range []string{form(n.kind, e), own, fitName(e.Backend, n.kind.String(), e.uniqueKey(), n.NameLimit), n.kind.String(), "x"} {
+			tag := e.uniqueKey()
+			for try := 0; try < maxHashAttempts && e.Exposed == ""; try++ {
+				n.claim(e, withHash(stem, tag, n.NameLimit))
 				tag += "\x00"
 			}
 		}
 	}
 }
 
-// take gives an entry a name, unless it belongs to another backend, another entry has it, or
-// another backend has one that looks like it.
-func (n *namer) take(e *Entry, name string) bool {
-	if n.taken[name] != nil || !n.free(e, name) {
+// claim gives an entry a name, unless the name has the prefix of another backend, another entry
+// has it, or another backend has one that looks like it.
+func (n *namer) claim(e *Entry, name string) bool {
+	if n.assigned[name] != nil || !n.isAvailable(e, name) {
 		return false
 	}
-	n.taken[name] = e
-	if key := n.kind.key(name); key != name {
-		n.holders[key] = e.Backend
+	n.assigned[name] = e
+	if key := n.kind.foldKey(name); key != name {
+		n.backendByKey[key] = e.Backend
 	}
 	e.Exposed = name
 	return true
 }
 
-// tag tells an entry from all others of its kind.
-func (e *Entry) tag() string { return e.Backend + "\x00" + e.Item.Original }
+// uniqueKey identifies an entry among all of its kind.
+func (e *Entry) uniqueKey() string { return e.Backend + "\x00" + e.Item.Original }
 
-func (o Options) bare(k Kind, e *Entry) string {
-	if fits(e.Item.Original, o.NameLimit) {
+func (o Options) bareNameOf(k Kind, e *Entry) string {
+	if isValidName(e.Item.Original, o.NameLimit) {
 		return e.Item.Original
 	}
-	return fit(e.Item.Original, k.String(), e.tag(), o.NameLimit)
+	return fitName(e.Item.Original, k.String(), e.uniqueKey(), o.NameLimit)
 }
 
-func (o Options) prefixed(k Kind, e *Entry) string {
+func (o Options) prefixedNameOf(k Kind, e *Entry) string {
 	name := e.Backend + o.Separator + e.Item.Original
-	if fits(name, o.NameLimit) {
+	if isValidName(name, o.NameLimit) {
 		return name
 	}
 	if strings.IndexFunc(e.Item.Original, func(r rune) bool { return r < 0x80 && isAlnum(byte(r)) }) < 0 {
-		// Not even a letter to tell it by.
-		stem := fit(e.Backend+o.Separator+k.String(), k.String(), e.tag(), o.NameLimit)
-		return hashed(stem, e.tag(), o.NameLimit)
+		// The original name has no letter or digit.
+		stem := fitName(e.Backend+o.Separator+k.String(), k.String(), e.uniqueKey(), o.NameLimit)
+		return withHash(stem, e.uniqueKey(), o.NameLimit)
 	}
-	return fit(name, k.String(), e.tag(), o.NameLimit)
+	return fitName(name, k.String(), e.uniqueKey(), o.NameLimit)
 }

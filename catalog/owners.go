@@ -6,19 +6,18 @@ import (
 	"slices"
 )
 
-// A Move says that a name or a URI belongs to another backend than it did.
+// A Move is a name or URI that has changed its backend.
 type Move struct {
 	Kind     Kind
-	Name     string // or URI
+	Name     string // name or URI
 	From, To string // backends
 }
 
-// maxReleased bounds the names of one kind of which the last backend is remembered when nobody
-// has them any longer.
+// maxReleased bounds, per kind, the unused names whose last backend is remembered.
 const maxReleased = 10_000
 
-// Moves returns which names belong to another backend than in the snapshot that s follows. Names
-// that nobody had in between count, too.
+// Moves returns the names and URIs that have another backend than in the previous snapshot, or
+// than their last backend if they were unused there.
 func (s *Snapshot) Moves() (all []Move) {
 	for k := range s.lists {
 		all = append(all, s.lists[k].moves...)
@@ -26,7 +25,7 @@ func (s *Snapshot) Moves() (all []Move) {
 	return all
 }
 
-// Assignments returns each listed bare name of a kind, with the backend that has it.
+// BareNames returns each bare name listed for a kind, and its backend.
 func (s *Snapshot) BareNames(k Kind) iter.Seq2[string, string] {
 	return func(yield func(name, backend string) bool) {
 		for i := range s.lists[k].entries {
@@ -37,71 +36,74 @@ func (s *Snapshot) BareNames(k Kind) iter.Seq2[string, string] {
 	}
 }
 
-// keep gives entries the bare names and URIs that they had in was.
-func (n *namer) keep(l, was *list) {
-	for _, same := range []bool{true, false} { // another entry of the backend may need the name, too
+// keepNames gives entries the bare names and URIs that they had in was.
+func (n *namer) keepNames(l, was *list) {
+	// exact matches first: another entry of the backend may need the name
+	for _, same := range []bool{true, false} {
 		for i := range l.entries {
 			e := &l.entries[i]
-			before := was.owner(e.bare)
-			if e.Exposed == "" && before.backend == e.Backend && (before.own == e.Item.Original) == same && n.take(e, e.bare) {
-				n.own(e)
+			before := was.bareOwner(e.bareName)
+			if e.Exposed == "" && before.backend == e.Backend && (before.original == e.Item.Original) == same && n.claim(e, e.bareName) {
+				n.noteOriginal(e)
 			}
 		}
 	}
 }
 
-// wait keeps the bare names and URIs of backends whose lists are not known for these.
-func (n *namer) wait(l, was *list, of map[string]*Listing) {
+// reserveUnlisted reserves the bare names and URIs of backends whose lists are unknown.
+func (n *namer) reserveUnlisted(l, was *list, of map[string]*Listing) {
 	waits := func(backend string) bool { return of[backend] != nil && of[backend].Unknown[n.kind] }
 	for i := range was.entries {
 		if e := &was.entries[i]; was.isBare(e) && waits(e.Backend) {
-			n.hold(l, e.Exposed, holder{e.Backend, e.Item.Original})
+			n.reserve(l, e.Exposed, entryRef{e.Backend, e.Item.Original})
 		}
 	}
-	for name, h := range was.kept {
+	for name, h := range was.reserved {
 		if waits(h.backend) {
-			n.hold(l, name, h)
+			n.reserve(l, name, h)
 		}
 	}
 }
 
-// hold keeps a name for a backend that does not list it now.
-func (n *namer) hold(l *list, name string, h holder) {
-	e := &Entry{Backend: h.backend, Item: Item{Original: h.own}}
-	if n.taken[name] != nil || !n.may(e, name) {
+// reserve reserves a name for a backend that does not list it at present.
+func (n *namer) reserve(l *list, name string, h entryRef) {
+	e := &Entry{Backend: h.backend, Item: Item{Original: h.original}}
+	if n.assigned[name] != nil || !n.respectsPrefixes(e, name) {
 		return
 	}
-	if l.kept == nil {
-		l.kept = make(map[string]holder)
+	if l.reserved == nil {
+		l.reserved = make(map[string]entryRef)
 	}
-	l.kept[name] = h
-	n.holders[n.kind.key(name)] = h.backend
-	n.owned[n.kind.key(h.own)] = h
+	l.reserved[name] = h
+	n.backendByKey[n.kind.foldKey(name)] = h.backend
+	n.originals[n.kind.foldKey(h.original)] = h
 }
 
 // isBare reports whether an entry is listed under its bare name or its URI.
-func (l *list) isBare(e *Entry) bool { return !l.always && e.Exposed != "" && e.Exposed == e.bare }
-
-// owner returns who has a bare name or a URI; the zero holder if nobody has.
-func (l *list) owner(name string) holder {
-	if e := l.routes[name]; e != nil && l.isBare(e) {
-		return holder{e.Backend, e.Item.Original}
-	}
-	return l.kept[name]
+func (l *list) isBare(e *Entry) bool {
+	return !l.alwaysPrefixed && e.Exposed != "" && e.Exposed == e.bareName
 }
 
-// backend returns who has a name, bare or not, or a URI; "" if nobody has.
-func (l *list) backend(name string) string {
+// bareOwner returns the entry that has a bare name or URI, the zero entryRef if there is none.
+func (l *list) bareOwner(name string) entryRef {
+	if e := l.routes[name]; e != nil && l.isBare(e) {
+		return entryRef{e.Backend, e.Item.Original}
+	}
+	return l.reserved[name]
+}
+
+// backendOf returns the backend of a name, bare or not, or of a URI, "" if there is none.
+func (l *list) backendOf(name string) string {
 	if e := l.routes[name]; e != nil {
 		return e.Backend
 	}
-	return l.kept[name].backend
+	return l.reserved[name].backend
 }
 
-// compare notes which names belong to another backend than they did in was, and which belong to
-// nobody any longer.
-func (l *list) compare(was *list) {
-	last := func(name string) string { return cmp.Or(was.backend(name), was.released[name]) }
+// noteMoves records the names whose backend differs from that in was, and the names that are no
+// longer in use.
+func (l *list) noteMoves(was *list) {
+	last := func(name string) string { return cmp.Or(was.backendOf(name), was.released[name]) }
 	for i := range l.entries {
 		if e := &l.entries[i]; e.Exposed != "" {
 			if before := last(e.Exposed); before != "" && before != e.Backend {
@@ -110,7 +112,7 @@ func (l *list) compare(was *list) {
 		}
 	}
 	release := func(name, backend string) {
-		if l.backend(name) != "" || len(l.released) >= maxReleased {
+		if l.backendOf(name) != "" || len(l.released) >= maxReleased {
 			return
 		}
 		if l.released == nil {
@@ -123,7 +125,7 @@ func (l *list) compare(was *list) {
 			release(e.Exposed, e.Backend)
 		}
 	}
-	for name, h := range was.kept {
+	for name, h := range was.reserved {
 		release(name, h.backend)
 	}
 	for name, backend := range was.released {
@@ -131,33 +133,33 @@ func (l *list) compare(was *list) {
 	}
 }
 
-// A ranked template is one with the place of its backend among the listings.
-type ranked struct {
+// A rankedTemplate is a template with the index of its backend among the listings.
+type rankedTemplate struct {
 	*Entry
-	place int
+	backendIndex int
 }
 
-// rank puts templates into the order in which they are tried for a URI: as before, and what is new
-// behind it, so that a new template takes no URI from the backend that had it.
-func (l *list) rank(was *list, anew bool, ends []int) {
-	l.order = make([]ranked, 0, len(l.entries))
+// orderTemplates determines the order in which templates are tried for a URI: as before, then new
+// ones, so that a new template does not take a URI away from its backend.
+func (l *list) orderTemplates(was *list, anew bool, ends []int) {
+	l.templateOrder = make([]rankedTemplate, 0, len(l.entries))
 	for place, end := range ends {
-		for i := len(l.order); i < end; i++ {
-			l.order = append(l.order, ranked{&l.entries[i], place})
+		for i := len(l.templateOrder); i < end; i++ {
+			l.templateOrder = append(l.templateOrder, rankedTemplate{&l.entries[i], place})
 		}
 	}
 	if was == nil || anew {
 		return
 	}
-	places := make(map[holder]int, len(was.order))
-	for i, e := range was.order {
-		places[holder{e.Backend, e.Item.Original}] = i
+	places := make(map[entryRef]int, len(was.templateOrder))
+	for i, e := range was.templateOrder {
+		places[entryRef{e.Backend, e.Item.Original}] = i
 	}
-	place := func(e ranked) int {
-		if i, known := places[holder{e.Backend, e.Item.Original}]; known {
+	place := func(e rankedTemplate) int {
+		if i, known := places[entryRef{e.Backend, e.Item.Original}]; known {
 			return i
 		}
 		return len(places)
 	}
-	slices.SortStableFunc(l.order, func(a, b ranked) int { return cmp.Compare(place(a), place(b)) })
+	slices.SortStableFunc(l.templateOrder, func(a, b rankedTemplate) int { return cmp.Compare(place(a), place(b)) })
 }

@@ -49,7 +49,7 @@ func TestNamesOfOtherBackends_F_SEC_3(t *testing.T) {
 				} {
 					s := Merge(o, listings)
 					check(t, o, listings, s)
-					for _, spelled := range []string{own, "github__create_issue", fit(own, "tool", "", 50)} {
+					for _, spelled := range []string{own, "github__create_issue", fitName(own, "tool", "", 50)} {
 						if r, ok := s.Lookup(k, spelled); ok && r.Backend == "evil" {
 							t.Errorf("%s, %s, %s: %q leads to evil", own, prefix, name, spelled)
 						}
@@ -108,7 +108,7 @@ func TestOwnersKeepTheirNames_F_SEC_3(t *testing.T) {
 	for _, k := range []Kind{Tools, Prompts, Resources, Templates} {
 		o := Options{}
 		one, two := "x:one", "x:two"
-		if k.named() {
+		if k.isNamed() {
 			one, two = "one", "two"
 		}
 		has := func(backend string, own ...string) Listing { return having(t, backend, k, own...) }
@@ -222,7 +222,7 @@ func TestNoNameMovesInSilence_F_SEC_3(t *testing.T) {
 				if !ok || now.Backend == backend {
 					continue
 				}
-				listed := slices.ContainsFunc(next.Entries(k), func(e Entry) bool { return e.Backend == backend && e.bare == name })
+				listed := slices.ContainsFunc(next.Entries(k), func(e Entry) bool { return e.Backend == backend && e.bareName == name })
 				if listed || !moves[name] {
 					t.Fatalf("%s of %s leads to %s; %s lists it: %t, told: %t", name, backend, now.Backend, backend, listed, moves[name])
 				}

@@ -9,18 +9,17 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// pages are the results that a client gets for one list, in order. To each but
-// the first leads a cursor, which the one before has as nextCursor.
+// pages contains the results for one list, in order. Each but the last has a nextCursor.
 type pages struct {
 	results [][]byte
-	cursors []string // of results[1:]
+	cursors []string // cursors of results[1:]
 }
 
-// Page returns the result of the request for a list, which must not be changed.
-// cursor is the JSON text of params.cursor; nil and null stand for the first page.
+// Page returns the result of a list request; it must not be changed. cursor is the JSON text of
+// params.cursor; nil and null mean the first page.
 //
-// A cursor is good for as long as the list is the same, in whichever snapshot;
-// any other is not ok, also "", for no page has that.
+// A cursor is valid while the list is the same, in any snapshot. ok is false for any other cursor,
+// including "", which no page has.
 func (s *Snapshot) Page(k Kind, cursor []byte) (result []byte, ok bool) {
 	p := s.lists[k].pages()
 	if wire.IsNull(cursor) {
@@ -33,20 +32,20 @@ func (s *Snapshot) Page(k Kind, cursor []byte) (result []byte, ok bool) {
 	return p.results[i+1], true
 }
 
-// SameList reports whether a client would see the same list in both. However often it is
-// asked, a list is looked through once for that, and not written out.
+// SameList reports whether a client would see the same list in both snapshots. It computes a
+// digest of the list once and does not write the list.
 func (s *Snapshot) SameList(k Kind, other *Snapshot) bool {
 	return s == other || s.lists[k].sum() == other.lists[k].sum()
 }
 
-// digest is the same for two lists if what is written out of both is the same. Of each entry it
-// takes the name, and what was made of the rest when it was read.
+// digest returns the same value for two lists if their pages are the same. Per entry it uses the
+// exposed name and the digest of the rest, which was computed when the entry was read.
 func (l *list) digest(size int) (d digest) {
 	h := sha256.New()
 	b := binary.AppendUvarint([]byte{byte(l.kind)}, uint64(size))
 	for i := range l.entries {
 		if e := &l.entries[i]; e.Exposed != "" {
-			b = append(e.Item.name(b, e.Exposed), e.Item.sum[:]...)
+			b = append(e.Item.appendName(b, e.Exposed), e.Item.sum[:]...)
 			h.Write(b)
 			b = b[:0]
 		}
@@ -56,27 +55,27 @@ func (l *list) digest(size int) (d digest) {
 	return d
 }
 
-// write writes the list out, in pages of at most size bytes. A page has one
-// entry at least.
-func (l *list) write(size int) pages {
+// writePages writes the list in pages of at most size bytes. A page has at least one entry.
+func (l *list) writePages(size int) pages {
 	var p pages
 	rest := l.entries
 	for first := true; first || len(rest) > 0; first = false {
 		var page []byte
-		page, rest = l.page(rest, size)
+		page, rest = l.writePage(rest, size)
 		p.results = append(p.results, page)
 	}
-	p.link(l.kind, l.sum())
+	p.addCursors(l.kind, l.sum())
 	return p
 }
 
 const (
-	maxCursor = 32 // bytes of a cursor of ours, at most
-	margin    = len(`],"nextCursor":""}`) + maxCursor
+	maxCursor   = 32 // length of a cursor, in bytes
+	pageEndSize = len(`],"nextCursor":""}`) + maxCursor
 )
 
-// page writes what fits into one page, without an end; rest is what does not.
-func (l *list) page(entries []Entry, size int) (text []byte, rest []Entry) {
+// writePage writes the entries that fit into one page, without the end of the page, and returns
+// the remaining entries.
+func (l *list) writePage(entries []Entry, size int) (text []byte, rest []Entry) {
 	n, length := 0, len(`{"":[`)+len(l.kind.ResultMember())
 	empty := true
 	for ; n < len(entries); n++ {
@@ -84,14 +83,14 @@ func (l *list) page(entries []Entry, size int) (text []byte, rest []Entry) {
 		if e.Exposed == "" {
 			continue
 		}
-		more := len(",") + e.Item.size(e.Exposed)
-		if !empty && length+more+margin > size {
+		more := len(",") + e.Item.sizeAs(e.Exposed)
+		if !empty && length+more+pageEndSize > size {
 			break
 		}
 		length += more
 		empty = false
 	}
-	b := open(make([]byte, 0, length+margin), l.kind)
+	b := appendListStart(make([]byte, 0, length+pageEndSize), l.kind)
 	empty = true
 	for i := range entries[:n] {
 		if e := &entries[i]; e.Exposed != "" {
@@ -99,14 +98,14 @@ func (l *list) page(entries []Entry, size int) (text []byte, rest []Entry) {
 				b = append(b, ',')
 			}
 			empty = false
-			b = e.Item.as(b, e.Exposed)
+			b = e.Item.appendAs(b, e.Exposed)
 		}
 	}
 	return b, entries[n:]
 }
 
-// link ends each page, with the cursor of the next one, if there is one.
-func (p *pages) link(k Kind, sum digest) {
+// addCursors writes the end of each page, with the cursor of the next page if there is one.
+func (p *pages) addCursors(k Kind, sum digest) {
 	stem := append([]byte{byte(k)}, sum[:12]...)
 	for n := range p.results[1:] {
 		p.cursors = append(p.cursors, base64.RawURLEncoding.EncodeToString(binary.AppendUvarint(stem, uint64(n+1))))

@@ -49,7 +49,7 @@ func TestPages(t *testing.T) {
 				t.Errorf("%s on pages of %d bytes: %s\nwant %s", k.ListMethod(), size, got, whole)
 			}
 			for i, page := range s.lists[k].pages().results {
-				if room := cap(page) - len(page); room > 2*margin && room > len(page)/5 { // the allocator rounds up
+				if room := cap(page) - len(page); room > 2*pageEndSize && room > len(page)/5 { // the allocator rounds up
 					t.Errorf("page %d has %d bytes, and room for %d", i, len(page), cap(page))
 				}
 				if n := len(page); n > size && bytes.Count(page, []byte(`"`+kinds[k].key+`"`)) > 1 {
@@ -171,7 +171,7 @@ func BenchmarkPage(b *testing.B) {
 		b.Run(fmt.Sprintf("written in pages of %d", size), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				s.lists[Tools].write(size)
+				s.lists[Tools].writePages(size)
 			}
 		})
 	}

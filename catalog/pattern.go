@@ -7,71 +7,71 @@ import (
 	"unicode/utf8"
 )
 
-// patternFault returns what is wrong with a regular expression of ECMAScript 2024 with the flag u,
-// which JSON Schema compilers use; "" if nothing. Package regexp knows another syntax, without
-// lookahead.
-func patternFault(text string) string {
-	p := patternParser{text: text}
-	if p.names, p.groups = groupsOf(text); p.names == nil {
+// regexpProblem returns what is wrong with a regular expression of ECMAScript 2024 with the flag
+// u, "" if nothing is. JSON Schema compilers use this syntax. Package regexp has another one,
+// without lookahead.
+func regexpProblem(text string) string {
+	p := regexpParser{text: text}
+	if p.names, p.captures = scanGroups(text); p.names == nil {
 		return "a name of two groups"
 	}
-	if p.groups > maxGroups {
+	if p.captures > maxCaptures {
 		return "too many groups"
 	}
 	p.pattern()
-	return p.fault
+	return p.problem
 }
 
-// A patternParser walks over a pattern once. The first fault ends that.
-type patternParser struct {
-	text   string
-	at     int
-	groups int             // that capture, in the whole pattern
-	names  map[string]bool // of groups
-	fault  string
+// A regexpParser scans a regular expression once and stops at the first problem.
+type regexpParser struct {
+	text     string
+	at       int
+	captures int             // number of capturing groups in the whole expression
+	names    map[string]bool // names of groups
+	problem  string
 }
 
-const noChar = -1
+const endRune = -1
 
-// maxGroups is how many groups that capture V8 accepts in a pattern, with a margin.
-const maxGroups = 30_000
+// maxCaptures is the number of capturing groups that V8 accepts, with a margin.
+const maxCaptures = 30_000
 
-// peek returns the next character, noChar behind the last one.
-func (p *patternParser) peek() rune {
-	if p.at >= len(p.text) || p.fault != "" {
-		return noChar
+// peek returns the next character, endRune at the end.
+func (p *regexpParser) peek() rune {
+	if p.at >= len(p.text) || p.problem != "" {
+		return endRune
 	}
 	r, _ := utf8.DecodeRuneInString(p.text[p.at:])
 	return r
 }
 
-func (p *patternParser) next() rune {
+func (p *regexpParser) next() rune {
 	r := p.peek()
-	if r != noChar {
+	if r != endRune {
 		_, n := utf8.DecodeRuneInString(p.text[p.at:])
 		p.at += n
 	}
 	return r
 }
 
-// take steps over a text, if it stands here.
-func (p *patternParser) take(text string) bool {
-	if p.fault != "" || !strings.HasPrefix(p.text[p.at:], text) {
+// accept skips text if it is next.
+func (p *regexpParser) accept(text string) bool {
+	if p.problem != "" || !strings.HasPrefix(p.text[p.at:], text) {
 		return false
 	}
 	p.at += len(text)
 	return true
 }
 
-func (p *patternParser) fail(fault string) {
-	if p.fault == "" {
-		p.fault = fault
+func (p *regexpParser) fail(fault string) {
+	if p.problem == "" {
+		p.problem = fault
 	}
 }
 
-// groupsOf returns the names of the groups of a pattern, and how many groups capture. names is nil if
-// two have the same one.
-func groupsOf(text string) (names map[string]bool, groups int) {
+// scanGroups returns the names of the groups and the number of capturing groups. names is nil if
+// two groups have the same name.
+func scanGroups(text string) (names map[string]bool, groups int) {
 	names = make(map[string]bool)
 	inClass := false
 	for i := 0; i < len(text); i++ {
@@ -90,7 +90,7 @@ func groupsOf(text string) (names map[string]bool, groups int) {
 			groups++
 			n := strings.IndexFunc(text[i+3:], func(r rune) bool { return !isNamePart(r) })
 			if n <= 0 || text[i+3+n] != '>' {
-				continue // which is found to be wrong later
+				continue // reported later
 			}
 			name := text[i+3 : i+3+n]
 			if names[name] {
@@ -102,15 +102,15 @@ func groupsOf(text string) (names map[string]bool, groups int) {
 	return names, groups
 }
 
-func (p *patternParser) pattern() {
-	var looks []bool // of the groups that are open: whether they only look ahead or behind
+func (p *regexpParser) pattern() {
+	var looks []bool // per open group: whether it is a lookahead or lookbehind
 	repeats := false // a quantifier may follow
-	for p.fault == "" && p.peek() != noChar {
+	for p.problem == "" && p.peek() != endRune {
 		switch c := p.next(); c {
 		case '|', '^', '$':
 			repeats = false
 		case '(':
-			looks = append(looks, p.open())
+			looks = append(looks, p.groupStart())
 			repeats = false
 		case ')':
 			if len(looks) == 0 {
@@ -124,12 +124,12 @@ func (p *patternParser) pattern() {
 				p.fail("nothing to repeat")
 			}
 			if c == '{' {
-				p.times()
+				p.quantifier()
 			}
-			p.take("?")
+			p.accept("?")
 			repeats = false
 		case '\\':
-			if p.take("b") || p.take("B") {
+			if p.accept("b") || p.accept("B") {
 				repeats = false
 				continue
 			}
@@ -149,14 +149,14 @@ func (p *patternParser) pattern() {
 	}
 }
 
-// open walks over what stands behind the parenthesis that opens a group.
-func (p *patternParser) open() (looks bool) {
+// groupStart parses the rest of a group's opening after the parenthesis.
+func (p *regexpParser) groupStart() (looks bool) {
 	switch {
-	case !p.take("?") || p.take(":"):
+	case !p.accept("?") || p.accept(":"):
 		return false
-	case p.take("=") || p.take("!") || p.take("<=") || p.take("<!"):
+	case p.accept("=") || p.accept("!") || p.accept("<=") || p.accept("<!"):
 		return true
-	case p.take("<"):
+	case p.accept("<"):
 		p.name()
 	default:
 		p.fail("invalid group")
@@ -164,8 +164,8 @@ func (p *patternParser) open() (looks bool) {
 	return false
 }
 
-// name walks over the name of a group, and what ends it.
-func (p *patternParser) name() string {
+// name parses a group name and its closing bracket.
+func (p *regexpParser) name() string {
 	name, _, closed := strings.Cut(p.text[p.at:], ">")
 	if !closed || name == "" {
 		p.fail("invalid group name")
@@ -188,25 +188,25 @@ func isNamePart(r rune) bool {
 		unicode.In(r, unicode.Mn, unicode.Mc, unicode.Nd, unicode.Pc)
 }
 
-// times walks over what stands behind the brace of a quantifier.
-func (p *patternParser) times() {
+// quantifier parses the rest of a quantifier after the brace.
+func (p *regexpParser) quantifier() {
 	least, ok := p.digits()
 	most := least
-	if p.take(",") {
+	if p.accept(",") {
 		if most, _ = p.digits(); most == "" {
 			most = least
 		}
 	}
 	switch {
-	case !ok || !p.take("}"):
+	case !ok || !p.accept("}"):
 		p.fail("incomplete quantifier")
 	case len(most) < len(least) || len(most) == len(least) && most < least:
 		p.fail("numbers out of order in a quantifier")
 	}
 }
 
-// digits returns a number without zeros at its start.
-func (p *patternParser) digits() (number string, ok bool) {
+// digits returns a number without leading zeros.
+func (p *regexpParser) digits() (number string, ok bool) {
 	from := p.at
 	for c := p.peek(); '0' <= c && c <= '9'; c = p.peek() {
 		p.next()
@@ -214,11 +214,11 @@ func (p *patternParser) digits() (number string, ok bool) {
 	return strings.TrimLeft(p.text[from:p.at], "0"), p.at > from
 }
 
-// class walks over what stands behind the bracket that opens a class.
-func (p *patternParser) class() {
-	p.take("^")
-	for p.fault == "" {
-		if p.take("]") {
+// class parses the rest of a character class after the bracket.
+func (p *regexpParser) class() {
+	p.accept("^")
+	for p.problem == "" {
+		if p.accept("]") {
 			return
 		}
 		first := p.classAtom()
@@ -227,7 +227,7 @@ func (p *patternParser) class() {
 		}
 		p.next()
 		switch last := p.classAtom(); {
-		case first == aClass || last == aClass:
+		case first == classRune || last == classRune:
 			p.fail("a class of characters at the end of a range")
 		case first > last:
 			p.fail("range out of order")
@@ -235,14 +235,14 @@ func (p *patternParser) class() {
 	}
 }
 
-// aClass stands for a class of characters where one character is expected.
-const aClass = -2
+// classRune stands for a character class in a place where a character is expected.
+const classRune = -2
 
-func (p *patternParser) classAtom() rune {
+func (p *regexpParser) classAtom() rune {
 	switch c := p.next(); c {
-	case noChar:
+	case endRune:
 		p.fail("unterminated class")
-		return noChar
+		return endRune
 	case '\\':
 		return p.escape(true)
 	default:
@@ -250,14 +250,15 @@ func (p *patternParser) classAtom() rune {
 	}
 }
 
-// escape walks over what stands behind a backslash. It returns the character for which that stands.
-func (p *patternParser) escape(inClass bool) rune {
+// escape parses the rest of an escape after the backslash. It returns the character that the
+// escape stands for.
+func (p *regexpParser) escape(inClass bool) rune {
 	switch c := p.next(); c {
 	case 'd', 'D', 's', 'S', 'w', 'W':
-		return aClass
+		return classRune
 	case 'p', 'P':
 		p.property()
-		return aClass
+		return classRune
 	case 'f', 'n', 'r', 't', 'v':
 		return map[rune]rune{'f': '\f', 'n': '\n', 'r': '\r', 't': '\t', 'v': '\v'}[c]
 	case 'c':
@@ -269,7 +270,7 @@ func (p *patternParser) escape(inClass bool) rune {
 	case 'x':
 		return p.hex(2)
 	case 'u':
-		return p.unit()
+		return p.unicodeEscape()
 	case '0':
 		if next := p.peek(); '0' <= next && next <= '9' {
 			p.fail("invalid decimal escape")
@@ -277,17 +278,17 @@ func (p *patternParser) escape(inClass bool) rune {
 		return 0
 	case '1', '2', '3', '4', '5', '6', '7', '8', '9':
 		p.at--
-		if number, _ := p.digits(); inClass || len(number) > 6 || atoi(number) > p.groups {
+		if number, _ := p.digits(); inClass || len(number) > 6 || atoi(number) > p.captures {
 			p.fail("a number of no group")
 		}
-		return aClass
+		return classRune
 	case 'k':
-		if inClass || !p.take("<") {
+		if inClass || !p.accept("<") {
 			p.fail("invalid named reference")
-		} else if name := p.name(); p.fault == "" && !p.names[name] {
+		} else if name := p.name(); p.problem == "" && !p.names[name] {
 			p.fail("a name of no group")
 		}
-		return aClass
+		return classRune
 	case 'b', '-':
 		if !inClass {
 			break
@@ -300,7 +301,7 @@ func (p *patternParser) escape(inClass bool) rune {
 		return c
 	}
 	p.fail("invalid escape")
-	return noChar
+	return endRune
 }
 
 func atoi(digits string) int {
@@ -312,28 +313,29 @@ func atoi(digits string) int {
 }
 
 // hex reads this many hexadecimal digits.
-func (p *patternParser) hex(digits int) rune {
+func (p *regexpParser) hex(digits int) rune {
 	var n rune
 	for range digits {
 		d := strings.IndexRune("0123456789abcdef", unicode.ToLower(p.next()))
 		if d < 0 {
 			p.fail("invalid escape")
-			return noChar
+			return endRune
 		}
 		n = n<<4 | rune(d)
 	}
 	return n
 }
 
-// unit reads what stands behind \u: a code point in braces, a code unit, or two that are a pair.
-func (p *patternParser) unit() rune {
-	if !p.take("{") {
+// unicodeEscape parses the rest of an escape after \u: a code point in braces, a code unit, or a
+// surrogate pair.
+func (p *regexpParser) unicodeEscape() rune {
+	if !p.accept("{") {
 		first := p.hex(4)
-		if from := p.at; 0xd800 <= first && first < 0xdc00 && p.take(`\u`) && !p.take("{") {
-			if second := p.hex(4); p.fault == "" && 0xdc00 <= second && second < 0xe000 {
+		if from := p.at; 0xd800 <= first && first < 0xdc00 && p.accept(`\u`) && !p.accept("{") {
+			if second := p.hex(4); p.problem == "" && 0xdc00 <= second && second < 0xe000 {
 				return (first-0xd800)<<10 + (second - 0xdc00) + 0x10000
 			}
-			p.at, p.fault = from, "" // what follows is read by itself
+			p.at, p.problem = from, "" // the second escape is parsed separately
 		} else {
 			p.at = from
 		}
@@ -341,20 +343,20 @@ func (p *patternParser) unit() rune {
 	}
 	var n rune
 	for i := 0; ; i++ {
-		if i > 0 && p.take("}") {
+		if i > 0 && p.accept("}") {
 			return n
 		}
 		if n = n<<4 | p.hex(1); n > unicode.MaxRune {
 			p.fail("invalid code point")
 		}
-		if p.fault != "" {
-			return noChar
+		if p.problem != "" {
+			return endRune
 		}
 	}
 }
 
-// property walks over the braces behind \p.
-func (p *patternParser) property() {
+// property parses the braces after \p.
+func (p *regexpParser) property() {
 	inside, _, closed := strings.Cut(p.text[p.at:], "}")
 	inside, opened := strings.CutPrefix(inside, "{")
 	name, value, pair := strings.Cut(inside, "=")
@@ -380,14 +382,14 @@ func isCategory(name string) bool {
 	return short || long || name == "LC" || name == "Cased_Letter" || name == "Cn" || name == "Unassigned"
 }
 
-// isScript reports whether a name is that of a script in Unicode 15. Clients whose JavaScript is older
-// know no later ones.
+// isScript reports whether name is the name of a script in Unicode 15. Clients with an older
+// JavaScript engine do not know later ones.
 func isScript(name string) bool {
 	_, long := unicode.Scripts[name]
 	return long || name == "Unknown" || slices.Contains(shortScripts, name)
 }
 
-// shortScripts are the names of ISO 15924.
+// shortScripts contains the script names of ISO 15924.
 var shortScripts = strings.Fields(`
 	Adlm Aghb Ahom Arab Armi Armn Avst Bali Bamu Bass Batk Beng Bhks Bopo Brah Brai Bugi Buhd Cakm Cans Cari Cham
 	Cher Chrs Copt Cpmn Cprt Cyrl Deva Diak Dogr Dsrt Dupl Egyp Elba Elym Ethi Geor Glag Gong Gonm Goth Gran Grek
@@ -398,7 +400,7 @@ var shortScripts = strings.Fields(`
 	Sogo Sora Soyo Sund Sylo Syrc Tagb Takr Tale Talu Taml Tang Tavt Telu Tfng Tglg Thaa Thai Tibt Tirh Tnsa Toto
 	Ugar Vaii Vith Wara Wcho Xpeo Xsux Yezi Yiii Zanb Zinh Zyyy Zzzz`)
 
-// binaryProperties are the names in ECMAScript 2024, tables 67 and 68.
+// binaryProperties contains the names in ECMAScript 2024, tables 67 and 68.
 var binaryProperties = strings.Fields(`ASCII ASCII_Hex_Digit AHex Alphabetic Alpha Any Assigned Bidi_Control
 	Bidi_C Bidi_Mirrored Bidi_M Case_Ignorable CI Cased Changes_When_Casefolded CWCF Changes_When_Casemapped CWCM
 	Changes_When_Lowercased CWL

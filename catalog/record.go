@@ -5,32 +5,33 @@ import (
 	"slices"
 )
 
-// An Assignment is the backend that has a name or a URI. Own is what the backend calls the entry if the
-// name is bare, "" otherwise: bare names are kept for a backend while its list is not known.
+// An Assignment is the backend that has a name or URI. Original is the backend's name for the
+// entry if the name is bare, "" otherwise: bare names are reserved for a backend while its list is
+// unknown.
 type Assignment struct {
 	Backend  string `json:"backend"`
 	Original string `json:"own,omitempty"`
 }
 
-// Assignments are the owners of names and URIs, for each kind.
+// Assignments are the assignments of names and URIs, per kind.
 type Assignments [NumKinds]map[string]Assignment
 
 const (
-	// maxOwners bounds the bytes of what Record returns. Names for which there is no room are not
-	// compared in the next run.
-	maxOwners = 2 << 20
-	ownerSize = 64 // what one costs beside its texts
+	// maxAssignments bounds the size of Assignments, in bytes. Names beyond it are not compared in
+	// the next run.
+	maxAssignments = 2 << 20
+	assignmentSize = 64 // size of an assignment without its texts
 )
 
-// Assignments returns who has each name and URI, and who had it last if nobody has it now. It is what
-// [FromAssignments] needs in a later run.
+// Assignments returns the backend of each name and URI, and the last backend of unused ones.
+// [FromAssignments] needs it in a later run.
 func (s *Snapshot) Assignments() (all Assignments) {
-	room := maxOwners
+	room := maxAssignments
 	for k := range s.lists {
 		l := &s.lists[k]
 		all[k] = make(map[string]Assignment, len(l.entries))
 		add := func(name string, o Assignment) {
-			size := len(name) + len(o.Backend) + len(o.Original) + ownerSize
+			size := len(name) + len(o.Backend) + len(o.Original) + assignmentSize
 			if _, known := all[k][name]; !known && size <= room {
 				all[k][name] = o
 				room -= size
@@ -45,8 +46,8 @@ func (s *Snapshot) Assignments() (all Assignments) {
 				add(e.Exposed, Assignment{Backend: e.Backend})
 			}
 		}
-		for _, name := range slices.Sorted(maps.Keys(l.kept)) {
-			add(name, Assignment{l.kept[name].backend, l.kept[name].own})
+		for _, name := range slices.Sorted(maps.Keys(l.reserved)) {
+			add(name, Assignment{l.reserved[name].backend, l.reserved[name].original})
 		}
 		for _, name := range slices.Sorted(maps.Keys(l.released)) {
 			add(name, Assignment{Backend: l.released[name]})
@@ -55,17 +56,17 @@ func (s *Snapshot) Assignments() (all Assignments) {
 	return all
 }
 
-// FromAssignments returns a snapshot for what was recorded in an earlier run. It lists nothing, and is there
-// for Next alone.
+// FromAssignments returns a snapshot from the assignments of an earlier run. It has no entries and
+// is meant only for Next.
 func FromAssignments(last Assignments) *Snapshot {
 	s := new(Snapshot)
 	for k := range s.lists {
 		l := &s.lists[k]
 		l.kind = Kind(k)
-		l.kept, l.released = make(map[string]holder), make(map[string]string)
+		l.reserved, l.released = make(map[string]entryRef), make(map[string]string)
 		for name, o := range last[k] {
 			if o.Original != "" {
-				l.kept[name] = holder{o.Backend, o.Original}
+				l.reserved[name] = entryRef{o.Backend, o.Original}
 			} else {
 				l.released[name] = o.Backend
 			}
@@ -74,7 +75,7 @@ func FromAssignments(last Assignments) *Snapshot {
 	return s
 }
 
-// MovesSince returns which names and URIs belong to another backend than in a record.
+// MovesSince returns the names and URIs that have another backend than in last.
 func (s *Snapshot) MovesSince(last Assignments) (all []Move) {
 	for k := range s.lists {
 		for i := range s.lists[k].entries {
@@ -87,16 +88,16 @@ func (s *Snapshot) MovesSince(last Assignments) (all []Move) {
 	return all
 }
 
-// A Transfer is the moves of one kind from one backend to one other.
+// A Transfer contains the moves of one kind from one backend to another.
 type Transfer struct {
 	Kind     Kind
 	From, To string
 	Names    []string
 }
 
-// Transfers sums moves up, in their order.
+// Transfers groups moves, in their order.
 func Transfers(moves []Move) (all []Transfer) {
-	places := make(map[Move]int) // without a name
+	places := make(map[Move]int) // by a Move without a name
 	for _, m := range moves {
 		pair := Move{Kind: m.Kind, From: m.From, To: m.To}
 		at, known := places[pair]

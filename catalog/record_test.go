@@ -114,10 +114,10 @@ func TestTheRecordOfNamesIsBounded_F_CLI_6(t *testing.T) {
 	size := 0
 	for _, names := range record {
 		for name, o := range names {
-			size += len(name) + len(o.Backend) + len(o.Original) + ownerSize
+			size += len(name) + len(o.Backend) + len(o.Original) + assignmentSize
 		}
 	}
-	if size > maxOwners || size < maxOwners*9/10 || len(record[Tools]) != 1 {
+	if size > maxAssignments || size < maxAssignments*9/10 || len(record[Tools]) != 1 {
 		t.Errorf("%d bytes, %d tools", size, len(record[Tools]))
 	}
 }

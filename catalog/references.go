@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// normalRef returns a reference without an empty fragment at its end, as Ajv does.
+// normalRef removes an empty fragment from the end of a reference, as Ajv does.
 func normalRef(ref string) string {
 	if before, ok := strings.CutSuffix(ref, "#/"); ok {
 		return before
@@ -16,9 +16,9 @@ func normalRef(ref string) string {
 	return strings.TrimSuffix(ref, "#")
 }
 
-// follow returns the place to which a reference leads, or why there is none. If a reference and nothing
-// else stands there, it is followed, too.
-func (c *compiler) follow(text string) (p place, problem string) {
+// follow returns the target of a reference, or the reason why there is none. A target that
+// contains only a reference is followed, too.
+func (c *schemaCompiler) follow(text string) (p location, problem string) {
 	p, isPointer, ok := c.find(text)
 	if !ok {
 		return p, "leads nowhere in the schema"
@@ -34,35 +34,35 @@ func (c *compiler) follow(text string) (p place, problem string) {
 		}
 		further, pointer, ok := c.find(normalRef(next))
 		if !ok || !pointer {
-			return p, "" // its own reference is compiled next
+			return p, "" // the reference in it is compiled next
 		}
 		p, isPointer = further, pointer
 	}
 	return p, "leads back to itself, or through too many references"
 }
 
-// hasNoIdentifier are the parts of JSON pointers behind which Ajv does not look for an $id.
+// hasNoIdentifier contains the tokens of JSON pointers after which Ajv does not check for an $id.
 var hasNoIdentifier = []string{"properties", "patternProperties", "enum", "dependencies", "definitions"}
 
-// find returns the place of which a reference is the JSON pointer or the anchor.
-func (c *compiler) find(ref string) (p place, isPointer, ok bool) {
+// find returns the location of a JSON pointer or an anchor.
+func (c *schemaCompiler) find(ref string) (p location, isPointer, ok bool) {
 	if ref == "" {
-		return place{value: c.root}, true, true
+		return location{value: c.root}, true, true
 	}
 	fragment, isFragment := strings.CutPrefix(ref, "#")
 	if !isFragment {
-		return place{}, false, false
+		return location{}, false, false
 	}
 	if !strings.HasPrefix(fragment, "/") {
 		p, ok = c.anchors[fragment]
 		return p, false, ok && len(p.path) > 0
 	}
 	p.value = c.root
-	names := false // the next part is a name, not a keyword
+	names := false // the next token is a name, not a keyword
 	for token := range strings.SplitSeq(fragment[1:], "/") {
 		token, err := url.PathUnescape(token)
 		if err != nil {
-			return place{}, true, false
+			return location{}, true, false
 		}
 		token = strings.ReplaceAll(strings.ReplaceAll(token, "~1", "/"), "~0", "~")
 		switch in := p.value.(type) {
@@ -76,21 +76,22 @@ func (c *compiler) find(ref string) (p place, isPointer, ok bool) {
 		default:
 			ok = false
 		}
-		if !ok || token == "__proto__" { // the npm SDK removes that name in some places
-			return place{}, true, false
+		if !ok || token == "__proto__" { // the npm SDK removes __proto__ in some places
+			return location{}, true, false
 		}
 		p.path = append(p.path, token)
-		p.data = p.data || !names && (token == "const" || token == "enum" || token == "default" || token == "examples")
+		p.inData = p.inData || !names && (token == "const" || token == "enum" || token == "default" || token == "examples")
 		names = !names && slices.Contains(schemaMaps, token)
 		if s, _ := p.value.(map[string]any); truthy(s["$id"]) && !slices.Contains(hasNoIdentifier, token) {
-			return place{}, true, false // Ajv takes that for an identifier to which references are relative
+			return location{}, true, false // Ajv would resolve references relative to it
 		}
 	}
-	return p, true, !p.data || !refers(p.value) // package revision does not change references in data
+	// package protocol does not relocate references in data
+	return p, true, !p.inData || !hasReference(p.value)
 }
 
-// refers reports whether there is a reference in a value.
-func refers(value any) bool {
+// hasReference reports whether a value contains a reference.
+func hasReference(value any) bool {
 	switch v := value.(type) {
 	case map[string]any:
 		for key, inner := range v {
@@ -98,12 +99,12 @@ func refers(value any) bool {
 			case "$ref", "$recursiveRef", "$recursiveAnchor", "$dynamicRef", "$dynamicAnchor":
 				return true
 			}
-			if refers(inner) {
+			if hasReference(inner) {
 				return true
 			}
 		}
 	case []any:
-		return slices.ContainsFunc(v, refers)
+		return slices.ContainsFunc(v, hasReference)
 	}
 	return false
 }

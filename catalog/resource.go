@@ -6,37 +6,35 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// claim lists each of a backend's entries under its own URI, unless another
-// backend has it.
-func (n *namer) claim(entries []Entry) {
+// claimURIs lists each entry of a backend under its URI, unless another backend has the URI.
+func (n *namer) claimURIs(entries []Entry) {
 	for i := range entries {
-		if e := &entries[i]; e.Exposed == "" && !n.take(e, e.Item.Original) {
-			e.ConflictBackend = n.holder(e.Item.Original)
+		if e := &entries[i]; e.Exposed == "" && !n.claim(e, e.Item.Original) {
+			e.ConflictBackend = n.backendOfKey(e.Item.Original)
 		}
 	}
 }
 
-// maxTried bounds the effort that one backend's templates make for one URI: the
-// bytes of both, summed up over those that it begins like. What is beyond is not
-// tried.
-const maxTried = 128 << 10
+// maxMatchEffort bounds the effort for the templates of one backend and one URI: the sum of the
+// lengths of template and URI, in bytes, over the templates whose literal prefix matches.
+// Templates beyond it are not tried.
+const maxMatchEffort = 128 << 10
 
-// ResolveResource returns the route by which a resource is read: to the backend that
-// lists it, else to the first that has a template for it, else to the only one
-// that has resources at all. Nothing is guessed: if several have, there is none.
+// ResolveResource returns the route to read a resource: to the backend that lists it, else to the
+// first with a matching template, else to the only backend with resources. If several backends
+// have resources, there is none: the gateway does not guess.
 //
-// The URI goes to the backend unchanged. One of more than 8 KiB is found by no
-// template.
+// The URI is sent to the backend unchanged. Templates do not match URIs of more than 8 KiB.
 func (s *Snapshot) ResolveResource(uri string) (Route, bool) {
 	if e := s.lists[Resources].routes[uri]; e != nil {
 		return e.route(), true
 	}
-	if route, ok := s.lists[Resources].keptRoute(uri); ok {
+	if route, ok := s.lists[Resources].reservedRoute(uri); ok {
 		return route, true
 	}
-	backend := s.matching(uri)
+	backend := s.matchTemplates(uri)
 	if backend == "" {
-		backend = s.reader()
+		backend = s.onlyResourceBackend()
 	}
 	if backend == "" {
 		return Route{}, false
@@ -44,39 +42,39 @@ func (s *Snapshot) ResolveResource(uri string) (Route, bool) {
 	return Route{Backend: backend, Original: uri, OriginalJSON: wire.Quote(uri)}, true
 }
 
-// matching returns the first backend that has a template for the URI, "" if
-// none has.
-func (s *Snapshot) matching(uri string) string {
+// matchTemplates returns the first backend with a template that matches the URI, "" if there is
+// none.
+func (s *Snapshot) matchTemplates(uri string) string {
 	if len(uri) > maxURI {
 		return ""
 	}
 	var few [32]int
-	tried := few[:] // bytes, by the place of the backend
+	tried := few[:] // bytes, by the index of the backend
 	if len(s.listings) > len(few) {
 		tried = make([]int, len(s.listings))
 	}
-	for _, e := range s.lists[Templates].order {
-		p := e.Item.template
-		if p == nil || !p.fits(uri) {
+	for _, e := range s.lists[Templates].templateOrder {
+		p := e.Item.uriPattern
+		if p == nil || !p.hasPrefix(uri) {
 			continue
 		}
-		if tried[e.place] += len(uri) + len(p.template); tried[e.place] > maxTried {
+		if tried[e.backendIndex] += len(uri) + len(p.template); tried[e.backendIndex] > maxMatchEffort {
 			continue
 		}
-		if p.match(uri) {
+		if p.matches(uri) {
 			return e.Backend
 		}
 	}
 	return ""
 }
 
-// onlyReader returns the only backend that has resources, because it says so or
-// lists some; "" if there are several or none.
-func onlyReader(listings []Listing) string {
+// findOnlyResourceBackend returns the only backend that declares or lists resources, "" if there
+// are several or none.
+func findOnlyResourceBackend(listings []Listing) string {
 	only := ""
 	for i := range listings {
 		l := &listings[i]
-		if !l.has("resources") && len(l.Items[Resources])+len(l.Items[Templates]) == 0 {
+		if !l.hasCapability("resources") && len(l.Items[Resources])+len(l.Items[Templates]) == 0 {
 			continue
 		}
 		if only != "" {
@@ -87,10 +85,10 @@ func onlyReader(listings []Listing) string {
 	return only
 }
 
-// SubscriptionCovers reports whether who is subscribed to a resource is to hear of an update of uri:
-// it is that resource, or "a sub-resource of the one that the client actually subscribed
-// to" (resources, notifications/resources/updated), which begins with its URI and goes on
-// where a part of it ends.
+// SubscriptionCovers reports whether the subscriber of a resource must be notified of an update of
+// uri: it is that resource, or "a sub-resource of the one that the client actually subscribed to"
+// (resources, notifications/resources/updated), whose URI extends the subscribed one at a
+// separator.
 func SubscriptionCovers(subscribed, uri string) bool {
 	rest, ok := strings.CutPrefix(uri, subscribed)
 	return ok && (rest == "" || strings.HasSuffix(subscribed, "/") || strings.ContainsRune("/?#", rune(rest[0])))

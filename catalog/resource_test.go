@@ -115,7 +115,7 @@ func TestManyTemplates(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: this test takes seconds")
 	}
-	hostile := make([]string, maxListed)
+	hostile := make([]string, maxPageEntries)
 	for i := range hostile {
 		hostile[i] = fmt.Sprintf("%s!%05d", strings.Repeat("{+a}", maxVariables-1), i)
 	}
@@ -135,7 +135,7 @@ func TestManyTemplates(t *testing.T) {
 		}
 	}
 	const uri, fitting = "x:" + "1234567890", "{+a}"
-	most := (maxTried - len(uri) - len(fitting)) / (len(uri) + len(hostile[0]))
+	most := (maxMatchEffort - len(uri) - len(fitting)) / (len(uri) + len(hostile[0]))
 	if r, _ := catalog(append(slices.Clone(hostile[:most]), fitting)...).ResolveResource(uri); r.Backend != "a" {
 		t.Errorf("at the bound it is read from %q", r.Backend)
 	}

@@ -43,7 +43,7 @@ func TestOptionalMembers_F_LIST_1_F_LIST_3(t *testing.T) {
 		"outputSchema": `7`, "arguments": `"x"`, "size": `"1"`, "name": `7`, "defer_loading": `"true"`,
 	}
 	for k := range Kind(NumKinds) {
-		for member := range entries[k] {
+		for member := range entryRules[k] {
 			if member == kinds[k].key || member == "inputSchema" || wrong[member] == "" {
 				if wrong[member] == "" && member != "inputSchema" && member != kinds[k].key {
 					t.Errorf("%v: %s is not tried", k, member)
@@ -150,7 +150,7 @@ func TestOutputSchemas_F_LIST_2(t *testing.T) {
 // that of the other, whatever its type.
 func TestMembersInAnotherCase_F_LIST_1(t *testing.T) {
 	for k := range Kind(NumKinds) {
-		for member := range entries[k] {
+		for member := range entryRules[k] {
 			for _, other := range []string{strings.ToUpper(member), strings.ToUpper(member[:1]) + member[1:], strings.Replace(member, "s", "ſ", 1)} {
 				if other == member {
 					continue
@@ -205,8 +205,8 @@ func TestLargeNumbers_F_LIST_1(t *testing.T) {
 	}
 	// Own's literal stands elsewhere then.
 	got := page(t, Tools, `{"tools":[{"x":1e400,"name":"a","inputSchema":{"type":"object","maximum":1e400}}]}`)
-	if i := got.Items[0]; string(i.literal()) != `"a"` || string(i.as(nil, "b")) != `{"x":`+largest+`,"name":"b","inputSchema":{"type":"object","maximum":`+largest+`}}` {
-		t.Errorf("%s", i.as(nil, "b"))
+	if i := got.Items[0]; string(i.originalLiteral()) != `"a"` || string(i.appendAs(nil, "b")) != `{"x":`+largest+`,"name":"b","inputSchema":{"type":"object","maximum":`+largest+`}}` {
+		t.Errorf("%s", i.appendAs(nil, "b"))
 	}
 }
 
@@ -236,7 +236,7 @@ func TestSurrogates_F_LIST_4(t *testing.T) {
 		t.Errorf("%s, %v", list, r)
 	}
 	if got := page(t, Resources, `{"resources":[{"uri":"x:\ud83d","name":"n"}]}`); len(got.Items) != 0 || len(got.Issues) != 1 {
-		t.Errorf("a URI that strict parsers refuse: %s", told(got, nil))
+		t.Errorf("a URI that strict parsers refuse: %s", issueTexts(got, nil))
 	}
 }
 

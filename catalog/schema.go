@@ -9,21 +9,21 @@ import (
 )
 
 const (
-	// maxEntry bounds one entry of a list, in bytes: it goes into a model's context.
+	// maxEntry bounds one entry of a list, in bytes, because it becomes part of a model's context.
 	maxEntry = 1 << 20
-	// maxNesting bounds how deep arrays and objects nest in an entry. There are clients that
-	// bear little more, and people write nothing like it.
+	// maxNesting bounds the nesting of arrays and objects in an entry. Some clients accept little
+	// more, and nobody needs that much.
 	maxNesting = 100
-	// maxLooked is how deep a schema is looked at.
-	maxLooked = 10
-	// maxPath is how much is told of where in a schema something is, in bytes.
-	maxPath = 300
+	// maxSchemaCheckDepth bounds how deep a schema is checked.
+	maxSchemaCheckDepth = 10
+	// maxShownPath bounds the path in a warning, in bytes.
+	maxShownPath = 300
 )
 
-// nestsDeeper reports whether arrays and objects nest deeper than most in a JSON text.
+// nestsDeeper reports whether the arrays and objects in a JSON text nest deeper than most.
 func nestsDeeper(text []byte, most int) bool {
 	if bytes.Count(text, []byte{'{'})+bytes.Count(text, []byte{'['}) <= most {
-		return false // as nearly always
+		return false // nearly always
 	}
 	depth, quoted := 0, false
 	for i := 0; i < len(text); i++ {
@@ -44,91 +44,91 @@ func nestsDeeper(text []byte, most int) bool {
 	return false
 }
 
-// doubt returns for what model APIs may refuse a tool's inputSchema, and with it every request
-// that lists the tool; "" if for nothing that is known.
-func doubt(schema []byte) string {
+// modelAPIWarning returns the reason for which model APIs may reject a tool's inputSchema, and
+// with it every request that contains the tool; "" if none is known.
+func modelAPIWarning(schema []byte) string {
 	top := ""
-	at, want := inside(schema, func(key string) shape {
+	at, want := findMemberMismatch(schema, func(key string) schemaKind {
 		switch key {
 		case "oneOf", "anyOf", "allOf", "not", "enum":
 			top = key
 		}
-		return keywords[key]
-	}, aSchema, maxLooked-1)
+		return keywordKinds[key]
+	}, kindSchema, maxSchemaCheckDepth-1)
 	switch {
 	case top != "":
 		return "its inputSchema has " + top + " at its top, for which some model APIs refuse every request that lists it"
 	case want != "":
-		if len(at) > maxPath { // of keys as long as the backend likes
-			at = strings.ToValidUTF8(at[:maxPath], "") + "…"
+		if len(at) > maxShownPath { // the backend chooses the keys
+			at = strings.ToValidUTF8(at[:maxShownPath], "") + "…"
 		}
 		return fmt.Sprintf("its inputSchema is not valid in JSON Schema 2020-12, for which some model APIs refuse every request that lists it: %s is not %s", at, want)
 	}
 	return ""
 }
 
-// A shape is what a keyword of JSON Schema must be.
-type shape string
+// A schemaKind is the kind of value that a keyword of JSON Schema requires.
+type schemaKind string
 
 const (
-	aNumber   shape = "a number"
-	aCount    shape = "a whole number"
-	aString   shape = "a string"
-	aFlag     shape = "true or false"
-	anArray   shape = "an array"
-	someTexts shape = "an array of strings"
-	aSchema   shape = "a schema"
-	aList     shape = "an array of schemas"
-	aMap      shape = "an object of schemas"
-	aType     shape = "one of the types, nor an array of them"
+	kindNumber      schemaKind = "a number"
+	kindCount       schemaKind = "a whole number"
+	kindString      schemaKind = "a string"
+	kindBool        schemaKind = "true or false"
+	kindArray       schemaKind = "an array"
+	kindStringArray schemaKind = "an array of strings"
+	kindSchema      schemaKind = "a schema"
+	kindSchemaArray schemaKind = "an array of schemas"
+	kindSchemaMap   schemaKind = "an object of schemas"
+	kindTypeName    schemaKind = "one of the types, nor an array of them"
 )
 
-// keywords are those of the draft of 2020-12 that an earlier one had in another shape, or that
-// are often mistaken.
-var keywords = map[string]shape{
-	"type": aType, "enum": anArray, "required": someTexts, "examples": anArray,
-	"minimum": aNumber, "maximum": aNumber, "exclusiveMinimum": aNumber, "exclusiveMaximum": aNumber, "multipleOf": aNumber,
-	"minLength": aCount, "maxLength": aCount, "minItems": aCount, "maxItems": aCount, "minProperties": aCount, "maxProperties": aCount,
-	"minContains": aCount, "maxContains": aCount,
-	"pattern": aString, "format": aString, "title": aString, "description": aString, "$ref": aString, "$schema": aString, "$id": aString,
-	"uniqueItems": aFlag, "deprecated": aFlag, "readOnly": aFlag, "writeOnly": aFlag,
-	"items": aSchema, "additionalProperties": aSchema, "propertyNames": aSchema, "contains": aSchema, "not": aSchema,
-	"if": aSchema, "then": aSchema, "else": aSchema, "unevaluatedItems": aSchema, "unevaluatedProperties": aSchema,
-	"allOf": aList, "anyOf": aList, "oneOf": aList, "prefixItems": aList,
-	"properties": aMap, "patternProperties": aMap, "dependentSchemas": aMap, "$defs": aMap, "definitions": aMap,
+// keywordKinds contains the keywords of draft 2020-12 that had another form in earlier drafts, or
+// that are often wrong.
+var keywordKinds = map[string]schemaKind{
+	"type": kindTypeName, "enum": kindArray, "required": kindStringArray, "examples": kindArray,
+	"minimum": kindNumber, "maximum": kindNumber, "exclusiveMinimum": kindNumber, "exclusiveMaximum": kindNumber, "multipleOf": kindNumber,
+	"minLength": kindCount, "maxLength": kindCount, "minItems": kindCount, "maxItems": kindCount, "minProperties": kindCount, "maxProperties": kindCount,
+	"minContains": kindCount, "maxContains": kindCount,
+	"pattern": kindString, "format": kindString, "title": kindString, "description": kindString, "$ref": kindString, "$schema": kindString, "$id": kindString,
+	"uniqueItems": kindBool, "deprecated": kindBool, "readOnly": kindBool, "writeOnly": kindBool,
+	"items": kindSchema, "additionalProperties": kindSchema, "propertyNames": kindSchema, "contains": kindSchema, "not": kindSchema,
+	"if": kindSchema, "then": kindSchema, "else": kindSchema, "unevaluatedItems": kindSchema, "unevaluatedProperties": kindSchema,
+	"allOf": kindSchemaArray, "anyOf": kindSchemaArray, "oneOf": kindSchemaArray, "prefixItems": kindSchemaArray,
+	"properties": kindSchemaMap, "patternProperties": kindSchemaMap, "dependentSchemas": kindSchemaMap, "$defs": kindSchemaMap, "definitions": kindSchemaMap,
 }
 
-// wrong returns what in a value is not as it must be, as a path, and what that must be; want is
-// "" if all is well as far as it is looked at.
-func wrong(value []byte, must shape, levels int) (at string, want shape) {
+// findMismatch returns the path to the first value that is not of the required kind, and that
+// kind; want is "" if there is none.
+func findMismatch(value []byte, must schemaKind, levels int) (at string, want schemaKind) {
 	ok := true
 	first := value[0]
 	switch must {
-	case aNumber:
+	case kindNumber:
 		ok = first == '-' || '0' <= first && first <= '9'
-	case aCount:
+	case kindCount:
 		ok = '0' <= first && first <= '9'
-	case aString:
+	case kindString:
 		ok = first == '"'
-	case aFlag:
+	case kindBool:
 		ok = first == 't' || first == 'f'
-	case anArray:
+	case kindArray:
 		ok = first == '['
-	case someTexts:
-		ok = first == '[' && each(value, func(one []byte) bool { return one[0] == '"' })
-	case aType:
-		ok = isType(value) || first == '[' && each(value, isType)
-	case aSchema:
+	case kindStringArray:
+		ok = first == '[' && allElements(value, func(one []byte) bool { return one[0] == '"' })
+	case kindTypeName:
+		ok = isTypeLiteral(value) || first == '[' && allElements(value, isTypeLiteral)
+	case kindSchema:
 		if first == 't' || first == 'f' {
 			return "", ""
 		}
-		return inside(value, func(key string) shape { return keywords[key] }, must, levels-1)
-	case aMap:
-		return inside(value, func(string) shape { return aSchema }, must, levels)
-	case aList:
+		return findMemberMismatch(value, func(key string) schemaKind { return keywordKinds[key] }, must, levels-1)
+	case kindSchemaMap:
+		return findMemberMismatch(value, func(string) schemaKind { return kindSchema }, must, levels)
+	case kindSchemaArray:
 		ok = first == '[' && len(bytes.TrimSpace(value[1:len(value)-1])) > 0
 		for i, one := range wire.Elements(value) {
-			if at, want = wrong(one, aSchema, levels); want != "" {
+			if at, want = findMismatch(one, kindSchema, levels); want != "" {
 				return fmt.Sprintf("[%d]%s", i, at), want
 			}
 		}
@@ -139,8 +139,8 @@ func wrong(value []byte, must shape, levels int) (at string, want shape) {
 	return "", ""
 }
 
-// inside is wrong for the members of an object, each of which must be what of says.
-func inside(object []byte, of func(key string) shape, must shape, levels int) (at string, want shape) {
+// findMemberMismatch does the same for the members of an object; of returns the kind for each key.
+func findMemberMismatch(object []byte, of func(key string) schemaKind, must schemaKind, levels int) (at string, want schemaKind) {
 	if object[0] != '{' {
 		return "", must
 	}
@@ -152,15 +152,15 @@ func inside(object []byte, of func(key string) shape, must shape, levels int) (a
 		if want != "" || must == "" {
 			return
 		}
-		if below, w := wrong(value, must, levels); w != "" {
+		if below, w := findMismatch(value, must, levels); w != "" {
 			at, want = "."+key+below, w
 		}
 	})
 	return at, want
 }
 
-// each reports whether all elements of an array are ok.
-func each(array []byte, ok func([]byte) bool) bool {
+// allElements reports whether ok returns true for all elements of an array.
+func allElements(array []byte, ok func([]byte) bool) bool {
 	all := true
 	wire.EachElement(array, func(one []byte) bool {
 		all = ok(one)
@@ -169,7 +169,7 @@ func each(array []byte, ok func([]byte) bool) bool {
 	return all
 }
 
-func isType(value []byte) bool {
+func isTypeLiteral(value []byte) bool {
 	switch wire.Unquote(value) {
 	case "null", "boolean", "object", "array", "number", "string", "integer":
 		return true

@@ -6,13 +6,13 @@ import (
 	"testing"
 )
 
-// odd lists one tool with this inputSchema, and returns what is said of it. It must be listed.
-func odd(t *testing.T, schema string) string {
+// suspiciousTool lists one tool with this inputSchema, and returns what is said of it. It must be listed.
+func suspiciousTool(t *testing.T, schema string) string {
 	t.Helper()
 	raw := `{"name":"t","inputSchema":` + schema + `}`
 	page, err := ParsePage(Tools, []byte(`{"tools":[`+raw+`]}`))
 	if err != nil || len(page.Items) != 1 || string(page.Items[0].Raw()) != raw {
-		t.Fatalf("%s: %s", schema, told(page, err))
+		t.Fatalf("%s: %s", schema, issueTexts(page, err))
 	}
 	what := ""
 	for _, f := range page.Issues {
@@ -27,11 +27,11 @@ func odd(t *testing.T, schema string) string {
 // SCHEMA-03: what some model APIs refuse at the top of a schema is told, and listed as it is.
 func TestSCHEMA03_AlternativesAtTheTop(t *testing.T) {
 	for _, key := range []string{"oneOf", "anyOf", "allOf"} {
-		got := odd(t, `{"type":"object","`+key+`":[{"required":["a"]},{"required":["b"]}]}`)
+		got := suspiciousTool(t, `{"type":"object","`+key+`":[{"required":["a"]},{"required":["b"]}]}`)
 		if want := "its inputSchema has " + key + " at its top, for which some model APIs refuse every request that lists it"; got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
-		if got := odd(t, `{"type":"object","properties":{"a":{"`+key+`":[{"type":"string"}]},"`+key+`":{}}}`); got != "" {
+		if got := suspiciousTool(t, `{"type":"object","properties":{"a":{"`+key+`":[{"type":"string"}]},"`+key+`":{}}}`); got != "" {
 			t.Errorf("%s further down: %s", key, got)
 		}
 	}
@@ -71,7 +71,7 @@ func TestSCHEMA04_SchemasOfOtherDrafts(t *testing.T) {
 		`{"type":"object"}`: "",
 		in(strings.Repeat(`{"items":`, 40) + `{"type":1}` + strings.Repeat(`}`, 40)): "", // it is not looked at that deep
 	} {
-		got := odd(t, schema)
+		got := suspiciousTool(t, schema)
 		if want != "" {
 			want = "its inputSchema is not valid in JSON Schema 2020-12, for which some model APIs refuse every request that lists it: " + want
 		}
@@ -86,7 +86,7 @@ func TestEntriesAreBounded(t *testing.T) {
 	deep := func(n int) string { return strings.Repeat(`[`, n) + strings.Repeat(`]`, n) }
 	for k := range Kind(NumKinds) {
 		name := `,"name":"n"`
-		if k.named() {
+		if k.isNamed() {
 			name = ""
 		}
 		entry := func(member string) string {
@@ -122,8 +122,8 @@ func TestEntriesAreBounded(t *testing.T) {
 // Where in a schema something is wrong is told in few words, whatever the keys are: it is
 // remembered, and logged.
 func TestThePathToWhatIsWrongIsBounded(t *testing.T) {
-	what := doubt([]byte(`{"type":"object","properties":{"` + strings.Repeat("ä", maxPath) + `":{"minimum":"1"}}}`))
-	if len(what) > maxPath+200 || !strings.Contains(what, ".properties.ää") || strings.ToValidUTF8(what, "") != what {
+	what := modelAPIWarning([]byte(`{"type":"object","properties":{"` + strings.Repeat("ä", maxShownPath) + `":{"minimum":"1"}}}`))
+	if len(what) > maxShownPath+200 || !strings.Contains(what, ".properties.ää") || strings.ToValidUTF8(what, "") != what {
 		t.Errorf("%d bytes: %s", len(what), what)
 	}
 }

@@ -10,54 +10,53 @@ import (
 	"github.com/yosida95/uritemplate/v3"
 )
 
-// What a template may be for URIs to be found by it. One with more is listed all the
-// same, for clients may expand it.
+// Bounds for templates that are matched. A template beyond them is still listed, because clients
+// may expand it.
 const (
 	maxTemplate  = 1 << 10 // bytes
 	maxVariables = 32
 )
 
-// A pattern tells which URIs a template (RFC 6570) can be expanded to. It takes
-// a little more than those: query parameters in any order, values longer than the
-// prefix that {name:3} asks for, and letters beyond ASCII that are not encoded.
+// A uriPattern matches the URIs that a template (RFC 6570) can be expanded to. It also accepts
+// query parameters in any order, values longer than the prefix of {name:3}, and non-ASCII letters
+// that are not encoded.
 //
-// The library reads templates, but does not match them here: its Match copies a
-// map at each byte for each state, which takes 0.2 ms if all is well and minutes
-// if the template is made for it, and its Regexp takes any name in {?name}.
-// Package regexp takes time in proportion to template times URI, whatever they are.
-type pattern struct {
+// The library parses templates but does not match them here: its Match copies a map per byte and
+// state, which takes 0.2 ms normally and minutes for a malicious template, and its Regexp accepts
+// any name for {?name}. Package regexp takes time proportional to the template times the URI.
+type uriPattern struct {
 	template string
-	prefix   string // with which each URI begins
+	prefix   string // the literal with which each URI begins
 	compiled func() *regexp.Regexp
 }
 
-// withPattern reads the item's template. wrong says why it is none: mcp-go, which reads templates
-// with the same library, then refuses the whole list.
-func (i Item) withPattern(r *repair) (_ Item, wrong string) {
+// withURIPattern parses the item's template. wrong is the reason why it is not valid: mcp-go,
+// which uses the same library, then rejects the whole list.
+func (i Item) withURIPattern(r *repair) (_ Item, wrong string) {
 	if _, err := uritemplate.New(i.Original); err != nil {
 		return i, "its uriTemplate is not valid by RFC 6570: " + syntaxFault(err)
 	}
 	problem := ""
 	if len(i.Original) > maxTemplate {
 		problem = fmt.Sprintf("it has more than %d bytes", maxTemplate)
-	} else if variables(i.Original) > maxVariables {
+	} else if countVariables(i.Original) > maxVariables {
 		problem = fmt.Sprintf("it has more than %d variables", maxVariables)
 	}
 	if problem != "" {
 		r.note("uriTemplate", "finds no resource: "+problem)
 		return i, ""
 	}
-	p := &pattern{template: i.Original, prefix: i.Original}
+	p := &uriPattern{template: i.Original, prefix: i.Original}
 	if n := strings.IndexFunc(i.Original, func(r rune) bool { return r == '{' || r > '~' }); n >= 0 {
 		p.prefix = i.Original[:n]
 	}
 	p.compiled = sync.OnceValue(p.compile)
-	i.template = p
+	i.uriPattern = p
 	return i, ""
 }
 
-// ExpandTemplate returns what a URI template (RFC 6570) expands to. A variable without a value stays as
-// {name}, with the braces encoded. The error says that it is no template.
+// ExpandTemplate expands a URI template (RFC 6570). A variable without a value becomes {name},
+// with the braces encoded. It returns an error if the template is invalid.
 func ExpandTemplate(template string, given map[string]string) (uri string, err error) {
 	t, err := uritemplate.New(template)
 	if err != nil {
@@ -74,24 +73,24 @@ func ExpandTemplate(template string, given map[string]string) (uri string, err e
 	return t.Expand(values)
 }
 
-// syntaxFault returns an error of the library without the template, which a Issue has as its Item.
+// syntaxFault returns the text of the library's error without the template, which is in the Issue.
 func syntaxFault(err error) string {
 	what, _, _ := strings.Cut(err.Error(), ": ")
 	what, _, _ = strings.Cut(what, " (hint")
 	return what
 }
 
-// match reports whether the template can be expanded to the URI.
-func (p *pattern) match(uri string) bool {
-	return p.fits(uri) && p.compiled().MatchString(uri)
+// matches reports whether the template can be expanded to the URI.
+func (p *uriPattern) matches(uri string) bool {
+	return p.hasPrefix(uri) && p.compiled().MatchString(uri)
 }
 
-// fits is what can be said without effort.
-func (p *pattern) fits(uri string) bool { return strings.HasPrefix(uri, p.prefix) }
+// hasPrefix is a quick check.
+func (p *uriPattern) hasPrefix(uri string) bool { return strings.HasPrefix(uri, p.prefix) }
 
-func variables(template string) int {
+func countVariables(template string) int {
 	n := 0
-	for _, expression := range parts(template) {
+	for _, expression := range templateParts(template) {
 		if expression != "" {
 			n += 1 + strings.Count(expression, ",")
 		}
@@ -99,9 +98,9 @@ func variables(template string) int {
 	return n
 }
 
-// parts cuts a template that the library has read into literals and the
-// expression behind each, "" if there is none.
-func parts(template string) iter.Seq2[string, string] {
+// templateParts splits a valid template into literals, each with the expression that follows it,
+// "" at the end.
+func templateParts(template string) iter.Seq2[string, string] {
 	return func(yield func(literal, expression string) bool) {
 		for template != "" {
 			literal, rest, _ := strings.Cut(template, "{")
@@ -114,30 +113,30 @@ func parts(template string) iter.Seq2[string, string] {
 	}
 }
 
-func (p *pattern) compile() *regexp.Regexp {
+func (p *uriPattern) compile() *regexp.Regexp {
 	var b strings.Builder
 	b.WriteString(`\A`)
-	for literal, expression := range parts(p.template) {
+	for literal, expression := range templateParts(p.template) {
 		for _, r := range literal {
-			b.WriteString(literally(r))
+			b.WriteString(literalPattern(r))
 		}
 		if expression != "" {
-			b.WriteString(expanded(expression))
+			b.WriteString(expressionPattern(expression))
 		}
 	}
 	return regexp.MustCompile(b.String() + `\z`)
 }
 
-// literally matches a character of a literal, which beyond ASCII is expanded to
-// its encoding (§3.1).
-func literally(r rune) string {
+// literalPattern returns the pattern for a character of a literal. A non-ASCII character may be
+// encoded (§3.1).
+func literalPattern(r rune) string {
 	if r < 0x80 {
 		return regexp.QuoteMeta(string(r))
 	}
-	return fmt.Sprintf(`(?:%c|(?i:%s))`, r, encoded(string(r)))
+	return fmt.Sprintf(`(?:%c|(?i:%s))`, r, percentEncoded(string(r)))
 }
 
-func encoded(s string) string {
+func percentEncoded(s string) string {
 	var b strings.Builder
 	for i := range len(s) {
 		fmt.Fprintf(&b, "%%%02X", s[i])
@@ -145,7 +144,7 @@ func encoded(s string) string {
 	return b.String()
 }
 
-// An operator says how an expression is expanded (RFC 6570, appendix A).
+// An operator determines how an expression is expanded (RFC 6570, appendix A).
 type operator struct {
 	first, separator string
 	named, reserved  bool
@@ -161,16 +160,16 @@ var operators = map[byte]operator{
 	'&': {"&", "&", true, false},
 }
 
-// What a value may be made of, as the inside of a character class. A list has
-// commas; the pairs of a map that is exploded have equals signs.
+// The characters of a value, as the inside of a character class. Lists have commas; the pairs of
+// an exploded map have equals signs.
 const (
 	unreserved = `A-Za-z0-9\x{80}-\x{10ffff}\-._~%,`
 	reserved   = unreserved + `:/?#\[\]@!$&'()*+;=`
 )
 
-// expanded matches what an expression, without its braces, can be expanded to.
-// That is nothing at all if no variable has a value.
-func expanded(expression string) string {
+// expressionPattern returns the pattern for the expansions of an expression, which is given
+// without its braces. The expansion is empty if no variable has a value.
+func expressionPattern(expression string) string {
 	o, hasOperator := operators[expression[0]]
 	if hasOperator {
 		expression = expression[1:]
@@ -200,7 +199,7 @@ func expanded(expression string) string {
 		names[i] = regexp.QuoteMeta(name)
 	}
 	name := `(?:` + strings.Join(names, `|`) + `)`
-	if explodes { // a map brings its own
+	if explodes { // the map contains the names
 		name = `[` + unreserved + `]+`
 	}
 	pair := name + `(?:=` + value + `)?`

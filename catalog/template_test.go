@@ -56,12 +56,12 @@ func TestTemplatesMatchTheirExpansions(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", text, err)
 		}
-		p := template(t, text).template
-		if !p.match(uri) {
+		p := template(t, text).uriPattern
+		if !p.matches(uri) {
 			t.Errorf("%s does not match %s", text, uri)
 		}
 		for _, wrong := range []string{"\x00" + uri, uri + "\x00", uri + "\n", uri + " "} {
-			if p.match(wrong) {
+			if p.matches(wrong) {
 				t.Errorf("%s matches %q", text, wrong)
 			}
 		}
@@ -89,14 +89,14 @@ func TestTemplatesMatchNothingElse(t *testing.T) {
 		{"no://variables", "no://variables", "no://variable no://variabless"},
 		{"{a}{b}", "xy x", "x/y"},
 	} {
-		p := template(t, tt.template).template
+		p := template(t, tt.template).uriPattern
 		for _, uri := range strings.Fields(tt.is) {
-			if !p.match(uri) {
+			if !p.matches(uri) {
 				t.Errorf("%s does not match %s", tt.template, uri)
 			}
 		}
 		for _, uri := range strings.Fields(tt.isNot) {
-			if p.match(uri) {
+			if p.matches(uri) {
 				t.Errorf("%s matches %s", tt.template, uri)
 			}
 		}
@@ -120,7 +120,7 @@ func TestInvalidTemplatesAreLeftOut_F_LIST_1(t *testing.T) {
 		got := page(t, Templates, `{"resourceTemplates":[{"name":"n","uriTemplate":`+string(wire.Quote(text))+`},{"name":"n","uriTemplate":"z:{a}"}]}`)
 		if len(got.Items) != 1 || len(got.Issues) != 1 || got.Issues[0].Repaired || got.Issues[0].Item != text ||
 			!strings.HasPrefix(got.Issues[0].Problem, "its uriTemplate is not valid by RFC 6570: "+problem) {
-			t.Errorf("%.40s: %.300s", text, told(got, nil))
+			t.Errorf("%.40s: %.300s", text, issueTexts(got, nil))
 		}
 	}
 }
@@ -136,7 +136,7 @@ func TestTemplatesThatFindNothing(t *testing.T) {
 		raw := `{"name":"n","uriTemplate":` + string(wire.Quote(text)) + `}`
 		page, err := ParsePage(Templates, []byte(`{"resourceTemplates":[`+raw+`]}`))
 		if err != nil || len(page.Items) != 1 || len(page.Issues) != 1 || !page.Issues[0].Repaired || page.Issues[0].Item != text || !strings.Contains(page.Issues[0].Problem, problem) {
-			t.Errorf("%.40s: %.300s, %v", text, told(page, err), err)
+			t.Errorf("%.40s: %.300s, %v", text, issueTexts(page, err), err)
 			continue
 		}
 		s := Merge(Options{}, []Listing{{Backend: "a", Items: [NumKinds][]Item{Templates: page.Items}}, {Backend: "b", Capabilities: []byte(`{"resources":{}}`)}})
@@ -151,7 +151,7 @@ func TestTemplatesThatFindNothing(t *testing.T) {
 		}
 	}
 	for _, text := range []string{strings.Repeat("a", maxTemplate), strings.Repeat("{a}", 32), "{" + strings.Repeat("a,", 31) + "a}"} {
-		if template(t, text).template == nil {
+		if template(t, text).uriPattern == nil {
 			t.Errorf("%.40s: is refused at the bound", text)
 		}
 	}
@@ -165,11 +165,11 @@ func TestHostileTemplates(t *testing.T) {
 		"{?" + strings.Repeat("a,", 31) + "a}!", "{?" + strings.Repeat("a*,", 31) + "a*}!", strings.Repeat("{a:9999}", 32), strings.Repeat("{#a*}", 32) + "x",
 		strings.Repeat("{.a*}", 31) + "/",
 	} {
-		p := template(t, text).template
+		p := template(t, text).uriPattern
 		for _, unit := range []string{"a", ",", "a,", "/", "a=", "&", "?a", "#", ".", "%41", "é"} {
 			uri := strings.Repeat(unit, maxURI/len(unit))
 			start := time.Now()
-			p.match(uri)
+			p.matches(uri)
 			if took := time.Since(start); took > 2*time.Second { // at most some 30 ms, without -race and alone
 				t.Errorf("%.20s and %s…: %v", text, unit, took)
 			} else if took > 10*time.Millisecond {
@@ -187,10 +187,10 @@ func BenchmarkMatch(b *testing.B) {
 		{"file:///{+path}", "https://other.example/"},
 	} {
 		b.Run(tt.template+" "+tt.uri[:4], func(b *testing.B) {
-			p := template(b, tt.template).template
+			p := template(b, tt.template).uriPattern
 			b.ReportAllocs()
 			for b.Loop() {
-				p.match(tt.uri)
+				p.matches(tt.uri)
 			}
 		})
 	}

@@ -4,11 +4,11 @@ import "mcpgateway/internal/wire"
 
 // Schema returns the inputSchema of a tool, nil if it has none.
 func (i Item) Schema() []byte {
-	schema, _ := i.schema()
+	schema, _ := i.findSchema()
 	return schema
 }
 
-func (i Item) schema() (schema []byte, at int32) {
+func (i Item) findSchema() (schema []byte, at int32) {
 	wire.Members(i.raw, func(key string, value []byte, where int) {
 		if key == "inputSchema" {
 			schema, at = value, int32(where)
@@ -17,20 +17,19 @@ func (i Item) schema() (schema []byte, at int32) {
 	return schema, at
 }
 
-// WithSchema returns a tool with another inputSchema in the place of the one that it
-// has.
+// WithSchema replaces the inputSchema of a tool.
 func (i Item) WithSchema(schema []byte) Item {
-	was, at := i.schema()
+	was, at := i.findSchema()
 	if was == nil {
 		return i
 	}
-	i = i.replaced(at, at+int32(len(was)), string(schema))
-	i.sum = i.digest()
+	i = i.replaceRange(at, at+int32(len(was)), string(schema))
+	i.sum = i.computeDigest()
 	return i
 }
 
-// Schema returns the inputSchema of the tool that a name stands for, as [Snapshot.Lookup]
-// finds it; nil if there is no such tool. It must not be changed.
+// Schema returns the inputSchema of the tool with this name, as [Snapshot.Lookup] finds it; nil if
+// there is no such tool. It must not be changed.
 func (s *Snapshot) Schema(name string) []byte {
 	if i := s.tool(name); i != nil {
 		return i.Schema()
@@ -38,8 +37,8 @@ func (s *Snapshot) Schema(name string) []byte {
 	return nil
 }
 
-// Tool returns the tool that a name stands for, as [Snapshot.Lookup] finds it, in its
-// backend's own bytes; nil if there is none. It must not be changed.
+// Tool returns the tool with this name, as [Snapshot.Lookup] finds it, with the backend's bytes;
+// nil if there is none. It must not be changed.
 func (s *Snapshot) Tool(name string) []byte {
 	if i := s.tool(name); i != nil {
 		return i.Raw()
@@ -54,20 +53,22 @@ func (s *Snapshot) tool(name string) *Item {
 	return nil
 }
 
-const object = `"type":"object"`
+const objectTypeMember = `"type":"object"`
 
-// mendSchema returns a tool whose inputSchema is an object with "type": "object", as every revision of
-// MCP wants it ("tools", data types), or why the tool has to be left out. The schema is nil if it was made here.
-func (i Item) mendSchema(r *repair) (mended Item, schema []byte, why string) {
-	schema, at := i.schema()
+// repairInputSchema returns a tool whose inputSchema is an object with "type": "object", as every
+// revision of MCP requires ("tools", data types). If the tool has to be omitted, why is the
+// reason. The schema is nil if the repair added it.
+func (i Item) repairInputSchema(r *repair) (mended Item, schema []byte, why string) {
+	schema, at := i.findSchema()
 	switch {
 	case schema == nil:
 		end := int32(len(i.raw) - 1)
 		r.note("inputSchema", "is missing and is added")
-		return i.replaced(end, end, `,"inputSchema":{`+object+`}`), nil, ""
-	case wire.IsNull(schema) || isArray(schema) && len(wire.Elements(schema)) == 0: // as PHP writes {}
-		r.note("inputSchema", "was not an object and is replaced by {"+object+"}")
-		return i.replaced(at, at+int32(len(schema)), `{`+object+`}`), nil, ""
+		return i.replaceRange(end, end, `,"inputSchema":{`+objectTypeMember+`}`), nil, ""
+	// PHP writes {} in this way
+	case wire.IsNull(schema) || isArray(schema) && len(wire.Elements(schema)) == 0:
+		r.note("inputSchema", "was not an object and is replaced by {"+objectTypeMember+"}")
+		return i.replaceRange(at, at+int32(len(schema)), `{`+objectTypeMember+`}`), nil, ""
 	case !wire.IsObject(schema):
 		return i, nil, "its inputSchema is no object"
 	}
@@ -84,22 +85,21 @@ func (i Item) mendSchema(r *repair) (mended Item, schema []byte, why string) {
 	case typed:
 		return i, nil, `its inputSchema is not of type "object"`
 	}
-	text := object
+	text := objectTypeMember
 	if members > 0 {
 		text += ","
 	}
 	r.note("inputSchema.type", "is missing and is added")
-	return i.replaced(at+1, at+1, text), schema, "" // the type is nothing to doubt
+	return i.replaceRange(at+1, at+1, text), schema, "" // an added type needs no warning
 }
 
-// replaced returns the item with raw[lo:hi], which does not hold Own's literal,
-// exchanged.
-func (i Item) replaced(lo, hi int32, text string) Item {
+// replaceRange replaces raw[lo:hi], which does not contain the literal of Original, by text.
+func (i Item) replaceRange(lo, hi int32, text string) Item {
 	raw := make([]byte, 0, len(i.raw)+len(text))
 	raw = append(append(append(raw, i.raw[:lo]...), text...), i.raw[hi:]...)
-	if i.at >= hi {
+	if i.originalStart >= hi {
 		moved := int32(len(text)) - (hi - lo)
-		i.at, i.end = i.at+moved, i.end+moved
+		i.originalStart, i.originalEnd = i.originalStart+moved, i.originalEnd+moved
 	}
 	i.raw = raw
 	return i

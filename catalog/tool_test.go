@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// told writes a page down: its tools, its flaws, its cursor.
-func told(page Page, err error) string {
+// issueTexts writes a page down: its tools, its flaws, its cursor.
+func issueTexts(page Page, err error) string {
 	if err != nil {
 		return "error"
 	}
@@ -72,7 +72,7 @@ func TestSCHEMA_05(t *testing.T) {
 			if want += behind + "\n"; tt.flaw != "" {
 				want += tt.flaw + "\n"
 			}
-			if got := told(page, err); got != want {
+			if got := issueTexts(page, err); got != want {
 				t.Errorf("got\n%swant\n%s", got, want)
 			}
 			listings := []Listing{{Backend: "b", Items: [NumKinds][]Item{Tools: page.Items}}, {Backend: "c", Items: [NumKinds][]Item{Tools: page.Items}}}
@@ -100,7 +100,7 @@ func TestNamelessToolsAreLeftOut(t *testing.T) {
 	} {
 		page, err := ParsePage(Tools, []byte(`{"tools":[`+tool+`]}`))
 		if err != nil || len(page.Items) != 0 || len(page.Issues) != 1 || page.Issues[0].Problem != want || page.Issues[0].Repaired {
-			t.Errorf("%.40s: got %q, %v; want %s", tool, told(page, err), err, want)
+			t.Errorf("%.40s: got %q, %v; want %s", tool, issueTexts(page, err), err, want)
 		} else if f := page.Issues[0].Item; f != "tools[0]" && f != "x" {
 			t.Errorf("%.40s: the flaw is said of %q", tool, f)
 		}
@@ -142,7 +142,7 @@ func TestNonsensePages(t *testing.T) {
 		`{"tools":[]`, `{"tools":[]}}`, `{"tools":[{"name":"a"},]}`, "{\"tools\":[\"\xff\"]}", `{"tools":[` + strings.Repeat("[", 2000),
 	} {
 		if page, err := ParsePage(Tools, []byte(text)); err == nil || page.Items != nil || page.Issues != nil || page.NextCursor != nil {
-			t.Errorf("ParsePage(%.60s): %s", text, told(page, err))
+			t.Errorf("ParsePage(%.60s): %s", text, issueTexts(page, err))
 		}
 	}
 }
@@ -156,15 +156,15 @@ func TestFIDELITY_05(t *testing.T) {
 	raw := `{"name":"t",` + rest + `}`
 	page, err := ParsePage(Tools, []byte(`{"tools":[`+raw+`],"_meta":{}}`))
 	if err != nil || len(page.Issues) != 0 {
-		t.Fatal(told(page, err))
+		t.Fatal(issueTexts(page, err))
 	}
 	s := Merge(Options{}, []Listing{{Backend: "a", Items: [NumKinds][]Item{Tools: page.Items}}, {Backend: "b", Items: [NumKinds][]Item{Tools: page.Items}}})
 	if got, want := string(result(s)), `{"tools":[`+raw+`,{"name":"b__t",`+rest+`}]}`; got != want {
 		t.Errorf("listed\n%s\nwant\n%s", got, want)
 	}
 	again, err := ParsePage(Tools, MarshalList(Tools, page.Items))
-	if told(again, err) != told(page, nil) {
-		t.Errorf("kept\n%s", told(again, err))
+	if issueTexts(again, err) != issueTexts(page, nil) {
+		t.Errorf("kept\n%s", issueTexts(again, err))
 	}
 	if got := page.Items[0].Description(); got != "é\n" {
 		t.Errorf("described as %q", got)
@@ -177,13 +177,13 @@ func TestPagesAreBounded(t *testing.T) {
 		list := func(n int) []byte {
 			return []byte(`{"tools":[` + strings.Repeat(entry+",", n-1) + entry + `],"nextCursor":"c"}`)
 		}
-		page, err := ParsePage(Tools, list(maxListed))
-		if n := len(page.Issues); err != nil || n != maxListed || strings.Contains(page.Issues[n-1].Problem, "too many") {
+		page, err := ParsePage(Tools, list(maxPageEntries))
+		if n := len(page.Issues); err != nil || n != maxPageEntries || strings.Contains(page.Issues[n-1].Problem, "too many") {
 			t.Errorf("%s: at the bound: %d flaws, %v", entry, n, err)
 		}
 		most := len(page.Items)
-		page, err = ParsePage(Tools, list(maxListed*10))
-		if n := len(page.Issues); err != nil || n != maxListed+1 || len(page.Items) != most || page.Issues[n-1].Item != "tools[10000]" || page.Issues[n-1].Repaired {
+		page, err = ParsePage(Tools, list(maxPageEntries*10))
+		if n := len(page.Issues); err != nil || n != maxPageEntries+1 || len(page.Items) != most || page.Issues[n-1].Item != "tools[10000]" || page.Issues[n-1].Repaired {
 			t.Errorf("%s: beyond the bound: %d tools, %d flaws, %v", entry, len(page.Items), n, err)
 		}
 	}
@@ -196,7 +196,7 @@ func TestMergeOfManyAndLarge(t *testing.T) {
 		t.Skip("-short: this test takes seconds")
 	}
 	var many, alike []string
-	for i := range maxListed {
+	for i := range maxPageEntries {
 		many = append(many, fmt.Sprintf("tool.%d", i))
 		alike = append(alike, strings.Repeat(".", i%500)+fmt.Sprint(i%20)+strings.Repeat("/", i/20))
 	}

@@ -2,29 +2,27 @@ package catalog
 
 import "strings"
 
-// A View is what can be said of the catalog at one moment. It is immutable, and
-// followed by another when anything in it changes.
+// A View is the state of the catalog at one moment. It is immutable; any change leads to a new
+// View.
 type View struct {
 	*Snapshot
-	// Settled says that there is no more point in making a client wait for its
-	// first list: every backend has answered, now or at an earlier time, or has
-	// failed, or has had its time.
+	// Settled is true if clients no longer have to wait for their first list: every backend has
+	// responded, now or in an earlier run, or has failed, or has exceeded the time to wait.
 	Settled bool
-	// Complete says that every backend has answered, now or at an earlier time,
-	// or has failed: a name that is not in the catalog means nothing.
+	// Complete is true if every backend has responded, now or in an earlier run, or has failed.
+	// Names that are not in the catalog are then unknown.
 	Complete bool
-	// MissingPrefixes are the backends of which that cannot be said, each with the
-	// separator behind it.
+	// MissingPrefixes contains the other backends, each followed by the separator.
 	MissingPrefixes []string
 	// Changed is closed when there is a newer View.
 	Changed <-chan struct{}
 }
 
-// HasSeveralBackends reports whether there is more than one backend, whatever is known of them.
+// HasSeveralBackends reports whether there is more than one backend, listed or not.
 func (s *Snapshot) HasSeveralBackends() bool { return len(s.listings) > 1 }
 
-// MayResolveLater reports whether name, which is not in the catalog, is one by which a
-// tool or a prompt of a missing backend could be called.
+// MayResolveLater reports whether name, which is not in the catalog, could be the name of a tool
+// or prompt of a backend in MissingPrefixes.
 func (v *View) MayResolveLater(name string) bool {
 	for _, prefix := range v.MissingPrefixes {
 		if strings.HasPrefix(name, prefix) {

@@ -7,52 +7,54 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// AdaptResponse returns the answer to a request of that method as a client of the revision to
-// can read it: what a result has that would be of an unknown type there is said in
-// another way. Members that are unknown there stay, for they do no harm, and so does
-// every byte that need not change: if none need, it is m that is returned. An answer
-// to tasks/result is one to tools/call.
+// AdaptResponse returns the response to a request of this method in a form that a client of the
+// revision to can read. Values of a type that the revision does not have are converted:
 //
-//	audio               a resource that is embedded
-//	resource_link       text: its name, its uri and its description
-//	structuredContent   that is no object: {"result": it}, and what the text says if there is none
-//	outputSchema        of no object: of {"result": it}
+//	audio               to an embedded resource
+//	resource_link       to text: its name, URI and description
+//	structuredContent   if not an object, to {"result": value}; repeated as text if there is no text
+//	outputSchema        if not of an object, to the schema of {"result": value}
+//
+// Members that the revision does not know are harmless and stay. All other bytes stay as well, and
+// m itself is returned if nothing changes. The response to tasks/result is treated as one to
+// tools/call.
 func AdaptResponse(m wire.Message, method string, to Features) wire.Message {
 	result := m.Part(wire.PartResult)
 	adapted := result
 	switch method {
 	case "tools/call", "tasks/result":
-		if !to.NonObjectStructured && mentions(result, `"structuredContent"`) {
-			adapted = structured(adapted, to)
+		if !to.NonObjectStructured && containsQuoted(result, `"structuredContent"`) {
+			adapted = adaptStructured(adapted, to)
 		}
-		if hasStrange(result, to) {
-			adapted = mapMember(adapted, "content", func(content []byte) []byte { return oldContent(content, to) })
+		if hasUnknownContent(result, to) {
+			adapted = mapMember(adapted, "content", func(content []byte) []byte { return adaptContent(content, to) })
 		}
 	case "prompts/get":
-		if hasStrange(result, to) {
-			adapted = mapMember(adapted, "messages", func(messages []byte) []byte { return oldMessages(messages, to) })
+		if hasUnknownContent(result, to) {
+			adapted = mapMember(adapted, "messages", func(messages []byte) []byte { return adaptPromptMessages(messages, to) })
 		}
 	case "tools/list":
-		if !to.NonObjectStructured && mentions(result, `"outputSchema"`) {
-			adapted = mapMember(adapted, "tools", objectOutputs)
+		if !to.NonObjectStructured && containsQuoted(result, `"outputSchema"`) {
+			adapted = mapMember(adapted, "tools", adaptOutputSchemas)
 		}
 	}
-	if same(adapted, result) {
+	if sameSlice(adapted, result) {
 		return m
 	}
 	return setResult(m, adapted)
 }
 
-// hasStrange is the glance that tells whether a result may have content of a type that a
-// revision lacks.
-func hasStrange(result []byte, to Features) bool {
-	return !to.Audio && mentions(result, `"audio"`) ||
-		!to.ResourceLinks && mentions(result, `"resource_link"`)
+// hasUnknownContent is a quick check: it returns false if a result cannot have content of a type
+// that the revision lacks.
+func hasUnknownContent(result []byte, to Features) bool {
+	return !to.Audio && containsQuoted(result, `"audio"`) ||
+		!to.ResourceLinks && containsQuoted(result, `"resource_link"`)
 }
 
-// mentions reports whether a name stands in a text, with a quote before it and behind. It looks from quote to quote:
-// bytes.Contains gives that up once it has met some, and takes ten times as long where one long string follows.
-func mentions(text []byte, quoted string) bool {
+// containsQuoted reports whether text contains quoted, which begins with a quotation mark. It
+// jumps from one quotation mark to the next: bytes.Contains switches to a slower search after some
+// false matches, and then takes ten times as long on one long string.
+func containsQuoted(text []byte, quoted string) bool {
 	for {
 		i := bytes.IndexByte(text, '"')
 		if i < 0 {
@@ -65,33 +67,33 @@ func mentions(text []byte, quoted string) bool {
 	}
 }
 
-// oldContent returns blocks of content, each of a type that the revision has.
-func oldContent(content []byte, to Features) []byte {
-	return mapElements(content, func(i int, block []byte) [][]byte { return [][]byte{oldBlock(i, block, to)} })
+// adaptContent converts content blocks to types that the revision has.
+func adaptContent(content []byte, to Features) []byte {
+	return mapElements(content, func(i int, block []byte) [][]byte { return [][]byte{adaptBlock(i, block, to)} })
 }
 
-// oldMessages does the same for the messages of a prompt, of which each has one block.
-func oldMessages(messages []byte, to Features) []byte {
+// adaptPromptMessages does the same for the messages of a prompt, which have one content block
+// each.
+func adaptPromptMessages(messages []byte, to Features) []byte {
 	return mapElements(messages, func(i int, message []byte) [][]byte {
-		return [][]byte{mapMember(message, "content", func(block []byte) []byte { return oldBlock(i, block, to) })}
+		return [][]byte{mapMember(message, "content", func(block []byte) []byte { return adaptBlock(i, block, to) })}
 	})
 }
 
-// oldBlock returns a block of content, the one at place i, as one of a type that the
-// revision has.
-func oldBlock(i int, block []byte, to Features) []byte {
-	switch kind := member(block, "type"); {
+// adaptBlock converts the content block with index i to a type that the revision has.
+func adaptBlock(i int, block []byte, to Features) []byte {
+	switch kind := stringMember(block, "type"); {
 	case kind == "audio" && !to.Audio:
-		return embedded(i, block)
+		return audioAsResource(i, block)
 	case kind == "resource_link" && !to.ResourceLinks:
-		return linkText(block)
+		return linkAsText(block)
 	}
 	return block
 }
 
-// embedded returns audio as a resource that is embedded. Such a resource must have a
-// uri; that of this one leads nowhere, but is another for each block of a result.
-func embedded(i int, audio []byte) []byte {
+// audioAsResource converts audio to an embedded resource. A resource must have a URI; this one
+// cannot be read, but is unique within a result.
+func audioAsResource(i int, audio []byte) []byte {
 	put := []wire.Member{{Key: "uri", Text: wire.Quote("audio://content/" + strconv.Itoa(i))}}
 	if mime, _ := wire.Lookup(audio, "mimeType"); mime != nil {
 		put = append(put, wire.Member{Key: "mimeType", Text: mime})
@@ -105,23 +107,23 @@ func embedded(i int, audio []byte) []byte {
 	return wire.EditObject(audio, drop, wire.Member{Key: "type", Text: []byte(`"resource"`)}, wire.Member{Key: "resource", Text: resource})
 }
 
-// linkText returns a link to a resource as text.
-func linkText(link []byte) []byte {
-	text := member(link, "uri")
-	if name := member(link, "name"); name != "" {
+// linkAsText converts a resource link to text.
+func linkAsText(link []byte) []byte {
+	text := stringMember(link, "uri")
+	if name := stringMember(link, "name"); name != "" {
 		text = name + ": " + text
 	}
-	if description := member(link, "description"); description != "" {
+	if description := stringMember(link, "description"); description != "" {
 		text += "\n" + description
 	}
 	return wire.EditObject(link, func(key string) bool { return key != "annotations" && key != "_meta" },
 		wire.Member{Key: "type", Text: []byte(`"text"`)}, wire.Member{Key: "text", Text: wire.Quote(text)})
 }
 
-// structured returns the result of a tool whose structuredContent, if it has any, is an
-// object, and which says in text what that says if the revision does not know of it or
-// if it was none.
-func structured(result []byte, to Features) []byte {
+// adaptStructured returns the result of a tool with an object as its structuredContent, if there
+// is any. If the value was not an object, or if the revision does not know structuredContent, a
+// text block with the value is added unless the result has one.
+func adaptStructured(result []byte, to Features) []byte {
 	value, _ := wire.Lookup(result, "structuredContent")
 	if value == nil || wire.IsObject(value) && to.StructuredContent {
 		return result
@@ -133,17 +135,18 @@ func structured(result []byte, to Features) []byte {
 	content, _ := wire.Lookup(result, "content")
 	blocks, hasText := wire.Elements(content), false
 	for _, block := range blocks {
-		hasText = hasText || member(block, "type") == "text"
+		hasText = hasText || stringMember(block, "type") == "text"
 	}
 	if hasText || content != nil && content[0] != '[' {
 		return result
 	}
 	text := wire.EditObject(nil, nil, wire.Member{Key: "type", Text: []byte(`"text"`)}, wire.Member{Key: "text", Text: wire.Quote(string(value))})
-	return wire.EditObject(result, nil, wire.Member{Key: "content", Text: array(append(blocks, text))})
+	return wire.EditObject(result, nil, wire.Member{Key: "content", Text: joinArray(append(blocks, text))})
 }
 
-// member returns the string that a member of an object is, "" if it is none.
-func member(object []byte, name string) string {
+// stringMember returns the string value of a member of an object, "" if the member is not a
+// string.
+func stringMember(object []byte, name string) string {
 	value, _ := wire.Lookup(object, name)
 	return wire.Unquote(value)
 }

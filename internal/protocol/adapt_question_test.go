@@ -73,7 +73,7 @@ func TestAdaptQuestion(t *testing.T) {
 		{"tools/call", "2025-11-25", all, `{}`, "!nothing that clients are asked"},
 	} {
 		params := []byte(tt.params)
-		got, err := protocol.AdaptServerRequest(tt.method, params, traits(t, tt.to), []byte(tt.caps))
+		got, err := protocol.AdaptServerRequest(tt.method, params, featuresOf(t, tt.to), []byte(tt.caps))
 		problem, fails := strings.CutPrefix(tt.want, "!")
 		switch {
 		case fails != (err != nil), err != nil && !strings.Contains(err.Error(), problem):

@@ -7,42 +7,43 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// objectOutputs returns the tools of a list, each with an outputSchema of an object, if
-// it has any: what [structured] makes of a result is valid by it if the result was.
-func objectOutputs(tools []byte) []byte {
+// adaptOutputSchemas converts the outputSchema of each tool in a list to the schema of an object.
+// If a result was valid against the schema, the result of [adaptStructured] is valid against the
+// new one.
+func adaptOutputSchemas(tools []byte) []byte {
 	return mapElements(tools, func(_ int, tool []byte) [][]byte {
-		return [][]byte{mapMember(tool, "outputSchema", objectSchema)}
+		return [][]byte{mapMember(tool, "outputSchema", toObjectSchema)}
 	})
 }
 
-// objectSchema returns a schema as one that says that the value is an object. A value
-// that is none is told as {"result": value}: then so does the schema. Where it leaves
-// open what the value is, that is one of two ways.
-func objectSchema(schema []byte) []byte {
-	types, may := mayBeObject(schema)
+// toObjectSchema returns a schema that accepts objects only. A value that is not an object is sent
+// as {"result": value}, so the new schema describes that. If the schema allows both, the new
+// schema is an anyOf of the two forms.
+func toObjectSchema(schema []byte) []byte {
+	types, may := rootType(schema)
 	if types == `"object"` || !wire.IsObject(schema) && string(schema) != "true" {
 		return schema
 	}
 	put := []wire.Member{{Key: "type", Text: []byte(`"object"`)}}
 	if dialect, _ := wire.Lookup(schema, "$schema"); dialect != nil {
 		put = append(put, wire.Member{Key: "$schema", Text: dialect})
-		schema = without(schema, "$schema")
+		schema = dropMember(schema, "$schema")
 	}
 	if !may {
-		inner := wire.Member{Key: "result", Text: moved(schema, "#/properties/result")}
+		inner := wire.Member{Key: "result", Text: relocateRefs(schema, "#/properties/result")}
 		put = append(put, wire.Member{Key: "properties", Text: wire.EditObject(nil, nil, inner)},
 			wire.Member{Key: "required", Text: []byte(`["result"]`)})
 		return wire.EditObject(nil, nil, put...)
 	}
-	defs := wire.EditObject(nil, nil, wire.Member{Key: "value", Text: moved(schema, "#/$defs/value")})
+	defs := wire.EditObject(nil, nil, wire.Member{Key: "value", Text: relocateRefs(schema, "#/$defs/value")})
 	put = append(put, wire.Member{Key: "$defs", Text: defs}, wire.Member{Key: "anyOf", Text: []byte(
 		`[{"$ref":"#/$defs/value"},{"properties":{"result":{"$ref":"#/$defs/value"}},"required":["result"]}]`)})
 	return wire.EditObject(nil, nil, put...)
 }
 
-// mayBeObject returns the type that a schema's root says, as it says it, and whether an
-// object can be valid by it.
-func mayBeObject(schema []byte) (types string, may bool) {
+// rootType returns the JSON text of a schema's type, if it is a single one, and reports whether
+// the schema may accept an object.
+func rootType(schema []byte) (types string, may bool) {
 	value, _ := wire.Lookup(schema, "type")
 	switch {
 	case value == nil:
@@ -53,33 +54,33 @@ func mayBeObject(schema []byte) (types string, may bool) {
 	return string(value), wire.Unquote(value) == "object"
 }
 
-// moved returns a schema whose references to places in itself find them when it stands
-// at another place. Those in one that has an $id start from there, wherever it stands;
-// what refers to an anchor finds it, too. Objects in unknown keywords count as schemas,
-// since a reference may lead there. It recurses as deep as the schema nests, which the
-// catalog bounds.
-func moved(schema []byte, place string) []byte {
+// relocateRefs returns a schema whose local references are still correct when it is moved to the
+// JSON pointer place of another schema. References inside a schema with an $id are relative to
+// that schema and stay; references to anchors work anywhere. Objects in unknown keywords are
+// treated as schemas, because references may point there. The recursion is as deep as the schema,
+// which package catalog bounds.
+func relocateRefs(schema []byte, place string) []byte {
 	switch {
 	case schema[0] == '[':
-		return mapElements(schema, func(_ int, one []byte) [][]byte { return [][]byte{moved(one, place)} })
-	case schema[0] != '{' || member(schema, "$id") != "":
+		return mapElements(schema, func(_ int, one []byte) [][]byte { return [][]byte{relocateRefs(one, place)} })
+	case schema[0] != '{' || stringMember(schema, "$id") != "":
 		return schema
 	}
 	return mapMembers(schema, func(keyword string, value []byte) []byte {
 		switch {
 		case keyword == "$ref" && value[0] == '"':
 			switch ref := wire.Unquote(value); {
-			case ref == "" || ref == "#" || ref == "#/": // the last one by Ajv's reading
+			case ref == "" || ref == "#" || ref == "#/": // Ajv treats "#/" as "#"
 				return wire.Quote(place)
 			case strings.HasPrefix(ref, "#/"):
 				return wire.Quote(place + ref[1:])
 			}
 			return value
-		case namesSchemas[keyword] && value[0] == '{':
-			return mapMembers(value, func(_ string, one []byte) []byte { return moved(one, place) })
+		case schemaMapKeywords[keyword] && value[0] == '{':
+			return mapMembers(value, func(_ string, one []byte) []byte { return relocateRefs(one, place) })
 		case keyword == "const" || keyword == "enum" || keyword == "default" || keyword == "examples":
 			return value
 		}
-		return moved(value, place)
+		return relocateRefs(value, place)
 	})
 }

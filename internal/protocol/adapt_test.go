@@ -11,7 +11,7 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-func traits(t testing.TB, date string) protocol.Features {
+func featuresOf(t testing.TB, date string) protocol.Features {
 	t.Helper()
 	to, ok := protocol.FindRevision(date)
 	if !ok {
@@ -78,7 +78,7 @@ func TestAdapt(t *testing.T) {
 				`"anyOf":[{"$ref":"#/$defs/value"},{"properties":{"result":{"$ref":"#/$defs/value"}},"required":["result"]}]}}]}`},
 	} {
 		m := parse(t, `{"jsonrpc":"2.0", "id":"é","result":`+tt.result+`}`)
-		got := protocol.AdaptResponse(m, tt.method, traits(t, tt.to))
+		got := protocol.AdaptResponse(m, tt.method, featuresOf(t, tt.to))
 		if &got.Raw()[0] == &m.Raw()[0] {
 			if tt.want != "" {
 				t.Errorf("%s for %s: %s stays", tt.method, tt.to, tt.result)
@@ -89,7 +89,7 @@ func TestAdapt(t *testing.T) {
 	}
 	for _, text := range []string{`{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"structuredContent"}}`, `{"jsonrpc":"2.0","id":1,"method":"tools/call"}`} {
 		m := parse(t, text)
-		if got := protocol.AdaptResponse(m, "tools/call", traits(t, "2024-11-05")); &got.Raw()[0] != &m.Raw()[0] {
+		if got := protocol.AdaptResponse(m, "tools/call", featuresOf(t, "2024-11-05")); &got.Raw()[0] != &m.Raw()[0] {
 			t.Errorf("%s became %s", text, got.Raw())
 		}
 	}
@@ -99,7 +99,7 @@ func TestAdapt(t *testing.T) {
 // are told of the value.
 func TestAdaptedResultsAreValidByAdaptedSchemas(t *testing.T) {
 	values := []string{`null`, `7`, `"s"`, `[]`, `[1]`, `["a"]`, `{}`, `{"n":1}`, `{"n":"a"}`, `{"next":{"next":{}}}`, `{"next":[1]}`, `[[],[[]]]`, `{"result":7}`}
-	to := traits(t, "2025-11-25")
+	to := featuresOf(t, "2025-11-25")
 	for _, schema := range []string{
 		`{"type":"array","items":{"type":"integer"}}`, `{"type":"string"}`, `{"type":["array","null"]}`, `{"type":["object","null"]}`,
 		`{"type":"object","properties":{"n":{"type":"integer"}}}`, `{}`, `{"anyOf":[{"type":"object","required":["n"]},{"type":"integer"}]}`,
@@ -178,11 +178,11 @@ func FuzzAdapt(f *testing.F) {
 		}
 		for _, method := range []string{"tools/call", "prompts/get", "tools/list"} {
 			for _, date := range protocol.RevisionDates() {
-				once := protocol.AdaptResponse(m, method, traits(t, date))
+				once := protocol.AdaptResponse(m, method, featuresOf(t, date))
 				if !json.Valid(once.Raw()) || once.ID() != m.ID() {
 					t.Fatalf("%s for %s: %s", method, date, once.Raw())
 				}
-				if twice := protocol.AdaptResponse(once, method, traits(t, date)); string(twice.Raw()) != string(once.Raw()) {
+				if twice := protocol.AdaptResponse(once, method, featuresOf(t, date)); string(twice.Raw()) != string(once.Raw()) {
 					t.Fatalf("%s for %s: %s, then %s", method, date, once.Raw(), twice.Raw())
 				}
 			}
@@ -198,7 +198,7 @@ func BenchmarkAdapt(b *testing.B) {
 	for name, m := range map[string]wire.Message{"text 4KiB": m, "object 4KiB": object} {
 		for _, date := range []string{"2025-11-25", "2024-11-05"} {
 			b.Run(name+"/"+date, func(b *testing.B) {
-				to := traits(b, date)
+				to := featuresOf(b, date)
 				b.ReportAllocs()
 				b.SetBytes(int64(len(m.Raw())))
 				for b.Loop() {

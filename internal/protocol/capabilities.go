@@ -2,34 +2,33 @@ package protocol
 
 import "mcpgateway/internal/wire"
 
-// ClientCapabilitiesToModern returns the capabilities of a client of the session era as a
-// stateless request declares them: without tasks, and without those of being told of
-// other roots, which the era has not. What is no object is taken for an empty one.
+// ClientCapabilitiesToModern returns the capabilities of a legacy client in the form that a modern
+// request declares: without tasks and without roots.listChanged, which the modern generation does
+// not have. A value that is not an object is treated as {}.
 func ClientCapabilitiesToModern(caps []byte) []byte {
 	if !wire.IsObject(caps) {
 		return []byte("{}")
 	}
-	caps = mapMember(caps, "roots", func(roots []byte) []byte { return without(roots, "listChanged") })
-	return without(caps, "tasks")
+	caps = mapMember(caps, "roots", func(roots []byte) []byte { return dropMember(roots, "listChanged") })
+	return dropMember(caps, "tasks")
 }
 
-// ServerCapabilitiesToLegacy returns the capabilities of a server as clients of the
-// session era are told of them: without the extension that tasks are in the other one.
+// ServerCapabilitiesToLegacy returns the capabilities of a server for legacy clients: without the
+// tasks extension, which only the modern generation has.
 func ServerCapabilitiesToLegacy(caps []byte) []byte {
 	extensions, _ := wire.Lookup(caps, "extensions")
-	if rest := without(extensions, TasksExtension); same(rest, extensions) {
+	if rest := dropMember(extensions, TasksExtension); sameSlice(rest, extensions) {
 		return caps
 	} else if string(rest) == "{}" {
-		return without(caps, "extensions")
+		return dropMember(caps, "extensions")
 	}
-	return mapMember(caps, "extensions", func(extensions []byte) []byte { return without(extensions, TasksExtension) })
+	return mapMember(caps, "extensions", func(extensions []byte) []byte { return dropMember(extensions, TasksExtension) })
 }
 
-// ServerCapabilitiesToModern returns the capabilities of a server as clients of the
-// stateless era are told of them: without tasks, for they are an extension, which is
-// there if tasks says so.
+// ServerCapabilitiesToModern returns the capabilities of a server for modern clients: without the
+// legacy tasks capability, and with the tasks extension if tasks is true.
 func ServerCapabilitiesToModern(caps []byte, tasks bool) []byte {
-	caps = without(ServerCapabilitiesToLegacy(caps), "tasks")
+	caps = dropMember(ServerCapabilitiesToLegacy(caps), "tasks")
 	if !tasks {
 		return caps
 	}

@@ -2,10 +2,9 @@ package protocol
 
 import "slices"
 
-// IsModernRevision reports whether a date that stands where no _meta is, such as in a
-// header, is of the stateless era: it is one of its revisions, or comes after the first
-// of them, as that of a revision does which is not known yet. So does what is no date
-// and sorts behind all of them. "" is of no era.
+// IsModernRevision reports whether a date that comes without _meta, for example in a header,
+// belongs to the modern generation. Unknown dates after the first modern revision do, and so does
+// any text that sorts after that revision. "" belongs to no generation.
 func IsModernRevision(date string) bool {
-	return slices.ContainsFunc(table, func(t Features) bool { return t.Modern && date >= t.Date })
+	return slices.ContainsFunc(revisions, func(t Features) bool { return t.Modern && date >= t.Date })
 }

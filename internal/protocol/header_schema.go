@@ -9,16 +9,17 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// In a tool's inputSchema this keyword names the header that repeats an argument.
-const annotation = "x-mcp-header"
+// HeaderAnnotation is the keyword of a tool's inputSchema that names the header which repeats an
+// argument.
+const HeaderAnnotation = "x-mcp-header"
 
-// maxHeaders bounds the arguments of a tool that headers repeat: servers take a
+// maxParamHeaders bounds the arguments of a tool that headers repeat, because servers accept a
 // limited number of headers.
-const maxHeaders = 64
+const maxParamHeaders = 64
 
-// CheckHeaderSchema tells what is wrong with the headers that a tool's inputSchema wants, ""
-// if nothing is. Over HTTP a tool with a flaw must not be used: "Clients MUST exclude"
-// it.
+// CheckHeaderSchema returns what is wrong with the header annotations of a tool's inputSchema, ""
+// if nothing is. Over HTTP a tool with invalid annotations must not be used ("Clients MUST
+// exclude").
 func CheckHeaderSchema(schema []byte) string {
 	flaw := ""
 	seen := make(map[string]bool)
@@ -28,58 +29,59 @@ func CheckHeaderSchema(schema []byte) string {
 		switch {
 		case flaw != "":
 		case !reached || len(path) == 0:
-			flaw = annotation + " stands where properties alone do not lead"
+			flaw = HeaderAnnotation + " stands where properties alone do not lead"
 		case !isToken(name):
-			flaw = fmt.Sprintf("%s of %s is no name of a header", annotation, strings.Join(path, "."))
-		case !isSayable(property):
-			flaw = fmt.Sprintf("%s of %s, which is no string, integer or boolean", annotation, strings.Join(path, "."))
+			flaw = fmt.Sprintf("%s of %s is no name of a header", HeaderAnnotation, strings.Join(path, "."))
+		case !isHeaderType(property):
+			flaw = fmt.Sprintf("%s of %s, which is no string, integer or boolean", HeaderAnnotation, strings.Join(path, "."))
 		case seen[lower]:
-			flaw = fmt.Sprintf("%s %s stands twice", annotation, name)
-		case len(seen) == maxHeaders:
-			flaw = fmt.Sprintf("%s stands more than %d times", annotation, maxHeaders)
+			flaw = fmt.Sprintf("%s %s stands twice", HeaderAnnotation, name)
+		case len(seen) == maxParamHeaders:
+			flaw = fmt.Sprintf("%s stands more than %d times", HeaderAnnotation, maxParamHeaders)
 		}
 		seen[lower] = true
 	})
 	return flaw
 }
 
-// StripHeaderAnnotations returns a tool's inputSchema that wants no headers. What else it says
-// keeps its bytes.
+// StripHeaderAnnotations returns a tool's inputSchema without header annotations. All other bytes
+// stay.
 func StripHeaderAnnotations(schema []byte) []byte {
-	if !isAnnotated(schema) {
+	if !mayHaveAnnotation(schema) {
 		return schema
 	}
-	return mapSchemas(schema, func(schema []byte) ([]byte, bool) { return without(schema, annotation), true })
+	return mapSchemas(schema, func(schema []byte) ([]byte, bool) { return dropMember(schema, HeaderAnnotation), true })
 }
 
-// eachHeader calls visit for each argument that a header repeats: the path to it, which
-// it must not keep, and the header's name, without Mcp-Param-. Annotations that could
-// be no header are passed over, and so are those behind the first [maxHeaders].
-func eachHeader(schema []byte, visit func(path []string, name string)) {
+// eachParamHeader calls visit for each argument that a header repeats, with the path to the
+// argument, which visit must not keep, and the header's name without Mcp-Param-. It skips
+// annotations that are not valid headers, and all after the first [maxParamHeaders].
+func eachParamHeader(schema []byte, visit func(path []string, name string)) {
 	n := 0
 	eachAnnotation(schema, func(path []string, reached bool, _, value []byte) {
 		name := wire.Unquote(value)
-		if reached && len(path) > 0 && isToken(name) && n < maxHeaders {
+		if reached && len(path) > 0 && isToken(name) && n < maxParamHeaders {
 			visit(path, name)
 			n++
 		}
 	})
 }
 
-// An annotated is called with an annotation: the path of properties to the schema that
-// has it, reached if nothing but properties leads there, that schema, and the value.
-type annotated func(path []string, reached bool, schema, value []byte)
+// An annotationVisitor is called for each annotation: path contains the properties that lead to
+// the annotated schema, reached is true if only properties lead there, and value is the
+// annotation.
+type annotationVisitor func(path []string, reached bool, schema, value []byte)
 
-func eachAnnotation(schema []byte, visit annotated) {
-	eachAnnotationIn(schema, nil, true, maxSchemas, visit)
+func eachAnnotation(schema []byte, visit annotationVisitor) {
+	eachAnnotationIn(schema, nil, true, maxSchemaDepth, visit)
 }
 
-func eachAnnotationIn(schema []byte, path []string, reached bool, levels int, visit annotated) {
-	if levels == 0 || !isAnnotated(schema) || !wire.IsObject(schema) {
+func eachAnnotationIn(schema []byte, path []string, reached bool, levels int, visit annotationVisitor) {
+	if levels == 0 || !mayHaveAnnotation(schema) || !wire.IsObject(schema) {
 		return
 	}
 	wire.Members(schema, func(key string, value []byte, _ int) {
-		if key == annotation {
+		if key == HeaderAnnotation {
 			visit(path, reached, schema, value)
 		}
 	})
@@ -92,27 +94,27 @@ func eachAnnotationIn(schema []byte, path []string, reached bool, levels int, vi
 	})
 }
 
-// isAnnotated is the glance that tells most schemas from those that may want headers.
-// A key may have escapes.
-func isAnnotated(schema []byte) bool {
-	return bytes.Contains(schema, []byte(annotation)) || bytes.Contains(schema, []byte(`\u`))
+// mayHaveAnnotation is a quick check that returns false for most schemas without annotations. Keys
+// may be written with escapes.
+func mayHaveAnnotation(schema []byte) bool {
+	return bytes.Contains(schema, []byte(HeaderAnnotation)) || bytes.Contains(schema, []byte(`\u`))
 }
 
-// isSayable reports whether all types of a schema are such that a header can say them.
-func isSayable(schema []byte) bool {
+// isHeaderType reports whether a header can represent values of all types of a schema.
+func isHeaderType(schema []byte) bool {
 	types, _ := wire.Lookup(schema, "type")
 	if len(types) > 0 && types[0] == '[' {
-		return !slices.ContainsFunc(wire.Elements(types), func(t []byte) bool { return !isSayableType(t) }) && len(wire.Elements(types)) > 0
+		return !slices.ContainsFunc(wire.Elements(types), func(t []byte) bool { return !isHeaderTypeName(t) }) && len(wire.Elements(types)) > 0
 	}
-	return isSayableType(types)
+	return isHeaderTypeName(types)
 }
 
-func isSayableType(literal []byte) bool {
+func isHeaderTypeName(literal []byte) bool {
 	t := wire.Unquote(literal)
 	return t == "string" || t == "integer" || t == "boolean"
 }
 
-// isToken reports whether a header may have that name (RFC 9110 §5.6.2).
+// isToken reports whether name is valid as a header name (RFC 9110 §5.6.2).
 func isToken(name string) bool {
 	for i := 0; i < len(name); i++ {
 		c := name[i]

@@ -8,10 +8,12 @@ import (
 	"mcpgateway/internal/protocol"
 )
 
-// property is a schema of an object with one property, v.
-func property(schema string) string { return `{"type":"object","properties":{"v":` + schema + `}}` }
+// annotatedProperty is a schema of an object with one property, v.
+func annotatedProperty(schema string) string {
+	return `{"type":"object","properties":{"v":` + schema + `}}`
+}
 
-func deep(n int, inner string) string {
+func nestedSchema(n int, inner string) string {
 	return strings.Repeat(`{"properties":{"v":`, n) + inner + strings.Repeat(`}}`, n)
 }
 
@@ -23,39 +25,39 @@ func TestHeaderFlaw(t *testing.T) {
 	}
 	many = strings.TrimSuffix(many, ",") + "}}"
 	for schema, want := range map[string]string{
-		"": "", "{}": "", "true": "", "[]": "", places: "",
-		property(`{"type":"string","x-mcp-header":"Region"}`):                                                                    "",
-		property(`{"type":"string","x-mcp-header":""}`):                                                                          "no name",
-		property(`{"type":"string","x-mcp-header":7}`):                                                                           "no name",
-		property(`{"type":"string","x-mcp-header":null}`):                                                                        "no name",
-		property(`{"type":"object","x-mcp-header":"Data"}`):                                                                      "of v, which is no string",
-		property(`{"type":"array","items":{"type":"string"},"x-mcp-header":"Items"}`):                                            "of v, which is no string",
-		property(`{"type":"null","x-mcp-header":"Nil"}`):                                                                         "of v, which is no string",
-		property(`{"type":"number","x-mcp-header":"Score"}`):                                                                     "of v, which is no string",
-		property(`{"x-mcp-header":"Score"}`):                                                                                     "of v, which is no string",
-		property(`{"$ref":"#/$defs/a","x-mcp-header":"Score"}`):                                                                  "of v, which is no string",
-		property(`{"type":["string","null"],"x-mcp-header":"S"}`):                                                                "of v, which is no string",
-		property(`{"type":[],"x-mcp-header":"S"}`):                                                                               "of v, which is no string",
-		property(`{"type":["string","integer"],"x-mcp-header":"S"}`):                                                             "",
-		property(`{"type":"string","x-mcp-header":"My Region"}`):                                                                 "no name",
-		property(`{"type":"string","x-mcp-header":"Region:Primary"}`):                                                            "no name",
-		property(`{"type":"string","x-mcp-header":"Région"}`):                                                                    "no name",
-		property(`{"type":"string","x-mcp-header":"Region\t1"}`):                                                                 "no name",
-		property(`{"type":"string","x-mcp\u002dheader":"My Region"}`):                                                            "no name",
-		`{"properties":{"a":{"type":"string","x-mcp-header":"R"},"b":{"type":"string","x-mcp-header":"R"}}}`:                     "R stands twice",
-		`{"properties":{"a":{"type":"string","x-mcp-header":"MyField"},"b":{"type":"string","x-mcp-header":"myfield"}}}`:         "myfield stands twice",
-		`{"properties":{"a":{"type":"string","x-mcp-header":"R"},"b":` + property(`{"type":"string","x-mcp-header":"r"}`) + `}}`: "r stands twice",
-		`{"type":"string","x-mcp-header":"R"}`:                                                                                   "properties alone",
-		property(`{"type":"array","items":{"type":"string","x-mcp-header":"R"}}`):                                                "properties alone",
-		`{"oneOf":[{},` + property(`{"type":"string","x-mcp-header":"R"}`) + `]}`:                                                "properties alone",
-		`{"$defs":{"a":{"type":"string","x-mcp-header":"R"}}}`:                                                                   "properties alone",
-		`{"if":` + property(`{"type":"string","x-mcp-header":"R"}`) + `}`:                                                        "properties alone",
-		`{"additionalProperties":{"type":"string","x-mcp-header":"R"}}`:                                                          "properties alone",
-		`{"properties":{"x-mcp-header":{"type":"object"}},"default":{"x-mcp-header":"a b"}}`:                                     "",
-		`{"const":{"properties":{"v":{"x-mcp-header":"a b"}}},"examples":[{"x-mcp-header":1}]}`:                                  "",
+		"": "", "{}": "", "true": "", "[]": "", headerCases: "",
+		annotatedProperty(`{"type":"string","x-mcp-header":"Region"}`):                                                                    "",
+		annotatedProperty(`{"type":"string","x-mcp-header":""}`):                                                                          "no name",
+		annotatedProperty(`{"type":"string","x-mcp-header":7}`):                                                                           "no name",
+		annotatedProperty(`{"type":"string","x-mcp-header":null}`):                                                                        "no name",
+		annotatedProperty(`{"type":"object","x-mcp-header":"Data"}`):                                                                      "of v, which is no string",
+		annotatedProperty(`{"type":"array","items":{"type":"string"},"x-mcp-header":"Items"}`):                                            "of v, which is no string",
+		annotatedProperty(`{"type":"null","x-mcp-header":"Nil"}`):                                                                         "of v, which is no string",
+		annotatedProperty(`{"type":"number","x-mcp-header":"Score"}`):                                                                     "of v, which is no string",
+		annotatedProperty(`{"x-mcp-header":"Score"}`):                                                                                     "of v, which is no string",
+		annotatedProperty(`{"$ref":"#/$defs/a","x-mcp-header":"Score"}`):                                                                  "of v, which is no string",
+		annotatedProperty(`{"type":["string","null"],"x-mcp-header":"S"}`):                                                                "of v, which is no string",
+		annotatedProperty(`{"type":[],"x-mcp-header":"S"}`):                                                                               "of v, which is no string",
+		annotatedProperty(`{"type":["string","integer"],"x-mcp-header":"S"}`):                                                             "",
+		annotatedProperty(`{"type":"string","x-mcp-header":"My Region"}`):                                                                 "no name",
+		annotatedProperty(`{"type":"string","x-mcp-header":"Region:Primary"}`):                                                            "no name",
+		annotatedProperty(`{"type":"string","x-mcp-header":"Région"}`):                                                                    "no name",
+		annotatedProperty(`{"type":"string","x-mcp-header":"Region\t1"}`):                                                                 "no name",
+		annotatedProperty(`{"type":"string","x-mcp\u002dheader":"My Region"}`):                                                            "no name",
+		`{"properties":{"a":{"type":"string","x-mcp-header":"R"},"b":{"type":"string","x-mcp-header":"R"}}}`:                              "R stands twice",
+		`{"properties":{"a":{"type":"string","x-mcp-header":"MyField"},"b":{"type":"string","x-mcp-header":"myfield"}}}`:                  "myfield stands twice",
+		`{"properties":{"a":{"type":"string","x-mcp-header":"R"},"b":` + annotatedProperty(`{"type":"string","x-mcp-header":"r"}`) + `}}`: "r stands twice",
+		`{"type":"string","x-mcp-header":"R"}`:                                                                                            "properties alone",
+		annotatedProperty(`{"type":"array","items":{"type":"string","x-mcp-header":"R"}}`):                                                "properties alone",
+		`{"oneOf":[{},` + annotatedProperty(`{"type":"string","x-mcp-header":"R"}`) + `]}`:                                                "properties alone",
+		`{"$defs":{"a":{"type":"string","x-mcp-header":"R"}}}`:                                                                            "properties alone",
+		`{"if":` + annotatedProperty(`{"type":"string","x-mcp-header":"R"}`) + `}`:                                                        "properties alone",
+		`{"additionalProperties":{"type":"string","x-mcp-header":"R"}}`:                                                                   "properties alone",
+		`{"properties":{"x-mcp-header":{"type":"object"}},"default":{"x-mcp-header":"a b"}}`:                                              "",
+		`{"const":{"properties":{"v":{"x-mcp-header":"a b"}}},"examples":[{"x-mcp-header":1}]}`:                                           "",
 		many: "more than 64",
-		deep(63, `{"type":"string","x-mcp-header":"a b"}`): "no name",
-		deep(64, `{"type":"string","x-mcp-header":"a b"}`): "", // too deep for anybody to look
+		nestedSchema(63, `{"type":"string","x-mcp-header":"a b"}`): "no name",
+		nestedSchema(64, `{"type":"string","x-mcp-header":"a b"}`): "", // too deep for anybody to look
 	} {
 		if got := protocol.CheckHeaderSchema([]byte(schema)); (want == "") != (got == "") || !strings.Contains(got, want) {
 			t.Errorf("%.200s: %q, want %q", schema, got, want)

@@ -9,23 +9,23 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A value that a header cannot have as it is stands there between these two, in Base64.
+// Markers around a header value that is encoded in Base64.
 const (
 	encodedBegin = "=?base64?"
 	encodedEnd   = "?="
 )
 
-// encodeHeader returns text as the value of Mcp-Name or of Mcp-Param-*: as it is, if
-// that is safe. "" is not: go-sdk 1.8 takes a header that is empty for one that is
-// missing, and everybody decodes what is encoded.
-func encodeHeader(text string) string {
-	if isSafe(text) {
+// encodeHeaderValue returns text as a value of Mcp-Name or Mcp-Param-*, encoded if necessary. ""
+// is encoded as well: go-sdk 1.8 treats an empty header as a missing one, and every implementation
+// decodes.
+func encodeHeaderValue(text string) string {
+	if isPlainHeaderValue(text) {
 		return text
 	}
 	return encodedBegin + base64.StdEncoding.EncodeToString([]byte(text)) + encodedEnd
 }
 
-func isSafe(text string) bool {
+func isPlainHeaderValue(text string) bool {
 	if text == "" || text[0] == ' ' || text[len(text)-1] == ' ' {
 		return false
 	}
@@ -37,10 +37,9 @@ func isSafe(text string) bool {
 	return !strings.HasPrefix(text, encodedBegin) || !strings.HasSuffix(text, encodedEnd)
 }
 
-// decodeHeader returns the text that the value of a header stands for. Without both
-// markers it stands for itself, be it UTF-8 that should have been encoded: go-sdk 1.8
-// sends names so.
-func decodeHeader(value string) (text string, ok bool) {
+// decodeHeaderValue returns the text of a header value. A value without both markers is literal,
+// even if it contains UTF-8 that should have been encoded: go-sdk 1.8 sends names in this way.
+func decodeHeaderValue(value string) (text string, ok bool) {
 	inner, begins := strings.CutPrefix(value, encodedBegin)
 	inner, ends := strings.CutSuffix(inner, encodedEnd)
 	if !begins || !ends {
@@ -50,9 +49,9 @@ func decodeHeader(value string) (text string, ok bool) {
 	return string(decoded), err == nil
 }
 
-// headerText returns an argument as a header says it, before it is encoded. Only
-// strings, booleans and integers can be said, the latter up to 2^53-1.
-func headerText(value []byte) (text string, ok bool) {
+// headerValue returns an argument as header text, before encoding. Only strings, booleans and
+// integers up to 2^53-1 have a header form.
+func headerValue(value []byte) (text string, ok bool) {
 	switch {
 	case len(value) == 0:
 		return "", false
@@ -61,24 +60,24 @@ func headerText(value []byte) (text string, ok bool) {
 	case string(value) == "true" || string(value) == "false":
 		return string(value), true
 	}
-	n, ok := integer(string(value))
+	n, ok := parseSafeInteger(string(value))
 	return strconv.FormatInt(n, 10), ok
 }
 
-// says reports whether text, from a header, says an argument that [headerText] can
-// say. Integers are compared as such: 42.0 says 42.
-func says(text string, value []byte) bool {
-	want, ok := headerText(value)
+// headerEquals reports whether header text represents an argument with a header form, see
+// [headerValue]. Integers are compared by value: 42.0 equals 42.
+func headerEquals(text string, value []byte) bool {
+	want, ok := headerValue(value)
 	if value[0] != '-' && (value[0] < '0' || value[0] > '9') {
 		return ok && text == want
 	}
-	n, given := integer(text)
+	n, given := parseSafeInteger(text)
 	return ok && given && strconv.FormatInt(n, 10) == want
 }
 
-// integer reads a decimal number that is an integer of at most 2^53-1, which is what
-// a reader that has but doubles reads exactly.
-func integer(text string) (n int64, ok bool) {
+// parseSafeInteger reads a decimal number that is an integer of at most 2^53-1, the largest that a
+// double represents exactly.
+func parseSafeInteger(text string) (n int64, ok bool) {
 	for i := 0; i < len(text); i++ {
 		if c := text[i]; (c < '0' || c > '9') && c != '-' && c != '+' && c != '.' && c != 'e' && c != 'E' {
 			return 0, false

@@ -13,9 +13,9 @@ import (
 // one is gone, is there twice or says something else. Whatever the headers are, they are only refused for what is wrong.
 func FuzzHeaders(f *testing.F) {
 	for _, seed := range []struct{ body, schema, value string }{
-		{`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","arguments":{"region":"eu","n":42,"dry":true,"at":{"zone":"z"}}}}`, places, "eu"},
-		{`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"é\n","arguments":{"region":" =?base64?YQ==?="}}}`, places, "=?base64?YQ==?="},
-		{`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"","arguments":{"region":"a","region":"b","n":9007199254740993}}}`, places, ""},
+		{`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","arguments":{"region":"eu","n":42,"dry":true,"at":{"zone":"z"}}}}`, headerCases, "eu"},
+		{`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"é\n","arguments":{"region":" =?base64?YQ==?="}}}`, headerCases, "=?base64?YQ==?="},
+		{`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"","arguments":{"region":"a","region":"b","n":9007199254740993}}}`, headerCases, ""},
 		{`{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"file:///a b","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}`, "", "file:///a b"},
 		{`{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"taskId":7}}`, `{"properties":7}`, "7"},
 		{`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`, `[]`, "x"},

@@ -16,10 +16,10 @@ func request(t testing.TB, method, params string) wire.Message {
 	return parse(t, `{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":`+params+`}`)
 }
 
-const stamp = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}`
+const testClientMeta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}`
 
-// places has an argument of each type that a header can say, one of them deeper.
-const places = `{"type":"object","properties":{
+// headerCases has an argument of each type that a header can say, one of them deeper.
+const headerCases = `{"type":"object","properties":{
 	"region":{"type":"string","x-mcp-header":"Region"},
 	"n":{"type":"integer","x-mcp-header":"N"},
 	"dry":{"type":["boolean"],"x-mcp-header":"Dry"},
@@ -33,17 +33,17 @@ func TestDescribe(t *testing.T) {
 	}{
 		{"tools/list", `{}`, "", ""},
 		{"tools/call", `{"name":"a","arguments":{"region":"eu"}}`, "", "Mcp-Name=a"},
-		{"tools/call", `{"name":"a","arguments":{"region":"eu","n":42,"dry":false,"at":{"zone":"z"},"q":"?"}}`, places,
+		{"tools/call", `{"name":"a","arguments":{"region":"eu","n":42,"dry":false,"at":{"zone":"z"},"q":"?"}}`, headerCases,
 			"Mcp-Name=a Mcp-Param-Region=eu Mcp-Param-N=42 Mcp-Param-Dry=false Mcp-Param-Zone=z"},
-		{"tools/call", `{"name":"a","arguments":{"region":null,"n":4.2e1,"dry":true,"at":7}}`, places, "Mcp-Name=a Mcp-Param-N=42 Mcp-Param-Dry=true"},
-		{"tools/call", `{"name":"a","arguments":{"region":{"a":1},"n":1.5,"dry":[]}}`, places, "Mcp-Name=a"},
-		{"tools/call", `{"name":"a","arguments":{"region":"a","region":"b","n":9007199254740993}}`, places, "Mcp-Name=a"},
-		{"tools/call", `{"name":"a","arguments":{"n":-9007199254740991}}`, places, "Mcp-Name=a Mcp-Param-N=-9007199254740991"},
-		{"tools/call", `{"name":"a","arguments":{"region":""}}`, places, "Mcp-Name=a Mcp-Param-Region==?base64??="},
-		{"tools/call", `{"name":"a"}`, places, "Mcp-Name=a"},
-		{"tools/call", `{"name":"é","arguments":[]}`, places, "Mcp-Name==?base64?w6k=?="},
-		{"tools/call", `{"name":7}`, places, ""},
-		{"prompts/get", `{"name":"p","arguments":{"region":"eu"}}`, places, "Mcp-Name=p"},
+		{"tools/call", `{"name":"a","arguments":{"region":null,"n":4.2e1,"dry":true,"at":7}}`, headerCases, "Mcp-Name=a Mcp-Param-N=42 Mcp-Param-Dry=true"},
+		{"tools/call", `{"name":"a","arguments":{"region":{"a":1},"n":1.5,"dry":[]}}`, headerCases, "Mcp-Name=a"},
+		{"tools/call", `{"name":"a","arguments":{"region":"a","region":"b","n":9007199254740993}}`, headerCases, "Mcp-Name=a"},
+		{"tools/call", `{"name":"a","arguments":{"n":-9007199254740991}}`, headerCases, "Mcp-Name=a Mcp-Param-N=-9007199254740991"},
+		{"tools/call", `{"name":"a","arguments":{"region":""}}`, headerCases, "Mcp-Name=a Mcp-Param-Region==?base64??="},
+		{"tools/call", `{"name":"a"}`, headerCases, "Mcp-Name=a"},
+		{"tools/call", `{"name":"é","arguments":[]}`, headerCases, "Mcp-Name==?base64?w6k=?="},
+		{"tools/call", `{"name":7}`, headerCases, ""},
+		{"prompts/get", `{"name":"p","arguments":{"region":"eu"}}`, headerCases, "Mcp-Name=p"},
 		{"resources/read", `{"uri":"file:///a%20b?id=1"}`, "", "Mcp-Name=file:///a%20b?id=1"},
 		{"tasks/get", `{"taskId":"t"}`, "", "Mcp-Name=t"},
 		{"tasks/update", `{"taskId":"t"}`, "", "Mcp-Name=t"},
@@ -59,7 +59,7 @@ func TestDescribe(t *testing.T) {
 			t.Errorf("%s %s: %v, want %v", tt.method, tt.params, got, want)
 		}
 		want["MCP-Protocol-Version"] = "2026-07-28"
-		stamped := strings.TrimSuffix(tt.params, "}") + "," + stamp + "}"
+		stamped := strings.TrimSuffix(tt.params, "}") + "," + testClientMeta + "}"
 		stamped = strings.Replace(stamped, "{,", "{", 1)
 		if got := protocol.RequestHeaders(request(t, tt.method, stamped), []byte(tt.schema)); !maps.Equal(got, want) {
 			t.Errorf("%s %s: %v, want %v", tt.method, stamped, got, want)
@@ -83,11 +83,11 @@ func TestHeaderValues(t *testing.T) {
 		"=?base64?SGVsbG8=": "=?base64?SGVsbG8=", "SGVsbG8=?=": "SGVsbG8=?=", "=?BASE64?SGVsbG8=?=": "=?BASE64?SGVsbG8=?=",
 	} {
 		m := request(t, "tools/call", fmt.Sprintf(`{"name":%s,"arguments":{"region":%[1]s}}`, wire.Quote(text)))
-		got := protocol.RequestHeaders(m, []byte(places))
+		got := protocol.RequestHeaders(m, []byte(headerCases))
 		if got["Mcp-Name"] != want || got["Mcp-Param-Region"] != want {
 			t.Errorf("%q: %v, want %s", text, got, want)
 		}
-		if err := check(m, got, places); err != nil {
+		if err := check(m, got, headerCases); err != nil {
 			t.Errorf("%q: what was described is refused: %v", text, err)
 		}
 	}
@@ -178,7 +178,7 @@ func TestCheckHeaders(t *testing.T) {
 				h.Add(name, value)
 			}
 		}
-		err := protocol.CheckHeaders(request(t, tt.method, tt.params), h.Values, []byte(places))
+		err := protocol.CheckHeaders(request(t, tt.method, tt.params), h.Values, []byte(headerCases))
 		switch {
 		case err == nil && tt.problem != "":
 			t.Errorf("%s %s with %s passes, want %q", tt.method, tt.params, tt.headers, tt.problem)
@@ -195,8 +195,8 @@ func TestCheckHeaders(t *testing.T) {
 }
 
 func BenchmarkDescribe(b *testing.B) {
-	m := request(b, "tools/call", `{"name":"a","arguments":{"region":"eu","n":42,"dry":false},`+stamp+`}`)
-	for name, schema := range map[string]string{"plain": strings.ReplaceAll(places, "x-mcp-header", "x-header"), "headers": places} {
+	m := request(b, "tools/call", `{"name":"a","arguments":{"region":"eu","n":42,"dry":false},`+testClientMeta+`}`)
+	for name, schema := range map[string]string{"plain": strings.ReplaceAll(headerCases, "x-mcp-header", "x-header"), "headers": headerCases} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {

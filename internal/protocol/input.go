@@ -8,22 +8,22 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// An InputRequest is one of the questions of a result that is input_required: what a server
-// of the session era would have asked as a request of its own.
+// An InputRequest is an entry of inputRequests in an input_required result. A legacy server would
+// have sent it as a request.
 type InputRequest struct {
 	Key    string
 	Method string
-	Params []byte // an object; nil = none
+	Params []byte // an object; nil = absent
 }
 
-// maxInputs bounds the questions of one result.
-const maxInputs = 256
+// maxInputRequests bounds the input requests of one result.
+const maxInputRequests = 256
 
-// ReadInputRequests reads a result that is input_required: its questions, in their order, and
-// the JSON text of its requestState, nil if it has none. One that has neither is an
-// error, and so is one whose questions cannot be read.
+// ReadInputRequests reads an input_required result: its input requests in their order, and the
+// JSON text of its requestState, nil if it has none. It returns an error if the result has
+// neither, or if the input requests cannot be read.
 func ReadInputRequests(result []byte) (inputs []InputRequest, state []byte, err error) {
-	if err := checkNames(result, "its result", "inputRequests", "requestState", "resultType"); err != nil {
+	if err := checkMembers(result, "its result", "inputRequests", "requestState", "resultType"); err != nil {
 		return nil, nil, err
 	}
 	state, _ = wire.Lookup(result, "requestState")
@@ -43,7 +43,7 @@ func ReadInputRequests(result []byte) (inputs []InputRequest, state []byte, err 
 		if wire.IsNull(params) {
 			in.Params = nil
 		}
-		unclear := checkNames(value, "its inputRequests", "method", "params")
+		unclear := checkMembers(value, "its inputRequests", "method", "params")
 		if unclear == nil && in.Method == "elicitation/create" {
 			unclear = CheckElicitationParams(params)
 		}
@@ -57,8 +57,8 @@ func ReadInputRequests(result []byte) (inputs []InputRequest, state []byte, err 
 			err = errors.New("its inputRequests have one whose params are no object")
 		case slices.ContainsFunc(inputs, func(other InputRequest) bool { return other.Key == key }):
 			err = errors.New("its inputRequests have two of one name")
-		case len(inputs) == maxInputs:
-			err = fmt.Errorf("it has more than %d inputRequests", maxInputs)
+		case len(inputs) == maxInputRequests:
+			err = fmt.Errorf("it has more than %d inputRequests", maxInputRequests)
 		default:
 			inputs = append(inputs, in)
 		}
@@ -71,12 +71,12 @@ func ReadInputRequests(result []byte) (inputs []InputRequest, state []byte, err 
 	return inputs, state, err
 }
 
-// InputRequiredResult returns the result that asks for inputs. State is a string of ours that
-// the client gives back.
+// InputRequiredResult returns the result that asks the client for inputs. The client returns
+// state, which is the gateway's, unchanged.
 func InputRequiredResult(inputs []InputRequest, state string) []byte {
 	put := []wire.Member{{Key: "resultType", Text: []byte(`"input_required"`)}}
 	if len(inputs) > 0 {
-		put = append(put, wire.Member{Key: "inputRequests", Text: writeRequests(inputs)})
+		put = append(put, wire.Member{Key: "inputRequests", Text: encodeInputRequests(inputs)})
 	}
 	if state != "" {
 		put = append(put, wire.Member{Key: "requestState", Text: wire.Quote(state)})
@@ -84,13 +84,13 @@ func InputRequiredResult(inputs []InputRequest, state string) []byte {
 	return wire.EditObject(nil, nil, put...)
 }
 
-// writeRequests returns inputs as they stand in inputRequests.
-func writeRequests(inputs []InputRequest) []byte {
+// encodeInputRequests returns the value of inputRequests.
+func encodeInputRequests(inputs []InputRequest) []byte {
 	requests := make([]wire.Member, 0, len(inputs))
 	for _, in := range inputs {
 		params := in.Params
 		if params == nil {
-			params = []byte("{}") // go-sdk 1.8.0 cannot read a request without them
+			params = []byte("{}") // go-sdk 1.8.0 cannot read a request without params
 		}
 		one := []wire.Member{{Key: "method", Text: wire.Quote(in.Method)}, {Key: "params", Text: params}}
 		requests = append(requests, wire.Member{Key: in.Key, Text: wire.EditObject(nil, nil, one...)})
@@ -98,35 +98,35 @@ func writeRequests(inputs []InputRequest) []byte {
 	return wire.EditObject(nil, nil, requests...)
 }
 
-// StripNullInputs returns a result that is input_required without inputRequests or requestState
-// that are null: so some servers write that there are none.
+// StripNullInputs removes null inputRequests and a null requestState from an input_required
+// result. Some servers write null for absent members.
 func StripNullInputs(m wire.Message) wire.Message {
 	result := m.Part(wire.PartResult)
 	null := func(key string) bool {
-		value, times := lookup(result, key)
+		value, times := lookupCounted(result, key)
 		return times == 1 && wire.IsNull(value)
 	}
-	rest := strip(result, func(key string) bool {
+	rest := dropMembers(result, func(key string) bool {
 		return (key == "inputRequests" || key == "requestState") && null(key)
 	})
-	if same(rest, result) {
+	if sameSlice(rest, result) {
 		return m
 	}
 	return setResult(m, rest)
 }
 
-// StripInputRequired returns a result without the members that belong to the status input_required.
+// StripInputRequired removes the members that belong to input_required from a result.
 func StripInputRequired(m wire.Message) wire.Message {
 	result := m.Part(wire.PartResult)
-	rest := strip(result, func(key string) bool { return key == "inputRequests" || key == "requestState" })
-	if same(rest, result) {
+	rest := dropMembers(result, func(key string) bool { return key == "inputRequests" || key == "requestState" })
+	if sameSlice(rest, result) {
 		return m
 	}
 	return setResult(m, rest)
 }
 
-// SetRequestState returns a result that is input_required with another requestState; what
-// else it says stays as it is. "" takes it out.
+// SetRequestState returns an input_required result with another requestState, or without one if
+// state is "". All other bytes stay.
 func SetRequestState(m wire.Message, state string) wire.Message {
 	const key = "requestState"
 	if state == "" {
@@ -135,9 +135,9 @@ func SetRequestState(m wire.Message, state string) wire.Message {
 	return setResult(m, wire.EditObject(m.Part(wire.PartResult), nil, wire.Member{Key: key, Text: wire.Quote(state)}))
 }
 
-// ReadContinuation returns the inputResponses of a request, nil if it has none that are an
-// object, and its requestState, "" if it has none; retry says whether it has either,
-// be it one that is unusable: then it is no first try.
+// ReadContinuation returns the inputResponses of a request, nil if they are not an object, and its
+// requestState, "" if it is not a string. retry reports whether the request has either member,
+// even an invalid one: then it is not the first attempt.
 func ReadContinuation(m wire.Message) (responses []byte, state string, retry bool) {
 	given, literal := m.Part(wire.PartInputResponses), m.Part(wire.PartRequestState)
 	if wire.IsObject(given) {
@@ -146,8 +146,8 @@ func ReadContinuation(m wire.Message) (responses []byte, state string, retry boo
 	return responses, wire.Unquote(literal), given != nil || literal != nil
 }
 
-// SetContinuation returns the request m with other inputResponses and another requestState, the
-// JSON text of each, in the place of those that it has; nil = none.
+// SetContinuation replaces the inputResponses and the requestState of a request with these JSON
+// texts; nil removes the member.
 func SetContinuation(m wire.Message, responses, state []byte) wire.Message {
 	var put []wire.Member
 	if responses != nil {

@@ -86,7 +86,7 @@ func TestSetState(t *testing.T) {
 		{`{"inputRequests": {}}`, "b", `{"requestState":"b","inputRequests": {}}`},
 		{`{"inputRequests": {},"requestState":"a"}`, "", `{"inputRequests": {}}`},
 	} {
-		if got := protocol.SetRequestState(answer(t, `"result":`+tt.was), tt.state); string(got.Part(wire.PartResult)) != tt.is {
+		if got := protocol.SetRequestState(response(t, `"result":`+tt.was), tt.state); string(got.Part(wire.PartResult)) != tt.is {
 			t.Errorf("%s: %s, want %s", tt.was, got.Raw(), tt.is)
 		}
 	}
@@ -190,7 +190,7 @@ func TestWithoutNulls(t *testing.T) {
 		`{"resultType":"input_required","inputRequests":{},"requestState":null}`:           `{"resultType":"input_required","inputRequests":{}}`,
 		`{"resultType":"input_required","inputRequests":{}, "requestState":"null"}`:        "",
 	} {
-		m := answer(t, `"result":`+was)
+		m := response(t, `"result":`+was)
 		got := protocol.StripNullInputs(m)
 		if is == "" {
 			if &got.Raw()[0] != &m.Raw()[0] {

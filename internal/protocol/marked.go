@@ -11,11 +11,11 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// CheckElicitationParams returns an error if the params of an elicitation can be read in two ways where
-// the gateway reads them or puts the backend's name: a member is there twice, in another case, or
-// is not a string. The message must be there.
+// CheckElicitationParams returns an error if the params of an elicitation are ambiguous in a
+// member that the gateway reads or changes: the member occurs twice, in another case, or is not a
+// string. The message is required.
 func CheckElicitationParams(params []byte) error {
-	if err := checkTexts(params, false, "message", "mode", "url", "elicitationId"); err != nil {
+	if err := checkStrings(params, false, "message", "mode", "url", "elicitationId"); err != nil {
 		return err
 	}
 	if message, _ := wire.Lookup(params, "message"); message == nil {
@@ -24,10 +24,10 @@ func CheckElicitationParams(params []byte) error {
 	return nil
 }
 
-// NormalizeServerRequest returns the request of a server in a form that every client takes for a request: params
-// and params._meta are objects, and params._meta.progressToken is a string or a number. The null that
-// some servers write for an object is replaced. Of a request that is not so some clients drop the
-// whole message, and do not answer it.
+// NormalizeServerRequest returns a request of a server in a form that every client accepts: params
+// and params._meta are objects, and params._meta.progressToken is a string or a number. Null,
+// which some servers write for an object, is replaced by {}. Some clients drop other requests
+// without a response.
 func NormalizeServerRequest(m wire.Message) (wire.Message, error) {
 	params := m.Part(wire.PartParams)
 	switch {
@@ -59,14 +59,14 @@ func NormalizeServerRequest(m wire.Message) (wire.Message, error) {
 	return m, nil
 }
 
-// CheckLogParams is CheckElicitationParams for the params of notifications/message. A logger that is null is
-// none.
+// CheckLogParams is CheckElicitationParams for the params of notifications/message. The logger may
+// be null.
 func CheckLogParams(params []byte) error {
-	return checkTexts(params, true, "logger")
+	return checkStrings(params, true, "logger")
 }
 
-func checkTexts(params []byte, mayBeNull bool, names ...string) error {
-	err := checkNames(params, "params", names...)
+func checkStrings(params []byte, mayBeNull bool, names ...string) error {
+	err := checkMembers(params, "params", names...)
 	for _, name := range names {
 		value, _ := wire.Lookup(params, name)
 		if err == nil && value != nil && value[0] != '"' && !(mayBeNull && wire.IsNull(value)) {
@@ -76,10 +76,11 @@ func checkTexts(params []byte, mayBeNull bool, names ...string) error {
 	return err
 }
 
-// checkNames returns an error if an object has one of these members twice, or a member that differs
-// from one of them only in case. Clients written in Go ignore the case and take the last one. Where
-// names the object in the error. What is not an object has no members.
-func checkNames(object []byte, where string, names ...string) (err error) {
+// checkMembers returns an error if an object has one of these members twice, or a member that
+// differs from one of them only in case. Clients written in Go ignore the case and take the last
+// one. The error contains where, which names the object. A value that is not an object has no
+// members.
+func checkMembers(object []byte, where string, names ...string) (err error) {
 	var seen uint
 	wire.Members(object, func(key string, _ []byte, _ int) {
 		for i, name := range names {
@@ -97,17 +98,17 @@ func checkNames(object []byte, where string, names ...string) (err error) {
 	return err
 }
 
-// CheckTask returns an error if a client could read another task, another status or other questions
-// than the gateway in a task of either kind, or in the params of a notification about one.
+// CheckTask returns an error if a client could read another task id, status or input request than
+// the gateway from a task of either generation, or from the params of a notification about one.
 func CheckTask(task []byte) error {
-	return checkNames(task, "its task",
+	return checkMembers(task, "its task",
 		"taskId", "status", "result", "error", "inputRequests", "requestState", "resultType")
 }
 
-// CheckCreateTaskResult is CheckTask for the classic result that says that a task was made. A result that
-// says something else passes.
+// CheckCreateTaskResult is CheckTask for the legacy result that contains a created task. Other
+// results pass.
 func CheckCreateTaskResult(result []byte) error {
-	if err := checkNames(result, "its result", "task"); err != nil {
+	if err := checkMembers(result, "its result", "task"); err != nil {
 		return err
 	}
 	task, _ := wire.Lookup(result, "task")
@@ -124,8 +125,8 @@ func CheckTaskList(list []byte) (err error) {
 }
 
 // LabelElicitations returns an error object with text in front of each message in its
-// data.elicitations, if its code is CodeURLElicitationRequired. All other bytes stay. It fails if one of these
-// elicitations is not clear, see CheckElicitationParams, or if the list or the code is not.
+// data.elicitations, if its code is CodeURLElicitationRequired. All other bytes stay. It fails if
+// the code, the list or one of the elicitations is ambiguous, see CheckElicitationParams.
 func LabelElicitations(failure []byte, text string) ([]byte, error) {
 	list, err := URLElicitations(failure)
 	if list == nil || err != nil {
@@ -136,7 +137,7 @@ func LabelElicitations(failure []byte, text string) ([]byte, error) {
 	var marked []byte
 	done := 0
 	wire.EachElement(list, func(one []byte) bool {
-		start := done + bytes.Index(list[done:], one) // only white space and a comma are before it
+		start := done + bytes.Index(list[done:], one) // only white space and a comma precede it
 		_, at := wire.Lookup(one, "message")
 		marked = append(append(marked, list[done:start+at]...), front...)
 		done = start + at + len(`"`)
@@ -148,17 +149,18 @@ func LabelElicitations(failure []byte, text string) ([]byte, error) {
 	}), nil
 }
 
-// URLElicitations returns data.elicitations of an error object whose code is CodeURLElicitationRequired, nil if
-// there is none. It fails where LabelElicitations does.
+// URLElicitations returns data.elicitations of an error object whose code is
+// CodeURLElicitationRequired, nil if there is none. It fails under the same conditions as
+// LabelElicitations.
 func URLElicitations(failure []byte) (list []byte, err error) {
-	if !mayElicit(failure) {
+	if !mayBeURLElicitation(failure) {
 		return nil, nil
 	}
-	if err := checkNames(failure, "its error", "code", "data"); err != nil {
+	if err := checkMembers(failure, "its error", "code", "data"); err != nil {
 		return nil, err
 	}
 	data, _ := wire.Lookup(failure, "data")
-	if err := checkNames(data, "the data of its error", "elicitations"); err != nil {
+	if err := checkMembers(data, "the data of its error", "elicitations"); err != nil {
 		return nil, err
 	}
 	list, _ = wire.Lookup(data, "elicitations")
@@ -176,8 +178,9 @@ func URLElicitations(failure []byte) (list []byte, err error) {
 	return list, err
 }
 
-// mayElicit reports whether a client may read CodeURLElicitationRequired as the code of an error object.
-func mayElicit(failure []byte) (found bool) {
+// mayBeURLElicitation reports whether a client may read the code of an error object as
+// CodeURLElicitationRequired.
+func mayBeURLElicitation(failure []byte) (found bool) {
 	wire.Members(failure, func(key string, value []byte, _ int) {
 		if strings.EqualFold(key, "code") {
 			code, err := strconv.ParseFloat(string(value), 64)

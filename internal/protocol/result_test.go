@@ -40,8 +40,8 @@ func TestReadType(t *testing.T) {
 	}
 }
 
-// answer is a response with that member.
-func answer(t testing.TB, member string) wire.Message {
+// response is a response with that member.
+func response(t testing.TB, member string) wire.Message {
 	t.Helper()
 	return parse(t, full(`{"jsonrpc":"2.0", "id":"\u0069",`+member+`}`))
 }
@@ -68,8 +68,8 @@ func TestModernAnswers(t *testing.T) {
 		{"tools/call", `"error":{"code":-32002,"message":"not initialized"}`, `"error":{"code":-32603,"message":"not initialized"}`},
 		{"resources/read", `"error":{"code":7,"data":{"uri":"u:1"}}`, `"error":{"code":7,"data":{"uri":"u:1"}}`},
 	} {
-		got := protocol.ToModern(answer(t, tt.was), tt.method, []byte(`{"name":"g"}`), true)
-		if want := answer(t, tt.is); string(got.Raw()) != string(want.Raw()) {
+		got := protocol.ToModern(response(t, tt.was), tt.method, []byte(`{"name":"g"}`), true)
+		if want := response(t, tt.is); string(got.Raw()) != string(want.Raw()) {
 			t.Errorf("%s %s\nbecame %s\nnot    %s", tt.method, tt.was, got.Raw(), want.Raw())
 		}
 	}
@@ -112,7 +112,7 @@ func TestModernErrors(t *testing.T) {
 		{"1e400", `1`, true, "1e400"},
 	} {
 		failure := func(code string) wire.Message {
-			return answer(t, `"error":{"message":"\u00e9", "code":`+code+`,"data":`+tt.data+`}`)
+			return response(t, `"error":{"message":"\u00e9", "code":`+code+`,"data":`+tt.data+`}`)
 		}
 		got := protocol.ToModern(failure(tt.code), "tools/call", []byte(`{}`), tt.was)
 		if want := failure(tt.is); string(got.Raw()) != string(want.Raw()) {
@@ -159,13 +159,13 @@ func TestClassicAnswers(t *testing.T) {
 		`"result":{"_meta":{"io/serverInfo":{}, "io/related-task":{"taskId":"t"}},"resultType":"x"}`: `"result":{"_meta":{"io/related-task":{"taskId":"t"}}}`,
 		`"result":{"resultType":"complete","_meta":{}}`:                                              `"result":{"_meta":{}}`,
 	} {
-		m := answer(t, was)
+		m := response(t, was)
 		got := protocol.ToLegacy(m)
 		if is == "" {
 			if &got.Raw()[0] != &m.Raw()[0] {
 				t.Errorf("%s became %s", was, got.Raw())
 			}
-		} else if want := answer(t, is); string(got.Raw()) != string(want.Raw()) {
+		} else if want := response(t, is); string(got.Raw()) != string(want.Raw()) {
 			t.Errorf("%s\nbecame %s\nnot    %s", was, got.Raw(), want.Raw())
 		}
 	}
@@ -180,8 +180,8 @@ func TestClassicErrors(t *testing.T) {
 		{"u:1", `"error":{"code":-32603,"data":{"uri":"u:1"}}`, `"error":{"code":-32603,"data":{"uri":"u:1"}}`},
 		{"u:1", `"result":{}`, `"result":{}`},
 	} {
-		got := protocol.ErrorToLegacy(answer(t, tt.was), tt.uri)
-		if want := answer(t, tt.is); string(got.Raw()) != string(want.Raw()) {
+		got := protocol.ErrorToLegacy(response(t, tt.was), tt.uri)
+		if want := response(t, tt.is); string(got.Raw()) != string(want.Raw()) {
 			t.Errorf("%s: %s, want %s", tt.was, got.Raw(), want.Raw())
 		}
 	}
@@ -207,7 +207,7 @@ func BenchmarkModern(b *testing.B) {
 		"text 4KiB":      `{"type":"text","text":"` + strings.Repeat(`line 17 of a file, with an escape\n`, 4<<10/35) + `"}`,
 		"structure 3MiB": strings.Repeat(row, 3<<20/len(row)) + `{}`,
 	} {
-		m := answer(b, `"result":{"content":[`+content+`],"isError":false}`)
+		m := response(b, `"result":{"content":[`+content+`],"isError":false}`)
 		run := func(name string, do func()) {
 			b.Run(name, func(b *testing.B) {
 				b.SetBytes(int64(len(m.Raw())))

@@ -1,37 +1,37 @@
-// Package revision holds the revisions of MCP as data, and what is between them:
-// what each of them has is a trait, asked by name, so that nobody compares dates in
-// passing, and what has to be rewritten from one to another is a pure function.
+// Package protocol contains the revisions of MCP as data, the names and codes of the
+// specification, and the translation between revisions. [Features] names what a revision has, so
+// that other packages do not compare dates. Each translation is a pure function.
 //
-// There are two eras. In the one of sessions a conversation begins with initialize
-// (2024-11-05 to 2025-11-25); in the stateless one each request says itself who
-// asks (from 2026-07-28 on; [ClientMeta]).
+// There are two generations. In the legacy one a session begins with initialize (2024-11-05 to
+// 2025-11-25). In the modern one (from 2026-07-28 on) there is no session: each request describes
+// its client in _meta, see [ClientMeta].
 //
-// It refuses to decode what it need not change: results, questions and answers stay
-// bytes, of which members are put in and taken out. And it refuses to know whose
-// message it is: who asks whom is package gateway's and package backends'.
+// Results, requests and responses stay JSON text: functions add, replace and remove members and
+// leave all other bytes unchanged. The package does not know which client or backend a message
+// belongs to; packages gateway and backends do.
 package protocol
 
 import "slices"
 
-// Features are what a revision has. The zero value is no revision.
+// Features are the properties of a revision. The zero value is not a revision.
 type Features struct {
-	Date          string // its name, as it stands in protocolVersion
-	PrimingEvents bool   // a stream of events begins with an empty one, so that it can be resumed from its start
-	Batches       bool   // arrays of messages; an implementation MUST take them in 2025-03-26
-	Modern        bool   // no handshake, no sessions, nothing that servers ask: each request stands alone
+	Date          string // name of the revision, the value of protocolVersion
+	PrimingEvents bool   // SSE streams begin with an empty event and can be resumed from it
+	Batches       bool   // arrays of messages; an implementation MUST accept them in 2025-03-26
+	Modern        bool   // no handshake, no sessions, no requests from servers
 
 	Audio               bool // content of type audio
 	ResourceLinks       bool // content of type resource_link
-	StructuredContent   bool // structuredContent and outputSchema; objects
-	NonObjectStructured bool // they may be of any type
-	TitledEnums         bool // enums with titles as oneOf, or of which one picks several
-	SamplingTools       bool // the client's model may use tools; several blocks of content in one message
+	StructuredContent   bool // structuredContent and outputSchema, both of type object
+	NonObjectStructured bool // structuredContent and outputSchema may be of any type
+	TitledEnums         bool // enums with titles (oneOf), and enums with multiple selection
+	SamplingTools       bool // tools in sampling, and several content blocks in one message
 	SamplingContext     bool // includeContext needs a capability
 }
 
-// All revisions, oldest first. What one has the next ones have, too, but for how they
-// go over HTTP.
-var table = []Features{
+// All revisions, oldest first. A revision has all features of the previous one, except those of
+// the HTTP transport.
+var revisions = []Features{
 	{Date: "2024-11-05", Batches: true},
 	{Date: "2025-03-26", Batches: true, Audio: true},
 	{Date: "2025-06-18", Audio: true, ResourceLinks: true, StructuredContent: true},
@@ -42,12 +42,12 @@ var table = []Features{
 }
 
 // Newest returns the newest revision.
-func Newest() Features { return table[len(table)-1] }
+func Newest() Features { return revisions[len(revisions)-1] }
 
-// NewestLegacy returns the newest revision that initialize can agree on.
+// NewestLegacy returns the newest revision that initialize can negotiate.
 func NewestLegacy() Features {
 	newest := Oldest()
-	for _, t := range table {
+	for _, t := range revisions {
 		if !t.Modern {
 			newest = t
 		}
@@ -55,21 +55,21 @@ func NewestLegacy() Features {
 	return newest
 }
 
-// Oldest returns the oldest one.
-func Oldest() Features { return table[0] }
+// Oldest returns the oldest revision.
+func Oldest() Features { return revisions[0] }
 
-// RevisionDates returns the names of all of them, the newest first.
+// RevisionDates returns the dates of all revisions, newest first.
 func RevisionDates() []string {
 	var all []string
-	for i := range table {
-		all = append(all, table[len(table)-1-i].Date)
+	for i := range revisions {
+		all = append(all, revisions[len(revisions)-1-i].Date)
 	}
 	return all
 }
 
-// FindRevision returns the revision of a date, and whether it is known.
+// FindRevision returns the revision with this date; ok is false if the date is unknown.
 func FindRevision(date string) (Features, bool) {
-	for _, t := range table {
+	for _, t := range revisions {
 		if t.Date == date {
 			return t, true
 		}
@@ -77,10 +77,9 @@ func FindRevision(date string) (Features, bool) {
 	return Features{}, false
 }
 
-// Negotiate returns the revision with which a server answers a client that asks
-// for a date in initialize: that one if it is known, else the newest ("Otherwise,
-// the server MUST respond with another protocol version it supports", lifecycle). It
-// is never one that is stateless, for those have no initialize.
+// Negotiate returns the revision with which a server responds to initialize: the requested one if
+// it is a known legacy revision, else the newest legacy one ("Otherwise, the server MUST respond
+// with another protocol version it supports", lifecycle). Modern revisions have no initialize.
 func Negotiate(date string) Features {
 	if t, ok := FindRevision(date); ok && !t.Modern {
 		return t
@@ -88,11 +87,11 @@ func Negotiate(date string) Features {
 	return NewestLegacy()
 }
 
-// NewestModernOf returns the newest stateless revision of a list of dates that is known, and
-// whether there is any.
+// NewestModernOf returns the newest known modern revision in a list of dates; ok is false if there
+// is none.
 func NewestModernOf(dates []string) (Features, bool) {
-	for i := range table {
-		t := table[len(table)-1-i]
+	for i := range revisions {
+		t := revisions[len(revisions)-1-i]
 		if t.Modern && slices.Contains(dates, t.Date) {
 			return t, true
 		}

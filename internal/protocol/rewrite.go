@@ -7,9 +7,9 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// lookup is [wire.Lookup] that tells, too, how often a member of the path stands there:
-// what could be read in two ways is no value, but not absent.
-func lookup(object []byte, path ...string) (value []byte, times int) {
+// lookupCounted is [wire.Lookup] that also returns how often the member occurs: a duplicate has no
+// value, but is not absent.
+func lookupCounted(object []byte, path ...string) (value []byte, times int) {
 	value, times = object, 1
 	for _, name := range path {
 		object := value
@@ -27,21 +27,22 @@ func lookup(object []byte, path ...string) (value []byte, times int) {
 	return value, times
 }
 
-// A found is what an object has under one name: how often that stands there, and what if it is once.
-type found struct {
+// A memberValue is the value of a member, nil if the member is absent or a duplicate, and how
+// often it occurs.
+type memberValue struct {
 	value []byte
-	times int
+	count int
 }
 
-// lookups is lookup for several members of an object, in one walk.
-func lookups(object []byte, names ...string) []found {
-	all := make([]found, len(names))
+// lookupAll reads several members of an object in one pass.
+func lookupAll(object []byte, names ...string) []memberValue {
+	all := make([]memberValue, len(names))
 	wire.Members(object, func(key string, value []byte, _ int) {
 		i := slices.Index(names, key)
 		if i < 0 {
 			return
 		}
-		if all[i].times++; all[i].times > 1 {
+		if all[i].count++; all[i].count > 1 {
 			value = nil
 		}
 		all[i].value = value
@@ -49,14 +50,13 @@ func lookups(object []byte, names ...string) []found {
 	return all
 }
 
-// mapMembers returns a JSON object with other values: change is asked for each and
-// returns it as it is where it stays. Every other byte stays, and if nothing changes
-// it is the same slice that is returned. So it is with what is no object.
+// mapMembers returns a JSON object in which each value is replaced by the result of change. All
+// other bytes stay, and object itself is returned if nothing changes or if it is not an object.
 func mapMembers(object []byte, change func(key string, value []byte) []byte) []byte {
 	var out []byte
 	done := 0
 	if !wire.IsObject(object) || !wire.Members(object, func(key string, value []byte, at int) {
-		if to := change(key, value); !same(to, value) {
+		if to := change(key, value); !sameSlice(to, value) {
 			out = append(append(out, object[done:at]...), to...)
 			done = at + len(value)
 		}
@@ -66,7 +66,7 @@ func mapMembers(object []byte, change func(key string, value []byte) []byte) []b
 	return append(out, object[done:]...)
 }
 
-// mapMember is mapMembers for one of them.
+// mapMember is mapMembers for a single member.
 func mapMember(object []byte, name string, change func(value []byte) []byte) []byte {
 	return mapMembers(object, func(key string, value []byte) []byte {
 		if key == name {
@@ -76,37 +76,36 @@ func mapMember(object []byte, name string, change func(value []byte) []byte) []b
 	})
 }
 
-// mapElements returns a JSON array with other elements: change is asked for each, by
-// its place, and returns what stands there then, which may be none or several. If each
-// is as it was, it is the same slice that is returned; if not, each element keeps its
-// bytes, but not the white space between them. What is no array stays as it is.
+// mapElements returns a JSON array in which each element is replaced by the elements that change
+// returns, any number of them. It returns text itself if nothing changes or if text is not an
+// array. Otherwise elements keep their bytes, but white space between them is lost.
 func mapElements(text []byte, change func(i int, element []byte) [][]byte) []byte {
 	var out [][]byte
 	changed := false
 	for i, element := range wire.Elements(text) {
 		to := change(i, element)
-		changed = changed || len(to) != 1 || !same(to[0], element)
+		changed = changed || len(to) != 1 || !sameSlice(to[0], element)
 		out = append(out, to...)
 	}
 	if !changed {
 		return text
 	}
-	return array(out)
+	return joinArray(out)
 }
 
-// array returns the JSON array of some elements.
-func array(elements [][]byte) []byte {
+// joinArray returns the JSON array of these elements.
+func joinArray(elements [][]byte) []byte {
 	return append(append([]byte{'['}, bytes.Join(elements, []byte(","))...), ']')
 }
 
-// without returns an object without one of its members, and the same slice if it has no
-// such member or is no object.
-func without(object []byte, name string) []byte {
-	return strip(object, func(key string) bool { return key == name })
+// dropMember removes a member from an object. It returns object itself if there is no such member
+// or if it is not an object.
+func dropMember(object []byte, name string) []byte {
+	return dropMembers(object, func(key string) bool { return key == name })
 }
 
-// strip does the same with all members of which drop says so.
-func strip(object []byte, drop func(key string) bool) []byte {
+// dropMembers does the same with all members for which drop returns true.
+func dropMembers(object []byte, drop func(key string) bool) []byte {
 	found := false
 	if !wire.IsObject(object) {
 		return object
@@ -118,7 +117,7 @@ func strip(object []byte, drop func(key string) bool) []byte {
 	return wire.EditObject(object, drop)
 }
 
-// same reports whether two texts are one and the same slice.
-func same(a, b []byte) bool {
+// sameSlice reports whether a and b are the same slice.
+func sameSlice(a, b []byte) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }

@@ -8,12 +8,12 @@ import (
 // Schemas in schemas are looked for so deep; what lies deeper is left as it is.
 func TestSchemasInSchemasAreBounded(t *testing.T) {
 	seen := 0
-	deep := strings.Repeat(`{"not":`, 2*maxSchemas) + "{}" + strings.Repeat("}", 2*maxSchemas)
+	deep := strings.Repeat(`{"not":`, 2*maxSchemaDepth) + "{}" + strings.Repeat("}", 2*maxSchemaDepth)
 	same := mapSchemas([]byte(deep), func(schema []byte) ([]byte, bool) {
 		seen++
 		return schema, true
 	})
-	if seen != maxSchemas || string(same) != deep {
+	if seen != maxSchemaDepth || string(same) != deep {
 		t.Errorf("%d were looked at, to %s", seen, same)
 	}
 }

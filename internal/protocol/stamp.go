@@ -8,43 +8,41 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// The members of _meta that MCP keeps for itself begin so.
-const reserved = "io.modelcontextprotocol/"
+// metaPrefix begins the names of _meta members that are reserved for MCP.
+const metaPrefix = "io.modelcontextprotocol/"
 
-// Members of _meta that are of the stateless era. Those that a request carries are
-// read and written as a [ClientMeta].
+// Members of _meta of the modern generation. [ClientMeta] contains those of a request.
 const (
-	metaRevision     = reserved + "protocolVersion"
-	metaCapabilities = reserved + "clientCapabilities"
-	metaClient       = reserved + "clientInfo"
-	metaLevel        = reserved + "logLevel"
-	metaServer       = reserved + "serverInfo"
-	metaSubscription = reserved + "subscriptionId"
+	MetaProtocolVersion    = metaPrefix + "protocolVersion"
+	MetaClientCapabilities = metaPrefix + "clientCapabilities"
+	MetaClientInfo         = metaPrefix + "clientInfo"
+	MetaLogLevel           = metaPrefix + "logLevel"
+	MetaServerInfo         = metaPrefix + "serverInfo"
+	MetaSubscriptionID     = metaPrefix + "subscriptionId"
 )
 
-// A ClientMeta is what a request of the stateless era says of who asks.
+// ClientMeta describes the client in the _meta of a modern request.
 type ClientMeta struct {
-	Revision     string // its date
-	Capabilities []byte // of the client, a JSON object; nil = it has none
-	ClientInfo   []byte // its Implementation; nil = it does not say
-	LogLevel     string // from which it wants log messages, "" = it wants none
+	Revision     string // date of the revision
+	Capabilities []byte // the client's, a JSON object; nil = none
+	ClientInfo   []byte // the client's Implementation; nil = not given
+	LogLevel     string // least severe level of log messages to send; "" = none
 }
 
-// RevisionOf returns the revision that a message names in its _meta, "" if it names none.
-// What stands there and is no string is named, too, by its JSON text.
+// RevisionOf returns the revision that the _meta of a message names, "" if there is none. For a
+// value that is not a string it returns the JSON text.
 func RevisionOf(m wire.Message) string {
-	value, _ := wire.Lookup(m.Part(wire.PartMeta), metaRevision)
+	value, _ := wire.Lookup(m.Part(wire.PartMeta), MetaProtocolVersion)
 	if len(value) > 0 && value[0] == '"' {
 		return wire.Unquote(value)
 	}
 	return string(value)
 }
 
-// IsModern reports whether a request is of the stateless era: it names a revision
-// that is not one of those with sessions. Be it one that is not known: then it is
-// answered as this era has it, see [ParseClientMeta].
+// IsModern reports whether a request names a revision that is not a legacy one. An unknown
+// revision counts as modern: the error response has the modern form, see [ParseClientMeta].
 func IsModern(m wire.Message) bool {
-	if !mayHave(m.Part(wire.PartMeta), metaRevision) {
+	if !mayContainMember(m.Part(wire.PartMeta), MetaProtocolVersion) {
 		return false
 	}
 	date := RevisionOf(m)
@@ -52,8 +50,8 @@ func IsModern(m wire.Message) bool {
 	return date != "" && (!known || t.Modern)
 }
 
-// RejectInBatch returns what a request is refused with that stands in a batch and is of the
-// stateless era, which has none; nil if it is not.
+// RejectInBatch returns the error for a modern request inside a batch, which the modern generation
+// does not have; nil for a legacy request.
 func RejectInBatch(m wire.Message) *wire.Error {
 	if !IsModern(m) {
 		return nil
@@ -61,26 +59,25 @@ func RejectInBatch(m wire.Message) *wire.Error {
 	return wire.Errorf(wire.CodeInvalidRequest, "Invalid request: it is of a revision that has no batches, and has to be sent alone")
 }
 
-// mayHave reports whether a member of that name may stand in an object's text: it is
-// there, or so is an escape of the kind in which it could be written.
-func mayHave(object []byte, name string) bool {
+// mayContainMember reports whether object may have a member of this name: the text contains the
+// name, or an escape with which the name could be written.
+func mayContainMember(object []byte, name string) bool {
 	has := func(text string) bool { return len(object) >= len(text) && bytes.Contains(object, []byte(text)) }
 	return has(name) || has(`\u`) || has(`\/`)
 }
 
-// ParseClientMeta reads what a request of the stateless era says of who asks. It fails with
-// -32602 if something is missing or is not as it must be, and with -32022 if the
-// revision is none that is spoken here. Capabilities that are null are left out: many servers refuse
-// them. The ClientMeta may share its bytes with m.
+// ParseClientMeta reads the client metadata of a modern request. It fails with -32602 if a member
+// is missing or invalid, and with -32022 if the revision is not supported. Null capabilities are
+// removed, because many servers reject them. The result may share memory with m.
 func ParseClientMeta(m wire.Message) (ClientMeta, *wire.Error) {
 	meta := m.Part(wire.PartMeta)
 	get := func(key string) []byte { v, _ := wire.Lookup(meta, key); return v }
-	s := ClientMeta{Revision: RevisionOf(m), Capabilities: get(metaCapabilities), ClientInfo: get(metaClient)}
-	switch date := get(metaRevision); {
+	s := ClientMeta{Revision: RevisionOf(m), Capabilities: get(MetaClientCapabilities), ClientInfo: get(MetaClientInfo)}
+	switch date := get(MetaProtocolVersion); {
 	case wire.IsNull(date) || date[0] != '"':
-		return s, wire.Errorf(wire.CodeInvalidParams, "Invalid params: _meta needs %s", metaRevision)
+		return s, wire.Errorf(wire.CodeInvalidParams, "Invalid params: _meta needs %s", MetaProtocolVersion)
 	case !wire.IsObject(s.Capabilities):
-		return s, wire.Errorf(wire.CodeInvalidParams, "Invalid params: _meta needs %s, an object", metaCapabilities)
+		return s, wire.Errorf(wire.CodeInvalidParams, "Invalid params: _meta needs %s, an object", MetaClientCapabilities)
 	}
 	if t, known := FindRevision(s.Revision); !known || !t.Modern {
 		return s, UnsupportedVersionError(s.Revision)
@@ -89,86 +86,85 @@ func ParseClientMeta(m wire.Message) (ClientMeta, *wire.Error) {
 	if !wire.IsObject(s.ClientInfo) {
 		s.ClientInfo = nil
 	}
-	if level := get(metaLevel); !wire.IsNull(level) {
+	if level := get(MetaLogLevel); !wire.IsNull(level) {
 		if s.LogLevel = wire.Unquote(level); LogSeverity(s.LogLevel) < 0 {
-			return s, wire.Errorf(wire.CodeInvalidParams, "Invalid params: %s is one of %s", metaLevel, strings.Join(LogLevels, ", "))
+			return s, wire.Errorf(wire.CodeInvalidParams, "Invalid params: %s is one of %s", MetaLogLevel, strings.Join(LogLevels, ", "))
 		}
 	}
 	return s, nil
 }
 
-// maxNamed bounds what is told of a revision that is not spoken here, in bytes.
-const maxNamed = 100
+// maxRequestedVersion bounds, in bytes, an unsupported revision in the error data.
+const maxRequestedVersion = 100
 
-// UnsupportedVersionError returns the error for a revision that is not spoken here.
-func UnsupportedVersionError(date string) *wire.Error { return unsupported(date, RevisionDates()) }
+// UnsupportedVersionError returns the error for a revision that the gateway does not support.
+func UnsupportedVersionError(date string) *wire.Error { return versionError(date, RevisionDates()) }
 
-// UnsupportedLegacyVersionError is UnsupportedVersionError where no revision is spoken but those with
-// sessions.
+// UnsupportedLegacyVersionError does the same where only legacy revisions are supported.
 func UnsupportedLegacyVersionError(date string) *wire.Error {
-	return unsupported(date, slices.DeleteFunc(RevisionDates(), func(date string) bool {
+	return versionError(date, slices.DeleteFunc(RevisionDates(), func(date string) bool {
 		t, _ := FindRevision(date)
 		return t.Modern
 	}))
 }
 
-func unsupported(date string, all []string) *wire.Error {
-	date = date[:min(len(date), maxNamed)] // whatever stands there, an answer is short
+func versionError(date string, all []string) *wire.Error {
+	date = date[:min(len(date), maxRequestedVersion)] // keeps the response short
 	e := wire.Errorf(CodeUnsupportedVersion, "Unsupported protocol version: supported are %s", strings.Join(all, ", "))
 	e.Data = wire.Encode(map[string]any{"supported": all, "requested": strings.ToValidUTF8(date, "\uFFFD")})
 	return e
 }
 
-// AddTo returns the request m with the stamp on it, in the place of any that it has. What
-// else its _meta says stays as it is.
+// AddTo returns the request m with this metadata, replacing any that m has. Other members of _meta
+// stay.
 func (s ClientMeta) AddTo(m wire.Message) wire.Message {
 	if s.Capabilities == nil {
 		s.Capabilities = []byte("{}")
 	}
 	put := []wire.Member{
-		{Key: metaRevision, Text: wire.Quote(s.Revision)},
-		{Key: metaCapabilities, Text: s.Capabilities},
+		{Key: MetaProtocolVersion, Text: wire.Quote(s.Revision)},
+		{Key: MetaClientCapabilities, Text: s.Capabilities},
 	}
 	if s.ClientInfo != nil {
-		put = append(put, wire.Member{Key: metaClient, Text: s.ClientInfo})
+		put = append(put, wire.Member{Key: MetaClientInfo, Text: s.ClientInfo})
 	}
 	if s.LogLevel != "" {
-		put = append(put, wire.Member{Key: metaLevel, Text: wire.Quote(s.LogLevel)})
+		put = append(put, wire.Member{Key: MetaLogLevel, Text: wire.Quote(s.LogLevel)})
 	}
-	return setMeta(m, wire.EditObject(m.Part(wire.PartMeta), isStamp, put...))
+	return setMeta(m, wire.EditObject(m.Part(wire.PartMeta), isModernMetaKey, put...))
 }
 
-// StripMeta returns a message without the members of _meta that are of the stateless era.
+// StripMeta removes the modern members of _meta from a message.
 func StripMeta(m wire.Message) wire.Message {
 	meta := m.Part(wire.PartMeta)
-	if !mayHave(meta, reserved) {
+	if !mayContainMember(meta, metaPrefix) {
 		return m
 	}
-	return setMeta(m, wire.EditObject(meta, isStamp))
+	return setMeta(m, wire.EditObject(meta, isModernMetaKey))
 }
 
-// StripParamsMeta is StripMeta for the params of a message, nil for none.
+// StripParamsMeta is StripMeta for the params of a message; nil means no params.
 func StripParamsMeta(params []byte) []byte {
 	meta, _ := wire.Lookup(params, "_meta")
-	if !wire.IsObject(meta) || !mayHave(meta, reserved) {
+	if !wire.IsObject(meta) || !mayContainMember(meta, metaPrefix) {
 		return params
 	}
-	rest := wire.EditObject(meta, isStamp)
+	rest := wire.EditObject(meta, isModernMetaKey)
 	if string(rest) == "{}" {
 		return wire.EditObject(params, func(key string) bool { return key == "_meta" })
 	}
 	return wire.EditObject(params, nil, wire.Member{Key: "_meta", Text: rest})
 }
 
-func isStamp(key string) bool {
+func isModernMetaKey(key string) bool {
 	switch key {
-	case metaRevision, metaCapabilities, metaClient, metaLevel, metaServer, metaSubscription:
+	case MetaProtocolVersion, MetaClientCapabilities, MetaClientInfo, MetaLogLevel, MetaServerInfo, MetaSubscriptionID:
 		return true
 	}
 	return false
 }
 
-// setMeta returns a request or notification with another _meta.
+// setMeta replaces the _meta of a request or notification.
 func setMeta(m wire.Message, meta []byte) wire.Message {
 	params := m.Part(wire.PartParams)
 	switch {
@@ -182,16 +178,15 @@ func setMeta(m wire.Message, meta []byte) wire.Message {
 	return m
 }
 
-// SetSubscriptionID returns a notification with the id of the subscription on it by which
-// it is sent, the JSON text of that of the request subscriptions/listen.
+// SetSubscriptionID adds the id of the subscription to a notification: the JSON text of the id of
+// its subscriptions/listen request.
 func SetSubscriptionID(m wire.Message, id wire.ID) wire.Message {
-	put := wire.Member{Key: metaSubscription, Text: []byte(id)}
+	put := wire.Member{Key: MetaSubscriptionID, Text: []byte(id)}
 	return setMeta(m, wire.EditObject(m.Part(wire.PartMeta), nil, put))
 }
 
-// SubscriptionID returns the id of the subscription by which a notification is sent, ""
-// if it does not say.
+// SubscriptionID returns the subscription id in a notification, "" if there is none.
 func SubscriptionID(m wire.Message) wire.ID {
-	value, _ := wire.Lookup(m.Part(wire.PartMeta), metaSubscription)
+	value, _ := wire.Lookup(m.Part(wire.PartMeta), MetaSubscriptionID)
 	return wire.ID(value)
 }

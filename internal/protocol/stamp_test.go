@@ -164,7 +164,7 @@ func TestSubscriptionsOfNotifications(t *testing.T) {
 // FuzzStamp: whatever a client says in its _meta is read or refused, and a stamp on it is
 // the one that is read.
 func FuzzStamp(f *testing.F) {
-	for _, text := range []string{`{}`, `[]`, `7`, `{"_meta":null}`, `{` + stamp + `}`, full(`{"_meta":{"io/protocolVersion":"","io/logLevel":"\ud800","io\/clientInfo":[]}}`)} {
+	for _, text := range []string{`{}`, `[]`, `7`, `{"_meta":null}`, `{` + testClientMeta + `}`, full(`{"_meta":{"io/protocolVersion":"","io/logLevel":"\ud800","io\/clientInfo":[]}}`)} {
 		f.Add([]byte(text), "2026-07-28", "info")
 	}
 	f.Fuzz(func(t *testing.T, params []byte, date, level string) {

@@ -4,25 +4,25 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// TasksExtension is the extension of the stateless era by which calls become tasks.
-const TasksExtension = reserved + "tasks"
+// TasksExtension is the modern extension that lets calls become tasks.
+const TasksExtension = metaPrefix + "tasks"
 
-// What a tool says of tasks in its execution.taskSupport, in 2025-11-25.
+// The values of a tool's execution.taskSupport in 2025-11-25.
 const (
-	TaskSupportForbidden = "forbidden" // if it says nothing, too
+	TaskSupportForbidden = "forbidden" // also the default
 	TaskSupportOptional  = "optional"
 	TaskSupportRequired  = "required"
 )
 
-// HasTasksExtension reports whether capabilities of the stateless era, a client's or a
-// server's, have the extension for tasks.
+// HasTasksExtension reports whether the modern capabilities of a client or server contain the
+// tasks extension.
 func HasTasksExtension(capabilities []byte) bool {
 	settings, _ := wire.Lookup(capabilities, "extensions", TasksExtension)
 	return wire.IsObject(settings)
 }
 
-// AddTasksExtension returns capabilities of the stateless era with the extension for tasks.
-// All else in them stays as it is, and they do if they have it.
+// AddTasksExtension adds the tasks extension to modern capabilities. It returns capabilities
+// itself if they have it.
 func AddTasksExtension(capabilities []byte) []byte {
 	if HasTasksExtension(capabilities) {
 		return capabilities
@@ -32,15 +32,15 @@ func AddTasksExtension(capabilities []byte) []byte {
 	return wire.EditObject(capabilities, nil, wire.Member{Key: "extensions", Text: extensions})
 }
 
-// MissingTasksError returns the error for a client that has not declared that extension: asked
-// for by each request about tasks, and by a call that can be answered with one only.
+// MissingTasksError returns the error for a client without the tasks extension: requests about
+// tasks need it, and so do calls whose only possible result is a task.
 func MissingTasksError() *wire.Error {
 	e := wire.Errorf(CodeMissingCapability, "Missing required client capability: the extension %s", TasksExtension)
 	e.Data = wire.EditObject(nil, nil, wire.Member{Key: "requiredCapabilities", Text: AddTasksExtension(nil)})
 	return e
 }
 
-// TaskSupport returns whether a tool of 2025-11-25 can be, or has to be, called as a task.
+// TaskSupport returns whether a tool of 2025-11-25 can, or must, be called as a task.
 func TaskSupport(tool []byte) string {
 	value, _ := wire.Lookup(tool, "execution", "taskSupport")
 	switch support := wire.Unquote(value); support {
@@ -50,11 +50,10 @@ func TaskSupport(tool []byte) string {
 	return TaskSupportForbidden
 }
 
-// StripExecution returns a tool as it stands in a list of the stateless era, in which
-// whether a call becomes a task is the server's choice. One that says nothing of it is
-// returned as it is.
+// StripExecution removes a tool's execution for lists of the modern generation, in which the
+// server decides whether a call becomes a task. It returns tool itself if there is none.
 func StripExecution(tool []byte) []byte {
-	if !mayHave(tool, "execution") {
+	if !mayContainMember(tool, "execution") {
 		return tool
 	}
 	if value, at := wire.Lookup(tool, "execution"); value == nil && at == 0 {
@@ -63,8 +62,7 @@ func StripExecution(tool []byte) []byte {
 	return wire.EditObject(tool, func(key string) bool { return key == "execution" })
 }
 
-// AddTaskParam returns a tools/call that asks, as in 2025-11-25, for a task, whatever it
-// said of that before.
+// AddTaskParam makes a tools/call ask for a task, as in 2025-11-25, replacing any task param.
 func AddTaskParam(m wire.Message) wire.Message {
 	params := m.Part(wire.PartParams)
 	if !wire.IsObject(params) {
@@ -73,8 +71,8 @@ func AddTaskParam(m wire.Message) wire.Message {
 	return setParams(m, wire.EditObject(params, nil, wire.Member{Key: "task", Text: []byte("{}")}))
 }
 
-// StripTaskParam returns a request that does not ask, as in 2025-11-25, for a task: in the
-// stateless era nobody does. One that did not is returned as it is.
+// StripTaskParam removes the task param of 2025-11-25 from a request. It returns m itself if there
+// is none.
 func StripTaskParam(m wire.Message) wire.Message {
 	params := m.Part(wire.PartParams)
 	if value, _ := wire.Lookup(params, "task"); value == nil {

@@ -61,7 +61,7 @@ func TestRelatedTasks(t *testing.T) {
 	}
 	// A result that is part of a task has none either.
 	result := []byte(`{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t"},"own":1},"content":[ ]}`)
-	got, _ := wire.Lookup(protocol.TaskToModern(classic("completed"), protocol.TaskOutcome{Result: result}), "result")
+	got, _ := wire.Lookup(protocol.TaskToModern(legacyTask("completed"), protocol.TaskOutcome{Result: result}), "result")
 	if want := `{"_meta":{"own":1},"content":[ ]}`; string(got) != want {
 		t.Errorf("got %s\nwant %s", got, want)
 	}

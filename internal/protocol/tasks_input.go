@@ -2,20 +2,20 @@ package protocol
 
 import "mcpgateway/internal/wire"
 
-// CompleteResult is the result of tasks/update and tasks/cancel in the stateless era, which
-// say nothing of the task.
+// CompleteResult is the modern result of tasks/update and tasks/cancel, which contains nothing
+// about the task.
 const CompleteResult = `{"resultType":"complete"}`
 
-// A InputResponse is what a client has answered to the InputRequest of that key: what would have
-// been the result of a request of its own in the session era.
+// An InputResponse is a client's response to the InputRequest with this key. A legacy client would
+// have sent Result as the result of a request.
 type InputResponse struct {
 	Key    string
 	Result []byte // an object
 }
 
-// ParseTaskUpdate reads a tasks/update: the task it names, and what it answers, in its order.
-// It fails with -32602 if it names none, or has no responses that can be read, or more
-// than one task may have questions.
+// ParseTaskUpdate reads a tasks/update: the task id and the input responses in their order. It
+// fails with -32602 if the id is missing, if the responses cannot be read, or if there are more
+// than one result may have input requests.
 func ParseTaskUpdate(m wire.Message) (id string, responses []InputResponse, err *wire.Error) {
 	params := m.Part(wire.PartParams)
 	literal, _ := wire.Lookup(params, "taskId")
@@ -30,8 +30,8 @@ func ParseTaskUpdate(m wire.Message) (id string, responses []InputResponse, err 
 		switch {
 		case !wire.IsObject(value):
 			err = wire.Errorf(wire.CodeInvalidParams, "Invalid params: of inputResponses each is an object")
-		case len(responses) == maxInputs:
-			err = wire.Errorf(wire.CodeInvalidParams, "Invalid params: more than %d inputResponses", maxInputs)
+		case len(responses) == maxInputRequests:
+			err = wire.Errorf(wire.CodeInvalidParams, "Invalid params: more than %d inputResponses", maxInputRequests)
 		default:
 			responses = append(responses, InputResponse{Key: key, Result: value})
 		}
@@ -42,12 +42,11 @@ func ParseTaskUpdate(m wire.Message) (id string, responses []InputResponse, err 
 	return id, responses, nil
 }
 
-// maxListened bounds the tasks that one subscriptions/listen names.
-const maxListened = 4096
+// maxListenTaskIDs bounds the task ids of one subscriptions/listen.
+const maxListenTaskIDs = 4096
 
-// ListenTaskIDs returns the ids of the tasks of which a subscriptions/listen asks to be
-// told, nil if of none, in its order. It fails with -32602 if they cannot be read, or are
-// more than 4096.
+// ListenTaskIDs returns the task ids in a subscriptions/listen in their order, nil if there are
+// none. It fails with -32602 if they cannot be read or exceed maxListenTaskIDs.
 func ListenTaskIDs(m wire.Message) (ids []string, err *wire.Error) {
 	list, _ := wire.Lookup(m.Part(wire.PartParams), "notifications", "taskIds")
 	if wire.IsNull(list) {
@@ -61,8 +60,8 @@ func ListenTaskIDs(m wire.Message) (ids []string, err *wire.Error) {
 		switch {
 		case id == "":
 			err = wire.Errorf(wire.CodeInvalidParams, "Invalid params: taskIds is a list of ids")
-		case len(ids) == maxListened:
-			err = wire.Errorf(wire.CodeInvalidParams, "Invalid params: more than %d taskIds", maxListened)
+		case len(ids) == maxListenTaskIDs:
+			err = wire.Errorf(wire.CodeInvalidParams, "Invalid params: more than %d taskIds", maxListenTaskIDs)
 		default:
 			ids = append(ids, id)
 		}

@@ -12,13 +12,13 @@ import (
 )
 
 const (
-	working = `{"taskId":"t","status":"working","statusMessage":"é \u00e9","createdAt":"2025-11-25T10:30:00Z","lastUpdatedAt":"2025-11-25T10:40:00Z","ttl":60000,"pollInterval":5000,"x-own": {"n":1.10}}`
-	rest    = `"statusMessage":"é \u00e9","createdAt":"2025-11-25T10:30:00Z","lastUpdatedAt":"2025-11-25T10:40:00Z","x-own": {"n":1.10}}`
+	workingTask = `{"taskId":"t","status":"working","statusMessage":"é \u00e9","createdAt":"2025-11-25T10:30:00Z","lastUpdatedAt":"2025-11-25T10:40:00Z","ttl":60000,"pollInterval":5000,"x-own": {"n":1.10}}`
+	rest        = `"statusMessage":"é \u00e9","createdAt":"2025-11-25T10:30:00Z","lastUpdatedAt":"2025-11-25T10:40:00Z","x-own": {"n":1.10}}`
 )
 
-// classic is a classic task of that status.
-func classic(status string) []byte {
-	return []byte(strings.Replace(working, `"working"`, `"`+status+`"`, 1))
+// legacyTask is a classic task of that status.
+func legacyTask(status string) []byte {
+	return []byte(strings.Replace(workingTask, `"working"`, `"`+status+`"`, 1))
 }
 
 func TestModernTask(t *testing.T) {
@@ -49,7 +49,7 @@ func TestModernTask(t *testing.T) {
 		{"of tomorrow", protocol.TaskOutcome{}, "of tomorrow", ""},
 	} {
 		task := c.more + `"status":"` + c.is + `","ttlMs":60000,"pollIntervalMs":5000,"taskId":"t",` + rest
-		if got, want := string(protocol.TaskToModern(classic(c.was), c.o)), `{"resultType":"complete",`+task; got != want {
+		if got, want := string(protocol.TaskToModern(legacyTask(c.was), c.o)), `{"resultType":"complete",`+task; got != want {
 			t.Errorf("%s, %+v:\n got %s\nwant %s", c.was, c.o, got, want)
 		}
 	}
@@ -112,7 +112,7 @@ func TestDurationsOfTasks(t *testing.T) {
 
 func TestTasksThatWereMade(t *testing.T) {
 	const (
-		made = `{"_meta":{"io.modelcontextprotocol/model-immediate-response":"soon","io.modelcontextprotocol/related-task":{"taskId":"t"}},"task":` + working + `,"beside":1.0,"status":"no","error":"no"}`
+		made = `{"_meta":{"io.modelcontextprotocol/model-immediate-response":"soon","io.modelcontextprotocol/related-task":{"taskId":"t"}},"task":` + workingTask + `,"beside":1.0,"status":"no","error":"no"}`
 		flat = `{"resultType":"task","_meta":{"io.modelcontextprotocol/model-immediate-response":"soon"},"beside":1.0,"status":"working","ttlMs":60000,"pollIntervalMs":5000,"taskId":"t",` + rest
 		back = `{"_meta":{"io.modelcontextprotocol/model-immediate-response":"soon"},"task":{"status":"working","ttl":60000,"pollInterval":5000,"beside":1.0,"taskId":"t",` + rest + `}`
 	)
@@ -150,8 +150,8 @@ func TestTasksThereAndBack(t *testing.T) {
 		"failed":         {Result: []byte(`{ "content" : [ ],"isError":true}`)},
 		"input_required": {Inputs: []protocol.InputRequest{{Key: "k", Method: "sampling/createMessage", Params: []byte(`{ "n":1.0}`)}}},
 	} {
-		modern := protocol.TaskToModern(classic(status), o)
-		if got, want := members(protocol.TaskToLegacy(modern)), members(classic(status)); !slices.Equal(got, want) {
+		modern := protocol.TaskToModern(legacyTask(status), o)
+		if got, want := members(protocol.TaskToLegacy(modern)), members(legacyTask(status)); !slices.Equal(got, want) {
 			t.Errorf("%s:\n got %q\nwant %q", status, got, want)
 		}
 		got, err := protocol.ReadTaskOutcome(modern)
@@ -160,7 +160,7 @@ func TestTasksThereAndBack(t *testing.T) {
 		}
 	}
 	failure := []byte(`{"code":1, "message":"no"}`)
-	modern := protocol.TaskToModern(classic("failed"), protocol.TaskOutcome{Error: failure})
+	modern := protocol.TaskToModern(legacyTask("failed"), protocol.TaskOutcome{Error: failure})
 	if got, err := protocol.ReadTaskOutcome(modern); err != nil || string(got.Error) != string(failure) || protocol.TaskStatus(protocol.TaskToLegacy(modern)) != "failed" {
 		t.Errorf("got %+v, %v", got, err)
 	}

@@ -16,8 +16,8 @@ var texts = []struct{ name, text string }{
 	{"code 64KiB", `{"jsonrpc":"2.0","id":7,"result":{"content":[{"type":"text","text":"` + strings.Repeat(`\tif err != nil {\n\t\treturn fmt.Errorf(\"reading %q: %w\", name, err)\n\t}\n`, 64<<10/78) + `"}]}}`},
 	{"base64 1MiB", `{"jsonrpc":"2.0","id":7,"result":{"content":[{"type":"image","mimeType":"image/png","data":"` + strings.Repeat("iVBORw0KGgoAAAANSUhEUgAA", 1<<20/24) + `"}]}}`},
 	{"strings 1MiB", `{"jsonrpc":"2.0","id":7,"result":{"content":[{"type":"text","text":"` + lines(1<<20) + `"}],"isError":false}}`},
-	{"structure 64KiB", `{"jsonrpc":"2.0","id":7,"result":{"content":[],"structuredContent":[` + rows(64<<10) + `]}}`},
-	{"pretty 64KiB", pretty(`{"jsonrpc":"2.0","id":7,"result":{"content":[],"structuredContent":[` + rows(32<<10) + `]}}`)},
+	{"structure 64KiB", `{"jsonrpc":"2.0","id":7,"result":{"content":[],"structuredContent":[` + manyMembers(64<<10) + `]}}`},
+	{"pretty 64KiB", pretty(`{"jsonrpc":"2.0","id":7,"result":{"content":[],"structuredContent":[` + manyMembers(32<<10) + `]}}`)},
 	{"umlauts 64KiB", `{"jsonrpc":"2.0","id":7,"result":{"content":[{"type":"text","text":"` + strings.Repeat("Größe ☃ und Maß, ", 64<<10/22) + `"}]}}`},
 }
 
@@ -26,7 +26,7 @@ func lines(n int) string {
 	return strings.Repeat(`The quick brown fox jumps over the lazy dog, as it is written in line 17.\n`, n/75)
 }
 
-func rows(n int) string {
+func manyMembers(n int) string {
 	const row = `{"id":12345,"ok":true,"path":"src/a.go","score":0.25,"tags":["a","bc"],"next":null}`
 	return strings.Repeat(row+",", n/len(row)) + row
 }
@@ -79,7 +79,7 @@ func BenchmarkParse(b *testing.B) {
 // apart and to write it anew, which also loses the order of its members.
 func BenchmarkSplice(b *testing.B) {
 	for _, bb := range texts {
-		m := mustParse(b, bb.text)
+		m := parseOrFail(b, bb.text)
 		ours, name := []byte(`4211`), []byte(`"search"`)
 		b.Run(bb.name+"/Splice", func(b *testing.B) {
 			b.SetBytes(int64(len(bb.text)))
@@ -124,7 +124,7 @@ func BenchmarkSkimmer(b *testing.B) {
 
 func BenchmarkOneLine(b *testing.B) {
 	for _, bb := range texts {
-		m := mustParse(b, bb.text)
+		m := parseOrFail(b, bb.text)
 		b.Run(bb.name, func(b *testing.B) {
 			b.SetBytes(int64(len(bb.text)))
 			b.ReportAllocs()
@@ -141,7 +141,7 @@ func TestAllocations(t *testing.T) {
 	ours, name := []byte(`4211`), []byte(`"search"`)
 	for _, tt := range texts {
 		text := []byte(tt.text)
-		m := mustParse(t, tt.text)
+		m := parseOrFail(t, tt.text)
 		for _, c := range []struct {
 			what string
 			max  float64

@@ -2,37 +2,37 @@ package wire
 
 import "sync"
 
-// A Burst is messages that a reader has at hand at one time, because they came faster than they were taken.
-// What they give rise to is worth sending together, when the reader has taken the last of them: see [Message.Burst].
-// All methods may be called concurrently; a nil Burst is over.
+// A Burst is a group of messages that were available to a reader at the same time. Messages that
+// result from a burst are sent together when the reader has processed the last one, see
+// [Message.Burst]. All methods may be called concurrently. A nil Burst has ended.
 type Burst struct {
-	mu   sync.Mutex
-	over bool
-	then []func()
+	mu        sync.Mutex
+	ended     bool
+	callbacks []func()
 }
 
-// OnEnd has f called when the burst is over, and answers true; it answers false, and f is not called, if that
-// is so already.
+// OnEnd registers f to be called when the burst ends and returns true. If the burst has already
+// ended it returns false and f is not called.
 func (b *Burst) OnEnd(f func()) bool {
 	if b == nil {
 		return false
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !b.over {
-		b.then = append(b.then, f)
+	if !b.ended {
+		b.callbacks = append(b.callbacks, f)
 	}
-	return !b.over
+	return !b.ended
 }
 
-// End ends the burst, and calls what was to be called then.
+// End ends the burst and calls the registered functions.
 func (b *Burst) End() {
 	if b == nil {
 		return
 	}
 	b.mu.Lock()
-	then := b.then
-	b.over, b.then = true, nil
+	then := b.callbacks
+	b.ended, b.callbacks = true, nil
 	b.mu.Unlock()
 	for _, f := range then {
 		f()
@@ -45,6 +45,6 @@ func (m Message) WithBurst(b *Burst) Message {
 	return m
 }
 
-// Burst returns the burst that m is part of, or the message that [Message.Splice] has made it of; nil if it is
-// of none. Whoever sends m may put that off until the burst is over.
+// Burst returns the burst that m belongs to, nil if there is none. [Message.Splice] preserves it.
+// The sender of m may delay m until the burst has ended.
 func (m Message) Burst() *Burst { return m.burst }

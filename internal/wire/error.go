@@ -6,9 +6,9 @@ import (
 	"strconv"
 )
 
-// The codes of JSON-RPC 2.0 §5.1, and the one of ours that MCP gateways and
-// servers commonly give to a request that comes before the handshake. The
-// range -32020 … -32099 is the MCP specification's.
+// The codes of JSON-RPC 2.0 §5.1, and the code that MCP gateways and servers commonly return for a
+// request before the handshake. The range from -32020 to -32099 is reserved by the MCP
+// specification.
 const (
 	CodeParseError     = -32700
 	CodeInvalidRequest = -32600
@@ -18,8 +18,8 @@ const (
 	CodeNotInitialized = -32002
 )
 
-// An Error is the error object of a JSON-RPC response, and the only kind of
-// error that is shown to the other side.
+// An Error is the error object of a JSON-RPC response. No other errors are sent to a client or
+// backend.
 type Error struct {
 	Code    int             `json:"code"`
 	Message string          `json:"message"`
@@ -35,12 +35,11 @@ func Errorf(code int, format string, args ...any) *Error {
 
 func (e *Error) Error() string { return e.Message }
 
-// Unwrap returns what caused the error, nil if that is not known.
+// Unwrap returns the cause of the error, nil if it is unknown.
 func (e *Error) Unwrap() error { return e.cause }
 
-// ReadError decodes the error object of a response, which the Error keeps; what
-// cannot be read of it is left at its zero value, for a stranger's error may be
-// anything.
+// ReadError decodes the error object of a response. Invalid members keep their zero values,
+// because another implementation's error may be anything. The Error shares memory with object.
 func ReadError(object []byte) *Error {
 	e := &Error{}
 	Members(object, func(key string, value []byte, _ int) {

@@ -112,7 +112,7 @@ func FuzzParse(f *testing.F) {
 		}
 		flat := m.OneLine()
 		breaks := strings.NewReplacer("\n", " ", "\r", " ") // they stand between tokens alone
-		if tell(flat) != breaks.Replace(tell(m)) || bytes.ContainsAny(flat.Raw(), "\r\n") || !json.Valid(flat.Raw()) {
+		if describe(flat) != breaks.Replace(describe(m)) || bytes.ContainsAny(flat.Raw(), "\r\n") || !json.Valid(flat.Raw()) {
 			t.Fatalf("OneLine: %q", flat.Raw())
 		}
 		if m.Kind() == Batch {
@@ -198,7 +198,7 @@ func FuzzSplice(f *testing.F) {
 		if err != nil || !json.Valid(x) || !json.Valid(y) || IsNull(bytes.TrimSpace(x)) {
 			return
 		}
-		before := tell(m)
+		before := describe(m)
 		parts := []Part{Part(a) % Part(len(partNames)), Part(b) % Part(len(partNames)), Part(c) % Part(len(partNames))}
 		edits := []Edit{{parts[0], x}, {parts[1], y}, {parts[2], x}}
 		for i, p := range parts {
@@ -215,7 +215,7 @@ func FuzzSplice(f *testing.F) {
 		}
 		got := m.Splice(edits...)
 		same(t, got)
-		if tell(m) != before || got.Kind() != m.Kind() {
+		if describe(m) != before || got.Kind() != m.Kind() {
 			t.Fatalf("the message has changed")
 		}
 		// Back again: then every byte that was not exchanged is where it was.

@@ -2,27 +2,27 @@ package wire
 
 import "bytes"
 
-// An ID is the JSON text of a request id, as it was sent: `7`, `"7"`, `null`.
-// It is never read as a number, so none is ever rounded. "" is no id at all.
-// Two ids are the same if their text is.
+// An ID is the JSON text of a request id, exactly as it was sent: `7`, `"7"`, `null`. It is never
+// converted to a number, so it is never rounded. "" means no id. Two ids are equal if their text
+// is.
 type ID string
 
-// maxID bounds the id and the progress token of a message, in bytes: a row in
-// a table keeps them for as long as the call takes.
+// maxID bounds the id and the progress token of a message, in bytes, because a table keeps them
+// for the duration of the call.
 const maxID = 4096
 
-// A Kind says what a message is for.
+// A Kind is the type of a message.
 type Kind uint8
 
 const (
 	Invalid      Kind = iota
-	Request           // has a method and an id, be it null
-	Notification      // has a method and no id
+	Request           // has a method and an id, which may be null
+	Notification      // has a method but no id
 	Response          // has a result or an error
 	Batch             // an array; see [Message.Elements]
 )
 
-// A Part is one of the places in a message that the gateway looks at.
+// A Part is a member of a message that the gateway reads.
 type Part uint8
 
 const (
@@ -32,46 +32,45 @@ const (
 	PartName           // params.name
 	PartArguments      // params.arguments
 	PartMeta           // params._meta
-	PartToken          // params._meta.progressToken, or params.progressToken of a notification; never null
+	PartToken          // params._meta.progressToken; params.progressToken of a notification
 	PartRequestID      // params.requestId of a cancellation
 	PartCursor         // params.cursor
-	PartInputResponses // params.inputResponses of a request that goes on
-	PartRequestState   // params.requestState of one
+	PartInputResponses // params.inputResponses of a continuation
+	PartRequestState   // params.requestState of a continuation
 	PartResult
 	PartError
 
-	partVersion  // "jsonrpc"
-	partProgress // params.progressToken, until Parse knows what the message is
-	partIsError  // result.isError
+	partVersion     // "jsonrpc"
+	partParamsToken // params.progressToken, until Parse knows the kind of the message
+	partIsError     // result.isError
 	numParts
 )
 
-// A span is a stretch of a message's text; the empty one stands for absent.
+// A span is a range of bytes in a message; an empty one means absent.
 type span struct{ lo, hi int32 }
 
-// A Message is one JSON-RPC message (or a batch of them) with the places of its
-// parts. Its text is immutable: whoever holds a Message may keep it and share
-// it, and nobody writes to it.
+// A Message is a JSON-RPC message, or a batch of them, with the offsets of its parts. Its text is
+// immutable, so a Message may be kept and shared.
 type Message struct {
-	raw       []byte
-	parts     [numParts]span
-	kind      Kind
-	multiline bool // a line break stands between tokens
-	foreign   bool // the message itself has members that JSON-RPC does not have
-	burst     *Burst
+	raw               []byte
+	parts             [numParts]span
+	kind              Kind
+	multiline         bool // there is a line break between tokens
+	hasUnknownMembers bool // the message object has members that JSON-RPC does not define
+	burst             *Burst
 }
 
-// Raw returns the message's text. It must not be changed.
+// Raw returns the text of the message. It must not be changed.
 func (m Message) Raw() []byte { return m.raw[:len(m.raw):len(m.raw)] }
 
-// Kind says what the message is for.
+// Kind returns the kind of the message.
 func (m Message) Kind() Kind { return m.kind }
 
-// Part returns the text of one part as it stands in the message, nil if it is
-// absent. A string has its quotes.
+// Part returns the JSON text of a part, nil if the part is absent. Strings include their quotation
+// marks.
 func (m Message) Part(p Part) []byte { return m.part(p) }
 
-// part is Part for who has the message at hand: it copies none.
+// part is Part without a copy of the message.
 func (m *Message) part(p Part) []byte {
 	if s := m.parts[p]; s.hi > s.lo {
 		return m.raw[s.lo:s.hi:s.hi]
@@ -94,11 +93,10 @@ func (m Message) Name() string { return Unquote(m.Part(PartName)) }
 // IsToolError reports whether the message is a result with "isError": true.
 func (m Message) IsToolError() bool { return string(m.Part(partIsError)) == "true" }
 
-// OneLine returns the message with no line break in it, for a transport that
-// ends a message at one. Only a message that holds any is copied. Line breaks
-// stand between tokens alone, so that a space in the place of each is enough, and
-// everything else stays where it is; but at the end they are cut off, with what white
-// space there is: some clients bear nothing between a message and the end of its line.
+// OneLine returns the message without line breaks, for transports in which a line break ends a
+// message. It copies the message only if there is a line break. Line breaks occur only between
+// tokens, so that each can be replaced by a space without moving any part. Trailing white space is
+// removed, because some clients do not accept it before the end of a line.
 func (m Message) OneLine() Message {
 	if !m.multiline {
 		return m
@@ -113,8 +111,8 @@ func (m Message) OneLine() Message {
 	return m
 }
 
-// WantsResponse reports whether a message of which [Parse] said that it is invalid is a request of
-// JSON-RPC 2.0 all the same: it has a method and an id, and its sender waits for an answer.
+// WantsResponse reports whether a message that [Parse] rejected as invalid is still a JSON-RPC 2.0
+// request: it has a method and an id, so that the sender waits for a response.
 func (m Message) WantsResponse() bool {
 	method := m.Part(PartMethod)
 	return m.kind == Invalid && Unquote(m.Part(partVersion)) == "2.0" && len(method) > 0 && method[0] == '"' &&
@@ -126,7 +124,7 @@ func (m Message) Elements() [][]byte {
 	return Elements(m.raw)
 }
 
-// Elements returns the texts of a JSON array's elements, nil if array is none.
+// Elements returns the texts of the elements of a JSON array, nil if array is not one.
 func Elements(array []byte) [][]byte {
 	var all [][]byte
 	if !EachElement(array, func(element []byte) bool {
@@ -138,43 +136,42 @@ func Elements(array []byte) [][]byte {
 	return all
 }
 
-// EachElement calls visit with the text of each element of a JSON array, in
-// order, until it answers false. EachElement answers whether array is a JSON
-// array, as far as it was read.
+// EachElement calls visit with the text of each element of a JSON array, in order, until visit
+// returns false. It reports whether array is a JSON array, as far as it was read.
 func EachElement(array []byte, visit func(element []byte) bool) bool {
 	s := scan(array)
-	i, ok := s.open(0)
+	i, ok := s.enterArray(0)
 	for ok {
 		lo := i
 		i = s.value(i)
 		if s.err == nil && !visit(array[lo:i:i]) {
 			return !s.badUTF8
 		}
-		i, ok = s.more(i)
+		i, ok = s.nextElement(i)
 	}
-	s.end(i)
+	s.expectEnd(i)
 	return s.err == nil && !s.badUTF8
 }
 
-// Members calls visit with each member of a JSON object, in order: its key, its
-// value and the offset at which the value stands. It reports whether object is a
-// JSON object; visit may have been called when it turns out to be none.
+// Members calls visit with each member of a JSON object, in order: the key, the value, and the
+// offset of the value. It reports whether object is a JSON object; visit may have been called even
+// if not.
 func Members(object []byte, visit func(key string, value []byte, at int)) bool {
 	s := scan(object)
-	i, ok := s.enter(0)
+	i, ok := s.enterObject(0)
 	for ok {
 		key, lo := string(s.key()), i
 		i = s.value(i)
 		if s.err == nil {
 			visit(key, object[lo:i:i], lo)
 		}
-		i, ok = s.next(i)
+		i, ok = s.nextMember(i)
 	}
-	s.end(i)
+	s.expectEnd(i)
 	return s.err == nil && !s.badUTF8
 }
 
-// IsObject reports whether a value's text is an object's.
+// IsObject reports whether value is the text of a JSON object.
 func IsObject(value []byte) bool {
 	value = bytes.TrimLeft(value, " \t\r\n")
 	return len(value) > 0 && value[0] == '{'

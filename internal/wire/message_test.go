@@ -12,7 +12,7 @@ import (
 
 func TestOneLine(t *testing.T) {
 	pretty := "\r\n{\r\n  \"jsonrpc\": \"2.0\",\n\t\"id\": 1.50,\r \"result\": {\n\"isError\": true, \"t\": \"a\\n\\u2028\u2028<\"\n}}\n"
-	m := mustParse(t, pretty)
+	m := parseOrFail(t, pretty)
 	flat := m.OneLine()
 	if bytes.ContainsAny(flat.Raw(), "\r\n") {
 		t.Errorf("a line break is left: %q", flat.Raw())
@@ -160,7 +160,7 @@ func TestPlain(t *testing.T) {
 				text[at] = byte(c)
 				for _, last := range []byte{'x', '"', '\\', 0x1f, 0x20, 0x23, 0x80, 0xff, 0xa2, 0xdc, 0} {
 					text[size-1] = last
-					n, ascii := plain(text, 0)
+					n, ascii := skipPlain(text, 0)
 					if wantN, want := slow(text); n != wantN || ascii != want {
 						t.Fatalf("plain(%q): %d, %v; want %d, %v", text, n, ascii, wantN, want)
 					}
@@ -190,11 +190,11 @@ func TestStringsOfAllSorts(t *testing.T) {
 }
 
 func TestAccessorsUnquoteNamesAndKeepIDs(t *testing.T) {
-	m := mustParse(t, `{"jsonrpc":"2.0","id":"\u0069","method":"a\/b","params":{"name":"\u00e4","requestId":-0,"_meta":{"progressToken":"\u0070"}}}`)
+	m := parseOrFail(t, `{"jsonrpc":"2.0","id":"\u0069","method":"a\/b","params":{"name":"\u00e4","requestId":-0,"_meta":{"progressToken":"\u0070"}}}`)
 	if m.Method() != "a/b" || m.Name() != "ä" || m.ID() != `"\u0069"` || m.RequestID() != `-0` || m.Token() != `"\u0070"` {
 		t.Errorf("method %s, name %s, id %s, requestId %s, token %s", m.Method(), m.Name(), m.ID(), m.RequestID(), m.Token())
 	}
-	m = mustParse(t, `{"jsonrpc":"2.0","id":1,"result":{"name":"x"}}`)
+	m = parseOrFail(t, `{"jsonrpc":"2.0","id":1,"result":{"name":"x"}}`)
 	if m.Method() != "" || m.Name() != "" || m.RequestID() != "" || m.Token() != "" || m.IsToolError() {
 		t.Error("a response has parts of a request")
 	}

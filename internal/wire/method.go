@@ -1,6 +1,6 @@
 package wire
 
-// methods are those that nearly all messages have, so that naming one takes no memory.
+// methods contains the most frequent methods, so that [Message.Method] does not allocate for them.
 var methods = func() map[string]string {
 	known := make(map[string]string)
 	for _, method := range []string{
@@ -12,7 +12,7 @@ var methods = func() map[string]string {
 	return known
 }()
 
-// Method returns the method's name, "" for a response.
+// Method returns the message's method, "" for a response.
 func (m Message) Method() string {
 	text := m.Part(PartMethod)
 	if known, ok := methods[string(text)]; ok {

@@ -6,31 +6,31 @@ import (
 	"fmt"
 )
 
-// ErrUTF8 is what a parse error wraps when the text is no UTF-8, as JSON must
-// be. It may still be JSON once mended: see [ReplaceInvalidUTF8].
+// ErrUTF8 is wrapped by the parse error for text that is not UTF-8, as JSON must be. The text may
+// be valid JSON after [ReplaceInvalidUTF8].
 var ErrUTF8 = errors.New("invalid UTF-8")
 
-// ReplaceInvalidUTF8 returns text with each run of bytes that is not UTF-8 replaced by U+FFFD.
+// ReplaceInvalidUTF8 replaces each run of invalid UTF-8 in text by U+FFFD.
 func ReplaceInvalidUTF8(text []byte) []byte {
 	return bytes.ToValidUTF8(text, []byte("\uFFFD"))
 }
 
-// maxBatch bounds the messages of a batch: each costs much more memory than the
-// two bytes that it may be long.
+// maxBatch bounds the messages of a batch, because an element of two bytes costs much more memory
+// than that.
 const maxBatch = 4096
 
-// Parse reads text as one JSON-RPC message, or as a batch. The message keeps
-// text, which must not be changed afterwards.
+// Parse reads text as one JSON-RPC message or as a batch. The message keeps text, which must not
+// be changed afterwards.
 //
-// An error is always a *[Error], ready to be sent: [CodeParseError] if text is
-// no JSON, [CodeInvalidRequest] if it is JSON but no message. In the second case
-// the message that comes with the error has its id, if one could be read. A message that nests
-// deeper than maxDepth is an invalid request; the text beyond that depth is not checked.
+// An error is always a *[Error] that can be sent: [CodeParseError] if text is not JSON,
+// [CodeInvalidRequest] if it is JSON but not a message. With CodeInvalidRequest the returned
+// message has its id, if the id could be read. A message that nests deeper than maxDepth is an
+// invalid request; the text beyond that depth is not checked.
 //
-// A batch is checked to be JSON; its elements are not looked at.
+// A batch is only checked to be JSON; its elements are not parsed.
 func Parse(text []byte) (Message, error) {
 	s := scan(text)
-	s.passDeep = true
+	s.allowDeep = true
 	m := Message{raw: text}
 	i, c := s.peek(0)
 	switch c {
@@ -38,12 +38,12 @@ func Parse(text []byte) (Message, error) {
 		m.kind = Batch
 		i = s.batch(i)
 	case '{':
-		i = s.members(i, &m, inEnvelope)
+		i = s.members(i, &m, envelopeSpec)
 	default:
 		i = s.value(i)
 		s.problem = "a message is an object"
 	}
-	s.end(i)
+	s.expectEnd(i)
 	switch {
 	case s.err != nil:
 		return Message{}, Errorf(CodeParseError, "Parse error: %v", s.err)
@@ -52,11 +52,11 @@ func Parse(text []byte) (Message, error) {
 	}
 	m.multiline = s.multiline
 	problem := s.problem
-	if s.deep {
-		problem = tooDeep
+	if s.foundTooDeep {
+		problem = problemTooDeep
 	}
 	if id := m.part(PartID); s.manyIDs || id != nil && !isID(id) {
-		m.parts[PartID] = span{} // whatever else is wrong: no answer has it as its id
+		m.parts[PartID] = span{} // no response may use this id
 		if problem == "" {
 			problem = "an id is a string, a number or null, of at most 4096 bytes"
 		}
@@ -64,8 +64,8 @@ func Parse(text []byte) (Message, error) {
 	if problem == "" && m.kind != Batch {
 		problem = m.classify()
 	}
-	if problem == bothParts {
-		if mended, ok := m.withoutNulls(); ok {
+	if problem == problemBothParts {
+		if mended, ok := m.withoutNullPart(); ok {
 			return mended, nil
 		}
 	}
@@ -76,12 +76,12 @@ func Parse(text []byte) (Message, error) {
 	return m, nil
 }
 
-// batch walks over an array of messages.
+// batch scans an array of messages.
 func (s *scanner) batch(i int) (end int) {
 	n := 0
-	i, ok := s.open(i)
+	i, ok := s.enterArray(i)
 	for ok {
-		i, ok = s.more(s.value(i))
+		i, ok = s.nextElement(s.value(i))
 		n++
 	}
 	if n > maxBatch {
@@ -90,68 +90,68 @@ func (s *scanner) batch(i int) (end int) {
 	return i
 }
 
-// An object tells which members of one of a message's objects are looked at.
-type object struct {
-	within  string // which object it is, for messages: " in params"
-	members []member
-	// Of a lenient object a member may stand twice, the last one counts, and
-	// in any case: the gateway only watches it pass by.
+// An objectSpec lists the members of an object that Parse reads.
+type objectSpec struct {
+	context string // names the object in error texts: " in params"
+	members []memberSpec
+	// lenient allows duplicates, of which the last one counts, and keys in another case, for
+	// objects that the gateway only passes on.
 	lenient bool
 }
 
-type member struct {
+type memberSpec struct {
 	name   string
-	part   Part    // numParts = its place is not kept: it may only not be read in two ways
-	inside *object // what is looked at in it, if it is an object; may be nil
+	part   Part        // numParts = offset not recorded, only checked for duplicates
+	object *objectSpec // members to read if the value is an object; nil = none
 }
 
 var (
-	inEnvelope = &object{members: []member{
+	envelopeSpec = &objectSpec{members: []memberSpec{
 		{name: "jsonrpc", part: partVersion},
 		{name: "id", part: PartID},
 		{name: "method", part: PartMethod},
-		{name: "params", part: PartParams, inside: inParams},
-		{name: "result", part: PartResult, inside: inResult},
+		{name: "params", part: PartParams, object: paramsSpec},
+		{name: "result", part: PartResult, object: resultSpec},
 		{name: "error", part: PartError},
 	}}
-	inParams = &object{within: " in params", members: []member{
+	paramsSpec = &objectSpec{context: " in params", members: []memberSpec{
 		{name: "name", part: PartName},
 		{name: "arguments", part: PartArguments},
-		{name: "_meta", part: PartMeta, inside: inMeta},
+		{name: "_meta", part: PartMeta, object: metaSpec},
 		{name: "requestId", part: PartRequestID},
-		{name: "progressToken", part: partProgress},
+		{name: "progressToken", part: partParamsToken},
 		{name: "cursor", part: PartCursor},
 		{name: "inputResponses", part: PartInputResponses},
 		{name: "requestState", part: PartRequestState},
-		// A request goes by these to a backend, or a notification to a client.
+		// Requests are routed to a backend by these members, and notifications to a client.
 		{name: "uri", part: numParts},
-		{name: "ref", part: numParts, inside: inRef},
+		{name: "ref", part: numParts, object: refSpec},
 		{name: "taskId", part: numParts},
 		{name: "task", part: numParts},
 		{name: "level", part: numParts},
 		{name: "elicitationId", part: numParts},
 	}}
-	inRef = &object{within: " in ref", members: []member{
+	refSpec = &objectSpec{context: " in ref", members: []memberSpec{
 		{name: "type", part: numParts},
 		{name: "name", part: numParts},
 		{name: "uri", part: numParts},
 	}}
-	inMeta = &object{within: " in _meta", members: []member{
+	metaSpec = &objectSpec{context: " in _meta", members: []memberSpec{
 		{name: "progressToken", part: PartToken},
-		{name: "io.modelcontextprotocol/related-task", part: numParts, inside: inRelated},
+		{name: "io.modelcontextprotocol/related-task", part: numParts, object: relatedTaskSpec},
 	}}
-	inRelated = &object{within: " in related-task", members: []member{
+	relatedTaskSpec = &objectSpec{context: " in related-task", members: []memberSpec{
 		{name: "taskId", part: numParts},
 	}}
-	inResult = &object{lenient: true, members: []member{
+	resultSpec = &objectSpec{lenient: true, members: []memberSpec{
 		{name: "isError", part: partIsError},
 	}}
 )
 
-// find returns which member key names, as an index of o.members; -1 if it is none of o's. A key that
-// encoding/json would take for it, because only its case is another, is not
-// exact; a lenient object has none of these.
-func (o *object) find(key []byte) (i int, exact bool) {
+// find returns the index in o.members of the member that key names, -1 if there is none. exact is
+// false if the key differs in case, so that encoding/json would accept it; in a lenient object
+// such a key is not found.
+func (o *objectSpec) find(key []byte) (i int, exact bool) {
 	for i := range o.members {
 		if string(key) == o.members[i].name {
 			return i, true
@@ -168,19 +168,19 @@ func (o *object) find(key []byte) (i int, exact bool) {
 	return -1, false
 }
 
-// members walks over the object that stands at i and notes where the members lie
-// that o tells of, and what is wrong with them.
-func (s *scanner) members(i int, m *Message, o *object) (end int) {
-	i, ok := s.enter(i)
-	var seen uint32 // a bit for each of o.members
-	for ; ok; i, ok = s.next(i) {
+// members scans the object at i. It records the offsets of the members in o, and the first
+// problem.
+func (s *scanner) members(i int, m *Message, o *objectSpec) (end int) {
+	i, ok := s.enterObject(i)
+	var seen uint32 // one bit per member of o.members
+	for ; ok; i, ok = s.nextMember(i) {
 		key := s.key()
 		n, exact := o.find(key)
 		if !exact {
 			if n >= 0 && s.problem == "" {
-				s.problem = string(Quote(string(key))) + o.within + " differs from a known member only in case"
+				s.problem = string(Quote(string(key))) + o.context + " differs from a known member only in case"
 			}
-			m.foreign = m.foreign || o == inEnvelope
+			m.hasUnknownMembers = m.hasUnknownMembers || o == envelopeSpec
 			i = s.value(i)
 			continue
 		}
@@ -188,12 +188,12 @@ func (s *scanner) members(i int, m *Message, o *object) (end int) {
 		if seen&(1<<n) != 0 && !o.lenient {
 			s.manyIDs = s.manyIDs || found.part == PartID
 			if s.problem == "" {
-				s.problem = `"` + found.name + `" stands twice` + o.within
+				s.problem = `"` + found.name + `" stands twice` + o.context
 			}
 		}
 		seen |= 1 << n
-		if _, c := s.peek(i); c == '{' && found.inside != nil {
-			i = s.members(i, m, found.inside)
+		if _, c := s.peek(i); c == '{' && found.object != nil {
+			i = s.members(i, m, found.object)
 		} else {
 			i = s.value(i)
 		}
@@ -204,11 +204,11 @@ func (s *scanner) members(i int, m *Message, o *object) (end int) {
 	return i
 }
 
-var tooDeep = fmt.Sprintf("the message nests deeper than %d levels", maxDepth)
+var problemTooDeep = fmt.Sprintf("the message nests deeper than %d levels", maxDepth)
 
-const bothParts = "a response has a result or an error, not both"
+const problemBothParts = "a response has a result or an error, not both"
 
-// classify decides what the message is for, and what is wrong with it.
+// classify sets the kind of the message and returns the problem with it, "" if there is none.
 func (m *Message) classify() (problem string) {
 	id, method := m.part(PartID), m.part(PartMethod)
 	result, failure := m.part(PartResult), m.part(PartError)
@@ -222,26 +222,26 @@ func (m *Message) classify() (problem string) {
 		return "a message with a method has no result and no error"
 	case method != nil && id != nil:
 		m.kind = Request
-		return m.placeToken()
+		return m.resolveToken()
 	case method != nil:
 		m.kind = Notification
-		return m.placeToken()
+		return m.resolveToken()
 	case id == nil || result == nil && failure == nil:
 		return "a message needs a method, or an id with a result or an error"
 	case result != nil && failure != nil:
-		return bothParts
+		return problemBothParts
 	}
 	m.kind = Response
 	return ""
 }
 
-// placeToken settles which of two places the progress token stands in. One that
-// is null asks for nothing.
-func (m *Message) placeToken() (problem string) {
-	if own := m.parts[partProgress]; m.kind == Notification && own != (span{}) {
+// resolveToken chooses between the two places of the progress token. A null token counts as
+// absent.
+func (m *Message) resolveToken() (problem string) {
+	if own := m.parts[partParamsToken]; m.kind == Notification && own != (span{}) {
 		m.parts[PartToken] = own
 	}
-	m.parts[partProgress] = span{}
+	m.parts[partParamsToken] = span{}
 	token := m.part(PartToken)
 	switch {
 	case IsNull(token):
@@ -252,22 +252,21 @@ func (m *Message) placeToken() (problem string) {
 	return ""
 }
 
-// isID reports whether a JSON value may be an id.
+// isID reports whether a JSON value is a valid id.
 func isID(value []byte) bool {
 	c := value[0]
 	return (c == '"' || c == 'n' || c == '-' || '0' <= c && c <= '9') && len(value) <= maxID
 }
 
-// withoutNulls mends a response in the manner of JSON-RPC 1.0, which has both
-// a result and an error, one of them null. What it means is plain, but a strict
-// client refuses it, so the gateway says it anew.
-func (m Message) withoutNulls() (mended Message, ok bool) {
+// withoutNullPart repairs a response in the style of JSON-RPC 1.0, which has both a result and an
+// error, one of them null. Strict clients reject it, so the null member is removed.
+func (m Message) withoutNullPart() (mended Message, ok bool) {
 	result, failure := m.part(PartResult), m.part(PartError)
 	switch {
 	case IsNull(failure):
-		return own(response(m.ID(), "result", result)), true
+		return mustParse(encodeResponse(m.ID(), "result", result)), true
 	case IsNull(result):
-		return own(response(m.ID(), "error", failure)), true
+		return mustParse(encodeResponse(m.ID(), "error", failure)), true
 	}
 	return m, false
 }

@@ -16,8 +16,8 @@ var partNames = [...]string{
 	PartResult: "result", PartError: "error",
 }
 
-// tell writes a message down: its kind and its parts, in the order of Part.
-func tell(m Message) string {
+// describe writes a message down: its kind and its parts, in the order of Part.
+func describe(m Message) string {
 	var b strings.Builder
 	b.WriteString(kinds[m.Kind()])
 	for p, name := range partNames {
@@ -37,7 +37,7 @@ func outcome(t *testing.T, text string) string {
 	t.Helper()
 	m, err := Parse([]byte(text))
 	if err == nil {
-		return tell(m)
+		return describe(m)
 	}
 	e, ok := err.(*Error)
 	if !ok {

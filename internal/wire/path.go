@@ -2,46 +2,43 @@ package wire
 
 import "slices"
 
-// Lookup returns the value to which a path of member names leads in a JSON
-// object, and the offset at which it stands; nil if there is none. A member that
-// stands twice is none, for it could be read in two ways.
+// Lookup returns the value at a path of member names in a JSON object, and its offset; nil if
+// there is none. A member that occurs twice is ambiguous and counts as absent.
 func Lookup(object []byte, path ...string) (value []byte, at int) {
-	value, at, _ = lookup(object, path)
+	value, at, _ = lookupCounted(object, path)
 	return value, at
 }
 
-// lookup is Lookup that tells, too, how often the last member stands there.
-func lookup(object []byte, path []string) (value []byte, at, times int) {
+// lookupCounted is Lookup that also returns how often the last member occurs.
+func lookupCounted(object []byte, path []string) (value []byte, at, times int) {
 	if len(path) == 0 {
 		return object, 0, 1
 	}
 	s := scan(object)
-	i, ok := s.enter(0)
-	for ok { // as in Members, but no key costs memory
+	i, ok := s.enterObject(0)
+	for ok { // like Members, without an allocation per key
 		found, lo := string(s.key()) == path[0], i
 		if i = s.value(i); found && s.err == nil {
 			value, at = object[lo:i:i], lo
 			times++
 		}
-		i, ok = s.next(i)
+		i, ok = s.nextMember(i)
 	}
 	if times != 1 {
 		return nil, 0, times
 	}
-	value, inner, times := lookup(value, path[1:])
+	value, inner, times := lookupCounted(value, path[1:])
 	return value, at + inner, times
 }
 
-// Set returns the message with text, which must be JSON, in the place of the value
-// to which path leads from the message's own members. A member that is missing
-// is put in, if the object that it belongs to is there. It is for the rare
-// message of which a part is exchanged that Parse does not look at: the result is
-// parsed anew. Not ok means that m is as it was.
+// Set replaces the value at path in the message by text, which must be JSON. A missing member is
+// added if its parent object exists. The result is parsed again, so Set is meant for parts that
+// Parse does not record and that rarely change. If ok is false, the result is m.
 func (m Message) Set(text []byte, path ...string) (changed Message, ok bool) {
-	value, at, times := lookup(m.raw, path)
+	value, at, times := lookupCounted(m.raw, path)
 	end := at + len(value)
 	if times == 0 {
-		parent, offset, _ := lookup(m.raw, path[:len(path)-1])
+		parent, offset, _ := lookupCounted(m.raw, path[:len(path)-1])
 		if !IsObject(parent) {
 			return m, false
 		}

@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// Unquote returns the string that a JSON string literal stands for, "" if
-// literal is none. An escape that is half of a surrogate pair becomes U+FFFD.
+// Unquote returns the string value of a JSON string literal, "" if literal is not one. An unpaired
+// surrogate becomes U+FFFD.
 func Unquote(literal []byte) string {
 	if len(literal) == 0 || literal[0] != '"' {
 		return ""
@@ -26,8 +26,8 @@ func Unquote(literal []byte) string {
 	return string(literal[1 : len(literal)-1])
 }
 
-// unescape appends to dst what text stands for, the inside of a string literal
-// that a scanner has walked over.
+// unescape appends the value of text to dst; text is the inside of a string literal that a scanner
+// has accepted.
 func unescape(dst, text []byte) []byte {
 	for {
 		i := bytes.IndexByte(text, '\\')
@@ -61,7 +61,7 @@ func unescape(dst, text []byte) []byte {
 				}
 			}
 			dst = utf8.AppendRune(dst, r)
-		default: // quote, slash, backslash
+		default: // quotation mark, slash, backslash
 			dst = append(dst, c)
 		}
 	}
@@ -72,19 +72,17 @@ func hex4(text []byte) rune {
 	return rune(n)
 }
 
-// Quote returns s as a JSON string literal, without the escapes for HTML that
-// encoding/json would add.
+// Quote returns s as a JSON string literal, without the HTML escapes of encoding/json.
 func Quote(s string) []byte {
 	literal := append(append(make([]byte, 0, len(s)+2), '"'), s...)
-	if n, ascii := plain(literal, 1); ascii && n == len(literal) {
+	if n, ascii := skipPlain(literal, 1); ascii && n == len(literal) {
 		return append(literal, '"')
 	}
 	return Encode(s)
 }
 
-// Encode returns v as JSON on one line, without escapes for HTML. It is for
-// what the gateway itself says; a v that JSON cannot hold is a mistake in the
-// program, and Encode panics.
+// Encode returns v as JSON on one line, without HTML escapes. It is meant for values of the
+// gateway itself and panics if v cannot be encoded.
 func Encode(v any) []byte {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)

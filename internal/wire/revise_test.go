@@ -109,10 +109,10 @@ func TestReviseResult(t *testing.T) {
 		`{"jsonrpc":"2.0","id":7,"method":"m","params":{"name":"x"}}`,
 	} {
 		for _, put := range [][]Member{nil, {{"isError", []byte("true")}}, {{"z", []byte("{\n}")}, {"a", []byte("1")}}} {
-			revisesAsItSplices(t, mustParse(t, text), drop, put...)
+			revisesAsItSplices(t, parseOrFail(t, text), drop, put...)
 		}
 	}
-	m := mustParse(t, `{"jsonrpc":"2.0","id":7,"error":{"code":1}}`)
+	m := parseOrFail(t, `{"jsonrpc":"2.0","id":7,"error":{"code":1}}`)
 	if got := m.EditResult(nil, Member{"a", []byte("1")}); string(got.Raw()) != string(m.Raw()) {
 		t.Errorf("of an error: %s", got.Raw())
 	}

@@ -6,31 +6,30 @@ import (
 )
 
 const (
-	// maxDepth bounds how deep arrays and objects may nest: the scanner recurses.
+	// maxDepth bounds the nesting of arrays and objects, because the scanner is recursive.
 	maxDepth = 1000
-	// maxText bounds a text, in bytes, so that a place in it, and in what Splice
-	// makes of it, fits into an int32.
+	// maxText bounds a text, in bytes, so that offsets in it and in the result of Splice fit into
+	// an int32.
 	maxText = 1 << 30
 )
 
-// A scanner walks JSON text (RFC 8259) once. Where it is stands in no field: each
-// step is told a place in the text and returns the one behind what it has walked
-// over, which keeps it in a register. The first error sticks, and the place behind
-// it is the end of the text, where nothing else can be found: callers test err
-// once, at the end.
+// A scanner scans JSON text (RFC 8259) once. It has no field for the current offset: each method
+// takes an offset and returns the next one, so that the offset stays in a register. The first
+// error is kept, and a method that fails returns the end of the text, where nothing else is found,
+// so that callers check err only once, at the end.
 type scanner struct {
-	b         []byte
-	depth     int
-	keyAt     span // the key of the member at hand, in its quotes
-	escaped   bool // that key has escapes
-	multiline bool // a line break stands between tokens
-	badUTF8   bool // the text is JSON but for a string that is not UTF-8
-	manyIDs   bool // a message has more than one id
-	passDeep  bool // a value beyond maxDepth is passed over, and deep is set, instead of failing
-	deep      bool // a value beyond maxDepth was passed over
-	problem   string
-	buf       []byte // the last key that was unescaped
-	err       error
+	b            []byte
+	depth        int
+	keyAt        span // the key of the current member, with its quotation marks
+	escaped      bool // the current key has escapes
+	multiline    bool // there is a line break between tokens
+	badUTF8      bool // a string is not UTF-8, the text is valid otherwise
+	manyIDs      bool // the message has more than one id
+	allowDeep    bool // values beyond maxDepth are skipped and set foundTooDeep, instead of failing
+	foundTooDeep bool // a value beyond maxDepth was skipped
+	problem      string
+	buf          []byte // the last unescaped key
+	err          error
 }
 
 func scan(text []byte) scanner {
@@ -47,16 +46,15 @@ func (s *scanner) fail(i int, format string, args ...any) (end int) {
 	return len(s.b)
 }
 
-// peek skips white space and returns the next byte, or 0 at the end, and where
-// it stands.
+// peek skips white space and returns the next byte, or 0 at the end, and its offset.
 func (s *scanner) peek(i int) (at int, c byte) {
 	if i < len(s.b) && s.b[i] > ' ' {
 		return i, s.b[i]
 	}
-	return s.space(i)
+	return s.skipSpace(i)
 }
 
-func (s *scanner) space(i int) (at int, c byte) {
+func (s *scanner) skipSpace(i int) (at int, c byte) {
 	for ; i < len(s.b); i++ {
 		switch c := s.b[i]; c {
 		case ' ', '\t':
@@ -69,7 +67,7 @@ func (s *scanner) space(i int) (at int, c byte) {
 	return i, 0
 }
 
-// value walks over one value of any type, in front of which no white space stands.
+// value scans a value of any type that begins at i.
 func (s *scanner) value(i int) (end int) {
 	if i >= len(s.b) {
 		return s.fail(i, "the text ends where a value should stand")
@@ -79,15 +77,15 @@ func (s *scanner) value(i int) (end int) {
 		end, _ = s.str(i)
 		return end
 	case c == '{':
-		i, ok := s.enter(i)
+		i, ok := s.enterObject(i)
 		for ok {
-			i, ok = s.next(s.value(i))
+			i, ok = s.nextMember(s.value(i))
 		}
 		return i
 	case c == '[':
-		i, ok := s.open(i)
+		i, ok := s.enterArray(i)
 		for ok {
-			i, ok = s.more(s.value(i))
+			i, ok = s.nextElement(s.value(i))
 		}
 		return i
 	case c == '-' || '0' <= c && c <= '9':
@@ -103,70 +101,70 @@ func (s *scanner) value(i int) (end int) {
 	}
 }
 
-// enter steps into the object that stands at i, to the value of its first member;
-// next goes on to the following one, and key returns that member's key. Both answer
-// false behind the closing brace, and after an error.
-func (s *scanner) enter(i int) (at int, ok bool) {
-	i, c := s.down(i, '{')
+// enterObject enters the object at i and returns the offset of its first member's value;
+// nextMember continues with the following member, and key returns the key. Both return false after
+// the closing brace and after an error.
+func (s *scanner) enterObject(i int) (at int, ok bool) {
+	i, c := s.openBracket(i, '{')
 	if c == '}' {
-		return s.up(i)
+		return s.closeBracket(i)
 	}
-	return s.colon(i)
+	return s.keyAndColon(i)
 }
 
-func (s *scanner) next(i int) (at int, ok bool) {
+func (s *scanner) nextMember(i int) (at int, ok bool) {
 	switch i, c := s.peek(i); c {
 	case ',':
 		i, _ = s.peek(i + 1)
-		return s.colon(i)
+		return s.keyAndColon(i)
 	case '}':
-		return s.up(i)
+		return s.closeBracket(i)
 	default:
 		return s.fail(i, "a comma or } should stand here"), false
 	}
 }
 
-// open and more are enter and next for arrays.
-func (s *scanner) open(i int) (at int, ok bool) {
-	i, c := s.down(i, '[')
+// enterArray and nextElement do the same for arrays.
+func (s *scanner) enterArray(i int) (at int, ok bool) {
+	i, c := s.openBracket(i, '[')
 	if c == ']' {
-		return s.up(i)
+		return s.closeBracket(i)
 	}
 	return i, s.err == nil
 }
 
-func (s *scanner) more(i int) (at int, ok bool) {
+func (s *scanner) nextElement(i int) (at int, ok bool) {
 	switch i, c := s.peek(i); c {
 	case ',':
 		i, _ = s.peek(i + 1)
 		return i, true
 	case ']':
-		return s.up(i)
+		return s.closeBracket(i)
 	default:
 		return s.fail(i, "a comma or ] should stand here"), false
 	}
 }
 
-// down steps over a bracket, to what stands behind it.
-func (s *scanner) down(i int, bracket byte) (at int, c byte) {
+// openBracket steps over an opening bracket and returns the offset and the byte that follow it.
+func (s *scanner) openBracket(i int, bracket byte) (at int, c byte) {
 	i, c = s.peek(i)
 	if c != bracket {
 		return s.fail(i, "%q should stand here", bracket), 0
 	}
 	if s.depth++; s.depth > maxDepth {
-		if s.passDeep {
-			return s.pass(i)
+		if s.allowDeep {
+			return s.skipTooDeep(i)
 		}
 		return s.fail(i, "nested deeper than %d", maxDepth), 0
 	}
 	return s.peek(i + 1)
 }
 
-// pass returns the bracket that closes the one at i, and its position. It does not recurse, and
-// does not check what stands between the two, apart from strings and the number of brackets.
-func (s *scanner) pass(i int) (at int, c byte) {
-	s.deep = true
-	closing := s.b[i] + 2 // in ASCII ] is [ + 2, and } is { + 2
+// skipTooDeep returns the closing bracket that matches the one at i, and its offset. It does not
+// recurse, and checks nothing in between except strings and the number of brackets.
+func (s *scanner) skipTooDeep(i int) (at int, c byte) {
+	s.foundTooDeep = true
+	closing := s.b[i] + 2 // in ASCII ']' is '[' + 2, and '}' is '{' + 2
 	for open := 0; i < len(s.b); i++ {
 		switch c := s.b[i]; c {
 		case '"':
@@ -185,14 +183,15 @@ func (s *scanner) pass(i int) (at int, c byte) {
 	return s.fail(i, "the text ends in a value"), 0
 }
 
-// up returns false: there is no member, no element any more.
-func (s *scanner) up(i int) (at int, ok bool) {
+// closeBracket steps over a closing bracket and returns false: nothing follows in the object or
+// array.
+func (s *scanner) closeBracket(i int) (at int, ok bool) {
 	s.depth--
 	return i + 1, false
 }
 
-// colon walks over a member's key and its colon, to its value.
-func (s *scanner) colon(i int) (at int, ok bool) {
+// keyAndColon scans a member's key and colon and returns the offset of its value.
+func (s *scanner) keyAndColon(i int) (at int, ok bool) {
 	if i >= len(s.b) || s.b[i] != '"' {
 		return s.fail(i, "a member's key should stand here"), false
 	}
@@ -206,8 +205,8 @@ func (s *scanner) colon(i int) (at int, ok bool) {
 	return i, true
 }
 
-// key returns the key of the member at hand, until the next call. Escapes are
-// resolved, so that "m\u0065thod" is not a way around a check for "method".
+// key returns the key of the current member; it is valid until the next call. Escapes are decoded,
+// so that "m\u0065thod" is recognized as "method".
 func (s *scanner) key() []byte {
 	key := s.b[s.keyAt.lo+1 : s.keyAt.hi-1]
 	if s.escaped {
@@ -257,8 +256,8 @@ func (s *scanner) literal(i int, word string) (end int) {
 	return i + len(word)
 }
 
-// end checks that nothing but white space is left.
-func (s *scanner) end(i int) {
+// expectEnd checks that only white space is left.
+func (s *scanner) expectEnd(i int) {
 	if i, _ := s.peek(i); i < len(s.b) {
 		s.fail(i, "text after the end of the message")
 	}

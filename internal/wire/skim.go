@@ -1,31 +1,31 @@
 package wire
 
-// A Skimmer finds the id of a message that is too large to keep: its text is
-// written to it piece by piece, and it remembers nothing but the id. It does
-// not check that the text is JSON, but what it returns as the id always is.
+// A Skimmer finds the id of a message that is too large to keep. The text is written to it in
+// pieces, and it keeps only the id. It does not check that the text is JSON, but an id that it
+// returns is valid.
 type Skimmer struct {
-	depth  int
-	string bool // in a string
-	escape bool // behind a backslash in a string
-	space  bool // white space stands before what comes next
-	behind bool // the colon of a member
-	done   bool // nothing that follows matters
-	key    []byte
-	value  []byte
-	ids    int
-	id     ID
+	depth          int
+	inString       bool // inside a string
+	afterBackslash bool // after a backslash in a string
+	pendingSpace   bool // white space precedes the next token
+	afterColon     bool // after the colon of a member
+	done           bool // the rest of the text is irrelevant
+	key            []byte
+	value          []byte
+	ids            int
+	id             ID
 }
 
-// Write takes the next piece of the text.
+// Write processes the next piece of the text.
 func (s *Skimmer) Write(piece []byte) {
 	for len(piece) > 0 && !s.done {
 		n := 1
-		if s.string && !s.escape {
-			n, _ = plain(piece, 0)
+		if s.inString && !s.afterBackslash {
+			n, _ = skipPlain(piece, 0)
 			n = max(n, 1)
 		}
 		if n > 1 {
-			s.keep(piece[:n]...)
+			s.appendText(piece[:n]...)
 		} else {
 			s.step(piece[0])
 		}
@@ -33,7 +33,7 @@ func (s *Skimmer) Write(piece []byte) {
 	}
 }
 
-// ID returns the id, "" if there is none, or none that could be told from others.
+// ID returns the id, "" if there is none, or if it is invalid or ambiguous.
 func (s *Skimmer) ID() ID {
 	if s.ids != 1 {
 		return ""
@@ -42,77 +42,77 @@ func (s *Skimmer) ID() ID {
 }
 
 func (s *Skimmer) step(c byte) {
-	if s.string {
-		s.keep(c)
+	if s.inString {
+		s.appendText(c)
 		switch {
-		case s.escape:
-			s.escape = false
+		case s.afterBackslash:
+			s.afterBackslash = false
 		case c == '\\':
-			s.escape = true
+			s.afterBackslash = true
 		case c == '"':
-			s.string = false
+			s.inString = false
 		}
 		return
 	}
 	switch c {
 	case ' ', '\t', '\r', '\n':
-		s.space = true
+		s.pendingSpace = true
 	case '"':
-		s.string = true
-		s.keep(c)
+		s.inString = true
+		s.appendText(c)
 	case '{', '[':
 		s.done = s.depth == 0 && c == '[' // a batch has no id
-		s.keep(c)
+		s.appendText(c)
 		s.depth++
 	case '}', ']':
 		if s.depth <= 1 {
-			s.member()
+			s.endMember()
 			s.done = true
 		}
 		s.depth--
 	case ':':
-		if s.depth == 1 && !s.behind {
-			s.behind, s.space = true, false
+		if s.depth == 1 && !s.afterColon {
+			s.afterColon, s.pendingSpace = true, false
 			return
 		}
-		s.keep(c)
+		s.appendText(c)
 	case ',':
 		if s.depth == 1 {
-			s.member()
+			s.endMember()
 		}
 	default:
-		s.keep(c)
+		s.appendText(c)
 	}
 }
 
-// keep adds to the key or the value at hand, unless that is longer than an id
-// may be or lies deeper than the message's own members.
-func (s *Skimmer) keep(text ...byte) {
+// appendText appends to the current key or value, unless that exceeds the length of an id or is
+// nested deeper than the message's own members.
+func (s *Skimmer) appendText(text ...byte) {
 	if s.depth != 1 {
 		return
 	}
 	at := &s.key
-	if s.behind {
+	if s.afterColon {
 		at = &s.value
 	}
-	if s.space && len(*at) > 0 && len(*at) <= maxID {
+	if s.pendingSpace && len(*at) > 0 && len(*at) <= maxID {
 		*at = append(*at, ' ')
 	}
-	s.space = false
+	s.pendingSpace = false
 	room := max(maxID+1-len(*at), 0)
 	*at = append(*at, text[:min(len(text), room)]...)
 }
 
-// member ends the member at hand.
-func (s *Skimmer) member() {
+// endMember processes the end of a member.
+func (s *Skimmer) endMember() {
 	if Unquote(s.key) == "id" {
 		s.ids++
 		s.id = ""
 		v := scan(s.value)
-		v.end(v.value(0))
+		v.expectEnd(v.value(0))
 		if v.err == nil && !v.badUTF8 && isID(s.value) {
 			s.id = ID(s.value)
 		}
 	}
-	s.key, s.value, s.space, s.behind = s.key[:0], s.value[:0], false, false
+	s.key, s.value, s.pendingSpace, s.afterColon = s.key[:0], s.value[:0], false, false
 }

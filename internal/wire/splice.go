@@ -2,48 +2,46 @@ package wire
 
 import "bytes"
 
-// An Edit puts JSON text in the place of one part of a message.
+// An Edit replaces a part of a message by JSON text.
 type Edit struct {
 	Part Part
 	Text []byte
 }
 
-// Splice returns the message with some parts exchanged, and everything else
-// byte for byte as it was. A part that the message does not have is left out; of
-// edits that overlap the outer one counts. The receiver stays as it is; the new
-// message has a text of its own.
+// Splice returns the message with some parts replaced. All other bytes stay. Edits of absent parts
+// are ignored; of overlapping edits the outer one applies. The receiver does not change, and the
+// new message does not share memory with it.
 func (m Message) Splice(edits ...Edit) Message {
 	to := m
 	deep := false
-	pieces := make([][]byte, 0, 7) // on the stack, for as many as three edits
+	pieces := make([][]byte, 0, 7) // on the stack for up to three edits
 	done := int32(0)
-	for e := m.first(edits, done); e != nil; e = m.first(edits, done) {
+	for e := m.firstEdit(edits, done); e != nil; e = m.firstEdit(edits, done) {
 		at := m.parts[e.Part]
 		pieces = append(pieces, m.raw[done:at.lo], e.Text)
 		to.shift(at, int32(len(e.Text))-(at.hi-at.lo), &m)
 		if e.Part == PartParams || e.Part == PartMeta || e.Part == PartResult {
-			deep = true // the new text has parts of its own, and is read for them below
+			deep = true // the new text contains other parts, so it is parsed below
 		} else {
-			to.multiline = to.multiline || breaks(e.Text)
+			to.multiline = to.multiline || hasLineBreak(e.Text)
 		}
 		done = at.hi
 	}
-	// Join does not clear its memory before it fills it; make would.
+	// Unlike make, Join does not zero its memory.
 	to.raw = bytes.Join(append(pieces, m.raw[done:]), nil)
 	if deep {
-		return own(to.raw)
+		return mustParse(to.raw)
 	}
 	return to
 }
 
-// breaks reports whether a line break stands in JSON text.
-func breaks(text []byte) bool {
+// hasLineBreak reports whether JSON text contains a line break.
+func hasLineBreak(text []byte) bool {
 	return bytes.IndexByte(text, '\n') >= 0 || bytes.IndexByte(text, '\r') >= 0
 }
 
-// first returns the edit whose part stands first at or behind the offset done,
-// nil if there is none.
-func (m *Message) first(edits []Edit, done int32) *Edit {
+// firstEdit returns the edit of the first part at or after the offset done, nil if there is none.
+func (m *Message) firstEdit(edits []Edit, done int32) *Edit {
 	var found *Edit
 	for i := range edits {
 		at := m.parts[edits[i].Part]
@@ -54,9 +52,9 @@ func (m *Message) first(edits []Edit, done int32) *Edit {
 	return found
 }
 
-// shift moves the parts that stand behind the span at, or hold it, by delta. was
-// is the message before any edit: edits do not overlap, so that its places tell
-// which parts an edit moves.
+// shift moves the parts after the span at by delta, and extends those that contain it. was is the
+// message before all edits: edits do not overlap, so the original offsets determine what each one
+// moves.
 func (m *Message) shift(at span, delta int32, was *Message) {
 	for p, place := range was.parts {
 		switch {
@@ -72,15 +70,15 @@ func (m *Message) shift(at span, delta int32, was *Message) {
 
 // NewRequest returns a request; params may be nil.
 func NewRequest(id ID, method string, params []byte) Message {
-	return call(id, method, params)
+	return newCall(id, method, params)
 }
 
 // NewNotification returns a notification; params may be nil.
 func NewNotification(method string, params []byte) Message {
-	return call("", method, params)
+	return newCall("", method, params)
 }
 
-func call(id ID, method string, params []byte) Message {
+func newCall(id ID, method string, params []byte) Message {
 	b := append(make([]byte, 0, 64+len(method)+len(params)), `{"jsonrpc":"2.0"`...)
 	if id != "" {
 		b = append(append(b, `,"id":`...), id...)
@@ -89,36 +87,36 @@ func call(id ID, method string, params []byte) Message {
 	if params != nil {
 		b = append(append(b, `,"params":`...), params...)
 	}
-	return own(append(b, '}'))
+	return mustParse(append(b, '}'))
 }
 
-// NewResult returns the response that carries result, which must be JSON.
+// NewResult returns the response with this result, which must be JSON.
 func NewResult(id ID, result []byte) Message {
-	return own(response(id, "result", result))
+	return mustParse(encodeResponse(id, "result", result))
 }
 
-// NewErrorResponse returns the response that carries err. An id that could not be
-// read, "", is answered as null (JSON-RPC 2.0 §5).
+// NewErrorResponse returns the response with this error. The id "", of a request whose id could
+// not be read, becomes null (JSON-RPC 2.0 §5).
 func NewErrorResponse(id ID, err *Error) Message {
 	if id == "" {
 		id = "null"
 	}
-	return own(response(id, "error", Encode(err)))
+	return mustParse(encodeResponse(id, "error", Encode(err)))
 }
 
-func response(id ID, member string, value []byte) []byte {
+func encodeResponse(id ID, member string, value []byte) []byte {
 	b := append(make([]byte, 0, 48+len(id)+len(value)), `{"jsonrpc":"2.0","id":`...)
 	b = append(append(append(b, id...), `,"`...), member...)
 	return append(append(append(b, `":`...), value...), '}')
 }
 
-// NewBatch returns the array of the messages given.
+// NewBatch returns the array of these messages.
 func NewBatch(all []Message) Message {
 	size := 2
 	for _, m := range all {
 		size += len(m.raw) + 1
 	}
-	// Not read again: one level deeper, a message may be deeper than Parse allows.
+	// Not parsed: in an array a message is one level deeper, which may be too deep for Parse.
 	batch := Message{raw: append(make([]byte, 0, size), '['), kind: Batch}
 	for i, m := range all {
 		if i > 0 {
@@ -131,8 +129,8 @@ func NewBatch(all []Message) Message {
 	return batch
 }
 
-// own parses what the gateway itself has written.
-func own(text []byte) Message {
+// mustParse parses text that the gateway itself has written. It panics if that is not a message.
+func mustParse(text []byte) Message {
 	m, err := Parse(text)
 	if err != nil {
 		panic("wire: the gateway wrote what it cannot read: " + err.Error())

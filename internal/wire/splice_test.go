@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func mustParse(t testing.TB, text string) Message {
+func parseOrFail(t testing.TB, text string) Message {
 	t.Helper()
 	m, err := Parse([]byte(text))
 	if err != nil {
@@ -22,7 +22,7 @@ func same(t testing.TB, m Message) {
 	if err != nil {
 		t.Fatalf("%s cannot be read again: %v", m.Raw(), err)
 	}
-	if got, want := tell(m), tell(again); got != want {
+	if got, want := describe(m), describe(again); got != want {
 		t.Errorf("the parts of %s\n got %s\nwant %s", m.Raw(), got, want)
 	}
 	if m.multiline != again.multiline {
@@ -66,7 +66,7 @@ func TestSpliceEveryOrder(t *testing.T) {
 			text := "{" + strings.Join(members, ",") + "}"
 			want := strings.NewReplacer(
 				`"id":`+old["id"]+` `, `"id":`+with["id"]+` `, `:`+old["token"], `:`+with["token"], old["name"], with["name"]).Replace(text)
-			m := mustParse(t, text)
+			m := parseOrFail(t, text)
 			permute([]string{"id", "token", "name"}, func(order []string) {
 				var edits []Edit
 				for _, name := range order {
@@ -119,7 +119,7 @@ func TestSplice(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got := mustParse(t, tt.text).Splice(tt.edits...)
+			got := parseOrFail(t, tt.text).Splice(tt.edits...)
 			if string(got.Raw()) != tt.want {
 				t.Errorf("\n got %s\nwant %s", got.Raw(), tt.want)
 			}
@@ -129,7 +129,7 @@ func TestSplice(t *testing.T) {
 }
 
 func TestRawCannotBeAppendedTo(t *testing.T) {
-	m := mustParse(t, `{"jsonrpc":"2.0","id":1,"method":"m"}`).Splice(Edit{PartCursor, []byte("room")})
+	m := parseOrFail(t, `{"jsonrpc":"2.0","id":1,"method":"m"}`).Splice(Edit{PartCursor, []byte("room")})
 	a, b := append(m.Raw(), 'a'), append(m.Raw(), 'b')
 	if a[len(a)-1] != 'a' || b[len(b)-1] != 'b' {
 		t.Error("two who appended to one text share it")
@@ -159,8 +159,8 @@ func TestNewMessages(t *testing.T) {
 // TestNewBatchOfTheDeepest: in a batch a message lies one level deeper, which
 // must not be its undoing.
 func TestNewBatchOfTheDeepest(t *testing.T) {
-	deep := mustParse(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"result":%s}`, nested(maxDepth-1)))
-	lines := mustParse(t, "{\"jsonrpc\":\"2.0\",\n\"method\":\"m\"}")
+	deep := parseOrFail(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"result":%s}`, nested(maxDepth-1)))
+	lines := parseOrFail(t, "{\"jsonrpc\":\"2.0\",\n\"method\":\"m\"}")
 	b := NewBatch([]Message{deep, lines})
 	if want := "[" + string(deep.Raw()) + "," + string(lines.Raw()) + "]"; string(b.Raw()) != want || b.Kind() != Batch {
 		t.Errorf("got %s", b.Raw())

@@ -6,20 +6,20 @@ import (
 	"unicode/utf8"
 )
 
-// str walks over the string that stands at i and tells whether it holds escapes.
+// str scans the string at i and reports whether it contains escapes.
 func (s *scanner) str(i int) (end int, escaped bool) {
 	lo, ascii := i, true
 	i++
-	if i+8 <= len(s.b) { // most strings are short and plain, and end here
+	if i+8 <= len(s.b) { // most strings are short, plain, and end here
 		w := binary.LittleEndian.Uint64(s.b[i : i+8])
-		stop := firstStop(w) &^ w & tops
-		if k := bits.TrailingZeros64(stop) / 8; k < 8 && s.b[i+k] == '"' && w&(stop-1)&tops == 0 {
+		stop := firstStopBits(w) &^ w & highBits
+		if k := bits.TrailingZeros64(stop) / 8; k < 8 && s.b[i+k] == '"' && w&(stop-1)&highBits == 0 {
 			return i + k + 1, false
 		}
 	}
 	for {
 		var a bool
-		i, a = plain(s.b, i)
+		i, a = skipPlain(s.b, i)
 		ascii = ascii && a
 		if i >= len(s.b) {
 			return s.fail(i, "the text ends in a string"), escaped
@@ -32,11 +32,11 @@ func (s *scanner) str(i int) (end int, escaped bool) {
 			return i + 1, escaped
 		case '\\':
 			escaped = true
-			n := escape(s.b[i:])
+			n := escapeLen(s.b[i:])
 			if n == 0 {
 				return s.fail(i, "not an escape of JSON"), escaped
 			}
-			i, a = dense(s.b, i+n)
+			i, a = skipPlainAndEscapes(s.b, i+n)
 			ascii = ascii && a
 		default:
 			return s.fail(i, "a control character in a string"), escaped
@@ -44,43 +44,41 @@ func (s *scanner) str(i int) (end int, escaped bool) {
 	}
 }
 
-// What follows looks at eight bytes at a time, as one number: a byte c of it is a
-// quote or a control character if c^2 < 0x21, for '"' is 0x22, and a backslash if
-// c^'\\' < 1. The top bit of each byte tells.
+// The functions below process eight bytes at a time, as one number. A byte c is a quotation mark
+// or a control character if c^2 < 0x21, because '"' is 0x22, and a backslash if c^'\\' < 1. The
+// top bit of each byte holds the result.
 const (
-	each = 0x0101010101010101 // times c: c in each of eight bytes
-	tops = 0x8080808080808080
+	repeatByte = 0x0101010101010101 // times c = c in each of the eight bytes
+	highBits   = 0x8080808080808080
 )
 
-// firstStop has a top bit set if a byte of w ends a run of ASCII that stands for
-// itself in a string. The lowest one that is set is right. Those above it may not
-// be, for a byte that is less than what is subtracted borrows from the next one;
-// nor are those of bytes that are not ASCII.
-func firstStop(w uint64) uint64 {
-	return (w ^ each*2 - each*0x21) | (w ^ each*'\\' - each)
+// firstStopBits sets the top bit of a byte of w that ends a run of plain ASCII in a string. Only
+// the lowest set bit is reliable: a byte that is less than the subtracted value borrows from the
+// next one. Bits of non-ASCII bytes are not reliable either.
+func firstStopBits(w uint64) uint64 {
+	return (w ^ repeatByte*2 - repeatByte*0x21) | (w ^ repeatByte*'\\' - repeatByte)
 }
 
-// allStops has the top bits set of all bytes of w that are quote, backslash or control
-// character, and no others. It costs two steps more than firstStop.
-func allStops(w uint64) uint64 {
-	low := w &^ tops // so that no sum carries into the next byte
-	return tops &^ ((low^each*2+each*(0x80-0x21))&(low^each*'\\'+each*(0x80-1)) | w)
+// allStopBits sets the top bits of exactly those bytes of w that are a quotation mark, a backslash
+// or a control character. It takes two operations more than firstStopBits.
+func allStopBits(w uint64) uint64 {
+	low := w &^ highBits // so that no sum carries into the next byte
+	return highBits &^ ((low^repeatByte*2+repeatByte*(0x80-0x21))&(low^repeatByte*'\\'+repeatByte*(0x80-1)) | w)
 }
 
-// plain walks from i over bytes that stand for themselves in a string, being
-// neither quote nor backslash nor control character, and tells whether all of
-// them are ASCII.
-func plain(text []byte, i int) (end int, ascii bool) {
+// skipPlain skips the bytes from i that are not a quotation mark, backslash or control character.
+// It reports whether all of them are ASCII.
+func skipPlain(text []byte, i int) (end int, ascii bool) {
 	lo, seen := i, uint64(0)
 	for ; i+8 <= len(text); i += 8 {
 		w := binary.LittleEndian.Uint64(text[i : i+8])
-		if stop := firstStop(w) &^ w & tops; stop != 0 {
-			seen |= w & (stop - 1) // what stands before it
-			return i + bits.TrailingZeros64(stop)/8, seen&tops == 0
+		if stop := firstStopBits(w) &^ w & highBits; stop != 0 {
+			seen |= w & (stop - 1) // the bytes before it
+			return i + bits.TrailingZeros64(stop)/8, seen&highBits == 0
 		}
 		seen |= w
-		if i == lo+8 { // no short one
-			i = letters(text, i+8) - 8
+		if i == lo+8 { // not a short one
+			i = skipPlainFast(text, i+8) - 8
 		}
 	}
 	for ; i < len(text); i++ {
@@ -90,47 +88,46 @@ func plain(text []byte, i int) (end int, ascii bool) {
 		}
 		seen |= uint64(c)
 	}
-	return i, seen&tops == 0
+	return i, seen&highBits == 0
 }
 
-// letters is plain for long strings: it stops somewhat early, and at what is not
-// ASCII, but gets on twice as fast.
-func letters(text []byte, i int) (end int) {
+// skipPlainFast is a version of skipPlain for long strings that is twice as fast. It stops
+// somewhat early, and at bytes that are not ASCII.
+func skipPlainFast(text []byte, i int) (end int) {
 	for ; i+16 <= len(text); i += 16 {
 		t := text[i : i+16]
 		v, w := binary.LittleEndian.Uint64(t), binary.LittleEndian.Uint64(t[8:])
-		if (firstStop(v)|v|firstStop(w)|w)&tops != 0 {
+		if (firstStopBits(v)|v|firstStopBits(w)|w)&highBits != 0 {
 			break
 		}
 	}
 	return i
 }
 
-// dense is plain for what stands behind an escape, where more of them are likely,
-// as in source code: those of two bytes it walks over, too. It stops somewhat early,
-// and what it says is not ASCII may be.
-func dense(text []byte, i int) (end int, ascii bool) {
+// skipPlainAndEscapes is a version of skipPlain for text after an escape, where more escapes are
+// likely, as in source code. It also skips escapes of two bytes. It stops somewhat early, and may
+// report false for ASCII text.
+func skipPlainAndEscapes(text []byte, i int) (end int, ascii bool) {
 	seen := uint64(0)
 	for ; i+8 <= len(text); i += 8 {
 		t := text[i : i+8]
 		w := binary.LittleEndian.Uint64(t)
 		seen |= w
-		for stop := allStops(w); stop != 0; {
+		for stop := allStopBits(w); stop != 0; {
 			k := bits.TrailingZeros64(stop) / 8
-			if k == 7 || t[k] != '\\' || !short[t[k+1]] {
-				return i + k, seen&tops == 0
+			if k == 7 || t[k] != '\\' || !shortEscapes[t[k+1]] {
+				return i + k, seen&highBits == 0
 			}
-			stop &= ^uint64(0) << (8*k + 16) // those behind the escape
+			stop &= ^uint64(0) << (8*k + 16) // the bits after the escape
 		}
 	}
-	return i, seen&tops == 0
+	return i, seen&highBits == 0
 }
 
-// escape returns how long the escape is at whose backslash text begins, 0 if it is
-// none.
-func escape(text []byte) int {
+// escapeLen returns the length of the escape at the start of text, 0 if it is invalid.
+func escapeLen(text []byte) int {
 	switch {
-	case len(text) >= 2 && short[text[1]]:
+	case len(text) >= 2 && shortEscapes[text[1]]:
 		return 2
 	case len(text) >= 6 && text[1] == 'u' && isHex(text[2]) && isHex(text[3]) && isHex(text[4]) && isHex(text[5]):
 		return 6
@@ -138,8 +135,8 @@ func escape(text []byte) int {
 	return 0
 }
 
-// short tells what stands behind the backslash in an escape of two bytes.
-var short = [256]bool{'"': true, '\\': true, '/': true, 'b': true, 'f': true, 'n': true, 'r': true, 't': true}
+// shortEscapes contains the bytes that follow the backslash in an escape of two bytes.
+var shortEscapes = [256]bool{'"': true, '\\': true, '/': true, 'b': true, 'f': true, 'n': true, 'r': true, 't': true}
 
 func isHex(c byte) bool {
 	return '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'f'
