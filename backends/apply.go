@@ -21,10 +21,10 @@ type Change struct {
 }
 
 const (
-	// upWait is how long a change waits, at most, for its new backends to be ready.
-	upWait = 30 * time.Second
-	// lateAfter is how long it does before it says so.
-	lateAfter = time.Second
+	// applyTimeout is how long a change waits, at most, for its new backends to be ready.
+	applyTimeout = 30 * time.Second
+	// slowStartAfter is how long it does before it says so.
+	slowStartAfter = time.Second
 )
 
 // Apply makes the backends and the catalog's options what they are in c from now on. Backends
@@ -46,106 +46,106 @@ const (
 // one before. Ctx ends the wait for new backends, not the change. Before the backends are
 // started, see Start, nothing is waited for. An error means that nothing was changed.
 func (s *Set) Apply(ctx context.Context, c Change) error {
-	if err := c.check(); err != nil {
+	if err := c.validate(); err != nil {
 		return err
 	}
 	s.applying <- struct{}{}
 	defer func() { <-s.applying }()
-	s.refilter(s.now(), c.Backends)
-	s.removeFirst(c)
-	before := s.now() // but for retired nobody else changes it
+	s.setFilters(s.current(), c.Backends)
+	s.removeEarly(c)
+	before := s.current() // but for retired nobody else changes it
 	next, newcomers := s.plan(before, c)
 	for _, b := range newcomers {
-		b.recall()
+		b.loadCache()
 		if old := before.byName[b.cfg.Name]; old != nil {
-			b.learn(old)
+			b.copyFrom(old)
 		}
 	}
-	if !s.swapEarly(next) {
-		s.bringUp(ctx, newcomers, c.OnSlowStart, func(missing []*Backend) {
-			s.swap(next.until(missing, s.now()))
-			next.moved = false // names were given by the new order
+	if !s.replaceBeforeStart(next) {
+		s.startNew(ctx, newcomers, c.OnSlowStart, func(missing []*Backend) {
+			s.replaceTable(next.withPredecessors(missing, s.current()))
+			next.orderChanged = false // names were given by the new order
 		})
-		s.swap(next)
+		s.replaceTable(next)
 	} else {
-		s.retireAll(before, next)
+		s.drainRemoved(before, next)
 	}
 	for _, b := range newcomers {
-		b.shared.levelled(nil) // it may have been changed since the backend was told
+		b.shared.sendLevel(nil) // it may have been changed since the backend was told
 	}
-	s.thinOut()
+	s.limitDraining()
 	return nil
 }
 
-// removeFirst swaps to the members at hand without those that are not among the backends to come, and
+// removeEarly swaps to the members at hand without those that are not among the backends to come, and
 // with the catalog's options to come, if that is a change and they were started.
-func (s *Set) removeFirst(change Change) {
-	before := s.now()
+func (s *Set) removeEarly(change Change) {
+	before := s.current()
 	coming := change.Backends
 	var names []string
 	for _, c := range coming {
 		names = append(names, c.Name)
 	}
-	next := before.only(func(b *Backend) bool {
+	next := before.keeping(func(b *Backend) bool {
 		return slices.ContainsFunc(coming, func(c config.Backend) bool {
 			runs := c.Enabled && c.Misconfigured == ""
-			return runs && (c.Name == b.cfg.Name || before.byName[c.Name] == nil && programOf(&c) == b.program)
+			return runs && (c.Name == b.cfg.Name || before.byName[c.Name] == nil && programID(&c) == b.programID)
 		})
 	}, names)
 	was := next.catalog
 	next.catalog = change.Catalog
 	next.catalog.ReservedBackends = was.ReservedBackends
 	s.mu.Lock()
-	launched := !s.launched.IsZero()
+	launched := !s.launchedAt.IsZero()
 	s.mu.Unlock()
 	if launched && (len(next.all) < len(before.all) || !reflect.DeepEqual(next.catalog, was)) {
-		s.swap(next)
+		s.replaceTable(next)
 	}
 }
 
-// swap puts next in the place of the members at hand, and retires those that leave.
-func (s *Set) swap(next *members) {
+// replaceTable puts next in the place of the members at hand, and retires those that leave.
+func (s *Set) replaceTable(next *backendTable) {
 	s.mu.Lock()
-	before := s.now()
-	s.swapLocked(next)
+	before := s.current()
+	s.replaceTableLocked(next)
 	s.mu.Unlock()
-	s.retireAll(before, next)
+	s.drainRemoved(before, next)
 }
 
-// retireAll retires the members of before that are not in next.
-func (s *Set) retireAll(before, next *members) {
+// drainRemoved retires the members of before that are not in next.
+func (s *Set) drainRemoved(before, next *backendTable) {
 	for _, b := range before.all {
 		if !next.has(b) {
 			if heir := next.byName[b.cfg.Name]; heir != nil {
-				heir.shared.pardon() // it may have failed because of b
+				heir.shared.retrySoon() // it may have failed because of b
 			}
-			b.retire()
+			b.drain()
 		}
 	}
 }
 
-// swapEarly swaps at once if no backend was started yet, and reports whether it did.
-func (s *Set) swapEarly(next *members) bool {
+// replaceBeforeStart swaps at once if no backend was started yet, and reports whether it did.
+func (s *Set) replaceBeforeStart(next *backendTable) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.launched.IsZero() {
-		s.swapLocked(next)
+	if s.launchedAt.IsZero() {
+		s.replaceTableLocked(next)
 		return true
 	}
 	return false
 }
 
-// bringUp starts new backends, and waits until it is known of each what it has, or that it
+// startNew starts new backends, and waits until it is known of each what it has, or that it
 // fails. Ready is called with the backends that are not ready and have not failed: after a second, and
 // then each time that one more is ready or has failed.
-func (s *Set) bringUp(ctx context.Context, newcomers []*Backend, late func(names []string), ready func(missing []*Backend)) {
+func (s *Set) startNew(ctx context.Context, newcomers []*Backend, late func(names []string), ready func(missing []*Backend)) {
 	for _, b := range newcomers {
 		b.start()
 	}
-	ctx, cancel := both(ctx, s.life)
+	ctx, cancel := mergeContexts(ctx, s.life)
 	defer cancel()
-	over := time.After(upWait)
-	missing := awaitSettled(ctx, newcomers, time.After(lateAfter))
+	over := time.After(applyTimeout)
+	missing := awaitSettled(ctx, newcomers, time.After(slowStartAfter))
 	if len(missing) == 0 || ctx.Err() != nil {
 		return
 	}
@@ -183,7 +183,7 @@ func (s *Set) bringUp(ctx context.Context, newcomers []*Backend, late func(names
 // of which it is not when over comes, or ctx is done.
 func awaitSettled(ctx context.Context, some []*Backend, over <-chan time.Time) (missing []*Backend) {
 	for _, b := range some {
-		if b.isKnown() {
+		if b.needsNoStart() {
 			continue // it is started by the first call
 		}
 		select {
@@ -206,19 +206,19 @@ func awaitSettled(ctx context.Context, some []*Backend, over <-chan time.Time) (
 	return missing
 }
 
-// swapLocked puts next in the place of the members at hand. Those that leave are to be retired
+// replaceTableLocked puts next in the place of the members at hand. Those that leave are to be retired
 // after it.
-func (s *Set) swapLocked(next *members) {
-	m := s.now()
-	next.retired = m.retired
-	for _, b := range m.all {
+func (s *Set) replaceTableLocked(next *backendTable) {
+	t := s.current()
+	next.draining = t.draining
+	for _, b := range t.all {
 		if !next.has(b) {
-			next.retired = append(next.retired[:len(next.retired):len(next.retired)], b)
+			next.draining = append(next.draining[:len(next.draining):len(next.draining)], b)
 		}
 	}
-	s.members.Store(next)
-	if s.wait != nil && !s.waited {
-		s.wait.Reset(next.wait - time.Since(s.launched))
+	s.table.Store(next)
+	if s.waitTimer != nil && !s.waitOver {
+		s.waitTimer.Reset(next.catalogWait - time.Since(s.launchedAt))
 	}
-	s.publishLocked(next.moved)
+	s.publishLocked(next.orderChanged)
 }

@@ -6,76 +6,76 @@ import (
 	"fmt"
 )
 
-// tryEra is converse as what is known of the backend's era asks for. A server behind a
+// connectByGeneration is converse as what is known of the backend's era asks for. A server behind a
 // URL is first taken for one of the stateless era, unless it is known for another.
-func (l *line) tryEra(ctx context.Context) error {
-	if l.b.cfg.URL == "" {
-		return l.talkOver(ctx, byPipe)
+func (bc *backendConn) connectByGeneration(ctx context.Context) error {
+	if bc.b.cfg.URL == "" {
+		return bc.runConn(ctx, dialStdio)
 	}
-	v, pinned := l.b.verdict()
-	if v.era != ofSessions && !l.mirrors() {
-		err := l.talkOver(ctx, byItself)
+	d, pinned := bc.b.generation()
+	if d.generation != legacyGeneration && !bc.followsClient() {
+		err := bc.runConn(ctx, dialHTTPStateless)
 		switch {
-		case pinned || l.hasRun() || ctx.Err() != nil:
+		case pinned || bc.reachedReady() || ctx.Err() != nil:
 			return err
-		case isA[undecided](err):
-			return l.tryAfter(ctx, v, err)
-		case !isA[classic](err):
+		case isA[undecidedError](err):
+			return bc.connectAfterDiscover(ctx, d, err)
+		case !isA[legacyServerError](err):
 			return err
 		}
-		l.log.Debug("backend is of the session era", "err", err)
-		l.b.judge(verdict{era: ofSessions})
-		then := l.tryHTTP(ctx)
-		if other, ok := errors.AsType[otherEra](then); ok {
+		bc.log.Debug("backend is of the session era", "err", err)
+		bc.b.setGeneration(detected{generation: legacyGeneration})
+		then := bc.connectHTTP(ctx)
+		if other, ok := errors.AsType[retryOtherError](then); ok {
 			return other.error // it was asked a moment ago
 		}
 		return then
 	}
-	return l.tryHTTP(ctx)
+	return bc.connectHTTP(ctx)
 }
 
-// tryAfter begins with initialize after refusal, the undecided error of server/discover. A
+// connectAfterDiscover begins with initialize after refusal, the undecided error of server/discover. A
 // backend that was found to be stateless before, v, is asked server/discover once more first:
 // it may only be restarting.
-func (l *line) tryAfter(ctx context.Context, v verdict, refusal error) error {
-	if v.era == stateless {
-		l.b.judge(verdict{})
+func (bc *backendConn) connectAfterDiscover(ctx context.Context, d detected, refusal error) error {
+	if d.generation == modernGeneration {
+		bc.b.setGeneration(detected{})
 		return refusal
 	}
-	l.log.Debug("backend does not answer server/discover; trying initialize", "err", refusal)
-	l.hasty = refusal
-	l.b.judge(verdict{era: ofSessions})
-	err := l.tryHTTP(ctx)
-	if other, ok := errors.AsType[otherEra](err); ok {
+	bc.log.Debug("backend does not answer server/discover; trying initialize", "err", refusal)
+	bc.probeErr = refusal
+	bc.b.setGeneration(detected{generation: legacyGeneration})
+	err := bc.connectHTTP(ctx)
+	if other, ok := errors.AsType[retryOtherError](err); ok {
 		err = other.error // server/discover was sent a moment ago
 	}
 	return err
 }
 
-// tryHTTP is converse with a server of the session era behind a URL. One that has no
+// connectHTTP is converse with a server of the session era behind a URL. One that has no
 // streamable HTTP is tried over HTTP+SSE, and known for that until it fails so.
-func (l *line) tryHTTP(ctx context.Context) error {
-	by := byHTTP
-	if l.b.speaksOlder() {
-		by = bySSE
+func (bc *backendConn) connectHTTP(ctx context.Context) error {
+	by := dialHTTPStreamable
+	if bc.b.usesHTTPSSE() {
+		by = dialHTTPSSE
 	}
-	err := l.talkOver(ctx, by)
-	if !l.b.fallsBack(err) {
-		if by == bySSE && !l.hasRun() {
-			l.b.speakOlder(false)
+	err := bc.runConn(ctx, by)
+	if !bc.b.fallsBackToSSE(err) {
+		if by == dialHTTPSSE && !bc.reachedReady() {
+			bc.b.setHTTPSSE(false)
 		}
 		return err
 	}
-	l.log.Info("backend has no streamable HTTP; trying HTTP+SSE", "err", err)
-	then := l.talkOver(ctx, bySSE)
-	if l.hasRun() {
+	bc.log.Info("backend has no streamable HTTP; trying HTTP+SSE", "err", err)
+	then := bc.runConn(ctx, dialHTTPSSE)
+	if bc.reachedReady() {
 		return then
 	}
 	return fmt.Errorf("%w; nor does it speak HTTP+SSE: %w", err, then)
 }
 
 // mayBeLegacy reports whether initialize follows at once on a conversation that failed with err.
-func (l *line) mayBeLegacy(err error) bool {
-	v, _ := l.b.verdict()
-	return isA[classic](err) || v.era == unknown && isA[undecided](err)
+func (bc *backendConn) mayBeLegacy(err error) bool {
+	d, _ := bc.b.generation()
+	return isA[legacyServerError](err) || d.generation == unknownGeneration && isA[undecidedError](err)
 }

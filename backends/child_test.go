@@ -145,7 +145,7 @@ func TestWhatIsNoServerIsToldByItsWords(t *testing.T) {
 				})
 				want := want
 				if strings.Contains(want, "start_timeout") {
-					s.now().all[0].cfg.StartTimeout = time.Second
+					s.current().all[0].cfg.StartTimeout = time.Second
 					if era == "auto" {
 						want = strings.Replace(want, "(start_timeout)", "(start_timeout) (it was sent server/discover first and did not answer; "+
 							"if it hangs at requests that it does not know, set `era: legacy`)", 1)
@@ -172,14 +172,14 @@ func TestWhatIsNoServerIsToldByItsWords(t *testing.T) {
 func TestTheStartOfAProcessIsLogged(t *testing.T) {
 	t.Parallel()
 	log, logger := mcptest.NewLog()
-	b := config.Backend{Name: "s", Command: "sh", Enabled: true, Args: []string{"-c", "exit 0", "--token=k3y-of-the-backend", "k3y-of-the-backend", "--password", "sh", strings.Repeat("x", 2*maxCommand)}}
+	b := config.Backend{Name: "s", Command: "sh", Enabled: true, Args: []string{"-c", "exit 0", "--token=k3y-of-the-backend", "k3y-of-the-backend", "--password", "sh", strings.Repeat("x", 2*maxLoggedCommand)}}
 	s := New(Options{
 		Backends: []config.Backend{b}, MaxMessage: 1 << 20, NoRestart: true, Log: logger,
 		Mask: func(text string) string { return strings.ReplaceAll(text, "k3y-of-the-backend", "***") },
 	})
 	completed(s)()
 	lines := log.Lines("level=DEBUG", "backend=s", "started process ", ": sh -c exit 0 --token=*** *** --password *** xxx", "x…")
-	if len(lines) == 0 || len(lines[0]) > maxCommand+200 || len(log.Lines("k3y-of-the-backend")) > 0 {
+	if len(lines) == 0 || len(lines[0]) > maxLoggedCommand+200 || len(log.Lines("k3y-of-the-backend")) > 0 {
 		t.Errorf("logged %q", log.Lines(""))
 	}
 }

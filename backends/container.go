@@ -69,21 +69,21 @@ func readRun(command string, args []string) (r containerRun, ok bool) {
 
 // findEngine returns the index in args of the first word after the name of an engine.
 func findEngine(command string, args []string) (int, bool) {
-	if slices.Contains(engines, program(command)) {
+	if slices.Contains(engines, programName(command)) {
 		return 0, true
 	}
-	if name := program(command); name != "sudo" && name != "doas" {
+	if name := programName(command); name != "sudo" && name != "doas" {
 		return 0, false
 	}
 	i := skipOptions(args, 0, elevationValues)
-	if i == len(args) || !slices.Contains(engines, program(args[i])) {
+	if i == len(args) || !slices.Contains(engines, programName(args[i])) {
 		return 0, false
 	}
 	return i + 1, true
 }
 
-// program returns the name of a program without its directory and the extension that Windows has.
-func program(path string) string {
+// programName returns the name of a program without its directory and the extension that Windows has.
+func programName(path string) string {
 	name := strings.ToLower(path[strings.LastIndexAny(path, `/\`)+1:])
 	return strings.TrimSuffix(name, ".exe")
 }
@@ -130,8 +130,8 @@ func (r *containerRun) readOptions(args []string) {
 	}
 }
 
-// with returns args with an option of run added.
-func (r containerRun) with(args []string, option ...string) []string {
+// withOption returns args with an option of run added.
+func (r containerRun) withOption(args []string, option ...string) []string {
 	return slices.Concat(args[:r.options], option, args[r.options:])
 }
 
@@ -148,9 +148,9 @@ func isConfined(path string) bool {
 // startsContainer finds what starts containers in a text for a shell.
 var startsContainer = lazy.Regexp(`\b(docker|podman|nerdctl)\b.*\b(run|up)\b`)
 
-// hidesContainer reports whether a command line seems to run a container in a way that readRun
+// runsHiddenContainer reports whether a command line seems to run a container in a way that readRun
 // does not know, such as compose, or by a shell.
-func hidesContainer(command string, args []string) bool {
+func runsHiddenContainer(command string, args []string) bool {
 	if _, ok := readRun(command, args); ok {
 		return false
 	}
@@ -158,9 +158,9 @@ func hidesContainer(command string, args []string) bool {
 		i = skipOptions(args, i, engineValues)
 		return i < len(args) && args[i] == "compose" && slices.Contains(args[i:], "run")
 	}
-	switch program(command) {
+	switch programName(command) {
 	case "sh", "bash", "zsh", "dash", "cmd", "env", "wsl", "docker-compose", "podman-compose", "sudo", "doas", "nohup", "flatpak-spawn":
-		return startsContainer().MatchString(program(command) + " " + strings.Join(args, " "))
+		return startsContainer().MatchString(programName(command) + " " + strings.Join(args, " "))
 	}
 	return false
 }

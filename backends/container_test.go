@@ -44,7 +44,7 @@ func TestReadRun_F_PROC_1(t *testing.T) {
 			if r.cidfile != "" {
 				got += " cidfile=" + r.cidfile
 			}
-			with := strings.Join(append(words[:1:1], r.with(words[1:], "--cidfile", "F")...), " ")
+			with := strings.Join(append(words[:1:1], r.withOption(words[1:], "--cidfile", "F")...), " ")
 			if strings.Replace(with, " --cidfile F", "", 1) != line || !strings.Contains(with, "run --cidfile F") {
 				t.Errorf("%s: with a file it is %s", line, with)
 			}
@@ -73,7 +73,7 @@ func TestContainerRemark_F_PROC_1(t *testing.T) {
 		"flatpak-spawn --host podman run -i image": true,
 	} {
 		words := strings.Fields(line)
-		if got := hidesContainer(words[0], words[1:]); got != want {
+		if got := runsHiddenContainer(words[0], words[1:]); got != want {
 			t.Errorf("%s: got %v, want %v", line, got, want)
 		}
 	}

@@ -32,9 +32,9 @@ const (
 	// maxContainerRecords bounds the records that are kept, for all gateways that share the directory.
 	maxContainerRecords = 200
 	maxContainerRecord  = 64 << 10 // bytes of one record
-	recordLife          = 30 * 24 * time.Hour
-	// containerTime is how long the engine has to stop and remove one container.
-	containerTime = 10 * time.Second
+	recordExpiry        = 30 * 24 * time.Hour
+	// engineTimeout is how long the engine has to stop and remove one container.
+	engineTimeout = 10 * time.Second
 	sweepParallel = 4
 )
 
@@ -51,29 +51,29 @@ type container struct {
 	record string // path, "" if there is none
 }
 
-// A contained is the Conn to a backend that runs in a container, which goes with it.
-type contained struct {
+// A containerConn is the Conn to a backend that runs in a container, which goes with it.
+type containerConn struct {
 	transport.Conn
-	died atomic.Bool // the engine's process has ended by itself
-	once sync.Once
-	stop func(grace string)
+	exitedFirst atomic.Bool // the engine's process has ended by itself
+	once        sync.Once
+	stop        func(grace string)
 }
 
-func (c *contained) Read() (wire.Message, wire.ID, error) {
+func (c *containerConn) Read() (wire.Message, wire.ID, error) {
 	m, about, err := c.Conn.Read()
 	if err != nil && isA[*child.ExitError](err) {
-		c.died.Store(true)
+		c.exitedFirst.Store(true)
 	}
 	return m, about, err
 }
 
 // Close ends the process as the Conn does, which passes the end of stdin and SIGTERM on to the
 // container. One that has had no time to end yet, because the process died, gets a second.
-func (c *contained) Close() error {
+func (c *containerConn) Close() error {
 	err := c.Conn.Close()
 	c.once.Do(func() {
 		grace := "0"
-		if c.died.Load() {
+		if c.exitedFirst.Load() {
 			grace = "1"
 		}
 		c.stop(grace)
@@ -81,9 +81,9 @@ func (c *contained) Close() error {
 	return err
 }
 
-// readsRun reads the command line of the backend. ok is false if it runs no container; why says what
+// containerRun reads the command line of the backend. ok is false if it runs no container; why says what
 // keeps the gateway from stopping the container, "" if nothing does.
-func (b *Backend) readsRun() (run containerRun, why string, ok bool) {
+func (b *Backend) containerRun() (run containerRun, why string, ok bool) {
 	c := b.cfg
 	if c.Command == "" {
 		return run, "", false
@@ -91,38 +91,38 @@ func (b *Backend) readsRun() (run containerRun, why string, ok bool) {
 	const instead = "start it with docker run -i --rm or podman run -i --rm, without a shell or compose"
 	run, ok = readRun(c.Command, c.Args)
 	switch {
-	case hidesContainer(c.Command, c.Args):
+	case runsHiddenContainer(c.Command, c.Args):
 		return run, "it seems to run a container, which the gateway does not know and cannot stop: " + instead, true
 	case !ok:
 		return run, "", false
-	case program(run.program) == "nerdctl" && runtime.GOOS != "linux":
+	case programName(run.program) == "nerdctl" && runtime.GOOS != "linux":
 		return run, "nerdctl runs in a virtual machine here: the gateway cannot stop its container", true
 	}
-	if path, err := child.LookPath(run.program, c.Cwd, b.environ()); err == nil && isConfined(path) {
+	if path, err := child.LookPath(run.program, c.Cwd, b.env()); err == nil && isConfined(path) {
 		return run, "its container engine is a snap and cannot write to the state directory: the gateway cannot stop its container", true
 	}
 	return run, "", true
 }
 
-// containerRemark says why the container of a backend may stay when the backend ends, "" if it does not.
-func (b *Backend) containerRemark() string {
-	_, why, ok := b.readsRun()
+// containerWarning says why the container of a backend may stay when the backend ends, "" if it does not.
+func (b *Backend) containerWarning() string {
+	_, why, ok := b.containerRun()
 	if ok && why == "" && b.set.StateDir == "" {
 		return "state is none: its container stays if the gateway is killed; set state to a directory"
 	}
 	return why
 }
 
-// contain prepares the start of a container: it returns the arguments to start it with. It returns
+// prepareContainer prepares the start of a container: it returns the arguments to start it with. It returns
 // nil if the backend runs none, or none that could be stopped.
-func (b *Backend) contain() (*container, []string) {
+func (b *Backend) prepareContainer() (*container, []string) {
 	c := b.cfg
-	run, why, ok := b.readsRun()
+	run, why, ok := b.containerRun()
 	if !ok || why != "" {
 		return nil, c.Args
 	}
-	<-b.set.swept
-	k := &container{Version: recordVersion, Backend: c.Name, Engine: run.engine, Dir: c.Cwd, Remove: run.remove, Owner: b.set.ProcessID}
+	<-b.set.containersSwept
+	ct := &container{Version: recordVersion, Backend: c.Name, Engine: run.engine, Dir: c.Cwd, Remove: run.remove, Owner: b.set.ProcessID}
 	args, base := c.Args, filepath.Join(os.TempDir(), "mcp-gateway-"+rand.Text())
 	if b.set.StateDir != "" {
 		dir := filepath.Join(b.set.StateDir, containersDir)
@@ -132,37 +132,37 @@ func (b *Backend) contain() (*container, []string) {
 		}
 		base = filepath.Join(dir, rand.Text())
 	}
-	switch k.CIDFile = run.cidfile; {
-	case k.CIDFile == "":
-		k.CIDFile = base + ".cid"
-		args = run.with(args, "--cidfile", k.CIDFile)
-	case !filepath.IsAbs(k.CIDFile):
-		k.CIDFile = filepath.Join(c.Cwd, k.CIDFile)
+	switch ct.CIDFile = run.cidfile; {
+	case ct.CIDFile == "":
+		ct.CIDFile = base + ".cid"
+		args = run.withOption(args, "--cidfile", ct.CIDFile)
+	case !filepath.IsAbs(ct.CIDFile):
+		ct.CIDFile = filepath.Join(c.Cwd, ct.CIDFile)
 	}
-	if _, err := os.Stat(k.CIDFile); err == nil {
+	if _, err := os.Stat(ct.CIDFile); err == nil {
 		return nil, c.Args // of the user, from an earlier run: the engine refuses to start, and says so
 	}
-	if path, err := filepath.Abs(k.CIDFile); err == nil {
-		k.CIDFile = path
+	if path, err := filepath.Abs(ct.CIDFile); err == nil {
+		ct.CIDFile = path
 	}
 	if b.set.StateDir != "" && b.set.ProcessID != nil {
-		k.record = base + ".json"
-		text, err := json.Marshal(k)
+		ct.record = base + ".json"
+		text, err := json.Marshal(ct)
 		if err == nil {
-			err = replace(k.record, append(text, '\n'))
+			err = writeFile(ct.record, append(text, '\n'))
 		}
 		if err != nil {
 			b.log.Warn("the container of this backend cannot be recorded, and stays if the gateway is killed", "err", err)
-			k.record = ""
+			ct.record = ""
 		}
 	}
-	return k, args
+	return ct, args
 }
 
-// end stops the container, and removes it if that was asked for. What it cannot end stays on record.
+// stopAndLog stops the container, and removes it if that was asked for. What it cannot end stays on record.
 // Grace is in seconds, from SIGTERM to SIGKILL.
-func (k *container) end(b *Backend, grace string) {
-	err := k.stop(context.Background(), b.environ(), grace)
+func (ct *container) stopAndLog(b *Backend, grace string) {
+	err := ct.stop(context.Background(), b.env(), grace)
 	if err != nil {
 		b.log.Warn("the container of this backend cannot be stopped; the next start of the gateway tries it again", "err", err)
 	}
@@ -171,36 +171,36 @@ func (k *container) end(b *Backend, grace string) {
 // containerID is what an engine writes into the file.
 var containerID = lazy.Regexp(`^[0-9a-f]{12,64}$`)
 
-// stop has the engine stop the container, within containerTime, and removes the record.
-func (k *container) stop(ctx context.Context, env []string, grace string) error {
-	text, err := readSmall(k.CIDFile)
+// stop has the engine stop the container, within engineTimeout, and removes the record.
+func (ct *container) stop(ctx context.Context, env []string, grace string) error {
+	text, err := readCIDFile(ct.CIDFile)
 	id := strings.TrimSpace(string(text))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	if containerID().MatchString(id) {
-		ctx, cancel := context.WithTimeoutCause(ctx, containerTime,
-			fmt.Errorf("it did not stop container %s within %v", id, containerTime))
+		ctx, cancel := context.WithTimeoutCause(ctx, engineTimeout,
+			fmt.Errorf("it did not stop container %s within %v", id, engineTimeout))
 		defer cancel()
-		if err := k.command(ctx, env, "stop", "-t", grace, id); err != nil && !k.Remove {
+		if err := ct.command(ctx, env, "stop", "-t", grace, id); err != nil && !ct.Remove {
 			return err
 		}
-		if k.Remove {
-			if err := k.command(ctx, env, "rm", "-f", id); err != nil {
+		if ct.Remove {
+			if err := ct.command(ctx, env, "rm", "-f", id); err != nil {
 				return err
 			}
 		}
 	}
-	k.forget()
+	ct.removeFiles()
 	return nil
 }
 
 // maxCIDFile bounds the file with the id of a container, in bytes.
 const maxCIDFile = 1 << 10
 
-// readSmall reads the file with the id of a container. Anything but a regular file is an error: a pipe
+// readCIDFile reads the file with the id of a container. Anything but a regular file is an error: a pipe
 // would never end.
-func readSmall(path string) ([]byte, error) {
+func readCIDFile(path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	switch {
 	case err != nil:
@@ -212,9 +212,9 @@ func readSmall(path string) ([]byte, error) {
 }
 
 // command gives the engine a command about the container. That there is none is no error.
-func (k *container) command(ctx context.Context, env []string, words ...string) error {
+func (ct *container) command(ctx context.Context, env []string, words ...string) error {
 	out, err := child.Run(ctx, child.Command{
-		Path: k.Engine[0], Args: slices.Concat(k.Engine[1:], words), Env: env, Dir: k.Dir,
+		Path: ct.Engine[0], Args: slices.Concat(ct.Engine[1:], words), Env: env, Dir: ct.Dir,
 	})
 	said := strings.ToLower(out)
 	if err == nil || strings.Contains(said, "no such container") || strings.Contains(said, "is already in progress") {
@@ -226,19 +226,19 @@ func (k *container) command(ctx context.Context, env []string, words ...string) 
 	return err
 }
 
-// forget removes the files of a container that is gone, or was not started. A file that the user
+// removeFiles removes the files of a container that is gone, or was not started. A file that the user
 // named is removed, too: the engine would not start another container with it.
-func (k *container) forget() {
-	_ = os.Remove(k.CIDFile)
-	if k.record != "" {
-		_ = os.Remove(k.record)
+func (ct *container) removeFiles() {
+	_ = os.Remove(ct.CIDFile)
+	if ct.record != "" {
+		_ = os.Remove(ct.record)
 	}
 }
 
 // sweepContainers ends the containers of gateways that were killed. Backends that run containers
 // start after it: the name of one may still be taken.
 func (s *Set) sweepContainers(ctx context.Context) {
-	defer close(s.swept)
+	defer close(s.containersSwept)
 	if s.StateDir == "" || s.HasExited == nil {
 		return
 	}
@@ -248,62 +248,62 @@ func (s *Set) sweepContainers(ctx context.Context) {
 	if err != nil {
 		return
 	}
-	for _, k := range leftContainers(dir, s.HasExited, time.Now()) {
-		if !k.isVouchedFor(s.now().all, dir) {
+	for _, ct := range orphanedContainers(dir, s.HasExited, time.Now()) {
+		if !ct.isTrusted(s.current().all, dir) {
 			s.Log.Warn("a record of a container is not used: no backend has its engine and file; the container may still run",
-				"backend", k.Backend, "file", k.record)
+				"backend", ct.Backend, "file", ct.record)
 			continue
 		}
 		places <- struct{}{}
 		ending.Go(func() {
 			defer func() { <-places }()
-			env := environ(nil, s.ChildEnv, nil)
-			for _, b := range s.now().all {
-				if b.cfg.Name == k.Backend {
-					env = b.environ()
+			env := childEnv(nil, s.ChildEnv, nil)
+			for _, b := range s.current().all {
+				if b.cfg.Name == ct.Backend {
+					env = b.env()
 				}
 			}
-			if err := k.stop(ctx, env, "1"); err != nil {
-				s.Log.Warn("a container that a killed gateway has left cannot be stopped", "backend", k.Backend, "err", err)
+			if err := ct.stop(ctx, env, "1"); err != nil {
+				s.Log.Warn("a container that a killed gateway has left cannot be stopped", "backend", ct.Backend, "err", err)
 			} else {
-				s.Log.Info("a container that a killed gateway has left is stopped", "backend", k.Backend)
+				s.Log.Info("a container that a killed gateway has left is stopped", "backend", ct.Backend)
 			}
 		})
 	}
 	ending.Wait()
 }
 
-// isVouchedFor reports whether a record may be acted upon, which comes from a directory that others
+// isTrusted reports whether a record may be acted upon, which comes from a directory that others
 // may have filled: its engine is run, and its file is removed. The engine is that of a backend, or
 // a name that is looked up in PATH; the file is in dir or that of the backend.
-func (k *container) isVouchedFor(all []*Backend, dir string) bool {
-	known := len(k.Engine) == 1 && slices.Contains(engines, k.Engine[0])
-	own := filepath.Dir(k.CIDFile) == dir
+func (ct *container) isTrusted(all []*Backend, dir string) bool {
+	known := len(ct.Engine) == 1 && slices.Contains(engines, ct.Engine[0])
+	own := filepath.Dir(ct.CIDFile) == dir
 	if known {
-		k.Dir = ""
+		ct.Dir = ""
 	}
 	for _, b := range all {
-		run, _, ok := b.readsRun()
-		if !ok || !slices.Equal(run.engine, k.Engine) {
+		run, _, ok := b.containerRun()
+		if !ok || !slices.Equal(run.engine, ct.Engine) {
 			continue
 		}
 		if known = true; own {
-			k.Dir = b.cfg.Cwd
+			ct.Dir = b.cfg.Cwd
 		}
 		file := run.cidfile
 		if !filepath.IsAbs(file) {
 			file = filepath.Join(b.cfg.Cwd, file)
 		}
-		if file, err := filepath.Abs(file); err == nil && run.cidfile != "" && file == k.CIDFile {
-			k.Dir, own = b.cfg.Cwd, true
+		if file, err := filepath.Abs(file); err == nil && run.cidfile != "" && file == ct.CIDFile {
+			ct.Dir, own = b.cfg.Cwd, true
 		}
 	}
 	return known && own
 }
 
-// leftContainers returns the containers of gateways that are over. Records that are too old or too
+// orphanedContainers returns the containers of gateways that are over. Records that are too old or too
 // many are removed.
-func leftContainers(dir string, over func(owner []byte) bool, now time.Time) (left []*container) {
+func orphanedContainers(dir string, over func(owner []byte) bool, now time.Time) (left []*container) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil
@@ -316,20 +316,20 @@ func leftContainers(dir string, over func(owner []byte) bool, now time.Time) (le
 			continue
 		}
 		if filepath.Ext(path) != ".json" {
-			if filepath.Ext(path) == ".tmp" && now.Sub(info.ModTime()) > abandoned {
+			if filepath.Ext(path) == ".tmp" && now.Sub(info.ModTime()) > tempFileExpiry {
 				_ = os.Remove(path)
 			}
 			continue
 		}
-		k, err := readContainer(path, info.Size())
+		ct, err := readContainer(path, info.Size())
 		switch {
-		case err == nil && !over(k.Owner):
-		case err != nil || now.Sub(info.ModTime()) > recordLife || kept == maxContainerRecords:
+		case err == nil && !over(ct.Owner):
+		case err != nil || now.Sub(info.ModTime()) > recordExpiry || kept == maxContainerRecords:
 			_ = os.Remove(path)
 			_ = os.Remove(strings.TrimSuffix(path, ".json") + ".cid")
 		default:
 			kept++
-			left = append(left, k)
+			left = append(left, ct)
 		}
 	}
 	return left
@@ -344,15 +344,15 @@ func readContainer(path string, size int64) (*container, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := &container{record: path}
-	if err := json.Unmarshal(text, k); err != nil {
+	ct := &container{record: path}
+	if err := json.Unmarshal(text, ct); err != nil {
 		return nil, err
 	}
-	if k.Version != recordVersion || len(k.Engine) == 0 || k.CIDFile == "" {
+	if ct.Version != recordVersion || len(ct.Engine) == 0 || ct.CIDFile == "" {
 		return nil, errors.New("it is damaged")
 	}
-	if run, ok := readRun(k.Engine[0], append(slices.Clone(k.Engine[1:]), "run")); !ok || len(run.engine) != len(k.Engine) {
+	if run, ok := readRun(ct.Engine[0], append(slices.Clone(ct.Engine[1:]), "run")); !ok || len(run.engine) != len(ct.Engine) {
 		return nil, errors.New("it names no engine")
 	}
-	return k, nil
+	return ct, nil
 }

@@ -47,8 +47,8 @@ func TestContainerRecords_F_PROC_1(t *testing.T) {
 		"F-PROC-1 no program":            {"", "over", nil, false, false},
 		"F-PROC-1 damaged":               {"docker", "over", func(p string) error { return os.Truncate(p, 10) }, false, false},
 		"F-PROC-1 too large":             {"docker", "over", func(p string) error { return os.Truncate(p, maxContainerRecord+1) }, false, false},
-		"F-PROC-1 too old":               {"docker", "over", func(p string) error { return os.Chtimes(p, now, now.Add(-recordLife-time.Hour)) }, false, false},
-		"F-PROC-1 old, of one that runs": {"docker", "runs", func(p string) error { return os.Chtimes(p, now, now.Add(-recordLife-time.Hour)) }, false, true},
+		"F-PROC-1 too old":               {"docker", "over", func(p string) error { return os.Chtimes(p, now, now.Add(-recordExpiry-time.Hour)) }, false, false},
+		"F-PROC-1 old, of one that runs": {"docker", "runs", func(p string) error { return os.Chtimes(p, now, now.Add(-recordExpiry-time.Hour)) }, false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -58,7 +58,7 @@ func TestContainerRecords_F_PROC_1(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if left := leftContainers(dir, over, now); (len(left) == 1) != c.left {
+			if left := orphanedContainers(dir, over, now); (len(left) == 1) != c.left {
 				t.Errorf("left: %v", left)
 			}
 			if _, err := os.Stat(path); (err == nil) != c.kept {
@@ -71,7 +71,7 @@ func TestContainerRecords_F_PROC_1(t *testing.T) {
 		for i := range maxContainerRecords + 5 {
 			write(t, dir, fmt.Sprintf("%d.json", i), "docker", "over")
 		}
-		if left := leftContainers(dir, over, now); len(left) != maxContainerRecords {
+		if left := orphanedContainers(dir, over, now); len(left) != maxContainerRecords {
 			t.Errorf("left: %d", len(left))
 		}
 		if entries, err := os.ReadDir(dir); err != nil || len(entries) != maxContainerRecords {
@@ -91,8 +91,8 @@ func TestTheFileOfAContainerIsAFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, path := range []string{pipe, large, dir} {
-		k := &container{Engine: []string{"docker"}, CIDFile: path}
-		if err := k.stop(t.Context(), nil, "0"); err == nil {
+		ct := &container{Engine: []string{"docker"}, CIDFile: path}
+		if err := ct.stop(t.Context(), nil, "0"); err == nil {
 			t.Errorf("%s was read", path)
 		}
 	}
@@ -125,9 +125,9 @@ func TestContainerRecordsOfOthersAreNotUsed(t *testing.T) {
 		{"/opt/bin/podman", "/srv/other", false, ""},
 		{"docker", "/srv/id", false, ""},
 	} {
-		k := &container{Engine: strings.Fields(c.engine), CIDFile: c.file, Dir: "/evil"}
-		if got := k.isVouchedFor(set.now().all, "/state"); got != c.want || got && k.Dir != c.dir {
-			t.Errorf("%s %s: %t in %q, want %t in %q", c.engine, c.file, got, k.Dir, c.want, c.dir)
+		ct := &container{Engine: strings.Fields(c.engine), CIDFile: c.file, Dir: "/evil"}
+		if got := ct.isTrusted(set.current().all, "/state"); got != c.want || got && ct.Dir != c.dir {
+			t.Errorf("%s %s: %t in %q, want %t in %q", c.engine, c.file, got, ct.Dir, c.want, c.dir)
 		}
 	}
 }

@@ -27,18 +27,18 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A way is one to dial a backend.
-type way uint8
+// A dialMode is one to dial a backend.
+type dialMode uint8
 
 const (
-	byPipe   way = iota // a child, or what is embedded
-	byItself            // HTTP of the stateless era: each request stands by itself
-	byHTTP              // streamable HTTP with sessions
-	bySSE               // HTTP+SSE
+	dialStdio          dialMode = iota // a child, or what is embedded
+	dialHTTPStateless                  // HTTP of the stateless era: each request stands by itself
+	dialHTTPStreamable                 // streamable HTTP with sessions
+	dialHTTPSSE                        // HTTP+SSE
 )
 
 // dial opens the Conn that the configuration asks for.
-func (b *Backend) dial(by way) (transport.Conn, error) {
+func (b *Backend) dial(by dialMode) (transport.Conn, error) {
 	c := b.cfg
 	switch {
 	case b.set.Dial != nil:
@@ -47,12 +47,12 @@ func (b *Backend) dial(by way) (transport.Conn, error) {
 		return demo.Connect(c.Name), nil
 	case c.URL != "":
 		o := httpclient.Options{URL: c.URL, Headers: c.Headers, TLS: httpclient.ClientTLS(c.TLS), Via: b.set.Via, Limit: b.set.MaxMessage,
-			Quota: b.intake, Log: b.says}
+			Quota: b.receiveQuota, Log: b.outputLog}
 		switch by {
-		case byItself:
-			o.RequestHeaders = b.describe
+		case dialHTTPStateless:
+			o.RequestHeaders = b.requestHeaders
 			return httpclient.DialStateless(o), nil
-		case bySSE:
+		case dialHTTPSSE:
 			return httpclient.DialHTTPSSE(o), nil
 		}
 		return httpclient.DialStreamable(o), nil
@@ -67,98 +67,98 @@ func (b *Backend) dial(by way) (transport.Conn, error) {
 		}
 	}
 	says := b.set.StderrLevel
-	if b.shared.isSour() {
+	if b.shared.lastStartFailed() {
 		says = min(says, slog.LevelDebug) // it failed before, and will say the same again
 	}
-	container, args := b.contain()
+	container, args := b.prepareContainer()
 	child, err := child.Start(child.Command{
-		Path: c.Command, Args: args, Dir: c.Cwd, Limit: b.set.MaxMessage, Quota: b.intake,
-		Env:          b.environ(),
-		StallTimeout: unreadFor(c.CallTimeout),
+		Path: c.Command, Args: args, Dir: c.Cwd, Limit: b.set.MaxMessage, Quota: b.receiveQuota,
+		Env:          b.env(),
+		StallTimeout: stallTimeout(c.CallTimeout),
 		Mask:         b.set.Mask,
-		OnStderr:     func(line string) { b.says.Log(context.Background(), says, "stderr: "+line) },
-		OnRepair:     func() { b.says.Warn("the backend sent what is no UTF-8; it was mended") },
+		OnStderr:     func(line string) { b.outputLog.Log(context.Background(), says, "stderr: "+line) },
+		OnRepair:     func() { b.outputLog.Warn("the backend sent what is no UTF-8; it was mended") },
 	})
 	switch {
 	case err != nil && container != nil:
-		container.forget()
+		container.removeFiles()
 		fallthrough
 	case err != nil:
 		return nil, fmt.Errorf("start: %w", err)
 	case container != nil:
 		b.logStart(child.Pid(), args)
-		return &contained{Conn: child, stop: func(grace string) { container.end(b, grace) }}, nil
+		return &containerConn{Conn: child, stop: func(grace string) { container.stopAndLog(b, grace) }}, nil
 	}
 	b.logStart(child.Pid(), args)
 	return child, nil
 }
 
-// maxCommand bounds how much of a command is logged, in bytes.
-const maxCommand = 1000
+// maxLoggedCommand bounds how much of a command is logged, in bytes.
+const maxLoggedCommand = 1000
 
 // logStart logs the process of the backend and its command, without the secrets in it.
 func (b *Backend) logStart(pid int, args []string) {
-	if !b.says.Enabled(context.Background(), slog.LevelDebug) {
+	if !b.outputLog.Enabled(context.Background(), slog.LevelDebug) {
 		return
 	}
 	command := b.set.Mask(strings.Join(append([]string{b.cfg.Command}, config.HideArguments(args)...), " "))
-	if len(command) > maxCommand {
-		command = strings.ToValidUTF8(command[:maxCommand], "") + "…"
+	if len(command) > maxLoggedCommand {
+		command = strings.ToValidUTF8(command[:maxLoggedCommand], "") + "…"
 	}
-	b.says.Debug(fmt.Sprintf("started process %d: %s", pid, command))
+	b.outputLog.Debug(fmt.Sprintf("started process %d: %s", pid, command))
 }
 
-// environ returns the environment of the backend's process.
-func (b *Backend) environ() []string { return environ(b.cfg.InheritEnv, b.set.ChildEnv, b.cfg.Env) }
+// childEnv returns the environment of the backend's process.
+func (b *Backend) env() []string { return childEnv(b.cfg.InheritEnv, b.set.ChildEnv, b.cfg.Env) }
 
-// unreadFor returns how long a child may leave unread what it is sent, without a word: until its
+// stallTimeout returns how long a child may leave unread what it is sent, without a word: until its
 // calls have met their limit of time. Without one it may be at a call for ever, and reads no other
 // meanwhile; then it is limits.message that bounds what it leaves.
-func unreadFor(callTimeout time.Duration) time.Duration {
+func stallTimeout(callTimeout time.Duration) time.Duration {
 	if callTimeout == 0 {
 		return 0
 	}
 	return callTimeout + time.Second
 }
 
-// describe returns the headers of a message of the stateless era.
-func (b *Backend) describe(m wire.Message) map[string]string {
+// requestHeaders returns the headers of a message of the stateless era.
+func (b *Backend) requestHeaders(m wire.Message) map[string]string {
 	var schema []byte
 	if m.Method() == string(mcp.MethodToolsCall) {
 		b.mu.Lock()
-		schema = b.headers[m.Name()]
+		schema = b.headerSchemas[m.Name()]
 		b.mu.Unlock()
 	}
 	return protocol.RequestHeaders(m, schema)
 }
 
-// hasStreams reports whether what the backend says may come on several streams, of
+// hasManyStreams reports whether what the backend says may come on several streams, of
 // which none is in order with another. With HTTP+SSE too there are servers that
 // answer a POST in its response.
-func (b *Backend) hasStreams() bool { return b.cfg.URL != "" }
+func (b *Backend) hasManyStreams() bool { return b.cfg.URL != "" }
 
-// fallsBack reports whether the backend is to be tried over the older transport,
+// fallsBackToSSE reports whether the backend is to be tried over the older transport,
 // because that is what its answer to initialize looks like.
-func (b *Backend) fallsBack(err error) bool {
+func (b *Backend) fallsBackToSSE(err error) bool {
 	return errors.Is(err, httpclient.ErrNotStreamable) && b.cfg.Transport != "http"
 }
 
-// speaksOlder reports whether the backend is spoken to over HTTP+SSE.
-func (b *Backend) speaksOlder() bool {
+// usesHTTPSSE reports whether the backend is spoken to over HTTP+SSE.
+func (b *Backend) usesHTTPSSE() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.older || b.cfg.Transport == "sse"
+	return b.httpSSE || b.cfg.Transport == "sse"
 }
 
-func (b *Backend) speakOlder(older bool) {
+func (b *Backend) setHTTPSSE(older bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.older = older
+	b.httpSSE = older
 }
 
-// minimal names the variables that every child gets. Ours may hold secrets that
+// minimalEnv names the variables that every child gets. Ours may hold secrets that
 // are none of its business; these do not.
-var minimal = map[string][]string{
+var minimalEnv = map[string][]string{
 	"windows": {
 		"PATH", "PATHEXT", "SYSTEMROOT", "SYSTEMDRIVE", "COMSPEC", "TEMP", "TMP", "USERNAME", "USERPROFILE",
 		"HOMEDRIVE", "HOMEPATH", "APPDATA", "LOCALAPPDATA", "PROGRAMDATA", "PROGRAMFILES", "PROCESSOR_ARCHITECTURE",
@@ -170,13 +170,13 @@ var minimal = map[string][]string{
 	},
 }
 
-// environ returns a child's whole environment: the minimal one, what the
+// childEnv returns a child's whole environment: the minimal one, what the
 // configuration takes over from ours, what we tell all children, and what the
 // configuration sets, the later winning.
-func environ(inherit []string, tell, set map[string]string) []string {
-	names := minimal["unix"]
+func childEnv(inherit []string, tell, set map[string]string) []string {
+	names := minimalEnv["unix"]
 	if runtime.GOOS == "windows" {
-		names = minimal["windows"]
+		names = minimalEnv["windows"]
 	}
 	env := make(map[string]string)
 	for _, name := range slices.Concat(names, inherit) {

@@ -20,7 +20,7 @@ func TestSEC06_AChildGetsNoSecretOfOurs(t *testing.T) {
 	} {
 		t.Setenv(name, value)
 	}
-	got := environ([]string{"SSH_AUTH_SOCK", "EMPTY", "NOT_SET_ANYWHERE", "TZ", "SECRET_Y"},
+	got := childEnv([]string{"SSH_AUTH_SOCK", "EMPTY", "NOT_SET_ANYWHERE", "TZ", "SECRET_Y"},
 		map[string]string{"SECRET_Y": "told", "DEBUG": "1"}, map[string]string{"DEBUG": "0", "TZ": "UTC", "ODD": "a=b\nc"})
 	for _, want := range []string{"SSH_AUTH_SOCK=/tmp/agent", "EMPTY=", "PATH=/bin:/usr/bin", "HOME=/home/u", "LANG=C.UTF-8", "SECRET_Y=told", "DEBUG=0", "TZ=UTC", "ODD=a=b\nc"} {
 		if !slices.Contains(got, want) {

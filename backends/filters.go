@@ -24,8 +24,8 @@ func (b *Backend) filterOf(k catalog.Kind) config.Filter {
 	}
 }
 
-// lists reports whether an entry of one of the backend's lists is permitted.
-func (b *Backend) lists(k catalog.Kind, own string) bool {
+// permitsEntry reports whether an entry of one of the backend's lists is permitted.
+func (b *Backend) permitsEntry(k catalog.Kind, own string) bool {
 	f := b.filterOf(k)
 	if k == catalog.Resources || k == catalog.Templates {
 		return f.PermitsURI(own)
@@ -44,11 +44,11 @@ func (b *Backend) permits(m wire.Message, c *peer.Call) bool {
 	}
 	switch mcp.MCPMethod(m.Method()) {
 	case mcp.MethodToolsCall:
-		return f.Tools.Permits(named(m, c))
+		return f.Tools.Permits(ownName(m, c))
 	case mcp.MethodPromptsGet:
-		return f.Prompts.Permits(named(m, c))
+		return f.Prompts.Permits(ownName(m, c))
 	case mcp.MethodResourcesRead, mcp.MethodResourcesSubscribe:
-		return f.Resources.PermitsURI(subject(m))
+		return f.Resources.PermitsURI(uriParam(m))
 	case mcp.MethodCompletionComplete:
 		return permitsCompletion(f, m)
 	}
@@ -58,21 +58,21 @@ func (b *Backend) permits(m wire.Message, c *peer.Call) bool {
 // Permits reports whether the configuration in force permits that a request goes to a backend: the
 // backend is in it, and its filters permit the request.
 func (s *Set) Permits(backend string, m wire.Message, c *peer.Call) bool {
-	b, ok := s.now().byName[backend]
+	b, ok := s.current().byName[backend]
 	return ok && b.permits(m, c)
 }
 
 // SharesProcess reports whether a session uses a process of a backend that other clients use, too.
 func (s *Set) SharesProcess(backend, session string) bool {
-	b := s.now().byName[backend]
-	return b != nil && !s.SingleClient && !b.isApart(session)
+	b := s.current().byName[backend]
+	return b != nil && !s.SingleClient && !b.needsSessionConn(session)
 }
 
 // DeniedBy returns the first backend that lists a tool, a prompt or a resource under a name, its own or
 // that with the backend's name in front, and whose filters deny it; "" if there is none. It is for
 // operators: clients are not told whether a name is denied or does not exist.
 func (s *Set) DeniedBy(k catalog.Kind, name string) (backend string) {
-	for _, b := range s.now().all {
+	for _, b := range s.current().all {
 		if s.Denies(b.cfg.Name, k, name) {
 			return b.cfg.Name
 		}
@@ -82,18 +82,18 @@ func (s *Set) DeniedBy(k catalog.Kind, name string) (backend string) {
 
 // Denies reports the same of one backend.
 func (s *Set) Denies(backend string, k catalog.Kind, name string) bool {
-	m := s.now()
-	b := m.byName[backend]
+	t := s.current()
+	b := t.byName[backend]
 	if b == nil {
 		return false
 	}
-	own := strings.TrimPrefix(name, backend+m.catalog.Separator)
+	own := strings.TrimPrefix(name, backend+t.catalog.Separator)
 	return b.denies(k, name) || own != name && b.denies(k, own)
 }
 
 // denies reports whether the backend lists an entry and its filters deny it.
 func (b *Backend) denies(k catalog.Kind, own string) bool {
-	if b.filterOf(k).IsZero() || b.lists(k, own) {
+	if b.filterOf(k).IsZero() || b.permitsEntry(k, own) {
 		return false
 	}
 	b.mu.Lock()
@@ -101,8 +101,8 @@ func (b *Backend) denies(k catalog.Kind, own string) bool {
 	return slices.ContainsFunc(b.items[k], func(i catalog.Item) bool { return i.Original == own })
 }
 
-// named returns the backend's own name of the tool or prompt that a request asks for.
-func named(m wire.Message, c *peer.Call) string {
+// ownName returns the backend's own name of the tool or prompt that a request asks for.
+func ownName(m wire.Message, c *peer.Call) string {
 	switch {
 	case c.RemoteName != "":
 		return c.RemoteName
@@ -112,19 +112,19 @@ func named(m wire.Message, c *peer.Call) string {
 	return m.Name()
 }
 
-// permitted returns the URIs among some that the filters in force permit.
-func (b *Backend) permitted(uris []string) []string {
+// permittedURIs returns the URIs among some that the filters in force permit.
+func (b *Backend) permittedURIs(uris []string) []string {
 	if b.filters.Load().Resources.IsZero() {
 		return uris
 	}
-	return slices.DeleteFunc(slices.Clone(uris), func(uri string) bool { return !b.lists(catalog.Resources, uri) })
+	return slices.DeleteFunc(slices.Clone(uris), func(uri string) bool { return !b.permitsEntry(catalog.Resources, uri) })
 }
 
-// refilter puts the filters of a change into force for the backends at hand.
-func (s *Set) refilter(m *members, next []config.Backend) {
+// setFilters puts the filters of a change into force for the backends at hand.
+func (s *Set) setFilters(t *backendTable, next []config.Backend) {
 	some := false
 	for _, c := range next {
-		if b := m.byName[c.Name]; b != nil && b.refilter(c.Filters()) {
+		if b := t.byName[c.Name]; b != nil && b.setFilters(c.Filters()) {
 			some = true
 		}
 	}
@@ -133,9 +133,9 @@ func (s *Set) refilter(m *members, next []config.Backend) {
 	}
 }
 
-// refilter puts other filters into force, and has what they permit listed. It reports false if
+// setFilters puts other filters into force, and has what they permit listed. It reports false if
 // the filters are the same.
-func (b *Backend) refilter(f config.Filters) bool {
+func (b *Backend) setFilters(f config.Filters) bool {
 	was := b.filters.Load()
 	if slices.EqualFunc(was.All(), f.All(), config.Filter.Equal) {
 		return false
@@ -143,56 +143,56 @@ func (b *Backend) refilter(f config.Filters) bool {
 	b.mu.Lock()
 	b.filters.Store(&f)
 	for k := range catalog.Kind(catalog.NumKinds) {
-		b.setItems(k, b.items[k])
+		b.setItemsLocked(k, b.items[k])
 		b.listing.Private[k] = !b.public[k] || !b.filterOf(k).IsZero()
 	}
-	unmatched := b.compareLocked()
-	lines := []*line{b.shared}
-	for _, l := range b.own {
-		lines = append(lines, l)
+	unmatched := b.updateUnmatchedLocked()
+	lines := []*backendConn{b.shared}
+	for _, bc := range b.perSession {
+		lines = append(lines, bc)
 	}
 	b.mu.Unlock()
-	b.sayUnmatched(unmatched)
-	for _, l := range lines {
-		l.resubscribe(was.Resources, f.Resources)
+	b.logUnmatched(unmatched)
+	for _, bc := range lines {
+		bc.resubscribePermitted(was.Resources, f.Resources)
 	}
 	return true
 }
 
-// resubscribe tells the server of subscriptions that the filter was forbids and the filter is
+// resubscribePermitted tells the server of subscriptions that the filter was forbids and the filter is
 // permits: it may have been started in between.
-func (l *line) resubscribe(was, is config.Filter) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, uri := range l.subs.agreedTo() {
+func (bc *backendConn) resubscribePermitted(was, is config.Filter) {
+	bc.mu.Lock()
+	defer bc.mu.Unlock()
+	for _, uri := range bc.subs.acceptedURIs() {
 		if !was.PermitsURI(uri) && is.PermitsURI(uri) {
-			l.adopted = append(l.adopted, uri)
+			bc.resubscribeURIs = append(bc.resubscribeURIs, uri)
 		}
 	}
-	l.tellAdoptedLocked()
-	l.pokeListening()
+	bc.resubscribeLocked()
+	bc.signalReopen()
 }
 
-// setItems takes all entries of a kind that the backend lists, and has those be listed that its
+// setItemsLocked takes all entries of a kind that the backend lists, and has those be listed that its
 // filters permit. The caller holds b.mu.
-func (b *Backend) setItems(k catalog.Kind, items []catalog.Item) {
+func (b *Backend) setItemsLocked(k catalog.Kind, items []catalog.Item) {
 	b.items[k] = items
 	permitted := items
 	if !b.filterOf(k).IsZero() {
-		permitted = slices.DeleteFunc(slices.Clone(items), func(i catalog.Item) bool { return !b.lists(k, i.Original) })
+		permitted = slices.DeleteFunc(slices.Clone(items), func(i catalog.Item) bool { return !b.permitsEntry(k, i.Original) })
 	}
 	if k == catalog.Tools {
-		b.headers = headersIn(items)
+		b.headerSchemas = headerSchemas(items)
 	}
 	b.listing.Items[k] = permitted
 	b.status.Counts[k] = len(permitted)
 }
 
-// compareLocked notes which globs of the filters match nothing that the backend lists. It returns
+// updateUnmatchedLocked notes which globs of the filters match nothing that the backend lists. It returns
 // a text for each kind of which that is news, for sayUnmatched. A list that was never read says
 // nothing. Neither do resources if there are templates: a glob may be meant for what these expand
 // to.
-func (b *Backend) compareLocked() (news []string) {
+func (b *Backend) updateUnmatchedLocked() (news []string) {
 	known := b.status.Unmatched
 	b.status.Unmatched = nil
 	f := b.filters.Load()
@@ -217,8 +217,8 @@ func (b *Backend) compareLocked() (news []string) {
 	return news
 }
 
-func (b *Backend) sayUnmatched(news []string) {
+func (b *Backend) logUnmatched(news []string) {
 	for _, text := range news {
-		b.says.Warn(text)
+		b.outputLog.Warn(text)
 	}
 }

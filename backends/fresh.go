@@ -8,26 +8,26 @@ import (
 	"mcpgateway/internal/protocol"
 )
 
-// leastTTL is how long a list is kept, at least, that says that it is good for a while
+// shortestTTL is how long a list is kept, at least, that says that it is good for a while
 // only.
-const leastTTL = 10 * time.Second
+const shortestTTL = 10 * time.Second
 
-// freshen takes what a list says of how long, and for whom, it is good, and reports
+// setTTLLocked takes what a list says of how long, and for whom, it is good, and reports
 // whether that is news. It is called with b.mu held. One of the session era says
 // neither, and one of which something is hidden is not for everybody.
-func (b *Backend) freshen(r *reading, s server) (news bool) {
-	b.due[r.kind] = time.Time{}
+func (b *Backend) setTTLLocked(r *listRead, s serverInfo) (news bool) {
+	b.expiresAt[r.kind] = time.Time{}
 	if r.err != nil {
 		return false
 	}
-	ttl, private := r.ttl, !r.shared
-	if !s.stateless {
+	ttl, private := r.ttl, !r.public
+	if !s.modern {
 		ttl, private = 0, true
 	}
 	b.public[r.kind] = !private
 	private = private || !b.filterOf(r.kind).IsZero()
 	if ttl > 0 {
-		b.due[r.kind] = time.Now().Add(max(ttl, leastTTL))
+		b.expiresAt[r.kind] = time.Now().Add(max(ttl, shortestTTL))
 	}
 	l := &b.listing
 	news = l.TTL[r.kind] != ttl || l.Private[r.kind] != private
@@ -35,12 +35,12 @@ func (b *Backend) freshen(r *reading, s server) (news bool) {
 	return news
 }
 
-// stales returns what tells when the next list is good no longer, nil if none will be.
-func (b *Backend) stales() <-chan time.Time {
+// nextExpiry returns what tells when the next list is good no longer, nil if none will be.
+func (b *Backend) nextExpiry() <-chan time.Time {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var first time.Time
-	for _, t := range b.due {
+	for _, t := range b.expiresAt {
 		if !t.IsZero() && (first.IsZero() || t.Before(first)) {
 			first = t
 		}
@@ -51,34 +51,34 @@ func (b *Backend) stales() <-chan time.Time {
 	return time.After(time.Until(first))
 }
 
-// expire counts those lists as changed that are good no longer.
-func (b *Backend) expire() {
+// markExpired counts those lists as changed that are good no longer.
+func (b *Backend) markExpired() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for k, t := range b.due {
+	for k, t := range b.expiresAt {
 		if !t.IsZero() && !time.Now().Before(t) {
 			b.stale[k] = true
 		}
 	}
 }
 
-var annotation = []byte("x-mcp-header")
+var headerAnnotation = []byte("x-mcp-header")
 
-// mendHeaders sees to tools that say, wrongly, which arguments go into headers. Over
+// fixHeaderAnnotations sees to tools that say, wrongly, which arguments go into headers. Over
 // HTTP of the stateless era such a tool MUST be left out ("tools"); elsewhere headers
 // mean nothing, and what is said of them is taken out, so that no client leaves out a tool
 // that works.
-func (b *Backend) mendHeaders(page *catalog.Page, s server) {
+func (b *Backend) fixHeaderAnnotations(page *catalog.Page, s serverInfo) {
 	kept := page.Items[:0]
 	for _, item := range page.Items {
 		schema := item.Schema()
 		flaw := ""
-		if bytes.Contains(schema, annotation) {
+		if bytes.Contains(schema, headerAnnotation) {
 			flaw = protocol.CheckHeaderSchema(schema)
 		}
 		switch {
 		case flaw == "":
-		case s.stateless && b.cfg.URL != "":
+		case s.modern && b.cfg.URL != "":
 			page.Issues = append(page.Issues, catalog.Issue{Item: item.Original, Problem: flaw})
 			continue
 		default:
@@ -90,11 +90,11 @@ func (b *Backend) mendHeaders(page *catalog.Page, s server) {
 	page.Items = kept
 }
 
-// headersIn returns the schemas of those tools of which arguments go into headers.
-func headersIn(tools []catalog.Item) map[string][]byte {
+// headerSchemas returns the schemas of those tools of which arguments go into headers.
+func headerSchemas(tools []catalog.Item) map[string][]byte {
 	var all map[string][]byte
 	for _, t := range tools {
-		if !bytes.Contains(t.Raw(), annotation) {
+		if !bytes.Contains(t.Raw(), headerAnnotation) {
 			continue
 		}
 		if all == nil {

@@ -23,20 +23,20 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A server is what a backend said of itself in the handshake.
-type server struct {
+// A serverInfo is what a backend said of itself in the handshake.
+type serverInfo struct {
 	ProtocolVersion string          `json:"protocolVersion"`
 	Capabilities    json.RawMessage `json:"capabilities"`
 	ServerInfo      json.RawMessage `json:"serverInfo"`
 	Instructions    json.RawMessage `json:"instructions"`
 
-	stateless bool // it was a DiscoverResult: ProtocolVersion is the revision to speak
-	both      bool // likewise, and there are revisions of the session era in it
+	modern          bool // it was a DiscoverResult: ProtocolVersion is the revision to speak
+	bothGenerations bool // likewise, and there are revisions of the session era in it
 }
 
-// name returns the server's name/version, as far as it has told them: only the
+// displayName returns the server's name/version, as far as it has told them: only the
 // revision has to be right.
-func (s server) name() string {
+func (s serverInfo) displayName() string {
 	var info struct{ Name, Version json.RawMessage }
 	_ = json.Unmarshal(s.ServerInfo, &info)
 	if info.Name == nil && info.Version == nil {
@@ -48,101 +48,101 @@ func (s server) name() string {
 // capabilitiesOf returns the capabilities that a server has declared. Some say null, or [], for none.
 func capabilitiesOf(capabilities []byte) json.RawMessage {
 	if !wire.IsObject(capabilities) {
-		return nothing
+		return emptyObject
 	}
 	return capabilities
 }
 
-func (s server) instructions() string { return wire.Unquote(s.Instructions) }
+func (s serverInfo) instructions() string { return wire.Unquote(s.Instructions) }
 
 // has reports whether the server has declared a capability.
-func (s server) has(capability ...string) bool {
+func (s serverInfo) has(capability ...string) bool {
 	return catalog.Declares(s.Capabilities, capability...)
 }
 
 // lists reports whether it makes sense to ask the server for a list. For tools it
 // does always: they are what servers are for.
-func (s server) lists(k catalog.Kind) bool {
+func (s serverInfo) lists(k catalog.Kind) bool {
 	return k == catalog.Tools || s.has(k.Capability())
 }
 
-// greet finds out with whom the conversation is, in the way of the backend's era. If that
+// handshake finds out with whom the conversation is, in the way of the backend's era. If that
 // is not known the far end of a pipe is asked for it; over HTTP the way by which it
 // was dialled says which one is tried.
-func (l *line) greet(ctx context.Context, p *peer.Peer, by way) (server, error) {
-	v, pinned := l.b.verdict()
-	mirrors := l.mirrors()
-	var s server
+func (bc *backendConn) handshake(ctx context.Context, p *peer.Peer, by dialMode) (serverInfo, error) {
+	d, pinned := bc.b.generation()
+	mirrors := bc.followsClient()
+	var s serverInfo
 	var err error
 	switch {
-	case by == byItself && !pinned:
-		s, err = l.discoverOverHTTP(ctx, p)
-	case by == byItself, by == byPipe && pinned && v.era == stateless:
-		s, err = l.discover(ctx, p)
+	case by == dialHTTPStateless && !pinned:
+		s, err = bc.discoverOverHTTP(ctx, p)
+	case by == dialHTTPStateless, by == dialStdio && pinned && d.generation == modernGeneration:
+		s, err = bc.discover(ctx, p)
 		switch {
-		case pinned && isA[classic](err):
+		case pinned && isA[legacyServerError](err):
 			err = fmt.Errorf("it does not speak %s: remove `era: modern` (%w)", protocol.Newest().Date, err)
 		case pinned && isA[*child.ExitError](err):
 			err = fmt.Errorf("%w (it was asked server/discover, because of `era: modern`)", err)
 		}
-	case by == byPipe && v.era != ofSessions && !mirrors:
-		s, err = l.probe(ctx, p)
+	case by == dialStdio && d.generation != legacyGeneration && !mirrors:
+		s, err = bc.probe(ctx, p)
 	default:
-		s, err = l.initialize(ctx, p)
+		s, err = bc.initialize(ctx, p)
 		switch {
 		case mirrors && isA[*wire.Error](err): // whatever it says: it has not been asked what it is yet
-			l.b.judge(verdict{era: stateless})
-			err = otherEra{err}
-		case !pinned && contradicts(err):
-			l.b.judge(verdict{})
-			err = otherEra{err}
-		case l.b.cfg.Era == legacy && contradicts(err):
+			bc.b.setGeneration(detected{generation: modernGeneration})
+			err = retryOtherError{err}
+		case !pinned && saysModern(err):
+			bc.b.setGeneration(detected{})
+			err = retryOtherError{err}
+		case bc.b.cfg.Era == legacyName && saysModern(err):
 			err = fmt.Errorf("it may speak %s alone: remove `era: legacy` (%w)", protocol.Newest().Date, err)
 		}
 	}
 	if err != nil {
-		return server{}, l.afterRefusal(ctx, err)
+		return serverInfo{}, bc.withDiscoverError(ctx, err)
 	}
 	switch {
-	case s.stateless:
-		l.b.judge(verdict{era: stateless, both: s.both})
-	case errors.Is(l.hasty, errSilent):
-		l.b.judge(verdict{era: ofSessions, costly: true})
+	case s.modern:
+		bc.b.setGeneration(detected{generation: modernGeneration, bothGenerations: s.bothGenerations})
+	case errors.Is(bc.probeErr, errNoDiscoverResult):
+		bc.b.setGeneration(detected{generation: legacyGeneration, unprobeable: true})
 	}
-	l.mu.Lock()
-	l.server, l.level = s, ""
-	l.mu.Unlock()
-	l.b.met(l, s)
+	bc.mu.Lock()
+	bc.server, bc.sentLevel = s, ""
+	bc.mu.Unlock()
+	bc.b.onReady(bc, s)
 	switch {
-	case isA[undecided](l.hasty):
-		l.log.Info("backend answers initialize, but not server/discover; with `era: legacy` it is not asked that", "err", l.hasty)
-	case l.hasty != nil:
-		l.log.Info("backend ended when it was asked server/discover, and not without that; `era: legacy` spares it the question", "err", l.hasty)
+	case isA[undecidedError](bc.probeErr):
+		bc.log.Info("backend answers initialize, but not server/discover; with `era: legacy` it is not asked that", "err", bc.probeErr)
+	case bc.probeErr != nil:
+		bc.log.Info("backend ended when it was asked server/discover, and not without that; `era: legacy` spares it the question", "err", bc.probeErr)
 	}
 	return s, nil
 }
 
-// afterRefusal adds to err, of initialize, that server/discover failed before it, if that is so. It
+// withDiscoverError adds to err, of initialize, that server/discover failed before it, if that is so. It
 // does not where initialize could not be sent, or failed in the same way: then the revision is not
 // the reason.
-func (l *line) afterRefusal(ctx context.Context, err error) error {
+func (bc *backendConn) withDiscoverError(ctx context.Context, err error) error {
 	if lost, isLost := errors.AsType[*transport.CallLostError](err); isLost && !lost.MayHaveRun {
 		return err
 	}
-	if !isA[undecided](l.hasty) || isA[otherEra](err) || l.b.fallsBack(err) || context.Cause(ctx) == context.Canceled {
+	if !isA[undecidedError](bc.probeErr) || isA[retryOtherError](err) || bc.b.fallsBackToSSE(err) || context.Cause(ctx) == context.Canceled {
 		return err
 	}
-	err = because(ctx, err)
-	if failedAlike(err, l.hasty) {
+	err = timeoutCause(ctx, err)
+	if sameFailure(err, bc.probeErr) {
 		return err
 	}
 	return fmt.Errorf("%w (server/discover failed before that: %w; if the server does not know it, set `era: legacy`)",
-		err, l.hasty)
+		err, bc.probeErr)
 }
 
-// failedAlike reports whether two requests failed in the same way: with the same status, or with the
+// sameFailure reports whether two requests failed in the same way: with the same status, or with the
 // same text.
-func failedAlike(a, b error) bool {
+func sameFailure(a, b error) bool {
 	one, isStatus := errors.AsType[*httpclient.StatusError](a)
 	if other, is := errors.AsType[*httpclient.StatusError](b); is && isStatus {
 		return one.Code == other.Code
@@ -150,9 +150,9 @@ func failedAlike(a, b error) bool {
 	return a.Error() == b.Error()
 }
 
-// failed names the request that an error is of, unless the connection is to blame, for
+// requestError names the request that an error is of, unless the connection is to blame, for
 // whoever reads it.
-func failed(method string, err error) error {
+func requestError(method string, err error) error {
 	if isA[*transport.CallLostError](err) {
 		return err
 	}
@@ -161,21 +161,21 @@ func failed(method string, err error) error {
 
 // initialize begins a conversation of the session era: our newest revision of it is
 // offered, any that we know is taken.
-func (l *line) initialize(ctx context.Context, p *peer.Peer) (server, error) {
-	declared := l.declares()
-	l.mu.Lock()
-	l.declared = declared
-	l.mu.Unlock()
+func (bc *backendConn) initialize(ctx context.Context, p *peer.Peer) (serverInfo, error) {
+	declared := bc.capabilitiesToDeclare()
+	bc.mu.Lock()
+	bc.declaredCapabilities = declared
+	bc.mu.Unlock()
 	offer := func(date string) ([]byte, error) {
 		return p.Call(ctx, string(mcp.MethodInitialize), wire.Encode(map[string]any{
 			"protocolVersion": date,
 			"capabilities":    json.RawMessage(declared),
-			"clientInfo":      l.b.set.ClientInfo,
+			"clientInfo":      bc.b.set.ClientInfo,
 		}))
 	}
 	result, err := offer(protocol.NewestLegacy().Date)
-	if date := counterOffer(err); date != "" {
-		l.log.Debug("backend refuses our revision and names others; offering one of them", "revision", date, "err", err)
+	if date := counterOfferedRevision(err); date != "" {
+		bc.log.Debug("backend refuses our revision and names others; offering one of them", "revision", date, "err", err)
 		again, failure := offer(date)
 		switch {
 		case failure == nil:
@@ -187,27 +187,27 @@ func (l *line) initialize(ctx context.Context, p *peer.Peer) (server, error) {
 		}
 	}
 	if err != nil {
-		return server{}, failed(string(mcp.MethodInitialize), err)
+		return serverInfo{}, requestError(string(mcp.MethodInitialize), err)
 	}
-	var s server
+	var s serverInfo
 	if err := json.Unmarshal(result, &s); err != nil {
-		return server{}, errors.New("initialize: its answer is no InitializeResult")
+		return serverInfo{}, errors.New("initialize: its answer is no InitializeResult")
 	}
 	s.Capabilities = capabilitiesOf(s.Capabilities)
 	if _, known := protocol.FindRevision(s.ProtocolVersion); !known {
-		l.log.Warn("backend speaks a revision that is not known; going on all the same",
+		bc.log.Warn("backend speaks a revision that is not known; going on all the same",
 			"revision", s.ProtocolVersion)
 	}
 	if err := p.Notify(string(mcp.MethodNotificationInitialized), nil); err != nil {
-		return server{}, fmt.Errorf("initialized: %w", err)
+		return serverInfo{}, fmt.Errorf("initialized: %w", err)
 	}
 	return s, nil
 }
 
-// counterOffer returns the newest revision of the session era that the server names when it
+// counterOfferedRevision returns the newest revision of the session era that the server names when it
 // refuses initialize, other than the one that it was offered; "" = none. Servers name them in
 // data.supported, in members of other names, or in the message alone.
-func counterOffer(err error) string {
+func counterOfferedRevision(err error) string {
 	e, ok := errors.AsType[*wire.Error](err)
 	if !ok {
 		return ""
@@ -222,30 +222,30 @@ func counterOffer(err error) string {
 	return ""
 }
 
-// declares returns the capabilities that the backend is told: those of the client
+// capabilitiesToDeclare returns the capabilities that the backend is told: those of the client
 // in question, as it has declared them. Where several clients share the line there
 // are none, for nobody knows whom the backend would be asking.
-func (l *line) declares() []byte {
-	session := l.session
-	if session == "" && l.b.set.SingleClient {
-		session = l.b.set.soleSession()
+func (bc *backendConn) capabilitiesToDeclare() []byte {
+	session := bc.session
+	if session == "" && bc.b.set.SingleClient {
+		session = bc.b.set.soleSession()
 	}
-	return l.b.set.capabilities(session)
+	return bc.b.set.clientCapabilities(session)
 }
 
-// wasToldOther reports whether the backend is of the session era, and was told of other
+// capabilitiesDiffer reports whether the backend is of the session era, and was told of other
 // capabilities than those of a session: a client may find out what is there before it
 // says what it can do, and one that has no session says it with each request. While the
-// line is down nobody knows what the next server will be told; what waits for that is
+// backendConn is down nobody knows what the next server will be told; what waits for that is
 // looked at when it has been (elsewhereLocked).
-func (l *line) wasToldOther(session string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.peer != nil && !l.server.stateless && l.toldOtherLocked(session)
+func (bc *backendConn) capabilitiesDiffer(session string) bool {
+	bc.mu.Lock()
+	defer bc.mu.Unlock()
+	return bc.peer != nil && !bc.server.modern && bc.capabilitiesDifferLocked(session)
 }
 
-func (l *line) toldOtherLocked(session string) bool {
-	return l.b.set.isOpen(session) && !sameJSON(l.declared, l.b.set.capabilities(session))
+func (bc *backendConn) capabilitiesDifferLocked(session string) bool {
+	return bc.b.set.isSessionOpen(session) && !sameJSON(bc.declaredCapabilities, bc.b.set.clientCapabilities(session))
 }
 
 func sameJSON(a, b []byte) bool {
@@ -256,48 +256,48 @@ func sameJSON(a, b []byte) bool {
 	return json.Compact(&x, a) == nil && json.Compact(&y, b) == nil && bytes.Equal(x.Bytes(), y.Bytes())
 }
 
-// met notes with whom the shared line is.
-func (b *Backend) met(l *line, s server) {
-	if l.own() {
-		l.log.Debug("backend ready for a session", "server", s.name(), "revision", s.ProtocolVersion)
+// onReady notes with whom the shared line is.
+func (b *Backend) onReady(bc *backendConn, s serverInfo) {
+	if bc.isPerSession() {
+		bc.log.Debug("backend ready for a session", "server", s.displayName(), "revision", s.ProtocolVersion)
 		return
 	}
 	b.mu.Lock()
-	b.status.Server = s.name()
+	b.status.Server = s.displayName()
 	b.status.Revision = s.ProtocolVersion
 	b.mu.Unlock()
-	l.log.Info("backend ready", "server", s.name(), "revision", s.ProtocolVersion)
+	bc.log.Info("backend ready", "server", s.displayName(), "revision", s.ProtocolVersion)
 }
 
-// restoring is how long a backend may take to answer what it is told again. It is
+// restoreTimeout is how long a backend may take to answer what it is told again. It is
 // not waited for any longer: it may be of those that never answer such.
-const restoring = 5 * time.Second
+const restoreTimeout = 5 * time.Second
 
-// restore tells a backend what the one before knew: the log level and the
+// replayState tells a backend what the one before knew: the log level and the
 // subscriptions. It returns the URIs of which an update may have been missed. One of
 // the stateless era is told the level with each request, and the URIs by listen.
-func (l *line) restore(ctx context.Context, p *peer.Peer, s server) (missed []string) {
-	if s.stateless {
+func (bc *backendConn) replayState(ctx context.Context, p *peer.Peer, s serverInfo) (missed []string) {
+	if s.modern {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, restoring)
+	ctx, cancel := context.WithTimeout(ctx, restoreTimeout)
 	defer cancel()
 	var requests []wire.Message
-	if level := l.wanted(); level != "" && s.has("logging") {
-		requests = append(requests, setLevel(level))
-		l.mu.Lock()
-		l.level = level
-		l.mu.Unlock()
+	if level := bc.wantedLevel(); level != "" && s.has("logging") {
+		requests = append(requests, setLevelRequest(level))
+		bc.mu.Lock()
+		bc.sentLevel = level
+		bc.mu.Unlock()
 	}
-	l.mu.Lock()
-	missed, l.adopted = l.subs.agreedTo(), nil
-	l.mu.Unlock()
-	l.repeat(ctx, p, append(requests, subscribeAll(l.b.permitted(missed))...))
+	bc.mu.Lock()
+	missed, bc.resubscribeURIs = bc.subs.acceptedURIs(), nil
+	bc.mu.Unlock()
+	bc.resend(ctx, p, append(requests, subscribeRequests(bc.b.permittedURIs(missed))...))
 	return missed
 }
 
-// repeat tells a backend what the one before knew.
-func (l *line) repeat(ctx context.Context, p *peer.Peer, requests []wire.Message) {
+// resend tells a backend what the one before knew.
+func (bc *backendConn) resend(ctx context.Context, p *peer.Peer, requests []wire.Message) {
 	warned := false
 	for some := range slices.Chunk(requests, 64) { // more than a few at once are refused by some
 		for i, a := range p.RoundTripAll(ctx, some...) {
@@ -306,7 +306,7 @@ func (l *line) repeat(ctx context.Context, p *peer.Peer, requests []wire.Message
 			}
 			if a.Err != nil && !warned {
 				warned = true
-				l.log.Warn("backend could not be told again what it was told before", "method", some[i].Method(), "err", a.Err)
+				bc.log.Warn("backend could not be told again what it was told before", "method", some[i].Method(), "err", a.Err)
 			}
 		}
 	}

@@ -28,31 +28,31 @@ type ClientSide interface {
 	HandleNotification(session, backend string, m wire.Message, on peer.Origin)
 }
 
-// maxQuestions bounds what a backend may ask of us at one time, over one line. ClientSide
+// maxServerRequests bounds what a backend may ask of us at one time, over one line. ClientSide
 // have bounds of their own; those that have no session come back for each question, and
 // it is open until then.
-const maxQuestions = 16_384
+const maxServerRequests = 16_384
 
-// A handler hears what a backend says unasked over one connection.
-type handler struct {
-	l      *line
-	peer   *peer.Peer
-	hangUp context.CancelCauseFunc // ends the conversation
-	noise  atomic.Pointer[string]  // how the last output began that was no message
-	warned atomic.Bool             // of params that were refused
+// A inboundHandler hears what a backend says unasked over one connection.
+type inboundHandler struct {
+	conn           *backendConn
+	peer           *peer.Peer
+	disconnect     context.CancelCauseFunc // ends the conversation
+	lastMalformed  atomic.Pointer[string]  // how the last output began that was no message
+	warnedOfParams atomic.Bool             // of params that were refused
 }
 
 // errEcho is why a conversation cannot begin with what asks what only a client does.
 var errEcho = errors.New("it sends back what it is sent: it is no MCP server, or there is a terminal between (docker run -t, ssh -t)")
 
 // HandleRequest implements peer.Handler.
-func (h *handler) HandleRequest(r *peer.Request) {
-	ready, server := h.l.talk()
-	if m := r.Method(); ready == nil && (m == string(mcp.MethodInitialize) || m == discoverMethod) {
-		h.hangUp(errEcho)
+func (h *inboundHandler) HandleRequest(r *peer.Request) {
+	ready, server := h.conn.currentPeer()
+	if m := r.Method(); ready == nil && (m == string(mcp.MethodInitialize) || m == methodDiscover) {
+		h.disconnect(errEcho)
 		return
 	}
-	if server.stateless { // where servers ask nothing
+	if server.modern { // where servers ask nothing
 		r.Fail(wire.Errorf(wire.CodeMethodNotFound, "Method not found: %s", r.Method()))
 		return
 	}
@@ -61,18 +61,18 @@ func (h *handler) HandleRequest(r *peer.Request) {
 		err = protocol.CheckElicitationParams(m.Part(wire.PartParams))
 	}
 	if err != nil {
-		h.warnOfParams(m, err)
+		h.warnInvalidParams(m, err)
 		r.Fail(wire.Errorf(wire.CodeInvalidParams, "Invalid params: %v", err))
 		return
 	}
 	r.Message = m
-	h.l.b.set.clients().HandleRequest(h.owner(r.Message, r.Origin()), h.l.b.cfg.Name, r)
+	h.conn.b.set.clientSide().HandleRequest(h.originSession(r.Message, r.Origin()), h.conn.b.cfg.Name, r)
 }
 
-// namesCause reports whether a message names something, a task or an elicitation,
+// namesOrigin reports whether a message names something, a task or an elicitation,
 // by which the clients' side knows whose it is: it may come when the call that was
 // its cause is over.
-func namesCause(m wire.Message) bool {
+func namesOrigin(m wire.Message) bool {
 	switch m.Method() {
 	case string(mcp.MethodNotificationElicitationComplete), mcp.MethodNotificationTasksStatus,
 		string(mcp.MethodTasksGet), string(mcp.MethodTasksResult), string(mcp.MethodTasksCancel):
@@ -82,33 +82,33 @@ func namesCause(m wire.Message) bool {
 	return task != nil
 }
 
-// owner returns the session that something concerns which the backend says
+// originSession returns the session that something concerns which the backend says
 // unasked, "" if that is not certain: the line's own; or that of the call on whose
 // stream it came. On a shared line with one stream for everything it may also be that
 // of all calls in flight, unless the message says itself whose it is. If there is only
 // one client it is in any case one of its sessions, see soleSession. Where there are
 // several streams (HTTP), what comes on no call's may be older than an answer that is
 // here already, and is nobody's; so is what comes on that of a call that is over.
-func (h *handler) owner(m wire.Message, on peer.Origin) string {
+func (h *inboundHandler) originSession(m wire.Message, on peer.Origin) string {
 	switch {
-	case h.l.own():
-		return h.l.session
-	case on.Call != nil && (on.Call.SessionID != "" || !h.l.b.set.SingleClient):
+	case h.conn.isPerSession():
+		return h.conn.session
+	case on.Call != nil && (on.Call.SessionID != "" || !h.conn.b.set.SingleClient):
 		return on.Call.SessionID
-	case h.l.b.set.SingleClient:
-		if owner, ok := h.peer.SoleSession(); ok && !namesCause(m) {
+	case h.conn.b.set.SingleClient:
+		if owner, ok := h.peer.SoleSession(); ok && !namesOrigin(m) {
 			return owner
 		}
-		if owner := h.peer.OldestSession(); owner != "" && !namesCause(m) {
+		if owner := h.peer.OldestSession(); owner != "" && !namesOrigin(m) {
 			return owner // there is but one client, whatever it goes by
 		}
-		return h.l.b.set.soleSession()
-	case on.CallEnded, h.l.b.hasStreams(), namesCause(m):
+		return h.conn.b.set.soleSession()
+	case on.CallEnded, h.conn.b.hasManyStreams(), namesOrigin(m):
 		return ""
 	}
-	if _, server := h.l.talk(); server.stateless { // there a log is of a call that asked for it, and has not been answered
+	if _, server := h.conn.currentPeer(); server.modern { // there a log is of a call that asked for it, and has not been answered
 		owner, _ := h.peer.SoleSessionWhere(func(owner string) bool {
-			_, level := h.l.b.set.says(owner)
+			_, level := h.conn.b.set.requestMeta(owner)
 			return level != ""
 		})
 		return owner
@@ -118,59 +118,59 @@ func (h *handler) owner(m wire.Message, on peer.Origin) string {
 }
 
 // HandleNotification implements peer.Handler.
-func (h *handler) HandleNotification(m wire.Message, on peer.Origin) {
+func (h *inboundHandler) HandleNotification(m wire.Message, on peer.Origin) {
 	method := m.Method()
 	switch {
-	case h.l.own() && h.l.b.read(method, func(k catalog.Kind) { h.l.news[k] = true }):
+	case h.conn.isPerSession() && h.conn.b.requestRefresh(method, func(k catalog.Kind) { h.conn.notifyAfterRefresh[k] = true }):
 		// What is listed is what the shared connection is told; but it is this client's own
 		// server that says so, and the client may know what for. It is told when the list has
 		// been read, so that what it reads then is not what was there before.
 		return
-	case !h.l.own() && h.l.b.changed(method):
+	case !h.conn.isPerSession() && h.conn.b.listChanged(method):
 		return
 	}
-	if _, server := h.l.talk(); server.stateless {
-		if method == acknowledged {
-			h.l.acknowledged(m, on)
+	if _, server := h.conn.currentPeer(); server.modern {
+		if method == methodAcknowledged {
+			h.conn.listenAcknowledged(m, on)
 			return
 		}
 		m = protocol.StripMeta(m)
 	}
 	switch method {
 	case mcp.MethodNotificationResourceUpdated:
-		h.l.updated(m, on)
+		h.conn.forwardUpdate(m, on)
 		return
 	case string(mcp.MethodNotificationMessage):
 		if err := protocol.CheckLogParams(m.Part(wire.PartParams)); err != nil {
-			h.warnOfParams(m, err)
+			h.warnInvalidParams(m, err)
 			return
 		}
-		h.l.says.Debug("backend says", "params", cut(string(m.Part(wire.PartParams)), maxSaid))
+		h.conn.outputLog.Debug("backend says", "params", truncate(string(m.Part(wire.PartParams)), maxLoggedMessage))
 	}
-	h.l.b.set.clients().HandleNotification(h.owner(m, on), h.l.b.cfg.Name, m, on)
+	h.conn.b.set.clientSide().HandleNotification(h.originSession(m, on), h.conn.b.cfg.Name, m, on)
 }
 
-// changed has those lists read anew that a notification says have changed. One look
+// listChanged has those lists read anew that a notification says have changed. One look
 // serves any number of changes. It answers false if it is no such notification.
-func (b *Backend) changed(notification string) bool {
-	return b.read(notification, func(k catalog.Kind) { b.rumours[k] = true })
+func (b *Backend) listChanged(notification string) bool {
+	return b.requestRefresh(notification, func(k catalog.Kind) { b.announced[k] = true })
 }
 
-// read requests the lists that a notification names and reports whether it names any. Unlike
+// requestRefresh requests the lists that a notification names and reports whether it names any. Unlike
 // changed it does not announce a list that turns out to be the same. It calls note for each
 // kind of list, with b.mu held.
-func (b *Backend) read(notification string, note func(catalog.Kind)) bool {
-	return b.readKinds(func(k catalog.Kind) bool { return k.ChangedNotification() == notification }, note)
+func (b *Backend) requestRefresh(notification string, note func(catalog.Kind)) bool {
+	return b.refreshKinds(func(k catalog.Kind) bool { return k.ChangedNotification() == notification }, note)
 }
 
-// changedAll requests every list again, each once.
-func (b *Backend) changedAll() {
-	b.readKinds(func(catalog.Kind) bool { return true }, func(k catalog.Kind) { b.rumours[k] = true })
+// refreshAll requests every list again, each once.
+func (b *Backend) refreshAll() {
+	b.refreshKinds(func(catalog.Kind) bool { return true }, func(k catalog.Kind) { b.announced[k] = true })
 }
 
-// readKinds requests the lists of these kinds in one round and reports whether there are any.
+// refreshKinds requests the lists of these kinds in one round and reports whether there are any.
 // It calls both functions with b.mu held.
-func (b *Backend) readKinds(wanted func(catalog.Kind) bool, note func(catalog.Kind)) bool {
+func (b *Backend) refreshKinds(wanted func(catalog.Kind) bool, note func(catalog.Kind)) bool {
 	some := false
 	b.mu.Lock()
 	for k := range catalog.Kind(catalog.NumKinds) {
@@ -182,10 +182,10 @@ func (b *Backend) readKinds(wanted func(catalog.Kind) bool, note func(catalog.Ki
 	b.mu.Unlock()
 	if some {
 		select {
-		case b.relist <- struct{}{}:
+		case b.refreshSignal <- struct{}{}:
 		default:
 		}
-		b.shared.need() // which reads them
+		b.shared.wake() // which reads them
 	}
 	return some
 }
@@ -198,43 +198,43 @@ func (b *Backend) takeStale() (which [catalog.NumKinds]bool, tell func()) {
 	which, b.stale = b.stale, which
 	type change struct{ session, notification string }
 	heard := make(map[change]bool)
-	for session, l := range b.own {
-		for k, said := range l.news {
+	for session, bc := range b.perSession {
+		for k, said := range bc.notifyAfterRefresh {
 			if said {
 				heard[change{session, catalog.Kind(k).ChangedNotification()}] = true
 			}
 		}
-		clear(l.news[:])
+		clear(bc.notifyAfterRefresh[:])
 	}
 	return which, func() {
 		for c := range heard {
-			b.set.clients().HandleNotification(c.session, b.cfg.Name, wire.NewNotification(c.notification, nil), peer.Origin{})
+			b.set.clientSide().HandleNotification(c.session, b.cfg.Name, wire.NewNotification(c.notification, nil), peer.Origin{})
 		}
 	}
 }
 
-// maxSaid bounds what is logged of a log message of the backend's own, in bytes.
-const maxSaid = 8 << 10
+// maxLoggedMessage bounds what is logged of a log message of the backend's own, in bytes.
+const maxLoggedMessage = 8 << 10
 
-// cut returns the first n bytes of a text, or somewhat less.
-func cut(text string, n int) string {
+// truncate returns the first n bytes of a text, or somewhat less.
+func truncate(text string, n int) string {
 	return strings.ToValidUTF8(text[:min(len(text), n)], "")
 }
 
-// heard says, once, that there is something on the backend's stdout that should
+// onMalformed says, once, that there is something on the backend's stdout that should
 // not be there.
-func (h *handler) heard(n *transport.MalformedError) {
-	text := cut(h.l.b.set.Mask(string(n.Text)), 200)
-	say := h.l.says.Debug
-	if h.noise.Swap(&text) == nil {
-		say = h.l.says.Warn
+func (h *inboundHandler) onMalformed(n *transport.MalformedError) {
+	text := truncate(h.conn.b.set.Mask(string(n.Text)), 200)
+	say := h.conn.outputLog.Debug
+	if h.lastMalformed.Swap(&text) == nil {
+		say = h.conn.outputLog.Warn
 	}
-	say("skipped output that is no message", "text", text, "err", notJSON(n))
+	say("skipped output that is no message", "text", text, "err", malformedReason(n))
 }
 
-// notJSON returns why a piece of output is no message. Of a line of plain text the position at which
+// malformedReason returns why a piece of output is no message. Of a line of plain text the position at which
 // it stops being JSON says nothing.
-func notJSON(n *transport.MalformedError) error {
+func malformedReason(n *transport.MalformedError) error {
 	reason, isParse := strings.CutPrefix(n.Err.Message, "Parse error: ")
 	begins := strings.TrimLeft(string(n.Text), " \t\r\n")
 	switch {
@@ -246,35 +246,35 @@ func notJSON(n *transport.MalformedError) error {
 	return errors.New("the line is not JSON")
 }
 
-// warnOfParams logs that a message was not handed on because of its params: the first time as a
+// warnInvalidParams logs that a message was not handed on because of its params: the first time as a
 // warning.
-func (h *handler) warnOfParams(m wire.Message, err error) {
-	say := h.l.says.Debug
-	if !h.warned.Swap(true) {
-		say = h.l.says.Warn
+func (h *inboundHandler) warnInvalidParams(m wire.Message, err error) {
+	say := h.conn.outputLog.Debug
+	if !h.warnedOfParams.Swap(true) {
+		say = h.conn.outputLog.Warn
 	}
 	say("refused a message whose params are not clear", "method", m.Method(), "err", err)
 }
 
-// blame adds to why the conversation failed what was heard in it that is no message:
+// explain adds to why the conversation failed what was heard in it that is no message:
 // it may well say why.
-func (h *handler) blame(err error) error {
-	noise := h.noise.Load()
+func (h *inboundHandler) explain(err error) error {
+	noise := h.lastMalformed.Load()
 	exit, ended := errors.AsType[*child.ExitError](err)
 	switch {
 	case noise == nil:
 		return err
-	case ended && exit.Stderr == "" && !h.l.hasRun():
-		return reworded{err, fmt.Sprintf("it ended (%s) and spoke no MCP; its output: %q", exit.Status, *noise)}
+	case ended && exit.Stderr == "" && !h.conn.reachedReady():
+		return rewordedError{err, fmt.Sprintf("it ended (%s) and spoke no MCP; its output: %q", exit.Status, *noise)}
 	}
 	return fmt.Errorf("%w; it also wrote what is no MCP: %q", err, *noise)
 }
 
-// reworded is an error in other words.
-type reworded struct {
+// rewordedError is an error in other words.
+type rewordedError struct {
 	error
 	text string
 }
 
-func (r reworded) Error() string { return r.text }
-func (r reworded) Unwrap() error { return r.error }
+func (r rewordedError) Error() string { return r.text }
+func (r rewordedError) Unwrap() error { return r.error }

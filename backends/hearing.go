@@ -11,59 +11,61 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A hearing is one subscriptions/listen.
-type hearing struct {
-	c     *peer.Call
-	uris  []string
-	acked chan []byte // 1 slot: what the server has agreed to
-	over  peer.ResponseChan
-	began time.Time
-	all   bool     // it has not said what it has agreed to
-	some  []string // the URIs that it has agreed to
+// A listenStream is one subscriptions/listen.
+type listenStream struct {
+	call        *peer.Call
+	uris        []string
+	acked       chan []byte // 1 slot: what the server has agreed to
+	ended       peer.ResponseChan
+	openedAt    time.Time
+	acceptedAll bool     // it has not said what it has agreed to
+	accepted    []string // the URIs that it has agreed to
 }
 
-func (h *hearing) hears(uri string) bool { return h.all || slices.Contains(h.some, uri) }
+func (ls *listenStream) covers(uri string) bool {
+	return ls.acceptedAll || slices.Contains(ls.accepted, uri)
+}
 
-// is reports whether a notification says that it comes by this listen.
-func (h *hearing) is(m wire.Message) bool {
+// matches reports whether a notification says that it comes by this listen.
+func (ls *listenStream) matches(m wire.Message) bool {
 	id := protocol.SubscriptionID(m)
-	return id == "" || string(id) == string(h.c.ID()) || wire.Unquote([]byte(id)) == string(h.c.ID())
+	return id == "" || string(id) == string(ls.call.ID()) || wire.Unquote([]byte(id)) == string(ls.call.ID())
 }
 
-// arm opens a listen and waits until the server has acknowledged it.
-func (g *listening) arm(ctx context.Context, params []byte, uris []string) (*hearing, error) {
-	l := g.l
-	h := &hearing{uris: uris, acked: make(chan []byte, 1), over: make(peer.ResponseChan, 1), began: time.Now()}
-	h.c = &peer.Call{Handler: h.over, Modern: true, Internal: true}
-	l.mu.Lock()
-	l.opening = h
-	l.mu.Unlock()
+// open opens a listen and waits until the server has acknowledged it.
+func (ll *listenLoop) open(ctx context.Context, params []byte, uris []string) (*listenStream, error) {
+	bc := ll.conn
+	ls := &listenStream{uris: uris, acked: make(chan []byte, 1), ended: make(peer.ResponseChan, 1), openedAt: time.Now()}
+	ls.call = &peer.Call{Handler: ls.ended, Modern: true, Internal: true}
+	bc.mu.Lock()
+	bc.openingListen = ls
+	bc.mu.Unlock()
 	defer func() {
-		l.mu.Lock()
-		l.opening = nil
-		l.mu.Unlock()
+		bc.mu.Lock()
+		bc.openingListen = nil
+		bc.mu.Unlock()
 	}()
 	m := wire.NewRequest("0", "subscriptions/listen", params)
-	if err := g.p.TrySend(l.b.stamped(m, g.s, "", false), h.c); err != nil {
+	if err := ll.peer.TrySend(bc.b.withClientMeta(m, ll.server, "", false), ls.call); err != nil {
 		return nil, err
 	}
 	select {
-	case agreed := <-h.acked:
-		h.agree(agreed)
-	case a := <-h.over:
-		return nil, ending(a)
-	case <-time.After(ackWait):
-		l.log.Warn("backend does not acknowledge what it is listened to; it is taken to have agreed")
-		h.all = true
+	case agreed := <-ls.acked:
+		ls.readAcknowledged(agreed)
+	case a := <-ls.ended:
+		return nil, listenError(a)
+	case <-time.After(ackTimeout):
+		bc.log.Warn("backend does not acknowledge what it is listened to; it is taken to have agreed")
+		ls.acceptedAll = true
 	case <-ctx.Done():
-		h.c.Cancel(nil)
+		ls.call.Cancel(nil)
 		return nil, ctx.Err()
 	}
-	return h, nil
+	return ls, nil
 }
 
-// ending returns why a listen ended that was not acknowledged.
-func ending(a peer.Response) error {
+// listenError returns why a listen ended that was not acknowledged.
+func listenError(a peer.Response) error {
 	if failure := a.Part(wire.PartError); a.Err == nil && failure != nil {
 		return wire.ReadError(failure)
 	}
@@ -73,27 +75,27 @@ func ending(a peer.Response) error {
 	return a.Err
 }
 
-// acknowledged notes what the server has agreed to.
-func (l *line) acknowledged(m wire.Message, on peer.Origin) {
-	l.mu.Lock()
-	h := l.opening
-	l.mu.Unlock()
-	if h == nil || on.Call != nil && on.Call != h.c || on.Call == nil && !h.is(m) {
+// listenAcknowledged notes what the server has agreed to.
+func (bc *backendConn) listenAcknowledged(m wire.Message, on peer.Origin) {
+	bc.mu.Lock()
+	ls := bc.openingListen
+	bc.mu.Unlock()
+	if ls == nil || on.Call != nil && on.Call != ls.call || on.Call == nil && !ls.matches(m) {
 		return
 	}
 	select {
-	case h.acked <- m.Part(wire.PartParams):
+	case ls.acked <- m.Part(wire.PartParams):
 	default: // it was said before
 	}
 }
 
-// agree reads what the server has agreed to.
-func (h *hearing) agree(params []byte) {
+// readAcknowledged reads what the server has agreed to.
+func (ls *listenStream) readAcknowledged(params []byte) {
 	list, _ := wire.Lookup(params, "notifications")
 	if !wire.IsObject(list) {
-		h.all = true
+		ls.acceptedAll = true
 		return
 	}
 	uris, _ := wire.Lookup(list, "resourceSubscriptions")
-	h.some = texts(uris)
+	ls.accepted = stringArray(uris)
 }

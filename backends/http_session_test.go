@@ -232,7 +232,7 @@ func TestA404IsAnAnswer_F_HTTP_13(t *testing.T) {
 				t.Fatal(a.Err)
 			}
 			greeted := s.count("initialize")
-			for range 2 * opensAt {
+			for range 2 * breakerThreshold {
 				w := make(peer.ResponseChan, 1)
 				set.Send("x", wire.NewRequest("0", s.missing, []byte(`{"name":"n"}`)), &peer.Call{Handler: w, SessionID: "one"})
 				if a := <-w; a.Err == nil || !strings.Contains(a.Err.Error(), "404") {

@@ -49,7 +49,7 @@ func TestStalledAnswers_F_SEC_9(t *testing.T) {
 		if a.Err == nil || !strings.Contains(a.Err.Error(), "messages from this backend that are not complete may have 16777216 bytes together") {
 			t.Errorf("ended with %v, %s", a.Err, a.Raw())
 		}
-		if held := s.intake.InUse(); held > 16<<20 {
+		if held := s.receiveQuota.InUse(); held > 16<<20 {
 			t.Errorf("%d bytes are held", held)
 		}
 		if a := <-asked(s, "good", 10); a.Err != nil {

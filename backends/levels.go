@@ -9,23 +9,23 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// wanted returns the level at which the backend should log: the session's, or the
+// wantedLevel returns the level at which the backend should log: the session's, or the
 // lowest of all who share the line, "" if nobody has said.
-func (l *line) wanted() string {
-	all := &l.b.set.sessions
+func (bc *backendConn) wantedLevel() string {
+	all := &bc.b.set.sessions
 	all.mu.Lock()
 	defer all.mu.Unlock()
-	if l.own() {
-		if one := all.open[l.session]; one != nil {
+	if bc.isPerSession() {
+		if one := all.byID[bc.session]; one != nil {
 			return one.level
 		}
 		return ""
 	}
 	lowest := ""
-	if l.b.private() {
+	if bc.b.hasPerSessionConns() {
 		return "" // nobody hears what is logged there
 	}
-	for _, one := range all.open {
+	for _, one := range all.byID {
 		if one.level != "" && (lowest == "" || protocol.LogSeverity(one.level) < protocol.LogSeverity(lowest)) {
 			lowest = one.level
 		}
@@ -33,9 +33,9 @@ func (l *line) wanted() string {
 	return lowest
 }
 
-// levelWait is how long a client waits, at most, for the backends to have taken
+// levelTimeout is how long a client waits, at most, for the backends to have taken
 // its level.
-const levelWait = 2 * time.Second
+const levelTimeout = 2 * time.Second
 
 // SetLevel has the backends log from a level on, as far as the session is
 // concerned, now and whenever a connection is made. It calls done once, when those
@@ -43,84 +43,84 @@ const levelWait = 2 * time.Second
 // era are told with each request.
 func (s *Set) SetLevel(id, level string, done func()) {
 	s.sessions.mu.Lock()
-	if one := s.sessions.open[id]; one != nil {
+	if one := s.sessions.byID[id]; one != nil {
 		one.level = level
 	}
 	s.sessions.mu.Unlock()
-	g := &gathering{open: 1, done: done}
-	g.timer = time.AfterFunc(levelWait, g.end)
-	for _, b := range s.now().all {
-		if l := b.line(id, true); l != nil {
-			l.levelled(g)
+	g := &responseGroup{pending: 1, onComplete: done}
+	g.timer = time.AfterFunc(levelTimeout, g.complete)
+	for _, b := range s.current().all {
+		if bc := b.conn(id, true); bc != nil {
+			bc.sendLevel(g)
 		}
 	}
-	g.leave()
+	g.done()
 }
 
-func setLevel(level string) wire.Message {
+func setLevelRequest(level string) wire.Message {
 	return wire.NewRequest("0", "logging/setLevel", wire.Encode(map[string]string{"level": level}))
 }
 
-// levelled tells the backend the level, if it is another one than before, for a
-// gathering that may be nil.
-func (l *line) levelled(g *gathering) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.levelLocked(g)
+// sendLevel tells the backend the level, if it is another one than before, for a
+// responseGroup that may be nil.
+func (bc *backendConn) sendLevel(g *responseGroup) {
+	bc.mu.Lock()
+	defer bc.mu.Unlock()
+	bc.sendLevelLocked(g)
 }
 
-// levelLocked is levelled. What is wanted is found out, and sent, under l.mu, so
+// sendLevelLocked is levelled. What is wanted is found out, and sent, under l.mu, so
 // that of two who change it the later one counts, and that no call overtakes it.
-func (l *line) levelLocked(g *gathering) {
-	level := l.wanted()
-	if l.peer == nil || l.server.stateless || level == "" || level == l.level || !l.server.has("logging") {
+func (bc *backendConn) sendLevelLocked(g *responseGroup) {
+	level := bc.wantedLevel()
+	if bc.peer == nil || bc.server.modern || level == "" || level == bc.sentLevel || !bc.server.has("logging") {
 		return
 	}
-	l.level = level
-	c := &peer.Call{Handler: nobody{}, Timeout: restoring}
+	bc.sentLevel = level
+	c := &peer.Call{Handler: ignoreResponse{}, Timeout: restoreTimeout}
 	if g != nil {
-		g.join()
+		g.add()
 		c.Handler = g
 	}
-	if l.peer.TrySend(setLevel(level), c) != nil {
-		l.level = "" // it was not told; the next who asks, or the next conversation, tells it
+	if bc.peer.TrySend(setLevelRequest(level), c) != nil {
+		bc.sentLevel = "" // it was not told; the next who asks, or the next conversation, tells it
 		if g != nil {
-			g.leave()
+			g.done()
 		}
 	}
 }
 
-// A gathering waits for several answers, in whose contents nobody is interested.
-type gathering struct {
-	timer *time.Timer
-	once  sync.Once
-	done  func()
+// A responseGroup waits for several answers, in whose contents nobody is interested.
+type responseGroup struct {
+	timer      *time.Timer
+	once       sync.Once
+	onComplete func()
 
-	mu   sync.Mutex
-	open int
+	mu      sync.Mutex
+	pending int
 }
 
-func (g *gathering) join() {
+func (g *responseGroup) add() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.open++
+	g.pending++
 }
 
-func (g *gathering) leave() {
+func (g *responseGroup) done() {
 	g.mu.Lock()
-	g.open--
-	last := g.open == 0
+	g.pending--
+	last := g.pending == 0
 	g.mu.Unlock()
 	if last {
 		g.timer.Stop()
-		g.end()
+		g.complete()
 	}
 }
 
-func (g *gathering) end() { g.once.Do(g.done) }
+func (g *responseGroup) complete() { g.once.Do(g.onComplete) }
 
 // Progressed implements peer.ResponseHandler.
-func (g *gathering) OnProgress(wire.Message) {}
+func (g *responseGroup) OnProgress(wire.Message) {}
 
 // Done implements peer.ResponseHandler.
-func (g *gathering) OnResponse(wire.Message, error) { g.leave() }
+func (g *responseGroup) OnResponse(wire.Message, error) { g.done() }

@@ -17,79 +17,79 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A line is a way to a backend: one conversation at a time, and the calls that
+// A backendConn is a way to a backend: one conversation at a time, and the calls that
 // wait for it. Each backend has one that all share, which is kept up and by which
 // its lists are read. Where the sharing asks for it (see Backend.private), a client's
 // session has one of its own, opened when it is first used, in which the backend is
 // told what that client can do. A backend of the stateless era is told so with each
 // request: all share the one line.
-type line struct {
-	b       *Backend
-	session string // whose own it is; "" = it is shared
-	log     *slog.Logger
-	says    *slog.Logger // for what the backend says, see sparing
+type backendConn struct {
+	b         *Backend
+	session   string // whose own it is; "" = it is shared
+	log       *slog.Logger
+	outputLog *slog.Logger // for what the backend says, see sparing
 
-	reading atomic.Int32 // lists of the backend's are being read over it, or are about to be
+	refreshing atomic.Int32 // lists of the backend's are being read over it, or are about to be
 
-	hasty error // how it ended at the question of its era, just before; of who holds the conversation
+	probeErr error // how it ended at the question of its era, just before; of who holds the conversation
 
-	wake chan struct{} // 1 slot: a line that all share is needed, and stopped until then
+	wakeup chan struct{} // 1 slot: a line that all share is needed, and stopped until then
 
-	mu       sync.Mutex
-	sup      supervisor
-	began    time.Time
-	peer     *peer.Peer // nil unless it is ready
-	server   server     // of the conversation
-	declared []byte     // the capabilities that it was told in the handshake, if it is of the session era
-	gone     *peer.Peer // the last one whose conversation ended
-	said     string     // why it ended last, as it was logged
-	waiting  []waiting  // for it to become ready
-	level    string     // the log level that the backend was told
-	subs     subscriptions
+	mu                   sync.Mutex
+	sup                  supervisor
+	startedAt            time.Time
+	peer                 *peer.Peer   // nil unless it is ready
+	server               serverInfo   // of the conversation
+	declaredCapabilities []byte       // the capabilities that it was told in the handshake, if it is of the session era
+	disconnectedPeer     *peer.Peer   // the last one whose conversation ended
+	loggedReason         string       // why it ended last, as it was logged
+	queued               []queuedCall // for it to become ready
+	sentLevel            string       // the log level that the backend was told
+	subs                 subscriptions
 
 	// Of a conversation of the stateless era:
-	again    []waiting     // calls that are to be sent once more
-	doubt    bool          // whether the server is still what it said
-	arming   []waiting     // subscriptions that wait for what is listened to
-	listened *hearing      // the subscriptions/listen at hand, nil if there is none
-	opening  *hearing      // the one that the server has not acknowledged yet
-	rearm    chan struct{} // 1 slot: something else is to be listened to
-	nowhere  atomic.Bool   // it cannot be reached: illNowhere of sup, for who has no time
+	retryQueue        []queuedCall  // calls that are to be sent once more
+	needsRediscovery  bool          // whether the server is still what it said
+	pendingSubscribes []queuedCall  // subscriptions that wait for what is listened to
+	listen            *listenStream // the subscriptions/listen at hand, nil if there is none
+	openingListen     *listenStream // the one that the server has not acknowledged yet
+	reopen            chan struct{} // 1 slot: something else is to be listened to
+	unreachable       atomic.Bool   // it cannot be reached: issueUnreachable of sup, for who has no time
 
 	// Of an own line:
-	runs   bool          // a goroutine keeps it up
-	hurry  chan struct{} // 1 slot: the next try is due earlier than it was
-	hangUp context.CancelFunc
-	closed bool // its session is over
-	handed bool // the shared line goes on with what it was for
+	running          bool          // a goroutine keeps it up
+	retrySooner      chan struct{} // 1 slot: the next try is due earlier than it was
+	disconnect       context.CancelFunc
+	closed           bool // its session is over
+	mergedIntoShared bool // the shared line goes on with what it was for
 
-	retired bool     // its backend is
-	adopted []string // URIs of which the server is to be told yet: see adopt
+	draining        bool     // its backend is
+	resubscribeURIs []string // URIs of which the server is to be told yet: see adopt
 
-	news [catalog.NumKinds]bool // these lists have changed, and its client was not told yet; guarded by b.mu
+	notifyAfterRefresh [catalog.NumKinds]bool // these lists have changed, and its client was not told yet; guarded by b.mu
 }
 
-// waiting is a call that waits, for the backend to start or for another try.
-type waiting struct {
-	m     wire.Message
-	c     *peer.Call
-	sub   *subscribing // likewise c.To, if it is a subscription
-	again bool         // it is sent a second time
-	moved bool         // it stays with the line to which it has come: see line.elsewhereLocked
+// queuedCall is a call that waits, for the backend to start or for another try.
+type queuedCall struct {
+	request   wire.Message
+	call      *peer.Call
+	subscribe *subscribeCall // likewise c.To, if it is a subscription
+	isRetry   bool           // it is sent a second time
+	pinned    bool           // it stays with the line to which it has come: see line.elsewhereLocked
 }
 
-func newLine(b *Backend, session string) *line {
-	l := &line{
-		b: b, session: session, log: b.log, says: b.says,
-		wake: make(chan struct{}, 1), hurry: make(chan struct{}, 1), rearm: make(chan struct{}, 1),
+func newBackendConn(b *Backend, session string) *backendConn {
+	bc := &backendConn{
+		b: b, session: session, log: b.log, outputLog: b.outputLog,
+		wakeup: make(chan struct{}, 1), retrySooner: make(chan struct{}, 1), reopen: make(chan struct{}, 1),
 	}
 	if session != "" {
-		l.log, l.says = b.log.With("session", session), b.says.With("session", session)
+		bc.log, bc.outputLog = b.log.With("session", session), b.outputLog.With("session", session)
 	}
-	return l
+	return bc
 }
 
-func (l *line) own() bool { return l.session != "" }
+func (bc *backendConn) isPerSession() bool { return bc.session != "" }
 
 func notSent(format string, args ...any) error {
 	return &transport.CallLostError{Err: fmt.Errorf(format, args...)}
@@ -97,108 +97,108 @@ func notSent(format string, args ...any) error {
 
 // send sends a call, or has it wait while the backend starts. A backend whose
 // last start failed is not waited for: the caller learns why, and when the next is.
-func (l *line) send(w waiting) {
-	w.c.Timeout = l.b.cfg.CallTimeout
-	for !l.sent(w) {
+func (bc *backendConn) send(q queuedCall) {
+	q.call.Timeout = bc.b.cfg.CallTimeout
+	for !bc.sendOnce(q) {
 		// The conversation ended at this moment: the call waits for the next.
 	}
 }
 
-// sent is send, but for a call that meets the end of the conversation.
-func (l *line) sent(w waiting) bool {
-	l.mu.Lock()
-	if l.handed {
-		l.mu.Unlock()
-		l.b.shared.send(w)
+// sendOnce is send, but for a call that meets the end of the conversation.
+func (bc *backendConn) sendOnce(q queuedCall) bool {
+	bc.mu.Lock()
+	if bc.mergedIntoShared {
+		bc.mu.Unlock()
+		bc.b.shared.send(q)
 		return true
 	}
-	if l.retired {
-		l.mu.Unlock()
-		l.b.passOn(w)
+	if bc.draining {
+		bc.mu.Unlock()
+		bc.b.redirect(q)
 		return true
 	}
-	if w.c.IsCancelled() { // while it was on its way from one line to another
-		l.mu.Unlock()
-		w.c.Handler.OnResponse(wire.Message{}, peer.ErrCancelled)
+	if q.call.IsCancelled() { // while it was on its way from one line to another
+		bc.mu.Unlock()
+		q.call.Handler.OnResponse(wire.Message{}, peer.ErrCancelled)
 		return true
 	}
-	if w.sub != nil && !l.b.set.isOpen(w.sub.session) { // who closes it looks here afterwards
-		l.mu.Unlock()
-		w.c.Handler.OnResponse(wire.Message{}, notSent("%w", errSessionOver))
+	if q.subscribe != nil && !bc.b.set.isSessionOpen(q.subscribe.session) { // who closes it looks here afterwards
+		bc.mu.Unlock()
+		q.call.Handler.OnResponse(wire.Message{}, notSent("%w", errSessionOver))
 		return true
 	}
-	p, server := l.peer, l.server
-	if p != nil && l.elsewhereLocked(w) {
-		l.mu.Unlock()
-		l.b.move(w)
+	p, server := bc.peer, bc.server
+	if p != nil && bc.belongsElsewhereLocked(q) {
+		bc.mu.Unlock()
+		bc.b.reroute(q)
 		return true
 	}
-	kept := w.sub == nil || l.holdLocked(w.sub)
-	if p != nil && server.stateless && isSubscription(w.m) {
-		tell := l.subscribeLocked(w)
-		l.mu.Unlock()
+	kept := q.subscribe == nil || bc.recordSubscriptionLocked(q.subscribe)
+	if p != nil && server.modern && isSubscriptionRequest(q.request) {
+		tell := bc.subscribeByListenLocked(q)
+		bc.mu.Unlock()
 		tell()
 		return true
 	}
 	var refusal error
 	if p == nil {
-		refusal = l.parkLocked(w)
+		refusal = bc.enqueueLocked(q)
 	}
-	l.mu.Unlock()
+	bc.mu.Unlock()
 	if !kept {
-		l.says.Warn("too many subscriptions; this one is not kept", "max", maxSubscriptions)
+		bc.outputLog.Warn("too many subscriptions; this one is not kept", "max", maxSubscriptions)
 	}
 	switch {
 	case refusal != nil:
-		w.c.Handler.OnResponse(wire.Message{}, refusal)
+		q.call.Handler.OnResponse(wire.Message{}, refusal)
 	case p != nil:
-		err := l.offer(p, server, w)
+		err := bc.trySend(p, server, q)
 		if errors.Is(err, transport.ErrClosed) {
-			l.lost(p, err)
+			bc.markDisconnected(p, err)
 			return false
 		}
 		if err != nil {
-			w.c.Handler.OnResponse(wire.Message{}, notOffered(err))
+			q.call.Handler.OnResponse(wire.Message{}, sendError(err))
 		}
 	}
 	return true
 }
 
-// parkLocked has a call wait for the backend to be ready, and sees to it that it becomes so;
+// enqueueLocked has a call wait for the backend to be ready, and sees to it that it becomes so;
 // or says why not.
-func (l *line) parkLocked(w waiting) (refusal error) {
+func (bc *backendConn) enqueueLocked(q queuedCall) (refusal error) {
 	now := time.Now()
-	if l.sup.course(now) != fails && !l.closed {
-		l.wakeLocked()
+	if bc.sup.disposition(now) != rejectCall && !bc.closed {
+		bc.wakeLocked()
 	}
 	switch {
-	case l.sup.course(now) == fails:
-		return l.sup.refusal(now)
-	case l.closed:
+	case bc.sup.disposition(now) == rejectCall:
+		return bc.sup.rejectError(now)
+	case bc.closed:
 		return notSent("it was stopped")
 	}
-	l.waiting = append(l.waiting, w)
+	bc.queued = append(bc.queued, q)
 	return nil
 }
 
-// excuse returns why the backend is not as it should be, in the words that a call would end
+// whyUnavailable returns why the backend is not as it should be, in the words that a call would end
 // with; nil if it is, or that is not known.
-func (l *line) excuse() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (bc *backendConn) whyUnavailable() error {
+	bc.mu.Lock()
+	defer bc.mu.Unlock()
 	now := time.Now()
-	switch why := l.sup.problem(); {
-	case l.sup.course(now) == fails:
-		return l.sup.refusal(now)
-	case why != nil && !l.sup.stands().IsUp():
+	switch why := bc.sup.problem(); {
+	case bc.sup.disposition(now) == rejectCall:
+		return bc.sup.rejectError(now)
+	case why != nil && !bc.sup.State().IsUp():
 		return notSent("it is not running: %w", why)
 	default:
 		return why
 	}
 }
 
-// notOffered returns what a call ends with that could not be offered.
-func notOffered(err error) error {
+// sendError returns what a call ends with that could not be offered.
+func sendError(err error) error {
 	if errors.Is(err, peer.ErrCancelled) || errors.Is(err, peer.ErrForbidden) || isA[*wire.Error](err) {
 		return err
 	}
@@ -207,30 +207,30 @@ func notOffered(err error) error {
 
 // wakeLocked has the line come up, if it is stopped until something is wanted of it, or is an
 // own one that nothing keeps up.
-func (l *line) wakeLocked() {
+func (bc *backendConn) wakeLocked() {
 	switch {
-	case !l.own():
-		if l.sup.stands() == Stopped {
+	case !bc.isPerSession():
+		if bc.sup.State() == Stopped {
 			select {
-			case l.wake <- struct{}{}:
+			case bc.wakeup <- struct{}{}:
 			default:
 			}
 		}
-	case l.runs || l.closed:
-	case l.b.spawn(l.runOwn):
-		l.runs = true
+	case bc.running || bc.closed:
+	case bc.b.goWorker(bc.runPerSession):
+		bc.running = true
 	default:
-		l.sup.stop(errStopped)
+		bc.sup.stop(errStopped)
 	}
 }
 
-// takeBack takes a call out that waits, and reports whether it did.
-func (l *line) takeBack(c *peer.Call) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, list := range []*[]waiting{&l.waiting, &l.again, &l.arming} {
-		for i, w := range *list {
-			if w.c == c {
+// removeQueued takes a call out that waits, and reports whether it did.
+func (bc *backendConn) removeQueued(c *peer.Call) bool {
+	bc.mu.Lock()
+	defer bc.mu.Unlock()
+	for _, list := range []*[]queuedCall{&bc.queued, &bc.retryQueue, &bc.pendingSubscribes} {
+		for i, q := range *list {
+			if q.call == c {
 				*list = append((*list)[:i:i], (*list)[i+1:]...)
 				return true
 			}
@@ -239,162 +239,162 @@ func (l *line) takeBack(c *peer.Call) bool {
 	return false
 }
 
-// starting notes that a start begins.
-func (l *line) starting() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+// markStarting notes that a start begins.
+func (bc *backendConn) markStarting() {
+	bc.mu.Lock()
+	defer bc.mu.Unlock()
 	select {
-	case <-l.wake: // it does
+	case <-bc.wakeup: // it does
 	default:
 	}
-	l.began = time.Now()
-	l.sup.start()
-	l.server = server{}
-	l.doubt = false
-	l.nowhere.Store(false)
+	bc.startedAt = time.Now()
+	bc.sup.start()
+	bc.server = serverInfo{}
+	bc.needsRediscovery = false
+	bc.unreachable.Store(false)
 }
 
-// up lets calls through. Those that waited go first.
-func (l *line) up(p *peer.Peer) {
-	down, refused := l.letThrough(p)
+// markReady lets calls through. Those that waited go first.
+func (bc *backendConn) markReady(p *peer.Peer) {
+	down, refused := bc.sendQueued(p)
 	if down > 0 {
-		l.log.Info("backend is back", "dur", roundly(down))
+		bc.log.Info("backend is back", "dur", roundDuration(down))
 	}
 	for _, tell := range refused {
 		tell()
 	}
 }
 
-// letThrough is up; it returns for how long the backend was away, and what ends the calls that
+// sendQueued is up; it returns for how long the backend was away, and what ends the calls that
 // could not be sent. It holds l.mu so that no call overtakes those that waited, and that each of
 // them can be cancelled at any moment.
-func (l *line) letThrough(p *peer.Peer) (down time.Duration, refused []func()) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.gone == p {
+func (bc *backendConn) sendQueued(p *peer.Peer) (down time.Duration, refused []func()) {
+	bc.mu.Lock()
+	defer bc.mu.Unlock()
+	if bc.disconnectedPeer == p {
 		return 0, nil
 	}
-	l.peer, down = p, l.sup.up(time.Now())
-	l.levelLocked(nil) // it may have been changed since it was restored
-	l.tellAdoptedLocked()
-	some := l.waiting
-	l.waiting = nil
-	return down, l.offerLocked(p, some)
+	bc.peer, down = p, bc.sup.up(time.Now())
+	bc.sendLevelLocked(nil) // it may have been changed since it was restored
+	bc.resubscribeLocked()
+	some := bc.queued
+	bc.queued = nil
+	return down, bc.sendAllLocked(p, some)
 }
 
-// elsewhereLocked reports whether what has come to the line that all share belongs on one of
+// belongsElsewhereLocked reports whether what has come to the line that all share belongs on one of
 // its session's own: the server that has greeted us is of the session era, and there is to be
 // a line for each (Backend.private), or it was told of other capabilities than those of the
 // session's client. This can only be said of the conversation over which it is to go, so
 // not while there is none.
-func (l *line) elsewhereLocked(w waiting) bool {
-	if l.own() || l.server.stateless || w.moved || w.c.SessionID == "" {
+func (bc *backendConn) belongsElsewhereLocked(q queuedCall) bool {
+	if bc.isPerSession() || bc.server.modern || q.pinned || q.call.SessionID == "" {
 		return false
 	}
-	return l.b.private() || l.b.set.SingleClient && l.toldOtherLocked(w.c.SessionID)
+	return bc.b.hasPerSessionConns() || bc.b.set.SingleClient && bc.capabilitiesDifferLocked(q.call.SessionID)
 }
 
-// move sends what was elsewhere, on the line that it belongs on. It stays there, unless that
+// reroute sends what was elsewhere, on the line that it belongs on. It stays there, unless that
 // is the line that all share, and nobody knows what its next server will be told.
-func (b *Backend) move(w waiting) {
-	l := b.line(w.c.SessionID, false)
-	l.mu.Lock()
-	w.moved = l.own() || l.peer != nil
-	l.mu.Unlock()
-	l.send(w)
+func (b *Backend) reroute(q queuedCall) {
+	bc := b.conn(q.call.SessionID, false)
+	bc.mu.Lock()
+	q.pinned = bc.isPerSession() || bc.peer != nil
+	bc.mu.Unlock()
+	bc.send(q)
 }
 
-// offerLocked sends calls, and returns what ends those that could not be sent, and what moves
+// sendAllLocked sends calls, and returns what ends those that could not be sent, and what moves
 // those that belong elsewhere.
-func (l *line) offerLocked(p *peer.Peer, some []waiting) (refused []func()) {
-	for i, w := range some {
+func (bc *backendConn) sendAllLocked(p *peer.Peer, some []queuedCall) (refused []func()) {
+	for i, q := range some {
 		switch {
-		case l.server.stateless && isSubscription(w.m):
-			refused = append(refused, l.subscribeLocked(w))
+		case bc.server.modern && isSubscriptionRequest(q.request):
+			refused = append(refused, bc.subscribeByListenLocked(q))
 			continue
-		case l.elsewhereLocked(w):
-			if w.sub != nil {
-				l.subs.refused(w.sub.uri, w.sub.session) // it was only to be sent from here
+		case bc.belongsElsewhereLocked(q):
+			if q.subscribe != nil {
+				bc.subs.reject(q.subscribe.uri, q.subscribe.session) // it was only to be sent from here
 			}
-			refused = append(refused, func() { l.b.move(w) })
+			refused = append(refused, func() { bc.b.reroute(q) })
 			continue
 		}
-		err := l.offer(p, l.server, w)
+		err := bc.trySend(p, bc.server, q)
 		if errors.Is(err, transport.ErrClosed) {
-			l.waiting = append(some[i:len(some):len(some)], l.waiting...)
-			l.lostLocked(p, err) // it has ended already: they wait for the next
+			bc.queued = append(some[i:len(some):len(some)], bc.queued...)
+			bc.markDisconnectedLocked(p, err) // it has ended already: they wait for the next
 			return refused
 		}
 		if err != nil {
-			refused = append(refused, func() { w.c.Handler.OnResponse(wire.Message{}, notOffered(err)) })
+			refused = append(refused, func() { q.call.Handler.OnResponse(wire.Message{}, sendError(err)) })
 		}
 	}
 	return refused
 }
 
-// lost notes that the conversation over p has ended. Nothing is sent any more, what
+// markDisconnected notes that the conversation over p has ended. Nothing is sent any more, what
 // is asked from now on waits for the next one; down follows when everything of
 // this one is gone. Why is the reason as far as it is known until then.
-func (l *line) lost(p *peer.Peer, why error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.lostLocked(p, why)
+func (bc *backendConn) markDisconnected(p *peer.Peer, why error) {
+	bc.mu.Lock()
+	defer bc.mu.Unlock()
+	bc.markDisconnectedLocked(p, why)
 }
 
-func (l *line) lostLocked(p *peer.Peer, why error) {
-	l.gone = p
-	if len(l.again)+len(l.arming) > 0 {
-		l.waiting = slices.Concat(l.again, l.arming, l.waiting)
-		l.again, l.arming = nil, nil
+func (bc *backendConn) markDisconnectedLocked(p *peer.Peer, why error) {
+	bc.disconnectedPeer = p
+	if len(bc.retryQueue)+len(bc.pendingSubscribes) > 0 {
+		bc.queued = slices.Concat(bc.retryQueue, bc.pendingSubscribes, bc.queued)
+		bc.retryQueue, bc.pendingSubscribes = nil, nil
 	}
-	if l.peer == p {
-		l.peer = nil
-		l.sup.lost(time.Now(), why)
+	if bc.peer == p {
+		bc.peer = nil
+		bc.sup.disconnected(time.Now(), why)
 	}
 }
 
-// talk returns the peer of the conversation and what its server said of itself; nil
+// currentPeer returns the peer of the conversation and what its server said of itself; nil
 // if the line is not ready.
-func (l *line) talk() (*peer.Peer, server) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.peer, l.server
+func (bc *backendConn) currentPeer() (*peer.Peer, serverInfo) {
+	bc.mu.Lock()
+	defer bc.mu.Unlock()
+	return bc.peer, bc.server
 }
 
-// failed notes that a start failed, or that what was up has ended, and why. Calls that
+// markFailed notes that a start failed, or that what was up has ended, and why. Calls that
 // wait end if there is nothing to wait for any more.
-func (l *line) failed(err error) {
+func (bc *backendConn) markFailed(err error) {
 	now := time.Now()
-	l.mu.Lock()
-	l.sup.failed(now, err, rand.Float64())
+	bc.mu.Lock()
+	bc.sup.failed(now, err, rand.Float64())
 	why := notSent("it did not start: %w", err)
-	if l.sup.ran {
-		why = l.sup.refusal(now)
+	if bc.sup.reachedReady {
+		why = bc.sup.rejectError(now)
 	}
-	var dropped []waiting
-	if l.sup.course(now) == fails {
-		dropped, l.waiting = l.waiting, nil
+	var dropped []queuedCall
+	if bc.sup.disposition(now) == rejectCall {
+		dropped, bc.queued = bc.queued, nil
 	}
-	l.mu.Unlock()
-	l.end(dropped, why)
+	bc.mu.Unlock()
+	bc.failCalls(dropped, why)
 }
 
-// down notes that the line was stopped for good, and why.
-func (l *line) down(why error) {
-	l.mu.Lock()
-	l.sup.stop(why)
-	var dropped []waiting
-	dropped, l.waiting = l.waiting, nil
-	l.mu.Unlock()
-	l.end(dropped, notSent("it did not start: %w", why))
+// markStopped notes that the line was stopped for good, and why.
+func (bc *backendConn) markStopped(why error) {
+	bc.mu.Lock()
+	bc.sup.stop(why)
+	var dropped []queuedCall
+	dropped, bc.queued = bc.queued, nil
+	bc.mu.Unlock()
+	bc.failCalls(dropped, notSent("it did not start: %w", why))
 }
 
-// end ends what has waited. The backend has answered thereby.
-func (l *line) end(dropped []waiting, why error) {
-	for _, w := range dropped {
-		w.c.Handler.OnResponse(wire.Message{}, why)
+// failCalls ends what has waited. The backend has answered thereby.
+func (bc *backendConn) failCalls(dropped []queuedCall, why error) {
+	for _, q := range dropped {
+		q.call.Handler.OnResponse(wire.Message{}, why)
 	}
-	if !l.own() {
-		l.b.answer(true, nil)
+	if !bc.isPerSession() {
+		bc.b.settle(true, nil)
 	}
 }

@@ -18,85 +18,85 @@ import (
 // What one backend may list of each kind; in bytes it is what a message may have.
 // What is beyond is left out, and logged.
 const (
-	maxPages  = 1000
-	maxListed = 10000
+	maxPages   = 1000
+	maxEntries = 10000
 )
 
-// all is every kind of list.
-var all = [catalog.NumKinds]bool{true, true, true, true}
+// allKinds is every kind of list.
+var allKinds = [catalog.NumKinds]bool{true, true, true, true}
 
-// A reading is one list of a backend's as it is being read, page by page.
-type reading struct {
-	kind     catalog.Kind
-	items    []catalog.Item
-	left     []catalog.Issue // what was left out
-	repaired []catalog.Issue
-	odd      []catalog.Issue // what was not, though some clients may not bear it
-	ttl      time.Duration   // the shortest that a page says
-	shared   bool            // all pages say that they are for everybody
-	err      error
-	params   []byte // of the request for the next page
-	pages    int
-	size     int
-	seen     map[string]bool // cursors
-	done     bool
+// A listRead is one list of a backend's as it is being read, page by page.
+type listRead struct {
+	kind        catalog.Kind
+	items       []catalog.Item
+	omitted     []catalog.Issue // what was left out
+	repaired    []catalog.Issue
+	suspicious  []catalog.Issue // what was not, though some clients may not bear it
+	ttl         time.Duration   // the shortest that a page says
+	public      bool            // all pages say that they are for everybody
+	err         error
+	params      []byte // of the request for the next page
+	pages       int
+	size        int
+	seenCursors map[string]bool // cursors
+	done        bool
 }
 
-// list reads lists of the backend's, side by side, and makes them known. A failure
+// readLists reads lists of the backend's, side by side, and makes them known. A failure
 // is logged, leaves the last listing as it was, and is tried again later.
-func (b *Backend) list(ctx context.Context, p *peer.Peer, s server, which [catalog.NumKinds]bool) {
-	var read []*reading
+func (b *Backend) readLists(ctx context.Context, p *peer.Peer, s serverInfo, which [catalog.NumKinds]bool) {
+	var read []*listRead
 	for k := range catalog.Kind(catalog.NumKinds) {
 		if which[k] {
-			read = append(read, &reading{kind: k, done: !s.lists(k), seen: make(map[string]bool), shared: s.stateless})
+			read = append(read, &listRead{kind: k, done: !s.lists(k), seenCursors: make(map[string]bool), public: s.modern})
 		}
 	}
-	b.drain(ctx, p, s, read)
+	b.readPages(ctx, p, s, read)
 	if ctx.Err() == context.Canceled { // the conversation is over, and why is told elsewhere
 		b.mu.Lock()
 		raw := b.raw
 		b.mu.Unlock()
-		b.remember(raw, s)
+		b.saveCache(raw, s)
 		return
 	}
-	now, _ := b.shared.talk()
+	now, _ := b.shared.currentPeer()
 	if now != p { // likewise, but what was read counts
-		read = slices.DeleteFunc(read, func(r *reading) bool { return r.err != nil })
+		read = slices.DeleteFunc(read, func(r *listRead) bool { return r.err != nil })
 	}
 	for _, r := range read {
-		if foreign(r.err) {
-			b.shared.doubtful()
+		if isLegacyRefusal(r.err) {
+			b.shared.markSuspect()
 		}
-		if r.err != nil && s.stateless {
-			b.shared.reached(r.err)
+		if r.err != nil && s.modern {
+			b.shared.noteReachability(r.err)
 		}
 		if r.err != nil {
-			r.err = fmt.Errorf("%s: %w", r.kind.ListMethod(), because(ctx, r.err))
-			if repeats, tell := b.listFailed(r.kind); tell {
-				b.says.Warn("the backend could not be listed what it has; it will be asked again", "err", r.err, "records", repeats)
+			r.err = fmt.Errorf("%s: %w", r.kind.ListMethod(), timeoutCause(ctx, r.err))
+			if repeats, tell := b.countListFailure(r.kind); tell {
+				b.outputLog.Warn("the backend could not be listed what it has; it will be asked again", "err", r.err, "records", repeats)
 			}
 		}
 	}
-	b.listed(read, s, now == p)
+	b.storeLists(read, s, now == p)
 }
 
-// A list that keeps failing is logged at once, and again after firstRepeat, then after twice the
-// time each, up to lastRepeat.
+// A list that keeps failing is logged at once, and again after firstRelogPause, then after twice the
+// time each, up to longestRelogPause.
 const (
-	firstRepeat = time.Minute
-	lastRepeat  = time.Hour
+	firstRelogPause   = time.Minute
+	longestRelogPause = time.Hour
 )
 
-// failures folds the log of a list that keeps failing. The zero value is a list that did not fail.
-type failures struct {
+// listFailures folds the log of a list that keeps failing. The zero value is a list that did not fail.
+type listFailures struct {
 	count int       // since it was logged last
 	next  time.Time // when it is logged again
 	pause time.Duration
 }
 
-// listFailed counts a failure of a list. It reports whether to log it, and how many failures
+// countListFailure counts a failure of a list. It reports whether to log it, and how many failures
 // this record stands for.
-func (b *Backend) listFailed(k catalog.Kind) (count int, tell bool) {
+func (b *Backend) countListFailure(k catalog.Kind) (count int, tell bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	f := &b.failures[k]
@@ -108,46 +108,46 @@ func (b *Backend) listFailed(k catalog.Kind) (count int, tell bool) {
 	if now.Sub(f.next) > f.pause {
 		f.pause = 0 // it did not fail for a while
 	}
-	f.pause = min(max(2*f.pause, firstRepeat), lastRepeat)
+	f.pause = min(max(2*f.pause, firstRelogPause), longestRelogPause)
 	f.next = now.Add(f.pause)
 	count, f.count = f.count, 0
 	return count, true
 }
 
-// drain reads all pages of the lists. The requests for the next page of each go
+// readPages reads all pages of the lists. The requests for the next page of each go
 // out together.
-func (b *Backend) drain(ctx context.Context, p *peer.Peer, s server, read []*reading) {
+func (b *Backend) readPages(ctx context.Context, p *peer.Peer, s serverInfo, read []*listRead) {
 	for {
-		var open []*reading
+		var open []*listRead
 		var requests []wire.Message
 		for _, r := range read {
 			if !r.done {
 				open = append(open, r)
-				requests = append(requests, b.stamped(wire.NewRequest("0", r.kind.ListMethod(), r.params), s, "", false))
+				requests = append(requests, b.withClientMeta(wire.NewRequest("0", r.kind.ListMethod(), r.params), s, "", false))
 			}
 		}
 		if len(open) == 0 {
 			return
 		}
 		for i, a := range p.RoundTripAll(ctx, requests...) {
-			next, err := b.page(open[i], s, a)
+			next, err := b.addPage(open[i], s, a)
 			open[i].err = err
 			open[i].done = err != nil || next == nil
 			if err == nil && next == nil {
 				r := open[i]
 				items, duplicates := catalog.RemoveDuplicates(r.kind, r.items)
 				r.items = items
-				b.takeFlaws(r, duplicates)
-				b.takeFlaws(r, catalog.FindLookAlikes(r.kind, r.items))
+				b.recordIssues(r, duplicates)
+				b.recordIssues(r, catalog.FindLookAlikes(r.kind, r.items))
 			}
 			open[i].params = append(append([]byte(`{"cursor":`), next...), '}')
 		}
 	}
 }
 
-// page takes one page and returns the cursor of the next one, nil if there is none.
+// addPage takes one page and returns the cursor of the next one, nil if there is none.
 // A cursor that comes twice ends the list: following it would never end.
-func (b *Backend) page(r *reading, s server, a peer.Response) (next []byte, err error) {
+func (b *Backend) addPage(r *listRead, s serverInfo, a peer.Response) (next []byte, err error) {
 	if a.Err != nil {
 		return nil, a.Err
 	}
@@ -158,7 +158,7 @@ func (b *Backend) page(r *reading, s server, a peer.Response) (next []byte, err 
 		return nil, nil // a server that has none
 	}
 	result := a.OneLine().Part(wire.PartResult)
-	if t := protocol.ResultType(result); s.stateless && t != protocol.ResultComplete {
+	if t := protocol.ResultType(result); s.modern && t != protocol.ResultComplete {
 		return nil, fmt.Errorf("its result is %s", cmp.Or(t, "of no type that is known"))
 	}
 	page, err := catalog.ParsePage(r.kind, result)
@@ -166,13 +166,13 @@ func (b *Backend) page(r *reading, s server, a peer.Response) (next []byte, err 
 		return nil, err
 	}
 	if r.kind == catalog.Tools {
-		b.mendHeaders(&page, s)
+		b.fixHeaderAnnotations(&page, s)
 	}
-	b.takeFlaws(r, page.Issues)
+	b.recordIssues(r, page.Issues)
 	if r.pages == 0 || page.TTL < r.ttl {
 		r.ttl = page.TTL
 	}
-	r.shared = r.shared && page.Public
+	r.public = r.public && page.Public
 	r.items = append(r.items, page.Items...)
 	r.size += len(a.Raw())
 	r.pages++
@@ -180,168 +180,168 @@ func (b *Backend) page(r *reading, s server, a peer.Response) (next []byte, err 
 	switch {
 	case page.NextCursor == nil:
 		return nil, nil
-	case r.seen[string(page.NextCursor)]:
+	case r.seenCursors[string(page.NextCursor)]:
 		if string(page.NextCursor) != `""` { // which many servers mean as the end
-			b.says.Warn("the backend's pages run in a circle; the list ends there", "method", list)
+			b.outputLog.Warn("the backend's pages run in a circle; the list ends there", "method", list)
 		}
 		return nil, nil
 	case r.size > b.set.MaxMessage:
-		b.says.Warn("the backend's list is longer than limits.message; the rest is left out", "method", list)
+		b.outputLog.Warn("the backend's list is longer than limits.message; the rest is left out", "method", list)
 		return nil, nil
-	case len(r.items) > maxListed:
-		b.says.Warn("the backend lists too much; the rest is left out", "method", list, "max", maxListed)
-		r.items = r.items[:maxListed]
+	case len(r.items) > maxEntries:
+		b.outputLog.Warn("the backend lists too much; the rest is left out", "method", list, "max", maxEntries)
+		r.items = r.items[:maxEntries]
 		return nil, nil
 	case r.pages == maxPages:
-		b.says.Warn("the backend lists too many pages; the rest is left out", "method", list, "max", maxPages)
+		b.outputLog.Warn("the backend lists too many pages; the rest is left out", "method", list, "max", maxPages)
 		return nil, nil
 	}
-	r.seen[string(page.NextCursor)] = true
+	r.seenCursors[string(page.NextCursor)] = true
 	return page.NextCursor, nil
 }
 
-// takeFlaws logs flaws of a list that is being read, and keeps them.
-func (b *Backend) takeFlaws(r *reading, flaws []catalog.Issue) {
-	b.logFlaws(r.kind, flaws)
+// recordIssues logs flaws of a list that is being read, and keeps them.
+func (b *Backend) recordIssues(r *listRead, flaws []catalog.Issue) {
+	b.logIssues(r.kind, flaws)
 	for _, f := range flaws {
 		switch {
-		case f.Suspicious && len(r.odd) < maxListed:
-			r.odd = append(r.odd, f)
-		case f.Repaired && len(r.repaired) < maxListed:
+		case f.Suspicious && len(r.suspicious) < maxEntries:
+			r.suspicious = append(r.suspicious, f)
+		case f.Repaired && len(r.repaired) < maxEntries:
 			r.repaired = append(r.repaired, f)
-		case !f.Repaired && !f.Suspicious && len(r.left) < maxListed:
-			r.left = append(r.left, f)
+		case !f.Repaired && !f.Suspicious && len(r.omitted) < maxEntries:
+			r.omitted = append(r.omitted, f)
 		}
 	}
 }
 
-// isOdd reports whether an entry that is odd is listed, and the one, too, without which it is not odd.
-func (b *Backend) isOdd(k catalog.Kind, f catalog.Issue) bool {
-	return b.lists(k, f.Item) && (f.ConflictsWith == "" || b.lists(k, f.ConflictsWith))
+// isSuspicious reports whether an entry that is odd is listed, and the one, too, without which it is not odd.
+func (b *Backend) isSuspicious(k catalog.Kind, f catalog.Issue) bool {
+	return b.permitsEntry(k, f.Item) && (f.ConflictsWith == "" || b.permitsEntry(k, f.ConflictsWith))
 }
 
-// listed takes what was read, or why it could not be. If the conversation is over, settles is
+// storeLists takes what was read, or why it could not be. If the conversation is over, settles is
 // false: the backend has answered only when the reason of that is known (line.failed).
-func (b *Backend) listed(read []*reading, s server, settles bool) {
+func (b *Backend) storeLists(read []*listRead, s serverInfo, settles bool) {
 	b.mu.Lock()
 	raw, known, errs := b.raw, b.items[catalog.Tools], b.listErrs
 	b.mu.Unlock()
 	for _, r := range read {
 		errs[r.kind] = r.err
 	}
-	b.shared.ail(illLists, cmp.Or(errs[:]...)) // before anyone learns that the backend has answered
+	b.shared.setIssue(issueLists, cmp.Or(errs[:]...)) // before anyone learns that the backend has answered
 	for _, r := range read {
 		if r.err == nil {
 			raw[r.kind] = catalog.MarshalList(r.kind, r.items)
 		}
 		if r.err == nil && r.kind == catalog.Tools {
-			b.logChanged(known, r.items)
+			b.logChangedTools(known, r.items)
 		}
 	}
-	b.remember(raw, s)
+	b.saveCache(raw, s)
 	var unmatched []string
-	b.answer(settles, func() (news bool) {
+	b.settle(settles, func() (news bool) {
 		for _, r := range read {
-			news = b.freshen(r, s) || news
+			news = b.setTTLLocked(r, s) || news
 			b.listErrs[r.kind] = r.err
 			if r.err == nil {
-				b.leftOut[r.kind], b.odd[r.kind], b.repaired[r.kind] = r.left, r.odd, r.repaired
+				b.omitted[r.kind], b.suspicious[r.kind], b.repaired[r.kind] = r.omitted, r.suspicious, r.repaired
 			}
 			if r.err == nil && string(raw[r.kind]) != string(b.raw[r.kind]) {
-				b.setItems(r.kind, r.items)
+				b.setItemsLocked(r.kind, r.items)
 				news = true
 			}
-			if r.err == nil && b.rumours[r.kind] {
-				b.rumours[r.kind] = false
+			if r.err == nil && b.announced[r.kind] {
+				b.announced[r.kind] = false
 				b.listing.Announcements[r.kind]++
 				news = true
 			}
 		}
 		news = news || s.instructions() != b.listing.Instructions || string(s.Capabilities) != string(b.listing.Capabilities)
 		b.raw = raw
-		unmatched = b.compareLocked()
+		unmatched = b.updateUnmatchedLocked()
 		b.listing.Instructions, b.listing.Capabilities = s.instructions(), s.Capabilities
 		return news
 	})
-	b.sayUnmatched(unmatched)
+	b.logUnmatched(unmatched)
 }
 
-// maxChanged is how many changed tools of one list are logged one by one.
-const maxChanged = 20
+// maxLoggedChanges is how many changed tools of one list are logged one by one.
+const maxLoggedChanges = 20
 
-// logChanged says of each tool whose definition is another one than the last that was known, be it
+// logChangedTools says of each tool whose definition is another one than the last that was known, be it
 // from an earlier run, that it is so: what a model is told a tool does was perhaps approved by a
 // person. A tool that was gone in between is the same tool. Definitions are named by their hashes.
-func (b *Backend) logChanged(known, read []catalog.Item) {
-	if b.defined == nil || len(b.defined) > maxListed {
-		b.defined = make(map[string]string)
+func (b *Backend) logChangedTools(known, read []catalog.Item) {
+	if b.toolHashes == nil || len(b.toolHashes) > maxEntries {
+		b.toolHashes = make(map[string]string)
 		for _, item := range known {
-			b.defined[item.Original] = hash(item.Raw())
+			b.toolHashes[item.Original] = definitionHash(item.Raw())
 		}
 	}
 	changed := 0
 	for _, item := range read {
-		was, now := b.defined[item.Original], hash(item.Raw())
-		b.defined[item.Original] = now
+		was, now := b.toolHashes[item.Original], definitionHash(item.Raw())
+		b.toolHashes[item.Original] = now
 		if was == "" || was == now {
 			continue
 		}
-		if changed++; changed <= maxChanged {
+		if changed++; changed <= maxLoggedChanges {
 			b.log.Warn("tool_changed: the backend defines a tool anew", "tool", item.Original, "was", was, "now", now)
 		}
 	}
-	if more := changed - maxChanged; more > 0 {
+	if more := changed - maxLoggedChanges; more > 0 {
 		b.log.Warn("tool_changed: and more of its tools", "records", more)
 	}
 }
 
-// hash names a definition, well enough to tell it from another one.
-func hash(definition []byte) string {
+// definitionHash names a definition, well enough to tell it from another one.
+func definitionHash(definition []byte) string {
 	sum := sha256.Sum256(definition)
 	return hex.EncodeToString(sum[:8])
 }
 
-// key is the key in a log record of what names an entry of a list.
-func key(k catalog.Kind) string {
+// logKey is the key in a log record of what names an entry of a list.
+func logKey(k catalog.Kind) string {
 	if k == catalog.Tools {
 		return "tool"
 	}
 	return "name"
 }
 
-// maxFlaws bounds the entries of one page of which it is logged that something is wrong with them; of the
+// maxLoggedIssues bounds the entries of one page of which it is logged that something is wrong with them; of the
 // others only their number is.
-const maxFlaws = 20
+const maxLoggedIssues = 20
 
-// logFlaws logs, once, what is wrong with the list of a backend and its entries.
-func (b *Backend) logFlaws(k catalog.Kind, flaws []catalog.Issue) {
-	if len(b.flaws) > maxListed {
-		b.flaws = nil
+// logIssues logs, once, what is wrong with the list of a backend and its entries.
+func (b *Backend) logIssues(k catalog.Kind, flaws []catalog.Issue) {
+	if len(b.loggedIssues) > maxEntries {
+		b.loggedIssues = nil
 	}
 	fresh := 0
 	for _, f := range flaws {
-		if b.flaws[f] || f.Suspicious && !b.isOdd(k, f) {
+		if b.loggedIssues[f] || f.Suspicious && !b.isSuspicious(k, f) {
 			continue
 		}
-		if b.flaws == nil {
-			b.flaws = make(map[catalog.Issue]bool)
+		if b.loggedIssues == nil {
+			b.loggedIssues = make(map[catalog.Issue]bool)
 		}
-		b.flaws[f] = true
-		if fresh++; fresh > maxFlaws {
+		b.loggedIssues[f] = true
+		if fresh++; fresh > maxLoggedIssues {
 			continue
 		}
 		switch {
 		case f.WholeList:
-			b.says.Warn("a list of the backend is null; it is taken for an empty one", "method", k.ListMethod())
+			b.outputLog.Warn("a list of the backend is null; it is taken for an empty one", "method", k.ListMethod())
 		case f.Suspicious:
-			b.says.Warn("a "+k.String()+" is listed as it is, though some clients may not bear it", key(k), f.Item, "err", f.Problem)
+			b.outputLog.Warn("a "+k.String()+" is listed as it is, though some clients may not bear it", logKey(k), f.Item, "err", f.Problem)
 		case !f.Repaired:
-			b.says.Warn("left out a "+k.String()+" that no client could bear", key(k), f.Item, "err", f.Problem)
+			b.outputLog.Warn("left out a "+k.String()+" that no client could bear", logKey(k), f.Item, "err", f.Problem)
 		default:
-			b.says.Info("repaired a "+k.String(), key(k), f.Item, "err", f.Problem)
+			b.outputLog.Info("repaired a "+k.String(), logKey(k), f.Item, "err", f.Problem)
 		}
 	}
-	if more := fresh - maxFlaws; more > 0 {
-		b.says.Warn("more entries of the list are wrong; gateway check names some", "method", k.ListMethod(), "records", more)
+	if more := fresh - maxLoggedIssues; more > 0 {
+		b.outputLog.Warn("more entries of the list are wrong; gateway check names some", "method", k.ListMethod(), "records", more)
 	}
 }

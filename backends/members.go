@@ -11,34 +11,34 @@ import (
 	"mcpgateway/catalog"
 )
 
-// members are the backends of a Set as of one moment, and what else Apply changes. They
+// backendTable are the backends of a Set as of one moment, and what else Apply changes. They
 // are immutable, so that whoever looks sees what was before a change or what is after it.
-type members struct {
-	all     []*Backend // in their order
-	names   []string   // likewise, and of those that are not enabled
-	byName  map[string]*Backend
-	catalog catalog.Options
-	wait    time.Duration // see Options.Wait
-	moved   bool          // the order of the backends is another than before: names are given anew
+type backendTable struct {
+	all          []*Backend // in their order
+	names        []string   // likewise, and of those that are not enabled
+	byName       map[string]*Backend
+	catalog      catalog.Options
+	catalogWait  time.Duration // see Options.Wait
+	orderChanged bool          // the order of the backends is another than before: names are given anew
 
-	retired []*Backend        // those that are members no more and have calls in flight, the oldest first
-	faults  map[string]string // name → why a backend is misconfigured, and no member
-	former  map[string]bool   // names of which there was a member once, and is none now
+	draining      []*Backend        // those that are members no more and have calls in flight, the oldest first
+	misconfigured map[string]string // name → why a backend is misconfigured, and no member
+	removedNames  map[string]bool   // names of which there was a member once, and is none now
 }
 
-// maxFormer bounds the names of which it is remembered that they were configured once.
-const maxFormer = 1000
+// maxRemovedNames bounds the names of which it is remembered that they were configured once.
+const maxRemovedNames = 1000
 
-func (s *Set) now() *members { return s.members.Load() }
+func (s *Set) current() *backendTable { return s.table.Load() }
 
 // has reports whether a backend is a member.
-func (m *members) has(b *Backend) bool { return m.byName[b.cfg.Name] == b }
+func (t *backendTable) has(b *Backend) bool { return t.byName[b.cfg.Name] == b }
 
-// everyone is who goes by a name, "" = by any: a member, and those that had the name before
+// withName is who goes by a name, "" = by any: a member, and those that had the name before
 // and still have calls in flight.
-func (m *members) everyone(name string) iter.Seq[*Backend] {
+func (t *backendTable) withName(name string) iter.Seq[*Backend] {
 	return func(yield func(*Backend) bool) {
-		for _, some := range [][]*Backend{m.all, m.retired} {
+		for _, some := range [][]*Backend{t.all, t.draining} {
 			for _, b := range some {
 				if (name == "" || b.cfg.Name == name) && !yield(b) {
 					return
@@ -54,14 +54,14 @@ var (
 	errDisabled = notSent("it is disabled in the configuration")
 )
 
-// absent returns why nothing can be sent to a backend that is no member.
-func (m *members) absent(name string) error {
+// whyAbsent returns why nothing can be sent to a backend that is no member.
+func (t *backendTable) whyAbsent(name string) error {
 	switch {
-	case m.faults[name] != "":
-		return notSent("it is misconfigured: %s", m.faults[name])
-	case slices.Contains(m.names, name):
+	case t.misconfigured[name] != "":
+		return notSent("it is misconfigured: %s", t.misconfigured[name])
+	case slices.Contains(t.names, name):
 		return errDisabled
-	case m.former[name]:
+	case t.removedNames[name]:
 		return errRemoved
 	}
 	return notSent("is not configured")
@@ -69,21 +69,21 @@ func (m *members) absent(name string) error {
 
 // plan returns the members after a change, but for retired, and those among them that are
 // new. A backend of which only the filters differ stays a member.
-func (s *Set) plan(m *members, c Change) (next *members, newcomers []*Backend) {
-	next = &members{byName: make(map[string]*Backend), faults: make(map[string]string), catalog: c.Catalog, wait: c.CatalogWait}
+func (s *Set) plan(t *backendTable, c Change) (next *backendTable, newcomers []*Backend) {
+	next = &backendTable{byName: make(map[string]*Backend), misconfigured: make(map[string]string), catalog: c.Catalog, catalogWait: c.CatalogWait}
 	for _, one := range c.Backends {
 		next.names = append(next.names, one.Name)
 		if !one.Enabled {
 			continue
 		}
 		if one.Misconfigured != "" {
-			if m.faults[one.Name] != one.Misconfigured {
+			if t.misconfigured[one.Name] != one.Misconfigured {
 				s.Log.Warn("backend is misconfigured; it is not started", "backend", one.Name, "err", one.Misconfigured)
 			}
-			next.faults[one.Name] = one.Misconfigured
+			next.misconfigured[one.Name] = one.Misconfigured
 			continue
 		}
-		b := m.byName[one.Name]
+		b := t.byName[one.Name]
 		if b == nil || !reflect.DeepEqual(b.cfg, one.Unfiltered()) {
 			b = newBackend(s, one)
 			newcomers = append(newcomers, b)
@@ -91,49 +91,49 @@ func (s *Set) plan(m *members, c Change) (next *members, newcomers []*Backend) {
 		next.all = append(next.all, b)
 		next.byName[one.Name] = b
 	}
-	next.former = make(map[string]bool)
-	for name := range m.byName {
-		next.remember(name)
+	next.removedNames = make(map[string]bool)
+	for name := range t.byName {
+		next.addRemoved(name)
 	}
-	for name := range m.former {
-		next.remember(name)
+	for name := range t.removedNames {
+		next.addRemoved(name)
 	}
 	next.catalog.ReservedBackends = slices.Clone(next.names)
-	for name := range next.former {
+	for name := range next.removedNames {
 		next.catalog.ReservedBackends = append(next.catalog.ReservedBackends, name)
 	}
 	slices.Sort(next.catalog.ReservedBackends)
-	next.moved = moved(m.names, next.names)
+	next.orderChanged = orderDiffers(t.names, next.names)
 	return next, newcomers
 }
 
-// only returns the members that stay, in their order, of a configuration that has the names; those
+// keeping returns the members that stay, in their order, of a configuration that has the names; those
 // of the others are remembered.
-func (m *members) only(stays func(*Backend) bool, names []string) *members {
-	next := *m
-	next.all, next.byName, next.moved = nil, make(map[string]*Backend), false
-	next.names = slices.DeleteFunc(slices.Clone(m.names), func(name string) bool { return !slices.Contains(names, name) })
-	next.former = maps.Clone(m.former)
-	if next.former == nil {
-		next.former = make(map[string]bool)
+func (t *backendTable) keeping(stays func(*Backend) bool, names []string) *backendTable {
+	next := *t
+	next.all, next.byName, next.orderChanged = nil, make(map[string]*Backend), false
+	next.names = slices.DeleteFunc(slices.Clone(t.names), func(name string) bool { return !slices.Contains(names, name) })
+	next.removedNames = maps.Clone(t.removedNames)
+	if next.removedNames == nil {
+		next.removedNames = make(map[string]bool)
 	}
-	for _, b := range m.all {
+	for _, b := range t.all {
 		if stays(b) {
 			next.all = append(next.all, b)
 			next.byName[b.cfg.Name] = b
 		} else {
-			next.remember(b.cfg.Name)
+			next.addRemoved(b.cfg.Name)
 		}
 	}
 	return &next
 }
 
-// until returns the members while some of them are not ready yet: in their place are those that have
+// withPredecessors returns the members while some of them are not ready yet: in their place are those that have
 // their names now, if there are any.
-func (m *members) until(missing []*Backend, now *members) *members {
-	next := *m
+func (t *backendTable) withPredecessors(missing []*Backend, now *backendTable) *backendTable {
+	next := *t
 	next.all, next.byName = nil, make(map[string]*Backend)
-	for _, b := range m.all {
+	for _, b := range t.all {
 		if old := now.byName[b.cfg.Name]; old != nil && slices.Contains(missing, b) {
 			b = old
 		}
@@ -143,8 +143,8 @@ func (m *members) until(missing []*Backend, now *members) *members {
 	return &next
 }
 
-// moved reports whether two backends that are in both lists have another order in the second.
-func moved(was, is []string) bool {
+// orderDiffers reports whether two backends that are in both lists have another order in the second.
+func orderDiffers(was, is []string) bool {
 	last := -1
 	for _, name := range is {
 		if i := slices.Index(was, name); i >= 0 {
@@ -157,14 +157,14 @@ func moved(was, is []string) bool {
 	return false
 }
 
-func (m *members) remember(name string) {
-	if m.byName[name] == nil && len(m.former) < maxFormer {
-		m.former[name] = true
+func (t *backendTable) addRemoved(name string) {
+	if t.byName[name] == nil && len(t.removedNames) < maxRemovedNames {
+		t.removedNames[name] = true
 	}
 }
 
-// check reports what of a change cannot be.
-func (c Change) check() error {
+// validate reports what of a change cannot be.
+func (c Change) validate() error {
 	seen := make(map[string]bool)
 	for _, one := range c.Backends {
 		if seen[one.Name] {

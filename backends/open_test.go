@@ -16,13 +16,13 @@ func TestALineThatIsOpenedTooLateTakesNothingAlong(t *testing.T) {
 	one := config.Backend{Name: "a", URL: "http://a", Era: "legacy", Enabled: true}
 	s := New(Options{Backends: []config.Backend{one}, Log: slog.New(slog.DiscardHandler)})
 	s.OpenSession("one", nil, false)
-	b := s.now().byName["a"]
-	b.shared.inherit("one", []string{"x:y"})
-	b.retired = true // as the first step of retire
-	if l := b.open("one"); !l.retired {
+	b := s.current().byName["a"]
+	b.shared.addSubscriptions("one", []string{"x:y"})
+	b.draining = true // as the first step of retire
+	if bc := b.openSessionConn("one"); !bc.draining {
 		t.Error("the line is not retired")
 	}
-	_, subscribed := b.shared.retire() // as the next
+	_, subscribed := b.shared.startDraining() // as the next
 	if !slices.Equal(subscribed["one"], []string{"x:y"}) {
 		t.Errorf("%v is passed on", subscribed)
 	}
@@ -32,13 +32,13 @@ func TestALineThatIsOpenedTooLateTakesNothingAlong(t *testing.T) {
 // try fails.
 func TestAPardonedCircuitBarsNobody(t *testing.T) {
 	b := newBackend(New(Options{Log: slog.New(slog.DiscardHandler)}), config.Backend{Name: "a"})
-	circuit := breaker{failures: opensAt, reason: errors.New("no")}
-	b.tell(b.shared, false, circuit)
-	if _, reason := b.crowd.claim(time.Now(), 0); reason == nil {
+	circuit := breaker{failures: breakerThreshold, reason: errors.New("no")}
+	b.noteConnEnded(b.shared, false, circuit)
+	if _, reason := b.sessionBreaker.allowStart(time.Now(), 0); reason == nil {
 		t.Error("nobody is barred")
 	}
-	b.tell(b.shared, false, breaker{failures: 1, reason: errors.New("no")})
-	if _, reason := b.crowd.claim(time.Now(), 0); reason != nil {
+	b.noteConnEnded(b.shared, false, breaker{failures: 1, reason: errors.New("no")})
+	if _, reason := b.sessionBreaker.allowStart(time.Now(), 0); reason != nil {
 		t.Errorf("barred: %v", reason)
 	}
 }

@@ -16,11 +16,11 @@ func BenchmarkPlaces(b *testing.B) {
 	for _, n := range []int{1, 32, 1000, 10_000} {
 		queue := func(b *testing.B, owner func(i int) string) (enter func(i int) *peer.Call, next func()) {
 			var at *peer.Call
-			p := newPlaces(config.Backend{MaxInFlight: 1, QueueWait: time.Hour}, func(w waiting) { at = w.c })
-			p.most = n
+			cl := newCallLimiter(config.Backend{MaxInFlight: 1, QueueWait: time.Hour}, func(q queuedCall) { at = q.call })
+			cl.queueLimit = n
 			enter = func(i int) *peer.Call {
-				c := &peer.Call{SessionID: owner(i), Handler: nobody{}}
-				p.enter(waiting{c: c})
+				c := &peer.Call{SessionID: owner(i), Handler: ignoreResponse{}}
+				cl.submit(queuedCall{call: c})
 				return c
 			}
 			for i := range n + 1 {
@@ -49,16 +49,16 @@ func BenchmarkPlaces(b *testing.B) {
 			}
 		})
 		b.Run(fmt.Sprintf("is taken back behind %d of its session", n), func(b *testing.B) {
-			p := newPlaces(config.Backend{MaxInFlight: 1, QueueWait: time.Hour}, func(waiting) {})
-			p.most = n + 1
+			cl := newCallLimiter(config.Backend{MaxInFlight: 1, QueueWait: time.Hour}, func(queuedCall) {})
+			cl.queueLimit = n + 1
 			for range n {
-				p.enter(waiting{c: &peer.Call{SessionID: one(0), Handler: nobody{}}})
+				cl.submit(queuedCall{call: &peer.Call{SessionID: one(0), Handler: ignoreResponse{}}})
 			}
 			b.ReportAllocs()
 			for b.Loop() {
-				c := &peer.Call{SessionID: one(0), Handler: nobody{}}
-				p.enter(waiting{c: c})
-				p.takeBack(c)
+				c := &peer.Call{SessionID: one(0), Handler: ignoreResponse{}}
+				cl.submit(queuedCall{call: c})
+				cl.cancel(c)
 			}
 		})
 	}

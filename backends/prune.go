@@ -14,16 +14,16 @@ import (
 
 // The bounds of the state directory, for all gateways that use it.
 const (
-	maxMemories = 500                 // files; of more, those go that were not used for longest
-	forgotten   = 90 * 24 * time.Hour // a file that was not used for so long goes, too
-	usedAnew    = 24 * time.Hour      // that it is used is noted so often, as the time of its change
-	abandoned   = time.Hour           // after which a file that was being written will not be finished
+	maxCacheFiles  = 500                 // files; of more, those go that were not used for longest
+	cacheExpiry    = 90 * 24 * time.Hour // a file that was not used for so long goes, too
+	touchInterval  = 24 * time.Hour      // that it is used is noted so often, as the time of its change
+	tempFileExpiry = time.Hour           // after which a file that was being written will not be finished
 )
 
 // The names of files that are ours; see Backend.path and replace.
 var (
-	memoryName = lazy.Regexp(`-[0-9a-f]{12}\.json$`)
-	halfName   = lazy.Regexp(`-[0-9a-f]{12}\.[0-9]+\.tmp$`)
+	cacheFileName = lazy.Regexp(`-[0-9a-f]{12}\.json$`)
+	tempFileName  = lazy.Regexp(`-[0-9a-f]{12}\.[0-9]+\.tmp$`)
 )
 
 // prune removes what is too old, or too much. It is called when a file was added, for
@@ -42,30 +42,30 @@ func prune(dir string, now time.Time) {
 		}
 		age := now.Sub(info.ModTime())
 		switch {
-		case halfName().MatchString(e.Name()):
-			if age > abandoned {
+		case tempFileName().MatchString(e.Name()):
+			if age > tempFileExpiry {
 				_ = os.Remove(filepath.Join(dir, e.Name()))
 			}
-		case memoryName().MatchString(e.Name()) && age > forgotten:
-			removeMemory(filepath.Join(dir, e.Name()))
-		case memoryName().MatchString(e.Name()):
+		case cacheFileName().MatchString(e.Name()) && age > cacheExpiry:
+			removeCacheFile(filepath.Join(dir, e.Name()))
+		case cacheFileName().MatchString(e.Name()):
 			kept = append(kept, info)
 		}
 	}
-	if len(kept) <= maxMemories {
+	if len(kept) <= maxCacheFiles {
 		return
 	}
 	slices.SortFunc(kept, func(a, b fs.FileInfo) int {
 		return cmp.Or(a.ModTime().Compare(b.ModTime()), cmp.Compare(a.Name(), b.Name()))
 	})
-	for _, info := range kept[:len(kept)-maxMemories] {
-		removeMemory(filepath.Join(dir, info.Name()))
+	for _, info := range kept[:len(kept)-maxCacheFiles] {
+		removeCacheFile(filepath.Join(dir, info.Name()))
 	}
 }
 
-// removeMemory removes a file if it looks like ours inside, too: the directory may be
+// removeCacheFile removes a file if it looks like ours inside, too: the directory may be
 // somebody's, and hold other things. An empty one is what is left of one.
-func removeMemory(path string) {
+func removeCacheFile(path string) {
 	f, err := os.Open(path)
 	if err != nil {
 		return
@@ -79,15 +79,15 @@ func removeMemory(path string) {
 	}
 }
 
-// keepOwn notes that a file is used, and takes it from others who could read it.
-func keepOwn(path string, info fs.FileInfo) {
+// touchCacheFile notes that a file is used, and takes it from others who could read it.
+func touchCacheFile(path string, info fs.FileInfo) {
 	if !info.Mode().IsRegular() {
 		return
 	}
 	if info.Mode().Perm()&0o077 != 0 {
 		_ = os.Chmod(path, 0o600)
 	}
-	if now := time.Now(); now.Sub(info.ModTime()) > usedAnew {
+	if now := time.Now(); now.Sub(info.ModTime()) > touchInterval {
 		_ = os.Chtimes(path, now, now)
 	}
 }

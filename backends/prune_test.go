@@ -65,7 +65,7 @@ func TestOldMemoriesAreRemoved(t *testing.T) {
 func TestOfTooManyMemoriesTheOldestGo(t *testing.T) {
 	dir := t.TempDir()
 	now := time.Now()
-	for i := range maxMemories + 7 {
+	for i := range maxCacheFiles + 7 {
 		path := filepath.Join(dir, fmt.Sprintf("b%03d-0123456789ab.json", i))
 		if err := os.WriteFile(path, []byte(`{"version":3}`), 0o600); err != nil {
 			t.Fatal(err)
@@ -76,7 +76,7 @@ func TestOfTooManyMemoriesTheOldestGo(t *testing.T) {
 		}
 	}
 	prune(dir, now)
-	if got := names(t, dir); len(got) != maxMemories || got[len(got)-1] != "b499-0123456789ab.json" {
+	if got := names(t, dir); len(got) != maxCacheFiles || got[len(got)-1] != "b499-0123456789ab.json" {
 		t.Errorf("%d are left, the last is %s", len(got), got[len(got)-1])
 	}
 }
@@ -93,20 +93,20 @@ func FuzzMemory(f *testing.F) {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		m, err := readMemory(text)
+		c, err := parseCache(text)
 		if err != nil {
 			return
 		}
-		again, err := readMemory(m.text())
+		again, err := parseCache(c.encode())
 		if err != nil {
-			t.Fatalf("written again it is refused: %v\n%q\n%q", err, text, m.text())
+			t.Fatalf("written again it is refused: %v\n%q\n%q", err, text, c.encode())
 		}
-		if again.instructions != m.instructions || !bytes.Equal(again.capabilities, m.capabilities) || again.costly != m.costly {
-			t.Errorf("%q\nbecomes %q", text, m.text())
+		if again.instructions != c.instructions || !bytes.Equal(again.capabilities, c.capabilities) || again.unprobeable != c.unprobeable {
+			t.Errorf("%q\nbecomes %q", text, c.encode())
 		}
 		for k := range catalog.Kind(catalog.NumKinds) {
-			if !bytes.Equal(again.raw[k], m.raw[k]) || len(again.items[k]) != len(m.items[k]) {
-				t.Errorf("%s: %q becomes %q", k.ResultMember(), m.raw[k], again.raw[k])
+			if !bytes.Equal(again.raw[k], c.raw[k]) || len(again.items[k]) != len(c.items[k]) {
+				t.Errorf("%s: %q becomes %q", k.ResultMember(), c.raw[k], again.raw[k])
 			}
 		}
 	})

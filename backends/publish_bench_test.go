@@ -35,16 +35,16 @@ func BenchmarkPublish(b *testing.B) {
 				}
 				return page.Items
 			}
-			for i, one := range s.now().all {
-				one.setItems(catalog.Tools, items(i, 0))
-				one.answered = true
+			for i, one := range s.current().all {
+				one.setItemsLocked(catalog.Tools, items(i, 0))
+				one.everSettled = true
 			}
-			last := s.now().all[n-1]
+			last := s.current().all[n-1]
 			lists := [][]catalog.Item{items(n-1, 0), items(n-1, 1)}
 			s.publish()
 			b.ReportAllocs()
 			for i := 1; b.Loop(); i++ {
-				last.setItems(catalog.Tools, lists[i%2])
+				last.setItemsLocked(catalog.Tools, lists[i%2])
 				s.publish()
 			}
 		})

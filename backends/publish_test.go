@@ -9,7 +9,7 @@ import (
 func TestNewsThatIsKnownIsNotPublishedAgain(t *testing.T) {
 	s := New(Options{Log: slog.New(slog.DiscardHandler)})
 	v := s.View()
-	s.published = s.news.Load() + 1 // somebody has looked since, behind the next one's back
+	s.published = s.changes.Load() + 1 // somebody has looked since, behind the next one's back
 	if s.publish(); s.View() != v {
 		t.Error("what was known was merged again")
 	}

@@ -53,7 +53,7 @@ func TestPARTIAL06_AListThatNeverSettlesIsAskedForNowAndThen(t *testing.T) {
 		go func() { done <- s.Run(ctx, nil) }()
 		s.Start()
 		time.Sleep(time.Second)
-		if n := lists.Load(); n < freeLists {
+		if n := lists.Load(); n < undelayedRefreshes {
 			t.Errorf("%d lists in the first second", n)
 		}
 		before := lists.Load()

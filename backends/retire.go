@@ -22,18 +22,18 @@ import (
 // start has the backend run for as long as it serves and Set.Run runs.
 func (b *Backend) start() {
 	b.mu.Lock()
-	ok := b.retired || b.spawn(b.shared.run)
+	ok := b.draining || b.goWorker(b.shared.runShared)
 	b.mu.Unlock()
 	if !ok {
-		b.shared.down(errStopped)
+		b.shared.markStopped(errStopped)
 	}
 }
 
-// spawn is Set.spawn for what belongs to the backend; f is to end when it serves no more,
+// goWorker is Set.spawn for what belongs to the backend; f is to end when it serves no more,
 // or soon after.
-func (b *Backend) spawn(f func(serving context.Context)) bool {
+func (b *Backend) goWorker(f func(serving context.Context)) bool {
 	b.running.Add(1)
-	ok := b.set.spawn(func(context.Context) {
+	ok := b.set.goWorker(func(context.Context) {
 		defer b.running.Done()
 		f(b.serving)
 	})
@@ -43,59 +43,59 @@ func (b *Backend) spawn(f func(serving context.Context)) bool {
 	return ok
 }
 
-// retire takes a backend out of service that is a member no more. It does not wait for the
+// drain takes a backend out of service that is a member no more. It does not wait for the
 // calls that are at it.
-func (b *Backend) retire() {
+func (b *Backend) drain() {
 	b.opening.Lock() // no line of its own is half open: the subscriptions are here or there
 	b.mu.Lock()
-	b.retired = true
-	lines := []*line{b.shared}
-	for _, l := range b.own {
-		lines = append(lines, l)
+	b.draining = true
+	lines := []*backendConn{b.shared}
+	for _, bc := range b.perSession {
+		lines = append(lines, bc)
 	}
 	b.mu.Unlock()
 	b.opening.Unlock()
-	var left []waiting
-	for _, l := range lines {
-		waiting, subscribed := l.retire()
+	var left []queuedCall
+	for _, bc := range lines {
+		waiting, subscribed := bc.startDraining()
 		left = append(left, waiting...)
 		for session, uris := range subscribed {
-			b.passOnSubscriptions(session, uris)
+			b.redirectSubscriptions(session, uris)
 		}
 	}
-	b.withdraw()
-	left = append(left, b.places.close()...)
-	for _, w := range left {
-		b.passOn(w)
+	b.stopServing()
+	left = append(left, b.limiter.close()...)
+	for _, q := range left {
+		b.redirect(q)
 	}
-	b.set.spawn(func(context.Context) {
+	b.set.goWorker(func(context.Context) {
 		b.running.Wait()
-		b.set.forget(b)
+		b.set.removeDrained(b)
 	})
 }
 
-// retire has nothing be sent over the line any more. It returns what waits in it, and what
+// startDraining has nothing be sent over the line any more. It returns what waits in it, and what
 // the sessions are subscribed to over it.
-func (l *line) retire() ([]waiting, map[string][]string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.retired = true
-	left := slices.Concat(l.again, l.arming, l.waiting)
-	l.again, l.arming, l.waiting = nil, nil, nil
-	subscribed := l.subs.bySession()
-	l.subs, l.adopted = subscriptions{}, nil
+func (bc *backendConn) startDraining() ([]queuedCall, map[string][]string) {
+	bc.mu.Lock()
+	defer bc.mu.Unlock()
+	bc.draining = true
+	left := slices.Concat(bc.retryQueue, bc.pendingSubscribes, bc.queued)
+	bc.retryQueue, bc.pendingSubscribes, bc.queued = nil, nil, nil
+	subscribed := bc.subs.acceptedBySession()
+	bc.subs, bc.resubscribeURIs = subscriptions{}, nil
 	return left, subscribed
 }
 
-// finish waits for the calls that are at a server whose backend is retired, or for the end
+// drainCalls waits for the calls that are at a server whose backend is retired, or for the end
 // of the session whose own line it is.
-func (l *line) finish(ctx context.Context, p *peer.Peer) {
+func (bc *backendConn) drainCalls(ctx context.Context, p *peer.Peer) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	l.mu.Lock()
-	l.hangUp = cancel
-	over := l.closed
-	l.mu.Unlock()
+	bc.mu.Lock()
+	bc.disconnect = cancel
+	over := bc.closed
+	bc.mu.Unlock()
 	if !over {
 		p.DrainCalls(ctx)
 	}
@@ -103,114 +103,114 @@ func (l *line) finish(ctx context.Context, p *peer.Peer) {
 
 // successor returns the member that has the name of a retired backend now, nil if there is none.
 func (b *Backend) successor() *Backend {
-	if next := b.set.now().byName[b.cfg.Name]; next != b {
+	if next := b.set.current().byName[b.cfg.Name]; next != b {
 		return next
 	}
 	return nil
 }
 
-// passOn sends what has come to a retired backend to the one that has its name now.
-func (b *Backend) passOn(w waiting) {
+// redirect sends what has come to a retired backend to the one that has its name now.
+func (b *Backend) redirect(q queuedCall) {
 	next := b.successor()
 	switch {
 	case next == nil:
-		w.c.Handler.OnResponse(wire.Message{}, b.set.now().absent(b.cfg.Name))
-	case w.m.Method() == "resources/unsubscribe":
-		next.unsubscribe(subject(w.m), w.m, w.c)
-	case w.sub != nil:
-		next.line(w.c.SessionID, false).send(waiting{m: w.m, c: w.c, sub: w.sub})
+		q.call.Handler.OnResponse(wire.Message{}, b.set.current().whyAbsent(b.cfg.Name))
+	case q.request.Method() == "resources/unsubscribe":
+		next.unsubscribe(uriParam(q.request), q.request, q.call)
+	case q.subscribe != nil:
+		next.conn(q.call.SessionID, false).send(queuedCall{request: q.request, call: q.call, subscribe: q.subscribe})
 	default:
-		next.places.enter(waiting{m: w.m, c: w.c})
+		next.limiter.submit(queuedCall{request: q.request, call: q.call})
 	}
 }
 
-// passOnSubscriptions is passOn for what a session is subscribed to.
-func (b *Backend) passOnSubscriptions(session string, uris []string) {
+// redirectSubscriptions is passOn for what a session is subscribed to.
+func (b *Backend) redirectSubscriptions(session string, uris []string) {
 	if next := b.successor(); next != nil && len(uris) > 0 {
-		next.line(session, false).adopt(session, uris)
+		next.conn(session, false).takeOverSubscriptions(session, uris)
 	}
 }
 
-// adopt takes over what a session was subscribed to at the backend that had the name before.
+// takeOverSubscriptions takes over what a session was subscribed to at the backend that had the name before.
 // The server is told of it, at once or when it is there, and the session then that there may
 // be an update: one may have been missed.
-func (l *line) adopt(session string, uris []string) {
-	l.mu.Lock()
+func (bc *backendConn) takeOverSubscriptions(session string, uris []string) {
+	bc.mu.Lock()
 	switch {
-	case l.retired:
-		l.mu.Unlock()
-		l.b.passOnSubscriptions(session, uris)
+	case bc.draining:
+		bc.mu.Unlock()
+		bc.b.redirectSubscriptions(session, uris)
 		return
-	case l.handed:
-		l.mu.Unlock()
-		l.b.shared.adopt(session, uris)
+	case bc.mergedIntoShared:
+		bc.mu.Unlock()
+		bc.b.shared.takeOverSubscriptions(session, uris)
 		return
 	}
-	defer l.mu.Unlock()
-	if !l.b.set.isOpen(session) {
+	defer bc.mu.Unlock()
+	if !bc.b.set.isSessionOpen(session) {
 		return // who closes it looks here afterwards
 	}
 	for _, uri := range uris {
-		if l.subs.add(uri, session) {
-			l.subs.agreed(uri, session)
-			l.adopted = append(l.adopted, uri)
+		if bc.subs.add(uri, session) {
+			bc.subs.accept(uri, session)
+			bc.resubscribeURIs = append(bc.resubscribeURIs, uri)
 		}
 	}
-	l.wakeLocked()
-	l.tellAdoptedLocked()
+	bc.wakeLocked()
+	bc.resubscribeLocked()
 }
 
-// tellAdoptedLocked tells the server of subscriptions that came from another backend, if
+// resubscribeLocked tells the server of subscriptions that came from another backend, if
 // there is one. One that is being greeted is told with those that there were before, or when
 // it is ready.
-func (l *line) tellAdoptedLocked() {
-	uris := l.adopted
-	if l.peer == nil || len(uris) == 0 {
+func (bc *backendConn) resubscribeLocked() {
+	uris := bc.resubscribeURIs
+	if bc.peer == nil || len(uris) == 0 {
 		return
 	}
-	if l.server.stateless {
-		l.pokeListening() // and takes them when it listens to them
+	if bc.server.modern {
+		bc.signalReopen() // and takes them when it listens to them
 		return
 	}
-	l.adopted = nil
-	p, s := l.peer, l.server
-	l.b.spawn(func(ctx context.Context) {
+	bc.resubscribeURIs = nil
+	p, s := bc.peer, bc.server
+	bc.b.goWorker(func(ctx context.Context) {
 		if s.has("resources", "subscribe") {
-			ctx, cancel := context.WithTimeout(ctx, restoring)
+			ctx, cancel := context.WithTimeout(ctx, restoreTimeout)
 			defer cancel()
-			l.repeat(ctx, p, subscribeAll(l.b.permitted(uris)))
+			bc.resend(ctx, p, subscribeRequests(bc.b.permittedURIs(uris)))
 		}
 		for _, uri := range uris {
-			l.updated(updated(uri), peer.Origin{})
+			bc.forwardUpdate(updatedNotification(uri), peer.Origin{})
 		}
 	})
 }
 
-// forget is called when nothing of a retired backend is left. What could not start beside it
+// removeDrained is called when nothing of a retired backend is left. What could not start beside it
 // may now.
-func (s *Set) forget(b *Backend) {
+func (s *Set) removeDrained(b *Backend) {
 	b.kill(nil)
 	s.mu.Lock()
-	m := *s.now()
-	m.retired = slices.DeleteFunc(slices.Clone(m.retired), func(one *Backend) bool { return one == b })
-	s.members.Store(&m)
+	m := *s.current()
+	m.draining = slices.DeleteFunc(slices.Clone(m.draining), func(one *Backend) bool { return one == b })
+	s.table.Store(&m)
 	s.mu.Unlock()
 	if next := b.successor(); next != nil {
-		next.shared.anew()
+		next.shared.retryNow()
 	}
 }
 
-// maxRetired bounds the retired backends of one name.
-const maxRetired = 4
+// maxDraining bounds the retired backends of one name.
+const maxDraining = 4
 
-var errReloaded = errors.New("the configuration was changed too often while it was at the call")
+var errTooManyReloads = errors.New("the configuration was changed too often while it was at the call")
 
-// thinOut ends the oldest of the retired backends of a name of which there are too many.
-func (s *Set) thinOut() {
+// limitDraining ends the oldest of the retired backends of a name of which there are too many.
+func (s *Set) limitDraining() {
 	number := make(map[string]int)
-	for _, b := range slices.Backward(s.now().retired) {
-		if number[b.cfg.Name]++; number[b.cfg.Name] > maxRetired {
-			b.kill(errReloaded)
+	for _, b := range slices.Backward(s.current().draining) {
+		if number[b.cfg.Name]++; number[b.cfg.Name] > maxDraining {
+			b.kill(errTooManyReloads)
 		}
 	}
 }

@@ -24,7 +24,7 @@ func TestApply_NothingIsLeftOfRetiredOnes(t *testing.T) {
 			}
 		}
 		var many []config.Backend
-		for i := range maxFormer + 10 {
+		for i := range maxRemovedNames + 10 {
 			many = append(many, config.Backend{Name: fmt.Sprint("b", i), Embedded: "demo", Enabled: true})
 		}
 		apply(many...) // which are not started
@@ -38,8 +38,8 @@ func TestApply_NothingIsLeftOfRetiredOnes(t *testing.T) {
 			apply(one)
 		}
 		synctest.Wait()
-		if m := s.now(); len(m.retired) > 0 || len(m.former) != maxFormer {
-			t.Errorf("kept: %d retired, %d names", len(m.retired), len(m.former))
+		if m := s.current(); len(m.draining) > 0 || len(m.removedNames) != maxRemovedNames {
+			t.Errorf("kept: %d retired, %d names", len(m.draining), len(m.removedNames))
 		}
 		cancel()
 		<-done

@@ -15,18 +15,18 @@ const (
 // be opened one after the other, within retrySpread, if a call waits or arrives. It does not wait
 // for any of them.
 func (s *Set) RetryFailed() (names []string) {
-	var perSession []*line
-	for _, b := range s.now().all {
+	var perSession []*backendConn
+	for _, b := range s.current().all {
 		failed := false
-		b.forgetFailedSessions()
-		for _, l := range b.lines() {
+		b.resetSessionBreaker()
+		for _, bc := range b.conns() {
 			switch {
-			case !l.isDown():
+			case !bc.isBackingOff():
 				continue
-			case l.own():
-				perSession = append(perSession, l)
+			case bc.isPerSession():
+				perSession = append(perSession, bc)
 			default:
-				l.anew()
+				bc.retryNow()
 			}
 			failed = true
 		}
@@ -35,34 +35,34 @@ func (s *Set) RetryFailed() (names []string) {
 		}
 	}
 	step := min(retryStep, retrySpread/time.Duration(max(len(perSession), 1)))
-	for i, l := range perSession {
-		l.retry(time.Duration(i) * step)
+	for i, bc := range perSession {
+		bc.retryWithin(time.Duration(i) * step)
 	}
 	return names
 }
 
-// forgetFailedSessions lets connections of single sessions be opened although those of other
+// resetSessionBreaker lets connections of single sessions be opened although those of other
 // sessions have failed.
-func (b *Backend) forgetFailedSessions() {
+func (b *Backend) resetSessionBreaker() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.crowd = crowd{}
+	b.sessionBreaker = sessionBreaker{}
 }
 
-// lines returns the connection that all sessions share, and those of single sessions.
-func (b *Backend) lines() []*line {
+// conns returns the connection that all sessions share, and those of single sessions.
+func (b *Backend) conns() []*backendConn {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	all := []*line{b.shared}
-	for _, l := range b.own {
-		all = append(all, l)
+	all := []*backendConn{b.shared}
+	for _, bc := range b.perSession {
+		all = append(all, bc)
 	}
 	return all
 }
 
-// isDown reports whether the line has failed and waits for the next try.
-func (l *line) isDown() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return !l.sup.due().IsZero()
+// isBackingOff reports whether the line has failed and waits for the next try.
+func (bc *backendConn) isBackingOff() bool {
+	bc.mu.Lock()
+	defer bc.mu.Unlock()
+	return !bc.sup.retryAt().IsZero()
 }

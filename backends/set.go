@@ -67,35 +67,35 @@ type Options struct {
 // A Set is the backends of a gateway. Create it with New.
 type Set struct {
 	Options
-	members  atomic.Pointer[members] // replaced with mu held, together with view
-	view     atomic.Pointer[catalog.View]
-	recalled sync.Once
-	once     sync.Once
-	started  chan struct{} // closed by Start
-	sessions sessions
-	client   []byte // Info
-	intake   *transport.ReceiveQuota
-	hearing  ClientSide // set by Run before anything can be heard
+	table        atomic.Pointer[backendTable] // replaced with mu held, together with view
+	view         atomic.Pointer[catalog.View]
+	cachesLoaded sync.Once
+	startOnce    sync.Once
+	started      chan struct{} // closed by Start
+	sessions     clientSessions
+	clientInfo   []byte // Info
+	receiveQuota *transport.ReceiveQuota
+	clients      ClientSide // set by Run before anything can be heard
 
-	runs   runs
-	starts starts
-	swept  chan struct{}   // closed when the containers of killed gateways are stopped
-	life   context.Context // done when Run ends
-	end    context.CancelCauseFunc
+	workers         workers
+	startSlots      startSlots
+	containersSwept chan struct{}   // closed when the containers of killed gateways are stopped
+	life            context.Context // done when Run ends
+	cancelLife      context.CancelCauseFunc
 
 	applying chan struct{} // 1 slot: there is one Apply at a time
-	news     atomic.Int64  // how often there was anything to publish
+	changes  atomic.Int64  // how often there was anything to publish
 
-	mu        sync.Mutex
-	published int64             // how much of news is in the view
-	launched  time.Time         // when the backends were started, zero before it
-	wait      *time.Timer       // from then on: until members.wait is over
-	waited    bool              // it is
-	changed   chan struct{}     // of the view at hand
-	renamed   map[renaming]bool // new names that were logged
-	last      *catalog.Snapshot // that lists came of, or what is known of the last run
-	out       bool              // lists may have gone out: last is of this run
-	cut       int               // characters of instructions that were left out, as logged last; guarded by mu
+	mu           sync.Mutex
+	published    int64               // how much of news is in the view
+	launchedAt   time.Time           // when the backends were started, zero before it
+	waitTimer    *time.Timer         // from then on: until members.wait is over
+	waitOver     bool                // it is
+	viewChanged  chan struct{}       // of the view at hand
+	loggedNames  map[loggedName]bool // new names that were logged
+	lastSnapshot *catalog.Snapshot   // that lists came of, or what is known of the last run
+	listsSent    bool                // lists may have gone out: last is of this run
+	loggedCut    int                 // characters of instructions that were left out, as logged last; guarded by mu
 }
 
 // New returns a Set. It starts nothing.
@@ -104,45 +104,45 @@ func New(o Options) *Set {
 		o.Mask = func(text string) string { return text }
 	}
 	s := &Set{
-		Options:  o,
-		started:  make(chan struct{}),
-		swept:    make(chan struct{}),
-		applying: make(chan struct{}, 1),
-		renamed:  make(map[renaming]bool),
-		client:   wire.Encode(o.ClientInfo),
-		last:     catalog.FromAssignments(o.NameOwners),
+		Options:         o,
+		started:         make(chan struct{}),
+		containersSwept: make(chan struct{}),
+		applying:        make(chan struct{}, 1),
+		loggedNames:     make(map[loggedName]bool),
+		clientInfo:      wire.Encode(o.ClientInfo),
+		lastSnapshot:    catalog.FromAssignments(o.NameOwners),
 	}
 	if o.StartParallel > 0 {
-		s.starts = make(starts, o.StartParallel)
+		s.startSlots = make(startSlots, o.StartParallel)
 	}
-	s.intake = transport.NewReceiveQuota(s.intakeBound(), nil)
-	s.life, s.end = context.WithCancelCause(context.Background())
-	none := &members{}
+	s.receiveQuota = transport.NewReceiveQuota(s.receiveLimit(), nil)
+	s.life, s.cancelLife = context.WithCancelCause(context.Background())
+	none := &backendTable{}
 	next, _ := s.plan(none, Change{Backends: o.Backends, Catalog: o.Catalog, CatalogWait: o.CatalogWait})
-	s.members.Store(next)
+	s.table.Store(next)
 	s.publish()
 	return s
 }
 
-// intakeBound is how many bytes the messages that are being received from all backends may have
+// receiveLimit is how many bytes the messages that are being received from all backends may have
 // before they are complete. One backend's may have half of them.
-func (s *Set) intakeBound() int64 { return 4 * int64(cmp.Or(s.MaxMessage, 64<<20)) }
+func (s *Set) receiveLimit() int64 { return 4 * int64(cmp.Or(s.MaxMessage, 64<<20)) }
 
 // Run runs the backends from the moment that Start is called until ctx is done,
 // and returns when nothing of them is left. What they say unasked goes to clients;
 // nil = nobody hears it.
 func (s *Set) Run(ctx context.Context, clients ClientSide) error {
-	s.recall()
-	s.begin(ctx, clients)
+	s.loadCaches()
+	s.startWorkers(ctx, clients)
 	if !s.awaitStart(ctx) {
-		s.runs.close() // so that none is started any more
+		s.workers.close() // so that none is started any more
 	}
 	wait := s.launch()
 	defer wait.Stop()
 	<-ctx.Done()
-	s.end(context.Cause(ctx))
-	s.runs.close()
-	s.runs.running.Wait()
+	s.cancelLife(context.Cause(ctx))
+	s.workers.close()
+	s.workers.running.Wait()
 	return ctx.Err()
 }
 
@@ -150,94 +150,94 @@ func (s *Set) Run(ctx context.Context, clients ClientSide) error {
 // the timer of members.wait.
 func (s *Set) launch() *time.Timer {
 	s.mu.Lock()
-	s.launched = time.Now()
-	m := s.now()
-	wait := time.AfterFunc(m.wait, s.waitIsOver)
-	s.wait = wait
+	s.launchedAt = time.Now()
+	t := s.current()
+	wait := time.AfterFunc(t.catalogWait, s.onWaitOver)
+	s.waitTimer = wait
 	s.mu.Unlock()
-	if !s.spawn(s.sweepContainers) {
-		close(s.swept)
+	if !s.goWorker(s.sweepContainers) {
+		close(s.containersSwept)
 	}
-	for _, b := range m.all {
+	for _, b := range t.all {
 		b.start()
 	}
 	return wait
 }
 
-// maxLateNames is how many backends are named that are not ready when the wait is over.
-const maxLateNames = 5
+// maxLoggedLate is how many backends are named that are not ready when the wait is over.
+const maxLoggedLate = 5
 
-// waitIsOver has lists go out without the backends that are not ready yet.
-func (s *Set) waitIsOver() {
+// onWaitOver has lists go out without the backends that are not ready yet.
+func (s *Set) onWaitOver() {
 	s.mu.Lock()
-	s.waited = true
+	s.waitOver = true
 	s.mu.Unlock()
-	m := s.now()
+	t := s.current()
 	var late []string
-	for _, b := range m.all {
-		if _, answered := b.offer(); !answered {
+	for _, b := range t.all {
+		if _, answered := b.currentListing(); !answered {
 			late = append(late, b.cfg.Name)
 		}
 	}
 	if n := len(late); n > 0 {
-		names := strings.Join(late[:min(n, maxLateNames)], ", ")
-		if n > maxLateNames {
+		names := strings.Join(late[:min(n, maxLoggedLate)], ", ")
+		if n > maxLoggedLate {
 			names += ", …"
 		}
-		s.Log.Warn("backends are not ready yet; lists go out without them", "backend", names, "records", n, "dur", m.wait)
+		s.Log.Warn("backends are not ready yet; lists go out without them", "backend", names, "records", n, "dur", t.catalogWait)
 	}
 	s.publish()
 }
 
-// runs is what runs while Run does.
-type runs struct {
+// workers is what runs while Run does.
+type workers struct {
 	mu      sync.Mutex
 	ctx     context.Context             // Run's, nil before it
-	early   []func(ctx context.Context) // what is to run as soon as Run does
-	over    bool                        // Run is ending
+	queued  []func(ctx context.Context) // what is to run as soon as Run does
+	closed  bool                        // Run is ending
 	running sync.WaitGroup
 }
 
-func (s *Set) begin(ctx context.Context, clients ClientSide) {
-	s.hearing = clients
-	r := &s.runs
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.ctx = ctx
-	for _, f := range r.early {
-		r.running.Go(func() { f(ctx) })
+func (s *Set) startWorkers(ctx context.Context, clients ClientSide) {
+	s.clients = clients
+	w := &s.workers
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ctx = ctx
+	for _, f := range w.queued {
+		w.running.Go(func() { f(ctx) })
 	}
-	r.early = nil
+	w.queued = nil
 }
 
 // close has nothing be spawned any more.
-func (r *runs) close() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.over = true
+func (w *workers) close() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.closed = true
 }
 
-// spawn has f run for as long as Run does; it reports false if that has ended.
-func (s *Set) spawn(f func(ctx context.Context)) bool {
-	r := &s.runs
-	r.mu.Lock()
-	defer r.mu.Unlock()
+// goWorker has f run for as long as Run does; it reports false if that has ended.
+func (s *Set) goWorker(f func(ctx context.Context)) bool {
+	w := &s.workers
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	switch {
-	case r.over:
+	case w.closed:
 		return false
-	case r.ctx == nil:
-		r.early = append(r.early, f)
+	case w.ctx == nil:
+		w.queued = append(w.queued, f)
 	default:
-		r.running.Go(func() { f(r.ctx) })
+		w.running.Go(func() { f(w.ctx) })
 	}
 	return true
 }
 
-func (s *Set) clients() ClientSide {
-	if s.hearing == nil {
+func (s *Set) clientSide() ClientSide {
+	if s.clients == nil {
 		return noClients{}
 	}
-	return s.hearing
+	return s.clients
 }
 
 // noClients are what a Set has that was run without any.
@@ -249,10 +249,10 @@ func (noClients) HandleRequest(_, _ string, r *peer.Request) {
 
 func (noClients) HandleNotification(_, _ string, _ wire.Message, _ peer.Origin) {}
 
-// headStart is how long the backends are held back when all their catalogs are
+// startDelay is how long the backends are held back when all their catalogs are
 // known: a client asks for its list right after the handshake, and gets it sooner
 // if twenty processes are not being started at that moment.
-const headStart = 30 * time.Millisecond
+const startDelay = 30 * time.Millisecond
 
 // awaitStart waits for Start; it reports false if ctx is done first.
 func (s *Set) awaitStart(ctx context.Context) bool {
@@ -265,7 +265,7 @@ func (s *Set) awaitStart(ctx context.Context) bool {
 		return true
 	}
 	select {
-	case <-time.After(headStart):
+	case <-time.After(startDelay):
 		return true
 	case <-ctx.Done():
 		return false
@@ -276,20 +276,20 @@ func (s *Set) awaitStart(ctx context.Context) bool {
 // returns the View of this moment, which has the catalogs that are known from
 // earlier times.
 func (s *Set) Start() *catalog.View {
-	s.recall()
+	s.loadCaches()
 	v := s.View()
-	s.once.Do(func() { close(s.started) })
+	s.startOnce.Do(func() { close(s.started) })
 	return v
 }
 
-// recall reads the catalogs that are known from earlier times, once, as many at a time as there are processors. Run
+// loadCaches reads the catalogs that are known from earlier times, once, as many at a time as there are processors. Run
 // does so before there is a client, so that the first one need not wait for it.
-func (s *Set) recall() {
-	s.recalled.Do(func() {
+func (s *Set) loadCaches() {
+	s.cachesLoaded.Do(func() {
 		var all errgroup.Group
 		all.SetLimit(runtime.GOMAXPROCS(0))
-		for _, b := range s.now().all {
-			all.Go(func() error { b.recall(); return nil })
+		for _, b := range s.current().all {
+			all.Go(func() error { b.loadCache(); return nil })
 		}
 		_ = all.Wait()
 		s.publish()
@@ -308,12 +308,12 @@ func (s *Set) View() *catalog.View { return s.view.Load() }
 // it, and c.Stateless set. The errors -32020 and -32022 of such a backend are seen to
 // here, and never come of a call; c.Again is not the caller's to set.
 func (s *Set) Send(backend string, request wire.Message, c *peer.Call) {
-	m := s.now()
-	if b, ok := m.byName[backend]; ok {
-		b.places.enter(waiting{m: request, c: c})
+	t := s.current()
+	if b, ok := t.byName[backend]; ok {
+		b.limiter.submit(queuedCall{request: request, call: c})
 		return
 	}
-	c.Handler.OnResponse(wire.Message{}, m.absent(backend))
+	c.Handler.OnResponse(wire.Message{}, t.whyAbsent(backend))
 }
 
 // Subscribe is Send for resources/subscribe, and for resources/unsubscribe if on
@@ -324,11 +324,11 @@ func (s *Set) Send(backend string, request wire.Message, c *peer.Call) {
 // listened to instead, and the call answered when it has agreed to that; then the answer is
 // of the gateway's own making.
 func (s *Set) Subscribe(backend, uri string, on bool, request wire.Message, c *peer.Call) {
-	m := s.now()
-	b, ok := m.byName[backend]
+	t := s.current()
+	b, ok := t.byName[backend]
 	switch {
 	case !ok:
-		c.Handler.OnResponse(wire.Message{}, m.absent(backend))
+		c.Handler.OnResponse(wire.Message{}, t.whyAbsent(backend))
 	case on:
 		b.subscribe(uri, request, c)
 	default:
@@ -340,18 +340,18 @@ func (s *Set) Subscribe(backend, uri string, on bool, request wire.Message, c *p
 // prefix, and why that backend has never listed any, or is none any more; err is nil
 // if there is no such backend.
 func (s *Set) WhyUnavailable(name string) (backend string, err error) {
-	m := s.now()
-	for _, one := range m.catalog.ReservedBackends {
-		if strings.HasPrefix(name, one+m.catalog.Separator) && len(one) > len(backend) {
+	t := s.current()
+	for _, one := range t.catalog.ReservedBackends {
+		if strings.HasPrefix(name, one+t.catalog.Separator) && len(one) > len(backend) {
 			backend = one // the longest name has it
 		}
 	}
 	if backend == "" {
 		return "", nil
 	}
-	if b := m.byName[backend]; b == nil {
-		err = m.absent(backend)
-	} else if err = b.excuse(); err == nil {
+	if b := t.byName[backend]; b == nil {
+		err = t.whyAbsent(backend)
+	} else if err = b.whyUnlisted(); err == nil {
 		backend = ""
 	}
 	return backend, err
@@ -360,14 +360,14 @@ func (s *Set) WhyUnavailable(name string) (backend string, err error) {
 // Cancel takes back what was sent to a backend, or waits to be.
 func (s *Set) Cancel(backend string, c *peer.Call, params []byte) {
 	c.Cancel(params) // before it is looked for: who passes it on, or has it wait, at this moment sees that
-	for b := range s.now().everyone(backend) {
-		if b.places.takeBack(c) {
+	for b := range s.current().withName(backend) {
+		if b.limiter.cancel(c) {
 			return
 		}
 		// It waits where it was sent, or for the line that all share, if that has turned out
 		// to do for everybody, or does so no more.
-		for _, l := range []*line{b.line(c.SessionID, true), b.shared} {
-			if l != nil && l.takeBack(c) {
+		for _, bc := range []*backendConn{b.conn(c.SessionID, true), b.shared} {
+			if bc != nil && bc.removeQueued(c) {
 				c.Handler.OnResponse(wire.Message{}, peer.ErrCancelled)
 				return
 			}
@@ -378,13 +378,13 @@ func (s *Set) Cancel(backend string, c *peer.Call, params []byte) {
 // Status tells how each backend is, in their order; those that are not enabled are
 // Disabled, those that lack variables Misconfigured.
 func (s *Set) Status() []Status {
-	m := s.now()
-	all := make([]Status, 0, len(m.names))
-	for _, name := range m.names {
-		if b, ok := m.byName[name]; ok {
+	t := s.current()
+	all := make([]Status, 0, len(t.names))
+	for _, name := range t.names {
+		if b, ok := t.byName[name]; ok {
 			all = append(all, b.Status())
-		} else if m.faults[name] != "" {
-			all = append(all, Status{Name: name, State: Misconfigured, Err: errors.New(m.faults[name]), Settled: true})
+		} else if t.misconfigured[name] != "" {
+			all = append(all, Status{Name: name, State: Misconfigured, Err: errors.New(t.misconfigured[name]), Settled: true})
 		} else {
 			all = append(all, Status{Name: name, State: Disabled})
 		}

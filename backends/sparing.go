@@ -13,94 +13,94 @@ import (
 // time; and so many bytes an hour, and so many at a time. What is beyond is left out, and counted.
 const (
 	recordsPerSecond = 100
-	recordsAtOnce    = 500
+	recordBurst      = 500
 	bytesPerHour     = 1 << 20
-	bytesAtOnce      = 256 << 10
-	// recordBytes is what a record counts for beside its message and values: time, level, keys.
-	recordBytes = 100
-	// While records are left out, a line says how many: after firstTold, then after twice the time
-	// each, up to lastTold.
-	firstTold = time.Second
-	lastTold  = time.Hour
+	byteBurst        = 256 << 10
+	// recordOverhead is what a record counts for beside its message and values: time, level, keys.
+	recordOverhead = 100
+	// While records are left out, a line says how many: after firstReportPause, then after twice the time
+	// each, up to longestReportPause.
+	firstReportPause   = time.Second
+	longestReportPause = time.Hour
 )
 
-// A sparing handler bounds the records that a backend causes by what it says, all of them
+// A rateLimitedHandler handler bounds the records that a backend causes by what it says, all of them
 // together: lines on its stderr, output that is no message, oddities. What it does, such
 // as that it ends, is logged elsewhere and never left out.
-type sparing struct {
+type rateLimitedHandler struct {
 	slog.Handler
-	*thrift
+	*logLimiter
 }
 
-// A thrift is what the sparing handlers of one backend share.
-type thrift struct {
-	records *rate.Limiter
-	volume  *rate.Limiter
-	log     *slog.Logger // where it is told what was left out
+// A logLimiter is what the sparing handlers of one backend share.
+type logLimiter struct {
+	records  *rate.Limiter
+	volume   *rate.Limiter
+	reportTo *slog.Logger // where it is told what was left out
 
-	mu    sync.Mutex
-	lost  int // since it was told last
-	bytes int // of these
-	told  time.Time
-	pause time.Duration // between the last two lines that told it
+	mu           sync.Mutex
+	dropped      int // since it was told last
+	droppedBytes int // of these
+	reportedAt   time.Time
+	pause        time.Duration // between the last two lines that told it
 }
 
-// spare returns a logger for what a backend says.
-func spare(log *slog.Logger) *slog.Logger {
-	return slog.New(sparing{log.Handler(), &thrift{
-		records: rate.NewLimiter(recordsPerSecond, recordsAtOnce),
-		volume:  rate.NewLimiter(rate.Limit(float64(bytesPerHour)/time.Hour.Seconds()), bytesAtOnce),
-		log:     log,
+// rateLimited returns a logger for what a backend says.
+func rateLimited(log *slog.Logger) *slog.Logger {
+	return slog.New(rateLimitedHandler{log.Handler(), &logLimiter{
+		records:  rate.NewLimiter(recordsPerSecond, recordBurst),
+		volume:   rate.NewLimiter(rate.Limit(float64(bytesPerHour)/time.Hour.Seconds()), byteBurst),
+		reportTo: log,
 	}})
 }
 
 // Handle implements slog.Handler.
-func (s sparing) Handle(ctx context.Context, r slog.Record) error {
-	size := recordBytes + len(r.Message)
+func (h rateLimitedHandler) Handle(ctx context.Context, r slog.Record) error {
+	size := recordOverhead + len(r.Message)
 	r.Attrs(func(a slog.Attr) bool {
 		size += len(a.Key) + len(a.Value.String())
 		return true
 	})
-	if s.records.Allow() && s.volume.AllowN(time.Now(), size) {
-		return s.Handler.Handle(ctx, r)
+	if h.records.Allow() && h.volume.AllowN(time.Now(), size) {
+		return h.Handler.Handle(ctx, r)
 	}
-	s.leaveOut(size)
+	h.drop(size)
 	return nil
 }
 
 // WithAttrs implements slog.Handler.
-func (s sparing) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return sparing{s.Handler.WithAttrs(attrs), s.thrift}
+func (h rateLimitedHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return rateLimitedHandler{h.Handler.WithAttrs(attrs), h.logLimiter}
 }
 
 // WithGroup implements slog.Handler.
-func (s sparing) WithGroup(name string) slog.Handler {
-	return sparing{s.Handler.WithGroup(name), s.thrift}
+func (h rateLimitedHandler) WithGroup(name string) slog.Handler {
+	return rateLimitedHandler{h.Handler.WithGroup(name), h.logLimiter}
 }
 
-// leaveOut counts a record. The first one after a line has told of others starts the wait for the
+// drop counts a record. The first one after a line has told of others starts the wait for the
 // next line. The wait is short again after a time in which nothing was left out.
-func (t *thrift) leaveOut(size int) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.lost++
-	t.bytes += size
-	if t.lost > 1 {
+func (ll *logLimiter) drop(size int) {
+	ll.mu.Lock()
+	defer ll.mu.Unlock()
+	ll.dropped++
+	ll.droppedBytes += size
+	if ll.dropped > 1 {
 		return
 	}
-	if t.pause == 0 || time.Since(t.told) > 2*t.pause {
-		t.pause = firstTold
+	if ll.pause == 0 || time.Since(ll.reportedAt) > 2*ll.pause {
+		ll.pause = firstReportPause
 	} else {
-		t.pause = min(2*t.pause, lastTold)
+		ll.pause = min(2*ll.pause, longestReportPause)
 	}
-	time.AfterFunc(t.pause, t.tell)
+	time.AfterFunc(ll.pause, ll.report)
 }
 
-func (t *thrift) tell() {
-	t.mu.Lock()
-	lost, bytes, pause := t.lost, t.bytes, t.pause
-	t.lost, t.bytes, t.told = 0, 0, time.Now()
-	t.mu.Unlock()
-	t.log.Warn("backend writes too much to the log; records were left out",
+func (ll *logLimiter) report() {
+	ll.mu.Lock()
+	lost, bytes, pause := ll.dropped, ll.droppedBytes, ll.pause
+	ll.dropped, ll.droppedBytes, ll.reportedAt = 0, 0, time.Now()
+	ll.mu.Unlock()
+	ll.reportTo.Warn("backend writes too much to the log; records were left out",
 		"lost", lost, "bytes", bytes, "dur", pause)
 }

@@ -15,7 +15,7 @@ import (
 func TestWhatABackendSaysIsLoggedAtABoundedRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, logger := mcptest.NewLog()
-		says, other := spare(logger.With("backend", "a")), spare(logger.With("backend", "b"))
+		says, other := rateLimited(logger.With("backend", "a")), rateLimited(logger.With("backend", "b"))
 		own := says.With("session", "one")
 		for range 5000 {
 			says.Info("x")
@@ -57,7 +57,7 @@ func TestWhatABackendSaysIsLoggedAtABoundedRate(t *testing.T) {
 func TestAFloodIsBoundedInBytes_F_LOG_1(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, logger := mcptest.NewLog()
-		says := spare(logger.With("backend", "a"))
+		says := rateLimited(logger.With("backend", "a"))
 		line := "stderr: " + strings.Repeat("x", 8<<10)
 		size := func() (n int) {
 			for _, line := range log.Lines("") {
@@ -95,7 +95,7 @@ func TestAListThatKeepsFailingIsFolded_F_LOG_1(t *testing.T) {
 		b := &Backend{}
 		told, sum := 0, 0
 		for range 24 * 3600 {
-			if n, tell := b.listFailed(catalog.Tools); tell {
+			if n, tell := b.countListFailure(catalog.Tools); tell {
 				told++
 				sum += n
 			}
@@ -104,7 +104,7 @@ func TestAListThatKeepsFailingIsFolded_F_LOG_1(t *testing.T) {
 		if told < 24 || told > 32 || sum < 23*3600 {
 			t.Errorf("%d records for %d failures in a day", told, sum)
 		}
-		if n, tell := b.listFailed(catalog.Prompts); n != 1 || !tell {
+		if n, tell := b.countListFailure(catalog.Prompts); n != 1 || !tell {
 			t.Errorf("the first failure of another list: %d, %v", n, tell)
 		}
 	})

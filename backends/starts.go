@@ -8,18 +8,18 @@ import (
 	"mcpgateway/internal/config"
 )
 
-// startHold is for how long a start counts as being under way, at most: one that hangs must
+// startSlotLease is for how long a start counts as being under way, at most: one that hangs must
 // not hold up others.
-const startHold = 2 * time.Second
+const startSlotLease = 2 * time.Second
 
-// starts bounds how many processes are being started at one time: each of its slots is one.
+// startSlots bounds how many processes are being started at one time: each of its slots is one.
 // nil = no bound.
-type starts chan struct{}
+type startSlots chan struct{}
 
-// take waits for a place, in the order of those who ask, until ctx is done. Started gives
+// acquire waits for a place, in the order of those who ask, until ctx is done. Started gives
 // it back, if it has not been so long that it was lost; calling it again does nothing. Only
 // processes need one.
-func (s starts) take(ctx context.Context, c config.Backend) (started func(), err error) {
+func (s startSlots) acquire(ctx context.Context, c config.Backend) (started func(), err error) {
 	if s == nil || c.Command == "" {
 		return func() {}, nil
 	}
@@ -29,7 +29,7 @@ func (s starts) take(ctx context.Context, c config.Backend) (started func(), err
 		return nil, ctx.Err()
 	}
 	give := sync.OnceFunc(func() { <-s })
-	lapse := time.AfterFunc(startHold, give)
+	lapse := time.AfterFunc(startSlotLease, give)
 	return func() {
 		lapse.Stop()
 		give()

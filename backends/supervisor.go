@@ -26,21 +26,21 @@ func (s State) IsUp() bool { return s == Ready || s == Degraded }
 const (
 	// firstPause is the pause after the first of several failures; it doubles with each.
 	firstPause = 200 * time.Millisecond
-	// opensAt is how many failures in a row open the circuit. From then on there are longer
-	// pauses, from openPause to longestPause.
-	opensAt      = 5
-	openPause    = 30 * time.Second
-	longestPause = 5 * time.Minute
-	// settledAfter is how long a backend must have been ready for its end not to count as
+	// breakerThreshold is how many failures in a row open the circuit. From then on there are longer
+	// pauses, from firstOpenPause to lastOpenPause.
+	breakerThreshold = 5
+	firstOpenPause   = 30 * time.Second
+	lastOpenPause    = 5 * time.Minute
+	// stableAfter is how long a backend must have been ready for its end not to count as
 	// one failure more.
-	settledAfter = 30 * time.Second
+	stableAfter = 30 * time.Second
 )
 
 // A breaker counts failures in a row. The zero value has seen none.
 type breaker struct {
 	failures int
 	pause    time.Duration // after the last of them
-	next     time.Time     // the next try
+	nextTry  time.Time     // the next try
 	reason   error         // of the last
 }
 
@@ -48,40 +48,40 @@ type breaker struct {
 // so that what has failed together is not tried together.
 func (b *breaker) fail(now time.Time, reason error, random float64) {
 	b.failures++
-	b.hold(now, reason, pauseAfter(b.failures), random)
+	b.setPause(now, reason, backoffAfter(b.failures), random)
 }
 
-func (b *breaker) hold(now time.Time, reason error, pause time.Duration, random float64) {
+func (b *breaker) setPause(now time.Time, reason error, pause time.Duration, random float64) {
 	b.reason, b.pause = reason, pause+time.Duration(random*float64(pause)/4)
-	b.next = now.Add(b.pause)
+	b.nextTry = now.Add(b.pause)
 }
 
-func (b *breaker) open() bool { return b.failures >= opensAt }
+func (b *breaker) isOpen() bool { return b.failures >= breakerThreshold }
 
-func pauseAfter(failures int) time.Duration {
-	if failures < opensAt {
+func backoffAfter(failures int) time.Duration {
+	if failures < breakerThreshold {
 		return firstPause << max(failures-1, 0)
 	}
-	return min(openPause<<min(failures-opensAt, 10), longestPause)
+	return min(firstOpenPause<<min(failures-breakerThreshold, 10), lastOpenPause)
 }
 
-// An ill is what can be wrong with a backend to which there is a connection.
-type ill uint8
+// An issue is what can be wrong with a backend to which there is a connection.
+type issue uint8
 
 const (
-	illLists   ill = iota // its lists cannot be read
-	illSilent             // it does not answer pings
-	illNowhere            // it cannot be reached
-	numIlls
+	issueLists       issue = iota // its lists cannot be read
+	issueNoPong                   // it does not answer pings
+	issueUnreachable              // it cannot be reached
+	numIssues
 )
 
-// A course is what becomes of a call.
-type course uint8
+// A disposition is what becomes of a call.
+type disposition uint8
 
 const (
-	goes  course = iota // to the backend
-	waits               // until it is up, or has failed to come up
-	fails               // at once: see supervisor.refusal
+	sendCall   disposition = iota // to the backend
+	queueCall                     // until it is up, or has failed to come up
+	rejectCall                    // at once: see supervisor.refusal
 )
 
 // A supervisor decides how a line stands, from what it is told of it and when: the state,
@@ -92,36 +92,36 @@ const (
 //	         starting, ready, degraded ─ lost, failed ─► backing off, open
 type supervisor struct {
 	breaker
-	state  State          // "" = Stopped; Ready is also kept for Degraded
-	why    error          // why it is stopped for good, nil if it is not
-	ran    bool           // it has come up since it was started
-	over   bool           // it has failed since it was started
-	sour   bool           // the last start that has come to its end failed
-	upAt   time.Time      // when it came up last
-	downAt time.Time      // of the first end or failure since then; zero = there was none
-	ills   [numIlls]error // while it is up
+	state           State            // "" = Stopped; Ready is also kept for Degraded
+	stopReason      error            // why it is stopped for good, nil if it is not
+	reachedReady    bool             // it has come up since it was started
+	failureCounted  bool             // it has failed since it was started
+	lastStartFailed bool             // the last start that has come to its end failed
+	readyAt         time.Time        // when it came up last
+	downAt          time.Time        // of the first end or failure since then; zero = there was none
+	issues          [numIssues]error // while it is up
 }
 
-// stands returns the state.
-func (s *supervisor) stands() State {
+// State returns the state.
+func (s *supervisor) State() State {
 	switch {
 	case s.state == "":
 		return Stopped
-	case s.state == Ready && s.ill() != nil:
+	case s.state == Ready && s.issue() != nil:
 		return Degraded
 	}
 	return s.state
 }
 
-func (s *supervisor) ill() error { return cmp.Or(s.ills[:]...) }
+func (s *supervisor) issue() error { return cmp.Or(s.issues[:]...) }
 
 // problem returns why it is not as it should be, nil if it is or that is not known.
 func (s *supervisor) problem() error {
-	switch s.stands() {
+	switch s.State() {
 	case Ready, Degraded:
-		return s.ill()
+		return s.issue()
 	case Stopped:
-		return s.why
+		return s.stopReason
 	case Starting:
 		if s.downAt.IsZero() {
 			return nil
@@ -130,42 +130,42 @@ func (s *supervisor) problem() error {
 	return s.reason
 }
 
-// due returns when the next try is, zero if none is.
-func (s *supervisor) due() time.Time {
+// retryAt returns when the next try is, zero if none is.
+func (s *supervisor) retryAt() time.Time {
 	if s.state == BackingOff || s.state == BreakerOpen {
-		return s.next
+		return s.nextTry
 	}
 	return time.Time{}
 }
 
-// course says what becomes of a call. What has run and is made anew is waited for, as is
+// disposition says what becomes of a call. What has run and is made anew is waited for, as is
 // every start under way; so is a try that is due.
-func (s *supervisor) course(now time.Time) course {
-	switch s.stands() {
+func (s *supervisor) disposition(now time.Time) disposition {
+	switch s.State() {
 	case Ready, Degraded:
-		return goes
+		return sendCall
 	case Stopped:
-		if s.why != nil {
-			return fails
+		if s.stopReason != nil {
+			return rejectCall
 		}
 	case BackingOff:
-		if s.sour && now.Before(s.next) {
-			return fails
+		if s.lastStartFailed && now.Before(s.nextTry) {
+			return rejectCall
 		}
 	case BreakerOpen:
-		if now.Before(s.next) {
-			return fails
+		if now.Before(s.nextTry) {
+			return rejectCall
 		}
 	}
-	return waits
+	return queueCall
 }
 
-// refusal says why a call fails.
-func (s *supervisor) refusal(now time.Time) error {
-	if s.stands() == Stopped {
-		return notSent("it is not running: %w", s.why)
+// rejectError says why a call fails.
+func (s *supervisor) rejectError(now time.Time) error {
+	if s.State() == Stopped {
+		return notSent("it is not running: %w", s.stopReason)
 	}
-	return notSent("it is not running: %w; next try in %v", s.reason, wholeSeconds(s.next.Sub(now)))
+	return notSent("it is not running: %w; next try in %v", s.reason, wholeSeconds(s.nextTry.Sub(now)))
 }
 
 // wholeSeconds rounds up: what is said to be in 1s is not there before.
@@ -175,8 +175,8 @@ func wholeSeconds(d time.Duration) time.Duration {
 
 // start notes that a start begins.
 func (s *supervisor) start() {
-	s.state, s.ran, s.over, s.why = Starting, false, false, nil
-	s.ills = [numIlls]error{}
+	s.state, s.reachedReady, s.failureCounted, s.stopReason = Starting, false, false, nil
+	s.issues = [numIssues]error{}
 }
 
 // up notes that it is ready. It returns for how long it was not, 0 if that was not for a
@@ -185,15 +185,15 @@ func (s *supervisor) up(now time.Time) (down time.Duration) {
 	if !s.downAt.IsZero() {
 		down = now.Sub(s.downAt)
 	}
-	s.state, s.ran, s.sour = Ready, true, false
-	s.upAt, s.downAt = now, time.Time{}
+	s.state, s.reachedReady, s.lastStartFailed = Ready, true, false
+	s.readyAt, s.downAt = now, time.Time{}
 	return down
 }
 
-// lost notes that it is not ready any more, for the reason why; failed follows, and may know a
+// disconnected notes that it is not ready any more, for the reason why; failed follows, and may know a
 // better one.
-func (s *supervisor) lost(now time.Time, why error) {
-	s.state, s.reason, s.next = BackingOff, why, time.Time{}
+func (s *supervisor) disconnected(now time.Time, why error) {
+	s.state, s.reason, s.nextTry = BackingOff, why, time.Time{}
 	s.downAt = now
 }
 
@@ -201,78 +201,78 @@ func (s *supervisor) lost(now time.Time, why error) {
 // It may be told again when nothing is left of it: only then the pause begins.
 func (s *supervisor) failed(now time.Time, reason error, random float64) {
 	switch {
-	case s.over:
-		s.hold(now, reason, s.pause, 0)
-	case s.ran && now.Sub(s.upAt) >= settledAfter:
+	case s.failureCounted:
+		s.setPause(now, reason, s.pause, 0)
+	case s.reachedReady && now.Sub(s.readyAt) >= stableAfter:
 		s.failures = 0
-		s.hold(now, reason, firstPause, random)
+		s.setPause(now, reason, firstPause, random)
 	default:
 		s.fail(now, reason, random)
 	}
-	if !s.over { // else it may have been pardoned
-		s.over, s.sour = true, !s.ran
+	if !s.failureCounted { // else it may have been pardoned
+		s.failureCounted, s.lastStartFailed = true, !s.reachedReady
 	}
 	if s.downAt.IsZero() {
 		s.downAt = now
 	}
 	s.state = BackingOff
-	if s.open() {
+	if s.isOpen() {
 		s.state = BreakerOpen
 	}
 }
 
-// pardon forgets what has failed: if it waits for the next try that is in a pause at most, and
+// resetBackoff forgets what has failed: if it waits for the next try that is in a pause at most, and
 // calls wait for it. Later pauses start from at most firstPause, however long this pause is.
-func (s *supervisor) pardon(now time.Time, pause time.Duration) {
+func (s *supervisor) resetBackoff(now time.Time, pause time.Duration) {
 	if s.state != BackingOff && s.state != BreakerOpen {
 		return
 	}
-	s.state, s.sour = BackingOff, false
-	s.breaker = breaker{reason: s.reason, next: s.next, pause: min(s.pause, pause, firstPause)}
-	if soon := now.Add(pause); soon.Before(s.next) {
-		s.next = soon
+	s.state, s.lastStartFailed = BackingOff, false
+	s.breaker = breaker{reason: s.reason, nextTry: s.nextTry, pause: min(s.pause, pause, firstPause)}
+	if soon := now.Add(pause); soon.Before(s.nextTry) {
+		s.nextTry = soon
 	}
 }
 
-// bar notes that it may not be tried before next, for a reason that is not its own.
-func (s *supervisor) bar(reason error, next time.Time) {
-	s.state, s.reason, s.next = BreakerOpen, reason, next
+// blockUntil notes that it may not be tried before next, for a reason that is not its own.
+func (s *supervisor) blockUntil(reason error, next time.Time) {
+	s.state, s.reason, s.nextTry = BreakerOpen, reason, next
 }
 
 // stop notes that it was stopped: for good if there is a reason, else until it is needed.
 func (s *supervisor) stop(why error) {
-	s.state, s.why = Stopped, why
+	s.state, s.stopReason = Stopped, why
 	if why == nil {
 		s.breaker = breaker{}
 	}
 }
 
-// A crowd bounds the starts of the own lines of one backend, of which each session may
-// have one, and each session's first call would start it. When those of opensAt sessions
+// A sessionBreaker bounds the starts of the own lines of one backend, of which each session may
+// have one, and each session's first call would start it. When those of breakerThreshold sessions
 // in a row have failed there is one start in each pause, for all of them together; and
 // while the circuit of the shared line is open there is none. What one session does not
 // come through with is its own affair. The zero value bounds nothing.
-type crowd struct {
+type sessionBreaker struct {
 	breaker
-	sessions map[string]bool // that are in breaker.failures
-	shared   *breaker        // of the shared line, while its circuit is open
+	failedSessions map[string]bool // that are in breaker.failures
+	sharedBreaker  *breaker        // of the shared line, while its circuit is open
 }
 
-// claim asks for a start. If there is a reason against it, next is when to ask again.
-func (c *crowd) claim(now time.Time, random float64) (next time.Time, reason error) {
+// allowStart asks for a start. If there is a reason against it, next is when to ask again.
+func (sb *sessionBreaker) allowStart(now time.Time, random float64) (next time.Time, reason error) {
 	switch {
-	case c.shared != nil:
-		return later(c.shared.next, now.Add(time.Second)), c.shared.reason
-	case !c.open():
+	case sb.sharedBreaker != nil:
+		return laterOf(sb.sharedBreaker.nextTry, now.Add(time.Second)), sb.sharedBreaker.reason
+	case !sb.isOpen():
 		return time.Time{}, nil
-	case now.Before(c.next):
-		return c.next, c.reason
+	case now.Before(sb.nextTry):
+		return sb.nextTry, sb.reason
 	}
-	c.hold(now, c.reason, pauseAfter(c.failures), random)
+	sb.setPause(now, sb.reason, backoffAfter(sb.failures), random)
 	return time.Time{}, nil
 }
 
-func later(a, b time.Time) time.Time {
+func laterOf(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a
 	}
@@ -280,18 +280,18 @@ func later(a, b time.Time) time.Time {
 }
 
 // failed notes that a session's start failed.
-func (c *crowd) failed(now time.Time, session string, reason error, random float64) {
-	if c.sessions[session] && !c.open() {
+func (sb *sessionBreaker) failed(now time.Time, session string, reason error, random float64) {
+	if sb.failedSessions[session] && !sb.isOpen() {
 		return
 	}
-	if c.sessions == nil {
-		c.sessions = make(map[string]bool)
+	if sb.failedSessions == nil {
+		sb.failedSessions = make(map[string]bool)
 	}
-	if !c.open() {
-		c.sessions[session] = true
+	if !sb.isOpen() {
+		sb.failedSessions[session] = true
 	}
-	c.fail(now, reason, random)
+	sb.fail(now, reason, random)
 }
 
 // up notes that a session's start did not fail.
-func (c *crowd) up() { c.breaker, c.sessions = breaker{}, nil }
+func (sb *sessionBreaker) up() { sb.breaker, sb.failedSessions = breaker{}, nil }

@@ -197,7 +197,7 @@ func runScript(t *testing.T, script string) {
 		case "up":
 			down = s.up(now)
 		case "lost":
-			s.lost(now, errors.New("lost"))
+			s.disconnected(now, errors.New("lost"))
 		case "failed":
 			s.failed(now, errors.New("failed"), random)
 		case "stop":
@@ -205,34 +205,34 @@ func runScript(t *testing.T, script string) {
 		case "sleep":
 			s.stop(nil)
 		case "pardon":
-			s.pardon(now, firstPause)
+			s.resetBackoff(now, firstPause)
 		case "anew":
-			s.pardon(now, 0)
+			s.resetBackoff(now, 0)
 		case "bar":
-			s.bar(errors.New("bar"), now.Add(10*time.Second))
+			s.blockUntil(errors.New("bar"), now.Add(10*time.Second))
 		case "ill":
-			s.ills[illLists] = errors.New("ill")
+			s.issues[issueLists] = errors.New("ill")
 		case "well":
-			s.ills[illLists] = nil
+			s.issues[issueLists] = nil
 		case "ping":
-			s.ills[illSilent] = errors.New("ping")
+			s.issues[issueNoPong] = errors.New("ping")
 		case "pong":
-			s.ills[illSilent] = nil
+			s.issues[issueNoPong] = nil
 		default:
 			t.Fatalf("no event: %s", event)
 		}
-		c := s.course(now)
-		got := fmt.Sprintf("%s %s", strings.ReplaceAll(string(s.stands()), " ", "-"), []string{"goes", "waits", "fails"}[c])
+		c := s.disposition(now)
+		got := fmt.Sprintf("%s %s", strings.ReplaceAll(string(s.State()), " ", "-"), []string{"goes", "waits", "fails"}[c])
 		for _, word := range words[4:] {
 			switch {
 			case word == "next" && !strings.Contains(got, " next "):
-				got += fmt.Sprintf(" next %v", s.due().Sub(epoch))
+				got += fmt.Sprintf(" next %v", s.retryAt().Sub(epoch))
 			case word == "because":
 				got += fmt.Sprintf(" because %v", s.problem())
 			case word == "down":
 				got += fmt.Sprintf(" down %v", down)
 			case word == "it":
-				got += " " + s.refusal(now).Error()
+				got += " " + s.rejectError(now).Error()
 			}
 		}
 		want := strings.Join(words[2:], " ")
@@ -245,24 +245,24 @@ func runScript(t *testing.T, script string) {
 func TestPausesOfABreaker(t *testing.T) {
 	want := []string{"200ms", "200ms", "400ms", "800ms", "1.6s", "30s", "1m0s", "2m0s", "4m0s", "5m0s", "5m0s"}
 	for failures, pause := range want {
-		if got := pauseAfter(failures).String(); got != pause {
+		if got := backoffAfter(failures).String(); got != pause {
 			t.Errorf("after %d failures: %s, want %s", failures, got, pause)
 		}
 	}
-	if got := pauseAfter(1 << 40); got != longestPause {
+	if got := backoffAfter(1 << 40); got != lastOpenPause {
 		t.Errorf("after very many: %v", got)
 	}
 }
 
 // A crowd lets every session try, until the first tries of five in a row have failed.
 func TestCrowd(t *testing.T) {
-	var c crowd
+	var c sessionBreaker
 	now := time.Unix(1000, 0)
 	no := errors.New("no")
 	may := func(want string) {
 		t.Helper()
 		got := "yes"
-		if next, reason := c.claim(now, 0); reason != nil {
+		if next, reason := c.allowStart(now, 0); reason != nil {
 			got = fmt.Sprintf("%v in %v", reason, next.Sub(now))
 		}
 		if got != want {
@@ -278,7 +278,7 @@ func TestCrowd(t *testing.T) {
 		may("yes")
 	}
 	c.up() // and none after all that did not come up
-	for i := range opensAt {
+	for i := range breakerThreshold {
 		may("yes")
 		c.failed(now, fmt.Sprint(i), no, 0)
 	}
@@ -294,10 +294,10 @@ func TestCrowd(t *testing.T) {
 	may("yes")
 	may("yes")
 
-	c.shared = &breaker{failures: opensAt, reason: errors.New("shared"), next: now.Add(20 * time.Second)}
+	c.sharedBreaker = &breaker{failures: breakerThreshold, reason: errors.New("shared"), nextTry: now.Add(20 * time.Second)}
 	may("shared in 20s")
 	now = now.Add(20 * time.Second)
 	may("shared in 1s") // it is being tried
-	c.shared = nil
+	c.sharedBreaker = nil
 	may("yes")
 }

@@ -10,7 +10,7 @@ import (
 // publish makes a View of what the backends offer at this moment, unless one was made since it was
 // called: of two hundred that start together each has news, and one merge is enough for many.
 func (s *Set) publish() {
-	news := s.news.Add(1)
+	news := s.changes.Add(1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.published < news {
@@ -21,33 +21,33 @@ func (s *Set) publish() {
 // publishLocked makes a View. Names stay with the backends that have them, unless anew is set:
 // then they are given in the order of the configuration. So they are until lists go out.
 func (s *Set) publishLocked(anew bool) {
-	s.published = s.news.Load() // before it is looked what they offer
-	m := s.now()
+	s.published = s.changes.Load() // before it is looked what they offer
+	t := s.current()
 	var missing []string
-	listings := make([]catalog.Listing, 0, len(m.all))
-	for _, b := range m.all {
-		l, answered := b.offer()
+	listings := make([]catalog.Listing, 0, len(t.all))
+	for _, b := range t.all {
+		l, answered := b.currentListing()
 		listings = append(listings, l)
 		if !answered {
-			missing = append(missing, b.cfg.Name+m.catalog.Separator)
+			missing = append(missing, b.cfg.Name+t.catalog.Separator)
 		}
 	}
-	was := s.changed
-	s.changed = make(chan struct{})
+	was := s.viewChanged
+	s.viewChanged = make(chan struct{})
 	v := &catalog.View{
-		Snapshot:        s.last.Next(m.catalog, listings, anew || !s.out),
-		Settled:         len(missing) == 0 || s.waited,
+		Snapshot:        s.lastSnapshot.Next(t.catalog, listings, anew || !s.listsSent),
+		Settled:         len(missing) == 0 || s.waitOver,
 		Complete:        len(missing) == 0,
 		MissingPrefixes: missing,
-		Changed:         s.changed,
+		Changed:         s.viewChanged,
 	}
 	if v.Settled {
 		s.logMoves(v.Moves())
-		s.last, s.out = v.Snapshot, true
+		s.lastSnapshot, s.listsSent = v.Snapshot, true
 	}
-	s.logNames(v.Snapshot, m.catalog.Prefix)
-	if cut := v.InstructionsCut; v.Complete && cut != s.cut {
-		s.cut = cut
+	s.logNames(v.Snapshot, t.catalog.Prefix)
+	if cut := v.InstructionsCut; v.Complete && cut != s.loggedCut {
+		s.loggedCut = cut
 		if cut > 0 {
 			s.Log.Info(fmt.Sprintf("instructions of the backends are too long; left out %d characters; `instructions` replaces them", cut))
 		}
@@ -58,55 +58,55 @@ func (s *Set) publishLocked(anew bool) {
 	}
 }
 
-// maxMoves bounds the lines about names that belong to another backend.
-const maxMoves = 20
+// maxLoggedMoves bounds the lines about names that belong to another backend.
+const maxLoggedMoves = 20
 
 // logMoves logs the names that belong to another backend than when lists went out last, in this run
 // or in the one before.
 func (s *Set) logMoves(moves []catalog.Move) {
 	text := " belongs to another backend now: the name means something else"
-	if !s.out {
+	if !s.listsSent {
 		text = " belongs to another backend than in the last run: " +
 			"what clients permit under the name applies to another server; if that is not wanted, change the order of the backends or set catalog.prefix to always"
 	}
 	all := catalog.Transfers(moves)
-	for _, t := range all[:min(len(all), maxMoves)] {
-		s.Log.Warn(t.Kind.String()+text, key(t.Kind), few(t.Names), "backend", t.To, "was", t.From)
+	for _, t := range all[:min(len(all), maxLoggedMoves)] {
+		s.Log.Warn(t.Kind.String()+text, logKey(t.Kind), firstNames(t.Names), "backend", t.To, "was", t.From)
 	}
-	if more := len(all) - maxMoves; more > 0 {
+	if more := len(all) - maxLoggedMoves; more > 0 {
 		s.Log.Warn("names of more backends belong to another backend", "records", more)
 	}
 }
 
-// A renaming is what of a backend's appears under which name, "" = under none, and the other backend
+// A loggedName is what of a backend's appears under which name, "" = under none, and the other backend
 // that is the reason.
-type renaming struct {
+type loggedName struct {
 	kind                         catalog.Kind
 	backend, own, exposed, rival string
 }
 
-// maxRenamed bounds what is remembered of what was logged.
-const maxRenamed = 100_000
+// maxLoggedNames bounds what is remembered of what was logged.
+const maxLoggedNames = 100_000
 
-// A cause is why entries of a backend appear under other names, or under none.
-type cause struct {
+// A renameCause is why entries of a backend appear under other names, or under none.
+type renameCause struct {
 	backend, rival string
 	mimics, hidden bool
 }
 
 // logNames says, once, what appears under another name than its own.
 func (s *Set) logNames(v *catalog.Snapshot, prefix catalog.Prefix) {
-	if len(s.renamed) > maxRenamed {
-		clear(s.renamed)
+	if len(s.loggedNames) > maxLoggedNames {
+		clear(s.loggedNames)
 	}
 	for k := range catalog.Kind(catalog.NumKinds) {
-		var causes []cause // in the order in which they have something new
-		fresh := make(map[cause][]catalog.Entry)
+		var causes []renameCause // in the order in which they have something new
+		fresh := make(map[renameCause][]catalog.Entry)
 		for _, e := range v.Entries(k) {
 			if e.Exposed == e.Item.Original || e.Exposed != "" && prefix == catalog.PrefixAlways || !s.isNewName(k, e) {
 				continue
 			}
-			c := cause{e.Backend, e.ConflictBackend, e.PrefixConflict, e.Exposed == ""}
+			c := renameCause{e.Backend, e.ConflictBackend, e.PrefixConflict, e.Exposed == ""}
 			if fresh[c] == nil {
 				causes = append(causes, c)
 			}
@@ -119,22 +119,22 @@ func (s *Set) logNames(v *catalog.Snapshot, prefix catalog.Prefix) {
 }
 
 func (s *Set) isNewName(k catalog.Kind, e catalog.Entry) bool {
-	r := renaming{k, e.Backend, e.Item.Original, e.Exposed, e.ConflictBackend}
-	if s.renamed[r] {
+	r := loggedName{k, e.Backend, e.Item.Original, e.Exposed, e.ConflictBackend}
+	if s.loggedNames[r] {
 		return false
 	}
-	s.renamed[r] = true
+	s.loggedNames[r] = true
 	return true
 }
 
 // logRenamed says in one line what of one backend appears under other names, or under none, for one
-// cause.
-func (s *Set) logRenamed(k catalog.Kind, c cause, some []catalog.Entry) {
+// renameCause.
+func (s *Set) logRenamed(k catalog.Kind, c renameCause, some []catalog.Entry) {
 	var own, as []string
 	for _, e := range some {
 		own, as = append(own, e.Item.Original), append(as, e.Exposed)
 	}
-	args := []any{"backend", c.backend, key(k), few(own)}
+	args := []any{"backend", c.backend, logKey(k), firstNames(own)}
 	say, text := s.Log.Info, "name collision"
 	if c.hidden {
 		as = nil
@@ -147,15 +147,15 @@ func (s *Set) logRenamed(k catalog.Kind, c cause, some []catalog.Entry) {
 	case c.hidden:
 		say = s.Log.Warn
 	}
-	args = append(args, "as", few(as))
+	args = append(args, "as", firstNames(as))
 	if c.rival != "" {
 		args = append(args, "owner", c.rival)
 	}
 	say(text, args...)
 }
 
-// few names some, and counts the rest.
-func few(names []string) string {
+// firstNames names some, and counts the rest.
+func firstNames(names []string) string {
 	const most = 5
 	if len(names) <= most {
 		return strings.Join(names, ", ")
