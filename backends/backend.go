@@ -275,12 +275,6 @@ func (b *Backend) settle(settles bool, set func() (news bool)) {
 	}
 }
 
-func (bc *backendConn) startTime() time.Time {
-	bc.mu.Lock()
-	defer bc.mu.Unlock()
-	return bc.startedAt
-}
-
 // errStopped is why a backend's calls end when the gateway does, and
 // errSessionOver why those of a session do.
 var (

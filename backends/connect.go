@@ -6,6 +6,21 @@ import (
 	"fmt"
 )
 
+// connect holds one conversation with the backend, from the dial to its end,
+// and returns why it ended. Nothing of it is left then. If the way in which it failed
+// tells of which era the backend is, there is another one at once.
+func (bc *backendConn) connect(ctx context.Context) error {
+	err := bc.connectByGeneration(ctx)
+	if isA[retryOtherError](err) && ctx.Err() == nil {
+		err = bc.connectByGeneration(ctx)
+	}
+	bc.probeErr = nil
+	if !bc.reachedReady() {
+		bc.b.forgetGeneration()
+	}
+	return err
+}
+
 // connectByGeneration is converse as what is known of the backend's era asks for. A server behind a
 // URL is first taken for one of the stateless era, unless it is known for another.
 func (bc *backendConn) connectByGeneration(ctx context.Context) error {
@@ -78,4 +93,10 @@ func (bc *backendConn) connectHTTP(ctx context.Context) error {
 func (bc *backendConn) mayBeLegacy(err error) bool {
 	d, _ := bc.b.generation()
 	return isA[legacyServerError](err) || d.generation == unknownGeneration && isA[undecidedError](err)
+}
+
+// reconnectsAtOnce reports whether another conversation follows at once on one that failed so.
+func (bc *backendConn) reconnectsAtOnce(err error) bool {
+	_, pinned := bc.b.generation()
+	return bc.b.fallsBackToSSE(err) || isA[retryOtherError](err) || !pinned && bc.mayBeLegacy(err) || errors.Is(err, errMergedIntoShared)
 }

@@ -10,61 +10,15 @@ import (
 	"strings"
 	"time"
 
-	"mcpgateway/internal/transport/child"
-
-	"mcpgateway/internal/transport/httpclient"
-
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"mcpgateway/catalog"
 	"mcpgateway/internal/peer"
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/transport"
+	"mcpgateway/internal/transport/child"
+	"mcpgateway/internal/transport/httpclient"
 	"mcpgateway/internal/wire"
 )
-
-// A serverInfo is what a backend said of itself in the handshake.
-type serverInfo struct {
-	ProtocolVersion string          `json:"protocolVersion"`
-	Capabilities    json.RawMessage `json:"capabilities"`
-	ServerInfo      json.RawMessage `json:"serverInfo"`
-	Instructions    json.RawMessage `json:"instructions"`
-
-	modern          bool // it was a DiscoverResult: ProtocolVersion is the revision to speak
-	bothGenerations bool // likewise, and there are revisions of the session era in it
-}
-
-// displayName returns the server's name/version, as far as it has told them: only the
-// revision has to be right.
-func (s serverInfo) displayName() string {
-	var info struct{ Name, Version json.RawMessage }
-	_ = json.Unmarshal(s.ServerInfo, &info)
-	if info.Name == nil && info.Version == nil {
-		return ""
-	}
-	return wire.Unquote(info.Name) + "/" + wire.Unquote(info.Version)
-}
-
-// capabilitiesOf returns the capabilities that a server has declared. Some say null, or [], for none.
-func capabilitiesOf(capabilities []byte) json.RawMessage {
-	if !wire.IsObject(capabilities) {
-		return emptyObject
-	}
-	return capabilities
-}
-
-func (s serverInfo) instructions() string { return wire.Unquote(s.Instructions) }
-
-// has reports whether the server has declared a capability.
-func (s serverInfo) has(capability ...string) bool {
-	return catalog.Declares(s.Capabilities, capability...)
-}
-
-// lists reports whether it makes sense to ask the server for a list. For tools it
-// does always: they are what servers are for.
-func (s serverInfo) lists(k catalog.Kind) bool {
-	return k == catalog.Tools || s.has(k.Capability())
-}
 
 // handshake finds out with whom the conversation is, in the way of the backend's era. If that
 // is not known the far end of a pipe is asked for it; over HTTP the way by which it

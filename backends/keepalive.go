@@ -4,18 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
-	"slices"
 	"sync"
 	"time"
 
-	"mcpgateway/internal/transport/httpclient"
-
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"mcpgateway/catalog"
 	"mcpgateway/internal/peer"
-	"mcpgateway/internal/transport"
+	"mcpgateway/internal/transport/httpclient"
 	"mcpgateway/internal/wire"
 )
 
@@ -27,9 +22,6 @@ const (
 	// maxUnansweredPings is how many pings in a row may get no answer.
 	maxUnansweredPings = 3
 )
-
-// errIdle is why a conversation ends that nobody needs: see config.Backend.IdleStop.
-var errIdle = errors.New("nobody needs it (idle_stop)")
 
 // errHung is why a conversation ends with a server that does not answer any more.
 var errHung = fmt.Errorf("it hangs: it has left %d pings in a row unanswered, each for %v", maxUnansweredPings, pingTimeout)
@@ -158,89 +150,4 @@ func silenceError(err error) error {
 		return fmt.Errorf("it is silent for %v", pingTimeout)
 	}
 	return err
-}
-
-// stopIfIdle has the line stop until something is wanted of it, if nothing is now, and
-// reports whether it does. A call that comes at this moment waits for the next start.
-func (bc *backendConn) stopIfIdle(p *peer.Peer) bool {
-	unread := !bc.isPerSession() && bc.b.hasUnreadLists()
-	bc.mu.Lock()
-	var listen *peer.Call
-	if bc.listen != nil {
-		listen = bc.listen.call
-	}
-	wanted := unread || bc.peer != p || bc.refreshing.Load() > 0 || !bc.subs.empty() || len(bc.queued)+len(bc.retryQueue)+len(bc.pendingSubscribes) > 0
-	stops := !wanted && p.CloseIfIdle(errIdle, listen)
-	if stops {
-		bc.disconnectedPeer, bc.peer = p, nil
-		bc.sup.stop(nil)
-	}
-	bc.mu.Unlock()
-	if stops {
-		bc.log.Info("backend is stopped, for nobody needs it", "dur", bc.b.cfg.IdleStop)
-	}
-	return stops
-}
-
-// hasUnreadLists reports whether its tools were never listed, so that nobody could call it, and start
-// it so; or whether some of its lists have changed and were not read since.
-func (b *Backend) hasUnreadLists() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.raw[catalog.Tools] == nil || slices.Contains(b.stale[:], true)
-}
-
-// isProcess reports whether the backend is a process.
-func (b *Backend) isProcess() bool { return b.cfg.Command != "" }
-
-// setIssue notes what is wrong with the backend though there is a connection; err is nil if that
-// is nothing any more.
-func (bc *backendConn) setIssue(which issue, err error) {
-	bc.mu.Lock()
-	before := bc.sup.State()
-	bc.sup.issues[which] = err
-	after := bc.sup.State()
-	bc.unreachable.Store(bc.sup.issues[issueUnreachable] != nil)
-	bc.mu.Unlock()
-	switch {
-	case before == after:
-	case after == Degraded && which != issueLists: // of which those who read them tell
-		bc.log.Warn("backend is not well; calls go to it all the same", "err", err)
-	case before == Degraded && after == Ready:
-		bc.log.Info("backend is well again")
-	}
-}
-
-func (bc *backendConn) hasIssue(which issue) bool {
-	bc.mu.Lock()
-	defer bc.mu.Unlock()
-	return bc.sup.issues[which] != nil
-}
-
-// isUnreachable reports whether a request failed because there is no server at the other end,
-// or none that a proxy could reach.
-func isUnreachable(err error) bool {
-	lost, ok := errors.AsType[*transport.CallLostError](err)
-	if !ok {
-		return false
-	}
-	if status, ok := errors.AsType[*httpclient.StatusError](err); ok {
-		return status.Code == http.StatusBadGateway || status.Code == http.StatusServiceUnavailable || status.Code == http.StatusGatewayTimeout
-	}
-	return !lost.MayHaveRun && !errors.Is(err, transport.ErrClosed)
-}
-
-// noteReachability notes what came of a request to a server of the stateless era: behind a URL there
-// is no connection that could break, and tell that it is gone. Follow then looks for it, and
-// reads its lists anew when it is back.
-func (bc *backendConn) noteReachability(err error) {
-	switch gone := isUnreachable(err); {
-	case !bc.b.hasManyStreams():
-	case gone && !bc.unreachable.Load():
-		bc.setIssue(issueUnreachable, err)
-		bc.b.refreshTools()
-	case !gone && (err == nil || isA[*httpclient.StatusError](err)) && bc.unreachable.Load():
-		bc.setIssue(issueUnreachable, nil)
-		bc.b.refreshAll()
-	}
 }

@@ -3,8 +3,6 @@ package backends
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"slices"
 	"time"
@@ -78,40 +76,6 @@ func (b *Backend) readLists(ctx context.Context, p *peer.Peer, s serverInfo, whi
 		}
 	}
 	b.storeLists(read, s, now == p)
-}
-
-// A list that keeps failing is logged at once, and again after firstRelogPause, then after twice the
-// time each, up to longestRelogPause.
-const (
-	firstRelogPause   = time.Minute
-	longestRelogPause = time.Hour
-)
-
-// listFailures folds the log of a list that keeps failing. The zero value is a list that did not fail.
-type listFailures struct {
-	count int       // since it was logged last
-	next  time.Time // when it is logged again
-	pause time.Duration
-}
-
-// countListFailure counts a failure of a list. It reports whether to log it, and how many failures
-// this record stands for.
-func (b *Backend) countListFailure(k catalog.Kind) (count int, tell bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	f := &b.failures[k]
-	f.count++
-	now := time.Now()
-	if now.Before(f.next) {
-		return 0, false
-	}
-	if now.Sub(f.next) > f.pause {
-		f.pause = 0 // it did not fail for a while
-	}
-	f.pause = min(max(2*f.pause, firstRelogPause), longestRelogPause)
-	f.next = now.Add(f.pause)
-	count, f.count = f.count, 0
-	return count, true
 }
 
 // readPages reads all pages of the lists. The requests for the next page of each go
@@ -264,84 +228,4 @@ func (b *Backend) storeLists(read []*listRead, s serverInfo, settles bool) {
 		return news
 	})
 	b.logUnmatched(unmatched)
-}
-
-// maxLoggedChanges is how many changed tools of one list are logged one by one.
-const maxLoggedChanges = 20
-
-// logChangedTools says of each tool whose definition is another one than the last that was known, be it
-// from an earlier run, that it is so: what a model is told a tool does was perhaps approved by a
-// person. A tool that was gone in between is the same tool. Definitions are named by their hashes.
-func (b *Backend) logChangedTools(known, read []catalog.Item) {
-	if b.toolHashes == nil || len(b.toolHashes) > maxEntries {
-		b.toolHashes = make(map[string]string)
-		for _, item := range known {
-			b.toolHashes[item.Original] = definitionHash(item.Raw())
-		}
-	}
-	changed := 0
-	for _, item := range read {
-		was, now := b.toolHashes[item.Original], definitionHash(item.Raw())
-		b.toolHashes[item.Original] = now
-		if was == "" || was == now {
-			continue
-		}
-		if changed++; changed <= maxLoggedChanges {
-			b.log.Warn("tool_changed: the backend defines a tool anew", "tool", item.Original, "was", was, "now", now)
-		}
-	}
-	if more := changed - maxLoggedChanges; more > 0 {
-		b.log.Warn("tool_changed: and more of its tools", "records", more)
-	}
-}
-
-// definitionHash names a definition, well enough to tell it from another one.
-func definitionHash(definition []byte) string {
-	sum := sha256.Sum256(definition)
-	return hex.EncodeToString(sum[:8])
-}
-
-// logKey is the key in a log record of what names an entry of a list.
-func logKey(k catalog.Kind) string {
-	if k == catalog.Tools {
-		return "tool"
-	}
-	return "name"
-}
-
-// maxLoggedIssues bounds the entries of one page of which it is logged that something is wrong with them; of the
-// others only their number is.
-const maxLoggedIssues = 20
-
-// logIssues logs, once, what is wrong with the list of a backend and its entries.
-func (b *Backend) logIssues(k catalog.Kind, flaws []catalog.Issue) {
-	if len(b.loggedIssues) > maxEntries {
-		b.loggedIssues = nil
-	}
-	fresh := 0
-	for _, f := range flaws {
-		if b.loggedIssues[f] || f.Suspicious && !b.isSuspicious(k, f) {
-			continue
-		}
-		if b.loggedIssues == nil {
-			b.loggedIssues = make(map[catalog.Issue]bool)
-		}
-		b.loggedIssues[f] = true
-		if fresh++; fresh > maxLoggedIssues {
-			continue
-		}
-		switch {
-		case f.WholeList:
-			b.outputLog.Warn("a list of the backend is null; it is taken for an empty one", "method", k.ListMethod())
-		case f.Suspicious:
-			b.outputLog.Warn("a "+k.String()+" is listed as it is, though some clients may not bear it", logKey(k), f.Item, "err", f.Problem)
-		case !f.Repaired:
-			b.outputLog.Warn("left out a "+k.String()+" that no client could bear", logKey(k), f.Item, "err", f.Problem)
-		default:
-			b.outputLog.Info("repaired a "+k.String(), logKey(k), f.Item, "err", f.Problem)
-		}
-	}
-	if more := fresh - maxLoggedIssues; more > 0 {
-		b.outputLog.Warn("more entries of the list are wrong; gateway check names some", "method", k.ListMethod(), "records", more)
-	}
 }

@@ -189,66 +189,6 @@ func (s *Set) onWaitOver() {
 	s.publish()
 }
 
-// workers is what runs while Run does.
-type workers struct {
-	mu      sync.Mutex
-	ctx     context.Context             // Run's, nil before it
-	queued  []func(ctx context.Context) // what is to run as soon as Run does
-	closed  bool                        // Run is ending
-	running sync.WaitGroup
-}
-
-func (s *Set) startWorkers(ctx context.Context, clients ClientSide) {
-	s.clients = clients
-	w := &s.workers
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.ctx = ctx
-	for _, f := range w.queued {
-		w.running.Go(func() { f(ctx) })
-	}
-	w.queued = nil
-}
-
-// close has nothing be spawned any more.
-func (w *workers) close() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.closed = true
-}
-
-// goWorker has f run for as long as Run does; it reports false if that has ended.
-func (s *Set) goWorker(f func(ctx context.Context)) bool {
-	w := &s.workers
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	switch {
-	case w.closed:
-		return false
-	case w.ctx == nil:
-		w.queued = append(w.queued, f)
-	default:
-		w.running.Go(func() { f(w.ctx) })
-	}
-	return true
-}
-
-func (s *Set) clientSide() ClientSide {
-	if s.clients == nil {
-		return noClients{}
-	}
-	return s.clients
-}
-
-// noClients are what a Set has that was run without any.
-type noClients struct{}
-
-func (noClients) HandleRequest(_, _ string, r *peer.Request) {
-	r.Fail(wire.Errorf(wire.CodeMethodNotFound, "Method not found: %s", r.Method()))
-}
-
-func (noClients) HandleNotification(_, _ string, _ wire.Message, _ peer.Origin) {}
-
 // startDelay is how long the backends are held back when all their catalogs are
 // known: a client asks for its list right after the handshake, and gets it sooner
 // if twenty processes are not being started at that moment.

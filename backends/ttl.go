@@ -1,11 +1,7 @@
 package backends
 
 import (
-	"bytes"
 	"time"
-
-	"mcpgateway/catalog"
-	"mcpgateway/internal/protocol"
 )
 
 // shortestTTL is how long a list is kept, at least, that says that it is good for a while
@@ -60,47 +56,4 @@ func (b *Backend) markExpired() {
 			b.stale[k] = true
 		}
 	}
-}
-
-var headerAnnotation = []byte("x-mcp-header")
-
-// fixHeaderAnnotations sees to tools that say, wrongly, which arguments go into headers. Over
-// HTTP of the stateless era such a tool MUST be left out ("tools"); elsewhere headers
-// mean nothing, and what is said of them is taken out, so that no client leaves out a tool
-// that works.
-func (b *Backend) fixHeaderAnnotations(page *catalog.Page, s serverInfo) {
-	kept := page.Items[:0]
-	for _, item := range page.Items {
-		schema := item.Schema()
-		flaw := ""
-		if bytes.Contains(schema, headerAnnotation) {
-			flaw = protocol.CheckHeaderSchema(schema)
-		}
-		switch {
-		case flaw == "":
-		case s.modern && b.cfg.URL != "":
-			page.Issues = append(page.Issues, catalog.Issue{Item: item.Original, Problem: flaw})
-			continue
-		default:
-			page.Issues = append(page.Issues, catalog.Issue{Item: item.Original, Problem: flaw, Repaired: true})
-			item = item.WithSchema(protocol.StripHeaderAnnotations(schema))
-		}
-		kept = append(kept, item)
-	}
-	page.Items = kept
-}
-
-// headerSchemas returns the schemas of those tools of which arguments go into headers.
-func headerSchemas(tools []catalog.Item) map[string][]byte {
-	var all map[string][]byte
-	for _, t := range tools {
-		if !bytes.Contains(t.Raw(), headerAnnotation) {
-			continue
-		}
-		if all == nil {
-			all = make(map[string][]byte)
-		}
-		all[t.Original] = t.Schema()
-	}
-	return all
 }

@@ -1,0 +1,51 @@
+package backends
+
+import (
+	"maps"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+)
+
+// childEnv returns the environment of the backend's process.
+func (b *Backend) env() []string { return childEnv(b.cfg.InheritEnv, b.set.ChildEnv, b.cfg.Env) }
+
+// minimalEnv names the variables that every child gets. Ours may hold secrets that
+// are none of its business; these do not.
+var minimalEnv = map[string][]string{
+	"windows": {
+		"PATH", "PATHEXT", "SYSTEMROOT", "SYSTEMDRIVE", "COMSPEC", "TEMP", "TMP", "USERNAME", "USERPROFILE",
+		"HOMEDRIVE", "HOMEPATH", "APPDATA", "LOCALAPPDATA", "PROGRAMDATA", "PROGRAMFILES", "PROCESSOR_ARCHITECTURE",
+	},
+	"unix": {
+		"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "TERM",
+		"XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR",
+		"SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS",
+	},
+}
+
+// childEnv returns a child's whole environment: the minimal one, what the
+// configuration takes over from ours, what we tell all children, and what the
+// configuration sets, the later winning.
+func childEnv(inherit []string, tell, set map[string]string) []string {
+	names := minimalEnv["unix"]
+	if runtime.GOOS == "windows" {
+		names = minimalEnv["windows"]
+	}
+	env := make(map[string]string)
+	for _, name := range slices.Concat(names, inherit) {
+		if value, ok := os.LookupEnv(name); ok {
+			env[name] = value
+		}
+	}
+	maps.Copy(env, tell)
+	maps.Copy(env, set)
+	all := make([]string, 0, len(env))
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		if !strings.Contains(name, "\x00") {
+			all = append(all, name+"="+env[name])
+		}
+	}
+	return all
+}

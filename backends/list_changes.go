@@ -1,0 +1,75 @@
+package backends
+
+import (
+	"mcpgateway/catalog"
+	"mcpgateway/internal/peer"
+	"mcpgateway/internal/wire"
+)
+
+// listChanged has those lists read anew that a notification says have changed. One look
+// serves any number of changes. It answers false if it is no such notification.
+func (b *Backend) listChanged(notification string) bool {
+	return b.requestRefresh(notification, func(k catalog.Kind) { b.announced[k] = true })
+}
+
+// requestRefresh requests the lists that a notification names and reports whether it names any. Unlike
+// changed it does not announce a list that turns out to be the same. It calls note for each
+// kind of list, with b.mu held.
+func (b *Backend) requestRefresh(notification string, note func(catalog.Kind)) bool {
+	return b.refreshKinds(func(k catalog.Kind) bool { return k.ChangedNotification() == notification }, note)
+}
+
+// refreshAll requests every list again, each once.
+func (b *Backend) refreshAll() {
+	b.refreshKinds(func(catalog.Kind) bool { return true }, func(k catalog.Kind) { b.announced[k] = true })
+}
+
+// refreshTools has the tools listed anew.
+func (b *Backend) refreshTools() {
+	b.requestRefresh(catalog.Tools.ChangedNotification(), func(catalog.Kind) {})
+}
+
+// refreshKinds requests the lists of these kinds in one round and reports whether there are any.
+// It calls both functions with b.mu held.
+func (b *Backend) refreshKinds(wanted func(catalog.Kind) bool, note func(catalog.Kind)) bool {
+	some := false
+	b.mu.Lock()
+	for k := range catalog.Kind(catalog.NumKinds) {
+		if wanted(k) {
+			b.stale[k], some = true, true
+			note(k)
+		}
+	}
+	b.mu.Unlock()
+	if some {
+		select {
+		case b.refreshSignal <- struct{}{}:
+		default:
+		}
+		b.shared.wake() // which reads them
+	}
+	return some
+}
+
+// takeStale returns the lists that have changed since it was called last. Tell is to be
+// called when they have been read: it tells the clients whose own servers said so.
+func (b *Backend) takeStale() (which [catalog.NumKinds]bool, tell func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	which, b.stale = b.stale, which
+	type change struct{ session, notification string }
+	heard := make(map[change]bool)
+	for session, bc := range b.perSession {
+		for k, said := range bc.notifyAfterRefresh {
+			if said {
+				heard[change{session, catalog.Kind(k).ChangedNotification()}] = true
+			}
+		}
+		clear(bc.notifyAfterRefresh[:])
+	}
+	return which, func() {
+		for c := range heard {
+			b.set.clientSide().HandleNotification(c.session, b.cfg.Name, wire.NewNotification(c.notification, nil), peer.Origin{})
+		}
+	}
+}

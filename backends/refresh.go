@@ -1,0 +1,144 @@
+package backends
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"mcpgateway/catalog"
+	"mcpgateway/internal/peer"
+)
+
+// A backend that says its lists have changed whenever it is asked for them is soon
+// asked only now and then: after some lists in a row there is a pause before each,
+// and it doubles while that goes on.
+const (
+	undelayedRefreshes  = 5
+	longestRefreshDelay = 10 * time.Second
+	// longestRetryDelay is the longest pause before lists that could not be read are asked for
+	// again, or it is listened to again.
+	longestRetryDelay = 30 * time.Second
+)
+
+func refreshDelay(inARow int) time.Duration {
+	if inARow < undelayedRefreshes {
+		return 0
+	}
+	return min(100*time.Millisecond<<min(inARow-undelayedRefreshes, 10), longestRefreshDelay)
+}
+
+// refreshLoop reads the backend's lists anew when they have changed, or when that
+// failed, until the conversation ends.
+//
+// It also settles doubts about a server of the stateless era (line.again): it is
+// discovered anew, and what waits for that is sent once more.
+func (bc *backendConn) refreshLoop(ctx context.Context, p *peer.Peer, s serverInfo, ended chan error) error {
+	b := bc.b
+	retry, inARow, listed := firstPause, 0, time.Now()
+	for {
+		select {
+		case err := <-ended:
+			ended <- err // for converse
+			return errDisconnected
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(refreshDelay(inARow)):
+		}
+		var again <-chan time.Time
+		if bc.hasIssue(issueLists) || bc.hasIssue(issueUnreachable) {
+			again = time.After(retry)
+			retry = min(2*retry, longestRetryDelay)
+		} else {
+			retry = firstPause
+		}
+		which, tell := allKinds, func() {}
+		select {
+		case err := <-ended:
+			ended <- err // for converse
+			return errDisconnected
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-b.refreshSignal:
+			if inARow++; time.Since(listed) > refreshDelay(inARow)+time.Second {
+				inARow = 0
+			}
+			which, tell = b.takeStale()
+		case <-again:
+		case <-b.nextExpiry():
+			b.markExpired()
+			which, tell = b.takeStale()
+		}
+		if err := bc.refresh(ctx, p, &s, which); err != nil {
+			tell()
+			return err
+		}
+		tell()
+		bc.sendRetries(p)
+		listed = time.Now()
+	}
+}
+
+// beginRefresh notes that lists are being read, until done is called.
+func (bc *backendConn) beginRefresh() (done func()) {
+	bc.refreshing.Add(1)
+	return sync.OnceFunc(func() { bc.refreshing.Add(-1) })
+}
+
+// refresh settles doubts about the server, and reads lists anew: all of them if it could not
+// be reached before, and none if it cannot be now.
+func (bc *backendConn) refresh(ctx context.Context, p *peer.Peer, s *serverInfo, which [catalog.NumKinds]bool) error {
+	defer bc.beginRefresh()()
+	ctx, cancel := bc.b.withStartTimeout(ctx, peer.ErrTimeout)
+	defer cancel()
+	away := bc.hasIssue(issueUnreachable)
+	if err := bc.rediscover(ctx, p, s); err != nil {
+		return err
+	}
+	switch {
+	case bc.hasIssue(issueUnreachable):
+		return nil
+	case away:
+		which = allKinds
+	}
+	bc.b.readLists(ctx, p, *s, which)
+	return nil
+}
+
+// markSuspect has the server discovered anew when its lists are read next.
+func (bc *backendConn) markSuspect() {
+	bc.mu.Lock()
+	defer bc.mu.Unlock()
+	bc.needsRediscovery = true
+}
+
+// rediscoverTimeout is how long a server that could not be reached may take to say that it is there.
+const rediscoverTimeout = 10 * time.Second
+
+// rediscover discovers a server of the stateless era anew if there is doubt about it, or it
+// could not be reached. It fails if the server is of that era no more.
+func (bc *backendConn) rediscover(ctx context.Context, p *peer.Peer, s *serverInfo) error {
+	bc.mu.Lock()
+	doubt := bc.needsRediscovery || bc.sup.issues[issueUnreachable] != nil
+	bc.needsRediscovery = false
+	bc.mu.Unlock()
+	if !doubt || !s.modern {
+		return nil
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, rediscoverTimeout, peer.ErrTimeout)
+	defer cancel()
+	found, err := bc.discover(ctx, p)
+	switch {
+	case isA[legacyServerError](err):
+		return err
+	case err != nil:
+		bc.noteReachability(err)
+		bc.log.Debug("backend could not be asked anew what it is", "err", err)
+		return nil
+	}
+	*s = found
+	bc.mu.Lock()
+	bc.server = found
+	bc.mu.Unlock()
+	bc.setIssue(issueUnreachable, nil)
+	return nil
+}

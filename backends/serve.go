@@ -1,0 +1,157 @@
+package backends
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"mcpgateway/catalog"
+	"mcpgateway/internal/peer"
+)
+
+// runConn is converse over one connection.
+func (bc *backendConn) runConn(ctx context.Context, by dialMode) error {
+	started, err := bc.b.set.startSlots.acquire(ctx, bc.b.cfg)
+	if err != nil {
+		return err
+	}
+	defer started()
+	conn, err := bc.b.dial(by)
+	if err != nil {
+		return err
+	}
+	talk, hangUp := context.WithCancelCause(bc.b.life) // which may be longer than ctx, for calls in flight
+	defer hangUp(nil)
+	work, stop := mergeContexts(talk, ctx) // in this order: what ends talk ends work at once
+	defer stop()
+	h := &inboundHandler{conn: bc, disconnect: hangUp}
+	var p *peer.Peer
+	p = peer.New(conn, h, peer.Options{
+		Log: func() *slog.Logger { return bc.outputLog }, MaxInFlight: maxServerRequests, OnMalformed: h.onMalformed, AllowBatches: acceptBatches, OnDisconnect: func(why error) { bc.markDisconnected(p, why) },
+	})
+	h.peer = p
+	ended := make(chan error, 1)
+	go func() { ended <- p.Run(talk) }()
+	defer p.Close()
+
+	err = bc.serve(work, h, by, ended, started)
+	if by == dialHTTPSSE && bc.reachedReady() {
+		bc.b.setHTTPSSE(true)
+	}
+	if talk.Err() != nil && errors.Is(err, context.Canceled) {
+		err = errDisconnected // there is a better reason
+	}
+	if err != nil && !errors.Is(err, errDisconnected) && ctx.Err() == nil && !bc.reconnectsAtOnce(err) {
+		bc.markFailed(h.explain(err)) // at once, for to end a child may take a while
+	}
+	idle := context.Cause(talk) == errIdle
+	if talk.Err() == nil && bc.b.serving.Err() != nil {
+		bc.drainCalls(talk, p)
+	}
+	hangUp(nil)
+	if why := <-ended; err == nil || errors.Is(err, errDisconnected) {
+		err = why
+	}
+	switch {
+	case idle:
+		return errIdle
+	case err == nil:
+		err = errors.New("it closed the connection")
+	}
+	return h.explain(err)
+}
+
+// mergeContexts returns a context that is done when one of two is, for the reason of that one.
+func mergeContexts(a, b context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(a)
+	stop := context.AfterFunc(b, func() { cancel(context.Cause(b)) })
+	return ctx, func() {
+		stop()
+		cancel(nil)
+	}
+}
+
+// acceptBatches: a backend of a revision that has batches may answer in one, and those of
+// others do not.
+func acceptBatches() bool { return true }
+
+// errDisconnected says that the conversation is over; why is what Run returned.
+var errDisconnected = errors.New("ended")
+
+// serve shakes hands and lets the calls through. The shared line then keeps the
+// listing up to date until the conversation ends.
+func (bc *backendConn) serve(ctx context.Context, h *inboundHandler, by dialMode, ended chan error, started func()) error {
+	p := h.peer
+	start, cancel := bc.b.withStartTimeout(ctx, fmt.Errorf("it was not ready within %v (start_timeout)", bc.b.cfg.StartTimeout))
+	defer cancel()
+	server, err := bc.handshake(start, p, by)
+	if err != nil {
+		return timeoutCause(start, err)
+	}
+	switch {
+	case server.modern && bc.followsClient():
+		return retryOtherError{errors.New("it speaks the era of the client, too")}
+	case server.modern && bc.isPerSession():
+		bc.mergeIntoShared()
+		return errMergedIntoShared
+	}
+	missed := bc.replayState(start, p, server)
+	early := server.modern && bc.hasNeverListed()
+	started()
+	bc.b.noteStartSucceeded(bc)
+	listed := bc.beginRefresh()
+	defer listed()
+	bc.markReady(p)
+	defer bc.startKeepAlive(ctx, h, server)()
+	if early {
+		bc.b.readLists(start, p, server, allKinds) // it may not outlive the listen, and is known then
+	}
+	listens := bc.startListenLoop(ctx, p, server) // behind up, so that it has what waited
+	defer listens.stop()
+	for _, uri := range missed {
+		bc.forwardUpdate(updatedNotification(uri), peer.Origin{})
+	}
+	if bc.isPerSession() {
+		listed()
+		bc.b.wakeIfUnlisted()
+		select {
+		case err := <-ended:
+			ended <- err // for converse
+			return errDisconnected
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	listens.awaitReady(start)
+	bc.b.readLists(start, p, server, allKinds)
+	listed()
+	return bc.refreshLoop(ctx, p, server, ended)
+}
+
+// hasNeverListed reports whether it is not known what the backend has though there was a
+// conversation before.
+func (bc *backendConn) hasNeverListed() bool {
+	bc.mu.Lock()
+	before := !bc.sup.readyAt.IsZero()
+	bc.mu.Unlock()
+	bc.b.mu.Lock()
+	defer bc.b.mu.Unlock()
+	return !bc.isPerSession() && before && bc.b.raw[catalog.Tools] == nil
+}
+
+// withStartTimeout bounds ctx by the time that a start may take, if there is such a bound.
+func (b *Backend) withStartTimeout(ctx context.Context, why error) (context.Context, context.CancelFunc) {
+	if b.cfg.StartTimeout == 0 {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeoutCause(ctx, b.cfg.StartTimeout, why)
+}
+
+// timeoutCause names the time limit, where it is what ended a call.
+func timeoutCause(ctx context.Context, err error) error {
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		return context.Cause(ctx)
+	}
+	return err
+}

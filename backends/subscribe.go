@@ -1,0 +1,228 @@
+package backends
+
+import (
+	"mcpgateway/catalog"
+	"mcpgateway/internal/peer"
+	"mcpgateway/internal/wire"
+)
+
+// subscribe sends a subscription.
+func (b *Backend) subscribe(uri string, m wire.Message, c *peer.Call) {
+	sub := &subscribeCall{ResponseHandler: c.Handler, uri: uri, session: c.SessionID}
+	c.Handler = sub
+	b.conn(c.SessionID, false).send(queuedCall{request: m, call: c, subscribe: sub})
+}
+
+// subscribeCall is the Asker of a subscription.
+type subscribeCall struct {
+	peer.ResponseHandler
+	conn         *backendConn // that it is sent over, or waits for: there it is held; nil before that
+	uri, session string
+}
+
+// recordSubscriptionLocked notes a subscription that is sent over the line, or waits for that. It counts
+// from now on, so that nobody else who leaves takes it along, and no more if the backend
+// refuses it. It reports false if there is no room for it.
+func (bc *backendConn) recordSubscriptionLocked(s *subscribeCall) bool {
+	s.conn = bc
+	return bc.subs.add(s.uri, s.session)
+}
+
+// Done implements peer.ResponseHandler.
+func (s *subscribeCall) OnResponse(m wire.Message, err error) {
+	if s.conn != nil {
+		s.conn.subscribeDone(s, err == nil && m.Part(wire.PartError) == nil)
+	}
+	s.ResponseHandler.OnResponse(m, err)
+}
+
+// subscribeDone notes what came of a subscription that was sent over the line. One to which
+// the backend has agreed after it was retired holds at the one that has its name now.
+func (bc *backendConn) subscribeDone(s *subscribeCall, agreed bool) {
+	bc.mu.Lock()
+	retired := bc.draining
+	switch {
+	case retired:
+	case agreed:
+		bc.subs.accept(s.uri, s.session)
+	default:
+		bc.subs.reject(s.uri, s.session)
+	}
+	bc.mu.Unlock()
+	if retired && agreed {
+		bc.b.redirectSubscriptions(s.session, []string{s.uri})
+	}
+}
+
+// unsubscribe takes a subscription back where it is held.
+func (b *Backend) unsubscribe(uri string, m wire.Message, c *peer.Call) {
+	bc := b.conn(c.SessionID, true)
+	if bc != b.shared && b.shared.hasSubscription(uri, c.SessionID) {
+		if bc != nil && bc.hasSubscription(uri, c.SessionID) { // it has waited there since before the session had its line, and was asked for again
+			b.shared.unsubscribe(uri, m, &peer.Call{Handler: ignoreResponse{}, SessionID: c.SessionID})
+		} else {
+			bc = b.shared
+		}
+	}
+	if bc == nil {
+		bc = b.conn(c.SessionID, false)
+	}
+	bc.unsubscribe(uri, m, c)
+}
+
+func (bc *backendConn) hasSubscription(uri, session string) bool {
+	bc.mu.Lock()
+	defer bc.mu.Unlock()
+	_, held := bc.subs.byURI[uri][session]
+	return held
+}
+
+// unsubscribe takes a subscription back; the backend is told if it was the last
+// one to the URI. One that still waits is not sent any more, for it might be over another
+// backendConn.
+func (bc *backendConn) unsubscribe(uri string, m wire.Message, c *peer.Call) {
+	bc.mu.Lock()
+	early := bc.removeQueuedSubscribesLocked(uri, c.SessionID)
+	known := len(early) == 0 || bc.subs.byURI[uri][c.SessionID] // to the backend
+	last := bc.subs.remove(uri, c.SessionID)
+	bc.mu.Unlock()
+	for _, q := range early {
+		q.subscribe.ResponseHandler.OnResponse(wire.NewResult("0", emptyObject), nil) // the backend has agreed to nothing
+	}
+	if last && known {
+		c.Handler = &unsubscribeCall{ResponseHandler: c.Handler, conn: bc, uri: uri}
+		bc.send(queuedCall{request: m, call: c, pinned: true})
+		return
+	}
+	c.Handler.OnResponse(wire.NewResult("0", emptyObject), nil)
+}
+
+// removeQueuedSubscribesLocked takes out what waits to subscribe a session to a URI.
+func (bc *backendConn) removeQueuedSubscribesLocked(uri, session string) (early []queuedCall) {
+	var rest []queuedCall
+	for _, q := range bc.queued {
+		if q.subscribe != nil && q.subscribe.uri == uri && q.subscribe.session == session {
+			early = append(early, q)
+		} else {
+			rest = append(rest, q)
+		}
+	}
+	bc.queued = rest
+	return early
+}
+
+// unsubscribeCall is the Asker of what tells a backend to stop. If somebody has
+// subscribed meanwhile, whose request may have arrived before, the backend is asked
+// once more.
+type unsubscribeCall struct {
+	peer.ResponseHandler
+	conn *backendConn
+	uri  string
+}
+
+// Done implements peer.ResponseHandler.
+func (u *unsubscribeCall) OnResponse(m wire.Message, err error) {
+	u.conn.mu.Lock()
+	wanted, p, server := len(u.conn.subs.byURI[u.uri]) > 0, u.conn.peer, u.conn.server
+	u.conn.mu.Unlock()
+	if wanted && p != nil && !server.modern && u.conn.b.permitsEntry(catalog.Resources, u.uri) {
+		p.Send(subscribeRequest(u.uri, true), &peer.Call{Handler: ignoreResponse{}, Timeout: restoreTimeout})
+	}
+	u.ResponseHandler.OnResponse(m, err)
+}
+
+// endSession takes back the subscriptions of a session that is over, and ends what waits to subscribe
+// it: it would be subscribed for ever.
+func (bc *backendConn) endSession(session string) {
+	var left []queuedCall
+	bc.mu.Lock()
+	for _, list := range []*[]queuedCall{&bc.queued, &bc.pendingSubscribes} {
+		var rest []queuedCall
+		for _, q := range *list {
+			if q.subscribe != nil && q.subscribe.session == session {
+				left = append(left, q)
+			} else {
+				rest = append(rest, q)
+			}
+		}
+		*list = rest
+	}
+	bc.mu.Unlock()
+	for _, q := range left {
+		q.call.Handler.OnResponse(wire.Message{}, notSent("%w", errSessionOver))
+	}
+	bc.dropSubscriptions(session, false)
+}
+
+// dropSubscriptions takes back a session's subscriptions over the line, or those of them alone to which
+// the backend has agreed, and returns their URIs. It is told of those that nobody else has.
+func (bc *backendConn) dropSubscriptions(session string, agreedTo bool) []string {
+	bc.mu.Lock()
+	dropped, last := bc.subs.removeAll(session, agreedTo)
+	p, server := bc.peer, bc.server
+	if len(last) > 0 {
+		bc.signalReopen()
+	}
+	bc.mu.Unlock()
+	if p == nil || server.modern {
+		return dropped
+	}
+	for _, uri := range last {
+		to := &unsubscribeCall{ResponseHandler: ignoreResponse{}, conn: bc, uri: uri}
+		p.Send(subscribeRequest(uri, false), &peer.Call{Handler: to, Timeout: restoreTimeout})
+	}
+	return dropped
+}
+
+// ignoreResponse waits for an answer.
+type ignoreResponse struct{}
+
+func (ignoreResponse) OnProgress(wire.Message) {}
+
+func (ignoreResponse) OnResponse(wire.Message, error) {}
+
+// forwardUpdate passes on that a resource has changed: to the sessions that have
+// subscribed to it, if several share the line. An update of a resource that the filters do not
+// permit is dropped.
+func (bc *backendConn) forwardUpdate(m wire.Message, on peer.Origin) {
+	set, backend := bc.b.set, bc.b.cfg.Name
+	if !bc.b.permitsEntry(catalog.Resources, uriParam(m)) {
+		return
+	}
+	if bc.isPerSession() {
+		set.clientSide().HandleNotification(bc.session, backend, m, on)
+		return
+	}
+	value, _ := wire.Lookup(m.Part(wire.PartParams), "uri")
+	bc.mu.Lock()
+	sessions := bc.subs.sessionsFor(wire.Unquote(value))
+	bc.mu.Unlock()
+	switch {
+	case !set.SingleClient:
+		on = peer.Origin{}
+	case len(sessions) == 0:
+		sessions = []string{set.soleSession()}
+	}
+	for _, session := range sessions {
+		set.clientSide().HandleNotification(session, backend, m, on)
+	}
+}
+
+func subscribeRequests(uris []string) (requests []wire.Message) {
+	for _, uri := range uris {
+		requests = append(requests, subscribeRequest(uri, true))
+	}
+	return requests
+}
+
+func subscribeRequest(uri string, on bool) wire.Message {
+	method := "resources/unsubscribe"
+	if on {
+		method = "resources/subscribe"
+	}
+	return wire.NewRequest("0", method, wire.Encode(map[string]string{"uri": uri}))
+}
+
+func updatedNotification(uri string) wire.Message {
+	return wire.NewNotification("notifications/resources/updated", wire.Encode(map[string]string{"uri": uri}))
+}

@@ -1,0 +1,62 @@
+package backends
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+// recordEnd notes that a conversation has ended, or could not be begun, and that nothing is left
+// of it.
+func (bc *backendConn) recordEnd(err error) {
+	bc.markFailed(err)
+	bc.mu.Lock()
+	ran, open, circuit := bc.sup.reachedReady, bc.sup.isOpen(), bc.sup.breaker
+	again := bc.loggedReason == err.Error()
+	bc.loggedReason = err.Error()
+	bc.mu.Unlock()
+	bc.b.noteConnEnded(bc, ran, circuit)
+	next := roundDuration(circuit.pause)
+	switch first := circuit.failures == breakerThreshold; {
+	case open && first:
+		bc.log.Warn("backend fails again and again; until it is up its calls fail at once", "err", err, "next", next)
+	case ran:
+		bc.log.Warn("backend ended; it will be started again", "err", err, "next", next)
+	case again:
+		bc.log.Debug("backend failed to start, as before", "err", err, "next", next)
+	default:
+		bc.log.Warn("backend failed to start; it will be tried again", "err", err, "next", next)
+	}
+}
+
+// roundDuration rounds a pause for who reads it.
+func roundDuration(d time.Duration) time.Duration {
+	if d < time.Second {
+		return d.Round(10 * time.Millisecond)
+	}
+	return d.Round(100 * time.Millisecond)
+}
+
+// noteConnEnded lets the own lines of a backend know what became of one of its lines.
+func (b *Backend) noteConnEnded(bc *backendConn, ran bool, circuit breaker) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case !bc.isPerSession() && circuit.isOpen():
+		b.sessionBreaker.sharedBreaker = &circuit
+	case !bc.isPerSession():
+		b.sessionBreaker.sharedBreaker = nil // it was pardoned
+	case !ran:
+		b.sessionBreaker.failed(time.Now(), bc.session, circuit.reason, rand.Float64())
+	}
+}
+
+// noteStartSucceeded is tell for a line that has come up.
+func (b *Backend) noteStartSucceeded(bc *backendConn) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if bc.isPerSession() {
+		b.sessionBreaker.up()
+	} else {
+		b.sessionBreaker.sharedBreaker = nil
+	}
+}
