@@ -9,21 +9,21 @@ import (
 // A request of the stateless era is of a revision that has no batches: in one it is refused,
 // whatever it asks and whichever such revision it names, and reaches nobody; the others in the
 // batch are served.
-func TestBatch_OfARequestThatIsStateless(t *testing.T) {
+func TestBatch_RejectsModernRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, settings{solo: true}, "gh")
-		client, _ := h.client()
+		h := newHarness(t, settings{singleClient: true}, "gh")
+		client, _ := h.connectClient()
 		client.Initialize("2025-03-26")
 		client.Send(`{"jsonrpc":"2.0","id":0,"method":"tools/list"}`)
-		gh := h.backend("gh")
+		gh := h.nextProcess("gh")
 		gh.ServeStartup("ask")
 		client.NextMessage()
 
 		const call = `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"ask"}}`
 		const no = `"error":{"code":-32600,"message":"Invalid request: it is of a revision that has no batches, and has to be sent alone"}}`
 		client.Send(`[` + strings.Join([]string{
-			first("1"), call, request("3", "ping", "", able), request("4", "server/discover", "", able),
-			strings.Replace(first("5"), "2026-07-28", "v999", 1), strings.Replace(first("6"), "2026-07-28", "2025-03-26", 1),
+			firstRequest("1"), call, modernRequest("3", "ping", "", clientCaps), modernRequest("4", "server/discover", "", clientCaps),
+			strings.Replace(firstRequest("5"), "2026-07-28", "v999", 1), strings.Replace(firstRequest("6"), "2026-07-28", "2025-03-26", 1),
 			`{"jsonrpc":"2.0","id":7,"method":"ping"}`,
 		}, `,`) + `]`)
 		for range 2 { // 2 and 6: who names a revision with sessions is of a session
@@ -32,12 +32,12 @@ func TestBatch_OfARequestThatIsStateless(t *testing.T) {
 		gh.WantNothing()
 		client.Want(`[{"jsonrpc":"2.0","id":1,` + no + `,{"jsonrpc":"2.0","id":2,"result":{"content":[]}},{"jsonrpc":"2.0","id":3,` + no +
 			`,{"jsonrpc":"2.0","id":4,` + no + `,{"jsonrpc":"2.0","id":5,` + no + `,{"jsonrpc":"2.0","id":6,"result":{"content":[]}},{"jsonrpc":"2.0","id":7,"result":{}}]`)
-		if got := strings.Join(h.audit(), "\n"); strings.Count(got, "outcome=rejected") != 2 || strings.Count(got, "outcome=ok") != 2 {
+		if got := strings.Join(h.auditRecords(), "\n"); strings.Count(got, "outcome=rejected") != 2 || strings.Count(got, "outcome=ok") != 2 {
 			t.Errorf("the audit log has\n%s", got)
 		}
 
-		client.Send(request("8", "tools/call", `"name":"ask",`, `{}`)) // alone it is served
+		client.Send(modernRequest("8", "tools/call", `"name":"ask",`, `{}`)) // alone it is served
 		gh.SendResult(gh.HandleRequest("tools/call").ID(), `{"content":[]}`)
-		client.Want(complete("8", `"content":[]}`))
+		client.Want(completeResult("8", `"content":[]}`))
 	})
 }

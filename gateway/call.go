@@ -33,39 +33,39 @@ type CallInfo struct {
 	Sent      time.Time // to the backend, the last time; zero = it was not
 }
 
-// call is a CallInfo in flight: the row that brings the answer home. Two may end
+// clientCall is a CallInfo in flight: the row that brings the answer home. Two may end
 // it, the client, who takes back its request, and the backend; the one that
 // takes the request from the client's table does, and tells the observers.
 //
-// [question] is the same in the other direction.
-type call struct {
+// [serverRequest] is the same in the other direction.
+type clientCall struct {
 	CallInfo
-	road    *road
-	row     peer.Call
-	pending *peer.Call // at the backend: row, or another round's, or the errand's if there is one
-	s       *Session
-	r       *peer.Request
-	guest   *guest  // whose it is, if that has no session
-	round   *round  // of several, likewise; nil = it is the first
-	errand  *errand // what the backend is doing for it, likewise
-	task    bool    // it may become a task, for which there is room
-	asTask  bool    // a guest's is sent with the wish for one
-	related string  // the task to which what is asked on its behalf belongs; "" = none
+	spec          *methodSpec
+	firstUpstream peer.Call
+	upstream      *peer.Call // at the backend: row, or another round's, or the errand's if there is one
+	s             *Session
+	r             *peer.Request
+	stateless     *statelessClient // whose it is, if that has no session
+	continuation  *continuation    // of several, likewise; nil = it is the first
+	resumable     *resumableCall   // what the backend is doing for it, likewise
+	taskReserved  bool             // it may become a task, for which there is room
+	sendAsTask    bool             // a guest's is sent with the wish for one
+	relatedTaskID string           // the task to which what is asked on its behalf belongs; "" = none
 
-	progressed atomic.Bool // the backend has told of progress
+	sawProgress atomic.Bool // the backend has told of progress
 
-	older, newer *call // in the session's list of flights
+	older, newer *clientCall // in the session's list of flights
 
-	mu        sync.Mutex
-	sent      bool
-	cancelled bool
-	giveUp    context.CancelFunc // ends the wait for the route; nil unless there is one
+	mu         sync.Mutex
+	sent       bool
+	cancelled  bool
+	cancelWait context.CancelFunc // ends the wait for the route; nil unless there is one
 }
 
-func (s *Session) newCall(m wire.Message, id wire.ID, name string) CallInfo {
+func (s *Session) newCallInfo(m wire.Message, id wire.ID, name string) CallInfo {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	client := s.caller.Name
+	client := s.negotiated.Name
 	if protocol.IsModern(m) {
 		client = clientName(m)
 	}
@@ -75,66 +75,66 @@ func (s *Session) newCall(m wire.Message, id wire.ID, name string) CallInfo {
 	}
 }
 
-// call sends a request on its way. What it names may be of a backend that is not
+// startCall sends a request on its way. What it names may be of a backend that is not
 // known yet; then the call waits for the catalog.
-func (s *Session) call(guest *guest, r *peer.Request, to *road, name string) {
-	c := &call{CallInfo: s.newCall(r.Message, r.RemoteID(), name), road: to, s: s, r: r, guest: guest}
-	c.pending = &c.row
-	c.row.Handler, c.row.Tag, c.row.Token, c.row.SessionID, c.row.AllowTask = c, c, r.Token(), s.id, to == toTool && guest == nil
-	if guest != nil {
-		c.pending.SessionID = guest.id
-		guest.stayOn()
+func (s *Session) startCall(client *statelessClient, r *peer.Request, spec *methodSpec, name string) {
+	c := &clientCall{CallInfo: s.newCallInfo(r.Message, r.RemoteID(), name), spec: spec, s: s, r: r, stateless: client}
+	c.upstream = &c.firstUpstream
+	c.firstUpstream.Handler, c.firstUpstream.Tag, c.firstUpstream.Token, c.firstUpstream.SessionID, c.firstUpstream.AllowTask = c, c, r.Token(), s.id, spec == toolsCallSpec && client == nil
+	if client != nil {
+		c.upstream.SessionID = client.id
+		client.retain()
 	}
-	s.g.begin(&c.CallInfo)
+	s.g.observeBegin(&c.CallInfo)
 	if !r.OnCancel(c) { // the session is ending and has cancelled it
 		c.finish(Outcome{Kind: Cancelled})
 		return
 	}
-	if guest != nil && c.isRound() && !c.goOn() {
+	if client != nil && c.isRetry() && !c.continueCall() {
 		return
 	}
 	v := s.g.Backends.View()
-	route, ok := to.find(c, v)
+	route, ok := spec.resolve(c, v)
 	switch {
 	case ok:
 		c.send(route)
-	case to.mayCome(c, v):
+	case spec.mayResolveLater(c, v):
 		c.awaitRoute()
 	default:
-		c.unknown()
+		c.failUnresolved()
 	}
 }
 
 // awaitRoute sees to it that the call goes on once it is known where to, or all
 // backends are.
-func (c *call) awaitRoute() {
+func (c *clientCall) awaitRoute() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.cancelled {
 		return
 	}
 	ctx, cancel := context.WithCancel(c.s.ctx)
-	c.giveUp = cancel
+	c.cancelWait = cancel
 	c.s.work.Go(func() {
 		defer cancel()
 		var route catalog.Route
 		found := false
-		_, ok := c.s.await(ctx, func(v *catalog.View) bool {
-			route, found = c.road.find(c, v)
-			return found || !c.road.mayCome(c, v)
+		_, ok := c.s.awaitCatalog(ctx, func(v *catalog.View) bool {
+			route, found = c.spec.resolve(c, v)
+			return found || !c.spec.mayResolveLater(c, v)
 		})
 		if ok && found {
 			c.send(route)
 		} else {
-			c.unknown()
+			c.failUnresolved()
 		}
 	})
 }
 
-// unknown ends a call for something that nobody has. That of a tool may be due
+// failUnresolved ends a call for something that nobody has. That of a tool may be due
 // to a backend that has never listed any.
-func (c *call) unknown() {
-	if c.is(mcp.MethodToolsCall) {
+func (c *clientCall) failUnresolved() {
+	if c.isMethod(mcp.MethodToolsCall) {
 		if backend, err := c.s.g.Backends.WhyUnavailable(c.Name); err != nil {
 			c.mu.Lock()
 			c.Route.Backend = backend
@@ -148,16 +148,16 @@ func (c *call) unknown() {
 
 // rejectUnknown ends a call for a name that nobody has, or that the configuration forbids. Only the
 // record tells the one from the other.
-func (c *call) rejectUnknown() {
-	failure := c.unknownError()
+func (c *clientCall) rejectUnknown() {
+	failure := c.notFoundError()
 	if c.r.Fail(failure) {
-		c.finish(c.forbidden(failure))
+		c.finish(c.rejectedOutcome(failure))
 	}
 }
 
-// forbidden is the outcome of a call that ended with unknownError.
-func (c *call) forbidden(failure *wire.Error) Outcome {
-	o := unanswered(Rejected, failure)
+// rejectedOutcome is the outcome of a call that ended with unknownError.
+func (c *clientCall) rejectedOutcome(failure *wire.Error) Outcome {
+	o := errorOutcome(Rejected, failure)
 	kind := catalog.Tools
 	switch mcp.MCPMethod(c.Method) {
 	case mcp.MethodPromptsGet:
@@ -171,113 +171,113 @@ func (c *call) forbidden(failure *wire.Error) Outcome {
 	return o
 }
 
-// unknownError returns the error for a name that nobody has, or that the configuration forbids.
-func (c *call) unknownError() *wire.Error {
-	err := c.road.unknown(c.Name)
-	if c.guest != nil && err.Code == protocol.CodeResourceNotFound {
+// notFoundError returns the error for a name that nobody has, or that the configuration forbids.
+func (c *clientCall) notFoundError() *wire.Error {
+	err := c.spec.notFound(c.Name)
+	if c.stateless != nil && err.Code == protocol.CodeResourceNotFound {
 		err.Code = wire.CodeInvalidParams
 	}
 	return err
 }
 
 // reject ends a call that no backend is asked.
-func (c *call) reject(err *wire.Error) {
+func (c *clientCall) reject(err *wire.Error) {
 	if c.r.Fail(err) {
-		c.finish(unanswered(Rejected, err))
+		c.finish(errorOutcome(Rejected, err))
 	}
 }
 
-func (c *call) send(route catalog.Route) {
+func (c *clientCall) send(route catalog.Route) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.cancelled {
 		return
 	}
 	c.Route = route
-	if c.round != nil && c.round.backend != "" && c.round.backend != route.Backend {
-		c.refuse(errForeign)
+	if c.continuation != nil && c.continuation.backend != "" && c.continuation.backend != route.Backend {
+		c.rejectState(errOtherCall)
 		return
 	}
-	if c.is(mcp.MethodResourcesSubscribe) && len(c.Name) > maxURI { // it is kept
-		c.reject(longURI())
+	if c.isMethod(mcp.MethodResourcesSubscribe) && len(c.Name) > maxURI { // it is kept
+		c.reject(errURITooLong())
 		return
 	}
-	if err := c.bookTask(); err != nil {
+	if err := c.reserveTask(); err != nil {
 		c.reject(err)
 		return
 	}
-	if c.round != nil && c.round.turn != nil && !c.takes(c.round.turn) {
-		if c.task {
-			c.s.g.jobs.unbook(c.guest.principal)
+	if c.continuation != nil && c.continuation.claim != nil && !c.claimRerun(c.continuation.claim) {
+		if c.taskReserved {
+			c.s.g.statelessTasks.unreserve(c.stateless.principal)
 		}
 		return
 	}
-	c.pending.RemoteName = route.Original
-	if c.guest != nil {
-		c.depart()
+	c.upstream.RemoteName = route.Original
+	if c.stateless != nil {
+		c.makeResumable()
 	} else {
-		c.s.depart(c)
+		c.s.track(c)
 	}
 	c.sent = true
 	// Under the lock, so that a cancellation comes before the call was sent or
 	// finds it; to send does not wait.
-	c.road.send(c)
+	c.spec.send(c)
 }
 
 // Progressed implements peer.ResponseHandler.
-func (c *call) OnProgress(m wire.Message) {
-	c.progressed.Store(true)
-	if c.s.isCrowded(c.Route.Backend) {
+func (c *clientCall) OnProgress(m wire.Message) {
+	c.sawProgress.Store(true)
+	if c.s.isBacklogged(c.Route.Backend) {
 		return
 	}
-	c.r.Notify(c.s.exposeTasks(c.Route.Backend, m))
+	c.r.Notify(c.s.toClientTaskIDs(c.Route.Backend, m))
 }
 
 // Done implements peer.ResponseHandler: the answer goes home as it is, or the reason why
 // there is none. Where the backend is of another era than the client it goes home in
 // the client's words, or not yet: see rounds.go and errand.go.
-func (c *call) OnResponse(m wire.Message, err error) {
+func (c *clientCall) OnResponse(m wire.Message, err error) {
 	switch {
 	case err != nil:
-	case c.pending.Modern || c.guest != nil:
-		err = c.unusable(m)
+	case c.upstream.Modern || c.stateless != nil:
+		err = c.validateResult(m)
 	default:
-		err = c.unclear(m)
+		err = c.checkTaskResult(m)
 	}
 	if err != nil {
-		if c.task && c.guest == nil {
-			c.s.tasks.unbook()
+		if c.taskReserved && c.stateless == nil {
+			c.s.tasks.unreserve()
 		}
-		kind, failure := c.failure(err)
+		kind, failure := c.clientError(err)
 		if c.r.Fail(failure) {
-			o := unanswered(kind, failure)
+			o := errorOutcome(kind, failure)
 			if errors.Is(err, peer.ErrForbidden) {
-				o = c.forbidden(failure)
+				o = c.rejectedOutcome(failure)
 			}
-			c.ended(o)
+			c.end(o)
 		}
 		return
 	}
-	switch stateless := c.pending.Modern; {
-	case c.guest != nil:
-		c.answerGuest(m, stateless)
+	switch modern := c.upstream.Modern; {
+	case c.stateless != nil:
+		c.respondStateless(m, modern)
 		return
-	case stateless && c.asksFor(m):
+	case modern && c.startRoundTrips(m):
 		return // the answer comes when the client has given its own
-	case stateless:
-		m = c.settled(m)
+	case modern:
+		m = c.toClientResponse(m)
 	default:
-		m = c.learn(m)
+		m = c.recordResponse(m)
 	}
 	c.forward(m)
 }
 
 // forward ends a call with a backend's answer, in the words of the client's revision.
-func (c *call) forward(m wire.Message) {
+func (c *clientCall) forward(m wire.Message) {
 	if failure := m.Part(wire.PartError); failure != nil {
-		marked, err := protocol.LabelElicitations(failure, mark(c.Route.Backend))
+		marked, err := protocol.LabelElicitations(failure, backendLabel(c.Route.Backend))
 		if err != nil {
-			c.giveIn(&peer.BadResponseError{Err: err})
+			c.failWith(&peer.BadResponseError{Err: err})
 			return
 		}
 		if len(marked) > len(failure) {
@@ -285,30 +285,30 @@ func (c *call) forward(m wire.Message) {
 		}
 	}
 	m = protocol.AdaptResponse(m, c.Method, c.s.traits())
-	c.noteLinks(m)
+	c.recordLinks(m)
 	early := c.earlyStatuses()
 	if c.r.Forward(m) {
-		c.ended(outcome(m))
+		c.end(outcomeOf(m))
 		for _, status := range early {
-			c.s.g.taskStatus(c.s.id, c.Route.Backend, status, peer.Origin{CallEnded: true})
+			c.s.g.forwardTaskStatus(c.s.id, c.Route.Backend, status, peer.Origin{CallEnded: true})
 		}
 	}
 }
 
-// answer ends a call with a result of ours.
-func (c *call) answer(result []byte) {
+// replyResult ends a call with a result of ours.
+func (c *clientCall) replyResult(result []byte) {
 	reply := c.r.Reply
-	if c.guest != nil {
-		reply = func(result []byte) bool { return c.s.g.reply(c.r, result) }
+	if c.stateless != nil {
+		reply = func(result []byte) bool { return c.s.g.replyModern(c.r, result) }
 	}
 	if reply(result) {
-		c.ended(Outcome{Kind: OK, Result: result})
+		c.end(Outcome{Kind: OK, Result: result})
 	}
 }
 
 // Cancelled implements peer.CancelHandler: the client has taken the call back, or is
 // gone.
-func (c *call) HandleCancel(params []byte) {
+func (c *clientCall) HandleCancel(params []byte) {
 	reason := ""
 	switch {
 	case params != nil:
@@ -320,32 +320,32 @@ func (c *call) HandleCancel(params []byte) {
 	params = protocol.StripParamsMeta(params)
 	c.mu.Lock()
 	c.cancelled = true
-	sent, e := c.sent, c.errand
-	if c.giveUp != nil {
-		c.giveUp()
+	sent, rc := c.sent, c.resumable
+	if c.cancelWait != nil {
+		c.cancelWait()
 	}
 	c.mu.Unlock()
 	switch {
-	case e != nil:
-		e.leave(c, params)
+	case rc != nil:
+		rc.cancelForCall(c, params)
 	case sent:
-		c.s.g.Backends.Cancel(c.Route.Backend, c.pending, params)
+		c.s.g.Backends.Cancel(c.Route.Backend, c.upstream, params)
 	}
-	c.ended(Outcome{Kind: Cancelled, Reason: reason})
+	c.end(Outcome{Kind: Cancelled, Reason: reason})
 }
 
-func (c *call) is(method mcp.MCPMethod) bool { return c.Method == string(method) }
+func (c *clientCall) isMethod(method mcp.MCPMethod) bool { return c.Method == string(method) }
 
-func (c *call) ended(o Outcome) {
-	c.s.arrive(c)
-	c.BackendID, c.Sent = c.pending.ID(), c.pending.SentAt()
+func (c *clientCall) end(o Outcome) {
+	c.s.untrack(c)
+	c.BackendID, c.Sent = c.upstream.ID(), c.upstream.SentAt()
 	c.finish(o)
 }
 
 // finish lets go of what a call has that has ended.
-func (c *call) finish(o Outcome) {
-	c.s.g.finish(&c.CallInfo, o)
-	if c.guest != nil {
-		c.guest.leave()
+func (c *clientCall) finish(o Outcome) {
+	c.s.g.observeEnd(&c.CallInfo, o)
+	if c.stateless != nil {
+		c.stateless.release()
 	}
 }

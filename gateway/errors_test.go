@@ -9,17 +9,17 @@ import (
 )
 
 // A call for which a backend has no place is rejected: the backend is well, and not lost.
-func TestACallThatTheQueueRefusesIsRejected(t *testing.T) {
+func TestQueueFullIsRejected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, settings{places: 1}, "gh")
-		client, _ := h.client()
+		h := newHarness(t, settings{maxInFlight: 1}, "gh")
+		client, _ := h.connectClient()
 		client.Initialize("2025-06-18")
-		gh := h.backend("gh")
+		gh := h.nextProcess("gh")
 		gh.ServeStartup("search")
-		list(t, client)
-		client.Send(call("1", "search"))
+		listTools(t, client)
+		client.Send(toolsCall("1", "search"))
 		id := gh.HandleRequest("tools/call").ID()
-		client.Send(call("2", "search"))
+		client.Send(toolsCall("2", "search"))
 		const busy = "busy: it takes 1 call at a time (max_in_flight), and none may wait (queue_wait: 0s)"
 		client.Want(`{"jsonrpc":"2.0","id":2,"error":{"code":-32603,"message":"backend gh: ` + busy + `; the call did not run",` +
 			`"data":{"backend":"gh","reason":"` + busy + `"}}}`)

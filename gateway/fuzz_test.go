@@ -14,21 +14,21 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// maxLines bounds what a fuzzer has a side say.
-const maxLines = 40
+// maxFuzzLines bounds what a fuzzer has a side say.
+const maxFuzzLines = 40
 
-// saidBy returns the lines of a text that are not blank.
-func saidBy(text []byte) (all []string) {
+// nonBlankLines returns the lines of a text that are not blank.
+func nonBlankLines(text []byte) (all []string) {
 	for line := range strings.SplitSeq(string(text), "\n") {
-		if strings.TrimSpace(line) != "" && len(all) < maxLines {
+		if strings.TrimSpace(line) != "" && len(all) < maxFuzzLines {
 			all = append(all, line)
 		}
 	}
 	return all
 }
 
-// owed adds to asked, for each id that a line of a client's asks under, how many answers may come.
-func owed(line []byte, asked map[wire.ID]int) {
+// countRequests adds to asked, for each id that a line of a client's asks under, how many answers may come.
+func countRequests(line []byte, asked map[wire.ID]int) {
 	m, err := wire.Parse(line)
 	switch {
 	case err != nil:
@@ -41,14 +41,14 @@ func owed(line []byte, asked map[wire.ID]int) {
 	case m.Kind() == wire.Batch:
 		asked["null"]++
 		for _, e := range m.Elements() {
-			owed(e, asked)
+			countRequests(e, asked)
 		}
 	}
 }
 
-// A stage has a client and backends, of which the test says what they say.
-type stage struct {
-	*house
+// A fuzzHarness has a client and backends, of which the test says what they say.
+type fuzzHarness struct {
+	*harness
 	client  *mcptest.Peer
 	served  chan error
 	gh      *mcptest.Peer // the process at hand, nil before there is one
@@ -56,23 +56,23 @@ type stage struct {
 	answers map[wire.ID]int
 }
 
-func newStage(t *testing.T, era string) *stage {
-	p := &stage{asked: make(map[wire.ID]int), answers: make(map[wire.ID]int)}
-	p.house = newHouse(t, settings{
-		solo: true, inFlight: 8, grace: time.Second, wait: time.Second, startTimeout: 5 * time.Second,
-		callTimeout: map[string]time.Duration{"gh": 5 * time.Second}, era: map[string]string{"gh": era},
+func newFuzzHarness(t *testing.T, era string) *fuzzHarness {
+	p := &fuzzHarness{asked: make(map[wire.ID]int), answers: make(map[wire.ID]int)}
+	p.harness = newHarness(t, settings{
+		singleClient: true, inFlight: 8, grace: time.Second, catalogWait: time.Second, startTimeout: 5 * time.Second,
+		callTimeout: map[string]time.Duration{"gh": 5 * time.Second}, generation: map[string]string{"gh": era},
 	}, "gh")
-	p.client, p.served = p.house.client()
+	p.client, p.served = p.harness.connectClient()
 	return p
 }
 
-func (p *stage) say(line string) {
-	owed([]byte(line), p.asked)
+func (p *fuzzHarness) send(line string) {
+	countRequests([]byte(line), p.asked)
 	p.client.Send(line)
 }
 
 // process returns the process that runs now, nil if there is none.
-func (p *stage) process() *mcptest.Peer {
+func (p *fuzzHarness) process() *mcptest.Peer {
 	for {
 		select {
 		case next := <-p.queues["gh"]:
@@ -83,20 +83,20 @@ func (p *stage) process() *mcptest.Peer {
 	}
 }
 
-// hear reads what the client was sent and holds it to be messages. Questions are refused.
-func (p *stage) hear() (more bool) {
+// readClient reads what the client was sent and holds it to be messages. Questions are refused.
+func (p *fuzzHarness) readClient() (more bool) {
 	for _, line := range p.client.TakeAll() {
 		more = true
 		m, err := wire.Parse([]byte(line))
 		if err != nil || !json.Valid([]byte(line)) {
 			p.t.Errorf("the client is sent what is no message: %v: %.300s", err, line)
 		}
-		p.count(m)
+		p.countResponse(m)
 	}
 	return more
 }
 
-func (p *stage) count(m wire.Message) {
+func (p *fuzzHarness) countResponse(m wire.Message) {
 	switch m.Kind() {
 	case wire.Response:
 		p.answers[m.ID()]++
@@ -105,26 +105,26 @@ func (p *stage) count(m wire.Message) {
 	case wire.Batch:
 		for _, e := range m.Elements() {
 			one, _ := wire.Parse(e)
-			p.count(one)
+			p.countResponse(one)
 		}
 	}
 }
 
-// end ends the session, in which each id must have at most as many answers as it was asked under.
-func (p *stage) end() {
+// endSession ends the session, in which each id must have at most as many answers as it was asked under.
+func (p *fuzzHarness) endSession() {
 	p.client.CloseSend()
 	select {
 	case <-p.served:
 	case <-time.After(time.Hour):
 		p.t.Error("Serve does not return")
 	}
-	p.hear()
+	p.readClient()
 	for id, n := range p.answers {
 		if n > p.asked[id] {
 			p.t.Errorf("%d answers under the id %s, under which %d were asked for", n, id, p.asked[id])
 		}
 	}
-	for _, line := range p.audit() {
+	for _, line := range p.auditRecords() {
 		_, outcome, _ := strings.Cut(line, "outcome=")
 		outcome, _, _ = strings.Cut(outcome, " ")
 		if !strings.Contains(" ok tool_error rpc_error cancelled timeout backend_lost not_run rejected ", " "+outcome+" ") {
@@ -133,8 +133,8 @@ func (p *stage) end() {
 	}
 }
 
-// echo answers what the process was asked, with its own params.
-func (p *stage) echo() (more bool) {
+// answerProcess answers what the process was asked, with its own params.
+func (p *fuzzHarness) answerProcess() (more bool) {
 	gh := p.process()
 	if gh == nil {
 		return false
@@ -172,7 +172,7 @@ func FuzzSession(f *testing.F) {
 		hello + `{"jsonrpc":"2.0","id":"2","method":"tools/call","params":{"name":"gh__t"}}` + "\n" + `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2.0,"reason":{}}}` + "\n" + `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":[],"progress":"x"}}`,
 		hello + `{"jsonrpc":"2.0","id":3,"method":"resources/subscribe","params":{"uri":"u:1"}}` + "\n" + `{"jsonrpc":"2.0","id":4,"method":"logging/setLevel","params":{"level":"debug"}}` + "\n" + `{"jsonrpc":"2.0","id":5,"method":"completion/complete","params":{"ref":{"type":"ref/prompt","name":"p"},"argument":{"name":"a","value":""}}}`,
 		strings.Replace(hello, "2025-11-25", "2025-03-26", 1) + `[{"jsonrpc":"2.0","id":1,"method":"ping"},{"jsonrpc":"2.0","id":1,"method":"ping"},7,{"jsonrpc":"2.0","id":null,"method":"x"},[]]`,
-		request("7", "tools/call", `"name":"t",`, able) + "\n" + request(`"s"`, "subscriptions/listen", `"notifications":{"toolsListChanged":true},`, "{}") + "\n" + request("8", "tasks/get", `"taskId":"x",`, "{}"),
+		modernRequest("7", "tools/call", `"name":"t",`, clientCaps) + "\n" + modernRequest(`"s"`, "subscriptions/listen", `"notifications":{"toolsListChanged":true},`, "{}") + "\n" + modernRequest("8", "tasks/get", `"taskId":"x",`, "{}"),
 		`{"jsonrpc":"2.0","id":1,"method":"server/discover"}` + "\n{\n" + `{"id":1}` + "\n" + `{"jsonrpc":"2.0","id":-1.0e3,"method":"prompts/get","params":{"name":"p","Name":"q"}}`,
 		hello + `{"jsonrpc":"2.0","id":6,"method":"resources/read","params":{"uri":"u:\u00e9"}}` + "\n" + `{"jsonrpc":"2.0","id":0,"result":{"roots":[]}}` + "\n" + `{"jsonrpc":"2.0","id":0,"error":7}` + "\n" + hello,
 	} {
@@ -181,14 +181,14 @@ func FuzzSession(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, client, backend []byte) {
 		synctest.Test(t, func(t *testing.T) {
-			p := newStage(t, "legacy")
-			words := saidBy(backend)
+			p := newFuzzHarness(t, "legacy")
+			words := nonBlankLines(backend)
 			settle := func() {
-				for p.hear() || p.echo() {
+				for p.readClient() || p.answerProcess() {
 				}
 			}
-			for i, line := range saidBy(client) {
-				p.say(line)
+			for i, line := range nonBlankLines(client) {
+				p.send(line)
 				settle()
 				if gh := p.process(); gh != nil && i < len(words) {
 					gh.Send(words[i])
@@ -199,7 +199,7 @@ func FuzzSession(f *testing.F) {
 				time.Sleep(10 * time.Second)
 				settle()
 			}
-			p.end()
+			p.endSession()
 		})
 	})
 }
@@ -225,11 +225,11 @@ func FuzzBackend(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, backend []byte, era uint8) {
 		synctest.Test(t, func(t *testing.T) {
-			p := newStage(t, []string{"legacy", "modern", "auto"}[era%3])
-			words, id := saidBy(backend), "0"
+			p := newFuzzHarness(t, []string{"legacy", "modern", "auto"}[era%3])
+			words, id := nonBlankLines(backend), "0"
 			settle := func() {
 				for {
-					more := p.hear()
+					more := p.readClient()
 					gh := p.process()
 					if gh == nil {
 						break
@@ -252,13 +252,13 @@ func FuzzBackend(f *testing.F) {
 					}
 				}
 			}
-			p.say(`{"jsonrpc":"2.0","id":"init","method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"roots":{},"sampling":{},"elicitation":{}},"clientInfo":{"name":"f","version":"1"}}}`)
-			p.say(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+			p.send(`{"jsonrpc":"2.0","id":"init","method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"roots":{},"sampling":{},"elicitation":{}},"clientInfo":{"name":"f","version":"1"}}}`)
+			p.send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 			for i, method := range []string{
 				`"tools/list"`, `"tools/call","params":{"name":"t","_meta":{"progressToken":1}}`, `"tools/call","params":{"name":"gh__t"}`, `"resources/list"`,
 				`"resources/read","params":{"uri":"u:1"}`, `"prompts/get","params":{"name":"p"}`, `"resources/subscribe","params":{"uri":"u:1"}`, `"logging/setLevel","params":{"level":"info"}`, `"tools/list"`,
 			} {
-				p.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":%s}`, i, method))
+				p.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":%s}`, i, method))
 				settle()
 				if i%3 == 0 {
 					time.Sleep(time.Second)
@@ -268,7 +268,7 @@ func FuzzBackend(f *testing.F) {
 				time.Sleep(10 * time.Second)
 				settle()
 			}
-			p.end()
+			p.endSession()
 			for id := range p.asked {
 				if p.answers[id] != 1 {
 					t.Errorf("%d answers to %s", p.answers[id], id)

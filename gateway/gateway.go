@@ -65,7 +65,7 @@ type Backends interface {
 	// OpenSession makes a session known before anything is sent for it. Capabilities are
 	// those that its client declared, as JSON: backends that speak to it alone are
 	// told just these. Stateless says that it stands for clients that have no session.
-	OpenSession(session string, capabilities []byte, stateless bool)
+	OpenSession(session string, capabilities []byte, modern bool)
 	// CloseSession forgets a session, and ends the connections that were its own. It is
 	// called when all that was sent for the session has come to its end.
 	CloseSession(session string)
@@ -74,7 +74,7 @@ type Backends interface {
 	// [peer.Peer.Send]. A backend that is still starting gets it later. The
 	// backend's own time limit is applied. The call ends with [peer.ErrForbidden] if the
 	// configuration does not permit it at the moment at which it would be sent.
-	Send(backend string, m wire.Message, c *peer.Call)
+	Send(backend string, m wire.Message, call *peer.Call)
 	// SharesProcess reports whether the session, or client without one, uses a process of the backend
 	// that others use, too.
 	SharesProcess(backend, session string) bool
@@ -83,14 +83,14 @@ type Backends interface {
 	DeniedBy(k catalog.Kind, name string) (backend string)
 	// Permits reports whether the configuration permits that the request goes to the backend now.
 	// Send checks it itself; Permits is for what goes on without being sent.
-	Permits(backend string, m wire.Message, c *peer.Call) bool
+	Permits(backend string, m wire.Message, call *peer.Call) bool
 	// Cancel takes back what was sent; see [peer.Call.Cancel].
-	Cancel(backend string, c *peer.Call, params []byte)
+	Cancel(backend string, call *peer.Call, params []byte)
 	// Subscribe is Send for resources/subscribe, and for resources/unsubscribe if
 	// on is false. What is subscribed to is kept up when a connection has to be
 	// made anew; a backend that others are still subscribed to over the same
 	// connection is not told to stop, and the call answered with {}.
-	Subscribe(backend, uri string, on bool, m wire.Message, c *peer.Call)
+	Subscribe(backend, uri string, on bool, m wire.Message, call *peer.Call)
 	// SetLevel has the backends that log do so from a level on, as far as the
 	// session is concerned, now and whenever a connection is made. It calls done
 	// once, when those that can be reached have answered or had their time.
@@ -123,19 +123,19 @@ type Options struct {
 type Gateway struct {
 	Options
 
-	info    []byte // Info, as JSON
-	sealer  *sealer
-	guests  guests
-	parked  parked
-	reruns  reruns
-	listens listens
+	info             []byte // Info, as JSON
+	sealer           *sealer
+	statelessClients statelessClients
+	suspended        suspendedCalls
+	usedTickets      usedTickets
+	listeners        listeners
 
-	jobs     jobs
-	stored   store // how tasks ended
-	watching tally // tasks to which is listened
+	statelessTasks statelessTasks
+	resultBytes    byteBudget // how tasks ended
+	taskListeners  counter    // tasks to which is listened
 
-	hurry    context.Context // done when no more time is given to calls in flight
-	endHurry context.CancelFunc
+	graceCtx context.Context // done when no more time is given to calls in flight
+	endGrace context.CancelFunc
 	draining atomic.Int64 // sessions that wait for their calls in flight
 
 	mu       sync.Mutex
@@ -154,7 +154,7 @@ func New(o Options) *Gateway {
 		o.Mask = func(s string) string { return s }
 	}
 	g := &Gateway{Options: o, info: wire.Encode(o.Info), sealer: newSealer(), sessions: make(map[string]*Session)}
-	g.hurry, g.endHurry = context.WithCancel(context.Background())
+	g.graceCtx, g.endGrace = context.WithCancel(context.Background())
 	return g
 }
 
@@ -162,7 +162,7 @@ func New(o Options) *Gateway {
 // unknown outcome. It reports false if no session was waiting for its calls.
 func (g *Gateway) EndGracePeriods() bool {
 	waits := g.draining.Load() > 0
-	g.endHurry()
+	g.endGrace()
 	return waits
 }
 
@@ -178,8 +178,8 @@ func (g *Gateway) EndGracePeriods() bool {
 // for one request, of a client that has none.
 func (g *Gateway) Serve(ctx context.Context, id, principal string, conn transport.Conn) error {
 	s := newSession(g, id, principal)
-	s.peer = peer.New(conn, s, s.options())
-	if !g.enter(s) {
+	s.peer = peer.New(conn, s, s.peerOptions())
+	if !g.addSession(s) {
 		conn.Close()
 		return fmt.Errorf("session %s: the id is taken", s.id)
 	}
@@ -189,18 +189,18 @@ func (g *Gateway) Serve(ctx context.Context, id, principal string, conn transpor
 // Open begins a session as Serve does, but one whose client need not be read from: what that sends is given to
 // [Session.Receive]. So nothing runs for a session in which nothing happens. The caller sees to it that it has an
 // end: once out is closed, by whomever, [Session.End] is to be called.
-func (g *Gateway) Open(id, principal string, out transport.Writer) *Session {
+func (g *Gateway) Open(id, principal string, writer transport.Writer) *Session {
 	s := newSession(g, id, principal)
-	s.peer = peer.NewPush(out, s, s.options())
-	if !g.enter(s) {
+	s.peer = peer.NewPush(writer, s, s.peerOptions())
+	if !g.addSession(s) {
 		g.Log.Error("the id of a session is taken", "session", s.id)
-		out.Close()
+		writer.Close()
 	}
 	return s
 }
 
-// enter makes a session one of ours, if its id is not taken; forget is the end of that.
-func (g *Gateway) enter(s *Session) bool {
+// addSession makes a session one of ours, if its id is not taken; forget is the end of that.
+func (g *Gateway) addSession(s *Session) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.sessions[s.id] != nil {
@@ -210,7 +210,7 @@ func (g *Gateway) enter(s *Session) bool {
 	return true
 }
 
-func (g *Gateway) forget(s *Session) {
+func (g *Gateway) removeSession(s *Session) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.sessions[s.id] == s {
@@ -225,7 +225,7 @@ const coalesce = 50 * time.Millisecond
 // Run tells the clients when the catalog has changed, until ctx is done. Then what
 // backends are still doing for clients that have no session is taken back.
 func (g *Gateway) Run(ctx context.Context) error {
-	defer g.endGuests()
+	defer g.closeStatelessClients()
 	v := g.Backends.View()
 	for {
 		select {
@@ -239,11 +239,11 @@ func (g *Gateway) Run(ctx context.Context) error {
 			return ctx.Err()
 		}
 		v = g.Backends.View()
-		for _, s := range g.all() {
-			s.catalogChanged(v.Snapshot)
+		for _, s := range g.allSessions() {
+			s.notifyCatalogChanged(v.Snapshot)
 		}
-		for _, l := range g.listens.list() {
-			l.changed(v.Snapshot)
+		for _, l := range g.listeners.list() {
+			l.catalogChanged(v.Snapshot)
 		}
 	}
 }
@@ -255,17 +255,17 @@ func (g *Gateway) session(id string) *Session {
 	return g.sessions[id]
 }
 
-func (g *Gateway) all() []*Session {
+func (g *Gateway) allSessions() []*Session {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return slices.Collect(maps.Values(g.sessions))
 }
 
-// only returns the session of which is is true, nil if there are several or none.
-func (g *Gateway) only(is func(*Session) bool) *Session {
+// soleSession returns the session of which is is true, nil if there are several or none.
+func (g *Gateway) soleSession(match func(*Session) bool) *Session {
 	var found *Session
-	for _, s := range g.all() {
-		if !is(s) {
+	for _, s := range g.allSessions() {
+		if !match(s) {
 			continue
 		}
 		if found != nil {

@@ -4,18 +4,18 @@ import "testing"
 
 // The lifecycle whole: every state against every kind of method.
 func TestMission_C_Lifecycle(t *testing.T) {
-	states := [...]state{fresh, greeted, ready, closing}
-	for method, want := range map[string][len(states)]verdict{
-		"initialize":             {serve, again, again, goodbye},
-		"tools/list":             {refuse, hold, serve, goodbye},
-		"tools/call":             {refuse, hold, serve, goodbye},
-		"prompts/list":           {refuse, hold, serve, goodbye},
-		"no/such":                {refuse, hold, serve, goodbye},
-		"":                       {refuse, hold, serve, goodbye},
-		"Initialize":             {refuse, hold, serve, goodbye},
-		"server/discover":        {unknown, unknown, unknown, unknown},
-		"subscriptions/listen":   {refuse, hold, serve, goodbye},
-		"notifications/whatever": {refuse, hold, serve, goodbye}, // sent as a request
+	states := [...]state{uninitialized, awaitingInitialized, ready, closing}
+	for method, want := range map[string][len(states)]admission{
+		"initialize":             {serve, rejectDuplicate, rejectDuplicate, rejectClosing},
+		"tools/list":             {rejectUninitialized, queue, serve, rejectClosing},
+		"tools/call":             {rejectUninitialized, queue, serve, rejectClosing},
+		"prompts/list":           {rejectUninitialized, queue, serve, rejectClosing},
+		"no/such":                {rejectUninitialized, queue, serve, rejectClosing},
+		"":                       {rejectUninitialized, queue, serve, rejectClosing},
+		"Initialize":             {rejectUninitialized, queue, serve, rejectClosing},
+		"server/discover":        {rejectUnknown, rejectUnknown, rejectUnknown, rejectUnknown},
+		"subscriptions/listen":   {rejectUninitialized, queue, serve, rejectClosing},
+		"notifications/whatever": {rejectUninitialized, queue, serve, rejectClosing}, // sent as a request
 	} {
 		for i, s := range states {
 			if got := admit(s, method); got != want[i] {

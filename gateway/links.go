@@ -57,15 +57,15 @@ func (l *links) route(uri string) (catalog.Route, bool) {
 }
 
 // links returns those of the client that has made the call.
-func (c *call) links() *links {
-	if c.guest != nil {
-		return &c.guest.links
+func (c *clientCall) links() *links {
+	if c.stateless != nil {
+		return &c.stateless.links
 	}
 	return &c.s.links
 }
 
-// noteLinks keeps the links in an answer that the client is about to get.
-func (c *call) noteLinks(m wire.Message) {
+// recordLinks keeps the links in an answer that the client is about to get.
+func (c *clientCall) recordLinks(m wire.Message) {
 	result := m.Part(wire.PartResult)
 	if !bytes.Contains(result, []byte(`"uri"`)) || !c.s.g.Backends.View().HasCapability(c.Route.Backend, "resources") {
 		return

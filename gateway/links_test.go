@@ -9,8 +9,8 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// withResources answers what a gateway asks of a server that has tools and resources, and lists none of these.
-func withResources(t *testing.T, p *mcptest.Peer, tool, resources string) {
+// serveResourcesStartup answers what a gateway asks of a server that has tools and resources, and lists none of these.
+func serveResourcesStartup(t *testing.T, p *mcptest.Peer, tool, resources string) {
 	t.Helper()
 	p.ServeHandshake(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"resources":{"subscribe":true},"prompts":{}},"serverInfo":{"name":"x","version":"1"}}`)
 	for range 4 {
@@ -30,15 +30,15 @@ func withResources(t *testing.T, p *mcptest.Peer, tool, resources string) {
 // A result names resources that are in no list. The client that got it reads and subscribes to them
 // at the backend that gave it; other clients do not. A resource that another backend lists is that
 // backend's nevertheless.
-func TestResourcesOfResultsAreRead(t *testing.T) {
+func TestLinks_SessionReadsLinkedResource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, settings{}, "a", "b")
-		client, _ := h.client()
+		h := newHarness(t, settings{}, "a", "b")
+		client, _ := h.connectClient()
 		client.Initialize("2025-11-25")
-		a, b := h.backend("a"), h.backend("b")
-		withResources(t, a, "one", `{"uri":"x:listed","name":"l"}`)
-		withResources(t, b, "two", "")
-		list(t, client)
+		a, b := h.nextProcess("a"), h.nextProcess("b")
+		serveResourcesStartup(t, a, "one", `{"uri":"x:listed","name":"l"}`)
+		serveResourcesStartup(t, b, "two", "")
+		listTools(t, client)
 		read := func(id int, uri string) string {
 			return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"resources/read","params":{"uri":%q}}`, id, uri)
 		}
@@ -48,7 +48,7 @@ func TestResourcesOfResultsAreRead(t *testing.T) {
 		client.Send(read(1, "x:linked"))
 		client.Want(missing(1, "x:linked"))
 
-		client.Send(call("2", "two"))
+		client.Send(toolsCall("2", "two"))
 		b.SendResult(b.HandleRequest("tools/call").ID(), `{"content":[{"type":"resource_link","uri":"x:linked","name":"n"},`+
 			`{"type":"resource","resource":{"uri":"x:embedded","text":"t"}},{"type":"resource_link","uri":"x:listed","name":"n"}]}`)
 		client.NextMessage()
@@ -58,7 +58,7 @@ func TestResourcesOfResultsAreRead(t *testing.T) {
 		for i, uri := range []string{"x:linked", "x:embedded", "x:prompted"} {
 			client.Send(read(10+i, uri))
 			asked := b.HandleRequest("resources/read")
-			if got := param(t, asked, "uri"); got != `"`+uri+`"` {
+			if got := paramAt(t, asked, "uri"); got != `"`+uri+`"` {
 				t.Errorf("read %s, want %s", got, uri)
 			}
 			b.SendResult(asked.ID(), `{"contents":[]}`)
@@ -71,29 +71,29 @@ func TestResourcesOfResultsAreRead(t *testing.T) {
 		a.SendResult(a.HandleRequest("resources/read").ID(), `{"contents":[]}`)
 		client.NextMessage()
 
-		other, _ := h.client()
+		other, _ := h.connectClient()
 		other.Initialize("2025-11-25")
-		list(t, other)
+		listTools(t, other)
 		other.Send(read(30, "x:linked"))
 		other.Want(missing(30, "x:linked"))
 	})
 }
 
 // Beyond a number the oldest link is forgotten.
-func TestLinksAreBounded(t *testing.T) {
+func TestLinks_Limit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, settings{}, "a", "b")
-		client, _ := h.client()
+		h := newHarness(t, settings{}, "a", "b")
+		client, _ := h.connectClient()
 		client.Initialize("2025-11-25")
-		a, b := h.backend("a"), h.backend("b")
-		withResources(t, a, "one", "")
-		withResources(t, b, "two", "")
-		list(t, client)
+		a, b := h.nextProcess("a"), h.nextProcess("b")
+		serveResourcesStartup(t, a, "one", "")
+		serveResourcesStartup(t, b, "two", "")
+		listTools(t, client)
 		content := ""
 		for i := range 257 {
 			content += fmt.Sprintf(`,{"type":"resource_link","uri":"x:%d","name":"n"}`, i)
 		}
-		client.Send(call("2", "two"))
+		client.Send(toolsCall("2", "two"))
 		b.SendResult(b.HandleRequest("tools/call").ID(), `{"content":[`+content[1:]+`]}`)
 		client.NextMessage()
 		client.Send(`{"jsonrpc":"2.0","id":3,"method":"resources/read","params":{"uri":"x:0"}}`)
@@ -107,19 +107,19 @@ func TestLinksAreBounded(t *testing.T) {
 }
 
 // A client without a session reads what a result has given it, in any of its requests.
-func TestResourcesOfResultsAreReadWithoutASession(t *testing.T) {
+func TestLinks_StatelessClientReadsLinkedResource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, settings{}, "a", "b")
-		client, _ := h.client()
-		client.Send(request("0", "tools/list", "", able))
-		a, b := h.backend("a"), h.backend("b")
-		withResources(t, a, "one", "")
-		withResources(t, b, "two", "")
+		h := newHarness(t, settings{}, "a", "b")
+		client, _ := h.connectClient()
+		client.Send(modernRequest("0", "tools/list", "", clientCaps))
+		a, b := h.nextProcess("a"), h.nextProcess("b")
+		serveResourcesStartup(t, a, "one", "")
+		serveResourcesStartup(t, b, "two", "")
 		client.NextMessage()
-		client.Send(request("1", "tools/call", `"name":"two",`, able))
+		client.Send(modernRequest("1", "tools/call", `"name":"two",`, clientCaps))
 		b.SendResult(b.HandleRequest("tools/call").ID(), `{"content":[{"type":"resource_link","uri":"x:linked","name":"n"}]}`)
 		client.NextMessage()
-		client.Send(request("2", "resources/read", `"uri":"x:linked",`, able))
+		client.Send(modernRequest("2", "resources/read", `"uri":"x:linked",`, clientCaps))
 		b.SendResult(b.HandleRequest("resources/read").ID(), `{"contents":[]}`)
 		if m := client.NextMessage(); m.Part(wire.PartError) != nil {
 			t.Errorf("answered %s", m.Raw())

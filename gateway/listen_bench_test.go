@@ -25,16 +25,16 @@ func BenchmarkListen_Changed(b *testing.B) {
 		return catalog.Merge(catalog.Options{}, []catalog.Listing{{Backend: "gh", Items: [catalog.NumKinds][]catalog.Item{catalog.Tools: list.Items}}})
 	}
 	snapshots := []*catalog.Snapshot{merged(), merged()}
-	var all []*listen
+	var all []*listenRequest
 	for range listens {
-		l := &listen{acked: true, lists: map[string]*catalog.Snapshot{catalog.Tools.ChangedNotification(): snapshots[0]}}
+		l := &listenRequest{acknowledged: true, lists: map[string]*catalog.Snapshot{catalog.Tools.ChangedNotification(): snapshots[0]}}
 		all = append(all, l)
 	}
 	b.ReportAllocs()
 	for i := 1; b.Loop(); i++ {
 		now := snapshots[i%2]
 		for _, l := range all {
-			l.changed(now)
+			l.catalogChanged(now)
 		}
 	}
 }

@@ -14,23 +14,23 @@ import (
 )
 
 func listenFor(id, filter string) string {
-	return request(id, "subscriptions/listen", `"notifications":`+filter+`,`, `{}`)
+	return modernRequest(id, "subscriptions/listen", `"notifications":`+filter+`,`, `{}`)
 }
 
-// acknowledged takes what a subscription begins with.
-func acknowledged(t *testing.T, client *mcptest.Peer, id, filter string) {
+// wantAcknowledged takes what a subscription begins with.
+func wantAcknowledged(t *testing.T, client *mcptest.Peer, id, filter string) {
 	t.Helper()
 	client.Want(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":%s},"notifications":%s}}`, id, filter))
 }
 
-func updatedFor(id, uri string) string {
+func resourceUpdated(id, uri string) string {
 	return fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":%s},"uri":%q}}`, id, uri)
 }
 
-// shelf is a backend of the session era that has the tool t and the resource x:a.
-func shelf(t *testing.T, h *house, name string) *mcptest.Peer {
+// startWithResource is a backend of the session era that has the tool t and the resource x:a.
+func startWithResource(t *testing.T, h *harness, name string) *mcptest.Peer {
 	t.Helper()
-	p := h.backend(name)
+	p := h.nextProcess(name)
 	p.ServeHandshake(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true},"resources":{"subscribe":true}},"serverInfo":{"name":"s","version":"1"}}`)
 	for range 3 {
 		m := p.NextMessage()
@@ -50,10 +50,10 @@ func shelf(t *testing.T, h *house, name string) *mcptest.Peer {
 // else, each with its id, and ends what it has at the backend.
 func TestListen_FilterAndIDs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, settings{}, "gh")
-		client, _ := h.client()
-		client.Send(request("0", "prompts/list", "", `{}`))
-		gh := shelf(t, h, "gh")
+		h := newHarness(t, settings{}, "gh")
+		client, _ := h.connectClient()
+		client.Send(modernRequest("0", "prompts/list", "", `{}`))
+		gh := startWithResource(t, h, "gh")
 		client.NextMessage()
 
 		client.Send(listenFor(`"L"`, `{"resourceSubscriptions":["x:a","y:nobody has it","x:a"],"promptsListChanged":true,"unknown":true}`))
@@ -61,13 +61,13 @@ func TestListen_FilterAndIDs(t *testing.T) {
 		client.WantNothing() // not before the backend has agreed
 		gh.SendResult(armed.ID(), `{}`)
 		gh.SendError(gh.HandleRequest("resources/subscribe").ID(), `{"code":-32002,"message":"I do not have it either"}`)
-		acknowledged(t, client, `"L"`, `{"promptsListChanged":true,"resourceSubscriptions":["x:a"]}`)
+		wantAcknowledged(t, client, `"L"`, `{"promptsListChanged":true,"resourceSubscriptions":["x:a"]}`)
 
 		client.Send(listenFor(`7`, `{"toolsListChanged":true}`))
-		acknowledged(t, client, `7`, `{"toolsListChanged":true}`)
+		wantAcknowledged(t, client, `7`, `{"toolsListChanged":true}`)
 
 		gh.Send(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"x:a"}}`)
-		client.Want(updatedFor(`"L"`, "x:a"))
+		client.Want(resourceUpdated(`"L"`, "x:a"))
 		gh.Send(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"z:other"}}`)
 		client.WantNothing()
 		gh.Send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
@@ -91,19 +91,19 @@ func TestListen_FilterAndIDs(t *testing.T) {
 }
 
 // What cannot be honoured is not acknowledged; a subscription to nothing ends at once.
-func TestListen_WhatIsNotHonoured(t *testing.T) {
+func TestListen_UnsupportedFiltersAreOmitted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, settings{}, "gh")
-		client, _ := h.client()
-		client.Send(request("0", "prompts/list", "", `{}`))
-		gh := shelf(t, h, "gh")
+		h := newHarness(t, settings{}, "gh")
+		client, _ := h.connectClient()
+		client.Send(modernRequest("0", "prompts/list", "", `{}`))
+		gh := startWithResource(t, h, "gh")
 		client.NextMessage()
 		client.Send(listenFor(`1`, `{"resourceSubscriptions":["x:a"]}`))
 		gh.SendError(gh.HandleRequest("resources/subscribe").ID(), `{"code":-32602,"message":"no"}`)
-		acknowledged(t, client, `1`, `{}`)
-		client.WantJSON(`{"jsonrpc":"2.0","id":1,"result":{"_meta":{"io.modelcontextprotocol/subscriptionId":1,"io.modelcontextprotocol/serverInfo":` + info + `},"resultType":"complete"}}`)
+		wantAcknowledged(t, client, `1`, `{}`)
+		client.WantJSON(`{"jsonrpc":"2.0","id":1,"result":{"_meta":{"io.modelcontextprotocol/subscriptionId":1,"io.modelcontextprotocol/serverInfo":` + serverInfo + `},"resultType":"complete"}}`)
 		for _, filter := range []string{`[]`, `null`, `{"resourceSubscriptions":"x:a"}`, `{"resourceSubscriptions":[1]}`, `{"resourceSubscriptions":[""]}`,
-			`{"resourceSubscriptions":[` + many(1025) + `]}`} {
+			`{"resourceSubscriptions":[` + quotedURIs(1025) + `]}`} {
 			client.Send(listenFor(`2`, filter))
 			if failure := wire.ReadError(client.NextMessage().Part(wire.PartError)); failure.Code != -32602 {
 				t.Errorf("%.40s: %+v", filter, failure)
@@ -113,7 +113,7 @@ func TestListen_WhatIsNotHonoured(t *testing.T) {
 	})
 }
 
-func many(n int) string {
+func quotedURIs(n int) string {
 	all := make([]string, n)
 	for i := range all {
 		all[i] = fmt.Sprintf(`"x:%d"`, i)
@@ -125,20 +125,20 @@ func many(n int) string {
 // out. When the gateway ends, each subscription is told so, in its own answer.
 func TestListen_SilentBackendAndGracefulEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, settings{}, "gh")
+		h := newHarness(t, settings{}, "gh")
 		conn, client := mcptest.NewPeer(t, "client")
 		ctx, cancel := context.WithCancel(t.Context())
 		served := make(chan error, 1)
 		go func() { served <- h.gateway.Serve(ctx, "", "", conn) }()
-		client.Send(request("0", "prompts/list", "", `{}`))
-		gh := shelf(t, h, "gh")
+		client.Send(modernRequest("0", "prompts/list", "", `{}`))
+		gh := startWithResource(t, h, "gh")
 		client.NextMessage()
 		client.Send(listenFor(`1`, `{"resourceSubscriptions":["x:a"],"toolsListChanged":true}`))
 		gh.HandleRequest("resources/subscribe")
 		time.Sleep(6 * time.Second)
-		acknowledged(t, client, `1`, `{"toolsListChanged":true}`)
+		wantAcknowledged(t, client, `1`, `{"toolsListChanged":true}`)
 		cancel()
-		client.WantJSON(`{"jsonrpc":"2.0","id":1,"result":{"_meta":{"io.modelcontextprotocol/subscriptionId":1,"io.modelcontextprotocol/serverInfo":` + info + `},"resultType":"complete"}}`)
+		client.WantJSON(`{"jsonrpc":"2.0","id":1,"result":{"_meta":{"io.modelcontextprotocol/subscriptionId":1,"io.modelcontextprotocol/serverInfo":` + serverInfo + `},"resultType":"complete"}}`)
 		if err := <-served; err != nil {
 			t.Error(err)
 		}
@@ -147,16 +147,16 @@ func TestListen_SilentBackendAndGracefulEnd(t *testing.T) {
 
 // A subscription that takes the place of another is not ended with that, be it that the
 // backend has not agreed to it yet.
-func TestListen_TakesAnothersPlace(t *testing.T) {
+func TestListen_SuccessorKeepsSubscription(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, settings{}, "gh")
-		client, _ := h.client()
-		client.Send(request("0", "prompts/list", "", `{}`))
-		gh := shelf(t, h, "gh")
+		h := newHarness(t, settings{}, "gh")
+		client, _ := h.connectClient()
+		client.Send(modernRequest("0", "prompts/list", "", `{}`))
+		gh := startWithResource(t, h, "gh")
 		client.NextMessage()
 		client.Send(listenFor(`1`, `{"resourceSubscriptions":["x:a"]}`))
 		gh.SendResult(gh.HandleRequest("resources/subscribe").ID(), `{}`)
-		acknowledged(t, client, `1`, `{"resourceSubscriptions":["x:a"]}`)
+		wantAcknowledged(t, client, `1`, `{"resourceSubscriptions":["x:a"]}`)
 		client.Send(listenFor(`2`, `{"resourceSubscriptions":["x:a"]}`))
 		synctest.Wait()
 		client.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
@@ -168,7 +168,7 @@ func TestListen_TakesAnothersPlace(t *testing.T) {
 			}
 			gh.SendResult(m.ID(), `{}`)
 		}
-		acknowledged(t, client, `2`, `{"resourceSubscriptions":["x:a"]}`)
+		wantAcknowledged(t, client, `2`, `{"resourceSubscriptions":["x:a"]}`)
 		client.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`)
 		gh.HandleRequest("resources/unsubscribe")
 	})
@@ -176,18 +176,18 @@ func TestListen_TakesAnothersPlace(t *testing.T) {
 
 // A change is told to each of many subscriptions, once, and to none if its list is the
 // same.
-func TestListen_ManyHearOfOneChange(t *testing.T) {
+func TestListen_EachListenerIsNotifiedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, settings{inFlight: 1000}, "gh")
-		client, _ := h.client()
-		client.Send(request("0", "prompts/list", "", `{}`))
-		gh := shelf(t, h, "gh")
+		h := newHarness(t, settings{inFlight: 1000}, "gh")
+		client, _ := h.connectClient()
+		client.Send(modernRequest("0", "prompts/list", "", `{}`))
+		gh := startWithResource(t, h, "gh")
 		client.NextMessage()
 		const listens = 500
 		for n := range listens {
 			id := fmt.Sprint(n + 1)
 			client.Send(listenFor(id, `{"toolsListChanged":true,"promptsListChanged":true}`))
-			acknowledged(t, client, id, `{"toolsListChanged":true,"promptsListChanged":true}`)
+			wantAcknowledged(t, client, id, `{"toolsListChanged":true,"promptsListChanged":true}`)
 		}
 		gh.Send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
 		gh.ServeToolsList(mcptest.ToolsResult("t", "u"))
@@ -207,41 +207,41 @@ func TestListen_ManyHearOfOneChange(t *testing.T) {
 
 // Subscriptions of one principal, however many it says that it is, leave room for those of
 // others.
-func TestListen_OnePrincipalLeavesRoom(t *testing.T) {
+func TestListen_PerPrincipalLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, settings{inFlight: 20_000}, "gh")
+		h := newHarness(t, settings{inFlight: 20_000}, "gh")
 		connect := func(principal string) *mcptest.Peer {
 			conn, client := mcptest.NewPeer(t, principal)
 			go func() { _ = h.gateway.Serve(t.Context(), "", principal, conn) }()
 			return client
 		}
 		crowd, again, alone := connect("crowd"), connect("crowd"), connect("alone")
-		crowd.Send(request(`"list"`, "prompts/list", "", `{}`))
-		shelf(t, h, "gh")
+		crowd.Send(modernRequest(`"list"`, "prompts/list", "", `{}`))
+		startWithResource(t, h, "gh")
 		crowd.NextMessage()
 		const filter = `{"toolsListChanged":true}`
 		say := func(client *mcptest.Peer, n int) string {
 			id := fmt.Sprint(n)
-			client.Send(as(n%10, listenFor(id, filter)))
+			client.Send(withClientVersion(n%10, listenFor(id, filter)))
 			return id
 		}
 		for n := range 5000 {
-			acknowledged(t, crowd, say(crowd, n), filter)
+			wantAcknowledged(t, crowd, say(crowd, n), filter)
 		}
 		for _, client := range []*mcptest.Peer{crowd, again} {
 			say(client, 5000)
 			client.Want(`{"jsonrpc":"2.0","id":5000,"error":{"code":-32603,"message":"Too many subscriptions are open; wait until some have ended"}}`)
 		}
 		for n := range 10 {
-			acknowledged(t, alone, say(alone, n), filter)
+			wantAcknowledged(t, alone, say(alone, n), filter)
 		}
 		crowd.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}`)
 		synctest.Wait()
-		acknowledged(t, again, say(again, 5001), filter)
+		wantAcknowledged(t, again, say(again, 5001), filter)
 		crowd.Close()
 		synctest.Wait()
 		for n := range 5 {
-			acknowledged(t, again, say(again, n), filter)
+			wantAcknowledged(t, again, say(again, n), filter)
 		}
 	})
 }

@@ -14,14 +14,14 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// feed opens a session over conn and hands it what comes, as the door does, until conn is closed.
+// openSession opens a session over conn and hands it what comes, as the door does, until conn is closed.
 // What it returns is closed then; End has to follow.
-func (h *house) feed(conn transport.Conn) (s *gateway.Session, closed chan struct{}) {
-	return h.feedFor("", conn)
+func (h *harness) openSession(conn transport.Conn) (s *gateway.Session, closed chan struct{}) {
+	return h.openSessionFor("", conn)
 }
 
-// feedFor is feed for a client that has one of several tokens.
-func (h *house) feedFor(principal string, conn transport.Conn) (s *gateway.Session, closed chan struct{}) {
+// openSessionFor is feed for a client that has one of several tokens.
+func (h *harness) openSessionFor(principal string, conn transport.Conn) (s *gateway.Session, closed chan struct{}) {
 	s, closed = h.gateway.Open("", principal, conn), make(chan struct{})
 	go func() {
 		defer close(closed)
@@ -32,32 +32,32 @@ func (h *house) feedFor(principal string, conn transport.Conn) (s *gateway.Sessi
 	return s, closed
 }
 
-// calling opens a session in which a call is in flight, and returns it and its backend, too.
-func (h *house) calling() (conn transport.Conn, client, gh *mcptest.Peer, s *gateway.Session, closed chan struct{}) {
-	return h.callingFor("")
+// sessionInCall opens a session in which a call is in flight, and returns it and its backend, too.
+func (h *harness) sessionInCall() (conn transport.Conn, client, gh *mcptest.Peer, s *gateway.Session, closed chan struct{}) {
+	return h.sessionInCallFor("")
 }
 
-// callingFor is calling for a client that has one of several tokens.
-func (h *house) callingFor(principal string) (conn transport.Conn, client, gh *mcptest.Peer, s *gateway.Session, closed chan struct{}) {
+// sessionInCallFor is calling for a client that has one of several tokens.
+func (h *harness) sessionInCallFor(principal string) (conn transport.Conn, client, gh *mcptest.Peer, s *gateway.Session, closed chan struct{}) {
 	conn, client = mcptest.NewPeer(h.t, "client")
-	s, closed = h.feedFor(principal, conn)
+	s, closed = h.openSessionFor(principal, conn)
 	client.Initialize("2025-06-18", `{"roots":{}}`)
-	gh = h.backend("gh")
+	gh = h.nextProcess("gh")
 	gh.ServeStartup("slow")
-	list(h.t, client)
-	client.Send(call("1", "slow"))
+	listTools(h.t, client)
+	client.Send(toolsCall("1", "slow"))
 	return conn, client, gh, s, closed
 }
 
 // A session that is fed is served as one that is read. When its Conn is closed its calls are taken back at
 // once, for there is nobody to answer, and what the client was asked has no answer.
-func TestASessionThatIsFedEnds(t *testing.T) {
+func TestOpen_EndWhenClientDisconnects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, settings{solo: true}, "gh")
-		conn, client, gh, s, closed := h.calling()
+		h := newHarness(t, settings{singleClient: true}, "gh")
+		conn, client, gh, s, closed := h.sessionInCall()
 		gh.SendResult(gh.HandleRequest("tools/call").ID(), "{}")
 		client.Want(`{"jsonrpc":"2.0","id":1,"result":{}}`)
-		client.Send(call("2", "slow"))
+		client.Send(toolsCall("2", "slow"))
 		gh.HandleRequest("tools/call")
 		gh.Send(`{"jsonrpc":"2.0","id":"q","method":"roots/list"}`)
 		if m := client.NextMessage(); m.Method() != "roots/list" {
@@ -75,19 +75,19 @@ func TestASessionThatIsFedEnds(t *testing.T) {
 		if !strings.Contains(said, `"id":"q","error":`) || !strings.Contains(said, "notifications/cancelled") {
 			t.Errorf("the backend was told %s", said)
 		}
-		if records := h.audit(); len(records) != 2 || !strings.Contains(records[1], "outcome=cancelled") {
+		if records := h.auditRecords(); len(records) != 2 || !strings.Contains(records[1], "outcome=cancelled") {
 			t.Errorf("recorded %q", records)
 		}
 	})
 }
 
 // When the gateway ends, what is in flight has half a second, and is heard of meanwhile.
-func TestASessionThatIsFedIsStopped(t *testing.T) {
+func TestOpen_Shutdown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, settings{}, "gh")
-		_, client, gh, s, closed := h.calling()
+		h := newHarness(t, settings{}, "gh")
+		_, client, gh, s, closed := h.sessionInCall()
 		first := gh.HandleRequest("tools/call")
-		client.Send(call("2", "slow"))
+		client.Send(toolsCall("2", "slow"))
 		gh.HandleRequest("tools/call")
 		began := time.Now()
 		go s.Shutdown()
@@ -107,21 +107,21 @@ func TestASessionThatIsFedIsStopped(t *testing.T) {
 }
 
 // A client that does not read is hung up on, be it that nobody reads from it either.
-func TestASessionThatIsFedIsHungUpOn(t *testing.T) {
+func TestOpen_NonReadingClientIsDisconnected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, settings{}, "gh")
+		h := newHarness(t, settings{}, "gh")
 		conn, deaf := mcptest.NewPausedPeer(t, "deaf client")
-		s, closed := h.feed(conn)
+		s, closed := h.openSession(conn)
 		deaf.Send(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"deaf","version":"1"}}}`)
 		deaf.Send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
-		gh := h.backend("gh")
+		gh := h.nextProcess("gh")
 		gh.ServeStartup("big")
 		large := string(wire.Quote(strings.Repeat("x", 1<<20)))
-		for n := 0; !isClosed(closed); n++ {
+		for n := 0; !isChanClosed(closed); n++ {
 			if n > 66 {
 				t.Fatal("it is not hung up on")
 			}
-			deaf.Send(call(fmt.Sprint(n), "big"))
+			deaf.Send(toolsCall(fmt.Sprint(n), "big"))
 			gh.SendResult(gh.HandleRequest("tools/call").ID(), large)
 			synctest.Wait()
 		}
@@ -130,7 +130,7 @@ func TestASessionThatIsFedIsHungUpOn(t *testing.T) {
 	})
 }
 
-func isClosed(c chan struct{}) bool {
+func isChanClosed(c chan struct{}) bool {
 	select {
 	case <-c:
 		return true
@@ -141,14 +141,14 @@ func isClosed(c chan struct{}) bool {
 
 // A process that clients with different tokens share ends in the call of one. What it wrote may be of
 // the call of another, and is not in the error; for a single principal it is.
-func TestTheLastWordsOfASharedProcessAreForOnePrincipal(t *testing.T) {
+func TestSharedProcessStderrIsHiddenFromPrincipals(t *testing.T) {
 	for principal, want := range map[string]string{
 		"2": "exit 1; what it wrote last is in the log of the gateway; outcome unknown",
 		"":  "exit 1; its last words: of another call; outcome unknown",
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			h := newHouse(t, settings{}, "gh")
-			conn, client, gh, s, closed := h.callingFor(principal)
+			h := newHarness(t, settings{}, "gh")
+			conn, client, gh, s, closed := h.sessionInCallFor(principal)
 			gh.HandleRequest("tools/call")
 			gh.Exit("exit 1", "of another call")
 			if failure := wire.ReadError(client.NextMessage().Part(wire.PartError)); !strings.Contains(failure.Message, want) {
@@ -162,17 +162,17 @@ func TestTheLastWordsOfASharedProcessAreForOnePrincipal(t *testing.T) {
 }
 
 // The record of a call says which of several tokens its client has.
-func TestThePrincipalIsOnRecord(t *testing.T) {
+func TestPrincipalIsAudited(t *testing.T) {
 	for _, principal := range []string{"2", ""} {
 		synctest.Test(t, func(t *testing.T) {
-			h := newHouse(t, settings{solo: true}, "gh")
-			conn, client, gh, s, closed := h.callingFor(principal)
+			h := newHarness(t, settings{singleClient: true}, "gh")
+			conn, client, gh, s, closed := h.sessionInCallFor(principal)
 			gh.SendResult(gh.HandleRequest("tools/call").ID(), "{}")
 			client.Want(`{"jsonrpc":"2.0","id":1,"result":{}}`)
 			conn.Close()
 			<-closed
 			s.Closed(nil)
-			records := h.audit()
+			records := h.auditRecords()
 			if len(records) != 1 || strings.Contains(records[0], "principal=2") != (principal == "2") || strings.Contains(records[0], "principal=\"") {
 				t.Errorf("principal %q: the audit log has %q", principal, records)
 			}
@@ -181,16 +181,16 @@ func TestThePrincipalIsOnRecord(t *testing.T) {
 }
 
 // That a session is over is logged once, and why, if the client has not ended it.
-func TestWhyAClientIsGoneIsLogged(t *testing.T) {
-	for _, why := range []error{nil, errors.New("idle for 1h0m0s")} {
+func TestDisconnectReasonIsLogged(t *testing.T) {
+	for _, reason := range []error{nil, errors.New("idle for 1h0m0s")} {
 		synctest.Test(t, func(t *testing.T) {
-			h := newHouse(t, settings{solo: true}, "gh")
-			conn, _, _, s, closed := h.calling()
+			h := newHarness(t, settings{singleClient: true}, "gh")
+			conn, _, _, s, closed := h.sessionInCall()
 			conn.Close()
 			<-closed
-			s.Closed(why)
+			s.Closed(reason)
 			got := h.log.Lines(`msg="client disconnected"`)
-			if len(got) != 1 || strings.Contains(got[0], "err=") != (why != nil) || why != nil && !strings.HasSuffix(got[0], `err="idle for 1h0m0s"`) {
+			if len(got) != 1 || strings.Contains(got[0], "err=") != (reason != nil) || reason != nil && !strings.HasSuffix(got[0], `err="idle for 1h0m0s"`) {
 				t.Errorf("logged %q", got)
 			}
 		})
@@ -198,10 +198,10 @@ func TestWhyAClientIsGoneIsLogged(t *testing.T) {
 }
 
 // Of a session that ends because the gateway does it is said so.
-func TestThatTheGatewayEndsIsLogged(t *testing.T) {
+func TestGatewayShutdownIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, settings{solo: true}, "gh")
-		conn, _, _, s, closed := h.calling()
+		h := newHarness(t, settings{singleClient: true}, "gh")
+		conn, _, _, s, closed := h.sessionInCall()
 		s.Shutdown()
 		conn.Close()
 		<-closed

@@ -43,8 +43,8 @@ type Outcome struct {
 	Dur    time.Duration // since it was sent
 }
 
-// outcome classifies a backend's answer.
-func outcome(m wire.Message) Outcome {
+// outcomeOf classifies a backend's answer.
+func outcomeOf(m wire.Message) Outcome {
 	if failure := m.Part(wire.PartError); failure != nil {
 		return Outcome{Kind: RPCError, Code: wire.ReadError(failure).Code, Result: failure}
 	}
@@ -55,7 +55,7 @@ func outcome(m wire.Message) Outcome {
 	return o
 }
 
-func (g *Gateway) begin(c *CallInfo) {
+func (g *Gateway) observeBegin(c *CallInfo) {
 	if !observed(c.Method) {
 		return
 	}
@@ -64,7 +64,7 @@ func (g *Gateway) begin(c *CallInfo) {
 	}
 }
 
-func (g *Gateway) finish(c *CallInfo, out Outcome) {
+func (g *Gateway) observeEnd(c *CallInfo, out Outcome) {
 	if !observed(c.Method) {
 		return
 	}
@@ -98,7 +98,7 @@ func (j journal) End(c *CallInfo, o Outcome) {
 	r := audit.Record{
 		Session: c.Session, Client: c.Client, Principal: c.Principal,
 		ID: string(c.ID), BackendID: string(c.BackendID),
-		Tool: brief(c.Name), Backend: c.Route.Backend, BackendTool: c.Route.Original,
+		Tool: truncate(c.Name), Backend: c.Route.Backend, BackendTool: c.Route.Original,
 		Outcome: o.Kind, Code: o.Code, Reason: o.Reason, Started: c.Started, Queued: o.Queued, Dur: o.Dur,
 		BytesIn: len(c.Arguments), BytesOut: len(o.Result),
 		Arguments: c.Arguments, Result: o.Result,

@@ -16,8 +16,8 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// page asks for a page and returns its result and where the next one is.
-func page(t *testing.T, client *mcptest.Peer, kind catalog.Kind, cursor string) (result, next string) {
+// requestPage asks for a page and returns its result and where the next one is.
+func requestPage(t *testing.T, client *mcptest.Peer, kind catalog.Kind, cursor string) (result, next string) {
 	t.Helper()
 	params := "{}"
 	if cursor != "" {
@@ -35,12 +35,12 @@ func page(t *testing.T, client *mcptest.Peer, kind catalog.Kind, cursor string) 
 // PAGE-03: all there is comes page by page. The pages of one listing belong
 // together: a list that has changed meanwhile does not mix with it, and a cursor
 // of a list that is gone leads nowhere.
-func TestPAGE_03_PagesOfOneListing(t *testing.T) {
+func TestPAGE_03_PagesComeFromOneSnapshot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, settings{pageSize: 500}, "gh")
-		client, _ := h.client()
+		h := newHarness(t, settings{pageSize: 500}, "gh")
+		client, _ := h.connectClient()
 		client.Initialize("2025-11-25")
-		gh := h.backend("gh")
+		gh := h.nextProcess("gh")
 		names := func(prefix string) (all []string) {
 			for i := range 101 {
 				all = append(all, fmt.Sprintf("%s%03d", prefix, i))
@@ -54,7 +54,7 @@ func TestPAGE_03_PagesOfOneListing(t *testing.T) {
 			pages := 0
 			for cursor := ""; pages == 0 || cursor != ""; pages++ {
 				var result string
-				result, cursor = page(t, client, catalog.Tools, cursor)
+				result, cursor = requestPage(t, client, catalog.Tools, cursor)
 				list, _ := wire.Lookup([]byte(result), "tools")
 				for _, one := range wire.Elements(list) {
 					name, _ := wire.Lookup(one, "name")
@@ -74,24 +74,24 @@ func TestPAGE_03_PagesOfOneListing(t *testing.T) {
 			time.Sleep(time.Second)
 			client.HandleNotification("notifications/tools/list_changed")
 		})
-		_, old := page(t, client, catalog.Tools, "") // of b
+		_, old := requestPage(t, client, catalog.Tools, "") // of b
 		collect("b", func() {
 			gh.Send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
 			gh.ServeToolsList(mcptest.ToolsResult(names("a")...))
 			time.Sleep(time.Second)
 			client.HandleNotification("notifications/tools/list_changed")
 		})
-		_, cursor := page(t, client, catalog.Tools, "") // of a
-		if got, _ := page(t, client, catalog.Tools, old); got != "Invalid params: unknown cursor" {
+		_, cursor := requestPage(t, client, catalog.Tools, "") // of a
+		if got, _ := requestPage(t, client, catalog.Tools, old); got != "Invalid params: unknown cursor" {
 			t.Errorf("an old cursor led to %s", got)
 		}
-		if got, _ := page(t, client, catalog.Prompts, cursor); got != "Invalid params: unknown cursor" {
+		if got, _ := requestPage(t, client, catalog.Prompts, cursor); got != "Invalid params: unknown cursor" {
 			t.Errorf("a cursor of tools led to %s", got)
 		}
-		another, _ := h.client() // which has seen nothing, and knows the cursor of the same list
+		another, _ := h.connectClient() // which has seen nothing, and knows the cursor of the same list
 		another.Initialize("2025-11-25")
-		one, _ := page(t, client, catalog.Tools, cursor)
-		if got, _ := page(t, another, catalog.Tools, cursor); got != one {
+		one, _ := requestPage(t, client, catalog.Tools, cursor)
+		if got, _ := requestPage(t, another, catalog.Tools, cursor); got != one {
 			t.Errorf("got %s\nwant %s", got, one)
 		}
 	})
@@ -99,11 +99,11 @@ func TestPAGE_03_PagesOfOneListing(t *testing.T) {
 
 // A change is told of to those who have asked for the list: that of resources
 // once, whichever of its two lists has changed.
-func TestNOTIF_07_ChangesOfPromptsAndResourcesAreToldToThoseWhoAsked(t *testing.T) {
+func TestNOTIF_07_PromptAndResourceChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, a, b, backends := two(t, settings{}, "gh")
+		_, a, b, backends := openTwoClients(t, settings{}, "gh")
 		gh := backends["gh"]
-		list(t, b)
+		listTools(t, b)
 		change := func(n int) {
 			t.Helper()
 			gh.Send(`{"jsonrpc":"2.0","method":"notifications/prompts/list_changed"}`)
@@ -115,13 +115,13 @@ func TestNOTIF_07_ChangesOfPromptsAndResourcesAreToldToThoseWhoAsked(t *testing.
 		}
 		change(1)
 		a.WantNothing() // it has asked for nothing
-		page(t, a, catalog.Templates, "")
+		requestPage(t, a, catalog.Templates, "")
 		change(2)
 		a.HandleNotification("notifications/resources/list_changed")
 		a.WantNothing()
-		page(t, a, catalog.Prompts, "")
-		page(t, a, catalog.Resources, "")
-		page(t, a, catalog.Templates, "")
+		requestPage(t, a, catalog.Prompts, "")
+		requestPage(t, a, catalog.Resources, "")
+		requestPage(t, a, catalog.Templates, "")
 		change(3)
 		a.HandleNotification("notifications/prompts/list_changed")
 		a.HandleNotification("notifications/resources/list_changed")
@@ -135,10 +135,10 @@ func TestNOTIF_07_ChangesOfPromptsAndResourcesAreToldToThoseWhoAsked(t *testing.
 
 // What comes before any list waits for backends that are starting: a prompt may
 // come yet, and so may a resource, or a template for it.
-func TestRequestsWaitForWhatMayCome(t *testing.T) {
+func TestRequestsWaitForStartingBackends(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, settings{startTimeout: 10 * time.Second}, "gh", "docs")
-		client, _ := h.client()
+		h := newHarness(t, settings{startTimeout: 10 * time.Second}, "gh", "docs")
+		client, _ := h.connectClient()
 		client.Initialize("2025-11-25")
 		client.Send(`{"jsonrpc":"2.0","id":1,"method":"prompts/get","params":{"name":"docs"}}`)
 		client.Send(`{"jsonrpc":"2.0","id":2,"method":"resources/read","params":{"uri":"docs://"}}`)
@@ -146,10 +146,10 @@ func TestRequestsWaitForWhatMayCome(t *testing.T) {
 		client.Send(`{"jsonrpc":"2.0","id":4,"method":"completion/complete","params":{"ref":{"type":"ref/resource","uri":"docs://"}}}`)
 		client.Send(`{"jsonrpc":"2.0","id":5,"method":"resources/read","params":{"uri":"taken://back"}}`)
 		client.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":5}}`)
-		gh, docs := h.backend("gh"), h.backend("docs")
-		ready(docs, "docs")
+		gh, docs := h.nextProcess("gh"), h.nextProcess("docs")
+		serveFullStartup(docs, "docs")
 		docs.WantNothing()
-		ready(gh, "gh") // the first backend has had its say
+		serveFullStartup(gh, "gh") // the first backend has had its say
 		for _, line := range docs.TakeAll() {
 			m, _ := wire.Parse([]byte(line))
 			docs.SendResult(m.ID(), `{"of":`+string(wire.Quote(m.Method()))+"}")
@@ -172,9 +172,9 @@ func TestRequestsWaitForWhatMayCome(t *testing.T) {
 
 // A session that nothing can be delivered to any more has no grace, and no
 // failure either.
-func TestASessionThatIsGoneEndsAtOnce(t *testing.T) {
+func TestDisconnectedSessionEndsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, client, gh, served, ofCall := asking(t, settings{grace: time.Hour}, everything)
+		_, client, gh, served, ofCall := startCallThatAsks(t, settings{grace: time.Hour}, allClientCaps)
 		client.FailRead(fmt.Errorf("idle: %w", transport.ErrClosed))
 		began := time.Now()
 		if err := <-served; err != nil || time.Since(began) != 0 {
@@ -188,9 +188,9 @@ func TestASessionThatIsGoneEndsAtOnce(t *testing.T) {
 
 // Two sessions never go by one id, and an id is free again when its session has
 // ended.
-func TestAnIDIsOneSessions(t *testing.T) {
+func TestSessionIDIsUnique(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, settings{})
+		h := newHarness(t, settings{})
 		serve := func() (*mcptest.Peer, chan error) {
 			conn, p := mcptest.NewPeer(t, "client")
 			served := make(chan error, 1)
@@ -215,12 +215,12 @@ func TestAnIDIsOneSessions(t *testing.T) {
 
 // CONC-01: what waits, for a task or for a backend that says nothing, is in
 // nobody's way.
-func TestCONC_01_WhatWaitsHoldsNothingUp(t *testing.T) {
+func TestCONC_01_WaitingRequestsBlockNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, a, _, backends := two(t, settings{}, "slow", "quick")
+		_, a, _, backends := openTwoClients(t, settings{}, "slow", "quick")
 		slow, quick := backends["slow"], backends["quick"]
 		makeTask(t, a, slow, "slow", "t")
-		ask(a, "tasks/result", "t")
+		sendTaskRequest(a, "tasks/result", "t")
 		a.Send(`{"jsonrpc":"2.0","id":1,"method":"tasks/list"}`)
 		a.Send(`{"jsonrpc":"2.0","id":2,"method":"resources/read","params":{"uri":"slow://"}}`)
 		a.Send(`{"jsonrpc":"2.0","id":3,"method":"logging/setLevel","params":{"level":"info"}}`)
@@ -228,7 +228,7 @@ func TestCONC_01_WhatWaitsHoldsNothingUp(t *testing.T) {
 		began := time.Now()
 		a.Send(`{"jsonrpc":"2.0","id":4,"method":"ping"}`)
 		a.Want(`{"jsonrpc":"2.0","id":4,"result":{}}`)
-		page(t, a, catalog.Prompts, "")
+		requestPage(t, a, catalog.Prompts, "")
 		a.Send(`{"jsonrpc":"2.0","id":5,"method":"resources/read","params":{"uri":"quick://"}}`)
 		quick.SendResult(quick.HandleRequest("resources/read").ID(), "{}")
 		a.Want(`{"jsonrpc":"2.0","id":5,"result":{}}`)
@@ -240,10 +240,10 @@ func TestCONC_01_WhatWaitsHoldsNothingUp(t *testing.T) {
 
 // What a client declares is kept for as long as it stays, so that there is an end
 // to it.
-func TestCapabilitiesHaveABound(t *testing.T) {
+func TestCapabilitiesLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, settings{})
-		client, _ := h.client()
+		h := newHarness(t, settings{})
+		client, _ := h.connectClient()
 		for _, can := range []string{`{"x":"` + strings.Repeat("x", 64<<10) + `"}`, "7", "[]"} {
 			client.Send(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":` + can + `,"clientInfo":{"name":"x","version":"1"}}}`)
 			if got := client.Next(); !strings.Contains(got, `"error":{"code":-32602`) {

@@ -30,30 +30,30 @@ type Session struct {
 
 	stopped atomic.Bool // it ends because the gateway does
 
-	principal string    // who is at the far side, as far as somebody has checked
-	guests    []*guest  // those that it keeps, the latest at the end; the reader's own
-	opened    bool      // the backends know of it; the reader's own
-	since     time.Time // when it was opened
+	principal string             // who is at the far side, as far as somebody has checked
+	clients   []*statelessClient // those that it keeps, the latest at the end; the reader's own
+	opened    bool               // the backends know of it; the reader's own
+	openedAt  time.Time          // when it was opened
 
-	tasks    tasks  // of the client, at backends
-	hosted   recent // tasks of backends, at the client
-	elicited recent // what backends ask of the client by way of an URL
-	links    links  // that the client was given
-	missed   missed // of which it is told later
+	tasks           sessionTasks   // of the client, at backends
+	clientTasks     recentIDs      // tasks of backends, at the client
+	urlElicitations recentIDs      // what backends ask of the client by way of an URL
+	links           links          // that the client was given
+	delayedUpdates  delayedUpdates // of which it is told later
 
-	mu      sync.Mutex
-	state   state
-	caller  Caller
-	held    []*peer.Request // waiting for initialized
-	hushed  []*question     // likewise, of backends
-	timer   *time.Timer     // gives up on it
-	seen    [catalog.NumKinds]seen
-	level   int // from which on it wants log messages; 0 = all
-	flights flights
-	asking  questions
-	early   []earlyStatus
-	listens map[*listen]bool
-	crowded time.Time // when it was logged last that notifications are left out
+	mu                   sync.Mutex
+	state                state
+	negotiated           negotiated
+	queuedRequests       []*peer.Request  // waiting for initialized
+	queuedServerRequests []*serverRequest // likewise, of backends
+	initializedTimer     *time.Timer      // gives up on it
+	lists                [catalog.NumKinds]listState
+	minLevel             int // from which on it wants log messages; 0 = all
+	inFlight             flights
+	serverRequests       openServerRequests
+	earlyStatuses        []earlyStatus
+	listenRequests       map[*listenRequest]bool
+	backlogLogged        time.Time // when it was logged last that notifications are left out
 }
 
 // newSession returns one that has no peer yet.
@@ -69,15 +69,15 @@ func newSession(g *Gateway, id, principal string) *Session {
 // log returns what the session logs to. It is made when it is needed: most sessions log nothing after they have begun.
 func (s *Session) log() *slog.Logger { return s.g.Log.With("session", s.id) }
 
-func (s *Session) options() peer.Options {
+func (s *Session) peerOptions() peer.Options {
 	return peer.Options{
 		Log:           s.log,
 		MaxInFlight:   s.g.MaxInFlight,
-		AllowBatches:  s.batches,
+		AllowBatches:  s.allowsBatches,
 		RejectInBatch: protocol.RejectInBatch,
 		PassPing:      protocol.IsModern,
-		OnRejected:    s.refused,
-		CloseError:    s.farewell,
+		OnRejected:    s.recordRejected,
+		CloseError:    s.closeError,
 	}
 }
 
@@ -88,9 +88,9 @@ func newID() string {
 	return hex.EncodeToString(random)
 }
 
-// hurried is the grace for calls in flight when the gateway is told to end while it ends already:
+// shutdownGrace is the grace for calls in flight when the gateway is told to end while it ends already:
 // clients that have closed stdin send SIGTERM, and soon after that SIGKILL.
-const hurried = 500 * time.Millisecond
+const shutdownGrace = 500 * time.Millisecond
 
 func (s *Session) run(ctx context.Context) error {
 	over := make(chan struct{})
@@ -103,12 +103,12 @@ func (s *Session) run(ctx context.Context) error {
 	if errors.Is(err, transport.ErrClosed) {
 		grace, err = 0, nil // there is nobody for whom an answer could be
 	}
-	s.finish(grace)
+	s.shutDown(grace)
 	if !stop() {
 		<-over
 		err = nil
 	}
-	s.leave(err)
+	s.cleanUp(err)
 	return err
 }
 
@@ -123,64 +123,64 @@ func (s *Session) Shutdown() {
 	grace := s.g.DrainTimeout
 	s.mu.Lock()
 	if s.state == closing {
-		grace = min(grace, hurried)
+		grace = min(grace, shutdownGrace)
 	}
 	s.mu.Unlock()
-	s.finish(grace)
+	s.shutDown(grace)
 }
 
 // End is to be called once the Conn of a session that [Gateway.Open] has begun is closed, by
 // whomever, and nothing more is received. Nothing of the session is left when it returns. Why is nil
 // if the client or the session has closed the Conn.
-func (s *Session) Closed(why error) {
+func (s *Session) Closed(reason error) {
 	s.peer.Disconnected()
-	s.finish(0) // there is nobody for whom an answer could be
-	s.leave(why)
+	s.shutDown(0) // there is nobody for whom an answer could be
+	s.cleanUp(reason)
 }
 
-// leave waits for what was begun on behalf of the session, and forgets it. Why says why it has ended,
+// cleanUp waits for what was begun on behalf of the session, and forgets it. Why says why it has ended,
 // nil if the client has ended it.
-func (s *Session) leave(why error) {
+func (s *Session) cleanUp(reason error) {
 	s.work.Wait()
 	s.tasks.endAll()
-	for _, guest := range s.guests {
-		guest.leave()
+	for _, client := range s.clients {
+		client.release()
 	}
 	if s.opened {
 		s.mu.Lock()
-		client := s.caller.Name
+		client := s.negotiated.Name
 		s.mu.Unlock()
-		facts := []any{"client", client, "dur", time.Since(s.since).Round(time.Millisecond)}
+		facts := []any{"client", client, "dur", time.Since(s.openedAt).Round(time.Millisecond)}
 		if s.stopped.Load() {
-			why = errors.New("the gateway is ending")
+			reason = errors.New("the gateway is ending")
 		}
-		if why != nil {
-			facts = append(facts, "err", why)
+		if reason != nil {
+			facts = append(facts, "err", reason)
 		}
 		s.log().Info("client disconnected", facts...)
 		s.g.Backends.CloseSession(s.id)
 	}
-	s.g.forget(s)
+	s.g.removeSession(s)
 }
 
-func (s *Session) farewell() *wire.Error {
+func (s *Session) closeError() *wire.Error {
 	if s.stopped.Load() {
-		return stopped
+		return errGatewayStopped
 	}
-	return ending
+	return errSessionEnding
 }
 
-// finish ends the session: nothing new, a grace for what is in flight, the end.
+// shutDown ends the session: nothing new, a grace for what is in flight, the end.
 // Of two calls the one whose grace is over first ends it.
-func (s *Session) finish(grace time.Duration) {
+func (s *Session) shutDown(grace time.Duration) {
 	s.mu.Lock()
 	s.state = closing
 	s.mu.Unlock()
-	s.release()
-	s.endListens()
+	s.flushQueued()
+	s.endListeners()
 	ctx, cancel := context.WithTimeout(s.ctx, grace)
 	defer cancel()
-	defer context.AfterFunc(s.g.hurry, cancel)()
+	defer context.AfterFunc(s.g.graceCtx, cancel)()
 	s.g.draining.Add(1)
 	s.peer.DrainRequests(ctx)
 	s.g.draining.Add(-1)
@@ -191,37 +191,37 @@ func (s *Session) finish(grace time.Duration) {
 // HandleRequest implements peer.Handler.
 func (s *Session) HandleRequest(r *peer.Request) {
 	if protocol.IsModern(r.Message) {
-		s.askedStateless(r)
+		s.handleStateless(r)
 		return
 	}
 	method := r.Method()
 	s.mu.Lock()
-	verdict := admit(s.state, method)
-	if verdict == hold {
-		s.holdLocked(r)
+	decision := admit(s.state, method)
+	if decision == queue {
+		s.queueLocked(r)
 	}
 	s.mu.Unlock()
-	switch verdict {
+	switch decision {
 	case serve:
-		s.serve(r, method)
-	case refuse:
-		s.fail(r, notInitialized)
-	case again:
+		s.dispatch(r, method)
+	case rejectUninitialized:
+		s.fail(r, errNotInitialized)
+	case rejectDuplicate:
 		s.fail(r, wire.Errorf(wire.CodeInvalidRequest, "Invalid request: the session is initialized already"))
-	case unknown:
+	case rejectUnknown:
 		s.fail(r, methodNotFound(method))
-	case goodbye:
+	case rejectClosing:
 		s.fail(r, wire.Errorf(wire.CodeInternalError, "The gateway is ending; the request did not run"))
 	}
 }
 
-// serve is the table of contents of what the gateway offers.
-func (s *Session) serve(r *peer.Request, method string) {
+// dispatch is the table of contents of what the gateway offers.
+func (s *Session) dispatch(r *peer.Request, method string) {
 	if params := r.Part(wire.PartParams); !wire.IsNull(params) && !wire.IsObject(params) {
 		s.fail(r, wire.Errorf(wire.CodeInvalidParams, "Invalid params: they must be an object"))
 		return
 	}
-	if needs, ok := needed[mcp.MCPMethod(method)]; ok && !s.offers(needs...) {
+	if needs, ok := methodCapabilities[mcp.MCPMethod(method)]; ok && !s.serverDeclares(needs...) {
 		s.fail(r, methodNotFound(method))
 		return
 	}
@@ -233,29 +233,29 @@ func (s *Session) serve(r *peer.Request, method string) {
 	case mcp.MethodInitialize:
 		s.initialize(r)
 	case mcp.MethodToolsList:
-		s.list(r, catalog.Tools)
+		s.serveList(r, catalog.Tools)
 	case mcp.MethodPromptsList:
-		s.list(r, catalog.Prompts)
+		s.serveList(r, catalog.Prompts)
 	case mcp.MethodResourcesList:
-		s.list(r, catalog.Resources)
+		s.serveList(r, catalog.Resources)
 	case mcp.MethodResourcesTemplatesList:
-		s.list(r, catalog.Templates)
+		s.serveList(r, catalog.Templates)
 	case mcp.MethodToolsCall:
-		s.byName(nil, r, toTool)
+		s.callByName(nil, r, toolsCallSpec)
 	case mcp.MethodPromptsGet:
-		s.byName(nil, r, toPrompt)
+		s.callByName(nil, r, promptsGetSpec)
 	case mcp.MethodResourcesRead:
-		s.byParam(nil, r, toResource, "uri")
+		s.callByParam(nil, r, resourcesReadSpec, "uri")
 	case mcp.MethodResourcesSubscribe:
-		s.byParam(nil, r, toSubscribe, "uri")
+		s.callByParam(nil, r, subscribeSpec, "uri")
 	case mcp.MethodResourcesUnsubscribe:
-		s.byParam(nil, r, toUnsubscribe, "uri")
+		s.callByParam(nil, r, unsubscribeSpec, "uri")
 	case mcp.MethodCompletionComplete:
-		s.complete(nil, r)
+		s.completeArgument(nil, r)
 	case mcp.MethodSetLogLevel:
 		s.setLevel(r)
 	case mcp.MethodTasksGet, mcp.MethodTasksResult, mcp.MethodTasksCancel:
-		s.byParam(nil, r, toTask, "taskId")
+		s.callByParam(nil, r, sessionTaskSpec, "taskId")
 	case mcp.MethodTasksList:
 		s.listTasks(r)
 	default:
@@ -263,10 +263,10 @@ func (s *Session) serve(r *peer.Request, method string) {
 	}
 }
 
-// needed are the capabilities without which a method does not exist for a client:
+// methodCapabilities are the capabilities without which a method does not exist for a client:
 // it may ask for nothing that it was not offered. Lists and what is in them are
 // always there.
-var needed = map[mcp.MCPMethod][]string{
+var methodCapabilities = map[mcp.MCPMethod][]string{
 	mcp.MethodResourcesSubscribe:   {"resources", "subscribe"},
 	mcp.MethodResourcesUnsubscribe: {"resources", "subscribe"},
 	mcp.MethodCompletionComplete:   {"completions"},
@@ -283,18 +283,18 @@ func (s *Session) HandleNotification(m wire.Message, _ peer.Origin) {
 	switch m.Method() {
 	case string(mcp.MethodNotificationInitialized):
 		s.mu.Lock()
-		if s.state == greeted {
+		if s.state == awaitingInitialized {
 			s.state = ready
 		}
 		s.mu.Unlock()
-		s.release()
+		s.flushQueued()
 	case mcp.MethodNotificationRootsListChanged:
-		if s.isReady() && s.can("roots") {
+		if s.isReady() && s.clientDeclares("roots") {
 			s.g.Backends.Notify(s.id, "", m)
 		}
 	case mcp.MethodNotificationTasksStatus:
 		if s.isReady() {
-			for _, backend := range s.hosted.of(stringAt(m, "params", "taskId")) {
+			for _, backend := range s.clientTasks.backends(stringAt(m, "params", "taskId")) {
 				s.g.Backends.Notify(s.id, backend, m)
 			}
 		}
@@ -307,62 +307,62 @@ func (s *Session) isReady() bool {
 	return s.state == ready
 }
 
-// patience is how long a request may wait for initialized: over some transports
+// initializedTimeout is how long a request may wait for initialized: over some transports
 // the two can overtake each other.
-const patience = 2 * time.Second
+const initializedTimeout = 2 * time.Second
 
-// holdLocked keeps a request until initialized has come. There are no more of
+// queueLocked keeps a request until initialized has come. There are no more of
 // them than requests may be in flight.
-func (s *Session) holdLocked(r *peer.Request) {
-	s.waitLocked()
-	s.held = append(s.held, r)
+func (s *Session) queueLocked(r *peer.Request) {
+	s.startInitializedTimerLocked()
+	s.queuedRequests = append(s.queuedRequests, r)
 }
 
-// hushLocked is holdLocked for what a backend asks.
-func (s *Session) hushLocked(q *question) {
-	s.waitLocked()
-	s.hushed = append(s.hushed, q)
+// queueServerRequestLocked is holdLocked for what a backend asks.
+func (s *Session) queueServerRequestLocked(sr *serverRequest) {
+	s.startInitializedTimerLocked()
+	s.queuedServerRequests = append(s.queuedServerRequests, sr)
 }
 
-func (s *Session) waitLocked() {
-	if len(s.held)+len(s.hushed) == 0 {
-		s.timer = time.AfterFunc(patience, s.tooLate)
+func (s *Session) startInitializedTimerLocked() {
+	if len(s.queuedRequests)+len(s.queuedServerRequests) == 0 {
+		s.initializedTimer = time.AfterFunc(initializedTimeout, s.rejectQueued)
 	}
 }
 
-// release lets go of what was held, when the handshake or the session has ended: it
+// flushQueued lets go of what was held, when the handshake or the session has ended: it
 // is seen to.
-func (s *Session) release() {
+func (s *Session) flushQueued() {
 	s.mu.Lock()
-	held, hushed := s.held, s.hushed
-	s.held, s.hushed = nil, nil
-	if s.timer != nil {
-		s.timer.Stop()
+	requests, serverRequests := s.queuedRequests, s.queuedServerRequests
+	s.queuedRequests, s.queuedServerRequests = nil, nil
+	if s.initializedTimer != nil {
+		s.initializedTimer.Stop()
 	}
 	s.mu.Unlock()
-	for _, r := range held {
+	for _, r := range requests {
 		s.HandleRequest(r)
 	}
-	for _, q := range hushed {
-		q.send()
+	for _, sr := range serverRequests {
+		sr.send()
 	}
 }
 
-// tooLate refuses what was held for too long.
-func (s *Session) tooLate() {
+// rejectQueued refuses what was held for too long.
+func (s *Session) rejectQueued() {
 	s.mu.Lock()
-	var held []*peer.Request
-	var hushed []*question
-	if s.state == greeted {
-		held, hushed = s.held, s.hushed
-		s.held, s.hushed = nil, nil
+	var requests []*peer.Request
+	var serverRequests []*serverRequest
+	if s.state == awaitingInitialized {
+		requests, serverRequests = s.queuedRequests, s.queuedServerRequests
+		s.queuedRequests, s.queuedServerRequests = nil, nil
 	}
 	s.mu.Unlock()
-	for _, r := range held {
-		s.fail(r, notInitialized)
+	for _, r := range requests {
+		s.fail(r, errNotInitialized)
 	}
-	for _, q := range hushed {
-		q.send()
+	for _, sr := range serverRequests {
+		sr.send()
 	}
 }
 
@@ -370,15 +370,15 @@ func (s *Session) tooLate() {
 // refused, or that was cancelled before it could be.
 func (s *Session) fail(r *peer.Request, err *wire.Error) {
 	if r.Fail(err) {
-		s.refused(r.Message, err)
+		s.recordRejected(r.Message, err)
 	} else {
-		s.note(r.Message, Outcome{Kind: Cancelled})
+		s.recordCall(r.Message, Outcome{Kind: Cancelled})
 	}
 }
 
-// refused notes a call that came to nothing before it began.
-func (s *Session) refused(m wire.Message, err *wire.Error) {
-	s.note(m, unanswered(Rejected, err))
+// recordRejected notes a call that came to nothing before it began.
+func (s *Session) recordRejected(m wire.Message, err *wire.Error) {
+	s.recordCall(m, errorOutcome(Rejected, err))
 }
 
 // RecordRejected records a request that was answered with an error before a session received it. Session is
@@ -390,10 +390,10 @@ func (g *Gateway) RecordRejected(session string, m wire.Message, err *wire.Error
 	if s == nil {
 		s = &Session{g: g, id: session}
 	}
-	s.refused(m, err)
+	s.recordRejected(m, err)
 }
 
-func (s *Session) note(m wire.Message, o Outcome) {
+func (s *Session) recordCall(m wire.Message, o Outcome) {
 	if !observed(m.Method()) {
 		return
 	}
@@ -401,13 +401,13 @@ func (s *Session) note(m wire.Message, o Outcome) {
 	if m.Method() == string(mcp.MethodResourcesRead) {
 		name = stringAt(m, "params", "uri")
 	}
-	c := s.newCall(m, m.ID(), name)
-	s.g.begin(&c)
-	s.g.finish(&c, o)
+	c := s.newCallInfo(m, m.ID(), name)
+	s.g.observeBegin(&c)
+	s.g.observeEnd(&c, o)
 }
 
-func (s *Session) batches() bool {
+func (s *Session) allowsBatches() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.caller.Revision.Batches
+	return s.negotiated.Revision.Batches
 }

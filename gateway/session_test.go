@@ -17,8 +17,8 @@ import (
 
 const listRequest = `{"jsonrpc":"2.0","id":"list","method":"tools/list"}`
 
-// list asks for the tools and returns the result.
-func list(t *testing.T, client *mcptest.Peer) string {
+// listTools asks for the tools and returns the result.
+func listTools(t *testing.T, client *mcptest.Peer) string {
 	t.Helper()
 	client.Send(listRequest)
 	m := client.NextMessage()
@@ -28,11 +28,11 @@ func list(t *testing.T, client *mcptest.Peer) string {
 	return string(m.Part(wire.PartResult))
 }
 
-func call(id, tool string) string {
+func toolsCall(id, tool string) string {
 	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":%q}}`, id, tool)
 }
 
-func TestMission_A_VERSION_04_NegotiationEchoesWhatIsKnown(t *testing.T) {
+func TestMission_A_VERSION_04_NegotiationEchoesKnownRevision(t *testing.T) {
 	for asked, want := range map[string]string{
 		"2024-11-05": "2024-11-05",
 		"2025-03-26": "2025-03-26",
@@ -44,8 +44,8 @@ func TestMission_A_VERSION_04_NegotiationEchoesWhatIsKnown(t *testing.T) {
 	} {
 		t.Run(asked, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h := newHouse(t, settings{})
-				client, _ := h.client()
+				h := newHarness(t, settings{})
+				client, _ := h.connectClient()
 				if got := client.Initialize(asked); !strings.Contains(got, `"protocolVersion":"`+want+`"`) {
 					t.Errorf("asked for %s, got %s", asked, got)
 				}
@@ -60,12 +60,12 @@ func TestMission_A_VERSION_04_NegotiationEchoesWhatIsKnown(t *testing.T) {
 
 func TestMission_A_NoTwoSessionsShareAnID(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		seen := make(observer)
-		h := newHouse(t, settings{observer: seen})
+		seen := make(beginCounter)
+		h := newHarness(t, settings{observer: seen})
 		const n = 50
 		for range n {
-			client, served := h.client()
-			client.Send(call("1", "x"))
+			client, served := h.connectClient()
+			client.Send(toolsCall("1", "x"))
 			client.Next()
 			client.CloseSend()
 			<-served
@@ -85,25 +85,25 @@ func TestMission_A_NoTwoSessionsShareAnID(t *testing.T) {
 
 // A call to a backend whose tools are known and that cannot be started says why, at
 // once; nothing of it can have run.
-func TestACallToABackendThatDidNotStart(t *testing.T) {
+func TestCallToBackendThatFailedToStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		state := t.TempDir()
-		h := newHouse(t, settings{state: state}, "gh")
-		client, _ := h.client()
+		h := newHarness(t, settings{stateDir: state}, "gh")
+		client, _ := h.connectClient()
 		client.Initialize("2025-06-18")
-		h.backend("gh").ServeStartup("search")
-		list(t, client)
+		h.nextProcess("gh").ServeStartup("search")
+		listTools(t, client)
 
 		log, logger := mcptest.NewLog()
 		journal, auditor := mcptest.NewLog()
 		fails := func(string) (transport.Conn, error) { return nil, errors.New("exit 127; its last words: boom") }
-		g := open(t, settings{state: state}, []string{"gh"}, fails, logger, auditor)
+		g := newGateway(t, settings{stateDir: state}, []string{"gh"}, fails, logger, auditor)
 		conn, client := mcptest.NewPeer(t, "client")
 		go g.Serve(t.Context(), "", "", conn)
 		client.Initialize("2025-06-18")
-		list(t, client)
+		listTools(t, client)
 		time.Sleep(100 * time.Millisecond) // the backend has failed to start
-		client.Send(call("1", "search"))
+		client.Send(toolsCall("1", "search"))
 		client.Want(`{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"backend gh: it is not running: exit 127; its last words: boom; next try in 1s; the call did not run",` +
 			`"data":{"backend":"gh","reason":"it is not running: exit 127; its last words: boom; next try in 1s"}}}`)
 		time.Sleep(mcptest.JournalDelay)
@@ -116,16 +116,16 @@ func TestACallToABackendThatDidNotStart(t *testing.T) {
 	})
 }
 
-func TestSecretsAreMaskedInWhatAClientReads(t *testing.T) {
+func TestSecretsAreMaskedForClients(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mask := func(s string) string { return strings.ReplaceAll(s, "hunter2", "***") }
-		h := newHouse(t, settings{mask: mask}, "gh")
-		client, _ := h.client()
+		h := newHarness(t, settings{mask: mask}, "gh")
+		client, _ := h.connectClient()
 		client.Initialize("2025-06-18")
-		gh := h.backend("gh")
+		gh := h.nextProcess("gh")
 		gh.ServeStartup("search")
-		list(t, client)
-		client.Send(call("1", "search"))
+		listTools(t, client)
+		client.Send(toolsCall("1", "search"))
 		gh.HandleRequest("tools/call")
 		gh.Exit("exit 1", "bad token hunter2")
 		if got := client.Next(); strings.Contains(got, "hunter2") || !strings.Contains(got, "bad token ***") {
@@ -136,25 +136,25 @@ func TestSecretsAreMaskedInWhatAClientReads(t *testing.T) {
 
 // FRAME-08, FRAME-09: a backend that takes calls and never answers costs its own
 // callers their time limit and nobody else anything.
-func TestCONC_01_FRAME_09_ASlowBackendCostsOnlyItself(t *testing.T) {
+func TestCONC_01_FRAME_09_SlowBackendBlocksNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, settings{callTimeout: map[string]time.Duration{"slow": 2 * time.Second}}, "slow", "quick")
-		client, _ := h.client()
+		h := newHarness(t, settings{callTimeout: map[string]time.Duration{"slow": 2 * time.Second}}, "slow", "quick")
+		client, _ := h.connectClient()
 		client.Initialize("2025-06-18")
-		h.backend("slow").ServeStartup("hang")
-		quick := h.backend("quick")
+		h.nextProcess("slow").ServeStartup("hang")
+		quick := h.nextProcess("quick")
 		quick.ServeStartup("go")
-		list(t, client)
+		listTools(t, client)
 		began := time.Now()
 		for i := range 3 {
-			client.Send(call(fmt.Sprint(i), "hang"))
+			client.Send(toolsCall(fmt.Sprint(i), "hang"))
 		}
-		client.Send(call(`"q"`, "go"))
+		client.Send(toolsCall(`"q"`, "go"))
 		quick.SendResult(quick.HandleRequest("tools/call").ID(), "{}")
 		client.Want(`{"jsonrpc":"2.0","id":"q","result":{}}`)
 		client.Send(`{"jsonrpc":"2.0","id":"p","method":"ping"}`)
 		client.Want(`{"jsonrpc":"2.0","id":"p","result":{}}`)
-		list(t, client)
+		listTools(t, client)
 		if took := time.Since(began); took != 0 {
 			t.Errorf("the others took %v", took)
 		}
@@ -171,17 +171,17 @@ func TestCONC_01_FRAME_09_ASlowBackendCostsOnlyItself(t *testing.T) {
 
 // Two clients with the same ids, tokens and tools share a backend and nothing
 // else.
-func TestSessionsAreStrangers(t *testing.T) {
+func TestSessionsAreIsolated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, settings{}, "gh")
-		a, aServed := h.client()
-		b, _ := h.client()
+		h := newHarness(t, settings{}, "gh")
+		a, aServed := h.connectClient()
+		b, _ := h.connectClient()
 		a.Initialize("2025-03-26")
 		b.Initialize("2025-11-25")
-		gh := h.backend("gh")
+		gh := h.nextProcess("gh")
 		gh.ServeStartup("slow")
-		list(t, a)
-		list(t, b)
+		listTools(t, a)
+		listTools(t, b)
 		const line = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"slow","_meta":{"progressToken":1}}}`
 		a.Send(line)
 		ofA := gh.HandleRequest("tools/call")
@@ -211,15 +211,15 @@ func TestSessionsAreStrangers(t *testing.T) {
 }
 
 // A call that is taken back while it waits for its backend leaves nothing behind.
-func TestACallTakenBackWaitsNoLonger(t *testing.T) {
+func TestCancelledCallStopsWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, settings{wait: time.Hour, startTimeout: time.Hour}, "gh")
-		client, _ := h.client()
+		h := newHarness(t, settings{catalogWait: time.Hour, startTimeout: time.Hour}, "gh")
+		client, _ := h.connectClient()
 		client.Initialize("2025-06-18")
 		synctest.Wait()
 		before := runtime.NumGoroutine()
 		for range 100 {
-			client.Send(call("1", "search"))
+			client.Send(toolsCall("1", "search"))
 			client.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
 		}
 		client.WantNothing()
@@ -235,18 +235,18 @@ func TestACallTakenBackWaitsNoLonger(t *testing.T) {
 
 // A call is taken back at the moment at which its backend is ready: it is not sent,
 // or the backend is told.
-func TestACancelMeetsABackendThatHasJustStarted(t *testing.T) {
+func TestCancelRacesBackendStart(t *testing.T) {
 	sent, not := 0, 0
 	for round := range 60 {
 		synctest.Test(t, func(t *testing.T) {
-			h := newHouse(t, settings{}, "gh")
-			client, _ := h.client()
+			h := newHarness(t, settings{}, "gh")
+			client, _ := h.connectClient()
 			client.Initialize("2025-06-18")
 			const n = 6
 			for i := range n {
-				client.Send(call(fmt.Sprint(i), "search"))
+				client.Send(toolsCall(fmt.Sprint(i), "search"))
 			}
-			gh := h.backend("gh")
+			gh := h.nextProcess("gh")
 			gh.ServeHandshake("")
 			m := gh.HandleRequest("tools/list")
 			go func() {
@@ -272,7 +272,7 @@ func TestACancelMeetsABackendThatHasJustStarted(t *testing.T) {
 			}
 			not += n
 			client.WantNothing()
-			if records := h.audit(); len(records) != n {
+			if records := h.auditRecords(); len(records) != n {
 				t.Errorf("%d records, want %d", len(records), n)
 			}
 		})
@@ -281,10 +281,10 @@ func TestACancelMeetsABackendThatHasJustStarted(t *testing.T) {
 }
 
 // F-CLI-10: a client that leaves is logged once, with its name and how long it was there.
-func TestAClientThatLeavesIsLogged_F_CLI_10(t *testing.T) {
+func TestClientDisconnectIsLogged_F_CLI_10(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, settings{})
-		client, _ := h.client()
+		h := newHarness(t, settings{})
+		client, _ := h.connectClient()
 		client.Initialize("2025-11-25")
 		synctest.Wait()
 		if lines := h.log.Lines(`msg="client disconnected"`); len(lines) != 0 {
@@ -298,21 +298,21 @@ func TestAClientThatLeavesIsLogged_F_CLI_10(t *testing.T) {
 	})
 }
 
-// timing keeps how calls ended.
-type timing struct{ ended []gateway.Outcome }
+// outcomeRecorder keeps how calls ended.
+type outcomeRecorder struct{ ended []gateway.Outcome }
 
-func (*timing) Begin(*gateway.CallInfo)                      {}
-func (o *timing) End(_ *gateway.CallInfo, e gateway.Outcome) { o.ended = append(o.ended, e) }
+func (*outcomeRecorder) Begin(*gateway.CallInfo)                      {}
+func (o *outcomeRecorder) End(_ *gateway.CallInfo, e gateway.Outcome) { o.ended = append(o.ended, e) }
 
 // F-CLI-10: the time in which a call waits for its backend to start is apart from the time at the backend.
-func TestQueuedIsApartFromDur_F_CLI_10(t *testing.T) {
+func TestQueuedTimeIsSeparateFromDur_F_CLI_10(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, settings{}, "gh")
-		times := &timing{}
+		h := newHarness(t, settings{}, "gh")
+		times := &outcomeRecorder{}
 		h.gateway.Observers = append(h.gateway.Observers, times)
-		client, _ := h.client()
+		client, _ := h.connectClient()
 		client.Initialize("2025-11-25")
-		gh := h.backend("gh")
+		gh := h.nextProcess("gh")
 		client.Send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"search"}}`)
 		time.Sleep(2 * time.Second)
 		gh.ServeStartup("search")

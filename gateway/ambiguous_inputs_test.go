@@ -1,0 +1,282 @@
+package gateway_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mcpgateway/internal/mcptest"
+	"mcpgateway/internal/wire"
+)
+
+// wantUnusable takes an answer that is an error of the gateway's and names a member.
+func wantUnusable(t *testing.T, client *mcptest.Peer, member string) {
+	t.Helper()
+	m := client.NextMessage()
+	e := wire.ReadError(m.Part(wire.PartError))
+	ours := strings.HasPrefix(e.Message, "backend gh: its answer is unusable: ")
+	if e.Code != -32603 || !ours || !strings.Contains(e.Message, member) {
+		t.Errorf("got %s\nwant an error that names %s", m.Raw(), member)
+	}
+}
+
+// forEachMember runs a test for each member that an error has to name.
+func forEachMember(t *testing.T, of map[string]string, test func(t *testing.T, member, says string)) {
+	for says, member := range of {
+		t.Run(says, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { test(t, member, says) })
+		})
+	}
+}
+
+// faultyInputs are members of a result that a client could read as other questions than the gateway.
+func faultyInputs() map[string]string {
+	const good = `"method":"elicitation/create","params":{"message":"x"}`
+	of := map[string]string{
+		`"inputRequests":{"a":{` + good + `}},"InputRequests":{"a":{"method":"roots/list"}}`: `"InputRequests"`,
+		`"InputRequests":{"a":{` + good + `}},"requestState":"s"`:                            `"InputRequests"`,
+		`"inputRequests":{"a":{` + good + `}},"inputRequest\u017f":{}`:                       `"inputRequestſ"`,
+		`"inputRequests":{"a":{` + good + `}},"inputRequests":{}`:                            `"inputRequests" stands twice`,
+		`"inputRequests":{"a":{` + good + `}},"requestState":"s","requestState":"t"`:         `"requestState" stands twice`,
+		`"inputRequests":{"a":{` + good + `}},"RequestState":"t"`:                            `"RequestState"`,
+		`"inputRequests":{"a":{` + good + `}},"ResultType":"complete"`:                       `"ResultType"`,
+	}
+	for more, member := range map[string]string{
+		`,"Params":{"message":"y"}`: `"Params"`, `,"params":{"message":"y"}`: `"params" stands twice`,
+		`,"param\u017f":{}`: `"paramſ"`, `,"Method":"ping"`: `"Method"`, `,"method":"ping"`: `"method" stands twice`,
+	} {
+		of[`"inputRequests":{"b":{"method":"elicitation/create","params":{"message":"x"}},"a":{`+good+more+`}}`] = member
+	}
+	for params, member := range map[string]string{
+		`{}`: `"message" is missing`, `null`: `"message" is missing`, `{"message":null}`: `"message" in params`,
+		`{"message":"x","message":"y"}`: `"message" stands twice`, `{"message":"x","Message":"y"}`: `"Message"`,
+	} {
+		of[`"inputRequests":{"a":{"method":"elicitation/create","params":`+params+`}}`] = member
+	}
+	return of
+}
+
+// Questions of a stateless backend that a client could read in another way end the call, of a client
+// without a session, of one with a session, and of a task.
+func TestFaultyInputRequests_F_SEC_5(t *testing.T) {
+	forEachMember(t, faultyInputs(), func(t *testing.T, member, says string) {
+		_, client, gh := openGeneration(t, "modern")
+		client.Send(firstRequest("1"))
+		gh.SendResult(gh.HandleRequest("tools/call").ID(), `{"resultType":"input_required",`+says+`}`)
+		wantUnusable(t, client, member)
+		gh.WantNothing()
+	})
+	forEachMember(t, faultyInputs(), func(t *testing.T, member, says string) {
+		_, client, gh, ofCall := openModern(t, "2025-11-25", allClientCaps)
+		gh.SendResult(ofCall.ID(), `{"resultType":"input_required",`+says+`}`)
+		wantUnusable(t, client, member)
+		gh.WantNothing()
+	})
+	forEachMember(t, faultyInputs(), func(t *testing.T, member, says string) {
+		client, gh, task, _ := openRelayedTask(t, `,"status":"working"`)
+		getTask(client, gh, task, `{"taskId":"t1","status":"input_required",`+says+`}`)
+		wantUnusable(t, client, member)
+		gh.WantNothing()
+	})
+	forEachMember(t, faultyInputs(), func(t *testing.T, member, says string) {
+		_, client, gh, ofCall := openModern(t, "2025-11-25", allClientCaps)
+		gh.SendResult(ofCall.ID(), `{"resultType":"task","taskId":"t1","status":"working"}`)
+		time.Sleep(time.Second)
+		gh.SendResult(gh.HandleRequest("tasks/get").ID(), `{"taskId":"t1","status":"input_required",`+says+`}`)
+		wantUnusable(t, client, member)
+	})
+}
+
+// A task with another status asks nothing: its questions are removed if they are clear, or refused.
+func TestInputRequestsOfTaskWithoutInputs_F_SEC_5(t *testing.T) {
+	const asks = `{"a":{"method":"elicitation/create","params":{"message":"x"}}}`
+	for _, status := range []string{`"working"`, `"cancelled"`, `"completed","result":{}`, `"failed","error":{}`} {
+		synctest.Test(t, func(t *testing.T) {
+			client, gh, task, _ := openRelayedTask(t, `,"status":"working"`)
+			for _, faulty := range []string{`"InputRequests":` + asks, `"inputRequests":` + asks + `,"inputRequests":` + asks} {
+				getTask(client, gh, task, `{"taskId":"t1",`+faulty+`,"status":`+status+`}`)
+				wantUnusable(t, client, "nputRequests")
+			}
+			getTask(client, gh, task, `{"taskId":"t1","inputRequests":`+asks+`,"requestState":"s","status":`+status+`}`)
+			if got := nextWithoutServerInfo(client); strings.Contains(got, "elicitation") || !strings.Contains(got, `"status":`+status) {
+				t.Errorf("told %s", got)
+			}
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		client, gh, task, _ := openRelayedTask(t, `,"status":"working"`)
+		getTask(client, gh, task, `{"taskId":"t1","status":"completed",`+
+			`"result":{"content":[],"ResultType":"input_required","inputRequests":`+asks+`}}`)
+		wantUnusable(t, client, `"ResultType"`)
+	})
+}
+
+// A result that is complete to the gateway is not another one to a client.
+func TestResultTypeInAnotherCase_F_SEC_5(t *testing.T) {
+	for _, era := range []string{"legacy", "modern"} {
+		synctest.Test(t, func(t *testing.T) {
+			_, client, gh := openGeneration(t, era)
+			client.Send(firstRequest("1"))
+			gh.SendResult(gh.HandleRequest("tools/call").ID(), `{"content":[],"ResultType":"input_required","re\u017fultType":"task","x":1.0}`)
+			client.Want(completeResult("1", `"content":[],"x":1.0}`))
+		})
+	}
+}
+
+// The places to which an error of 2025-11-25 sends the user have the backend's name in front of their
+// messages. The other bytes stay.
+func TestURLElicitationErrors_F_SEC_5(t *testing.T) {
+	const failure = `{ "data":{"x":1.0, "elicitations":[ ` +
+		`{"mode":"url","elicitationId":"e","url":"https://a.example/x","message" : "\u00e9"} ,` +
+		`{"message":"%s","mode":"url"},` +
+		`{"message":"%s","mode":"url"}]},"code":-32042,"message":"go" }`
+	says := strings.ReplaceAll(failure, "%s", "")
+	newID := strings.Replace(strings.ReplaceAll(failure, "%s", "[gh] "), `"\u00e9"`, `"[gh] \u00e9"`, 1)
+	synctest.Test(t, func(t *testing.T) {
+		_, client, gh, _, ofCall := startCallThatAsks(t, settings{}, allClientCaps)
+		gh.SendError(ofCall.ID(), says)
+		client.Want(`{"jsonrpc":"2.0","id":1,"error":` + newID + `}`)
+	})
+	for _, date := range []string{"2025-11-25", "2025-06-18"} {
+		synctest.Test(t, func(t *testing.T) {
+			_, client, gh, ofCall := openModern(t, date, `{"elicitation":{}}`)
+			gh.SendError(ofCall.ID(), says)
+			client.Want(`{"jsonrpc":"2.0","id":1,"error":` + newID + `}`)
+		})
+	}
+	synctest.Test(t, func(t *testing.T) { // of a task
+		h, _, gh := openTaskBackend(t, settings{})
+		a, _ := h.connectClient()
+		a.Initialize("2025-11-25", allClientCaps)
+		listTools(t, a)
+		makeTask(t, a, gh, "job", "t9")
+		sendTaskRequest(a, "tasks/result", "t9")
+		gh.SendError(gh.HandleRequest("tasks/result").ID(), says)
+		a.Want(`{"jsonrpc":"2.0","id":"ask","error":` + newID + `}`)
+	})
+	for _, plain := range []string{
+		`{"code":-32042,"message":"m"}`, `{"code":-32042,"message":"m","data":{"elicitations":null}}`,
+		`{"code":-32042,"message":"m","data":{"elicitations":[]}}`, `{"code":-32602,"message":"m","data":{"elicitations":[{}]}}`,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			_, client, gh, _, ofCall := startCallThatAsks(t, settings{}, allClientCaps)
+			gh.SendError(ofCall.ID(), plain)
+			client.Want(`{"jsonrpc":"2.0","id":1,"error":` + plain + `}`)
+		})
+	}
+}
+
+// A client with or without a session gets an error of the gateway's for such an error if that could
+// be read in two ways.
+func TestFaultyURLElicitationErrors_F_SEC_5(t *testing.T) {
+	const good = `{"mode":"url","url":"https://a.example/x","message":"m"}`
+	of := map[string]string{
+		`"code":-32042,"data":{"elicitations":[` + good + `],"Elicitations":[]}`:           `"Elicitations"`,
+		`"code":-32042,"data":{"Elicitations":[` + good + `]}`:                             `"Elicitations"`,
+		`"code":-32042,"data":{"elicitations":[` + good + `],"elicitations":[]}`:           `"elicitations" stands twice`,
+		`"code":-32042,"data":{},"Data":{"elicitations":[` + good + `]}`:                   `"Data"`,
+		`"code":-32042,"data":{},"data":{"elicitations":[` + good + `]}`:                   `"data" stands twice`,
+		`"code":-1,"Code":-32042,"data":{"elicitations":[` + good + `]}`:                   `"Code"`,
+		`"code":-32042,"data":{"elicitations":` + good + `}`:                               `"elicitations"`,
+		`"code":-32042,"data":{"elicitations":[` + good + `,{"mode":"url","url":"a:b"}]}`:  `"message" is missing`,
+		`"code":-32042,"data":{"elicitations":[{"url":"a:b","message":null}]}`:             `"message" in`,
+		`"code":-32042,"data":{"elicitations":[{"url":"a:b","message":"m","Message":""}]}`: `"Message"`,
+		`"code":-32042,"data":{"elicitations":[{"url":"a:b","message":"m","url":"c:d"}]}`:  `"url" stands twice`,
+		`"code":-32042,"data":{"elicitations":[{"url":"a:b","message":"m","URL":"c:d"}]}`:  `"URL"`,
+		`"code":-32042,"data":{"elicitations":[7]}`:                                        `"message" is missing`,
+	}
+	forEachMember(t, of, func(t *testing.T, member, says string) {
+		_, client, gh, _, ofCall := startCallThatAsks(t, settings{}, allClientCaps)
+		gh.SendError(ofCall.ID(), `{"message":"go",`+says+`}`)
+		wantUnusable(t, client, member)
+	})
+	forEachMember(t, of, func(t *testing.T, member, says string) {
+		_, client, gh := openLegacy(t, urlElicitationCap)
+		client.Send(modernRequest("1", "tools/call", `"name":"ask",`, urlElicitationCap))
+		gh.SendError(gh.HandleRequest("tools/call").ID(), `{"message":"go",`+says+`}`)
+		wantUnusable(t, client, member)
+	})
+}
+
+// faultyTasks are members of a task that a client could read as another one.
+var faultyTasks = map[string]string{
+	`"taskId":"t1","taskId":"theirs","status":"working"`:        `"taskId" stands twice`,
+	`"taskId":"t1","TaskID":"theirs","status":"working"`:        `"TaskID"`,
+	`"TASKID":"theirs","status":"working"`:                      `"TASKID"`,
+	`"taskId":"t1","ta\u017fkId":"theirs","status":"working"`:   `"taſkId"`,
+	`"taskId":"t1","status":"working","status":"completed"`:     `"status" stands twice`,
+	`"taskId":"t1","status":"working","Status":"completed"`:     `"Status"`,
+	`"taskId":"t1","status":"working","tas\u212aId":"somebody"`: `differs from "taskId"`,
+}
+
+// A client does not read another task than the gateway in what a backend says of one.
+func TestFaultyTasks_F_SEC_4(t *testing.T) {
+	// A client with a session, at a backend of its era.
+	opened := func(t *testing.T) (h *harness, client, gh *mcptest.Peer) {
+		h, client, _, backends := openTwoClients(t, settings{}, "gh")
+		return h, client, backends["gh"]
+	}
+	forEachMember(t, faultyTasks, func(t *testing.T, member, says string) {
+		h, client, gh := opened(t)
+		making := func(result string) {
+			client.Send(`{"jsonrpc":"2.0","id":"make","method":"tools/call","params":{"name":"gh","task":{}}}`)
+			gh.SendResult(gh.HandleRequest("tools/call").ID(), result)
+		}
+		making(`{"task":{` + says + `}}`)
+		wantUnusable(t, client, member)
+		making(`{"task":{"taskId":"t1","status":"working"},"Task":{` + says + `}}`)
+		wantUnusable(t, client, `"Task"`)
+		making(`{"task":{"taskId":"t1","status":"working"},"task":{` + says + `}}`)
+		wantUnusable(t, client, `"task" stands twice`)
+		makeTask(t, client, gh, "gh", "t1")
+		for _, method := range []string{"tasks/get", "tasks/cancel"} {
+			sendTaskRequest(client, method, "t1")
+			gh.SendResult(gh.HandleRequest(method).ID(), `{`+says+`}`)
+			wantUnusable(t, client, member)
+		}
+		client.Send(`{"jsonrpc":"2.0","id":1,"method":"tasks/list"}`)
+		gh.SendResult(gh.HandleRequest("tasks/list").ID(), `{"tasks":[{"taskId":"t1","status":"working"},{`+says+`}]}`)
+		client.Want(`{"jsonrpc":"2.0","id":1,"result":{"tasks":[]}}`)
+		if lines := h.log.Lines("level=WARN", "backend=gh", "not listed"); len(lines) != 1 {
+			t.Errorf("logged %q", lines)
+		}
+		gh.Send(`{"jsonrpc":"2.0","method":"notifications/tasks/status","params":{` + says + `}}`)
+		client.WantNothing()
+	})
+	// A client with a session, at a stateless backend.
+	forEachMember(t, faultyTasks, func(t *testing.T, member, says string) {
+		_, client, gh, ofCall := openModern(t, "2025-11-25", allClientCaps)
+		gh.SendResult(ofCall.ID(), `{"resultType":"task",`+says+`}`)
+		wantUnusable(t, client, member)
+		client.Send(toolsCall("2", "ask"))
+		gh.SendResult(gh.HandleRequest("tools/call").ID(), `{"resultType":"task","taskId":"t1","status":"working"}`)
+		time.Sleep(time.Second)
+		gh.SendResult(gh.HandleRequest("tasks/get").ID(), `{`+says+`}`)
+		wantUnusable(t, client, member)
+	})
+	// A client without a session, at a backend of the session era.
+	forEachMember(t, faultyTasks, func(t *testing.T, member, says string) {
+		_, client, gh := openTaskBackend(t, settings{})
+		for _, result := range []string{`{"task":{` + says + `}}`, `{"task":{"taskId":"t1","status":"working"},` + says + `}`} {
+			client.Send(modernRequest(`"make"`, "tools/call", `"name":"job",`, tasky))
+			gh.SendResult(gh.HandleRequest("tools/call").ID(), result)
+			wantUnusable(t, client, member)
+		}
+		task := createTask(t, client, gh, "")
+		getTask(client, gh, task, `{`+says+`}`)
+		wantUnusable(t, client, member)
+		client.Send(taskRequest("1", "tasks/cancel", task, ""))
+		gh.SendResult(gh.HandleRequest("tasks/cancel").ID(), `{`+says+`}`)
+		wantUnusable(t, client, member)
+	})
+	// A client without a session, at a stateless backend.
+	forEachMember(t, faultyTasks, func(t *testing.T, member, says string) {
+		client, gh, task, _ := openRelayedTask(t, `,"status":"working"`)
+		client.Send(modernRequest("1", "tools/call", `"name":"ask",`, tasky))
+		gh.SendResult(gh.HandleRequest("tools/call").ID(), `{"resultType":"task",`+says+`}`)
+		wantUnusable(t, client, member)
+		getTask(client, gh, task, `{`+says+`}`)
+		wantUnusable(t, client, member)
+	})
+}

@@ -1,0 +1,82 @@
+package gateway_test
+
+import (
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mcpgateway/internal/mcptest"
+	"mcpgateway/internal/transport"
+	"mcpgateway/internal/wire"
+)
+
+// A backloggedConn is the Conn to a client for which much waits while slow is set.
+type backloggedConn struct {
+	transport.Conn
+	slow atomic.Bool
+}
+
+func (c *backloggedConn) Crowded() bool { return c.slow.Load() }
+
+// A backend sends more notifications than a client reads. Log messages and progress are left out,
+// updates of a resource are told once when the client has caught up, and answers go through.
+func TestBacklog_FloodingBackendKeepsSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, settings{singleClient: true}, "gh")
+		conn, client := mcptest.NewPeer(t, "client")
+		slow := &backloggedConn{Conn: conn}
+		s, closed := h.openSession(slow)
+		client.Initialize("2025-11-25")
+		gh := h.nextProcess("gh")
+		gh.ServeHandshake(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"logging":{},"resources":{"subscribe":true}},"serverInfo":{"name":"x","version":"1"}}`)
+		for range 3 {
+			switch m := gh.NextMessage(); m.Method() {
+			case "tools/list":
+				gh.SendResult(m.ID(), mcptest.ToolsResult("t"))
+			case "resources/list":
+				gh.SendResult(m.ID(), `{"resources":[{"uri":"x:1","name":"n"},{"uri":"x:2","name":"n"}]}`)
+			case "resources/templates/list":
+				gh.SendResult(m.ID(), `{"resourceTemplates":[]}`)
+			}
+		}
+		listTools(t, client)
+		for _, uri := range []string{"x:1", "x:2"} {
+			client.Send(`{"jsonrpc":"2.0","id":"s","method":"resources/subscribe","params":{"uri":"` + uri + `"}}`)
+			gh.SendResult(gh.HandleRequest("resources/subscribe").ID(), "{}")
+			client.Want(`{"jsonrpc":"2.0","id":"s","result":{}}`)
+		}
+		client.Send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","_meta":{"progressToken":"p"}}}`)
+		asked := gh.HandleRequest("tools/call")
+		token := paramAt(t, asked, "_meta", "progressToken")
+
+		slow.slow.Store(true)
+		for range 100 {
+			gh.Send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"x"}}`)
+			gh.Send(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":` + token + `,"progress":1}}`)
+			gh.Send(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"x:1"}}`)
+			gh.Send(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"x:2"}}`)
+		}
+		time.Sleep(time.Second)
+		client.WantNothing()
+		gh.SendResult(asked.ID(), `{"content":[]}`)
+		client.Want(`{"jsonrpc":"2.0","id":1,"result":{"content":[]}}`)
+		slow.slow.Store(false)
+		time.Sleep(time.Second)
+		updated := map[string]int{}
+		for _, line := range client.TakeAll() {
+			m, _ := wire.Parse([]byte(line))
+			updated[paramAt(t, m, "uri")]++
+		}
+		if len(updated) != 2 || updated[`"x:1"`] != 1 || updated[`"x:2"`] != 1 {
+			t.Errorf("told of updates %v", updated)
+		}
+		if lines := h.log.Lines("left out notifications", "backend=gh"); len(lines) != 1 {
+			t.Errorf("logged %q", strings.Join(lines, "\n"))
+		}
+		conn.Close()
+		<-closed
+		s.Closed(nil)
+	})
+}

@@ -1,0 +1,89 @@
+package gateway_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mcpgateway/backends"
+	"mcpgateway/internal/config"
+	"mcpgateway/internal/mcptest"
+	"mcpgateway/internal/wire"
+)
+
+// A call is answered with what its server needs. A reload then gives the name of the backend to
+// another program. The state of the first program and the answers of the user do not go to it, be
+// the client of the stateless era or of the session era. A change of the environment alone leaves
+// the program the same.
+func TestContinuation_OtherProgramIsRejected(t *testing.T) {
+	for _, one := range []struct {
+		name string
+		same bool
+		edit func(*config.Backend)
+	}{
+		{"another program", false, func(c *config.Backend) { c.Args = []string{"--other"} }},
+		{"another environment", true, func(c *config.Backend) { c.Env = map[string]string{"A": "B"} }},
+	} {
+		t.Run(one.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var set *backends.Set
+				h := newHarness(t, settings{generation: map[string]string{"gh": "modern"}, backendSet: &set}, "gh")
+				guest, _ := h.connectClient()
+				guest.Send(modernRequest("0", "tools/list", "", clientCaps))
+				gh := h.nextProcess("gh")
+				gh.ServeDiscover("")
+				gh.ServeToolsList(mcptest.ToolsResult("ask"))
+				guest.NextMessage()
+				client, _ := h.connectClient()
+				client.Initialize("2025-11-25", clientCaps)
+				listTools(t, client)
+				const asks = `{"resultType":"input_required","inputRequests":{"u":{"method":"elicitation/create","params":{"message":"Who?"}}},"requestState":"S"}`
+				guest.Send(firstRequest("1"))
+				gh.SendResult(gh.HandleRequest("tools/call").ID(), asks)
+				ticket := wantInputRequired(t, guest, "u")
+				client.Send(toolsCall("1", "ask"))
+				gh.SendResult(gh.HandleRequest("tools/call").ID(), asks)
+				request := client.HandleRequest("elicitation/create")
+
+				c := config.Backend{Name: "gh", Command: "gh", Enabled: true, StartTimeout: time.Minute, MaxInFlight: 20_000, Era: "modern"}
+				one.edit(&c)
+				done := make(chan struct{})
+				go func() {
+					defer close(done)
+					applyConfig(t, set, c)
+				}()
+				next := h.nextProcess("gh")
+				next.ServeDiscover("")
+				next.ServeToolsList(mcptest.ToolsResult("ask"))
+				<-done
+
+				guest.Send(retryRequest("2", `{"u":{"action":"accept"}}`, ticket))
+				if one.same {
+					if again := next.HandleRequest("tools/call"); paramAt(t, again, "requestState") != `"S"` {
+						t.Errorf("sent again as %s", again.Raw())
+					}
+					return
+				}
+				failure := wire.ReadError(guest.NextMessage().Part(wire.PartError))
+				if failure.Code != -32602 || !strings.Contains(failure.Message, "begin the call anew") {
+					t.Errorf("%+v", failure)
+				}
+				client.SendResult(request.ID(), `{"action":"accept"}`)
+				for m := client.NextMessage(); ; m = client.NextMessage() {
+					if m.Kind() == wire.Response {
+						if m.ID() != "1" || m.Part(wire.PartError) == nil {
+							t.Errorf("got %s", m.Raw())
+						}
+						break
+					}
+				}
+				for _, line := range next.TakeAll() {
+					if strings.Contains(line, "tools/call") {
+						t.Errorf("the other program was sent %s", line)
+					}
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,97 @@
+package gateway_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"mcpgateway/internal/mcptest"
+	"mcpgateway/internal/wire"
+)
+
+// A call of a backend of the session era is open while its client answers, and goes on with its
+// ticket. Answers without one would run the tool beside it.
+func TestContinuation_WithoutRequestState(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client, gh := openLegacy(t, clientCaps)
+		client.Send(firstRequest("1"))
+		asked := gh.HandleRequest("tools/call")
+		gh.Send(`{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"Who?"}}`)
+		ticket := wantInputRequired(t, client, "q1")
+		for _, more := range []string{
+			`"inputResponses":{"q1":{"action":"accept"}},`,
+			`"inputResponses":{"q1":{"action":"accept"}},"requestState":null,`,
+			`"inputResponses":{"other":{},"q1":{}},`,
+			`"inputResponses":{"q2":{"action":"accept"}},`,
+		} {
+			client.Send(modernRequest("2", "tools/call", `"name":"ask","arguments":{"n":9007199254740993},`+more, clientCaps))
+			failure := wire.ReadError(client.NextMessage().Part(wire.PartError))
+			if failure.Code != -32602 || !strings.Contains(failure.Message, "inputResponses without requestState") {
+				t.Errorf("%s: %+v", more, failure)
+			}
+			gh.WantNothing()
+		}
+		client.Send(retryRequest("3", `{"q1":{"action":"accept"}}`, ticket))
+		gh.Want(`{"jsonrpc":"2.0","id":"e","result":{"action":"accept"}}`)
+		gh.SendResult(asked.ID(), `{"content":[]}`)
+		client.Want(completeResult("3", `"content":[]}`))
+
+		// That there is nothing some clients write out; and what nobody has asked is the backend's to
+		// read, or not to.
+		for _, more := range []string{`"inputResponses":null,"requestState":null,`, `"inputResponses":{},`, `"inputResponses":{"user_name":{"action":"accept"}},`} {
+			client.Send(modernRequest("4", "tools/call", `"name":"ask",`+more, clientCaps))
+			gh.SendResult(gh.HandleRequest("tools/call").ID(), `{"content":[]}`)
+			client.Want(completeResult("4", `"content":[]}`))
+		}
+	})
+}
+
+// A call that a backend of the stateless era has begun is not begun anew by one of the session
+// era that it has become: neither by a client's retry, be the backend running or on its way up, nor
+// by one of ours for a client that has a session.
+func TestContinuation_GenerationChanged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, settings{generation: map[string]string{"gh": "auto"}}, "gh")
+		client, _ := h.connectClient()
+		client.Initialize("2025-11-25", clientCaps)
+		guest, _ := h.connectClient()
+		guest.Send(modernRequest("0", "tools/list", "", clientCaps))
+		gh := h.nextProcess("gh")
+		gh.ServeDiscover("")
+		gh.ServeToolsList(mcptest.ToolsResult("ask"))
+		guest.NextMessage()
+		listTools(t, client)
+		const asks = `{"resultType":"input_required","inputRequests":{"u":{"method":"elicitation/create","params":{"message":"Who?"}}},"requestState":"S"}`
+		guest.Send(firstRequest("1"))
+		for m := gh.NextMessage(); ; m = gh.NextMessage() {
+			if m.Method() == "tools/call" {
+				gh.SendResult(m.ID(), asks)
+				break
+			}
+		}
+		ticket := wantInputRequired(t, guest, "u")
+		client.Send(toolsCall("1", "ask"))
+		gh.SendResult(gh.HandleRequest("tools/call").ID(), asks)
+		request := client.HandleRequest("elicitation/create")
+		gh.Exit("exit 1", "")
+		again := h.nextProcess("gh")
+		gone := func() {
+			t.Helper()
+			failure := wire.ReadError(guest.NextMessage().Part(wire.PartError))
+			if failure.Code != -32602 || !strings.Contains(failure.Message, "begin the call anew") {
+				t.Errorf("%+v", failure)
+			}
+		}
+		guest.Send(retryRequest("2", `{"u":{"action":"accept"}}`, ticket))
+		again.SendError(again.HandleRequest("server/discover").ID(), `{"code":-32601,"message":"?"}`)
+		again.ServeStartup("ask")
+		gone()
+		guest.Send(retryRequest("3", `{"u":{"action":"accept"}}`, ticket))
+		gone()
+		client.SendResult(request.ID(), `{"action":"accept"}`)
+		if m := client.NextMessage(); m.ID() != "1" || m.Part(wire.PartError) == nil {
+			t.Errorf("got %s", m.Raw())
+		}
+		again.WantNothing()
+	})
+}

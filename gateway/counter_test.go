@@ -1,0 +1,37 @@
+package gateway
+
+import "testing"
+
+func TestCounter_PerPrincipalLimit(t *testing.T) {
+	var n counter
+	enter := func(who string, want bool) {
+		t.Helper()
+		if got := n.acquire(who, 5); got != want {
+			t.Errorf("%q: %t", who, got)
+		}
+	}
+	for range 3 {
+		enter("1", true)
+	}
+	enter("1", false)
+	enter("2", true)
+	enter("2", true)
+	enter("2", false) // there are five
+	enter("3", false)
+	n.release("1")
+	enter("3", true)
+	enter("1", false)
+	for _, who := range []string{"1", "1", "2", "2", "3"} {
+		n.release(who)
+	}
+	for range 5 { // where nobody has a name there are no others
+		enter("", true)
+	}
+	enter("", false)
+	for range 5 {
+		n.release("")
+	}
+	if n.total != 0 || len(n.perPrincipal) != 0 {
+		t.Errorf("%d are left, %v", n.total, n.perPrincipal)
+	}
+}

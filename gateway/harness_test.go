@@ -1,0 +1,204 @@
+package gateway_test
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"mcpgateway/backends"
+	"mcpgateway/catalog"
+	"mcpgateway/gateway"
+	"mcpgateway/internal/audit"
+	"mcpgateway/internal/config"
+	"mcpgateway/internal/mcptest"
+	"mcpgateway/internal/transport"
+)
+
+// settings says how a test's gateway differs from the default one.
+type settings struct {
+	prefix              catalog.Prefix
+	separator           string
+	nameLimit           int
+	pageSize            int
+	catalogWait         time.Duration // for a first list; 0 = 3 s
+	startTimeout        time.Duration // 0 = 60 s
+	callTimeout         map[string]time.Duration
+	tools               map[string]config.Filter
+	inFlight            int
+	maxInFlight         int // max_in_flight of each backend, with no queue; 0 = 20000, as in config
+	maxStatelessClients int
+	grace               time.Duration
+	drain               time.Duration // 0 = 500 ms
+	stateDir            string
+	maxMessage          int            // bytes of a message; 0 = 1 MiB
+	backendSet          **backends.Set // where to put the backends, for who asks them something
+	mask                func(string) string
+	observer            gateway.Observer  // one more
+	singleClient        bool              // there is one client
+	sharing             map[string]string // "" = shared
+	generation          map[string]string // "" = legacy
+}
+
+// newGateway puts a gateway together as main does, over backends that dial reaches,
+// and runs it until the test ends.
+func newGateway(t testing.TB, o settings, names []string, dial func(string) (transport.Conn, error), log, journal *slog.Logger) *gateway.Gateway {
+	var all []config.Backend
+	for _, name := range names {
+		all = append(all, config.Backend{
+			Name: name, Command: name, Enabled: true,
+			StartTimeout: cmp.Or(o.startTimeout, time.Minute), CallTimeout: o.callTimeout[name], Tools: o.tools[name],
+			MaxInFlight: cmp.Or(o.maxInFlight, 20_000),
+			Sharing:     o.sharing[name], Era: cmp.Or(o.generation[name], "legacy"),
+		})
+	}
+	info := mcp.Implementation{Name: "mcp-gateway", Version: "test"}
+	set := backends.New(backends.Options{
+		Backends: all,
+		Catalog: catalog.Options{
+			Prefix:    cmp.Or(o.prefix, catalog.PrefixOnCollision),
+			Separator: cmp.Or(o.separator, "__"),
+			NameLimit: cmp.Or(o.nameLimit, 50),
+			PageSize:  o.pageSize,
+		},
+		CatalogWait: cmp.Or(o.catalogWait, 3*time.Second), MaxMessage: cmp.Or(o.maxMessage, 1<<20), StateDir: o.stateDir, ClientInfo: info, Log: log, SingleClient: o.singleClient,
+		Dial: func(c config.Backend) (transport.Conn, error) { return dial(c.Name) },
+	})
+	if o.backendSet != nil {
+		*o.backendSet = set
+	}
+	j := audit.New(journal, audit.Options{})
+	observers := []gateway.Observer{gateway.AuditObserver(j)}
+	if o.observer != nil {
+		observers = append(observers, o.observer)
+	}
+	g := gateway.New(gateway.Options{
+		Backends: set, Observers: observers, Info: info,
+		MaxInFlight: o.inFlight, MaxStatelessClients: o.maxStatelessClients, Grace: o.grace, DrainTimeout: cmp.Or(o.drain, 500*time.Millisecond), Log: log, Mask: o.mask,
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { _ = set.Run(ctx, g) })
+	running.Go(func() { _ = g.Run(ctx) })
+	running.Go(func() { _ = j.Run(ctx) })
+	t.Cleanup(func() {
+		cancel()
+		running.Wait()
+	})
+	return g
+}
+
+// TestConversations holds those in testdata, with the real package backends
+// behind the gateway.
+func TestConversations(t *testing.T) {
+	mcptest.RunConversations(t, "testdata", func(t *testing.T, s mcptest.GatewaySetup) func(context.Context, transport.Conn) error {
+		g := newGateway(t, readSettings(t, s.Config), s.Backends, s.Dial, s.Log, s.Audit)
+		return func(ctx context.Context, conn transport.Conn) error { return g.Serve(ctx, "", "", conn) }
+	})
+}
+
+// readSettings reads a conversation's config section.
+func readSettings(t *testing.T, c map[string]string) settings {
+	o := settings{
+		singleClient: true, callTimeout: make(map[string]time.Duration), tools: make(map[string]config.Filter),
+		sharing: make(map[string]string), generation: make(map[string]string),
+	}
+	for key, value := range c {
+		backend, ofBackend, _ := strings.Cut(key, ".")
+		number, _ := strconv.Atoi(value)
+		duration, _ := time.ParseDuration(value)
+		tools := o.tools[backend]
+		switch cmp.Or(ofBackend, key) {
+		case "prefix":
+			o.prefix = catalog.Prefix(value)
+		case "separator":
+			o.separator = value
+		case "name_limit":
+			o.nameLimit = number
+		case "in_flight":
+			o.inFlight = number
+		case "wait":
+			o.catalogWait = duration
+		case "grace":
+			o.grace = duration
+		case "start_timeout":
+			o.startTimeout = duration
+		case "call_timeout":
+			o.callTimeout[backend] = duration
+		case "sharing":
+			o.sharing[backend] = value
+		case "era":
+			o.generation[backend] = value
+		case "allow":
+			tools.Allow = strings.Fields(value)
+		case "deny":
+			tools.Deny = strings.Fields(value)
+		default:
+			t.Fatalf("config: no such key: %s", key)
+		}
+		if ofBackend != "" {
+			o.tools[backend] = tools
+		}
+	}
+	return o
+}
+
+// A harness is a gateway whose backends a test plays itself.
+type harness struct {
+	t       *testing.T
+	log     *mcptest.Log
+	journal *mcptest.Log
+	gateway *gateway.Gateway
+
+	queues map[string]chan *mcptest.Peer
+}
+
+// newHarness opens a gateway with backends of these names, in a bubble.
+func newHarness(t *testing.T, o settings, names ...string) *harness {
+	h := &harness{t: t, queues: make(map[string]chan *mcptest.Peer)}
+	var log, journal *slog.Logger
+	h.log, log = mcptest.NewLog()
+	h.journal, journal = mcptest.NewLog()
+	for _, name := range names {
+		h.queues[name] = make(chan *mcptest.Peer, 100)
+	}
+	dial := func(name string) (transport.Conn, error) {
+		conn, p := mcptest.NewPeer(t, name)
+		h.queues[name] <- p
+		return conn, nil
+	}
+	h.gateway = newGateway(t, o, names, dial, log, journal)
+	return h
+}
+
+// nextProcess returns the next process of a backend, once it is started.
+func (h *harness) nextProcess(name string) *mcptest.Peer {
+	h.t.Helper()
+	select {
+	case p := <-h.queues[name]:
+		return p
+	case <-time.After(time.Minute):
+		h.t.Fatalf("backend %s was not started", name)
+		return nil
+	}
+}
+
+// connectClient connects a client; served is what Serve returns.
+func (h *harness) connectClient() (p *mcptest.Peer, served chan error) {
+	conn, p := mcptest.NewPeer(h.t, "client")
+	served = make(chan error, 1)
+	go func() { served <- h.gateway.Serve(context.Background(), "", "", conn) }()
+	return p, served
+}
+
+// auditRecords returns the records.
+func (h *harness) auditRecords() []string {
+	time.Sleep(mcptest.JournalDelay)
+	return h.journal.Lines("msg=call")
+}

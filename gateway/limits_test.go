@@ -1,0 +1,201 @@
+package gateway_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mcpgateway/internal/mcptest"
+	"mcpgateway/internal/wire"
+)
+
+// One client, by what it says of itself, has so many subscriptions open and no more.
+func TestListen_LimitPerStatelessClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, settings{inFlight: 20_000}, "gh")
+		client, _ := h.connectClient()
+		client.Send(modernRequest(`"list"`, "prompts/list", "", `{}`))
+		startWithResource(t, h, "gh")
+		client.NextMessage()
+		const filter = `{"toolsListChanged":true}`
+		for n := range 1000 {
+			client.Send(listenFor(fmt.Sprint(n), filter))
+			wantAcknowledged(t, client, fmt.Sprint(n), filter)
+		}
+		client.Send(listenFor("1000", filter))
+		client.Want(`{"jsonrpc":"2.0","id":1000,"error":{"code":-32603,"message":"Too many subscriptions are open; wait until some have ended"}}`)
+		client.Send(withClientVersion(1, listenFor("1001", filter)))
+		wantAcknowledged(t, client, "1001", filter)
+		client.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}`)
+		synctest.Wait()
+		client.Send(listenFor("1002", filter))
+		wantAcknowledged(t, client, "1002", filter)
+	})
+}
+
+// Tasks to which is listened have a bound. Of those beyond it the client is not told that it will hear.
+func TestStatelessTasks_ListenerLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, client, gh := openTaskBackend(t, settings{singleClient: true})
+		var tasks []string
+		for i := range 3 {
+			client.Send(modernRequest("1", "tools/call", `"name":"job",`, tasky))
+			gh.SendResult(gh.HandleRequest("tools/call").ID(), fmt.Sprintf(`{"task":{"taskId":"t%d","status":"working","pollInterval":600000}}`, i))
+			tasks = append(tasks, nextTaskID(t, client))
+		}
+		h.gateway.FillWatched(2)
+		client.Send(modernRequest(`"l"`, "subscriptions/listen", `"notifications":{"taskIds":[`+strings.Join(tasks, ",")+`]},`, tasky))
+		ack := client.HandleNotification("notifications/subscriptions/acknowledged")
+		if got, _ := wire.Lookup(ack.Part(wire.PartParams), "notifications"); string(got) != `{"taskIds":[`+strings.Join(tasks[:2], ",")+`]}` {
+			t.Errorf("acknowledged %s", got)
+		}
+		gh.HandleRequest("tasks/get")
+		gh.HandleRequest("tasks/get")
+		gh.WantNothing()
+	})
+}
+
+// A list of tasks without an end is read for so long.
+func TestListTasks_PageLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, a, _, backends := openTwoClients(t, settings{}, "gh")
+		gh := backends["gh"]
+		makeTask(t, a, gh, "gh", "t")
+		a.Send(`{"jsonrpc":"2.0","id":1,"method":"tasks/list"}`)
+		for i := range 1000 {
+			gh.SendResult(gh.HandleRequest("tasks/list").ID(), fmt.Sprintf(`{"tasks":[],"nextCursor":"%d"}`, i))
+		}
+		a.Want(`{"jsonrpc":"2.0","id":1,"result":{"tasks":[]}}`)
+		gh.WantNothing()
+	})
+}
+
+// A task whose backend does not say any more how it is ends its call, in the end.
+func TestPolledTask_SilentBackendFailsCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, settings{singleClient: true, generation: map[string]string{"gh": "modern"}, callTimeout: map[string]time.Duration{"gh": time.Second}}, "gh")
+		client, _ := h.connectClient()
+		client.Initialize("2025-11-25")
+		gh := h.nextProcess("gh")
+		gh.ServeDiscover(strings.Replace(mcptest.DiscoverResult, `"tools":{}`, `"tools":{},"extensions":{"io.modelcontextprotocol/tasks":{}}`, 1))
+		gh.ServeToolsList(mcptest.ToolsResult("job"))
+		listTools(t, client)
+		client.Send(toolsCall("1", "job"))
+		gh.SendResult(gh.HandleRequest("tools/call").ID(), `{"resultType":"task","taskId":"t","status":"working","ttlMs":null,"pollIntervalMs":1000}`)
+		for range 6 {
+			gh.HandleRequest("tasks/get")
+			gh.HandleNotification("notifications/cancelled")
+		}
+		if m := client.NextMessage(); m.ID() != "1" || m.Part(wire.PartError) == nil {
+			t.Errorf("got %s", m.Raw())
+		}
+		gh.HandleRequest("tasks/cancel")
+		gh.WantNothing()
+	})
+}
+
+// A call of a client without a session has so many questions that are not answered and no more.
+func TestSuspended_InputRequestLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client, gh := openLegacy(t, clientCaps)
+		client.Send(firstRequest("1"))
+		gh.HandleRequest("tools/call")
+		const bound = 256
+		for i := range bound + 1 {
+			gh.Sendf(`{"jsonrpc":"2.0","id":"e%d","method":"roots/list"}`, i)
+		}
+		if got := gh.Next(); !strings.HasPrefix(got, `{"jsonrpc":"2.0","id":"e256","error":{"code":-32603,`) {
+			t.Errorf("got %s", got)
+		}
+		wantInputRequired(t, client, "q1", "q256")
+		gh.WantNothing()
+	})
+}
+
+// An URI that nobody has is told back, but not a long one.
+func TestLongURIIsNotEchoed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, settings{singleClient: true}, "gh")
+		client, _ := h.connectClient()
+		client.Initialize("2025-11-25")
+		h.nextProcess("gh").ServeStartup("t")
+		listTools(t, client)
+		for _, length := range []int{8 << 10, 8<<10 + 1} {
+			uri := strings.Repeat("x", length)
+			client.Sendf(`{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":%q}}`, uri)
+			if got := client.Next(); !strings.Contains(got, "Resource not found") || strings.Contains(got, uri) != (length == 8<<10) {
+				t.Errorf("%d: got %.300s", length, got)
+			}
+		}
+	})
+}
+
+// A URI that a client is subscribed to is kept, and so has a bound: with a session and without one.
+func TestLongURISubscriptionIsRejected(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, settings{}, "gh")
+		client, _ := h.connectClient()
+		client.Initialize("2025-11-25")
+		gh := h.nextProcess("gh")
+		serveResourcesStartup(t, gh, "t", "")
+		listTools(t, client)
+		long := strings.Repeat("x", 8<<10+1)
+		client.Sendf(`{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"u:%s"}}`, long[:8<<10-2])
+		gh.SendResult(gh.HandleRequest("resources/subscribe").ID(), "{}")
+		client.Want(`{"jsonrpc":"2.0","id":1,"result":{}}`)
+		client.Sendf(`{"jsonrpc":"2.0","id":2,"method":"resources/subscribe","params":{"uri":%q}}`, long)
+		client.Want(`{"jsonrpc":"2.0","id":2,"error":{"code":-32602,"message":"Invalid params: the URI of a subscription has at most 8192 bytes"}}`)
+		guest, _ := h.connectClient()
+		guest.Send(modernRequest("3", "subscriptions/listen", `"notifications":{"resourceSubscriptions":["`+long+`"]},`, clientCaps))
+		if e := wire.ReadError(guest.NextMessage().Part(wire.PartError)); e.Code != -32602 || !strings.Contains(e.Message, "at most 8192 bytes") {
+			t.Errorf("%+v", e)
+		}
+		gh.WantNothing()
+	})
+}
+
+// What a client says of itself in each request has a bound.
+func TestClientMetaLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, settings{})
+		client, _ := h.connectClient()
+		client.Send(modernRequest("1", "tools/list", "", `{"x":"`+strings.Repeat("x", 64<<10)+`"}`))
+		if e := wire.ReadError(client.NextMessage().Part(wire.PartError)); e.Code != -32602 || !strings.Contains(e.Message, "longer than 65536 bytes") {
+			t.Errorf("%+v", e)
+		}
+	})
+}
+
+// A task of a client without a session has so many questions that are not answered and no more.
+func TestStatelessTasks_InputRequestLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client, gh := openTaskBackend(t, settings{singleClient: true})
+		createTask(t, client, gh, "")
+		const bound = 256
+		for i := range bound + 1 {
+			gh.Sendf(`{"jsonrpc":"2.0","id":"e%d","method":"elicitation/create","params":{"message":"?","requestedSchema":{"type":"object","properties":{}},"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t1"}}}}`, i)
+		}
+		if got := gh.Next(); !strings.HasPrefix(got, `{"jsonrpc":"2.0","id":"e256",`) || strings.Contains(got, "accept") {
+			t.Errorf("got %s", got)
+		}
+		gh.WantNothing()
+	})
+}
+
+// A request that the HTTP endpoint refuses is on record, like a request that the gateway refuses.
+func TestRecordRejected_IsAudited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, settings{}, "gh")
+		client, _ := h.connectClient()
+		client.Initialize("2025-11-25")
+		h.nextProcess("gh").ServeStartup("one")
+		m, _ := wire.Parse([]byte(toolsCall("7", "one")))
+		h.gateway.RecordRejected("", m, wire.Errorf(wire.CodeInvalidRequest, "no"))
+		records := h.auditRecords()
+		if len(records) != 1 || !strings.Contains(records[0], "outcome=rejected") || !strings.Contains(records[0], "tool=one") || !strings.Contains(records[0], "id=7") {
+			t.Errorf("the audit log has %q", records)
+		}
+	})
+}

@@ -1,0 +1,185 @@
+package gateway_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mcpgateway/internal/mcptest"
+	"mcpgateway/internal/wire"
+)
+
+const allCapsHandshake = `{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"prompts":{},"resources":{"subscribe":true},"logging":{},` +
+	`"tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}},"experimental":{"bar":{"x":1.0}},"extensions":{"foo":{}}},"serverInfo":{"name":"s","version":"1"}}`
+
+// serveFullStartup plays the start of a backend that can do everything and has a tool, a
+// prompt and a resource named for it.
+func serveFullStartup(p *mcptest.Peer, name string) {
+	p.ServeHandshake(allCapsHandshake)
+	p.ServeToolsList(mcptest.ToolsResult(name))
+	p.SendResult(p.HandleRequest("prompts/list").ID(), `{"prompts":[{"name":"`+name+`"}]}`)
+	p.SendResult(p.HandleRequest("resources/list").ID(), `{"resources":[{"uri":"`+name+`://","name":"r"}]}`)
+	p.SendResult(p.HandleRequest("resources/templates/list").ID(), `{"resourceTemplates":[]}`)
+}
+
+// openTwoClients opens a house whose backends are known already, and two clients in it.
+func openTwoClients(t *testing.T, o settings, names ...string) (h *harness, a, b *mcptest.Peer, backends map[string]*mcptest.Peer) {
+	t.Helper()
+	h = newHarness(t, o, names...)
+	first, served := h.connectClient()
+	first.Initialize("2025-11-25")
+	backends = make(map[string]*mcptest.Peer)
+	for _, name := range names {
+		backends[name] = h.nextProcess(name)
+		serveFullStartup(backends[name], name)
+	}
+	listTools(t, first)
+	first.CloseSend()
+	<-served
+	a, _ = h.connectClient()
+	a.Initialize("2025-11-25", allClientCaps)
+	b, _ = h.connectClient()
+	b.Initialize("2025-11-25", allClientCaps)
+	return h, a, b, backends
+}
+
+// FIDELITY-16, VERSION-05: what a client is told that the gateway can do is what
+// its backends can, keys that nobody knows among it.
+func TestVERSION_05_FIDELITY_16_CapabilitiesOfBackends(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, _, _, _ := openTwoClients(t, settings{}, "gh", "docs")
+		client, _ := h.connectClient()
+		got := client.Initialize("2025-11-25")
+		want := `"capabilities":{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"listChanged":true,"subscribe":true},` +
+			`"logging":{},"tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}},"experimental":{"bar":{"x":1.0}},"extensions":{"foo":{}}}`
+		if !strings.Contains(got, want) {
+			t.Errorf("got %s\nwant %s", got, want)
+		}
+		client.Send(`{"jsonrpc":"2.0","id":1,"method":"completion/complete","params":{"ref":{"type":"ref/prompt","name":"gh"}}}`)
+		client.Want(`{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"Method not found: completion/complete"}}`)
+	})
+}
+
+// What the gateway has not offered to a client does not exist for it.
+func TestUndeclaredMethodsAreNotFound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, settings{}, "gh")
+		client, _ := h.connectClient()
+		client.Initialize("2025-11-25")
+		h.nextProcess("gh").ServeStartup("a")
+		listTools(t, client)
+		client, _ = h.connectClient()
+		client.Initialize("2025-11-25")
+		for _, method := range []string{
+			"resources/subscribe", "resources/unsubscribe", "logging/setLevel", "completion/complete",
+			"tasks/get", "tasks/result", "tasks/list", "tasks/cancel",
+		} {
+			client.Send(`{"jsonrpc":"2.0","id":1,"method":"` + method + `","params":{}}`)
+			client.Want(`{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"Method not found: ` + method + `"}}`)
+		}
+	})
+}
+
+// Who has subscribed hears of a resource, and nobody else.
+func TestResourceUpdatesReachSubscribers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, a, b, backends := openTwoClients(t, settings{}, "gh", "docs")
+		gh := backends["gh"]
+		const updated = `{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"gh://","x":1.0}}`
+		a.Send(`{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"gh://","x":1.0}}`)
+		m := gh.HandleRequest("resources/subscribe")
+		if got := string(m.Part(wire.PartParams)); got != `{"uri":"gh://","x":1.0}` {
+			t.Errorf("asked with %s", got)
+		}
+		gh.SendResult(m.ID(), "{}")
+		a.Want(`{"jsonrpc":"2.0","id":1,"result":{}}`)
+		gh.Send(updated)
+		a.Want(updated)
+		b.WantNothing()
+		a.Send(`{"jsonrpc":"2.0","id":2,"method":"resources/unsubscribe","params":{"uri":"gh://"}}`)
+		gh.SendResult(gh.HandleRequest("resources/unsubscribe").ID(), "{}")
+		a.Want(`{"jsonrpc":"2.0","id":2,"result":{}}`)
+		gh.Send(updated)
+		a.WantNothing()
+		a.Send(`{"jsonrpc":"2.0","id":3,"method":"resources/subscribe","params":{"uri":"nobody://"}}`)
+		a.Want(`{"jsonrpc":"2.0","id":3,"error":{"code":-32002,"message":"Resource not found","data":{"uri":"nobody://"}}}`)
+		a.Send(`{"jsonrpc":"2.0","id":4,"method":"resources/subscribe"}`)
+		a.Want(`{"jsonrpc":"2.0","id":4,"error":{"code":-32602,"message":"Invalid params: resources/subscribe needs a uri"}}`)
+		backends["docs"].WantNothing()
+	})
+}
+
+// What a client was asked for by way of an URL, it hears the end of, and it alone,
+// though its call may be over by then.
+func TestElicitationCompleteReachesItsSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, a, b, backends := openTwoClients(t, settings{}, "gh", "docs")
+		gh, docs := backends["gh"], backends["docs"]
+		a.Send(toolsCall("1", "gh"))
+		ofA := gh.HandleRequest("tools/call")
+		gh.Send(`{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"mode":"url","url":"https://x","elicitationId":"e1","message":"m"}}`)
+		a.SendResult(a.HandleRequest("elicitation/create").ID(), `{"action":"accept"}`)
+		gh.Want(`{"jsonrpc":"2.0","id":"q","result":{"action":"accept"}}`)
+		const failure = `{"code":-32042,"message":"m","data":{"x":1.0,"elicitations":[{"mode":"url","elicitationId":"e2","message":"%sm"},{"message":"%sn"}]}}`
+		gh.SendError(ofA.ID(), strings.ReplaceAll(failure, "%s", ""))
+		a.Want(`{"jsonrpc":"2.0","id":1,"error":` + strings.ReplaceAll(failure, "%s", "[gh] ") + `}`)
+		complete := func(p *mcptest.Peer, id string) string {
+			line := `{"jsonrpc":"2.0","method":"notifications/elicitation/complete","params":{"elicitationId":"` + id + `","x":1.0}}`
+			p.Send(line)
+			return line
+		}
+		a.Want(complete(gh, "e1"))
+		a.Want(complete(gh, "e2"))
+		complete(gh, "nobody's")
+		complete(docs, "e1")
+		b.Send(toolsCall("1", "gh")) // now what gh says unasked is b's, unless an id says more
+		gh.HandleRequest("tools/call")
+		a.Want(complete(gh, "e1"))
+		a.WantNothing()
+		b.WantNothing()
+	})
+}
+
+// CONC-09: a client that speaks to its backend alone is the only one to hear of it.
+func TestCONC_09_PerSessionConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, a, b, _ := openTwoClients(t, settings{sharing: map[string]string{"gh": "session"}}, "gh")
+		a.Send(toolsCall("1", "gh"))
+		ofA := h.nextProcess("gh")
+		m := ofA.HandleRequest("initialize")
+		if can, _ := wire.Lookup(m.Part(wire.PartParams), "capabilities"); string(can) != allClientCaps {
+			t.Errorf("told %s", can)
+		}
+		ofA.SendResult(m.ID(), allCapsHandshake)
+		ofA.HandleNotification("notifications/initialized")
+		ofA.HandleRequest("tools/call")
+		b.Send(toolsCall("1", "gh"))
+		ofB := h.nextProcess("gh")
+		ofB.ServeHandshake(allCapsHandshake)
+		ofB.HandleRequest("tools/call")
+		ofA.Send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info"}}`)
+		a.HandleNotification("notifications/message")
+		b.WantNothing()
+		b.Send(`{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}`)
+		ofB.HandleNotification("notifications/roots/list_changed")
+		ofA.WantNothing()
+		a.Close()
+		synctest.Wait()
+		time.Sleep(10 * time.Second)
+		ofA.HandleNotification("notifications/cancelled")
+		if !ofA.Disconnected() || ofB.Disconnected() {
+			t.Error("the connection of the session that ended is there still, or that of the other is not")
+		}
+		b.WantNothing()
+	})
+}
+
+// A client that has declared no roots has no changes of them to tell of.
+func TestRootsListChangedRequiresCapability(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client, gh, _, _ := startCallThatAsks(t, settings{}, `{"sampling":{}}`)
+		client.Send(`{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}`)
+		gh.WantNothing()
+	})
+}

@@ -1,0 +1,147 @@
+package gateway_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"mcpgateway/internal/mcptest"
+	"mcpgateway/internal/wire"
+)
+
+// wantNotDelivered has a backend ask and say something on the stream of a request, of which no
+// client may hear: what a person is asked is cancelled, the rest refused.
+func wantNotDelivered(t *testing.T, gh *mcptest.Peer, stream wire.ID, clients ...*mcptest.Peer) {
+	t.Helper()
+	gh.SendOnStream(stream, `{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"Delete it?","requestedSchema":{"type":"object"}}}`)
+	gh.Want(`{"jsonrpc":"2.0","id":"e","result":{"action":"cancel"}}`)
+	gh.SendOnStream(stream, `{"jsonrpc":"2.0","id":"r","method":"roots/list"}`)
+	if got := gh.Next(); !strings.HasPrefix(got, `{"jsonrpc":"2.0","id":"r","error":`) {
+		t.Errorf("got %s", got)
+	}
+	for _, client := range clients {
+		client.WantNothing()
+	}
+}
+
+// Two clients that say the same of themselves are one guest. What its backend asks and says on
+// the stream of a call of one of them is of that call: when it is over, be it taken back or
+// answered, or cannot have any questions, the other client's call hears nothing of it.
+func TestOrigin_StreamOfEndedStatelessCall(t *testing.T) {
+	const logs = `{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"logging":{},"completions":{},"resources":{}},"serverInfo":{"name":"gh","version":"1"}}`
+	for sharing, solo := range map[string]bool{"session": false, "shared": false, "": true} {
+		t.Run("sharing "+sharing, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := newHarness(t, settings{sharing: map[string]string{"gh": sharing}, singleClient: solo}, "gh")
+				a, _ := h.connectClient()
+				b, _ := h.connectClient()
+				say := func(p *mcptest.Peer, request string) {
+					p.Send(strings.Replace(request, `"_meta":{`, `"_meta":{"io.modelcontextprotocol/logLevel":"debug",`, 1))
+				}
+				say(a, modernRequest("0", "tools/list", "", clientCaps))
+				gh := h.nextProcess("gh")
+				// next is the next call that the backend gets.
+				next := func() wire.Message {
+					for {
+						switch m := gh.NextMessage(); m.Method() {
+						case "initialize":
+							gh.SendResult(m.ID(), logs)
+						case "logging/setLevel":
+							gh.SendResult(m.ID(), `{}`)
+						case "tools/list":
+							gh.SendResult(m.ID(), mcptest.ToolsResult("ask"))
+						case "resources/list":
+							gh.SendResult(m.ID(), `{"resources":[{"uri":"x:a","name":"a"}]}`)
+						case "resources/templates/list":
+							gh.SendResult(m.ID(), `{"resourceTemplates":[]}`)
+							a.NextMessage()
+							say(a, firstRequest("1"))
+							if sharing == "session" {
+								gh = h.nextProcess("gh")
+							}
+						case "notifications/initialized":
+						default:
+							return m
+						}
+					}
+				}
+				ofA := next()
+				say(b, firstRequest("2"))
+				ofB := next()
+				note := `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"error","data":"of a"}}`
+				gh.SendOnStream(ofA.ID(), note)
+				if sharing != "shared" { // there nobody has said how much it logs
+					a.HandleNotification("notifications/message")
+				} else {
+					a.TakeAll()
+				}
+				a.Send(cancelRequest1)
+				gh.HandleNotification("notifications/cancelled")
+				gh.SendOnStream(ofA.ID(), note)
+				wantNotDelivered(t, gh, ofA.ID(), a, b)
+
+				say(a, modernRequest("3", "completion/complete", `"ref":{"type":"ref/resource","uri":"x:a"},"argument":{"name":"n","value":"v"},`, clientCaps))
+				completion := next()
+				gh.SendOnStream(completion.ID(), note)
+				wantNotDelivered(t, gh, completion.ID(), a, b)
+				gh.SendResult(completion.ID(), `{"completion":{"values":[]}}`)
+				a.NextMessage()
+
+				say(a, firstRequest("4"))
+				ofA = next()
+				gh.SendResult(ofA.ID(), `{"content":[]}`)
+				a.Want(completeResult("4", `"content":[]}`))
+				gh.SendOnStream(ofA.ID(), note)
+				wantNotDelivered(t, gh, ofA.ID(), a, b)
+
+				if sharing != "shared" { // where it was told of no capabilities
+					gh.SendOnStream(ofB.ID(), `{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"And b?"}}`)
+					wantInputRequired(t, b, "q1")
+				}
+				a.WantNothing()
+			})
+		})
+	}
+}
+
+const cancelRequest1 = `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`
+
+// What is asked on the stream of a session's call that is over is not put to its client in the
+// name of another call; what is logged there is the client's all the same, for logs are the
+// session's. What names the task that it is about goes by that.
+func TestOrigin_StreamOfEndedSessionCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, settings{singleClient: true}, "gh")
+		client, _ := h.connectClient()
+		client.Initialize("2025-11-25", allClientCaps)
+		gh := h.nextProcess("gh")
+		serveFullStartup(gh, "gh")
+		listTools(t, client)
+		client.Send(toolsCall("1", "gh"))
+		one := gh.HandleRequest("tools/call")
+		client.Send(toolsCall("2", "gh"))
+		gh.HandleRequest("tools/call")
+		client.Send(cancelRequest1)
+		gh.HandleNotification("notifications/cancelled")
+		wantNotDelivered(t, gh, one.ID(), client)
+		gh.SendOnStream(one.ID(), `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info"}}`)
+		client.HandleNotification("notifications/message")
+		gh.SendOnStream(one.ID(), `{"jsonrpc":"2.0","id":"t","method":"roots/list","params":{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"x"}}}}`)
+		client.HandleRequest("roots/list")
+	})
+}
+
+// What a backend asks on the stream of a call is of that call, though whoever passes the call on has
+// put an Asker of his own around the sender's: a queue has, and such questions found no call.
+func TestOrigin_StreamOfReplacedCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client, gh := openLegacy(t, clientCaps)
+		client.Send(firstRequest("1"))
+		asked := gh.HandleRequest("tools/call")
+		gh.SendOnStream(asked.ID(), `{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"Who?","requestedSchema":{"type":"object"}}}`)
+		client.Send(retryRequest("2", `{"q1":{"action":"accept"}}`, wantInputRequired(t, client, "q1")))
+		gh.Want(`{"jsonrpc":"2.0","id":"e","result":{"action":"accept"}}`)
+		gh.SendResult(asked.ID(), `{"content":[]}`)
+		client.Want(completeResult("2", `"content":[]}`))
+	})
+}

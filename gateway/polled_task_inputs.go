@@ -1,0 +1,107 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+	"time"
+
+	"mcpgateway/internal/protocol"
+	"mcpgateway/internal/transport"
+	"mcpgateway/internal/wire"
+)
+
+// answerInputs puts to the client what a task asks, as far as that has not been done, and tells
+// the task the answers. It reports false if the call has ended, or is to end with answer,
+// if that is a message.
+func (c *clientCall) answerInputs(ctx context.Context, p *polledTask, inputs []protocol.InputRequest) (response wire.Message, ok bool) {
+	newInputs, full := p.claimInputs(inputs)
+	switch {
+	case full:
+		c.failWith(&transport.CallLostError{Err: errTooManyRounds, MayHaveRun: true})
+		return wire.Message{}, false
+	case len(newInputs) == 0:
+		return wire.Message{}, true
+	}
+	responses, declined := c.askAll(ctx, newInputs)
+	switch {
+	case ctx.Err() != nil:
+		p.unclaimInputs(newInputs) // who asks next is asked
+		return wire.Message{}, false
+	case declined != nil:
+		c.cancelUpstream(p)
+		return *declined, false
+	}
+	params := wire.EditObject(taskParams(p.id), nil, wire.Member{Key: "inputResponses", Text: responses})
+	resp := c.callTask(ctx, p, methodUpdate, params)
+	switch {
+	case ctx.Err() != nil:
+		return wire.Message{}, false
+	case resp.Err != nil:
+		if lost, ok := errors.AsType[*transport.CallLostError](resp.Err); ok && !lost.MayHaveRun {
+			p.unclaimInputs(newInputs)
+		}
+		c.failWith(resp.Err) // it may have been told: an answer is given once
+		return wire.Message{}, false
+	case resp.Part(wire.PartError) != nil:
+		return c.toLegacy(resp.Message), false
+	}
+	return wire.Message{}, true
+}
+
+// claimInputs returns the questions that are to be put to the client, which nobody else does
+// then; full says that there have been too many.
+func (p *polledTask) claimInputs(inputs []protocol.InputRequest) (newInputs []protocol.InputRequest, full bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, input := range inputs {
+		if p.askedKeys[input.Key] {
+			continue
+		}
+		if len(p.askedKeys) >= maxTaskInputs {
+			return nil, true
+		}
+		if p.askedKeys == nil {
+			p.askedKeys = make(map[string]bool)
+		}
+		input.Key = strings.Clone(input.Key)
+		p.askedKeys[input.Key] = true
+		newInputs = append(newInputs, input)
+	}
+	return newInputs, false
+}
+
+func (p *polledTask) unclaimInputs(inputs []protocol.InputRequest) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, input := range inputs {
+		delete(p.askedKeys, input.Key)
+	}
+}
+
+// A progressSynthesizer tells a client that wants progress of its call what the task says of itself, or
+// that it goes on; unless the backend has told it of progress itself, which would not
+// agree.
+type progressSynthesizer struct {
+	c           *clientCall
+	count       int
+	last        time.Time
+	lastMessage string
+}
+
+func (t *progressSynthesizer) maybeReport(task []byte) {
+	token := t.c.r.Token()
+	literal, _ := wire.Lookup(task, "statusMessage")
+	message := string(literal)
+	if token == "" || t.c.sawProgress.Load() || message == t.lastMessage && time.Since(t.last) < progressInterval {
+		return
+	}
+	t.count++
+	t.last, t.lastMessage = time.Now(), message
+	put := []wire.Member{{Key: "progressToken", Text: []byte(token)}, {Key: "progress", Text: strconv.AppendInt(nil, int64(t.count), 10)}}
+	if wire.Unquote(literal) != "" {
+		put = append(put, wire.Member{Key: "message", Text: literal})
+	}
+	t.c.r.Notify(wire.NewNotification("notifications/progress", wire.EditObject(nil, nil, put...)))
+}

@@ -1,0 +1,72 @@
+package gateway
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"mcpgateway/internal/peer"
+)
+
+func TestRecentIDs_ForgetsOldest(t *testing.T) {
+	var r recentIDs
+	r.add("gh", strings.Repeat("x", maxIDSize+1))
+	r.add("gh", "")
+	for i := range maxRecentIDs + 1 {
+		r.add("gh", fmt.Sprint(i))
+		r.add("gh", fmt.Sprint(i)) // is in it already
+	}
+	if len(r.ids) != maxRecentIDs || r.has("gh", "0") || !r.has("gh", "1") || !r.has("gh", fmt.Sprint(maxRecentIDs)) {
+		t.Errorf("it remembers %d, from %v on", len(r.ids), r.ids[0])
+	}
+	if r.has("docs", "1") || len(r.backends("1")) != 1 || r.backends("0") != nil {
+		t.Error("it does not know whose an id is")
+	}
+}
+
+// However ids clash, no two tasks are one to the client, and each leads back to
+// where it is.
+func TestSessionTasks_UniqueClientIDs(t *testing.T) {
+	var all sessionTasks
+	seen := make(map[string]bool)
+	for _, own := range []scopedID{{"a", "t"}, {"b", "t"}, {"b", "b:t"}, {"c", "b:t"}, {"c", "t"}, {"c", "c:t"}, {"c:t", "t"}, {"c", "c:c:t"}, {"d", "c:t~2"}, {"c:c", "t"}} {
+		if !all.reserve() {
+			t.Fatal("no room")
+		}
+		clientID := all.add(own.backend, own.id, &peer.ProgressRelay{})
+		if at, ok := all.toBackend(clientID); !ok || at != own || seen[clientID] {
+			t.Errorf("%v is %s, which is %v", own, clientID, at)
+		}
+		if got, ok := all.toClient(own.backend, own.id); !ok || got != clientID {
+			t.Errorf("%v is %s, or %s", own, clientID, got)
+		}
+		seen[clientID] = true
+	}
+	all.reserve()
+	if got := all.add("b", "t", &peer.ProgressRelay{}); got != "b:t" || len(all.all) != len(seen) || all.reserved != 0 {
+		t.Errorf("a task made anew is %s", got)
+	}
+}
+
+// A task that has made room is gone altogether.
+func TestSessionTasks_EvictedTaskLeavesNothing(t *testing.T) {
+	var all sessionTasks
+	for i := range maxTasks {
+		all.reserve()
+		all.add("a", fmt.Sprint(i/2), &peer.ProgressRelay{})
+		all.end("a", fmt.Sprint(i/2))
+	}
+	all.reserve()
+	all.add("b", "0", &peer.ProgressRelay{}) // which a has
+	all.end("b", "0")
+	for i := range 2 * maxTasks {
+		if !all.reserve() {
+			t.Fatal("no room")
+		}
+		all.add("c", fmt.Sprint(i), &peer.ProgressRelay{})
+		all.end("c", fmt.Sprint(i))
+	}
+	if len(all.all) != maxTasks || len(all.byClientID) != maxTasks || len(all.byBackendID) != maxTasks || all.renamed.Load() != 0 || len(all.backends()) != 1 {
+		t.Errorf("%d, %d, %d tasks, %d renamed, of %v", len(all.all), len(all.byClientID), len(all.byBackendID), all.renamed.Load(), all.backends())
+	}
+}

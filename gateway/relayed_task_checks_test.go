@@ -1,0 +1,279 @@
+package gateway_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mcpgateway/internal/mcptest"
+	"mcpgateway/internal/wire"
+)
+
+const taskTimes = `"createdAt":"2026-01-01T00:00:00Z","lastUpdatedAt":"2026-01-01T00:00:00Z","ttlMs":60000`
+
+// openRelayedTask opens a gateway whose only backend is of the stateless era and has made a task
+// t1 of a call of the client's; more are members of what it said then. It returns the id
+// that the client was given, and what it was told beside that.
+func openRelayedTask(t *testing.T, more string) (client, gh *mcptest.Peer, task, made string) {
+	t.Helper()
+	h := newHarness(t, settings{generation: map[string]string{"gh": "modern"}}, "gh")
+	client, _ = h.connectClient()
+	client.Send(modernRequest("0", "tools/list", "", tasky))
+	gh = h.nextProcess("gh")
+	gh.ServeDiscover(strings.Replace(mcptest.DiscoverResult, `"tools":{}`, `"tools":{},"extensions":{"io.modelcontextprotocol/tasks":{}}`, 1))
+	gh.ServeToolsList(mcptest.ToolsResult("ask"))
+	client.NextMessage()
+	client.Send(modernRequest("1", "tools/call", `"name":"ask",`, tasky))
+	gh.SendResult(gh.HandleRequest("tools/call").ID(), `{"resultType":"task","taskId":"t1",`+taskTimes+more+`}`)
+	m := client.NextMessage()
+	rest := wire.EditObject(m.Part(wire.PartResult), func(key string) bool { return key == "_meta" || key == "taskId" })
+	return client, gh, taskIDIn(t, m), string(rest)
+}
+
+// What a stateless backend says of a task is passed on if it may be said, and nothing beyond
+// it: no state that nobody has sealed, no id but the client's, no end without its outcome.
+func TestRelayedTask_ResponsesAreChecked(t *testing.T) {
+	const (
+		elicit = `{"method":"elicitation/create","params":{"message":"m"}}`
+		sample = `{"method":"sampling/createMessage","params":{"messages":[],"maxTokens":1}}`
+		roots  = `{"method":"roots/list"}`
+	)
+	for _, of := range []struct{ says, told string }{
+		{`"resultType":"complete","taskId":"t1","status":"working","x":1.0,` + taskTimes, `{"resultType":"complete","taskId":"T","status":"working","x":1.0,` + taskTimes + `}`},
+		{`"resultType":"task","taskId":"t1","status":"working"`, `{"resultType":"complete","taskId":"T","status":"working"}`},
+		{`"taskId":"t9","status":"cancelled"`, `{"resultType":"complete","taskId":"T","status":"cancelled"}`},
+		{`"status":"working"`, `{"resultType":"complete","taskId":"T","status":"working"}`},
+		{`"status":"working","taskId":"t1","taskId":"t1"`, `"taskId" stands twice in its task`},
+		{`"taskId":"t1","status":"completed","result":{ "content":[] ,"n":1.50}`, `{"resultType":"complete","taskId":"T","status":"completed","result":{ "content":[] ,"n":1.50}}`},
+		{`"taskId":"t1","status":"failed","error":{"code":-32042,"message":"m"}`, `{"resultType":"complete","taskId":"T","status":"failed","error":{"code":-32603,"message":"m"}}`},
+		{`"taskId":"t1","status":"input_required","inputRequests":{"a":` + elicit + `,"b":` + sample + `}`,
+			`{"resultType":"complete","taskId":"T","status":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":{"message":"[gh] m"}},"b":` + sample + `}}`},
+		{`"taskId":"t1","status":"working","requestState":"RAW","inputRequests":{"a":` + roots + `},"result":{},"error":{}`, `{"resultType":"complete","taskId":"T","status":"working"}`},
+
+		{`"resultType":"input_required","inputRequests":{"a":` + elicit + `},"requestState":"RAW"`, `its resultType "input_required" is not for this request`},
+		{`"resultType":"banana","taskId":"t1","status":"working"`, `its resultType "banana" is not for this request`},
+		{`"resultType":5,"taskId":"t1","status":"working"`, `its resultType is no string: 5`},
+		{`"taskId":"t1","status":"completed"`, `it has completed and does not say how`},
+		{`"taskId":"t1","status":"completed","result":{"resultType":"input_required","requestState":"RAW"}`, `it has completed with a result that is not complete`},
+		{`"taskId":"t1","status":"failed"`, `it has failed and does not say how`},
+		{`"taskId":"t1","status":"banana"`, `its status is \"banana\"`},
+		{`"taskId":"t1","status":"input_required"`, `it has neither inputRequests nor a requestState`},
+		{`"taskId":"t1","status":"input_required","inputRequests":{"a":5}`, `its inputRequests have one without a method`},
+		{`"taskId":"t1","status":"input_required","inputRequests":{"a":{"method":"tools/call","params":{}}}`, `its inputRequests have tools/call, which a backend may not ask`},
+		{`"taskId":"t1","status":"input_required","inputRequests":{"a":` + elicit + `,"b":` + roots + `}`, `{"code":-32021,"message":"Missing client capability: backend gh asks roots/list: the client has not declared the capability roots","data":{"requiredCapabilities":{"roots":{}}}}`},
+	} {
+		t.Run(of.says, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				client, gh, task, _ := openRelayedTask(t, `,"status":"working"`)
+				getTask(client, gh, task, `{`+of.says+`}`)
+				got := strings.ReplaceAll(nextWithoutServerInfo(client), task, `"T"`)
+				switch {
+				case of.told[0] == '{':
+					if !sameMembers(got, of.told) {
+						t.Errorf("told %s\nwant %s", got, of.told)
+					}
+				case !strings.HasPrefix(got, `{"code":-32603,"message":"backend gh: its answer is unusable: `) || !strings.Contains(got, strings.ReplaceAll(strings.ReplaceAll(of.told, `\"`, `"`), `"`, `\"`)):
+					t.Errorf("told %s\nwant %s", got, of.told)
+				}
+				client.WantNothing()
+				gh.WantNothing()
+			})
+		})
+	}
+}
+
+// sameMembers reports whether two objects have the same members, whatever their order.
+func sameMembers(a, b string) bool {
+	n := 0
+	same := true
+	wire.Members([]byte(a), func(key string, value []byte, _ int) {
+		other, _ := wire.Lookup([]byte(b), key)
+		same = same && string(other) == string(value)
+		n++
+	})
+	wire.Members([]byte(b), func(string, []byte, int) { n-- })
+	return same && n == 0
+}
+
+// So it is with what acknowledges tasks/update and tasks/cancel: it says nothing else.
+func TestRelayedTask_Acknowledgements(t *testing.T) {
+	for _, method := range []string{"tasks/update", "tasks/cancel"} {
+		for says, want := range map[string]string{
+			`{}`:                                `{"resultType":"complete"}`,
+			`{"resultType":"complete","x":1.0}`: `{"resultType":"complete","x":1.0}`,
+			`{"taskId":"t1","resultType":"complete"}`:                                                              `{"taskId":"T","resultType":"complete"}`,
+			`{"inputRequests":{"a":{"method":"elicitation/create"}},"requestState":"RAW","resultType":"complete"}`: `{"resultType":"complete"}`,
+			`{"resultType":"task","taskId":"t77","status":"working"}`:                                              `its resultType \"task\" is not`,
+			`{"resultType":"input_required","requestState":"RAW"}`:                                                 `its resultType \"input_required\" is not`,
+			`{"resultType":"banana","x":1}`:                                                                        `its resultType \"banana\" is not`,
+			`{"resultType":"complete","resultType":"complete"}`:                                                    `\"resultType\" stands twice in its task`,
+			`null`: `{"code":-32603,"message":"the result is not an object: null","data":null}`,
+		} {
+			t.Run(method+says, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					client, gh, task, _ := openRelayedTask(t, `,"status":"working"`)
+					client.Send(taskRequest("1", method, task, `"inputResponses":{"a":{}},`))
+					gh.SendResult(gh.HandleRequest(method).ID(), says)
+					got := strings.ReplaceAll(nextWithoutServerInfo(client), task, `"T"`)
+					if want[0] == '{' && got != want || want[0] != '{' && !strings.HasPrefix(got, `{"code":-32603,"message":"backend gh: its answer is unusable: `+want) {
+						t.Errorf("told %s\nwant %s", got, want)
+					}
+				})
+			})
+		}
+	}
+}
+
+// Where a task is made it is not said how it has ended, nor what it waits for.
+func TestRelayedTask_CreateTaskResult(t *testing.T) {
+	for more, want := range map[string]string{
+		`,"status":"working","x":1.0`: `"working","x":1.0`,
+		`,"status":"cancelled"`:       `"cancelled"`,
+		`,"status":"completed"`:       `"working"`,
+		`,"status":"input_required","requestState":"RAW","inputRequests":{"a":{"method":"tools/call"}},"result":{},"error":{}`: `"working"`,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			_, _, _, made := openRelayedTask(t, more)
+			if want := `{"resultType":"task",` + taskTimes + `,"status":` + want + `}`; made != want {
+				t.Errorf("told %s\nwant %s", made, want)
+			}
+		})
+	}
+}
+
+// What a task asks is for who has declared it in this request, in a listen, too, and be the
+// task of either era; who has not may come again. What may not be asked nobody hears.
+func TestRelayedTask_CapabilitiesOfEachRequest(t *testing.T) {
+	const less = `{"elicitation":{},"extensions":{"io.modelcontextprotocol/tasks":{}}}`
+	const asks = `{"taskId":"t1","status":"input_required","inputRequests":{"a":{"method":"sampling/createMessage","params":{"messages":[],"maxTokens":1}}}}`
+	synctest.Test(t, func(t *testing.T) {
+		client, gh, task, _ := openRelayedTask(t, `,"status":"working"`)
+		ask := func(can string) string {
+			client.Send(modernRequest("1", "tasks/get", `"taskId":`+task+`,`, can))
+			gh.SendResult(gh.HandleRequest("tasks/get").ID(), asks)
+			return nextWithoutServerInfo(client)
+		}
+		if got := ask(less); !strings.Contains(got, `"code":-32021`) || !strings.Contains(got, `"data":{"requiredCapabilities":{"sampling":{}}}`) {
+			t.Errorf("told %s", got)
+		}
+		if got := ask(tasky); !strings.Contains(got, `"inputRequests":{"a":{"method":"sampling`) {
+			t.Errorf("told %s", got)
+		}
+		client.Send(modernRequest(`"l"`, "subscriptions/listen", `"notifications":{"taskIds":[`+task+`]},`, less))
+		gh.SendResult(gh.HandleRequest("tasks/get").ID(), asks)
+		client.HandleNotification("notifications/subscriptions/acknowledged")
+		client.WantNothing()
+		gh.SendResult(gh.HandleRequest("tasks/get").ID(), `{"taskId":"t1","status":"cancelled"}`)
+		if m := client.HandleNotification("notifications/tasks"); !strings.Contains(string(m.Raw()), `"cancelled"`) {
+			t.Errorf("told %s", m.Raw())
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		_, client, gh := openTaskBackend(t, settings{singleClient: true})
+		task := createTask(t, client, gh, "")
+		getTask(client, gh, task, `{"taskId":"t1","status":"banana"}`)
+		if got := nextWithoutServerInfo(client); !strings.Contains(got, `"code":-32603,"message":"backend gh: its answer is unusable: its status is`) {
+			t.Errorf("told %s", got)
+		}
+		getTask(client, gh, task, `{"taskId":"t1","status":"input_required"}`)
+		gh.HandleRequest("tasks/result")
+		gh.Send(`{"jsonrpc":"2.0","id":"s","method":"sampling/createMessage","params":{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t1"}}}}`)
+		if got := nextWithoutServerInfo(client); !strings.Contains(got, `"inputRequests":{"q1"`) {
+			t.Errorf("told %s", got)
+		}
+		client.Send(modernRequest("1", "tasks/get", `"taskId":`+task+`,`, less))
+		gh.SendResult(gh.HandleRequest("tasks/get").ID(), `{"taskId":"t1","status":"input_required"}`)
+		if got := nextWithoutServerInfo(client); !strings.Contains(got, `"code":-32021`) {
+			t.Errorf("told %s", got)
+		}
+	})
+}
+
+// A classic backend that says how a task has ended, and not with what, does not keep the
+// client: that works still until it is known. A tasks/result that was open before is not
+// relied on for ever.
+func TestRelayedTask_CompletedWithoutResult(t *testing.T) {
+	const ended = `{"taskId":"t1","status":"completed"}`
+	synctest.Test(t, func(t *testing.T) {
+		_, client, gh := openTaskBackend(t, settings{singleClient: true})
+		task := createTask(t, client, gh, "")
+		works := `{"resultType":"complete","status":"working","ttlMs":null,"taskId":` + task + `}`
+		began := time.Now()
+		getTask(client, gh, task, ended)
+		result := gh.HandleRequest("tasks/result")
+		wantText(t, "unknown", nextWithoutServerInfo(client), works)
+		if waited := time.Since(began); waited != time.Second {
+			t.Errorf("told after %v", waited)
+		}
+		getTask(client, gh, task, ended) // one that came when the task had ended is waited for
+		wantText(t, "still unknown", nextWithoutServerInfo(client), works)
+		gh.WantNothing()
+		gh.SendResult(result.ID(), `{"content":[],"resultType":"input_required","n":1.50}`)
+		getTask(client, gh, task, ended)
+		wantText(t, "known", nextWithoutServerInfo(client), `{"resultType":"complete","result":{"content":[],"resultType":"complete","n":1.50},"status":"completed","ttlMs":null,"taskId":`+task+`}`)
+		gh.WantNothing()
+	})
+	synctest.Test(t, func(t *testing.T) {
+		_, client, gh := openTaskBackend(t, settings{singleClient: true})
+		task := createTask(t, client, gh, "")
+		works := `{"resultType":"complete","status":"working","ttlMs":null,"taskId":` + task + `}`
+		getTask(client, gh, task, `{"taskId":"t1","status":"input_required"}`)
+		early := gh.HandleRequest("tasks/result")
+		wantText(t, "nothing asked", nextWithoutServerInfo(client), works)
+		getTask(client, gh, task, ended)
+		time.Sleep(time.Second / 2)
+		client.Send(taskRequest(`"too"`, "tasks/get", task, ""))
+		gh.SendResult(gh.HandleRequest("tasks/get").ID(), ended)
+		wantText(t, "unknown", nextWithoutServerInfo(client), works)
+		if m := gh.HandleNotification("notifications/cancelled"); m.RequestID() != early.ID() {
+			t.Errorf("cancelled %s", m.Raw())
+		}
+		gh.SendResult(gh.HandleRequest("tasks/result").ID(), `{"content":[]}`) // for who waits still
+		wantText(t, "known", nextWithoutServerInfo(client), `{"resultType":"complete","result":{"content":[]},"status":"completed","ttlMs":null,"taskId":`+task+`}`)
+		gh.WantNothing()
+	})
+}
+
+// How a classic task failed is told in a code that means the same here.
+func TestRelayedTask_ErrorCode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client, gh := openTaskBackend(t, settings{singleClient: true})
+		task := createTask(t, client, gh, "")
+		getTask(client, gh, task, `{"taskId":"t1","status":"failed"}`)
+		gh.SendError(gh.HandleRequest("tasks/result").ID(), `{"code":-32042,"message":"own words","data":{}}`)
+		wantText(t, "failed", nextWithoutServerInfo(client), `{"resultType":"complete","error":{"code":-32603,"message":"own words","data":{}},"status":"failed","ttlMs":null,"taskId":`+task+`}`)
+	})
+}
+
+// How a task ended may come in the very moment in which who asked is told that it still works,
+// and another one learns of it. Nobody is told the wrong thing, and it is asked for once.
+func TestRelayedTask_EndsDuringPoll(t *testing.T) {
+	const ended = `{"taskId":"t1","status":"completed"}`
+	for range 200 {
+		synctest.Test(t, func(t *testing.T) {
+			_, client, gh := openTaskBackend(t, settings{singleClient: true})
+			task := createTask(t, client, gh, "")
+			getTask(client, gh, task, `{"taskId":"t1","status":"input_required"}`)
+			early := gh.HandleRequest("tasks/result")
+			nextWithoutServerInfo(client)
+			go func() {
+				time.Sleep(time.Second)
+				gh.SendResult(early.ID(), `{"content":[]}`)
+			}()
+			getTask(client, gh, task, ended)
+			time.Sleep(time.Second / 2)
+			client.Send(taskRequest(`"too"`, "tasks/get", task, ""))
+			gh.SendResult(gh.HandleRequest("tasks/get").ID(), ended)
+			time.Sleep(2 * time.Second)
+			gh.TakeAll()
+			client.TakeAll()
+			client.Send(taskRequest(`"z"`, "tasks/get", task, ""))
+			synctest.Wait()
+			if m := gh.TakeAll(); len(m) > 0 { // it was renounced before it came
+				return
+			}
+			wantText(t, "known", nextWithoutServerInfo(client), `{"resultType":"complete","result":{"content":[]},"status":"completed","ttlMs":null,"taskId":`+task+`}`)
+		})
+	}
+}

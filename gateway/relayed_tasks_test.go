@@ -1,0 +1,156 @@
+package gateway_test
+
+import (
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mcpgateway/internal/mcptest"
+	"mcpgateway/internal/transport"
+	"mcpgateway/internal/wire"
+)
+
+// openTaskServer opens a gateway in front of a TaskServer, which is of the stateless era, in a
+// bubble.
+func openTaskServer(t *testing.T, o settings) (*harness, *mcptest.TaskServer) {
+	t.Helper()
+	server := mcptest.NewTaskServer()
+	var conns sync.WaitGroup
+	t.Cleanup(func() {
+		server.Close()
+		conns.Wait()
+	})
+	dial := func(string) (transport.Conn, error) {
+		near, far := transport.Pipe()
+		conns.Go(func() { server.Serve(far) })
+		return near, nil
+	}
+	h := &harness{t: t}
+	var log, journal *slog.Logger
+	h.log, log = mcptest.NewLog()
+	h.journal, journal = mcptest.NewLog()
+	o.generation = map[string]string{"jobs": "modern"}
+	h.gateway = newGateway(t, o, []string{"jobs"}, dial, log, journal)
+	return h, server
+}
+
+// openTaskServerClient opens a gateway in front of a TaskServer for a client without a session.
+func openTaskServerClient(t *testing.T) (*harness, *mcptest.TaskServer, *mcptest.Peer) {
+	t.Helper()
+	h, server := openTaskServer(t, settings{})
+	client, _ := h.connectClient()
+	client.Send(modernRequest("0", "tools/list", "", tasky))
+	client.NextMessage()
+	return h, server, client
+}
+
+func startTask(t *testing.T, client *mcptest.Peer, tool, arguments string) string {
+	t.Helper()
+	client.Send(modernRequest(`"make"`, "tools/call", `"name":"`+tool+`","arguments":`+arguments+`,`, tasky))
+	return nextTaskID(t, client)
+}
+
+// status returns some member of a task.
+func taskMember(client *mcptest.Peer, task string, path ...string) string {
+	client.Send(taskRequest(`"get"`, "tasks/get", task, ""))
+	value, _ := wire.Lookup(client.NextMessage().Part(wire.PartResult), path...)
+	return string(value)
+}
+
+// A task of a stateless backend is a stateless client's by another id: it is there at
+// once, ends as the backend says, and nothing runs twice.
+func TestRelayedTasks_Requests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, server, client := openTaskServerClient(t)
+		client.Send(modernRequest("1", "server/discover", "", `{}`))
+		if m := client.NextMessage(); !strings.Contains(string(m.Raw()), `"extensions":{"io.modelcontextprotocol/tasks":{}}`) {
+			t.Errorf("discovered %s", m.Raw())
+		}
+		broken, wrong, slow := startTask(t, client, "protocol_error_job", `{}`), startTask(t, client, "failing_job", `{}`), startTask(t, client, "slow_compute", `{"seconds":60}`)
+		for _, task := range []string{broken, wrong, slow} {
+			wantText(t, "status", taskMember(client, task, "status"), `"working"`)
+			wantText(t, "id", taskMember(client, task, "taskId"), task)
+			wantText(t, "type", taskMember(client, task, "resultType"), `"complete"`)
+		}
+		time.Sleep(time.Second)
+		wantText(t, "an error", taskMember(client, broken, "error"), `{"code":-32603,"message":"the job is broken"}`)
+		wantText(t, "an error of the tool", taskMember(client, wrong, "status"), `"completed"`)
+		wantText(t, "an error of the tool", taskMember(client, wrong, "result", "isError"), `true`)
+		client.Send(taskRequest("1", "tasks/cancel", slow, ""))
+		wantText(t, "cancel", nextWithoutServerInfo(client), `{"resultType":"complete"}`)
+		wantText(t, "cancelled", taskMember(client, slow, "status"), `"cancelled"`)
+		client.Send(modernRequest("1", "tools/call", `"name":"slow_compute","arguments":{"seconds":0},`, tasky))
+		if got := nextWithoutServerInfo(client); !strings.Contains(got, `"resultType":"complete"`) {
+			t.Errorf("no task, answered with %s", got)
+		}
+		client.Send(modernRequest("1", "tools/call", `"name":"failing_job",`, clientCaps))
+		if e := wire.ReadError(client.NextMessage().Part(wire.PartError)); e.Code != -32021 {
+			t.Errorf("undeclared: %+v", e)
+		}
+		if n := server.ToolCalls(); n != 5 {
+			t.Errorf("%d calls", n)
+		}
+		time.Sleep(mcptest.TaskTTL + time.Hour)
+		if n := h.gateway.Jobs(); n != 0 {
+			t.Errorf("%d tasks are left", n)
+		}
+	})
+}
+
+// What it asks is relayed with the backend's keys and its name, and so is what answers it;
+// a call that asks first and is a task then, too.
+func TestRelayedTasks_Inputs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, _, client := openTaskServerClient(t)
+		task := startTask(t, client, "multi_input", `{}`)
+		time.Sleep(time.Second)
+		wantText(t, "asked", taskMember(client, task, "inputRequests", "first", "params", "message"), `"[jobs] First?"`)
+		wantText(t, "asked", taskMember(client, task, "inputRequests", "second", "params", "message"), `"[jobs] Second?"`)
+		const answer = `{"action":"accept","content":{"name":"n"}}`
+		client.Send(taskRequest("1", "tasks/update", task, `"inputResponses":{"second":`+answer+`,"third":`+answer+`},`))
+		wantText(t, "update", nextWithoutServerInfo(client), `{"resultType":"complete"}`)
+		wantText(t, "answered", taskMember(client, task, "inputRequests", "second"), ``)
+		client.Send(taskRequest("1", "tasks/update", task, `"inputResponses":{"first":`+answer+`},`))
+		nextWithoutServerInfo(client)
+		time.Sleep(time.Second)
+		wantText(t, "result", taskMember(client, task, "result", "content"), `[{"text":"n and n","type":"text"}]`)
+
+		client.Send(modernRequest("1", "tools/call", `"name":"test_tool_with_task",`, tasky))
+		ticket := wantInputRequired(t, client, "user_name")
+		client.Send(modernRequest("2", "tools/call", `"name":"test_tool_with_task","inputResponses":{"user_name":`+answer+`},"requestState":`+ticket+`,`, tasky))
+		task = nextTaskID(t, client)
+		time.Sleep(time.Second)
+		wantText(t, "result", taskMember(client, task, "result", "content"), `[{"text":"accept: Hello, n!","type":"text"}]`)
+	})
+}
+
+// A listen tells of the changes of the tasks that it names, until it is taken back.
+func TestRelayedTasks_Listen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, _, client := openTaskServerClient(t)
+		task, other := startTask(t, client, "confirm_delete", `{"filename":"f"}`), startTask(t, client, "slow_compute", `{"seconds":60}`)
+		client.Send(modernRequest(`"l"`, "subscriptions/listen", `"notifications":{"taskIds":[`+task+`,`+other+`]},`, tasky))
+		client.HandleNotification("notifications/subscriptions/acknowledged")
+		field := func(m wire.Message, path ...string) string {
+			value, _ := wire.Lookup(m.Part(wire.PartParams), path...)
+			return string(value)
+		}
+		m := client.HandleNotification("notifications/tasks")
+		wantText(t, "id", field(m, "taskId"), task)
+		wantText(t, "status", field(m, "status"), `"input_required"`)
+		wantText(t, "question", field(m, "inputRequests", "confirm", "params", "message"), `"[jobs] Delete f?"`)
+		wantText(t, "meta", field(m, "_meta"), `{"io.modelcontextprotocol/subscriptionId":"l"}`)
+		wantText(t, "type", field(m, "resultType"), ``)
+		client.Send(taskRequest("1", "tasks/update", task, `"inputResponses":{"confirm":{"action":"accept","content":{"confirm":"yes"}}},`))
+		nextWithoutServerInfo(client)
+		for status := ""; status != `"completed"`; {
+			status = field(client.HandleNotification("notifications/tasks"), "status")
+		}
+		client.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"l"}}`)
+		time.Sleep(2 * time.Minute)
+		client.WantNothing()
+	})
+}

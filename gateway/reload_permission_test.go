@@ -1,0 +1,229 @@
+package gateway_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mcpgateway/backends"
+	"mcpgateway/catalog"
+	"mcpgateway/internal/config"
+	"mcpgateway/internal/mcptest"
+	"mcpgateway/internal/wire"
+)
+
+// denyTools has the backend gh deny these globs from now on.
+func denyTools(t *testing.T, set *backends.Set, era, tools, prompts, resources string) {
+	t.Helper()
+	c := config.Backend{Name: "gh", Command: "gh", Enabled: true, StartTimeout: time.Minute, MaxInFlight: 20_000, Era: era}
+	c.Tools.Deny, c.Prompts.Deny, c.Resources.Deny = strings.Fields(tools), strings.Fields(prompts), strings.Fields(resources)
+	applyConfig(t, set, c)
+}
+
+// applyConfig takes over a configuration with these backends.
+func applyConfig(t *testing.T, set *backends.Set, all ...config.Backend) {
+	t.Helper()
+	err := set.Apply(context.Background(), backends.Change{Backends: all,
+		Catalog: catalog.Options{Prefix: catalog.PrefixOnCollision, Separator: "__", NameLimit: 50}, CatalogWait: 3 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+const completionServer = `{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"prompts":{},"resources":{"subscribe":true},"completions":{}},"serverInfo":{"name":"x","version":"1"}}`
+
+// A client was shown a list and calls what it contains. The configuration forbids it meanwhile: the
+// call is answered like one of something that does not exist, and reaches no server.
+func TestListedToolIsForbiddenByReload_F_SEC_1_F_SEC_12(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var set *backends.Set
+		h := newHarness(t, settings{backendSet: &set}, "gh")
+		client, _ := h.connectClient()
+		client.Initialize("2025-11-25")
+		gh := h.nextProcess("gh")
+		gh.ServeHandshake(completionServer)
+		for range 4 {
+			switch m := gh.NextMessage(); m.Method() {
+			case "tools/list":
+				gh.SendResult(m.ID(), mcptest.ToolsResult("open", "secret"))
+			case "prompts/list":
+				gh.SendResult(m.ID(), `{"prompts":[{"name":"open"},{"name":"secret"}]}`)
+			case "resources/list":
+				gh.SendResult(m.ID(), `{"resources":[{"uri":"x:open","name":"o"},{"uri":"x:secret","name":"s"}]}`)
+			case "resources/templates/list":
+				gh.SendResult(m.ID(), `{"resourceTemplates":[{"uriTemplate":"x:secret/{id}","name":"t"}]}`)
+			}
+		}
+		listTools(t, client)
+		denyTools(t, set, "legacy", "secret", "secret", "x:secret*")
+		gone := `{"code":-32002,"message":"Resource not found","data":{"uri":"%s"}}`
+		for i, one := range []struct{ method, params, failure string }{
+			{"tools/call", `{"name":"secret"}`, `{"code":-32602,"message":"Unknown tool: secret"}`},
+			{"tools/call", `{"name":"gh__secret"}`, `{"code":-32602,"message":"Unknown tool: gh__secret"}`},
+			{"prompts/get", `{"name":"secret"}`, `{"code":-32602,"message":"Unknown prompt: secret"}`},
+			{"resources/read", `{"uri":"x:secret"}`, fmt.Sprintf(gone, "x:secret")},
+			{"resources/read", `{"uri":"x:secret/1"}`, fmt.Sprintf(gone, "x:secret/1")},
+			{"resources/subscribe", `{"uri":"x:secret/1"}`, fmt.Sprintf(gone, "x:secret/1")},
+			{"completion/complete", `{"ref":{"type":"ref/prompt","name":"secret"},"argument":{"name":"a","value":""}}`, `{"code":-32602,"message":"Unknown prompt: secret"}`},
+			{"completion/complete", `{"ref":{"type":"ref/resource","uri":"x:secret/{id}"},"argument":{"name":"id","value":""}}`, `{"code":-32602,"message":"Unknown resource: x:secret/{id}"}`},
+		} {
+			id := fmt.Sprint(i + 10)
+			client.Send(`{"jsonrpc":"2.0","id":` + id + `,"method":"` + one.method + `","params":` + one.params + `}`)
+			for m := client.NextMessage(); ; m = client.NextMessage() {
+				if m.Kind() != wire.Response { // lists have changed
+					continue
+				}
+				if want := `{"jsonrpc":"2.0","id":` + id + `,"error":` + one.failure + `}`; string(m.Raw()) != want {
+					t.Errorf("%s %s: got %s, want %s", one.method, one.params, m.Raw(), want)
+				}
+				break
+			}
+		}
+		for kind, want := range map[string]string{
+			"tools":               `{"tools":[{"name":"open","inputSchema":{"type":"object"}}]}`,
+			"prompts":             `{"prompts":[{"name":"open"}]}`,
+			"resources":           `{"resources":[{"uri":"x:open","name":"o"}]}`,
+			"resources/templates": `{"resourceTemplates":[]}`,
+		} {
+			client.Send(`{"jsonrpc":"2.0","id":1,"method":"` + kind + `/list"}`)
+			if m := client.NextMessage(); string(m.Part(wire.PartResult)) != want {
+				t.Errorf("%s: listed %s, want %s", kind, m.Raw(), want)
+			}
+		}
+		gh.WantNothing()
+		client.Send(toolsCall("99", "open"))
+		gh.SendResult(gh.HandleRequest("tools/call").ID(), "{}")
+		client.Want(`{"jsonrpc":"2.0","id":99,"result":{}}`)
+		records := h.auditRecords()
+		if !strings.Contains(records[0], `reason="the filters of backend gh deny it"`) || !strings.Contains(records[1], `reason="the filters of backend gh deny it"`) {
+			t.Errorf("the audit log does not say that a filter denies: %q", records)
+		}
+		if len(records) != 3 || !strings.Contains(records[0], "outcome=rejected") || !strings.Contains(records[1], "outcome=rejected") || !strings.Contains(records[2], "outcome=ok") {
+			t.Errorf("the audit log has\n%s", strings.Join(records, "\n"))
+		}
+	})
+}
+
+// A call waits in the gateway while the backend starts; then the configuration forbids its tool.
+func TestQueuedCallIsForbiddenByReload_F_SEC_1(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var set *backends.Set
+		h := newHarness(t, settings{backendSet: &set, stateDir: t.TempDir()}, "gh")
+		client, _ := h.connectClient()
+		client.Initialize("2025-11-25")
+		gh := h.nextProcess("gh")
+		gh.ServeStartup("secret")
+		listTools(t, client)
+		gh.Exit("exit 1", "")
+		again := h.nextProcess("gh") // it has not been greeted yet
+		client.Send(toolsCall("1", "secret"))
+		synctest.Wait()
+		denyTools(t, set, "legacy", "secret", "", "")
+		again.ServeHandshake("")
+		for m := client.NextMessage(); ; m = client.NextMessage() {
+			if m.Kind() == wire.Response {
+				if want := `{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"Unknown tool: secret"}}`; string(m.Raw()) != want {
+					t.Errorf("got %s, want %s", m.Raw(), want)
+				}
+				break
+			}
+		}
+		if lines := again.TakeAll(); strings.Contains(strings.Join(lines, ""), "tools/call") {
+			t.Errorf("the server was sent %q", lines)
+		}
+		if records := h.auditRecords(); len(records) != 1 || !strings.Contains(records[0], "outcome=rejected") {
+			t.Errorf("the audit log has %q", records)
+		}
+	})
+}
+
+// A call of a client without a session is parked. When the client comes back, the configuration
+// forbids the tool, or no longer has the backend: the call ends, at the backend too.
+func TestSuspendedCallIsForbiddenByReload_F_SEC_1(t *testing.T) {
+	for name, reload := range map[string]func(*testing.T, *backends.Set){
+		"the tool is denied":     func(t *testing.T, set *backends.Set) { denyTools(t, set, "legacy", "ask", "", "") },
+		"the backend is removed": func(t *testing.T, set *backends.Set) { applyConfig(t, set) },
+		"the backend is disabled": func(t *testing.T, set *backends.Set) {
+			applyConfig(t, set, config.Backend{Name: "gh", Command: "gh", Era: "legacy"})
+		},
+	} {
+		t.Run(name, func(t *testing.T) { testSuspendedThenForbidden(t, reload) })
+	}
+}
+
+func testSuspendedThenForbidden(t *testing.T, reload func(*testing.T, *backends.Set)) {
+	synctest.Test(t, func(t *testing.T) {
+		var set *backends.Set
+		h := newHarness(t, settings{singleClient: true, backendSet: &set}, "gh")
+		client, _ := h.connectClient()
+		client.Send(modernRequest("0", "tools/list", "", clientCaps))
+		gh := h.nextProcess("gh")
+		gh.ServeStartup("ask")
+		client.NextMessage()
+		client.Send(firstRequest("1"))
+		gh.HandleRequest("tools/call")
+		gh.Send(`{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"Who?","requestedSchema":{"type":"object"}}}`)
+		ticket := wantInputRequired(t, client, "q1")
+		reload(t, set)
+		client.Send(retryRequest("2", `{"q1":{"action":"accept","content":{}}}`, ticket))
+		client.Want(`{"jsonrpc":"2.0","id":2,"error":{"code":-32602,"message":"Unknown tool: ask"}}`)
+		sent := strings.Join(gh.TakeAll(), "\n")
+		if !strings.Contains(sent, `{"action":"cancel"}`) || !strings.Contains(sent, "notifications/cancelled") || strings.Contains(sent, "accept") {
+			t.Errorf("the backend was sent %s", sent)
+		}
+		if n := h.gateway.Parked(); n != 0 {
+			t.Errorf("%d calls are parked", n)
+		}
+		client.Send(firstRequest("3"))
+		client.Want(`{"jsonrpc":"2.0","id":3,"error":{"code":-32602,"message":"Unknown tool: ask"}}`)
+		gh.WantNothing()
+	})
+}
+
+// A call of a session is answered with what a stateless backend needs. It is not sent again with
+// the client's answer if the configuration forbids it meanwhile.
+func TestContinuationIsForbiddenByReload_F_SEC_1(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var set *backends.Set
+		h := newHarness(t, settings{singleClient: true, generation: map[string]string{"gh": "modern"}, backendSet: &set}, "gh")
+		client, _ := h.connectClient()
+		client.Initialize("2025-11-25", `{"elicitation":{}}`)
+		gh := h.nextProcess("gh")
+		gh.ServeDiscover("")
+		gh.ServeToolsList(mcptest.ToolsResult("ask"))
+		listTools(t, client)
+		client.Send(toolsCall("1", "ask"))
+		gh.SendResult(gh.HandleRequest("tools/call").ID(), `{"resultType":"input_required","inputRequests":{"u":{"method":"elicitation/create","params":{"message":"Who?","requestedSchema":{"type":"object","properties":{}}}}},"requestState":"S"}`)
+		request := client.HandleRequest("elicitation/create")
+		denyTools(t, set, "modern", "ask", "", "")
+		client.HandleNotification("notifications/tools/list_changed")
+		client.SendResult(request.ID(), `{"action":"accept","content":{}}`)
+		client.Want(`{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"Unknown tool: ask"}}`)
+		gh.WantNothing()
+		if records := h.auditRecords(); len(records) != 1 || !strings.Contains(records[0], "outcome=rejected") {
+			t.Errorf("the audit log has %q", records)
+		}
+	})
+}
+
+// The user has been where the backend sent them. The call is not sent anew if the configuration
+// forbids it meanwhile.
+func TestRerunIsForbiddenByReload_F_SEC_1(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var set *backends.Set
+		h := newHarness(t, settings{singleClient: true, backendSet: &set}, "gh")
+		client, _ := h.connectClient()
+		client.Send(modernRequest("0", "tools/list", "", urlElicitationCap))
+		gh := h.nextProcess("gh")
+		gh.ServeStartup("ask")
+		client.NextMessage()
+		ticket, back := startURLElicitation(t, client, gh)
+		denyTools(t, set, "legacy", "ask", "", "")
+		client.Send(back("2", acceptBoth, ticket))
+		client.Want(`{"jsonrpc":"2.0","id":2,"error":{"code":-32602,"message":"Unknown tool: ask"}}`)
+		gh.WantNothing()
+	})
+}

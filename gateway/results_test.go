@@ -1,0 +1,168 @@
+package gateway_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"mcpgateway/internal/mcptest"
+	"mcpgateway/internal/wire"
+)
+
+// A resultType of a backend of the session era is none: its answer is complete, whatever
+// stands there, and nothing beside it asks for anything.
+func TestResult_LegacyResultTypeIsIgnored(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client, gh := openLegacy(t, clientCaps)
+		for _, of := range []struct{ says, rest string }{
+			{`"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":{"message":"m"}}},"requestState":"RAW"`,
+				`"inputRequests":{"a":{"method":"elicitation/create","params":{"message":"m"}}},"requestState":"RAW"`},
+			{`"n":1.50,"resultType":"input_required","inputRequests":{"a":{"method":"tools/call"}}`, `"n":1.50,"inputRequests":{"a":{"method":"tools/call"}}`},
+			{`"resultType":"banana","content":[]`, `"content":[]`},
+			{`"resultType":"task","taskId":"K2","status":"working"`, `"taskId":"K2","status":"working"`},
+			{`"resultType":5,"content":[]`, `"content":[]`},
+			{`"resultType":null,"content":[]`, `"content":[]`},
+		} {
+			client.Send(firstRequest("1"))
+			gh.SendResult(gh.HandleRequest("tools/call").ID(), `{`+of.says+`}`)
+			client.Want(completeResult("1", of.rest+`}`))
+		}
+		gh.WantNothing()
+	})
+}
+
+// In the stateless era there is no ping, at no door. In a session there is.
+func TestModernHasNoPing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client, gh := openLegacy(t, clientCaps)
+		client.Send(modernRequest("1", "ping", "", clientCaps))
+		client.Want(`{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"Method not found: ping"}}`)
+		client.Send(`{"jsonrpc":"2.0","id":2,"method":"ping"}`)
+		client.Want(`{"jsonrpc":"2.0","id":2,"result":{}}`)
+		gh.WantNothing()
+	})
+}
+
+// No client of the stateless era is told a code that means something else there than what
+// the backend means by it: over HTTP each has a status, too. It says the one thing that such
+// a code may say of a client, that it has not declared what the call needs.
+func TestErrorCodesByGeneration(t *testing.T) {
+	const needs = `,"data":{"requiredCapabilities":{"sampling":{}}}`
+	for _, of := range []struct{ code, data, session, stateless string }{
+		{"-32002", "", "-32603", "-32603"},
+		{"-32020", "", "-32603", ""}, // in the stateless era package backends sees to that, and to -32022
+		{"-32021", "", "-32603", "-32603"},
+		{"-32021", needs, "-32021", "-32021"},
+		{"-32022", `,"data":{"supported":["2020-01-01"]}`, "-32603", ""},
+		{"-32023", "", "-32603", "-32603"},
+		{"-32042", "", "-32603", "-32603"},
+		{"-32042", `,"data":{"elicitations":[{"message":"m"}]}`, "-32603", "-32603"},
+		{"-32000", "", "-32000", "-32000"},
+		{"-32700", "", "-32700", "-32700"},
+	} {
+		for era, want := range map[string]string{"legacy": of.session, "modern": of.stateless} {
+			if want == "" {
+				continue
+			}
+			synctest.Test(t, func(t *testing.T) {
+				h, client, gh := openGeneration(t, era)
+				client.Send(firstRequest("1"))
+				gh.SendError(gh.HandleRequest("tools/call").ID(), `{"code":`+of.code+`,"message":"own words"`+of.data+`}`)
+				client.Want(`{"jsonrpc":"2.0","id":1,"error":{"code":` + want + `,"message":"own words"` + of.data + `}}`)
+				if records := h.auditRecords(); len(records) != 1 || !strings.Contains(records[0], "code="+want) {
+					t.Errorf("the audit log has %q", records)
+				}
+			})
+		}
+	}
+}
+
+// A result that is not an object becomes an error that has it as data, for clients of
+// either era.
+func TestNonObjectResult_F_HTTP_11(t *testing.T) {
+	for _, says := range []string{`null`, `"x"`, `[]`, `"resultType"`, `1`} {
+		for _, era := range []string{"legacy", "modern"} {
+			t.Run(era+says, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					h, client, gh := openGeneration(t, era)
+					client.Send(firstRequest("1"))
+					gh.SendResult(gh.HandleRequest("tools/call").ID(), says)
+					text := wire.Quote("the result is not an object: " + says)
+					client.Want(`{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":` + string(text) + `,"data":` + says + `}}`)
+					if records := h.auditRecords(); len(records) != 1 || !strings.Contains(records[0], "outcome=rpc_error") {
+						t.Errorf("the audit log has %q", records)
+					}
+				})
+			})
+		}
+	}
+}
+
+// openGeneration is visiting with a backend of some era.
+func openGeneration(t *testing.T, era string) (h *harness, client, gh *mcptest.Peer) {
+	t.Helper()
+	if era == "legacy" {
+		return openLegacy(t, clientCaps)
+	}
+	h = newHarness(t, settings{generation: map[string]string{"gh": era}}, "gh")
+	client, _ = h.connectClient()
+	client.Send(modernRequest("0", "tools/list", "", clientCaps))
+	gh = h.nextProcess("gh")
+	gh.ServeDiscover("")
+	gh.ServeToolsList(mcptest.ToolsResult("ask"))
+	client.NextMessage()
+	return h, client, gh
+}
+
+// What is wrong with a result a stateless client is told, in words that say it.
+func TestResult_InvalidIsReported(t *testing.T) {
+	for says, want := range map[string]string{
+		`{"resultType":5}`: `its resultType is no string: 5`,
+		`{"resultType":"complete","resultType":"input_required"}`: `its resultType stands there twice`,
+		`{"resultType":""}`:       `its resultType \"\" is not for this request`,
+		`{"resultType":"banana"}`: `its resultType \"banana\" is not for this request`,
+		`{"resultType":"input_required","inputRequests":null,"requestState":null}`:                                                    `it has neither inputRequests nor a requestState`,
+		`{"resultType":"input_required","inputRequests":{"a":{"method":"tools/call","params":{}}}}`:                                   `its inputRequests have tools/call, which a backend may not ask`,
+		`{"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":{"message":"m","mode":"zzz"}}}}`: `its inputRequests have an elicitation of mode zzz, which there is not`,
+	} {
+		for _, era := range []string{"legacy", "modern"} {
+			if era == "legacy" && says[0] == '{' {
+				continue // it means nothing there
+			}
+			t.Run(era+says, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					_, client, gh := openGeneration(t, era)
+					client.Send(firstRequest("1"))
+					gh.SendResult(gh.HandleRequest("tools/call").ID(), says)
+					if got := nextWithoutServerInfo(client); !strings.HasPrefix(got, `{"code":-32603,"message":"backend gh: its answer is unusable: `+want+`;`) {
+						t.Errorf("told %s\nwant %s", got, want)
+					}
+					client.WantNothing()
+					gh.WantNothing()
+				})
+			})
+		}
+	}
+}
+
+// inputRequests that are null are none: the client is told of the state alone, sealed.
+func TestResult_NullInputRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client, gh := openGeneration(t, "modern")
+		client.Send(firstRequest("1"))
+		gh.SendResult(gh.HandleRequest("tools/call").ID(), `{"resultType":"input_required","inputRequests":null,"requestState":"RAW"}`)
+		m := client.NextMessage()
+		result := wire.EditObject(m.Part(wire.PartResult), func(key string) bool { return key == "_meta" })
+		ticket, _ := wire.Lookup(result, "requestState")
+		if want := `{"requestState":` + string(ticket) + `,"resultType":"input_required"}`; string(result) != want || strings.Contains(want, "RAW") {
+			t.Errorf("told %s", result)
+		}
+		client.Send(retryRequest("2", `{}`, string(ticket)))
+		again := gh.HandleRequest("tools/call")
+		if got := paramAt(t, again, "requestState"); got != `"RAW"` {
+			t.Errorf("sent again with %s", got)
+		}
+		gh.SendResult(again.ID(), `{"content":[]}`)
+		client.Want(completeResult("2", `"content":[]}`))
+	})
+}

@@ -1,0 +1,290 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"mcpgateway/internal/peer"
+	"mcpgateway/internal/protocol"
+	"mcpgateway/internal/transport"
+	"mcpgateway/internal/wire"
+)
+
+// A backend of the stateless era asks nothing: it answers that it needs input, and the
+// call is sent again with that. A client that has a session is asked in the meantime,
+// with requests of ours, on the stream of its call.
+
+const (
+	// maxRounds bounds how often the client is asked for one call.
+	maxRounds = 10
+	// maxEmptyRounds bounds how often in a row it is sent again though nothing was asked.
+	maxEmptyRounds = 8
+	// inputTimeout is how long a client has for the answers of one round.
+	inputTimeout = 10 * time.Minute
+)
+
+var errTooManyRounds = errors.New("it goes on asking")
+
+// startRoundTrips has the client asked for what a result says that the backend needs, and what has
+// become a task pursued. It reports false if it says nothing of the kind.
+func (c *clientCall) startRoundTrips(m wire.Message) bool {
+	result := m.Part(wire.PartResult)
+	if kind := protocol.ResultType(result); result == nil || kind != protocol.ResultInputRequired && kind != protocol.ResultTask {
+		return false
+	}
+	unreserve := func() {
+		if c.taskReserved {
+			c.s.tasks.unreserve() // it was not made a task
+		}
+	}
+	// Under the lock, so that a session that has cancelled its calls is not one that is
+	// still to be waited for.
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.cancelled {
+		unreserve()
+		if backendID := protocol.TaskID(result); protocol.ResultType(result) == protocol.ResultTask && backendID != "" && len(backendID) <= maxIDSize {
+			c.cancelUpstream(&polledTask{scopedID: scopedID{c.Route.Backend, backendID}}) // nobody waits for it any more
+		}
+		return true
+	}
+	ctx, cancel := context.WithCancel(c.s.ctx)
+	c.cancelWait = cancel
+	c.s.work.Go(func() {
+		defer cancel()
+		defer unreserve()
+		c.runRoundTrips(ctx, m)
+	})
+	return true
+}
+
+// runRoundTrips asks the client and sends the call again, until there is an answer that is
+// one. Nothing is left to do when ctx has ended: the call has, too.
+func (c *clientCall) runRoundTrips(ctx context.Context, m wire.Message) {
+	rounds, emptyRounds := 0, 0
+	for protocol.ResultType(m.Part(wire.PartResult)) == protocol.ResultInputRequired {
+		inputs, state, err := protocol.ReadInputRequests(m.Part(wire.PartResult))
+		switch {
+		case err != nil:
+			c.failWith(&peer.BadResponseError{Err: err})
+			return
+		case rounds == maxRounds || emptyRounds == maxEmptyRounds:
+			c.failWith(&transport.CallLostError{Err: errTooManyRounds, MayHaveRun: true})
+			return
+		}
+		var responses []byte
+		if len(inputs) == 0 { // "retry me": it is at work, or has too much of it
+			emptyRounds++
+			if !pause(ctx, 250*time.Millisecond+rand.N(250*time.Millisecond)<<min(emptyRounds, 3)) {
+				return
+			}
+		} else {
+			rounds, emptyRounds = rounds+1, 0
+			var final *wire.Message
+			if responses, final = c.askAll(ctx, inputs); ctx.Err() != nil {
+				return
+			}
+			if final != nil {
+				c.forward(*final)
+				return
+			}
+		}
+		resp := c.retryUpstream(ctx, responses, state)
+		if ctx.Err() != nil {
+			return
+		}
+		if e, ok := resp.Err.(*wire.Error); ok {
+			resp.Err = &transport.CallLostError{Err: e, MayHaveRun: true} // it is about what the client knows nothing of
+		}
+		if resp.Err != nil {
+			c.failWith(resp.Err)
+			return
+		}
+		m = resp.Message
+	}
+	c.finishRoundTrips(ctx, m)
+}
+
+// failWith ends the call without an answer.
+func (c *clientCall) failWith(err error) {
+	kind, failure := c.clientError(err)
+	if c.r.Fail(failure) {
+		c.end(errorOutcome(kind, failure))
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// askAll asks the client all of a round's questions at once, and returns the responses; or
+// the answer with which the call ends, since one of them cannot be had. If that is because
+// the client has not declared it, or could not read it, none is asked: a backend that was
+// told what the client can do would only go on asking.
+func (c *clientCall) askAll(ctx context.Context, inputs []protocol.InputRequest) (responses []byte, final *wire.Message) {
+	requests, failure := c.clientRequests(inputs)
+	if failure != nil {
+		m := c.inputDeclined(failure)
+		return nil, &m
+	}
+	answers := make([]wire.Member, len(inputs))
+	askCtx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var wg sync.WaitGroup
+	for i, input := range inputs {
+		wg.Go(func() {
+			answers[i].Key = input.Key
+			var failure *wire.Error
+			switch answers[i].Text, failure = c.ask(askCtx, requests[i]); {
+			case failure == nil:
+			case input.Method == string(mcp.MethodElicitationCreate):
+				answers[i].Text = []byte(`{"action":"cancel"}`)
+			default:
+				cancel(failure) // the call ends with the first of them
+			}
+		})
+	}
+	wg.Wait()
+	if failure, ok := errors.AsType[*wire.Error](context.Cause(askCtx)); ok {
+		m := c.inputDeclined(failure)
+		return nil, &m
+	}
+	return wire.EditObject(nil, nil, answers...), nil
+}
+
+// clientRequests returns what a backend asks as the client gets it, or why it cannot be asked
+// one of them.
+func (c *clientCall) clientRequests(inputs []protocol.InputRequest) (requests []wire.Message, failure *wire.Error) {
+	s := c.s
+	s.mu.Lock()
+	can := s.negotiated.clientCaps
+	s.mu.Unlock()
+	var missing missingCapabilities
+	for _, input := range inputs {
+		missing.add(can, wire.NewRequest("0", input.Method, input.Params))
+	}
+	if !missing.isEmpty() {
+		return nil, wire.Errorf(protocol.CodeMissingCapability, "%s", &missing)
+	}
+	for _, input := range inputs {
+		params, err := protocol.AdaptServerRequest(input.Method, input.Params, s.traits(), can)
+		if err != nil {
+			return nil, wire.Errorf(wire.CodeInvalidParams, "%s: %v", truncate(input.Method), err)
+		}
+		if c.relatedTaskID != "" {
+			params = protocol.AddRelatedTask(params, c.relatedTaskID)
+		}
+		m := withBackendLabel(c.Route.Backend, wire.NewRequest("0", input.Method, params))
+		if input.Method == string(mcp.MethodElicitationCreate) && elicitationMode(params) == "url" {
+			m, _ = m.Set(wire.Quote(newID()), "params", "elicitationId") // 2025-11-25 has one; nothing will be said of it
+		}
+		requests = append(requests, m)
+	}
+	return requests, nil
+}
+
+// ask asks the client one question and returns its result.
+func (c *clientCall) ask(ctx context.Context, request wire.Message) ([]byte, *wire.Error) {
+	s := c.s
+	if err := s.acquireSlot(c.Route.Backend); err != nil {
+		return nil, err
+	}
+	defer s.releaseSlot(c.Route.Backend)
+	return c.sendAndWait(ctx, request)
+}
+
+// sendAndWait sends the client a question, on the stream of the call, and waits for its result.
+func (c *clientCall) sendAndWait(ctx context.Context, request wire.Message) ([]byte, *wire.Error) {
+	w := make(peer.ResponseChan, 1)
+	call := &peer.Call{Handler: w, RelatedTo: c.ID, Timeout: inputTimeout}
+	c.s.peer.Send(request, call)
+	var resp peer.Response
+	select {
+	case resp = <-w:
+	case <-ctx.Done():
+		call.Cancel(nil)
+		resp = <-w
+	}
+	switch failure := resp.Part(wire.PartError); {
+	case resp.Err != nil:
+		return nil, wire.Errorf(wire.CodeInternalError, "The client has not answered")
+	case failure != nil:
+		return nil, wire.ReadError(failure)
+	}
+	return resp.Part(wire.PartResult), nil
+}
+
+// inputDeclined is what a call ends with whose backend needs something that the client does not
+// give: of a tool the model is told, so that it can do something else.
+func (c *clientCall) inputDeclined(err *wire.Error) wire.Message {
+	if !c.isMethod(mcp.MethodToolsCall) {
+		return wire.NewErrorResponse("0", wire.Errorf(wire.CodeInternalError, "backend %s needs input that the client does not give: %s", c.Route.Backend, err.Message))
+	}
+	return wire.NewResult("0", wire.Encode(map[string]any{
+		"isError": true,
+		"content": []any{map[string]string{"type": "text", "text": "The tool needs input that the client does not give: " + err.Message}},
+	}))
+}
+
+// A retryHandler is the Asker of a call that is sent again: its progress is the call's.
+type retryHandler struct {
+	peer.ResponseChan
+	c *clientCall
+}
+
+// Progressed implements peer.ResponseHandler.
+func (r retryHandler) OnProgress(m wire.Message) { r.c.OnProgress(m) }
+
+// retryUpstream sends the call with the client's answers, and the state that the backend
+// gave, and waits for what it says now.
+func (c *clientCall) retryUpstream(ctx context.Context, responses, state []byte) peer.Response {
+	handler := retryHandler{make(peer.ResponseChan, 1), c}
+	call := &peer.Call{Handler: handler, Tag: c, Token: c.upstream.Token, Name: c.upstream.Name, RemoteName: c.upstream.RemoteName, SessionID: c.upstream.SessionID, AllowTask: c.upstream.AllowTask,
+		IsContinuation: true, ServerKey: c.upstream.ServerKey}
+	c.s.g.Backends.Send(c.Route.Backend, protocol.SetContinuation(c.upstreamMessage(), responses, state), call)
+	select {
+	case resp := <-handler.ResponseChan:
+		return resp
+	case <-ctx.Done():
+		c.s.g.Backends.Cancel(c.Route.Backend, call, nil)
+		return <-handler.ResponseChan
+	}
+}
+
+// toLegacy returns a stateless backend's answer as a client that has a session gets it.
+func (c *clientCall) toLegacy(m wire.Message) wire.Message {
+	failure := m.Part(wire.PartError)
+	if failure == nil {
+		return protocol.ToLegacy(m)
+	}
+	uri := ""
+	if c.isMethod(mcp.MethodResourcesRead) {
+		uri = c.Name
+	}
+	switch e := wire.ReadError(failure); e.Code {
+	case protocol.CodeMissingCapability:
+		return c.inputDeclined(e)
+	case protocol.CodeHeaderMismatch, protocol.CodeUnsupportedVersion:
+		m, _ = m.Set([]byte("-32603"), "error", "code") // that is between the gateway and the backend
+	}
+	return protocol.ErrorToLegacy(m, uri)
+}
+
+// traits returns those of the revision that was agreed on with the client.
+func (s *Session) traits() protocol.Features {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.negotiated.Revision
+}

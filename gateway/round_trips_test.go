@@ -1,0 +1,335 @@
+package gateway_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mcpgateway/internal/mcptest"
+	"mcpgateway/internal/wire"
+)
+
+// openModern opens a session with a client that can do a thing, in front of a backend of the
+// stateless era whose tool "ask" is being called; it returns the call as the backend has it.
+func openModern(t *testing.T, date, can string) (h *harness, client, gh *mcptest.Peer, ofCall wire.Message) {
+	t.Helper()
+	h = newHarness(t, settings{singleClient: true, generation: map[string]string{"gh": "modern"}}, "gh")
+	client, _ = h.connectClient()
+	client.Initialize(date, can)
+	gh = h.nextProcess("gh")
+	gh.ServeDiscover("")
+	gh.ServeToolsList(mcptest.ToolsResult("ask"))
+	listTools(t, client)
+	client.Send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"ask","arguments":{"n":9007199254740993},"_meta":{"progressToken":"p"}}}`)
+	return h, client, gh, gh.HandleRequest("tools/call")
+}
+
+func paramAt(t *testing.T, m wire.Message, path ...string) string {
+	t.Helper()
+	value, _ := wire.Lookup(m.Part(wire.PartParams), path...)
+	return string(value)
+}
+
+// What a backend of the stateless era needs a client with a session is asked, in requests
+// of ours; then the call is sent again, with its answers and the backend's state, as it is.
+func TestRoundTrips_ClientIsAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, client, gh, first := openModern(t, "2025-11-25", `{"elicitation":{},"sampling":{}}`)
+		gh.SendResult(first.ID(), `{"resultType":"input_required","inputRequests":{"user":{"method":"elicitation/create","params":{"message":"Who?","requestedSchema":{"type":"object","properties":{}}}},`+
+			`"model":{"method":"sampling/createMessage","params":{"messages":[],"maxTokens":1}}},"requestState":"S\u0031<é>"}`)
+		for range 2 {
+			m := client.NextMessage()
+			switch m.Method() {
+			case "elicitation/create":
+				if got := paramAt(t, m, "message"); got != `"[gh] Who?"` {
+					t.Errorf("asked %s", got)
+				}
+				client.SendResult(m.ID(), `{"action":"accept","content":{"name":"x","n":1.0}}`)
+			case "sampling/createMessage":
+				client.SendResult(m.ID(), `{"role":"assistant","model":"m","content":{"type":"text","text":"<hi>"}}`)
+			default:
+				t.Fatalf("asked %s", m.Raw())
+			}
+		}
+		again := gh.HandleRequest("tools/call")
+		if again.ID() == first.ID() {
+			t.Error("the call was sent again under the same id")
+		}
+		if got := paramAt(t, again, "inputResponses"); got != `{"user":{"action":"accept","content":{"name":"x","n":1.0}},"model":{"role":"assistant","model":"m","content":{"type":"text","text":"<hi>"}}}` {
+			t.Errorf("the responses are %s", got)
+		}
+		if got := paramAt(t, again, "requestState"); got != `"S\u0031<é>"` {
+			t.Errorf("the state is %s", got)
+		}
+		if got := paramAt(t, again, "arguments"); got != `{"n":9007199254740993}` {
+			t.Errorf("the arguments are %s", got)
+		}
+		gh.Sendf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":1}}`, again.ID())
+		client.Want(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"p","progress":1}}`)
+
+		// No question, a state: it is to come again later.
+		gh.SendResult(again.ID(), `{"resultType":"input_required","requestState":"T"}`)
+		third := gh.HandleRequest("tools/call")
+		if paramAt(t, third, "inputResponses") != "" || paramAt(t, third, "requestState") != `"T"` {
+			t.Errorf("sent again as %s", third.Raw())
+		}
+		// Without a state none is made up.
+		gh.SendResult(third.ID(), `{"resultType":"input_required","inputRequests":{"u":{"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object"}}}}}`)
+		client.SendResult(client.NextMessage().ID(), `{"action":"decline"}`)
+		fourth := gh.HandleRequest("tools/call")
+		if paramAt(t, fourth, "requestState") != "" || paramAt(t, fourth, "inputResponses") != `{"u":{"action":"decline"}}` {
+			t.Errorf("sent again as %s", fourth.Raw())
+		}
+		gh.SendResult(fourth.ID(), `{"resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"s"}},"content":[],"x":1.0}`)
+		client.Want(`{"jsonrpc":"2.0","id":1,"result":{"content":[],"x":1.0}}`)
+		client.WantNothing()
+		gh.WantNothing()
+		if records := h.auditRecords(); len(records) != 1 || !strings.Contains(records[0], "outcome=ok") {
+			t.Errorf("the audit log has\n%s", strings.Join(records, "\n"))
+		}
+	})
+}
+
+// What the client does not give: an elicitation is cancelled, and the rest is the end of the
+// call, of which the model is told.
+func TestRoundTrips_ClientDeclines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client, gh, first := openModern(t, "2025-11-25", `{"elicitation":{"form":{},"url":{}},"sampling":{}}`)
+		gh.SendResult(first.ID(), `{"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object"}}},`+
+			`"b":{"method":"elicitation/create","params":{"mode":"url","url":"x:y","message":"m"}}}}`)
+		for range 2 {
+			client.SendError(client.HandleRequest("elicitation/create").ID(), `{"code":-1,"message":"no"}`)
+		}
+		again := gh.HandleRequest("tools/call")
+		if got := paramAt(t, again, "inputResponses"); got != `{"a":{"action":"cancel"},"b":{"action":"cancel"}}` {
+			t.Errorf("the responses are %s", got)
+		}
+		gh.SendResult(again.ID(), `{"resultType":"input_required","inputRequests":{"c":{"method":"sampling/createMessage","params":{"messages":[]}}}}`)
+		client.SendError(client.HandleRequest("sampling/createMessage").ID(), `{"code":-1,"message":"no"}`)
+		if m := client.NextMessage(); m.ID() != "1" || !m.IsToolError() {
+			t.Errorf("answered %s", m.Raw())
+		}
+		client.WantNothing()
+		gh.WantNothing()
+	})
+}
+
+// A backend that goes on asking is given up after ten rounds, and so is one that goes on
+// putting off.
+func TestRoundTrips_Limit(t *testing.T) {
+	for what, answer := range map[string]string{
+		"asks":     `{"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object"}}}}}`,
+		"puts off": `{"resultType":"input_required","requestState":"later"}`,
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				_, client, gh, m := openModern(t, "2025-11-25", `{"elicitation":{}}`)
+				sent := 0
+				for {
+					sent++
+					gh.SendResult(m.ID(), answer)
+					if what == "asks" {
+						request := client.NextMessage()
+						if request.Kind() == wire.Response {
+							break
+						}
+						client.SendResult(request.ID(), `{"action":"accept"}`)
+					} else {
+						time.Sleep(5 * time.Second)
+						synctest.Wait()
+						if lines := gh.TakeAll(); len(lines) == 0 {
+							client.NextMessage()
+							break
+						} else if m, _ = wire.Parse([]byte(lines[0])); true {
+							continue
+						}
+					}
+					m = gh.HandleRequest("tools/call")
+				}
+				if sent < 5 || sent > 12 {
+					t.Errorf("the call was sent %d times", sent)
+				}
+				gh.WantNothing()
+			})
+		})
+	}
+}
+
+// The client takes the call back while it is being asked, or while the call is put off.
+func TestRoundTrips_Cancelled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client, gh, first := openModern(t, "2025-11-25", `{"elicitation":{}}`)
+		gh.SendResult(first.ID(), `{"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object"}}}}}`)
+		request := client.NextMessage()
+		client.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
+		if note := client.HandleNotification("notifications/cancelled"); note.RequestID() != request.ID() {
+			t.Errorf("told %s", note.Raw())
+		}
+		client.SendResult(request.ID(), `{"action":"accept"}`)
+		client.WantNothing()
+		gh.WantNothing()
+
+		client.Send(toolsCall("2", "ask"))
+		gh.SendResult(gh.HandleRequest("tools/call").ID(), `{"resultType":"input_required","requestState":"later"}`)
+		again := gh.HandleRequest("tools/call")
+		client.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`)
+		if note := gh.HandleNotification("notifications/cancelled"); note.RequestID() != again.ID() {
+			t.Errorf("told %s", note.Raw())
+		}
+		client.WantNothing()
+	})
+}
+
+// Errors of the stateless era in the words of the session era.
+func TestRoundTrips_Errors(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client, gh, first := openModern(t, "2025-11-25", `{}`)
+		gh.SendError(first.ID(), `{"code":-32021,"message":"needs sampling","data":{"requiredCapabilities":{"sampling":{}}}}`)
+		if m := client.NextMessage(); m.ID() != "1" || !m.IsToolError() {
+			t.Errorf("answered %s", m.Raw())
+		}
+		client.Send(toolsCall("2", "ask"))
+		gh.SendError(gh.HandleRequest("tools/call").ID(), `{"code":-32050,"message":"m"}`)
+		client.Want(`{"jsonrpc":"2.0","id":2,"error":{"code":-32050,"message":"m"}}`)
+		client.Send(toolsCall("3", "ask"))
+		gh.SendResult(gh.HandleRequest("tools/call").ID(), `{"resultType":"input_required"}`)
+		if m := client.NextMessage(); m.Part(wire.PartError) == nil {
+			t.Errorf("answered %s", m.Raw())
+		}
+	})
+}
+
+// Both of the stateless era: the questions pass with their keys, the state in a ticket, and
+// comes back to the backend as it was.
+func TestS2C_04_SealedState_BothModern(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, settings{generation: map[string]string{"gh": "modern"}}, "gh")
+		client, _ := h.connectClient()
+		client.Send(modernRequest("0", "tools/list", "", clientCaps))
+		gh := h.nextProcess("gh")
+		gh.ServeDiscover("")
+		gh.ServeToolsList(mcptest.ToolsResult("ask"))
+		client.NextMessage()
+
+		client.Send(firstRequest("1"))
+		asked := gh.HandleRequest("tools/call")
+		if got := paramAt(t, asked, "_meta", "io.modelcontextprotocol/clientCapabilities"); got != clientCaps {
+			t.Errorf("the backend is told %s", got)
+		}
+		if got := paramAt(t, asked, "_meta", "io.modelcontextprotocol/clientInfo"); got != serverInfo {
+			t.Errorf("the backend is asked by %s", got)
+		}
+		gh.SendResult(asked.ID(), `{"resultType":"input_required","inputRequests":{"user_name":{"method":"elicitation/create","params":{"message":"Who?"}}},"requestState":"S\u0031","x":1.0}`)
+		m := client.NextMessage()
+		if requests, _ := wire.Lookup(m.Part(wire.PartResult), "inputRequests"); string(requests) != `{"user_name":{"method":"elicitation/create","params":{"message":"[gh] Who?"}}}` {
+			t.Errorf("asked %s", requests)
+		}
+		ticket, _ := wire.Lookup(m.Part(wire.PartResult), "requestState")
+		client.Send(retryRequest("2", `{"user_name":{"action":"accept"}}`, string(ticket)))
+		again := gh.HandleRequest("tools/call")
+		if paramAt(t, again, "requestState") != `"S\u0031"` || paramAt(t, again, "inputResponses") != `{"user_name":{"action":"accept"}}` {
+			t.Errorf("sent again as %s", again.Raw())
+		}
+		gh.SendResult(again.ID(), `{"resultType":"complete","content":[],"ttlMs":5}`)
+		m = client.NextMessage()
+		if got := string(m.Part(wire.PartResult)); got != `{"_meta":{"io.modelcontextprotocol/serverInfo":`+serverInfo+`},"resultType":"complete","content":[],"ttlMs":5}` {
+			t.Errorf("answered %s", got)
+		}
+		client.Send(retryRequest("3", `{}`, `"`+strings.Trim(string(ticket), `"`)+`x"`))
+		if failure := wire.ReadError(client.NextMessage().Part(wire.PartError)); failure.Code != -32602 {
+			t.Errorf("a forged ticket: %+v", failure)
+		}
+		// A state that the client has made up does not reach the backend either.
+		client.Send(retryRequest("4", `{}`, `"S1"`))
+		if failure := wire.ReadError(client.NextMessage().Part(wire.PartError)); failure.Code != -32602 {
+			t.Errorf("a made-up state: %+v", failure)
+		}
+		gh.WantNothing()
+		// No state, answers: the backend makes of them what it likes.
+		client.Send(modernRequest("5", "tools/call", `"name":"ask","inputResponses":{"user_name":{"action":"accept"}},`, clientCaps))
+		if m := gh.HandleRequest("tools/call"); paramAt(t, m, "inputResponses") != `{"user_name":{"action":"accept"}}` || paramAt(t, m, "requestState") != "" {
+			t.Errorf("sent as %s", m.Raw())
+		}
+	})
+}
+
+// That a backend puts a call off counts only in a row: between its questions it may be at
+// work for a while.
+func TestRoundTrips_EmptyRoundsBetweenInputs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client, gh, m := openModern(t, "2025-11-25", `{"elicitation":{}}`)
+		for range 3 {
+			for range 5 {
+				gh.SendResult(m.ID(), `{"resultType":"input_required","requestState":"later"}`)
+				m = gh.HandleRequest("tools/call")
+			}
+			gh.SendResult(m.ID(), `{"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object"}}}}}`)
+			client.SendResult(client.HandleRequest("elicitation/create").ID(), `{"action":"accept"}`)
+			m = gh.HandleRequest("tools/call")
+		}
+		gh.SendResult(m.ID(), `{"content":[]}`)
+		client.Want(`{"jsonrpc":"2.0","id":1,"result":{"content":[]}}`)
+	})
+}
+
+// A result that is of no known type, or asks what it may not, is none: it is not passed on as
+// if it were in order.
+func TestInvalidResultsOfModernBackends(t *testing.T) {
+	for what, result := range map[string]string{
+		"unknown type":  `{"resultType":"weird","content":[]}`,
+		"no string":     `{"resultType":5,"content":[]}`,
+		"a task":        `{"resultType":"task","taskId":"t","status":"working"}`,
+		"a method":      `{"resultType":"input_required","inputRequests":{"a":{"method":"ping"}}}`,
+		"nothing asked": `{"resultType":"input_required"}`,
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := newHarness(t, settings{generation: map[string]string{"gh": "modern"}}, "gh")
+				client, _ := h.connectClient()
+				client.Send(modernRequest("0", "tools/list", "", `{}`))
+				gh := h.nextProcess("gh")
+				gh.ServeDiscover("")
+				gh.ServeToolsList(mcptest.ToolsResult("ask"))
+				client.NextMessage()
+				client.Send(modernRequest("1", "tools/call", `"name":"ask",`, `{"elicitation":{}}`))
+				gh.SendResult(gh.HandleRequest("tools/call").ID(), result)
+				if failure := wire.ReadError(client.NextMessage().Part(wire.PartError)); failure.Code != -32603 || !strings.Contains(failure.Message, "backend gh") {
+					t.Errorf("answered with %+v", failure)
+				}
+			})
+		})
+	}
+}
+
+// What a client refuses ends the call at once, and the questions that are open with it.
+func TestRoundTrips_OneRequestFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client, gh, m := openModern(t, "2025-11-25", `{"elicitation":{},"sampling":{}}`)
+		gh.SendResult(m.ID(), `{"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object"}}},`+
+			`"b":{"method":"sampling/createMessage","params":{"messages":[],"maxTokens":1}}}}`)
+		rounds, takenBack := 1, 0
+		request := client.NextMessage()
+		if request.Method() == "elicitation/create" {
+			rounds, request = 2, client.NextMessage()
+		}
+		client.SendError(request.ID(), `{"code":-1,"message":"not now"}`)
+		synctest.Wait() // no minutes go by
+		lines := client.TakeAll()
+		last, _ := wire.Parse([]byte(lines[len(lines)-1]))
+		if last.ID() != "1" || !last.IsToolError() || !strings.Contains(lines[len(lines)-1], "not now") {
+			t.Errorf("got %q", lines)
+		}
+		for _, line := range lines[:len(lines)-1] {
+			if m, _ := wire.Parse([]byte(line)); m.Method() == "notifications/cancelled" {
+				takenBack++
+			} else {
+				rounds++
+			}
+		}
+		if rounds != takenBack+1 || rounds != 2 {
+			t.Errorf("asked %d things and took %d back: %q", rounds, takenBack, lines)
+		}
+		gh.WantNothing()
+	})
+}

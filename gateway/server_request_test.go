@@ -1,0 +1,387 @@
+package gateway_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mcpgateway/internal/mcptest"
+	"mcpgateway/internal/transport"
+	"mcpgateway/internal/wire"
+)
+
+const allClientCaps = `{"roots":{},"sampling":{"tools":{}},"elicitation":{"form":{},"url":{}},"tasks":{"list":{},"cancel":{},"requests":{"sampling":{"createMessage":{}}}}}`
+
+// startCallThatAsks opens a session with a client that can do a thing, over one backend whose
+// tool "ask" is being called, and returns the call as the backend has it.
+func startCallThatAsks(t *testing.T, o settings, can string) (h *harness, client, gh *mcptest.Peer, served chan error, ofCall wire.Message) {
+	t.Helper()
+	o.singleClient = true
+	h = newHarness(t, o, "gh")
+	client, served = h.connectClient()
+	client.Initialize("2025-11-25", can)
+	gh = h.nextProcess("gh")
+	gh.ServeStartup("ask")
+	listTools(t, client)
+	client.Send(toolsCall("1", "ask"))
+	return h, client, gh, served, gh.HandleRequest("tools/call")
+}
+
+// A backend is told what the client can do, and asks it for that alone: what it was
+// not told of is refused as the client itself would.
+func TestS2C_02_UndeclaredRequestsAreRefused(t *testing.T) {
+	const sampling, roots, form, url, tools = `"sampling/createMessage"`, `"roots/list"`,
+		`"elicitation/create","params":{"message":"m"}`, `"elicitation/create","params":{"message":"m","mode":"url","elicitationId":"e"}`,
+		`"sampling/createMessage","params":{"tools":[]}`
+	for _, c := range []struct {
+		can, question string
+		code          int
+	}{
+		{`{}`, sampling, -32601},
+		{`{}`, roots, -32601},
+		{`{}`, form, -32601},
+		{`{}`, url, -32601},
+		{`{"sampling":null,"roots":false}`, sampling, -32601},
+		{`{"sampling":null,"roots":false}`, roots, -32601},
+		{`{"sampling":{}}`, sampling, 0},
+		{`{"sampling":{}}`, tools, -32602},
+		{`{"sampling":{}}`, `"sampling/createMessage","params":{"toolChoice":{}}`, -32602},
+		{`{"sampling":{"tools":{}}}`, tools, 0},
+		{`{"elicitation":{}}`, form, 0},
+		{`{"elicitation":{}}`, url, -32602},
+		{`{"elicitation":{"url":{}}}`, url, 0},
+		{`{"elicitation":{"url":{}}}`, form, -32602},
+		{`{"elicitation":{"form":{},"url":{}}}`, form, 0},
+		{`{"elicitation":{"form":{}}}`, `"elicitation/create","params":{"message":"m","mode":"telepathy"}`, -32602},
+		{`{"roots":{}}`, roots, 0},
+		{`{"tasks":{}}`, `"tasks/list"`, -32601},
+		{`{"tasks":{"list":{}}}`, `"tasks/list"`, 0},
+		{`{"tasks":{}}`, `"tasks/cancel","params":{"taskId":"t"}`, -32601},
+		{`{"tasks":{}}`, `"tasks/get","params":{"taskId":"never made"}`, -32602},
+		{allClientCaps, `"tools/list"`, -32601},
+		{allClientCaps, `"initialize"`, -32601},
+	} {
+		t.Run(c.question+" of "+c.can, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				_, client, gh, _, _ := startCallThatAsks(t, settings{}, c.can)
+				gh.Send(`{"jsonrpc":"2.0","id":"q","method":` + c.question + `}`)
+				if c.code == 0 {
+					client.SendResult(client.NextMessage().ID(), `{"ok":1.0}`)
+					gh.Want(`{"jsonrpc":"2.0","id":"q","result":{"ok":1.0}}`)
+					return
+				}
+				client.WantNothing()
+				if failure := wire.ReadError(gh.NextMessage().Part(wire.PartError)); failure.Code != c.code {
+					t.Errorf("refused with %+v, want %d", failure, c.code)
+				}
+			})
+		})
+	}
+}
+
+// While somebody thinks, the time limit of the call does not run; when they are
+// done it has all of it again.
+func TestServerRequest_PausesCallTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := settings{callTimeout: map[string]time.Duration{"gh": time.Minute}}
+		_, client, gh, _, ofCall := startCallThatAsks(t, o, allClientCaps)
+		for i, end := range []func(wire.ID){
+			func(id wire.ID) { client.SendResult(id, `{"action":"accept"}`) },
+			func(id wire.ID) { client.SendError(id, `{"code":-1,"message":"no"}`) },
+			func(wire.ID) {
+				gh.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`)
+			},
+		} {
+			gh.Sendf(`{"jsonrpc":"2.0","id":%d,"method":"elicitation/create","params":{"message":"m"}}`, i)
+			id := client.HandleRequest("elicitation/create").ID()
+			time.Sleep(time.Hour)
+			client.WantNothing()
+			end(id)
+			client.TakeAll()
+			gh.TakeAll()
+			time.Sleep(59 * time.Second)
+			client.WantNothing()
+		}
+		gh.SendResult(ofCall.ID(), "{}")
+		client.Want(`{"jsonrpc":"2.0","id":1,"result":{}}`)
+		client.Send(toolsCall("2", "ask"))
+		gh.HandleRequest("tools/call")
+		time.Sleep(time.Minute)
+		if got := client.Next(); !strings.Contains(got, "no answer within 1m0s") {
+			t.Errorf("got %s", got)
+		}
+	})
+}
+
+// A client is asked so much at a time and no more; there is room again when
+// something was answered.
+func TestServerRequest_LimitPerClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client, gh, _, _ := startCallThatAsks(t, settings{}, allClientCaps)
+		const bound = 256
+		for i := range bound {
+			gh.Sendf(`{"jsonrpc":"2.0","id":"q%d","method":"roots/list"}`, i)
+		}
+		questions := client.TakeAll()
+		if len(questions) != bound {
+			t.Fatalf("%d were asked, want %d", len(questions), bound)
+		}
+		gh.Send(`{"jsonrpc":"2.0","id":"over","method":"roots/list"}`)
+		client.WantNothing()
+		if got := gh.Next(); !strings.Contains(got, `"id":"over","error":{"code":-32603`) {
+			t.Errorf("got %s", got)
+		}
+		m, _ := wire.Parse([]byte(questions[7]))
+		client.SendResult(m.ID(), `{"roots":[]}`)
+		gh.Want(`{"jsonrpc":"2.0","id":"q7","result":{"roots":[]}}`)
+		gh.Send(`{"jsonrpc":"2.0","id":"again","method":"roots/list"}`)
+		client.HandleRequest("roots/list")
+	})
+}
+
+// When a session ends each question ends, once, whatever of it is left.
+func TestServerRequest_EndsWithSession(t *testing.T) {
+	for name, end := range map[string]func(*mcptest.Peer){
+		"end of input": (*mcptest.Peer).CloseSend,
+		"closed":       (*mcptest.Peer).Close,
+		"idled out":    func(p *mcptest.Peer) { p.FailRead(transport.ErrClosed) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				_, client, gh, served, ofCall := startCallThatAsks(t, settings{}, allClientCaps)
+				const n = 5
+				for i := range n {
+					gh.Sendf(`{"jsonrpc":"2.0","id":%d,"method":"sampling/createMessage"}`, i)
+				}
+				client.TakeAll()
+				end(client)
+				synctest.Wait()
+				ends := 0
+				for _, line := range gh.TakeAll() {
+					switch m, _ := wire.Parse([]byte(line)); {
+					case m.Part(wire.PartError) != nil:
+						ends++
+					case m.Method() != "notifications/cancelled" || m.RequestID() != ofCall.ID():
+						t.Errorf("got %s", line)
+					}
+				}
+				if ends != n {
+					t.Errorf("%d questions have ended, want %d", ends, n)
+				}
+				gh.SendResult(ofCall.ID(), "{}")
+				if err := <-served; err != nil {
+					t.Error(err)
+				}
+				gh.Send(`{"jsonrpc":"2.0","id":"late","method":"roots/list"}`)
+				if got := gh.Next(); !strings.Contains(got, "no client is certain") {
+					t.Errorf("got %s", got)
+				}
+				gh.WantNothing()
+			})
+		})
+	}
+}
+
+// A backend may be quicker than the client's initialized; it waits for that as
+// the client's own requests do, and no longer.
+func TestServerRequest_WaitsForInitialized(t *testing.T) {
+	for _, comes := range []bool{true, false} {
+		t.Run(fmt.Sprint(comes), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := newHarness(t, settings{singleClient: true}, "gh")
+				client, _ := h.connectClient()
+				client.Send(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"roots":{}},"clientInfo":{"name":"x","version":"1"}}}`)
+				client.Next()
+				synctest.Wait() // what comes in the moment after the answer is for nobody yet
+				gh := h.nextProcess("gh")
+				gh.ServeHandshake("")
+				gh.HandleRequest("tools/list")
+				gh.Send(`{"jsonrpc":"2.0","id":"a","method":"roots/list"}`)
+				gh.Send(`{"jsonrpc":"2.0","id":"b","method":"roots/list"}`)
+				gh.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"b"}}`)
+				gh.Send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info"}}`)
+				client.HandleNotification("notifications/message") // is allowed before
+				client.WantNothing()
+				if comes {
+					client.Send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+					client.SendResult(client.HandleRequest("roots/list").ID(), "{}")
+					gh.Want(`{"jsonrpc":"2.0","id":"a","result":{}}`)
+				} else {
+					time.Sleep(2 * time.Second)
+					if got := gh.Next(); !strings.Contains(got, `"id":"a","error":{"code":-32603`) {
+						t.Errorf("got %s", got)
+					}
+				}
+				client.WantNothing()
+				gh.WantNothing()
+			})
+		})
+	}
+}
+
+// What a shared backend asks while two clients wait for it, or none, is put to
+// nobody.
+func TestServerRequest_AmbiguousSessionIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, settings{}, "gh")
+		a, _ := h.connectClient()
+		b, _ := h.connectClient()
+		for _, client := range []*mcptest.Peer{a, b} {
+			client.Initialize("2025-11-25", allClientCaps)
+		}
+		gh := h.nextProcess("gh")
+		gh.ServeStartup("ask")
+		refused := func() {
+			t.Helper()
+			gh.Send(`{"jsonrpc":"2.0","id":"q","method":"sampling/createMessage"}`)
+			if got := gh.Next(); !strings.Contains(got, `"id":"q","error":{"code":-32601,"message":"Method not found: sampling/createMessage: no client is certain`) {
+				t.Errorf("got %s", got)
+			}
+			gh.Send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info"}}`)
+		}
+		refused()
+		listTools(t, a)
+		listTools(t, b)
+		a.Send(toolsCall("1", "ask"))
+		ofA := gh.HandleRequest("tools/call")
+		b.Send(toolsCall("1", "ask"))
+		gh.HandleRequest("tools/call")
+		refused()
+		b.WantNothing()
+		gh.SendResult(ofA.ID(), "{}")
+		a.Want(`{"jsonrpc":"2.0","id":1,"result":{}}`)
+		refused() // it may be about the call that was answered just now
+		b.WantNothing()
+		time.Sleep(3 * time.Second)
+		gh.Send(`{"jsonrpc":"2.0","id":"q","method":"sampling/createMessage"}`)
+		b.HandleRequest("sampling/createMessage")
+		a.WantNothing()
+	})
+}
+
+// S2C: tasks of a backend at a client. What one backend has there no other can see
+// or ask for.
+func TestClientTasks_VisibleToTheirBackendOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, settings{singleClient: true}, "gh", "docs")
+		client, _ := h.connectClient()
+		client.Initialize("2025-11-25", allClientCaps)
+		gh, docs := h.nextProcess("gh"), h.nextProcess("docs")
+		gh.ServeStartup("a")
+		docs.ServeStartup("b")
+		create := func(p *mcptest.Peer, id string) {
+			t.Helper()
+			p.Send(`{"jsonrpc":"2.0","id":"make","method":"sampling/createMessage","params":{"task":{"ttl":1}}}`)
+			m := client.HandleRequest("sampling/createMessage")
+			if got := string(m.Part(wire.PartParams)); got != `{"task":{"ttl":1}}` {
+				t.Errorf("asked with %s", got)
+			}
+			client.SendResult(m.ID(), `{"task":{"taskId":"`+id+`","status":"working","n":1.0}}`)
+			p.Want(`{"jsonrpc":"2.0","id":"make","result":{"task":{"taskId":"` + id + `","status":"working","n":1.0}}}`)
+		}
+		create(gh, "g")
+		create(docs, "d")
+		gh.Send(`{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"taskId":"g"}}`)
+		client.SendResult(client.HandleRequest("tasks/get").ID(), `{"taskId":"g"}`)
+		gh.Want(`{"jsonrpc":"2.0","id":1,"result":{"taskId":"g"}}`)
+		for _, method := range []string{"tasks/get", "tasks/result", "tasks/cancel"} {
+			gh.Send(`{"jsonrpc":"2.0","id":2,"method":"` + method + `","params":{"taskId":"d"}}`)
+			gh.Want(`{"jsonrpc":"2.0","id":2,"error":{"code":-32602,"message":"Unknown task: d"}}`)
+		}
+		docs.Send(`{"jsonrpc":"2.0","id":3,"method":"tasks/list"}`)
+		client.SendResult(client.HandleRequest("tasks/list").ID(), `{"tasks":[{"taskId":"g"},{"taskId":"d","n":1.0},{"taskId":"mine"}],"x":1}`)
+		docs.Want(`{"jsonrpc":"2.0","id":3,"result":{"tasks":[{"taskId":"d","n":1.0}],"x":1}}`)
+		client.Send(`{"jsonrpc":"2.0","method":"notifications/tasks/status","params":{"taskId":"mine","status":"failed"}}`)
+		client.Send(`{"jsonrpc":"2.0","method":"notifications/future","params":{}}`)
+		gh.WantNothing()
+		client.Send(`{"jsonrpc":"2.0","method":"notifications/tasks/status","params":{"taskId":"g","status":"completed"}}`)
+		gh.Want(`{"jsonrpc":"2.0","method":"notifications/tasks/status","params":{"taskId":"g","status":"completed"}}`)
+	})
+}
+
+// Answers, cancellations of either side, and the end of either, all at the same
+// moments: each question has one end at the backend, or none if it took it back,
+// and none is counted as open for ever.
+func TestServerRequest_EndsOnce(t *testing.T) {
+	ends := make(map[string]int)
+	for round := range 40 {
+		synctest.Test(t, func(t *testing.T) {
+			_, client, gh, _, ofCall := startCallThatAsks(t, settings{callTimeout: map[string]time.Duration{"gh": time.Minute}}, allClientCaps)
+			const n = 24
+			for i := range n {
+				gh.Sendf(`{"jsonrpc":"2.0","id":%d,"method":"sampling/createMessage","params":{"n":%d}}`, i, i)
+			}
+			asked := make(map[int]wire.ID)
+			for i, line := range client.TakeAll() {
+				m, _ := wire.Parse([]byte(line))
+				asked[i] = m.ID()
+			}
+			go func() {
+				time.Sleep(time.Second)
+				for i := range n {
+					switch k := (i*5 + round) % n; {
+					case k%3 == 0:
+						client.SendResult(asked[k], `{"n":1}`)
+					case k%3 == 1:
+						client.SendError(asked[k], `{"code":-1,"message":"no"}`)
+					case k == 2 && round%4 == 0:
+						client.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
+					case k == 2 && round%4 == 1:
+						client.Close()
+					}
+				}
+			}()
+			cancelled := make(map[wire.ID]bool)
+			go func() {
+				time.Sleep(time.Second)
+				for i := range n {
+					if k := (i*7 + round) % n; k%4 != 0 {
+						cancelled[wire.ID(fmt.Sprint(k))] = true
+						gh.Sendf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, k)
+					}
+				}
+				if round%4 == 2 {
+					gh.SendResult(ofCall.ID(), "{}")
+				}
+			}()
+			time.Sleep(1500 * time.Millisecond)
+			answers := make(map[wire.ID]int)
+			for _, line := range gh.TakeAll() {
+				if m, _ := wire.Parse([]byte(line)); m.Kind() == wire.Response {
+					answers[m.ID()]++
+				}
+			}
+			gone := round%4 == 1
+			for i := range n {
+				id := wire.ID(fmt.Sprint(i))
+				switch got := answers[id]; {
+				case got > 1, got == 0 && !cancelled[id] && (gone || i%3 != 2):
+					t.Errorf("round %d: question %s was answered %d times", round, id, got)
+				case got == 1:
+					ends["answered"]++
+				case cancelled[id]:
+					ends["taken back"]++
+				}
+			}
+			if gone {
+				return
+			}
+			open := 0
+			for i := range n {
+				if id := wire.ID(fmt.Sprint(i)); answers[id] == 0 && !cancelled[id] {
+					open++
+				}
+			}
+			client.TakeAll()
+			for i := range 256 {
+				gh.Sendf(`{"jsonrpc":"2.0","id":"again%d","method":"roots/list"}`, i)
+			}
+			if got := len(client.TakeAll()); got != 256-open {
+				t.Errorf("round %d: %d more could be asked, want %d", round, got, 256-open)
+			}
+		})
+	}
+	t.Log(ends)
+}

@@ -1,0 +1,156 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"mcpgateway/internal/peer"
+	"mcpgateway/internal/protocol"
+	"mcpgateway/internal/wire"
+)
+
+const (
+	// taskListTimeout is how long the backends have for their lists of tasks.
+	taskListTimeout = 10 * time.Second
+	// maxTaskPages bounds the pages of one backend's list.
+	maxTaskPages = 1000
+)
+
+// listTasks answers with the tasks of this session, in one page: as each backend
+// tells of them, in the order of the configuration; then those at backends of the stateless
+// era, which list none. What a backend lists beyond
+// them is somebody else's, perhaps, and left out.
+func (s *Session) listTasks(r *peer.Request) {
+	if !wire.IsNull(r.Part(wire.PartCursor)) {
+		s.fail(r, wire.Errorf(wire.CodeInvalidParams, "Invalid params: unknown cursor"))
+		return
+	}
+	at := s.tasks.backends()
+	var backends []string
+	for _, backend := range s.g.Backends.View().BackendsWith("tasks", "list") {
+		if at[backend] {
+			backends = append(backends, backend)
+		}
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, taskListTimeout)
+	if !r.OnCancel(cancelHandler(cancel)) {
+		cancel()
+		return
+	}
+	s.work.Go(func() {
+		defer cancel()
+		lists := make([][][]byte, len(backends))
+		var wg sync.WaitGroup
+		var polled [][]byte
+		wg.Go(func() { polled = s.polledTasks(ctx) })
+		for i, backend := range backends {
+			wg.Go(func() { lists[i] = s.backendTasks(ctx, backend) })
+		}
+		wg.Wait()
+		var merged [][]byte
+		for _, list := range append(lists, polled) {
+			merged = append(merged, list...)
+		}
+		r.Reply(append(append([]byte(`{"tasks":`), jsonArray(merged)...), '}'))
+	})
+}
+
+// cancelHandler is the Owner of a request for which a context stands: it ends that.
+type cancelHandler context.CancelFunc
+
+// Cancelled implements peer.CancelHandler.
+func (end cancelHandler) HandleCancel([]byte) { end() }
+
+// backendTasks returns the session's tasks as a backend lists them.
+func (s *Session) backendTasks(ctx context.Context, backend string) [][]byte {
+	var all [][]byte
+	params := []byte("{}")
+	for range maxTaskPages {
+		m := s.callBackend(ctx, backend, wire.NewRequest("0", "tasks/list", params))
+		err := m.Err
+		if failure := m.Part(wire.PartError); err == nil && failure != nil {
+			err = wire.ReadError(failure)
+		}
+		result := m.Part(wire.PartResult)
+		list, _ := wire.Lookup(result, "tasks")
+		if err == nil {
+			err = protocol.CheckTaskList(list)
+		}
+		if errors.Is(ctx.Err(), context.Canceled) {
+			return nil // the client, or the session, is gone
+		}
+		if err != nil {
+			s.log().Warn("the tasks of a backend are not listed", "backend", backend, "err", err)
+			return nil
+		}
+		wire.EachElement(list, func(one []byte) bool {
+			if own, ok := s.toClientListedTask(backend, one); ok {
+				all = append(all, own)
+			}
+			return true
+		})
+		next, _ := wire.Lookup(result, "nextCursor")
+		if len(next) == 0 || next[0] != '"' {
+			break
+		}
+		params = append(append([]byte(`{"cursor":`), next...), '}')
+	}
+	return all
+}
+
+// polledTasks returns the session's tasks at backends of the stateless era. Those that have
+// not ended are asked about, some at a time; those of which nothing is heard in time are as
+// they were.
+func (s *Session) polledTasks(ctx context.Context) (all [][]byte) {
+	polled := s.tasks.polledTasks()
+	for some := range slices.Chunk(polled, 16) {
+		var wg sync.WaitGroup
+		for _, p := range some {
+			if task, final := p.last(); !final && !protocol.IsTerminalStatus(protocol.TaskStatus(task)) {
+				wg.Go(func() { s.refreshPolledTask(ctx, p) })
+			}
+		}
+		wg.Wait()
+	}
+	for _, p := range polled {
+		if task, _ := p.last(); task != nil {
+			all = append(all, protocol.SetTaskID(task, p.clientID))
+		}
+	}
+	return all
+}
+
+func (s *Session) refreshPolledTask(ctx context.Context, p *polledTask) {
+	m := wire.NewRequest("0", "tasks/get", taskParams(p.id))
+	resp := s.g.callTask(ctx, p.backend, m, &peer.Call{SessionID: s.id, AllowTask: true})
+	if task := resp.Part(wire.PartResult); resp.Err == nil && task != nil {
+		p.setStatus(protocol.TaskToLegacy(task))
+		s.noteTaskStatus(p.backend, p.id, protocol.TaskStatus(task))
+	}
+}
+
+// toClientListedTask returns a task of a backend's list as the client knows it, if it
+// is the session's.
+func (s *Session) toClientListedTask(backend string, one []byte) ([]byte, bool) {
+	literal, at := wire.Lookup(one, "taskId")
+	id := wire.Unquote(literal)
+	clientID, ok := s.tasks.toClient(backend, id)
+	if !ok {
+		return nil, false
+	}
+	status, _ := wire.Lookup(one, "status")
+	s.noteTaskStatus(backend, id, wire.Unquote(status))
+	if clientID == id {
+		return one, true
+	}
+	text := append(append([]byte(nil), one[:at]...), wire.Quote(clientID)...)
+	return append(text, one[at+len(literal):]...), true
+}
+
+// callBackend asks a backend something on the session's own behalf, and waits.
+func (s *Session) callBackend(ctx context.Context, backend string, m wire.Message) peer.Response {
+	return s.g.callBackend(ctx, backend, m, &peer.Call{SessionID: s.id})
+}

@@ -1,0 +1,212 @@
+package gateway_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mcpgateway/internal/mcptest"
+	"mcpgateway/internal/wire"
+)
+
+// make has a client make a task at a backend, and returns what the client got.
+func makeTask(t *testing.T, client, backend *mcptest.Peer, tool, id string) string {
+	t.Helper()
+	client.Sendf(`{"jsonrpc":"2.0","id":"make","method":"tools/call","params":{"name":%q,"task":{"ttl":1.0}}}`, tool)
+	m := backend.HandleRequest("tools/call")
+	backend.SendResult(m.ID(), `{"task":{"taskId":"`+id+`","status":"working","n":1.0}}`)
+	return client.Next()
+}
+
+func sendTaskRequest(client *mcptest.Peer, method, task string) {
+	client.Sendf(`{"jsonrpc":"2.0","id":"ask","method":%q,"params":{"taskId":%q}}`, method, task)
+}
+
+// Tasks of two backends that have the same id are two tasks. In whatever message
+// one of them stands, each side reads the id that it knows.
+func TestSessionTasks_SameIDAtTwoBackends(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, a, b, backends := openTwoClients(t, settings{callTimeout: map[string]time.Duration{"docs": time.Minute}}, "gh", "docs")
+		gh, docs := backends["gh"], backends["docs"]
+		if got, want := makeTask(t, a, gh, "gh", "t"), `{"jsonrpc":"2.0","id":"make","result":{"task":{"taskId":"t","status":"working","n":1.0}}}`; got != want {
+			t.Errorf("got %s\nwant %s", got, want)
+		}
+		if got, want := makeTask(t, a, docs, "docs", "t"), `{"jsonrpc":"2.0","id":"make","result":{"task":{"taskId":"docs:t","status":"working","n":1.0}}}`; got != want {
+			t.Errorf("got %s\nwant %s", got, want)
+		}
+		sendTaskRequest(a, "tasks/get", "t")
+		gh.SendResult(gh.HandleRequest("tasks/get").ID(), `{"taskId":"t"}`)
+		a.Want(`{"jsonrpc":"2.0","id":"ask","result":{"taskId":"t"}}`)
+		sendTaskRequest(a, "tasks/get", "docs:t")
+		m := docs.HandleRequest("tasks/get")
+		if got := string(m.Part(wire.PartParams)); got != `{"taskId":"t"}` {
+			t.Errorf("asked for %s", got)
+		}
+		docs.SendResult(m.ID(), `{"taskId":"t","x":1.0}`)
+		a.Want(`{"jsonrpc":"2.0","id":"ask","result":{"taskId":"docs:t","x":1.0}}`)
+
+		// The result is waited for, as long as it takes; meanwhile everything goes on.
+		a.Send(`{"jsonrpc":"2.0","id":"wait","method":"tasks/result","params":{"taskId":"docs:t","_meta":{"progressToken":"p","io.modelcontextprotocol/related-task":{"taskId":"docs:t"}}}}`)
+		wait := docs.HandleRequest("tasks/result")
+		if got := string(wire.ID(wait.Part(wire.PartParams))); !strings.HasPrefix(got, `{"taskId":"t","_meta"`) || !strings.HasSuffix(got, `related-task":{"taskId":"t"}}}`) {
+			t.Errorf("asked with %s", got)
+		}
+		time.Sleep(time.Hour)
+		const related = `"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"%s"}}`
+		of := func(id string) string { return fmt.Sprintf(related, id) }
+		docs.Send(`{"jsonrpc":"2.0","id":"q","method":"sampling/createMessage","params":{` + of("t") + `}}`)
+		q := a.HandleRequest("sampling/createMessage")
+		if got := string(q.Part(wire.PartParams)); got != `{`+of("docs:t")+`}` {
+			t.Errorf("asked with %s", got)
+		}
+		a.SendResult(q.ID(), `{`+of("docs:t")+`}`)
+		docs.Want(`{"jsonrpc":"2.0","id":"q","result":{` + of("t") + `}}`)
+		docs.Sendf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,%s}}`, wait.Token(), of("t"))
+		a.Want(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"p",` + of("docs:t") + `}}`)
+		docs.Send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","logger":"x",` + of("t") + `}}`)
+		a.Want(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","logger":"docs/x",` + of("docs:t") + `}}`)
+		docs.Send(`{"jsonrpc":"2.0","method":"notifications/tasks/status","params":{"taskId":"t","status":"completed"}}`)
+		a.Want(`{"jsonrpc":"2.0","method":"notifications/tasks/status","params":{"taskId":"docs:t","status":"completed"}}`)
+		docs.SendResult(wait.ID(), `{"content":[],`+of("t")+`}`)
+		a.Want(`{"jsonrpc":"2.0","id":"wait","result":{"content":[],` + of("docs:t") + `}}`)
+		docs.Send(`{"jsonrpc":"2.0","method":"notifications/tasks/status","params":{"taskId":"nobody's","status":"completed"}}`)
+		a.WantNothing()
+		b.WantNothing()
+	})
+}
+
+// A task makes progress under the token of the call that made it, though that was
+// answered long ago, until it has ended.
+func TestNOTIF_04_TaskProgressAfterCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, a, b, backends := openTwoClients(t, settings{}, "gh")
+		gh := backends["gh"]
+		a.Send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"gh","task":{},"_meta":{"progressToken":"p"}}}`)
+		m := gh.HandleRequest("tools/call")
+		progress := func() {
+			gh.Sendf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":1.0}}`, m.Token())
+		}
+		const got = `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"p","progress":1.0}}`
+		progress()
+		a.Want(got)
+		gh.SendResult(m.ID(), `{"task":{"taskId":"t","status":"working"}}`)
+		a.Next()
+		progress()
+		progress()
+		a.Want(got)
+		a.Want(got)
+		sendTaskRequest(a, "tasks/get", "t")
+		gh.SendResult(gh.HandleRequest("tasks/get").ID(), `{"taskId":"t","status":"completed"}`)
+		a.Next()
+		progress()
+		a.WantNothing()
+		b.WantNothing()
+		a.Send(toolsCall("2", "gh")) // one that did not become a task makes none
+		m = gh.HandleRequest("tools/call")
+		gh.SendResult(m.ID(), "{}")
+		a.Next()
+		gh.Sendf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s}}`, m.ID())
+		a.WantNothing()
+	})
+}
+
+// Nobody has a task but the session that made it, whatever its id.
+func TestSessionTasks_OtherSessionsTasksAreUnknown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, a, b, backends := openTwoClients(t, settings{}, "gh")
+		gh := backends["gh"]
+		makeTask(t, a, gh, "gh", "secret")
+		for _, method := range []string{"tasks/get", "tasks/result", "tasks/cancel"} {
+			sendTaskRequest(b, method, "secret")
+			b.Want(`{"jsonrpc":"2.0","id":"ask","error":{"code":-32602,"message":"Unknown task: secret"}}`)
+		}
+		b.Send(`{"jsonrpc":"2.0","id":1,"method":"tasks/list"}`)
+		b.Want(`{"jsonrpc":"2.0","id":1,"result":{"tasks":[]}}`)
+		b.Send(`{"jsonrpc":"2.0","id":1,"method":"tasks/get"}`)
+		b.Want(`{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"Invalid params: tasks/get needs a taskId"}}`)
+		gh.WantNothing()
+		sendTaskRequest(a, "tasks/cancel", "secret")
+		gh.SendResult(gh.HandleRequest("tasks/cancel").ID(), `{"taskId":"secret","status":"cancelled"}`)
+		a.Want(`{"jsonrpc":"2.0","id":"ask","result":{"taskId":"secret","status":"cancelled"}}`)
+	})
+}
+
+// The tasks of all backends are one list, in their order; what else a backend
+// lists is somebody else's, and one that fails or is silent is left out.
+func TestListTasks_MergesBackends(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, a, b, backends := openTwoClients(t, settings{}, "gh", "docs", "bad", "mute", "idle")
+		gh, docs, bad, mute := backends["gh"], backends["docs"], backends["bad"], backends["mute"]
+		for name, p := range backends {
+			if name != "idle" {
+				makeTask(t, a, p, name, name)
+			}
+		}
+		makeTask(t, a, docs, "docs", "gh") // docs:gh to the client
+		makeTask(t, b, gh, "gh", "of b")
+		a.Send(`{"jsonrpc":"2.0","id":1,"method":"tasks/list","params":{}}`)
+		m := gh.HandleRequest("tasks/list")
+		gh.SendResult(m.ID(), `{"tasks":[{"taskId":"of b"},{"taskId":"nobody's"}],"nextCursor":"\u0063"}`)
+		m = gh.HandleRequest("tasks/list")
+		if got := string(m.Part(wire.PartCursor)); got != `"\u0063"` {
+			t.Errorf("the next page was asked for with %s", got)
+		}
+		gh.SendResult(m.ID(), `{"tasks":[{"n":1.0,"taskId":"gh","status":"working"}]}`)
+		docs.SendResult(docs.HandleRequest("tasks/list").ID(), `{"tasks":[{"taskId":"docs"},{"n":1.0,"taskId":"gh","status":"completed"}]}`)
+		bad.SendError(bad.HandleRequest("tasks/list").ID(), `{"code":-1,"message":"no"}`)
+		mute.HandleRequest("tasks/list")
+		a.WantNothing()
+		time.Sleep(10 * time.Second)
+		a.Want(`{"jsonrpc":"2.0","id":1,"result":{"tasks":[{"n":1.0,"taskId":"gh","status":"working"},{"taskId":"docs"},{"n":1.0,"taskId":"docs:gh","status":"completed"}]}}`)
+		mute.HandleNotification("notifications/cancelled")
+		backends["idle"].WantNothing()
+		if loud := h.log.Lines("tasks of a backend are not listed"); len(loud) != 2 {
+			t.Errorf("logged %q", loud)
+		}
+		a.Send(`{"jsonrpc":"2.0","id":2,"method":"tasks/list","params":{"cursor":"x"}}`)
+		a.Want(`{"jsonrpc":"2.0","id":2,"error":{"code":-32602,"message":"Invalid params: unknown cursor"}}`)
+		a.Send(`{"jsonrpc":"2.0","id":3,"method":"tasks/list"}`)
+		gh.HandleRequest("tasks/list")
+		a.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":3}}`)
+		gh.HandleNotification("notifications/cancelled")
+		a.WantNothing()
+	})
+}
+
+// A session has so many tasks and no more, unless some have ended.
+func TestSessionTasks_Limit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, a, _, backends := openTwoClients(t, settings{}, "gh")
+		gh := backends["gh"]
+		const bound = 4096
+		for i := range bound {
+			makeTask(t, a, gh, "gh", fmt.Sprint("t", i))
+		}
+		const more = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"gh","task":{}}}`
+		a.Send(more)
+		if got := a.Next(); !strings.Contains(got, `"error":{"code":-32603,"message":"Too many tasks`) {
+			t.Errorf("got %s", got)
+		}
+		a.Send(toolsCall("2", "gh")) // no task
+		gh.SendResult(gh.HandleRequest("tools/call").ID(), "{}")
+		a.Want(`{"jsonrpc":"2.0","id":2,"result":{}}`)
+		sendTaskRequest(a, "tasks/get", "t7")
+		gh.SendResult(gh.HandleRequest("tasks/get").ID(), `{"taskId":"t7","status":"completed"}`)
+		a.Next()
+		a.Send(more)
+		ofCall := gh.HandleRequest("tools/call")
+		a.Send(strings.Replace(more, `"id":1`, `"id":3`, 1)) // there was room for one
+		if got := a.Next(); !strings.Contains(got, "Too many tasks") {
+			t.Errorf("got %s", got)
+		}
+		gh.SendResult(ofCall.ID(), `{"content":[]}`) // it did not become one: the place is free
+		a.Next()
+		makeTask(t, a, gh, "gh", "new")
+		sendTaskRequest(a, "tasks/get", "t7")
+		a.Want(`{"jsonrpc":"2.0","id":"ask","error":{"code":-32602,"message":"Unknown task: t7"}}`)
+		sendTaskRequest(a, "tasks/get", "t0")
+		gh.HandleRequest("tasks/get")
+	})
+}

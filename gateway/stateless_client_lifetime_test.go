@@ -1,0 +1,221 @@
+package gateway_test
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mcpgateway/internal/mcptest"
+)
+
+// callsFromOneClient opens a gateway whose only backend has a process for each guest, and has one
+// client call it so often, one after another. It returns the guest's process.
+func callsFromOneClient(t *testing.T, calls int) (client, own *mcptest.Peer) {
+	t.Helper()
+	h := newHarness(t, settings{sharing: map[string]string{"gh": "session"}}, "gh")
+	client, _ = h.connectClient()
+	client.Send(modernRequest("0", "tools/list", "", clientCaps))
+	h.nextProcess("gh").ServeStartup("ask")
+	client.NextMessage()
+	for n := range calls {
+		client.Send(firstRequest(fmt.Sprint(n + 1)))
+		if own == nil {
+			own = h.nextProcess("gh")
+			own.ServeHandshake(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"gh","version":"1"}}`)
+		}
+		own.SendResult(own.HandleRequest("tools/call").ID(), `{"content":[]}`)
+		client.NextMessage()
+	}
+	return client, own
+}
+
+// A guest goes some minutes after its last call, however many it has made, and what
+// backends have opened for it goes with it.
+func TestStateless_ClosedAfterIdleTTL(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, own := callsFromOneClient(t, 3)
+		client.Close()
+		time.Sleep(4 * time.Minute)
+		own.WantNothing()
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		if !own.Disconnected() {
+			t.Error("six minutes after the guest's last call its process still runs")
+		}
+	})
+}
+
+// A guest whose connection stays is there for all of it, and so is its process.
+func TestStateless_KeptByConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, own := callsFromOneClient(t, 1)
+		time.Sleep(time.Hour)
+		client.Send(firstRequest("9"))
+		own.SendResult(own.HandleRequest("tools/call").ID(), `{"content":[]}`)
+		client.Want(completeResult("9", `"content":[]}`))
+	})
+}
+
+// A connection keeps the few guests that it has brought last. Who says something else of
+// itself in each request has the earlier ones go as any other does.
+func TestStateless_ManyOnOnePipe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, _, visit := callsFromManyClients(t, settings{})
+		var own []*mcptest.Peer
+		for n := range 20 {
+			own = append(own, visit(n, nil))
+			time.Sleep(time.Second)
+		}
+		visit(0, own[0])            // it is the latest again, and 13 the first that is kept
+		time.Sleep(4 * time.Minute) // after all of them
+		for n, p := range own {
+			if p.Disconnected() {
+				t.Errorf("the process of guest %d is gone too early", n)
+			}
+		}
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		for n, p := range own {
+			if kept := n >= 13 || n == 0; p.Disconnected() == kept {
+				t.Errorf("the process of guest %d: gone is %t", n, p.Disconnected())
+			}
+		}
+		client.Close()
+		time.Sleep(6 * time.Minute)
+		synctest.Wait()
+		for n, p := range own {
+			if !p.Disconnected() {
+				t.Errorf("the process of guest %d still runs", n)
+			}
+		}
+	})
+}
+
+// For whom something is in flight, is parked or is listened to, that guest stays, however many
+// others its connection has brought since; and goes when that is over.
+func TestStateless_OnPipeKeptWhileInUse(t *testing.T) {
+	const (
+		calls = iota
+		completes
+		parks
+		listens
+		idles
+	)
+	synctest.Test(t, func(t *testing.T) {
+		client, h, visit := callsFromManyClients(t, settings{})
+		own := make([]*mcptest.Peer, idles+1)
+		for n := range own {
+			own[n] = visit(n, nil)
+		}
+		client.Send(withClientVersion(calls, firstRequest(`"call"`)))
+		call := own[calls].HandleRequest("tools/call")
+		client.Send(withClientVersion(completes, modernRequest(`"complete"`, "completion/complete", `"ref":{"type":"ref/resource","uri":"x:a"},"argument":{"name":"n","value":"v"},`, clientCaps)))
+		completion := own[completes].HandleRequest("completion/complete")
+		client.Send(withClientVersion(parks, firstRequest(`"park"`)))
+		parked := own[parks].HandleRequest("tools/call")
+		own[parks].Send(`{"jsonrpc":"2.0","id":"q","method":"roots/list"}`)
+		ticket := wantInputRequired(t, client, "q1")
+		client.Send(withClientVersion(listens, modernRequest(`"L"`, "subscriptions/listen", `"notifications":{"resourceSubscriptions":["x:a"]},`, clientCaps)))
+		own[listens].SendResult(own[listens].HandleRequest("resources/subscribe").ID(), `{}`)
+		wantAcknowledged(t, client, `"L"`, `{"resourceSubscriptions":["x:a"]}`)
+
+		for n := range 20 {
+			visit(100+n, nil)
+		}
+		time.Sleep(9 * time.Minute)
+		synctest.Wait()
+		if !own[idles].Disconnected() {
+			t.Error("the process of the idle guest still runs")
+		}
+		own[calls].SendResult(call.ID(), `{"content":[]}`)
+		client.Want(completeResult(`"call"`, `"content":[]}`))
+		own[completes].SendResult(completion.ID(), `{"completion":{"values":[]}}`)
+		client.Want(completeResult(`"complete"`, `"completion":{"values":[]}}`))
+		client.Send(withClientVersion(parks, retryRequest(`"again"`, `{"q1":{"roots":[]}}`, ticket)))
+		own[parks].Want(`{"jsonrpc":"2.0","id":"q","result":{"roots":[]}}`)
+		own[parks].SendResult(parked.ID(), `{"content":[]}`)
+		client.Want(completeResult(`"again"`, `"content":[]}`))
+		own[listens].Send(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"x:a"}}`)
+		client.Want(resourceUpdated(`"L"`, "x:a"))
+		client.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"L"}}`)
+		own[listens].SendResult(own[listens].HandleRequest("resources/unsubscribe").ID(), `{}`)
+
+		for n := range 20 {
+			visit(200+n, nil)
+		}
+		time.Sleep(6 * time.Minute)
+		synctest.Wait()
+		for n, p := range own {
+			if !p.Disconnected() {
+				t.Errorf("the process of guest %d still runs", n)
+			}
+		}
+		if n := h.gateway.Parked(); n != 0 {
+			t.Errorf("%d calls are parked", n)
+		}
+	})
+}
+
+// There are no more guests than there may be, and so no more processes: who comes then takes
+// the place of one for whom nothing is done.
+func TestStateless_IdleClientsAreEvicted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, _, visit := callsFromManyClients(t, settings{maxStatelessClients: 3})
+		own := []*mcptest.Peer{visit(0, nil)}
+		client.Send(withClientVersion(0, firstRequest(`"call"`)))
+		call := own[0].HandleRequest("tools/call")
+		for n := range 20 {
+			own = append(own, visit(n+1, nil))
+			synctest.Wait()
+			running := 0
+			for _, p := range own {
+				if !p.Disconnected() {
+					running++
+				}
+			}
+			if running > 3 {
+				t.Fatalf("%d processes run for 3 guests", running)
+			}
+		}
+		own[0].SendResult(call.ID(), `{"content":[]}`)
+		client.Want(completeResult(`"call"`, `"content":[]}`))
+	})
+}
+
+// callsFromManyClients opens a gateway whose only backend has a process for each guest, and a connection to
+// it. What is returned with that has one of many guests make a call in its process, which it
+// returns; nil = it has none yet.
+func callsFromManyClients(t *testing.T, o settings) (client *mcptest.Peer, h *harness, visit func(n int, own *mcptest.Peer) *mcptest.Peer) {
+	t.Helper()
+	const greeting = `{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"completions":{},"resources":{"subscribe":true}},"serverInfo":{"name":"gh","version":"1"}}`
+	o.sharing = map[string]string{"gh": "session"}
+	h = newHarness(t, o, "gh")
+	client, _ = h.connectClient()
+	client.Send(modernRequest("0", "prompts/list", "", clientCaps))
+	p := h.nextProcess("gh")
+	p.ServeHandshake(greeting)
+	for range 3 {
+		switch m := p.NextMessage(); m.Method() {
+		case "tools/list":
+			p.SendResult(m.ID(), mcptest.ToolsResult("ask"))
+		case "resources/list":
+			p.SendResult(m.ID(), `{"resources":[{"uri":"x:a","name":"a"}]}`)
+		case "resources/templates/list":
+			p.SendResult(m.ID(), `{"resourceTemplates":[]}`)
+		}
+	}
+	client.NextMessage()
+	return client, h, func(n int, own *mcptest.Peer) *mcptest.Peer {
+		t.Helper()
+		id := fmt.Sprint(n + 1)
+		client.Send(withClientVersion(n, firstRequest(id)))
+		if own == nil {
+			own = h.nextProcess("gh")
+			own.ServeHandshake(greeting)
+		}
+		own.SendResult(own.HandleRequest("tools/call").ID(), `{"content":[]}`)
+		client.Want(completeResult(id, `"content":[]}`))
+		return own
+	}
+}

@@ -1,0 +1,550 @@
+package gateway_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mcpgateway/internal/mcptest"
+	"mcpgateway/internal/wire"
+)
+
+// modernMeta is the _meta of a request of the stateless era; more is further members of it.
+func modernMeta(can, more string) string {
+	return `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":` + can +
+		`,"io.modelcontextprotocol/clientInfo":{"name":"guest","version":"9"}` + more + `}`
+}
+
+// modernRequest is one of the stateless era. Params are members, each with a comma behind it.
+func modernRequest(id, method, params, can string) string {
+	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":%q,"params":{%s%s}}`, id, method, params, modernMeta(can, ""))
+}
+
+const serverInfo = `{"name":"mcp-gateway","version":"test"}`
+
+// completeResult is what a result of a session-era backend becomes.
+func completeResult(id, result string) string {
+	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":%s},%s}`, id, serverInfo, result)
+}
+
+// openLegacy opens a gateway whose only backend is of the session era and has the tool ask, and
+// the client of which can do a thing.
+func openLegacy(t *testing.T, can string) (h *harness, client, gh *mcptest.Peer) {
+	t.Helper()
+	h = newHarness(t, settings{singleClient: true}, "gh")
+	client, _ = h.connectClient()
+	client.Send(modernRequest("0", "tools/list", "", can))
+	gh = h.nextProcess("gh")
+	gh.ServeStartup("ask")
+	client.Want(`{"jsonrpc":"2.0","id":0,"result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":` + serverInfo +
+		`},"ttlMs":0,"cacheScope":"private","tools":[{"name":"ask","inputSchema":{"type":"object"}}]}}`)
+	return h, client, gh
+}
+
+// wantInputRequired takes an answer that asks for input, and returns its requestState as it stands
+// there.
+func wantInputRequired(t *testing.T, client *mcptest.Peer, keys ...string) string {
+	t.Helper()
+	m := client.NextMessage()
+	result := m.Part(wire.PartResult)
+	if kind, _ := wire.Lookup(result, "resultType"); string(kind) != `"input_required"` {
+		t.Fatalf("not asked for input: %s", m.Raw())
+	}
+	for _, key := range keys {
+		if one, _ := wire.Lookup(result, "inputRequests", key); one == nil {
+			t.Fatalf("no question %s in %s", key, m.Raw())
+		}
+	}
+	text, _ := wire.Lookup(result, "requestState")
+	if len(text) < 3 {
+		t.Fatalf("no requestState in %s", m.Raw())
+	}
+	return string(text)
+}
+
+const clientCaps = `{"elicitation":{},"sampling":{},"roots":{}}`
+
+func retryRequest(id, responses, state string) string {
+	return modernRequest(id, "tools/call", `"name":"ask","arguments":{"n":9007199254740993},"inputResponses":`+responses+`,"requestState":`+state+`,`, clientCaps)
+}
+
+func firstRequest(id string) string {
+	return modernRequest(id, "tools/call", `"name":"ask","arguments":{"n":9007199254740993},`, clientCaps)
+}
+
+// What a backend of the session era asks in mid-call a client without a session hears in
+// the answer, and answers in its next request. The call runs once.
+func TestSuspended_ResumesWithResponses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, client, gh := openLegacy(t, clientCaps)
+		client.Send(firstRequest("1"))
+		asked := gh.HandleRequest("tools/call")
+		if want := `{"name":"ask","arguments":{"n":9007199254740993},"_meta":{}}`; string(asked.Part(wire.PartParams)) != want {
+			t.Errorf("the backend was asked with %s", asked.Part(wire.PartParams))
+		}
+		gh.Send(`{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"Who?","requestedSchema":{"type":"object"},"elicitationId":"x","_meta":{"progressToken":1,"vendor/a":1.0}}}`)
+		gh.Send(`{"jsonrpc":"2.0","id":"r","method":"roots/list"}`)
+		m := client.NextMessage()
+		wantPrefix := `{"jsonrpc":"2.0","id":1,"result":{"resultType":"input_required",`
+		if !strings.HasPrefix(string(m.Raw()), wantPrefix) && !strings.Contains(string(m.Raw()), `"resultType":"input_required"`) {
+			t.Fatalf("answered with %s", m.Raw())
+		}
+		requests, _ := wire.Lookup(m.Part(wire.PartResult), "inputRequests")
+		if want := `{"q1":{"method":"elicitation/create","params":{"_meta":{"vendor/a":1.0},"message":"[gh] Who?","requestedSchema":{"type":"object"}}},"q2":{"method":"roots/list","params":{}}}`; string(requests) != want {
+			t.Errorf("asked %s", requests)
+		}
+		ticket, _ := wire.Lookup(m.Part(wire.PartResult), "requestState")
+		gh.WantNothing()
+
+		// One answer alone: the other is asked for again.
+		client.Send(retryRequest("2", `{"q1":{"action":"accept","content":{"name":"<é>","n":1.0}},"other":{}}`, string(ticket)))
+		gh.Want(`{"jsonrpc":"2.0","id":"e","result":{"action":"accept","content":{"name":"<é>","n":1.0}}}`)
+		again := wantInputRequired(t, client, "q2")
+		client.Send(retryRequest("3", `{"q2":{"roots":[]}}`, again))
+		gh.Want(`{"jsonrpc":"2.0","id":"r","result":{"roots":[]}}`)
+		gh.SendResult(asked.ID(), `{"content":[],"x":9007199254740993}`)
+		client.Want(completeResult("3", `"content":[],"x":9007199254740993}`))
+		gh.WantNothing()
+
+		// It is over: the ticket is good for nothing any more, and nothing runs again.
+		client.Send(retryRequest("4", `{"q2":{"roots":[]}}`, again))
+		if failure := wire.ReadError(client.NextMessage().Part(wire.PartError)); failure.Code != -32602 {
+			t.Errorf("a call that is over goes on: %+v", failure)
+		}
+		gh.WantNothing()
+		if n := h.gateway.Parked(); n != 0 {
+			t.Errorf("%d calls are parked", n)
+		}
+		records := h.auditRecords()
+		if len(records) != 4 || !strings.Contains(records[0], "outcome=input_required") || !strings.Contains(records[1], "outcome=input_required") ||
+			!strings.Contains(records[2], "outcome=ok") || !strings.Contains(records[3], "outcome=rejected") {
+			t.Errorf("the audit log has\n%s", strings.Join(records, "\n"))
+		}
+	})
+}
+
+// A client that does not come back: the backend is told, once, and a retry that comes too
+// late runs nothing.
+func TestSuspended_ExpiresAndIsNotRerun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, client, gh := openLegacy(t, clientCaps)
+		client.Send(firstRequest("1"))
+		asked := gh.HandleRequest("tools/call")
+		gh.Send(`{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"Who?"}}`)
+		ticket := wantInputRequired(t, client, "q1")
+		gh.Send(`{"jsonrpc":"2.0","id":"s","method":"sampling/createMessage","params":{}}`) // while it is parked
+		time.Sleep(11 * time.Minute)
+		synctest.Wait()
+		gh.Want(`{"jsonrpc":"2.0","id":"e","result":{"action":"cancel"}}`)
+		if failure := gh.NextMessage(); failure.ID() != `"s"` || failure.Part(wire.PartError) == nil {
+			t.Errorf("sampling was answered with %s", failure.Raw())
+		}
+		if note := gh.HandleNotification("notifications/cancelled"); note.RequestID() != asked.ID() {
+			t.Errorf("cancelled %s", note.Raw())
+		}
+		client.Send(retryRequest("2", `{"q1":{"action":"accept"}}`, ticket))
+		if failure := wire.ReadError(client.NextMessage().Part(wire.PartError)); failure.Code != -32602 || !strings.Contains(failure.Message, "expired") {
+			t.Errorf("%+v", failure)
+		}
+		gh.WantNothing()
+		if n := h.gateway.Parked(); n != 0 {
+			t.Errorf("%d calls are parked", n)
+		}
+	})
+}
+
+// The backend may answer while nobody waits: the client finds it when it comes back.
+func TestSuspended_BackendRespondsMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client, gh := openLegacy(t, clientCaps)
+		client.Send(firstRequest("1"))
+		asked := gh.HandleRequest("tools/call")
+		gh.Send(`{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"Who?"}}`)
+		ticket := wantInputRequired(t, client, "q1")
+		gh.SendResult(asked.ID(), `{"content":[]}`)
+		gh.NextMessage() // the question is answered all the same
+		client.Send(retryRequest("2", `{"q1":{"action":"accept"}}`, ticket))
+		client.Want(completeResult("2", `"content":[]}`))
+	})
+}
+
+// A ticket is good for the call for which it was given out, and as it was given out.
+func TestSuspended_TicketIsBoundToCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client, gh := openLegacy(t, clientCaps)
+		client.Send(firstRequest("1"))
+		gh.HandleRequest("tools/call")
+		gh.Send(`{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"Who?"}}`)
+		ticket := wantInputRequired(t, client, "q1")
+		inner := strings.Trim(ticket, `"`)
+		const answers = `"inputResponses":{"q1":{"action":"accept"}},"requestState":`
+		for what, text := range map[string]string{
+			"other arguments": modernRequest("2", "tools/call", `"name":"ask","arguments":{"n":1},`+answers+ticket+`,`, clientCaps),
+			"another tool":    modernRequest("2", "tools/call", `"name":"gh__ask","arguments":{"n":9007199254740993},`+answers+ticket+`,`, clientCaps),
+			"another method":  modernRequest("2", "resources/read", `"uri":"ask","arguments":{"n":9007199254740993},`+answers+ticket+`,`, clientCaps),
+			"a longer one":    retryRequest("2", `{"q1":{"action":"accept"}}`, `"`+inner+`-TAMPERED"`),
+			"a changed one":   retryRequest("2", `{"q1":{"action":"accept"}}`, `"`+inner[:20]+flipped(inner[20])+inner[21:]+`"`),
+			"an empty one":    retryRequest("2", `{"q1":{"action":"accept"}}`, `""`),
+			"no string":       retryRequest("2", `{"q1":{"action":"accept"}}`, `17`),
+		} {
+			client.Send(text)
+			if failure := wire.ReadError(client.NextMessage().Part(wire.PartError)); failure.Code != -32602 {
+				t.Errorf("%s: %+v", what, failure)
+			}
+		}
+		gh.WantNothing()
+		client.Send(retryRequest("3", `{"q1":{"action":"decline"}}`, ticket)) // and is good still
+		gh.Want(`{"jsonrpc":"2.0","id":"e","result":{"action":"decline"}}`)
+	})
+}
+
+func flipped(c byte) string {
+	if c == 'A' {
+		return "B"
+	}
+	return "A"
+}
+
+// Of two requests that go on with the same call one does.
+func TestSuspended_OneContinuationWins(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client, gh := openLegacy(t, clientCaps)
+		client.Send(firstRequest("1"))
+		asked := gh.HandleRequest("tools/call")
+		gh.Send(`{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"Who?"}}`)
+		ticket := wantInputRequired(t, client, "q1")
+		client.Send(retryRequest("2", `{"q1":{"action":"accept"}}`, ticket))
+		client.Send(retryRequest("3", `{"q1":{"action":"accept"}}`, ticket))
+		gh.Want(`{"jsonrpc":"2.0","id":"e","result":{"action":"accept"}}`)
+		if m := client.NextMessage(); m.ID() != "3" || wire.ReadError(m.Part(wire.PartError)).Code != -32602 {
+			t.Errorf("the second got %s", m.Raw())
+		}
+		gh.SendResult(asked.ID(), `{"content":[]}`)
+		client.Want(completeResult("2", `"content":[]}`))
+	})
+}
+
+// The client takes back the request that goes on with a call, or its connection ends: the
+// call ends at the backend.
+func TestSuspended_Cancelled(t *testing.T) {
+	for what, take := range map[string]func(*mcptest.Peer){
+		"cancelled": func(client *mcptest.Peer) {
+			client.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`)
+		},
+		"gone": func(client *mcptest.Peer) { client.Close() },
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h, client, gh := openLegacy(t, clientCaps)
+				client.Send(firstRequest("1"))
+				asked := gh.HandleRequest("tools/call")
+				gh.Send(`{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"Who?"}}`)
+				ticket := wantInputRequired(t, client, "q1")
+				client.Send(retryRequest("2", `{"q1":{"action":"accept"}}`, ticket))
+				gh.Want(`{"jsonrpc":"2.0","id":"e","result":{"action":"accept"}}`)
+				take(client)
+				if note := gh.HandleNotification("notifications/cancelled"); note.RequestID() != asked.ID() {
+					t.Errorf("told %s", note.Raw())
+				}
+				synctest.Wait() // the backend is told first
+				if n := h.gateway.Parked(); n != 0 {
+					t.Errorf("%d calls are parked", n)
+				}
+			})
+		})
+	}
+}
+
+// A client that cannot be asked is told what it lacks, and the call is taken back.
+func TestStateless_MissingCapability(t *testing.T) {
+	for question, required := range map[string]string{
+		`"sampling/createMessage","params":{}`:                                   `{"sampling":{}}`,
+		`"sampling/createMessage","params":{"tools":[]}`:                         `{"sampling":{"tools":{}}}`,
+		`"sampling/createMessage","params":{"toolChoice":{}}`:                    `{"sampling":{"tools":{}}}`,
+		`"elicitation/create","params":{"message":"m","mode":"url","url":"x:y"}`: `{"elicitation":{"url":{}}}`,
+		`"elicitation/create","params":{"message":"m"}`:                          `{"elicitation":{"form":{}}}`,
+		`"roots/list"`: `{"roots":{}}`,
+	} {
+		t.Run(question, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				_, client, gh := openLegacy(t, `{}`)
+				client.Send(modernRequest("1", "tools/call", `"name":"ask",`, `{}`))
+				gh.HandleRequest("tools/call")
+				gh.Send(`{"jsonrpc":"2.0","id":"q","method":` + question + `}`)
+				failure := wire.ReadError(client.NextMessage().Part(wire.PartError))
+				if failure.Code != -32021 {
+					t.Errorf("%+v", failure)
+				}
+				if got, _ := wire.Lookup(failure.Data, "requiredCapabilities"); string(got) != required {
+					t.Errorf("it lacks %s, want %s", got, required)
+				}
+				gh.NextMessage() // the question is answered
+				gh.HandleNotification("notifications/cancelled")
+			})
+		})
+	}
+}
+
+// -32042 of 2025-11-25: the user is sent elsewhere, and the call sent anew after that.
+func TestStateless_URLElicitation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const can = `{"elicitation":{"url":{}}}`
+		_, client, gh := openLegacy(t, can)
+		first := modernRequest("1", "tools/call", `"name":"ask",`, can)
+		client.Send(first)
+		gh.SendError(gh.HandleRequest("tools/call").ID(), `{"code":-32042,"message":"go","data":{"elicitations":[{"mode":"url","elicitationId":"e","url":"https://a.example/x","message":"Sign in"}]}}`)
+		m := client.NextMessage()
+		requests, _ := wire.Lookup(m.Part(wire.PartResult), "inputRequests")
+		if want := `{"q1":{"method":"elicitation/create","params":{"mode":"url","message":"[gh] Sign in","url":"https://a.example/x"}}}`; string(requests) != want {
+			t.Errorf("asked %s", requests)
+		}
+		ticket, _ := wire.Lookup(m.Part(wire.PartResult), "requestState")
+		client.Send(modernRequest("2", "tools/call", `"name":"ask","inputResponses":{"q1":{"action":"accept"}},"requestState":`+string(ticket)+`,`, can))
+		again := gh.HandleRequest("tools/call")
+		if want := `{"name":"ask","_meta":{}}`; string(again.Part(wire.PartParams)) != want {
+			t.Errorf("sent anew with %s", again.Part(wire.PartParams))
+		}
+		gh.SendResult(again.ID(), `{"content":[]}`)
+		client.Want(completeResult("2", `"content":[]}`))
+		client.Send(modernRequest("3", "tools/call", `"name":"ask","inputResponses":{"q1":{"action":"decline"}},"requestState":`+string(ticket)+`,`, can))
+		if failure := wire.ReadError(client.NextMessage().Part(wire.PartError)); failure.Code != -32602 {
+			t.Errorf("a ticket that was used: %+v", failure)
+		}
+		gh.WantNothing()
+	})
+}
+
+// A backend of the session era is told what the client can do, whatever it asks first; and one
+// that can do something else, or says so later, has a connection of its own.
+func TestStateless_CapabilitiesReachBackends(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, settings{singleClient: true}, "gh")
+		client, _ := h.connectClient()
+		client.Send(modernRequest("0", "tools/list", "", clientCaps))
+		gh := h.nextProcess("gh")
+		m := gh.HandleRequest("initialize")
+		if got, _ := wire.Lookup(m.Part(wire.PartParams), "capabilities"); string(got) != clientCaps {
+			t.Errorf("the backend is told %s", got)
+		}
+		gh.SendResult(m.ID(), mcptest.InitializeResult)
+		gh.HandleNotification("notifications/initialized")
+		gh.ServeToolsList(mcptest.ToolsResult("ask"))
+		client.NextMessage()
+		client.Send(modernRequest("1", "tools/call", `"name":"ask",`, clientCaps))
+		gh.SendResult(gh.HandleRequest("tools/call").ID(), `{}`)
+		client.NextMessage()
+		client.Send(modernRequest("2", "tools/call", `"name":"ask",`, `{"roots":{}}`))
+		own := h.nextProcess("gh")
+		m = own.HandleRequest("initialize")
+		if got, _ := wire.Lookup(m.Part(wire.PartParams), "capabilities"); string(got) != `{"roots":{}}` {
+			t.Errorf("the other one is told %s", got)
+		}
+		own.SendResult(m.ID(), mcptest.InitializeResult)
+		own.HandleNotification("notifications/initialized")
+		own.SendResult(own.HandleRequest("tools/call").ID(), `{}`)
+		client.NextMessage()
+		gh.WantNothing()
+	})
+}
+
+// A key of _meta is the same key however it is written.
+func TestStateless_EscapedKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client, gh := openLegacy(t, clientCaps)
+		text := strings.ReplaceAll(firstRequest("1"), "io.modelcontextprotocol/", `io.modelcontextprotocol\/`)
+		client.Send(strings.Replace(text, "clientInfo", `\u0063lientInfo`, 1))
+		m := gh.HandleRequest("tools/call")
+		if got := string(m.Part(wire.PartMeta)); got != `{}` {
+			t.Errorf("the backend is sent the _meta %s", got)
+		}
+		gh.SendResult(m.ID(), `{}`)
+		client.NextMessage()
+	})
+}
+
+// A question that no request waits for is not put to an errand that is over at the
+// backend, but to one that is not.
+func TestSuspended_LateInputRequestAfterResponses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client, gh := openLegacy(t, clientCaps)
+		client.Send(firstRequest("1"))
+		gh.HandleRequest("tools/call")
+		gh.Send(`{"jsonrpc":"2.0","id":"a","method":"elicitation/create","params":{"message":"A?"}}`)
+		ticket := wantInputRequired(t, client, "q1")
+		client.Send(firstRequest("2"))
+		two := gh.HandleRequest("tools/call")
+		gh.Send(`{"jsonrpc":"2.0","id":"b","method":"elicitation/create","params":{"message":"B?"}}`)
+		wantInputRequired(t, client, "q1")
+		gh.SendResult(two.ID(), `{"content":[]}`) // while it is parked; b was for the first, then
+		gh.WantNothing()
+		gh.Send(`{"jsonrpc":"2.0","id":"c","method":"elicitation/create","params":{"message":"C?"}}`)
+		gh.WantNothing()
+		client.Send(retryRequest("3", `{"q1":{"action":"accept"}}`, ticket))
+		gh.Want(`{"jsonrpc":"2.0","id":"a","result":{"action":"accept"}}`)
+		wantInputRequired(t, client, "q2", "q3")
+	})
+}
+
+// On a connection that has one stream for everything a question may be another call's: it goes
+// to the oldest that has none yet, and on to another when that is taken back.
+func TestSuspended_UnattributedInputRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client, gh := openLegacy(t, clientCaps)
+		client.Send(firstRequest("1"))
+		one := gh.HandleRequest("tools/call")
+		client.Send(firstRequest("2"))
+		two := gh.HandleRequest("tools/call")
+		gh.Send(`{"jsonrpc":"2.0","id":"a","method":"roots/list"}`)
+		synctest.Wait() // it belongs to the first call now
+		client.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
+		if note := gh.HandleNotification("notifications/cancelled"); note.RequestID() != one.ID() {
+			t.Errorf("told %s", note.Raw())
+		}
+		m := client.NextMessage() // the question is not lost with it
+		if m.ID() != "2" {
+			t.Fatalf("asked with %s", m.Raw())
+		}
+		ticket, _ := wire.Lookup(m.Part(wire.PartResult), "requestState")
+		client.Send(retryRequest("3", `{"q1":{"roots":[]}}`, string(ticket)))
+		gh.Want(`{"jsonrpc":"2.0","id":"a","result":{"roots":[]}}`)
+		gh.SendResult(two.ID(), `{"content":[]}`)
+		client.Want(completeResult("3", `"content":[]}`))
+		gh.WantNothing()
+	})
+}
+
+// A client that cannot be sent elsewhere is told so, and not in words of another era.
+func TestStateless_URLElicitationUndeclared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client, gh := openLegacy(t, `{"elicitation":{}}`)
+		client.Send(modernRequest("1", "tools/call", `"name":"ask",`, `{"elicitation":{}}`))
+		gh.SendError(gh.HandleRequest("tools/call").ID(), `{"code":-32042,"message":"go","data":{"elicitations":[{"mode":"url","url":"https://a.example/x","message":"m"}]}}`)
+		failure := wire.ReadError(client.NextMessage().Part(wire.PartError))
+		if failure.Code != -32021 || string(failure.Data) != `{"requiredCapabilities":{"elicitation":{"url":{}}}}` {
+			t.Errorf("%+v", failure)
+		}
+	})
+}
+
+// A question that may have been another call's goes to that when its own is over, once: of
+// many that end it would be moved by each, and be open for as long.
+func TestSuspended_ReassignedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client, gh := openLegacy(t, clientCaps)
+		for i := range 3 {
+			client.Send(firstRequest(fmt.Sprint(i + 1)))
+			gh.HandleRequest("tools/call")
+			gh.Sendf(`{"jsonrpc":"2.0","id":%d,"method":"elicitation/create","params":{"message":"Who?"}}`, i)
+			wantInputRequired(t, client, "q1")
+			time.Sleep(time.Minute)
+		}
+		time.Sleep(7*time.Minute + time.Second)
+		gh.HandleNotification("notifications/cancelled")
+		gh.WantNothing() // the question is the second's now
+		time.Sleep(time.Minute)
+		gh.Want(`{"jsonrpc":"2.0","id":0,"result":{"action":"cancel"}}`)
+		gh.HandleNotification("notifications/cancelled")
+		gh.WantNothing()
+		time.Sleep(time.Minute)
+		for range 2 {
+			gh.NextMessage()
+		}
+		gh.HandleNotification("notifications/cancelled")
+		gh.WantNothing()
+	})
+}
+
+// What a client says of itself in a cancellation is not for the backend.
+func TestStateless_CancellationWithoutMeta(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client, gh := openLegacy(t, clientCaps)
+		client.Send(firstRequest("1"))
+		asked := gh.HandleRequest("tools/call")
+		client.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1,"reason":"<é>",` + modernMeta(clientCaps, "") + `}}`)
+		gh.Want(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + string(asked.ID()) + `,"reason":"<é>"}}`)
+	})
+}
+
+// What backends answer while nobody waits is kept within a bound; beyond it the client learns
+// that there was an answer, and that the call may have run.
+func TestSuspended_StoredResponseLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client, gh := openLegacy(t, clientCaps)
+		large := `{"content":[],"x":"` + strings.Repeat("x", 40<<20) + `"}`
+		var tickets []string
+		for _, id := range []string{"1", "2"} {
+			client.Send(firstRequest(id))
+			asked := gh.HandleRequest("tools/call")
+			gh.Sendf(`{"jsonrpc":"2.0","id":"q%s","method":"roots/list"}`, id)
+			tickets = append(tickets, wantInputRequired(t, client, "q1"))
+			gh.SendResult(asked.ID(), large)
+			gh.NextMessage() // the question is answered all the same
+		}
+		client.Send(retryRequest("4", `{"q1":{"roots":[]}}`, tickets[1]))
+		if failure := wire.ReadError(client.NextMessage().Part(wire.PartError)); failure.Code != -32603 || !strings.Contains(failure.Message, "may have run") {
+			t.Errorf("the second: %+v", failure)
+		}
+		client.Send(retryRequest("3", `{"q1":{"roots":[]}}`, tickets[0]))
+		if m := client.NextMessage(); len(m.Part(wire.PartResult)) < 40<<20 {
+			t.Errorf("the first: %.100s", m.Raw())
+		}
+	})
+}
+
+// withClientVersion is a request of the client that says that it is of version n.
+func withClientVersion(n int, request string) string {
+	return strings.Replace(request, `"version":"9"`, fmt.Sprintf(`"version":"%d"`, n), 1)
+}
+
+// Clients of one principal, however many they say that they are, leave room for others.
+func TestStateless_PerPrincipalLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, settings{inFlight: 20_000}, "gh")
+		conn, crowd := mcptest.NewPeer(t, "crowd")
+		go func() { _ = h.gateway.Serve(t.Context(), "", "crowd", conn) }()
+		say := func(p *mcptest.Peer, n int) { // a call that waits for its backend to start
+			p.Send(withClientVersion(n, modernRequest(fmt.Sprint(n), "tools/call", `"name":"ask",`, `{}`)))
+		}
+		for n := range 5000 {
+			say(crowd, n)
+		}
+		crowd.WantNothing()
+		say(crowd, 5000)
+		if m := crowd.NextMessage(); m.ID() != "5000" || !strings.Contains(string(m.Raw()), "too many different clients") {
+			t.Errorf("one more got %s", m.Raw())
+		}
+		other, alone := mcptest.NewPeer(t, "alone")
+		go func() { _ = h.gateway.Serve(t.Context(), "", "alone", other) }()
+		say(alone, 1)
+		alone.WantNothing()
+		crowd.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}`)
+		say(crowd, 5001) // who has nothing in flight any more makes room, though its connection stays
+		crowd.WantNothing()
+	})
+}
+
+// Members of a client's capabilities that are null are not declared, and no backend is told of them, for
+// clients with and without a session.
+func TestNullCapabilities_F_DOOR_9(t *testing.T) {
+	const declared = `{"roots":{"listChanged":null},"sampling":null,"elicitation":{"form":{},"url":null},"x":[null,{"y":null}],"experimental":{"a":{"b":null,"c":1.0}}}`
+	const told = `{"roots":{},"elicitation":{"form":{}},"x":[null,{"y":null}],"experimental":{"a":{"c":1.0}}}`
+	for name, first := range map[string]string{
+		"with a session":    `{"jsonrpc":"2.0","id":"i","method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":` + declared + `,"clientInfo":{"name":"c","version":"1"}}}`,
+		"without a session": modernRequest("0", "tools/list", "", declared),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := newHarness(t, settings{singleClient: true}, "gh")
+				client, _ := h.connectClient()
+				client.Send(first)
+				gh := h.nextProcess("gh")
+				m := gh.HandleRequest("initialize")
+				if got, _ := wire.Lookup(m.Part(wire.PartParams), "capabilities"); string(got) != told {
+					t.Errorf("the backend is told %s", got)
+				}
+			})
+		})
+	}
+}

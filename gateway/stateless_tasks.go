@@ -1,0 +1,294 @@
+package gateway
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"mcpgateway/catalog"
+	"mcpgateway/internal/peer"
+	"mcpgateway/internal/protocol"
+	"mcpgateway/internal/wire"
+)
+
+// Tasks as clients without sessions have them: the extension, which they declare in each
+// request that may be answered with one, or is about one.
+
+const methodUpdate = "tasks/update"
+
+var statelessTaskSpec = &methodSpec{resolve: resolveStatelessTask, mayResolveLater: never, notFound: unknownName("task"), send: (*clientCall).sendStatelessTaskRequest}
+
+// modernCaps returns the capabilities that clients without sessions are told of, and
+// legacyCaps those that the others are: who has tasks of the one kind is given those of
+// the other, too.
+func modernCaps(v *catalog.View) []byte {
+	all := v.Capabilities(v.Complete)
+	return protocol.ServerCapabilitiesToModern(all, hasTasks(all))
+}
+
+func legacyCaps(v *catalog.View) []byte {
+	all := v.Capabilities(v.Complete)
+	if !protocol.HasTasksExtension(all) {
+		return all
+	}
+	return wire.EditObject(protocol.ServerCapabilitiesToLegacy(all), nil,
+		wire.Member{Key: "tasks", Text: []byte(`{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}`)})
+}
+
+func hasTasks(capabilities []byte) bool {
+	return protocol.HasTasksExtension(capabilities) || catalog.Declares(capabilities, "tasks", "requests", "tools", "call")
+}
+
+// withoutExecution returns a page of tools as clients of the stateless era read it.
+func withoutExecution(page []byte) []byte {
+	if !bytes.Contains(page, []byte(`"execution"`)) {
+		return page
+	}
+	list, _ := wire.Lookup(page, "tools")
+	tools := wire.Elements(list)
+	for i, tool := range tools {
+		tools[i] = protocol.StripExecution(tool)
+	}
+	return wire.EditObject(page, nil, wire.Member{Key: "tools", Text: jsonArray(tools)})
+}
+
+// reserveStatelessTask decides whether a call of a guest's may become a task, and keeps a place for
+// that. A call that cannot be had otherwise fails if it may not.
+func (c *clientCall) reserveStatelessTask() *wire.Error {
+	if !c.isMethod(mcp.MethodToolsCall) {
+		return nil
+	}
+	v := c.s.g.Backends.View()
+	declared := protocol.HasTasksExtension(c.stateless.meta.Capabilities)
+	allowed := declared
+	if !v.HasCapability(c.Route.Backend, "extensions", protocol.TasksExtension) {
+		support := protocol.TaskSupportForbidden
+		if v.HasCapability(c.Route.Backend, "tasks", "requests", "tools", "call") {
+			support = protocol.TaskSupport(v.Tool(c.Name))
+		}
+		if support == protocol.TaskSupportRequired && !declared {
+			return protocol.MissingTasksError()
+		}
+		allowed = declared && support != protocol.TaskSupportForbidden
+		c.sendAsTask = allowed
+	}
+	if allowed {
+		if !c.s.g.statelessTasks.reserve(c.stateless.principal) {
+			return errTooManyTasks
+		}
+		c.taskReserved = true
+	}
+	return nil
+}
+
+// startsTask reports whether a backend's answer to a call of a guest's says that it has
+// become a task. OutcomeKind is its resultType, "" if the backend is of the session era.
+func (c *clientCall) startsTask(m wire.Message, kind string) bool {
+	if kind == protocol.ResultTask {
+		return true
+	}
+	if kind != "" || c.resumable == nil || !c.resumable.sendAsTask {
+		return false
+	}
+	task, _ := wire.Lookup(m.Part(wire.PartResult), "task")
+	return wire.IsObject(task)
+}
+
+var (
+	errUndeclaredTask = errors.New("it has made a task of the call, and the client knows none")
+	errNoTaskID       = errors.New("it has made a task of the call, and the task's id is missing or too long")
+)
+
+// registerTask returns the answer that says that a call has become a task as the client gets it.
+func (c *clientCall) registerTask(m wire.Message, modern bool) (wire.Message, bool) {
+	backendID := protocol.TaskID(m.Part(wire.PartResult))
+	invalid := cmp.Or(protocol.CheckTask(m.Part(wire.PartResult)), protocol.CheckCreateTaskResult(m.Part(wire.PartResult)))
+	switch {
+	case c.resumable == nil || !c.resumable.taskReserved:
+		c.failWith(&peer.BadResponseError{Err: errUndeclaredTask})
+		return m, false
+	case invalid != nil:
+		c.failWith(&peer.BadResponseError{Err: invalid})
+		return m, false
+	case backendID == "" || len(backendID) > maxIDSize:
+		c.failWith(&peer.BadResponseError{Err: errNoTaskID})
+		return m, false
+	}
+	made := m.Part(wire.PartResult)
+	if !modern {
+		made = protocol.CreateTaskResultToModern(made)
+	}
+	c.resumable.taskReserved = false
+	st := c.s.g.statelessTasks.add(c, backendID, modern, made)
+	return wire.NewResult("0", protocol.SanitizeCreateTaskResult(made, st.id)), true
+}
+
+// unreserveTask gives back the place that was kept for a task, if it still is. It is called by
+// whoever has ended the errand, before the client hears of that.
+func (rc *resumableCall) unreserveTask() {
+	if rc.taskReserved {
+		rc.taskReserved = false
+		rc.g.statelessTasks.unreserve(rc.client.principal)
+	}
+}
+
+// handleTaskRequest takes a request about a task of a guest's.
+func (s *Session) handleTaskRequest(client *statelessClient, r *peer.Request) {
+	if !protocol.HasTasksExtension(client.meta.Capabilities) {
+		s.fail(r, protocol.MissingTasksError())
+		return
+	}
+	s.callByParam(client, r, statelessTaskSpec, "taskId")
+}
+
+func resolveStatelessTask(c *clientCall, _ *catalog.View) (catalog.Route, bool) {
+	st := c.s.g.statelessTasks.find(c.s.principal, c.Name)
+	if st == nil {
+		return catalog.Route{}, false
+	}
+	return catalog.Route{Backend: st.backend, Original: st.scopedID.id}, true
+}
+
+// sendStatelessTaskRequest does what a request about a task is for. It is called under c.mu.
+func (c *clientCall) sendStatelessTaskRequest() {
+	st := c.s.g.statelessTasks.find(c.s.principal, c.Name)
+	ctx, cancel := context.WithCancel(c.s.ctx)
+	c.cancelWait = cancel
+	c.s.work.Go(func() {
+		defer cancel()
+		if st == nil {
+			c.reject(c.spec.notFound(c.Name)) // its time was over just now
+			return
+		}
+		resp := st.handle(ctx, c.upstreamMessage(), c.stateless)
+		c.recordLinks(resp.Message)
+		switch {
+		case resp.Err != nil:
+			c.failWith(resp.Err)
+		case c.r.Forward(protocol.ToModern(resp.Message, c.Method, c.s.g.info, st.modern)):
+			c.end(outcomeOf(resp.Message))
+		}
+	})
+}
+
+// handle returns what a request about the task is answered with: in the words of the stateless
+// era, by the id that the client knows. The guest asks: what the task asks it must have
+// declared, or the answer is what it would have to declare.
+func (st *statelessTask) handle(ctx context.Context, m wire.Message, client *statelessClient) peer.Response {
+	resp := st.handleRaw(ctx, m, client)
+	task := resp.Part(wire.PartResult)
+	if resp.Err != nil || task == nil || m.Method() != string(mcp.MethodTasksGet) {
+		return resp
+	}
+	o, err := protocol.ReadTaskOutcome(task)
+	if err != nil {
+		return peer.Response{Err: &peer.BadResponseError{Err: err}}
+	}
+	if err := checkInputsDeclared(st.backend, client.meta.Capabilities, o.Inputs); err != nil {
+		return peer.Response{Err: err}
+	}
+	return resp
+}
+
+// handleRaw is do for what need not be fit for the guest.
+func (st *statelessTask) handleRaw(ctx context.Context, m wire.Message, client *statelessClient) peer.Response {
+	var responses []protocol.InputResponse
+	if m.Method() == methodUpdate {
+		var err *wire.Error
+		if _, responses, err = protocol.ParseTaskUpdate(m); err != nil {
+			return peer.Response{Message: wire.NewErrorResponse("0", err)}
+		}
+	}
+	switch {
+	case st.modern:
+		return st.forward(ctx, m, client.id)
+	case m.Method() == methodUpdate:
+		st.bridge.answerInputs(responses)
+		return acknowledged()
+	case m.Method() == string(mcp.MethodTasksCancel):
+		return st.bridge.cancel(ctx)
+	}
+	return st.bridge.get(ctx)
+}
+
+func acknowledged() peer.Response {
+	return peer.Response{Message: wire.NewResult("0", []byte(protocol.CompleteResult))}
+}
+
+// forward asks a backend of the stateless era, whose words are the client's but for the id,
+// and for its own name in front of what it asks a person.
+func (st *statelessTask) forward(ctx context.Context, m wire.Message, owner string) peer.Response {
+	resp := st.g.callTask(ctx, st.backend, protocol.SetMessageTaskID(m, st.scopedID.id), &peer.Call{SessionID: owner})
+	get := m.Method() == string(mcp.MethodTasksGet)
+	result := resp.Part(wire.PartResult)
+	if resp.Err != nil || result == nil {
+		if get {
+			st.noteUnknown(resp)
+		}
+		return resp
+	}
+	switch kind, err := protocol.ParseResultType(result); {
+	case err != nil:
+		return peer.Response{Err: &peer.BadResponseError{Err: err}}
+	case !get && kind == protocol.ResultComplete:
+		resp.Message = protocol.StripInputRequired(protocol.SetMessageTaskID(resp.Message, st.id)) // it need not say anything of it
+		return resp
+	case kind != protocol.ResultComplete && !(get && kind == protocol.ResultTask): // examples of the extension have that
+		return peer.Response{Err: errUnexpectedType(kind)}
+	}
+	st.g.statelessTasks.extend(st, result)
+	labelled := st.g.labelInputs(st.backend, resp.Message)
+	return peer.Response{Message: wire.NewResult("0", protocol.SanitizeTask(labelled.Part(wire.PartResult), st.id))}
+}
+
+// labelInputs returns a result that may have inputRequests with the backend's name in front of
+// what a person is asked.
+func (g *Gateway) labelInputs(backend string, m wire.Message) wire.Message {
+	requests, _ := wire.Lookup(m.Part(wire.PartResult), "inputRequests")
+	wire.Members(requests, func(key string, one []byte, _ int) {
+		method, _ := wire.Lookup(one, "method")
+		text, _ := wire.Lookup(one, "params", "message")
+		if wire.Unquote(method) == string(mcp.MethodElicitationCreate) && len(text) > 0 && text[0] == '"' {
+			m, _ = m.Set(prependJSONString(backendLabel(backend), text), "result", "inputRequests", key, "params", "message")
+		}
+	})
+	return m
+}
+
+// callTask is inquire for a request about a task. A result in which a client could read another
+// task than the gateway is an error.
+func (g *Gateway) callTask(ctx context.Context, backend string, m wire.Message, call *peer.Call) peer.Response {
+	resp := g.callBackend(ctx, backend, m, call)
+	if err := protocol.CheckTask(resp.Part(wire.PartResult)); resp.Err == nil && err != nil {
+		return peer.Response{Err: &peer.BadResponseError{Err: err}}
+	}
+	return resp
+}
+
+// callBackend sends a request to a backend, and waits.
+func (g *Gateway) callBackend(ctx context.Context, backend string, m wire.Message, call *peer.Call) peer.Response {
+	w := make(peer.ResponseChan, 1)
+	call.Handler = w
+	g.Backends.Send(backend, m, call)
+	var resp peer.Response
+	select {
+	case resp = <-w:
+	case <-ctx.Done():
+		g.Backends.Cancel(backend, call, nil)
+		resp = <-w
+	}
+	if errors.Is(resp.Err, peer.ErrTimeout) {
+		resp.Err = timeoutError(call.Timeout)
+	}
+	return resp
+}
+
+// timeoutError is a peer.ErrTimeout that says after what time.
+type timeoutError time.Duration
+
+func (o timeoutError) Error() string { return "no answer within " + time.Duration(o).String() }
+func (o timeoutError) Unwrap() error { return peer.ErrTimeout }

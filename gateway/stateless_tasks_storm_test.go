@@ -1,0 +1,250 @@
+package gateway_test
+
+import (
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mcpgateway/internal/mcptest"
+	"mcpgateway/internal/transport"
+	"mcpgateway/internal/wire"
+)
+
+// A legacyTaskServer is a server of 2025-11-25 whose tool job becomes a task, which asks
+// something, by which it is named, or not.
+type legacyTaskServer struct {
+	mu      sync.Mutex
+	conn    transport.Conn
+	tasks   map[string]*legacyTask
+	asking  map[wire.ID]*legacyTask // questions that are open
+	calls   int
+	strange []string // what should not have come
+}
+
+type legacyTask struct {
+	id, status string
+	asked      bool
+	waiting    []wire.ID // requests tasks/result
+}
+
+func (s *legacyTaskServer) serve(conn transport.Conn) {
+	s.conn = conn
+	for {
+		m, _, err := conn.Read()
+		if err != nil {
+			return
+		}
+		s.mu.Lock()
+		s.handle(m)
+		s.mu.Unlock()
+	}
+}
+
+func (s *legacyTaskServer) handle(m wire.Message) {
+	reply := func(result string) { _ = s.conn.Write(wire.NewResult(m.ID(), []byte(result)), "") }
+	if m.Kind() == wire.Response {
+		task := s.asking[m.ID()]
+		if task == nil {
+			s.strange = append(s.strange, "an answer to nothing: "+string(m.Raw()))
+			return
+		}
+		delete(s.asking, m.ID())
+		s.endTask(task, "completed")
+		return
+	}
+	value, _ := wire.Lookup(m.Part(wire.PartParams), "taskId")
+	task := s.tasks[wire.Unquote(value)]
+	switch method := m.Method(); {
+	case method == "initialize":
+		reply(taskful)
+	case method == "tools/list":
+		reply(jobs)
+	case method == "tools/call":
+		s.calls++
+		task = &legacyTask{id: fmt.Sprint("t", s.calls), status: "working"}
+		s.tasks[task.id] = task
+		reply(`{"task":` + task.text() + `}`)
+		after := time.Duration(rand.IntN(20)) * time.Second
+		time.AfterFunc(after, func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			switch {
+			case task.status != "working":
+			case s.calls%3 == 0:
+				s.endTask(task, "completed")
+			default:
+				task.status = "input_required"
+				s.sendElicitation(task)
+			}
+		})
+	case strings.HasPrefix(method, "tasks/") && task == nil:
+		_ = s.conn.Write(wire.NewErrorResponse(m.ID(), wire.Errorf(-32602, "unknown")), "")
+	case method == "tasks/get":
+		reply(task.text())
+	case method == "tasks/cancel":
+		s.endTask(task, "cancelled")
+		reply(task.text())
+	case method == "tasks/result":
+		task.waiting = append(task.waiting, m.ID())
+		if len(task.waiting) > 1 && task.status != "completed" {
+			s.strange = append(s.strange, "a second tasks/result")
+		}
+		s.sendElicitation(task)
+		if task.status == "completed" || task.status == "cancelled" {
+			s.endTask(task, task.status)
+		}
+	}
+}
+
+func (t *legacyTask) text() string {
+	return `{"taskId":"` + t.id + `","status":"` + t.status + `","ttl":600000,"pollInterval":500}`
+}
+
+// sendElicitation asks what the task asks, once, when its result is waited for.
+func (s *legacyTaskServer) sendElicitation(t *legacyTask) {
+	if t.status != "input_required" || t.asked || len(t.waiting) == 0 {
+		return
+	}
+	t.asked = true
+	id := wire.ID(wire.Quote("q" + t.id))
+	s.asking[id] = t
+	m := wire.NewRequest(id, "elicitation/create", []byte(`{"message":"`+t.id+`","_meta":{"io.modelcontextprotocol/related-task":{"taskId":"`+t.id+`"}}}`))
+	_ = s.conn.Write(m, "")
+}
+
+func (s *legacyTaskServer) endTask(t *legacyTask, status string) {
+	if t.status != "completed" && t.status != "cancelled" {
+		t.status = status
+	}
+	for _, id := range t.waiting {
+		_ = s.conn.Write(wire.NewResult(id, []byte(`{"content":[{"type":"text","text":"`+t.id+`"}]}`)), "")
+	}
+	t.waiting = nil
+}
+
+// Many tasks at backends of both eras, whose clients look, answer, cancel, hang up, and
+// forget about them as it comes: each call runs once, each question is asked and answered
+// once, and when the tasks' time is over nothing is left.
+func TestStatelessTasks_Storm(t *testing.T) {
+	const clients, each = 20, 50
+	synctest.Test(t, func(t *testing.T) {
+		classic := &legacyTaskServer{tasks: make(map[string]*legacyTask), asking: make(map[wire.ID]*legacyTask)}
+		modern := mcptest.NewTaskServer()
+		var conns, players sync.WaitGroup
+		t.Cleanup(conns.Wait)
+		dial := func(name string) (transport.Conn, error) {
+			near, far := transport.Pipe()
+			if name == "modern" {
+				conns.Go(func() { modern.Serve(far) })
+			} else {
+				conns.Go(func() { classic.serve(far) })
+			}
+			return near, nil
+		}
+		h := &harness{t: t}
+		var log, journal *slog.Logger
+		h.log, log = mcptest.NewLog()
+		h.journal, journal = mcptest.NewLog()
+		h.gateway = newGateway(t, settings{singleClient: true, generation: map[string]string{"modern": "modern"}}, []string{"classic", "modern"}, dial, log, journal)
+		var mu sync.Mutex
+		ends := make(map[string]int)
+		for range clients {
+			client, _ := h.connectClient()
+			players.Go(func() {
+				defer client.Close()
+				for n := range each {
+					what := "classic"
+					tool := `"name":"job"`
+					if n%2 == 0 {
+						what, tool = "modern", `"name":"confirm_delete","arguments":{"filename":"f"}`
+					}
+					client.Send(modernRequest(`"make"`, "tools/call", tool+",", tasky))
+					m := client.NextMessage()
+					for m.ID() != `"make"` {
+						m = client.NextMessage() // an answer that was not waited for
+					}
+					end := runToEnd(client, taskIDIn(t, m))
+					mu.Lock()
+					ends[what+" "+end]++
+					mu.Unlock()
+				}
+			})
+		}
+		players.Wait()
+		t.Log(ends)
+		for _, end := range []string{"completed", "cancelled", "left"} {
+			for _, what := range []string{"classic", "modern"} {
+				if ends[what+" "+end] == 0 {
+					t.Errorf("no %s task was %s", what, end)
+				}
+			}
+		}
+		classic.mu.Lock()
+		if n := classic.calls + modern.ToolCalls(); n != clients*each || len(classic.strange) > 0 {
+			t.Errorf("%d calls for %d; %q", n, clients*each, classic.strange)
+		}
+		classic.mu.Unlock()
+		if n := len(h.auditRecords()); n != clients*each {
+			t.Errorf("%d records", n)
+		}
+		time.Sleep(time.Hour)
+		if n := h.gateway.Jobs(); n != 0 {
+			t.Errorf("%d tasks are left", n)
+		}
+	})
+}
+
+// runToEnd has a client see a task to some end, and returns which.
+func runToEnd(client *mcptest.Peer, task string) string {
+	n := 0
+	send := func(method, more string) {
+		n++
+		client.Send(taskRequest(fmt.Sprint(n), method, task, more))
+	}
+	answer := func() wire.Message {
+		for {
+			if m := client.NextMessage(); m.ID() == wire.ID(fmt.Sprint(n)) { // else it is one that was not waited for
+				return m
+			}
+		}
+	}
+	for {
+		switch rand.IntN(20) {
+		case 0:
+			return "left"
+		case 1:
+			send("tasks/cancel", "")
+			answer()
+		}
+		time.Sleep(time.Duration(rand.IntN(5000)) * time.Millisecond)
+		send("tasks/get", "")
+		if rand.IntN(10) == 0 { // it cannot wait
+			client.Sendf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, n)
+			continue
+		}
+		m := answer()
+		requests, _ := wire.Lookup(m.Part(wire.PartResult), "inputRequests")
+		var answers []wire.Member
+		wire.Members(requests, func(key string, _ []byte, _ int) {
+			answers = append(answers, wire.Member{Key: key, Text: []byte(`{"action":"accept","content":{"confirm":"yes"}}`)})
+		})
+		status, _ := wire.Lookup(m.Part(wire.PartResult), "status")
+		switch s := wire.Unquote(status); s {
+		case "input_required":
+			for range 2 { // the second is dropped
+				send("tasks/update", `"inputResponses":`+string(wire.EditObject(nil, nil, answers...))+`,`)
+				answer()
+			}
+		case "working":
+		case "":
+			return string(m.Raw())
+		default:
+			return s
+		}
+	}
+}

@@ -1,0 +1,380 @@
+package gateway_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mcpgateway/internal/mcptest"
+	"mcpgateway/internal/wire"
+)
+
+const (
+	tasky   = `{"elicitation":{},"sampling":{},"extensions":{"io.modelcontextprotocol/tasks":{}}}`
+	taskful = `{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}},"serverInfo":{"name":"scripted","version":"1"}}`
+	jobs    = `{"tools":[{"name":"plain","inputSchema":{"type":"object"}},` +
+		`{"name":"job","execution":{"taskSupport":"optional"},"inputSchema":{"type":"object"}},` +
+		`{"name":"must","execution":{"taskSupport":"required"},"inputSchema":{"type":"object"}}]}`
+)
+
+// openTaskBackend opens a gateway whose only backend is of the session era and has tasks.
+func openTaskBackend(t *testing.T, o settings) (h *harness, client, gh *mcptest.Peer) {
+	t.Helper()
+	h = newHarness(t, o, "gh")
+	client, _ = h.connectClient()
+	client.Send(modernRequest("0", "tools/list", "", tasky))
+	gh = h.nextProcess("gh")
+	gh.ServeHandshake(taskful)
+	gh.ServeToolsList(jobs)
+	if got := client.Next(); strings.Contains(got, "execution") {
+		t.Errorf("the client is told of execution: %s", got)
+	}
+	return h, client, gh
+}
+
+// createTask has the client call the tool job, which becomes a task, and returns the id that
+// it is given, as JSON text.
+func createTask(t *testing.T, client, gh *mcptest.Peer, more string) string {
+	t.Helper()
+	client.Send(modernRequest(`"make"`, "tools/call", `"name":"job","task":{"ttl":7},`, tasky))
+	m := gh.HandleRequest("tools/call")
+	if task, _ := wire.Lookup(m.Part(wire.PartParams), "task"); string(task) != "{}" {
+		t.Errorf("sent with task %s", task)
+	}
+	gh.SendResult(m.ID(), `{"task":{"taskId":"t1","status":"working","ttl":60000`+more+`}}`)
+	return nextTaskID(t, client)
+}
+
+func nextTaskID(t *testing.T, client *mcptest.Peer) string {
+	t.Helper()
+	return taskIDIn(t, client.NextMessage())
+}
+
+// taskIDIn returns the id of the task that an answer says was made.
+func taskIDIn(t *testing.T, m wire.Message) string {
+	t.Helper()
+	id, _ := wire.Lookup(m.Part(wire.PartResult), "taskId")
+	kind, _ := wire.Lookup(m.Part(wire.PartResult), "resultType")
+	if string(kind) != `"task"` || len(id) < 30 {
+		t.Fatalf("no task was made: %s", m.Raw())
+	}
+	return string(id)
+}
+
+func taskRequest(id, method, task, more string) string {
+	return modernRequest(id, method, `"taskId":`+task+`,`+more, tasky)
+}
+
+// getTask asks about a task, has the backend answer, and returns what the client is told but
+// for the serverInfo.
+func getTask(client, gh *mcptest.Peer, task, classic string) {
+	client.Send(taskRequest(`"get"`, "tasks/get", task, ""))
+	m := gh.HandleRequest("tasks/get")
+	gh.SendResult(m.ID(), classic)
+}
+
+func nextWithoutServerInfo(client *mcptest.Peer) string {
+	m := client.NextMessage()
+	result := wire.EditObject(m.Part(wire.PartResult), func(key string) bool { return key == "_meta" })
+	if failure := m.Part(wire.PartError); failure != nil {
+		return string(failure)
+	}
+	return string(result)
+}
+
+func wantText(t *testing.T, what, got, want string) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s:\n got %s\nwant %s", what, got, want)
+	}
+}
+
+// A task of a session-era backend, from its making to its end: the outcome is fetched once,
+// and told with the status.
+func TestStatelessTasks_LegacyBackend(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, client, gh := openTaskBackend(t, settings{singleClient: true})
+		task := createTask(t, client, gh, `,"pollInterval":1.5`)
+		getTask(client, gh, task, `{"taskId":"t1","status":"working","ttl":60000}`)
+		wantText(t, "working", nextWithoutServerInfo(client), `{"resultType":"complete","status":"working","ttlMs":60000,"taskId":`+task+`}`)
+
+		getTask(client, gh, task, `{"taskId":"t1","status":"failed","ttl":60000}`)
+		m := gh.HandleRequest("tasks/result")
+		if want := `{"taskId":"t1"}`; string(m.Part(wire.PartParams)) != want {
+			t.Errorf("tasks/result with %s", m.Part(wire.PartParams))
+		}
+		gh.SendResult(m.ID(), `{"isError":true,"content":[ ],"n":1.0,"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t1"}}}`)
+		ended := `{"resultType":"complete","result":{"isError":true,"content":[ ],"n":1.0},"status":"completed","ttlMs":60000,"taskId":` + task + `}`
+		wantText(t, "ended", nextWithoutServerInfo(client), ended)
+		for range 3 { // kept
+			client.Send(taskRequest("1", "tasks/get", task, ""))
+			wantText(t, "ended", nextWithoutServerInfo(client), ended)
+		}
+		client.Send(taskRequest("1", "tasks/cancel", task, ""))
+		wantText(t, "cancelled when it had ended", nextWithoutServerInfo(client), `{"resultType":"complete"}`)
+		gh.WantNothing()
+
+		time.Sleep(3 * time.Minute)
+		client.Send(taskRequest("1", "tasks/get", task, ""))
+		if e := wire.ReadError(client.NextMessage().Part(wire.PartError)); e.Code != -32602 {
+			t.Errorf("after its ttl: %+v", e)
+		}
+		if n := h.gateway.Jobs(); n != 0 {
+			t.Errorf("%d tasks are left", n)
+		}
+		gh.WantNothing()
+	})
+}
+
+// What a task asks comes while tasks/result is open; the client reads it in tasks/get, and
+// answers it by tasks/update, each question once.
+func TestStatelessTasks_Inputs(t *testing.T) {
+	for _, solo := range []bool{true, false} { // then the backend may ask on anybody's behalf
+		synctest.Test(t, func(t *testing.T) { testTaskInputs(t, solo) })
+	}
+}
+
+func testTaskInputs(t *testing.T, solo bool) {
+	_, client, gh := openTaskBackend(t, settings{singleClient: solo})
+	task := createTask(t, client, gh, "")
+	waits := `{"taskId":"t1","status":"input_required","ttl":60000}`
+	getTask(client, gh, task, waits)
+	result := gh.HandleRequest("tasks/result")
+	const related = `"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t1"}}`
+	gh.Send(`{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"Who?",` + related + `}}`)
+	gh.Send(`{"jsonrpc":"2.0","id":"s","method":"sampling/createMessage","params":{"x":1.0,` + related + `}}`)
+	wantText(t, "asked", nextWithoutServerInfo(client), `{"resultType":"complete","inputRequests":{"q1":{"method":"elicitation/create","params":{"message":"[gh] Who?"}},`+
+		`"q2":{"method":"sampling/createMessage","params":{"x":1.0}}},"status":"input_required","ttlMs":60000,"taskId":`+task+`}`)
+
+	client.Send(taskRequest("1", "tasks/update", task, `"inputResponses":{"q1":{"action":"accept","content":{"n":1.0}},"q2":{"no":"sampling"},"other":{}},`))
+	wantText(t, "update", nextWithoutServerInfo(client), `{"resultType":"complete"}`)
+	gh.Want(`{"jsonrpc":"2.0","id":"e","result":{"action":"accept","content":{"n":1.0}}}`)
+	client.Send(taskRequest("1", "tasks/update", task, `"inputResponses":{"q1":{"action":"decline"}},`))
+	wantText(t, "again", nextWithoutServerInfo(client), `{"resultType":"complete"}`)
+	gh.WantNothing()
+
+	getTask(client, gh, task, waits) // no second tasks/result
+	wantText(t, "asked", nextWithoutServerInfo(client), `{"resultType":"complete","inputRequests":{"q2":{"method":"sampling/createMessage","params":{"x":1.0}}},"status":"input_required","ttlMs":60000,"taskId":`+task+`}`)
+	client.Send(taskRequest("1", "tasks/update", task, `"inputResponses":{"q2":{"role":"assistant","content":{"type":"text","text":"?"}}},`))
+	nextWithoutServerInfo(client)
+	gh.Want(`{"jsonrpc":"2.0","id":"s","result":{"role":"assistant","content":{"type":"text","text":"?"}}}`)
+	gh.SendResult(result.ID(), `{"content":[]}`)
+	getTask(client, gh, task, `{"taskId":"t1","status":"completed","ttl":60000}`)
+	wantText(t, "ended", nextWithoutServerInfo(client), `{"resultType":"complete","result":{"content":[]},"status":"completed","ttlMs":60000,"taskId":`+task+`}`)
+	gh.WantNothing()
+}
+
+// Who is not asked anything though the task waits is told that it works: it could answer
+// nothing. An error is how a task ends, too.
+func TestStatelessTasks_NoInputAndError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client, gh := openTaskBackend(t, settings{singleClient: true})
+		task := createTask(t, client, gh, "")
+		getTask(client, gh, task, `{"taskId":"t1","status":"input_required","ttl":null}`)
+		result := gh.HandleRequest("tasks/result")
+		wantText(t, "nothing asked", nextWithoutServerInfo(client), `{"resultType":"complete","status":"working","ttlMs":null,"taskId":`+task+`}`)
+		gh.SendError(result.ID(), `{"code":-32000,"message":"no","data":1.0}`)
+		getTask(client, gh, task, `{"taskId":"t1","status":"failed","ttl":null}`)
+		wantText(t, "failed", nextWithoutServerInfo(client), `{"resultType":"complete","error":{"code":-32000,"message":"no","data":1.0},"status":"failed","ttlMs":null,"taskId":`+task+`}`)
+	})
+}
+
+// A task that the client cancels is cancelled, and what it asked is answered.
+func TestStatelessTasks_Cancel(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client, gh := openTaskBackend(t, settings{singleClient: true})
+		task := createTask(t, client, gh, "")
+		client.Send(taskRequest("1", "tasks/cancel", task, ""))
+		gh.SendResult(gh.HandleRequest("tasks/cancel").ID(), `{"taskId":"t1","status":"cancelled","ttl":60000}`)
+		wantText(t, "cancel", nextWithoutServerInfo(client), `{"resultType":"complete"}`)
+		client.Send(taskRequest("1", "tasks/get", task, ""))
+		wantText(t, "get", nextWithoutServerInfo(client), `{"resultType":"complete","status":"cancelled","ttlMs":60000,"taskId":`+task+`}`)
+		gh.WantNothing()
+
+		task = createTask(t, client, gh, "")
+		client.Send(taskRequest("1", "tasks/cancel", task, ""))
+		gh.SendError(gh.HandleRequest("tasks/cancel").ID(), `{"code":-32602,"message":"it has ended"}`)
+		wantText(t, "cancel", nextWithoutServerInfo(client), `{"resultType":"complete"}`)
+	})
+}
+
+// Who may have a task, and who may know of it.
+func TestStatelessTasks_Undeclared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client, gh := openTaskBackend(t, settings{})
+		code := func(line string) int {
+			client.Send(line)
+			return wire.ReadError(client.NextMessage().Part(wire.PartError)).Code
+		}
+		client.Send(modernRequest("1", "tools/call", `"name":"must",`, clientCaps))
+		failure := wire.ReadError(client.NextMessage().Part(wire.PartError))
+		if failure.Code != -32021 || string(failure.Data) != `{"requiredCapabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}}}` {
+			t.Errorf("a tool that must be a task: %+v", failure)
+		}
+		for _, tool := range []string{"job", "plain"} {
+			can := clientCaps
+			if tool == "plain" {
+				can = tasky
+			}
+			client.Send(modernRequest("1", "tools/call", `"name":"`+tool+`",`, can))
+			m := gh.HandleRequest("tools/call")
+			if want := `{"name":"` + tool + `","_meta":{}}`; string(m.Part(wire.PartParams)) != want {
+				t.Errorf("%s was called with %s", tool, m.Part(wire.PartParams))
+			}
+			gh.SendResult(m.ID(), `{"content":[]}`)
+			client.Want(completeResult("1", `"content":[]}`))
+		}
+		task := createTask(t, client, gh, "")
+		for _, method := range []string{"tasks/get", "tasks/update", "tasks/cancel"} {
+			if got := code(modernRequest("1", method, `"taskId":`+task+`,"inputResponses":{},`, clientCaps)); got != -32021 {
+				t.Errorf("%s undeclared: %d", method, got)
+			}
+			for _, unknown := range []string{`"t1"`, `"gh:t1"`} {
+				if got := code(modernRequest("1", method, `"taskId":`+unknown+`,"inputResponses":{},`, tasky)); got != -32602 {
+					t.Errorf("%s of %s: %d", method, unknown, got)
+				}
+			}
+			if got := code(modernRequest("1", method, `"inputResponses":{},`, tasky)); got != -32602 {
+				t.Errorf("%s of none: %d", method, got)
+			}
+		}
+		if got := code(modernRequest("1", "tasks/update", `"taskId":`+task+`,`, tasky)); got != -32602 {
+			t.Errorf("tasks/update without responses: %d", got)
+		}
+		for _, method := range []string{"tasks/list", "tasks/result"} {
+			if got := code(taskRequest("1", method, task, "")); got != -32601 {
+				t.Errorf("%s: %d", method, got)
+			}
+		}
+		if got := code(modernRequest("1", "subscriptions/listen", `"notifications":{"taskIds":[`+task+`]},`, clientCaps)); got != -32021 {
+			t.Errorf("taskIds undeclared: %d", got)
+		}
+		gh.WantNothing()
+	})
+}
+
+// Another principal's task is as unknown as one that there is not, whatever its id.
+func TestStatelessTasks_BoundToPrincipal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, client, gh := openTaskBackend(t, settings{})
+		task := createTask(t, client, gh, "")
+		conn, other := mcptest.NewPeer(t, "other")
+		go h.gateway.Serve(context.Background(), "", "2", conn)
+		for _, method := range []string{"tasks/get", "tasks/update", "tasks/cancel"} {
+			other.Send(taskRequest("1", method, task, `"inputResponses":{},`))
+			mine := other.NextMessage()
+			other.Send(taskRequest("1", method, `"`+strings.Repeat("0", len(task)-2)+`"`, `"inputResponses":{},`))
+			none := other.NextMessage()
+			if e := wire.ReadError(mine.Part(wire.PartError)); e.Code != -32602 {
+				t.Errorf("%s: %s", method, mine.Raw())
+			}
+			wantText(t, method, strings.ReplaceAll(string(mine.Raw()), strings.Trim(task, `"`), strings.Repeat("0", len(task)-2)), string(none.Raw()))
+		}
+		gh.WantNothing()
+		// The same principal over another connection, which declares something else besides.
+		conn, again := mcptest.NewPeer(t, "again")
+		go h.gateway.Serve(context.Background(), "", "", conn)
+		again.Send(modernRequest("1", "tasks/get", `"taskId":`+task+`,`, `{"extensions":{"io.modelcontextprotocol/tasks":{}}}`))
+		gh.SendResult(gh.HandleRequest("tasks/get").ID(), `{"taskId":"t1","status":"working"}`)
+		wantText(t, "again", nextWithoutServerInfo(again), `{"resultType":"complete","status":"working","ttlMs":null,"taskId":`+task+`}`)
+	})
+}
+
+// A line of the client's own stays open while a task of its lives there, and questions
+// that come by it belong to that task even if they do not say so.
+func TestStatelessTasks_KeepConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, settings{sharing: map[string]string{"gh": "session"}}, "gh")
+		client, _ := h.connectClient()
+		client.Send(modernRequest("0", "tools/list", "", tasky))
+		shared := h.nextProcess("gh")
+		shared.ServeHandshake(taskful)
+		shared.ServeToolsList(jobs)
+		client.Next()
+		client.Send(modernRequest(`"make"`, "tools/call", `"name":"job",`, tasky))
+		gh := h.nextProcess("gh")
+		gh.ServeHandshake(taskful)
+		gh.SendResult(gh.HandleRequest("tools/call").ID(), `{"task":{"taskId":"t1","status":"working","ttl":3600000}}`)
+		task := nextTaskID(t, client)
+		client.Close()
+		time.Sleep(30 * time.Minute)
+		if gh.Disconnected() {
+			t.Fatal("the line is closed")
+		}
+		client, _ = h.connectClient()
+		getTask(client, gh, task, `{"taskId":"t1","status":"input_required","ttl":3600000}`)
+		gh.HandleRequest("tasks/result")
+		gh.Send(`{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"message":"Who?"}}`)
+		if got := nextWithoutServerInfo(client); !strings.Contains(got, `[gh] Who?`) {
+			t.Errorf("told %s", got)
+		}
+		client.Close()
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if !gh.Disconnected() {
+			t.Error("the line is open after the task's life")
+		}
+		gh.Want(`{"jsonrpc":"2.0","id":"e","result":{"action":"cancel"}}`)
+		gh.HandleNotification("notifications/cancelled")
+		if n := h.gateway.Jobs(); n != 0 {
+			t.Errorf("%d tasks are left", n)
+		}
+	})
+}
+
+// At the bound no call becomes a task, unless one has ended, which makes room.
+func TestStatelessTasks_LimitPerPrincipal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, client, gh := openTaskBackend(t, settings{singleClient: true})
+		const most = 4096
+		first := ""
+		for i := range most {
+			client.Send(modernRequest("1", "tools/call", `"name":"job",`, tasky))
+			gh.SendResult(gh.HandleRequest("tools/call").ID(), fmt.Sprintf(`{"task":{"taskId":"t%d","status":"working"}}`, i))
+			if task := nextTaskID(t, client); i == 0 {
+				first = task
+			}
+		}
+		client.Send(modernRequest("1", "tools/call", `"name":"job",`, tasky))
+		if e := wire.ReadError(client.NextMessage().Part(wire.PartError)); e.Code != -32603 || !strings.Contains(e.Message, "Too many tasks") {
+			t.Errorf("%+v", e)
+		}
+		gh.WantNothing()
+		client.Send(taskRequest("1", "tasks/cancel", first, ""))
+		gh.SendResult(gh.HandleRequest("tasks/cancel").ID(), `{"taskId":"t0","status":"cancelled"}`)
+		nextWithoutServerInfo(client)
+		client.Send(modernRequest("1", "tools/call", `"name":"job",`, tasky))
+		gh.SendResult(gh.HandleRequest("tools/call").ID(), `{"content":[]}`) // it likes to make no task of it
+		client.Want(completeResult("1", `"content":[]}`))
+		createTask(t, client, gh, "")
+		if n := h.gateway.Jobs(); n != most {
+			t.Errorf("%d tasks", n)
+		}
+	})
+}
+
+// A listen tells of the tasks that it names, each change once, and of no other's.
+func TestStatelessTasks_ListenLegacyBackend(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client, gh := openTaskBackend(t, settings{singleClient: true})
+		task := createTask(t, client, gh, `,"pollInterval":60000`)
+		client.Send(modernRequest(`"l"`, "subscriptions/listen", `"notifications":{"taskIds":[`+task+`,"other",`+task+`]},`, tasky))
+		state := `"taskId":"t1","pollInterval":60000}`
+		gh.SendResult(gh.HandleRequest("tasks/get").ID(), `{"status":"working",`+state)
+		ack := client.HandleNotification("notifications/subscriptions/acknowledged")
+		if got, _ := wire.Lookup(ack.Part(wire.PartParams), "notifications"); string(got) != `{"taskIds":[`+task+`]}` {
+			t.Errorf("acknowledged %s", got)
+		}
+		client.WantNothing()
+		gh.Send(`{"jsonrpc":"2.0","method":"notifications/tasks/status","params":{"status":"completed","taskId":"t1"}}`)
+		gh.SendResult(gh.HandleRequest("tasks/get").ID(), `{"status":"completed",`+state)
+		gh.SendResult(gh.HandleRequest("tasks/result").ID(), `{"content":[]}`)
+		client.Want(`{"jsonrpc":"2.0","method":"notifications/tasks","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":"l"},"result":{"content":[]},"status":"completed","ttlMs":null,"pollIntervalMs":60000,"taskId":` + task + `}}`)
+		time.Sleep(time.Hour)
+		gh.WantNothing()
+		client.WantNothing()
+	})
+}

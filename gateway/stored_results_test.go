@@ -1,0 +1,63 @@
+package gateway
+
+import (
+	"testing"
+
+	"mcpgateway/internal/protocol"
+	"mcpgateway/internal/wire"
+)
+
+// What is kept of how tasks ended is bounded, and given back with the tasks.
+func TestStoredResultLimit(t *testing.T) {
+	var k byteBudget
+	var all sessionTasks
+	const size = maxResultBytes / 4
+	keep := func(id string) bool {
+		if !k.acquire(size) {
+			return false
+		}
+		all.addPolled(&polledTask{scopedID: scopedID{"a", id}, result: make([]byte, size), budget: &k})
+		return true
+	}
+	for _, id := range []string{"1", "2", "3", "4"} {
+		if !all.reserve() || !keep(id) {
+			t.Fatal("no room")
+		}
+	}
+	if keep("5") {
+		t.Error("there is room for more than the bound")
+	}
+	all.end("a", "1")
+	all.mu.Lock()
+	all.evictEndedLocked()
+	all.mu.Unlock()
+	if !all.reserve() || !keep("5") {
+		t.Error("there is no room where a task was forgotten")
+	}
+	all.endAll()
+	if !all.reserve() || !keep("6") { // the session is over: it is given back at once
+		t.Error("there is no room after the end")
+	}
+	if k.used != 0 {
+		t.Errorf("%d bytes are left", k.used)
+	}
+}
+
+// A question is put to the client once, unless it was taken back; and of one task there
+// are not more than so many.
+func TestPolledTask_InputLimit(t *testing.T) {
+	var p polledTask
+	for i := range maxTaskInputs {
+		newInputs, full := p.claimInputs([]protocol.InputRequest{{Key: "a"}, {Key: string(wire.Quote(string(rune('b' + i))))}})
+		if full != (i == maxTaskInputs-1) {
+			t.Fatalf("%d: full %v", i, full)
+		}
+		if want := min(2, 2-min(i, 1)); !full && len(newInputs) != want {
+			t.Fatalf("%d: %d are to be asked", i, len(newInputs))
+		}
+	}
+	p.unclaimInputs([]protocol.InputRequest{{Key: "a"}})
+	if newInputs, full := p.claimInputs([]protocol.InputRequest{{Key: "a"}}); full || len(newInputs) != 1 {
+		t.Error("what was taken back is not asked again")
+	}
+}

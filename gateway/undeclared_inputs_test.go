@@ -1,0 +1,134 @@
+package gateway_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"mcpgateway/internal/mcptest"
+	"mcpgateway/internal/wire"
+)
+
+// undeclaredInputs is what a backend of the stateless era asks though its client has not declared it.
+var undeclaredInputs = []struct{ can, inputs, text, required string }{
+	{`{}`, `"a":{"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object"}}}`,
+		`elicitation/create: the client has not declared the capability elicitation`, `{"elicitation":{"form":{}}}`},
+	{`{"elicitation":{}}`, `"a":{"method":"elicitation/create","params":{"mode":"url","url":"x:y","message":"m"}}`,
+		`elicitation/create: the client has not declared the capability elicitation.url`, `{"elicitation":{"url":{}}}`},
+	{`{"elicitation":{"url":{}}}`, `"a":{"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object"}}}`,
+		`elicitation/create: the client has not declared the capability elicitation.form`, `{"elicitation":{"form":{}}}`},
+	{`{"elicitation":{}}`, `"a":{"method":"sampling/createMessage","params":{"messages":[],"maxTokens":1}}`,
+		`sampling/createMessage: the client has not declared the capability sampling`, `{"sampling":{}}`},
+	{`{"sampling":{}}`, `"a":{"method":"sampling/createMessage","params":{"messages":[],"maxTokens":1,"tools":[]}}`,
+		`sampling/createMessage: the client has not declared the capability sampling.tools`, `{"sampling":{"tools":{}}}`},
+	{`{"elicitation":{}}`, `"a":{"method":"roots/list"}`,
+		`roots/list: the client has not declared the capability roots`, `{"roots":{}}`},
+	// What it could do is not asked either, and all of the rest is named.
+	{`{"elicitation":{}}`, `"a":{"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object"}}},` +
+		`"b":{"method":"sampling/createMessage","params":{"messages":[],"maxTokens":1}},"c":{"method":"roots/list"}`,
+		`sampling/createMessage: the client has not declared the capability sampling; roots/list: the client has not declared the capability roots`,
+		`{"roots":{},"sampling":{}}`},
+}
+
+// A call whose backend asks what its client has not declared ends with the first such
+// answer, and says what that was. The client has a session, as gateway call has.
+func TestUndeclaredInput_SessionClient(t *testing.T) {
+	for _, tc := range undeclaredInputs {
+		t.Run(tc.can+tc.inputs, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				_, client, gh, m := openModern(t, "2025-11-25", tc.can)
+				gh.SendResult(m.ID(), `{"resultType":"input_required","inputRequests":{`+tc.inputs+`},"requestState":"s"}`)
+				client.WantJSON(`{"jsonrpc":"2.0","id":1,"result":{"isError":true,"content":[{"type":"text","text":"The tool needs input that the client does not give: ` + tc.text + `"}]}}`)
+				client.WantNothing()
+				gh.WantNothing()
+			})
+		})
+	}
+	// What no revision knows, or the client's does not.
+	for _, inputs := range []string{
+		`"a":{"method":"elicitation/create","params":{"mode":"dream","message":"m"}}`,
+		`"a":{"method":"ping"}`,
+		`"a":{"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object","properties":{"p":{"type":"array","items":{"enum":["x"]}}}}}}`,
+	} {
+		t.Run(inputs, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				_, client, gh, m := openModern(t, "2025-06-18", `{"elicitation":{}}`)
+				gh.SendResult(m.ID(), `{"resultType":"input_required","inputRequests":{`+inputs+`}}`)
+				if m := client.NextMessage(); m.ID() != "1" || !m.IsToolError() {
+					t.Errorf("answered %s", m.Raw())
+				}
+				client.WantNothing()
+				gh.WantNothing()
+			})
+		})
+	}
+}
+
+// Of what is no tool no model is told: it is an error.
+func TestUndeclaredInput_NotATool(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, settings{singleClient: true, generation: map[string]string{"gh": "modern"}}, "gh")
+		client, _ := h.connectClient()
+		client.Initialize("2025-11-25")
+		gh := h.nextProcess("gh")
+		gh.ServeDiscover(strings.Replace(mcptest.DiscoverResult, `"tools":{}`, `"prompts":{}`, 1))
+		gh.ServeToolsList(mcptest.ToolsResult())
+		gh.SendResult(gh.HandleRequest("prompts/list").ID(), `{"prompts":[{"name":"p"}]}`)
+		synctest.Wait()
+		client.Send(`{"jsonrpc":"2.0","id":1,"method":"prompts/get","params":{"name":"p"}}`)
+		gh.SendResult(gh.HandleRequest("prompts/get").ID(), `{"resultType":"input_required","inputRequests":{`+undeclaredInputs[0].inputs+`}}`)
+		client.WantJSON(`{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"backend gh needs input that the client does not give: ` + undeclaredInputs[0].text + `"}}`)
+		gh.WantNothing()
+	})
+}
+
+// Likewise a task that the call has become, which nobody waits for any more.
+func TestUndeclaredInput_Task(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client, gh, m := openModern(t, "2025-11-25", `{}`)
+		gh.SendResult(m.ID(), `{"resultType":"task","taskId":"t","status":"working","createdAt":"2026-01-01T00:00:00Z","lastUpdatedAt":"2026-01-01T00:00:00Z","ttlMs":60000}`)
+		gh.SendResult(gh.HandleRequest("tasks/get").ID(), `{"resultType":"complete","taskId":"t","status":"input_required","createdAt":"2026-01-01T00:00:00Z","lastUpdatedAt":"2026-01-01T00:00:00Z","ttlMs":60000,"inputRequests":{`+undeclaredInputs[0].inputs+`}}`)
+		m = client.NextMessage()
+		for m.Method() == "notifications/progress" { // of the task
+			m = client.NextMessage()
+		}
+		if m.ID() != "1" || !m.IsToolError() || !strings.Contains(string(m.Raw()), undeclaredInputs[0].text) {
+			t.Errorf("answered %s", m.Raw())
+		}
+		gh.HandleRequest("tasks/cancel")
+		client.WantNothing()
+		gh.WantNothing()
+	})
+}
+
+// A client without a session learns what it would have to declare, and the call ends with
+// that, too.
+func TestUndeclaredInput_StatelessClient(t *testing.T) {
+	for _, tc := range undeclaredInputs {
+		t.Run(tc.can+tc.inputs, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := newHarness(t, settings{generation: map[string]string{"gh": "modern"}}, "gh")
+				client, _ := h.connectClient()
+				client.Send(modernRequest("0", "tools/list", "", tc.can))
+				gh := h.nextProcess("gh")
+				gh.ServeDiscover("")
+				gh.ServeToolsList(mcptest.ToolsResult("ask"))
+				client.NextMessage()
+				client.Send(modernRequest("1", "tools/call", `"name":"ask",`, tc.can))
+				gh.SendResult(gh.HandleRequest("tools/call").ID(), `{"resultType":"input_required","inputRequests":{`+tc.inputs+`},"requestState":"s"}`)
+				failure := wire.ReadError(client.NextMessage().Part(wire.PartError))
+				if failure.Code != -32021 || failure.Message != "Missing client capability: backend gh asks "+tc.text {
+					t.Errorf("answered with %d %s", failure.Code, failure.Message)
+				}
+				if want := `{"requiredCapabilities":` + tc.required + `}`; string(failure.Data) != want {
+					t.Errorf("its data is %s, want %s", failure.Data, want)
+				}
+				client.WantNothing()
+				gh.WantNothing()
+				if records := h.auditRecords(); len(records) != 1 || !strings.Contains(records[0], "outcome=rpc_error") || !strings.Contains(records[0], "code=-32021") {
+					t.Errorf("the audit log has %q", records)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,41 @@
+package gateway
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// Used tickets are remembered up to a bound, of which one principal has half, and none is forgotten
+// before it is out of date. Beyond the bound none is taken, and each is good still when there is
+// room.
+func TestUsedTickets_Limit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var r usedTickets
+		want := func(id, principal string, want error) {
+			t.Helper()
+			if err := r.claim(&rerunClaim{id, principal, time.Now().Add(time.Minute)}); err != want {
+				t.Fatalf("%s of %s: %v, want %v", id, principal, err, want)
+			}
+		}
+		for n := range maxReruns / 2 {
+			want(fmt.Sprint(n), "crowd", nil)
+		}
+		time.Sleep(30 * time.Second)
+		want("more", "crowd", errTooManyReruns)
+		want("7", "crowd", errAlreadyContinued)
+		want("own", "other", nil)
+		time.Sleep(30 * time.Second)
+		want("7", "crowd", errAlreadyContinued)
+		time.Sleep(2 * time.Second)
+		want("more", "crowd", nil)
+		want("own", "other", errAlreadyContinued)
+		time.Sleep(2 * time.Minute)
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if len(r.used) != 0 {
+			t.Errorf("%d are remembered", len(r.used))
+		}
+	})
+}
