@@ -150,6 +150,7 @@ var testImports = []string{
 
 // extraTestImports are further packages that the tests of a package may import.
 var extraTestImports = map[string][]string{
+	"docs":                {"internal/config"},
 	"gateway":             {"backends", "internal/config"},
 	"internal/audit":      {"internal/logging"},
 	"internal/httpserver": {"internal/peer"},

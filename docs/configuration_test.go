@@ -1,0 +1,167 @@
+package docs_test
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"mcpgateway/internal/config"
+)
+
+// configKey is one row of the tables in configuration.md.
+type configKey struct{ typ, value, reload string }
+
+var configRow = regexp.MustCompile("(?m)^\\| `([a-z_.\\[\\]]+)` \\| ([^|]+) \\| ([^|]+) \\| ([^|]+) \\|")
+
+// TestConfigurationDoc checks configuration.md: its tables contain each key of the configuration
+// exactly once and no other, with the type and the default of the key, and state whether a reload
+// applies a change.
+func TestConfigurationDoc(t *testing.T) {
+	text, err := os.ReadFile("configuration.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc := make(map[string]configKey)
+	for _, row := range configRow.FindAllStringSubmatch(string(text), -1) {
+		if _, twice := doc[row[1]]; twice {
+			t.Errorf("docs/configuration.md has two rows for %s", row[1])
+		}
+		doc[row[1]] = configKey{row[2], row[3], row[4]}
+	}
+	fields := settableFields(t)
+	for key, f := range fields {
+		row, ok := doc[key]
+		if !ok {
+			t.Errorf("docs/configuration.md has no row for %s", key)
+			continue
+		}
+		if want := typeName(f.Type()); row.typ != want {
+			t.Errorf("docs/configuration.md: the type of %s is %q, want %q", key, row.typ, want)
+		}
+		if !isDefault(f, strings.Trim(row.value, "`")) && row.value != "required" {
+			t.Errorf("docs/configuration.md: the default of %s is %s, want %v", key, row.value, f)
+		}
+		if strings.HasPrefix(key, "backends[].") || strings.HasPrefix(key, "defaults.") {
+			continue
+		}
+		if live := !needsRestart(key); strings.HasPrefix(row.reload, "live") != live {
+			t.Errorf("docs/configuration.md: the effect of a reload on %s is %q, want live: %v", key, row.reload, live)
+		}
+	}
+	for key := range doc {
+		if _, ok := fields[key]; !ok {
+			t.Errorf("docs/configuration.md has a row for %s, which is not a key", key)
+		}
+	}
+}
+
+// settableFields returns the fields of a configuration without settings, by their keys.
+func settableFields(t *testing.T) map[string]reflect.Value {
+	path := filepath.Join(t.TempDir(), "gateway.yaml")
+	if err := os.WriteFile(path, []byte("backends: [{name: x, command: x}]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	env := func(string) (string, bool) { return "", false }
+	loaded, err := config.Load(config.Options{Path: path, Env: env})
+	if err != nil {
+		t.Fatal(err)
+	}
+	fields := make(map[string]reflect.Value)
+	maps.Copy(fields, leaves(reflect.ValueOf(loaded.Config).Elem(), ""))
+	delete(fields, "backends")
+	for key, f := range leaves(reflect.ValueOf(loaded.Config.Backends[0]), "") {
+		fields["backends[]."+key] = f
+		// A key of a backend that has a default for all backends has a variable for it.
+		variable := "GATEWAY_DEFAULTS_" + strings.ToUpper(key)
+		if strings.Contains(config.FlagHint("--defaults-"+key), "set "+variable) && !strings.Contains(key, ".") {
+			fields["defaults."+key] = f
+		}
+	}
+	if n := len(fields); n < 50 {
+		t.Fatalf("only %d keys", n)
+	}
+	return fields
+}
+
+// leaves returns the fields of a struct that are not structs, by their keys.
+func leaves(s reflect.Value, prefix string) map[string]reflect.Value {
+	all := make(map[string]reflect.Value)
+	for i := range s.NumField() {
+		switch key := s.Type().Field(i).Tag.Get("koanf"); {
+		case key == "-":
+		case s.Field(i).Kind() == reflect.Struct:
+			maps.Copy(all, leaves(s.Field(i), prefix+key+"."))
+		default:
+			all[prefix+key] = s.Field(i)
+		}
+	}
+	return all
+}
+
+func typeName(t reflect.Type) string {
+	switch {
+	case t == reflect.TypeFor[time.Duration]():
+		return "duration"
+	case t.Kind() == reflect.Int64:
+		return "size"
+	case t.Kind() == reflect.Int:
+		return "integer"
+	case t.Kind() == reflect.Bool:
+		return "boolean"
+	case t.Kind() == reflect.Slice:
+		return "list of strings"
+	case t.Kind() == reflect.Map:
+		return "map of strings"
+	}
+	return t.Kind().String()
+}
+
+// isDefault reports whether text, a cell of the table, is the value of f.
+func isDefault(f reflect.Value, text string) bool {
+	if strings.HasPrefix(text, "defaults.") {
+		return true
+	}
+	switch typeName(f.Type()) {
+	case "duration":
+		d, err := time.ParseDuration(text)
+		return err == nil && d == f.Interface()
+	case "size":
+		n, err := strconv.ParseInt(strings.TrimSuffix(text, "MiB"), 10, 64)
+		return err == nil && n<<20 == f.Int()
+	case "integer":
+		return text == strconv.FormatInt(f.Int(), 10)
+	case "boolean":
+		return text == strconv.FormatBool(f.Bool())
+	case "string":
+		// Without instructions in the file, those of the servers are used: auto.
+		return text == f.String() || f.String() == "" && slices.Contains([]string{`""`, "auto"}, text) || f.String() == "x"
+	}
+	return text == "none" && f.Len() == 0
+}
+
+// needsRestart reports whether a change of the key from one value to another needs a restart.
+func needsRestart(key string) bool {
+	before, after := config.Default(), config.Default()
+	changed(leaves(reflect.ValueOf(&before).Elem(), "")[key], 1)
+	changed(leaves(reflect.ValueOf(&after).Elem(), "")[key], 2)
+	return slices.Contains(config.Diff(&before, &after).Restart, key)
+}
+
+// changed sets f to a value that depends on n.
+func changed(f reflect.Value, n int64) {
+	switch f.Kind() {
+	case reflect.String:
+		f.SetString(strconv.FormatInt(n, 10))
+	case reflect.Slice:
+		f.Set(reflect.ValueOf([]string{strconv.FormatInt(n, 10)}))
+	default:
+		f.SetInt(n)
+	}
+}
