@@ -28,7 +28,7 @@ var allowedImports = map[string][]string{
 	// messages
 	"internal/wire":     {},
 	"internal/protocol": {"internal/wire"},
-	"catalog":           {"internal/lazy", "internal/wire"},
+	"catalog":           {"internal/lazy", "internal/protocol", "internal/wire"},
 	// connections
 	"internal/procgroup":            {},
 	"internal/transport":            {"internal/wire"},
@@ -85,7 +85,7 @@ var allowedModules = map[string][]string{
 	"github.com/google/jsonschema-go":        {},
 	"github.com/hashicorp/go-retryablehttp":  {"internal/transport/httpclient"},
 	"github.com/knadh/koanf":                 {"internal/config"},
-	"github.com/mark3labs/mcp-go/mcp":        {"backends", "cmd/gateway", "gateway", "internal/demo"},
+	"github.com/mark3labs/mcp-go/mcp":        {"backends", "cmd/gateway", "gateway", "internal/demo", "internal/protocol"},
 	"github.com/mark3labs/mcp-go":            {},
 	"github.com/modelcontextprotocol/go-sdk": {},
 	"github.com/pelletier/go-toml":           {"internal/config"},

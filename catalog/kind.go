@@ -1,5 +1,7 @@
 package catalog
 
+import "mcpgateway/internal/protocol"
+
 // A Kind is one of the lists of a server.
 type Kind uint8
 
@@ -20,10 +22,10 @@ var kinds = [NumKinds]struct {
 	changed              string // the list_changed notification
 	capability           string // the capability of servers with such a list
 }{
-	Tools:     {"tools/list", "tools", "tool", "name", maxName, "notifications/tools/list_changed", "tools"},
-	Prompts:   {"prompts/list", "prompts", "prompt", "name", maxName, "notifications/prompts/list_changed", "prompts"},
-	Resources: {"resources/list", "resources", "resource", "uri", maxURI, "notifications/resources/list_changed", "resources"},
-	Templates: {"resources/templates/list", "resourceTemplates", "resource template", "uriTemplate", maxURI, "notifications/resources/list_changed", "resources"},
+	Tools:     {protocol.MethodToolsList, "tools", "tool", "name", maxName, protocol.NotificationToolsListChanged, "tools"},
+	Prompts:   {protocol.MethodPromptsList, "prompts", "prompt", "name", maxName, protocol.NotificationPromptsListChanged, "prompts"},
+	Resources: {protocol.MethodResourcesList, "resources", "resource", "uri", maxURI, protocol.NotificationResourcesListChanged, "resources"},
+	Templates: {protocol.MethodResourcesTemplatesList, "resourceTemplates", "resource template", "uriTemplate", maxURI, protocol.NotificationResourcesListChanged, "resources"},
 }
 
 const (

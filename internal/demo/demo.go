@@ -64,8 +64,8 @@ func (d *embeddedServer) HandleNotification(wire.Message, peer.Origin) {}
 
 // Asked implements peer.Handler.
 func (d *embeddedServer) HandleRequest(r *peer.Request) {
-	switch mcp.MCPMethod(r.Method()) {
-	case mcp.MethodInitialize:
+	switch r.Method() {
+	case protocol.MethodInitialize:
 		var params struct {
 			ProtocolVersion string `json:"protocolVersion"`
 		}
@@ -75,17 +75,17 @@ func (d *embeddedServer) HandleRequest(r *peer.Request) {
 			"capabilities":    map[string]any{"tools": struct{}{}, "prompts": struct{}{}, "resources": struct{}{}},
 			"serverInfo":      mcp.Implementation{Name: d.name, Version: "1"},
 		}))
-	case mcp.MethodToolsList:
+	case protocol.MethodToolsList:
 		r.Reply([]byte(demoTools))
-	case mcp.MethodToolsCall:
+	case protocol.MethodToolsCall:
 		d.call(r)
-	case mcp.MethodPromptsList:
+	case protocol.MethodPromptsList:
 		r.Reply([]byte(demoPrompts))
-	case mcp.MethodPromptsGet:
+	case protocol.MethodPromptsGet:
 		r.Reply([]byte(demoPrompt))
-	case mcp.MethodResourcesList:
+	case protocol.MethodResourcesList:
 		r.Reply([]byte(demoResources))
-	case mcp.MethodResourcesRead:
+	case protocol.MethodResourcesRead:
 		r.Reply([]byte(demoResource))
 	default:
 		r.Fail(wire.Errorf(wire.CodeMethodNotFound, "Method not found: %s", r.Method()))

@@ -22,18 +22,18 @@ func AdaptResponse(m wire.Message, method string, to Features) wire.Message {
 	result := m.Part(wire.PartResult)
 	adapted := result
 	switch method {
-	case "tools/call", "tasks/result":
+	case MethodToolsCall, MethodTasksResult:
 		if !to.NonObjectStructured && containsQuoted(result, `"structuredContent"`) {
 			adapted = adaptStructured(adapted, to)
 		}
 		if hasUnknownContent(result, to) {
 			adapted = mapMember(adapted, "content", func(content []byte) []byte { return adaptContent(content, to) })
 		}
-	case "prompts/get":
+	case MethodPromptsGet:
 		if hasUnknownContent(result, to) {
 			adapted = mapMember(adapted, "messages", func(messages []byte) []byte { return adaptPromptMessages(messages, to) })
 		}
-	case "tools/list":
+	case MethodToolsList:
 		if !to.NonObjectStructured && containsQuoted(result, `"outputSchema"`) {
 			adapted = mapMember(adapted, "tools", adaptOutputSchemas)
 		}

@@ -4,6 +4,8 @@ package protocol
 // [wire.CodeNotInitialized], the other meaning of -32002. Codes from -32020 down belong to the
 // modern generation.
 const (
+	CodeServerError            = -32000 // unspecified; common in SDKs
+	CodeSessionNotFound        = -32001 // common in SDKs, with status 404
 	CodeResourceNotFound       = -32002 // up to 2025-11-25; later -32602 with data.uri
 	CodeHeaderMismatch         = -32020
 	CodeMissingCapability      = -32021 // data.requiredCapabilities

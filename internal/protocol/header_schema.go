@@ -9,10 +9,6 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// HeaderAnnotation is the keyword of a tool's inputSchema that names the header which repeats an
-// argument.
-const HeaderAnnotation = "x-mcp-header"
-
 // maxParamHeaders bounds the arguments of a tool that headers repeat, because servers accept a
 // limited number of headers.
 const maxParamHeaders = 64

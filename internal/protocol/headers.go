@@ -6,15 +6,6 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// Headers that repeat parts of the body of a modern request, for intermediaries that do not read
-// the body.
-const (
-	HeaderProtocolVersion = "MCP-Protocol-Version"
-	HeaderMethod          = "Mcp-Method"
-	HeaderName            = "Mcp-Name"
-	HeaderParamPrefix     = "Mcp-Param-"
-)
-
 // RequestHeaders returns the headers of a modern request: its revision, its method, the name, URI
 // or task id it refers to and, for tools/call, the arguments that the tool's inputSchema annotates
 // (schema nil = none). The schema may contain invalid annotations ([CheckHeaderSchema]). Arguments
@@ -31,7 +22,7 @@ func RequestHeaders(m wire.Message, schema []byte) map[string]string {
 	if _, literal := nameParam(m, method); literal != nil {
 		headers[HeaderName] = encodeHeaderValue(wire.Unquote(literal))
 	}
-	if method == "tools/call" {
+	if method == MethodToolsCall {
 		arguments := m.Part(wire.PartArguments)
 		eachParamHeader(schema, func(path []string, name string) {
 			value, _ := lookupCounted(arguments, path...)
@@ -61,7 +52,7 @@ func CheckHeaders(m wire.Message, get func(string) []string, schema []byte) *wir
 	case given != method:
 		return headerMismatch(HeaderMethod, "is not the method of the body")
 	}
-	if err := checkName(m, method, get(HeaderName)); err != nil || method != "tools/call" {
+	if err := checkName(m, method, get(HeaderName)); err != nil || method != MethodToolsCall {
 		return err
 	}
 	var err *wire.Error
@@ -134,12 +125,12 @@ func singleValue(values []string) (value string, ok bool) {
 // none, and the literal of its string value, nil if it is not a string.
 func nameParam(m wire.Message, method string) (member string, literal []byte) {
 	switch method {
-	case "tools/call", "prompts/get":
+	case MethodToolsCall, MethodPromptsGet:
 		member, literal = "name", m.Part(wire.PartName)
-	case "resources/read":
+	case MethodResourcesRead:
 		member = "uri"
 		literal, _ = wire.Lookup(m.Part(wire.PartParams), member)
-	case "tasks/get", "tasks/update", "tasks/cancel":
+	case MethodTasksGet, MethodTasksUpdate, MethodTasksCancel:
 		member = "taskId"
 		literal, _ = wire.Lookup(m.Part(wire.PartParams), member)
 	}

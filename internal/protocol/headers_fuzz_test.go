@@ -31,7 +31,7 @@ func FuzzHeaders(f *testing.F) {
 		h := make(http.Header)
 		for name, text := range made {
 			h.Set(name, text)
-			plain := name == "Mcp-Method" || name == "MCP-Protocol-Version" // these are the sender's own words
+			plain := name == "Mcp-Method" || name == protocol.HeaderProtocolVersion // these are the sender's own words
 			if !plain && (strings.Trim(text, " ") != text || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' })) {
 				t.Errorf("%s: %q is not fit for a header", name, text)
 			}
@@ -45,7 +45,7 @@ func FuzzHeaders(f *testing.F) {
 			return
 		}
 		for name := range made {
-			if name == "MCP-Protocol-Version" {
+			if name == protocol.HeaderProtocolVersion {
 				continue
 			}
 			was := h.Get(name)

@@ -58,7 +58,7 @@ func TestDescribe(t *testing.T) {
 		if got := protocol.RequestHeaders(request(t, tt.method, tt.params), []byte(tt.schema)); !maps.Equal(got, want) {
 			t.Errorf("%s %s: %v, want %v", tt.method, tt.params, got, want)
 		}
-		want["MCP-Protocol-Version"] = "2026-07-28"
+		want[protocol.HeaderProtocolVersion] = "2026-07-28"
 		stamped := strings.TrimSuffix(tt.params, "}") + "," + testClientMeta + "}"
 		stamped = strings.Replace(stamped, "{,", "{", 1)
 		if got := protocol.RequestHeaders(request(t, tt.method, stamped), []byte(tt.schema)); !maps.Equal(got, want) {

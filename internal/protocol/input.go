@@ -44,7 +44,7 @@ func ReadInputRequests(result []byte) (inputs []InputRequest, state []byte, err 
 			in.Params = nil
 		}
 		unclear := checkMembers(value, "its inputRequests", "method", "params")
-		if unclear == nil && in.Method == "elicitation/create" {
+		if unclear == nil && in.Method == MethodElicitationCreate {
 			unclear = CheckElicitationParams(params)
 		}
 		switch {

@@ -59,8 +59,8 @@ func checkObject(result []byte) error {
 
 // cacheable contains the methods whose complete results have ttlMs and cacheScope.
 var cacheable = map[string]bool{
-	"server/discover": true, "tools/list": true, "prompts/list": true, "resources/list": true,
-	"resources/templates/list": true, "resources/read": true,
+	MethodServerDiscover: true, MethodToolsList: true, MethodPromptsList: true, MethodResourcesList: true,
+	MethodResourcesTemplatesList: true, MethodResourcesRead: true,
 }
 
 // ToModern returns the response to a request of this method in the form of the modern generation:
@@ -175,18 +175,18 @@ func ErrorToModern(failure []byte, method string) []byte {
 	data := wire.ReadError(failure).Data
 	uri, _ := wire.Lookup(data, "uri")
 	required, _ := wire.Lookup(data, "requiredCapabilities")
-	is := ""
+	is := 0
 	switch code := errorCode(failure); {
-	case code == CodeResourceNotFound && (uri != nil || method == "resources/read"):
-		is = "-32602"
+	case code == CodeResourceNotFound && (uri != nil || method == MethodResourcesRead):
+		is = wire.CodeInvalidParams
 	case code == CodeMissingCapability && wire.IsObject(required):
 	case code == CodeResourceNotFound, code <= firstReservedCode && code >= lastReservedCode:
-		is = "-32603"
+		is = wire.CodeInternalError
 	}
-	if is == "" {
+	if is == 0 {
 		return failure
 	}
-	return mapMember(failure, "code", func([]byte) []byte { return []byte(is) })
+	return mapMember(failure, "code", func([]byte) []byte { return strconv.AppendInt(nil, int64(is), 10) })
 }
 
 // errorCode returns the code of an error object, which may be written as -32042.0; 0 if it has
@@ -210,7 +210,7 @@ func errorCode(failure []byte) int {
 func ErrorToLegacy(m wire.Message, uri string) wire.Message {
 	e := wire.ReadError(m.Part(wire.PartError))
 	if about, _ := wire.Lookup(e.Data, "uri"); e.Code == wire.CodeInvalidParams && uri != "" && wire.Unquote(about) == uri {
-		m, _ = m.Set([]byte("-32002"), "error", "code")
+		m, _ = m.Set(strconv.AppendInt(nil, CodeResourceNotFound, 10), "error", "code")
 	}
 	return m
 }

@@ -32,9 +32,6 @@ const (
 	TaskCancelled     = "cancelled"
 )
 
-// MethodNotificationTasks is the notification that a modern task has changed.
-const MethodNotificationTasks = "notifications/tasks"
-
 // A TaskOutcome is the part of a modern task beyond its status: the response, or the input that it
 // waits for. The zero value is that of a working task.
 type TaskOutcome struct {
@@ -80,7 +77,7 @@ func SanitizeTask(task []byte, id string) []byte {
 			key == "error" && status != TaskFailed || key == "inputRequests" && status != TaskInputRequired
 	})
 	task = withCompleteType(task)
-	task = mapMember(task, "error", func(failure []byte) []byte { return ErrorToModern(failure, "tools/call") })
+	task = mapMember(task, "error", func(failure []byte) []byte { return ErrorToModern(failure, MethodToolsCall) })
 	return ensureTaskID(task, id)
 }
 
@@ -108,7 +105,7 @@ func ensureTaskID(task []byte, id string) []byte {
 // NewTaskNotification returns the notification that a task has changed, for a
 // subscriptions/listen; task is the result of tasks/get.
 func NewTaskNotification(task []byte) wire.Message {
-	return wire.NewNotification(MethodNotificationTasks, wire.EditObject(task, func(key string) bool { return key == "resultType" || key == "_meta" }))
+	return wire.NewNotification(NotificationTasks, wire.EditObject(task, func(key string) bool { return key == "resultType" || key == "_meta" }))
 }
 
 // CreateTaskResultToModern converts the legacy result that contains a created task to the modern

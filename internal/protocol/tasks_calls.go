@@ -4,9 +4,6 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// TasksExtension is the modern extension that lets calls become tasks.
-const TasksExtension = metaPrefix + "tasks"
-
 // The values of a tool's execution.taskSupport in 2025-11-25.
 const (
 	TaskSupportForbidden = "forbidden" // also the default

@@ -6,10 +6,6 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// MetaRelatedTask is the member of _meta by which a legacy message names the task it belongs to.
-// Modern messages do not have it.
-const MetaRelatedTask = metaPrefix + "related-task"
-
 // TaskID returns the id of the task in an object: a task of either generation, the params of a
 // request or notification about a task, or the result that contains a created task. "" means none.
 func TaskID(object []byte) string {

@@ -14,11 +14,11 @@ import (
 // all revisions.
 func AdaptServerRequest(method string, params []byte, to Features, caps []byte) ([]byte, error) {
 	switch method {
-	case "elicitation/create":
+	case MethodElicitationCreate:
 		return adaptElicitation(params, to, caps)
-	case "sampling/createMessage":
+	case MethodSamplingCreateMessage:
 		return adaptSampling(params, to, caps)
-	case "roots/list":
+	case MethodRootsList:
 		return params, requireCapability(caps, "roots")
 	}
 	return nil, fmt.Errorf("%q is nothing that clients are asked", wire.Excerpt(method))

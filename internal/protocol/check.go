@@ -1,11 +1,8 @@
 package protocol
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"math"
-	"strconv"
 	"strings"
 
 	"mcpgateway/internal/wire"
@@ -122,70 +119,4 @@ func CheckTaskList(list []byte) (err error) {
 		return err == nil
 	})
 	return err
-}
-
-// LabelElicitations returns an error object with text in front of each message in its
-// data.elicitations, if its code is CodeURLElicitationRequired. All other bytes stay. It fails if
-// the code, the list or one of the elicitations is ambiguous, see CheckElicitationParams.
-func LabelElicitations(failure []byte, text string) ([]byte, error) {
-	list, err := URLElicitations(failure)
-	if list == nil || err != nil {
-		return failure, err
-	}
-	front := wire.Quote(text)
-	front = front[:len(front)-1]
-	var marked []byte
-	done := 0
-	wire.EachElement(list, func(one []byte) bool {
-		start := done + bytes.Index(list[done:], one) // only white space and a comma precede it
-		_, at := wire.Lookup(one, "message")
-		marked = append(append(marked, list[done:start+at]...), front...)
-		done = start + at + len(`"`)
-		return true
-	})
-	marked = append(marked, list[done:]...)
-	return mapMember(failure, "data", func(data []byte) []byte {
-		return mapMember(data, "elicitations", func([]byte) []byte { return marked })
-	}), nil
-}
-
-// URLElicitations returns data.elicitations of an error object whose code is
-// CodeURLElicitationRequired, nil if there is none. It fails under the same conditions as
-// LabelElicitations.
-func URLElicitations(failure []byte) (list []byte, err error) {
-	if !mayBeURLElicitation(failure) {
-		return nil, nil
-	}
-	if err := checkMembers(failure, "its error", "code", "data"); err != nil {
-		return nil, err
-	}
-	data, _ := wire.Lookup(failure, "data")
-	if err := checkMembers(data, "the data of its error", "elicitations"); err != nil {
-		return nil, err
-	}
-	list, _ = wire.Lookup(data, "elicitations")
-	if wire.IsNull(list) {
-		return nil, nil
-	}
-	if !wire.EachElement(list, func(one []byte) bool {
-		if unclear := CheckElicitationParams(one); unclear != nil {
-			err = fmt.Errorf("an entry of its elicitations is not clear: %w", unclear)
-		}
-		return err == nil
-	}) {
-		return nil, errors.New(`"elicitations" in the data of its error must be a list`)
-	}
-	return list, err
-}
-
-// mayBeURLElicitation reports whether a client may read the code of an error object as
-// CodeURLElicitationRequired.
-func mayBeURLElicitation(failure []byte) (found bool) {
-	wire.Members(failure, func(key string, value []byte, _ int) {
-		if strings.EqualFold(key, "code") {
-			code, err := strconv.ParseFloat(string(value), 64)
-			found = found || err == nil && math.Trunc(code) == CodeURLElicitationRequired
-		}
-	})
-	return found
 }

@@ -8,19 +8,6 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// metaPrefix begins the names of _meta members that are reserved for MCP.
-const metaPrefix = "io.modelcontextprotocol/"
-
-// Members of _meta of the modern generation. [ClientMeta] contains those of a request.
-const (
-	MetaProtocolVersion    = metaPrefix + "protocolVersion"
-	MetaClientCapabilities = metaPrefix + "clientCapabilities"
-	MetaClientInfo         = metaPrefix + "clientInfo"
-	MetaLogLevel           = metaPrefix + "logLevel"
-	MetaServerInfo         = metaPrefix + "serverInfo"
-	MetaSubscriptionID     = metaPrefix + "subscriptionId"
-)
-
 // ClientMeta describes the client in the _meta of a modern request.
 type ClientMeta struct {
 	Revision     string // date of the revision
@@ -176,17 +163,4 @@ func setMeta(m wire.Message, meta []byte) wire.Message {
 		m, _ = m.Set(wire.EditObject(nil, nil, wire.Member{Key: "_meta", Text: meta}), "params")
 	}
 	return m
-}
-
-// SetSubscriptionID adds the id of the subscription to a notification: the JSON text of the id of
-// its subscriptions/listen request.
-func SetSubscriptionID(m wire.Message, id wire.ID) wire.Message {
-	put := wire.Member{Key: MetaSubscriptionID, Text: []byte(id)}
-	return setMeta(m, wire.EditObject(m.Part(wire.PartMeta), nil, put))
-}
-
-// SubscriptionID returns the subscription id in a notification, "" if there is none.
-func SubscriptionID(m wire.Message) wire.ID {
-	value, _ := wire.Lookup(m.Part(wire.PartMeta), MetaSubscriptionID)
-	return wire.ID(value)
 }
