@@ -14,7 +14,7 @@ import (
 // so is what may be meant for another client.
 func (g *Gateway) HandleNotification(session, backend string, m wire.Message, origin peer.Origin) {
 	switch m.Method() {
-	case mcp.MethodNotificationTasksStatus, protocol.MethodNotificationTasks:
+	case mcp.MethodNotificationTasksStatus, protocol.NotificationTasks:
 		g.wakeTaskPollers(backend, m)
 	}
 	if client := g.statelessClients.get(session); client != nil {
