@@ -1,9 +1,8 @@
 package gateway
 
 import (
-	"github.com/mark3labs/mcp-go/mcp"
-
 	"mcpgateway/internal/peer"
+	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/wire"
 )
 
@@ -82,7 +81,7 @@ func (s *Session) originCall(backend string, m wire.Message, origin peer.Origin)
 	for c := s.inFlight.newest; c != nil && (newest == nil || task != ""); c = c.older {
 		switch {
 		case c.Route.Backend != backend:
-		case task != "" && c.isMethod(mcp.MethodTasksResult) && c.Route.Original == task:
+		case task != "" && c.isMethod(protocol.MethodTasksResult) && c.Route.Original == task:
 			return c
 		case newest == nil:
 			newest = c

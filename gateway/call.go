@@ -7,8 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/mark3labs/mcp-go/mcp"
-
 	"mcpgateway/catalog"
 	"mcpgateway/internal/peer"
 	"mcpgateway/internal/protocol"
@@ -134,7 +132,7 @@ func (c *clientCall) awaitRoute() {
 // failUnresolved ends a call for something that nobody has. That of a tool may be due
 // to a backend that has never listed any.
 func (c *clientCall) failUnresolved() {
-	if c.isMethod(mcp.MethodToolsCall) {
+	if c.isMethod(protocol.MethodToolsCall) {
 		if backend, err := c.s.g.Backends.WhyUnavailable(c.Name); err != nil {
 			c.mu.Lock()
 			c.Route.Backend = backend
@@ -159,10 +157,10 @@ func (c *clientCall) rejectUnknown() {
 func (c *clientCall) rejectedOutcome(failure *wire.Error) Outcome {
 	o := errorOutcome(Rejected, failure)
 	kind := catalog.Tools
-	switch mcp.MCPMethod(c.Method) {
-	case mcp.MethodPromptsGet:
+	switch c.Method {
+	case protocol.MethodPromptsGet:
 		kind = catalog.Prompts
-	case mcp.MethodResourcesRead:
+	case protocol.MethodResourcesRead:
 		kind = catalog.Resources
 	}
 	if backend := c.s.g.Backends.DeniedBy(kind, c.Name); backend != "" {
@@ -198,7 +196,7 @@ func (c *clientCall) send(route catalog.Route) {
 		c.rejectState(errOtherCall)
 		return
 	}
-	if c.isMethod(mcp.MethodResourcesSubscribe) && len(c.Name) > maxURI { // it is kept
+	if c.isMethod(protocol.MethodResourcesSubscribe) && len(c.Name) > maxURI { // it is kept
 		c.reject(errURITooLong())
 		return
 	}
@@ -334,7 +332,7 @@ func (c *clientCall) HandleCancel(params []byte) {
 	c.end(Outcome{Kind: Cancelled, Reason: reason})
 }
 
-func (c *clientCall) isMethod(method mcp.MCPMethod) bool { return c.Method == string(method) }
+func (c *clientCall) isMethod(method string) bool { return c.Method == method }
 
 func (c *clientCall) end(o Outcome) {
 	c.s.untrack(c)

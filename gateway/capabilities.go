@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/mark3labs/mcp-go/mcp"
-
 	"mcpgateway/catalog"
 	"mcpgateway/internal/peer"
 	"mcpgateway/internal/protocol"
@@ -20,10 +18,10 @@ type requiredCapability struct{ capability, sub string }
 // nothing that it could declare for that.
 func capabilityFor(m wire.Message) (a requiredCapability, ok bool) {
 	params := m.Part(wire.PartParams)
-	switch mcp.MCPMethod(m.Method()) {
-	case mcp.MethodListRoots:
+	switch m.Method() {
+	case protocol.MethodRootsList:
 		return requiredCapability{"roots", ""}, true
-	case mcp.MethodSamplingCreateMessage:
+	case protocol.MethodSamplingCreateMessage:
 		// "The client MUST return an error if this field is provided but
 		// ClientCapabilities.sampling.tools is not declared" (schema, tools and
 		// toolChoice).
@@ -31,7 +29,7 @@ func capabilityFor(m wire.Message) (a requiredCapability, ok bool) {
 			return requiredCapability{"sampling", "tools"}, true
 		}
 		return requiredCapability{"sampling", ""}, true
-	case mcp.MethodElicitationCreate:
+	case protocol.MethodElicitationCreate:
 		mode := elicitationMode(params)
 		return requiredCapability{"elicitation", mode}, mode == "form" || mode == "url"
 	}

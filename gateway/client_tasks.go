@@ -5,8 +5,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/mark3labs/mcp-go/mcp"
-
+	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/wire"
 )
 
@@ -36,7 +35,7 @@ func (sr *serverRequest) recordResponse(m wire.Message) wire.Message {
 	if sr.taskAllowed {
 		sr.s.clientTasks.add(sr.backend, stringAt(m, "result", "task", "taskId"))
 	}
-	if sr.r.Method() == string(mcp.MethodTasksList) {
+	if sr.r.Method() == protocol.MethodTasksList {
 		m = sr.filterTasks(m)
 	}
 	return sr.s.toBackendTaskIDs(sr.backend, m)

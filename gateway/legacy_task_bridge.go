@@ -7,8 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mark3labs/mcp-go/mcp"
-
 	"mcpgateway/internal/peer"
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/wire"
@@ -44,7 +42,7 @@ func (b *legacyTaskBridge) get(ctx context.Context) peer.Response {
 	if task, o, ok := b.finalState(); ok {
 		return b.toModern(task, o)
 	}
-	resp := b.callBackend(ctx, mcp.MethodTasksGet)
+	resp := b.callBackend(ctx, protocol.MethodTasksGet)
 	task := resp.Part(wire.PartResult)
 	if resp.Err != nil || task == nil {
 		b.task.noteUnknown(resp)
@@ -75,18 +73,18 @@ func (b *legacyTaskBridge) get(ctx context.Context) peer.Response {
 
 func (b *legacyTaskBridge) toModern(task []byte, o protocol.TaskOutcome) peer.Response {
 	if o.Error != nil {
-		o.Error = protocol.ErrorToModern(o.Error, string(mcp.MethodToolsCall))
+		o.Error = protocol.ErrorToModern(o.Error, protocol.MethodToolsCall)
 	}
 	return peer.Response{Message: wire.NewResult("0", protocol.SetTaskID(protocol.TaskToModern(task, o), b.task.id))}
 }
 
 // callBackend asks about the task, on behalf of the guest that has made it.
-func (b *legacyTaskBridge) callBackend(ctx context.Context, method mcp.MCPMethod) peer.Response {
+func (b *legacyTaskBridge) callBackend(ctx context.Context, method string) peer.Response {
 	return b.task.g.callTask(ctx, b.task.backend, b.request(method), &peer.Call{SessionID: b.task.client.id})
 }
 
-func (b *legacyTaskBridge) request(method mcp.MCPMethod) wire.Message {
-	return wire.NewRequest("0", string(method), taskParams(b.task.scopedID.id))
+func (b *legacyTaskBridge) request(method string) wire.Message {
+	return wire.NewRequest("0", method, taskParams(b.task.scopedID.id))
 }
 
 // taskParams returns the params of a request about a task.
@@ -178,7 +176,7 @@ func (b *legacyTaskBridge) openResult(early bool) *resultRequest {
 	}
 	b.mu.Unlock()
 	if isNew {
-		b.task.g.Backends.Send(b.task.backend, b.request(mcp.MethodTasksResult), &rr.upstream)
+		b.task.g.Backends.Send(b.task.backend, b.request(protocol.MethodTasksResult), &rr.upstream)
 	}
 	return rr
 }
@@ -241,7 +239,7 @@ func (b *legacyTaskBridge) cancel(ctx context.Context) peer.Response {
 	if _, _, ended := b.finalState(); ended || !b.task.g.Backends.View().HasCapability(b.task.backend, "tasks", "cancel") {
 		return acknowledged()
 	}
-	resp := b.callBackend(ctx, mcp.MethodTasksCancel)
+	resp := b.callBackend(ctx, protocol.MethodTasksCancel)
 	failure := resp.Part(wire.PartError)
 	switch task := resp.Part(wire.PartResult); {
 	case resp.Err != nil:

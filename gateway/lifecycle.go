@@ -42,15 +42,15 @@ const (
 // not asked about; package peer answers it in every state, unless it is of the stateless era.
 func admit(s state, method string) admission {
 	switch {
-	case method == string(mcp.MethodServerDiscover):
+	case method == protocol.MethodServerDiscover:
 		// A client of a later revision asks this first, to learn whether it has
 		// to do with one of today's servers. That is answered at once.
 		return rejectUnknown
 	case s == closing:
 		return rejectClosing
-	case method == string(mcp.MethodInitialize) && s == uninitialized:
+	case method == protocol.MethodInitialize && s == uninitialized:
 		return serve
-	case method == string(mcp.MethodInitialize):
+	case method == protocol.MethodInitialize:
 		return rejectDuplicate
 	case s == uninitialized:
 		return rejectUninitialized
@@ -67,11 +67,11 @@ func checkID(m wire.Message) *wire.Error {
 	if m.ID() != "null" {
 		return nil
 	}
-	switch method := mcp.MCPMethod(m.Method()); method {
-	case mcp.MethodToolsCall, mcp.MethodPromptsGet, mcp.MethodResourcesRead,
-		mcp.MethodResourcesSubscribe, mcp.MethodResourcesUnsubscribe, mcp.MethodCompletionComplete,
-		mcp.MethodSetLogLevel, mcp.MethodTasksGet, mcp.MethodTasksResult, mcp.MethodTasksList,
-		mcp.MethodTasksCancel, methodUpdate, methodListen:
+	switch method := m.Method(); method {
+	case protocol.MethodToolsCall, protocol.MethodPromptsGet, protocol.MethodResourcesRead,
+		protocol.MethodResourcesSubscribe, protocol.MethodResourcesUnsubscribe, protocol.MethodCompletionComplete,
+		protocol.MethodSetLogLevel, protocol.MethodTasksGet, protocol.MethodTasksResult, protocol.MethodTasksList,
+		protocol.MethodTasksCancel, protocol.MethodTasksUpdate, protocol.MethodSubscriptionsListen:
 		return wire.Errorf(wire.CodeInvalidRequest, "Invalid request: %s did not run because its id is null: "+
 			"send it with a string or a number as its id", method)
 	}

@@ -7,8 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mark3labs/mcp-go/mcp"
-
 	"mcpgateway/catalog"
 	"mcpgateway/internal/peer"
 	"mcpgateway/internal/protocol"
@@ -143,7 +141,7 @@ func (s *Session) openListen(client *statelessClient, r *peer.Request) {
 // resourceFilter returns the resources that a filter names.
 func resourceFilter(filter []byte) ([]string, *wire.Error) {
 	if !wire.IsObject(filter) {
-		return nil, wire.Errorf(wire.CodeInvalidParams, "Invalid params: %s needs notifications, an object", methodListen)
+		return nil, wire.Errorf(wire.CodeInvalidParams, "Invalid params: %s needs notifications, an object", protocol.MethodSubscriptionsListen)
 	}
 	list, _ := wire.Lookup(filter, "resourceSubscriptions")
 	if wire.IsNull(list) {
@@ -192,7 +190,7 @@ func (l *listenRequest) activate(filter []byte, uris []string, tasks []*stateles
 	if ids := l.pollTasks(l.ctx, tasks); len(ids) > 0 {
 		accepted = append(accepted, wire.Member{Key: "taskIds", Text: wire.Encode(ids)})
 	}
-	ack := wire.NewNotification("notifications/subscriptions/acknowledged",
+	ack := wire.NewNotification(protocol.NotificationSubscriptionsAcknowledged,
 		wire.EditObject(nil, nil, wire.Member{Key: "notifications", Text: wire.EditObject(nil, nil, accepted...)}))
 	l.mu.Lock()
 	l.acknowledged = true
@@ -279,7 +277,7 @@ func (l *listenRequest) isSubscribed(uri string) bool {
 // hear.
 func (l *listenRequest) handleNotification(backend string, m wire.Message) {
 	method := m.Method()
-	if method == mcp.MethodNotificationResourceUpdated {
+	if method == protocol.NotificationResourceUpdated {
 		uri := stringAt(m, "params", "uri")
 		switch {
 		case !l.isSubscribed(uri):
@@ -333,7 +331,7 @@ func (l *listenRequest) HandleCancel([]byte) { l.end() }
 // finish ends the subscription in the orderly way: its request is answered.
 func (l *listenRequest) finish() {
 	id := []byte(l.r.RemoteID())
-	m := protocol.ToModern(wire.NewResult("0", []byte("{}")), methodListen, l.g.info, true)
+	m := protocol.ToModern(wire.NewResult("0", []byte("{}")), protocol.MethodSubscriptionsListen, l.g.info, true)
 	m = protocol.SetResultSubscriptionID(m, wire.ID(id))
 	if l.r.Forward(m) {
 		l.end()

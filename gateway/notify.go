@@ -1,8 +1,6 @@
 package gateway
 
 import (
-	"github.com/mark3labs/mcp-go/mcp"
-
 	"mcpgateway/internal/peer"
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/wire"
@@ -14,7 +12,7 @@ import (
 // so is what may be meant for another client.
 func (g *Gateway) HandleNotification(session, backend string, m wire.Message, origin peer.Origin) {
 	switch m.Method() {
-	case mcp.MethodNotificationTasksStatus, protocol.NotificationTasks:
+	case protocol.NotificationTasksStatus, protocol.NotificationTasks:
 		g.wakeTaskPollers(backend, m)
 	}
 	if client := g.statelessClients.get(session); client != nil {
@@ -23,7 +21,7 @@ func (g *Gateway) HandleNotification(session, backend string, m wire.Message, or
 	}
 	method := m.Method()
 	switch method {
-	case string(mcp.MethodNotificationMessage):
+	case protocol.NotificationMessage:
 		s := g.session(session)
 		if session == "" {
 			s = g.sessionForTask(backend, m)
@@ -31,20 +29,20 @@ func (g *Gateway) HandleNotification(session, backend string, m wire.Message, or
 		if s != nil {
 			s.forwardLog(backend, m, origin)
 		}
-	case mcp.MethodNotificationToolsListChanged, mcp.MethodNotificationPromptsListChanged, mcp.MethodNotificationResourcesListChanged:
+	case protocol.NotificationToolsListChanged, protocol.NotificationPromptsListChanged, protocol.NotificationResourcesListChanged:
 		if s := g.session(session); s != nil && s.noteAnnounced(method, g.Backends.View().Snapshot) {
 			s.notify(wire.NewNotification(method, nil), "")
 		}
-	case mcp.MethodNotificationResourceUpdated:
+	case protocol.NotificationResourceUpdated:
 		if s := g.session(session); s != nil && s.serverDeclares("resources", "subscribe") {
 			s.notifyUpdated(backend, m)
 		}
-	case string(mcp.MethodNotificationElicitationComplete):
+	case protocol.NotificationElicitationComplete:
 		id := stringAt(m, "params", "elicitationId")
 		if s := g.sessionWhere(session, func(s *Session) bool { return s.urlElicitations.has(backend, id) }); s != nil {
 			s.notify(m, "")
 		}
-	case mcp.MethodNotificationTasksStatus:
+	case protocol.NotificationTasksStatus:
 		g.forwardTaskStatus(session, backend, m, origin)
 	default:
 		g.Log.Debug("dropped a notification", "backend", backend, "method", truncate(method))

@@ -3,9 +3,8 @@ package gateway
 import (
 	"time"
 
-	"github.com/mark3labs/mcp-go/mcp"
-
 	"mcpgateway/internal/audit"
+	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/wire"
 )
 
@@ -80,8 +79,8 @@ func (g *Gateway) observeEnd(c *CallInfo, out Outcome) {
 }
 
 func observed(method string) bool {
-	switch mcp.MCPMethod(method) {
-	case mcp.MethodToolsCall, mcp.MethodPromptsGet, mcp.MethodResourcesRead:
+	switch method {
+	case protocol.MethodToolsCall, protocol.MethodPromptsGet, protocol.MethodResourcesRead:
 		return true
 	}
 	return false
@@ -103,7 +102,7 @@ func (j journal) End(c *CallInfo, o Outcome) {
 		BytesIn: len(c.Arguments), BytesOut: len(o.Result),
 		Arguments: c.Arguments, Result: o.Result,
 	}
-	if c.Method != string(mcp.MethodToolsCall) {
+	if c.Method != protocol.MethodToolsCall {
 		r.Method = c.Method
 	}
 	j.Write(r)

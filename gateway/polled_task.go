@@ -7,8 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mark3labs/mcp-go/mcp"
-
 	"mcpgateway/internal/peer"
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/transport"
@@ -114,7 +112,7 @@ func (c *clientCall) pollUntilDone(ctx context.Context, p *polledTask, task []by
 		if task != nil && !pause(ctx, pollInterval(task)<<failures) {
 			return wire.Message{}, false
 		}
-		resp := c.callTask(ctx, p, string(mcp.MethodTasksGet), taskParams(p.id))
+		resp := c.callTask(ctx, p, protocol.MethodTasksGet, taskParams(p.id))
 		switch {
 		case ctx.Err() != nil:
 			return wire.Message{}, false
@@ -212,13 +210,13 @@ func (c *clientCall) callTask(ctx context.Context, p *polledTask, method string,
 
 // cancelUpstream has a backend give a task up, for whose end nobody waits.
 func (c *clientCall) cancelUpstream(p *polledTask) {
-	m := wire.NewRequest("0", string(mcp.MethodTasksCancel), taskParams(p.id))
+	m := wire.NewRequest("0", protocol.MethodTasksCancel, taskParams(p.id))
 	c.s.g.Backends.Send(p.backend, m, &peer.Call{Handler: make(peer.ResponseChan, 1), SessionID: c.s.id, AllowTask: true})
 }
 
 // notifyStatus tells a client of the status of a task that it knows.
 func (c *clientCall) notifyStatus(p *polledTask) {
 	if task, _ := p.last(); p.clientID != "" {
-		c.s.notify(wire.NewNotification(mcp.MethodNotificationTasksStatus, protocol.SetTaskID(task, p.clientID)), "")
+		c.s.notify(wire.NewNotification(protocol.NotificationTasksStatus, protocol.SetTaskID(task, p.clientID)), "")
 	}
 }

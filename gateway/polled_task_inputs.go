@@ -34,7 +34,7 @@ func (c *clientCall) answerInputs(ctx context.Context, p *polledTask, inputs []p
 		return *declined, false
 	}
 	params := wire.EditObject(taskParams(p.id), nil, wire.Member{Key: "inputResponses", Text: responses})
-	resp := c.callTask(ctx, p, methodUpdate, params)
+	resp := c.callTask(ctx, p, protocol.MethodTasksUpdate, params)
 	switch {
 	case ctx.Err() != nil:
 		return wire.Message{}, false
@@ -103,5 +103,5 @@ func (t *progressSynthesizer) maybeReport(task []byte) {
 	if wire.Unquote(literal) != "" {
 		put = append(put, wire.Member{Key: "message", Text: literal})
 	}
-	t.c.r.Notify(wire.NewNotification("notifications/progress", wire.EditObject(nil, nil, put...)))
+	t.c.r.Notify(wire.NewNotification(protocol.NotificationProgress, wire.EditObject(nil, nil, put...)))
 }

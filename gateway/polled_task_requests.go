@@ -3,8 +3,6 @@ package gateway
 import (
 	"context"
 
-	"github.com/mark3labs/mcp-go/mcp"
-
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/wire"
 )
@@ -17,12 +15,12 @@ func (c *clientCall) servePolledTask(p *polledTask) {
 	c.s.work.Go(func() {
 		defer cancel()
 		response, ok := wire.Message{}, false
-		switch mcp.MCPMethod(c.Method) {
-		case mcp.MethodTasksGet:
+		switch c.Method {
+		case protocol.MethodTasksGet:
 			response, ok = c.polledStatus(ctx, p)
-		case mcp.MethodTasksResult:
+		case protocol.MethodTasksResult:
 			response, ok = c.polledResult(ctx, p)
-		case mcp.MethodTasksCancel:
+		case protocol.MethodTasksCancel:
 			response, ok = c.cancelPolledTask(ctx, p)
 		}
 		if ok {
@@ -35,7 +33,7 @@ func (c *clientCall) servePolledTask(p *polledTask) {
 func (c *clientCall) polledStatus(ctx context.Context, p *polledTask) (wire.Message, bool) {
 	task, final := p.last()
 	if !final {
-		resp := c.callTask(ctx, p, string(mcp.MethodTasksGet), taskParams(p.id))
+		resp := c.callTask(ctx, p, protocol.MethodTasksGet, taskParams(p.id))
 		switch {
 		case ctx.Err() != nil:
 			return wire.Message{}, false
@@ -84,7 +82,7 @@ func (c *clientCall) cancelPolledTask(ctx context.Context, p *polledTask) (wire.
 	if protocol.IsTerminalStatus(protocol.TaskStatus(task)) {
 		return wire.NewErrorResponse("0", errTaskEnded), true
 	}
-	resp := c.callTask(ctx, p, string(mcp.MethodTasksCancel), taskParams(p.id))
+	resp := c.callTask(ctx, p, protocol.MethodTasksCancel, taskParams(p.id))
 	switch {
 	case ctx.Err() != nil:
 		return wire.Message{}, false

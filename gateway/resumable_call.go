@@ -316,7 +316,7 @@ func (ir *inputRequest) reassign() {
 // cancelled, "the user dismissed without making an explicit choice" (elicitation,
 // response actions); for the rest there is an error. It reports whether the question was still open.
 func decline(r *peer.Request, err *wire.Error) bool {
-	if r.Method() == "elicitation/create" {
+	if r.Method() == protocol.MethodElicitationCreate {
 		return r.Reply([]byte(`{"action":"cancel"}`))
 	}
 	return r.Fail(err)

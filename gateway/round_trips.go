@@ -4,10 +4,9 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"strconv"
 	"sync"
 	"time"
-
-	"github.com/mark3labs/mcp-go/mcp"
 
 	"mcpgateway/internal/peer"
 	"mcpgateway/internal/protocol"
@@ -149,7 +148,7 @@ func (c *clientCall) askAll(ctx context.Context, inputs []protocol.InputRequest)
 			var failure *wire.Error
 			switch answers[i].Text, failure = c.ask(askCtx, requests[i]); {
 			case failure == nil:
-			case input.Method == string(mcp.MethodElicitationCreate):
+			case input.Method == protocol.MethodElicitationCreate:
 				answers[i].Text = []byte(`{"action":"cancel"}`)
 			default:
 				cancel(failure) // the call ends with the first of them
@@ -187,7 +186,7 @@ func (c *clientCall) clientRequests(inputs []protocol.InputRequest) (requests []
 			params = protocol.AddRelatedTask(params, c.relatedTaskID)
 		}
 		m := withBackendLabel(c.Route.Backend, wire.NewRequest("0", input.Method, params))
-		if input.Method == string(mcp.MethodElicitationCreate) && elicitationMode(params) == "url" {
+		if input.Method == protocol.MethodElicitationCreate && elicitationMode(params) == "url" {
 			m, _ = m.Set(wire.Quote(newID()), "params", "elicitationId") // 2025-11-25 has one; nothing will be said of it
 		}
 		requests = append(requests, m)
@@ -229,7 +228,7 @@ func (c *clientCall) sendAndWait(ctx context.Context, request wire.Message) ([]b
 // inputDeclined is what a call ends with whose backend needs something that the client does not
 // give: of a tool the model is told, so that it can do something else.
 func (c *clientCall) inputDeclined(err *wire.Error) wire.Message {
-	if !c.isMethod(mcp.MethodToolsCall) {
+	if !c.isMethod(protocol.MethodToolsCall) {
 		return wire.NewErrorResponse("0", wire.Errorf(wire.CodeInternalError, "backend %s needs input that the client does not give: %s", c.Route.Backend, err.Message))
 	}
 	return wire.NewResult("0", wire.Encode(map[string]any{
@@ -270,14 +269,14 @@ func (c *clientCall) toLegacy(m wire.Message) wire.Message {
 		return protocol.ToLegacy(m)
 	}
 	uri := ""
-	if c.isMethod(mcp.MethodResourcesRead) {
+	if c.isMethod(protocol.MethodResourcesRead) {
 		uri = c.Name
 	}
 	switch e := wire.ReadError(failure); e.Code {
 	case protocol.CodeMissingCapability:
 		return c.inputDeclined(e)
 	case protocol.CodeHeaderMismatch, protocol.CodeUnsupportedVersion:
-		m, _ = m.Set([]byte("-32603"), "error", "code") // that is between the gateway and the backend
+		m, _ = m.Set(strconv.AppendInt(nil, wire.CodeInternalError, 10), "error", "code") // that is between the gateway and the backend
 	}
 	return protocol.ErrorToLegacy(m, uri)
 }

@@ -4,9 +4,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mark3labs/mcp-go/mcp"
-
 	"mcpgateway/internal/peer"
+	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/wire"
 )
 
@@ -86,12 +85,12 @@ func (s *Session) forwardRequest(backend string, r *peer.Request) {
 // checkDeclared says why the client is not asked something, nil if it is.
 func (s *Session) checkMayAsk(backend string, m wire.Message) *wire.Error {
 	ok := false
-	switch mcp.MCPMethod(m.Method()) {
-	case mcp.MethodTasksGet, mcp.MethodTasksResult:
+	switch m.Method() {
+	case protocol.MethodTasksGet, protocol.MethodTasksResult:
 		ok = s.clientDeclares("tasks")
-	case mcp.MethodTasksList:
+	case protocol.MethodTasksList:
 		ok = s.clientDeclares("tasks", "list")
-	case mcp.MethodTasksCancel:
+	case protocol.MethodTasksCancel:
 		ok = s.clientDeclares("tasks", "cancel")
 	default:
 		s.mu.Lock()
@@ -138,7 +137,7 @@ func (sr *serverRequest) rejectUnsent(err *wire.Error) {
 // clear which server is requesting information" (elicitation, security).
 func (sr *serverRequest) labelled() wire.Message {
 	m := withBackendLabel(sr.backend, sr.r.Message)
-	if m.Method() == string(mcp.MethodElicitationCreate) && elicitationMode(m.Part(wire.PartParams)) == "url" {
+	if m.Method() == protocol.MethodElicitationCreate && elicitationMode(m.Part(wire.PartParams)) == "url" {
 		sr.s.urlElicitations.add(sr.backend, stringAt(m, "params", "elicitationId"))
 	}
 	return m
@@ -147,7 +146,7 @@ func (sr *serverRequest) labelled() wire.Message {
 // withBackendLabel returns what a backend asks with its name in front, if it is a person who is
 // asked.
 func withBackendLabel(backend string, m wire.Message) wire.Message {
-	if m.Method() != string(mcp.MethodElicitationCreate) {
+	if m.Method() != protocol.MethodElicitationCreate {
 		return m
 	}
 	if text, _ := wire.Lookup(m.Raw(), "params", "message"); len(text) > 0 && text[0] == '"' {

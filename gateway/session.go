@@ -10,8 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/mark3labs/mcp-go/mcp"
-
 	"mcpgateway/catalog"
 	"mcpgateway/internal/peer"
 	"mcpgateway/internal/protocol"
@@ -221,7 +219,7 @@ func (s *Session) dispatch(r *peer.Request, method string) {
 		s.fail(r, wire.Errorf(wire.CodeInvalidParams, "Invalid params: they must be an object"))
 		return
 	}
-	if needs, ok := methodCapabilities[mcp.MCPMethod(method)]; ok && !s.serverDeclares(needs...) {
+	if needs, ok := methodCapabilities[method]; ok && !s.serverDeclares(needs...) {
 		s.fail(r, methodNotFound(method))
 		return
 	}
@@ -229,34 +227,34 @@ func (s *Session) dispatch(r *peer.Request, method string) {
 		s.fail(r, err)
 		return
 	}
-	switch mcp.MCPMethod(method) {
-	case mcp.MethodInitialize:
+	switch method {
+	case protocol.MethodInitialize:
 		s.initialize(r)
-	case mcp.MethodToolsList:
+	case protocol.MethodToolsList:
 		s.serveList(r, catalog.Tools)
-	case mcp.MethodPromptsList:
+	case protocol.MethodPromptsList:
 		s.serveList(r, catalog.Prompts)
-	case mcp.MethodResourcesList:
+	case protocol.MethodResourcesList:
 		s.serveList(r, catalog.Resources)
-	case mcp.MethodResourcesTemplatesList:
+	case protocol.MethodResourcesTemplatesList:
 		s.serveList(r, catalog.Templates)
-	case mcp.MethodToolsCall:
+	case protocol.MethodToolsCall:
 		s.callByName(nil, r, toolsCallSpec)
-	case mcp.MethodPromptsGet:
+	case protocol.MethodPromptsGet:
 		s.callByName(nil, r, promptsGetSpec)
-	case mcp.MethodResourcesRead:
+	case protocol.MethodResourcesRead:
 		s.callByParam(nil, r, resourcesReadSpec, "uri")
-	case mcp.MethodResourcesSubscribe:
+	case protocol.MethodResourcesSubscribe:
 		s.callByParam(nil, r, subscribeSpec, "uri")
-	case mcp.MethodResourcesUnsubscribe:
+	case protocol.MethodResourcesUnsubscribe:
 		s.callByParam(nil, r, unsubscribeSpec, "uri")
-	case mcp.MethodCompletionComplete:
+	case protocol.MethodCompletionComplete:
 		s.completeArgument(nil, r)
-	case mcp.MethodSetLogLevel:
+	case protocol.MethodSetLogLevel:
 		s.setLevel(r)
-	case mcp.MethodTasksGet, mcp.MethodTasksResult, mcp.MethodTasksCancel:
+	case protocol.MethodTasksGet, protocol.MethodTasksResult, protocol.MethodTasksCancel:
 		s.callByParam(nil, r, sessionTaskSpec, "taskId")
-	case mcp.MethodTasksList:
+	case protocol.MethodTasksList:
 		s.listTasks(r)
 	default:
 		s.fail(r, methodNotFound(method))
@@ -266,33 +264,33 @@ func (s *Session) dispatch(r *peer.Request, method string) {
 // methodCapabilities are the capabilities without which a method does not exist for a client:
 // it may ask for nothing that it was not offered. Lists and what is in them are
 // always there.
-var methodCapabilities = map[mcp.MCPMethod][]string{
-	mcp.MethodResourcesSubscribe:   {"resources", "subscribe"},
-	mcp.MethodResourcesUnsubscribe: {"resources", "subscribe"},
-	mcp.MethodCompletionComplete:   {"completions"},
-	mcp.MethodSetLogLevel:          {"logging"},
-	mcp.MethodTasksGet:             {"tasks"},
-	mcp.MethodTasksResult:          {"tasks"},
-	mcp.MethodTasksList:            {"tasks", "list"},
-	mcp.MethodTasksCancel:          {"tasks", "cancel"},
+var methodCapabilities = map[string][]string{
+	protocol.MethodResourcesSubscribe:   {"resources", "subscribe"},
+	protocol.MethodResourcesUnsubscribe: {"resources", "subscribe"},
+	protocol.MethodCompletionComplete:   {"completions"},
+	protocol.MethodSetLogLevel:          {"logging"},
+	protocol.MethodTasksGet:             {"tasks"},
+	protocol.MethodTasksResult:          {"tasks"},
+	protocol.MethodTasksList:            {"tasks", "list"},
+	protocol.MethodTasksCancel:          {"tasks", "cancel"},
 }
 
 // HandleNotification implements peer.Handler. Notifications that mean nothing here are
 // dropped: they are never answered, not with an error either.
 func (s *Session) HandleNotification(m wire.Message, _ peer.Origin) {
 	switch m.Method() {
-	case string(mcp.MethodNotificationInitialized):
+	case protocol.NotificationInitialized:
 		s.mu.Lock()
 		if s.state == awaitingInitialized {
 			s.state = ready
 		}
 		s.mu.Unlock()
 		s.flushQueued()
-	case mcp.MethodNotificationRootsListChanged:
+	case protocol.NotificationRootsListChanged:
 		if s.isReady() && s.clientDeclares("roots") {
 			s.g.Backends.Notify(s.id, "", m)
 		}
-	case mcp.MethodNotificationTasksStatus:
+	case protocol.NotificationTasksStatus:
 		if s.isReady() {
 			for _, backend := range s.clientTasks.backends(stringAt(m, "params", "taskId")) {
 				s.g.Backends.Notify(s.id, backend, m)
@@ -398,7 +396,7 @@ func (s *Session) recordCall(m wire.Message, o Outcome) {
 		return
 	}
 	name := m.Name()
-	if m.Method() == string(mcp.MethodResourcesRead) {
+	if m.Method() == protocol.MethodResourcesRead {
 		name = stringAt(m, "params", "uri")
 	}
 	c := s.newCallInfo(m, m.ID(), name)

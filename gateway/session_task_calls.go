@@ -3,17 +3,11 @@ package gateway
 import (
 	"slices"
 
-	"github.com/mark3labs/mcp-go/mcp"
-
 	"mcpgateway/catalog"
 	"mcpgateway/internal/peer"
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/wire"
 )
-
-// metaRelatedTask is the member of _meta by which a message says to which task it
-// belongs.
-const metaRelatedTask = "io.modelcontextprotocol/related-task"
 
 var sessionTaskSpec = &methodSpec{resolve: resolveSessionTask, mayResolveLater: never, notFound: unknownName("task"), send: (*clientCall).sendTaskRequest}
 
@@ -40,7 +34,7 @@ func (c *clientCall) sendTaskRequest() {
 	if c.Name != c.Route.Original {
 		m, _ = m.Set(c.Route.OriginalJSON, "params", "taskId")
 	}
-	if c.isMethod(mcp.MethodTasksResult) {
+	if c.isMethod(protocol.MethodTasksResult) {
 		c.upstream.PauseTimeout()
 	}
 	c.s.g.Backends.Send(c.Route.Backend, m, c.upstream)
@@ -51,7 +45,7 @@ func (c *clientCall) reserveTask() *wire.Error {
 	if c.stateless != nil {
 		return c.reserveStatelessTask()
 	}
-	if !c.isMethod(mcp.MethodToolsCall) || !c.s.offersTasks() || !asksForTask(c.r.Message) {
+	if !c.isMethod(protocol.MethodToolsCall) || !c.s.offersTasks() || !asksForTask(c.r.Message) {
 		return nil
 	}
 	if c.taskReserved = c.s.tasks.reserve(); !c.taskReserved {
@@ -80,7 +74,7 @@ func (c *clientCall) checkTaskResult(m wire.Message) (err error) {
 	switch {
 	case c.taskReserved:
 		err = protocol.CheckCreateTaskResult(m.Part(wire.PartResult))
-	case c.isMethod(mcp.MethodTasksGet), c.isMethod(mcp.MethodTasksCancel):
+	case c.isMethod(protocol.MethodTasksGet), c.isMethod(protocol.MethodTasksCancel):
 		err = protocol.CheckTask(m.Part(wire.PartResult))
 	}
 	if err != nil {
@@ -105,10 +99,10 @@ func (c *clientCall) recordResponse(m wire.Message) wire.Message {
 		}
 		m = replaceID(m, id, c.s.tasks.add(backend, id, c.progressRelay()), "result", "task", "taskId")
 		c.s.noteTaskStatus(backend, id, stringAt(m, "result", "task", "status"))
-	case c.isMethod(mcp.MethodTasksGet), c.isMethod(mcp.MethodTasksCancel):
+	case c.isMethod(protocol.MethodTasksGet), c.isMethod(protocol.MethodTasksCancel):
 		m = replaceID(m, c.Route.Original, c.Name, "result", "taskId")
 		c.s.noteTaskStatus(backend, c.Route.Original, stringAt(m, "result", "status"))
-	case c.isMethod(mcp.MethodTasksResult):
+	case c.isMethod(protocol.MethodTasksResult):
 		c.s.tasks.end(backend, c.Route.Original)
 	}
 	return c.s.toClientTaskIDs(backend, m)
@@ -161,8 +155,8 @@ func (s *Session) rewriteTaskIDs(m wire.Message, other func(string) (string, boo
 		return m
 	}
 	for _, part := range []string{"params", "result"} {
-		if newID, ok := other(stringAt(m, part, "_meta", metaRelatedTask, "taskId")); ok {
-			return replaceID(m, stringAt(m, part, "_meta", metaRelatedTask, "taskId"), newID, part, "_meta", metaRelatedTask, "taskId")
+		if newID, ok := other(stringAt(m, part, "_meta", protocol.MetaRelatedTask, "taskId")); ok {
+			return replaceID(m, stringAt(m, part, "_meta", protocol.MetaRelatedTask, "taskId"), newID, part, "_meta", protocol.MetaRelatedTask, "taskId")
 		}
 	}
 	return m
@@ -171,15 +165,15 @@ func (s *Session) rewriteTaskIDs(m wire.Message, other func(string) (string, boo
 // relatedTask returns the id of the task that a message belongs to, "" if it
 // does not say.
 func relatedTask(m wire.Message) string {
-	id, _ := wire.Lookup(m.Part(wire.PartMeta), metaRelatedTask, "taskId")
+	id, _ := wire.Lookup(m.Part(wire.PartMeta), protocol.MetaRelatedTask, "taskId")
 	return wire.Unquote(id)
 }
 
 // taskID returns the id of the task that a request is about, "" if it is about
 // none.
 func taskID(m wire.Message) string {
-	switch mcp.MCPMethod(m.Method()) {
-	case mcp.MethodTasksGet, mcp.MethodTasksResult, mcp.MethodTasksCancel:
+	switch m.Method() {
+	case protocol.MethodTasksGet, protocol.MethodTasksResult, protocol.MethodTasksCancel:
 		return stringAt(m, "params", "taskId")
 	}
 	return ""

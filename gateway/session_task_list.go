@@ -69,7 +69,7 @@ func (s *Session) backendTasks(ctx context.Context, backend string) [][]byte {
 	var all [][]byte
 	params := []byte("{}")
 	for range maxTaskPages {
-		m := s.callBackend(ctx, backend, wire.NewRequest("0", "tasks/list", params))
+		m := s.callBackend(ctx, backend, wire.NewRequest("0", protocol.MethodTasksList, params))
 		err := m.Err
 		if failure := m.Part(wire.PartError); err == nil && failure != nil {
 			err = wire.ReadError(failure)
@@ -124,7 +124,7 @@ func (s *Session) polledTasks(ctx context.Context) (all [][]byte) {
 }
 
 func (s *Session) refreshPolledTask(ctx context.Context, p *polledTask) {
-	m := wire.NewRequest("0", "tasks/get", taskParams(p.id))
+	m := wire.NewRequest("0", protocol.MethodTasksGet, taskParams(p.id))
 	resp := s.g.callTask(ctx, p.backend, m, &peer.Call{SessionID: s.id, AllowTask: true})
 	if task := resp.Part(wire.PartResult); resp.Err == nil && task != nil {
 		p.setStatus(protocol.TaskToLegacy(task))

@@ -9,8 +9,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/mark3labs/mcp-go/mcp"
-
 	"mcpgateway/catalog"
 	"mcpgateway/internal/peer"
 	"mcpgateway/internal/protocol"
@@ -21,27 +19,22 @@ import (
 // there at that moment: nothing of it depends on what was said before on the same
 // connection, which may carry requests of both eras.
 
-const (
-	methodDiscover = "server/discover"
-	methodListen   = "subscriptions/listen"
-)
-
 // modernMethods are those that there are, and the capabilities without which each
 // does not exist; see [methodCapabilities].
 var modernMethods = map[string][]string{
-	methodDiscover:                           nil,
-	methodListen:                             nil,
-	string(mcp.MethodToolsList):              nil,
-	string(mcp.MethodToolsCall):              nil,
-	string(mcp.MethodPromptsList):            nil,
-	string(mcp.MethodPromptsGet):             nil,
-	string(mcp.MethodResourcesList):          nil,
-	string(mcp.MethodResourcesTemplatesList): nil,
-	string(mcp.MethodResourcesRead):          nil,
-	string(mcp.MethodCompletionComplete):     {"completions"},
-	string(mcp.MethodTasksGet):               {"extensions", protocol.TasksExtension},
-	methodUpdate:                             {"extensions", protocol.TasksExtension},
-	string(mcp.MethodTasksCancel):            {"extensions", protocol.TasksExtension},
+	protocol.MethodServerDiscover:         nil,
+	protocol.MethodSubscriptionsListen:    nil,
+	protocol.MethodToolsList:              nil,
+	protocol.MethodToolsCall:              nil,
+	protocol.MethodPromptsList:            nil,
+	protocol.MethodPromptsGet:             nil,
+	protocol.MethodResourcesList:          nil,
+	protocol.MethodResourcesTemplatesList: nil,
+	protocol.MethodResourcesRead:          nil,
+	protocol.MethodCompletionComplete:     {"completions"},
+	protocol.MethodTasksGet:               {"extensions", protocol.TasksExtension},
+	protocol.MethodTasksUpdate:            {"extensions", protocol.TasksExtension},
+	protocol.MethodTasksCancel:            {"extensions", protocol.TasksExtension},
 }
 
 // ValidateHeaders checks a request of the stateless era against the headers that came with it:
@@ -53,7 +46,7 @@ func (g *Gateway) ValidateHeaders(m wire.Message, get func(header string) []stri
 		return err
 	}
 	var schema []byte
-	if m.Method() == string(mcp.MethodToolsCall) {
+	if m.Method() == protocol.MethodToolsCall {
 		schema = g.Backends.View().Schema(m.Name())
 	}
 	return protocol.CheckHeaders(m, get, schema)
@@ -94,7 +87,7 @@ func (s *Session) handleStateless(r *peer.Request) {
 		s.fail(r, err)
 		return
 	}
-	if method == methodDiscover {
+	if method == protocol.MethodServerDiscover {
 		s.discover(r)
 		return
 	}
@@ -135,25 +128,25 @@ func (s *Session) acquireClient(meta protocol.ClientMeta) (*statelessClient, err
 
 func (s *Session) dispatchStateless(client *statelessClient, r *peer.Request, method string) {
 	switch method {
-	case methodListen:
+	case protocol.MethodSubscriptionsListen:
 		s.openListen(client, r)
-	case string(mcp.MethodToolsList):
+	case protocol.MethodToolsList:
 		s.listStateless(r, catalog.Tools)
-	case string(mcp.MethodPromptsList):
+	case protocol.MethodPromptsList:
 		s.listStateless(r, catalog.Prompts)
-	case string(mcp.MethodResourcesList):
+	case protocol.MethodResourcesList:
 		s.listStateless(r, catalog.Resources)
-	case string(mcp.MethodResourcesTemplatesList):
+	case protocol.MethodResourcesTemplatesList:
 		s.listStateless(r, catalog.Templates)
-	case string(mcp.MethodToolsCall):
+	case protocol.MethodToolsCall:
 		s.callByName(client, r, toolsCallSpec)
-	case string(mcp.MethodPromptsGet):
+	case protocol.MethodPromptsGet:
 		s.callByName(client, r, promptsGetSpec)
-	case string(mcp.MethodResourcesRead):
+	case protocol.MethodResourcesRead:
 		s.callByParam(client, r, resourcesReadSpec, "uri")
-	case string(mcp.MethodCompletionComplete):
+	case protocol.MethodCompletionComplete:
 		s.completeArgument(client, r)
-	case string(mcp.MethodTasksGet), methodUpdate, string(mcp.MethodTasksCancel):
+	case protocol.MethodTasksGet, protocol.MethodTasksUpdate, protocol.MethodTasksCancel:
 		s.handleTaskRequest(client, r)
 	default:
 		s.fail(r, methodNotFound(method))
@@ -231,7 +224,7 @@ func (s *Session) replyPage(r *peer.Request, kind catalog.Kind, snapshot *catalo
 // backend's own words in the place of ours.
 func (c *clientCall) statelessUpstreamMessage() wire.Message {
 	m := protocol.StripMeta(c.r.Message)
-	if c.isMethod(mcp.MethodToolsCall) {
+	if c.isMethod(protocol.MethodToolsCall) {
 		m = protocol.StripTaskParam(m)
 	}
 	if c.sendAsTask {
@@ -298,7 +291,7 @@ func (c *clientCall) validateResult(m wire.Message) error {
 		return nil
 	case kind == protocol.ResultInputRequired && c.spec.allowsInput:
 		return c.checkInputs(result)
-	case kind == protocol.ResultTask && c.isMethod(mcp.MethodToolsCall) && (c.stateless == nil || protocol.HasTasksExtension(c.stateless.meta.Capabilities)):
+	case kind == protocol.ResultTask && c.isMethod(protocol.MethodToolsCall) && (c.stateless == nil || protocol.HasTasksExtension(c.stateless.meta.Capabilities)):
 		return nil
 	default:
 		return errUnexpectedType(kind)
@@ -328,7 +321,7 @@ func (c *clientCall) statelessError(m wire.Message, e *wire.Error, modern bool) 
 	switch {
 	case !modern && c.requestURLConsent(m.Part(wire.PartError)):
 		return wire.Message{}
-	case e.Code == protocol.CodeResourceNotFound && c.isMethod(mcp.MethodResourcesRead) && e.Data == nil:
+	case e.Code == protocol.CodeResourceNotFound && c.isMethod(protocol.MethodResourcesRead) && e.Data == nil:
 		m, _ = m.Set(wire.Encode(map[string]string{"uri": c.Name}), "error", "data")
 	}
 	return m

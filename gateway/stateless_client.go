@@ -9,8 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mark3labs/mcp-go/mcp"
-
 	"mcpgateway/internal/peer"
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/wire"
@@ -276,11 +274,11 @@ func (sc *statelessClient) listeners() []*listenRequest {
 
 // subscribe has a backend tell of a resource, or stop to.
 func (sc *statelessClient) subscribe(backend, uri string, on bool, to peer.ResponseChan) {
-	method := mcp.MethodResourcesSubscribe
+	method := protocol.MethodResourcesSubscribe
 	if !on {
-		method = mcp.MethodResourcesUnsubscribe
+		method = protocol.MethodResourcesUnsubscribe
 	}
-	m := wire.NewRequest("0", string(method), wire.Encode(map[string]string{"uri": uri}))
+	m := wire.NewRequest("0", method, wire.Encode(map[string]string{"uri": uri}))
 	sc.g.Backends.Subscribe(backend, uri, on, m, &peer.Call{Handler: to, SessionID: sc.id})
 }
 
@@ -301,7 +299,7 @@ func (sc *statelessClient) unsubscribeIfUnused(backend, uri string) {
 // handleNotification hands on what a backend says to the guest: changes, to its subscriptions; log
 // messages, to the request on whose behalf they are, if it wants any of that level.
 func (sc *statelessClient) handleNotification(backend string, m wire.Message, origin peer.Origin) {
-	if m.Method() != string(mcp.MethodNotificationMessage) {
+	if m.Method() != protocol.NotificationMessage {
 		for _, l := range sc.listeners() {
 			l.handleNotification(backend, m)
 		}

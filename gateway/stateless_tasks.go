@@ -7,8 +7,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/mark3labs/mcp-go/mcp"
-
 	"mcpgateway/catalog"
 	"mcpgateway/internal/peer"
 	"mcpgateway/internal/protocol"
@@ -17,8 +15,6 @@ import (
 
 // Tasks as clients without sessions have them: the extension, which they declare in each
 // request that may be answered with one, or is about one.
-
-const methodUpdate = "tasks/update"
 
 var statelessTaskSpec = &methodSpec{resolve: resolveStatelessTask, mayResolveLater: never, notFound: unknownName("task"), send: (*clientCall).sendStatelessTaskRequest}
 
@@ -59,7 +55,7 @@ func withoutExecution(page []byte) []byte {
 // reserveStatelessTask decides whether a call of a guest's may become a task, and keeps a place for
 // that. A call that cannot be had otherwise fails if it may not.
 func (c *clientCall) reserveStatelessTask() *wire.Error {
-	if !c.isMethod(mcp.MethodToolsCall) {
+	if !c.isMethod(protocol.MethodToolsCall) {
 		return nil
 	}
 	v := c.s.g.Backends.View()
@@ -181,7 +177,7 @@ func (c *clientCall) sendStatelessTaskRequest() {
 func (st *statelessTask) handle(ctx context.Context, m wire.Message, client *statelessClient) peer.Response {
 	resp := st.handleRaw(ctx, m, client)
 	task := resp.Part(wire.PartResult)
-	if resp.Err != nil || task == nil || m.Method() != string(mcp.MethodTasksGet) {
+	if resp.Err != nil || task == nil || m.Method() != protocol.MethodTasksGet {
 		return resp
 	}
 	o, err := protocol.ReadTaskOutcome(task)
@@ -197,7 +193,7 @@ func (st *statelessTask) handle(ctx context.Context, m wire.Message, client *sta
 // handleRaw is do for what need not be fit for the guest.
 func (st *statelessTask) handleRaw(ctx context.Context, m wire.Message, client *statelessClient) peer.Response {
 	var responses []protocol.InputResponse
-	if m.Method() == methodUpdate {
+	if m.Method() == protocol.MethodTasksUpdate {
 		var err *wire.Error
 		if _, responses, err = protocol.ParseTaskUpdate(m); err != nil {
 			return peer.Response{Message: wire.NewErrorResponse("0", err)}
@@ -206,10 +202,10 @@ func (st *statelessTask) handleRaw(ctx context.Context, m wire.Message, client *
 	switch {
 	case st.modern:
 		return st.forward(ctx, m, client.id)
-	case m.Method() == methodUpdate:
+	case m.Method() == protocol.MethodTasksUpdate:
 		st.bridge.answerInputs(responses)
 		return acknowledged()
-	case m.Method() == string(mcp.MethodTasksCancel):
+	case m.Method() == protocol.MethodTasksCancel:
 		return st.bridge.cancel(ctx)
 	}
 	return st.bridge.get(ctx)
@@ -223,7 +219,7 @@ func acknowledged() peer.Response {
 // and for its own name in front of what it asks a person.
 func (st *statelessTask) forward(ctx context.Context, m wire.Message, owner string) peer.Response {
 	resp := st.g.callTask(ctx, st.backend, protocol.SetMessageTaskID(m, st.scopedID.id), &peer.Call{SessionID: owner})
-	get := m.Method() == string(mcp.MethodTasksGet)
+	get := m.Method() == protocol.MethodTasksGet
 	result := resp.Part(wire.PartResult)
 	if resp.Err != nil || result == nil {
 		if get {
@@ -252,7 +248,7 @@ func (g *Gateway) labelInputs(backend string, m wire.Message) wire.Message {
 	wire.Members(requests, func(key string, one []byte, _ int) {
 		method, _ := wire.Lookup(one, "method")
 		text, _ := wire.Lookup(one, "params", "message")
-		if wire.Unquote(method) == string(mcp.MethodElicitationCreate) && len(text) > 0 && text[0] == '"' {
+		if wire.Unquote(method) == protocol.MethodElicitationCreate && len(text) > 0 && text[0] == '"' {
 			m, _ = m.Set(prependJSONString(backendLabel(backend), text), "result", "inputRequests", key, "params", "message")
 		}
 	})

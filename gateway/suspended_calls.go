@@ -171,11 +171,11 @@ func isValidInputResponse(method string, answer []byte) bool {
 		return len(value) > 0 && (first == 0 || value[0] == first)
 	}
 	switch method {
-	case "elicitation/create":
+	case protocol.MethodElicitationCreate:
 		return has("action", '"')
-	case "roots/list":
+	case protocol.MethodRootsList:
 		return has("roots", '[')
-	case "sampling/createMessage":
+	case protocol.MethodSamplingCreateMessage:
 		return has("content", 0) && has("role", '"')
 	}
 	return true
@@ -186,7 +186,7 @@ func toInput(key, backend string, m wire.Message) protocol.InputRequest {
 	m = withBackendLabel(backend, m)
 	params := m.Part(wire.PartParams)
 	if wire.IsObject(params) {
-		meta := wire.EditObject(m.Part(wire.PartMeta), func(key string) bool { return key == "progressToken" || key == metaRelatedTask })
+		meta := wire.EditObject(m.Part(wire.PartMeta), func(key string) bool { return key == "progressToken" || key == protocol.MetaRelatedTask })
 		put := []wire.Member{{Key: "_meta", Text: meta}}
 		if string(meta) == "{}" {
 			put = nil

@@ -4,8 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/mark3labs/mcp-go/mcp"
-
 	"mcpgateway/internal/peer"
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/wire"
@@ -72,7 +70,7 @@ func (l *listenRequest) pollTask(ctx context.Context, st *statelessTask) {
 	lastSent, first := "", true
 	for {
 		changed := st.bridge.changes()
-		resp := st.handle(ctx, wire.NewRequest("0", string(mcp.MethodTasksGet), taskParams(st.id)), l.client)
+		resp := st.handle(ctx, wire.NewRequest("0", protocol.MethodTasksGet, taskParams(st.id)), l.client)
 		task := resp.Part(wire.PartResult)
 		switch {
 		case ctx.Err() != nil, resp.Err == nil && task == nil:

@@ -6,8 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mark3labs/mcp-go/mcp"
-
 	"mcpgateway/internal/peer"
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/wire"
@@ -32,7 +30,7 @@ func (c *clientCall) requestURLConsent(failure []byte) bool {
 		params := wire.EditObject(one, func(key string) bool { return key == "elicitationId" },
 			wire.Member{Key: "mode", Text: []byte(`"url"`)},
 			wire.Member{Key: "message", Text: prependJSONString(backendLabel(c.Route.Backend), text)})
-		inputs = append(inputs, protocol.InputRequest{Key: inputKey(len(inputs) + 1), Method: string(mcp.MethodElicitationCreate), Params: params})
+		inputs = append(inputs, protocol.InputRequest{Key: inputKey(len(inputs) + 1), Method: protocol.MethodElicitationCreate, Params: params})
 		return len(inputs) < maxInputRequests
 	})
 	switch {
