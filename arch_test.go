@@ -49,15 +49,27 @@ var allowedImports = map[string][]string{
 	},
 	"internal/demo": {"internal/peer", "internal/protocol", "internal/transport", "internal/wire"},
 	// configuration, records and logs
-	"internal/config":  {"internal/lazy", "internal/secrets"},
-	"internal/audit":   {"internal/secrets"},
-	"internal/logging": {"internal/secrets"},
-	"internal/secrets": {"internal/lazy"},
-	"internal/lazy":    {},
+	"internal/config": {
+		"internal/config/internal/dialect", "internal/config/internal/expand",
+		"internal/config/internal/node", "internal/lazy", "internal/secrets",
+	},
+	"internal/config/clientimport": {
+		"internal/config", "internal/config/internal/dialect", "internal/config/internal/expand",
+		"internal/config/internal/node", "internal/lazy", "internal/secrets",
+	},
+	"internal/config/internal/dialect": {
+		"internal/config/internal/expand", "internal/config/internal/node", "internal/lazy",
+	},
+	"internal/config/internal/expand": {"internal/config/internal/node"},
+	"internal/config/internal/node":   {"internal/lazy"},
+	"internal/audit":                  {"internal/secrets"},
+	"internal/logging":                {"internal/secrets"},
+	"internal/secrets":                {"internal/lazy"},
+	"internal/lazy":                   {},
 	// the program
 	"cmd/gateway": {
-		"backends", "catalog", "gateway", "internal/audit", "internal/config", "internal/httpserver",
-		"internal/logging", "internal/peer", "internal/procgroup", "internal/protocol", "internal/transport",
+		"backends", "catalog", "gateway", "internal/audit", "internal/config", "internal/config/clientimport",
+		"internal/httpserver", "internal/logging", "internal/peer", "internal/procgroup", "internal/protocol", "internal/transport",
 		"internal/wire",
 	},
 }
@@ -88,16 +100,19 @@ var allowedModules = map[string][]string{
 	"github.com/mark3labs/mcp-go/mcp":        {"backends", "cmd/gateway", "gateway", "internal/demo", "internal/protocol"},
 	"github.com/mark3labs/mcp-go":            {},
 	"github.com/modelcontextprotocol/go-sdk": {},
-	"github.com/pelletier/go-toml":           {"internal/config"},
+	"github.com/pelletier/go-toml":           {"internal/config/clientimport"},
 	"github.com/rogpeppe/go-internal":        {},
 	"github.com/spf13/cobra":                 {"cmd/gateway"},
 	"github.com/yosida95/uritemplate":        {"catalog"},
-	"go.yaml.in/yaml":                        {"internal/config"},
-	"golang.org/x/sync":                      {"backends"},
-	"golang.org/x/sys":                       {"cmd/gateway", "integration/bench", "internal/procgroup", "internal/transport"},
-	"golang.org/x/term":                      {"cmd/gateway"},
-	"golang.org/x/time":                      {"backends"},
-	"golang.org/x/tools":                     {"internal/mcptest"},
+	"go.yaml.in/yaml": {
+		"internal/config", "internal/config/clientimport", "internal/config/internal/dialect",
+		"internal/config/internal/node",
+	},
+	"golang.org/x/sync":  {"backends"},
+	"golang.org/x/sys":   {"cmd/gateway", "integration/bench", "internal/procgroup", "internal/transport"},
+	"golang.org/x/term":  {"cmd/gateway"},
+	"golang.org/x/time":  {"backends"},
+	"golang.org/x/tools": {"internal/mcptest"},
 }
 
 // allowedTestModules lists the packages whose tests may import a module that is the other side of a
@@ -117,22 +132,22 @@ var allowedTestModules = map[string][]string{
 var allowedStd = map[string][]string{
 	"encoding/gob": {},
 	"encoding/json": {
-		"backends", "catalog", "cmd/gateway", "gateway", "internal/audit", "internal/config", "internal/demo",
-		"internal/logging", "internal/secrets", "internal/wire",
+		"backends", "catalog", "cmd/gateway", "gateway", "internal/audit", "internal/config", "internal/config/internal/node",
+		"internal/demo", "internal/logging", "internal/secrets", "internal/wire",
 	},
 	"crypto/tls": {"cmd/gateway", "internal/httpserver", "internal/transport/httpclient"},
 	"flag":       {},
 	"log":        {"internal/config", "internal/logging"},
 	"net": {
-		"cmd/gateway", "internal/config", "internal/httpserver", "internal/secrets",
-		"internal/transport/httpclient",
+		"cmd/gateway", "internal/config", "internal/config/internal/dialect", "internal/httpserver",
+		"internal/secrets", "internal/transport/httpclient",
 	},
 	"net/http":      {"backends", "cmd/gateway", "internal/httpserver", "internal/transport/httpclient"},
-	"os/exec":       {"internal/config", "internal/procgroup", "internal/transport/child"},
+	"os/exec":       {"internal/config/internal/dialect", "internal/procgroup", "internal/transport/child"},
 	"os/signal":     {"cmd/gateway", "internal/procgroup"},
 	"plugin":        {},
 	"reflect":       {"backends", "internal/config"},
-	"regexp":        {"catalog", "internal/config", "internal/lazy"},
+	"regexp":        {"catalog", "internal/config", "internal/config/clientimport", "internal/lazy"},
 	"runtime/pprof": {"cmd/gateway"},
 	"syscall": {
 		"cmd/gateway", "internal/config", "internal/httpserver", "internal/logging", "internal/procgroup",

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"mcpgateway/internal/config/clientimport"
+
 	"github.com/spf13/cobra"
 
 	"mcpgateway/internal/config"
@@ -53,9 +55,9 @@ without --force.`,
 					return usageError{fmt.Errorf("--project: there is no folder %s", project), "name the folder of a project"}
 				}
 			}
-			im, err := config.Import(files, config.ImportOptions{
-				Cwd:  project,
-				Ours: func(url string) bool { return isGateway(cmd.Context(), url) },
+			im, err := clientimport.Read(files, clientimport.Options{
+				Cwd:       project,
+				IsGateway: func(url string) bool { return isGateway(cmd.Context(), url) },
 			})
 			if !im.Empty() {
 				if werr := o.deliver(f.out, im.YAML()); werr != nil {
@@ -87,7 +89,7 @@ without --force.`,
 
 // clientNames lists the clients that import knows, in lines that fit a terminal.
 func clientNames() string {
-	titles := config.ClientTitles()
+	titles := clientimport.ClientTitles()
 	last := len(titles) - 1
 	var b strings.Builder
 	width := len("exist. It knows ")

@@ -8,6 +8,9 @@ import (
 	"strings"
 	"time"
 
+	"mcpgateway/internal/config/internal/expand"
+	"mcpgateway/internal/config/internal/node"
+
 	"mcpgateway/internal/lazy"
 	"mcpgateway/internal/secrets"
 )
@@ -59,8 +62,8 @@ func (c *checker) at(path string) *Error {
 	}
 }
 
-// not says what the user wrote at path.
-func (c *checker) not(path string) string { return not(c.places[path].text) }
+// Not says what the user wrote at path.
+func (c *checker) not(path string) string { return node.Not(c.places[path].text) }
 
 // says reports whether there is anything at path.
 func (c *checker) says(path string) bool {
@@ -187,35 +190,35 @@ func (c *checker) oneOf(path, value string, allowed ...string) {
 
 // paths expands ~ and resolves where the state is kept.
 func (c *checker) paths(cfg *Config, env func(string) (string, bool)) {
-	expand := func(value, at string) string {
-		expanded, ok := expandHome(value, env)
+	expandPath := func(value, at string) string {
+		expanded, ok := expand.Tilde(value, env)
 		if !ok {
 			c.fail(at, "~ is not known: HOME is not set", "")
 		}
 		return expanded
 	}
-	cfg.Audit.File = expand(cfg.Audit.File, "audit.file")
-	cfg.TLS.Cert = expand(cfg.TLS.Cert, "tls.cert")
-	cfg.TLS.Key = expand(cfg.TLS.Key, "tls.key")
+	cfg.Audit.File = expandPath(cfg.Audit.File, "audit.file")
+	cfg.TLS.Cert = expandPath(cfg.TLS.Cert, "tls.cert")
+	cfg.TLS.Key = expandPath(cfg.TLS.Key, "tls.key")
 	for i := range cfg.Backends {
 		b, at := &cfg.Backends[i], fmt.Sprintf("backends[%d]", i)
-		b.Command = expand(b.Command, at+".command")
-		b.Cwd = expand(b.Cwd, at+".cwd")
+		b.Command = expandPath(b.Command, at+".command")
+		b.Cwd = expandPath(b.Cwd, at+".cwd")
 		for j, arg := range b.Args {
 			if strings.HasPrefix(arg, "~/") {
-				b.Args[j] = expand(arg, fmt.Sprintf("%s.args[%d]", at, j))
+				b.Args[j] = expandPath(arg, fmt.Sprintf("%s.args[%d]", at, j))
 			}
 		}
-		b.TLS.CA = expand(b.TLS.CA, at+".tls.ca")
-		b.TLS.Cert = expand(b.TLS.Cert, at+".tls.cert")
-		b.TLS.Key = expand(b.TLS.Key, at+".tls.key")
+		b.TLS.CA = expandPath(b.TLS.CA, at+".tls.ca")
+		b.TLS.Cert = expandPath(b.TLS.Cert, at+".tls.cert")
+		b.TLS.Key = expandPath(b.TLS.Key, at+".tls.key")
 	}
 	switch cfg.State {
 	case Nowhere:
 	case "":
 		cfg.StateDir = DefaultStateDir(env)
 	default:
-		cfg.StateDir = expand(cfg.State, "state")
+		cfg.StateDir = expandPath(cfg.State, "state")
 	}
 	if i := slices.Index(cfg.Auth.Tokens, AutoToken); i >= 0 && cfg.StateDir == "" && cfg.Listen != "" {
 		c.fail(fmt.Sprintf("auth.tokens[%d]", i), "is auto, which keeps a token in the state directory, and there is none",
@@ -229,7 +232,7 @@ func StateDirOf(state string, env func(string) (string, bool)) string {
 	if state == "" || state == Nowhere {
 		return DefaultStateDir(env)
 	}
-	expanded, _ := expandHome(state, env)
+	expanded, _ := expand.Tilde(state, env)
 	return expanded
 }
 

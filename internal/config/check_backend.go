@@ -150,7 +150,7 @@ func (c *checker) headers(headers map[string]string, at string) {
 		switch {
 		case !headerName().MatchString(name):
 			c.fail(at+name, "is no name for a header", "")
-		case isReserved(name):
+		case IsReservedHeader(name):
 			c.fail(at+name, reservedHeader, "leave it out")
 		case twice:
 			c.fail(at+name, "is the same header as "+first, "keep one of them")

@@ -1,7 +1,6 @@
 // Package config turns what the user wrote into plain structs: it finds the
 // file, reads it, lays environment variables and flags over it, fills in the
-// defaults and checks all of it. It also turns what other MCP clients have
-// configured into a file of ours (Import).
+// defaults and checks all of it.
 //
 // It refuses to guess. An unknown key, a duplicate key, a number in quotes, an
 // unset variable: each is an error with file, line and key, and all of them

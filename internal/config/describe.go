@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 
+	"mcpgateway/internal/config/internal/expand"
+
 	"github.com/knadh/koanf/providers/rawbytes"
 	"github.com/knadh/koanf/v2"
 
@@ -20,7 +22,7 @@ import (
 // reports mistakes only if the file cannot be parsed: Load reports the others. The lines contain
 // text of the file; the caller must escape control characters.
 func Describe(path string, data []byte) ([]string, error) {
-	r := newReader(path, anything)
+	r := newReader(path, expand.AllSet)
 	r.written = map[string][]string{}
 	k := koanf.New(".")
 	if err := k.Load(rawbytes.Provider(data), r); err != nil {
@@ -81,7 +83,7 @@ func (d *description) gateway(c *Config) {
 // shownToken returns a token as it is written, unless its text is in the file.
 func shownToken(token string) string {
 	all := pieces(token)
-	isReference := len(all) == 1 && all[0].ref != nil && !all[0].ref.hasDefault
+	isReference := len(all) == 1 && all[0].ref != nil && !all[0].ref.HasDefault
 	if token == AutoToken || isReference {
 		return token
 	}
@@ -95,7 +97,7 @@ func shownEnv(env map[string]string) []string {
 	var all []string
 	for _, name := range slices.Sorted(maps.Keys(env)) {
 		value := env[name]
-		if (secrets.Name(name) || secrets.Value(value)) && refersTo(value) == nil {
+		if (secrets.Name(name) || secrets.Value(value)) && expand.Variables(value) == nil {
 			value = "…"
 		}
 		all = append(all, name+"="+quoted([]string{value})[0])

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"mcpgateway/internal/config/internal/expand"
 )
 
 func describe(t *testing.T, text string) string {
@@ -137,13 +139,13 @@ func FuzzShownURL_F_SEC_2(f *testing.F) {
 		f.Add(seed, "", "@x")
 	}
 	f.Fuzz(func(t *testing.T, text, a, b string) {
-		x := expander{env: func(name string) (string, bool) { return map[string]string{"A": a, "B": b}[name], true }}
-		u, err := url.Parse(x.expand(text))
-		if len(x.wrong) > 0 || err != nil || u.Scheme != "http" || len(u.Hostname()) < 4 {
+		x := expand.Expander{Env: func(name string) (string, bool) { return map[string]string{"A": a, "B": b}[name], true }}
+		u, err := url.Parse(x.Expand(text))
+		if len(x.Errors) > 0 || err != nil || u.Scheme != "http" || len(u.Hostname()) < 4 {
 			return
 		}
-		shown := expander{env: x.env}
-		if v, err := url.Parse(shown.expand(shownURL(text))); err != nil || v.Host != u.Host {
+		shown := expand.Expander{Env: x.Env}
+		if v, err := url.Parse(shown.Expand(shownURL(text))); err != nil || v.Host != u.Host {
 			t.Errorf("%q with %q and %q leads to %q, and %q is shown", text, a, b, u.Host, shownURL(text))
 		}
 	})

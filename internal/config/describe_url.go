@@ -3,20 +3,22 @@ package config
 import (
 	"strings"
 
+	"mcpgateway/internal/config/internal/expand"
+
 	"mcpgateway/internal/lazy"
 )
 
 // piece is a part of a text with references: text without any, or one reference.
 type piece struct {
-	text string // as it is written
-	ref  *ref   // nil = text without references, or a word that only another client knows
+	text string      // as it is written
+	ref  *expand.Ref // nil = text without references, or a word that only another client knows
 }
 
 // pieces splits a text into its pieces. It knows ${env:VAR} of other clients, too: in a file of ours
 // that is an error.
 func pieces(s string) (all []piece) {
 	literal := 0 // the length of the text before the next reference
-	add := func(length int, r *ref) {
+	add := func(length int, r *expand.Ref) {
 		if literal > 0 {
 			all = append(all, piece{text: s[:literal]})
 		}
@@ -37,7 +39,7 @@ func pieces(s string) (all []piece) {
 			continue
 		}
 		inner = strings.TrimPrefix(inner, "env:")
-		if r, length := parseRef(inner); length > 0 {
+		if r, length := expand.ParseRef(inner); length > 0 {
 			add(len(rest)-len(inner)+length, &r)
 		} else if end := strings.Index(rest, "}"); end > 0 {
 			add(end+1, nil)
@@ -72,15 +74,15 @@ func shownURL(text string) string {
 				out.WriteString(rest[:1] + "…")
 				return out.String()
 			}
-		case p.ref == nil || !p.ref.hasDefault:
+		case p.ref == nil || !p.ref.HasDefault:
 			out.WriteString(p.text)
 		default:
-			fallback := shownURL(p.ref.fallback)
+			fallback := shownURL(p.ref.Default)
 			if i > 0 && i+1 < len(all) && beforePassword().MatchString(all[i-1].text) && all[i-1].ref == nil &&
-				strings.HasPrefix(all[i+1].text, "@") && !strings.ContainsAny(p.ref.fallback, "$/?#@") {
+				strings.HasPrefix(all[i+1].text, "@") && !strings.ContainsAny(p.ref.Default, "$/?#@") {
 				fallback = "xxxxx"
 			}
-			out.WriteString(strings.TrimSuffix(p.text, p.ref.fallback+"}") + fallback + "}")
+			out.WriteString(strings.TrimSuffix(p.text, p.ref.Default+"}") + fallback + "}")
 		}
 	}
 	return out.String()

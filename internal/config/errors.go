@@ -4,7 +4,12 @@ import (
 	"fmt"
 	"iter"
 	"strings"
+
+	"mcpgateway/internal/config/internal/expand"
 )
+
+// UnsetHint is the Hint of each Error about a variable that is not set.
+const UnsetHint = expand.UnsetHint
 
 // Error is one thing that is wrong with a configuration. It never holds the
 // value of a secret.

@@ -6,8 +6,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
+
+	"mcpgateway/internal/config/internal/expand"
 )
 
 // source is a file that was found, and what it holds.
@@ -27,7 +28,7 @@ func (s source) sum() [sha256.Size]byte {
 // there.
 func find(opts Options) (source, error) {
 	if opts.Path != "" {
-		path, _ := expandHome(opts.Path, opts.Env) // a client that starts programs without a shell passes ~ on
+		path, _ := expand.Tilde(opts.Path, opts.Env) // a client that starts programs without a shell passes ~ on
 		read := readNamedSource
 		if opts.Local {
 			read = readFound
@@ -40,7 +41,7 @@ func find(opts Options) (source, error) {
 		return src, err
 	}
 	if path, _ := opts.Env("GATEWAY_CONFIG"); path != "" {
-		expanded, _ := expandHome(path, opts.Env)
+		expanded, _ := expand.Tilde(path, opts.Env)
 		return readNamedSource(expanded, "GATEWAY_CONFIG")
 	}
 	var none source
@@ -112,9 +113,16 @@ func readFound(path, key string) (source, error) {
 
 func sourceOf(path, key string, data []byte, err error) (source, error) {
 	if err != nil {
-		return source{}, &Error{File: path, Key: key, Problem: reason(err), cause: err}
+		failed := FileError(path, err)
+		failed.Key = key
+		return source{}, failed
 	}
 	return source{path: path, data: data, warnings: changeable(path)}, nil
+}
+
+// FileError returns an error about a file that could not be read because of err.
+func FileError(path string, err error) *Error {
+	return &Error{File: path, Problem: reason(err), cause: err}
 }
 
 // Reason returns what the system said about a file, without its path and the name of the call.
@@ -131,18 +139,6 @@ func reason(err error) string {
 	return err.Error()
 }
 
-// home is the user's home directory; "" if nothing tells.
-func home(env func(string) (string, bool)) string {
-	if dir, _ := env("HOME"); dir != "" {
-		return dir
-	}
-	if runtime.GOOS == "windows" {
-		dir, _ := env("USERPROFILE")
-		return dir
-	}
-	return ""
-}
-
 // baseDir is one of the XDG base directories: what the variable says, if it is
 // absolute as the specification demands, or the fallback below the home
 // directory; "" if nothing tells.
@@ -150,7 +146,7 @@ func baseDir(env func(string) (string, bool), variable string, fallback ...strin
 	if dir, _ := env(variable); filepath.IsAbs(dir) {
 		return dir
 	}
-	if dir := home(env); dir != "" {
+	if dir := expand.HomeDir(env); dir != "" {
 		return filepath.Join(dir, filepath.Join(fallback...))
 	}
 	return ""
@@ -158,20 +154,6 @@ func baseDir(env func(string) (string, bool), variable string, fallback ...strin
 
 // ExpandHome replaces a leading ~ by the user's home directory, as a shell does, if there is one.
 func ExpandHome(path string) string {
-	expanded, _ := expandHome(path, os.LookupEnv)
+	expanded, _ := expand.Tilde(path, os.LookupEnv)
 	return expanded
-}
-
-// expandHome replaces a leading ~ by the home directory. ok is false if there
-// is a ~ and no home.
-func expandHome(path string, env func(string) (string, bool)) (expanded string, ok bool) {
-	rest, tilde := strings.CutPrefix(path, "~")
-	if !tilde || rest != "" && !os.IsPathSeparator(rest[0]) {
-		return path, true
-	}
-	dir := home(env)
-	if dir == "" {
-		return path, false
-	}
-	return filepath.Join(dir, rest), true
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"io"
 
+	"mcpgateway/internal/config/internal/node"
+
 	"go.yaml.in/yaml/v3"
 
 	"mcpgateway/internal/lazy"
@@ -30,8 +32,8 @@ func isForeign(data []byte) bool {
 		case err != nil:
 			return brokenForeign(data)
 		}
-		root := deref(document.Content[0])
-		if isAbsent(root) {
+		root := node.Deref(document.Content[0])
+		if node.IsAbsent(root) {
 			continue
 		}
 		some = true
@@ -39,7 +41,7 @@ func isForeign(data []byte) bool {
 			continue
 		}
 		for i := 0; i < len(root.Content); i += 2 {
-			if isTopKey(deref(root.Content[i]).Value) {
+			if isTopKey(node.Deref(root.Content[i]).Value) {
 				return false
 			}
 		}

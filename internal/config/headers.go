@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"mcpgateway/internal/config/internal/node"
+
 	"go.yaml.in/yaml/v3"
 )
 
@@ -18,8 +20,8 @@ var reserved = []string{
 	"keep-alive", "last-event-id", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade", "via",
 }
 
-// isReserved tells whether a header is the gateway's own to set.
-func isReserved(name string) bool {
+// IsReservedHeader tells whether a header is the gateway's own to set.
+func IsReservedHeader(name string) bool {
 	name = strings.ToLower(name)
 	return strings.HasPrefix(name, "mcp-") || slices.Contains(reserved, name)
 }
@@ -39,8 +41,8 @@ func dropReserved(headers *yaml.Node) (kept *yaml.Node, dropped []string) {
 	copied := *headers
 	copied.Content = nil
 	for i := 0; i+1 < len(headers.Content); i += 2 {
-		if name := headers.Content[i].Value; isReserved(name) {
-			dropped = append(dropped, "headers."+showKey(name))
+		if name := headers.Content[i].Value; IsReservedHeader(name) {
+			dropped = append(dropped, "headers."+node.ShowKey(name))
 		} else {
 			copied.Content = append(copied.Content, headers.Content[i], headers.Content[i+1])
 		}

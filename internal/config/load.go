@@ -11,6 +11,9 @@ import (
 	"slices"
 	"strings"
 
+	"mcpgateway/internal/config/internal/dialect"
+	"mcpgateway/internal/config/internal/expand"
+
 	"github.com/go-viper/mapstructure/v2"
 	"github.com/knadh/koanf/providers/confmap"
 	"github.com/knadh/koanf/providers/rawbytes"
@@ -39,8 +42,8 @@ type Options struct {
 	// Needs are the keys outside of backends that the caller reads, with all below them: a variable
 	// that is not set leaves the value of another key out. nil = all keys are needed.
 	Needs []string
-	// strict makes problems with the variables of a backend errors of the file.
-	strict bool
+	// Strict makes problems with the variables of a backend errors of the file.
+	Strict bool
 	// Local says that Path was found in Dir by an earlier Load, so that Approve is called.
 	Local bool
 }
@@ -103,6 +106,14 @@ func Validate(path string, data []byte) error {
 	return err
 }
 
+// LoadData is Load for a file of this content, which is not read again.
+func LoadData(path string, data []byte, opts Options) (*Loaded, error) {
+	if opts.Env == nil {
+		opts.Env = os.LookupEnv
+	}
+	return load(source{path: path, data: data}, opts)
+}
+
 func load(src source, opts Options) (*Loaded, error) {
 	used := make(map[string]bool)
 	r := newReader(src.path, func(name string) (string, bool) {
@@ -113,9 +124,9 @@ func load(src source, opts Options) (*Loaded, error) {
 	if absolute, err := filepath.Abs(path); err == nil { // here, not for each of the names that it is compared with
 		path = absolute
 	}
-	r.workspace = workspace(path, opts.Dir, home(opts.Env))
-	r.strict, r.needs = opts.strict, opts.Needs
-	r.callUnit = callUnit(path)
+	r.workspace = dialect.Workspace(path, opts.Dir, expand.HomeDir(opts.Env))
+	r.strict, r.needs = opts.Strict, opts.Needs
+	r.callUnit = dialect.CallTimeoutUnit(path)
 	over := &overrides{places: r.places}
 	out := settings{Config: Default(), Defaults: inbuilt()}
 

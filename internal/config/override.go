@@ -5,6 +5,8 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+
+	"mcpgateway/internal/config/internal/node"
 )
 
 // overrides are the layers above the file: texts from the environment and the
@@ -195,7 +197,7 @@ func (o *overrides) fromFlags(flags map[string]string) map[string]any {
 func (o *overrides) set(out map[string]any, f field, name, text string) {
 	v, err := convert(text, f.typ)
 	if err != nil {
-		o.errs = append(o.errs, &Error{Key: name, Problem: err.Error() + not(text)})
+		o.errs = append(o.errs, &Error{Key: name, Problem: err.Error() + node.Not(text)})
 		return
 	}
 	out[f.key] = v

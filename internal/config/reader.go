@@ -6,6 +6,10 @@ import (
 	"strings"
 	"time"
 
+	"mcpgateway/internal/config/internal/expand"
+
+	"mcpgateway/internal/config/internal/node"
+
 	"go.yaml.in/yaml/v3"
 )
 
@@ -91,6 +95,15 @@ func (r *reader) Unmarshal(data []byte) (map[string]any, error) {
 	return r.record(pairs, settingsType, top), nil
 }
 
+// parse reads a file into nodes. A nil root means that nothing is written in it.
+func parse(file string, data []byte) (*yaml.Node, *Error) {
+	root, bad := node.Parse(data)
+	if bad != nil {
+		return nil, &Error{File: file, Line: bad.Line, Problem: bad.Problem, Hint: bad.Hint}
+	}
+	return root, nil
+}
+
 // Marshal is there for koanf.Parser only.
 func (r *reader) Marshal(map[string]any) ([]byte, error) {
 	return nil, fmt.Errorf("%s: not to be written", r.file)
@@ -104,7 +117,7 @@ func (r *reader) fail(at place, problem, hint string) {
 // value reads n as a value of type t. ok is false if it was left out, or wrong
 // and reported.
 func (r *reader) value(n *yaml.Node, t reflect.Type, at place) (v any, ok bool) {
-	if n = deref(n); isAbsent(n) {
+	if n = node.Deref(n); node.IsAbsent(n) {
 		return nil, false
 	}
 	kind, isList := t.Kind(), n.Kind == yaml.SequenceNode
@@ -141,7 +154,7 @@ func (r *reader) list(n *yaml.Node, elem reflect.Type, at place) []any {
 	for i, child := range n.Content {
 		here := at.item(i, child.Line)
 		r.places[here.path] = here
-		if isAbsent(deref(child)) {
+		if node.IsAbsent(node.Deref(child)) {
 			r.fail(here, "is empty", "")
 		}
 		v, ok := r.value(child, elem, here)
@@ -170,7 +183,7 @@ func (r *reader) record(pairs []pair, t reflect.Type, at place) map[string]any {
 		}
 		if v, ok := r.value(p.value, f.typ, here); ok {
 			out[p.key] = v
-			here.text = deref(p.value).Value
+			here.text = node.Deref(p.value).Value
 			r.places[here.path] = here
 		}
 	}
@@ -191,7 +204,7 @@ func (r *reader) dictionary(n *yaml.Node, at place) map[string]any {
 	for _, p := range r.pairs(n, at) {
 		here := at.child(p.key, p.shown, p.line)
 		r.places[here.path] = here
-		if isAbsent(deref(p.value)) {
+		if node.IsAbsent(node.Deref(p.value)) {
 			r.fail(here, "has no value", `write "" for an empty one`)
 			continue
 		}
@@ -212,8 +225,8 @@ func (r *reader) oneBackend(pairs []pair, at place) map[string]any {
 	return out
 }
 
-func (r *reader) expander() expander {
-	return expander{env: r.env, foreign: r.foreign, workspace: r.workspace}
+func (r *reader) expander() expand.Expander {
+	return expand.Expander{Env: r.env, Foreign: r.foreign, Workspace: r.workspace}
 }
 
 // isOff tells whether a backend is disabled, before the rest of it is read.
@@ -221,7 +234,7 @@ func (r *reader) isOff(pairs []pair) bool {
 	for _, p := range pairs {
 		if p.key == "enabled" {
 			x := r.expander()
-			return strings.EqualFold(x.expand(deref(p.value).Value), "false")
+			return strings.EqualFold(x.Expand(node.Deref(p.value).Value), "false")
 		}
 	}
 	return false

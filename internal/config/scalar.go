@@ -1,10 +1,13 @@
 package config
 
 import (
-	"fmt"
 	"reflect"
 	"slices"
 	"strings"
+
+	"mcpgateway/internal/config/internal/expand"
+
+	"mcpgateway/internal/config/internal/node"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -14,7 +17,7 @@ import (
 func (r *reader) scalar(n *yaml.Node, t reflect.Type, at place) (any, bool) {
 	if r.written != nil {
 		x := r.expander()
-		r.written[at.path] = x.names(n.Value)
+		r.written[at.path] = x.Variables(n.Value)
 		v, err := convert(n.Value, t)
 		return v, err == nil
 	}
@@ -26,33 +29,33 @@ func (r *reader) scalar(n *yaml.Node, t reflect.Type, at place) (any, bool) {
 		r.literal(n, at)
 	}
 	x := r.expander()
-	text := x.expand(n.Value)
+	text := x.Expand(n.Value)
 	if !r.arrived(&x, at) {
 		return nil, false
 	}
-	r.expands[at.path] = len(x.came) > 0
-	if name := x.missing(strings.TrimPrefix(at.path, r.entry+"."), text); name != "" && !r.off &&
+	r.expands[at.path] = len(x.Expanded) > 0
+	if name := missing(x.Expanded, strings.TrimPrefix(at.path, r.entry+"."), text); name != "" && !r.off &&
 		r.isolate(at, "variable "+name+" is empty: set it where the gateway is started") {
 		return nil, false
 	}
-	if at.path == "auth.tokens[0]" && len(x.came) == 1 && x.came[0].value == text {
-		r.token = x.came[0].name
+	if at.path == "auth.tokens[0]" && len(x.Expanded) == 1 && x.Expanded[0].Value == text {
+		r.token = x.Expanded[0].Name
 	}
 	if strings.ContainsRune(text, 0) {
 		r.fail(at, "contains a NUL character", "")
 		return nil, false
 	}
 	quoted := n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) != 0
-	if kind := t.Kind(); quoted && !x.used && (kind == reflect.Bool || kind == reflect.Int) {
+	if kind := t.Kind(); quoted && !x.Used && (kind == reflect.Bool || kind == reflect.Int) {
 		r.fail(at, "must be "+wanted(t)+", without quotes", "")
 		return nil, false
 	}
 	v, err := convert(text, t)
-	if err != nil && len(x.came) > 0 && r.isolate(at, at.key+": "+err.Error()+not(n.Value)) {
+	if err != nil && len(x.Expanded) > 0 && r.isolate(at, at.key+": "+err.Error()+node.Not(n.Value)) {
 		return nil, false
 	}
 	if err != nil {
-		r.fail(at, err.Error()+not(n.Value), "")
+		r.fail(at, err.Error()+node.Not(n.Value), "")
 		return nil, false
 	}
 	return v, true
@@ -60,23 +63,23 @@ func (r *reader) scalar(n *yaml.Node, t reflect.Type, at place) (any, bool) {
 
 // arrived notes what x brought in and reports what it could not find. A
 // disabled backend needs no variables: its value is just left out.
-func (r *reader) arrived(x *expander, at place) bool {
+func (r *reader) arrived(x *expand.Expander, at place) bool {
 	if r.entry != "" || strings.HasPrefix(at.path, "auth.") {
-		for _, a := range x.came {
-			r.expanded = append(r.expanded, expandedSecrets(at.path, a.name, a.value)...)
+		for _, a := range x.Expanded {
+			r.expanded = append(r.expanded, expandedSecrets(at.path, a.Name, a.Value)...)
 		}
 	}
 	if !r.off {
-		for _, t := range x.wrong {
+		for _, t := range x.Errors {
 			switch {
-			case t.unset != "" && r.isUnneeded(at.path):
+			case t.Unset != "" && r.isUnneeded(at.path):
 				r.broken[at.path] = true
-			case t.unset == "" || !r.isolate(at, t.problem+": set it where the gateway is started"):
-				r.fail(at, t.problem, t.hint)
+			case t.Unset == "" || !r.isolate(at, t.Problem+": set it where the gateway is started"):
+				r.fail(at, t.Problem, t.Hint)
 			}
 		}
 	}
-	return len(x.wrong) == 0
+	return len(x.Errors) == 0
 }
 
 // isUnneeded reports whether the value at path is outside of backends, and not one of those that the
@@ -115,7 +118,7 @@ func (f faults) with(key, problem string) faults {
 
 // missing returns the variable that is set but empty and leaves nothing of a value that a backend
 // needs: a target, or a header, of which Bearer alone may be left. "" = there is none.
-func (x *expander) missing(key, text string) string {
+func missing(came []expand.Variable, key, text string) string {
 	header := strings.HasPrefix(key, "headers.")
 	if !header && key != "command" && key != "url" && key != "embedded" {
 		return ""
@@ -123,19 +126,10 @@ func (x *expander) missing(key, text string) string {
 	if rest := strings.TrimSpace(text); rest != "" && !(header && rest != text && !strings.Contains(rest, " ")) {
 		return ""
 	}
-	for _, a := range x.came {
-		if strings.TrimSpace(a.value) == "" {
-			return a.name
+	for _, a := range came {
+		if strings.TrimSpace(a.Value) == "" {
+			return a.Name
 		}
 	}
 	return ""
-}
-
-// not ends a sentence on what a value must be with what it is: text that stands
-// in the file, if it is short enough to help.
-func not(text string) string {
-	if text == "" || len(text) > 40 {
-		return ""
-	}
-	return fmt.Sprintf(", not %q", text)
 }

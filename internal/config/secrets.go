@@ -96,7 +96,7 @@ func appendParts(all []string, text string, parts []secrets.Part) []string {
 
 // appendVariable adds what is secret in the value of a variable, by its name or its form.
 func appendVariable(all []string, name, value string) []string {
-	if isPlain(name) {
+	if secrets.ShellVariable(name) {
 		return all
 	}
 	if secrets.Opaque(name, value) {
@@ -129,7 +129,7 @@ func appendHeader(all []string, name, value string) []string {
 // expandedSecrets returns what is secret of the value that a reference to variable brought into
 // the key path of an entry. The name of the variable and the key both count.
 func expandedSecrets(path, variable, value string) []string {
-	if isPlain(variable) {
+	if secrets.ShellVariable(variable) {
 		return nil
 	}
 	all := appendVariable(nil, variable, value)
@@ -162,7 +162,7 @@ func urlSecrets(raw string) []string {
 	if raw == "" || err != nil {
 		return nil
 	}
-	all := appendParts(nil, raw, inServerURL("", raw))
+	all := appendParts(nil, raw, secrets.FindInServerURL("", raw))
 	if u.User != nil {
 		user, password, _ := strings.Cut(u.User.String(), ":")
 		plain, both := u.User.Password()
@@ -199,16 +199,4 @@ func isTrivial(value string) bool {
 		return true
 	}
 	return false
-}
-
-// isPlain tells whether a variable is one that everybody's shell sets and that
-// holds no secret: its value may appear in paths all over the log.
-func isPlain(variable string) bool {
-	switch variable {
-	case "HOME", "USERPROFILE", "USER", "USERNAME", "LOGNAME", "PWD", "PATH", "SHELL", "LANG",
-		"TMPDIR", "TEMP", "TMP", "APPDATA", "LOCALAPPDATA", "HOSTNAME", "TERM",
-		"SSH_AUTH_SOCK", "DBUS_SESSION_BUS_ADDRESS", "DESKTOP_SESSION", "SESSION_MANAGER":
-		return true
-	}
-	return strings.HasPrefix(variable, "XDG_")
 }

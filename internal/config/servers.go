@@ -3,9 +3,9 @@ package config
 import (
 	"cmp"
 	"fmt"
-	"net"
-	"net/url"
 	"strings"
+
+	"mcpgateway/internal/config/internal/node"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -28,7 +28,7 @@ func (r *reader) withServers(pairs []pair, at int, top place) map[string]any {
 	}
 	out := r.record(ours, settingsType, top)
 	servers := pairs[at]
-	if !isAbsent(deref(servers.value)) {
+	if !node.IsAbsent(node.Deref(servers.value)) {
 		out["backends"] = r.servers(servers.value, top.child("mcpServers", "mcpServers", servers.line))
 	}
 	return out
@@ -48,12 +48,12 @@ func (r *reader) servers(n *yaml.Node, at place) []any {
 		r.places[here.path] = here
 		name := p.key
 		if !taken[p.key] {
-			name = fitName(p.key, taken)
+			name = UsableName(p.key, taken)
 			r.warn(here, fmt.Sprintf("the name is not usable as a prefix; it is %q here", name))
 		}
 		before := len(r.errs)
 		ours := r.translate(r.pairs(p.value, here), here)
-		ours = append(ours, pair{"name", "name", p.line, text(name)})
+		ours = append(ours, pair{"name", "name", p.line, node.String(name)})
 		out = append(out, r.oneBackend(ours, here))
 		r.broken[here.path] = len(r.errs) > before
 	}
@@ -65,29 +65,9 @@ func (r *reader) warn(at place, text string) {
 	r.warnings = append(r.warnings, (&Error{File: r.file, Line: at.line, Key: at.key, Problem: text}).Error())
 }
 
-// isOurDoor tells whether a URL is where a gateway on this machine usually listens.
-func isOurDoor(text string) bool {
-	u, err := url.Parse(text)
-	return err == nil && u.Port() == "7420" && onLoopback(u)
-}
-
-func onLoopback(u *url.URL) bool {
-	ip := net.ParseIP(u.Hostname())
-	return strings.EqualFold(u.Hostname(), "localhost") || ip != nil && ip.IsLoopback()
-}
-
-// text is the node of a string, falsehood that of false.
-func text(s string) *yaml.Node {
-	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: s}
-}
-
-func falsehood() *yaml.Node {
-	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!bool", Value: "false"}
-}
-
-// fitName makes a backend's name of any name, one that is not taken, and takes
+// UsableName makes a backend's name of any name, one that is not taken, and takes
 // it.
-func fitName(name string, taken map[string]bool) string {
+func UsableName(name string, taken map[string]bool) string {
 	fit := name
 	if !backendName().MatchString(name) {
 		fit = strings.Map(func(c rune) rune {

@@ -3,7 +3,12 @@ package config
 import (
 	"iter"
 	"slices"
-	"strings"
+
+	"mcpgateway/internal/config/internal/dialect"
+
+	"mcpgateway/internal/config/internal/expand"
+
+	"mcpgateway/internal/config/internal/node"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -25,14 +30,14 @@ type theirs struct {
 func (r *reader) translate(pairs []pair, at place) (ours []pair) {
 	e := &theirs{values: map[string]*yaml.Node{}, read: []string{"disabled", "enabled"}}
 	for _, p := range pairs {
-		if v := deref(p.value); !isAbsent(v) {
+		if v := node.Deref(p.value); !node.IsAbsent(v) {
 			e.values[p.key] = v
 		}
 	}
-	url := slices.ContainsFunc(urlKeys, func(key string) bool { return e.values[key] != nil })
-	e.misfit = misfits(e.values["command"] != nil, url)
-	for _, key := range transportKeys {
-		if n := e.values[key]; n != nil && isSSE(n.Value) && !url {
+	url := slices.ContainsFunc(dialect.URLKeys, func(key string) bool { return e.values[key] != nil })
+	e.misfit = dialect.Inapplicable(e.values["command"] != nil, url)
+	for _, key := range dialect.TransportKeys {
+		if n := e.values[key]; n != nil && dialect.IsSSE(n.Value) && !url {
 			e.misfit = append(e.misfit, key)
 		}
 	}
@@ -43,13 +48,13 @@ func (r *reader) translate(pairs []pair, at place) (ours []pair) {
 		}
 	}
 	if e.off {
-		ours = append(ours, pair{"enabled", "enabled", at.line, falsehood()})
+		ours = append(ours, pair{"enabled", "enabled", at.line, node.False()})
 	}
-	tools, read, wrong := filters(func(key string) *yaml.Node { return e.values[key] })
+	tools, read, wrong := dialect.ReadToolFilter(func(key string) *yaml.Node { return e.values[key] })
 	if wrong != "" {
 		r.fail(at, wrong, "")
 	}
-	if n := tools.node(at.line); n != nil {
+	if n := tools.Node(at.line); n != nil {
 		ours = append(ours, pair{"tools", "tools", at.line, n})
 	}
 	e.read = append(e.read, read...)
@@ -59,22 +64,17 @@ func (r *reader) translate(pairs []pair, at place) (ours []pair) {
 		}
 	}
 	if len(e.left) > 0 {
-		r.warn(at, "the gateway ignores its "+ignored(e.left, e.values["command"] != nil))
+		r.warn(at, "the gateway ignores its "+dialect.IgnoredKeys(e.left, e.values["command"] != nil))
 	}
 	return ours
 }
 
-var (
-	urlKeys       = []string{"url", "serverUrl", "httpUrl"}
-	transportKeys = []string{"type", "transport"}
-)
-
 // oneKey translates one pair of e; ok is false if nothing of it remains.
 func (r *reader) oneKey(p pair, e *theirs, at place) (_ pair, ok bool) {
-	here, value := at.child(p.key, p.shown, p.line), deref(p.value)
-	limit := callTimeout(value.Value, r.callUnit)
+	here, value := at.child(p.key, p.shown, p.line), node.Deref(p.value)
+	limit := dialect.CallTimeout(value.Value, r.callUnit)
 	switch {
-	case saysNothing(value), slices.Contains(e.read, p.key):
+	case dialect.IsEmpty(value), slices.Contains(e.read, p.key):
 	case slices.Contains(e.misfit, p.key):
 		e.left = append(e.left, p.shown)
 	case p.key == "headers":
@@ -83,23 +83,23 @@ func (r *reader) oneKey(p pair, e *theirs, at place) (_ pair, ok bool) {
 		p.value = kept
 		return p, true
 	case p.key == "args":
-		p.value = keptForProgram(value, e.values["env"])
+		p.value = dialect.EscapeEntryVariables(value, e.values["env"])
 		return p, true
 	case slices.Contains([]string{"command", "env", "cwd"}, p.key):
 		return p, true
-	case slices.Contains(urlKeys, p.key) && e.urlKey != "":
+	case slices.Contains(dialect.URLKeys, p.key) && e.urlKey != "":
 		r.fail(here, "the URL is already there as "+e.urlKey, "keep one of url, serverUrl and httpUrl")
-	case slices.Contains(urlKeys, p.key):
+	case slices.Contains(dialect.URLKeys, p.key):
 		e.urlKey, p.key = p.shown, "url"
 		return p, true
-	case slices.Contains(transportKeys, p.key) && isSSE(value.Value):
-		return pair{"transport", p.shown, p.line, text("sse")}, true
-	case slices.Contains(transportKeys, p.key):
-		if problem := unsupported(value.Value); problem != "" && !e.off {
+	case slices.Contains(dialect.TransportKeys, p.key) && dialect.IsSSE(value.Value):
+		return pair{"transport", p.shown, p.line, node.String("sse")}, true
+	case slices.Contains(dialect.TransportKeys, p.key):
+		if problem := dialect.UnsupportedTransport(value.Value); problem != "" && !e.off {
 			r.fail(here, problem, "")
 		}
 	case p.key == "timeout" && limit > 0:
-		return pair{"call_timeout", p.shown, p.line, text(limit.String())}, true
+		return pair{"call_timeout", p.shown, p.line, node.String(limit.String())}, true
 	default:
 		e.left = append(e.left, p.shown)
 	}
@@ -110,9 +110,9 @@ func (r *reader) oneKey(p pair, e *theirs, at place) (_ pair, ok bool) {
 func (r *reader) isDisabled(pairs []pair, at place) bool {
 	off := false
 	for _, p := range pairs {
-		value := deref(p.value)
+		value := node.Deref(p.value)
 		switch {
-		case p.key != "disabled" && p.key != "enabled", isAbsent(value):
+		case p.key != "disabled" && p.key != "enabled", node.IsAbsent(value):
 		case value.Value != "true" && value.Value != "false":
 			r.fail(at.child(p.key, p.shown, p.line), "must be true or false", "")
 		case p.key == "disabled":
@@ -127,27 +127,27 @@ func (r *reader) isDisabled(pairs []pair, at place) bool {
 // unusable says why an entry cannot work behind a gateway, whatever its user
 // sets; "" = it can.
 func (e *theirs) unusable() string {
-	if e.program().isGateway() {
+	if e.program().IsGateway() {
 		return "a gateway that starts itself would not stop doing so"
 	}
 	for _, key := range []string{"url", "serverUrl", "httpUrl"} {
-		if n := e.values[key]; n != nil && isOurDoor(n.Value) {
+		if n := e.values[key]; n != nil && dialect.IsGatewayURL(n.Value) {
 			return "a gateway that asks itself would not stop doing so"
 		}
 	}
-	for _, key := range transportKeys {
-		if n := e.values[key]; n != nil && isWebSocket(n.Value) {
-			return unsupported(n.Value)
+	for _, key := range dialect.TransportKeys {
+		if n := e.values[key]; n != nil && dialect.IsWebSocket(n.Value) {
+			return dialect.UnsupportedTransport(n.Value)
 		}
 	}
 	for _, key := range []string{"command", "args", "env", "cwd", "url", "serverUrl", "httpUrl", "headers"} {
-		x := expander{env: anything, foreign: true}
+		x := expand.Expander{Env: expand.AllSet, Foreign: true}
 		for text := range texts(e.values[key]) {
-			x.expand(text)
+			x.Expand(text)
 		}
-		for _, t := range x.wrong {
-			if t.theirs {
-				return t.problem + "; " + t.hint
+		for _, t := range x.Errors {
+			if t.Foreign {
+				return t.Problem + "; " + t.Hint
 			}
 		}
 	}
@@ -164,12 +164,12 @@ func texts(n *yaml.Node) iter.Seq[string] {
 			yield(n.Value)
 		case n.Kind == yaml.SequenceNode:
 			for _, item := range n.Content {
-				if !yield(deref(item).Value) {
+				if !yield(node.Deref(item).Value) {
 					return
 				}
 			}
 		default:
-			for _, value := range children(n) {
+			for _, value := range node.Children(n) {
 				if !yield(value.Value) {
 					return
 				}
@@ -178,28 +178,24 @@ func texts(n *yaml.Node) iter.Seq[string] {
 	}
 }
 
-// unsupported says why a transport, by the name a client gave it, is not
-// served; "" = it is.
-func unsupported(transport string) string {
-	switch plainName(transport) {
-	case "", "stdio", "local", "http", "streamablehttp", "sse":
-		return ""
+// Program returns what e starts.
+func (e *theirs) program() dialect.Program {
+	var p dialect.Program
+	if n := e.values["command"]; n != nil {
+		p.Command = n.Value
 	}
-	if isWebSocket(transport) {
-		return "WebSocket is not supported"
+	if n := e.values["cwd"]; n != nil {
+		p.Cwd = n.Value
 	}
-	return "must be stdio, http or sse" + not(transport)
-}
-
-func isWebSocket(transport string) bool {
-	name := plainName(transport)
-	return name == "ws" || name == "websocket"
-}
-
-// isSSE tells whether a transport is the one that must be kept. What clients call
-// HTTP is left to auto: in their files it is said of servers of either kind.
-func isSSE(transport string) bool { return plainName(transport) == "sse" }
-
-func plainName(transport string) string {
-	return strings.ToLower(strings.NewReplacer("-", "", "_", "").Replace(transport))
+	for arg := range texts(e.values["args"]) {
+		p.Args = append(p.Args, arg)
+	}
+	if env := e.values["env"]; env != nil && env.Kind == yaml.MappingNode {
+		for i := 0; i+1 < len(env.Content); i += 2 {
+			if node.Deref(env.Content[i]).Value == "PATH" {
+				p.Path = node.Deref(env.Content[i+1]).Value
+			}
+		}
+	}
+	return p
 }

@@ -1,11 +1,10 @@
-package config
+package clientimport
 
 import (
-	"iter"
 	"slices"
 	"strings"
 
-	"go.yaml.in/yaml/v3"
+	"mcpgateway/internal/config/internal/expand"
 
 	"mcpgateway/internal/lazy"
 	"mcpgateway/internal/secrets"
@@ -47,29 +46,29 @@ func (f *foreignFile) translate(s string) string {
 }
 
 func (f *foreignFile) ours(whole string, group func(string) string) string {
-	knows := f.client.refs
+	knows := f.client.Refs
 	special, braced, bare := group("special"), group("braced"), group("bare")
-	if nameLength(special) > 0 && !knows.prefix {
+	if expand.NameLength(special) > 0 && !knows.Prefixed {
 		braced = special // ${userHome} is a variable to the others
 	}
 	switch {
-	case group("prefixed") != "" && knows.prefix:
+	case group("prefixed") != "" && knows.Prefixed:
 		return "${" + group("prefixed") + "}"
-	case group("input") != "" && knows.prefix:
+	case group("input") != "" && knows.Prefixed:
 		return f.input(group("input"))
-	case special == "userHome" && knows.prefix:
+	case special == "userHome" && knows.Prefixed:
 		return "${HOME}"
-	case special != "" && knows.prefix:
+	case special != "" && knows.Prefixed:
 		return f.special(special)
 	case f.own[braced], f.own[bare]: // the program expands it, from the environment that the entry sets
-	case braced != "" && knows.braces:
+	case braced != "" && knows.Braces:
 		return whole
-	case bare != "" && knows.bare:
+	case bare != "" && knows.Bare:
 		return "${" + bare + "}"
-	case group("plain") != "" && knows.plain:
+	case group("plain") != "" && knows.Plain:
 		return "${" + group("plain") + "}"
-	case group("double") != "" && knows.double:
-		return "${" + variable(group("double")) + "}"
+	case group("double") != "" && knows.Double:
+		return "${" + expand.VariableName(group("double")) + "}"
 	default:
 		f.noteLiteral(whole, group)
 	}
@@ -78,10 +77,10 @@ func (f *foreignFile) ours(whole string, group func(string) string) string {
 
 // special returns the text for ${workspaceFolder} and the like.
 func (f *foreignFile) special(word string) string {
-	text, _ := folder(word, f.workspace)
+	text, _ := expand.Predefined(word, f.workspace)
 	if f.folder == "" && strings.HasPrefix(word, "workspace") {
 		f.note("%s: %q: ${%s} is the folder that is open in %s; here it is always %s: "+
-			"change it if you mean another one", f.shown, f.server, word, f.client.title, text)
+			"change it if you mean another one", f.shown, f.server, word, f.client.Title, text)
 	}
 	return strings.ReplaceAll(text, "$", "$$")
 }
@@ -90,16 +89,16 @@ func (f *foreignFile) special(word string) string {
 func (f *foreignFile) noteLiteral(whole string, group func(string) string) {
 	name := ""
 	for _, form := range []string{"prefixed", "plain", "double", "braced", "special"} {
-		if word, _, _ := strings.Cut(group(form), ":-"); nameLength(word) > 0 {
-			name = variable(word)
+		if word, _, _ := strings.Cut(group(form), ":-"); expand.NameLength(word) > 0 {
+			name = expand.VariableName(word)
 		}
 	}
-	if bare := group("bare"); len(bare) > 1 && bare == strings.ToUpper(bare) && nameLength(bare) == len(bare) {
+	if bare := group("bare"); len(bare) > 1 && bare == strings.ToUpper(bare) && expand.NameLength(bare) == len(bare) {
 		name = bare
 	}
 	switch {
 	case secrets.Value(name):
-	case group("shell") != "" && f.client.id == "crush":
+	case group("shell") != "" && f.client.ID == "crush":
 		f.note("%s: %q: $(…) runs a command in Crush and stays as it is: write a variable, and set it", f.shown, f.server)
 	case group("input") != "":
 		f.note("%s: %q: ${input:…} stays as it is: write ${VARIABLE}, and set it", f.shown, f.server)
@@ -111,14 +110,14 @@ func (f *foreignFile) noteLiteral(whole string, group func(string) string) {
 		f.note("%s: %q: ${%s} stays as it is: write ${VARIABLE}, and set it", f.shown, f.server, word)
 	case name != "":
 		f.note("%s: %q: %s stays as it is, since %s does not expand it; if it means a variable, write ${%s}",
-			f.shown, f.server, whole, f.client.title, name)
+			f.shown, f.server, whole, f.client.Title, name)
 	}
 }
 
 // input turns a value that VS Code asks for into a variable.
 func (f *foreignFile) input(id string) string {
-	name, kind, in := variable(id), "input", f.inputs[id]
-	if isPlain(name) { // PATH and the like are set to something else
+	name, kind, in := expand.VariableName(id), "input", f.inputs[id]
+	if secrets.ShellVariable(name) { // PATH and the like are set to something else
 		name = "INPUT_" + name
 	}
 	if in.password {
@@ -143,97 +142,4 @@ func (f *foreignFile) input(id string) string {
 		f.note("%s: %s %q is %s here; set it%s", f.shown, kind, id, ref, more)
 	}
 	return ref
-}
-
-// ownVariables returns the variables that a table sets, less those that it only passes on.
-func ownVariables(table *yaml.Node) map[string]bool {
-	own := map[string]bool{}
-	for name, value := range children(table) {
-		if nameLength(name) == len(name) && name != "" && !strings.Contains(value.Value, name) {
-			own[name] = true
-		}
-	}
-	return own
-}
-
-// keptForProgram returns arguments of another client's entry with $${X} in the place of ${X},
-// where the entry sets X: mcp-remote and others expand it themselves.
-func keptForProgram(args, env *yaml.Node) *yaml.Node {
-	own := ownVariables(env)
-	if len(own) == 0 || args.Kind != yaml.SequenceNode {
-		return args
-	}
-	kept := *args
-	kept.Content = nil
-	for _, item := range args.Content {
-		if n := deref(item); n.Kind == yaml.ScalarNode {
-			changed := *n
-			changed.Value = ownReference().ReplaceAllStringFunc(n.Value, func(whole string) string {
-				if own[whole[2:len(whole)-1]] {
-					return "$" + whole
-				}
-				return whole
-			})
-			item = &changed
-		}
-		kept.Content = append(kept.Content, item)
-	}
-	return &kept
-}
-
-var ownReference = lazy.Regexp(`\$\{[A-Za-z_]\w*\}`)
-
-// refersTo lists the variables that a string of ours refers to.
-func refersTo(s string) []string { return new(expander).names(s) }
-
-// names lists the variables that a string refers to, also those in defaults. x is used up.
-func (x *expander) names(s string) (names []string) {
-	x.env = func(name string) (string, bool) {
-		names = append(names, name)
-		return "", true
-	}
-	x.expand(s)
-	return names
-}
-
-// needs lists the variables without which a string of ours cannot be read.
-func needs(s string) []string {
-	var names []string
-	x := expander{env: func(string) (string, bool) { return "", false }}
-	x.expand(s)
-	for _, t := range x.wrong {
-		names = append(names, t.unset)
-	}
-	return names
-}
-
-// children yields the pairs of a mapping; of anything else, nothing.
-func children(n *yaml.Node) iter.Seq2[string, *yaml.Node] {
-	return func(yield func(string, *yaml.Node) bool) {
-		if n == nil || n.Kind != yaml.MappingNode {
-			return
-		}
-		for i := 0; i+1 < len(n.Content); i += 2 {
-			if !yield(n.Content[i].Value, deref(n.Content[i+1])) {
-				return
-			}
-		}
-	}
-}
-
-// child is the value of a key, nil if it is not there or null.
-func child(n *yaml.Node, key string) *yaml.Node {
-	for name, value := range children(n) {
-		if name == key && !isAbsent(value) {
-			return value
-		}
-	}
-	return nil
-}
-
-func items(n *yaml.Node) []*yaml.Node {
-	if n == nil || n.Kind != yaml.SequenceNode {
-		return nil
-	}
-	return n.Content
 }

@@ -1,8 +1,12 @@
-package config
+package clientimport
 
 import (
 	"slices"
 	"strings"
+
+	"mcpgateway/internal/config/internal/dialect"
+
+	"mcpgateway/internal/config/internal/node"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -11,14 +15,14 @@ import (
 
 // isClaudeCode recognises ~/.claude.json under another name.
 func isClaudeCode(root, _ *yaml.Node) bool {
-	projects := child(root, "projects")
-	return projects != nil && projects.Kind == yaml.MappingNode || child(root, "numStartups") != nil
+	projects := node.Child(root, "projects")
+	return projects != nil && projects.Kind == yaml.MappingNode || node.Child(root, "numStartups") != nil
 }
 
 // isOpencode recognises entries of type local or remote, or with a list as command.
 func isOpencode(root, servers *yaml.Node) bool {
 	return schemaOf(root, "opencode") || anyEntry(servers, func(e *yaml.Node) bool {
-		kind, command := child(e, "type"), child(e, "command")
+		kind, command := node.Child(e, "type"), node.Child(e, "command")
 		return kind != nil && (kind.Value == "local" || kind.Value == "remote") ||
 			command != nil && command.Kind == yaml.SequenceNode
 	})
@@ -27,25 +31,25 @@ func isOpencode(root, servers *yaml.Node) bool {
 // isCrush recognises entries as most clients have them, but under mcp.
 func isCrush(root, servers *yaml.Node) bool {
 	return schemaOf(root, "crush") || anyEntry(servers, func(e *yaml.Node) bool {
-		command, url := child(e, "command"), child(e, "url")
+		command, url := node.Child(e, "command"), node.Child(e, "url")
 		return command != nil && command.Kind == yaml.ScalarNode || url != nil
 	})
 }
 
 // isGoose recognises extensions with a program or an address.
 func isGoose(_, servers *yaml.Node) bool {
-	return anyEntry(servers, func(e *yaml.Node) bool { return child(e, "cmd") != nil || child(e, "uri") != nil })
+	return anyEntry(servers, func(e *yaml.Node) bool { return node.Child(e, "cmd") != nil || node.Child(e, "uri") != nil })
 }
 
 func isList(_, servers *yaml.Node) bool { return servers != nil && servers.Kind == yaml.SequenceNode }
 
 func schemaOf(root *yaml.Node, word string) bool {
-	n := child(root, "$schema")
+	n := node.Child(root, "$schema")
 	return n != nil && strings.Contains(n.Value, word)
 }
 
 func anyEntry(servers *yaml.Node, is func(*yaml.Node) bool) bool {
-	for _, e := range children(servers) {
+	for _, e := range node.Children(servers) {
 		if e.Kind == yaml.MappingNode && is(e) {
 			return true
 		}
@@ -55,16 +59,16 @@ func anyEntry(servers *yaml.Node, is func(*yaml.Node) bool) bool {
 
 // unknownFormat says why no servers could be read from a file.
 func unknownFormat(path string, root *yaml.Node) (problem, hint string) {
-	for _, c := range clients {
-		if c.key == "" && c.owns(path) {
-			return "is a file of " + c.title + ", which is not read here", "add its servers to the configuration yourself"
+	for _, c := range dialect.Clients {
+		if c.Key == "" && c.Matches(path) {
+			return "is a file of " + c.Title + ", which is not read here", "add its servers to the configuration yourself"
 		}
 	}
 	var keys []string
-	for key := range children(root) {
+	for key := range node.Children(root) {
 		lower := strings.ToLower(key)
 		if strings.Contains(lower, "mcp") || strings.Contains(lower, "server") || lower == "extensions" || lower == "tools" {
-			keys = append(keys, showKey(key))
+			keys = append(keys, node.ShowKey(key))
 		}
 	}
 	problem, hint = "holds no MCP servers that are known here", "they stand under mcpServers, servers, mcp or mcp_servers"

@@ -1,4 +1,4 @@
-package config
+package node
 
 import (
 	"bytes"
@@ -13,34 +13,41 @@ import (
 	"mcpgateway/internal/lazy"
 )
 
+// A SyntaxError says what is wrong with a file.
+type SyntaxError struct {
+	Line    int // from 1; 0 = the file as a whole
+	Problem string
+	Hint    string // what to try; often ""
+}
+
 // parse reads a file into nodes. A nil root means that nothing is written in
-// it. If there is an error, it has file and line.
-func parse(file string, data []byte) (*yaml.Node, *Error) {
+// it.
+func Parse(data []byte) (*yaml.Node, *SyntaxError) {
 	if looksLikeJSON(data) {
 		root, line, err := parseJSON(data)
 		if err == nil {
 			return root, nil
 		}
 		// It may be a YAML flow mapping, {"a": b}; if not, JSON was meant.
-		root, bad := parseYAML(file, data)
+		root, bad := parseYAML(data)
 		if bad == nil {
 			return root, nil
 		}
 		if bad.Hint == starHint {
 			return nil, bad
 		}
-		e := &Error{File: file, Line: line, Problem: "not valid JSON: " + err.Error()}
+		e := &SyntaxError{Line: line, Problem: "not valid JSON: " + err.Error()}
 		if strings.Contains(e.Problem, "in string escape code") || strings.Contains(e.Problem, "hexadecimal character escape") {
 			e.Hint = `a backslash begins an escape: write each twice in a path such as C:\\Users\\me, or /`
 		}
 		return nil, e
 	}
-	return parseYAML(file, data)
+	return parseYAML(data)
 }
 
-func parseYAML(file string, data []byte) (*yaml.Node, *Error) {
+func parseYAML(data []byte) (*yaml.Node, *SyntaxError) {
 	if bad := unreadable(data); bad >= 0 {
-		return nil, &Error{File: file, Line: lineAt(data, bad), Problem: "not valid YAML: not UTF-8 text, or a control character in it"}
+		return nil, &SyntaxError{Line: lineAt(data, bad), Problem: "not valid YAML: not UTF-8 text, or a control character in it"}
 	}
 	var document, second yaml.Node
 	dec := yaml.NewDecoder(bytes.NewReader(data))
@@ -50,14 +57,14 @@ func parseYAML(file string, data []byte) (*yaml.Node, *Error) {
 	}
 	if err == nil {
 		if err = dec.Decode(&second); err == nil {
-			return nil, &Error{File: file, Line: second.Line, Problem: "a second YAML document starts here", Hint: "keep one, or give each a file"}
+			return nil, &SyntaxError{Line: second.Line, Problem: "a second YAML document starts here", Hint: "keep one, or give each a file"}
 		}
 	}
 	if !errors.Is(err, io.EOF) {
-		return nil, syntaxError(file, data, err)
+		return nil, syntaxError(data, err)
 	}
 	root := document.Content[0]
-	if isAbsent(root) {
+	if IsAbsent(root) {
 		return nil, nil
 	}
 	return root, nil
@@ -82,7 +89,7 @@ func namelessAnchor(problem string) bool {
 
 // unquoted returns an error about the * or & that a value on a line begins with. It does not show the value:
 // that may be a secret.
-func unquoted(file string, data []byte, line int) *Error {
+func unquoted(data []byte, line int) *SyntaxError {
 	var text []byte
 	for row := range bytes.Lines(data) {
 		if line--; line == 0 {
@@ -90,7 +97,7 @@ func unquoted(file string, data []byte, line int) *Error {
 			break
 		}
 	}
-	e := &Error{File: file, Problem: "not valid YAML: a value that begins with * must be quoted", Hint: starHint}
+	e := &SyntaxError{Problem: "not valid YAML: a value that begins with * must be quoted", Hint: starHint}
 	if !bytes.Contains(text, []byte("*")) && bytes.Contains(text, []byte("&")) {
 		e.Problem, e.Hint = "not valid YAML: a value that begins with & must be quoted", anchorHint
 	}
@@ -100,12 +107,12 @@ func unquoted(file string, data []byte, line int) *Error {
 // syntaxError says what the YAML library says, with a line wherever one can be
 // had, and without the one piece of text it would quote: what looks like an
 // anchor may be a password that begins with a star.
-func syntaxError(file string, data []byte, err error) *Error {
+func syntaxError(data []byte, err error) *SyntaxError {
 	m := yamlError().FindStringSubmatch(err.Error())
 	if m == nil {
-		return &Error{File: file, Problem: "not valid YAML"}
+		return &SyntaxError{Problem: "not valid YAML"}
 	}
-	e := &Error{File: file, Problem: "not valid YAML: " + m[2]}
+	e := &SyntaxError{Problem: "not valid YAML: " + m[2]}
 	e.Line, _ = strconv.Atoi(m[1])
 	if e.Line == 0 || fromZero().MatchString(m[2]) {
 		e.Line++
@@ -117,7 +124,7 @@ func syntaxError(file string, data []byte, err error) *Error {
 	}
 	if namelessAnchor(m[2]) {
 		at := e.Line
-		e = unquoted(file, data, at)
+		e = unquoted(data, at)
 		e.Line = at
 	}
 	if strings.Contains(m[2], "hexdecimal number") || strings.Contains(m[2], "unknown escape character") {
@@ -148,11 +155,4 @@ func unreadable(data []byte) int {
 
 func lineAt(data []byte, offset int) int {
 	return 1 + bytes.Count(data[:offset], []byte("\n"))
-}
-
-// isAbsent tells whether n is a value that was left out, as in "catalog:" with
-// all below it commented out. A lone ~ is not: where a string may stand it
-// means the home directory.
-func isAbsent(n *yaml.Node) bool {
-	return n.Kind == yaml.ScalarNode && n.Tag == "!!null" && n.Value != "~"
 }

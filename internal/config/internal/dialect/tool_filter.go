@@ -1,10 +1,10 @@
-package config
+package dialect
 
 import (
 	"slices"
-	"strconv"
 	"strings"
-	"time"
+
+	"mcpgateway/internal/config/internal/node"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -18,9 +18,12 @@ var (
 	denyKeys  = []string{"excludeTools", "disabledTools", "disabled_tools"} // Gemini; Windsurf, Cline, Roo; Codex
 )
 
-// filters reads the tool filters of an entry into ours. read lists the keys that
+// A ToolFilter has the globs of the tools that may be called, none = all, and of those that may not.
+type ToolFilter struct{ Allow, Deny []string }
+
+// ReadToolFilter reads the tool filters of an entry into ours. read lists the keys that
 // say them. wrong says what is wrong with one, "" = nothing.
-func filters(value func(key string) *yaml.Node) (t Filter, read []string, wrong string) {
+func ReadToolFilter(value func(key string) *yaml.Node) (t ToolFilter, read []string, wrong string) {
 	for _, key := range allowKeys {
 		n := value(key)
 		names, ok := toolNames(n)
@@ -54,23 +57,23 @@ func filters(value func(key string) *yaml.Node) (t Filter, read []string, wrong 
 	return t, read, wrong
 }
 
-// node is t as it would stand in a file of ours; nil if it says nothing.
-func (t Filter) node(line int) *yaml.Node {
+// Node is t as it would stand in a file of ours; nil if it says nothing.
+func (t ToolFilter) Node(line int) *yaml.Node {
 	list := func(globs []string) *yaml.Node {
 		n := &yaml.Node{Kind: yaml.SequenceNode, Style: yaml.FlowStyle}
 		for _, glob := range globs {
-			item := literal(glob)
+			item := node.EscapedString(glob)
 			item.Line = line
 			n.Content = append(n.Content, item)
 		}
 		return n
 	}
-	var m mapping
+	var m node.Mapping
 	if len(t.Allow) > 0 {
-		m.add("allow", list(t.Allow))
+		m.Add("allow", list(t.Allow))
 	}
 	if len(t.Deny) > 0 {
-		m.add("deny", list(t.Deny))
+		m.Add("deny", list(t.Deny))
 	}
 	if m == nil {
 		return nil
@@ -87,7 +90,7 @@ func toolNames(n *yaml.Node) (names []string, ok bool) {
 		return nil, false
 	}
 	for _, item := range n.Content {
-		if item = deref(item); item.Kind != yaml.ScalarNode {
+		if item = node.Deref(item); item.Kind != yaml.ScalarNode {
 			return nil, false
 		}
 		name, _, _ := strings.Cut(item.Value, "(")
@@ -109,32 +112,4 @@ func globs(names []string) []string {
 		}
 	}
 	return all
-}
-
-// callTimeout reads a client's time limit for a call, given as a number of
-// units; 0 = it is none. One below a second is taken for a mistake, as Claude
-// Code does.
-func callTimeout(text string, unit time.Duration) time.Duration {
-	n, err := strconv.ParseFloat(text, 64)
-	if d := n * float64(unit); err == nil && float64(time.Second) <= d && d <= 1e6*float64(time.Second) {
-		return time.Duration(d).Round(time.Millisecond)
-	}
-	return 0
-}
-
-// misfits names the keys, of any client, that mean nothing beside a command or
-// beside a URL.
-func misfits(command, url bool) []string {
-	switch {
-	case command && !url:
-		return []string{"headers", "http_headers", "env_http_headers", "bearer_token_env_var"}
-	case url && !command:
-		return []string{"args", "env", "environment", "env_vars", "cwd"}
-	}
-	return nil
-}
-
-// saysNothing tells whether leaving a value out loses nothing: autoApprove: [].
-func saysNothing(n *yaml.Node) bool {
-	return isAbsent(n) || n.Kind != yaml.ScalarNode && len(n.Content) == 0
 }

@@ -1,10 +1,12 @@
-package config
+package clientimport
 
 import (
 	"bytes"
 	"fmt"
 	"slices"
 	"strings"
+
+	"mcpgateway/internal/config/internal/expand"
 
 	"mcpgateway/internal/lazy"
 	"mcpgateway/internal/secrets"
@@ -25,7 +27,7 @@ func (im *importer) hideSecrets() {
 // their names.
 func (im *importer) claim(s *server) {
 	for _, one := range s.all() {
-		for _, name := range refersTo(one) {
+		for _, name := range expand.Variables(one) {
 			if _, known := im.vars[name]; !known {
 				im.vars[name] = unknown
 			}
@@ -65,7 +67,7 @@ func (im *importer) hideIn(s *server) {
 		s.args[i] = im.hide(s, name, "argument", arg, secrets.FindArgument)
 	}
 	s.command = im.hide(s, "", "command", s.command, secrets.Find)
-	s.url = im.hide(s, "", "url", s.url, inServerURL)
+	s.url = im.hide(s, "", "url", s.url, secrets.FindInServerURL)
 }
 
 // nameBefore returns the name that the argument before another one gives it, "" if it is none:
@@ -85,22 +87,6 @@ func nameBefore(before, arg string) string {
 }
 
 var bareName = lazy.Regexp(`^[A-Za-z][\w.-]*$`)
-
-// inServerURL finds the secrets in the URL of a server. Its UUIDs are secrets, too: whoever
-// knows such a URL can use the server.
-func inServerURL(name, text string) []secrets.Part {
-	parts := secrets.Find(name, text)
-	for _, at := range uuids().FindAllStringIndex(text, -1) {
-		p := secrets.Part{From: at[0], To: at[1], Name: "path"}
-		if !slices.ContainsFunc(parts, func(o secrets.Part) bool { return o.From < p.To && p.From < o.To }) {
-			parts = append(parts, p)
-		}
-	}
-	slices.SortFunc(parts, func(a, b secrets.Part) int { return a.From - b.From })
-	return parts
-}
-
-var uuids = lazy.Regexp(`[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}`)
 
 // hide replaces the secrets in text with references to variables, and notes that. name is the
 // name of text, what says which key of s it belongs to.
@@ -132,7 +118,7 @@ func (im *importer) fromStore(s *server, name, what, text string) string {
 	reference := secrets.AfterScheme(text)
 	scheme, _, _ := strings.Cut(reference, "://")
 	want := prefixed(s, name)
-	if what == "env" && nameLength(name) == len(name) {
+	if what == "env" && expand.NameLength(name) == len(name) {
 		want = name
 	}
 	free := im.variable(s, want, strings.ReplaceAll(reference, "$$", "$"))
@@ -147,16 +133,16 @@ func (im *importer) fromStore(s *server, name, what, text string) string {
 
 // dropDefaults removes the defaults that are secrets: ${TOKEN:-secret} becomes ${TOKEN}.
 func (im *importer) dropDefaults(s *server, name, text string, find func(name, text string) []secrets.Part) string {
-	for _, r := range slices.Backward(references(text)) {
-		if !r.hasDefault {
+	for _, r := range slices.Backward(expand.References(text)) {
+		if !r.HasDefault {
 			continue
 		}
-		probe := text[:r.from] + r.fallback + text[r.to:]
-		overlaps := func(p secrets.Part) bool { return p.From < r.from+len(r.fallback) && r.from < p.To }
-		if secrets.Pair(r.name, r.fallback) || slices.ContainsFunc(find(name, masked(probe)), overlaps) {
-			text = text[:r.from] + "${" + r.name + "}" + text[r.to:]
+		probe := text[:r.From] + r.Default + text[r.To:]
+		overlaps := func(p secrets.Part) bool { return p.From < r.From+len(r.Default) && r.From < p.To }
+		if secrets.Pair(r.Name, r.Default) || slices.ContainsFunc(find(name, masked(probe)), overlaps) {
+			text = text[:r.From] + "${" + r.Name + "}" + text[r.To:]
 			im.note("%s: %s: the default of ${%s} is left out, because it looks like a secret; set %s",
-				s.file, s.name, r.name, r.name)
+				s.file, s.name, r.Name, r.Name)
 		}
 	}
 	return text
@@ -173,35 +159,29 @@ func (s *server) outside(text string, p secrets.Part) []secrets.Part {
 			pieces = append(pieces, secrets.Part{From: from, To: to, Name: p.Name})
 		}
 	}
-	for _, r := range slices.Concat(references(text), s.ownReferences(text)) {
-		if r.from < p.To && p.From < r.to && from <= r.from {
+	for _, r := range slices.Concat(expand.References(text), s.ownReferences(text)) {
+		if r.From < p.To && p.From < r.To && from <= r.From {
 			cut = true
-			add(r.from)
-			from = r.to
+			add(r.From)
+			from = r.To
 		}
 	}
 	add(p.To)
 	return pieces
 }
 
-// spot is a reference to a variable, text[from:to].
-type spot struct {
-	ref
-	from, to int
-}
-
 // literalReference matches references that stay as they are written, for the program to expand.
 var literalReference = lazy.Regexp(`^(?:\$\$\{[A-Za-z_][\w:.-]*\})+$`)
 
 // ownReferences returns the $${X} and $$X in a string of ours where s itself sets X.
-func (s *server) ownReferences(text string) []spot {
-	var all []spot
+func (s *server) ownReferences(text string) []expand.Reference {
+	var all []expand.Reference
 	for _, e := range s.env {
 		for _, whole := range []string{"$${" + e.name + "}", "$$" + e.name} {
 			i := strings.Index(text, whole)
 			end := i + len(whole)
 			if i >= 0 && e.name != "" && (end == len(text) || whole[2] == '{' || !isWord(text[end])) {
-				all = append(all, spot{ref{name: e.name}, i, end})
+				all = append(all, expand.Reference{Ref: expand.Ref{Name: e.name}, From: i, To: end})
 			}
 		}
 	}
@@ -212,33 +192,16 @@ func isWord(c byte) bool {
 	return c == '_' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
 }
 
-// references returns the references to variables in a string of ours.
-func references(text string) []spot {
-	var all []spot
-	for i := 0; i < len(text); i++ {
-		switch {
-		case strings.HasPrefix(text[i:], "$$"):
-			i++
-		case strings.HasPrefix(text[i:], "${"):
-			if r, length := parseRef(text[i+2:]); length > 0 {
-				all = append(all, spot{r, i, i + 2 + length})
-				i += 1 + length
-			}
-		}
-	}
-	return all
-}
-
 // masked returns text with digits in the place of each reference, so that these do not hide the
 // form of the rest: {"pin":${PIN}} is JSON then.
 func masked(text string) string {
-	all := references(text)
+	all := expand.References(text)
 	if all == nil {
 		return text
 	}
 	out := []byte(text)
 	for _, r := range all {
-		copy(out[r.from:r.to], bytes.Repeat([]byte("1"), r.to-r.from))
+		copy(out[r.From:r.To], bytes.Repeat([]byte("1"), r.To-r.From))
 	}
 	return string(out)
 }
@@ -249,8 +212,8 @@ func (im *importer) replace(s *server, what, name, text string, p secrets.Part) 
 	switch {
 	case what == "env" && p.Name == name && p.To == len(text):
 		want = name
-		if nameLength(want) != len(want) {
-			want = variable(want)
+		if expand.NameLength(want) != len(want) {
+			want = expand.VariableName(want)
 		}
 	case p.Name == "" || p.Name == "path":
 		want = prefixed(s, "secret")
@@ -276,7 +239,7 @@ func (im *importer) replace(s *server, what, name, text string, p secrets.Part) 
 // variable finds a name near want that is free, or stands for literal already.
 func (im *importer) variable(s *server, want, literal string) string {
 	own := want
-	if prefix := variable(s.name) + "_"; !strings.HasPrefix(want, prefix) {
+	if prefix := expand.VariableName(s.name) + "_"; !strings.HasPrefix(want, prefix) {
 		own = prefix + want
 	}
 	for name, n := want, 2; ; n++ {
@@ -299,11 +262,11 @@ func prefixed(s *server, key string) string {
 	if strings.EqualFold(key, "Authorization") {
 		key = "token"
 	}
-	name := variable(key)
+	name := expand.VariableName(key)
 	if name == key && strings.Contains(key, "_") {
 		return name
 	}
-	return variable(s.name) + "_" + name
+	return expand.VariableName(s.name) + "_" + name
 }
 
 func cutLast(s, sep string) (before, after string, found bool) {

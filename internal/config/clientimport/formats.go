@@ -1,8 +1,14 @@
-package config
+package clientimport
 
 import (
 	"strings"
 	"time"
+
+	"mcpgateway/internal/config/internal/dialect"
+
+	"mcpgateway/internal/config/internal/expand"
+
+	"mcpgateway/internal/config/internal/node"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -17,20 +23,20 @@ func readCommon(e entry) server {
 		args:     e.arguments("args"),
 		env:      e.table("env"),
 		cwd:      e.text("cwd"),
-		url:      e.text(urlKeys...),
+		url:      e.text(dialect.URLKeys...),
 		headers:  e.table("headers"),
 		tools:    e.tools(),
 		disabled: e.is("disabled", "true"),
 	}
-	if limit := e.file.client.limit; limit.start {
-		s.start = e.limit("timeout", limit.unit)
+	if limit := e.file.client.Timeout; limit.LimitsStart {
+		s.start = e.limit("timeout", limit.Unit)
 	} else {
-		s.call = e.limit("timeout", limit.unit)
+		s.call = e.limit("timeout", limit.Unit)
 	}
 	s.disabled = e.is("enabled", "false") || s.disabled
-	kind := e.text(transportKeys...)
-	s.unfit = unsupported(kind)
-	if isSSE(kind) {
+	kind := e.text(dialect.TransportKeys...)
+	s.unfit = dialect.UnsupportedTransport(kind)
+	if dialect.IsSSE(kind) {
 		s.transport = "sse"
 	}
 	return s
@@ -76,14 +82,14 @@ func readOpencode(e entry) server {
 		s.command, s.args = line[0], line[1:]
 	}
 	if kind := e.text("type"); kind != "" && kind != "local" && kind != "remote" {
-		s.unfit = "type must be local or remote" + not(strings.TrimSpace(kind))
+		s.unfit = "type must be local or remote" + node.Not(strings.TrimSpace(kind))
 	}
 	return s
 }
 
 // readZed has the program, its arguments and environment in a mapping, in older files.
 func readZed(e entry) server {
-	program := child(e.node, "command")
+	program := node.Child(e.node, "command")
 	if program == nil || program.Kind != yaml.MappingNode {
 		s := readCommon(e)
 		e.used["source"] = true
@@ -129,7 +135,7 @@ func readGoose(e entry) server {
 		disabled: e.is("enabled", "false"),
 	}
 	for _, name := range e.list("env_keys") {
-		s.env = append(s.env, named{name, "${" + variable(name) + "}"})
+		s.env = append(s.env, named{name, "${" + expand.VariableName(name) + "}"})
 	}
 	e.used["name"], e.used["description"], e.used["display_name"], e.used["bundled"] = true, true, true, true
 	switch kind := e.text("type"); kind {
@@ -137,7 +143,7 @@ func readGoose(e entry) server {
 	case "sse":
 		s.transport = "sse"
 	default:
-		s.unfit = "it is a part of Goose (" + oneLine(kind) + ")"
+		s.unfit = "it is a part of Goose (" + node.OneLine(kind) + ")"
 	}
 	return s
 }

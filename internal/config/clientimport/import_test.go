@@ -1,4 +1,4 @@
-package config
+package clientimport
 
 import (
 	"errors"
@@ -10,15 +10,17 @@ import (
 	"strings"
 	"testing"
 
+	"mcpgateway/internal/config"
+
 	"github.com/rogpeppe/go-internal/txtar"
 )
 
-// TestImport runs every testdata/import/*.txtar: the comment names files to
+// TestImport runs every testdata/*.txtar: the comment names files to
 // import, none for those that are found; home/ and work/ are what is there;
 // want.yml and want.notes what comes out. $ROOT stands for the directory above
 // home/ and work/.
 func TestImport(t *testing.T) {
-	for _, file := range glob(t, "testdata/import/*.txtar") {
+	for _, file := range glob(t, "testdata/*.txtar") {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
 			archive, err := txtar.ParseFile(file)
 			if err != nil {
@@ -33,7 +35,7 @@ func TestImport(t *testing.T) {
 					write(t, root, map[string]string{f.Name: strings.ReplaceAll(string(f.Data), "$ROOT", root)})
 				}
 			}
-			im := newImporter(ImportOptions{Home: root + "/home", Cwd: root + "/work", OS: "linux", Env: lookup(nil)})
+			im := newImporter(Options{Home: root + "/home", Cwd: root + "/work", OS: "linux", Env: lookup(nil)})
 			var files []string
 			for _, name := range importLine(archive.Comment) {
 				files = append(files, filepath.Join(root, filepath.FromSlash(name)))
@@ -41,7 +43,7 @@ func TestImport(t *testing.T) {
 			if files == nil {
 				files = im.usualFiles()
 			}
-			var errs Errors
+			var errs config.Errors
 			for _, file := range files {
 				if err := im.read(file); err != nil {
 					errs = append(errs, err)
@@ -93,7 +95,7 @@ func rewrite(t *testing.T, file string, archive *txtar.Archive, got map[string]s
 }
 
 // loads checks that what was imported is accepted once the variables are set.
-func loads(t *testing.T, im *importer) *Config {
+func loads(t *testing.T, im *importer) *config.Config {
 	t.Helper()
 	set := func(name string) (string, bool) {
 		value, known := im.vars[name]
@@ -105,7 +107,7 @@ func loads(t *testing.T, im *importer) *Config {
 		}
 		return value, known
 	}
-	loaded, err := load(source{path: "imported.yaml", data: im.out.YAML()}, Options{Env: set})
+	loaded, err := config.LoadData("imported.yaml", im.out.YAML(), config.Options{Env: set})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,11 +130,11 @@ func TestImportMeansTheSame(t *testing.T) {
 	"new": { "type": "http", "url": "https://new.example/mcp" },
 	"web": { "url": "https://u:p%20w@h/s/Zm9vYmFyYmF6cXV4MTIzNDU2Nzg5MA/mcp?api_key=q%26&mode=x", "headers": { "Authorization": "Bearer tok", "X-Api-Key": "xk", "Accept": "text/plain", "content-TYPE": "a/b", "Mcp-Session-Id": "s" } }
 } }`
-	direct, err := load(source{path: "direct.json", data: []byte(file)}, Options{Env: lookup(nil)})
+	direct, err := config.LoadData("direct.json", []byte(file), config.Options{Env: lookup(nil)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	im := newImporter(ImportOptions{Home: "/nowhere", Cwd: "/nowhere", Env: lookup(nil)})
+	im := newImporter(Options{Home: "/nowhere", Cwd: "/nowhere", Env: lookup(nil)})
 	if err := im.file("/nowhere/.mcp.json", []byte(file)); err != nil {
 		t.Fatal(err)
 	}
@@ -155,8 +157,8 @@ func TestImportMeansTheSame(t *testing.T) {
 	}
 }
 
-func equal(a, b []Backend) bool {
-	return slices.EqualFunc(a, b, func(a, b Backend) bool {
+func equal(a, b []config.Backend) bool {
+	return slices.EqualFunc(a, b, func(a, b config.Backend) bool {
 		return a.Name == b.Name && a.Command == b.Command && a.URL == b.URL &&
 			a.Transport == b.Transport &&
 			slices.Equal(a.Args, b.Args) && maps.Equal(a.Env, b.Env) && maps.Equal(a.Headers, b.Headers)
@@ -165,14 +167,14 @@ func equal(a, b []Backend) bool {
 
 func TestImportNothing(t *testing.T) {
 	dir := t.TempDir()
-	im, err := Import(nil, ImportOptions{Home: dir, Cwd: dir, Env: lookup(nil)})
+	im, err := Read(nil, Options{Home: dir, Cwd: dir, Env: lookup(nil)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(im.Notes) != 0 || !im.Empty() || im.YAML() != nil || !strings.Contains(im.Hint(), "Claude Code, Claude Desktop, Cursor") {
 		t.Errorf("got %q\n%s%s", im.Notes, im.YAML(), im.Hint())
 	}
-	im, err = Import([]string{filepath.Join(dir, "no.json")}, ImportOptions{Home: dir, Cwd: dir, Env: lookup(nil)})
+	im, err = Read([]string{filepath.Join(dir, "no.json")}, Options{Home: dir, Cwd: dir, Env: lookup(nil)})
 	if !errors.Is(err, os.ErrNotExist) || im == nil {
 		t.Errorf("got %v, %v", im, err)
 	}
@@ -184,7 +186,7 @@ func TestImportLeavesOutURLsOfOtherKinds(t *testing.T) {
 	write(t, dir, map[string]string{"a.json": `{ "mcpServers": {
 		"socket": { "url": "wss://h?token=${TOKEN}" }, "typo": { "url": "Gttps://h/${PATH_OF}" },
 		"open": { "url": "${SCHEME}://h" }, "all": { "url": "${URL}" }, "host": { "url": "https://${HOST}/mcp" } } }`})
-	im, err := Import([]string{filepath.Join(dir, "a.json")}, ImportOptions{Home: dir, Cwd: dir, Env: lookup(nil)})
+	im, err := Read([]string{filepath.Join(dir, "a.json")}, Options{Home: dir, Cwd: dir, Env: lookup(nil)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,7 +205,7 @@ func TestImportLeavesOutURLsOfOtherKinds(t *testing.T) {
 func TestImportEmptyFile(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, map[string]string{"a.json": `{ "mcpServers": { "s": { "type": "ws", "url": "wss://h" } } }`})
-	im, err := Import([]string{filepath.Join(dir, "a.json")}, ImportOptions{Home: dir, Cwd: dir, Env: lookup(nil)})
+	im, err := Read([]string{filepath.Join(dir, "a.json")}, Options{Home: dir, Cwd: dir, Env: lookup(nil)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -216,7 +218,7 @@ func TestImportEmptyFile(t *testing.T) {
 // port, or by its name. Nobody else is asked.
 func TestImportLeavesOutGateways(t *testing.T) {
 	var asked []string
-	im := newImporter(ImportOptions{Home: "/h", Cwd: "/w", Env: lookup(nil), Ours: func(url string) bool {
+	im := newImporter(Options{Home: "/h", Cwd: "/w", Env: lookup(nil), IsGateway: func(url string) bool {
 		asked = append(asked, url)
 		return !strings.Contains(url, ":9")
 	}})
@@ -252,7 +254,7 @@ func TestImportLeavesOutGateways(t *testing.T) {
 // TestImportSet: what the user has set already need not be set, save where it
 // takes the place of a secret.
 func TestImportSet(t *testing.T) {
-	im := newImporter(ImportOptions{Home: "/h", Cwd: "/w", Env: lookup(map[string]string{"HOME": "/h", "A_KEY": "other"})})
+	im := newImporter(Options{Home: "/h", Cwd: "/w", Env: lookup(map[string]string{"HOME": "/h", "A_KEY": "other"})})
 	file := `{ "mcpServers": { "a": { "command": "${HOME}/x", "args": ["${B}", "${C:-c}", "${D:-${E}}"], "env": { "A_KEY": "v" } } } }`
 	if err := im.file("/w/.mcp.json", []byte(file)); err != nil {
 		t.Fatal(err)
@@ -272,7 +274,7 @@ func TestImportInTheHomeDirectory(t *testing.T) {
 		".gemini/settings.json": `{"mcpServers": {"b": {"command": "x"}}}`,
 		".mcp.json":             `{"mcpServers": {"c": {"command": "x"}}}`,
 	})
-	im := newImporter(ImportOptions{Home: home, Cwd: home, OS: "linux", Env: lookup(nil)})
+	im := newImporter(Options{Home: home, Cwd: home, OS: "linux", Env: lookup(nil)})
 	got := map[string]bool{}
 	for _, file := range im.usualFiles() {
 		got[filepath.Base(filepath.Dir(file))+"/"+filepath.Base(file)] = im.found[file]
@@ -280,70 +282,6 @@ func TestImportInTheHomeDirectory(t *testing.T) {
 	want := map[string]bool{".cursor/mcp.json": false, ".gemini/settings.json": false, filepath.Base(home) + "/.mcp.json": true}
 	if !maps.Equal(got, want) {
 		t.Errorf("of a project: %v, want %v", got, want)
-	}
-}
-
-// A program is the gateway if it is the file of this process, under whatever name, or has the name and is built from this
-// module. Another program of the name is a server like any other.
-func TestAnotherProgramOfTheName(t *testing.T) {
-	dir := t.TempDir()
-	self, err := os.Executable() // of this module
-	if err != nil {
-		t.Fatal(err)
-	}
-	content, err := os.ReadFile(self)
-	if err != nil {
-		t.Fatal(err)
-	}
-	exe := ""
-	if runtime.GOOS == "windows" {
-		exe = ".exe"
-	}
-	at := func(folder string) string { return filepath.Join(dir, folder, "gateway"+exe) }
-	for path, content := range map[string][]byte{at("ours"): content, at("other"): []byte("#!/bin/sh\n")} {
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, content, 0o700); err != nil {
-			t.Fatal(err)
-		}
-	}
-	link := filepath.Join(dir, "other", "mcp"+exe)
-	if err := os.Link(self, link); err != nil {
-		if err := os.Symlink(self, link); err != nil {
-			t.Fatal(err)
-		}
-	}
-	ours, other, missing := filepath.Join(dir, "ours"), filepath.Join(dir, "other"), filepath.Join(dir, "missing", "mcp-gateway")
-	t.Setenv("PATH", other)
-	t.Setenv("GATEWAY_TEST_DIR", dir)
-	for _, c := range []struct {
-		p    program
-		want bool
-	}{
-		{program{command: at("ours")}, true},
-		{program{command: at("other")}, false},
-		{program{command: at("other"), args: []string{"serve"}}, false},
-		{program{command: "${GATEWAY_TEST_DIR}/ours/gateway"}, true},
-		{program{command: "${GATEWAY_TEST_DIR}/other/gateway"}, false},
-		{program{command: self}, true},
-		{program{command: link}, true},
-		{program{command: "mcp"}, true},
-		{program{command: "gateway"}, false},
-		{program{command: "gateway", path: ours + string(os.PathListSeparator) + other}, true},
-		{program{command: "gateway", path: "$${x}" + string(os.PathListSeparator) + "${GATEWAY_TEST_DIR}/other"}, false},
-		{program{command: "./gateway", cwd: ours}, true},
-		{program{command: "./gateway", cwd: other}, false},
-		{program{command: missing}, true},
-		{program{command: missing, args: []string{"--config=x.yaml"}}, true},
-		{program{command: missing, args: []string{"run", "--profile", "x"}}, false},
-		{program{command: `C:\none\Gateway.exe`}, true},
-		{program{command: "sh"}, false},
-		{program{}, false},
-	} {
-		if got := c.p.isGateway(); got != c.want {
-			t.Errorf("%+v: %t", c.p, got)
-		}
 	}
 }
 
@@ -366,7 +304,7 @@ func TestImportOfAnotherProgramOfTheName(t *testing.T) {
 		text = append(text, `"`+name+`": {`+entry+`}`)
 	}
 	data := []byte(`{"mcpServers": {` + strings.Join(text, ",") + `}}`)
-	loaded, err := load(source{path: "mcp.json", data: data}, Options{Env: lookup(nil)})
+	loaded, err := config.LoadData("mcp.json", data, config.Options{Env: lookup(nil)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -379,7 +317,7 @@ func TestImportOfAnotherProgramOfTheName(t *testing.T) {
 	if err := os.WriteFile(path, data, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	im, err := Import([]string{path}, ImportOptions{Cwd: dir, Home: dir})
+	im, err := Read([]string{path}, Options{Cwd: dir, Home: dir})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,9 +1,13 @@
-package config
+package clientimport
 
 import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"mcpgateway/internal/config/internal/expand"
+
+	"mcpgateway/internal/config/internal/node"
 
 	"mcpgateway/internal/lazy"
 )
@@ -58,19 +62,19 @@ func programName(command string) string {
 func (f *foreignFile) inFolder(s *server) {
 	relative := isRelative(s.command) || slices.ContainsFunc(s.args, isRelative)
 	relativeCwd := s.cwd != "" && !filepath.IsAbs(s.cwd) && !strings.HasPrefix(s.cwd, "~") &&
-		refersTo(s.cwd) == nil && !windowsPath().MatchString(s.cwd)
+		expand.Variables(s.cwd) == nil && !windowsPath().MatchString(s.cwd)
 	folder := strings.ReplaceAll(f.folder, "$", "$$")
 	switch {
 	case relativeCwd && folder != "":
 		s.cwd = filepath.Join(folder, s.cwd)
 	case relativeCwd:
 		f.note("%s: %q: cwd %s is relative to where %s runs, and here to where the gateway is started: "+
-			"write an absolute path", f.shown, f.server, s.cwd, f.client.title)
+			"write an absolute path", f.shown, f.server, s.cwd, f.client.Title)
 	case relative && s.cwd == "" && folder != "":
 		s.cwd = folder
 	case relative && s.cwd == "":
 		f.note("%s: %q: a relative path depends on where %s runs, and here on where the gateway is started: "+
-			"write an absolute path, or cwd", f.shown, f.server, f.client.title)
+			"write an absolute path, or cwd", f.shown, f.server, f.client.Title)
 	}
 }
 
@@ -104,11 +108,11 @@ func (f *foreignFile) noteForeignPaths(s *server) {
 	for i, arg := range s.args {
 		what := "an argument"
 		if i > 0 && strings.HasPrefix(s.args[i-1], "-") {
-			what = "argument " + showKey(s.args[i-1])
+			what = "argument " + node.ShowKey(s.args[i-1])
 		}
 		check(what, arg)
 	}
 	for _, e := range s.env {
-		check("env "+showKey(e.name), e.value)
+		check("env "+node.ShowKey(e.name), e.value)
 	}
 }

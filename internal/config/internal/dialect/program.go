@@ -1,40 +1,42 @@
-package config
+package dialect
 
 import (
 	"debug/buildinfo"
+	"net"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 
-	"go.yaml.in/yaml/v3"
+	"mcpgateway/internal/config/internal/expand"
 )
 
 // module is the Go module of this program.
 const module = "mcpgateway"
 
-// A program is what an entry of a client starts.
-type program struct {
-	command string
-	args    []string
-	cwd     string
-	path    string // PATH in the entry's environment; "" = that of this process
+// A Program is what an entry of a client starts.
+type Program struct {
+	Command string
+	Args    []string
+	Cwd     string
+	Path    string // PATH in the entry's environment; "" = that of this process
 }
 
-// isGateway reports whether p is a gateway: it is the file of this process, or it has a name of the gateway and is built
+// IsGateway reports whether p is a gateway: it is the file of this process, or it has a name of the gateway and is built
 // from its module. A program that has the name and is not found is taken for a gateway if it has a gateway's arguments.
-func (p program) isGateway() bool {
-	if p.command == "" {
+func (p Program) IsGateway() bool {
+	if p.Command == "" {
 		return false
 	}
 	file, err := p.find()
 	if err != nil {
-		return isGatewayName(p.command) && areOurs(p.args)
+		return IsGatewayName(p.Command) && areOurs(p.Args)
 	}
 	if isThisProgram(file) {
 		return true
 	}
-	if !isGatewayName(p.command) {
+	if !IsGatewayName(p.Command) {
 		return false
 	}
 	info, err := buildinfo.ReadFile(file)
@@ -42,22 +44,22 @@ func (p program) isGateway() bool {
 }
 
 // find returns the file that is started.
-func (p program) find() (string, error) {
+func (p Program) find() (string, error) {
 	value := func(name string) string {
 		if name == "$" { // $$ is a dollar
 			return name
 		}
 		return os.Getenv(name)
 	}
-	command, cwd := ExpandHome(os.Expand(p.command, value)), ExpandHome(os.Expand(p.cwd, value))
+	command, cwd := expandHome(os.Expand(p.Command, value)), expandHome(os.Expand(p.Cwd, value))
 	isPath := strings.ContainsRune(command, '/') || strings.ContainsRune(command, filepath.Separator)
 	switch {
 	case isPath && cwd != "" && !filepath.IsAbs(command):
 		return exec.LookPath(filepath.Join(cwd, command))
-	case isPath || p.path == "":
+	case isPath || p.Path == "":
 		return exec.LookPath(command)
 	}
-	for _, dir := range filepath.SplitList(os.Expand(p.path, value)) {
+	for _, dir := range filepath.SplitList(os.Expand(p.Path, value)) {
 		if !filepath.IsAbs(dir) {
 			continue
 		}
@@ -66,6 +68,12 @@ func (p program) find() (string, error) {
 		}
 	}
 	return "", exec.ErrNotFound
+}
+
+// expandHome replaces a leading ~ by the user's home directory, if there is one.
+func expandHome(path string) string {
+	expanded, _ := expand.Tilde(path, os.LookupEnv)
+	return expanded
 }
 
 // isThisProgram reports whether file is that of this process. Symbolic links are followed.
@@ -95,42 +103,20 @@ func areOurs(args []string) bool {
 	return false
 }
 
-// isGatewayName reports whether a path, or the name of an entry, ends in a name that a gateway has.
-func isGatewayName(name string) bool {
+// IsGatewayName reports whether a path, or the name of an entry, ends in a name that a gateway has.
+func IsGatewayName(name string) bool {
 	base := strings.ToLower(name[strings.LastIndexAny(name, `/\`)+1:])
 	base = strings.TrimSuffix(base, ".exe")
 	return base == "gateway" || base == "mcp-gateway"
 }
 
-// program returns what s starts.
-func (s *server) program() program {
-	p := program{command: s.command, args: s.args, cwd: s.cwd}
-	for _, v := range s.env {
-		if v.name == "PATH" {
-			p.path = v.value
-		}
-	}
-	return p
+// IsGatewayURL tells whether a URL is where a gateway on this machine usually listens.
+func IsGatewayURL(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && u.Port() == "7420" && OnLoopback(u)
 }
 
-// program returns what e starts.
-func (e *theirs) program() program {
-	var p program
-	if n := e.values["command"]; n != nil {
-		p.command = n.Value
-	}
-	if n := e.values["cwd"]; n != nil {
-		p.cwd = n.Value
-	}
-	for arg := range texts(e.values["args"]) {
-		p.args = append(p.args, arg)
-	}
-	if env := e.values["env"]; env != nil && env.Kind == yaml.MappingNode {
-		for i := 0; i+1 < len(env.Content); i += 2 {
-			if deref(env.Content[i]).Value == "PATH" {
-				p.path = deref(env.Content[i+1]).Value
-			}
-		}
-	}
-	return p
+func OnLoopback(u *url.URL) bool {
+	ip := net.ParseIP(u.Hostname())
+	return strings.EqualFold(u.Hostname(), "localhost") || ip != nil && ip.IsLoopback()
 }

@@ -1,10 +1,14 @@
-package config
+package clientimport
 
 import (
 	"cmp"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"mcpgateway/internal/config/internal/dialect"
+
+	"mcpgateway/internal/config/internal/expand"
 )
 
 // origin is a place that still has what was imported from it.
@@ -20,8 +24,8 @@ func (im *importer) origin(s server) {
 	if s.off() {
 		return
 	}
-	o := origin{title: s.client.title, file: im.shown(s.path), command: im.remover(s)}
-	if !s.client.own() {
+	o := origin{title: s.client.Title, file: im.shown(s.path), command: im.remover(s)}
+	if !s.client.IsNamed() {
 		o.title = ""
 	}
 	i := slices.IndexFunc(im.from, func(other origin) bool {
@@ -74,23 +78,9 @@ func (im *importer) finish() {
 
 // without names the keys of s that are not taken over, and says what to do instead.
 func (s *server) without() string {
-	text := "without its " + ignored(s.left, s.command != "")
+	text := "without its " + dialect.IgnoredKeys(s.left, s.command != "")
 	if slices.Contains(s.left, "timeout") {
 		text += "; set call_timeout instead of timeout"
-	}
-	return text
-}
-
-// ignored names the keys of a client's entry that are not taken over. If the entry is a program's,
-// it says what to do about a file with variables.
-func ignored(keys []string, program bool) string {
-	text := "keys "
-	if len(keys) == 1 {
-		text = "key "
-	}
-	text += strings.Join(keys, ", ")
-	if program && slices.Contains(keys, "envFile") {
-		text += "; copy the variables in envFile into env"
 	}
 	return text
 }
@@ -143,7 +133,7 @@ func (im *importer) toSet() []string {
 			continue
 		}
 		for _, text := range im.out.servers[i].all() {
-			for _, name := range needs(text) {
+			for _, name := range expand.Required(text) {
 				_, set := im.opts.Env(name)
 				if (!set || im.vars[name] != unknown) && !slices.Contains(names, name) {
 					names = append(names, name)

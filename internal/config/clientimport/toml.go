@@ -1,4 +1,4 @@
-package config
+package clientimport
 
 import (
 	"errors"
@@ -7,44 +7,48 @@ import (
 	"regexp"
 	"slices"
 
+	"mcpgateway/internal/config/internal/node"
+
+	"mcpgateway/internal/config"
+
 	"github.com/pelletier/go-toml/v2"
 	"go.yaml.in/yaml/v3"
 )
 
 // parseTOML reads TOML into the nodes that YAML would have given.
-func parseTOML(file string, data []byte) (*yaml.Node, *Error) {
+func parseTOML(file string, data []byte) (*yaml.Node, *config.Error) {
 	var all map[string]any
 	if err := toml.Unmarshal(data, &all); err != nil {
-		e := &Error{File: file, Problem: "not valid TOML"}
+		e := &config.Error{File: file, Problem: "not valid TOML"}
 		if at := (*toml.DecodeError)(nil); errors.As(err, &at) {
 			e.Line, _ = at.Position()
 		}
 		return nil, e
 	}
-	root := node(all)
-	if servers := child(root, "mcp_servers"); servers != nil {
+	root := fromTOML(all)
+	if servers := node.Child(root, "mcp_servers"); servers != nil {
 		inFileOrder(servers, string(data))
 	}
 	return root, nil
 }
 
-// node turns decoded TOML into nodes, keys sorted.
-func node(v any) *yaml.Node {
+// fromTOML turns decoded TOML into nodes, keys sorted.
+func fromTOML(v any) *yaml.Node {
 	switch v := v.(type) {
 	case map[string]any:
 		n := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
 		for _, key := range slices.Sorted(maps.Keys(v)) {
-			n.Content = append(n.Content, text(key), node(v[key]))
+			n.Content = append(n.Content, node.String(key), fromTOML(v[key]))
 		}
 		return n
 	case []any:
 		n := &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq"}
 		for _, item := range v {
-			n.Content = append(n.Content, node(item))
+			n.Content = append(n.Content, fromTOML(item))
 		}
 		return n
 	}
-	return text(fmt.Sprint(v))
+	return node.String(fmt.Sprint(v))
 }
 
 // inFileOrder sorts tables by where their headers stand, those without one

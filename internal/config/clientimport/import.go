@@ -1,4 +1,17 @@
-package config
+// Package clientimport turns the servers that other MCP clients have configured into a
+// configuration file of the gateway.
+//
+// It reads files only: it starts nothing and looks up no name. Secrets are replaced by references
+// to variables, and neither the YAML nor a note contains them.
+//
+//	Read ─ files       finds the files of known clients
+//	     ├ recognize   tells which client a file belongs to
+//	     ├ formats     reads its entries
+//	     ├ references  translates references to variables
+//	     ├ duplicates  leaves out servers that several files have
+//	     ├ secrets     replaces secrets by references
+//	     └ yaml        writes the backends
+package clientimport
 
 import (
 	"errors"
@@ -8,21 +21,29 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+
+	"mcpgateway/internal/config/internal/dialect"
+
+	"mcpgateway/internal/config/internal/expand"
+
+	"mcpgateway/internal/config/internal/node"
+
+	"mcpgateway/internal/config"
 )
 
-// ImportOptions says whose files Import looks at.
-type ImportOptions struct {
+// Options says whose files Read looks at.
+type Options struct {
 	Home string                           // the user's home; "" = what Env says
 	OS   string                           // whose paths and commands work here, as GOOS; "" = this machine's
 	Cwd  string                           // the project; "" = the working directory
 	Env  func(name string) (string, bool) // nil = os.LookupEnv
-	// Ours tells whether it is a gateway that answers at a URL, which is on this
+	// IsGateway tells whether it is a gateway that answers at a URL, which is on this
 	// machine; nil = it is not asked.
-	Ours func(url string) bool
+	IsGateway func(url string) bool
 }
 
-// Imported is what other clients have configured, in our terms.
-type Imported struct {
+// Result is what other clients have configured, in our terms.
+type Result struct {
 	Notes []string // for stderr, one line each, free of secrets
 
 	servers []server
@@ -31,10 +52,10 @@ type Imported struct {
 }
 
 // Empty tells whether there was nothing to import.
-func (im *Imported) Empty() bool { return len(im.servers) == 0 }
+func (im *Result) Empty() bool { return len(im.servers) == 0 }
 
 // Count tells how many backends there are, and how many of them are switched off.
-func (im *Imported) Count() (all, off int) {
+func (im *Result) Count() (all, off int) {
 	for _, s := range im.servers {
 		if s.off() {
 			off++
@@ -44,7 +65,7 @@ func (im *Imported) Count() (all, off int) {
 }
 
 // Hint is what to try if there was nothing to import.
-func (im *Imported) Hint() string {
+func (im *Result) Hint() string {
 	if len(im.looked) > 0 {
 		return "looked at " + strings.Join(im.looked, ", ") + "; name the file that has them: gateway import FILE"
 	}
@@ -55,18 +76,18 @@ func (im *Imported) Hint() string {
 		" keep theirs, here and in your home directory; name another file: gateway import FILE"
 }
 
-// ClientTitles returns the names of the clients whose files Import reads.
+// ClientTitles returns the names of the clients whose files Read reads.
 func ClientTitles() []string {
 	var titles []string
-	for _, c := range clients {
-		if c.own() && c.key != "" && !slices.Contains(titles, c.title) {
-			titles = append(titles, c.title)
+	for _, c := range dialect.Clients {
+		if c.IsNamed() && c.Key != "" && !slices.Contains(titles, c.Title) {
+			titles = append(titles, c.Title)
 		}
 	}
 	return titles
 }
 
-// Import reads the files of other MCP clients; none given, those it finds at
+// Read reads the files of other MCP clients; none given, those it finds at
 // their usual places, the project's before the user's. What such an entry
 // holds of secrets stays behind: a ${VAR} takes its place, and a note says so.
 // What its client has switched off stays so, and what a project brings is
@@ -74,12 +95,12 @@ func ClientTitles() []string {
 //
 // The result is never nil. An error names the files that could not be read;
 // what the others hold is in the result all the same.
-func Import(files []string, opts ImportOptions) (*Imported, error) {
+func Read(files []string, opts Options) (*Result, error) {
 	im := newImporter(opts)
 	if len(files) == 0 {
 		files = im.usualFiles()
 	}
-	var errs Errors
+	var errs config.Errors
 	for _, file := range files {
 		if err := im.read(file); err != nil {
 			errs = append(errs, err)
@@ -92,12 +113,12 @@ func Import(files []string, opts ImportOptions) (*Imported, error) {
 	return &im.out, nil
 }
 
-func (o ImportOptions) filled() ImportOptions {
+func (o Options) filled() Options {
 	if o.Env == nil {
 		o.Env = os.LookupEnv
 	}
 	if o.Home == "" {
-		o.Home = home(o.Env)
+		o.Home = expand.HomeDir(o.Env)
 	}
 	if o.Cwd == "" {
 		o.Cwd, _ = os.Getwd()
@@ -109,38 +130,38 @@ func (o ImportOptions) filled() ImportOptions {
 }
 
 type importer struct {
-	opts  ImportOptions
-	out   Imported
+	opts  Options
+	out   Result
 	names map[string]bool   // taken
 	vars  map[string]string // variables the YAML refers to, and what they stand for; unset = not known
 	from  []origin          // of all that was taken in, in order
 	found map[string]bool   // files that nobody named; true = they come with the project
 }
 
-func newImporter(opts ImportOptions) *importer {
+func newImporter(opts Options) *importer {
 	return &importer{opts: opts.filled(), names: map[string]bool{}, vars: map[string]string{}}
 }
 
 func (im *importer) note(format string, args ...any) {
-	im.out.Notes = append(im.out.Notes, oneLine(fmt.Sprintf(format, args...)))
+	im.out.Notes = append(im.out.Notes, node.OneLine(fmt.Sprintf(format, args...)))
 }
 
-func (im *importer) read(path string) *Error {
+func (im *importer) read(path string) *config.Error {
 	var data []byte
 	var err error
 	if _, found := im.found[path]; found {
-		data, err = ReadFile(path)
+		data, err = config.ReadFile(path)
 	} else {
-		data, err = readNamed(path, readTime)
+		data, err = config.ReadNamed(path)
 	}
 	if err != nil {
-		return &Error{File: im.shown(path), Problem: reason(err), cause: err}
+		return config.FileError(im.shown(path), err)
 	}
 	return im.file(path, data)
 }
 
 // file adds the servers of one file.
-func (im *importer) file(path string, data []byte) *Error {
+func (im *importer) file(path string, data []byte) *config.Error {
 	im.out.looked = append(im.out.looked, im.shown(path))
 	root, bad := parseForeign(im.shown(path), data)
 	if bad != nil {
@@ -152,11 +173,11 @@ func (im *importer) file(path string, data []byte) *Error {
 	client := recognise(path, root)
 	if client == nil {
 		problem, hint := unknownFormat(path, root)
-		return &Error{File: im.shown(path), Problem: problem, Hint: hint}
+		return &config.Error{File: im.shown(path), Problem: problem, Hint: hint}
 	}
 	f := &foreignFile{
 		client: client, path: path, shown: im.shown(path), opts: im.opts, project: im.found[path],
-		folder: projectOf(path, im.opts.Home, anyClient), workspace: workspace(path, im.opts.Cwd, im.opts.Home),
+		folder: dialect.ProjectDir(path, im.opts.Home, dialect.AnyClient), workspace: dialect.Workspace(path, im.opts.Cwd, im.opts.Home),
 	}
 	for _, s := range f.servers(root) {
 		im.add(s)
@@ -206,28 +227,28 @@ func (s *server) tryLoad() error {
 		}
 		return "1", true
 	}
-	_, err := load(source{path: "imported", data: document([]server{*s})}, Options{Env: set, strict: true})
-	var errs Errors
+	_, err := config.LoadData("imported", document([]server{*s}), config.Options{Env: set, Strict: true})
+	var errs config.Errors
 	if !errors.As(err, &errs) {
 		return err
 	}
-	errs = slices.DeleteFunc(errs, func(e *Error) bool {
+	errs = slices.DeleteFunc(errs, func(e *config.Error) bool {
 		return e.Key == "url" && isOpen(s.url)
 	})
 	if len(errs) == 0 {
 		return nil
 	}
-	return &Error{Key: errs[0].Key, Problem: errs[0].Problem}
+	return &config.Error{Key: errs[0].Key, Problem: errs[0].Problem}
 }
 
 // isOpen tells whether a variable may yet make something else of a URL. Of its scheme none can, where that is
 // written out.
 func isOpen(url string) bool {
 	scheme, _, written := strings.Cut(url, "://")
-	if written && refersTo(scheme) == nil && scheme != "http" && scheme != "https" {
+	if written && expand.Variables(scheme) == nil && scheme != "http" && scheme != "https" {
 		return false
 	}
-	return refersTo(url) != nil
+	return expand.Variables(url) != nil
 }
 
 // shown is path as people write it.

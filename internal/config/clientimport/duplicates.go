@@ -1,8 +1,10 @@
-package config
+package clientimport
 
 import (
 	"slices"
 	"strings"
+
+	"mcpgateway/internal/config"
 )
 
 // Several clients may have the same server, or two accounts at one, and names that
@@ -69,11 +71,11 @@ func (s *server) lost(o *server) string {
 // nameIt gives s a name that fits and is not taken. other is a server that it
 // would be if it were told the same.
 func (im *importer) nameIt(s, other *server) {
-	fit := fitName(s.theirName, map[string]bool{})
-	if im.names[fit] && s.client.own() {
-		fit += "-" + s.client.id
+	fit := config.UsableName(s.theirName, map[string]bool{})
+	if im.names[fit] && s.client.IsNamed() {
+		fit += "-" + s.client.ID
 	}
-	s.name = fitName(fit, im.names)
+	s.name = config.UsableName(fit, im.names)
 	switch {
 	case s.name == s.theirName:
 	case other != nil:

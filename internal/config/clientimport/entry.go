@@ -1,8 +1,12 @@
-package config
+package clientimport
 
 import (
 	"strconv"
 	"time"
+
+	"mcpgateway/internal/config/internal/dialect"
+
+	"mcpgateway/internal/config/internal/node"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -19,7 +23,7 @@ type entry struct {
 // get returns the value of a key, nil if there is none, and marks it as read.
 func (e entry) get(key string) *yaml.Node {
 	e.used[key] = true
-	return child(e.node, key)
+	return node.Child(e.node, key)
 }
 
 // leave marks a key as not read after all.
@@ -28,9 +32,9 @@ func (e entry) leave(key string) { delete(e.used, key) }
 // unused lists the keys that were not read and say something.
 func (e entry) unused() []string {
 	var all []string
-	for key, value := range children(e.node) {
-		if !e.used[key] && !saysNothing(value) {
-			all = append(all, showKey(key))
+	for key, value := range node.Children(e.node) {
+		if !e.used[key] && !dialect.IsEmpty(value) {
+			all = append(all, node.ShowKey(key))
 		}
 	}
 	return all
@@ -38,7 +42,7 @@ func (e entry) unused() []string {
 
 // dropMisfits leaves out of s what means nothing beside its command or its URL.
 func (e entry) dropMisfits(s *server) {
-	all := misfits(s.command != "", s.url != "")
+	all := dialect.Inapplicable(s.command != "", s.url != "")
 	for _, key := range all {
 		e.leave(key)
 	}
@@ -57,15 +61,15 @@ func (e entry) dropMisfits(s *server) {
 
 // peek returns the text of a key that is not going to be read.
 func (e entry) peek(key string) string {
-	if n := child(e.node, key); n != nil {
+	if n := node.Child(e.node, key); n != nil {
 		return n.Value
 	}
 	return ""
 }
 
 // tools reads the filters.
-func (e entry) tools() Filter {
-	t, read, wrong := filters(func(key string) *yaml.Node { return child(e.node, key) })
+func (e entry) tools() dialect.ToolFilter {
+	t, read, wrong := dialect.ReadToolFilter(func(key string) *yaml.Node { return node.Child(e.node, key) })
 	if wrong != "" {
 		*e.wrong = wrong
 	}
@@ -82,17 +86,17 @@ func (e entry) tools() Filter {
 
 // limit reads a time limit, given as a number of units.
 func (e entry) limit(key string, unit time.Duration) time.Duration {
-	n := child(e.node, key)
+	n := node.Child(e.node, key)
 	if n == nil || n.Kind != yaml.ScalarNode {
 		return 0
 	}
-	d := callTimeout(n.Value, unit)
+	d := dialect.CallTimeout(n.Value, unit)
 	e.used[key] = d > 0
 	return d
 }
 
 func (e entry) scalar(n *yaml.Node, key string) string {
-	if n = deref(n); n.Kind != yaml.ScalarNode {
+	if n = node.Deref(n); n.Kind != yaml.ScalarNode {
 		*e.wrong = key + " is not a string"
 		return ""
 	}
@@ -102,7 +106,7 @@ func (e entry) scalar(n *yaml.Node, key string) string {
 // text returns the first of the keys that is there.
 func (e entry) text(keys ...string) string {
 	for _, key := range keys {
-		if child(e.node, key) != nil {
+		if node.Child(e.node, key) != nil {
 			return e.scalar(e.get(key), key)
 		}
 	}
@@ -115,7 +119,7 @@ func (e entry) list(key string) []string {
 		*e.wrong = key + " is not a list"
 	}
 	var all []string
-	for _, item := range items(n) {
+	for _, item := range node.Items(n) {
 		all = append(all, e.scalar(item, key))
 	}
 	return all
@@ -128,12 +132,12 @@ func (e entry) arguments(key string) []string {
 	return e.list(key)
 }
 
-// ownVariables returns the variables that the entry itself sets, less those that it only passes
+// VariablesSet returns the variables that the entry itself sets, less those that it only passes
 // on: A: ${A}.
 func (e entry) ownVariables() map[string]bool {
 	own := map[string]bool{}
 	for _, key := range []string{"env", "environment", "envs"} {
-		for name, value := range ownVariables(child(e.node, key)) {
+		for name, value := range dialect.VariablesSet(node.Child(e.node, key)) {
 			own[name] = value
 		}
 	}
@@ -146,7 +150,7 @@ func (e entry) table(key string) []named {
 		*e.wrong = key + " is not a mapping"
 	}
 	var all []named
-	for name, value := range children(n) {
+	for name, value := range node.Children(n) {
 		all = append(all, named{name, e.scalar(value, key)})
 	}
 	return all

@@ -1,4 +1,4 @@
-package config
+package clientimport
 
 import (
 	"fmt"
@@ -9,6 +9,12 @@ import (
 	"strings"
 	"time"
 
+	"mcpgateway/internal/config/internal/dialect"
+
+	"mcpgateway/internal/config/internal/node"
+
+	"mcpgateway/internal/config"
+
 	"go.yaml.in/yaml/v3"
 )
 
@@ -16,7 +22,7 @@ import (
 // ${VAR} for variables, $$ for a dollar.
 type server struct {
 	theirName, name string
-	client          *client
+	client          *dialect.Client
 	path, file      string // of the file; as shown, with the part of it
 
 	command      string
@@ -26,7 +32,7 @@ type server struct {
 	cwd, url     string
 	transport    string // sse; "" = auto
 	start, call  time.Duration
-	tools        Filter
+	tools        dialect.ToolFilter
 	disabled     bool // there
 	project      bool // it comes with the project, and nobody asked for it
 	local        bool // Claude Code has it for one project, in the user's file
@@ -48,7 +54,7 @@ const itself = "it is this gateway itself"
 // whyNot tells what keeps s from being one of our backends; "" = nothing.
 func (s *server) whyNot() string {
 	switch {
-	case s.program().isGateway(), isOurDoor(s.url):
+	case s.program().IsGateway(), dialect.IsGatewayURL(s.url):
 		return itself
 	case s.command == "" && s.url == "":
 		return "it has neither a command nor a URL"
@@ -63,31 +69,34 @@ func (s *server) whyNot() string {
 func (im *importer) isOurs(s server) bool {
 	u, err := url.Parse(s.url)
 	switch {
-	case err != nil || !onLoopback(u):
+	case err != nil || !dialect.OnLoopback(u):
 		return false
-	case isGatewayName(s.theirName):
+	case dialect.IsGatewayName(s.theirName):
 		return true
 	}
-	return (u.Path == "/mcp" || u.Path == "/sse") && im.opts.Ours != nil && im.opts.Ours(s.url)
+	return (u.Path == "/mcp" || u.Path == "/sse") && im.opts.IsGateway != nil && im.opts.IsGateway(s.url)
 }
 
 // parseForeign reads JSON with comments, TOML or YAML, whatever the file is.
-func parseForeign(file string, data []byte) (*yaml.Node, *Error) {
+func parseForeign(file string, data []byte) (*yaml.Node, *config.Error) {
 	if filepath.Ext(file) == ".toml" {
 		return parseTOML(file, data)
 	}
-	root, bad := parse(file, data)
-	if bad == nil && root != nil && root.Kind != yaml.MappingNode {
-		bad = &Error{File: file, Line: root.Line, Problem: "must be a mapping"}
+	root, bad := node.Parse(data)
+	switch {
+	case bad != nil:
+		return nil, &config.Error{File: file, Line: bad.Line, Problem: bad.Problem, Hint: bad.Hint}
+	case root != nil && root.Kind != yaml.MappingNode:
+		return root, &config.Error{File: file, Line: root.Line, Problem: "must be a mapping"}
 	}
-	return root, bad
+	return root, nil
 }
 
 // foreignFile is a file of another client.
 type foreignFile struct {
-	client      *client
+	client      *dialect.Client
 	path, shown string
-	opts        ImportOptions
+	opts        Options
 	project     bool             // it comes with the project
 	workspace   string           // the folder that ${workspaceFolder} means
 	folder      string           // of the project that it is about; "" = unknown, or that of the user
@@ -111,35 +120,35 @@ type input struct {
 func (f *foreignFile) servers(root *yaml.Node) []server {
 	f.readInputs(root)
 	var here *yaml.Node // what Claude Code keeps for this project
-	if projects := child(root, "projects"); f.client.id == "claude-code" {
-		here = child(projects, filepath.ToSlash(f.opts.Cwd))
+	if projects := node.Child(root, "projects"); f.client.ID == "claude-code" {
+		here = node.Child(projects, filepath.ToSlash(f.opts.Cwd))
 		if here == nil {
-			here = child(projects, f.opts.Cwd)
+			here = node.Child(projects, f.opts.Cwd)
 		}
 	}
-	f.off = names(child(here, "disabledMcpServers"))
-	if f.client.id == "gemini" {
-		f.off = names(child(child(root, "mcp"), "excluded"))
+	f.off = names(node.Child(here, "disabledMcpServers"))
+	if f.client.ID == "gemini" {
+		f.off = names(node.Child(node.Child(root, "mcp"), "excluded"))
 	}
 	outside := f.folder
 	f.folder = f.opts.Cwd
-	local := f.group(child(here, f.client.key), f.shown+", project "+f.opts.Cwd)
+	local := f.group(node.Child(here, f.client.Key), f.shown+", project "+f.opts.Cwd)
 	for i := range local {
 		local[i].local = true
 	}
 	f.folder = outside
-	all := append(local, f.group(within(root, f.client.key), f.shown)...)
-	if f.client.id == "claude-code" {
-		f.noteProjects(child(root, "projects"), here)
+	all := append(local, f.group(within(root, f.client.Key), f.shown)...)
+	if f.client.ID == "claude-code" {
+		f.noteProjects(node.Child(root, "projects"), here)
 	}
 	return all
 }
 
 // noteProjects names the servers that Claude Code has for other projects than this one.
 func (f *foreignFile) noteProjects(projects, here *yaml.Node) {
-	for folder, project := range children(projects) {
+	for folder, project := range node.Children(projects) {
 		n := 0
-		for range children(child(project, f.client.key)) {
+		for range node.Children(node.Child(project, f.client.Key)) {
 			n++
 		}
 		if n == 0 || project == here {
@@ -168,28 +177,28 @@ func shellWord(text string) string {
 // readInputs reads the values that VS Code asks for.
 func (f *foreignFile) readInputs(root *yaml.Node) {
 	f.inputs = map[string]input{}
-	outer, _, _ := cutLast(f.client.key, ".")
-	from := child(root, "inputs")
-	if outer != f.client.key {
+	outer, _, _ := cutLast(f.client.Key, ".")
+	from := node.Child(root, "inputs")
+	if outer != f.client.Key {
 		from = within(root, outer+".inputs")
 	}
-	for _, n := range items(from) {
-		id := child(n, "id")
+	for _, n := range node.Items(from) {
+		id := node.Child(n, "id")
 		if id == nil {
 			continue
 		}
 		text := func(key string) string {
-			if value := child(n, key); value != nil {
+			if value := node.Child(n, key); value != nil {
 				return value.Value
 			}
 			return ""
 		}
 		in := input{kind: text("type"), password: text("password") == "true", fallback: text("default")}
-		for _, option := range items(child(n, "options")) {
-			if value := child(option, "value"); value != nil {
+		for _, option := range node.Items(node.Child(n, "options")) {
+			if value := node.Child(option, "value"); value != nil {
 				option = value
 			}
-			in.options = append(in.options, deref(option).Value)
+			in.options = append(in.options, node.Deref(option).Value)
 		}
 		f.inputs[id.Value] = in
 	}
@@ -197,7 +206,7 @@ func (f *foreignFile) readInputs(root *yaml.Node) {
 
 // note adds a note, once.
 func (f *foreignFile) note(format string, args ...any) {
-	note := oneLine(fmt.Sprintf(format, args...))
+	note := node.OneLine(fmt.Sprintf(format, args...))
 	if !slices.Contains(f.notes, note) {
 		f.notes = append(f.notes, note)
 	}
@@ -206,15 +215,15 @@ func (f *foreignFile) note(format string, args ...any) {
 // entries yields the servers in a mapping, or in a list that has their names inside.
 func entries(n *yaml.Node) iter.Seq2[string, *yaml.Node] {
 	if n == nil || n.Kind != yaml.SequenceNode {
-		return children(n)
+		return node.Children(n)
 	}
 	return func(yield func(string, *yaml.Node) bool) {
-		for i, item := range items(n) {
+		for i, item := range node.Items(n) {
 			name := fmt.Sprintf("server-%d", i+1)
-			if given := child(deref(item), "name"); given != nil && given.Value != "" {
+			if given := node.Child(node.Deref(item), "name"); given != nil && given.Value != "" {
 				name = given.Value
 			}
-			if !yield(name, deref(item)) {
+			if !yield(name, node.Deref(item)) {
 				return
 			}
 		}
@@ -224,8 +233,8 @@ func entries(n *yaml.Node) iter.Seq2[string, *yaml.Node] {
 // names reads a list of names.
 func names(n *yaml.Node) map[string]bool {
 	all := map[string]bool{}
-	for _, item := range items(n) {
-		all[deref(item).Value] = true
+	for _, item := range node.Items(n) {
+		all[node.Deref(item).Value] = true
 	}
 	return all
 }
@@ -236,7 +245,7 @@ func (f *foreignFile) group(n *yaml.Node, shown string) []server {
 	for name, value := range entries(n) {
 		f.server = name
 		e := entry{file: f, node: value, wrong: new(string), used: map[string]bool{}}
-		s := f.client.read(e)
+		s := formatOf(f.client).read(e)
 		s.theirName, s.client, s.path, s.file = name, f.client, f.path, shown
 		s.disabled, s.project = s.disabled || f.off[name], f.project
 		switch {
@@ -250,12 +259,23 @@ func (f *foreignFile) group(n *yaml.Node, shown string) []server {
 		s.target = strings.Join(append([]string{s.url, s.command}, s.args...), "\x00")
 		s.envFile, s.left = e.peek("envFile"), e.unused()
 		s.headers = slices.DeleteFunc(s.headers, func(h named) bool {
-			if isReserved(h.name) {
-				s.left = append(s.left, "headers."+showKey(h.name))
+			if config.IsReservedHeader(h.name) {
+				s.left = append(s.left, "headers."+node.ShowKey(h.name))
 			}
-			return isReserved(h.name)
+			return config.IsReservedHeader(h.name)
 		})
 		all = append(all, s)
 	}
 	return all
+}
+
+// Program returns what s starts.
+func (s *server) program() dialect.Program {
+	p := dialect.Program{Command: s.command, Args: s.args, Cwd: s.cwd}
+	for _, v := range s.env {
+		if v.name == "PATH" {
+			p.Path = v.value
+		}
+	}
+	return p
 }

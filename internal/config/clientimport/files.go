@@ -1,0 +1,207 @@
+package clientimport
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"mcpgateway/internal/config/internal/dialect"
+
+	"mcpgateway/internal/config/internal/node"
+
+	"mcpgateway/internal/config"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// A format is what the files of a client look like.
+type format struct {
+	// is recognises the content of a file by more than the key; nil = the key is enough, unless
+	// it is mcpServers, which many clients share.
+	is   func(root, servers *yaml.Node) bool
+	list bool // its servers are a list
+	read func(entry) server
+}
+
+// formats has the formats by the id of the client. That of all others is one mapping of entries for
+// readCommon.
+var formats = map[string]format{
+	"claude-code": {is: isClaudeCode, read: readCommon},
+	"gemini":      {read: readGemini},
+	"qwen":        {read: readGemini},
+	"opencode":    {is: isOpencode, read: readOpencode},
+	"crush":       {is: isCrush, read: readCommon},
+	"codex":       {read: readCodex},
+	"zed":         {read: readZed},
+	"continue":    {is: isList, list: true, read: readContinue},
+	"goose":       {is: isGoose, read: readGoose},
+}
+
+// formatOf returns the format of the files of c.
+func formatOf(c *dialect.Client) format {
+	if f, ok := formats[c.ID]; ok {
+		return f
+	}
+	return format{read: readCommon}
+}
+
+// recognise returns the client that a file belongs to, by its name and content, or by its
+// content alone; nil = none that is read.
+func recognise(path string, root *yaml.Node) *dialect.Client {
+	for i, c := range dialect.Clients {
+		if c.Matches(path) && fits(&c, root) {
+			return &dialect.Clients[i]
+		}
+	}
+	for i, c := range dialect.Clients {
+		is := c.Key != "mcpServers" || c.ID == "other"
+		if f := formatOf(&c); f.is != nil {
+			is = f.is(root, within(root, c.Key))
+		}
+		if is && c.Key != "" && fits(&c, root) {
+			return &dialect.Clients[i]
+		}
+	}
+	return nil
+}
+
+// fits reports whether a file has servers where c has them.
+func fits(c *dialect.Client, root *yaml.Node) bool {
+	kind := yaml.MappingNode
+	if formatOf(c).list {
+		kind = yaml.SequenceNode
+	}
+	servers := within(root, c.Key)
+	return servers != nil && servers.Kind == kind || c.ID == "claude-code" && node.Child(root, "projects") != nil
+}
+
+// within returns the value of a key, a.b for b within a; nil if it is not there. Settings may
+// have a.b as one key, too.
+func within(root *yaml.Node, key string) *yaml.Node {
+	if key == "" {
+		return nil
+	}
+	if n := node.Child(root, key); n != nil {
+		return n
+	}
+	if outer, inner, ok := strings.Cut(key, "."); ok {
+		return within(node.Child(root, outer), inner)
+	}
+	return nil
+}
+
+// usualFiles returns the files of all clients that exist and have servers, those of the project
+// first. It notes the others.
+func (im *importer) usualFiles() []string {
+	im.found = map[string]bool{}
+	var files, empty, unread []string
+	seen := map[string]bool{}
+	for _, project := range []bool{true, false} {
+		for _, c := range dialect.Clients {
+			for _, file := range im.existing(&c, project) {
+				switch {
+				case seen[file]:
+				case c.Key == "":
+					unread = append(unread, c.Title+" ("+im.shown(file)+")")
+				case !im.concerns(file):
+					empty = append(empty, im.shown(file))
+				default:
+					files = append(files, file)
+					im.found[file] = project
+				}
+				seen[file] = true
+			}
+		}
+	}
+	if len(unread) > 0 {
+		im.note("found and not read here: %s; add their servers to the configuration yourself", strings.Join(unread, ", "))
+	}
+	if len(empty) > 0 {
+		im.out.empty = empty
+		im.note("looked at, without servers: %s", strings.Join(empty, ", "))
+	}
+	return files
+}
+
+// existing returns the files of c that exist, of the project or of the user.
+func (im *importer) existing(c *dialect.Client, project bool) []string {
+	var all []string
+	isHome := im.opts.Home != "" && filepath.Clean(im.opts.Cwd) == filepath.Clean(im.opts.Home)
+	for _, pattern := range c.Files {
+		if (pattern[0] == '.') != project || project && isHome && slices.Contains(c.Files, "~"+pattern[1:]) {
+			continue // in the home directory the user's file and the project's are one, the user's
+		}
+		folders := []string{im.opts.Cwd}
+		rest := pattern[2:]
+		switch {
+		case pattern[0] == '@':
+			folders = im.appDirs()
+		case c.ID == "codex" && !project:
+			folders, rest = []string{im.codexHome()}, "config.toml"
+		case pattern[0] == '~':
+			folders = []string{im.opts.Home}
+			if dir, _ := im.opts.Env("CLAUDE_CONFIG_DIR"); c.ID == "claude-code" && dir != "" {
+				folders = []string{dir}
+			}
+		}
+		for _, folder := range folders {
+			if folder != "" {
+				all = append(all, regularFiles(folder, filepath.FromSlash(rest))...)
+			}
+		}
+	}
+	return all
+}
+
+// regularFiles returns the regular files at pattern in folder.
+func regularFiles(folder, pattern string) []string {
+	paths := []string{filepath.Join(folder, pattern)}
+	if strings.Contains(pattern, "*") {
+		escaped := strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(folder)
+		if filepath.Separator == '\\' {
+			escaped = folder
+		}
+		paths, _ = filepath.Glob(filepath.Join(escaped, pattern))
+	}
+	return slices.DeleteFunc(paths, func(path string) bool {
+		info, err := os.Stat(path)
+		return err != nil || !info.Mode().IsRegular()
+	})
+}
+
+func (im *importer) codexHome() string {
+	if dir, _ := im.opts.Env("CODEX_HOME"); dir != "" {
+		return dir
+	}
+	return filepath.Join(im.opts.Home, ".codex")
+}
+
+// appDirs returns the folders where desktop applications keep their settings on Linux, macOS
+// and Windows. Those of other systems do not exist.
+func (im *importer) appDirs() []string {
+	var dirs []string
+	if dir, _ := im.opts.Env("XDG_CONFIG_HOME"); filepath.IsAbs(dir) {
+		dirs = append(dirs, dir)
+	}
+	if im.opts.Home != "" {
+		dirs = append(dirs,
+			filepath.Join(im.opts.Home, ".config"),
+			filepath.Join(im.opts.Home, "Library", "Application Support"))
+	}
+	if dir, _ := im.opts.Env("APPDATA"); dir != "" {
+		dirs = append(dirs, dir)
+	}
+	return dirs
+}
+
+// concerns reports whether a file that nobody named has servers, or is broken: most settings
+// files have nothing about MCP.
+func (im *importer) concerns(path string) bool {
+	data, err := config.ReadFile(path)
+	if err != nil {
+		return true
+	}
+	root, bad := parseForeign(path, data)
+	return bad != nil || root != nil && recognise(path, root) != nil
+}

@@ -1,0 +1,164 @@
+package clientimport
+
+import (
+	"encoding/json"
+	"errors"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"mcpgateway/internal/config/internal/dialect"
+
+	"mcpgateway/internal/config"
+
+	"github.com/rogpeppe/go-internal/txtar"
+)
+
+// importable are the paths of files that can be imported: of every client, which say the format,
+// and of nobody's.
+func importable() []string {
+	all := []string{"/nowhere/x.json", "/nowhere/x.toml", "/nowhere/x.yaml"}
+	for _, c := range dialect.Clients {
+		for _, pattern := range c.Files {
+			all = append(all, "/nowhere"+strings.ReplaceAll(pattern[1:], "*", "x"))
+		}
+	}
+	return all
+}
+
+// FuzzImport feeds files of other clients to the importer, under every name it
+// knows. Whatever YAML comes out must load once its variables are set.
+func FuzzImport(f *testing.F) {
+	paths := importable()
+	for _, file := range glob(f, "testdata/*.txtar") {
+		archive, err := txtar.ParseFile(file)
+		if err != nil {
+			f.Fatal(err)
+		}
+		for _, member := range archive.Files {
+			for i, path := range paths {
+				if strings.HasSuffix("/"+member.Name, strings.TrimPrefix(path, "/nowhere")) || i < 3 && filepath.Ext(member.Name) == filepath.Ext(path) {
+					f.Add(uint8(i), member.Data)
+				}
+			}
+		}
+	}
+	for i := range paths {
+		f.Add(uint8(i), []byte(`{"mcpServers":{"a b":{"command":"x","args":["--api-key=abc","$x"],"env":{"A_TOKEN":"v"}}}}`))
+		f.Add(uint8(i), []byte(`{"servers":{"a":{"url":"https://u:p@h/?key=v","headers":{"Authorization":"Bearer x"}}}}`))
+		f.Add(uint8(i), []byte("[mcp_servers.a]\ncommand = \"x\"\nargs = [\"a\"]\n"))
+		f.Add(uint8(i), []byte(`{"mcpServers":{"a":{"type":"sse","url":"https://h/sse"},"b":{"transport":"sse","command":"x"},"c":{"httpUrl":"https://h","url":"https://h/sse"}}}`))
+		f.Add(uint8(i), []byte(`{"mcp":{"a":{"type":"local","command":["x","y"]}}}`))
+		f.Add(uint8(i), []byte(`{"mcp":{"servers":{"a":{"command":"x","cwd":"y"}},"inputs":[{"id":"a","default":"b"}]}}`))
+		f.Add(uint8(i), []byte(`{"mcpServers":[{"name":"a","command":"cmd","args":["/c","x y"],"requestOptions":{"headers":{"A":"b"}}}]}`))
+		f.Add(uint8(i), []byte(`{"context_servers":{"a":{"command":{"path":"x","args":["./y"]}}},"extensions":{"b":{"cmd":"x","env_keys":["A B"]}}}`))
+		f.Add(uint8(i), []byte(`{"amp.mcpServers":{"a":{"command":"x","args":["${A:-${B}}","${A}","$A"],"env":{"A":"op://b"}}}}`))
+	}
+	f.Fuzz(func(t *testing.T, which uint8, data []byte) {
+		path := paths[int(which)%len(paths)]
+		im := newImporter(Options{Home: "/home/u", Cwd: "/src/project", Env: lookup(nil)})
+		if err := im.file(path, data); err != nil && err.Problem == "" {
+			t.Errorf("incomplete: %#v", err)
+		}
+		im.finish()
+		out := im.out.YAML()
+		set := func(name string) (string, bool) {
+			if value := im.vars[name]; value != "" && value != unknown {
+				return value, true
+			}
+			if strings.HasPrefix(name, "GATEWAY_") {
+				return "", true
+			}
+			return "https://1", true
+		}
+		loaded, err := config.LoadData("imported.yaml", out, config.Options{Env: set})
+		if err != nil {
+			var errs config.Errors
+			if errors.As(err, &errs) && onlyURLs(errs) {
+				return
+			}
+			t.Fatalf("%v\n%s", err, out)
+		}
+		if got, want := len(loaded.Config.Backends), len(im.out.servers); got != want {
+			t.Fatalf("%d backends of %d servers\n%s", got, want, out)
+		}
+		for i := range im.out.servers {
+			if found := im.secretsLeft(&im.out.servers[i]); found != "" { // F-CLI-1
+				t.Errorf("%s shows in\n%s", found, out)
+			}
+		}
+		for i, s := range im.out.servers {
+			if b := loaded.Config.Backends[i]; b.Name != s.name || s.transport != "" && b.Transport != s.transport || len(b.Args) != len(s.args) || len(b.Env) != len(s.env) || len(b.Headers) != len(s.headers) {
+				t.Errorf("%+v became %+v\n%s", s, b, out)
+			}
+		}
+	})
+}
+
+// onlyURLs tells whether all that is wrong are URLs made of variables, which no
+// value fits always.
+func onlyURLs(errs config.Errors) bool {
+	for _, one := range errs {
+		if one.Key != "url" {
+			return false
+		}
+	}
+	return true
+}
+
+// secretsLeft returns a secret that hideSecrets would replace in s, "" if there is none.
+func (im *importer) secretsLeft(s *server) string {
+	copied := *s
+	copied.args, copied.env, copied.headers = slices.Clone(s.args), slices.Clone(s.env), slices.Clone(s.headers)
+	im.hideIn(&copied)
+	before, after := s.all(), copied.all()
+	for i := range before {
+		if before[i] != after[i] {
+			return before[i]
+		}
+	}
+	return ""
+}
+
+// FuzzImportHides puts a token between any two texts, in each place of an entry that may hold a
+// secret. It never stands in the output.
+func FuzzImportHides(f *testing.F) {
+	const token = "gh" + "p_Zq9Zq8Zq7Zq6Zq5Zq4Zq3"
+	for _, around := range [][2]string{
+		{"", ""}, {"Bearer ", ""}, {`{"a":"`, `"}`}, {"https://u:", "@h"}, {"https://h/?k=", "&x=y"}, {"a=", ";b=c"}, {"${A:-", "}"}, {"$", "$"},
+		{"--x=", ""}, {"'", "'"}, {"x ", " y"}, {"(", ")"}, {"a,", ",b"}, {"[\"--header\", \"X: ", "\"]"}, {"https://h/", "/mcp"}, {"#", ""}, {"?", ""},
+	} {
+		f.Add(around[0], around[1])
+	}
+	f.Fuzz(func(t *testing.T, before, after string) {
+		if !utf8.ValidString(before) || !utf8.ValidString(after) || wordy.MatchString(before+"|"+after) {
+			return // a longer word, which is another token
+		}
+		if strings.HasSuffix(before, "$") || strings.HasSuffix(before, "${") || strings.HasSuffix(before, "env:") {
+			return // the name of a variable
+		}
+		text, err := json.Marshal(before + token + after)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data := strings.ReplaceAll(`{"mcpServers":{
+			"a":{"command":"x","args":["--flag",T,T],"env":{"X":T,"LONG_NAME":T}},
+			"b":{"url":"https://h/mcp","headers":{"X-Name":T,"Accept":T}}}}`, "T", string(text))
+		for _, path := range []string{"/nowhere/.mcp.json", "/nowhere/claude_desktop_config.json", "/nowhere/x.json"} {
+			im := newImporter(Options{Home: "/home/u", Cwd: "/src/project", Env: lookup(nil)})
+			if err := im.file(path, []byte(data)); err != nil {
+				t.Fatal(err)
+			}
+			im.finish()
+			if all := string(im.out.YAML()) + strings.Join(im.out.Notes, "\n"); strings.Contains(all, token) {
+				t.Errorf("%s with %q and %q around the token:\n%s", path, before, after, all)
+			}
+		}
+	})
+}
+
+// wordy matches a text that makes a longer word of the token between its halves.
+var wordy = regexp.MustCompile(`[^\s"'=:;,&?#/<>(){}\[\]|]\|[^\s"'=:;,&?#/<>(){}\[\]]?|\|[^\s"'=:;,&?#/<>(){}\[\]]`)

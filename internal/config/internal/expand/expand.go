@@ -1,0 +1,280 @@
+// Package expand replaces the references to variables in the strings of a configuration file:
+// ${VAR}, ${VAR:-default} and $$ for a dollar. It also finds these references without replacing
+// them, and expands a leading ~ in paths.
+package expand
+
+import (
+	"path/filepath"
+	"strings"
+
+	"mcpgateway/internal/config/internal/node"
+)
+
+// Expander replaces ${VAR}, ${VAR:-default} and $$ in one string of the file.
+// A $ before anything but { or $ stays as it is; what begins like a reference
+// and is none is wrong. What comes in is never looked at again.
+type Expander struct {
+	Env       func(string) (string, bool)
+	Foreign   bool   // a file of another client: ${env:VAR} is ${VAR}, ${workspaceFolder} known, ${input:x} not to be had
+	Workspace string // what ${workspaceFolder} is
+
+	Used     bool       // a reference was found
+	Expanded []Variable // what the variables brought in
+	Errors   []Error
+}
+
+type Variable struct{ Name, Value string }
+
+// UnsetHint is the Hint of each Error about a variable that is not set.
+const UnsetHint = "set the variable, or give a default: ${VAR:-default}"
+
+type Error struct {
+	Problem, Hint string
+	Unset         string // the variable that is not set; "" = it is something else
+	Foreign       bool   // means something to another client, and nothing here
+}
+
+func (x *Expander) Expand(s string) string {
+	var out strings.Builder
+	for {
+		before, rest, found := strings.Cut(s, "$")
+		out.WriteString(before)
+		switch {
+		case !found:
+			return out.String()
+		case strings.HasPrefix(rest, "$"):
+			out.WriteByte('$')
+			s = rest[1:]
+		case strings.HasPrefix(rest, "{"):
+			x.Used = true
+			text, length := x.reference(rest[1:])
+			out.WriteString(text)
+			s = rest[1+length:]
+		default:
+			out.WriteByte('$')
+			s = rest
+		}
+	}
+}
+
+// reference returns what stands for the reference that s, which follows ${,
+// begins with, and how long it is.
+func (x *Expander) reference(s string) (text string, length int) {
+	prefix := ""
+	if x.Foreign {
+		word, _, closed := strings.Cut(s, "}")
+		if text, ok := x.foreignWord(word); closed && ok {
+			return text, len(word) + 1
+		}
+		s, prefix = strings.TrimPrefix(s, "env:"), s[:len(s)-len(strings.TrimPrefix(s, "env:"))]
+	}
+	r, length := ParseRef(s)
+	if length == 0 {
+		x.Errors = append(x.Errors, malformed(s))
+		return "", len(prefix) + NameLength(s)
+	}
+	return x.value(r), len(prefix) + length
+}
+
+// foreignWord knows what other clients have in ${} that is no variable.
+func (x *Expander) foreignWord(word string) (text string, ok bool) {
+	if word == "userHome" {
+		return x.value(Ref{Name: "HOME"}), true
+	}
+	if text, ok := Predefined(word, x.Workspace); ok {
+		return text, true
+	}
+	kind, name, _ := strings.Cut(word, ":")
+	switch kind + ":" {
+	case "input:":
+		x.Errors = append(x.Errors, Error{
+			Problem: "${input:" + node.OneLine(name) + "} asks a person, which a gateway cannot",
+			Hint:    "write ${" + VariableName(name) + "} and set that variable", Foreign: true,
+		})
+	case "command:", "config:":
+		x.Errors = append(x.Errors, Error{
+			Problem: "${" + node.OneLine(word) + "} means something to VS Code only",
+			Hint:    "write a variable, and set it", Foreign: true,
+		})
+	default:
+		return "", false
+	}
+	return "", true
+}
+
+// Predefined returns what Cursor and VS Code put in the place of ${word}.
+func Predefined(word, workspace string) (text string, ok bool) {
+	switch word {
+	case "workspaceFolder":
+		return workspace, true
+	case "workspaceFolderBasename":
+		return filepath.Base(workspace), true
+	case "pathSeparator", "/":
+		return string(filepath.Separator), true
+	}
+	return "", false
+}
+
+func (x *Expander) value(r Ref) string {
+	value, set := x.Env(r.Name)
+	switch {
+	case r.HasDefault && value == "":
+		return x.Expand(r.Default)
+	case !set:
+		x.Errors = append(x.Errors, Error{
+			Problem: "variable " + r.Name + " is not set",
+			Hint:    UnsetHint, Unset: r.Name,
+		})
+		return ""
+	case r.HasDefault: // a mistake in it must not wait for the day it is needed
+		unused := Expander{Env: AllSet, Foreign: x.Foreign}
+		unused.Expand(r.Default)
+		x.Errors = append(x.Errors, unused.Errors...)
+	}
+	x.Expanded = append(x.Expanded, Variable{r.Name, value})
+	return value
+}
+
+// AllSet is an environment in which every variable is set.
+func AllSet(string) (string, bool) { return "1", true }
+
+// Ref is a reference to a variable.
+type Ref struct {
+	Name       string
+	HasDefault bool
+	Default    string // what follows :-, not yet expanded
+}
+
+// ParseRef reads the reference that s, which follows ${, begins with and tells
+// how long it is; 0 = it is none.
+func ParseRef(s string) (r Ref, length int) {
+	r.Name = s[:NameLength(s)]
+	rest := s[len(r.Name):]
+	if r.Name == "" {
+		return Ref{}, 0
+	}
+	if fallback, ok := strings.CutPrefix(rest, ":-"); ok {
+		end := closing(fallback)
+		if end < 0 {
+			return Ref{}, 0
+		}
+		r.HasDefault, r.Default, rest = true, fallback[:end], fallback[end:]
+	}
+	if !strings.HasPrefix(rest, "}") {
+		return Ref{}, 0
+	}
+	return r, len(s) - len(rest) + 1
+}
+
+// malformed says what is wrong with s, which follows ${. It does not show it:
+// it may be a piece of a password.
+func malformed(s string) Error {
+	t := Error{Hint: "write ${VAR} or ${VAR:-default}; $${ stands for a plain ${"}
+	switch {
+	case closing(s) < 0:
+		t.Problem = "a ${ is not closed by }"
+	case strings.HasPrefix(s, "}"):
+		t.Problem = "${} names no variable"
+	case strings.HasPrefix(s, "env:"):
+		t.Problem, t.Hint = "${env:VAR} is other clients' way to write ${VAR}", "write ${VAR}; $${ stands for a plain ${"
+	case strings.HasPrefix(s, "input:"), strings.HasPrefix(s, "command:"), strings.HasPrefix(s, "config:"):
+		t.Problem, t.Hint = "${input:…}, ${command:…} and ${config:…} mean something to VS Code only", "write ${VAR}, and set that variable"
+	case NameLength(s) == 0:
+		t.Problem = "what follows ${ is no name of a variable: letters, digits and _, no digit first"
+	default:
+		t.Problem = "the name of a variable in ${} must be followed by } or :-"
+	}
+	return t
+}
+
+// closing finds the } that ends a default, past the references inside it.
+func closing(s string) int {
+	depth := 0
+	for i := range len(s) {
+		switch {
+		case s[i] == '}' && depth == 0:
+			return i
+		case s[i] == '}':
+			depth--
+		case strings.HasPrefix(s[i:], "${"):
+			depth++
+		}
+	}
+	return -1
+}
+
+// NameLength tells how many bytes of s are a variable's name.
+func NameLength(s string) int {
+	for i := range len(s) {
+		c := s[i]
+		letter := c == '_' || 'A' <= c && c <= 'Z' || 'a' <= c && c <= 'z'
+		if digit := '0' <= c && c <= '9'; !letter && (i == 0 || !digit) {
+			return i
+		}
+	}
+	return len(s)
+}
+
+// VariableName makes a variable's name of any text: github-token → GITHUB_TOKEN.
+func VariableName(text string) string {
+	name := strings.Map(func(c rune) rune {
+		switch {
+		case 'a' <= c && c <= 'z':
+			return c - 'a' + 'A'
+		case 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
+			return c
+		}
+		return '_'
+	}, text)
+	if NameLength(name) == 0 {
+		return "_" + name
+	}
+	return name
+}
+
+// Variables lists the variables that a string of ours refers to.
+func Variables(s string) []string { return new(Expander).Variables(s) }
+
+// Variables lists the variables that a string refers to, also those in defaults. x is used up.
+func (x *Expander) Variables(s string) (names []string) {
+	x.Env = func(name string) (string, bool) {
+		names = append(names, name)
+		return "", true
+	}
+	x.Expand(s)
+	return names
+}
+
+// Required lists the variables without which a string of ours cannot be read.
+func Required(s string) []string {
+	var names []string
+	x := Expander{Env: func(string) (string, bool) { return "", false }}
+	x.Expand(s)
+	for _, t := range x.Errors {
+		names = append(names, t.Unset)
+	}
+	return names
+}
+
+// Reference is a reference to a variable, text[from:to].
+type Reference struct {
+	Ref
+	From, To int
+}
+
+// References returns the references to variables in a string of ours.
+func References(text string) []Reference {
+	var all []Reference
+	for i := 0; i < len(text); i++ {
+		switch {
+		case strings.HasPrefix(text[i:], "$$"):
+			i++
+		case strings.HasPrefix(text[i:], "${"):
+			if r, length := ParseRef(text[i+2:]); length > 0 {
+				all = append(all, Reference{r, i, i + 2 + length})
+				i += 1 + length
+			}
+		}
+	}
+	return all
+}

@@ -1,0 +1,34 @@
+package expand
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+)
+
+// HomeDir is the user's home directory; "" if nothing tells.
+func HomeDir(env func(string) (string, bool)) string {
+	if dir, _ := env("HOME"); dir != "" {
+		return dir
+	}
+	if runtime.GOOS == "windows" {
+		dir, _ := env("USERPROFILE")
+		return dir
+	}
+	return ""
+}
+
+// Tilde replaces a leading ~ by the home directory. ok is false if there
+// is a ~ and no home.
+func Tilde(path string, env func(string) (string, bool)) (expanded string, ok bool) {
+	rest, tilde := strings.CutPrefix(path, "~")
+	if !tilde || rest != "" && !os.IsPathSeparator(rest[0]) {
+		return path, true
+	}
+	dir := HomeDir(env)
+	if dir == "" {
+		return path, false
+	}
+	return filepath.Join(dir, rest), true
+}

@@ -1,0 +1,36 @@
+package secrets
+
+import (
+	"slices"
+	"strings"
+
+	"mcpgateway/internal/lazy"
+)
+
+// FindInServerURL finds the secrets in the URL of a server. Its UUIDs are secrets, too: whoever
+// knows such a URL can use the server.
+func FindInServerURL(name, text string) []Part {
+	parts := Find(name, text)
+	for _, at := range serverUUID().FindAllStringIndex(text, -1) {
+		p := Part{From: at[0], To: at[1], Name: "path"}
+		if !slices.ContainsFunc(parts, func(o Part) bool { return o.From < p.To && p.From < o.To }) {
+			parts = append(parts, p)
+		}
+	}
+	slices.SortFunc(parts, func(a, b Part) int { return a.From - b.From })
+	return parts
+}
+
+var serverUUID = lazy.Regexp(`[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}`)
+
+// ShellVariable tells whether a variable is one that everybody's shell sets and that
+// holds no secret: its value may appear in paths all over the log.
+func ShellVariable(variable string) bool {
+	switch variable {
+	case "HOME", "USERPROFILE", "USER", "USERNAME", "LOGNAME", "PWD", "PATH", "SHELL", "LANG",
+		"TMPDIR", "TEMP", "TMP", "APPDATA", "LOCALAPPDATA", "HOSTNAME", "TERM",
+		"SSH_AUTH_SOCK", "DBUS_SESSION_BUS_ADDRESS", "DESKTOP_SESSION", "SESSION_MANAGER":
+		return true
+	}
+	return strings.HasPrefix(variable, "XDG_")
+}
