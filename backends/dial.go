@@ -10,8 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mark3labs/mcp-go/mcp"
-
 	"mcpgateway/internal/config"
 	"mcpgateway/internal/demo"
 	"mcpgateway/internal/protocol"
@@ -115,7 +113,7 @@ func stallTimeout(callTimeout time.Duration) time.Duration {
 // requestHeaders returns the headers of a message of the stateless era.
 func (b *Backend) requestHeaders(m wire.Message) map[string]string {
 	var schema []byte
-	if m.Method() == string(mcp.MethodToolsCall) {
+	if m.Method() == protocol.MethodToolsCall {
 		b.mu.Lock()
 		schema = b.headerSchemas[m.Name()]
 		b.mu.Unlock()

@@ -14,9 +14,6 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// methodDiscover asks a server what it is.
-const methodDiscover = "server/discover"
-
 // errNoDiscoverResult is wrapped by the undecided error of a server that did not answer in time.
 var errNoDiscoverResult = errors.New("no answer")
 
@@ -63,13 +60,13 @@ func (bc *backendConn) discover(ctx context.Context, p *peer.Peer) (serverInfo, 
 	speaks := protocol.Newest()
 	for again := false; ; again = true {
 		stamp := protocol.ClientMeta{Revision: speaks.Date, Capabilities: protocol.ClientCapabilitiesToModern(bc.capabilitiesToDeclare()), ClientInfo: bc.b.set.clientInfo}
-		m, err := p.RoundTrip(ctx, stamp.AddTo(wire.NewRequest("0", methodDiscover, nil)))
+		m, err := p.RoundTrip(ctx, stamp.AddTo(wire.NewRequest("0", protocol.MethodServerDiscover, nil)))
 		_, unusable := errors.AsType[*peer.BadResponseError](err)
 		switch {
 		case unusable, errors.Is(err, httpclient.ErrNotStateless):
-			return serverInfo{}, legacyServerError{requestError(methodDiscover, err)}
+			return serverInfo{}, legacyServerError{requestError(protocol.MethodServerDiscover, err)}
 		case err != nil:
-			return serverInfo{}, requestError(methodDiscover, err)
+			return serverInfo{}, requestError(protocol.MethodServerDiscover, err)
 		}
 		failure := m.Part(wire.PartError)
 		if failure == nil {
@@ -119,7 +116,7 @@ func parseDiscover(result []byte) (serverInfo, error) {
 	s := serverInfo{
 		ProtocolVersion: common.Date, modern: true, bothGenerations: includeLegacy(stringArray(get("supportedVersions"))),
 		Capabilities: capabilitiesOf(get("capabilities")),
-		Instructions: get("instructions"), ServerInfo: get("_meta", "io.modelcontextprotocol/serverInfo"),
+		Instructions: get("instructions"), ServerInfo: get("_meta", protocol.MetaServerInfo),
 	}
 	return s, nil
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"mcpgateway/internal/peer"
+	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/wire"
 )
 
@@ -115,7 +116,7 @@ func (b *Backend) redirect(q queuedCall) {
 	switch {
 	case next == nil:
 		q.call.Handler.OnResponse(wire.Message{}, b.set.current().whyAbsent(b.cfg.Name))
-	case q.request.Method() == "resources/unsubscribe":
+	case q.request.Method() == protocol.MethodResourcesUnsubscribe:
 		next.unsubscribe(uriParam(q.request), q.request, q.call)
 	case q.subscribe != nil:
 		next.conn(q.call.SessionID, false).send(queuedCall{request: q.request, call: q.call, subscribe: q.subscribe})

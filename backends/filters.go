@@ -4,11 +4,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mark3labs/mcp-go/mcp"
-
 	"mcpgateway/catalog"
 	"mcpgateway/internal/config"
 	"mcpgateway/internal/peer"
+	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/wire"
 )
 
@@ -42,14 +41,14 @@ func (b *Backend) permits(m wire.Message, c *peer.Call) bool {
 	if f.Tools.IsZero() && f.Prompts.IsZero() && f.Resources.IsZero() {
 		return true
 	}
-	switch mcp.MCPMethod(m.Method()) {
-	case mcp.MethodToolsCall:
+	switch m.Method() {
+	case protocol.MethodToolsCall:
 		return f.Tools.Permits(ownName(m, c))
-	case mcp.MethodPromptsGet:
+	case protocol.MethodPromptsGet:
 		return f.Prompts.Permits(ownName(m, c))
-	case mcp.MethodResourcesRead, mcp.MethodResourcesSubscribe:
+	case protocol.MethodResourcesRead, protocol.MethodResourcesSubscribe:
 		return f.Resources.PermitsURI(uriParam(m))
-	case mcp.MethodCompletionComplete:
+	case protocol.MethodCompletionComplete:
 		return permitsCompletion(f, m)
 	}
 	return true

@@ -10,8 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mark3labs/mcp-go/mcp"
-
 	"mcpgateway/internal/peer"
 	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/transport"
@@ -121,7 +119,7 @@ func (bc *backendConn) initialize(ctx context.Context, p *peer.Peer) (serverInfo
 	bc.declaredCapabilities = declared
 	bc.mu.Unlock()
 	offer := func(date string) ([]byte, error) {
-		return p.Call(ctx, string(mcp.MethodInitialize), wire.Encode(map[string]any{
+		return p.Call(ctx, protocol.MethodInitialize, wire.Encode(map[string]any{
 			"protocolVersion": date,
 			"capabilities":    json.RawMessage(declared),
 			"clientInfo":      bc.b.set.ClientInfo,
@@ -141,7 +139,7 @@ func (bc *backendConn) initialize(ctx context.Context, p *peer.Peer) (serverInfo
 		}
 	}
 	if err != nil {
-		return serverInfo{}, requestError(string(mcp.MethodInitialize), err)
+		return serverInfo{}, requestError(protocol.MethodInitialize, err)
 	}
 	var s serverInfo
 	if err := json.Unmarshal(result, &s); err != nil {
@@ -152,7 +150,7 @@ func (bc *backendConn) initialize(ctx context.Context, p *peer.Peer) (serverInfo
 		bc.log.Warn("backend speaks a revision that is not known; going on all the same",
 			"revision", s.ProtocolVersion)
 	}
-	if err := p.Notify(string(mcp.MethodNotificationInitialized), nil); err != nil {
+	if err := p.Notify(protocol.NotificationInitialized, nil); err != nil {
 		return serverInfo{}, fmt.Errorf("initialized: %w", err)
 	}
 	return s, nil

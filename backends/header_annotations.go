@@ -7,7 +7,7 @@ import (
 	"mcpgateway/internal/protocol"
 )
 
-var headerAnnotation = []byte("x-mcp-header")
+var headerAnnotation = []byte(protocol.HeaderAnnotation)
 
 // fixHeaderAnnotations sees to tools that say, wrongly, which arguments go into headers. Over
 // HTTP of the stateless era such a tool MUST be left out ("tools"); elsewhere headers

@@ -28,7 +28,7 @@ func (r records) Write(line []byte) (int, error) {
 func TestTwoRequestsThatFailAlike(t *testing.T) {
 	isDiscover := func(r *http.Request) bool {
 		body, _ := io.ReadAll(r.Body)
-		return strings.Contains(string(body), methodDiscover)
+		return strings.Contains(string(body), "server/discover")
 	}
 	page := func(w http.ResponseWriter, code int, title string) {
 		w.Header().Set("Content-Type", "text/html")

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"sync/atomic"
 
-	"github.com/mark3labs/mcp-go/mcp"
-
 	"mcpgateway/catalog"
 	"mcpgateway/internal/peer"
 	"mcpgateway/internal/protocol"
@@ -59,7 +57,7 @@ var errEcho = errors.New("it sends back what it is sent: it is no MCP server, or
 // HandleRequest implements peer.Handler.
 func (h *inboundHandler) HandleRequest(r *peer.Request) {
 	ready, server := h.conn.currentPeer()
-	if m := r.Method(); ready == nil && (m == string(mcp.MethodInitialize) || m == methodDiscover) {
+	if m := r.Method(); ready == nil && (m == protocol.MethodInitialize || m == protocol.MethodServerDiscover) {
 		h.disconnect(errEcho)
 		return
 	}
@@ -68,7 +66,7 @@ func (h *inboundHandler) HandleRequest(r *peer.Request) {
 		return
 	}
 	m, err := protocol.NormalizeServerRequest(r.Message)
-	if err == nil && r.Method() == string(mcp.MethodElicitationCreate) {
+	if err == nil && r.Method() == protocol.MethodElicitationCreate {
 		err = protocol.CheckElicitationParams(m.Part(wire.PartParams))
 	}
 	if err != nil {
@@ -93,17 +91,17 @@ func (h *inboundHandler) HandleNotification(m wire.Message, on peer.Origin) {
 		return
 	}
 	if _, server := h.conn.currentPeer(); server.modern {
-		if method == methodAcknowledged {
+		if method == protocol.NotificationSubscriptionsAcknowledged {
 			h.conn.listenAcknowledged(m, on)
 			return
 		}
 		m = protocol.StripMeta(m)
 	}
 	switch method {
-	case mcp.MethodNotificationResourceUpdated:
+	case protocol.NotificationResourceUpdated:
 		h.conn.forwardUpdate(m, on)
 		return
-	case string(mcp.MethodNotificationMessage):
+	case protocol.NotificationMessage:
 		if err := protocol.CheckLogParams(m.Part(wire.PartParams)); err != nil {
 			h.warnInvalidParams(m, err)
 			return
@@ -118,11 +116,11 @@ func (h *inboundHandler) HandleNotification(m wire.Message, on peer.Origin) {
 // its cause is over.
 func namesOrigin(m wire.Message) bool {
 	switch m.Method() {
-	case string(mcp.MethodNotificationElicitationComplete), mcp.MethodNotificationTasksStatus,
-		string(mcp.MethodTasksGet), string(mcp.MethodTasksResult), string(mcp.MethodTasksCancel):
+	case protocol.NotificationElicitationComplete, protocol.NotificationTasksStatus,
+		protocol.MethodTasksGet, protocol.MethodTasksResult, protocol.MethodTasksCancel:
 		return true
 	}
-	task, _ := wire.Lookup(m.Part(wire.PartMeta), "io.modelcontextprotocol/related-task")
+	task, _ := wire.Lookup(m.Part(wire.PartMeta), protocol.MetaRelatedTask)
 	return task != nil
 }
 

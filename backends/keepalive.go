@@ -7,9 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mark3labs/mcp-go/mcp"
-
 	"mcpgateway/internal/peer"
+	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/transport/httpclient"
 	"mcpgateway/internal/wire"
 )
@@ -119,7 +118,7 @@ func (k *keepAlive) pingIfDue(ctx context.Context, now time.Time) {
 	k.lastPing = now
 	asking, cancel := context.WithTimeout(ctx, pingTimeout)
 	defer cancel()
-	_, err := k.peer.RoundTrip(asking, wire.NewRequest("0", string(mcp.MethodPing), nil))
+	_, err := k.peer.RoundTrip(asking, wire.NewRequest("0", protocol.MethodPing, nil))
 	if ctx.Err() != nil {
 		return
 	}

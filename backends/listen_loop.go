@@ -21,8 +21,6 @@ import (
 //	line.listening ─ run (one goroutine) ─ arm: Offer, the acknowledgement ─ settle: who waits is answered
 //	                   └ until something else is wanted (rearm), it drops, or the conversation ends
 
-const methodAcknowledged = "notifications/subscriptions/acknowledged"
-
 const (
 	// ackTimeout is how long a server may take to acknowledge a listen. Then it is taken to
 	// have agreed to all of it.
@@ -281,7 +279,7 @@ func (ll *listenLoop) closeCurrent(ctx context.Context) {
 	}
 	ll.current = nil
 	if !ll.conn.b.hasManyStreams() && ctx.Err() == nil {
-		_ = ll.peer.Notify("notifications/cancelled", []byte(`{"requestId":`+string(ls.call.ID())+`}`))
+		_ = ll.peer.Notify(protocol.NotificationCancelled, []byte(`{"requestId":`+string(ls.call.ID())+`}`))
 		select {
 		case <-ls.ended:
 			return

@@ -45,7 +45,7 @@ func (ll *listenLoop) open(ctx context.Context, params []byte, uris []string) (*
 		bc.openingListen = nil
 		bc.mu.Unlock()
 	}()
-	m := wire.NewRequest("0", "subscriptions/listen", params)
+	m := wire.NewRequest("0", protocol.MethodSubscriptionsListen, params)
 	if err := ll.peer.TrySend(bc.b.withClientMeta(m, ll.server, "", false), ls.call); err != nil {
 		return nil, err
 	}

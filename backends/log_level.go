@@ -58,7 +58,7 @@ func (s *Set) SetLevel(id, level string, done func()) {
 }
 
 func setLevelRequest(level string) wire.Message {
-	return wire.NewRequest("0", "logging/setLevel", wire.Encode(map[string]string{"level": level}))
+	return wire.NewRequest("0", protocol.MethodSetLogLevel, wire.Encode(map[string]string{"level": level}))
 }
 
 // sendLevel tells the backend the level, if it is another one than before, for a

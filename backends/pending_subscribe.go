@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"mcpgateway/internal/peer"
+	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/wire"
 )
 
@@ -11,7 +12,7 @@ import (
 // there is the listen.
 func isSubscriptionRequest(m wire.Message) bool {
 	method := m.Method()
-	return method == "resources/subscribe" || method == "resources/unsubscribe"
+	return method == protocol.MethodResourcesSubscribe || method == protocol.MethodResourcesUnsubscribe
 }
 
 func uriParam(m wire.Message) string {
@@ -25,7 +26,7 @@ func uriParam(m wire.Message) string {
 func (bc *backendConn) subscribeByListenLocked(q queuedCall) (tell func()) {
 	uri := uriParam(q.request)
 	q.call.Modern, q.call.InterceptResponse = false, nil // it is answered by the gateway
-	if q.request.Method() == "resources/unsubscribe" {
+	if q.request.Method() == protocol.MethodResourcesUnsubscribe {
 		if bc.subs.remove(uri, q.call.SessionID) {
 			bc.signalReopen()
 		}

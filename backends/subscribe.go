@@ -3,6 +3,7 @@ package backends
 import (
 	"mcpgateway/catalog"
 	"mcpgateway/internal/peer"
+	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/wire"
 )
 
@@ -216,13 +217,13 @@ func subscribeRequests(uris []string) (requests []wire.Message) {
 }
 
 func subscribeRequest(uri string, on bool) wire.Message {
-	method := "resources/unsubscribe"
+	method := protocol.MethodResourcesUnsubscribe
 	if on {
-		method = "resources/subscribe"
+		method = protocol.MethodResourcesSubscribe
 	}
 	return wire.NewRequest("0", method, wire.Encode(map[string]string{"uri": uri}))
 }
 
 func updatedNotification(uri string) wire.Message {
-	return wire.NewNotification("notifications/resources/updated", wire.Encode(map[string]string{"uri": uri}))
+	return wire.NewNotification(protocol.NotificationResourceUpdated, wire.Encode(map[string]string{"uri": uri}))
 }
