@@ -15,7 +15,7 @@ import "sync"
 // methods may be called concurrently and none blocks.
 type Table[V any] struct {
 	mu     sync.Mutex
-	rows   map[int64]V // id → whatever brings the answer home
+	values map[int64]V // id → whatever brings the answer home
 	last   int64
 	closed bool
 }
@@ -30,11 +30,11 @@ func (t *Table[V]) Insert(row func(id int64) V) bool {
 	if t.closed {
 		return false
 	}
-	if t.rows == nil {
-		t.rows = make(map[int64]V)
+	if t.values == nil {
+		t.values = make(map[int64]V)
 	}
 	t.last++
-	t.rows[t.last] = row(t.last)
+	t.values[t.last] = row(t.last)
 	return true
 }
 
@@ -42,7 +42,7 @@ func (t *Table[V]) Insert(row func(id int64) V) bool {
 func (t *Table[V]) Get(id int64) (v V, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	v, ok = t.rows[id]
+	v, ok = t.values[id]
 	return v, ok
 }
 
@@ -51,8 +51,8 @@ func (t *Table[V]) Get(id int64) (v V, ok bool) {
 func (t *Table[V]) Take(id int64) (v V, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if v, ok = t.rows[id]; ok {
-		delete(t.rows, id)
+	if v, ok = t.values[id]; ok {
+		delete(t.values, id)
 	}
 	return v, ok
 }
@@ -62,7 +62,7 @@ func (t *Table[V]) Take(id int64) (v V, ok bool) {
 func (t *Table[V]) Each(visit func(V)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, v := range t.rows {
+	for _, v := range t.values {
 		visit(v)
 	}
 }
@@ -71,7 +71,7 @@ func (t *Table[V]) Each(visit func(V)) {
 func (t *Table[V]) Len() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return len(t.rows)
+	return len(t.values)
 }
 
 // CloseIf is Close if may says so of each row; else nothing happens, and it answers false. The
@@ -79,7 +79,7 @@ func (t *Table[V]) Len() int {
 func (t *Table[V]) CloseIf(may func(V) bool) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, v := range t.rows {
+	for _, v := range t.values {
 		if !may(v) {
 			return false
 		}
@@ -101,11 +101,11 @@ func (t *Table[V]) Drain(keep func(V) bool) []V {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.closed = true
-	all := make([]V, 0, len(t.rows))
-	for id, v := range t.rows {
+	all := make([]V, 0, len(t.values))
+	for id, v := range t.values {
 		if keep == nil || !keep(v) {
 			all = append(all, v)
-			delete(t.rows, id)
+			delete(t.values, id)
 		}
 	}
 	return all

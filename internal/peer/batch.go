@@ -11,31 +11,31 @@ import (
 // A batch gathers the answers to the requests that came in one array: they go
 // back in one array, in the order of the requests (JSON-RPC 2.0 §6).
 type batch struct {
-	peer  *Peer
-	about wire.ID // the first request in it
+	peer      *Peer
+	relatedTo wire.ID // the first request in it
 
-	mu      sync.Mutex
-	answers []wire.Message // a message without text where none is due
-	open    int
+	mu        sync.Mutex
+	responses []wire.Message // a message without text where none is due
+	pending   int
 }
 
-// unpack handles a batch, or refuses it. With [Options.OnMalformed], elements that are no messages are
+// handleBatch handles a batch, or refuses it. With [Options.OnMalformed], elements that are no messages are
 // handled as if each was on a line of its own.
-func (p *Peer) unpack(m wire.Message, on Origin) {
+func (p *Peer) handleBatch(m wire.Message, on Origin) {
 	elements := m.Elements()
 	switch {
 	case p.opts.AllowBatches == nil || !p.opts.AllowBatches():
 		p.write(wire.NewErrorResponse("", wire.Errorf(wire.CodeInvalidRequest, "Batch requests not supported")), "")
 		return
 	case len(elements) == 0:
-		p.noise(transport.NewMalformedError(m.Raw(), wire.Message{}, wire.Errorf(wire.CodeInvalidRequest, "Invalid request: the batch is empty")))
+		p.handleMalformed(transport.NewMalformedError(m.Raw(), wire.Message{}, wire.Errorf(wire.CodeInvalidRequest, "Invalid request: the batch is empty")))
 		return
 	}
 	// One more is open than there are elements, so that answers that come at
 	// once do not end the batch before all of it is read.
-	b := &batch{peer: p, answers: make([]wire.Message, len(elements)), open: len(elements) + 1}
+	b := &batch{peer: p, responses: make([]wire.Message, len(elements)), pending: len(elements) + 1}
 	p.mu.Lock()
-	p.settling++ // until the answers are written, whoever does that
+	p.unwritten++ // until the answers are written, whoever does that
 	p.mu.Unlock()
 	for i, text := range elements {
 		m, err := wire.Parse(text)
@@ -48,51 +48,51 @@ func (p *Peer) unpack(m wire.Message, on Origin) {
 		}
 		switch {
 		case wrong != nil && p.opts.OnMalformed != nil: // not an answer in an array to what may be a log
-			b.leave()
-			p.noise(transport.NewMalformedError(text, m, wrong))
+			b.done()
+			p.handleMalformed(transport.NewMalformedError(text, m, wrong))
 		case wrong != nil:
 			if p.opts.OnRejected != nil {
 				p.opts.OnRejected(m, wrong)
 			}
-			b.answer(i, wire.NewErrorResponse(m.ID(), wrong))
+			b.respond(i, wire.NewErrorResponse(m.ID(), wrong))
 		case m.Kind() == wire.Request:
-			if b.about == "" {
-				b.about = m.ID()
+			if b.relatedTo == "" {
+				b.relatedTo = m.ID()
 			}
-			p.receive(m, on, b, i)
+			p.dispatch(m, on, b, i)
 		default:
-			b.leave()
-			p.receive(m, on, nil, 0)
+			b.done()
+			p.dispatch(m, on, nil, 0)
 		}
 	}
-	b.leave()
+	b.done()
 }
 
-// answer puts the answer to element i in its place; leave is for an element that
+// respond puts the answer to element i in its place; leave is for an element that
 // gets none. The last one to be closed sends them all.
-func (b *batch) answer(i int, m wire.Message) {
+func (b *batch) respond(i int, m wire.Message) {
 	b.mu.Lock()
-	b.answers[i] = m
+	b.responses[i] = m
 	b.mu.Unlock()
-	b.leave()
+	b.done()
 }
 
-func (b *batch) leave() {
+func (b *batch) done() {
 	b.mu.Lock()
-	b.open--
-	last := b.open == 0
+	b.pending--
+	last := b.pending == 0
 	b.mu.Unlock()
 	if !last {
 		return
 	}
 	var due []wire.Message
-	for _, m := range b.answers {
+	for _, m := range b.responses {
 		if m.Raw() != nil {
 			due = append(due, m)
 		}
 	}
 	if len(due) > 0 {
-		b.peer.write(wire.NewBatch(due), b.about)
+		b.peer.write(wire.NewBatch(due), b.relatedTo)
 	}
-	b.peer.settle()
+	b.peer.responseWritten()
 }

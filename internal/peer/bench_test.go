@@ -78,7 +78,7 @@ func BenchmarkCall(b *testing.B) {
 func fly(p *Peer, n int) {
 	for range n {
 		c := &Call{Handler: make(ResponseChan, 1), SessionID: "o"}
-		p.fly(c, 1)
+		p.countInFlight(c, 1)
 		p.calls.Insert(func(int64) *Call { return c })
 	}
 }
@@ -105,7 +105,7 @@ func BenchmarkSoleOwner(b *testing.B) {
 			for i := 0; b.Loop(); i++ {
 				if i%1000 == 0 { // they last for two seconds
 					for i := range n {
-						p.strays.answered(fmt.Sprint("session", i))
+						p.recent.noteResponded(fmt.Sprint("session", i))
 					}
 				}
 				if _, ok := p.SoleSession(); ok {

@@ -58,18 +58,18 @@ type Call struct {
 	// set it offers the call once more, or tells To of its end. Like To it must not wait.
 	InterceptResponse func(wire.Message, error) bool
 
-	quiet   bool // the far side is not told when it is taken back
-	sent    atomic.Pointer[departure]
-	first   departure   // what sent points at, unless the call is offered once more
-	revoked atomic.Bool // it was taken back
+	noCancelNotice bool // the far side is not told when it is taken back
+	sentVia        atomic.Pointer[transmission]
+	firstSend      transmission // what sent points at, unless the call is offered once more
+	cancelled      atomic.Bool  // it was taken back
 
-	mu    sync.Mutex
-	timer *time.Timer // nil before it was sent, after its end, and without a Timeout
-	holds int
+	mu     sync.Mutex
+	timer  *time.Timer // nil before it was sent, after its end, and without a Timeout
+	pauses int
 }
 
-// A departure is over which Peer a call was sent last, and under which id.
-type departure struct {
+// A transmission is over which Peer a call was sent last, and under which id.
+type transmission struct {
 	peer    *Peer
 	id      int64
 	at      time.Time
@@ -78,7 +78,7 @@ type departure struct {
 
 // isWriting reports whether Offer is still writing the call to p.
 func (c *Call) isWriting(p *Peer) bool {
-	d := c.sent.Load()
+	d := c.sentVia.Load()
 	return d != nil && d.peer == p && d.writing.Load()
 }
 
@@ -91,7 +91,7 @@ func (c *Call) ID() wire.ID {
 }
 
 func (c *Call) number() int64 {
-	if d := c.sent.Load(); d != nil {
+	if d := c.sentVia.Load(); d != nil {
 		return d.id
 	}
 	return 0
@@ -99,7 +99,7 @@ func (c *Call) number() int64 {
 
 // SentAt returns when the call was sent last, zero before that.
 func (c *Call) SentAt() time.Time {
-	if d := c.sent.Load(); d != nil {
+	if d := c.sentVia.Load(); d != nil {
 		return d.at
 	}
 	return time.Time{}
@@ -126,16 +126,16 @@ func (p *Peer) Send(m wire.Message, c *Call) {
 	case errors.Is(err, ErrCancelled):
 		c.Handler.OnResponse(wire.Message{}, err)
 	case err != nil:
-		c.Handler.OnResponse(wire.Message{}, &transport.CallLostError{Err: p.because(err)})
+		c.Handler.OnResponse(wire.Message{}, &transport.CallLostError{Err: p.closeReason(err)})
 	}
 }
 
-// because returns why the conversation is over, if that is what err says.
-func (p *Peer) because(err error) error {
+// closeReason returns why the conversation is over, if that is what err says.
+func (p *Peer) closeReason(err error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if errors.Is(err, transport.ErrClosed) && p.ended != nil {
-		return p.ended
+	if errors.Is(err, transport.ErrClosed) && p.disconnectErr != nil {
+		return p.disconnectErr
 	}
 	return err
 }
@@ -146,30 +146,30 @@ func (p *Peer) because(err error) error {
 // and a [transport.ErrFull] ends it: a far side that does not read is of no use. An
 // [ErrCancelled] means that c was cancelled before.
 func (p *Peer) TrySend(m wire.Message, c *Call) error {
-	departs := &c.first
+	departs := &c.firstSend
 	if departs.peer != nil { // somebody may still look at how it was sent before
-		departs = new(departure)
+		departs = new(transmission)
 	}
 	row := func(id int64) *Call {
 		departs.peer, departs.id, departs.at = p, id, time.Now()
 		departs.writing.Store(true)
-		c.sent.Store(departs)
-		c.start(departs)
+		c.sentVia.Store(departs)
+		c.startTimeout(departs)
 		return c
 	}
-	p.fly(c, 1)
+	p.countInFlight(c, 1)
 	if !p.calls.Insert(row) {
-		p.fly(c, -1)
+		p.countInFlight(c, -1)
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		return p.end
+		return p.sendErr
 	}
 	id := departs.id
 	// Whoever cancels c first says so, and then looks where it is: one of the two is
 	// seen in time.
-	if c.revoked.Load() {
-		if _, ok := p.take(id); ok {
-			c.stop()
+	if c.cancelled.Load() {
+		if _, ok := p.takeCall(id); ok {
+			c.stopTimeout()
 			return ErrCancelled
 		}
 		return nil // it was found, and has ended
@@ -183,11 +183,11 @@ func (p *Peer) TrySend(m wire.Message, c *Call) error {
 	}
 	out := m.Splice(edits[:n]...)
 	if err := p.out.Write(out, c.RelatedTo); err != nil {
-		if _, ok := p.take(id); ok {
-			c.stop()
-			c.sent.Store(nil)
+		if _, ok := p.takeCall(id); ok {
+			c.stopTimeout()
+			c.sentVia.Store(nil)
 			if errors.Is(err, transport.ErrFull) {
-				p.hang(err)
+				p.disconnectStalled(err)
 			}
 			return err // a write that failed has not reached the far side, not in part either
 		}
@@ -195,9 +195,9 @@ func (p *Peer) TrySend(m wire.Message, c *Call) error {
 	}
 	// The conversation may have ended during the write: whichever of over and Offer comes second finds the
 	// call, because over looks at writing after it has set isOver, and Offer the other way round.
-	if departs.writing.Store(false); p.isOver.Load() {
-		if _, ok := p.take(id); ok {
-			c.end(wire.Message{}, &transport.CallLostError{ID: c.ID(), Err: p.because(transport.ErrClosed), MayHaveRun: true})
+	if departs.writing.Store(false); p.isDisconnected.Load() {
+		if _, ok := p.takeCall(id); ok {
+			c.complete(wire.Message{}, &transport.CallLostError{ID: c.ID(), Err: p.closeReason(transport.ErrClosed), MayHaveRun: true})
 		}
 	}
 	return nil
@@ -208,51 +208,51 @@ func (p *Peer) TrySend(m wire.Message, c *Call) error {
 // any more then. Params are those of the caller's own cancellation, nil if there
 // are none; its requestId is replaced.
 func (c *Call) Cancel(params []byte) {
-	c.revoked.Store(true)
-	if d := c.sent.Load(); d != nil {
-		d.peer.giveUp(d.id, ErrCancelled, params)
+	c.cancelled.Store(true)
+	if d := c.sentVia.Load(); d != nil {
+		d.peer.abandon(d.id, ErrCancelled, params)
 	}
 }
 
 // IsCancelled reports whether the call was cancelled.
-func (c *Call) IsCancelled() bool { return c.revoked.Load() }
+func (c *Call) IsCancelled() bool { return c.cancelled.Load() }
 
 // PauseTimeout stops the clock of a call while somebody is asked on its behalf, a person
 // perhaps. Each Hold needs a Release, which starts it anew. Both may be called at
 // any time, also before Send and after the end.
-func (c *Call) PauseTimeout() { c.wind(1) }
+func (c *Call) PauseTimeout() { c.resetTimeout(1) }
 
 // ResumeTimeout takes a Hold back.
-func (c *Call) ResumeTimeout() { c.wind(-1) }
+func (c *Call) ResumeTimeout() { c.resetTimeout(-1) }
 
-// start starts the clock, unless the call is on hold already.
-func (c *Call) start(d *departure) {
+// startTimeout starts the clock, unless the call is on hold already.
+func (c *Call) startTimeout(d *transmission) {
 	if c.Timeout <= 0 {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.timer = time.AfterFunc(c.Timeout, func() { d.peer.giveUp(d.id, ErrTimeout, nil) })
-	if c.holds > 0 {
+	c.timer = time.AfterFunc(c.Timeout, func() { d.peer.abandon(d.id, ErrTimeout, nil) })
+	if c.pauses > 0 {
 		c.timer.Stop()
 	}
 }
 
-// wind starts the clock anew, unless the call is on hold.
-func (c *Call) wind(hold int) {
+// resetTimeout starts the clock anew, unless the call is on hold.
+func (c *Call) resetTimeout(hold int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.holds += hold
+	c.pauses += hold
 	if c.timer == nil {
 		return
 	}
 	running := c.timer.Stop()
-	if c.holds == 0 && (running || hold < 0) { // one that has run out is not wound by progress
+	if c.pauses == 0 && (running || hold < 0) { // one that has run out is not wound by progress
 		c.timer.Reset(c.Timeout)
 	}
 }
 
-func (c *Call) stop() {
+func (c *Call) stopTimeout() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.timer != nil {
@@ -261,29 +261,29 @@ func (c *Call) stop() {
 	}
 }
 
-func (p *Peer) giveUp(id int64, why error, params []byte) {
-	p.givingUp.Add(1)
+func (p *Peer) abandon(id int64, why error, params []byte) {
+	p.abandoning.Add(1)
 	defer func() {
-		p.givingUp.Add(-1)
-		p.leave()
+		p.abandoning.Add(-1)
+		p.signalCallEnded()
 	}()
 	// The call becomes a stray before it stops being a call, so that there is no
 	// moment at which nobody knows of it.
 	if c, ok := p.calls.Get(id); ok {
 		p.mu.Lock()
-		p.strays.giveUp(id, c.SessionID)
+		p.recent.noteAbandoned(id, c.SessionID)
 		p.mu.Unlock()
 	}
-	c, ok := p.take(id)
+	c, ok := p.takeCall(id)
 	if !ok {
 		p.mu.Lock()
-		p.strays.answeredLate(id) // if it was noted just now, it has ended at this moment
+		p.recent.noteLateResponse(id) // if it was noted just now, it has ended at this moment
 		p.mu.Unlock()
 		return
 	}
-	p.noteEnd(c)
-	if c.quiet {
-		c.end(wire.Message{}, why)
+	p.noteCallEnd(c)
+	if c.noCancelNotice {
+		c.complete(wire.Message{}, why)
 		return
 	}
 	if params == nil {
@@ -291,65 +291,65 @@ func (p *Peer) giveUp(id int64, why error, params []byte) {
 	}
 	note := wire.NewNotification("notifications/cancelled", params).
 		Splice(wire.Edit{Part: wire.PartRequestID, Text: []byte(c.ID())})
-	_ = p.out.Write(note, c.stream()) // a lost far side needs no telling
-	c.end(wire.Message{}, why)
+	_ = p.out.Write(note, c.cancelRelatedTo()) // a lost far side needs no telling
+	c.complete(wire.Message{}, why)
 }
 
-// stream names the request on whose stream the far side is told of c: the one of
+// cancelRelatedTo names the request on whose stream the far side is told of c: the one of
 // its own that c is about, or c itself where the streams are of our making.
-func (c *Call) stream() wire.ID {
+func (c *Call) cancelRelatedTo() wire.ID {
 	if c.RelatedTo != "" {
 		return c.RelatedTo
 	}
 	return c.ID()
 }
 
-// end is called by whoever took the call's row, so once.
-func (c *Call) end(m wire.Message, err error) {
-	c.stop()
+// complete is called by whoever took the call's row, so once.
+func (c *Call) complete(m wire.Message, err error) {
+	c.stopTimeout()
 	c.Handler.OnResponse(m, err)
 }
 
-// endUnless is end for what Again may know something else to do with.
-func (c *Call) endUnless(m wire.Message, err error) {
-	c.stop()
+// completeOrIntercept is end for what Again may know something else to do with.
+func (c *Call) completeOrIntercept(m wire.Message, err error) {
+	c.stopTimeout()
 	if c.InterceptResponse == nil || !c.InterceptResponse(m, err) {
 		c.Handler.OnResponse(m, err)
 	}
 }
 
-func (p *Peer) answered(m wire.Message) {
-	n, err := p.ours(m.Part(wire.PartID))
+func (p *Peer) handleResponse(m wire.Message) {
+	n, err := p.parseCallID(m.Part(wire.PartID))
 	if err != nil {
 		p.warnOnce("dropped an answer to no call", "id", string(m.ID()))
 		return
 	}
-	c, ok := p.takeAnswered(n)
+	c, ok := p.takeResponded(n)
 	if !ok {
 		// Late, after a cancel or a timeout; or made up.
 		p.log().Debug("dropped an answer to no call in flight", "id", string(m.ID()))
 		return
 	}
-	p.noteEnd(c)
+	p.noteCallEnd(c)
 	repaired, repair := m.Repair()
 	if repair != "" {
 		p.warnOnce("repaired an answer: it had "+repair, "id", string(m.ID()))
 	}
-	c.endUnless(repaired, nil)
+	c.completeOrIntercept(repaired, nil)
 }
 
-// progressed passes progress on, if the call is in flight and wants any.
-func (p *Peer) progressed(m wire.Message) {
-	n, err := p.ours(m.Part(wire.PartToken))
+// handleProgress passes progress on, if the call is in flight and wants any.
+func (p *Peer) handleProgress(m wire.Message) {
+	n, err := p.parseCallID(m.Part(wire.PartToken))
 	if err != nil {
 		return
 	}
 	c, ok := p.calls.Get(n)
 	if !ok {
-		p.trailed(n, m)
+		p.relayProgress(n, m)
 		return
 	}
-	c.wind(0)
+	c.resetTimeout(0)
 	if c.Token != "" {
 		c.Handler.OnProgress(m.Splice(wire.Edit{Part: wire.PartToken, Text: []byte(c.Token)}))
 	}
@@ -392,7 +392,7 @@ func (p *Peer) RoundTripAll(ctx context.Context, requests ...wire.Message) []Res
 		// who has not answered server/discover may not bear to hear more of it, nor is there
 		// anything to be stopped about a ping.
 		quiet := r.Method() == "initialize" || r.Method() == "server/discover" || r.Method() == "ping"
-		calls[i] = &Call{Handler: waiters[i], quiet: quiet, Internal: true}
+		calls[i] = &Call{Handler: waiters[i], noCancelNotice: quiet, Internal: true}
 		p.Send(r, calls[i])
 	}
 	answers := make([]Response, len(requests))
@@ -400,7 +400,7 @@ func (p *Peer) RoundTripAll(ctx context.Context, requests ...wire.Message) []Res
 		select {
 		case answers[i] = <-w:
 		case <-ctx.Done():
-			p.giveUp(calls[i].number(), ctx.Err(), nil)
+			p.abandon(calls[i].number(), ctx.Err(), nil)
 			answers[i] = <-w
 		}
 	}

@@ -3,116 +3,116 @@ package peer
 import "time"
 
 const (
-	// lingering is how long the far side may still be at a call that was given up:
+	// abandonedTTL is how long the far side may still be at a call that was given up:
 	// "SHOULD NOT send a response" leaves nothing to tell by.
-	lingering = 30 * time.Second
-	// echoing is how long after its answer the far side may still say what
+	abandonedTTL = 30 * time.Second
+	// respondedTTL is how long after its answer the far side may still say what
 	// belongs to a call, such as that it has ended.
-	echoing = 2 * time.Second
-	// maxStrays bounds the calls, and the owners, that are remembered so. With more
+	respondedTTL = 2 * time.Second
+	// maxRecentCalls bounds the calls, and the owners, that are remembered so. With more
 	// of them nobody can be told from the others, for as long.
-	maxStrays = 1024
+	maxRecentCalls = 1024
 )
 
-// strays are the calls that are not in flight any more, as far as the far side may
+// recentCalls are the calls that are not in flight any more, as far as the far side may
 // still be at them. The zero value is none.
-type strays struct {
-	givenUp map[int64]stray
-	echoes  map[string]time.Time // owner → until when
-	crowd   time.Time            // until then there were too many to tell them apart
-	swept   time.Time            // when it was looked last which of them are over
+type recentCalls struct {
+	abandoned      map[int64]abandonedCall
+	respondedUntil map[string]time.Time // owner → until when
+	overflowUntil  time.Time            // until then there were too many to tell them apart
+	sweptAt        time.Time            // when it was looked last which of them are over
 }
 
-type stray struct {
-	owner string
-	until time.Time
+type abandonedCall struct {
+	session string
+	until   time.Time
 }
 
-// giveUp notes that a call was given up. One that nobody owns is nobody's concern.
-func (s *strays) giveUp(id int64, owner string) {
+// noteAbandoned notes that a call was given up. One that nobody owns is nobody's concern.
+func (s *recentCalls) noteAbandoned(id int64, owner string) {
 	if owner == "" {
 		return
 	}
 	now := time.Now()
-	if len(s.givenUp) >= maxStrays {
+	if len(s.abandoned) >= maxRecentCalls {
 		s.sweep(now)
 	}
 	switch {
-	case len(s.givenUp) >= maxStrays:
-		s.crowd = now.Add(lingering)
+	case len(s.abandoned) >= maxRecentCalls:
+		s.overflowUntil = now.Add(abandonedTTL)
 		return
-	case s.givenUp == nil:
-		s.givenUp = make(map[int64]stray)
+	case s.abandoned == nil:
+		s.abandoned = make(map[int64]abandonedCall)
 	}
-	s.givenUp[id] = stray{owner, now.Add(lingering)}
+	s.abandoned[id] = abandonedCall{owner, now.Add(abandonedTTL)}
 }
 
-// answered notes that a call of that owner was answered.
-func (s *strays) answered(owner string) {
+// noteResponded notes that a call of that owner was answered.
+func (s *recentCalls) noteResponded(owner string) {
 	if owner == "" {
 		return
 	}
 	now := time.Now()
-	if len(s.echoes) >= maxStrays {
+	if len(s.respondedUntil) >= maxRecentCalls {
 		s.sweep(now)
 	}
-	switch _, known := s.echoes[owner]; {
-	case !known && len(s.echoes) >= maxStrays:
-		s.crowd = now.Add(echoing)
+	switch _, known := s.respondedUntil[owner]; {
+	case !known && len(s.respondedUntil) >= maxRecentCalls:
+		s.overflowUntil = now.Add(respondedTTL)
 		return
-	case s.echoes == nil:
-		s.echoes = make(map[string]time.Time)
+	case s.respondedUntil == nil:
+		s.respondedUntil = make(map[string]time.Time)
 	}
-	s.echoes[owner] = now.Add(echoing)
+	s.respondedUntil[owner] = now.Add(respondedTTL)
 }
 
-// answeredLate is answered for a call that may have been given up.
-func (s *strays) answeredLate(id int64) {
-	if one, ok := s.givenUp[id]; ok {
-		delete(s.givenUp, id)
-		s.answered(one.owner)
+// noteLateResponse is answered for a call that may have been given up.
+func (s *recentCalls) noteLateResponse(id int64) {
+	if one, ok := s.abandoned[id]; ok {
+		delete(s.abandoned, id)
+		s.noteResponded(one.session)
 	}
 }
 
 // sweep is expire, but not for each call that finds no room.
-func (s *strays) sweep(now time.Time) {
-	if now.Sub(s.swept) >= echoing {
-		s.swept = now
+func (s *recentCalls) sweep(now time.Time) {
+	if now.Sub(s.sweptAt) >= respondedTTL {
+		s.sweptAt = now
 		s.expire(now)
 	}
 }
 
-func (s *strays) expire(now time.Time) {
-	for id, one := range s.givenUp {
+func (s *recentCalls) expire(now time.Time) {
+	for id, one := range s.abandoned {
 		if now.After(one.until) {
-			delete(s.givenUp, id)
+			delete(s.abandoned, id)
 		}
 	}
-	for owner, until := range s.echoes {
+	for owner, until := range s.respondedUntil {
 		if now.After(until) {
-			delete(s.echoes, owner)
+			delete(s.respondedUntil, owner)
 		}
 	}
 }
 
-// veto reports whether somebody other than owner may be concerned.
-func (s *strays) veto(owner string) bool {
+// ambiguous reports whether somebody other than owner may be concerned.
+func (s *recentCalls) ambiguous(owner string) bool {
 	now := time.Now()
-	if now.Before(s.crowd) {
+	if now.Before(s.overflowUntil) {
 		return true
 	}
-	for id, one := range s.givenUp {
+	for id, one := range s.abandoned {
 		switch {
 		case now.After(one.until):
-			delete(s.givenUp, id)
-		case one.owner != owner:
+			delete(s.abandoned, id)
+		case one.session != owner:
 			return true
 		}
 	}
-	for other, until := range s.echoes {
+	for other, until := range s.respondedUntil {
 		switch {
 		case now.After(until):
-			delete(s.echoes, other)
+			delete(s.respondedUntil, other)
 		case other != owner:
 			return true
 		}
@@ -120,24 +120,24 @@ func (s *strays) veto(owner string) bool {
 	return false
 }
 
-// owners counts what there is of each owner, so that nobody has to look through all calls to see whose
+// sessionCounts counts what there is of each owner, so that nobody has to look through all calls to see whose
 // they are. What nobody owns does not count. The zero value has counted nothing.
-type owners map[string]int
+type sessionCounts map[string]int
 
-func (o *owners) add(owner string, n int) {
+func (o *sessionCounts) add(owner string, n int) {
 	if owner == "" {
 		return
 	}
 	if *o == nil {
-		*o = make(owners)
+		*o = make(sessionCounts)
 	}
 	if (*o)[owner] += n; (*o)[owner] == 0 {
 		delete(*o, owner)
 	}
 }
 
-// only returns the owner of all that is counted, "" if there are several or none.
-func (o owners) only() string {
+// sole returns the owner of all that is counted, "" if there are several or none.
+func (o sessionCounts) sole() string {
 	if len(o) == 1 {
 		for owner := range o {
 			return owner
@@ -155,9 +155,9 @@ func (o owners) only() string {
 func (p *Peer) SoleSession() (owner string, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	owner = p.flying.only()
-	others := len(p.trailing) > 0 && p.trailing.only() != owner
-	if owner == "" || others || p.strays.veto(owner) {
+	owner = p.inFlight.sole()
+	others := len(p.relaySessions) > 0 && p.relaySessions.sole() != owner
+	if owner == "" || others || p.recent.ambiguous(owner) {
 		return "", false
 	}
 	return owner, true
@@ -170,17 +170,17 @@ func (p *Peer) SoleSessionWhere(is func(owner string) bool) (owner string, ok bo
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	several := false
-	for one := range p.flying {
+	for one := range p.inFlight {
 		if is(one) {
 			several, owner = several || owner != "", one
 		}
 	}
 	now := time.Now()
-	p.strays.expire(now)
-	for _, one := range p.strays.givenUp {
-		several = several || one.owner != owner && is(one.owner)
+	p.recent.expire(now)
+	for _, one := range p.recent.abandoned {
+		several = several || one.session != owner && is(one.session)
 	}
-	return owner, owner != "" && !several && !now.Before(p.strays.crowd)
+	return owner, owner != "" && !several && !now.Before(p.recent.overflowUntil)
 }
 
 // OldestSession returns the owner of the call in flight that was sent first and has one, ""

@@ -10,26 +10,26 @@ import (
 // Of calls that were given up, and of those whose calls were just answered, so many are remembered. While there are more
 // nothing is taken to be anybody's.
 func TestStraysAreBounded(t *testing.T) {
-	for name, add := range map[string]func(*strays, int){
-		"given up": func(s *strays, n int) { s.giveUp(int64(n), fmt.Sprint(n)) },
-		"answered": func(s *strays, n int) { s.answered(fmt.Sprint(n)) },
+	for name, add := range map[string]func(*recentCalls, int){
+		"given up": func(s *recentCalls, n int) { s.noteAbandoned(int64(n), fmt.Sprint(n)) },
+		"answered": func(s *recentCalls, n int) { s.noteResponded(fmt.Sprint(n)) },
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			var s strays
-			for n := range maxStrays {
+			var s recentCalls
+			for n := range maxRecentCalls {
 				add(&s, n)
 			}
-			if !s.crowd.IsZero() {
-				t.Errorf("%s: there are too many of %d", name, maxStrays)
+			if !s.overflowUntil.IsZero() {
+				t.Errorf("%s: there are too many of %d", name, maxRecentCalls)
 			}
-			add(&s, maxStrays)
-			if len(s.givenUp)+len(s.echoes) != maxStrays || !time.Now().Before(s.crowd) {
-				t.Errorf("%s: %d and %d are remembered, crowded until %v", name, len(s.givenUp), len(s.echoes), s.crowd)
+			add(&s, maxRecentCalls)
+			if len(s.abandoned)+len(s.respondedUntil) != maxRecentCalls || !time.Now().Before(s.overflowUntil) {
+				t.Errorf("%s: %d and %d are remembered, crowded until %v", name, len(s.abandoned), len(s.respondedUntil), s.overflowUntil)
 			}
-			time.Sleep(lingering + time.Second)
+			time.Sleep(abandonedTTL + time.Second)
 			add(&s, 7)
-			if n := len(s.givenUp) + len(s.echoes); n != 1 || time.Now().Before(s.crowd) {
-				t.Errorf("%s: %d are left, crowded until %v", name, n, s.crowd)
+			if n := len(s.abandoned) + len(s.respondedUntil); n != 1 || time.Now().Before(s.overflowUntil) {
+				t.Errorf("%s: %d are left, crowded until %v", name, n, s.overflowUntil)
 			}
 		})
 	}
@@ -39,18 +39,18 @@ func TestStraysAreBounded(t *testing.T) {
 // sessions of all clients.
 func TestStraysAreNotLookedThroughForEachCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var s strays
-		for n := range maxStrays + 1 {
-			s.answered(fmt.Sprint(n))
+		var s recentCalls
+		for n := range maxRecentCalls + 1 {
+			s.noteResponded(fmt.Sprint(n))
 		}
-		s.echoes["0"] = time.Now().Add(-time.Second)
-		s.answered("one more")
-		if len(s.echoes) != maxStrays {
+		s.respondedUntil["0"] = time.Now().Add(-time.Second)
+		s.noteResponded("one more")
+		if len(s.respondedUntil) != maxRecentCalls {
 			t.Error("it was looked again which of them are over")
 		}
-		time.Sleep(echoing + 1)
-		s.answered("one more")
-		if len(s.echoes) >= maxStrays {
+		time.Sleep(respondedTTL + 1)
+		s.noteResponded("one more")
+		if len(s.respondedUntil) >= maxRecentCalls {
 			t.Error("it was not looked again which of them are over")
 		}
 	})
@@ -68,7 +68,7 @@ func TestOwnersAreCounted(t *testing.T) {
 	flying := func() int {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		return len(p.flying)
+		return len(p.inFlight)
 	}
 	for end, do := range map[string]func(){
 		"answered":                 func() { send("a", &Call{}) },

@@ -90,26 +90,26 @@ type Peer struct {
 
 	calls idmap.Table[*Call] // what we asked
 
-	began       time.Time
-	heard, used atomic.Int64 // see Activity; since began
+	createdAt              time.Time
+	lastReceived, lastUsed atomic.Int64 // see Activity; since began
 
-	isOver    atomic.Bool // over was called
-	finishing atomic.Bool
-	givingUp  atomic.Int32  // calls that are out of the table, and the far side is being told
-	left      chan struct{} // 1 slot: since finishing, one of calls has come to its end; nil before
+	isDisconnected atomic.Bool // over was called
+	draining       atomic.Bool
+	abandoning     atomic.Int32  // calls that are out of the table, and the far side is being told
+	callEnded      chan struct{} // 1 slot: since finishing, one of calls has come to its end; nil before
 
-	mu       sync.Mutex
-	requests map[wire.ID]*Request     // what they asked, under their ids
-	flying   owners                   // of calls
-	strays   strays                   // calls at an end that the far side may still be at
-	trails   map[int64]*ProgressRelay // calls answered that the far side goes on with
-	trailing owners                   // of those
-	settling int                      // requests that were taken out, and batches, whose answers are not written yet
-	idle     []chan struct{}          // closed when nothing is owed any more
-	warned   map[string]bool          // kinds of oddities that were logged
-	hangUp   func(error)              // ends the conversation
-	end      error                    // why nothing can be sent any more, once the last was read
-	ended    error                    // why it did
+	mu            sync.Mutex
+	requests      map[wire.ID]*Request     // what they asked, under their ids
+	inFlight      sessionCounts            // of calls
+	recent        recentCalls              // calls at an end that the far side may still be at
+	relays        map[int64]*ProgressRelay // calls answered that the far side goes on with
+	relaySessions sessionCounts            // of those
+	unwritten     int                      // requests that were taken out, and batches, whose answers are not written yet
+	drainWaiters  []chan struct{}          // closed when nothing is owed any more
+	warned        map[string]bool          // kinds of oddities that were logged
+	disconnect    func(error)              // ends the conversation
+	sendErr       error                    // why nothing can be sent any more, once the last was read
+	disconnectErr error                    // why it did
 }
 
 // New returns a Peer. It starts nothing; the conversation begins with Run.
@@ -122,19 +122,19 @@ func New(conn transport.Conn, h Handler, opts Options) *Peer {
 // NewPush is New for a Peer that does not read, and has no Run: what the far side says is given
 // to Receive, until End.
 func NewPush(out transport.Writer, h Handler, opts Options) *Peer {
-	return &Peer{out: out, h: h, opts: opts, began: time.Now(), hangUp: func(error) { _ = out.Close() }}
+	return &Peer{out: out, h: h, opts: opts, createdAt: time.Now(), disconnect: func(error) { _ = out.Close() }}
 }
 
 // Receive does with a message what Run does with each that it reads. It must be called by
 // one at a time, and not after End.
 func (p *Peer) Receive(m wire.Message) {
-	p.note(&p.heard)
-	p.receive(m, Origin{}, nil, 0)
+	p.touch(&p.lastReceived)
+	p.dispatch(m, Origin{}, nil, 0)
 }
 
 // Disconnected is the end of Run where there is none: no more is received, for the Conn has been closed, and all
 // calls sent over it end.
-func (p *Peer) Disconnected() { p.over(transport.ErrClosed) }
+func (p *Peer) Disconnected() { p.endConnection(transport.ErrClosed) }
 
 // Run reads until the far side ends the conversation (nil), the Conn fails, or
 // ctx is done (both an error); only then are all calls sent over it ended, but for one that is
@@ -144,7 +144,7 @@ func (p *Peer) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	p.mu.Lock()
-	p.hangUp = cancel
+	p.disconnect = cancel
 	p.mu.Unlock()
 	closed := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
@@ -158,39 +158,39 @@ func (p *Peer) Run(ctx context.Context) error {
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
-	p.over(err)
+	p.endConnection(err)
 	return err
 }
 
-// over ends the calls that were sent, for nothing can answer them any more. A call that is being
+// endConnection ends the calls that were sent, for nothing can answer them any more. A call that is being
 // written stays: only Offer learns whether it has reached the far side, see [Peer.TrySend].
-func (p *Peer) over(err error) {
+func (p *Peer) endConnection(err error) {
 	p.mu.Lock()
-	p.end = ended{why(err)}
+	p.sendErr = closedError{disconnectReason(err)}
 	p.mu.Unlock()
 	if p.opts.OnDisconnect != nil {
-		p.opts.OnDisconnect(why(err))
+		p.opts.OnDisconnect(disconnectReason(err))
 	}
 	p.mu.Lock()
-	p.ended, p.trails, p.trailing = why(err), nil, nil
+	p.disconnectErr, p.relays, p.relaySessions = disconnectReason(err), nil, nil
 	p.mu.Unlock()
-	p.isOver.Store(true)
+	p.isDisconnected.Store(true)
 	all := p.calls.Drain(func(c *Call) bool { return c.isWriting(p) })
-	p.leave()
+	p.signalCallEnded()
 	for _, c := range all {
-		p.fly(c, -1)
-		c.end(wire.Message{}, &transport.CallLostError{ID: c.ID(), Err: why(err), MayHaveRun: true})
+		p.countInFlight(c, -1)
+		c.complete(wire.Message{}, &transport.CallLostError{ID: c.ID(), Err: disconnectReason(err), MayHaveRun: true})
 	}
 }
 
-// ended is why a call cannot be sent: it says how the conversation ended, and is
+// closedError is why a call cannot be sent: it says how the conversation ended, and is
 // a [transport.ErrClosed].
-type ended struct{ why error }
+type closedError struct{ reason error }
 
-func (e ended) Error() string   { return e.why.Error() }
-func (e ended) Unwrap() []error { return []error{e.why, transport.ErrClosed} }
+func (e closedError) Error() string   { return e.reason.Error() }
+func (e closedError) Unwrap() []error { return []error{e.reason, transport.ErrClosed} }
 
-func why(err error) error {
+func disconnectReason(err error) error {
 	if err == nil {
 		return errors.New("it closed the connection")
 	}
@@ -201,9 +201,9 @@ func (p *Peer) read() error {
 	for {
 		m, about, err := p.in.Read()
 		if err == nil {
-			p.note(&p.heard)
-			p.receive(m, p.stream(about), nil, 0)
-		} else if err = p.trouble(err); err == io.EOF {
+			p.touch(&p.lastReceived)
+			p.dispatch(m, p.originOf(about), nil, 0)
+		} else if err = p.handleReadError(err); err == io.EOF {
 			return nil
 		} else if err != nil {
 			return err
@@ -211,16 +211,16 @@ func (p *Peer) read() error {
 	}
 }
 
-// trouble sees to what Read returns in the place of a message. It returns what ends the conversation.
-func (p *Peer) trouble(err error) error {
+// handleReadError sees to what Read returns in the place of a message. It returns what ends the conversation.
+func (p *Peer) handleReadError(err error) error {
 	var noise *transport.MalformedError
 	var lost *transport.CallLostError
 	switch {
 	case errors.As(err, &lost): // first: it may wrap the noise that there was instead
-		p.lost(lost)
+		p.handleLost(lost)
 	case errors.As(err, &noise):
-		p.note(&p.heard)
-		p.noise(noise)
+		p.touch(&p.lastReceived)
+		p.handleMalformed(noise)
 	case errors.Is(err, io.EOF):
 		return io.EOF
 	default:
@@ -229,12 +229,12 @@ func (p *Peer) trouble(err error) error {
 	return nil
 }
 
-// stream returns the stream of the request of ours that has the id, that of no call if it is "".
-func (p *Peer) stream(id wire.ID) Origin {
+// originOf returns the stream of the request of ours that has the id, that of no call if it is "".
+func (p *Peer) originOf(id wire.ID) Origin {
 	if id == "" {
 		return Origin{}
 	}
-	if n, err := p.ours([]byte(id)); err == nil {
+	if n, err := p.parseCallID([]byte(id)); err == nil {
 		if c, ok := p.calls.Get(n); ok {
 			return Origin{Call: c}
 		}
@@ -242,44 +242,44 @@ func (p *Peer) stream(id wire.ID) Origin {
 	return Origin{CallEnded: true}
 }
 
-// receive handles one message, in slot i of a batch unless batch is nil.
-func (p *Peer) receive(m wire.Message, on Origin, b *batch, i int) {
+// dispatch handles one message, in slot i of a batch unless batch is nil.
+func (p *Peer) dispatch(m wire.Message, on Origin, b *batch, i int) {
 	switch m.Kind() {
 	case wire.Response:
-		p.answered(m)
+		p.handleResponse(m)
 	case wire.Request:
-		p.used.Store(p.heard.Load())
-		p.asked(m, on, b, i)
+		p.lastUsed.Store(p.lastReceived.Load())
+		p.handleRequest(m, on, b, i)
 	case wire.Notification:
-		p.used.Store(p.heard.Load())
-		p.told(m, on)
+		p.lastUsed.Store(p.lastReceived.Load())
+		p.handleNotification(m, on)
 	case wire.Batch:
-		p.unpack(m, on)
+		p.handleBatch(m, on)
 	}
 }
 
-func (p *Peer) told(m wire.Message, on Origin) {
+func (p *Peer) handleNotification(m wire.Message, on Origin) {
 	switch m.Method() {
 	case "notifications/progress":
-		p.progressed(m)
+		p.handleProgress(m)
 	case "notifications/cancelled":
-		p.cancelled(m)
+		p.handleCancelled(m)
 	default:
 		p.h.HandleNotification(m, on)
 	}
 }
 
-// noise answers what is no message, unless the owner sees to it. It may also be
+// handleMalformed answers what is no message, unless the owner sees to it. It may also be
 // the answer to a call, be it an unusable one.
-func (p *Peer) noise(n *transport.MalformedError) {
+func (p *Peer) handleMalformed(n *transport.MalformedError) {
 	if salvaged := n.Message.Salvage(); n.LooksLikeResponse && salvaged.Kind() == wire.Response {
-		p.answered(salvaged)
+		p.handleResponse(salvaged)
 		return
 	}
 	if n.LooksLikeResponse {
 		if c, ok := p.takeByID(n.ID); ok {
-			p.noteEnd(c)
-			c.end(wire.Message{}, &BadResponseError{n.Err})
+			p.noteCallEnd(c)
+			c.complete(wire.Message{}, &BadResponseError{n.Err})
 			return
 		}
 	}
@@ -306,10 +306,10 @@ type BadResponseError struct{ Err error }
 func (b *BadResponseError) Error() string { return "its answer is unusable: " + b.Err.Error() }
 func (b *BadResponseError) Unwrap() error { return b.Err }
 
-func (p *Peer) lost(l *transport.CallLostError) {
+func (p *Peer) handleLost(l *transport.CallLostError) {
 	if c, ok := p.takeByID(l.ID); ok {
-		p.noteEnd(c)
-		c.endUnless(wire.Message{}, l)
+		p.noteCallEnd(c)
+		c.completeOrIntercept(wire.Message{}, l)
 	}
 }
 
@@ -322,10 +322,10 @@ func (p *Peer) Notify(method string, params []byte) error {
 // belongs to, "" if there is none. Like everything that is sent it ends the
 // conversation with a far side that does not read.
 func (p *Peer) SendNotification(m wire.Message, about wire.ID) error {
-	p.note(&p.used)
+	p.touch(&p.lastUsed)
 	err := p.out.Write(m, about)
 	if errors.Is(err, transport.ErrFull) {
-		p.hang(err)
+		p.disconnectStalled(err)
 	}
 	return err
 }
@@ -345,10 +345,10 @@ func (p *Peer) write(m wire.Message, about wire.ID) {
 	_ = p.SendNotification(m, about)
 }
 
-// hang ends the conversation with a far side that does not read.
-func (p *Peer) hang(err error) {
+// disconnectStalled ends the conversation with a far side that does not read.
+func (p *Peer) disconnectStalled(err error) {
 	p.mu.Lock()
-	hangUp := p.hangUp
+	hangUp := p.disconnect
 	p.mu.Unlock()
 	p.log().Warn("hung up: the other side does not read", "err", err)
 	hangUp(err)
@@ -358,12 +358,12 @@ func (p *Peer) hang(err error) {
 // given to the Conn, or ctx is done.
 func (p *Peer) DrainRequests(ctx context.Context) {
 	p.mu.Lock()
-	if !p.owesLocked() {
+	if !p.owesResponseLocked() {
 		p.mu.Unlock()
 		return
 	}
 	done := make(chan struct{})
-	p.idle = append(p.idle, done)
+	p.drainWaiters = append(p.drainWaiters, done)
 	p.mu.Unlock()
 	select {
 	case <-done:
@@ -371,37 +371,37 @@ func (p *Peer) DrainRequests(ctx context.Context) {
 	}
 }
 
-// errFinishing is why nothing is sent after [Peer.DrainCalls].
-var errFinishing = errors.New("no more calls are sent over it")
+// errDraining is why nothing is sent after [Peer.DrainCalls].
+var errDraining = errors.New("no more calls are sent over it")
 
 // DrainCalls lets the calls that were sent come to their ends, and has no more be: Offer fails
 // with a [transport.ErrClosed] as soon as Finish was called. It waits until none is in flight any
 // more, or ctx is done. The conversation goes on meanwhile, and does after it.
 func (p *Peer) DrainCalls(ctx context.Context) {
 	p.mu.Lock()
-	if p.end == nil {
-		p.end = ended{errFinishing}
+	if p.sendErr == nil {
+		p.sendErr = closedError{errDraining}
 	}
-	if p.left == nil {
-		p.left = make(chan struct{}, 1)
+	if p.callEnded == nil {
+		p.callEnded = make(chan struct{}, 1)
 	}
 	p.mu.Unlock()
-	p.finishing.Store(true)
+	p.draining.Store(true)
 	p.calls.Close()
-	for p.calls.Len() > 0 || p.givingUp.Load() > 0 {
+	for p.calls.Len() > 0 || p.abandoning.Load() > 0 {
 		select {
-		case <-p.left:
+		case <-p.callEnded:
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-// leave notes that a call has come to its end, for Finish.
-func (p *Peer) leave() {
-	if p.finishing.Load() {
+// signalCallEnded notes that a call has come to its end, for Finish.
+func (p *Peer) signalCallEnded() {
+	if p.draining.Load() {
 		select {
-		case p.left <- struct{}{}:
+		case p.callEnded <- struct{}{}:
 		default:
 		}
 	}
@@ -421,7 +421,7 @@ func (p *Peer) Close() error {
 		farewell = p.opts.CloseError()
 	}
 	for _, r := range open {
-		r.part(farewell)
+		r.closeWith(farewell)
 	}
 	return p.out.Close()
 }
@@ -449,48 +449,48 @@ func (p *Peer) warnOnce(kind string, args ...any) {
 }
 
 func (p *Peer) takeByID(id wire.ID) (*Call, bool) {
-	n, err := p.ours([]byte(id))
+	n, err := p.parseCallID([]byte(id))
 	if err != nil {
 		return nil, false
 	}
-	return p.takeAnswered(n)
+	return p.takeResponded(n)
 }
 
-// takeAnswered removes the row of a call that is answered. That is noted, so that what is still
+// takeResponded removes the row of a call that is answered. That is noted, so that what is still
 // said of it is not taken for another's.
-func (p *Peer) takeAnswered(id int64) (*Call, bool) {
+func (p *Peer) takeResponded(id int64) (*Call, bool) {
 	c, ok := p.calls.Take(id)
-	p.leave()
+	p.signalCallEnded()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !ok {
-		p.strays.answeredLate(id)
+		p.recent.noteLateResponse(id)
 		return nil, false
 	}
-	p.flying.add(c.SessionID, -1)
-	p.strays.answered(c.SessionID)
+	p.inFlight.add(c.SessionID, -1)
+	p.recent.noteResponded(c.SessionID)
 	return c, true
 }
 
-// take removes the row of a call that has come to another end.
-func (p *Peer) take(id int64) (*Call, bool) {
+// takeCall removes the row of a call that has come to another end.
+func (p *Peer) takeCall(id int64) (*Call, bool) {
 	c, ok := p.calls.Take(id)
-	p.leave()
+	p.signalCallEnded()
 	if ok {
-		p.fly(c, -1)
+		p.countInFlight(c, -1)
 	}
 	return c, ok
 }
 
-// fly counts a call in flight, or that it is so no more. It counts before the call is, and while it is.
-func (p *Peer) fly(c *Call, n int) {
+// countInFlight counts a call in flight, or that it is so no more. It counts before the call is, and while it is.
+func (p *Peer) countInFlight(c *Call, n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.flying.add(c.SessionID, n)
+	p.inFlight.add(c.SessionID, n)
 }
 
-// ours reads an id that we gave. A sloppy server may give it back as a string.
-func (p *Peer) ours(id []byte) (int64, error) {
+// parseCallID reads an id that we gave. A sloppy server may give it back as a string.
+func (p *Peer) parseCallID(id []byte) (int64, error) {
 	text := id
 	quoted := len(text) > 2 && text[0] == '"'
 	if quoted {

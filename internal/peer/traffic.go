@@ -19,19 +19,19 @@ type Activity struct {
 // Activity may be called at any time.
 func (p *Peer) Activity() Activity {
 	return Activity{
-		LastReceived: p.began.Add(time.Duration(p.heard.Load())),
-		LastUsed:     p.began.Add(time.Duration(p.used.Load())),
+		LastReceived: p.createdAt.Add(time.Duration(p.lastReceived.Load())),
+		LastUsed:     p.createdAt.Add(time.Duration(p.lastUsed.Load())),
 		InFlight:     p.calls.Len() > 0,
 	}
 }
 
-// note notes that something happens now.
-func (p *Peer) note(what *atomic.Int64) { what.Store(int64(time.Since(p.began))) }
+// touch notes that something happens now.
+func (p *Peer) touch(what *atomic.Int64) { what.Store(int64(time.Since(p.createdAt))) }
 
-// noteEnd notes that a call ended.
-func (p *Peer) noteEnd(c *Call) {
+// noteCallEnd notes that a call ended.
+func (p *Peer) noteCallEnd(c *Call) {
 	if !c.Internal {
-		p.note(&p.used)
+		p.touch(&p.lastUsed)
 	}
 }
 
@@ -43,13 +43,13 @@ func (p *Peer) noteEnd(c *Call) {
 func (p *Peer) CloseIfIdle(why error, but *Call) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.end != nil || p.owesLocked() || len(p.trails) > 0 {
+	if p.sendErr != nil || p.owesResponseLocked() || len(p.relays) > 0 {
 		return false
 	}
-	p.end = ended{why}
+	p.sendErr = closedError{why}
 	if p.calls.CloseIf(func(c *Call) bool { return c == but }) {
 		return true
 	}
-	p.end = nil
+	p.sendErr = nil
 	return false
 }

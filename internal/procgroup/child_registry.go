@@ -17,8 +17,8 @@ type childRegistry struct {
 	changed  chan struct{}
 }
 
-// children is the family of this process: an operating system knows one only.
-var children = childRegistry{started: make(map[int]int), changed: make(chan struct{}, 1)}
+// registry is the family of this process: an operating system knows one only.
+var registry = childRegistry{started: make(map[int]int), changed: make(chan struct{}, 1)}
 
 // start is cmd.Start for all that this process starts.
 func (f *childRegistry) start(cmd *exec.Cmd) error {

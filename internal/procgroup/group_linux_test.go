@@ -137,10 +137,10 @@ func TestZombiesAreReapedAndExitStatusesAreKept(t *testing.T) {
 		}
 		return true
 	})
-	children.mu.Lock()
-	defer children.mu.Unlock()
-	if len(children.started) != 0 || children.starting != 0 {
-		t.Errorf("%d children are registered, and %d are starting", len(children.started), children.starting)
+	registry.mu.Lock()
+	defer registry.mu.Unlock()
+	if len(registry.started) != 0 || registry.starting != 0 {
+		t.Errorf("%d children are registered, and %d are starting", len(registry.started), registry.starting)
 	}
 }
 
@@ -153,9 +153,9 @@ func TestZombiesBehindAnOwnChildAreReaped(t *testing.T) {
 	runtime.LockOSThread() // its own children are found first
 	defer runtime.UnlockOSThread()
 	addStarting := func(n int) {
-		children.mu.Lock()
-		defer children.mu.Unlock()
-		children.starting += n
+		registry.mu.Lock()
+		defer registry.mu.Unlock()
+		registry.starting += n
 	}
 	addStarting(1) // so that the reaper does nothing
 	first := startShell(t, "")
@@ -166,15 +166,15 @@ func TestZombiesBehindAnOwnChildAreReaped(t *testing.T) {
 	pid := proctest.PIDFrom(t, file)
 	proctest.Eventually(t, "both end", func() bool { return !proctest.Running(watchdog.Pid) && !proctest.Running(pid) })
 	addStarting(-1)
-	children.reap()
+	registry.reap()
 	if proctest.Exists(pid) {
 		t.Error("it was not reaped")
 	}
 	second.end()
 	first.end()
-	children.mu.Lock()
-	defer children.mu.Unlock()
-	if len(children.started) != 0 {
+	registry.mu.Lock()
+	defer registry.mu.Unlock()
+	if len(registry.started) != 0 {
 		t.Error("an own child was reaped before it was waited for")
 	}
 }

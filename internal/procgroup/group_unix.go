@@ -71,7 +71,7 @@ func Start(cmd *exec.Cmd) (*Group, error) {
 	cmd.Env = append(cmd.Environ(), markerVariable+"="+mark)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pgid: g.pgid}
 	dieWithParent(cmd.SysProcAttr)
-	if err = children.start(cmd); err != nil {
+	if err = registry.start(cmd); err != nil {
 		g.release()
 		return nil, err
 	}
@@ -93,7 +93,7 @@ func startWatchdog(mark string) (*Group, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err = children.start(holder); err == nil {
+	if err = registry.start(holder); err == nil {
 		g.pgid, g.watchdog, g.watchdogPipe = holder.Process.Pid, holder, pipe
 		return g, nil
 	}
@@ -108,7 +108,7 @@ func startWatchdog(mark string) (*Group, error) {
 // with the group. If anything else may be left another takes its place before that: there is no
 // moment in which this process could be killed and that would stay.
 func (g *Group) Wait(cmd *exec.Cmd) {
-	children.wait(cmd)
+	registry.wait(cmd)
 	if g.HasOrphans() {
 		g.orphanWatchdog, _ = startWatchdog(g.envMarker)
 	}
@@ -137,7 +137,7 @@ func (g *Group) release() {
 	g.mu.Unlock()
 	if g.watchdog != nil {
 		g.watchdogPipe.Close()
-		children.wait(g.watchdog)
+		registry.wait(g.watchdog)
 		g.watchdog = nil
 	}
 }

@@ -39,7 +39,7 @@ func Start(cmd *exec.Cmd) (*Group, error) {
 		return nil, err
 	}
 	g := &Group{job: job}
-	if err := g.adopt(cmd.Process.Pid); err != nil {
+	if err := g.assign(cmd.Process.Pid); err != nil {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 		windows.CloseHandle(job)
@@ -63,7 +63,7 @@ func runWithCmdExe(cmd *exec.Cmd) error {
 	return nil
 }
 
-func (g *Group) adopt(pid int) error {
+func (g *Group) assign(pid int) error {
 	process, err := windows.OpenProcess(windows.PROCESS_SET_QUOTA|windows.PROCESS_TERMINATE, false, uint32(pid))
 	if err != nil {
 		return err

@@ -18,12 +18,12 @@ type process struct {
 	start uint64 // when it started, in ticks since the system did: tells it from another that gets its pid later
 }
 
-func hasOrphans(mark string) bool { return len(children.orphans(mark, nil)) > 0 }
+func hasOrphans(mark string) bool { return len(registry.orphans(mark, nil)) > 0 }
 
 // killOrphans ends what carries the mark of a child that has ended: SIGTERM, and after
 // grace SIGKILL. It returns when nothing is left, or what is left does not end.
 func killOrphans(mark string, grace time.Duration) {
-	left := children.orphans(mark, nil)
+	left := registry.orphans(mark, nil)
 	if len(left) == 0 {
 		return
 	}
@@ -41,7 +41,7 @@ func killOrphans(mark string, grace time.Duration) {
 				}
 			}
 			time.Sleep(pause)
-			left = children.orphans(mark, told)
+			left = registry.orphans(mark, told)
 		}
 	}
 }

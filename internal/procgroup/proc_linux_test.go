@@ -36,7 +36,7 @@ func TestACensusIsNeverOlderThanTheQuestion(t *testing.T) {
 		all.Go(func() {
 			for range 20 {
 				cmd := exec.Command("/bin/sleep", "60")
-				if err := children.start(cmd); err != nil {
+				if err := registry.start(cmd); err != nil {
 					t.Error(err)
 					return
 				}
@@ -44,7 +44,7 @@ func TestACensusIsNeverOlderThanTheQuestion(t *testing.T) {
 					t.Errorf("%d was there, and is not seen", cmd.Process.Pid)
 				}
 				_ = cmd.Process.Kill()
-				children.wait(cmd)
+				registry.wait(cmd)
 				if seenIn(processes(), cmd.Process.Pid) {
 					t.Errorf("%d had gone, and is seen", cmd.Process.Pid)
 				}

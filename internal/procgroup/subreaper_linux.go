@@ -27,10 +27,10 @@ func BecomeSubreaper() (stop func()) {
 	var reaper sync.WaitGroup
 	reaper.Go(func() {
 		for {
-			children.reap()
+			registry.reap()
 			select {
 			case <-ended:
-			case <-children.changed:
+			case <-registry.changed:
 			case <-done:
 				return
 			}

@@ -26,13 +26,13 @@ type Reader struct {
 	LastEventID string        // the id of the last complete event
 	Retry       time.Duration // how long the server asked to wait before resuming; below 0 if it did not
 
-	r     io.Reader
-	buf   []byte // read and not yet consumed
-	err   error  // what ended the stream, once buf is used up
-	lease transport.ReceiveLease
-	kept  int  // bytes of the data of the event that is not complete
-	begun bool // the place where a byte order mark may stand is passed
-	cr    bool // the last line ended with CR: an LF that follows belongs to it
+	r         io.Reader
+	buf       []byte // read and not yet consumed
+	err       error  // what ended the stream, once buf is used up
+	lease     transport.ReceiveLease
+	dataBytes int  // bytes of the data of the event that is not complete
+	pastBOM   bool // the place where a byte order mark may stand is passed
+	afterCR   bool // the last line ended with CR: an LF that follows belongs to it
 }
 
 func NewReader(limit int, quota *transport.ReceiveQuota) *Reader {
@@ -41,18 +41,18 @@ func NewReader(limit int, quota *transport.ReceiveQuota) *Reader {
 
 // Open begins a stream, or the continuation of one.
 func (r *Reader) Open(body io.Reader) {
-	r.r, r.buf, r.err, r.begun, r.cr = body, nil, nil, false, false
+	r.r, r.buf, r.err, r.pastBOM, r.afterCR = body, nil, nil, false, false
 }
 
 // Close forgets what is left of a stream that is not read any more.
 func (r *Reader) Close() {
-	r.buf, r.kept = nil, 0
+	r.buf, r.dataBytes = nil, 0
 	r.lease.Release()
 }
 
-// done notes that an event is complete. A buffer that was large for its sake is not kept.
-func (r *Reader) done() {
-	if r.kept = 0; r.lease.Bytes() > 0 && !transport.IsCounted(len(r.buf)) {
+// finishEvent notes that an event is complete. A buffer that was large for its sake is not kept.
+func (r *Reader) finishEvent() {
+	if r.dataBytes = 0; r.lease.Bytes() > 0 && !transport.IsCounted(len(r.buf)) {
 		r.buf = bytes.Clone(r.buf)
 		r.lease.Release()
 	}
@@ -66,42 +66,42 @@ type Event struct {
 
 func (e Event) IsMessage() bool { return e.Type == "" || e.Type == "message" }
 
-// draft is an event of which the blank line at its end is still to come.
-type draft struct {
+// pendingEvent is an event of which the blank line at its end is still to come.
+type pendingEvent struct {
 	Event
-	id    string
-	lines int                       // of data
-	large *transport.OversizedError // the data was too large and is gone
+	id        string
+	lines     int                       // of data
+	oversized *transport.OversizedError // the data was too large and is gone
 }
 
 // Next returns the next event that has data. An error of type *overlong stands
 // for an event that was too large, and reading may go on; every other ends the
 // stream, io.EOF if it ended in an orderly way.
 func (r *Reader) Next() (Event, error) {
-	d := draft{id: r.LastEventID}
-	defer r.done()
+	d := pendingEvent{id: r.LastEventID}
+	defer r.finishEvent()
 	for {
-		line, err := r.line()
+		line, err := r.readLine()
 		large, isLarge := errors.AsType[*transport.OversizedError](err)
 		switch {
 		case isLarge:
 			d.dataTooLarge(large)
 			continue
-		case err == io.EOF && (len(d.Data) > 0 || d.large != nil):
+		case err == io.EOF && (len(d.Data) > 0 || d.oversized != nil):
 		case err != nil:
 			return Event{}, err
 		case len(line) > 0:
-			r.field(&d, line)
+			r.parseField(&d, line)
 			continue
 		}
 		r.LastEventID = d.id
 		switch {
-		case d.large != nil:
-			return Event{}, d.large
+		case d.oversized != nil:
+			return Event{}, d.oversized
 		case len(d.Data) > 0:
 			return d.Event, nil
 		}
-		d = draft{id: r.LastEventID}
+		d = pendingEvent{id: r.LastEventID}
 	}
 }
 
@@ -127,18 +127,18 @@ func (r *Reader) Each(take func(Event, *transport.OversizedError)) (news bool, e
 
 var colon, space, dataField = []byte(":"), []byte(" "), []byte("data")
 
-// field takes one line of an event. A line that begins with a colon is a
+// parseField takes one line of an event. A line that begins with a colon is a
 // comment: a field without a name, and passed over like every unknown one.
-func (r *Reader) field(d *draft, line []byte) {
+func (r *Reader) parseField(d *pendingEvent, line []byte) {
 	name, value, _ := bytes.Cut(line, colon)
 	value = bytes.TrimPrefix(value, space)
 	switch string(name) {
 	case "data":
-		d.add(value, r.limit)
-		r.kept = cap(d.Data)
-		if err := r.lease.Resize(cap(r.buf) + r.kept); err != nil && d.large == nil {
-			d.large, d.Data, r.kept = transport.NewOversizedError(d.Data, r.limit), nil, 0
-			d.large.Reason = err
+		d.addData(value, r.limit)
+		r.dataBytes = cap(d.Data)
+		if err := r.lease.Resize(cap(r.buf) + r.dataBytes); err != nil && d.oversized == nil {
+			d.oversized, d.Data, r.dataBytes = transport.NewOversizedError(d.Data, r.limit), nil, 0
+			d.oversized.Reason = err
 		}
 	case "event":
 		d.Type = string(value)
@@ -157,10 +157,10 @@ func (r *Reader) field(d *draft, line []byte) {
 	}
 }
 
-// add takes one line of data; the lines are joined by LF. A line's slice has no
+// addData takes one line of data; the lines are joined by LF. A line's slice has no
 // room behind it, so that append copies.
-func (d *draft) add(value []byte, limit int) {
-	if d.large != nil {
+func (d *pendingEvent) addData(value []byte, limit int) {
+	if d.oversized != nil {
 		return
 	}
 	if d.lines++; d.lines == 1 {
@@ -169,37 +169,37 @@ func (d *draft) add(value []byte, limit int) {
 		d.Data = append(append(d.Data, '\n'), value...)
 	}
 	if len(d.Data) > limit {
-		d.large, d.Data = transport.NewOversizedError(d.Data, limit), nil
+		d.oversized, d.Data = transport.NewOversizedError(d.Data, limit), nil
 	}
 }
 
 // dataTooLarge gives the event up if the line that was too long was data.
-func (d *draft) dataTooLarge(line *transport.OversizedError) {
+func (d *pendingEvent) dataTooLarge(line *transport.OversizedError) {
 	name, value, _ := bytes.Cut(line.Head, colon)
-	if d.large == nil && bytes.Equal(name, dataField) {
+	if d.oversized == nil && bytes.Equal(name, dataField) {
 		line.Head = bytes.TrimPrefix(value, space)
-		d.large, d.Data = line, nil
+		d.oversized, d.Data = line, nil
 	}
 }
 
-// fieldRoom is more than a data line has beside its data.
-const fieldRoom = 16
+// maxFieldPrefix is more than a data line has beside its data.
+const maxFieldPrefix = 16
 
-// line returns the next line without its end, CR LF, LF or CR. It does not wait
+// readLine returns the next line without its end, CR LF, LF or CR. It does not wait
 // for what follows a CR. A line too long to keep is passed over and reported as
 // an *overlong.
-func (r *Reader) line() ([]byte, error) {
+func (r *Reader) readLine() ([]byte, error) {
 	scanned := 0
 	for {
-		if r.cr && len(r.buf) > 0 {
-			r.buf, r.cr = bytes.TrimPrefix(r.buf, []byte("\n")), false
+		if r.afterCR && len(r.buf) > 0 {
+			r.buf, r.afterCR = bytes.TrimPrefix(r.buf, []byte("\n")), false
 		}
 		if n := lineEnd(r.buf[scanned:]); n >= 0 {
 			line := r.buf[: scanned+n : scanned+n]
 			r.consume(scanned + n)
 			return r.withoutBOM(line), nil
 		}
-		if scanned = len(r.buf); scanned > r.limit+fieldRoom {
+		if scanned = len(r.buf); scanned > r.limit+maxFieldPrefix {
 			return nil, r.skipLine()
 		}
 		switch {
@@ -220,7 +220,7 @@ func (r *Reader) line() ([]byte, error) {
 
 // consume drops a line of n bytes and the end it has.
 func (r *Reader) consume(n int) {
-	r.cr = r.buf[n] == '\r'
+	r.afterCR = r.buf[n] == '\r'
 	r.buf = r.buf[n+1:]
 }
 
@@ -246,10 +246,10 @@ func lineEnd(b []byte) int {
 }
 
 func (r *Reader) withoutBOM(line []byte) []byte {
-	if r.begun {
+	if r.pastBOM {
 		return line
 	}
-	r.begun = true
+	r.pastBOM = true
 	return transport.TrimBOM(line)
 }
 
@@ -266,7 +266,7 @@ func (r *Reader) skipLine() *transport.OversizedError {
 		}
 		skim.Write(r.buf)
 		r.buf = nil
-		_ = r.lease.Resize(r.kept)
+		_ = r.lease.Resize(r.dataBytes)
 		if r.err != nil {
 			return &transport.OversizedError{Head: head, ID: skim.ID()}
 		}
@@ -283,8 +283,8 @@ const minRead = 4 << 10
 // and reads nothing, if the ReceiveQuota has no room for such a buffer.
 func (r *Reader) fill() error {
 	if cap(r.buf)-len(r.buf) < minRead/8 {
-		room := max(minRead, min(2*len(r.buf), r.limit+fieldRoom+minRead))
-		if err := r.lease.Resize(room + r.kept); err != nil {
+		room := max(minRead, min(2*len(r.buf), r.limit+maxFieldPrefix+minRead))
+		if err := r.lease.Resize(room + r.dataBytes); err != nil {
 			return err
 		}
 		r.buf = append(make([]byte, 0, room), r.buf...)

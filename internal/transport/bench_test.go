@@ -23,8 +23,8 @@ type refrain struct {
 }
 
 func (o *refrain) Read(b []byte) (n int, _ error) {
-	for n < len(b) && n < chunk { // as a pipe does, it has so much at a time
-		k := copy(b[n:min(len(b), chunk)], o.text[o.at:])
+	for n < len(b) && n < chunkSize { // as a pipe does, it has so much at a time
+		k := copy(b[n:min(len(b), chunkSize)], o.text[o.at:])
 		n += k
 		o.at = (o.at + k) % len(o.text)
 	}

@@ -10,25 +10,25 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// chunk is how much a LineReader asks for at a time: what a pipe holds.
-const chunk = 64 << 10
+// chunkSize is how much a LineReader asks for at a time: what a pipe holds.
+const chunkSize = 64 << 10
 
-// chunks are arrays that nobody holds any more: what long lines are read into before their length is known.
-var chunks = sync.Pool{New: func() any { return new([chunk]byte) }}
+// chunkPool are arrays that nobody holds any more: what long lines are read into before their length is known.
+var chunkPool = sync.Pool{New: func() any { return new([chunkSize]byte) }}
 
 // A LineReader cuts a stream into lines. Each line is a slice of its own: what
 // a LineReader has handed out it never touches again, so that a message may be
 // kept without a copy. Short lines share a chunk.
 type LineReader struct {
-	r     io.Reader
-	limit int
-	buf   []byte         // read and not yet handed out, behind parts
-	parts []*[chunk]byte // of a long line, whole ones
-	first []byte         // how that begins, before parts
-	burst *wire.Burst    // of the lines that are whole in buf, and of the last that was handed out; nil = there was one alone
-	err   error
-	lease ReceiveLease
-	full  error // why there is no room for the line at hand
+	r        io.Reader
+	limit    int
+	buf      []byte             // read and not yet handed out, behind parts
+	parts    []*[chunkSize]byte // of a long line, whole ones
+	head     []byte             // how that begins, before parts
+	burst    *wire.Burst        // of the lines that are whole in buf, and of the last that was handed out; nil = there was one alone
+	err      error
+	lease    ReceiveLease
+	quotaErr error // why there is no room for the line at hand
 
 	// What is no UTF-8 is noise, unless mend is set: then each bad byte becomes
 	// U+FFFD, and mended, if there is one, is called.
@@ -58,7 +58,7 @@ func (l *LineReader) next() ([]byte, error) {
 		if i := bytes.IndexByte(l.buf[scanned:], '\n'); i >= 0 {
 			line := l.take(scanned + i)
 			l.buf = l.buf[1:]
-			l.gather()
+			l.startBurst()
 			if len(line) > l.limit {
 				return nil, NewOversizedError(line, l.limit)
 			}
@@ -67,9 +67,9 @@ func (l *LineReader) next() ([]byte, error) {
 		l.burst.End()
 		l.burst = nil
 		switch scanned = len(l.buf); {
-		case l.long()+scanned > l.limit || l.full != nil:
-			return nil, l.skip()
-		case l.err != nil && l.long()+scanned > 0:
+		case l.longLen()+scanned > l.limit || l.quotaErr != nil:
+			return nil, l.skipLine()
+		case l.err != nil && l.longLen()+scanned > 0:
 			return l.trim(l.take(scanned)), nil
 		case l.err != nil:
 			return nil, l.err
@@ -83,33 +83,33 @@ func (l *LineReader) next() ([]byte, error) {
 func (l *LineReader) take(n int) []byte {
 	end := l.buf[:n:n]
 	l.buf = l.buf[n:]
-	if l.long() == 0 {
+	if l.longLen() == 0 {
 		return end
 	}
-	all := append(make([][]byte, 0, len(l.parts)+2), l.first)
+	all := append(make([][]byte, 0, len(l.parts)+2), l.head)
 	for _, part := range l.parts {
 		all = append(all, part[:])
 	}
 	line := bytes.Join(append(all, end), nil)
-	l.drop()
+	l.dropLong()
 	return line
 }
 
-// long is how much of a line is in first and parts.
-func (l *LineReader) long() int { return len(l.first) + len(l.parts)*chunk }
+// longLen is how much of a line is in first and parts.
+func (l *LineReader) longLen() int { return len(l.head) + len(l.parts)*chunkSize }
 
-// drop forgets what there is of a long line, but for what is in buf.
-func (l *LineReader) drop() {
+// dropLong forgets what there is of a long line, but for what is in buf.
+func (l *LineReader) dropLong() {
 	for _, part := range l.parts {
-		chunks.Put(part)
+		chunkPool.Put(part)
 	}
 	clear(l.parts)
-	l.first, l.parts, l.full = nil, l.parts[:0], nil
+	l.head, l.parts, l.quotaErr = nil, l.parts[:0], nil
 	l.lease.Release()
 }
 
-// gather begins a burst if a further line is whole.
-func (l *LineReader) gather() {
+// startBurst begins a burst if a further line is whole.
+func (l *LineReader) startBurst() {
 	if l.burst == nil && bytes.IndexByte(l.buf, '\n') >= 0 {
 		l.burst = new(wire.Burst)
 	}
@@ -118,18 +118,18 @@ func (l *LineReader) gather() {
 // fill reads once. When the chunk is used up it starts a new one, and carries what it has of a line over to it; of a
 // long line it puts that aside, and reports that.
 func (l *LineReader) fill() (aside bool) {
-	if room := cap(l.buf) - len(l.buf); room == 0 || room < 512 && l.long() == 0 {
+	if room := cap(l.buf) - len(l.buf); room == 0 || room < 512 && l.longLen() == 0 {
 		switch {
-		case len(l.buf) <= chunk/2 && l.long() == 0:
-			l.buf = append(make([]byte, 0, chunk), l.buf...)
-		case l.long() == 0:
-			l.first, l.buf, aside = l.buf, newChunk(), true
+		case len(l.buf) <= chunkSize/2 && l.longLen() == 0:
+			l.buf = append(make([]byte, 0, chunkSize), l.buf...)
+		case l.longLen() == 0:
+			l.head, l.buf, aside = l.buf, newChunk(), true
 		default:
-			l.parts, l.buf, aside = append(l.parts, (*[chunk]byte)(l.buf)), newChunk(), true
+			l.parts, l.buf, aside = append(l.parts, (*[chunkSize]byte)(l.buf)), newChunk(), true
 		}
 	}
 	if aside {
-		l.full = l.lease.Resize(l.long() + chunk)
+		l.quotaErr = l.lease.Resize(l.longLen() + chunkSize)
 	}
 	n, err := l.r.Read(l.buf[len(l.buf):cap(l.buf)])
 	l.buf = l.buf[:len(l.buf)+n]
@@ -137,7 +137,7 @@ func (l *LineReader) fill() (aside bool) {
 	return aside
 }
 
-func newChunk() []byte { return chunks.Get().(*[chunk]byte)[:0] }
+func newChunk() []byte { return chunkPool.Get().(*[chunkSize]byte)[:0] }
 
 // trim removes what some writers put around each text: a byte order mark in front, a CR behind.
 func (l *LineReader) trim(line []byte) []byte {
@@ -165,18 +165,18 @@ func CopyHead(text []byte, limit int) []byte {
 	return bytes.Clone(text[:min(len(text), maxMalformed, limit+1)])
 }
 
-// skip reads on to the end of an overlong line and keeps of it what tells whose
+// skipLine reads on to the end of an overlong line and keeps of it what tells whose
 // it is.
-func (l *LineReader) skip() error {
-	over := &OversizedError{Head: CopyHead(slices.Concat(l.first, l.buf), l.limit), Reason: l.full}
+func (l *LineReader) skipLine() error {
+	over := &OversizedError{Head: CopyHead(slices.Concat(l.head, l.buf), l.limit), Reason: l.quotaErr}
 	var skim wire.Skimmer
-	skim.Write(l.first)
+	skim.Write(l.head)
 	for _, part := range l.parts {
 		skim.Write(part[:])
 	}
 	skim.Write(l.buf)
-	l.drop()
-	l.buf = make([]byte, 0, chunk)
+	l.dropLong()
+	l.buf = make([]byte, 0, chunkSize)
 	for l.err == nil {
 		l.fill()
 		if i := bytes.IndexByte(l.buf, '\n'); i >= 0 {

@@ -206,7 +206,7 @@ func FuzzLongLines(f *testing.F) {
 	f.Add([]byte{4, 128, 1, 4, 129, 0, 4, 127, 0, 5, 0, 1, 9, 255, 0, 1, 255, 0}, uint8(4), uint8(128), uint32(1<<17))
 	f.Add([]byte{0, 255, 0, 1, 0, 0, 1, 200, 0, 2, 1, 0, 8, 1, 0, 0, 140, 1, 6, 128, 2}, uint8(12), uint8(0), uint32(999))
 	f.Fuzz(func(t *testing.T, script []byte, halves, more uint8, piece uint32) {
-		length := func(halves, more byte) int { return max(0, int(halves%16)*chunk/2+int(more)-128) }
+		length := func(halves, more byte) int { return max(0, int(halves%16)*chunkSize/2+int(more)-128) }
 		var in []byte
 		for line := range slices.Chunk(script[:min(len(script), 60)], 3) {
 			if len(line) < 3 {
@@ -218,7 +218,7 @@ func FuzzLongLines(f *testing.F) {
 			in = append(append(in, text...), []string{"\"}\n", "\"}\r\n", "\"}", "\n", "\"}\r\n\r\n\n"}[line[2]%5]...)
 		}
 		limit := length(halves, more)
-		r := &piecewise{r: bytes.NewReader(in), size: func() int { return 1 + int(piece%(3*chunk)) }}
+		r := &piecewise{r: bytes.NewReader(in), size: func() int { return 1 + int(piece%(3*chunkSize)) }}
 		got, want := lines(&LineReader{r: r, limit: limit}), plainLines(in, limit)
 		if len(got) != len(want) {
 			t.Fatalf("limit %d: %d lines, want %d", limit, len(got), len(want))
@@ -285,7 +285,7 @@ func TestALongLineIsNotKeptByThoseBehindIt(t *testing.T) {
 		if m, err := l.ReadMessage(); err != nil || string(m.Raw()) != want {
 			t.Fatalf("%v, %.50s", err, m.Raw())
 		}
-		if cap(l.buf) > chunk {
+		if cap(l.buf) > chunkSize {
 			t.Errorf("behind a line of %d bytes %d are held", len(want), cap(l.buf))
 		}
 	}
@@ -299,13 +299,13 @@ func TestLinesOfAllLengthsMayBeKept(t *testing.T) {
 		var text []byte
 		var want []string
 		for range 100 {
-			size := []int{5, 200, 5000, chunk / 2, chunk - 300, chunk, 3 * chunk, 10 * chunk}[random.IntN(8)]
+			size := []int{5, 200, 5000, chunkSize / 2, chunkSize - 300, chunkSize, 3 * chunkSize, 10 * chunkSize}[random.IntN(8)]
 			line := fmt.Sprintf(`{"jsonrpc":"2.0","method":"%d","params":{"x":%q}}`, len(want), strings.Repeat(string(rune('a'+random.IntN(26))), size/2+random.IntN(size)))
 			want = append(want, line)
 			text = append(append(text, line...), '\n')
 		}
-		pieces := &piecewise{r: bytes.NewReader(text), size: func() int { return 1 + random.IntN([]int{100, 2000, 2 * chunk}[random.IntN(3)]) }}
-		got := lines(&LineReader{r: pieces, limit: 20 * chunk})
+		pieces := &piecewise{r: bytes.NewReader(text), size: func() int { return 1 + random.IntN([]int{100, 2000, 2 * chunkSize}[random.IntN(3)]) }}
+		got := lines(&LineReader{r: pieces, limit: 20 * chunkSize})
 		if !slices.Equal(got, want) {
 			t.Fatalf("seed %d: %d lines, want %d, or other ones", seed, len(got), len(want))
 		}

@@ -15,13 +15,13 @@ type ioOp struct {
 	b    []byte
 	n    int
 	err  error
-	take func(fd uintptr) (done bool)
+	poll func(fd uintptr) (done bool)
 }
 
 // newIOOp returns a turn that moves bytes with move; with wait, it is not done until some were moved.
 func newIOOp(move func(uintptr, []byte) (int, error), wait bool) *ioOp {
 	t := new(ioOp)
-	t.take = func(fd uintptr) bool {
+	t.poll = func(fd uintptr) bool {
 		for {
 			t.n, t.err = move(fd, t.b)
 			if t.err != syscall.EINTR {
@@ -35,7 +35,7 @@ func newIOOp(move func(uintptr, []byte) (int, error), wait bool) *ioOp {
 // do has the file's poller take the turn.
 func (t *ioOp) do(poll func(func(uintptr) bool) error, b []byte) (int, error) {
 	t.b = b
-	err := poll(t.take)
+	err := poll(t.poll)
 	t.b = nil
 	if err != nil {
 		return 0, err
@@ -50,13 +50,13 @@ func tryWriter(f *os.File) func([]byte) (int, error) {
 	if err != nil || !nonblocking(conn) {
 		return nil
 	}
-	t := newIOOp(writer(), false)
+	t := newIOOp(writeNoWait(), false)
 	return func(b []byte) (int, error) {
 		n, err := t.do(conn.Write, b)
 		if err == syscall.EAGAIN {
 			return 0, nil
 		}
-		return n, wrapped("write", err)
+		return n, wrapErrno("write", err)
 	}
 }
 
@@ -71,7 +71,7 @@ func FastReader(f *os.File) io.Reader {
 	if err != nil || !nonblocking(conn) {
 		return f
 	}
-	return &fastReader{conn, newIOOp(reader(), true)}
+	return &fastReader{conn, newIOOp(readNoWait(), true)}
 }
 
 // isPipeOrSocket reports whether it is a pipe or a socket.
@@ -79,18 +79,18 @@ func isPipeOrSocket(info os.FileInfo) bool { return info.Mode()&(os.ModeNamedPip
 
 type fastReader struct {
 	conn syscall.RawConn
-	turn *ioOp
+	op   *ioOp
 }
 
 func (r *fastReader) Read(b []byte) (int, error) {
-	n, err := r.turn.do(r.conn.Read, b)
+	n, err := r.op.do(r.conn.Read, b)
 	if n == 0 && err == nil && len(b) > 0 {
 		return 0, io.EOF
 	}
-	return n, wrapped("read", err)
+	return n, wrapErrno("read", err)
 }
 
-func wrapped(call string, err error) error {
+func wrapErrno(call string, err error) error {
 	if errno, ok := err.(syscall.Errno); ok {
 		return os.NewSyscallError(call, errno)
 	}

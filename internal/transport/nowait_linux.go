@@ -7,12 +7,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// reader and writer return what moves what can be moved without waiting, for one caller at a time, and else fails with
+// readNoWait and writer return what moves what can be moved without waiting, for one caller at a time, and else fails with
 // EAGAIN. That is asked of the kernel with each call (RWF_NOWAIT) and does not rest on the mode of the open pipe, which
 // others who hold it may change: so the runtime need not be told that the call may block, which is half of what one at a
 // time costs. See docs/decisions/027-nonblocking-pipe-io.md.
-func reader() func(uintptr, []byte) (int, error) { return noWait(unix.SYS_PREADV2, syscall.Read) }
-func writer() func(uintptr, []byte) (int, error) { return noWait(unix.SYS_PWRITEV2, syscall.Write) }
+func readNoWait() func(uintptr, []byte) (int, error) { return noWait(unix.SYS_PREADV2, syscall.Read) }
+func writeNoWait() func(uintptr, []byte) (int, error) {
+	return noWait(unix.SYS_PWRITEV2, syscall.Write)
+}
 
 func noWait(trap uintptr, plain func(int, []byte) (int, error)) func(uintptr, []byte) (int, error) {
 	unknown := false // the kernel has said that it does not do that, or not with such a file

@@ -14,11 +14,11 @@ const pipeLimit = 64 << 20
 // is read from the other, in order; closing either ends both, after what was
 // written before has been read.
 func Pipe() (a, b Conn) {
-	there, back := newHalf(), newHalf()
+	there, back := newPipeQueue(), newPipeQueue()
 	return &pipeEnd{in: there, out: back}, &pipeEnd{in: back, out: there}
 }
 
-type pipeEnd struct{ in, out *half }
+type pipeEnd struct{ in, out *pipeQueue }
 
 func (p *pipeEnd) Write(m wire.Message, _ wire.ID) error { return p.out.write(m) }
 
@@ -33,52 +33,52 @@ func (p *pipeEnd) Close() error {
 	return nil
 }
 
-// half is one direction.
-type half struct {
-	mu      sync.Mutex
-	queue   []wire.Message
-	waiting int
-	err     error // what the reader gets once the queue is empty
-	arrived sync.Cond
+// pipeQueue is one direction.
+type pipeQueue struct {
+	mu       sync.Mutex
+	messages []wire.Message
+	bytes    int
+	err      error // what the reader gets once the queue is empty
+	arrived  sync.Cond
 }
 
-func newHalf() *half {
-	h := &half{}
+func newPipeQueue() *pipeQueue {
+	h := &pipeQueue{}
 	h.arrived.L = &h.mu
 	return h
 }
 
-func (h *half) read() (wire.Message, error) {
+func (h *pipeQueue) read() (wire.Message, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for len(h.queue) == 0 && h.err == nil {
+	for len(h.messages) == 0 && h.err == nil {
 		h.arrived.Wait()
 	}
-	if len(h.queue) == 0 || h.err == ErrClosed {
+	if len(h.messages) == 0 || h.err == ErrClosed {
 		return wire.Message{}, h.err
 	}
-	m := h.queue[0]
-	h.queue = h.queue[1:]
-	h.waiting -= len(m.Raw())
+	m := h.messages[0]
+	h.messages = h.messages[1:]
+	h.bytes -= len(m.Raw())
 	return m, nil
 }
 
-func (h *half) write(m wire.Message) error {
+func (h *pipeQueue) write(m wire.Message) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
 	case h.err != nil:
 		return ErrClosed
-	case h.waiting >= pipeLimit:
+	case h.bytes >= pipeLimit:
 		return ErrFull
 	}
-	h.queue = append(h.queue, m)
-	h.waiting += len(m.Raw())
+	h.messages = append(h.messages, m)
+	h.bytes += len(m.Raw())
 	h.arrived.Signal()
 	return nil
 }
 
-func (h *half) close(err error) {
+func (h *pipeQueue) close(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.err == nil {

@@ -11,7 +11,7 @@ import (
 type ReceiveQuota struct {
 	limit  int64
 	parent *ReceiveQuota // also counts what this one counts; may be nil
-	held   atomic.Int64
+	inUse  atomic.Int64
 }
 
 // NewReceiveQuota returns an ReceiveQuota of so many bytes that is part of whole, unless that is nil.
@@ -20,15 +20,15 @@ func NewReceiveQuota(bound int64, whole *ReceiveQuota) *ReceiveQuota {
 }
 
 // InUse returns the bytes that are counted.
-func (q *ReceiveQuota) InUse() int64 { return q.held.Load() }
+func (q *ReceiveQuota) InUse() int64 { return q.inUse.Load() }
 
 // acquire counts n more bytes. It fails, and counts nothing, if that is too much.
 func (q *ReceiveQuota) acquire(n int64) error {
 	if q == nil {
 		return nil
 	}
-	if q.held.Add(n) > q.limit {
-		q.held.Add(-n)
+	if q.inUse.Add(n) > q.limit {
+		q.inUse.Add(-n)
 		of := "all backends"
 		if q.parent != nil {
 			of = "this backend"
@@ -37,14 +37,14 @@ func (q *ReceiveQuota) acquire(n int64) error {
 	}
 	err := q.parent.acquire(n)
 	if err != nil {
-		q.held.Add(-n)
+		q.inUse.Add(-n)
 	}
 	return err
 }
 
 func (q *ReceiveQuota) release(n int64) {
 	for ; q != nil; q = q.parent {
-		q.held.Add(-n)
+		q.inUse.Add(-n)
 	}
 }
 

@@ -11,8 +11,8 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// flushTime is how long Close waits for a client to read what was written last.
-const flushTime = time.Second
+// flushTimeout is how long Close waits for a client to read what was written last.
+const flushTimeout = time.Second
 
 // Stdio returns the Conn over this process's side of two pipes: one message a
 // line, as MCP's stdio transport has it. Limit bounds one message that is
@@ -24,20 +24,20 @@ func Stdio(in, out *os.File, limit int) Conn {
 	r, restoreIn := ownPollable(in)
 	w, restoreOut := ownPollable(out)
 	s := &stdio{
-		lines: NewLineReader(unblockable(r, in), LineOptions{Limit: limit}),
+		lines: NewLineReader(closableReader(r, in), LineOptions{Limit: limit}),
 		in:    r, out: w,
-		ours:    w != out,
-		outbox:  newWriteQueue(w, tryWriter(w), limit),
+		ownOut:  w != out,
+		queue:   newWriteQueue(w, tryWriter(w), limit),
 		restore: func() { restoreIn(); restoreOut() },
 	}
-	s.outbox.onFailure = s.closeIn
+	s.queue.onFailure = s.closeIn
 	return s
 }
 
-// unblockable returns r as it is if Close unblocks its reads, or if they do not
+// closableReader returns r as it is if Close unblocks its reads, or if they do not
 // block. Those of a terminal, say, it does not: there a goroutine reads on, to the
 // end of the process, and what it reads after Close is lost.
-func unblockable(r, was *os.File) io.Reader {
+func closableReader(r, was *os.File) io.Reader {
 	info, err := r.Stat()
 	if r != was || err != nil || info.Mode().IsRegular() {
 		return FastReader(r)
@@ -51,13 +51,13 @@ func unblockable(r, was *os.File) io.Reader {
 }
 
 type stdio struct {
-	lines   *LineReader
-	in, out *os.File
-	ours    bool // out is, so that closing it unblocks a write
-	outbox  *WriteQueue
-	restore func()
-	closed  atomic.Bool
-	once    sync.Once
+	lines     *LineReader
+	in, out   *os.File
+	ownOut    bool // out is, so that closing it unblocks a write
+	queue     *WriteQueue
+	restore   func()
+	closed    atomic.Bool
+	closeOnce sync.Once
 }
 
 func (s *stdio) Read() (wire.Message, wire.ID, error) {
@@ -71,7 +71,7 @@ func (s *stdio) Read() (wire.Message, wire.ID, error) {
 // Write sends m. A client that has closed its side of our stdout is gone, whoever still holds our
 // stdin open: nothing that is asked there could be answered.
 func (s *stdio) Write(m wire.Message, _ wire.ID) error {
-	err := s.outbox.Send(m)
+	err := s.queue.Send(m)
 	if err != nil && !errors.Is(err, ErrFull) {
 		s.closeIn()
 		return ErrClosed
@@ -80,24 +80,24 @@ func (s *stdio) Write(m wire.Message, _ wire.ID) error {
 }
 
 // Crowded reports whether an eighth of what may wait for the client does.
-func (s *stdio) Crowded() bool { return s.outbox.Crowded() }
+func (s *stdio) Crowded() bool { return s.queue.Crowded() }
 
 func (s *stdio) Close() error {
-	s.once.Do(func() {
+	s.closeOnce.Do(func() {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			s.outbox.flush()
+			s.queue.flush()
 			s.closeOut()
-			s.outbox.Close()
+			s.queue.Close()
 		}()
-		giveUp := time.NewTimer(flushTime)
+		giveUp := time.NewTimer(flushTimeout)
 		defer giveUp.Stop()
 		select {
 		case <-done:
 		case <-giveUp.C:
 			s.closeOut() // unblocks the write, if anything does
-			if s.ours {
+			if s.ownOut {
 				<-done
 			}
 		}

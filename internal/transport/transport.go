@@ -111,7 +111,7 @@ func NewMalformedError(text []byte, m wire.Message, err error) *MalformedError {
 
 // Malformed returns the MalformedError that an overlong message is.
 func (o *OversizedError) Malformed(limit int) *MalformedError {
-	err := tooLong(limit)
+	err := messageTooLong(limit)
 	if o.Reason != nil {
 		err = wire.Errorf(wire.CodeInternalError, "%v", o.Reason)
 	}
@@ -131,7 +131,7 @@ func ResponseTooLong(limit int) error {
 	return fmt.Errorf("the answer is longer than limits.message, %d bytes", limit)
 }
 
-func tooLong(limit int) *wire.Error {
+func messageTooLong(limit int) *wire.Error {
 	return wire.Errorf(wire.CodeInvalidRequest, "Invalid request: the message is longer than limits.message, %d bytes", limit)
 }
 

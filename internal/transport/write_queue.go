@@ -20,18 +20,18 @@ type WriteQueue struct {
 	try   func([]byte) (int, error) // writes what fits without waiting; nil if w cannot
 	limit int                       // bytes that may wait; one more message is taken until they do
 
-	mu         sync.Mutex
-	queue      [][]byte
-	lastIsCopy bool // the last of queue is a copy to which more is added
-	waiting    int
-	writing    bool // the goroutine holds the stream
-	err        error
-	coalesced  []byte        // lines that go out when the burst is over that they came of
-	coalescing bool          // some burst will call release
-	wake       chan struct{} // 1 slot
-	done       chan struct{} // closed when the goroutine is gone
-	drained    sync.Cond     // signalled when the queue has run empty
-	once       sync.Once
+	mu          sync.Mutex
+	queue       [][]byte
+	lastIsCopy  bool // the last of queue is a copy to which more is added
+	queuedBytes int
+	writing     bool // the goroutine holds the stream
+	err         error
+	coalesced   []byte        // lines that go out when the burst is over that they came of
+	coalescing  bool          // some burst will call release
+	wake        chan struct{} // 1 slot
+	done        chan struct{} // closed when the goroutine is gone
+	drained     sync.Cond     // signalled when the queue has run empty
+	closeOnce   sync.Once
 
 	onFailure func() // called when a write fails of which no send tells; set before anything is sent
 
@@ -41,7 +41,7 @@ type WriteQueue struct {
 	onStall      func()
 	progress     atomic.Int64 // counts what it takes of what waits, and what it says
 	lastProgress int64        // of them, when
-	since        time.Time    // it was looked last, or something began to wait
+	progressAt   time.Time    // it was looked last, or something began to wait
 	stallTimer   *time.Timer  // calls look
 }
 
@@ -83,7 +83,7 @@ func (q *WriteQueue) Send(m wire.Message) error {
 	switch {
 	case q.err != nil:
 		return q.err
-	case q.waiting >= q.limit:
+	case q.queuedBytes >= q.limit:
 		return ErrFull
 	}
 	if len(q.coalesced)+len(line) > maxCoalesced {
@@ -168,11 +168,11 @@ func (q *WriteQueue) write(b []byte) int {
 }
 
 func (q *WriteQueue) push(b []byte) {
-	if q.waiting == 0 && q.stallTimeout > 0 {
+	if q.queuedBytes == 0 && q.stallTimeout > 0 {
 		q.startStallTimerLocked()
 	}
 	q.enqueue(b)
-	q.waiting += len(b)
+	q.queuedBytes += len(b)
 	select {
 	case q.wake <- struct{}{}:
 	default:
@@ -186,7 +186,7 @@ func (q *WriteQueue) enqueue(b []byte) {
 	switch {
 	case len(b) >= minUncopied:
 		q.queue, q.lastIsCopy = append(q.queue, b), false
-	case last >= 0 && q.lastIsCopy && len(q.queue[last])+len(b) <= chunk:
+	case last >= 0 && q.lastIsCopy && len(q.queue[last])+len(b) <= chunkSize:
 		q.queue[last] = append(q.queue[last], b...)
 	default:
 		q.queue, q.lastIsCopy = append(q.queue, bytes.Clone(b)), true
@@ -211,9 +211,9 @@ func (q *WriteQueue) run() {
 			}
 		}
 		if q.err != nil {
-			q.queue, q.waiting = nil, 0
+			q.queue, q.queuedBytes = nil, 0
 		}
-		if q.waiting == 0 && q.stallTimer != nil {
+		if q.queuedBytes == 0 && q.stallTimer != nil {
 			q.stallTimer.Stop()
 		}
 		q.drained.Broadcast()
@@ -228,11 +228,11 @@ func (q *WriteQueue) run() {
 func (q *WriteQueue) writeBatch(batch [][]byte) error {
 	var gather []byte
 	for i, b := range batch {
-		if len(b) < chunk {
+		if len(b) < chunkSize {
 			gather = append(gather, b...)
 			b = nil
 		}
-		if len(b) == 0 && len(gather) < chunk && i < len(batch)-1 {
+		if len(b) == 0 && len(gather) < chunkSize && i < len(batch)-1 {
 			continue
 		}
 		for _, text := range [][]byte{gather, b} {
@@ -247,10 +247,10 @@ func (q *WriteQueue) writeBatch(batch [][]byte) error {
 
 // writeAll writes in pieces, so that it shows when some of it is taken.
 func (q *WriteQueue) writeAll(text []byte) error {
-	for piece := range slices.Chunk(text, chunk) {
+	for piece := range slices.Chunk(text, chunkSize) {
 		n, err := q.w.Write(piece)
 		q.mu.Lock()
-		q.waiting -= n
+		q.queuedBytes -= n
 		q.mu.Unlock()
 		if err != nil {
 			return err
@@ -262,7 +262,7 @@ func (q *WriteQueue) writeAll(text []byte) error {
 
 // startStallTimerLocked begins to look whether the far side stirs.
 func (q *WriteQueue) startStallTimerLocked() {
-	q.lastProgress, q.since = q.progress.Load(), time.Now()
+	q.lastProgress, q.progressAt = q.progress.Load(), time.Now()
 	if q.stallTimer == nil {
 		q.stallTimer = time.AfterFunc(q.stallTimeout, q.checkStall)
 	} else {
@@ -273,14 +273,14 @@ func (q *WriteQueue) startStallTimerLocked() {
 // checkStall calls deaf if the far side has not stirred for too long.
 func (q *WriteQueue) checkStall() {
 	q.mu.Lock()
-	if q.waiting == 0 || q.err != nil {
+	if q.queuedBytes == 0 || q.err != nil {
 		q.mu.Unlock()
 		return
 	}
 	if now := q.progress.Load(); now != q.lastProgress {
-		q.lastProgress, q.since = now, time.Now()
+		q.lastProgress, q.progressAt = now, time.Now()
 	}
-	left := q.stallTimeout - time.Since(q.since)
+	left := q.stallTimeout - time.Since(q.progressAt)
 	if left > 0 {
 		q.stallTimer.Reset(left)
 	}
@@ -294,7 +294,7 @@ func (q *WriteQueue) checkStall() {
 func (q *WriteQueue) Crowded() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.err == nil && q.waiting >= q.limit/8
+	return q.err == nil && q.queuedBytes >= q.limit/8
 }
 
 // flush waits until nothing waits any more, or the stream has failed.
@@ -302,7 +302,7 @@ func (q *WriteQueue) flush() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.releaseLocked()
-	for q.waiting > 0 && q.err == nil {
+	for q.queuedBytes > 0 && q.err == nil {
 		q.drained.Wait()
 	}
 }
@@ -315,6 +315,6 @@ func (q *WriteQueue) Close() {
 		q.err = ErrClosed
 	}
 	q.mu.Unlock()
-	q.once.Do(func() { close(q.wake) }) // nobody pushes once err is set
+	q.closeOnce.Do(func() { close(q.wake) }) // nobody pushes once err is set
 	<-q.done
 }

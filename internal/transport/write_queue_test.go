@@ -40,8 +40,8 @@ func TestOutboxKeepsOrder(t *testing.T) {
 		}
 	}
 	o.flush()
-	if o.waiting != 0 {
-		t.Errorf("%d bytes still wait", o.waiting)
+	if o.queuedBytes != 0 {
+		t.Errorf("%d bytes still wait", o.queuedBytes)
 	}
 	w.Close()
 	o.Close()
@@ -96,7 +96,7 @@ func TestShortLinesThatWaitTakeTheirBytes(t *testing.T) {
 	for _, b := range o.queue {
 		held += cap(b)
 	}
-	waiting := o.waiting
+	waiting := o.queuedBytes
 	o.mu.Unlock()
 	if held > 3*waiting/2 || parts > 1000 {
 		t.Errorf("%d bytes wait in %d parts of %d bytes together", waiting, parts, held)

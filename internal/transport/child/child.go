@@ -66,7 +66,7 @@ type Process struct {
 	closed       atomic.Bool
 	notReading   atomic.Bool // it does not read
 	signalled    atomic.Bool // hurry has sent it a signal
-	once         sync.Once   // Close
+	closeOnce    sync.Once   // Close
 	escalateOnce sync.Once   // its stdin
 }
 
@@ -174,7 +174,7 @@ func (p *Process) exitReason(err error) error {
 	select {
 	case <-p.exited:
 		<-p.stderrDone // soon: wait has set a deadline
-		status := status(p.cmd.ProcessState)
+		status := exitStatus(p.cmd.ProcessState)
 		if p.signalled.Load() {
 			status = "it closed its stdin but ran on, so that the gateway ended it (" + status + ")"
 		}
@@ -190,7 +190,7 @@ func (p *Process) exitReason(err error) error {
 	return err
 }
 
-func status(s *os.ProcessState) string {
+func exitStatus(s *os.ProcessState) string {
 	if s.Exited() {
 		return fmt.Sprintf("exit %d", s.ExitCode())
 	}
@@ -229,7 +229,7 @@ func (p *Process) escalate() {
 // input stream to the child process", then SIGTERM, then SIGKILL), each step
 // given its grace, and waits until it and what it has left behind is gone.
 func (p *Process) Close() error {
-	p.once.Do(func() {
+	p.closeOnce.Do(func() {
 		p.closed.Store(true)
 		p.stdin.Close()
 		p.queue.Close()

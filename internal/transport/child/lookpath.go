@@ -17,12 +17,12 @@ import (
 // A path that is relative is so to the directory that the child runs in. Of a whole
 // command line, which is none, the error says so.
 func lookPath(name, dir string, env []string) (string, error) {
-	path, err := findPath(name, dir, env)
+	path, err := resolve(name, dir, env)
 	if first, _, line := strings.Cut(strings.TrimSpace(name), " "); err != nil && line {
-		if _, e := findPath(first, dir, env); e == nil {
+		if _, e := resolve(first, dir, env); e == nil {
 			why := err.Error()
-			if missing, ok := errors.AsType[notInPath](err); ok {
-				why = missing.fact()
+			if missing, ok := errors.AsType[notInPathError](err); ok {
+				why = missing.summary()
 			}
 			return "", fmt.Errorf("%s: %q is a program, what follows it belongs in args", why, first)
 		}
@@ -33,7 +33,7 @@ func lookPath(name, dir string, env []string) (string, error) {
 // LookPath is how [Start] finds the file of a command.
 func LookPath(name, dir string, env []string) (string, error) { return lookPath(name, dir, env) }
 
-func findPath(name, dir string, env []string) (string, error) {
+func resolve(name, dir string, env []string) (string, error) {
 	if strings.ContainsAny(name, `/\`) {
 		if !filepath.IsAbs(name) {
 			// exec.Cmd, too, takes it from there, so that it has to be absolute.
@@ -43,25 +43,25 @@ func findPath(name, dir string, env []string) (string, error) {
 			}
 			name = abs
 		}
-		return checked(exec.LookPath(name))
+		return explainLookError(exec.LookPath(name))
 	}
 	path, ok := searchPath(env)
 	if !ok {
-		path = standardPath
+		path = defaultPath
 	}
-	return inPath(name, path, env)
+	return searchDirs(name, path, env)
 }
 
 // searchPath returns the PATH of a child with this environment, or ours if it has none.
 func searchPath(env []string) (path string, ok bool) {
-	if path, ok = variable(env, "PATH"); ok {
+	if path, ok = lookupEnv(env, "PATH"); ok {
 		return path, true
 	}
 	return os.LookupEnv("PATH")
 }
 
-// variable returns the value of a variable in an environment.
-func variable(env []string, name string) (value string, ok bool) {
+// lookupEnv returns the value of a variable in an environment.
+func lookupEnv(env []string, name string) (value string, ok bool) {
 	for _, kv := range env {
 		key, v, _ := strings.Cut(kv, "=")
 		if key == name || runtime.GOOS == "windows" && strings.EqualFold(key, name) {
@@ -71,11 +71,11 @@ func variable(env []string, name string) (value string, ok bool) {
 	return value, ok
 }
 
-// standardPath is what stands for the PATH where there is none, as with execvp: some
+// defaultPath is what stands for the PATH where there is none, as with execvp: some
 // supervisors start us without.
-const standardPath = "/usr/local/bin:/usr/bin:/bin"
+const defaultPath = "/usr/local/bin:/usr/bin:/bin"
 
-func inPath(name, path string, env []string) (string, error) {
+func searchDirs(name, path string, env []string) (string, error) {
 	var found error // a file of that name that cannot be run
 	for _, dir := range filepath.SplitList(path) {
 		if !filepath.IsAbs(dir) {
@@ -86,33 +86,33 @@ func inPath(name, path string, env []string) (string, error) {
 			return file, nil
 		}
 		if found == nil && errors.Is(err, fs.ErrPermission) {
-			_, found = checked("", err)
+			_, found = explainLookError("", err)
 		}
 	}
 	if found != nil {
 		return "", found
 	}
-	return "", notInPath{name, shownPath(path, env)}
+	return "", notInPathError{name, displayPath(path, env)}
 }
 
-// notInPath is the error for a command that was not found in the directories of a PATH.
-type notInPath struct{ name, path string }
+// notInPathError is the error for a command that was not found in the directories of a PATH.
+type notInPathError struct{ name, path string }
 
-func (e notInPath) fact() string {
+func (e notInPathError) summary() string {
 	return fmt.Sprintf("command %q is in no directory of its PATH (%s)", e.name, e.path)
 }
 
-func (e notInPath) Error() string {
-	return e.fact() + ": install it, write its full path, or set PATH in env of this backend"
+func (e notInPathError) Error() string {
+	return e.summary() + ": install it, write its full path, or set PATH in env of this backend"
 }
 
-// shownBytes bounds the PATH in an error.
-const shownBytes = 400
+// maxDisplayPath bounds the PATH in an error.
+const maxDisplayPath = 400
 
-// shownPath returns a PATH for an error: the home directory as ~, without control characters, and
-// not longer than shownBytes and the number of directories that are left out.
-func shownPath(path string, env []string) string {
-	home, ok := variable(env, "HOME")
+// displayPath returns a PATH for an error: the home directory as ~, without control characters, and
+// not longer than maxDisplayPath and the number of directories that are left out.
+func displayPath(path string, env []string) string {
+	home, ok := lookupEnv(env, "HOME")
 	if !ok {
 		home, _ = os.UserHomeDir()
 	}
@@ -124,7 +124,7 @@ func shownPath(path string, env []string) string {
 			dir = "~" + rest
 		}
 		dir = strings.Map(printable, dir)
-		if text.Len()+len(dir) > shownBytes {
+		if text.Len()+len(dir) > maxDisplayPath {
 			if i == 0 {
 				return "too long to show"
 			}
@@ -149,7 +149,7 @@ func printable(r rune) rune {
 	return r
 }
 
-func checked(path string, err error) (string, error) {
+func explainLookError(path string, err error) (string, error) {
 	var e *exec.Error
 	if errors.As(err, &e) {
 		switch {

@@ -11,8 +11,8 @@ import (
 	"mcpgateway/internal/procgroup"
 )
 
-// outputKept bounds the output of [Run], in bytes.
-const outputKept = 64 << 10
+// maxOutput bounds the output of [Run], in bytes.
+const maxOutput = 64 << 10
 
 // Run runs a program that speaks no MCP to its end, and returns what it wrote. Of the Command it
 // needs Path, Args, Env and Dir. The program ends with ctx, and with this process, as those of
@@ -22,7 +22,7 @@ func Run(ctx context.Context, c Command) (output string, err error) {
 	if err != nil {
 		return "", err
 	}
-	var written cutBuffer
+	var written headBuffer
 	cmd := &exec.Cmd{Path: path, Args: append([]string{c.Path}, c.Args...), Env: c.Env, Dir: c.Dir, WaitDelay: pipeDrainTimeout}
 	cmd.Stdout, cmd.Stderr = &written, &written // one writer, so that os/exec does not write concurrently
 	g, err := procgroup.Start(cmd)
@@ -37,15 +37,15 @@ func Run(ctx context.Context, c Command) (output string, err error) {
 	case !stop():
 		return output, fmt.Errorf("%s: %w", c.Path, context.Cause(ctx))
 	case !state.Success():
-		return output, fmt.Errorf("%s: %s", c.Path, status(state))
+		return output, fmt.Errorf("%s: %s", c.Path, exitStatus(state))
 	}
 	return output, nil
 }
 
-// A cutBuffer keeps the beginning of what is written to it.
-type cutBuffer struct{ bytes.Buffer }
+// A headBuffer keeps the beginning of what is written to it.
+type headBuffer struct{ bytes.Buffer }
 
-func (b *cutBuffer) Write(p []byte) (int, error) {
-	b.Buffer.Write(p[:min(len(p), max(0, outputKept-b.Len()))])
+func (b *headBuffer) Write(p []byte) (int, error) {
+	b.Buffer.Write(p[:min(len(p), max(0, maxOutput-b.Len()))])
 	return len(p), nil
 }

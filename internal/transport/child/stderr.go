@@ -52,40 +52,40 @@ func copyLines(r io.Reader, mask func(string) string, to ...func(string)) {
 // the first line that speaks of an error: the cause often stands above a long
 // trace.
 type stderrTail struct {
-	mu    sync.Mutex
-	cause string
-	lines []string
-	at    time.Time // of the last line
+	mu     sync.Mutex
+	cause  string
+	lines  []string
+	lastAt time.Time // of the last line
 }
 
 const (
-	keptLines = 5
-	keptWidth = 300 // bytes of each line
+	maxTailLines = 5
+	maxTailWidth = 300 // bytes of each line
 )
 
 func (l *stderrTail) add(line string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(line) > keptWidth {
-		line = strings.ToValidUTF8(line[:keptWidth], "") + "…"
+	if len(line) > maxTailWidth {
+		line = strings.ToValidUTF8(line[:maxTailWidth], "") + "…"
 	}
-	before := l.at
-	if l.at = time.Now(); l.at.Sub(before) >= staleStderr {
+	before := l.lastAt
+	if l.lastAt = time.Now(); l.lastAt.Sub(before) >= staleStderr {
 		l.lines, l.cause = nil, "" // it was about something else
 	}
 	l.lines = append(l.lines, line)
-	if len(l.lines) <= keptLines {
+	if len(l.lines) <= maxTailLines {
 		return
 	}
-	if first := l.lines[0]; l.cause == "" && speaksOfError(first) {
+	if first := l.lines[0]; l.cause == "" && mentionsError(first) {
 		l.cause = first
 	}
 	l.lines = append(l.lines[:0], l.lines[1:]...)
 }
 
-// speaksOfError reports whether a line has a word with which programs in Go, Rust, Node, Python or Java
+// mentionsError reports whether a line has a word with which programs in Go, Rust, Node, Python or Java
 // begin to say why they end.
-func speaksOfError(line string) bool {
+func mentionsError(line string) bool {
 	line = strings.ToLower(line)
 	return slices.ContainsFunc([]string{"error", "panic", "fatal", "exception"}, func(word string) bool { return strings.Contains(line, word) })
 }
@@ -96,7 +96,7 @@ func (l *stderrTail) exitError(status string) *ExitError {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if e.Stderr != "" {
-		e.SilentFor = time.Since(l.at)
+		e.SilentFor = time.Since(l.lastAt)
 	}
 	return e
 }

@@ -37,61 +37,61 @@ type Options struct {
 }
 
 const (
-	maxOpen    = 4096     // messages under way: more than one client may have in flight
-	maxWaiting = 64 << 20 // bytes of the messages under way; one more is taken until they are reached
+	maxOpen         = 4096     // messages under way: more than one client may have in flight
+	maxPendingBytes = 64 << 20 // bytes of the messages under way; one more is taken until they are reached
 )
 
 // An httpConn is what the Conns over HTTP have in common: messages that are each
 // a POST of its own. It has a goroutine for each that is under way (see work).
 type httpConn struct {
-	*site
-	kind  dialect
-	limit int
-	log   *slog.Logger
+	*httpTarget
+	flavour httpFlavour
+	limit   int
+	log     *slog.Logger
 
-	intake *transport.ReceiveQuota
+	quota *transport.ReceiveQuota
 
-	ctx     context.Context // ends with the conversation; the cause says why
-	abort   context.CancelCauseFunc
-	ready   chan struct{} // closed once messages can be sent
-	in      chan item     // what Read returns; written to by push only
-	posts   chan *post    // read by goroutines that have nothing to do
-	closed  chan struct{} // Close was called: nobody reads
-	drained chan struct{} // the conversation is over and every goroutine gone
-	closing sync.Once
-	mending sync.Once // the warning about UTF-8
+	ctx         context.Context // ends with the conversation; the cause says why
+	abort       context.CancelCauseFunc
+	ready       chan struct{}      // closed once messages can be sent
+	incoming    chan readResult    // what Read returns; written to by push only
+	handoff     chan *outgoingPost // read by goroutines that have nothing to do
+	closed      chan struct{}      // Close was called: nobody reads
+	drained     chan struct{}      // the conversation is over and every goroutine gone
+	closeOnce   sync.Once
+	utf8Warning sync.Once // the warning about UTF-8
 
-	mu      sync.Mutex
-	ended   error // why no more can be written
-	fading  bool  // the session is lost: what is under way may come to its end, see forget
-	running int   // goroutines
-	spare   int   // those that have nothing to do
-	waiting int   // bytes of the messages under way
-	open    map[wire.ID]*post
-	notice  <-chan struct{} // closed when the notification written last was taken
+	mu               sync.Mutex
+	endErr           error // why no more can be written
+	endWhenIdle      bool  // the session is lost: what is under way may come to its end, see forget
+	goroutines       int   // goroutines
+	idle             int   // those that have nothing to do
+	pendingBytes     int   // bytes of the messages under way
+	open             map[wire.ID]*outgoingPost
+	lastNotification <-chan struct{} // closed when the notification written last was taken
 }
 
-// A dialect is what one of the Conns over HTTP has of its own.
-type dialect interface {
+// A httpFlavour is what one of the Conns over HTTP has of its own.
+type httpFlavour interface {
 	// cancelLocked takes p, the notification that cancels the request about. The one
 	// of httpConn is that of the revisions with sessions. The caller holds httpConn.mu.
-	cancelLocked(p *post, about wire.ID) error
-	// depart returns where p goes, and with which header.
-	depart(p *post) (*site, http.Header)
-	// take takes the response to p: it calls p.letOn as soon as p was accepted,
+	cancelLocked(p *outgoingPost, about wire.ID) error
+	// prepare returns where p goes, and with which header.
+	prepare(p *outgoingPost) (*httpTarget, http.Header)
+	// handleResponse takes the response to p: it calls p.letOn as soon as p was accepted,
 	// and reports what came of p.
-	take(p *post, resp *http.Response)
-	// answered is told of a result for p that came as the response to it.
-	answered(p *post, m wire.Message)
-	// misfit returns what is wrong with the dialect if the server refuses p as one does
+	handleResponse(p *outgoingPost, resp *http.Response)
+	// onResult is told of a result for p that came as the response to it.
+	onResult(p *outgoingPost, m wire.Message)
+	// mismatch returns what is wrong with the dialect if the server refuses p as one does
 	// that has another transport; nil if p is not a request that shows it.
-	misfit(p *post) error
-	// knows asks the server whether it knows the session in which it has refused p; false if it does not say so.
-	knows(p *post) bool
-	// answersElsewhere reports whether the answer to a POST may come on another stream.
-	answersElsewhere() bool
-	// goodbye takes leave of a server with which the conversation still went on.
-	goodbye()
+	mismatch(p *outgoingPost) error
+	// knowsSession asks the server whether it knows the session in which it has refused p; false if it does not say so.
+	knowsSession(p *outgoingPost) bool
+	// mayRespondElsewhere reports whether the answer to a POST may come on another stream.
+	mayRespondElsewhere() bool
+	// endSession takes leave of a server with which the conversation still went on.
+	endSession()
 }
 
 // newHTTPConn returns what has to be given its dialect. The conversation is over
@@ -99,15 +99,15 @@ type dialect interface {
 func newHTTPConn(o Options) *httpConn {
 	ctx, abort := context.WithCancelCause(context.Background())
 	c := &httpConn{
-		limit:  o.Limit,
-		log:    o.Log,
-		intake: o.Quota,
-		ctx:    ctx, abort: abort,
-		ready:  make(chan struct{}),
-		in:     make(chan item),
-		posts:  make(chan *post),
-		closed: make(chan struct{}), drained: make(chan struct{}),
-		open: make(map[wire.ID]*post),
+		limit: o.Limit,
+		log:   o.Log,
+		quota: o.Quota,
+		ctx:   ctx, abort: abort,
+		ready:    make(chan struct{}),
+		incoming: make(chan readResult),
+		handoff:  make(chan *outgoingPost),
+		closed:   make(chan struct{}), drained: make(chan struct{}),
+		open: make(map[wire.ID]*outgoingPost),
 	}
 	if c.limit <= 0 {
 		c.limit = 64 << 20
@@ -117,14 +117,14 @@ func newHTTPConn(o Options) *httpConn {
 		c.log = slog.New(slog.DiscardHandler)
 	}
 	var err error
-	if c.site, err = newSite(o); err != nil {
+	if c.httpTarget, err = newTarget(o); err != nil {
 		c.end(err)
 	}
 	return c
 }
 
-// An item is what one call of Read returns.
-type item struct {
+// An readResult is what one call of Read returns.
+type readResult struct {
 	m     wire.Message
 	about wire.ID // the request on whose stream it came
 	err   error
@@ -137,7 +137,7 @@ func (c *httpConn) Read() (wire.Message, wire.ID, error) {
 	default:
 	}
 	select {
-	case it := <-c.in:
+	case it := <-c.incoming:
 		return it.m, it.about, it.err
 	case <-c.drained:
 		return wire.Message{}, "", context.Cause(c.ctx)
@@ -146,16 +146,16 @@ func (c *httpConn) Read() (wire.Message, wire.ID, error) {
 	}
 }
 
-// push hands one thing to Read and waits until it is taken.
-func (c *httpConn) push(it item) {
+// deliver hands one thing to Read and waits until it is taken.
+func (c *httpConn) deliver(it readResult) {
 	select {
-	case c.in <- it:
+	case c.incoming <- it:
 	case <-c.closed:
 	}
 }
 
 func (c *httpConn) Write(m wire.Message, about wire.ID) error {
-	p := &post{c: c, m: m, wrote: make(chan struct{})}
+	p := &outgoingPost{c: c, m: m, written: make(chan struct{})}
 	switch m.Kind() {
 	case wire.Request:
 		p.id = m.ID()
@@ -166,53 +166,53 @@ func (c *httpConn) Write(m wire.Message, about wire.ID) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
-	case c.ended != nil:
-		return over(c.ended)
+	case c.endErr != nil:
+		return closedError(c.endErr)
 	case m.Method() == "notifications/cancelled":
-		return c.kind.cancelLocked(p, about)
+		return c.flavour.cancelLocked(p, about)
 	case c.fullLocked(m.Kind()):
-		return errBusy
+		return errTooManyMessages
 	}
-	p.after = c.notice
+	p.waitFor = c.lastNotification
 	if m.Kind() == wire.Notification {
-		p.taken = make(chan struct{})
-		c.notice = p.taken
+		p.accepted = make(chan struct{})
+		c.lastNotification = p.accepted
 	}
 	c.postLocked(p)
 	return nil
 }
 
-// over returns why nothing can be written any more, as an ErrClosed.
-func over(why error) error {
+// closedError returns why nothing can be written any more, as an ErrClosed.
+func closedError(why error) error {
 	if errors.Is(why, transport.ErrClosed) {
 		return why
 	}
 	return fmt.Errorf("%w: %w", transport.ErrClosed, why)
 }
 
-// errBusy is not ErrFull: nobody fails to read, there is just too much.
-var errBusy = errors.New("too many messages are under way to the server")
+// errTooManyMessages is not ErrFull: nobody fails to read, there is just too much.
+var errTooManyMessages = errors.New("too many messages are under way to the server")
 
 // fullLocked reports whether a message of that kind is one too many. What is not
 // a request is short and soon over; its bound is wider, so that an answer to the
 // server's ping is not refused because of the calls that are open.
 func (c *httpConn) fullLocked(kind wire.Kind) bool {
-	busy := c.running - c.spare
+	busy := c.goroutines - c.idle
 	if kind == wire.Request {
-		return busy >= maxOpen || c.waiting >= maxWaiting
+		return busy >= maxOpen || c.pendingBytes >= maxPendingBytes
 	}
-	return busy >= 2*maxOpen || c.waiting >= 2*maxWaiting
+	return busy >= 2*maxOpen || c.pendingBytes >= 2*maxPendingBytes
 }
 
 // cancelLocked sends p, the cancellation of the request about, and then gives
 // that request up. In the revisions with sessions a stream that is cut is no cancellation
 // ("Sending Messages to the Server" 6), so p goes out unless the request itself
 // never did. The bounds do not apply to it: it is what brings relief.
-func (c *httpConn) cancelLocked(p *post, about wire.ID) error {
+func (c *httpConn) cancelLocked(p *outgoingPost, about wire.ID) error {
 	target := c.open[about]
 	if target == nil {
 		if c.fullLocked(p.m.Kind()) {
-			return errBusy
+			return errTooManyMessages
 		}
 		c.postLocked(p)
 		return nil
@@ -222,73 +222,73 @@ func (c *httpConn) cancelLocked(p *post, about wire.ID) error {
 		target.cancel()
 		return nil
 	}
-	p.after = target.wrote // or it might arrive before what it cancels
-	p.then = target.cancel
+	p.waitFor = target.written // or it might arrive before what it cancels
+	p.onAccepted = target.cancel
 	c.postLocked(p)
 	return nil
 }
 
-func (c *httpConn) postLocked(p *post) {
+func (c *httpConn) postLocked(p *outgoingPost) {
 	p.ctx, p.cancel = context.WithCancel(c.ctx)
 	if p.id != "" {
 		c.open[p.id] = p
 	}
-	c.waiting += len(p.m.Raw())
+	c.pendingBytes += len(p.m.Raw())
 	select {
-	case c.posts <- p:
-		c.spare--
+	case c.handoff <- p:
+		c.idle--
 	default:
-		c.goLocked(func() { c.work(p) })
+		c.goLocked(func() { c.runPosts(p) })
 	}
 }
 
-// maxSpare bounds the goroutines that wait for something to be posted. Calls in flight follow one another, so that
+// maxIdle bounds the goroutines that wait for something to be posted. Calls in flight follow one another, so that
 // there is a use for a few.
-const maxSpare = 8
+const maxIdle = 8
 
-// work posts p, and then what else there is to be posted: a goroutine that has done so before has the stack for it, while
+// runPosts posts p, and then what else there is to be posted: a goroutine that has done so before has the stack for it, while
 // that of a new one is copied several times until it is large enough.
-func (c *httpConn) work(p *post) {
+func (c *httpConn) runPosts(p *outgoingPost) {
 	for {
 		p.run()
-		if !c.rest(p) {
+		if !c.becomeIdle(p) {
 			return
 		}
 		select {
-		case p = <-c.posts:
+		case p = <-c.handoff:
 		case <-c.ctx.Done():
 			return
 		}
 	}
 }
 
-// rest notes that p is not under way any more, and reports whether who has posted it is to wait for another.
-func (c *httpConn) rest(p *post) bool {
+// becomeIdle notes that p is not under way any more, and reports whether who has posted it is to wait for another.
+func (c *httpConn) becomeIdle(p *outgoingPost) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.waiting -= len(p.m.Raw())
-	if c.spare >= maxSpare {
+	c.pendingBytes -= len(p.m.Raw())
+	if c.idle >= maxIdle {
 		return false
 	}
-	c.spare++
+	c.idle++
 	return true
 }
 
 // goLocked runs f in a goroutine that Close waits for. The conversation must
 // not have ended.
 func (c *httpConn) goLocked(f func()) {
-	c.running++
+	c.goroutines++
 	go func() {
 		f()
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		c.running--
-		c.drainedLocked()
+		c.goroutines--
+		c.signalDrainedLocked()
 	}()
 }
 
-func (c *httpConn) drainedLocked() {
-	if c.ended != nil && c.running == 0 {
+func (c *httpConn) signalDrainedLocked() {
+	if c.endErr != nil && c.goroutines == 0 {
 		close(c.drained)
 	}
 }
@@ -298,51 +298,51 @@ func (c *httpConn) drainedLocked() {
 func (c *httpConn) end(why error) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.ended != nil {
-		c.abort(c.ended)
+	if c.endErr != nil {
+		c.abort(c.endErr)
 		return false
 	}
-	c.ended = why
+	c.endErr = why
 	c.abort(why)
-	c.drainedLocked()
+	c.signalDrainedLocked()
 	return true
 }
 
-// forgetTime is how long requests under way may take when the session is lost.
-const forgetTime = time.Second
+// sessionLostGrace is how long requests under way may take when the session is lost.
+const sessionLostGrace = time.Second
 
-// forget ends the conversation because the session is lost: nothing more can be written.
-// Requests under way are aborted only after forgetTime, because the server may refuse them, too,
+// endSessionLost ends the conversation because the session is lost: nothing more can be written.
+// Requests under way are aborted only after sessionLostGrace, because the server may refuse them, too,
 // and then it is known that they did not run.
-func (c *httpConn) forget(why error) {
+func (c *httpConn) endSessionLost(why error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.ended != nil {
+	if c.endErr != nil {
 		return
 	}
-	c.ended, c.fading = why, true
-	timer := time.AfterFunc(forgetTime, func() { c.abort(why) })
+	c.endErr, c.endWhenIdle = why, true
+	timer := time.AfterFunc(sessionLostGrace, func() { c.abort(why) })
 	context.AfterFunc(c.ctx, func() { timer.Stop() })
-	c.fadedLocked()
+	c.abortIfIdleLocked()
 }
 
-// fadedLocked ends what forget has left when no request is under way any longer.
-func (c *httpConn) fadedLocked() {
-	if c.fading && len(c.open) == 0 {
-		c.abort(c.ended)
+// abortIfIdleLocked ends what forget has left when no request is under way any longer.
+func (c *httpConn) abortIfIdleLocked() {
+	if c.endWhenIdle && len(c.open) == 0 {
+		c.abort(c.endErr)
 	}
 }
 
 func (c *httpConn) Close() error {
-	c.closing.Do(func() {
+	c.closeOnce.Do(func() {
 		alive := c.end(transport.ErrClosed)
 		close(c.closed)
 		<-c.drained
-		if c.site == nil {
+		if c.httpTarget == nil {
 			return
 		}
 		if alive {
-			c.kind.goodbye()
+			c.flavour.endSession()
 		}
 		c.pool.CloseIdleConnections()
 	})

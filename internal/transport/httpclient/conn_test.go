@@ -226,7 +226,7 @@ func TestHTTPWriteIsBounded(t *testing.T) {
 		for ; err == nil && n <= maxOpen; n++ {
 			err = c.Write(wire.NewRequest(wire.ID(fmt.Sprint(n+1000)), "tools/call", nil), "")
 		}
-		if !errors.Is(err, errBusy) || n != maxOpen+1 {
+		if !errors.Is(err, errTooManyMessages) || n != maxOpen+1 {
 			t.Errorf("after %d requests: %v", n, err)
 		}
 		synctest.Wait()
@@ -246,17 +246,17 @@ func TestHTTPWriteBoundsBytes(t *testing.T) {
 		c := dialStub(t, s, nil)
 		few := wire.NewNotification("x", nil)
 		conn := c.Conn.(*streamable)
-		conn.waiting = 2*maxWaiting - 1 // as if that much were under way
+		conn.pendingBytes = 2*maxPendingBytes - 1 // as if that much were under way
 		if err := c.Write(few, ""); err != nil {
 			t.Error(err)
 		}
-		if err := c.Write(few, ""); !errors.Is(err, errBusy) {
+		if err := c.Write(few, ""); !errors.Is(err, errTooManyMessages) {
 			t.Errorf("got %v", err)
 		}
-		if err := c.Write(wire.NewRequest("9", "tools/call", nil), ""); !errors.Is(err, errBusy) {
+		if err := c.Write(wire.NewRequest("9", "tools/call", nil), ""); !errors.Is(err, errTooManyMessages) {
 			t.Errorf("a request: %v", err)
 		}
-		time.Sleep(noticeTime) // the first is given up
+		time.Sleep(notificationTimeout) // the first is given up
 		synctest.Wait()
 		if err := c.Write(few, ""); err != nil {
 			t.Error(err)
@@ -309,7 +309,7 @@ func TestHTTPCloseDoesNotWaitForTheServer(t *testing.T) {
 		c := ready(t, s, nil)
 		began := time.Now()
 		c.Close()
-		if d := time.Since(began); d != deleteTime {
+		if d := time.Since(began); d != deleteTimeout {
 			t.Errorf("took %v", d)
 		}
 	})

@@ -14,29 +14,29 @@ const (
 	maxCookie  = 4 << 10
 )
 
-// A jar keeps the cookies of one Conn, which are those of one origin. Some servers, and the
+// A cookieJar keeps the cookies of one Conn, which are those of one origin. Some servers, and the
 // proxies before them, tell by a cookie which of several processes has a session. A jar is never
 // shared, and its values are never shown.
-type jar struct {
-	mu    sync.Mutex
-	kept  *cookiejar.Jar
-	known map[string]string // the last value by name, domain and path
+type cookieJar struct {
+	mu     sync.Mutex
+	jar    *cookiejar.Jar
+	values map[string]string // the last value by name, domain and path
 }
 
-func newJar() *jar {
-	j := new(jar)
+func newCookieJar() *cookieJar {
+	j := new(cookieJar)
 	j.clear()
 	return j
 }
 
-func (j *jar) clear() {
-	j.kept, _ = cookiejar.New(nil) // never fails
-	j.known = map[string]string{}
+func (j *cookieJar) clear() {
+	j.jar, _ = cookiejar.New(nil) // never fails
+	j.values = map[string]string{}
 }
 
 // SetCookies implements [http.CookieJar]. A cookie that is too long is not kept. When there are
 // too many all earlier ones are forgotten.
-func (j *jar) SetCookies(u *url.URL, cookies []*http.Cookie) {
+func (j *cookieJar) SetCookies(u *url.URL, cookies []*http.Cookie) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for _, c := range cookies {
@@ -44,26 +44,26 @@ func (j *jar) SetCookies(u *url.URL, cookies []*http.Cookie) {
 			continue
 		}
 		key := c.Name + ";" + c.Domain + ";" + c.Path
-		if _, known := j.known[key]; !known && len(j.known) >= maxCookies {
+		if _, known := j.values[key]; !known && len(j.values) >= maxCookies {
 			j.clear()
 		}
-		j.known[key] = c.Value
-		j.kept.SetCookies(u, []*http.Cookie{c})
+		j.values[key] = c.Value
+		j.jar.SetCookies(u, []*http.Cookie{c})
 	}
 }
 
 // Cookies implements [http.CookieJar].
-func (j *jar) Cookies(u *url.URL) []*http.Cookie {
+func (j *cookieJar) Cookies(u *url.URL) []*http.Cookie {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.kept.Cookies(u)
+	return j.jar.Cookies(u)
 }
 
-// blot returns text without the values of cookies.
-func (j *jar) blot(text string) string {
+// redact returns text without the values of cookies.
+func (j *cookieJar) redact(text string) string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	for _, value := range j.known {
+	for _, value := range j.values {
 		if len(value) >= 4 { // less would blot out words at random
 			text = strings.ReplaceAll(text, value, "***")
 		}

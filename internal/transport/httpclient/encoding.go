@@ -45,13 +45,13 @@ func decode(resp *http.Response, limit int) {
 		coding := codings[len(codings)-1-i]
 		switch {
 		case i == maxCodings:
-			text = failing{&transport.UnreadableError{Reason: fmt.Sprintf("the body has more than %d codings (Content-Encoding): let the server send it as it is", maxCodings)}}
+			text = errReader{&transport.UnreadableError{Reason: fmt.Sprintf("the body has more than %d codings (Content-Encoding): let the server send it as it is", maxCodings)}}
 		case coding == "gzip" || coding == "x-gzip" || coding == "deflate":
-			text = &decoder{coding: coding, limit: limit, from: counter{r: text}}
+			text = &decoder{coding: coding, limit: limit, source: countingReader{r: text}}
 			continue
 		default:
-			text = failing{&transport.UnreadableError{Reason: fmt.Sprintf("the body has the Content-Encoding %q, which cannot be read here and was not asked for: "+
-				"let the server, or the proxy before it, send it as it is", cutCoding(coding))}}
+			text = errReader{&transport.UnreadableError{Reason: fmt.Sprintf("the body has the Content-Encoding %q, which cannot be read here and was not asked for: "+
+				"let the server, or the proxy before it, send it as it is", truncateCoding(coding))}}
 		}
 		break
 	}
@@ -64,18 +64,18 @@ func decode(resp *http.Response, limit int) {
 	resp.Header.Del("Content-Length")
 }
 
-// A failing is a reader that only fails.
-type failing struct{ err error }
+// A errReader is a reader that only fails.
+type errReader struct{ err error }
 
-func (f failing) Read([]byte) (int, error) { return 0, f.err }
+func (f errReader) Read([]byte) (int, error) { return 0, f.err }
 
-// A counter counts the bytes that are read.
-type counter struct {
+// A countingReader counts the bytes that are read.
+type countingReader struct {
 	r io.Reader
 	n int
 }
 
-func (c *counter) Read(b []byte) (int, error) {
+func (c *countingReader) Read(b []byte) (int, error) {
 	n, err := c.r.Read(b)
 	c.n += n
 	return n, err
@@ -85,31 +85,31 @@ func (c *counter) Read(b []byte) (int, error) {
 // that events arrive when the server flushes them. A text that is not compressed, whatever the
 // header says, is read as it is.
 type decoder struct {
-	coding string
-	limit  int
-	from   counter
-	in     *bufio.Reader // of from
-	out    io.Reader     // nil before the first byte, and between two members of gzip
-	member bool          // a member of gzip was read
-	length int           // of what was returned since from.n was last 0
-	err    error
+	coding      string
+	limit       int
+	source      countingReader
+	buffered    *bufio.Reader // of from
+	out         io.Reader     // nil before the first byte, and between two members of gzip
+	afterMember bool          // a member of gzip was read
+	length      int           // of what was returned since from.n was last 0
+	err         error
 }
 
 func (d *decoder) Read(b []byte) (int, error) {
 	for d.err == nil {
 		if d.out == nil {
-			d.err = d.begin()
+			d.err = d.detect()
 			continue
 		}
 		n, err := d.out.Read(b)
 		if d.length += n; d.length > d.limit+1 { // one more is read to see that a body is too long
-			if d.length/maxRatio > d.from.n {
+			if d.length/maxRatio > d.source.n {
 				err = errRatio
 			}
-			d.length, d.from.n = 0, 0
+			d.length, d.source.n = 0, 0
 		}
 		if _, zipped := d.out.(*gzip.Reader); zipped && err == io.EOF {
-			d.out, d.member, err = nil, true, nil // another member may follow, now or later
+			d.out, d.afterMember, err = nil, true, nil // another member may follow, now or later
 		}
 		if d.err = err; n > 0 || err != nil {
 			return n, err
@@ -118,31 +118,31 @@ func (d *decoder) Read(b []byte) (int, error) {
 	return 0, d.err
 }
 
-// begin looks at the first bytes of the body, or of what follows a member of gzip.
-func (d *decoder) begin() error {
-	if d.in == nil {
-		d.in = bufio.NewReaderSize(&d.from, 4<<10)
+// detect looks at the first bytes of the body, or of what follows a member of gzip.
+func (d *decoder) detect() error {
+	if d.buffered == nil {
+		d.buffered = bufio.NewReaderSize(&d.source, 4<<10)
 	}
-	head, err := d.in.Peek(2)
+	head, err := d.buffered.Peek(2)
 	switch {
-	case len(head) < 2 && d.member:
+	case len(head) < 2 && d.afterMember:
 		return io.EOF
 	case len(head) == 0:
 		return err
 	case d.coding == "deflate" && isZlib(head):
-		d.out, err = zlib.NewReader(d.in)
-	case d.coding == "deflate" && !startsText(head):
-		d.out, err = flate.NewReader(d.in), nil
+		d.out, err = zlib.NewReader(d.buffered)
+	case d.coding == "deflate" && !startsLikeText(head):
+		d.out, err = flate.NewReader(d.buffered), nil
 	case d.coding != "deflate" && len(head) == 2 && head[0] == 0x1f && head[1] == 0x8b:
 		var z *gzip.Reader
-		if z, err = gzip.NewReader(d.in); err == nil {
+		if z, err = gzip.NewReader(d.buffered); err == nil {
 			z.Multistream(false)
 			d.out = z
 		}
-	case d.member: // what follows is padding
+	case d.afterMember: // what follows is padding
 		return io.EOF
 	default:
-		d.out, err = d.in, nil
+		d.out, err = d.buffered, nil
 	}
 	if errors.Is(err, io.EOF) {
 		err = io.ErrUnexpectedEOF
@@ -155,8 +155,8 @@ func isZlib(head []byte) bool {
 	return len(head) == 2 && head[0]&0x0f == 8 && (int(head[0])<<8|int(head[1]))%31 == 0
 }
 
-// startsText reports whether a body that should be compressed begins as JSON or an event stream.
-func startsText(head []byte) bool {
+// startsLikeText reports whether a body that should be compressed begins as JSON or an event stream.
+func startsLikeText(head []byte) bool {
 	switch head[0] {
 	case '{', ' ', '\n', '\r':
 		return true
@@ -168,8 +168,8 @@ func startsText(head []byte) bool {
 	return false
 }
 
-// cutCoding returns the name of a coding, cut to what an error can bear.
-func cutCoding(name string) string {
+// truncateCoding returns the name of a coding, cut to what an error can bear.
+func truncateCoding(name string) string {
 	const longest = 20
 	if len(name) <= longest {
 		return name

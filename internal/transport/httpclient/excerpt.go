@@ -17,7 +17,7 @@ const maxHead = 16 << 10
 
 // statusError returns the error for a response whose body, or the beginning of whose
 // body, is not a message for the request.
-func (s *site) statusError(resp *http.Response, body []byte) *StatusError {
+func (s *httpTarget) statusError(resp *http.Response, body []byte) *StatusError {
 	text := s.excerpt(resp, body)
 	switch to := s.redirectTarget(resp); {
 	case to == "":
@@ -26,12 +26,12 @@ func (s *site) statusError(resp *http.Response, body []byte) *StatusError {
 	default:
 		text = "redirects to " + to + ": put that into url"
 	}
-	return &StatusError{Code: resp.StatusCode, Text: text, Hint: s.advice(resp, body)}
+	return &StatusError{Code: resp.StatusCode, Text: text, Hint: s.statusHint(resp, body)}
 }
 
 // redirectTarget returns where a redirect leads, without query and user: "" if the
 // response is not a redirect to an HTTP server.
-func (s *site) redirectTarget(resp *http.Response) string {
+func (s *httpTarget) redirectTarget(resp *http.Response) string {
 	if resp.StatusCode < 300 || resp.StatusCode >= 400 {
 		return ""
 	}
@@ -39,7 +39,7 @@ func (s *site) redirectTarget(resp *http.Response) string {
 	if err != nil || to.Hostname() == "" || to.Scheme != "http" && to.Scheme != "https" {
 		return ""
 	}
-	return s.brief(to.Scheme + "://" + to.Host + to.EscapedPath())
+	return s.shorten(to.Scheme + "://" + to.Host + to.EscapedPath())
 }
 
 // redirectsBack reports whether a redirect leads to a URL that was requested before it.
@@ -61,7 +61,7 @@ func redirectsBack(resp *http.Response) bool {
 
 // excerpt returns the beginning of a body on one line, "" if it is not text. Of a page
 // it returns the title, or the text between the tags.
-func (s *site) excerpt(resp *http.Response, body []byte) string {
+func (s *httpTarget) excerpt(resp *http.Response, body []byte) string {
 	kind := mediaType(resp)
 	switch {
 	case kind == "", strings.HasPrefix(kind, "text/"), strings.HasSuffix(kind, "json"),
@@ -73,21 +73,21 @@ func (s *site) excerpt(resp *http.Response, body []byte) string {
 	if !strings.HasSuffix(kind, "json") && isMarkup(text) {
 		text = pageText(text)
 	}
-	return s.brief(text)
+	return s.shorten(text)
 }
 
-// brief returns the beginning of a text that a server sent, on one line and without
+// shorten returns the beginning of a text that a server sent, on one line and without
 // control characters and secrets.
-func (s *site) brief(text string) string {
+func (s *httpTarget) shorten(text string) string {
 	text = text[:min(len(text), maxHead)]
-	text = s.blot(strings.Join(strings.FieldsFunc(strings.ToValidUTF8(text, ""), isBlank), " "))
+	text = s.redact(strings.Join(strings.FieldsFunc(strings.ToValidUTF8(text, ""), isSpaceOrUnprintable), " "))
 	if len(text) > maxExcerpt {
 		text = strings.ToValidUTF8(text[:maxExcerpt], "") + "…"
 	}
 	return text
 }
 
-func isBlank(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }
+func isSpaceOrUnprintable(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }
 
 // isMarkup reports whether a text begins with a tag, as HTML and XML do.
 func isMarkup(text string) bool {
@@ -104,7 +104,7 @@ func pageText(page string) string {
 	if at := strings.Index(lower, "<title"); at >= 0 {
 		if open := strings.IndexByte(page[at:], '>'); open >= 0 {
 			title, _, _ := strings.Cut(page[at+open+1:], "<")
-			if title = html.UnescapeString(title); strings.TrimFunc(title, isBlank) != "" {
+			if title = html.UnescapeString(title); strings.TrimFunc(title, isSpaceOrUnprintable) != "" {
 				return title
 			}
 		}

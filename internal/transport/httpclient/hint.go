@@ -11,28 +11,28 @@ import (
 
 // What to do about a url with the wrong scheme.
 const (
-	wantsHTTP  = "write http:// in url if the server has no TLS"
-	wantsHTTPS = "write https:// in url: the server speaks TLS"
+	hintUseHTTP  = "write http:// in url if the server has no TLS"
+	hintUseHTTPS = "write https:// in url: the server speaks TLS"
 )
 
-// advice returns what to do about a response whose status or body shows a mistake in the
+// statusHint returns what to do about a response whose status or body shows a mistake in the
 // configuration of the backend, "" if that is not known.
-func (s *site) advice(resp *http.Response, body []byte) string {
+func (s *httpTarget) statusHint(resp *http.Response, body []byte) string {
 	switch {
 	case resp.StatusCode == http.StatusUnauthorized:
-		return s.authorization(resp)
-	case resp.StatusCode == http.StatusBadRequest && s.url.Scheme == "http" && asksForTLS(body):
-		return wantsHTTPS
+		return s.authHint(resp)
+	case resp.StatusCode == http.StatusBadRequest && s.url.Scheme == "http" && wantsTLS(body):
+		return hintUseHTTPS
 	}
 	return ""
 }
 
-// authorization returns what to do about a 401. It shows neither the challenge nor the header that
+// authHint returns what to do about a 401. It shows neither the challenge nor the header that
 // was sent.
-func (s *site) authorization(resp *http.Response) string {
+func (s *httpTarget) authHint(resp *http.Response) string {
 	challenge := strings.ToLower(strings.Join(resp.Header.Values("WWW-Authenticate"), ", "))
 	switch {
-	case s.always.Get("Authorization") != "" || s.url.User != nil:
+	case s.baseHeader.Get("Authorization") != "" || s.url.User != nil:
 		return "the server refuses the configured authorization: check the token, or the user and password"
 	case strings.Contains(challenge, "resource_metadata"):
 		return "the server wants OAuth, which the gateway does not do yet: " +
@@ -43,9 +43,9 @@ func (s *site) authorization(resp *http.Response) string {
 	return "the server wants authorization: set a header Authorization in headers of the backend"
 }
 
-// asksForTLS reports whether the body of a 400 says that the port is one for TLS. These are the
+// wantsTLS reports whether the body of a 400 says that the port is one for TLS. These are the
 // texts of Go, nginx and Apache.
-func asksForTLS(body []byte) bool {
+func wantsTLS(body []byte) bool {
 	return containsAny(strings.ToLower(string(body[:min(len(body), maxHead)])), "http request to an https server",
 		"http request was sent to https port", "plain http to an ssl-enabled server")
 }
@@ -53,10 +53,10 @@ func asksForTLS(body []byte) bool {
 // connectionHint returns what to do about an error of a connection, "" if that is not known.
 func connectionHint(err error) string {
 	if _, is := errors.AsType[tls.RecordHeaderError](err); is || errors.Is(err, http.ErrSchemeMismatch) {
-		return wantsHTTP
+		return hintUseHTTP
 	}
 	if strings.Contains(err.Error(), `malformed HTTP response "\x15\x03`) { // an alert of TLS
-		return wantsHTTPS
+		return hintUseHTTPS
 	}
 	if _, is := errors.AsType[x509.UnknownAuthorityError](err); is {
 		return "set tls.ca of the backend, or SSL_CERT_FILE of the gateway, to a file with the certificate of that authority"

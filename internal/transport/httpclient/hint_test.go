@@ -72,14 +72,14 @@ func TestWrongScheme(t *testing.T) {
 		return "//" + ln.Addr().String()
 	}
 	for name, tt := range map[string]struct{ url, want string }{
-		"http to Go":       {"http" + strings.TrimPrefix(secure.URL, "https"), wantsHTTPS},
-		"http to nginx":    {says(400, "<title>400 The plain HTTP request was sent to HTTPS port</title>"), wantsHTTPS},
-		"http to Apache":   {says(400, "<title>400 Bad Request</title>Reason: You're speaking plain HTTP to an SSL-enabled server port.<br />"), wantsHTTPS},
-		"an alert":         {"http:" + writes("\x15\x03\x01\x00\x02\x02\x46"), wantsHTTPS},
+		"http to Go":       {"http" + strings.TrimPrefix(secure.URL, "https"), hintUseHTTPS},
+		"http to nginx":    {says(400, "<title>400 The plain HTTP request was sent to HTTPS port</title>"), hintUseHTTPS},
+		"http to Apache":   {says(400, "<title>400 Bad Request</title>Reason: You're speaking plain HTTP to an SSL-enabled server port.<br />"), hintUseHTTPS},
+		"an alert":         {"http:" + writes("\x15\x03\x01\x00\x02\x02\x46"), hintUseHTTPS},
 		"another 400":      {says(400, "bad"), ""},
 		"another status":   {says(500, "Client sent an HTTP request to an HTTPS server."), ""},
-		"https to Go":      {"https" + strings.TrimPrefix(plain.URL, "http"), wantsHTTP},
-		"https to a text":  {"https:" + writes("<html>what is this?</html>"), wantsHTTP},
+		"https to Go":      {"https" + strings.TrimPrefix(plain.URL, "http"), hintUseHTTP},
+		"https to a text":  {"https:" + writes("<html>what is this?</html>"), hintUseHTTP},
 		"https to nothing": {"https:" + writes(""), ""},
 	} {
 		t.Run(name, func(t *testing.T) {

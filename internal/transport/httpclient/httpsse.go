@@ -43,117 +43,117 @@ import (
 //
 // Close ends the stream, and with it the session.
 func DialHTTPSSE(o Options) transport.Conn {
-	c := &sseConn{httpConn: newHTTPConn(o)}
-	c.kind = c
+	c := &httpSSEConn{httpConn: newHTTPConn(o)}
+	c.flavour = c
 	return c
 }
 
-// endpointTime is how long a server may take until it has named its endpoint.
-const endpointTime = time.Minute
+// endpointTimeout is how long a server may take until it has named its endpoint.
+const endpointTimeout = time.Minute
 
-// An sseConn is the Conn to a server of HTTP+SSE. Beside the messages under way it
+// An httpSSEConn is the Conn to a server of HTTP+SSE. Beside the messages under way it
 // runs a goroutine for the stream of events (listen).
-type sseConn struct {
+type httpSSEConn struct {
 	*httpConn
-	opening  sync.Once
-	endpoint *site // set before ready is closed
-	inUse    bool  // a POST was taken; guarded by httpConn.mu
+	openOnce sync.Once
+	endpoint *httpTarget // set before ready is closed
+	accepted bool        // a POST was taken; guarded by httpConn.mu
 }
 
 // Write opens the stream once there is a message that can be CallLostError if it fails.
-func (c *sseConn) Write(m wire.Message, about wire.ID) error {
+func (c *httpSSEConn) Write(m wire.Message, about wire.ID) error {
 	err := c.httpConn.Write(m, about)
 	if err == nil {
-		c.opening.Do(c.openUp)
+		c.openOnce.Do(c.startStream)
 	}
 	return err
 }
 
-func (c *sseConn) openUp() {
+func (c *httpSSEConn) startStream() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.ended == nil {
-		c.goLocked(func() { c.end(c.listen()) })
+	if c.endErr == nil {
+		c.goLocked(func() { c.end(c.readStream()) })
 	}
 }
 
-func (c *sseConn) depart(p *post) (*site, http.Header) {
+func (c *httpSSEConn) prepare(p *outgoingPost) (*httpTarget, http.Header) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	p.session = c.inUse
-	return c.endpoint, c.always.Clone()
+	p.inSession = c.accepted
+	return c.endpoint, c.baseHeader.Clone()
 }
 
-func (c *sseConn) take(p *post, resp *http.Response) {
+func (c *httpSSEConn) handleResponse(p *outgoingPost, resp *http.Response) {
 	taken := resp.StatusCode < 300
 	if taken {
 		c.mu.Lock()
-		c.inUse = true
+		c.accepted = true
 		c.mu.Unlock()
 	}
-	p.letOn()
+	p.unblockNext()
 	body, ok := p.readBody(resp)
 	switch {
 	case !ok:
 	case taken:
-		p.settle() // an answer comes on the stream
+		p.claim() // an answer comes on the stream
 	default:
-		p.conclude(resp, body)
+		p.finishUnanswered(resp, body)
 	}
 }
 
-func (c *sseConn) answered(*post, wire.Message) {}
+func (c *httpSSEConn) onResult(*outgoingPost, wire.Message) {}
 
-func (c *sseConn) misfit(*post) error { return nil }
+func (c *httpSSEConn) mismatch(*outgoingPost) error { return nil }
 
-func (c *sseConn) knows(*post) bool { return false }
+func (c *httpSSEConn) knowsSession(*outgoingPost) bool { return false }
 
-func (c *sseConn) answersElsewhere() bool { return true }
+func (c *httpSSEConn) mayRespondElsewhere() bool { return true }
 
-func (c *sseConn) goodbye() {}
+func (c *httpSSEConn) endSession() {}
 
-// listen opens the stream, reads it to its end and returns why that came.
-func (c *sseConn) listen() error {
-	late := time.AfterFunc(endpointTime, func() {
-		c.end(fmt.Errorf("the server has named no endpoint within %v", endpointTime))
+// readStream opens the stream, reads it to its end and returns why that came.
+func (c *httpSSEConn) readStream() error {
+	late := time.AfterFunc(endpointTimeout, func() {
+		c.end(fmt.Errorf("the server has named no endpoint within %v", endpointTimeout))
 	})
 	defer late.Stop()
-	opening := &errand{tries: maxTries, harmless: true, method: http.MethodGet, log: c.log}
-	resp, err := c.openStream(c.ctx, c.always.Clone(), opening)
+	opening := &retryPolicy{maxRetries: maxRetries, idempotent: true, method: http.MethodGet, log: c.log}
+	resp, err := c.openStream(c.ctx, c.baseHeader.Clone(), opening)
 	if err != nil {
-		return fmt.Errorf("no stream of events: %w", broken(err))
+		return fmt.Errorf("no stream of events: %w", notEOF(err))
 	}
 	defer resp.Body.Close()
-	events := sse.NewReader(c.limit, c.intake)
+	events := sse.NewReader(c.limit, c.quota)
 	defer events.Close()
 	events.Open(resp.Body)
-	name, err := endpointEvent(events)
+	name, err := readEndpoint(events)
 	if err != nil {
-		return fmt.Errorf("the stream of events ended before it named an endpoint: %w", broken(c.clean(err)))
+		return fmt.Errorf("the stream of events ended before it named an endpoint: %w", notEOF(c.redactError(err)))
 	}
-	to, err := endpointAt(resp.Request.URL, name)
+	to, err := resolveEndpoint(resp.Request.URL, name)
 	if err != nil {
-		return c.clean(err)
+		return c.redactError(err)
 	}
 	to.User = c.url.User
-	c.endpoint = c.at(to)
+	c.endpoint = c.withURL(to)
 	late.Stop()
 	close(c.ready)
-	_, err = events.Each(c.hear)
-	return fmt.Errorf("the stream of events ended: %w", c.endpoint.clean(err))
+	_, err = events.Each(c.handleServerEvent)
+	return fmt.Errorf("the stream of events ended: %w", c.endpoint.redactError(err))
 }
 
-// broken returns err, or another one if it is the io.EOF of an orderly end: it is
+// notEOF returns err, or another one if it is the io.EOF of an orderly end: it is
 // none before the conversation has begun.
-func broken(err error) error {
+func notEOF(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
 	}
 	return err
 }
 
-// endpointEvent reads on to the event that names the endpoint.
-func endpointEvent(events *sse.Reader) (string, error) {
+// readEndpoint reads on to the event that names the endpoint.
+func readEndpoint(events *sse.Reader) (string, error) {
 	for {
 		e, err := events.Next()
 		_, isLarge := errors.AsType[*transport.OversizedError](err)
@@ -170,9 +170,9 @@ func endpointEvent(events *sse.Reader) (string, error) {
 // maxEndpoint is more than any server takes for a URL, in bytes.
 const maxEndpoint = 8 << 10
 
-// endpointAt returns the URL that a server's stream at base names as its
+// resolveEndpoint returns the URL that a server's stream at base names as its
 // endpoint. It is not trusted any further than to choose a path and a query.
-func endpointAt(base *url.URL, name string) (*url.URL, error) {
+func resolveEndpoint(base *url.URL, name string) (*url.URL, error) {
 	if len(name) > maxEndpoint {
 		return nil, fmt.Errorf("the endpoint that the server names is longer than %d bytes", maxEndpoint)
 	}

@@ -167,7 +167,7 @@ func TestSSEAnswerOvertakesItsPost(t *testing.T) {
 				}
 				c := s.dialSSE(t, nil)
 				c.answered()
-				if d := <-left; d > lingerTime {
+				if d := <-left; d > lingerTimeout {
 					t.Errorf("the POST went on for %v", d)
 				}
 				s.post = s.takes
@@ -238,7 +238,7 @@ func TestSSEWriteIsBounded(t *testing.T) {
 		for ; err == nil && n <= maxOpen; n++ {
 			err = c.Write(wire.NewRequest(wire.ID(fmt.Sprint(n+1000)), "slow", nil), "")
 		}
-		if !errors.Is(err, errBusy) || n != maxOpen+1 {
+		if !errors.Is(err, errTooManyMessages) || n != maxOpen+1 {
 			t.Errorf("after %d requests: %v", n, err)
 		}
 	})

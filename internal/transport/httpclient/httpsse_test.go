@@ -201,7 +201,7 @@ func FuzzEndpoint(f *testing.F) {
 	}
 	base, _ := url.Parse("http://stub.test/v1/mcp")
 	f.Fuzz(func(t *testing.T, name string) {
-		u, err := endpointAt(base, name)
+		u, err := resolveEndpoint(base, name)
 		if err != nil {
 			return
 		}
@@ -313,9 +313,9 @@ func TestSSEWithoutAStream(t *testing.T) {
 		{"405", status(405), "no stream of events: HTTP 405 Method Not Allowed: *** says no", 1},
 		{"401", status(401), "no stream of events: HTTP 401 Unauthorized", 1},
 		{"500", status(500), "no stream of events: HTTP 500 Internal Server Error", 1},
-		{"502", status(502), "no stream of events: HTTP 502 Bad Gateway", 1 + maxTries},
+		{"502", status(502), "no stream of events: HTTP 502 Bad Gateway", 1 + maxRetries},
 		{"a page", status(200), "no stream of events: HTTP 200 OK: *** says no", 1},
-		{"connection broken", func(http.ResponseWriter, *http.Request) { hangUp() }, "no stream of events: unexpected EOF", 1 + maxTries},
+		{"connection broken", func(http.ResponseWriter, *http.Request) { hangUp() }, "no stream of events: unexpected EOF", 1 + maxRetries},
 		{"empty", func(w http.ResponseWriter, _ *http.Request) { stream(w) },
 			"the stream of events ended before it named an endpoint: unexpected EOF", 1},
 		{"no endpoint", func(w http.ResponseWriter, _ *http.Request) {
@@ -349,7 +349,7 @@ func TestSSEWithoutAStream(t *testing.T) {
 func TestSSENoConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSSEStub(t)
-		s.refusing = maxTries
+		s.refusing = maxRetries
 		s.ready(t)
 		s.refusing = 1000
 		c := s.dialSSE(t, nil)

@@ -130,10 +130,10 @@ func TestHTTPDialErrors(t *testing.T) {
 		time.Sleep(10 * time.Second) // the pool is empty now
 		s.dialled, s.refusing = 0, 1000
 		wantText(t, c.lost(c.call("tools/call"), false), "no connection: dial tcp: connection refused")
-		if s.dialled != 1+maxTries {
+		if s.dialled != 1+maxRetries {
 			t.Errorf("dialled %d times", s.dialled)
 		}
-		s.refusing = maxTries
+		s.refusing = maxRetries
 		id := c.call("tools/call")
 		if m := c.read(); m.ID() != id || s.count("tools/call") != 1 {
 			t.Errorf("got %s after %d calls", m.Raw(), s.count("tools/call"))
@@ -525,7 +525,7 @@ func TestACancelledRequestThatGot404_F_HTTP_13(t *testing.T) {
 		synctest.Wait() // until the ping hangs
 		c.cancel(id)
 		synctest.Wait()
-		time.Sleep(2 * checkTime)
+		time.Sleep(2 * sessionCheckTimeout)
 		c.answered()
 	})
 }
@@ -545,7 +545,7 @@ func TestPingsThatNeedNoSession_F_HTTP_13(t *testing.T) {
 		began := time.Now()
 		for {
 			err := c.lost(c.call("tools/call"), false)
-			lost, late := errors.Is(err, ErrSessionLost), time.Since(began) > denialTime
+			lost, late := errors.Is(err, ErrSessionLost), time.Since(began) > max404Duration
 			if lost != late {
 				t.Fatalf("after %v: %v", time.Since(began), err)
 			}

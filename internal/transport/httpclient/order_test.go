@@ -80,7 +80,7 @@ func TestHTTPNotificationThatHangs(t *testing.T) {
 		}
 		c.call("tools/list")
 		c.read()
-		if d := time.Since(began); d != noticeTime {
+		if d := time.Since(began); d != notificationTimeout {
 			t.Errorf("took %v", d)
 		}
 		time.Sleep(10 * time.Minute)

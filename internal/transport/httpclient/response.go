@@ -10,9 +10,9 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// messages calls handle for each message in text, a batch's one by one, and for
+// eachMessage calls handle for each message in text, a batch's one by one, and for
 // what is none with an error. Bytes that are not UTF-8 are replaced.
-func (c *httpConn) messages(text []byte, handle func(wire.Message, *transport.MalformedError)) {
+func (c *httpConn) eachMessage(text []byte, handle func(wire.Message, *transport.MalformedError)) {
 	m, noise := c.parse(transport.TrimBOM(text))
 	if m.Kind() != wire.Batch {
 		handle(m, noise)
@@ -30,7 +30,7 @@ func (c *httpConn) messages(text []byte, handle func(wire.Message, *transport.Ma
 func (c *httpConn) parse(text []byte) (wire.Message, *transport.MalformedError) {
 	m, err := wire.Parse(text)
 	if errors.Is(err, wire.ErrUTF8) {
-		c.mending.Do(func() { c.log.Warn("the server sends text that is not UTF-8; it is mended", "err", err) })
+		c.utf8Warning.Do(func() { c.log.Warn("the server sends text that is not UTF-8; it is mended", "err", err) })
 		text = wire.ReplaceInvalidUTF8(text)
 		m, err = wire.Parse(text)
 	}
@@ -40,35 +40,35 @@ func (c *httpConn) parse(text []byte) (wire.Message, *transport.MalformedError) 
 	return m, nil
 }
 
-// handle takes one message of those that came as the response to p.
-func (p *post) handle(m wire.Message, noise *transport.MalformedError) {
-	switch failure := nameless(m); {
-	case p.isFlaw(m), p.isUnauthorized(m): // conclude and cutOff show it
-		p.flaw = m.Raw()
-	case failure != nil && p.opens && isForeign(p.status): // conclude shows it
+// handleMessage takes one message of those that came as the response to p.
+func (p *outgoingPost) handleMessage(m wire.Message, noise *transport.MalformedError) {
+	switch failure := errorWithoutID(m); {
+	case p.isPlainError(m), p.isUnauthorized(m): // conclude and cutOff show it
+		p.plainError = m.Raw()
+	case failure != nil && p.isInitialize && suggestsOtherTransport(p.status): // conclude shows it
 	case failure != nil:
-		p.answer(wire.NewErrorResponse(p.id, failure), false)
+		p.handleAnswer(wire.NewErrorResponse(p.id, failure), false)
 	case noise != nil && noise.LooksLikeResponse && noise.ID == p.id && p.id != "" && m.Salvage().Kind() == wire.Response:
-		p.answer(m.Salvage(), true)
+		p.handleAnswer(m.Salvage(), true)
 	case noise != nil:
-		p.noise = noise
-		if p.streams {
-			p.c.push(item{err: noise})
+		p.malformed = noise
+		if p.isStream {
+			p.c.deliver(readResult{err: noise})
 		}
 		if noise.LooksLikeResponse && noise.ID == p.id && p.id != "" {
-			p.unanswered(fmt.Errorf("the answer is no message: %w", noise), true)
+			p.failUnanswered(fmt.Errorf("the answer is no message: %w", noise), true)
 		}
 	case m.Kind() == wire.Response && (m.ID() == p.id || p.id == ""):
-		p.answer(m, m.ID() == p.id)
+		p.handleAnswer(m, m.ID() == p.id)
 	default:
-		p.c.push(item{m: m, about: p.id})
+		p.c.deliver(readResult{m: m, about: p.id})
 	}
 }
 
-// isFlaw reports whether m is an error that is not one of JSON-RPC, such as
+// isPlainError reports whether m is an error that is not one of JSON-RPC, such as
 // {"error":"invalid_token"}: it has no code. The answer to p may be such an error if the
 // status is that of a success; see [wire.Message.Repair].
-func (p *post) isFlaw(m wire.Message) bool {
+func (p *outgoingPost) isPlainError(m wire.Message) bool {
 	failure := m.Part(wire.PartError)
 	if failure == nil || m.Part(wire.PartMethod) != nil || !wire.IsNull(m.Part(wire.PartResult)) {
 		return false
@@ -79,14 +79,14 @@ func (p *post) isFlaw(m wire.Message) bool {
 
 // isUnauthorized reports whether m refuses initialize because the server wants authorization. The
 // status says more than the error does.
-func (p *post) isUnauthorized(m wire.Message) bool {
+func (p *outgoingPost) isUnauthorized(m wire.Message) bool {
 	return p.status == http.StatusUnauthorized && p.m.Method() == "initialize" && m.Part(wire.PartError) != nil
 }
 
-// nameless returns the error of an error response that does not say what it
+// errorWithoutID returns the error of an error response that does not say what it
 // answers, nil if m is anything else. Servers write such before they have looked
 // into the body of the request, and do not all write the id's null.
-func nameless(m wire.Message) *wire.Error {
+func errorWithoutID(m wire.Message) *wire.Error {
 	failure := m.Part(wire.PartError)
 	_, coded := wire.ErrorCode(failure)
 	if !coded || m.Part(wire.PartMethod) != nil || !wire.IsNull(m.Part(wire.PartID)) {
@@ -95,23 +95,23 @@ func nameless(m wire.Message) *wire.Error {
 	return wire.ReadError(failure)
 }
 
-// answer takes the response to p. Own says that the server gave it the id of p.
-func (p *post) answer(m wire.Message, own bool) {
+// handleAnswer takes the response to p. Own says that the server gave it the id of p.
+func (p *outgoingPost) handleAnswer(m wire.Message, own bool) {
 	failure := m.Part(wire.PartError)
-	if failure != nil && p.session {
+	if failure != nil && p.inSession {
 		if e := wire.ReadError(failure); isSessionLost(p.status, e, own) {
-			p.forgotten(fmt.Errorf("HTTP %d, %d %s", p.status, e.Code, p.to.brief(e.Message)), !own || p.status >= 300)
+			p.sessionLost(fmt.Errorf("HTTP %d, %d %s", p.status, e.Code, p.target.shorten(e.Message)), !own || p.status >= 300)
 			return
 		}
 	}
 	switch {
 	case p.id == "" && failure != nil:
-		p.unanswered(wire.ReadError(failure), false)
+		p.failUnanswered(wire.ReadError(failure), false)
 		return
 	case failure == nil:
-		p.c.kind.answered(p, m)
+		p.c.flavour.onResult(p, m)
 	}
-	if p.settle() {
-		p.c.push(item{m: m})
+	if p.claim() {
+		p.c.deliver(readResult{m: m})
 	}
 }

@@ -14,34 +14,34 @@ import (
 	retryable "github.com/hashicorp/go-retryablehttp"
 )
 
-// maxTries is how often a message is sent again, and maxRetryAfter how long the
+// maxRetries is how often a message is sent again, and maxRetryAfter how long the
 // server may ask to wait before that.
 const (
-	maxTries      = 3
+	maxRetries    = 3
 	maxRetryAfter = 30 * time.Second
 )
 
-// An errand decides whether one HTTP request is sent again. It is, when it
+// An retryPolicy decides whether one HTTP request is sent again. It is, when it
 // surely was not executed: no connection was made, or the server put it off
 // with 429 or 503 and Retry-After. A request that does no harm if it is executed
 // twice is also sent again when the connection broke, and on 502, 503 and 504.
 // A tools/call that may have run is never among these.
-type errand struct {
-	tries    int // after the first
-	harmless bool
-	method   string
-	log      *slog.Logger
-	wrote    func() // is called when the request has been written; may be nil
+type retryPolicy struct {
+	maxRetries int // after the first
+	idempotent bool
+	method     string
+	log        *slog.Logger
+	onWritten  func() // is called when the request has been written; may be nil
 
 	// Of the attempt at hand; written from package net/http.
-	asked     atomic.Bool // a connection was asked for; false if the RoundTripper does not say
-	connected atomic.Bool // there is one, so that the request may have been sent
-	written   atomic.Bool // all of the request was written
+	connRequested atomic.Bool // a connection was asked for; false if the RoundTripper does not say
+	connected     atomic.Bool // there is one, so that the request may have been sent
+	written       atomic.Bool // all of the request was written
 }
 
-// harmless reports whether executing a request twice leaves the server as if it
+// isIdempotent reports whether executing a request twice leaves the server as if it
 // had been executed once.
-func harmless(method string) bool {
+func isIdempotent(method string) bool {
 	switch method {
 	case "initialize", "server/discover", "ping", "completion/complete", "logging/setLevel", "prompts/get",
 		"resources/read", "resources/subscribe", "resources/unsubscribe", "tasks/get", "tasks/result":
@@ -50,34 +50,34 @@ func harmless(method string) bool {
 	return strings.HasSuffix(method, "/list")
 }
 
-// note is a retryablehttp.PrepareRetry; it is called before each new attempt.
-func (e *errand) note(*http.Request) error {
+// beforeRetry is a retryablehttp.PrepareRetry; it is called before each new attempt.
+func (e *retryPolicy) beforeRetry(*http.Request) error {
 	e.log.Debug("sending a message again", "method", e.method)
 	return nil
 }
 
-// again is a retryablehttp.CheckRetry. The library's own sends a POST again on
+// shouldRetry is a retryablehttp.CheckRetry. The library's own sends a POST again on
 // every 5xx.
-func (e *errand) again(ctx context.Context, resp *http.Response, err error) (bool, error) {
+func (e *retryPolicy) shouldRetry(ctx context.Context, resp *http.Response, err error) (bool, error) {
 	switch {
 	case ctx.Err() != nil || isPermanent(err):
 		return false, nil
 	case err != nil:
-		return e.harmless || e.unsent(err), nil
-	case isPutOff(resp):
+		return e.idempotent || e.notSent(err), nil
+	case isRetryLater(resp):
 		return retryable.DefaultBackoff(0, 0, 0, resp) <= maxRetryAfter, nil
 	}
 	switch resp.StatusCode {
 	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		return e.harmless, nil
+		return e.idempotent, nil
 	}
 	return false, nil
 }
 
-// unsent reports whether err is that of a request of which not a byte was sent.
-func (e *errand) unsent(err error) bool {
+// notSent reports whether err is that of a request of which not a byte was sent.
+func (e *retryPolicy) notSent(err error) bool {
 	op, ok := errors.AsType[*net.OpError](err)
-	return e.asked.Load() && !e.connected.Load() || ok && op.Op == "dial"
+	return e.connRequested.Load() && !e.connected.Load() || ok && op.Op == "dial"
 }
 
 // isPermanent reports whether a request failed in a way that trying again does
@@ -88,8 +88,8 @@ func isPermanent(err error) bool {
 	return certificate || record || errors.Is(err, http.ErrSchemeMismatch)
 }
 
-// isPutOff reports whether the server wants to be asked later.
-func isPutOff(resp *http.Response) bool {
+// isRetryLater reports whether the server wants to be asked later.
+func isRetryLater(resp *http.Response) bool {
 	switch resp.StatusCode {
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
 		return resp.Header.Get("Retry-After") != ""
@@ -97,10 +97,10 @@ func isPutOff(resp *http.Response) bool {
 	return false
 }
 
-// isRefusal reports whether a response says for sure that the request was not
+// provesNotExecuted reports whether a response says for sure that the request was not
 // executed. 503 alone does not: a proxy gives it, too, when the connection
 // behind it breaks. Nor does 400, into which some servers turn any failure.
-func isRefusal(resp *http.Response) bool {
+func provesNotExecuted(resp *http.Response) bool {
 	switch code := resp.StatusCode; code {
 	case http.StatusBadRequest, http.StatusRequestTimeout, http.StatusConflict,
 		http.StatusUnprocessableEntity, http.StatusFailedDependency:
@@ -108,6 +108,6 @@ func isRefusal(resp *http.Response) bool {
 	case http.StatusNotImplemented:
 		return true
 	default:
-		return isPutOff(resp) || 300 <= code && code < 500
+		return isRetryLater(resp) || 300 <= code && code < 500
 	}
 }

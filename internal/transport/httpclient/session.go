@@ -10,30 +10,30 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// begin notes the session that the server has opened, "" for none.
-func (c *streamable) begin(session string) {
+// setSession notes the session that the server has opened, "" for none.
+func (c *streamable) setSession(session string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.session = session
+	c.sessionID = session
 }
 
-// negotiated notes the revision that the server has chosen.
-func (c *streamable) negotiated(initialized wire.Message) {
+// setRevision notes the revision that the server has chosen.
+func (c *streamable) setRevision(initialized wire.Message) {
 	revision := ""
 	wire.Members(initialized.Part(wire.PartResult), func(key string, value []byte, _ int) {
 		if key == "protocolVersion" {
 			revision = wire.Unquote(value)
 		}
 	})
-	if isToken(revision) {
+	if isVisibleASCII(revision) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.revision = revision
 	}
 }
 
-// isToken reports whether s may stand in a header: visible ASCII.
-func isToken(s string) bool {
+// isVisibleASCII reports whether s may stand in a header: visible ASCII.
+func isVisibleASCII(s string) bool {
 	for _, r := range s {
 		if r <= ' ' || r > '~' {
 			return false
@@ -45,7 +45,7 @@ func isToken(s string) bool {
 func (c *streamable) hasSession() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.session != ""
+	return c.sessionID != ""
 }
 
 // header returns what every request carries.
@@ -56,9 +56,9 @@ func (c *streamable) header() http.Header {
 }
 
 func (c *streamable) headerLocked() http.Header {
-	h := c.always.Clone()
-	if c.session != "" {
-		h.Set("Mcp-Session-Id", c.session)
+	h := c.baseHeader.Clone()
+	if c.sessionID != "" {
+		h.Set("Mcp-Session-Id", c.sessionID)
 	}
 	if c.revision != "" {
 		h.Set("Mcp-Protocol-Version", c.revision)
@@ -67,36 +67,36 @@ func (c *streamable) headerLocked() http.Header {
 }
 
 const (
-	// checkTime is how long a server may take to say whether it knows a session.
-	checkTime = 5 * time.Second
-	// denialTime is for how long a server may answer with nothing but 404, though it answers pings in the same session:
+	// sessionCheckTimeout is how long a server may take to say whether it knows a session.
+	sessionCheckTimeout = 5 * time.Second
+	// max404Duration is for how long a server may answer with nothing but 404, though it answers pings in the same session:
 	// then the session is taken for lost.
-	denialTime = 30 * time.Second
-	// maxPong bounds how much of the answer to a ping is read, in bytes.
-	maxPong = 64 << 10
+	max404Duration = 30 * time.Second
+	// maxPingResponse bounds how much of the answer to a ping is read, in bytes.
+	maxPingResponse = 64 << 10
 )
 
-// knows sends a ping within the session.
-func (c *streamable) knows(p *post) bool {
+// knowsSession sends a ping within the session.
+func (c *streamable) knowsSession(p *outgoingPost) bool {
 	if p.id == "" || p.m.Method() == "ping" {
 		return false
 	}
 	c.mu.Lock()
-	c.checks++
-	if c.denied.IsZero() {
-		c.denied = time.Now()
+	c.sessionChecks++
+	if c.first404.IsZero() {
+		c.first404 = time.Now()
 	}
-	id, header, late := fmt.Sprintf("session-check-%d", c.checks), c.headerLocked(), time.Since(c.denied) > denialTime
+	id, header, late := fmt.Sprintf("session-check-%d", c.sessionChecks), c.headerLocked(), time.Since(c.first404) > max404Duration
 	c.mu.Unlock()
 	if late {
 		return false
 	}
-	ctx, cancel := context.WithTimeout(p.ctx, checkTime)
+	ctx, cancel := context.WithTimeout(p.ctx, sessionCheckTimeout)
 	defer cancel()
 	header.Set("Accept", "application/json, text/event-stream")
 	header.Set("Content-Type", "application/json")
 	ping := wire.NewRequest(wire.ID(wire.Quote(id)), "ping", nil)
-	resp, err := c.send(ctx, http.MethodPost, header, ping.Raw(), &errand{method: "ping", log: c.log})
+	resp, err := c.send(ctx, http.MethodPost, header, ping.Raw(), &retryPolicy{method: "ping", log: c.log})
 	if err != nil {
 		return p.ctx.Err() != nil // p was cancelled, which says nothing of the session
 	}
@@ -105,7 +105,7 @@ func (c *streamable) knows(p *post) bool {
 		return false
 	}
 	var text []byte
-	for part := make([]byte, 4<<10); len(text) < maxPong && !bytes.Contains(text, []byte(`"result"`)); {
+	for part := make([]byte, 4<<10); len(text) < maxPingResponse && !bytes.Contains(text, []byte(`"result"`)); {
 		n, err := resp.Body.Read(part)
 		if text = append(text, part[:n]...); err != nil {
 			break
@@ -114,25 +114,25 @@ func (c *streamable) knows(p *post) bool {
 	return bytes.Contains(text, []byte(`"result"`)) || p.ctx.Err() != nil
 }
 
-// answersAgain notes that the server has answered p in the session.
-func (c *streamable) answersAgain(p *post) {
+// clear404 notes that the server has answered p in the session.
+func (c *streamable) clear404(p *outgoingPost) {
 	if p.id == "" || p.m.Method() == "ping" {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.denied = time.Time{}
+	c.first404 = time.Time{}
 }
 
-// deleteTime is how long a server may take to end a session.
-const deleteTime = time.Second
+// deleteTimeout is how long a server may take to end a session.
+const deleteTimeout = time.Second
 
 // deleteSession ends the session ("Session Management" 5). A server need not
 // support it, and nothing depends on the outcome.
 func (c *streamable) deleteSession() {
-	ctx, cancel := context.WithTimeout(context.Background(), deleteTime)
+	ctx, cancel := context.WithTimeout(context.Background(), deleteTimeout)
 	defer cancel()
-	if resp, err := c.send(ctx, http.MethodDelete, c.header(), nil, &errand{}); err == nil {
+	if resp, err := c.send(ctx, http.MethodDelete, c.header(), nil, &retryPolicy{}); err == nil {
 		resp.Body.Close()
 	}
 }

@@ -17,8 +17,8 @@ import (
 // It is worth trying [DialStreamable] then. Any other status does not tell of the revisions.
 var ErrNotStateless = errors.New("this may be no server of a revision without sessions")
 
-// errNoQuestion is what Write says to a response.
-var errNoQuestion = errors.New("a response cannot be sent: in this revision the server asks nothing")
+// errResponseNotAllowed is what Write says to a response.
+var errResponseNotAllowed = errors.New("a response cannot be sent: in this revision the server asks nothing")
 
 // DialStateless returns the Conn to a server of streamable HTTP, the transport as
 // the revisions without sessions have it, 2026-07-28 and later. It only looks at
@@ -45,11 +45,11 @@ var errNoQuestion = errors.New("a response cannot be sent: in this revision the 
 //
 // Close closes every stream, and so cancels what is open.
 func DialStateless(o Options) transport.Conn {
-	c := &stateless{httpConn: newHTTPConn(o), describe: o.RequestHeaders}
-	if c.describe == nil {
-		c.describe = func(wire.Message) map[string]string { return nil }
+	c := &stateless{httpConn: newHTTPConn(o), requestHeaders: o.RequestHeaders}
+	if c.requestHeaders == nil {
+		c.requestHeaders = func(wire.Message) map[string]string { return nil }
 	}
-	c.kind = c
+	c.flavour = c
 	close(c.ready)
 	return c
 }
@@ -58,18 +58,18 @@ func DialStateless(o Options) transport.Conn {
 // nothing beside the messages under way.
 type stateless struct {
 	*httpConn
-	describe func(wire.Message) map[string]string
+	requestHeaders func(wire.Message) map[string]string
 }
 
 func (c *stateless) Write(m wire.Message, about wire.ID) error {
 	if m.Kind() == wire.Response {
-		return errNoQuestion
+		return errResponseNotAllowed
 	}
 	return c.httpConn.Write(m, about)
 }
 
 // cancelLocked closes the stream of the request about; p is not needed for that.
-func (c *stateless) cancelLocked(_ *post, about wire.ID) error {
+func (c *stateless) cancelLocked(_ *outgoingPost, about wire.ID) error {
 	if target := c.open[about]; target != nil {
 		delete(c.open, about)
 		target.cancel()
@@ -77,43 +77,43 @@ func (c *stateless) cancelLocked(_ *post, about wire.ID) error {
 	return nil
 }
 
-func (c *stateless) depart(p *post) (*site, http.Header) {
-	header := c.always.Clone()
-	for name, value := range c.describe(p.m) {
+func (c *stateless) prepare(p *outgoingPost) (*httpTarget, http.Header) {
+	header := c.baseHeader.Clone()
+	for name, value := range c.requestHeaders(p.m) {
 		header.Set(name, value)
 	}
-	return c.site, header
+	return c.httpTarget, header
 }
 
-func (c *stateless) take(p *post, resp *http.Response) {
-	p.letOn()
+func (c *stateless) handleResponse(p *outgoingPost, resp *http.Response) {
+	p.unblockNext()
 	if mediaType(resp) == eventStream {
 		c.readStream(p, resp)
 	} else if body, ok := p.readBody(resp); ok {
-		p.conclude(resp, body)
+		p.finishUnanswered(resp, body)
 	}
 }
 
 // readStream reads the stream that answers p to its end, which is final.
-func (c *stateless) readStream(p *post, resp *http.Response) {
-	hear, stop := p.listen()
+func (c *stateless) readStream(p *outgoingPost, resp *http.Response) {
+	hear, stop := p.eventHandler()
 	defer stop()
-	if _, err := follow(sse.NewReader(c.limit, c.intake), resp, hear); !p.done {
-		p.cutOff(resp, err)
+	if _, err := readEvents(sse.NewReader(c.limit, c.quota), resp, hear); !p.settled {
+		p.streamEnded(resp, err)
 	}
 }
 
-func (c *stateless) answered(*post, wire.Message) {}
+func (c *stateless) onResult(*outgoingPost, wire.Message) {}
 
-func (c *stateless) knows(*post) bool { return false }
+func (c *stateless) knowsSession(*outgoingPost) bool { return false }
 
-func (c *stateless) misfit(p *post) error {
+func (c *stateless) mismatch(p *outgoingPost) error {
 	if p.m.Method() == "server/discover" {
 		return ErrNotStateless
 	}
 	return nil
 }
 
-func (c *stateless) answersElsewhere() bool { return false }
+func (c *stateless) mayRespondElsewhere() bool { return false }
 
-func (c *stateless) goodbye() {}
+func (c *stateless) endSession() {}

@@ -238,7 +238,7 @@ func TestStatelessWriteIsBounded(t *testing.T) {
 		for ; err == nil && n <= maxOpen; n++ {
 			err = c.Write(wire.NewRequest(wire.ID(fmt.Sprint(n+1000)), "subscriptions/listen", nil), "")
 		}
-		if !errors.Is(err, errBusy) || n != maxOpen+1 {
+		if !errors.Is(err, errTooManyMessages) || n != maxOpen+1 {
 			t.Errorf("after %d requests: %v", n, err)
 		}
 		synctest.Wait()

@@ -38,9 +38,9 @@ func mediaType(resp *http.Response) string {
 	return strings.ToLower(strings.TrimSpace(kind))
 }
 
-// isForeign reports whether a status is one that a server gives to the first
+// suggestsOtherTransport reports whether a status is one that a server gives to the first
 // request of a transport that it does not have.
-func isForeign(status int) bool {
+func suggestsOtherTransport(status int) bool {
 	switch status {
 	case http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed:
 		return true
@@ -67,13 +67,13 @@ func isSessionLost(status int, failure *wire.Error, own bool) bool {
 	switch status {
 	case http.StatusNotFound:
 		if own {
-			return failure.Code == codeSessionNotFound || tellsOfLostSession(text)
+			return failure.Code == codeSessionNotFound || mentionsLostSession(text)
 		}
 		return failure.Code != wire.CodeMethodNotFound
 	case http.StatusBadRequest, http.StatusGone:
 		switch failure.Code {
 		case 0, codeServerError, codeSessionNotFound, wire.CodeInvalidRequest:
-			return tellsOfLostSession(text)
+			return mentionsLostSession(text)
 		}
 	case http.StatusUnauthorized, http.StatusForbidden: // it may be the session of a user
 		return failure.Code == codeSessionNotFound && strings.Contains(text, "session not found")
@@ -86,7 +86,7 @@ func isSessionLost(status int, failure *wire.Error, own bool) bool {
 	return false
 }
 
-func tellsOfLostSession(text string) bool {
+func mentionsLostSession(text string) bool {
 	return strings.Contains(text, "not initialized") || strings.Contains(text, "session") &&
 		containsAny(text, "not found", "no valid", "invalid", "expired", "unknown", "terminated",
 			"not exist", "no longer", "no transport", "no active", "could not find")

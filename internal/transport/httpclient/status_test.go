@@ -9,7 +9,7 @@ import (
 // Of what a server says with a status that is an error so much is shown, and so much is looked at.
 func TestExcerptsAreBounded(t *testing.T) {
 	resp := &http.Response{Header: http.Header{"Content-Type": {"text/plain"}}}
-	s := &site{secrets: strings.NewReplacer()}
+	s := &httpTarget{redactor: strings.NewReplacer()}
 	if got := s.excerpt(resp, []byte(strings.Repeat("x", maxExcerpt))); len(got) != maxExcerpt {
 		t.Errorf("%d bytes", len(got))
 	}

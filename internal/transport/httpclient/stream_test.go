@@ -211,8 +211,8 @@ func TestHTTPResumesInVain(t *testing.T) {
 		gets int
 	}{
 		{"refused", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(405) }, "HTTP 405", 1},
-		{"empty", func(w http.ResponseWriter, _ *http.Request) { stream(w) }, "without the answer: EOF", maxResume},
-		{"failing", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(502) }, "HTTP 502", maxResume},
+		{"empty", func(w http.ResponseWriter, _ *http.Request) { stream(w) }, "without the answer: EOF", maxResumes},
+		{"failing", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(502) }, "HTTP 502", maxResumes},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -268,7 +268,7 @@ func TestHTTPAnswerOnAnotherStream(t *testing.T) {
 		answer := fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{}}`, id)
 		says <- sseEvent(answer)
 		c.want(answer)
-		if d := (<-left).Sub(began); d != lingerTime {
+		if d := (<-left).Sub(began); d != lingerTimeout {
 			t.Errorf("left after %v", d)
 		}
 		s.post = nil
@@ -294,7 +294,7 @@ func TestHTTPStreamIsGivenUpAfterTheAnswer(t *testing.T) {
 		c.call("tools/call")
 		c.read()
 		c.want(serverSays(1))
-		if d := (<-left).Sub(began); d != lingerTime {
+		if d := (<-left).Sub(began); d != lingerTimeout {
 			t.Errorf("left after %v", d)
 		}
 	})

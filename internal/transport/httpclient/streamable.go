@@ -51,8 +51,8 @@ var ErrNotStreamable = errors.New("this may be no server of streamable HTTP")
 //
 // Close ends the session with a DELETE that is given a second.
 func DialStreamable(o Options) transport.Conn {
-	c := &streamable{httpConn: newHTTPConn(o), hears: make(chan struct{})}
-	c.kind = c
+	c := &streamable{httpConn: newHTTPConn(o), standaloneReady: make(chan struct{})}
+	c.flavour = c
 	close(c.ready)
 	return c
 }
@@ -61,73 +61,73 @@ func DialStreamable(o Options) transport.Conn {
 // under way it runs a goroutine for the GET stream (listen).
 type streamable struct {
 	*httpConn
-	hears chan struct{} // closed when the GET stream is open, or refused
+	standaloneReady chan struct{} // closed when the GET stream is open, or refused
 
 	// Guarded by httpConn.mu.
-	session  string
-	revision string
-	listens  bool
-	checks   int       // times that the server was asked whether it knows the session
-	denied   time.Time // when it first refused a request with 404, since it has answered one otherwise; zero = it has not
+	sessionID     string
+	revision      string
+	standalone    bool
+	sessionChecks int       // times that the server was asked whether it knows the session
+	first404      time.Time // when it first refused a request with 404, since it has answered one otherwise; zero = it has not
 }
 
-func (c *streamable) depart(p *post) (*site, http.Header) {
+func (c *streamable) prepare(p *outgoingPost) (*httpTarget, http.Header) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	p.session = c.session != ""
-	p.opens = p.m.Method() == "initialize"
-	return c.site, c.headerLocked()
+	p.inSession = c.sessionID != ""
+	p.isInitialize = p.m.Method() == "initialize"
+	return c.httpTarget, c.headerLocked()
 }
 
-func (c *streamable) take(p *post, resp *http.Response) {
+func (c *streamable) handleResponse(p *outgoingPost, resp *http.Response) {
 	if resp.StatusCode < 300 {
-		c.accepted(p, resp)
-		c.answersAgain(p)
+		c.handleAccepted(p, resp)
+		c.clear404(p)
 	}
-	p.letOn()
+	p.unblockNext()
 	if mediaType(resp) == eventStream {
 		c.readStream(p, resp)
 	} else if body, ok := p.readBody(resp); ok {
-		p.conclude(resp, body)
+		p.finishUnanswered(resp, body)
 	}
 }
 
-// accepted takes from a response what concerns the conversation.
-func (c *streamable) accepted(p *post, resp *http.Response) {
+// handleAccepted takes from a response what concerns the conversation.
+func (c *streamable) handleAccepted(p *outgoingPost, resp *http.Response) {
 	switch p.m.Method() {
 	case "initialize":
-		c.begin(resp.Header.Get("Mcp-Session-Id"))
+		c.setSession(resp.Header.Get("Mcp-Session-Id"))
 	case "notifications/initialized":
-		c.startListening()
-		enough := time.NewTimer(openTime)
+		c.startStandaloneStream()
+		enough := time.NewTimer(standaloneTimeout)
 		defer enough.Stop()
 		select {
-		case <-c.hears:
+		case <-c.standaloneReady:
 		case <-enough.C: // some servers send no headers before there is an event
 		case <-c.ctx.Done():
 		}
 	}
 }
 
-// openTime is how long the GET stream is waited for.
-const openTime = time.Second
+// standaloneTimeout is how long the GET stream is waited for.
+const standaloneTimeout = time.Second
 
-func (c *streamable) answered(p *post, m wire.Message) {
+func (c *streamable) onResult(p *outgoingPost, m wire.Message) {
 	if p.m.Method() == "initialize" {
-		c.negotiated(m)
+		c.setRevision(m)
 	}
 }
 
-func (c *streamable) misfit(p *post) error {
-	if p.opens {
+func (c *streamable) mismatch(p *outgoingPost) error {
+	if p.isInitialize {
 		return ErrNotStreamable
 	}
 	return nil
 }
 
-func (c *streamable) answersElsewhere() bool { return false }
+func (c *streamable) mayRespondElsewhere() bool { return false }
 
-func (c *streamable) goodbye() {
+func (c *streamable) endSession() {
 	if c.hasSession() {
 		c.deleteSession()
 	}

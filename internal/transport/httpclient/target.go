@@ -16,42 +16,42 @@ import (
 	retryable "github.com/hashicorp/go-retryablehttp"
 )
 
-// A site is where requests go and what each of them carries.
-type site struct {
-	url     *url.URL
-	always  http.Header // the configured headers
-	pool    *http.Client
-	hidden  []string          // what must not be shown
-	secrets *strings.Replacer // blots that out of a text
-	jar     *jar
-	host    string // of the header Host; "" = that of url
-	limit   int    // bytes of one message
+// A httpTarget is where requests go and what each of them carries.
+type httpTarget struct {
+	url        *url.URL
+	baseHeader http.Header // the configured headers
+	pool       *http.Client
+	secrets    []string          // what must not be shown
+	redactor   *strings.Replacer // blots that out of a text
+	jar        *cookieJar
+	host       string // of the header Host; "" = that of url
+	limit      int    // bytes of one message
 }
 
 // errNoURL has no more in it than that, for a URL may hold secrets.
 var errNoURL = errors.New("the url is not that of an HTTP server")
 
-func newSite(o Options) (*site, error) {
+func newTarget(o Options) (*httpTarget, error) {
 	u, err := url.Parse(o.URL)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return nil, errNoURL
 	}
-	s := &site{
-		url:    u,
-		always: http.Header{"User-Agent": {"mcp-gateway"}, "Accept-Encoding": {"identity"}},
-		jar:    newJar(),
-		limit:  o.Limit,
+	s := &httpTarget{
+		url:        u,
+		baseHeader: http.Header{"User-Agent": {"mcp-gateway"}, "Accept-Encoding": {"identity"}},
+		jar:        newCookieJar(),
+		limit:      o.Limit,
 	}
-	s.hide(secretsOf(u, o.Headers))
+	s.addSecrets(secretsOf(u, o.Headers))
 	if o.Via != "" {
-		s.always.Set("Via", "1.1 "+o.Via)
+		s.baseHeader.Set("Via", "1.1 "+o.Via)
 	}
 	for name, value := range o.Headers {
 		if strings.EqualFold(name, "Host") { // of package net/http's header it would not be sent
 			s.host = value
 			continue
 		}
-		s.always.Set(name, value)
+		s.baseHeader.Set(name, value)
 	}
 	if o.RoundTripper == nil {
 		pool := newPool()
@@ -64,12 +64,12 @@ func newSite(o Options) (*site, error) {
 	return s, nil
 }
 
-// at returns the site that takes requests at u, which must be of the same origin.
+// withURL returns the site that takes requests at u, which must be of the same origin.
 // The query of u is a secret, too.
-func (s *site) at(u *url.URL) *site {
+func (s *httpTarget) withURL(u *url.URL) *httpTarget {
 	there := *s
 	there.url = u
-	there.hide(secretsOf(u, nil))
+	there.addSecrets(secretsOf(u, nil))
 	return &there
 }
 
@@ -123,14 +123,14 @@ func origin(u *url.URL) string {
 
 // send sends one HTTP request, and again where e allows it. The body of the
 // response is the caller's to close. An error does not show the URL.
-func (s *site) send(ctx context.Context, method string, header http.Header, body []byte, e *errand) (*http.Response, error) {
+func (s *httpTarget) send(ctx context.Context, method string, header http.Header, body []byte, e *retryPolicy) (*http.Response, error) {
 	trace := &httptrace.ClientTrace{
-		GetConn: func(string) { e.asked.Store(true); e.connected.Store(false); e.written.Store(false) },
+		GetConn: func(string) { e.connRequested.Store(true); e.connected.Store(false); e.written.Store(false) },
 		GotConn: func(httptrace.GotConnInfo) { e.connected.Store(true) },
 		WroteRequest: func(info httptrace.WroteRequestInfo) {
 			e.written.Store(info.Err == nil)
-			if e.wrote != nil {
-				e.wrote()
+			if e.onWritten != nil {
+				e.onWritten()
 			}
 		},
 	}
@@ -140,29 +140,29 @@ func (s *site) send(ctx context.Context, method string, header http.Header, body
 	}
 	req, err := retryable.NewRequestWithContext(httptrace.WithClientTrace(ctx, trace), method, s.url.String(), payload)
 	if err != nil {
-		return nil, s.clean(err)
+		return nil, s.redactError(err)
 	}
 	req.Header = header
 	req.Host = cmp.Or(s.host, req.Host)
 	cookie := slices.Clone(header["Cookie"])
 	client := &retryable.Client{
 		HTTPClient:   s.pool,
-		RetryMax:     e.tries,
+		RetryMax:     e.maxRetries,
 		RetryWaitMin: 250 * time.Millisecond,
 		RetryWaitMax: 4 * time.Second,
-		CheckRetry:   e.again,
+		CheckRetry:   e.shouldRetry,
 		PrepareRetry: func(req *http.Request) error {
 			if req.Header.Del("Cookie"); cookie != nil { // the Client adds those of the jar each time
 				req.Header["Cookie"] = slices.Clone(cookie)
 			}
-			return e.note(req)
+			return e.beforeRetry(req)
 		},
 		Backoff:      retryable.DefaultBackoff,
 		ErrorHandler: retryable.PassthroughErrorHandler, // or the last response is lost
 	}
 	resp, err := client.Do(req)
 	if err != nil {
-		return nil, s.clean(err)
+		return nil, s.redactError(err)
 	}
 	decode(resp, s.limit)
 	return resp, nil
@@ -199,47 +199,47 @@ func secretsOf(u *url.URL, headers map[string]string) (secrets []string) {
 	return secrets
 }
 
-// hide adds to what must not be shown.
-func (s *site) hide(secrets []string) {
-	s.hidden = slices.Concat(s.hidden, secrets)
+// addSecrets adds to what must not be shown.
+func (s *httpTarget) addSecrets(secrets []string) {
+	s.secrets = slices.Concat(s.secrets, secrets)
 	longest := func(a, b string) int { return len(b) - len(a) } // first, or one within it would leave the rest
-	slices.SortFunc(s.hidden, longest)
+	slices.SortFunc(s.secrets, longest)
 	var pairs []string
-	for _, secret := range s.hidden {
+	for _, secret := range s.secrets {
 		pairs = append(pairs, secret, "***")
 	}
-	s.secrets = strings.NewReplacer(pairs...)
+	s.redactor = strings.NewReplacer(pairs...)
 }
 
-// blot returns text without secrets.
-func (s *site) blot(text string) string {
-	if text = s.secrets.Replace(text); s.jar != nil {
-		text = s.jar.blot(text)
+// redact returns text without secrets.
+func (s *httpTarget) redact(text string) string {
+	if text = s.redactor.Replace(text); s.jar != nil {
+		text = s.jar.redact(text)
 	}
 	return text
 }
 
-// clean returns err without the URL that package net/http adds to it, and
+// redactError returns err without the URL that package net/http adds to it, and
 // without secrets. It adds what to do about the error, if that is known.
-func (s *site) clean(err error) error {
+func (s *httpTarget) redactError(err error) error {
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		err = u.Err
 	}
-	text := s.blot(err.Error())
+	text := s.redact(err.Error())
 	if hint := connectionHint(err); hint != "" {
 		text += "; " + hint
 	}
 	if text != err.Error() {
-		return &redacted{text, err}
+		return &redactedError{text, err}
 	}
 	return err
 }
 
-// A redacted error is another one whose text would show a secret.
-type redacted struct {
+// A redactedError error is another one whose text would show a secret.
+type redactedError struct {
 	text  string
 	cause error
 }
 
-func (r *redacted) Error() string { return r.text }
-func (r *redacted) Unwrap() error { return r.cause }
+func (r *redactedError) Error() string { return r.text }
+func (r *redactedError) Unwrap() error { return r.cause }

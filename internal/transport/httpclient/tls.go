@@ -27,7 +27,7 @@ func (t ClientTLS) load() (*tls.Config, error) {
 	}
 	c := &tls.Config{ServerName: t.ServerName}
 	if t.CA != "" {
-		pem, err := read("tls.ca", t.CA)
+		pem, err := readPEM("tls.ca", t.CA)
 		if err != nil {
 			return nil, err
 		}
@@ -36,11 +36,11 @@ func (t ClientTLS) load() (*tls.Config, error) {
 		}
 	}
 	if t.Cert != "" {
-		cert, err := read("tls.cert", t.Cert)
+		cert, err := readPEM("tls.cert", t.Cert)
 		if err != nil {
 			return nil, err
 		}
-		key, err := read("tls.key", t.Key)
+		key, err := readPEM("tls.key", t.Key)
 		if err != nil {
 			return nil, err
 		}
@@ -56,10 +56,10 @@ func (t ClientTLS) load() (*tls.Config, error) {
 // maxPEM bounds each of the files, in bytes.
 const maxPEM = 16 << 20
 
-// read reads the file that a key of the configuration names. It is read at each start of the backend,
+// readPEM reads the file that a key of the configuration names. It is read at each start of the backend,
 // so it must be a regular file or a link to one: a pipe is empty the second time, and the open of one
 // may never return.
-func read(key, path string) ([]byte, error) {
+func readPEM(key, path string) ([]byte, error) {
 	text, err := readRegular(path)
 	if at, is := errors.AsType[*fs.PathError](err); is {
 		err = at.Err

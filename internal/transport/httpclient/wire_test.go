@@ -259,11 +259,11 @@ func TestSSECookies_F_HTTP_4(t *testing.T) {
 }
 
 func TestCookiesAreBounded_F_HTTP_4(t *testing.T) {
-	j := newJar()
+	j := newCookieJar()
 	u, _ := url.Parse("http://stub.test/mcp")
 	for i := range 10 * maxCookies {
 		j.SetCookies(u, []*http.Cookie{{Name: fmt.Sprint("c", i), Value: "v", Path: "/"}, {Name: fmt.Sprint("p", i), Value: "v", Path: fmt.Sprint("/", i)}})
-		if n := len(j.known); n > maxCookies {
+		if n := len(j.values); n > maxCookies {
 			t.Fatalf("%d cookies are kept", n)
 		}
 	}

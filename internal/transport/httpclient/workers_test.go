@@ -22,9 +22,9 @@ func TestGoroutinesThatPostAreUsedAgain(t *testing.T) {
 		goroutines := func() (running, spare int) {
 			conn.mu.Lock()
 			defer conn.mu.Unlock()
-			return conn.running, conn.spare
+			return conn.goroutines, conn.idle
 		}
-		const calls = 3 * maxSpare // more than there are goroutines that stay
+		const calls = 3 * maxIdle // more than there are goroutines that stay
 		first, _ := goroutines()
 		for round := range 3 {
 			for i := range calls {
@@ -38,8 +38,8 @@ func TestGoroutinesThatPostAreUsedAgain(t *testing.T) {
 				}
 			}
 			synctest.Wait()
-			if running, spare := goroutines(); spare != maxSpare || running > first+maxSpare {
-				t.Errorf("round %d: %d goroutines, of which %d have nothing to do; want %d of those, beside %d", round, running, spare, maxSpare, first)
+			if running, spare := goroutines(); spare != maxIdle || running > first+maxIdle {
+				t.Errorf("round %d: %d goroutines, of which %d have nothing to do; want %d of those, beside %d", round, running, spare, maxIdle, first)
 			}
 		}
 	})
