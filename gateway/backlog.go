@@ -20,7 +20,7 @@ const (
 // left out: a backend that sends more of them than the client reads would cost it the session, and
 // with that its calls at other backends. It is logged once in a while.
 func (s *Session) isBacklogged(backend string) bool {
-	if !s.peer.Crowded() {
+	if !s.peer.Backlogged() {
 		return false
 	}
 	s.mu.Lock()
@@ -40,7 +40,7 @@ func (s *Session) isBacklogged(backend string) bool {
 // when not too much waits for it.
 func (s *Session) notifyUpdated(backend string, m wire.Message) {
 	if s.isBacklogged(backend) {
-		s.delayedUpdates.add(stringAt(m, "params", "uri"), m, s.peer.Crowded, func(m wire.Message) { s.notify(m, "") })
+		s.delayedUpdates.add(stringAt(m, "params", "uri"), m, s.peer.Backlogged, func(m wire.Message) { s.notify(m, "") })
 	} else {
 		s.notify(m, "")
 	}

@@ -18,7 +18,7 @@ type backloggedConn struct {
 	slow atomic.Bool
 }
 
-func (c *backloggedConn) Crowded() bool { return c.slow.Load() }
+func (c *backloggedConn) Backlogged() bool { return c.slow.Load() }
 
 // A backend sends more notifications than a client reads. Log messages and progress are left out,
 // updates of a resource are told once when the client has caught up, and answers go through.

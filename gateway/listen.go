@@ -282,7 +282,7 @@ func (l *listenRequest) handleNotification(backend string, m wire.Message) {
 		switch {
 		case !l.isSubscribed(uri):
 		case l.s.isBacklogged(backend):
-			l.delayedUpdates.add(uri, m, l.s.peer.Crowded, l.notify)
+			l.delayedUpdates.add(uri, m, l.s.peer.Backlogged, l.notify)
 		default:
 			l.notify(m)
 		}

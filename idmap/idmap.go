@@ -1,12 +1,11 @@
-// Package idmap is the memory of who asked: it gives each call that goes out an
-// id of its own, and hands back, once, what was put in with it.
+// Package idmap holds values under ids that it assigns: a gateway stores each outbound call under the
+// id that it is sent with, and finds it again when the response arrives.
 //
-// A row leaves the table exactly once, with [Table.Take] or [Table.Drain];
-// whoever takes it ends the call it stands for, and nobody else can. That is
-// how a gateway keeps its promise that every call ends once, whether an answer, a
-// cancellation, a deadline or the death of the other side comes first.
+// A value leaves the table exactly once, with [Table.Take] or [Table.Drain]; the function that takes
+// it completes the call, and no other can. So every call completes once, whichever comes first: a
+// response, a cancellation, a timeout or the end of the connection.
 //
-// The package knows neither JSON nor MCP. It refuses rows once it was closed or drained.
+// The package knows neither JSON nor MCP. After Close or Drain it accepts no more values.
 package idmap
 
 import "sync"
@@ -15,16 +14,16 @@ import "sync"
 // methods may be called concurrently and none blocks.
 type Table[V any] struct {
 	mu     sync.Mutex
-	values map[int64]V // id → whatever brings the answer home
-	last   int64
+	values map[int64]V // by id
+	last   int64       // latest id; 0 = none
 	closed bool
 }
 
-// Insert puts in what row returns for the new id, which is greater than every one
-// before it; the first is 1. Row is called with the table locked, so that nobody
-// meets a row that is not finished; it must not use the table. After Close or Drain
-// nothing is put in, row is not called, and Add answers false.
-func (t *Table[V]) Insert(row func(id int64) V) bool {
+// Insert stores the value that newValue returns for the next id. The first id is 1, and each is
+// greater than all before it. newValue is called with the table locked, so that no other goroutine
+// sees an unfinished value; it must not use the table. After Close or Drain, Insert returns false
+// and does not call newValue.
+func (t *Table[V]) Insert(newValue func(id int64) V) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed {
@@ -34,11 +33,11 @@ func (t *Table[V]) Insert(row func(id int64) V) bool {
 		t.values = make(map[int64]V)
 	}
 	t.last++
-	t.values[t.last] = row(t.last)
+	t.values[t.last] = newValue(t.last)
 	return true
 }
 
-// Get returns the value under id and leaves it there.
+// Get returns the value under id without removing it.
 func (t *Table[V]) Get(id int64) (v V, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -46,8 +45,8 @@ func (t *Table[V]) Get(id int64) (v V, ok bool) {
 	return v, ok
 }
 
-// Take removes the row under id and returns its value. Of any number of calls
-// for one id, one gets it.
+// Take removes the value under id and returns it. Of concurrent calls with one id, one gets the
+// value.
 func (t *Table[V]) Take(id int64) (v V, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -57,8 +56,8 @@ func (t *Table[V]) Take(id int64) (v V, ok bool) {
 	return v, ok
 }
 
-// Each calls visit with every value, in no order. The table is locked meanwhile:
-// visit must not use it.
+// Each calls visit with every value, in no particular order. The table is locked meanwhile: visit
+// must not use it.
 func (t *Table[V]) Each(visit func(V)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -67,20 +66,20 @@ func (t *Table[V]) Each(visit func(V)) {
 	}
 }
 
-// Len returns the number of rows.
+// Len returns the number of values.
 func (t *Table[V]) Len() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.values)
 }
 
-// CloseIf is Close if may says so of each row; else nothing happens, and it answers false. The
-// table is locked meanwhile: may must not use it.
-func (t *Table[V]) CloseIf(may func(V) bool) bool {
+// CloseIf closes the table and returns true if ok returns true for every value; otherwise it changes
+// nothing and returns false. The table is locked meanwhile: ok must not use it.
+func (t *Table[V]) CloseIf(ok func(V) bool) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, v := range t.values {
-		if !may(v) {
+		if !ok(v) {
 			return false
 		}
 	}
@@ -88,15 +87,15 @@ func (t *Table[V]) CloseIf(may func(V) bool) bool {
 	return true
 }
 
-// Close has nothing be put in any more. The rows that there are stay.
+// Close makes Insert fail from now on. The values stay.
 func (t *Table[V]) Close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.closed = true
 }
 
-// Drain closes the table for good, removes the rows of which keep does not say that they stay (nil = none
-// do), and returns their values in no order. The table is locked meanwhile: keep must not use it.
+// Drain closes the table, removes the values for which keep returns false (nil = all), and returns
+// them in no particular order. The table is locked meanwhile: keep must not use it.
 func (t *Table[V]) Drain(keep func(V) bool) []V {
 	t.mu.Lock()
 	defer t.mu.Unlock()

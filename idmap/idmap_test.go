@@ -16,7 +16,7 @@ func add[V any](t *Table[V], v V) (id int64) {
 	return id
 }
 
-func TestIDsAscendFromOneAndNeverComeAgain(t *testing.T) {
+func TestIDsAscendFromOneAndAreNotReused(t *testing.T) {
 	var table Table[string]
 	for want := int64(1); want <= 100; want++ {
 		if id := add(&table, "v"); id != want {
@@ -31,25 +31,25 @@ func TestIDsAscendFromOneAndNeverComeAgain(t *testing.T) {
 	}
 }
 
-func TestLookLeavesAndTakeRemoves(t *testing.T) {
+func TestGetKeepsAndTakeRemoves(t *testing.T) {
 	var table Table[string]
 	if _, ok := table.Get(1); ok {
-		t.Error("an empty table has a row")
+		t.Error("an empty table contains a value")
 	}
 	if _, ok := table.Take(1); ok {
-		t.Error("an empty table gave a row")
+		t.Error("an empty table returned a value")
 	}
 	id := add(&table, "a")
 	add(&table, "b")
 	for range 2 {
 		if v, ok := table.Get(id); v != "a" || !ok {
-			t.Errorf("Look: %q, %v", v, ok)
+			t.Errorf("Get: %q, %v", v, ok)
 		}
 	}
 	if v, ok := table.Take(id); v != "a" || !ok {
 		t.Errorf("Take: %q, %v", v, ok)
 	}
-	for name, get := range map[string]func(int64) (string, bool){"Look": table.Get, "Take": table.Take} {
+	for name, get := range map[string]func(int64) (string, bool){"Get": table.Get, "Take": table.Take} {
 		for _, gone := range []int64{id, 0, -1, 3, 1 << 62} {
 			if v, ok := get(gone); v != "" || ok {
 				t.Errorf("%s(%d): %q, %v", name, gone, v, ok)
@@ -57,7 +57,7 @@ func TestLookLeavesAndTakeRemoves(t *testing.T) {
 		}
 	}
 	if v, ok := table.Get(id + 1); v != "b" || !ok {
-		t.Errorf("the other row: %q, %v", v, ok)
+		t.Errorf("the other value: %q, %v", v, ok)
 	}
 }
 
@@ -74,13 +74,13 @@ func TestDrainReturnsAllAndCloses(t *testing.T) {
 	}
 	called := false
 	if table.Insert(func(int64) int { called = true; return 0 }) || called {
-		t.Error("a row was put in after Drain")
+		t.Error("a value was inserted after Drain")
 	}
 	if again := table.Drain(nil); len(again) != 0 || table.Len() != 0 {
 		t.Errorf("drained twice: %v", again)
 	}
 	if _, ok := table.Take(1); ok {
-		t.Error("a drained row was taken")
+		t.Error("a drained value was taken")
 	}
 	var empty Table[int]
 	if got := empty.Drain(nil); len(got) != 0 || add(&empty, 1) != 0 {
@@ -88,34 +88,32 @@ func TestDrainReturnsAllAndCloses(t *testing.T) {
 	}
 }
 
-// TestAddSurvivesAPanic: a row that cannot be made leaves no lock behind, and no
-// half of itself.
-func TestAddSurvivesAPanic(t *testing.T) {
+// A panic in newValue leaves the table unlocked and without the value.
+func TestInsertSurvivesAPanic(t *testing.T) {
 	var table Table[int]
 	func() {
 		defer func() { recover() }()
-		table.Insert(func(int64) int { panic("no row") })
+		table.Insert(func(int64) int { panic("no value") })
 	}()
 	if table.Len() != 0 || add(&table, 7) != 2 {
-		t.Error("the table is not what it was")
+		t.Error("the table has changed")
 	}
 }
 
-// TestEachRowIsTakenOnce: of many that want a row, and one that drains, one
-// gets it.
-func TestEachRowIsTakenOnce(t *testing.T) {
-	const rows, takers = 2000, 8
+// Of many concurrent calls of Take and one of Drain, exactly one gets each value.
+func TestEachValueIsTakenOnce(t *testing.T) {
+	const values, takers = 2000, 8
 	var table Table[int]
-	var taken [rows]atomic.Int32
-	ids := make(chan int64, rows)
+	var taken [values]atomic.Int32
+	ids := make(chan int64, values)
 	var all, added sync.WaitGroup
 	for part := range 4 {
 		added.Go(func() {
-			for v := part; v < rows; v += 4 {
+			for v := part; v < values; v += 4 {
 				if id := add(&table, v); id > 0 {
 					ids <- id
 				} else {
-					taken[v].Add(1) // refused: whoever wanted it put in knows
+					taken[v].Add(1) // Insert has failed, because the table is closed
 				}
 			}
 		})
@@ -133,7 +131,7 @@ func TestEachRowIsTakenOnce(t *testing.T) {
 					})
 				}
 				race.Wait()
-				if id == rows/2 {
+				if id == values/2 {
 					for _, v := range table.Drain(nil) {
 						taken[v].Add(1)
 					}
@@ -146,17 +144,16 @@ func TestEachRowIsTakenOnce(t *testing.T) {
 	all.Wait()
 	for v := range taken {
 		if n := taken[v].Load(); n != 1 {
-			t.Fatalf("row %d was taken %d times", v, n)
+			t.Fatalf("value %d was taken %d times", v, n)
 		}
 	}
 	if table.Len() != 0 {
-		t.Errorf("%d rows are left", table.Len())
+		t.Errorf("%d values are left", table.Len())
 	}
 }
 
-// TestIDsAreUniqueAmongMany: ids given at the same time differ, and each of
-// those who add sees them ascend.
-func TestIDsAreUniqueAmongMany(t *testing.T) {
+// Concurrent calls of Insert get different ids, and each goroutine gets ascending ids.
+func TestConcurrentInsertsGetUniqueIDs(t *testing.T) {
 	const adders, each = 8, 500
 	var table Table[int64]
 	var seen sync.Map
@@ -179,16 +176,15 @@ func TestIDsAreUniqueAmongMany(t *testing.T) {
 	}
 }
 
-// TestRowIsFinishedBeforeItIsMet: what row makes of its id is there for whoever
-// looks, however early.
-func TestRowIsFinishedBeforeItIsMet(t *testing.T) {
-	type row struct{ id int64 }
-	var table Table[*row]
+// No goroutine can take a value before newValue has returned it.
+func TestValuesAreVisibleOnlyWhenFinished(t *testing.T) {
+	type value struct{ id int64 }
+	var table Table[*value]
 	var all sync.WaitGroup
 	all.Go(func() {
 		for range 1000 {
-			table.Insert(func(id int64) *row {
-				r := &row{}
+			table.Insert(func(id int64) *value {
+				r := &value{}
 				runtime.Gosched()
 				r.id = id
 				return r
@@ -199,7 +195,7 @@ func TestRowIsFinishedBeforeItIsMet(t *testing.T) {
 		for id := int64(1); id <= 1000; {
 			if r, ok := table.Take(id); ok {
 				if r.id != id {
-					t.Errorf("row %d knows itself as %d", id, r.id)
+					t.Errorf("the value under id %d has the id %d", id, r.id)
 				}
 				id++
 			} else {
@@ -210,8 +206,8 @@ func TestRowIsFinishedBeforeItIsMet(t *testing.T) {
 	all.Wait()
 }
 
-// TestTakenRowsAreForgotten: a table holds on to nothing that has left it.
-func TestTakenRowsAreForgotten(t *testing.T) {
+// The table keeps no reference to a value that has left it.
+func TestTakenValuesAreReleased(t *testing.T) {
 	var table Table[*[64]byte]
 	put := func() (int64, weak.Pointer[[64]byte]) {
 		v := new([64]byte)
@@ -222,13 +218,13 @@ func TestTakenRowsAreForgotten(t *testing.T) {
 	table.Take(id)
 	runtime.GC()
 	if taken.Value() != nil {
-		t.Error("a taken row is still held")
+		t.Error("a taken value is still held")
 	}
 	_, drained := put()
 	table.Drain(nil)
 	runtime.GC()
 	if drained.Value() != nil {
-		t.Error("a drained row is still held")
+		t.Error("a drained value is still held")
 	}
 	runtime.KeepAlive(&table)
 }
@@ -236,28 +232,28 @@ func TestTakenRowsAreForgotten(t *testing.T) {
 func TestAllocations(t *testing.T) {
 	var table Table[int]
 	id := int64(0)
-	row := func(n int64) int { id = n; return 1 }
+	value := func(n int64) int { id = n; return 1 }
 	for range 1000 {
-		table.Insert(row)
+		table.Insert(value)
 	}
-	if n := testing.AllocsPerRun(1000, func() { table.Insert(row); table.Get(id); table.Take(id) }); n > 0 {
-		t.Errorf("a row costs %v allocations", n)
+	if n := testing.AllocsPerRun(1000, func() { table.Insert(value); table.Get(id); table.Take(id) }); n > 0 {
+		t.Errorf("a value costs %v allocations", n)
 	}
 }
 
-// BenchmarkTable is a row's way through a table that has others.
+// BenchmarkTable measures Insert, Get and Take of one value in a table with others.
 func BenchmarkTable(b *testing.B) {
 	for _, n := range []int{1, 32, 256, 4096} {
-		b.Run(fmt.Sprintf("%d rows", n), func(b *testing.B) {
+		b.Run(fmt.Sprintf("%d values", n), func(b *testing.B) {
 			var table Table[int]
 			id := int64(0)
-			row := func(n int64) int { id = n; return 1 }
+			value := func(n int64) int { id = n; return 1 }
 			for range n - 1 {
-				table.Insert(row)
+				table.Insert(value)
 			}
 			b.ReportAllocs()
 			for b.Loop() {
-				table.Insert(row)
+				table.Insert(value)
 				table.Get(id)
 				table.Take(id)
 			}
@@ -269,9 +265,9 @@ func BenchmarkTableInParallel(b *testing.B) {
 	var table Table[int]
 	b.RunParallel(func(pb *testing.PB) {
 		id := int64(0)
-		row := func(n int64) int { id = n; return 1 }
+		value := func(n int64) int { id = n; return 1 }
 		for pb.Next() {
-			table.Insert(row)
+			table.Insert(value)
 			table.Get(id)
 			table.Take(id)
 		}

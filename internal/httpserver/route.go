@@ -35,8 +35,8 @@ func (s *session) Write(m wire.Message, about wire.ID) error {
 	return nil
 }
 
-// Crowded reports whether an eighth of what may wait for the client does.
-func (s *session) Crowded() bool {
+// Backlogged reports whether an eighth of what may wait for the client does.
+func (s *session) Backlogged() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return !s.over && s.live >= s.door.o.MessageLimit/8

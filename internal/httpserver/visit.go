@@ -199,8 +199,8 @@ func (e *visit) Write(m wire.Message, _ wire.ID) error {
 	return nil
 }
 
-// Crowded reports whether an eighth of what may wait for the client does.
-func (e *visit) Crowded() bool {
+// Backlogged reports whether an eighth of what may wait for the client does.
+func (e *visit) Backlogged() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return !e.over && e.waiting >= e.door.o.MessageLimit/8

@@ -8,34 +8,36 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A batch gathers the answers to the requests that came in one array: they go
-// back in one array, in the order of the requests (JSON-RPC 2.0 §6).
+// A batch collects the responses to the requests that arrived in one array. They are sent in one
+// array, in the order of the requests (JSON-RPC 2.0 §6).
 type batch struct {
 	peer      *Peer
-	relatedTo wire.ID // the first request in it
+	relatedTo wire.ID // first request of the batch
 
 	mu        sync.Mutex
-	responses []wire.Message // a message without text where none is due
-	pending   int
+	responses []wire.Message // by element; a message without text where there is none
+	pending   int            // elements whose response is not known yet
 }
 
-// handleBatch handles a batch, or refuses it. With [Options.OnMalformed], elements that are no messages are
-// handled as if each was on a line of its own.
-func (p *Peer) handleBatch(m wire.Message, on Origin) {
+// handleBatch processes or rejects a batch. With [Options.OnMalformed], each element that is not a
+// message is handled as if it had arrived by itself.
+func (p *Peer) handleBatch(m wire.Message, origin Origin) {
 	elements := m.Elements()
 	switch {
 	case p.opts.AllowBatches == nil || !p.opts.AllowBatches():
-		p.write(wire.NewErrorResponse("", wire.Errorf(wire.CodeInvalidRequest, "Batch requests not supported")), "")
+		err := wire.Errorf(wire.CodeInvalidRequest, "Batch requests not supported")
+		p.write(wire.NewErrorResponse("", err), "")
 		return
 	case len(elements) == 0:
-		p.handleMalformed(transport.NewMalformedError(m.Raw(), wire.Message{}, wire.Errorf(wire.CodeInvalidRequest, "Invalid request: the batch is empty")))
+		err := wire.Errorf(wire.CodeInvalidRequest, "Invalid request: the batch is empty")
+		p.handleMalformed(transport.NewMalformedError(m.Raw(), wire.Message{}, err))
 		return
 	}
-	// One more is open than there are elements, so that answers that come at
-	// once do not end the batch before all of it is read.
+	// pending starts one higher than the number of elements, so that immediate responses do not
+	// complete the batch before all of it is read.
 	b := &batch{peer: p, responses: make([]wire.Message, len(elements)), pending: len(elements) + 1}
 	p.mu.Lock()
-	p.unwritten++ // until the answers are written, whoever does that
+	p.unwritten++ // until the array of responses is written
 	p.mu.Unlock()
 	for i, text := range elements {
 		m, err := wire.Parse(text)
@@ -44,10 +46,11 @@ func (p *Peer) handleBatch(m wire.Message, on Origin) {
 			wrong = p.opts.RejectInBatch(m)
 		}
 		if wrong == nil && m.Kind() == wire.Batch {
-			wrong, m = wire.Errorf(wire.CodeInvalidRequest, "Invalid request: a batch in a batch"), wire.Message{}
+			wrong = wire.Errorf(wire.CodeInvalidRequest, "Invalid request: a batch in a batch")
+			m = wire.Message{}
 		}
 		switch {
-		case wrong != nil && p.opts.OnMalformed != nil: // not an answer in an array to what may be a log
+		case wrong != nil && p.opts.OnMalformed != nil: // no response, because it may be log output
 			b.done()
 			p.handleMalformed(transport.NewMalformedError(text, m, wrong))
 		case wrong != nil:
@@ -59,17 +62,16 @@ func (p *Peer) handleBatch(m wire.Message, on Origin) {
 			if b.relatedTo == "" {
 				b.relatedTo = m.ID()
 			}
-			p.dispatch(m, on, b, i)
+			p.dispatch(m, origin, b, i)
 		default:
 			b.done()
-			p.dispatch(m, on, nil, 0)
+			p.dispatch(m, origin, nil, 0)
 		}
 	}
 	b.done()
 }
 
-// respond puts the answer to element i in its place; leave is for an element that
-// gets none. The last one to be closed sends them all.
+// respond stores the response to element i.
 func (b *batch) respond(i int, m wire.Message) {
 	b.mu.Lock()
 	b.responses[i] = m
@@ -77,6 +79,7 @@ func (b *batch) respond(i int, m wire.Message) {
 	b.done()
 }
 
+// done marks one element as finished, with or without a response. The last one sends the responses.
 func (b *batch) done() {
 	b.mu.Lock()
 	b.pending--

@@ -116,7 +116,8 @@ func BenchmarkSoleOwner(b *testing.B) {
 	}
 }
 
-// A call there and its answer back, of which each side has its part. The bound is what they cost now.
+// A call there and its answer back, of which each side has its part. The bound is what they cost
+// now.
 func TestAllocations(t *testing.T) {
 	p := connect(t, answering{[]byte(`{"content":[]}`)})
 	to := make(ResponseChan, 1)

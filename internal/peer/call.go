@@ -12,77 +12,76 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// An ResponseHandler gets what comes back for a call. Its methods must not wait: they run
-// on the goroutine that reads from the far side, or on a timer's.
+// A ResponseHandler receives the progress and the response of a call. Its methods must not block:
+// they run on the goroutine that reads from the remote side, or on a timer's.
 type ResponseHandler interface {
-	// OnProgress is called with each progress notification, its token
-	// replaced by the caller's. Only calls with a Token have any.
+	// OnProgress is called with each progress notification, its token replaced by the Token of the
+	// call. It is not called if the call has no Token.
 	OnProgress(wire.Message)
-	// OnResponse is called exactly once: with the response, be it a result or an
-	// error, as the far side sent it, under our id; or with the reason why there
-	// is none: ErrTimeout, ErrCancelled, a *BadResponseError, or a *transport.CallLostError, which
-	// says whether the far side may have acted upon the call.
+	// OnResponse is called exactly once: with the response (a result or an error) as the remote
+	// side sent it, under the id of the Call; or with the error that replaces it: ErrTimeout,
+	// ErrCancelled, a *BadResponseError, or a *transport.CallLostError, which reports whether the
+	// remote side may have acted upon the call.
 	OnResponse(wire.Message, error)
 }
 
-// A Call is a call in flight: the row that waits for its answer. The fields
-// are the caller's to set before Send and must not be changed afterwards.
+// A Call is an outbound request in flight. The caller sets the exported fields before Send and must
+// not change them afterwards.
 type Call struct {
-	Handler    ResponseHandler // perhaps with others around it, of those who pass the call on
-	Tag        any             // whoever sends the call, by which it knows its own; nobody else looks at it
-	Token      wire.ID         // the caller's own progress token, "" = wants none
-	Name       []byte          // takes the place of params.name, as JSON; nil = none does
-	RemoteName string          // the far side's own name of the tool or prompt; "" = it is in Name or in the message
-	SessionID  string          // on whose behalf; see [Peer.SoleSession]
-	RelatedTo  wire.ID         // the request of the far side that the call belongs to, "" = none
-	Timeout    time.Duration   // since the start or the last progress; 0 = none
-	// Modern is set by whoever sends the call over a conversation of the
-	// stateless era (2026-07-28), before it does: it says in which era the answer is.
+	Handler    ResponseHandler // packages that pass the call on may wrap it
+	Tag        any             // reference to a record of the sender; ignored by other packages
+	Token      wire.ID         // progress token of the caller; "" = no progress wanted
+	Name       []byte          // JSON string that replaces params.name; nil = unchanged
+	RemoteName string          // remote name of the tool or prompt; "" = see Name or the message
+	SessionID  string          // session that the call is made for; "" = none
+	RelatedTo  wire.ID         // request of the remote side that the call belongs to; "" = none
+	Timeout    time.Duration   // since the start, or since the last progress; 0 = none
+	// Modern tells that the call was sent over a connection of the modern generation (2026-07-28),
+	// and so that the response is modern. It is set before the call is sent.
 	Modern bool
-	// AllowTask says that a server of the stateless era may answer with a task, whatever
-	// the client has declared: whoever has sent the call sees to that.
+	// AllowTask tells that a modern server may respond with a task, whatever capabilities the
+	// client has declared: the sender of the call handles the task.
 	AllowTask bool
-	// IsContinuation says that the call goes on with one of the stateless era that was answered with what
-	// a server needs. For a server of the session era it would be another call: whoever sends it
-	// ends it then with a *[wire.Error].
+	// IsContinuation tells that the request carries the inputResponses to an input_required result
+	// of a modern server. A legacy server would take it for a new call, so the call fails there
+	// with a *[wire.Error].
 	IsContinuation bool
-	// ServerKey is the program that the call is sent to, as the owner tells programs apart. Whoever
-	// sends the call sets it before it does. If it is set and GoesOn is, too, the call is for
-	// that program alone: at another it ends with a *[wire.Error].
+	// ServerKey identifies the server that the call is sent to. It is set before the call is sent.
+	// If it is set in a continuation, the call fails with a *[wire.Error] at any other server.
 	ServerKey string
-	// Internal says that the call is on the owner's own behalf: see [Activity].
+	// Internal tells that the gateway makes the call for itself: it does not count as use, see
+	// [Activity].
 	Internal bool
-	// InterceptResponse, if it is set, is shown the answer, or the reason why there is none,
-	// before To is; not so if the call was taken back, or has met its deadline or
-	// the end of the conversation. If it returns true the call has not ended: who has
-	// set it offers the call once more, or tells To of its end. Like To it must not wait.
+	// InterceptResponse, if not nil, receives the response or error before Handler does, except on
+	// cancellation, timeout or disconnect. If it returns true it takes over the call, and must
+	// either send it again or complete Handler. It must not block.
 	InterceptResponse func(wire.Message, error) bool
 
-	noCancelNotice bool // the far side is not told when it is taken back
+	noCancelNotice bool // the remote side is not notified when the call is abandoned
 	sentVia        atomic.Pointer[transmission]
-	firstSend      transmission // what sent points at, unless the call is offered once more
-	cancelled      atomic.Bool  // it was taken back
+	firstSend      transmission // target of sentVia until the call is sent a second time
+	cancelled      atomic.Bool
 
 	mu     sync.Mutex
-	timer  *time.Timer // nil before it was sent, after its end, and without a Timeout
-	pauses int
+	timer  *time.Timer // nil before the call is sent, after its end, and without a Timeout
+	pauses int         // PauseTimeout calls without a ResumeTimeout
 }
 
-// A transmission is over which Peer a call was sent last, and under which id.
+// A transmission records over which Peer, when and under which id a call was last sent.
 type transmission struct {
 	peer    *Peer
 	id      int64
 	at      time.Time
-	writing atomic.Bool // Offer has put the call into the table, and has not returned from the write
+	writing atomic.Bool // TrySend has inserted the call and has not returned from the write
 }
 
-// isWriting reports whether Offer is still writing the call to p.
+// isWriting reports whether TrySend is still writing the call to p.
 func (c *Call) isWriting(p *Peer) bool {
 	d := c.sentVia.Load()
 	return d != nil && d.peer == p && d.writing.Load()
 }
 
-// ID returns the id under which the call was sent last, "" before that.
+// ID returns the id under which the call was last sent; "" = not sent.
 func (c *Call) ID() wire.ID {
 	if n := c.number(); n != 0 {
 		return wire.ID(strconv.FormatInt(n, 10))
@@ -97,7 +96,7 @@ func (c *Call) number() int64 {
 	return 0
 }
 
-// SentAt returns when the call was sent last, zero before that.
+// SentAt returns the time at which the call was last sent; zero = not sent.
 func (c *Call) SentAt() time.Time {
 	if d := c.sentVia.Load(); d != nil {
 		return d.at
@@ -105,22 +104,22 @@ func (c *Call) SentAt() time.Time {
 	return time.Time{}
 }
 
-// ErrTimeout is what a call ends with that was not answered in time.
+// ErrTimeout is the error of a call that got no response within its Timeout.
 var ErrTimeout = errors.New("no answer in time")
 
-// ErrQueueFull is what a call ends with that was not sent because the far side is at as many as it
-// may be at. It is what a queue before a Peer says; a Peer has no such bound.
+// ErrQueueFull is the error of a call that was not sent because the queue in front of the Peer is
+// full. The Peer itself has no queue of calls and never returns it.
 var ErrQueueFull = errors.New("busy")
 
-// ErrForbidden is what a call ends with that was not sent because the configuration no longer
-// permits it. A Peer permits everything.
+// ErrForbidden is the error of a call that was not sent because the configuration no longer permits
+// it. The Peer itself never returns it.
 var ErrForbidden = errors.New("the configuration does not permit it")
 
-// ErrCancelled is what a call ends with that its caller took back.
+// ErrCancelled is the error of a call that its caller cancelled.
 var ErrCancelled = errors.New("cancelled")
 
-// Send sends the request m under an id of ours, which takes the place of the one
-// it has, as it does that of a progress token. It returns at once. c.To.Done is called once, perhaps before Send returns.
+// Send sends the request m. A new id replaces that of m, and its progress token if it has one.
+// Send does not block. c.Handler.OnResponse is called once, maybe before Send returns.
 func (p *Peer) Send(m wire.Message, c *Call) {
 	switch err := p.TrySend(m, c); {
 	case errors.Is(err, ErrCancelled):
@@ -130,7 +129,8 @@ func (p *Peer) Send(m wire.Message, c *Call) {
 	}
 }
 
-// closeReason returns why the conversation is over, if that is what err says.
+// closeReason returns the reason for the end of the connection if err reports that end, and err
+// otherwise.
 func (p *Peer) closeReason(err error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -140,39 +140,39 @@ func (p *Peer) closeReason(err error) error {
 	return err
 }
 
-// TrySend is Send for who knows what else to do with a call that cannot be sent: the
-// error says why not, nothing has reached the far side, c.To is not told, and c
-// may be sent again. A [transport.ErrClosed] means that the conversation is over,
-// and a [transport.ErrFull] ends it: a far side that does not read is of no use. An
-// [ErrCancelled] means that c was cancelled before.
+// TrySend sends the request like Send, but returns the error if it cannot be sent. Nothing has then
+// reached the remote side, c.Handler is not called, and c may be sent again, over this or another
+// Peer. The error is [ErrCancelled] if c was cancelled before, wraps [transport.ErrClosed] if the
+// connection has ended or is draining, and wraps [transport.ErrFull] if the remote side does not
+// read; ErrFull ends the connection.
 func (p *Peer) TrySend(m wire.Message, c *Call) error {
-	departs := &c.firstSend
-	if departs.peer != nil { // somebody may still look at how it was sent before
-		departs = new(transmission)
+	sent := &c.firstSend
+	if sent.peer != nil { // the record of an earlier send may still be read
+		sent = new(transmission)
 	}
-	row := func(id int64) *Call {
-		departs.peer, departs.id, departs.at = p, id, time.Now()
-		departs.writing.Store(true)
-		c.sentVia.Store(departs)
-		c.startTimeout(departs)
+	newCall := func(id int64) *Call {
+		sent.peer, sent.id, sent.at = p, id, time.Now()
+		sent.writing.Store(true)
+		c.sentVia.Store(sent)
+		c.startTimeout(sent)
 		return c
 	}
 	p.countInFlight(c, 1)
-	if !p.calls.Insert(row) {
+	if !p.calls.Insert(newCall) {
 		p.countInFlight(c, -1)
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		return p.sendErr
 	}
-	id := departs.id
-	// Whoever cancels c first says so, and then looks where it is: one of the two is
-	// seen in time.
+	id := sent.id
+	// Cancel sets cancelled before it reads sentVia, and TrySend does so the other way round: at
+	// least one of the two sees the other.
 	if c.cancelled.Load() {
 		if _, ok := p.takeCall(id); ok {
 			c.stopTimeout()
 			return ErrCancelled
 		}
-		return nil // it was found, and has ended
+		return nil // Cancel has completed it
 	}
 	ours := strconv.AppendInt(make([]byte, 0, 20), id, 10)
 	edits := [3]wire.Edit{{Part: wire.PartID, Text: ours}, {Part: wire.PartToken, Text: ours}}
@@ -189,24 +189,26 @@ func (p *Peer) TrySend(m wire.Message, c *Call) error {
 			if errors.Is(err, transport.ErrFull) {
 				p.disconnectStalled(err)
 			}
-			return err // a write that failed has not reached the far side, not in part either
+			return err // a failed write has not reached the remote side, not even in part
 		}
 		return nil
 	}
-	// The conversation may have ended during the write: whichever of over and Offer comes second finds the
-	// call, because over looks at writing after it has set isOver, and Offer the other way round.
-	if departs.writing.Store(false); p.isDisconnected.Load() {
+	// The connection may have ended during the write. endConnection reads writing after it has set
+	// isDisconnected, and TrySend does so the other way round: whichever is second finds the call.
+	if sent.writing.Store(false); p.isDisconnected.Load() {
 		if _, ok := p.takeCall(id); ok {
-			c.complete(wire.Message{}, &transport.CallLostError{ID: c.ID(), Err: p.closeReason(transport.ErrClosed), MayHaveRun: true})
+			err := p.closeReason(transport.ErrClosed)
+			lost := &transport.CallLostError{ID: c.ID(), Err: err, MayHaveRun: true}
+			c.complete(wire.Message{}, lost)
 		}
 	}
 	return nil
 }
 
-// Cancel takes a call back: the far side is told, and the call ends with
-// ErrCancelled, unless it has ended already or was never sent. It is not sent
-// any more then. Params are those of the caller's own cancellation, nil if there
-// are none; its requestId is replaced.
+// Cancel cancels the call: the remote side is notified, and the call completes with ErrCancelled,
+// unless it has ended already or was never sent. A call that was never sent cannot be sent any
+// longer. params are the params of the notification, with the requestId replaced; nil = default
+// params.
 func (c *Call) Cancel(params []byte) {
 	c.cancelled.Store(true)
 	if d := c.sentVia.Load(); d != nil {
@@ -217,15 +219,15 @@ func (c *Call) Cancel(params []byte) {
 // IsCancelled reports whether the call was cancelled.
 func (c *Call) IsCancelled() bool { return c.cancelled.Load() }
 
-// PauseTimeout stops the clock of a call while somebody is asked on its behalf, a person
-// perhaps. Each Hold needs a Release, which starts it anew. Both may be called at
-// any time, also before Send and after the end.
+// PauseTimeout stops the timeout, for example while a user is asked for input on behalf of the
+// call. Each PauseTimeout needs a ResumeTimeout. Both may be called at any time, including before
+// Send and after the end of the call.
 func (c *Call) PauseTimeout() { c.resetTimeout(1) }
 
-// ResumeTimeout takes a Hold back.
+// ResumeTimeout undoes one PauseTimeout. After the last one the full timeout starts again.
 func (c *Call) ResumeTimeout() { c.resetTimeout(-1) }
 
-// startTimeout starts the clock, unless the call is on hold already.
+// startTimeout starts the timeout, unless it is paused.
 func (c *Call) startTimeout(d *transmission) {
 	if c.Timeout <= 0 {
 		return
@@ -238,16 +240,16 @@ func (c *Call) startTimeout(d *transmission) {
 	}
 }
 
-// resetTimeout starts the clock anew, unless the call is on hold.
-func (c *Call) resetTimeout(hold int) {
+// resetTimeout adds pause to the number of pauses and restarts the timeout if there are none.
+func (c *Call) resetTimeout(pause int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.pauses += hold
+	c.pauses += pause
 	if c.timer == nil {
 		return
 	}
 	running := c.timer.Stop()
-	if c.pauses == 0 && (running || hold < 0) { // one that has run out is not wound by progress
+	if c.pauses == 0 && (running || pause < 0) { // progress does not revive an expired timeout
 		c.timer.Reset(c.Timeout)
 	}
 }
@@ -261,14 +263,16 @@ func (c *Call) stopTimeout() {
 	}
 }
 
+// abandon ends the call with the error why and notifies the remote side. params are the params of
+// the notification, with the requestId replaced; nil = default params.
 func (p *Peer) abandon(id int64, why error, params []byte) {
 	p.abandoning.Add(1)
 	defer func() {
 		p.abandoning.Add(-1)
 		p.signalCallEnded()
 	}()
-	// The call becomes a stray before it stops being a call, so that there is no
-	// moment at which nobody knows of it.
+	// The call is noted as abandoned before it leaves the table, so that attribution finds it in at
+	// least one of the two at every moment.
 	if c, ok := p.calls.Get(id); ok {
 		p.mu.Lock()
 		p.recent.noteAbandoned(id, c.SessionID)
@@ -277,7 +281,7 @@ func (p *Peer) abandon(id int64, why error, params []byte) {
 	c, ok := p.takeCall(id)
 	if !ok {
 		p.mu.Lock()
-		p.recent.noteLateResponse(id) // if it was noted just now, it has ended at this moment
+		p.recent.noteLateResponse(id) // undoes noteAbandoned: the call has ended in between
 		p.mu.Unlock()
 		return
 	}
@@ -291,12 +295,13 @@ func (p *Peer) abandon(id int64, why error, params []byte) {
 	}
 	note := wire.NewNotification("notifications/cancelled", params).
 		Splice(wire.Edit{Part: wire.PartRequestID, Text: []byte(c.ID())})
-	_ = p.out.Write(note, c.cancelRelatedTo()) // a lost far side needs no telling
+	_ = p.out.Write(note, c.cancelRelatedTo()) // a lost remote side needs no notification
 	c.complete(wire.Message{}, why)
 }
 
-// cancelRelatedTo names the request on whose stream the far side is told of c: the one of
-// its own that c is about, or c itself where the streams are of our making.
+// cancelRelatedTo returns the request on whose stream the cancellation of c travels: the request of
+// the remote side that c belongs to, or else c itself, for transports whose streams are created by
+// this side.
 func (c *Call) cancelRelatedTo() wire.ID {
 	if c.RelatedTo != "" {
 		return c.RelatedTo
@@ -304,13 +309,14 @@ func (c *Call) cancelRelatedTo() wire.ID {
 	return c.ID()
 }
 
-// complete is called by whoever took the call's row, so once.
+// complete ends the call. It is called once, by the function that took the call from the table.
 func (c *Call) complete(m wire.Message, err error) {
 	c.stopTimeout()
 	c.Handler.OnResponse(m, err)
 }
 
-// completeOrIntercept is end for what Again may know something else to do with.
+// completeOrIntercept ends the call unless InterceptResponse takes it over. Like complete it is
+// called once.
 func (c *Call) completeOrIntercept(m wire.Message, err error) {
 	c.stopTimeout()
 	if c.InterceptResponse == nil || !c.InterceptResponse(m, err) {
@@ -321,24 +327,25 @@ func (c *Call) completeOrIntercept(m wire.Message, err error) {
 func (p *Peer) handleResponse(m wire.Message) {
 	n, err := p.parseCallID(m.Part(wire.PartID))
 	if err != nil {
-		p.warnOnce("dropped an answer to no call", "id", string(m.ID()))
+		p.warnOnce("dropped a response with an id that was never sent", "id", string(m.ID()))
 		return
 	}
 	c, ok := p.takeResponded(n)
 	if !ok {
-		// Late, after a cancel or a timeout; or made up.
-		p.log().Debug("dropped an answer to no call in flight", "id", string(m.ID()))
+		// It is late, after a cancellation or timeout, or its id is invented.
+		p.log().Debug("dropped a response to no call in flight", "id", string(m.ID()))
 		return
 	}
 	p.noteCallEnd(c)
 	repaired, repair := m.Repair()
 	if repair != "" {
-		p.warnOnce("repaired an answer: it had "+repair, "id", string(m.ID()))
+		p.warnOnce("repaired a response: it had "+repair, "id", string(m.ID()))
 	}
 	c.completeOrIntercept(repaired, nil)
 }
 
-// handleProgress passes progress on, if the call is in flight and wants any.
+// handleProgress forwards progress to the caller of a call in flight, or to the relay of an
+// answered call.
 func (p *Peer) handleProgress(m wire.Message) {
 	n, err := p.parseCallID(m.Part(wire.PartToken))
 	if err != nil {
@@ -355,9 +362,8 @@ func (p *Peer) handleProgress(m wire.Message) {
 	}
 }
 
-// Call sends a request made of method and params and waits for its result. An
-// error object of the far side is returned as a *wire.Error. When ctx ends
-// first the far side is told that the call is cancelled.
+// Call sends a request with method and params and waits for its result. An error response is
+// returned as a *wire.Error. If ctx is done first, the request is cancelled.
 func (p *Peer) Call(ctx context.Context, method string, params []byte) ([]byte, error) {
 	m, err := p.RoundTrip(ctx, wire.NewRequest("0", method, params))
 	switch {
@@ -369,46 +375,48 @@ func (p *Peer) Call(ctx context.Context, method string, params []byte) ([]byte, 
 	return m.Part(wire.PartResult), nil
 }
 
-// RoundTrip is Call for a request at hand; it returns the response as it came.
+// RoundTrip sends the request and waits for its response, which it returns unchanged. If ctx is
+// done first, the request is cancelled.
 func (p *Peer) RoundTrip(ctx context.Context, request wire.Message) (wire.Message, error) {
 	a := p.RoundTripAll(ctx, request)[0]
 	return a.Message, a.Err
 }
 
-// An Response is what came of one of several requests.
+// A Response is the outcome of a request: a response, or the error that replaces it.
 type Response struct {
-	wire.Message // the response
-	Err          error
+	wire.Message
+	Err error
 }
 
-// RoundTripAll is Ask for several requests, which are sent one behind the other before
-// the first answer is waited for.
+// RoundTripAll sends all requests and then waits for the responses, which it returns in the order
+// of the requests. If ctx is done first, the requests without a response are cancelled.
 func (p *Peer) RoundTripAll(ctx context.Context, requests ...wire.Message) []Response {
 	calls := make([]*Call, len(requests))
 	waiters := make([]ResponseChan, len(requests))
 	for i, r := range requests {
 		waiters[i] = make(ResponseChan, 1)
-		// "The initialize request MUST NOT be cancelled by clients" (cancellation). And
-		// who has not answered server/discover may not bear to hear more of it, nor is there
-		// anything to be stopped about a ping.
-		quiet := r.Method() == "initialize" || r.Method() == "server/discover" || r.Method() == "ping"
-		calls[i] = &Call{Handler: waiters[i], noCancelNotice: quiet, Internal: true}
+		// "The initialize request MUST NOT be cancelled by clients" (cancellation). A server that
+		// does not respond to server/discover may not tolerate a notification about it, and a ping
+		// has no work to stop.
+		method := r.Method()
+		noNotice := method == "initialize" || method == "server/discover" || method == "ping"
+		calls[i] = &Call{Handler: waiters[i], noCancelNotice: noNotice, Internal: true}
 		p.Send(r, calls[i])
 	}
-	answers := make([]Response, len(requests))
+	responses := make([]Response, len(requests))
 	for i, w := range waiters {
 		select {
-		case answers[i] = <-w:
+		case responses[i] = <-w:
 		case <-ctx.Done():
 			p.abandon(calls[i].number(), ctx.Err(), nil)
-			answers[i] = <-w
+			responses[i] = <-w
 		}
 	}
-	return answers
+	return responses
 }
 
-// A ResponseChan is the ResponseHandler of a call that somebody waits for. It needs one slot: Done
-// comes once.
+// A ResponseChan is the ResponseHandler of a caller that waits. It needs a capacity of 1, because
+// OnResponse is called once.
 type ResponseChan chan Response
 
 // OnProgress implements ResponseHandler.

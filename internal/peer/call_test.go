@@ -73,7 +73,7 @@ func TestID_02_AStringifiedEchoIsAcceptedWithOneWarning(t *testing.T) {
 				t.Errorf("call %d: %s, %v", i, m.Raw(), err)
 			}
 		}
-		if loud := log.Warnings(); len(loud) != 1 || !strings.Contains(loud[0], "string where a number was asked") {
+		if loud := log.Warnings(); len(loud) != 1 || !strings.Contains(loud[0], "string for the number") {
 			t.Errorf("logged %q, want one warning", loud)
 		}
 	})
@@ -543,8 +543,8 @@ func (e *ending) Write(m wire.Message, about wire.ID) error {
 	return e.err
 }
 
-// A call whose write fails while the conversation ends did not run: Offer says so, and the call may be
-// sent again. One whose write succeeds in that moment ends, and may have run.
+// A call whose write fails while the conversation ends did not run: Offer says so, and the call
+// may be sent again. One whose write succeeds in that moment ends, and may have run.
 func TestTheEndDuringAWrite_F_HTTP_13(t *testing.T) {
 	for _, failure := range []error{transport.ErrClosed, nil} {
 		synctest.Test(t, func(t *testing.T) {

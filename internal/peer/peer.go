@@ -1,16 +1,18 @@
-// Package peer holds one conversation, both ways: it matches answers to the
-// calls it sent, keeps the requests it was sent until they are answered, and sees
-// to progress, cancellation and deadlines.
+// Package peer implements one side of a JSON-RPC connection, in both directions: it matches
+// responses to the calls it sent, keeps received requests until they are answered, and handles
+// progress, cancellation and timeouts.
 //
-// MCP is symmetric: a [Peer] is all there is, and what it was sent decides
-// whether its owner is a session or a backend. Whatever the owner of a Peer
-// does, each call ends once and each request is answered at most once.
+// MCP is symmetric: a [Peer] serves connections to clients and to backends alike. Whatever its
+// user does, each call completes exactly once and each request is answered at most once.
 //
-// What the far side says is read by Run, or handed to Receive by whoever has it already, so
-// that nobody need wait for it.
+// Run reads the messages of the remote side. A push peer ([NewPush]) has no Run: its user passes
+// each message to Receive, so that no goroutine has to wait for one.
 //
-// It refuses to decode what it passes on, and to wait: apart from Run, Call,
-// Ask, Drain, Finish and Close nothing here blocks.
+// The package does not decode the messages it forwards, and it does not block: only Run, Call,
+// RoundTrip, RoundTripAll, DrainRequests, DrainCalls and Close wait.
+//
+// Lock order: Peer.mu, then the lock of the table of calls, then Call.mu; batch.mu is never held
+// together with another. None of them is held across a Write or a call of the user's code.
 package peer
 
 import (
@@ -28,118 +30,119 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A Handler is what a Peer's owner does with what the far side asks. Its
-// methods are called on the goroutine that reads, or receives, one after the other, in order
-// of arrival: they must not wait.
+// A Handler processes the requests and notifications of the remote side. Its methods are called
+// one at a time, in order of arrival, on the goroutine of Run or of the caller of Receive: they
+// must not block.
 type Handler interface {
-	// HandleRequest is called with a request. It owes one answer, now or later.
+	// HandleRequest is called with each request. The handler must respond once, now or later.
 	HandleRequest(*Request)
-	// HandleNotification is called with a notification other than those that concern a call
-	// or a request at hand, which the Peer sees to itself. On says on whose stream it
-	// came.
-	HandleNotification(m wire.Message, on Origin)
+	// HandleNotification is called with each notification except progress and cancellation,
+	// which the Peer handles itself.
+	HandleNotification(m wire.Message, origin Origin)
 }
 
-// A Origin is where something came that the far side says: on the stream of a call of ours, if
-// the transport has one for each, or on none of a call. The zero value is none of a call: it may
-// be of any call, or of no call at all.
+// An Origin is the stream on which a message of the remote side arrived: the stream of a call, if
+// the transport has one for each call. The zero value means that no call is known: the message may
+// belong to any call, or to none.
 type Origin struct {
-	Call *Call // that is in flight and has the stream; nil if there is none
-	// CallEnded says that it is the stream of a call that has come to its end for us: it was
-	// answered, given up or taken back. What comes there is of that call and of no other.
+	Call *Call // the call in flight that has the stream; nil if there is none
+	// CallEnded is true if the stream belongs to a call that has been answered, timed out or
+	// cancelled. The message belongs to that call and to no other.
 	CallEnded bool
 }
 
-// Options of a Peer. The zero value works.
+// Options configure a Peer. The zero value works.
 type Options struct {
-	Log func() *slog.Logger // asked when there is something to log; nil = none
-	// MaxInFlight bounds the requests of the far side that are open at one time;
-	// beyond it they are refused. 0 = no bound.
+	Log func() *slog.Logger // called for each log record; nil = no logging
+	// MaxInFlight bounds the unanswered requests of the remote side; further ones are rejected.
+	// 0 = no bound.
 	MaxInFlight int
-	// AllowBatches, asked about each batch, says whether the conversation may have
-	// any. nil = never.
+	// AllowBatches reports whether batches are allowed; it is called for each one. nil = never.
 	AllowBatches func() bool
-	// RejectInBatch, asked about each request in a batch, returns what that is refused with if
-	// it may not stand in one; what else is in the batch is seen to. nil = none is.
+	// RejectInBatch returns the error for a request that must not be part of a batch, or nil. The
+	// other requests of the batch are processed. nil = none is rejected.
 	RejectInBatch func(wire.Message) *wire.Error
-	// PassPing, asked about each ping, says whether it is one of an era that has none: then
-	// it is handed on like any other request. nil = none is.
+	// PassPing reports whether a ping is passed to the Handler like any other request, because its
+	// revision has no ping. nil = the Peer responds to every ping.
 	PassPing func(wire.Message) bool
-	// OnMalformed is called with what is no message. A request that can be read in two ways is
-	// answered with an error, too. nil = answer all of it with an error, as JSON-RPC 2.0 §5.1
-	// has it.
+	// OnMalformed is called with input that is not a valid message; it then gets no response,
+	// except a request that can be read in two ways, which gets an error. nil = all such input
+	// gets an error response (JSON-RPC 2.0 §5.1).
 	OnMalformed func(*transport.MalformedError)
-	// OnRejected is called with a request that the Peer itself answers with an
-	// error, before it does; may be nil.
+	// OnRejected is called before the Peer itself responds to a request with an error; may be nil.
 	OnRejected func(wire.Message, *wire.Error)
-	// CloseError, asked by Close, returns what that answers to the requests that are still
-	// open. nil = nothing.
+	// CloseError returns the error with which Close responds to the requests that are still open.
+	// nil = they get no response.
 	CloseError func() *wire.Error
-	// OnDisconnect is called once Run has read its last, or by End, before the calls in flight
-	// end: whoever hears of such an end finds that the owner knows of it, too. The error is
-	// the reason, as Run returns it or for a far side that closed the connection. May be nil.
+	// OnDisconnect is called when the connection has ended: after the last read of Run, or by
+	// Disconnected. Calls in flight complete after it, so their handlers find that the user of
+	// the Peer knows of the end. The error is the reason, never nil. May be nil.
 	OnDisconnect func(error)
 }
 
-// A Peer is this side of a conversation over a Conn.
+// A Peer is the local side of a JSON-RPC connection.
 type Peer struct {
-	in   transport.Conn // nil = it is fed
+	in   transport.Conn // nil for a push peer
 	out  transport.Writer
 	h    Handler
 	opts Options
 
-	calls idmap.Table[*Call] // what we asked
+	calls idmap.Table[*Call] // outbound calls in flight
 
 	createdAt              time.Time
-	lastReceived, lastUsed atomic.Int64 // see Activity; since began
+	lastReceived, lastUsed atomic.Int64 // see Activity; nanoseconds since createdAt
 
-	isDisconnected atomic.Bool // over was called
+	isDisconnected atomic.Bool // endConnection has set disconnectErr
 	draining       atomic.Bool
-	abandoning     atomic.Int32  // calls that are out of the table, and the far side is being told
-	callEnded      chan struct{} // 1 slot: since finishing, one of calls has come to its end; nil before
+	abandoning     atomic.Int32  // calls being abandoned whose cancellation is not written yet
+	callEnded      chan struct{} // 1 slot: a call ended while draining; nil before DrainCalls
 
 	mu            sync.Mutex
-	requests      map[wire.ID]*Request     // what they asked, under their ids
-	inFlight      sessionCounts            // of calls
-	recent        recentCalls              // calls at an end that the far side may still be at
-	relays        map[int64]*ProgressRelay // calls answered that the far side goes on with
-	relaySessions sessionCounts            // of those
-	unwritten     int                      // requests that were taken out, and batches, whose answers are not written yet
-	drainWaiters  []chan struct{}          // closed when nothing is owed any more
-	warned        map[string]bool          // kinds of oddities that were logged
-	disconnect    func(error)              // ends the conversation
-	sendErr       error                    // why nothing can be sent any more, once the last was read
-	disconnectErr error                    // why it did
+	requests      map[wire.ID]*Request     // inbound requests without a response
+	inFlight      sessionCounts            // calls in flight
+	recent        recentCalls              // ended calls that the remote side may still work on
+	relays        map[int64]*ProgressRelay // answered calls with more progress to come
+	relaySessions sessionCounts            // relays
+	unwritten     int                      // claimed requests and batches with unwritten responses
+	drainWaiters  []chan struct{}          // closed when the remote side is owed no response
+	warned        map[string]bool          // messages that warnOnce has logged
+	disconnect    func(error)              // ends the connection
+	sendErr       error                    // why calls can no longer be sent; nil = they can
+	disconnectErr error                    // why the connection ended; nil = it has not
 }
 
-// New returns a Peer. It starts nothing; the conversation begins with Run.
+// New returns a Peer. It starts nothing and reads nothing before Run.
 func New(conn transport.Conn, h Handler, opts Options) *Peer {
 	p := NewPush(conn, h, opts)
 	p.in = conn
 	return p
 }
 
-// NewPush is New for a Peer that does not read, and has no Run: what the far side says is given
-// to Receive, until End.
+// NewPush returns a push peer: it has no Run, and its user passes the messages of the remote side
+// to Receive until it calls Disconnected.
 func NewPush(out transport.Writer, h Handler, opts Options) *Peer {
-	return &Peer{out: out, h: h, opts: opts, createdAt: time.Now(), disconnect: func(error) { _ = out.Close() }}
+	return &Peer{
+		out: out, h: h, opts: opts,
+		createdAt:  time.Now(),
+		disconnect: func(error) { _ = out.Close() },
+	}
 }
 
-// Receive does with a message what Run does with each that it reads. It must be called by
-// one at a time, and not after End.
+// Receive processes one message of the remote side. It must not be called concurrently, nor after
+// Disconnected.
 func (p *Peer) Receive(m wire.Message) {
 	p.touch(&p.lastReceived)
 	p.dispatch(m, Origin{}, nil, 0)
 }
 
-// Disconnected is the end of Run where there is none: no more is received, for the Conn has been closed, and all
-// calls sent over it end.
+// Disconnected tells a push peer that the connection was closed: all calls in flight complete with
+// a [transport.CallLostError].
 func (p *Peer) Disconnected() { p.endConnection(transport.ErrClosed) }
 
-// Run reads until the far side ends the conversation (nil), the Conn fails, or
-// ctx is done (both an error); only then are all calls sent over it ended, but for one that is
-// being written, which ends when its write does. What
-// the far side asked before remains to be answered: see Drain and Close.
+// Run reads until the remote side closes the connection (nil), the Conn fails, or ctx is done (both
+// return an error). Then it completes all calls in flight, except a call that is being written,
+// which completes when its write returns. Requests of the remote side stay open: see DrainRequests
+// and Close.
 func (p *Peer) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -162,8 +165,8 @@ func (p *Peer) Run(ctx context.Context) error {
 	return err
 }
 
-// endConnection ends the calls that were sent, for nothing can answer them any more. A call that is being
-// written stays: only Offer learns whether it has reached the far side, see [Peer.TrySend].
+// endConnection completes the calls in flight, because no response can arrive any longer. A call
+// that is being written stays: only [Peer.TrySend] knows whether it has reached the remote side.
 func (p *Peer) endConnection(err error) {
 	p.mu.Lock()
 	p.sendErr = closedError{disconnectReason(err)}
@@ -179,12 +182,13 @@ func (p *Peer) endConnection(err error) {
 	p.signalCallEnded()
 	for _, c := range all {
 		p.countInFlight(c, -1)
-		c.complete(wire.Message{}, &transport.CallLostError{ID: c.ID(), Err: disconnectReason(err), MayHaveRun: true})
+		lost := &transport.CallLostError{ID: c.ID(), Err: disconnectReason(err), MayHaveRun: true}
+		c.complete(wire.Message{}, lost)
 	}
 }
 
-// closedError is why a call cannot be sent: it says how the conversation ended, and is
-// a [transport.ErrClosed].
+// closedError is the error of a call that cannot be sent. Its text is the reason for the end of the
+// connection, and it wraps [transport.ErrClosed].
 type closedError struct{ reason error }
 
 func (e closedError) Error() string   { return e.reason.Error() }
@@ -199,10 +203,10 @@ func disconnectReason(err error) error {
 
 func (p *Peer) read() error {
 	for {
-		m, about, err := p.in.Read()
+		m, relatedTo, err := p.in.Read()
 		if err == nil {
 			p.touch(&p.lastReceived)
-			p.dispatch(m, p.originOf(about), nil, 0)
+			p.dispatch(m, p.originOf(relatedTo), nil, 0)
 		} else if err = p.handleReadError(err); err == io.EOF {
 			return nil
 		} else if err != nil {
@@ -211,16 +215,16 @@ func (p *Peer) read() error {
 	}
 }
 
-// handleReadError sees to what Read returns in the place of a message. It returns what ends the conversation.
+// handleReadError processes an error of Read. It returns nil if reading continues.
 func (p *Peer) handleReadError(err error) error {
-	var noise *transport.MalformedError
+	var malformed *transport.MalformedError
 	var lost *transport.CallLostError
 	switch {
-	case errors.As(err, &lost): // first: it may wrap the noise that there was instead
+	case errors.As(err, &lost): // first, because it may wrap a MalformedError
 		p.handleLost(lost)
-	case errors.As(err, &noise):
+	case errors.As(err, &malformed):
 		p.touch(&p.lastReceived)
-		p.handleMalformed(noise)
+		p.handleMalformed(malformed)
 	case errors.Is(err, io.EOF):
 		return io.EOF
 	default:
@@ -229,7 +233,8 @@ func (p *Peer) handleReadError(err error) error {
 	return nil
 }
 
-// originOf returns the stream of the request of ours that has the id, that of no call if it is "".
+// originOf returns the Origin of a message that belongs to the call with this id; "" = to no known
+// call.
 func (p *Peer) originOf(id wire.ID) Origin {
 	if id == "" {
 		return Origin{}
@@ -242,7 +247,7 @@ func (p *Peer) originOf(id wire.ID) Origin {
 	return Origin{CallEnded: true}
 }
 
-// dispatch handles one message, in slot i of a batch unless batch is nil.
+// dispatch processes one message. If b is not nil, it is element i of that batch.
 func (p *Peer) dispatch(m wire.Message, on Origin, b *batch, i int) {
 	switch m.Kind() {
 	case wire.Response:
@@ -269,8 +274,10 @@ func (p *Peer) handleNotification(m wire.Message, on Origin) {
 	}
 }
 
-// handleMalformed answers what is no message, unless the owner sees to it. It may also be
-// the answer to a call, be it an unusable one.
+// handleMalformed processes input that is not a valid message:
+//  1. a response that can be repaired, or that at least names a call, completes the call;
+//  2. otherwise, with OnMalformed, only a request that can be read in two ways gets an error;
+//  3. otherwise it gets an error response.
 func (p *Peer) handleMalformed(n *transport.MalformedError) {
 	if salvaged := n.Message.Salvage(); n.LooksLikeResponse && salvaged.Kind() == wire.Response {
 		p.handleResponse(salvaged)
@@ -285,7 +292,7 @@ func (p *Peer) handleMalformed(n *transport.MalformedError) {
 	}
 	if p.opts.OnMalformed != nil {
 		p.opts.OnMalformed(n)
-		if n.Message.WantsResponse() { // else the far side waits for ever
+		if n.Message.WantsResponse() { // else the remote side would wait for ever
 			p.write(wire.NewErrorResponse(n.Message.ID(), n.Err), "")
 		}
 		return
@@ -295,12 +302,12 @@ func (p *Peer) handleMalformed(n *transport.MalformedError) {
 	}
 	id := n.ID
 	if n.Err.Code == wire.CodeParseError {
-		id = "" // what is no JSON has no id that could be relied on
+		id = "" // an id found in invalid JSON is not reliable
 	}
 	p.write(wire.NewErrorResponse(id, n.Err), "")
 }
 
-// BadResponseError is what a call ends with whose answer came but is no message.
+// BadResponseError is the error of a call whose response arrived but is not a valid message.
 type BadResponseError struct{ Err error }
 
 func (b *BadResponseError) Error() string { return "its answer is unusable: " + b.Err.Error() }
@@ -318,44 +325,44 @@ func (p *Peer) Notify(method string, params []byte) error {
 	return p.SendNotification(wire.NewNotification(method, params), "")
 }
 
-// SendNotification sends the notification m. About names the request of the far side that it
-// belongs to, "" if there is none. Like everything that is sent it ends the
-// conversation with a far side that does not read.
-func (p *Peer) SendNotification(m wire.Message, about wire.ID) error {
+// SendNotification sends the notification m. relatedTo is the id of the request of the remote side
+// that the notification belongs to, "" = none. Like every write it ends the connection if the
+// remote side does not read.
+func (p *Peer) SendNotification(m wire.Message, relatedTo wire.ID) error {
 	p.touch(&p.lastUsed)
-	err := p.out.Write(m, about)
+	err := p.out.Write(m, relatedTo)
 	if errors.Is(err, transport.ErrFull) {
 		p.disconnectStalled(err)
 	}
 	return err
 }
 
-// Crowded reports whether much of what was sent waits for the far side, though not yet so much that
-// the conversation ends. Notifications that can be left out should be. It is false for a Conn that
-// does not tell.
-func (p *Peer) Crowded() bool {
-	out, tells := p.out.(interface{ Crowded() bool })
-	return tells && out.Crowded()
+// Backlogged reports whether much of the queue of unwritten messages is in use, though the
+// connection does not end yet. Dispensable notifications should be dropped then. It is false for
+// a Conn that does not report its backlog.
+func (p *Peer) Backlogged() bool {
+	out, ok := p.out.(interface{ Backlogged() bool })
+	return ok && out.Backlogged()
 }
 
-// write sends what is owed to the far side. If too much waits for it already the
-// conversation is over: a far side that does not read is hung up on, it must not
-// stall others. That it is gone shows when it is read from.
-func (p *Peer) write(m wire.Message, about wire.ID) {
-	_ = p.SendNotification(m, about)
+// write sends a response or notification. A full write queue ends the connection, because a remote
+// side that does not read must not stall others. Other errors are ignored: reading reports that
+// the connection has ended.
+func (p *Peer) write(m wire.Message, relatedTo wire.ID) {
+	_ = p.SendNotification(m, relatedTo)
 }
 
-// disconnectStalled ends the conversation with a far side that does not read.
+// disconnectStalled ends the connection to a remote side that does not read.
 func (p *Peer) disconnectStalled(err error) {
 	p.mu.Lock()
-	hangUp := p.disconnect
+	disconnect := p.disconnect
 	p.mu.Unlock()
-	p.log().Warn("hung up: the other side does not read", "err", err)
-	hangUp(err)
+	p.log().Warn("disconnecting: the other side does not read", "err", err)
+	disconnect(err)
 }
 
-// DrainRequests waits until every request of the far side is cancelled, or answered and the answer
-// given to the Conn, or ctx is done.
+// DrainRequests waits until every request of the remote side is cancelled, or its response is
+// written to the Conn, or ctx is done.
 func (p *Peer) DrainRequests(ctx context.Context) {
 	p.mu.Lock()
 	if !p.owesResponseLocked() {
@@ -371,12 +378,12 @@ func (p *Peer) DrainRequests(ctx context.Context) {
 	}
 }
 
-// errDraining is why nothing is sent after [Peer.DrainCalls].
-var errDraining = errors.New("no more calls are sent over it")
+// errDraining is the reason why TrySend fails after [Peer.DrainCalls].
+var errDraining = errors.New("the connection is draining: no more calls are sent over it")
 
-// DrainCalls lets the calls that were sent come to their ends, and has no more be: Offer fails
-// with a [transport.ErrClosed] as soon as Finish was called. It waits until none is in flight any
-// more, or ctx is done. The conversation goes on meanwhile, and does after it.
+// DrainCalls stops sending calls and waits for those in flight: TrySend fails with
+// [transport.ErrClosed] from now on, and DrainCalls returns when no call is in flight or ctx is
+// done. The connection stays open.
 func (p *Peer) DrainCalls(ctx context.Context) {
 	p.mu.Lock()
 	if p.sendErr == nil {
@@ -397,7 +404,7 @@ func (p *Peer) DrainCalls(ctx context.Context) {
 	}
 }
 
-// signalCallEnded notes that a call has come to its end, for Finish.
+// signalCallEnded wakes DrainCalls when a call has ended.
 func (p *Peer) signalCallEnded() {
 	if p.draining.Load() {
 		select {
@@ -407,8 +414,7 @@ func (p *Peer) signalCallEnded() {
 	}
 }
 
-// Close ends the conversation: what the far side still waits for is cancelled,
-// and the Conn closed.
+// Close cancels the open requests of the remote side and closes the Conn.
 func (p *Peer) Close() error {
 	p.mu.Lock()
 	open := make([]*Request, 0, len(p.requests))
@@ -416,12 +422,12 @@ func (p *Peer) Close() error {
 		open = append(open, r)
 	}
 	p.mu.Unlock()
-	var farewell *wire.Error
+	var closeErr *wire.Error
 	if len(open) > 0 && p.opts.CloseError != nil {
-		farewell = p.opts.CloseError()
+		closeErr = p.opts.CloseError()
 	}
 	for _, r := range open {
-		r.closeWith(farewell)
+		r.closeWith(closeErr)
 	}
 	return p.out.Close()
 }
@@ -433,18 +439,17 @@ func (p *Peer) log() *slog.Logger {
 	return p.opts.Log()
 }
 
-// warnOnce logs the first of a kind of oddity, so that a stream of them does
-// not drown the log.
-func (p *Peer) warnOnce(kind string, args ...any) {
+// warnOnce logs a message once per connection, so that a stream of them does not flood the log.
+func (p *Peer) warnOnce(msg string, args ...any) {
 	p.mu.Lock()
-	seen := p.warned[kind]
+	seen := p.warned[msg]
 	if p.warned == nil {
 		p.warned = make(map[string]bool)
 	}
-	p.warned[kind] = true
+	p.warned[msg] = true
 	p.mu.Unlock()
 	if !seen {
-		p.log().Warn(kind, args...)
+		p.log().Warn(msg, args...)
 	}
 }
 
@@ -456,8 +461,8 @@ func (p *Peer) takeByID(id wire.ID) (*Call, bool) {
 	return p.takeResponded(n)
 }
 
-// takeResponded removes the row of a call that is answered. That is noted, so that what is still
-// said of it is not taken for another's.
+// takeResponded removes a call that has got its response from the table. The call is remembered, so
+// that a late message about it is not attributed to another session.
 func (p *Peer) takeResponded(id int64) (*Call, bool) {
 	c, ok := p.calls.Take(id)
 	p.signalCallEnded()
@@ -472,7 +477,7 @@ func (p *Peer) takeResponded(id int64) (*Call, bool) {
 	return c, true
 }
 
-// takeCall removes the row of a call that has come to another end.
+// takeCall removes a call that ends without a response from the table.
 func (p *Peer) takeCall(id int64) (*Call, bool) {
 	c, ok := p.calls.Take(id)
 	p.signalCallEnded()
@@ -482,14 +487,15 @@ func (p *Peer) takeCall(id int64) (*Call, bool) {
 	return c, ok
 }
 
-// countInFlight counts a call in flight, or that it is so no more. It counts before the call is, and while it is.
+// countInFlight adds n to the calls in flight of the session of c. A call is counted before it is
+// in the table, until it has left it.
 func (p *Peer) countInFlight(c *Call, n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.inFlight.add(c.SessionID, n)
 }
 
-// parseCallID reads an id that we gave. A sloppy server may give it back as a string.
+// parseCallID parses the id of an outbound call. Some servers return it as a string.
 func (p *Peer) parseCallID(id []byte) (int64, error) {
 	text := id
 	quoted := len(text) > 2 && text[0] == '"'
@@ -498,7 +504,7 @@ func (p *Peer) parseCallID(id []byte) (int64, error) {
 	}
 	n, err := strconv.ParseInt(string(text), 10, 64)
 	if quoted && err == nil {
-		p.warnOnce("answers with a string where a number was asked", "id", string(id))
+		p.warnOnce("message has a string for the number that was sent as id", "id", string(id))
 	}
 	return n, err
 }

@@ -4,24 +4,24 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A Request is something the far side asked, until it is answered.
+// A Request is a request of the remote side. It is open until it is answered or cancelled.
 type Request struct {
 	wire.Message
 	peer     *Peer
 	id       wire.ID
 	origin   Origin
-	batch    *batch // nil unless it came in one
-	index    int
+	batch    *batch // the batch it arrived in; nil = none
+	index    int    // in the batch
 	onCancel CancelHandler
 }
 
-// An CancelHandler is told when the far side takes a request back. Params are those of
-// the cancellation, nil if the far side is gone.
+// A CancelHandler is notified when the remote side cancels a request. params are the params of the
+// cancellation; nil if the connection has ended.
 type CancelHandler interface{ HandleCancel(params []byte) }
 
-// handleRequest enters a request under its id and hands it on.
-func (p *Peer) handleRequest(m wire.Message, on Origin, b *batch, slot int) {
-	r := &Request{Message: m, peer: p, id: m.ID(), origin: on, batch: b, index: slot}
+// handleRequest registers a request and passes it to the Handler.
+func (p *Peer) handleRequest(m wire.Message, origin Origin, b *batch, index int) {
+	r := &Request{Message: m, peer: p, id: m.ID(), origin: origin, batch: b, index: index}
 	if err := p.register(r); err != nil {
 		if p.opts.OnRejected != nil {
 			p.opts.OnRejected(m, err)
@@ -36,7 +36,7 @@ func (p *Peer) handleRequest(m wire.Message, on Origin, b *batch, slot int) {
 	p.h.HandleRequest(r)
 }
 
-// answersPing reports whether a request is a ping, which is answered here.
+// answersPing reports whether a request is a ping to which the Peer itself responds.
 func (p *Peer) answersPing(m wire.Message) bool {
 	return m.Method() == "ping" && (p.opts.PassPing == nil || !p.opts.PassPing(m))
 }
@@ -45,11 +45,13 @@ func (p *Peer) register(r *Request) *wire.Error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if _, dup := p.requests[r.id]; dup {
-		return wire.Errorf(wire.CodeInvalidRequest, "Invalid request: a request with this id is in flight")
+		return wire.Errorf(wire.CodeInvalidRequest,
+			"Invalid request: a request with this id is in flight")
 	}
-	// A ping never stays, so it is answered even then.
+	// A ping is answered at once, so the bound does not apply to it.
 	if n := p.opts.MaxInFlight; n > 0 && len(p.requests) >= n && !p.answersPing(r.Message) {
-		return wire.Errorf(wire.CodeInternalError, "Too many requests in flight: there may be %d; wait for answers", n)
+		return wire.Errorf(wire.CodeInternalError,
+			"Too many requests in flight: there may be %d; wait for answers", n)
 	}
 	if p.requests == nil {
 		p.requests = make(map[wire.ID]*Request)
@@ -58,32 +60,33 @@ func (p *Peer) register(r *Request) *wire.Error {
 	return nil
 }
 
-// RemoteID returns the id that the far side gave the request.
+// RemoteID returns the id under which the remote side sent the request.
 func (r *Request) RemoteID() wire.ID { return r.id }
 
-// Origin returns the stream on which the request came.
+// Origin returns the stream on which the request arrived.
 func (r *Request) Origin() Origin { return r.origin }
 
-// OnCancel makes o the one who is told of a cancellation. It reports whether the
-// request is still open; if not, o will not be told.
-func (r *Request) OnCancel(o CancelHandler) bool {
+// OnCancel sets the handler of a cancellation, replacing an earlier one. It returns false if the
+// request is no longer open; the handler is not called then.
+func (r *Request) OnCancel(h CancelHandler) bool {
 	r.peer.mu.Lock()
 	defer r.peer.mu.Unlock()
 	if r.peer.requests[r.id] != r {
 		return false
 	}
-	r.onCancel = o
+	r.onCancel = h
 	return true
 }
 
-// claim ends the request for whoever gets true, who then has to send its answer.
+// claim ends the request and returns true once; the caller must then send the response.
 func (r *Request) claim() bool {
 	_, ok := r.claimWithHandler()
 	return ok
 }
 
-// claimWithHandler is take that tells whose the request was; if nothing is sent, settle has to
-// follow. An CancelHandler that comes later is refused, so that none goes untold.
+// claimWithHandler ends the request and returns its CancelHandler and true, once. The caller must
+// then send the response, or call responseWritten if there is none. OnCancel fails from now on, so
+// that no handler waits for a call that never comes.
 func (r *Request) claimWithHandler() (CancelHandler, bool) {
 	p := r.peer
 	p.mu.Lock()
@@ -92,13 +95,14 @@ func (r *Request) claimWithHandler() (CancelHandler, bool) {
 		return nil, false
 	}
 	if delete(p.requests, r.id); len(p.requests) == 0 && p.in == nil {
-		p.requests = nil // who is fed may be one of many that nothing happens to for hours
+		p.requests = nil // there may be many push peers that are idle for hours
 	}
 	p.unwritten++
 	return r.onCancel, true
 }
 
-// responseWritten follows when what was owed to a request that was taken is written.
+// responseWritten is called when the response to a claimed request, or a batch, has been written or
+// will not be. It wakes DrainRequests.
 func (p *Peer) responseWritten() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -112,18 +116,17 @@ func (p *Peer) responseWritten() {
 	p.drainWaiters = nil
 }
 
-// owesResponseLocked reports whether the far side waits for anything.
+// owesResponseLocked reports whether the remote side still has to get a response.
 func (p *Peer) owesResponseLocked() bool { return len(p.requests)+p.unwritten > 0 }
 
-// Reply answers with a result of ours. Like Fail and Forward it reports whether
-// the request was still open; if it was answered or cancelled before, nothing
-// is sent.
+// Reply responds with a result. Like Fail and Forward it returns false, and sends nothing, if the
+// request is no longer open.
 func (r *Request) Reply(result []byte) bool {
 	return r.claim() && r.respond(wire.NewResult(r.id, result))
 }
 
-// ReplyAfter is Reply for an answer that changes something: do is called before
-// the answer is sent, and not at all if it will not be.
+// ReplyAfter responds with a result, after it has called do. It does not call do if the request is
+// no longer open.
 func (r *Request) ReplyAfter(do func(), result []byte) bool {
 	if !r.claim() {
 		return false
@@ -132,17 +135,17 @@ func (r *Request) ReplyAfter(do func(), result []byte) bool {
 	return r.respond(wire.NewResult(r.id, result))
 }
 
-// Fail answers with an error of ours.
+// Fail responds with an error.
 func (r *Request) Fail(err *wire.Error) bool {
 	return r.claim() && r.respond(wire.NewErrorResponse(r.id, err))
 }
 
-// Forward answers with somebody else's response, under the request's own id.
+// Forward responds with a response from elsewhere, under the id of the request.
 func (r *Request) Forward(m wire.Message) bool {
 	return r.claim() && r.respond(m.Splice(wire.Edit{Part: wire.PartID, Text: r.Part(wire.PartID)}))
 }
 
-// Notify sends a notification that belongs to the request, such as its progress, if that is
+// Notify sends a notification that belongs to the request, such as progress, if the request is
 // still open.
 func (r *Request) Notify(m wire.Message) {
 	r.peer.mu.Lock()
@@ -153,7 +156,7 @@ func (r *Request) Notify(m wire.Message) {
 	}
 }
 
-// respond writes the answer of a request that was taken.
+// respond writes the response to a claimed request. It returns true.
 func (r *Request) respond(m wire.Message) bool {
 	r.write(m)
 	r.peer.responseWritten()
@@ -168,9 +171,9 @@ func (r *Request) write(m wire.Message) {
 	}
 }
 
-// handleCancelled ends a request that the far side takes back. Nothing is sent for it
-// any more ("SHOULD NOT send a response for the cancelled request"). An id that
-// is unknown, or answered already, is ignored.
+// handleCancelled cancels a request on behalf of the remote side. The request gets no response
+// ("SHOULD NOT send a response for the cancelled request"). An unknown id, or that of an answered
+// request, is ignored.
 func (p *Peer) handleCancelled(m wire.Message) {
 	p.mu.Lock()
 	r := p.requests[m.RequestID()]
@@ -181,7 +184,7 @@ func (p *Peer) handleCancelled(m wire.Message) {
 }
 
 func (r *Request) cancel(params []byte) {
-	owner, ok := r.claimWithHandler()
+	handler, ok := r.claimWithHandler()
 	if !ok {
 		return
 	}
@@ -189,24 +192,24 @@ func (r *Request) cancel(params []byte) {
 	if r.batch != nil {
 		r.batch.done()
 	}
-	if owner != nil {
-		owner.HandleCancel(params)
+	if handler != nil {
+		handler.HandleCancel(params)
 	}
 }
 
-// closeWith ends a request because the conversation does: the far side may still read,
-// and is told so unless farewell is nil.
-func (r *Request) closeWith(farewell *wire.Error) {
-	if farewell == nil {
+// closeWith ends a request because this side closes the connection. It sends err as the response,
+// because the remote side may still read; nil = no response.
+func (r *Request) closeWith(err *wire.Error) {
+	if err == nil {
 		r.cancel(nil)
 		return
 	}
-	owner, ok := r.claimWithHandler()
+	handler, ok := r.claimWithHandler()
 	if !ok {
 		return
 	}
-	r.respond(wire.NewErrorResponse(r.id, farewell))
-	if owner != nil {
-		owner.HandleCancel(nil)
+	r.respond(wire.NewErrorResponse(r.id, err))
+	if handler != nil {
+		handler.HandleCancel(nil)
 	}
 }

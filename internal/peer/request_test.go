@@ -394,7 +394,8 @@ func TestDrainWaitsForWhatIsOpen(t *testing.T) {
 	})
 }
 
-// An answer that somebody is about to write is still owed: who closes after Drain does not cut it off.
+// An answer that somebody is about to write is still owed: who closes after Drain does not cut it
+// off.
 func TestDrainWaitsForWhatIsBeingAnswered(t *testing.T) {
 	inBubble(t, peer.Options{}, func(t *testing.T, k *talk) {
 		k.far.Send(`{"jsonrpc":"2.0","id":1,"method":"m"}`)

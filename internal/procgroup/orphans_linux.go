@@ -95,7 +95,7 @@ func (s process) signal(sig unix.Signal) {
 // with a mark and another limit is not ours. It is 0 where the limit cannot be lowered.
 //
 // The limit is read from /proc/PID/limits, which everybody may read. Processes that use POSIX message
-// queues have at least three quarters of what they had. See docs/decisions/035.
+// queues have at least three quarters of what they had. See docs/decisions/035-containers-shutdown-and-isolation.md.
 var descentLimit = sync.OnceValue(func() uint64 {
 	const usual, least = 819200, 4096 // bytes; usual is the kernel's own
 	var limit unix.Rlimit

@@ -65,7 +65,8 @@ func bySize(b *testing.B, of func(b *testing.B, n int) func() error) {
 	}
 }
 
-// BenchmarkLines is what a message costs to be read from a pipe and parsed, but for the system call.
+// BenchmarkLines is what a message costs to be read from a pipe and parsed, but for the system
+// call.
 func BenchmarkLines(b *testing.B) {
 	bySize(b, func(_ *testing.B, n int) func() error {
 		l := linesOf(n)

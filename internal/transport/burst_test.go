@@ -36,7 +36,8 @@ func padded(t testing.TB, i, size int) wire.Message {
 	return m
 }
 
-// TestABurstIsWrittenTogether: nothing is written while the messages of a burst are sent, and all of it at its end.
+// TestABurstIsWrittenTogether: nothing is written while the messages of a burst are sent, and all
+// of it at its end.
 func TestABurstIsWrittenTogether(t *testing.T) {
 	o, r := piped(t)
 	writes := 0
@@ -89,7 +90,8 @@ func TestWhatIsOfNoBurstTakesWhatIsHeldAlong(t *testing.T) {
 	burst.End()
 }
 
-// TestLinesKeepTheirOrderInBursts: of any length, to a far side that takes them slower than they come.
+// TestLinesKeepTheirOrderInBursts: of any length, to a far side that takes them slower than they
+// come.
 func TestLinesKeepTheirOrderInBursts(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: this test takes seconds")
@@ -132,8 +134,8 @@ func TestLinesKeepTheirOrderInBursts(t *testing.T) {
 	}
 }
 
-// TestALineReaderTellsBursts: lines that are there at one time are of one burst, which is over when the reader
-// has to read again; a line alone is of none.
+// TestALineReaderTellsBursts: lines that are there at one time are of one burst, which is over
+// when the reader has to read again; a line alone is of none.
 func TestALineReaderTellsBursts(t *testing.T) {
 	const line = `{"jsonrpc":"2.0","method":"m"}` + "\n"
 	r, w := io.Pipe()

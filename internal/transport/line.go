@@ -10,29 +10,30 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// chunkSize is how much a LineReader asks for at a time: what a pipe holds.
+// chunkSize is the size of the read buffer in bytes: the capacity of a pipe.
 const chunkSize = 64 << 10
 
-// chunkPool are arrays that nobody holds any more: what long lines are read into before their length is known.
+// chunkPool holds unused arrays for lines that are longer than one chunk.
 var chunkPool = sync.Pool{New: func() any { return new([chunkSize]byte) }}
 
-// A LineReader cuts a stream into lines. Each line is a slice of its own: what
-// a LineReader has handed out it never touches again, so that a message may be
-// kept without a copy. Short lines share a chunk.
+// A LineReader splits a stream into lines. It never modifies a line that it has returned, so a
+// message may be kept without a copy. Short lines share a chunk.
 type LineReader struct {
-	r        io.Reader
-	limit    int
-	buf      []byte             // read and not yet handed out, behind parts
-	parts    []*[chunkSize]byte // of a long line, whole ones
-	head     []byte             // how that begins, before parts
-	burst    *wire.Burst        // of the lines that are whole in buf, and of the last that was handed out; nil = there was one alone
-	err      error
-	lease    ReceiveLease
-	quotaErr error // why there is no room for the line at hand
+	r     io.Reader
+	limit int
+	lease ReceiveLease // counts the bytes of a line longer than a chunk
+	err   error        // error of the last read, returned when buf is used up
 
-	// What is no UTF-8 is noise, unless mend is set: then each bad byte becomes
-	// U+FFFD, and mended, if there is one, is called.
-	repairUTF8 bool
+	// A line longer than a chunk is collected in head, parts and buf, in this order.
+	head     []byte             // what was in the first chunk
+	parts    []*[chunkSize]byte // full chunks
+	buf      []byte             // bytes read but not returned yet
+	quotaErr error              // why the line exceeds the quota; nil = it does not
+
+	// burst contains the complete lines in buf and the line returned last; nil = a single line.
+	burst *wire.Burst
+
+	repairUTF8 bool // see LineOptions
 	onRepair   func()
 }
 
@@ -40,18 +41,23 @@ type LineReader struct {
 type LineOptions struct {
 	Limit      int           // maximum bytes of one line
 	Quota      *ReceiveQuota // counts bytes of incomplete lines; nil = no bound
-	RepairUTF8 bool          // replace invalid UTF-8 by U+FFFD instead of reporting a MalformedError
+	RepairUTF8 bool          // replace invalid UTF-8 by U+FFFD; false = MalformedError
 	OnRepair   func()        // called after each repair; may be nil
 }
 
 // NewLineReader returns a reader of the lines of r.
 func NewLineReader(r io.Reader, o LineOptions) *LineReader {
-	return &LineReader{r: r, limit: o.Limit, lease: o.Quota.Lease(), repairUTF8: o.RepairUTF8, onRepair: o.OnRepair}
+	return &LineReader{
+		r: r, limit: o.Limit,
+		lease:      o.Quota.Lease(),
+		repairUTF8: o.RepairUTF8,
+		onRepair:   o.OnRepair,
+	}
 }
 
-// next returns the next line without its end, CR LF or LF; the stream's last
-// line needs none. A line that is longer than the limit is skipped and reported
-// as an *overlong. At the end of the stream it returns io.EOF.
+// next returns the next line without its line end, CR LF or LF; the last line of the stream needs
+// no line end. A line that exceeds the limit or the quota is skipped and reported as an
+// *OversizedError. At the end of the stream next returns io.EOF.
 func (l *LineReader) next() ([]byte, error) {
 	scanned := 0
 	for {
@@ -79,7 +85,7 @@ func (l *LineReader) next() ([]byte, error) {
 	}
 }
 
-// take returns the line that ends at n in buf.
+// take removes and returns the line that ends at buf[n].
 func (l *LineReader) take(n int) []byte {
 	end := l.buf[:n:n]
 	l.buf = l.buf[n:]
@@ -95,10 +101,10 @@ func (l *LineReader) take(n int) []byte {
 	return line
 }
 
-// longLen is how much of a line is in first and parts.
+// longLen returns the number of bytes in head and parts.
 func (l *LineReader) longLen() int { return len(l.head) + len(l.parts)*chunkSize }
 
-// dropLong forgets what there is of a long line, but for what is in buf.
+// dropLong discards head and parts.
 func (l *LineReader) dropLong() {
 	for _, part := range l.parts {
 		chunkPool.Put(part)
@@ -108,67 +114,69 @@ func (l *LineReader) dropLong() {
 	l.lease.Release()
 }
 
-// startBurst begins a burst if a further line is whole.
+// startBurst starts a burst if buf contains a further complete line.
 func (l *LineReader) startBurst() {
 	if l.burst == nil && bytes.IndexByte(l.buf, '\n') >= 0 {
 		l.burst = new(wire.Burst)
 	}
 }
 
-// fill reads once. When the chunk is used up it starts a new one, and carries what it has of a line over to it; of a
-// long line it puts that aside, and reports that.
-func (l *LineReader) fill() (aside bool) {
+// fill reads once. If the chunk is full it starts a new one. It copies a short incomplete line to
+// the new chunk; of a longer one it moves the full chunk to head or parts, and returns true.
+func (l *LineReader) fill() (moved bool) {
 	if room := cap(l.buf) - len(l.buf); room == 0 || room < 512 && l.longLen() == 0 {
 		switch {
 		case len(l.buf) <= chunkSize/2 && l.longLen() == 0:
 			l.buf = append(make([]byte, 0, chunkSize), l.buf...)
 		case l.longLen() == 0:
-			l.head, l.buf, aside = l.buf, newChunk(), true
+			l.head, l.buf, moved = l.buf, newChunk(), true
 		default:
-			l.parts, l.buf, aside = append(l.parts, (*[chunkSize]byte)(l.buf)), newChunk(), true
+			l.parts, l.buf, moved = append(l.parts, (*[chunkSize]byte)(l.buf)), newChunk(), true
 		}
 	}
-	if aside {
+	if moved {
 		l.quotaErr = l.lease.Resize(l.longLen() + chunkSize)
 	}
 	n, err := l.r.Read(l.buf[len(l.buf):cap(l.buf)])
 	l.buf = l.buf[:len(l.buf)+n]
 	l.err = err
-	return aside
+	return moved
 }
 
 func newChunk() []byte { return chunkPool.Get().(*[chunkSize]byte)[:0] }
 
-// trim removes what some writers put around each text: a byte order mark in front, a CR behind.
+// trim removes a leading byte order mark and a trailing CR, which some writers add to each text.
 func (l *LineReader) trim(line []byte) []byte {
 	return bytes.TrimSuffix(TrimBOM(line), []byte("\r"))
 }
 
-// An OversizedError is a line that was too long to keep.
+// An OversizedError is returned for a line or event that was skipped because it was too long.
 type OversizedError struct {
-	Head   []byte
-	ID     wire.ID // the id of the message in it, if there is one
-	Reason error   // why it is not kept, if it is not longer than the limit
+	Head   []byte  // its beginning
+	ID     wire.ID // id of the message in it; "" = none found
+	Reason error   // why it was skipped; nil = it exceeds the limit
 }
 
 func (o *OversizedError) Error() string { return "line too long" }
 
+// NewOversizedError returns the error for a text that exceeds limit.
 func NewOversizedError(text []byte, limit int) *OversizedError {
 	var skim wire.Skimmer
 	skim.Write(text)
 	return &OversizedError{Head: CopyHead(text, limit), ID: skim.ID()}
 }
 
-// CopyHead returns a copy of how an overlong text begins. That it is overlong may be
-// known before more of it is.
+// CopyHead returns a copy of the beginning of a text that is too long: at most one byte more than
+// limit. text may be incomplete.
 func CopyHead(text []byte, limit int) []byte {
 	return bytes.Clone(text[:min(len(text), maxMalformed, limit+1)])
 }
 
-// skipLine reads on to the end of an overlong line and keeps of it what tells whose
-// it is.
+// skipLine reads to the end of a line that is too long and returns an *OversizedError with its
+// beginning and the id of the message in it.
 func (l *LineReader) skipLine() error {
-	over := &OversizedError{Head: CopyHead(slices.Concat(l.head, l.buf), l.limit), Reason: l.quotaErr}
+	head := CopyHead(slices.Concat(l.head, l.buf), l.limit)
+	over := &OversizedError{Head: head, Reason: l.quotaErr}
 	var skim wire.Skimmer
 	skim.Write(l.head)
 	for _, part := range l.parts {
@@ -191,8 +199,8 @@ func (l *LineReader) skipLine() error {
 	return over
 }
 
-// ReadMessage returns the next message of a stream of lines; blank lines are
-// skipped. It is the Read of every Conn over pipes.
+// ReadMessage returns the next message, one per line; blank lines are skipped. It implements Read
+// for every Conn over pipes.
 func (l *LineReader) ReadMessage() (wire.Message, error) {
 	for {
 		line, err := l.next()

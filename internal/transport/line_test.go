@@ -198,9 +198,10 @@ func FuzzLines(f *testing.F) {
 	})
 }
 
-// FuzzLongLines is FuzzLines for lines that are longer than one chunk, or two, or end where a chunk does. Of each
-// three bytes of script one says how many halves of a chunk a line is long, one how many bytes more or less, and one how it
-// ends; limit is on the lengths that are so made, too.
+// FuzzLongLines is FuzzLines for lines that are longer than one chunk, or two, or end where a
+// chunk does. Of each three bytes of script one says how many halves of a chunk a line is long,
+// one how many bytes more or less, and one how it ends; limit is on the lengths that are so made,
+// too.
 func FuzzLongLines(f *testing.F) {
 	f.Add([]byte{2, 128, 0, 4, 127, 1, 0, 160, 0, 7, 129, 1, 3, 0, 2}, uint8(6), uint8(128), uint32(70_000))
 	f.Add([]byte{4, 128, 1, 4, 129, 0, 4, 127, 0, 5, 0, 1, 9, 255, 0, 1, 255, 0}, uint8(4), uint8(128), uint32(1<<17))
@@ -291,8 +292,8 @@ func TestALongLineIsNotKeptByThoseBehindIt(t *testing.T) {
 	}
 }
 
-// TestLinesOfAllLengthsMayBeKept: however the stream is cut into reads, what was handed out stays as it was while
-// the arrays of long lines are used again.
+// TestLinesOfAllLengthsMayBeKept: however the stream is cut into reads, what was handed out stays
+// as it was while the arrays of long lines are used again.
 func TestLinesOfAllLengthsMayBeKept(t *testing.T) {
 	for _, seed := range []uint64{1, 2} {
 		random := rand.New(rand.NewPCG(seed, 0))

@@ -7,9 +7,11 @@ import (
 	"os"
 )
 
-// tryWriter returns nil: here a write may always wait.
+// tryWriter returns nil, because every write may block on this system.
 func tryWriter(*os.File) func([]byte) (int, error) { return nil }
 
+// FastReader returns f.
 func FastReader(f *os.File) io.Reader { return f }
 
-func ownPollable(f *os.File) (mine *os.File, restore func()) { return f, func() {} }
+// ownPollable returns f.
+func ownPollable(f *os.File) (own *os.File, restore func()) { return f, func() {} }

@@ -10,7 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A ioOp is one read or write of a pollable file, to which it belongs: one at a time.
+// An ioOp is a read or write of one pollable file. It is reused; only one call of do may run at a
+// time.
 type ioOp struct {
 	b    []byte
 	n    int
@@ -18,41 +19,42 @@ type ioOp struct {
 	poll func(fd uintptr) (done bool)
 }
 
-// newIOOp returns a turn that moves bytes with move; with wait, it is not done until some were moved.
-func newIOOp(move func(uintptr, []byte) (int, error), wait bool) *ioOp {
-	t := new(ioOp)
-	t.poll = func(fd uintptr) bool {
+// newIOOp returns an ioOp that transfers bytes with transfer. With wait it blocks until some bytes
+// are transferred.
+func newIOOp(transfer func(uintptr, []byte) (int, error), wait bool) *ioOp {
+	o := new(ioOp)
+	o.poll = func(fd uintptr) bool {
 		for {
-			t.n, t.err = move(fd, t.b)
-			if t.err != syscall.EINTR {
-				return !wait || t.err != syscall.EAGAIN
+			o.n, o.err = transfer(fd, o.b)
+			if o.err != syscall.EINTR {
+				return !wait || o.err != syscall.EAGAIN
 			}
 		}
 	}
-	return t
+	return o
 }
 
-// do has the file's poller take the turn.
-func (t *ioOp) do(poll func(func(uintptr) bool) error, b []byte) (int, error) {
-	t.b = b
-	err := poll(t.poll)
-	t.b = nil
+// do performs the operation on b. run is Read or Write of the file's RawConn.
+func (o *ioOp) do(run func(func(uintptr) bool) error, b []byte) (int, error) {
+	o.b = b
+	err := run(o.poll)
+	o.b = nil
 	if err != nil {
 		return 0, err
 	}
-	return max(t.n, 0), t.err
+	return max(o.n, 0), o.err
 }
 
-// tryWriter returns a function that writes to f what f takes without waiting, for one caller at a time.
-// It returns nil if f is a file that may block, such as a terminal.
+// tryWriter returns a function that writes to f as many bytes as f takes without blocking. It must
+// not be called concurrently. tryWriter returns nil if f may block, such as a terminal.
 func tryWriter(f *os.File) func([]byte) (int, error) {
 	conn, err := f.SyscallConn()
 	if err != nil || !nonblocking(conn) {
 		return nil
 	}
-	t := newIOOp(writeNoWait(), false)
+	op := newIOOp(writeNoWait(), false)
 	return func(b []byte) (int, error) {
-		n, err := t.do(conn.Write, b)
+		n, err := op.do(conn.Write, b)
 		if err == syscall.EAGAIN {
 			return 0, nil
 		}
@@ -60,8 +62,9 @@ func tryWriter(f *os.File) func([]byte) (int, error) {
 	}
 }
 
-// FastReader returns what reads from f as f does, for one reader, and costs less. A file on a disk, whose mode may say that it
-// does not block, cannot be waited for when it does.
+// FastReader returns a reader of f that costs less than f itself. It must not be used concurrently.
+// For files other than pipes and sockets it returns f: a regular file may be in non-blocking mode,
+// but cannot be polled when it blocks.
 func FastReader(f *os.File) io.Reader {
 	info, err := f.Stat()
 	if err != nil || !isPipeOrSocket(info) {
@@ -74,8 +77,9 @@ func FastReader(f *os.File) io.Reader {
 	return &fastReader{conn, newIOOp(readNoWait(), true)}
 }
 
-// isPipeOrSocket reports whether it is a pipe or a socket.
-func isPipeOrSocket(info os.FileInfo) bool { return info.Mode()&(os.ModeNamedPipe|os.ModeSocket) != 0 }
+func isPipeOrSocket(info os.FileInfo) bool {
+	return info.Mode()&(os.ModeNamedPipe|os.ModeSocket) != 0
+}
 
 type fastReader struct {
 	conn syscall.RawConn
@@ -90,6 +94,7 @@ func (r *fastReader) Read(b []byte) (int, error) {
 	return n, wrapErrno("read", err)
 }
 
+// wrapErrno converts an errno to an *os.SyscallError that names the system call.
 func wrapErrno(call string, err error) error {
 	if errno, ok := err.(syscall.Errno); ok {
 		return os.NewSyscallError(call, errno)
@@ -97,6 +102,7 @@ func wrapErrno(call string, err error) error {
 	return err
 }
 
+// nonblocking reports whether the file is in non-blocking mode.
 func nonblocking(conn syscall.RawConn) bool {
 	on := false
 	err := conn.Control(func(fd uintptr) {
@@ -106,12 +112,11 @@ func nonblocking(conn syscall.RawConn) bool {
 	return err == nil && on
 }
 
-// ownPollable returns a file of its own for the pipe or socket f, one whose reads
-// and writes Close unblocks; restore undoes what was done to f. Any other
-// file, and one that shares its pipe with stderr, is returned as it is: the
-// non-blocking mode belongs to the open pipe, and whoever else writes to it
-// would be surprised.
-func ownPollable(f *os.File) (mine *os.File, restore func()) {
+// ownPollable returns a duplicate of the pipe or socket f, in non-blocking mode, so that Close
+// unblocks its reads and writes. restore undoes the change of mode. Any other file is returned
+// unchanged, and so is a file that shares its pipe with stderr: the mode belongs to the open pipe,
+// and other processes that write to it would get EAGAIN.
+func ownPollable(f *os.File) (own *os.File, restore func()) {
 	same := func() {}
 	info, err := f.Stat()
 	if err != nil || !isPipeOrSocket(info) {

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A file may say that it does not block. It does, and cannot be waited for: the first page that was not in
-// memory was the end.
+// A file may say that it does not block. It does, and cannot be waited for: the first page that
+// was not in memory was the end.
 func TestStdioReadsAFileThatSaysItDoesNotBlock(t *testing.T) {
 	f, err := os.Create(t.TempDir() + "/in")
 	if err != nil {
@@ -54,8 +54,8 @@ func TestStdioReadsAFileThatSaysItDoesNotBlock(t *testing.T) {
 // forget takes a file's pages out of memory.
 func forget(f *os.File) error { return unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED) }
 
-// Where the kernel, or a filter of system calls in front of it, does not know what is asked of it pipes are read and
-// written as others do it.
+// Where the kernel, or a filter of system calls in front of it, does not know what is asked of it
+// pipes are read and written as others do it.
 func TestWithoutNowait(t *testing.T) {
 	for _, errno := range []syscall.Errno{syscall.EPERM, syscall.EINVAL, syscall.ENOSYS, syscall.EOPNOTSUPP} {
 		t.Run(errno.Error(), func(t *testing.T) {

@@ -4,7 +4,8 @@ package transport
 
 import "syscall"
 
-// readNoWait and writer return what moves what can be moved; the file has to be in its non-blocking mode.
+// readNoWait and writeNoWait return functions that transfer the bytes that can be transferred without
+// blocking. The file must be in non-blocking mode.
 func readNoWait() func(uintptr, []byte) (int, error)  { return plainCall(syscall.Read) }
 func writeNoWait() func(uintptr, []byte) (int, error) { return plainCall(syscall.Write) }
 

@@ -7,15 +7,15 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// pipeLimit bounds what may wait in a Pipe, in bytes.
+// pipeLimit bounds the unread bytes in each direction of a Pipe.
 const pipeLimit = 64 << 20
 
-// Pipe returns the two ends of a conversation in memory. What is written to one
-// is read from the other, in order; closing either ends both, after what was
-// written before has been read.
+// Pipe returns the two ends of a connection in memory. A message written to one end is read from
+// the other, in order. Closing an end closes both; the other end first reads what was written
+// before.
 func Pipe() (a, b Conn) {
-	there, back := newPipeQueue(), newPipeQueue()
-	return &pipeEnd{in: there, out: back}, &pipeEnd{in: back, out: there}
+	toA, toB := newPipeQueue(), newPipeQueue()
+	return &pipeEnd{in: toA, out: toB}, &pipeEnd{in: toB, out: toA}
 }
 
 type pipeEnd struct{ in, out *pipeQueue }
@@ -33,12 +33,12 @@ func (p *pipeEnd) Close() error {
 	return nil
 }
 
-// pipeQueue is one direction.
+// A pipeQueue is one direction of a Pipe.
 type pipeQueue struct {
 	mu       sync.Mutex
 	messages []wire.Message
 	bytes    int
-	err      error // what the reader gets once the queue is empty
+	err      error // returned by read when the queue is empty; nil = open
 	arrived  sync.Cond
 }
 

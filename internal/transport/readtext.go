@@ -7,25 +7,28 @@ import (
 
 var byteOrderMark = []byte("\xEF\xBB\xBF")
 
-// TrimBOM returns text without the byte order mark (U+FEFF in UTF-8) that it may begin with.
+// TrimBOM returns text without a leading byte order mark (U+FEFF in UTF-8).
 func TrimBOM(text []byte) []byte { return bytes.TrimPrefix(text, byteOrderMark) }
 
-// ReadText reads to the end of a text, or one byte further than limit. Announced is how long the text is said to be, -1 if
-// nothing is said. That is believed up to believed; beyond it there is room for four times as much as has come at most, so
-// that nobody takes up memory by what is only said.
+// ReadText reads r to its end, or to one byte more than limit. announced is the announced length
+// of the text, -1 = unknown. Memory is allocated for an announced length of up to trusted bytes;
+// beyond it, for at most four times the bytes that have arrived, so that announcements alone cost
+// no memory.
 //
-// The room for the text is counted by lease, which the caller releases and which may be nil.
-func ReadText(from io.Reader, announced int64, believed, limit int, lease *ReceiveLease) ([]byte, error) {
-	room := min(believed, limit+1)
+// lease counts the allocated bytes. The caller releases it; nil = not counted.
+func ReadText(
+	r io.Reader, announced int64, trusted, limit int, lease *ReceiveLease,
+) ([]byte, error) {
+	room := min(trusted, limit+1)
 	if announced >= 0 {
-		room = int(min(int64(room), announced+1)) // one more, to see the end
+		room = int(min(int64(room), announced+1)) // one more byte, to detect the end
 	}
 	if err := lease.Resize(room); err != nil {
 		return nil, err
 	}
 	text := make([]byte, 0, room)
 	for {
-		n, err := from.Read(text[len(text):cap(text)])
+		n, err := r.Read(text[len(text):cap(text)])
 		text = text[:len(text)+n]
 		switch {
 		case err == io.EOF:

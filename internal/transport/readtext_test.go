@@ -35,8 +35,8 @@ func TestReadText(t *testing.T) {
 	}
 }
 
-// A text whose length is known is read into one piece of memory if that is believed, and else into one
-// more for each time that there is four times as much of it.
+// A text whose length is known is read into one piece of memory if that is believed, and else
+// into one more for each time that there is four times as much of it.
 func TestAllocations_OfATextRead(t *testing.T) {
 	text := strings.Repeat("x", 1<<20)
 	for believed, most := range map[int]float64{2 << 20: 1, 4 << 10: 5} {

@@ -5,24 +5,25 @@ import (
 	"sync/atomic"
 )
 
-// An ReceiveQuota counts the bytes of messages that are being received and are not complete. Beyond its
-// bound the message that needs more room is given up: its request fails, and the conversation goes
-// on. All methods may be called concurrently; a nil ReceiveQuota has no bound.
+// A ReceiveQuota bounds the bytes of messages that are being received and are not complete. A
+// message that would exceed it is dropped: its request fails, and the connection stays open. All
+// methods may be called concurrently. A nil ReceiveQuota has no bound.
 type ReceiveQuota struct {
 	limit  int64
-	parent *ReceiveQuota // also counts what this one counts; may be nil
+	parent *ReceiveQuota // also counts the bytes of this quota; nil = none
 	inUse  atomic.Int64
 }
 
-// NewReceiveQuota returns an ReceiveQuota of so many bytes that is part of whole, unless that is nil.
-func NewReceiveQuota(bound int64, whole *ReceiveQuota) *ReceiveQuota {
-	return &ReceiveQuota{limit: bound, parent: whole}
+// NewReceiveQuota returns a ReceiveQuota of limit bytes that is part of parent; nil = of none.
+func NewReceiveQuota(limit int64, parent *ReceiveQuota) *ReceiveQuota {
+	return &ReceiveQuota{limit: limit, parent: parent}
 }
 
-// InUse returns the bytes that are counted.
+// InUse returns the number of bytes in use.
 func (q *ReceiveQuota) InUse() int64 { return q.inUse.Load() }
 
-// acquire counts n more bytes. It fails, and counts nothing, if that is too much.
+// acquire adds n bytes to the bytes in use. It fails, and adds nothing, if that exceeds the quota
+// or that of a parent.
 func (q *ReceiveQuota) acquire(n int64) error {
 	if q == nil {
 		return nil
@@ -33,7 +34,9 @@ func (q *ReceiveQuota) acquire(n int64) error {
 		if q.parent != nil {
 			of = "this backend"
 		}
-		return &UnreadableError{fmt.Sprintf("messages from %s that are not complete may have %d bytes together: try again later", of, q.limit)}
+		return &UnreadableError{fmt.Sprintf(
+			"messages from %s that are not complete may have %d bytes together: try again later",
+			of, q.limit)}
 	}
 	err := q.parent.acquire(n)
 	if err != nil {
@@ -48,23 +51,24 @@ func (q *ReceiveQuota) release(n int64) {
 	}
 }
 
-// maxUncounted is how many bytes of each message are not counted: short ones always come through.
+// maxUncounted is the size up to which messages are not counted, in bytes, so that short messages
+// are always received.
 const maxUncounted = 16 << 10
 
-// IsCounted reports whether a [ReceiveLease] counts a message of n bytes: short ones it does not.
+// IsCounted reports whether a [ReceiveLease] counts a message of n bytes.
 func IsCounted(n int) bool { return n > maxUncounted }
 
 // Lease returns an empty lease of q, which may be nil.
 func (q *ReceiveQuota) Lease() ReceiveLease { return ReceiveLease{quota: q} }
 
-// A ReceiveLease is the part of an ReceiveQuota that one reader holds.
+// A ReceiveLease is the share of a ReceiveQuota that one reader uses.
 type ReceiveLease struct {
 	quota *ReceiveQuota
 	bytes int64
 }
 
-// Resize changes the number of bytes that the lease counts. It fails if the quota has no room for them.
-// A nil lease counts nothing.
+// Resize sets the size of the lease. It fails, and changes nothing, if the quota is exhausted. On a
+// nil lease it does nothing.
 func (l *ReceiveLease) Resize(bytes int) error {
 	n := int64(bytes)
 	if n <= maxUncounted {
@@ -84,8 +88,8 @@ func (l *ReceiveLease) Resize(bytes int) error {
 	return nil
 }
 
-// Bytes returns the number of bytes that are counted.
+// Bytes returns the size of the lease.
 func (l *ReceiveLease) Bytes() int64 { return l.bytes }
 
-// Release holds nothing any more.
+// Release sets the size of the lease to 0.
 func (l *ReceiveLease) Release() { _ = l.Resize(0) }

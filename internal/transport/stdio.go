@@ -11,15 +11,15 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// flushTimeout is how long Close waits for a client to read what was written last.
+// flushTimeout is how long Close waits for the client to read the queued messages.
 const flushTimeout = time.Second
 
-// Stdio returns the Conn over this process's side of two pipes: one message a
-// line, as MCP's stdio transport has it. Limit bounds one message that is
-// read, and what may wait to be written, in bytes.
+// Stdio returns the Conn of MCP's stdio transport over this process's ends of two pipes: one
+// message per line. limit bounds the bytes of one incoming message, and the bytes queued for
+// writing.
 //
-// Close gives what waits a second to be taken. Where out cannot be polled, such as
-// a terminal that is stopped, a write that blocks stays behind.
+// Close waits up to a second for queued messages to be read. If out cannot be polled, such as a
+// stopped terminal, a goroutine may stay blocked in a write.
 func Stdio(in, out *os.File, limit int) Conn {
 	r, restoreIn := ownPollable(in)
 	w, restoreOut := ownPollable(out)
@@ -34,12 +34,12 @@ func Stdio(in, out *os.File, limit int) Conn {
 	return s
 }
 
-// closableReader returns r as it is if Close unblocks its reads, or if they do not
-// block. Those of a terminal, say, it does not: there a goroutine reads on, to the
-// end of the process, and what it reads after Close is lost.
-func closableReader(r, was *os.File) io.Reader {
+// closableReader returns a reader of r whose reads Close unblocks. It is r itself if r was made
+// pollable (it is not orig) or is a regular file. Otherwise, as for a terminal, a goroutine reads
+// until the end of the process, and what it reads after Close is lost.
+func closableReader(r, orig *os.File) io.Reader {
 	info, err := r.Stat()
-	if r != was || err != nil || info.Mode().IsRegular() {
+	if r != orig || err != nil || info.Mode().IsRegular() {
 		return FastReader(r)
 	}
 	pr, pw := io.Pipe()
@@ -53,7 +53,7 @@ func closableReader(r, was *os.File) io.Reader {
 type stdio struct {
 	lines     *LineReader
 	in, out   *os.File
-	ownOut    bool // out is, so that closing it unblocks a write
+	ownOut    bool // out is our own pollable file: closing it unblocks a write
 	queue     *WriteQueue
 	restore   func()
 	closed    atomic.Bool
@@ -68,8 +68,8 @@ func (s *stdio) Read() (wire.Message, wire.ID, error) {
 	return m, "", err
 }
 
-// Write sends m. A client that has closed its side of our stdout is gone, whoever still holds our
-// stdin open: nothing that is asked there could be answered.
+// Write sends m. If the client has closed its end of our stdout, the connection ends even if
+// stdin is still open, because no request could be answered.
 func (s *stdio) Write(m wire.Message, _ wire.ID) error {
 	err := s.queue.Send(m)
 	if err != nil && !errors.Is(err, ErrFull) {
@@ -79,8 +79,8 @@ func (s *stdio) Write(m wire.Message, _ wire.ID) error {
 	return err
 }
 
-// Crowded reports whether an eighth of what may wait for the client does.
-func (s *stdio) Crowded() bool { return s.queue.Crowded() }
+// Backlogged reports whether the queued bytes have reached an eighth of the limit.
+func (s *stdio) Backlogged() bool { return s.queue.Backlogged() }
 
 func (s *stdio) Close() error {
 	s.closeOnce.Do(func() {
@@ -96,7 +96,7 @@ func (s *stdio) Close() error {
 		select {
 		case <-done:
 		case <-giveUp.C:
-			s.closeOut() // unblocks the write, if anything does
+			s.closeOut() // unblocks the write if ownOut
 			if s.ownOut {
 				<-done
 			}

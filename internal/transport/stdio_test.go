@@ -141,8 +141,8 @@ func TestStdioEndsWhenItsOutputIsClosed(t *testing.T) {
 	}
 }
 
-// So it is when the write was put off, to the end of a burst or until the pipe takes more, and nothing is
-// written any more that would fail.
+// So it is when the write was put off, to the end of a burst or until the pipe takes more, and
+// nothing is written any more that would fail.
 func TestStdioEndsWhenItsOutputIsClosedBehindAWrite(t *testing.T) {
 	burst := new(wire.Burst)
 	for how, tt := range map[string]struct {

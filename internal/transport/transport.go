@@ -1,14 +1,13 @@
-// Package transport moves whole messages: over this process's stdin and stdout,
-// over those of a child process, over streamable HTTP (with sessions, as it was
-// until 2025-11-25, or without, as it is since 2026-07-28) or the HTTP+SSE that was
-// before it, or through memory.
+// Package transport defines [Conn], a connection that carries whole JSON-RPC messages, and
+// implements it over the stdin and stdout of this process and in memory. It also holds the parts
+// that several transports share: lines of text, write queues, and limits of received bytes.
+// Package child connects to child processes, package httpclient to HTTP servers.
 //
-// A [Conn] reads and writes messages and nothing more. It does not match
-// answers to questions, knows no session and keeps no state of the protocol
-// but what the transport itself needs: package peer does the rest, once, for
-// all of them.
+// A Conn reads and writes messages. It does not match responses to requests, has no sessions, and
+// keeps no protocol state beyond the needs of its transport: package peer does the rest for all
+// transports.
 //
-// It refuses to wait for a far side that does not read: see [Conn.Write].
+// No transport waits for a remote side that does not read: see [Writer].
 package transport
 
 import (
@@ -19,97 +18,97 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A Conn is one stream of messages in each direction. One goroutine may read
-// while any number write; Close may be called at any time, and by anyone.
+// A Conn is one stream of messages in each direction. One goroutine may read while any number
+// write. Close may be called at any time, by any goroutine.
 type Conn interface {
 	// Read blocks until a message arrives. An error of type [*MalformedError] or [*CallLostError]
-	// concerns what it names; the conversation goes on and Read may be called
-	// again. Every other error ends it: io.EOF if the far side closed it in an
-	// orderly way, [ErrClosed] after Close, or if nothing can be delivered any more.
+	// concerns one message or call; the connection stays open and Read may be called again. Any
+	// other error ends the connection: io.EOF if the remote side closed it in an orderly way,
+	// [ErrClosed] after Close, or the reason why nothing can be delivered any longer.
 	//
-	// About is the id of the request of ours that m belongs to, on transports that
-	// have a stream for each; "" if that is not known.
-	Read() (m wire.Message, about wire.ID, err error)
+	// relatedTo is the id of the outbound request that m belongs to, on transports that have a
+	// stream for each request; "" = not known.
+	Read() (m wire.Message, relatedTo wire.ID, err error)
 
 	Writer
 }
 
-// A Writer is the half of a [Conn] that is written to: all there is of one where what
-// arrives is handed over, and not read.
+// A Writer is the writing half of a [Conn]. A connection whose incoming messages are pushed to the
+// user, instead of read, consists only of a Writer.
 type Writer interface {
-	// Write sends m and returns at once: what the far side does not take right
-	// away waits in the Conn, up to a bound, beyond which Write fails with
-	// [ErrFull]. Once the conversation is over it fails with [ErrClosed], which
-	// may wrap the reason. About names the request that m belongs to, for transports that
-	// have a stream for each: the one m cancels or answers; "" if there is none.
-	// That Write returned nil does not mean that m has arrived.
-	Write(m wire.Message, about wire.ID) error
+	// Write sends m and returns at once. The Conn queues what the remote side does not take
+	// immediately, up to a limit; beyond it Write fails with [ErrFull]. After the end of the
+	// connection it fails with [ErrClosed], which may wrap the reason. relatedTo is the id of the
+	// request that m belongs to (the one that m cancels or answers), for transports that have a
+	// stream for each; "" = none. A nil error does not mean that m has arrived.
+	Write(m wire.Message, relatedTo wire.ID) error
 
-	// Close ends the conversation in the way that the transport has for it,
-	// waits until everything the Conn started is gone, and unblocks Read, if there is one.
-	// Calling it again does nothing.
+	// Close ends the connection in the way of the transport, unblocks Read, and waits until
+	// everything that the Conn has started is gone. Calling it again does nothing.
 	Close() error
 }
 
-// ErrClosed is returned by a Conn that was closed from this side.
+// ErrClosed is returned by a Conn that was closed by this side.
 var ErrClosed = errors.New("connection closed")
 
-// ErrFull is returned by Write when the far side has left so much unread that
-// the bound for it is reached. The message was not sent, not even in part.
+// ErrFull is returned by Write when the unread bytes of the remote side have reached their limit.
+// The message was not sent, not even in part.
 var ErrFull = errors.New("the other side does not read: too much is waiting for it")
 
-// MalformedError is what Read returns for a piece of input that is no message. It was
+// A MalformedError is returned by Read for input that is not a valid message. The input was
 // skipped.
 type MalformedError struct {
-	Text []byte  // how it begins
-	ID   wire.ID // the id that could be read in it, if any
-	// LooksLikeResponse says that it seems to be meant as the answer to the request ID, and
-	// not, say, a line of a log that has an id, too.
+	Text []byte  // beginning of the input; it may contain secrets
+	ID   wire.ID // id found in the input; "" = none
+	// LooksLikeResponse is true if the input seems to be a response to the request ID, and not, for
+	// example, a log record with a member "id".
 	LooksLikeResponse bool
-	Err               *wire.Error // what is wrong with it, fit to be sent back
-	// Message is what could be read of it, of no kind.
-	Message wire.Message
+	Err               *wire.Error  // the defect, suitable as an error response
+	Message           wire.Message // what could be parsed of the input; its Kind is invalid
 }
 
-func (n *MalformedError) Error() string { return n.Err.Message }
+func (e *MalformedError) Error() string { return e.Err.Message }
 
-// CallLostError is what Read returns when it is certain that a request written before
-// will get no answer, though the conversation goes on.
+// A CallLostError is returned by Read when it is certain that an earlier request will get no
+// response, though the connection stays open.
 type CallLostError struct {
-	ID  wire.ID // the request's
-	Err error
-	// MayHaveRun says that the far side may have acted upon the request.
-	MayHaveRun bool
+	ID         wire.ID // of the request
+	Err        error
+	MayHaveRun bool // whether the remote side may have acted upon the request
 }
 
-func (l *CallLostError) Error() string { return l.Err.Error() }
-func (l *CallLostError) Unwrap() error { return l.Err }
+func (e *CallLostError) Error() string { return e.Err.Error() }
+func (e *CallLostError) Unwrap() error { return e.Err }
 
-// maxMalformed is how much of a piece of noise is kept, in bytes. Whoever shows it
-// has to take the secrets out first, and to cut it then.
+// maxMalformed bounds MalformedError.Text, in bytes. Code that shows the text must mask secrets
+// before it truncates it.
 const maxMalformed = 4 << 10
 
-// NewMalformedError returns the MalformedError that text is, of which wire.Parse has made m and
+// NewMalformedError returns the MalformedError of a text for which wire.Parse has returned m and
 // err.
 func NewMalformedError(text []byte, m wire.Message, err error) *MalformedError {
 	var reason *wire.Error
 	if !errors.As(err, &reason) {
 		reason = wire.Errorf(wire.CodeParseError, "%v", err)
 	}
-	n := &MalformedError{Text: text[:min(len(text), maxMalformed)], ID: m.ID(), Err: reason, Message: m}
+	e := &MalformedError{
+		Text: text[:min(len(text), maxMalformed)],
+		ID:   m.ID(), Err: reason, Message: m,
+	}
 	if reason.Code == wire.CodeParseError {
-		// No JSON, such as the NaN that some write; yet a call may wait for it.
+		// Invalid JSON, such as the NaN that some servers write, may still answer a call.
 		var skim wire.Skimmer
 		skim.Write(text)
-		n.ID = skim.ID()
+		e.ID = skim.ID()
 	}
 	has := func(key string) bool { return bytes.Contains(text, []byte(key)) }
-	n.LooksLikeResponse = n.ID != "" && m.Part(wire.PartMethod) == nil && (has(`"jsonrpc"`) || has(`"result"`) || has(`"error"`)) &&
+	e.LooksLikeResponse = e.ID != "" && m.Part(wire.PartMethod) == nil &&
+		(has(`"jsonrpc"`) || has(`"result"`) || has(`"error"`)) &&
 		(reason.Code != wire.CodeParseError || !has(`"method"`))
-	return n
+	return e
 }
 
-// Malformed returns the MalformedError that an overlong message is.
+// Malformed returns the MalformedError for a message that was too long.
 func (o *OversizedError) Malformed(limit int) *MalformedError {
 	err := messageTooLong(limit)
 	if o.Reason != nil {
@@ -118,7 +117,7 @@ func (o *OversizedError) Malformed(limit int) *MalformedError {
 	return &MalformedError{Text: o.Head, ID: o.ID, LooksLikeResponse: true, Err: err}
 }
 
-// LostReason returns why a request has no answer whose answer is an overlong message.
+// LostReason returns the error of a request whose response was too long.
 func (o *OversizedError) LostReason(limit int) error {
 	if o.Reason != nil {
 		return fmt.Errorf("the answer cannot be read: %w", o.Reason)
@@ -126,16 +125,18 @@ func (o *OversizedError) LostReason(limit int) error {
 	return ResponseTooLong(limit)
 }
 
-// ResponseTooLong returns the error of a request whose answer has more than limit bytes.
+// ResponseTooLong returns the error of a request whose response has more than limit bytes.
 func ResponseTooLong(limit int) error {
 	return fmt.Errorf("the answer is longer than limits.message, %d bytes", limit)
 }
 
 func messageTooLong(limit int) *wire.Error {
-	return wire.Errorf(wire.CodeInvalidRequest, "Invalid request: the message is longer than limits.message, %d bytes", limit)
+	return wire.Errorf(wire.CodeInvalidRequest,
+		"Invalid request: the message is longer than limits.message, %d bytes", limit)
 }
 
-// An UnreadableError is why a body or an event is not read: its coding, or want of room.
+// An UnreadableError is returned for a body or event that is not read, because its content coding
+// is not supported or a ReceiveQuota is exhausted.
 type UnreadableError struct{ Reason string }
 
-func (u *UnreadableError) Error() string { return u.Reason }
+func (e *UnreadableError) Error() string { return e.Reason }

@@ -12,45 +12,45 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// An WriteQueue writes lines to a stream that may be slow to take them. It tries
-// the stream first, without waiting; what is left over waits in the outbox for
-// its goroutine. It is the Write of every Conn over pipes.
+// A WriteQueue writes lines to a stream without blocking the caller. Send first tries the stream; a
+// goroutine writes what the stream does not take at once. Lines of one burst are coalesced into one
+// system call. The WriteQueue implements Write for every Conn over pipes.
 type WriteQueue struct {
 	w     io.Writer
-	try   func([]byte) (int, error) // writes what fits without waiting; nil if w cannot
-	limit int                       // bytes that may wait; one more message is taken until they do
+	try   func([]byte) (int, error) // writes what fits without blocking; nil = not supported
+	limit int                       // queued bytes from which on Send fails
 
 	mu          sync.Mutex
 	queue       [][]byte
-	lastIsCopy  bool // the last of queue is a copy to which more is added
+	lastIsCopy  bool // the last element of queue is a copy that may be appended to
 	queuedBytes int
-	writing     bool // the goroutine holds the stream
+	writing     bool // the goroutine is writing to the stream
 	err         error
-	coalesced   []byte        // lines that go out when the burst is over that they came of
-	coalescing  bool          // some burst will call release
+	coalesced   []byte        // lines to be written at the end of their burst
+	coalescing  bool          // a burst will call release
 	wake        chan struct{} // 1 slot
-	done        chan struct{} // closed when the goroutine is gone
-	drained     sync.Cond     // signalled when the queue has run empty
+	done        chan struct{} // closed when the goroutine has ended
+	drained     sync.Cond     // signalled when queue has been written, or writing has failed
 	closeOnce   sync.Once
 
-	onFailure func() // called when a write fails of which no send tells; set before anything is sent
+	onFailure func() // called when a write fails that no Send reports; set before the first Send
 
-	// While something waits the far side has to stir within patience, unless that is 0;
-	// else deaf is called, once. Both are set before anything is sent.
+	// While bytes are queued, the reader must make progress within stallTimeout (0 = no limit);
+	// otherwise onStall is called, once. Both are set before the first Send.
 	stallTimeout time.Duration
 	onStall      func()
-	progress     atomic.Int64 // counts what it takes of what waits, and what it says
-	lastProgress int64        // of them, when
-	progressAt   time.Time    // it was looked last, or something began to wait
-	stallTimer   *time.Timer  // calls look
+	progress     atomic.Int64 // incremented when the reader takes queued bytes or sends something
+	lastProgress int64        // value of progress at progressAt
+	progressAt   time.Time    // time of the last check, or when bytes began to queue
+	stallTimer   *time.Timer  // calls checkStall
 }
 
 // WriteQueueOptions configure a [WriteQueue].
 type WriteQueueOptions struct {
-	Limit        int           // bytes that may wait; one more message is accepted until they do
-	OnFailure    func()        // called when a write fails that no Send can report
-	StallTimeout time.Duration // how long the reader may make no progress while bytes wait; 0 = no limit
-	OnStall      func()        // called once when StallTimeout has passed
+	Limit        int           // queued bytes from which on Send fails
+	OnFailure    func()        // called when a write fails that no Send reports; may be nil
+	StallTimeout time.Duration // maximum time without progress while bytes are queued; 0 = no limit
+	OnStall      func()        // called once after StallTimeout
 }
 
 // NewWriteQueue returns a queue for f and starts its goroutine, which ends with Close.
@@ -60,22 +60,29 @@ func NewWriteQueue(f *os.File, o WriteQueueOptions) *WriteQueue {
 	return q
 }
 
-// MarkProgress tells the queue that its reader is alive: it has sent something.
+// MarkProgress records that the reader is alive, because it has sent something.
 func (q *WriteQueue) MarkProgress() { q.progress.Add(1) }
 
 func newWriteQueue(w io.Writer, try func([]byte) (int, error), limit int) *WriteQueue {
-	q := &WriteQueue{w: w, try: try, limit: limit, wake: make(chan struct{}, 1), done: make(chan struct{})}
+	q := &WriteQueue{
+		w: w, try: try, limit: limit,
+		wake: make(chan struct{}, 1),
+		done: make(chan struct{}),
+	}
 	q.drained.L = &q.mu
 	go q.run()
 	return q
 }
 
-// maxCoalesced is how many bytes of lines are copied to be written in one system call: that is the most that is held.
+// maxCoalesced bounds the bytes of coalesced lines, which are copied and written in one system
+// call.
 const maxCoalesced = 32 << 10
 
-// minUncopied is the length from which on a line waits as it is, in bytes.
+// minUncopied is the length in bytes from which on a line is queued without a copy.
 const minUncopied = 4 << 10
 
+// Send writes or queues m. It fails with [ErrFull] if the queued bytes have reached the limit, and
+// with the error of an earlier write if there is one.
 func (q *WriteQueue) Send(m wire.Message) error {
 	line := m.OneLine().Raw()
 	q.mu.Lock()
@@ -90,7 +97,7 @@ func (q *WriteQueue) Send(m wire.Message) error {
 		q.releaseLocked()
 	}
 	switch {
-	case q.try == nil || q.writing || len(q.queue) > 0: // then nothing is held
+	case q.try == nil || q.writing || len(q.queue) > 0: // nothing is coalesced then
 		q.push(line)
 		q.push(newline)
 	case len(line) > maxCoalesced:
@@ -103,7 +110,7 @@ func (q *WriteQueue) Send(m wire.Message) error {
 
 var newline = []byte{'\n'}
 
-// coalesce leaves a line to the end of the burst, if there is one, and writes it else.
+// coalesce keeps a line until the end of its burst; without a burst it writes the line.
 func (q *WriteQueue) coalesce(line []byte, burst *wire.Burst) {
 	q.coalesced = append(append(q.coalesced, line...), '\n')
 	if burst != nil && !q.coalescing {
@@ -114,7 +121,8 @@ func (q *WriteQueue) coalesce(line []byte, burst *wire.Burst) {
 	}
 }
 
-// sendLong writes a line that would take long to copy, and queues what the stream does not take of it.
+// sendLong writes a long line without copying it, and queues the part that the stream does not
+// take.
 func (q *WriteQueue) sendLong(line []byte) {
 	if n := q.write(line); n < len(line) {
 		q.push(line[n:])
@@ -124,34 +132,34 @@ func (q *WriteQueue) sendLong(line []byte) {
 	}
 }
 
-// release is what a burst calls when it is over.
+// release writes the coalesced lines at the end of a burst.
 func (q *WriteQueue) release() {
 	q.mu.Lock()
 	q.coalescing = false
 	before := q.err
 	q.releaseLocked()
-	broke := q.err != before
+	failed := q.err != before
 	q.mu.Unlock()
-	if broke {
+	if failed {
 		q.notifyFailure()
 	}
 }
 
-// notifyFailure tells that a write has failed behind the back of who sent what was written.
+// notifyFailure reports a failed write that no Send reports.
 func (q *WriteQueue) notifyFailure() {
 	if q.onFailure != nil {
 		q.onFailure()
 	}
 }
 
-// releaseLocked writes what is held, and queues what the stream does not take of it.
+// releaseLocked writes the coalesced lines, and queues the part that the stream does not take.
 func (q *WriteQueue) releaseLocked() {
 	if len(q.coalesced) == 0 || q.err != nil {
 		return
 	}
 	if n := q.write(q.coalesced); n < len(q.coalesced) {
 		rest := q.coalesced[n:]
-		if len(rest) >= minUncopied { // else it is copied in any case
+		if len(rest) >= minUncopied { // otherwise enqueue copies it
 			rest = bytes.Clone(rest)
 		}
 		q.push(rest)
@@ -159,6 +167,7 @@ func (q *WriteQueue) releaseLocked() {
 	q.coalesced = q.coalesced[:0]
 }
 
+// write tries to write b without blocking and returns the number of bytes written.
 func (q *WriteQueue) write(b []byte) int {
 	n, err := q.try(b)
 	if err != nil {
@@ -167,6 +176,7 @@ func (q *WriteQueue) write(b []byte) int {
 	return n
 }
 
+// push queues b for the goroutine.
 func (q *WriteQueue) push(b []byte) {
 	if q.queuedBytes == 0 && q.stallTimeout > 0 {
 		q.startStallTimerLocked()
@@ -179,7 +189,7 @@ func (q *WriteQueue) push(b []byte) {
 	}
 }
 
-// enqueue puts b behind what waits. Short lines are copied together, so that what waits takes no
+// enqueue appends b to the queue. Short lines are copied into one slice, so that the queue takes no
 // more memory than its bytes.
 func (q *WriteQueue) enqueue(b []byte) {
 	last := len(q.queue) - 1
@@ -193,11 +203,11 @@ func (q *WriteQueue) enqueue(b []byte) {
 	}
 }
 
-// run is the goroutine: it writes what waits, and blocks doing so.
+// run is the goroutine that writes the queue. It may block in a write.
 func (q *WriteQueue) run() {
 	defer close(q.done)
 	for range q.wake {
-		broke := false
+		failed := false
 		q.mu.Lock()
 		for len(q.queue) > 0 && q.err == nil {
 			batch := q.queue
@@ -206,7 +216,7 @@ func (q *WriteQueue) run() {
 			err := q.writeBatch(batch)
 			q.mu.Lock()
 			q.writing = false
-			if broke = err != nil; broke {
+			if failed = err != nil; failed {
 				q.err = err
 			}
 		}
@@ -218,34 +228,34 @@ func (q *WriteQueue) run() {
 		}
 		q.drained.Broadcast()
 		q.mu.Unlock()
-		if broke {
+		if failed {
 			q.notifyFailure()
 		}
 	}
 }
 
-// writeBatch writes the batch, what is short in it gathered into writes of a sensible size.
+// writeBatch writes the batch; short slices are joined into larger writes.
 func (q *WriteQueue) writeBatch(batch [][]byte) error {
-	var gather []byte
+	var joined []byte
 	for i, b := range batch {
 		if len(b) < chunkSize {
-			gather = append(gather, b...)
+			joined = append(joined, b...)
 			b = nil
 		}
-		if len(b) == 0 && len(gather) < chunkSize && i < len(batch)-1 {
+		if len(b) == 0 && len(joined) < chunkSize && i < len(batch)-1 {
 			continue
 		}
-		for _, text := range [][]byte{gather, b} {
+		for _, text := range [][]byte{joined, b} {
 			if err := q.writeAll(text); err != nil {
 				return err
 			}
 		}
-		gather = gather[:0]
+		joined = joined[:0]
 	}
 	return nil
 }
 
-// writeAll writes in pieces, so that it shows when some of it is taken.
+// writeAll writes text in pieces, so that progress becomes visible when a part is read.
 func (q *WriteQueue) writeAll(text []byte) error {
 	for piece := range slices.Chunk(text, chunkSize) {
 		n, err := q.w.Write(piece)
@@ -260,7 +270,7 @@ func (q *WriteQueue) writeAll(text []byte) error {
 	return nil
 }
 
-// startStallTimerLocked begins to look whether the far side stirs.
+// startStallTimerLocked starts checking the progress of the reader.
 func (q *WriteQueue) startStallTimerLocked() {
 	q.lastProgress, q.progressAt = q.progress.Load(), time.Now()
 	if q.stallTimer == nil {
@@ -270,7 +280,7 @@ func (q *WriteQueue) startStallTimerLocked() {
 	}
 }
 
-// checkStall calls deaf if the far side has not stirred for too long.
+// checkStall calls onStall if the reader has made no progress within stallTimeout.
 func (q *WriteQueue) checkStall() {
 	q.mu.Lock()
 	if q.queuedBytes == 0 || q.err != nil {
@@ -290,14 +300,14 @@ func (q *WriteQueue) checkStall() {
 	}
 }
 
-// Crowded reports whether an eighth of what may wait does.
-func (q *WriteQueue) Crowded() bool {
+// Backlogged reports whether the queued bytes have reached an eighth of the limit.
+func (q *WriteQueue) Backlogged() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.err == nil && q.queuedBytes >= q.limit/8
 }
 
-// flush waits until nothing waits any more, or the stream has failed.
+// flush waits until all is written, or a write has failed.
 func (q *WriteQueue) flush() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -307,14 +317,14 @@ func (q *WriteQueue) flush() {
 	}
 }
 
-// Close drops what waits and ends the goroutine. The stream must have been
-// closed before, or be one that does not block.
+// Close discards the queue and ends the goroutine. The stream must be closed before, or must not
+// block.
 func (q *WriteQueue) Close() {
 	q.mu.Lock()
 	if q.err == nil {
 		q.err = ErrClosed
 	}
 	q.mu.Unlock()
-	q.closeOnce.Do(func() { close(q.wake) }) // nobody pushes once err is set
+	q.closeOnce.Do(func() { close(q.wake) }) // push is not called once err is set
 	<-q.done
 }

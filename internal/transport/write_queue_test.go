@@ -147,8 +147,8 @@ func TestPipeEndsAfterWhatWasWritten(t *testing.T) {
 	})
 }
 
-// The bytes that a reader takes from a long queue count as taken at once, so that a client that reads
-// steadily does not count as a client that does not read.
+// The bytes that a reader takes from a long queue count as taken at once, so that a client that
+// reads steadily does not count as a client that does not read.
 func TestWhatIsTakenOfAQueueCountsAtOnce(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -156,7 +156,7 @@ func TestWhatIsTakenOfAQueueCountsAtOnce(t *testing.T) {
 	}
 	defer r.Close()
 	o := newWriteQueue(w, tryWriter(w), 8<<20)
-	for sent := 0; !o.Crowded(); sent++ {
+	for sent := 0; !o.Backlogged(); sent++ {
 		if err := o.Send(numbered(sent, 10<<10)); err != nil {
 			t.Fatal(err)
 		}
@@ -164,7 +164,7 @@ func TestWhatIsTakenOfAQueueCountsAtOnce(t *testing.T) {
 	if _, err := io.CopyN(io.Discard, r, 1<<20-1<<18); err != nil {
 		t.Fatal(err)
 	}
-	if o.Crowded() {
+	if o.Backlogged() {
 		t.Error("it is crowded though three quarters were read")
 	}
 	w.Close()

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Of calls that were given up, and of those whose calls were just answered, so many are remembered. While there are more
-// nothing is taken to be anybody's.
+// Of calls that were given up, and of those whose calls were just answered, so many are
+// remembered. While there are more nothing is taken to be anybody's.
 func TestStraysAreBounded(t *testing.T) {
 	for name, add := range map[string]func(*recentCalls, int){
 		"given up": func(s *recentCalls, n int) { s.noteAbandoned(int64(n), fmt.Sprint(n)) },
@@ -35,8 +35,8 @@ func TestStraysAreBounded(t *testing.T) {
 	}
 }
 
-// While there is no room for more of them it is not looked at each call which are over: they are the
-// sessions of all clients.
+// While there is no room for more of them it is not looked at each call which are over: they are
+// the sessions of all clients.
 func TestStraysAreNotLookedThroughForEachCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s recentCalls

@@ -1,0 +1,54 @@
+package peer
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// Activity describes what has happened on a connection, for keep-alive and idle timeouts.
+type Activity struct {
+	LastReceived time.Time // last message received
+	// LastUsed is the last time at which a call ended, a request or notification was received, or
+	// a response or notification was sent. Calls made with Call, RoundTrip or RoundTripAll, or
+	// marked [Call.Internal], do not count. Initially it is the time at which the Peer was created.
+	LastUsed time.Time
+	InFlight bool // whether a call is in flight
+}
+
+// Activity returns the activity until now. It may be called at any time.
+func (p *Peer) Activity() Activity {
+	return Activity{
+		LastReceived: p.createdAt.Add(time.Duration(p.lastReceived.Load())),
+		LastUsed:     p.createdAt.Add(time.Duration(p.lastUsed.Load())),
+		InFlight:     p.calls.Len() > 0,
+	}
+}
+
+// touch sets a timestamp to now.
+func (p *Peer) touch(timestamp *atomic.Int64) { timestamp.Store(int64(time.Since(p.createdAt))) }
+
+// noteCallEnd updates lastUsed when a call ends.
+func (p *Peer) noteCallEnd(c *Call) {
+	if !c.Internal {
+		p.touch(&p.lastUsed)
+	}
+}
+
+// CloseIfIdle stops sending calls if the connection is idle: no call is in flight except but (nil =
+// none is excepted), no ProgressRelay is active, and no request of the remote side is open.
+// Otherwise it changes nothing and returns false. After it has returned true, TrySend fails with
+// why, which then wraps [transport.ErrClosed]: a call that comes at this moment is not lost. The
+// caller has to close the connection.
+func (p *Peer) CloseIfIdle(why error, but *Call) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.sendErr != nil || p.owesResponseLocked() || len(p.relays) > 0 {
+		return false
+	}
+	p.sendErr = closedError{why}
+	if p.calls.CloseIf(func(c *Call) bool { return c == but }) {
+		return true
+	}
+	p.sendErr = nil
+	return false
+}

@@ -1,0 +1,204 @@
+package peer
+
+import "time"
+
+// This file attributes unsolicited messages to sessions, for connections that several sessions
+// share and that have one stream for everything. Such a message can be attributed only if the calls
+// in flight, and the calls that ended recently, all belong to one session.
+
+const (
+	// abandonedTTL is how long the remote side may still work on an abandoned call. A cancelled
+	// request gets no response ("SHOULD NOT send a response"), so its end is not visible.
+	abandonedTTL = 30 * time.Second
+	// respondedTTL is how long after its response to a call the remote side may still send
+	// messages that belong to the call, such as a notification of its end.
+	respondedTTL = 2 * time.Second
+	// maxRecentCalls bounds the abandoned calls, and the sessions with a recent response, that are
+	// remembered. Beyond it nothing is attributed for abandonedTTL or respondedTTL.
+	maxRecentCalls = 1024
+)
+
+// recentCalls are the ended calls to which unsolicited messages may still belong. The zero value is
+// empty.
+type recentCalls struct {
+	abandoned      map[int64]abandonedCall
+	respondedUntil map[string]time.Time // by session: respondedTTL after its latest response
+	overflowUntil  time.Time            // until then nothing is attributed: there were too many
+	sweptAt        time.Time            // time of the last sweep
+}
+
+type abandonedCall struct {
+	session string
+	until   time.Time
+}
+
+// noteAbandoned records a call that was abandoned. A call without a session is not recorded.
+func (s *recentCalls) noteAbandoned(id int64, session string) {
+	if session == "" {
+		return
+	}
+	now := time.Now()
+	if len(s.abandoned) >= maxRecentCalls {
+		s.sweep(now)
+	}
+	switch {
+	case len(s.abandoned) >= maxRecentCalls:
+		s.overflowUntil = now.Add(abandonedTTL)
+		return
+	case s.abandoned == nil:
+		s.abandoned = make(map[int64]abandonedCall)
+	}
+	s.abandoned[id] = abandonedCall{session, now.Add(abandonedTTL)}
+}
+
+// noteResponded records that a call of the session got its response.
+func (s *recentCalls) noteResponded(session string) {
+	if session == "" {
+		return
+	}
+	now := time.Now()
+	if len(s.respondedUntil) >= maxRecentCalls {
+		s.sweep(now)
+	}
+	switch _, known := s.respondedUntil[session]; {
+	case !known && len(s.respondedUntil) >= maxRecentCalls:
+		s.overflowUntil = now.Add(respondedTTL)
+		return
+	case s.respondedUntil == nil:
+		s.respondedUntil = make(map[string]time.Time)
+	}
+	s.respondedUntil[session] = now.Add(respondedTTL)
+}
+
+// noteLateResponse records the response to a call that may have been abandoned before.
+func (s *recentCalls) noteLateResponse(id int64) {
+	if c, ok := s.abandoned[id]; ok {
+		delete(s.abandoned, id)
+		s.noteResponded(c.session)
+	}
+}
+
+// sweep calls expire, at most once per respondedTTL.
+func (s *recentCalls) sweep(now time.Time) {
+	if now.Sub(s.sweptAt) >= respondedTTL {
+		s.sweptAt = now
+		s.expire(now)
+	}
+}
+
+// expire removes the expired records.
+func (s *recentCalls) expire(now time.Time) {
+	for id, c := range s.abandoned {
+		if now.After(c.until) {
+			delete(s.abandoned, id)
+		}
+	}
+	for session, until := range s.respondedUntil {
+		if now.After(until) {
+			delete(s.respondedUntil, session)
+		}
+	}
+}
+
+// ambiguous reports whether an unsolicited message may belong to a session other than this one.
+func (s *recentCalls) ambiguous(session string) bool {
+	now := time.Now()
+	if now.Before(s.overflowUntil) {
+		return true
+	}
+	for id, c := range s.abandoned {
+		switch {
+		case now.After(c.until):
+			delete(s.abandoned, id)
+		case c.session != session:
+			return true
+		}
+	}
+	for other, until := range s.respondedUntil {
+		switch {
+		case now.After(until):
+			delete(s.respondedUntil, other)
+		case other != session:
+			return true
+		}
+	}
+	return false
+}
+
+// sessionCounts counts the calls (or relays) of each session, so that the table of calls need not
+// be searched for them. Calls without a session do not count. The zero value is empty.
+type sessionCounts map[string]int
+
+func (o *sessionCounts) add(session string, n int) {
+	if session == "" {
+		return
+	}
+	if *o == nil {
+		*o = make(sessionCounts)
+	}
+	if (*o)[session] += n; (*o)[session] == 0 {
+		delete(*o, session)
+	}
+}
+
+// sole returns the only session that is counted; "" = none or several.
+func (o sessionCounts) sole() string {
+	if len(o) == 1 {
+		for session := range o {
+			return session
+		}
+	}
+	return ""
+}
+
+// SoleSession returns the session that an unsolicited message of the remote side must belong to. It
+// reports false unless one session has
+//  1. all calls in flight, at least one,
+//  2. every [ProgressRelay],
+//  3. every call that was abandoned within the last 30 s and has got no response since, and
+//  4. every call that got its response within the last 2 s.
+//
+// There is no better way to attribute a message if several sessions share a connection that has one
+// stream for everything.
+func (p *Peer) SoleSession() (session string, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	session = p.inFlight.sole()
+	others := len(p.relaySessions) > 0 && p.relaySessions.sole() != session
+	if session == "" || others || p.recent.ambiguous(session) {
+		return "", false
+	}
+	return session, true
+}
+
+// SoleSessionWhere returns the session that a message must belong to if it can only concern a
+// call in flight of a session for which is returns true. It is for remote sides that send nothing
+// about a call after its response. It reports false unless exactly one such session has a call in
+// flight, and no other abandoned one within the last 30 s.
+func (p *Peer) SoleSessionWhere(is func(session string) bool) (session string, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	several := false
+	for s := range p.inFlight {
+		if is(s) {
+			several, session = several || session != "", s
+		}
+	}
+	now := time.Now()
+	p.recent.expire(now)
+	for _, c := range p.recent.abandoned {
+		several = several || c.session != session && is(c.session)
+	}
+	return session, session != "" && !several && !now.Before(p.recent.overflowUntil)
+}
+
+// OldestSession returns the session of the oldest call in flight that has one; "" = none.
+func (p *Peer) OldestSession() (session string) {
+	first := int64(0)
+	p.calls.Each(func(c *Call) {
+		if n := c.number(); c.SessionID != "" && (first == 0 || n < first) {
+			session, first = c.SessionID, n
+		}
+	})
+	return session
+}

@@ -1,0 +1,68 @@
+package peer
+
+import "mcpgateway/internal/wire"
+
+// A ProgressRelay forwards the progress of a call after its response. It is needed for tasks ("the
+// progressToken provided in the original request MUST continue to be used throughout the task's
+// lifetime", tasks).
+type ProgressRelay struct {
+	peer    *Peer // nil if the call was not sent
+	id      int64
+	token   wire.ID // "" = no progress wanted
+	session string
+	forward func(wire.Message)
+}
+
+// maxRelays bounds the relays of one connection. Beyond it progress is dropped.
+const maxRelays = 4096
+
+// RelayProgress forwards progress that arrives after the response to forward, until Stop is called.
+// While it is active, SoleSession counts the session of the call as busy. It must be called from
+// OnResponse. It does not retain the Call.
+func (c *Call) RelayProgress(forward func(wire.Message)) *ProgressRelay {
+	r := &ProgressRelay{token: c.Token, session: c.SessionID, forward: forward}
+	d := c.sentVia.Load()
+	if d == nil {
+		return r
+	}
+	p := d.peer
+	r.peer, r.id = p, d.id
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.sendErr != nil:
+		return r
+	case len(p.relays) >= maxRelays:
+		p.recent.noteAbandoned(r.id, c.SessionID) // attributed for a while at least
+		return r
+	case p.relays == nil:
+		p.relays = make(map[int64]*ProgressRelay)
+	}
+	p.relays[r.id] = r
+	p.relaySessions.add(r.session, 1)
+	return r
+}
+
+// Stop ends the relay. Calling it again does nothing.
+func (r *ProgressRelay) Stop() {
+	if r.peer == nil {
+		return
+	}
+	r.peer.mu.Lock()
+	defer r.peer.mu.Unlock()
+	if r.peer.relays[r.id] == r {
+		delete(r.peer.relays, r.id)
+		r.peer.relaySessions.add(r.session, -1)
+		r.peer.recent.noteAbandoned(r.id, r.session) // the remote side may still work on it
+	}
+}
+
+// relayProgress forwards progress of an answered call to its relay, if there is one.
+func (p *Peer) relayProgress(id int64, m wire.Message) {
+	p.mu.Lock()
+	r := p.relays[id]
+	p.mu.Unlock()
+	if r != nil && r.token != "" {
+		r.forward(m.Splice(wire.Edit{Part: wire.PartToken, Text: []byte(r.token)}))
+	}
+}
