@@ -182,8 +182,8 @@ func (d *pendingEvent) dataTooLarge(line *transport.OversizedError) {
 	}
 }
 
-// maxFieldPrefix is more than a data line has beside its data.
-const maxFieldPrefix = 16
+// fieldOverhead is more than a data line has beside its data.
+const fieldOverhead = 16
 
 // readLine returns the next line without its end, CR LF, LF or CR. It does not wait
 // for what follows a CR. A line too long to keep is passed over and reported as
@@ -199,7 +199,7 @@ func (r *Reader) readLine() ([]byte, error) {
 			r.consume(scanned + n)
 			return r.withoutBOM(line), nil
 		}
-		if scanned = len(r.buf); scanned > r.limit+maxFieldPrefix {
+		if scanned = len(r.buf); scanned > r.limit+fieldOverhead {
 			return nil, r.skipLine()
 		}
 		switch {
@@ -283,7 +283,7 @@ const minRead = 4 << 10
 // and reads nothing, if the ReceiveQuota has no room for such a buffer.
 func (r *Reader) fill() error {
 	if cap(r.buf)-len(r.buf) < minRead/8 {
-		room := max(minRead, min(2*len(r.buf), r.limit+maxFieldPrefix+minRead))
+		room := max(minRead, min(2*len(r.buf), r.limit+fieldOverhead+minRead))
 		if err := r.lease.Resize(room + r.dataBytes); err != nil {
 			return err
 		}

@@ -106,11 +106,11 @@ func (e notInPathError) Error() string {
 	return e.summary() + ": install it, write its full path, or set PATH in env of this backend"
 }
 
-// maxDisplayPath bounds the PATH in an error.
-const maxDisplayPath = 400
+// displayPathBytes bounds the PATH in an error.
+const displayPathBytes = 400
 
 // displayPath returns a PATH for an error: the home directory as ~, without control characters, and
-// not longer than maxDisplayPath and the number of directories that are left out.
+// not longer than displayPathBytes and the number of directories that are left out.
 func displayPath(path string, env []string) string {
 	home, ok := lookupEnv(env, "HOME")
 	if !ok {
@@ -124,7 +124,7 @@ func displayPath(path string, env []string) string {
 			dir = "~" + rest
 		}
 		dir = strings.Map(printable, dir)
-		if text.Len()+len(dir) > maxDisplayPath {
+		if text.Len()+len(dir) > displayPathBytes {
 			if i == 0 {
 				return "too long to show"
 			}

@@ -11,8 +11,8 @@ import (
 	"mcpgateway/internal/procgroup"
 )
 
-// maxOutput bounds the output of [Run], in bytes.
-const maxOutput = 64 << 10
+// outputLimit bounds the output of [Run], in bytes.
+const outputLimit = 64 << 10
 
 // Run runs a program that speaks no MCP to its end, and returns what it wrote. Of the Command it
 // needs Path, Args, Env and Dir. The program ends with ctx, and with this process, as those of
@@ -46,6 +46,6 @@ func Run(ctx context.Context, c Command) (output string, err error) {
 type headBuffer struct{ bytes.Buffer }
 
 func (b *headBuffer) Write(p []byte) (int, error) {
-	b.Buffer.Write(p[:min(len(p), max(0, maxOutput-b.Len()))])
+	b.Buffer.Write(p[:min(len(p), max(0, outputLimit-b.Len()))])
 	return len(p), nil
 }

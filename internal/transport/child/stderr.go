@@ -59,22 +59,22 @@ type stderrTail struct {
 }
 
 const (
-	maxTailLines = 5
-	maxTailWidth = 300 // bytes of each line
+	tailLines     = 5
+	tailLineBytes = 300 // bytes of each line
 )
 
 func (l *stderrTail) add(line string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(line) > maxTailWidth {
-		line = strings.ToValidUTF8(line[:maxTailWidth], "") + "…"
+	if len(line) > tailLineBytes {
+		line = strings.ToValidUTF8(line[:tailLineBytes], "") + "…"
 	}
 	before := l.lastAt
 	if l.lastAt = time.Now(); l.lastAt.Sub(before) >= staleStderr {
 		l.lines, l.cause = nil, "" // it was about something else
 	}
 	l.lines = append(l.lines, line)
-	if len(l.lines) <= maxTailLines {
+	if len(l.lines) <= tailLines {
 		return
 	}
 	if first := l.lines[0]; l.cause == "" && mentionsError(first) {
