@@ -7,10 +7,10 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// isAuthorization reports whether a path, without slashes at its end, is one at which clients look
+// isOAuthPath reports whether a path, without slashes at its end, is one at which clients look
 // for OAuth: metadata (RFC 8414, RFC 9728), and the endpoints that MCP 2025-03-26 has where there is
 // no metadata.
-func isAuthorization(path string) bool {
+func isOAuthPath(path string) bool {
 	switch path {
 	case "/register", "/authorize", "/token":
 		return true
@@ -19,22 +19,22 @@ func isAuthorization(path string) bool {
 }
 
 const (
-	needsToken = "This gateway has no OAuth. It needs a bearer token: " +
+	noOAuthUseToken = "This gateway has no OAuth. It needs a bearer token: " +
 		"give the client the header Authorization: Bearer TOKEN " +
 		"(claude mcp add --transport http NAME URL -H 'Authorization: Bearer TOKEN'; in a file: \"headers\" beside \"url\")"
-	needsNothing = "This gateway has no OAuth, and it needs no token: connect to it without"
+	noOAuthNoToken = "This gateway has no OAuth, and it needs no token: connect to it without"
 )
 
-// noAuthorization tells a client that looks for OAuth how it gets in, in the form in which OAuth has
+// rejectOAuth tells a client that looks for OAuth how it gets in, in the form in which OAuth has
 // its errors (RFC 6749 §5.2): clients show the description. No token is needed to read that.
-func (d *Server) noAuthorization(w http.ResponseWriter, r *http.Request) {
-	text := needsNothing
-	if len(d.rules.Load().tokens) > 0 {
-		text = needsToken
+func (srv *Server) rejectOAuth(w http.ResponseWriter, r *http.Request) {
+	text := noOAuthNoToken
+	if len(srv.access.Load().tokens) > 0 {
+		text = noOAuthUseToken
 	}
-	d.refusals.note(r, refuse(http.StatusNotFound, "%s", text))
+	srv.rejections.note(r, newHTTPError(http.StatusNotFound, "%s", text))
 	w.Header().Set("Cache-Control", "no-store")
-	sendJSON(w, http.StatusNotFound, wire.Encode(struct {
+	writeJSON(w, http.StatusNotFound, wire.Encode(struct {
 		Error       string `json:"error"`
 		Description string `json:"error_description"`
 	}{"invalid_request", text}))

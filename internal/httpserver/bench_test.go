@@ -13,17 +13,17 @@ import (
 	"time"
 )
 
-// serveBench opens a Server on loopback whose sessions answer at once, and returns
+// startBenchServer opens a Server on loopback whose sessions answer at once, and returns
 // where it is.
-func serveBench(b *testing.B, h http.Handler) string {
+func startBenchServer(b *testing.B, h http.Handler) string {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		b.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	if d, ok := h.(*Server); ok {
-		go func() { ended <- d.Run(ctx, ln) }()
+	if srv, ok := h.(*Server); ok {
+		go func() { ended <- srv.Run(ctx, ln) }()
 	} else {
 		server := &http.Server{Handler: h}
 		go func() { ended <- server.Serve(ln) }()
@@ -66,16 +66,16 @@ const benchCall = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name
 func BenchmarkCall(b *testing.B) {
 	for _, n := range []int{1, 100, 10_000} {
 		b.Run(fmt.Sprintf("%d sessions", n), func(b *testing.B) {
-			d := New(Options{OpenSession: openToAll, IdleTimeout: time.Hour})
-			url := serveBench(b, d)
+			srv := New(Options{OpenSession: openEcho, IdleTimeout: time.Hour})
+			url := startBenchServer(b, srv)
 			client := &http.Client{Transport: &http.Transport{}}
 			defer client.CloseIdleConnections()
 			for range n - 1 {
-				if no := d.open(d.newSession(0)); no != nil {
-					b.Fatal(no)
+				if herr := srv.openSession(srv.newSession(0)); herr != nil {
+					b.Fatal(herr)
 				}
 			}
-			key := benchPost(b, client, url, "", initialize("2025-11-25")).Header.Get(sessionHeader)
+			key := benchPost(b, client, url, "", initializeRequest("2025-11-25")).Header.Get(sessionHeader)
 			b.ReportAllocs()
 			for b.Loop() {
 				benchPost(b, client, url, key, benchCall)
@@ -84,24 +84,24 @@ func BenchmarkCall(b *testing.B) {
 	}
 }
 
-// A sieve is a ResponseWriter that keeps nothing.
-type sieve struct{ header http.Header }
+// A discardWriter is a ResponseWriter that keeps nothing.
+type discardWriter struct{ header http.Header }
 
-func (s sieve) Header() http.Header              { return s.header }
-func (s sieve) Write(b []byte) (int, error)      { return len(b), nil }
-func (s sieve) WriteHeader(int)                  {}
-func (s sieve) FlushError() error                { return nil }
-func (s sieve) SetWriteDeadline(time.Time) error { return nil }
+func (s discardWriter) Header() http.Header              { return s.header }
+func (s discardWriter) Write(b []byte) (int, error)      { return len(b), nil }
+func (s discardWriter) WriteHeader(int)                  {}
+func (s discardWriter) FlushError() error                { return nil }
+func (s discardWriter) SetWriteDeadline(time.Time) error { return nil }
 
 // BenchmarkEvents is what a message costs to be written as a server-sent event.
 func BenchmarkEvents(b *testing.B) {
 	for _, n := range []int{32, 4 << 10, 64 << 10, 1 << 20} {
 		b.Run(fmt.Sprintf("%d bytes", n), func(b *testing.B) {
-			x, batch := newReader(sieve{}), [][]byte{large(0, n).Raw()}
+			sw, batch := newStreamWriter(discardWriter{}), [][]byte{largeNotification(0, n).Raw()}
 			b.SetBytes(int64(n))
 			b.ReportAllocs()
 			for b.Loop() {
-				if err := x.sendEvents(batch, "1-", 7); err != nil {
+				if err := sw.writeEvents(batch, "1-", 7); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -112,10 +112,10 @@ func BenchmarkEvents(b *testing.B) {
 // An event is written without a copy of its message, and one of a batch costs nothing of its own.
 func TestAllocations_OfEvents(t *testing.T) {
 	for _, n := range []int{1, 100} {
-		x := newReader(sieve{})
-		batch := slices.Repeat([][]byte{large(0, 4<<10).Raw()}, n)
+		sw := newStreamWriter(discardWriter{})
+		batch := slices.Repeat([][]byte{largeNotification(0, 4<<10).Raw()}, n)
 		send := func() {
-			if err := x.sendEvents(batch, "1-", 7); err != nil {
+			if err := sw.writeEvents(batch, "1-", 7); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -125,25 +125,25 @@ func TestAllocations_OfEvents(t *testing.T) {
 	}
 }
 
-// BenchmarkLoneCall is BenchmarkCall in the stateless era.
-func BenchmarkLoneCall(b *testing.B) {
-	d := New(Options{ServeStateless: serveAll})
-	url := serveBench(b, d)
+// BenchmarkStatelessCall is BenchmarkCall in the stateless era.
+func BenchmarkStatelessCall(b *testing.B) {
+	srv := New(Options{ServeStateless: serveEcho})
+	url := startBenchServer(b, srv)
 	client := &http.Client{Transport: &http.Transport{}}
 	defer client.CloseIdleConnections()
-	v := lone("1", "tools/call", `"name":"x","arguments":{"a":1}`)
+	tr := statelessRequest("1", "tools/call", `"name":"x","arguments":{"a":1}`)
 	b.ReportAllocs()
 	for b.Loop() {
-		benchPost(b, client, url, "", v.body, "Mcp-Protocol-Version", modern)
+		benchPost(b, client, url, "", tr.body, "Mcp-Protocol-Version", modernRevision)
 	}
 }
 
-// BenchmarkBare is what net/http alone needs for as much.
-func BenchmarkBare(b *testing.B) {
-	url := serveBench(b, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+// BenchmarkNetHTTP is what net/http alone needs for as much.
+func BenchmarkNetHTTP(b *testing.B) {
+	url := startBenchServer(b, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write([]byte(result("1", `{"protocolVersion":"2025-03-26"}`)))
+		_, _ = w.Write([]byte(resultJSON("1", `{"protocolVersion":"2025-03-26"}`)))
 	}))
 	client := &http.Client{Transport: &http.Transport{}}
 	defer client.CloseIdleConnections()

@@ -14,70 +14,70 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// bulky is a call with n bytes of params.
-func bulky(id, method string, n int) string {
-	return call(id, method, `{"x":"`+strings.Repeat("x", n)+`"}`)
+// largeRequest is a call with n bytes of params.
+func largeRequest(id, method string, n int) string {
+	return requestJSON(id, method, `{"x":"`+strings.Repeat("x", n)+`"}`)
 }
 
-// holds tells how many bytes of bodies are held.
-func (h *house) holds() int64 {
+// heldBytes tells how many bytes of bodies are held.
+func (h *harness) heldBytes() int64 {
 	synctest.Wait()
-	h.door.bodies.mu.Lock()
-	defer h.door.bodies.mu.Unlock()
-	return h.door.bodies.total
+	h.server.bodyQuota.mu.Lock()
+	defer h.server.bodyQuota.mu.Unlock()
+	return h.server.bodyQuota.total
 }
 
 // What was posted counts until it is answered, even if its client has hung up, or the
 // answer comes on another stream.
 func TestBodiesAreHeldUntilTheyAreAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, nil)
+		h := newHarness(t, nil)
 		want := func(low int64, what string) {
 			t.Helper()
-			if n := h.holds(); n < low || n > low+1000 {
+			if n := h.heldBytes(); n < low || n > low+1000 {
 				t.Errorf("%s: %d bytes are held, want %d", what, n, low)
 			}
 		}
-		key, g := h.enter("2025-11-25", nil)
-		s := h.stream(knock{session: key, body: bulky("1", "hold", 100_000)})
-		r := <-h.held
+		key, handler := h.initialize("2025-11-25", nil)
+		s := h.openStream(testRequest{session: key, body: largeRequest("1", "hold", 100_000)})
+		r := <-h.heldRequests
 		want(100_000, "in flight")
-		s.cut()
+		s.disconnect()
 		want(100_000, "its client has hung up")
 		r.Reply([]byte("{}"))
 		want(0, "answered")
 
-		s = h.stream(knock{session: key, body: bulky("2", "hold", 100_000)})
-		<-h.held
-		h.want(knock{session: key, body: `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`}, 202, "")
-		s.cut()
+		s = h.openStream(testRequest{session: key, body: largeRequest("2", "hold", 100_000)})
+		<-h.heldRequests
+		h.want(testRequest{session: key, body: `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`}, 202, "")
+		s.disconnect()
 		want(0, "taken back")
 
-		s = h.stream(knock{session: key, body: bulky("3", "hold", 100_000)})
-		<-h.held
-		g.Writer.Close()
-		s.cut()
+		s = h.openStream(testRequest{session: key, body: largeRequest("3", "hold", 100_000)})
+		<-h.heldRequests
+		handler.Writer.Close()
+		s.disconnect()
 		want(0, "its session is over")
 
-		h.want(knock{session: "nobody", body: bulky("4", "hold", 100_000)}, 404, "*")
-		h.want(knock{body: "[[]]"}, 400, "*")
+		h.want(testRequest{session: "nobody", body: largeRequest("4", "hold", 100_000)}, 404, "*")
+		h.want(testRequest{body: "[[]]"}, 400, "*")
 		want(0, "refused")
 	})
 }
 
 func TestBodiesAreHeldUntilTheyAreAnswered_Batch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, nil)
-		key, _ := h.enter("2025-03-26", nil)
-		s := h.stream(knock{session: key, body: "[" + bulky("1", "hold", 100_000) + "," + bulky("2", "hold", 10) + "]"})
-		a, b := <-h.held, <-h.held
+		h := newHarness(t, nil)
+		key, _ := h.initialize("2025-03-26", nil)
+		s := h.openStream(testRequest{session: key, body: "[" + largeRequest("1", "hold", 100_000) + "," + largeRequest("2", "hold", 10) + "]"})
+		a, b := <-h.heldRequests, <-h.heldRequests
 		a.Reply([]byte("{}"))
-		if n := h.holds(); n < 100_000 {
+		if n := h.heldBytes(); n < 100_000 {
 			t.Errorf("%d bytes are held", n)
 		}
 		b.Reply([]byte("{}"))
-		s.cut()
-		if n := h.holds(); n != 0 {
+		s.disconnect()
+		if n := h.heldBytes(); n != 0 {
 			t.Errorf("%d bytes are held", n)
 		}
 	})
@@ -85,65 +85,65 @@ func TestBodiesAreHeldUntilTheyAreAnswered_Batch(t *testing.T) {
 
 func TestBodiesAreHeldUntilTheyAreAnswered_SSE(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, nil)
-		s := h.stream(knock{verb: "GET", path: "/sse"})
+		h := newHarness(t, nil)
+		s := h.openStream(testRequest{method: "GET", path: "/sse"})
 		ev, err := s.next()
 		if err != nil {
 			t.Fatal(err)
 		}
 		post := func(body string) {
 			t.Helper()
-			h.want(knock{path: ev.data, body: body}, 202, "")
+			h.want(testRequest{path: ev.data, body: body}, 202, "")
 		}
-		post(initialize("2025-03-26"))
+		post(initializeRequest("2025-03-26"))
 		if _, err := s.next(); err != nil {
 			t.Fatal(err)
 		}
-		post(bulky("1", "hold", 100_000))
-		post(bulky("2", "hold", 100_000))
-		post("[" + bulky("3", "hold", 100_000) + "]")
-		one, _, three := <-h.held, <-h.held, <-h.held
-		if n := h.holds(); n < 300_000 {
+		post(largeRequest("1", "hold", 100_000))
+		post(largeRequest("2", "hold", 100_000))
+		post("[" + largeRequest("3", "hold", 100_000) + "]")
+		one, _, three := <-h.heldRequests, <-h.heldRequests, <-h.heldRequests
+		if n := h.heldBytes(); n < 300_000 {
 			t.Errorf("%d bytes are held", n)
 		}
 		one.Reply([]byte("{}"))
-		s.want("", result("1", "{}"))
+		s.want("", resultJSON("1", "{}"))
 		three.Reply([]byte("{}"))
-		s.want("", "["+result("3", "{}")+"]")
+		s.want("", "["+resultJSON("3", "{}")+"]")
 		post(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`)
-		if n := h.holds(); n != 0 {
+		if n := h.heldBytes(); n != 0 {
 			t.Errorf("%d bytes are held", n)
 		}
-		s.cut()
+		s.disconnect()
 	})
 }
 
 // A request without a session counts until it is over, and for its principal.
 func TestBodiesAreHeldUntilTheyAreAnswered_Stateless(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, func(o *Options) {
+		h := newHarness(t, func(o *Options) {
 			o.MessageLimit, o.BacklogLimit, o.Tokens = 1<<20, 2<<20, []string{"a", "b"}
 		})
-		by := func(token, id string, n int) knock {
-			return lone(id, "hold", `"x":"`+strings.Repeat("x", n)+`"`).with("Authorization", "Bearer "+token)
+		by := func(token, id string, n int) testRequest {
+			return statelessRequest(id, "hold", `"x":"`+strings.Repeat("x", n)+`"`).withHeader("Authorization", "Bearer "+token)
 		}
 		over := make(chan bool)
 		go func() {
-			h.want(by("a", "1", 1<<20-1000), 200, result("1", "{}"))
+			h.want(by("a", "1", 1<<20-1000), 200, resultJSON("1", "{}"))
 			close(over)
 		}()
-		r := <-h.held
-		if n := h.holds(); n < 1<<20-1000 {
+		r := <-h.heldRequests
+		if n := h.heldBytes(); n < 1<<20-1000 {
 			t.Errorf("%d bytes are held", n)
 		}
 		if res := h.want(by("a", "2", 100_000), 503, "*"); res.Header.Get("Retry-After") != "1" {
 			t.Errorf("headers: %v", res.Header)
 		}
-		go func() { (<-h.held).Reply([]byte("{}")) }()
-		h.want(by("b", "3", 100_000), 200, result("3", "{}"))
+		go func() { (<-h.heldRequests).Reply([]byte("{}")) }()
+		h.want(by("b", "3", 100_000), 200, resultJSON("3", "{}"))
 		r.Reply([]byte("{}"))
 		<-over
-		if n := h.holds(); n != 0 {
+		if n := h.heldBytes(); n != 0 {
 			t.Errorf("%d bytes are held", n)
 		}
 	})
@@ -153,17 +153,17 @@ func TestBodiesAreHeldUntilTheyAreAnswered_Stateless(t *testing.T) {
 // for it.
 func TestAPlaceIsFreeAfterTheAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, func(o *Options) {
+		h := newHarness(t, func(o *Options) {
 			o.MaxSessions = 1
 			o.ServeStateless = func(_ context.Context, _ SessionInfo, c transport.Conn) {
 				m, _, _ := c.Read()
 				_ = c.Write(wire.NewResult(m.ID(), []byte("{}")), "")
 				_, _, _ = c.Read()
-				time.Sleep(justAfter / 2)
+				time.Sleep(slotWait / 2)
 			}
 		})
 		for range 100 {
-			h.want(lone("1", "echo", ""), 200, result("1", "{}"))
+			h.want(statelessRequest("1", "echo", ""), 200, resultJSON("1", "{}"))
 		}
 	})
 }
@@ -172,19 +172,19 @@ func TestAPlaceIsFreeAfterTheAnswer(t *testing.T) {
 // never come.
 func TestAnAnnouncedBodyTakesNoRoom(t *testing.T) {
 	for _, announced := range []int64{100, 1 << 20, 1 << 30} {
-		from := &looking{}
-		_, no := readBody(httptest.NewRecorder(), from, announced, 1<<30)
-		if no == nil || from.room > 2*smallBody {
-			t.Errorf("%d bytes announced: %v, room for %d", announced, no, from.room)
+		from := &unreadBody{}
+		_, herr := readBody(httptest.NewRecorder(), from, announced, 1<<30)
+		if herr == nil || from.bufSize > 2*smallBody {
+			t.Errorf("%d bytes announced: %v, room for %d", announced, herr, from.bufSize)
 		}
 	}
 }
 
-// looking is a body that does not come. It notes how much room was made for it.
-type looking struct{ room int }
+// unreadBody is a body that does not come. It notes how much room was made for it.
+type unreadBody struct{ bufSize int }
 
-func (l *looking) Read(b []byte) (int, error) {
-	l.room = len(b)
+func (l *unreadBody) Read(b []byte) (int, error) {
+	l.bufSize = len(b)
 	return 0, io.ErrUnexpectedEOF
 }
 
@@ -192,11 +192,11 @@ func (l *looking) Read(b []byte) (int, error) {
 // with a panic: nothing had ever been counted.
 func TestTheFirstBodyIsTooLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log lines
-		h := newHouse(t, func(o *Options) {
+		var log logBuffer
+		h := newHarness(t, func(o *Options) {
 			o.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 		})
-		h.want(knock{body: strings.Repeat(" ", 2<<20)}, 413, "*")
+		h.want(testRequest{body: strings.Repeat(" ", 2<<20)}, 413, "*")
 		h.stop()
 		if strings.Contains(log.String(), "panic") {
 			t.Error(log.String())
@@ -208,20 +208,20 @@ func TestTheFirstBodyIsTooLong(t *testing.T) {
 // many sessions are not many shares.
 func TestWhoWasAloneHoldsOneShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, func(o *Options) { o.Tokens, o.MessageLimit, o.BacklogLimit = []string{"alpha"}, 100_000, 300_000 })
+		h := newHarness(t, func(o *Options) { o.Tokens, o.MessageLimit, o.BacklogLimit = []string{"alpha"}, 100_000, 300_000 })
 		by := func(token string) map[string]string { return map[string]string{"Authorization": "Bearer " + token} }
-		hold := func(id, token, key string) knock {
-			return knock{session: key, body: bulky(id, "hold", 80_000), header: by(token)}
+		hold := func(id, token, key string) testRequest {
+			return testRequest{session: key, body: largeRequest(id, "hold", 80_000), header: by(token)}
 		}
-		one, _ := h.enter("2025-11-25", by("alpha"))
-		two, _ := h.enter("2025-11-25", by("alpha"))
-		h.door.UpdateAccess([]string{"alpha", "beta"}, nil, nil)
-		beta, _ := h.enter("2025-11-25", by("beta"))
-		s := h.stream(hold("1", "alpha", one))
-		if res, _ := h.ask(hold("2", "alpha", two)); res.StatusCode != 503 {
+		one, _ := h.initialize("2025-11-25", by("alpha"))
+		two, _ := h.initialize("2025-11-25", by("alpha"))
+		h.server.UpdateAccess([]string{"alpha", "beta"}, nil, nil)
+		beta, _ := h.initialize("2025-11-25", by("beta"))
+		s := h.openStream(hold("1", "alpha", one))
+		if res, _ := h.do(hold("2", "alpha", two)); res.StatusCode != 503 {
 			t.Errorf("a second session gets its own share: %s", res.Status)
 		}
-		h.stream(hold("3", "beta", beta)).cut()
-		s.cut()
+		h.openStream(hold("3", "beta", beta)).disconnect()
+		s.disconnect()
 	})
 }

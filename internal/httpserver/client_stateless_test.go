@@ -15,9 +15,9 @@ import (
 // A modernTool is tool for clients of the stateless era, for one visit. A call that
 // names "wait" is not answered.
 type modernTool struct {
-	tool
-	waits  chan<- bool
-	waited bool
+	testTool
+	waiting chan<- bool
+	waited  bool
 }
 
 func (s *modernTool) HandleRequest(r *peer.Request) {
@@ -27,12 +27,12 @@ func (s *modernTool) HandleRequest(r *peer.Request) {
 		r.Reply([]byte(`{` + common + `,"supportedVersions":["2026-07-28","2025-11-25"],"capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"private"}`))
 	case r.Name() == "wait":
 		s.waited = true
-		s.waits <- true
+		s.waiting <- true
 	case r.Method() == "tools/call":
-		r.Notify(progress(1))
+		r.Notify(progressNotification(1))
 		r.Reply([]byte(`{` + common + `,"content":[{"type":"text","text":"greet"}]}`))
 	default:
-		s.tool.HandleRequest(r)
+		s.testTool.HandleRequest(r)
 	}
 }
 
@@ -42,10 +42,10 @@ func TestARealClientOfTheStatelessEra(t *testing.T) {
 	waits, over := make(chan bool), make(chan error, 1)
 	open := func(_ SessionInfo, out transport.Writer) SessionHandler {
 		t.Error("the client has opened a session")
-		return silent{out}
+		return silentHandler{out}
 	}
-	d := New(Options{Loopback: true, OpenSession: open, ServeStateless: func(ctx context.Context, _ SessionInfo, c transport.Conn) {
-		s := &modernTool{waits: waits}
+	srv := New(Options{Loopback: true, OpenSession: open, ServeStateless: func(ctx context.Context, _ SessionInfo, c transport.Conn) {
+		s := &modernTool{waiting: waits}
 		if err := peer.New(c, s, peer.Options{}).Run(ctx); s.waited {
 			over <- err
 		}
@@ -56,7 +56,7 @@ func TestARealClientOfTheStatelessEra(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error)
-	go func() { ended <- d.Run(ctx, ln) }()
+	go func() { ended <- srv.Run(ctx, ln) }()
 
 	progressed := make(chan bool, 10)
 	client := mcp.NewClient(&mcp.Implementation{Name: "t", Version: "1"}, &mcp.ClientOptions{
@@ -66,7 +66,7 @@ func TestARealClientOfTheStatelessEra(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := c.InitializeResult().ProtocolVersion; got != modern {
+	if got := c.InitializeResult().ProtocolVersion; got != modernRevision {
 		t.Errorf("agreed on %s", got)
 	}
 	r, err := c.CallTool(t.Context(), &mcp.CallToolParams{Name: "greet"})

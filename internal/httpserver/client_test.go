@@ -14,17 +14,17 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// tool is a server whose one tool reports progress and says its name.
-type tool struct{}
+// testTool is a server whose one tool reports progress and says its name.
+type testTool struct{}
 
-func (tool) HandleNotification(wire.Message, peer.Origin) {}
+func (testTool) HandleNotification(wire.Message, peer.Origin) {}
 
-func (tool) HandleRequest(r *peer.Request) {
+func (testTool) HandleRequest(r *peer.Request) {
 	switch r.Method() {
 	case "initialize":
 		r.Reply([]byte(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"door","version":"1"}}`))
 	case "tools/call":
-		r.Notify(progress(1))
+		r.Notify(progressNotification(1))
 		text, _ := json.Marshal(r.Name())
 		r.Reply([]byte(`{"content":[{"type":"text","text":` + string(text) + `}]}`))
 	default:
@@ -34,10 +34,10 @@ func (tool) HandleRequest(r *peer.Request) {
 
 // A client that others wrote, over a real network, by either transport.
 func TestRealClients(t *testing.T) {
-	d := New(Options{Loopback: true, OpenSession: func(v SessionInfo, out transport.Writer) SessionHandler {
-		g := newVisitor(v, out)
-		g.Peer = peer.NewPush(out, tool{}, peer.Options{})
-		return g
+	srv := New(Options{Loopback: true, OpenSession: func(v SessionInfo, out transport.Writer) SessionHandler {
+		handler := newTestHandler(v, out)
+		handler.Peer = peer.NewPush(out, testTool{}, peer.Options{})
+		return handler
 	}})
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -45,7 +45,7 @@ func TestRealClients(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error)
-	go func() { ended <- d.Run(ctx, ln) }()
+	go func() { ended <- srv.Run(ctx, ln) }()
 	base := "http://" + ln.Addr().String()
 	for name, dial := range map[string]func() (*client.Client, error){
 		"streamable HTTP": func() (*client.Client, error) { return client.NewStreamableHttpClient(base + "/mcp") },

@@ -11,26 +11,26 @@ import (
 	"testing/synctest"
 )
 
-// A caller has one connection to a house, over which it sends requests by itself.
-type caller struct {
-	*house
+// A testConn has one connection to a house, over which it sends requests by itself.
+type testConn struct {
+	*harness
 	net.Conn
 	r *bufio.Reader
 }
 
-func (h *house) call() *caller {
+func (h *harness) newCaller() *testConn {
 	h.Helper()
 	c, err := h.dial(h.Context(), "", "")
 	if err != nil {
 		h.Fatal(err)
 	}
 	h.Cleanup(func() { c.Close() })
-	return &caller{h, c, bufio.NewReader(c)}
+	return &testConn{h, c, bufio.NewReader(c)}
 }
 
 // post sends a request, and returns the status of the answer, 0 if the connection is closed.
-func (c *caller) post(method, token string) int {
-	body := lone("1", method, "")
+func (c *testConn) post(method, token string) int {
+	body := statelessRequest("1", method, "")
 	text := fmt.Sprintf("POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"+
 		"Authorization: Bearer %s\r\n", token)
 	for name, value := range body.header {
@@ -54,7 +54,7 @@ func (c *caller) post(method, token string) int {
 }
 
 // isOpen reports whether the server still holds a connection on which it owes nothing.
-func (c *caller) isOpen() bool {
+func (c *testConn) isOpen() bool {
 	synctest.Wait()
 	closed := make(chan bool, 1)
 	go func() {
@@ -73,18 +73,18 @@ func (c *caller) isOpen() bool {
 // Connections without a token take no place from a client that has one, be they idle or busy.
 func TestStrangersShutNobodyOut_F_SEC_8(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log lines
-		h := newHouse(t, func(o *Options) {
+		var log logBuffer
+		h := newHarness(t, func(o *Options) {
 			o.MaxSessions, o.Tokens = 4, []string{"secret"}
 			o.Log = slog.New(slog.NewTextHandler(&log, nil))
 		})
-		client := h.call()
+		client := h.newCaller()
 		if got := client.post("echo", "secret"); got != 200 {
 			t.Fatalf("the client gets %d", got)
 		}
-		var strangers []*caller
-		for i := range maxStrangers {
-			c := h.call()
+		var strangers []*testConn
+		for i := range maxUnadmittedConns {
+			c := h.newCaller()
 			if i%16 == 1 { // it shows a wrong token
 				if got := c.post("echo", "guess"); got != 401 {
 					t.Fatalf("a stranger gets %d", got)
@@ -97,7 +97,7 @@ func TestStrangersShutNobodyOut_F_SEC_8(t *testing.T) {
 			t.Errorf("at the bound:\n%s", log.String())
 		}
 		for range 10 {
-			if got := h.call().post("echo", "secret"); got != 200 {
+			if got := h.newCaller().post("echo", "secret"); got != 200 {
 				t.Errorf("a further client gets %d", got)
 			}
 		}
@@ -107,7 +107,7 @@ func TestStrangersShutNobodyOut_F_SEC_8(t *testing.T) {
 		if strangers[0].isOpen() {
 			t.Error("the oldest stranger is still there")
 		}
-		if !strangers[1].isOpen() || !strangers[maxStrangers-1].isOpen() {
+		if !strangers[1].isOpen() || !strangers[maxUnadmittedConns-1].isOpen() {
 			t.Error("a newer stranger was closed") // one that was closed makes room for all that become clients
 		}
 		if n := strings.Count(log.String(), "too many connections"); n != 1 {
@@ -119,16 +119,16 @@ func TestStrangersShutNobodyOut_F_SEC_8(t *testing.T) {
 // Strangers that are busy, which a slow body makes them, go when there is none that is idle.
 func TestBusyStrangers_F_SEC_8(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, func(o *Options) { o.MaxSessions, o.Tokens = 4, []string{"secret"} })
+		h := newHarness(t, func(o *Options) { o.MaxSessions, o.Tokens = 4, []string{"secret"} })
 		const slow = "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100000\r\n\r\n{"
-		for range maxStrangers {
-			if _, err := h.call().Write([]byte(slow)); err != nil {
+		for range maxUnadmittedConns {
+			if _, err := h.newCaller().Write([]byte(slow)); err != nil {
 				t.Fatal(err)
 			}
 		}
 		synctest.Wait()
 		for range 3 {
-			if got := h.call().post("echo", "secret"); got != 200 {
+			if got := h.newCaller().post("echo", "secret"); got != 200 {
 				t.Errorf("a client gets %d", got)
 			}
 		}
@@ -138,14 +138,14 @@ func TestBusyStrangers_F_SEC_8(t *testing.T) {
 // Of too many connections of clients the one that has been idle the longest is closed.
 func TestTooManyConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log lines
-		h := newHouse(t, func(o *Options) {
+		var log logBuffer
+		h := newHarness(t, func(o *Options) {
 			o.MaxSessions = 4
 			o.Log = slog.New(slog.NewTextHandler(&log, nil))
 		})
-		var clients []*caller
-		for range 4 * maxConns {
-			c := h.call()
+		var clients []*testConn
+		for range 4 * maxConnsPerSession {
+			c := h.newCaller()
 			if got := c.post("echo", ""); got != 200 {
 				t.Fatalf("a client gets %d", got)
 			}
@@ -157,7 +157,7 @@ func TestTooManyConnections(t *testing.T) {
 		}
 		synctest.Wait()
 		for range 2 {
-			if got := h.call().post("echo", ""); got != 200 {
+			if got := h.newCaller().post("echo", ""); got != 200 {
 				t.Errorf("one more gets %d", got)
 			}
 			synctest.Wait()
@@ -177,22 +177,22 @@ func TestTooManyConnections(t *testing.T) {
 // needs its place.
 func TestBusyClientsAreNotClosed_F_SEC_8(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, func(o *Options) { o.MaxSessions = 2 * maxConns; o.Tokens = []string{"secret"} })
-		synctest.Wait()             // Run has read it
-		h.door.o.MaxSessions = 1000 // as many requests may be open
+		h := newHarness(t, func(o *Options) { o.MaxSessions = 2 * maxConnsPerSession; o.Tokens = []string{"secret"} })
+		synctest.Wait()                  // Run has read it
+		h.server.opts.MaxSessions = 1000 // as many requests may be open
 		done := make(chan int, 1000)
-		for range 2 * maxConns * maxConns {
-			c := h.call()
+		for range 2 * maxConnsPerSession * maxConnsPerSession {
+			c := h.newCaller()
 			go func() { done <- c.post("hold", "secret") }()
 		}
 		synctest.Wait()
 		for range 3 {
-			if got := h.call().post("echo", "secret"); got != 200 {
+			if got := h.newCaller().post("echo", "secret"); got != 200 {
 				t.Errorf("one more gets %d", got)
 			}
 		}
-		for range 2 * maxConns * maxConns {
-			(<-h.held).Reply([]byte("{}"))
+		for range 2 * maxConnsPerSession * maxConnsPerSession {
+			(<-h.heldRequests).Reply([]byte("{}"))
 			if got := <-done; got != 200 {
 				t.Errorf("a busy client gets %d", got)
 			}
@@ -202,8 +202,8 @@ func TestBusyClientsAreNotClosed_F_SEC_8(t *testing.T) {
 
 // Strangers leave descriptors to clients and programs.
 func TestStrangersHaveHalfOfTheDescriptors(t *testing.T) {
-	for descriptors, want := range map[int]int{0: maxStrangers, 1 << 20: maxStrangers, 1024: 512, 64: 32, 1: 1} {
-		if got := strangersFor(descriptors); got != want {
+	for descriptors, want := range map[int]int{0: maxUnadmittedConns, 1 << 20: maxUnadmittedConns, 1024: 512, 64: 32, 1: 1} {
+		if got := unadmittedLimit(descriptors); got != want {
 			t.Errorf("of %d descriptors strangers have %d, want %d", descriptors, got, want)
 		}
 	}
@@ -212,8 +212,8 @@ func TestStrangersHaveHalfOfTheDescriptors(t *testing.T) {
 // That there is no descriptor for a connection is a warning, once in a while; other words of the
 // HTTP server are for debugging.
 func TestAcceptErrorsAreWarnings(t *testing.T) {
-	var log lines
-	server := slog.NewLogLogger(&acceptErrors{Handler: slog.NewTextHandler(&log, nil)}, slog.LevelDebug)
+	var log logBuffer
+	server := slog.NewLogLogger(&acceptErrorHandler{Handler: slog.NewTextHandler(&log, nil)}, slog.LevelDebug)
 	for range 3 {
 		server.Print("http: Accept error: accept tcp: too many open files; retrying in 5ms")
 	}

@@ -15,7 +15,7 @@ import (
 // waits for it before it answers.
 func TestABodyThatNobodyReadsHasToCome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, func(o *Options) { o.Loopback = true })
+		h := newHarness(t, func(o *Options) { o.Loopback = true })
 		for name, head := range map[string]string{
 			"wrong type": "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/plain\r\n",
 			"wrong host": "POST /mcp HTTP/1.1\r\nHost: evil.example\r\n",
@@ -32,7 +32,7 @@ func TestABodyThatNobodyReadsHasToCome(t *testing.T) {
 				began := time.Now()
 				fmt.Fprintf(c, "%s%s\r\n\r\n", head, length)
 				_, _ = io.Copy(io.Discard, c)
-				if took := time.Since(began); took > timeFor(1000)+time.Second && length[0] == 'C' || took > timeFor(int64(h.door.o.MessageLimit))+time.Second {
+				if took := time.Since(began); took > transferTimeout(1000)+time.Second && length[0] == 'C' || took > transferTimeout(int64(h.server.opts.MessageLimit))+time.Second {
 					t.Errorf("%s, %s: the connection ended after %v", name, length, took)
 				}
 				c.Close()
@@ -45,19 +45,19 @@ func TestABodyThatNobodyReadsHasToCome(t *testing.T) {
 // or not.
 func TestAnAnswerThatIsNotTakenIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, nil)
-		key, _ := h.enter("2025-11-25", nil)
+		h := newHarness(t, nil)
+		key, _ := h.initialize("2025-11-25", nil)
 		c, err := h.dial(t.Context(), "", "")
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		body := call("1", "echo", `{"x":"`+strings.Repeat("x", 1<<20)+`"}`)
+		body := requestJSON("1", "echo", `{"x":"`+strings.Repeat("x", 1<<20)+`"}`)
 		fmt.Fprintf(c, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n"+
 			"Mcp-Session-Id: %s\r\nContent-Length: %d\r\n\r\n%s", key, len(body), body)
 		synctest.Wait()
-		h.want(knock{session: key, verb: "DELETE"}, 204, "")
-		time.Sleep(timeFor(2 << 20))
+		h.want(testRequest{session: key, method: "DELETE"}, 204, "")
+		time.Sleep(transferTimeout(2 << 20))
 		synctest.Wait()
 		if n, err := io.Copy(io.Discard, c); err != nil || n > 1<<20 {
 			t.Errorf("%d bytes were still to be had, %v", n, err)
@@ -68,19 +68,19 @@ func TestAnAnswerThatIsNotTakenIsGivenUp(t *testing.T) {
 // A question about a call whose POST has broken goes where it is heard.
 func TestAQuestionAboutALostStreamIsHeard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, nil)
-		key, g := h.enter("2025-03-26", nil)
-		alone := h.stream(knock{verb: "GET", session: key})
-		res := h.send(knock{session: key, body: call("1", "hold", "{}")})
-		r := <-h.held
+		h := newHarness(t, nil)
+		key, handler := h.initialize("2025-03-26", nil)
+		alone := h.openStream(testRequest{method: "GET", session: key})
+		res := h.send(testRequest{session: key, body: requestJSON("1", "hold", "{}")})
+		r := <-h.heldRequests
 		res.Body.Close() // before there was an event, so that nobody can come back for it
 		synctest.Wait()
 		question := wire.NewRequest("9", "elicitation/create", []byte("{}"))
-		if err := g.Writer.Write(question, r.RemoteID()); err != nil {
+		if err := handler.Writer.Write(question, r.RemoteID()); err != nil {
 			t.Fatal(err)
 		}
 		alone.want("0-1", string(question.Raw()))
-		alone.cut()
+		alone.disconnect()
 		r.Reply([]byte("{}"))
 	})
 }
@@ -89,13 +89,13 @@ func TestAQuestionAboutALostStreamIsHeard(t *testing.T) {
 // some room for each that comes.
 func TestBodiesThatArriveHaveABound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, func(o *Options) { o.MessageLimit, o.BacklogLimit = 1<<20, 4<<20 })
+		h := newHarness(t, func(o *Options) { o.MessageLimit, o.BacklogLimit = 1<<20, 4<<20 })
 		var held []io.WriteCloser
 		var key string
 		for range 3 {
-			key, _ = h.enter("2025-11-25", nil)
+			key, _ = h.initialize("2025-11-25", nil)
 			r, w := io.Pipe()
-			req := h.request(knock{session: key})
+			req := h.newRequest(testRequest{session: key})
 			req.Body, req.ContentLength = r, -1
 			go func() {
 				if res, err := h.client.Do(req); err == nil {
@@ -106,46 +106,46 @@ func TestBodiesThatArriveHaveABound(t *testing.T) {
 			held = append(held, w)
 		}
 		synctest.Wait()
-		newcomer, _ := h.enter("2025-11-25", nil)
-		full := call("1", "echo", `"`+strings.Repeat("x", 1<<20-100)+`"`)
-		h.want(knock{session: newcomer, body: full}, 503, "*")
-		one := call("1", "hold", `"`+strings.Repeat("x", 10<<10)+`"`)
-		s := h.stream(knock{session: newcomer, body: one})
-		h.want(knock{session: key, body: call("2", "echo", `{}`)}, 200, result("2", "{}")) // it may be a cancellation
-		if res := h.want(knock{session: key, body: one}, 503, "*"); res.Header.Get("Retry-After") != "1" {
+		newcomer, _ := h.initialize("2025-11-25", nil)
+		full := requestJSON("1", "echo", `"`+strings.Repeat("x", 1<<20-100)+`"`)
+		h.want(testRequest{session: newcomer, body: full}, 503, "*")
+		one := requestJSON("1", "hold", `"`+strings.Repeat("x", 10<<10)+`"`)
+		s := h.openStream(testRequest{session: newcomer, body: one})
+		h.want(testRequest{session: key, body: requestJSON("2", "echo", `{}`)}, 200, resultJSON("2", "{}")) // it may be a cancellation
+		if res := h.want(testRequest{session: key, body: one}, 503, "*"); res.Header.Get("Retry-After") != "1" {
 			t.Errorf("headers: %v", res.Header)
 		}
-		(<-h.held).Reply([]byte("{}"))
-		s.cut()
+		(<-h.heldRequests).Reply([]byte("{}"))
+		s.disconnect()
 		for _, w := range held {
 			w.Close()
 		}
 		synctest.Wait()
-		if n := h.holds(); n != 0 {
+		if n := h.heldBytes(); n != 0 {
 			t.Errorf("%d bytes are still counted", n)
 		}
-		h.want(knock{session: key, body: call("1", "echo", `{}`)}, 200, result("1", "{}"))
+		h.want(testRequest{session: key, body: requestJSON("1", "echo", `{}`)}, 200, resultJSON("1", "{}"))
 	})
 }
 
 // So does one that waits already when the client takes the call back.
 func TestAQuestionSurvivesTheEndOfAnotherCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, nil)
-		key, g := h.enter("2025-11-25", nil)
-		s := h.stream(knock{session: key, body: call("1", "hold", "{}")})
+		h := newHarness(t, nil)
+		key, handler := h.initialize("2025-11-25", nil)
+		s := h.openStream(testRequest{session: key, body: requestJSON("1", "hold", "{}")})
 		s.want("1-0", "")
-		r := <-h.held
-		s.cut()
+		r := <-h.heldRequests
+		s.disconnect()
 		synctest.Wait()
 		question := wire.NewRequest("9", "elicitation/create", []byte("{}"))
-		if err := g.Writer.Write(question, r.RemoteID()); err != nil {
+		if err := handler.Writer.Write(question, r.RemoteID()); err != nil {
 			t.Fatal(err)
 		}
-		h.want(knock{session: key, body: `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`}, 202, "")
-		alone := h.stream(knock{verb: "GET", session: key})
+		h.want(testRequest{session: key, body: `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`}, 202, "")
+		alone := h.openStream(testRequest{method: "GET", session: key})
 		alone.want("0-0", "")
 		alone.want("0-1", string(question.Raw()))
-		alone.cut()
+		alone.disconnect()
 	})
 }

@@ -68,7 +68,7 @@ type Options struct {
 	IdleTimeout time.Duration // a session to which its client has no connection ends after it; 0 = 1 h
 	// RetainLimit bounds what a session keeps so that a broken stream can be resumed, in
 	// bytes; 0 = 1 MiB. All sessions together keep at most 64 times as much. What
-	// goes first is told at [session.evictLocked] and [Server.relieve].
+	// goes first is told at [httpSession.evictLocked] and [Server.evictRetained].
 	RetainLimit int
 	// BacklogLimit bounds what waits for all clients that are connected together, in bytes;
 	// beyond it the one with most is hung up on. What they have posted and is not answered
@@ -116,36 +116,36 @@ type SessionInfo struct {
 
 // A Server lets sessions in. Create it with New.
 type Server struct {
-	o      Options
+	opts   Options
 	log    *slog.Logger
-	rules  atomic.Pointer[rules]
+	access atomic.Pointer[accessPolicy]
 	ctx    context.Context // of all sessions
 	cancel context.CancelFunc
 
-	kept    atomic.Int64 // bytes that all sessions keep for resumption
-	outbox  outbox
-	bodies  bodies
-	serving sync.WaitGroup // goroutines in Serve, and sessions until End has returned; added to under mu, while not closing
+	retained     atomic.Int64 // bytes that all sessions keep for resumption
+	backlogQuota backlogQuota
+	bodyQuota    bodyQuota
+	running      sync.WaitGroup // goroutines in Serve, and sessions until End has returned; added to under mu, while not closing
 
-	mu       sync.Mutex
-	sessions map[string]*session // under their keys
-	keepers  list.List           // sessions that keep anything, the one that began first in front
-	visits   int
-	left     sync.Cond           // on mu: a visit has left
-	visiting map[*visit]struct{} // those, but for some that have ended
+	mu                 sync.Mutex
+	sessions           map[string]*httpSession // under their keys
+	retainers          list.List               // sessions that keep anything, the one that began first in front
+	statelessCount     int
+	statelessEnded     sync.Cond                       // on mu: a visit has left
+	statelessExchanges map[*statelessExchange]struct{} // those, but for some that have ended
 
-	exchanges int       // HTTP requests that are being answered; over HTTP/2 they may outlive their connection
-	over      bool      // Run has ended
-	idle      sync.Cond // on mu: there is no exchange
+	activeRequests int       // HTTP requests that are being answered; over HTTP/2 they may outlive their connection
+	runEnded       bool      // Run has ended
+	noRequests     sync.Cond // on mu: there is no exchange
 
-	principals principal // the highest there was
+	lastPrincipal principalID // the highest there was
 
-	sessionsOf, visitsOf map[principal]int
+	sessionsBy, statelessBy map[principalID]int
 
-	closing bool
-	crowded time.Time // when it was said last that there is no room
+	closing         bool
+	lastOverloadLog time.Time // when it was said last that there is no room
 
-	refusals refusals
+	rejections rejectionLog
 }
 
 // New returns a Server. It starts nothing; the goroutines of sessions end when Run
@@ -169,125 +169,125 @@ func New(o Options) *Server {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	d := &Server{o: o, log: o.Log, sessions: make(map[string]*session), sessionsOf: make(map[principal]int), visitsOf: make(map[principal]int)}
-	d.refusals.log = o.Log
-	d.left.L, d.idle.L = &d.mu, &d.mu
-	d.outbox.most, d.bodies.most = o.BacklogLimit, max(o.BacklogLimit, 2*int64(o.MessageLimit))
-	d.bodies.of, d.visiting = make(map[holder]int64), make(map[*visit]struct{})
-	d.rules.Store(d.firstRules())
-	d.ctx, d.cancel = context.WithCancel(context.Background())
-	return d
+	srv := &Server{opts: o, log: o.Log, sessions: make(map[string]*httpSession), sessionsBy: make(map[principalID]int), statelessBy: make(map[principalID]int)}
+	srv.rejections.log = o.Log
+	srv.statelessEnded.L, srv.noRequests.L = &srv.mu, &srv.mu
+	srv.backlogQuota.limit, srv.bodyQuota.limit = o.BacklogLimit, max(o.BacklogLimit, 2*int64(o.MessageLimit))
+	srv.bodyQuota.byKey, srv.statelessExchanges = make(map[quotaKey]int64), make(map[*statelessExchange]struct{})
+	srv.access.Store(srv.initialAccess())
+	srv.ctx, srv.cancel = context.WithCancel(context.Background())
+	return srv
 }
 
 // ServeHTTP implements http.Handler.
-func (d *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if !d.come() {
+func (srv *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if !srv.beginRequest() {
 		return // the connection is gone, too
 	}
-	defer d.leave()
+	defer srv.endRequest()
 	// A body has to come in time even if it is not looked at: net/http waits for it
 	// before it answers. Only who reads it to its end takes the deadline back.
 	if r.ContentLength != 0 {
-		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTime))
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout))
 	}
 	path := "/" + strings.Trim(r.URL.Path, "/") // some clients put one too many in front, or behind
 	switch path {
 	case "/healthz":
-		d.health(w, r, nil)
+		srv.writeHealth(w, r, nil)
 		return
 	case "/readyz":
-		d.readiness(w, r)
+		srv.serveReadiness(w, r)
 		return
 	}
-	if !d.admit(w, r) {
+	if !srv.admit(w, r) {
 		return
 	}
-	if isAuthorization(path) {
-		d.noAuthorization(w, r)
+	if isOAuthPath(path) {
+		srv.rejectOAuth(w, r)
 		return
 	}
-	who, ok := d.authenticate(w, r)
+	principal, ok := srv.authenticate(w, r)
 	if !ok {
 		return
 	}
 	switch path {
 	case "/mcp":
-		d.mcp(w, r, who)
+		srv.serveMCP(w, r, principal)
 	case "/sse":
-		d.legacyStream(w, r, who)
+		srv.serveHTTPSSE(w, r, principal)
 	case "/message", "/messages":
-		d.legacyPost(w, r, who)
+		srv.postHTTPSSE(w, r, principal)
 	default:
-		d.refuse(w, r, refuse(http.StatusNotFound, "Not found: MCP is spoken at /mcp"))
+		srv.reject(w, r, newHTTPError(http.StatusNotFound, "Not found: MCP is spoken at /mcp"))
 	}
 }
 
-// come begins an exchange, unless Run has ended.
-func (d *Server) come() bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if !d.over {
-		d.exchanges++
+// beginRequest begins an exchange, unless Run has ended.
+func (srv *Server) beginRequest() bool {
+	srv.mu.Lock()
+	defer srv.mu.Unlock()
+	if !srv.runEnded {
+		srv.activeRequests++
 	}
-	return !d.over
+	return !srv.runEnded
 }
 
-func (d *Server) leave() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.exchanges--; d.exchanges == 0 {
-		d.idle.Broadcast()
+func (srv *Server) endRequest() {
+	srv.mu.Lock()
+	defer srv.mu.Unlock()
+	if srv.activeRequests--; srv.activeRequests == 0 {
+		srv.noRequests.Broadcast()
 	}
 }
 
-func (d *Server) mcp(w http.ResponseWriter, r *http.Request, who principal) {
-	if r.Method != http.MethodPost && asStateless(r, d.find(r.Header.Get(sessionHeader), who, false) != nil) {
-		d.refuse(w, r, wrongVerb(http.MethodPost))
+func (srv *Server) serveMCP(w http.ResponseWriter, r *http.Request, principal principalID) {
+	if r.Method != http.MethodPost && headersAreModern(r, srv.findSession(r.Header.Get(sessionHeader), principal, false) != nil) {
+		srv.reject(w, r, methodNotAllowed(http.MethodPost))
 		return
 	}
 	switch r.Method {
 	case http.MethodPost:
-		d.post(w, r, who)
+		srv.servePost(w, r, principal)
 	case http.MethodGet:
-		d.listen(w, r, who)
+		srv.serveGet(w, r, principal)
 	case http.MethodDelete:
-		d.delete(w, r, who)
+		srv.serveDelete(w, r, principal)
 	default:
-		d.refuse(w, r, wrongVerb("GET, POST, DELETE, OPTIONS"))
+		srv.reject(w, r, methodNotAllowed("GET, POST, DELETE, OPTIONS"))
 	}
 }
 
-// readiness answers a probe that asks whether a client that comes now would be served. The names of
+// serveReadiness answers a probe that asks whether a client that comes now would be served. The names of
 // backends that it waits for are for holders of a token.
-func (d *Server) readiness(w http.ResponseWriter, r *http.Request) {
+func (srv *Server) serveReadiness(w http.ResponseWriter, r *http.Request) {
 	names := r.URL.Query().Has("backends")
 	if names {
-		if len(d.rules.Load().tokens) == 0 {
-			d.refuse(w, r, refuse(http.StatusForbidden, "Forbidden: the names of backends need a token: set auth.tokens"))
+		if len(srv.access.Load().tokens) == 0 {
+			srv.reject(w, r, newHTTPError(http.StatusForbidden, "Forbidden: the names of backends need a token: set auth.tokens"))
 			return
 		}
-		if _, ok := d.authenticate(w, r); !ok {
+		if _, ok := srv.authenticate(w, r); !ok {
 			return
 		}
 	}
-	d.mu.Lock()
-	closing := d.closing
-	d.mu.Unlock()
+	srv.mu.Lock()
+	closing := srv.closing
+	srv.mu.Unlock()
 	var waiting []string
-	if d.o.PendingBackends != nil {
-		waiting = d.o.PendingBackends()
+	if srv.opts.PendingBackends != nil {
+		waiting = srv.opts.PendingBackends()
 	}
 	switch {
 	case closing:
-		d.health(w, r, errors.New("the gateway is ending"))
+		srv.writeHealth(w, r, errors.New("the gateway is ending"))
 	case len(waiting) == 0:
-		d.health(w, r, nil)
+		srv.writeHealth(w, r, nil)
 	case names:
-		d.health(w, r, fmt.Errorf("waiting for %s", strings.Join(waiting, ", ")))
+		srv.writeHealth(w, r, fmt.Errorf("waiting for %s", strings.Join(waiting, ", ")))
 	case len(waiting) == 1:
-		d.health(w, r, errors.New("waiting for 1 backend"))
+		srv.writeHealth(w, r, errors.New("waiting for 1 backend"))
 	default:
-		d.health(w, r, fmt.Errorf("waiting for %d backends", len(waiting)))
+		srv.writeHealth(w, r, fmt.Errorf("waiting for %d backends", len(waiting)))
 	}
 }
 
@@ -295,11 +295,11 @@ func (d *Server) readiness(w http.ResponseWriter, r *http.Request) {
 // that one gateway can tell that it meets another.
 const ServerHeader = "mcp-gateway"
 
-// health answers a probe. It is asked by whoever can reach us, and says so
+// writeHealth answers a probe. It is asked by whoever can reach us, and says so
 // little that everybody may know it.
-func (d *Server) health(w http.ResponseWriter, r *http.Request, missing error) {
+func (srv *Server) writeHealth(w http.ResponseWriter, r *http.Request, missing error) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		d.refuse(w, r, wrongVerb("GET, HEAD"))
+		srv.reject(w, r, methodNotAllowed("GET, HEAD"))
 		return
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
@@ -313,111 +313,111 @@ func (d *Server) health(w http.ResponseWriter, r *http.Request, missing error) {
 	_, _ = w.Write([]byte(text))
 }
 
-// open has a new session held, if there is room for it.
-func (d *Server) open(s *session) *refusal {
-	s.turn.Lock() // before it can be found
-	defer s.turn.Unlock()
-	if no := d.enter(s); no != nil {
-		return no
+// openSession has a new session held, if there is room for it.
+func (srv *Server) openSession(s *httpSession) *httpError {
+	s.deliverMu.Lock() // before it can be found
+	defer s.deliverMu.Unlock()
+	if herr := srv.register(s); herr != nil {
+		return herr
 	}
-	s.holder = d.o.OpenSession(SessionInfo{ID: s.name, Principal: s.who.String()}, s)
+	s.handler = srv.opts.OpenSession(SessionInfo{ID: s.logID, Principal: s.principal.String()}, s)
 	return nil
 }
 
-// enter makes a session one of ours. Forget is the end of that.
-func (d *Server) enter(s *session) *refusal {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+// register makes a session one of ours. Forget is the end of that.
+func (srv *Server) register(s *httpSession) *httpError {
+	srv.mu.Lock()
+	defer srv.mu.Unlock()
 	switch {
-	case d.closing:
-		return d.ending()
-	case !d.rules.Load().knows(s.who):
-		return refuseToken()
-	case len(d.sessions) >= d.o.MaxSessions:
-		return d.crowdLocked("session", "Too many sessions are open", "max", d.o.MaxSessions).retry(30)
-	case d.sessionsOf[s.who] >= d.share():
-		return d.crowdLocked("session", "Too many sessions are open under this token", "max", d.share(), "principal", s.who.String()).retry(30)
+	case srv.closing:
+		return srv.shuttingDown()
+	case !srv.access.Load().includes(s.principal):
+		return invalidToken()
+	case len(srv.sessions) >= srv.opts.MaxSessions:
+		return srv.refuseOverloadedLocked("session", "Too many sessions are open", "max", srv.opts.MaxSessions).retryAfter(30)
+	case srv.sessionsBy[s.principal] >= srv.perPrincipalLimit():
+		return srv.refuseOverloadedLocked("session", "Too many sessions are open under this token", "max", srv.perPrincipalLimit(), "principal", s.principal.String()).retryAfter(30)
 	}
-	d.sessions[s.key] = s
-	d.sessionsOf[s.who]++
-	d.serving.Add(1)
+	srv.sessions[s.key] = s
+	srv.sessionsBy[s.principal]++
+	srv.running.Add(1)
 	return nil
 }
 
-func (d *Server) ending() *refusal {
-	return refuse(http.StatusServiceUnavailable, "The gateway is ending").retry(2)
+func (srv *Server) shuttingDown() *httpError {
+	return newHTTPError(http.StatusServiceUnavailable, "The gateway is ending").retryAfter(2)
 }
 
-// find returns the session of that key, nil if there is none, or none that was
+// findSession returns the session of that key, nil if there is none, or none that was
 // opened by that principal in that way.
-func (d *Server) find(key string, who principal, legacy bool) *session {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if s := d.sessions[key]; s != nil && s.who == who && s.legacy == legacy {
+func (srv *Server) findSession(key string, principal principalID, legacy bool) *httpSession {
+	srv.mu.Lock()
+	defer srv.mu.Unlock()
+	if s := srv.sessions[key]; s != nil && s.principal == principal && s.httpSSE == legacy {
 		return s
 	}
 	return nil
 }
 
-// forget takes an ended session out of the tables, and tells its holder, which may take its time.
-func (d *Server) forget(s *session) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.sessions[s.key] == s {
-		delete(d.sessions, s.key)
-		if d.sessionsOf[s.who]--; d.sessionsOf[s.who] == 0 {
-			delete(d.sessionsOf, s.who)
+// unregister takes an ended session out of the tables, and tells its holder, which may take its time.
+func (srv *Server) unregister(s *httpSession) {
+	srv.mu.Lock()
+	defer srv.mu.Unlock()
+	if srv.sessions[s.key] == s {
+		delete(srv.sessions, s.key)
+		if srv.sessionsBy[s.principal]--; srv.sessionsBy[s.principal] == 0 {
+			delete(srv.sessionsBy, s.principal)
 		}
 		go func() {
-			defer d.serving.Done()
-			s.held().Closed(s.reason())
+			defer srv.running.Done()
+			s.currentHandler().Closed(s.reason())
 		}()
 	}
-	if s.keeper != nil {
-		d.keepers.Remove(s.keeper)
-		s.keeper = nil
+	if s.retainerElem != nil {
+		srv.retainers.Remove(s.retainerElem)
+		s.retainerElem = nil
 	}
 }
 
-// account notes that s keeps delta bytes more than before, and takes from those
+// accountRetained notes that s keeps delta bytes more than before, and takes from those
 // who have kept longest what is too much.
-func (d *Server) account(s *session, delta int) {
-	total := d.kept.Add(int64(delta))
+func (srv *Server) accountRetained(s *httpSession, delta int) {
+	total := srv.retained.Add(int64(delta))
 	if delta <= 0 {
 		return
 	}
-	d.mu.Lock()
-	if s.keeper == nil && d.sessions[s.key] == s {
-		s.keeper = d.keepers.PushBack(s)
+	srv.mu.Lock()
+	if s.retainerElem == nil && srv.sessions[s.key] == s {
+		s.retainerElem = srv.retainers.PushBack(s)
 	}
-	d.mu.Unlock()
-	if total > d.maxKept() {
-		d.relieve()
+	srv.mu.Unlock()
+	if total > srv.maxRetained() {
+		srv.evictRetained()
 	}
 }
 
-// maxKept bounds what all sessions keep together.
-func (d *Server) maxKept() int64 { return 64 * int64(d.o.RetainLimit) }
+// maxRetained bounds what all sessions keep together.
+func (srv *Server) maxRetained() int64 { return 64 * int64(srv.opts.RetainLimit) }
 
-// relieve makes room: the session that began first to keep anything forgets all
+// evictRetained makes room: the session that began first to keep anything forgets all
 // of it, delivered or not, and so on until the rest is within the bound.
-func (d *Server) relieve() {
-	for d.kept.Load() > d.maxKept() {
-		d.mu.Lock()
-		front := d.keepers.Front()
+func (srv *Server) evictRetained() {
+	for srv.retained.Load() > srv.maxRetained() {
+		srv.mu.Lock()
+		front := srv.retainers.Front()
 		if front == nil {
-			d.mu.Unlock()
+			srv.mu.Unlock()
 			return
 		}
-		s := d.keepers.Remove(front).(*session)
-		s.keeper = nil
-		d.mu.Unlock()
-		s.forgetEvents()
+		s := srv.retainers.Remove(front).(*httpSession)
+		s.retainerElem = nil
+		srv.mu.Unlock()
+		s.dropRetained()
 	}
 }
 
-// newKey returns a session's key, <name>-<secret>. The name is for logs.
-func newKey() (key, name string) {
+// newSessionKey returns a session's key, <name>-<secret>. The name is for logs.
+func newSessionKey() (key, name string) {
 	var b [32]byte
 	_, _ = rand.Read(b[:]) // never fails
 	key = hex.EncodeToString(b[:16]) + "-" + hex.EncodeToString(b[16:])
@@ -425,8 +425,8 @@ func newKey() (key, name string) {
 	return key, name
 }
 
-// newName returns a name alone, for what nobody has to find.
-func newName() string {
+// newLogID returns a name alone, for what nobody has to find.
+func newLogID() string {
 	var b [16]byte
 	_, _ = rand.Read(b[:]) // never fails
 	return hex.EncodeToString(b[:])

@@ -14,17 +14,17 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// silent holds a session in which nothing is answered.
-type silent struct{ transport.Writer }
+// silentHandler holds a session in which nothing is answered.
+type silentHandler struct{ transport.Writer }
 
-func (silent) Receive(wire.Message) {}
-func (s silent) Shutdown()          { _ = s.Close() }
-func (silent) Closed(error)         {}
+func (silentHandler) Receive(wire.Message) {}
+func (s silentHandler) Shutdown()          { _ = s.Close() }
+func (silentHandler) Closed(error)         {}
 
-// answering answers every request at once, and one more time.
-type answering struct{ silent }
+// echoHandler answers every request at once, and one more time.
+type echoHandler struct{ silentHandler }
 
-func (s answering) Receive(m wire.Message) {
+func (s echoHandler) Receive(m wire.Message) {
 	requests := []wire.Message{m}
 	if m.Kind() == wire.Batch {
 		requests = nil
@@ -43,13 +43,15 @@ func (s answering) Receive(m wire.Message) {
 	}
 }
 
-// openToAll and serveAll are the Open and Serve of who answers so.
-func openToAll(_ SessionInfo, out transport.Writer) SessionHandler { return answering{silent{out}} }
+// openEcho and serveEcho are the Open and Serve of who answers so.
+func openEcho(_ SessionInfo, out transport.Writer) SessionHandler {
+	return echoHandler{silentHandler{out}}
+}
 
-func serveAll(ctx context.Context, _ SessionInfo, c transport.Conn) {
+func serveEcho(ctx context.Context, _ SessionInfo, c transport.Conn) {
 	defer context.AfterFunc(ctx, func() { c.Close() })()
 	for m, _, err := c.Read(); err == nil; m, _, err = c.Read() {
-		answering{silent{c}}.Receive(m)
+		echoHandler{silentHandler{c}}.Receive(m)
 	}
 }
 
@@ -57,13 +59,13 @@ func serveAll(ctx context.Context, _ SessionInfo, c transport.Conn) {
 // server, no answer that is none. What is of the stateless era neither needs a session
 // nor gets one, and is answered under its own id.
 func FuzzPost(f *testing.F) {
-	d := New(Options{OpenSession: openToAll, ServeStateless: serveAll, MessageLimit: 64 << 10, MaxSessions: 1 << 30, IdleTimeout: time.Second, Loopback: true})
-	go d.sweep(f.Context())
+	srv := New(Options{OpenSession: openEcho, ServeStateless: serveEcho, MessageLimit: 64 << 10, MaxSessions: 1 << 30, IdleTimeout: time.Second, Loopback: true})
+	go srv.sweepIdle(f.Context())
 	open := func() string {
-		r := httptest.NewRequest("POST", "/mcp", strings.NewReader(initialize("2025-03-26")))
+		r := httptest.NewRequest("POST", "/mcp", strings.NewReader(initializeRequest("2025-03-26")))
 		r.Header, r.Host = http.Header{"Content-Type": {"application/json"}}, "localhost"
 		w := httptest.NewRecorder()
-		d.ServeHTTP(w, r)
+		srv.ServeHTTP(w, r)
 		return w.Header().Get(sessionHeader)
 	}
 	if open() == "" {
@@ -71,20 +73,20 @@ func FuzzPost(f *testing.F) {
 	}
 	const mcp, accept = "/mcp", "application/json, text/event-stream"
 	for _, body := range []string{
-		call("1", "echo", "{}"), initialize("2025-03-26"), "[]", "[" + call("1", "a", "{}") + "," + call(`"1"`, "b", "{}") + "]",
-		`[{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}]`, result("1", "{}"), "", "{", "7", `{"jsonrpc":"2.0","id":null,"method":""}`,
+		requestJSON("1", "echo", "{}"), initializeRequest("2025-03-26"), "[]", "[" + requestJSON("1", "a", "{}") + "," + requestJSON(`"1"`, "b", "{}") + "]",
+		`[{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}]`, resultJSON("1", "{}"), "", "{", "7", `{"jsonrpc":"2.0","id":null,"method":""}`,
 	} {
 		f.Add([]byte(body), "POST", mcp, true, "application/json", accept, "2025-03-26", "", "http://localhost", "localhost")
 		f.Add([]byte(body), "POST", mcp, false, "application/json; x=y", "*/*;q=0.1, text/*", "", "0-1", "", "[::1]:80")
 		f.Add([]byte(body), "POST", "/message?session=x", false, "application/json", accept, "", "", "null", "evil.com")
 	}
-	const id, capabilities = `{"jsonrpc":"2.0","id":"i","method":`, prefix + `clientCapabilities":{}`
+	const id, capabilities = `{"jsonrpc":"2.0","id":"i","method":`, metaPrefix + `clientCapabilities":{}`
 	for date, body := range map[string]string{
-		modern: lone("7", "tools/call", `"name":"x"`).body, "2027-01-01": call("7", "echo", "{"+meta("v9")+"}"), "2025-11-25": lone("1", "initialize", "").body,
-		" " + modern: id + `"server/discover"}`, "v9": id + `"x","params":{"_meta":{"` + capabilities + `}}}`, "": call("null", "x", "{"+meta("2025-03-26")+"}"),
-		"2026-07-2": `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7,` + meta(modern) + `}}`,
+		modernRevision: statelessRequest("7", "tools/call", `"name":"x"`).body, "2027-01-01": requestJSON("7", "echo", "{"+meta("v9")+"}"), "2025-11-25": statelessRequest("1", "initialize", "").body,
+		" " + modernRevision: id + `"server/discover"}`, "v9": id + `"x","params":{"_meta":{"` + capabilities + `}}}`, "": requestJSON("null", "x", "{"+meta("2025-03-26")+"}"),
+		"2026-07-2": `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7,` + meta(modernRevision) + `}}`,
 	} {
-		for _, named := range []string{date, modern, "2025-11-25"} {
+		for _, named := range []string{date, modernRevision, "2025-11-25"} {
 			f.Add([]byte(body), "POST", mcp, false, "application/json", accept, named, "", "", "localhost")
 			f.Add([]byte(body), "POST", mcp, true, "application/json", "text/event-stream, application/json", named, "1-1", "", "localhost")
 		}
@@ -109,7 +111,7 @@ func FuzzPost(f *testing.F) {
 			r.Header.Set(sessionHeader, open())
 		}
 		w := httptest.NewRecorder()
-		d.ServeHTTP(w, r)
+		srv.ServeHTTP(w, r)
 		if w.Code >= 500 && r.URL.Path != "/readyz" {
 			t.Errorf("%d %s", w.Code, w.Body)
 		}
@@ -128,7 +130,7 @@ func FuzzPost(f *testing.F) {
 			end := httptest.NewRequest("DELETE", "/mcp", nil)
 			end.Host = "localhost"
 			end.Header.Set(sessionHeader, key)
-			d.ServeHTTP(httptest.NewRecorder(), end)
+			srv.ServeHTTP(httptest.NewRecorder(), end)
 		}
 	})
 }

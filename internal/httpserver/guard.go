@@ -13,12 +13,12 @@ import (
 	"time"
 )
 
-// A principal is whoever has one of the tokens; everyone is the same one, 0, where
+// A principalID is whoever has one of the tokens; everyone is the same one, 0, where
 // there is none, or was one alone from the start. Sessions are bound to theirs.
-type principal int
+type principalID int
 
 // String returns its number, "" where all are one.
-func (p principal) String() string {
+func (p principalID) String() string {
 	if p == 0 {
 		return ""
 	}
@@ -27,73 +27,73 @@ func (p principal) String() string {
 
 // admit checks where a request comes from, before anything of it is read. If it returns false the
 // request is answered.
-func (d *Server) admit(w http.ResponseWriter, r *http.Request) bool {
-	if d.o.Loopback && !d.isOurName(r.Host) {
-		d.refuse(w, r, refuse(http.StatusForbidden,
+func (srv *Server) admit(w http.ResponseWriter, r *http.Request) bool {
+	if srv.opts.Loopback && !srv.isGatewayHost(r.Host) {
+		srv.reject(w, r, newHTTPError(http.StatusForbidden,
 			"Forbidden: the Host header names another host; if a proxy in front of the gateway has that name, add it to hosts in the gateway's configuration"))
 		return false
 	}
-	if no := checkSingle(r.Header); no != nil {
-		d.refuse(w, r, no)
+	if herr := checkSingleValues(r.Header); herr != nil {
+		srv.reject(w, r, herr)
 		return false
 	}
-	if !d.admitOrigin(w, r) {
+	if !srv.admitOrigin(w, r) {
 		return false
 	}
 	if r.Method == http.MethodOptions { // a preflight carries no token
 		w.WriteHeader(http.StatusNoContent)
 		return false
 	}
-	if d.o.Via != "" && strings.Contains(strings.Join(r.Header["Via"], ","), d.o.Via) {
-		d.refuse(w, r, refuse(http.StatusLoopDetected,
+	if srv.opts.Via != "" && strings.Contains(strings.Join(r.Header["Via"], ","), srv.opts.Via) {
+		srv.reject(w, r, newHTTPError(http.StatusLoopDetected,
 			"Loop detected: this backend is the gateway itself; take it out of the configuration"))
 		return false
 	}
 	return true
 }
 
-// singleHeaders are the headers that may have one value only (RFC 9110 §5.3). A proxy in front of the
+// singleValueHeaders are the headers that may have one value only (RFC 9110 §5.3). A proxy in front of the
 // gateway may have looked at another one than the gateway would.
-var singleHeaders = []string{"Authorization", "Content-Type", "Last-Event-Id", sessionHeader}
+var singleValueHeaders = []string{"Authorization", "Content-Type", "Last-Event-Id", sessionHeader}
 
-// checkSingle refuses a request that has one of singleHeaders with two values.
-func checkSingle(header http.Header) *refusal {
-	for _, name := range singleHeaders {
+// checkSingleValues refuses a request that has one of singleValueHeaders with two values.
+func checkSingleValues(header http.Header) *httpError {
+	for _, name := range singleValueHeaders {
 		if values := header[name]; len(values) > 1 && len(slices.Compact(slices.Clone(values))) > 1 {
-			return refuse(http.StatusBadRequest, "Bad request: the header %s stands there with different values; send it once", name)
+			return newHTTPError(http.StatusBadRequest, "Bad request: the header %s stands there with different values; send it once", name)
 		}
 	}
 	return nil
 }
 
 // authenticate returns who sends a request. If it returns false the request is answered.
-func (d *Server) authenticate(w http.ResponseWriter, r *http.Request) (who principal, ok bool) {
-	who, ok = d.identify(r)
+func (srv *Server) authenticate(w http.ResponseWriter, r *http.Request) (principal principalID, ok bool) {
+	principal, ok = srv.principalOf(r)
 	switch {
 	case ok:
-		letIn(r)
+		markAdmitted(r)
 	case r.Header.Get("Authorization") == "":
-		d.refuse(w, r, refuse(http.StatusUnauthorized, "Unauthorized: send the header Authorization: Bearer TOKEN").
-			with("WWW-Authenticate", "Bearer"))
+		srv.reject(w, r, newHTTPError(http.StatusUnauthorized, "Unauthorized: send the header Authorization: Bearer TOKEN").
+			withHeader("WWW-Authenticate", "Bearer"))
 	default:
-		d.refuse(w, r, refuseToken().with("WWW-Authenticate", "Bearer"))
+		srv.reject(w, r, invalidToken().withHeader("WWW-Authenticate", "Bearer"))
 	}
-	return who, ok
+	return principal, ok
 }
 
-// refuseToken refuses somebody who has no valid token, or whose token was taken back after it was
+// invalidToken refuses somebody who has no valid token, or whose token was taken back after it was
 // looked at.
-func refuseToken() *refusal {
-	return refuse(http.StatusUnauthorized,
+func invalidToken() *httpError {
+	return newHTTPError(http.StatusUnauthorized,
 		"Unauthorized: what stands in the header Authorization is none of the tokens in auth.tokens, as Bearer TOKEN")
 }
 
-// quiet is how long after one message that there is no room others are not logged.
-const quiet = 10 * time.Second
+// logThrottle is how long after one message that there is no room others are not logged.
+const logThrottle = 10 * time.Second
 
-// identify compares with every token, so that the time tells nothing.
-func (d *Server) identify(r *http.Request) (principal, bool) {
-	tokens := d.rules.Load().tokens
+// principalOf compares with every token, so that the time tells nothing.
+func (srv *Server) principalOf(r *http.Request) (principalID, bool) {
+	tokens := srv.access.Load().tokens
 	if len(tokens) == 0 {
 		return 0, true
 	}
@@ -103,30 +103,30 @@ func (d *Server) identify(r *http.Request) (principal, bool) {
 	who, ok := 0, 0
 	for i := range tokens {
 		same := subtle.ConstantTimeCompare(sum[:], tokens[i].sum[:])
-		who = subtle.ConstantTimeSelect(same, int(tokens[i].who), who)
+		who = subtle.ConstantTimeSelect(same, int(tokens[i].principal), who)
 		ok |= same
 	}
-	return principal(who), ok == 1 && token != "" && strings.EqualFold(scheme, "Bearer")
+	return principalID(who), ok == 1 && token != "" && strings.EqualFold(scheme, "Bearer")
 }
 
 // admitOrigin refuses pages of other sites, and tells a browser what those that
 // are accepted may do. What is no browser sends no Origin.
-func (d *Server) admitOrigin(w http.ResponseWriter, r *http.Request) bool {
+func (srv *Server) admitOrigin(w http.ResponseWriter, r *http.Request) bool {
 	h := w.Header()
 	if r.Method == http.MethodOptions {
 		h.Set("Allow", "GET, POST, DELETE, OPTIONS")
 	}
 	origins := r.Header["Origin"]
 	if len(origins) == 0 {
-		if comesFromElsewhere(r) {
-			d.refuse(w, r, refuse(http.StatusForbidden, "Forbidden: a page of another site sends this request"))
+		if isCrossOrigin(r) {
+			srv.reject(w, r, newHTTPError(http.StatusForbidden, "Forbidden: a page of another site sends this request"))
 			return false
 		}
 		return true
 	}
 	h.Add("Vary", "Origin")
-	if len(origins) > 1 || !d.accepts(origins[0], r.Host) {
-		d.refuse(w, r, refuse(http.StatusForbidden,
+	if len(origins) > 1 || !srv.acceptsOrigin(origins[0], r.Host) {
+		srv.reject(w, r, newHTTPError(http.StatusForbidden,
 			"Forbidden: pages of this Origin may not use the gateway, unless it stands in origins"))
 		return false
 	}
@@ -140,17 +140,17 @@ func (d *Server) admitOrigin(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-// comesFromElsewhere reports whether a browser says that a page of another origin has it send a
+// isCrossOrigin reports whether a browser says that a page of another origin has it send a
 // request. Of a request without an Origin, such as an image's, this is the only sign. Pages of other
 // ports of the same host are of the same site, and no less strangers.
-func comesFromElsewhere(r *http.Request) bool {
+func isCrossOrigin(r *http.Request) bool {
 	return slices.ContainsFunc(r.Header["Sec-Fetch-Site"], func(site string) bool {
 		return site != "same-origin" && site != "none"
 	})
 }
 
-// maxParams bounds the headers Mcp-Param-* that a page may ask for.
-const maxParams = 64
+// maxParamHeaders bounds the headers Mcp-Param-* that a page may ask for.
+const maxParamHeaders = 64
 
 // paramHeaders returns those of the headers which a preflight asks for that repeat a
 // tool's argument, for a list: their names are the tools', so that they cannot be listed
@@ -161,7 +161,7 @@ func paramHeaders(r *http.Request) string {
 	for _, line := range r.Header["Access-Control-Request-Headers"] {
 		for name := range strings.SplitSeq(line, ",") {
 			name = http.CanonicalHeaderKey(strings.TrimSpace(name))
-			if strings.HasPrefix(name, "Mcp-Param-") && n < maxParams {
+			if strings.HasPrefix(name, "Mcp-Param-") && n < maxParamHeaders {
 				list.WriteString(", " + name)
 				n++
 			}
@@ -170,27 +170,27 @@ func paramHeaders(r *http.Request) string {
 	return list.String()
 }
 
-// accepts reports whether a page of that origin may come to us, whom it calls
+// acceptsOrigin reports whether a page of that origin may come to us, whom it calls
 // host. That the origin is our own proves something only if the name is known to
 // be ours: of a name that was rebound to our address both are equal, too.
-func (d *Server) accepts(origin, host string) bool {
-	if slices.ContainsFunc(d.rules.Load().origins, func(o string) bool { return strings.EqualFold(strings.TrimSuffix(o, "/"), origin) }) {
+func (srv *Server) acceptsOrigin(origin, host string) bool {
+	if slices.ContainsFunc(srv.access.Load().origins, func(o string) bool { return strings.EqualFold(strings.TrimSuffix(o, "/"), origin) }) {
 		return true
 	}
 	u, err := url.Parse(origin)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.Scheme+"://"+u.Host != strings.ToLower(origin) && u.Scheme+"://"+u.Host != origin {
 		return false
 	}
-	if d.o.Loopback && len(d.rules.Load().tokens) > 0 && isLoopback(hostname(u.Host)) {
+	if srv.opts.Loopback && len(srv.access.Load().tokens) > 0 && isLoopback(hostname(u.Host)) {
 		return true // a page there has to have a token, too
 	}
-	return strings.EqualFold(u.Host, host) && (d.isOurName(host) || isAddress(hostname(host)))
+	return strings.EqualFold(u.Host, host) && (srv.isGatewayHost(host) || isIPAddress(hostname(host)))
 }
 
-// isOurName reports whether a Host header names us for sure.
-func (d *Server) isOurName(host string) bool {
+// isGatewayHost reports whether a Host header names us for sure.
+func (srv *Server) isGatewayHost(host string) bool {
 	name := hostname(host)
-	return isLoopback(name) || slices.ContainsFunc(d.rules.Load().hosts, func(ours string) bool {
+	return isLoopback(name) || slices.ContainsFunc(srv.access.Load().hosts, func(ours string) bool {
 		return strings.EqualFold(ours, host) || strings.EqualFold(ours, name)
 	})
 }
@@ -208,7 +208,7 @@ func isLoopback(name string) bool {
 	return strings.EqualFold(name, "localhost") || err == nil && a.Unmap().IsLoopback()
 }
 
-func isAddress(name string) bool {
+func isIPAddress(name string) bool {
 	_, err := netip.ParseAddr(name)
 	return err == nil
 }

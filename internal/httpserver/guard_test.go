@@ -14,7 +14,7 @@ import (
 )
 
 func TestSEC_01_OtherHostsAndOriginsAreRefused(t *testing.T) {
-	h := newHouse(t, func(o *Options) {
+	h := newHarness(t, func(o *Options) {
 		o.Loopback = true
 		o.Hosts = []string{"gw.example"}
 		o.Origins = []string{"https://app.example"}
@@ -56,22 +56,22 @@ func TestSEC_01_OtherHostsAndOriginsAreRefused(t *testing.T) {
 		{"localhost", "file://localhost", false},
 		{"localhost", "chrome-extension://abc", false},
 	} {
-		for _, v := range []knock{
-			{body: initialize("2025-11-25")},
-			{verb: "OPTIONS", header: map[string]string{"Access-Control-Request-Method": "POST"}},
-			{verb: "GET", path: "/sse"},
+		for _, tr := range []testRequest{
+			{body: initializeRequest("2025-11-25")},
+			{method: "OPTIONS", header: map[string]string{"Access-Control-Request-Method": "POST"}},
+			{method: "GET", path: "/sse"},
 		} {
-			if v.header == nil {
-				v.header = map[string]string{}
+			if tr.header == nil {
+				tr.header = map[string]string{}
 			}
-			v.host, v.header["Origin"] = row.host, row.origin
-			res := h.send(v)
+			tr.host, tr.header["Origin"] = row.host, row.origin
+			res := h.send(tr)
 			res.Body.Close()
 			if (res.StatusCode < 300) != row.ok || !row.ok && res.StatusCode != 403 {
-				t.Errorf("%s %s from %q: %s", v.verb, row.host, row.origin, res.Status)
+				t.Errorf("%s %s from %q: %s", tr.method, row.host, row.origin, res.Status)
 			}
 			if cors := res.Header.Get("Access-Control-Allow-Origin"); row.ok && row.origin != "-" && cors != row.origin || !row.ok && cors != "" {
-				t.Errorf("%s %s from %q may read: %q", v.verb, row.host, row.origin, cors)
+				t.Errorf("%s %s from %q may read: %q", tr.method, row.host, row.origin, cors)
 			}
 		}
 	}
@@ -80,7 +80,7 @@ func TestSEC_01_OtherHostsAndOriginsAreRefused(t *testing.T) {
 // Where the Host header is not checked, an origin that is equal to it proves
 // nothing unless the name is surely ours.
 func TestOriginsBeyondLoopback(t *testing.T) {
-	h := newHouse(t, func(o *Options) { o.Hosts = []string{"gw.example"} })
+	h := newHarness(t, func(o *Options) { o.Hosts = []string{"gw.example"} })
 	for _, row := range []struct {
 		host, origin string
 		ok           bool
@@ -92,7 +92,7 @@ func TestOriginsBeyondLoopback(t *testing.T) {
 		{"rebound.example", "http://rebound.example", false},
 		{"gw.example", "http://localhost:3000", false},
 	} {
-		res := h.send(knock{body: initialize("2025-11-25"), host: row.host, header: map[string]string{"Origin": row.origin}})
+		res := h.send(testRequest{body: initializeRequest("2025-11-25"), host: row.host, header: map[string]string{"Origin": row.origin}})
 		res.Body.Close()
 		if (res.StatusCode == 200) != row.ok {
 			t.Errorf("%s from %s: %s", row.host, row.origin, res.Status)
@@ -101,9 +101,9 @@ func TestOriginsBeyondLoopback(t *testing.T) {
 }
 
 func TestCORS(t *testing.T) {
-	h := newHouse(t, func(o *Options) { o.Loopback, o.Tokens = true, []string{"secret"} })
+	h := newHarness(t, func(o *Options) { o.Loopback, o.Tokens = true, []string{"secret"} })
 	origin := map[string]string{"Origin": "http://localhost:6274", "Access-Control-Request-Method": "POST", "Authorization": "-"}
-	res := h.want(knock{verb: "OPTIONS", header: origin}, 204, "")
+	res := h.want(testRequest{method: "OPTIONS", header: origin}, 204, "")
 	for name, want := range map[string]string{
 		"Access-Control-Allow-Origin":  "http://localhost:6274",
 		"Access-Control-Allow-Methods": "GET, POST, DELETE, OPTIONS",
@@ -118,50 +118,50 @@ func TestCORS(t *testing.T) {
 			t.Errorf("%s may not be sent", name)
 		}
 	}
-	res = h.wantError(knock{body: initialize("2025-11-25"), header: origin}, 401, "null", -32600)
+	res = h.wantError(testRequest{body: initializeRequest("2025-11-25"), header: origin}, 401, "null", -32600)
 	if !strings.Contains(res.Header.Get("Access-Control-Expose-Headers"), "WWW-Authenticate") {
 		t.Errorf("401: %v", res.Header)
 	}
 	origin["Authorization"] = "Bearer secret"
-	res = h.want(knock{body: initialize("2025-11-25"), header: origin}, 200, "*")
+	res = h.want(testRequest{body: initializeRequest("2025-11-25"), header: origin}, 200, "*")
 	if !strings.Contains(res.Header.Get("Access-Control-Expose-Headers"), "Mcp-Session-Id") {
 		t.Errorf("the page cannot read its session: %v", res.Header)
 	}
-	if res := h.want(knock{verb: "OPTIONS"}, 204, ""); res.Header.Get("Allow") == "" || res.Header.Get("Access-Control-Allow-Origin") != "" {
+	if res := h.want(testRequest{method: "OPTIONS"}, 204, ""); res.Header.Get("Allow") == "" || res.Header.Get("Access-Control-Allow-Origin") != "" {
 		t.Errorf("OPTIONS of no browser: %v", res.Header)
 	}
 }
 
 func TestTokens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log lines
-		h := newHouse(t, func(o *Options) {
+		var log logBuffer
+		h := newHarness(t, func(o *Options) {
 			o.Tokens = []string{"alpha-token", "beta-token"}
 			o.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 		})
 		bearer := func(s string) map[string]string { return map[string]string{"Authorization": s} }
 		for _, a := range []string{"-", "", "Bearer", "Bearer ", "Bearer x", "Bearer alpha-toke", "Bearer alpha-token2", "Basic alpha-token", "alpha-token", "Bearer alpha-token beta-token"} {
-			for _, v := range []knock{{body: initialize("2025-11-25")}, {verb: "GET"}, {verb: "DELETE"}, {verb: "GET", path: "/sse"}, {path: "/message?session=x", body: "{}"}} {
-				v.header = bearer(a)
-				if res := h.wantError(v, 401, "null", -32600); res.Header.Get("WWW-Authenticate") != "Bearer" {
+			for _, tr := range []testRequest{{body: initializeRequest("2025-11-25")}, {method: "GET"}, {method: "DELETE"}, {method: "GET", path: "/sse"}, {path: "/message?session=x", body: "{}"}} {
+				tr.header = bearer(a)
+				if res := h.wantError(tr, 401, "null", -32600); res.Header.Get("WWW-Authenticate") != "Bearer" {
 					t.Errorf("%q: %v", a, res.Header)
 				}
 			}
 		}
-		h.enter("2025-11-25", bearer("bearer  beta-token"))
-		key, _ := h.enter("2025-11-25", bearer("Bearer alpha-token"))
-		for _, v := range []knock{{session: key, body: call("1", "echo", "{}")}, {verb: "GET", session: key}, {verb: "DELETE", session: key}} {
-			v.header = bearer("Bearer beta-token") // a session is its owner's
-			if res, body := h.ask(v); res.StatusCode != 404 {
-				t.Errorf("%s: %s %s", v.verb, res.Status, body)
+		h.initialize("2025-11-25", bearer("bearer  beta-token"))
+		key, _ := h.initialize("2025-11-25", bearer("Bearer alpha-token"))
+		for _, tr := range []testRequest{{session: key, body: requestJSON("1", "echo", "{}")}, {method: "GET", session: key}, {method: "DELETE", session: key}} {
+			tr.header = bearer("Bearer beta-token") // a session is its owner's
+			if res, body := h.do(tr); res.StatusCode != 404 {
+				t.Errorf("%s: %s %s", tr.method, res.Status, body)
 			}
 		}
-		h.want(knock{session: key, body: call("1", "echo", "{}"), header: bearer("Bearer alpha-token")}, 200, result("1", "{}"))
+		h.want(testRequest{session: key, body: requestJSON("1", "echo", "{}"), header: bearer("Bearer alpha-token")}, 200, resultJSON("1", "{}"))
 
-		sse := h.stream(knock{verb: "GET", path: "/sse", header: bearer("Bearer alpha-token")})
+		sse := h.openStream(testRequest{method: "GET", path: "/sse", header: bearer("Bearer alpha-token")})
 		first, _ := sse.next()
-		h.wantError(knock{path: first.data, body: call("1", "echo", "{}"), header: bearer("Bearer beta-token")}, 404, "1", codeSessionNotFound)
-		sse.cut()
+		h.wantError(testRequest{path: first.data, body: requestJSON("1", "echo", "{}"), header: bearer("Bearer beta-token")}, 404, "1", codeSessionNotFound)
+		sse.disconnect()
 		_, secret, _ := strings.Cut(key, "-")
 		for _, s := range []string{"alpha-token", "beta-token", secret} {
 			if strings.Contains(log.String(), s) {
@@ -175,30 +175,30 @@ func TestTokens(t *testing.T) {
 }
 
 func TestTooManySessions(t *testing.T) {
-	h := newHouse(t, func(o *Options) { o.MaxSessions = 3 })
-	first, _ := h.enter("2025-11-25", nil)
-	h.enter("2025-11-25", nil)
-	sse := h.stream(knock{verb: "GET", path: "/sse"})
+	h := newHarness(t, func(o *Options) { o.MaxSessions = 3 })
+	first, _ := h.initialize("2025-11-25", nil)
+	h.initialize("2025-11-25", nil)
+	sse := h.openStream(testRequest{method: "GET", path: "/sse"})
 	if _, err := sse.next(); err != nil {
 		t.Fatal(err)
 	}
-	for _, v := range []knock{{body: initialize("2025-11-25")}, {verb: "GET", path: "/sse"}} {
-		res, body := h.ask(v)
+	for _, tr := range []testRequest{{body: initializeRequest("2025-11-25")}, {method: "GET", path: "/sse"}} {
+		res, body := h.do(tr)
 		if res.StatusCode != 503 || res.Header.Get("Retry-After") == "" || res.Header.Get("Mcp-Session-Id") != "" || !strings.Contains(body, "Too many sessions") {
 			t.Errorf("%d %v %s", res.StatusCode, res.Header, body)
 		}
 	}
-	h.want(knock{verb: "DELETE", session: first}, 204, "")
-	h.enter("2025-11-25", nil)
-	sse.cut()
+	h.want(testRequest{method: "DELETE", session: first}, 204, "")
+	h.initialize("2025-11-25", nil)
+	sse.disconnect()
 }
 
 // Of the sessions there may be, one of several tokens has half at most.
 func TestSessionsUnderOneTokenLeaveRoom(t *testing.T) {
-	h := newHouse(t, func(o *Options) { o.MaxSessions, o.Tokens = 3, []string{"a", "b"} })
+	h := newHarness(t, func(o *Options) { o.MaxSessions, o.Tokens = 3, []string{"a", "b"} })
 	open := func(token string, status int, text string) (session string) {
 		t.Helper()
-		res, body := h.ask(knock{body: initialize("2025-11-25")}.with("Authorization", "Bearer "+token))
+		res, body := h.do(testRequest{body: initializeRequest("2025-11-25")}.withHeader("Authorization", "Bearer "+token))
 		if res.StatusCode != status || !strings.Contains(body, text) {
 			t.Errorf("%s: %d %v %s", token, res.StatusCode, res.Header, body)
 		}
@@ -209,84 +209,86 @@ func TestSessionsUnderOneTokenLeaveRoom(t *testing.T) {
 	open("a", 503, "Too many sessions are open under this token")
 	open("b", 200, "")
 	open("b", 503, "Too many sessions are open")
-	h.want(knock{verb: "DELETE", session: gone}.with("Authorization", "Bearer a"), 204, "")
+	h.want(testRequest{method: "DELETE", session: gone}.withHeader("Authorization", "Bearer a"), 204, "")
 	open("a", 200, "")
 }
 
 // An initialize that is refused, or that nobody waits for, leaves no session.
 func TestNoSessionWithoutAgreement(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, nil)
-		if res := h.want(knock{body: call("1", "initialize", "{}")}, 200, "*"); res.Header.Get("Mcp-Session-Id") != "" {
+		h := newHarness(t, nil)
+		if res := h.want(testRequest{body: requestJSON("1", "initialize", "{}")}, 200, "*"); res.Header.Get("Mcp-Session-Id") != "" {
 			t.Errorf("%v", res.Header)
 		}
 		synctest.Wait()
-		if len(h.door.sessions) != 0 {
+		if len(h.server.sessions) != 0 {
 			t.Error("there is a session")
 		}
 
-		silent := newHouse(t, func(o *Options) {
-			o.OpenSession = func(_ SessionInfo, out transport.Writer) SessionHandler { return silent{out} }
+		silent := newHarness(t, func(o *Options) {
+			o.OpenSession = func(_ SessionInfo, out transport.Writer) SessionHandler { return silentHandler{out} }
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan bool)
 		go func() {
-			if res, err := silent.client.Do(silent.request(knock{body: initialize("2025-11-25")}).WithContext(ctx)); err == nil {
+			if res, err := silent.client.Do(silent.newRequest(testRequest{body: initializeRequest("2025-11-25")}).WithContext(ctx)); err == nil {
 				t.Errorf("%s", res.Status)
 			}
 			close(done)
 		}()
 		synctest.Wait()
-		if len(silent.door.sessions) != 1 {
+		if len(silent.server.sessions) != 1 {
 			t.Error("there is no session")
 		}
 		cancel()
 		<-done
 		synctest.Wait()
-		if len(silent.door.sessions) != 0 {
+		if len(silent.server.sessions) != 0 {
 			t.Error("there is a session")
 		}
 	})
 }
 
 func TestAHolderThatClosesEndsTheSession(t *testing.T) {
-	h := newHouse(t, func(o *Options) {
+	h := newHarness(t, func(o *Options) {
 		o.OpenSession = func(_ SessionInfo, out transport.Writer) SessionHandler {
 			_ = out.Close()
-			return silent{out}
+			return silentHandler{out}
 		}
 	})
-	res, body := h.ask(knock{body: initialize("2025-11-25")})
+	res, body := h.do(testRequest{body: initializeRequest("2025-11-25")})
 	if res.StatusCode != 404 || !bytes.Contains([]byte(body), []byte(`"id":"init"`)) || res.Header.Get("Mcp-Session-Id") != "" {
 		t.Errorf("%d %v %s", res.StatusCode, res.Header, body)
 	}
 }
 
-// panicking holds a session that has a bug.
-type panicking struct{ answering }
+// panicHandler holds a session that has a bug.
+type panicHandler struct{ echoHandler }
 
-func (p panicking) Receive(m wire.Message) {
+func (p panicHandler) Receive(m wire.Message) {
 	if m.Method() == "bug" {
 		panic("a bug")
 	}
-	p.answering.Receive(m)
+	p.echoHandler.Receive(m)
 }
 
 // A bug that one session meets ends that session, is told of, and costs no other.
 func TestAPanicEndsItsSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log lines
-		h := newHouse(t, func(o *Options) {
-			o.OpenSession = func(_ SessionInfo, out transport.Writer) SessionHandler { return panicking{answering{silent{out}}} }
+		var log logBuffer
+		h := newHarness(t, func(o *Options) {
+			o.OpenSession = func(_ SessionInfo, out transport.Writer) SessionHandler {
+				return panicHandler{echoHandler{silentHandler{out}}}
+			}
 			o.Log = slog.New(slog.NewTextHandler(&log, nil))
 		})
 		enter := func() string {
-			return h.want(knock{body: initialize("2025-03-26")}, 200, "*").Header.Get("Mcp-Session-Id")
+			return h.want(testRequest{body: initializeRequest("2025-03-26")}, 200, "*").Header.Get("Mcp-Session-Id")
 		}
 		one, other := enter(), enter()
-		h.wantError(knock{session: one, body: call("1", "bug", "{}")}, 404, "1", codeSessionNotFound)
-		h.wantError(knock{session: one, body: call("2", "x", "{}")}, 404, "2", codeSessionNotFound)
-		h.want(knock{session: other, body: call("2", "x", "{}")}, 200, "*")
+		h.wantError(testRequest{session: one, body: requestJSON("1", "bug", "{}")}, 404, "1", codeSessionNotFound)
+		h.wantError(testRequest{session: one, body: requestJSON("2", "x", "{}")}, 404, "2", codeSessionNotFound)
+		h.want(testRequest{session: other, body: requestJSON("2", "x", "{}")}, 200, "*")
 		if !strings.Contains(log.String(), `level=ERROR msg="session ends: panic" session=`+one[:32]+` err="a bug\n`) {
 			t.Error(log.String())
 		}
@@ -295,20 +297,20 @@ func TestAPanicEndsItsSession(t *testing.T) {
 
 // A gateway that is its own backend would ask itself without end.
 func TestWhoComesFromOurselvesIsRefused(t *testing.T) {
-	h := newHouse(t, func(o *Options) { o.Via = "mcp-gateway-1" })
-	with := func(via string) knock {
-		return knock{body: initialize("2025-11-25"), header: map[string]string{"Via": via}}
+	h := newHarness(t, func(o *Options) { o.Via = "mcp-gateway-1" })
+	with := func(via string) testRequest {
+		return testRequest{body: initializeRequest("2025-11-25"), header: map[string]string{"Via": via}}
 	}
 	h.wantError(with("1.1 mcp-gateway-1"), http.StatusLoopDetected, "null", wire.CodeInvalidRequest)
 	h.wantError(with("1.1 proxy, 1.1 mcp-gateway-1 (x)"), http.StatusLoopDetected, "null", wire.CodeInvalidRequest)
-	h.enter("2025-11-25", map[string]string{"Via": "1.1 mcp-gateway-2"})
+	h.initialize("2025-11-25", map[string]string{"Via": "1.1 mcp-gateway-2"})
 }
 
 // A proxy may have looked at the first of two values, and a server may look at the last.
 func TestHeadersWithTwoValuesAreRefused(t *testing.T) {
-	h := newHouse(t, func(o *Options) { o.Tokens = []string{"alpha-token"} })
+	h := newHarness(t, func(o *Options) { o.Tokens = []string{"alpha-token"} })
 	token := map[string]string{"Authorization": "Bearer alpha-token"}
-	key, _ := h.enter("2025-11-25", token)
+	key, _ := h.initialize("2025-11-25", token)
 	for name, values := range map[string][]string{
 		"Authorization":  {"Bearer alpha-token", "Bearer other"},
 		"Mcp-Session-Id": {key, "other"},
@@ -316,7 +318,7 @@ func TestHeadersWithTwoValuesAreRefused(t *testing.T) {
 		"Content-Type":   {"application/json", "text/plain"},
 	} {
 		send := func(a, b string) int {
-			req := h.request(knock{session: key, body: call("1", "echo", "{}"), header: token})
+			req := h.newRequest(testRequest{session: key, body: requestJSON("1", "echo", "{}"), header: token})
 			req.Header[name] = []string{a, b}
 			res, err := h.client.Do(req)
 			if err != nil {

@@ -44,15 +44,15 @@ func (c halfConn) Close() error {
 	return c.Conn.Close()
 }
 
-// raw sends a request over a connection of its own, closes the sending side after the given time, and
+// rawConn sends a request over a connection of its own, closes the sending side after the given time, and
 // returns all that comes back.
-func (h *house) raw(v knock, after time.Duration) string {
+func (h *harness) rawConn(tr testRequest, after time.Duration) string {
 	h.Helper()
 	near, far := halfPipe()
 	h.accept <- far
 	defer near.Close()
 	go func() {
-		if err := h.request(v).Write(near); err == nil {
+		if err := h.newRequest(tr).Write(near); err == nil {
 			time.Sleep(after)
 			_ = near.CloseWrite()
 		}
@@ -65,21 +65,21 @@ func (h *house) raw(v knock, after time.Duration) string {
 // without an answer.
 func TestAClientThatClosesItsSendingSideGetsNoEmptyAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, nil)
-		key, _ := h.enter("2025-11-25", nil)
-		old, _ := h.enter("2025-06-18", nil)
-		for name, v := range map[string]knock{
-			"initialize": {body: initialize("2025-11-25")},
-			"echo":       {session: key, body: call("1", "echo", `{"a":1}`)},
-			"ping":       {session: key, body: call("2", "ping", `{}`)},
-			"error":      {session: key, body: call("3", "what", `{}`)},
-			"events":     {session: key, body: call("4", "echo", `{"a":1}`), header: map[string]string{"Accept": "text/event-stream, */*;q=0.5"}},
-			"JSON":       {session: key, body: call("5", "echo", `{"a":1}`), header: map[string]string{"Accept": "application/json"}},
-			"stateless":  lone("6", "echo", ""),
-			"no session": {session: "x", body: call("7", "ping", `{}`)},
+		h := newHarness(t, nil)
+		key, _ := h.initialize("2025-11-25", nil)
+		old, _ := h.initialize("2025-06-18", nil)
+		for name, tr := range map[string]testRequest{
+			"initialize": {body: initializeRequest("2025-11-25")},
+			"echo":       {session: key, body: requestJSON("1", "echo", `{"a":1}`)},
+			"ping":       {session: key, body: requestJSON("2", "ping", `{}`)},
+			"error":      {session: key, body: requestJSON("3", "what", `{}`)},
+			"events":     {session: key, body: requestJSON("4", "echo", `{"a":1}`), header: map[string]string{"Accept": "text/event-stream, */*;q=0.5"}},
+			"JSON":       {session: key, body: requestJSON("5", "echo", `{"a":1}`), header: map[string]string{"Accept": "application/json"}},
+			"stateless":  statelessRequest("6", "echo", ""),
+			"no session": {session: "x", body: requestJSON("7", "ping", `{}`)},
 		} {
 			for i := range 20 {
-				got := h.raw(v, 0)
+				got := h.rawConn(tr, 0)
 				head, body, _ := strings.Cut(got, "\r\n\r\n")
 				if got != "" && !strings.Contains(body, `"result"`) && !strings.Contains(body, `"error"`) {
 					t.Fatalf("%s, %d: an answer without a message: %q", name, i, got)
@@ -87,41 +87,41 @@ func TestAClientThatClosesItsSendingSideGetsNoEmptyAnswer(t *testing.T) {
 				_, id, named := strings.Cut(head, "Mcp-Session-Id: ")
 				id, _, _ = strings.Cut(id, "\r")
 				if named {
-					h.want(knock{session: id, body: call("9", "ping", `{}`)}, 200, result("9", "{}"))
+					h.want(testRequest{session: id, body: requestJSON("9", "ping", `{}`)}, 200, resultJSON("9", "{}"))
 				}
 			}
 		}
-		for name, v := range map[string]knock{
-			"session":   {session: key, body: call("10", "hold", `{}`)},
-			"JSON":      {session: key, body: call("11", "hold", `{}`), header: map[string]string{"Accept": "application/json"}},
-			"stateless": lone("12", "hold", ""),
+		for name, tr := range map[string]testRequest{
+			"session":   {session: key, body: requestJSON("10", "hold", `{}`)},
+			"JSON":      {session: key, body: requestJSON("11", "hold", `{}`), header: map[string]string{"Accept": "application/json"}},
+			"stateless": statelessRequest("12", "hold", ""),
 		} {
-			if got := h.raw(v, time.Millisecond); got != "" {
+			if got := h.rawConn(tr, time.Millisecond); got != "" {
 				t.Errorf("%s: answered before there is an answer: %q", name, got)
 			}
 		}
-		for name, v := range map[string]knock{
-			"session":     {session: key, body: call("13", "hold", `{}`)},
-			"old session": {session: old, body: call("14", "hold", `{}`)},
-			"stateless":   lone("15", "hold", ""),
+		for name, tr := range map[string]testRequest{
+			"session":     {session: key, body: requestJSON("13", "hold", `{}`)},
+			"old session": {session: old, body: requestJSON("14", "hold", `{}`)},
+			"stateless":   statelessRequest("15", "hold", ""),
 		} {
-			if got := h.raw(v, 20*time.Second); !strings.Contains(got, "text/event-stream") || strings.HasSuffix(got, "\r\n0\r\n\r\n") {
+			if got := h.rawConn(tr, 20*time.Second); !strings.Contains(got, "text/event-stream") || strings.HasSuffix(got, "\r\n0\r\n\r\n") {
 				t.Errorf("%s: a stream without its answer was ended as if it was complete: %q", name, got)
 			}
 		}
-		legacy := h.stream(knock{verb: "GET", path: "/sse"})
+		legacy := h.openStream(testRequest{method: "GET", path: "/sse"})
 		endpoint, err := legacy.next()
 		if err != nil {
 			t.Fatal(err)
 		}
 		note := `{"jsonrpc":"2.0","method":"notifications/x"}`
 		for range 20 {
-			got := h.raw(knock{path: endpoint.data, body: note}, 0)
+			got := h.rawConn(testRequest{path: endpoint.data, body: note}, 0)
 			if got != "" && !strings.HasPrefix(got, "HTTP/1.1 202 ") {
 				t.Errorf("HTTP+SSE: %q", got)
 			}
 		}
-		legacy.cut()
+		legacy.disconnect()
 	})
 }
 
@@ -135,53 +135,53 @@ func TestAnAnswerThatIsThereIsSent(t *testing.T) {
 		defer mu.Unlock()
 		return leave
 	}
-	d := New(Options{
+	srv := New(Options{
 		OpenSession: func(_ SessionInfo, out transport.Writer) SessionHandler {
-			g := newVisitor(SessionInfo{}, out)
-			g.Peer = peer.NewPush(out, hangingUp{leaving}, peer.Options{})
-			return g
+			handler := newTestHandler(SessionInfo{}, out)
+			handler.Peer = peer.NewPush(out, disconnectingServer{leaving}, peer.Options{})
+			return handler
 		},
 		ServeStateless: func(ctx context.Context, _ SessionInfo, c transport.Conn) {
-			_ = peer.New(c, hangingUp{leaving}, peer.Options{}).Run(ctx)
+			_ = peer.New(c, disconnectingServer{leaving}, peer.Options{}).Run(ctx)
 		},
 	})
-	defer d.serving.Wait()
-	defer d.stop()
-	ask := func(v knock) *httptest.ResponseRecorder {
+	defer srv.running.Wait()
+	defer srv.shutDownSessions()
+	ask := func(tr testRequest) *httptest.ResponseRecorder {
 		ctx, cancel := context.WithCancel(t.Context())
 		mu.Lock()
 		leave = cancel
 		mu.Unlock()
 		w := httptest.NewRecorder()
-		d.ServeHTTP(w, (&house{T: t}).request(v).WithContext(ctx))
+		srv.ServeHTTP(w, (&harness{T: t}).newRequest(tr).WithContext(ctx))
 		return w
 	}
 	for i := range 100 {
-		key := ask(knock{body: initialize("2025-11-25")}).Header().Get("Mcp-Session-Id")
+		key := ask(testRequest{body: initializeRequest("2025-11-25")}).Header().Get("Mcp-Session-Id")
 		if key == "" {
 			t.Fatalf("%d: no session", i)
 		}
-		for name, v := range map[string]knock{
-			"session":   {session: key, body: call("1", "echo", `{}`)},
-			"JSON":      {session: key, body: call("1", "echo", `{}`), header: map[string]string{"Accept": "application/json"}},
-			"events":    {session: key, body: call("1", "echo", `{}`), header: map[string]string{"Accept": "text/event-stream, */*;q=0.5"}},
-			"stateless": lone("1", "echo", ""),
+		for name, tr := range map[string]testRequest{
+			"session":   {session: key, body: requestJSON("1", "echo", `{}`)},
+			"JSON":      {session: key, body: requestJSON("1", "echo", `{}`), header: map[string]string{"Accept": "application/json"}},
+			"events":    {session: key, body: requestJSON("1", "echo", `{}`), header: map[string]string{"Accept": "text/event-stream, */*;q=0.5"}},
+			"stateless": statelessRequest("1", "echo", ""),
 		} {
-			if w := ask(v); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), `"result"`) {
+			if w := ask(tr); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), `"result"`) {
 				t.Fatalf("%s, %d: %d %q", name, i, w.Code, w.Body)
 			}
 		}
-		ask(knock{verb: "DELETE", session: key})
+		ask(testRequest{method: "DELETE", session: key})
 	}
 }
 
-// hangingUp answers all requests at once; then the client is gone.
-type hangingUp struct{ leaving func() context.CancelFunc }
+// disconnectingServer answers all requests at once; then the client is gone.
+type disconnectingServer struct{ disconnect func() context.CancelFunc }
 
-func (hangingUp) HandleNotification(wire.Message, peer.Origin) {}
+func (disconnectingServer) HandleNotification(wire.Message, peer.Origin) {}
 
-func (a hangingUp) HandleRequest(r *peer.Request) {
-	leave := a.leaving() // before the answer, after which the next request may come
+func (a disconnectingServer) HandleRequest(r *peer.Request) {
+	leave := a.disconnect() // before the answer, after which the next request may come
 	r.Reply([]byte(`{"protocolVersion":"2025-11-25","capabilities":{}}`))
 	leave()
 }
@@ -190,28 +190,28 @@ func (a hangingUp) HandleRequest(r *peer.Request) {
 func TestARequestThatIsNotDeliveredIsRecorded(t *testing.T) {
 	var mu sync.Mutex
 	var got []string
-	h := newHouse(t, func(o *Options) {
+	h := newHarness(t, func(o *Options) {
 		o.OnRejected = func(session string, m wire.Message, err *wire.Error) {
 			mu.Lock()
 			defer mu.Unlock()
 			got = append(got, fmt.Sprintf("%t %s %s", session != "", m.ID(), err.Message))
 		}
 	})
-	key, _ := h.enter("2025-03-26", nil)
+	key, _ := h.initialize("2025-03-26", nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	for _, v := range []knock{
-		{session: key, body: call("1", "hold", `{}`)},
-		{session: key, body: "[" + call("2", "hold", `{}`) + "," + call("3", "hold", `{}`) + "]"},
-		lone("4", "hold", ""),
+	for _, tr := range []testRequest{
+		{session: key, body: requestJSON("1", "hold", `{}`)},
+		{session: key, body: "[" + requestJSON("2", "hold", `{}`) + "," + requestJSON("3", "hold", `{}`) + "]"},
+		statelessRequest("4", "hold", ""),
 	} {
 		func() {
 			defer func() {
 				if bug := recover(); bug != http.ErrAbortHandler {
-					t.Errorf("%s: the handler ends with %v", v.body, bug)
+					t.Errorf("%s: the handler ends with %v", tr.body, bug)
 				}
 			}()
-			h.door.ServeHTTP(httptest.NewRecorder(), h.request(v).WithContext(ctx))
+			h.server.ServeHTTP(httptest.NewRecorder(), h.newRequest(tr).WithContext(ctx))
 		}()
 	}
 	h.stop()
@@ -220,7 +220,7 @@ func TestARequestThatIsNotDeliveredIsRecorded(t *testing.T) {
 	if text := strings.Join(got, "\n"); text != want {
 		t.Errorf("recorded:\n%s\nwant:\n%s", text, want)
 	}
-	if len(h.held) > 0 {
+	if len(h.heldRequests) > 0 {
 		t.Error("a request was delivered whose client is gone")
 	}
 }

@@ -21,70 +21,70 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A house is a Server with a server behind it. Its network is in memory, so that it
+// A harness is a Server with a server behind it. Its network is in memory, so that it
 // runs in a synctest bubble.
-type house struct {
+type harness struct {
 	*testing.T
-	door   *Server
-	client *http.Client
-	pool   *http.Transport
-	held   chan *peer.Request // those with the method "hold"
-	told   chan string        // the methods of notifications
-	conns  chan *visitor
-	stop   func() // ends Run and waits for it
+	server        *Server
+	client        *http.Client
+	pool          *http.Transport
+	heldRequests  chan *peer.Request // those with the method "hold"
+	notifications chan string        // the methods of notifications
+	handlers      chan *testHandler
+	stop          func() // ends Run and waits for it
 
-	accept chan net.Conn
-	done   chan struct{}
-	shut   func() // closes done, once
+	accept    chan net.Conn
+	done      chan struct{}
+	closeDone func() // closes done, once
 }
 
-// A visitor is a session as its holder, or Serve, sees it.
-type visitor struct {
+// A testHandler is a session as its holder, or Serve, sees it.
+type testHandler struct {
 	*peer.Peer
 	transport.Writer
 	SessionInfo
-	ended chan error // why, once it is over; 1 slot
-	why   error      // as End was told, once ended has a value
+	closed chan error // why, once it is over; 1 slot
+	reason error      // as End was told, once ended has a value
 }
 
-func newVisitor(v SessionInfo, out transport.Writer) *visitor {
-	return &visitor{Writer: out, SessionInfo: v, ended: make(chan error, 1)}
+func newTestHandler(v SessionInfo, out transport.Writer) *testHandler {
+	return &testHandler{Writer: out, SessionInfo: v, closed: make(chan error, 1)}
 }
 
 // Shutdown and End implement SessionHandler; Receive is the Peer's.
-func (g *visitor) Shutdown() { _ = g.Peer.Close() }
+func (handler *testHandler) Shutdown() { _ = handler.Peer.Close() }
 
-func (g *visitor) Closed(why error) {
-	g.Peer.Disconnected()
-	g.why = why
-	g.ended <- transport.ErrClosed
+func (handler *testHandler) Closed(why error) {
+	handler.Peer.Disconnected()
+	handler.reason = why
+	handler.closed <- transport.ErrClosed
 }
 
-// keeps tells how many bytes the session keeps for resumption.
-func (g *visitor) keeps() int {
-	s := g.Writer.(*session)
+// retained tells how many bytes the session keeps for resumption.
+func (handler *testHandler) retained() int {
+	s := handler.Writer.(*httpSession)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.kept
+	return s.retained
 }
 
-// newHouse opens a house for the length of the test; change may be nil.
-func newHouse(t *testing.T, change func(*Options)) *house {
-	h := &house{T: t, held: make(chan *peer.Request, 5000), told: make(chan string, 5000), conns: make(chan *visitor, 20000),
+// newHarness opens a house for the length of the test; change may be nil.
+func newHarness(t *testing.T, change func(*Options)) *harness {
+	h := &harness{T: t, heldRequests: make(chan *peer.Request, 5000), notifications: make(chan string, 5000), handlers: make(chan *testHandler, 20000),
 		accept: make(chan net.Conn), done: make(chan struct{})}
-	o := Options{OpenSession: h.open, ServeStateless: h.serve, MessageLimit: 1 << 20, Log: slog.New(slog.DiscardHandler)}
+	o := Options{OpenSession: h.openSession, ServeStateless: h.serveStateless, MessageLimit: 1 << 20, Log: slog.New(slog.DiscardHandler)}
 	if change != nil {
 		change(&o)
 	}
-	h.door = New(o)
-	h.shut = sync.OnceFunc(func() { close(h.done) })
+	h.server = New(o)
+	h.closeDone = sync.OnceFunc(func() { close(h.done) })
 	h.pool = &http.Transport{DialContext: h.dial, DisableCompression: true, MaxIdleConnsPerHost: 100}
 	h.client = &http.Client{Transport: h.pool}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		if err := h.door.Run(ctx, h); err != nil {
+		if err := h.server.Run(ctx, h); err != nil {
 			t.Errorf("Run: %v", err)
 		}
 	}()
@@ -95,32 +95,32 @@ func newHouse(t *testing.T, change func(*Options)) *house {
 	t.Cleanup(func() {
 		h.stop()
 		h.pool.CloseIdleConnections()
-		if n := h.door.kept.Load(); n != 0 {
+		if n := h.server.retained.Load(); n != 0 {
 			t.Errorf("%d bytes are kept for sessions that are gone", n)
 		}
-		if len(h.door.sessions) > 0 || len(h.door.sessionsOf) > 0 || h.door.keepers.Len() > 0 {
-			t.Errorf("sessions are left: %d, %v, %d", len(h.door.sessions), h.door.sessionsOf, h.door.keepers.Len())
+		if len(h.server.sessions) > 0 || len(h.server.sessionsBy) > 0 || h.server.retainers.Len() > 0 {
+			t.Errorf("sessions are left: %d, %v, %d", len(h.server.sessions), h.server.sessionsBy, h.server.retainers.Len())
 		}
-		if n := h.door.visits; n != 0 || len(h.door.visitsOf) > 0 {
-			t.Errorf("%d visits are left, %v", n, h.door.visitsOf)
+		if n := h.server.statelessCount; n != 0 || len(h.server.statelessBy) > 0 {
+			t.Errorf("%d visits are left, %v", n, h.server.statelessBy)
 		}
-		if total, piles := h.waiting(); total != 0 || piles > 0 {
+		if total, piles := h.backlog(); total != 0 || piles > 0 {
 			t.Errorf("%d bytes wait for %d clients that are gone", total, piles)
 		}
-		if b := &h.door.bodies; b.total != 0 || len(b.of) > 0 {
-			t.Errorf("%d bytes are held for requests that are over, %v", b.total, b.of)
+		if b := &h.server.bodyQuota; b.total != 0 || len(b.byKey) > 0 {
+			t.Errorf("%d bytes are held for requests that are over, %v", b.total, b.byKey)
 		}
 	})
 	return h
 }
 
-// waiting returns what waits for clients, when nothing changes that any more: what a test writes is
+// backlog returns what waits for clients, when nothing changes that any more: what a test writes is
 // counted by the goroutine that does, perhaps behind the end of everything else.
-func (h *house) waiting() (bytes int64, clients int) {
-	o := &h.door.outbox
+func (h *harness) backlog() (bytes int64, clients int) {
+	o := &h.server.backlogQuota
 	for range 1000 {
 		o.mu.Lock()
-		bytes, clients = o.total, len(o.piles)
+		bytes, clients = o.total, len(o.backlogs)
 		o.mu.Unlock()
 		if bytes == 0 && clients == 0 {
 			break
@@ -131,7 +131,7 @@ func (h *house) waiting() (bytes int64, clients int) {
 }
 
 // Accept, Close and Addr make the house its own listener.
-func (h *house) Accept() (net.Conn, error) {
+func (h *harness) Accept() (net.Conn, error) {
 	select {
 	case c := <-h.accept:
 		return c, nil
@@ -140,14 +140,14 @@ func (h *house) Accept() (net.Conn, error) {
 	}
 }
 
-func (h *house) Close() error {
-	h.shut()
+func (h *harness) Close() error {
+	h.closeDone()
 	return nil
 }
 
-func (h *house) Addr() net.Addr { return &net.UnixAddr{Name: "house"} }
+func (h *harness) Addr() net.Addr { return &net.UnixAddr{Name: "house"} }
 
-func (h *house) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+func (h *harness) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	near, far := net.Pipe()
 	select {
 	case h.accept <- far:
@@ -159,30 +159,32 @@ func (h *house) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	}
 }
 
-// open holds a session, and serve one request: the server answers "echo" with its params, "hold" when the test
+// openSession holds a session, and serve one request: the server answers "echo" with its params, "hold" when the test
 // does, and whatever else with an error.
-func (h *house) open(v SessionInfo, out transport.Writer) SessionHandler {
-	g := newVisitor(v, out)
-	g.Peer = peer.NewPush(out, &server{h, g}, peer.Options{AllowBatches: func() bool { return true }, RejectInBatch: protocol.RejectInBatch})
-	h.conns <- g
-	return g
+func (h *harness) openSession(v SessionInfo, out transport.Writer) SessionHandler {
+	handler := newTestHandler(v, out)
+	handler.Peer = peer.NewPush(out, &echoServer{h, handler}, peer.Options{AllowBatches: func() bool { return true }, RejectInBatch: protocol.RejectInBatch})
+	h.handlers <- handler
+	return handler
 }
 
-func (h *house) serve(ctx context.Context, v SessionInfo, c transport.Conn) {
-	g := newVisitor(v, c)
-	g.Peer = peer.New(c, &server{h, g}, peer.Options{})
-	h.conns <- g
-	g.ended <- g.Run(ctx)
+func (h *harness) serveStateless(ctx context.Context, v SessionInfo, c transport.Conn) {
+	handler := newTestHandler(v, c)
+	handler.Peer = peer.New(c, &echoServer{h, handler}, peer.Options{})
+	h.handlers <- handler
+	handler.closed <- handler.Run(ctx)
 }
 
-type server struct {
-	h *house
-	g *visitor
+type echoServer struct {
+	h       *harness
+	handler *testHandler
 }
 
-func (s *server) HandleNotification(m wire.Message, _ peer.Origin) { s.h.told <- m.Method() }
+func (s *echoServer) HandleNotification(m wire.Message, _ peer.Origin) {
+	s.h.notifications <- m.Method()
+}
 
-func (s *server) HandleRequest(r *peer.Request) {
+func (s *echoServer) HandleRequest(r *peer.Request) {
 	switch r.Method() {
 	case "initialize":
 		var params struct{ ProtocolVersion string }
@@ -194,45 +196,45 @@ func (s *server) HandleRequest(r *peer.Request) {
 	case "echo":
 		r.Reply(r.Part(wire.PartParams))
 	case "hold", methodListen:
-		s.h.held <- r
+		s.h.heldRequests <- r
 	default:
 		r.Fail(wire.Errorf(wire.CodeMethodNotFound, "Method not found"))
 	}
 }
 
-// A knock is one HTTP request that a test makes. The zero value of all but body
+// A testRequest is one HTTP request that a test makes. The zero value of all but body
 // stands for what a good client would send.
-type knock struct {
-	verb, path, body string
-	session          string
-	header           map[string]string // "-" takes one away
-	host             string
+type testRequest struct {
+	method, path, body string
+	session            string
+	header             map[string]string // "-" takes one away
+	host               string
 }
 
-func (h *house) request(v knock) *http.Request {
+func (h *harness) newRequest(tr testRequest) *http.Request {
 	h.Helper()
-	if v.path == "" {
-		v.path = "/mcp"
+	if tr.path == "" {
+		tr.path = "/mcp"
 	}
-	if !strings.HasPrefix(v.path, "/") { // relative to /sse
-		v.path = "/" + v.path
+	if !strings.HasPrefix(tr.path, "/") { // relative to /sse
+		tr.path = "/" + tr.path
 	}
-	if v.verb == "" {
-		v.verb = http.MethodPost
+	if tr.method == "" {
+		tr.method = http.MethodPost
 	}
-	req, err := http.NewRequest(v.verb, "http://localhost:7420"+v.path, strings.NewReader(v.body))
+	req, err := http.NewRequest(tr.method, "http://localhost:7420"+tr.path, strings.NewReader(tr.body))
 	if err != nil {
 		h.Fatal(err)
 	}
-	req.Host = v.host
+	req.Host = tr.host
 	req.Header.Set("Accept", "application/json, text/event-stream")
-	if v.verb == http.MethodPost {
+	if tr.method == http.MethodPost {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	if v.session != "" {
-		req.Header.Set("Mcp-Session-Id", v.session)
+	if tr.session != "" {
+		req.Header.Set("Mcp-Session-Id", tr.session)
 	}
-	for k, value := range v.header {
+	for k, value := range tr.header {
 		if value == "-" {
 			req.Header.Del(k)
 		} else {
@@ -243,41 +245,41 @@ func (h *house) request(v knock) *http.Request {
 }
 
 // send returns the response with its body unread.
-func (h *house) send(v knock) *http.Response {
+func (h *harness) send(tr testRequest) *http.Response {
 	h.Helper()
-	res, err := h.client.Do(h.request(v))
+	res, err := h.client.Do(h.newRequest(tr))
 	if err != nil {
-		h.Fatalf("%s %s: %v", v.verb, v.body, err)
+		h.Fatalf("%s %s: %v", tr.method, tr.body, err)
 	}
 	return res
 }
 
-// ask returns the status and the body.
-func (h *house) ask(v knock) (*http.Response, string) {
+// do returns the status and the body.
+func (h *harness) do(tr testRequest) (*http.Response, string) {
 	h.Helper()
-	res := h.send(v)
+	res := h.send(tr)
 	defer res.Body.Close()
 	body, err := io.ReadAll(res.Body)
 	if err != nil {
-		h.Errorf("%s %s: %v", v.verb, v.body, err)
+		h.Errorf("%s %s: %v", tr.method, tr.body, err)
 	}
 	return res, string(body)
 }
 
 // want makes a request and compares the answer.
-func (h *house) want(v knock, status int, body string) *http.Response {
+func (h *harness) want(tr testRequest, status int, body string) *http.Response {
 	h.Helper()
-	res, got := h.ask(v)
+	res, got := h.do(tr)
 	if res.StatusCode != status || body != "*" && got != body {
-		h.Errorf("%s %s %s:\n got %d %s\nwant %d %s", v.verb, v.path, v.body, res.StatusCode, got, status, body)
+		h.Errorf("%s %s %s:\n got %d %s\nwant %d %s", tr.method, tr.path, tr.body, res.StatusCode, got, status, body)
 	}
 	return res
 }
 
 // wantError makes a request that is refused with that status, id and code.
-func (h *house) wantError(v knock, status int, id string, code int) *http.Response {
+func (h *harness) wantError(tr testRequest, status int, id string, code int) *http.Response {
 	h.Helper()
-	res, got := h.ask(v)
+	res, got := h.do(tr)
 	var e struct {
 		Jsonrpc string
 		ID      json.RawMessage
@@ -288,46 +290,46 @@ func (h *house) wantError(v knock, status int, id string, code int) *http.Respon
 	}
 	if err := json.Unmarshal([]byte(got), &e); err != nil || res.StatusCode != status || e.Jsonrpc != "2.0" || string(e.ID) != id ||
 		e.Error.Code != code || e.Error.Message == "" || res.Header.Get("Content-Type") != "application/json" {
-		h.Errorf("%s %s %.100s:\n got %d %s\nwant %d, id %s, code %d", v.verb, v.path, v.body, res.StatusCode, got, status, id, code)
+		h.Errorf("%s %s %.100s:\n got %d %s\nwant %d, id %s, code %d", tr.method, tr.path, tr.body, res.StatusCode, got, status, id, code)
 	}
 	return res
 }
 
-func initialize(date string) string {
+func initializeRequest(date string) string {
 	return `{"jsonrpc":"2.0","id":"init","method":"initialize","params":{"protocolVersion":"` + date + `","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`
 }
 
-// enter opens a session and returns its key, and what Serve sees of it.
-func (h *house) enter(date string, header map[string]string) (key string, g *visitor) {
+// initialize opens a session and returns its key, and what Serve sees of it.
+func (h *harness) initialize(date string, header map[string]string) (key string, handler *testHandler) {
 	h.Helper()
-	res := h.want(knock{body: initialize(date), header: header}, 200,
+	res := h.want(testRequest{body: initializeRequest(date), header: header}, 200,
 		`{"jsonrpc":"2.0","id":"init","result":{"protocolVersion":"`+date+`","capabilities":{}}}`)
 	key = res.Header.Get("Mcp-Session-Id")
 	if key == "" {
 		h.Fatal("no session")
 	}
-	h.want(knock{session: key, header: header, body: `{"jsonrpc":"2.0","method":"notifications/initialized"}`}, 202, "")
-	if m := <-h.told; m != "notifications/initialized" {
+	h.want(testRequest{session: key, header: header, body: `{"jsonrpc":"2.0","method":"notifications/initialized"}`}, 202, "")
+	if m := <-h.notifications; m != "notifications/initialized" {
 		h.Errorf("told %s", m)
 	}
-	return key, <-h.conns
+	return key, <-h.handlers
 }
 
-func call(id, method, params string) string {
+func requestJSON(id, method, params string) string {
 	return `{"jsonrpc":"2.0","id":` + id + `,"method":"` + method + `","params":` + params + `}`
 }
 
-func result(id, result string) string {
+func resultJSON(id, result string) string {
 	return `{"jsonrpc":"2.0","id":` + id + `,"result":` + result + `}`
 }
 
-func progress(n int) wire.Message {
+func progressNotification(n int) wire.Message {
 	return wire.NewNotification("notifications/progress", fmt.Appendf(nil, `{"progressToken":"t","progress":%d}`, n))
 }
 
-// A events reads a stream of events.
-type events struct {
-	*house
+// A eventReader reads a stream of events.
+type eventReader struct {
+	*harness
 	res *http.Response
 	r   *bufio.Reader
 }
@@ -335,22 +337,22 @@ type events struct {
 // event is what one event has, comments included as such.
 type event struct{ name, id, data, retry, comment string }
 
-func (h *house) events(res *http.Response) *events {
+func (h *harness) readEvents(res *http.Response) *eventReader {
 	h.Helper()
 	if res.StatusCode != 200 || res.Header.Get("Content-Type") != "text/event-stream" {
 		body, _ := io.ReadAll(res.Body)
 		h.Fatalf("no stream of events: %d %s %s", res.StatusCode, res.Header, body)
 	}
-	return &events{h, res, bufio.NewReader(res.Body)}
+	return &eventReader{h, res, bufio.NewReader(res.Body)}
 }
 
-// stream opens a stream of events.
-func (h *house) stream(v knock) *events {
+// openStream opens a stream of events.
+func (h *harness) openStream(tr testRequest) *eventReader {
 	h.Helper()
-	return h.events(h.send(v))
+	return h.readEvents(h.send(tr))
 }
 
-func (e *events) next() (ev event, err error) {
+func (e *eventReader) next() (ev event, err error) {
 	for begun := false; ; {
 		line, err := e.r.ReadString('\n')
 		if err != nil {
@@ -380,7 +382,7 @@ func (e *events) next() (ev event, err error) {
 }
 
 // want reads one event.
-func (e *events) want(id, data string) {
+func (e *eventReader) want(id, data string) {
 	e.Helper()
 	got, err := e.next()
 	name := "message"
@@ -392,8 +394,8 @@ func (e *events) want(id, data string) {
 	}
 }
 
-// end reads the end of the stream.
-func (e *events) end() {
+// wantEnd reads the end of the stream.
+func (e *eventReader) wantEnd() {
 	e.Helper()
 	if ev, err := e.next(); err != io.EOF {
 		e.Errorf("the stream goes on: %+v, %v", ev, err)
@@ -401,21 +403,21 @@ func (e *events) end() {
 	e.res.Body.Close()
 }
 
-func (e *events) cut() { e.res.Body.Close() }
+func (e *eventReader) disconnect() { e.res.Body.Close() }
 
-// lines is a log that may be read while it is written to.
-type lines struct {
+// logBuffer is a log that may be read while it is written to.
+type logBuffer struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
 }
 
-func (l *lines) Write(b []byte) (int, error) {
+func (l *logBuffer) Write(b []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.buf.Write(b)
 }
 
-func (l *lines) String() string {
+func (l *logBuffer) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.buf.String()

@@ -9,91 +9,91 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// legacyStream answers a GET to /sse, the HTTP+SSE transport of 2024-11-05: the
+// serveHTTPSSE answers a GET to /sse, the HTTP+SSE transport of 2024-11-05: the
 // stream is the session. Its first event says where the client has to post.
-func (d *Server) legacyStream(w http.ResponseWriter, r *http.Request, who principal) {
+func (srv *Server) serveHTTPSSE(w http.ResponseWriter, r *http.Request, principal principalID) {
 	switch {
 	case r.Method != http.MethodGet:
-		d.refuse(w, r, wrongVerb("GET, OPTIONS")) // a client that tries streamable HTTP first falls back
+		srv.reject(w, r, methodNotAllowed("GET, OPTIONS")) // a client that tries streamable HTTP first falls back
 		return
 	case !acceptsType(r, "text", "event-stream"):
-		d.refuse(w, r, refuse(http.StatusNotAcceptable, "Not acceptable: the client must accept text/event-stream"))
+		srv.reject(w, r, newHTTPError(http.StatusNotAcceptable, "Not acceptable: the client must accept text/event-stream"))
 		return
 	}
-	s, x := d.newSession(who), newReader(w)
-	s.legacy, s.alone.reader, s.busy = true, x, 1
-	if no := d.open(s); no != nil {
-		d.refuse(w, r, no)
+	s, sw := srv.newSession(principal), newStreamWriter(w)
+	s.httpSSE, s.standalone.writer, s.activeExchanges = true, sw, 1
+	if herr := srv.openSession(s); herr != nil {
+		srv.reject(w, r, herr)
 		return
 	}
-	defer s.end(nil)
-	beginEvents(w)
-	if x.send([]byte("event: endpoint\ndata: "+relative(r.URL.Path)+"message?session="+s.key+"\n\n")) != nil {
-		s.leave(s.alone, x)
+	defer s.closeWith(nil)
+	beginSSE(w)
+	if sw.writeAndFlush([]byte("event: endpoint\ndata: "+relativePrefix(r.URL.Path)+"message?session="+s.key+"\n\n")) != nil {
+		s.endExchange(s.standalone, sw)
 		return
 	}
-	s.pump(r.Context(), s.alone, x, "")
+	s.streamEvents(r.Context(), s.standalone, sw, "")
 }
 
-// relative returns the start of a reference from path, with or without slashes at its end, to a
+// relativePrefix returns the start of a reference from path, with or without slashes at its end, to a
 // sibling of it. A client that resolves the reference against its own URL stays below the prefix
 // under which a proxy serves the gateway.
-func relative(path string) string {
+func relativePrefix(path string) string {
 	return strings.Repeat("../", len(path)-len(strings.TrimRight(path, "/")))
 }
 
-// legacyPost answers a POST to /message: what is answered to it comes on the
+// postHTTPSSE answers a POST to /message: what is answered to it comes on the
 // session's stream.
-func (d *Server) legacyPost(w http.ResponseWriter, r *http.Request, who principal) {
+func (srv *Server) postHTTPSSE(w http.ResponseWriter, r *http.Request, principal principalID) {
 	if r.Method != http.MethodPost {
-		d.refuse(w, r, wrongVerb("POST, OPTIONS"))
+		srv.reject(w, r, methodNotAllowed("POST, OPTIONS"))
 		return
 	}
-	if no := checkContent(r); no != nil {
-		d.refuse(w, r, no)
+	if herr := checkContentType(r); herr != nil {
+		srv.reject(w, r, herr)
 		return
 	}
-	s := d.find(r.URL.Query().Get("session"), who, true)
-	p, no := d.read(w, r, s != nil, d.holderOf(who, s))
-	defer p.body.release()
+	s := srv.findSession(r.URL.Query().Get("session"), principal, true)
+	p, herr := srv.readPost(w, r, s != nil, srv.quotaKeyFor(principal, s))
+	defer p.lease.release()
 	switch {
 	case s == nil:
-		if no == nil {
-			no = noSession()
+		if herr == nil {
+			herr = sessionNotFound()
 		}
-		d.refusePosted(w, r, p, "", no)
+		srv.rejectPosted(w, r, p, "", herr)
 		return
-	case no != nil:
-		d.refusePosted(w, r, p, s.name, no)
+	case herr != nil:
+		srv.rejectPosted(w, r, p, s.logID, herr)
 		return
 	case p.m.Kind() == wire.Request && protocol.IsModern(p.m):
-		s.turnDown(w, r, p)
+		s.rejectStateless(w, r, p)
 		return
 	}
-	if _, _, no := s.enter(w, p); no != nil {
-		d.refusePosted(w, r, p, s.name, no)
+	if _, _, herr := s.registerPost(w, p); herr != nil {
+		srv.rejectPosted(w, r, p, s.logID, herr)
 		return
 	}
 	err := s.deliver(r.Context(), p, nil)
 	if err != nil {
-		s.takenBack(p.ids)
+		s.cancelRequests(p.requestIDs)
 	}
-	s.leave(nil, nil)
+	s.endExchange(nil, nil)
 	switch {
 	case err == nil:
 		w.WriteHeader(http.StatusAccepted)
-	case !s.undelivered(w, r, p, err):
+	case !s.finishUndelivered(w, r, p, err):
 		abort()
 	}
 }
 
-// turnDown answers a request of the stateless era, to which this transport does not
+// rejectStateless answers a request of the stateless era, to which this transport does not
 // belong: the client is to begin with initialize, as it had to when there was no other.
-func (s *session) turnDown(w http.ResponseWriter, r *http.Request, p *posted) {
+func (s *httpSession) rejectStateless(w http.ResponseWriter, r *http.Request, p *postedMessage) {
 	no := protocol.UnsupportedLegacyVersionError(protocol.RevisionOf(p.m))
 	if s.Write(wire.NewErrorResponse(p.m.ID(), no), "") != nil {
-		s.end(errors.New("it does not read"))
-		s.door.refusePosted(w, r, p, s.name, noSession())
+		s.closeWith(errors.New("it does not read"))
+		s.server.rejectPosted(w, r, p, s.logID, sessionNotFound())
 		return
 	}
 	w.WriteHeader(http.StatusAccepted)

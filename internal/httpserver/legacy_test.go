@@ -13,15 +13,15 @@ import (
 // HTTP+SSE of 2024-11-05: one stream for everything, which is the session.
 func TestLegacySSE(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, func(o *Options) { o.IdleTimeout = time.Minute })
-		s := h.stream(knock{verb: "GET", path: "/sse", header: map[string]string{"Accept": "text/event-stream"}})
+		h := newHarness(t, func(o *Options) { o.IdleTimeout = time.Minute })
+		s := h.openStream(testRequest{method: "GET", path: "/sse", header: map[string]string{"Accept": "text/event-stream"}})
 		first, err := s.next()
 		if err != nil || first.name != "endpoint" || !strings.HasPrefix(first.data, "message?session=") || len(first.data) < 80 {
 			t.Fatalf("%+v %v", first, err)
 		}
-		g := <-h.conns
-		post := func(body string) knock {
-			return knock{path: first.data, body: body, header: map[string]string{"Accept": "-"}}
+		handler := <-h.handlers
+		post := func(body string) testRequest {
+			return testRequest{path: first.data, body: body, header: map[string]string{"Accept": "-"}}
 		}
 		want := func(data string) {
 			t.Helper()
@@ -33,29 +33,29 @@ func TestLegacySSE(t *testing.T) {
 		h.want(post(`{"jsonrpc":"2.0","id":"d","method":"server/discover","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`), 202, "")
 		want(`{"jsonrpc":"2.0","id":"d","error":{"code":-32022,"message":"Unsupported protocol version: supported are 2025-11-25, 2025-06-18, 2025-03-26, 2024-11-05",` +
 			`"data":{"requested":"2026-07-28","supported":["2025-11-25","2025-06-18","2025-03-26","2024-11-05"]}}}`)
-		h.want(post(initialize("2024-11-05")), 202, "")
-		want(result(`"init"`, `{"protocolVersion":"2024-11-05","capabilities":{}}`))
+		h.want(post(initializeRequest("2024-11-05")), 202, "")
+		want(resultJSON(`"init"`, `{"protocolVersion":"2024-11-05","capabilities":{}}`))
 		h.want(post(`{"jsonrpc":"2.0","method":"notifications/initialized"}`), 202, "")
-		h.want(post(call("1", "hold", "{}")), 202, "")
-		h.want(post(call("2", "echo", `{"a":1}`)), 202, "")
-		want(result("2", `{"a":1}`))
-		r := <-h.held
-		r.Notify(progress(1))
-		want(string(progress(1).Raw()))
-		h.write(g, note(1), "")
-		want(string(note(1).Raw()))
+		h.want(post(requestJSON("1", "hold", "{}")), 202, "")
+		h.want(post(requestJSON("2", "echo", `{"a":1}`)), 202, "")
+		want(resultJSON("2", `{"a":1}`))
+		r := <-h.heldRequests
+		r.Notify(progressNotification(1))
+		want(string(progressNotification(1).Raw()))
+		h.write(handler, logMessage(1), "")
+		want(string(logMessage(1).Raw()))
 		r.Reply([]byte("{}"))
-		want(result("1", "{}"))
-		h.want(post("["+call("3", "echo", `{}`)+"]"), 202, "")
-		want("[" + result("3", `{}`) + "]")
+		want(resultJSON("1", "{}"))
+		h.want(post("["+requestJSON("3", "echo", `{}`)+"]"), 202, "")
+		want("[" + resultJSON("3", `{}`) + "]")
 
 		h.wantError(post("{"), 400, "null", wire.CodeParseError)
 		h.wantError(post(`{"jsonrpc":"2.0","id":4}`), 400, "4", wire.CodeInvalidRequest)
-		h.wantError(post(call("4", "echo", `"`+strings.Repeat("x", 2<<20)+`"`)), 413, "null", wire.CodeInvalidRequest)
-		h.wantError(knock{path: "/message?session=x", body: call("4", "ping", "{}")}, 404, "4", codeSessionNotFound)
-		h.wantError(knock{path: "/message", body: call("4", "ping", "{}")}, 404, "4", codeSessionNotFound)
-		h.wantError(knock{session: strings.TrimPrefix(first.data, "message?session="), body: call("4", "ping", "{}")}, 404, "4", codeSessionNotFound)
-		if kept := g.keeps(); kept != 0 {
+		h.wantError(post(requestJSON("4", "echo", `"`+strings.Repeat("x", 2<<20)+`"`)), 413, "null", wire.CodeInvalidRequest)
+		h.wantError(testRequest{path: "/message?session=x", body: requestJSON("4", "ping", "{}")}, 404, "4", codeSessionNotFound)
+		h.wantError(testRequest{path: "/message", body: requestJSON("4", "ping", "{}")}, 404, "4", codeSessionNotFound)
+		h.wantError(testRequest{session: strings.TrimPrefix(first.data, "message?session="), body: requestJSON("4", "ping", "{}")}, 404, "4", codeSessionNotFound)
+		if kept := handler.retained(); kept != 0 {
 			t.Errorf("%d bytes are kept of what cannot be resumed", kept)
 		}
 
@@ -64,12 +64,12 @@ func TestLegacySSE(t *testing.T) {
 				t.Errorf("%+v %v", ev, err)
 			}
 		}
-		h.want(post(call("5", "ping", "{}")), 202, "")
-		want(result("5", "{}"))
-		s.cut()
+		h.want(post(requestJSON("5", "ping", "{}")), 202, "")
+		want(resultJSON("5", "{}"))
+		s.disconnect()
 		synctest.Wait()
-		h.wantError(post(call("6", "ping", "{}")), 404, "6", codeSessionNotFound)
-		if err := g.Write(note(1), ""); err == nil {
+		h.wantError(post(requestJSON("6", "ping", "{}")), 404, "6", codeSessionNotFound)
+		if err := handler.Write(logMessage(1), ""); err == nil {
 			t.Error("the session goes on")
 		}
 	})
@@ -77,24 +77,24 @@ func TestLegacySSE(t *testing.T) {
 
 func TestLegacySSEWhoseSessionEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, nil)
-		s := h.stream(knock{verb: "GET", path: "/sse"})
+		h := newHarness(t, nil)
+		s := h.openStream(testRequest{method: "GET", path: "/sse"})
 		if _, err := s.next(); err != nil {
 			t.Fatal(err)
 		}
-		g := <-h.conns
-		h.write(g, note(1), "")
-		g.Writer.Close()
-		if ev, err := s.next(); err != nil || ev.data != string(note(1).Raw()) {
+		handler := <-h.handlers
+		h.write(handler, logMessage(1), "")
+		handler.Writer.Close()
+		if ev, err := s.next(); err != nil || ev.data != string(logMessage(1).Raw()) {
 			t.Errorf("%+v %v", ev, err)
 		}
-		s.end()
+		s.wantEnd()
 	})
 }
 
 // Behind a proxy that serves the gateway under a prefix the endpoint has that prefix, too.
 func TestTheEndpointIsRelative_F_DOOR_8(t *testing.T) {
-	h := newHouse(t, nil)
+	h := newHarness(t, nil)
 	for address, want := range map[string]string{
 		"https://proxy.example/tools/gw/sse":  "https://proxy.example/tools/gw/message",
 		"https://proxy.example/tools/gw/sse/": "https://proxy.example/tools/gw/message",
@@ -104,7 +104,7 @@ func TestTheEndpointIsRelative_F_DOOR_8(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := h.stream(knock{verb: "GET", path: base.Path[strings.Index(base.Path, "/sse"):]})
+		s := h.openStream(testRequest{method: "GET", path: base.Path[strings.Index(base.Path, "/sse"):]})
 		first, err := s.next()
 		if err != nil {
 			t.Fatal(err)
@@ -113,6 +113,6 @@ func TestTheEndpointIsRelative_F_DOOR_8(t *testing.T) {
 		if err != nil || !strings.HasPrefix(at.String(), want+"?session=") {
 			t.Errorf("at %s the endpoint is %s: %v", address, at, err)
 		}
-		s.cut()
+		s.disconnect()
 	}
 }

@@ -4,99 +4,99 @@ import (
 	"net/http"
 )
 
-// session returns the session that a request without a body names.
-func (d *Server) session(r *http.Request, who principal) (*session, *refusal) {
+// sessionFromHeader returns the session that a request without a body names.
+func (srv *Server) sessionFromHeader(r *http.Request, principal principalID) (*httpSession, *httpError) {
 	key := r.Header.Get(sessionHeader)
 	if key == "" {
-		return nil, needsSession()
+		return nil, sessionRequired()
 	}
-	s := d.find(key, who, false)
+	s := srv.findSession(key, principal, false)
 	if s == nil {
-		return nil, noSession()
+		return nil, sessionNotFound()
 	}
-	return s, checkVersion(r)
+	return s, checkRevision(r)
 }
 
-// listen answers a GET to /mcp: with the stream of what belongs to no request,
+// serveGet answers a GET to /mcp: with the stream of what belongs to no request,
 // or with the rest of any stream that has broken.
-func (d *Server) listen(w http.ResponseWriter, r *http.Request, who principal) {
+func (srv *Server) serveGet(w http.ResponseWriter, r *http.Request, principal principalID) {
 	if !acceptsType(r, "text", "event-stream") {
-		d.refuse(w, r, refuse(http.StatusNotAcceptable, "Not acceptable: the client must accept text/event-stream"))
+		srv.reject(w, r, newHTTPError(http.StatusNotAcceptable, "Not acceptable: the client must accept text/event-stream"))
 		return
 	}
-	s, no := d.session(r, who)
-	if no != nil {
-		d.refuse(w, r, no)
+	s, herr := srv.sessionFromHeader(r, principal)
+	if herr != nil {
+		srv.reject(w, r, herr)
 		return
 	}
-	x := newReader(w)
-	st, prime, no := s.attach(x, r.Header.Get("Last-Event-ID"))
-	if no != nil {
-		d.refuse(w, r, no)
+	sw := newStreamWriter(w)
+	st, prime, herr := s.attachStream(sw, r.Header.Get("Last-Event-ID"))
+	if herr != nil {
+		srv.reject(w, r, herr)
 		return
 	}
-	beginEvents(w)
-	s.pump(r.Context(), st, x, prime)
+	beginSSE(w)
+	s.streamEvents(r.Context(), st, sw, prime)
 }
 
-// attach gives x the stream that the client asks for: the one whose event it has
+// attachStream gives x the stream that the client asks for: the one whose event it has
 // seen last, from the next one on, or the session's own.
-func (s *session) attach(x *reader, lastSeen string) (st *stream, prime string, no *refusal) {
+func (s *httpSession) attachStream(sw *streamWriter, lastSeen string) (st *sseStream, prime string, herr *httpError) {
 	s.mu.Lock()
-	defer s.unlock()
-	if no := s.arriveLocked(); no != nil {
-		return nil, "", no
+	defer s.enforceAndUnlock()
+	if herr := s.beginExchangeLocked(); herr != nil {
+		return nil, "", herr
 	}
 	if lastSeen == "" {
-		st, prime = s.attachAloneLocked(x)
+		st, prime = s.attachStandaloneLocked(sw)
 	} else {
-		st, no = s.resumeLocked(x, lastSeen)
+		st, herr = s.resumeLocked(sw, lastSeen)
 	}
-	if no != nil {
-		s.busy--
+	if herr != nil {
+		s.activeExchanges--
 	}
-	return st, prime, no
+	return st, prime, herr
 }
 
 // resumeLocked gives x the rest of a stream, even if it seems that the
 // connection on which it broke is still open.
-func (s *session) resumeLocked(x *reader, lastSeen string) (*stream, *refusal) {
+func (s *httpSession) resumeLocked(sw *streamWriter, lastSeen string) (*sseStream, *httpError) {
 	number, event, ok := parseEventID(lastSeen)
-	if !ok || number > s.last {
-		return nil, refuse(http.StatusBadRequest, "Invalid Last-Event-ID: no event of this session has it")
+	if !ok || number > s.lastNumber {
+		return nil, newHTTPError(http.StatusBadRequest, "Invalid Last-Event-ID: no event of this session has it")
 	}
-	st := s.streamLocked(number)
+	st := s.streamByNumberLocked(number)
 	switch {
-	case st == nil || event < st.first-1:
-		return nil, refuse(http.StatusGone, "The events after this Last-Event-ID are not kept any more")
-	case event >= st.first+len(st.events):
-		return nil, refuse(http.StatusBadRequest, "Invalid Last-Event-ID: no event of this session has it")
+	case st == nil || event < st.firstEventNo-1:
+		return nil, newHTTPError(http.StatusGone, "The events after this Last-Event-ID are not kept any more")
+	case event >= st.firstEventNo+len(st.events):
+		return nil, newHTTPError(http.StatusBadRequest, "Invalid Last-Event-ID: no event of this session has it")
 	}
-	s.attachLocked(st, x)
-	s.seekLocked(st, event-(st.first-1))
+	s.attachLocked(st, sw)
+	s.seekLocked(st, event-(st.firstEventNo-1))
 	return st, nil
 }
 
-// attachAloneLocked gives x the session's own stream. There is one at a time: an exchange that sends
+// attachStandaloneLocked gives x the session's own stream. There is one at a time: an exchange that sends
 // it already ends, for its connection may be broken without anybody knowing.
-func (s *session) attachAloneLocked(x *reader) (st *stream, prime string) {
-	st = s.alone
-	if st.reader != nil {
-		s.door.log.Debug("a newer stream of the session takes over", "session", s.name)
+func (s *httpSession) attachStandaloneLocked(sw *streamWriter) (st *sseStream, prime string) {
+	st = s.standalone
+	if st.writer != nil {
+		s.server.log.Debug("a newer stream of the session takes over", "session", s.logID)
 	}
-	s.attachLocked(st, x)
-	if s.traitsLocked().PrimingEvents {
-		prime = eventID(0, st.first+st.sent-1)
+	s.attachLocked(st, sw)
+	if s.featuresLocked().PrimingEvents {
+		prime = eventID(0, st.firstEventNo+st.sent-1)
 	}
 	return st, prime
 }
 
-// streamLocked returns the stream of that number, nil if it is not kept.
-func (s *session) streamLocked(number int) *stream {
+// streamByNumberLocked returns the stream of that number, nil if it is not kept.
+func (s *httpSession) streamByNumberLocked(number int) *sseStream {
 	if number == 0 {
-		return s.alone
+		return s.standalone
 	}
-	for _, st := range s.resume {
+	for _, st := range s.numberedStreams {
 		if st.number == number {
 			return st
 		}
@@ -104,13 +104,13 @@ func (s *session) streamLocked(number int) *stream {
 	return nil
 }
 
-// delete answers a DELETE to /mcp: the client ends its session.
-func (d *Server) delete(w http.ResponseWriter, r *http.Request, who principal) {
-	s, no := d.session(r, who)
-	if no != nil {
-		d.refuse(w, r, no)
+// serveDelete answers a DELETE to /mcp: the client ends its session.
+func (srv *Server) serveDelete(w http.ResponseWriter, r *http.Request, principal principalID) {
+	s, herr := srv.sessionFromHeader(r, principal)
+	if herr != nil {
+		srv.reject(w, r, herr)
 		return
 	}
-	s.end(nil)
+	s.closeWith(nil)
 	w.WriteHeader(http.StatusNoContent)
 }

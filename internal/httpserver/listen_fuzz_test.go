@@ -14,12 +14,12 @@ import (
 	"mcpgateway/internal/transport"
 )
 
-// tellThree holds a session in which each request is answered, and three things are said at first on its own stream.
-func tellThree(_ SessionInfo, out transport.Writer) SessionHandler {
+// openNotifying holds a session in which each request is answered, and three things are said at first on its own stream.
+func openNotifying(_ SessionInfo, out transport.Writer) SessionHandler {
 	for i := range 3 {
-		_ = out.Write(progress(i), "")
+		_ = out.Write(progressNotification(i), "")
 	}
-	return answering{silent{out}}
+	return echoHandler{silentHandler{out}}
 }
 
 // Whatever is asked for without a body, with whatever headers: no panic and no status that blames the server; what
@@ -36,23 +36,23 @@ func FuzzListen(f *testing.F) {
 		f.Add("GET", "/sse?x=y", key, "", "text/event-stream;q=0", "", "", "localhost", "", "")
 		f.Add("GET", "/message?sessionId=KEY", key, "", "", "2026-07-28", "null", "[::1]", "", "")
 	}
-	f.Add("GET", "/mcp", "KEY", "0-1", "text/event-stream", modern, "", "localhost", "subscriptions/listen", "n")
+	f.Add("GET", "/mcp", "KEY", "0-1", "text/event-stream", modernRevision, "", "localhost", "subscriptions/listen", "n")
 	f.Add("GET", "/readyz", "", "", "", "", "", "evil.com", "", "")
 	f.Fuzz(func(t *testing.T, verb, path, key, last, accept, version, origin, host, method, name string) {
 		if verb == "POST" || strings.ToUpper(verb) != verb || !printable(verb) || strings.ContainsAny(verb, `()<>@,;:\"/[]?={}`) || verb == "" {
 			verb = "GET" // FuzzPost posts
 		}
 		synctest.Test(t, func(t *testing.T) {
-			d := New(Options{OpenSession: tellThree, MessageLimit: 64 << 10, Loopback: true})
-			hello := httptest.NewRequest("POST", "/mcp", strings.NewReader(initialize("2025-11-25")))
+			srv := New(Options{OpenSession: openNotifying, MessageLimit: 64 << 10, Loopback: true})
+			hello := httptest.NewRequest("POST", "/mcp", strings.NewReader(initializeRequest("2025-11-25")))
 			hello.Host, hello.Header = "localhost", http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}}
 			welcome := httptest.NewRecorder()
-			d.ServeHTTP(welcome, hello)
+			srv.ServeHTTP(welcome, hello)
 			real := welcome.Header().Get(sessionHeader)
 			if real == "" {
 				t.Fatalf("no session: %d %s", welcome.Code, welcome.Body)
 			}
-			session := d.sessions[real]
+			session := srv.sessions[real]
 			key, path := strings.ReplaceAll(key, "KEY", real), strings.ReplaceAll(path, "KEY", real)
 			if !strings.HasPrefix(path, "/") || strings.HasPrefix(path, "//") || !printable(path) || strings.ContainsAny(path, "%#") {
 				path = "/mcp"
@@ -69,36 +69,36 @@ func FuzzListen(f *testing.F) {
 				}
 			}
 			w := httptest.NewRecorder()
-			d.ServeHTTP(w, r)
+			srv.ServeHTTP(w, r)
 			synctest.Wait()
 
 			if w.Code >= 500 && r.URL.Path != "/readyz" {
 				t.Errorf("%d %s", w.Code, w.Body)
 			}
-			heard := heardOn(t, w)
+			heard := receivedOn(t, w)
 			if r.URL.Path == "/mcp" && heard != nil && (key != real || verb != "GET") {
 				t.Errorf("%s under the key %q hears %q", verb, key, heard)
 			}
 			if r.URL.Path == "/mcp" && w.Code == 200 && verb == "GET" {
 				var all []string
 				for i := range 3 {
-					all = append(all, string(progress(i).Raw()))
+					all = append(all, string(progressNotification(i).Raw()))
 				}
 				if at := len(all) - len(heard); at < 0 || !slices.Equal(heard, all[at:]) || last == "" && at != 0 || slices.Contains([]string{"0-1", "0-2", "0-3"}, last) && last != fmt.Sprint("0-", at) {
 					t.Errorf("from %q on it hears %q", last, heard)
 				}
 			}
-			if over := session.isOver(); over != (verb == "DELETE" && key == real && w.Code/100 == 2) {
+			if over := session.isClosed(); over != (verb == "DELETE" && key == real && w.Code/100 == 2) {
 				t.Errorf("%s under the key %q (%q): %d, the session is over: %v", verb, key, real, w.Code, over)
 			}
-			d.stop()
+			srv.shutDownSessions()
 		})
 	})
 }
 
-// heardOn returns the messages in a stream of events, nil if it is none; of the older transport's
+// receivedOn returns the messages in a stream of events, nil if it is none; of the older transport's
 // first event nothing.
-func heardOn(t *testing.T, w *httptest.ResponseRecorder) []string {
+func receivedOn(t *testing.T, w *httptest.ResponseRecorder) []string {
 	if w.Header().Get("Content-Type") != "text/event-stream" {
 		if strings.Contains(w.Body.String(), `"progressToken"`) {
 			t.Errorf("%d: outside of a stream of events: %s", w.Code, w.Body)

@@ -7,43 +7,43 @@ import (
 	"strings"
 )
 
-// takes says in which form a client takes the answer to a POST.
-type takes int
+// accept says in which form a client takes the answer to a POST.
+type accept int
 
 const (
-	takesEither takes = iota
-	takesEvents       // as events, which it prefers or which is all that it accepts
-	takesJSON         // as JSON, which is all that it accepts
+	acceptEither accept = iota
+	acceptSSE           // as events, which it prefers or which is all that it accepts
+	acceptJSON          // as JSON, which is all that it accepts
 )
 
-// checkMedia refuses a POST that is not JSON, or whose client accepts no kind of answer that there
+// checkMediaTypes refuses a POST that is not JSON, or whose client accepts no kind of answer that there
 // is. A client that accepts one kind alone gets that one.
-func checkMedia(r *http.Request) (takes, *refusal) {
-	if no := checkContent(r); no != nil {
-		return takesEither, no
+func checkMediaTypes(r *http.Request) (accept, *httpError) {
+	if herr := checkContentType(r); herr != nil {
+		return acceptEither, herr
 	}
 	json, stream := acceptsType(r, "application", "json"), acceptsType(r, "text", "event-stream")
 	switch {
 	case !json && !stream:
-		return takesEither, refuse(http.StatusNotAcceptable,
+		return acceptEither, newHTTPError(http.StatusNotAcceptable,
 			"Not acceptable: the header Accept must name application/json or text/event-stream, at best both")
 	case !stream:
-		return takesJSON, nil
-	case !json || prefersEvents(r):
-		return takesEvents, nil
+		return acceptJSON, nil
+	case !json || prefersSSE(r):
+		return acceptSSE, nil
 	}
-	return takesEither, nil
+	return acceptEither, nil
 }
 
-func checkContent(r *http.Request) *refusal {
+func checkContentType(r *http.Request) *httpError {
 	coding := strings.ToLower(strings.TrimSpace(strings.Join(r.Header["Content-Encoding"], ", ")))
 	if coding != "" && coding != "identity" {
-		return refuse(http.StatusUnsupportedMediaType, "Unsupported media type: the body is encoded (%.100s): "+
-			"send it as it is, without the header Content-Encoding", coding).with("Accept-Encoding", "identity")
+		return newHTTPError(http.StatusUnsupportedMediaType, "Unsupported media type: the body is encoded (%.100s): "+
+			"send it as it is, without the header Content-Encoding", coding).withHeader("Accept-Encoding", "identity")
 	}
 	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil || kind != "application/json" {
-		return refuse(http.StatusUnsupportedMediaType, "Unsupported media type: Content-Type must be application/json")
+		return newHTTPError(http.StatusUnsupportedMediaType, "Unsupported media type: Content-Type must be application/json")
 	}
 	return nil
 }
@@ -55,21 +55,21 @@ func acceptsType(r *http.Request, kind, subtype string) bool {
 	if len(lines) == 0 {
 		return true
 	}
-	taken, best := false, 0
+	accepted, best := false, 0
 	for _, line := range lines {
 		for part := range strings.SplitSeq(line, ",") {
 			name, parameters, _ := strings.Cut(part, ";")
-			if fit := fits(strings.TrimSpace(name), kind, subtype); fit > best {
-				taken, best = weight(parameters) > 0, fit
+			if specificity := matchSpecificity(strings.TrimSpace(name), kind, subtype); specificity > best {
+				accepted, best = qValue(parameters) > 0, specificity
 			}
 		}
 	}
-	return taken
+	return accepted
 }
 
-// prefersEvents reports whether a client would rather have its answers as events
+// prefersSSE reports whether a client would rather have its answers as events
 // than as JSON: it gives them more weight, or the same and names them first.
-func prefersEvents(r *http.Request) bool {
+func prefersSSE(r *http.Request) bool {
 	weights := map[string]float64{}
 	first := ""
 	for _, line := range r.Header["Accept"] {
@@ -82,15 +82,15 @@ func prefersEvents(r *http.Request) bool {
 			if first == "" {
 				first = name
 			}
-			weights[name] = weight(parameters)
+			weights[name] = qValue(parameters)
 		}
 	}
 	events, json := weights["text/event-stream"], weights["application/json"]
 	return events > json || events == json && first == "text/event-stream"
 }
 
-// fits tells how narrowly a media range holds a type, 0 if it does not.
-func fits(name, kind, subtype string) int {
+// matchSpecificity tells how narrowly a media range holds a type, 0 if it does not.
+func matchSpecificity(name, kind, subtype string) int {
 	a, b, _ := strings.Cut(name, "/")
 	switch {
 	case strings.EqualFold(a, kind) && strings.EqualFold(b, subtype):
@@ -103,8 +103,8 @@ func fits(name, kind, subtype string) int {
 	return 0
 }
 
-// weight returns that of a media range with these parameters; 0 = not wanted.
-func weight(parameters string) float64 {
+// qValue returns that of a media range with these parameters; 0 = not wanted.
+func qValue(parameters string) float64 {
 	for part := range strings.SplitSeq(parameters, ";") {
 		name, value, _ := strings.Cut(strings.TrimSpace(part), "=")
 		if strings.EqualFold(name, "q") {

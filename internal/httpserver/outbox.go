@@ -5,71 +5,71 @@ import (
 	"sync"
 )
 
-// An outbox counts what waits for all clients that are connected. When that is too much it
+// An backlogQuota counts what waits for all clients that are connected. When that is too much it
 // hangs up on who has left most unread, and on nobody else. It counts by differences, so
 // that who notes one need not hold a lock.
-type outbox struct {
-	most int64
+type backlogQuota struct {
+	limit int64
 
-	mu    sync.Mutex
-	total int64
-	piles map[*pile]bool // those in which something waits
+	mu       sync.Mutex
+	total    int64
+	backlogs map[*backlog]bool // those in which something waits
 }
 
-// A pile is what waits for one client.
-type pile struct {
-	hangUp func(size int64) // called once at most, without locks; nothing is counted from then on
+// A backlog is what waits for one client.
+type backlog struct {
+	disconnect func(size int64) // called once at most, without locks; nothing is counted from then on
 
-	size int64 // guarded by outbox.mu, as is over
-	over bool
+	size   int64 // guarded by outbox.mu, as is over
+	closed bool
 }
 
 // add notes that delta bytes more wait in a pile. To find who has most takes a look at all
 // of them, and is done only when there is too much.
-func (o *outbox) add(p *pile, delta int) {
+func (o *backlogQuota) add(p *backlog, delta int) {
 	if delta == 0 {
 		return
 	}
-	for _, one := range o.count(p, int64(delta)) {
-		one.hangUp(one.size)
+	for _, one := range o.update(p, int64(delta)) {
+		one.disconnect(one.size)
 	}
 }
 
-// count returns those on whom to hang up.
-func (o *outbox) count(p *pile, delta int64) (tooMuch []*pile) {
+// update returns those on whom to hang up.
+func (o *backlogQuota) update(p *backlog, delta int64) (tooMuch []*backlog) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if p.over {
+	if p.closed {
 		return nil
 	}
 	p.size += delta
 	o.total += delta
-	if o.piles == nil {
-		o.piles = make(map[*pile]bool)
+	if o.backlogs == nil {
+		o.backlogs = make(map[*backlog]bool)
 	}
-	if o.piles[p] = true; p.size == 0 {
-		delete(o.piles, p)
+	if o.backlogs[p] = true; p.size == 0 {
+		delete(o.backlogs, p)
 	}
-	for o.total > o.most && len(o.piles) > 0 {
+	for o.total > o.limit && len(o.backlogs) > 0 {
 		tooMuch = append(tooMuch, o.dropLargestLocked())
 	}
 	return tooMuch
 }
 
-// tellHangUp names a client in the log that was hung up on since it has left most unread.
-func (d *Server) tellHangUp(session string, size int64) {
-	d.log.Warn("hung up: more than may waits for all clients, and most for this one, which does not read", "session", session,
-		"max", d.o.BacklogLimit, "err", fmt.Sprintf("%d bytes are unread", size))
+// logDisconnect names a client in the log that was hung up on since it has left most unread.
+func (srv *Server) logDisconnect(session string, size int64) {
+	srv.log.Warn("hung up: more than may waits for all clients, and most for this one, which does not read", "session", session,
+		"max", srv.opts.BacklogLimit, "err", fmt.Sprintf("%d bytes are unread", size))
 }
 
-func (o *outbox) dropLargestLocked() (largest *pile) {
-	for one := range o.piles {
+func (o *backlogQuota) dropLargestLocked() (largest *backlog) {
+	for one := range o.backlogs {
 		if largest == nil || one.size > largest.size {
 			largest = one
 		}
 	}
-	largest.over = true
+	largest.closed = true
 	o.total -= largest.size
-	delete(o.piles, largest)
+	delete(o.backlogs, largest)
 	return largest
 }

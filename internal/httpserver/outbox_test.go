@@ -12,52 +12,54 @@ import (
 	"mcpgateway/internal/transport"
 )
 
-// waits tells how many bytes wait for all clients that are connected.
-func (h *house) waits() int64 {
+// unsentBytes tells how many bytes wait for all clients that are connected.
+func (h *harness) unsentBytes() int64 {
 	synctest.Wait()
-	h.door.outbox.mu.Lock()
-	defer h.door.outbox.mu.Unlock()
-	return h.door.outbox.total
+	h.server.backlogQuota.mu.Lock()
+	defer h.server.backlogQuota.mu.Unlock()
+	return h.server.backlogQuota.total
 }
 
 // When too much waits for all clients together, the one that has left most unread is hung
 // up on, be it one with a session or without, and nobody else is. It is named in the log.
 func TestOutboxOfAllClients(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log lines
-		h := newHouse(t, func(o *Options) {
+		var log logBuffer
+		h := newHarness(t, func(o *Options) {
 			o.MessageLimit, o.BacklogLimit = 1<<20, 1<<20
 			o.Log = slog.New(slog.NewTextHandler(&log, nil))
 		})
-		visit := h.stream(lone("1", "hold", "")) // after keepAlive
-		<-h.held
-		v := <-h.conns
-		var streams []*events
-		var guests []*visitor
+		visit := h.openStream(statelessRequest("1", "hold", "")) // after keepAliveInterval
+		<-h.heldRequests
+		v := <-h.handlers
+		var streams []*eventReader
+		var guests []*testHandler
 		for range 3 { // sessions
-			key, g := h.enter("2025-11-25", nil)
-			s := h.stream(knock{verb: "GET", session: key})
+			key, handler := h.initialize("2025-11-25", nil)
+			s := h.openStream(testRequest{method: "GET", session: key})
 			s.want("0-0", "")
-			streams, guests = append(streams, s), append(guests, g)
+			streams, guests = append(streams, s), append(guests, handler)
 		}
-		h.write(guests[0], large(0, 200_000), "")
-		h.write(guests[1], large(0, 300_000), "")
-		h.write(v, large(0, 500_000), "")
+		h.write(guests[0], largeNotification(0, 200_000), "")
+		h.write(guests[1], largeNotification(0, 300_000), "")
+		h.write(v, largeNotification(0, 500_000), "")
 		synctest.Wait()
 		if log.String() != "" {
 			t.Fatalf("the log has %s", log.String())
 		}
-		h.write(guests[2], large(0, 100_000), "") // more than a MiB: the visit goes
+		h.write(guests[2], largeNotification(0, 100_000), "") // more than a MiB: the visit goes
 		synctest.Wait()
-		gone := func(g *visitor) bool { return errors.Is(g.Write(note(1), ""), transport.ErrClosed) }
+		gone := func(handler *testHandler) bool {
+			return errors.Is(handler.Write(logMessage(1), ""), transport.ErrClosed)
+		}
 		if !gone(v) {
 			t.Error("it is not hung up on who has most")
 		}
 		if _, err := visit.next(); err == nil {
 			t.Error("its client has the message")
 		}
-		h.write(guests[2], large(1, 350_000), "")
-		h.write(guests[0], large(1, 150_000), "")
+		h.write(guests[2], largeNotification(1, 350_000), "")
+		h.write(guests[0], largeNotification(1, 150_000), "")
 		synctest.Wait()
 		if !gone(guests[2]) {
 			t.Error("it is not hung up on the session that has most")
@@ -65,45 +67,45 @@ func TestOutboxOfAllClients(t *testing.T) {
 		if _, err := streams[2].next(); err == nil {
 			t.Error("its client has the message")
 		}
-		streams[0].want("0-1", string(large(0, 200_000).Raw()))
-		streams[0].want("0-2", string(large(1, 150_000).Raw()))
-		streams[1].want("0-1", string(large(0, 300_000).Raw()))
+		streams[0].want("0-1", string(largeNotification(0, 200_000).Raw()))
+		streams[0].want("0-2", string(largeNotification(1, 150_000).Raw()))
+		streams[1].want("0-1", string(largeNotification(0, 300_000).Raw()))
 		if n := strings.Count(log.String(), "hung up"); n != 2 || !strings.Contains(log.String(), "session="+guests[2].ID) || !strings.Contains(log.String(), "session="+v.ID) {
 			t.Errorf("the log has\n%s", log.String())
 		}
 		for _, s := range streams {
-			s.cut()
+			s.disconnect()
 		}
-		visit.cut()
+		visit.disconnect()
 	})
 }
 
 // A session that is over still has what its client does not take. It is cut off first, before anybody who has less.
 func TestOutboxOfAllClients_OfASessionThatIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, func(o *Options) { o.MessageLimit, o.BacklogLimit = 1<<20, 1<<20 })
-		key, g := h.enter("2025-11-25", nil)
-		s := h.stream(knock{session: key, body: call("1", "hold", "{}")})
+		h := newHarness(t, func(o *Options) { o.MessageLimit, o.BacklogLimit = 1<<20, 1<<20 })
+		key, handler := h.initialize("2025-11-25", nil)
+		s := h.openStream(testRequest{session: key, body: requestJSON("1", "hold", "{}")})
 		s.want("1-0", "")
-		h.write(g, large(0, 800_000), "1")
+		h.write(handler, largeNotification(0, 800_000), "1")
 		synctest.Wait()
-		g.Writer.Close()
-		other, og := h.enter("2025-11-25", nil)
-		os := h.stream(knock{verb: "GET", session: other})
+		handler.Writer.Close()
+		other, og := h.initialize("2025-11-25", nil)
+		os := h.openStream(testRequest{method: "GET", session: other})
 		os.want("0-0", "")
-		h.write(og, large(0, 400_000), "")
-		os.want("0-1", string(large(0, 400_000).Raw()))
+		h.write(og, largeNotification(0, 400_000), "")
+		os.want("0-1", string(largeNotification(0, 400_000).Raw()))
 		if _, err := s.next(); err == nil {
 			t.Error("the whole message came")
 		}
-		os.cut()
+		os.disconnect()
 	})
 }
 
 // With 10,000 clients that have something waiting each message costs a few maps' look-ups.
-func BenchmarkOutbox(b *testing.B) {
-	o := outbox{most: 1 << 40}
-	piles := make([]pile, 10_000)
+func BenchmarkBacklogQuota(b *testing.B) {
+	o := backlogQuota{limit: 1 << 40}
+	piles := make([]backlog, 10_000)
 	for i := range piles {
 		o.add(&piles[i], 1000)
 	}
@@ -119,76 +121,76 @@ func BenchmarkOutbox(b *testing.B) {
 // What waits is kept for it from then on, within the bound of that, and its session goes on.
 func TestAClientThatStopsReadingIsCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, nil)
-		key, g := h.enter("2025-11-25", nil)
-		s := h.stream(knock{verb: "GET", session: key})
+		h := newHarness(t, nil)
+		key, handler := h.initialize("2025-11-25", nil)
+		s := h.openStream(testRequest{method: "GET", session: key})
 		s.want("0-0", "")
-		h.write(g, large(0, 100_000), "")
-		time.Sleep(timeFor(100_000) - time.Second)
+		h.write(handler, largeNotification(0, 100_000), "")
+		time.Sleep(transferTimeout(100_000) - time.Second)
 		synctest.Wait()
-		if n := h.waits(); n < 100_000 {
+		if n := h.unsentBytes(); n < 100_000 {
 			t.Errorf("%d bytes wait", n)
 		}
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		if n, kept := h.waits(), g.keeps(); n != 0 || kept < 100_000 {
+		if n, kept := h.unsentBytes(), handler.retained(); n != 0 || kept < 100_000 {
 			t.Errorf("%d bytes wait for a client that does not read, %d are kept", n, kept)
 		}
-		s.cut()
-		again := h.stream(lastSeen(key, "0-0"))
-		again.want("0-1", string(large(0, 100_000).Raw()))
+		s.disconnect()
+		again := h.openStream(lastSeen(key, "0-0"))
+		again.want("0-1", string(largeNotification(0, 100_000).Raw()))
 		time.Sleep(10 * time.Minute) // to be slow is no fault while nothing is sent
-		again.cut()
+		again.disconnect()
 	})
 }
 
 // So is one that takes no keep-alives.
 func TestAClientThatStopsReadingIsCutOff_Silence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, nil)
-		key, _ := h.enter("2025-11-25", nil)
-		s := h.stream(knock{verb: "GET", session: key})
+		h := newHarness(t, nil)
+		key, _ := h.initialize("2025-11-25", nil)
+		s := h.openStream(testRequest{method: "GET", session: key})
 		s.want("0-0", "")
-		time.Sleep(keepAlive + timeFor(0) + time.Second)
+		time.Sleep(keepAliveInterval + transferTimeout(0) + time.Second)
 		synctest.Wait()
-		h.stream(knock{verb: "GET", session: key}).cut() // there would be a conflict
-		s.cut()
+		h.openStream(testRequest{method: "GET", session: key}).disconnect() // there would be a conflict
+		s.disconnect()
 	})
 }
 
 // And one that has only asked and subscribes, whose request is taken back with it.
 func TestAClientThatStopsReadingIsCutOff_Stateless(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, nil)
-		s := h.stream(lone("1", methodListen, ""))
-		<-h.held
-		g := <-h.conns
-		h.write(g, large(0, 100_000), "")
-		time.Sleep(timeFor(100_000) + time.Second)
-		if n := h.waits(); n != 0 {
+		h := newHarness(t, nil)
+		s := h.openStream(statelessRequest("1", methodListen, ""))
+		<-h.heldRequests
+		handler := <-h.handlers
+		h.write(handler, largeNotification(0, 100_000), "")
+		time.Sleep(transferTimeout(100_000) + time.Second)
+		if n := h.unsentBytes(); n != 0 {
 			t.Errorf("%d bytes wait", n)
 		}
-		if err := <-g.ended; !errors.Is(err, transport.ErrClosed) {
+		if err := <-handler.closed; !errors.Is(err, transport.ErrClosed) {
 			t.Errorf("it has ended: %v", err)
 		}
-		s.cut()
+		s.disconnect()
 	})
 }
 
 // A slow client that reads gets all of it.
 func TestASlowClientIsNotCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, nil)
-		key, g := h.enter("2025-11-25", nil)
-		s := h.stream(knock{verb: "GET", session: key})
+		h := newHarness(t, nil)
+		key, handler := h.initialize("2025-11-25", nil)
+		s := h.openStream(testRequest{method: "GET", session: key})
 		s.want("0-0", "")
 		for n := range 10 {
-			h.write(g, large(n, 100_000), "")
+			h.write(handler, largeNotification(n, 100_000), "")
 		}
 		for n := range 10 {
-			s.want(fmt.Sprint("0-", n+1), string(large(n, 100_000).Raw()))
+			s.want(fmt.Sprint("0-", n+1), string(largeNotification(n, 100_000).Raw()))
 			time.Sleep(25 * time.Second)
 		}
-		s.cut()
+		s.disconnect()
 	})
 }

@@ -11,37 +11,37 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// post answers a POST to /mcp, each in the era that it is of itself.
-func (d *Server) post(w http.ResponseWriter, r *http.Request, who principal) {
-	takes, no := checkMedia(r)
-	if no != nil {
-		d.refuse(w, r, no)
+// servePost answers a POST to /mcp, each in the era that it is of itself.
+func (srv *Server) servePost(w http.ResponseWriter, r *http.Request, principal principalID) {
+	accepted, herr := checkMediaTypes(r)
+	if herr != nil {
+		srv.reject(w, r, herr)
 		return
 	}
 	key := r.Header.Get(sessionHeader)
-	s := d.find(key, who, false)
-	modern := asStateless(r, s != nil)
-	p, no := d.read(w, r, s != nil || modern, d.holderOf(who, s))
-	defer p.body.release()
-	p.takes = takes
+	s := srv.findSession(key, principal, false)
+	modern := headersAreModern(r, s != nil)
+	p, herr := srv.readPost(w, r, s != nil || modern, srv.quotaKeyFor(principal, s))
+	defer p.lease.release()
+	p.accept = accepted
 	switch {
-	case no != nil:
+	case herr != nil:
 	case modern || protocol.IsModern(p.m):
-		d.stateless(w, r, p, who)
+		srv.postStateless(w, r, p, principal)
 		return
-	case p.hello && key == "":
-		d.hello(w, r, p, who)
+	case p.isInitialize && key == "":
+		srv.serveInitialize(w, r, p, principal)
 		return
 	case p.m.Method() == "server/discover" && key == "":
 		// A client that has lost its header: it falls back.
-		no = refuse(http.StatusNotFound, "Method not found: server/discover").code(wire.CodeMethodNotFound)
+		herr = newHTTPError(http.StatusNotFound, "Method not found: server/discover").withCode(wire.CodeMethodNotFound)
 	case key == "":
-		no = needsSession()
+		herr = sessionRequired()
 	case s == nil:
-		no = noSession()
+		herr = sessionNotFound()
 	default:
-		if no = checkVersion(r); no == nil {
-			if !s.exchange(w, r, p, quick) {
+		if herr = checkRevision(r); herr == nil {
+			if !s.handlePost(w, r, p, sseDelay) {
 				abort()
 			}
 			return
@@ -49,193 +49,193 @@ func (d *Server) post(w http.ResponseWriter, r *http.Request, who principal) {
 	}
 	name := ""
 	if s != nil {
-		name = s.name
+		name = s.logID
 	}
-	d.refusePosted(w, r, p, name, no)
+	srv.rejectPosted(w, r, p, name, herr)
 }
 
 const sessionHeader = "Mcp-Session-Id"
 
-// hello answers the initialize that opens a session. If the answer is an error,
+// serveInitialize answers the initialize that opens a session. If the answer is an error,
 // or does not arrive, there is no session.
-func (d *Server) hello(w http.ResponseWriter, r *http.Request, p *posted, who principal) {
-	s := d.newSession(who)
-	if no := d.open(s); no != nil {
-		d.refusePosted(w, r, p, "", no)
+func (srv *Server) serveInitialize(w http.ResponseWriter, r *http.Request, p *postedMessage, principal principalID) {
+	s := srv.newSession(principal)
+	if herr := srv.openSession(s); herr != nil {
+		srv.rejectPosted(w, r, p, "", herr)
 		return
 	}
 	w.Header().Set(sessionHeader, s.key)
-	sent := s.exchange(w, r, p, keepAlive)
-	if !sent || !s.agreed() {
-		s.end(errUnheard)
+	sent := s.handlePost(w, r, p, keepAliveInterval)
+	if !sent || !s.hasRevision() {
+		s.closeWith(errInitializeNotSent)
 	}
 	if !sent {
 		abort()
 	}
 }
 
-var errUnheard = errors.New("the client has not got the answer to initialize")
+var errInitializeNotSent = errors.New("the client has not got the answer to initialize")
 
 // abort closes the connection of an exchange whose client does not get its answer. If the exchange
 // returned instead, net/http would send an empty response with the status 200, or end a stream as if
 // it was complete: a client that has closed only its sending side would take that for the answer.
 func abort() { panic(http.ErrAbortHandler) }
 
-func (s *session) agreed() bool {
+func (s *httpSession) hasRevision() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.revision != ""
 }
 
-// quick is how long an answer may take before a stream of events is opened for
+// sseDelay is how long an answer may take before a stream of events is opened for
 // it.
-const quick = 200 * time.Millisecond
+const sseDelay = 200 * time.Millisecond
 
-// exchange takes what was posted to where it is read, and the answer back. It
+// handlePost takes what was posted to where it is read, and the answer back. It
 // reports whether the client was sent all of its answer; if not, the caller calls abort.
-func (s *session) exchange(w http.ResponseWriter, r *http.Request, p *posted, patience time.Duration) bool {
-	st, x, no := s.enter(w, p)
-	if no != nil {
-		if p.hello {
+func (s *httpSession) handlePost(w http.ResponseWriter, r *http.Request, p *postedMessage, timeout time.Duration) bool {
+	st, sw, herr := s.registerPost(w, p)
+	if herr != nil {
+		if p.isInitialize {
 			w.Header().Del(sessionHeader)
 		}
-		s.door.refusePosted(w, r, p, s.name, no)
+		s.server.rejectPosted(w, r, p, s.logID, herr)
 		return true
 	}
 	if err := s.deliver(r.Context(), p, st); err != nil {
-		s.takenBack(p.ids)
-		s.leave(st, x)
-		return s.undelivered(w, r, p, err)
+		s.cancelRequests(p.requestIDs)
+		s.endExchange(st, sw)
+		return s.finishUndelivered(w, r, p, err)
 	}
 	if st == nil {
-		s.leave(nil, nil)
+		s.endExchange(nil, nil)
 		w.WriteHeader(http.StatusAccepted)
 		return true
 	}
-	return s.answer(w, r, p, st, x, patience)
+	return s.writeResponse(w, r, p, st, sw, timeout)
 }
 
-// enter registers what was posted under its requests' ids.
-func (s *session) enter(w http.ResponseWriter, p *posted) (*stream, *reader, *refusal) {
+// registerPost registers what was posted under its requests' ids.
+func (s *httpSession) registerPost(w http.ResponseWriter, p *postedMessage) (*sseStream, *streamWriter, *httpError) {
 	s.mu.Lock()
-	defer s.unlock()
-	if s.door.ctx.Err() != nil && len(p.ids) > 0 {
-		return nil, nil, s.door.ending()
+	defer s.enforceAndUnlock()
+	if s.server.ctx.Err() != nil && len(p.requestIDs) > 0 {
+		return nil, nil, s.server.shuttingDown()
 	}
-	if p.m.Kind() == wire.Batch && !s.traitsLocked().Batches {
-		return nil, nil, refuse(http.StatusBadRequest, "Batch requests not supported")
+	if p.m.Kind() == wire.Batch && !s.featuresLocked().Batches {
+		return nil, nil, newHTTPError(http.StatusBadRequest, "Batch requests not supported")
 	}
-	for _, id := range p.ids {
-		if s.open[id] != nil {
-			return nil, nil, refuse(http.StatusBadRequest, "Invalid request: a request with this id is in flight")
+	for _, id := range p.requestIDs {
+		if s.openRequests[id] != nil {
+			return nil, nil, newHTTPError(http.StatusBadRequest, "Invalid request: a request with this id is in flight")
 		}
 	}
-	if len(p.ids) > 0 && len(s.open)+len(p.ids) > maxOpen {
-		return nil, nil, refuse(http.StatusTooManyRequests, "Too many requests of this session are open").retry(1)
+	if len(p.requestIDs) > 0 && len(s.openRequests)+len(p.requestIDs) > maxOpenRequests {
+		return nil, nil, newHTTPError(http.StatusTooManyRequests, "Too many requests of this session are open").retryAfter(1)
 	}
-	if no := s.arriveLocked(); no != nil {
-		return nil, nil, no
+	if herr := s.beginExchangeLocked(); herr != nil {
+		return nil, nil, herr
 	}
-	if p.hello && s.revision == "" {
-		s.hello = p.m.ID()
+	if p.isInitialize && s.revision == "" {
+		s.initializeID = p.m.ID()
 	}
-	if s.legacy {
-		for _, id := range p.ids {
-			s.holdLocked(id, p.body)
+	if s.httpSSE {
+		for _, id := range p.requestIDs {
+			s.retainLeaseLocked(id, p.lease)
 		}
 	}
-	if len(p.ids) == 0 || s.legacy {
+	if len(p.requestIDs) == 0 || s.httpSSE {
 		return nil, nil, nil
 	}
-	st, x := newStream(), newReader(w)
-	st.owed = p.ids
-	st.jsonOnly = p.takes == takesJSON
-	st.reader = x
-	st.body = p.body
-	st.body.hold()
-	if s.open == nil {
-		s.open = make(map[wire.ID]*stream)
+	st, sw := newStream(), newStreamWriter(w)
+	st.unanswered = p.requestIDs
+	st.jsonOnly = p.accept == acceptJSON
+	st.writer = sw
+	st.lease = p.lease
+	st.lease.retain()
+	if s.openRequests == nil {
+		s.openRequests = make(map[wire.ID]*sseStream)
 	}
-	for _, id := range p.ids {
-		s.open[id] = st
+	for _, id := range p.requestIDs {
+		s.openRequests[id] = st
 	}
-	return st, x, nil
+	return st, sw, nil
 }
 
-// leave ends an exchange, which may have had a stream.
-func (s *session) leave(st *stream, x *reader) {
+// endExchange ends an exchange, which may have had a stream.
+func (s *httpSession) endExchange(st *sseStream, sw *streamWriter) {
 	s.mu.Lock()
-	defer s.unlock()
-	s.busy--
-	s.since = time.Now()
+	defer s.enforceAndUnlock()
+	s.activeExchanges--
+	s.lastActive = time.Now()
 	if st != nil {
-		s.detachLocked(st, x)
+		s.detachLocked(st, sw)
 	}
 }
 
-// undelivered ends the exchange of a request that was not delivered. It reports whether the client
+// finishUndelivered ends the exchange of a request that was not delivered. It reports whether the client
 // was sent an answer.
-func (s *session) undelivered(w http.ResponseWriter, r *http.Request, p *posted, err error) bool {
+func (s *httpSession) finishUndelivered(w http.ResponseWriter, r *http.Request, p *postedMessage, err error) bool {
 	if err == transport.ErrClosed {
-		s.gone(w, r, p)
+		s.writeSessionGone(w, r, p)
 		return true
 	}
-	s.door.record(p.m, s.name, errClientGone)
+	s.server.reportRejected(p.m, s.logID, errClientGone)
 	return false
 }
 
 // errClientGone is recorded for a request whose client is gone before the request is delivered.
 var errClientGone = wire.Errorf(wire.CodeInternalError, "The client has closed the connection; the request did not run")
 
-// gone answers a request whose session has ended.
-func (s *session) gone(w http.ResponseWriter, r *http.Request, p *posted) {
-	no := noSession()
-	if s.door.ctx.Err() != nil {
-		no = s.door.ending()
+// writeSessionGone answers a request whose session has ended.
+func (s *httpSession) writeSessionGone(w http.ResponseWriter, r *http.Request, p *postedMessage) {
+	herr := sessionNotFound()
+	if s.server.ctx.Err() != nil {
+		herr = s.server.shuttingDown()
 	}
 	w.Header().Del(sessionHeader)
-	s.door.refusePosted(w, r, p, s.name, no)
+	s.server.rejectPosted(w, r, p, s.logID, herr)
 }
 
-// answer waits for what the client gets. The headers are held back until it is
+// writeResponse waits for what the client gets. The headers are held back until it is
 // known what kind of answer it is: one response alone is sent as JSON, unless the
 // client would rather have events.
-func (s *session) answer(w http.ResponseWriter, r *http.Request, p *posted, st *stream, x *reader, patience time.Duration) bool {
+func (s *httpSession) writeResponse(w http.ResponseWriter, r *http.Request, p *postedMessage, st *sseStream, sw *streamWriter, timeout time.Duration) bool {
 	for wait := true; wait; wait = st.jsonOnly && !s.isDone(st) {
-		if !x.wait(r.Context(), patience) && !s.isDone(st) {
-			s.leave(st, x)
+		if !sw.waitForWake(r.Context(), timeout) && !s.isDone(st) {
+			s.endExchange(st, sw)
 			return false
 		}
-		patience = keepAlive
+		timeout = keepAliveInterval
 	}
-	text, prime, form := s.first(st, p.takes == takesEvents)
+	text, prime, form := s.chooseFormat(st, p.accept == acceptSSE)
 	switch form {
-	case asNothing:
-		s.gone(w, r, p)
-		s.leave(st, x)
-	case asAccepted:
+	case formNone:
+		s.writeSessionGone(w, r, p)
+		s.endExchange(st, sw)
+	case formAccepted:
 		w.WriteHeader(http.StatusAccepted)
-		s.leave(st, x)
-	case asJSON:
-		if p.hello && !s.agreed() {
+		s.endExchange(st, sw)
+	case formJSON:
+		if p.isInitialize && !s.hasRevision() {
 			w.Header().Del(sessionHeader)
 		}
-		sendJSON(w, http.StatusOK, text)
-		s.leave(st, x)
-	case asEvents:
-		beginEvents(w)
-		return s.pump(r.Context(), st, x, prime)
+		writeJSON(w, http.StatusOK, text)
+		s.endExchange(st, sw)
+	case formSSE:
+		beginSSE(w)
+		return s.streamEvents(r.Context(), st, sw, prime)
 	}
 	return true
 }
 
-// wait waits until the stream has to be looked at, or until patience is over. It
+// waitForWake waits until the stream has to be looked at, or until patience is over. It
 // reports whether the client is still there.
-func (x *reader) wait(ctx context.Context, patience time.Duration) bool {
-	timer := time.NewTimer(patience)
+func (sw *streamWriter) waitForWake(ctx context.Context, timeout time.Duration) bool {
+	timer := time.NewTimer(timeout)
 	defer timer.Stop()
 	select {
-	case <-x.wake:
+	case <-sw.wakeup:
 	case <-timer.C:
 	case <-ctx.Done():
 	}
@@ -243,41 +243,41 @@ func (x *reader) wait(ctx context.Context, patience time.Duration) bool {
 }
 
 // isDone reports whether a stream has all that it will have.
-func (s *session) isDone(st *stream) bool {
+func (s *httpSession) isDone(st *sseStream) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return st.done
 }
 
-type form int
+type responseFormat int
 
 const (
-	asNothing  form = iota // the session ended before there was an answer
-	asAccepted             // the client has taken the request back, and takes no events
-	asJSON
-	asEvents
+	formNone     responseFormat = iota // the session ended before there was an answer
+	formAccepted                       // the client has taken the request back, and takes no events
+	formJSON
+	formSSE
 )
 
-// first decides how a POST is answered. A stream of events has a number from
+// chooseFormat decides how a POST is answered. A stream of events has a number from
 // here on; prime says from which event it can be resumed, "" if that is not said.
-func (s *session) first(st *stream, events bool) (text []byte, prime string, how form) {
+func (s *httpSession) chooseFormat(st *sseStream, events bool) (text []byte, prime string, how responseFormat) {
 	s.mu.Lock()
-	defer s.unlock()
+	defer s.enforceAndUnlock()
 	switch {
-	case len(st.events) == 1 && st.done && st.answered && !events:
-		return st.events[0], "", asJSON
-	case len(st.events) == 0 && s.over:
-		return nil, "", asNothing
+	case len(st.events) == 1 && st.done && st.hasResponse && !events:
+		return st.events[0], "", formJSON
+	case len(st.events) == 0 && s.closed:
+		return nil, "", formNone
 	case len(st.events) == 0 && st.jsonOnly:
-		return nil, "", asAccepted
+		return nil, "", formAccepted
 	}
-	if s.over { // it was not given a number in time, and cannot be resumed
-		return nil, "", asEvents
+	if s.closed { // it was not given a number in time, and cannot be resumed
+		return nil, "", formSSE
 	}
-	s.numberLocked(st)
-	if s.traitsLocked().PrimingEvents && (!st.done || len(st.events) > 0) {
-		st.known = true
+	s.assignNumberLocked(st)
+	if s.featuresLocked().PrimingEvents && (!st.done || len(st.events) > 0) {
+		st.resumable = true
 		prime = eventID(st.number, 0)
 	}
-	return nil, prime, asEvents
+	return nil, prime, formSSE
 }

@@ -10,18 +10,18 @@ import (
 )
 
 func TestAnswersComeAsJSON(t *testing.T) {
-	h := newHouse(t, nil)
-	key, _ := h.enter("2025-11-25", nil)
-	h.want(knock{session: key, body: call("7", "echo", `{ "a":1.0,"b":"<\u00e9>"}`)}, 200, result("7", `{ "a":1.0,"b":"<\u00e9>"}`))
-	h.want(knock{session: key, body: call("null", "echo", `{}`)}, 200, result("null", `{}`))
-	h.want(knock{session: key, body: call("1", "ping", `{}`)}, 200, result("1", `{}`))
-	res := h.want(knock{session: key, body: `{"jsonrpc":"2.0","id":9,"method":"what"}`}, 200, "*")
+	h := newHarness(t, nil)
+	key, _ := h.initialize("2025-11-25", nil)
+	h.want(testRequest{session: key, body: requestJSON("7", "echo", `{ "a":1.0,"b":"<\u00e9>"}`)}, 200, resultJSON("7", `{ "a":1.0,"b":"<\u00e9>"}`))
+	h.want(testRequest{session: key, body: requestJSON("null", "echo", `{}`)}, 200, resultJSON("null", `{}`))
+	h.want(testRequest{session: key, body: requestJSON("1", "ping", `{}`)}, 200, resultJSON("1", `{}`))
+	res := h.want(testRequest{session: key, body: `{"jsonrpc":"2.0","id":9,"method":"what"}`}, 200, "*")
 	if kind := res.Header.Get("Content-Type"); kind != "application/json" || res.Header.Get("Mcp-Session-Id") != "" {
 		t.Errorf("headers: %v", res.Header)
 	}
-	h.want(knock{session: key, body: `{"jsonrpc":"2.0","id":9,"result":{}}`}, 202, "")
-	h.want(knock{session: key, verb: "DELETE"}, 204, "")
-	h.wantError(knock{session: key, body: call("3", "ping", `{}`)}, 404, "3", codeSessionNotFound)
+	h.want(testRequest{session: key, body: `{"jsonrpc":"2.0","id":9,"result":{}}`}, 202, "")
+	h.want(testRequest{session: key, method: "DELETE"}, 204, "")
+	h.wantError(testRequest{session: key, body: requestJSON("3", "ping", `{}`)}, 404, "3", codeSessionNotFound)
 }
 
 // What comes before the answer, or an answer that takes its time, makes a stream
@@ -29,31 +29,31 @@ func TestAnswersComeAsJSON(t *testing.T) {
 func TestAnswersComeAsEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for date, primes := range map[string]bool{"2025-03-26": false, "2025-06-18": false, "2025-11-25": true} {
-			h := newHouse(t, nil)
-			key, _ := h.enter(date, nil)
+			h := newHarness(t, nil)
+			key, _ := h.initialize(date, nil)
 			go func() {
-				r := <-h.held
-				r.Notify(progress(1))
+				r := <-h.heldRequests
+				r.Notify(progressNotification(1))
 				r.Reply([]byte(`{}`))
 			}()
-			s := h.stream(knock{session: key, body: call("1", "hold", `{}`)})
+			s := h.openStream(testRequest{session: key, body: requestJSON("1", "hold", `{}`)})
 			if got := s.res.Header; got.Get("Cache-Control") != "no-cache" || got.Get("X-Accel-Buffering") != "no" {
 				t.Errorf("headers: %v", got)
 			}
 			if first, _ := s.r.Peek(3); primes && string(first) == "id:" {
 				s.want("1-0", "")
 			}
-			s.want("1-1", string(progress(1).Raw()))
-			s.want("1-2", result("1", "{}"))
-			s.end()
+			s.want("1-1", string(progressNotification(1).Raw()))
+			s.want("1-2", resultJSON("1", "{}"))
+			s.wantEnd()
 
-			s = h.stream(knock{session: key, body: call("1", "hold", `{}`)}) // after 200 ms
+			s = h.openStream(testRequest{session: key, body: requestJSON("1", "hold", `{}`)}) // after 200 ms
 			if primes {
 				s.want("2-0", "")
 			}
-			(<-h.held).Reply([]byte("[\r\n1,\n2]"))
-			s.want("2-1", result("1", "[  1, 2]"))
-			s.end()
+			(<-h.heldRequests).Reply([]byte("[\r\n1,\n2]"))
+			s.want("2-1", resultJSON("1", "[  1, 2]"))
+			s.wantEnd()
 			h.stop()
 		}
 	})
@@ -71,20 +71,20 @@ func TestWhoNamesEventsFirstGetsThem(t *testing.T) {
 			"application/json;q=0.5, text/event-stream;q=1": true,
 			"*/*": false,
 		} {
-			h := newHouse(t, nil)
-			key, _ := h.enter("2025-11-25", nil)
-			v := knock{session: key, body: call("1", "ping", `{}`), header: map[string]string{"Accept": accept}}
+			h := newHarness(t, nil)
+			key, _ := h.initialize("2025-11-25", nil)
+			tr := testRequest{session: key, body: requestJSON("1", "ping", `{}`), header: map[string]string{"Accept": accept}}
 			if !wants {
-				h.want(v, 200, result("1", "{}"))
+				h.want(tr, 200, resultJSON("1", "{}"))
 				h.stop()
 				continue
 			}
-			s := h.stream(v)
-			if first, err := s.next(); err != nil || first.id != "1-0" || first.retry != comeBack || first.data != "" {
+			s := h.openStream(tr)
+			if first, err := s.next(); err != nil || first.id != "1-0" || first.retry != sseRetryMillis || first.data != "" {
 				t.Errorf("%s: the first event is %+v, %v", accept, first, err)
 			}
-			s.want("1-1", result("1", "{}"))
-			s.end()
+			s.want("1-1", resultJSON("1", "{}"))
+			s.wantEnd()
 			h.stop()
 		}
 	})
@@ -92,120 +92,120 @@ func TestWhoNamesEventsFirstGetsThem(t *testing.T) {
 
 // Some clients begin each text with a byte order mark.
 func TestAByteOrderMark_F_DOOR_3(t *testing.T) {
-	h := newHouse(t, nil)
+	h := newHarness(t, nil)
 	const mark = "\uFEFF"
-	res := h.want(knock{body: mark + initialize("2025-03-26")}, 200, "*")
+	res := h.want(testRequest{body: mark + initializeRequest("2025-03-26")}, 200, "*")
 	key := res.Header.Get("Mcp-Session-Id")
-	h.want(knock{session: key, body: mark + call("1", "echo", `{"a":1}`)}, 200, result("1", `{"a":1}`))
-	h.want(knock{session: key, body: mark + "[" + call("1", "echo", `{}`) + "]"}, 200, "["+result("1", `{}`)+"]")
-	stateless := lone("1", "echo", "")
+	h.want(testRequest{session: key, body: mark + requestJSON("1", "echo", `{"a":1}`)}, 200, resultJSON("1", `{"a":1}`))
+	h.want(testRequest{session: key, body: mark + "[" + requestJSON("1", "echo", `{}`) + "]"}, 200, "["+resultJSON("1", `{}`)+"]")
+	stateless := statelessRequest("1", "echo", "")
 	stateless.body = mark + stateless.body
 	h.want(stateless, 200, "*")
-	h.wantError(knock{session: key, body: mark}, 400, "null", -32700)
+	h.wantError(testRequest{session: key, body: mark}, 400, "null", -32700)
 }
 
 // A message that nests too deep is refused with its id.
 func TestNestedTooDeep_F_DOOR_7(t *testing.T) {
-	h := newHouse(t, nil)
-	key, _ := h.enter("2025-11-25", nil)
+	h := newHarness(t, nil)
+	key, _ := h.initialize("2025-11-25", nil)
 	deep := `{"arguments":` + strings.Repeat("[", 1100) + strings.Repeat("]", 1100) + "}"
-	h.wantError(knock{session: key, body: call(`"x"`, "tools/call", deep)}, 400, `"x"`, wire.CodeInvalidRequest)
-	h.wantError(knock{session: key, body: "[" + call("1", "tools/call", deep) + "]"}, 400, "null", wire.CodeInvalidRequest)
+	h.wantError(testRequest{session: key, body: requestJSON(`"x"`, "tools/call", deep)}, 400, `"x"`, wire.CodeInvalidRequest)
+	h.wantError(testRequest{session: key, body: "[" + requestJSON("1", "tools/call", deep) + "]"}, 400, "null", wire.CodeInvalidRequest)
 }
 
 // A client that accepts one kind of answer alone gets that kind, also when the answer takes its time
 // and is not all that there is to tell.
 func TestOneKindOfAnswer_F_DOOR_4(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, nil)
+		h := newHarness(t, nil)
 		json := map[string]string{"Accept": "application/json"}
-		key, g := h.enter("2025-11-25", json)
-		h.want(knock{session: key, body: call("1", "ping", "{}"), header: json}, 200, result("1", "{}"))
-		own := h.stream(knock{session: key, verb: "GET"})
+		key, handler := h.initialize("2025-11-25", json)
+		h.want(testRequest{session: key, body: requestJSON("1", "ping", "{}"), header: json}, 200, resultJSON("1", "{}"))
+		own := h.openStream(testRequest{session: key, method: "GET"})
 		own.want("0-0", "")
 		go func() {
-			r := <-h.held
-			r.Notify(progress(1))
-			h.write(g, wire.NewRequest("77", "sampling/createMessage", []byte("{}")), r.RemoteID())
+			r := <-h.heldRequests
+			r.Notify(progressNotification(1))
+			h.write(handler, wire.NewRequest("77", "sampling/createMessage", []byte("{}")), r.RemoteID())
 			time.Sleep(time.Hour)
 			r.Reply([]byte(`{"a":1}`))
 		}()
 		done := make(chan bool)
 		go func() {
-			res := h.want(knock{session: key, body: call("2", "hold", "{}"), header: json}, 200, result("2", `{"a":1}`))
+			res := h.want(testRequest{session: key, body: requestJSON("2", "hold", "{}"), header: json}, 200, resultJSON("2", `{"a":1}`))
 			if kind := res.Header.Get("Content-Type"); kind != "application/json" {
 				t.Errorf("the answer is %s", kind)
 			}
 			close(done)
 		}()
-		own.want("0-1", string(progress(1).Raw()))
+		own.want("0-1", string(progressNotification(1).Raw()))
 		own.want("0-2", `{"jsonrpc":"2.0","id":77,"method":"sampling/createMessage","params":{}}`)
-		own.cut()
+		own.disconnect()
 		<-done
 
 		// One that the client takes back.
 		done = make(chan bool)
 		go func() {
-			h.want(knock{session: key, body: call("3", "hold", "{}"), header: json}, 202, "")
+			h.want(testRequest{session: key, body: requestJSON("3", "hold", "{}"), header: json}, 202, "")
 			close(done)
 		}()
-		<-h.held
-		h.want(knock{session: key, body: `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":3}}`, header: json}, 202, "")
+		<-h.heldRequests
+		h.want(testRequest{session: key, body: `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":3}}`, header: json}, 202, "")
 		<-done
 
 		// One whose session ends.
 		done = make(chan bool)
 		go func() {
-			h.wantError(knock{session: key, body: call("4", "hold", "{}"), header: json}, 200, "4", wire.CodeInternalError)
+			h.wantError(testRequest{session: key, body: requestJSON("4", "hold", "{}"), header: json}, 200, "4", wire.CodeInternalError)
 			close(done)
 		}()
-		<-h.held
-		h.want(knock{session: key, verb: "DELETE"}, 204, "")
+		<-h.heldRequests
+		h.want(testRequest{session: key, method: "DELETE"}, 204, "")
 		<-done
 
 		// Without a session.
 		go func() {
-			r := <-h.held
-			r.Notify(progress(1))
+			r := <-h.heldRequests
+			r.Notify(progressNotification(1))
 			time.Sleep(time.Hour)
 			r.Reply([]byte(`{"a":1}`))
 		}()
-		h.want(lone("5", "hold", "").with("Accept", "application/json"), 200, result("5", `{"a":1}`))
-		h.wantError(lone("6", methodListen, "").with("Accept", "application/json"), 406, "6", wire.CodeInvalidRequest)
-		s := h.stream(lone("7", "echo", "").with("Accept", "text/event-stream"))
+		h.want(statelessRequest("5", "hold", "").withHeader("Accept", "application/json"), 200, resultJSON("5", `{"a":1}`))
+		h.wantError(statelessRequest("6", methodListen, "").withHeader("Accept", "application/json"), 406, "6", wire.CodeInvalidRequest)
+		s := h.openStream(statelessRequest("7", "echo", "").withHeader("Accept", "text/event-stream"))
 		if ev, err := s.next(); err != nil || !strings.Contains(ev.data, `"id":7`) {
 			t.Errorf("%+v %v", ev, err)
 		}
-		s.end()
+		s.wantEnd()
 
 		events := map[string]string{"Accept": "text/event-stream"}
-		s = h.stream(knock{body: initialize("2025-11-25"), header: events})
+		s = h.openStream(testRequest{body: initializeRequest("2025-11-25"), header: events})
 		key = s.res.Header.Get("Mcp-Session-Id")
 		for ev, err := s.next(); !strings.Contains(ev.data, `"id":"init"`); ev, err = s.next() {
 			if err != nil {
 				t.Fatal(err)
 			}
 		}
-		s.end()
-		s = h.stream(knock{session: key, body: call("1", "ping", "{}"), header: events})
+		s.wantEnd()
+		s = h.openStream(testRequest{session: key, body: requestJSON("1", "ping", "{}"), header: events})
 		s.want("2-0", "")
-		s.want("2-1", result("1", "{}"))
-		s.end()
+		s.want("2-1", resultJSON("1", "{}"))
+		s.wantEnd()
 	})
 }
 
 // A body that is encoded is refused with a text that says so.
 func TestEncodedBodies_F_DOOR_4(t *testing.T) {
-	h := newHouse(t, nil)
-	key, _ := h.enter("2025-11-25", nil)
+	h := newHarness(t, nil)
+	key, _ := h.initialize("2025-11-25", nil)
 	for _, coding := range []string{"gzip", "br", "GZIP", "deflate, gzip"} {
 		for _, path := range []string{"/mcp", "/message?session=x"} {
-			res, body := h.ask(knock{path: path, session: key, body: "x", header: map[string]string{"Content-Encoding": coding}})
+			res, body := h.do(testRequest{path: path, session: key, body: "x", header: map[string]string{"Content-Encoding": coding}})
 			if res.StatusCode != 415 || !strings.Contains(body, strings.ToLower(coding)) || !strings.Contains(body, "Content-Encoding") ||
 				res.Header.Get("Accept-Encoding") != "identity" {
 				t.Errorf("%s: %s %v %s", coding, res.Status, res.Header, body)
 			}
 		}
 	}
-	h.want(knock{session: key, body: call("1", "echo", "{}"), header: map[string]string{"Content-Encoding": "identity"}}, 200, "*")
+	h.want(testRequest{session: key, body: requestJSON("1", "echo", "{}"), header: map[string]string{"Content-Encoding": "identity"}}, 200, "*")
 }

@@ -15,40 +15,40 @@ import (
 // An address is served with a slash at its end, too.
 func TestSlashes_F_DOOR_2(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, nil)
+		h := newHarness(t, nil)
 		for _, path := range []string{"/mcp/", "/mcp//", "//mcp"} {
-			key := h.want(knock{path: path, body: initialize("2025-11-25")}, 200, "*").Header.Get("Mcp-Session-Id")
-			h.want(knock{path: path, session: key, body: call("1", "echo", "{}")}, 200, result("1", "{}"))
-			h.stream(knock{path: path, verb: "GET", session: key}).cut()
-			h.want(knock{path: path, verb: "DELETE", session: key}, 204, "")
+			key := h.want(testRequest{path: path, body: initializeRequest("2025-11-25")}, 200, "*").Header.Get("Mcp-Session-Id")
+			h.want(testRequest{path: path, session: key, body: requestJSON("1", "echo", "{}")}, 200, resultJSON("1", "{}"))
+			h.openStream(testRequest{path: path, method: "GET", session: key}).disconnect()
+			h.want(testRequest{path: path, method: "DELETE", session: key}, 204, "")
 		}
-		s := h.stream(knock{verb: "GET", path: "/sse/"})
+		s := h.openStream(testRequest{method: "GET", path: "/sse/"})
 		first, _ := s.next()
 		session, ok := strings.CutPrefix(first.data, "../message?session=")
 		if !ok {
 			t.Fatalf("the endpoint is %q", first.data)
 		}
-		h.want(knock{path: "/message/?session=" + session, body: call("1", "echo", "{}")}, 202, "")
-		if ev, err := s.next(); err != nil || ev.data != result("1", "{}") {
+		h.want(testRequest{path: "/message/?session=" + session, body: requestJSON("1", "echo", "{}")}, 202, "")
+		if ev, err := s.next(); err != nil || ev.data != resultJSON("1", "{}") {
 			t.Errorf("%+v %v", ev, err)
 		}
-		s.cut()
-		h.want(knock{verb: "GET", path: "/healthz/"}, 200, "ok\n")
-		h.want(knock{verb: "GET", path: "/readyz/"}, 200, "ok\n")
-		h.wantError(knock{path: "/", body: "{}"}, 404, "null", -32600)
-		h.wantError(knock{path: "/x/mcp", body: "{}"}, 404, "null", -32600)
+		s.disconnect()
+		h.want(testRequest{method: "GET", path: "/healthz/"}, 200, "ok\n")
+		h.want(testRequest{method: "GET", path: "/readyz/"}, 200, "ok\n")
+		h.wantError(testRequest{path: "/", body: "{}"}, 404, "null", -32600)
+		h.wantError(testRequest{path: "/x/mcp", body: "{}"}, 404, "null", -32600)
 	})
 }
 
 // A refusal is logged with its reason; of a flood of them, two lines a minute.
 func TestRefusalsAreLogged_F_DOOR_2(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log lines
-		h := newHouse(t, func(o *Options) {
+		var log logBuffer
+		h := newHarness(t, func(o *Options) {
 			o.Tokens = []string{"secret-token"}
 			o.Log = slog.New(slog.NewTextHandler(&log, nil))
 		})
-		valid := func(v knock) knock { return v.with("Authorization", "Bearer secret-token") }
+		valid := func(tr testRequest) testRequest { return tr.withHeader("Authorization", "Bearer secret-token") }
 		want := func(records int, with ...string) {
 			t.Helper()
 			text := log.String()
@@ -64,42 +64,42 @@ func TestRefusalsAreLogged_F_DOOR_2(t *testing.T) {
 			log.buf.Reset()
 			log.mu.Unlock()
 		}
-		h.ask(valid(knock{path: "/mpc?token=query", body: "{}"}))
+		h.do(valid(testRequest{path: "/mpc?token=query", body: "{}"}))
 		want(1, "level=INFO", `err="POST /mpc: 404 Not found: MCP is spoken at /mcp"`)
-		h.ask(valid(knock{body: "{}"}).with("Content-Encoding", "gzip"))
+		h.do(valid(testRequest{body: "{}"}).withHeader("Content-Encoding", "gzip"))
 		want(1, "415 Unsupported media type: the body is encoded (gzip)")
-		h.ask(valid(knock{body: call("1", "x", "{}"), session: "gone"}))
+		h.do(valid(testRequest{body: requestJSON("1", "x", "{}"), session: "gone"}))
 		want(1, "404 Session not found")
-		h.ask(valid(knock{verb: "PUT"}))
+		h.do(valid(testRequest{method: "PUT"}))
 		want(1, "405 Method not allowed")
-		h.ask(knock{body: "{}"})
+		h.do(testRequest{body: "{}"})
 		want(1, "level=WARN", "401 Unauthorized")
 		for range 1000 {
-			h.ask(knock{path: "/sse", verb: "GET"})
-			h.ask(valid(knock{path: "/other", body: "{}"}))
+			h.do(testRequest{path: "/sse", method: "GET"})
+			h.do(valid(testRequest{path: "/other", body: "{}"}))
 		}
 		want(0)
-		time.Sleep(foldTime)
+		time.Sleep(repeatPeriod)
 		synctest.Wait()
 		want(2, `level=INFO msg="refused clients further times" records=1000`, `level=WARN msg="refused clients further times" records=1000`)
-		h.ask(valid(knock{path: "/other", body: "{}"}))
+		h.do(valid(testRequest{path: "/other", body: "{}"}))
 		want(1, "404 Not found")
 
 		for i := range 10 * maxReasons { // each with a reason of its own
-			h.ask(valid(knock{body: call("1", "x", "{}")}).with("Content-Encoding", fmt.Sprint("x", i)))
+			h.do(valid(testRequest{body: requestJSON("1", "x", "{}")}).withHeader("Content-Encoding", fmt.Sprint("x", i)))
 		}
 		want(maxReasons) // one of them was there, and one more stands for the rest
-		time.Sleep(foldTime)
+		time.Sleep(repeatPeriod)
 		synctest.Wait()
 		want(1, fmt.Sprintf("records=%d", 9*maxReasons))
-		h.ask(valid(knock{path: "/" + strings.Repeat("x", 10_000), body: "{}"}))
+		h.do(valid(testRequest{path: "/" + strings.Repeat("x", 10_000), body: "{}"}))
 		if n := len(log.String()); n > 500 {
 			t.Errorf("a record of %d bytes", n)
 		}
 		log.mu.Lock()
 		log.buf.Reset()
 		log.mu.Unlock()
-		h.ask(valid(knock{path: "/x", body: "{}"}))
+		h.do(valid(testRequest{path: "/x", body: "{}"}))
 		h.stop()
 		want(1, "refused clients further times") // not lost at the end
 	})
@@ -109,28 +109,28 @@ func TestRefusalsAreLogged_F_DOOR_2(t *testing.T) {
 func TestRefusedRequestsAreTold(t *testing.T) {
 	var told []string
 	var mu sync.Mutex
-	h := newHouse(t, func(o *Options) {
+	h := newHarness(t, func(o *Options) {
 		o.OnRejected = func(session string, m wire.Message, err *wire.Error) {
 			mu.Lock()
 			defer mu.Unlock()
 			told = append(told, fmt.Sprintf("%t %s %s %d", session != "", m.Method(), m.ID(), err.Code))
 		}
 	})
-	key, _ := h.enter("2025-03-26", nil)
+	key, _ := h.initialize("2025-03-26", nil)
 	for _, c := range []struct {
-		knock knock
+		knock testRequest
 		want  string
 	}{
-		{knock{body: call("1", "tools/call", `{"name":"echo"}`)}, "false tools/call 1 -32002"},
-		{knock{session: "other", body: call("2", "tools/call", `{"name":"echo"}`)}, "false tools/call 2 -32001"},
-		{knock{session: key, body: call("3", "tools/call", `{"name":"echo"}`), header: map[string]string{versionHeader: "1999-01-01"}}, "true tools/call 3 -32022"},
-		{knock{session: key, body: `[` + call("4", "tools/call", `{"name":"echo"}`) + `,` + call("4", "tools/call", `{"name":"echo"}`) + `]`}, "true tools/call 4 -32600|true tools/call 4 -32600"},
-		{knock{session: key, body: `{"jsonrpc":"2.0","id":5,"method":"tools/call","Method":"x","params":{"name":"echo"}}`}, "true tools/call 5 -32600"},
-		{knock{session: key, body: `{"jsonrpc":"2.0","id":6,"method":`}, "true   -32700"},
-		{knock{body: call("7", "tools/call", `{"name":"echo"}`), header: map[string]string{versionHeader: "2026-07-28"}}, "false tools/call 7 -32602"},
+		{testRequest{body: requestJSON("1", "tools/call", `{"name":"echo"}`)}, "false tools/call 1 -32002"},
+		{testRequest{session: "other", body: requestJSON("2", "tools/call", `{"name":"echo"}`)}, "false tools/call 2 -32001"},
+		{testRequest{session: key, body: requestJSON("3", "tools/call", `{"name":"echo"}`), header: map[string]string{versionHeader: "1999-01-01"}}, "true tools/call 3 -32022"},
+		{testRequest{session: key, body: `[` + requestJSON("4", "tools/call", `{"name":"echo"}`) + `,` + requestJSON("4", "tools/call", `{"name":"echo"}`) + `]`}, "true tools/call 4 -32600|true tools/call 4 -32600"},
+		{testRequest{session: key, body: `{"jsonrpc":"2.0","id":5,"method":"tools/call","Method":"x","params":{"name":"echo"}}`}, "true tools/call 5 -32600"},
+		{testRequest{session: key, body: `{"jsonrpc":"2.0","id":6,"method":`}, "true   -32700"},
+		{testRequest{body: requestJSON("7", "tools/call", `{"name":"echo"}`), header: map[string]string{versionHeader: "2026-07-28"}}, "false tools/call 7 -32602"},
 	} {
 		told = nil
-		if res, body := h.ask(c.knock); res.StatusCode < 400 {
+		if res, body := h.do(c.knock); res.StatusCode < 400 {
 			t.Errorf("%s: %s %s", c.knock.body, res.Status, body)
 		}
 		if got := strings.Join(told, "|"); got != c.want {

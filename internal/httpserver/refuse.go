@@ -13,115 +13,115 @@ import (
 // Clients of the time go by the status.
 const codeSessionNotFound = -32001
 
-// A refusal is what a request is answered with that does not come through.
-type refusal struct {
-	status int
-	id     wire.ID // of the request, "" if that is not known
-	err    *wire.Error
-	wait   int // seconds after which it may be tried again; 0 = nothing is said
-	header map[string]string
+// A httpError is what a request is answered with that does not come through.
+type httpError struct {
+	status       int
+	id           wire.ID // of the request, "" if that is not known
+	err          *wire.Error
+	retrySeconds int // seconds after which it may be tried again; 0 = nothing is said
+	header       map[string]string
 }
 
-// refuse returns a refusal that the request's status says enough about.
-func refuse(status int, format string, args ...any) *refusal {
-	return &refusal{status: status, err: wire.Errorf(wire.CodeInvalidRequest, format, args...)}
+// newHTTPError returns a refusal that the request's status says enough about.
+func newHTTPError(status int, format string, args ...any) *httpError {
+	return &httpError{status: status, err: wire.Errorf(wire.CodeInvalidRequest, format, args...)}
 }
 
-func (no *refusal) code(code int) *refusal {
-	no.err.Code = code
-	return no
+func (herr *httpError) withCode(code int) *httpError {
+	herr.err.Code = code
+	return herr
 }
 
-func (no *refusal) with(name, value string) *refusal {
-	no.header = map[string]string{name: value}
-	return no
+func (herr *httpError) withHeader(name, value string) *httpError {
+	herr.header = map[string]string{name: value}
+	return herr
 }
 
-func (no *refusal) retry(seconds int) *refusal {
-	no.wait = seconds
-	return no
+func (herr *httpError) retryAfter(seconds int) *httpError {
+	herr.retrySeconds = seconds
+	return herr
 }
 
-// of returns the refusal with the id of what was posted.
-func (no *refusal) of(p *posted) *refusal {
-	if id := p.id(); id != "" {
-		no.id = id
+// forRequest returns the refusal with the id of what was posted.
+func (herr *httpError) forRequest(p *postedMessage) *httpError {
+	if id := p.errorID(); id != "" {
+		herr.id = id
 	}
-	return no
+	return herr
 }
 
-// refuse answers a request with a refusal, and logs that.
-func (d *Server) refuse(w http.ResponseWriter, r *http.Request, no *refusal) {
-	d.refusals.note(r, no)
-	no.send(w)
+// reject answers a request with a refusal, and logs that.
+func (srv *Server) reject(w http.ResponseWriter, r *http.Request, herr *httpError) {
+	srv.rejections.note(r, herr)
+	herr.write(w)
 }
 
-// refusePosted is refuse for a request of which the message was read. Session is the name of its
+// rejectPosted is refuse for a request of which the message was read. Session is the name of its
 // session, "" if it has none.
-func (d *Server) refusePosted(w http.ResponseWriter, r *http.Request, p *posted, session string, no *refusal) {
-	d.record(p.m, session, no.err)
-	d.refuse(w, r, no.of(p))
+func (srv *Server) rejectPosted(w http.ResponseWriter, r *http.Request, p *postedMessage, session string, herr *httpError) {
+	srv.reportRejected(p.m, session, herr.err)
+	srv.reject(w, r, herr.forRequest(p))
 }
 
-// record calls [Options.OnRejected] for each request in a message.
-func (d *Server) record(m wire.Message, session string, err *wire.Error) {
-	if d.o.OnRejected == nil {
+// reportRejected calls [Options.OnRejected] for each request in a message.
+func (srv *Server) reportRejected(m wire.Message, session string, err *wire.Error) {
+	if srv.opts.OnRejected == nil {
 		return
 	}
 	if m.Kind() != wire.Batch {
-		d.o.OnRejected(session, m, err)
+		srv.opts.OnRejected(session, m, err)
 	}
 	for _, text := range m.Elements() {
 		if one, _ := wire.Parse(text); one.Kind() == wire.Request {
-			d.o.OnRejected(session, one, err)
+			srv.opts.OnRejected(session, one, err)
 		}
 	}
 }
 
-func (no *refusal) send(w http.ResponseWriter) {
-	for name, value := range no.header {
+func (herr *httpError) write(w http.ResponseWriter) {
+	for name, value := range herr.header {
 		w.Header().Set(name, value)
 	}
-	if no.wait > 0 {
-		w.Header().Set("Retry-After", strconv.Itoa(no.wait))
+	if herr.retrySeconds > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(herr.retrySeconds))
 	}
-	switch no.status {
+	switch herr.status {
 	case http.StatusRequestEntityTooLarge, http.StatusRequestTimeout, http.StatusServiceUnavailable:
 		w.Header().Set("Connection", "close") // the rest of the body is not waited for
 	}
-	sendJSON(w, no.status, wire.NewErrorResponse(no.id, no.err).Raw())
+	writeJSON(w, herr.status, wire.NewErrorResponse(herr.id, herr.err).Raw())
 }
 
-func sendJSON(w http.ResponseWriter, status int, text []byte) {
+func writeJSON(w http.ResponseWriter, status int, text []byte) {
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
 	h.Set("Content-Length", strconv.Itoa(len(text)))
 	control := http.NewResponseController(w)
-	_ = control.SetWriteDeadline(time.Now().Add(timeFor(int64(len(text)))))
+	_ = control.SetWriteDeadline(time.Now().Add(transferTimeout(int64(len(text)))))
 	w.WriteHeader(status)
 	if _, err := w.Write(text); err == nil && control.Flush() == nil {
 		_ = control.SetWriteDeadline(time.Time{})
 	} // else the client is gone, or does not read
 }
 
-func wrongVerb(allow string) *refusal {
-	return refuse(http.StatusMethodNotAllowed, "Method not allowed: use %s", allow).with("Allow", allow)
+func methodNotAllowed(allow string) *httpError {
+	return newHTTPError(http.StatusMethodNotAllowed, "Method not allowed: use %s", allow).withHeader("Allow", allow)
 }
 
-func noSession() *refusal {
-	return refuse(http.StatusNotFound, "Session not found: begin again with initialize").code(codeSessionNotFound)
+func sessionNotFound() *httpError {
+	return newHTTPError(http.StatusNotFound, "Session not found: begin again with initialize").withCode(codeSessionNotFound)
 }
 
-func needsSession() *refusal {
-	return refuse(http.StatusBadRequest, "Server not initialized: the header Mcp-Session-Id is required").code(wire.CodeNotInitialized)
+func sessionRequired() *httpError {
+	return newHTTPError(http.StatusBadRequest, "Server not initialized: the header Mcp-Session-Id is required").withCode(wire.CodeNotInitialized)
 }
 
-// checkVersion refuses a revision that is not spoken in sessions. A request that names
+// checkRevision refuses a revision that is not spoken in sessions. A request that names
 // none is of the session's. One that is newer reads the code, and falls back.
-func checkVersion(r *http.Request) *refusal {
-	asked := version(r)
-	if t, known := protocol.FindRevision(asked); known && !t.Modern || asked == "" {
+func checkRevision(r *http.Request) *httpError {
+	revision := headerRevision(r)
+	if t, known := protocol.FindRevision(revision); known && !t.Modern || revision == "" {
 		return nil
 	}
-	return &refusal{status: http.StatusBadRequest, err: protocol.UnsupportedVersionError(asked)}
+	return &httpError{status: http.StatusBadRequest, err: protocol.UnsupportedVersionError(revision)}
 }

@@ -17,152 +17,152 @@ import (
 //
 // A response that nobody waits for, since the client has taken the request back
 // or cannot be reached any more, is dropped.
-func (s *session) Write(m wire.Message, about wire.ID) error {
+func (s *httpSession) Write(m wire.Message, relatedTo wire.ID) error {
 	s.mu.Lock()
-	defer s.unlock()
-	if s.over {
+	defer s.enforceAndUnlock()
+	if s.closed {
 		return transport.ErrClosed
 	}
-	st := s.routeLocked(m, about)
+	st := s.routeLocked(m, relatedTo)
 	switch {
 	case st == nil:
 		return nil
-	case st.reader != nil && s.live >= s.door.o.MessageLimit:
+	case st.writer != nil && s.unsent >= s.server.opts.MessageLimit:
 		return transport.ErrFull
 	}
-	s.answeredLocked(st, m)
-	s.addLocked(st, m.Raw())
+	s.noteResponseLocked(st, m)
+	s.appendLocked(st, m.Raw())
 	return nil
 }
 
 // Backlogged reports whether an eighth of what may wait for the client does.
-func (s *session) Backlogged() bool {
+func (s *httpSession) Backlogged() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return !s.over && s.live >= s.door.o.MessageLimit/8
+	return !s.closed && s.unsent >= s.server.opts.MessageLimit/8
 }
 
 // routeLocked returns the one stream for a message, nil if there is none.
-func (s *session) routeLocked(m wire.Message, about wire.ID) *stream {
-	if s.legacy {
-		return s.alone
+func (s *httpSession) routeLocked(m wire.Message, relatedTo wire.ID) *sseStream {
+	if s.httpSSE {
+		return s.standalone
 	}
 	switch m.Kind() {
 	case wire.Response:
-		return s.open[m.ID()]
+		return s.openRequests[m.ID()]
 	case wire.Batch:
-		if st := s.open[about]; st != nil {
+		if st := s.openRequests[relatedTo]; st != nil {
 			return st
 		}
 		for _, text := range m.Elements() {
-			if answer, err := wire.Parse(text); err == nil && s.open[answer.ID()] != nil {
-				return s.open[answer.ID()]
+			if answer, err := wire.Parse(text); err == nil && s.openRequests[answer.ID()] != nil {
+				return s.openRequests[answer.ID()]
 			}
 		}
 		return nil
 	}
-	st := s.open[about]
-	if st == nil || st.lost || st.jsonOnly || m.Kind() == wire.Request && st.reader == nil && s.alone.reader != nil {
-		return s.alone // a question has to be heard: on the stream that somebody reads
+	st := s.openRequests[relatedTo]
+	if st == nil || st.abandoned || st.jsonOnly || m.Kind() == wire.Request && st.writer == nil && s.standalone.writer != nil {
+		return s.standalone // a question has to be heard: on the stream that somebody reads
 	}
 	return st
 }
 
-// answeredLocked notes what a message answers.
-func (s *session) answeredLocked(st *stream, m wire.Message) {
+// noteResponseLocked notes what a message answers.
+func (s *httpSession) noteResponseLocked(st *sseStream, m wire.Message) {
 	switch m.Kind() {
 	case wire.Response:
-		st.answered = true
-		if m.ID() == s.hello {
-			s.agreeLocked(m)
+		st.hasResponse = true
+		if m.ID() == s.initializeID {
+			s.setRevisionLocked(m)
 		}
-		s.letGoLocked(m.ID())
-		s.settleLocked(st, m.ID())
+		s.releaseLeaseLocked(m.ID())
+		s.markAnsweredLocked(st, m.ID())
 	case wire.Batch:
-		st.answered = true
-		if s.legacy { // where no stream owes anything
+		st.hasResponse = true
+		if s.httpSSE { // where no stream owes anything
 			for _, text := range m.Elements() {
 				if answer, err := wire.Parse(text); err == nil {
-					s.letGoLocked(answer.ID())
+					s.releaseLeaseLocked(answer.ID())
 				}
 			}
 		}
-		for _, id := range slices.Clone(st.owed) {
-			s.settleLocked(st, id)
+		for _, id := range slices.Clone(st.unanswered) {
+			s.markAnsweredLocked(st, id)
 		}
 	}
 }
 
-// settleLocked strikes a request from what a stream owes. When nothing is left
+// markAnsweredLocked strikes a request from what a stream owes. When nothing is left
 // the stream ends.
-func (s *session) settleLocked(st *stream, id wire.ID) {
-	i := slices.Index(st.owed, id)
+func (s *httpSession) markAnsweredLocked(st *sseStream, id wire.ID) {
+	i := slices.Index(st.unanswered, id)
 	if i < 0 {
 		return
 	}
-	st.owed = slices.Delete(st.owed, i, i+1)
-	if delete(s.open, id); len(s.open) == 0 {
-		s.open = nil // there are many sessions, in which nothing happens for hours
+	st.unanswered = slices.Delete(st.unanswered, i, i+1)
+	if delete(s.openRequests, id); len(s.openRequests) == 0 {
+		s.openRequests = nil // there are many sessions, in which nothing happens for hours
 	}
-	if st.done = len(st.owed) == 0; st.done {
-		st.letGo()
+	if st.done = len(st.unanswered) == 0; st.done {
+		st.releaseLease()
 	}
 }
 
-// takenBack ends the streams of requests that will not be answered, for the
+// cancelRequests ends the streams of requests that will not be answered, for the
 // client has cancelled them or they were never read.
-func (s *session) takenBack(ids []wire.ID) {
+func (s *httpSession) cancelRequests(ids []wire.ID) {
 	if len(ids) == 0 {
 		return
 	}
 	s.mu.Lock()
-	defer s.unlock()
+	defer s.enforceAndUnlock()
 	for _, id := range ids {
-		if id == s.hello {
+		if id == s.initializeID {
 			continue
 		}
-		s.letGoLocked(id)
-		st := s.open[id]
+		s.releaseLeaseLocked(id)
+		st := s.openRequests[id]
 		if st == nil {
 			continue
 		}
-		s.settleLocked(st, id)
+		s.markAnsweredLocked(st, id)
 		switch {
-		case st.done && st.reader != nil:
-			st.reader.call()
+		case st.done && st.writer != nil:
+			st.writer.wake()
 		case st.done:
-			s.rescueLocked(st)
+			s.moveServerRequestsLocked(st)
 		}
 	}
 }
 
-// rescueLocked moves the questions that wait on a stream which nobody reads, and
+// moveServerRequestsLocked moves the questions that wait on a stream which nobody reads, and
 // nobody will come back for, to the session's own: it may be another call of the
 // client's that they are about, for not every backend says.
-func (s *session) rescueLocked(st *stream) {
+func (s *httpSession) moveServerRequestsLocked(st *sseStream) {
 	for _, text := range st.events[st.sent:] {
 		if m, err := wire.Parse(text); err == nil && m.Kind() == wire.Request {
-			s.addLocked(s.alone, text)
+			s.appendLocked(s.standalone, text)
 		}
 	}
-	s.loseLocked(st)
+	s.abandonLocked(st)
 }
 
-// agreeLocked reads the revision from the answer to initialize.
-func (s *session) agreeLocked(m wire.Message) {
-	s.hello = ""
+// setRevisionLocked reads the revision from the answer to initialize.
+func (s *httpSession) setRevisionLocked(m wire.Message) {
+	s.initializeID = ""
 	wire.Members(m.Part(wire.PartResult), func(key string, value []byte, _ int) {
 		if t, ok := protocol.FindRevision(wire.Unquote(value)); ok && key == "protocolVersion" {
 			s.revision = t.Date
 		}
 	})
 	if s.revision != "" {
-		s.door.log.Debug("session begins", "session", s.name, "revision", s.revision)
+		s.server.log.Debug("session begins", "session", s.logID, "revision", s.revision)
 	}
 }
 
-// traitsLocked returns those of the revision that was agreed on.
-func (s *session) traitsLocked() protocol.Features {
+// featuresLocked returns those of the revision that was agreed on.
+func (s *httpSession) featuresLocked() protocol.Features {
 	t, _ := protocol.FindRevision(s.revision)
 	return t
 }

@@ -9,52 +9,54 @@ import (
 // that is gone ends, and nobody else's token opens it.
 func TestTokensAreRenewed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, func(o *Options) { o.Tokens = []string{"alpha", "beta"} })
-		by := func(token string, v knock) knock { return v.with("Authorization", "Bearer "+token) }
-		echo := func(session string) knock { return knock{session: session, body: call("1", "echo", "{}")} }
-		alpha, _ := h.enter("2025-11-25", map[string]string{"Authorization": "Bearer alpha"})
-		beta, _ := h.enter("2025-11-25", map[string]string{"Authorization": "Bearer beta"})
+		h := newHarness(t, func(o *Options) { o.Tokens = []string{"alpha", "beta"} })
+		by := func(token string, tr testRequest) testRequest { return tr.withHeader("Authorization", "Bearer "+token) }
+		echo := func(session string) testRequest {
+			return testRequest{session: session, body: requestJSON("1", "echo", "{}")}
+		}
+		alpha, _ := h.initialize("2025-11-25", map[string]string{"Authorization": "Bearer alpha"})
+		beta, _ := h.initialize("2025-11-25", map[string]string{"Authorization": "Bearer beta"})
 		held := make(chan string)
 		go func() {
-			_, body := h.ask(by("alpha", lone("7", "hold", "")))
+			_, body := h.do(by("alpha", statelessRequest("7", "hold", "")))
 			held <- body
 		}()
-		<-h.held
+		<-h.heldRequests
 		stays := make(chan bool)
 		go func() {
-			h.want(by("beta", knock{session: beta, body: call("8", "hold", "{}")}), 200, result("8", "{}"))
+			h.want(by("beta", testRequest{session: beta, body: requestJSON("8", "hold", "{}")}), 200, resultJSON("8", "{}"))
 			close(stays)
 		}()
-		call := <-h.held
-		stream := h.stream(by("alpha", knock{verb: "GET", session: alpha}))
+		call := <-h.heldRequests
+		stream := h.openStream(by("alpha", testRequest{method: "GET", session: alpha}))
 
-		h.door.UpdateAccess([]string{"gamma", "beta"}, nil, nil)
-		if body := <-held; body == result("7", "{}") {
+		h.server.UpdateAccess([]string{"gamma", "beta"}, nil, nil)
+		if body := <-held; body == resultJSON("7", "{}") {
 			t.Errorf("what alpha asked is answered: %s", body)
 		}
 		for _, err := stream.next(); err == nil; _, err = stream.next() {
 		}
 		call.Reply([]byte("{}"))
 		<-stays
-		h.want(by("beta", echo(beta)), 200, result("1", "{}"))
+		h.want(by("beta", echo(beta)), 200, resultJSON("1", "{}"))
 		h.wantError(by("alpha", echo(alpha)), 401, "null", -32600)
 		for _, token := range []string{"gamma", "beta"} {
-			if res, body := h.ask(by(token, echo(alpha))); res.StatusCode != 404 {
+			if res, body := h.do(by(token, echo(alpha))); res.StatusCode != 404 {
 				t.Errorf("%s finds alpha's session: %s %s", token, res.Status, body)
 			}
 		}
-		if res, body := h.ask(by("gamma", echo(beta))); res.StatusCode != 404 {
+		if res, body := h.do(by("gamma", echo(beta))); res.StatusCode != 404 {
 			t.Errorf("gamma finds beta's session: %s %s", res.Status, body)
 		}
-		h.want(by("gamma", lone("1", "echo", "")), 200, "*")
+		h.want(by("gamma", statelessRequest("1", "echo", "")), 200, "*")
 
-		h.door.UpdateAccess([]string{"alpha", "beta"}, nil, nil)
-		if res, body := h.ask(by("alpha", echo(alpha))); res.StatusCode != 404 {
+		h.server.UpdateAccess([]string{"alpha", "beta"}, nil, nil)
+		if res, body := h.do(by("alpha", echo(alpha))); res.StatusCode != 404 {
 			t.Errorf("what has ended is there again: %s %s", res.Status, body)
 		}
-		h.want(by("beta", echo(beta)), 200, result("1", "{}"))
+		h.want(by("beta", echo(beta)), 200, resultJSON("1", "{}"))
 		synctest.Wait()
-		if n := len(h.door.visiting); n != 0 {
+		if n := len(h.server.statelessExchanges); n != 0 {
 			t.Errorf("%d visits are left", n)
 		}
 	})
@@ -63,31 +65,31 @@ func TestTokensAreRenewed(t *testing.T) {
 // From one token, or none, to others.
 func TestTheFirstTokens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, nil)
-		echo := func(session, token string) knock {
-			k := knock{session: session, body: call("1", "echo", "{}")}
+		h := newHarness(t, nil)
+		echo := func(session, token string) testRequest {
+			k := testRequest{session: session, body: requestJSON("1", "echo", "{}")}
 			if token != "" {
-				k = k.with("Authorization", "Bearer "+token)
+				k = k.withHeader("Authorization", "Bearer "+token)
 			}
 			return k
 		}
-		nobody, _ := h.enter("2025-11-25", nil)
-		h.door.UpdateAccess([]string{"alpha"}, nil, nil)
+		nobody, _ := h.initialize("2025-11-25", nil)
+		h.server.UpdateAccess([]string{"alpha"}, nil, nil)
 		h.wantError(echo(nobody, ""), 401, "null", -32600)
-		if res, body := h.ask(echo(nobody, "alpha")); res.StatusCode != 404 {
+		if res, body := h.do(echo(nobody, "alpha")); res.StatusCode != 404 {
 			t.Errorf("alpha finds what was nobody's: %s %s", res.Status, body)
 		}
 
-		one := newHouse(t, func(o *Options) { o.Tokens = []string{"alpha"} })
-		alpha, _ := one.enter("2025-11-25", map[string]string{"Authorization": "Bearer alpha"})
-		one.door.UpdateAccess([]string{"beta", "alpha"}, nil, nil)
-		one.want(echo(alpha, "alpha"), 200, result("1", "{}"))
-		if res, body := one.ask(echo(alpha, "beta")); res.StatusCode != 404 {
+		one := newHarness(t, func(o *Options) { o.Tokens = []string{"alpha"} })
+		alpha, _ := one.initialize("2025-11-25", map[string]string{"Authorization": "Bearer alpha"})
+		one.server.UpdateAccess([]string{"beta", "alpha"}, nil, nil)
+		one.want(echo(alpha, "alpha"), 200, resultJSON("1", "{}"))
+		if res, body := one.do(echo(alpha, "beta")); res.StatusCode != 404 {
 			t.Errorf("beta finds alpha's session: %s %s", res.Status, body)
 		}
-		one.door.UpdateAccess([]string{"beta"}, nil, nil)
+		one.server.UpdateAccess([]string{"beta"}, nil, nil)
 		one.wantError(echo(alpha, "alpha"), 401, "null", -32600)
-		if res, body := one.ask(echo(alpha, "beta")); res.StatusCode != 404 {
+		if res, body := one.do(echo(alpha, "beta")); res.StatusCode != 404 {
 			t.Errorf("beta, who is alone now, finds alpha's session: %s %s", res.Status, body)
 		}
 	})
@@ -95,23 +97,23 @@ func TestTheFirstTokens(t *testing.T) {
 
 // Somebody who was let in just before their token was taken back opens nothing any more.
 func TestNothingIsOpenedUnderATokenThatIsGone(t *testing.T) {
-	h := newHouse(t, func(o *Options) { o.Tokens = []string{"alpha", "beta"} })
-	who := h.door.rules.Load().tokens[0].who
-	h.door.UpdateAccess([]string{"beta"}, nil, nil)
-	if no := h.door.open(h.door.newSession(who)); no == nil || no.status != 401 {
-		t.Errorf("a session: %+v", no)
+	h := newHarness(t, func(o *Options) { o.Tokens = []string{"alpha", "beta"} })
+	principal := h.server.access.Load().tokens[0].principal
+	h.server.UpdateAccess([]string{"beta"}, nil, nil)
+	if herr := h.server.openSession(h.server.newSession(principal)); herr == nil || herr.status != 401 {
+		t.Errorf("a session: %+v", herr)
 	}
-	if no := h.door.receive(&visit{door: h.door, who: who}); no == nil || no.status != 401 {
-		t.Errorf("a request: %+v", no)
+	if herr := h.server.startStateless(&statelessExchange{server: h.server, principal: principal}); herr == nil || herr.status != 401 {
+		t.Errorf("a request: %+v", herr)
 	}
 }
 
 func TestHostsAndOriginsAreRenewed(t *testing.T) {
-	h := newHouse(t, func(o *Options) { o.Loopback, o.Hosts = true, []string{"gw.example"} })
-	page := knock{body: initialize("2025-11-25"), header: map[string]string{"Origin": "https://app.example"}}
+	h := newHarness(t, func(o *Options) { o.Loopback, o.Hosts = true, []string{"gw.example"} })
+	page := testRequest{body: initializeRequest("2025-11-25"), header: map[string]string{"Origin": "https://app.example"}}
 	h.want(page, 403, "*")
-	h.want(knock{body: initialize("2025-11-25"), host: "gw.example"}, 200, "*")
-	h.door.UpdateAccess(nil, []string{"https://app.example"}, nil)
+	h.want(testRequest{body: initializeRequest("2025-11-25"), host: "gw.example"}, 200, "*")
+	h.server.UpdateAccess(nil, []string{"https://app.example"}, nil)
 	h.want(page, 200, "*")
-	h.want(knock{body: initialize("2025-11-25"), host: "gw.example"}, 403, "*")
+	h.want(testRequest{body: initializeRequest("2025-11-25"), host: "gw.example"}, 403, "*")
 }

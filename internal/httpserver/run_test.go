@@ -21,10 +21,10 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// gracious is a SessionHandler that gives a grace.
-type gracious struct{ SessionHandler }
+// gracefulHandler is a SessionHandler that gives a grace.
+type gracefulHandler struct{ SessionHandler }
 
-func (g gracious) Shutdown() {
+func (g gracefulHandler) Shutdown() {
 	time.Sleep(time.Second)
 	g.SessionHandler.Shutdown()
 }
@@ -33,23 +33,23 @@ func (g gracious) Shutdown() {
 // gives, nothing new is let in, and then everything is gone.
 func TestClosing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, func(o *Options) {
+		h := newHarness(t, func(o *Options) {
 			open := o.OpenSession
-			o.OpenSession = func(v SessionInfo, out transport.Writer) SessionHandler { return gracious{open(v, out)} }
+			o.OpenSession = func(v SessionInfo, out transport.Writer) SessionHandler { return gracefulHandler{open(v, out)} }
 		})
-		key, g := h.enter("2025-11-25", nil)
-		slow := h.stream(knock{session: key, body: call("1", "hold", "{}")})
+		key, handler := h.initialize("2025-11-25", nil)
+		slow := h.openStream(testRequest{session: key, body: requestJSON("1", "hold", "{}")})
 		slow.want("1-0", "")
-		never := h.stream(knock{session: key, body: call("2", "hold", "{}")})
+		never := h.openStream(testRequest{session: key, body: requestJSON("2", "hold", "{}")})
 		never.want("2-0", "")
-		own := h.stream(knock{verb: "GET", session: key})
+		own := h.openStream(testRequest{method: "GET", session: key})
 		own.want("0-0", "")
 		fast := make(chan bool)
 		go func() {
-			h.want(knock{session: key, body: call("3", "hold", "{}")}, 200, result("3", "{}"))
+			h.want(testRequest{session: key, body: requestJSON("3", "hold", "{}")}, 200, resultJSON("3", "{}"))
 			close(fast)
 		}()
-		r1, _, r3 := <-h.held, <-h.held, <-h.held
+		r1, _, r3 := <-h.heldRequests, <-h.heldRequests, <-h.heldRequests
 		nobody, err := h.dial(t.Context(), "", "") // a connection on which nothing is asked
 		if err != nil {
 			t.Fatal(err)
@@ -63,22 +63,22 @@ func TestClosing(t *testing.T) {
 		synctest.Wait()
 		r3.Reply([]byte("{}"))
 		<-fast
-		h.want(knock{verb: "GET", path: "/readyz"}, 503, "not ready: the gateway is ending\n")
-		h.want(knock{verb: "GET", path: "/healthz"}, 200, "ok\n")
-		for _, v := range []knock{{body: initialize("2025-11-25")}, {session: key, body: call("4", "echo", "{}")}} {
-			if res, body := h.ask(v); res.StatusCode != 503 || res.Header.Get("Retry-After") == "" || !strings.Contains(body, "ending") {
+		h.want(testRequest{method: "GET", path: "/readyz"}, 503, "not ready: the gateway is ending\n")
+		h.want(testRequest{method: "GET", path: "/healthz"}, 200, "ok\n")
+		for _, tr := range []testRequest{{body: initializeRequest("2025-11-25")}, {session: key, body: requestJSON("4", "echo", "{}")}} {
+			if res, body := h.do(tr); res.StatusCode != 503 || res.Header.Get("Retry-After") == "" || !strings.Contains(body, "ending") {
 				t.Errorf("%d %s", res.StatusCode, body)
 			}
 		}
-		h.want(knock{session: key, body: result("9", "{}")}, 202, "") // what a call in flight may wait for
+		h.want(testRequest{session: key, body: resultJSON("9", "{}")}, 202, "") // what a call in flight may wait for
 		r1.Reply([]byte("{}"))
-		slow.want("1-1", result("1", "{}"))
-		slow.end()
-		h.write(g, note(1), "")
-		own.want("0-1", string(note(1).Raw()))
-		own.end()
-		never.want("2-1", string(wire.NewErrorResponse("2", sessionEnded).Raw()))
-		never.end()
+		slow.want("1-1", resultJSON("1", "{}"))
+		slow.wantEnd()
+		h.write(handler, logMessage(1), "")
+		own.want("0-1", string(logMessage(1).Raw()))
+		own.wantEnd()
+		never.want("2-1", string(wire.NewErrorResponse("2", errSessionEnded).Raw()))
+		never.wantEnd()
 		<-stopped
 		if took := time.Since(began); took != time.Second {
 			t.Errorf("closing took %v", took)
@@ -89,44 +89,44 @@ func TestClosing(t *testing.T) {
 	})
 }
 
-// A client that does not read does not hold the end up for longer than lastWords.
+// A client that does not read does not hold the end up for longer than closeDrainTimeout.
 func TestClosingWithAClientThatDoesNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, nil)
-		key, g := h.enter("2025-11-25", nil)
-		s := h.stream(knock{verb: "GET", session: key})
-		h.write(g, wire.NewNotification("x", []byte(`"`+strings.Repeat("x", 100000)+`"`)), "")
+		h := newHarness(t, nil)
+		key, handler := h.initialize("2025-11-25", nil)
+		s := h.openStream(testRequest{method: "GET", session: key})
+		h.write(handler, wire.NewNotification("x", []byte(`"`+strings.Repeat("x", 100000)+`"`)), "")
 		synctest.Wait()
 		began := time.Now()
 		h.stop()
-		if took := time.Since(began); took > lastWords {
+		if took := time.Since(began); took > closeDrainTimeout {
 			t.Errorf("closing took %v", took)
 		}
-		s.cut()
+		s.disconnect()
 	})
 }
 
-// failing is a listener that fails.
-type failing struct{}
+// failingListener is a listener that fails.
+type failingListener struct{}
 
-func (failing) Accept() (net.Conn, error) { return nil, io.ErrUnexpectedEOF }
-func (failing) Close() error              { return nil }
-func (failing) Addr() net.Addr            { return &net.UnixAddr{} }
+func (failingListener) Accept() (net.Conn, error) { return nil, io.ErrUnexpectedEOF }
+func (failingListener) Close() error              { return nil }
+func (failingListener) Addr() net.Addr            { return &net.UnixAddr{} }
 
 func TestRunTellsThatTheListenerFailed(t *testing.T) {
-	if err := New(Options{}).Run(t.Context(), failing{}); err != io.ErrUnexpectedEOF {
+	if err := New(Options{}).Run(t.Context(), failingListener{}); err != io.ErrUnexpectedEOF {
 		t.Errorf("Run: %v", err)
 	}
 }
 
-// A body that does not come holds its connection for bodyTime, and no session at
+// A body that does not come holds its connection for bodyTimeout, and no session at
 // all.
 func TestTricklingBody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, func(o *Options) { o.IdleTimeout = 10 * time.Second })
-		key, _ := h.enter("2025-11-25", nil)
+		h := newHarness(t, func(o *Options) { o.IdleTimeout = 10 * time.Second })
+		key, _ := h.initialize("2025-11-25", nil)
 		r, w := io.Pipe()
-		req := h.request(knock{session: key})
+		req := h.newRequest(testRequest{session: key})
 		req.Body, req.ContentLength = r, 1000
 		over := make(chan bool)
 		go func() {
@@ -148,10 +148,10 @@ func TestTricklingBody(t *testing.T) {
 			}
 		}
 		<-over
-		if took := time.Since(began).Truncate(2 * time.Second); took < bodyTime || took > bodyTime+time.Second {
+		if took := time.Since(began).Truncate(2 * time.Second); took < bodyTimeout || took > bodyTimeout+time.Second {
 			t.Errorf("it took %v", took)
 		}
-		h.wantError(knock{session: key, body: call("1", "ping", "{}")}, 404, "1", codeSessionNotFound)
+		h.wantError(testRequest{session: key, body: requestJSON("1", "ping", "{}")}, 404, "1", codeSessionNotFound)
 	})
 }
 
@@ -160,28 +160,28 @@ func TestLEAK_01_SessionsThatAreNotDeleted(t *testing.T) {
 		t.Skip("-short: this test takes seconds")
 	}
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, func(o *Options) { o.IdleTimeout = 30 * time.Minute })
-		h.want(knock{verb: "GET", path: "/healthz"}, 200, "ok\n")
+		h := newHarness(t, func(o *Options) { o.IdleTimeout = 30 * time.Minute })
+		h.want(testRequest{method: "GET", path: "/healthz"}, 200, "ok\n")
 		synctest.Wait()
 		goroutines := runtime.NumGoroutine()
 		var heap [3]int64
 		for round := range heap { // the first grows what the runtime does not give back
 			for range 10000 {
-				h.want(knock{body: initialize("2025-11-25")}, 200, "*")
-				<-h.conns
+				h.want(testRequest{body: initializeRequest("2025-11-25")}, 200, "*")
+				<-h.handlers
 			}
 			synctest.Wait()
 			// Those of other tests, which end late, are counted, too.
 			if n := runtime.NumGoroutine() - goroutines; n > 100 {
 				t.Errorf("%d goroutines for 10000 sessions in which nothing happens", n)
 			}
-			if res, _ := h.ask(knock{body: initialize("2025-11-25")}); res.StatusCode != 503 {
+			if res, _ := h.do(testRequest{body: initializeRequest("2025-11-25")}); res.StatusCode != 503 {
 				t.Errorf("the 10001st: %s", res.Status)
 			}
 			time.Sleep(31 * time.Minute)
 			synctest.Wait()
-			if n := runtime.NumGoroutine() - goroutines; n > 2 || len(h.door.sessions) != 0 {
-				t.Errorf("%d goroutines and %d sessions are left", n, len(h.door.sessions))
+			if n := runtime.NumGoroutine() - goroutines; n > 2 || len(h.server.sessions) != 0 {
+				t.Errorf("%d goroutines and %d sessions are left", n, len(h.server.sessions))
 			}
 			heap[round] = heapInUse()
 		}
@@ -190,7 +190,7 @@ func TestLEAK_01_SessionsThatAreNotDeleted(t *testing.T) {
 		if n := min(heap[1]-heap[0], heap[2]-heap[1]); n > 1<<19 {
 			t.Errorf("%d bytes are left of every 10000 sessions: %d", n, heap)
 		}
-		h.enter("2025-11-25", nil)
+		h.initialize("2025-11-25", nil)
 	})
 }
 
@@ -205,12 +205,12 @@ func heapInUse() int64 {
 // What the door itself needs for a session that nothing happens in.
 func TestIdleSessionsCostLittle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, func(o *Options) { o.OpenSession = openToAll })
-		h.want(knock{body: initialize("2025-11-25")}, 200, "*")
+		h := newHarness(t, func(o *Options) { o.OpenSession = openEcho })
+		h.want(testRequest{body: initializeRequest("2025-11-25")}, 200, "*")
 		heap := heapInUse()
 		const n = 2000
 		for range n {
-			h.want(knock{body: initialize("2025-11-25")}, 200, "*")
+			h.want(testRequest{body: initializeRequest("2025-11-25")}, 200, "*")
 		}
 		synctest.Wait()
 		each := (heapInUse() - heap) / n
@@ -245,7 +245,7 @@ func TestRunOutlivesTheExchangesOfHTTP2(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cert, roots := certificate(t)
 		begun, goOn := make(chan bool), make(chan bool)
-		h := newHouse(t, func(o *Options) {
+		h := newHarness(t, func(o *Options) {
 			o.TLS = &tls.Config{Certificates: []tls.Certificate{cert}}
 			o.ValidateHeaders = func(wire.Message, func(string) []string) *wire.Error {
 				close(begun)
@@ -255,7 +255,7 @@ func TestRunOutlivesTheExchangesOfHTTP2(t *testing.T) {
 		})
 		h.pool.TLSClientConfig = &tls.Config{RootCAs: roots, ServerName: "localhost"}
 		h.pool.ForceAttemptHTTP2 = true
-		req := h.request(lone("1", "echo", ""))
+		req := h.newRequest(statelessRequest("1", "echo", ""))
 		req.URL.Scheme = "https"
 		go func() {
 			if res, err := h.client.Do(req); err == nil {
@@ -283,13 +283,13 @@ func TestTLS(t *testing.T) {
 	cert, roots := certificate(t)
 	for _, proto := range []string{"HTTP/1.1", "HTTP/2.0"} {
 		t.Run(proto, func(t *testing.T) {
-			h := newHouse(t, func(o *Options) {
+			h := newHarness(t, func(o *Options) {
 				o.TLS = &tls.Config{Certificates: []tls.Certificate{cert}}
 			})
 			h.pool.TLSClientConfig = &tls.Config{RootCAs: roots, ServerName: "localhost"}
 			h.pool.ForceAttemptHTTP2 = proto == "HTTP/2.0"
-			send := func(v knock) *http.Response {
-				req := h.request(v)
+			send := func(tr testRequest) *http.Response {
+				req := h.newRequest(tr)
 				req.URL.Scheme = "https"
 				res, err := h.client.Do(req)
 				if err != nil {
@@ -300,37 +300,37 @@ func TestTLS(t *testing.T) {
 				}
 				return res
 			}
-			res := send(knock{body: initialize("2025-11-25")})
+			res := send(testRequest{body: initializeRequest("2025-11-25")})
 			res.Body.Close()
 			session := res.Header.Get("Mcp-Session-Id")
-			s := h.events(send(knock{session: session, body: call("1", "hold", "{}")}))
+			s := h.readEvents(send(testRequest{session: session, body: requestJSON("1", "hold", "{}")}))
 			s.want("1-0", "")
-			r := <-h.held
-			r.Notify(progress(1))
-			s.want("1-1", string(progress(1).Raw()))
-			again := h.events(send(lastSeen(session, "1-0"))) // takes it over
-			again.want("1-1", string(progress(1).Raw()))
+			r := <-h.heldRequests
+			r.Notify(progressNotification(1))
+			s.want("1-1", string(progressNotification(1).Raw()))
+			again := h.readEvents(send(lastSeen(session, "1-0"))) // takes it over
+			again.want("1-1", string(progressNotification(1).Raw()))
 			r.Reply([]byte("{}"))
-			again.want("1-2", result("1", "{}"))
-			again.end()
-			s.cut()
-			go func() { (<-h.held).Notify(progress(1)) }()
-			alone := h.events(send(lone("1", "hold", "")))
-			alone.want("", string(progress(1).Raw()))
-			<-h.conns // the session
-			g := <-h.conns
-			alone.cut()
-			if err := <-g.ended; !errors.Is(err, transport.ErrClosed) {
+			again.want("1-2", resultJSON("1", "{}"))
+			again.wantEnd()
+			s.disconnect()
+			go func() { (<-h.heldRequests).Notify(progressNotification(1)) }()
+			alone := h.readEvents(send(statelessRequest("1", "hold", "")))
+			alone.want("", string(progressNotification(1).Raw()))
+			<-h.handlers // the session
+			handler := <-h.handlers
+			alone.disconnect()
+			if err := <-handler.closed; !errors.Is(err, transport.ErrClosed) {
 				t.Errorf("it has ended: %v", err)
 			}
-			own := h.events(send(knock{verb: "GET", session: session}))
+			own := h.readEvents(send(testRequest{method: "GET", session: session}))
 			own.want("0-0", "")
 			stopped := make(chan bool)
 			go func() {
 				h.stop()
 				close(stopped)
 			}()
-			own.end()
+			own.wantEnd()
 			<-stopped
 		})
 	}

@@ -9,19 +9,19 @@ import (
 	"time"
 )
 
-// keepAlive is how long an open stream may be silent. Proxies cut at 60 s and
+// keepAliveInterval is how long an open stream may be silent. Proxies cut at 60 s and
 // more.
-const keepAlive = 15 * time.Second
+const keepAliveInterval = 15 * time.Second
 
-// comeBack is after how many milliseconds a client should ask for the rest of a
+// sseRetryMillis is after how many milliseconds a client should ask for the rest of a
 // stream that has broken.
-const comeBack = "1000"
+const sseRetryMillis = "1000"
 
-// maxBatch is how much is sent before it counts as sent, in bytes; one event may
+// maxEventBatch is how much is sent before it counts as sent, in bytes; one event may
 // be more.
-const maxBatch = 64 << 10
+const maxEventBatch = 64 << 10
 
-func beginEvents(w http.ResponseWriter) {
+func beginSSE(w http.ResponseWriter) {
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-cache")
@@ -42,91 +42,91 @@ func parseEventID(id string) (stream, number int, ok bool) {
 	return stream, number, errA == nil && errB == nil && stream >= 0 && number >= 0 && eventID(stream, number) == id
 }
 
-// pump sends the events of a stream until it ends, another exchange takes it
+// streamEvents sends the events of a stream until it ends, another exchange takes it
 // over or the client is gone, and then ends the exchange. Prime is the id of the
 // event that it begins with, which has no data. It reports false if the client is gone before the end.
-func (s *session) pump(ctx context.Context, st *stream, x *reader, prime string) bool {
-	defer s.leave(st, x)
-	timer := time.NewTimer(keepAlive)
+func (s *httpSession) streamEvents(ctx context.Context, st *sseStream, sw *streamWriter, prime string) bool {
+	defer s.endExchange(st, sw)
+	timer := time.NewTimer(keepAliveInterval)
 	defer timer.Stop()
 	head := []byte{}
 	if prime != "" {
-		head = append(append(append(head, "id: "...), prime...), "\nretry: "+comeBack+"\ndata: \n\n"...)
+		head = append(append(append(head, "id: "...), prime...), "\nretry: "+sseRetryMillis+"\ndata: \n\n"...)
 	}
-	if x.send(head) != nil { // flushed even if it is nothing: the headers go out
+	if sw.writeAndFlush(head) != nil { // flushed even if it is nothing: the headers go out
 		return false
 	}
 	var batch [][]byte
 	var first int
 	for more := true; ; {
-		batch, first, more = s.next(st, x, batch)
+		batch, first, more = s.nextEvents(st, sw, batch)
 		switch {
 		case len(batch) > 0:
-			if x.sendEvents(batch, s.prefix(st), first) != nil {
+			if sw.writeEvents(batch, s.eventIDPrefix(st), first) != nil {
 				return false
 			}
 		case !more:
 			return true
 		default:
 			select {
-			case <-x.wake:
+			case <-sw.wakeup:
 				continue
 			case <-timer.C:
-				if x.send([]byte(": keep-alive\n\n")) != nil {
+				if sw.writeAndFlush([]byte(": keep-alive\n\n")) != nil {
 					return false
 				}
 			case <-ctx.Done():
 				return false
 			}
 		}
-		timer.Reset(keepAlive)
+		timer.Reset(keepAliveInterval)
 	}
 }
 
-// prefix returns what the ids of a stream's events begin with, "" if they have
+// eventIDPrefix returns what the ids of a stream's events begin with, "" if they have
 // none.
-func (s *session) prefix(st *stream) string {
-	if s.legacy || st.number == 0 && st != s.alone {
+func (s *httpSession) eventIDPrefix(st *sseStream) string {
+	if s.httpSSE || st.number == 0 && st != s.standalone {
 		return ""
 	}
 	return strconv.Itoa(st.number) + "-"
 }
 
-// next notes that the events of the batch before were sent and returns those
+// nextEvents notes that the events of the batch before were sent and returns those
 // that are to be sent now, in its place, and the number of the first. More says
 // whether there will be any later.
-func (s *session) next(st *stream, x *reader, before [][]byte) (batch [][]byte, first int, more bool) {
+func (s *httpSession) nextEvents(st *sseStream, sw *streamWriter, before [][]byte) (batch [][]byte, first int, more bool) {
 	s.mu.Lock()
-	defer s.unlock()
-	if st.reader != x {
+	defer s.enforceAndUnlock()
+	if st.writer != sw {
 		return nil, 0, false
 	}
 	if n := len(before); n > 0 {
-		st.known = true
+		st.resumable = true
 		s.seekLocked(st, st.sent+n)
-		if s.legacy || s.over {
-			s.dropLocked(st, st.sent)
+		if s.httpSSE || s.closed {
+			s.dropEventsLocked(st, st.sent)
 		}
 	}
 	clear(before)
 	batch, size := before[:0], 0
 	for _, text := range st.events[st.sent:] {
-		if batch, size = append(batch, text), size+cost(text); size >= maxBatch {
+		if batch, size = append(batch, text), size+eventSize(text); size >= maxEventBatch {
 			break
 		}
 	}
-	return batch, st.first + st.sent, !st.done
+	return batch, st.firstEventNo + st.sent, !st.done
 }
 
-// sendEvents sends messages as events; without a prefix they have no ids. It fails if
-// the client does not take them in time, see [timeFor].
-func (x *reader) sendEvents(batch [][]byte, prefix string, number int) error {
+// writeEvents sends messages as events; without a prefix they have no ids. It fails if
+// the client does not take them in time, see [transferTimeout].
+func (sw *streamWriter) writeEvents(batch [][]byte, prefix string, number int) error {
 	size := 0
 	for _, text := range batch {
-		size += cost(text)
+		size += eventSize(text)
 	}
-	x.allow(size)
-	defer x.allow(0)
+	sw.extendDeadline(size)
+	defer sw.extendDeadline(0)
 	var head []byte
 	for i, text := range batch {
 		head = append(head[:0], "event: message\n"...)
@@ -135,29 +135,29 @@ func (x *reader) sendEvents(batch [][]byte, prefix string, number int) error {
 			head = append(strconv.AppendInt(head, int64(number+i), 10), '\n')
 		}
 		head = append(head, "data: "...)
-		for _, part := range [][]byte{head, oneLine(text), blankLine} {
-			if _, err := x.w.Write(part); err != nil {
+		for _, part := range [][]byte{head, withoutLineBreaks(text), blankLine} {
+			if _, err := sw.w.Write(part); err != nil {
 				return err
 			}
 		}
 	}
-	return http.NewResponseController(x.w).Flush()
+	return http.NewResponseController(sw.w).Flush()
 }
 
 var blankLine = []byte("\n\n")
 
-func (x *reader) send(text []byte) error {
-	x.allow(cost(text))
-	defer x.allow(0)
-	if _, err := x.w.Write(text); err != nil {
+func (sw *streamWriter) writeAndFlush(text []byte) error {
+	sw.extendDeadline(eventSize(text))
+	defer sw.extendDeadline(0)
+	if _, err := sw.w.Write(text); err != nil {
 		return err
 	}
-	return http.NewResponseController(x.w).Flush()
+	return http.NewResponseController(sw.w).Flush()
 }
 
-// oneLine returns a message without line breaks, which end a line of an event.
+// withoutLineBreaks returns a message without line breaks, which end a line of an event.
 // They stand between tokens only, see [wire.Message.OneLine].
-func oneLine(text []byte) []byte {
+func withoutLineBreaks(text []byte) []byte {
 	if bytes.IndexByte(text, '\n') < 0 && bytes.IndexByte(text, '\r') < 0 { // ContainsAny takes ten times as long
 		return text
 	}

@@ -13,44 +13,46 @@ import (
 )
 
 const (
-	prefix = "io.modelcontextprotocol/"
-	modern = "2026-07-28"
+	metaPrefix     = "io.modelcontextprotocol/"
+	modernRevision = "2026-07-28"
 )
 
 // meta is what a request says of who asks, in that revision.
 func meta(date string) string {
-	return `"_meta":{"` + prefix + `protocolVersion":"` + date + `","` + prefix + `clientCapabilities":{}}`
+	return `"_meta":{"` + metaPrefix + `protocolVersion":"` + date + `","` + metaPrefix + `clientCapabilities":{}}`
 }
 
-// lone is a request of the stateless era as a good client sends it; params are
+// statelessRequest is a request of the stateless era as a good client sends it; params are
 // members of the object.
-func lone(id, method, params string) knock {
+func statelessRequest(id, method, params string) testRequest {
 	if params != "" {
 		params = "," + params
 	}
-	return knock{body: call(id, method, "{"+meta(modern)+params+"}"), header: map[string]string{
-		"Mcp-Protocol-Version": modern, "Mcp-Method": method,
+	return testRequest{body: requestJSON(id, method, "{"+meta(modernRevision)+params+"}"), header: map[string]string{
+		"Mcp-Protocol-Version": modernRevision, "Mcp-Method": method,
 	}}
 }
 
-func (v knock) with(header ...string) knock {
+func (tr testRequest) withHeader(header ...string) testRequest {
 	all := map[string]string{}
-	for name, value := range v.header {
+	for name, value := range tr.header {
 		all[name] = value
 	}
 	for i := 0; i < len(header); i += 2 {
 		all[header[i]] = header[i+1]
 	}
-	v.header = all
-	return v
+	tr.header = all
+	return tr
 }
 
-// named has the header name a revision, and nothing else.
-func (v knock) named(date string) knock { return v.with("Mcp-Protocol-Version", date) }
+// withRevision has the header name a revision, and nothing else.
+func (tr testRequest) withRevision(date string) testRequest {
+	return tr.withHeader("Mcp-Protocol-Version", date)
+}
 
 // Every rung of the ladder, from the top: status, id and code.
 func TestLadder(t *testing.T) {
-	h := newHouse(t, func(o *Options) {
+	h := newHarness(t, func(o *Options) {
 		o.Loopback, o.Tokens = true, []string{"secret"}
 		o.ValidateHeaders = func(m wire.Message, get func(string) []string) *wire.Error {
 			switch {
@@ -64,98 +66,98 @@ func TestLadder(t *testing.T) {
 			return nil
 		}
 	})
-	good := lone("5", "echo", "")
-	with := func(body string, header ...string) knock { return knock{body: body}.with(header...) }
+	good := statelessRequest("5", "echo", "")
+	with := func(body string, header ...string) testRequest { return testRequest{body: body}.withHeader(header...) }
 	const version = "Mcp-Protocol-Version"
-	bare := call("5", "echo", "{}")
-	other := func(date string) string { return call("5", "echo", "{"+meta(date)+"}") }
-	session, _ := h.enter("2025-11-25", map[string]string{"Authorization": "Bearer secret"})
-	in := func(v knock) knock { v.session = session; return v }
-	verb := func(verb string, v knock) knock { v.verb = verb; return v }
+	bare := requestJSON("5", "echo", "{}")
+	other := func(date string) string { return requestJSON("5", "echo", "{"+meta(date)+"}") }
+	session, _ := h.initialize("2025-11-25", map[string]string{"Authorization": "Bearer secret"})
+	in := func(tr testRequest) testRequest { tr.session = session; return tr }
+	verb := func(verb string, tr testRequest) testRequest { tr.method = verb; return tr }
 	for name, row := range map[string]struct {
-		knock
+		testRequest
 		status int
 		id     string
 		code   int // 0: no error
 	}{
 		"good":             {good, 200, "", 0},
 		"session ignored":  {in(good), 200, "", 0},
-		"unknown session":  {knock{body: good.body, header: good.header, session: "x"}, 200, "", 0},
-		"seen ignored":     {good.with("Last-Event-ID", "7-7"), 200, "", 0},
-		"GET":              {verb("GET", knock{}.named(modern)), 405, "null", wire.CodeInvalidRequest},
-		"GET, session":     {verb("GET", in(knock{}.named(modern))), 405, "null", wire.CodeInvalidRequest},
-		"GET, newer":       {verb("GET", knock{}.named("2027-01-01")), 405, "null", wire.CodeInvalidRequest},
-		"DELETE":           {verb("DELETE", knock{}.named(modern)), 405, "null", wire.CodeInvalidRequest},
-		"DELETE, session":  {verb("DELETE", in(knock{}.named(modern))), 405, "null", wire.CodeInvalidRequest},
+		"unknown session":  {testRequest{body: good.body, header: good.header, session: "x"}, 200, "", 0},
+		"seen ignored":     {good.withHeader("Last-Event-ID", "7-7"), 200, "", 0},
+		"GET":              {verb("GET", testRequest{}.withRevision(modernRevision)), 405, "null", wire.CodeInvalidRequest},
+		"GET, session":     {verb("GET", in(testRequest{}.withRevision(modernRevision))), 405, "null", wire.CodeInvalidRequest},
+		"GET, newer":       {verb("GET", testRequest{}.withRevision("2027-01-01")), 405, "null", wire.CodeInvalidRequest},
+		"DELETE":           {verb("DELETE", testRequest{}.withRevision(modernRevision)), 405, "null", wire.CodeInvalidRequest},
+		"DELETE, session":  {verb("DELETE", in(testRequest{}.withRevision(modernRevision))), 405, "null", wire.CodeInvalidRequest},
 		"PUT":              {verb("PUT", good), 405, "null", wire.CodeInvalidRequest},
-		"host":             {knock{host: "evil.example", body: good.body, header: good.header}, 403, "null", wire.CodeInvalidRequest},
-		"origin":           {good.with("Origin", "http://evil.example"), 403, "null", wire.CodeInvalidRequest},
-		"token":            {good.with("Authorization", "Bearer guess"), 401, "null", wire.CodeInvalidRequest},
-		"no token":         {good.with("Authorization", "-"), 401, "null", wire.CodeInvalidRequest},
-		"type":             {good.with("Content-Type", "text/plain"), 415, "null", wire.CodeInvalidRequest},
-		"accept json":      {good.with("Accept", "application/json"), 200, "", 0},
-		"accept neither":   {good.with("Accept", "text/html"), 406, "null", wire.CodeInvalidRequest},
-		"size":             {lone("5", "echo", `"x":"`+strings.Repeat("x", 1<<20)+`"`), 413, "null", wire.CodeInvalidRequest},
-		"no JSON":          {with("{", version, modern), 400, "null", wire.CodeParseError},
-		"no message":       {with(`{"jsonrpc":"2.0","id":5}`, version, modern), 400, "5", wire.CodeInvalidRequest},
-		"response":         {with(result("5", "{}"), version, modern), 400, "null", wire.CodeInvalidRequest},
-		"response, newer":  {with(result("5", "{}"), version, "2027-01-01"), 400, "null", wire.CodeInvalidRequest},
-		"batch":            {with("["+good.body+"]", version, modern), 400, "null", wire.CodeInvalidRequest},
-		"batch, session":   {in(knock{body: "[" + good.body + "]"}), 400, "null", wire.CodeInvalidRequest},
-		"empty batch":      {with("[]", version, modern), 400, "null", wire.CodeInvalidRequest},
-		"note":             {with(`{"jsonrpc":"2.0","method":"x"}`, version, modern), 202, "", 0},
+		"host":             {testRequest{host: "evil.example", body: good.body, header: good.header}, 403, "null", wire.CodeInvalidRequest},
+		"origin":           {good.withHeader("Origin", "http://evil.example"), 403, "null", wire.CodeInvalidRequest},
+		"token":            {good.withHeader("Authorization", "Bearer guess"), 401, "null", wire.CodeInvalidRequest},
+		"no token":         {good.withHeader("Authorization", "-"), 401, "null", wire.CodeInvalidRequest},
+		"type":             {good.withHeader("Content-Type", "text/plain"), 415, "null", wire.CodeInvalidRequest},
+		"accept json":      {good.withHeader("Accept", "application/json"), 200, "", 0},
+		"accept neither":   {good.withHeader("Accept", "text/html"), 406, "null", wire.CodeInvalidRequest},
+		"size":             {statelessRequest("5", "echo", `"x":"`+strings.Repeat("x", 1<<20)+`"`), 413, "null", wire.CodeInvalidRequest},
+		"no JSON":          {with("{", version, modernRevision), 400, "null", wire.CodeParseError},
+		"no message":       {with(`{"jsonrpc":"2.0","id":5}`, version, modernRevision), 400, "5", wire.CodeInvalidRequest},
+		"response":         {with(resultJSON("5", "{}"), version, modernRevision), 400, "null", wire.CodeInvalidRequest},
+		"response, newer":  {with(resultJSON("5", "{}"), version, "2027-01-01"), 400, "null", wire.CodeInvalidRequest},
+		"batch":            {with("["+good.body+"]", version, modernRevision), 400, "null", wire.CodeInvalidRequest},
+		"batch, session":   {in(testRequest{body: "[" + good.body + "]"}), 400, "null", wire.CodeInvalidRequest},
+		"empty batch":      {with("[]", version, modernRevision), 400, "null", wire.CodeInvalidRequest},
+		"note":             {with(`{"jsonrpc":"2.0","method":"x"}`, version, modernRevision), 202, "", 0},
 		"note, newer":      {with(`{"jsonrpc":"2.0","method":"x"}`, version, "2027-01-01"), 202, "", 0},
-		"note, cancels":    {with(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":5}}`, version, modern), 202, "", 0},
-		"note says itself": {with(`{"jsonrpc":"2.0","method":"x","params":{` + meta(modern) + `}}`), 202, "", 0},
+		"note, cancels":    {with(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":5}}`, version, modernRevision), 202, "", 0},
+		"note says itself": {with(`{"jsonrpc":"2.0","method":"x","params":{` + meta(modernRevision) + `}}`), 202, "", 0},
 
-		"no meta":             {with(bare, version, modern), 400, "5", wire.CodeInvalidParams},
+		"no meta":             {with(bare, version, modernRevision), 400, "5", wire.CodeInvalidParams},
 		"no meta, newer":      {with(bare, version, "2027-01-01"), 400, "5", wire.CodeInvalidParams},
-		"no meta, session":    {in(with(bare, version, modern)), 400, "5", wire.CodeInvalidParams},
-		"no params":           {with(`{"jsonrpc":"2.0","id":5,"method":"echo"}`, version, modern), 400, "5", wire.CodeInvalidParams},
-		"no version":          {with(call("5", "echo", `{"_meta":{"`+prefix+`clientCapabilities":{}}}`), version, modern), 400, "5", wire.CodeInvalidParams},
-		"version null":        {with(call("5", "echo", `{"_meta":{"`+prefix+`protocolVersion":null,"`+prefix+`clientCapabilities":{}}}`), version, modern), 400, "5", wire.CodeInvalidParams},
-		"no capabilities":     {with(call("5", "echo", `{"_meta":{"`+prefix+`protocolVersion":"`+modern+`"}}`), version, modern), 400, "5", wire.CodeInvalidParams},
-		"capabilities, older": {with(call("5", "echo", `{"_meta":{"`+prefix+`protocolVersion":"2025-11-25"}}`), version, modern), 400, "5", wire.CodeInvalidParams},
-		"bad level":           {with(call("5", "echo", `{"_meta":{"`+prefix+`protocolVersion":"`+modern+`","`+prefix+`clientCapabilities":{},"`+prefix+`logLevel":"loud"}}`), version, modern), 400, "5", wire.CodeInvalidParams},
-		"no meta, initialize": {with(initialize("2025-11-25"), version, modern), 400, `"init"`, protocol.CodeHeaderMismatch},
-		"newer, initialize":   {with(initialize("2027-01-01"), version, "2027-01-01"), 400, `"init"`, protocol.CodeHeaderMismatch},
+		"no meta, session":    {in(with(bare, version, modernRevision)), 400, "5", wire.CodeInvalidParams},
+		"no params":           {with(`{"jsonrpc":"2.0","id":5,"method":"echo"}`, version, modernRevision), 400, "5", wire.CodeInvalidParams},
+		"no version":          {with(requestJSON("5", "echo", `{"_meta":{"`+metaPrefix+`clientCapabilities":{}}}`), version, modernRevision), 400, "5", wire.CodeInvalidParams},
+		"version null":        {with(requestJSON("5", "echo", `{"_meta":{"`+metaPrefix+`protocolVersion":null,"`+metaPrefix+`clientCapabilities":{}}}`), version, modernRevision), 400, "5", wire.CodeInvalidParams},
+		"no capabilities":     {with(requestJSON("5", "echo", `{"_meta":{"`+metaPrefix+`protocolVersion":"`+modernRevision+`"}}`), version, modernRevision), 400, "5", wire.CodeInvalidParams},
+		"capabilities, older": {with(requestJSON("5", "echo", `{"_meta":{"`+metaPrefix+`protocolVersion":"2025-11-25"}}`), version, modernRevision), 400, "5", wire.CodeInvalidParams},
+		"bad level":           {with(requestJSON("5", "echo", `{"_meta":{"`+metaPrefix+`protocolVersion":"`+modernRevision+`","`+metaPrefix+`clientCapabilities":{},"`+metaPrefix+`logLevel":"loud"}}`), version, modernRevision), 400, "5", wire.CodeInvalidParams},
+		"no meta, initialize": {with(initializeRequest("2025-11-25"), version, modernRevision), 400, `"init"`, protocol.CodeHeaderMismatch},
+		"newer, initialize":   {with(initializeRequest("2027-01-01"), version, "2027-01-01"), 400, `"init"`, protocol.CodeHeaderMismatch},
 
-		"no header":                {good.with(version, "-"), 400, "5", protocol.CodeHeaderMismatch},
-		"no header, session":       {in(good.with(version, "-")), 400, "5", protocol.CodeHeaderMismatch},
-		"header of a session":      {in(good.with(version, "2025-11-25")), 400, "5", protocol.CodeHeaderMismatch},
-		"header of a newer one":    {good.with(version, "2027-01-01"), 400, "5", protocol.CodeHeaderMismatch},
-		"header before version":    {with(other("2027-01-01"), version, modern), 400, "5", protocol.CodeHeaderMismatch},
-		"meta of a session":        {with(other("2025-11-25"), version, modern), 400, "5", protocol.CodeHeaderMismatch},
-		"header spaced":            {good.with(version, " "+modern+"\t"), 200, "", 0},
+		"no header":                {good.withHeader(version, "-"), 400, "5", protocol.CodeHeaderMismatch},
+		"no header, session":       {in(good.withHeader(version, "-")), 400, "5", protocol.CodeHeaderMismatch},
+		"header of a session":      {in(good.withHeader(version, "2025-11-25")), 400, "5", protocol.CodeHeaderMismatch},
+		"header of a newer one":    {good.withHeader(version, "2027-01-01"), 400, "5", protocol.CodeHeaderMismatch},
+		"header before version":    {with(other("2027-01-01"), version, modernRevision), 400, "5", protocol.CodeHeaderMismatch},
+		"meta of a session":        {with(other("2025-11-25"), version, modernRevision), 400, "5", protocol.CodeHeaderMismatch},
+		"header spaced":            {good.withHeader(version, " "+modernRevision+"\t"), 200, "", 0},
 		"newer":                    {with(other("2027-01-01"), version, "2027-01-01"), 400, "5", protocol.CodeUnsupportedVersion},
 		"newer, session":           {in(with(other("2027-01-01"), version, "2027-01-01")), 400, "5", protocol.CodeUnsupportedVersion},
 		"garbage":                  {with(other("v999.0.0"), version, "v999.0.0"), 400, "5", protocol.CodeUnsupportedVersion},
 		"older garbage":            {with(other("1900-01-01"), version, "1900-01-01"), 400, "5", protocol.CodeUnsupportedVersion},
-		"garbage, initialize":      {with(call("5", "initialize", "{"+meta("v9")+"}"), version, "v9"), 400, "5", protocol.CodeUnsupportedVersion},
+		"garbage, initialize":      {with(requestJSON("5", "initialize", "{"+meta("v9")+"}"), version, "v9"), 400, "5", protocol.CodeUnsupportedVersion},
 		"meta of a session, alone": {with(other("2025-11-25")), 400, "5", wire.CodeNotInitialized},
 
-		"initialize":           {lone("5", "initialize", ""), 404, "5", wire.CodeMethodNotFound},
-		"ping":                 {lone(`"five"`, "ping", ""), 404, `"five"`, wire.CodeMethodNotFound},
-		"ping, session":        {in(lone("5", "ping", "")), 404, "5", wire.CodeMethodNotFound},
-		"method header":        {good.with("Mcp-Method", "Echo"), 400, "5", protocol.CodeHeaderMismatch},
-		"no method header":     {good.with("Mcp-Method", "-"), 400, "5", protocol.CodeHeaderMismatch},
-		"unknown tool":         {lone("5", "echo", `"name":"unknown"`), 200, "5", wire.CodeInvalidParams},
-		"unknown further in":   {lone("5", "what", ""), 404, "5", wire.CodeMethodNotFound},
-		"id null":              {lone("null", "what", ""), 404, "null", wire.CodeMethodNotFound},
-		"probe without header": {with(call("5", "server/discover", "{}")), 404, "5", wire.CodeMethodNotFound},
-		"probe of a newer one": {with(call("5", "server/discover", "{}"), version, "2027-01-01"), 400, "5", wire.CodeInvalidParams},
+		"initialize":           {statelessRequest("5", "initialize", ""), 404, "5", wire.CodeMethodNotFound},
+		"ping":                 {statelessRequest(`"five"`, "ping", ""), 404, `"five"`, wire.CodeMethodNotFound},
+		"ping, session":        {in(statelessRequest("5", "ping", "")), 404, "5", wire.CodeMethodNotFound},
+		"method header":        {good.withHeader("Mcp-Method", "Echo"), 400, "5", protocol.CodeHeaderMismatch},
+		"no method header":     {good.withHeader("Mcp-Method", "-"), 400, "5", protocol.CodeHeaderMismatch},
+		"unknown tool":         {statelessRequest("5", "echo", `"name":"unknown"`), 200, "5", wire.CodeInvalidParams},
+		"unknown further in":   {statelessRequest("5", "what", ""), 404, "5", wire.CodeMethodNotFound},
+		"id null":              {statelessRequest("null", "what", ""), 404, "null", wire.CodeMethodNotFound},
+		"probe without header": {with(requestJSON("5", "server/discover", "{}")), 404, "5", wire.CodeMethodNotFound},
+		"probe of a newer one": {with(requestJSON("5", "server/discover", "{}"), version, "2027-01-01"), 400, "5", wire.CodeInvalidParams},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := *h
 			h.T = t
 			if row.header["Authorization"] == "" {
-				row.knock = row.with("Authorization", "Bearer secret")
+				row.testRequest = row.withHeader("Authorization", "Bearer secret")
 			}
 			var res *http.Response
 			if row.code == 0 {
-				res = h.want(row.knock, row.status, "*")
+				res = h.want(row.testRequest, row.status, "*")
 			} else {
-				res = h.wantError(row.knock, row.status, row.id, row.code)
+				res = h.wantError(row.testRequest, row.status, row.id, row.code)
 			}
 			if allow := res.Header.Get("Allow"); row.status == 405 && allow != "POST" || row.status != 405 && allow != "" {
 				t.Errorf("Allow: %s", allow)
@@ -169,9 +171,9 @@ func TestLadder(t *testing.T) {
 
 // A header that stands twice names one revision, or none.
 func TestAVersionThatStandsTwice(t *testing.T) {
-	h := newHouse(t, nil)
+	h := newHarness(t, nil)
 	send := func(dates ...string) int {
-		req := h.request(lone("5", "echo", ""))
+		req := h.newRequest(statelessRequest("5", "echo", ""))
 		req.Header["Mcp-Protocol-Version"] = dates
 		res, err := h.client.Do(req)
 		if err != nil {
@@ -180,7 +182,7 @@ func TestAVersionThatStandsTwice(t *testing.T) {
 		res.Body.Close()
 		return res.StatusCode
 	}
-	if a, b, c := send(modern, modern), send(modern, "2025-11-25"), send("2025-11-25", modern); a != 200 || b != 400 || c != 400 {
+	if a, b, c := send(modernRevision, modernRevision), send(modernRevision, "2025-11-25"), send("2025-11-25", modernRevision); a != 200 || b != 400 || c != 400 {
 		t.Errorf("%d %d %d", a, b, c)
 	}
 }
@@ -188,13 +190,13 @@ func TestAVersionThatStandsTwice(t *testing.T) {
 // Both eras at one time, on one URL and for one client: neither knows of the other.
 func TestBothErasOnOneURL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // however slow the machine is, none of its answers takes its time
-		h := newHouse(t, nil)
-		h.want(lone("1", "echo", ""), 200, result("1", "{"+meta(modern)+"}")) // before anything else
-		if g := <-h.conns; !g.Stateless {
+		h := newHarness(t, nil)
+		h.want(statelessRequest("1", "echo", ""), 200, resultJSON("1", "{"+meta(modernRevision)+"}")) // before anything else
+		if handler := <-h.handlers; !handler.Stateless {
 			t.Error("a request is in a session")
 		}
-		key, g := h.enter("2025-11-25", nil)
-		if g.Stateless {
+		key, handler := h.initialize("2025-11-25", nil)
+		if handler.Stateless {
 			t.Error("a session is stateless")
 		}
 		var all sync.WaitGroup
@@ -202,36 +204,36 @@ func TestBothErasOnOneURL(t *testing.T) {
 			all.Go(func() {
 				for n := range 20 {
 					id := fmt.Sprint(i*1000 + n)
-					h.want(knock{session: key, body: call(id, "echo", `{"a":1}`)}, 200, result(id, `{"a":1}`))
-					h.want(lone(id, "echo", `"b":2`), 200, result(id, "{"+meta(modern)+`,"b":2}`))
+					h.want(testRequest{session: key, body: requestJSON(id, "echo", `{"a":1}`)}, 200, resultJSON(id, `{"a":1}`))
+					h.want(statelessRequest(id, "echo", `"b":2`), 200, resultJSON(id, "{"+meta(modernRevision)+`,"b":2}`))
 				}
 			})
 		}
 		all.Wait()
-		h.want(knock{session: key, verb: "DELETE"}, 204, "")
-		h.want(lone("1", "echo", ""), 200, "*")
+		h.want(testRequest{session: key, method: "DELETE"}, 204, "")
+		h.want(statelessRequest("1", "echo", ""), 200, "*")
 	})
 }
 
 // The same id may be in flight in many requests: nothing is between them.
 func TestEachRequestStandsAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, nil)
+		h := newHarness(t, nil)
 		var all sync.WaitGroup
 		for range 10 {
-			all.Go(func() { h.want(lone("1", "hold", ""), 200, result("1", "{}")) })
+			all.Go(func() { h.want(statelessRequest("1", "hold", ""), 200, resultJSON("1", "{}")) })
 		}
 		for range 10 {
-			r := <-h.held
+			r := <-h.heldRequests
 			all.Go(func() { r.Reply([]byte("{}")) })
 		}
 		all.Wait()
 		names := make(map[string]bool)
 		for range 10 {
-			g := <-h.conns
-			names[g.ID] = true
-			if !g.Stateless || g.Principal != "" || len(g.ID) != 32 {
-				t.Errorf("%+v", g.SessionInfo)
+			handler := <-h.handlers
+			names[handler.ID] = true
+			if !handler.Stateless || handler.Principal != "" || len(handler.ID) != 32 {
+				t.Errorf("%+v", handler.SessionInfo)
 			}
 		}
 		if len(names) != 10 {
@@ -242,21 +244,21 @@ func TestEachRequestStandsAlone(t *testing.T) {
 
 // Of a request no more is bounded than of one in a session.
 func TestALongRequestNeedsNoSession(t *testing.T) {
-	h := newHouse(t, func(o *Options) { o.MessageLimit = 4 << 20 })
+	h := newHarness(t, func(o *Options) { o.MessageLimit = 4 << 20 })
 	text := `"x":"` + strings.Repeat("x", 3<<20) + `"`
-	h.want(lone("1", "echo", text), 200, result("1", "{"+meta(modern)+","+text+"}"))
-	h.wantError(knock{body: call("1", "echo", "{"+text+"}")}, 413, "null", wire.CodeInvalidRequest)
+	h.want(statelessRequest("1", "echo", text), 200, resultJSON("1", "{"+meta(modernRevision)+","+text+"}"))
+	h.wantError(testRequest{body: requestJSON("1", "echo", "{"+text+"}")}, 413, "null", wire.CodeInvalidRequest)
 }
 
 func TestPrincipals(t *testing.T) {
-	h := newHouse(t, func(o *Options) { o.Tokens = []string{"alpha", "beta"} })
+	h := newHarness(t, func(o *Options) { o.Tokens = []string{"alpha", "beta"} })
 	for token, want := range map[string]string{"alpha": "1", "beta": "2"} {
-		h.want(lone("1", "echo", "").with("Authorization", "Bearer "+token), 200, "*")
-		if g := <-h.conns; g.Principal != want {
-			t.Errorf("%s is %q", token, g.Principal)
+		h.want(statelessRequest("1", "echo", "").withHeader("Authorization", "Bearer "+token), 200, "*")
+		if handler := <-h.handlers; handler.Principal != want {
+			t.Errorf("%s is %q", token, handler.Principal)
 		}
-		if _, g := h.enter("2025-11-25", map[string]string{"Authorization": "Bearer " + token}); g.Principal != want {
-			t.Errorf("%s is %q in a session", token, g.Principal)
+		if _, handler := h.initialize("2025-11-25", map[string]string{"Authorization": "Bearer " + token}); handler.Principal != want {
+			t.Errorf("%s is %q in a session", token, handler.Principal)
 		}
 	}
 }
@@ -264,10 +266,10 @@ func TestPrincipals(t *testing.T) {
 // A page may send the headers that repeat what stands in the body, whatever a tool calls
 // its arguments.
 func TestCORSOfTheStatelessEra(t *testing.T) {
-	h := newHouse(t, func(o *Options) { o.Loopback, o.Origins = true, []string{"http://localhost:6274"} })
+	h := newHarness(t, func(o *Options) { o.Loopback, o.Origins = true, []string{"http://localhost:6274"} })
 	ask := func(names string) string {
 		t.Helper()
-		res := h.want(knock{verb: "OPTIONS", header: map[string]string{
+		res := h.want(testRequest{method: "OPTIONS", header: map[string]string{
 			"Origin": "http://localhost:6274", "Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": names,
 		}}, 204, "")
 		return res.Header.Get("Access-Control-Allow-Headers")
@@ -276,7 +278,7 @@ func TestCORSOfTheStatelessEra(t *testing.T) {
 	if !strings.HasSuffix(got, "Mcp-Method, Mcp-Name, Mcp-Protocol-Version, Mcp-Session-Id, Mcp-Param-Region, Mcp-Param-Some-Id") || strings.Contains(got, "vil") {
 		t.Errorf("%s", got)
 	}
-	if n := strings.Count(ask(strings.Repeat("mcp-param-a,", 1000)), "Mcp-Param-A"); n != maxParams {
+	if n := strings.Count(ask(strings.Repeat("mcp-param-a,", 1000)), "Mcp-Param-A"); n != maxParamHeaders {
 		t.Errorf("%d headers", n)
 	}
 }

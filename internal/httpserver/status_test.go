@@ -14,11 +14,11 @@ import (
 // Every row of the table of a server's duties (streamable HTTP, 2025-03-26 to
 // 2025-11-25) that is a status.
 func TestStatuses(t *testing.T) {
-	h := newHouse(t, nil)
-	key, _ := h.enter("2025-11-25", nil)
-	ended, _ := h.enter("2025-11-25", nil)
-	h.want(knock{session: ended, verb: "DELETE"}, 204, "")
-	ping := call("5", "ping", `{}`)
+	h := newHarness(t, nil)
+	key, _ := h.initialize("2025-11-25", nil)
+	ended, _ := h.initialize("2025-11-25", nil)
+	h.want(testRequest{session: ended, method: "DELETE"}, 204, "")
+	ping := requestJSON("5", "ping", `{}`)
 	note := `{"jsonrpc":"2.0","method":"notifications/x"}`
 	with := func(header ...string) map[string]string {
 		m := make(map[string]string)
@@ -28,79 +28,79 @@ func TestStatuses(t *testing.T) {
 		return m
 	}
 	for name, row := range map[string]struct {
-		knock
+		testRequest
 		status int
 		id     string
 		code   int // 0: no error
 	}{
-		"request":                         {knock{session: key, body: ping}, 200, "", 0},
-		"notification":                    {knock{session: key, body: note}, 202, "", 0},
-		"response":                        {knock{session: key, body: result("1", "{}")}, 202, "", 0},
-		"no session":                      {knock{body: ping}, 400, "5", wire.CodeNotInitialized},
-		"no session, call":                {knock{body: call("5", "tools/call", `{"name":"x"}`)}, 400, "5", wire.CodeNotInitialized},
-		"no session, notification":        {knock{body: note}, 400, "null", wire.CodeNotInitialized},
-		"no session, batch":               {knock{body: "[" + initialize("2025-03-26") + "]"}, 400, "null", wire.CodeNotInitialized},
-		"no session, probe":               {knock{body: call("5", "server/discover", `{}`)}, 404, "5", wire.CodeMethodNotFound},
-		"unknown session":                 {knock{session: key[:len(key)-1] + "x", body: ping}, 404, "5", codeSessionNotFound},
-		"name of a session":               {knock{session: key[:32], body: ping}, 404, "5", codeSessionNotFound},
-		"unknown session, initialize":     {knock{session: "x", body: initialize("2025-11-25")}, 404, `"init"`, codeSessionNotFound},
-		"ended session":                   {knock{session: ended, body: ping}, 404, "5", codeSessionNotFound},
-		"second initialize":               {knock{session: key, body: initialize("2025-11-25")}, 200, "", 0},
-		"version known":                   {knock{session: key, body: ping, header: with("Mcp-Protocol-Version", "2025-06-18")}, 200, "", 0},
-		"version unknown":                 {knock{session: key, body: ping, header: with("Mcp-Protocol-Version", "2024-10-07")}, 400, "5", protocol.CodeUnsupportedVersion},
-		"version unknown, GET":            {knock{session: key, verb: "GET", header: with("Mcp-Protocol-Version", "v9")}, 400, "null", protocol.CodeUnsupportedVersion},
-		"version unknown, DELETE":         {knock{session: key, verb: "DELETE", header: with("Mcp-Protocol-Version", "v9")}, 400, "null", protocol.CodeUnsupportedVersion},
-		"accept all":                      {knock{session: key, body: ping, header: with("Accept", "*/*")}, 200, "", 0},
-		"accept nothing said":             {knock{session: key, body: ping, header: with("Accept", "-")}, 200, "", 0},
-		"accept ranges":                   {knock{session: key, body: ping, header: with("Accept", "application/*; q=0.8 , TEXT/*;q=0.1")}, 200, "", 0},
-		"accept parameters":               {knock{session: key, body: ping, header: with("Accept", "application/json;charset=utf-8, text/event-stream")}, 200, "", 0},
-		"accept json alone":               {knock{session: key, body: ping, header: with("Accept", "application/json")}, 200, "", 0},
-		"accept events alone":             {knock{session: key, body: ping, header: with("Accept", "text/event-stream")}, 200, "", 0},
-		"accept all but events":           {knock{session: key, body: ping, header: with("Accept", "*/*, text/event-stream;q=0")}, 200, "", 0},
-		"accept neither":                  {knock{session: key, body: ping, header: with("Accept", "text/html, */*;q=0")}, 406, "null", wire.CodeInvalidRequest},
-		"accept nonsense":                 {knock{session: key, body: ping, header: with("Accept", ",;/=")}, 406, "null", wire.CodeInvalidRequest},
-		"content text":                    {knock{session: key, body: ping, header: with("Content-Type", "text/plain")}, 415, "null", wire.CodeInvalidRequest},
-		"content not said":                {knock{session: key, body: ping, header: with("Content-Type", "-")}, 415, "null", wire.CodeInvalidRequest},
-		"content with charset":            {knock{session: key, body: ping, header: with("Content-Type", "application/json; charset=utf-8")}, 200, "", 0},
-		"content coded":                   {knock{session: key, body: ping, header: with("Content-Encoding", "gzip")}, 415, "null", wire.CodeInvalidRequest},
-		"too large":                       {knock{session: key, body: call("5", "echo", `"`+strings.Repeat("x", 1<<20)+`"`)}, 413, "null", wire.CodeInvalidRequest},
-		"no JSON":                         {knock{session: key, body: `{"jsonrpc":"2.0","id":5,`}, 400, "null", wire.CodeParseError},
-		"no UTF-8":                        {knock{session: key, body: call("5", "echo", "\"\xff\"")}, 400, "null", wire.CodeParseError},
-		"nothing":                         {knock{session: key}, 400, "null", wire.CodeParseError},
-		"JSON, no message":                {knock{session: key, body: `{"jsonrpc":"2.0","id":5}`}, 400, "5", wire.CodeInvalidRequest},
-		"JSON, no object":                 {knock{session: key, body: `7`}, 400, "null", wire.CodeInvalidRequest},
-		"two ids":                         {knock{session: key, body: `{"jsonrpc":"2.0","id":5,"id":6,"method":"x"}`}, 400, "null", wire.CodeInvalidRequest},
-		"batch in a revision without":     {knock{session: key, body: "[" + ping + "]"}, 400, "null", wire.CodeInvalidRequest},
-		"verb PUT":                        {knock{session: key, verb: "PUT", body: ping}, 405, "null", wire.CodeInvalidRequest},
-		"verb HEAD":                       {knock{session: key, verb: "PATCH"}, 405, "null", wire.CodeInvalidRequest},
-		"GET, no session":                 {knock{verb: "GET"}, 400, "null", wire.CodeNotInitialized},
-		"GET, unknown session":            {knock{verb: "GET", session: "x"}, 404, "null", codeSessionNotFound},
-		"GET, accept json":                {knock{verb: "GET", session: key, header: with("Accept", "application/json")}, 406, "null", wire.CodeInvalidRequest},
-		"GET, event never sent":           {knock{verb: "GET", session: key, header: with("Last-Event-ID", "0-1")}, 400, "null", wire.CodeInvalidRequest},
-		"GET, stream never there":         {knock{verb: "GET", session: key, header: with("Last-Event-ID", "9-1")}, 400, "null", wire.CodeInvalidRequest},
-		"GET, no event id":                {knock{verb: "GET", session: key, header: with("Last-Event-ID", "0-00")}, 400, "null", wire.CodeInvalidRequest},
-		"GET, negative event id":          {knock{verb: "GET", session: key, header: with("Last-Event-ID", "0--1")}, 400, "null", wire.CodeInvalidRequest},
-		"DELETE, no session":              {knock{verb: "DELETE"}, 400, "null", wire.CodeNotInitialized},
-		"DELETE, unknown session":         {knock{verb: "DELETE", session: "x"}, 404, "null", codeSessionNotFound},
-		"DELETE, ended session":           {knock{verb: "DELETE", session: ended}, 404, "null", codeSessionNotFound},
-		"another path":                    {knock{path: "/x", body: ping}, 404, "null", wire.CodeInvalidRequest},
-		"streamable HTTP at /sse":         {knock{path: "/sse", body: initialize("2025-11-25")}, 405, "null", wire.CodeInvalidRequest},
-		"initialize without a version":    {knock{body: call("5", "initialize", `{}`)}, 200, "", 0},
-		"initialize as a notification":    {knock{body: `{"jsonrpc":"2.0","method":"initialize"}`}, 400, "null", wire.CodeNotInitialized},
-		"initialize in a newer revision":  {knock{body: initialize("2025-11-25"), header: with("Mcp-Protocol-Version", "2026-07-28")}, 400, `"init"`, protocol.CodeHeaderMismatch},
-		"version that has no sessions":    {knock{session: key, body: ping, header: with("Mcp-Protocol-Version", "2026-07-28")}, 400, "5", wire.CodeInvalidParams},
-		"version of none, session":        {knock{session: key, body: ping, header: with("Mcp-Protocol-Version", "v9")}, 400, "5", protocol.CodeUnsupportedVersion},
-		"version of an older one":         {knock{body: ping, header: with("Mcp-Protocol-Version", "2024-10-07")}, 400, "5", wire.CodeNotInitialized},
-		"session of streamable HTTP, SSE": {knock{path: "/message?session=" + key, body: ping}, 404, "5", codeSessionNotFound},
+		"request":                         {testRequest{session: key, body: ping}, 200, "", 0},
+		"notification":                    {testRequest{session: key, body: note}, 202, "", 0},
+		"response":                        {testRequest{session: key, body: resultJSON("1", "{}")}, 202, "", 0},
+		"no session":                      {testRequest{body: ping}, 400, "5", wire.CodeNotInitialized},
+		"no session, call":                {testRequest{body: requestJSON("5", "tools/call", `{"name":"x"}`)}, 400, "5", wire.CodeNotInitialized},
+		"no session, notification":        {testRequest{body: note}, 400, "null", wire.CodeNotInitialized},
+		"no session, batch":               {testRequest{body: "[" + initializeRequest("2025-03-26") + "]"}, 400, "null", wire.CodeNotInitialized},
+		"no session, probe":               {testRequest{body: requestJSON("5", "server/discover", `{}`)}, 404, "5", wire.CodeMethodNotFound},
+		"unknown session":                 {testRequest{session: key[:len(key)-1] + "x", body: ping}, 404, "5", codeSessionNotFound},
+		"name of a session":               {testRequest{session: key[:32], body: ping}, 404, "5", codeSessionNotFound},
+		"unknown session, initialize":     {testRequest{session: "x", body: initializeRequest("2025-11-25")}, 404, `"init"`, codeSessionNotFound},
+		"ended session":                   {testRequest{session: ended, body: ping}, 404, "5", codeSessionNotFound},
+		"second initialize":               {testRequest{session: key, body: initializeRequest("2025-11-25")}, 200, "", 0},
+		"version known":                   {testRequest{session: key, body: ping, header: with("Mcp-Protocol-Version", "2025-06-18")}, 200, "", 0},
+		"version unknown":                 {testRequest{session: key, body: ping, header: with("Mcp-Protocol-Version", "2024-10-07")}, 400, "5", protocol.CodeUnsupportedVersion},
+		"version unknown, GET":            {testRequest{session: key, method: "GET", header: with("Mcp-Protocol-Version", "v9")}, 400, "null", protocol.CodeUnsupportedVersion},
+		"version unknown, DELETE":         {testRequest{session: key, method: "DELETE", header: with("Mcp-Protocol-Version", "v9")}, 400, "null", protocol.CodeUnsupportedVersion},
+		"accept all":                      {testRequest{session: key, body: ping, header: with("Accept", "*/*")}, 200, "", 0},
+		"accept nothing said":             {testRequest{session: key, body: ping, header: with("Accept", "-")}, 200, "", 0},
+		"accept ranges":                   {testRequest{session: key, body: ping, header: with("Accept", "application/*; q=0.8 , TEXT/*;q=0.1")}, 200, "", 0},
+		"accept parameters":               {testRequest{session: key, body: ping, header: with("Accept", "application/json;charset=utf-8, text/event-stream")}, 200, "", 0},
+		"accept json alone":               {testRequest{session: key, body: ping, header: with("Accept", "application/json")}, 200, "", 0},
+		"accept events alone":             {testRequest{session: key, body: ping, header: with("Accept", "text/event-stream")}, 200, "", 0},
+		"accept all but events":           {testRequest{session: key, body: ping, header: with("Accept", "*/*, text/event-stream;q=0")}, 200, "", 0},
+		"accept neither":                  {testRequest{session: key, body: ping, header: with("Accept", "text/html, */*;q=0")}, 406, "null", wire.CodeInvalidRequest},
+		"accept nonsense":                 {testRequest{session: key, body: ping, header: with("Accept", ",;/=")}, 406, "null", wire.CodeInvalidRequest},
+		"content text":                    {testRequest{session: key, body: ping, header: with("Content-Type", "text/plain")}, 415, "null", wire.CodeInvalidRequest},
+		"content not said":                {testRequest{session: key, body: ping, header: with("Content-Type", "-")}, 415, "null", wire.CodeInvalidRequest},
+		"content with charset":            {testRequest{session: key, body: ping, header: with("Content-Type", "application/json; charset=utf-8")}, 200, "", 0},
+		"content coded":                   {testRequest{session: key, body: ping, header: with("Content-Encoding", "gzip")}, 415, "null", wire.CodeInvalidRequest},
+		"too large":                       {testRequest{session: key, body: requestJSON("5", "echo", `"`+strings.Repeat("x", 1<<20)+`"`)}, 413, "null", wire.CodeInvalidRequest},
+		"no JSON":                         {testRequest{session: key, body: `{"jsonrpc":"2.0","id":5,`}, 400, "null", wire.CodeParseError},
+		"no UTF-8":                        {testRequest{session: key, body: requestJSON("5", "echo", "\"\xff\"")}, 400, "null", wire.CodeParseError},
+		"nothing":                         {testRequest{session: key}, 400, "null", wire.CodeParseError},
+		"JSON, no message":                {testRequest{session: key, body: `{"jsonrpc":"2.0","id":5}`}, 400, "5", wire.CodeInvalidRequest},
+		"JSON, no object":                 {testRequest{session: key, body: `7`}, 400, "null", wire.CodeInvalidRequest},
+		"two ids":                         {testRequest{session: key, body: `{"jsonrpc":"2.0","id":5,"id":6,"method":"x"}`}, 400, "null", wire.CodeInvalidRequest},
+		"batch in a revision without":     {testRequest{session: key, body: "[" + ping + "]"}, 400, "null", wire.CodeInvalidRequest},
+		"verb PUT":                        {testRequest{session: key, method: "PUT", body: ping}, 405, "null", wire.CodeInvalidRequest},
+		"verb HEAD":                       {testRequest{session: key, method: "PATCH"}, 405, "null", wire.CodeInvalidRequest},
+		"GET, no session":                 {testRequest{method: "GET"}, 400, "null", wire.CodeNotInitialized},
+		"GET, unknown session":            {testRequest{method: "GET", session: "x"}, 404, "null", codeSessionNotFound},
+		"GET, accept json":                {testRequest{method: "GET", session: key, header: with("Accept", "application/json")}, 406, "null", wire.CodeInvalidRequest},
+		"GET, event never sent":           {testRequest{method: "GET", session: key, header: with("Last-Event-ID", "0-1")}, 400, "null", wire.CodeInvalidRequest},
+		"GET, stream never there":         {testRequest{method: "GET", session: key, header: with("Last-Event-ID", "9-1")}, 400, "null", wire.CodeInvalidRequest},
+		"GET, no event id":                {testRequest{method: "GET", session: key, header: with("Last-Event-ID", "0-00")}, 400, "null", wire.CodeInvalidRequest},
+		"GET, negative event id":          {testRequest{method: "GET", session: key, header: with("Last-Event-ID", "0--1")}, 400, "null", wire.CodeInvalidRequest},
+		"DELETE, no session":              {testRequest{method: "DELETE"}, 400, "null", wire.CodeNotInitialized},
+		"DELETE, unknown session":         {testRequest{method: "DELETE", session: "x"}, 404, "null", codeSessionNotFound},
+		"DELETE, ended session":           {testRequest{method: "DELETE", session: ended}, 404, "null", codeSessionNotFound},
+		"another path":                    {testRequest{path: "/x", body: ping}, 404, "null", wire.CodeInvalidRequest},
+		"streamable HTTP at /sse":         {testRequest{path: "/sse", body: initializeRequest("2025-11-25")}, 405, "null", wire.CodeInvalidRequest},
+		"initialize without a version":    {testRequest{body: requestJSON("5", "initialize", `{}`)}, 200, "", 0},
+		"initialize as a notification":    {testRequest{body: `{"jsonrpc":"2.0","method":"initialize"}`}, 400, "null", wire.CodeNotInitialized},
+		"initialize in a newer revision":  {testRequest{body: initializeRequest("2025-11-25"), header: with("Mcp-Protocol-Version", "2026-07-28")}, 400, `"init"`, protocol.CodeHeaderMismatch},
+		"version that has no sessions":    {testRequest{session: key, body: ping, header: with("Mcp-Protocol-Version", "2026-07-28")}, 400, "5", wire.CodeInvalidParams},
+		"version of none, session":        {testRequest{session: key, body: ping, header: with("Mcp-Protocol-Version", "v9")}, 400, "5", protocol.CodeUnsupportedVersion},
+		"version of an older one":         {testRequest{body: ping, header: with("Mcp-Protocol-Version", "2024-10-07")}, 400, "5", wire.CodeNotInitialized},
+		"session of streamable HTTP, SSE": {testRequest{path: "/message?session=" + key, body: ping}, 404, "5", codeSessionNotFound},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := *h
 			h.T = t
 			var res *http.Response
 			if row.code == 0 {
-				res = h.want(row.knock, row.status, "*")
+				res = h.want(row.testRequest, row.status, "*")
 			} else {
-				res = h.wantError(row.knock, row.status, row.id, row.code)
+				res = h.wantError(row.testRequest, row.status, row.id, row.code)
 			}
 			if allow := res.Header.Get("Allow"); (row.status == 405) != (allow != "") {
 				t.Errorf("Allow: %s", allow)
@@ -110,9 +110,9 @@ func TestStatuses(t *testing.T) {
 }
 
 func TestVersionsThatAreSpokenAreListed(t *testing.T) {
-	h := newHouse(t, nil)
-	key, _ := h.enter("2025-11-25", nil)
-	_, body := h.ask(knock{session: key, body: call("1", "ping", "{}"), header: map[string]string{"Mcp-Protocol-Version": "2026-01-01"}})
+	h := newHarness(t, nil)
+	key, _ := h.initialize("2025-11-25", nil)
+	_, body := h.do(testRequest{session: key, body: requestJSON("1", "ping", "{}"), header: map[string]string{"Mcp-Protocol-Version": "2026-01-01"}})
 	var e struct {
 		Error struct {
 			Message string
@@ -131,9 +131,9 @@ func TestVersionsThatAreSpokenAreListed(t *testing.T) {
 // A body whose length is not announced is read up to the bound, and its id found
 // in what was read.
 func TestTooLargeTellsItsID(t *testing.T) {
-	h := newHouse(t, nil)
-	key, _ := h.enter("2025-11-25", nil)
-	req := h.request(knock{session: key, body: call("5", "echo", `"`+strings.Repeat("x", 1<<20)+`"`)})
+	h := newHarness(t, nil)
+	key, _ := h.initialize("2025-11-25", nil)
+	req := h.newRequest(testRequest{session: key, body: requestJSON("5", "echo", `"`+strings.Repeat("x", 1<<20)+`"`)})
 	req.ContentLength = -1
 	res, err := h.client.Do(req)
 	if err != nil {
@@ -144,41 +144,41 @@ func TestTooLargeTellsItsID(t *testing.T) {
 	if _, err := body.ReadFrom(res.Body); err != nil || res.StatusCode != 413 || !strings.HasPrefix(body.String(), `{"jsonrpc":"2.0","id":5,"error":`) {
 		t.Errorf("%d %s %v", res.StatusCode, body.String(), err)
 	}
-	h.want(knock{session: key, body: call("1", "echo", `"`+strings.Repeat("x", 1<<20-60)+`"`)}, 200, "*")
+	h.want(testRequest{session: key, body: requestJSON("1", "echo", `"`+strings.Repeat("x", 1<<20-60)+`"`)}, 200, "*")
 }
 
 func TestHTTP_04_UnknownSessionsAre404AndMissingOnes400(t *testing.T) {
-	h := newHouse(t, nil)
-	h.wantError(knock{session: "bogus", body: call("1", "tools/list", "{}")}, 404, "1", codeSessionNotFound)
-	h.wantError(knock{body: call("1", "tools/list", "{}")}, 400, "1", wire.CodeNotInitialized)
-	h.enter("2025-11-25", nil) // the client begins again
+	h := newHarness(t, nil)
+	h.wantError(testRequest{session: "bogus", body: requestJSON("1", "tools/list", "{}")}, 404, "1", codeSessionNotFound)
+	h.wantError(testRequest{body: requestJSON("1", "tools/list", "{}")}, 400, "1", wire.CodeNotInitialized)
+	h.initialize("2025-11-25", nil) // the client begins again
 }
 
 func TestHTTP_09_GarbageIsRefused(t *testing.T) {
-	h := newHouse(t, nil)
-	for _, v := range []knock{
-		{}, {header: map[string]string{"Content-Type": "text/html"}, body: "<p>"}, {verb: "GET", path: "/"}, {path: "/"},
-		{body: strings.Repeat("\x00junk", 2<<20)}, {body: call("1", "ping", "{}")}, {verb: "GET", path: "/favicon.ico"},
-		{verb: "GET"}, {verb: "GET", path: "/message"}, {path: "/message", body: "{}"}, {verb: "PROPFIND"}, {verb: "HEAD"},
+	h := newHarness(t, nil)
+	for _, tr := range []testRequest{
+		{}, {header: map[string]string{"Content-Type": "text/html"}, body: "<p>"}, {method: "GET", path: "/"}, {path: "/"},
+		{body: strings.Repeat("\x00junk", 2<<20)}, {body: requestJSON("1", "ping", "{}")}, {method: "GET", path: "/favicon.ico"},
+		{method: "GET"}, {method: "GET", path: "/message"}, {path: "/message", body: "{}"}, {method: "PROPFIND"}, {method: "HEAD"},
 		{body: "[]"}, {body: "[[]]"}, {body: `{"jsonrpc":"2.0","method":"initialize","id":{}}`},
 	} {
-		res, body := h.ask(v)
+		res, body := h.do(tr)
 		if res.StatusCode < 400 || res.StatusCode > 499 {
-			t.Errorf("%+.80v: %d %s", v, res.StatusCode, body)
+			t.Errorf("%+.80v: %d %s", tr, res.StatusCode, body)
 		}
 	}
-	h.want(knock{verb: "GET", path: "/healthz"}, 200, "ok\n")
-	h.enter("2025-11-25", nil)
+	h.want(testRequest{method: "GET", path: "/healthz"}, 200, "ok\n")
+	h.initialize("2025-11-25", nil)
 }
 
 func TestMission_A_SessionIDs(t *testing.T) {
-	h := newHouse(t, nil)
+	h := newHarness(t, nil)
 	seen := make(map[string]bool)
 	for range 100 {
-		key, g := h.enter("2025-11-25", nil)
+		key, handler := h.initialize("2025-11-25", nil)
 		name, secret, _ := strings.Cut(key, "-")
-		if len(name) != 32 || len(secret) != 32 || strings.Trim(name+secret, "0123456789abcdef") != "" || g.ID != name || seen[name] || seen[secret] {
-			t.Errorf("key %s of %s", key, g.ID)
+		if len(name) != 32 || len(secret) != 32 || strings.Trim(name+secret, "0123456789abcdef") != "" || handler.ID != name || seen[name] || seen[secret] {
+			t.Errorf("key %s of %s", key, handler.ID)
 		}
 		seen[name], seen[secret] = true, true
 	}
@@ -187,34 +187,34 @@ func TestMission_A_SessionIDs(t *testing.T) {
 // Anybody may ask whether the gateway is ready. The names of backends are for holders of a token.
 func TestHealth_F_SEC_12(t *testing.T) {
 	var waiting []string
-	house := func(tokens ...string) *house {
-		return newHouse(t, func(o *Options) {
+	house := func(tokens ...string) *harness {
+		return newHarness(t, func(o *Options) {
 			o.PendingBackends = func() []string { return waiting }
 			o.Tokens = tokens
 			o.Loopback = true
 		})
 	}
 	h := house("secret")
-	probe := knock{verb: "GET", path: "/readyz", host: "10.0.0.7:80"}
-	named := knock{verb: "GET", path: "/readyz?backends=1", host: "10.0.0.7:80"}
+	probe := testRequest{method: "GET", path: "/readyz", host: "10.0.0.7:80"}
+	named := testRequest{method: "GET", path: "/readyz?backends=1", host: "10.0.0.7:80"}
 	waiting = []string{"docs"}
 	h.want(probe, 503, "not ready: waiting for 1 backend\n")
 	waiting = append(waiting, "files")
 	h.want(probe, 503, "not ready: waiting for 2 backends\n")
-	h.want(probe.with("Authorization", "Bearer secret"), 503, "not ready: waiting for 2 backends\n")
-	h.want(named.with("Authorization", "Bearer secret"), 503, "not ready: waiting for docs, files\n")
+	h.want(probe.withHeader("Authorization", "Bearer secret"), 503, "not ready: waiting for 2 backends\n")
+	h.want(named.withHeader("Authorization", "Bearer secret"), 503, "not ready: waiting for docs, files\n")
 	h.wantError(named, 401, "null", wire.CodeInvalidRequest)
-	h.wantError(named.with("Authorization", "Bearer other"), 401, "null", wire.CodeInvalidRequest)
+	h.wantError(named.withHeader("Authorization", "Bearer other"), 401, "null", wire.CodeInvalidRequest)
 	house().wantError(named, 403, "null", wire.CodeInvalidRequest)
 	waiting = nil
 	h.want(probe, 200, "ok\n")
-	h.want(named.with("Authorization", "Bearer secret"), 200, "ok\n")
+	h.want(named.withHeader("Authorization", "Bearer secret"), 200, "ok\n")
 	probe.path = "/healthz"
 	if res := h.want(probe, 200, "ok\n"); res.Header.Get("Server") != ServerHeader {
 		t.Errorf("Server: %q", res.Header.Get("Server"))
 	}
-	probe.verb = "POST"
-	if res, _ := h.ask(probe); res.StatusCode != 405 || res.Header.Get("Allow") != "GET, HEAD" {
+	probe.method = "POST"
+	if res, _ := h.do(probe); res.StatusCode != 405 || res.Header.Get("Allow") != "GET, HEAD" {
 		t.Errorf("POST: %s", res.Status)
 	}
 }

@@ -13,17 +13,17 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-func lastSeen(key, id string) knock {
-	return knock{verb: "GET", session: key, header: map[string]string{"Last-Event-ID": id}}
+func lastSeen(key, id string) testRequest {
+	return testRequest{method: "GET", session: key, header: map[string]string{"Last-Event-ID": id}}
 }
 
-func note(n int) wire.Message {
+func logMessage(n int) wire.Message {
 	return wire.NewNotification("notifications/message", fmt.Appendf(nil, `{"n":%d}`, n))
 }
 
-func (h *house) write(g *visitor, m wire.Message, about wire.ID) {
+func (h *harness) write(handler *testHandler, m wire.Message, relatedTo wire.ID) {
 	h.Helper()
-	if err := g.Write(m, about); err != nil {
+	if err := handler.Write(m, relatedTo); err != nil {
 		h.Errorf("write %s: %v", m.Raw(), err)
 	}
 }
@@ -31,31 +31,31 @@ func (h *house) write(g *visitor, m wire.Message, about wire.ID) {
 // What belongs to no request waits for the session's own stream.
 func TestOwnStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, nil)
-		key, g := h.enter("2025-11-25", nil)
-		h.write(g, note(1), "")
-		h.write(g, note(2), "77") // of a request that there is not
-		s := h.stream(knock{verb: "GET", session: key})
+		h := newHarness(t, nil)
+		key, handler := h.initialize("2025-11-25", nil)
+		h.write(handler, logMessage(1), "")
+		h.write(handler, logMessage(2), "77") // of a request that there is not
+		s := h.openStream(testRequest{method: "GET", session: key})
 		s.want("0-0", "")
-		s.want("0-1", string(note(1).Raw()))
-		s.want("0-2", string(note(2).Raw()))
-		h.write(g, note(3), "")
-		s.want("0-3", string(note(3).Raw()))
-		s.cut()
+		s.want("0-1", string(logMessage(1).Raw()))
+		s.want("0-2", string(logMessage(2).Raw()))
+		h.write(handler, logMessage(3), "")
+		s.want("0-3", string(logMessage(3).Raw()))
+		s.disconnect()
 		synctest.Wait()
-		h.write(g, note(4), "")
-		s = h.stream(knock{verb: "GET", session: key})
+		h.write(handler, logMessage(4), "")
+		s = h.openStream(testRequest{method: "GET", session: key})
 		s.want("0-3", "")
-		s.want("0-4", string(note(4).Raw()))
-		s.cut()
+		s.want("0-4", string(logMessage(4).Raw()))
+		s.disconnect()
 		synctest.Wait()
-		s = h.stream(lastSeen(key, "0-2"))
-		s.want("0-3", string(note(3).Raw()))
-		s.want("0-4", string(note(4).Raw()))
-		h.want(knock{verb: "DELETE", session: key}, 204, "")
-		s.end()
-		<-g.ended
-		if err := g.Write(note(5), ""); !errors.Is(err, transport.ErrClosed) {
+		s = h.openStream(lastSeen(key, "0-2"))
+		s.want("0-3", string(logMessage(3).Raw()))
+		s.want("0-4", string(logMessage(4).Raw()))
+		h.want(testRequest{method: "DELETE", session: key}, 204, "")
+		s.wantEnd()
+		<-handler.closed
+		if err := handler.Write(logMessage(5), ""); !errors.Is(err, transport.ErrClosed) {
 			t.Errorf("write: %v", err)
 		}
 	})
@@ -66,39 +66,39 @@ func TestOwnStream(t *testing.T) {
 func TestTheNewerStreamTakesOver_F_DOOR_1(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, date := range []string{"2025-03-26", "2025-11-25"} {
-			h := newHouse(t, nil)
-			key, g := h.enter(date, nil)
-			var streams []*events
+			h := newHarness(t, nil)
+			key, handler := h.initialize(date, nil)
+			var streams []*eventReader
 			for n := range 5 {
-				s := h.stream(knock{verb: "GET", session: key})
+				s := h.openStream(testRequest{method: "GET", session: key})
 				if date == "2025-11-25" {
 					s.want(fmt.Sprintf("0-%d", n), "")
 				}
 				if n > 0 {
-					streams[n-1].end()
+					streams[n-1].wantEnd()
 				}
 				streams = append(streams, s)
-				h.write(g, note(n), "")
-				s.want(fmt.Sprintf("0-%d", n+1), string(note(n).Raw()))
+				h.write(handler, logMessage(n), "")
+				s.want(fmt.Sprintf("0-%d", n+1), string(logMessage(n).Raw()))
 				synctest.Wait()
 			}
 
 			// This one hangs: its client reads nothing of what is sent.
-			hanging := h.stream(knock{verb: "GET", session: key})
-			streams[4].end()
+			hanging := h.openStream(testRequest{method: "GET", session: key})
+			streams[4].wantEnd()
 			for n := range 3 {
-				h.write(g, note(100+n), "")
+				h.write(handler, logMessage(100+n), "")
 			}
 			synctest.Wait()
-			s := h.stream(lastSeen(key, "0-5"))
+			s := h.openStream(lastSeen(key, "0-5"))
 			for n := range 3 {
-				s.want(fmt.Sprintf("0-%d", 6+n), string(note(100+n).Raw()))
+				s.want(fmt.Sprintf("0-%d", 6+n), string(logMessage(100+n).Raw()))
 			}
-			h.write(g, note(200), "")
-			s.want("0-9", string(note(200).Raw()))
-			h.want(knock{session: key, body: call("1", "echo", "{}")}, 200, result("1", "{}"))
-			s.cut()
-			hanging.cut()
+			h.write(handler, logMessage(200), "")
+			s.want("0-9", string(logMessage(200).Raw()))
+			h.want(testRequest{session: key, body: requestJSON("1", "echo", "{}")}, 200, resultJSON("1", "{}"))
+			s.disconnect()
+			hanging.disconnect()
 			h.stop()
 		}
 	})
@@ -108,79 +108,79 @@ func TestTheNewerStreamTakesOver_F_DOOR_1(t *testing.T) {
 // client that is gone is no cancellation.
 func TestResume(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, nil)
-		key, g := h.enter("2025-11-25", nil)
-		s := h.stream(knock{session: key, body: call("1", "hold", `{}`)})
-		other := h.stream(knock{session: key, body: call("2", "hold", `{}`)})
-		r, r2 := <-h.held, <-h.held
+		h := newHarness(t, nil)
+		key, handler := h.initialize("2025-11-25", nil)
+		s := h.openStream(testRequest{session: key, body: requestJSON("1", "hold", `{}`)})
+		other := h.openStream(testRequest{session: key, body: requestJSON("2", "hold", `{}`)})
+		r, r2 := <-h.heldRequests, <-h.heldRequests
 		s.want("1-0", "")
 		other.want("2-0", "")
-		r.Notify(progress(1))
-		r.Notify(progress(2))
-		s.want("1-1", string(progress(1).Raw()))
-		s.cut()
+		r.Notify(progressNotification(1))
+		r.Notify(progressNotification(2))
+		s.want("1-1", string(progressNotification(1).Raw()))
+		s.disconnect()
 		synctest.Wait()
-		h.write(g, note(1), "")
-		r2.Notify(progress(7))
-		r.Notify(progress(3))
+		h.write(handler, logMessage(1), "")
+		r2.Notify(progressNotification(7))
+		r.Notify(progressNotification(3))
 
-		s = h.stream(lastSeen(key, "1-1"))
-		s.want("1-2", string(progress(2).Raw()))
-		s.want("1-3", string(progress(3).Raw()))
-		r.Notify(progress(4))
-		s.want("1-4", string(progress(4).Raw()))
-		s.cut()
+		s = h.openStream(lastSeen(key, "1-1"))
+		s.want("1-2", string(progressNotification(2).Raw()))
+		s.want("1-3", string(progressNotification(3).Raw()))
+		r.Notify(progressNotification(4))
+		s.want("1-4", string(progressNotification(4).Raw()))
+		s.disconnect()
 		synctest.Wait()
 		if !r.Reply([]byte(`{"n":1}`)) {
 			t.Error("the request was cancelled")
 		}
-		s = h.stream(lastSeen(key, "1-0")) // from the start, and now it is all there
+		s = h.openStream(lastSeen(key, "1-0")) // from the start, and now it is all there
 		for i := 1; i <= 4; i++ {
-			s.want(fmt.Sprint("1-", i), string(progress(i).Raw()))
+			s.want(fmt.Sprint("1-", i), string(progressNotification(i).Raw()))
 		}
-		s.want("1-5", result("1", `{"n":1}`))
-		s.end()
-		s = h.stream(lastSeen(key, "1-5")) // nothing is left
-		s.end()
+		s.want("1-5", resultJSON("1", `{"n":1}`))
+		s.wantEnd()
+		s = h.openStream(lastSeen(key, "1-5")) // nothing is left
+		s.wantEnd()
 
-		other.want("2-1", string(progress(7).Raw()))
+		other.want("2-1", string(progressNotification(7).Raw()))
 		r2.Reply([]byte("{}"))
-		other.want("2-2", result("2", "{}"))
-		other.end()
+		other.want("2-2", resultJSON("2", "{}"))
+		other.wantEnd()
 	})
 }
 
 // The server need not have noticed that a connection is dead.
 func TestResumingTakesTheStreamOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, nil)
-		key, g := h.enter("2025-11-25", nil)
-		s := h.stream(knock{session: key, body: call("1", "hold", `{}`)})
-		r := <-h.held
+		h := newHarness(t, nil)
+		key, handler := h.initialize("2025-11-25", nil)
+		s := h.openStream(testRequest{session: key, body: requestJSON("1", "hold", `{}`)})
+		r := <-h.heldRequests
 		s.want("1-0", "")
-		r.Notify(progress(1))
-		s.want("1-1", string(progress(1).Raw()))
-		again := h.stream(lastSeen(key, "1-0"))
-		s.end()
-		again.want("1-1", string(progress(1).Raw()))
+		r.Notify(progressNotification(1))
+		s.want("1-1", string(progressNotification(1).Raw()))
+		again := h.openStream(lastSeen(key, "1-0"))
+		s.wantEnd()
+		again.want("1-1", string(progressNotification(1).Raw()))
 
-		r.Notify(progress(2)) // which hangs, for nobody reads
+		r.Notify(progressNotification(2)) // which hangs, for nobody reads
 		synctest.Wait()
-		third := h.stream(lastSeen(key, "1-1"))
-		third.want("1-2", string(progress(2).Raw()))
+		third := h.openStream(lastSeen(key, "1-1"))
+		third.want("1-2", string(progressNotification(2).Raw()))
 		r.Reply([]byte("{}"))
-		third.want("1-3", result("1", "{}"))
-		third.end()
-		again.cut()
+		third.want("1-3", resultJSON("1", "{}"))
+		third.wantEnd()
+		again.disconnect()
 
-		own := h.stream(knock{verb: "GET", session: key})
+		own := h.openStream(testRequest{method: "GET", session: key})
 		own.want("0-0", "")
-		h.write(g, note(1), "")
-		own.want("0-1", string(note(1).Raw()))
-		ownAgain := h.stream(lastSeen(key, "0-0"))
-		own.end()
-		ownAgain.want("0-1", string(note(1).Raw()))
-		ownAgain.cut()
+		h.write(handler, logMessage(1), "")
+		own.want("0-1", string(logMessage(1).Raw()))
+		ownAgain := h.openStream(lastSeen(key, "0-0"))
+		own.wantEnd()
+		ownAgain.want("0-1", string(logMessage(1).Raw()))
+		ownAgain.disconnect()
 	})
 }
 
@@ -188,59 +188,59 @@ func TestResumingTakesTheStreamOver(t *testing.T) {
 // has brought something. Before that, nothing is kept.
 func TestAnswerThatNobodyCanAskForIsDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, nil)
-		key, g := h.enter("2025-06-18", nil)
-		s := h.stream(knock{session: key, body: call("1", "hold", `{}`)})
-		s.cut()
+		h := newHarness(t, nil)
+		key, handler := h.initialize("2025-06-18", nil)
+		s := h.openStream(testRequest{session: key, body: requestJSON("1", "hold", `{}`)})
+		s.disconnect()
 		synctest.Wait()
-		r := <-h.held
-		h.wantError(knock{session: key, body: call("1", "echo", "{}")}, 400, "1", wire.CodeInvalidRequest) // it still runs
+		r := <-h.heldRequests
+		h.wantError(testRequest{session: key, body: requestJSON("1", "echo", "{}")}, 400, "1", wire.CodeInvalidRequest) // it still runs
 		r.Reply([]byte(`"` + strings.Repeat("x", 1000) + `"`))
-		if kept := g.keeps(); kept != 0 {
+		if kept := handler.retained(); kept != 0 {
 			t.Errorf("%d bytes are kept", kept)
 		}
 		h.wantError(lastSeen(key, "1-0"), 410, "null", wire.CodeInvalidRequest)
-		h.want(knock{session: key, body: call("1", "echo", "{}")}, 200, result("1", "{}"))
+		h.want(testRequest{session: key, body: requestJSON("1", "echo", "{}")}, 200, resultJSON("1", "{}"))
 	})
 }
 
 func TestCancelledRequestsGetNoAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, nil)
-		key, _ := h.enter("2025-11-25", nil)
+		h := newHarness(t, nil)
+		key, _ := h.initialize("2025-11-25", nil)
 		cancel := func(id string) {
-			h.want(knock{session: key, body: `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + id + `}}`}, 202, "")
+			h.want(testRequest{session: key, body: `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + id + `}}`}, 202, "")
 		}
-		s := h.stream(knock{session: key, body: call("1", "hold", `{}`)})
+		s := h.openStream(testRequest{session: key, body: requestJSON("1", "hold", `{}`)})
 		s.want("1-0", "")
-		r := <-h.held
-		r.Notify(progress(1))
-		s.want("1-1", string(progress(1).Raw()))
+		r := <-h.heldRequests
+		r.Notify(progressNotification(1))
+		s.want("1-1", string(progressNotification(1).Raw()))
 		cancel("1")
-		s.end()
+		s.wantEnd()
 		r.Reply([]byte("{}"))
-		s = h.stream(lastSeen(key, "1-0"))
-		s.want("1-1", string(progress(1).Raw()))
-		s.end()
+		s = h.openStream(lastSeen(key, "1-0"))
+		s.want("1-1", string(progressNotification(1).Raw()))
+		s.wantEnd()
 
-		got := make(chan *events)
-		go func() { got <- h.stream(knock{session: key, body: call("2", "hold", `{}`)}) }()
-		<-h.held
+		got := make(chan *eventReader)
+		go func() { got <- h.openStream(testRequest{session: key, body: requestJSON("2", "hold", `{}`)}) }()
+		<-h.heldRequests
 		cancel("2") // before there are headers
-		(<-got).end()
+		(<-got).wantEnd()
 		cancel("3") // which nobody knows
 	})
 }
 
 // A message is on one stream and on no other, with everything going on at once.
 func TestEachMessageIsOnOneStream(t *testing.T) {
-	h := newHouse(t, func(o *Options) { o.MessageLimit, o.RetainLimit = 64<<20, 64<<20 })
-	key, g := h.enter("2025-11-25", nil)
+	h := newHarness(t, func(o *Options) { o.MessageLimit, o.RetainLimit = 64<<20, 64<<20 })
+	key, handler := h.initialize("2025-11-25", nil)
 	const calls, each = 40, 25
 	var mu sync.Mutex
 	seen := make(map[string]int)
 	where := make(map[string]string)
-	read := func(s *events, stream string) {
+	read := func(s *eventReader, stream string) {
 		for {
 			ev, err := s.next()
 			if err != nil {
@@ -254,33 +254,33 @@ func TestEachMessageIsOnOneStream(t *testing.T) {
 			}
 		}
 	}
-	own := h.stream(knock{verb: "GET", session: key})
+	own := h.openStream(testRequest{method: "GET", session: key})
 	var all, posts sync.WaitGroup
 	all.Go(func() { read(own, "own") })
 	for i := range calls {
 		posts.Go(func() {
 			id := fmt.Sprint(i)
-			res := h.send(knock{session: key, body: call(id, "hold", `{}`)})
+			res := h.send(testRequest{session: key, body: requestJSON(id, "hold", `{}`)})
 			defer res.Body.Close()
 			if res.Header.Get("Content-Type") == "application/json" {
 				t.Errorf("%s: %s", id, res.Status)
 				return
 			}
-			read(h.events(res), id)
+			read(h.readEvents(res), id)
 		})
 	}
 	for range calls {
-		r := <-h.held
+		r := <-h.heldRequests
 		posts.Go(func() {
 			for n := range each {
-				h.write(g, wire.NewNotification("notifications/progress", fmt.Appendf(nil, `{"of":%s,"n":%d}`, r.RemoteID(), n)), r.RemoteID())
-				h.write(g, wire.NewNotification("notifications/message", fmt.Appendf(nil, `{"of":%s,"n":%d}`, r.RemoteID(), n)), "")
+				h.write(handler, wire.NewNotification("notifications/progress", fmt.Appendf(nil, `{"of":%s,"n":%d}`, r.RemoteID(), n)), r.RemoteID())
+				h.write(handler, wire.NewNotification("notifications/message", fmt.Appendf(nil, `{"of":%s,"n":%d}`, r.RemoteID(), n)), "")
 			}
 			r.Reply([]byte("{}"))
 		})
 	}
 	posts.Wait()
-	h.want(knock{verb: "DELETE", session: key}, 204, "")
+	h.want(testRequest{method: "DELETE", session: key}, 204, "")
 	all.Wait()
 	if len(seen) != calls*(2*each+1) {
 		t.Errorf("%d messages arrived", len(seen))
@@ -296,26 +296,26 @@ func TestEachMessageIsOnOneStream(t *testing.T) {
 // bounded.
 func TestFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, func(o *Options) { o.MessageLimit = 10000 })
-		key, g := h.enter("2025-11-25", nil)
-		s := h.stream(knock{verb: "GET", session: key})
+		h := newHarness(t, func(o *Options) { o.MessageLimit = 10000 })
+		key, handler := h.initialize("2025-11-25", nil)
+		s := h.openStream(testRequest{method: "GET", session: key})
 		s.want("0-0", "")
 		n := 0
 		var err error
 		for ; err == nil && n < 1000; n++ {
-			err = g.Write(note(n), "")
+			err = handler.Write(logMessage(n), "")
 		}
 		if !errors.Is(err, transport.ErrFull) || n < 50 || n > 110 {
 			t.Errorf("after %d: %v", n, err)
 		}
 		for i := range n - 1 {
-			s.want(fmt.Sprint("0-", i+1), string(note(i).Raw()))
+			s.want(fmt.Sprint("0-", i+1), string(logMessage(i).Raw()))
 		}
 		synctest.Wait()
-		h.write(g, note(n), "")
-		s.want(fmt.Sprint("0-", n), string(note(n).Raw()))
-		g.Writer.Close()
-		s.end()
+		h.write(handler, logMessage(n), "")
+		s.want(fmt.Sprint("0-", n), string(logMessage(n).Raw()))
+		handler.Writer.Close()
+		s.wantEnd()
 	})
 }
 
@@ -323,22 +323,22 @@ func TestFull(t *testing.T) {
 // off in the end.
 func TestEndOfASessionWhoseClientDoesNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, nil)
-		key, g := h.enter("2025-11-25", nil)
-		s := h.stream(knock{session: key, body: call("1", "hold", "{}")})
+		h := newHarness(t, nil)
+		key, handler := h.initialize("2025-11-25", nil)
+		s := h.openStream(testRequest{session: key, body: requestJSON("1", "hold", "{}")})
 		s.want("1-0", "")
-		(<-h.held).Notify(wire.NewNotification("x", []byte(`"`+strings.Repeat("x", 100000)+`"`)))
+		(<-h.heldRequests).Notify(wire.NewNotification("x", []byte(`"`+strings.Repeat("x", 100000)+`"`)))
 		synctest.Wait()
 		began := time.Now()
-		g.Writer.Close()
+		handler.Writer.Close()
 		if took := time.Since(began); took > 0 {
 			t.Errorf("Close took %v", took)
 		}
-		time.Sleep(lastWords + time.Second)
+		time.Sleep(closeDrainTimeout + time.Second)
 		if _, err := s.next(); err == nil {
 			t.Error("the whole event came")
 		}
-		h.want(knock{verb: "GET", path: "/healthz"}, 200, "ok\n")
+		h.want(testRequest{method: "GET", path: "/healthz"}, 200, "ok\n")
 	})
 }
 
@@ -346,35 +346,35 @@ func TestEndOfASessionWhoseClientDoesNotRead(t *testing.T) {
 // answer.
 func TestRequestsOfASessionThatEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, nil)
-		key, g := h.enter("2025-11-25", nil)
-		s := h.stream(knock{session: key, body: call("1", "hold", "{}")})
+		h := newHarness(t, nil)
+		key, handler := h.initialize("2025-11-25", nil)
+		s := h.openStream(testRequest{session: key, body: requestJSON("1", "hold", "{}")})
 		s.want("1-0", "")
 		done := make(chan bool)
 		go func() {
-			h.wantError(knock{session: key, body: call("2", "hold", "{}")}, 404, "2", codeSessionNotFound)
+			h.wantError(testRequest{session: key, body: requestJSON("2", "hold", "{}")}, 404, "2", codeSessionNotFound)
 			close(done)
 		}()
-		<-h.held
-		<-h.held
-		g.Writer.Close()
+		<-h.heldRequests
+		<-h.heldRequests
+		handler.Writer.Close()
 		<-done
-		s.want("1-1", string(wire.NewErrorResponse("1", sessionEnded).Raw()))
-		s.end()
+		s.want("1-1", string(wire.NewErrorResponse("1", errSessionEnded).Raw()))
+		s.wantEnd()
 		h.wantError(lastSeen(key, "1-0"), 404, "null", codeSessionNotFound)
 	})
 }
 
 func TestHTTP_05_And_HTTP_06_SilentStreamsAreKeptAlive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, nil)
-		key, g := h.enter("2025-11-25", nil)
-		own := h.stream(knock{verb: "GET", session: key})
-		posted := h.stream(knock{session: key, body: call("1", "hold", "{}")})
-		r := <-h.held
+		h := newHarness(t, nil)
+		key, handler := h.initialize("2025-11-25", nil)
+		own := h.openStream(testRequest{method: "GET", session: key})
+		posted := h.openStream(testRequest{session: key, body: requestJSON("1", "hold", "{}")})
+		r := <-h.heldRequests
 		var all sync.WaitGroup
 		var data [2]string
-		for i, s := range []*events{own, posted} {
+		for i, s := range []*eventReader{own, posted} {
 			all.Go(func() {
 				for last := time.Now(); ; last = time.Now() { // as a proxy would look at it
 					ev, err := s.next()
@@ -390,12 +390,12 @@ func TestHTTP_05_And_HTTP_06_SilentStreamsAreKeptAlive(t *testing.T) {
 		}
 		time.Sleep(10 * time.Minute)
 		r.Reply([]byte("{}"))
-		h.write(g, note(1), "")
+		h.write(handler, logMessage(1), "")
 		synctest.Wait()
-		if data[0] != string(note(1).Raw()) || data[1] != result("1", "{}") {
+		if data[0] != string(logMessage(1).Raw()) || data[1] != resultJSON("1", "{}") {
 			t.Errorf("arrived: %q", data)
 		}
-		own.cut()
+		own.disconnect()
 		all.Wait()
 	})
 }

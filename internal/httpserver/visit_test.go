@@ -25,11 +25,11 @@ import (
 // as long as nothing was sent before it.
 func TestStatusOfAnAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, nil)
+		h := newHarness(t, nil)
 		fail := func(code int, first bool) {
-			r := <-h.held
+			r := <-h.heldRequests
 			if first {
-				r.Notify(progress(1))
+				r.Notify(progressNotification(1))
 			}
 			r.Fail(&wire.Error{Code: code, Message: "no", Data: []byte(`{"code":1,"x":[1.0]}`)})
 		}
@@ -39,19 +39,19 @@ func TestStatusOfAnAnswer(t *testing.T) {
 		} {
 			answer := fmt.Sprintf(`{"jsonrpc":"2.0","id":"a","error":{"code":%d,"message":"no","data":{"code":1,"x":[1.0]}}}`, code)
 			go fail(code, false)
-			h.want(lone(`"a"`, "hold", ""), status, answer)
+			h.want(statelessRequest(`"a"`, "hold", ""), status, answer)
 			if status != 200 {
 				go fail(code, false)
-				res := h.want(lone(`"a"`, "hold", "").with("Accept", "text/event-stream, application/json"), status, answer)
+				res := h.want(statelessRequest(`"a"`, "hold", "").withHeader("Accept", "text/event-stream, application/json"), status, answer)
 				if kind := res.Header.Get("Content-Type"); kind != "application/json" {
 					t.Errorf("%d is sent as %s", code, kind)
 				}
 			}
 			go fail(code, true)
-			s := h.stream(lone(`"a"`, "hold", ""))
-			s.want("", string(progress(1).Raw()))
+			s := h.openStream(statelessRequest(`"a"`, "hold", ""))
+			s.want("", string(progressNotification(1).Raw()))
 			s.want("", answer)
-			s.end()
+			s.wantEnd()
 		}
 	})
 }
@@ -61,79 +61,79 @@ func TestStatusOfAnAnswer(t *testing.T) {
 // its time: until then the headers wait, for it may yet be an error.
 func TestStreamOfARequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, nil)
+		h := newHarness(t, nil)
 		go func() {
-			r := <-h.held
-			g := <-h.conns
-			h.write(g, note(1), "") // about nothing, but there is no other stream
-			r.Notify(progress(1))
-			h.write(g, wire.NewResult("2", []byte("{}")), "2") // of no request of this client's
-			if err := g.Write(wire.NewRequest("9", "roots/list", nil), r.RemoteID()); err == nil {
+			r := <-h.heldRequests
+			handler := <-h.handlers
+			h.write(handler, logMessage(1), "") // about nothing, but there is no other stream
+			r.Notify(progressNotification(1))
+			h.write(handler, wire.NewResult("2", []byte("{}")), "2") // of no request of this client's
+			if err := handler.Write(wire.NewRequest("9", "roots/list", nil), r.RemoteID()); err == nil {
 				t.Error("the client is asked")
 			}
 			r.Reply([]byte("[\r\n1,\n2]"))
-			if err := g.Write(note(2), r.RemoteID()); !errors.Is(err, transport.ErrClosed) {
+			if err := handler.Write(logMessage(2), r.RemoteID()); !errors.Is(err, transport.ErrClosed) {
 				t.Errorf("after the answer: %v", err)
 			}
 		}()
-		s := h.stream(lone("1", "hold", ""))
+		s := h.openStream(statelessRequest("1", "hold", ""))
 		if got := s.res.Header; got.Get("Cache-Control") != "no-cache" || got.Get("X-Accel-Buffering") != "no" || got.Get("Mcp-Session-Id") != "" {
 			t.Errorf("headers: %v", got)
 		}
-		s.want("", string(note(1).Raw()))
-		s.want("", string(progress(1).Raw()))
-		s.want("", result("1", "[  1, 2]"))
-		s.end()
+		s.want("", string(logMessage(1).Raw()))
+		s.want("", string(progressNotification(1).Raw()))
+		s.want("", resultJSON("1", "[  1, 2]"))
+		s.wantEnd()
 
-		s = h.stream(lone("1", "echo", "").with("Accept", "text/event-stream, application/json"))
-		s.want("", result("1", "{"+meta(modern)+"}"))
-		s.end()
+		s = h.openStream(statelessRequest("1", "echo", "").withHeader("Accept", "text/event-stream, application/json"))
+		s.want("", resultJSON("1", "{"+meta(modernRevision)+"}"))
+		s.wantEnd()
 
 		go func() {
-			r := <-h.held
-			time.Sleep(keepAlive - time.Millisecond)
+			r := <-h.heldRequests
+			time.Sleep(keepAliveInterval - time.Millisecond)
 			r.Fail(wire.Errorf(protocol.CodeMissingCapability, "no"))
 		}()
-		h.wantError(lone("1", "hold", ""), 400, "1", protocol.CodeMissingCapability)
+		h.wantError(statelessRequest("1", "hold", ""), 400, "1", protocol.CodeMissingCapability)
 
 		go func() {
-			r := <-h.held
-			time.Sleep(3*keepAlive - time.Second)
+			r := <-h.heldRequests
+			time.Sleep(3*keepAliveInterval - time.Second)
 			r.Fail(wire.Errorf(protocol.CodeMissingCapability, "no"))
 		}()
 		began := time.Now()
-		s = h.stream(lone("1", "hold", ""))
-		if took := time.Since(began); took != keepAlive {
+		s = h.openStream(statelessRequest("1", "hold", ""))
+		if took := time.Since(began); took != keepAliveInterval {
 			t.Errorf("the headers came after %v", took)
 		}
-		if ev, err := s.next(); err != nil || ev.comment != "keep-alive" || time.Since(began) != 2*keepAlive {
+		if ev, err := s.next(); err != nil || ev.comment != "keep-alive" || time.Since(began) != 2*keepAliveInterval {
 			t.Errorf("%+v, %v", ev, err)
 		}
 		if ev, err := s.next(); err != nil || !strings.Contains(ev.data, "-32021") {
 			t.Errorf("%+v, %v", ev, err)
 		}
-		s.end()
+		s.wantEnd()
 	})
 }
 
-// A reading is a visit of which nobody does anything but read.
-type reading struct {
+// A readOnceConn is a visit of which nobody does anything but read.
+type readOnceConn struct {
 	transport.Conn
-	over chan error // what ended it
+	ended chan error // what ended it
 }
 
-func readers(n int) (func(context.Context, SessionInfo, transport.Conn), chan reading) {
-	all := make(chan reading, n)
+func readRequests(n int) (func(context.Context, SessionInfo, transport.Conn), chan readOnceConn) {
+	all := make(chan readOnceConn, n)
 	return func(_ context.Context, _ SessionInfo, c transport.Conn) {
-		g := reading{c, make(chan error, 1)}
+		g := readOnceConn{c, make(chan error, 1)}
 		m, _, err := c.Read()
 		if err != nil || m.Kind() != wire.Request {
-			g.over <- fmt.Errorf("the request: %s, %v", m.Raw(), err)
+			g.ended <- fmt.Errorf("the request: %s, %v", m.Raw(), err)
 			return
 		}
 		all <- g
 		_, _, err = c.Read()
-		g.over <- err
+		g.ended <- err
 	}, all
 }
 
@@ -141,43 +141,43 @@ func readers(n int) (func(context.Context, SessionInfo, transport.Conn), chan re
 // events, or has left what it was sent unread; and it is known at once.
 func TestHangingUpTakesARequestBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		serve, all := readers(1)
-		h := newHouse(t, func(o *Options) { o.ServeStateless = serve })
-		for name, before := range map[string]func(g reading, s func() *events){
-			"headers": func(reading, func() *events) {},
-			"events": func(g reading, s func() *events) {
-				_ = g.Write(note(1), "")
-				s().want("", string(note(1).Raw()))
+		serve, all := readRequests(1)
+		h := newHarness(t, func(o *Options) { o.ServeStateless = serve })
+		for name, before := range map[string]func(g readOnceConn, s func() *eventReader){
+			"headers": func(readOnceConn, func() *eventReader) {},
+			"events": func(g readOnceConn, s func() *eventReader) {
+				_ = g.Write(logMessage(1), "")
+				s().want("", string(logMessage(1).Raw()))
 			},
-			"keep-alives": func(g reading, s func() *events) {
+			"keep-alives": func(g readOnceConn, s func() *eventReader) {
 				if ev, err := s().next(); err != nil || ev.comment == "" {
 					t.Errorf("%+v %v", ev, err)
 				}
 			},
-			"unread": func(g reading, s func() *events) {
+			"unread": func(g readOnceConn, s func() *eventReader) {
 				s()
-				_ = g.Write(large(1, 100_000), "")
+				_ = g.Write(largeNotification(1, 100_000), "")
 				synctest.Wait()
 			},
 		} {
 			ctx, hangUp := context.WithCancel(t.Context())
 			got := make(chan *http.Response, 1)
 			go func() {
-				res, _ := h.client.Do(h.request(lone("1", "x", "")).WithContext(ctx))
+				res, _ := h.client.Do(h.newRequest(statelessRequest("1", "x", "")).WithContext(ctx))
 				got <- res
 			}()
 			g := <-all
-			before(g, func() *events { return h.events(<-got) })
+			before(g, func() *eventReader { return h.readEvents(<-got) })
 			began := time.Now()
 			hangUp()
-			if err := <-g.over; !errors.Is(err, transport.ErrClosed) || time.Since(began) > 0 {
+			if err := <-g.ended; !errors.Is(err, transport.ErrClosed) || time.Since(began) > 0 {
 				t.Errorf("%s: %v after %v", name, err, time.Since(began))
 			}
 			synctest.Wait()
-			if err := g.Write(note(1), ""); !errors.Is(err, transport.ErrClosed) {
+			if err := g.Write(logMessage(1), ""); !errors.Is(err, transport.ErrClosed) {
 				t.Errorf("%s: write: %v", name, err)
 			}
-			if n := h.door.visits; n != 0 {
+			if n := h.server.statelessCount; n != 0 {
 				t.Errorf("%s: %d visits", name, n)
 			}
 		}
@@ -186,31 +186,31 @@ func TestHangingUpTakesARequestBack(t *testing.T) {
 
 // The same over a real network.
 func TestHangingUpOverANetwork(t *testing.T) {
-	serve, all := readers(1)
-	d := New(Options{ServeStateless: serve, Loopback: true})
+	serve, all := readRequests(1)
+	srv := New(Options{ServeStateless: serve, Loopback: true})
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error)
-	go func() { ended <- d.Run(ctx, ln) }()
+	go func() { ended <- srv.Run(ctx, ln) }()
 	for _, begun := range []bool{false, true} {
 		c, err := net.Dial("tcp", ln.Addr().String())
 		if err != nil {
 			t.Fatal(err)
 		}
-		body := lone("1", "x", "").body
-		fmt.Fprintf(c, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nMcp-Protocol-Version: %s\r\nContent-Length: %d\r\n\r\n%s", modern, len(body), body)
+		body := statelessRequest("1", "x", "").body
+		fmt.Fprintf(c, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nMcp-Protocol-Version: %s\r\nContent-Length: %d\r\n\r\n%s", modernRevision, len(body), body)
 		g := <-all
 		if begun {
-			_ = g.Write(note(1), "")
+			_ = g.Write(logMessage(1), "")
 			if _, err := c.Read(make([]byte, 1)); err != nil {
 				t.Error(err)
 			}
 		}
 		c.Close()
-		if err := <-g.over; !errors.Is(err, transport.ErrClosed) {
+		if err := <-g.ended; !errors.Is(err, transport.ErrClosed) {
 			t.Errorf("%v", err)
 		}
 	}
@@ -225,7 +225,7 @@ func TestHangingUpOverANetwork(t *testing.T) {
 func TestASubscriptionIsALongRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		listening := make(chan transport.Conn, 1)
-		h := newHouse(t, func(o *Options) {
+		h := newHarness(t, func(o *Options) {
 			o.ServeStateless = func(ctx context.Context, _ SessionInfo, c transport.Conn) {
 				m, _, _ := c.Read()
 				_ = c.Write(wire.NewNotification("notifications/subscriptions/acknowledged", nil), m.ID())
@@ -235,7 +235,7 @@ func TestASubscriptionIsALongRequest(t *testing.T) {
 				_ = c.Write(wire.NewResult(m.ID(), []byte(`{"resultType":"complete"}`)), m.ID())
 			}
 		})
-		s := h.stream(lone(`"L"`, "subscriptions/listen", ""))
+		s := h.openStream(statelessRequest(`"L"`, "subscriptions/listen", ""))
 		if ev, err := s.next(); err != nil || !strings.Contains(ev.data, "acknowledged") {
 			t.Fatalf("%+v %v", ev, err)
 		}
@@ -243,26 +243,26 @@ func TestASubscriptionIsALongRequest(t *testing.T) {
 		end := time.Now().Add(5 * time.Hour)
 		for time.Now().Before(end) {
 			last := time.Now()
-			if ev, err := s.next(); err != nil || ev.comment != "keep-alive" || time.Since(last) > keepAlive {
+			if ev, err := s.next(); err != nil || ev.comment != "keep-alive" || time.Since(last) > keepAliveInterval {
 				t.Fatalf("%+v %v after %v", ev, err, time.Since(last))
 			}
 		}
-		if err := c.Write(note(1), ""); err != nil {
+		if err := c.Write(logMessage(1), ""); err != nil {
 			t.Error(err)
 		}
-		s.want("", string(note(1).Raw()))
+		s.want("", string(logMessage(1).Raw()))
 		stopped := make(chan bool)
 		go func() {
 			h.stop()
 			close(stopped)
 		}()
 		synctest.Wait()
-		res, body := h.ask(lone("2", "subscriptions/listen", ""))
+		res, body := h.do(statelessRequest("2", "subscriptions/listen", ""))
 		if res.StatusCode != 503 || res.Header.Get("Retry-After") == "" || !strings.Contains(body, `"id":2`) {
 			t.Errorf("%d %v %s", res.StatusCode, res.Header, body)
 		}
-		s.want("", result(`"L"`, `{"resultType":"complete"}`))
-		s.end()
+		s.want("", resultJSON(`"L"`, `{"resultType":"complete"}`))
+		s.wantEnd()
 		<-stopped
 	})
 }
@@ -270,31 +270,31 @@ func TestASubscriptionIsALongRequest(t *testing.T) {
 // What is not answered is told to be so.
 func TestARequestThatIsNotAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, nil)
+		h := newHarness(t, nil)
 		go func() {
-			<-h.held
-			(<-h.conns).Writer.Close()
+			<-h.heldRequests
+			(<-h.handlers).Writer.Close()
 		}()
-		h.want(lone("1", "hold", ""), 200, string(wire.NewErrorResponse("1", unanswered).Raw()))
+		h.want(statelessRequest("1", "hold", ""), 200, string(wire.NewErrorResponse("1", errUnanswered).Raw()))
 		go func() {
-			(<-h.held).Notify(progress(1))
-			(<-h.conns).Writer.Close()
+			(<-h.heldRequests).Notify(progressNotification(1))
+			(<-h.handlers).Writer.Close()
 		}()
-		s := h.stream(lone("1", "hold", ""))
-		s.want("", string(progress(1).Raw()))
-		s.want("", string(wire.NewErrorResponse("1", unanswered).Raw()))
-		s.end()
+		s := h.openStream(statelessRequest("1", "hold", ""))
+		s.want("", string(progressNotification(1).Raw()))
+		s.want("", string(wire.NewErrorResponse("1", errUnanswered).Raw()))
+		s.wantEnd()
 
-		gone := newHouse(t, func(o *Options) { o.ServeStateless = func(context.Context, SessionInfo, transport.Conn) {} })
-		gone.want(lone("1", "x", ""), 200, string(wire.NewErrorResponse("1", unanswered).Raw()))
+		gone := newHarness(t, func(o *Options) { o.ServeStateless = func(context.Context, SessionInfo, transport.Conn) {} })
+		gone.want(statelessRequest("1", "x", ""), 200, string(wire.NewErrorResponse("1", errUnanswered).Raw()))
 
 		// And when the Server closes before there is an answer, whose server gives no grace.
 		asked := make(chan bool)
 		go func() {
-			h.want(lone("1", "hold", ""), 200, string(wire.NewErrorResponse("1", unanswered).Raw()))
+			h.want(statelessRequest("1", "hold", ""), 200, string(wire.NewErrorResponse("1", errUnanswered).Raw()))
 			close(asked)
 		}()
-		<-h.held
+		<-h.heldRequests
 		h.stop()
 		<-asked
 	})
@@ -303,36 +303,36 @@ func TestARequestThatIsNotAnswered(t *testing.T) {
 // What a client leaves unread is bounded, and it is hung up on.
 func TestAClientOfARequestThatDoesNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, func(o *Options) { o.MessageLimit = 10000 })
-		s := h.stream(lone("1", "hold", "")) // after keepAlive
-		r, g := <-h.held, <-h.conns
+		h := newHarness(t, func(o *Options) { o.MessageLimit = 10000 })
+		s := h.openStream(statelessRequest("1", "hold", "")) // after keepAliveInterval
+		r, handler := <-h.heldRequests, <-h.handlers
 		n := 0
 		var err error
 		for ; err == nil && n < 1000; n++ {
-			err = g.Write(note(n), "")
+			err = handler.Write(logMessage(n), "")
 		}
 		if !errors.Is(err, transport.ErrFull) || n < 50 || n > 110 {
 			t.Errorf("after %d: %v", n, err)
 		}
 		for i := range n - 1 {
-			s.want("", string(note(i).Raw()))
+			s.want("", string(logMessage(i).Raw()))
 		}
 		synctest.Wait()
-		h.write(g, note(n), "") // there is room again
-		s.want("", string(note(n).Raw()))
+		h.write(handler, logMessage(n), "") // there is room again
+		s.want("", string(logMessage(n).Raw()))
 
-		h.write(g, large(1, 100_000), "")
+		h.write(handler, largeNotification(1, 100_000), "")
 		synctest.Wait()
-		r.Notify(progress(1)) // too much: the peer hangs up
-		if err := <-g.ended; !errors.Is(err, transport.ErrClosed) {
+		r.Notify(progressNotification(1)) // too much: the peer hangs up
+		if err := <-handler.closed; !errors.Is(err, transport.ErrClosed) {
 			t.Errorf("it has ended: %v", err)
 		}
-		time.Sleep(lastWords + time.Second)
+		time.Sleep(closeDrainTimeout + time.Second)
 		if _, err := s.next(); err == nil {
 			t.Error("the whole event came")
 		}
 		synctest.Wait()
-		if n := h.door.visits; n != 0 {
+		if n := h.server.statelessCount; n != 0 {
 			t.Errorf("%d visits", n)
 		}
 	})
@@ -341,21 +341,21 @@ func TestAClientOfARequestThatDoesNotRead(t *testing.T) {
 // Who has subscribed and does not read is hung up on long before it has cost a message of full size.
 func TestASubscriberThatDoesNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, func(o *Options) { o.MessageLimit = 64 << 20 })
-		s := h.stream(lone("1", methodListen, ""))
-		_, g := <-h.held, <-h.conns
-		h.write(g, large(1, 300_000), "")
-		time.Sleep(stalled)
-		h.write(g, note(1), "") // it may be that it was only slow
+		h := newHarness(t, func(o *Options) { o.MessageLimit = 64 << 20 })
+		s := h.openStream(statelessRequest("1", methodListen, ""))
+		_, handler := <-h.heldRequests, <-h.handlers
+		h.write(handler, largeNotification(1, 300_000), "")
+		time.Sleep(stallTimeout)
+		h.write(handler, logMessage(1), "") // it may be that it was only slow
 		time.Sleep(time.Second)
-		if err := g.Write(note(2), ""); !errors.Is(err, transport.ErrFull) {
+		if err := handler.Write(logMessage(2), ""); !errors.Is(err, transport.ErrFull) {
 			t.Errorf("it is still told: %v", err)
 		}
-		_ = g.Writer.Close()
-		time.Sleep(lastWords + time.Second)
-		s.cut()
+		_ = handler.Writer.Close()
+		time.Sleep(closeDrainTimeout + time.Second)
+		s.disconnect()
 		synctest.Wait()
-		if n := h.door.visits; n != 0 {
+		if n := h.server.statelessCount; n != 0 {
 			t.Errorf("%d visits", n)
 		}
 	})
@@ -364,47 +364,47 @@ func TestASubscriberThatDoesNotRead(t *testing.T) {
 // Who has subscribed and reads hears all of it, however much comes at once and however long there was nothing before.
 func TestASubscriberThatReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, func(o *Options) { o.MessageLimit = 64 << 20 })
-		s := h.stream(lone("1", methodListen, ""))
-		_, g := <-h.held, <-h.conns
+		h := newHarness(t, func(o *Options) { o.MessageLimit = 64 << 20 })
+		s := h.openStream(statelessRequest("1", methodListen, ""))
+		_, handler := <-h.heldRequests, <-h.handlers
 		for round := range 3 {
 			time.Sleep(10 * time.Second)
 			for n := range 2000 {
-				h.write(g, large(round*2000+n, 300), "")
+				h.write(handler, largeNotification(round*2000+n, 300), "")
 			}
 			for n := range 2000 {
-				s.want("", string(large(round*2000+n, 300).Raw()))
+				s.want("", string(largeNotification(round*2000+n, 300).Raw()))
 			}
 		}
-		s.cut()
+		s.disconnect()
 	})
 }
 
 // An answer that is not taken is given up in the end, be it a stream's last or JSON.
 func TestAnAnswerToARequestThatIsNotTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, nil)
+		h := newHarness(t, nil)
 		for _, first := range []bool{false, true} {
 			c, err := h.dial(t.Context(), "", "")
 			if err != nil {
 				t.Fatal(err)
 			}
-			body := lone("1", "hold", "").body
-			fmt.Fprintf(c, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nMcp-Protocol-Version: %s\r\nContent-Length: %d\r\n\r\n%s", modern, len(body), body)
-			r := <-h.held
+			body := statelessRequest("1", "hold", "").body
+			fmt.Fprintf(c, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nMcp-Protocol-Version: %s\r\nContent-Length: %d\r\n\r\n%s", modernRevision, len(body), body)
+			r := <-h.heldRequests
 			if first {
-				r.Notify(large(1, 100_000))
+				r.Notify(largeNotification(1, 100_000))
 			}
 			synctest.Wait()
 			r.Reply([]byte(`"` + strings.Repeat("x", 1<<20) + `"`))
-			time.Sleep(timeFor(2 << 20))
+			time.Sleep(transferTimeout(2 << 20))
 			synctest.Wait()
 			if n, err := io.Copy(io.Discard, c); err != nil || n > 1<<20 {
 				t.Errorf("%d bytes were still to be had, %v", n, err)
 			}
 			c.Close()
 			synctest.Wait()
-			if n := h.door.visits; n != 0 {
+			if n := h.server.statelessCount; n != 0 {
 				t.Errorf("%d visits", n)
 			}
 		}
@@ -414,23 +414,23 @@ func TestAnAnswerToARequestThatIsNotTaken(t *testing.T) {
 // There are as many requests at one time as sessions, and neither takes the other's room.
 func TestTooManyRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, func(o *Options) { o.MaxSessions = 2 })
+		h := newHarness(t, func(o *Options) { o.MaxSessions = 2 })
 		var all sync.WaitGroup
 		for range 2 {
-			all.Go(func() { h.want(lone("1", "hold", ""), 200, result("1", "{}")) })
+			all.Go(func() { h.want(statelessRequest("1", "hold", ""), 200, resultJSON("1", "{}")) })
 		}
-		a, b := <-h.held, <-h.held
-		res := h.wantError(lone("7", "echo", ""), 503, "7", wire.CodeInvalidRequest)
+		a, b := <-h.heldRequests, <-h.heldRequests
+		res := h.wantError(statelessRequest("7", "echo", ""), 503, "7", wire.CodeInvalidRequest)
 		if res.Header.Get("Retry-After") != "1" {
 			t.Errorf("%v", res.Header)
 		}
-		h.wantError(lone("7", "echo", "").named("2025-11-25"), 400, "7", protocol.CodeHeaderMismatch) // whatever the bound
+		h.wantError(statelessRequest("7", "echo", "").withRevision("2025-11-25"), 400, "7", protocol.CodeHeaderMismatch) // whatever the bound
 		for range 2 {
-			h.want(knock{body: initialize("2025-11-25")}, 200, "*")
+			h.want(testRequest{body: initializeRequest("2025-11-25")}, 200, "*")
 		}
 		a.Reply([]byte("{}"))
 		synctest.Wait()
-		h.want(lone("7", "echo", ""), 200, "*")
+		h.want(statelessRequest("7", "echo", ""), 200, "*")
 		b.Reply([]byte("{}"))
 		all.Wait()
 	})
@@ -440,27 +440,27 @@ func TestTooManyRequests(t *testing.T) {
 // no more than all of it for everybody together.
 func TestRequestsUnderOneTokenLeaveRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log lines
-		h := newHouse(t, func(o *Options) {
+		var log logBuffer
+		h := newHarness(t, func(o *Options) {
 			o.MaxSessions, o.Tokens = 4, []string{"a", "b", "c"}
 			o.Log = slog.New(slog.NewTextHandler(&log, nil))
 		})
-		by := func(token string, v knock) knock { return v.with("Authorization", "Bearer "+token) }
+		by := func(token string, tr testRequest) testRequest { return tr.withHeader("Authorization", "Bearer "+token) }
 		refused := func(token, text string) {
 			t.Helper()
-			res, body := h.ask(by(token, lone("7", "echo", "")))
+			res, body := h.do(by(token, statelessRequest("7", "echo", "")))
 			if res.StatusCode != 503 || res.Header.Get("Retry-After") != "1" || !strings.Contains(body, `"id":7,"error":{"code":-32600,"message":"`+text+`"}`) {
 				t.Errorf("%s: %d %v %s", token, res.StatusCode, res.Header, body)
 			}
 		}
 		var all sync.WaitGroup
 		hold := func(token string) *peer.Request {
-			all.Go(func() { h.want(by(token, lone("1", "hold", "")), 200, result("1", "{}")) })
-			return <-h.held
+			all.Go(func() { h.want(by(token, statelessRequest("1", "hold", "")), 200, resultJSON("1", "{}")) })
+			return <-h.heldRequests
 		}
 		held := []*peer.Request{hold("a"), hold("a")}
 		refused("a", "Too many requests are open under this token")
-		h.want(by("b", lone("7", "echo", "")), 200, "*")
+		h.want(by("b", statelessRequest("7", "echo", "")), 200, "*")
 		synctest.Wait() // a place is free again just after the answer
 		held = append(held, hold("b"), hold("b"))
 		for range 100 {
@@ -473,9 +473,9 @@ func TestRequestsUnderOneTokenLeaveRoom(t *testing.T) {
 		held[0].Reply([]byte("{}"))
 		synctest.Wait()
 		refused("b", "Too many requests are open under this token")
-		h.want(by("c", lone("7", "echo", "")), 200, "*")
+		h.want(by("c", statelessRequest("7", "echo", "")), 200, "*")
 		synctest.Wait()
-		h.want(by("a", lone("7", "echo", "")), 200, "*")
+		h.want(by("a", statelessRequest("7", "echo", "")), 200, "*")
 		for _, r := range held[1:] {
 			r.Reply([]byte("{}"))
 		}
@@ -486,12 +486,12 @@ func TestRequestsUnderOneTokenLeaveRoom(t *testing.T) {
 // Nothing is left of a request, be it answered or taken back.
 func TestRequestsLeaveNothingBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, func(o *Options) {
+		h := newHarness(t, func(o *Options) {
 			o.ServeStateless = func(ctx context.Context, _ SessionInfo, c transport.Conn) {
-				_ = peer.New(c, tool{}, peer.Options{}).Run(ctx)
+				_ = peer.New(c, testTool{}, peer.Options{}).Run(ctx)
 			}
 		})
-		h.want(lone("1", "initialize", ""), 200, "*")
+		h.want(statelessRequest("1", "initialize", ""), 200, "*")
 		synctest.Wait()
 		goroutines := runtime.NumGoroutine()
 		var heap [3]int64
@@ -499,16 +499,16 @@ func TestRequestsLeaveNothingBehind(t *testing.T) {
 			for i := range 3000 {
 				switch i % 3 {
 				case 0:
-					h.want(lone("1", "initialize", ""), 200, "*")
+					h.want(statelessRequest("1", "initialize", ""), 200, "*")
 				case 1:
-					h.want(lone("1", "tools/call", `"name":"x"`), 200, "*")
+					h.want(statelessRequest("1", "tools/call", `"name":"x"`), 200, "*")
 				default:
-					h.want(lone("1", "what", ""), 404, "*")
+					h.want(statelessRequest("1", "what", ""), 404, "*")
 				}
 			}
 			synctest.Wait()
-			if n := runtime.NumGoroutine() - goroutines; n > 2 || h.door.visits != 0 {
-				t.Errorf("%d goroutines and %d visits are left", n, h.door.visits)
+			if n := runtime.NumGoroutine() - goroutines; n > 2 || h.server.statelessCount != 0 {
+				t.Errorf("%d goroutines and %d visits are left", n, h.server.statelessCount)
 			}
 			heap[round] = heapInUse()
 		}
