@@ -63,8 +63,8 @@ type conversation struct {
 	path     string
 	archive  *txtar.Archive
 	config   map[string]string
-	client   []line
-	backends []*backend
+	client   []scriptLine
+	backends []*scriptedBackend
 }
 
 var update = flag.Bool("update", false, "rewrite what conversations expect")
@@ -90,11 +90,11 @@ func RunConversations(t *testing.T, dir string, open StartGateway) {
 	}
 	for _, path := range paths {
 		t.Run(strings.TrimSuffix(filepath.Base(path), ".txtar"), func(t *testing.T) {
-			c, err := load(path)
+			c, err := loadConversation(path)
 			if err != nil {
 				t.Fatal(err)
 			}
-			synctest.Test(t, func(t *testing.T) { c.hold(t, open) })
+			synctest.Test(t, func(t *testing.T) { c.run(t, open) })
 			if *update && !t.Failed() {
 				if err := c.save(); err != nil {
 					t.Error(err)
@@ -104,7 +104,7 @@ func RunConversations(t *testing.T, dir string, open StartGateway) {
 	}
 }
 
-func load(path string) (*conversation, error) {
+func loadConversation(path string) (*conversation, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
@@ -116,10 +116,10 @@ func load(path string) (*conversation, error) {
 		case f.Name == "config":
 			c.config, err = parseConfig(string(f.Data))
 		case f.Name == "client":
-			c.client, err = parseScript(string(f.Data), forth, back, pause, end, hello)
+			c.client, err = parseScript(string(f.Data), toBackend, toClient, wait, clientEnd, handshake)
 		case isBackend:
-			b := &backend{name: name}
-			b.script, err = parseScript(string(f.Data), forth, back, pause, hello, listing, exit, refuse)
+			b := &scriptedBackend{name: name}
+			b.script, err = parseScript(string(f.Data), toBackend, toClient, wait, handshake, handshakeAndList, processExit, dialFailure)
 			c.backends = append(c.backends, b)
 		case f.Name != "audit" && f.Name != "log":
 			err = errors.New("no such section")
@@ -131,12 +131,12 @@ func load(path string) (*conversation, error) {
 	return c, nil
 }
 
-// hold runs in a bubble.
-func (c *conversation) hold(t *testing.T, open StartGateway) {
+// run runs in a bubble.
+func (c *conversation) run(t *testing.T, open StartGateway) {
 	log, logger := NewLog()
 	journal, auditor := NewLog()
 	s := GatewaySetup{Config: c.config, Log: logger, Audit: auditor}
-	byName := make(map[string]*backend)
+	byName := make(map[string]*scriptedBackend)
 	for _, b := range c.backends {
 		b.t = t
 		s.Backends = append(s.Backends, b.name)
@@ -148,53 +148,53 @@ func (c *conversation) hold(t *testing.T, open StartGateway) {
 	conn, client := NewPeer(t, "client")
 	served := make(chan error, 1)
 	go func() { served <- serve(t.Context(), conn) }()
-	c.play(t, client)
+	c.runClient(t, client)
 	if err := <-served; err != nil {
 		t.Errorf("Serve: %v", err)
 	}
 	for _, b := range c.backends {
-		b.check()
+		b.checkFinished()
 	}
 	time.Sleep(JournalDelay)
-	c.expect(t, "audit", journal.Lines())
-	c.expect(t, "log", log.Warnings())
+	c.checkSection(t, "audit", journal.Lines())
+	c.checkSection(t, "log", log.Warnings())
 }
 
-// play plays the client's script and notes what really came.
-func (c *conversation) play(t *testing.T, client *Peer) {
+// runClient plays the client's script and notes what really came.
+func (c *conversation) runClient(t *testing.T, client *Peer) {
 	script := c.client
-	if n := len(script); n == 0 || script[n-1].kind != end {
+	if n := len(script); n == 0 || script[n-1].kind != clientEnd {
 		ended := false
 		for _, l := range script {
-			ended = ended || l.kind == end
+			ended = ended || l.kind == clientEnd
 		}
 		if !ended {
-			script = append(script, line{kind: end})
+			script = append(script, scriptLine{kind: clientEnd})
 		}
 	}
-	var real []line
+	var real []scriptLine
 	for i := 0; i < len(script); {
 		step := script[i]
 		i++
 		real = append(real, step)
-		if step.kind == remark {
+		if step.kind == comment {
 			continue
 		}
 		switch step.kind {
-		case forth:
+		case toBackend:
 			client.Send(step.text)
-		case pause:
+		case wait:
 			time.Sleep(step.time)
-		case end:
+		case clientEnd:
 			client.CloseSend()
-		case hello:
+		case handshake:
 			revision, can, _ := strings.Cut(step.text, " ")
 			client.Initialize(revision, can)
 		}
 		var want []string
-		var quiet []line
-		for ; i < len(script) && (script[i].kind == back || script[i].kind == remark); i++ {
-			if script[i].kind == remark {
+		var quiet []scriptLine
+		for ; i < len(script) && (script[i].kind == toClient || script[i].kind == comment); i++ {
+			if script[i].kind == comment {
 				quiet = append(quiet, script[i])
 				continue
 			}
@@ -203,11 +203,11 @@ func (c *conversation) play(t *testing.T, client *Peer) {
 		got := client.TakeAll()
 		compare(t, fmt.Sprintf("client, after %s", step), got, want)
 		for _, text := range got {
-			real = append(real, line{kind: back, text: text})
+			real = append(real, scriptLine{kind: toClient, text: text})
 		}
 		real = append(real, quiet...)
 	}
-	if n := len(real); n > 0 && real[n-1].kind == end && len(script) != len(c.client) {
+	if n := len(real); n > 0 && real[n-1].kind == clientEnd && len(script) != len(c.client) {
 		real = real[:n-1] // it was not written down, and brought nothing
 	}
 	c.client = real
@@ -231,7 +231,7 @@ func compare(t *testing.T, where string, got, want []string) {
 	}
 }
 
-func (c *conversation) expect(t *testing.T, section string, got []string) {
+func (c *conversation) checkSection(t *testing.T, section string, got []string) {
 	t.Helper()
 	text := ""
 	if len(got) > 0 {
@@ -263,29 +263,29 @@ func (c *conversation) save() error {
 	return os.WriteFile(c.path, txtar.Format(c.archive), 0o644)
 }
 
-// A backend plays its script, one process after the other.
-type backend struct {
+// A scriptedBackend plays its script, one process after the other.
+type scriptedBackend struct {
 	t    *testing.T
 	name string
 
 	mu     sync.Mutex
-	script []line
-	at     int     // the next line
+	script []scriptLine
+	next   int     // the next line
 	peers  []*Peer // of all processes
 }
 
-func (b *backend) dial() (transport.Conn, error) {
+func (b *scriptedBackend) dial() (transport.Conn, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for b.at < len(b.script) && b.script[b.at].kind == remark {
-		b.at++
+	for b.next < len(b.script) && b.script[b.next].kind == comment {
+		b.next++
 	}
-	if b.at < len(b.script) && b.script[b.at].kind == refuse {
-		b.at++
-		return nil, errors.New(b.script[b.at-1].text)
+	if b.next < len(b.script) && b.script[b.next].kind == dialFailure {
+		b.next++
+		return nil, errors.New(b.script[b.next-1].text)
 	}
 	conn, p := NewPeer(b.t, "backend "+b.name)
-	if b.at == len(b.script) && len(b.peers) > 0 {
+	if b.next == len(b.script) && len(b.peers) > 0 {
 		return conn, nil // it hangs, and what it is asked is of no interest
 	}
 	b.peers = append(b.peers, p)
@@ -296,66 +296,66 @@ func (b *backend) dial() (transport.Conn, error) {
 	})
 	go func() {
 		defer close(gone)
-		for b.step(p) {
+		for b.runStep(p) {
 		}
 	}()
 	return conn, nil
 }
 
-// step plays the next line; false means that this process has said its last.
-func (b *backend) step(p *Peer) bool {
+// runStep plays the next line; false means that this process has said its last.
+func (b *scriptedBackend) runStep(p *Peer) bool {
 	b.mu.Lock()
-	if b.at == len(b.script) {
+	if b.next == len(b.script) {
 		b.mu.Unlock()
 		return false
 	}
-	at := b.at
-	b.at++
+	at := b.next
+	b.next++
 	l := b.script[at]
 	b.mu.Unlock()
 	switch l.kind {
-	case forth:
-		got, ok := p.await()
+	case toBackend:
+		got, ok := p.waitNext()
 		if !ok {
-			b.unread(at)
+			b.rewind(at)
 			return false
 		}
 		b.mu.Lock()
 		b.script[at].text = got
 		b.mu.Unlock()
 		compare(b.t, "backend "+b.name, []string{got}, []string{l.text})
-	case back:
+	case toClient:
 		p.Send(l.text)
-	case pause:
+	case wait:
 		time.Sleep(l.time)
-	case exit:
+	case processExit:
 		p.Exit(l.text, "")
 		return false
-	case hello, listing:
-		return b.greet(p, l)
+	case handshake, handshakeAndList:
+		return b.serveHandshake(p, l)
 	}
 	return true
 }
 
-func (b *backend) greet(p *Peer, l line) bool {
+func (b *scriptedBackend) serveHandshake(p *Peer, l scriptLine) bool {
 	result, list := l.text, ""
-	if l.kind == listing {
+	if l.kind == handshakeAndList {
 		result, list = "", l.text
 	}
 	if result == "" {
 		result = InitializeResult
 	}
-	if !b.answer(p, result) {
+	if !b.serveResult(p, result) {
 		return false
 	}
-	if _, ok := p.await(); !ok { // initialized
+	if _, ok := p.waitNext(); !ok { // initialized
 		return false
 	}
-	return list == "" || b.answer(p, list)
+	return list == "" || b.serveResult(p, list)
 }
 
-func (b *backend) answer(p *Peer, result string) bool {
-	asked, ok := p.await()
+func (b *scriptedBackend) serveResult(p *Peer, result string) bool {
+	asked, ok := p.waitNext()
 	if ok {
 		m, _ := wire.Parse([]byte(asked))
 		p.SendResult(m.ID(), result)
@@ -363,15 +363,15 @@ func (b *backend) answer(p *Peer, result string) bool {
 	return ok
 }
 
-// unread puts a line back that was not come to.
-func (b *backend) unread(at int) {
+// rewind puts a line back that was not come to.
+func (b *scriptedBackend) rewind(at int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.at = at
+	b.next = at
 }
 
-// check reports what of the script was not played, and what was asked beyond it.
-func (b *backend) check() {
+// checkFinished reports what of the script was not played, and what was asked beyond it.
+func (b *scriptedBackend) checkFinished() {
 	b.t.Helper()
 	var extra []string
 	for _, p := range b.peers {
@@ -380,19 +380,19 @@ func (b *backend) check() {
 	compare(b.t, "backend "+b.name+", beyond its script", extra, nil)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.at < len(b.script) {
-		b.t.Errorf("backend %s: it did not come to %s", b.name, b.script[b.at])
+	if b.next < len(b.script) {
+		b.t.Errorf("backend %s: it did not come to %s", b.name, b.script[b.next])
 	}
 	for _, text := range extra {
-		b.script = append(b.script, line{kind: forth, text: text})
+		b.script = append(b.script, scriptLine{kind: toBackend, text: text})
 	}
 }
 
-// await is Next for goroutines other than the test's: it waits for as long as
+// waitNext is Next for goroutines other than the test's: it waits for as long as
 // the conversation lasts.
-func (p *Peer) await() (string, bool) {
+func (p *Peer) waitNext() (string, bool) {
 	for {
-		line, over, ok := p.take()
+		line, over, ok := p.takeLine()
 		if ok || over {
 			return line, ok
 		}

@@ -23,10 +23,10 @@ type Log struct {
 // differs from run to run a session's id is "S" and durations are left out.
 func NewLog() (*Log, *slog.Logger) {
 	l := &Log{}
-	return l, slog.New(slog.NewTextHandler(l, &slog.HandlerOptions{Level: slog.LevelDebug, ReplaceAttr: normal}))
+	return l, slog.New(slog.NewTextHandler(l, &slog.HandlerOptions{Level: slog.LevelDebug, ReplaceAttr: normalizeAttr}))
 }
 
-func normal(_ []string, a slog.Attr) slog.Attr {
+func normalizeAttr(_ []string, a slog.Attr) slog.Attr {
 	switch a.Key {
 	case slog.TimeKey, "started", "queued_ms", "dur_ms", "dur", "next", "in":
 		return slog.Attr{}

@@ -21,7 +21,7 @@ wait 1.5s
 →
 end
 `
-	script, err := parseScript(text, forth, back, pause, hello, end)
+	script, err := parseScript(text, toBackend, toClient, wait, handshake, clientEnd)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +32,7 @@ end
 
 func TestAScriptIsRefused(t *testing.T) {
 	for _, text := range []string{"-> {}", "→{}", "wait", "wait long", "exit 1", " → {}", "End"} {
-		if _, err := parseScript(text+"\n", forth, back, pause, end); err == nil {
+		if _, err := parseScript(text+"\n", toBackend, toClient, wait, clientEnd); err == nil {
 			t.Errorf("%q was taken", text)
 		}
 	}

@@ -24,25 +24,25 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// patience is how long a Peer waits for what must come. In a bubble that time is
+// receiveTimeout is how long a Peer waits for what must come. In a bubble that time is
 // virtual.
-const patience = time.Minute
+const receiveTimeout = time.Minute
 
 // A Peer is the far side of a Conn. Its methods may be called from any goroutine.
 // One that misses what it waits for fails the test and ends the goroutine it is
 // called on, which should be the test's.
 type Peer struct {
-	t    testing.TB
-	name string
-	conn transport.Conn // our end of the pipe
-	near *near
+	t        testing.TB
+	name     string
+	conn     transport.Conn // our end of the pipe
+	injector *injectingConn
 
-	mu      sync.Mutex
-	lines   []string // received and not yet taken
-	over    bool     // the other side has closed the conversation
-	pings   bool     // a ping is a line like any other
-	arrived chan struct{}
-	done    chan struct{} // closed when the reader is gone
+	mu           sync.Mutex
+	lines        []string // received and not yet taken
+	disconnected bool     // the other side has closed the conversation
+	receivePings bool     // a ping is a line like any other
+	arrived      chan struct{}
+	done         chan struct{} // closed when the reader is gone
 }
 
 // NewPeer returns a Conn for whom the test is about, and the Peer at its other end,
@@ -57,10 +57,10 @@ func NewPeer(t testing.TB, name string) (transport.Conn, *Peer) {
 func NewPausedPeer(t testing.TB, name string) (transport.Conn, *Peer) {
 	a, b := transport.Pipe()
 	p := &Peer{
-		t: t, name: name, conn: b, near: &near{Conn: a},
+		t: t, name: name, conn: b, injector: &injectingConn{Conn: a},
 		arrived: make(chan struct{}, 1), done: make(chan struct{}),
 	}
-	return p.near, p
+	return p.injector, p
 }
 
 // StartReading has the Peer read what it is sent.
@@ -79,8 +79,8 @@ func (p *Peer) read() {
 		p.mu.Lock()
 		switch {
 		case err != nil:
-			p.over = true
-		case !p.pings && m.Kind() == wire.Request && m.Method() == "ping":
+			p.disconnected = true
+		case !p.receivePings && m.Kind() == wire.Request && m.Method() == "ping":
 			_ = p.conn.Write(wire.NewResult(m.ID(), []byte("{}")), "")
 		default:
 			p.lines = append(p.lines, string(m.Raw()))
@@ -101,54 +101,54 @@ func (p *Peer) read() {
 func (p *Peer) ReceivePings() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.pings = true
+	p.receivePings = true
 }
 
-// near is the end of the pipe that the other side holds. Its Read makes of some
+// injectingConn is the end of the pipe that the other side holds. Its Read makes of some
 // notifications what cannot pass through a Pipe: lines that are no message, ends of
 // several kinds, and on which stream something is said.
-type near struct {
+type injectingConn struct {
 	transport.Conn
 
-	mu   sync.Mutex
-	odd  []saying
-	last error
+	mu       sync.Mutex
+	injected []injection
+	finalErr error
 }
 
-// A saying is what Read returns once.
-type saying struct {
-	m     wire.Message
-	about wire.ID
-	err   error
+// A injection is what Read returns once.
+type injection struct {
+	m      wire.Message
+	origin wire.ID
+	err    error
 }
 
-const oddity = "mcptest/oddity"
+const injectionMethod = "mcptest/oddity"
 
-func (n *near) Read() (wire.Message, wire.ID, error) {
-	if n.last != nil {
-		return wire.Message{}, "", n.last
+func (n *injectingConn) Read() (wire.Message, wire.ID, error) {
+	if n.finalErr != nil {
+		return wire.Message{}, "", n.finalErr
 	}
 	m, about, err := n.Conn.Read()
-	if err != nil || m.Method() != oddity {
+	if err != nil || m.Method() != injectionMethod {
 		return m, about, err
 	}
 	n.mu.Lock()
-	next := n.odd[0]
-	n.odd = n.odd[1:]
+	next := n.injected[0]
+	n.injected = n.injected[1:]
 	n.mu.Unlock()
 	if err = next.err; err == nil {
-		return next.m, next.about, nil
+		return next.m, next.origin, nil
 	}
 	var noise *transport.MalformedError
 	var lost *transport.CallLostError
 	if !errors.As(err, &noise) && !errors.As(err, &lost) {
-		n.last = err
+		n.finalErr = err
 	}
 	return wire.Message{}, "", err
 }
 
 // FailRead has the other side's Read return err, after what was sent before.
-func (p *Peer) FailRead(err error) { p.near.say(p, saying{err: err}) }
+func (p *Peer) FailRead(err error) { p.injector.inject(p, injection{err: err}) }
 
 // SendOnStream sends a message on the stream of the request call, as a server does that has one for
 // each.
@@ -157,14 +157,14 @@ func (p *Peer) SendOnStream(call wire.ID, line string) {
 	if err != nil {
 		p.t.Fatalf("%s: %v", p.name, err)
 	}
-	p.near.say(p, saying{m: m, about: call})
+	p.injector.inject(p, injection{m: m, origin: call})
 }
 
-func (n *near) say(p *Peer, s saying) {
+func (n *injectingConn) inject(p *Peer, s injection) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.odd = append(n.odd, s)
-	_ = p.conn.Write(wire.NewNotification(oddity, nil), "") // who is gone reads nothing
+	n.injected = append(n.injected, s)
+	_ = p.conn.Write(wire.NewNotification(injectionMethod, nil), "") // who is gone reads nothing
 }
 
 // CloseSend is the end of what the Peer sends; it goes on to listen.
@@ -195,10 +195,10 @@ func (p *Peer) Sendf(format string, args ...any) { p.Send(fmt.Sprintf(format, ar
 // Next returns the next line that was received, and waits for it.
 func (p *Peer) Next() string {
 	p.t.Helper()
-	limit := time.NewTimer(patience)
+	limit := time.NewTimer(receiveTimeout)
 	defer limit.Stop()
 	for {
-		line, over, ok := p.take()
+		line, over, ok := p.takeLine()
 		switch {
 		case ok:
 			return line
@@ -208,19 +208,19 @@ func (p *Peer) Next() string {
 		select {
 		case <-p.arrived:
 		case <-limit.C:
-			p.t.Fatalf("%s: no line came within %v", p.name, patience)
+			p.t.Fatalf("%s: no line came within %v", p.name, receiveTimeout)
 		}
 	}
 }
 
-func (p *Peer) take() (line string, over, ok bool) {
+func (p *Peer) takeLine() (line string, over, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.lines) == 0 {
-		return "", p.over, false
+		return "", p.disconnected, false
 	}
 	line, p.lines = p.lines[0], p.lines[1:]
-	return line, p.over, true
+	return line, p.disconnected, true
 }
 
 // NextMessage is Next for a line that is a message.
@@ -281,5 +281,5 @@ func (p *Peer) Disconnected() bool {
 	synctest.Wait()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.over
+	return p.disconnected
 }

@@ -10,30 +10,30 @@ import (
 type kind uint8
 
 const (
-	remark  kind = iota // blank, or begins with #
-	forth               // → towards the backends
-	back                // ← towards the client
-	pause               // wait 2s
-	end                 // end: the client has sent its last
-	hello               // hello [result]: a handshake, all of it
-	listing             // listing RESULT: hello, and the answer to the tools/list that follows
-	exit                // exit STATUS: the backend's process dies
-	refuse              // refuse REASON: a dial fails
+	comment          kind = iota // blank, or begins with #
+	toBackend                    // → towards the backends
+	toClient                     // ← towards the client
+	wait                         // wait 2s
+	clientEnd                    // end: the client has sent its last
+	handshake                    // hello [result]: a handshake, all of it
+	handshakeAndList             // listing RESULT: hello, and the answer to the tools/list that follows
+	processExit                  // exit STATUS: the backend's process dies
+	dialFailure                  // refuse REASON: a dial fails
 )
 
-var words = map[string]kind{
-	"→": forth, "←": back, "wait": pause, "end": end, "hello": hello, "listing": listing, "exit": exit, "refuse": refuse,
+var keywords = map[string]kind{
+	"→": toBackend, "←": toClient, "wait": wait, "end": clientEnd, "hello": handshake, "listing": handshakeAndList, "exit": processExit, "refuse": dialFailure,
 }
 
-// A line is one line of a script.
-type line struct {
+// A scriptLine is one line of a script.
+type scriptLine struct {
 	kind kind
 	text string // what stands behind the first word; all of a remark
 	time time.Duration
 }
 
-func (l line) String() string {
-	for word, k := range words {
+func (l scriptLine) String() string {
+	for word, k := range keywords {
 		if k == l.kind {
 			return strings.TrimSpace(word + " " + l.text)
 		}
@@ -42,16 +42,16 @@ func (l line) String() string {
 }
 
 // parseScript reads a script in which the words given may stand.
-func parseScript(text string, allowed ...kind) ([]line, error) {
-	var all []line
+func parseScript(text string, allowed ...kind) ([]scriptLine, error) {
+	var all []scriptLine
 	for raw := range strings.Lines(text) {
 		raw = strings.TrimSuffix(raw, "\n")
 		if raw == "" || raw[0] == '#' {
-			all = append(all, line{text: raw})
+			all = append(all, scriptLine{text: raw})
 			continue
 		}
 		word, rest, _ := strings.Cut(raw, " ")
-		l := line{kind: words[word], text: rest}
+		l := scriptLine{kind: keywords[word], text: rest}
 		ok := false
 		for _, k := range allowed {
 			ok = ok || l.kind == k
@@ -59,7 +59,7 @@ func parseScript(text string, allowed ...kind) ([]line, error) {
 		if !ok {
 			return nil, fmt.Errorf("not a line of this script: %s", raw)
 		}
-		if l.kind == pause {
+		if l.kind == wait {
 			var err error
 			if l.time, err = time.ParseDuration(rest); err != nil {
 				return nil, err
@@ -70,7 +70,7 @@ func parseScript(text string, allowed ...kind) ([]line, error) {
 	return all, nil
 }
 
-func formatScript(all []line) string {
+func formatScript(all []scriptLine) string {
 	var b strings.Builder
 	for _, l := range all {
 		b.WriteString(l.String() + "\n")

@@ -29,11 +29,11 @@ import (
 // those that ask only by who declares elicitation, too. Who has a task's id may ask about
 // it. A task is forgotten [TaskTTL] after it was made.
 type TaskServer struct {
-	mu      sync.Mutex
-	jobs    map[string]*job
-	listens map[*listen]bool
-	calls   int // of tools
-	over    bool
+	mu        sync.Mutex
+	tasks     map[string]*task
+	listeners map[*listener]bool
+	calls     int // of tools
+	closed    bool
 }
 
 // What a TaskServer says of its tasks, and how long each step of theirs takes.
@@ -43,42 +43,42 @@ const (
 	TaskDelay        = 20 * time.Millisecond
 )
 
-// A job is a task.
-type job struct {
-	Type    string              `json:"resultType,omitempty"`
-	ID      string              `json:"taskId"`
-	Status  string              `json:"status"`
-	Message string              `json:"statusMessage,omitempty"`
-	Created time.Time           `json:"createdAt"`
-	Updated time.Time           `json:"lastUpdatedAt"`
-	TTL     int64               `json:"ttlMs"`
-	Pace    int64               `json:"pollIntervalMs"`
-	Result  any                 `json:"result,omitempty"`
-	Error   *wire.Error         `json:"error,omitempty"`
-	Inputs  map[string]question `json:"inputRequests,omitempty"`
+// A task is a task.
+type task struct {
+	Type          string                  `json:"resultType,omitempty"`
+	ID            string                  `json:"taskId"`
+	Status        string                  `json:"status"`
+	StatusMessage string                  `json:"statusMessage,omitempty"`
+	Created       time.Time               `json:"createdAt"`
+	Updated       time.Time               `json:"lastUpdatedAt"`
+	TTL           int64                   `json:"ttlMs"`
+	PollInterval  int64                   `json:"pollIntervalMs"`
+	Result        any                     `json:"result,omitempty"`
+	Error         *wire.Error             `json:"error,omitempty"`
+	Inputs        map[string]inputRequest `json:"inputRequests,omitempty"`
 
-	answers map[string]answer
-	then    func(answers map[string]answer) // once all Inputs are answered
+	responses  map[string]inputResponse
+	onAnswered func(answers map[string]inputResponse) // once all Inputs are answered
 }
 
-type question struct {
+type inputRequest struct {
 	Method string         `json:"method"`
 	Params map[string]any `json:"params"`
 }
 
-type answer struct {
+type inputResponse struct {
 	Action  string
 	Content map[string]any
 }
 
 // NewTaskServer returns one that has no tasks.
 func NewTaskServer() *TaskServer {
-	return &TaskServer{jobs: make(map[string]*job), listens: make(map[*listen]bool)}
+	return &TaskServer{tasks: make(map[string]*task), listeners: make(map[*listener]bool)}
 }
 
 // Serve answers what comes over a Conn until it ends.
 func (s *TaskServer) Serve(c transport.Conn) {
-	mine := make(map[wire.ID]*listen)
+	mine := make(map[wire.ID]*listener)
 	for {
 		m, _, err := c.Read()
 		if _, noise := err.(*transport.MalformedError); noise {
@@ -89,17 +89,17 @@ func (s *TaskServer) Serve(c transport.Conn) {
 		}
 		switch {
 		case m.Method() == "notifications/cancelled":
-			s.forget(mine[m.RequestID()])
+			s.removeListener(mine[m.RequestID()])
 			delete(mine, m.RequestID())
 		case m.Kind() == wire.Request:
 			tell := func(m wire.Message) bool { return c.Write(m, "") == nil }
-			if l := s.ask(m, nil, tell); l != nil {
+			if l := s.handle(m, nil, tell); l != nil {
 				mine[m.ID()] = l
 			}
 		}
 	}
 	for _, l := range mine {
-		s.forget(l)
+		s.removeListener(l)
 	}
 }
 
@@ -107,9 +107,9 @@ func (s *TaskServer) Serve(c transport.Conn) {
 func (s *TaskServer) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.over = true
-	for l := range s.listens {
-		s.endLocked(l)
+	s.closed = true
+	for l := range s.listeners {
+		s.endListenLocked(l)
 	}
 }
 
@@ -124,8 +124,8 @@ func (s *TaskServer) ToolCalls() int {
 func (s *TaskServer) RunningTasks() (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, j := range s.jobs {
-		if j.Status == "working" || j.Status == "input_required" {
+	for _, t := range s.tasks {
+		if t.Status == "working" || t.Status == "input_required" {
 			n++
 		}
 	}
@@ -137,96 +137,96 @@ func (s *TaskServer) after(wait time.Duration, do func()) {
 	time.AfterFunc(wait, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if !s.over {
+		if !s.closed {
 			do()
 		}
 	})
 }
 
-// createLocked makes a task, and returns the result that says so.
-func (s *TaskServer) createLocked() (*job, any) {
+// createTaskLocked makes a task, and returns the result that says so.
+func (s *TaskServer) createTaskLocked() (*task, any) {
 	now := time.Now().UTC()
-	j := &job{ID: rand.Text(), Status: "working", Created: now, Updated: now,
-		TTL: TaskTTL.Milliseconds(), Pace: TaskPollInterval.Milliseconds()}
-	s.jobs[j.ID] = j
-	s.after(TaskTTL, func() { delete(s.jobs, j.ID) })
-	made := *j
+	t := &task{ID: rand.Text(), Status: "working", Created: now, Updated: now,
+		TTL: TaskTTL.Milliseconds(), PollInterval: TaskPollInterval.Milliseconds()}
+	s.tasks[t.ID] = t
+	s.after(TaskTTL, func() { delete(s.tasks, t.ID) })
+	made := *t
 	made.Type = "task"
-	return j, made
+	return t, made
 }
 
-// changeLocked takes a task that has not ended on, and tells who listens.
-func (s *TaskServer) changeLocked(j *job, status string, how func(*job)) {
-	if j.Status != "working" && j.Status != "input_required" {
+// setStatusLocked takes a task that has not ended on, and tells who listens.
+func (s *TaskServer) setStatusLocked(t *task, status string, how func(*task)) {
+	if t.Status != "working" && t.Status != "input_required" {
 		return
 	}
-	j.Status, j.Updated, j.Inputs, j.Message = status, time.Now().UTC(), nil, ""
-	how(j)
-	for l := range s.listens {
-		if l.tasks[j.ID] {
-			s.tellLocked(l, "notifications/tasks", j)
+	t.Status, t.Updated, t.Inputs, t.StatusMessage = status, time.Now().UTC(), nil, ""
+	how(t)
+	for l := range s.listeners {
+		if l.tasks[t.ID] {
+			s.notifyLocked(l, "notifications/tasks", t)
 		}
 	}
 }
 
-// askLocked has a task wait for input, and then go on.
-func (s *TaskServer) askLocked(j *job, inputs map[string]question, then func(map[string]answer)) {
-	s.changeLocked(j, "input_required", func(j *job) {
-		j.Inputs, j.answers, j.then = inputs, make(map[string]answer), then
+// requestInputLocked has a task wait for input, and then go on.
+func (s *TaskServer) requestInputLocked(t *task, inputs map[string]inputRequest, then func(map[string]inputResponse)) {
+	s.setStatusLocked(t, "input_required", func(t *task) {
+		t.Inputs, t.responses, t.onAnswered = inputs, make(map[string]inputResponse), then
 	})
 }
 
-// updateLocked takes answers to what a task asks; those to what it does not are left
+// addResponsesLocked takes answers to what a task asks; those to what it does not are left
 // alone.
-func (s *TaskServer) updateLocked(j *job, responses map[string]json.RawMessage) {
-	left := make(map[string]question)
-	for key, q := range j.Inputs {
-		var a answer
+func (s *TaskServer) addResponsesLocked(t *task, responses map[string]json.RawMessage) {
+	left := make(map[string]inputRequest)
+	for key, q := range t.Inputs {
+		var a inputResponse
 		if text, ok := responses[key]; ok && json.Unmarshal(text, &a) == nil && a.Action != "" {
-			j.answers[key] = a
+			t.responses[key] = a
 		} else {
 			left[key] = q
 		}
 	}
 	switch {
-	case len(left) == len(j.Inputs):
+	case len(left) == len(t.Inputs):
 	case len(left) > 0:
-		s.changeLocked(j, "input_required", func(j *job) { j.Inputs = left })
+		s.setStatusLocked(t, "input_required", func(t *task) { t.Inputs = left })
 	default:
-		answers, then := j.answers, j.then
-		s.changeLocked(j, "working", func(j *job) { j.Message = "thank you" })
+		answers, then := t.responses, t.onAnswered
+		s.setStatusLocked(t, "working", func(t *task) { t.StatusMessage = "thank you" })
 		s.after(TaskDelay, func() { then(answers) })
 	}
 }
 
-// A listen is a subscriptions/listen that is open.
-type listen struct {
+// A listener is a subscriptions/listen that is open.
+type listener struct {
 	id    wire.ID
 	tasks map[string]bool
-	tell  func(wire.Message) bool
+	send  func(wire.Message) bool
 }
 
-// tellLocked tells a listen something; one that does not take it is over. To tell does
+// notifyLocked tells a listen something; one that does not take it is over. To tell does
 // not block, so that the lock keeps all that is told in its order.
-func (s *TaskServer) tellLocked(l *listen, method string, params any) {
+func (s *TaskServer) notifyLocked(l *listener, method string, params any) {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(wire.Encode(params), &fields); err != nil {
 		panic(err)
 	}
 	fields["_meta"] = json.RawMessage(`{"io.modelcontextprotocol/subscriptionId":` + string(l.id) + `}`)
-	if !l.tell(wire.NewNotification(method, wire.Encode(fields))) {
-		delete(s.listens, l)
+	if !l.send(wire.NewNotification(method, wire.Encode(fields))) {
+		delete(s.listeners, l)
 	}
 }
 
-func (s *TaskServer) endLocked(l *listen) {
-	delete(s.listens, l)
-	l.tell(wire.NewResult(l.id, []byte(`{"resultType":"complete","_meta":{"io.modelcontextprotocol/subscriptionId":`+string(l.id)+`}}`)))
+func (s *TaskServer) endListenLocked(l *listener) {
+	delete(s.listeners, l)
+	l.send(wire.NewResult(l.id, []byte(`{"resultType":"complete","_meta":{"io.modelcontextprotocol/subscriptionId":`+string(l.id)+`}}`)))
 }
 
-// forget ends a listen of which the client wants to hear no more; nil is none.
-func (s *TaskServer) forget(l *listen) {
+// removeListener ends a listen of which the client wants to hear no more; nil is none.
+func (s *TaskServer) removeListener(l *listener) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.listens, l)
+	delete(s.listeners, l)
 }

@@ -26,20 +26,20 @@ func (s *TaskServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	m, err := wire.Parse(body)
 	switch {
 	case err != nil || m.Kind() != wire.Request && m.Kind() != wire.Notification:
-		answerHTTP(w, wire.NewErrorResponse(m.ID(), wire.Errorf(wire.CodeInvalidRequest, "Invalid request")))
+		writeHTTPResponse(w, wire.NewErrorResponse(m.ID(), wire.Errorf(wire.CodeInvalidRequest, "Invalid request")))
 		return
 	case m.Kind() == wire.Notification:
 		w.WriteHeader(http.StatusAccepted)
 		return
 	}
-	if _, err := admit(m); err != nil {
+	if _, err := parseParams(m); err != nil {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusBadRequest)
 		_, _ = w.Write(wire.NewErrorResponse(m.ID(), err).Raw()) // who is gone reads nothing
 		return
 	}
 	said := make(chan wire.Message, maxUnsent)
-	l := s.ask(m, func(p *taskParams) *wire.Error { return repeats(r.Header, m, p) }, func(m wire.Message) bool {
+	l := s.handle(m, func(p *taskParams) *wire.Error { return checkHeaders(r.Header, m, p) }, func(m wire.Message) bool {
 		select {
 		case said <- m:
 			return true
@@ -49,21 +49,21 @@ func (s *TaskServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	})
 	if l != nil {
-		defer s.forget(l)
-		stream(w, r, said)
+		defer s.removeListener(l)
+		writeStream(w, r, said)
 		return
 	}
 	select {
 	case m := <-said:
-		answerHTTP(w, m)
+		writeHTTPResponse(w, m)
 	case <-r.Context().Done():
 	}
 }
 
-// repeats says what is wrong with the headers that repeat what stands in the body.
-func repeats(h http.Header, m wire.Message, p *taskParams) *wire.Error {
+// checkHeaders says what is wrong with the headers that repeat what stands in the body.
+func checkHeaders(h http.Header, m wire.Message, p *taskParams) *wire.Error {
 	want := map[string]string{"MCP-Protocol-Version": p.Meta.Version, "Mcp-Method": m.Method()}
-	if known[m.Method()] != "" {
+	if nameParams[m.Method()] != "" {
 		want["Mcp-Name"] = p.Name + p.TaskID // the one or the other
 	}
 	for name, value := range want {
@@ -74,7 +74,7 @@ func repeats(h http.Header, m wire.Message, p *taskParams) *wire.Error {
 	return nil
 }
 
-func answerHTTP(w http.ResponseWriter, m wire.Message) {
+func writeHTTPResponse(w http.ResponseWriter, m wire.Message) {
 	w.Header().Set("Content-Type", "application/json")
 	switch e := wire.ReadError(m.Part(wire.PartError)); {
 	case e.Code == wire.CodeMethodNotFound:
@@ -85,8 +85,8 @@ func answerHTTP(w http.ResponseWriter, m wire.Message) {
 	_, _ = w.Write(m.Raw()) // who is gone reads nothing
 }
 
-// stream sends all that is said to a listen, until its result or until the client goes.
-func stream(w http.ResponseWriter, r *http.Request, said <-chan wire.Message) {
+// writeStream sends all that is said to a listen, until its result or until the client goes.
+func writeStream(w http.ResponseWriter, r *http.Request, said <-chan wire.Message) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	for {
 		select {

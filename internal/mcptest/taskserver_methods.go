@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	modern   = "2026-07-28"
-	tasksExt = "io.modelcontextprotocol/tasks"
+	modernRevision = "2026-07-28"
+	tasksExt       = "io.modelcontextprotocol/tasks"
 )
 
 // taskParams are the params of all requests to a TaskServer.
@@ -33,23 +33,23 @@ type taskParams struct {
 	} `json:"_meta"`
 }
 
-func (p *taskParams) tasks() bool { return p.Meta.Capabilities.Extensions[tasksExt] != nil }
+func (p *taskParams) declaresTasks() bool { return p.Meta.Capabilities.Extensions[tasksExt] != nil }
 
-// need returns the error for a client that lacks one of the capabilities, as they are
+// missingCapability returns the error for a client that lacks one of the capabilities, as they are
 // declared.
-func need(capabilities string) *wire.Error {
+func missingCapability(capabilities string) *wire.Error {
 	e := wire.Errorf(-32021, "Missing required client capability")
 	e.Data = json.RawMessage(`{"requiredCapabilities":` + capabilities + `}`)
 	return e
 }
 
 const (
-	needTasks       = `{"extensions":{"` + tasksExt + `":{}}}`
-	needElicitation = `{"elicitation":{}}`
+	tasksCapability       = `{"extensions":{"` + tasksExt + `":{}}}`
+	elicitationCapability = `{"elicitation":{}}`
 )
 
-// admit reads the params of a request and looks whether they are of the stateless era.
-func admit(m wire.Message) (*taskParams, *wire.Error) {
+// parseParams reads the params of a request and looks whether they are of the stateless era.
+func parseParams(m wire.Message) (*taskParams, *wire.Error) {
 	p := &taskParams{}
 	if params := m.Part(wire.PartParams); params != nil {
 		if err := json.Unmarshal(params, p); err != nil {
@@ -59,29 +59,29 @@ func admit(m wire.Message) (*taskParams, *wire.Error) {
 	switch {
 	case p.Meta.Version == "" || p.Meta.Capabilities == nil:
 		return nil, wire.Errorf(wire.CodeInvalidParams, "Invalid params: _meta needs protocolVersion and clientCapabilities")
-	case p.Meta.Version != modern:
+	case p.Meta.Version != modernRevision:
 		e := wire.Errorf(-32022, "Unsupported protocol version")
-		e.Data = wire.Encode(map[string]any{"supported": []string{modern}, "requested": p.Meta.Version})
+		e.Data = wire.Encode(map[string]any{"supported": []string{modernRevision}, "requested": p.Meta.Version})
 		return nil, e
 	}
 	return p, nil
 }
 
-// known are the methods that a TaskServer has, each with the param that a client of HTTP
+// nameParams are the methods that a TaskServer has, each with the param that a client of HTTP
 // repeats as Mcp-Name.
-var known = map[string]string{
+var nameParams = map[string]string{
 	"server/discover": "", "tools/list": "", "subscriptions/listen": "",
 	"tools/call": "name", "tasks/get": "taskId", "tasks/update": "taskId", "tasks/cancel": "taskId",
 }
 
-// ask answers a request, at once or later, by tell, which may be called from any
+// handle answers a request, at once or later, by tell, which may be called from any
 // goroutine, one at a time; it returns the listen that was opened, if one was. What
 // reject, if there is one, has against the request is told in the place of an answer.
-func (s *TaskServer) ask(m wire.Message, reject func(*taskParams) *wire.Error, tell func(wire.Message) bool) *listen {
+func (s *TaskServer) handle(m wire.Message, reject func(*taskParams) *wire.Error, tell func(wire.Message) bool) *listener {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	p, err := admit(m)
-	if _, ok := known[m.Method()]; err == nil && !ok {
+	p, err := parseParams(m)
+	if _, ok := nameParams[m.Method()]; err == nil && !ok {
 		err = wire.Errorf(wire.CodeMethodNotFound, "Method not found: %s", m.Method())
 	}
 	if err == nil && reject != nil {
@@ -102,63 +102,63 @@ func (s *TaskServer) ask(m wire.Message, reject func(*taskParams) *wire.Error, t
 		}
 	}
 	if m.Method() == "tools/call" {
-		s.callLocked(p, reply)
+		s.callToolLocked(p, reply)
 		return nil
 	}
-	reply(s.answerLocked(m.Method(), p))
+	reply(s.resultLocked(m.Method(), p))
 	return nil
 }
 
-func (s *TaskServer) answerLocked(method string, p *taskParams) (any, *wire.Error) {
+func (s *TaskServer) resultLocked(method string, p *taskParams) (any, *wire.Error) {
 	switch method {
 	case "server/discover":
-		return json.RawMessage(`{"resultType":"complete","supportedVersions":["` + modern + `"],"capabilities":{"tools":{},"extensions":{"` +
+		return json.RawMessage(`{"resultType":"complete","supportedVersions":["` + modernRevision + `"],"capabilities":{"tools":{},"extensions":{"` +
 			tasksExt + `":{}}},"ttlMs":60000,"cacheScope":"public","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"tasks","version":"1"}}}`), nil
 	case "tools/list":
 		return json.RawMessage(`{"resultType":"complete","tools":[` + taskTools + `],"ttlMs":60000,"cacheScope":"public"}`), nil
 	}
-	j := s.jobs[p.TaskID]
+	t := s.tasks[p.TaskID]
 	switch {
-	case !p.tasks():
-		return nil, need(needTasks)
-	case j == nil:
+	case !p.declaresTasks():
+		return nil, missingCapability(tasksCapability)
+	case t == nil:
 		return nil, wire.Errorf(wire.CodeInvalidParams, "Invalid params: unknown task")
 	case method == "tasks/get":
-		now := *j
+		now := *t
 		now.Type = "complete"
 		return now, nil
 	case method == "tasks/update" && p.InputResponses == nil:
 		return nil, wire.Errorf(wire.CodeInvalidParams, "Invalid params: inputResponses is missing")
 	case method == "tasks/update":
-		s.updateLocked(j, p.InputResponses)
+		s.addResponsesLocked(t, p.InputResponses)
 	case method == "tasks/cancel":
-		s.changeLocked(j, "cancelled", func(*job) {})
+		s.setStatusLocked(t, "cancelled", func(*task) {})
 	}
 	return json.RawMessage(`{"resultType":"complete"}`), nil
 }
 
 // listenLocked opens a listen, which hears of those tasks that there are.
-func (s *TaskServer) listenLocked(m wire.Message, p *taskParams, tell func(wire.Message) bool) *listen {
-	l := &listen{id: m.ID(), tasks: make(map[string]bool), tell: tell}
+func (s *TaskServer) listenLocked(m wire.Message, p *taskParams, tell func(wire.Message) bool) *listener {
+	l := &listener{id: m.ID(), tasks: make(map[string]bool), send: tell}
 	var honoured []string
 	for _, id := range p.Notifications.TaskIDs {
-		if s.jobs[id] != nil {
+		if s.tasks[id] != nil {
 			l.tasks[id] = true
 			honoured = append(honoured, id)
 		}
 	}
-	if p.Notifications.TaskIDs != nil && !p.tasks() {
-		tell(wire.NewErrorResponse(m.ID(), need(needTasks)))
+	if p.Notifications.TaskIDs != nil && !p.declaresTasks() {
+		tell(wire.NewErrorResponse(m.ID(), missingCapability(tasksCapability)))
 		return nil
 	}
-	s.listens[l] = true
+	s.listeners[l] = true
 	filter := make(map[string]any)
 	if honoured != nil {
 		filter["taskIds"] = honoured
 	}
-	s.tellLocked(l, "notifications/subscriptions/acknowledged", map[string]any{"notifications": filter})
-	if s.over {
-		s.endLocked(l)
+	s.notifyLocked(l, "notifications/subscriptions/acknowledged", map[string]any{"notifications": filter})
+	if s.closed {
+		s.endListenLocked(l)
 	}
 	return l
 }
@@ -171,14 +171,14 @@ const taskTools = `{"name":"greet","inputSchema":{"type":"object","properties":{
 	`{"name":"multi_input","inputSchema":{"type":"object"}},` +
 	`{"name":"test_tool_with_task","inputSchema":{"type":"object"}}`
 
-// text is a result of tools/call that says something.
-func text(words string, wrong bool) map[string]any {
+// textResult is a result of tools/call that says something.
+func textResult(words string, wrong bool) map[string]any {
 	return map[string]any{"resultType": "complete", "content": []any{map[string]any{"type": "text", "text": words}}, "isError": wrong}
 }
 
-// elicit is a question for a string.
-func elicit(words, property string) question {
-	return question{"elicitation/create", map[string]any{"mode": "form", "message": words, "requestedSchema": map[string]any{
+// elicitation is a question for a string.
+func elicitation(words, property string) inputRequest {
+	return inputRequest{"elicitation/create", map[string]any{"mode": "form", "message": words, "requestedSchema": map[string]any{
 		"type": "object", "properties": map[string]any{property: map[string]any{"type": "string"}}}}}
 }
 

@@ -26,15 +26,15 @@ func withTaskServer(t *testing.T, test func(s *TaskServer, c taskClient)) {
 		test(s, taskClient{p, t})
 		p.Close()
 		<-done
-		if len(s.listens) > 0 {
-			t.Errorf("%d listens are left", len(s.listens))
+		if len(s.listeners) > 0 {
+			t.Errorf("%d listens are left", len(s.listeners))
 		}
 	})
 }
 
 const (
-	declares = `{"elicitation":{},"extensions":{"io.modelcontextprotocol/tasks":{}}}`
-	silent   = `{}`
+	allCapabilities = `{"elicitation":{},"extensions":{"io.modelcontextprotocol/tasks":{}}}`
+	noCapabilities  = `{}`
 )
 
 // send sends a request with members of params, if there are any.
@@ -46,18 +46,18 @@ func (c taskClient) send(id, method, params, capabilities string) {
 		id, method, params, capabilities)
 }
 
-// ask sends a request and returns a value of the answer, as JSON.
-func (c taskClient) ask(method, params, capabilities string, path ...string) string {
+// request sends a request and returns a value of the answer, as JSON.
+func (c taskClient) request(method, params, capabilities string, path ...string) string {
 	c.t.Helper()
 	c.send("1", method, params, capabilities)
 	value, _ := wire.Lookup(c.NextMessage().Raw(), path...)
 	return string(value)
 }
 
-// make has a tool make a task, and returns a param that names it.
-func (c taskClient) make(tool string) (taskID string) {
+// createTask has a tool make a task, and returns a param that names it.
+func (c taskClient) createTask(tool string) (taskID string) {
 	c.t.Helper()
-	return `"taskId":` + c.ask("tools/call", `"name":"`+tool+`","arguments":{"seconds":60,"filename":"f"}`, declares, "result", "taskId")
+	return `"taskId":` + c.request("tools/call", `"name":"`+tool+`","arguments":{"seconds":60,"filename":"f"}`, allCapabilities, "result", "taskId")
 }
 
 func (c taskClient) want(what, got, want string) {
@@ -67,29 +67,29 @@ func (c taskClient) want(what, got, want string) {
 	}
 }
 
-// pass lets time pass, and what was to happen by then.
-func pass(d time.Duration) {
+// waitVirtual lets time pass, and what was to happen by then.
+func waitVirtual(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
 
 func TestATaskServerWorksInVirtualTime(t *testing.T) {
 	withTaskServer(t, func(s *TaskServer, c taskClient) {
-		slow, lost, wrong, broken := c.make("slow_compute"), c.make("slow_compute"), c.make("failing_job"), c.make("protocol_error_job")
+		slow, lost, wrong, broken := c.createTask("slow_compute"), c.createTask("slow_compute"), c.createTask("failing_job"), c.createTask("protocol_error_job")
 		get := func(id string, path ...string) string {
-			return c.ask("tasks/get", id, declares, append([]string{"result"}, path...)...)
+			return c.request("tasks/get", id, allCapabilities, append([]string{"result"}, path...)...)
 		}
 		c.want("working", get(slow, "status"), `"working"`)
-		c.want("ack", c.ask("tasks/cancel", lost, declares, "result"), `{"resultType":"complete"}`)
-		pass(time.Minute)
+		c.want("ack", c.request("tasks/cancel", lost, allCapabilities, "result"), `{"resultType":"complete"}`)
+		waitVirtual(time.Minute)
 		c.want("done", get(slow, "result", "content"), `[{"text":"computed for 60 s"`)
 		c.want("cancelled", get(lost, "status"), `"cancelled"`)
 		c.want("isError", get(wrong, "result", "isError"), `true`)
 		c.want("completed", get(wrong, "status"), `"completed"`)
 		c.want("failed", get(broken, "error", "code"), `-32603`)
 		c.want("failed", get(broken, "status"), `"failed"`)
-		pass(TaskTTL)
-		c.want("forgotten", c.ask("tasks/get", slow, declares, "error", "code"), `-32602`)
+		waitVirtual(TaskTTL)
+		c.want("forgotten", c.request("tasks/get", slow, allCapabilities, "error", "code"), `-32602`)
 		if s.ToolCalls() != 4 {
 			t.Errorf("%d calls", s.ToolCalls())
 		}
@@ -98,36 +98,36 @@ func TestATaskServerWorksInVirtualTime(t *testing.T) {
 
 func TestATaskServerAsks(t *testing.T) {
 	withTaskServer(t, func(s *TaskServer, c taskClient) {
-		id := c.make("multi_input")
-		pass(TaskDelay)
-		c.want("asks", c.ask("tasks/get", id, declares, "result", "inputRequests", "first", "method"), `"elicitation/create"`)
-		c.want("ack", c.ask("tasks/update", id+`,"inputResponses":{"first":{"action":"accept","content":{"name":"A"}},"no":{}}`, declares, "result"), `{"resultType":"complete"}`)
-		c.want("answered", c.ask("tasks/get", id, declares, "result", "inputRequests", "first"), ``)
-		c.want("open", c.ask("tasks/get", id, declares, "result", "status"), `"input_required"`)
-		c.ask("tasks/update", id+`,"inputResponses":{"second":{"action":"accept","content":{"name":"B"}}}`, declares)
-		c.want("working", c.ask("tasks/get", id, declares, "result", "status"), `"working"`)
-		pass(TaskDelay)
-		c.want("done", c.ask("tasks/get", id, declares, "result", "result", "content"), `[{"text":"A and B"`)
+		id := c.createTask("multi_input")
+		waitVirtual(TaskDelay)
+		c.want("asks", c.request("tasks/get", id, allCapabilities, "result", "inputRequests", "first", "method"), `"elicitation/create"`)
+		c.want("ack", c.request("tasks/update", id+`,"inputResponses":{"first":{"action":"accept","content":{"name":"A"}},"no":{}}`, allCapabilities, "result"), `{"resultType":"complete"}`)
+		c.want("answered", c.request("tasks/get", id, allCapabilities, "result", "inputRequests", "first"), ``)
+		c.want("open", c.request("tasks/get", id, allCapabilities, "result", "status"), `"input_required"`)
+		c.request("tasks/update", id+`,"inputResponses":{"second":{"action":"accept","content":{"name":"B"}}}`, allCapabilities)
+		c.want("working", c.request("tasks/get", id, allCapabilities, "result", "status"), `"working"`)
+		waitVirtual(TaskDelay)
+		c.want("done", c.request("tasks/get", id, allCapabilities, "result", "result", "content"), `[{"text":"A and B"`)
 
 		const call = `"name":"test_tool_with_task"`
-		c.want("first", c.ask("tools/call", call, declares, "result", "requestState"), `"asked for user_name"`)
-		c.want("not ours", c.ask("tools/call", call+`,"requestState":"no"`, declares, "error", "code"), `-32602`)
-		c.want("then", c.ask("tools/call", call+`,"requestState":"asked for user_name","inputResponses":{"user_name":{"action":"decline"}}`, declares, "result", "resultType"), `"task"`)
+		c.want("first", c.request("tools/call", call, allCapabilities, "result", "requestState"), `"asked for user_name"`)
+		c.want("not ours", c.request("tools/call", call+`,"requestState":"no"`, allCapabilities, "error", "code"), `-32602`)
+		c.want("then", c.request("tools/call", call+`,"requestState":"asked for user_name","inputResponses":{"user_name":{"action":"decline"}}`, allCapabilities, "result", "resultType"), `"task"`)
 	})
 }
 
 // Who has not declared what a call needs, is told so; slow_compute does without.
 func TestATaskServerNeedsCapabilities(t *testing.T) {
 	withTaskServer(t, func(s *TaskServer, c taskClient) {
-		id := c.make("slow_compute")
+		id := c.createTask("slow_compute")
 		for method, params := range map[string]string{
 			"tasks/get": id, "tasks/cancel": id, "tasks/update": id, "tools/call": `"name":"failing_job"`, "subscriptions/listen": `"notifications":{"taskIds":["t"]}`,
 		} {
-			c.want(method, c.ask(method, params, silent, "error", "code"), `-32021`)
+			c.want(method, c.request(method, params, noCapabilities, "error", "code"), `-32021`)
 		}
-		c.want("elicitation", c.ask("tools/call", `"name":"confirm_delete"`, `{"extensions":{"io.modelcontextprotocol/tasks":{}}}`, "error", "data"), `{"requiredCapabilities":{"elicitation":{}}}`)
+		c.want("elicitation", c.request("tools/call", `"name":"confirm_delete"`, `{"extensions":{"io.modelcontextprotocol/tasks":{}}}`, "error", "data"), `{"requiredCapabilities":{"elicitation":{}}}`)
 		start := time.Now()
-		c.want("at once", c.ask("tools/call", `"name":"slow_compute","arguments":{"seconds":5}`, silent, "result", "resultType"), `"complete"`)
+		c.want("at once", c.request("tools/call", `"name":"slow_compute","arguments":{"seconds":5}`, noCapabilities, "result", "resultType"), `"complete"`)
 		if took := time.Since(start); took != 5*time.Second {
 			t.Errorf("took %v", took)
 		}
@@ -138,14 +138,14 @@ func TestATaskServerNeedsCapabilities(t *testing.T) {
 
 func TestATaskServerTellsWhoListens(t *testing.T) {
 	withTaskServer(t, func(s *TaskServer, c taskClient) {
-		id := c.make("confirm_delete")
+		id := c.createTask("confirm_delete")
 		ids := strings.Replace(id, `"taskId":`, `"taskIds":["unknown",`, 1) + `]`
-		c.send(`"l"`, "subscriptions/listen", `"notifications":{`+ids+`}`, declares)
+		c.send(`"l"`, "subscriptions/listen", `"notifications":{`+ids+`}`, allCapabilities)
 		const meta = `"_meta":{"io.modelcontextprotocol/subscriptionId":"l"}`
 		c.Want(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{` + meta + `,"notifications":{` + strings.Replace(ids, `"unknown",`, "", 1) + `}}}`)
 		told := func() string {
 			params := c.HandleNotification("notifications/tasks").Part(wire.PartParams)
-			got := c.ask("tasks/get", id, declares, "result")
+			got := c.request("tasks/get", id, allCapabilities, "result")
 			if !sameJSON(string(wire.EditObject(params, nil, wire.Member{Key: "resultType", Text: []byte(`"complete"`)}, wire.Member{Key: "_meta", Text: []byte("1")})),
 				string(wire.EditObject([]byte(got), nil, wire.Member{Key: "_meta", Text: []byte("1")}))) {
 				t.Errorf("told %s\nand answered %s", params, got)
@@ -154,14 +154,14 @@ func TestATaskServerTellsWhoListens(t *testing.T) {
 			return string(status)
 		}
 		c.want("told", told(), `"input_required"`)
-		c.send("2", "tasks/update", id+`,"inputResponses":{"confirm":{"action":"accept"}}`, declares)
+		c.send("2", "tasks/update", id+`,"inputResponses":{"confirm":{"action":"accept"}}`, allCapabilities)
 		c.want("told", c.Next(), `{"jsonrpc":"2.0","method":"notifications/tasks"`)
 		c.want("ack", c.Next(), `{"jsonrpc":"2.0","id":2`)
 		c.want("told", told(), `"completed"`)
 
 		// A listen that the client ends is told nothing, one that the server ends has a result.
 		c.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"l"}}`)
-		c.send("3", "subscriptions/listen", `"notifications":{}`, silent)
+		c.send("3", "subscriptions/listen", `"notifications":{}`, noCapabilities)
 		c.Want(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":3},"notifications":{}}}`)
 		s.Close()
 		c.Want(`{"jsonrpc":"2.0","id":3,"result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/subscriptionId":3}}}`)
@@ -175,22 +175,22 @@ func TestATaskServerForgetsWhoDoesNotRead(t *testing.T) {
 		s := NewTaskServer()
 		defer s.Close()
 		body := func(method, params string) wire.Message {
-			return wire.NewRequest("1", method, []byte(`{`+params+`,"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":`+declares+`}}`))
+			return wire.NewRequest("1", method, []byte(`{`+params+`,"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":`+allCapabilities+`}}`))
 		}
 		var id string
-		s.ask(body("tools/call", `"name":"failing_job"`), nil, func(m wire.Message) bool {
+		s.handle(body("tools/call", `"name":"failing_job"`), nil, func(m wire.Message) bool {
 			literal, _ := wire.Lookup(m.Part(wire.PartResult), "taskId")
 			id = string(literal)
 			return true
 		})
 		heard := 0
-		s.ask(body("subscriptions/listen", `"notifications":{"taskIds":[`+id+`]}`), nil, func(wire.Message) bool {
+		s.handle(body("subscriptions/listen", `"notifications":{"taskIds":[`+id+`]}`), nil, func(wire.Message) bool {
 			heard++
 			return heard == 1
 		})
-		pass(time.Second)
-		if s.mu.Lock(); heard != 2 || len(s.listens) != 0 {
-			t.Errorf("told %d times, %d listens", heard, len(s.listens))
+		waitVirtual(time.Second)
+		if s.mu.Lock(); heard != 2 || len(s.listeners) != 0 {
+			t.Errorf("told %d times, %d listens", heard, len(s.listeners))
 		}
 		s.mu.Unlock()
 	})

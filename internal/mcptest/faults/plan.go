@@ -9,119 +9,119 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A plan is an answer with deeds done to it: what is written, and what happens
+// A responsePlan is an answer with deeds done to it: what is written, and what happens
 // meanwhile. Stub and twin carry it out each in their way.
-type plan struct {
-	delay  time.Duration
-	stderr int
-	forks  []Fault
+type responsePlan struct {
+	delay       time.Duration
+	stderrBytes int
+	forks       []Fault
 
-	before  [][]byte // messages, or what is none, in front of the answer
-	between []byte   // what stands between its halves
-	answer  []byte   // nil = there is none
-	after   [][]byte
+	before   [][]byte // messages, or what is none, in front of the answer
+	between  []byte   // what stands between its halves
+	response []byte   // nil = there is none
+	after    [][]byte
 
-	chunk int // bytes that are written at one time; 0 = all
-	pause time.Duration
+	chunkSize  int // bytes that are written at one time; 0 = all
+	chunkPause time.Duration
 
-	die  *Fault
-	deaf *Fault
-	mute *Fault
-	ask  *Fault
+	die         *Fault
+	stopReading *Fault
+	mute        *Fault
+	request     *Fault
 
-	stubborn bool
+	ignoreStop bool
 
 	// Of the twin:
-	web  *Fault // status, session, cut, reset or redirect
-	kind string // Content-Type
+	httpFault   *Fault // status, session, cut, reset or redirect
+	contentType string // Content-Type
 }
 
 const (
-	strangeID = "987654321987"
+	unknownID = "987654321987"
 	banner    = "✓ server ready, and this is no JSON"
 )
 
-// plan does deeds to the answer to m. other is the id of another request that is being
+// responsePlan does deeds to the answer to m. other is the id of another request that is being
 // answered, "" if there is none.
-func (s *server) plan(m wire.Message, deeds []Fault, other wire.ID) plan {
-	p := plan{}
+func (s *server) plan(m wire.Message, faults []Fault, other wire.ID) responsePlan {
+	p := responsePlan{}
 	id, more := m.ID(), ""
 	var failed *wire.Error
 	silent, twice := false, false
 	var junk []byte
-	for _, d := range deeds {
-		switch d.Kind {
+	for _, f := range faults {
+		switch f.Kind {
 		case "delay":
-			p.delay += time.Duration(d.Duration)
+			p.delay += time.Duration(f.Duration)
 		case "noise":
-			p.noise(d)
+			p.addNoise(f)
 		case "chunks":
-			p.chunk, p.pause = max(d.Bytes, 1), time.Duration(d.Duration)
+			p.chunkSize, p.chunkPause = max(f.Bytes, 1), time.Duration(f.Duration)
 		case "stderr":
-			p.stderr += d.Bytes
+			p.stderrBytes += f.Bytes
 		case "die":
-			p.die = &d
+			p.die = &f
 		case "deaf":
-			p.deaf = &d
+			p.stopReading = &f
 		case "mute":
-			p.mute = &d
+			p.mute = &f
 		case "ask":
-			p.ask = &d
+			p.request = &f
 		case "fork":
-			p.forks = append(p.forks, d)
+			p.forks = append(p.forks, f)
 		case "stubborn":
-			p.stubborn = true
+			p.ignoreStop = true
 		case "silent":
 			silent = true
 		case "id":
-			twice = twice || d.How == "twice"
-			id = falseID(d.How, id, other)
+			twice = twice || f.How == "twice"
+			id = wrongID(f.How, id, other)
 		case "notify":
-			storm := notifications(d, m.Token())
-			for range d.times() {
+			storm := notification(f, m.Token())
+			for range f.times() {
 				p.before = append(p.before, storm)
 			}
 		case "huge":
-			more += `,"pad":"` + strings.Repeat("x", d.Bytes) + `"`
+			more += `,"pad":"` + strings.Repeat("x", f.Bytes) + `"`
 		case "utf8":
 			more += ",\"bad\":\"\xb0\xa1\""
 		case "junk":
 			junk = []byte("this is no JSON")
-			if d.Text != "" {
-				junk = []byte(d.Text)
+			if f.Text != "" {
+				junk = []byte(f.Text)
 			}
 		case "error":
-			failed = wire.Errorf(d.Code, "as asked for")
+			failed = wire.Errorf(f.Code, "as asked for")
 		case "type":
-			p.kind = d.Text
+			p.contentType = f.Text
 		case "status", "session", "cut", "reset", "redirect":
-			p.web = &d
+			p.httpFault = &f
 		}
 	}
 	switch {
 	case silent, m.Kind() != wire.Request:
 		return p
 	case junk != nil:
-		p.answer = junk
+		p.response = junk
 		return p
 	}
-	p.answer = s.respond(m, id, failed, more)
+	p.response = s.respond(m, id, failed, more)
 	if twice {
-		p.after = append(p.after, p.answer)
+		p.after = append(p.after, p.response)
 	}
 	return p
 }
 
-func (p *plan) noise(d Fault) {
-	text := d.Text
+func (p *responsePlan) addNoise(f Fault) {
+	text := f.Text
 	switch {
-	case text == "" && d.Where == "between":
+	case text == "" && f.Where == "between":
 		text = "\n" + banner + "\n"
 	case text == "":
 		text = banner
 	}
-	for range d.times() {
-		switch d.Where {
+	for range f.times() {
+		switch f.Where {
 		case "between":
 			p.between = append(p.between, text...)
 		case "after":
@@ -139,7 +139,7 @@ func (s *server) respond(m wire.Message, id wire.ID, failed *wire.Error, more st
 	switch {
 	case failed != nil:
 	case m.Method() == "tools/call":
-		result = s.echo(m, more)
+		result = s.echoResult(m, more)
 	default:
 		result, failed = s.result(m)
 	}
@@ -150,10 +150,10 @@ func (s *server) respond(m wire.Message, id wire.ID, failed *wire.Error, more st
 	return bytes.Join([][]byte{[]byte(`{"jsonrpc":"2.0","id":`), []byte(id), []byte(`,"` + member + `":`), body, []byte(`}`)}, nil)
 }
 
-func falseID(how string, id, other wire.ID) wire.ID {
+func wrongID(how string, id, other wire.ID) wire.ID {
 	switch {
 	case how == "unknown":
-		return strangeID
+		return unknownID
 	case how == "string":
 		return wire.ID(wire.Quote(string(id)))
 	case how == "null":
@@ -164,18 +164,18 @@ func falseID(how string, id, other wire.ID) wire.ID {
 	return id
 }
 
-// notifications returns one of a storm.
-func notifications(d Fault, token wire.ID) []byte {
-	switch d.What {
+// notification returns one of a storm.
+func notification(f Fault, token wire.ID) []byte {
+	switch f.What {
 	case "log", "":
-		return []byte(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"error","logger":"storm","data":` + string(wire.Quote(d.Text)) + `}}`)
+		return []byte(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"error","logger":"storm","data":` + string(wire.Quote(f.Text)) + `}}`)
 	case "progress":
 		if token == "" {
-			token = strangeID
+			token = unknownID
 		}
 		return fmt.Appendf(nil, `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":1}}`, token)
 	case "list_changed":
 		return []byte(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
 	}
-	return fmt.Appendf(nil, `{"jsonrpc":"2.0","method":%q}`, d.What)
+	return fmt.Appendf(nil, `{"jsonrpc":"2.0","method":%q}`, f.What)
 }

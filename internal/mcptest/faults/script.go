@@ -102,7 +102,7 @@ func (s *Duration) UnmarshalJSON(text []byte) error {
 
 func (s Duration) MarshalJSON() ([]byte, error) { return json.Marshal(time.Duration(s).String()) }
 
-func (d Fault) times() int { return max(d.Times, 1) }
+func (f Fault) times() int { return max(f.Times, 1) }
 
 // StdioKinds are those that a stdio stub knows, and HTTPKinds those that the twin knows
 // beside them.
@@ -128,10 +128,10 @@ func ParseScript(text string) (s Script, err error) {
 	if err := d.Decode(&s); err != nil {
 		return s, fmt.Errorf("script: %w", err)
 	}
-	for method, deeds := range s.On {
-		for _, deed := range deeds {
-			if !slices.Contains(StdioKinds, deed.Kind) && !slices.Contains(HTTPKinds, deed.Kind) {
-				return s, fmt.Errorf("script: on %s: there is no fault %q", method, deed.Kind)
+	for method, faults := range s.On {
+		for _, f := range faults {
+			if !slices.Contains(StdioKinds, f.Kind) && !slices.Contains(HTTPKinds, f.Kind) {
+				return s, fmt.Errorf("script: on %s: there is no fault %q", method, f.Kind)
 			}
 		}
 	}
@@ -147,8 +147,8 @@ func (s Script) String() string {
 	return string(text)
 }
 
-// asked are the deeds that the arguments of do ask for.
-func asked(arguments []byte) ([]Fault, error) {
+// requestedFaults are the deeds that the arguments of do ask for.
+func requestedFaults(arguments []byte) ([]Fault, error) {
 	var a struct {
 		Fault
 		Deeds []Fault `json:"deeds"`
@@ -159,9 +159,9 @@ func asked(arguments []byte) ([]Fault, error) {
 	if a.Kind != "" {
 		a.Deeds = append([]Fault{a.Fault}, a.Deeds...)
 	}
-	for _, d := range a.Deeds {
-		if !slices.Contains(StdioKinds, d.Kind) && !slices.Contains(HTTPKinds, d.Kind) {
-			return nil, fmt.Errorf("there is no fault %q", d.Kind)
+	for _, f := range a.Deeds {
+		if !slices.Contains(StdioKinds, f.Kind) && !slices.Contains(HTTPKinds, f.Kind) {
+			return nil, fmt.Errorf("there is no fault %q", f.Kind)
 		}
 	}
 	return a.Deeds, nil

@@ -18,37 +18,37 @@ type server struct {
 	Script
 	pid int
 
-	mu   sync.Mutex
-	seen map[string]int // messages of each method
-	done map[string]int // times of each deed of the script
+	mu           sync.Mutex
+	messageCount map[string]int // messages of each method
+	faultCount   map[string]int // times of each deed of the script
 }
 
 func newServer(s Script, pid int) *server {
 	if s.Name == "" {
 		s.Name = "stub"
 	}
-	return &server{Script: s, pid: pid, seen: make(map[string]int), done: make(map[string]int)}
+	return &server{Script: s, pid: pid, messageCount: make(map[string]int), faultCount: make(map[string]int)}
 }
 
-// scripted are the deeds of the script that are due at a message of this method.
-func (s *server) scripted(method string) (due []Fault) {
+// dueFaults are the deeds of the script that are due at a message of this method.
+func (s *server) dueFaults(method string) (due []Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n := s.seen[method]
-	s.seen[method]++
-	for i, d := range s.On[method] {
+	n := s.messageCount[method]
+	s.messageCount[method]++
+	for i, f := range s.On[method] {
 		key := method + "#" + strconv.Itoa(i)
-		if n < d.Skip || d.MaxTimes > 0 && s.done[key] >= d.MaxTimes || !first(d.OnceFile) {
+		if n < f.Skip || f.MaxTimes > 0 && s.faultCount[key] >= f.MaxTimes || !claimOnce(f.OnceFile) {
 			continue
 		}
-		s.done[key]++
-		due = append(due, d)
+		s.faultCount[key]++
+		due = append(due, f)
 	}
 	return due
 }
 
-// first reports whether this process is the one that makes the file.
-func first(path string) bool {
+// claimOnce reports whether this process is the one that makes the file.
+func claimOnce(path string) bool {
 	if path == "" {
 		return true
 	}
@@ -60,8 +60,8 @@ func first(path string) bool {
 	return true
 }
 
-// modern reports whether a message is one of 2026-07-28.
-func modern(m wire.Message) bool {
+// isModern reports whether a message is one of 2026-07-28.
+func isModern(m wire.Message) bool {
 	meta := m.Part(wire.PartMeta)
 	if meta == nil {
 		return false
@@ -70,7 +70,7 @@ func modern(m wire.Message) bool {
 	return revision != nil
 }
 
-func (s *server) speaksModern() bool { return s.Generation == "modern" || s.Generation == "both" }
+func (s *server) supportsModern() bool { return s.Generation == "modern" || s.Generation == "both" }
 
 func (s *server) capabilities() string {
 	if s.Capabilities != nil {
@@ -79,44 +79,44 @@ func (s *server) capabilities() string {
 	return `{"tools":{"listChanged":true},"logging":{}}`
 }
 
-func (s *server) info() string { return fmt.Sprintf(`{"name":%q,"version":"1"}`, s.Name) }
+func (s *server) serverInfo() string { return fmt.Sprintf(`{"name":%q,"version":"1"}`, s.Name) }
 
 // result returns what a request other than a call is answered with.
 func (s *server) result(m wire.Message) (result []byte, err *wire.Error) {
-	method, stateless := m.Method(), modern(m)
+	method, stateless := m.Method(), isModern(m)
 	unknown := wire.Errorf(wire.CodeMethodNotFound, "Method not found: %s", method)
 	switch {
-	case slices.Contains(s.UnknownMethods, method), stateless && !s.speaksModern(), !stateless && s.Generation == "modern":
+	case slices.Contains(s.UnknownMethods, method), stateless && !s.supportsModern(), !stateless && s.Generation == "modern":
 		return nil, unknown
 	}
 	switch method {
 	case "initialize":
-		revision := wire.Unquote(value(m, "protocolVersion"))
+		revision := wire.Unquote(param(m, "protocolVersion"))
 		if s.Revision != "" {
 			revision = s.Revision
 		}
-		return fmt.Appendf(nil, `{"protocolVersion":%q,"capabilities":%s,"serverInfo":%s}`, revision, s.capabilities(), s.info()), nil
+		return fmt.Appendf(nil, `{"protocolVersion":%q,"capabilities":%s,"serverInfo":%s}`, revision, s.capabilities(), s.serverInfo()), nil
 	case "server/discover":
 		if !stateless {
 			return nil, unknown
 		}
 		return fmt.Appendf(nil, `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":%s,"ttlMs":0,"cacheScope":"public",`+
-			`"_meta":{"io.modelcontextprotocol/serverInfo":%s}}`, s.capabilities(), s.info()), nil
+			`"_meta":{"io.modelcontextprotocol/serverInfo":%s}}`, s.capabilities(), s.serverInfo()), nil
 	case "ping", "logging/setLevel":
 		return []byte(`{}`), nil
 	case "tools/list":
-		return s.page(wire.Unquote(m.Part(wire.PartCursor)), stateless), nil
+		return s.toolsPage(wire.Unquote(m.Part(wire.PartCursor)), stateless), nil
 	}
 	return nil, unknown
 }
 
-func value(m wire.Message, key string) []byte {
+func param(m wire.Message, key string) []byte {
 	found, _ := wire.Lookup(m.Part(wire.PartParams), key)
 	return found
 }
 
-// page returns a page of the tools. The cursor is the number of its first one.
-func (s *server) page(cursor string, stateless bool) []byte {
+// toolsPage returns a page of the tools. The cursor is the number of its first one.
+func (s *server) toolsPage(cursor string, stateless bool) []byte {
 	names := []string{"echo", "slow", "do"}
 	for i := range s.ExtraTools {
 		names = append(names, "tool_"+strconv.Itoa(i))
@@ -154,22 +154,22 @@ func (s *server) page(cursor string, stateless bool) []byte {
 	return []byte(b.String())
 }
 
-// echo returns the result of a call; more are further members of what it says.
-func (s *server) echo(m wire.Message, more string) []byte {
+// echoResult returns the result of a call; more are further members of what it says.
+func (s *server) echoResult(m wire.Message, more string) []byte {
 	got := m.Part(wire.PartArguments)
 	if got == nil {
 		got = []byte("null")
 	}
 	complete := ""
-	if modern(m) {
+	if isModern(m) {
 		complete = `"resultType":"complete",`
 	}
 	b := fmt.Appendf(make([]byte, 0, 160+len(got)+len(more)), `{%s"content":[{"type":"text","text":"ok"}],"structuredContent":{"stub":%q,"pid":%d%s,"got":`, complete, s.Name, s.pid, more)
 	return append(append(b, got...), `}}`...)
 }
 
-// slowly is what the arguments of slow ask for.
-func slowly(m wire.Message) (ms, steps int) {
+// slowArguments is what the arguments of slow ask for.
+func slowArguments(m wire.Message) (ms, steps int) {
 	var a struct{ Ms, Steps int }
 	_ = json.Unmarshal(m.Part(wire.PartArguments), &a)
 	return a.Ms, a.Steps

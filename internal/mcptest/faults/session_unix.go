@@ -7,5 +7,5 @@ import (
 	"syscall"
 )
 
-// ownSession has a process leave our session, and so our group.
-func ownSession(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} }
+// setsid has a process leave our session, and so our group.
+func setsid(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} }

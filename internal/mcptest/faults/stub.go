@@ -34,7 +34,7 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		return 2
 	}
 	if *grandchild != "" {
-		return linger(*grandchild == "stubborn")
+		return stayAlive(*grandchild == "stubborn")
 	}
 	script := Script{}
 	if *text != "" {
@@ -49,15 +49,15 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		script.Name = *name
 	}
 	s := &stub{
-		server: newServer(script, os.Getpid()), out: stdout, err: stderr,
-		running: make(map[wire.ID]context.CancelFunc), replies: make(map[wire.ID]chan wire.Message),
+		server: newServer(script, os.Getpid()), stdout: stdout, stderr: stderr,
+		cancels: make(map[wire.ID]context.CancelFunc), pending: make(map[wire.ID]chan wire.Message),
 	}
 	return s.serve(stdin)
 }
 
-// linger is all that a grandchild does. It ends by itself after a while, so that a test
+// stayAlive is all that a grandchild does. It ends by itself after a while, so that a test
 // that goes wrong leaves nothing for ever.
-func linger(stubborn bool) int {
+func stayAlive(stubborn bool) int {
 	if stubborn {
 		signal.Ignore(syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT)
 	}
@@ -68,138 +68,138 @@ func linger(stubborn bool) int {
 // A stub is a server on stdio.
 type stub struct {
 	*server
-	err io.Writer
+	stderr io.Writer
 
-	working sync.WaitGroup
+	calls sync.WaitGroup
 
-	writing sync.Mutex // a line at a time
-	out     io.Writer
+	writeMu sync.Mutex // a line at a time
+	stdout  io.Writer
 
-	state    sync.Mutex
-	running  map[wire.ID]context.CancelFunc // calls that may be cancelled
-	replies  map[wire.ID]chan wire.Message  // to what we asked
-	asks     int
-	muted    bool
-	unmuted  time.Time // when it ends; zero = never
-	stubborn bool
+	stateMu      sync.Mutex
+	cancels      map[wire.ID]context.CancelFunc // calls that may be cancelled
+	pending      map[wire.ID]chan wire.Message  // to what we asked
+	requestCount int
+	muted        bool
+	mutedUntil   time.Time // when it ends; zero = never
+	ignoreStop   bool
 }
 
 func (s *stub) serve(stdin io.Reader) int {
 	if s.Script.IgnoreStop {
-		s.harden()
+		s.ignoreTermination()
 	}
-	s.carryOut(context.Background(), wire.Message{}, s.plan(wire.Message{}, s.scripted("start"), ""))
+	s.execute(context.Background(), wire.Message{}, s.plan(wire.Message{}, s.dueFaults("start"), ""))
 	lines := bufio.NewReaderSize(stdin, 64<<10)
 	for {
 		line, err := lines.ReadBytes('\n')
 		if line = bytes.TrimSpace(line); len(line) > 0 {
-			s.hear(line)
+			s.handleLine(line)
 		}
 		if err != nil {
 			break
 		}
 	}
-	s.state.Lock()
-	for _, cancel := range s.running {
+	s.stateMu.Lock()
+	for _, cancel := range s.cancels {
 		cancel()
 	}
-	stays := s.stubborn
-	s.state.Unlock()
+	stays := s.ignoreStop
+	s.stateMu.Unlock()
 	if stays {
-		return linger(true)
+		return stayAlive(true)
 	}
-	s.working.Wait()
+	s.calls.Wait()
 	return 0
 }
 
-// harden makes SIGTERM and the end of stdin mean nothing.
-func (s *stub) harden() {
+// ignoreTermination makes SIGTERM and the end of stdin mean nothing.
+func (s *stub) ignoreTermination() {
 	signal.Ignore(syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT)
-	s.state.Lock()
-	defer s.state.Unlock()
-	s.stubborn = true
+	s.stateMu.Lock()
+	defer s.stateMu.Unlock()
+	s.ignoreStop = true
 }
 
-// hear handles a line. What may take time goes on by itself.
-func (s *stub) hear(line []byte) {
+// handleLine handles a line. What may take time goes on by itself.
+func (s *stub) handleLine(line []byte) {
 	m, err := wire.Parse(line)
 	if err != nil {
 		return
 	}
 	if m.Kind() == wire.Response {
-		s.state.Lock()
-		waits := s.replies[m.ID()]
-		delete(s.replies, m.ID())
-		s.state.Unlock()
+		s.stateMu.Lock()
+		waits := s.pending[m.ID()]
+		delete(s.pending, m.ID())
+		s.stateMu.Unlock()
 		if waits != nil {
 			waits <- m
 		}
 		return
 	}
 	if m.Method() == "notifications/cancelled" {
-		s.state.Lock()
-		cancel := s.running[m.RequestID()]
-		s.state.Unlock()
+		s.stateMu.Lock()
+		cancel := s.cancels[m.RequestID()]
+		s.stateMu.Unlock()
 		if cancel != nil {
 			cancel()
 		}
 	}
-	deeds := s.scripted(m.Method())
+	faults := s.dueFaults(m.Method())
 	if m.Method() == "tools/call" && m.Name() == "do" {
-		more, err := asked(m.Part(wire.PartArguments))
+		more, err := requestedFaults(m.Part(wire.PartArguments))
 		if err != nil {
-			s.write(wire.NewErrorResponse(m.ID(), wire.Errorf(wire.CodeInvalidParams, "%v", err)).Raw(), 0, 0, nil)
+			s.writeLine(wire.NewErrorResponse(m.ID(), wire.Errorf(wire.CodeInvalidParams, "%v", err)).Raw(), 0, 0, nil)
 			return
 		}
-		deeds = append(deeds, more...)
+		faults = append(faults, more...)
 	}
-	p := s.plan(m, deeds, s.another(m.ID()))
+	p := s.plan(m, faults, s.otherCall(m.ID()))
 	if p.die != nil && p.die.At == "reading" {
 		die(*p.die)
 	}
 	if p.mute != nil {
 		s.mute(*p.mute)
 	}
-	if m.Kind() != wire.Request || m.Method() != "tools/call" || m.Name() == "echo" && len(deeds) == 0 {
-		s.carryOut(context.Background(), m, p) // in order: what is read next was said after it
-		s.listen(p)
+	if m.Kind() != wire.Request || m.Method() != "tools/call" || m.Name() == "echo" && len(faults) == 0 {
+		s.execute(context.Background(), m, p) // in order: what is read next was said after it
+		s.pauseReading(p)
 		return
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	s.state.Lock()
-	s.running[m.ID()] = cancel
-	s.state.Unlock()
-	s.working.Go(func() {
+	s.stateMu.Lock()
+	s.cancels[m.ID()] = cancel
+	s.stateMu.Unlock()
+	s.calls.Go(func() {
 		defer func() {
 			cancel()
-			s.state.Lock()
-			delete(s.running, m.ID())
-			s.state.Unlock()
+			s.stateMu.Lock()
+			delete(s.cancels, m.ID())
+			s.stateMu.Unlock()
 		}()
-		if m.Name() != "slow" || s.dawdle(ctx, m) {
-			s.carryOut(ctx, m, p)
+		if m.Name() != "slow" || s.runSlow(ctx, m) {
+			s.execute(ctx, m, p)
 		}
 	})
-	s.listen(p)
+	s.pauseReading(p)
 }
 
-// listen is what the reader does not do for a while, or never again.
-func (s *stub) listen(p plan) {
+// pauseReading is what the reader does not do for a while, or never again.
+func (s *stub) pauseReading(p responsePlan) {
 	switch {
-	case p.deaf == nil:
-	case p.deaf.Duration == 0:
-		s.working.Wait()
-		linger(false)
+	case p.stopReading == nil:
+	case p.stopReading.Duration == 0:
+		s.calls.Wait()
+		stayAlive(false)
 	default:
-		<-time.After(time.Duration(p.deaf.Duration))
+		<-time.After(time.Duration(p.stopReading.Duration))
 	}
 }
 
-// another returns the id of a call that is being answered, and is not this one.
-func (s *stub) another(not wire.ID) wire.ID {
-	s.state.Lock()
-	defer s.state.Unlock()
-	for id := range s.running {
+// otherCall returns the id of a call that is being answered, and is not this one.
+func (s *stub) otherCall(not wire.ID) wire.ID {
+	s.stateMu.Lock()
+	defer s.stateMu.Unlock()
+	for id := range s.cancels {
 		if id != not {
 			return id
 		}
@@ -207,9 +207,9 @@ func (s *stub) another(not wire.ID) wire.ID {
 	return ""
 }
 
-// dawdle is what slow does before it answers; it reports whether it was not cancelled.
-func (s *stub) dawdle(ctx context.Context, m wire.Message) bool {
-	ms, steps := slowly(m)
+// runSlow is what slow does before it answers; it reports whether it was not cancelled.
+func (s *stub) runSlow(ctx context.Context, m wire.Message) bool {
+	ms, steps := slowArguments(m)
 	for i := range steps + 1 {
 		select {
 		case <-ctx.Done():
@@ -217,26 +217,26 @@ func (s *stub) dawdle(ctx context.Context, m wire.Message) bool {
 		case <-time.After(time.Duration(ms) * time.Millisecond / time.Duration(steps+1)):
 		}
 		if i < steps && m.Token() != "" {
-			s.write(step(m.Token(), i+1, steps), 0, 0, nil)
+			s.writeLine(progressNotification(m.Token(), i+1, steps), 0, 0, nil)
 		}
 	}
 	return true
 }
 
-// step is a notification of progress.
-func step(token wire.ID, n, of int) []byte {
+// progressNotification is a notification of progress.
+func progressNotification(token wire.ID, n, of int) []byte {
 	return fmt.Appendf(nil, `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":%d,"total":%d}}`, token, n, of)
 }
 
-// carryOut does what is planned.
-func (s *stub) carryOut(ctx context.Context, m wire.Message, p plan) {
-	if p.stubborn {
-		s.harden()
+// execute does what is planned.
+func (s *stub) execute(ctx context.Context, m wire.Message, p responsePlan) {
+	if p.ignoreStop {
+		s.ignoreTermination()
 	}
-	for _, d := range p.forks {
-		s.fork(d)
+	for _, f := range p.forks {
+		s.startGrandchildren(f)
 	}
-	s.flood(p.stderr)
+	s.writeStderr(p.stderrBytes)
 	if p.delay > 0 {
 		select {
 		case <-time.After(p.delay):
@@ -244,57 +244,57 @@ func (s *stub) carryOut(ctx context.Context, m wire.Message, p plan) {
 			return
 		}
 	}
-	if p.ask != nil {
-		p.answer = s.withReply(m, p.answer, s.ask(ctx, *p.ask))
+	if p.request != nil {
+		p.response = s.withClientResponse(m, p.response, s.sendRequest(ctx, *p.request))
 	}
 	for _, line := range p.before {
-		s.write(line, p.chunk, p.pause, nil)
+		s.writeLine(line, p.chunkSize, p.chunkPause, nil)
 	}
 	if p.die != nil && p.die.At != "middle" && p.die.At != "after" {
 		die(*p.die)
 	}
-	if p.answer != nil {
-		s.writeAnswer(p)
+	if p.response != nil {
+		s.writeResponse(p)
 	}
 	for _, line := range p.after {
-		s.write(line, p.chunk, p.pause, nil)
+		s.writeLine(line, p.chunkSize, p.chunkPause, nil)
 	}
 	if p.die != nil {
 		die(*p.die)
 	}
-	if p.deaf != nil && m.Kind() == wire.Invalid { // at the start
-		s.listen(p)
+	if p.stopReading != nil && m.Kind() == wire.Invalid { // at the start
+		s.pauseReading(p)
 	}
 }
 
-func (s *stub) writeAnswer(p plan) {
-	half := len(p.answer) / 2
+func (s *stub) writeResponse(p responsePlan) {
+	half := len(p.response) / 2
 	switch {
 	case p.die != nil && p.die.At == "middle":
-		s.write(p.answer, p.chunk, p.pause, func(written int) bool {
+		s.writeLine(p.response, p.chunkSize, p.chunkPause, func(written int) bool {
 			if written >= half {
 				die(*p.die)
 			}
 			return true
 		})
 	case p.between != nil:
-		s.write(bytes.Join([][]byte{p.answer[:half], p.between, p.answer[half:]}, nil), p.chunk, p.pause, nil)
+		s.writeLine(bytes.Join([][]byte{p.response[:half], p.between, p.response[half:]}, nil), p.chunkSize, p.chunkPause, nil)
 	default:
-		s.write(p.answer, p.chunk, p.pause, nil)
+		s.writeLine(p.response, p.chunkSize, p.chunkPause, nil)
 	}
 }
 
-// write writes a line, in chunks if there are to be any; at is asked about each place
+// writeLine writes a line, in chunks if there are to be any; at is asked about each place
 // between two. What is written while nothing is to be is lost.
-func (s *stub) write(line []byte, chunk int, pause time.Duration, at func(written int) bool) {
-	s.state.Lock()
-	muted := s.muted && (s.unmuted.IsZero() || time.Now().Before(s.unmuted))
-	s.state.Unlock()
+func (s *stub) writeLine(line []byte, chunk int, pause time.Duration, at func(written int) bool) {
+	s.stateMu.Lock()
+	muted := s.muted && (s.mutedUntil.IsZero() || time.Now().Before(s.mutedUntil))
+	s.stateMu.Unlock()
 	if muted {
 		return
 	}
-	s.writing.Lock()
-	defer s.writing.Unlock()
+	s.writeMu.Lock()
+	defer s.writeMu.Unlock()
 	text := append(bytes.Clone(line), '\n')
 	if chunk == 0 {
 		chunk = len(text)
@@ -306,7 +306,7 @@ func (s *stub) write(line []byte, chunk int, pause time.Duration, at func(writte
 		if at != nil && i > 0 && !at(i) {
 			return
 		}
-		if _, err := s.out.Write(text[i:min(i+chunk, len(text))]); err != nil {
+		if _, err := s.stdout.Write(text[i:min(i+chunk, len(text))]); err != nil {
 			return
 		}
 		if pause > 0 && i+chunk < len(text) {
@@ -315,34 +315,34 @@ func (s *stub) write(line []byte, chunk int, pause time.Duration, at func(writte
 	}
 }
 
-func (s *stub) mute(d Fault) {
-	s.state.Lock()
-	defer s.state.Unlock()
-	s.muted, s.unmuted = true, time.Time{}
-	if d.Duration > 0 {
-		s.unmuted = time.Now().Add(time.Duration(d.Duration))
+func (s *stub) mute(f Fault) {
+	s.stateMu.Lock()
+	defer s.stateMu.Unlock()
+	s.muted, s.mutedUntil = true, time.Time{}
+	if f.Duration > 0 {
+		s.mutedUntil = time.Now().Add(time.Duration(f.Duration))
 	}
 }
 
-// flood writes lines to stderr.
-func (s *stub) flood(size int) {
+// writeStderr writes lines to stderr.
+func (s *stub) writeStderr(size int) {
 	line := []byte("stub " + s.Name + " floods its stderr: " + string(bytes.Repeat([]byte("~"), 100)) + "\n")
 	for ; size > 0; size -= len(line) {
-		if _, err := s.err.Write(line[:min(size, len(line))]); err != nil {
+		if _, err := s.stderr.Write(line[:min(size, len(line))]); err != nil {
 			return
 		}
 	}
 }
 
-// ask sends a request of ours and returns the text of what came back, null if that is nothing.
-func (s *stub) ask(ctx context.Context, d Fault) []byte {
+// sendRequest sends a request of ours and returns the text of what came back, null if that is nothing.
+func (s *stub) sendRequest(ctx context.Context, f Fault) []byte {
 	reply := make(chan wire.Message, 1)
-	s.state.Lock()
-	s.asks++
-	id := wire.ID(strconv.Itoa(s.asks))
-	s.replies[id] = reply
-	s.state.Unlock()
-	s.write(question(d, id), 0, 0, nil)
+	s.stateMu.Lock()
+	s.requestCount++
+	id := wire.ID(strconv.Itoa(s.requestCount))
+	s.pending[id] = reply
+	s.stateMu.Unlock()
+	s.writeLine(serverRequest(f, id), 0, 0, nil)
 	select {
 	case m := <-reply:
 		return m.Raw()
@@ -352,52 +352,52 @@ func (s *stub) ask(ctx context.Context, d Fault) []byte {
 	return []byte("null")
 }
 
-func question(d Fault, id wire.ID) []byte {
+func serverRequest(f Fault, id wire.ID) []byte {
 	params := []byte(nil)
-	if d.Text != "" {
-		params = []byte(d.Text)
+	if f.Text != "" {
+		params = []byte(f.Text)
 	}
-	return wire.NewRequest(id, d.What, params).Raw()
+	return wire.NewRequest(id, f.What, params).Raw()
 }
 
-// withReply puts what was replied into the result of a call.
-func (s *server) withReply(m wire.Message, answer, reply []byte) []byte {
+// withClientResponse puts what was replied into the result of a call.
+func (s *server) withClientResponse(m wire.Message, answer, reply []byte) []byte {
 	if answer == nil {
 		return nil
 	}
 	return s.respond(m, m.ID(), nil, `,"reply":`+string(reply))
 }
 
-// fork starts grandchildren, which hold our pipes open.
-func (s *stub) fork(d Fault) {
+// startGrandchildren starts grandchildren, which hold our pipes open.
+func (s *stub) startGrandchildren(f Fault) {
 	self, err := os.Executable()
 	if err != nil {
-		fmt.Fprintln(s.err, "stub:", err)
+		fmt.Fprintln(s.stderr, "stub:", err)
 		return
 	}
 	how := "normal"
-	if d.How == "stubborn" {
-		how = d.How
+	if f.How == "stubborn" {
+		how = f.How
 	}
-	for range d.times() {
+	for range f.times() {
 		cmd := exec.Command(self, "-grandchild", how)
 		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-		if d.How == "setsid" {
-			ownSession(cmd)
+		if f.How == "setsid" {
+			setsid(cmd)
 		}
 		if err := cmd.Start(); err != nil {
-			fmt.Fprintln(s.err, "stub: fork:", err)
+			fmt.Fprintln(s.stderr, "stub: fork:", err)
 		}
 	}
 }
 
 // die ends this process, here and now.
-func die(d Fault) {
-	if d.By == "kill" {
+func die(f Fault) {
+	if f.By == "kill" {
 		if self, err := os.FindProcess(os.Getpid()); err == nil {
 			_ = self.Kill()
 			select {} // it is on its way
 		}
 	}
-	os.Exit(d.Code)
+	os.Exit(f.Code)
 }

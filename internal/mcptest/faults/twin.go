@@ -21,94 +21,94 @@ type HTTPStub struct {
 	closed chan struct{}
 	once   sync.Once
 
-	state    sync.Mutex
-	sessions map[string]bool
-	lost     int     // the status by which unknown sessions are told so
-	next     []Fault // for the next POSTs
-	muted    time.Time
+	stateMu    sync.Mutex
+	sessions   map[string]bool
+	lostStatus int     // the status by which unknown sessions are told so
+	nextFaults []Fault // for the next POSTs
+	mutedUntil time.Time
 }
 
 // NewHTTPStub returns a HTTPStub.
 func NewHTTPStub(s Script) *HTTPStub {
-	return &HTTPStub{server: newServer(s, 0), closed: make(chan struct{}), sessions: make(map[string]bool), lost: http.StatusNotFound}
+	return &HTTPStub{server: newServer(s, 0), closed: make(chan struct{}), sessions: make(map[string]bool), lostStatus: http.StatusNotFound}
 }
 
 // Close ends all that hangs.
-func (t *HTTPStub) Close() { t.once.Do(func() { close(t.closed) }) }
+func (h *HTTPStub) Close() { h.once.Do(func() { close(h.closed) }) }
 
 // FailNext has a deed done at the next n requests that are posted, whatever they are.
-func (t *HTTPStub) FailNext(d Fault, n int) {
-	t.state.Lock()
-	defer t.state.Unlock()
+func (h *HTTPStub) FailNext(f Fault, n int) {
+	h.stateMu.Lock()
+	defer h.stateMu.Unlock()
 	for range n {
-		t.next = append(t.next, d)
+		h.nextFaults = append(h.nextFaults, f)
 	}
 }
 
 // DropSessions loses all sessions. Whoever comes with one is told by status: 404, 400, or 200 with an error in
 // the body.
-func (t *HTTPStub) DropSessions(status int) {
-	t.state.Lock()
-	defer t.state.Unlock()
-	clear(t.sessions)
-	if t.lost = status; status == 0 {
-		t.lost = http.StatusNotFound
+func (h *HTTPStub) DropSessions(status int) {
+	h.stateMu.Lock()
+	defer h.stateMu.Unlock()
+	clear(h.sessions)
+	if h.lostStatus = status; status == 0 {
+		h.lostStatus = http.StatusNotFound
 	}
 }
 
 // SessionCount returns how many are open.
-func (t *HTTPStub) SessionCount() int {
-	t.state.Lock()
-	defer t.state.Unlock()
-	return len(t.sessions)
+func (h *HTTPStub) SessionCount() int {
+	h.stateMu.Lock()
+	defer h.stateMu.Unlock()
+	return len(h.sessions)
 }
 
 const (
-	sessionHeader = "Mcp-Session-Id"
-	circlePath    = "/circle" // leads to itself
-	jsonType      = "application/json"
-	eventsType    = "text/event-stream"
+	sessionHeader    = "Mcp-Session-Id"
+	redirectLoopPath = "/circle" // leads to itself
+	jsonType         = "application/json"
+	eventsType       = "text/event-stream"
 )
 
 // ServeHTTP implements http.NewHTTPStub.
-func (t *HTTPStub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (h *HTTPStub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
-	case strings.HasSuffix(r.URL.Path, circlePath):
+	case strings.HasSuffix(r.URL.Path, redirectLoopPath):
 		http.Redirect(w, r, r.URL.Path, http.StatusTemporaryRedirect)
 	case r.Method == http.MethodPost:
-		t.post(w, r)
-	case r.Method == http.MethodGet && !t.NoGet && t.Generation != "modern":
-		t.listen(w, r)
-	case r.Method == http.MethodDelete && t.Generation != "modern":
-		t.state.Lock()
-		delete(t.sessions, r.Header.Get(sessionHeader))
-		t.state.Unlock()
+		h.servePost(w, r)
+	case r.Method == http.MethodGet && !h.NoGet && h.Generation != "modern":
+		h.serveGet(w, r)
+	case r.Method == http.MethodDelete && h.Generation != "modern":
+		h.stateMu.Lock()
+		delete(h.sessions, r.Header.Get(sessionHeader))
+		h.stateMu.Unlock()
 	default:
 		w.Header().Set("Allow", "POST")
 		http.Error(w, "Method not allowed", http.StatusMethodNotAllowed)
 	}
 }
 
-// listen is a stream on which nothing comes.
-func (t *HTTPStub) listen(w http.ResponseWriter, r *http.Request) {
-	if status := t.knows(r, nil); status != 0 {
+// serveGet is a stream on which nothing comes.
+func (h *HTTPStub) serveGet(w http.ResponseWriter, r *http.Request) {
+	if status := h.checkSession(r, nil); status != 0 {
 		http.Error(w, "no such session", status)
 		return
 	}
 	w.Header().Set("Content-Type", eventsType)
 	_ = http.NewResponseController(w).Flush()
-	t.hang(r)
+	h.waitDisconnect(r)
 }
 
-// hang waits until the client hangs up.
-func (t *HTTPStub) hang(r *http.Request) {
+// waitDisconnect waits until the client hangs up.
+func (h *HTTPStub) waitDisconnect(r *http.Request) {
 	select {
 	case <-r.Context().Done():
-	case <-t.closed:
+	case <-h.closed:
 	}
 }
 
-func (t *HTTPStub) post(w http.ResponseWriter, r *http.Request) {
+func (h *HTTPStub) servePost(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		return
@@ -118,75 +118,75 @@ func (t *HTTPStub) post(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	deeds := append(t.scripted(m.Method()), t.due()...)
+	faults := append(h.dueFaults(m.Method()), h.takeNextFault()...)
 	if m.Method() == "tools/call" && m.Name() == "do" {
-		more, err := asked(m.Part(wire.PartArguments))
+		more, err := requestedFaults(m.Part(wire.PartArguments))
 		if err != nil {
 			w.Header().Set("Content-Type", jsonType)
 			w.Write(wire.NewErrorResponse(m.ID(), wire.Errorf(wire.CodeInvalidParams, "%v", err)).Raw())
 			return
 		}
-		deeds = append(deeds, more...)
+		faults = append(faults, more...)
 	}
-	p := t.plan(m, deeds, "")
+	p := h.plan(m, faults, "")
 	if p.die != nil && p.die.At == "reading" {
-		reset(w)
+		resetConn(w)
 		return
 	}
-	if status := t.knows(r, &m); status != 0 {
-		t.strange(w, m, status)
+	if status := h.checkSession(r, &m); status != 0 {
+		h.writeSessionNotFound(w, m, status)
 		return
 	}
-	if m.Method() == "tools/call" && m.Name() == "slow" && !t.dawdles(m) {
-		ms, _ := slowly(m)
+	if m.Method() == "tools/call" && m.Name() == "slow" && !h.sendsProgress(m) {
+		ms, _ := slowArguments(m)
 		p.delay += time.Duration(ms) * time.Millisecond
 	}
-	t.answer(w, r, m, p)
+	h.respond(w, r, m, p)
 }
 
-// due takes the deeds out that Next has left for one request.
-func (t *HTTPStub) due() (deeds []Fault) {
-	t.state.Lock()
-	defer t.state.Unlock()
-	if len(t.next) > 0 {
-		deeds, t.next = t.next[:1:1], t.next[1:]
+// takeNextFault takes the deeds out that Next has left for one request.
+func (h *HTTPStub) takeNextFault() (faults []Fault) {
+	h.stateMu.Lock()
+	defer h.stateMu.Unlock()
+	if len(h.nextFaults) > 0 {
+		faults, h.nextFaults = h.nextFaults[:1:1], h.nextFaults[1:]
 	}
-	return deeds
+	return faults
 }
 
-// knows returns the status with which a session is refused, 0 if it is not.
-func (t *HTTPStub) knows(r *http.Request, m *wire.Message) int {
-	if m != nil && (modern(*m) || m.Method() == "initialize" || m.Method() == "server/discover") {
+// checkSession returns the status with which a session is refused, 0 if it is not.
+func (h *HTTPStub) checkSession(r *http.Request, m *wire.Message) int {
+	if m != nil && (isModern(*m) || m.Method() == "initialize" || m.Method() == "server/discover") {
 		return 0
 	}
 	key := r.Header.Get(sessionHeader)
-	t.state.Lock()
-	defer t.state.Unlock()
+	h.stateMu.Lock()
+	defer h.stateMu.Unlock()
 	switch {
-	case t.sessions[key], t.Generation == "modern" && key == "":
+	case h.sessions[key], h.Generation == "modern" && key == "":
 		return 0
 	case key == "":
 		return http.StatusBadRequest
 	}
-	return t.lost
+	return h.lostStatus
 }
 
-// strange answers who comes with a session that is not known.
-func (t *HTTPStub) strange(w http.ResponseWriter, m wire.Message, status int) {
+// writeSessionNotFound answers who comes with a session that is not known.
+func (h *HTTPStub) writeSessionNotFound(w http.ResponseWriter, m wire.Message, status int) {
 	id := m.ID()
 	w.Header().Set("Content-Type", jsonType)
 	w.WriteHeader(status)
 	w.Write(wire.NewErrorResponse(id, wire.Errorf(wire.CodeInvalidRequest, "Session not found")).Raw())
 }
 
-// dawdles reports whether slow shows its progress, for which there has to be a stream.
-func (t *HTTPStub) dawdles(m wire.Message) bool {
-	_, steps := slowly(m)
+// sendsProgress reports whether slow shows its progress, for which there has to be a stream.
+func (h *HTTPStub) sendsProgress(m wire.Message) bool {
+	_, steps := slowArguments(m)
 	return steps > 0 && m.Token() != ""
 }
 
-// answer does what is planned.
-func (t *HTTPStub) answer(w http.ResponseWriter, r *http.Request, m wire.Message, p plan) {
+// respond does what is planned.
+func (h *HTTPStub) respond(w http.ResponseWriter, r *http.Request, m wire.Message, p responsePlan) {
 	if p.delay > 0 {
 		select {
 		case <-time.After(p.delay):
@@ -195,66 +195,66 @@ func (t *HTTPStub) answer(w http.ResponseWriter, r *http.Request, m wire.Message
 		}
 	}
 	if p.mute != nil {
-		t.mute(*p.mute)
+		h.mute(*p.mute)
 	}
-	if p.web != nil && t.web(w, r, m, *p.web) {
+	if p.httpFault != nil && h.applyHTTPFault(w, r, m, *p.httpFault) {
 		return
 	}
 	switch {
 	case m.Kind() != wire.Request:
 		w.WriteHeader(http.StatusAccepted)
 		return
-	case t.isMute(), p.answer == nil && len(p.before) == 0:
-		t.hang(r)
+	case h.isMuted(), p.response == nil && len(p.before) == 0:
+		h.waitDisconnect(r)
 		return
 	}
-	if m.Method() == "initialize" && t.Generation != "modern" {
+	if m.Method() == "initialize" && h.Generation != "modern" {
 		key := rand.Text()
-		t.state.Lock()
-		t.sessions[key] = true
-		t.state.Unlock()
+		h.stateMu.Lock()
+		h.sessions[key] = true
+		h.stateMu.Unlock()
 		w.Header().Set(sessionHeader, key)
 	}
-	if t.streams(m, p) {
-		t.events(w, r, m, p)
+	if h.needsStream(m, p) {
+		h.writeStream(w, r, m, p)
 		return
 	}
 	w.Header().Set("Content-Type", jsonType)
-	if p.kind != "" {
-		w.Header().Set("Content-Type", p.kind)
+	if p.contentType != "" {
+		w.Header().Set("Content-Type", p.contentType)
 	}
-	t.write(w, p.answer, p)
+	h.writeChunks(w, p.response, p)
 }
 
-// streams reports whether an answer takes more than one message.
-func (t *HTTPStub) streams(m wire.Message, p plan) bool {
-	return t.AlwaysStream || len(p.before)+len(p.after)+len(p.between) > 0 || p.die != nil || p.answer == nil ||
-		p.web != nil && p.web.Kind == "cut" || m.Method() == "tools/call" && m.Name() == "slow" && t.dawdles(m)
+// needsStream reports whether an answer takes more than one message.
+func (h *HTTPStub) needsStream(m wire.Message, p responsePlan) bool {
+	return h.AlwaysStream || len(p.before)+len(p.after)+len(p.between) > 0 || p.die != nil || p.response == nil ||
+		p.httpFault != nil && p.httpFault.Kind == "cut" || m.Method() == "tools/call" && m.Name() == "slow" && h.sendsProgress(m)
 }
 
-// events writes an answer as a stream.
-func (t *HTTPStub) events(w http.ResponseWriter, r *http.Request, m wire.Message, p plan) {
+// writeStream writes an answer as a stream.
+func (h *HTTPStub) writeStream(w http.ResponseWriter, r *http.Request, m wire.Message, p responsePlan) {
 	w.Header().Set("Content-Type", eventsType)
-	if p.kind != "" {
-		w.Header().Set("Content-Type", p.kind)
+	if p.contentType != "" {
+		w.Header().Set("Content-Type", p.contentType)
 	}
 	flush := http.NewResponseController(w).Flush
 	_ = flush()
-	if t.dawdles(m) && m.Name() == "slow" && !t.progress(w, r, m) {
+	if h.sendsProgress(m) && m.Name() == "slow" && !h.writeProgress(w, r, m) {
 		return
 	}
 	for _, message := range p.before {
-		t.write(w, event(message), p)
+		h.writeChunks(w, formatEvent(message), p)
 	}
 	_ = flush()
-	at, cut := "", p.web != nil && p.web.Kind == "cut"
+	at, cut := "", p.httpFault != nil && p.httpFault.Kind == "cut"
 	switch {
 	case p.die != nil:
 		at = p.die.At
 	case cut:
-		at = p.web.At
+		at = p.httpFault.At
 	}
-	answer := event(p.answer)
+	answer := formatEvent(p.response)
 	switch half := len(answer) / 2; {
 	case p.die == nil && !cut:
 	case at == "middle":
@@ -262,23 +262,23 @@ func (t *HTTPStub) events(w http.ResponseWriter, r *http.Request, m wire.Message
 		_ = flush()
 		panic(http.ErrAbortHandler)
 	case at == "after" && cut: // an event that is whole, and no answer
-		w.Write(event(notifications(Fault{}, "")))
+		w.Write(formatEvent(notification(Fault{}, "")))
 		_ = flush()
 		panic(http.ErrAbortHandler)
 	case at != "after":
 		panic(http.ErrAbortHandler)
 	}
-	if p.answer == nil {
-		t.hang(r)
+	if p.response == nil {
+		h.waitDisconnect(r)
 		return
 	}
 	if p.between != nil {
-		half := len(p.answer) / 2
-		answer = event(append(append(p.answer[:half:half], p.between...), p.answer[half:]...))
+		half := len(p.response) / 2
+		answer = formatEvent(append(append(p.response[:half:half], p.between...), p.response[half:]...))
 	}
-	t.write(w, answer, p)
+	h.writeChunks(w, answer, p)
 	for _, message := range p.after {
-		t.write(w, event(message), p)
+		h.writeChunks(w, formatEvent(message), p)
 	}
 	if p.die != nil {
 		_ = flush()
@@ -286,13 +286,13 @@ func (t *HTTPStub) events(w http.ResponseWriter, r *http.Request, m wire.Message
 	}
 }
 
-func event(message []byte) []byte {
+func formatEvent(message []byte) []byte {
 	return append(append([]byte("event: message\ndata: "), message...), "\n\n"...)
 }
 
-// progress tells how slow gets on; it reports whether the client stayed.
-func (t *HTTPStub) progress(w http.ResponseWriter, r *http.Request, m wire.Message) bool {
-	ms, steps := slowly(m)
+// writeProgress tells how slow gets on; it reports whether the client stayed.
+func (h *HTTPStub) writeProgress(w http.ResponseWriter, r *http.Request, m wire.Message) bool {
+	ms, steps := slowArguments(m)
 	for i := range steps + 1 {
 		select {
 		case <-r.Context().Done():
@@ -300,56 +300,56 @@ func (t *HTTPStub) progress(w http.ResponseWriter, r *http.Request, m wire.Messa
 		case <-time.After(time.Duration(ms) * time.Millisecond / time.Duration(steps+1)):
 		}
 		if i < steps {
-			w.Write(event(step(m.Token(), i+1, steps)))
+			w.Write(formatEvent(progressNotification(m.Token(), i+1, steps)))
 			_ = http.NewResponseController(w).Flush()
 		}
 	}
 	return true
 }
 
-// write writes, in chunks if there are to be any.
-func (t *HTTPStub) write(w http.ResponseWriter, text []byte, p plan) {
-	if p.chunk == 0 {
+// writeChunks writes, in chunks if there are to be any.
+func (h *HTTPStub) writeChunks(w http.ResponseWriter, text []byte, p responsePlan) {
+	if p.chunkSize == 0 {
 		w.Write(text)
 		return
 	}
-	for i := 0; i < len(text); i += p.chunk {
-		if _, err := w.Write(text[i:min(i+p.chunk, len(text))]); err != nil {
+	for i := 0; i < len(text); i += p.chunkSize {
+		if _, err := w.Write(text[i:min(i+p.chunkSize, len(text))]); err != nil {
 			return
 		}
 		_ = http.NewResponseController(w).Flush()
-		if p.pause > 0 {
-			<-time.After(p.pause)
+		if p.chunkPause > 0 {
+			<-time.After(p.chunkPause)
 		}
 	}
 }
 
-// web does what only HTTP can do; it reports whether that was the answer.
-func (t *HTTPStub) web(w http.ResponseWriter, r *http.Request, m wire.Message, d Fault) bool {
-	switch d.Kind {
+// applyHTTPFault does what only HTTP can do; it reports whether that was the answer.
+func (h *HTTPStub) applyHTTPFault(w http.ResponseWriter, r *http.Request, m wire.Message, f Fault) bool {
+	switch f.Kind {
 	case "status":
-		if d.RetryAfter != "" {
-			w.Header().Set("Retry-After", d.RetryAfter)
+		if f.RetryAfter != "" {
+			w.Header().Set("Retry-After", f.RetryAfter)
 		}
-		text := d.Text
+		text := f.Text
 		if text == "" {
 			text = "<html><body><h1>as asked for</h1></body></html>"
 		}
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		w.WriteHeader(d.Code)
+		w.WriteHeader(f.Code)
 		fmt.Fprint(w, text)
 	case "session":
-		t.DropSessions(d.Code)
-		t.state.Lock()
-		status := t.lost
-		t.state.Unlock()
-		t.strange(w, m, status)
+		h.DropSessions(f.Code)
+		h.stateMu.Lock()
+		status := h.lostStatus
+		h.stateMu.Unlock()
+		h.writeSessionNotFound(w, m, status)
 	case "reset":
-		reset(w)
+		resetConn(w)
 	case "redirect":
-		to := d.Text
+		to := f.Text
 		if to == "" {
-			to = circlePath
+			to = redirectLoopPath
 		}
 		http.Redirect(w, r, to, http.StatusTemporaryRedirect)
 	default:
@@ -358,8 +358,8 @@ func (t *HTTPStub) web(w http.ResponseWriter, r *http.Request, m wire.Message, d
 	return true
 }
 
-// reset ends the connection with a RST.
-func reset(w http.ResponseWriter) {
+// resetConn ends the connection with a RST.
+func resetConn(w http.ResponseWriter) {
 	c, _, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		panic(http.ErrAbortHandler)
@@ -370,17 +370,17 @@ func reset(w http.ResponseWriter) {
 	c.Close()
 }
 
-func (t *HTTPStub) mute(d Fault) {
-	t.state.Lock()
-	defer t.state.Unlock()
-	t.muted = time.Now().Add(time.Duration(d.Duration))
-	if d.Duration == 0 {
-		t.muted = time.Now().AddDate(1, 0, 0)
+func (h *HTTPStub) mute(f Fault) {
+	h.stateMu.Lock()
+	defer h.stateMu.Unlock()
+	h.mutedUntil = time.Now().Add(time.Duration(f.Duration))
+	if f.Duration == 0 {
+		h.mutedUntil = time.Now().AddDate(1, 0, 0)
 	}
 }
 
-func (t *HTTPStub) isMute() bool {
-	t.state.Lock()
-	defer t.state.Unlock()
-	return time.Now().Before(t.muted)
+func (h *HTTPStub) isMuted() bool {
+	h.stateMu.Lock()
+	defer h.stateMu.Unlock()
+	return time.Now().Before(h.mutedUntil)
 }
