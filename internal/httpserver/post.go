@@ -1,7 +1,6 @@
 package httpserver
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"time"
@@ -227,19 +226,6 @@ func (s *httpSession) writeResponse(w http.ResponseWriter, r *http.Request, p *p
 		return s.streamEvents(r.Context(), st, sw, prime)
 	}
 	return true
-}
-
-// waitForWake waits until the stream has to be looked at, or until patience is over. It
-// reports whether the client is still there.
-func (sw *streamWriter) waitForWake(ctx context.Context, timeout time.Duration) bool {
-	timer := time.NewTimer(timeout)
-	defer timer.Stop()
-	select {
-	case <-sw.wakeup:
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-	return ctx.Err() == nil
 }
 
 // isDone reports whether a stream has all that it will have.

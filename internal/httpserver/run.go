@@ -4,12 +4,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"maps"
 	"net"
 	"net/http"
-	"slices"
-	"strings"
-	"sync/atomic"
 	"time"
 )
 
@@ -82,34 +78,6 @@ func (srv *Server) shutDownSessions() {
 	srv.running.Wait()
 }
 
-// sweepIdle ends the sessions that are idle, each when its time has come or at most one thousandth of it later, until ctx
-// is done.
-func (srv *Server) sweepIdle(ctx context.Context) {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			return
-		}
-		next := srv.opts.IdleTimeout // of those, too, that begin from now on
-		for _, s := range srv.openSessions() {
-			if left := s.closeIfIdle(); left > 0 {
-				next = min(next, left)
-			}
-		}
-		timer.Reset(max(next, srv.opts.IdleTimeout/1000))
-	}
-}
-
-// openSessions returns the sessions that are open.
-func (srv *Server) openSessions() []*httpSession {
-	srv.mu.Lock()
-	defer srv.mu.Unlock()
-	return slices.Collect(maps.Values(srv.sessions))
-}
-
 // awaitRequests waits until the last exchange has ended, and lets none begin any more.
 func (srv *Server) awaitRequests() {
 	srv.mu.Lock()
@@ -118,30 +86,4 @@ func (srv *Server) awaitRequests() {
 		srv.noRequests.Wait()
 	}
 	srv.runEnded = true
-}
-
-// acceptErrorHandler is a handler for the log of an http.Server. That no connection can be accepted, for
-// want of descriptors, is a warning, every so often; all else is as it comes.
-type acceptErrorHandler struct {
-	slog.Handler
-	lastWarning atomic.Int64 // when that was a warning last, in nanoseconds
-}
-
-// Enabled implements slog.Handler.
-func (h *acceptErrorHandler) Enabled(context.Context, slog.Level) bool { return true }
-
-// Handle implements slog.Handler.
-func (h *acceptErrorHandler) Handle(ctx context.Context, r slog.Record) error {
-	if why, ok := strings.CutPrefix(r.Message, "http: Accept error: "); ok {
-		now, last := r.Time.UnixNano(), h.lastWarning.Load()
-		if time.Duration(now-last) > logThrottle && h.lastWarning.CompareAndSwap(last, now) {
-			warning := slog.NewRecord(r.Time, slog.LevelWarn, "no connection can be accepted", 0)
-			warning.AddAttrs(slog.String("err", why))
-			r = warning
-		}
-	}
-	if !h.Handler.Enabled(ctx, r.Level) {
-		return nil
-	}
-	return h.Handler.Handle(ctx, r)
 }

@@ -1,7 +1,6 @@
 package httpserver
 
 import (
-	"bytes"
 	"context"
 	"net/http"
 	"strconv"
@@ -116,55 +115,4 @@ func (s *httpSession) nextEvents(st *sseStream, sw *streamWriter, before [][]byt
 		}
 	}
 	return batch, st.firstEventNo + st.sent, !st.done
-}
-
-// writeEvents sends messages as events; without a prefix they have no ids. It fails if
-// the client does not take them in time, see [transferTimeout].
-func (sw *streamWriter) writeEvents(batch [][]byte, prefix string, number int) error {
-	size := 0
-	for _, text := range batch {
-		size += eventSize(text)
-	}
-	sw.extendDeadline(size)
-	defer sw.extendDeadline(0)
-	var head []byte
-	for i, text := range batch {
-		head = append(head[:0], "event: message\n"...)
-		if prefix != "" {
-			head = append(append(head, "id: "...), prefix...)
-			head = append(strconv.AppendInt(head, int64(number+i), 10), '\n')
-		}
-		head = append(head, "data: "...)
-		for _, part := range [][]byte{head, withoutLineBreaks(text), blankLine} {
-			if _, err := sw.w.Write(part); err != nil {
-				return err
-			}
-		}
-	}
-	return http.NewResponseController(sw.w).Flush()
-}
-
-var blankLine = []byte("\n\n")
-
-func (sw *streamWriter) writeAndFlush(text []byte) error {
-	sw.extendDeadline(eventSize(text))
-	defer sw.extendDeadline(0)
-	if _, err := sw.w.Write(text); err != nil {
-		return err
-	}
-	return http.NewResponseController(sw.w).Flush()
-}
-
-// withoutLineBreaks returns a message without line breaks, which end a line of an event.
-// They stand between tokens only, see [wire.Message.OneLine].
-func withoutLineBreaks(text []byte) []byte {
-	if bytes.IndexByte(text, '\n') < 0 && bytes.IndexByte(text, '\r') < 0 { // ContainsAny takes ten times as long
-		return text
-	}
-	return bytes.Map(func(r rune) rune {
-		if r == '\r' || r == '\n' {
-			return ' '
-		}
-		return r
-	}, text)
 }

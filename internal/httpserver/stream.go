@@ -3,7 +3,6 @@ package httpserver
 import (
 	"net/http"
 	"slices"
-	"sync"
 	"time"
 
 	"mcpgateway/internal/wire"
@@ -42,51 +41,6 @@ const (
 )
 
 func eventSize(text []byte) int { return len(text) + eventOverhead }
-
-// A streamWriter is the HTTP exchange that sends a stream.
-type streamWriter struct {
-	w      http.ResponseWriter
-	wakeup chan struct{} // 1 slot
-
-	mu    sync.Mutex
-	final bool // it has a deadline for all that it still has to send
-}
-
-func newStreamWriter(w http.ResponseWriter) *streamWriter {
-	return &streamWriter{w: w, wakeup: make(chan struct{}, 1)}
-}
-
-// wake has the exchange look at its stream again.
-func (sw *streamWriter) wake() {
-	select {
-	case sw.wakeup <- struct{}{}:
-	default:
-	}
-}
-
-// setFinalDeadline sets the exchange a deadline. It must not have been detached, so that
-// the ResponseWriter is still in use.
-func (sw *streamWriter) setFinalDeadline(d time.Duration) {
-	sw.mu.Lock()
-	defer sw.mu.Unlock()
-	sw.final = true
-	_ = http.NewResponseController(sw.w).SetWriteDeadline(time.Now().Add(d))
-}
-
-// extendDeadline gives the client time to take size bytes, and with none as long as it likes: of HTTP/2
-// a deadline ends a stream on which nothing is sent, too.
-func (sw *streamWriter) extendDeadline(size int) {
-	sw.mu.Lock()
-	defer sw.mu.Unlock()
-	if sw.final {
-		return
-	}
-	var until time.Time
-	if size > 0 {
-		until = time.Now().Add(transferTimeout(int64(size)))
-	}
-	_ = http.NewResponseController(sw.w).SetWriteDeadline(until)
-}
 
 // accountStream counts a stream, or takes it out of the count. What changes it is done
 // between charge(st, -1) and charge(st, 1).

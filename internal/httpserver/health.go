@@ -1,0 +1,64 @@
+package httpserver
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+)
+
+// ServerHeader is what a Server calls itself in the header Server of /healthz and /readyz, so
+// that one gateway can tell that it meets another.
+const ServerHeader = "mcp-gateway"
+
+// serveReadiness answers a probe that asks whether a client that comes now would be served. The names of
+// backends that it waits for are for holders of a token.
+func (srv *Server) serveReadiness(w http.ResponseWriter, r *http.Request) {
+	names := r.URL.Query().Has("backends")
+	if names {
+		if len(srv.access.Load().tokens) == 0 {
+			srv.reject(w, r, newHTTPError(http.StatusForbidden, "Forbidden: the names of backends need a token: set auth.tokens"))
+			return
+		}
+		if _, ok := srv.authenticate(w, r); !ok {
+			return
+		}
+	}
+	srv.mu.Lock()
+	closing := srv.closing
+	srv.mu.Unlock()
+	var waiting []string
+	if srv.opts.PendingBackends != nil {
+		waiting = srv.opts.PendingBackends()
+	}
+	switch {
+	case closing:
+		srv.writeHealth(w, r, errors.New("the gateway is ending"))
+	case len(waiting) == 0:
+		srv.writeHealth(w, r, nil)
+	case names:
+		srv.writeHealth(w, r, fmt.Errorf("waiting for %s", strings.Join(waiting, ", ")))
+	case len(waiting) == 1:
+		srv.writeHealth(w, r, errors.New("waiting for 1 backend"))
+	default:
+		srv.writeHealth(w, r, fmt.Errorf("waiting for %d backends", len(waiting)))
+	}
+}
+
+// writeHealth answers a probe. It is asked by whoever can reach us, and says so
+// little that everybody may know it.
+func (srv *Server) writeHealth(w http.ResponseWriter, r *http.Request, missing error) {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		srv.reject(w, r, methodNotAllowed("GET, HEAD"))
+		return
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("Server", ServerHeader)
+	text := "ok\n"
+	if missing != nil {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		text = "not ready: " + missing.Error() + "\n"
+	}
+	_, _ = w.Write([]byte(text))
+}
