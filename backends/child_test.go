@@ -23,7 +23,7 @@ import (
 // the list that follows with what list prints.
 func script(list string) config.Backend {
 	return config.Backend{
-		Name: "s", Command: "sh", Enabled: true, StartTimeout: time.Minute, Era: "legacy",
+		Name: "s", Command: "sh", Enabled: true, StartTimeout: time.Minute, Generation: "legacy",
 		Args: []string{"-c", `read -r l; printf '{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}}\n'
 			read -r l; read -r l; ` + list + `; cat >/dev/null`},
 	}
@@ -140,7 +140,7 @@ func TestWhatIsNoServerIsToldByItsWords(t *testing.T) {
 			t.Parallel()
 			for _, era := range []string{"auto", "legacy"} {
 				s := New(Options{
-					Backends:   []config.Backend{{Name: "s", Command: "sh", Args: []string{"-c", script}, Enabled: true, StartTimeout: time.Minute, Era: era}},
+					Backends:   []config.Backend{{Name: "s", Command: "sh", Args: []string{"-c", script}, Enabled: true, StartTimeout: time.Minute, Generation: era}},
 					MaxMessage: 1 << 20, NoRestart: true, Log: slog.New(slog.DiscardHandler), Mask: strings.NewReplacer("hunter22", "***").Replace,
 				})
 				want := want

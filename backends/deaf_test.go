@@ -104,7 +104,7 @@ func TestFRAME08_AServerThatNeverReads(t *testing.T) {
 	})
 	server := httptest.NewServer(greeted)
 	defer server.Close()
-	deaf := config.Backend{Name: "deaf", URL: server.URL, Enabled: true, Era: "legacy", StartTimeout: time.Minute, CallTimeout: time.Second, Sharing: "shared"}
+	deaf := config.Backend{Name: "deaf", URL: server.URL, Enabled: true, Generation: "legacy", StartTimeout: time.Minute, CallTimeout: time.Second, Sharing: "shared"}
 	s, end := running(t, io.Discard, deaf, config.Backend{Name: "good", Embedded: "demo", Enabled: true})
 	began := time.Now()
 	var calls []peer.ResponseChan

@@ -49,9 +49,9 @@ func (bc *backendConn) followsClient() bool {
 // configuration says so.
 func (b *Backend) generation() (d detected, pinned bool) {
 	switch {
-	case b.cfg.Era == "legacy" || b.cfg.Transport == "sse":
+	case b.cfg.Generation == "legacy" || b.cfg.Transport == "sse":
 		return detected{generation: legacyGeneration}, true
-	case b.cfg.Era == "modern":
+	case b.cfg.Generation == "modern":
 		return detected{generation: modernGeneration}, true
 	}
 	b.mu.Lock()

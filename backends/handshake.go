@@ -48,7 +48,7 @@ func (bc *backendConn) handshake(ctx context.Context, p *peer.Peer, by dialMode)
 		case !pinned && saysModern(err):
 			bc.b.setGeneration(detected{})
 			err = retryOtherError{err}
-		case bc.b.cfg.Era == legacyName && saysModern(err):
+		case bc.b.cfg.Generation == legacyName && saysModern(err):
 			err = fmt.Errorf("it may speak %s alone: remove `era: legacy` (%w)", protocol.Newest().Date, err)
 		}
 	}

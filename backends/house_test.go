@@ -44,7 +44,7 @@ type house struct {
 func plain(names ...string) []config.Backend {
 	var all []config.Backend
 	for _, name := range names {
-		all = append(all, config.Backend{Name: name, Command: name, Enabled: true, StartTimeout: time.Minute, Era: "legacy"})
+		all = append(all, config.Backend{Name: name, Command: name, Enabled: true, StartTimeout: time.Minute, Generation: "legacy"})
 	}
 	return all
 }

@@ -61,7 +61,7 @@ func TestTwoRequestsThatFailAlike(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			server := httptest.NewServer(tt.reply)
 			defer server.Close()
-			s, end := running(t, make(records, 100), config.Backend{Name: "x", URL: server.URL, Enabled: true, StartTimeout: time.Minute, Era: "auto", Transport: "auto"})
+			s, end := running(t, make(records, 100), config.Backend{Name: "x", URL: server.URL, Enabled: true, StartTimeout: time.Minute, Generation: "auto", Transport: "auto"})
 			defer end()
 			err := s.Status()[0].Err
 			if err == nil || strings.Count(err.Error(), tt.want) != 1 || strings.Contains(err.Error(), "era: legacy") != tt.hint {
@@ -93,7 +93,7 @@ func TestReasonsOfHTTPServers_F_HTTP_1(t *testing.T) {
 			server := httptest.NewServer(tt.reply)
 			defer server.Close()
 			log := make(records, 100)
-			s, end := running(t, log, config.Backend{Name: "x", URL: server.URL, Enabled: true, StartTimeout: time.Minute, Era: "auto", Transport: "auto"})
+			s, end := running(t, log, config.Backend{Name: "x", URL: server.URL, Enabled: true, StartTimeout: time.Minute, Generation: "auto", Transport: "auto"})
 			defer end()
 			err := s.Status()[0].Err
 			if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "hunter2") {
@@ -140,7 +140,7 @@ func TestAServerOfHTTPSSE_F_HTTP_8_F_HTTP_9(t *testing.T) {
 	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, 0)
 	server.Start()
 	defer server.Close()
-	s, end := running(t, io.Discard, config.Backend{Name: "x", URL: server.URL + "/sse", Enabled: true, StartTimeout: time.Minute, Era: "auto", Transport: "auto", Sharing: "shared"})
+	s, end := running(t, io.Discard, config.Backend{Name: "x", URL: server.URL + "/sse", Enabled: true, StartTimeout: time.Minute, Generation: "auto", Transport: "auto", Sharing: "shared"})
 	defer end()
 	if a := <-asked(s, "x", 10); a.Err != nil || string(a.Part(wire.PartResult)) != `{"content":[]}` {
 		t.Errorf("got %s, %v; the backend is %+v", a.Raw(), a.Err, s.Status()[0])

@@ -108,7 +108,7 @@ func (s *sessionServer) serve(t *testing.T, sharing string) *Set {
 	server := httptest.NewServer(s)
 	t.Cleanup(server.Close)
 	set, end := running(t, io.Discard, config.Backend{
-		Name: "x", URL: server.URL, Enabled: true, StartTimeout: time.Minute, Era: "legacy", Transport: "auto", Sharing: sharing,
+		Name: "x", URL: server.URL, Enabled: true, StartTimeout: time.Minute, Generation: "legacy", Transport: "auto", Sharing: sharing,
 	})
 	t.Cleanup(end)
 	set.OpenSession("one", []byte("{}"), false)
@@ -280,7 +280,7 @@ func TestTheReasonIsThere_F_HTTP_14(t *testing.T) {
 			}
 			for range tries {
 				set := New(Options{MaxMessage: 1 << 20, NoRestart: true, IgnoreCache: true, Log: slog.New(slog.DiscardHandler), Backends: []config.Backend{
-					{Name: "x", URL: server.URL, Enabled: true, StartTimeout: time.Minute, Era: "legacy", Transport: "http", Sharing: "shared"},
+					{Name: "x", URL: server.URL, Enabled: true, StartTimeout: time.Minute, Generation: "legacy", Transport: "http", Sharing: "shared"},
 				}})
 				ctx, cancel := context.WithCancel(t.Context())
 				done := make(chan error)

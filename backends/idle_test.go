@@ -33,7 +33,7 @@ func known(t *testing.T, o backends.Options, tools ...string) {
 		alone.Backends = []config.Backend{c}
 		inHouse(t, alone, func(t *testing.T, h *house) {
 			p := h.next(c.Name)
-			if c.Era == "modern" {
+			if c.Generation == "modern" {
 				p.ServeDiscover("")
 				p.ServeToolsList(mcptest.ToolsResult(tools[i]))
 			} else {
@@ -48,7 +48,7 @@ func known(t *testing.T, o backends.Options, tools ...string) {
 func TestALazyBackendIsStartedByTheFirstCall(t *testing.T) {
 	o := backends.Options{Backends: []config.Backend{plain("a")[0], remote("b"), plain("c")[0]}, StateDir: t.TempDir()}
 	o.Backends[1].Sharing = "shared"
-	o.Backends[2].Era = "modern"
+	o.Backends[2].Generation = "modern"
 	for i := range o.Backends {
 		o.Backends[i].Lazy = true
 	}
@@ -74,7 +74,7 @@ func TestALazyBackendIsStartedByTheFirstCall(t *testing.T) {
 			if n := len(h.log.Lines("level=INFO", "backend is started, for it is needed", "backend="+c.Name)); n != 1 {
 				t.Errorf("%s: said %d times that it is started", c.Name, n)
 			}
-			if c.Era == "modern" {
+			if c.Generation == "modern" {
 				p.ServeDiscover("")
 			} else {
 				p.ServeHandshake("")
@@ -175,7 +175,7 @@ func TestAnIdleBackendIsStopped(t *testing.T) {
 	for _, era := range []string{"legacy", "modern"} {
 		t.Run(era, func(t *testing.T) {
 			o := backends.Options{Backends: []config.Backend{short("a")}}
-			o.Backends[0].Era = era
+			o.Backends[0].Generation = era
 			inHouse(t, o, func(t *testing.T, h *house) {
 				p := h.next("a")
 				start := func() {
@@ -533,7 +533,7 @@ func TestABackendIsNotStoppedBeforeItsChangesAreRead(t *testing.T) {
 // server has turned out to need no more than that; which is started then, if nobody needed it.
 func TestSubscriptionsThatAreHandedOverWakeAStoppedLine(t *testing.T) {
 	c := short("a")
-	c.Sharing, c.Era = "session", ""
+	c.Sharing, c.Generation = "session", ""
 	inHouse(t, backends.Options{Backends: []config.Backend{c}}, func(t *testing.T, h *house) {
 		p := h.next("a")
 		p.SendError(p.HandleRequest("server/discover").ID(), `{"code":-32601,"message":"Method not found"}`)

@@ -36,7 +36,7 @@ func TestStalledAnswers_F_SEC_9(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	stalls := config.Backend{Name: "stalls", URL: server.URL, Enabled: true, Era: "legacy", StartTimeout: time.Minute, CallTimeout: time.Hour, Sharing: "shared"}
+	stalls := config.Backend{Name: "stalls", URL: server.URL, Enabled: true, Generation: "legacy", StartTimeout: time.Minute, CallTimeout: time.Hour, Sharing: "shared"}
 	s, end := running(t, io.Discard, stalls, config.Backend{Name: "good", Embedded: "demo", Enabled: true})
 	const all, fit = 40, 5 // calls, and the answers of 3 MiB that may be held at a time
 	ended := make(chan peer.Response, all)

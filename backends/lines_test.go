@@ -52,7 +52,7 @@ func (e *ear) want(t *testing.T, lines ...string) {
 // remote returns the configuration of a backend of which each session has a
 // connection of its own.
 func remote(name string) config.Backend {
-	return config.Backend{Name: name, URL: "http://" + name, Enabled: true, StartTimeout: time.Minute, Era: "legacy"}
+	return config.Backend{Name: name, URL: "http://" + name, Enabled: true, StartTimeout: time.Minute, Generation: "legacy"}
 }
 
 // callFor sends a tools/call of a session.

@@ -15,7 +15,7 @@ func TestAnEcho(t *testing.T) {
 	for era, first := range map[string]string{"auto": "server/discover", "modern": "server/discover", "legacy": "initialize"} {
 		t.Run(era, func(t *testing.T) {
 			one := plain("a")
-			one[0].Era = era
+			one[0].Generation = era
 			inHouse(t, backends.Options{Backends: one}, func(t *testing.T, h *house) {
 				call, _ := h.call("a")
 				p := h.next("a")

@@ -13,7 +13,7 @@ import (
 // A call that comes to a backend at the moment in which it is retired may want a line of its own
 // for its session. That must not take along what the session is subscribed to: it is passed on.
 func TestALineThatIsOpenedTooLateTakesNothingAlong(t *testing.T) {
-	one := config.Backend{Name: "a", URL: "http://a", Era: "legacy", Enabled: true}
+	one := config.Backend{Name: "a", URL: "http://a", Generation: "legacy", Enabled: true}
 	s := New(Options{Backends: []config.Backend{one}, Log: slog.New(slog.DiscardHandler)})
 	s.OpenSession("one", nil, false)
 	b := s.current().byName["a"]

@@ -22,7 +22,7 @@ import (
 // unasked returns backends of which nobody has said of which era they are.
 func unasked(all ...config.Backend) []config.Backend {
 	for i := range all {
-		all[i].Era = "auto"
+		all[i].Generation = "auto"
 	}
 	return all
 }
@@ -524,7 +524,7 @@ func TestThePinnedEra(t *testing.T) {
 			})
 		})
 		t.Run("modern, "+name, func(t *testing.T) {
-			one.Era = "modern"
+			one.Generation = "modern"
 			inHouse(t, backends.Options{Backends: []config.Backend{one}}, func(t *testing.T, h *house) {
 				p := h.next("a")
 				p.SendError(p.HandleRequest("server/discover").ID(), `{"code":-32601,"message":"no"}`)
@@ -537,7 +537,7 @@ func TestThePinnedEra(t *testing.T) {
 	}
 	t.Run("modern, and it ends", func(t *testing.T) {
 		one := plain("a")
-		one[0].Era = "modern"
+		one[0].Generation = "modern"
 		inHouse(t, backends.Options{Backends: one}, func(t *testing.T, h *house) {
 			p := h.next("a")
 			p.HandleRequest("server/discover")
@@ -555,7 +555,7 @@ func TestThePinnedEra(t *testing.T) {
 	})
 	t.Run("sse is legacy", func(t *testing.T) {
 		old := remote("a")
-		old.Era, old.Transport = "auto", "sse"
+		old.Generation, old.Transport = "auto", "sse"
 		inHouse(t, backends.Options{Backends: []config.Backend{old}}, func(t *testing.T, h *house) {
 			h.speaksClassic(h.next("a"))
 		})

@@ -14,7 +14,7 @@ import (
 // what is no process needs no place.
 func TestStartsAreLimited(t *testing.T) {
 	o := backends.Options{Backends: plain("a", "b", "c", "d", "e"), StartParallel: 2}
-	o.Backends = append(o.Backends, remote("url"), config.Backend{Name: "demo", Embedded: "demo", Enabled: true, Era: "legacy"})
+	o.Backends = append(o.Backends, remote("url"), config.Backend{Name: "demo", Embedded: "demo", Enabled: true, Generation: "legacy"})
 	inHouse(t, o, func(t *testing.T, h *house) {
 		started := func(names ...string) {
 			t.Helper()

@@ -21,7 +21,7 @@ import (
 // modern returns backends that are of the stateless era.
 func modern(all ...config.Backend) []config.Backend {
 	for i := range all {
-		all[i].Era = "modern"
+		all[i].Generation = "modern"
 	}
 	return all
 }
@@ -382,7 +382,7 @@ func TestAnnotationsOfHeaders(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inHouse(t, backends.Options{Backends: era}, func(t *testing.T, h *house) {
 				p := h.next("a")
-				if era[0].Era == "modern" {
+				if era[0].Generation == "modern" {
 					p.ServeDiscover("")
 				} else {
 					p.ServeHandshake("")

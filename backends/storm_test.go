@@ -170,7 +170,7 @@ func TestAfterAStormNothingIsLeft(t *testing.T) {
 		if seed%3 == 1 {
 			c.Sharing = "session"
 		}
-		c.Era, c.Lazy, c.IdleStop = "", seed%2 == 0, 2*time.Second
+		c.Generation, c.Lazy, c.IdleStop = "", seed%2 == 0, 2*time.Second
 		c.StartTimeout, c.CallTimeout = 20*time.Second, 5*time.Second
 		c.MaxInFlight, c.QueueWait = 3, 4*time.Second
 		o := backends.Options{Backends: []config.Backend{c}, Dial: s.dial, StartParallel: 2, StateDir: t.TempDir()}

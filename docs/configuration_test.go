@@ -151,7 +151,7 @@ func needsRestart(key string) bool {
 	before, after := config.Default(), config.Default()
 	changed(leaves(reflect.ValueOf(&before).Elem(), "")[key], 1)
 	changed(leaves(reflect.ValueOf(&after).Elem(), "")[key], 2)
-	return slices.Contains(config.Diff(&before, &after).Restart, key)
+	return slices.Contains(config.Diff(&before, &after).NeedRestart, key)
 }
 
 // changed sets f to a value that depends on n.

@@ -46,7 +46,7 @@ func TestContinuation_OtherProgramIsRejected(t *testing.T) {
 				gh.SendResult(gh.HandleRequest("tools/call").ID(), asks)
 				request := client.HandleRequest("elicitation/create")
 
-				c := config.Backend{Name: "gh", Command: "gh", Enabled: true, StartTimeout: time.Minute, MaxInFlight: 20_000, Era: "modern"}
+				c := config.Backend{Name: "gh", Command: "gh", Enabled: true, StartTimeout: time.Minute, MaxInFlight: 20_000, Generation: "modern"}
 				one.edit(&c)
 				done := make(chan struct{})
 				go func() {

@@ -18,7 +18,7 @@ import (
 // denyTools has the backend gh deny these globs from now on.
 func denyTools(t *testing.T, set *backends.Set, era, tools, prompts, resources string) {
 	t.Helper()
-	c := config.Backend{Name: "gh", Command: "gh", Enabled: true, StartTimeout: time.Minute, MaxInFlight: 20_000, Era: era}
+	c := config.Backend{Name: "gh", Command: "gh", Enabled: true, StartTimeout: time.Minute, MaxInFlight: 20_000, Generation: era}
 	c.Tools.Deny, c.Prompts.Deny, c.Resources.Deny = strings.Fields(tools), strings.Fields(prompts), strings.Fields(resources)
 	applyConfig(t, set, c)
 }
@@ -147,7 +147,7 @@ func TestSuspendedCallIsForbiddenByReload_F_SEC_1(t *testing.T) {
 		"the tool is denied":     func(t *testing.T, set *backends.Set) { denyTools(t, set, "legacy", "ask", "", "") },
 		"the backend is removed": func(t *testing.T, set *backends.Set) { applyConfig(t, set) },
 		"the backend is disabled": func(t *testing.T, set *backends.Set) {
-			applyConfig(t, set, config.Backend{Name: "gh", Command: "gh", Era: "legacy"})
+			applyConfig(t, set, config.Backend{Name: "gh", Command: "gh", Generation: "legacy"})
 		},
 	} {
 		t.Run(name, func(t *testing.T) { testSuspendedThenForbidden(t, reload) })

@@ -43,7 +43,7 @@ type flags struct {
 // load reads the configuration, with the flags laid over it. If gateway.yaml of the working
 // directory is not approved, load asks on a terminal.
 func (f *flags) load() (*config.Loaded, error) {
-	return loadFrom(config.Options{Path: f.config, Flags: f.set(), Names: variables(), Approve: f.approval(true)})
+	return loadFrom(config.Options{Path: f.config, Flags: f.set(), VariableNames: variables(), Approve: f.approval(true)})
 }
 
 // loadFrom loads a configuration, and adds warnings about paths in it that are not there.
@@ -73,7 +73,7 @@ func variables() (names []string) {
 // reload reads the file at path, or searches for one if path is "". It never asks. Local says
 // that the file was found in the working directory, and must be approved.
 func (f *flags) reload(path string, local bool) (*config.Loaded, error) {
-	return loadFrom(config.Options{Path: path, Local: local, Flags: f.set(), Names: variables(), Approve: f.approval(false)})
+	return loadFrom(config.Options{Path: path, Local: local, Flags: f.set(), VariableNames: variables(), Approve: f.approval(false)})
 }
 
 // unchanged reports whether reload would read what l was made of.
@@ -135,7 +135,7 @@ func (f *flags) quiet(c *config.Config) {
 		c.Log.Level = "error"
 	}
 	if c.Log.Level == "error" || c.Log.Level == "warn" {
-		c.Audit.File = cmp.Or(c.Audit.File, config.Nowhere)
+		c.Audit.File = cmp.Or(c.Audit.File, config.PathNone)
 	}
 }
 
@@ -289,7 +289,7 @@ func (a *app) openLog(w io.Writer) {
 
 // observers are those who see each call begin and end.
 func (a *app) observers() []gateway.Observer {
-	if a.Config.Audit.File == config.Nowhere {
+	if a.Config.Audit.File == config.PathNone {
 		return nil
 	}
 	return []gateway.Observer{gateway.AuditObserver(a.journal)}
@@ -300,7 +300,7 @@ func (a *app) observers() []gateway.Observer {
 func (a *app) openJournal() error {
 	o := audit.Options{Payloads: audit.Payloads(a.Config.Audit.Payloads), Mask: a.mask.String}
 	a.journal = audit.New(a.log, o)
-	if path := a.Config.Audit.File; path != "" && path != config.Nowhere {
+	if path := a.Config.Audit.File; path != "" && path != config.PathNone {
 		if info, err := os.Stat(path); err == nil && info.Mode()&os.ModeNamedPipe != 0 {
 			return badPath(a.Loaded, "audit.file", path, errors.New("is a pipe, and would wait for a reader"), "name a file")
 		}

@@ -52,7 +52,7 @@ func TestAppliedRecord(t *testing.T) {
 	if err != nil || a.PID != os.Getpid() || a.File != file || len(a.Flags) != 1 {
 		t.Fatalf("%+v, %v", a, err)
 	}
-	if changes := a.Diff(c); !changes.None() {
+	if changes := a.Diff(c); !changes.IsEmpty() {
 		t.Errorf("nothing has changed, but %+v", changes)
 	}
 	c.Backends[1].Env["TOKEN"] = "another"

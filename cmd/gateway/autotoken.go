@@ -30,7 +30,7 @@ func (a *app) tokens(l *config.Loaded, c *config.Config) ([]string, error) {
 		return c.Auth.Tokens, nil
 	}
 	problem := func(format string, args ...any) error {
-		e := l.At(fmt.Sprintf("auth.tokens[%d]", i))
+		e := l.ErrorAt(fmt.Sprintf("auth.tokens[%d]", i))
 		e.Problem, e.Hint = fmt.Sprintf(format, args...), "write a token of your own: openssl rand -hex 32 makes a good one"
 		return e
 	}
@@ -69,7 +69,7 @@ func (a *app) readOrMake(path string) (string, error) {
 		if err != nil {
 			continue
 		}
-		if why := config.ByOthers(info); why != "" {
+		if why := config.WritableByOthers(info); why != "" {
 			a.log.Warn("other users can replace the token, because its file or folder "+why+
 				": run chmod go-w, or name a folder of your own with --state", "file", part)
 		}

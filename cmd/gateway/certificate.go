@@ -54,7 +54,7 @@ func loadCertificate(l *config.Loaded, c config.TLS) (*certificate, error) {
 	}
 	pair, err := tls.X509KeyPair(cert, key)
 	if err != nil {
-		e := l.At("tls")
+		e := l.ErrorAt("tls")
 		e.Problem, e.Hint = strings.TrimPrefix(err.Error(), "tls: "), hint
 		return nil, e
 	}

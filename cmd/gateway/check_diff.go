@@ -54,7 +54,7 @@ func (f *flags) printDiff() error {
 		fmt.Fprintf(f.err, "gateway: compared with what the gateway of process %d loaded at %s\n", before.PID, at)
 	}
 	changes := before.Diff(loaded.Config, append(before.Flags, f.given()...)...)
-	if changes.None() {
+	if changes.IsEmpty() {
 		fmt.Fprintln(f.err, "gateway: nothing would change")
 		return nil
 	}
@@ -81,7 +81,7 @@ func printChanges(out io.Writer, c config.Changes) error {
 	rows := func(change string, names []string) {
 		for _, name := range names {
 			detail := ""
-			if c.IsOff(name) {
+			if c.IsInactive(name) {
 				detail = "not enabled"
 			}
 			fmt.Fprintf(w, "backend %s\t%s\t%s\n", plain(name), change, detail)
@@ -105,9 +105,9 @@ func printChanges(out io.Writer, c config.Changes) error {
 		fmt.Fprintf(w, "backend %s\tmisconfigured\tits entry of before stays in force; its filters are taken over\n", plain(name))
 	}
 	rows("moved", c.Moved)
-	for _, key := range slices.Sorted(slices.Values(append(slices.Clone(c.Taken), c.Restart...))) {
+	for _, key := range slices.Sorted(slices.Values(append(slices.Clone(c.Applied), c.NeedRestart...))) {
 		detail := ""
-		if slices.Contains(c.Restart, key) {
+		if slices.Contains(c.NeedRestart, key) {
 			detail = "needs a restart"
 		}
 		fmt.Fprintf(w, "%s\tchanged\t%s\n", plain(key), detail)

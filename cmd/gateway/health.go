@@ -133,7 +133,7 @@ func healthURL(text string) (string, error) {
 // ownHealthURL returns the URL at which the gateway with the configuration at hand is asked.
 func (f *flags) ownHealthURL() (string, error) {
 	loaded, err := config.Load(config.Options{
-		Path: f.config, Flags: f.set(), Names: variables(), Approve: f.approval(true), Needs: []string{"listen", "tls"},
+		Path: f.config, Flags: f.set(), VariableNames: variables(), Approve: f.approval(true), RequiredKeys: []string{"listen", "tls"},
 	})
 	if err != nil {
 		return "", err

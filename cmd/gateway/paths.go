@@ -26,7 +26,7 @@ func absolute(path string) string {
 // badPath returns the error about the path that a key of the configuration names. The hint is for a
 // file that is there, or an absolute path.
 func badPath(l *config.Loaded, key, path string, err error, hint string) *config.Error {
-	e := l.At(key)
+	e := l.ErrorAt(key)
 	if at, is := errors.AsType[*fs.PathError](err); is {
 		err = at.Err
 	}
@@ -42,14 +42,14 @@ func badPath(l *config.Loaded, key, path string, err error, hint string) *config
 func auditOverwrites(l *config.Loaded) (errs config.Errors) {
 	c := l.Config
 	audit := c.Audit.File
-	if audit == "" || audit == config.Nowhere {
+	if audit == "" || audit == config.PathNone {
 		return nil
 	}
 	refuse := func(path, what string) {
 		if path == "" || !isSameFile(audit, path) {
 			return
 		}
-		e := l.At("audit.file")
+		e := l.ErrorAt("audit.file")
 		e.Problem = "names " + what + ", " + absolute(path) + ", and the audit records would be appended to it"
 		e.Hint = "give audit.file a file of its own"
 		errs = append(errs, e)
@@ -63,7 +63,7 @@ func auditOverwrites(l *config.Loaded) (errs config.Errors) {
 	for i, b := range c.Backends {
 		for _, p := range []struct{ key, path string }{{"tls.ca", b.TLS.CA}, {"tls.cert", b.TLS.Cert}, {"tls.key", b.TLS.Key}} {
 			if p.path != "" {
-				key := l.At(fmt.Sprintf("backends[%d].%s", i, p.key)).Key
+				key := l.ErrorAt(fmt.Sprintf("backends[%d].%s", i, p.key)).Key
 				refuse(p.path, "the same file as "+key+" of the backend "+b.Name)
 			}
 		}

@@ -61,7 +61,7 @@ func (f *flags) reloader(a *app, d *httpserver.Server) *reloader {
 	return &reloader{
 		app: a, load: f.reload, same: f.unchanged, flags: f.given(), door: d, lookout: newLookout(a.log),
 		last: a.Loaded, now: a.Config, source: a.Source, local: a.Local, trust: f.trusts().dir, warned: a.Warnings,
-		places: config.Places(config.Options{Path: f.config}),
+		places: config.SearchPaths(config.Options{Path: f.config}),
 	}
 }
 
@@ -175,17 +175,17 @@ func (r *reloader) reload(ctx context.Context, asked bool) {
 		r.say(next, changes, time.Since(began))
 		r.record()
 		r.watch()
-	} else if len(changes.Restart)+len(changes.Held) == 0 {
+	} else if len(changes.NeedRestart)+len(changes.Held) == 0 {
 		r.sayNothingNew(next.Source, asked)
 		if next.Source == "" { // a file may be passed over
 			r.sayWarnings(next)
 		}
 	}
 	r.refused = false
-	if len(changes.Restart) > 0 && (asked || !slices.Equal(changes.Restart, r.pending)) {
-		r.log.Warn("what stands there now under these keys counts when the gateway is started anew: " + strings.Join(changes.Restart, ", "))
+	if len(changes.NeedRestart) > 0 && (asked || !slices.Equal(changes.NeedRestart, r.pending)) {
+		r.log.Warn("what stands there now under these keys counts when the gateway is started anew: " + strings.Join(changes.NeedRestart, ", "))
 	}
-	r.pending = changes.Restart
+	r.pending = changes.NeedRestart
 }
 
 // isUnchanged reports whether all files that are watched are certainly those that were read last. With TLS they are read
@@ -229,18 +229,18 @@ func (r *reloader) sayHeld(next *config.Config, c config.Changes, asked bool) {
 
 // takes reports whether a reload takes anything over of what differs.
 func (r *reloader) takes(changes config.Changes, pair *certificate) bool {
-	return changes.Backends() || len(changes.Taken) > 0 || !r.certificate.same(pair)
+	return changes.AnyBackend() || len(changes.Applied) > 0 || !r.certificate.same(pair)
 }
 
 // say says what a reload has changed.
 func (r *reloader) say(next *config.Loaded, c config.Changes, took time.Duration) {
-	added, removed := slices.Concat(c.Marked(c.Added), c.Enabled), slices.Concat(c.Marked(c.Removed), c.Disabled)
+	added, removed := slices.Concat(c.MarkInactive(c.Added), c.Enabled), slices.Concat(c.MarkInactive(c.Removed), c.Disabled)
 	log := r.log
 	if down := r.down(c); len(down) > 0 {
 		log = log.With("down", some(down))
 	}
 	log.Info("the configuration was loaded anew", "file", next.Source, "added", some(added), "removed", some(removed),
-		"changed", some(changed(c)), "kept", len(c.Kept), "dur", took.Round(time.Millisecond))
+		"changed", some(changed(c)), "kept", len(c.Unchanged), "dur", took.Round(time.Millisecond))
 	r.sayWarnings(next)
 }
 
@@ -290,7 +290,7 @@ func changed(c config.Changes) []string {
 	for _, name := range c.Moved {
 		all = append(all, name+" (its place)")
 	}
-	return append(all, c.Taken...)
+	return append(all, c.Applied...)
 }
 
 // read reads the configuration file, or any that there is now if there was none. It returns the
@@ -311,7 +311,7 @@ func (r *reloader) read() (*config.Loaded, config.Changes, *certificate, error) 
 	if r.door == nil {
 		return next, changes, nil, nil
 	}
-	after := r.now.After(next.Config, changes)
+	after := r.now.Effective(next.Config, changes)
 	if _, err := r.tokens(next, after); err != nil {
 		return nil, none, nil, err
 	}
@@ -327,7 +327,7 @@ func (r *reloader) readCertificate(next *config.Loaded, c config.TLS) (*certific
 	case c == r.now.TLS:
 		return r.certificate.Load(), nil
 	}
-	e := next.At("tls")
+	e := next.ErrorAt("tls")
 	e.Problem, e.Hint = "names a pipe or a device, which is read at the start alone", "name files"
 	return nil, e
 }
@@ -386,7 +386,7 @@ func (r *reloader) refuse(err error) {
 // apply makes the gateway run by next. Secrets are masked before anything can speak of them,
 // and a token that was taken back is no good while backends still start.
 func (r *reloader) apply(ctx context.Context, next *config.Loaded, changes config.Changes, pair *certificate) {
-	c := r.now.After(next.Config, changes)
+	c := r.now.Effective(next.Config, changes)
 	var tokens []string
 	var err error
 	if r.door != nil {

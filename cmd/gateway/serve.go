@@ -241,10 +241,10 @@ func (a *app) greetHTTP(url string, stderr *os.File) {
 		// A log is kept, and the token is not for it.
 		token = "$(cat " + shellWord(autoPath(a.Config)) + ")"
 	default:
-		if auth.Variable == "" {
+		if auth.TokenVariable == "" {
 			use += ", with one of auth.tokens in GATEWAY_TOKEN"
 		}
-		token = "$" + cmp.Or(auth.Variable, "GATEWAY_TOKEN")
+		token = "$" + cmp.Or(auth.TokenVariable, "GATEWAY_TOKEN")
 	}
 	a.log.Info(use + ": " + addCommand(url, token))
 }

@@ -143,7 +143,7 @@ func checkOwner(path, effect string) error {
 	if err != nil {
 		return err
 	}
-	why, hint := config.ByOthers(info), "run chmod go-w "+shellWord(path)+" or, if it is not yours, remove it; then run gateway trust again"
+	why, hint := config.WritableByOthers(info), "run chmod go-w "+shellWord(path)+" or, if it is not yours, remove it; then run gateway trust again"
 	if info.Mode()&fs.ModeSymlink != 0 {
 		why, hint = "is a link", "remove "+shellWord(path)+", then run gateway trust again"
 	}

@@ -91,7 +91,7 @@ func (f *flags) trustFile(file string) error {
 		return hinted{fmt.Errorf("%s: no such file", file), "name the file: gateway trust FILE"}
 	}
 	if err != nil {
-		return &config.Error{File: file, Problem: config.Reason(err), Hint: "only a regular file can be approved"}
+		return &config.Error{File: file, Problem: config.SystemMessage(err), Hint: "only a regular file can be approved"}
 	}
 	if err := f.describe(file, data); err != nil {
 		return err

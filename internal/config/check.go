@@ -214,7 +214,7 @@ func (c *checker) paths(cfg *Config, env func(string) (string, bool)) {
 		b.TLS.Key = expandPath(b.TLS.Key, at+".tls.key")
 	}
 	switch cfg.State {
-	case Nowhere:
+	case PathNone:
 	case "":
 		cfg.StateDir = DefaultStateDir(env)
 	default:
@@ -227,9 +227,9 @@ func (c *checker) paths(cfg *Config, env func(string) (string, bool)) {
 }
 
 // StateDirOf returns the StateDir that a value of state stands for, in this environment. It ignores
-// [Nowhere]: that is DefaultStateDir.
+// [PathNone]: that is DefaultStateDir.
 func StateDirOf(state string, env func(string) (string, bool)) string {
-	if state == "" || state == Nowhere {
+	if state == "" || state == PathNone {
 		return DefaultStateDir(env)
 	}
 	expanded, _ := expand.Tilde(state, env)

@@ -31,8 +31,8 @@ func (c *checker) backend(b *Backend, i int, named map[string]int) {
 		c.clientTLS(b, at+".tls")
 	}
 	c.oneOf(at+".sharing", b.Sharing, "auto", "shared", "session")
-	c.oneOf(at+".era", b.Era, "auto", "legacy", "modern")
-	if b.Era == "modern" && b.Transport == "sse" {
+	c.oneOf(at+".era", b.Generation, "auto", "legacy", "modern")
+	if b.Generation == "modern" && b.Transport == "sse" {
 		c.fail(at+".era", "modern does not go with transport: sse, which is of the legacy era", "")
 	}
 	if path := c.given(at, "max_in_flight"); b.MaxInFlight < 1 && !c.broken[path] {

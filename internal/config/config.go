@@ -72,15 +72,15 @@ type Log struct {
 	Stderr string `koanf:"stderr"` // info, debug or off: at which level backends' lines on stderr are logged
 }
 
-// Nowhere, in the place of a path, has nothing be kept there.
-const Nowhere = "none"
+// PathNone, in the place of a path, has nothing be kept there.
+const PathNone = "none"
 
 // NoInstructions, as instructions, stands for an empty text; "" in a file becomes it.
 const NoInstructions = "none"
 
 // Audit says where the record of each call goes, and how much it tells.
 type Audit struct {
-	File     string `koanf:"file"`     // "" = into the log; Nowhere = there is none; otherwise a path, ~ already expanded
+	File     string `koanf:"file"`     // "" = into the log; PathNone = there is none; otherwise a path, ~ already expanded
 	Payloads string `koanf:"payloads"` // none, arguments or all
 }
 
@@ -131,10 +131,10 @@ type Backend struct {
 	QueueWait   time.Duration `koanf:"queue_wait"`    // how long one more waits for a place; 0 = not at all
 
 	Sharing string `koanf:"sharing"` // auto, shared (one connection for all clients) or session (one for each)
-	// Era says which revisions are spoken with it: auto (it is asked), legacy
+	// Generation says which revisions are spoken with it: auto (it is asked), legacy
 	// (those that begin with initialize) or modern (2026-07-28 and later). A
 	// modern one has no Transport sse.
-	Era string `koanf:"era"`
+	Generation string `koanf:"era"`
 
 	Tools     Filter `koanf:"tools"`     // by names
 	Prompts   Filter `koanf:"prompts"`   // by names

@@ -63,11 +63,11 @@ func (d *description) gateway(c *Config) {
 		{"writes audit records to", c.Audit.File}, {"writes its state to", c.State},
 		{"reads the certificate", c.TLS.Cert}, {"reads the key", c.TLS.Key},
 	} {
-		if f.file != Nowhere {
+		if f.file != PathNone {
 			d.add(f.does, f.file)
 		}
 	}
-	if c.Audit.Payloads != "none" && c.Audit.File != Nowhere {
+	if c.Audit.Payloads != "none" && c.Audit.File != PathNone {
 		d.add("records payloads of calls", c.Audit.Payloads)
 	}
 	d.add("listens on", c.Listen)

@@ -15,22 +15,22 @@ type Changes struct {
 	Added, Removed    []string
 	Enabled, Disabled []string // whose enabled differs, whatever else does
 	Changed           []BackendChange
-	Kept              []string // enabled, and the same; or only held
-	Idle              []string // not enabled, and the same
+	Unchanged         []string // enabled, and the same; or only held
+	UnchangedDisabled []string // not enabled, and the same
 
 	// Held are those of Changed and Kept whose newer entry is misconfigured, while the older one is
 	// not: the backend stays what it was, except for its filters.
 	Held []string
 
-	// Off are those of Added, Removed and Changed that are not enabled, nor were.
-	Off []string
+	// Inactive are those of Added, Removed and Changed that are not enabled, nor were.
+	Inactive []string
 
 	// Moved are backends that have another place among those that both have. A few are
 	// named that explain it.
 	Moved []string
 
-	Taken   []string // other keys that a reload takes over
-	Restart []string // other keys, for which the gateway has to be started anew
+	Applied     []string // other keys that a reload takes over
+	NeedRestart []string // other keys, for which the gateway has to be started anew
 }
 
 // A BackendChange is a backend that is not what it was.
@@ -85,27 +85,29 @@ func isFilter(key string) bool {
 	return first == "tools" || first == "prompts" || first == "resources"
 }
 
-// Backends reports whether any backend differs that is enabled or was, or the order does.
-func (c Changes) Backends() bool {
+// AnyBackend reports whether any backend differs that is enabled or was, or the order does.
+func (c Changes) AnyBackend() bool {
 	return len(c.Added)+len(c.Removed)+len(c.Enabled)+len(c.Disabled)+len(c.Changed)+len(c.Moved) > 0
 }
 
-// IsOff reports whether a backend that differs runs neither before nor after.
-func (c Changes) IsOff(name string) bool { return slices.Contains(c.Off, name) }
+// IsInactive reports whether a backend that differs runs neither before nor after.
+func (c Changes) IsInactive(name string) bool { return slices.Contains(c.Inactive, name) }
 
-// Marked returns the names, and says of those that are off that they are.
-func (c Changes) Marked(names []string) []string {
+// MarkInactive returns the names, and says of those that are off that they are.
+func (c Changes) MarkInactive(names []string) []string {
 	marked := slices.Clone(names)
 	for i, name := range names {
-		if c.IsOff(name) {
+		if c.IsInactive(name) {
 			marked[i] += " (disabled)"
 		}
 	}
 	return marked
 }
 
-// None reports whether nothing differs.
-func (c Changes) None() bool { return !c.Backends() && len(c.Taken)+len(c.Restart)+len(c.Held) == 0 }
+// IsEmpty reports whether nothing differs.
+func (c Changes) IsEmpty() bool {
+	return !c.AnyBackend() && len(c.Applied)+len(c.NeedRestart)+len(c.Held) == 0
+}
 
 // Diff says what becomes different when a gateway that runs by old loads next.
 func Diff(old, next *Config) Changes { return NewDigest(old, "").Diff(next) }
@@ -173,12 +175,12 @@ func (f fate) takes(was, is bool) bool {
 	return false
 }
 
-// After returns what a gateway runs by that ran by c and has loaded next, which differs by changes: all
+// Effective returns what a gateway runs by that ran by c and has loaded next, which differs by changes: all
 // of next but the keys that need a restart, and the entries of backends that are held. What next
 // shares with it is not copied.
-func (c *Config) After(next *Config, changes Changes) *Config {
+func (c *Config) Effective(next *Config, changes Changes) *Config {
 	out := *next
-	for _, key := range changes.Restart {
+	for _, key := range changes.NeedRestart {
 		keyed(reflect.ValueOf(&out).Elem(), key).Set(keyed(reflect.ValueOf(c).Elem(), key))
 	}
 	if len(changes.Held) > 0 {
@@ -207,9 +209,9 @@ func (d Digest) Diff(next *Config, but ...string) Changes {
 		switch {
 		case slices.Contains(but, key):
 		case fates[key].takes(was, is):
-			c.Taken = append(c.Taken, key)
+			c.Applied = append(c.Applied, key)
 		default:
-			c.Restart = append(c.Restart, key)
+			c.NeedRestart = append(c.NeedRestart, key)
 		}
 	}
 	held := make(map[string]bool)
@@ -274,15 +276,15 @@ func (c *Changes) backend(was, is BackendDigest, mayHold bool) {
 		c.Changed = append(c.Changed, change)
 		c.off(is)
 	case is.Enabled:
-		c.Kept = append(c.Kept, is.Name)
+		c.Unchanged = append(c.Unchanged, is.Name)
 	default:
-		c.Idle = append(c.Idle, is.Name)
+		c.UnchangedDisabled = append(c.UnchangedDisabled, is.Name)
 	}
 }
 
 func (c *Changes) off(b BackendDigest) {
 	if !b.Enabled {
-		c.Off = append(c.Off, b.Name)
+		c.Inactive = append(c.Inactive, b.Name)
 	}
 }
 

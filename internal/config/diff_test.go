@@ -89,7 +89,7 @@ func TestDiff(t *testing.T) {
 			if c.old != "" && strings.Contains(string(text), "0123456789abcdef") {
 				t.Errorf("a value in %s", text)
 			}
-			if again := Diff(old.After(next, Diff(old, next)), next); !slices.Equal(again.Restart, Diff(old, next).Restart) || len(again.Taken) > 0 || again.Backends() {
+			if again := Diff(old.Effective(next, Diff(old, next)), next); !slices.Equal(again.NeedRestart, Diff(old, next).NeedRestart) || len(again.Applied) > 0 || again.AnyBackend() {
 				t.Errorf("after it was loaded: %s", said(again))
 			}
 		})
@@ -170,7 +170,7 @@ func fieldsOf(t reflect.Type) func(func(string) bool) {
 // A page never becomes longer than the longest message that the gateway was built for.
 func TestAfterKeepsPagesWithinMessages(t *testing.T) {
 	old, next := of(t, "limits: {message: 1MiB}"), of(t, "limits: {message: 64MiB, page: 8MiB}\nstate: none")
-	got := old.After(next, Diff(old, next))
+	got := old.Effective(next, Diff(old, next))
 	if got.Limits.Message != 1<<20 || got.Limits.Page != 1<<20 || got.State != old.State || got.StateDir != old.StateDir {
 		t.Errorf("%+v", got)
 	}

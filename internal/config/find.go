@@ -69,9 +69,9 @@ func find(opts Options) (source, error) {
 	return none, nil
 }
 
-// Places returns the files that Load looks for, in order, if these options name none. It returns nil if
+// SearchPaths returns the files that Load looks for, in order, if these options name none. It returns nil if
 // they, or $GATEWAY_CONFIG, name a file.
-func Places(opts Options) []string {
+func SearchPaths(opts Options) []string {
 	if opts.Env == nil {
 		opts.Env = os.LookupEnv
 	}
@@ -125,8 +125,8 @@ func FileError(path string, err error) *Error {
 	return &Error{File: path, Problem: reason(err), cause: err}
 }
 
-// Reason returns what the system said about a file, without its path and the name of the call.
-func Reason(err error) string { return reason(err) }
+// SystemMessage returns what the system said about a file, without its path and the name of the call.
+func SystemMessage(err error) string { return reason(err) }
 
 // reason is what the system said, less the path and the name of the call.
 func reason(err error) string {

@@ -206,14 +206,14 @@ func TestUnchanged(t *testing.T) {
 func TestPlaces(t *testing.T) {
 	env := map[string]string{"HOME": "/home/u"}
 	user := filepath.Join("/home/u", ".config", "mcp-gateway", "config.yaml")
-	if got := Places(Options{Env: lookup(env)}); len(got) != 2 || got[0] != "gateway.yaml" || got[1] != user {
+	if got := SearchPaths(Options{Env: lookup(env)}); len(got) != 2 || got[0] != "gateway.yaml" || got[1] != user {
 		t.Errorf("%q", got)
 	}
-	if got := Places(Options{Env: lookup(env), Path: "x.yaml"}); got != nil {
+	if got := SearchPaths(Options{Env: lookup(env), Path: "x.yaml"}); got != nil {
 		t.Errorf("%q", got)
 	}
 	env["GATEWAY_CONFIG"] = "x.yaml"
-	if got := Places(Options{Env: lookup(env)}); got != nil {
+	if got := SearchPaths(Options{Env: lookup(env)}); got != nil {
 		t.Errorf("%q", got)
 	}
 }

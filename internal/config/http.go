@@ -11,9 +11,9 @@ type Auth struct {
 	// Tokens are bearer tokens, any of which lets a client in; none = everybody is
 	// let in. Each has at least 16 characters, all of them visible ASCII, or is AutoToken.
 	Tokens []string `koanf:"tokens"`
-	// Variable is the one that the first of them is the value of; "" = it stands in
+	// TokenVariable is the one that the first of them is the value of; "" = it stands in
 	// the file, or is made of several.
-	Variable string `koanf:"-"`
+	TokenVariable string `koanf:"-"`
 }
 
 // AutoToken stands for a token that the gateway makes itself and keeps in the state directory.

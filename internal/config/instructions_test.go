@@ -30,12 +30,12 @@ func TestInstructions_Keys(t *testing.T) {
 		}
 		changes := Diff(plain, got)
 		if tt.want == "" {
-			if !changes.None() {
+			if !changes.IsEmpty() {
 				t.Errorf("%s changes %+v", tt.value, changes)
 			}
 			continue
 		}
-		if !slices.Equal(changes.Taken, []string{"instructions"}) || len(changes.Restart) > 0 ||
+		if !slices.Equal(changes.Applied, []string{"instructions"}) || len(changes.NeedRestart) > 0 ||
 			len(changes.Changed) != 1 || !changes.Changed[0].InPlace() {
 			t.Errorf("%s changes %+v", tt.value, changes)
 		}

@@ -31,17 +31,17 @@ type Options struct {
 	Flags map[string]string
 	// Env looks a variable up; nil = os.LookupEnv.
 	Env func(name string) (string, bool)
-	// Names are the variables that are set, for warnings about misspelt ones; nil = there are none.
-	Names []string
+	// VariableNames are the variables that are set, for warnings about misspelt ones; nil = there are none.
+	VariableNames []string
 	// Dir is where ./gateway.yaml is looked for, and what other clients' files mean
 	// by their workspace; "" = the working directory.
 	Dir string
 	// Approve is called with gateway.yaml of Dir, if nobody has named it, and the bytes that are
 	// parsed afterwards. Its error is that of Load. nil = every file is approved.
 	Approve func(path string, data []byte) error
-	// Needs are the keys outside of backends that the caller reads, with all below them: a variable
+	// RequiredKeys are the keys outside of backends that the caller reads, with all below them: a variable
 	// that is not set leaves the value of another key out. nil = all keys are needed.
-	Needs []string
+	RequiredKeys []string
 	// Strict makes problems with the variables of a backend errors of the file.
 	Strict bool
 	// Local says that Path was found in Dir by an earlier Load, so that Approve is called.
@@ -60,9 +60,9 @@ type Loaded struct {
 	text   [sha256.Size]byte // of the file
 }
 
-// At returns an error about the value of a key, such as backends[0].tls.ca, that has yet to say what
+// ErrorAt returns an error about the value of a key, such as backends[0].tls.ca, that has yet to say what
 // is wrong.
-func (l *Loaded) At(key string) *Error {
+func (l *Loaded) ErrorAt(key string) *Error {
 	e := (&checker{file: l.Source, places: l.places}).at(key)
 	if l.Config != nil {
 		nameBackends(Errors{e}, l.Config, l.places)
@@ -102,7 +102,7 @@ func Load(opts Options) (*Loaded, error) {
 // Validate returns what Load would say is wrong with a file of this content. A variable that is not
 // set is no mistake of the file.
 func Validate(path string, data []byte) error {
-	_, err := load(source{path: path, data: data}, Options{Env: os.LookupEnv, Needs: []string{}})
+	_, err := load(source{path: path, data: data}, Options{Env: os.LookupEnv, RequiredKeys: []string{}})
 	return err
 }
 
@@ -125,7 +125,7 @@ func load(src source, opts Options) (*Loaded, error) {
 		path = absolute
 	}
 	r.workspace = dialect.Workspace(path, opts.Dir, expand.HomeDir(opts.Env))
-	r.strict, r.needs = opts.Strict, opts.Needs
+	r.strict, r.needs = opts.Strict, opts.RequiredKeys
 	r.callUnit = dialect.CallTimeoutUnit(path)
 	over := &overrides{places: r.places}
 	out := settings{Config: Default(), Defaults: inbuilt()}
@@ -156,7 +156,7 @@ func load(src source, opts Options) (*Loaded, error) {
 			b.Misconfigured, b.PermissionUnknown = strings.Join(wrong.problems, "; "), wrong.permission
 		}
 	}
-	cfg.Expanded, cfg.Auth.Variable = slices.Concat(r.expanded, inheritedSecrets(cfg, opts.Env)), r.token
+	cfg.Expanded, cfg.Auth.TokenVariable = slices.Concat(r.expanded, inheritedSecrets(cfg, opts.Env)), r.token
 
 	if all := slices.Concat(r.errs, over.errs, c.errs); len(all) > 0 {
 		nameBackends(all, cfg, r.places)
@@ -171,7 +171,7 @@ func load(src source, opts Options) (*Loaded, error) {
 	nameBackends(r.literals, cfg, r.places)
 	return &Loaded{
 		Config: cfg, Source: src.path, Local: src.local, places: r.places, text: src.sum(),
-		Warnings: slices.Concat(src.warnings, r.warnings, c.remarks(cfg), written, r.literals.lines(), misspelt(opts.Names, used)), blank: r.blank && src.path != "",
+		Warnings: slices.Concat(src.warnings, r.warnings, c.remarks(cfg), written, r.literals.lines(), misspelt(opts.VariableNames, used)), blank: r.blank && src.path != "",
 	}, nil
 }
 
@@ -227,7 +227,7 @@ func inherit(cfg *Config, d defaults, given map[string]place) {
 			b.Sharing = "auto"
 		}
 		if _, ok := given[at+"era"]; !ok {
-			b.Era = "auto"
+			b.Generation = "auto"
 		}
 	}
 }

@@ -7,5 +7,5 @@ import "io/fs"
 // changeable returns nothing where permissions are not those of Unix.
 func changeable(string) []string { return nil }
 
-// ByOthers returns nothing where permissions are not those of Unix.
-func ByOthers(fs.FileInfo) string { return "" }
+// WritableByOthers returns nothing where permissions are not those of Unix.
+func WritableByOthers(fs.FileInfo) string { return "" }

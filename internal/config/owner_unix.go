@@ -23,7 +23,7 @@ func changeable(path string) []string {
 		if err != nil || !info.IsDir() && !info.Mode().IsRegular() {
 			continue
 		}
-		why := ByOthers(info)
+		why := WritableByOthers(info)
 		if info.IsDir() && info.Mode()&fs.ModeSticky != 0 { // only the owner of a file in it can replace that file
 			why = belongs(info, os.Geteuid())
 		}
@@ -39,8 +39,8 @@ func changeable(path string) []string {
 	return nil
 }
 
-// ByOthers says why users other than this one and root can write a file or folder; "" = they cannot.
-func ByOthers(info fs.FileInfo) string {
+// WritableByOthers says why users other than this one and root can write a file or folder; "" = they cannot.
+func WritableByOthers(info fs.FileInfo) string {
 	return cmp.Or(belongs(info, os.Geteuid()), writable(info))
 }
 
