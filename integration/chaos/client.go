@@ -15,83 +15,84 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// patience is how long a call may take, whatever happens. Every wait in the gateway
-// that could be part of it (queue, restart, call_timeout) is shorter.
-const patience = 60 * time.Second
+// callTimeout is how long a call may take. Every wait in the gateway that can be part of a call
+// (queue, restart, call_timeout) is shorter.
+const callTimeout = 60 * time.Second
 
-// A way is how a client's messages reach a gateway. What comes back is handed to
-// client.hear.
-type way interface {
-	// open begins a session, or whatever stands for it.
+// A clientTransport carries a client's messages to a gateway. It passes what arrives to
+// client.receive.
+type clientTransport interface {
+	// open begins a session, if the transport has sessions.
 	open(ctx context.Context) error
-	// send sends a request and returns when its answer can be waited for: over when
-	// nothing more comes on the way that was its own.
+	// send sends a request. It returns when the caller can wait for the response; over reports
+	// that nothing more will arrive for the request.
 	send(ctx context.Context, m wire.Message, tool string) (over bool, err error)
-	// tell sends a notification.
-	tell(ctx context.Context, m wire.Message) error
-	// close ends the session, politely or not.
+	// write sends a notification, or a request without waiting for its response.
+	write(ctx context.Context, m wire.Message) error
+	// close ends the session; if politely is false, without DELETE.
 	close(politely bool)
 }
 
-// A client makes calls and holds what comes back against them.
+// A client makes calls and checks what arrives.
 type client struct {
-	w      *world
-	name   string
-	kind   string
-	rude   bool
-	steady bool // it stays for the whole of a run
-	script *script
-	way    way
-	stamp  func(params string) string // marks of the stateless era; nil = none
+	harness     *harness
+	name        string
+	kind        string
+	misbehaves  bool
+	permanent   bool // stays connected for the whole run
+	script      *script
+	transport   clientTransport
+	requestMeta func(params string) string // adds the metadata of a modern request; nil = a legacy client
 
 	mu      sync.Mutex
-	waiting map[wire.ID]*call
-	over    map[wire.ID]*past // the latest that have ended, in case something comes for them
+	pending map[wire.ID]*call
+	ended   map[wire.ID]*endedCall // calls that ended recently, in case something arrives for them
 	order   []wire.ID
 	nextID  int
 
-	lists atomic.Int64 // list_changed
+	listChanges atomic.Int64 // number of list_changed notifications
 }
 
-// A call is one on its way.
+// A call is a call in flight.
 type call struct {
-	deed
+	scriptedCall
 	id    wire.ID
 	began time.Time
-	done  chan struct{} // closed with the answer
+	done  chan struct{} // closed when the response arrives
 
-	answer   wire.Message // guarded by client.mu
-	answered bool
-	forgiven bool // its client has cancelled it or gone: it may be answered, or not
-	progress int
+	response  wire.Message // guarded by client.mu
+	answered  bool
+	abandoned bool // its client has cancelled it or disconnected: a response may arrive or not
+	progress  int
 }
 
-// A past is what is kept of a call that is over: no answer, for some are long.
-type past struct{ answered, forgiven bool }
+// An endedCall is what is kept of a call that has ended. It does not keep the response, which may
+// be large.
+type endedCall struct{ answered, abandoned bool }
 
-func newClient(w *world, index int, kind string, backends []*backend, rude bool) *client {
+func newClient(w *harness, index int, kind string, backends []*backend, rude bool) *client {
 	name := "c" + strconv.Itoa(index)
-	c := &client{w: w, name: name, kind: kind, rude: rude, script: newScript(w.seed, index, name, backends, rude),
-		waiting: make(map[wire.ID]*call), over: make(map[wire.ID]*past)}
+	c := &client{harness: w, name: name, kind: kind, misbehaves: rude, script: newScript(w.seed, index, name, backends, rude),
+		pending: make(map[wire.ID]*call), ended: make(map[wire.ID]*endedCall)}
 	switch kind {
 	case "http":
-		c.way = newHTTPWay(c, false)
+		c.transport = newHTTPTransport(c, false)
 	case "stateless":
-		c.way = newHTTPWay(c, true)
+		c.transport = newHTTPTransport(c, true)
 	case "sse":
-		c.way = newSSEWay(c)
+		c.transport = newHTTPSSETransport(c)
 	case "stdio":
-		c.way = &stdioWay{c: c}
+		c.transport = &stdioTransport{c: c}
 	}
 	return c
 }
 
 func (c *client) breach(format string, args ...any) {
-	c.w.tally.breach("client %s (%s), seed %d: %s", c.name, c.kind, c.w.seed, fmt.Sprintf(format, args...))
+	c.harness.stats.breach("client %s (%s), seed %d: %s", c.name, c.kind, c.harness.seed, fmt.Sprintf(format, args...))
 }
 
-// enter makes a call of a deed.
-func (c *client) enter(d deed) (*call, wire.Message) {
+// newCall registers a call and returns its message.
+func (c *client) newCall(d scriptedCall) (*call, wire.Message) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.nextID++
@@ -99,51 +100,51 @@ func (c *client) enter(d deed) (*call, wire.Message) {
 	if c.nextID%2 == 1 {
 		id = wire.ID(wire.Quote(c.name + "/" + strconv.Itoa(c.nextID)))
 	}
-	x := &call{deed: d, id: id, began: time.Now(), done: make(chan struct{}), forgiven: d.rude == "cancel" || d.rude == "vanish"}
-	c.waiting[id] = x
+	x := &call{scriptedCall: d, id: id, began: time.Now(), done: make(chan struct{}), abandoned: d.clientFault == "cancel" || d.clientFault == "vanish"}
+	c.pending[id] = x
 	params := `{"name":"` + d.backend.name + "__" + d.tool + `","arguments":` + d.args
 	meta := ""
 	if d.token {
 		meta = `"progressToken":` + string(id)
 	}
 	switch {
-	case c.stamp != nil:
-		params += `,"_meta":` + c.stamp(meta)
+	case c.requestMeta != nil:
+		params += `,"_meta":` + c.requestMeta(meta)
 	case meta != "":
 		params += `,"_meta":{` + meta + `}`
 	}
 	return x, wire.NewRequest(id, "tools/call", []byte(params+"}"))
 }
 
-// leave takes a call out.
-func (c *client) leave(x *call) {
+// endCall removes a call from pending.
+func (c *client) endCall(x *call) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.waiting, x.id)
-	c.over[x.id] = &past{x.answered, x.forgiven}
+	delete(c.pending, x.id)
+	c.ended[x.id] = &endedCall{x.answered, x.abandoned}
 	if c.order = append(c.order, x.id); len(c.order) > 2000 {
-		delete(c.over, c.order[0])
+		delete(c.ended, c.order[0])
 		c.order = c.order[1:]
 	}
 }
 
-// do carries out a deed, whole.
-func (c *client) do(ctx context.Context, p *phase, d deed) {
+// perform makes a call and waits for its end.
+func (c *client) perform(ctx context.Context, p *phase, d scriptedCall) {
 	if d.fault != "" {
-		c.w.tally.fault(d.fault)
+		c.harness.stats.countFault(d.fault)
 	}
-	if d.rude != "" && d.rude != "flood" {
-		c.w.tally.fault("client: " + d.rude)
+	if d.clientFault != "" && d.clientFault != "flood" {
+		c.harness.stats.countFault("client: " + d.clientFault)
 	}
-	x, m := c.enter(d)
-	defer c.leave(x)
-	life, end := context.WithTimeout(ctx, patience)
+	x, m := c.newCall(d)
+	defer c.endCall(x)
+	life, end := context.WithTimeout(ctx, callTimeout)
 	defer end()
-	if x.forgiven {
-		timer := time.AfterFunc(d.late, func() { c.abandon(life, x, end) })
+	if x.abandoned {
+		timer := time.AfterFunc(d.clientFaultDelay, func() { c.abandon(life, x, end) })
 		defer timer.Stop()
 	}
-	over, err := c.way.send(life, m, d.backend.name+"__"+d.tool)
+	over, err := c.transport.send(life, m, d.backend.name+"__"+d.tool)
 	switch {
 	case err != nil:
 	case over:
@@ -155,14 +156,14 @@ func (c *client) do(ctx context.Context, p *phase, d deed) {
 			err = life.Err()
 		}
 	}
-	c.judge(ctx, p, x, err)
+	c.recordOutcome(ctx, p, x, err)
 }
 
-// abandon is what a rude client does about a call of its own.
+// abandon cancels the call, or disconnects.
 func (c *client) abandon(ctx context.Context, x *call, hangUp func()) {
-	if x.rude == "cancel" && c.stamp == nil {
-		_ = c.way.tell(ctx, wire.NewNotification("notifications/cancelled", []byte(`{"requestId":`+string(x.id)+`,"reason":"tired"}`)))
-		// What comes now comes soon, or never.
+	if x.clientFault == "cancel" && c.requestMeta == nil {
+		_ = c.transport.write(ctx, wire.NewNotification("notifications/cancelled", []byte(`{"requestId":`+string(x.id)+`,"reason":"tired"}`)))
+		// If a response arrives at all, it arrives soon.
 		select {
 		case <-x.done:
 		case <-time.After(300 * time.Millisecond):
@@ -172,45 +173,45 @@ func (c *client) abandon(ctx context.Context, x *call, hangUp func()) {
 	hangUp()
 }
 
-// judge says how a call has ended.
-func (c *client) judge(ctx context.Context, p *phase, x *call, err error) {
+// recordOutcome counts how a call has ended.
+func (c *client) recordOutcome(ctx context.Context, p *phase, x *call, err error) {
 	c.mu.Lock()
-	answered, m := x.answered, x.answer
+	answered, m := x.answered, x.response
 	c.mu.Unlock()
 	took := time.Since(x.began)
 	outcome := ""
 	switch {
 	case answered:
-		outcome = c.weigh(x, m)
-	case x.forgiven:
+		outcome = c.checkResult(x, m)
+	case x.abandoned:
 		outcome = "none, and none was waited for"
 	case ctx.Err() != nil:
 		outcome = "none: its client had gone"
 		c.mu.Lock()
-		x.forgiven = true
+		x.abandoned = true
 		c.mu.Unlock()
 	case errors.Is(err, context.DeadlineExceeded):
 		outcome = "LOST"
-		c.breach("call %s to %s (%s) has no answer after %v: %s", x.id, x.backend.name, x.what(), patience, x.nonce)
+		c.breach("call %s to %s (%s) has no answer after %v: %s", x.id, x.backend.name, x.description(), callTimeout, x.nonce)
 	default:
 		outcome = "LOST"
-		c.breach("call %s to %s (%s) has no answer: %v, after %v: %s", x.id, x.backend.name, x.what(), err, took, x.nonce)
+		c.breach("call %s to %s (%s) has no answer: %v, after %v: %s", x.id, x.backend.name, x.description(), err, took, x.nonce)
 	}
-	timed := c.steady && !c.rude && x.backend.role == healthy && x.tool == "echo" && c.kind != "stdio"
-	c.w.tally.call(p, x.fault, outcome, took, timed)
+	timed := c.permanent && !c.misbehaves && x.backend.role == healthy && x.tool == "echo" && c.kind != "stdio"
+	c.harness.stats.countCall(p, x.fault, outcome, took, timed)
 }
 
-func (x *call) what() string {
+func (x *call) description() string {
 	if x.fault != "" {
 		return x.fault
 	}
 	return x.tool
 }
 
-// weigh looks at an answer, and says of what kind it is.
-func (c *client) weigh(x *call, m wire.Message) string {
+// checkResult checks a response and returns its outcome.
+func (c *client) checkResult(x *call, m wire.Message) string {
 	if e := m.Part(wire.PartError); e != nil {
-		return c.weighError(x, e)
+		return c.checkError(x, e)
 	}
 	result := m.Part(wire.PartResult)
 	if x.backend.role == demo {
@@ -222,19 +223,19 @@ func (c *client) weigh(x *call, m wire.Message) string {
 	}
 	got, _ := wire.Lookup(result, "structuredContent", "got")
 	if string(got) != x.args {
-		c.breach("call %s to %s (%s): the wrong bytes came back\n  sent %.600s\n  got  %.600s", x.id, x.backend.name, x.what(), x.args, result)
+		c.breach("call %s to %s (%s): the wrong bytes came back\n  sent %.600s\n  got  %.600s", x.id, x.backend.name, x.description(), x.args, result)
 		return "WRONG"
 	}
 	stub, _ := wire.Lookup(result, "structuredContent", "stub")
 	if wire.Unquote(stub) != x.backend.name {
-		c.breach("call %s to %s (%s) was answered by %s", x.id, x.backend.name, x.what(), stub)
+		c.breach("call %s to %s (%s) was answered by %s", x.id, x.backend.name, x.description(), stub)
 		return "WRONG"
 	}
 	pid, _ := wire.Lookup(result, "structuredContent", "pid")
 	if n, _ := strconv.ParseInt(string(pid), 10, 64); n > 0 && c.kind != "stdio" {
 		if x.backend.pid.Swap(n) != n {
-			if at := x.backend.killed.Swap(0); at > 0 {
-				c.w.tally.revived(time.Since(time.Unix(0, at)))
+			if at := x.backend.killedAt.Swap(0); at > 0 {
+				c.harness.stats.addTimeToRecovery(time.Since(time.Unix(0, at)))
 			}
 		}
 	}
@@ -243,8 +244,8 @@ func (c *client) weigh(x *call, m wire.Message) string {
 
 func (x *call) argsRaw() []byte { return []byte(x.args) }
 
-// weighError looks at an error: it is to be honest, and to have a cause.
-func (c *client) weighError(x *call, e []byte) string {
+// checkError checks that an error names its backend and has a cause.
+func (c *client) checkError(x *call, e []byte) string {
 	code, _ := wire.Lookup(e, "code")
 	message, _ := wire.Lookup(e, "message")
 	text := wire.Unquote(message)
@@ -252,9 +253,9 @@ func (c *client) weighError(x *call, e []byte) string {
 		strings.HasPrefix(x.fault, "ask ") && strings.Contains(text, "backend "+x.backend.name+" asks ")
 	kind := ""
 	switch {
-	case x.fault == "error" && string(code) == strconv.Itoa(ownError):
+	case x.fault == "error" && string(code) == strconv.Itoa(requestedError):
 		return "error: the backend's own"
-	case x.rude == "flood" && strings.Contains(text, "requests"):
+	case x.clientFault == "flood" && strings.Contains(text, "requests"):
 		return "error: too many at one time"
 	case named && strings.Contains(text, "call_timeout"):
 		kind = "error: call_timeout"
@@ -266,46 +267,46 @@ func (c *client) weighError(x *call, e []byte) string {
 		kind = "error: other, naming the backend"
 	case x.backend.role == broken:
 		return "error: of a broken backend"
-	case x.backend.role == mortal && strings.HasPrefix(text, "Unknown tool"):
+	case x.backend.role == crashing && strings.HasPrefix(text, "Unknown tool"):
 		return "error: not configured just now"
 	default:
-		c.breach("call %s to %s (%s): an error that does not name its backend: %s", x.id, x.backend.name, x.what(), e)
+		c.breach("call %s to %s (%s): an error that does not name its backend: %s", x.id, x.backend.name, x.description(), e)
 		return "DISHONEST"
 	}
-	if x.backend.spared() {
+	if x.backend.isExempt() {
 		c.breach("call %s to %s, which is healthy, has failed: %s", x.id, x.backend.name, e)
 		return "FAILED"
 	}
 	return kind
 }
 
-// at returns the calls of a client that are at a backend.
-func (c *client) at(b *backend) (some []*call) {
+// callsAt returns the client's calls that are in flight at a backend.
+func (c *client) callsAt(b *backend) (some []*call) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, x := range c.waiting {
-		if x.backend == b && !x.answered && !x.forgiven {
+	for _, x := range c.pending {
+		if x.backend == b && !x.answered && !x.abandoned {
 			some = append(some, x)
 		}
 	}
 	return some
 }
 
-// list reads the list of tools, and looks whether those of healthy backends are there.
+// list reads the list of tools and checks that the tools of exempt backends are in it.
 func (c *client) list(ctx context.Context, p *phase) {
 	have := make(map[string]bool)
 	for cursor := ""; ; {
-		x, _ := c.enter(deed{tool: "list", args: "{}", backend: &backend{name: "the gateway"}})
+		x, _ := c.newCall(scriptedCall{tool: "list", args: "{}", backend: &backend{name: "the gateway"}})
 		params := "{}"
 		if cursor != "" {
 			params = `{"cursor":` + cursor + `}`
 		}
-		if c.stamp != nil {
-			params = strings.Replace(params, "{", `{"_meta":`+c.stamp(""), 1)
+		if c.requestMeta != nil {
+			params = strings.Replace(params, "{", `{"_meta":`+c.requestMeta(""), 1)
 			params = strings.Replace(params, `}"cursor"`, `},"cursor"`, 1)
 		}
-		life, end := context.WithTimeout(ctx, patience)
-		over, err := c.way.send(life, wire.NewRequest(x.id, "tools/list", []byte(params)), "")
+		life, end := context.WithTimeout(ctx, callTimeout)
+		over, err := c.transport.send(life, wire.NewRequest(x.id, "tools/list", []byte(params)), "")
 		if err == nil && !over {
 			select {
 			case <-x.done:
@@ -313,9 +314,9 @@ func (c *client) list(ctx context.Context, p *phase) {
 			}
 		}
 		end()
-		c.leave(x)
+		c.endCall(x)
 		c.mu.Lock()
-		answered, m := x.answered, x.answer
+		answered, m := x.answered, x.response
 		c.mu.Unlock()
 		result := m.Part(wire.PartResult)
 		if ctx.Err() != nil {
@@ -336,16 +337,16 @@ func (c *client) list(ctx context.Context, p *phase) {
 			break
 		}
 	}
-	for _, b := range c.script.spared {
+	for _, b := range c.script.exempt {
 		if !have[b.name+"__echo"] {
 			c.breach("tools/list: the tools of %s, which is healthy, are missing", b.name)
 		}
 	}
-	c.w.tally.call(p, "", "lists read", 0, false)
+	c.harness.stats.countCall(p, "", "lists read", 0, false)
 }
 
-// hear handles what came from the gateway, in any way.
-func (c *client) hear(raw []byte) {
+// receive handles a message from the gateway.
+func (c *client) receive(raw []byte) {
 	m, err := wire.Parse(raw)
 	if err != nil {
 		c.breach("what is no message came: %v: %.300q", err, raw)
@@ -353,12 +354,12 @@ func (c *client) hear(raw []byte) {
 	}
 	switch m.Kind() {
 	case wire.Response:
-		c.answer(m)
+		c.handleResponse(m)
 	case wire.Notification:
-		c.told(m)
+		c.handleNotification(m)
 	case wire.Request:
-		if m.Method() == "ping" { // towards clients the gateway asks nothing else unasked
-			_ = c.way.tell(context.Background(), wire.NewResult(m.ID(), []byte("{}")))
+		if m.Method() == "ping" { // the only request that the gateway sends to these clients
+			_ = c.transport.write(context.Background(), wire.NewResult(m.ID(), []byte("{}")))
 			return
 		}
 		c.breach("it was asked for what it has not declared: %.300s", raw)
@@ -367,15 +368,15 @@ func (c *client) hear(raw []byte) {
 	}
 }
 
-func (c *client) answer(m wire.Message) {
+func (c *client) handleResponse(m wire.Message) {
 	c.mu.Lock()
-	x := c.waiting[m.ID()]
-	past := c.over[m.ID()]
+	x := c.pending[m.ID()]
+	past := c.ended[m.ID()]
 	first := x != nil && !x.answered
 	if first {
-		x.answer, x.answered = m, true
+		x.response, x.answered = m, true
 		close(x.done)
-	} else if past != nil && !past.answered && past.forgiven {
+	} else if past != nil && !past.answered && past.abandoned {
 		past.answered, first = true, true
 	}
 	c.mu.Unlock()
@@ -390,27 +391,27 @@ func (c *client) answer(m wire.Message) {
 	}
 }
 
-func (c *client) told(m wire.Message) {
+func (c *client) handleNotification(m wire.Message) {
 	switch m.Method() {
 	case "notifications/progress":
 		c.mu.Lock()
-		x := c.waiting[m.Token()]
+		x := c.pending[m.Token()]
 		if x != nil {
 			x.progress++
 		}
-		past := c.over[m.Token()]
-		bad := x != nil && (!x.token || x.answered && !x.forgiven) || x == nil && past == nil
+		past := c.ended[m.Token()]
+		bad := x != nil && (!x.token || x.answered && !x.abandoned) || x == nil && past == nil
 		c.mu.Unlock()
 		if bad {
 			c.breach("progress of another's, or too late: %.300s", m.Raw())
 		}
 	case "notifications/message":
 		data, _ := wire.Lookup(m.Part(wire.PartParams), "data")
-		visitors := !c.steady && c.stamp != nil // are one guest, and hear of each other's calls
+		visitors := !c.permanent && c.requestMeta != nil // all have the same identity, and receive log messages of each other's calls
 		if text := wire.Unquote(data); strings.HasPrefix(text, "c") && !strings.HasPrefix(text, c.name+"-") && !visitors {
 			c.breach("a log message of another's call: %.300s", m.Raw())
 		}
 	case "notifications/tools/list_changed":
-		c.lists.Add(1)
+		c.listChanges.Add(1)
 	}
 }

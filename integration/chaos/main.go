@@ -1,18 +1,18 @@
 //go:build unix
 
-// Command chaos starts a gateway with 20 backends and 50 clients, does to them what
-// goes wrong in life, a fault every few milliseconds, and looks whether the gateway
-// keeps what it promises (docs/reliability.md): each call one answer, the right one,
-// for the one who asked; healthy backends served as if nothing was; nothing left behind.
+// Command chaos starts a gateway with 20 backends and 50 clients, injects a fault every few
+// milliseconds and checks what docs/reliability.md promises: each call gets one response, the
+// right one, at the client that made it; healthy backends stay as fast as without faults; nothing
+// is left behind.
 //
-//	go run ./integration/chaos                         100,000 calls, two minutes or so
+//	go run ./integration/chaos                         100,000 calls, about two minutes
 //	go run ./integration/chaos -calls 1000000 -for 20m
-//	go run ./integration/chaos -seed 7                 what each client does, and when who is killed, as in another run
-//	go run ./integration/chaos -soak -for 1h           moderate load, and what the gateway takes over time
+//	go run ./integration/chaos -seed 7                 repeats the calls and kills of another run
+//	go run ./integration/chaos -soak -for 1h           moderate load; measures growth over time
 //
-// A seed replays what each of the parties does, call by call; how they fall together
-// is for the machine to say. It exits with 1 if a promise was broken, and leaves the
-// gateway's log, its journal and its configuration in a directory that it names.
+// A seed repeats what each client does, call by call; how the clients interleave depends on the
+// machine. The exit status is 1 if a promise was broken. Then the gateway's log, audit records
+// and configuration stay in a directory that chaos prints.
 package main
 
 import (
@@ -27,34 +27,34 @@ import (
 	"time"
 )
 
-// A plan is what the command line asks for.
-type plan struct {
-	gateway string // its binary
-	seed    uint64
-	calls   int
-	limit   time.Duration
-	clients int
-	rate    float64 // calls per second
-	reload  string  // auto, yes, no
-	strict  bool
-	keep    bool
-	verbose bool
+// options holds the command line.
+type options struct {
+	gateway     string // path of the binary; "" = build it
+	seed        uint64
+	calls       int
+	limit       time.Duration
+	clients     int
+	rate        float64 // calls per second
+	reload      string  // "auto", "yes" or "no"
+	judgeAlways bool
+	keep        bool
+	verbose     bool
 
-	soak   bool
-	json   string
-	sample time.Duration
-	warm   time.Duration
+	soakMode bool
+	json     string
+	sample   time.Duration
+	warm     time.Duration
 }
 
-// memoryLimit is how many bytes chaos itself may use before its collector runs, which is three
-// times in a run of two minutes. With GOGC=100 it ran 4.7 times a second for 9 ms each, and was
-// part of 4 % of the latencies that are measured; with GOGC=800 it ran every 7 s.
+// memoryLimit is how many bytes chaos itself may use before its garbage collector runs, which is
+// three times in a run of two minutes. With GOGC=100 it ran 4.7 times a second for 9 ms each and
+// affected 4 % of the measured latencies; with GOGC=800 it ran every 7 s.
 const memoryLimit = 1 << 30
 
 func main() {
 	debug.SetGCPercent(-1)
 	debug.SetMemoryLimit(memoryLimit)
-	p := plan{}
+	p := options{}
 	flag.StringVar(&p.gateway, "gateway", "", "the gateway's `binary`; default: build it")
 	flag.Uint64Var(&p.seed, "seed", 0, "replays what a run with it did; 0 = another one each time")
 	flag.IntVar(&p.calls, "calls", 100_000, "calls in all")
@@ -62,11 +62,11 @@ func main() {
 	flag.IntVar(&p.clients, "clients", 50, "clients")
 	flag.Float64Var(&p.rate, "rate", 0, "calls per second in all; default 1000, with -soak 150")
 	flag.StringVar(&p.reload, "reload", "auto", "reloads of the configuration: yes, no, or auto: if the gateway knows how")
-	flag.BoolVar(&p.strict, "strict", false, "judge the tails even on a machine that is busy with other things")
+	flag.BoolVar(&p.judgeAlways, "strict", false, "judge the tails even on a machine that is busy with other things")
 	flag.BoolVar(&p.keep, "keep", false, "leave the directory with logs even if all went well")
 	flag.BoolVar(&p.verbose, "v", false, "say what is done from outside, as it is done")
 	profile := flag.String("cpuprofile", "", "write a profile of chaos itself to this `FILE`")
-	flag.BoolVar(&p.soak, "soak", false, "moderate load for a long time, and the slope of what the gateway takes")
+	flag.BoolVar(&p.soakMode, "soak", false, "moderate load for a long time, and the slope of what the gateway takes")
 	flag.StringVar(&p.json, "json", "", "with -soak: write samples and slopes to this `FILE`")
 	flag.DurationVar(&p.sample, "sample", 10*time.Second, "with -soak: how often to look")
 	flag.DurationVar(&p.warm, "warm", 2*time.Minute, "with -soak: what is not counted")
@@ -98,40 +98,40 @@ func main() {
 	}
 }
 
-func (p *plan) defaults() {
+func (p *options) defaults() {
 	if p.limit == 0 {
 		p.limit = 6 * time.Minute
-		if p.soak {
+		if p.soakMode {
 			p.limit = time.Hour
 		}
 	}
 	if p.rate == 0 {
-		p.rate = 1000 // half of two cores, with the faults: at more it is their queue that is measured
-		if p.soak {
+		p.rate = 1000 // half of two cores, with the faults; at higher rates the queue for the processors would be measured
+		if p.soakMode {
 			p.rate = 150
 		}
 	}
 }
 
-// run does what was asked for and reports whether all promises were kept.
-func (p *plan) run(ctx context.Context) (ok bool, err error) {
+// run runs chaos or a soak and reports whether all promises were kept.
+func (p *options) run(ctx context.Context) (ok bool, err error) {
 	w, err := build(ctx, p)
 	if err != nil {
 		return false, err
 	}
-	defer func() { w.end(ok && !p.keep) }()
+	defer func() { w.cleanUp(ok && !p.keep) }()
 	fmt.Printf("chaos: seed %d, %d clients, 20 backends; logs in %s\n", p.seed, p.clients, w.dir)
 	ctx, giveUp := context.WithCancel(ctx)
 	defer giveUp()
-	go func() { // until it is stopped, or has ended by itself: then there is nothing more to find
+	go func() { // if the gateway exits by itself, the run ends
 		<-w.exited
 		if !w.stopping.Load() {
-			w.tally.breach("the gateway has ended: %v", w.cmd.ProcessState)
+			w.stats.breach("the gateway has ended: %v", w.cmd.ProcessState)
 			giveUp()
 		}
 	}()
-	if p.soak {
-		return w.soak(ctx)
+	if p.soakMode {
+		return w.runSoak(ctx)
 	}
-	return w.chaos(ctx)
+	return w.runChaos(ctx)
 }

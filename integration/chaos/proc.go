@@ -21,8 +21,8 @@ import (
 
 func discardLog() *log.Logger { return log.New(io.Discard, "", 0) }
 
-// markEnv stands in the environment of all that is started. Unlike parents, groups and
-// sessions it survives whatever those processes do.
+// markEnv is set in the environment of all processes that are started. Unlike parent, process
+// group and session id it stays with every descendant.
 const markEnv = "CHAOS_MARK"
 
 type process struct {
@@ -32,12 +32,12 @@ type process struct {
 
 func (p process) String() string { return fmt.Sprintf("%d: %s", p.pid, p.args) }
 
-// marked are the processes alive that carry a mark. Without /proc there seem to be none.
-func marked(mark string) (found []process) {
+// withMark returns the live processes that carry a mark; none on systems without /proc.
+func withMark(mark string) (found []process) {
 	dirs, _ := filepath.Glob("/proc/[0-9]*")
 	for _, dir := range dirs {
 		pid, _ := strconv.Atoi(filepath.Base(dir))
-		if !carries(pid, mark) {
+		if !hasMark(pid, mark) {
 			continue
 		}
 		args, _ := os.ReadFile(filepath.Join(dir, "cmdline"))
@@ -46,27 +46,27 @@ func marked(mark string) (found []process) {
 	return found
 }
 
-// carries reports whether a process is one of ours.
-func carries(pid int, mark string) bool {
+// hasMark reports whether the process carries the mark.
+func hasMark(pid int, mark string) bool {
 	env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
 	entry := []byte(markEnv + "=" + mark)
 	return err == nil && slices.ContainsFunc(bytes.Split(env, []byte{0}), func(v []byte) bool { return bytes.Equal(v, entry) })
 }
 
-// A footprint is what the gateway takes.
+// A footprint is the gateway's use of resources.
 type footprint struct {
 	Goroutines  int    `json:"goroutines"`
-	Heap        uint64 `json:"heap"` // bytes, collected
+	Heap        uint64 `json:"heap"` // bytes, after a collection
 	RSS         uint64 `json:"rss"`  // bytes
 	Descriptors int    `json:"descriptors"`
-	Processes   int    `json:"processes"` // with the gateway itself
+	Processes   int    `json:"processes"` // including the gateway
 	Zombies     int    `json:"zombies"`
 
-	CPU time.Duration `json:"cpu"` // used so far, with that of children that are over
+	CPU time.Duration `json:"cpu"` // used so far, including ended children
 }
 
-// footprint asks the gateway, and /proc.
-func (w *world) footprint(ctx context.Context) (f footprint, err error) {
+// footprint reads the footprint from the gateway's debug socket and /proc.
+func (w *harness) footprint(ctx context.Context) (f footprint, err error) {
 	text, err := w.debug(ctx, "/")
 	if err != nil {
 		return f, err
@@ -85,13 +85,13 @@ func (w *world) footprint(ctx context.Context) (f footprint, err error) {
 			f.RSS = kb << 10
 		}
 	}
-	f.Processes = len(marked(w.mark))
+	f.Processes = len(withMark(w.envMark))
 	own, children := cpu(pid)
 	f.Zombies, f.CPU = zombies(pid), own+children
 	return f, nil
 }
 
-// cpu is the time that a process has used, and that of its children that are over.
+// cpu returns the processor time of a process, and of its children that have ended.
 func cpu(pid int) (own, children time.Duration) {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	_, rest, _ := strings.Cut(string(text), ") ")
@@ -107,30 +107,31 @@ func cpu(pid int) (own, children time.Duration) {
 	return own, children
 }
 
-// A work is processor time: of the gateway, of its children that have ended, of this program, and of all there are.
-type work struct{ gateway, ended, chaos, machine time.Duration }
+// processorTimes are the processor times of the gateway, of its ended children, of this program
+// and of all processes of the machine.
+type processorTimes struct{ gateway, ended, chaos, machine time.Duration }
 
-// since is what has been done since before.
-func (k work) since(before work) work {
-	return work{k.gateway - before.gateway, k.ended - before.ended, k.chaos - before.chaos, k.machine - before.machine}
+// since returns the difference to before.
+func (k processorTimes) since(before processorTimes) processorTimes {
+	return processorTimes{k.gateway - before.gateway, k.ended - before.ended, k.chaos - before.chaos, k.machine - before.machine}
 }
 
-// work is what has been done so far.
-func (w *world) work() work {
+// processorTime returns the processor times used so far.
+func (w *harness) processorTime() processorTimes {
 	if w.cmd == nil || w.cmd.Process == nil {
-		return work{}
+		return processorTimes{}
 	}
 	text, _ := os.ReadFile("/proc/stat")
 	line, _, _ := strings.Cut(string(text), "\n")
 	ticks := 0
 	for i, field := range strings.Fields(line) {
-		if n, _ := strconv.Atoi(field); i > 0 && i != 4 && i != 5 && i < 8 { // all but idle and waiting for a disk
+		if n, _ := strconv.Atoi(field); i > 0 && i != 4 && i != 5 && i < 8 { // all but idle and iowait
 			ticks += n
 		}
 	}
 	gateway, ended := cpu(w.cmd.Process.Pid)
 	self, _ := cpu(os.Getpid())
-	return work{gateway, ended, self, time.Duration(ticks) * 10 * time.Millisecond}
+	return processorTimes{gateway, ended, self, time.Duration(ticks) * 10 * time.Millisecond}
 }
 
 // zombies counts the children of a process that it has not reaped.
@@ -147,8 +148,8 @@ func zombies(parent int) (n int) {
 	return n
 }
 
-// debug asks at the gateway's debugging socket.
-func (w *world) debug(ctx context.Context, path string) ([]byte, error) {
+// debug reads a path from the gateway's debug socket.
+func (w *harness) debug(ctx context.Context, path string) ([]byte, error) {
 	client := http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {

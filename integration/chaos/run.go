@@ -12,28 +12,28 @@ import (
 	"time"
 )
 
-// crowd are the clients: of 50, 24 with HTTP sessions, 16 without, 6 over HTTP+SSE and
-// 4 with a gateway of their own on stdio. One of three does not behave.
-func (w *world) crowd() (all []*client) {
+// allClients returns the clients: of 50, 24 legacy over HTTP, 16 modern over HTTP, 6 over
+// HTTP+SSE, and 4 on stdio with a gateway of their own. One third of them misbehaves.
+func (w *harness) allClients() (all []*client) {
 	for i := range w.clients {
 		kind, backends := "http", w.backends
 		switch {
 		case i%25 >= 23:
-			kind, backends = "stdio", small(w.backends)
+			kind, backends = "stdio", stdioBackends(w.backends)
 		case i%25 >= 20:
 			kind = "sse"
 		case i%25 >= 12:
 			kind = "stateless"
 		}
 		c := newClient(w, i, kind, backends, i%3 == 2)
-		c.steady = true
+		c.permanent = true
 		all = append(all, c)
 	}
 	return all
 }
 
-// each does something with all clients at once.
-func each(clients []*client, do func(*client)) {
+// forEachClient calls do for all clients concurrently and waits.
+func forEachClient(clients []*client, do func(*client)) {
 	var all sync.WaitGroup
 	for _, c := range clients {
 		all.Go(func() { do(c) })
@@ -41,17 +41,17 @@ func each(clients []*client, do func(*client)) {
 	all.Wait()
 }
 
-// atOnce is how many calls of a client may be on their way: more than a client at this rate has ever, but for a moment in
-// which nothing is answered. Fewer would hold back calls to one backend while those to others take long, and have them all made
-// at once later.
-const atOnce = 16
+// maxConcurrent is how many calls a client may have in flight: more than it reaches at this rate
+// unless nothing responds for a moment. A lower limit would hold back calls to fast backends
+// while slow ones are busy, and release them all at once later.
+const maxConcurrent = 16
 
-// late is how much later than its time a call may be made.
-const late = 20 * time.Millisecond
+// maxLateness is how late a call may be made.
+const maxLateness = 20 * time.Millisecond
 
-// make has a client make so many calls, at a rate, and waits for them.
-func (c *client) make(ctx context.Context, p *phase, calls int, rate float64) {
-	slots := make(chan struct{}, atOnce)
+// makeCalls makes the given number of calls at a rate and waits for them.
+func (c *client) makeCalls(ctx context.Context, p *phase, calls int, rate float64) {
+	slots := make(chan struct{}, maxConcurrent)
 	var under sync.WaitGroup
 	due := time.Now()
 	for range calls {
@@ -60,8 +60,8 @@ func (c *client) make(ctx context.Context, p *phase, calls int, rate float64) {
 			c.list(ctx, p)
 		}
 		due = due.Add(time.Duration(c.script.rng.ExpFloat64() / rate * float64(time.Second)))
-		if behind := time.Since(due); behind > late {
-			due = time.Now() // what was not done in time is not made up for all at once: that would be a flood
+		if behind := time.Since(due); behind > maxLateness {
+			due = time.Now() // the lost time is not caught up on: that would be a burst
 		} else if behind < 0 {
 			select {
 			case <-time.After(-behind):
@@ -74,155 +74,156 @@ func (c *client) make(ctx context.Context, p *phase, calls int, rate float64) {
 		slots <- struct{}{}
 		under.Go(func() {
 			defer func() { <-slots }()
-			c.do(ctx, p, d)
+			c.perform(ctx, p, d)
 		})
 	}
 	under.Wait()
 }
 
-// A run has so many rounds, each with a calm part, of so much of its calls, and one with faults. At
-// its end there is one more that is calm.
+// A run has roundCount rounds. Each has a calm phase, which takes calmShare of its calls, and a
+// phase with faults. One more calm phase ends the run.
 const (
-	rounds = 9
-	calmly = 0.3
-	faulty = 60 // of a hundred calls to backends that are not spared
+	roundCount   = 9
+	calmShare    = 0.3
+	faultPercent = 60 // percent of the calls to backends that are not exempt
 )
 
-func (w *world) chaos(ctx context.Context) (bool, error) {
-	clients := w.crowd()
-	if err := w.visit(ctx, clients, func(limited context.Context) {
+func (w *harness) runChaos(ctx context.Context) (bool, error) {
+	clients := w.allClients()
+	if err := w.withConnected(ctx, clients, func(limited context.Context) {
 		visitor := newClient(w, len(clients), "stateless", w.backends, false)
-		w.arrive(limited, append(clients[:len(clients):len(clients)], visitor))
-		visitor.way.close(true)
-		w.stage(limited, clients, "warm up", 0, w.calls/50)
+		w.warmConnections(limited, append(clients[:len(clients):len(clients)], visitor))
+		visitor.transport.close(true)
+		w.runPhase(limited, clients, "warm up", 0, w.calls/50)
 	}); err != nil {
 		return false, err
 	}
-	before, err := w.warmed(ctx)
+	before, err := w.measureWarm(ctx)
 	if err != nil {
 		return false, err
 	}
-	w.keepProfiles(ctx, "before")
-	w.tally = newTally(w.seed)
-	err = w.visit(ctx, clients, func(limited context.Context) {
-		w.arrive(limited, clients)
-		w.rounds(limited, clients, 1)
-		if w.tally.slow(w.strict) {
+	w.saveProfiles(ctx, "before")
+	w.stats = newStats(w.seed)
+	err = w.withConnected(ctx, clients, func(limited context.Context) {
+		w.warmConnections(limited, clients)
+		w.runRounds(limited, clients, 1)
+		if w.stats.isTooSlow(w.judgeAlways) {
 			fmt.Println("the tails are too long, so far: as many rounds again, and all of them count")
-			w.rounds(limited, clients, 1+rounds)
+			w.runRounds(limited, clients, 1+roundCount)
 		}
 	})
 	if err != nil {
 		return false, err
 	}
-	after, err := w.settled(ctx, before)
+	after, err := w.measureAtEnd(ctx, before)
 	if err != nil {
 		return false, err
 	}
 	short := ""
-	if w.tally.calls < w.calls {
+	if w.stats.calls < w.calls {
 		short = fmt.Sprintf(": %d were to be made, and the time (-for) was over", w.calls)
 	}
-	w.tally.print(short)
-	w.compare(ctx, before, after)
-	w.tally.judge(w.strict)
+	w.stats.print(short)
+	w.compareFootprints(ctx, before, after)
+	w.stats.judge(w.judgeAlways)
 	for _, p := range w.stop() {
-		w.tally.breach("%s", p)
+		w.stats.breach("%s", p)
 	}
-	return w.verdict(), ctx.Err()
+	return w.printOutcome(), ctx.Err()
 }
 
-// rounds makes all calls there are, in rounds that are numbered from first on.
-func (w *world) rounds(ctx context.Context, clients []*client, first int) {
-	part := float64(w.calls) / (rounds + calmly)
-	for i := first; i < first+rounds; i++ {
-		w.stage(ctx, clients, fmt.Sprintf("quiet %d", i), 0, int(part*calmly))
-		w.stage(ctx, clients, fmt.Sprintf("chaos %d", i), faulty, int(part*(1-calmly)))
+// runRounds makes all calls, in rounds that are numbered from first.
+func (w *harness) runRounds(ctx context.Context, clients []*client, first int) {
+	part := float64(w.calls) / (roundCount + calmShare)
+	for i := first; i < first+roundCount; i++ {
+		w.runPhase(ctx, clients, fmt.Sprintf("quiet %d", i), 0, int(part*calmShare))
+		w.runPhase(ctx, clients, fmt.Sprintf("chaos %d", i), faultPercent, int(part*(1-calmShare)))
 	}
-	w.stage(ctx, clients, fmt.Sprintf("quiet %d", first+rounds), 0, int(part*calmly))
+	w.runPhase(ctx, clients, fmt.Sprintf("quiet %d", first+roundCount), 0, int(part*calmShare))
 }
 
-// visit has all clients come, do something, and leave.
-func (w *world) visit(ctx context.Context, clients []*client, do func(context.Context)) error {
+// withConnected connects all clients, calls do and disconnects them.
+func (w *harness) withConnected(ctx context.Context, clients []*client, do func(context.Context)) error {
 	limited, end := context.WithTimeout(ctx, w.limit)
 	defer end()
-	each(clients, func(c *client) {
-		if err := c.way.open(ctx); err != nil {
+	forEachClient(clients, func(c *client) {
+		if err := c.transport.open(ctx); err != nil {
 			c.breach("it was not let in: %v", err)
 		}
 	})
 	do(limited)
-	each(clients, func(c *client) { c.way.close(true) })
+	forEachClient(clients, func(c *client) { c.transport.close(true) })
 	return ctx.Err()
 }
 
-// arrive has all clients greet all backends. How long that takes is not looked at: gateways on stdio are
-// starting.
-func (w *world) arrive(ctx context.Context, clients []*client) {
-	p := w.tally.begin("arriving", 0)
+// warmConnections has all clients call all backends. Latencies are discarded, because gateways on
+// stdio are starting.
+func (w *harness) warmConnections(ctx context.Context, clients []*client) {
+	p := w.stats.beginPhase("arriving", 0)
 	defer p.finish()
-	each(clients, func(c *client) { c.greetAll(ctx, p) })
-	p.times = nil
+	forEachClient(clients, func(c *client) { c.callAllBackends(ctx, p) })
+	p.latencies = nil
 }
 
-// greetAll has a client call each backend, so that whatever the gateway keeps for it is there: a line to a
-// backend of which each client has its own, and a buffer for answers as long as they will be.
-func (c *client) greetAll(ctx context.Context, p *phase) {
+// callAllBackends calls each backend, so that the gateway has allocated what it keeps for the
+// client: per-session connections, and buffers for the largest responses.
+func (c *client) callAllBackends(ctx context.Context, p *phase) {
 	for _, b := range c.script.backends {
-		c.do(ctx, p, c.script.echo(b))
-		if !b.spared() {
-			c.do(ctx, p, c.script.huge(b))
+		c.perform(ctx, p, c.script.echo(b))
+		if !b.isExempt() {
+			c.perform(ctx, p, c.script.huge(b))
 		}
 	}
 }
 
-// stage is so many calls of all clients together, with faults or without.
-func (w *world) stage(ctx context.Context, clients []*client, name string, share, calls int) {
+// runPhase makes calls with all clients, with faults (percent of the calls) or without.
+func (w *harness) runPhase(ctx context.Context, clients []*client, name string, share, calls int) {
 	if ctx.Err() != nil {
 		return
 	}
-	p := w.tally.begin(name, share)
-	before := w.work()
+	p := w.stats.beginPhase(name, share)
+	before := w.processorTime()
 	defer func() {
 		p.finish()
-		p.work = w.work().since(before)
+		p.work = w.processorTime().since(before)
 	}()
 	outside, end := context.WithCancel(ctx)
 	var wild sync.WaitGroup
 	if share > 0 {
-		round := len(w.tally.phases)
-		wild.Go(func() { w.rage(outside, clients, round, 500*time.Millisecond) })
-		wild.Go(func() { w.receive(outside, p, round, 400*time.Millisecond) })
+		round := len(w.stats.phases)
+		wild.Go(func() { w.injectFaults(outside, clients, round, 500*time.Millisecond) })
+		wild.Go(func() { w.runShortClients(outside, p, round, 400*time.Millisecond) })
 		if w.reloads {
-			wild.Go(func() { w.rewrite(outside, round, 3*time.Second) })
+			wild.Go(func() { w.reloadRepeatedly(outside, round, 3*time.Second) })
 		}
 	}
-	each(clients, func(c *client) {
-		c.make(ctx, p, int(math.Ceil(float64(calls)/float64(len(clients)))), w.rate/float64(len(clients)))
+	forEachClient(clients, func(c *client) {
+		c.makeCalls(ctx, p, int(math.Ceil(float64(calls)/float64(len(clients)))), w.rate/float64(len(clients)))
 	})
 	end()
 	wild.Wait()
 }
 
-// What the gateway may take more, at the end, than when it was warm.
+// How much more the gateway may use at the end than after warming up.
 const (
-	moreGoroutines  = 8
-	moreDescriptors = 8
-	moreHeap        = 8 << 20
+	extraGoroutines  = 8
+	extraDescriptors = 8
+	extraHeap        = 8 << 20
 )
 
 func (f footprint) within(before footprint) bool {
-	return f.Goroutines <= before.Goroutines+moreGoroutines && f.Descriptors <= before.Descriptors+moreDescriptors &&
-		f.Heap <= before.Heap+moreHeap && f.Processes <= before.Processes && f.Zombies == 0
+	return f.Goroutines <= before.Goroutines+extraGoroutines && f.Descriptors <= before.Descriptors+extraDescriptors &&
+		f.Heap <= before.Heap+extraHeap && f.Processes <= before.Processes && f.Zombies == 0
 }
 
-// What goes by itself within this time is gone before the gateway is measured: idle sessions of clients
-// that left without a word, idle connections.
-const calmDown = 5 * time.Second
+// settleTime is how long idle sessions of clients that left silently, and idle connections, may
+// remain.
+const settleTime = 5 * time.Second
 
-// warmed measures the gateway when all clients have gone, for a while: backends come and go, and the most counts.
-func (w *world) warmed(ctx context.Context) (most footprint, err error) {
-	for began := time.Now(); time.Since(began) < calmDown+3*time.Second; {
+// measureWarm measures the gateway without clients for a while and returns the maximum of each
+// figure, because backends are restarting.
+func (w *harness) measureWarm(ctx context.Context) (most footprint, err error) {
+	for began := time.Now(); time.Since(began) < settleTime+3*time.Second; {
 		select {
 		case <-time.After(500 * time.Millisecond):
 		case <-ctx.Done():
@@ -232,36 +233,36 @@ func (w *world) warmed(ctx context.Context) (most footprint, err error) {
 		if err != nil {
 			return f, fmt.Errorf("the gateway does not tell what it takes: %w", err)
 		}
-		if time.Since(began) > calmDown {
-			most = most.most(f)
+		if time.Since(began) > settleTime {
+			most = most.maximum(f)
 		}
 	}
 	return most, nil
 }
 
-func (f footprint) most(g footprint) footprint {
+func (f footprint) maximum(g footprint) footprint {
 	return footprint{
 		CPU: g.CPU, Goroutines: max(f.Goroutines, g.Goroutines), Heap: max(f.Heap, g.Heap), RSS: max(f.RSS, g.RSS),
 		Descriptors: max(f.Descriptors, g.Descriptors), Processes: max(f.Processes, g.Processes), Zombies: max(f.Zombies, g.Zombies),
 	}
 }
 
-// least is what f takes no more than, where g is less.
-func (f footprint) least(g footprint) footprint {
+// minimum returns f with each figure limited to that of g.
+func (f footprint) minimum(g footprint) footprint {
 	f.Goroutines, f.Descriptors, f.Processes = min(f.Goroutines, g.Goroutines), min(f.Descriptors, g.Descriptors), min(f.Processes, g.Processes)
-	f.Heap, f.Zombies = min(f.Heap, g.Heap+moreHeap/2), min(f.Zombies, g.Zombies)
+	f.Heap, f.Zombies = min(f.Heap, g.Heap+extraHeap/2), min(f.Zombies, g.Zombies)
 	return f
 }
 
-// settled measures the gateway as soon as it takes no more than before; after a while a little more will do, and
-// after another while it is as it is.
-func (w *world) settled(ctx context.Context, before footprint) (f footprint, err error) {
+// measureAtEnd measures the gateway until it uses no more than before. After 12 s it accepts the
+// allowed excess, after 45 s any result.
+func (w *harness) measureAtEnd(ctx context.Context, before footprint) (f footprint, err error) {
 	for began := time.Now(); ; {
 		if f, err = w.footprint(ctx); err != nil {
 			return f, fmt.Errorf("the gateway does not tell what it takes: %w", err)
 		}
 		switch waited := time.Since(began); {
-		case f == f.least(before), waited > 12*time.Second && f.within(before), waited > 45*time.Second:
+		case f == f.minimum(before), waited > 12*time.Second && f.within(before), waited > 45*time.Second:
 			return f, nil
 		}
 		select {
@@ -272,27 +273,27 @@ func (w *world) settled(ctx context.Context, before footprint) (f footprint, err
 	}
 }
 
-// compare prints what the gateway takes, and finds fault with it.
-func (w *world) compare(ctx context.Context, before, after footprint) {
+// compareFootprints prints the footprints and counts excesses as broken promises.
+func (w *harness) compareFootprints(ctx context.Context, before, after footprint) {
 	fmt.Println("\nthe gateway, all clients gone   warm   at the end")
 	row := func(what string, b, a any, ok bool) {
 		fmt.Printf("  %-24s %10v %12v\n", what, b, a)
 		if !ok {
-			w.tally.breach("%s: %v before, %v at the end", what, b, a)
+			w.stats.breach("%s: %v before, %v at the end", what, b, a)
 		}
 	}
-	row("goroutines", before.Goroutines, after.Goroutines, after.Goroutines <= before.Goroutines+moreGoroutines)
-	row("descriptors", before.Descriptors, after.Descriptors, after.Descriptors <= before.Descriptors+moreDescriptors)
+	row("goroutines", before.Goroutines, after.Goroutines, after.Goroutines <= before.Goroutines+extraGoroutines)
+	row("descriptors", before.Descriptors, after.Descriptors, after.Descriptors <= before.Descriptors+extraDescriptors)
 	row("processes", before.Processes, after.Processes, after.Processes <= before.Processes)
 	row("zombies", before.Zombies, after.Zombies, after.Zombies == 0)
-	row("heap, KiB", before.Heap>>10, after.Heap>>10, after.Heap <= before.Heap+moreHeap)
+	row("heap, KiB", before.Heap>>10, after.Heap>>10, after.Heap <= before.Heap+extraHeap)
 	row("resident, KiB", before.RSS>>10, after.RSS>>10, true)
 	row("processor time", before.CPU.Round(10*time.Millisecond), after.CPU.Round(10*time.Millisecond), true)
-	w.keepProfiles(ctx, "after")
+	w.saveProfiles(ctx, "after")
 }
 
-// keepProfiles writes down where the gateway's goroutines stand, and its heap.
-func (w *world) keepProfiles(ctx context.Context, when string) {
+// saveProfiles writes the gateway's goroutine and heap profiles.
+func (w *harness) saveProfiles(ctx context.Context, when string) {
 	for path, name := range map[string]string{"/goroutines": "goroutines-" + when + ".txt", "/heap": "heap-" + when + ".pprof"} {
 		if profile, err := w.debug(ctx, path); err == nil {
 			_ = os.WriteFile(filepath.Join(w.dir, name), profile, 0o600)
@@ -300,9 +301,9 @@ func (w *world) keepProfiles(ctx context.Context, when string) {
 	}
 }
 
-// verdict prints what became of it.
-func (w *world) verdict() bool {
-	t := w.tally
+// printOutcome prints the result and reports whether all promises were kept.
+func (w *harness) printOutcome() bool {
+	t := w.stats
 	if t.broken == 0 {
 		fmt.Printf("\nno promise was broken; seed %d\n", w.seed)
 		return true

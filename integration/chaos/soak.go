@@ -12,86 +12,86 @@ import (
 	"time"
 )
 
-// In a soak one call of so many hundred to a backend that is not spared carries a fault;
-// what comes from outside comes every few seconds.
+// In a soak soakFaults percent of the calls to backends that are not exempt carry a fault; faults
+// from outside come every few seconds.
 const (
 	soakClients = 20
 	soakFaults  = 2
 )
 
-// A sample is what the gateway takes at some time.
+// A sample is the gateway's footprint at a moment.
 type sample struct {
-	Seconds float64 `json:"seconds"` // since the beginning
+	Seconds float64 `json:"seconds"` // since the start
 	Calls   int     `json:"calls"`
 	footprint
 }
 
-// A slope is how something grows.
+// A slope is the growth of one figure.
 type slope struct {
 	What    string  `json:"what"`
 	Unit    string  `json:"unit"`
 	First   float64 `json:"first"` // median of the first quarter of the samples
-	Last    float64 `json:"last"`  // and of the last
+	Last    float64 `json:"last"`  // median of the last quarter
 	PerHour float64 `json:"perHour"`
 	Error   float64 `json:"error"` // twice the standard error of PerHour
 	Allowed float64 `json:"allowed"`
-	Grows   bool    `json:"grows"` // more per hour than its error and what is allowed
+	Grows   bool    `json:"grows"` // PerHour exceeds both Error and Allowed
 }
 
-// soak runs moderate load for a long time, and looks how what the gateway takes changes.
-func (w *world) soak(ctx context.Context) (bool, error) {
+// runSoak runs moderate load for a long time and measures growth.
+func (w *harness) runSoak(ctx context.Context) (bool, error) {
 	w.clients = min(w.clients, soakClients)
-	clients := w.crowd()
+	clients := w.allClients()
 	limited, end := context.WithTimeout(ctx, w.limit)
 	defer end()
-	p := w.tally.begin("soak", soakFaults)
-	each(clients, func(c *client) {
-		if err := c.way.open(ctx); err != nil {
+	p := w.stats.beginPhase("soak", soakFaults)
+	forEachClient(clients, func(c *client) {
+		if err := c.transport.open(ctx); err != nil {
 			c.breach("it was not let in: %v", err)
 		}
 	})
-	each(clients, func(c *client) { c.greetAll(limited, p) })
+	forEachClient(clients, func(c *client) { c.callAllBackends(limited, p) })
 	var load sync.WaitGroup
 	load.Go(func() {
-		each(clients, func(c *client) { c.make(limited, p, math.MaxInt, w.rate/float64(len(clients))) })
+		forEachClient(clients, func(c *client) { c.makeCalls(limited, p, math.MaxInt, w.rate/float64(len(clients))) })
 	})
-	load.Go(func() { w.rage(limited, clients, 1, 8*time.Second) })
-	load.Go(func() { w.receive(limited, p, 1, 2*time.Second) })
+	load.Go(func() { w.injectFaults(limited, clients, 1, 8*time.Second) })
+	load.Go(func() { w.runShortClients(limited, p, 1, 2*time.Second) })
 	if w.reloads {
-		load.Go(func() { w.rewrite(limited, 1, time.Minute) })
+		load.Go(func() { w.reloadRepeatedly(limited, 1, time.Minute) })
 	}
-	samples := w.watch(limited, p)
+	samples := w.takeSamples(limited, p)
 	load.Wait()
-	each(clients, func(c *client) { c.way.close(true) })
+	forEachClient(clients, func(c *client) { c.transport.close(true) })
 	p.finish()
-	w.tally.print("")
+	w.stats.print("")
 	slopes := slopesOf(samples, w.warm)
 	fmt.Printf("\n%d samples, warmed up for %v\n%-12s %12s %12s %14s %12s\n", len(samples), w.warm, "", "first ¼", "last ¼", "per hour", "±")
 	for _, s := range slopes {
 		verdict := "within noise"
 		if s.Grows {
 			verdict = "GROWS"
-			if w.limit > 10*time.Minute { // else it says nothing
-				w.tally.breach("%s grows by %.1f %s an hour", s.What, s.PerHour, s.Unit)
+			if w.limit > 10*time.Minute { // shorter runs are not judged
+				w.stats.breach("%s grows by %.1f %s an hour", s.What, s.PerHour, s.Unit)
 			}
 		}
 		fmt.Printf("%-12s %12.1f %12.1f %+14.2f %12.2f  %s; %s\n", s.What, s.First, s.Last, s.PerHour, s.Error, s.Unit, verdict)
 	}
 	if w.json != "" {
-		text, _ := json.MarshalIndent(map[string]any{"seed": w.seed, "calls": w.tally.calls, "broken": w.tally.broken, "slopes": slopes, "samples": samples}, "", " ")
+		text, _ := json.MarshalIndent(map[string]any{"seed": w.seed, "calls": w.stats.calls, "broken": w.stats.broken, "slopes": slopes, "samples": samples}, "", " ")
 		if err := os.WriteFile(w.json, append(text, '\n'), 0o644); err != nil {
 			return false, err
 		}
 	}
-	w.keepProfiles(context.Background(), "after")
+	w.saveProfiles(context.Background(), "after")
 	for _, problem := range w.stop() {
-		w.tally.breach("%s", problem)
+		w.stats.breach("%s", problem)
 	}
-	return w.verdict(), nil
+	return w.printOutcome(), nil
 }
 
-// watch takes samples until ctx is done, and prints a line each minute.
-func (w *world) watch(ctx context.Context, p *phase) (samples []sample) {
+// takeSamples takes samples until ctx is done, and prints a line each minute.
+func (w *harness) takeSamples(ctx context.Context, p *phase) (samples []sample) {
 	ticker := time.NewTicker(w.sample)
 	defer ticker.Stop()
 	said := time.Now().Add(-time.Minute)
@@ -104,23 +104,23 @@ func (w *world) watch(ctx context.Context, p *phase) (samples []sample) {
 		f, err := w.footprint(ctx)
 		if err != nil {
 			if ctx.Err() == nil {
-				w.tally.breach("the gateway does not tell what it takes: %v", err)
+				w.stats.breach("the gateway does not tell what it takes: %v", err)
 			}
 			continue
 		}
-		s := sample{time.Since(p.began).Seconds(), w.tally.count(), f}
+		s := sample{time.Since(p.began).Seconds(), w.stats.callCount(), f}
 		samples = append(samples, s)
 		if time.Since(said) >= time.Minute {
 			said = time.Now()
 			fmt.Printf("%s  calls %7d  RSS %6.1f MiB  heap %6.1f MiB  goroutines %4d  descriptors %4d  processes %3d  broken %d\n",
-				time.Duration(s.Seconds*float64(time.Second)).Round(time.Second), s.Calls, mib(f.RSS), mib(f.Heap), f.Goroutines, f.Descriptors, f.Processes, w.tally.breaches())
+				time.Duration(s.Seconds*float64(time.Second)).Round(time.Second), s.Calls, mib(f.RSS), mib(f.Heap), f.Goroutines, f.Descriptors, f.Processes, w.stats.breachCount())
 		}
 	}
 }
 
 func mib(n uint64) float64 { return float64(n) / (1 << 20) }
 
-// slopesOf are the slopes of all that is sampled, by least squares, without what came before warm.
+// slopesOf returns the slope of each figure, without the samples before warm.
 func slopesOf(samples []sample, warm time.Duration) (all []slope) {
 	kept := samples[:0:0]
 	for _, s := range samples {
@@ -144,7 +144,7 @@ func slopesOf(samples []sample, warm time.Duration) (all []slope) {
 			x[i], y[i] = s.Seconds/3600, q.of(s)
 		}
 		s := slope{What: q.what, Unit: q.unit, Allowed: q.allowed}
-		s.PerHour, s.Error = fit(x, y)
+		s.PerHour, s.Error = fitSlope(x, y)
 		s.First, s.Last = median(y[:(len(y)+3)/4]), median(y[len(y)-(len(y)+3)/4:])
 		s.Grows = s.PerHour > q.allowed && s.PerHour > s.Error
 		all = append(all, s)

@@ -20,38 +20,38 @@ import (
 	"mcpgateway/internal/mcptest/faults"
 )
 
-// A world is a gateway with its backends, and what they are started from.
-type world struct {
-	*plan
-	dir      string // of files
-	mark     string // in the environment of all processes
-	binary   string
-	stub     string
-	config   string
-	backends []*backend
-	byName   map[string]*backend
-	twins    []*http.Server
+// A harness runs a gateway with its backends.
+type harness struct {
+	*options
+	dir       string // of all files
+	envMark   string // in the environment of all processes
+	binary    string
+	stub      string
+	config    string
+	backends  []*backend
+	byName    map[string]*backend
+	httpStubs []*http.Server
 
 	cmd    *exec.Cmd
 	log    *os.File
-	url    string // of the gateway, without /mcp
+	url    string // base URL of the gateway, without /mcp
 	exited chan struct{}
 
-	stopping atomic.Bool // its end is ours
+	stopping atomic.Bool // set when the harness ends the gateway
 
 	reloads bool
 
-	tally *tally
+	stats *stats
 }
 
-func build(ctx context.Context, p *plan) (*world, error) {
+func build(ctx context.Context, p *options) (*harness, error) {
 	dir, err := os.MkdirTemp("", "gateway-chaos-")
 	if err != nil {
 		return nil, err
 	}
-	w := &world{plan: p, dir: dir, mark: filepath.Base(dir), binary: p.gateway, stub: filepath.Join(dir, "stub"),
-		config: filepath.Join(dir, "config", "gateway.yaml"), backends: cast(), byName: make(map[string]*backend), tally: newTally(p.seed)}
-	// Nothing else is written there: a gateway that watches its configuration is told of all that is.
+	w := &harness{options: p, dir: dir, envMark: filepath.Base(dir), binary: p.gateway, stub: filepath.Join(dir, "stub"),
+		config: filepath.Join(dir, "config", "gateway.yaml"), backends: allBackends(), byName: make(map[string]*backend), stats: newStats(p.seed)}
+	// Nothing else is written to this directory, because the gateway watches it.
 	if err := os.Mkdir(filepath.Dir(w.config), 0o700); err != nil {
 		return nil, err
 	}
@@ -67,7 +67,7 @@ func build(ctx context.Context, p *plan) (*world, error) {
 	for _, b := range w.backends {
 		w.byName[b.name] = b
 		if b.http {
-			if err := w.serveTwin(b); err != nil {
+			if err := w.serveHTTPStub(b); err != nil {
 				return nil, err
 			}
 		}
@@ -85,28 +85,29 @@ func compile(ctx context.Context, to, what string) error {
 	return nil
 }
 
-// canReload reports whether SIGHUP has a gateway read its file anew: an older one it ends.
+// canReload reports whether the gateway reloads its configuration on SIGHUP: an old version
+// exits.
 func canReload(ctx context.Context, binary string) bool {
 	help, _ := exec.CommandContext(ctx, binary, "check", "--help").CombinedOutput()
 	return strings.Contains(string(help), "--diff")
 }
 
-func (w *world) serveTwin(b *backend) error {
+func (w *harness) serveHTTPStub(b *backend) error {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
-	b.twin = faults.NewHTTPStub(b.script)
+	b.httpStub = faults.NewHTTPStub(b.script)
 	b.url = "http://" + ln.Addr().String() + "/mcp"
-	server := &http.Server{Handler: b.twin, ErrorLog: discardLog()}
-	w.twins = append(w.twins, server)
+	server := &http.Server{Handler: b.httpStub, ErrorLog: discardLog()}
+	w.httpStubs = append(w.httpStubs, server)
 	go server.Serve(ln)
 	return nil
 }
 
-// start starts the gateway and waits until it serves.
-func (w *world) start(ctx context.Context) error {
-	if err := writeConfig(w.config, configuration(w.backends, w.dir, "main", w.stub, w.mark)); err != nil {
+// start starts the gateway and waits until it is ready.
+func (w *harness) start(ctx context.Context) error {
+	if err := writeConfig(w.config, configuration(w.backends, w.dir, "main", w.stub, w.envMark)); err != nil {
 		return err
 	}
 	log, err := os.Create(filepath.Join(w.dir, "gateway.log"))
@@ -116,7 +117,7 @@ func (w *world) start(ctx context.Context) error {
 	w.log = log
 	w.cmd = exec.Command(w.binary, "serve", "-c", w.config, "--listen", "127.0.0.1:0")
 	w.cmd.Stderr = log
-	w.cmd.Env = append(os.Environ(), markEnv+"="+w.mark, "GATEWAY_DEBUG="+w.socket())
+	w.cmd.Env = append(os.Environ(), markEnv+"="+w.envMark, "GATEWAY_DEBUG="+w.socket())
 	if err := w.cmd.Start(); err != nil {
 		return err
 	}
@@ -130,7 +131,7 @@ func (w *world) start(ctx context.Context) error {
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case time.Now().After(deadline), w.dead():
+		case time.Now().After(deadline), w.hasExited():
 			return fmt.Errorf("the gateway does not serve: see %s", log.Name())
 		}
 		w.url = w.findURL()
@@ -139,9 +140,9 @@ func (w *world) start(ctx context.Context) error {
 	return nil
 }
 
-func (w *world) socket() string { return filepath.Join(w.dir, "debug") }
+func (w *harness) socket() string { return filepath.Join(w.dir, "debug") }
 
-func (w *world) dead() bool {
+func (w *harness) hasExited() bool {
 	select {
 	case <-w.exited:
 		return true
@@ -150,8 +151,8 @@ func (w *world) dead() bool {
 	}
 }
 
-// findURL reads in the log where the gateway listens.
-func (w *world) findURL() string {
+// findURL reads the gateway's URL from its log.
+func (w *harness) findURL() string {
 	f, err := os.Open(w.log.Name())
 	if err != nil {
 		return ""
@@ -166,7 +167,7 @@ func (w *world) findURL() string {
 	return ""
 }
 
-func (w *world) ready() bool {
+func (w *harness) ready() bool {
 	res, err := http.Get(w.url + "/readyz")
 	if err != nil {
 		return false
@@ -176,8 +177,8 @@ func (w *world) ready() bool {
 	return res.StatusCode == http.StatusOK
 }
 
-// stop ends the gateway with SIGTERM and says what is wrong with how it ended.
-func (w *world) stop() (problems []string) {
+// stop ends the gateway with SIGTERM and returns what was wrong with its end.
+func (w *harness) stop() (problems []string) {
 	began := time.Now()
 	w.stopping.Store(true)
 	_ = w.cmd.Process.Signal(syscall.SIGTERM)
@@ -195,7 +196,7 @@ func (w *world) stop() (problems []string) {
 	var left []string
 	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(50 * time.Millisecond) {
 		left = left[:0]
-		for _, p := range marked(w.mark) {
+		for _, p := range withMark(w.envMark) {
 			left = append(left, p.String())
 		}
 		if len(left) == 0 || time.Now().After(deadline) {
@@ -208,17 +209,17 @@ func (w *world) stop() (problems []string) {
 	return problems
 }
 
-// end ends whatever still runs.
-func (w *world) end(clean bool) {
+// cleanUp kills the processes that still run. If clean, it removes the directory.
+func (w *harness) cleanUp(clean bool) {
 	w.stopping.Store(true)
-	if w.cmd != nil && w.cmd.Process != nil && !w.dead() {
+	if w.cmd != nil && w.cmd.Process != nil && !w.hasExited() {
 		_ = w.cmd.Process.Kill()
 		<-w.exited
 	}
-	for _, p := range marked(w.mark) {
+	for _, p := range withMark(w.envMark) {
 		_ = syscall.Kill(p.pid, syscall.SIGKILL)
 	}
-	for _, s := range w.twins {
+	for _, s := range w.httpStubs {
 		s.Close()
 	}
 	if w.log != nil {
@@ -229,7 +230,7 @@ func (w *world) end(clean bool) {
 		return
 	}
 	os.Remove(w.stub)
-	if w.plan.gateway == "" {
+	if w.options.gateway == "" {
 		os.Remove(w.binary)
 	}
 	fmt.Printf("logs, journals and configurations are in %s\n", w.dir)

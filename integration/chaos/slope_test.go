@@ -20,7 +20,7 @@ func TestTheSlopeOfALine(t *testing.T) {
 		x = append(x, float64(i)/360)
 		y = append(y, 50+3*x[i]+rng.NormFloat64())
 	}
-	slope, err := fit(x, y)
+	slope, err := fitSlope(x, y)
 	if math.Abs(slope-3) > 2*err || err > 1 {
 		t.Errorf("%.2f ± %.2f, and it is 3", slope, err)
 	}
@@ -40,14 +40,14 @@ func TestGrowthIsFound(t *testing.T) {
 }
 
 func TestTailsAreJudged(t *testing.T) {
-	run := func(quiet, chaos, other time.Duration) *tally {
-		ta := newTally(1)
+	run := func(quiet, chaos, other time.Duration) *stats {
+		ta := newStats(1)
 		for i := range 9 {
-			ta.begin("quiet", 0).times = []time.Duration{quiet}
+			ta.beginPhase("quiet", 0).latencies = []time.Duration{quiet}
 			if i%2 == 1 {
-				ta.phases[len(ta.phases)-1].times[0] = other
+				ta.phases[len(ta.phases)-1].latencies[0] = other
 			}
-			ta.begin("chaos", 60).times = []time.Duration{chaos}
+			ta.beginPhase("chaos", 60).latencies = []time.Duration{chaos}
 		}
 		for _, p := range ta.phases {
 			p.calls = 1
@@ -73,19 +73,19 @@ func TestTailsAreJudged(t *testing.T) {
 	}
 }
 
-// The same seed makes the same calls, and all of them are JSON of every kind.
+// A seed repeats the calls, and their arguments are valid JSON.
 func TestASeedReplaysItsDeeds(t *testing.T) {
 	draw := func(seed uint64) (all []string) {
-		s := newScript(seed, 3, "c3", cast(), true)
+		s := newScript(seed, 3, "c3", allBackends(), true)
 		for range 500 {
-			d := s.next(faulty)
+			d := s.next(faultPercent)
 			if !json.Valid([]byte(d.args)) {
 				t.Fatalf("no JSON: %s", d.args)
 			}
 			if _, err := wire.Parse([]byte(`{"jsonrpc":"2.0","id":1,"method":"m","params":{"name":"x","arguments":` + d.args + `}}`)); err != nil {
 				t.Fatalf("%v: %s", err, d.args)
 			}
-			all = append(all, d.backend.name+d.tool+d.args+d.rude)
+			all = append(all, d.backend.name+d.tool+d.args+d.clientFault)
 		}
 		return all
 	}
@@ -98,13 +98,13 @@ func TestASeedReplaysItsDeeds(t *testing.T) {
 	}
 }
 
-// Each way in which an answer can be wrong is found.
+// Each kind of wrong response is found.
 func TestWhatIsWrongIsFound(t *testing.T) {
-	w := &world{plan: &plan{seed: 1}, tally: newTally(1), backends: cast(), byName: map[string]*backend{}}
+	w := &harness{options: &options{seed: 1}, stats: newStats(1), backends: allBackends(), byName: map[string]*backend{}}
 	for _, b := range w.backends {
 		w.byName[b.name] = b
 	}
-	w.tally.begin("test", 60)
+	w.stats.beginPhase("test", 60)
 	for name, test := range map[string]struct {
 		backend string
 		fault   string
@@ -126,11 +126,11 @@ func TestWhatIsWrongIsFound(t *testing.T) {
 		"no message":                    {"s0", "", []string{`{`, `{"jsonrpc":"2.0","id":ID,"result":{"structuredContent":{"stub":"s0","pid":0,"got":ARGS}}}`}, 1},
 	} {
 		c := newClient(w, 1, "http", w.backends, false)
-		c.way = said{c: c, lines: test.answers}
-		before := w.tally.broken
+		c.transport = scriptedResponses{c: c, lines: test.answers}
+		before := w.stats.broken
 		d := c.script.echo(w.byName[test.backend])
-		c.do(t.Context(), w.tally.phases[0], d)
-		if got := w.tally.broken - before; got != test.broken {
+		c.perform(t.Context(), w.stats.phases[0], d)
+		if got := w.stats.broken - before; got != test.broken {
 			t.Errorf("%s: %d broken, not %d", name, got, test.broken)
 		}
 	}

@@ -24,28 +24,28 @@ import (
 
 const initialize = `{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"chaos","version":"1"}}`
 
-// visitorName is what all visitors without a session call themselves. To the gateway they are one guest, of whom it
-// keeps something for minutes.
-const visitorName = "visitor"
+// shortClientName is the client name of all short modern clients. The gateway takes them for one
+// stateless client, for which it keeps state for minutes.
+const shortClientName = "visitor"
 
-// An httpWay is streamable HTTP, with a session or, for clients of 2026-07-28, without.
-type httpWay struct {
+// An httpTransport is Streamable HTTP, with a session or, for modern clients, without.
+type httpTransport struct {
 	c         *client
 	stateless bool
 	http      *http.Client
 
-	mu      sync.Mutex
-	session string
-	quit    context.CancelFunc // of the GET stream
-	stream  sync.WaitGroup
+	mu        sync.Mutex
+	session   string
+	endStream context.CancelFunc // of the GET stream
+	stream    sync.WaitGroup
 }
 
-func newHTTPWay(c *client, stateless bool) *httpWay {
+func newHTTPTransport(c *client, stateless bool) *httpTransport {
 	if stateless {
-		c.stamp = func(meta string) string {
+		c.requestMeta = func(meta string) string {
 			name := c.name
-			if !c.steady {
-				name = visitorName
+			if !c.permanent {
+				name = shortClientName
 			}
 			info, _ := json.Marshal(map[string]string{"name": "chaos-" + name, "version": "1"})
 			if meta != "" {
@@ -54,11 +54,11 @@ func newHTTPWay(c *client, stateless bool) *httpWay {
 			return `{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/clientInfo":` + string(info) + meta + `}`
 		}
 	}
-	return &httpWay{c: c, stateless: stateless, http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16, IdleConnTimeout: 5 * time.Second}}}
+	return &httpTransport{c: c, stateless: stateless, http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16, IdleConnTimeout: 5 * time.Second}}}
 }
 
-func (h *httpWay) request(ctx context.Context, method string, m wire.Message, tool string) (*http.Request, error) {
-	req, err := http.NewRequestWithContext(ctx, method, h.c.w.url+"/mcp", bytes.NewReader(m.Raw()))
+func (h *httpTransport) request(ctx context.Context, method string, m wire.Message, tool string) (*http.Request, error) {
+	req, err := http.NewRequestWithContext(ctx, method, h.c.harness.url+"/mcp", bytes.NewReader(m.Raw()))
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +81,7 @@ func (h *httpWay) request(ctx context.Context, method string, m wire.Message, to
 	return req, nil
 }
 
-func (h *httpWay) open(ctx context.Context) error {
+func (h *httpTransport) open(ctx context.Context) error {
 	if h.stateless {
 		return nil
 	}
@@ -102,18 +102,18 @@ func (h *httpWay) open(ctx context.Context) error {
 	h.mu.Lock()
 	h.session = session
 	h.mu.Unlock()
-	if err := h.tell(ctx, wire.NewNotification("notifications/initialized", nil)); err != nil {
+	if err := h.write(ctx, wire.NewNotification("notifications/initialized", nil)); err != nil {
 		return err
 	}
-	h.listen(ctx)
+	h.openStandaloneStream(ctx)
 	return nil
 }
 
-// listen opens the session's own stream.
-func (h *httpWay) listen(ctx context.Context) {
+// openStandaloneStream opens the standalone stream of the session.
+func (h *httpTransport) openStandaloneStream(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	h.mu.Lock()
-	h.quit = cancel
+	h.endStream = cancel
 	h.mu.Unlock()
 	h.stream.Go(func() {
 		req, err := h.request(ctx, http.MethodGet, wire.Message{}, "")
@@ -127,12 +127,12 @@ func (h *httpWay) listen(ctx context.Context) {
 		}
 		defer res.Body.Close()
 		if res.StatusCode == http.StatusOK {
-			_ = events(res.Body, h.c.hear)
+			_ = events(res.Body, h.c.receive)
 		}
 	})
 }
 
-func (h *httpWay) tell(ctx context.Context, m wire.Message) error {
+func (h *httpTransport) write(ctx context.Context, m wire.Message) error {
 	req, err := h.request(ctx, http.MethodPost, m, "")
 	if err != nil {
 		return err
@@ -149,7 +149,7 @@ func (h *httpWay) tell(ctx context.Context, m wire.Message) error {
 	return nil
 }
 
-func (h *httpWay) send(ctx context.Context, m wire.Message, tool string) (over bool, err error) {
+func (h *httpTransport) send(ctx context.Context, m wire.Message, tool string) (over bool, err error) {
 	req, err := h.request(ctx, http.MethodPost, m, tool)
 	if err != nil {
 		return true, err
@@ -162,11 +162,11 @@ func (h *httpWay) send(ctx context.Context, m wire.Message, tool string) (over b
 	kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
 	switch kind {
 	case "text/event-stream":
-		return true, events(res.Body, h.c.hear)
+		return true, events(res.Body, h.c.receive)
 	case "application/json":
 		body, err := io.ReadAll(res.Body)
 		if err == nil {
-			h.c.hear(body)
+			h.c.receive(body)
 		}
 		return true, err
 	}
@@ -174,7 +174,7 @@ func (h *httpWay) send(ctx context.Context, m wire.Message, tool string) (over b
 	return true, fmt.Errorf("%s: %.200s", res.Status, body)
 }
 
-func (h *httpWay) close(politely bool) {
+func (h *httpTransport) close(politely bool) {
 	if politely && !h.stateless {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
@@ -186,16 +186,16 @@ func (h *httpWay) close(politely bool) {
 		}
 	}
 	h.mu.Lock()
-	if h.quit != nil {
-		h.quit()
+	if h.endStream != nil {
+		h.endStream()
 	}
-	h.session, h.quit = "", nil
+	h.session, h.endStream = "", nil
 	h.mu.Unlock()
 	h.stream.Wait()
 	h.http.CloseIdleConnections()
 }
 
-// events calls hear with the data of each event, until the stream ends.
+// events calls receive with the data of each event until the stream ends.
 func events(r io.Reader, hear func([]byte)) error {
 	return eventsOf(r, func(_ string, data []byte) { hear(data) })
 }
@@ -232,25 +232,25 @@ func eventsOf(r io.Reader, hear func(kind string, data []byte)) error {
 	}
 }
 
-// An sseWay is the HTTP+SSE of 2024.
-type sseWay struct {
+// An httpSSETransport is the HTTP+SSE transport of revision 2024-11-05.
+type httpSSETransport struct {
 	c    *client
 	http *http.Client
 
-	mu     sync.Mutex
-	post   string // where to
-	quit   context.CancelFunc
-	stream sync.WaitGroup
-	hello  chan struct{}
+	mu        sync.Mutex
+	post      string // URL of the endpoint event
+	endStream context.CancelFunc
+	stream    sync.WaitGroup
+	hello     chan struct{}
 }
 
-func newSSEWay(c *client) *sseWay {
-	return &sseWay{c: c, http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16, IdleConnTimeout: 5 * time.Second}}}
+func newHTTPSSETransport(c *client) *httpSSETransport {
+	return &httpSSETransport{c: c, http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16, IdleConnTimeout: 5 * time.Second}}}
 }
 
-func (s *sseWay) open(ctx context.Context) error {
+func (s *httpSSETransport) open(ctx context.Context) error {
 	life, cancel := context.WithCancel(ctx)
-	req, err := http.NewRequestWithContext(life, http.MethodGet, s.c.w.url+"/sse", nil)
+	req, err := http.NewRequestWithContext(life, http.MethodGet, s.c.harness.url+"/sse", nil)
 	if err != nil {
 		cancel()
 		return err
@@ -263,7 +263,7 @@ func (s *sseWay) open(ctx context.Context) error {
 	}
 	there, hello := make(chan struct{}), make(chan struct{})
 	s.mu.Lock()
-	s.quit, s.hello = cancel, hello
+	s.endStream, s.hello = cancel, hello
 	s.mu.Unlock()
 	s.stream.Go(func() {
 		defer res.Body.Close()
@@ -272,7 +272,7 @@ func (s *sseWay) open(ctx context.Context) error {
 			case kind == "endpoint":
 				at, err := res.Request.URL.Parse(string(data))
 				if err != nil {
-					return // it counts as none
+					return // ignored like a missing endpoint
 				}
 				s.mu.Lock()
 				s.post = at.String()
@@ -281,28 +281,28 @@ func (s *sseWay) open(ctx context.Context) error {
 			case bytes.Contains(data, []byte(`"id":"hello"`)):
 				close(hello)
 			default:
-				s.c.hear(data)
+				s.c.receive(data)
 			}
 		})
 	})
 	select {
 	case <-there:
-	case <-time.After(patience):
+	case <-time.After(callTimeout):
 		cancel()
 		return errors.New("no endpoint came")
 	}
-	if err := s.tell(ctx, wire.NewRequest(`"hello"`, "initialize", []byte(strings.Replace(initialize, "2025-11-25", "2024-11-05", 1)))); err != nil {
+	if err := s.write(ctx, wire.NewRequest(`"hello"`, "initialize", []byte(strings.Replace(initialize, "2025-11-25", "2024-11-05", 1)))); err != nil {
 		return err
 	}
 	select {
 	case <-hello:
-	case <-time.After(patience):
+	case <-time.After(callTimeout):
 		return errors.New("initialize was not answered")
 	}
-	return s.tell(ctx, wire.NewNotification("notifications/initialized", nil))
+	return s.write(ctx, wire.NewNotification("notifications/initialized", nil))
 }
 
-func (s *sseWay) tell(ctx context.Context, m wire.Message) error {
+func (s *httpSSETransport) write(ctx context.Context, m wire.Message) error {
 	s.mu.Lock()
 	url := s.post
 	s.mu.Unlock()
@@ -319,7 +319,7 @@ func (s *sseWay) tell(ctx context.Context, m wire.Message) error {
 	body, _ := io.ReadAll(res.Body)
 	if res.StatusCode != http.StatusAccepted {
 		if bytes.HasPrefix(body, []byte("{")) {
-			s.c.hear(body)
+			s.c.receive(body)
 			return nil
 		}
 		return fmt.Errorf("%s: %.200s", res.Status, body)
@@ -327,23 +327,23 @@ func (s *sseWay) tell(ctx context.Context, m wire.Message) error {
 	return nil
 }
 
-func (s *sseWay) send(ctx context.Context, m wire.Message, _ string) (over bool, err error) {
-	return false, s.tell(ctx, m)
+func (s *httpSSETransport) send(ctx context.Context, m wire.Message, _ string) (over bool, err error) {
+	return false, s.write(ctx, m)
 }
 
-func (s *sseWay) close(bool) {
+func (s *httpSSETransport) close(bool) {
 	s.mu.Lock()
-	if s.quit != nil {
-		s.quit()
+	if s.endStream != nil {
+		s.endStream()
 	}
-	s.quit = nil
+	s.endStream = nil
 	s.mu.Unlock()
 	s.stream.Wait()
 	s.http.CloseIdleConnections()
 }
 
-// A stdioWay is a gateway that its client has to itself, on stdio.
-type stdioWay struct {
+// A stdioTransport is a gateway on stdio that the client has to itself.
+type stdioTransport struct {
 	c       *client
 	cmd     *exec.Cmd
 	in      io.WriteCloser
@@ -351,10 +351,10 @@ type stdioWay struct {
 	reader  sync.WaitGroup
 }
 
-func (s *stdioWay) open(ctx context.Context) error {
-	w := s.c.w
+func (s *stdioTransport) open(ctx context.Context) error {
+	w := s.c.harness
 	config := filepath.Join(filepath.Dir(w.config), s.c.name+".yaml")
-	if err := writeConfig(config, configuration(small(w.backends), w.dir, s.c.name, w.stub, w.mark)); err != nil {
+	if err := writeConfig(config, configuration(stdioBackends(w.backends), w.dir, s.c.name, w.stub, w.envMark)); err != nil {
 		return err
 	}
 	log, err := os.OpenFile(filepath.Join(w.dir, s.c.name+".log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
@@ -363,7 +363,7 @@ func (s *stdioWay) open(ctx context.Context) error {
 	}
 	defer log.Close()
 	s.cmd = exec.Command(w.binary, "-c", config)
-	s.cmd.Env = append(os.Environ(), markEnv+"="+w.mark)
+	s.cmd.Env = append(os.Environ(), markEnv+"="+w.envMark)
 	s.cmd.Stderr = log
 	in, err := s.cmd.StdinPipe()
 	if err != nil {
@@ -389,33 +389,33 @@ func (s *stdioWay) open(ctx context.Context) error {
 				close(hello)
 				continue
 			}
-			s.c.hear(line)
+			s.c.receive(line)
 		}
 	})
-	if err := s.tell(ctx, wire.NewRequest(`"hello"`, "initialize", []byte(initialize))); err != nil {
+	if err := s.write(ctx, wire.NewRequest(`"hello"`, "initialize", []byte(initialize))); err != nil {
 		return err
 	}
 	select {
 	case <-hello:
-	case <-time.After(patience):
+	case <-time.After(callTimeout):
 		return errors.New("initialize was not answered")
 	}
-	return s.tell(ctx, wire.NewNotification("notifications/initialized", nil))
+	return s.write(ctx, wire.NewNotification("notifications/initialized", nil))
 }
 
-func (s *stdioWay) tell(_ context.Context, m wire.Message) error {
+func (s *stdioTransport) write(_ context.Context, m wire.Message) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	_, err := s.in.Write(append(bytes.Clone(m.Raw()), '\n'))
 	return err
 }
 
-func (s *stdioWay) send(ctx context.Context, m wire.Message, _ string) (over bool, err error) {
-	return false, s.tell(ctx, m)
+func (s *stdioTransport) send(ctx context.Context, m wire.Message, _ string) (over bool, err error) {
+	return false, s.write(ctx, m)
 }
 
-// close closes stdin; a gateway has to end by that.
-func (s *stdioWay) close(bool) {
+// close closes stdin; the gateway must exit.
+func (s *stdioTransport) close(bool) {
 	if s.cmd == nil {
 		return
 	}

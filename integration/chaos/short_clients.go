@@ -19,11 +19,10 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// Visitors come beside the clients that stay, do one thing, and go: each is a client of
-// its own, with a session of its own.
+// Short clients connect, do one thing and leave. Each is a client with a session of its own.
 
-// receive has visitors come, every now and then until ctx is done, and waits until all are gone.
-func (w *world) receive(ctx context.Context, p *phase, round int, every time.Duration) {
+// runShortClients starts short clients repeatedly until ctx is done, and waits for all of them.
+func (w *harness) runShortClients(ctx context.Context, p *phase, round int, every time.Duration) {
 	rng := rand.New(rand.NewPCG(w.seed, 3_000_000+uint64(round)))
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -31,10 +30,10 @@ func (w *world) receive(ctx context.Context, p *phase, round int, every time.Dur
 		name string
 		pay  func(context.Context, *phase, *client)
 	}{
-		{"comes and goes", w.passBy}, {"comes and goes", w.passBy}, {"drops everything", w.drop}, {"drops everything", w.drop},
-		{"comes and goes", w.passBy}, {"drops everything", w.drop}, {"says what is no MCP", w.babble}, {"says what is no MCP", w.babble},
-		{"resumes a stream", w.resume}, {"resumes a stream", w.resume}, {"resumes a stream", w.resume}, {"listens", w.listenIn},
-		{"listens", w.listenIn}, {"floods", w.flood}, {"floods", w.flood}, {"does not read", w.stall},
+		{"comes and goes", w.callAndLeave}, {"comes and goes", w.callAndLeave}, {"drops everything", w.disconnectDuringCalls}, {"drops everything", w.disconnectDuringCalls},
+		{"comes and goes", w.callAndLeave}, {"drops everything", w.disconnectDuringCalls}, {"says what is no MCP", w.sendInvalid}, {"says what is no MCP", w.sendInvalid},
+		{"resumes a stream", w.resumeStream}, {"resumes a stream", w.resumeStream}, {"resumes a stream", w.resumeStream}, {"listens", w.listenBriefly},
+		{"listens", w.listenBriefly}, {"floods", w.flood}, {"floods", w.flood}, {"does not read", w.readLate},
 	}
 	for n := 0; pause(ctx, rng, every); n++ {
 		v := visits[rng.IntN(len(visits))]
@@ -46,62 +45,62 @@ func (w *world) receive(ctx context.Context, p *phase, round int, every time.Dur
 			kind = "stateless"
 		}
 		c := newClient(w, round*10_000+n, kind, w.backends, true)
-		w.tally.fault("client: " + v.name)
+		w.stats.countFault("client: " + v.name)
 		all.Go(func() { v.pay(ctx, p, c) })
 	}
 }
 
-// enterFor opens a session; what is wrong with that is told.
-func (w *world) letIn(ctx context.Context, c *client) bool {
-	err := c.way.open(ctx)
+// connect opens a session and counts a failure as a broken promise.
+func (w *harness) connect(ctx context.Context, c *client) bool {
+	err := c.transport.open(ctx)
 	if err != nil && ctx.Err() == nil {
 		c.breach("it was not let in: %v", err)
 	}
 	if err != nil {
-		c.way.close(false)
+		c.transport.close(false)
 	}
 	return err == nil
 }
 
-// passBy is a short, polite visit.
-func (w *world) passBy(ctx context.Context, p *phase, c *client) {
-	if !w.letIn(ctx, c) {
+// callAndLeave makes a few calls and disconnects politely.
+func (w *harness) callAndLeave(ctx context.Context, p *phase, c *client) {
+	if !w.connect(ctx, c) {
 		return
 	}
-	c.make(ctx, p, 5, 100)
+	c.makeCalls(ctx, p, 5, 100)
 	c.list(ctx, p)
-	c.way.close(true)
+	c.transport.close(true)
 }
 
-// drop leaves in the middle of calls, without a word.
-func (w *world) drop(ctx context.Context, p *phase, c *client) {
-	if !w.letIn(ctx, c) {
+// disconnectDuringCalls disconnects while calls are in flight.
+func (w *harness) disconnectDuringCalls(ctx context.Context, p *phase, c *client) {
+	if !w.connect(ctx, c) {
 		return
 	}
 	gone, leave := context.WithTimeout(ctx, 50*time.Millisecond)
 	defer leave()
-	c.make(gone, p, 8, 400)
-	c.way.close(false)
+	c.makeCalls(gone, p, 8, 400)
+	c.transport.close(false)
 }
 
-// flood makes more calls at one time than a session may have.
-func (w *world) flood(ctx context.Context, p *phase, c *client) {
-	if !w.letIn(ctx, c) {
+// flood makes more calls at once than a session may have in flight.
+func (w *harness) flood(ctx context.Context, p *phase, c *client) {
+	if !w.connect(ctx, c) {
 		return
 	}
 	var all sync.WaitGroup
-	for range inFlight + 10 {
+	for range maxInFlight + 10 {
 		d := c.script.echo(w.byName["s0"])
-		d.tool, d.rude = "slow", "flood"
+		d.tool, d.clientFault = "slow", "flood"
 		d.args = strings.Replace(d.args, "{", `{"ms":100,`, 1)
-		all.Go(func() { c.do(ctx, p, d) })
+		all.Go(func() { c.perform(ctx, p, d) })
 	}
 	all.Wait()
-	c.way.close(true)
+	c.transport.close(true)
 }
 
-// babble sends what is no MCP, no JSON, or no HTTP, and looks that it is told so.
-func (w *world) babble(ctx context.Context, _ *phase, c *client) {
+// sendInvalid sends what is not MCP, JSON or HTTP, and checks that the gateway refuses it.
+func (w *harness) sendInvalid(ctx context.Context, _ *phase, c *client) {
 	for _, b := range []struct{ method, path, kind, body string }{
 		{"POST", "/mcp", "application/json", "{"},
 		{"POST", "/mcp", "application/json", strings.Repeat("[", 5000)},
@@ -134,16 +133,17 @@ func (w *world) babble(ctx context.Context, _ *phase, c *client) {
 	}
 }
 
-func (w *world) dial() (net.Conn, error) {
+func (w *harness) dial() (net.Conn, error) {
 	return net.Dial("tcp", strings.TrimPrefix(w.url, "http://"))
 }
 
-// unread is more than the system keeps of what a client does not read, which on Linux is some 4 MB.
-const unread = 5_000_000
+// unreadBytes is more than the kernel buffers for a client that does not read (about 4 MB on
+// Linux).
+const unreadBytes = 5_000_000
 
-// stall asks for much and does not read for a while. Then all is there, or nothing
-// more comes.
-func (w *world) stall(ctx context.Context, p *phase, c *client) {
+// readLate requests a large response and does not read for a while. Then the response is
+// complete, or the connection is closed.
+func (w *harness) readLate(ctx context.Context, p *phase, c *client) {
 	conn, err := w.dial()
 	if err != nil {
 		return
@@ -151,8 +151,8 @@ func (w *world) stall(ctx context.Context, p *phase, c *client) {
 	defer conn.Close()
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Now()) })
 	defer stop()
-	h := newHTTPWay(c, true)
-	huge, _ := wire.Parse([]byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"s4__do","arguments":{"fault":"huge","bytes":` + strconv.Itoa(unread) + `},"_meta":` + c.stamp("") + `}}`))
+	h := newHTTPTransport(c, true)
+	huge, _ := wire.Parse([]byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"s4__do","arguments":{"fault":"huge","bytes":` + strconv.Itoa(unreadBytes) + `},"_meta":` + c.requestMeta("") + `}}`))
 	req, _ := h.request(ctx, http.MethodPost, huge, "s4__do")
 	req.Header.Set("Connection", "close")
 	if err := req.Write(conn); err != nil {
@@ -169,23 +169,23 @@ func (w *world) stall(ctx context.Context, p *phase, c *client) {
 	defer res.Body.Close()
 	body, err := io.ReadAll(res.Body)
 	whole := err == nil && len(body) > 0
-	if whole && !bytes.Contains(body, []byte(`"error"`)) && len(body) < unread {
+	if whole && !bytes.Contains(body, []byte(`"error"`)) && len(body) < unreadBytes {
 		c.breach("what was not read at once came in part: %d bytes, %.200s", len(body), body)
 	}
-	w.tally.call(p, "", map[bool]string{true: "read late", false: "not read, and cut off"}[whole], 0, false)
+	w.stats.countCall(p, "", map[bool]string{true: "read late", false: "not read, and cut off"}[whole], 0, false)
 }
 
-// resume leaves the stream of a call in its middle, and asks for the rest.
-func (w *world) resume(ctx context.Context, p *phase, c *client) {
-	if !w.letIn(ctx, c) {
+// resumeStream disconnects from the stream of a call and requests the rest.
+func (w *harness) resumeStream(ctx context.Context, p *phase, c *client) {
+	if !w.connect(ctx, c) {
 		return
 	}
-	defer c.way.close(true)
-	h := c.way.(*httpWay)
+	defer c.transport.close(true)
+	h := c.transport.(*httpTransport)
 	d := c.script.echo(w.byName["s1"])
 	d.tool, d.token, d.args = "slow", true, strings.Replace(d.args, "{", `{"ms":120,"steps":3,`, 1)
-	x, m := c.enter(d)
-	defer c.leave(x)
+	x, m := c.newCall(d)
+	defer c.endCall(x)
 	life, hangUp := context.WithCancel(ctx)
 	req, err := h.request(life, http.MethodPost, m, "")
 	if err == nil {
@@ -195,7 +195,7 @@ func (w *world) resume(ctx context.Context, p *phase, c *client) {
 			err = eventsWithIDs(res.Body, func(id string, data []byte) bool {
 				last = id
 				if len(data) > 0 {
-					c.hear(data)
+					c.receive(data)
 					return false
 				}
 				return true
@@ -203,16 +203,16 @@ func (w *world) resume(ctx context.Context, p *phase, c *client) {
 			hangUp()
 			res.Body.Close()
 			if err == nil && last != "" {
-				err = h.rest(ctx, last)
+				err = h.resumeAfter(ctx, last)
 			}
 		}
 	}
 	hangUp()
-	c.judge(ctx, p, x, err)
+	c.recordOutcome(ctx, p, x, err)
 }
 
-// rest reads what came on a stream behind an event.
-func (h *httpWay) rest(ctx context.Context, last string) error {
+// resumeAfter reads the events of a stream after the event with the id last.
+func (h *httpTransport) resumeAfter(ctx context.Context, last string) error {
 	req, err := h.request(ctx, http.MethodGet, wire.Message{}, "")
 	if err != nil {
 		return err
@@ -227,7 +227,7 @@ func (h *httpWay) rest(ctx context.Context, last string) error {
 	if res.StatusCode != http.StatusOK {
 		return fmt.Errorf("resuming: %s", res.Status)
 	}
-	return events(res.Body, h.c.hear)
+	return events(res.Body, h.c.receive)
 }
 
 // eventsWithIDs calls hear with each event's id and data, until it says no.
@@ -256,12 +256,12 @@ func eventsWithIDs(r io.Reader, hear func(id string, data []byte) bool) error {
 	}
 }
 
-// listenIn opens a subscription of 2026-07-28 and hangs up after a while.
-func (w *world) listenIn(ctx context.Context, _ *phase, c *client) {
-	h := c.way.(*httpWay)
+// listenBriefly opens a subscriptions/listen stream and disconnects after a second.
+func (w *harness) listenBriefly(ctx context.Context, _ *phase, c *client) {
+	h := c.transport.(*httpTransport)
 	life, hangUp := context.WithTimeout(ctx, time.Second)
 	defer hangUp()
-	m := wire.NewRequest("1", "subscriptions/listen", []byte(`{"notifications":{"toolsListChanged":true},"_meta":`+c.stamp("")+`}`))
+	m := wire.NewRequest("1", "subscriptions/listen", []byte(`{"notifications":{"toolsListChanged":true},"_meta":`+c.requestMeta("")+`}`))
 	req, err := h.request(life, http.MethodPost, m, "")
 	if err != nil {
 		return

@@ -14,47 +14,47 @@ import (
 	"mcpgateway/internal/mcptest/faults"
 )
 
-// A deed is one call, made up from a client's seed alone.
-type deed struct {
-	n       int // of this client
-	backend *backend
-	tool    string
-	args    string
-	nonce   string
-	token   bool   // asks for progress
-	fault   string // what is to go wrong, "" = nothing
-	rude    string // what the client does itself: cancel, vanish, flood; "" = nothing
-	late    time.Duration
-	steps   int
+// A scriptedCall is a call that depends on the client's seed only.
+type scriptedCall struct {
+	n                int // number of the call of this client
+	backend          *backend
+	tool             string
+	args             string
+	nonce            string
+	token            bool   // ask for progress
+	fault            string // fault to cause; "" = none
+	clientFault      string // what the client does: cancel, vanish or flood; "" = nothing
+	clientFaultDelay time.Duration
+	steps            int
 }
 
-// A script draws the deeds of one client.
+// A script generates the calls of one client.
 type script struct {
-	rng      *rand.Rand
-	name     string
-	backends []*backend
-	spared   []*backend
-	others   []*backend
-	rude     bool // this client does not behave
-	n        int
+	rng        *rand.Rand
+	name       string
+	backends   []*backend
+	exempt     []*backend
+	targets    []*backend
+	misbehaves bool // this client cancels calls and disconnects
+	n          int
 }
 
 func newScript(seed uint64, index int, name string, backends []*backend, rude bool) *script {
-	s := &script{rng: rand.New(rand.NewPCG(seed, uint64(index))), name: name, backends: backends, rude: rude}
+	s := &script{rng: rand.New(rand.NewPCG(seed, uint64(index))), name: name, backends: backends, misbehaves: rude}
 	for _, b := range backends {
-		if b.spared() {
-			s.spared = append(s.spared, b)
+		if b.isExempt() {
+			s.exempt = append(s.exempt, b)
 		} else {
-			s.others = append(s.others, b)
+			s.targets = append(s.targets, b)
 		}
 	}
 	return s
 }
 
-// echo is a deed that any backend knows.
-func (s *script) echo(b *backend) deed {
+// echo returns a call of the tool that each backend has.
+func (s *script) echo(b *backend) scriptedCall {
 	s.n++
-	d := deed{n: s.n, tool: "echo", backend: b, nonce: fmt.Sprintf("%s-%d-%08x", s.name, s.n, s.rng.Uint32())}
+	d := scriptedCall{n: s.n, tool: "echo", backend: b, nonce: fmt.Sprintf("%s-%d-%08x", s.name, s.n, s.rng.Uint32())}
 	d.args = `{"nonce":` + string(quoted(d.nonce)) + `}`
 	if b.role == demo {
 		d.args = `{"text":` + string(quoted(d.nonce)) + `}`
@@ -62,8 +62,8 @@ func (s *script) echo(b *backend) deed {
 	return d
 }
 
-// huge is a deed whose answer is as long as answers get.
-func (s *script) huge(b *backend) deed {
+// huge returns a call with the largest response.
+func (s *script) huge(b *backend) scriptedCall {
 	d := s.echo(b)
 	d.tool, d.fault = "do", "huge"
 	d.args = strings.Replace(d.args, "{", fmt.Sprintf(`{"fault":"huge","bytes":%d,`, hugeBytes), 1)
@@ -72,8 +72,8 @@ func (s *script) huge(b *backend) deed {
 
 const hugeBytes = 300_000
 
-// kind is a fault's name in the tables.
-func kind(f faults.Fault) string {
+// faultName returns the name of a fault in the report.
+func faultName(f faults.Fault) string {
 	switch f.Kind {
 	case "die", "cut":
 		return f.Kind + " " + f.At
@@ -87,15 +87,15 @@ func kind(f faults.Fault) string {
 	return strings.TrimSpace(f.Kind + " " + f.How)
 }
 
-// next draws a deed. Of those to backends that are not spared so many in a hundred
-// carry a fault.
-func (s *script) next(share int) deed {
+// next returns the next call. The given percentage of the calls to backends that are not exempt
+// carries a fault.
+func (s *script) next(share int) scriptedCall {
 	s.n++
-	d := deed{n: s.n, tool: "echo", nonce: fmt.Sprintf("%s-%d-%08x", s.name, s.n, s.rng.Uint32())}
+	d := scriptedCall{n: s.n, tool: "echo", nonce: fmt.Sprintf("%s-%d-%08x", s.name, s.n, s.rng.Uint32())}
 	if s.rng.IntN(10) < 7 {
-		d.backend = s.spared[s.rng.IntN(len(s.spared))]
+		d.backend = s.exempt[s.rng.IntN(len(s.exempt))]
 	} else {
-		d.backend = s.others[s.rng.IntN(len(s.others))]
+		d.backend = s.targets[s.rng.IntN(len(s.targets))]
 	}
 	if d.backend.role == demo {
 		d.args = `{"text":` + string(quoted(d.nonce+s.text())) + `}`
@@ -104,14 +104,14 @@ func (s *script) next(share int) deed {
 	more := ""
 	roll, faulty := s.rng.IntN(100), s.rng.IntN(100)
 	switch {
-	case !d.backend.spared() && faulty < share:
+	case !d.backend.isExempt() && faulty < share:
 		f := s.fault(d.backend)
-		d.tool, d.fault = "do", kind(f)
+		d.tool, d.fault = "do", faultName(f)
 		if f.What == "log" {
 			f.Text = d.nonce
 		}
 		all := []faults.Fault{f}
-		if f.Kind == "fork" { // what it leaves behind is to end with it
+		if f.Kind == "fork" { // the orphan must end with its parent
 			all = append(all, faults.Fault{Kind: "die", At: "after", By: "kill"})
 		}
 		text, _ := json.Marshal(all)
@@ -121,17 +121,17 @@ func (s *script) next(share int) deed {
 		d.tool, d.token, d.steps = "slow", true, s.rng.IntN(4)
 		ms := 1 + s.rng.IntN(60)
 		more = fmt.Sprintf(`"ms":%d,"steps":%d,`, ms, d.steps)
-		if s.rude && share > 0 && s.rng.IntN(2) == 0 {
-			d.rude = []string{"cancel", "vanish"}[s.rng.IntN(2)]
-			d.late = time.Duration(s.rng.IntN(ms+5)) * time.Millisecond
+		if s.misbehaves && share > 0 && s.rng.IntN(2) == 0 {
+			d.clientFault = []string{"cancel", "vanish"}[s.rng.IntN(2)]
+			d.clientFaultDelay = time.Duration(s.rng.IntN(ms+5)) * time.Millisecond
 		}
 	}
-	d.args = "{" + more + `"nonce":` + string(quoted(d.nonce)) + s.rest() + "}"
+	d.args = "{" + more + `"nonce":` + string(quoted(d.nonce)) + s.extraMembers() + "}"
 	return d
 }
 
-// rest is members of all kinds that JSON may have, as no encoder would write them.
-func (s *script) rest() string {
+// extraMembers returns JSON members of all kinds, in forms that no encoder writes.
+func (s *script) extraMembers() string {
 	var b strings.Builder
 	for i := range s.rng.IntN(5) {
 		b.WriteString([]string{",", " , ", ",\t"}[s.rng.IntN(3)])
@@ -158,7 +158,7 @@ func (s *script) value(deep int) string {
 		if deep > 0 {
 			return `{"z": ` + s.value(deep-1) + ` , "a":` + s.value(deep-1) + `}`
 		}
-	case 5: // now and then a big one
+	case 5: // rarely a large string
 		if s.rng.IntN(60) == 0 {
 			return `"` + strings.Repeat("0123456789abcdef", 1<<(4+s.rng.IntN(10))) + `"`
 		}
@@ -166,11 +166,11 @@ func (s *script) value(deep int) string {
 	return string(quoted(s.text()))
 }
 
-var bits = []string{`<a href="x">&amp;</a>`, "\u2028\u2029", "ünïcödé 漢字 😀", "\u0000\u001f\n\r\t", "\\ \" / \b\f", "\u202e", "e\u0301", "id", "_meta", ""}
+var textSamples = []string{`<a href="x">&amp;</a>`, "\u2028\u2029", "ünïcödé 漢字 😀", "\u0000\u001f\n\r\t", "\\ \" / \b\f", "\u202e", "e\u0301", "id", "_meta", ""}
 
-func (s *script) text() string { return bits[s.rng.IntN(len(bits))] }
+func (s *script) text() string { return textSamples[s.rng.IntN(len(textSamples))] }
 
-// quoted writes a string as JSON, some characters escaped that need not be.
+// quoted returns a JSON string in which some characters are escaped without need.
 func quoted(text string) []byte {
 	b := []byte{'"'}
 	for i, r := range text {
@@ -186,23 +186,23 @@ func quoted(text string) []byte {
 	return append(b, '"')
 }
 
-// fault draws what is to go wrong in a call to a backend.
+// fault returns a random fault that the backend supports.
 func (s *script) fault(b *backend) faults.Fault {
-	all := lies
+	all := stdioFaults
 	switch {
 	case b.http && b.modern: // it has no sessions to lose
-		all = slices.DeleteFunc(slices.Clone(webs), func(d faults.Fault) bool { return d.Kind == "session" })
-	case b.role == mortal && s.rng.IntN(3) == 0:
-		all = deaths
+		all = slices.DeleteFunc(slices.Clone(httpFaults), func(d faults.Fault) bool { return d.Kind == "session" })
+	case b.role == crashing && s.rng.IntN(3) == 0:
+		all = crashFaults
 	case b.http:
-		all = webs
+		all = httpFaults
 	}
 	return all[s.rng.IntN(len(all))]
 }
 
 const ms = faults.Duration(time.Millisecond)
 
-var lies = []faults.Fault{
+var stdioFaults = []faults.Fault{
 	{Kind: "delay", Duration: 20 * ms},
 	{Kind: "delay", Duration: 100 * ms},
 	{Kind: "noise"},
@@ -224,7 +224,7 @@ var lies = []faults.Fault{
 	{Kind: "utf8"},
 	{Kind: "junk"},
 	{Kind: "junk", Text: `{"jsonrpc":"2.0","id":`},
-	{Kind: "error", Code: ownError},
+	{Kind: "error", Code: requestedError},
 	{Kind: "ask", What: "sampling/createMessage", Text: `{"messages":[],"maxTokens":1}`},
 	{Kind: "ask", What: "roots/list"},
 	{Kind: "ask", What: "ping"},
@@ -232,7 +232,7 @@ var lies = []faults.Fault{
 	{Kind: "mute", Duration: 100 * ms},
 }
 
-var deaths = []faults.Fault{
+var crashFaults = []faults.Fault{
 	{Kind: "die", At: "reading"},
 	{Kind: "die", At: "reading", By: "kill"},
 	{Kind: "die", At: "before", Code: 1},
@@ -244,7 +244,7 @@ var deaths = []faults.Fault{
 	{Kind: "fork", How: "setsid"},
 }
 
-var webs = []faults.Fault{
+var httpFaults = []faults.Fault{
 	{Kind: "delay", Duration: 50 * ms},
 	{Kind: "noise"},
 	{Kind: "noise", Where: "between"},
@@ -258,7 +258,7 @@ var webs = []faults.Fault{
 	{Kind: "huge", Bytes: hugeBytes},
 	{Kind: "utf8"},
 	{Kind: "junk"},
-	{Kind: "error", Code: ownError},
+	{Kind: "error", Code: requestedError},
 	{Kind: "die", At: "reading"},
 	{Kind: "die", At: "before"},
 	{Kind: "die", At: "middle"},
@@ -286,5 +286,5 @@ var webs = []faults.Fault{
 	{Kind: "status", Code: 200},
 }
 
-// ownError is the code of errors that a backend was asked to answer with.
-const ownError = -7777
+// requestedError is the code of errors that a backend was asked to return.
+const requestedError = -7777

@@ -7,9 +7,9 @@ import (
 	"slices"
 )
 
-// fit returns the slope of the line through points that is nearest to them by least
-// squares, and twice the standard error of it.
-func fit(x, y []float64) (slope, twiceError float64) {
+// fitSlope returns the slope of the least-squares line through the points, and twice its standard
+// error.
+func fitSlope(x, y []float64) (slope, twiceError float64) {
 	n := float64(len(x))
 	if n < 3 {
 		return 0, math.Inf(1)

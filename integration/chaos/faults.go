@@ -1,0 +1,179 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"mcpgateway/internal/mcptest/faults"
+	"mcpgateway/internal/wire"
+)
+
+// pause waits for about d and reports whether ctx is not done.
+func pause(ctx context.Context, rng *rand.Rand, d time.Duration) bool {
+	select {
+	case <-time.After(d/2 + time.Duration(rng.Int64N(int64(d)))):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// injectFaults repeatedly disturbs backends from outside until ctx is done.
+func (w *harness) injectFaults(ctx context.Context, clients []*client, round int, every time.Duration) {
+	rng := rand.New(rand.NewPCG(w.seed, 1_000_000+uint64(round)))
+	for pause(ctx, rng, every) {
+		b := w.pickTarget(rng)
+		switch {
+		case b.http:
+			w.disturbHTTP(rng, b)
+		case rng.IntN(3) == 0 || b.kills.Load() >= maxKills:
+			w.freeze(ctx, b, time.Duration(100+rng.IntN(400))*time.Millisecond)
+		default:
+			w.kill(ctx, clients, b)
+		}
+	}
+}
+
+// pickTarget returns a random misbehaving backend. Crashing backends end by themselves.
+func (w *harness) pickTarget(rng *rand.Rand) *backend {
+	for {
+		if b := w.backends[rng.IntN(len(w.backends))]; b.role == misbehaving {
+			return b
+		}
+	}
+}
+
+func (w *harness) logf(format string, args ...any) {
+	if w.verbose {
+		fmt.Printf("%s %s\n", time.Now().Format("15:04:05.000"), fmt.Sprintf(format, args...))
+	}
+}
+
+// signal sends sig to the process of a backend, if it is known and carries our mark.
+func (w *harness) signal(b *backend, sig syscall.Signal) bool {
+	pid := int(b.pid.Load())
+	if pid == 0 || !hasMark(pid, w.envMark) {
+		return false
+	}
+	w.logf("%v to %s (%d)", sig, b.name, pid)
+	return syscall.Kill(pid, sig) == nil
+}
+
+// maxKills is how often a backend is killed with one version of its configuration. After the
+// fifth failure in a row the gateway opens its breaker, and few faults would reach it.
+const maxKills = 3
+
+// kill kills the process of a backend and measures when the calls in flight there end.
+func (w *harness) kill(ctx context.Context, clients []*client, b *backend) {
+	var there []*call
+	for _, c := range clients {
+		if c.kind != "stdio" {
+			there = append(there, c.callsAt(b)...)
+		}
+	}
+	at := time.Now()
+	if !w.signal(b, syscall.SIGKILL) {
+		return
+	}
+	b.killedAt.Store(at.UnixNano())
+	b.kills.Add(1)
+	w.stats.countFault("outside: SIGKILL")
+	for _, x := range there {
+		go func() {
+			select {
+			case <-x.done:
+				if strings.Contains(string(x.response.Part(wire.PartError)), "signal: killed") {
+					w.stats.addTimeToError(time.Since(at))
+				}
+			case <-ctx.Done():
+			}
+		}()
+	}
+}
+
+// freeze stops a process for d.
+func (w *harness) freeze(ctx context.Context, b *backend, d time.Duration) {
+	pid := int(b.pid.Load())
+	if !w.signal(b, syscall.SIGSTOP) {
+		return
+	}
+	w.stats.countFault("outside: SIGSTOP")
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+	if hasMark(pid, w.envMark) {
+		_ = syscall.Kill(pid, syscall.SIGCONT)
+	}
+}
+
+// disturbHTTP has an HTTP server drop its sessions, or fail the next requests of any kind: calls,
+// lists, handshakes.
+func (w *harness) disturbHTTP(rng *rand.Rand, b *backend) {
+	if rng.IntN(2) == 0 {
+		status := []int{404, 400, 200}[rng.IntN(3)]
+		w.logf("%s loses its sessions (%d)", b.name, status)
+		b.httpStub.DropSessions(status)
+		w.stats.countFault("outside: sessions lost")
+		return
+	}
+	d := []faults.Fault{
+		{Kind: "status", Code: 500}, {Kind: "status", Code: 503, RetryAfter: "1"}, {Kind: "status", Code: 404},
+		{Kind: "reset"}, {Kind: "cut", At: "middle"}, {Kind: "type", Text: "text/html"}, {Kind: "delay", Duration: 300 * ms},
+	}[rng.IntN(7)]
+	w.logf("%s: %s for the next requests", b.name, d.Kind)
+	b.httpStub.FailNext(d, 1+rng.IntN(5))
+	w.stats.countFault("outside: next requests " + d.Kind)
+}
+
+// reloadRepeatedly changes the configuration repeatedly until ctx is done: it changes backends
+// that are not exempt, omits crashing ones now and then, and writes some invalid files.
+func (w *harness) reloadRepeatedly(ctx context.Context, round int, every time.Duration) {
+	rng := rand.New(rand.NewPCG(w.seed, 2_000_000+uint64(round)))
+	for pause(ctx, rng, every) {
+		w.reloadChanged(rng)
+	}
+	w.writeAndReload(w.backends, "") // restores all backends
+}
+
+// reloadChanged writes a configuration that differs from the last one.
+func (w *harness) reloadChanged(rng *rand.Rand) {
+	backends, wrong := slices.Clone(w.backends), ""
+	kind := "outside: reload, changed"
+	changed := w.backends[rng.IntN(len(w.backends))]
+	switch rng.IntN(6) {
+	case 0:
+		wrong, kind = "nonsense: [", "outside: reload, a wrong file"
+	case 1:
+		kind = "outside: reload, left out"
+		backends = slices.DeleteFunc(backends, func(b *backend) bool { return b.role == crashing && rng.IntN(2) == 0 })
+	case 2:
+		kind = "outside: reload, nothing new"
+	default:
+		if changed.isExempt() {
+			changed = w.byName["s8"]
+		}
+		changed.configVersion++
+		changed.kills.Store(0)
+	}
+	w.stats.countFault(kind)
+	w.logf("%s (%s)", kind, changed.name)
+	w.writeAndReload(backends, wrong)
+}
+
+// writeAndReload writes the configuration and sends SIGHUP.
+func (w *harness) writeAndReload(backends []*backend, wrong string) {
+	if err := writeConfig(w.config, configuration(backends, w.dir, "main", w.stub, w.envMark)+wrong); err != nil {
+		fmt.Fprintln(os.Stderr, "chaos:", err)
+		return
+	}
+	_ = w.cmd.Process.Signal(syscall.SIGHUP)
+}
