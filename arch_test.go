@@ -79,7 +79,7 @@ var allowedTools = map[string][]string{
 	"integration":                  {},
 	"integration/bench":            {"catalog"},
 	"integration/bench/scanners":   {"internal/wire"},
-	"integration/chaos":            {"internal/mcptest/faults", "internal/wire"},
+	"integration/chaos":            {"internal/mcptest/faults", "internal/sse", "internal/wire"},
 	"integration/windows":          {},
 	"internal/mcptest":             {"internal/transport", "internal/transport/child", "internal/wire"},
 	"internal/mcptest/faults":      {"internal/wire"},

@@ -105,15 +105,15 @@ func configuration(backends []*backend, dir, name, stub, mark string) string {
 	fmt.Fprintf(&b, "catalog: {prefix: always, wait: 3s}\nlimits: {in_flight: %d, session_idle: 2s, events: 64KiB}\n", maxInFlight)
 	b.WriteString("defaults: {start_timeout: 5s, call_timeout: 1s}\nbackends:\n")
 	for _, x := range backends {
-		patience := ""
+		timeouts := ""
 		if x.isExempt() {
-			patience = ", call_timeout: 30s, start_timeout: 60s" // the machine may stall for a second or two
+			timeouts = ", call_timeout: 30s, start_timeout: 60s" // the machine may stall for a second or two
 		}
 		switch {
 		case x.role == demo:
-			fmt.Fprintf(&b, "  - {name: %s, embedded: demo%s}\n", x.name, patience)
+			fmt.Fprintf(&b, "  - {name: %s, embedded: demo%s}\n", x.name, timeouts)
 		case x.http:
-			fmt.Fprintf(&b, "  - {name: %s, url: %q, headers: {X-Generation: \"%d\"}%s}\n", x.name, x.url, x.configVersion, patience)
+			fmt.Fprintf(&b, "  - {name: %s, url: %q, headers: {X-Generation: \"%d\"}%s}\n", x.name, x.url, x.configVersion, timeouts)
 		default:
 			// Faulty programs start all the time. The processor time that they use must not count
 			// as latency that the gateway causes.
@@ -122,7 +122,7 @@ func configuration(backends []*backend, dir, name, stub, mark string) string {
 				start = atLowPriority(stub)
 			}
 			fmt.Fprintf(&b, "  - {name: %s, %s, env: {%s: %q, %s: %q, GENERATION: \"%d\"}%s}\n",
-				x.name, start, faults.ScriptEnv, x.script.String(), markEnv, mark, x.configVersion, patience)
+				x.name, start, faults.ScriptEnv, x.script.String(), markEnv, mark, x.configVersion, timeouts)
 		}
 	}
 	return b.String()

@@ -148,7 +148,7 @@ func (c *client) perform(ctx context.Context, p *phase, d scriptedCall) {
 	switch {
 	case err != nil:
 	case over:
-		err = errors.New("what would have carried it has ended")
+		err = errors.New("the connection ended without a response")
 	default:
 		select {
 		case <-x.done:
@@ -160,7 +160,7 @@ func (c *client) perform(ctx context.Context, p *phase, d scriptedCall) {
 }
 
 // abandon cancels the call, or disconnects.
-func (c *client) abandon(ctx context.Context, x *call, hangUp func()) {
+func (c *client) abandon(ctx context.Context, x *call, disconnect func()) {
 	if x.clientFault == "cancel" && c.requestMeta == nil {
 		_ = c.transport.write(ctx, wire.NewNotification("notifications/cancelled", []byte(`{"requestId":`+string(x.id)+`,"reason":"tired"}`)))
 		// If a response arrives at all, it arrives soon.
@@ -170,7 +170,7 @@ func (c *client) abandon(ctx context.Context, x *call, hangUp func()) {
 		case <-ctx.Done():
 		}
 	}
-	hangUp()
+	disconnect()
 }
 
 // recordOutcome counts how a call has ended.
@@ -184,18 +184,18 @@ func (c *client) recordOutcome(ctx context.Context, p *phase, x *call, err error
 	case answered:
 		outcome = c.checkResult(x, m)
 	case x.abandoned:
-		outcome = "none, and none was waited for"
+		outcome = "none; abandoned"
 	case ctx.Err() != nil:
-		outcome = "none: its client had gone"
+		outcome = "none; the client disconnected"
 		c.mu.Lock()
 		x.abandoned = true
 		c.mu.Unlock()
 	case errors.Is(err, context.DeadlineExceeded):
 		outcome = "LOST"
-		c.breach("call %s to %s (%s) has no answer after %v: %s", x.id, x.backend.name, x.description(), callTimeout, x.nonce)
+		c.breach("call %s to %s (%s) has no response after %v: %s", x.id, x.backend.name, x.description(), callTimeout, x.nonce)
 	default:
 		outcome = "LOST"
-		c.breach("call %s to %s (%s) has no answer: %v, after %v: %s", x.id, x.backend.name, x.description(), err, took, x.nonce)
+		c.breach("call %s to %s (%s) has no response: %v, after %v: %s", x.id, x.backend.name, x.description(), err, took, x.nonce)
 	}
 	timed := c.permanent && !c.misbehaves && x.backend.role == healthy && x.tool == "echo" && c.kind != "stdio"
 	c.harness.stats.countCall(p, x.fault, outcome, took, timed)
@@ -216,19 +216,19 @@ func (c *client) checkResult(x *call, m wire.Message) string {
 	result := m.Part(wire.PartResult)
 	if x.backend.role == demo {
 		if text, _ := wire.Lookup(x.argsRaw(), "text"); !strings.Contains(string(result), `"text":`+string(wire.Quote(wire.Unquote(text)))) {
-			c.breach("call %s to %s: the wrong answer: %.300s", x.id, x.backend.name, result)
+			c.breach("call %s to %s: wrong response: %.300s", x.id, x.backend.name, result)
 			return "WRONG"
 		}
 		return "result"
 	}
 	got, _ := wire.Lookup(result, "structuredContent", "got")
 	if string(got) != x.args {
-		c.breach("call %s to %s (%s): the wrong bytes came back\n  sent %.600s\n  got  %.600s", x.id, x.backend.name, x.description(), x.args, result)
+		c.breach("call %s to %s (%s): wrong bytes in the response\n  sent %.600s\n  got  %.600s", x.id, x.backend.name, x.description(), x.args, result)
 		return "WRONG"
 	}
 	stub, _ := wire.Lookup(result, "structuredContent", "stub")
 	if wire.Unquote(stub) != x.backend.name {
-		c.breach("call %s to %s (%s) was answered by %s", x.id, x.backend.name, x.description(), stub)
+		c.breach("call %s to %s (%s) has a response of %s", x.id, x.backend.name, x.description(), stub)
 		return "WRONG"
 	}
 	pid, _ := wire.Lookup(result, "structuredContent", "pid")
@@ -254,9 +254,9 @@ func (c *client) checkError(x *call, e []byte) string {
 	kind := ""
 	switch {
 	case x.fault == "error" && string(code) == strconv.Itoa(requestedError):
-		return "error: the backend's own"
+		return "error: requested"
 	case x.clientFault == "flood" && strings.Contains(text, "requests"):
-		return "error: too many at one time"
+		return "error: too many in flight"
 	case named && strings.Contains(text, "call_timeout"):
 		kind = "error: call_timeout"
 	case named && strings.Contains(text, "not running"), named && strings.Contains(text, "did not start"):
@@ -264,17 +264,17 @@ func (c *client) checkError(x *call, e []byte) string {
 	case named && strings.Contains(text, "outcome unknown"):
 		kind = "error: lost, outcome unknown"
 	case named:
-		kind = "error: other, naming the backend"
+		kind = "error: other, names the backend"
 	case x.backend.role == broken:
 		return "error: of a broken backend"
 	case x.backend.role == crashing && strings.HasPrefix(text, "Unknown tool"):
-		return "error: not configured just now"
+		return "error: not configured at the moment"
 	default:
-		c.breach("call %s to %s (%s): an error that does not name its backend: %s", x.id, x.backend.name, x.description(), e)
-		return "DISHONEST"
+		c.breach("call %s to %s (%s): error does not name the backend: %s", x.id, x.backend.name, x.description(), e)
+		return "UNEXPLAINED"
 	}
 	if x.backend.isExempt() {
-		c.breach("call %s to %s, which is healthy, has failed: %s", x.id, x.backend.name, e)
+		c.breach("call %s to the healthy backend %s failed: %s", x.id, x.backend.name, e)
 		return "FAILED"
 	}
 	return kind
@@ -339,7 +339,7 @@ func (c *client) list(ctx context.Context, p *phase) {
 	}
 	for _, b := range c.script.exempt {
 		if !have[b.name+"__echo"] {
-			c.breach("tools/list: the tools of %s, which is healthy, are missing", b.name)
+			c.breach("tools/list: the tools of the healthy backend %s are missing", b.name)
 		}
 	}
 	c.harness.stats.countCall(p, "", "lists read", 0, false)
@@ -349,7 +349,7 @@ func (c *client) list(ctx context.Context, p *phase) {
 func (c *client) receive(raw []byte) {
 	m, err := wire.Parse(raw)
 	if err != nil {
-		c.breach("what is no message came: %v: %.300q", err, raw)
+		c.breach("received an invalid message: %v: %.300q", err, raw)
 		return
 	}
 	switch m.Kind() {
@@ -362,9 +362,9 @@ func (c *client) receive(raw []byte) {
 			_ = c.transport.write(context.Background(), wire.NewResult(m.ID(), []byte("{}")))
 			return
 		}
-		c.breach("it was asked for what it has not declared: %.300s", raw)
+		c.breach("received a request without the capability: %.300s", raw)
 	default:
-		c.breach("a batch came: %.300s", raw)
+		c.breach("received a batch: %.300s", raw)
 	}
 }
 
@@ -383,11 +383,11 @@ func (c *client) handleResponse(m wire.Message) {
 	switch {
 	case first:
 	case x != nil || past != nil && past.answered:
-		c.breach("call %s was answered twice: %.300s", m.ID(), m.Raw())
+		c.breach("call %s has two responses: %.300s", m.ID(), m.Raw())
 	case past != nil:
-		c.breach("call %s was answered when it was over: %.300s", m.ID(), m.Raw())
+		c.breach("call %s has a response after its end: %.300s", m.ID(), m.Raw())
 	default:
-		c.breach("an answer came to what it did not ask: %.300s", m.Raw())
+		c.breach("received a response to an unknown request: %.300s", m.Raw())
 	}
 }
 
@@ -403,13 +403,13 @@ func (c *client) handleNotification(m wire.Message) {
 		bad := x != nil && (!x.token || x.answered && !x.abandoned) || x == nil && past == nil
 		c.mu.Unlock()
 		if bad {
-			c.breach("progress of another's, or too late: %.300s", m.Raw())
+			c.breach("received progress of another call, or too late: %.300s", m.Raw())
 		}
 	case "notifications/message":
 		data, _ := wire.Lookup(m.Part(wire.PartParams), "data")
-		visitors := !c.permanent && c.requestMeta != nil // all have the same identity, and receive log messages of each other's calls
-		if text := wire.Unquote(data); strings.HasPrefix(text, "c") && !strings.HasPrefix(text, c.name+"-") && !visitors {
-			c.breach("a log message of another's call: %.300s", m.Raw())
+		shareIdentity := !c.permanent && c.requestMeta != nil // all have the same identity, and receive log messages of each other's calls
+		if text := wire.Unquote(data); strings.HasPrefix(text, "c") && !strings.HasPrefix(text, c.name+"-") && !shareIdentity {
+			c.breach("received a log message of another client's call: %.300s", m.Raw())
 		}
 	case "notifications/tools/list_changed":
 		c.listChanges.Add(1)

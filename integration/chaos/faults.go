@@ -73,10 +73,10 @@ const maxKills = 3
 
 // kill kills the process of a backend and measures when the calls in flight there end.
 func (w *harness) kill(ctx context.Context, clients []*client, b *backend) {
-	var there []*call
+	var inFlight []*call
 	for _, c := range clients {
 		if c.kind != "stdio" {
-			there = append(there, c.callsAt(b)...)
+			inFlight = append(inFlight, c.callsAt(b)...)
 		}
 	}
 	at := time.Now()
@@ -86,7 +86,7 @@ func (w *harness) kill(ctx context.Context, clients []*client, b *backend) {
 	b.killedAt.Store(at.UnixNano())
 	b.kills.Add(1)
 	w.stats.countFault("outside: SIGKILL")
-	for _, x := range there {
+	for _, x := range inFlight {
 		go func() {
 			select {
 			case <-x.done:
@@ -120,7 +120,7 @@ func (w *harness) freeze(ctx context.Context, b *backend, d time.Duration) {
 func (w *harness) disturbHTTP(rng *rand.Rand, b *backend) {
 	if rng.IntN(2) == 0 {
 		status := []int{404, 400, 200}[rng.IntN(3)]
-		w.logf("%s loses its sessions (%d)", b.name, status)
+		w.logf("%s drops its sessions (%d)", b.name, status)
 		b.httpStub.DropSessions(status)
 		w.stats.countFault("outside: sessions lost")
 		return
@@ -146,17 +146,17 @@ func (w *harness) reloadRepeatedly(ctx context.Context, round int, every time.Du
 
 // reloadChanged writes a configuration that differs from the last one.
 func (w *harness) reloadChanged(rng *rand.Rand) {
-	backends, wrong := slices.Clone(w.backends), ""
+	backends, invalid := slices.Clone(w.backends), ""
 	kind := "outside: reload, changed"
 	changed := w.backends[rng.IntN(len(w.backends))]
 	switch rng.IntN(6) {
 	case 0:
-		wrong, kind = "nonsense: [", "outside: reload, a wrong file"
+		invalid, kind = "nonsense: [", "outside: reload, invalid file"
 	case 1:
-		kind = "outside: reload, left out"
+		kind = "outside: reload, omitted"
 		backends = slices.DeleteFunc(backends, func(b *backend) bool { return b.role == crashing && rng.IntN(2) == 0 })
 	case 2:
-		kind = "outside: reload, nothing new"
+		kind = "outside: reload, unchanged"
 	default:
 		if changed.isExempt() {
 			changed = w.byName["s8"]
@@ -166,12 +166,12 @@ func (w *harness) reloadChanged(rng *rand.Rand) {
 	}
 	w.stats.countFault(kind)
 	w.logf("%s (%s)", kind, changed.name)
-	w.writeAndReload(backends, wrong)
+	w.writeAndReload(backends, invalid)
 }
 
 // writeAndReload writes the configuration and sends SIGHUP.
-func (w *harness) writeAndReload(backends []*backend, wrong string) {
-	if err := writeConfig(w.config, configuration(backends, w.dir, "main", w.stub, w.envMark)+wrong); err != nil {
+func (w *harness) writeAndReload(backends []*backend, suffix string) {
+	if err := writeConfig(w.config, configuration(backends, w.dir, "main", w.stub, w.envMark)+suffix); err != nil {
 		fmt.Fprintln(os.Stderr, "chaos:", err)
 		return
 	}

@@ -80,7 +80,7 @@ func compile(ctx context.Context, to, what string) error {
 	cmd := exec.CommandContext(ctx, "go", "build", "-o", to, what)
 	cmd.Stderr = os.Stderr
 	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("build %s (run this in the project's folder): %w", what, err)
+		return fmt.Errorf("build %s (run chaos in the root of the repository): %w", what, err)
 	}
 	return nil
 }
@@ -132,7 +132,7 @@ func (w *harness) start(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case time.Now().After(deadline), w.hasExited():
-			return fmt.Errorf("the gateway does not serve: see %s", log.Name())
+			return fmt.Errorf("the gateway does not become ready: see %s", log.Name())
 		}
 		w.url = w.findURL()
 		time.Sleep(20 * time.Millisecond)
@@ -185,14 +185,14 @@ func (w *harness) stop() (problems []string) {
 	select {
 	case <-w.exited:
 		if !w.cmd.ProcessState.Success() {
-			problems = append(problems, "the gateway ended with "+w.cmd.ProcessState.String())
+			problems = append(problems, "the gateway exited with "+w.cmd.ProcessState.String())
 		}
 	case <-time.After(15 * time.Second):
-		problems = append(problems, "the gateway does not end at SIGTERM within 15s")
+		problems = append(problems, "the gateway does not exit within 15s of SIGTERM")
 		_ = w.cmd.Process.Kill()
 		<-w.exited
 	}
-	fmt.Printf("the gateway ended %v after SIGTERM\n", time.Since(began).Round(time.Millisecond))
+	fmt.Printf("the gateway exited %v after SIGTERM\n", time.Since(began).Round(time.Millisecond))
 	var left []string
 	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(50 * time.Millisecond) {
 		left = left[:0]
@@ -204,7 +204,7 @@ func (w *harness) stop() (problems []string) {
 		}
 	}
 	for _, l := range left {
-		problems = append(problems, "left running: "+l)
+		problems = append(problems, "still running: "+l)
 	}
 	return problems
 }

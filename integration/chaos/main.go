@@ -56,20 +56,20 @@ func main() {
 	debug.SetMemoryLimit(memoryLimit)
 	p := options{}
 	flag.StringVar(&p.gateway, "gateway", "", "the gateway's `binary`; default: build it")
-	flag.Uint64Var(&p.seed, "seed", 0, "replays what a run with it did; 0 = another one each time")
-	flag.IntVar(&p.calls, "calls", 100_000, "calls in all")
-	flag.DurationVar(&p.limit, "for", 0, "at most so long, warming up and ending aside; default 6m, with -soak 1h")
-	flag.IntVar(&p.clients, "clients", 50, "clients")
-	flag.Float64Var(&p.rate, "rate", 0, "calls per second in all; default 1000, with -soak 150")
-	flag.StringVar(&p.reload, "reload", "auto", "reloads of the configuration: yes, no, or auto: if the gateway knows how")
-	flag.BoolVar(&p.judgeAlways, "strict", false, "judge the tails even on a machine that is busy with other things")
-	flag.BoolVar(&p.keep, "keep", false, "leave the directory with logs even if all went well")
-	flag.BoolVar(&p.verbose, "v", false, "say what is done from outside, as it is done")
+	flag.Uint64Var(&p.seed, "seed", 0, "repeat the calls and faults of the run with this seed; 0 = a new one")
+	flag.IntVar(&p.calls, "calls", 100_000, "number of calls")
+	flag.DurationVar(&p.limit, "for", 0, "time limit without warm-up and shutdown; default 6m, with -soak 1h")
+	flag.IntVar(&p.clients, "clients", 50, "number of clients")
+	flag.Float64Var(&p.rate, "rate", 0, "calls per second of all clients; default 1000, with -soak 150")
+	flag.StringVar(&p.reload, "reload", "auto", "reload the configuration: yes, no, or auto (if the gateway supports it)")
+	flag.BoolVar(&p.judgeAlways, "strict", false, "judge the p99 even if the machine is busy with other work")
+	flag.BoolVar(&p.keep, "keep", false, "keep the directory with logs even after success")
+	flag.BoolVar(&p.verbose, "v", false, "print faults from outside as they are injected")
 	profile := flag.String("cpuprofile", "", "write a profile of chaos itself to this `FILE`")
-	flag.BoolVar(&p.soakMode, "soak", false, "moderate load for a long time, and the slope of what the gateway takes")
+	flag.BoolVar(&p.soakMode, "soak", false, "run moderate load for a long time and measure the growth of the gateway")
 	flag.StringVar(&p.json, "json", "", "with -soak: write samples and slopes to this `FILE`")
-	flag.DurationVar(&p.sample, "sample", 10*time.Second, "with -soak: how often to look")
-	flag.DurationVar(&p.warm, "warm", 2*time.Minute, "with -soak: what is not counted")
+	flag.DurationVar(&p.sample, "sample", 10*time.Second, "with -soak: sample interval")
+	flag.DurationVar(&p.warm, "warm", 2*time.Minute, "with -soak: warm-up, not counted")
 	flag.Parse()
 	if p.seed == 0 {
 		p.seed = uint64(time.Now().UnixNano()) % 1_000_000
@@ -126,7 +126,7 @@ func (p *options) run(ctx context.Context) (ok bool, err error) {
 	go func() { // if the gateway exits by itself, the run ends
 		<-w.exited
 		if !w.stopping.Load() {
-			w.stats.breach("the gateway has ended: %v", w.cmd.ProcessState)
+			w.stats.breach("the gateway exited: %v", w.cmd.ProcessState)
 			giveUp()
 		}
 	}()

@@ -52,7 +52,7 @@ const maxLateness = 20 * time.Millisecond
 // makeCalls makes the given number of calls at a rate and waits for them.
 func (c *client) makeCalls(ctx context.Context, p *phase, calls int, rate float64) {
 	slots := make(chan struct{}, maxConcurrent)
-	var under sync.WaitGroup
+	var inFlight sync.WaitGroup
 	due := time.Now()
 	for range calls {
 		d := c.script.next(p.share)
@@ -72,12 +72,12 @@ func (c *client) makeCalls(ctx context.Context, p *phase, calls int, rate float6
 			break
 		}
 		slots <- struct{}{}
-		under.Go(func() {
+		inFlight.Go(func() {
 			defer func() { <-slots }()
 			c.perform(ctx, p, d)
 		})
 	}
-	under.Wait()
+	inFlight.Wait()
 }
 
 // A run has roundCount rounds. Each has a calm phase, which takes calmShare of its calls, and a
@@ -91,9 +91,9 @@ const (
 func (w *harness) runChaos(ctx context.Context) (bool, error) {
 	clients := w.allClients()
 	if err := w.withConnected(ctx, clients, func(limited context.Context) {
-		visitor := newClient(w, len(clients), "stateless", w.backends, false)
-		w.warmConnections(limited, append(clients[:len(clients):len(clients)], visitor))
-		visitor.transport.close(true)
+		short := newClient(w, len(clients), "stateless", w.backends, false)
+		w.warmConnections(limited, append(clients[:len(clients):len(clients)], short))
+		short.transport.close(true)
 		w.runPhase(limited, clients, "warm up", 0, w.calls/50)
 	}); err != nil {
 		return false, err
@@ -108,7 +108,7 @@ func (w *harness) runChaos(ctx context.Context) (bool, error) {
 		w.warmConnections(limited, clients)
 		w.runRounds(limited, clients, 1)
 		if w.stats.isTooSlow(w.judgeAlways) {
-			fmt.Println("the tails are too long, so far: as many rounds again, and all of them count")
+			fmt.Println("p99 too high so far: running as many rounds again; all of them count")
 			w.runRounds(limited, clients, 1+roundCount)
 		}
 	})
@@ -121,7 +121,7 @@ func (w *harness) runChaos(ctx context.Context) (bool, error) {
 	}
 	short := ""
 	if w.stats.calls < w.calls {
-		short = fmt.Sprintf(": %d were to be made, and the time (-for) was over", w.calls)
+		short = fmt.Sprintf(": %d were planned, but the time limit (-for) was reached", w.calls)
 	}
 	w.stats.print(short)
 	w.compareFootprints(ctx, before, after)
@@ -148,7 +148,7 @@ func (w *harness) withConnected(ctx context.Context, clients []*client, do func(
 	defer end()
 	forEachClient(clients, func(c *client) {
 		if err := c.transport.open(ctx); err != nil {
-			c.breach("it was not let in: %v", err)
+			c.breach("cannot connect: %v", err)
 		}
 	})
 	do(limited)
@@ -187,21 +187,21 @@ func (w *harness) runPhase(ctx context.Context, clients []*client, name string, 
 		p.finish()
 		p.work = w.processorTime().since(before)
 	}()
-	outside, end := context.WithCancel(ctx)
-	var wild sync.WaitGroup
+	faultCtx, end := context.WithCancel(ctx)
+	var faults sync.WaitGroup
 	if share > 0 {
 		round := len(w.stats.phases)
-		wild.Go(func() { w.injectFaults(outside, clients, round, 500*time.Millisecond) })
-		wild.Go(func() { w.runShortClients(outside, p, round, 400*time.Millisecond) })
+		faults.Go(func() { w.injectFaults(faultCtx, clients, round, 500*time.Millisecond) })
+		faults.Go(func() { w.runShortClients(faultCtx, p, round, 400*time.Millisecond) })
 		if w.reloads {
-			wild.Go(func() { w.reloadRepeatedly(outside, round, 3*time.Second) })
+			faults.Go(func() { w.reloadRepeatedly(faultCtx, round, 3*time.Second) })
 		}
 	}
 	forEachClient(clients, func(c *client) {
 		c.makeCalls(ctx, p, int(math.Ceil(float64(calls)/float64(len(clients)))), w.rate/float64(len(clients)))
 	})
 	end()
-	wild.Wait()
+	faults.Wait()
 }
 
 // How much more the gateway may use at the end than after warming up.
@@ -231,7 +231,7 @@ func (w *harness) measureWarm(ctx context.Context) (most footprint, err error) {
 		}
 		f, err := w.footprint(ctx)
 		if err != nil {
-			return f, fmt.Errorf("the gateway does not tell what it takes: %w", err)
+			return f, fmt.Errorf("cannot read the gateway's footprint: %w", err)
 		}
 		if time.Since(began) > settleTime {
 			most = most.maximum(f)
@@ -259,7 +259,7 @@ func (f footprint) minimum(g footprint) footprint {
 func (w *harness) measureAtEnd(ctx context.Context, before footprint) (f footprint, err error) {
 	for began := time.Now(); ; {
 		if f, err = w.footprint(ctx); err != nil {
-			return f, fmt.Errorf("the gateway does not tell what it takes: %w", err)
+			return f, fmt.Errorf("cannot read the gateway's footprint: %w", err)
 		}
 		switch waited := time.Since(began); {
 		case f == f.minimum(before), waited > 12*time.Second && f.within(before), waited > 45*time.Second:
@@ -275,11 +275,11 @@ func (w *harness) measureAtEnd(ctx context.Context, before footprint) (f footpri
 
 // compareFootprints prints the footprints and counts excesses as broken promises.
 func (w *harness) compareFootprints(ctx context.Context, before, after footprint) {
-	fmt.Println("\nthe gateway, all clients gone   warm   at the end")
+	fmt.Println("\ngateway without clients         warm   at the end")
 	row := func(what string, b, a any, ok bool) {
 		fmt.Printf("  %-24s %10v %12v\n", what, b, a)
 		if !ok {
-			w.stats.breach("%s: %v before, %v at the end", what, b, a)
+			w.stats.breach("%s: %v after warming up, %v at the end", what, b, a)
 		}
 	}
 	row("goroutines", before.Goroutines, after.Goroutines, after.Goroutines <= before.Goroutines+extraGoroutines)
@@ -308,7 +308,7 @@ func (w *harness) printOutcome() bool {
 		fmt.Printf("\nno promise was broken; seed %d\n", w.seed)
 		return true
 	}
-	fmt.Printf("\n%d promises were broken; seed %d; the first:\n", t.broken, w.seed)
+	fmt.Printf("\n%d promises were broken; seed %d; first ones:\n", t.broken, w.seed)
 	for _, d := range t.details {
 		fmt.Println("  " + d)
 	}

@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"mcpgateway/internal/sse"
 	"mcpgateway/internal/wire"
 )
 
@@ -26,27 +27,30 @@ func (w *harness) runShortClients(ctx context.Context, p *phase, round int, ever
 	rng := rand.New(rand.NewPCG(w.seed, 3_000_000+uint64(round)))
 	var all sync.WaitGroup
 	defer all.Wait()
-	visits := []struct {
+	kinds := []struct {
 		name string
-		pay  func(context.Context, *phase, *client)
+		run  func(context.Context, *phase, *client)
 	}{
-		{"comes and goes", w.callAndLeave}, {"comes and goes", w.callAndLeave}, {"drops everything", w.disconnectDuringCalls}, {"drops everything", w.disconnectDuringCalls},
-		{"comes and goes", w.callAndLeave}, {"drops everything", w.disconnectDuringCalls}, {"says what is no MCP", w.sendInvalid}, {"says what is no MCP", w.sendInvalid},
-		{"resumes a stream", w.resumeStream}, {"resumes a stream", w.resumeStream}, {"resumes a stream", w.resumeStream}, {"listens", w.listenBriefly},
+		{"calls and leaves", w.callAndLeave}, {"calls and leaves", w.callAndLeave},
+		{"disconnects", w.disconnectDuringCalls}, {"disconnects", w.disconnectDuringCalls},
+		{"calls and leaves", w.callAndLeave}, {"disconnects", w.disconnectDuringCalls},
+		{"sends invalid messages", w.sendInvalid}, {"sends invalid messages", w.sendInvalid},
+		{"resumes a stream", w.resumeStream}, {"resumes a stream", w.resumeStream},
+		{"resumes a stream", w.resumeStream}, {"listens", w.listenBriefly},
 		{"listens", w.listenBriefly}, {"floods", w.flood}, {"floods", w.flood}, {"does not read", w.readLate},
 	}
 	for n := 0; pause(ctx, rng, every); n++ {
-		v := visits[rng.IntN(len(visits))]
+		k := kinds[rng.IntN(len(kinds))]
 		kind := []string{"http", "stateless", "sse"}[rng.IntN(3)]
-		switch v.name {
+		switch k.name {
 		case "resumes a stream", "floods":
 			kind = "http"
 		case "listens":
 			kind = "stateless"
 		}
 		c := newClient(w, round*10_000+n, kind, w.backends, true)
-		w.stats.countFault("client: " + v.name)
-		all.Go(func() { v.pay(ctx, p, c) })
+		w.stats.countFault("client: " + k.name)
+		all.Go(func() { k.run(ctx, p, c) })
 	}
 }
 
@@ -54,7 +58,7 @@ func (w *harness) runShortClients(ctx context.Context, p *phase, round int, ever
 func (w *harness) connect(ctx context.Context, c *client) bool {
 	err := c.transport.open(ctx)
 	if err != nil && ctx.Err() == nil {
-		c.breach("it was not let in: %v", err)
+		c.breach("cannot connect: %v", err)
 	}
 	if err != nil {
 		c.transport.close(false)
@@ -77,9 +81,9 @@ func (w *harness) disconnectDuringCalls(ctx context.Context, p *phase, c *client
 	if !w.connect(ctx, c) {
 		return
 	}
-	gone, leave := context.WithTimeout(ctx, 50*time.Millisecond)
-	defer leave()
-	c.makeCalls(gone, p, 8, 400)
+	short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+	defer cancel()
+	c.makeCalls(short, p, 8, 400)
 	c.transport.close(false)
 }
 
@@ -124,12 +128,13 @@ func (w *harness) sendInvalid(ctx context.Context, _ *phase, c *client) {
 		io.Copy(io.Discard, res.Body)
 		res.Body.Close()
 		if res.StatusCode < 400 || res.StatusCode >= 500 {
-			c.breach("%s %s of %.40q is answered with %s", b.method, b.path, b.body, res.Status)
+			c.breach("%s %s of %.40q returned %s", b.method, b.path, b.body, res.Status)
 		}
 	}
 	if conn, err := w.dial(); err == nil {
 		defer conn.Close()
-		fmt.Fprintf(conn, "POST /mcp HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{\"half", conn.RemoteAddr())
+		fmt.Fprintf(conn, "POST /mcp HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\n"+
+			"Content-Length: 1000\r\n\r\n{\"half", conn.RemoteAddr())
 	}
 }
 
@@ -152,7 +157,8 @@ func (w *harness) readLate(ctx context.Context, p *phase, c *client) {
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Now()) })
 	defer stop()
 	h := newHTTPTransport(c, true)
-	huge, _ := wire.Parse([]byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"s4__do","arguments":{"fault":"huge","bytes":` + strconv.Itoa(unreadBytes) + `},"_meta":` + c.requestMeta("") + `}}`))
+	huge, _ := wire.Parse([]byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"s4__do",` +
+		`"arguments":{"fault":"huge","bytes":` + strconv.Itoa(unreadBytes) + `},"_meta":` + c.requestMeta("") + `}}`))
 	req, _ := h.request(ctx, http.MethodPost, huge, "s4__do")
 	req.Header.Set("Connection", "close")
 	if err := req.Write(conn); err != nil {
@@ -170,9 +176,9 @@ func (w *harness) readLate(ctx context.Context, p *phase, c *client) {
 	body, err := io.ReadAll(res.Body)
 	whole := err == nil && len(body) > 0
 	if whole && !bytes.Contains(body, []byte(`"error"`)) && len(body) < unreadBytes {
-		c.breach("what was not read at once came in part: %d bytes, %.200s", len(body), body)
+		c.breach("a response that was read late is incomplete: %d bytes, %.200s", len(body), body)
 	}
-	w.stats.countCall(p, "", map[bool]string{true: "read late", false: "not read, and cut off"}[whole], 0, false)
+	w.stats.countCall(p, "", map[bool]string{true: "read late", false: "not read; connection closed"}[whole], 0, false)
 }
 
 // resumeStream disconnects from the stream of a call and requests the rest.
@@ -186,28 +192,24 @@ func (w *harness) resumeStream(ctx context.Context, p *phase, c *client) {
 	d.tool, d.token, d.args = "slow", true, strings.Replace(d.args, "{", `{"ms":120,"steps":3,`, 1)
 	x, m := c.newCall(d)
 	defer c.endCall(x)
-	life, hangUp := context.WithCancel(ctx)
-	req, err := h.request(life, http.MethodPost, m, "")
+	callCtx, disconnect := context.WithCancel(ctx)
+	req, err := h.request(callCtx, http.MethodPost, m, "")
 	if err == nil {
 		var res *http.Response
 		if res, err = h.http.Do(req); err == nil {
-			last := ""
-			err = eventsWithIDs(res.Body, func(id string, data []byte) bool {
-				last = id
-				if len(data) > 0 {
-					c.receive(data)
-					return false
-				}
-				return true
-			})
-			hangUp()
+			stream := sse.NewReader(maxEvent, nil)
+			stream.Open(res.Body)
+			if event, err := stream.Next(); err == nil {
+				c.receive(event.Data)
+			} // else recordOutcome finds that the response is missing
+			disconnect()
 			res.Body.Close()
-			if err == nil && last != "" {
-				err = h.resumeAfter(ctx, last)
+			if stream.LastEventID != "" {
+				err = h.resumeAfter(ctx, stream.LastEventID)
 			}
 		}
 	}
-	hangUp()
+	disconnect()
 	c.recordOutcome(ctx, p, x, err)
 }
 
@@ -230,39 +232,13 @@ func (h *httpTransport) resumeAfter(ctx context.Context, last string) error {
 	return events(res.Body, h.c.receive)
 }
 
-// eventsWithIDs calls hear with each event's id and data, until it says no.
-func eventsWithIDs(r io.Reader, hear func(id string, data []byte) bool) error {
-	lines := bufio.NewReader(r)
-	id, data := "", []byte(nil)
-	for {
-		line, err := lines.ReadBytes('\n')
-		if err != nil {
-			return nil // that the answer is not there is seen
-		}
-		line = bytes.TrimRight(line, "\r\n")
-		key, value, _ := bytes.Cut(line, []byte(":"))
-		value = bytes.TrimPrefix(value, []byte(" "))
-		switch {
-		case len(line) == 0:
-			if id != "" && !hear(id, data) {
-				return nil
-			}
-			data = nil
-		case string(key) == "id":
-			id = string(value)
-		case string(key) == "data":
-			data = append(data, value...)
-		}
-	}
-}
-
 // listenBriefly opens a subscriptions/listen stream and disconnects after a second.
 func (w *harness) listenBriefly(ctx context.Context, _ *phase, c *client) {
 	h := c.transport.(*httpTransport)
-	life, hangUp := context.WithTimeout(ctx, time.Second)
-	defer hangUp()
+	listenCtx, disconnect := context.WithTimeout(ctx, time.Second)
+	defer disconnect()
 	m := wire.NewRequest("1", "subscriptions/listen", []byte(`{"notifications":{"toolsListChanged":true},"_meta":`+c.requestMeta("")+`}`))
-	req, err := h.request(life, http.MethodPost, m, "")
+	req, err := h.request(listenCtx, http.MethodPost, m, "")
 	if err != nil {
 		return
 	}
@@ -274,10 +250,10 @@ func (w *harness) listenBriefly(ctx context.Context, _ *phase, c *client) {
 	first := true
 	_ = events(res.Body, func(data []byte) {
 		if first && !bytes.Contains(data, []byte("subscriptions/acknowledged")) {
-			c.breach("a listen begins with %.300s", data)
+			c.breach("a listen stream begins with %.300s", data)
 		}
-		if first = false; bytes.Contains(data, []byte(`"id":1,`)) && ctx.Err() == nil && life.Err() == nil {
-			c.breach("a listen has ended: %.300s", data)
+		if first = false; bytes.Contains(data, []byte(`"id":1,`)) && ctx.Err() == nil && listenCtx.Err() == nil {
+			c.breach("a listen stream has ended: %.300s", data)
 		}
 	})
 	h.http.CloseIdleConnections()

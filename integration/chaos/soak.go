@@ -47,7 +47,7 @@ func (w *harness) runSoak(ctx context.Context) (bool, error) {
 	p := w.stats.beginPhase("soak", soakFaults)
 	forEachClient(clients, func(c *client) {
 		if err := c.transport.open(ctx); err != nil {
-			c.breach("it was not let in: %v", err)
+			c.breach("cannot connect: %v", err)
 		}
 	})
 	forEachClient(clients, func(c *client) { c.callAllBackends(limited, p) })
@@ -68,14 +68,14 @@ func (w *harness) runSoak(ctx context.Context) (bool, error) {
 	slopes := slopesOf(samples, w.warm)
 	fmt.Printf("\n%d samples, warmed up for %v\n%-12s %12s %12s %14s %12s\n", len(samples), w.warm, "", "first ¼", "last ¼", "per hour", "±")
 	for _, s := range slopes {
-		verdict := "within noise"
+		result := "within noise"
 		if s.Grows {
-			verdict = "GROWS"
+			result = "GROWS"
 			if w.limit > 10*time.Minute { // shorter runs are not judged
 				w.stats.breach("%s grows by %.1f %s an hour", s.What, s.PerHour, s.Unit)
 			}
 		}
-		fmt.Printf("%-12s %12.1f %12.1f %+14.2f %12.2f  %s; %s\n", s.What, s.First, s.Last, s.PerHour, s.Error, s.Unit, verdict)
+		fmt.Printf("%-12s %12.1f %12.1f %+14.2f %12.2f  %s; %s\n", s.What, s.First, s.Last, s.PerHour, s.Error, s.Unit, result)
 	}
 	if w.json != "" {
 		text, _ := json.MarshalIndent(map[string]any{"seed": w.seed, "calls": w.stats.calls, "broken": w.stats.broken, "slopes": slopes, "samples": samples}, "", " ")
@@ -94,7 +94,7 @@ func (w *harness) runSoak(ctx context.Context) (bool, error) {
 func (w *harness) takeSamples(ctx context.Context, p *phase) (samples []sample) {
 	ticker := time.NewTicker(w.sample)
 	defer ticker.Stop()
-	said := time.Now().Add(-time.Minute)
+	lastPrint := time.Now().Add(-time.Minute)
 	for {
 		select {
 		case <-ctx.Done():
@@ -104,14 +104,14 @@ func (w *harness) takeSamples(ctx context.Context, p *phase) (samples []sample) 
 		f, err := w.footprint(ctx)
 		if err != nil {
 			if ctx.Err() == nil {
-				w.stats.breach("the gateway does not tell what it takes: %v", err)
+				w.stats.breach("cannot read the gateway's footprint: %v", err)
 			}
 			continue
 		}
 		s := sample{time.Since(p.began).Seconds(), w.stats.callCount(), f}
 		samples = append(samples, s)
-		if time.Since(said) >= time.Minute {
-			said = time.Now()
+		if time.Since(lastPrint) >= time.Minute {
+			lastPrint = time.Now()
 			fmt.Printf("%s  calls %7d  RSS %6.1f MiB  heap %6.1f MiB  goroutines %4d  descriptors %4d  processes %3d  broken %d\n",
 				time.Duration(s.Seconds*float64(time.Second)).Round(time.Second), s.Calls, mib(f.RSS), mib(f.Heap), f.Goroutines, f.Descriptors, f.Processes, w.stats.breachCount())
 		}

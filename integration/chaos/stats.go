@@ -198,7 +198,7 @@ func (t *stats) isTooSlow(strict bool) bool {
 func (t *stats) judge(strict bool) {
 	if t.isTooSlow(strict) {
 		quiet, chaos, _, _ := t.tails()
-		t.breach("healthy backends: with faults the p99 is %.2f × what it is without (medians of phases: %v and %v)", t.ratio(), chaos, quiet)
+		t.breach("healthy backends: the p99 with faults is %.2f × the p99 without (medians of phases: %v and %v)", t.ratio(), chaos, quiet)
 	}
 }
 
@@ -221,7 +221,7 @@ func (t *stats) print(short string) {
 		}
 	}
 	if total > 0 {
-		fmt.Printf("\nfaults: %d, one every %.1f ms; how the calls ended that carried them\n", total, 1000*seconds/float64(total))
+		fmt.Printf("\nfaults: %d, one every %.1f ms; outcomes of the calls that carried them\n", total, 1000*seconds/float64(total))
 		for _, kind := range byFrequency(t.faults) {
 			var ends []string
 			for _, o := range byFrequency(t.outcomesByFault[kind]) {
@@ -230,16 +230,16 @@ func (t *stats) print(short string) {
 			fmt.Printf("  %6d  %-24s %s\n", t.faults[kind], kind, strings.Join(ends, ", "))
 		}
 	}
-	printQuantiles("from a SIGKILL to the end of each call that was there", t.timesToError)
-	printQuantiles("from a SIGKILL to the next process's first answer", t.timesToRecovery)
+	printQuantiles("from SIGKILL to the end of each call in flight", t.timesToError)
+	printQuantiles("from SIGKILL to the first response of the next process", t.timesToRecovery)
 	quiet, chaos, quiet50, chaos50 := t.tails()
 	if t.ratio() > 0 {
 		fmt.Printf("\nhealthy backends, medians of phases:  p50 %v quiet, %v with faults;  p99 %v quiet, %v with faults;\n"+
-			"p99 with faults against that of the quiet neighbours, median: %.2f × (at most %.0f ×, or %v)\n",
+			"p99 with faults to that of the quiet neighbours, median: %.2f × (limit %.0f ×, or %v)\n",
 			quiet50.Round(10*time.Microsecond), chaos50.Round(10*time.Microsecond), quiet.Round(10*time.Microsecond), chaos.Round(10*time.Microsecond),
 			t.ratio(), maxRatio, latencyFloor)
 		if u := t.calmSpread(); u > maxCalmSpread {
-			fmt.Printf("the quiet phases differ among themselves by %.1f × (quartiles of p99): the machine is busy, and the ratio is not judged without -strict\n", u)
+			fmt.Printf("the quiet phases differ by %.1f × (quartiles of p99): the machine is busy; the ratio is judged only with -strict\n", u)
 		}
 	}
 }

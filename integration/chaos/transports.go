@@ -19,6 +19,7 @@ import (
 	"sync"
 	"time"
 
+	"mcpgateway/internal/sse"
 	"mcpgateway/internal/wire"
 )
 
@@ -26,7 +27,7 @@ const initialize = `{"protocolVersion":"2025-11-25","capabilities":{},"clientInf
 
 // shortClientName is the client name of all short modern clients. The gateway takes them for one
 // stateless client, for which it keeps state for minutes.
-const shortClientName = "visitor"
+const shortClientName = "short"
 
 // An httpTransport is Streamable HTTP, with a session or, for modern clients, without.
 type httpTransport struct {
@@ -51,7 +52,9 @@ func newHTTPTransport(c *client, stateless bool) *httpTransport {
 			if meta != "" {
 				meta = "," + meta
 			}
-			return `{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/clientInfo":` + string(info) + meta + `}`
+			return `{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
+				`"io.modelcontextprotocol/clientCapabilities":{},` +
+				`"io.modelcontextprotocol/clientInfo":` + string(info) + meta + `}`
 		}
 	}
 	return &httpTransport{c: c, stateless: stateless, http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16, IdleConnTimeout: 5 * time.Second}}}
@@ -144,7 +147,7 @@ func (h *httpTransport) write(ctx context.Context, m wire.Message) error {
 	defer res.Body.Close()
 	io.Copy(io.Discard, res.Body)
 	if res.StatusCode != http.StatusAccepted {
-		return fmt.Errorf("a notification was answered with %s", res.Status)
+		return fmt.Errorf("status of a notification: %s", res.Status)
 	}
 	return nil
 }
@@ -195,40 +198,27 @@ func (h *httpTransport) close(politely bool) {
 	h.http.CloseIdleConnections()
 }
 
-// events calls receive with the data of each event until the stream ends.
-func events(r io.Reader, hear func([]byte)) error {
-	return eventsOf(r, func(_ string, data []byte) { hear(data) })
+// maxEvent is the limit of one event's data, in bytes.
+const maxEvent = 64 << 20
+
+// events calls receive with the data of each message event until the stream ends.
+func events(r io.Reader, receive func([]byte)) error {
+	return eachEvent(r, func(e sse.Event) { receive(e.Data) })
 }
 
-func eventsOf(r io.Reader, hear func(kind string, data []byte)) error {
-	lines := bufio.NewReaderSize(r, 16<<10)
-	var data []byte
-	kind, some := "", false
+func eachEvent(r io.Reader, receive func(sse.Event)) error {
+	reader := sse.NewReader(maxEvent, nil)
+	reader.Open(r)
+	defer reader.Close()
 	for {
-		line, err := lines.ReadBytes('\n')
-		if err == io.EOF && len(line) == 0 {
+		event, err := reader.Next()
+		switch {
+		case err == io.EOF:
 			return nil
-		}
-		if err != nil {
+		case err != nil:
 			return errors.Join(err, errors.New("the stream was cut"))
 		}
-		line = bytes.TrimRight(line, "\r\n")
-		key, value, _ := bytes.Cut(line, []byte(":"))
-		value = bytes.TrimPrefix(value, []byte(" "))
-		switch {
-		case len(line) == 0:
-			if some && len(data) > 0 {
-				hear(kind, data)
-			}
-			data, kind, some = nil, "", false
-		case string(key) == "event":
-			kind = string(value)
-		case string(key) == "data":
-			if some {
-				data = append(data, '\n')
-			}
-			data, some = append(data, value...), true
-		}
+		receive(event)
 	}
 }
 
@@ -261,15 +251,16 @@ func (s *httpSSETransport) open(ctx context.Context) error {
 		cancel()
 		return err
 	}
-	there, hello := make(chan struct{}), make(chan struct{})
+	endpoint, hello := make(chan struct{}), make(chan struct{})
 	s.mu.Lock()
 	s.endStream, s.hello = cancel, hello
 	s.mu.Unlock()
 	s.stream.Go(func() {
 		defer res.Body.Close()
-		_ = eventsOf(res.Body, func(kind string, data []byte) {
+		_ = eachEvent(res.Body, func(e sse.Event) {
+			data := e.Data
 			switch {
-			case kind == "endpoint":
+			case e.Type == "endpoint":
 				at, err := res.Request.URL.Parse(string(data))
 				if err != nil {
 					return // ignored like a missing endpoint
@@ -277,7 +268,7 @@ func (s *httpSSETransport) open(ctx context.Context) error {
 				s.mu.Lock()
 				s.post = at.String()
 				s.mu.Unlock()
-				close(there)
+				close(endpoint)
 			case bytes.Contains(data, []byte(`"id":"hello"`)):
 				close(hello)
 			default:
@@ -286,10 +277,10 @@ func (s *httpSSETransport) open(ctx context.Context) error {
 		})
 	})
 	select {
-	case <-there:
+	case <-endpoint:
 	case <-time.After(callTimeout):
 		cancel()
-		return errors.New("no endpoint came")
+		return errors.New("no endpoint event")
 	}
 	if err := s.write(ctx, wire.NewRequest(`"hello"`, "initialize", []byte(strings.Replace(initialize, "2025-11-25", "2024-11-05", 1)))); err != nil {
 		return err
@@ -297,7 +288,7 @@ func (s *httpSSETransport) open(ctx context.Context) error {
 	select {
 	case <-hello:
 	case <-time.After(callTimeout):
-		return errors.New("initialize was not answered")
+		return errors.New("initialize has no response")
 	}
 	return s.write(ctx, wire.NewNotification("notifications/initialized", nil))
 }
@@ -398,7 +389,7 @@ func (s *stdioTransport) open(ctx context.Context) error {
 	select {
 	case <-hello:
 	case <-time.After(callTimeout):
-		return errors.New("initialize was not answered")
+		return errors.New("initialize has no response")
 	}
 	return s.write(ctx, wire.NewNotification("notifications/initialized", nil))
 }
@@ -421,14 +412,14 @@ func (s *stdioTransport) close(bool) {
 	}
 	s.in.Close()
 	kill := time.AfterFunc(15*time.Second, func() {
-		s.c.breach("its gateway did not end when stdin was closed")
+		s.c.breach("its gateway did not exit when stdin was closed")
 		_ = s.cmd.Process.Kill()
 	})
 	s.reader.Wait()
 	err := s.cmd.Wait()
 	kill.Stop()
 	if err != nil {
-		s.c.breach("its gateway ended with %v", err)
+		s.c.breach("its gateway exited with %v", err)
 	}
 	s.cmd = nil
 }
