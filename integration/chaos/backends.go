@@ -35,8 +35,9 @@ type backend struct {
 	httpStub *faults.HTTPStub // nil unless http
 	url      string
 
-	pid           atomic.Int64 // of the process that responded last
-	killedAt      atomic.Int64 // when the previous process was killed, in nanoseconds; 0 = it has responded since
+	pid atomic.Int64 // of the process that responded last
+	// when the previous process was killed, in nanoseconds; 0 = it has responded since
+	killedAt      atomic.Int64
 	kills         atomic.Int32 // since its configuration changed last
 	configVersion int          // number of changes of its configuration; used by one goroutine
 }
@@ -47,24 +48,28 @@ func (b *backend) isExempt() bool { return b.role == healthy || b.role == demo }
 func allBackends() []*backend {
 	var all []*backend
 	add := func(role role, s faults.Script, web bool) {
-		all = append(all, &backend{name: s.Name, role: role, http: web, modern: s.Generation == "modern", script: s})
+		all = append(all, &backend{name: s.Name, role: role, http: web,
+			modern: s.Generation == "modern", script: s})
 	}
 	for i, s := range []faults.Script{
 		0: {}, 1: {ExtraTools: 20, PageSize: 7}, 2: {}, 3: {Generation: "modern"}, // healthy
 		4: {}, 5: {}, 6: {Generation: "modern"}, 7: {IgnoreStop: true}, // misbehaving
 		8: {}, 9: {}, // crashing
 		10: {PageLoop: "circle", PageSize: 2}, // broken
-		11: {On: map[string][]faults.Fault{"start": {{Kind: "stderr", Bytes: 2000}, {Kind: "die", Code: 3}}}},
+		11: {On: map[string][]faults.Fault{"start": {{Kind: "stderr", Bytes: 2000},
+			{Kind: "die", Code: 3}}}},
 	} {
 		s.Name = "s" + strconv.Itoa(i)
-		add([]role{healthy, healthy, healthy, healthy, misbehaving, misbehaving, misbehaving, misbehaving, crashing, crashing, broken, broken}[i], s, false)
+		add([]role{healthy, healthy, healthy, healthy, misbehaving, misbehaving, misbehaving,
+			misbehaving, crashing, crashing, broken, broken}[i], s, false)
 	}
 	for i, s := range []faults.Script{
 		0: {}, 1: {Generation: "modern"}, // healthy
 		2: {}, 3: {AlwaysStream: true}, 4: {NoGet: true}, 5: {Generation: "modern"}, // misbehaving
 	} {
 		s.Name = "h" + strconv.Itoa(i)
-		add([]role{healthy, healthy, misbehaving, misbehaving, misbehaving, misbehaving}[i], s, true)
+		add([]role{healthy, healthy, misbehaving, misbehaving, misbehaving, misbehaving}[i], s,
+			true)
 	}
 	add(demo, faults.Script{Name: "e0"}, false)
 	add(demo, faults.Script{Name: "e1"}, false)
@@ -96,24 +101,30 @@ func atLowPriority(program string) string {
 	return fmt.Sprintf(`command: nice, args: [-n, "10", %q]`, program)
 }
 
-var hasIdlePriority = sync.OnceValue(func() bool { return exec.Command("chrt", "-i", "0", "true").Run() == nil })
+var hasIdlePriority = sync.OnceValue(func() bool {
+	return exec.Command("chrt", "-i", "0", "true").Run() == nil
+})
 
 // configuration returns the text of a configuration file.
 func configuration(backends []*backend, dir, name, stub, mark string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "state: %q\nlog: {level: info}\naudit: {file: %q}\n", dir+"/state-"+name, dir+"/audit-"+name+".jsonl")
-	fmt.Fprintf(&b, "catalog: {prefix: always, wait: 3s}\nlimits: {in_flight: %d, session_idle: 2s, events: 64KiB}\n", maxInFlight)
+	fmt.Fprintf(&b, "state: %q\nlog: {level: info}\naudit: {file: %q}\n", dir+"/state-"+name,
+		dir+"/audit-"+name+".jsonl")
+	fmt.Fprintf(&b,
+		"catalog: {prefix: always, wait: 3s}\nlimits: {in_flight: %d, session_idle: 2s, events: 64KiB}\n", maxInFlight)
 	b.WriteString("defaults: {start_timeout: 5s, call_timeout: 1s}\nbackends:\n")
 	for _, x := range backends {
 		timeouts := ""
 		if x.isExempt() {
-			timeouts = ", call_timeout: 30s, start_timeout: 60s" // the machine may stall for a second or two
+			// the machine may stall for a second or two
+			timeouts = ", call_timeout: 30s, start_timeout: 60s"
 		}
 		switch {
 		case x.role == demo:
 			fmt.Fprintf(&b, "  - {name: %s, embedded: demo%s}\n", x.name, timeouts)
 		case x.http:
-			fmt.Fprintf(&b, "  - {name: %s, url: %q, headers: {X-Generation: \"%d\"}%s}\n", x.name, x.url, x.configVersion, timeouts)
+			fmt.Fprintf(&b, "  - {name: %s, url: %q, headers: {X-Generation: \"%d\"}%s}\n", x.name,
+				x.url, x.configVersion, timeouts)
 		default:
 			// Faulty programs start all the time. The processor time that they use must not count
 			// as latency that the gateway causes.
@@ -122,7 +133,8 @@ func configuration(backends []*backend, dir, name, stub, mark string) string {
 				start = atLowPriority(stub)
 			}
 			fmt.Fprintf(&b, "  - {name: %s, %s, env: {%s: %q, %s: %q, GENERATION: \"%d\"}%s}\n",
-				x.name, start, faults.ScriptEnv, x.script.String(), markEnv, mark, x.configVersion, timeouts)
+				x.name, start, faults.ScriptEnv, x.script.String(), markEnv, mark, x.configVersion,
+				timeouts)
 		}
 	}
 	return b.String()

@@ -35,14 +35,15 @@ type clientTransport interface {
 
 // A client makes calls and checks what arrives.
 type client struct {
-	harness     *harness
-	name        string
-	kind        string
-	misbehaves  bool
-	permanent   bool // stays connected for the whole run
-	script      *script
-	transport   clientTransport
-	requestMeta func(params string) string // adds the metadata of a modern request; nil = a legacy client
+	harness    *harness
+	name       string
+	kind       string
+	misbehaves bool
+	permanent  bool // stays connected for the whole run
+	script     *script
+	transport  clientTransport
+	// adds the metadata of a modern request; nil = a legacy client
+	requestMeta func(params string) string
 
 	mu      sync.Mutex
 	pending map[wire.ID]*call
@@ -72,7 +73,8 @@ type endedCall struct{ answered, abandoned bool }
 
 func newClient(w *harness, index int, kind string, backends []*backend, rude bool) *client {
 	name := "c" + strconv.Itoa(index)
-	c := &client{harness: w, name: name, kind: kind, misbehaves: rude, script: newScript(w.seed, index, name, backends, rude),
+	c := &client{harness: w, name: name, kind: kind, misbehaves: rude,
+		script:  newScript(w.seed, index, name, backends, rude),
 		pending: make(map[wire.ID]*call), ended: make(map[wire.ID]*endedCall)}
 	switch kind {
 	case "http":
@@ -88,7 +90,8 @@ func newClient(w *harness, index int, kind string, backends []*backend, rude boo
 }
 
 func (c *client) breach(format string, args ...any) {
-	c.harness.stats.breach("client %s (%s), seed %d: %s", c.name, c.kind, c.harness.seed, fmt.Sprintf(format, args...))
+	c.harness.stats.breach("client %s (%s), seed %d: %s", c.name, c.kind, c.harness.seed,
+		fmt.Sprintf(format, args...))
 }
 
 // newCall registers a call and returns its message.
@@ -100,7 +103,8 @@ func (c *client) newCall(d scriptedCall) (*call, wire.Message) {
 	if c.nextID%2 == 1 {
 		id = wire.ID(wire.Quote(c.name + "/" + strconv.Itoa(c.nextID)))
 	}
-	x := &call{scriptedCall: d, id: id, began: time.Now(), done: make(chan struct{}), abandoned: d.clientFault == "cancel" || d.clientFault == "vanish"}
+	x := &call{scriptedCall: d, id: id, began: time.Now(), done: make(chan struct{}),
+		abandoned: d.clientFault == "cancel" || d.clientFault == "vanish"}
 	c.pending[id] = x
 	params := `{"name":"` + d.backend.name + "__" + d.tool + `","arguments":` + d.args
 	meta := ""
@@ -162,7 +166,8 @@ func (c *client) perform(ctx context.Context, p *phase, d scriptedCall) {
 // abandon cancels the call, or disconnects.
 func (c *client) abandon(ctx context.Context, x *call, disconnect func()) {
 	if x.clientFault == "cancel" && c.requestMeta == nil {
-		_ = c.transport.write(ctx, wire.NewNotification("notifications/cancelled", []byte(`{"requestId":`+string(x.id)+`,"reason":"tired"}`)))
+		_ = c.transport.write(ctx, wire.NewNotification("notifications/cancelled",
+			[]byte(`{"requestId":`+string(x.id)+`,"reason":"tired"}`)))
 		// If a response arrives at all, it arrives soon.
 		select {
 		case <-x.done:
@@ -192,12 +197,15 @@ func (c *client) recordOutcome(ctx context.Context, p *phase, x *call, err error
 		c.mu.Unlock()
 	case errors.Is(err, context.DeadlineExceeded):
 		outcome = "LOST"
-		c.breach("call %s to %s (%s) has no response after %v: %s", x.id, x.backend.name, x.description(), callTimeout, x.nonce)
+		c.breach("call %s to %s (%s) has no response after %v: %s", x.id, x.backend.name,
+			x.description(), callTimeout, x.nonce)
 	default:
 		outcome = "LOST"
-		c.breach("call %s to %s (%s) has no response: %v, after %v: %s", x.id, x.backend.name, x.description(), err, took, x.nonce)
+		c.breach("call %s to %s (%s) has no response: %v, after %v: %s", x.id, x.backend.name,
+			x.description(), err, took, x.nonce)
 	}
-	timed := c.permanent && !c.misbehaves && x.backend.role == healthy && x.tool == "echo" && c.kind != "stdio"
+	timed := c.permanent && !c.misbehaves && x.backend.role == healthy && x.tool == "echo" &&
+		c.kind != "stdio"
 	c.harness.stats.countCall(p, x.fault, outcome, took, timed)
 }
 
@@ -215,7 +223,8 @@ func (c *client) checkResult(x *call, m wire.Message) string {
 	}
 	result := m.Part(wire.PartResult)
 	if x.backend.role == demo {
-		if text, _ := wire.Lookup(x.argsRaw(), "text"); !strings.Contains(string(result), `"text":`+string(wire.Quote(wire.Unquote(text)))) {
+		if text, _ := wire.Lookup(x.argsRaw(), "text"); !strings.Contains(string(result),
+			`"text":`+string(wire.Quote(wire.Unquote(text)))) {
 			c.breach("call %s to %s: wrong response: %.300s", x.id, x.backend.name, result)
 			return "WRONG"
 		}
@@ -223,12 +232,14 @@ func (c *client) checkResult(x *call, m wire.Message) string {
 	}
 	got, _ := wire.Lookup(result, "structuredContent", "got")
 	if string(got) != x.args {
-		c.breach("call %s to %s (%s): wrong bytes in the response\n  sent %.600s\n  got  %.600s", x.id, x.backend.name, x.description(), x.args, result)
+		c.breach("call %s to %s (%s): wrong bytes in the response\n  sent %.600s\n  got  %.600s",
+			x.id, x.backend.name, x.description(), x.args, result)
 		return "WRONG"
 	}
 	stub, _ := wire.Lookup(result, "structuredContent", "stub")
 	if wire.Unquote(stub) != x.backend.name {
-		c.breach("call %s to %s (%s) has a response of %s", x.id, x.backend.name, x.description(), stub)
+		c.breach("call %s to %s (%s) has a response of %s", x.id, x.backend.name, x.description(),
+			stub)
 		return "WRONG"
 	}
 	pid, _ := wire.Lookup(result, "structuredContent", "pid")
@@ -250,7 +261,8 @@ func (c *client) checkError(x *call, e []byte) string {
 	message, _ := wire.Lookup(e, "message")
 	text := wire.Unquote(message)
 	named := strings.HasPrefix(text, "backend "+x.backend.name+": ") ||
-		strings.HasPrefix(x.fault, "ask ") && strings.Contains(text, "backend "+x.backend.name+" asks ")
+		strings.HasPrefix(x.fault, "ask ") &&
+			strings.Contains(text, "backend "+x.backend.name+" asks ")
 	kind := ""
 	switch {
 	case x.fault == "error" && string(code) == strconv.Itoa(requestedError):
@@ -259,7 +271,8 @@ func (c *client) checkError(x *call, e []byte) string {
 		return "error: too many in flight"
 	case named && strings.Contains(text, "call_timeout"):
 		kind = "error: call_timeout"
-	case named && strings.Contains(text, "not running"), named && strings.Contains(text, "did not start"):
+	case named && strings.Contains(text, "not running"), named &&
+		strings.Contains(text, "did not start"):
 		kind = "error: not running"
 	case named && strings.Contains(text, "outcome unknown"):
 		kind = "error: lost, outcome unknown"
@@ -270,7 +283,8 @@ func (c *client) checkError(x *call, e []byte) string {
 	case x.backend.role == crashing && strings.HasPrefix(text, "Unknown tool"):
 		return "error: not configured at the moment"
 	default:
-		c.breach("call %s to %s (%s): error does not name the backend: %s", x.id, x.backend.name, x.description(), e)
+		c.breach("call %s to %s (%s): error does not name the backend: %s", x.id, x.backend.name,
+			x.description(), e)
 		return "UNEXPLAINED"
 	}
 	if x.backend.isExempt() {
@@ -296,7 +310,8 @@ func (c *client) callsAt(b *backend) (some []*call) {
 func (c *client) list(ctx context.Context, p *phase) {
 	have := make(map[string]bool)
 	for cursor := ""; ; {
-		x, _ := c.newCall(scriptedCall{tool: "list", args: "{}", backend: &backend{name: "the gateway"}})
+		x, _ := c.newCall(scriptedCall{tool: "list", args: "{}",
+			backend: &backend{name: "the gateway"}})
 		params := "{}"
 		if cursor != "" {
 			params = `{"cursor":` + cursor + `}`
@@ -407,8 +422,10 @@ func (c *client) handleNotification(m wire.Message) {
 		}
 	case "notifications/message":
 		data, _ := wire.Lookup(m.Part(wire.PartParams), "data")
-		shareIdentity := !c.permanent && c.requestMeta != nil // all have the same identity, and receive log messages of each other's calls
-		if text := wire.Unquote(data); strings.HasPrefix(text, "c") && !strings.HasPrefix(text, c.name+"-") && !shareIdentity {
+		// all have the same identity, and receive log messages of each other's calls
+		shareIdentity := !c.permanent && c.requestMeta != nil
+		if text := wire.Unquote(data); strings.HasPrefix(text, "c") &&
+			!strings.HasPrefix(text, c.name+"-") && !shareIdentity {
 			c.breach("received a log message of another client's call: %.300s", m.Raw())
 		}
 	case "notifications/tools/list_changed":

@@ -27,7 +27,8 @@ func pause(ctx context.Context, rng *rand.Rand, d time.Duration) bool {
 }
 
 // injectFaults repeatedly disturbs backends from outside until ctx is done.
-func (w *harness) injectFaults(ctx context.Context, clients []*client, round int, every time.Duration) {
+func (w *harness) injectFaults(ctx context.Context, clients []*client, round int,
+	every time.Duration) {
 	rng := rand.New(rand.NewPCG(w.seed, 1_000_000+uint64(round)))
 	for pause(ctx, rng, every) {
 		b := w.pickTarget(rng)
@@ -126,8 +127,10 @@ func (w *harness) disturbHTTP(rng *rand.Rand, b *backend) {
 		return
 	}
 	d := []faults.Fault{
-		{Kind: "status", Code: 500}, {Kind: "status", Code: 503, RetryAfter: "1"}, {Kind: "status", Code: 404},
-		{Kind: "reset"}, {Kind: "cut", At: "middle"}, {Kind: "type", Text: "text/html"}, {Kind: "delay", Duration: 300 * ms},
+		{Kind: "status", Code: 500}, {Kind: "status", Code: 503, RetryAfter: "1"},
+		{Kind: "status", Code: 404},
+		{Kind: "reset"}, {Kind: "cut", At: "middle"}, {Kind: "type", Text: "text/html"},
+		{Kind: "delay", Duration: 300 * ms},
 	}[rng.IntN(7)]
 	w.logf("%s: %s for the next requests", b.name, d.Kind)
 	b.httpStub.FailNext(d, 1+rng.IntN(5))
@@ -154,7 +157,8 @@ func (w *harness) reloadChanged(rng *rand.Rand) {
 		invalid, kind = "nonsense: [", "outside: reload, invalid file"
 	case 1:
 		kind = "outside: reload, omitted"
-		backends = slices.DeleteFunc(backends, func(b *backend) bool { return b.role == crashing && rng.IntN(2) == 0 })
+		backends = slices.DeleteFunc(backends,
+			func(b *backend) bool { return b.role == crashing && rng.IntN(2) == 0 })
 	case 2:
 		kind = "outside: reload, unchanged"
 	default:
@@ -171,7 +175,8 @@ func (w *harness) reloadChanged(rng *rand.Rand) {
 
 // writeAndReload writes the configuration and sends SIGHUP.
 func (w *harness) writeAndReload(backends []*backend, suffix string) {
-	if err := writeConfig(w.config, configuration(backends, w.dir, "main", w.stub, w.envMark)+suffix); err != nil {
+	if err := writeConfig(w.config, configuration(backends, w.dir, "main", w.stub, w.envMark)+
+		suffix); err != nil {
 		fmt.Fprintln(os.Stderr, "chaos:", err)
 		return
 	}

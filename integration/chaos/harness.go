@@ -49,8 +49,10 @@ func build(ctx context.Context, p *options) (*harness, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &harness{options: p, dir: dir, envMark: filepath.Base(dir), binary: p.gateway, stub: filepath.Join(dir, "stub"),
-		config: filepath.Join(dir, "config", "gateway.yaml"), backends: allBackends(), byName: make(map[string]*backend), stats: newStats(p.seed)}
+	w := &harness{options: p, dir: dir, envMark: filepath.Base(dir), binary: p.gateway,
+		stub:   filepath.Join(dir, "stub"),
+		config: filepath.Join(dir, "config", "gateway.yaml"), backends: allBackends(),
+		byName: make(map[string]*backend), stats: newStats(p.seed)}
 	// Nothing else is written to this directory, because the gateway watches it.
 	if err := os.Mkdir(filepath.Dir(w.config), 0o700); err != nil {
 		return nil, err
@@ -107,7 +109,8 @@ func (w *harness) serveHTTPStub(b *backend) error {
 
 // start starts the gateway and waits until it is ready.
 func (w *harness) start(ctx context.Context) error {
-	if err := writeConfig(w.config, configuration(w.backends, w.dir, "main", w.stub, w.envMark)); err != nil {
+	if err := writeConfig(w.config, configuration(w.backends, w.dir, "main", w.stub,
+		w.envMark)); err != nil {
 		return err
 	}
 	log, err := os.Create(filepath.Join(w.dir, "gateway.log"))

@@ -56,17 +56,23 @@ func main() {
 	debug.SetMemoryLimit(memoryLimit)
 	p := options{}
 	flag.StringVar(&p.gateway, "gateway", "", "the gateway's `binary`; default: build it")
-	flag.Uint64Var(&p.seed, "seed", 0, "repeat the calls and faults of the run with this seed; 0 = a new one")
+	flag.Uint64Var(&p.seed, "seed", 0,
+		"repeat the calls and faults of the run with this seed; 0 = a new one")
 	flag.IntVar(&p.calls, "calls", 100_000, "number of calls")
-	flag.DurationVar(&p.limit, "for", 0, "time limit without warm-up and shutdown; default 6m, with -soak 1h")
+	flag.DurationVar(&p.limit, "for", 0,
+		"time limit without warm-up and shutdown; default 6m, with -soak 1h")
 	flag.IntVar(&p.clients, "clients", 50, "number of clients")
-	flag.Float64Var(&p.rate, "rate", 0, "calls per second of all clients; default 1000, with -soak 150")
-	flag.StringVar(&p.reload, "reload", "auto", "reload the configuration: yes, no, or auto (if the gateway supports it)")
-	flag.BoolVar(&p.judgeAlways, "strict", false, "judge the p99 even if the machine is busy with other work")
+	flag.Float64Var(&p.rate, "rate", 0,
+		"calls per second of all clients; default 1000, with -soak 150")
+	flag.StringVar(&p.reload, "reload", "auto",
+		"reload the configuration: yes, no, or auto (if the gateway supports it)")
+	flag.BoolVar(&p.judgeAlways, "strict", false,
+		"judge the p99 even if the machine is busy with other work")
 	flag.BoolVar(&p.keep, "keep", false, "keep the directory with logs even after success")
 	flag.BoolVar(&p.verbose, "v", false, "print faults from outside as they are injected")
 	profile := flag.String("cpuprofile", "", "write a profile of chaos itself to this `FILE`")
-	flag.BoolVar(&p.soakMode, "soak", false, "run moderate load for a long time and measure the growth of the gateway")
+	flag.BoolVar(&p.soakMode, "soak", false,
+		"run moderate load for a long time and measure the growth of the gateway")
 	flag.StringVar(&p.json, "json", "", "with -soak: write samples and slopes to this `FILE`")
 	flag.DurationVar(&p.sample, "sample", 10*time.Second, "with -soak: sample interval")
 	flag.DurationVar(&p.warm, "warm", 2*time.Minute, "with -soak: warm-up, not counted")
@@ -106,7 +112,9 @@ func (p *options) defaults() {
 		}
 	}
 	if p.rate == 0 {
-		p.rate = 1000 // half of two cores, with the faults; at higher rates the queue for the processors would be measured
+		// half of two cores, with the faults; at higher rates the queue for the processors would be
+		// measured
+		p.rate = 1000
 		if p.soakMode {
 			p.rate = 150
 		}

@@ -41,7 +41,8 @@ func withMark(mark string) (found []process) {
 			continue
 		}
 		args, _ := os.ReadFile(filepath.Join(dir, "cmdline"))
-		found = append(found, process{pid, strings.ReplaceAll(strings.TrimRight(string(args), "\x00"), "\x00", " ")})
+		found = append(found, process{pid,
+			strings.ReplaceAll(strings.TrimRight(string(args), "\x00"), "\x00", " ")})
 	}
 	return found
 }
@@ -50,7 +51,9 @@ func withMark(mark string) (found []process) {
 func hasMark(pid int, mark string) bool {
 	env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
 	entry := []byte(markEnv + "=" + mark)
-	return err == nil && slices.ContainsFunc(bytes.Split(env, []byte{0}), func(v []byte) bool { return bytes.Equal(v, entry) })
+	return err == nil &&
+		slices.ContainsFunc(bytes.Split(env, []byte{0}),
+			func(v []byte) bool { return bytes.Equal(v, entry) })
 }
 
 // A footprint is the gateway's use of resources.
@@ -113,7 +116,8 @@ type processorTimes struct{ gateway, ended, chaos, machine time.Duration }
 
 // since returns the difference to before.
 func (k processorTimes) since(before processorTimes) processorTimes {
-	return processorTimes{k.gateway - before.gateway, k.ended - before.ended, k.chaos - before.chaos, k.machine - before.machine}
+	return processorTimes{k.gateway - before.gateway, k.ended - before.ended,
+		k.chaos - before.chaos, k.machine - before.machine}
 }
 
 // processorTime returns the processor times used so far.
@@ -125,7 +129,8 @@ func (w *harness) processorTime() processorTimes {
 	line, _, _ := strings.Cut(string(text), "\n")
 	ticks := 0
 	for i, field := range strings.Fields(line) {
-		if n, _ := strconv.Atoi(field); i > 0 && i != 4 && i != 5 && i < 8 { // all but idle and iowait
+		// all but idle and iowait
+		if n, _ := strconv.Atoi(field); i > 0 && i != 4 && i != 5 && i < 8 {
 			ticks += n
 		}
 	}

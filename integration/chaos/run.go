@@ -143,7 +143,8 @@ func (w *harness) runRounds(ctx context.Context, clients []*client, first int) {
 }
 
 // withConnected connects all clients, calls do and disconnects them.
-func (w *harness) withConnected(ctx context.Context, clients []*client, do func(context.Context)) error {
+func (w *harness) withConnected(ctx context.Context, clients []*client,
+	do func(context.Context)) error {
 	limited, end := context.WithTimeout(ctx, w.limit)
 	defer end()
 	forEachClient(clients, func(c *client) {
@@ -198,7 +199,8 @@ func (w *harness) runPhase(ctx context.Context, clients []*client, name string, 
 		}
 	}
 	forEachClient(clients, func(c *client) {
-		c.makeCalls(ctx, p, int(math.Ceil(float64(calls)/float64(len(clients)))), w.rate/float64(len(clients)))
+		c.makeCalls(ctx, p, int(math.Ceil(float64(calls)/float64(len(clients)))),
+			w.rate/float64(len(clients)))
 	})
 	end()
 	faults.Wait()
@@ -212,7 +214,8 @@ const (
 )
 
 func (f footprint) within(before footprint) bool {
-	return f.Goroutines <= before.Goroutines+extraGoroutines && f.Descriptors <= before.Descriptors+extraDescriptors &&
+	return f.Goroutines <= before.Goroutines+extraGoroutines &&
+		f.Descriptors <= before.Descriptors+extraDescriptors &&
 		f.Heap <= before.Heap+extraHeap && f.Processes <= before.Processes && f.Zombies == 0
 }
 
@@ -242,14 +245,17 @@ func (w *harness) measureWarm(ctx context.Context) (most footprint, err error) {
 
 func (f footprint) maximum(g footprint) footprint {
 	return footprint{
-		CPU: g.CPU, Goroutines: max(f.Goroutines, g.Goroutines), Heap: max(f.Heap, g.Heap), RSS: max(f.RSS, g.RSS),
-		Descriptors: max(f.Descriptors, g.Descriptors), Processes: max(f.Processes, g.Processes), Zombies: max(f.Zombies, g.Zombies),
+		CPU: g.CPU, Goroutines: max(f.Goroutines, g.Goroutines), Heap: max(f.Heap, g.Heap),
+		RSS:         max(f.RSS, g.RSS),
+		Descriptors: max(f.Descriptors, g.Descriptors), Processes: max(f.Processes, g.Processes),
+		Zombies: max(f.Zombies, g.Zombies),
 	}
 }
 
 // minimum returns f with each figure limited to that of g.
 func (f footprint) minimum(g footprint) footprint {
-	f.Goroutines, f.Descriptors, f.Processes = min(f.Goroutines, g.Goroutines), min(f.Descriptors, g.Descriptors), min(f.Processes, g.Processes)
+	f.Goroutines, f.Descriptors, f.Processes = min(f.Goroutines, g.Goroutines),
+		min(f.Descriptors, g.Descriptors), min(f.Processes, g.Processes)
 	f.Heap, f.Zombies = min(f.Heap, g.Heap+extraHeap/2), min(f.Zombies, g.Zombies)
 	return f
 }
@@ -262,7 +268,8 @@ func (w *harness) measureAtEnd(ctx context.Context, before footprint) (f footpri
 			return f, fmt.Errorf("cannot read the gateway's footprint: %w", err)
 		}
 		switch waited := time.Since(began); {
-		case f == f.minimum(before), waited > 12*time.Second && f.within(before), waited > 45*time.Second:
+		case f == f.minimum(before), waited > 12*time.Second && f.within(before),
+			waited > 45*time.Second:
 			return f, nil
 		}
 		select {
@@ -282,19 +289,23 @@ func (w *harness) compareFootprints(ctx context.Context, before, after footprint
 			w.stats.breach("%s: %v after warming up, %v at the end", what, b, a)
 		}
 	}
-	row("goroutines", before.Goroutines, after.Goroutines, after.Goroutines <= before.Goroutines+extraGoroutines)
-	row("descriptors", before.Descriptors, after.Descriptors, after.Descriptors <= before.Descriptors+extraDescriptors)
+	row("goroutines", before.Goroutines, after.Goroutines,
+		after.Goroutines <= before.Goroutines+extraGoroutines)
+	row("descriptors", before.Descriptors, after.Descriptors,
+		after.Descriptors <= before.Descriptors+extraDescriptors)
 	row("processes", before.Processes, after.Processes, after.Processes <= before.Processes)
 	row("zombies", before.Zombies, after.Zombies, after.Zombies == 0)
 	row("heap, KiB", before.Heap>>10, after.Heap>>10, after.Heap <= before.Heap+extraHeap)
 	row("resident, KiB", before.RSS>>10, after.RSS>>10, true)
-	row("processor time", before.CPU.Round(10*time.Millisecond), after.CPU.Round(10*time.Millisecond), true)
+	row("processor time", before.CPU.Round(10*time.Millisecond),
+		after.CPU.Round(10*time.Millisecond), true)
 	w.saveProfiles(ctx, "after")
 }
 
 // saveProfiles writes the gateway's goroutine and heap profiles.
 func (w *harness) saveProfiles(ctx context.Context, when string) {
-	for path, name := range map[string]string{"/goroutines": "goroutines-" + when + ".txt", "/heap": "heap-" + when + ".pprof"} {
+	for path, name := range map[string]string{"/goroutines": "goroutines-" + when + ".txt",
+		"/heap": "heap-" + when + ".pprof"} {
 		if profile, err := w.debug(ctx, path); err == nil {
 			_ = os.WriteFile(filepath.Join(w.dir, name), profile, 0o600)
 		}

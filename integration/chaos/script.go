@@ -40,7 +40,8 @@ type script struct {
 }
 
 func newScript(seed uint64, index int, name string, backends []*backend, rude bool) *script {
-	s := &script{rng: rand.New(rand.NewPCG(seed, uint64(index))), name: name, backends: backends, misbehaves: rude}
+	s := &script{rng: rand.New(rand.NewPCG(seed, uint64(index))), name: name, backends: backends,
+		misbehaves: rude}
 	for _, b := range backends {
 		if b.isExempt() {
 			s.exempt = append(s.exempt, b)
@@ -54,7 +55,8 @@ func newScript(seed uint64, index int, name string, backends []*backend, rude bo
 // echo returns a call of the tool that each backend has.
 func (s *script) echo(b *backend) scriptedCall {
 	s.n++
-	d := scriptedCall{n: s.n, tool: "echo", backend: b, nonce: fmt.Sprintf("%s-%d-%08x", s.name, s.n, s.rng.Uint32())}
+	d := scriptedCall{n: s.n, tool: "echo", backend: b,
+		nonce: fmt.Sprintf("%s-%d-%08x", s.name, s.n, s.rng.Uint32())}
 	d.args = `{"nonce":` + string(quoted(d.nonce)) + `}`
 	if b.role == demo {
 		d.args = `{"text":` + string(quoted(d.nonce)) + `}`
@@ -91,7 +93,8 @@ func faultName(f faults.Fault) string {
 // carries a fault.
 func (s *script) next(share int) scriptedCall {
 	s.n++
-	d := scriptedCall{n: s.n, tool: "echo", nonce: fmt.Sprintf("%s-%d-%08x", s.name, s.n, s.rng.Uint32())}
+	d := scriptedCall{n: s.n, tool: "echo",
+		nonce: fmt.Sprintf("%s-%d-%08x", s.name, s.n, s.rng.Uint32())}
 	if s.rng.IntN(10) < 7 {
 		d.backend = s.exempt[s.rng.IntN(len(s.exempt))]
 	} else {
@@ -147,7 +150,8 @@ func (s *script) value(deep int) string {
 	case 0:
 		return "9007199254740993"
 	case 1:
-		return []string{"1e400", "-0", "1.10", "12345678901234567890123", "0.1000", "1E-7"}[s.rng.IntN(6)]
+		return []string{"1e400", "-0", "1.10", "12345678901234567890123", "0.1000",
+			"1E-7"}[s.rng.IntN(6)]
 	case 2:
 		return []string{"true", "false", "null", "{ }", "[ ]", `""`}[s.rng.IntN(6)]
 	case 3:
@@ -166,7 +170,8 @@ func (s *script) value(deep int) string {
 	return string(quoted(s.text()))
 }
 
-var textSamples = []string{`<a href="x">&amp;</a>`, "\u2028\u2029", "ünïcödé 漢字 😀", "\u0000\u001f\n\r\t", "\\ \" / \b\f", "\u202e", "e\u0301", "id", "_meta", ""}
+var textSamples = []string{`<a href="x">&amp;</a>`, "\u2028\u2029", "ünïcödé 漢字 😀",
+	"\u0000\u001f\n\r\t", "\\ \" / \b\f", "\u202e", "e\u0301", "id", "_meta", ""}
 
 func (s *script) text() string { return textSamples[s.rng.IntN(len(textSamples))] }
 
@@ -191,7 +196,8 @@ func (s *script) fault(b *backend) faults.Fault {
 	all := stdioFaults
 	switch {
 	case b.http && b.modern: // it has no sessions to lose
-		all = slices.DeleteFunc(slices.Clone(httpFaults), func(d faults.Fault) bool { return d.Kind == "session" })
+		all = slices.DeleteFunc(slices.Clone(httpFaults),
+			func(d faults.Fault) bool { return d.Kind == "session" })
 	case b.role == crashing && s.rng.IntN(3) == 0:
 		all = crashFaults
 	case b.http:

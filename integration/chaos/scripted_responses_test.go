@@ -16,7 +16,8 @@ type scriptedResponses struct {
 	lines []string
 }
 
-func (s scriptedResponses) send(_ context.Context, m wire.Message, _ string) (over bool, err error) {
+func (s scriptedResponses) send(_ context.Context, m wire.Message,
+	_ string) (over bool, err error) {
 	for _, line := range s.lines {
 		line = strings.ReplaceAll(line, "ID", string(m.ID()))
 		s.c.receive([]byte(strings.ReplaceAll(line, "ARGS", string(m.Part(wire.PartArguments)))))

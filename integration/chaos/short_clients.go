@@ -37,7 +37,8 @@ func (w *harness) runShortClients(ctx context.Context, p *phase, round int, ever
 		{"sends invalid messages", w.sendInvalid}, {"sends invalid messages", w.sendInvalid},
 		{"resumes a stream", w.resumeStream}, {"resumes a stream", w.resumeStream},
 		{"resumes a stream", w.resumeStream}, {"listens", w.listenBriefly},
-		{"listens", w.listenBriefly}, {"floods", w.flood}, {"floods", w.flood}, {"does not read", w.readLate},
+		{"listens", w.listenBriefly}, {"floods", w.flood}, {"floods", w.flood},
+		{"does not read", w.readLate},
 	}
 	for n := 0; pause(ctx, rng, every); n++ {
 		k := kinds[rng.IntN(len(kinds))]
@@ -111,7 +112,8 @@ func (w *harness) sendInvalid(ctx context.Context, _ *phase, c *client) {
 		{"POST", "/mcp", "application/json", "\xff\xfe"},
 		{"POST", "/mcp", "text/plain", `{"jsonrpc":"2.0","id":1,"method":"ping"}`},
 		{"POST", "/mcp", "application/json", `{"jsonrpc":"2.0","id":1,"method":"tools/call"}`},
-		{"POST", "/message?session=none", "application/json", `{"jsonrpc":"2.0","id":1,"method":"ping"}`},
+		{"POST", "/message?session=none", "application/json",
+			`{"jsonrpc":"2.0","id":1,"method":"ping"}`},
 		{"PUT", "/mcp", "application/json", "{}"},
 		{"POST", "/nowhere", "application/json", "{}"},
 	} {
@@ -157,8 +159,10 @@ func (w *harness) readLate(ctx context.Context, p *phase, c *client) {
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Now()) })
 	defer stop()
 	h := newHTTPTransport(c, true)
-	huge, _ := wire.Parse([]byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"s4__do",` +
-		`"arguments":{"fault":"huge","bytes":` + strconv.Itoa(unreadBytes) + `},"_meta":` + c.requestMeta("") + `}}`))
+	huge, _ := wire.Parse(
+		[]byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"s4__do",` +
+			`"arguments":{"fault":"huge","bytes":` + strconv.Itoa(unreadBytes) + `},"_meta":` +
+			c.requestMeta("") + `}}`))
 	req, _ := h.request(ctx, http.MethodPost, huge, "s4__do")
 	req.Header.Set("Connection", "close")
 	if err := req.Write(conn); err != nil {
@@ -178,7 +182,8 @@ func (w *harness) readLate(ctx context.Context, p *phase, c *client) {
 	if whole && !bytes.Contains(body, []byte(`"error"`)) && len(body) < unreadBytes {
 		c.breach("a response that was read late is incomplete: %d bytes, %.200s", len(body), body)
 	}
-	w.stats.countCall(p, "", map[bool]string{true: "read late", false: "not read; connection closed"}[whole], 0, false)
+	w.stats.countCall(p, "", map[bool]string{true: "read late",
+		false: "not read; connection closed"}[whole], 0, false)
 }
 
 // resumeStream disconnects from the stream of a call and requests the rest.
@@ -237,7 +242,8 @@ func (w *harness) listenBriefly(ctx context.Context, _ *phase, c *client) {
 	h := c.transport.(*httpTransport)
 	listenCtx, disconnect := context.WithTimeout(ctx, time.Second)
 	defer disconnect()
-	m := wire.NewRequest("1", "subscriptions/listen", []byte(`{"notifications":{"toolsListChanged":true},"_meta":`+c.requestMeta("")+`}`))
+	m := wire.NewRequest("1", "subscriptions/listen",
+		[]byte(`{"notifications":{"toolsListChanged":true},"_meta":`+c.requestMeta("")+`}`))
 	req, err := h.request(listenCtx, http.MethodPost, m, "")
 	if err != nil {
 		return
@@ -252,7 +258,8 @@ func (w *harness) listenBriefly(ctx context.Context, _ *phase, c *client) {
 		if first && !bytes.Contains(data, []byte("subscriptions/acknowledged")) {
 			c.breach("a listen stream begins with %.300s", data)
 		}
-		if first = false; bytes.Contains(data, []byte(`"id":1,`)) && ctx.Err() == nil && listenCtx.Err() == nil {
+		if first = false; bytes.Contains(data, []byte(`"id":1,`)) && ctx.Err() == nil &&
+			listenCtx.Err() == nil {
 			c.breach("a listen stream has ended: %.300s", data)
 		}
 	})

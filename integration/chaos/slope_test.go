@@ -30,7 +30,8 @@ func TestTheSlopeOfALine(t *testing.T) {
 func TestGrowthIsFound(t *testing.T) {
 	var samples []sample
 	for i := range 200 {
-		samples = append(samples, sample{Seconds: float64(i * 10), footprint: footprint{Goroutines: 100 + i/5, Heap: 5 << 20, Descriptors: 90 + i%3}})
+		samples = append(samples, sample{Seconds: float64(i * 10),
+			footprint: footprint{Goroutines: 100 + i/5, Heap: 5 << 20, Descriptors: 90 + i%3}})
 	}
 	for _, s := range slopesOf(samples, time.Minute) {
 		if s.Grows != (s.What == "goroutines") {
@@ -82,7 +83,9 @@ func TestASeedReplaysItsDeeds(t *testing.T) {
 			if !json.Valid([]byte(d.args)) {
 				t.Fatalf("no JSON: %s", d.args)
 			}
-			if _, err := wire.Parse([]byte(`{"jsonrpc":"2.0","id":1,"method":"m","params":{"name":"x","arguments":` + d.args + `}}`)); err != nil {
+			if _, err := wire.Parse([]byte(
+				`{"jsonrpc":"2.0","id":1,"method":"m","params":{"name":"x","arguments":` + d.args +
+					`}}`)); err != nil {
 				t.Fatalf("%v: %s", err, d.args)
 			}
 			all = append(all, d.backend.name+d.tool+d.args+d.clientFault)
@@ -100,7 +103,8 @@ func TestASeedReplaysItsDeeds(t *testing.T) {
 
 // Each kind of wrong response is found.
 func TestWhatIsWrongIsFound(t *testing.T) {
-	w := &harness{options: &options{seed: 1}, stats: newStats(1), backends: allBackends(), byName: map[string]*backend{}}
+	w := &harness{options: &options{seed: 1}, stats: newStats(1), backends: allBackends(),
+		byName: map[string]*backend{}}
 	for _, b := range w.backends {
 		w.byName[b.name] = b
 	}
@@ -111,19 +115,31 @@ func TestWhatIsWrongIsFound(t *testing.T) {
 		answers []string
 		broken  int
 	}{
-		"right":                         {"s0", "", []string{`{"jsonrpc":"2.0","id":ID,"result":{"structuredContent":{"stub":"s0","pid":0,"got":ARGS}}}`}, 0},
-		"twice":                         {"s0", "", []string{`{"jsonrpc":"2.0","id":ID,"result":{"structuredContent":{"stub":"s0","pid":0,"got":ARGS}}}`, `{"jsonrpc":"2.0","id":ID,"result":{}}`}, 1},
-		"another space":                 {"s0", "", []string{`{"jsonrpc":"2.0","id":ID,"result":{"structuredContent":{"stub":"s0","pid":0,"got": {"nonce": 1}}}}`}, 1},
-		"another's":                     {"s0", "", []string{`{"jsonrpc":"2.0","id":ID,"result":{"structuredContent":{"stub":"s1","pid":0,"got":ARGS}}}`}, 1},
-		"nobody's":                      {"s0", "", []string{`{"jsonrpc":"2.0","id":ID,"result":{"structuredContent":{"stub":"s0","pid":0,"got":ARGS}}}`, `{"jsonrpc":"2.0","id":"other","result":{}}`}, 1},
-		"none":                          {"s0", "", nil, 1},
-		"an error of a healthy backend": {"s0", "", []string{`{"jsonrpc":"2.0","id":ID,"error":{"code":-32603,"message":"backend s0: lost; outcome unknown"}}`}, 1},
-		"an error of another":           {"s4", "", []string{`{"jsonrpc":"2.0","id":ID,"error":{"code":-32603,"message":"backend s4: lost; outcome unknown"}}`}, 0},
-		"one that names the wrong one":  {"s4", "", []string{`{"jsonrpc":"2.0","id":ID,"error":{"code":-32603,"message":"backend s5: lost; outcome unknown"}}`}, 1},
-		"progress of another's":         {"s0", "", []string{`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":99,"progress":1}}`, `{"jsonrpc":"2.0","id":ID,"result":{"structuredContent":{"stub":"s0","pid":0,"got":ARGS}}}`}, 1},
-		"a log message of another's":    {"s0", "", []string{`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"error","data":"c9-1-x"}}`, `{"jsonrpc":"2.0","id":ID,"result":{"structuredContent":{"stub":"s0","pid":0,"got":ARGS}}}`}, 1},
-		"a question":                    {"s0", "", []string{`{"jsonrpc":"2.0","id":1,"method":"roots/list"}`, `{"jsonrpc":"2.0","id":ID,"result":{"structuredContent":{"stub":"s0","pid":0,"got":ARGS}}}`}, 1},
-		"no message":                    {"s0", "", []string{`{`, `{"jsonrpc":"2.0","id":ID,"result":{"structuredContent":{"stub":"s0","pid":0,"got":ARGS}}}`}, 1},
+		"right": {"s0", "",
+			[]string{`{"jsonrpc":"2.0","id":ID,"result":{"structuredContent":{"stub":"s0","pid":0,"got":ARGS}}}`}, 0},
+		"twice": {"s0", "",
+			[]string{`{"jsonrpc":"2.0","id":ID,"result":{"structuredContent":{"stub":"s0","pid":0,"got":ARGS}}}`, `{"jsonrpc":"2.0","id":ID,"result":{}}`}, 1},
+		"another space": {"s0", "",
+			[]string{`{"jsonrpc":"2.0","id":ID,"result":{"structuredContent":{"stub":"s0","pid":0,"got": {"nonce": 1}}}}`}, 1},
+		"another's": {"s0", "",
+			[]string{`{"jsonrpc":"2.0","id":ID,"result":{"structuredContent":{"stub":"s1","pid":0,"got":ARGS}}}`}, 1},
+		"nobody's": {"s0", "",
+			[]string{`{"jsonrpc":"2.0","id":ID,"result":{"structuredContent":{"stub":"s0","pid":0,"got":ARGS}}}`, `{"jsonrpc":"2.0","id":"other","result":{}}`}, 1},
+		"none": {"s0", "", nil, 1},
+		"an error of a healthy backend": {"s0", "",
+			[]string{`{"jsonrpc":"2.0","id":ID,"error":{"code":-32603,"message":"backend s0: lost; outcome unknown"}}`}, 1},
+		"an error of another": {"s4", "",
+			[]string{`{"jsonrpc":"2.0","id":ID,"error":{"code":-32603,"message":"backend s4: lost; outcome unknown"}}`}, 0},
+		"one that names the wrong one": {"s4", "",
+			[]string{`{"jsonrpc":"2.0","id":ID,"error":{"code":-32603,"message":"backend s5: lost; outcome unknown"}}`}, 1},
+		"progress of another's": {"s0", "",
+			[]string{`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":99,"progress":1}}`, `{"jsonrpc":"2.0","id":ID,"result":{"structuredContent":{"stub":"s0","pid":0,"got":ARGS}}}`}, 1},
+		"a log message of another's": {"s0", "",
+			[]string{`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"error","data":"c9-1-x"}}`, `{"jsonrpc":"2.0","id":ID,"result":{"structuredContent":{"stub":"s0","pid":0,"got":ARGS}}}`}, 1},
+		"a question": {"s0", "", []string{`{"jsonrpc":"2.0","id":1,"method":"roots/list"}`,
+			`{"jsonrpc":"2.0","id":ID,"result":{"structuredContent":{"stub":"s0","pid":0,"got":ARGS}}}`}, 1},
+		"no message": {"s0", "", []string{`{`,
+			`{"jsonrpc":"2.0","id":ID,"result":{"structuredContent":{"stub":"s0","pid":0,"got":ARGS}}}`}, 1},
 	} {
 		c := newClient(w, 1, "http", w.backends, false)
 		c.transport = scriptedResponses{c: c, lines: test.answers}

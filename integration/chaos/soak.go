@@ -53,7 +53,8 @@ func (w *harness) runSoak(ctx context.Context) (bool, error) {
 	forEachClient(clients, func(c *client) { c.callAllBackends(limited, p) })
 	var load sync.WaitGroup
 	load.Go(func() {
-		forEachClient(clients, func(c *client) { c.makeCalls(limited, p, math.MaxInt, w.rate/float64(len(clients))) })
+		forEachClient(clients,
+			func(c *client) { c.makeCalls(limited, p, math.MaxInt, w.rate/float64(len(clients))) })
 	})
 	load.Go(func() { w.injectFaults(limited, clients, 1, 8*time.Second) })
 	load.Go(func() { w.runShortClients(limited, p, 1, 2*time.Second) })
@@ -66,7 +67,8 @@ func (w *harness) runSoak(ctx context.Context) (bool, error) {
 	p.finish()
 	w.stats.print("")
 	slopes := slopesOf(samples, w.warm)
-	fmt.Printf("\n%d samples, warmed up for %v\n%-12s %12s %12s %14s %12s\n", len(samples), w.warm, "", "first ¼", "last ¼", "per hour", "±")
+	fmt.Printf("\n%d samples, warmed up for %v\n%-12s %12s %12s %14s %12s\n", len(samples), w.warm,
+		"", "first ¼", "last ¼", "per hour", "±")
 	for _, s := range slopes {
 		result := "within noise"
 		if s.Grows {
@@ -75,10 +77,12 @@ func (w *harness) runSoak(ctx context.Context) (bool, error) {
 				w.stats.breach("%s grows by %.1f %s an hour", s.What, s.PerHour, s.Unit)
 			}
 		}
-		fmt.Printf("%-12s %12.1f %12.1f %+14.2f %12.2f  %s; %s\n", s.What, s.First, s.Last, s.PerHour, s.Error, s.Unit, result)
+		fmt.Printf("%-12s %12.1f %12.1f %+14.2f %12.2f  %s; %s\n", s.What, s.First, s.Last,
+			s.PerHour, s.Error, s.Unit, result)
 	}
 	if w.json != "" {
-		text, _ := json.MarshalIndent(map[string]any{"seed": w.seed, "calls": w.stats.calls, "broken": w.stats.broken, "slopes": slopes, "samples": samples}, "", " ")
+		text, _ := json.MarshalIndent(map[string]any{"seed": w.seed, "calls": w.stats.calls,
+			"broken": w.stats.broken, "slopes": slopes, "samples": samples}, "", " ")
 		if err := os.WriteFile(w.json, append(text, '\n'), 0o644); err != nil {
 			return false, err
 		}
@@ -112,8 +116,11 @@ func (w *harness) takeSamples(ctx context.Context, p *phase) (samples []sample) 
 		samples = append(samples, s)
 		if time.Since(lastPrint) >= time.Minute {
 			lastPrint = time.Now()
-			fmt.Printf("%s  calls %7d  RSS %6.1f MiB  heap %6.1f MiB  goroutines %4d  descriptors %4d  processes %3d  broken %d\n",
-				time.Duration(s.Seconds*float64(time.Second)).Round(time.Second), s.Calls, mib(f.RSS), mib(f.Heap), f.Goroutines, f.Descriptors, f.Processes, w.stats.breachCount())
+			fmt.Printf(
+				"%s  calls %7d  RSS %6.1f MiB  heap %6.1f MiB  goroutines %4d  descriptors %4d  processes %3d  broken %d\n",
+				time.Duration(s.Seconds*float64(time.Second)).Round(time.Second), s.Calls,
+				mib(f.RSS), mib(f.Heap), f.Goroutines, f.Descriptors, f.Processes,
+				w.stats.breachCount())
 		}
 	}
 }

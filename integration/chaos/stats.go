@@ -40,7 +40,8 @@ type phase struct {
 }
 
 func newStats(seed uint64) *stats {
-	return &stats{seed: seed, outcomes: make(map[string]int), faults: make(map[string]int), outcomesByFault: make(map[string]map[string]int)}
+	return &stats{seed: seed, outcomes: make(map[string]int), faults: make(map[string]int),
+		outcomesByFault: make(map[string]map[string]int)}
 }
 
 func (t *stats) beginPhase(name string, share int) *phase {
@@ -115,7 +116,8 @@ func (t *stats) breach(format string, args ...any) {
 	defer t.mu.Unlock()
 	t.broken++
 	if len(t.details) < maxDetails {
-		text := fmt.Sprintf("%s %s", time.Now().Format("15:04:05.000"), fmt.Sprintf(format, args...))
+		text := fmt.Sprintf("%s %s", time.Now().Format("15:04:05.000"),
+			fmt.Sprintf(format, args...))
 		t.details = append(t.details, text)
 		fmt.Println("BROKEN:", text)
 	}
@@ -160,7 +162,8 @@ func (t *stats) ratio() float64 {
 		if p.calm || i == 0 || i+1 >= len(t.phases) || len(p.latencies) == 0 {
 			continue
 		}
-		before, after := quantile(t.phases[i-1].latencies, 0.99), quantile(t.phases[i+1].latencies, 0.99)
+		before, after := quantile(t.phases[i-1].latencies, 0.99),
+			quantile(t.phases[i+1].latencies, 0.99)
 		if around := (before + after) / 2; around > 0 {
 			all = append(all, float64(quantile(p.latencies, 0.99))/float64(around))
 		}
@@ -191,26 +194,32 @@ func (t *stats) tails() (quiet, chaos, quiet50, chaos50 time.Duration) {
 // isTooSlow reports whether the p99 with faults is too high.
 func (t *stats) isTooSlow(strict bool) bool {
 	_, chaos, _, _ := t.tails()
-	return chaos > latencyFloor && t.ratio() > maxRatio && (strict || t.calmSpread() <= maxCalmSpread)
+	return chaos > latencyFloor && t.ratio() > maxRatio &&
+		(strict || t.calmSpread() <= maxCalmSpread)
 }
 
 // judge counts a p99 that is too high as a broken promise.
 func (t *stats) judge(strict bool) {
 	if t.isTooSlow(strict) {
 		quiet, chaos, _, _ := t.tails()
-		t.breach("healthy backends: the p99 with faults is %.2f × the p99 without (medians of phases: %v and %v)", t.ratio(), chaos, quiet)
+		t.breach(
+			"healthy backends: the p99 with faults is %.2f × the p99 without (medians of phases: %v and %v)", t.ratio(), chaos, quiet)
 	}
 }
 
 // print prints the tables.
 func (t *stats) print(short string) {
-	fmt.Println("\n                                            processors used by          to healthy backends\n" +
-		"phase      calls  faults   seconds  calls/s  gateway  ended  chaos   all           p50           p99")
+	fmt.Println(
+		"\n                                            processors used by          to healthy backends\n" +
+			"phase      calls  faults   seconds  calls/s  gateway  ended  chaos   all           p50           p99")
 	for _, p := range t.phases {
 		seconds := p.took.Seconds()
-		fmt.Printf("%-9s %6d  %6d  %8.1f  %7.0f  %7.2f  %5.2f  %5.2f  %4.2f  %12v  %12v\n", p.name, p.calls, p.faults, seconds, float64(p.calls)/seconds,
-			p.work.gateway.Seconds()/seconds, p.work.ended.Seconds()/seconds, p.work.chaos.Seconds()/seconds, p.work.machine.Seconds()/seconds,
-			quantile(p.latencies, 0.5).Round(10*time.Microsecond), quantile(p.latencies, 0.99).Round(10*time.Microsecond))
+		fmt.Printf("%-9s %6d  %6d  %8.1f  %7.0f  %7.2f  %5.2f  %5.2f  %4.2f  %12v  %12v\n", p.name,
+			p.calls, p.faults, seconds, float64(p.calls)/seconds,
+			p.work.gateway.Seconds()/seconds, p.work.ended.Seconds()/seconds,
+			p.work.chaos.Seconds()/seconds, p.work.machine.Seconds()/seconds,
+			quantile(p.latencies, 0.5).Round(10*time.Microsecond),
+			quantile(p.latencies, 0.99).Round(10*time.Microsecond))
 	}
 	fmt.Printf("\noutcomes of %d calls%s\n", t.calls, short)
 	printCounts(t.outcomes)
@@ -221,7 +230,8 @@ func (t *stats) print(short string) {
 		}
 	}
 	if total > 0 {
-		fmt.Printf("\nfaults: %d, one every %.1f ms; outcomes of the calls that carried them\n", total, 1000*seconds/float64(total))
+		fmt.Printf("\nfaults: %d, one every %.1f ms; outcomes of the calls that carried them\n",
+			total, 1000*seconds/float64(total))
 		for _, kind := range byFrequency(t.faults) {
 			var ends []string
 			for _, o := range byFrequency(t.outcomesByFault[kind]) {
@@ -234,12 +244,15 @@ func (t *stats) print(short string) {
 	printQuantiles("from SIGKILL to the first response of the next process", t.timesToRecovery)
 	quiet, chaos, quiet50, chaos50 := t.tails()
 	if t.ratio() > 0 {
-		fmt.Printf("\nhealthy backends, medians of phases:  p50 %v quiet, %v with faults;  p99 %v quiet, %v with faults;\n"+
-			"p99 with faults to that of the quiet neighbours, median: %.2f × (limit %.0f ×, or %v)\n",
-			quiet50.Round(10*time.Microsecond), chaos50.Round(10*time.Microsecond), quiet.Round(10*time.Microsecond), chaos.Round(10*time.Microsecond),
+		fmt.Printf(
+			"\nhealthy backends, medians of phases:  p50 %v quiet, %v with faults;  p99 %v quiet, %v with faults;\n"+
+				"p99 with faults to that of the quiet neighbours, median: %.2f × (limit %.0f ×, or %v)\n",
+			quiet50.Round(10*time.Microsecond), chaos50.Round(10*time.Microsecond),
+			quiet.Round(10*time.Microsecond), chaos.Round(10*time.Microsecond),
 			t.ratio(), maxRatio, latencyFloor)
 		if u := t.calmSpread(); u > maxCalmSpread {
-			fmt.Printf("the quiet phases differ by %.1f × (quartiles of p99): the machine is busy; the ratio is judged only with -strict\n", u)
+			fmt.Printf(
+				"the quiet phases differ by %.1f × (quartiles of p99): the machine is busy; the ratio is judged only with -strict\n", u)
 		}
 	}
 }
@@ -247,8 +260,10 @@ func (t *stats) print(short string) {
 // printQuantiles prints a few quantiles of all.
 func printQuantiles(what string, all []time.Duration) {
 	if len(all) > 0 {
-		fmt.Printf("\n%s (%d): p50 %v, p99 %v, max %v\n", what, len(all), quantile(all, 0.5).Round(10*time.Microsecond),
-			quantile(all, 0.99).Round(10*time.Microsecond), quantile(all, 1).Round(10*time.Microsecond))
+		fmt.Printf("\n%s (%d): p50 %v, p99 %v, max %v\n", what, len(all),
+			quantile(all, 0.5).Round(10*time.Microsecond),
+			quantile(all, 0.99).Round(10*time.Microsecond),
+			quantile(all, 1).Round(10*time.Microsecond))
 	}
 }
 

@@ -57,11 +57,15 @@ func newHTTPTransport(c *client, stateless bool) *httpTransport {
 				`"io.modelcontextprotocol/clientInfo":` + string(info) + meta + `}`
 		}
 	}
-	return &httpTransport{c: c, stateless: stateless, http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16, IdleConnTimeout: 5 * time.Second}}}
+	return &httpTransport{c: c, stateless: stateless,
+		http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16,
+			IdleConnTimeout: 5 * time.Second}}}
 }
 
-func (h *httpTransport) request(ctx context.Context, method string, m wire.Message, tool string) (*http.Request, error) {
-	req, err := http.NewRequestWithContext(ctx, method, h.c.harness.url+"/mcp", bytes.NewReader(m.Raw()))
+func (h *httpTransport) request(ctx context.Context, method string, m wire.Message,
+	tool string) (*http.Request, error) {
+	req, err := http.NewRequestWithContext(ctx, method, h.c.harness.url+"/mcp",
+		bytes.NewReader(m.Raw()))
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +92,8 @@ func (h *httpTransport) open(ctx context.Context) error {
 	if h.stateless {
 		return nil
 	}
-	req, err := h.request(ctx, http.MethodPost, wire.NewRequest(`"hello"`, "initialize", []byte(initialize)), "")
+	req, err := h.request(ctx, http.MethodPost,
+		wire.NewRequest(`"hello"`, "initialize", []byte(initialize)), "")
 	if err != nil {
 		return err
 	}
@@ -152,7 +157,8 @@ func (h *httpTransport) write(ctx context.Context, m wire.Message) error {
 	return nil
 }
 
-func (h *httpTransport) send(ctx context.Context, m wire.Message, tool string) (over bool, err error) {
+func (h *httpTransport) send(ctx context.Context, m wire.Message,
+	tool string) (over bool, err error) {
 	req, err := h.request(ctx, http.MethodPost, m, tool)
 	if err != nil {
 		return true, err
@@ -235,7 +241,8 @@ type httpSSETransport struct {
 }
 
 func newHTTPSSETransport(c *client) *httpSSETransport {
-	return &httpSSETransport{c: c, http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16, IdleConnTimeout: 5 * time.Second}}}
+	return &httpSSETransport{c: c,
+		http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16, IdleConnTimeout: 5 * time.Second}}}
 }
 
 func (s *httpSSETransport) open(ctx context.Context) error {
@@ -282,7 +289,8 @@ func (s *httpSSETransport) open(ctx context.Context) error {
 		cancel()
 		return errors.New("no endpoint event")
 	}
-	if err := s.write(ctx, wire.NewRequest(`"hello"`, "initialize", []byte(strings.Replace(initialize, "2025-11-25", "2024-11-05", 1)))); err != nil {
+	if err := s.write(ctx, wire.NewRequest(`"hello"`, "initialize",
+		[]byte(strings.Replace(initialize, "2025-11-25", "2024-11-05", 1)))); err != nil {
 		return err
 	}
 	select {
@@ -318,7 +326,8 @@ func (s *httpSSETransport) write(ctx context.Context, m wire.Message) error {
 	return nil
 }
 
-func (s *httpSSETransport) send(ctx context.Context, m wire.Message, _ string) (over bool, err error) {
+func (s *httpSSETransport) send(ctx context.Context, m wire.Message,
+	_ string) (over bool, err error) {
 	return false, s.write(ctx, m)
 }
 
@@ -345,10 +354,12 @@ type stdioTransport struct {
 func (s *stdioTransport) open(ctx context.Context) error {
 	w := s.c.harness
 	config := filepath.Join(filepath.Dir(w.config), s.c.name+".yaml")
-	if err := writeConfig(config, configuration(stdioBackends(w.backends), w.dir, s.c.name, w.stub, w.envMark)); err != nil {
+	if err := writeConfig(config, configuration(stdioBackends(w.backends), w.dir, s.c.name, w.stub,
+		w.envMark)); err != nil {
 		return err
 	}
-	log, err := os.OpenFile(filepath.Join(w.dir, s.c.name+".log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	log, err := os.OpenFile(filepath.Join(w.dir, s.c.name+".log"),
+		os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return err
 	}
@@ -383,7 +394,8 @@ func (s *stdioTransport) open(ctx context.Context) error {
 			s.c.receive(line)
 		}
 	})
-	if err := s.write(ctx, wire.NewRequest(`"hello"`, "initialize", []byte(initialize))); err != nil {
+	if err := s.write(ctx, wire.NewRequest(`"hello"`, "initialize",
+		[]byte(initialize))); err != nil {
 		return err
 	}
 	select {
@@ -401,7 +413,8 @@ func (s *stdioTransport) write(_ context.Context, m wire.Message) error {
 	return err
 }
 
-func (s *stdioTransport) send(ctx context.Context, m wire.Message, _ string) (over bool, err error) {
+func (s *stdioTransport) send(ctx context.Context, m wire.Message,
+	_ string) (over bool, err error) {
 	return false, s.write(ctx, m)
 }
 
