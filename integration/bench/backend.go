@@ -16,11 +16,11 @@ import (
 	"time"
 )
 
-// A backend is an MCP server that answers with as little work as can be: it looks for the few bytes
-// that it needs and echoes the text it is called with.
+// A backend is an MCP server that does as little work as possible: it searches for the few bytes
+// that it needs and echoes the text argument.
 type backend struct {
-	list []byte        // its tools
-	slow time.Duration // how long it takes for a call
+	list  []byte        // its tools, as JSON
+	delay time.Duration // time that a call takes
 }
 
 func serveBackend(args []string) error {
@@ -30,22 +30,23 @@ func serveBackend(args []string) error {
 	slow := f.Duration("slow", 0, "how long it takes for a call")
 	listen := f.String("listen", "", "serve HTTP at this `address`")
 	_ = f.Parse(args)
-	b := &backend{slow: *slow}
-	b.describe(*name, *tools)
+	b := &backend{delay: *slow}
+	b.makeTools(*name, *tools)
 	if *listen != "" {
 		return b.serveHTTP(*listen)
 	}
 	return b.serveStdio(os.Stdin, os.Stdout)
 }
 
-// describe makes up the list of its tools.
-func (b *backend) describe(name string, tools int) {
+// makeTools generates the list of tools.
+func (b *backend) makeTools(name string, tools int) {
 	var list bytes.Buffer
 	for i := range tools {
 		if i > 0 {
 			list.WriteByte(',')
 		}
-		fmt.Fprintf(&list, `{"name":"%s_tool_%d","description":"%s","inputSchema":{"type":"object","properties":{"text":{"type":"string"},"limit":{"type":"integer","minimum":1}},"required":["text"]}}`,
+		fmt.Fprintf(&list,
+			`{"name":"%s_tool_%d","description":"%s","inputSchema":{"type":"object","properties":{"text":{"type":"string"},"limit":{"type":"integer","minimum":1}},"required":["text"]}}`,
 			name, i, strings.Repeat("A tool to measure with. ", 12))
 	}
 	b.list = list.Bytes()
@@ -53,7 +54,7 @@ func (b *backend) describe(name string, tools int) {
 
 func (b *backend) serveStdio(r io.Reader, w io.Writer) error {
 	in := bufio.NewReaderSize(r, 4<<20)
-	var mu sync.Mutex // of w
+	var mu sync.Mutex // guards w
 	var out []byte
 	for {
 		line, err := in.ReadSlice('\n')
@@ -63,16 +64,16 @@ func (b *backend) serveStdio(r io.Reader, w io.Writer) error {
 		if err != nil {
 			return err
 		}
-		if b.slow > 0 && isCall(line) {
-			late := append(b.answer(nil, line), '\n')
-			time.AfterFunc(b.slow, func() {
+		if b.delay > 0 && isCall(line) {
+			late := append(b.respond(nil, line), '\n')
+			time.AfterFunc(b.delay, func() {
 				mu.Lock()
 				defer mu.Unlock()
 				_, _ = w.Write(late)
 			})
 			continue
 		}
-		if out = b.answer(out[:0], line); len(out) == 0 {
+		if out = b.respond(out[:0], line); len(out) == 0 {
 			continue
 		}
 		mu.Lock()
@@ -88,8 +89,8 @@ func isCall(request []byte) bool {
 	return bytes.Contains(request[:min(len(request), 200)], []byte(`"tools/call"`))
 }
 
-// answer appends the answer to a request, nothing to a notification.
-func (b *backend) answer(out, request []byte) []byte {
+// respond appends the response to a request, or nothing for a notification.
+func (b *backend) respond(out, request []byte) []byte {
 	id := field(request, `"id":`)
 	if id == nil {
 		return out
@@ -105,7 +106,8 @@ func (b *backend) answer(out, request []byte) []byte {
 	case has(`"tools/list"`):
 		out = append(append(append(out, `"result":{"tools":[`...), b.list...), `]}`...)
 	case has(`"initialize"`):
-		out = append(out, `"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"bench","version":"1"}}`...)
+		out = append(out,
+			`"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"bench","version":"1"}}`...)
 	case has(`"ping"`):
 		out = append(out, `"result":{}`...)
 	default:
@@ -114,7 +116,7 @@ func (b *backend) answer(out, request []byte) []byte {
 	return append(out, '}')
 }
 
-// field returns the number or string that follows a key, nil if there is none.
+// field returns the number or string after a key, or nil.
 func field(message []byte, key string) []byte {
 	i := bytes.Index(message, []byte(key))
 	if i < 0 {
@@ -124,7 +126,7 @@ func field(message []byte, key string) []byte {
 	return message[:max(0, bytes.IndexAny(message, ",}"))]
 }
 
-// text returns the argument of a call.
+// text returns the text argument of a call.
 func text(call []byte) []byte {
 	const key = `"text":"`
 	i := bytes.Index(call, []byte(key))
@@ -135,13 +137,13 @@ func text(call []byte) []byte {
 	return call[:max(0, bytes.IndexByte(call, '"'))]
 }
 
-// serveHTTP serves JSON answers to POSTs over connections that stay open.
+// serveHTTP responds to POST requests with JSON, over connections that stay open.
 func (b *backend) serveHTTP(address string) error {
 	ln, err := net.Listen("tcp", address)
 	if err != nil {
 		return err
 	}
-	go func() { // ends with whoever started us
+	go func() { // exit when the parent closes stdin
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		os.Exit(0)
 	}()
@@ -152,14 +154,14 @@ func (b *backend) serveHTTP(address string) error {
 		}
 		go func() {
 			defer conn.Close()
-			b.exchanges(conn)
+			b.serveConn(conn)
 		}()
 	}
 }
 
-func (b *backend) exchanges(conn net.Conn) {
+func (b *backend) serveConn(conn net.Conn) {
 	r := bufio.NewReaderSize(conn, 64<<10)
-	var body, answer, out []byte
+	var body, response, out []byte
 	for {
 		head, err := readHead(r)
 		if err != nil {
@@ -169,35 +171,37 @@ func (b *backend) exchanges(conn net.Conn) {
 			return
 		}
 		status := "405 Method Not Allowed"
-		answer = answer[:0]
-		if strings.HasPrefix(head.first, "POST") {
-			if b.slow > 0 && isCall(body) {
-				time.Sleep(b.slow)
+		response = response[:0]
+		if strings.HasPrefix(head.firstLine, "POST") {
+			if b.delay > 0 && isCall(body) {
+				time.Sleep(b.delay)
 			}
-			answer = b.answer(answer, body)
+			response = b.respond(response, body)
 			status = "200 OK"
-			if len(answer) == 0 {
+			if len(response) == 0 {
 				status = "202 Accepted"
 			}
 		}
-		out = fmt.Appendf(out[:0], "HTTP/1.1 %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", status, len(answer))
-		if _, err := conn.Write(append(out, answer...)); err != nil {
+		out = fmt.Appendf(out[:0],
+			"HTTP/1.1 %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", status,
+			len(response))
+		if _, err := conn.Write(append(out, response...)); err != nil {
 			return
 		}
 	}
 }
 
-// A head is what is looked at of the head of an HTTP message.
-type head struct {
-	first   string // line
-	length  int
-	chunked bool
-	events  bool
-	session string
+// An httpHead is the part of the head of an HTTP message that bench uses.
+type httpHead struct {
+	firstLine string // request line or status line
+	length    int
+	chunked   bool
+	events    bool
+	session   string
 }
 
-// readHead reads the head of a request or a response.
-func readHead(r *bufio.Reader) (h head, err error) {
+// readHead reads the head of a request or response.
+func readHead(r *bufio.Reader) (h httpHead, err error) {
 	for first := true; ; first = false {
 		line, err := r.ReadSlice('\n')
 		if err != nil {
@@ -205,7 +209,7 @@ func readHead(r *bufio.Reader) (h head, err error) {
 		}
 		line = bytes.TrimRight(line, "\r\n")
 		if first {
-			h.first = string(line)
+			h.firstLine = string(line)
 			continue
 		}
 		if len(line) == 0 {
@@ -228,12 +232,12 @@ func readHead(r *bufio.Reader) (h head, err error) {
 	}
 }
 
-// body appends the body that stands behind a head.
-func (h head) body(r *bufio.Reader, to []byte) ([]byte, error) {
+// body appends the body that follows a head.
+func (h httpHead) body(r *bufio.Reader, to []byte) ([]byte, error) {
 	if h.chunked {
 		text, err := io.ReadAll(httputil.NewChunkedReader(r))
 		if err == nil {
-			_, err = r.ReadSlice('\n') // behind the last chunk
+			_, err = r.ReadSlice('\n') // after the last chunk
 		}
 		return append(to, text...), err
 	}

@@ -13,106 +13,109 @@ import (
 	"time"
 )
 
-// A client speaks MCP with as little work as can be. What it sends is made beforehand, but for the id.
+// A client speaks MCP with as little work as possible. Messages are prepared beforehand except
+// for the id.
 type client interface {
-	// ask sends a request and returns its answer; a notification has none.
-	ask(message string) ([]byte, error)
-	// calls makes n calls, inFlight of them at a time. It is not called twice at a time.
-	calls(n, inFlight int, of call) (*sample, error)
-	// close ends the conversation.
+	// roundTrip sends a request and returns its response; nil for a notification.
+	roundTrip(message string) ([]byte, error)
+	// makeCalls makes n calls, inFlight of them concurrently. It must not be called concurrently.
+	makeCalls(n, inFlight int, of callSpec) (*callTimes, error)
+	// close closes the connection.
 	close()
 }
 
-// A sample is what came of some calls.
-type sample struct {
-	took    []time.Duration // by each call
-	elapsed time.Duration   // in all
+// callTimes are the measured times of some calls.
+type callTimes struct {
+	latencies []time.Duration // of each call
+	elapsed   time.Duration   // of all calls together
 }
 
 const (
-	ping  = `{"jsonrpc":"2.0","id":"up","method":"ping"}`
-	hello = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"bench","version":"1"}}}`
-	ready = `{"jsonrpc":"2.0","method":"notifications/initialized"}`
-	list  = `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`
+	pingRequest             = `{"jsonrpc":"2.0","id":"up","method":"ping"}`
+	initializeRequest       = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"bench","version":"1"}}}`
+	initializedNotification = `{"jsonrpc":"2.0","method":"notifications/initialized"}`
+	toolsListRequest        = `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`
 )
 
-// initialize shakes hands.
+// initialize performs the handshake.
 func initialize(c client) error {
-	if _, err := c.ask(hello); err != nil {
+	if _, err := c.roundTrip(initializeRequest); err != nil {
 		return err
 	}
-	_, err := c.ask(ready)
+	_, err := c.roundTrip(initializedNotification)
 	return err
 }
 
-// find returns the tool's name as it is listed: a gateway may have put something before it.
-func find(c client, tool string) (string, error) {
-	tools, err := c.ask(list)
+// findTool returns the name under which the tool is listed, which may have a prefix.
+func findTool(c client, tool string) (string, error) {
+	tools, err := c.roundTrip(toolsListRequest)
 	if err != nil {
 		return "", err
 	}
 	end := bytes.Index(tools, []byte(tool+`"`))
 	if end < 0 {
-		return "", fmt.Errorf("no tool is called %s in %.300s", tool, tools)
+		return "", fmt.Errorf("no tool %s in %.300s", tool, tools)
 	}
 	end += len(tool)
 	return string(tools[bytes.LastIndexByte(tools[:end], '"')+1 : end]), nil
 }
 
-// A call says what is called, and with how much.
-type call struct {
+// A callSpec describes a call.
+type callSpec struct {
 	tool string
-	size int // of the argument, and of the answer, in bytes
+	size int // of the argument, and of the result, in bytes
 }
 
-// firstID is the id of the first call: all have the same length.
+// firstID is the id of the first call. All ids have the same length.
 const firstID = 100_000_000
 
-const idAt = `{"jsonrpc":"2.0","id":`
+const idPrefix = `{"jsonrpc":"2.0","id":`
 
-// A request is the text of a call, in which the id is exchanged from call to call.
+// A request is the text of a call. The id in it is replaced for each call.
 type request struct {
 	text    []byte
-	id      []byte // in text
-	payload []byte // likewise
+	id      []byte // part of text
+	payload []byte // part of text
 }
 
-func (c call) request(before, behind string) request {
+func (c callSpec) request(before, behind string) request {
 	payload := strings.Repeat("0123456789abcdef", c.size/16+1)[:c.size]
-	text := []byte(before + idAt + strconv.Itoa(firstID) + `,"method":"tools/call","params":{"name":"` + c.tool + `","arguments":{"text":"` + payload + `"}}}` + behind)
-	at := len(before) + len(idAt)
+	text := []byte(before + idPrefix + strconv.Itoa(firstID) +
+		`,"method":"tools/call","params":{"name":"` + c.tool + `","arguments":{"text":"` + payload +
+		`"}}}` + behind)
+	at := len(before) + len(idPrefix)
 	payloadAt := len(text) - len(behind) - len(`"}}}`) - c.size
 	return request{text: text, id: text[at : at+9], payload: text[payloadAt : payloadAt+c.size]}
 }
 
-// number gives the request another id.
-func (r request) number(id int) { strconv.AppendInt(r.id[:0], int64(id), 10) }
+// setID replaces the id.
+func (r request) setID(id int) { strconv.AppendInt(r.id[:0], int64(id), 10) }
 
-// check looks whether an answer is one.
-func (r request) check(answer []byte) error {
+// check returns an error unless response is a successful one.
+func (r request) check(response []byte) error {
 	switch {
-	case bytes.Contains(answer[:min(len(answer), 200)], []byte(`"error"`)):
-		return fmt.Errorf("a call was answered with %.300s", answer)
-	case len(answer) < len(r.payload), !bytes.Contains(answer, r.payload[:min(len(r.payload), 32)]):
-		return fmt.Errorf("an answer lacks the text that was sent: %.300s", answer)
+	case bytes.Contains(response[:min(len(response), 200)], []byte(`"error"`)):
+		return fmt.Errorf("a call failed: %.300s", response)
+	case len(response) < len(r.payload), !bytes.Contains(response, r.payload[:min(len(r.payload), 32)]):
+		return fmt.Errorf("a response lacks the text that was sent: %.300s", response)
 	}
 	return nil
 }
 
-// A pipe is a client over the stdio of a process.
-type pipe struct {
+// A stdioClient is a client on the stdin and stdout of a process.
+type stdioClient struct {
 	in   io.WriteCloser
 	out  *bufio.Reader
-	next int // id
+	next int // id of the next call
 }
 
-func newPipe(in io.WriteCloser, out io.Reader) *pipe {
-	return &pipe{in: in, out: bufio.NewReaderSize(out, 4<<20), next: firstID}
+func newStdioClient(in io.WriteCloser, out io.Reader) *stdioClient {
+	return &stdioClient{in: in, out: bufio.NewReaderSize(out, 4<<20), next: firstID}
 }
 
-func (p *pipe) close() { p.in.Close() }
+func (p *stdioClient) close() { p.in.Close() }
 
-func (p *pipe) ask(message string) ([]byte, error) {
+func (p *stdioClient) roundTrip(message string) ([]byte, error) {
 	if _, err := io.WriteString(p.in, message+"\n"); err != nil {
 		return nil, err
 	}
@@ -123,18 +126,18 @@ func (p *pipe) ask(message string) ([]byte, error) {
 		line, err := p.out.ReadBytes('\n')
 		switch {
 		case err != nil:
-			return nil, fmt.Errorf("no answer to %.60s: %w", message, err)
-		case field(line, `"id":`) == nil: // list_changed, say
+			return nil, fmt.Errorf("no response to %.60s: %w", message, err)
+		case field(line, `"id":`) == nil: // for example list_changed
 		case bytes.Contains(line[:min(len(line), 200)], []byte(`"error"`)):
-			return nil, fmt.Errorf("%.60s was answered with %.200s", message, line)
+			return nil, fmt.Errorf("%.60s failed: %.200s", message, line)
 		default:
 			return line, nil
 		}
 	}
 }
 
-// answer returns the next response.
-func (p *pipe) answer() ([]byte, error) {
+// readResponse returns the next response.
+func (p *stdioClient) readResponse() ([]byte, error) {
 	for {
 		line, err := p.out.ReadSlice('\n')
 		if err != nil || !bytes.Contains(line[:min(len(line), 100)], []byte(`"method"`)) {
@@ -143,27 +146,27 @@ func (p *pipe) answer() ([]byte, error) {
 	}
 }
 
-// calls writes each request by itself, as clients do.
-func (p *pipe) calls(n, inFlight int, of call) (*sample, error) {
+// makeCalls writes each request by itself, as clients do.
+func (p *stdioClient) makeCalls(n, inFlight int, of callSpec) (*callTimes, error) {
 	r := of.request("", "\n")
 	first := p.next
 	p.next += n
-	s := &sample{took: make([]time.Duration, n)}
+	s := &callTimes{latencies: make([]time.Duration, n)}
 	began := make([]time.Time, n)
 	start := time.Now()
 	if inFlight == 1 {
 		for i := range n {
-			r.number(first + i)
+			r.setID(first + i)
 			began[i] = time.Now()
 			if _, err := p.in.Write(r.text); err != nil {
 				return nil, err
 			}
-			answer, err := p.answer()
+			response, err := p.readResponse()
 			if err != nil {
 				return nil, err
 			}
-			s.took[i] = time.Since(began[i])
-			if err := r.check(answer); err != nil {
+			s.latencies[i] = time.Since(began[i])
+			if err := r.check(response); err != nil {
 				return nil, err
 			}
 		}
@@ -172,11 +175,11 @@ func (p *pipe) calls(n, inFlight int, of call) (*sample, error) {
 	}
 	slots := make(chan struct{}, inFlight)
 	failed := make(chan error, 1)
-	var mu sync.Mutex // of began
+	var mu sync.Mutex // guards began
 	go func() {
 		for i := range n {
 			slots <- struct{}{}
-			r.number(first + i)
+			r.setID(first + i)
 			mu.Lock()
 			began[i] = time.Now()
 			mu.Unlock()
@@ -188,19 +191,19 @@ func (p *pipe) calls(n, inFlight int, of call) (*sample, error) {
 		failed <- nil
 	}()
 	for range n {
-		answer, err := p.answer()
+		response, err := p.readResponse()
 		if err != nil {
 			return nil, err
 		}
-		if err := r.check(answer); err != nil {
+		if err := r.check(response); err != nil {
 			return nil, err
 		}
-		id, err := strconv.Atoi(string(field(answer, `"id":`)))
-		if i := id - first; err != nil || i < 0 || i >= n || s.took[i] != 0 {
-			return nil, fmt.Errorf("an answer has the id %d, which was not asked: %.200s", id, answer)
+		id, err := strconv.Atoi(string(field(response, `"id":`)))
+		if i := id - first; err != nil || i < 0 || i >= n || s.latencies[i] != 0 {
+			return nil, fmt.Errorf("a response has the unknown id %d: %.200s", id, response)
 		} else {
 			mu.Lock()
-			s.took[i] = time.Since(began[i])
+			s.latencies[i] = time.Since(began[i])
 			mu.Unlock()
 		}
 		<-slots
@@ -209,8 +212,8 @@ func (p *pipe) calls(n, inFlight int, of call) (*sample, error) {
 	return s, <-failed
 }
 
-// A web is a client over HTTP: one session, and a connection for each call in flight.
-type web struct {
+// An httpClient is a client over HTTP with one session, and a connection for each call in flight.
+type httpClient struct {
 	address string
 	path    string
 	session string
@@ -225,25 +228,28 @@ type conn struct {
 	body []byte
 }
 
-func newWeb(address, path string) *web { return &web{address: address, path: path, next: firstID} }
+func newHTTPClient(address, path string) *httpClient {
+	return &httpClient{address: address, path: path, next: firstID}
+}
 
-// anew forgets the session, but not the connections.
-func (w *web) anew() *web {
+// withoutSession forgets the session and keeps the connections.
+func (w *httpClient) withoutSession() *httpClient {
 	w.session = ""
 	return w
 }
 
-func (w *web) head(length int) string {
+func (w *httpClient) head(length int) string {
 	session := ""
 	if w.session != "" {
 		session = "Mcp-Session-Id: " + w.session + "\r\nMCP-Protocol-Version: 2025-11-25\r\n"
 	}
-	return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n%sContent-Length: %d\r\n\r\n",
+	return fmt.Sprintf(
+		"POST %s HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n%sContent-Length: %d\r\n\r\n",
 		w.path, w.address, session, length)
 }
 
-// conn returns a connection, a new one if there are too few.
-func (w *web) conn(i int) (*conn, error) {
+// conn returns connection i, and dials those that are missing.
+func (w *httpClient) conn(i int) (*conn, error) {
 	for len(w.conns) <= i {
 		dialled, err := net.Dial("tcp", w.address)
 		if err != nil {
@@ -254,13 +260,13 @@ func (w *web) conn(i int) (*conn, error) {
 	return w.conns[i], nil
 }
 
-func (w *web) close() {
+func (w *httpClient) close() {
 	for _, c := range w.conns {
 		c.Close()
 	}
 }
 
-func (w *web) ask(message string) ([]byte, error) {
+func (w *httpClient) roundTrip(message string) ([]byte, error) {
 	c, err := w.conn(0)
 	if err != nil {
 		return nil, err
@@ -273,13 +279,13 @@ func (w *web) ask(message string) ([]byte, error) {
 		w.session = h.session
 	}
 	if bytes.Contains(c.body[:min(len(c.body), 200)], []byte(`"error"`)) {
-		return nil, fmt.Errorf("%.60s was answered with %.200s", message, c.body)
+		return nil, fmt.Errorf("%.60s failed: %.200s", message, c.body)
 	}
 	return bytes.Clone(c.body), nil
 }
 
-// exchange sends a request and leaves the body of its answer in c.body.
-func (c *conn) exchange(request []byte) (h head, err error) {
+// exchange sends a request and leaves the body of its response in c.body.
+func (c *conn) exchange(request []byte) (h httpHead, err error) {
 	if _, err = c.Write(request); err != nil {
 		return h, err
 	}
@@ -289,8 +295,8 @@ func (c *conn) exchange(request []byte) (h head, err error) {
 	if c.body, err = h.body(c.r, c.body[:0]); err != nil {
 		return h, err
 	}
-	if !strings.Contains(h.first, " 20") {
-		return h, fmt.Errorf("%s: %.300s", h.first, c.body)
+	if !strings.Contains(h.firstLine, " 20") {
+		return h, fmt.Errorf("%s: %.300s", h.firstLine, c.body)
 	}
 	if h.events {
 		c.body = lastEvent(c.body)
@@ -307,8 +313,8 @@ func lastEvent(stream []byte) []byte {
 	return bytes.TrimSpace(stream[i+len("data:"):])
 }
 
-func (w *web) calls(n, inFlight int, of call) (*sample, error) {
-	s := &sample{took: make([]time.Duration, n)}
+func (w *httpClient) makeCalls(n, inFlight int, of callSpec) (*callTimes, error) {
+	s := &callTimes{latencies: make([]time.Duration, n)}
 	first := w.next
 	w.next += n
 	var all sync.WaitGroup
@@ -323,13 +329,13 @@ func (w *web) calls(n, inFlight int, of call) (*sample, error) {
 		work := func() {
 			r := of.request(w.head(length), "")
 			for i := k; i < n; i += inFlight {
-				r.number(first + i)
+				r.setID(first + i)
 				began := time.Now()
 				if _, err := c.exchange(r.text); err != nil {
 					errs[k] = err
 					return
 				}
-				s.took[i] = time.Since(began)
+				s.latencies[i] = time.Since(began)
 				if err := r.check(c.body); err != nil {
 					errs[k] = err
 					return

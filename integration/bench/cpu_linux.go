@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cpuTime returns how much time the processors have spent on a process, as the kernel accounts it, to the
-// nanosecond: clock_getcpuclockid(3) makes its clock's number in this way.
+// cpuTime returns the processor time of a process in nanoseconds, as the kernel accounts it. The
+// clock id is computed as clock_getcpuclockid(3) does.
 func cpuTime(pid int) time.Duration {
 	const schedulerTime = 2
 	var t unix.Timespec

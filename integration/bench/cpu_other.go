@@ -4,5 +4,5 @@ package main
 
 import "time"
 
-// cpuTime is not known here.
+// cpuTime is unknown on this system.
 func cpuTime(int) time.Duration { return 0 }

@@ -6,81 +6,84 @@ import (
 	"time"
 )
 
-// idling measures what memory a gateway takes at which nothing is asked, and what each HTTP session adds.
-func (r *run) idling() error {
-	o, err := r.gatewayWith("gateway", r.manyBackends(http1)).open(r)
+// measureMemory measures the memory of an idle gateway, and of each HTTP session.
+func (r *benchmark) measureMemory() error {
+	o, err := r.gatewayVariant("gateway", r.twentyBackends(http1)).open(r)
 	if err != nil {
 		return err
 	}
 	defer o.close()
-	for i := range 20 { // so that all of them are up
-		if _, err := o.client.calls(1, 1, call{fmt.Sprintf("b%d_tool_0", i), 32}); err != nil {
+	for i := range 20 { // waits until all backends have started
+		if _, err := o.client.makeCalls(1, 1,
+			callSpec{fmt.Sprintf("b%d_tool_0", i), 32}); err != nil {
 			return err
 		}
 	}
-	pid := o.between.pid()
-	empty := settled(pid)
-	r.report.note(idleMemory, float64(empty)/1e6, "MB")
-	address := o.client.(*web).address
+	pid := o.measured.pid()
+	empty := awaitStableMemory(pid)
+	r.report.addFigure(idleMemory, float64(empty)/1e6, "MB")
+	address := o.client.(*httpClient).address
 
-	crowd := newWeb(address, "/mcp")
-	defer crowd.close()
+	others := newHTTPClient(address, "/mcp")
+	defer others.close()
 	for range r.plan.sessions {
-		if err := initialize(crowd.anew()); err != nil {
+		if err := initialize(others.withoutSession()); err != nil {
 			return err
 		}
 	}
-	full := settled(pid)
-	r.report.note(sessionMemory, perOne(full-empty, r.plan.sessions), "KiB")
+	full := awaitStableMemory(pid)
+	r.report.addFigure(sessionMemory, kibPerItem(full-empty, r.plan.sessions), "KiB")
 
 	for range r.plan.streams {
-		w := newWeb(address, "/mcp")
+		w := newHTTPClient(address, "/mcp")
 		defer w.close()
 		if err := initialize(w); err != nil {
 			return err
 		}
-		if err := w.listen(); err != nil {
+		if err := w.openStream(); err != nil {
 			return err
 		}
 	}
-	r.report.note(streamMemory, perOne(settled(pid)-full, r.plan.streams), "KiB")
+	r.report.addFigure(streamMemory, kibPerItem(awaitStableMemory(pid)-full, r.plan.streams), "KiB")
 	return nil
 }
 
-func perOne(bytes, n int) float64 { return float64(bytes) / float64(n) / 1024 }
+func kibPerItem(bytes, n int) float64 { return float64(bytes) / float64(n) / 1024 }
 
-// listen opens the stream of a session, and leaves it open.
-func (w *web) listen() error {
+// openStream opens the standalone stream of the session and leaves it open.
+func (w *httpClient) openStream() error {
 	c, err := w.conn(0)
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: %s\r\nAccept: text/event-stream\r\nMcp-Session-Id: %s\r\nMCP-Protocol-Version: 2025-11-25\r\n\r\n", w.path, w.address, w.session)
+	_, err = fmt.Fprintf(c,
+		"GET %s HTTP/1.1\r\nHost: %s\r\nAccept: text/event-stream\r\nMcp-Session-Id: %s\r\nMCP-Protocol-Version: 2025-11-25\r\n\r\n", w.path, w.address, w.session)
 	if err != nil {
 		return err
 	}
 	h, err := readHead(c.r)
 	if err == nil && !h.events {
-		err = fmt.Errorf("no stream: %s", h.first)
+		err = fmt.Errorf("not a stream: %s", h.firstLine)
 	}
 	return err
 }
 
-// settled returns the resident memory of a process once it does not change any more, for longer than the gateway takes to
-// see that it has nothing to do and gives back what it does not need.
-func settled(pid int) int {
-	last, since := resident(pid), time.Now()
-	for began := time.Now(); time.Since(since) < 6*time.Second && time.Since(began) < time.Minute; time.Sleep(100 * time.Millisecond) {
-		if now := resident(pid); now < last-64<<10 || now > last+64<<10 {
+// awaitStableMemory returns the resident memory of a process once it is stable for longer than
+// the gateway needs to notice that it is idle and to return memory.
+func awaitStableMemory(pid int) int {
+	last, since := residentBytes(pid), time.Now()
+	for began := time.Now(); time.Since(since) < 6*time.Second &&
+		time.Since(began) < time.Minute; time.Sleep(100 * time.Millisecond) {
+		if now := residentBytes(pid); now < last-64<<10 || now > last+64<<10 {
 			last, since = now, time.Now()
 		}
 	}
-	return resident(pid)
+	return residentBytes(pid)
 }
 
-// keepCalling keeps n calls in flight until stop is closed, and returns when the last has ended. They begin
-// one after the other, over a second.
-func (w *web) keepCalling(n int, of call, stop <-chan struct{}) error {
+// keepCalling keeps n calls in flight until stop is closed, and returns when the last one has
+// ended. It starts them evenly over one second.
+func (w *httpClient) keepCalling(n int, of callSpec, stop <-chan struct{}) error {
 	if _, err := w.conn(n - 1); err != nil {
 		return err
 	}
@@ -98,7 +101,7 @@ func (w *web) keepCalling(n int, of call, stop <-chan struct{}) error {
 					return
 				default:
 				}
-				r.number(i)
+				r.setID(i)
 				if _, err := c.exchange(r.text); err != nil {
 					failed <- err
 					return

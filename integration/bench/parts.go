@@ -11,15 +11,15 @@ import (
 	"mcpgateway/catalog"
 )
 
-// Parts of a run that are no contests, and their figures that have targets.
+// Parts of a run that are not comparisons, and their figures that have targets.
 const (
-	neighbour = "a slow backend beside a fast one"
-	starting  = "start"
-	merging   = "catalog of 200 backends, 5000 tools"
-	idling    = "memory"
-	size      = "size"
+	partSlowBackend = "a slow backend next to a fast one"
+	partStart       = "start"
+	partCatalog     = "catalog of 200 backends, 5000 tools"
+	partMemory      = "memory"
+	partSize        = "size"
 
-	besideSlow    = "p99 of the fast one beside 256 calls of 1 s each, of that without"
+	besideSlow    = "p99 of the fast one during 256 calls of 1 s each, of the p99 without"
 	listTime      = "process start → complete tools/list, 20 backends, known catalogs"
 	mergeTime     = "merge after one backend's list has changed"
 	routeTime     = "route of a call"
@@ -29,56 +29,58 @@ const (
 	binarySize    = "binary, stripped"
 )
 
-// neighbour calls a fast backend one call at a time, by turns while 256 calls are at a slow one, over the
-// same session and pipe, and while none is. Their answers come spread over the second that each takes.
-func (r *run) neighbour() error {
+// measureSlowBackend calls a fast backend, one call at a time, alternately while 256 calls are in
+// flight at a slow backend in the same session, and while none is. The responses of the slow
+// backend are spread over a second.
+func (r *benchmark) measureSlowBackend() error {
 	const others = 256
-	o, err := r.gatewayWith("gateway", setup{axis: axis{http1, stdio}, slow: true}).open(r)
+	o, err := r.gatewayVariant("gateway",
+		gatewayConfig{axis: axis{http1, stdio}, slow: true}).open(r)
 	if err != nil {
 		return err
 	}
 	defer o.close()
 	slowTool := "slow_tool_0"
-	fast := o.client.(*web)
-	n, err := r.howMany([]*open{o}, 0, work1(1, 32))
+	fast := o.client.(*httpClient)
+	n, err := r.callsPerRound([]*runningVariant{o}, 0, workloadOf(1, 32))
 	if err != nil {
 		return err
 	}
 	var with, without []round
 	for range r.plan.rounds {
-		busy := newWeb(fast.address, fast.path)
+		busy := newHTTPClient(fast.address, fast.path)
 		busy.session, busy.next = fast.session, fast.next+1_000_000
 		stop, stopped := make(chan struct{}), make(chan error, 1)
-		go func() { stopped <- busy.keepCalling(others, call{slowTool, 32}, stop) }()
-		time.Sleep(time.Second) // until all are there
-		beside, err := o.round(n, work1(1, 32))
+		go func() { stopped <- busy.keepCalling(others, callSpec{slowTool, 32}, stop) }()
+		time.Sleep(time.Second) // until all slow calls are in flight
+		beside, err := o.round(n, workloadOf(1, 32))
 		close(stop)
 		if err := <-stopped; err != nil {
-			return fmt.Errorf("the slow one: %w", err)
+			return fmt.Errorf("slow backend: %w", err)
 		}
 		busy.close()
 		if err != nil {
 			return err
 		}
-		alone, err := o.round(n, work1(1, 32))
+		alone, err := o.round(n, workloadOf(1, 32))
 		if err != nil {
 			return err
 		}
 		with, without = append(with, beside), append(without, alone)
 	}
 	p99 := func(r round) float64 { return float64(r.p99) }
-	r.report.note("p99 without", middle(without, p99)/1e3, "µs")
-	r.report.note("p99 with", middle(with, p99)/1e3, "µs")
-	r.report.note(besideSlow, ratio(with, without, p99), "×")
+	r.report.addFigure("p99 without", median(without, p99)/1e3, "µs")
+	r.report.addFigure("p99 with", median(with, p99)/1e3, "µs")
+	r.report.addFigure(besideSlow, ratio(with, without, p99), "×")
 	return nil
 }
 
-// merging measures what the gateway does when one of many backends lists other tools.
-func (r *run) merging() error {
+// measureCatalog measures a merge after one of many backends has changed its list.
+func (r *benchmark) measureCatalog() error {
 	var all []catalog.Listing
 	for i := range 200 {
 		b := &backend{}
-		b.describe(fmt.Sprint("b", i), 25)
+		b.makeTools(fmt.Sprint("b", i), 25)
 		items, err := catalog.ParsePage(catalog.Tools, []byte(`{"tools":[`+string(b.list)+`]}`))
 		if err != nil {
 			return err
@@ -99,79 +101,80 @@ func (r *run) merging() error {
 			snapshot.Lookup(catalog.Tools, "b150_tool_7")
 		}
 	})
-	r.report.note(mergeTime, float64(merge.NsPerOp())/1e6, "ms")
-	r.report.note(routeTime, float64(route.NsPerOp()), "ns")
-	r.report.note("allocations for it", float64(route.AllocsPerOp()), "")
+	r.report.addFigure(mergeTime, float64(merge.NsPerOp())/1e6, "ms")
+	r.report.addFigure(routeTime, float64(route.NsPerOp()), "ns")
+	r.report.addFigure("allocations of a route", float64(route.AllocsPerOp()), "")
 	return nil
 }
 
-// size looks at the binary as it is released.
-func (r *run) size() error {
+// measureSize reads the size of the stripped binary.
+func (r *benchmark) measureSize() error {
 	info, err := os.Stat(r.gateway)
 	if err != nil {
 		return err
 	}
-	r.report.note(binarySize, float64(info.Size())/1e6, "MB")
+	r.report.addFigure(binarySize, float64(info.Size())/1e6, "MB")
 	return nil
 }
 
-// manyBackends are 20, whose catalogs are kept in a state directory of their own.
-func (r *run) manyBackends(client string) setup {
-	return setup{axis: axis{client, stdio}, backends: 20, state: filepath.Join(r.dir, "state")}
+// twentyBackends configures 20 backends and a state directory for their catalogs.
+func (r *benchmark) twentyBackends(client string) gatewayConfig {
+	return gatewayConfig{axis: axis{client, stdio}, backends: 20,
+		state: filepath.Join(r.dir, "state")}
 }
 
-// starting measures how soon a gateway with many backends, whose catalogs it knows from an earlier run,
-// answers its client.
-func (r *run) starting() error {
-	s := r.manyBackends(stdio)
-	command, _, err := r.command(s)
+// measureStart measures how soon a gateway with many cached catalogs responds to its client.
+func (r *benchmark) measureStart() error {
+	s := r.twentyBackends(stdio)
+	command, _, err := r.gatewayCommand(s)
 	if err != nil {
 		return err
 	}
 	var ups, hellos, lists []time.Duration
-	for i := range r.plan.starts + 1 { // the first one writes the catalogs
-		one, err := r.startOnce(command, s.all())
+	for i := range r.plan.starts + 1 { // the first start writes the catalogs
+		one, err := r.measureOneStart(command, s.toolsOfAll())
 		if err != nil {
 			return err
 		}
 		if i > 0 {
-			ups, hellos, lists = append(ups, one.up), append(hellos, one.hello), append(lists, one.list)
+			ups, hellos, lists = append(ups, one.ping), append(hellos, one.initialize),
+				append(lists, one.list)
 		}
 	}
 	ms := func(all []time.Duration) float64 { return float64(quantile(all, 0.5)) / 1e6 }
-	r.report.note("process start → ping answered", ms(ups), "ms")
-	r.report.note("initialize → its answer", ms(hellos), "ms")
-	r.report.note(listTime, ms(lists), "ms")
+	r.report.addFigure("process start → response to ping", ms(ups), "ms")
+	r.report.addFigure("initialize → response", ms(hellos), "ms")
+	r.report.addFigure(listTime, ms(lists), "ms")
 	return nil
 }
 
-// A start is how long one took.
+// startTimes are the times of one start.
 type startTimes struct {
-	up, list time.Duration // since the process was started
-	hello    time.Duration // from the request to the answer
+	ping, list time.Duration // since the start of the process
+	initialize time.Duration // from the request to the response
 }
 
-func (r *run) startOnce(command []string, tools int) (t startTimes, err error) {
+func (r *benchmark) measureOneStart(command []string, tools int) (t startTimes, err error) {
 	began := time.Now()
-	p, err := spawn(command...)
+	p, err := startProcess(command...)
 	if err != nil {
 		return t, err
 	}
 	defer p.end()
-	c := newPipe(p.in, p.out)
-	if _, err := c.ask(ping); err != nil {
+	c := newStdioClient(p.in, p.out)
+	if _, err := c.roundTrip(pingRequest); err != nil {
 		return t, err
 	}
-	t.up = time.Since(began)
+	t.ping = time.Since(began)
 	asked := time.Now()
-	if _, err := c.ask(hello); err != nil {
+	if _, err := c.roundTrip(initializeRequest); err != nil {
 		return t, err
 	}
-	t.hello = time.Since(asked)
-	if _, err := c.ask(ready); err != nil {
+	t.initialize = time.Since(asked)
+	if _, err := c.roundTrip(initializedNotification); err != nil {
 		return t, err
 	}
-	all, err := c.ask(list)
+	all, err := c.roundTrip(toolsListRequest)
 	if err != nil {
 		return t, err
 	}
@@ -179,8 +182,8 @@ func (r *run) startOnce(command []string, tools int) (t startTimes, err error) {
 	if n := bytes.Count(all, []byte(`"inputSchema"`)); n != tools {
 		return t, fmt.Errorf("the list has %d tools, not %d", n, tools)
 	}
-	for i := range tools / 25 { // a call waits until its backend is up
-		if _, err := c.calls(1, 1, call{fmt.Sprintf("b%d_tool_0", i), 32}); err != nil {
+	for i := range tools / 25 { // each call waits until its backend has started
+		if _, err := c.makeCalls(1, 1, callSpec{fmt.Sprintf("b%d_tool_0", i), 32}); err != nil {
 			return t, err
 		}
 	}

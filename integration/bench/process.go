@@ -13,14 +13,14 @@ import (
 	"time"
 )
 
-// A process is one that bench has started.
+// A process is a process that bench started.
 type process struct {
 	cmd *exec.Cmd
 	in  io.WriteCloser
 	out io.Reader
 }
 
-func spawn(command ...string) (*process, error) {
+func startProcess(command ...string) (*process, error) {
 	p := &process{cmd: exec.Command(command[0], command[1:]...)}
 	p.cmd.Stderr = os.Stderr
 	var err error
@@ -38,18 +38,19 @@ func spawn(command ...string) (*process, error) {
 
 func (p *process) pid() int { return p.cmd.Process.Pid }
 
-// end ends the process: one at a pipe when its stdin does, one that listens by a signal. It waits for it, and kills it
-// after a while.
+// end closes stdin and waits for the process. It sends SIGTERM after 200 ms, for processes that
+// listen on a port, and kills the process after 10 s.
 func (p *process) end() {
 	p.in.Close()
-	for after, signal := range map[time.Duration]os.Signal{200 * time.Millisecond: syscall.SIGTERM, 10 * time.Second: os.Kill} {
+	for after, signal := range map[time.Duration]os.Signal{200 * time.Millisecond: syscall.SIGTERM,
+		10 * time.Second: os.Kill} {
 		defer time.AfterFunc(after, func() { _ = p.cmd.Process.Signal(signal) }).Stop()
 	}
 	_ = p.cmd.Wait()
 }
 
-// resident returns how many bytes of memory a process has, 0 where there is no /proc.
-func resident(pid int) int {
+// residentBytes returns the resident memory of a process; 0 on systems without /proc.
+func residentBytes(pid int) int {
 	f, err := os.Open(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return 0
@@ -64,8 +65,8 @@ func resident(pid int) int {
 	return 0
 }
 
-// place returns an address of this machine at which nobody listens.
-func place() (string, error) {
+// freeAddress returns a local address that is not in use.
+func freeAddress() (string, error) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return "", err
@@ -74,16 +75,16 @@ func place() (string, error) {
 	return ln.Addr().String(), nil
 }
 
-// listens waits until somebody listens at an address.
-func listens(address string) error {
-	const patience = 30 * time.Second
+// awaitListening waits until a process listens at an address.
+func awaitListening(address string) error {
+	const timeout = 30 * time.Second
 	for began := time.Now(); ; time.Sleep(2 * time.Millisecond) {
 		conn, err := net.Dial("tcp", address)
 		if err == nil {
 			return conn.Close()
 		}
-		if time.Since(began) > patience {
-			return fmt.Errorf("nobody listens at %s: %w", address, err)
+		if time.Since(began) > timeout {
+			return fmt.Errorf("no process listens at %s: %w", address, err)
 		}
 	}
 }

@@ -15,10 +15,10 @@ import (
 	"sync"
 )
 
-// The relays are the least that can stand between a client and a server: what a gateway is measured by.
-// Where both sides speak alike they only copy bytes.
+// The relays do the least work possible between a client and a server. They are the reference for
+// gateways. Where both sides use the same transport, they only copy bytes.
 
-// serveRelay copies bytes between its own stdio and a command's.
+// serveRelay copies bytes between its own stdio and that of a command.
 func serveRelay(command []string) error {
 	return withChild(command, func(in io.WriteCloser, out io.Reader) {
 		var copying sync.WaitGroup
@@ -46,7 +46,7 @@ func withChild(command []string, use func(in io.WriteCloser, out io.Reader)) err
 	return cmd.Wait()
 }
 
-// copyBytes reads and writes, and does nothing else.
+// copyBytes copies without optimizations such as splice.
 func copyBytes(w io.Writer, r io.Reader) {
 	buf := make([]byte, 64<<10)
 	for {
@@ -62,17 +62,18 @@ func copyBytes(w io.Writer, r io.Reader) {
 	}
 }
 
-// serveProxy is the reverse proxy of the standard library, but for two settings. It keeps more connections than
-// two, or most calls would have to connect anew; and it does not close a request's body when the answer begins:
-// a server as fast as ours answers before the proxy has noticed that the body ends, and its answer would be lost.
+// serveProxy is the reverse proxy of the standard library with two settings. It keeps more than
+// two idle connections, else most calls would dial. And it does not close the request body when
+// the response begins, because a fast server responds before the proxy has seen the end of the
+// body, and the response would be lost.
 func serveProxy(args []string) error {
-	address, target, err := twoPlaces("proxy", args)
+	address, target, err := parseAddresses("proxy", args)
 	if err != nil {
 		return err
 	}
 	proxy := &httputil.ReverseProxy{
 		Rewrite:   func(r *httputil.ProxyRequest) { r.SetURL(target) },
-		Transport: pooled(),
+		Transport: pooledTransport(),
 	}
 	return serveUntilEOF(address, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_ = http.NewResponseController(w).EnableFullDuplex()
@@ -80,13 +81,13 @@ func serveProxy(args []string) error {
 	}))
 }
 
-func pooled() *http.Transport {
+func pooledTransport() *http.Transport {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.MaxIdleConnsPerHost, t.MaxIdleConns = 512, 512
 	return t
 }
 
-func twoPlaces(role string, args []string) (listen string, target *url.URL, err error) {
+func parseAddresses(role string, args []string) (listen string, target *url.URL, err error) {
 	f := flag.NewFlagSet(role, flag.ExitOnError)
 	to := f.String("to", "", "the server's `URL`")
 	f.StringVar(&listen, "listen", "", "`address`")
@@ -95,7 +96,7 @@ func twoPlaces(role string, args []string) (listen string, target *url.URL, err 
 	return listen, target, err
 }
 
-// serveUntilEOF serves HTTP for as long as whoever started us holds our stdin.
+// serveUntilEOF serves HTTP until the parent closes stdin.
 func serveUntilEOF(address string, h http.Handler) error {
 	server := &http.Server{Addr: address, Handler: h}
 	go func() {
@@ -108,13 +109,13 @@ func serveUntilEOF(address string, h http.Handler) error {
 	return nil
 }
 
-// servePoster posts each line to a server and writes what it answers as a line.
-func servePoster(args []string) error {
-	_, target, err := twoPlaces("poster", args)
+// serveStdioToHTTP posts each line to a server and writes the response as a line.
+func serveStdioToHTTP(args []string) error {
+	_, target, err := parseAddresses("poster", args)
 	if err != nil {
 		return err
 	}
-	client := &http.Client{Transport: pooled()}
+	client := &http.Client{Transport: pooledTransport()}
 	in := bufio.NewReaderSize(os.Stdin, 4<<20)
 	var posts sync.WaitGroup
 	defer posts.Wait()
@@ -130,22 +131,22 @@ func servePoster(args []string) error {
 				return
 			}
 			defer res.Body.Close()
-			answer, err := io.ReadAll(res.Body)
-			if err == nil && len(answer) > 0 {
+			response, err := io.ReadAll(res.Body)
+			if err == nil && len(response) > 0 {
 				out.Lock()
 				defer out.Unlock()
-				_, _ = os.Stdout.Write(append(answer, '\n'))
+				_, _ = os.Stdout.Write(append(response, '\n'))
 			}
 		})
 	}
 }
 
-// servePiper passes what is posted on to a command, a line each, and answers with the line that has the
-// same id.
-func servePiper(args []string) error {
+// serveHTTPToStdio writes each posted message as a line to a command and responds with the line
+// that has the same id.
+func serveHTTPToStdio(args []string) error {
 	address, command := args[0], args[1:]
 	return withChild(command, func(in io.WriteCloser, out io.Reader) {
-		var mu, writes sync.Mutex // of waiting; of in
+		var mu, writes sync.Mutex // guard waiting, and in
 		waiting := make(map[string]chan []byte)
 		go func() {
 			lines := bufio.NewReaderSize(out, 4<<20)
@@ -155,11 +156,11 @@ func servePiper(args []string) error {
 					return
 				}
 				mu.Lock()
-				answer := waiting[string(field(line, `"id":`))]
+				response := waiting[string(field(line, `"id":`))]
 				delete(waiting, string(field(line, `"id":`)))
 				mu.Unlock()
-				if answer != nil {
-					answer <- line
+				if response != nil {
+					response <- line
 				}
 			}
 		}()
@@ -169,10 +170,10 @@ func servePiper(args []string) error {
 				return
 			}
 			id := field(line, `"id":`)
-			answer := make(chan []byte, 1)
+			response := make(chan []byte, 1)
 			if id != nil {
 				mu.Lock()
-				waiting[string(id)] = answer
+				waiting[string(id)] = response
 				mu.Unlock()
 			}
 			writes.Lock()
@@ -183,7 +184,7 @@ func servePiper(args []string) error {
 				return
 			}
 			w.Header().Set("Content-Type", "application/json")
-			_, _ = w.Write(<-answer)
+			_, _ = w.Write(<-response)
 		}))
 	})
 }

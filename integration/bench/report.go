@@ -11,16 +11,17 @@ import (
 	"time"
 )
 
-// A report is what a run found out. It is printed as it comes.
+// A report collects the results and prints them as they come.
 type report struct {
 	w       io.Writer
-	Machine machine  `json:"machine"`
-	Rows    []row    `json:"rows"`
-	Facts   []fact   `json:"facts"`
-	Targets []target `json:"targets"`
+	Machine machine   `json:"machine"`
+	Rows    []figures `json:"rows"`
+	Facts   []figure  `json:"facts"`
+	Targets []target  `json:"targets"`
 }
 
-// A machine is what the figures are of: they say nothing of any other.
+// A machine describes where the figures were measured. They are not comparable with other
+// machines.
 type machine struct {
 	Date   string `json:"date"`
 	OS     string `json:"os"`
@@ -30,24 +31,24 @@ type machine struct {
 	Commit string `json:"commit,omitempty"`
 }
 
-// A fact is a figure that stands alone.
-type fact struct {
+// A figure is a single result.
+type figure struct {
 	Name  string  `json:"name"`
 	Value float64 `json:"value"`
 	Unit  string  `json:"unit"`
 }
 
-// A target is what was asked for, and what there is.
+// A target is a bound for a result.
 type target struct {
-	Name  string  `json:"name"`
-	Bound float64 `json:"bound"`
-	Found float64 `json:"found"`
-	Unit  string  `json:"unit"` // "×" is of the reference
-	Least bool    `json:"least,omitempty"`
+	Name    string  `json:"name"`
+	Bound   float64 `json:"bound"`
+	Found   float64 `json:"found"`
+	Unit    string  `json:"unit"` // "×" = ratio to the reference
+	AtLeast bool    `json:"least,omitempty"`
 }
 
 func (t target) holds() bool {
-	if t.Least {
+	if t.AtLeast {
 		return t.Found >= t.Bound
 	}
 	return t.Found <= t.Bound
@@ -74,25 +75,28 @@ func thisMachine() machine {
 	return m
 }
 
-func (r *report) begin(contest string) {
-	fmt.Fprintf(r.w, "\n%s\n  %9s %8s  %-12s %10s %10s %9s %9s   %6s %6s %6s %6s  %8s\n", contest,
-		"in flight", "each way", "way", "p50", "p99", "calls/s", "CPU/call", "p50 ×", "p99 ×", "rate ×", "CPU ×", "resident")
+func (r *report) printHeader(comparison string) {
+	fmt.Fprintf(r.w, "\n%s\n  %9s %8s  %-12s %10s %10s %9s %9s   %6s %6s %6s %6s  %8s\n", comparison,
+		"in flight", "bytes", "variant", "p50", "p99", "calls/s", "CPU/call", "p50 ×", "p99 ×",
+		"rate ×", "CPU ×", "resident")
 }
 
-func (r *report) add(it row) {
+func (r *report) add(it figures) {
 	r.Rows = append(r.Rows, it)
-	fmt.Fprintf(r.w, "  %9d %8s  %-12s %10s %10s %9.0f %9s   %6s %6s %6s %6s  %8s\n", it.InFlight, bytesText(it.Size), it.Way,
+	fmt.Fprintf(r.w, "  %9d %8s  %-12s %10s %10s %9.0f %9s   %6s %6s %6s %6s  %8s\n", it.InFlight,
+		bytesText(it.Size), it.Variant,
 		timeText(it.P50), timeText(it.P99), it.Rate, timeText(it.CPU),
-		ratioText(it.P50Ratio), ratioText(it.P99Ratio), ratioText(it.RateRatio), ratioText(it.CPURatio), megabytes(it.RSS))
+		ratioText(it.P50Ratio), ratioText(it.P99Ratio), ratioText(it.RateRatio),
+		ratioText(it.CPURatio), megabytes(it.RSS))
 }
 
-// note keeps a figure and prints it.
-func (r *report) note(name string, value float64, unit string) {
-	r.Facts = append(r.Facts, fact{name, value, unit})
+// addFigure adds and prints a figure.
+func (r *report) addFigure(name string, value float64, unit string) {
+	r.Facts = append(r.Facts, figure{name, value, unit})
 	fmt.Fprintf(r.w, "  %-66s %10.4g %s\n", name, value, unit)
 }
 
-func (r *report) head(text string) { fmt.Fprintf(r.w, "\n%s\n", text) }
+func (r *report) printHeading(text string) { fmt.Fprintf(r.w, "\n%s\n", text) }
 
 func (r *report) write(file string) error {
 	if file == "" {
@@ -105,14 +109,15 @@ func (r *report) write(file string) error {
 	return os.WriteFile(file, append(text, '\n'), 0o644)
 }
 
-// find returns the row of a work on a way; a zero one if it was not done.
-func (r *report) find(contest string, w work, way string) row {
+// find returns the figures of a workload on a variant; zero figures if it was not measured.
+func (r *report) find(comparison string, w workload, variant string) figures {
 	for _, it := range r.Rows {
-		if it.Contest == contest && it.InFlight == w.inFlight && it.Size == w.size && it.Way == way {
+		if it.Comparison == comparison && it.InFlight == w.inFlight && it.Size == w.size &&
+			it.Variant == variant {
 			return it
 		}
 	}
-	return row{}
+	return figures{}
 }
 
 func (r *report) value(name string) float64 {
@@ -124,22 +129,23 @@ func (r *report) value(name string) float64 {
 	return 0
 }
 
-// judge prints each target that was measured, and whether it is met.
+// judge prints each target that was measured and whether it is met.
 func (r *report) judge(targets []target) {
-	r.head("targets")
+	r.printHeading("targets")
 	for _, t := range targets {
 		if t.Found == 0 {
 			continue
 		}
 		r.Targets = append(r.Targets, t)
-		sign, verdict := "≤", "holds"
-		if t.Least {
+		sign, result := "≤", "met"
+		if t.AtLeast {
 			sign = "≥"
 		}
 		if !t.holds() {
-			verdict = "MISSED"
+			result = "MISSED"
 		}
-		fmt.Fprintf(r.w, "  %-66s %s %5g  %7.3g %-3s %s\n", t.Name, sign, t.Bound, t.Found, t.Unit, verdict)
+		fmt.Fprintf(r.w, "  %-66s %s %5g  %7.3g %-3s %s\n", t.Name, sign, t.Bound, t.Found, t.Unit,
+			result)
 	}
 }
 

@@ -1,6 +1,6 @@
-// Package scanners compares wire.Parse with what could be in its place
-// (docs/decisions/023-json-scanner.md). It is a module of its own, so that the gateway
-// depends on none of them:
+// Package scanners compares wire.Parse with other JSON scanners
+// (docs/decisions/023-json-scanner.md). It is a module of its own, so that the gateway does not
+// depend on them:
 //
 //	cd integration/bench/scanners && go test -v . && go test -bench . -benchtime 100ms
 package scanners
@@ -16,11 +16,11 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// parts are what a gateway has to know of a call before it can pass it on, as JSON
-// text. Where they lie it has to know, too: only wire and gjson tell.
+// parts are the parts of a call, as JSON text, that a gateway needs before it can forward the
+// call. It also needs their offsets, which only wire and gjson report.
 type parts struct{ id, method, name, token []byte }
 
-// A scanner says whether text is JSON, as far as it cares, and finds the parts.
+// A scanner checks that text is JSON, as strictly as it does, and returns the parts.
 type scanner struct {
 	name string
 	find func(text []byte) (p parts, ok bool)
@@ -29,7 +29,8 @@ type scanner struct {
 var scanners = []scanner{
 	{"wire", func(text []byte) (parts, bool) {
 		m, err := wire.Parse(text)
-		return parts{m.Part(wire.PartID), m.Part(wire.PartMethod), m.Part(wire.PartName), m.Part(wire.PartToken)}, err == nil
+		return parts{m.Part(wire.PartID), m.Part(wire.PartMethod), m.Part(wire.PartName),
+			m.Part(wire.PartToken)}, err == nil
 	}},
 	{"json", func(text []byte) (parts, bool) {
 		var m struct {
@@ -43,7 +44,10 @@ var scanners = []scanner{
 		return parts{m.ID, m.Method, m.Params.Name, m.Params.Meta.ProgressToken}, err == nil
 	}},
 	{"jsontext", func(text []byte) (parts, bool) { return walk(text) }},
-	{"jsontext-dup", func(text []byte) (parts, bool) { return walk(text, jsontext.AllowDuplicateNames(true)) }},
+	{"jsontext-dup", func(text []byte) (parts,
+		bool) {
+		return walk(text, jsontext.AllowDuplicateNames(true))
+	}},
 	{"gjson", func(text []byte) (parts, bool) {
 		if !gjson.ValidBytes(text) {
 			return parts{}, false
@@ -55,7 +59,8 @@ var scanners = []scanner{
 		if !sonic.Valid(text) {
 			return parts{}, false
 		}
-		return parts{get(text, "id"), get(text, "method"), get(text, "params", "name"), get(text, "params", "_meta", "progressToken")}, true
+		return parts{get(text, "id"), get(text, "method"), get(text, "params", "name"),
+			get(text, "params", "_meta", "progressToken")}, true
 	}},
 }
 
@@ -78,7 +83,7 @@ func get(text []byte, path ...any) []byte {
 	return []byte(value)
 }
 
-// walk finds the parts token by token: jsontext has no path to ask for.
+// walk finds the parts token by token, because jsontext has no paths.
 func walk(text []byte, opts ...jsontext.Options) (p parts, ok bool) {
 	d := jsontext.NewDecoder(bytes.NewBuffer(text), opts...)
 	err := members(d, func(key string) error {
@@ -112,8 +117,7 @@ func walk(text []byte, opts ...jsontext.Options) (p parts, ok bool) {
 	return p, err != nil && err.Error() == "EOF"
 }
 
-// members calls visit for each member of the object that comes next; what is no
-// object is skipped.
+// members calls visit for each member of the next object and skips other values.
 func members(d *jsontext.Decoder, visit func(key string) error) error {
 	if d.PeekKind() != '{' {
 		return d.SkipValue()
