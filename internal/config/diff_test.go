@@ -41,33 +41,33 @@ func said(c Changes) string {
 func TestDiff(t *testing.T) {
 	const three = "backends:\n- {name: a, command: a}\n- {name: b, command: b}\n- {name: c, command: c}\n"
 	for _, c := range []struct{ name, old, next, want string }{
-		{"nothing", three, three, "Kept:[a b c]"},
-		{"how it is written", three, "# a note\n" + three + "log: { level: info }\n", "Kept:[a b c]"},
-		{"one more, one less", three, "backends:\n- {name: a, command: a}\n- {name: d, command: d}\n- {name: c, command: c}\n", "Added:[d] Removed:[b] Kept:[a c]"},
+		{"nothing", three, three, "Unchanged:[a b c]"},
+		{"how it is written", three, "# a note\n" + three + "log: { level: info }\n", "Unchanged:[a b c]"},
+		{"one more, one less", three, "backends:\n- {name: a, command: a}\n- {name: d, command: d}\n- {name: c, command: c}\n", "Added:[d] Removed:[b] Unchanged:[a c]"},
 		{"one is other", three, "backends:\n- {name: a, command: a}\n- {name: b, command: x, args: [y], env: {Z: z}, tools: {deny: [w]}}\n- {name: c, command: c}\n",
-			"Changed:[{b [args command env.Z tools.deny] restarts}] Kept:[a c]"},
-		{"the first is the last", three, "backends:\n- {name: b, command: b}\n- {name: c, command: c}\n- {name: a, command: a}\n", "Kept:[b c a] Moved:[a]"},
-		{"turned around", three, "backends:\n- {name: c, command: c}\n- {name: b, command: b}\n- {name: a, command: a}\n", "Kept:[c b a] Moved:[c b]"},
-		{"one in front moves nobody", three, "backends:\n- {name: z, command: z}\n" + strings.TrimPrefix(three, "backends:\n"), "Added:[z] Kept:[a b c]"},
+			"Changed:[{b [args command env.Z tools.deny] restarts}] Unchanged:[a c]"},
+		{"the first is the last", three, "backends:\n- {name: b, command: b}\n- {name: c, command: c}\n- {name: a, command: a}\n", "Unchanged:[b c a] Moved:[a]"},
+		{"turned around", three, "backends:\n- {name: c, command: c}\n- {name: b, command: b}\n- {name: a, command: a}\n", "Unchanged:[c b a] Moved:[c b]"},
+		{"one in front moves nobody", three, "backends:\n- {name: z, command: z}\n" + strings.TrimPrefix(three, "backends:\n"), "Added:[z] Unchanged:[a b c]"},
 		{"switched off and on", "backends:\n- {name: a, command: a, enabled: false}\n- {name: b, command: b}\n- {name: c, command: c, enabled: false}\n",
-			"backends:\n- {name: a, command: x}\n- {name: b, command: b, enabled: false}\n- {name: c, command: c, enabled: false}\n", "Enabled:[a] Disabled:[b] Idle:[c]"},
+			"backends:\n- {name: a, command: x}\n- {name: b, command: b, enabled: false}\n- {name: c, command: c, enabled: false}\n", "Enabled:[a] Disabled:[b] UnchangedDisabled:[c]"},
 		{"what is off and stays so", "backends:\n- {name: a, command: a, enabled: false}\n- {name: b, command: b, enabled: false}\n",
 			"backends:\n- {name: b, command: x, enabled: false}\n- {name: c, command: c, enabled: false}\n- {name: d, command: d}\n",
-			"Added:[c d] Removed:[a] Changed:[{b [command] in place}] Off:[b c a]"},
+			"Added:[c d] Removed:[a] Changed:[{b [command] in place}] Inactive:[b c a]"},
 		{"a default is every backend's", three, "defaults: { call_timeout: 1m }\n" + three, "Changed:[{a [call_timeout] restarts} {b [call_timeout] restarts} {c [call_timeout] restarts}]"},
 		{"an empty variable is one", "backends: [{name: a, command: a}]", `backends: [{name: a, command: a, env: {X: ""}}]`, "Changed:[{a [env.X] restarts}]"},
 		{"a header", `backends: [{name: a, url: "https://h/", headers: {Authorization: x}}]`, `backends: [{name: a, url: "https://h/", headers: {Authorization: y}}]`,
 			"Changed:[{a [headers.Authorization] restarts}]"},
 		{"what a reload takes over", three, three + "catalog: {prefix: always, wait: 1s}\nlog: {level: debug}\nhosts: [gw.example]\norigins: [\"https://x.example\"]\n",
-			"Kept:[a b c] Taken:[catalog.prefix catalog.wait hosts log.level origins]"},
+			"Unchanged:[a b c] Applied:[catalog.prefix catalog.wait hosts log.level origins]"},
 		{"what it does not", three, three + "state: none\nlisten: 127.0.0.1:1\nlog: {format: json}\naudit: {file: x}\nlimits: {in_flight: 3}\n",
-			"Kept:[a b c] Restart:[audit.file limits.in_flight listen log.format state]"},
-		{"another certificate", "tls: {cert: a, key: b}", "tls: {cert: c, key: b}", "Taken:[tls.cert]"},
-		{"no TLS any more", "tls: {cert: a, key: b}", "", "Restart:[tls.cert tls.key]"},
-		{"TLS from now on", "", "tls: {cert: a, key: b}", "Restart:[tls.cert tls.key]"},
-		{"another token", "auth: {tokens: [0123456789abcdef]}", "auth: {tokens: [0123456789abcdeX]}", "Taken:[auth.tokens]"},
-		{"the first token", "", "auth: {tokens: [0123456789abcdef]}", "Taken:[auth.tokens]"},
-		{"no token any more: everybody could come", "auth: {tokens: [0123456789abcdef]}", "", "Restart:[auth.tokens]"},
+			"Unchanged:[a b c] NeedRestart:[audit.file limits.in_flight listen log.format state]"},
+		{"another certificate", "tls: {cert: a, key: b}", "tls: {cert: c, key: b}", "Applied:[tls.cert]"},
+		{"no TLS any more", "tls: {cert: a, key: b}", "", "NeedRestart:[tls.cert tls.key]"},
+		{"TLS from now on", "", "tls: {cert: a, key: b}", "NeedRestart:[tls.cert tls.key]"},
+		{"another token", "auth: {tokens: [0123456789abcdef]}", "auth: {tokens: [0123456789abcdeX]}", "Applied:[auth.tokens]"},
+		{"the first token", "", "auth: {tokens: [0123456789abcdef]}", "Applied:[auth.tokens]"},
+		{"no token any more: everybody could come", "auth: {tokens: [0123456789abcdef]}", "", "NeedRestart:[auth.tokens]"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			old, next := of(t, c.old), of(t, c.next)
@@ -98,7 +98,7 @@ func TestDiff(t *testing.T) {
 
 func TestDiffLeavesOutFlags(t *testing.T) {
 	old, next := of(t, "listen: 127.0.0.1:1\n"), of(t, "log: {format: json}")
-	if got := said(NewDigest(old, "").Diff(next, "listen")); got != "Restart:[log.format]" {
+	if got := said(NewDigest(old, "").Diff(next, "listen")); got != "NeedRestart:[log.format]" {
 		t.Error(got)
 	}
 }
