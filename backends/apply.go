@@ -10,41 +10,41 @@ import (
 	"mcpgateway/internal/config"
 )
 
-// A Change is what a Set is to be from now on. See [Options] for what the fields say.
+// A Change is the new state of a Set. See [Options] for the fields.
 type Change struct {
 	Backends    []config.Backend
 	Catalog     catalog.Options
 	CatalogWait time.Duration
-	// OnSlowStart is told once, by Apply, if after a second new backends are neither ready nor have
-	// failed: it has their names. nil = nobody wants to know.
+	// is called once by Apply with the names of new backends that are neither ready nor failed
+	// after a second; nil = no call
 	OnSlowStart func(names []string)
 }
 
 const (
-	// applyTimeout is how long a change waits, at most, for its new backends to be ready.
+	// applyTimeout bounds how long Apply waits for new backends.
 	applyTimeout = 30 * time.Second
-	// slowStartAfter is how long it does before it says so.
+	// slowStartAfter is how long Apply waits before it calls OnSlowStart.
 	slowStartAfter = time.Second
 )
 
-// Apply makes the backends and the catalog's options what they are in c from now on. Backends
-// whose configuration is the same keep running, whatever their place in the list. New and
-// changed ones are started. If all of them are ready or have failed within a second, all changes
-// take effect together, and one View follows; else each takes effect when it is ready or has failed,
-// after half a minute at the latest. Calls that are at a backend that was changed or removed end
-// there; what waits in it goes to the new one of that name, or ends. A backend that does not start
-// is changed all the same, and is tried again like any other.
+// Apply changes the backends and the catalog options to those in c.
 //
-// Backends that are removed or disabled go at once, before anything is started, and the catalog's
-// options take effect. A backend whose program a new backend runs goes with the other changes: it has
-// another name then, and its tools stay.
+//   - Filters take effect first, also for a backend that is about to be replaced: a request
+//     that they do not permit is not sent from then on.
+//   - Removed and disabled backends go next, together with the change of the catalog options.
+//     A backend whose program a new backend runs goes with the other changes: its tools remain
+//     available until they have their new name.
+//   - Backends with an unchanged configuration keep running, whatever their place in the list.
+//   - New and changed backends are started. If all are ready or have failed within a second,
+//     all changes take effect together, with one View. Otherwise each takes effect when it is
+//     ready or has failed, after half a minute at the latest. A backend that does not start
+//     takes effect too, and is tried again like any other.
+//   - Calls in flight at a changed or removed backend end there. Queued calls go to the new
+//     backend of that name, or fail.
 //
-// Filters take effect first, before anything is started, also for a backend that is about to be
-// replaced: a request that they do not permit is not sent from then on.
-//
-// Apply waits for the change, not for those calls. One that is called meanwhile waits for the
-// one before. Ctx ends the wait for new backends, not the change. Before the backends are
-// started, see Start, nothing is waited for. An error means that nothing was changed.
+// Apply waits for the change, not for those calls. Concurrent calls wait for each other. The
+// end of ctx ends the wait for new backends, not the change. Before the backends are started,
+// see Start, Apply waits for nothing. An error means that nothing was changed.
 func (s *Set) Apply(ctx context.Context, c Change) error {
 	if err := c.validate(); err != nil {
 		return err
@@ -77,8 +77,8 @@ func (s *Set) Apply(ctx context.Context, c Change) error {
 	return nil
 }
 
-// removeEarly swaps to the members at hand without those that are not among the backends to come, and
-// with the catalog's options to come, if that is a change and they were started.
+// removeEarly removes the backends that are not in the new configuration, and applies its
+// catalog options, if that is a change and the backends were started.
 func (s *Set) removeEarly(change Change) {
 	before := s.current()
 	coming := change.Backends
@@ -103,7 +103,7 @@ func (s *Set) removeEarly(change Change) {
 	}
 }
 
-// replaceTable puts next in the place of the members at hand, and retires those that leave.
+// replaceTable makes next the current table, and drains the backends that are not in it.
 func (s *Set) replaceTable(next *backendTable) {
 	s.mu.Lock()
 	before := s.current()
@@ -112,7 +112,7 @@ func (s *Set) replaceTable(next *backendTable) {
 	s.drainRemoved(before, next)
 }
 
-// drainRemoved retires the members of before that are not in next.
+// drainRemoved drains the backends of before that are not in next.
 func (s *Set) drainRemoved(before, next *backendTable) {
 	for _, b := range before.all {
 		if !next.has(b) {
@@ -124,7 +124,8 @@ func (s *Set) drainRemoved(before, next *backendTable) {
 	}
 }
 
-// replaceBeforeStart swaps at once if no backend was started yet, and reports whether it did.
+// replaceBeforeStart replaces the table if the backends were not started yet, and reports
+// whether it did.
 func (s *Set) replaceBeforeStart(next *backendTable) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -135,9 +136,8 @@ func (s *Set) replaceBeforeStart(next *backendTable) bool {
 	return false
 }
 
-// startNew starts new backends, and waits until it is known of each what it has, or that it
-// fails. Ready is called with the backends that are not ready and have not failed: after a second, and
-// then each time that one more is ready or has failed.
+// startNew starts new backends, and waits until each is settled. ready is called with the
+// backends that are not settled: after a second, and then each time that one more is.
 func (s *Set) startNew(ctx context.Context, newcomers []*Backend, late func(names []string), ready func(missing []*Backend)) {
 	for _, b := range newcomers {
 		b.start()
@@ -179,8 +179,8 @@ func (s *Set) startNew(ctx context.Context, newcomers []*Backend, late func(name
 	}
 }
 
-// awaitSettled waits until it is known of each backend what it has, or that it fails. It returns those
-// of which it is not when over comes, or ctx is done.
+// awaitSettled waits until all backends are settled, over fires or ctx is done. It returns the
+// backends that are not settled.
 func awaitSettled(ctx context.Context, some []*Backend, over <-chan time.Time) (missing []*Backend) {
 	for _, b := range some {
 		if b.needsNoStart() {
@@ -206,8 +206,8 @@ func awaitSettled(ctx context.Context, some []*Backend, over <-chan time.Time) (
 	return missing
 }
 
-// replaceTableLocked puts next in the place of the members at hand. Those that leave are to be retired
-// after it.
+// replaceTableLocked makes next the current table. The caller must drain the removed backends
+// afterwards.
 func (s *Set) replaceTableLocked(next *backendTable) {
 	t := s.current()
 	next.draining = t.draining

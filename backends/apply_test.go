@@ -385,7 +385,7 @@ func TestApply_TheSameNameTwiceIsRefused(t *testing.T) {
 		a := h.next("a")
 		a.ServeStartup("t")
 		err := h.Apply(context.Background(), change(broken(all[0]), all[0]))
-		if err == nil || err.Error() != "backend a: it is there twice" {
+		if err == nil || err.Error() != "backend a: the name is there twice" {
 			t.Errorf("Apply: %v", err)
 		}
 		h.wantNames("t")

@@ -12,75 +12,90 @@ import (
 
 	"mcpgateway/catalog"
 	"mcpgateway/internal/config"
+	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/transport"
 )
 
-// A Status is what can be said of a backend at one moment. It tells of the
-// connection that all sessions share.
+// A Status is the state of a backend at one moment. It describes the shared connection.
 type Status struct {
-	Name        string
-	State       State
-	Err         error     // why it is not Ready, as far as there is a reason
-	NextTry     time.Time // when it is tried again, zero if it is not waiting for that
-	Server      string    // name/version of its serverInfo
-	Revision    string
-	Counts      [catalog.NumKinds]int // of what it lists and is allowed
-	Settled     bool                  // since it was started: it is listed what it has, or it failed; or it need not be started for that
-	StartupTime time.Duration         // from the start to that
+	Name     string
+	State    State
+	Err      error     // why it is not Ready, nil if there is no known reason
+	NextTry  time.Time // when the next start is, zero if none is scheduled
+	Server   string    // name/version of its serverInfo
+	Revision string
+	Counts   [catalog.NumKinds]int // permitted entries of each list
+	// since its start it has listed its entries, or has failed, or need not be started to be
+	// listed
+	Settled     bool
+	StartupTime time.Duration // from the start until Settled
 
-	Unmatched        []string        // what its configuration says of tools, as config.Filter.Unmatched, that is of none of them
-	Omitted          []catalog.Issue // of what it lists, what no client could bear, and why
-	Repaired         []catalog.Issue // of what it lists, what was repaired, and how
-	ContainerWarning string          // why its container may stay when it ends; "" = it does not, or there is none
-	Suspicious       []catalog.Issue // of what is listed, what some clients may not bear, and why
+	// globs of its filters that match nothing it lists, as in config.Filter.Unmatched
+	Unmatched []string
+	// entries that were left out because no client could read them, and why
+	Omitted  []catalog.Issue
+	Repaired []catalog.Issue // entries that were repaired, and how
+	// why its container may outlive it; "" = it does not, or there is no container
+	ContainerWarning string
+	// entries that some clients may not accept, and why
+	Suspicious []catalog.Issue
 }
 
-// A Backend is one MCP server and what is known of it.
+// A Backend is one MCP server and what is known about it.
 type Backend struct {
 	set           *Set
 	cfg           config.Backend // without its filters
-	programID     string         // what it runs or where it is: tells it from another backend of its name
+	programID     string         // identifies the program or URL; see programID
 	filters       atomic.Pointer[config.Filters]
 	log           *slog.Logger
-	outputLog     *slog.Logger // for what it says, see sparing
+	outputLog     *slog.Logger // for the output of the backend, see rateLimitedHandler
 	shared        *backendConn
 	limiter       *callLimiter
 	receiveQuota  *transport.ReceiveQuota
-	refreshSignal chan struct{}          // 1 slot: some of its lists have changed
-	loggedIssues  map[catalog.Issue]bool // of what it lists, that were logged; the shared line's own
-	toolHashes    map[string]string      // own name of a tool → hash of its definition, as last listed; likewise
+	refreshSignal chan struct{} // 1 slot: some of its lists have changed
+	// issues that were logged; used by the shared connection only
+	loggedIssues map[catalog.Issue]bool
+	// the backend's own name of a tool → hash of its definition as last listed; used by the
+	// shared connection only
+	toolHashes map[string]string
 
-	serving     context.Context // done when it is a member no more
+	serving     context.Context // done when it is removed from the table
 	stopServing context.CancelFunc
-	life        context.Context // done when its conversations must end
+	life        context.Context // done when its connections must end
 	kill        context.CancelCauseFunc
 	running     sync.WaitGroup
-	settled     chan struct{} // closed when status.Answered
+	settled     chan struct{} // closed when status.Settled becomes true
 
-	opening sync.Mutex // of one own line at a time: no one finds it before it has its subscriptions
+	// serializes the opening of per-session connections: none is visible before it has its
+	// subscriptions
+	opening sync.Mutex
 
-	mu                sync.Mutex
-	draining          bool
-	perSession        map[string]*backendConn // session → its line
-	sessionBreaker    sessionBreaker          // of its own lines
-	detected          detected                // of its era
-	httpSSE           bool                    // it was found to speak HTTP+SSE alone
-	stale             [catalog.NumKinds]bool
-	announced         [catalog.NumKinds]bool // it has said that they have changed
-	status            Status
-	listErrs          [catalog.NumKinds]error // why the last listing failed
-	failures          [catalog.NumKinds]listFailures
-	listing           catalog.Listing
-	raw               [catalog.NumKinds][]byte         // the lists as they were read, all of them
-	items             [catalog.NumKinds][]catalog.Item // their entries, also those that the filters do not permit
-	public            [catalog.NumKinds]bool           // the backend says that the list is for everybody
-	everSettled       bool                             // at some time: listing is its own, or it failed
-	cachedUnprobeable bool                             // the file says that the verdict was costly
+	mu             sync.Mutex
+	draining       bool
+	perSession     map[string]*backendConn // session → its connection
+	sessionBreaker sessionBreaker          // of the per-session connections
+	detected       detected                // detected generation
+	httpSSE        bool                    // it was found to support HTTP+SSE only
+	stale          [catalog.NumKinds]bool  // lists that must be read again
+	// lists that the backend has announced as changed
+	announced [catalog.NumKinds]bool
+	status    Status
+	listErrs  [catalog.NumKinds]error // why the last listing failed
+	failures  [catalog.NumKinds]listFailures
+	listing   catalog.Listing
+	raw       [catalog.NumKinds][]byte // the lists as they were read, complete
+	// entries of raw, also those that the filters do not permit
+	items  [catalog.NumKinds][]catalog.Item
+	public [catalog.NumKinds]bool // the backend marks the list as public
+	// listing is the backend's own or from the cache, or the backend has failed
+	everSettled       bool
+	cachedUnprobeable bool // the cache file says that it is unprobeable
 	omitted           [catalog.NumKinds][]catalog.Issue
 	repaired          [catalog.NumKinds][]catalog.Issue
 	suspicious        [catalog.NumKinds][]catalog.Issue
-	headerSchemas     map[string][]byte           // own name of a tool → its schema, if it names headers
-	expiresAt         [catalog.NumKinds]time.Time // when a list is good no longer; zero = there is no such time
+	// the backend's own name of a tool → its schema, if it names headers
+	headerSchemas map[string][]byte
+	expiresAt     [catalog.NumKinds]time.Time // when a list expires; zero = never
 }
 
 func newBackend(s *Set, c config.Backend) *Backend {
@@ -105,9 +120,8 @@ func newBackend(s *Set, c config.Backend) *Backend {
 	return b
 }
 
-// hasPerSessionConns reports whether each session has a connection of its own to the
-// backend, as long as that is of the session era. With a single client there is no need for one: what is shared is its
-// own.
+// hasPerSessionConns reports whether each session has its own connection to the backend while
+// the backend is legacy. With a single client the shared connection is that client's own.
 func (b *Backend) hasPerSessionConns() bool {
 	if b.set.SingleClient {
 		return false
@@ -115,8 +129,8 @@ func (b *Backend) hasPerSessionConns() bool {
 	return b.cfg.Sharing == "session" || b.cfg.Sharing != "shared" && b.cfg.URL != ""
 }
 
-// backendConn returns the line over which a session's messages go. One of its own is made
-// if it is to have one and there is none, or nil returned if find is set.
+// conn returns the connection for a session's messages. If the session needs its own and has
+// none, conn opens one, or returns nil if find is set.
 func (b *Backend) conn(session string, find bool) *backendConn {
 	if session == "" {
 		return b.shared
@@ -139,23 +153,23 @@ func (b *Backend) sessionConn(session string) *backendConn {
 	return b.perSession[session]
 }
 
-// needsSessionConn reports whether a session is to have a line of its own. That is not so if the
-// backend is known to be of the stateless era: then all share one, but for clients of the
-// session era whose own one it also speaks, and who are to have a connection each.
+// needsSessionConn reports whether a session needs its own connection. Sessions share one
+// connection to a backend that is known to be modern, unless the session's client is legacy,
+// the backend also supports that generation, and each session is to have a connection.
 func (b *Backend) needsSessionConn(session string) bool {
 	d, _ := b.generation()
 	switch {
 	case b.set.SingleClient:
-		return (d.generation != modernGeneration || d.bothGenerations && b.cfg.URL == "") && b.shared.capabilitiesDiffer(session)
+		return (d.generation != protocol.Modern || d.bothGenerations && b.cfg.URL == "") && b.shared.capabilitiesDiffer(session)
 	case !b.hasPerSessionConns():
 		return false
 	}
-	return d.generation != modernGeneration || d.bothGenerations && b.sessionFollowsClient(session)
+	return d.generation != protocol.Modern || d.bothGenerations && b.sessionFollowsClient(session)
 }
 
-// openSessionConn makes a session's own line, of which nothing comes if the session is over. What it is
-// subscribed to over the shared line goes with it, for what its calls change is changed in
-// another server from now on.
+// openSessionConn creates a session's own connection, closed at once if the session is over.
+// The session's subscriptions move from the shared connection, because its calls change the
+// state of another server process from now on.
 func (b *Backend) openSessionConn(session string) *backendConn {
 	b.opening.Lock()
 	defer b.opening.Unlock()
@@ -182,20 +196,20 @@ func (b *Backend) openSessionConn(session string) *backendConn {
 	return bc
 }
 
-// isDraining answers for as long as b.opening is held.
+// isDraining returns a result that stays true for as long as b.opening is held.
 func (b *Backend) isDraining() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.draining
 }
 
-// sessionFollowsClient reports whether a session's client is spoken for in its own era, if the
-// backend has a choice.
+// sessionFollowsClient reports whether a session's connection uses the generation of its
+// client, if the backend supports both.
 func (b *Backend) sessionFollowsClient(session string) bool {
 	return b.cfg.Sharing == "session" && b.set.isSessionClient(session)
 }
 
-// endSession ends what the backend has for a session.
+// endSession closes the session's connection and removes its calls and subscriptions.
 func (b *Backend) endSession(session string) {
 	b.limiter.endSession(session)
 	b.mu.Lock()
@@ -208,7 +222,7 @@ func (b *Backend) endSession(session string) {
 	b.shared.endSession(session)
 }
 
-// Status tells how the backend is.
+// Status returns the status of the backend.
 func (b *Backend) Status() Status {
 	known, container := b.needsNoStart(), b.containerWarning()
 	b.mu.Lock()
@@ -230,8 +244,7 @@ func (b *Backend) Status() Status {
 	return s
 }
 
-// currentListing returns what the backend offers as far as is known, and whether that
-// can be relied on.
+// currentListing returns what the backend is known to list, and whether that is reliable.
 func (b *Backend) currentListing() (catalog.Listing, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -253,9 +266,9 @@ func (b *Backend) whyUnlisted() error {
 	return cmp.Or(b.shared.whyUnavailable(), cmp.Or(listErrs[:]...))
 }
 
-// settle notes that the backend has listed what it has, or cannot. Set, which is
-// called with b.mu held, takes the news, if there is any. Unless it settles that, only the news is
-// taken.
+// settle notes that the backend has been listed or has failed. update is called with b.mu held
+// and reports whether there is anything to publish. If settles is false, settle only calls
+// update.
 func (b *Backend) settle(settles bool, set func() (news bool)) {
 	took := time.Since(b.shared.startTime())
 	b.mu.Lock()
@@ -278,6 +291,8 @@ func (b *Backend) settle(settles bool, set func() (news bool)) {
 // errStopped is why a backend's calls end when the gateway does, and
 // errSessionOver why those of a session do.
 var (
+	// Errors of calls that end because the gateway shuts down, or because their session is
+	// over.
 	errStopped     = errors.New("the gateway is ending")
 	errSessionOver = errors.New("the session is over")
 )

@@ -14,56 +14,64 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A backendConn is a way to a backend: one conversation at a time, and the calls that
-// wait for it. Each backend has one that all share, which is kept up and by which
-// its lists are read. Where the sharing asks for it (see Backend.private), a client's
-// session has one of its own, opened when it is first used, in which the backend is
-// told what that client can do. A backend of the stateless era is told so with each
-// request: all share the one line.
+// A backendConn is a logical connection to a backend that reconnects: one network connection or
+// process at a time, and the calls queued for it.
+//
+// Each backend has one that all sessions share. It is kept up, and the lists are read over it.
+// If the configuration asks for it (see Backend.hasPerSessionConns), each client session has
+// its own, opened on first use, over which the backend is told the capabilities of that client.
+// A modern backend receives the capabilities with each request, so all sessions share one
+// connection.
 type backendConn struct {
 	b         *Backend
-	session   string // whose own it is; "" = it is shared
+	session   string // of a per-session connection; "" = shared
 	log       *slog.Logger
-	outputLog *slog.Logger // for what the backend says, see sparing
+	outputLog *slog.Logger // for the output of the backend, see rateLimitedHandler
 
-	refreshing atomic.Int32 // lists of the backend's are being read over it, or are about to be
+	refreshing atomic.Int32 // number of list refreshes that run or are about to
 
-	probeErr error // how it ended at the question of its era, just before; of who holds the conversation
+	// why the preceding connection ended during the probe; used by the connecting goroutine
+	// only
+	probeErr error
 
-	wakeup chan struct{} // 1 slot: a line that all share is needed, and stopped until then
+	wakeup chan struct{} // 1 slot: start the stopped shared connection
 
-	mu                   sync.Mutex
-	sup                  supervisor
-	startedAt            time.Time
-	peer                 *peer.Peer   // nil unless it is ready
-	server               serverInfo   // of the conversation
-	declaredCapabilities []byte       // the capabilities that it was told in the handshake, if it is of the session era
-	disconnectedPeer     *peer.Peer   // the last one whose conversation ended
-	loggedReason         string       // why it ended last, as it was logged
-	queued               []queuedCall // for it to become ready
-	sentLevel            string       // the log level that the backend was told
+	mu        sync.Mutex
+	sup       supervisor
+	startedAt time.Time
+	peer      *peer.Peer // nil unless ready
+	server    serverInfo // from the handshake of the current connection
+	// sent in the handshake with a legacy backend
+	declaredCapabilities []byte
+	disconnectedPeer     *peer.Peer   // the last peer whose connection ended
+	loggedReason         string       // why the connection ended last, as logged
+	queued               []queuedCall // calls that wait for peer
+	sentLevel            string       // log level that the backend was sent
 	subs                 subscriptions
 
-	// Of a conversation of the stateless era:
-	retryQueue        []queuedCall  // calls that are to be sent once more
-	needsRediscovery  bool          // whether the server is still what it said
-	pendingSubscribes []queuedCall  // subscriptions that wait for what is listened to
-	listen            *listenStream // the subscriptions/listen at hand, nil if there is none
-	openingListen     *listenStream // the one that the server has not acknowledged yet
-	reopen            chan struct{} // 1 slot: something else is to be listened to
-	unreachable       atomic.Bool   // it cannot be reached: issueUnreachable of sup, for who has no time
+	// For a modern backend:
+	retryQueue        []queuedCall // calls to be sent once more
+	needsRediscovery  bool         // server may be outdated
+	pendingSubscribes []queuedCall // subscribe calls that wait for an acknowledged listen
+	// the current subscriptions/listen, nil if there is none
+	listen        *listenStream
+	openingListen *listenStream // the one that is not acknowledged yet
+	reopen        chan struct{} // 1 slot: the wanted URIs have changed
+	unreachable   atomic.Bool   // issueUnreachable of sup, readable without mu
 
-	// Of an own line:
-	running          bool          // a goroutine keeps it up
-	retrySooner      chan struct{} // 1 slot: the next try is due earlier than it was
+	// For a per-session connection:
+	running          bool          // a goroutine runs reconnectLoop
+	retrySooner      chan struct{} // 1 slot: the next try was moved forward
 	disconnect       context.CancelFunc
 	closed           bool // its session is over
-	mergedIntoShared bool // the shared line goes on with what it was for
+	mergedIntoShared bool // its calls go to the shared connection
 
-	draining        bool     // its backend is
-	resubscribeURIs []string // URIs of which the server is to be told yet: see adopt
+	draining bool // its backend is draining
+	// URIs that the server is still to be subscribed to: see takeOverSubscriptions
+	resubscribeURIs []string
 
-	notifyAfterRefresh [catalog.NumKinds]bool // these lists have changed, and its client was not told yet; guarded by b.mu
+	// changed lists whose client is notified after the refresh; guarded by b.mu
+	notifyAfterRefresh [catalog.NumKinds]bool
 }
 
 func newBackendConn(b *Backend, session string) *backendConn {
@@ -79,8 +87,8 @@ func newBackendConn(b *Backend, session string) *backendConn {
 
 func (bc *backendConn) isPerSession() bool { return bc.session != "" }
 
-// currentPeer returns the peer of the conversation and what its server said of itself; nil
-// if the line is not ready.
+// currentPeer returns the peer and the server of the current connection; the peer is nil if the
+// connection is not ready.
 func (bc *backendConn) currentPeer() (*peer.Peer, serverInfo) {
 	bc.mu.Lock()
 	defer bc.mu.Unlock()
@@ -105,15 +113,15 @@ func (bc *backendConn) lastStartFailed() bool {
 	return bc.sup.lastStartFailed
 }
 
-// wake has the shared line come up if it is stopped until something is wanted of it.
+// wake starts the shared connection if it is stopped until there is demand.
 func (bc *backendConn) wake() {
 	bc.mu.Lock()
 	defer bc.mu.Unlock()
 	bc.wakeLocked()
 }
 
-// wakeLocked has the line come up, if it is stopped until something is wanted of it, or is an
-// own one that nothing keeps up.
+// wakeLocked starts the shared connection if it is stopped until there is demand, or the
+// goroutine of a per-session connection that has none.
 func (bc *backendConn) wakeLocked() {
 	switch {
 	case !bc.isPerSession():
@@ -146,20 +154,20 @@ func (bc *backendConn) markStarting() {
 	bc.unreachable.Store(false)
 }
 
-// markReady lets calls through. Those that waited go first.
+// markReady lets calls through. Queued calls go first.
 func (bc *backendConn) markReady(p *peer.Peer) {
 	down, refused := bc.sendQueued(p)
 	if down > 0 {
-		bc.log.Info("backend is back", "dur", roundDuration(down))
+		bc.log.Info("backend recovered", "dur", roundDuration(down))
 	}
 	for _, tell := range refused {
 		tell()
 	}
 }
 
-// markDisconnected notes that the conversation over p has ended. Nothing is sent any more, what
-// is asked from now on waits for the next one; down follows when everything of
-// this one is gone. Why is the reason as far as it is known until then.
+// markDisconnected notes that the connection of p has ended, for the reason why as far as it is
+// known. From now on calls are queued for the next connection. markFailed follows when all of
+// the old connection is gone.
 func (bc *backendConn) markDisconnected(p *peer.Peer, why error) {
 	bc.mu.Lock()
 	defer bc.mu.Unlock()
@@ -178,8 +186,8 @@ func (bc *backendConn) markDisconnectedLocked(p *peer.Peer, why error) {
 	}
 }
 
-// markFailed notes that a start failed, or that what was up has ended, and why. Calls that
-// wait end if there is nothing to wait for any more.
+// markFailed notes that a start failed or a connection ended, and why. Queued calls end if no
+// further try will serve them.
 func (bc *backendConn) markFailed(err error) {
 	now := time.Now()
 	bc.mu.Lock()
@@ -196,7 +204,7 @@ func (bc *backendConn) markFailed(err error) {
 	bc.failCalls(dropped, why)
 }
 
-// markStopped notes that the line was stopped for good, and why.
+// markStopped notes that the connection was stopped for good, and why.
 func (bc *backendConn) markStopped(why error) {
 	bc.mu.Lock()
 	bc.sup.stop(why)
@@ -206,7 +214,8 @@ func (bc *backendConn) markStopped(why error) {
 	bc.failCalls(dropped, notSent("it did not start: %w", why))
 }
 
-// failCalls ends what has waited. The backend has answered thereby.
+// failCalls fails calls that were queued. For the shared connection the backend counts as
+// settled.
 func (bc *backendConn) failCalls(dropped []queuedCall, why error) {
 	for _, q := range dropped {
 		q.call.Handler.OnResponse(wire.Message{}, why)
@@ -216,7 +225,7 @@ func (bc *backendConn) failCalls(dropped []queuedCall, why error) {
 	}
 }
 
-// close ends a session's own line.
+// close closes a per-session connection.
 func (bc *backendConn) close() {
 	bc.mu.Lock()
 	bc.closed = true
@@ -227,8 +236,8 @@ func (bc *backendConn) close() {
 	}
 }
 
-// whyUnavailable returns why the backend is not as it should be, in the words that a call would end
-// with; nil if it is, or that is not known.
+// whyUnavailable returns what is wrong with the backend, in the words with which a call would
+// end; nil if it is healthy or the state is not known.
 func (bc *backendConn) whyUnavailable() error {
 	bc.mu.Lock()
 	defer bc.mu.Unlock()

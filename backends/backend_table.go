@@ -11,31 +11,30 @@ import (
 	"mcpgateway/catalog"
 )
 
-// backendTable are the backends of a Set as of one moment, and what else Apply changes. They
-// are immutable, so that whoever looks sees what was before a change or what is after it.
+// A backendTable is the backends of a Set at one moment, and the other settings that Apply
+// changes. It is immutable, so that a reader sees the state before or after a change.
 type backendTable struct {
-	all          []*Backend // in their order
-	names        []string   // likewise, and of those that are not enabled
+	all          []*Backend // in configuration order
+	names        []string   // in configuration order, also of disabled backends
 	byName       map[string]*Backend
 	catalog      catalog.Options
-	catalogWait  time.Duration // see Options.Wait
-	orderChanged bool          // the order of the backends is another than before: names are given anew
+	catalogWait  time.Duration // see Options.CatalogWait
+	orderChanged bool          // the order has changed: names are assigned anew
 
-	draining      []*Backend        // those that are members no more and have calls in flight, the oldest first
-	misconfigured map[string]string // name → why a backend is misconfigured, and no member
-	removedNames  map[string]bool   // names of which there was a member once, and is none now
+	draining      []*Backend        // removed backends with calls in flight, oldest first
+	misconfigured map[string]string // name → why the backend is misconfigured
+	removedNames  map[string]bool   // names of removed backends
 }
 
-// maxRemovedNames bounds the names of which it is remembered that they were configured once.
+// maxRemovedNames bounds the removed names that are remembered.
 const maxRemovedNames = 1000
 
 func (s *Set) current() *backendTable { return s.table.Load() }
 
-// has reports whether a backend is a member.
+// has reports whether b is in the table.
 func (t *backendTable) has(b *Backend) bool { return t.byName[b.cfg.Name] == b }
 
-// withName is who goes by a name, "" = by any: a member, and those that had the name before
-// and still have calls in flight.
+// withName returns the backends with a name, "" = all: the current one, and draining ones.
 func (t *backendTable) withName(name string) iter.Seq[*Backend] {
 	return func(yield func(*Backend) bool) {
 		for _, some := range [][]*Backend{t.all, t.draining} {
@@ -50,11 +49,12 @@ func (t *backendTable) withName(name string) iter.Seq[*Backend] {
 
 // errRemoved and errDisabled are why a call ends for whose backend there is none any more.
 var (
+	// errRemoved and errDisabled are the errors of calls to a backend that has left the table.
 	errRemoved  = notSent("it was removed from the configuration")
 	errDisabled = notSent("it is disabled in the configuration")
 )
 
-// whyAbsent returns why nothing can be sent to a backend that is no member.
+// whyAbsent returns why nothing can be sent to a backend that is not in the table.
 func (t *backendTable) whyAbsent(name string) error {
 	switch {
 	case t.misconfigured[name] != "":
@@ -67,8 +67,8 @@ func (t *backendTable) whyAbsent(name string) error {
 	return notSent("is not configured")
 }
 
-// plan returns the members after a change, but for retired, and those among them that are
-// new. A backend of which only the filters differ stays a member.
+// plan returns the table after a change, without draining, and the backends in it that are new.
+// A backend is kept if only its filters differ.
 func (s *Set) plan(t *backendTable, c Change) (next *backendTable, newcomers []*Backend) {
 	next = &backendTable{byName: make(map[string]*Backend), misconfigured: make(map[string]string), catalog: c.Catalog, catalogWait: c.CatalogWait}
 	for _, one := range c.Backends {
@@ -107,8 +107,8 @@ func (s *Set) plan(t *backendTable, c Change) (next *backendTable, newcomers []*
 	return next, newcomers
 }
 
-// keeping returns the members that stay, in their order, of a configuration that has the names; those
-// of the others are remembered.
+// keeping returns the table with only the backends for which stays reports true, for a
+// configuration that contains names; the names of the others are added to removedNames.
 func (t *backendTable) keeping(stays func(*Backend) bool, names []string) *backendTable {
 	next := *t
 	next.all, next.byName, next.orderChanged = nil, make(map[string]*Backend), false
@@ -128,8 +128,8 @@ func (t *backendTable) keeping(stays func(*Backend) bool, names []string) *backe
 	return &next
 }
 
-// withPredecessors returns the members while some of them are not ready yet: in their place are those that have
-// their names now, if there are any.
+// withPredecessors returns the table with the missing backends replaced by those in now of the
+// same name, if there are any.
 func (t *backendTable) withPredecessors(missing []*Backend, now *backendTable) *backendTable {
 	next := *t
 	next.all, next.byName = nil, make(map[string]*Backend)
@@ -143,7 +143,8 @@ func (t *backendTable) withPredecessors(missing []*Backend, now *backendTable) *
 	return &next
 }
 
-// orderDiffers reports whether two backends that are in both lists have another order in the second.
+// orderDiffers reports whether two names that are in both lists have a different order in the
+// second.
 func orderDiffers(was, is []string) bool {
 	last := -1
 	for _, name := range is {
@@ -163,12 +164,12 @@ func (t *backendTable) addRemoved(name string) {
 	}
 }
 
-// validate reports what of a change cannot be.
+// validate returns an error if the change is impossible.
 func (c Change) validate() error {
 	seen := make(map[string]bool)
 	for _, one := range c.Backends {
 		if seen[one.Name] {
-			return fmt.Errorf("backend %s: it is there twice", one.Name)
+			return fmt.Errorf("backend %s: the name is there twice", one.Name)
 		}
 		seen[one.Name] = true
 	}

@@ -5,28 +5,28 @@ import (
 )
 
 const (
-	// firstPause is the pause after the first of several failures; it doubles with each.
+	// firstPause is the pause after the first failure; it doubles with each further one.
 	firstPause = 200 * time.Millisecond
-	// breakerThreshold is how many failures in a row open the circuit. From then on there are longer
-	// pauses, from firstOpenPause to lastOpenPause.
+	// breakerThreshold is the number of failures in a row that open the breaker. From then on
+	// pauses grow from firstOpenPause to lastOpenPause.
 	breakerThreshold = 5
 	firstOpenPause   = 30 * time.Second
 	lastOpenPause    = 5 * time.Minute
-	// stableAfter is how long a backend must have been ready for its end not to count as
-	// one failure more.
+	// stableAfter is how long a backend must have been ready for its end to start the count
+	// anew.
 	stableAfter = 30 * time.Second
 )
 
 // A breaker counts failures in a row. The zero value has seen none.
 type breaker struct {
 	failures int
-	pause    time.Duration // after the last of them
-	nextTry  time.Time     // the next try
-	reason   error         // of the last
+	pause    time.Duration // after the last failure
+	nextTry  time.Time
+	reason   error // of the last failure
 }
 
-// fail counts a failure. Random is of [0,1): by it the pause is up to a quarter longer,
-// so that what has failed together is not tried together.
+// fail counts a failure. random, of [0,1), lengthens the pause by up to a quarter, so that
+// backends that have failed together are not tried together.
 func (b *breaker) fail(now time.Time, reason error, random float64) {
 	b.failures++
 	b.setPause(now, reason, backoffAfter(b.failures), random)
@@ -46,18 +46,19 @@ func backoffAfter(failures int) time.Duration {
 	return min(firstOpenPause<<min(failures-breakerThreshold, 10), lastOpenPause)
 }
 
-// A sessionBreaker bounds the starts of the own lines of one backend, of which each session may
-// have one, and each session's first call would start it. When those of breakerThreshold sessions
-// in a row have failed there is one start in each pause, for all of them together; and
-// while the circuit of the shared line is open there is none. What one session does not
-// come through with is its own affair. The zero value bounds nothing.
+// A sessionBreaker limits the starts of a backend's per-session connections, because the first
+// call of each session would start one. After breakerThreshold different sessions have failed
+// in a row, only one start per pause is allowed for all sessions together, and none while the
+// breaker of the shared connection is open. Repeated failures of a single session do not count.
+// The zero value limits nothing.
 type sessionBreaker struct {
 	breaker
-	failedSessions map[string]bool // that are in breaker.failures
-	sharedBreaker  *breaker        // of the shared line, while its circuit is open
+	failedSessions map[string]bool // counted in breaker.failures
+	sharedBreaker  *breaker        // of the shared connection, while it is open
 }
 
-// allowStart asks for a start. If there is a reason against it, next is when to ask again.
+// allowStart requests a start. If it is refused, reason is not nil and next is when to ask
+// again.
 func (sb *sessionBreaker) allowStart(now time.Time, random float64) (next time.Time, reason error) {
 	switch {
 	case sb.sharedBreaker != nil:
@@ -92,5 +93,5 @@ func (sb *sessionBreaker) failed(now time.Time, session string, reason error, ra
 	sb.fail(now, reason, random)
 }
 
-// up notes that a session's start did not fail.
+// up notes that a session's start succeeded.
 func (sb *sessionBreaker) up() { sb.breaker, sb.failedSessions = breaker{}, nil }

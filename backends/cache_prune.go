@@ -12,23 +12,23 @@ import (
 	"mcpgateway/internal/lazy"
 )
 
-// The bounds of the state directory, for all gateways that use it.
+// Limits of the state directory, for all gateways that use it.
 const (
-	maxCacheFiles  = 500                 // files; of more, those go that were not used for longest
-	cacheExpiry    = 90 * 24 * time.Hour // a file that was not used for so long goes, too
-	touchInterval  = 24 * time.Hour      // that it is used is noted so often, as the time of its change
-	tempFileExpiry = time.Hour           // after which a file that was being written will not be finished
+	maxCacheFiles = 500                 // of more, the least recently used are removed
+	cacheExpiry   = 90 * 24 * time.Hour // after which an unused file is removed
+	// at which the use of a file is recorded as its modification time
+	touchInterval  = 24 * time.Hour
+	tempFileExpiry = time.Hour // after which a temporary file counts as abandoned
 )
 
-// The names of files that are ours; see Backend.path and replace.
+// The names of our files; see Backend.cachePath and writeFile.
 var (
 	cacheFileName = lazy.Regexp(`-[0-9a-f]{12}\.json$`)
 	tempFileName  = lazy.Regexp(`-[0-9a-f]{12}\.[0-9]+\.tmp$`)
 )
 
-// prune removes what is too old, or too much. It is called when a file was added, for
-// nothing grows otherwise. Several gateways may do so at once; that something cannot be
-// removed costs nothing.
+// prune removes files that are too old, or too many. It is called after a file was added.
+// Gateways may do so concurrently; a failure to remove a file is ignored.
 func prune(dir string, now time.Time) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -63,8 +63,8 @@ func prune(dir string, now time.Time) {
 	}
 }
 
-// removeCacheFile removes a file if it looks like ours inside, too: the directory may be
-// somebody's, and hold other things. An empty one is what is left of one.
+// removeCacheFile removes a file if its content looks like a cache, too: the directory may hold
+// other files. An empty file is a damaged cache.
 func removeCacheFile(path string) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -79,7 +79,7 @@ func removeCacheFile(path string) {
 	}
 }
 
-// touchCacheFile notes that a file is used, and takes it from others who could read it.
+// touchCacheFile records that a file is used, and removes the access of others.
 func touchCacheFile(path string, info fs.FileInfo) {
 	if !info.Mode().IsRegular() {
 		return

@@ -12,60 +12,60 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// callLimiter bound how many calls of clients are at a backend at one time, over all of
-// its lines (max_in_flight). A call has its place from before it is sent, or waits for
-// a start, until it ends, however often it is sent; who finds none waits for one, for
-// queue_wait at most. Sessions take turns, so that one that asks for very much keeps
-// nobody else waiting: see nextLocked and makeRoomLocked.
+// A callLimiter limits the calls of clients that are in flight at a backend, over all of its
+// connections (max_in_flight). A call holds a slot from before it is sent, or waits for a
+// start, until it ends, however often it is sent. Without a free slot it is queued, for
+// queue_wait at most. Sessions take turns, so that one with many calls does not delay the
+// others: see grantNextLocked and evictLocked.
 type callLimiter struct {
-	limit      int // 0 = there is no bound
-	queueLimit int // how many may wait
+	limit      int // 0 = no limit
+	queueLimit int // number of calls that may be queued
 	queueWait  time.Duration
-	send       func(queuedCall) // sends a call that has a place
+	send       func(queuedCall) // sends a call that has a slot
 
 	mu       sync.Mutex
-	closed   bool // the backend is retired: what comes goes by, and is passed on
-	inFlight int
+	closed   bool // the backend is draining: calls pass through and are redirected
+	inFlight int  // slots in use
 	queued   int
-	queues   map[string]*sessionQueue // owner → its calls that wait
-	ring     []*sessionQueue          // the same, in the order in which they come to their turn
+	queues   map[string]*sessionQueue // by session
+	ring     []*sessionQueue          // the queues, in the order of their next grant
 }
 
-// A sessionQueue is one owner's: its calls that wait for a place, in the order of their arrival.
+// A sessionQueue is the queued calls of a session, in order of arrival.
 type sessionQueue struct {
 	session string
 	calls   []*slot
 }
 
-// A slot is the Asker of a call that has a place, or waits for one.
+// A slot is the ResponseHandler of a call that has a slot or is queued for one.
 type slot struct {
 	peer.ResponseHandler // whose the call is
 	limiter              *callLimiter
-	entry                *queueEntry // nil if there was a place at once
+	entry                *queueEntry // nil if a slot was free at once
 }
 
-// queueEntry is what there is beside of a call that had to wait.
+// A queueEntry is the additional state of a call that was queued.
 type queueEntry struct {
 	queuedCall
 	timer   *time.Timer
-	sending bool // who has given it the place is sending it
-	ended   bool // meanwhile
+	sending bool // the call has its slot and is being sent
+	ended   bool // the call has ended while being sent
 }
 
-// leastQueueLimit is how many calls may wait for a place, if there are not more places.
+// leastQueueLimit is how many calls may be queued, if max_in_flight is not larger.
 const leastQueueLimit = 1000
 
 func newCallLimiter(c config.Backend, send func(queuedCall)) *callLimiter {
 	return &callLimiter{limit: c.MaxInFlight, queueLimit: max(leastQueueLimit, c.MaxInFlight), queueWait: c.QueueWait, send: send, queues: make(map[string]*sessionQueue)}
 }
 
-// needsSlot reports whether a request takes a place. Those about a task do not: it is
-// by them that what the backend is at goes on and ends.
+// needsSlot reports whether a request needs a slot. Requests about tasks do not: the work of
+// the backend continues and ends by them.
 func needsSlot(m wire.Message) bool {
 	return !bytes.HasPrefix(m.Part(wire.PartMethod), []byte(`"tasks/`))
 }
 
-// submit sends a call, now or when it has come to its turn, or refuses it.
+// submit sends a call, now or when it gets a slot, or rejects it.
 func (cl *callLimiter) submit(q queuedCall) {
 	if cl.limit == 0 || !needsSlot(q.request) {
 		cl.send(q)
@@ -92,8 +92,8 @@ func (cl *callLimiter) submit(q queuedCall) {
 	}
 }
 
-// enqueueLocked has a call wait for a place. It returns what is refused, if anything is:
-// that call or another in its stead.
+// enqueueLocked queues a call. It returns the call that is rejected, if any: this one, or
+// another that was evicted for it.
 func (cl *callLimiter) enqueueLocked(s *slot, q queuedCall) (refused *slot, why error) {
 	switch {
 	case q.call.IsCancelled():
@@ -121,8 +121,8 @@ func (cl *callLimiter) enqueueLocked(s *slot, q queuedCall) (refused *slot, why 
 	return refused, why
 }
 
-// queueFullError returns why a call is refused that finds no place, and why it does not wait for one, or
-// not any longer.
+// queueFullError returns the error of a call that has no slot; and says why it is not queued,
+// or no longer.
 func (cl *callLimiter) queueFullError(and string) error {
 	calls := "calls"
 	if cl.limit == 1 {
@@ -131,8 +131,8 @@ func (cl *callLimiter) queueFullError(and string) error {
 	return notSent("%w: it takes %d %s at a time (max_in_flight), and %s", peer.ErrQueueFull, cl.limit, calls, and)
 }
 
-// evictLocked takes out the call that came last of the owner who has most that wait, for
-// one who would have no more than mine. It returns nil if nobody has more than that.
+// evictLocked removes the newest call of the session with the longest queue, to make room for a
+// session that would then have mine queued calls. It returns nil if no session has more.
 func (cl *callLimiter) evictLocked(mine int) *slot {
 	sq := slices.MaxFunc(cl.ring, func(a, b *sessionQueue) int { return len(a.calls) - len(b.calls) })
 	if len(sq.calls) <= mine {
@@ -141,7 +141,7 @@ func (cl *callLimiter) evictLocked(mine int) *slot {
 	return cl.removeLocked(sq, len(sq.calls)-1)
 }
 
-// removeLocked takes a call out that waits.
+// removeLocked removes a queued call.
 func (cl *callLimiter) removeLocked(sq *sessionQueue, i int) *slot {
 	s := sq.calls[i]
 	s.entry.timer.Stop()
@@ -162,8 +162,8 @@ func (cl *callLimiter) removeLocked(sq *sessionQueue, i int) *slot {
 	return s
 }
 
-// grantNextLocked hands a place that has become free on to the first call of the owner whose turn
-// it is, who is the last then to come to it again. It returns nil if none waits.
+// grantNextLocked grants a slot that was released to the first call of the next session, which
+// moves to the end of the ring. It returns nil if no call is queued.
 func (cl *callLimiter) grantNextLocked() *slot {
 	if len(cl.ring) == 0 {
 		cl.inFlight--
@@ -186,8 +186,8 @@ func (s *slot) OnResponse(m wire.Message, err error) {
 	s.limiter.sendGranted(next)
 }
 
-// release takes the place of a call that has ended, and returns who has it now. That of a
-// call which is still being sent is seen to by its sender.
+// release releases the slot of a call that has ended, and returns the call that gets it. If the
+// call is still being sent, its sender releases the slot.
 func (cl *callLimiter) release(s *slot) (next *slot) {
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
@@ -198,8 +198,9 @@ func (cl *callLimiter) release(s *slot) (next *slot) {
 	return cl.grantNextLocked()
 }
 
-// sendGranted sends a call that has waited for its place, if it is one; and if that has ended at once,
-// whoever has the place then. A backend that is gone fails thousands so, and none within another.
+// sendGranted sends a call that was granted a slot. If it ends at once, sendGranted goes on
+// with the next one. A backend that is gone fails thousands of calls in this way; a recursion
+// would nest them.
 func (cl *callLimiter) sendGranted(s *slot) {
 	for s != nil {
 		cl.send(s.entry.queuedCall)
@@ -217,7 +218,7 @@ func (cl *callLimiter) afterSend(s *slot) (next *slot) {
 	return nil
 }
 
-// expire refuses a call that has waited for too long.
+// expire rejects a call that was queued for queue_wait.
 func (cl *callLimiter) expire(s *slot) {
 	cl.mu.Lock()
 	sq, i := cl.findLocked(s.entry.call)
@@ -230,7 +231,7 @@ func (cl *callLimiter) expire(s *slot) {
 	}
 }
 
-// findLocked returns where a call waits, i < 0 if it does not.
+// findLocked returns where a call is queued; i < 0 if it is not.
 func (cl *callLimiter) findLocked(c *peer.Call) (sq *sessionQueue, i int) {
 	if c == nil {
 		return nil, -1
@@ -241,7 +242,7 @@ func (cl *callLimiter) findLocked(c *peer.Call) (sq *sessionQueue, i int) {
 	return sq, slices.IndexFunc(sq.calls, func(s *slot) bool { return s.entry.call == c })
 }
 
-// cancel ends a call that waits and was cancelled, and reports whether it did.
+// cancel ends a queued call that was cancelled, and reports whether it was queued.
 func (cl *callLimiter) cancel(c *peer.Call) bool {
 	cl.mu.Lock()
 	var s *slot
@@ -257,7 +258,7 @@ func (cl *callLimiter) cancel(c *peer.Call) bool {
 	return true
 }
 
-// endSession ends the calls that wait of a session that is over.
+// endSession ends the queued calls of a session that is over.
 func (cl *callLimiter) endSession(session string) {
 	var left []*slot
 	cl.mu.Lock()
@@ -270,8 +271,8 @@ func (cl *callLimiter) endSession(session string) {
 	}
 }
 
-// close has none wait any more. It returns the calls that do, in the order in which they would
-// have come to their turn. They are as they were before they came: another backend may have them.
+// close ends the queueing. It returns the queued calls, in the order in which they would have
+// been granted a slot, in their original form, so that another backend can take them.
 func (cl *callLimiter) close() (all []queuedCall) {
 	cl.mu.Lock()
 	defer cl.mu.Unlock()

@@ -13,31 +13,31 @@ import (
 
 	"mcpgateway/catalog"
 	"mcpgateway/internal/config"
+	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/wire"
 )
 
-// legacyName is the era of a backend that is not asked for it, as the file has it.
+// legacyName is the legacy generation in the configuration and in the cache.
 const legacyName = "legacy"
 
-// A catalogCache is the file that keeps a backend's last known catalog: a JSON object
-// with a member for each list, as the result of the request for it, and its era, if
-// it is costly to ask for it. Several
-// gateways may share it: it is written whole, under another name, and then put
-// in its place. What nobody has used for long is removed; see prune.
+// A catalogCache is the file with a backend's last known catalog: a JSON object with a member
+// for each list, in the form of the result of its request, and with the generation, if the
+// backend is unprobeable. Gateways may share a file: it is written completely under another
+// name, and then renamed. Files that are unused for long are removed; see prune.
 type catalogCache struct {
 	instructions string
 	capabilities []byte
-	unprobeable  bool // it does not bear to be asked for its era; see verdict
-	complete     bool // every list is in it
+	unprobeable  bool // see detected
+	complete     bool // it contains every list
 	raw          [catalog.NumKinds][]byte
 	items        [catalog.NumKinds][]catalog.Item
 }
 
-// cacheVersion is that of the file's format. The one before has no era.
+// cacheVersion is the version of the format. The version before has no generation.
 const cacheVersion = 3
 
-// cachePath names the file after the backend and what it runs, so that another
-// backend of the same name does not find it. It is "" if nothing is kept.
+// cachePath returns a path for the backend and its program, so that another backend of the same
+// name does not find the file. It is "" if there are no caches.
 func (b *Backend) cachePath() string {
 	if b.set.StateDir == "" {
 		return ""
@@ -45,15 +45,14 @@ func (b *Backend) cachePath() string {
 	return filepath.Join(b.set.StateDir, b.cfg.Name+"-"+b.programID+".json")
 }
 
-// programID returns a text that is the same for two backends if they run the same program with
-// the same arguments in the same directory, or have the same URL.
+// programID returns a text that is the same for two backends with the same command, arguments
+// and directory, or the same URL.
 func programID(c *config.Backend) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q %q %q", c.Command, c.Args, c.Cwd, c.URL, c.Embedded))
 	return hex.EncodeToString(sum[:6])
 }
 
-// loadCache reads what the backend offered last. A file that cannot be used is as
-// good as none.
+// loadCache reads the cached catalog. A file that cannot be used is ignored.
 func (b *Backend) loadCache() {
 	path := b.cachePath()
 	if path == "" {
@@ -64,24 +63,24 @@ func (b *Backend) loadCache() {
 		return // the usual case of it: there is none yet
 	}
 	if info.Size() > catalog.NumKinds*int64(b.set.MaxMessage) {
-		b.log.Warn("the last known catalog is damaged; it will be written anew", "file", path, "err", "it is too large")
+		b.log.Warn("cached catalog is damaged; will rewrite", "file", path, "err", "it is too large")
 		return
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
-		b.log.Warn("the last known catalog cannot be read", "err", err)
+		b.log.Warn("cannot read cached catalog", "err", err)
 		return
 	}
 	c, err := parseCache(text)
 	if err != nil {
-		b.log.Warn("the last known catalog is damaged, or of another version; it will be written anew", "file", path, "err", err)
+		b.log.Warn("cached catalog is damaged or of another version; will rewrite", "file", path, "err", err)
 		return
 	}
 	touchCacheFile(path, info)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if c.unprobeable {
-		b.detected, b.cachedUnprobeable = detected{generation: legacyGeneration, unprobeable: true}, true
+		b.detected, b.cachedUnprobeable = detected{generation: protocol.Legacy, unprobeable: true}, true
 	}
 	if b.set.IgnoreCache {
 		return
@@ -117,13 +116,13 @@ func parseCache(text []byte) (c catalogCache, err error) {
 			}
 		}
 	}) {
-		return c, fmt.Errorf("it is no JSON object")
+		return c, fmt.Errorf("it is not a JSON object")
 	}
 	if version != fmt.Sprint(cacheVersion) && version != fmt.Sprint(cacheVersion-1) {
 		return c, fmt.Errorf("it is of version %s, not %d", cmp.Or(version, "none"), cacheVersion)
 	}
 	if !wire.IsObject(c.capabilities) {
-		return c, fmt.Errorf("its capabilities are no object")
+		return c, fmt.Errorf("its capabilities are not an object")
 	}
 	c.complete = isComplete(c.raw)
 	for k := range catalog.Kind(catalog.NumKinds) {
@@ -144,8 +143,8 @@ func isComplete(raw [catalog.NumKinds][]byte) bool {
 	return !slices.ContainsFunc(raw[:], func(list []byte) bool { return list == nil })
 }
 
-// saveCache writes what the backend offers now, if that is news. A list that was never read is not in
-// the file.
+// saveCache writes the catalog, if it has changed. A list that was never read is not in the
+// file.
 func (b *Backend) saveCache(raw [catalog.NumKinds][]byte, s serverInfo) {
 	path := b.cachePath()
 	d, pinned := b.generation()
@@ -167,7 +166,7 @@ func (b *Backend) saveCache(raw [catalog.NumKinds][]byte, s serverInfo) {
 	}
 	c := catalogCache{instructions: s.instructions(), capabilities: s.Capabilities, unprobeable: costly, raw: raw}
 	if err := writeFile(path, c.encode()); err != nil {
-		b.log.Warn("the catalog could not be kept for the next start", "err", err)
+		b.log.Warn("cannot write catalog cache", "err", err)
 		return
 	}
 	prune(filepath.Dir(path), time.Now())
@@ -176,7 +175,7 @@ func (b *Backend) saveCache(raw [catalog.NumKinds][]byte, s serverInfo) {
 	b.cachedUnprobeable = costly
 }
 
-// encode is what parseCache reads.
+// encode returns the text that parseCache reads.
 func (c catalogCache) encode() []byte {
 	text := fmt.Appendf(nil, `{"version":%d,"instructions":%s,"capabilities":%s`,
 		cacheVersion, wire.Quote(c.instructions), cmp.Or(string(c.capabilities), "{}"))
@@ -191,9 +190,9 @@ func (c catalogCache) encode() []byte {
 	return append(text, "}\n"...)
 }
 
-// writeFile writes a file, for its owner alone, so that whoever reads it finds the old text or
-// the new. It is not synced: what a power failure leaves empty counts as damaged, and is
-// listed anew.
+// writeFile replaces a file, with access for its owner only, so that a reader finds the old
+// text or the new. It does not sync: a file that is empty after a power failure counts as
+// damaged, and the lists are read again.
 func writeFile(path string, text []byte) error {
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -216,8 +215,8 @@ func writeFile(path string, text []byte) error {
 	return err
 }
 
-// copyFrom takes over what is known of the backend that had the name before, if it is the same
-// program that is run, as a file of its own would have it.
+// copyFrom takes over what is known about old, of the same name, if it runs the same program,
+// as a cache would.
 func (b *Backend) copyFrom(old *Backend) {
 	if b.programID != old.programID {
 		return

@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// childEnv returns the environment of the backend's process.
+// env returns the environment of the backend's process.
 func (b *Backend) env() []string { return childEnv(b.cfg.InheritEnv, b.set.ChildEnv, b.cfg.Env) }
 
-// minimalEnv names the variables that every child gets. Ours may hold secrets that
-// are none of its business; these do not.
+// minimalEnv names the variables that every child gets. Other variables of the gateway may hold
+// secrets.
 var minimalEnv = map[string][]string{
 	"windows": {
 		"PATH", "PATHEXT", "SYSTEMROOT", "SYSTEMDRIVE", "COMSPEC", "TEMP", "TMP", "USERNAME", "USERPROFILE",
@@ -25,9 +25,8 @@ var minimalEnv = map[string][]string{
 	},
 }
 
-// childEnv returns a child's whole environment: the minimal one, what the
-// configuration takes over from ours, what we tell all children, and what the
-// configuration sets, the later winning.
+// childEnv returns the whole environment of a child: minimalEnv, the inherited variables, tell
+// for all children, and set from the configuration. Later ones win.
 func childEnv(inherit []string, tell, set map[string]string) []string {
 	names := minimalEnv["unix"]
 	if runtime.GOOS == "windows" {

@@ -116,7 +116,7 @@ func TestCONFIG04_CONFIG05_ChildrenRunWhereTheyShould(t *testing.T) {
 	if len(places) != 2 || places["here"] != ours || places["there"] != dir {
 		t.Errorf("they run in %v", places)
 	}
-	if err := s.Status()[2].Err; err == nil || !strings.Contains(err.Error(), "is no directory") {
+	if err := s.Status()[2].Err; err == nil || !strings.Contains(err.Error(), "is not a directory") {
 		t.Errorf("nowhere failed for %v", err)
 	}
 }
@@ -126,15 +126,15 @@ func TestCONFIG04_CONFIG05_ChildrenRunWhereTheyShould(t *testing.T) {
 func TestWhatIsNoServerIsToldByItsWords(t *testing.T) {
 	const asked = "read -r l; "
 	for script, want := range map[string]string{
-		"echo hello world":                      `it ended (exit 0) and spoke no MCP; its output: "hello world"`,
-		asked + "echo hello world; exit 3":      `it ended (exit 3) and spoke no MCP; its output: "hello world"`,
-		"echo Welcome; echo no license; exit 1": `it ended (exit 1) and spoke no MCP; its output: "no license"`,
-		"echo token=hunter22; exit 1":           `it ended (exit 1) and spoke no MCP; its output: "token=***"`,
-		"echo a; echo b >&2; exit 1":            `exit 1; its last words: b; it also wrote what is no MCP: "a"`,
+		"echo hello world":                      `it ended (exit 0) without speaking MCP; its output: "hello world"`,
+		asked + "echo hello world; exit 3":      `it ended (exit 3) without speaking MCP; its output: "hello world"`,
+		"echo Welcome; echo no license; exit 1": `it ended (exit 1) without speaking MCP; its output: "no license"`,
+		"echo token=hunter22; exit 1":           `it ended (exit 1) without speaking MCP; its output: "token=***"`,
+		"echo a; echo b >&2; exit 1":            `exit 1; its last words: b; it also wrote output that is not MCP: "a"`,
 		"exit 4":                                `exit 4`,
 		"exec cat":                              errEcho.Error(),
-		"exec printf '%0300d'":                  `it ended (exit 0) and spoke no MCP; its output: "` + strings.Repeat("0", 200) + `"`,
-		asked + "echo hello; exec sleep 60":     `it was not ready within 1s (start_timeout); it also wrote what is no MCP: "hello"`,
+		"exec printf '%0300d'":                  `it ended (exit 0) without speaking MCP; its output: "` + strings.Repeat("0", 200) + `"`,
+		asked + "echo hello; exec sleep 60":     `it was not ready within 1s (start_timeout); it also wrote output that is not MCP: "hello"`,
 	} {
 		t.Run(script, func(t *testing.T) {
 			t.Parallel()
@@ -147,8 +147,8 @@ func TestWhatIsNoServerIsToldByItsWords(t *testing.T) {
 				if strings.Contains(want, "start_timeout") {
 					s.current().all[0].cfg.StartTimeout = time.Second
 					if era == "auto" {
-						want = strings.Replace(want, "(start_timeout)", "(start_timeout) (it was sent server/discover first and did not answer; "+
-							"if it hangs at requests that it does not know, set `era: legacy`)", 1)
+						want = strings.Replace(want, "(start_timeout)", "(start_timeout) (it was sent server/discover first and did not respond; "+
+							"if it hangs on unknown requests, set `era: legacy`)", 1)
 					}
 				}
 				ctx, cancel := context.WithCancel(context.Background())

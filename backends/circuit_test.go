@@ -60,7 +60,7 @@ func TestAnOpenCircuit(t *testing.T) {
 		waits.ok(t)
 		a.ServeToolsList(`{"tools":[]}`)
 		h.wantState("a", backends.Ready)
-		if lines := h.log.Lines("level=INFO", `"backend is back"`, "backend=a"); len(lines) != 1 {
+		if lines := h.log.Lines("level=INFO", `"backend recovered"`, "backend=a"); len(lines) != 1 {
 			t.Errorf("logged %q", lines)
 		}
 	})

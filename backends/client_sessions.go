@@ -7,25 +7,28 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// clientSessions are the clients' sessions as far as backends have to know of them.
+// clientSessions are the client sessions, as far as backends need them.
 type clientSessions struct {
 	mu     sync.Mutex
 	byID   map[string]*clientRecord
-	opened int // how many there have been
+	opened int // number of sessions so far
 }
 
+// A clientRecord is one client session.
 type clientRecord struct {
 	capabilities       []byte
-	modernCapabilities []byte // capabilities, as a request of the stateless era has them
-	sessionless        bool   // there is none, in fact: it stands for clients of that era
-	level              string // from which it wants log messages, "" = it has not said
-	order              int    // in the order in which they were opened
+	modernCapabilities []byte // capabilities, in the form of a modern request
+	// it is not a session, but stands for clients of the modern generation
+	sessionless bool
+	// from which the client wants log messages; "" = not set
+	level string
+	order int // in the order in which sessions were opened
 }
 
 var emptyObject = []byte("{}")
 
-// OpenSession makes a session known, with the capabilities that its client has declared.
-// Stateless says that it stands for clients that have none.
+// OpenSession makes a session known, with the capabilities that its client has declared. If
+// stateless is set, it stands for clients without sessions.
 func (s *Set) OpenSession(id string, capabilities []byte, stateless bool) {
 	if !wire.IsObject(capabilities) {
 		capabilities = emptyObject
@@ -41,8 +44,7 @@ func (s *Set) OpenSession(id string, capabilities []byte, stateless bool) {
 	}
 }
 
-// CloseSession forgets a session: the connections that are its own end, and its
-// subscriptions over others.
+// CloseSession forgets a session: its own connections and its subscriptions over others end.
 func (s *Set) CloseSession(id string) {
 	s.sessions.mu.Lock()
 	closing := s.sessions.byID[id]
@@ -59,7 +61,7 @@ func (s *Set) CloseSession(id string) {
 	}
 }
 
-// isSessionClient reports whether a client is known by that session, and so is of that era.
+// isSessionClient reports whether id is the session of a legacy client.
 func (s *Set) isSessionClient(id string) bool {
 	s.sessions.mu.Lock()
 	defer s.sessions.mu.Unlock()
@@ -73,9 +75,9 @@ func (s *Set) isSessionOpen(id string) bool {
 	return s.sessions.byID[id] != nil
 }
 
-// soleSession returns the session of the only client that there is with Options.Solo,
-// "" if it has none. If it has several, because it also asks without one, it is the
-// one that was opened last.
+// soleSession returns the session of the only client with Options.SingleClient, "" if it has
+// none. If it has several, because it also sends sessionless requests, soleSession returns the
+// one opened last.
 func (s *Set) soleSession() string {
 	s.sessions.mu.Lock()
 	defer s.sessions.mu.Unlock()
@@ -88,8 +90,8 @@ func (s *Set) soleSession() string {
 	return sole
 }
 
-// requestMeta returns what a request of the stateless era says of the session that asks: what
-// its client can do, and from which level on it wants log messages.
+// requestMeta returns the client metadata of a session for a modern request: the capabilities
+// of its client, and its log level.
 func (s *Set) requestMeta(id string) (capabilities []byte, level string) {
 	s.sessions.mu.Lock()
 	defer s.sessions.mu.Unlock()
@@ -108,8 +110,8 @@ func (s *Set) clientCapabilities(id string) []byte {
 	return emptyObject
 }
 
-// Notify passes a client's notification on to a backend, "" = to each, provided that
-// it has a connection for this session alone. In the stateless era there is none.
+// Notify forwards a client's notification to a backend, "" = to each, over a connection for
+// this session alone. Modern backends get none.
 func (s *Set) Notify(id, backend string, m wire.Message) {
 	for b := range s.current().withName(backend) {
 		bc := b.conn(id, true)

@@ -9,10 +9,10 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// permitsCompletion reports whether the filters permit a request completion/complete. A template is
-// looked at as it is written and with the values of the arguments in it, for the server answers
-// what the resources are that this expands to. The value that is to be completed is not whole yet:
-// it can be denied, but need not match what is allowed.
+// permitsCompletion reports whether the filters permit a request completion/complete. A
+// template is checked as written and with the values of the arguments in it, because the
+// server's response reveals the resources that this expands to. The value to be completed is
+// not whole yet: it may be denied, but need not match an allow list.
 func permitsCompletion(f *config.Filters, m wire.Message) bool {
 	params := m.Part(wire.PartParams)
 	ref, _ := wire.Lookup(params, "ref")
@@ -38,7 +38,7 @@ func permitsCompletion(f *config.Filters, m wire.Message) bool {
 }
 
 // completionArguments returns the arguments of a request completion/complete that have a value,
-// and the argument that is to be completed. It reports false if they can be read in two ways.
+// and the argument to be completed. It reports false if they are ambiguous.
 func completionArguments(params []byte) (context, argument map[string]string, ok bool) {
 	context, argument = map[string]string{}, map[string]string{}
 	ok = true
@@ -59,8 +59,8 @@ func completionArguments(params []byte) (context, argument map[string]string, ok
 	return context, argument, ok
 }
 
-// membersOnce calls f with each member of an object. It sets ok to false if two of their names are
-// the same but for the case, which some servers do not look at.
+// membersOnce calls f with each member of an object. It sets ok to false if two of their names
+// differ at most in case, which some servers ignore.
 func membersOnce(object []byte, ok *bool, f func(key string, value []byte)) {
 	seen := map[string]bool{}
 	wire.Members(object, func(key string, value []byte, _ int) {

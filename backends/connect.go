@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"mcpgateway/internal/protocol"
 )
 
-// connect holds one conversation with the backend, from the dial to its end,
-// and returns why it ended. Nothing of it is left then. If the way in which it failed
-// tells of which era the backend is, there is another one at once.
+// connect makes one connection to the backend and returns why it ended, when nothing of it is
+// left. If the failure shows that the backend is of the other generation, connect tries again
+// at once.
 func (bc *backendConn) connect(ctx context.Context) error {
 	err := bc.connectByGeneration(ctx)
 	if isA[retryOtherError](err) && ctx.Err() == nil {
@@ -21,14 +23,14 @@ func (bc *backendConn) connect(ctx context.Context) error {
 	return err
 }
 
-// connectByGeneration is converse as what is known of the backend's era asks for. A server behind a
-// URL is first taken for one of the stateless era, unless it is known for another.
+// connectByGeneration connects according to the generation of the backend. A server behind a
+// URL whose generation is not known is first tried as modern.
 func (bc *backendConn) connectByGeneration(ctx context.Context) error {
 	if bc.b.cfg.URL == "" {
 		return bc.runConn(ctx, dialStdio)
 	}
 	d, pinned := bc.b.generation()
-	if d.generation != legacyGeneration && !bc.followsClient() {
+	if d.generation != protocol.Legacy && !bc.followsClient() {
 		err := bc.runConn(ctx, dialHTTPStateless)
 		switch {
 		case pinned || bc.reachedReady() || ctx.Err() != nil:
@@ -38,8 +40,8 @@ func (bc *backendConn) connectByGeneration(ctx context.Context) error {
 		case !isA[legacyServerError](err):
 			return err
 		}
-		bc.log.Debug("backend is of the session era", "err", err)
-		bc.b.setGeneration(detected{generation: legacyGeneration})
+		bc.log.Debug("backend is legacy", "err", err)
+		bc.b.setGeneration(detected{generation: protocol.Legacy})
 		then := bc.connectHTTP(ctx)
 		if other, ok := errors.AsType[retryOtherError](then); ok {
 			return other.error // it was asked a moment ago
@@ -49,17 +51,17 @@ func (bc *backendConn) connectByGeneration(ctx context.Context) error {
 	return bc.connectHTTP(ctx)
 }
 
-// connectAfterDiscover begins with initialize after refusal, the undecided error of server/discover. A
-// backend that was found to be stateless before, v, is asked server/discover once more first:
-// it may only be restarting.
+// connectAfterDiscover tries initialize after refusal, the undecidedError of server/discover. A
+// backend that was modern before, according to d, is sent server/discover once more first: it
+// may only be restarting.
 func (bc *backendConn) connectAfterDiscover(ctx context.Context, d detected, refusal error) error {
-	if d.generation == modernGeneration {
+	if d.generation == protocol.Modern {
 		bc.b.setGeneration(detected{})
 		return refusal
 	}
-	bc.log.Debug("backend does not answer server/discover; trying initialize", "err", refusal)
+	bc.log.Debug("backend does not respond to server/discover; trying initialize", "err", refusal)
 	bc.probeErr = refusal
-	bc.b.setGeneration(detected{generation: legacyGeneration})
+	bc.b.setGeneration(detected{generation: protocol.Legacy})
 	err := bc.connectHTTP(ctx)
 	if other, ok := errors.AsType[retryOtherError](err); ok {
 		err = other.error // server/discover was sent a moment ago
@@ -67,8 +69,8 @@ func (bc *backendConn) connectAfterDiscover(ctx context.Context, d detected, ref
 	return err
 }
 
-// connectHTTP is converse with a server of the session era behind a URL. One that has no
-// streamable HTTP is tried over HTTP+SSE, and known for that until it fails so.
+// connectHTTP connects to a legacy server behind a URL. A server without streamable HTTP is
+// tried over HTTP+SSE, which is remembered until it fails.
 func (bc *backendConn) connectHTTP(ctx context.Context) error {
 	by := dialHTTPStreamable
 	if bc.b.usesHTTPSSE() {
@@ -86,16 +88,17 @@ func (bc *backendConn) connectHTTP(ctx context.Context) error {
 	if bc.reachedReady() {
 		return then
 	}
-	return fmt.Errorf("%w; nor does it speak HTTP+SSE: %w", err, then)
+	return fmt.Errorf("%w; HTTP+SSE failed, too: %w", err, then)
 }
 
-// mayBeLegacy reports whether initialize follows at once on a conversation that failed with err.
+// mayBeLegacy reports whether a connection that failed with err is followed by initialize at
+// once.
 func (bc *backendConn) mayBeLegacy(err error) bool {
 	d, _ := bc.b.generation()
-	return isA[legacyServerError](err) || d.generation == unknownGeneration && isA[undecidedError](err)
+	return isA[legacyServerError](err) || d.generation == protocol.UnknownGeneration && isA[undecidedError](err)
 }
 
-// reconnectsAtOnce reports whether another conversation follows at once on one that failed so.
+// reconnectsAtOnce reports whether another connection follows at once after err.
 func (bc *backendConn) reconnectsAtOnce(err error) bool {
 	_, pinned := bc.b.generation()
 	return bc.b.fallsBackToSSE(err) || isA[retryOtherError](err) || !pinned && bc.mayBeLegacy(err) || errors.Is(err, errMergedIntoShared)

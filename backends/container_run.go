@@ -8,24 +8,27 @@ import (
 	"mcpgateway/internal/lazy"
 )
 
-// A containerRun is a command line that runs a container in the foreground: the server is process 1
-// of the container, which the engine keeps and not the process that the gateway starts.
+// A containerRun is a command line that runs a container in the foreground. The server is
+// process 1 of the container, and a child of the engine, not of the process that the gateway
+// starts.
 type containerRun struct {
-	engine  []string // the command line up to the word run, for other commands to the same engine
-	program string   // the word in it that names the engine
-	options int      // where in args the options of run begin
-	cidfile string   // of the user, "" = none
-	remove  bool     // --rm is given
+	// the command line up to the word run, for other commands to the same engine
+	engine  []string
+	program string // the word in it that names the engine
+	options int    // index in args of the first option of run
+	cidfile string // set by the user, "" = none
+	remove  bool   // --rm is given
 }
 
-// The container engines whose command lines are read.
+// engines are the container engines whose command lines are parsed.
 var engines = []string{"docker", "podman", "podman-remote", "nerdctl"}
 
-// Options of sudo and doas that take the next word as their value.
+// elevationValues are the options of sudo and doas that take the next word as their value.
 var elevationValues = []string{"-u", "-g", "-h", "-p", "-C", "-r", "-t", "-T", "-D", "-R",
 	"--user", "--group", "--host", "--prompt", "--chdir", "--role", "--type"}
 
-// Options of an engine itself, before its command, that take the next word as their value.
+// engineValues are the options of an engine itself, before its command, that take the next word
+// as their value.
 var engineValues = []string{
 	"--config", "--context", "-c", "--host", "-H", "--log-level", "-l", "--tlscacert", "--tlscert", "--tlskey",
 	"--url", "--identity", "--connection", "--root", "--runroot", "--runtime", "--runtime-flag", "--storage-driver",
@@ -35,8 +38,8 @@ var engineValues = []string{
 	"--cni-netconfpath", "--data-root", "--hosts-dir", "--host-gateway-ip", "--bridge-ip",
 }
 
-// Options of run that take no value. All others take one: a wrong guess here would take an argument
-// of the server for an option.
+// runFlags are the options of run that take no value. All others take one: a wrong guess would
+// take an argument of the server for an option.
 var runFlags = []string{
 	"--detach", "--disable-content-trust", "--help", "--init", "--interactive", "--no-healthcheck", "--oom-kill-disable",
 	"--privileged", "--publish-all", "--quiet", "--read-only", "--rm", "--sig-proxy", "--tty", "--use-api-socket",
@@ -47,7 +50,7 @@ var runFlags = []string{
 // shortFlags are the short options of run that take no value.
 const shortFlags = "ditPqh"
 
-// readRun reads a command line; ok is false if it is not one that runs a container.
+// readRun parses a command line; ok is false if it does not run a container.
 func readRun(command string, args []string) (r containerRun, ok bool) {
 	i, ok := findEngine(command, args)
 	if !ok {
@@ -82,13 +85,13 @@ func findEngine(command string, args []string) (int, bool) {
 	return i + 1, true
 }
 
-// programName returns the name of a program without its directory and the extension that Windows has.
+// programName returns the name of a program without its directory and the extension of Windows.
 func programName(path string) string {
 	name := strings.ToLower(path[strings.LastIndexAny(path, `/\`)+1:])
 	return strings.TrimSuffix(name, ".exe")
 }
 
-// skipOptions returns the index of the first word from i on that is no option.
+// skipOptions returns the index of the first word from i on that is not an option.
 func skipOptions(args []string, i int, values []string) int {
 	for ; i < len(args) && strings.HasPrefix(args[i], "-"); i++ {
 		if args[i] == "--" {
@@ -101,7 +104,7 @@ func skipOptions(args []string, i int, values []string) int {
 	return min(i, len(args))
 }
 
-// readOptions reads the options of run, up to the name of the image.
+// readOptions parses the options of run, up to the name of the image.
 func (r *containerRun) readOptions(args []string) {
 	for i := 0; i < len(args) && len(args[i]) > 1 && args[i][0] == '-' && args[i] != "--"; i++ {
 		name, value, attached := strings.Cut(args[i], "=")
@@ -135,8 +138,8 @@ func (r containerRun) withOption(args []string, option ...string) []string {
 	return slices.Concat(args[:r.options], option, args[r.options:])
 }
 
-// isConfined reports whether the engine cannot write where the gateway keeps its state: a snap sees
-// no hidden directories.
+// isConfined reports whether the engine cannot write to the state directory: a snap sees no
+// hidden directories.
 func isConfined(path string) bool {
 	if strings.HasPrefix(path, "/snap/") {
 		return true
@@ -145,11 +148,11 @@ func isConfined(path string) bool {
 	return err == nil && filepath.Base(file) == "snap"
 }
 
-// startsContainer finds what starts containers in a text for a shell.
+// startsContainer finds the start of a container in a shell command.
 var startsContainer = lazy.Regexp(`\b(docker|podman|nerdctl)\b.*\b(run|up)\b`)
 
-// runsHiddenContainer reports whether a command line seems to run a container in a way that readRun
-// does not know, such as compose, or by a shell.
+// runsHiddenContainer reports whether a command line seems to run a container in a way that
+// readRun does not support, such as compose, or a shell.
 func runsHiddenContainer(command string, args []string) bool {
 	if _, ok := readRun(command, args); ok {
 		return false

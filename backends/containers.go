@@ -23,13 +23,13 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// The gateway has the engine write the id of each container that a backend runs into a file, and
-// stops the container by this id when the backend's process has ended. A record beside the file
-// lets another gateway do so if this one is killed.
+// The engine writes the id of each container that a backend runs into a file. The gateway stops
+// the container by this id when the backend's process has ended. A record beside the file lets
+// another gateway do so if this one is killed.
 const (
 	containersDir = "containers" // below the state directory
 	recordVersion = 1
-	// maxContainerRecords bounds the records that are kept, for all gateways that share the directory.
+	// maxContainerRecords bounds the records in the directory, which gateways may share.
 	maxContainerRecords = 200
 	maxContainerRecord  = 64 << 10 // bytes of one record
 	recordExpiry        = 30 * 24 * time.Hour
@@ -38,7 +38,8 @@ const (
 	sweepParallel = 4
 )
 
-// A container is what is known of one that a backend may run.
+// A container is what is known about a container that a backend may run. It is also the format
+// of a record.
 type container struct {
 	Version int             `json:"version"`
 	Backend string          `json:"backend"`
@@ -51,10 +52,10 @@ type container struct {
 	record string // path, "" if there is none
 }
 
-// A containerConn is the Conn to a backend that runs in a container, which goes with it.
+// A containerConn is the Conn to a backend in a container. Close also stops the container.
 type containerConn struct {
 	transport.Conn
-	exitedFirst atomic.Bool // the engine's process has ended by itself
+	exitedFirst atomic.Bool // the engine's process has exited by itself
 	once        sync.Once
 	stop        func(grace string)
 }
@@ -67,8 +68,9 @@ func (c *containerConn) Read() (wire.Message, wire.ID, error) {
 	return m, about, err
 }
 
-// Close ends the process as the Conn does, which passes the end of stdin and SIGTERM on to the
-// container. One that has had no time to end yet, because the process died, gets a second.
+// Close ends the process as Conn does. The process forwards the end of stdin and SIGTERM to the
+// container. If the process exited first, the container has had no time to end, and gets a
+// second.
 func (c *containerConn) Close() error {
 	err := c.Conn.Close()
 	c.once.Do(func() {
@@ -81,8 +83,8 @@ func (c *containerConn) Close() error {
 	return err
 }
 
-// containerRun reads the command line of the backend. ok is false if it runs no container; why says what
-// keeps the gateway from stopping the container, "" if nothing does.
+// containerRun parses the command line of the backend. ok is false if it runs no container; why
+// is the reason for which the gateway cannot stop the container, "" if it can.
 func (b *Backend) containerRun() (run containerRun, why string, ok bool) {
 	c := b.cfg
 	if c.Command == "" {
@@ -104,7 +106,7 @@ func (b *Backend) containerRun() (run containerRun, why string, ok bool) {
 	return run, "", true
 }
 
-// containerWarning says why the container of a backend may stay when the backend ends, "" if it does not.
+// containerWarning returns why the backend's container may outlive it, "" if it does not.
 func (b *Backend) containerWarning() string {
 	_, why, ok := b.containerRun()
 	if ok && why == "" && b.set.StateDir == "" {
@@ -113,8 +115,8 @@ func (b *Backend) containerWarning() string {
 	return why
 }
 
-// prepareContainer prepares the start of a container: it returns the arguments to start it with. It returns
-// nil if the backend runs none, or none that could be stopped.
+// prepareContainer prepares the start of a container and returns the arguments to start it
+// with. The container is nil if the backend runs none, or one that cannot be stopped.
 func (b *Backend) prepareContainer() (*container, []string) {
 	c := b.cfg
 	run, why, ok := b.containerRun()
@@ -159,8 +161,8 @@ func (b *Backend) prepareContainer() (*container, []string) {
 	return ct, args
 }
 
-// stopAndLog stops the container, and removes it if that was asked for. What it cannot end stays on record.
-// Grace is in seconds, from SIGTERM to SIGKILL.
+// stopAndLog stops the container, and removes it if --rm was given. After a failure the record
+// remains. grace is in seconds, from SIGTERM to SIGKILL.
 func (ct *container) stopAndLog(b *Backend, grace string) {
 	err := ct.stop(context.Background(), b.env(), grace)
 	if err != nil {
@@ -168,7 +170,7 @@ func (ct *container) stopAndLog(b *Backend, grace string) {
 	}
 }
 
-// containerID is what an engine writes into the file.
+// containerID matches the id that an engine writes into the file.
 var containerID = lazy.Regexp(`^[0-9a-f]{12,64}$`)
 
 // stop has the engine stop the container, within engineTimeout, and removes the record.
@@ -198,8 +200,8 @@ func (ct *container) stop(ctx context.Context, env []string, grace string) error
 // maxCIDFile bounds the file with the id of a container, in bytes.
 const maxCIDFile = 1 << 10
 
-// readCIDFile reads the file with the id of a container. Anything but a regular file is an error: a pipe
-// would never end.
+// readCIDFile reads the file with the id of a container. Anything but a regular file is an
+// error, because the read of a pipe may never end.
 func readCIDFile(path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	switch {
@@ -211,7 +213,8 @@ func readCIDFile(path string) ([]byte, error) {
 	return os.ReadFile(path)
 }
 
-// command gives the engine a command about the container. That there is none is no error.
+// command runs an engine command about the container. A container that does not exist is not an
+// error.
 func (ct *container) command(ctx context.Context, env []string, words ...string) error {
 	out, err := child.Run(ctx, child.Command{
 		Path: ct.Engine[0], Args: slices.Concat(ct.Engine[1:], words), Env: env, Dir: ct.Dir,
@@ -226,8 +229,9 @@ func (ct *container) command(ctx context.Context, env []string, words ...string)
 	return err
 }
 
-// removeFiles removes the files of a container that is gone, or was not started. A file that the user
-// named is removed, too: the engine would not start another container with it.
+// removeFiles removes the files of a container that is gone, or was not started. It also
+// removes a file that the user named, because the engine would not start another container with
+// it.
 func (ct *container) removeFiles() {
 	_ = os.Remove(ct.CIDFile)
 	if ct.record != "" {
@@ -235,8 +239,8 @@ func (ct *container) removeFiles() {
 	}
 }
 
-// sweepContainers ends the containers of gateways that were killed. Backends that run containers
-// start after it: the name of one may still be taken.
+// sweepContainers stops the containers of gateways that were killed. Backends with containers
+// start after it, because the name of a container may still be taken.
 func (s *Set) sweepContainers(ctx context.Context) {
 	defer close(s.containersSwept)
 	if s.StateDir == "" || s.HasExited == nil {
@@ -273,9 +277,9 @@ func (s *Set) sweepContainers(ctx context.Context) {
 	ending.Wait()
 }
 
-// isTrusted reports whether a record may be acted upon, which comes from a directory that others
-// may have filled: its engine is run, and its file is removed. The engine is that of a backend, or
-// a name that is looked up in PATH; the file is in dir or that of the backend.
+// isTrusted reports whether a record may be used: it comes from a directory that others may
+// have written to, its engine is run, and its file is removed. The engine must be that of a
+// backend, or a name that is looked up in PATH; the file must be in dir or that of the backend.
 func (ct *container) isTrusted(all []*Backend, dir string) bool {
 	known := len(ct.Engine) == 1 && slices.Contains(engines, ct.Engine[0])
 	own := filepath.Dir(ct.CIDFile) == dir
@@ -301,8 +305,8 @@ func (ct *container) isTrusted(all []*Backend, dir string) bool {
 	return known && own
 }
 
-// orphanedContainers returns the containers of gateways that are over. Records that are too old or too
-// many are removed.
+// orphanedContainers returns the containers of gateways that have ended. It removes records
+// that are too old or too many.
 func orphanedContainers(dir string, over func(owner []byte) bool, now time.Time) (left []*container) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -335,7 +339,8 @@ func orphanedContainers(dir string, over func(owner []byte) bool, now time.Time)
 	return left
 }
 
-// readContainer reads a record. Its command line is run, so it has to be one that contain writes.
+// readContainer reads a record. Its command line is run, so it must be one that
+// prepareContainer can have written.
 func readContainer(path string, size int64) (*container, error) {
 	if size > maxContainerRecord {
 		return nil, errors.New("it is too large")
@@ -352,7 +357,7 @@ func readContainer(path string, size int64) (*container, error) {
 		return nil, errors.New("it is damaged")
 	}
 	if run, ok := readRun(ct.Engine[0], append(slices.Clone(ct.Engine[1:]), "run")); !ok || len(run.engine) != len(ct.Engine) {
-		return nil, errors.New("it names no engine")
+		return nil, errors.New("it does not name an engine")
 	}
 	return ct, nil
 }

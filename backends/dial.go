@@ -19,17 +19,17 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A dialMode is one to dial a backend.
+// A dialMode is a way to dial a backend.
 type dialMode uint8
 
 const (
-	dialStdio          dialMode = iota // a child, or what is embedded
-	dialHTTPStateless                  // HTTP of the stateless era: each request stands by itself
+	dialStdio          dialMode = iota // a child process, or an embedded server
+	dialHTTPStateless                  // HTTP for a modern server: there is no session
 	dialHTTPStreamable                 // streamable HTTP with sessions
 	dialHTTPSSE                        // HTTP+SSE
 )
 
-// dial opens the Conn that the configuration asks for.
+// dial opens the Conn that the configuration describes.
 func (b *Backend) dial(by dialMode) (transport.Conn, error) {
 	c := b.cfg
 	switch {
@@ -55,7 +55,7 @@ func (b *Backend) dial(by dialMode) (transport.Conn, error) {
 			if all, err := filepath.Abs(dir); err == nil {
 				dir = all
 			}
-			return nil, fmt.Errorf("its cwd %s is no directory", dir)
+			return nil, fmt.Errorf("its cwd %s is not a directory", dir)
 		}
 	}
 	says := b.set.StderrLevel
@@ -69,7 +69,7 @@ func (b *Backend) dial(by dialMode) (transport.Conn, error) {
 		StallTimeout: stallTimeout(c.CallTimeout),
 		Mask:         b.set.Mask,
 		OnStderr:     func(line string) { b.outputLog.Log(context.Background(), says, "stderr: "+line) },
-		OnRepair:     func() { b.outputLog.Warn("the backend sent what is no UTF-8; it was mended") },
+		OnRepair:     func() { b.outputLog.Warn("backend sent invalid UTF-8; repaired") },
 	})
 	switch {
 	case err != nil && container != nil:
@@ -85,10 +85,10 @@ func (b *Backend) dial(by dialMode) (transport.Conn, error) {
 	return child, nil
 }
 
-// maxLoggedCommand bounds how much of a command is logged, in bytes.
+// maxLoggedCommand bounds the logged part of a command, in bytes.
 const maxLoggedCommand = 1000
 
-// logStart logs the process of the backend and its command, without the secrets in it.
+// logStart logs the process of the backend and its command, without secrets.
 func (b *Backend) logStart(pid int, args []string) {
 	if !b.outputLog.Enabled(context.Background(), slog.LevelDebug) {
 		return
@@ -100,9 +100,9 @@ func (b *Backend) logStart(pid int, args []string) {
 	b.outputLog.Debug(fmt.Sprintf("started process %d: %s", pid, command))
 }
 
-// stallTimeout returns how long a child may leave unread what it is sent, without a word: until its
-// calls have met their limit of time. Without one it may be at a call for ever, and reads no other
-// meanwhile; then it is limits.message that bounds what it leaves.
+// stallTimeout returns how long a child may leave its input unread without sending anything:
+// until the timeout of its calls. Without one, the child may work on a call forever and read
+// nothing meanwhile; then limits.message bounds the unread input.
 func stallTimeout(callTimeout time.Duration) time.Duration {
 	if callTimeout == 0 {
 		return 0
@@ -110,7 +110,7 @@ func stallTimeout(callTimeout time.Duration) time.Duration {
 	return callTimeout + time.Second
 }
 
-// requestHeaders returns the headers of a message of the stateless era.
+// requestHeaders returns the headers of a modern message.
 func (b *Backend) requestHeaders(m wire.Message) map[string]string {
 	var schema []byte
 	if m.Method() == protocol.MethodToolsCall {
@@ -121,18 +121,17 @@ func (b *Backend) requestHeaders(m wire.Message) map[string]string {
 	return protocol.RequestHeaders(m, schema)
 }
 
-// hasManyStreams reports whether what the backend says may come on several streams, of
-// which none is in order with another. With HTTP+SSE too there are servers that
-// answer a POST in its response.
+// hasManyStreams reports whether the backend's messages may come on several streams, with no
+// order between them. This includes HTTP+SSE, because some servers respond to a POST in its
+// HTTP response.
 func (b *Backend) hasManyStreams() bool { return b.cfg.URL != "" }
 
-// fallsBackToSSE reports whether the backend is to be tried over the older transport,
-// because that is what its answer to initialize looks like.
+// fallsBackToSSE reports whether the backend's response to initialize asks for HTTP+SSE.
 func (b *Backend) fallsBackToSSE(err error) bool {
 	return errors.Is(err, httpclient.ErrNotStreamable) && b.cfg.Transport != "http"
 }
 
-// usesHTTPSSE reports whether the backend is spoken to over HTTP+SSE.
+// usesHTTPSSE reports whether the backend is dialled over HTTP+SSE.
 func (b *Backend) usesHTTPSSE() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -14,12 +14,12 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// errNoDiscoverResult is wrapped by the undecided error of a server that did not answer in time.
+// errNoDiscoverResult is wrapped by the undecidedError of a server that did not respond in
+// time.
 var errNoDiscoverResult = errors.New("no answer")
 
-// isUndecided reports whether err, of server/discover sent to a URL, may come from a server of
-// the session era. That is not so if the server wants another authorization, or if there was no
-// connection.
+// isUndecided reports whether err, of server/discover sent to a URL, may come from a legacy
+// server. It does not if authorization failed, or if there was no connection.
 func isUndecided(err error) bool {
 	if isA[legacyServerError](err) {
 		return false
@@ -32,8 +32,8 @@ func isUndecided(err error) bool {
 	return !isLost || lost.MayHaveRun
 }
 
-// discoverOverHTTP is discover for a server behind a URL whose era is not pinned. It waits no
-// longer than patience.
+// discoverOverHTTP is discover with probeTimeout, for a server behind a URL whose generation is
+// not pinned.
 func (bc *backendConn) discoverOverHTTP(ctx context.Context, p *peer.Peer) (serverInfo, error) {
 	wait := bc.b.probeTimeout()
 	asking, stop := context.WithTimeoutCause(ctx, wait, fmt.Errorf("%w within %v", errNoDiscoverResult, wait))
@@ -51,11 +51,10 @@ func (bc *backendConn) discoverOverHTTP(ctx context.Context, p *peer.Peer) (serv
 	return serverInfo{}, err
 }
 
-// discover asks a server what it is, in the words of the stateless era: what it
-// says if it is of that, else a classic error, else why it did not answer. One that
-// names another revision, or finds fault with the request, is asked twice. It is
-// never asked to do anything. For how long the answer is good is not looked at: it
-// is for the conversation.
+// discover sends server/discover. It returns the result of a modern server, a legacyServerError
+// if the server responds otherwise, or else why it did not respond. If the server reports
+// another supported version or a header mismatch, discover retries once. It ignores ttlMs: the
+// result is valid for the lifetime of the connection.
 func (bc *backendConn) discover(ctx context.Context, p *peer.Peer) (serverInfo, error) {
 	speaks := protocol.Newest()
 	for again := false; ; again = true {
@@ -90,7 +89,7 @@ func (bc *backendConn) discover(ctx context.Context, p *peer.Peer) (serverInfo, 
 	}
 }
 
-// supportedRevisions reads the revisions that the data of an error names.
+// supportedRevisions returns the revisions that the data of an error names.
 func supportedRevisions(data []byte) []string {
 	value, _ := wire.Lookup(data, "supported")
 	return stringArray(value)
@@ -105,13 +104,12 @@ func stringArray(array []byte) (all []string) {
 	return all
 }
 
-// parseDiscover reads the result of server/discover. There are servers that answer
-// anything with {}.
+// parseDiscover parses the result of server/discover. Some servers respond to anything with {}.
 func parseDiscover(result []byte) (serverInfo, error) {
 	get := func(path ...string) []byte { value, _ := wire.Lookup(result, path...); return value }
 	common, ok := protocol.NewestModernOf(stringArray(get("supportedVersions")))
 	if !ok || protocol.ResultType(result) != protocol.ResultComplete {
-		return serverInfo{}, legacyServerError{errors.New("server/discover: its answer is no DiscoverResult with a revision that is known")}
+		return serverInfo{}, legacyServerError{errors.New("server/discover: the response is not a DiscoverResult with a known revision")}
 	}
 	s := serverInfo{
 		ProtocolVersion: common.Date, modern: true, bothGenerations: includeLegacy(stringArray(get("supportedVersions"))),
@@ -121,7 +119,7 @@ func parseDiscover(result []byte) (serverInfo, error) {
 	return s, nil
 }
 
-// includeLegacy reports whether there is a revision of the session era among some.
+// includeLegacy reports whether a legacy revision is among dates.
 func includeLegacy(dates []string) bool {
 	return slices.ContainsFunc(dates, func(date string) bool {
 		t, known := protocol.FindRevision(date)

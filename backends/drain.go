@@ -10,17 +10,17 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A backend that is a member of its Set no more is retired. Its lines take nothing new:
-// what comes to them, and what waits there, is passed on to the backend that has the name
-// now. What was sent over them stays there until it has come to its end, and then they do.
+// A backend that is removed from the table is drained. Its connections take no new calls: new
+// and queued calls are redirected to the current backend of that name. Calls in flight end on
+// their connection, which is closed afterwards.
 //
-//	Backend.retire ─ line.retire, each: what waits there, and the subscriptions, are taken out
-//	  ├ serving is done: line.run and runOwn start nothing anew, line.begin returns,
-//	  │   talkOver waits for the calls in flight (peer.Finish) and hangs up
-//	  ├ Backend.adopt, passOn
-//	  └ Set.forget, when nothing of it runs any more
+//	Backend.drain ─ backendConn.startDraining for each: removes queued calls and subscriptions
+//	  ├ serving is done: runShared and runPerSession do not reconnect, backendConn.serve returns,
+//	  │   runConn waits for the calls in flight (drainCalls) and disconnects
+//	  ├ Backend.redirectSubscriptions, redirect
+//	  └ Set.removeDrained, when nothing of the backend runs
 
-// start has the backend run for as long as it serves and Set.Run runs.
+// start runs the backend while it is in the table and Set.Run runs.
 func (b *Backend) start() {
 	b.mu.Lock()
 	ok := b.draining || b.goWorker(b.shared.runShared)
@@ -30,8 +30,8 @@ func (b *Backend) start() {
 	}
 }
 
-// goWorker is Set.spawn for what belongs to the backend; f is to end when it serves no more,
-// or soon after.
+// goWorker is Set.goWorker for a goroutine of the backend; f must end soon after the context is
+// done, which is when the backend is removed.
 func (b *Backend) goWorker(f func(serving context.Context)) bool {
 	b.running.Add(1)
 	ok := b.set.goWorker(func(context.Context) {
@@ -44,8 +44,7 @@ func (b *Backend) goWorker(f func(serving context.Context)) bool {
 	return ok
 }
 
-// drain takes a backend out of service that is a member no more. It does not wait for the
-// calls that are at it.
+// drain takes a removed backend out of service. It does not wait for its calls in flight.
 func (b *Backend) drain() {
 	b.opening.Lock() // no line of its own is half open: the subscriptions are here or there
 	b.mu.Lock()
@@ -75,8 +74,8 @@ func (b *Backend) drain() {
 	})
 }
 
-// startDraining has nothing be sent over the line any more. It returns what waits in it, and what
-// the sessions are subscribed to over it.
+// startDraining stops the sending of calls. It returns the queued calls, and the subscriptions
+// of each session.
 func (bc *backendConn) startDraining() ([]queuedCall, map[string][]string) {
 	bc.mu.Lock()
 	defer bc.mu.Unlock()
@@ -88,8 +87,8 @@ func (bc *backendConn) startDraining() ([]queuedCall, map[string][]string) {
 	return left, subscribed
 }
 
-// drainCalls waits for the calls that are at a server whose backend is retired, or for the end
-// of the session whose own line it is.
+// drainCalls waits for the calls in flight at a removed backend, or for the end of the session
+// of a per-session connection.
 func (bc *backendConn) drainCalls(ctx context.Context, p *peer.Peer) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -102,7 +101,7 @@ func (bc *backendConn) drainCalls(ctx context.Context, p *peer.Peer) {
 	}
 }
 
-// successor returns the member that has the name of a retired backend now, nil if there is none.
+// successor returns the current backend with the name of a draining one, nil if there is none.
 func (b *Backend) successor() *Backend {
 	if next := b.set.current().byName[b.cfg.Name]; next != b {
 		return next
@@ -110,7 +109,7 @@ func (b *Backend) successor() *Backend {
 	return nil
 }
 
-// redirect sends what has come to a retired backend to the one that has its name now.
+// redirect sends a call for a draining backend to its successor.
 func (b *Backend) redirect(q queuedCall) {
 	next := b.successor()
 	switch {
@@ -125,16 +124,16 @@ func (b *Backend) redirect(q queuedCall) {
 	}
 }
 
-// redirectSubscriptions is passOn for what a session is subscribed to.
+// redirectSubscriptions moves subscriptions of a session to the successor.
 func (b *Backend) redirectSubscriptions(session string, uris []string) {
 	if next := b.successor(); next != nil && len(uris) > 0 {
 		next.conn(session, false).takeOverSubscriptions(session, uris)
 	}
 }
 
-// takeOverSubscriptions takes over what a session was subscribed to at the backend that had the name before.
-// The server is told of it, at once or when it is there, and the session then that there may
-// be an update: one may have been missed.
+// takeOverSubscriptions takes over a session's subscriptions from the predecessor of the
+// backend. The server is subscribed now or when it is ready. Then the session gets an update of
+// each URI, because one may have been missed.
 func (bc *backendConn) takeOverSubscriptions(session string, uris []string) {
 	bc.mu.Lock()
 	switch {
@@ -161,9 +160,8 @@ func (bc *backendConn) takeOverSubscriptions(session string, uris []string) {
 	bc.resubscribeLocked()
 }
 
-// resubscribeLocked tells the server of subscriptions that came from another backend, if
-// there is one. One that is being greeted is told with those that there were before, or when
-// it is ready.
+// resubscribeLocked subscribes the server to resubscribeURIs, if it is ready. During a
+// handshake, replayState or sendQueued does that.
 func (bc *backendConn) resubscribeLocked() {
 	uris := bc.resubscribeURIs
 	if bc.peer == nil || len(uris) == 0 {
@@ -187,8 +185,8 @@ func (bc *backendConn) resubscribeLocked() {
 	})
 }
 
-// removeDrained is called when nothing of a retired backend is left. What could not start beside it
-// may now.
+// removeDrained is called when nothing of a removed backend is left. A successor that could not
+// start next to it is tried again.
 func (s *Set) removeDrained(b *Backend) {
 	b.kill(nil)
 	s.mu.Lock()
@@ -201,12 +199,12 @@ func (s *Set) removeDrained(b *Backend) {
 	}
 }
 
-// maxDraining bounds the retired backends of one name.
+// maxDraining bounds the draining backends of one name.
 const maxDraining = 4
 
-var errTooManyReloads = errors.New("the configuration was changed too often while it was at the call")
+var errTooManyReloads = errors.New("the configuration was changed too often during the call")
 
-// limitDraining ends the oldest of the retired backends of a name of which there are too many.
+// limitDraining kills the oldest draining backends of each name beyond maxDraining.
 func (s *Set) limitDraining() {
 	number := make(map[string]int)
 	for _, b := range slices.Backward(s.current().draining) {

@@ -23,7 +23,7 @@ func (b *Backend) filterOf(k catalog.Kind) config.Filter {
 	}
 }
 
-// permitsEntry reports whether an entry of one of the backend's lists is permitted.
+// permitsEntry reports whether the filters permit an entry of a list.
 func (b *Backend) permitsEntry(k catalog.Kind, own string) bool {
 	f := b.filterOf(k)
 	if k == catalog.Resources || k == catalog.Templates {
@@ -32,10 +32,10 @@ func (b *Backend) permitsEntry(k catalog.Kind, own string) bool {
 	return f.Permits(own)
 }
 
-// permits reports whether the filters in force permit a request. It is asked immediately before
-// the request is written. Without a filter it looks at nothing and allocates nothing. A request
-// that ends something, such as resources/unsubscribe, and one about a task are always permitted:
-// the call that they belong to was.
+// permits reports whether the filters in force permit a request. It is called immediately
+// before the request is written. Without filters it reads nothing and allocates nothing. A
+// request that ends something, such as resources/unsubscribe, and a request about a task are
+// always permitted, because the call that they belong to was.
 func (b *Backend) permits(m wire.Message, c *peer.Call) bool {
 	f := b.filters.Load()
 	if f.Tools.IsZero() && f.Prompts.IsZero() && f.Resources.IsZero() {
@@ -54,22 +54,23 @@ func (b *Backend) permits(m wire.Message, c *peer.Call) bool {
 	return true
 }
 
-// Permits reports whether the configuration in force permits that a request goes to a backend: the
-// backend is in it, and its filters permit the request.
+// Permits reports whether the current configuration permits that a request goes to a backend:
+// the backend is in it, and its filters permit the request.
 func (s *Set) Permits(backend string, m wire.Message, c *peer.Call) bool {
 	b, ok := s.current().byName[backend]
 	return ok && b.permits(m, c)
 }
 
-// SharesProcess reports whether a session uses a process of a backend that other clients use, too.
+// SharesProcess reports whether a session uses a process of a backend that other clients use,
+// too.
 func (s *Set) SharesProcess(backend, session string) bool {
 	b := s.current().byName[backend]
 	return b != nil && !s.SingleClient && !b.needsSessionConn(session)
 }
 
-// DeniedBy returns the first backend that lists a tool, a prompt or a resource under a name, its own or
-// that with the backend's name in front, and whose filters deny it; "" if there is none. It is for
-// operators: clients are not told whether a name is denied or does not exist.
+// DeniedBy returns the first backend that lists a tool, a prompt or a resource under a name,
+// with or without the backend's prefix, and whose filters deny it; "" if there is none. It is
+// for operators: clients are not told whether a name is denied or does not exist.
 func (s *Set) DeniedBy(k catalog.Kind, name string) (backend string) {
 	for _, b := range s.current().all {
 		if s.Denies(b.cfg.Name, k, name) {
@@ -79,7 +80,7 @@ func (s *Set) DeniedBy(k catalog.Kind, name string) (backend string) {
 	return ""
 }
 
-// Denies reports the same of one backend.
+// Denies reports whether a backend lists an entry under a name and its filters deny it.
 func (s *Set) Denies(backend string, k catalog.Kind, name string) bool {
 	t := s.current()
 	b := t.byName[backend]
@@ -100,7 +101,7 @@ func (b *Backend) denies(k catalog.Kind, own string) bool {
 	return slices.ContainsFunc(b.items[k], func(i catalog.Item) bool { return i.Original == own })
 }
 
-// ownName returns the backend's own name of the tool or prompt that a request asks for.
+// ownName returns the backend's own name of the tool or prompt in a request.
 func ownName(m wire.Message, c *peer.Call) string {
 	switch {
 	case c.RemoteName != "":
@@ -111,7 +112,7 @@ func ownName(m wire.Message, c *peer.Call) string {
 	return m.Name()
 }
 
-// permittedURIs returns the URIs among some that the filters in force permit.
+// permittedURIs returns the URIs that the filters in force permit.
 func (b *Backend) permittedURIs(uris []string) []string {
 	if b.filters.Load().Resources.IsZero() {
 		return uris
@@ -119,7 +120,7 @@ func (b *Backend) permittedURIs(uris []string) []string {
 	return slices.DeleteFunc(slices.Clone(uris), func(uri string) bool { return !b.permitsEntry(catalog.Resources, uri) })
 }
 
-// setFilters puts the filters of a change into force for the backends at hand.
+// setFilters applies the filters of a change to the current backends.
 func (s *Set) setFilters(t *backendTable, next []config.Backend) {
 	some := false
 	for _, c := range next {
@@ -132,8 +133,8 @@ func (s *Set) setFilters(t *backendTable, next []config.Backend) {
 	}
 }
 
-// setFilters puts other filters into force, and has what they permit listed. It reports false if
-// the filters are the same.
+// setFilters replaces the filters, and lists what they permit. It reports false if they are
+// unchanged.
 func (b *Backend) setFilters(f config.Filters) bool {
 	was := b.filters.Load()
 	if slices.EqualFunc(was.All(), f.All(), config.Filter.Equal) {
@@ -158,8 +159,8 @@ func (b *Backend) setFilters(f config.Filters) bool {
 	return true
 }
 
-// resubscribePermitted tells the server of subscriptions that the filter was forbids and the filter is
-// permits: it may have been started in between.
+// resubscribePermitted subscribes the server to URIs that the filter was forbids and the filter
+// is permits: the server may have been started in between.
 func (bc *backendConn) resubscribePermitted(was, is config.Filter) {
 	bc.mu.Lock()
 	defer bc.mu.Unlock()
@@ -172,8 +173,8 @@ func (bc *backendConn) resubscribePermitted(was, is config.Filter) {
 	bc.signalReopen()
 }
 
-// setItemsLocked takes all entries of a kind that the backend lists, and has those be listed that its
-// filters permit. The caller holds b.mu.
+// setItemsLocked stores all entries of a kind that the backend lists, and publishes those that
+// its filters permit in listing.
 func (b *Backend) setItemsLocked(k catalog.Kind, items []catalog.Item) {
 	b.items[k] = items
 	permitted := items
@@ -187,10 +188,10 @@ func (b *Backend) setItemsLocked(k catalog.Kind, items []catalog.Item) {
 	b.status.Counts[k] = len(permitted)
 }
 
-// updateUnmatchedLocked notes which globs of the filters match nothing that the backend lists. It returns
-// a text for each kind of which that is news, for sayUnmatched. A list that was never read says
-// nothing. Neither do resources if there are templates: a glob may be meant for what these expand
-// to.
+// updateUnmatchedLocked notes which globs of the filters match nothing that the backend lists.
+// It returns a text for each kind with a new one, for logUnmatched. A list that was never read
+// is skipped. So are resources if there are templates: a glob may be meant for URIs that these
+// expand to.
 func (b *Backend) updateUnmatchedLocked() (news []string) {
 	known := b.status.Unmatched
 	b.status.Unmatched = nil
@@ -209,7 +210,7 @@ func (b *Backend) updateUnmatchedLocked() (news []string) {
 		}
 		globs := one.filter.Unmatched(one.key, names)
 		if slices.ContainsFunc(globs, func(glob string) bool { return !slices.Contains(known, glob) }) {
-			news = append(news, "no "+one.kind.String()+" of the backend's is meant by "+strings.Join(globs, ", "))
+			news = append(news, "filter matches no "+one.kind.String()+": "+strings.Join(globs, ", "))
 		}
 		b.status.Unmatched = append(b.status.Unmatched, globs...)
 	}

@@ -73,7 +73,7 @@ func TestOutputThatIsNotJSONIsNamedSo(t *testing.T) {
 				a.Send(line)
 				a.ServeStartup("t")
 				synctest.Wait()
-				if got := h.log.Lines("skipped output that is no message"); len(got) != 1 || !strings.Contains(got[0], want) {
+				if got := h.log.Lines("skipped output that is not a message"); len(got) != 1 || !strings.Contains(got[0], want) {
 					t.Errorf("logged %q, want %s", got, want)
 				}
 			})

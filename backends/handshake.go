@@ -18,9 +18,8 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// handshake finds out with whom the conversation is, in the way of the backend's era. If that
-// is not known the far end of a pipe is asked for it; over HTTP the way by which it
-// was dialled says which one is tried.
+// handshake shakes hands according to the backend's generation. If it is not known, a server at
+// a pipe is probed; over HTTP the dialMode decides which generation is tried.
 func (bc *backendConn) handshake(ctx context.Context, p *peer.Peer, by dialMode) (serverInfo, error) {
 	d, pinned := bc.b.generation()
 	mirrors := bc.followsClient()
@@ -29,21 +28,21 @@ func (bc *backendConn) handshake(ctx context.Context, p *peer.Peer, by dialMode)
 	switch {
 	case by == dialHTTPStateless && !pinned:
 		s, err = bc.discoverOverHTTP(ctx, p)
-	case by == dialHTTPStateless, by == dialStdio && pinned && d.generation == modernGeneration:
+	case by == dialHTTPStateless, by == dialStdio && pinned && d.generation == protocol.Modern:
 		s, err = bc.discover(ctx, p)
 		switch {
 		case pinned && isA[legacyServerError](err):
 			err = fmt.Errorf("it does not speak %s: remove `era: modern` (%w)", protocol.Newest().Date, err)
 		case pinned && isA[*child.ExitError](err):
-			err = fmt.Errorf("%w (it was asked server/discover, because of `era: modern`)", err)
+			err = fmt.Errorf("%w (it was sent server/discover because of `era: modern`)", err)
 		}
-	case by == dialStdio && d.generation != legacyGeneration && !mirrors:
+	case by == dialStdio && d.generation != protocol.Legacy && !mirrors:
 		s, err = bc.probe(ctx, p)
 	default:
 		s, err = bc.initialize(ctx, p)
 		switch {
 		case mirrors && isA[*wire.Error](err): // whatever it says: it has not been asked what it is yet
-			bc.b.setGeneration(detected{generation: modernGeneration})
+			bc.b.setGeneration(detected{generation: protocol.Modern})
 			err = retryOtherError{err}
 		case !pinned && saysModern(err):
 			bc.b.setGeneration(detected{})
@@ -57,9 +56,9 @@ func (bc *backendConn) handshake(ctx context.Context, p *peer.Peer, by dialMode)
 	}
 	switch {
 	case s.modern:
-		bc.b.setGeneration(detected{generation: modernGeneration, bothGenerations: s.bothGenerations})
+		bc.b.setGeneration(detected{generation: protocol.Modern, bothGenerations: s.bothGenerations})
 	case errors.Is(bc.probeErr, errNoDiscoverResult):
-		bc.b.setGeneration(detected{generation: legacyGeneration, unprobeable: true})
+		bc.b.setGeneration(detected{generation: protocol.Legacy, unprobeable: true})
 	}
 	bc.mu.Lock()
 	bc.server, bc.sentLevel = s, ""
@@ -67,16 +66,16 @@ func (bc *backendConn) handshake(ctx context.Context, p *peer.Peer, by dialMode)
 	bc.b.onReady(bc, s)
 	switch {
 	case isA[undecidedError](bc.probeErr):
-		bc.log.Info("backend answers initialize, but not server/discover; with `era: legacy` it is not asked that", "err", bc.probeErr)
+		bc.log.Info("backend responds to initialize but not to server/discover; `era: legacy` avoids the probe", "err", bc.probeErr)
 	case bc.probeErr != nil:
-		bc.log.Info("backend ended when it was asked server/discover, and not without that; `era: legacy` spares it the question", "err", bc.probeErr)
+		bc.log.Info("backend ends on server/discover; `era: legacy` avoids the probe", "err", bc.probeErr)
 	}
 	return s, nil
 }
 
-// withDiscoverError adds to err, of initialize, that server/discover failed before it, if that is so. It
-// does not where initialize could not be sent, or failed in the same way: then the revision is not
-// the reason.
+// withDiscoverError adds the failure of server/discover to err, of initialize, if it came
+// before. It does not if initialize could not be sent, or failed in the same way: then the
+// generation is not the reason.
 func (bc *backendConn) withDiscoverError(ctx context.Context, err error) error {
 	if lost, isLost := errors.AsType[*transport.CallLostError](err); isLost && !lost.MayHaveRun {
 		return err
@@ -92,8 +91,8 @@ func (bc *backendConn) withDiscoverError(ctx context.Context, err error) error {
 		err, bc.probeErr)
 }
 
-// sameFailure reports whether two requests failed in the same way: with the same status, or with the
-// same text.
+// sameFailure reports whether two requests failed in the same way: with the same status, or
+// with the same text.
 func sameFailure(a, b error) bool {
 	one, isStatus := errors.AsType[*httpclient.StatusError](a)
 	if other, is := errors.AsType[*httpclient.StatusError](b); is && isStatus {
@@ -102,8 +101,7 @@ func sameFailure(a, b error) bool {
 	return a.Error() == b.Error()
 }
 
-// requestError names the request that an error is of, unless the connection is to blame, for
-// whoever reads it.
+// requestError adds the method to the error of a request, unless the connection is the reason.
 func requestError(method string, err error) error {
 	if isA[*transport.CallLostError](err) {
 		return err
@@ -111,8 +109,8 @@ func requestError(method string, err error) error {
 	return fmt.Errorf("%s: %w", method, err)
 }
 
-// initialize begins a conversation of the session era: our newest revision of it is
-// offered, any that we know is taken.
+// initialize shakes hands with a legacy server: it offers the newest legacy revision, and
+// accepts any known one.
 func (bc *backendConn) initialize(ctx context.Context, p *peer.Peer) (serverInfo, error) {
 	declared := bc.capabilitiesToDeclare()
 	bc.mu.Lock()
@@ -127,7 +125,7 @@ func (bc *backendConn) initialize(ctx context.Context, p *peer.Peer) (serverInfo
 	}
 	result, err := offer(protocol.NewestLegacy().Date)
 	if date := counterOfferedRevision(err); date != "" {
-		bc.log.Debug("backend refuses our revision and names others; offering one of them", "revision", date, "err", err)
+		bc.log.Debug("backend refuses the offered revision; offering one that it names", "revision", date, "err", err)
 		again, failure := offer(date)
 		switch {
 		case failure == nil:
@@ -143,11 +141,11 @@ func (bc *backendConn) initialize(ctx context.Context, p *peer.Peer) (serverInfo
 	}
 	var s serverInfo
 	if err := json.Unmarshal(result, &s); err != nil {
-		return serverInfo{}, errors.New("initialize: its answer is no InitializeResult")
+		return serverInfo{}, errors.New("initialize: the response is not an InitializeResult")
 	}
 	s.Capabilities = capabilitiesOf(s.Capabilities)
 	if _, known := protocol.FindRevision(s.ProtocolVersion); !known {
-		bc.log.Warn("backend speaks a revision that is not known; going on all the same",
+		bc.log.Warn("unknown protocol revision; continuing",
 			"revision", s.ProtocolVersion)
 	}
 	if err := p.Notify(protocol.NotificationInitialized, nil); err != nil {
@@ -156,9 +154,9 @@ func (bc *backendConn) initialize(ctx context.Context, p *peer.Peer) (serverInfo
 	return s, nil
 }
 
-// counterOfferedRevision returns the newest revision of the session era that the server names when it
-// refuses initialize, other than the one that it was offered; "" = none. Servers name them in
-// data.supported, in members of other names, or in the message alone.
+// counterOfferedRevision returns the newest legacy revision that the server names when it
+// refuses initialize, other than the one it was offered; "" = none. Servers name them in
+// data.supported, in members of other names, or only in the message.
 func counterOfferedRevision(err error) string {
 	e, ok := errors.AsType[*wire.Error](err)
 	if !ok {
@@ -174,9 +172,9 @@ func counterOfferedRevision(err error) string {
 	return ""
 }
 
-// capabilitiesToDeclare returns the capabilities that the backend is told: those of the client
-// in question, as it has declared them. Where several clients share the line there
-// are none, for nobody knows whom the backend would be asking.
+// capabilitiesToDeclare returns the capabilities for the handshake: those of the connection's
+// client. If several clients share the connection there are none, because a request of the
+// backend could not be attributed to a client.
 func (bc *backendConn) capabilitiesToDeclare() []byte {
 	session := bc.session
 	if session == "" && bc.b.set.SingleClient {
@@ -185,11 +183,11 @@ func (bc *backendConn) capabilitiesToDeclare() []byte {
 	return bc.b.set.clientCapabilities(session)
 }
 
-// capabilitiesDiffer reports whether the backend is of the session era, and was told of other
-// capabilities than those of a session: a client may find out what is there before it
-// says what it can do, and one that has no session says it with each request. While the
-// backendConn is down nobody knows what the next server will be told; what waits for that is
-// looked at when it has been (elsewhereLocked).
+// capabilitiesDiffer reports whether the backend is legacy, and was told other capabilities
+// than those of a session: a client may list entries before it declares its capabilities, and
+// sessionless clients declare them with each request. While the connection is down, the
+// capabilities that the next server will be told are unknown; queued calls are checked after
+// its handshake (belongsElsewhereLocked).
 func (bc *backendConn) capabilitiesDiffer(session string) bool {
 	bc.mu.Lock()
 	defer bc.mu.Unlock()
@@ -208,7 +206,7 @@ func sameJSON(a, b []byte) bool {
 	return json.Compact(&x, a) == nil && json.Compact(&y, b) == nil && bytes.Equal(x.Bytes(), y.Bytes())
 }
 
-// onReady notes with whom the shared line is.
+// onReady logs the server of a connection, and stores that of the shared one in the status.
 func (b *Backend) onReady(bc *backendConn, s serverInfo) {
 	if bc.isPerSession() {
 		bc.log.Debug("backend ready for a session", "server", s.displayName(), "revision", s.ProtocolVersion)
@@ -221,13 +219,13 @@ func (b *Backend) onReady(bc *backendConn, s serverInfo) {
 	bc.log.Info("backend ready", "server", s.displayName(), "revision", s.ProtocolVersion)
 }
 
-// restoreTimeout is how long a backend may take to answer what it is told again. It is
-// not waited for any longer: it may be of those that never answer such.
+// restoreTimeout bounds the wait for responses to replayed requests, because some servers never
+// respond to them.
 const restoreTimeout = 5 * time.Second
 
-// replayState tells a backend what the one before knew: the log level and the
-// subscriptions. It returns the URIs of which an update may have been missed. One of
-// the stateless era is told the level with each request, and the URIs by listen.
+// replayState restores the log level and the subscriptions after a reconnect. It returns the
+// URIs of which an update may have been missed. A modern server gets the level with each
+// request, and the URIs through subscriptions/listen.
 func (bc *backendConn) replayState(ctx context.Context, p *peer.Peer, s serverInfo) (missed []string) {
 	if s.modern {
 		return nil
@@ -248,7 +246,7 @@ func (bc *backendConn) replayState(ctx context.Context, p *peer.Peer, s serverIn
 	return missed
 }
 
-// resend tells a backend what the one before knew.
+// resend sends requests that restore state, and logs the first failure.
 func (bc *backendConn) resend(ctx context.Context, p *peer.Peer, requests []wire.Message) {
 	warned := false
 	for some := range slices.Chunk(requests, 64) { // more than a few at once are refused by some
@@ -258,7 +256,7 @@ func (bc *backendConn) resend(ctx context.Context, p *peer.Peer, requests []wire
 			}
 			if a.Err != nil && !warned {
 				warned = true
-				bc.log.Warn("backend could not be told again what it was told before", "method", some[i].Method(), "err", a.Err)
+				bc.log.Warn("cannot restore the state of the backend", "method", some[i].Method(), "err", a.Err)
 			}
 		}
 	}

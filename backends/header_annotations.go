@@ -9,10 +9,9 @@ import (
 
 var headerAnnotation = []byte(protocol.HeaderAnnotation)
 
-// fixHeaderAnnotations sees to tools that say, wrongly, which arguments go into headers. Over
-// HTTP of the stateless era such a tool MUST be left out ("tools"); elsewhere headers
-// mean nothing, and what is said of them is taken out, so that no client leaves out a tool
-// that works.
+// fixHeaderAnnotations handles tools with invalid annotations for headers. Over HTTP such a
+// tool of a modern server MUST be left out ("tools"). Elsewhere headers have no meaning: the
+// annotations are removed, so that no client leaves out a working tool.
 func (b *Backend) fixHeaderAnnotations(page *catalog.Page, s serverInfo) {
 	kept := page.Items[:0]
 	for _, item := range page.Items {
@@ -35,7 +34,7 @@ func (b *Backend) fixHeaderAnnotations(page *catalog.Page, s serverInfo) {
 	page.Items = kept
 }
 
-// headerSchemas returns the schemas of those tools of which arguments go into headers.
+// headerSchemas returns the schemas of the tools with arguments that go into headers.
 func headerSchemas(tools []catalog.Item) map[string][]byte {
 	var all map[string][]byte
 	for _, t := range tools {

@@ -8,11 +8,11 @@ import (
 	"mcpgateway/internal/peer"
 )
 
-// errIdle is why a conversation ends that nobody needs: see config.Backend.IdleStop.
-var errIdle = errors.New("nobody needs it (idle_stop)")
+// errIdle is why an unused connection ends: see config.Backend.IdleStop.
+var errIdle = errors.New("idle (idle_stop)")
 
-// stopIfIdle has the line stop until something is wanted of it, if nothing is now, and
-// reports whether it does. A call that comes at this moment waits for the next start.
+// stopIfIdle stops the connection until there is demand, if there is none now, and reports
+// whether it does. A call that comes at this moment waits for the next start.
 func (bc *backendConn) stopIfIdle(p *peer.Peer) bool {
 	unread := !bc.isPerSession() && bc.b.hasUnreadLists()
 	bc.mu.Lock()
@@ -28,13 +28,13 @@ func (bc *backendConn) stopIfIdle(p *peer.Peer) bool {
 	}
 	bc.mu.Unlock()
 	if stops {
-		bc.log.Info("backend is stopped, for nobody needs it", "dur", bc.b.cfg.IdleStop)
+		bc.log.Info("backend is idle; stopped", "dur", bc.b.cfg.IdleStop)
 	}
 	return stops
 }
 
-// hasUnreadLists reports whether its tools were never listed, so that nobody could call it, and start
-// it so; or whether some of its lists have changed and were not read since.
+// hasUnreadLists reports whether the tools were never listed, so that no call could start the
+// backend again; or whether changed lists were not read yet.
 func (b *Backend) hasUnreadLists() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

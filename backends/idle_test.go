@@ -64,14 +64,14 @@ func TestALazyBackendIsStartedByTheFirstCall(t *testing.T) {
 			if s := h.status(c.Name); len(h.dials(c.Name)) != 0 || s.Err != nil || s.Counts[catalog.Tools] != 1 || !s.Settled {
 				t.Errorf("%s: dialled at %v, %+v", c.Name, h.dials(c.Name), s)
 			}
-			if n := len(h.log.Lines("level=INFO", "backend is started by its first call (lazy)", "backend="+c.Name)); n != 1 {
+			if n := len(h.log.Lines("level=INFO", "backend starts on its first call (lazy)", "backend="+c.Name)); n != 1 {
 				t.Errorf("%s: said %d times that it is lazy", c.Name, n)
 			}
 			one, _ := h.call(c.Name)
 			two, _ := h.call(c.Name)
 			p := h.next(c.Name)
 			h.wantState(c.Name, backends.Starting)
-			if n := len(h.log.Lines("level=INFO", "backend is started, for it is needed", "backend="+c.Name)); n != 1 {
+			if n := len(h.log.Lines("level=INFO", "starting backend on demand", "backend="+c.Name)); n != 1 {
 				t.Errorf("%s: said %d times that it is started", c.Name, n)
 			}
 			if c.Generation == "modern" {

@@ -11,17 +11,16 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// ClientSide is whoever knows the sessions. Its methods must not wait.
+// ClientSide receives the messages that backends initiate. Its methods must not block.
 type ClientSide interface {
-	// HandleRequest hands on what a backend asks of a client: of that whose session is
-	// named. "" means that it is not certain which one is concerned.
+	// handles a request of a backend to the client of a session; "" = the session is unknown.
 	HandleRequest(session, backend string, r *peer.Request)
-	// HandleNotification hands on what a backend says unasked, likewise. On is the stream on which it
-	// came.
+	// handles a notification of a backend to the client of a session; "" = the session is
+	// unknown. on is the message's origin.
 	HandleNotification(session, backend string, m wire.Message, on peer.Origin)
 }
 
-// noClients are what a Set has that was run without any.
+// noClients is the ClientSide of a Set that was run without one.
 type noClients struct{}
 
 func (noClients) HandleRequest(_, _ string, r *peer.Request) {
@@ -37,22 +36,21 @@ func (s *Set) clientSide() ClientSide {
 	return s.clients
 }
 
-// maxServerRequests bounds what a backend may ask of us at one time, over one line. ClientSide
-// have bounds of their own; those that have no session come back for each question, and
-// it is open until then.
+// maxServerRequests bounds the open requests of a backend over one connection. Clients have
+// bounds of their own. For sessionless clients a request stays open until the client's retry.
 const maxServerRequests = 16_384
 
-// A inboundHandler hears what a backend says unasked over one connection.
+// An inboundHandler handles the messages that a backend initiates over one connection.
 type inboundHandler struct {
 	conn           *backendConn
 	peer           *peer.Peer
-	disconnect     context.CancelCauseFunc // ends the conversation
-	lastMalformed  atomic.Pointer[string]  // how the last output began that was no message
-	warnedOfParams atomic.Bool             // of params that were refused
+	disconnect     context.CancelCauseFunc // ends the connection
+	lastMalformed  atomic.Pointer[string]  // beginning of the last malformed output
+	warnedOfParams atomic.Bool             // invalid params were logged as a warning
 }
 
-// errEcho is why a conversation cannot begin with what asks what only a client does.
-var errEcho = errors.New("it sends back what it is sent: it is no MCP server, or there is a terminal between (docker run -t, ssh -t)")
+// errEcho is why a connection ends if the far end sends back the requests of the gateway.
+var errEcho = errors.New("it echoes its input: it is not an MCP server, or there is a terminal in between (docker run -t, ssh -t)")
 
 // HandleRequest implements peer.Handler.
 func (h *inboundHandler) HandleRequest(r *peer.Request) {
@@ -106,14 +104,13 @@ func (h *inboundHandler) HandleNotification(m wire.Message, on peer.Origin) {
 			h.warnInvalidParams(m, err)
 			return
 		}
-		h.conn.outputLog.Debug("backend says", "params", truncate(string(m.Part(wire.PartParams)), maxLoggedMessage))
+		h.conn.outputLog.Debug("log message of the backend", "params", truncate(string(m.Part(wire.PartParams)), maxLoggedMessage))
 	}
 	h.conn.b.set.clientSide().HandleNotification(h.originSession(m, on), h.conn.b.cfg.Name, m, on)
 }
 
-// namesOrigin reports whether a message names something, a task or an elicitation,
-// by which the clients' side knows whose it is: it may come when the call that was
-// its cause is over.
+// namesOrigin reports whether a message names a task or an elicitation, by which the gateway
+// finds its session: the message may come after the end of the call that caused it.
 func namesOrigin(m wire.Message) bool {
 	switch m.Method() {
 	case protocol.NotificationElicitationComplete, protocol.NotificationTasksStatus,
@@ -124,13 +121,17 @@ func namesOrigin(m wire.Message) bool {
 	return task != nil
 }
 
-// originSession returns the session that something concerns which the backend says
-// unasked, "" if that is not certain: the line's own; or that of the call on whose
-// stream it came. On a shared line with one stream for everything it may also be that
-// of all calls in flight, unless the message says itself whose it is. If there is only
-// one client it is in any case one of its sessions, see soleSession. Where there are
-// several streams (HTTP), what comes on no call's may be older than an answer that is
-// here already, and is nobody's; so is what comes on that of a call that is over.
+// originSession returns the session that a message of the backend belongs to, or "" if it is
+// unknown:
+//
+//  1. a per-session connection: its session;
+//  2. the call on whose stream the message arrived: its session;
+//  3. a single client: one of its sessions, see soleSession;
+//  4. on stdio: the only session with calls in flight, unless the message names a task or
+//     elicitation. For a modern server only sessions with a log level count.
+//
+// Over HTTP a message outside of any call's stream may be older than a response that was
+// received already, and has no session. Neither has one on the stream of a call that has ended.
 func (h *inboundHandler) originSession(m wire.Message, on peer.Origin) string {
 	switch {
 	case h.conn.isPerSession():

@@ -8,8 +8,7 @@ import (
 	"mcpgateway/internal/transport/httpclient"
 )
 
-// setIssue notes what is wrong with the backend though there is a connection; err is nil if that
-// is nothing any more.
+// setIssue sets an issue of a connected backend; nil = it is resolved.
 func (bc *backendConn) setIssue(which issue, err error) {
 	bc.mu.Lock()
 	before := bc.sup.State()
@@ -20,9 +19,9 @@ func (bc *backendConn) setIssue(which issue, err error) {
 	switch {
 	case before == after:
 	case after == Degraded && which != issueLists: // of which those who read them tell
-		bc.log.Warn("backend is not well; calls go to it all the same", "err", err)
+		bc.log.Warn("backend is degraded; calls still go to it", "err", err)
 	case before == Degraded && after == Ready:
-		bc.log.Info("backend is well again")
+		bc.log.Info("backend is no longer degraded")
 	}
 }
 
@@ -32,8 +31,8 @@ func (bc *backendConn) hasIssue(which issue) bool {
 	return bc.sup.issues[which] != nil
 }
 
-// isUnreachable reports whether a request failed because there is no server at the other end,
-// or none that a proxy could reach.
+// isUnreachable reports whether a request failed because there is no server at the far end, or
+// a proxy could not reach one.
 func isUnreachable(err error) bool {
 	lost, ok := errors.AsType[*transport.CallLostError](err)
 	if !ok {
@@ -45,9 +44,9 @@ func isUnreachable(err error) bool {
 	return !lost.MayHaveRun && !errors.Is(err, transport.ErrClosed)
 }
 
-// noteReachability notes what came of a request to a server of the stateless era: behind a URL there
-// is no connection that could break, and tell that it is gone. Follow then looks for it, and
-// reads its lists anew when it is back.
+// noteReachability updates issueUnreachable after a request to a modern server: behind a URL
+// there is no connection whose end would show that the server is gone. refreshLoop then looks
+// for it, and reads its lists when it is back.
 func (bc *backendConn) noteReachability(err error) {
 	switch gone := isUnreachable(err); {
 	case !bc.b.hasManyStreams():

@@ -14,32 +14,32 @@ import (
 )
 
 const (
-	// pingAfter is how long nothing must have been heard from a backend for it to be pinged.
+	// pingAfter is how long nothing must have been received for a ping to be sent.
 	pingAfter = time.Minute
-	// pingTimeout is how long it may take to answer that; then it is pinged again.
+	// pingTimeout is how long the backend may take to respond; then it is pinged again.
 	pingTimeout = 10 * time.Second
-	// maxUnansweredPings is how many pings in a row may get no answer.
+	// maxUnansweredPings is how many pings in a row may get no response.
 	maxUnansweredPings = 3
 )
 
-// errHung is why a conversation ends with a server that does not answer any more.
-var errHung = fmt.Errorf("it hangs: it has left %d pings in a row unanswered, each for %v", maxUnansweredPings, pingTimeout)
+// errHung is why a connection ends whose server no longer responds.
+var errHung = fmt.Errorf("it hangs: %d pings in a row got no response, each within %v", maxUnansweredPings, pingTimeout)
 
-// A keepAlive looks after a conversation in which nothing happens: it pings a server of the
-// session era, and ends the conversation if it has been of no use for long. To have heard
-// of a server is proof enough that it lives, and one that is at a call is busy, not dead.
+// A keepAlive watches a silent connection: it pings a legacy server, and ends the connection if
+// it has not been used for long. A message from the server proves that it is alive, and a
+// server that works on a call is not pinged.
 type keepAlive struct {
 	conn     *backendConn
 	peer     *peer.Peer
-	pings    bool          // its era has them, and it may be one that answers them
-	idleStop time.Duration // after so long it is of no use any more; 0 = never
+	pings    bool          // the server is legacy, and may respond to pings
+	idleStop time.Duration // end the connection after this time without use; 0 = never
 
 	lastPing    time.Time // last
-	unanswered  int       // in a row
-	hasAnswered bool      // it has answered one
+	unanswered  int       // pings in a row
+	hasAnswered bool      // it has responded to a ping
 }
 
-// startKeepAlive has a conversation looked after until ctx is done or end is called.
+// startKeepAlive watches a connection until ctx is done or end is called.
 func (bc *backendConn) startKeepAlive(ctx context.Context, h *inboundHandler, s serverInfo) (end func()) {
 	k := &keepAlive{conn: bc, peer: h.peer, pings: !s.modern}
 	if bc.b.isProcess() && !bc.b.set.NoRestart {
@@ -58,7 +58,7 @@ func (bc *backendConn) startKeepAlive(ctx context.Context, h *inboundHandler, s 
 	}
 }
 
-// run returns why the conversation is to end, nil if it is not.
+// run returns why the connection is to end, nil if it has ended by itself.
 func (k *keepAlive) run(ctx context.Context) error {
 	looked := time.Now()
 	for {
@@ -84,7 +84,7 @@ func (k *keepAlive) run(ctx context.Context) error {
 	}
 }
 
-// nextCheck returns when there may be something to do next, after a look at looked; zero = never.
+// nextCheck returns when the next check is due, after one at looked; zero = never.
 func (k *keepAlive) nextCheck(looked time.Time) (first time.Time) {
 	t := k.peer.Activity()
 	if k.pings {
@@ -129,12 +129,12 @@ func (k *keepAlive) pingIfDue(ctx context.Context, now time.Time) {
 		k.markResponsive()
 	case t.InFlight: // it may be at that
 	case !gone && !k.hasAnswered:
-		k.conn.log.Debug("backend does not answer ping; it will not be asked again", "dur", pingTimeout)
+		k.conn.log.Debug("backend does not respond to ping; will not ping again", "dur", pingTimeout)
 		k.pings = false
 		k.markResponsive() // as far as anybody can tell: it may have been gone before
 	default:
 		k.unanswered++
-		k.conn.setIssue(issueNoPong, fmt.Errorf("it does not answer ping: %w", silenceError(err)))
+		k.conn.setIssue(issueNoPong, fmt.Errorf("no response to ping: %w", silenceError(err)))
 	}
 }
 
@@ -143,10 +143,10 @@ func (k *keepAlive) markResponsive() {
 	k.conn.setIssue(issueNoPong, nil)
 }
 
-// silenceError says for how long there was no answer, if that is all that is known.
+// silenceError replaces the error of a timeout by its duration.
 func silenceError(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("it is silent for %v", pingTimeout)
+		return fmt.Errorf("silent for %v", pingTimeout)
 	}
 	return err
 }

@@ -13,25 +13,25 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// What one backend may list of each kind; in bytes it is what a message may have.
-// What is beyond is left out, and logged.
+// Limits of each list of one backend; its size in bytes is limited like a message. The rest is
+// left out, and logged.
 const (
 	maxPages   = 1000
 	maxEntries = 10000
 )
 
-// allKinds is every kind of list.
+// allKinds selects every kind of list.
 var allKinds = [catalog.NumKinds]bool{true, true, true, true}
 
-// A listRead is one list of a backend's as it is being read, page by page.
+// A listRead is a list that is being read, page by page.
 type listRead struct {
 	kind        catalog.Kind
 	items       []catalog.Item
-	omitted     []catalog.Issue // what was left out
+	omitted     []catalog.Issue // entries that were left out
 	repaired    []catalog.Issue
-	suspicious  []catalog.Issue // what was not, though some clients may not bear it
-	ttl         time.Duration   // the shortest that a page says
-	public      bool            // all pages say that they are for everybody
+	suspicious  []catalog.Issue // entries that some clients may not accept
+	ttl         time.Duration   // the shortest of all pages
+	public      bool            // all pages are marked as public
 	err         error
 	params      []byte // of the request for the next page
 	pages       int
@@ -40,8 +40,8 @@ type listRead struct {
 	done        bool
 }
 
-// readLists reads lists of the backend's, side by side, and makes them known. A failure
-// is logged, leaves the last listing as it was, and is tried again later.
+// readLists reads lists in parallel, and publishes them. A failure is logged, keeps the last
+// listing, and is retried later.
 func (b *Backend) readLists(ctx context.Context, p *peer.Peer, s serverInfo, which [catalog.NumKinds]bool) {
 	var read []*listRead
 	for k := range catalog.Kind(catalog.NumKinds) {
@@ -71,15 +71,15 @@ func (b *Backend) readLists(ctx context.Context, p *peer.Peer, s serverInfo, whi
 		if r.err != nil {
 			r.err = fmt.Errorf("%s: %w", r.kind.ListMethod(), timeoutCause(ctx, r.err))
 			if repeats, tell := b.countListFailure(r.kind); tell {
-				b.outputLog.Warn("the backend could not be listed what it has; it will be asked again", "err", r.err, "records", repeats)
+				b.outputLog.Warn("listing failed; will retry", "err", r.err, "records", repeats)
 			}
 		}
 	}
 	b.storeLists(read, s, now == p)
 }
 
-// readPages reads all pages of the lists. The requests for the next page of each go
-// out together.
+// readPages reads all pages of the lists. The requests for the next page of each go out
+// together.
 func (b *Backend) readPages(ctx context.Context, p *peer.Peer, s serverInfo, read []*listRead) {
 	for {
 		var open []*listRead
@@ -109,8 +109,8 @@ func (b *Backend) readPages(ctx context.Context, p *peer.Peer, s serverInfo, rea
 	}
 }
 
-// addPage takes one page and returns the cursor of the next one, nil if there is none.
-// A cursor that comes twice ends the list: following it would never end.
+// addPage adds a page and returns the cursor of the next one, nil if there is none. A repeated
+// cursor ends the list, because following it would never end.
 func (b *Backend) addPage(r *listRead, s serverInfo, a peer.Response) (next []byte, err error) {
 	if a.Err != nil {
 		return nil, a.Err
@@ -123,7 +123,7 @@ func (b *Backend) addPage(r *listRead, s serverInfo, a peer.Response) (next []by
 	}
 	result := a.OneLine().Part(wire.PartResult)
 	if t := protocol.ResultType(result); s.modern && t != protocol.ResultComplete {
-		return nil, fmt.Errorf("its result is %s", cmp.Or(t, "of no type that is known"))
+		return nil, fmt.Errorf("its result is %s", cmp.Or(t, "of an unknown type"))
 	}
 	page, err := catalog.ParsePage(r.kind, result)
 	if err != nil {
@@ -146,25 +146,25 @@ func (b *Backend) addPage(r *listRead, s serverInfo, a peer.Response) (next []by
 		return nil, nil
 	case r.seenCursors[string(page.NextCursor)]:
 		if string(page.NextCursor) != `""` { // which many servers mean as the end
-			b.outputLog.Warn("the backend's pages run in a circle; the list ends there", "method", list)
+			b.outputLog.Warn("pages of the list repeat; the list ends there", "method", list)
 		}
 		return nil, nil
 	case r.size > b.set.MaxMessage:
-		b.outputLog.Warn("the backend's list is longer than limits.message; the rest is left out", "method", list)
+		b.outputLog.Warn("list exceeds limits.message; the rest is left out", "method", list)
 		return nil, nil
 	case len(r.items) > maxEntries:
-		b.outputLog.Warn("the backend lists too much; the rest is left out", "method", list, "max", maxEntries)
+		b.outputLog.Warn("list has too many entries; the rest is left out", "method", list, "max", maxEntries)
 		r.items = r.items[:maxEntries]
 		return nil, nil
 	case r.pages == maxPages:
-		b.outputLog.Warn("the backend lists too many pages; the rest is left out", "method", list, "max", maxPages)
+		b.outputLog.Warn("list has too many pages; the rest is left out", "method", list, "max", maxPages)
 		return nil, nil
 	}
 	r.seenCursors[string(page.NextCursor)] = true
 	return page.NextCursor, nil
 }
 
-// recordIssues logs flaws of a list that is being read, and keeps them.
+// recordIssues logs and stores issues of a list that is being read.
 func (b *Backend) recordIssues(r *listRead, flaws []catalog.Issue) {
 	b.logIssues(r.kind, flaws)
 	for _, f := range flaws {
@@ -179,13 +179,14 @@ func (b *Backend) recordIssues(r *listRead, flaws []catalog.Issue) {
 	}
 }
 
-// isSuspicious reports whether an entry that is odd is listed, and the one, too, without which it is not odd.
+// isSuspicious reports whether a suspicious entry is permitted, together with the entry that it
+// conflicts with, if there is one.
 func (b *Backend) isSuspicious(k catalog.Kind, f catalog.Issue) bool {
 	return b.permitsEntry(k, f.Item) && (f.ConflictsWith == "" || b.permitsEntry(k, f.ConflictsWith))
 }
 
-// storeLists takes what was read, or why it could not be. If the conversation is over, settles is
-// false: the backend has answered only when the reason of that is known (line.failed).
+// storeLists stores lists, or why they could not be read. If the connection is over, settles is
+// false: the backend is settled when the reason for that is known (markFailed).
 func (b *Backend) storeLists(read []*listRead, s serverInfo, settles bool) {
 	b.mu.Lock()
 	raw, known, errs := b.raw, b.items[catalog.Tools], b.listErrs

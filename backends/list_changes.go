@@ -6,15 +6,15 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// listChanged has those lists read anew that a notification says have changed. One look
-// serves any number of changes. It answers false if it is no such notification.
+// listChanged requests the lists that a notification announces as changed. One refresh serves
+// any number of changes. It reports false if the notification is of another kind.
 func (b *Backend) listChanged(notification string) bool {
 	return b.requestRefresh(notification, func(k catalog.Kind) { b.announced[k] = true })
 }
 
-// requestRefresh requests the lists that a notification names and reports whether it names any. Unlike
-// changed it does not announce a list that turns out to be the same. It calls note for each
-// kind of list, with b.mu held.
+// requestRefresh requests the lists that a notification names and reports whether it names any.
+// Unlike listChanged it does not announce a list that turns out to be the same. It calls note
+// for each kind of list, with b.mu held.
 func (b *Backend) requestRefresh(notification string, note func(catalog.Kind)) bool {
 	return b.refreshKinds(func(k catalog.Kind) bool { return k.ChangedNotification() == notification }, note)
 }
@@ -24,13 +24,13 @@ func (b *Backend) refreshAll() {
 	b.refreshKinds(func(catalog.Kind) bool { return true }, func(k catalog.Kind) { b.announced[k] = true })
 }
 
-// refreshTools has the tools listed anew.
+// refreshTools requests the list of tools again.
 func (b *Backend) refreshTools() {
 	b.requestRefresh(catalog.Tools.ChangedNotification(), func(catalog.Kind) {})
 }
 
-// refreshKinds requests the lists of these kinds in one round and reports whether there are any.
-// It calls both functions with b.mu held.
+// refreshKinds requests the lists of these kinds in one round and reports whether there are
+// any. It calls both functions with b.mu held.
 func (b *Backend) refreshKinds(wanted func(catalog.Kind) bool, note func(catalog.Kind)) bool {
 	some := false
 	b.mu.Lock()
@@ -51,8 +51,8 @@ func (b *Backend) refreshKinds(wanted func(catalog.Kind) bool, note func(catalog
 	return some
 }
 
-// takeStale returns the lists that have changed since it was called last. Tell is to be
-// called when they have been read: it tells the clients whose own servers said so.
+// takeStale returns the lists that are stale since the last call. The caller must call tell
+// when they have been read: it notifies the clients whose own servers announced changes.
 func (b *Backend) takeStale() (which [catalog.NumKinds]bool, tell func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

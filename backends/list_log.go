@@ -11,19 +11,22 @@ import (
 // A list that keeps failing is logged at once, and again after firstRelogPause, then after twice the
 // time each, up to longestRelogPause.
 const (
+	// A list that keeps failing is logged at once, again after firstRelogPause, then after
+	// double the time each, up to longestRelogPause.
 	firstRelogPause   = time.Minute
 	longestRelogPause = time.Hour
 )
 
-// listFailures folds the log of a list that keeps failing. The zero value is a list that did not fail.
+// listFailures limits the log of a list that keeps failing. The zero value is a list that did
+// not fail.
 type listFailures struct {
-	count int       // since it was logged last
+	count int       // since the last record
 	next  time.Time // when it is logged again
 	pause time.Duration
 }
 
-// countListFailure counts a failure of a list. It reports whether to log it, and how many failures
-// this record stands for.
+// countListFailure counts a failure of a list. It reports whether to log it, and how many
+// failures the record stands for.
 func (b *Backend) countListFailure(k catalog.Kind) (count int, tell bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -42,12 +45,12 @@ func (b *Backend) countListFailure(k catalog.Kind) (count int, tell bool) {
 	return count, true
 }
 
-// maxLoggedChanges is how many changed tools of one list are logged one by one.
+// maxLoggedChanges is how many changed tools of one list are logged individually.
 const maxLoggedChanges = 20
 
-// logChangedTools says of each tool whose definition is another one than the last that was known, be it
-// from an earlier run, that it is so: what a model is told a tool does was perhaps approved by a
-// person. A tool that was gone in between is the same tool. Definitions are named by their hashes.
+// logChangedTools logs each tool whose definition differs from the last known one, of this run
+// or an earlier one: a person may have approved the tool by its description. A tool that was
+// absent in between is the same tool. Definitions are identified by their hashes.
 func (b *Backend) logChangedTools(known, read []catalog.Item) {
 	if b.toolHashes == nil || len(b.toolHashes) > maxEntries {
 		b.toolHashes = make(map[string]string)
@@ -63,21 +66,21 @@ func (b *Backend) logChangedTools(known, read []catalog.Item) {
 			continue
 		}
 		if changed++; changed <= maxLoggedChanges {
-			b.log.Warn("tool_changed: the backend defines a tool anew", "tool", item.Original, "was", was, "now", now)
+			b.log.Warn("tool_changed: the definition of a tool has changed", "tool", item.Original, "was", was, "now", now)
 		}
 	}
 	if more := changed - maxLoggedChanges; more > 0 {
-		b.log.Warn("tool_changed: and more of its tools", "records", more)
+		b.log.Warn("tool_changed: further tools", "records", more)
 	}
 }
 
-// definitionHash names a definition, well enough to tell it from another one.
+// definitionHash identifies a definition, well enough to distinguish it from another one.
 func definitionHash(definition []byte) string {
 	sum := sha256.Sum256(definition)
 	return hex.EncodeToString(sum[:8])
 }
 
-// logKey is the key in a log record of what names an entry of a list.
+// logKey is the key for an entry's name in a log record.
 func logKey(k catalog.Kind) string {
 	if k == catalog.Tools {
 		return "tool"
@@ -85,11 +88,11 @@ func logKey(k catalog.Kind) string {
 	return "name"
 }
 
-// maxLoggedIssues bounds the entries of one page of which it is logged that something is wrong with them; of the
-// others only their number is.
+// maxLoggedIssues bounds the entries of one page whose issues are logged; the others are
+// counted.
 const maxLoggedIssues = 20
 
-// logIssues logs, once, what is wrong with the list of a backend and its entries.
+// logIssues logs, once each, issues of a list and its entries.
 func (b *Backend) logIssues(k catalog.Kind, flaws []catalog.Issue) {
 	if len(b.loggedIssues) > maxEntries {
 		b.loggedIssues = nil
@@ -108,16 +111,16 @@ func (b *Backend) logIssues(k catalog.Kind, flaws []catalog.Issue) {
 		}
 		switch {
 		case f.WholeList:
-			b.outputLog.Warn("a list of the backend is null; it is taken for an empty one", "method", k.ListMethod())
+			b.outputLog.Warn("list is null; treated as empty", "method", k.ListMethod())
 		case f.Suspicious:
-			b.outputLog.Warn("a "+k.String()+" is listed as it is, though some clients may not bear it", logKey(k), f.Item, "err", f.Problem)
+			b.outputLog.Warn("a "+k.String()+" is listed unchanged, though some clients may not accept it", logKey(k), f.Item, "err", f.Problem)
 		case !f.Repaired:
-			b.outputLog.Warn("left out a "+k.String()+" that no client could bear", logKey(k), f.Item, "err", f.Problem)
+			b.outputLog.Warn("left out a "+k.String()+" that no client could read", logKey(k), f.Item, "err", f.Problem)
 		default:
 			b.outputLog.Info("repaired a "+k.String(), logKey(k), f.Item, "err", f.Problem)
 		}
 	}
 	if more := fresh - maxLoggedIssues; more > 0 {
-		b.outputLog.Warn("more entries of the list are wrong; gateway check names some", "method", k.ListMethod(), "records", more)
+		b.outputLog.Warn("further entries of the list have issues; gateway check names some", "method", k.ListMethod(), "records", more)
 	}
 }

@@ -132,7 +132,7 @@ func TestPagesThatRunInACircleEnd(t *testing.T) {
 		}
 		a.WantNothing()
 		h.wantNames("t0", "t1", "t2")
-		if lines := h.log.Lines("level=WARN", "circle"); len(lines) != 1 {
+		if lines := h.log.Lines("level=WARN", "pages of the list repeat"); len(lines) != 1 {
 			t.Errorf("logged %q", h.log.Warnings())
 		}
 	})
@@ -168,7 +168,7 @@ func TestPagesAndToolsHaveBounds(t *testing.T) {
 			if n := len(h.names()); n != 10000 {
 				t.Errorf("%d tools are listed", n)
 			}
-			if lines := h.log.Lines("level=WARN", "lists too much"); len(lines) != 1 {
+			if lines := h.log.Lines("level=WARN", "too many entries"); len(lines) != 1 {
 				t.Errorf("logged %q", h.log.Warnings())
 			}
 		})
@@ -185,7 +185,7 @@ func TestAListHasABoundInBytes(t *testing.T) {
 		}
 		a.WantNothing()
 		h.wantNames("t0", "t1", "t2")
-		if lines := h.log.Lines("level=WARN", "longer than limits.message"); len(lines) != 1 {
+		if lines := h.log.Lines("level=WARN", "exceeds limits.message"); len(lines) != 1 {
 			t.Errorf("logged %q", h.log.Warnings())
 		}
 	})
@@ -231,7 +231,7 @@ func TestSCHEMA03_SCHEMA04_WhatModelsMayRefuseIsNamed(t *testing.T) {
 		a.Send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
 		a.ServeToolsList(list)
 		for _, tool := range []string{"top", "draft"} {
-			if lines := h.log.Lines("level=WARN", "listed as it is", "tool="+tool); len(lines) != 1 {
+			if lines := h.log.Lines("level=WARN", "listed unchanged", "tool="+tool); len(lines) != 1 {
 				t.Errorf("of %s: %q", tool, h.log.Lines())
 			}
 		}
@@ -256,7 +256,7 @@ func TestLookAlikes_F_CFG_1(t *testing.T) {
 		a.ServeToolsList(mcptest.ToolsResult("get_item", "put-item", "get-item", "put_item", "other", "Get_Item"))
 		h.wantNames("get_item", "put-item", "get-item", "other", "Get_Item")
 		for _, tool := range []string{"get-item", "Get_Item"} {
-			if lines := h.log.Lines("level=WARN", "listed as it is", "tool="+tool, "get_item differ only in case, - and _"); len(lines) != 1 {
+			if lines := h.log.Lines("level=WARN", "listed unchanged", "tool="+tool, "get_item differ only in case, - and _"); len(lines) != 1 {
 				t.Errorf("of %s: %q", tool, h.log.Lines())
 			}
 		}
@@ -278,7 +278,7 @@ func TestGlobsThatMatchNothingAreTold(t *testing.T) {
 			if s := h.status("a"); !slices.Equal(s.Unmatched, want) {
 				t.Errorf("got %q, want %q", s.Unmatched, want)
 			}
-			if lines := h.log.Lines("level=WARN", "no tool of the backend's is meant by", "backend=a"); len(lines) != times {
+			if lines := h.log.Lines("level=WARN", "filter matches no tool", "backend=a"); len(lines) != times {
 				t.Errorf("logged %q", lines)
 			}
 		}
@@ -437,7 +437,7 @@ func TestFlawsAreLoggedOnce_F_LIST_1(t *testing.T) {
 			a.ServeToolsList(list)
 		}
 		synctest.Wait()
-		named, counted := h.log.Lines("repaired a tool"), h.log.Lines("level=WARN", "more entries of the list are wrong", "records=80")
+		named, counted := h.log.Lines("repaired a tool"), h.log.Lines("level=WARN", "further entries of the list have issues", "records=80")
 		if len(named) != 20 || len(counted) != 1 {
 			t.Errorf("logged %q", h.log.Lines())
 		}

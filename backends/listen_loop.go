@@ -13,49 +13,49 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A backend of the stateless era says what has changed on a subscriptions/listen of
-// ours and nowhere else. There is one for all sessions: it asks for the changes of every
-// list that the server tells of, and for the updates of every URI to which somebody is
-// subscribed. It cannot be amended; when the URIs are others it is made anew.
+// A modern backend sends its changes only on a subscriptions/listen of the gateway. There is one
+// for all sessions: it requests the changes of every list whose changes the server announces, and
+// the updates of every URI with a subscription. A listen cannot be amended; when the URIs change
+// it is replaced.
 //
-//	line.listening ─ run (one goroutine) ─ arm: Offer, the acknowledgement ─ settle: who waits is answered
-//	                   └ until something else is wanted (rearm), it drops, or the conversation ends
+//	startListenLoop ─ run (one goroutine) ─ open: send, acknowledgement ─ resolveSubscribes
+//	                    └ until other URIs are wanted (reopen), the listen or the connection ends
 
 const (
-	// ackTimeout is how long a server may take to acknowledge a listen. Then it is taken to
-	// have agreed to all of it.
+	// ackTimeout is how long a server may take to acknowledge a listen. Then it is assumed to
+	// have accepted all of it.
 	ackTimeout = 5 * time.Second
-	// firstListenTimeout is how long the first list waits for the first listen, so that no change
-	// in between is missed. If it comes later the lists are read once more.
+	// firstListenTimeout is how long the first refresh waits for the first listen, so that no
+	// change in between is missed. If the listen comes later, the lists are read once more.
 	firstListenTimeout = time.Second
-	// listenEndTimeout is how long a server at a pipe may take to end a listen. There are those
-	// that have one for each pipe, and would take the end of the old for that of the new.
+	// listenEndTimeout is how long a server at a pipe may take to end a listen. Some servers
+	// have one listen per pipe, and would take the end of the old for that of the new one.
 	listenEndTimeout = time.Second
-	// uriBatchDelay is for how long it is waited for further URIs before the listen is made anew.
+	// uriBatchDelay is how long further URIs are collected before the listen is replaced.
 	uriBatchDelay = 50 * time.Millisecond
-	// pruneURIsDelay is for how long URIs are listened to that nobody wants to hear of any more,
-	// if nothing else is the reason to make the listen anew.
+	// pruneURIsDelay is how long unused URIs stay in the listen, if there is no other reason to
+	// replace it.
 	pruneURIsDelay = time.Minute
 )
 
-// A listenLoop keeps a conversation's listen up. A nil one does nothing.
+// A listenLoop keeps the listen of a connection open. A nil one does nothing.
 type listenLoop struct {
 	conn    *backendConn
 	peer    *peer.Peer
 	server  serverInfo
 	cancel  context.CancelFunc
 	running sync.WaitGroup
-	ready   chan struct{} // closed when the first is up, or has failed, or there is nothing to listen to
+	// closed when the first listen is open, or has failed, or there is nothing to listen to
+	ready chan struct{}
 
-	// The goroutine's own:
+	// Used by the goroutine only:
 	current   *listenStream // nil if there is none
-	missed    bool          // something may have been said while there was none
-	pruneURIs bool          // there is too much in it
+	missed    bool          // changes may have been missed without a listen
+	pruneURIs bool          // replace the listen, because it has unused URIs
 	pause     time.Duration
 }
 
-// listenLoop listens to a server of the stateless era until ctx is done, or end is
-// called.
+// startListenLoop listens to a modern server until ctx is done, or stop is called.
 func (bc *backendConn) startListenLoop(ctx context.Context, p *peer.Peer, s serverInfo) *listenLoop {
 	if !s.modern || bc.isPerSession() {
 		return nil
@@ -73,7 +73,7 @@ func (ll *listenLoop) stop() {
 	}
 }
 
-// awaitReady waits for the first listen, though not for long.
+// awaitReady waits for the first listen, for firstListenTimeout at most.
 func (ll *listenLoop) awaitReady(ctx context.Context) {
 	if ll == nil {
 		return
@@ -85,7 +85,7 @@ func (ll *listenLoop) awaitReady(ctx context.Context) {
 	}
 }
 
-// run keeps the listen up.
+// run keeps the listen open.
 func (ll *listenLoop) run(ctx context.Context) {
 	began := time.Now()
 	defer func() {
@@ -115,8 +115,8 @@ func (ll *listenLoop) run(ctx context.Context) {
 	}
 }
 
-// needsReopen reports whether another listen is needed. It is not at once if there are only
-// fewer URIs: to make one anew is not for nothing, least of all at a pipe.
+// needsReopen reports whether another listen is needed. It is not needed at once if there are
+// only fewer URIs, because replacing a listen has a cost, above all at a pipe.
 func (ll *listenLoop) needsReopen(uris []string) bool {
 	if ll.current == nil || ll.pruneURIs {
 		return true
@@ -124,7 +124,7 @@ func (ll *listenLoop) needsReopen(uris []string) bool {
 	return slices.ContainsFunc(uris, func(uri string) bool { return !slices.Contains(ll.current.uris, uri) })
 }
 
-// uriCount returns how many URIs are listened to.
+// uriCount returns the number of URIs in the listen.
 func (ll *listenLoop) uriCount() int {
 	if ll.current == nil {
 		return 0
@@ -132,8 +132,8 @@ func (ll *listenLoop) uriCount() int {
 	return len(ll.current.uris)
 }
 
-// replace puts another listen in the place of the one at hand; none if filter is nil. It
-// reports false if that has failed, and it is to be tried again.
+// replace replaces the current listen; with none if filter is nil. It reports false if that has
+// failed and is to be retried.
 func (ll *listenLoop) replace(ctx context.Context, filter []byte, uris []string) bool {
 	ll.pruneURIs = false
 	if !ll.conn.b.hasManyStreams() || filter == nil {
@@ -159,7 +159,7 @@ func (ll *listenLoop) replace(ctx context.Context, filter []byte, uris []string)
 	return false
 }
 
-// markReady lets the first lists be read, which wait for the first listen.
+// markReady lets the first refresh begin, which waits for the first listen.
 func (ll *listenLoop) markReady() {
 	if !ll.isReady() {
 		close(ll.ready)
@@ -175,7 +175,7 @@ func (ll *listenLoop) isReady() bool {
 	}
 }
 
-// awaitChange waits until something else is to be listened to, or nothing is said any more.
+// awaitChange waits until the listen must be replaced or has ended.
 func (ll *listenLoop) awaitChange(ctx context.Context, much bool) {
 	var over peer.ResponseChan // nil: never
 	if ll.current != nil {
@@ -198,7 +198,7 @@ func (ll *listenLoop) awaitChange(ctx context.Context, much bool) {
 	case <-ctx.Done():
 		return
 	case a := <-over:
-		ll.conn.log.Debug("backend has ended what it was listened to", "err", a.Err)
+		ll.conn.log.Debug("backend ended subscriptions/listen", "err", a.Err)
 	}
 	if time.Since(ll.current.openedAt) > stableAfter {
 		ll.pause = firstPause
@@ -208,8 +208,8 @@ func (ll *listenLoop) awaitChange(ctx context.Context, much bool) {
 	ll.awaitRetry(ctx, nil)
 }
 
-// awaitRetry waits before the next try, which is the longer the more have failed, and without
-// end if the server does not know what is asked; something new to ask for ends it.
+// awaitRetry waits before the next try, longer after each failure, and forever if the server
+// does not know the method; a change of the wanted URIs ends it.
 func (ll *listenLoop) awaitRetry(ctx context.Context, err error) {
 	later := time.After(ll.pause)
 	ll.pause = min(2*ll.pause, longestRetryDelay)
@@ -223,7 +223,7 @@ func (ll *listenLoop) awaitRetry(ctx context.Context, err error) {
 	}
 }
 
-// noteFailure says, loudly the first time, that nothing is heard of changes.
+// noteFailure logs that changes are not received, the first time as a warning.
 func (ll *listenLoop) noteFailure(err error) {
 	e, _ := errors.AsType[*wire.Error](err)
 	ll.conn.noteReachability(err)
@@ -235,18 +235,18 @@ func (ll *listenLoop) noteFailure(err error) {
 	if ll.pause == firstPause && !ll.isDisconnected() { // which is told elsewhere
 		say = ll.conn.log.Warn
 	}
-	say("backend cannot be listened to; its changes may be noticed late", "err", err)
+	say("subscriptions/listen failed; changes may be noticed late", "err", err)
 }
 
-// isDisconnected reports whether the conversation is over; soon the listening is, too.
+// isDisconnected reports whether the connection has ended; the listenLoop ends soon after.
 func (ll *listenLoop) isDisconnected() bool {
 	ll.conn.mu.Lock()
 	defer ll.conn.mu.Unlock()
 	return ll.conn.disconnectedPeer == ll.peer
 }
 
-// wantedFilter returns what is to be listened to, as the params of the request, nil if nothing
-// is; and the URIs in it.
+// wantedFilter returns the params of the listen that is needed, nil if none is; and the URIs in
+// it.
 func (ll *listenLoop) wantedFilter() (params []byte, uris []string) {
 	filter := make(map[string]any)
 	for k, flag := range map[catalog.Kind]string{
@@ -271,7 +271,7 @@ func (ll *listenLoop) wantedFilter() (params []byte, uris []string) {
 	return wire.Encode(map[string]any{"notifications": filter}), uris
 }
 
-// closeCurrent ends the listen at hand, if there is one. At a pipe it also waits for the end of it.
+// closeCurrent ends the current listen, if there is one. At a pipe it also waits for its end.
 func (ll *listenLoop) closeCurrent(ctx context.Context) {
 	ls := ll.current
 	if ls == nil {
@@ -290,7 +290,7 @@ func (ll *listenLoop) closeCurrent(ctx context.Context) {
 	ls.call.Cancel(nil)
 }
 
-// refreshMissed takes everything for changed if something may have been missed.
+// refreshMissed treats everything as changed if changes may have been missed.
 func (ll *listenLoop) refreshMissed() {
 	if !ll.missed {
 		return
@@ -305,7 +305,7 @@ func (ll *listenLoop) refreshMissed() {
 	}
 }
 
-// resolveSubscribes answers those who wait for what is listened to now.
+// resolveSubscribes responds to the pending subscribes that the current listen decides.
 func (ll *listenLoop) resolveSubscribes() {
 	bc, ls := ll.conn, ll.current
 	bc.mu.Lock()
@@ -328,8 +328,8 @@ func (ll *listenLoop) resolveSubscribes() {
 	}
 }
 
-// rejectSubscribes answers those who wait for one of the URIs with the error for which none of
-// them is listened to, and reports whether there were any.
+// rejectSubscribes responds with err to the pending subscribes for the URIs of a refused
+// listen, and reports whether there were any.
 func (ll *listenLoop) rejectSubscribes(uris []string, err error) bool {
 	e, ok := errors.AsType[*wire.Error](err)
 	if !ok {
@@ -347,7 +347,7 @@ func (ll *listenLoop) rejectSubscribes(uris []string, err error) bool {
 	return len(tell) > 0
 }
 
-// setListen notes what is listened to, nil if nothing is.
+// setListen sets the current listen, nil if there is none.
 func (bc *backendConn) setListen(ls *listenStream) {
 	bc.mu.Lock()
 	defer bc.mu.Unlock()

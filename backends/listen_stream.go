@@ -15,18 +15,18 @@ import (
 type listenStream struct {
 	call        *peer.Call
 	uris        []string
-	acked       chan []byte // 1 slot: what the server has agreed to
+	acked       chan []byte // 1 slot: the notifications that the server has acknowledged
 	ended       peer.ResponseChan
 	openedAt    time.Time
-	acceptedAll bool     // it has not said what it has agreed to
-	accepted    []string // the URIs that it has agreed to
+	acceptedAll bool     // the acknowledgement does not say what it covers
+	accepted    []string // acknowledged URIs
 }
 
 func (ls *listenStream) covers(uri string) bool {
 	return ls.acceptedAll || slices.Contains(ls.accepted, uri)
 }
 
-// matches reports whether a notification says that it comes by this listen.
+// matches reports whether a notification belongs to this listen, as far as it says.
 func (ls *listenStream) matches(m wire.Message) bool {
 	id := protocol.SubscriptionID(m)
 	return id == "" || string(id) == string(ls.call.ID()) || wire.Unquote([]byte(id)) == string(ls.call.ID())
@@ -55,7 +55,7 @@ func (ll *listenLoop) open(ctx context.Context, params []byte, uris []string) (*
 	case a := <-ls.ended:
 		return nil, listenError(a)
 	case <-time.After(ackTimeout):
-		bc.log.Warn("backend does not acknowledge what it is listened to; it is taken to have agreed")
+		bc.log.Warn("backend does not acknowledge subscriptions/listen; assuming that it accepted")
 		ls.acceptedAll = true
 	case <-ctx.Done():
 		ls.call.Cancel(nil)
@@ -75,7 +75,7 @@ func listenError(a peer.Response) error {
 	return a.Err
 }
 
-// listenAcknowledged notes what the server has agreed to.
+// listenAcknowledged handles the acknowledgement of a listen.
 func (bc *backendConn) listenAcknowledged(m wire.Message, on peer.Origin) {
 	bc.mu.Lock()
 	ls := bc.openingListen
@@ -89,7 +89,7 @@ func (bc *backendConn) listenAcknowledged(m wire.Message, on peer.Origin) {
 	}
 }
 
-// readAcknowledged reads what the server has agreed to.
+// readAcknowledged parses the acknowledgement.
 func (ls *listenStream) readAcknowledged(params []byte) {
 	list, _ := wire.Lookup(params, "notifications")
 	if !wire.IsObject(list) {

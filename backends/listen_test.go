@@ -443,7 +443,7 @@ func TestTooManySubscriptions(t *testing.T) {
 		b.heard(uris)
 		b.lists("t")
 		for _, c := range more {
-			c.want(t, `{"jsonrpc":"2.0","id":0,"error":{"code":-32603,"message":"Too many subscriptions: there may be 10000, of which one client has half at most"}}`)
+			c.want(t, `{"jsonrpc":"2.0","id":0,"error":{"code":-32603,"message":"Too many subscriptions: at most 10000, half of them for one client"}}`)
 		}
 		for _, c := range all[most-10:] {
 			c.want(t, result("0", "{}"))

@@ -9,8 +9,8 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// wantedLevel returns the level at which the backend should log: the session's, or the
-// lowest of all who share the line, "" if nobody has said.
+// wantedLevel returns the level at which the backend should log: that of the session, or the
+// lowest of all sessions that share the connection; "" if none is set.
 func (bc *backendConn) wantedLevel() string {
 	all := &bc.b.set.sessions
 	all.mu.Lock()
@@ -33,14 +33,12 @@ func (bc *backendConn) wantedLevel() string {
 	return lowest
 }
 
-// levelTimeout is how long a client waits, at most, for the backends to have taken
-// its level.
+// levelTimeout is how long a client waits, at most, for the backends to respond.
 const levelTimeout = 2 * time.Second
 
-// SetLevel has the backends log from a level on, as far as the session is
-// concerned, now and whenever a connection is made. It calls done once, when those
-// that can be reached have answered or have had two seconds. Those of the stateless
-// era are told with each request.
+// SetLevel sets a session's log level at the backends, now and on each new connection. It calls
+// done once, when the connected backends have responded, or after levelTimeout. Modern backends
+// get the level with each request.
 func (s *Set) SetLevel(id, level string, done func()) {
 	s.sessions.mu.Lock()
 	if one := s.sessions.byID[id]; one != nil {
@@ -61,16 +59,16 @@ func setLevelRequest(level string) wire.Message {
 	return wire.NewRequest("0", protocol.MethodSetLogLevel, wire.Encode(map[string]string{"level": level}))
 }
 
-// sendLevel tells the backend the level, if it is another one than before, for a
-// responseGroup that may be nil.
+// sendLevel sends the wanted level to the backend, if it has changed, as part of a group that
+// may be nil.
 func (bc *backendConn) sendLevel(g *responseGroup) {
 	bc.mu.Lock()
 	defer bc.mu.Unlock()
 	bc.sendLevelLocked(g)
 }
 
-// sendLevelLocked is levelled. What is wanted is found out, and sent, under l.mu, so
-// that of two who change it the later one counts, and that no call overtakes it.
+// sendLevelLocked determines and sends the level under bc.mu, so that of two concurrent changes
+// the later one counts, and no call overtakes it.
 func (bc *backendConn) sendLevelLocked(g *responseGroup) {
 	level := bc.wantedLevel()
 	if bc.peer == nil || bc.server.modern || level == "" || level == bc.sentLevel || !bc.server.has("logging") {
@@ -90,7 +88,7 @@ func (bc *backendConn) sendLevelLocked(g *responseGroup) {
 	}
 }
 
-// A responseGroup waits for several answers, in whose contents nobody is interested.
+// A responseGroup waits for several responses whose contents do not matter.
 type responseGroup struct {
 	timer      *time.Timer
 	once       sync.Once

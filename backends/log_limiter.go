@@ -9,43 +9,43 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// What a backend can have logged by what it says: so many records a second, and so many at a
-// time; and so many bytes an hour, and so many at a time. What is beyond is left out, and counted.
+// Limits of the log records that the output of one backend causes, each a rate and a burst.
+// Records beyond them are dropped and counted.
 const (
 	recordsPerSecond = 100
 	recordBurst      = 500
 	bytesPerHour     = 1 << 20
 	byteBurst        = 256 << 10
-	// recordOverhead is what a record counts for beside its message and values: time, level, keys.
+	// recordOverhead is the size of a record without its message and values: time, level, keys.
 	recordOverhead = 100
-	// While records are left out, a line says how many: after firstReportPause, then after twice the time
-	// each, up to longestReportPause.
+	// While records are dropped, a record reports their number: after firstReportPause, then
+	// after double the time each, up to longestReportPause.
 	firstReportPause   = time.Second
 	longestReportPause = time.Hour
 )
 
-// A rateLimitedHandler handler bounds the records that a backend causes by what it says, all of them
-// together: lines on its stderr, output that is no message, oddities. What it does, such
-// as that it ends, is logged elsewhere and never left out.
+// A rateLimitedHandler limits the log records that the output of one backend causes: lines on
+// stderr, malformed messages, issues. Events such as the end of the backend are logged
+// elsewhere and never dropped.
 type rateLimitedHandler struct {
 	slog.Handler
 	*logLimiter
 }
 
-// A logLimiter is what the sparing handlers of one backend share.
+// A logLimiter is the state that the handlers of one backend share.
 type logLimiter struct {
 	records  *rate.Limiter
 	volume   *rate.Limiter
-	reportTo *slog.Logger // where it is told what was left out
+	reportTo *slog.Logger // for the number of dropped records
 
 	mu           sync.Mutex
-	dropped      int // since it was told last
-	droppedBytes int // of these
+	dropped      int // since the last report
+	droppedBytes int // of these records
 	reportedAt   time.Time
-	pause        time.Duration // between the last two lines that told it
+	pause        time.Duration // between the last two reports
 }
 
-// rateLimited returns a logger for what a backend says.
+// rateLimited returns a logger for the output of a backend.
 func rateLimited(log *slog.Logger) *slog.Logger {
 	return slog.New(rateLimitedHandler{log.Handler(), &logLimiter{
 		records:  rate.NewLimiter(recordsPerSecond, recordBurst),
@@ -78,8 +78,8 @@ func (h rateLimitedHandler) WithGroup(name string) slog.Handler {
 	return rateLimitedHandler{h.Handler.WithGroup(name), h.logLimiter}
 }
 
-// drop counts a record. The first one after a line has told of others starts the wait for the
-// next line. The wait is short again after a time in which nothing was left out.
+// drop counts a dropped record. The first one after a report starts the pause before the next
+// report. The pause is short again after a time without dropped records.
 func (ll *logLimiter) drop(size int) {
 	ll.mu.Lock()
 	defer ll.mu.Unlock()
@@ -101,6 +101,6 @@ func (ll *logLimiter) report() {
 	lost, bytes, pause := ll.dropped, ll.droppedBytes, ll.pause
 	ll.dropped, ll.droppedBytes, ll.reportedAt = 0, 0, time.Now()
 	ll.mu.Unlock()
-	ll.reportTo.Warn("backend writes too much to the log; records were left out",
+	ll.reportTo.Warn("too much output from the backend; log records dropped",
 		"lost", lost, "bytes", bytes, "dur", pause)
 }

@@ -10,27 +10,26 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// maxLoggedMessage bounds what is logged of a log message of the backend's own, in bytes.
+// maxLoggedMessage bounds the logged part of a backend's log message, in bytes.
 const maxLoggedMessage = 8 << 10
 
-// truncate returns the first n bytes of a text, or somewhat less.
+// truncate returns the first n bytes of a text, or a few less.
 func truncate(text string, n int) string {
 	return strings.ToValidUTF8(text[:min(len(text), n)], "")
 }
 
-// onMalformed says, once, that there is something on the backend's stdout that should
-// not be there.
+// onMalformed logs output that is not a message, the first time as a warning.
 func (h *inboundHandler) onMalformed(n *transport.MalformedError) {
 	text := truncate(h.conn.b.set.Mask(string(n.Text)), 200)
 	say := h.conn.outputLog.Debug
 	if h.lastMalformed.Swap(&text) == nil {
 		say = h.conn.outputLog.Warn
 	}
-	say("skipped output that is no message", "text", text, "err", malformedReason(n))
+	say("skipped output that is not a message", "text", text, "err", malformedReason(n))
 }
 
-// malformedReason returns why a piece of output is no message. Of a line of plain text the position at which
-// it stops being JSON says nothing.
+// malformedReason returns why output is not a message. For a line of plain text it omits the
+// position at which JSON ends, which means nothing.
 func malformedReason(n *transport.MalformedError) error {
 	reason, isParse := strings.CutPrefix(n.Err.Message, "Parse error: ")
 	begins := strings.TrimLeft(string(n.Text), " \t\r\n")
@@ -43,18 +42,18 @@ func malformedReason(n *transport.MalformedError) error {
 	return errors.New("the line is not JSON")
 }
 
-// warnInvalidParams logs that a message was not handed on because of its params: the first time as a
+// warnInvalidParams logs that a message was refused because of its params, the first time as a
 // warning.
 func (h *inboundHandler) warnInvalidParams(m wire.Message, err error) {
 	say := h.conn.outputLog.Debug
 	if !h.warnedOfParams.Swap(true) {
 		say = h.conn.outputLog.Warn
 	}
-	say("refused a message whose params are not clear", "method", m.Method(), "err", err)
+	say("refused a message with invalid params", "method", m.Method(), "err", err)
 }
 
-// explain adds to why the conversation failed what was heard in it that is no message:
-// it may well say why.
+// explain adds the last malformed output to the error of a connection, because it may contain
+// the reason.
 func (h *inboundHandler) explain(err error) error {
 	noise := h.lastMalformed.Load()
 	exit, ended := errors.AsType[*child.ExitError](err)
@@ -62,12 +61,12 @@ func (h *inboundHandler) explain(err error) error {
 	case noise == nil:
 		return err
 	case ended && exit.Stderr == "" && !h.conn.reachedReady():
-		return rewordedError{err, fmt.Sprintf("it ended (%s) and spoke no MCP; its output: %q", exit.Status, *noise)}
+		return rewordedError{err, fmt.Sprintf("it ended (%s) without speaking MCP; its output: %q", exit.Status, *noise)}
 	}
-	return fmt.Errorf("%w; it also wrote what is no MCP: %q", err, *noise)
+	return fmt.Errorf("%w; it also wrote output that is not MCP: %q", err, *noise)
 }
 
-// rewordedError is an error in other words.
+// A rewordedError is an error with another text.
 type rewordedError struct {
 	error
 	text string

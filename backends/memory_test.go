@@ -168,8 +168,8 @@ func TestADamagedMemoryIsNoMemory(t *testing.T) {
 	for name, text := range map[string]string{
 		"empty":           "",
 		"cut":             good[:len(good)/2],
-		"no object":       "[" + good + "]",
-		"no JSON":         strings.Replace(good, ":", "=", 1),
+		"not an object":       "[" + good + "]",
+		"not a JSON object":         strings.Replace(good, ":", "=", 1),
 		"next format":     strings.Replace(good, `"version":3`, `"version":4`, 1),
 		"no version":      strings.Replace(good, `"version":3,`, ``, 1),
 		"as text":         strings.Replace(good, `"version":3`, `"version":"3"`, 1),
@@ -298,7 +298,7 @@ func TestAMemoryThatCannotBeKept(t *testing.T) {
 	inHouse(t, backends.Options{Backends: plain("a"), StateDir: filepath.Join(file, "state")}, func(t *testing.T, h *house) {
 		h.next("a").ServeStartup("t")
 		h.wantNames("t")
-		if loud := h.log.Warnings(); len(loud) != 1 || !strings.Contains(loud[0], "could not be kept") {
+		if loud := h.log.Warnings(); len(loud) != 1 || !strings.Contains(loud[0], "cannot write catalog cache") {
 			t.Errorf("logged %q", loud)
 		}
 	})

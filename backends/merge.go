@@ -4,12 +4,12 @@ import (
 	"errors"
 )
 
-// errMergedIntoShared is why a session's own line ends that has found the backend to be of
-// the stateless era.
-var errMergedIntoShared = errors.New("it needs no connection for each session")
+// errMergedIntoShared is why a per-session connection ends that has found the backend to be
+// modern.
+var errMergedIntoShared = errors.New("it does not need a connection for each session")
 
-// mergeIntoShared ends a session's own line: what waits for it goes over the one that all
-// share, as does what is sent from now on.
+// mergeIntoShared ends a per-session connection: its queued calls and all later ones go over
+// the shared connection.
 func (bc *backendConn) mergeIntoShared() {
 	bc.b.mu.Lock()
 	if bc.b.perSession[bc.session] == bc {
@@ -27,8 +27,9 @@ func (bc *backendConn) mergeIntoShared() {
 	}
 }
 
-// addSubscriptions takes over a session's subscriptions from another line, unless it is over. A line
-// of the session era must not have begun to start: it tells the backend then.
+// addSubscriptions takes over a session's subscriptions from another connection to the backend,
+// unless the session is over. The connection to a legacy backend must not have begun to start,
+// because it subscribes at its start.
 func (bc *backendConn) addSubscriptions(session string, uris []string) {
 	bc.mu.Lock()
 	if bc.draining {

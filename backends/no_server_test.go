@@ -20,7 +20,7 @@ func TestAnEcho(t *testing.T) {
 				call, _ := h.call("a")
 				p := h.next("a")
 				p.Send(string(p.HandleRequest(first).Raw()))
-				const echo = "it sends back what it is sent: it is no MCP server, or there is a terminal between (docker run -t, ssh -t)"
+				const echo = "it echoes its input: it is not an MCP server, or there is a terminal in between (docker run -t, ssh -t)"
 				h.wantProblem("a", echo)
 				call.want(t, "it did not start: "+echo)
 				p.WantNothing()

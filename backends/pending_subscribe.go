@@ -8,8 +8,8 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// isSubscriptionRequest reports whether a request is one that the stateless era has not, for
-// there is the listen.
+// isSubscriptionRequest reports whether a request is a subscribe or unsubscribe, which modern
+// servers do not have: they have subscriptions/listen.
 func isSubscriptionRequest(m wire.Message) bool {
 	method := m.Method()
 	return method == protocol.MethodResourcesSubscribe || method == protocol.MethodResourcesUnsubscribe
@@ -20,9 +20,10 @@ func uriParam(m wire.Message) string {
 	return wire.Unquote(uri)
 }
 
-// subscribeByListenLocked sees to a request to subscribe, or to end that, at a backend of the
-// stateless era: it is answered when the URI is listened to, at once if it is already;
-// its end at once. It returns what tells the caller so, to be called without l.mu.
+// subscribeByListenLocked handles resources/subscribe and resources/unsubscribe for a modern
+// backend. A subscribe is answered when the listen contains the URI, at once if it already
+// does; an unsubscribe at once. It returns a function that sends the response, to be called
+// without bc.mu.
 func (bc *backendConn) subscribeByListenLocked(q queuedCall) (tell func()) {
 	uri := uriParam(q.request)
 	q.call.Modern, q.call.InterceptResponse = false, nil // it is answered by the gateway
@@ -43,7 +44,7 @@ func (bc *backendConn) subscribeByListenLocked(q queuedCall) (tell func()) {
 		}
 	case !bc.subs.add(uri, q.call.SessionID):
 		return func() {
-			q.call.Handler.OnResponse(wire.NewErrorResponse("0", wire.Errorf(wire.CodeInternalError, "Too many subscriptions: there may be %d, of which one client has half at most", maxSubscriptions)), nil)
+			q.call.Handler.OnResponse(wire.NewErrorResponse("0", wire.Errorf(wire.CodeInternalError, "Too many subscriptions: at most %d, half of them for one client", maxSubscriptions)), nil)
 		}
 	case bc.listen != nil && slices.Contains(bc.listen.uris, uri) && bc.listen.covers(uri):
 		return bc.acceptSubscribeLocked(q, uri, nil)
@@ -53,8 +54,8 @@ func (bc *backendConn) subscribeByListenLocked(q queuedCall) (tell func()) {
 	return func() {}
 }
 
-// resolveSubscribesLocked takes those out that wait for a URI of which it is known whether it is
-// listened to, and returns what tells them.
+// resolveSubscribesLocked removes the pending subscribes whose URI is decided, and returns
+// functions that send the responses.
 func (bc *backendConn) resolveSubscribesLocked(state func(uri string) (known bool, err *wire.Error)) (tell []func()) {
 	var rest []queuedCall
 	for _, q := range bc.pendingSubscribes {

@@ -54,7 +54,7 @@ func TestABackendThatHangsIsStartedAgain(t *testing.T) {
 		h.wantState("a", backends.Ready)
 		time.Sleep(10 * time.Second)
 		h.wantState("a", backends.Degraded)
-		h.wantProblem("a", "it does not answer ping: it is silent for 10s")
+		h.wantProblem("a", "no response to ping: silent for 10s")
 		a.HandleRequest("ping") // and nothing is said of the first
 		time.Sleep(10 * time.Second)
 		a.HandleRequest("ping")
@@ -68,7 +68,7 @@ func TestABackendThatHangsIsStartedAgain(t *testing.T) {
 			t.Errorf("it was started again after %v", took)
 		}
 		h.wantState("a", backends.Ready)
-		if lines := h.log.Lines("level=WARN", "backend ended", "it hangs: it has left 3 pings in a row unanswered"); len(lines) != 1 {
+		if lines := h.log.Lines("level=WARN", "backend ended", "it hangs: 3 pings in a row got no response"); len(lines) != 1 {
 			t.Errorf("logged %q", h.log.Warnings())
 		}
 	})
@@ -97,7 +97,7 @@ func TestABackendThatWasSilentAndIsHeardIsWellAgain(t *testing.T) {
 		h.wantState("a", backends.Ready)
 		a.SendResult(call.ID(), "{}")
 		c.ok(t)
-		if len(h.log.Lines("well again")) != 1 {
+		if len(h.log.Lines("no longer degraded")) != 1 {
 			t.Error("nobody says that it is well again")
 		}
 		time.Sleep(40 * time.Second)
@@ -116,7 +116,7 @@ func TestAServerWithoutPings(t *testing.T) {
 		time.Sleep(24 * time.Hour)
 		a.WantNothing()
 		h.wantState("a", backends.Ready)
-		if len(h.dials("a")) != 1 || len(h.log.Warnings()) != 0 || len(h.log.Lines("does not answer ping")) != 1 {
+		if len(h.dials("a")) != 1 || len(h.log.Warnings()) != 0 || len(h.log.Lines("does not respond to ping")) != 1 {
 			t.Errorf("started %d times, logged %q", len(h.dials("a")), h.log.Warnings())
 		}
 	})
@@ -199,7 +199,7 @@ func TestABackendWithoutConnectionThatIsGone(t *testing.T) {
 			t.Errorf("asked again after %v", pause)
 		}
 		h.wantNames("t") // which it still has
-		if loud := h.log.Warnings(); len(loud) != 1 || !strings.Contains(loud[0], "not well") {
+		if loud := h.log.Warnings(); len(loud) != 1 || !strings.Contains(loud[0], "degraded; calls still go to it") {
 			t.Errorf("logged %q", loud)
 		}
 		c, _ = h.call("a")

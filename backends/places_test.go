@@ -448,7 +448,7 @@ func TestNoiseIsLoggedAtABoundedRateAndCut(t *testing.T) {
 		if n := len(h.log.Lines("skipped output")); n < 100 || n > 500 {
 			t.Errorf("%d records", n)
 		}
-		if lines := h.log.Lines("backend says"); len(lines) != 1 || len(lines[0]) > 9<<10 {
+		if lines := h.log.Lines("log message of the backend"); len(lines) != 1 || len(lines[0]) > 9<<10 {
 			t.Errorf("%d records", len(lines))
 		}
 		a.WantNothing()
@@ -493,7 +493,7 @@ func TestAStormOfOneBackendIsItsOwn(t *testing.T) {
 		if told == 0 || lists > 1 {
 			t.Errorf("%d told, %d lists", told, lists)
 		}
-		if n := len(h.log.Lines("backend says")); n > 1000 {
+		if n := len(h.log.Lines("log message of the backend")); n > 1000 {
 			t.Errorf("%d records of %d", n, storm)
 		}
 	})

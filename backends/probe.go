@@ -7,16 +7,19 @@ import (
 	"time"
 
 	"mcpgateway/internal/peer"
+	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/wire"
 )
 
-// longestProbeTimeout is how long a backend may be silent when it is asked for its era, before
-// it is greeted as one of the session era, too.
+// longestProbeTimeout is how long a backend may be silent after server/discover, before it is
+// sent initialize as well.
 const longestProbeTimeout = 5 * time.Second
 
 // Its answer may come as late as this after the one to initialize, and if that was a
 // refusal, so that it all depends on it, as late as that.
 const (
+	// The response to server/discover may come this long after a result of initialize; and
+	// after an error, when everything depends on it, refusedResponseWait later.
 	lateResponseWait    = 20 * time.Millisecond
 	refusedResponseWait = time.Second
 )
@@ -28,16 +31,16 @@ func (b *Backend) probeTimeout() time.Duration {
 	return longestProbeTimeout
 }
 
-// A discoverResult is what came of the question.
+// A discoverResult is the outcome of server/discover.
 type discoverResult struct {
 	server serverInfo
-	err    error // classic, or why there is no answer
+	err    error // a legacyServerError, or why there is no response
 }
 
-// probe finds out over a pipe of which era the backend is, and shakes hands
-// accordingly. One that ends because of the question is known for it: retryOtherError. One
-// that is silent may only be slow to start, so it is not ended but greeted as well,
-// and the answer that comes counts.
+// probe detects the generation of a backend at a pipe, and shakes hands accordingly. A backend
+// that ends because of server/discover is unprobeable: retryOtherError. One that is silent may
+// only be slow to start, so it is not ended but sent initialize as well, and the response that
+// comes counts.
 func (bc *backendConn) probe(ctx context.Context, p *peer.Peer) (serverInfo, error) {
 	asking, stop := context.WithCancel(ctx)
 	var running sync.WaitGroup
@@ -56,8 +59,8 @@ func (bc *backendConn) probe(ctx context.Context, p *peer.Peer) (serverInfo, err
 	return bc.initializeSilent(ctx, p, found)
 }
 
-// initializeSilent greets a backend that has not answered the question of its era, and sees
-// what comes first.
+// initializeSilent sends initialize to a backend that has not responded to server/discover, and
+// uses the first response.
 func (bc *backendConn) initializeSilent(ctx context.Context, p *peer.Peer, found <-chan discoverResult) (serverInfo, error) {
 	s, err := bc.initialize(ctx, p)
 	refused := isA[*wire.Error](err)
@@ -77,36 +80,36 @@ func (bc *backendConn) initializeSilent(ctx context.Context, p *peer.Peer, found
 		return late.server, nil
 	case !silent && late.err == nil: // it is of both: the next process is asked, too
 	case !silent:
-		bc.b.setGeneration(detected{generation: legacyGeneration})
+		bc.b.setGeneration(detected{generation: protocol.Legacy})
 	case err == nil:
-		bc.log.Info("backend answers initialize, but not server/discover; with `era: legacy` it is not asked that", "dur", bc.b.probeTimeout())
-		bc.b.setGeneration(detected{generation: legacyGeneration, unprobeable: true})
+		bc.log.Info("backend responds to initialize but not to server/discover; `era: legacy` avoids the probe", "dur", bc.b.probeTimeout())
+		bc.b.setGeneration(detected{generation: protocol.Legacy, unprobeable: true})
 	case refused, ctx.Err() == context.Canceled:
 	default: // it did not start in time, or has ended
-		bc.b.setGeneration(detected{generation: legacyGeneration, unprobeable: true})
+		bc.b.setGeneration(detected{generation: protocol.Legacy, unprobeable: true})
 		if ctx.Err() == nil {
 			err = retryOtherError{err}
 		} else {
-			err = fmt.Errorf("%w (it was sent server/discover first and did not answer; if it hangs at requests that it does not know, set `era: legacy`)",
+			err = fmt.Errorf("%w (it was sent server/discover first and did not respond; if it hangs on unknown requests, set `era: legacy`)",
 				timeoutCause(ctx, err))
 		}
 	}
 	return s, err
 }
 
-// afterProbe goes on with what a backend at a pipe has answered.
+// afterProbe continues with the response of a backend at a pipe to server/discover.
 func (bc *backendConn) afterProbe(ctx context.Context, p *peer.Peer, d discoverResult) (serverInfo, error) {
 	switch {
 	case d.err == nil:
 		return d.server, nil
 	case isA[legacyServerError](d.err):
-		bc.b.setGeneration(detected{generation: legacyGeneration})
+		bc.b.setGeneration(detected{generation: protocol.Legacy})
 		return bc.initialize(ctx, p)
 	case ctx.Err() != nil:
 		return serverInfo{}, d.err
 	}
-	bc.log.Debug("backend ended when it was asked server/discover; starting it again without", "err", d.err)
+	bc.log.Debug("backend ended on server/discover; starting it again without", "err", d.err)
 	bc.probeErr = d.err
-	bc.b.setGeneration(detected{generation: legacyGeneration, unprobeable: true})
+	bc.b.setGeneration(detected{generation: protocol.Legacy, unprobeable: true})
 	return serverInfo{}, retryOtherError{d.err}
 }

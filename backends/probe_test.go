@@ -542,7 +542,7 @@ func TestThePinnedEra(t *testing.T) {
 			p := h.next("a")
 			p.HandleRequest("server/discover")
 			p.Exit("exit 3", "boom")
-			h.wantProblem("a", "exit 3; its last words: boom (it was asked server/discover, because of `era: modern`)")
+			h.wantProblem("a", "exit 3; its last words: boom (it was sent server/discover because of `era: modern`)")
 		})
 	})
 	t.Run("legacy, and it is not", func(t *testing.T) {

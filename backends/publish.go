@@ -7,8 +7,8 @@ import (
 	"mcpgateway/catalog"
 )
 
-// publish makes a View of what the backends offer at this moment, unless one was made since it was
-// called: of two hundred that start together each has news, and one merge is enough for many.
+// publish makes a View of the current listings, unless one was made since it was called: when
+// two hundred backends start together each has changes, and one merge serves many.
 func (s *Set) publish() {
 	news := s.changes.Add(1)
 	s.mu.Lock()
@@ -18,8 +18,8 @@ func (s *Set) publish() {
 	}
 }
 
-// publishLocked makes a View. Names stay with the backends that have them, unless anew is set:
-// then they are given in the order of the configuration. So they are until lists go out.
+// publishLocked makes a View. Names stay with the backends that have them, unless anew is set
+// or no lists have gone out yet: then they are assigned in configuration order.
 func (s *Set) publishLocked(anew bool) {
 	s.published = s.changes.Load() // before it is looked what they offer
 	t := s.current()
@@ -58,11 +58,11 @@ func (s *Set) publishLocked(anew bool) {
 	}
 }
 
-// maxLoggedMoves bounds the lines about names that belong to another backend.
+// maxLoggedMoves bounds the records about names that belong to another backend.
 const maxLoggedMoves = 20
 
-// logMoves logs the names that belong to another backend than when lists went out last, in this run
-// or in the one before.
+// logMoves logs the names that belong to another backend than in the lists before, of this run
+// or the last one.
 func (s *Set) logMoves(moves []catalog.Move) {
 	text := " belongs to another backend now: the name means something else"
 	if !s.listsSent {
@@ -78,23 +78,23 @@ func (s *Set) logMoves(moves []catalog.Move) {
 	}
 }
 
-// A loggedName is what of a backend's appears under which name, "" = under none, and the other backend
-// that is the reason.
+// A loggedName is the exposed name of a backend's entry, "" = none, and the other backend that
+// is the reason.
 type loggedName struct {
 	kind                         catalog.Kind
 	backend, own, exposed, rival string
 }
 
-// maxLoggedNames bounds what is remembered of what was logged.
+// maxLoggedNames bounds Set.loggedNames.
 const maxLoggedNames = 100_000
 
-// A renameCause is why entries of a backend appear under other names, or under none.
+// A renameCause is why entries of a backend are exposed under other names, or under none.
 type renameCause struct {
 	backend, rival string
 	mimics, hidden bool
 }
 
-// logNames says, once, what appears under another name than its own.
+// logNames logs, once, which entries are exposed under another name than their own.
 func (s *Set) logNames(v *catalog.Snapshot, prefix catalog.Prefix) {
 	if len(s.loggedNames) > maxLoggedNames {
 		clear(s.loggedNames)
@@ -127,8 +127,8 @@ func (s *Set) isNewName(k catalog.Kind, e catalog.Entry) bool {
 	return true
 }
 
-// logRenamed says in one line what of one backend appears under other names, or under none, for one
-// renameCause.
+// logRenamed logs in one record the entries of one backend that are renamed or hidden for one
+// cause.
 func (s *Set) logRenamed(k catalog.Kind, c renameCause, some []catalog.Entry) {
 	var own, as []string
 	for _, e := range some {
@@ -154,7 +154,7 @@ func (s *Set) logRenamed(k catalog.Kind, c renameCause, some []catalog.Entry) {
 	say(text, args...)
 }
 
-// firstNames names some, and counts the rest.
+// firstNames joins the first names, and counts the rest.
 func firstNames(names []string) string {
 	const most = 5
 	if len(names) <= most {

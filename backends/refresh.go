@@ -9,14 +9,14 @@ import (
 	"mcpgateway/internal/peer"
 )
 
-// A backend that says its lists have changed whenever it is asked for them is soon
-// asked only now and then: after some lists in a row there is a pause before each,
-// and it doubles while that goes on.
+// A backend that announces changed lists after every listing is slowed down: after
+// undelayedRefreshes refreshes in a row there is a delay before each, which doubles up to
+// longestRefreshDelay.
 const (
 	undelayedRefreshes  = 5
 	longestRefreshDelay = 10 * time.Second
-	// longestRetryDelay is the longest pause before lists that could not be read are asked for
-	// again, or it is listened to again.
+	// longestRetryDelay is the longest pause before a failed listing or a failed listen is
+	// tried again.
 	longestRetryDelay = 30 * time.Second
 )
 
@@ -27,11 +27,11 @@ func refreshDelay(inARow int) time.Duration {
 	return min(100*time.Millisecond<<min(inARow-undelayedRefreshes, 10), longestRefreshDelay)
 }
 
-// refreshLoop reads the backend's lists anew when they have changed, or when that
-// failed, until the conversation ends.
+// refreshLoop reads the backend's lists again when they have changed or expired, or after a
+// failure, until the connection ends.
 //
-// It also settles doubts about a server of the stateless era (line.again): it is
-// discovered anew, and what waits for that is sent once more.
+// For a modern server it also discovers the server again if necessary, and sends the calls in
+// retryQueue.
 func (bc *backendConn) refreshLoop(ctx context.Context, p *peer.Peer, s serverInfo, ended chan error) error {
 	b := bc.b
 	retry, inARow, listed := firstPause, 0, time.Now()
@@ -84,8 +84,8 @@ func (bc *backendConn) beginRefresh() (done func()) {
 	return sync.OnceFunc(func() { bc.refreshing.Add(-1) })
 }
 
-// refresh settles doubts about the server, and reads lists anew: all of them if it could not
-// be reached before, and none if it cannot be now.
+// refresh discovers the server again if necessary, and reads lists: all of them if the server
+// was unreachable before, none if it is now.
 func (bc *backendConn) refresh(ctx context.Context, p *peer.Peer, s *serverInfo, which [catalog.NumKinds]bool) error {
 	defer bc.beginRefresh()()
 	ctx, cancel := bc.b.withStartTimeout(ctx, peer.ErrTimeout)
@@ -104,18 +104,18 @@ func (bc *backendConn) refresh(ctx context.Context, p *peer.Peer, s *serverInfo,
 	return nil
 }
 
-// markSuspect has the server discovered anew when its lists are read next.
+// markSuspect has the next refresh discover the server again.
 func (bc *backendConn) markSuspect() {
 	bc.mu.Lock()
 	defer bc.mu.Unlock()
 	bc.needsRediscovery = true
 }
 
-// rediscoverTimeout is how long a server that could not be reached may take to say that it is there.
+// rediscoverTimeout is how long an unreachable server may take to respond to server/discover.
 const rediscoverTimeout = 10 * time.Second
 
-// rediscover discovers a server of the stateless era anew if there is doubt about it, or it
-// could not be reached. It fails if the server is of that era no more.
+// rediscover sends server/discover again if the server is suspect or was unreachable. It fails
+// if the server is no longer modern.
 func (bc *backendConn) rediscover(ctx context.Context, p *peer.Peer, s *serverInfo) error {
 	bc.mu.Lock()
 	doubt := bc.needsRediscovery || bc.sup.issues[issueUnreachable] != nil
@@ -132,7 +132,7 @@ func (bc *backendConn) rediscover(ctx context.Context, p *peer.Peer, s *serverIn
 		return err
 	case err != nil:
 		bc.noteReachability(err)
-		bc.log.Debug("backend could not be asked anew what it is", "err", err)
+		bc.log.Debug("cannot discover the backend again", "err", err)
 		return nil
 	}
 	*s = found

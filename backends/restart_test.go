@@ -239,7 +239,7 @@ func TestAFailureIsLoggedOnce(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		if loud := h.log.Warnings(); len(loud) != 3 || !strings.Contains(loud[0], "exit 1") || !strings.Contains(loud[1], "exit 2") ||
-			!strings.Contains(loud[2], "fails again and again") {
+			!strings.Contains(loud[2], "fails repeatedly") {
 			t.Errorf("logged %q", loud)
 		}
 	})

@@ -356,7 +356,7 @@ func TestApply_RetiredBackendsAreBounded(t *testing.T) {
 		for i, c := range calls {
 			want := ""
 			if i < 2 {
-				want = "the configuration was changed too often while it was at the call"
+				want = "the configuration was changed too often during the call"
 			}
 			c.want(t, want)
 			if generations[i].Disconnected() != (i < 2) {

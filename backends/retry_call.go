@@ -11,14 +11,14 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// retryInNewSessionFunc returns the function that gets the error of a call before its caller does. It is a function of its own because a
-// closure in offer would put every call on the heap.
+// retryInNewSessionFunc returns the InterceptResult of a call. It is a function of its own
+// because a closure in trySend would put every call on the heap.
 func (bc *backendConn) retryInNewSessionFunc(p *peer.Peer, q queuedCall) func(wire.Message, error) bool {
 	return func(_ wire.Message, err error) bool { return bc.retryInNewSession(p, q, err) }
 }
 
-// retryInNewSession reports whether a call, sent over p, was refused only because the server does not
-// know the session. It then waits for the next session, in which it is sent once more.
+// retryInNewSession reports whether a call over p was refused only because the server does not
+// know the HTTP session. The call is then queued for the next session and sent once more.
 func (bc *backendConn) retryInNewSession(p *peer.Peer, q queuedCall, err error) bool {
 	if err == nil || !httpclient.IsUnknownSession(err) {
 		return false
@@ -30,20 +30,20 @@ func (bc *backendConn) retryInNewSession(p *peer.Peer, q queuedCall, err error) 
 	return true
 }
 
-// retryAfterRefreshFunc returns what is shown the answer to a call before its caller is.
+// retryAfterRefreshFunc returns the InterceptResult of a call to a modern server.
 func (bc *backendConn) retryAfterRefreshFunc(p *peer.Peer, q queuedCall) func(wire.Message, error) bool {
 	return func(a wire.Message, err error) bool { return bc.retryAfterRefresh(p, q, a, err) }
 }
 
-// retryAfterRefresh reports whether what came of a call is the gateway's own affair: the server
-// of the stateless era has refused how it was asked, and so not acted upon it. Then
-// its tools are listed anew, for their schemas say which headers a call needs, or it
-// is discovered anew (follow), and the call is sent once more. If that does not help
-// the caller learns of it in words that are not for the backend's own clients alone.
+// retryAfterRefresh reports whether it handles the result of a call itself: a modern server has
+// refused the form of the request, and so has not run it. The tools are listed again, because
+// their schemas contain the headers that a call needs, or the server is discovered again
+// (refreshLoop), and the call is sent once more. If that fails too, the caller gets an error
+// that it can understand: -32020 and -32022 concern only the gateway.
 //
-// Meanwhile the call has no clock at the peer, and the list may have none either
-// (start_timeout: 0). So it waits for its call_timeout at most, and if it has none for
-// refreshRetryTimeout; then it ends as one that was not run.
+// Meanwhile the call has no timeout in the peer, and the refresh may have none either
+// (start_timeout: 0). So the call waits for its call_timeout, or for refreshRetryTimeout
+// without one, and then ends as not run.
 func (bc *backendConn) retryAfterRefresh(p *peer.Peer, q queuedCall, a wire.Message, err error) bool {
 	bc.noteReachability(err)
 	e := wire.ReadError(a.Part(wire.PartError))
@@ -55,7 +55,7 @@ func (bc *backendConn) retryAfterRefresh(p *peer.Peer, q queuedCall, a wire.Mess
 		return false
 	case q.isRetry:
 		q.call.Handler.OnResponse(wire.NewErrorResponse(a.ID(), wire.Errorf(wire.CodeInternalError,
-			"backend %s refuses how the gateway asks it: %s", bc.b.cfg.Name, e.Message)), nil)
+			"backend %s refuses the form of the request: %s", bc.b.cfg.Name, e.Message)), nil)
 		return true
 	}
 	q.isRetry = true
@@ -78,11 +78,10 @@ func (bc *backendConn) retryAfterRefresh(p *peer.Peer, q queuedCall, a wire.Mess
 	return true
 }
 
-// refreshRetryTimeout is how long a call that has no call_timeout waits for what may help it.
+// refreshRetryTimeout is how long a call without call_timeout waits for the refresh.
 const refreshRetryTimeout = 2 * time.Minute
 
-// expireRetry ends a call that was spared, unless it waits for that no more: it is sent once
-// more only once.
+// expireRetry ends a call that still waits in retryQueue. A call waits there only once.
 func (bc *backendConn) expireRetry(c *peer.Call, waited time.Duration) {
 	bc.mu.Lock()
 	i := slices.IndexFunc(bc.retryQueue, func(q queuedCall) bool { return q.call == c })
@@ -91,11 +90,11 @@ func (bc *backendConn) expireRetry(c *peer.Call, waited time.Duration) {
 	}
 	bc.mu.Unlock()
 	if i >= 0 {
-		c.Handler.OnResponse(wire.Message{}, notSent("it refuses how the gateway asks it, and did not list its tools anew within %v", waited))
+		c.Handler.OnResponse(wire.Message{}, notSent("it refuses the form of the request, and did not list its tools again within %v", waited))
 	}
 }
 
-// sendRetries sends what was spared.
+// sendRetries sends the calls in retryQueue.
 func (bc *backendConn) sendRetries(p *peer.Peer) {
 	bc.mu.Lock()
 	var refused []func()

@@ -6,14 +6,17 @@ import "time"
 // so many that the last would wait longer than retrySpread. Many handshakes at the same moment
 // would delay the calls of all backends.
 const (
+	// The per-session connections are opened retryStep apart, or closer together if the last
+	// would wait longer than retrySpread. Many handshakes at the same moment would delay the
+	// calls of all backends.
 	retryStep   = 20 * time.Millisecond
 	retrySpread = time.Second
 )
 
-// RetryFailed ends the pauses of the backends that have failed, resets their failures and returns their
-// names. It opens the connections that all sessions share at once. It lets those of single sessions
-// be opened one after the other, within retrySpread, if a call waits or arrives. It does not wait
-// for any of them.
+// RetryFailed ends the pauses of the backends that have failed, resets their failures and
+// returns their names. It opens shared connections at once, and lets per-session connections be
+// opened one after the other, within retrySpread, if a call is queued or arrives. It does not
+// wait for any of them.
 func (s *Set) RetryFailed() (names []string) {
 	var perSession []*backendConn
 	for _, b := range s.current().all {
@@ -41,7 +44,7 @@ func (s *Set) RetryFailed() (names []string) {
 	return names
 }
 
-// resetSessionBreaker lets connections of single sessions be opened although those of other
+// resetSessionBreaker allows per-session connections to be opened although those of other
 // sessions have failed.
 func (b *Backend) resetSessionBreaker() {
 	b.mu.Lock()
@@ -49,7 +52,7 @@ func (b *Backend) resetSessionBreaker() {
 	b.sessionBreaker = sessionBreaker{}
 }
 
-// conns returns the connection that all sessions share, and those of single sessions.
+// conns returns the shared and the per-session connections.
 func (b *Backend) conns() []*backendConn {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -60,7 +63,7 @@ func (b *Backend) conns() []*backendConn {
 	return all
 }
 
-// isBackingOff reports whether the line has failed and waits for the next try.
+// isBackingOff reports whether the connection has failed and waits for the next try.
 func (bc *backendConn) isBackingOff() bool {
 	bc.mu.Lock()
 	defer bc.mu.Unlock()

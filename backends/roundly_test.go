@@ -33,7 +33,7 @@ func TestTheLogSaysWhenTheNextTryIs(t *testing.T) {
 		time.Sleep(time.Minute)
 		cancel()
 		<-over
-		want := regexp.MustCompile(`failed to start; it will be tried again" backend=a err=no next=2[0-9]0ms\n`)
+		want := regexp.MustCompile(`failed to start; will retry" backend=a err=no next=2[0-9]0ms\n`)
 		if !want.MatchString(log.String()) {
 			t.Errorf("logged %s", log.String())
 		}

@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// runShared keeps the shared line up until ctx is done; one that is stopped until it is needed
-// comes up then.
+// runShared keeps the shared connection up until ctx is done. A backend that is started on
+// demand is connected when there is demand.
 func (bc *backendConn) runShared(ctx context.Context) {
 	needed := !bc.b.needsNoStart()
 	if !needed {
-		bc.log.Info("backend is started by its first call (lazy)")
+		bc.log.Info("backend starts on its first call (lazy)")
 	}
 	for needed || bc.awaitDemand(ctx) {
 		bc.markStarting()
@@ -33,14 +33,14 @@ func (bc *backendConn) runShared(ctx context.Context) {
 	bc.markStopped(errStopped)
 }
 
-// needsNoStart reports whether the backend need not be started to be listed.
+// needsNoStart reports whether the backend is listed from its cache and started on demand.
 func (b *Backend) needsNoStart() bool {
 	_, answered := b.currentListing()
 	return b.cfg.Lazy && answered && !b.set.NoRestart && !b.set.IgnoreCache
 }
 
-// wakeIfUnlisted has the shared line come up if it was not yet: somebody uses the backend, and
-// what it lists may be another thing by now than what is known of it.
+// wakeIfUnlisted starts the shared connection if the backend has not been listed in this run:
+// the backend is in use, and its lists may differ from the cache.
 func (b *Backend) wakeIfUnlisted() {
 	b.mu.Lock()
 	listed := b.status.Settled
@@ -50,7 +50,7 @@ func (b *Backend) wakeIfUnlisted() {
 	}
 }
 
-// awaitDemand waits until something is wanted of the shared line; it reports false if ctx is
+// awaitDemand waits until there is demand for the shared connection. It reports false if ctx is
 // done first.
 func (bc *backendConn) awaitDemand(ctx context.Context) bool {
 	select {
@@ -60,12 +60,12 @@ func (bc *backendConn) awaitDemand(ctx context.Context) bool {
 	if ctx.Err() != nil {
 		return false
 	}
-	bc.log.Info("backend is started, for it is needed")
+	bc.log.Info("starting backend on demand")
 	return true
 }
 
-// runPerSession keeps a session's own line up for as long as something is wanted of it:
-// a call waits for it, or there are subscriptions.
+// runPerSession keeps a per-session connection up while there is demand: queued calls or
+// subscriptions.
 func (bc *backendConn) runPerSession(all context.Context) {
 	ctx, cancel := context.WithCancel(all)
 	defer cancel()
@@ -83,8 +83,8 @@ func (bc *backendConn) runPerSession(all context.Context) {
 	}
 }
 
-// reconnectLoop is runOwn for as long as the session and the gateway go on; it reports whether it
-// came to its end before.
+// reconnectLoop connects again and again. It reports true if demand has ended, and false if the
+// session or the gateway has.
 func (bc *backendConn) reconnectLoop(ctx context.Context) bool {
 	for {
 		bc.awaitRetry(ctx)
@@ -113,8 +113,9 @@ func (bc *backendConn) reconnectLoop(ctx context.Context) bool {
 	}
 }
 
-// mayStart reports whether a session's own line may be started now, as far as the others
-// of its backend are concerned; if not, what waits for it ends with the reason.
+// mayStart reports whether a per-session connection may be started now, according to the
+// breaker that it shares with the other ones; if not, it fails the queued calls with the
+// reason.
 func (bc *backendConn) mayStart() bool {
 	now := time.Now()
 	bc.b.mu.Lock()
@@ -133,8 +134,8 @@ func (bc *backendConn) mayStart() bool {
 	return false
 }
 
-// exitIfIdle reports whether nothing is wanted of the line; its goroutine then ends, and
-// the next call starts another.
+// exitIfIdle reports whether there is no demand for the connection. Its goroutine then exits,
+// and the next call starts another.
 func (bc *backendConn) exitIfIdle() bool {
 	bc.mu.Lock()
 	defer bc.mu.Unlock()
@@ -162,11 +163,10 @@ func (bc *backendConn) awaitRetry(ctx context.Context) {
 	}
 }
 
-// retrySoon has what has failed so far count no more: there is a next try soon, and calls wait for
-// it.
+// retrySoon resets the failures: the next try is soon, and calls wait for it.
 func (bc *backendConn) retrySoon() { bc.retryWithin(firstPause) }
 
-// retryNow is pardon, and has the next try be made at once.
+// retryNow resets the failures and makes the next try at once.
 func (bc *backendConn) retryNow() { bc.retryWithin(0) }
 
 func (bc *backendConn) retryWithin(pause time.Duration) {

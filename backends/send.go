@@ -11,20 +11,21 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// queuedCall is a call that waits, for the backend to start or for another try.
+// A queuedCall is a call that waits for the backend to start, or for a retry.
 type queuedCall struct {
 	request   wire.Message
 	call      *peer.Call
-	subscribe *subscribeCall // likewise c.To, if it is a subscription
+	subscribe *subscribeCall // also call.To, if the request is a subscribe
 	isRetry   bool           // it is sent a second time
-	pinned    bool           // it stays with the line to which it has come: see line.elsewhereLocked
+	// it stays on its connection: see backendConn.belongsElsewhereLocked
+	pinned bool
 }
 
 func notSent(format string, args ...any) error {
 	return &transport.CallLostError{Err: fmt.Errorf(format, args...)}
 }
 
-// sendError returns what a call ends with that could not be offered.
+// sendError returns the error for a call that could not be sent.
 func sendError(err error) error {
 	if errors.Is(err, peer.ErrCancelled) || errors.Is(err, peer.ErrForbidden) || isA[*wire.Error](err) {
 		return err
@@ -32,8 +33,8 @@ func sendError(err error) error {
 	return &transport.CallLostError{Err: err}
 }
 
-// send sends a call, or has it wait while the backend starts. A backend whose
-// last start failed is not waited for: the caller learns why, and when the next is.
+// send sends a call, or queues it while the backend starts. If the last start failed, the call
+// fails with the reason and the time of the next try.
 func (bc *backendConn) send(q queuedCall) {
 	q.call.Timeout = bc.b.cfg.CallTimeout
 	for !bc.sendOnce(q) {
@@ -41,7 +42,8 @@ func (bc *backendConn) send(q queuedCall) {
 	}
 }
 
-// sendOnce is send, but for a call that meets the end of the conversation.
+// sendOnce sends q and reports false if the connection closed while doing so; the caller then
+// retries.
 func (bc *backendConn) sendOnce(q queuedCall) bool {
 	bc.mu.Lock()
 	if bc.mergedIntoShared {
@@ -101,8 +103,8 @@ func (bc *backendConn) sendOnce(q queuedCall) bool {
 	return true
 }
 
-// enqueueLocked has a call wait for the backend to be ready, and sees to it that it becomes so;
-// or says why not.
+// enqueueLocked queues a call until the backend is ready, and starts the backend if necessary.
+// It returns an error if waiting is useless.
 func (bc *backendConn) enqueueLocked(q queuedCall) (refusal error) {
 	now := time.Now()
 	if bc.sup.disposition(now) != rejectCall && !bc.closed {
@@ -118,7 +120,7 @@ func (bc *backendConn) enqueueLocked(q queuedCall) (refusal error) {
 	return nil
 }
 
-// removeQueued takes a call out that waits, and reports whether it did.
+// removeQueued removes a queued call and reports whether it was queued.
 func (bc *backendConn) removeQueued(c *peer.Call) bool {
 	bc.mu.Lock()
 	defer bc.mu.Unlock()
@@ -133,9 +135,10 @@ func (bc *backendConn) removeQueued(c *peer.Call) bool {
 	return false
 }
 
-// sendQueued is up; it returns for how long the backend was away, and what ends the calls that
-// could not be sent. It holds l.mu so that no call overtakes those that waited, and that each of
-// them can be cancelled at any moment.
+// sendQueued makes p the current peer and sends the queued calls. It returns the downtime of
+// the backend, and functions that end or reroute the calls that could not be sent. It holds
+// bc.mu throughout, so that no call overtakes the queued ones and each of them can be cancelled
+// at any moment.
 func (bc *backendConn) sendQueued(p *peer.Peer) (down time.Duration, refused []func()) {
 	bc.mu.Lock()
 	defer bc.mu.Unlock()
@@ -150,8 +153,8 @@ func (bc *backendConn) sendQueued(p *peer.Peer) (down time.Duration, refused []f
 	return down, bc.sendAllLocked(p, some)
 }
 
-// sendAllLocked sends calls, and returns what ends those that could not be sent, and what moves
-// those that belong elsewhere.
+// sendAllLocked sends calls. It returns functions that end the calls that could not be sent,
+// and reroute those that belong on another connection.
 func (bc *backendConn) sendAllLocked(p *peer.Peer, some []queuedCall) (refused []func()) {
 	for i, q := range some {
 		switch {
@@ -178,11 +181,11 @@ func (bc *backendConn) sendAllLocked(p *peer.Peer, some []queuedCall) (refused [
 	return refused
 }
 
-// belongsElsewhereLocked reports whether what has come to the line that all share belongs on one of
-// its session's own: the server that has greeted us is of the session era, and there is to be
-// a line for each (Backend.private), or it was told of other capabilities than those of the
-// session's client. This can only be said of the conversation over which it is to go, so
-// not while there is none.
+// belongsElsewhereLocked reports whether a call on the shared connection belongs on its
+// session's own: the server is legacy, and either each session is to have a connection
+// (Backend.hasPerSessionConns), or the server was told other capabilities than those of the
+// session's client. The answer depends on the handshake, so it is valid only while there is a
+// connection.
 func (bc *backendConn) belongsElsewhereLocked(q queuedCall) bool {
 	if bc.isPerSession() || bc.server.modern || q.pinned || q.call.SessionID == "" {
 		return false
@@ -190,8 +193,9 @@ func (bc *backendConn) belongsElsewhereLocked(q queuedCall) bool {
 	return bc.b.hasPerSessionConns() || bc.b.set.SingleClient && bc.capabilitiesDifferLocked(q.call.SessionID)
 }
 
-// reroute sends what was elsewhere, on the line that it belongs on. It stays there, unless that
-// is the line that all share, and nobody knows what its next server will be told.
+// reroute sends a call on the connection that it belongs on. The call stays there, unless that
+// is the shared connection and not ready: then the capabilities that its next server will be
+// told are unknown.
 func (b *Backend) reroute(q queuedCall) {
 	bc := b.conn(q.call.SessionID, false)
 	bc.mu.Lock()
@@ -200,11 +204,12 @@ func (b *Backend) reroute(q queuedCall) {
 	bc.send(q)
 }
 
-// trySend sends a call over the conversation with s, in the words of its era. A call that the
-// filters in force do not permit is refused with [peer.ErrForbidden]. A request that goes on with
-// a call is refused with a *[wire.Error] for a server of the session era, where a call that asks
-// something is open until it is answered, and for another program than the one that asked: the
-// state and the answers of the user are not for it.
+// trySend sends a call over the connection with s, in the form of its generation.
+//
+//   - A call that the filters in force do not permit is refused with [peer.ErrForbidden].
+//   - A continuation is refused with a *[wire.Error] for a legacy server, where the call that
+//     needs input stays open until it has it, and for another program than the one that
+//     requested the input: the state and the user's responses are not meant for it.
 func (bc *backendConn) trySend(p *peer.Peer, s serverInfo, q queuedCall) error {
 	if !bc.b.permits(q.request, q.call) {
 		return peer.ErrForbidden
@@ -222,10 +227,10 @@ func (bc *backendConn) trySend(p *peer.Peer, s serverInfo, q queuedCall) error {
 	return p.TrySend(bc.b.withClientMeta(q.request, s, q.call.SessionID, q.call.AllowTask), q.call)
 }
 
-// withClientMeta returns a request as a server reads it that is of the stateless era, on
-// behalf of a session; "" = of nobody, who can do nothing and wants no log. With tasks it
-// may be answered with a task, whatever the session's client has declared. One of the
-// session era reads it as it is.
+// withClientMeta returns a request as a modern server expects it, with the client metadata of a
+// session; "" = of no session, without capabilities or log level. If tasks is set, the server
+// may respond with a task, whatever the session's client has declared. A request for a legacy
+// server is returned unchanged.
 func (b *Backend) withClientMeta(m wire.Message, s serverInfo, session string, tasks bool) wire.Message {
 	if !s.modern {
 		return m // with answers that it was not asked for, if there are any: some servers read them in either era
@@ -239,9 +244,9 @@ func (b *Backend) withClientMeta(m wire.Message, s serverInfo, session string, t
 }
 
 func (b *Backend) continuationError(m wire.Message) error {
-	why := "inputResponses without requestState: the call that asked goes on with the requestState that it was answered with"
+	why := "inputResponses without requestState: retry with the requestState of the result that requested the input"
 	if !wire.IsNull(m.Part(wire.PartRequestState)) {
-		why = "requestState: it is of no use any more: begin the call anew"
+		why = "requestState: it is no longer valid: begin the call anew"
 	}
 	return wire.Errorf(wire.CodeInvalidParams, "Invalid params: backend %s: %s", b.cfg.Name, why)
 }

@@ -10,7 +10,7 @@ import (
 	"mcpgateway/internal/peer"
 )
 
-// runConn is converse over one connection.
+// runConn dials, runs the connection until it ends, and returns why it ended.
 func (bc *backendConn) runConn(ctx context.Context, by dialMode) error {
 	started, err := bc.b.set.startSlots.acquire(ctx, bc.b.cfg)
 	if err != nil {
@@ -62,7 +62,7 @@ func (bc *backendConn) runConn(ctx context.Context, by dialMode) error {
 	return h.explain(err)
 }
 
-// mergeContexts returns a context that is done when one of two is, for the reason of that one.
+// mergeContexts returns a context that is done when a or b is, with the cause of that one.
 func mergeContexts(a, b context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(a)
 	stop := context.AfterFunc(b, func() { cancel(context.Cause(b)) })
@@ -72,15 +72,15 @@ func mergeContexts(a, b context.Context) (context.Context, context.CancelFunc) {
 	}
 }
 
-// acceptBatches: a backend of a revision that has batches may answer in one, and those of
+// acceptBatches always reports true: a backend of a revision with batches may respond in one,
 // others do not.
 func acceptBatches() bool { return true }
 
-// errDisconnected says that the conversation is over; why is what Run returned.
+// errDisconnected means that the connection has ended; the reason is the result of peer.Run.
 var errDisconnected = errors.New("ended")
 
-// serve shakes hands and lets the calls through. The shared line then keeps the
-// listing up to date until the conversation ends.
+// serve shakes hands and lets calls through. On the shared connection it then keeps the lists
+// up to date until the connection ends.
 func (bc *backendConn) serve(ctx context.Context, h *inboundHandler, by dialMode, ended chan error, started func()) error {
 	p := h.peer
 	start, cancel := bc.b.withStartTimeout(ctx, fmt.Errorf("it was not ready within %v (start_timeout)", bc.b.cfg.StartTimeout))
@@ -91,7 +91,7 @@ func (bc *backendConn) serve(ctx context.Context, h *inboundHandler, by dialMode
 	}
 	switch {
 	case server.modern && bc.followsClient():
-		return retryOtherError{errors.New("it speaks the era of the client, too")}
+		return retryOtherError{errors.New("it supports the generation of the client, too")}
 	case server.modern && bc.isPerSession():
 		bc.mergeIntoShared()
 		return errMergedIntoShared
@@ -129,8 +129,7 @@ func (bc *backendConn) serve(ctx context.Context, h *inboundHandler, by dialMode
 	return bc.refreshLoop(ctx, p, server, ended)
 }
 
-// hasNeverListed reports whether it is not known what the backend has though there was a
-// conversation before.
+// hasNeverListed reports whether the tools are unknown although there was a connection before.
 func (bc *backendConn) hasNeverListed() bool {
 	bc.mu.Lock()
 	before := !bc.sup.readyAt.IsZero()
@@ -140,7 +139,7 @@ func (bc *backendConn) hasNeverListed() bool {
 	return !bc.isPerSession() && before && bc.b.raw[catalog.Tools] == nil
 }
 
-// withStartTimeout bounds ctx by the time that a start may take, if there is such a bound.
+// withStartTimeout bounds ctx by start_timeout, if there is one.
 func (b *Backend) withStartTimeout(ctx context.Context, why error) (context.Context, context.CancelFunc) {
 	if b.cfg.StartTimeout == 0 {
 		return context.WithCancel(ctx)
@@ -148,7 +147,7 @@ func (b *Backend) withStartTimeout(ctx context.Context, why error) (context.Cont
 	return context.WithTimeoutCause(ctx, b.cfg.StartTimeout, why)
 }
 
-// timeoutCause names the time limit, where it is what ended a call.
+// timeoutCause returns the cause of ctx if err is due to the end of ctx, else err.
 func timeoutCause(ctx context.Context, err error) error {
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		return context.Cause(ctx)

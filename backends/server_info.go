@@ -7,19 +7,18 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// A serverInfo is what a backend said of itself in the handshake.
+// A serverInfo is what a backend has declared in the handshake.
 type serverInfo struct {
 	ProtocolVersion string          `json:"protocolVersion"`
 	Capabilities    json.RawMessage `json:"capabilities"`
 	ServerInfo      json.RawMessage `json:"serverInfo"`
 	Instructions    json.RawMessage `json:"instructions"`
 
-	modern          bool // it was a DiscoverResult: ProtocolVersion is the revision to speak
-	bothGenerations bool // likewise, and there are revisions of the session era in it
+	modern          bool // from a DiscoverResult: ProtocolVersion is the revision to use
+	bothGenerations bool // a DiscoverResult that includes legacy revisions
 }
 
-// displayName returns the server's name/version, as far as it has told them: only the
-// revision has to be right.
+// displayName returns the server's name/version, as far as it is known.
 func (s serverInfo) displayName() string {
 	var info struct{ Name, Version json.RawMessage }
 	_ = json.Unmarshal(s.ServerInfo, &info)
@@ -29,7 +28,8 @@ func (s serverInfo) displayName() string {
 	return wire.Unquote(info.Name) + "/" + wire.Unquote(info.Version)
 }
 
-// capabilitiesOf returns the capabilities that a server has declared. Some say null, or [], for none.
+// capabilitiesOf returns the capabilities that a server has declared. Some servers send null or
+// [] for none.
 func capabilitiesOf(capabilities []byte) json.RawMessage {
 	if !wire.IsObject(capabilities) {
 		return emptyObject
@@ -44,8 +44,8 @@ func (s serverInfo) has(capability ...string) bool {
 	return catalog.Declares(s.Capabilities, capability...)
 }
 
-// lists reports whether it makes sense to ask the server for a list. For tools it
-// does always: they are what servers are for.
+// lists reports whether the server is asked for a list. Tools are always listed, because they
+// are what servers are for.
 func (s serverInfo) lists(k catalog.Kind) bool {
 	return k == catalog.Tools || s.has(k.Capability())
 }

@@ -37,34 +37,41 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// Options of a Set. Backends, Catalog and Wait are what it begins with; see [Set.Apply].
+// Options of a Set. Apply replaces Backends, Catalog and CatalogWait later; see [Set.Apply].
 type Options struct {
-	Backends     []config.Backend // in their order; those that are not enabled are not run
-	Catalog      catalog.Options
-	CatalogWait  time.Duration          // for backends that are starting, before a first list is given without them
-	MaxMessage   int                    // bytes of one message
-	StateDir     string                 // directory of the last known catalogs, "" = none are kept
-	ClientInfo   mcp.Implementation     // who we say we are
-	Via          string                 // likewise, in the header of that name; "" = we do not say
-	ChildEnv     map[string]string      // likewise, to children, beside their own environment; theirs wins
-	Mask         func(string) string    // takes secrets out of what backends write; nil = there are none
-	NoRestart    bool                   // a backend that ends is not started again
-	IgnoreCache  bool                   // no listing of an earlier time stands in for a backend's own
-	ProcessID    []byte                 // which process this is, as JSON, for records that outlive it; nil = there are none
-	HasExited    func(self []byte) bool // whether the process of a record is known to have ended
-	NameOwners   catalog.Assignments    // who had each name in the last run
-	SingleClient bool                   // there is one client at most; see Backend.private
-	// StartParallel is how many processes may be being started at one time; 0 = any number.
+	Backends []config.Backend // in configuration order; disabled ones are not run
+	Catalog  catalog.Options
+	// how long the first list waits for backends that are starting
+	CatalogWait time.Duration
+	MaxMessage  int                // bytes of one message
+	StateDir    string             // directory of the catalog caches, "" = no caches
+	ClientInfo  mcp.Implementation // how the gateway identifies itself to backends
+	Via         string             // the gateway in the HTTP header Via, "" = no such header
+	// variables for child processes that identify the gateway; a child's configuration
+	// overrides them
+	ChildEnv map[string]string
+	// removes secrets from the output of backends; nil = there are no secrets
+	Mask        func(string) string
+	NoRestart   bool // a backend that ends is not started again
+	IgnoreCache bool // cached catalogs do not stand in for a backend's own lists
+	// the identity of this process as JSON, for records that outlive the process; nil = no
+	// records
+	ProcessID []byte
+	// reports whether the process of such a record is known to have ended
+	HasExited    func(self []byte) bool
+	NameOwners   catalog.Assignments // the backend of each name in the last run
+	SingleClient bool                // there is at most one client; see Backend.hasPerSessionConns
+	// number of processes that may be starting at one time; 0 = no limit
 	StartParallel int
-	// Dial opens the Conn to a backend; nil = as its configuration says. It is
-	// where tests put a backend that lives in memory.
+	// opens the Conn to a backend; nil = according to its configuration. Tests put backends in
+	// memory here.
 	Dial func(config.Backend) (transport.Conn, error)
 	Log  *slog.Logger
-	// StderrLevel is the level at which lines that backends write to stderr are logged.
+	// log level of the lines that backends write to stderr
 	StderrLevel slog.Level
 }
 
-// A Set is the backends of a gateway. Create it with New.
+// A Set is the backends of a gateway, in configuration order. Create it with New.
 type Set struct {
 	Options
 	table        atomic.Pointer[backendTable] // replaced with mu held, together with view
@@ -73,29 +80,34 @@ type Set struct {
 	startOnce    sync.Once
 	started      chan struct{} // closed by Start
 	sessions     clientSessions
-	clientInfo   []byte // Info
+	clientInfo   []byte // Options.ClientInfo, encoded
 	receiveQuota *transport.ReceiveQuota
-	clients      ClientSide // set by Run before anything can be heard
+	clients      ClientSide // set by Run before any message can arrive
 
-	workers         workers
-	startSlots      startSlots
-	containersSwept chan struct{}   // closed when the containers of killed gateways are stopped
+	workers    workers
+	startSlots startSlots
+	// closed when the containers that killed gateways left are stopped
+	containersSwept chan struct{}
 	life            context.Context // done when Run ends
 	cancelLife      context.CancelCauseFunc
 
-	applying chan struct{} // 1 slot: there is one Apply at a time
-	changes  atomic.Int64  // how often there was anything to publish
+	applying chan struct{} // 1 slot: one Apply at a time
+	changes  atomic.Int64  // number of changes to publish so far
 
-	mu           sync.Mutex
-	published    int64               // how much of news is in the view
-	launchedAt   time.Time           // when the backends were started, zero before it
-	waitTimer    *time.Timer         // from then on: until members.wait is over
-	waitOver     bool                // it is
-	viewChanged  chan struct{}       // of the view at hand
-	loggedNames  map[loggedName]bool // new names that were logged
-	lastSnapshot *catalog.Snapshot   // that lists came of, or what is known of the last run
-	listsSent    bool                // lists may have gone out: last is of this run
-	loggedCut    int                 // characters of instructions that were left out, as logged last; guarded by mu
+	mu         sync.Mutex
+	published  int64     // value of changes that view includes
+	launchedAt time.Time // when the backends were started; zero = not yet
+	// runs from launchedAt for backendTable.catalogWait; nil = not launched
+	waitTimer   *time.Timer
+	waitOver    bool                // waitTimer has fired
+	viewChanged chan struct{}       // closed when view is replaced
+	loggedNames map[loggedName]bool // new names that were logged
+	// the snapshot of the last lists that clients could get, or of the last run
+	lastSnapshot *catalog.Snapshot
+	// lists may have gone out in this run, so that lastSnapshot is of this run
+	listsSent bool
+	// number of characters cut from the instructions, as last logged; guarded by mu
+	loggedCut int
 }
 
 // New returns a Set. It starts nothing.
@@ -124,13 +136,13 @@ func New(o Options) *Set {
 	return s
 }
 
-// receiveLimit is how many bytes the messages that are being received from all backends may have
-// before they are complete. One backend's may have half of them.
+// receiveLimit returns the bytes that incomplete incoming messages of all backends may have
+// together. One backend may use half of them.
 func (s *Set) receiveLimit() int64 { return 4 * int64(cmp.Or(s.MaxMessage, 64<<20)) }
 
-// Run runs the backends from the moment that Start is called until ctx is done,
-// and returns when nothing of them is left. What they say unasked goes to clients;
-// nil = nobody hears it.
+// Run runs the backends from the call of Start until ctx is done, and returns when all of their
+// processes, connections and goroutines have ended. Messages that backends initiate go to
+// clients; with nil, requests are refused and notifications are dropped.
 func (s *Set) Run(ctx context.Context, clients ClientSide) error {
 	s.loadCaches()
 	s.startWorkers(ctx, clients)
@@ -146,8 +158,7 @@ func (s *Set) Run(ctx context.Context, clients ClientSide) error {
 	return ctx.Err()
 }
 
-// launch starts the backends. From now on those that come are started by Apply. It returns
-// the timer of members.wait.
+// launch starts the backends; Apply starts later ones. It returns the timer for catalogWait.
 func (s *Set) launch() *time.Timer {
 	s.mu.Lock()
 	s.launchedAt = time.Now()
@@ -164,10 +175,11 @@ func (s *Set) launch() *time.Timer {
 	return wait
 }
 
-// maxLoggedLate is how many backends are named that are not ready when the wait is over.
+// maxLoggedLate bounds the backends that are named when catalogWait is over and they are not
+// ready.
 const maxLoggedLate = 5
 
-// onWaitOver has lists go out without the backends that are not ready yet.
+// onWaitOver publishes lists without the backends that are not ready yet.
 func (s *Set) onWaitOver() {
 	s.mu.Lock()
 	s.waitOver = true
@@ -189,12 +201,12 @@ func (s *Set) onWaitOver() {
 	s.publish()
 }
 
-// startDelay is how long the backends are held back when all their catalogs are
-// known: a client asks for its list right after the handshake, and gets it sooner
-// if twenty processes are not being started at that moment.
+// startDelay is how long the backends are held back if all their catalogs are cached. A client
+// lists right after the handshake, and gets the list sooner while no twenty processes are
+// starting.
 const startDelay = 30 * time.Millisecond
 
-// awaitStart waits for Start; it reports false if ctx is done first.
+// awaitStart waits for Start. It reports false if ctx is done first.
 func (s *Set) awaitStart(ctx context.Context) bool {
 	select {
 	case <-s.started:
@@ -212,9 +224,8 @@ func (s *Set) awaitStart(ctx context.Context) bool {
 	}
 }
 
-// Start lets Run begin, the first time it is called, and waits for no backend. It
-// returns the View of this moment, which has the catalogs that are known from
-// earlier times.
+// Start lets Run begin, the first time it is called. It does not wait for backends. It returns
+// the View of this moment, which contains the cached catalogs.
 func (s *Set) Start() *catalog.View {
 	s.loadCaches()
 	v := s.View()
@@ -222,8 +233,8 @@ func (s *Set) Start() *catalog.View {
 	return v
 }
 
-// loadCaches reads the catalogs that are known from earlier times, once, as many at a time as there are processors. Run
-// does so before there is a client, so that the first one need not wait for it.
+// loadCaches reads the cached catalogs, once, in parallel on all processors. Run calls it
+// before a client connects, so that the first client does not wait for it.
 func (s *Set) loadCaches() {
 	s.cachesLoaded.Do(func() {
 		var all errgroup.Group
@@ -236,17 +247,21 @@ func (s *Set) loadCaches() {
 	})
 }
 
-// View returns what is known of the catalog now.
+// View returns the current view of the catalog.
 func (s *Set) View() *catalog.View { return s.view.Load() }
 
-// Send sends a request to a backend, over the connection that the session c.Owner
-// has to it, or ends it at once if it cannot be sent. A backend that is starting
-// gets it when it has started; if it fails to, the call ends with the reason. One that has
-// max_in_flight of them gets it when there is a place, and the call ends as one that was not sent if
-// there is none for too long. The request has
-// none of what the stateless era has in _meta: it is put there for a backend that is of
-// it, and c.Stateless set. The errors -32020 and -32022 of such a backend are seen to
-// here, and never come of a call; c.Again is not the caller's to set.
+// Send sends a request to a backend over the connection of the session c.SessionID, or fails
+// the call at once if it cannot be sent.
+//
+//   - While the backend is starting, the call is queued. If the start fails, the call ends
+//     with the reason.
+//   - With max_in_flight calls in flight the call is queued for a slot. If it gets none within
+//     queue_wait, it ends as not sent.
+//
+// The request must not contain the client metadata of the modern generation in _meta. Send adds
+// it for a modern backend and sets c.Stateless. Send retries after the errors -32020 and -32022
+// of such a backend, so a call never ends with them. The caller must leave c.InterceptResult
+// alone.
 func (s *Set) Send(backend string, request wire.Message, c *peer.Call) {
 	t := s.current()
 	if b, ok := t.byName[backend]; ok {
@@ -256,13 +271,15 @@ func (s *Set) Send(backend string, request wire.Message, c *peer.Call) {
 	c.Handler.OnResponse(wire.Message{}, t.whyAbsent(backend))
 }
 
-// Subscribe is Send for resources/subscribe, and for resources/unsubscribe if on
-// is false. What a session is subscribed to is restored when the connection has
-// to be made anew, and goes with the session to a connection of its own. It ends where it
-// is held, whatever connection that is. A backend that others are subscribed to over the same one
-// is not told to stop, and the call answered with {}. A backend of the stateless era is
-// listened to instead, and the call answered when it has agreed to that; then the answer is
-// of the gateway's own making.
+// Subscribe is Send for resources/subscribe, or for resources/unsubscribe if on is false.
+//
+// Subscriptions of a session are restored on a new connection, and move with the session to its
+// own connection. An unsubscribe goes to the connection that holds the subscription. If other
+// sessions are subscribed to the same URI over a shared connection, the backend is not told,
+// and the call gets {}.
+//
+// For a modern backend, Subscribe adds the URI to subscriptions/listen, and the gateway itself
+// responds once the backend has acknowledged it.
 func (s *Set) Subscribe(backend, uri string, on bool, request wire.Message, c *peer.Call) {
 	t := s.current()
 	b, ok := t.byName[backend]
@@ -276,9 +293,8 @@ func (s *Set) Subscribe(backend, uri string, on bool, request wire.Message, c *p
 	}
 }
 
-// WhyUnavailable returns the backend whose tool a name that nobody has would be by its
-// prefix, and why that backend has never listed any, or is none any more; err is nil
-// if there is no such backend.
+// WhyUnavailable explains why an unknown tool name with a backend's prefix cannot be called:
+// the backend has never listed its tools, or was removed. It returns a nil error otherwise.
 func (s *Set) WhyUnavailable(name string) (backend string, err error) {
 	t := s.current()
 	for _, one := range t.catalog.ReservedBackends {
@@ -297,7 +313,7 @@ func (s *Set) WhyUnavailable(name string) (backend string, err error) {
 	return backend, err
 }
 
-// Cancel takes back what was sent to a backend, or waits to be.
+// Cancel cancels a call that is in flight at a backend, or is queued for it.
 func (s *Set) Cancel(backend string, c *peer.Call, params []byte) {
 	c.Cancel(params) // before it is looked for: who passes it on, or has it wait, at this moment sees that
 	for b := range s.current().withName(backend) {
@@ -315,8 +331,8 @@ func (s *Set) Cancel(backend string, c *peer.Call, params []byte) {
 	}
 }
 
-// Status tells how each backend is, in their order; those that are not enabled are
-// Disabled, those that lack variables Misconfigured.
+// Status returns the status of each backend, in configuration order. Backends that are not
+// enabled are Disabled, those with missing variables Misconfigured.
 func (s *Set) Status() []Status {
 	t := s.current()
 	all := make([]Status, 0, len(t.names))

@@ -164,7 +164,7 @@ func TestVERSION04_BackendsSpeakTheirOwnRevisions(t *testing.T) {
 				t.Errorf("%s: %+v", revision, s)
 			}
 		}
-		if warned := h.log.Lines("level=WARN", "revision that is not known"); len(warned) != 2 || len(h.names()) != len(names) {
+		if warned := h.log.Lines("level=WARN", "unknown protocol revision"); len(warned) != 2 || len(h.names()) != len(names) {
 			t.Errorf("logged %q; listed %q", warned, h.names())
 		}
 	})

@@ -30,7 +30,7 @@ func TestWhatABackendSaysIsLoggedAtABoundedRate(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if lines := log.Lines("left out"); len(lines) != 1 || !strings.Contains(lines[0], "backend=a lost=14500 bytes=1464500") {
+		if lines := log.Lines("log records dropped"); len(lines) != 1 || !strings.Contains(lines[0], "backend=a lost=14500 bytes=1464500") {
 			t.Errorf("told %q", lines)
 		}
 		for range 1000 { // 1000 a second, for ten
@@ -41,12 +41,12 @@ func TestWhatABackendSaysIsLoggedAtABoundedRate(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if n, told := len(log.Lines("msg=z")), len(log.Lines("left out")); n < 1000 || n > 1110 || told != 3 { // a second, then 2, then 4 of being told, the next in 8
+		if n, told := len(log.Lines("msg=z")), len(log.Lines("log records dropped")); n < 1000 || n > 1110 || told != 3 { // a second, then 2, then 4 of being told, the next in 8
 			t.Errorf("%d records, told %d times", n, told)
 		}
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		if told := len(log.Lines("left out")); told > 4 {
+		if told := len(log.Lines("log records dropped")); told > 4 {
 			t.Errorf("told %d times of nothing", told)
 		}
 	})
@@ -74,7 +74,7 @@ func TestAFloodIsBoundedInBytes_F_LOG_1(t *testing.T) {
 		if n := size(); n < 20<<20 || n > 26<<20 {
 			t.Errorf("%d bytes in a day", n)
 		}
-		if told := len(log.Lines("left out")); told < 24 || told > 24+12 {
+		if told := len(log.Lines("log records dropped")); told < 24 || told > 24+12 {
 			t.Errorf("told %d times", told)
 		}
 		time.Sleep(3 * time.Hour)

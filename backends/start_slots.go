@@ -8,17 +8,16 @@ import (
 	"mcpgateway/internal/config"
 )
 
-// startSlotLease is for how long a start counts as being under way, at most: one that hangs must
-// not hold up others.
+// startSlotLease bounds how long a start occupies a slot, so that one that hangs does not block
+// others.
 const startSlotLease = 2 * time.Second
 
-// startSlots bounds how many processes are being started at one time: each of its slots is one.
-// nil = no bound.
+// startSlots limits the number of processes that are starting; each slot is one. nil = no
+// limit.
 type startSlots chan struct{}
 
-// acquire waits for a place, in the order of those who ask, until ctx is done. Started gives
-// it back, if it has not been so long that it was lost; calling it again does nothing. Only
-// processes need one.
+// acquire waits for a slot, in order of the calls, until ctx is done. started returns the slot,
+// unless startSlotLease is over; further calls of it do nothing. Only processes need a slot.
 func (s startSlots) acquire(ctx context.Context, c config.Backend) (started func(), err error) {
 	if s == nil || c.Command == "" {
 		return func() {}, nil

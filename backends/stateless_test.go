@@ -249,7 +249,7 @@ func TestTheGatewaysOwnErrorsAreAbsorbed(t *testing.T) {
 			p.ServeToolsList(mcptest.ToolsResult("t"))
 			m := p.HandleRequest("tools/call")
 			p.SendError(m.ID(), mismatch)
-			call.want(t, `{"jsonrpc":"2.0","id":`+string(m.ID())+`,"error":{"code":-32603,"message":"backend a refuses how the gateway asks it: Mcp-Param-X is missing"}}`)
+			call.want(t, `{"jsonrpc":"2.0","id":`+string(m.ID())+`,"error":{"code":-32603,"message":"backend a refuses the form of the request: Mcp-Param-X is missing"}}`)
 			p.WantNothing()
 		})
 	})
@@ -332,7 +332,7 @@ func TestACallThatWaitsForAListThatHangs(t *testing.T) {
 					time.Sleep(ends - time.Millisecond)
 					call.want(t, "")
 					time.Sleep(time.Millisecond)
-					call.want(t, "it refuses how the gateway asks it, and did not list its tools anew within "+ends.String())
+					call.want(t, "it refuses the form of the request, and did not list its tools again within "+ends.String())
 
 					// It is over, whatever comes now; and the next one is served.
 					if asks == "server/discover" {

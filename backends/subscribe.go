@@ -7,23 +7,24 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// subscribe sends a subscription.
+// subscribe sends a resources/subscribe.
 func (b *Backend) subscribe(uri string, m wire.Message, c *peer.Call) {
 	sub := &subscribeCall{ResponseHandler: c.Handler, uri: uri, session: c.SessionID}
 	c.Handler = sub
 	b.conn(c.SessionID, false).send(queuedCall{request: m, call: c, subscribe: sub})
 }
 
-// subscribeCall is the Asker of a subscription.
+// A subscribeCall is the ResponseHandler of a resources/subscribe.
 type subscribeCall struct {
 	peer.ResponseHandler
-	conn         *backendConn // that it is sent over, or waits for: there it is held; nil before that
+	// the connection that holds the subscription; nil = not sent or queued yet
+	conn         *backendConn
 	uri, session string
 }
 
-// recordSubscriptionLocked notes a subscription that is sent over the line, or waits for that. It counts
-// from now on, so that nobody else who leaves takes it along, and no more if the backend
-// refuses it. It reports false if there is no room for it.
+// recordSubscriptionLocked records a subscription that is being sent or queued. It counts from
+// now on, so that the end of another one does not unsubscribe the URI, and is removed if the
+// backend refuses it. It reports false if there is no room.
 func (bc *backendConn) recordSubscriptionLocked(s *subscribeCall) bool {
 	s.conn = bc
 	return bc.subs.add(s.uri, s.session)
@@ -37,8 +38,8 @@ func (s *subscribeCall) OnResponse(m wire.Message, err error) {
 	s.ResponseHandler.OnResponse(m, err)
 }
 
-// subscribeDone notes what came of a subscription that was sent over the line. One to which
-// the backend has agreed after it was retired holds at the one that has its name now.
+// subscribeDone records the result of a resources/subscribe. If the backend has accepted it and
+// is draining, the subscription moves to its successor.
 func (bc *backendConn) subscribeDone(s *subscribeCall, agreed bool) {
 	bc.mu.Lock()
 	retired := bc.draining
@@ -55,7 +56,7 @@ func (bc *backendConn) subscribeDone(s *subscribeCall, agreed bool) {
 	}
 }
 
-// unsubscribe takes a subscription back where it is held.
+// unsubscribe ends a subscription on the connection that holds it.
 func (b *Backend) unsubscribe(uri string, m wire.Message, c *peer.Call) {
 	bc := b.conn(c.SessionID, true)
 	if bc != b.shared && b.shared.hasSubscription(uri, c.SessionID) {
@@ -78,9 +79,8 @@ func (bc *backendConn) hasSubscription(uri, session string) bool {
 	return held
 }
 
-// unsubscribe takes a subscription back; the backend is told if it was the last
-// one to the URI. One that still waits is not sent any more, for it might be over another
-// backendConn.
+// unsubscribe ends a subscription; the backend is told if it was the last one to the URI. A
+// queued subscribe is not sent any longer, because it might go over another connection.
 func (bc *backendConn) unsubscribe(uri string, m wire.Message, c *peer.Call) {
 	bc.mu.Lock()
 	early := bc.removeQueuedSubscribesLocked(uri, c.SessionID)
@@ -98,7 +98,8 @@ func (bc *backendConn) unsubscribe(uri string, m wire.Message, c *peer.Call) {
 	c.Handler.OnResponse(wire.NewResult("0", emptyObject), nil)
 }
 
-// removeQueuedSubscribesLocked takes out what waits to subscribe a session to a URI.
+// removeQueuedSubscribesLocked removes the queued calls that would subscribe a session to a
+// URI.
 func (bc *backendConn) removeQueuedSubscribesLocked(uri, session string) (early []queuedCall) {
 	var rest []queuedCall
 	for _, q := range bc.queued {
@@ -112,9 +113,9 @@ func (bc *backendConn) removeQueuedSubscribesLocked(uri, session string) (early 
 	return early
 }
 
-// unsubscribeCall is the Asker of what tells a backend to stop. If somebody has
-// subscribed meanwhile, whose request may have arrived before, the backend is asked
-// once more.
+// An unsubscribeCall is the ResponseHandler of a resources/unsubscribe. If another session has
+// subscribed meanwhile, whose request may have arrived before, the backend is subscribed once
+// more.
 type unsubscribeCall struct {
 	peer.ResponseHandler
 	conn *backendConn
@@ -132,8 +133,8 @@ func (u *unsubscribeCall) OnResponse(m wire.Message, err error) {
 	u.ResponseHandler.OnResponse(m, err)
 }
 
-// endSession takes back the subscriptions of a session that is over, and ends what waits to subscribe
-// it: it would be subscribed for ever.
+// endSession removes the subscriptions of a session that is over, and fails its queued
+// subscribe calls, which would otherwise subscribe it forever.
 func (bc *backendConn) endSession(session string) {
 	var left []queuedCall
 	bc.mu.Lock()
@@ -155,8 +156,8 @@ func (bc *backendConn) endSession(session string) {
 	bc.dropSubscriptions(session, false)
 }
 
-// dropSubscriptions takes back a session's subscriptions over the line, or those of them alone to which
-// the backend has agreed, and returns their URIs. It is told of those that nobody else has.
+// dropSubscriptions removes a session's subscriptions, or only the accepted ones, and returns
+// their URIs. The backend is told of those that no other session has.
 func (bc *backendConn) dropSubscriptions(session string, agreedTo bool) []string {
 	bc.mu.Lock()
 	dropped, last := bc.subs.removeAll(session, agreedTo)
@@ -175,16 +176,15 @@ func (bc *backendConn) dropSubscriptions(session string, agreedTo bool) []string
 	return dropped
 }
 
-// ignoreResponse waits for an answer.
+// ignoreResponse is a ResponseHandler that ignores the response.
 type ignoreResponse struct{}
 
 func (ignoreResponse) OnProgress(wire.Message) {}
 
 func (ignoreResponse) OnResponse(wire.Message, error) {}
 
-// forwardUpdate passes on that a resource has changed: to the sessions that have
-// subscribed to it, if several share the line. An update of a resource that the filters do not
-// permit is dropped.
+// forwardUpdate forwards resources/updated: over a shared connection to the subscribed
+// sessions. An update of a resource that the filters do not permit is dropped.
 func (bc *backendConn) forwardUpdate(m wire.Message, on peer.Origin) {
 	set, backend := bc.b.set, bc.b.cfg.Name
 	if !bc.b.permitsEntry(catalog.Resources, uriParam(m)) {

@@ -7,18 +7,18 @@ import (
 	"mcpgateway/catalog"
 )
 
-// subscriptions are the resources that sessions want to hear of over one line. The
-// zero value is none.
+// subscriptions are the resource subscriptions of sessions over one connection. The zero value
+// is empty.
 type subscriptions struct {
-	byURI      map[string]map[string]bool // URI → sessions, and whether the backend has agreed
+	// URI → sessions, and whether the backend has accepted
+	byURI      map[string]map[string]bool
 	total      int
-	perSession map[string]int // session → how many
+	perSession map[string]int // session → number of subscriptions
 }
 
-// maxSubscriptions bounds those of one line, maxSubscriptionsPerSession those of one session among
-// them, so that it leaves room. What is beyond works all the same, but is not restored when the
-// connection has to be made anew, and over a shared connection brings no updates; at a backend
-// of the stateless era it is refused.
+// maxSubscriptions bounds the subscriptions of one connection, maxSubscriptionsPerSession those
+// of one session among them. A subscription beyond them works, but is not restored on a new
+// connection, and over a shared connection receives no updates; a modern backend's is refused.
 const (
 	maxSubscriptions           = 10_000
 	maxSubscriptionsPerSession = maxSubscriptions / 2
@@ -45,7 +45,7 @@ func (s *subscriptions) add(uri, session string) bool {
 	return true
 }
 
-// remove reports whether nobody is subscribed to the URI any more.
+// remove removes a subscription and reports whether the URI has no further ones.
 func (s *subscriptions) remove(uri, session string) (last bool) {
 	if _, known := s.byURI[uri][session]; known {
 		delete(s.byURI[uri], session)
@@ -61,8 +61,8 @@ func (s *subscriptions) remove(uri, session string) (last bool) {
 	return true
 }
 
-// removeAll removes those of a session, or those of them alone to which the backend has
-// agreed. It returns their URIs, and those to which nobody is subscribed any more.
+// removeAll removes the subscriptions of a session, or only the accepted ones. It returns their
+// URIs, and the URIs without further subscriptions.
 func (s *subscriptions) removeAll(session string, agreedTo bool) (removed, last []string) {
 	for _, uri := range s.uris() {
 		if agreed, known := s.byURI[uri][session]; known && (agreed || !agreedTo) {
@@ -75,22 +75,21 @@ func (s *subscriptions) removeAll(session string, agreedTo bool) (removed, last 
 	return removed, last
 }
 
-// accept notes that the backend has agreed.
+// accept notes that the backend has accepted a subscription.
 func (s *subscriptions) accept(uri, session string) {
 	if _, known := s.byURI[uri][session]; known {
 		s.byURI[uri][session] = true
 	}
 }
 
-// reject removes a subscription to which the backend has not agreed, neither now
-// nor before.
+// reject removes a subscription that the backend has never accepted.
 func (s *subscriptions) reject(uri, session string) {
 	if agreed, known := s.byURI[uri][session]; known && !agreed {
 		s.remove(uri, session)
 	}
 }
 
-// acceptedURIs returns the URIs to which the backend has agreed.
+// acceptedURIs returns the URIs that the backend has accepted.
 func (s *subscriptions) acceptedURIs() (uris []string) {
 	for _, uri := range s.uris() {
 		if slices.Contains(slices.Collect(maps.Values(s.byURI[uri])), true) {
@@ -102,8 +101,8 @@ func (s *subscriptions) acceptedURIs() (uris []string) {
 
 func (s *subscriptions) uris() []string { return slices.Sorted(maps.Keys(s.byURI)) }
 
-// sessionsFor returns the sessions that want to hear of a resource, be it a part of what
-// they are subscribed to ("the resource, or a sub-resource of it").
+// sessionsFor returns the sessions that are subscribed to a resource or to one that contains it
+// ("the resource, or a sub-resource of it").
 func (s *subscriptions) sessionsFor(uri string) []string {
 	all := make(map[string]bool)
 	for subscribed, sessions := range s.byURI {
@@ -114,7 +113,7 @@ func (s *subscriptions) sessionsFor(uri string) []string {
 	return slices.Sorted(maps.Keys(all))
 }
 
-// acceptedBySession returns to what of each session's the backend has agreed.
+// acceptedBySession returns the accepted URIs of each session.
 func (s *subscriptions) acceptedBySession() map[string][]string {
 	all := make(map[string][]string)
 	for _, uri := range s.uris() {

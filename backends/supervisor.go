@@ -5,58 +5,59 @@ import (
 	"time"
 )
 
-// A State is where a backend stands.
+// A State is the state of a backend.
 type State string
 
 const (
-	Stopped     State = "stopped"     // not started yet, or not until it is needed, or ended for good
+	Stopped     State = "stopped"     // not started yet, or waiting for demand, or stopped for good
 	Starting    State = "starting"    // from the dial to the end of the handshake
 	Ready       State = "ready"       // calls go to it
-	Degraded    State = "degraded"    // calls go to it, but something is wrong
+	Degraded    State = "degraded"    // calls go to it, but it has an issue
 	BackingOff  State = "backing off" // it has ended, or did not start, and is tried again soon
-	BreakerOpen State = "open"        // it failed again and again: calls fail at once, and it is tried now and then
+	BreakerOpen State = "open"        // it has failed repeatedly: calls fail at once, and tries are rare
 	Disabled    State = "disabled"    // by the configuration
 
-	Misconfigured State = "misconfigured" // variables that it needs are missing: it is never started
+	// a variable that it needs is missing: it is never started
+	Misconfigured State = "misconfigured"
 )
 
 // IsUp reports whether calls go to a backend in this state.
 func (s State) IsUp() bool { return s == Ready || s == Degraded }
 
-// An issue is what can be wrong with a backend to which there is a connection.
+// An issue is a fault of a backend that is connected.
 type issue uint8
 
 const (
 	issueLists       issue = iota // its lists cannot be read
-	issueNoPong                   // it does not answer pings
-	issueUnreachable              // it cannot be reached
+	issueNoPong                   // it does not respond to pings
+	issueUnreachable              // requests do not reach it
 	numIssues
 )
 
-// A disposition is what becomes of a call.
+// A disposition is what to do with a call.
 type disposition uint8
 
 const (
-	sendCall   disposition = iota // to the backend
-	queueCall                     // until it is up, or has failed to come up
-	rejectCall                    // at once: see supervisor.refusal
+	sendCall   disposition = iota // send it to the backend
+	queueCall                     // queue it until the backend is ready, or has failed to start
+	rejectCall                    // fail it at once: see supervisor.rejectError
 )
 
-// A supervisor decides how a line stands, from what it is told of it and when: the state,
-// the pause before the next try, and what becomes of a call. It does nothing itself and
-// has no clock. The zero value is stopped until something is wanted.
+// A supervisor is the state machine of a backendConn. It is told of events and their times, and
+// decides the state, the pause before the next try, and the disposition of calls. It performs
+// no actions and has no clock. The zero value is stopped until there is demand.
 //
 //	stopped, backing off, open ─ start ─► starting ─ up ─► ready, degraded ─ stop ─► stopped
-//	         starting, ready, degraded ─ lost, failed ─► backing off, open
+//	         starting, ready, degraded ─ disconnected, failed ─► backing off, open
 type supervisor struct {
 	breaker
-	state           State            // "" = Stopped; Ready is also kept for Degraded
+	state           State            // "" = Stopped; Ready also stands for Degraded
 	stopReason      error            // why it is stopped for good, nil if it is not
-	reachedReady    bool             // it has come up since it was started
-	failureCounted  bool             // it has failed since it was started
-	lastStartFailed bool             // the last start that has come to its end failed
-	readyAt         time.Time        // when it came up last
-	downAt          time.Time        // of the first end or failure since then; zero = there was none
+	reachedReady    bool             // since the start
+	failureCounted  bool             // since the start
+	lastStartFailed bool             // of the starts that have come to an end
+	readyAt         time.Time        // when it became ready last
+	downAt          time.Time        // of the first end or failure since then; zero = none
 	issues          [numIssues]error // while it is up
 }
 
@@ -73,7 +74,7 @@ func (s *supervisor) State() State {
 
 func (s *supervisor) issue() error { return cmp.Or(s.issues[:]...) }
 
-// problem returns why it is not as it should be, nil if it is or that is not known.
+// problem returns why it is not Ready, nil if it is or the reason is not known.
 func (s *supervisor) problem() error {
 	switch s.State() {
 	case Ready, Degraded:
@@ -88,7 +89,7 @@ func (s *supervisor) problem() error {
 	return s.reason
 }
 
-// retryAt returns when the next try is, zero if none is.
+// retryAt returns when the next try is, zero if none is scheduled.
 func (s *supervisor) retryAt() time.Time {
 	if s.state == BackingOff || s.state == BreakerOpen {
 		return s.nextTry
@@ -96,8 +97,8 @@ func (s *supervisor) retryAt() time.Time {
 	return time.Time{}
 }
 
-// disposition says what becomes of a call. What has run and is made anew is waited for, as is
-// every start under way; so is a try that is due.
+// disposition returns what to do with a call. Calls are queued during a start, after the end of
+// a connection that was ready, and when a try is due.
 func (s *supervisor) disposition(now time.Time) disposition {
 	switch s.State() {
 	case Ready, Degraded:
@@ -118,7 +119,7 @@ func (s *supervisor) disposition(now time.Time) disposition {
 	return queueCall
 }
 
-// rejectError says why a call fails.
+// rejectError returns the error of a rejected call.
 func (s *supervisor) rejectError(now time.Time) error {
 	if s.State() == Stopped {
 		return notSent("it is not running: %w", s.stopReason)
@@ -126,7 +127,8 @@ func (s *supervisor) rejectError(now time.Time) error {
 	return notSent("it is not running: %w; next try in %v", s.reason, wholeSeconds(s.nextTry.Sub(now)))
 }
 
-// wholeSeconds rounds up: what is said to be in 1s is not there before.
+// wholeSeconds rounds up, so that the backend is not tried later than announced by less than a
+// second.
 func wholeSeconds(d time.Duration) time.Duration {
 	return max(time.Second, (d + time.Second - 1).Truncate(time.Second))
 }
@@ -137,7 +139,7 @@ func (s *supervisor) start() {
 	s.issues = [numIssues]error{}
 }
 
-// up notes that it is ready. It returns for how long it was not, 0 if that was not for a
+// up notes that it is ready. It returns the downtime, 0 if it was not down because of a
 // failure.
 func (s *supervisor) up(now time.Time) (down time.Duration) {
 	if !s.downAt.IsZero() {
@@ -148,15 +150,15 @@ func (s *supervisor) up(now time.Time) (down time.Duration) {
 	return down
 }
 
-// disconnected notes that it is not ready any more, for the reason why; failed follows, and may know a
-// better one.
+// disconnected notes that it is no longer ready, for the reason why. failed follows, and may
+// have a better reason.
 func (s *supervisor) disconnected(now time.Time, why error) {
 	s.state, s.reason, s.nextTry = BackingOff, why, time.Time{}
 	s.downAt = now
 }
 
-// failed notes why a start failed, or what was up has ended. The next try is a pause later.
-// It may be told again when nothing is left of it: only then the pause begins.
+// failed notes why a start failed or a connection ended. The next try is one pause later. It
+// may be called again when all of the connection is gone: the pause begins only then.
 func (s *supervisor) failed(now time.Time, reason error, random float64) {
 	switch {
 	case s.failureCounted:
@@ -179,8 +181,9 @@ func (s *supervisor) failed(now time.Time, reason error, random float64) {
 	}
 }
 
-// resetBackoff forgets what has failed: if it waits for the next try that is in a pause at most, and
-// calls wait for it. Later pauses start from at most firstPause, however long this pause is.
+// resetBackoff forgets the failures. If a try is scheduled, it is moved to at most pause from
+// now, and calls wait for it. Later pauses start from at most firstPause, however long this one
+// is.
 func (s *supervisor) resetBackoff(now time.Time, pause time.Duration) {
 	if s.state != BackingOff && s.state != BreakerOpen {
 		return
@@ -192,12 +195,12 @@ func (s *supervisor) resetBackoff(now time.Time, pause time.Duration) {
 	}
 }
 
-// blockUntil notes that it may not be tried before next, for a reason that is not its own.
+// blockUntil notes that it must not be tried before next, for a reason outside of it.
 func (s *supervisor) blockUntil(reason error, next time.Time) {
 	s.state, s.reason, s.nextTry = BreakerOpen, reason, next
 }
 
-// stop notes that it was stopped: for good if there is a reason, else until it is needed.
+// stop notes that it was stopped: for good if there is a reason, else until there is demand.
 func (s *supervisor) stop(why error) {
 	s.state, s.stopReason = Stopped, why
 	if why == nil {

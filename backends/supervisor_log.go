@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// recordEnd notes that a conversation has ended, or could not be begun, and that nothing is left
-// of it.
+// recordEnd records and logs that a connection has ended, or could not be made, and that
+// nothing of it is left.
 func (bc *backendConn) recordEnd(err error) {
 	bc.markFailed(err)
 	bc.mu.Lock()
@@ -18,17 +18,17 @@ func (bc *backendConn) recordEnd(err error) {
 	next := roundDuration(circuit.pause)
 	switch first := circuit.failures == breakerThreshold; {
 	case open && first:
-		bc.log.Warn("backend fails again and again; until it is up its calls fail at once", "err", err, "next", next)
+		bc.log.Warn("backend fails repeatedly; until it is up, its calls fail at once", "err", err, "next", next)
 	case ran:
-		bc.log.Warn("backend ended; it will be started again", "err", err, "next", next)
+		bc.log.Warn("backend ended; will restart", "err", err, "next", next)
 	case again:
 		bc.log.Debug("backend failed to start, as before", "err", err, "next", next)
 	default:
-		bc.log.Warn("backend failed to start; it will be tried again", "err", err, "next", next)
+		bc.log.Warn("backend failed to start; will retry", "err", err, "next", next)
 	}
 }
 
-// roundDuration rounds a pause for who reads it.
+// roundDuration rounds a duration for the log.
 func roundDuration(d time.Duration) time.Duration {
 	if d < time.Second {
 		return d.Round(10 * time.Millisecond)
@@ -36,7 +36,8 @@ func roundDuration(d time.Duration) time.Duration {
 	return d.Round(100 * time.Millisecond)
 }
 
-// noteConnEnded lets the own lines of a backend know what became of one of its lines.
+// noteConnEnded updates the breaker of the per-session connections after the end of a
+// connection.
 func (b *Backend) noteConnEnded(bc *backendConn, ran bool, circuit breaker) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -50,7 +51,8 @@ func (b *Backend) noteConnEnded(bc *backendConn, ran bool, circuit breaker) {
 	}
 }
 
-// noteStartSucceeded is tell for a line that has come up.
+// noteStartSucceeded updates the breaker of the per-session connections after a successful
+// start.
 func (b *Backend) noteStartSucceeded(bc *backendConn) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

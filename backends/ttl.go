@@ -4,13 +4,11 @@ import (
 	"time"
 )
 
-// shortestTTL is how long a list is kept, at least, that says that it is good for a while
-// only.
+// shortestTTL is how long a list with a TTL is kept, at least.
 const shortestTTL = 10 * time.Second
 
-// setTTLLocked takes what a list says of how long, and for whom, it is good, and reports
-// whether that is news. It is called with b.mu held. One of the session era says
-// neither, and one of which something is hidden is not for everybody.
+// setTTLLocked stores for how long, and for whom, a list is valid, and reports whether that has
+// changed. Lists of legacy servers contain neither, and a filtered list is never public.
 func (b *Backend) setTTLLocked(r *listRead, s serverInfo) (news bool) {
 	b.expiresAt[r.kind] = time.Time{}
 	if r.err != nil {
@@ -31,7 +29,7 @@ func (b *Backend) setTTLLocked(r *listRead, s serverInfo) (news bool) {
 	return news
 }
 
-// nextExpiry returns what tells when the next list is good no longer, nil if none will be.
+// nextExpiry returns a channel that fires when the next list expires, nil if none will.
 func (b *Backend) nextExpiry() <-chan time.Time {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -47,7 +45,7 @@ func (b *Backend) nextExpiry() <-chan time.Time {
 	return time.After(time.Until(first))
 }
 
-// markExpired counts those lists as changed that are good no longer.
+// markExpired marks expired lists as stale.
 func (b *Backend) markExpired() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -5,15 +5,16 @@ import (
 	"sync"
 )
 
-// workers is what runs while Run does.
+// workers are the goroutines that run while Run does.
 type workers struct {
 	mu      sync.Mutex
-	ctx     context.Context             // Run's, nil before it
-	queued  []func(ctx context.Context) // what is to run as soon as Run does
+	ctx     context.Context             // Run's context, nil before Run
+	queued  []func(ctx context.Context) // started as soon as Run begins
 	closed  bool                        // Run is ending
 	running sync.WaitGroup
 }
 
+// startWorkers starts the queued goroutines. From then on goWorker starts goroutines at once.
 func (s *Set) startWorkers(ctx context.Context, clients ClientSide) {
 	s.clients = clients
 	w := &s.workers
@@ -26,14 +27,14 @@ func (s *Set) startWorkers(ctx context.Context, clients ClientSide) {
 	w.queued = nil
 }
 
-// close has nothing be spawned any more.
+// close lets no further goroutine start.
 func (w *workers) close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.closed = true
 }
 
-// goWorker has f run for as long as Run does; it reports false if that has ended.
+// goWorker runs f in a goroutine that Run waits for. It reports false if Run has ended.
 func (s *Set) goWorker(f func(ctx context.Context)) bool {
 	w := &s.workers
 	w.mu.Lock()

@@ -63,7 +63,7 @@ func TestAmbiguousMembers_F_SEC_4(t *testing.T) {
 		}
 		gh.WantNothing()
 		client.WantNothing()
-		if lines := h.log.Lines("level=WARN", "backend=gh", "no message"); len(lines) != 1 {
+		if lines := h.log.Lines("level=WARN", "backend=gh", "not a message"); len(lines) != 1 {
 			t.Errorf("logged %q", lines)
 		}
 		gh.SendResult(asked.ID(), "{}")

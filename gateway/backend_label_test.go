@@ -52,7 +52,7 @@ func TestTextsWithoutBackendLabel_F_SEC_5(t *testing.T) {
 		}
 		gh.WantNothing()
 		client.WantNothing()
-		if lines := h.log.Lines("level=WARN", "backend=gh", "not clear"); len(lines) != 1 {
+		if lines := h.log.Lines("level=WARN", "backend=gh", "invalid params"); len(lines) != 1 {
 			t.Errorf("logged %q", lines)
 		}
 		gh.SendResult(asked.ID(), "{}")

@@ -220,8 +220,8 @@ func TestWhatCannotBeWrittenCostsNoCall(t *testing.T) {
 		says string
 	}{
 		"the audit file's disk is full":    {map[string]any{"audit": map[string]any{"file": "/dev/full"}}, "no space left"},
-		"a file is where the state goes":   {map[string]any{"state": filepath.Join(file, "state")}, "could not be kept"},
-		"the state directory is read-only": {map[string]any{"state": "/proc/state"}, "could not be kept"},
+		"a file is where the state goes":   {map[string]any{"state": filepath.Join(file, "state")}, "cannot write catalog cache"},
+		"the state directory is read-only": {map[string]any{"state": "/proc/state"}, "cannot write catalog cache"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -503,7 +503,7 @@ func TestHangupTriesWhatHasFailed(t *testing.T) {
 	gw := s.start()
 	log := gw.journal()
 	gw.greet("2025-11-25")
-	log.await("backend fails again and again", "backend=broken") // the next try is half a minute away
+	log.await("backend fails repeatedly", "backend=broken") // the next try is half a minute away
 	if err := os.Symlink(weather("broken", "1").Command, program); err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,10 @@
+package protocol
+
+// A Generation is one of the two forms of the protocol.
+type Generation uint8
+
+const (
+	UnknownGeneration Generation = iota
+	Legacy                       // revisions with initialize and sessions
+	Modern                       // revisions without: each request contains the client metadata
+)
