@@ -166,18 +166,18 @@ func TestADamagedMemoryIsNoMemory(t *testing.T) {
 	}
 	good := string(whole)
 	for name, text := range map[string]string{
-		"empty":           "",
-		"cut":             good[:len(good)/2],
-		"not an object":       "[" + good + "]",
-		"not a JSON object":         strings.Replace(good, ":", "=", 1),
-		"next format":     strings.Replace(good, `"version":3`, `"version":4`, 1),
-		"no version":      strings.Replace(good, `"version":3,`, ``, 1),
-		"as text":         strings.Replace(good, `"version":3`, `"version":"3"`, 1),
-		"no capabilities": strings.Replace(good, `"capabilities":{`, `"capabilities":[],"x":{`, 1),
-		"no tools":        strings.Replace(good, `"tools":[`, `"tools":{},"x":[`, 1),
-		"UTF-8":           strings.Replace(good, `"t"`, "\"t\xff\"", 1),
-		"too large":       strings.Replace(good, `"tools":`, `"tools": `+strings.Repeat(" ", 5<<20), 1),
-		"too deep":        strings.Replace(good, `"prompts":[`, `"prompts":[`+strings.Repeat("[", 2000)+strings.Repeat("]", 2000), 1),
+		"empty":             "",
+		"cut":               good[:len(good)/2],
+		"not an object":     "[" + good + "]",
+		"not a JSON object": strings.Replace(good, ":", "=", 1),
+		"next format":       strings.Replace(good, `"version":3`, `"version":4`, 1),
+		"no version":        strings.Replace(good, `"version":3,`, ``, 1),
+		"as text":           strings.Replace(good, `"version":3`, `"version":"3"`, 1),
+		"no capabilities":   strings.Replace(good, `"capabilities":{`, `"capabilities":[],"x":{`, 1),
+		"no tools":          strings.Replace(good, `"tools":[`, `"tools":{},"x":[`, 1),
+		"UTF-8":             strings.Replace(good, `"t"`, "\"t\xff\"", 1),
+		"too large":         strings.Replace(good, `"tools":`, `"tools": `+strings.Repeat(" ", 5<<20), 1),
+		"too deep":          strings.Replace(good, `"prompts":[`, `"prompts":[`+strings.Repeat("[", 2000)+strings.Repeat("]", 2000), 1),
 	} {
 		t.Run(name, func(t *testing.T) {
 			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
