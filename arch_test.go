@@ -30,14 +30,16 @@ var allowedImports = map[string][]string{
 	"internal/protocol": {"internal/wire"},
 	"catalog":           {"internal/lazy", "internal/protocol", "internal/wire"},
 	// connections
-	"internal/procgroup":            {},
-	"internal/transport":            {"internal/wire"},
-	"internal/sse":                  {"internal/transport", "internal/wire"},
-	"internal/transport/child":      {"internal/procgroup", "internal/transport", "internal/wire"},
-	"internal/transport/httpclient": {"internal/sse", "internal/transport", "internal/wire"},
-	"internal/httpserver":           {"internal/protocol", "internal/transport", "internal/wire"},
-	"idmap":                         {},
-	"internal/peer":                 {"idmap", "internal/transport", "internal/wire"},
+	"internal/procgroup":       {},
+	"internal/transport":       {"internal/wire"},
+	"internal/sse":             {"internal/transport", "internal/wire"},
+	"internal/transport/child": {"internal/procgroup", "internal/transport", "internal/wire"},
+	"internal/transport/httpclient": {
+		"internal/protocol", "internal/sse", "internal/transport", "internal/wire",
+	},
+	"internal/httpserver": {"internal/protocol", "internal/transport", "internal/wire"},
+	"idmap":               {},
+	"internal/peer":       {"idmap", "internal/protocol", "internal/transport", "internal/wire"},
 	// the engine: gateway and backends do not import each other
 	"gateway": {
 		"catalog", "internal/audit", "internal/peer", "internal/protocol", "internal/transport",

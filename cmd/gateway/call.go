@@ -81,10 +81,10 @@ func (f *flags) call(ctx context.Context, a *app, tool string, args []string, as
 		"capabilities":    struct{}{},
 		"clientInfo":      mcp.Implementation{Name: "gateway call", Version: version},
 	})
-	if _, err := p.Call(ctx, string(mcp.MethodInitialize), hello); err != nil {
+	if _, err := p.Call(ctx, protocol.MethodInitialize, hello); err != nil {
 		return err
 	}
-	if err := p.Notify(string(mcp.MethodNotificationInitialized), nil); err != nil {
+	if err := p.Notify(protocol.NotificationInitialized, nil); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -127,7 +127,7 @@ func (f *flags) ask(ctx context.Context, a *app, p *peer.Peer, tool string, argu
 	params = append(params, `,"_meta":{"progressToken":0}}`...)
 	w := &watcher{w: f.err, line: a.line, done: make(chan struct{})}
 	pending := &peer.Call{Handler: w, Token: "0"}
-	p.Send(wire.NewRequest("0", string(mcp.MethodToolsCall), params), pending)
+	p.Send(wire.NewRequest("0", protocol.MethodToolsCall, params), pending)
 	select {
 	case <-w.done:
 	case <-ctx.Done():

@@ -9,6 +9,7 @@ import (
 	"mcpgateway/internal/config"
 	"mcpgateway/internal/logging"
 	"mcpgateway/internal/peer"
+	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/transport"
 	"mcpgateway/internal/wire"
 )
@@ -65,7 +66,7 @@ func (f *flags) excuse(ctx context.Context, problem string) {
 	}
 	told := make(chan struct{}, 1)
 	s := stranger{problem, func(method string) {
-		if method == "server/discover" {
+		if method == protocol.MethodServerDiscover {
 			return
 		}
 		select {

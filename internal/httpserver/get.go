@@ -2,11 +2,13 @@ package httpserver
 
 import (
 	"net/http"
+
+	"mcpgateway/internal/protocol"
 )
 
 // sessionFromHeader returns the session that a request without a body names.
 func (srv *Server) sessionFromHeader(r *http.Request, principal principalID) (*httpSession, *httpError) {
-	key := r.Header.Get(sessionHeader)
+	key := r.Header.Get(protocol.HeaderSessionID)
 	if key == "" {
 		return nil, sessionRequired()
 	}
@@ -30,7 +32,7 @@ func (srv *Server) serveGet(w http.ResponseWriter, r *http.Request, principal pr
 		return
 	}
 	sw := newStreamWriter(w)
-	st, prime, herr := s.attachStream(sw, r.Header.Get("Last-Event-ID"))
+	st, prime, herr := s.attachStream(sw, r.Header.Get(protocol.HeaderLastEventID))
 	if herr != nil {
 		srv.reject(w, r, herr)
 		return

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"mcpgateway/internal/protocol"
 )
 
 // A principalID is whoever has one of the tokens; everyone is the same one, 0, where
@@ -54,7 +56,7 @@ func (srv *Server) admit(w http.ResponseWriter, r *http.Request) bool {
 
 // singleValueHeaders are the headers that may have one value only (RFC 9110 §5.3). A proxy in front of the
 // gateway may have looked at another one than the gateway would.
-var singleValueHeaders = []string{"Authorization", "Content-Type", "Last-Event-Id", sessionHeader}
+var singleValueHeaders = []string{"Authorization", "Content-Type", protocol.HeaderLastEventID, protocol.HeaderSessionID}
 
 // checkSingleValues refuses a request that has one of singleValueHeaders with two values.
 func checkSingleValues(header http.Header) *httpError {
@@ -161,7 +163,7 @@ func paramHeaders(r *http.Request) string {
 	for _, line := range r.Header["Access-Control-Request-Headers"] {
 		for name := range strings.SplitSeq(line, ",") {
 			name = http.CanonicalHeaderKey(strings.TrimSpace(name))
-			if strings.HasPrefix(name, "Mcp-Param-") && n < maxParamHeaders {
+			if strings.HasPrefix(name, protocol.HeaderParamPrefix) && n < maxParamHeaders {
 				list.WriteString(", " + name)
 				n++
 			}

@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"mcpgateway/internal/protocol"
 )
 
 // ServeHTTP implements http.Handler.
@@ -68,7 +70,7 @@ func (srv *Server) endRequest() {
 }
 
 func (srv *Server) serveMCP(w http.ResponseWriter, r *http.Request, principal principalID) {
-	if r.Method != http.MethodPost && headersAreModern(r, srv.findSession(r.Header.Get(sessionHeader), principal, false) != nil) {
+	if r.Method != http.MethodPost && headersAreModern(r, srv.findSession(r.Header.Get(protocol.HeaderSessionID), principal, false) != nil) {
 		srv.reject(w, r, methodNotAllowed(http.MethodPost))
 		return
 	}

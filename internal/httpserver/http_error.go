@@ -9,10 +9,6 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-// codeSessionNotFound is what servers of the revisions with sessions commonly give.
-// Clients of the time go by the status.
-const codeSessionNotFound = -32001
-
 // A httpError is what a request is answered with that does not come through.
 type httpError struct {
 	status       int
@@ -109,7 +105,7 @@ func methodNotAllowed(allow string) *httpError {
 }
 
 func sessionNotFound() *httpError {
-	return newHTTPError(http.StatusNotFound, "Session not found: begin again with initialize").withCode(codeSessionNotFound)
+	return newHTTPError(http.StatusNotFound, "Session not found: begin again with initialize").withCode(protocol.CodeSessionNotFound)
 }
 
 func sessionRequired() *httpError {

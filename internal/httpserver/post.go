@@ -17,7 +17,7 @@ func (srv *Server) servePost(w http.ResponseWriter, r *http.Request, principal p
 		srv.reject(w, r, herr)
 		return
 	}
-	key := r.Header.Get(sessionHeader)
+	key := r.Header.Get(protocol.HeaderSessionID)
 	s := srv.findSession(key, principal, false)
 	modern := headersAreModern(r, s != nil)
 	p, herr := srv.readPost(w, r, s != nil || modern, srv.quotaKeyFor(principal, s))
@@ -31,7 +31,7 @@ func (srv *Server) servePost(w http.ResponseWriter, r *http.Request, principal p
 	case p.isInitialize && key == "":
 		srv.serveInitialize(w, r, p, principal)
 		return
-	case p.m.Method() == "server/discover" && key == "":
+	case p.m.Method() == protocol.MethodServerDiscover && key == "":
 		// A client that has lost its header: it falls back.
 		herr = newHTTPError(http.StatusNotFound, "Method not found: server/discover").withCode(wire.CodeMethodNotFound)
 	case key == "":
@@ -53,8 +53,6 @@ func (srv *Server) servePost(w http.ResponseWriter, r *http.Request, principal p
 	srv.rejectPosted(w, r, p, name, herr)
 }
 
-const sessionHeader = "Mcp-Session-Id"
-
 // serveInitialize answers the initialize that opens a session. If the answer is an error,
 // or does not arrive, there is no session.
 func (srv *Server) serveInitialize(w http.ResponseWriter, r *http.Request, p *postedMessage, principal principalID) {
@@ -63,7 +61,7 @@ func (srv *Server) serveInitialize(w http.ResponseWriter, r *http.Request, p *po
 		srv.rejectPosted(w, r, p, "", herr)
 		return
 	}
-	w.Header().Set(sessionHeader, s.key)
+	w.Header().Set(protocol.HeaderSessionID, s.key)
 	sent := s.handlePost(w, r, p, keepAliveInterval)
 	if !sent || !s.hasRevision() {
 		s.closeWith(errInitializeNotSent)
@@ -96,7 +94,7 @@ func (s *httpSession) handlePost(w http.ResponseWriter, r *http.Request, p *post
 	st, sw, herr := s.registerPost(w, p)
 	if herr != nil {
 		if p.isInitialize {
-			w.Header().Del(sessionHeader)
+			w.Header().Del(protocol.HeaderSessionID)
 		}
 		s.server.rejectPosted(w, r, p, s.logID, herr)
 		return true
@@ -192,7 +190,7 @@ func (s *httpSession) writeSessionGone(w http.ResponseWriter, r *http.Request, p
 	if s.server.ctx.Err() != nil {
 		herr = s.server.shuttingDown()
 	}
-	w.Header().Del(sessionHeader)
+	w.Header().Del(protocol.HeaderSessionID)
 	s.server.rejectPosted(w, r, p, s.logID, herr)
 }
 
@@ -217,7 +215,7 @@ func (s *httpSession) writeResponse(w http.ResponseWriter, r *http.Request, p *p
 		s.endExchange(st, sw)
 	case formJSON:
 		if p.isInitialize && !s.hasRevision() {
-			w.Header().Del(sessionHeader)
+			w.Header().Del(protocol.HeaderSessionID)
 		}
 		writeJSON(w, http.StatusOK, text)
 		s.endExchange(st, sw)

@@ -7,6 +7,7 @@ import (
 	"os"
 	"time"
 
+	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/transport"
 	"mcpgateway/internal/wire"
 )
@@ -57,7 +58,7 @@ func (srv *Server) readPost(w http.ResponseWriter, r *http.Request, belongs bool
 		herr = p.classifyBatch()
 	} else {
 		p.classify(m)
-		p.isInitialize = m.Method() == "initialize" && m.Kind() == wire.Request
+		p.isInitialize = m.Method() == protocol.MethodInitialize && m.Kind() == wire.Request
 	}
 	return p, herr
 }
@@ -69,7 +70,7 @@ func (p *postedMessage) classify(m wire.Message) {
 	switch {
 	case m.Kind() == wire.Request:
 		p.requestIDs = append(p.requestIDs, m.ID())
-	case m.Kind() == wire.Notification && m.Method() == "notifications/cancelled":
+	case m.Kind() == wire.Notification && m.Method() == protocol.NotificationCancelled:
 		p.cancelledIDs = append(p.cancelledIDs, m.RequestID())
 	}
 }

@@ -9,12 +9,10 @@ import (
 	"mcpgateway/internal/wire"
 )
 
-const versionHeader = "Mcp-Protocol-Version"
-
 // headerRevision returns the revision that the headers of a request name, "" if they name
 // none. What names two is no revision's name.
 func headerRevision(r *http.Request) string {
-	values := r.Header[versionHeader]
+	values := r.Header[protocol.HeaderProtocolVersion]
 	if len(values) > 1 {
 		values = slices.Compact(slices.Clone(values))
 	}
@@ -37,7 +35,7 @@ func (srv *Server) postStateless(w http.ResponseWriter, r *http.Request, p *post
 	switch p.m.Kind() {
 	case wire.Request:
 		herr = srv.validateStateless(r, p.m)
-		if herr == nil && p.accept == acceptJSON && p.m.Method() == methodListen {
+		if herr == nil && p.accept == acceptJSON && p.m.Method() == protocol.MethodSubscriptionsListen {
 			herr = newHTTPError(http.StatusNotAcceptable,
 				"Not acceptable: a subscription is a stream: the header Accept must name text/event-stream")
 		}
@@ -66,7 +64,7 @@ func (srv *Server) validateStateless(r *http.Request, m wire.Message) *httpError
 	revision := headerRevision(r)
 	stamp, rpcErr := protocol.ParseClientMeta(m)
 	switch claims := protocol.IsModernRevision(revision); {
-	case claims && m.Method() == "initialize" && !protocol.IsModern(m): // it would be right without the header
+	case claims && m.Method() == protocol.MethodInitialize && !protocol.IsModern(m): // it would be right without the header
 		return headerMismatch()
 	case claims && rpcErr != nil && rpcErr.Code == wire.CodeInvalidParams:
 		return &httpError{status: http.StatusBadRequest, err: rpcErr}

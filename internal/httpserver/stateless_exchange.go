@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/transport"
 	"mcpgateway/internal/wire"
 )
@@ -45,7 +46,7 @@ type statelessExchange struct {
 
 func (srv *Server) newStatelessExchange(w http.ResponseWriter, r *http.Request, p *postedMessage, principal principalID) *statelessExchange {
 	e := &statelessExchange{
-		server: srv, logID: newLogID(), principal: principal, request: p.m, lease: p.lease, isListen: p.m.Method() == methodListen, jsonOnly: p.accept == acceptJSON,
+		server: srv, logID: newLogID(), principal: principal, request: p.m, lease: p.lease, isListen: p.m.Method() == protocol.MethodSubscriptionsListen, jsonOnly: p.accept == acceptJSON,
 		disconnected: r.Context().Done(), closed: make(chan struct{}), status: http.StatusOK, writer: newStreamWriter(w),
 	}
 	e.backlog.disconnect = e.disconnect
@@ -60,8 +61,6 @@ const (
 	maxListenBacklog = 256 << 10
 	stallTimeout     = 5 * time.Second
 )
-
-const methodListen = "subscriptions/listen"
 
 // startStateless has a visit served, if there is room for it.
 func (srv *Server) startStateless(e *statelessExchange) *httpError {

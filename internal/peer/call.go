@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/transport"
 	"mcpgateway/internal/wire"
 )
@@ -293,7 +294,7 @@ func (p *Peer) abandon(id int64, why error, params []byte) {
 	if params == nil {
 		params = wire.Encode(map[string]any{"requestId": id, "reason": why.Error()})
 	}
-	note := wire.NewNotification("notifications/cancelled", params).
+	note := wire.NewNotification(protocol.NotificationCancelled, params).
 		Splice(wire.Edit{Part: wire.PartRequestID, Text: []byte(c.ID())})
 	_ = p.out.Write(note, c.cancelRelatedTo()) // a lost remote side needs no notification
 	c.complete(wire.Message{}, why)
@@ -399,7 +400,8 @@ func (p *Peer) RoundTripAll(ctx context.Context, requests ...wire.Message) []Res
 		// does not respond to server/discover may not tolerate a notification about it, and a ping
 		// has no work to stop.
 		method := r.Method()
-		noNotice := method == "initialize" || method == "server/discover" || method == "ping"
+		noNotice := method == protocol.MethodInitialize || method == protocol.MethodServerDiscover ||
+			method == protocol.MethodPing
 		calls[i] = &Call{Handler: waiters[i], noCancelNotice: noNotice, Internal: true}
 		p.Send(r, calls[i])
 	}

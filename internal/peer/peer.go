@@ -26,6 +26,7 @@ import (
 	"time"
 
 	"mcpgateway/idmap"
+	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/transport"
 	"mcpgateway/internal/wire"
 )
@@ -265,9 +266,9 @@ func (p *Peer) dispatch(m wire.Message, on Origin, b *batch, i int) {
 
 func (p *Peer) handleNotification(m wire.Message, on Origin) {
 	switch m.Method() {
-	case "notifications/progress":
+	case protocol.NotificationProgress:
 		p.handleProgress(m)
-	case "notifications/cancelled":
+	case protocol.NotificationCancelled:
 		p.handleCancelled(m)
 	default:
 		p.h.HandleNotification(m, on)

@@ -1,6 +1,7 @@
 package peer
 
 import (
+	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/wire"
 )
 
@@ -38,7 +39,7 @@ func (p *Peer) handleRequest(m wire.Message, origin Origin, b *batch, index int)
 
 // answersPing reports whether a request is a ping to which the Peer itself responds.
 func (p *Peer) answersPing(m wire.Message) bool {
-	return m.Method() == "ping" && (p.opts.PassPing == nil || !p.opts.PassPing(m))
+	return m.Method() == protocol.MethodPing && (p.opts.PassPing == nil || !p.opts.PassPing(m))
 }
 
 func (p *Peer) register(r *Request) *wire.Error {

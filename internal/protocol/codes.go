@@ -1,11 +1,11 @@
 package protocol
 
-// Error codes of the MCP specification. Package wire has those of JSON-RPC, and
-// [wire.CodeNotInitialized], the other meaning of -32002. Codes from -32020 down belong to the
-// modern generation.
+// Error codes of MCP: the first two are customary, the others are in the specification. Those from
+// -32020 down belong to the modern generation. Package wire has the codes of JSON-RPC, and
+// [wire.CodeNotInitialized], the other meaning of -32002.
 const (
-	CodeServerError            = -32000 // unspecified; common in SDKs
-	CodeSessionNotFound        = -32001 // common in SDKs, with status 404
+	CodeServerError            = -32000 // unspecified; used by SDK examples
+	CodeSessionNotFound        = -32001 // used by the TypeScript SDK and others, with status 404
 	CodeResourceNotFound       = -32002 // up to 2025-11-25; later -32602 with data.uri
 	CodeHeaderMismatch         = -32020
 	CodeMissingCapability      = -32021 // data.requiredCapabilities
@@ -13,7 +13,8 @@ const (
 	CodeURLElicitationRequired = -32042 // only 2025-11-25; data.elicitations
 )
 
-// The codes from firstReservedCode down to lastReservedCode are reserved for the specification.
+// firstReservedCode and lastReservedCode are the range of codes that is reserved for the
+// specification.
 const (
 	firstReservedCode = -32020
 	lastReservedCode  = -32099

@@ -11,6 +11,7 @@ import (
 
 	"mcpgateway/internal/transport"
 
+	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/wire"
 )
 
@@ -168,7 +169,7 @@ func (c *httpConn) Write(m wire.Message, about wire.ID) error {
 	switch {
 	case c.endErr != nil:
 		return closedError(c.endErr)
-	case m.Method() == "notifications/cancelled":
+	case m.Method() == protocol.NotificationCancelled:
 		return c.flavour.cancelLocked(p, about)
 	case c.fullLocked(m.Kind()):
 		return errTooManyMessages

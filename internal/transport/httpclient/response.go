@@ -7,6 +7,7 @@ import (
 
 	"mcpgateway/internal/transport"
 
+	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/wire"
 )
 
@@ -80,7 +81,7 @@ func (p *outgoingPost) isPlainError(m wire.Message) bool {
 // isUnauthorized reports whether m refuses initialize because the server wants authorization. The
 // status says more than the error does.
 func (p *outgoingPost) isUnauthorized(m wire.Message) bool {
-	return p.status == http.StatusUnauthorized && p.m.Method() == "initialize" && m.Part(wire.PartError) != nil
+	return p.status == http.StatusUnauthorized && p.m.Method() == protocol.MethodInitialize && m.Part(wire.PartError) != nil
 }
 
 // errorWithoutID returns the error of an error response that does not say what it

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	retryable "github.com/hashicorp/go-retryablehttp"
+
+	"mcpgateway/internal/protocol"
 )
 
 // maxRetries is how often a message is sent again, and maxRetryAfter how long the
@@ -43,8 +45,10 @@ type retryPolicy struct {
 // had been executed once.
 func isIdempotent(method string) bool {
 	switch method {
-	case "initialize", "server/discover", "ping", "completion/complete", "logging/setLevel", "prompts/get",
-		"resources/read", "resources/subscribe", "resources/unsubscribe", "tasks/get", "tasks/result":
+	case protocol.MethodInitialize, protocol.MethodServerDiscover, protocol.MethodPing,
+		protocol.MethodCompletionComplete, protocol.MethodSetLogLevel, protocol.MethodPromptsGet,
+		protocol.MethodResourcesRead, protocol.MethodResourcesSubscribe, protocol.MethodResourcesUnsubscribe,
+		protocol.MethodTasksGet, protocol.MethodTasksResult:
 		return true
 	}
 	return strings.HasSuffix(method, "/list")

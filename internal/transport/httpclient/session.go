@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"time"
 
+	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/wire"
 )
 
@@ -58,10 +59,10 @@ func (c *streamable) header() http.Header {
 func (c *streamable) headerLocked() http.Header {
 	h := c.baseHeader.Clone()
 	if c.sessionID != "" {
-		h.Set("Mcp-Session-Id", c.sessionID)
+		h.Set(protocol.HeaderSessionID, c.sessionID)
 	}
 	if c.revision != "" {
-		h.Set("Mcp-Protocol-Version", c.revision)
+		h.Set(protocol.HeaderProtocolVersion, c.revision)
 	}
 	return h
 }
@@ -78,7 +79,7 @@ const (
 
 // knowsSession sends a ping within the session.
 func (c *streamable) knowsSession(p *outgoingPost) bool {
-	if p.id == "" || p.m.Method() == "ping" {
+	if p.id == "" || p.m.Method() == protocol.MethodPing {
 		return false
 	}
 	c.mu.Lock()
@@ -95,8 +96,8 @@ func (c *streamable) knowsSession(p *outgoingPost) bool {
 	defer cancel()
 	header.Set("Accept", "application/json, text/event-stream")
 	header.Set("Content-Type", "application/json")
-	ping := wire.NewRequest(wire.ID(wire.Quote(id)), "ping", nil)
-	resp, err := c.send(ctx, http.MethodPost, header, ping.Raw(), &retryPolicy{method: "ping", log: c.log})
+	ping := wire.NewRequest(wire.ID(wire.Quote(id)), protocol.MethodPing, nil)
+	resp, err := c.send(ctx, http.MethodPost, header, ping.Raw(), &retryPolicy{method: protocol.MethodPing, log: c.log})
 	if err != nil {
 		return p.ctx.Err() != nil // p was cancelled, which says nothing of the session
 	}
@@ -116,7 +117,7 @@ func (c *streamable) knowsSession(p *outgoingPost) bool {
 
 // clear404 notes that the server has answered p in the session.
 func (c *streamable) clear404(p *outgoingPost) {
-	if p.id == "" || p.m.Method() == "ping" {
+	if p.id == "" || p.m.Method() == protocol.MethodPing {
 		return
 	}
 	c.mu.Lock()

@@ -8,6 +8,7 @@ import (
 
 	"mcpgateway/internal/sse"
 
+	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/wire"
 )
 
@@ -108,7 +109,7 @@ func (c *stateless) onResult(*outgoingPost, wire.Message) {}
 func (c *stateless) knowsSession(*outgoingPost) bool { return false }
 
 func (c *stateless) mismatch(p *outgoingPost) error {
-	if p.m.Method() == "server/discover" {
+	if p.m.Method() == protocol.MethodServerDiscover {
 		return ErrNotStateless
 	}
 	return nil

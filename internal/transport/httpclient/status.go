@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 
+	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/wire"
 )
 
@@ -48,13 +49,6 @@ func suggestsOtherTransport(status int) bool {
 	return false
 }
 
-// What the TypeScript SDK answers for a session that it does not know, and what
-// the servers written after its examples do.
-const (
-	codeSessionNotFound = -32001
-	codeServerError     = -32000
-)
-
 // isSessionLost reports whether a server's answer to a message that named a
 // session says that there is none. The specification has 404 for it
 // ("Session Management" 3), servers have more: 400 and 410 with one of several errors,
@@ -67,19 +61,19 @@ func isSessionLost(status int, failure *wire.Error, own bool) bool {
 	switch status {
 	case http.StatusNotFound:
 		if own {
-			return failure.Code == codeSessionNotFound || mentionsLostSession(text)
+			return failure.Code == protocol.CodeSessionNotFound || mentionsLostSession(text)
 		}
 		return failure.Code != wire.CodeMethodNotFound
 	case http.StatusBadRequest, http.StatusGone:
 		switch failure.Code {
-		case 0, codeServerError, codeSessionNotFound, wire.CodeInvalidRequest:
+		case 0, protocol.CodeServerError, protocol.CodeSessionNotFound, wire.CodeInvalidRequest:
 			return mentionsLostSession(text)
 		}
 	case http.StatusUnauthorized, http.StatusForbidden: // it may be the session of a user
-		return failure.Code == codeSessionNotFound && strings.Contains(text, "session not found")
+		return failure.Code == protocol.CodeSessionNotFound && strings.Contains(text, "session not found")
 	default:
 		switch failure.Code {
-		case 0, codeSessionNotFound, wire.CodeInvalidRequest:
+		case 0, protocol.CodeSessionNotFound, wire.CodeInvalidRequest:
 			return containsAny(text, "session not found", "no active sse connection")
 		}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"mcpgateway/internal/sse"
 
+	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/wire"
 )
 
@@ -217,7 +218,7 @@ func (c *httpConn) closeAnswered(id wire.ID) {
 func (c *streamable) get(ctx context.Context, lastID string) (*http.Response, error) {
 	header := c.header()
 	if lastID != "" {
-		header.Set("Last-Event-ID", lastID)
+		header.Set(protocol.HeaderLastEventID, lastID)
 	}
 	return c.openStream(ctx, header, &retryPolicy{})
 }

@@ -7,6 +7,7 @@ import (
 
 	"mcpgateway/internal/transport"
 
+	"mcpgateway/internal/protocol"
 	"mcpgateway/internal/wire"
 )
 
@@ -75,7 +76,7 @@ func (c *streamable) prepare(p *outgoingPost) (*httpTarget, http.Header) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p.inSession = c.sessionID != ""
-	p.isInitialize = p.m.Method() == "initialize"
+	p.isInitialize = p.m.Method() == protocol.MethodInitialize
 	return c.httpTarget, c.headerLocked()
 }
 
@@ -95,9 +96,9 @@ func (c *streamable) handleResponse(p *outgoingPost, resp *http.Response) {
 // handleAccepted takes from a response what concerns the conversation.
 func (c *streamable) handleAccepted(p *outgoingPost, resp *http.Response) {
 	switch p.m.Method() {
-	case "initialize":
-		c.setSession(resp.Header.Get("Mcp-Session-Id"))
-	case "notifications/initialized":
+	case protocol.MethodInitialize:
+		c.setSession(resp.Header.Get(protocol.HeaderSessionID))
+	case protocol.NotificationInitialized:
 		c.startStandaloneStream()
 		enough := time.NewTimer(standaloneTimeout)
 		defer enough.Stop()
@@ -113,7 +114,7 @@ func (c *streamable) handleAccepted(p *outgoingPost, resp *http.Response) {
 const standaloneTimeout = time.Second
 
 func (c *streamable) onResult(p *outgoingPost, m wire.Message) {
-	if p.m.Method() == "initialize" {
+	if p.m.Method() == protocol.MethodInitialize {
 		c.setRevision(m)
 	}
 }
